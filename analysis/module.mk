@@ -1,0 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+LIBS += analysis
+analysis_SRCS := analysis/record.c
+# rows of independent parts; each names its own sources and tests
+include analysis/steps.mk analysis/roofline.mk

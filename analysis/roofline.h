@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * roofline.h - expected step latency from the step's work, and whether a step is slow against it.
+ *
+ * robust (default): a median line (weighted Theil-Sen / median regression over work bins), the tail
+ * calibrated in MADs of relative residuals, persistence, a frozen baseline with a CUSUM drift alarm.
+ * p99: StriaTrace's 99th percentile per work bin with a RANSAC line, retrained periodically.
+ * Never learns from what it flags. Refuses (and says so) where the fit is poor.
+ *
+ * Pure: no I/O, clock, threads or globals; the seed is an argument; memory is the caller's. */
+#ifndef SYSOM_ANALYSIS_ROOFLINE_H
+#define SYSOM_ANALYSIS_ROOFLINE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define ROOFLINE_WORK_MAX 4
+
+enum roofline_mode { ROOFLINE_ROBUST = 0, ROOFLINE_P99 = 1 };
+enum roofline_state { ROOFLINE_LEARNING = 0, ROOFLINE_ARMED = 1, ROOFLINE_REFUSED = 2 };
+
+struct roofline_config {
+	enum roofline_mode mode;
+	uint32_t learn_min;	/* steps before it may arm; default 50 */
+	uint32_t learn_max;	/* steps of the frozen baseline; default 2000 */
+	double tail_mads;	/* default 7 */
+	double floor_ratio;	/* smallest excess ever flagged; default 0.05 */
+	uint32_t persist_n, persist_m; /* flagged when n of the last m steps are out; default 2 of 3 */
+	double instant_mads;	/* one step this far out is flagged at once; default 3 x tail_mads */
+	double refuse_spread;	/* refuse when the residuals' MAD exceeds this; default 0.25 */
+	uint32_t p99_retrain;	/* p99: steps between trainings; default 500 */
+	uint64_t seed;
+};
+void roofline_config_default(struct roofline_config *c);
+/* "robust" or "p99"; -EINVAL. */
+int roofline_mode_parse(const char *text);
+const char *roofline_state_name(enum roofline_state s);
+
+struct roofline_verdict {
+	enum roofline_state state;
+	double expected_ns; /* 0 while learning has too little */
+	double excess;	    /* latency / expected - 1 */
+	double threshold;   /* excess from which a step is out */
+	bool out;	    /* this step alone lies beyond the threshold */
+	bool flagged;	    /* out, and persistent or far enough out */
+	bool drift;	    /* the drift alarm is raised */
+};
+
+struct roofline; /* one model; opaque */
+size_t roofline_memory_bytes(const struct roofline_config *c);
+struct roofline *roofline_init(void *memory, const struct roofline_config *c);
+/* Judges one step, then learns from it unless it was out. work_count 0: latency alone.
+ * latency_ns <= 0 or not finite: ignored, verdict with state only. */
+struct roofline_verdict roofline_push(struct roofline *m, const double *work, uint32_t work_count,
+				      double latency_ns);
+struct roofline_summary {
+	enum roofline_state state;
+	uint64_t steps, out, flagged;
+	double r2, spread; /* of the learned line on its learning steps; MAD of relative residuals */
+	double threshold;
+	bool drift;
+	double intercept_ns, slope_ns[ROOFLINE_WORK_MAX];
+};
+void roofline_summary(const struct roofline *m, struct roofline_summary *out);
+
+/* Models by key; the least recently used one makes room. */
+struct roofline_set;
+size_t roofline_set_memory_bytes(const struct roofline_config *c, uint32_t models_max);
+struct roofline_set *roofline_set_init(void *memory, const struct roofline_config *c,
+				       uint32_t models_max);
+struct roofline *roofline_set_get(struct roofline_set *s, uint64_t key);
+uint32_t roofline_set_count(const struct roofline_set *s);
+/* i < count, in order of first use. */
+struct roofline *roofline_set_at(struct roofline_set *s, uint32_t i, uint64_t *key);
+
+#endif

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * clock.h - clock readings and their ids. Header-only and libc-only, so that preload/ may use it.
+ * INV-8: producers stamp with a raw clock and name it; only sysomd converts. */
+#ifndef SYSOM_BASE_CLOCK_H
+#define SYSOM_BASE_CLOCK_H
+
+#include <stdint.h>
+#include <time.h>
+
+enum clock_source {
+	CLOCK_SOURCE_MONOTONIC = 1, /* CLOCK_MONOTONIC, nanoseconds */
+	CLOCK_SOURCE_REALTIME = 2,  /* CLOCK_REALTIME, nanoseconds */
+	CLOCK_SOURCE_TSC = 3,	    /* x86 time stamp counter or AArch64 virtual counter, ticks */
+};
+
+static inline uint64_t clock_ns(clockid_t id)
+{
+	struct timespec ts;
+
+	clock_gettime(id, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000ull + (uint64_t)ts.tv_nsec;
+}
+
+static inline uint64_t clock_monotonic_ns(void)
+{
+	return clock_ns(CLOCK_MONOTONIC);
+}
+
+static inline uint64_t clock_realtime_ns(void)
+{
+	return clock_ns(CLOCK_REALTIME);
+}
+
+/* Raw counter; meaningful only where the producer checked that it is invariant. */
+static inline uint64_t clock_ticks(void)
+{
+#if defined(__x86_64__)
+	uint32_t lo, hi;
+
+	__asm__ volatile("rdtsc" : "=a"(lo), "=d"(hi));
+	return (uint64_t)hi << 32 | lo;
+#elif defined(__aarch64__)
+	uint64_t v;
+
+	__asm__ volatile("mrs %0, cntvct_el0" : "=r"(v));
+	return v;
+#else
+	return clock_monotonic_ns();
+#endif
+}
+
+#endif

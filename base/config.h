@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * config.h - one table of settings per program, filled from YAML < environment < flags.
+ * A key is "section.name" (or "name"); its flag is --section-name, its variable
+ * SYSOM_SECTION_NAME. Every error names the file and line, the variable or the flag.
+ * Threads: one caller, at start. */
+#ifndef SYSOM_BASE_CONFIG_H
+#define SYSOM_BASE_CONFIG_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+enum config_type {
+	CONFIG_STRING,	 /* char[]: bytes = sizeof the array */
+	CONFIG_BOOL,	 /* bool */
+	CONFIG_UINT,	 /* uint64_t, min..max */
+	CONFIG_BYTES,	 /* uint64_t; accepts KiB MiB GiB KB MB GB */
+	CONFIG_DURATION, /* uint64_t nanoseconds; accepts ns us ms s m h d */
+	CONFIG_DOUBLE,	 /* double, min..max */
+	CONFIG_ENUM,	 /* int; choices is a "a|b|c" list, value = index */
+};
+
+struct config_key {
+	const char *key;
+	enum config_type type;
+	size_t offset, bytes; /* into the program's configuration struct */
+	const char *initial;  /* parsed like a file's value */
+	double min, max;      /* for UINT, BYTES, DURATION, DOUBLE; both 0: unbounded */
+	const char *choices;
+	const char *help; /* one line, for --help and the commented default file */
+};
+
+#define CONFIG_KEY(strct, field, key_, type_, initial_, help_, ...)                                \
+	{ .key = (key_), .type = (type_), .offset = offsetof(strct, field),                        \
+	  .bytes = sizeof(((strct *)0)->field), .initial = (initial_), .help = (help_), __VA_ARGS__ }
+
+enum config_result {
+	CONFIG_RUN = 0,	      /* go on */
+	CONFIG_EXIT_OK = 1,   /* --help, --version, --check-config of a good file, --print-config */
+	CONFIG_EXIT_BAD = 2,  /* message already on standard error; exit 2 */
+};
+
+/* Fills *into. Understands --config FILE, --check-config, --print-config, --help and --version by
+ * itself. A missing default_path is no error; a missing --config FILE is. about: the first lines of --help. */
+enum config_result config_load(void *into, const struct config_key *keys, size_t key_count,
+			       const char *program, const char *about, const char *default_path,
+			       int argc, char **argv);
+/* One value, as from a file; 0 or -EINVAL with the reason in why. */
+int config_set(void *into, const struct config_key *key, const char *text, char *why,
+	       size_t why_bytes);
+/* The commented default file. */
+void config_print(FILE *to, const void *values, const struct config_key *keys, size_t key_count);
+
+#endif

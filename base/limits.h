@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * limits.h - every bound of sysom, each with its reason. Names end in their unit. */
+#ifndef SYSOM_BASE_LIMITS_H
+#define SYSOM_BASE_LIMITS_H
+
+/* ---- inside the job (ring/, preload/, cupti/) ---- */
+/* The guest's whole shared memory, by DESIGN.md 3. */
+#define LIMIT_RING_BYTES (8u << 20)
+/* A launching thread per lane; PyTorch has a main, an autograd and few helper threads. */
+#define LIMIT_RING_HOST_LANES 24
+/* 10,000 launches/s fill 4,096 slots in 0.4 s; sysomd drains every 10 to 20 ms. */
+#define LIMIT_RING_HOST_LANE_SLOTS 2048
+/* Device records: ours and CUPTI's own delivery thread. */
+#define LIMIT_RING_DEVICE_LANES 2
+#define LIMIT_RING_DEVICE_LANE_SLOTS 8192
+/* Mangled kernel names run to 4 KB; a model has some hundred. */
+#define LIMIT_RING_NAMES_BYTES (1u << 20)
+#define LIMIT_NAME_BYTES 4096
+#define LIMIT_NAME_COUNT 8192
+/* Values of an explicit step's work vector. */
+#define LIMIT_STEP_WORK 4
+
+/* ---- on the node (sidecar/) ---- */
+/* GPUs per node today at most 16 (and MIG slices); helpers and stragglers beside them. */
+#define LIMIT_NODE_PROCESSES 64
+/* Events taken from one process before the next one has its turn (fairness). */
+#define LIMIT_DRAIN_BATCH 4096
+/* A registration message of a hostile peer. */
+#define LIMIT_ATTACH_MESSAGE_BYTES 4096
+
+/* ---- on the wire ---- */
+/* One window, encoded and compressed; enforced at both ends since nng re-sends a larger one for
+ * ever. */
+#define LIMIT_WIRE_MESSAGE_BYTES (8u << 20)
+/* What a hostile 8 MiB of zstd may unpack to. */
+#define LIMIT_WIRE_UNPACKED_BYTES (64u << 20)
+#define LIMIT_WINDOW_RECORDS 1000000u
+#define LIMIT_WINDOW_STEPS 4096u
+#define LIMIT_WINDOW_NAMES 16384u
+/* DESIGN.md 1 */
+#define LIMIT_BEAT_BYTES_PER_RANK 2048
+
+#endif

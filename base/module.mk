@@ -1,0 +1,11 @@
+# SPDX-License-Identifier: Apache-2.0
+LIBS += base
+base_SRCS := base/log.c base/loop.c base/buf.c
+base_LDLIBS := -lyaml
+UNIT +=
+test_buf_USES := base
+test_buf_LDLIBS := -lcmocka
+test_config_USES := base
+test_config_LDLIBS := -lcmocka
+test_loop_USES := base
+test_loop_LDLIBS := -lcmocka

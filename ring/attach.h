@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * attach.h - the handshake over the Unix socket (SOCK_SEQPACKET, SYSOM_SOCKET_PATH, default
+ * ATTACH_DEFAULT_PATH). docs/ring-format.md is normative.
+ *
+ *   process -> sysomd   struct attach_hello, with the ring's memfd by SCM_RIGHTS
+ *   sysomd  -> process  struct attach_command ATTACH_ACCEPT or ATTACH_REFUSE
+ *   sysomd  -> process  struct attach_command ATTACH_OFF / ATTACH_ON / ATTACH_FLUSH, any time
+ *   process -> sysomd   struct attach_state, after each command and when its state changes
+ *
+ * The process closes the socket when it detaches; a closed socket with a live process means that
+ * sysomd went away, and the process dials again with a back-off of 0.1 to 2 s. sysomd takes the peer's
+ * pid from SO_PEERCRED and never from the message. */
+#ifndef SYSOM_RING_ATTACH_H
+#define SYSOM_RING_ATTACH_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define ATTACH_MAGIC	    0x48435441u /* "ATCH" */
+#define ATTACH_VERSION	    1u
+#define ATTACH_DEFAULT_PATH "/run/sysom/sysomd.sock"
+#define ATTACH_TEXT_BYTES   128
+
+/* Texts are NUL-terminated; a receiver terminates them itself. -1: unknown. */
+struct attach_hello {
+	uint32_t magic, version;
+	uint32_t bytes; /* sizeof(struct attach_hello) */
+	int32_t pid;	/* as the process sees itself: differs in another pid namespace */
+	int32_t rank, world_size, local_rank, local_world_size;
+	uint64_t start_time_ticks;
+	char job[ATTACH_TEXT_BYTES];	  /* SYSOM_JOB, else TORCHELASTIC_RUN_ID, SLURM_JOB_ID... or "" */
+	char role[ATTACH_TEXT_BYTES];	  /* SYSOM_ROLE or "" */
+	char pod[ATTACH_TEXT_BYTES];	  /* POD_NAME, POD_NAMESPACE/HOSTNAME */
+	char gpu_uuid[ATTACH_TEXT_BYTES]; /* entry of CUDA_VISIBLE_DEVICES for the local rank, as given */
+	char program[ATTACH_TEXT_BYTES];  /* base name of the script or binary */
+	char libs[ATTACH_TEXT_BYTES];	  /* "cuda=13000 cupti=130001 nccl=22809" */
+};
+
+enum attach_command_kind {
+	ATTACH_ACCEPT = 1,
+	ATTACH_REFUSE = 2, /* arg: errno */
+	ATTACH_OFF = 3,	   /* stop tracing; arg: 0 until ATTACH_ON */
+	ATTACH_ON = 4,
+	ATTACH_FLUSH = 5, /* deliver device records now */
+};
+
+struct attach_command {
+	uint32_t magic, kind;
+	int32_t arg;
+	uint32_t serial; /* echoed in attach_state */
+};
+
+struct attach_state {
+	uint32_t magic;
+	uint32_t serial;      /* of the last command carried out */
+	uint32_t trace_state; /* enum ring_trace_state */
+	uint32_t cupti_state; /* enum ring_cupti_state */
+};
+
+/* Fills hello from the environment and /proc/self. Allocates nothing, keeps errno. */
+void attach_hello_fill(struct attach_hello *hello);
+/* Socket path from SYSOM_SOCKET_PATH or the default; 0 or -ENAMETOOLONG. */
+int attach_path(char *out, size_t out_bytes);
+/* One non-blocking attempt: connect, send hello with ring_fd. Connected fd, or -errno (-ENOENT,
+ * -ECONNREFUSED, -EACCES, -EPERM when the socket's owner is neither root nor our uid...). */
+int attach_connect(const char *path, const struct attach_hello *hello, int ring_fd);
+/* sysomd's side: one message from a freshly accepted, non-blocking socket. On 0 *hello is
+ * terminated text and *ring_fd is owned by the caller. -EAGAIN nothing yet, -EPROTO not a valid
+ * hello or not exactly one descriptor (all received descriptors are closed), -errno otherwise. */
+int attach_accept(int sock, struct attach_hello *hello, int *ring_fd);
+
+#endif

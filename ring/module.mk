@@ -1,0 +1,3 @@
+# SPDX-License-Identifier: Apache-2.0
+LIBS += ring
+ring_SRCS := ring/ring_writer.c ring/ring_reader.c ring/attach.c

@@ -1,0 +1,382 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * ring_format.h - boundary 1, application to sidecar: the layout of the shared memory.
+ * docs/ring-format.md is normative; the assertions below hold the two together.
+ *
+ * One memfd per process, F_SEAL_SHRINK|F_SEAL_GROW|F_SEAL_SEAL, at most LIMIT_RING_BYTES:
+ *
+ *   0                 struct ring_header                     written once, before it is passed on
+ *   4096              struct ring_counters                   written by the process
+ *   8192              struct ring_reader_page                written by the reader, read for pacing only
+ *   12288             struct ring_lane [lane_count]          one cache line of writer state each
+ *   names_offset      name arena: records of struct ring_name, 8-byte aligned, append-only
+ *   lane.offset       lane_slots slots of slot_bytes
+ *
+ * A lane has one producer. Slot n of a lane (n counts from 0 for ever) lies at index n % slots.
+ * The producer stores seq_begin = n+1 (release fence after), the payload, then seq_end = n+1
+ * (release), then lane.head = n+1 (release). Truncated to 32 bits in the slot. A reader copies slot
+ * n and keeps it only if both sequences equal (uint32_t)(n+1), seq_end read first, seq_begin last.
+ * The producer never waits: it overwrites the oldest slot, and the reader counts what it missed as
+ * head - slots - tail, exactly. */
+#ifndef SYSOM_RING_FORMAT_H
+#define SYSOM_RING_FORMAT_H
+
+#include <stdint.h>
+
+#include "base/limits.h"
+
+#define RING_MAGIC   0x474e49524d4f5359ull /* "YSOMRING" read as little-endian bytes */
+#define RING_VERSION 1u
+#define RING_HOST_SLOT_BYTES 64u
+#define RING_DEVICE_SLOT_BYTES 128u
+#define RING_NAME_NONE 0u /* name id of "unknown": the arena was full or the name unreadable */
+
+/* One counter per cause of loss in the process; the order is part of the format. Append only. */
+#define RING_DROP_CAUSES(X)                                                                        \
+	X(NO_LANE, "no_lane")		      /* events of threads that found no free lane */     \
+	X(NAMES_FULL, "names_full")	      /* names that did not fit the arena */              \
+	X(CUPTI_BUFFER, "cupti_buffer")	      /* records CUPTI dropped for want of a buffer */    \
+	X(CUPTI_ZERO_STAMP, "cupti_zero_stamp") /* records with a zero time stamp */              \
+	X(CUPTI_REVERSED, "cupti_reversed")   /* records whose end lies before their start */     \
+	X(CUPTI_PARTIAL, "cupti_partial")     /* kernels delivered before they ended */           \
+	X(CUPTI_UNKNOWN, "cupti_unknown")     /* records of a layout we do not know */            \
+	X(PACING, "pacing")		      /* device records given up: the reader was too slow */ \
+	X(RECURSION, "recursion")	      /* wrapper calls inside our own wrapper */          \
+	X(INTERNAL, "internal")		      /* our own failure; tracing is latched off */       \
+	X(PLUGIN_HANDLE, "plugin_handle")     /* NCCL profiler callbacks on unknown handles */
+
+enum ring_drop {
+#define X(name, text) RING_DROP_##name,
+	RING_DROP_CAUSES(X)
+#undef X
+	RING_DROP_COUNT
+};
+
+struct ring_header {
+	uint64_t magic;
+	uint32_t version;
+	uint32_t header_bytes; /* sizeof(struct ring_header) */
+	uint64_t total_bytes;
+	uint32_t clock_source; /* enum clock_source of host lanes */
+	uint32_t lane_count;
+	uint64_t lanes_offset;
+	uint64_t names_offset, names_bytes;
+	/* At start: the three clocks read together, so that a ring can be read offline. */
+	uint64_t anchor_ticks, anchor_monotonic_ns, anchor_realtime_ns;
+	uint32_t pid, reserved;
+	uint64_t start_time_ticks; /* field 22 of /proc/PID/stat: tells a reused pid */
+	uint8_t pad[4096 - 96];
+};
+_Static_assert(sizeof(struct ring_header) == 4096, "ring_header");
+
+enum ring_trace_state { RING_TRACE_OFF = 0, RING_TRACE_ON = 1, RING_TRACE_LATCHED = 2 };
+
+struct ring_counters {
+	uint64_t drops[32];	/* by enum ring_drop */
+	uint64_t events;	/* pushed, all lanes of ended threads included */
+	uint64_t names_tail;	/* bytes of the arena in use; release */
+	uint64_t heartbeat_ns;	/* CLOCK_MONOTONIC, by the helper thread, every 100 ms */
+	uint32_t trace_state;	/* enum ring_trace_state */
+	uint32_t cupti_state;	/* enum ring_cupti_state */
+	uint64_t cupti_gap_count;
+	uint64_t bytes_written; /* to all lanes: the denominator of the uploaded share */
+	uint8_t pad[4096 - 256 - 48];
+};
+_Static_assert(sizeof(struct ring_counters) == 4096, "ring_counters");
+
+enum ring_cupti_state {
+	RING_CUPTI_NONE = 0,	 /* no context yet, or no libcupti in the process */
+	RING_CUPTI_V2 = 1,	 /* own v2 subscriber */
+	RING_CUPTI_LEGACY = 2,	 /* activity API only */
+	RING_CUPTI_YIELDED = 3,	 /* another profiler has it */
+	RING_CUPTI_REFUSED = 4,	 /* an error; reason in an EVENT_GAP */
+	RING_CUPTI_IDLE = 5,	 /* turned off: no sysomd for 60 s, switched off, or governed */
+};
+
+/* The only words of the mapping that the reader writes. Never trusted: pacing reads them, and a
+ * wrong value costs at worst device records, counted as RING_DROP_PACING. */
+struct ring_reader_page {
+	uint64_t heartbeat_ns; /* CLOCK_MONOTONIC; older than 1 s: no live reader, no pacing */
+	uint64_t tail[511];    /* per lane: slots consumed */
+};
+_Static_assert(sizeof(struct ring_reader_page) == 4096, "ring_reader_page");
+
+enum ring_lane_state { RING_LANE_FREE = 0, RING_LANE_CLAIMED = 1, RING_LANE_ENDED = 2 };
+enum ring_lane_kind { RING_LANE_HOST = 1, RING_LANE_DEVICE = 2 };
+
+struct ring_lane {
+	uint64_t head;	/* slots ever pushed; release, pairs with the reader's acquire */
+	uint32_t state; /* enum ring_lane_state; claimed by CAS */
+	uint32_t tid;	/* of the owner, as seen in its pid namespace */
+	uint64_t offset;
+	uint32_t slots; /* power of two */
+	uint16_t slot_bytes;
+	uint8_t kind;
+	uint8_t clock_source; /* of this lane's stamps */
+	uint32_t generation;  /* counts owners, so that a reader sees a lane change hands */
+	uint32_t reserved[7];
+};
+_Static_assert(sizeof(struct ring_lane) == 64, "ring_lane");
+
+struct ring_name {
+	uint32_t id;	/* 1, 2, ... in order of the arena */
+	uint32_t bytes; /* of text, no terminator; stored last with release; 0: not there yet */
+	char text[];
+};
+
+/* ---- events. Host lanes: 64-byte slots. Device lanes: 128-byte slots. ---- */
+
+enum event_kind {
+	EVENT_LAUNCH = 1,	/* struct event_launch */
+	EVENT_GRAPH_LAUNCH = 2, /* struct event_launch; func = graph exec handle, grid unused */
+	EVENT_COLL = 3,		/* struct event_coll: any NCCL call, by func */
+	EVENT_COMM = 4,		/* struct event_comm: communicator born, split or gone */
+	EVENT_MEM = 5,		/* struct event_mem */
+	EVENT_SYNC = 6,		/* struct event_sync: the host waited for the GPU */
+	EVENT_STEP_BEGIN = 7,	/* struct event_step */
+	EVENT_STEP_END = 8,	/* struct event_step */
+	EVENT_SPAN_BEGIN = 9,	/* struct event_span (NVTX, API) */
+	EVENT_SPAN_END = 10,	/* struct event_span */
+	EVENT_STREAM = 11,	/* struct event_stream: handle -> CUPTI ids */
+	EVENT_CONTEXT = 12,	/* struct event_stream, stream 0: this thread's current context */
+	EVENT_GAP = 13,		/* struct event_gap: nothing, or less, was recorded from..to */
+	EVENT_FUNC = 14,	/* struct event_func: function handle -> name */
+	EVENT_PLUGIN = 15,	/* struct event_plugin: NCCL profiler plugin callbacks */
+	EVENT_ANCHOR = 16,	/* struct event_anchor */
+	EVENT_GRAPH_NODE = 17,	/* struct event_coll captured into a graph: template entry */
+	EVENT_GRAPH = 18,	/* struct event_graph: capture or instantiate ties handles */
+	EVENT_KERNEL = 32,	/* device lanes: struct event_kernel */
+	EVENT_COPY = 33,	/* device lanes: struct event_copy */
+	EVENT_GRAPH_EXEC = 34,	/* device lanes: struct event_kernel, one record per graph launch */
+};
+
+#define EVENT_FLAG_PTSZ	     0x0001 /* per-thread default stream variant */
+#define EVENT_FLAG_FAILED    0x0002 /* the real function returned an error */
+#define EVENT_FLAG_CAPTURED  0x0004 /* on a capturing stream: becomes a graph node, no kernel now */
+#define EVENT_FLAG_GRAPH_NODE 0x0008 /* device record of a node inside a graph launch */
+#define EVENT_FLAG_EXPLICIT  0x0010 /* step from the explicit API */
+#define EVENT_FLAG_AGGREGATE 0x0020 /* inside ncclGroupStart/End: launched at the group's end */
+
+/* Common to all slots. Host slots: u32 seq_begin, u16 kind, u16 flags, 52 bytes, u32 seq_end. */
+struct event_head {
+	uint32_t seq_begin;
+	uint16_t kind;
+	uint16_t flags;
+	uint64_t t; /* stamp at entry (host), start (device); clock of the lane */
+};
+
+struct event_launch {
+	struct event_head head;
+	uint64_t func;	 /* CUfunction / CUkernel / CUgraphExec handle */
+	uint64_t stream; /* CUstream handle as the caller gave it */
+	uint32_t grid[3];
+	uint16_t block[3];
+	uint16_t api;	       /* enum preload hook id, for display only */
+	uint32_t duration;     /* exit - entry, clock of the lane, saturated */
+	uint32_t seq_end;
+};
+
+enum event_coll_func {
+	COLL_ALL_REDUCE = 1, COLL_BROADCAST, COLL_REDUCE, COLL_ALL_GATHER, COLL_REDUCE_SCATTER,
+	COLL_ALL_TO_ALL, COLL_GATHER, COLL_SCATTER, COLL_SEND, COLL_RECV, COLL_BCAST,
+	COLL_GROUP_START = 32, COLL_GROUP_END, COLL_GROUP_SIMULATE, COLL_OTHER = 63,
+};
+
+struct event_coll {
+	struct event_head head;
+	uint64_t comm;	 /* ncclComm_t handle: EVENT_COMM maps it */
+	uint64_t stream; /* CUstream handle */
+	uint64_t count;	 /* elements */
+	uint64_t capture; /* id of the capture it belongs to, 0: runs now */
+	uint32_t seq;	 /* k-th of (comm, func[, peer]) in this process, from 0 */
+	int16_t peer;	 /* root or peer rank; -1 none */
+	uint8_t func, dtype; /* enum event_coll_func, ncclDataType_t */
+	uint32_t duration;
+	uint32_t seq_end;
+};
+
+enum event_comm_action {
+	COMM_INIT = 1, COMM_SPLIT = 2, COMM_SHRINK = 3, COMM_DESTROY = 4, COMM_ABORT = 5,
+	COMM_FINALIZE = 6, COMM_GROW = 7,
+};
+
+struct event_comm {
+	struct event_head head;
+	uint64_t comm;	 /* handle in this process */
+	uint64_t id;	 /* the same on every rank: hash of the ncclUniqueId, or lineage of a split */
+	uint64_t parent; /* id of the communicator it was split from, else 0 */
+	int32_t nranks, rank;
+	uint16_t action;
+	uint16_t color;
+	uint32_t duration;
+	uint32_t seq_end;
+};
+
+struct event_mem {
+	struct event_head head;
+	uint64_t bytes; /* 0 for a free */
+	uint64_t address;
+	uint64_t reserved[2];
+	uint16_t api;
+	uint16_t result;
+	uint32_t duration;
+	uint32_t reserved2;
+	uint32_t seq_end;
+};
+
+struct event_sync {
+	struct event_head head;
+	uint64_t handle; /* stream, event or 0 */
+	uint64_t reserved[3];
+	uint16_t api;
+	uint16_t reserved1;
+	uint32_t duration;
+	uint32_t reserved2;
+	uint32_t seq_end;
+};
+
+struct event_step {
+	struct event_head head;
+	double work[LIMIT_STEP_WORK];
+	uint32_t work_count;
+	uint32_t index; /* counts the API's steps from 0 */
+	uint32_t phase; /* name id of a phase, RING_NAME_NONE: none */
+	uint32_t seq_end;
+};
+
+struct event_span {
+	struct event_head head;
+	uint64_t span; /* pairs begin and end that do not nest; 0: nested */
+	uint64_t domain;
+	uint64_t reserved[2];
+	uint32_t name;
+	uint32_t source; /* 1 NVTX, 2 API */
+	uint32_t depth;
+	uint32_t seq_end;
+};
+
+struct event_stream {
+	struct event_head head;
+	uint64_t stream;
+	uint64_t context;
+	uint32_t stream_id, context_id; /* CUPTI's, 0 unknown */
+	uint32_t device;		/* CUDA ordinal, UINT32_MAX unknown */
+	uint32_t reserved[4];
+	uint32_t seq_end;
+};
+
+enum event_gap_cause {
+	GAP_SWITCHED_OFF = 1,	/* `sysom off` */
+	GAP_CUPTI_YIELDED = 2,	/* another profiler has CUPTI */
+	GAP_CUPTI_REFUSED = 3,	/* an error code is in detail */
+	GAP_GOVERNED = 4,	/* turned down for its cost */
+	GAP_NO_READER = 5,	/* no sysomd for 60 s */
+	GAP_LATCHED = 6,	/* internal failure; detail tells which */
+	GAP_EXPORT_DELAY = 7,	/* device records arrived late; to - t is the delay */
+};
+
+struct event_gap {
+	struct event_head head; /* t: since when */
+	uint64_t to;		/* 0: still open */
+	uint64_t reserved[3];
+	uint16_t cause;
+	uint16_t reserved1;
+	int32_t detail;
+	uint32_t name; /* e.g. the rival's library */
+	uint32_t seq_end;
+};
+
+struct event_func {
+	struct event_head head;
+	uint64_t func;
+	uint64_t reserved[3];
+	uint32_t name;
+	uint32_t reserved1[2];
+	uint32_t seq_end;
+};
+
+struct event_plugin {
+	struct event_head head;
+	uint64_t comm_hash; /* NCCL's own */
+	uint64_t handle, parent; /* generation << 32 | slot; 0 none */
+	uint64_t value;	    /* by type: count, bytes, globaltimer ns, transfer size */
+	uint32_t seq;	    /* NCCL's seqNumber */
+	uint16_t type;	    /* ncclProfiler event type bit number; state in the high byte */
+	int16_t channel;
+	int32_t peer;
+	uint32_t seq_end;
+};
+
+struct event_anchor {
+	struct event_head head; /* t: lane clock */
+	uint64_t ticks, monotonic_ns, realtime_ns, reserved;
+	uint32_t reserved1[3];
+	uint32_t seq_end;
+};
+
+enum event_graph_action {
+	GRAPH_CAPTURE_BEGIN = 1, GRAPH_CAPTURE_END = 2, GRAPH_INSTANTIATE = 3, GRAPH_UPDATE = 4,
+	GRAPH_DESTROY = 5,
+};
+
+struct event_graph {
+	struct event_head head;
+	uint64_t graph;	  /* CUgraph */
+	uint64_t exec;	  /* CUgraphExec, for INSTANTIATE, UPDATE and DESTROY */
+	uint64_t capture; /* id of the capture that made it */
+	uint64_t stream;
+	uint16_t action;
+	uint16_t reserved1;
+	uint32_t nodes;
+	uint32_t reserved2;
+	uint32_t seq_end;
+};
+
+struct event_kernel { /* device lane, 128 bytes */
+	struct event_head head; /* t: start */
+	uint64_t end;
+	uint32_t correlation;
+	uint32_t device, context_id, stream_id;
+	uint32_t name;
+	uint32_t grid[3];
+	uint16_t block[3];
+	uint16_t registers;
+	uint32_t shared_static_bytes, shared_dynamic_bytes;
+	uint32_t graph_id;
+	uint64_t graph_node_id;
+	uint64_t reserved[4];
+	uint32_t reserved1;
+	uint32_t seq_end;
+};
+
+struct event_copy { /* device lane, 128 bytes */
+	struct event_head head;
+	uint64_t end;
+	uint32_t correlation;
+	uint32_t device, context_id, stream_id;
+	uint64_t bytes;
+	uint8_t copy_kind, src_kind, dst_kind, reserved0; /* CUpti_ActivityMemcpyKind etc. */
+	uint32_t graph_id;
+	uint64_t graph_node_id;
+	uint64_t reserved[7];
+	uint32_t reserved1;
+	uint32_t seq_end;
+};
+
+#define RING_ASSERT_HOST(s) _Static_assert(sizeof(struct s) == RING_HOST_SLOT_BYTES, #s)
+RING_ASSERT_HOST(event_launch);
+RING_ASSERT_HOST(event_coll);
+RING_ASSERT_HOST(event_comm);
+RING_ASSERT_HOST(event_mem);
+RING_ASSERT_HOST(event_sync);
+RING_ASSERT_HOST(event_step);
+RING_ASSERT_HOST(event_span);
+RING_ASSERT_HOST(event_stream);
+RING_ASSERT_HOST(event_gap);
+RING_ASSERT_HOST(event_func);
+RING_ASSERT_HOST(event_plugin);
+RING_ASSERT_HOST(event_anchor);
+RING_ASSERT_HOST(event_graph);
+_Static_assert(sizeof(struct event_kernel) == RING_DEVICE_SLOT_BYTES, "event_kernel");
+_Static_assert(sizeof(struct event_copy) == RING_DEVICE_SLOT_BYTES, "event_copy");
+
+#endif

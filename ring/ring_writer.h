@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * ring_writer.h - the application's end of the ring: create the memfd, claim lanes, push events.
+ * Owns: the memfd and its mapping. libc only; never exits, prints, blocks or touches errno in
+ * ring_writer_push. Threads: push needs one thread per lane; the rest as each says.
+ * After fork without exec the mapping's wipe-on-fork guard page reads 0 and every push is a no-op. */
+#ifndef SYSOM_RING_WRITER_H
+#define SYSOM_RING_WRITER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "ring/ring_format.h"
+
+struct ring_writer {
+	uint8_t *base;
+	struct ring_header *header;
+	struct ring_counters *counters;
+	struct ring_reader_page *reader;
+	struct ring_lane *lanes;
+	uint32_t *alive; /* its own page, MADV_WIPEONFORK: 0 in a forked child */
+	int fd;
+	uint32_t lane_count;
+	/* Private copies: the mapping is shared, but nobody else's word is believed. */
+	uint64_t names_offset, names_bytes;
+	struct ring_intern *intern; /* private table, allocated at init */
+};
+
+/* One thread's lane. Private memory; head is mirrored to the mapping. */
+struct ring_lane_writer {
+	struct ring_writer *w;
+	struct ring_lane *lane;
+	uint8_t *slots;
+	uint64_t head;
+	uint32_t mask;
+	uint32_t slot_bytes;
+};
+
+struct ring_geometry {
+	uint32_t host_lanes, host_slots, device_lanes, device_slots, names_bytes;
+	uint8_t host_clock, device_clock; /* enum clock_source */
+};
+/* Defaults from base/limits.h; the whole fits LIMIT_RING_BYTES. */
+void ring_geometry_default(struct ring_geometry *g);
+
+/* Creates and seals the memfd, maps it, writes the header. Touches the header, counters and names
+ * pages and the first two host lanes and all device lanes; the rest is touched by
+ * ring_writer_prefault. 0 or -errno. One thread. */
+int ring_writer_init(struct ring_writer *w, const struct ring_geometry *g);
+void ring_writer_fini(struct ring_writer *w);
+/* Touches free lanes so that at least `spare` of them are faulted in; returns lanes touched. Helper
+ * thread. */
+int ring_writer_prefault(struct ring_writer *w, int spare);
+/* Claims a free, faulted lane by CAS; false when there is none (the caller counts NO_LANE).
+ * Any thread; no system call; tid is the caller's business. */
+bool ring_writer_claim(struct ring_writer *w, enum ring_lane_kind kind, uint32_t tid,
+		       struct ring_lane_writer *out);
+/* The thread is gone (or the lane no longer wanted): the lane becomes RING_LANE_ENDED and is handed
+ * out again after the reader has consumed it (its tail equals head) or after 2 s. Any thread, once
+ * the owner has stopped pushing. */
+void ring_writer_release(struct ring_lane_writer *lw);
+/* Ended lanes that may be claimed again become free; returns how many. Helper thread. */
+int ring_writer_reclaim(struct ring_writer *w, uint64_t now_monotonic_ns);
+/* The id of a name, interning it on first sight; RING_NAME_NONE when it does not fit (counted).
+ * Lock-free; no allocation; text is copied and cut at LIMIT_NAME_BYTES. Any thread. */
+uint32_t ring_writer_intern(struct ring_writer *w, const char *text, size_t bytes);
+void ring_writer_count_drop(struct ring_writer *w, enum ring_drop cause, uint64_t n);
+/* Slots of the lane that the reader has not consumed; 0 when there is no live reader (then nobody
+ * is to be waited for). For pacing of device lanes. */
+uint64_t ring_writer_backlog(const struct ring_lane_writer *lw, uint64_t now_monotonic_ns);
+
+/* Copies one event (a struct event_* whose seq fields are ignored) into the lane. Wait-free: two
+ * sequence stores and a copy of slot_bytes. Inline, since it is the launch path. */
+static inline void ring_writer_push(struct ring_lane_writer *lw, const void *event)
+{
+	uint64_t n = lw->head;
+	uint32_t seq = (uint32_t)(n + 1);
+	uint8_t *slot;
+	const uint8_t *src = event;
+
+	if (__builtin_expect(!*(volatile uint32_t *)lw->w->alive, 0))
+		return;
+	slot = lw->slots + (size_t)(n & lw->mask) * lw->slot_bytes;
+	/* relaxed + release fence: orders seq_begin before the payload; pairs with the acquire
+	 * fence before the second read of seq_begin in ring_reader.c */
+	__atomic_store_n((uint32_t *)slot, seq, __ATOMIC_RELAXED);
+	__atomic_thread_fence(__ATOMIC_RELEASE);
+	if (lw->slot_bytes == RING_HOST_SLOT_BYTES)
+		__builtin_memcpy(slot + 4, src + 4, RING_HOST_SLOT_BYTES - 8);
+	else
+		__builtin_memcpy(slot + 4, src + 4, RING_DEVICE_SLOT_BYTES - 8);
+	/* release; pairs with the acquire load of seq_end in ring_reader.c */
+	__atomic_store_n((uint32_t *)(slot + lw->slot_bytes - 4), seq, __ATOMIC_RELEASE);
+	lw->head = n + 1;
+	/* release; pairs with the acquire load of lane.head in ring_reader.c */
+	__atomic_store_n(&lw->lane->head, n + 1, __ATOMIC_RELEASE);
+}
+
+#endif

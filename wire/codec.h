@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * codec.h - boundary 3, node to cluster: bytes for windows, beats and replies.
+ * A message is a protobuf envelope (wire/sysom.proto); a window's records are columnar
+ * varint-delta blocks inside, the whole compressed by zstd level 3. docs/wire-format.md is
+ * normative. Trust: decoders take hostile bytes: every count and size is bounded by base/limits.h
+ * before anything is allocated. Threads: any; no shared state. */
+#ifndef SYSOM_WIRE_CODEC_H
+#define SYSOM_WIRE_CODEC_H
+
+#include "base/buf.h"
+#include "wire/window.h"
+
+#define WIRE_VERSION 1
+
+enum wire_kind { WIRE_WINDOW = 1, WIRE_BEAT = 2, WIRE_REPLY = 3 };
+
+/* Appends one message. 0; -EMSGSIZE when it would exceed LIMIT_WIRE_MESSAGE_BYTES (the sender then
+ * sends it as summary_only or splits it); -ENOMEM. */
+int wire_window_encode(const struct window *w, struct buf *out);
+int wire_beat_encode(const struct beat *b, struct buf *out);
+
+/* What a message is, without decoding it; -EPROTO. */
+int wire_peek_kind(const void *data, size_t bytes);
+/* Cheap: the envelope's fields without the columns, for dedupe and the index. Fills all of *w but
+ * the records and names (NULL, counts as stated in the message). Free with wire_window_free. */
+int wire_window_decode_head(const void *data, size_t bytes, struct window *w);
+/* Everything. -EPROTO, -EMSGSIZE, -ENOMEM. On failure nothing is owned. */
+int wire_window_decode(const void *data, size_t bytes, struct window *w);
+int wire_beat_decode(const void *data, size_t bytes, struct beat *b);
+
+enum wire_status {
+	WIRE_OK = 0,	  /* committed (windows) or seen (beats) */
+	WIRE_DUPLICATE = 1, /* committed earlier */
+	WIRE_RETRY = 2,	  /* not stored: disk full, shutting down: send again later */
+	WIRE_REJECT = 3,  /* never acceptable: do not send again */
+};
+struct wire_command { /* commands ride in replies; INV-10 */
+	uint32_t kind; /* 1: send window of rank from begin to end; 2: hold it */
+	int32_t rank;
+	char job[WIRE_TEXT_BYTES];
+	uint64_t begin_ns, end_ns; /* of the receiving node's clock */
+};
+#define WIRE_COMMANDS_MAX 64
+struct wire_reply {
+	enum wire_status status;
+	uint8_t id[16]; /* of the window; zero for a beat */
+	char message[WIRE_TEXT_BYTES]; /* why, for REJECT and RETRY */
+	uint32_t command_count;
+	struct wire_command commands[WIRE_COMMANDS_MAX];
+};
+int wire_reply_encode(const struct wire_reply *r, struct buf *out);
+int wire_reply_decode(const void *data, size_t bytes, struct wire_reply *r);
+
+/* The columnar block alone: what the recorder keeps in memory and in files. Records only; names are
+ * the caller's. Appends to out; compressed. Returns 0 or -errno. */
+int wire_records_encode(const struct record *records, uint32_t count, struct buf *out);
+/* *records is malloc'ed, owned by the caller. */
+int wire_records_decode(const void *data, size_t bytes, struct record **records, uint32_t *count);
+
+#endif

@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * window.h - what leaves a node: a window (a stretch of steps of one rank with its full evidence)
+ * and a beat (the small periodic summary). Plain structs; wire/codec.h turns them into bytes.
+ * All times CLOCK_MONOTONIC nanoseconds of the node; realtime_offset_ns + t = CLOCK_REALTIME. */
+#ifndef SYSOM_WIRE_WINDOW_H
+#define SYSOM_WIRE_WINDOW_H
+
+#include "analysis/explain.h"
+#include "analysis/record.h"
+#include "analysis/steps.h"
+
+#define WIRE_TEXT_BYTES 128
+#define WIRE_LOSS_MAX	32
+
+/* Who speaks. Texts are NUL-terminated valid UTF-8. */
+struct wire_rank {
+	char job[WIRE_TEXT_BYTES]; /* job key, DESIGN.md 5 */
+	char node[WIRE_TEXT_BYTES];
+	char role[WIRE_TEXT_BYTES];
+	char pod[WIRE_TEXT_BYTES];
+	char gpu_uuid[WIRE_TEXT_BYTES];
+	char program[WIRE_TEXT_BYTES];
+	int32_t rank, world_size, local_rank; /* -1 unknown */
+	uint32_t pid;
+	uint64_t start_time_ticks;
+};
+
+enum window_reason {
+	WINDOW_SELF = 1,    /* the rank's own time is in excess: a suspect */
+	WINDOW_COMM = 2,    /* slow, but its own time is as expected: it waits for others */
+	WINDOW_DRIFT = 3,   /* sustained change against the frozen baseline */
+	WINDOW_STALL = 4,   /* no step for many times the expected latency: hang or stop */
+	WINDOW_ASKED = 5,   /* the aggregator asked for it */
+	WINDOW_MANUAL = 6,
+};
+
+#define WINDOW_STEP_OUT	    0x0100 /* in window_step.flags, above the STEP_FLAG_* */
+#define WINDOW_STEP_FLAGGED 0x0200
+#define WINDOW_STEP_MARGIN  0x0400 /* before or after the anomaly, for context */
+
+struct window_step {
+	struct step step;
+	double expected_ns;	 /* latency, by the roofline; 0 unknown */
+	double expected_self_ns; /* self time */
+	double excess, self_excess;
+	uint32_t flags; /* STEP_FLAG_* | WINDOW_STEP_* */
+	uint32_t reserved;
+};
+
+struct window_part { /* analysis/explain, with the name as an id of this window's table */
+	struct explain_part part;
+};
+
+struct window {
+	uint8_t id[16]; /* random; idempotence key */
+	struct wire_rank rank;
+	uint64_t begin_ns, end_ns;
+	int64_t realtime_offset_ns;
+	uint64_t clock_error_ns;
+	uint32_t reason;	 /* enum window_reason */
+	uint32_t sequence;	 /* of this rank's windows of one continuing anomaly, from 0 */
+	uint8_t anomaly_id[16];	 /* the same for the windows of one continuing anomaly */
+	bool summary_only;	 /* records left out: token bucket, or a peer is the culprit */
+	uint32_t model_state;	 /* enum roofline_state of the latency model */
+	double model_r2, model_spread;
+	uint64_t raw_bytes;	 /* ring bytes that the window's records came from */
+	/* Arrays, owned by whoever made the window (see wire_window_free). */
+	struct window_step *steps;
+	uint32_t step_count;
+	struct explain_part *parts;
+	uint32_t part_count;
+	struct record *host, *device; /* each in canonical order */
+	uint32_t host_count, device_count;
+	char **names; /* names[0] == "" ; record.name indexes it */
+	uint32_t name_count;
+	/* Losses of the rank up to this window, by cause; texts are short identifiers. */
+	struct {
+		char cause[32];
+		uint64_t count;
+	} losses[WIRE_LOSS_MAX];
+	uint32_t loss_count;
+};
+
+struct beat_rank {
+	struct wire_rank rank;
+	uint32_t trace_state, cupti_state, model_state, phase_count;
+	uint64_t steps, flagged, incomplete; /* since attach */
+	double latency_median_ns, latency_mad_ns, self_median_ns, expected_ns; /* last period */
+	double compute_ns, comm_ns, exposed_comm_ns, copy_ns, idle_ns; /* medians */
+	uint64_t events, lost, ring_bytes; /* since attach */
+	uint64_t last_step_end_ns;
+	uint64_t kernels_joined, kernels_unmatched;
+};
+
+struct beat {
+	char node[WIRE_TEXT_BYTES];
+	uint8_t boot_id[16]; /* of this sysomd's run */
+	uint64_t sequence, now_ns;
+	int64_t realtime_offset_ns;
+	double cpu_share;    /* sysomd's own, of one core */
+	uint64_t rss_bytes, recorder_bytes, spool_bytes, retention_ns;
+	uint64_t uploaded_bytes, raw_bytes; /* since start, all ranks */
+	uint64_t windows_sent, windows_dropped;
+	struct beat_rank *ranks;
+	uint32_t rank_count;
+};
+
+/* Frees the arrays inside, not the struct. */
+void wire_window_free(struct window *w);
+void wire_beat_free(struct beat *b);
+
+#endif
