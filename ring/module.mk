@@ -1,3 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
 LIBS += ring
 ring_SRCS := ring/ring_writer.c ring/ring_reader.c ring/attach.c
+OBJ_CFLAGS_ring := -Wconversion

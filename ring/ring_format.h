@@ -112,8 +112,10 @@ struct ring_lane {
 	uint16_t slot_bytes;
 	uint8_t kind;
 	uint8_t clock_source; /* of this lane's stamps */
-	uint32_t generation;  /* counts owners, so that a reader sees a lane change hands */
-	uint32_t reserved[7];
+	uint32_t generation;  /* counts owners, so that a reader sees a lane change hands; release */
+	uint32_t reserved;
+	uint64_t owner_first; /* number of the present owner's first slot; stored before generation */
+	uint32_t reserved2[4];
 };
 _Static_assert(sizeof(struct ring_lane) == 64, "ring_lane");
 

@@ -22,7 +22,7 @@ struct ring_writer {
 	uint32_t lane_count;
 	/* Private copies: the mapping is shared, but nobody else's word is believed. */
 	uint64_t names_offset, names_bytes;
-	struct ring_intern *intern; /* private table, allocated at init */
+	struct ring_intern *intern; /* private tables of names and lanes, mapped at init */
 };
 
 /* One thread's lane. Private memory; head is mirrored to the mapping. */
@@ -58,7 +58,8 @@ bool ring_writer_claim(struct ring_writer *w, enum ring_lane_kind kind, uint32_t
  * out again after the reader has consumed it (its tail equals head) or after 2 s. Any thread, once
  * the owner has stopped pushing. */
 void ring_writer_release(struct ring_lane_writer *lw);
-/* Ended lanes that may be claimed again become free; returns how many. Helper thread. */
+/* Ended lanes that may be claimed again become free; returns how many. Also refreshes the counters
+ * events, bytes_written and heartbeat_ns. Helper thread, every 100 ms. */
 int ring_writer_reclaim(struct ring_writer *w, uint64_t now_monotonic_ns);
 /* The id of a name, interning it on first sight; RING_NAME_NONE when it does not fit (counted).
  * Lock-free; no allocation; text is copied and cut at LIMIT_NAME_BYTES. Any thread. */
@@ -67,6 +68,15 @@ void ring_writer_count_drop(struct ring_writer *w, enum ring_drop cause, uint64_
 /* Slots of the lane that the reader has not consumed; 0 when there is no live reader (then nobody
  * is to be waited for). For pacing of device lanes. */
 uint64_t ring_writer_backlog(const struct ring_lane_writer *lw, uint64_t now_monotonic_ns);
+/* Field 22 of /proc/self/stat; 0 unknown. Keeps errno. */
+uint64_t ring_writer_start_time(void);
+
+/* gcc says that its thread sanitizer does not model fences. Nothing here depends on that: the
+ * reader has a mapping of its own. */
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wtsan"
+#endif
 
 /* Copies one event (a struct event_* whose seq fields are ignored) into the lane. Wait-free: two
  * sequence stores and a copy of slot_bytes. Inline, since it is the launch path. */
@@ -75,7 +85,7 @@ static inline void ring_writer_push(struct ring_lane_writer *lw, const void *eve
 	uint64_t n = lw->head;
 	uint32_t seq = (uint32_t)(n + 1);
 	uint8_t *slot;
-	const uint8_t *src = event;
+	const uint8_t *src = (const uint8_t *)event;
 
 	if (__builtin_expect(!*(volatile uint32_t *)lw->w->alive, 0))
 		return;
@@ -94,5 +104,9 @@ static inline void ring_writer_push(struct ring_lane_writer *lw, const void *eve
 	/* release; pairs with the acquire load of lane.head in ring_reader.c */
 	__atomic_store_n(&lw->lane->head, n + 1, __ATOMIC_RELEASE);
 }
+
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic pop
+#endif
 
 #endif
