@@ -2,3 +2,7 @@
 LIBS += ring
 ring_SRCS := ring/ring_writer.c ring/ring_reader.c ring/attach.c
 OBJ_CFLAGS_ring := -Wconversion
+
+UNIT += test_ring_reader
+test_ring_reader_USES := ring
+test_ring_reader_LDLIBS := -lcmocka

@@ -78,6 +78,17 @@ uint64_t ring_writer_start_time(void);
 #pragma GCC diagnostic ignored "-Wtsan"
 #endif
 
+/* Word by word, since a reader may be copying the same slot; bytes is a multiple of 8. */
+static inline void ring_writer_copy(uint8_t *to, const uint8_t *from, size_t bytes)
+{
+	for (size_t i = 0; i < bytes; i += 8) {
+		uint64_t word;
+
+		__builtin_memcpy(&word, from + i, 8);
+		__atomic_store_n((uint64_t *)(to + i), word, __ATOMIC_RELAXED);
+	}
+}
+
 /* Copies one event (a struct event_* whose seq fields are ignored) into the lane. Wait-free: two
  * sequence stores and a copy of slot_bytes. Inline, since it is the launch path. */
 static inline void ring_writer_push(struct ring_lane_writer *lw, const void *event)
@@ -86,20 +97,26 @@ static inline void ring_writer_push(struct ring_lane_writer *lw, const void *eve
 	uint32_t seq = (uint32_t)(n + 1);
 	uint8_t *slot;
 	const uint8_t *src = (const uint8_t *)event;
+	size_t bytes = lw->slot_bytes;
+	uint32_t half;
 
 	if (__builtin_expect(!*(volatile uint32_t *)lw->w->alive, 0))
 		return;
-	slot = lw->slots + (size_t)(n & lw->mask) * lw->slot_bytes;
+	slot = lw->slots + (size_t)(n & lw->mask) * bytes;
 	/* relaxed + release fence: orders seq_begin before the payload; pairs with the acquire
 	 * fence before the second read of seq_begin in ring_reader.c */
 	__atomic_store_n((uint32_t *)slot, seq, __ATOMIC_RELAXED);
 	__atomic_thread_fence(__ATOMIC_RELEASE);
-	if (lw->slot_bytes == RING_HOST_SLOT_BYTES)
-		__builtin_memcpy(slot + 4, src + 4, RING_HOST_SLOT_BYTES - 8);
+	__builtin_memcpy(&half, src + 4, 4);
+	__atomic_store_n((uint32_t *)(slot + 4), half, __ATOMIC_RELAXED);
+	if (__builtin_expect(bytes == RING_HOST_SLOT_BYTES, 1))
+		ring_writer_copy(slot + 8, src + 8, RING_HOST_SLOT_BYTES - 16);
 	else
-		__builtin_memcpy(slot + 4, src + 4, RING_DEVICE_SLOT_BYTES - 8);
+		ring_writer_copy(slot + 8, src + 8, bytes - 16);
+	__builtin_memcpy(&half, src + bytes - 8, 4);
+	__atomic_store_n((uint32_t *)(slot + bytes - 8), half, __ATOMIC_RELAXED);
 	/* release; pairs with the acquire load of seq_end in ring_reader.c */
-	__atomic_store_n((uint32_t *)(slot + lw->slot_bytes - 4), seq, __ATOMIC_RELEASE);
+	__atomic_store_n((uint32_t *)(slot + bytes - 4), seq, __ATOMIC_RELEASE);
 	lw->head = n + 1;
 	/* release; pairs with the acquire load of lane.head in ring_reader.c */
 	__atomic_store_n(&lw->lane->head, n + 1, __ATOMIC_RELEASE);
