@@ -6,3 +6,6 @@ OBJ_CFLAGS_ring := -Wconversion
 UNIT += test_ring_reader
 test_ring_reader_USES := ring
 test_ring_reader_LDLIBS := -lcmocka
+UNIT += test_ring_writer
+test_ring_writer_USES := ring
+test_ring_writer_LDLIBS := -lcmocka

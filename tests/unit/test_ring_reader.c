@@ -572,7 +572,7 @@ static void snapshots_of_a_busy_ring_hold_only_whole_events(void **state)
 	pthread_t t;
 
 	memset(&s, 0, sizeof(s));
-	ends_init(&s.e, 64);
+	ends_init(&s.e, 8192);
 	s.count = 300000;
 	assert_true(ring_writer_claim(&s.e.w, RING_LANE_HOST, 1, &s.lw));
 	assert_int_equal(pthread_create(&t, NULL, stress_writer, &s), 0);
