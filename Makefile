@@ -26,6 +26,9 @@ HARDEN := $(if $(or $(SAN),$(DEBUG)),,-D_FORTIFY_SOURCE=2)
 SANFLAGS := $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer)
 CFLAGS_ALL = $(CSTD) $(WARN) $(OPT) $(HARDEN) -fno-strict-aliasing -fno-omit-frame-pointer -fPIC -D_GNU_SOURCE \
 	-I. -I$(B)/gen $(SANFLAGS) $(CFLAGS)
+# DT_RPATH, not DT_RUNPATH: it also holds for the libraries' own libraries, so a tree of programs and
+# libraries can be copied anywhere (make gpu-bundle).
+RPATH = -Wl,--disable-new-dtags,-rpath,'$$ORIGIN/../lib'
 LDFLAGS_ALL = $(SANFLAGS) -Wl,-z,relro -Wl,-z,now $(LDFLAGS)
 
 MODULES := base foreign ring analysis wire preload sidecar aggregator cli sim tests
@@ -68,7 +71,7 @@ define prog_rule
 $(1)_SRCS ?= $(3)
 $(B)/$(2)/$(1): $$(call obj,$$(or $$($(1)_SRCS),$(3))) $$(call archives,$$($(1)_USES))
 	@mkdir -p $$(@D)
-	$$(Q)$$(CC) $$(CFLAGS_ALL) -o $$@ $$(filter %.o,$$^) -Wl,--start-group $$(filter %.a,$$^) -Wl,--end-group $$(LDFLAGS_ALL) $$($(1)_LDFLAGS) $$(sort $$(call libs_of,$$($(1)_USES))) $$($(1)_LDLIBS) -lm -lpthread -ldl
+	$$(Q)$$(CC) $$(CFLAGS_ALL) -o $$@ $$(filter %.o,$$^) -Wl,--start-group $$(filter %.a,$$^) -Wl,--end-group $$(LDFLAGS_ALL) $$(RPATH) $$($(1)_LDFLAGS) $$(sort $$(call libs_of,$$($(1)_USES))) $$($(1)_LDLIBS) -lm -lpthread -ldl
 endef
 define so_rule
 $(1)_objs := $$(patsubst %.c,$(B)/obj-$(1)/%.o,$$($(1)_SRCS))
