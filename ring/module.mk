@@ -9,3 +9,6 @@ test_ring_reader_LDLIBS := -lcmocka
 UNIT += test_ring_writer
 test_ring_writer_USES := ring
 test_ring_writer_LDLIBS := -lcmocka
+UNIT += test_ring_hostile
+test_ring_hostile_USES := ring
+test_ring_hostile_LDLIBS := -lcmocka
