@@ -18,3 +18,10 @@ test_attach_LDLIBS := -lcmocka
 FUZZ += fuzz_ring_reader fuzz_attach
 fuzz_ring_reader_USES := ring
 fuzz_attach_USES := ring
+UNIT += test_ring_dump
+test_ring_dump_USES := ring
+test_ring_dump_LDLIBS := -lcmocka -ljansson
+
+PROGS += sysom-ring
+sysom-ring_SRCS := ring/ring_dump.c
+sysom-ring_USES := ring
