@@ -16,4 +16,4 @@ libnccl.so.2_SRCS := sim/nccl_double.c sim/nccl_peers.c
 libnccl.so.2_LDLIBS := -lpthread -ldl
 PROGS += simjob
 simjob_SRCS := sim/simjob.c sim/job_rank.c sim/job_mix.c sim/job_trace.c
-simjob_LDLIBS := -lz
+simjob_LDLIBS := -lz -ljansson
