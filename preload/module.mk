@@ -14,3 +14,11 @@ libsysom_preload.so_DEPS := $(B)/gen/exports.map
 $(B)/gen/exports.map: preload/exports.map.in preload/hooks.def
 	@mkdir -p $(@D)
 	$(Q)$(CC) -E -P -undef -I. -x c -o $@ $<
+
+# What its tests run: a small sysomd, and callers of several kinds.
+PRELOAD_TEST := $(B)/test
+PRELOAD_TEST_BINS := $(PRELOAD_TEST)/preload_peer
+tests: $(PRELOAD_TEST_BINS)
+$(PRELOAD_TEST)/preload_peer: $(B)/obj/tests/preload/peer.o $(B)/libring.a
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS_ALL) -o $@ $^ $(LDFLAGS_ALL) -lpthread
