@@ -26,6 +26,9 @@ HARDEN := $(if $(or $(SAN),$(DEBUG)),,-D_FORTIFY_SOURCE=2)
 SANFLAGS := $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer)
 CFLAGS_ALL = $(CSTD) $(WARN) $(OPT) $(HARDEN) -fno-strict-aliasing -fno-omit-frame-pointer -fPIC -D_GNU_SOURCE \
 	-I. -I$(B)/gen $(SANFLAGS) $(CFLAGS)
+# DT_RPATH, not DT_RUNPATH: it also holds for the libraries' own libraries, so a tree of programs and
+# libraries can be copied anywhere (make gpu-bundle).
+RPATH = -Wl,--disable-new-dtags,-rpath,'$$ORIGIN/../lib'
 LDFLAGS_ALL = $(SANFLAGS) -Wl,-z,relro -Wl,-z,now $(LDFLAGS)
 
 MODULES := base foreign ring analysis wire preload sidecar aggregator cli sim tests
@@ -37,6 +40,9 @@ SCRIPTS_TEST :=
 FUZZ :=
 BENCH :=
 GEN :=
+TEST_PARTS :=
+BENCH_PARTS :=
+INSTALL_PROGS :=
 
 # A library room:   LIBS += ring;          ring_SRCS := ring/a.c ...       -> $(B)/libring.a
 # A program:        PROGS += sysomd;       sysomd_SRCS, sysomd_USES (rooms), sysomd_LDLIBS
@@ -46,6 +52,8 @@ GEN :=
 # A scripted test:  SCRIPTS_TEST += tests/e2e/x.sh    (prints TAP; exit 77 skips)
 # A fuzzer:         FUZZ += fuzz_x;        fuzz_x_SRCS (default tests/fuzz/fuzz_x.c), fuzz_x_USES;
 #                                          corpus in tests/fuzz/corpus/fuzz_x, replayed by `make check`
+# What tests or benchmarks need beside these: TEST_PARTS, BENCH_PARTS (files with rules of their own).
+# Programs that `make install` copies: INSTALL_PROGS.
 # A benchmark:      BENCH += bench_x;      a program as above whose output `make bench` prints
 include $(foreach m,$(MODULES),$(m)/module.mk)
 
@@ -63,7 +71,7 @@ define prog_rule
 $(1)_SRCS ?= $(3)
 $(B)/$(2)/$(1): $$(call obj,$$(or $$($(1)_SRCS),$(3))) $$(call archives,$$($(1)_USES))
 	@mkdir -p $$(@D)
-	$$(Q)$$(CC) $$(CFLAGS_ALL) -o $$@ $$(filter %.o,$$^) -Wl,--start-group $$(filter %.a,$$^) -Wl,--end-group $$(LDFLAGS_ALL) $$($(1)_LDFLAGS) $$(sort $$(call libs_of,$$($(1)_USES))) $$($(1)_LDLIBS) -lm -lpthread -ldl
+	$$(Q)$$(CC) $$(CFLAGS_ALL) -o $$@ $$(filter %.o,$$^) -Wl,--start-group $$(filter %.a,$$^) -Wl,--end-group $$(LDFLAGS_ALL) $$(RPATH) $$($(1)_LDFLAGS) $$(sort $$(call libs_of,$$($(1)_USES))) $$($(1)_LDLIBS) -lm -lpthread -ldl
 endef
 define so_rule
 $(1)_objs := $$(patsubst %.c,$(B)/obj-$(1)/%.o,$$($(1)_SRCS))
@@ -81,8 +89,13 @@ $(foreach p,$(PROGS),$(eval $(call prog_rule,$(p),bin,)))
 $(foreach p,$(UNIT),$(eval $(call prog_rule,$(p),unit,tests/unit/$(p).c)))
 $(foreach p,$(BENCH),$(eval $(call prog_rule,$(p),bench,tests/bench/$(p).c)))
 $(foreach s,$(SOS),$(eval $(call so_rule,$(s))))
+# Under clang's fuzzer engine a target is linked with it, elsewhere with a replayer of its corpus.
+ENGINE := $(findstring fuzzer,$(SAN))
+$(foreach f,$(FUZZ),$(eval $(f)_SRCS := $(or $($(f)_SRCS),tests/fuzz/$(f).c) $(if $(ENGINE),,tests/fuzz_replay.c))\
+	$(if $(ENGINE),$(eval $(f)_LDFLAGS += -fsanitize=fuzzer))$(eval $(call prog_rule,$(f),fuzz,)))
 
 UNIT_BINS := $(addprefix $(B)/unit/,$(UNIT))
+FUZZ_BINS := $(addprefix $(B)/fuzz/,$(FUZZ))
 BENCH_BINS := $(addprefix $(B)/bench/,$(BENCH))
 SO_FILES := $(foreach s,$(SOS),$(B)/$(or $($(s)_DIR),lib)/$(s))
 PROG_BINS := $(addprefix $(B)/bin/,$(PROGS))
@@ -94,7 +107,8 @@ $(B)/obj/%.o: %.c | $(GEN)
 -include $(shell test -d $(B)/obj && find $(B)/obj -name '*.d')
 
 .PHONY: help all programs tests deps doctor demo check check-asan check-tsan check-gpu fuzz bench tidy \
-	format compdb install clean
+	format compdb install clean bench-demo bench-steps bench-roofline check-run check-unit gpu-bundle \
+	fuzz-run
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-16s %s\n",$$1,$$2}' $(MAKEFILE_LIST) | sort
@@ -102,7 +116,82 @@ help: ## list the targets
 
 all: programs ## build everything that is installed
 programs: $(PROG_BINS) $(SO_FILES) build/bin build/lib
-tests: programs $(UNIT_BINS)
+tests: programs $(UNIT_BINS) $(FUZZ_BINS) $(TEST_PARTS)
+
+deps: ## install the Debian packages that build, tests and benchmarks need (DEPS=no: don't)
+	@tools/deps.sh build test bench fuzz
+
+demo: ## the main job: an 8-rank job with a hidden fault, found and explained
+	@tools/deps.sh build
+	@$(MAKE) --no-print-directory programs
+	@tools/demo.sh
+
+bench-demo: ## 20 demos with 20 seeds, and the tally
+	@tools/deps.sh build
+	@$(MAKE) --no-print-directory programs
+	@tools/bench-demo.sh
+
+check: ## all tests; ends with `N passed, N failed, N skipped`
+	@tools/deps.sh build test
+	@$(MAKE) --no-print-directory -j2 tests
+	@$(MAKE) --no-print-directory check-run
+
+check-run: # what `check` does once packages and programs are there
+	@tests/run.py --build $(B) $(addprefix unit:,$(UNIT_BINS)) $(addprefix fuzz:,$(FUZZ_BINS)) \
+		$(addprefix script:,$(SCRIPTS_TEST))
+
+check-asan: ## unit tests and fuzz corpora under address and undefined-behaviour sanitizers
+	@tools/deps.sh build test
+	@$(MAKE) --no-print-directory -j2 SAN=address,undefined check-unit
+check-tsan: ## unit tests under the thread sanitizer
+	@tools/deps.sh build test
+	@$(MAKE) --no-print-directory -j2 SAN=thread check-unit
+check-unit: $(UNIT_BINS) $(FUZZ_BINS) $(TEST_PARTS)
+	@tests/run.py --build $(B) $(addprefix unit:,$(UNIT_BINS)) $(addprefix fuzz:,$(FUZZ_BINS))
+
+check-gpu: ## the tests that need a GPU (skip without one)
+	@tests/gpu/run.sh $(B)
+gpu-bundle: programs ## build/gpu-bundle: all that check-gpu needs, relocatable, at most 50 MiB
+	@tools/gpu-bundle.sh $(B) build/gpu-bundle
+
+FUZZ_SECONDS ?= 30
+fuzz: ## run every fuzzer for FUZZ_SECONDS (30) with clang's engine
+	@tools/deps.sh build test fuzz
+	@$(MAKE) --no-print-directory -j2 CC=clang SAN=fuzzer-no-link,address,undefined fuzz-run
+fuzz-run: $(FUZZ_BINS)
+	@for f in $(FUZZ); do mkdir -p $(B)/corpus/$$f; echo "== $$f"; \
+		$(B)/fuzz/$$f -max_total_time=$(FUZZ_SECONDS) -rss_limit_mb=2048 -timeout=10 -print_final_stats=0 \
+		-artifact_prefix=$(B)/corpus/$$f- $(B)/corpus/$$f tests/fuzz/corpus/$$f 2>&1 | tail -n 2 || exit 1; \
+	done
+
+bench: ## print the speed and memory figures beside the peers', as ratios
+	@tools/deps.sh build bench
+	@$(MAKE) --no-print-directory programs $(BENCH_BINS) $(BENCH_PARTS)
+	@tests/bench/run.sh $(B)
+bench-steps: $(BENCH_BINS) ## boundary precision and recall of step detection
+	@tests/bench/bench_steps.sh $(B)
+bench-roofline: $(BENCH_BINS) ## recall and false positives of the roofline
+	@tests/bench/bench_roofline.sh $(B)
+
+tidy: tests ## include directions and style, as a failing test
+	@tools/tidy.py $(B)
+format: ## clang-format every C file
+	@git ls-files '*.c' '*.h' | xargs clang-format -i
+doctor: programs ## what works here, what is off and why
+	@build/bin/sysom doctor
+
+PREFIX ?= /usr/local
+install: programs ## install to $(DESTDIR)$(PREFIX)
+	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib $(DESTDIR)$(PREFIX)/include \
+		$(DESTDIR)$(PREFIX)/share/man/man1 $(DESTDIR)$(PREFIX)/share/man/man8 \
+		$(DESTDIR)$(PREFIX)/share/doc/sysom $(DESTDIR)$(PREFIX)/share/sysom
+	install -m 755 $(addprefix $(B)/bin/,$(INSTALL_PROGS)) $(DESTDIR)$(PREFIX)/bin
+	install -m 755 $(B)/lib/libsysom_preload.so $(DESTDIR)$(PREFIX)/lib
+	install -m 644 preload/sysom.h $(DESTDIR)$(PREFIX)/include
+	install -m 644 docs/man/*.1 $(DESTDIR)$(PREFIX)/share/man/man1
+	install -m 644 docs/man/*.8 $(DESTDIR)$(PREFIX)/share/man/man8
+	install -m 644 conf/* $(DESTDIR)$(PREFIX)/share/sysom
+	install -m 644 README.md LICENSE $(DESTDIR)$(PREFIX)/share/doc/sysom
 
 # The default variant's programs are reachable under build/bin and build/lib.
 build/bin build/lib: FORCE

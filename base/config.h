@@ -41,7 +41,8 @@ enum config_result {
 };
 
 /* Fills *into. Understands --config FILE, --check-config, --print-config, --help and --version by
- * itself. A missing default_path is no error; a missing --config FILE is. about: the first lines of --help. */
+ * itself. A missing default_path is no error; a missing --config FILE is. about: the first lines of
+ * --help. */
 enum config_result config_load(void *into, const struct config_key *keys, size_t key_count,
 			       const char *program, const char *about, const char *default_path,
 			       int argc, char **argv);

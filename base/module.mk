@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 LIBS += base
-base_SRCS := base/log.c base/loop.c base/buf.c
+base_SRCS := base/log.c base/loop.c base/buf.c base/config.c
 base_LDLIBS := -lyaml
-UNIT +=
+UNIT += test_buf test_config test_loop
 test_buf_USES := base
 test_buf_LDLIBS := -lcmocka
 test_config_USES := base

@@ -67,6 +67,7 @@ struct ring_header {
 	uint8_t pad[4096 - 96];
 };
 _Static_assert(sizeof(struct ring_header) == 4096, "ring_header");
+_Static_assert(__builtin_offsetof(struct ring_header, start_time_ticks) == 88, "start_time_ticks");
 
 enum ring_trace_state { RING_TRACE_OFF = 0, RING_TRACE_ON = 1, RING_TRACE_LATCHED = 2 };
 
@@ -82,6 +83,7 @@ struct ring_counters {
 	uint8_t pad[4096 - 256 - 48];
 };
 _Static_assert(sizeof(struct ring_counters) == 4096, "ring_counters");
+_Static_assert(__builtin_offsetof(struct ring_counters, names_tail) == 264, "names_tail");
 
 enum ring_cupti_state {
 	RING_CUPTI_NONE = 0,	 /* no context yet, or no libcupti in the process */
@@ -112,10 +114,14 @@ struct ring_lane {
 	uint16_t slot_bytes;
 	uint8_t kind;
 	uint8_t clock_source; /* of this lane's stamps */
-	uint32_t generation;  /* counts owners, so that a reader sees a lane change hands */
-	uint32_t reserved[7];
+	uint32_t generation;  /* counts owners, so that a reader sees a lane change hands; release */
+	uint32_t reserved;
+	uint64_t owner_first; /* number of the present owner's first slot; stored before generation */
+	uint32_t reserved2[4];
 };
 _Static_assert(sizeof(struct ring_lane) == 64, "ring_lane");
+_Static_assert(__builtin_offsetof(struct ring_lane, generation) == 32, "ring_lane.generation");
+_Static_assert(__builtin_offsetof(struct ring_lane, owner_first) == 40, "ring_lane.owner_first");
 
 struct ring_name {
 	uint32_t id;	/* 1, 2, ... in order of the arena */
@@ -172,6 +178,7 @@ struct event_launch {
 	uint16_t block[3];
 	uint16_t api;	       /* enum preload hook id, for display only */
 	uint32_t duration;     /* exit - entry, clock of the lane, saturated */
+	uint32_t reserved;
 	uint32_t seq_end;
 };
 
@@ -196,7 +203,7 @@ struct event_coll {
 
 enum event_comm_action {
 	COMM_INIT = 1, COMM_SPLIT = 2, COMM_SHRINK = 3, COMM_DESTROY = 4, COMM_ABORT = 5,
-	COMM_FINALIZE = 6, COMM_GROW = 7,
+	COMM_FINALIZE = 6, COMM_GROW = 7, COMM_REVOKE = 8,
 };
 
 struct event_comm {
@@ -208,6 +215,7 @@ struct event_comm {
 	uint16_t action;
 	uint16_t color;
 	uint32_t duration;
+	uint32_t reserved;
 	uint32_t seq_end;
 };
 
@@ -362,7 +370,11 @@ struct event_copy { /* device lane, 128 bytes */
 	uint32_t seq_end;
 };
 
-#define RING_ASSERT_HOST(s) _Static_assert(sizeof(struct s) == RING_HOST_SLOT_BYTES, #s)
+#define RING_ASSERT_SLOT(s, slot_bytes)                                                            \
+	_Static_assert(sizeof(struct s) == (slot_bytes), #s);                                      \
+	_Static_assert(__builtin_offsetof(struct s, seq_end) == (slot_bytes)-4, #s ".seq_end")
+#define RING_ASSERT_HOST(s)   RING_ASSERT_SLOT(s, RING_HOST_SLOT_BYTES)
+#define RING_ASSERT_DEVICE(s) RING_ASSERT_SLOT(s, RING_DEVICE_SLOT_BYTES)
 RING_ASSERT_HOST(event_launch);
 RING_ASSERT_HOST(event_coll);
 RING_ASSERT_HOST(event_comm);
@@ -376,7 +388,7 @@ RING_ASSERT_HOST(event_func);
 RING_ASSERT_HOST(event_plugin);
 RING_ASSERT_HOST(event_anchor);
 RING_ASSERT_HOST(event_graph);
-_Static_assert(sizeof(struct event_kernel) == RING_DEVICE_SLOT_BYTES, "event_kernel");
-_Static_assert(sizeof(struct event_copy) == RING_DEVICE_SLOT_BYTES, "event_copy");
+RING_ASSERT_DEVICE(event_kernel);
+RING_ASSERT_DEVICE(event_copy);
 
 #endif

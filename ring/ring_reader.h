@@ -2,7 +2,7 @@
  * ring_reader.h - consume one producer's ring without trusting it.
  * Owns: the mapping and the fd.  Threads: one caller.  Trust: the producer is hostile; any word of
  * the mapping may hold anything and change at any time.
- * Guarantees: never blocks, never allocates after open (but for names), never reads past the
+ * Guarantees: never blocks, never allocates after open, never reads past the
  * mapping; bounded work per call. */
 #ifndef SYSOM_RING_READER_H
 #define SYSOM_RING_READER_H
@@ -35,26 +35,33 @@ union ring_event {
 	uint8_t bytes[RING_DEVICE_SLOT_BYTES];
 };
 
-struct ring_lane_view { /* where an event came from */
+/* Where events came from. tid 0: an owner that was gone before the reader looked. */
+struct ring_lane_view {
 	uint32_t lane, tid, generation;
 	uint8_t kind, clock_source;
 };
 
 struct ring_stats { /* since open; lost_* are counted exactly */
 	uint64_t events, lost_lapped, lost_torn, lost_bad_kind, lane_changes, bytes;
-	uint64_t detach_reason; /* 0, or -errno as a positive number */
+	/* 0, or -errno as a positive number: the producer broke the format (a head or the name arena
+	 * moved in an impossible way), every further call returns nothing and the caller closes. */
+	uint64_t detach_reason;
 };
 
-/* Takes fd on success. writable: map the reader page for writing (live use); false for a file.
- * 0, -EPROTO (bad layout), -EPERM (not sealed; only asked of a memfd when writable), -EFBIG, -ENOMEM. */
+/* Takes fd on success. writable: live use, the ring is a sealed memfd and the reader page is mapped
+ * for writing; a reader that takes over begins where the one before it had published. false: any
+ * regular file, or a snapshot of a live ring, copied to private memory. 0, -EPROTO (bad layout),
+ * -EPERM (writable: not a sealed memfd of normal pages), -EFBIG, -ENOMEM. */
 int ring_reader_open(struct ring_reader **out, int fd, bool writable);
 void ring_reader_close(struct ring_reader *r); /* NULL is a no-op */
 /* A validated copy of the header, taken once at open. */
 const struct ring_header *ring_reader_header(const struct ring_reader *r);
 /* A fresh copy of the producer's counters (untrusted values, but a consistent copy of each word). */
 void ring_reader_counters(const struct ring_reader *r, struct ring_counters *out);
-/* Up to max events of lane, oldest first, into out and the view; returns the count (0: nothing new).
- * Never more than one lap of work. */
+/* Up to max events of lane, oldest first, into out and the view; returns the count (0: nothing new,
+ * or all of it was lost, or detached). All of one call belong to one owner. Of a host event the
+ * first RING_HOST_SLOT_BYTES are set. Kinds fit the lane's kind; every other field may hold
+ * anything. Never more than one lap of work. */
 size_t ring_reader_drain_lane(struct ring_reader *r, uint32_t lane, union ring_event *out,
 			      size_t max, struct ring_lane_view *view);
 uint32_t ring_reader_lane_count(const struct ring_reader *r);
@@ -62,8 +69,8 @@ uint32_t ring_reader_lane_count(const struct ring_reader *r);
 void ring_reader_publish(struct ring_reader *r, uint64_t now_monotonic_ns);
 /* Names the producer interned since the last call become known; returns how many. Bounded. */
 size_t ring_reader_poll_names(struct ring_reader *r);
-/* Text of a name id, copied out of the mapping when it was polled and made valid UTF-8 ('?' for
- * what is not); "" when unknown. Valid until close. */
+/* Text of a name id, copied out of the mapping when it was polled and made valid UTF-8 without
+ * control characters ('?' for what is not); "" when unknown. Valid until close. */
 const char *ring_reader_name(const struct ring_reader *r, uint32_t id);
 uint32_t ring_reader_name_count(const struct ring_reader *r);
 const struct ring_stats *ring_reader_stats(const struct ring_reader *r);

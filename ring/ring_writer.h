@@ -22,7 +22,7 @@ struct ring_writer {
 	uint32_t lane_count;
 	/* Private copies: the mapping is shared, but nobody else's word is believed. */
 	uint64_t names_offset, names_bytes;
-	struct ring_intern *intern; /* private table, allocated at init */
+	struct ring_intern *intern; /* private tables of names and lanes, mapped at init */
 };
 
 /* One thread's lane. Private memory; head is mirrored to the mapping. */
@@ -47,6 +47,9 @@ void ring_geometry_default(struct ring_geometry *g);
  * ring_writer_prefault. 0 or -errno. One thread. */
 int ring_writer_init(struct ring_writer *w, const struct ring_geometry *g);
 void ring_writer_fini(struct ring_writer *w);
+/* The memfd for attach_connect, or -EBADF when the program has closed it (its number may be another
+ * file's by now, so w->fd is never used unchecked). Keeps errno. */
+int ring_writer_fd(const struct ring_writer *w);
 /* Touches free lanes so that at least `spare` of them are faulted in; returns lanes touched. Helper
  * thread. */
 int ring_writer_prefault(struct ring_writer *w, int spare);
@@ -58,7 +61,8 @@ bool ring_writer_claim(struct ring_writer *w, enum ring_lane_kind kind, uint32_t
  * out again after the reader has consumed it (its tail equals head) or after 2 s. Any thread, once
  * the owner has stopped pushing. */
 void ring_writer_release(struct ring_lane_writer *lw);
-/* Ended lanes that may be claimed again become free; returns how many. Helper thread. */
+/* Ended lanes that may be claimed again become free; returns how many. Also refreshes the counters
+ * events, bytes_written and heartbeat_ns. Helper thread, every 100 ms. */
 int ring_writer_reclaim(struct ring_writer *w, uint64_t now_monotonic_ns);
 /* The id of a name, interning it on first sight; RING_NAME_NONE when it does not fit (counted).
  * Lock-free; no allocation; text is copied and cut at LIMIT_NAME_BYTES. Any thread. */
@@ -67,6 +71,26 @@ void ring_writer_count_drop(struct ring_writer *w, enum ring_drop cause, uint64_
 /* Slots of the lane that the reader has not consumed; 0 when there is no live reader (then nobody
  * is to be waited for). For pacing of device lanes. */
 uint64_t ring_writer_backlog(const struct ring_lane_writer *lw, uint64_t now_monotonic_ns);
+/* Field 22 of /proc/self/stat; 0 unknown. Keeps errno. */
+uint64_t ring_writer_start_time(void);
+
+/* gcc says that its thread sanitizer does not model fences. Nothing here depends on that: the
+ * reader has a mapping of its own. */
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wtsan"
+#endif
+
+/* Word by word, since a reader may be copying the same slot; bytes is a multiple of 8. */
+static inline void ring_writer_copy(uint8_t *to, const uint8_t *from, size_t bytes)
+{
+	for (size_t i = 0; i < bytes; i += 8) {
+		uint64_t word;
+
+		__builtin_memcpy(&word, from + i, 8);
+		__atomic_store_n((uint64_t *)(to + i), word, __ATOMIC_RELAXED);
+	}
+}
 
 /* Copies one event (a struct event_* whose seq fields are ignored) into the lane. Wait-free: two
  * sequence stores and a copy of slot_bytes. Inline, since it is the launch path. */
@@ -75,24 +99,34 @@ static inline void ring_writer_push(struct ring_lane_writer *lw, const void *eve
 	uint64_t n = lw->head;
 	uint32_t seq = (uint32_t)(n + 1);
 	uint8_t *slot;
-	const uint8_t *src = event;
+	const uint8_t *src = (const uint8_t *)event;
+	size_t bytes = lw->slot_bytes;
+	uint32_t half;
 
 	if (__builtin_expect(!*(volatile uint32_t *)lw->w->alive, 0))
 		return;
-	slot = lw->slots + (size_t)(n & lw->mask) * lw->slot_bytes;
+	slot = lw->slots + (size_t)(n & lw->mask) * bytes;
 	/* relaxed + release fence: orders seq_begin before the payload; pairs with the acquire
 	 * fence before the second read of seq_begin in ring_reader.c */
 	__atomic_store_n((uint32_t *)slot, seq, __ATOMIC_RELAXED);
 	__atomic_thread_fence(__ATOMIC_RELEASE);
-	if (lw->slot_bytes == RING_HOST_SLOT_BYTES)
-		__builtin_memcpy(slot + 4, src + 4, RING_HOST_SLOT_BYTES - 8);
+	__builtin_memcpy(&half, src + 4, 4);
+	__atomic_store_n((uint32_t *)(slot + 4), half, __ATOMIC_RELAXED);
+	if (__builtin_expect(bytes == RING_HOST_SLOT_BYTES, 1))
+		ring_writer_copy(slot + 8, src + 8, RING_HOST_SLOT_BYTES - 16);
 	else
-		__builtin_memcpy(slot + 4, src + 4, RING_DEVICE_SLOT_BYTES - 8);
+		ring_writer_copy(slot + 8, src + 8, bytes - 16);
+	__builtin_memcpy(&half, src + bytes - 8, 4);
+	__atomic_store_n((uint32_t *)(slot + bytes - 8), half, __ATOMIC_RELAXED);
 	/* release; pairs with the acquire load of seq_end in ring_reader.c */
-	__atomic_store_n((uint32_t *)(slot + lw->slot_bytes - 4), seq, __ATOMIC_RELEASE);
+	__atomic_store_n((uint32_t *)(slot + bytes - 4), seq, __ATOMIC_RELEASE);
 	lw->head = n + 1;
 	/* release; pairs with the acquire load of lane.head in ring_reader.c */
 	__atomic_store_n(&lw->lane->head, n + 1, __ATOMIC_RELEASE);
 }
+
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic pop
+#endif
 
 #endif

@@ -1,1 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
+# The peer's tracepoint, where lttng-ust is installed.
+ifneq ($(wildcard /usr/include/lttng/tracepoint.h /usr/include/*/lttng/tracepoint.h),)
+BENCH += peer_launch
+peer_launch_SRCS := tests/bench/peer_launch.c
+peer_launch_LDLIBS := -llttng-ust
+endif

@@ -1,0 +1,13 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+. "$(dirname "$0")/lib.sh"
+. tests/e2e/flow.sh
+if [ ! -d "$DATA/dlrm-8rank-v100" ]; then
+	skip "the flow on the 8-rank DLRM step" "no data at $DATA"
+	finish
+fi
+RANKS=8 CULPRIT=5 STEPS_MIN=150
+JOB=("$BIN/sysom" run --job flow-dlrm -- "$BIN/simjob" --ranks 8 --seconds 40 --seed 12
+	--trace "$DATA"/dlrm-8rank-v100/rank*.events.csv.gz
+	--fault "slow:rank=5:start=20s:steps=60:size=1.8")
+flow

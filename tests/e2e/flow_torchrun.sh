@@ -1,0 +1,14 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+. "$(dirname "$0")/lib.sh"
+. tests/e2e/flow.sh
+if ! /usr/bin/python3 -c 'import torch.distributed' 2>/dev/null; then
+	skip "the flow under torchrun" "no python3-torch"
+	finish
+fi
+RANKS=2 CULPRIT=1 STEPS_MIN=80
+export SIM_LIB=$PWD/$B/lib/sim
+JOB=("$BIN/sysom" run --job flow-torchrun -- /usr/bin/python3 -m torch.distributed.run
+	--nproc_per_node 2 --master_port "$(free_ports 1)" sim/train_sim.py --seconds 30
+	--fault "slow:rank=1:start=15s:steps=40:size=1.6")
+flow
