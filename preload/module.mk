@@ -20,7 +20,8 @@ PRELOAD_TEST := $(B)/test
 PRELOAD_NULL := $(PRELOAD_TEST)/null/libcuda.so.1 $(PRELOAD_TEST)/null/libnccl.so.2
 TEST_PARTS += $(PRELOAD_TEST)/preload_peer $(PRELOAD_NULL) $(PRELOAD_TEST)/caller \
 	$(PRELOAD_TEST)/null/libdeep.so
-SCRIPTS_TEST += tests/e2e/preload_binary.sh tests/e2e/preload_behaviour.py
+SCRIPTS_TEST += tests/e2e/preload_binary.sh tests/e2e/preload_behaviour.py \
+	tests/conformance/foreign_abi.sh tests/conformance/preload_cudart.py
 BENCH += bench_launch
 BENCH_PARTS += $(PRELOAD_NULL)
 
