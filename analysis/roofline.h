@@ -44,6 +44,7 @@ struct roofline_verdict {
 	bool out;	    /* this step alone lies beyond the threshold */
 	bool flagged;	    /* out, and persistent or far enough out */
 	bool drift;	    /* the drift alarm is raised */
+	bool novel;	    /* work outside what was learned: not judged, learned */
 };
 
 struct roofline; /* one model; opaque */
@@ -55,10 +56,10 @@ struct roofline_verdict roofline_push(struct roofline *m, const double *work, ui
 				      double latency_ns);
 struct roofline_summary {
 	enum roofline_state state;
-	uint64_t steps, out, flagged;
+	uint64_t steps, out, flagged, novel;
 	double r2, spread; /* of the learned line on its learning steps; MAD of relative residuals */
 	double threshold;
-	bool drift;
+	bool drift; /* was raised at any time */
 	double intercept_ns, slope_ns[ROOFLINE_WORK_MAX];
 };
 void roofline_summary(const struct roofline *m, struct roofline_summary *out);

@@ -157,15 +157,15 @@ static void tensor_step(struct builder *b, struct job_phase *ph)
 {
 	begin_step(b, ph, "tensor", 1 << 20);
 	for (int l = 0; l < 100; l++) {
-		kernel(b, "ampere_bf16_s16816gemm_bf16_128x64_ldg8_f2f_stages_64x4_tn(out)", 90, 512,
+		kernel(b, "ampere_bf16_s16816gemm_bf16_128x64_ldg8_f2f_stages_64x4_tn(out)", 290, 512,
 		       128);
 		collective(b, JOB_ALLREDUCE, 256 << 10, S_COMPUTE);
-		kernel(b, "triton_poi_fused_gelu_1", 30, 1024, 128);
+		kernel(b, "triton_poi_fused_gelu_1", 90, 1024, 128);
 		collective(b, JOB_ALLGATHER, 32 << 10, S_COMPUTE);
-		kernel(b, "ampere_bf16_s16816gemm_bf16_256x128_ldg8_f2f_stages_64x3_tn(down)", 110,
+		kernel(b, "ampere_bf16_s16816gemm_bf16_256x128_ldg8_f2f_stages_64x3_tn(down)", 390,
 		       1024, 256);
 		collective(b, JOB_REDUCESCATTER, 32 << 10, S_COMPUTE);
-		kernel(b, "triton_poi_fused_add_dropout_0", 20, 512, 128);
+		kernel(b, "triton_poi_fused_add_dropout_0", 60, 512, 128);
 		collective(b, JOB_ALLREDUCE, 128 << 10, S_COMPUTE);
 	}
 	optimizer(b);
@@ -304,7 +304,7 @@ bool job_mix_build(struct job_program *p, const char *name, int ranks)
 		p->choose = choose_eval;
 	} else if (!strcmp(name, "tensor")) {
 		tensor_step(&b, &p->phases[0]);
-		p->nominal_ns = 40 * MS;
+		p->nominal_ns = 90 * MS;
 	} else {
 		return false;
 	}

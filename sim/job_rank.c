@@ -385,6 +385,15 @@ static void idle(struct rank *r, double share)
 	r->shift_ns += ns;
 }
 
+/* A traced wait that lasted longer than then: what the host does next moves back by as much. */
+static void catch_up(struct rank *r, const struct job_action *a)
+{
+	uint64_t then = r->begin_ns + r->shift_ns + a->dur_ns, now = job_now();
+
+	if (a->dur_ns && now > then)
+		r->shift_ns += now - then;
+}
+
 static void run_action(struct rank *r, const struct job_action *a, bool paced)
 {
 	cu_stream s = r->streams[a->stream];
@@ -426,9 +435,11 @@ static void run_action(struct rank *r, const struct job_action *a, bool paced)
 		break;
 	case JOB_SYNC:
 		r->api.stream_sync(s);
+		catch_up(r, a);
 		break;
 	case JOB_SYNC_ALL:
 		r->api.ctx_sync();
+		catch_up(r, a);
 		break;
 	case JOB_GRAPH:
 		r->api.graph_launch(r->graphs[a->slot], s);

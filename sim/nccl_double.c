@@ -471,23 +471,24 @@ static uint64_t run_poll(void *arg)
 		return now_ns();
 	for (unsigned i = 0; i < p->part_count; i++) {
 		struct run_part *q = &r->parts[i];
-		uint64_t latest;
+		uint64_t end;
 
 		if (q->done)
 			continue;
 		if (!q->arrived)
 			q->arrived = nccl_peers_arrive(p->comm->peers, q->meet, q->generation,
-						       q->need, r->start_ns);
+						       q->need, r->start_ns,
+						       p->parts[i].cost_ns);
 		if (!q->arrived)
 			continue;
-		latest = nccl_peers_latest(q->meet, q->need);
-		if (!latest)
+		end = nccl_peers_end(q->meet, q->need);
+		if (!end)
 			continue;
 		nccl_peers_leave(p->comm->peers, q->meet, q->need);
 		q->done = true;
 		r->left--;
-		if (latest + p->parts[i].cost_ns > r->end_ns)
-			r->end_ns = latest + p->parts[i].cost_ns;
+		if (end > r->end_ns)
+			r->end_ns = end;
 	}
 	return r->left ? 0 : r->end_ns + r->jitter_ns;
 }

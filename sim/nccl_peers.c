@@ -160,29 +160,34 @@ struct nccl_meet *nccl_peers_message(struct nccl_peers *p, int src, int dst, uin
 	return &p->seg->messages[pair * MESSAGE_PLACES + k % MESSAGE_PLACES];
 }
 
-bool nccl_peers_arrive(struct nccl_peers *p, struct nccl_meet *m, uint32_t generation,
-		       uint32_t need, uint64_t start_ns)
+static void raise_to(uint64_t *word, uint64_t value)
 {
-	uint64_t latest;
+	uint64_t seen = __atomic_load_n(word, __ATOMIC_RELAXED);
 
+	while (seen < value && !__atomic_compare_exchange_n(word, &seen, value, true,
+							    __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+		;
+}
+
+bool nccl_peers_arrive(struct nccl_peers *p, struct nccl_meet *m, uint32_t generation,
+		       uint32_t need, uint64_t start_ns, uint64_t cost_ns)
+{
 	if (__atomic_load_n(&m->generation, __ATOMIC_ACQUIRE) != generation)
 		return false;
-	latest = __atomic_load_n(&m->latest_ns, __ATOMIC_RELAXED);
-	while (latest < start_ns &&
-	       !__atomic_compare_exchange_n(&m->latest_ns, &latest, start_ns, true,
-					    __ATOMIC_RELAXED, __ATOMIC_RELAXED))
-		;
-	/* release; pairs with the acquire in nccl_peers_latest */
+	raise_to(&m->latest_ns, start_ns);
+	raise_to(&m->cost_ns, cost_ns);
+	/* release; pairs with the acquire in nccl_peers_end */
 	if (__atomic_add_fetch(&m->arrived, 1, __ATOMIC_ACQ_REL) == need && need > 1)
 		announce(&p->seg->word);
 	return true;
 }
 
-uint64_t nccl_peers_latest(struct nccl_meet *m, uint32_t need)
+uint64_t nccl_peers_end(struct nccl_meet *m, uint32_t need)
 {
 	if (__atomic_load_n(&m->arrived, __ATOMIC_ACQUIRE) != need)
 		return 0;
-	return __atomic_load_n(&m->latest_ns, __ATOMIC_RELAXED);
+	return __atomic_load_n(&m->latest_ns, __ATOMIC_RELAXED) +
+	       __atomic_load_n(&m->cost_ns, __ATOMIC_RELAXED);
 }
 
 void nccl_peers_leave(struct nccl_peers *p, struct nccl_meet *m, uint32_t need)
@@ -190,6 +195,7 @@ void nccl_peers_leave(struct nccl_peers *p, struct nccl_meet *m, uint32_t need)
 	if (__atomic_add_fetch(&m->acked, 1, __ATOMIC_ACQ_REL) != need)
 		return;
 	m->latest_ns = 0;
+	m->cost_ns = 0;
 	m->arrived = 0;
 	m->acked = 0;
 	/* release; pairs with the acquire in nccl_peers_arrive. Nobody waits for a place unless it is

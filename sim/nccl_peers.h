@@ -21,7 +21,7 @@ struct nccl_meet {
 	uint32_t acked;
 	uint32_t pad;
 	uint64_t latest_ns;
-	uint64_t pad2;
+	uint64_t cost_ns; /* the largest that a party named */
 };
 
 struct nccl_peers;
@@ -41,9 +41,10 @@ struct nccl_meet *nccl_peers_message(struct nccl_peers *p, int src, int dst, uin
 				     uint32_t *generation);
 /* false: an earlier use of the place is not over yet, try again later. */
 bool nccl_peers_arrive(struct nccl_peers *p, struct nccl_meet *m, uint32_t generation,
-		       uint32_t need, uint64_t start_ns);
-/* 0 while somebody is missing, else the last arrival. Call nccl_peers_leave once after. */
-uint64_t nccl_peers_latest(struct nccl_meet *m, uint32_t need);
+		       uint32_t need, uint64_t start_ns, uint64_t cost_ns);
+/* 0 while somebody is missing, else the last arrival plus the cost: the same for everybody. Call
+ * nccl_peers_leave once after. */
+uint64_t nccl_peers_end(struct nccl_meet *m, uint32_t need);
 void nccl_peers_leave(struct nccl_peers *p, struct nccl_meet *m, uint32_t need);
 
 /* The s-th split: tells color and key, then (second call) waits for everybody's. */

@@ -1,0 +1,504 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The life of a model: it collects steps, fits (roofline_fit.c), arms or refuses, and goes on
+ * learning from steps that are not out until learn_max; then the baseline is frozen, apart from
+ * work never seen before. A self-updating line would absorb a sustained slowdown, so drift is
+ * watched by a CUSUM against the baseline, and while it is raised nothing is learned. */
+#include "analysis/roofline.h"
+
+#include <errno.h>
+#include <math.h>
+#include <string.h>
+
+#include "analysis/roofline_fit.h"
+#include "analysis/roofline_p99.h"
+#include "base/hash.h"
+
+#define MAD_SIGMA 1.4826
+#define RECENT 128	      /* steps over which a fit gone bad is noticed */
+#define DRIFT_CLIP 1.5	      /* one step moves the CUSUM by no more, however slow */
+#define DRIFT_SLACK 0.5
+#define DRIFT_ALARM 25.0      /* 25 steps slowed by 1.5 units, 50 by one */
+#define DRIFT_UNIT 0.02	      /* smallest unit: slower by 1 % is never an alarm */
+#define FASTER_UNIT 0.05      /* to learn anew, steps have to be faster by this */
+#define FASTER_ALARM 50.0
+#define OUT_SHARE_MAX 0.35    /* more learning steps far out than contamination explains */
+
+struct roofline {
+	struct roofline_config c;
+	enum roofline_state state;
+	uint32_t features, n, cap, next_fit, fresh_novel;
+	bool drift, drift_ever;
+	uint64_t steps, out, flagged, history, novel;
+	double slower, faster; /* CUSUM */
+	double tail, instant;  /* in MADs, calibrated on the last fit */
+	uint64_t random;
+	float recent[RECENT];
+	uint32_t recent_count;
+	struct roofline_fit fit;
+	struct roofline_p99 p99;
+	struct roofline_fit_sample *sample;
+	void *scratch; /* shared within a set */
+};
+
+void roofline_config_default(struct roofline_config *c)
+{
+	*c = (struct roofline_config){
+		.mode = ROOFLINE_ROBUST,
+		.learn_min = 50,
+		.learn_max = 2000,
+		.tail_mads = 7,
+		.floor_ratio = 0.05,
+		.persist_n = 2,
+		.persist_m = 3,
+		.instant_mads = 12,
+		.refuse_spread = 0.12,
+		.p99_retrain = 500,
+		.seed = 1,
+	};
+}
+
+int roofline_mode_parse(const char *text)
+{
+	if (!strcmp(text, "robust"))
+		return ROOFLINE_ROBUST;
+	if (!strcmp(text, "p99"))
+		return ROOFLINE_P99;
+	return -EINVAL;
+}
+
+const char *roofline_state_name(enum roofline_state s)
+{
+	switch (s) {
+	case ROOFLINE_LEARNING:
+		return "learning";
+	case ROOFLINE_ARMED:
+		return "armed";
+	case ROOFLINE_REFUSED:
+		return "refused";
+	}
+	return "unknown";
+}
+
+static size_t round_up(size_t bytes)
+{
+	return (bytes + 63) & ~(size_t)63;
+}
+
+static struct roofline_config sane(const struct roofline_config *c)
+{
+	struct roofline_config s = *c;
+
+	if (s.learn_min < 8)
+		s.learn_min = 8;
+	if (s.learn_max < 2 * s.learn_min)
+		s.learn_max = 2 * s.learn_min;
+	if (!s.persist_m)
+		s.persist_m = 1;
+	if (s.persist_m > 64)
+		s.persist_m = 64;
+	if (!s.persist_n || s.persist_n > s.persist_m)
+		s.persist_n = s.persist_m;
+	if (!s.p99_retrain)
+		s.p99_retrain = 1;
+	return s;
+}
+
+/* A quarter more than the frozen baseline, for work that shows up later. */
+static uint32_t samples_max(const struct roofline_config *c)
+{
+	return sane(c).learn_max + sane(c).learn_max / 4;
+}
+
+static size_t body_bytes(const struct roofline_config *c)
+{
+	return round_up(sizeof(struct roofline)) +
+	       round_up(samples_max(c) * sizeof(struct roofline_fit_sample));
+}
+
+static size_t scratch_bytes(const struct roofline_config *c)
+{
+	return round_up(roofline_fit_scratch_bytes(samples_max(c)));
+}
+
+size_t roofline_memory_bytes(const struct roofline_config *c)
+{
+	return body_bytes(c) + scratch_bytes(c);
+}
+
+static struct roofline *init_at(void *memory, const struct roofline_config *c, void *scratch)
+{
+	struct roofline *m = memory;
+
+	memset(m, 0, sizeof(*m));
+	m->c = sane(c);
+	m->cap = samples_max(c);
+	m->next_fit = m->c.learn_min;
+	m->random = c->seed;
+	m->sample = (struct roofline_fit_sample *)((char *)memory + round_up(sizeof(*m)));
+	m->scratch = scratch;
+	return m;
+}
+
+struct roofline *roofline_init(void *memory, const struct roofline_config *c)
+{
+	return init_at(memory, c, (char *)memory + body_bytes(c));
+}
+
+static void learn_anew(struct roofline *m, enum roofline_state state)
+{
+	m->state = state;
+	m->n = 0;
+	m->next_fit = m->c.learn_min;
+	m->fit.ready = false;
+	m->slower = m->faster = 0;
+	m->drift = false;
+	m->history = 0;
+	m->recent_count = 0;
+	m->fresh_novel = 0;
+}
+
+/* Few learning steps know little of the tail: wider by 40 % at 20 steps, 16 % at 50. */
+static void calibrate(struct roofline *m)
+{
+	double few = 1 + 8.0 / m->fit.samples;
+
+	m->tail = m->c.tail_mads * few;
+	m->instant = (m->c.instant_mads > m->c.tail_mads ? m->c.instant_mads : m->c.tail_mads) * few;
+}
+
+static bool fit_good(const struct roofline *m)
+{
+	const struct roofline_fit *f = &m->fit;
+	/* an armed model does not flap at the limit */
+	double limit = m->c.refuse_spread * (m->state == ROOFLINE_ARMED ? 1.25 : 1);
+
+	if (f->mad > limit || f->out_share > OUT_SHARE_MAX)
+		return false;
+	/* work varies, latency varies, and the one says nothing about the other */
+	return !(f->work_spread > 1.5 && f->mad > limit / 2 && f->explained < 0.2);
+}
+
+static void refit(struct roofline *m)
+{
+	uint32_t half = m->n / 2;
+	bool good;
+
+	m->fresh_novel = 0;
+	roofline_fit_run(&m->fit, m->sample, m->n, m->features, m->scratch);
+	good = fit_good(m);
+	if (!good && m->state != ROOFLINE_ARMED && half >= m->c.learn_min) {
+		/* the newer half may be good already: recover without waiting for the ring to turn */
+		roofline_fit_run(&m->fit, m->sample + half, m->n - half, m->features, m->scratch);
+		good = fit_good(m);
+		if (good) {
+			m->n -= half;
+			memmove(m->sample, m->sample + half, m->n * sizeof(*m->sample));
+		} else {
+			roofline_fit_run(&m->fit, m->sample, m->n, m->features, m->scratch);
+		}
+	}
+	if (good && m->state != ROOFLINE_ARMED) {
+		m->slower = m->faster = 0;
+		m->recent_count = 0;
+		m->history = 0;
+	}
+	m->state = good ? ROOFLINE_ARMED : ROOFLINE_REFUSED;
+	calibrate(m);
+	m->next_fit = m->n + (m->n / (good ? 2 : 4) > 8 ? m->n / (good ? 2 : 4) : 8);
+	if (m->n < m->c.learn_max && m->next_fit > m->c.learn_max)
+		m->next_fit = m->c.learn_max;
+}
+
+static void learn(struct roofline *m, const float *work, double latency_ns, bool novel)
+{
+	struct roofline_fit_sample *s;
+
+	if (m->state == ROOFLINE_ARMED && m->n >= (novel ? m->cap : m->c.learn_max))
+		return;
+	if (m->n >= m->c.learn_max && m->state != ROOFLINE_ARMED) {
+		/* refused: forget the older half, go on looking */
+		m->n = m->c.learn_max / 2;
+		memmove(m->sample, m->sample + m->c.learn_max - m->n, m->n * sizeof(*s));
+		m->next_fit = m->n + m->n / 4;
+	}
+	s = &m->sample[m->n++];
+	memcpy(s->work, work, sizeof(s->work));
+	s->latency_ns = (float)latency_ns;
+	m->fresh_novel += novel;
+	if (m->n >= m->next_fit || (m->fresh_novel >= 5 && m->fresh_novel >= m->n / 32))
+		refit(m);
+}
+
+static double clip(double z)
+{
+	return z > DRIFT_CLIP ? DRIFT_CLIP : z < -DRIFT_CLIP ? -DRIFT_CLIP : z;
+}
+
+/* Noise with memory wanders: the unit grows with its lag-1 correlation. */
+static void watch_drift(struct roofline *m, double excess, double mad)
+{
+	double rho = m->fit.rho > 0.9 ? 0.9 : m->fit.rho > 0 ? m->fit.rho : 0;
+	double unit = MAD_SIGMA * mad * sqrt((1 + rho) / (1 - rho));
+	double slow = unit > DRIFT_UNIT ? unit : DRIFT_UNIT;
+	double fast = unit > FASTER_UNIT ? unit : FASTER_UNIT;
+
+	m->slower += clip(excess / slow) - DRIFT_SLACK;
+	if (m->slower < 0)
+		m->slower = 0;
+	if (m->slower > 2 * DRIFT_ALARM)
+		m->slower = 2 * DRIFT_ALARM;
+	if (m->slower > DRIFT_ALARM)
+		m->drift = m->drift_ever = true;
+	else if (m->slower < DRIFT_ALARM / 4)
+		m->drift = false;
+	m->faster += clip(-excess / fast) - DRIFT_SLACK;
+	if (m->faster < 0)
+		m->faster = 0;
+	if (m->faster > FASTER_ALARM)
+		learn_anew(m, ROOFLINE_LEARNING);
+}
+
+/* Steps scatter to both sides far beyond the threshold: the fit no longer describes them. */
+static void watch_fit(struct roofline *m, double excess, double threshold)
+{
+	uint32_t over = 0, under = 0;
+
+	m->recent[m->recent_count++ % RECENT] = (float)(excess / threshold);
+	if (m->recent_count < RECENT || m->recent_count % (RECENT / 4))
+		return;
+	for (uint32_t i = 0; i < RECENT; i++) {
+		over += m->recent[i] > 1;
+		under += m->recent[i] < -1;
+	}
+	if (over >= RECENT / 10 && under >= RECENT / 10 && over + under > RECENT * OUT_SHARE_MAX)
+		learn_anew(m, ROOFLINE_REFUSED);
+}
+
+static void persist(struct roofline *m, struct roofline_verdict *v, bool instant)
+{
+	uint64_t mask = m->c.persist_m == 64 ? ~0ull : (1ull << m->c.persist_m) - 1;
+
+	m->history = m->history << 1 | v->out;
+	if (v->out && (instant || (uint32_t)__builtin_popcountll(m->history & mask) >= m->c.persist_n))
+		v->flagged = true;
+	m->out += v->out;
+	m->flagged += v->flagged;
+}
+
+static void push_robust(struct roofline *m, struct roofline_verdict *v, const float *work,
+			double latency_ns)
+{
+	struct roofline_fit_guess g = { 0 };
+	bool novel = false;
+
+	if (m->fit.ready) {
+		g = roofline_fit_predict(&m->fit, work);
+		v->expected_ns = g.expected_ns;
+		v->excess = latency_ns / g.expected_ns - 1;
+		v->threshold = fmax(m->c.floor_ratio, m->tail * g.mad);
+	}
+	if (m->state == ROOFLINE_ARMED) {
+		v->out = v->excess > v->threshold;
+		novel = g.novel || (g.sparse && v->out);
+		v->novel = novel;
+		m->novel += novel;
+		if (novel) {
+			v->out = false;
+		} else {
+			persist(m, v, v->excess > fmax(2 * m->c.floor_ratio, m->instant * g.mad));
+			watch_fit(m, v->excess, v->threshold);
+			if (m->state == ROOFLINE_ARMED)
+				watch_drift(m, v->excess, g.mad);
+		}
+	}
+	v->drift = m->drift;
+	if (!v->out && !m->drift)
+		learn(m, work, latency_ns, novel);
+}
+
+static void push_p99(struct roofline *m, struct roofline_verdict *v, const float *work,
+		     double latency_ns)
+{
+	struct roofline_fit_sample *s;
+
+	if (m->p99.ready) {
+		v->expected_ns = m->p99.intercept_ns + m->p99.slope_ns * work[0];
+		v->excess = v->expected_ns > 0 ? latency_ns / v->expected_ns - 1 : 0;
+		v->out = v->flagged = v->excess > 0;
+		m->out += v->out;
+		m->flagged += v->flagged;
+	}
+	/* the last learn_max steps, good and bad, as the paper's retraining takes them */
+	s = &m->sample[(m->steps - 1) % m->c.learn_max];
+	memcpy(s->work, work, sizeof(s->work));
+	s->latency_ns = (float)latency_ns;
+	if (m->n < m->c.learn_max)
+		m->n++;
+	if (m->steps < m->next_fit)
+		return;
+	roofline_p99_run(&m->p99, m->sample, m->n, &m->random, m->scratch);
+	m->state = m->p99.ready ? ROOFLINE_ARMED : ROOFLINE_LEARNING;
+	m->next_fit = (uint32_t)m->steps + m->c.p99_retrain;
+}
+
+struct roofline_verdict roofline_push(struct roofline *m, const double *work, uint32_t work_count,
+				      double latency_ns)
+{
+	struct roofline_verdict v = { .state = m->state, .drift = m->drift };
+	float w[ROOFLINE_WORK_MAX] = { 0 };
+
+	if (!isfinite(latency_ns) || latency_ns <= 0 || latency_ns > 1e30)
+		return v;
+	if (work_count > ROOFLINE_WORK_MAX)
+		work_count = ROOFLINE_WORK_MAX;
+	for (uint32_t i = 0; i < work_count; i++)
+		w[i] = work[i] > 0 && work[i] < 1e18 ? (float)work[i] : 0;
+	if (work_count > m->features)
+		m->features = work_count;
+	m->steps++;
+	if (m->c.mode == ROOFLINE_P99)
+		push_p99(m, &v, w, latency_ns);
+	else
+		push_robust(m, &v, w, latency_ns);
+	return v;
+}
+
+void roofline_summary(const struct roofline *m, struct roofline_summary *out)
+{
+	*out = (struct roofline_summary){
+		.state = m->state,
+		.steps = m->steps,
+		.out = m->out,
+		.flagged = m->flagged,
+		.drift = m->drift_ever,
+		.novel = m->novel,
+	};
+	if (m->c.mode == ROOFLINE_P99) {
+		out->r2 = m->p99.r2;
+		out->intercept_ns = m->p99.intercept_ns;
+		out->slope_ns[0] = m->p99.slope_ns;
+		return;
+	}
+	out->r2 = m->fit.r2;
+	out->spread = m->fit.mad;
+	out->threshold = fmax(m->c.floor_ratio, m->tail * m->fit.mad);
+	out->intercept_ns = m->fit.intercept_ns;
+	memcpy(out->slope_ns, m->fit.slope_ns, sizeof(out->slope_ns));
+}
+
+struct set_entry {
+	uint64_t key, used;
+	struct roofline *model;
+};
+
+struct roofline_set {
+	struct roofline_config c;
+	uint32_t max, count, slots;
+	uint64_t tick;
+	struct set_entry *entry; /* in order of first use */
+	uint32_t *slot;		 /* entry index + 1; 0 free */
+	char *body;
+	void *scratch;
+};
+
+static uint32_t slots_for(uint32_t models_max)
+{
+	uint32_t slots = 4;
+
+	while (slots < 2 * models_max)
+		slots *= 2;
+	return slots;
+}
+
+size_t roofline_set_memory_bytes(const struct roofline_config *c, uint32_t models_max)
+{
+	return round_up(sizeof(struct roofline_set)) +
+	       round_up(models_max * sizeof(struct set_entry)) +
+	       round_up(slots_for(models_max) * sizeof(uint32_t)) + scratch_bytes(c) +
+	       models_max * body_bytes(c);
+}
+
+struct roofline_set *roofline_set_init(void *memory, const struct roofline_config *c,
+				       uint32_t models_max)
+{
+	struct roofline_set *s = memory;
+	char *at = memory;
+
+	memset(s, 0, sizeof(*s));
+	s->c = *c;
+	s->max = models_max;
+	s->slots = slots_for(models_max);
+	at += round_up(sizeof(*s));
+	s->entry = (struct set_entry *)at;
+	at += round_up(models_max * sizeof(struct set_entry));
+	s->slot = (uint32_t *)at;
+	memset(s->slot, 0, s->slots * sizeof(*s->slot));
+	at += round_up(s->slots * sizeof(uint32_t));
+	s->scratch = at;
+	at += scratch_bytes(c);
+	s->body = at;
+	return s;
+}
+
+static void set_index(struct roofline_set *s, uint32_t i)
+{
+	uint32_t at = (uint32_t)hash_mix(s->entry[i].key) & (s->slots - 1);
+
+	while (s->slot[at])
+		at = (at + 1) & (s->slots - 1);
+	s->slot[at] = i + 1;
+}
+
+/* Takes the least recently used model out; returns its memory. */
+static struct roofline *set_evict(struct roofline_set *s)
+{
+	uint32_t oldest = 0;
+	struct roofline *model;
+
+	for (uint32_t i = 1; i < s->count; i++)
+		if (s->entry[i].used < s->entry[oldest].used)
+			oldest = i;
+	model = s->entry[oldest].model;
+	s->count--;
+	memmove(&s->entry[oldest], &s->entry[oldest + 1],
+		(s->count - oldest) * sizeof(s->entry[0]));
+	memset(s->slot, 0, s->slots * sizeof(*s->slot));
+	for (uint32_t i = 0; i < s->count; i++)
+		set_index(s, i);
+	return model;
+}
+
+struct roofline *roofline_set_get(struct roofline_set *s, uint64_t key)
+{
+	uint32_t at = (uint32_t)hash_mix(key) & (s->slots - 1);
+	struct roofline *model;
+
+	for (; s->slot[at]; at = (at + 1) & (s->slots - 1)) {
+		struct set_entry *e = &s->entry[s->slot[at] - 1];
+
+		if (e->key == key) {
+			e->used = ++s->tick;
+			return e->model;
+		}
+	}
+	model = s->count < s->max ? (struct roofline *)(s->body + s->count * body_bytes(&s->c)) :
+				    set_evict(s);
+	init_at(model, &s->c, s->scratch);
+	model->random = s->c.seed ^ hash_mix(key);
+	s->entry[s->count] = (struct set_entry){ .key = key, .used = ++s->tick, .model = model };
+	set_index(s, s->count++);
+	return model;
+}
+
+uint32_t roofline_set_count(const struct roofline_set *s)
+{
+	return s->count;
+}
+
+struct roofline *roofline_set_at(struct roofline_set *s, uint32_t i, uint64_t *key)
+{
+	if (i >= s->count)
+		return NULL;
+	*key = s->entry[i].key;
+	return s->entry[i].model;
+}

@@ -1,0 +1,77 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# The demo: an 8-rank job in which one rank becomes slow for a while, in a way that only the printed
+# seed knows. SEED=N repeats a run, SECONDS_LONG=N changes its length, QUIET=1 prints the last line only,
+# SIM=1 uses the simulated node even where a GPU is.
+set -u
+cd "$(dirname "$0")/.." || exit 1
+. tools/stack.sh
+seed=${SEED:-$(od -An -N3 -tu4 /dev/urandom | tr -d ' ')}
+length=${SECONDS_LONG:-60}
+out=$PWD/build/demo/$seed
+rm -rf "$out"
+mkdir -p "$out"
+say() { [ -n "${QUIET:-}" ] || echo "$@"; }
+fail() { echo "demo: $*" >&2; exit 1; }
+trap 'stack_stop 2>/dev/null; pkill -KILL -P $$ 2>/dev/null' EXIT
+trap 'exit 130' INT TERM
+
+# The fault, from the seed alone.
+read -r rank kind size begin steps <<<"$(python3 - "$seed" "$length" <<'PY'
+import random, sys
+rng = random.Random(int(sys.argv[1]))
+length = float(sys.argv[2])
+rank = rng.randrange(8)
+kind = rng.choice(["slow", "kernel", "gaps", "late"])
+size = {"slow": rng.uniform(1.25, 2.0), "kernel": rng.uniform(2.5, 5.0),
+        "gaps": rng.uniform(20.0, 60.0), "late": rng.uniform(20.0, 60.0)}[kind]
+print(rank, kind, f"{size:.2f}", f"{length * rng.uniform(0.4, 0.6):.1f}", rng.randrange(30, 80))
+PY
+)"
+gpu=no
+if [ -z "${SIM:-}" ] && python3 -c 'import torch,sys; sys.exit(not torch.cuda.is_available())' 2>/dev/null; then
+	gpu=yes
+fi
+say "demo: seed $seed (make demo SEED=$seed repeats this run)"
+stack_start "$out" || { tail -n 5 "$out"/*.log; fail "the daemons did not start"; }
+say "demo: aggregator at $SYSOM_URL, sysomd at $SYSOM_SOCKET_PATH, files in $out"
+if [ $gpu = yes ]; then
+	ranks=$(python3 -c 'import torch; print(min(8, torch.cuda.device_count()))')
+	rank=$((rank % ranks))
+	kind=slow
+	job=(python3 -m torch.distributed.run --nproc_per_node "$ranks" --master_port "$(free_ports 1)"
+		tools/demo_job.py --seconds "$length" --seed "$seed" --fault-rank "$rank" --fault-begin "$begin")
+	say "demo: $ranks real GPUs under torchrun, about $length s"
+else
+	job=("$BIN/simjob" --ranks 8 --seconds "$length" --seed "$seed" --truth "$out/truth.jsonl"
+		--fault "$kind:rank=$rank:start=${begin}s:steps=$steps:size=$size")
+	say "demo: 8 ranks on the simulated GPU node, about $length s"
+fi
+"$BIN/sysom" run --job demo -- "${job[@]}" >"$out/job.log" 2>&1 &
+job_pid=$!
+if [ -n "${QUIET:-}" ]; then
+	"$BIN/sysom" wait-incident --job demo --timeout $((length + 15)) >"$out/wait.log" 2>&1
+else
+	"$BIN/sysom" wait-incident --job demo --timeout $((length + 15))
+fi
+wait $job_pid || { tail -n 5 "$out/job.log"; fail "the job failed: exit $?"; }
+stack_end sysomd "$STACK_SYSOMD_PID" || fail "sysomd did not end well"
+STACK_SYSOMD_PID=
+sleep 1
+curl -sf "$SYSOM_URL/api/v1/incidents?job=demo" >"$out/incidents.json" || fail "no answer from the aggregator"
+say "demo: the job had: $kind on rank $rank, size $size, from second $begin for $steps steps (not told to sysom)"
+found=$(jq '.incidents | length' "$out/incidents.json")
+[ "$found" -ge 1 ] || fail "the fault was not found"
+# Every incident must name the culprit and nobody else.
+blamed=$(jq -c '[.incidents[].ranks[]] | unique' "$out/incidents.json")
+id=$(jq -r '.incidents | max_by(.flagged_steps) | .id' "$out/incidents.json")
+"$BIN/sysom" trace "$id" -o "$out/incident.perfetto" >/dev/null || fail "no trace"
+"$BIN/sysom" report "$id" -o "$out/report.html" >/dev/null || fail "no report"
+say
+[ -n "${QUIET:-}" ] || "$BIN/sysom" show "$id"
+say
+say "demo: Perfetto trace $out/incident.perfetto (open in ui.perfetto.dev), report $out/report.html"
+[ "$blamed" = "[$rank]" ] || fail "rank $rank was slow, but the incidents blame $blamed (seed $seed)"
+jq -r --arg id "$id" '.incidents[] | select(.id == $id) |
+	"demo: rank \(.ranks[0]) flagged after \(.steps_to_flag) steps, uploaded \((.uploaded_bytes / .raw_bytes * 1e4 | round) / 1e2)% of the raw stream"' \
+	"$out/incidents.json"
