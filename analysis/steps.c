@@ -240,8 +240,12 @@ static void follow_auto(struct steps *s, const struct steps_item *i, uint64_t se
 {
 	if (!steps_is_symbol(i))
 		return;
-	if (!s->open_begin_ns)
+	if (!s->open_begin_ns) {
 		s->open_begin_ns = i->begin_ns;
+		/* a trace that begins with a step: what follows at once is no cut */
+		if (cuts_before(s, i))
+			s->since_match = 0;
+	}
 	if (seq > s->open_first && s->since_match >= s->pattern.launches_min &&
 	    cuts_before(s, i)) {
 		close_step(s, seq, s->open_begin_ns, s->last_end_ns, STEP_SOURCE_AUTO);
@@ -289,6 +293,7 @@ static void pattern_lock(struct steps *s, const struct steps_pattern *p)
 	s->stats.locked = 1;
 	s->stats.period_ns = p->period_ns;
 	s->last_end_ns = s->open_begin_ns;
+	s->before_name = s->before_full = 0;
 	/* the first cut may come at once: what lies before it is no whole step */
 	s->since_match = s->open_flags & STEP_FLAG_FIRST ? (uint32_t)p->launches_min : 0;
 	s->follow = s->open_first;

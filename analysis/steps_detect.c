@@ -53,6 +53,8 @@
 /* Share of the cuts at which another rule must fit, and of whole steps in which it may misfit. */
 #define RULE_FIT_MIN 0.5
 #define RULE_MISFIT_MAX 0.05
+/* So near a place it is the same cut. */
+#define RULE_EDGE 3
 /* Returns of one witness looked at. */
 #define RETURNS_MAX 4096
 
@@ -490,7 +492,7 @@ static bool rule_agrees(const struct finder *f, const struct steps_rule *r, uint
 	for (uint32_t i = 1; i < n; i++) {
 		uint32_t from = f->places[i - 1], to = f->places[i];
 		/* near a place it is the same cut */
-		uint32_t edge = typical / 20 + 2;
+		uint32_t edge = RULE_EDGE;
 		bool cut = false;
 
 		if (to - from > typical * (1 + WITNESS_NEAR) || to - from < 2 * edge)
