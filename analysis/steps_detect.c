@@ -600,6 +600,15 @@ static bool cut_choose(struct finder *f, const struct witness *period, struct st
 	return best;
 }
 
+/* Whether the names that stay had all come by the middle of the history. */
+static bool mature(const struct finder *f)
+{
+	for (uint32_t i = f->count / 2; i < f->count; i++)
+		if (f->name_count[i] > 2)
+			return false;
+	return true;
+}
+
 bool steps_detect_find(struct steps *s, uint64_t first, uint64_t last, struct steps_pattern *out)
 {
 	const struct witness *period;
@@ -622,5 +631,8 @@ bool steps_detect_find(struct steps *s, uint64_t first, uint64_t last, struct st
 	setvbuf(stdout,0,_IOLBF,0); fprintf(stderr, "find n=%u witnesses=%u period=%u count=%u kind=%u\n", f.count, f.witness_count, period?period->period:0, period?period->count:0, period?period->kind:9);
 	if (period && cut_choose(&f, period, out)) fprintf(stderr, "   cut rules %u kind=%u full=%d a=%x launches=%lu min=%lu\n", out->rule_count, out->rules[0].kind, out->rules[0].full, out->rules[0].a, out->launches, out->launches_min);
 #endif
-	return period && cut_choose(&f, period, out) && out->period_ns <= s->config.period_max_ns;
+	if (!period || !cut_choose(&f, period, out))
+		return false;
+	out->mature = mature(&f);
+	return out->period_ns <= s->config.period_max_ns;
 }
