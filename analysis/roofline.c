@@ -26,6 +26,7 @@
 #define OUT_RATE 0.01	      /* healthy steps that may be out: two of three then are 0.02 % */
 #define INSTANT_RATE 0.0005   /* healthy steps that may be flagged at once */
 #define INSTANT_CAP 0.35      /* an excess that is never put down to an unmeasured tail */
+#define CURVE_STEPS 2.5	      /* times learn_min, where work is continuous */
 #define OUT_SHARE_MAX 0.35    /* more learning steps far out than contamination explains */
 
 struct roofline {
@@ -200,6 +201,9 @@ static bool fit_good(const struct roofline *m)
 
 	if (f->mad > limit || f->out_share > OUT_SHARE_MAX)
 		return false;
+	/* a curve takes more steps than a few levels */
+	if (!f->discrete && f->samples < CURVE_STEPS * m->c.learn_min)
+		return false;
 	/* work varies, latency varies, and the one says nothing about the other */
 	return !(f->work_spread > 1.5 && f->mad > limit / 2 && f->explained < 0.2);
 }
@@ -249,7 +253,10 @@ static void refit(struct roofline *m)
 		m->recent_count = 0;
 		m->history = 0;
 	}
-	m->state = good ? ROOFLINE_ARMED : ROOFLINE_REFUSED;
+	if (good)
+		m->state = ROOFLINE_ARMED;
+	else if (m->state == ROOFLINE_ARMED || m->n >= CURVE_STEPS * m->c.learn_min)
+		m->state = ROOFLINE_REFUSED;
 	calibrate(m);
 	if (good)
 		drop_suspects(m);

@@ -234,7 +234,7 @@ static void solve_nonnegative(double g[][ROOFLINE_FIT_TERMS], const double *c, u
 	}
 }
 
-/* Least absolute relative deviations; returns the mean of |residual| capped at 0.3. */
+/* Least absolute relative deviations; returns the mean of |residual|, capped at 1. */
 static double fit_line(const struct roofline_fit_sample *s, uint32_t n, uint32_t active,
 		       bool second, double *coef)
 {
@@ -256,7 +256,7 @@ static double fit_line(const struct roofline_fit_sample *s, uint32_t n, uint32_t
 			for (uint32_t j = 0; j < p; j++)
 				phi[j] /= y;
 			r = fabs(1 - dot(phi, coef, p));
-			loss += r < 0.3 ? r : 0.3;
+			loss += r < 1 ? r : 1;
 			w = round ? 1 / (r > IRLS_FLOOR ? r : IRLS_FLOOR) : 1;
 			for (uint32_t j = 0; j < p; j++) {
 				c[j] += w * phi[j];
