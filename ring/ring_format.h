@@ -203,7 +203,7 @@ struct event_coll {
 
 enum event_comm_action {
 	COMM_INIT = 1, COMM_SPLIT = 2, COMM_SHRINK = 3, COMM_DESTROY = 4, COMM_ABORT = 5,
-	COMM_FINALIZE = 6, COMM_GROW = 7,
+	COMM_FINALIZE = 6, COMM_GROW = 7, COMM_REVOKE = 8,
 };
 
 struct event_comm {

@@ -208,12 +208,13 @@ static int settle_copy(struct ring_reader *r, int fd, uint8_t *base)
 static int open_copy(struct ring_reader *r, int fd)
 {
 	uint64_t heads_bytes = READER_FIXED_BYTES;
-	uint8_t *base = aligned_alloc(64, (r->bytes + 63) & ~63ull);
-	int rc;
+	uint8_t *base;
+	void *p = NULL;
+	int rc = posix_memalign(&p, 64, r->bytes);
 
-	if (!base)
-		return -ENOMEM;
-	r->base = base;
+	if (rc)
+		return -rc;
+	r->base = base = p;
 	rc = read_at(fd, base, heads_bytes, 0);
 	if (!rc)
 		rc = validate_header((const struct ring_header *)base, r->bytes);
