@@ -158,7 +158,7 @@ static struct join_stream *stream_of(struct join *j, const struct join_host_pend
 	const struct join_lane *lane = &j->lanes[p->lane];
 
 	if (!context)
-		context = lane->context;
+		context = lane->context ? lane->context : j->context;
 	if (handle == 2 || (handle == 0 && (p->e.head.flags & EVENT_FLAG_PTSZ)))
 		return find_stream(j, 2, hash_mix(p->tid) ^ context, true);
 	if (handle <= 1)
@@ -237,31 +237,22 @@ static struct join_template *find_template(struct join *j, uint64_t capture, boo
 	return t;
 }
 
-/* Every communicator of the template moves on; the node records will take their numbers from here. */
-static uint32_t start_replay(struct join *j, uint64_t exec_handle, uint64_t t_ns)
+/* The graph launch whose node records will come: which replay of which capture. */
+static uint32_t start_replay(struct join *j, const struct event_launch *e, uint64_t t_ns)
 {
-	struct join_exec *x = find_exec(j, exec_handle, false);
-	struct join_template *t = x && x->capture ? find_template(j, x->capture, false) : NULL;
+	struct join_exec *x = find_exec(j, e->func, false);
+	uint64_t capture = (uint64_t)e->grid[2] << 32 | e->grid[1];
+	struct join_template *t;
 	struct join_replay *r;
 
+	if (!capture && x)
+		capture = x->capture;
+	t = capture ? find_template(j, capture, false) : NULL;
 	if (!++j->replay_next)
 		j->replay_next = 1;
 	r = &j->replays[j->replay_next % JOIN_REPLAYS];
-	*r = (struct join_replay){ .number = j->replay_next, .t_ns = t_ns,
-				   .template_index = JOIN_TEMPLATES };
-	if (!t)
-		return r->number;
-	r->template_index = (uint32_t)(t - j->templates);
-	r->next_coll = t->colls.head;
-	for (uint32_t g = 0; g < t->group_count; g++) {
-		struct join_comm *c = find_comm(j, t->group_comm[g], false);
-
-		if (!c)
-			continue;
-		r->key[g] = c->id;
-		r->base[g] = c->graph_seq[t->group_func[g] & 63];
-		c->graph_seq[t->group_func[g] & 63] += t->group_colls[g];
-	}
+	*r = (struct join_replay){ .number = j->replay_next, .t_ns = t_ns, .capture = capture,
+				   .nth = e->grid[0], .next_coll = t ? t->colls.head : 0 };
 	return r->number;
 }
 
@@ -316,7 +307,7 @@ static void on_launch(struct join *j, const struct join_host_pend *p)
 	memcpy(l->grid, r.grid, sizeof(l->grid));
 	memcpy(l->block, r.block, sizeof(l->block));
 	if (graph)
-		l->replay = start_replay(j, e->func, p->t_ns);
+		l->replay = start_replay(j, e, p->t_ns);
 	join_match_launch_push(j, s, node);
 }
 
@@ -331,8 +322,8 @@ static uint64_t dtype_bytes(uint8_t dtype)
 static void capture_coll(struct join *j, const struct event_coll *e, uint64_t bytes)
 {
 	struct join_template *t = find_template(j, e->capture, true);
-	struct join_template_coll *c;
-	uint32_t g, node;
+	struct join_comm *comm = find_comm(j, e->comm, false);
+	uint32_t node;
 
 	if (!t)
 		return;
@@ -340,23 +331,11 @@ static void capture_coll(struct join *j, const struct event_coll *e, uint64_t by
 		join_count(j, JOIN_TABLE_FULL, 1);
 		return;
 	}
-	for (g = 0; g < t->group_count; g++)
-		if (t->group_comm[g] == e->comm && t->group_func[g] == e->func)
-			break;
-	if (g == t->group_count) {
-		if (g == JOIN_REPLAY_GROUPS) {
-			join_count(j, JOIN_TABLE_FULL, 1);
-			return;
-		}
-		t->group_comm[g] = e->comm;
-		t->group_func[g] = e->func;
-		t->group_count++;
-	}
 	node = j->template_coll_used++;
-	c = &j->template_colls[node];
-	*c = (struct join_template_coll){ .comm = e->comm, .bytes = bytes, .peer = e->peer,
-					  .func = e->func, .group = (uint8_t)g,
-					  .within = t->group_colls[g]++ };
+	j->template_colls[node] = (struct join_template_coll){
+		.key = comm ? comm->id : 0, .bytes = bytes, .node = e->seq, .peer = e->peer,
+		.func = e->func,
+	};
 	if (t->colls.tail)
 		j->template_colls[t->colls.tail].next = node;
 	else
@@ -487,10 +466,8 @@ static void on_comm(struct join *j, const struct join_host_pend *p)
 	struct join_comm *c = find_comm(j, e->comm, !gone && e->id);
 
 	/* Entries are never taken out: a handle that comes again is a new communicator. */
-	if (c && !gone && c->id != e->id) {
-		memset(c->graph_seq, 0, sizeof(c->graph_seq));
+	if (c && !gone)
 		c->id = e->id;
-	}
 	r.key = c ? c->id : e->id;
 	r.seq = e->action;
 	r.peer = (int16_t)e->rank;
@@ -503,9 +480,10 @@ static void on_stream(struct join *j, const struct join_host_pend *p)
 	struct join_lane *lane = &j->lanes[p->lane];
 	struct join_stream *s;
 
+	if (e->context)
+		j->context = e->context;
 	if (e->head.kind == EVENT_CONTEXT) {
 		lane->context = e->context;
-		lane->context_id = e->context_id;
 		if (!e->stream_id)
 			return;
 	}

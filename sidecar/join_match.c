@@ -574,15 +574,15 @@ static void join_graph_coll(struct join *j, struct join_replay *rp, struct recor
 
 	r->kind = RECORD_COLL_KERNEL;
 	j->stats.coll_kernels++;
-	if (!rp || rp->template_index >= j->template_count || !rp->next_coll) {
+	if (!rp || !rp->next_coll) {
 		join_count(j, JOIN_COLL_KERNEL_ALONE, 1);
 		return;
 	}
 	c = &j->template_colls[rp->next_coll];
 	rp->next_coll = c->next;
-	r->key = rp->key[c->group];
-	/* A numbering of its own: replays are not in the count of the calls. */
-	r->seq = 0x80000000u | (rp->base[c->group] + c->within);
+	r->key = c->key;
+	/* (graph, node, replay): no call of the communicator, so a numbering apart from theirs. */
+	r->seq = 0x80000000u | (uint32_t)hash_mix(hash_mix(rp->capture << 20 ^ c->node) + rp->nth);
 	r->func = c->func;
 	r->peer = c->peer;
 	r->bytes = c->bytes;

@@ -21,7 +21,6 @@
 #define JOIN_TEMPLATE_COLLS 8192u
 #define JOIN_EXECS	    1024u
 #define JOIN_REPLAYS	    1024u /* graph launches whose nodes may still come */
-#define JOIN_REPLAY_GROUPS  8u	  /* (communicator, function) pairs of a template */
 #define JOIN_SPAN_DEPTH	    32u
 #define JOIN_LOOK_AHEAD	    64u
 #define JOIN_RUN	    8u /* signatures in a row that make an alignment */
@@ -120,7 +119,6 @@ struct join_device_stream {
 
 struct join_comm {
 	uint64_t handle, id;
-	uint32_t graph_seq[64]; /* replayed collectives, by function */
 };
 
 struct join_func {
@@ -131,21 +129,16 @@ struct join_func {
 };
 
 struct join_template_coll {
-	uint64_t comm, bytes; /* handle */
+	uint64_t key, bytes;
 	uint32_t next;
+	uint32_t node; /* k-th collective of its capture */
 	int16_t peer;
 	uint8_t func;
-	uint8_t group;	/* index into the replay's bases */
-	uint32_t within; /* k-th of its group */
 };
 
 struct join_template {
-	uint64_t capture, graph;
+	uint64_t capture, graph; /* capture: the process's ordinal, the same on every rank */
 	struct join_list colls;
-	uint32_t group_count;
-	uint64_t group_comm[JOIN_REPLAY_GROUPS];
-	uint8_t group_func[JOIN_REPLAY_GROUPS];
-	uint32_t group_colls[JOIN_REPLAY_GROUPS];
 };
 
 struct join_exec {
@@ -157,11 +150,9 @@ struct join_replay {
 	uint32_t number; /* from 1; tells a reused slot */
 	uint32_t correlation;
 	bool met; /* a device record has met it: correlation is set */
-	uint64_t t_ns;
+	uint32_t nth; /* replay of its graph */
+	uint64_t t_ns, capture;
 	uint32_t next_coll; /* of the template's list */
-	uint32_t template_index; /* JOIN_TEMPLATES: none */
-	uint64_t key[JOIN_REPLAY_GROUPS];
-	uint32_t base[JOIN_REPLAY_GROUPS];
 };
 
 struct join_span {
@@ -172,7 +163,6 @@ struct join_span {
 struct join_lane {
 	uint8_t generation;
 	uint64_t context;
-	uint32_t context_id;
 	uint32_t group_depth;
 	uint32_t last_coll;	/* node of the latest call, to see launches inside it */
 	uint64_t last_coll_end_ns;
@@ -212,6 +202,7 @@ struct join {
 	struct join_device_stream *device_streams;
 	uint32_t device_stream_count;
 	uint32_t device_stream_last;
+	uint64_t context; /* the latest that was told: of threads that told none */
 
 	struct join_comm *comms;
 	uint32_t comm_count;

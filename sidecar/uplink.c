@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/limits.h"
@@ -307,7 +308,7 @@ static void *uplink_thread(void *arg)
 			u->stop_by_ns = 0;
 		pthread_mutex_unlock(&u->lock);
 		if (idle && u->stopping && st.count)
-			nng_msleep(20);
+			usleep(20000);
 	}
 	buf_fini(&beat);
 	spool_queued(u);
