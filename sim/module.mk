@@ -17,3 +17,5 @@ libnccl.so.2_LDLIBS := -lpthread -ldl
 PROGS += simjob
 simjob_SRCS := sim/simjob.c sim/job_rank.c sim/job_mix.c sim/job_trace.c
 simjob_LDLIBS := -lz -ljansson
+UNIT += test_sim_cupti
+test_sim_cupti_LDLIBS := -lcmocka
