@@ -18,7 +18,8 @@
 
 #define ROWS_MAX 20000
 #define KEYS_MAX 64
-#define SEEDS 20
+#define SEEDS 8
+#define STEPS_MAX 100000
 #define FACTORS 3
 
 struct row {
@@ -98,35 +99,38 @@ static bool load(struct data *d, const char *dir, const char *file, const char *
 /* Compute seconds per (rank, step) of the production job, in step order, keyed by stage. */
 static bool load_steps(struct data *d, const char *dir)
 {
-	char path[1024];
-	double sum[8][64] = { { 0 } };
+	static double sum[STEPS_MAX][8];
+	char path[1024], stage[8] = { 0 };
 	struct replay_csv *c;
 	struct replay_csv_field *f;
-	int n, rank, step, op, duration, low = 1 << 30;
+	int n, rank, step, op, duration, place, last = 0;
 
 	snprintf(path, sizeof(path), "%s/straggler-bytedance/trace-ST.csv.gz", dir);
 	if (replay_csv_open(&c, path))
 		return false;
+	memset(sum, 0, sizeof(sum));
 	n = replay_csv_next(c, &f);
 	rank = column(f, n, "rank");
 	step = column(f, n, "step");
 	op = column(f, n, "optype");
 	duration = column(f, n, "duration");
+	place = column(f, n, "stage");
 	while (replay_csv_next(c, &f) > 0) {
-		int k = atoi(f[rank].text), s = atoi(f[step].text);
+		int k = atoi(f[rank].text) & 7, s = atoi(f[step].text);
 
-		low = s < low ? s : low;
-		if (strstr(f[op].text, "compute") && k >= 0 && k < 8)
-			sum[k][s % 64] += atof(f[duration].text);
+		CHECK(s >= 0 && s < STEPS_MAX);
+		last = s > last ? s : last;
+		stage[k] = f[place].text[0];
+		if (strstr(f[op].text, "compute"))
+			sum[s][k] += atof(f[duration].text);
 	}
 	replay_csv_close(c);
-	for (int s = low; s < low + 64; s++)
+	for (int s = 0; s <= last; s++)
 		for (int k = 0; k < 8; k++) {
-			if (sum[k][s % 64] <= 0)
+			if (sum[s][k] <= 0)
 				continue;
-			/* ranks k and k + 4 share a stage */
-			snprintf(d->row[d->rows].key, sizeof(d->row[0].key), "stage %d", k % 4);
-			d->row[d->rows++].latency_ns = sum[k][s % 64] * 1e9;
+			snprintf(d->row[d->rows].key, sizeof(d->row[0].key), "stage %c", stage[k]);
+			d->row[d->rows++].latency_ns = sum[s][k] * 1e9;
 		}
 	d->ordered = true;
 	return d->rows > 0;
