@@ -4,6 +4,8 @@
 #ifndef SYSOM_SIDECAR_NODE_H
 #define SYSOM_SIDECAR_NODE_H
 
+#include <sys/types.h>
+
 #include "base/limits.h"
 #include "base/loop.h"
 #include "ring/attach.h"
