@@ -552,7 +552,6 @@ static void run_cells(struct roofline_fit *f, const struct roofline_fit_sample *
 		own = tau > fabs(c->log_ratio) ? tau : fabs(c->log_ratio);
 		own = own * own / (own * own + e2 + 1e-18);
 		c->log_ratio *= (float)own;
-		c->error = (float)sqrt(e2 * own);
 	}
 }
 

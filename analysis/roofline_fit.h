@@ -26,8 +26,8 @@
 #define ROOFLINE_FIT_TERMS 15 /* 1, 4 linear, 10 second-order */
 #define ROOFLINE_FIT_KNOTS 96
 #define ROOFLINE_FIT_NOISE_KNOTS 16
-#define ROOFLINE_FIT_CELLS 256 /* discrete work levels told apart; more are treated as continuous */
-#define ROOFLINE_FIT_SLOTS 512 /* hash slots for the cells */
+#define ROOFLINE_FIT_CELLS 512 /* discrete work levels told apart; more are treated as continuous */
+#define ROOFLINE_FIT_SLOTS 1024 /* hash slots for the cells */
 
 struct roofline_fit_sample {
 	float work[ROOFLINE_WORK_MAX];
@@ -44,7 +44,6 @@ struct roofline_fit_curve {
 struct roofline_fit_cell {
 	uint64_t hash; /* 0 free */
 	float log_ratio;
-	float error;  /* standard error of log_ratio */
 	uint32_t count;
 };
 
