@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "cli/term.h"
 #include "cli/trace_label.h"
 
 struct writer {
@@ -15,19 +16,21 @@ struct writer {
 	bool several;
 };
 
-/* Names are valid UTF-8 (window.h); quotes, backslashes and control characters are escaped. */
+/* JSON must be UTF-8: what is not, and control characters, become '?'. */
 static void put_string(FILE *to, const char *text)
 {
 	fputc('"', to);
-	for (; *text; text++) {
-		unsigned char c = (unsigned char)*text;
+	while (*text) {
+		bool ok;
+		unsigned n = term_next_char(text, &ok);
 
-		if (c == '"' || c == '\\')
-			fprintf(to, "\\%c", c);
-		else if (c < 0x20 || c == 0x7f)
-			fprintf(to, "\\u%04x", c);
+		if (!ok)
+			fputc('?', to);
+		else if (*text == '"' || *text == '\\')
+			fprintf(to, "\\%c", *text);
 		else
-			fputc(c, to);
+			fwrite(text, 1, n, to);
+		text += n;
 	}
 	fputc('"', to);
 }

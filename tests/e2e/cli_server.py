@@ -116,6 +116,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 return self.answer(200, incident(name, evil, "closed"))
             if name == "1234abcd":
                 return self.answer(200, incident(name, "demo", "closed"))
+            if name == "cafe0001":  # of the rank whose windows are there
+                return self.answer(200, incident(name, "demo", "closed", rank=1))
             if name == "0badc0de":
                 return self.answer(200, b"[1, 2")
             if name == "0dd":
