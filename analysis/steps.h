@@ -9,6 +9,8 @@
  * Pure (DESIGN.md 2, analysis/): no I/O, clock, threads or globals; memory is the caller's; the
  * same input gives the same output. Threads: one caller.
  *
+ * A launch whose kernel will never be known (RECORD_FLAG_UNMATCHED) is not waited for.
+ *
  * Feeding: host records in canonical order through steps_push_host, device records through
  * steps_push_device as they become known (they may trail their launches by seconds). A step is
  * handed out by steps_next once it is bounded and either every launch of it has met its kernel, or

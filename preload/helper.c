@@ -87,6 +87,12 @@ void helper_sync_done(void)
 	errno = saved;
 }
 
+void helper_lane_taken(void)
+{
+	if (!tracer_internal_thread())
+		helper_wake();
+}
+
 static void helper_gap(uint16_t cause, int32_t detail, uint64_t from_ns, uint64_t to_ns)
 {
 	/* gap times are told in the lane's clock */

@@ -342,6 +342,9 @@ int main(int argc, char **argv)
 		if (done == child)
 			break;
 	}
+	/* who dialled and was gone before the last turn */
+	for (int k = 0; listener >= 0 && k < 8; k++)
+		accept_one(listener);
 	for (int k = 0; k < ring_count; k++) {
 		drain(&rings[k]);
 		if (rings[k].reader)
