@@ -29,10 +29,8 @@ int cmd_replay_main(int argc, char **argv)
 		return usage(stdout);
 	if (strcmp(argv[1], "steps") == 0)
 		return replay_steps_main(argc - 1, argv + 1);
-#ifdef SYSOM_REPLAY_EVENTS
 	if (strcmp(argv[1], "events") == 0)
 		return replay_events_main(argc - 1, argv + 1);
-#endif
 	for (size_t i = 0; i < ARRAY_LEN(later); i++) {
 		if (strcmp(argv[1], later[i]))
 			continue;

@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 LIBS += cli
 PERFETTO_GEN := $(B)/gen/cli/perfetto.pb-c
-cli_SRCS := cli/client.c cli/cmd_control.c cli/cmd_incidents.c cli/cmd_replay.c cli/cmd_report.c cli/cmd_run.c \
-	cli/cmd_status.c cli/cmd_trace.c cli/cmd_wait.c cli/commands.c cli/export_kineto.c \
-	cli/export_perfetto.c cli/incident_load.c cli/incident_text.c cli/options.c cli/outfile.c cli/paths.c cli/replay_csv.c \
-	cli/replay_steps.c cli/report_html.c cli/report_kernels.c cli/term.c cli/trace_label.c cli/trace_lanes.c cli/trace_model.c \
-	$(PERFETTO_GEN).c
+cli_SRCS := cli/client.c cli/cmd_control.c cli/cmd_incidents.c cli/cmd_replay.c cli/cmd_report.c \
+	cli/cmd_run.c cli/cmd_status.c cli/cmd_trace.c cli/cmd_wait.c cli/commands.c \
+	cli/export_kineto.c cli/export_perfetto.c cli/incident_load.c cli/incident_text.c \
+	cli/options.c cli/outfile.c cli/paths.c cli/report_html.c cli/report_kernels.c cli/term.c \
+	cli/trace_label.c cli/trace_lanes.c cli/trace_model.c $(PERFETTO_GEN).c
+# `sysom replay`
+cli_SRCS += cli/replay_csv.c cli/replay_events.c cli/replay_load.c cli/replay_ranks.c \
+	cli/replay_steps.c cli/trace_reader.c
 cli_LDLIBS := -lcurl -ljansson -lprotobuf-c -lz -lzstd
 GEN += $(PERFETTO_GEN).h
 
