@@ -35,12 +35,20 @@
 /* Of the user's GPU memory: 32 x 3.2 MB instead of the default 250 x 3.2 MB. Fewer lose records. */
 #define CUPTI_DEVICE_BUFFERS 32
 
+#define CUPTI_NAMES 1024 /* a model has some hundred kernels */
+
 enum cupti_buffer_state { BUFFER_FREE = 0, BUFFER_LENT = 1, BUFFER_DONE = 2 };
 
 struct cupti_buffer {
 	uint32_t state;
 	uint32_t serial; /* order of completion */
 	size_t valid_bytes;
+};
+
+struct cupti_name {
+	const char *text;
+	uint64_t hash;
+	uint32_t id;
 };
 
 #define CUPTI_FUNCTIONS(X)                                                                         \
@@ -86,6 +94,7 @@ static struct {
 	uint64_t gap_from_ns;
 	uint16_t gap_cause;
 	uint64_t delay_told_ns;
+	struct cupti_name names[CUPTI_NAMES]; /* the helper's */
 #define X(field, type, name) type field;
 	CUPTI_FUNCTIONS(X) CUPTI_OPTIONAL(X)
 #undef X
@@ -479,6 +488,30 @@ static void cupti_count(enum cupti_decode_result res)
 	ring_writer_count_drop(cupti.host.ring, (enum ring_drop)cause[res], 1);
 }
 
+/* Mangled names are long, and there is one in every record: hashing and comparing a thousand bytes
+ * each time would be most of this thread's work. A pointer stands for a text only as long as the
+ * text still hashes to the same: CUPTI may give the address to another kernel after a reload. */
+static uint32_t cupti_name_id(const char *name)
+{
+	size_t bytes = strnlen(name, LIMIT_NAME_BYTES), i;
+	uint64_t hash = bytes * 0x9e3779b97f4a7c15ull, word;
+	struct cupti_name *n = &cupti.names[((uintptr_t)name >> 3) % CUPTI_NAMES];
+
+	for (i = 0; i + 8 <= bytes; i += 8) {
+		memcpy(&word, name + i, 8);
+		hash = (hash ^ word) * 0xff51afd7ed558ccdull;
+		hash ^= hash >> 32;
+	}
+	for (; i < bytes; i++)
+		hash = (hash ^ (uint8_t)name[i]) * 0x100000001b3ull;
+	if (n->text != name || n->hash != hash || !n->id) {
+		n->text = name;
+		n->hash = hash;
+		n->id = ring_writer_intern(cupti.host.ring, name, bytes);
+	}
+	return n->id;
+}
+
 static unsigned cupti_decode_buffer(struct cupti_buffer *b, uint64_t *waited_ns, uint64_t *oldest)
 {
 	uint8_t *data = cupti.pool + (size_t)(b - cupti.buffers) * CUPTI_POOL_BYTES;
@@ -500,8 +533,7 @@ static unsigned cupti_decode_buffer(struct cupti_buffer *b, uint64_t *waited_ns,
 			continue;
 		}
 		if (name)
-			event.kernel.name = ring_writer_intern(cupti.host.ring, name,
-							       strnlen(name, LIMIT_NAME_BYTES));
+			event.kernel.name = cupti_name_id(name);
 		/* end lies at the same place in both */
 		if (event.kernel.end < *oldest)
 			*oldest = event.kernel.end;

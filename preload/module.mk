@@ -2,7 +2,7 @@
 # libsysom_preload.so: always optimised, since our dlsym must tail-jump, and never sanitized, since
 # it is loaded into programs that are not.
 SOS += libsysom_preload.so
-libsysom_preload.so_SRCS := preload/hooks.c preload/hooks_table.c preload/tracer.c preload/helper.c \
+libsysom_preload.so_SRCS := preload/hooks.c preload/hooks_table.c preload/tracer.c preload/helper.c preload/governor.c \
 	preload/driver.c preload/registry.c preload/wrap_cuda.c preload/wrap_context.c \
 	preload/wrap_nccl.c preload/wrap_cupti.c preload/nccl_plugin.c preload/span_api.c cupti/cupti_client.c \
 	cupti/cupti_decode.c ring/ring_writer.c ring/attach.c
@@ -21,7 +21,9 @@ PRELOAD_NULL := $(PRELOAD_TEST)/null/libcuda.so.1 $(PRELOAD_TEST)/null/libnccl.s
 TEST_PARTS += $(PRELOAD_TEST)/preload_peer $(PRELOAD_NULL) $(PRELOAD_TEST)/caller \
 	$(PRELOAD_TEST)/null/libdeep.so $(PRELOAD_TEST)/rival \
 	$(PRELOAD_TEST)/plugin_caller $(PRELOAD_TEST)/null/chain_plugin.so
-UNIT += test_cupti_decode
+UNIT += test_cupti_decode test_preload_governor
+test_preload_governor_SRCS := tests/unit/test_preload_governor.c preload/governor.c
+test_preload_governor_LDLIBS := -lcmocka
 test_cupti_decode_SRCS := tests/unit/test_cupti_decode.c cupti/cupti_decode.c
 test_cupti_decode_LDLIBS := -lcmocka
 SCRIPTS_TEST += tests/e2e/preload_binary.sh tests/e2e/preload_behaviour.py \

@@ -231,6 +231,13 @@ def test_commands():
     check(rc == 0 and of(events, "launch"), "a sysomd that comes late finds the job", err)
 
 
+def test_descriptors():
+    rc, events, rest, err = peer(CALLER, "closefds")
+    check(rc == 0 and rest == ["kept=1"], "a job that closes all descriptors keeps its own to itself",
+          rc, rest, err)
+    check(of(events, "launch"), "and was followed until then")
+
+
 def test_ends():
     for how, want in (("_exit", 0), ("kill", 129)):
         rc, events, rest, err = peer(CALLER, "steady", "500", how)
@@ -240,6 +247,6 @@ def test_ends():
 
 
 for test in (test_callers, test_quiet, test_fork, test_threads, test_nccl, test_steps, test_commands,
-             test_ends):
+             test_descriptors, test_ends):
     test()
 print(f"1..{cases}")
