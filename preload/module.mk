@@ -28,7 +28,7 @@ test_cupti_decode_SRCS := tests/unit/test_cupti_decode.c cupti/cupti_decode.c
 test_cupti_decode_LDLIBS := -lcmocka
 SCRIPTS_TEST += tests/e2e/preload_binary.sh tests/e2e/preload_behaviour.py \
 	tests/e2e/preload_cupti.py tests/e2e/preload_plugin.py tests/conformance/foreign_abi.sh \
-	tests/conformance/preload_cudart.py
+	tests/conformance/preload_cudart.py tests/conformance/preload_nvtx.py
 BENCH += bench_launch
 BENCH_PARTS += $(PRELOAD_NULL)
 
