@@ -231,6 +231,49 @@ static void mode_steps(unsigned n)
 	sleep_ms(200);
 }
 
+static void *hammer_main(void *arg)
+{
+	unsigned long bad = 0;
+
+	for (unsigned i = 0; i < 30000; i++) {
+		bad += cuLaunchKernel((cu_function)(0x100ul + i % 64), 1, 1, 1, 1, 1, 1, 0, NULL, NULL,
+				      NULL) != CU_OK;
+		if (i % 50 == 0) {
+			cuStreamSynchronize(NULL);
+			sleep_ms(3);
+		}
+	}
+	return (void *)bad;
+}
+
+/* Six threads at it while tracing is switched, sysomd hangs up, and children come and go. */
+static void mode_hammer(unsigned n)
+{
+	pthread_t t[6];
+	unsigned long bad = 0;
+	void *res;
+
+	context();
+	for (int i = 0; i < 6; i++)
+		pthread_create(&t[i], NULL, hammer_main, NULL);
+	for (unsigned i = 0; i < n; i++) {
+		int status = 0;
+
+		if (!fork()) {
+			launch_by(cuLaunchKernel, 100);
+			_exit(0);
+		}
+		wait(&status);
+		bad += status != 0;
+		sleep_ms(50);
+	}
+	for (int i = 0; i < 6; i++) {
+		pthread_join(t[i], &res);
+		bad += (unsigned long)res;
+	}
+	printf("bad=%lu\n", bad);
+}
+
 /* Daemons close every descriptor, ours too, and get the numbers again for their own files. */
 static void mode_closefds(unsigned n)
 {
@@ -274,7 +317,7 @@ int main(int argc, char **argv)
 		      { "deepbind", mode_deepbind }, { "fork", mode_fork },
 		      { "threads", mode_threads }, { "steady", mode_steady }, { "nccl", mode_nccl },
 		      { "steps", mode_steps }, { "quiet", mode_quiet },
-		      { "closefds", mode_closefds } };
+		      { "closefds", mode_closefds }, { "hammer", mode_hammer } };
 	unsigned n = argc > 2 ? (unsigned)atoi(argv[2]) : 5;
 
 	for (unsigned i = 0; argc > 1 && i < sizeof(modes) / sizeof(modes[0]); i++) {
