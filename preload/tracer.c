@@ -144,6 +144,13 @@ static int tracer_build(void)
 	err = ring_writer_init(&tracer_ring, &g);
 	if (err)
 		return TRACER_LATCH_RING;
+	/* Device records come in CUPTI's clock, which is one of two and not known yet: a lane each,
+	 * said before anybody has seen the ring. */
+	for (uint32_t i = tracer_ring.lane_count; i-- > 0;)
+		if (tracer_ring.lanes[i].kind == RING_LANE_DEVICE) {
+			tracer_ring.lanes[i].clock_source = CLOCK_SOURCE_REALTIME;
+			break;
+		}
 	if (pthread_atfork(NULL, NULL, tracer_forked))
 		return TRACER_LATCH_THREAD;
 	return 0;

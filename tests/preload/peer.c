@@ -51,7 +51,8 @@ static void print_coll(const struct event_coll *e)
 
 static void print_kernel(const struct ring_reader *r, const struct event_kernel *e)
 {
-	printf("end=%llu corr=%u stream=%u context=%u device=%u grid=%u,%u,%u block=%u,%u,%u node=%llu name=%s",
+	printf("end=%llu corr=%u stream=%u context=%u device=%u grid=%u,%u,%u block=%u,%u,%u "
+	       "node=%llu name=%s",
 	       (unsigned long long)e->end, e->correlation, e->stream_id, e->context_id, e->device,
 	       e->grid[0], e->grid[1], e->grid[2], e->block[0], e->block[1], e->block[2],
 	       (unsigned long long)e->graph_node_id, ring_reader_name(r, e->name));
