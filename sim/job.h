@@ -77,7 +77,13 @@ enum job_action_kind {
 	JOB_PACE,	/* the host works until at_ns */
 };
 
-enum job_collective { JOB_ALLREDUCE, JOB_ALLGATHER, JOB_REDUCESCATTER, JOB_ALLTOALL, JOB_BROADCAST };
+enum job_collective {
+	JOB_ALLREDUCE,
+	JOB_ALLGATHER,
+	JOB_REDUCESCATTER,
+	JOB_ALLTOALL,
+	JOB_BROADCAST,
+};
 
 struct job_action {
 	uint8_t kind, stream, collective;
@@ -134,7 +140,7 @@ struct job_action *job_phase_add(struct job_phase *ph, enum job_action_kind kind
 /* job_mix.c: fills p from a built-in mix. false: unknown name. */
 bool job_mix_build(struct job_program *p, const char *name, int ranks);
 const char *job_mix_names(void);
-/* job_trace.c: fills p from a trace file (*.csv[.gz] or Kineto *.json[.gz]). 0, or 2 with a message. */
+/* job_trace.c: fills p from a trace (*.csv[.gz] or Kineto *.json[.gz]). 0, or 2 and a message. */
 int job_trace_build(struct job_program *p, const char *path, int ranks);
 
 /* job_rank.c: the body of one rank's process. The exit status. */

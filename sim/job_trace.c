@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * job_trace.c - turns a trace into a program. A traced step becomes a phase: each kernel, copy and
- * collective is launched at the host offset of the API call that launched it then. What a trace does
- * not say is which event a stream waited for; the order of launches, the traced times and the
+ * collective is launched at the host offset of the API call that launched it then. What a trace
+ * does not say is which event a stream waited for; the order of launches, the traced times and the
  * cudaStreamWaitEvent calls tell it well enough for a rank to wait for late peers. */
 #include <errno.h>
 #include <jansson.h>
