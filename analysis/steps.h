@@ -9,6 +9,8 @@
  * Pure (DESIGN.md 2, analysis/): no I/O, clock, threads or globals; memory is the caller's; the
  * same input gives the same output. Threads: one caller.
  *
+ * A launch whose kernel will never be known (RECORD_FLAG_UNMATCHED) is not waited for.
+ *
  * Feeding: host records in canonical order through steps_push_host, device records through
  * steps_push_device as they become known (they may trail their launches by seconds). A step is
  * handed out by steps_next once it is bounded and either every launch of it has met its kernel, or
@@ -77,6 +79,8 @@ struct steps_config {
 	uint32_t launch_max;  /* launches kept while the period is unknown; default 65536 */
 	uint64_t period_max_ns; /* longest step looked for; default 60 s */
 	uint64_t max_wait_ns; /* default 2 s */
+	uint64_t lock_min_ns; /* no pattern is trusted before so much was seen; what came before is then
+			       * cut too, so it costs no steps; default 1 s */
 	bool whole_first;     /* look for the pattern only when launch_max launches are there, or at
 			       * the end of the input: files, where nobody waits for the answer */
 };

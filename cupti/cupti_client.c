@@ -286,6 +286,8 @@ static void cupti_disable(uint32_t pauses, int32_t detail)
 								     cupti_clock_realtime);
 		cupti.clock_set = false;
 	}
+	if (pauses & CUPTI_PAUSE_EXIT)
+		return; /* the end of the process is no gap */
 	cupti_gap_open(cupti_gap_of(pauses), detail);
 	cupti_set_state(pauses & CUPTI_PAUSE_RIVAL ? RING_CUPTI_YIELDED : RING_CUPTI_IDLE);
 }

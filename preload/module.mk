@@ -15,10 +15,35 @@ $(B)/gen/exports.map: preload/exports.map.in preload/hooks.def
 	@mkdir -p $(@D)
 	$(Q)$(CC) -E -P -undef -I. -x c -o $@ $<
 
-# What its tests run: a small sysomd, and callers of several kinds.
+# What its tests and benchmark run: a small sysomd, doubles that only count, callers of all kinds.
 PRELOAD_TEST := $(B)/test
-PRELOAD_TEST_BINS := $(PRELOAD_TEST)/preload_peer
-tests: $(PRELOAD_TEST_BINS)
+PRELOAD_NULL := $(PRELOAD_TEST)/null/libcuda.so.1 $(PRELOAD_TEST)/null/libnccl.so.2
+TEST_PARTS += $(PRELOAD_TEST)/preload_peer $(PRELOAD_NULL) $(PRELOAD_TEST)/caller \
+	$(PRELOAD_TEST)/null/libdeep.so $(PRELOAD_TEST)/rival
+UNIT += test_cupti_decode
+test_cupti_decode_SRCS := tests/unit/test_cupti_decode.c cupti/cupti_decode.c
+test_cupti_decode_LDLIBS := -lcmocka
+SCRIPTS_TEST += tests/e2e/preload_binary.sh tests/e2e/preload_behaviour.py \
+	tests/e2e/preload_cupti.py tests/conformance/foreign_abi.sh \
+	tests/conformance/preload_cudart.py
+BENCH += bench_launch
+BENCH_PARTS += $(PRELOAD_NULL)
+
 $(PRELOAD_TEST)/preload_peer: $(B)/obj/tests/preload/peer.o $(B)/libring.a
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS_ALL) -o $@ $^ $(LDFLAGS_ALL) -lpthread
+$(PRELOAD_TEST)/null/libcuda.so.1: tests/preload/null_cuda.c foreign/cuda.h
+$(PRELOAD_TEST)/null/libnccl.so.2: tests/preload/null_nccl.c foreign/nccl.h foreign/cuda.h
+$(PRELOAD_NULL):
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS_ALL) -fno-sanitize=all -shared -o $@ $< -Wl,-soname,$(@F)
+$(PRELOAD_TEST)/null/libdeep.so: tests/preload/deep.c $(PRELOAD_NULL)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS_ALL) -fno-sanitize=all -shared -o $@ $< $(PRELOAD_TEST)/null/libcuda.so.1
+$(PRELOAD_TEST)/caller: tests/preload/caller.c tests/preload/null.h $(PRELOAD_NULL)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS_ALL) -fno-sanitize=all -o $@ $< $(PRELOAD_NULL) -Wl,-rpath,'$$ORIGIN/null' \
+		-lpthread -ldl
+$(PRELOAD_TEST)/rival: tests/preload/rival.c
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS_ALL) -fno-sanitize=all -o $@ $< -ldl

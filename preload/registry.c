@@ -353,13 +353,15 @@ void registry_restate(void (*push)(const void *event), uint64_t now_ticks)
 			struct event_stream e = registry_streams[i].event;
 
 			e.head.t = now_ticks;
+			e.head.flags |= EVENT_FLAG_RESTATED;
 			push(&e);
 		}
 	}
 	for (unsigned i = 0; i < REGISTRY_COMMS; i++) {
 		const struct registry_comm *c = &registry_comms[i];
 		uint64_t handle = __atomic_load_n(&c->handle, __ATOMIC_ACQUIRE);
-		struct event_comm e = { .head = { .kind = EVENT_COMM, .t = now_ticks },
+		struct event_comm e = { .head = { .kind = EVENT_COMM, .flags = EVENT_FLAG_RESTATED,
+						  .t = now_ticks },
 					.comm = handle, .id = c->id, .parent = c->parent,
 					.nranks = c->nranks, .rank = c->rank,
 					.action = c->action, .color = c->color };
@@ -370,7 +372,8 @@ void registry_restate(void (*push)(const void *event), uint64_t now_ticks)
 	for (unsigned i = 0; i < REGISTRY_EXECS; i++) {
 		const struct registry_exec *x = &registry_execs[i];
 		uint64_t exec = __atomic_load_n(&x->exec, __ATOMIC_ACQUIRE);
-		struct event_graph e = { .head = { .kind = EVENT_GRAPH, .t = now_ticks },
+		struct event_graph e = { .head = { .kind = EVENT_GRAPH, .flags = EVENT_FLAG_RESTATED,
+						   .t = now_ticks },
 					 .graph = x->graph, .exec = exec, .capture = x->capture,
 					 .action = GRAPH_INSTANTIATE };
 

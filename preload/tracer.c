@@ -29,6 +29,9 @@ TRACER_TLS struct tracer_thread *tracer_self;
 TRACER_TLS uint32_t tracer_inside_bits;
 TRACER_TLS uint32_t tracer_nccl_group_depth;
 
+/* Faulted in ahead of threads that start. */
+#define TRACER_SPARE_LANES 4
+
 /* One per lane: a thread without a lane needs no state. */
 static struct tracer_thread tracer_threads[LIMIT_RING_HOST_LANES];
 static uint32_t tracer_starting; /* 0, 1 somebody builds the ring, 2 done */
@@ -164,7 +167,7 @@ bool tracer_start(void)
 		tracer_latch((enum tracer_latch)why);
 	} else {
 		/* release: the ring is complete before any wrapper sees ON (they read relaxed, and
-		 * reach the ring only through tracer_claim's CAS) */
+		 * reach the ring only through tracer_claim) */
 		__atomic_compare_exchange_n(&tracer_state_word, &cold, TRACER_ON, false,
 					    __ATOMIC_RELEASE, __ATOMIC_RELAXED);
 		__atomic_store_n(&tracer_ring.counters->trace_state, RING_TRACE_ON,
@@ -193,6 +196,8 @@ struct tracer_thread *tracer_claim(void)
 
 	if (tracer_is_dead())
 		return NULL;
+	/* acquire pairs with the release in tracer_start: the ring is complete */
+	__atomic_thread_fence(__ATOMIC_ACQUIRE);
 	if (tracer_refused_epoch == epoch)
 		goto none;
 	for (unsigned i = 0; i < LIMIT_RING_HOST_LANES; i++) {
@@ -212,12 +217,14 @@ struct tracer_thread *tracer_claim(void)
 	}
 	if (!t) {
 		tracer_refused_epoch = epoch;
+		helper_lane_taken();
 		goto none;
 	}
 	t->spans = 0;
 	t->context = 0;
 	pthread_setspecific(tracer_key, t);
 	tracer_self = t;
+	helper_lane_taken();
 	errno = saved;
 	return t;
 none:
@@ -229,7 +236,7 @@ none:
 void tracer_tend_lanes(uint64_t now_ns)
 {
 	int freed = ring_writer_reclaim(&tracer_ring, now_ns);
-	int touched = ring_writer_prefault(&tracer_ring, 2);
+	int touched = ring_writer_prefault(&tracer_ring, TRACER_SPARE_LANES);
 
 	if (freed > 0 || touched > 0)
 		__atomic_add_fetch(&tracer_lane_epoch, 1, __ATOMIC_RELAXED);

@@ -83,8 +83,8 @@ static inline uint32_t tracer_duration(uint64_t from, uint64_t to)
 }
 
 /* May this call be recorded? If so the thread is marked, until tracer_leave. `blockers`: the bits
- * that forbid it. Only the books are kept when *push is false. */
-static inline bool tracer_enter(uint32_t bit, uint32_t blockers, bool *push)
+ * that forbid it; a blocked launch is counted. Only the books are kept when *push is false. */
+static inline bool tracer_enter(uint32_t bit, uint32_t blockers, bool launch, bool *push)
 {
 	uint32_t state = tracer_state(), inside = tracer_inside_bits;
 
@@ -98,7 +98,7 @@ static inline bool tracer_enter(uint32_t bit, uint32_t blockers, bool *push)
 			return false;
 	}
 	if (__builtin_expect(inside & blockers, 0)) {
-		if (bit == TRACER_IN_DRIVER && !(inside & TRACER_IN_SYSOM))
+		if (launch && !(inside & TRACER_IN_SYSOM))
 			ring_writer_count_drop(&tracer_ring, RING_DROP_RECURSION, 1);
 		return false;
 	}
@@ -109,14 +109,18 @@ static inline void tracer_leave(uint32_t bit)
 {
 	tracer_inside_bits &= ~bit;
 }
+static inline bool tracer_enter_launch(bool *push)
+{
+	return tracer_enter(TRACER_IN_DRIVER, TRACER_IN_DRIVER | TRACER_IN_SYSOM, true, push);
+}
 static inline bool tracer_enter_driver(bool *push)
 {
-	return tracer_enter(TRACER_IN_DRIVER, TRACER_IN_DRIVER | TRACER_IN_SYSOM, push);
+	return tracer_enter(TRACER_IN_DRIVER, TRACER_IN_DRIVER | TRACER_IN_SYSOM, false, push);
 }
 static inline bool tracer_enter_nccl(bool *push)
 {
 	return tracer_enter(TRACER_IN_NCCL, TRACER_IN_NCCL | TRACER_IN_DRIVER | TRACER_IN_SYSOM,
-			    push);
+			    false, push);
 }
 
 /* Pushes one host event (any struct event_*). */

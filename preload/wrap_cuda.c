@@ -63,7 +63,7 @@ static inline cu_result wrap_launch(enum hook_id id, uint16_t ptsz, cu_function 
 
 	if (__builtin_expect(!real, 0))
 		return CU_NOT_FOUND;
-	if (__builtin_expect(!tracer_enter_driver(&push), 0))
+	if (__builtin_expect(!tracer_enter_launch(&push), 0))
 		return real(f, grid[0], grid[1], grid[2], block[0], block[1], block[2], shared,
 			    stream, params, extra);
 	from = tracer_now();
@@ -104,7 +104,7 @@ static inline cu_result wrap_launch_ex(enum hook_id id, uint16_t ptsz,
 
 	if (__builtin_expect(!real, 0))
 		return CU_NOT_FOUND;
-	if (__builtin_expect(!config || !tracer_enter_driver(&push), 0))
+	if (__builtin_expect(!config || !tracer_enter_launch(&push), 0))
 		return real(config, f, params, extra);
 	from = tracer_now();
 	res = real(config, f, params, extra);
@@ -142,7 +142,7 @@ static inline cu_result wrap_launch_coop(enum hook_id id, uint16_t ptsz, cu_func
 
 	if (__builtin_expect(!real, 0))
 		return CU_NOT_FOUND;
-	if (__builtin_expect(!tracer_enter_driver(&push), 0))
+	if (__builtin_expect(!tracer_enter_launch(&push), 0))
 		return real(f, grid[0], grid[1], grid[2], block[0], block[1], block[2], shared,
 			    stream, params);
 	from = tracer_now();
@@ -186,7 +186,7 @@ static inline cu_result wrap_graph_launch(enum hook_id id, uint16_t ptsz, cu_gra
 
 	if (__builtin_expect(!real, 0))
 		return CU_NOT_FOUND;
-	if (__builtin_expect(!tracer_enter_driver(&push), 0))
+	if (__builtin_expect(!tracer_enter_launch(&push), 0))
 		return real(exec, stream);
 	from = tracer_now();
 	res = real(exec, stream);
