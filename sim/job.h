@@ -10,6 +10,7 @@
 
 #include "foreign/cuda.h"
 #include "foreign/nccl.h"
+#include "sim/scramble.h"
 
 #define JOB_MAX_RANKS  64
 #define JOB_STREAMS    32
@@ -118,11 +119,7 @@ struct job_program {
 /* Randomness is a pure function of a seed and counters (splitmix64). */
 static inline uint64_t job_random(uint64_t *state)
 {
-	uint64_t z = (*state += 0x9e3779b97f4a7c15ull);
-
-	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
-	z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
-	return z ^ (z >> 31);
+	return scramble(*state += 0x9e3779b97f4a7c15ull);
 }
 
 static inline double job_uniform(uint64_t *state)

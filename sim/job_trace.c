@@ -11,8 +11,8 @@
 #include <string.h>
 #include <zlib.h>
 
-#include "base/hash.h"
 #include "sim/job.h"
+#include "sim/scramble.h"
 
 #define TRACE_MAX_BYTES (512u << 20) /* unpacked; the largest public step traces are below 200 MB */
 #define TRACE_MAX_STEPS 64
@@ -335,7 +335,7 @@ static enum job_collective collective_of(const char *name)
 static void shape_kernel(struct shaper *s, const struct event *e, unsigned stream, uint64_t at)
 {
 	struct job_action *a = job_phase_add(s->ph, JOB_KERNEL, stream, at);
-	uint64_t h = hash_mix(hash_bytes(HASH_SEED, e->name, strlen(e->name)));
+	uint64_t h = scramble(scramble_bytes(SCRAMBLE_SEED, e->name, strlen(e->name)));
 
 	a->function = job_program_name(s->p, e->name);
 	a->dur_ns = (uint64_t)(e->dur > 500 ? e->dur : 500);

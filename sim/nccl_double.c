@@ -12,11 +12,11 @@
 #include <sys/random.h>
 #include <time.h>
 
-#include "base/hash.h"
 #include "foreign/nccl.h"
 #include "sim/gpu_iface.h"
 #include "sim/nccl_peers.h"
 #include "sim/nccl_plugin.h"
+#include "sim/scramble.h"
 
 #define NCCL_EXPORT __attribute__((visibility("default")))
 #define NCCL_API(name, params)                                                                     \
@@ -237,7 +237,7 @@ static nccl_result inits_run(struct init_job *jobs, unsigned count)
 			rc = NCCL_SYSTEM_ERROR;
 		jobs[i].comm->profiled = nccl_plugin_comm_init(
 			&jobs[i].comm->profile,
-			hash_bytes(HASH_SEED, jobs[i].comm->id, NCCL_PEERS_ID_BYTES),
+			scramble_bytes(SCRAMBLE_SEED, jobs[i].comm->id, NCCL_PEERS_ID_BYTES),
 			jobs[i].comm->rank_count, jobs[i].comm->rank);
 		*jobs[i].out = jobs[i].comm;
 	}
@@ -455,7 +455,7 @@ static void *run_begin(void *arg)
 		abort(); /* a model out of memory has no right answer */
 	r->plan = p;
 	r->left = p->part_count;
-	r->jitter_ns = driver.jitter_ns ? hash_mix(seed) % driver.jitter_ns : 0;
+	r->jitter_ns = driver.jitter_ns ? scramble(seed) % driver.jitter_ns : 0;
 	for (unsigned i = 0; i < p->part_count; i++) {
 		struct run_part *q = &r->parts[i];
 		int peer = p->parts[i].peer;
