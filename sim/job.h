@@ -98,6 +98,7 @@ struct job_action {
 
 struct job_phase {
 	char name[24];
+	double work; /* batch, tokens or micro-steps; 0: the number of actions */
 	struct job_action *actions;
 	unsigned count, room;
 };
