@@ -3,3 +3,7 @@ analysis_SRCS += analysis/roofline.c analysis/roofline_fit.c analysis/roofline_p
 UNIT += test_explain
 test_explain_USES := analysis base
 test_explain_LDLIBS := -lcmocka
+BENCH += bench_roofline
+bench_roofline_SRCS := tests/bench/bench_roofline.c cli/replay_csv.c
+bench_roofline_USES := analysis base
+bench_roofline_LDLIBS := -lz -lzstd

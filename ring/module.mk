@@ -25,3 +25,7 @@ test_ring_dump_LDLIBS := -lcmocka -ljansson
 PROGS += sysom-ring
 sysom-ring_SRCS := ring/ring_dump.c
 sysom-ring_USES := ring
+TEST_PARTS += $(B)/bin/sysom-ring
+
+BENCH += bench_ring
+bench_ring_USES := ring

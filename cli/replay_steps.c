@@ -1,0 +1,658 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * sysom replay steps: a step per CSV row through the roofline that judges live steps. */
+#include <errno.h>
+#include <getopt.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "analysis/roofline.h"
+#include "base/hash.h"
+#include "cli/replay.h"
+#include "cli/replay_csv.h"
+
+#define KEY_COLUMNS_MAX 8
+#define KEY_BYTES_MAX 1024
+#define MODELS_MAX 4096 /* 60 KB each once used; the least recently used makes room */
+#define KEYS_MAX (1u << 20)
+#define PLOT_POINTS 4096
+#define PLOT_WIDTH 72
+#define PLOT_HEIGHT 18
+
+enum skip { SKIP_NOT_POSITIVE, SKIP_COUNT };
+
+struct key {
+	char *text, *json; /* json: escaped, with its quotes */
+	uint32_t flagged;
+	uint64_t rows, skipped;
+};
+
+struct point {
+	uint32_t key;
+	float x, y;
+	bool flagged;
+};
+
+struct replay {
+	const char *path;
+	struct roofline_config config;
+	bool json;
+	double unit_ns;
+	uint32_t latency, work[ROOFLINE_WORK_MAX], work_count, keys_of[KEY_COLUMNS_MAX], key_count;
+	uint32_t columns;
+	const char *latency_name, *work_names, *key_names;
+	void *memory;
+	struct roofline_set *set;
+	struct key *key;
+	uint32_t keys, keys_room, *slot, slots, last;
+	uint64_t rows, flagged, out, novel, skipped[SKIP_COUNT];
+	struct point *point; /* for people: an even sample of what was read */
+	uint32_t points, point_stride;
+};
+
+static int usage(const char *what, const char *which)
+{
+	if (what)
+		fprintf(stderr, "sysom replay steps: %s%s%s\n", what, which ? ": " : "",
+			which ? which : "");
+	fprintf(stderr,
+		"usage: sysom replay steps F.csv --latency COL [--work COL[,COL]] [--key COL[,COL]]\n"
+		"         [--mode robust|p99] [--latency-unit ns|us|ms|s] [--learn-min N]\n"
+		"         [--learn-max N] [--seed N] [--json]\n");
+	return 2;
+}
+
+static bool parse_count(const char *text, uint64_t max, uint64_t *out)
+{
+	char *end;
+
+	errno = 0;
+	*out = strtoull(text, &end, 0);
+	return !errno && end != text && !*end && *text != '-' && *out <= max;
+}
+
+static bool parse_unit(const char *text, double *ns)
+{
+	static const struct { const char *name; double ns; } unit[] = {
+		{ "ns", 1 }, { "us", 1e3 }, { "ms", 1e6 }, { "s", 1e9 },
+	};
+
+	for (size_t i = 0; i < sizeof(unit) / sizeof(unit[0]); i++)
+		if (!strcmp(text, unit[i].name)) {
+			*ns = unit[i].ns;
+			return true;
+		}
+	return false;
+}
+
+static int parse_option(struct replay *r, int option, const char *arg)
+{
+	uint64_t n;
+	int mode;
+
+	switch (option) {
+	case 'l':
+		r->latency_name = arg;
+		return 0;
+	case 'w':
+		r->work_names = arg;
+		return 0;
+	case 'k':
+		r->key_names = arg;
+		return 0;
+	case 'j':
+		r->json = true;
+		return 0;
+	case 'm':
+		mode = roofline_mode_parse(arg);
+		if (mode < 0)
+			return usage("unknown mode", arg);
+		r->config.mode = (enum roofline_mode)mode;
+		return 0;
+	case 'u':
+		return parse_unit(arg, &r->unit_ns) ? 0 : usage("unknown unit", arg);
+	case 's':
+		return parse_count(arg, UINT64_MAX, &r->config.seed) ? 0 :
+								       usage("not a seed", arg);
+	case 'a':
+	case 'b':
+		if (!parse_count(arg, 1000000, &n) || !n)
+			return usage("not a number of steps", arg);
+		*(option == 'a' ? &r->config.learn_min : &r->config.learn_max) = (uint32_t)n;
+		return 0;
+	}
+	return usage(NULL, NULL);
+}
+
+static int parse_arguments(struct replay *r, int argc, char **argv)
+{
+	static const struct option options[] = {
+		{ "latency", required_argument, NULL, 'l' },
+		{ "work", required_argument, NULL, 'w' },
+		{ "key", required_argument, NULL, 'k' },
+		{ "mode", required_argument, NULL, 'm' },
+		{ "latency-unit", required_argument, NULL, 'u' },
+		{ "seed", required_argument, NULL, 's' },
+		{ "learn-min", required_argument, NULL, 'a' },
+		{ "learn-max", required_argument, NULL, 'b' },
+		{ "json", no_argument, NULL, 'j' },
+		{ NULL, 0, NULL, 0 },
+	};
+	int option, rc;
+
+	optind = 0; /* another command may have used getopt before */
+	while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
+		rc = parse_option(r, option, optarg);
+		if (rc)
+			return rc;
+	}
+	if (optind + 1 != argc)
+		return usage("one file is read", optind < argc ? argv[optind + 1] : NULL);
+	if (!r->latency_name)
+		return usage("--latency is missing", NULL);
+	r->path = argv[optind];
+	return 0;
+}
+
+static int bad_row(const struct replay *r, const struct replay_csv *c, const char *what,
+		   const char *which)
+{
+	fprintf(stderr, "%s:%" PRIu64 ": %s%s%s\n", r->path, replay_csv_line(c), what,
+		which ? ": " : "", which ? which : "");
+	return 2;
+}
+
+static int find_column(const struct replay *r, const struct replay_csv *c,
+		       const struct replay_csv_field *f, const char *name, size_t bytes,
+		       uint32_t *out)
+{
+	for (uint32_t i = 0; i < r->columns; i++)
+		if (f[i].bytes == bytes && !memcmp(f[i].text, name, bytes)) {
+			*out = i;
+			return 0;
+		}
+	fprintf(stderr, "%s:%" PRIu64 ": no column \"%.*s\" in the header\n", r->path,
+		replay_csv_line(c), (int)bytes, name);
+	return 2;
+}
+
+/* A whole name first, since a column's name may hold a comma; else a list. */
+static int find_columns(const struct replay *r, const struct replay_csv *c,
+			const struct replay_csv_field *f, const char *names, uint32_t *out,
+			uint32_t max, uint32_t *count)
+{
+	*count = 0;
+	if (!names)
+		return 0;
+	for (uint32_t i = 0; i < r->columns; i++)
+		if (!strcmp(f[i].text, names)) {
+			out[(*count)++] = i;
+			return 0;
+		}
+	for (const char *at = names;; at++) {
+		size_t bytes = strcspn(at, ",");
+		int rc;
+
+		if (*count == max)
+			return usage("too many columns named", names);
+		rc = find_column(r, c, f, at, bytes, &out[(*count)++]);
+		if (rc)
+			return rc;
+		at += bytes;
+		if (!*at)
+			return 0;
+	}
+}
+
+static int read_header(struct replay *r, struct replay_csv *c)
+{
+	struct replay_csv_field *f;
+	int n = replay_csv_next(c, &f), rc;
+
+	if (n < 0)
+		return bad_row(r, c, replay_csv_error(c), NULL);
+	if (!n)
+		return bad_row(r, c, "no header row", NULL);
+	r->columns = (uint32_t)n;
+	rc = find_column(r, c, f, r->latency_name, strlen(r->latency_name), &r->latency);
+	if (!rc)
+		rc = find_columns(r, c, f, r->work_names, r->work, ROOFLINE_WORK_MAX,
+				  &r->work_count);
+	if (!rc)
+		rc = find_columns(r, c, f, r->key_names, r->keys_of, KEY_COLUMNS_MAX,
+				  &r->key_count);
+	return rc;
+}
+
+/* Owned; NULL without memory. */
+static char *json_text(const char *text)
+{
+	char *out = malloc(6 * strlen(text) + 3), *p = out;
+
+	if (!out)
+		return NULL;
+	*p++ = '"';
+	for (const unsigned char *s = (const unsigned char *)text; *s; s++) {
+		if (*s < 0x20) {
+			p += sprintf(p, "\\u%04x", *s);
+			continue;
+		}
+		if (*s == '"' || *s == '\\')
+			*p++ = '\\';
+		*p++ = (char)*s;
+	}
+	*p++ = '"';
+	*p = '\0';
+	return out;
+}
+
+static int keys_grow(struct replay *r)
+{
+	uint32_t room = r->keys_room ? 2 * r->keys_room : 64;
+	struct key *key = realloc(r->key, room * sizeof(*key));
+	uint32_t *slot = calloc(2 * (size_t)room, sizeof(*slot));
+
+	if (key)
+		r->key = key;
+	if (!key || !slot) {
+		free(slot);
+		return -ENOMEM;
+	}
+	free(r->slot);
+	r->slot = slot;
+	r->slots = 2 * room;
+	r->keys_room = room;
+	for (uint32_t i = 0; i < r->keys; i++) {
+		uint64_t at = hash_mix(hash_bytes(HASH_SEED, r->key[i].text, strlen(r->key[i].text)));
+
+		while (slot[at & (r->slots - 1)])
+			at++;
+		slot[at & (r->slots - 1)] = i + 1;
+	}
+	return 0;
+}
+
+/* The index of this key's text; -errno. */
+static int64_t key_find(struct replay *r, const char *text, size_t bytes)
+{
+	uint64_t at;
+
+	if (r->keys && !strcmp(r->key[r->last].text, text))
+		return r->last;
+	if (r->keys == r->keys_room) {
+		if (r->keys >= KEYS_MAX)
+			return -E2BIG;
+		if (keys_grow(r))
+			return -ENOMEM;
+	}
+	at = hash_mix(hash_bytes(HASH_SEED, text, bytes));
+	for (; r->slot[at & (r->slots - 1)]; at++) {
+		uint32_t i = r->slot[at & (r->slots - 1)] - 1;
+
+		if (!strcmp(r->key[i].text, text))
+			return r->last = i;
+	}
+	r->key[r->keys] = (struct key){ .text = strdup(text), .json = json_text(text) };
+	if (!r->key[r->keys].text || !r->key[r->keys].json)
+		return -ENOMEM;
+	r->slot[at & (r->slots - 1)] = r->keys + 1;
+	return r->last = r->keys++;
+}
+
+/* The key's columns joined by commas. */
+static int64_t row_key(struct replay *r, const struct replay_csv_field *f)
+{
+	char text[KEY_BYTES_MAX];
+	size_t n = 0;
+
+	for (uint32_t i = 0; i < r->key_count; i++) {
+		const struct replay_csv_field *k = &f[r->keys_of[i]];
+
+		if (n + k->bytes + 2 > sizeof(text))
+			return -ENAMETOOLONG;
+		if (i)
+			text[n++] = ',';
+		memcpy(text + n, k->text, k->bytes);
+		n += k->bytes;
+	}
+	text[n] = '\0';
+	return key_find(r, text, n);
+}
+
+static char *put_text(char *p, const char *text)
+{
+	size_t n = strlen(text);
+
+	memcpy(p, text, n);
+	return p + n;
+}
+
+static char *put_count(char *p, uint64_t v)
+{
+	char digits[20];
+	int n = 0;
+
+	do
+		digits[n++] = (char)('0' + v % 10);
+	while (v /= 10);
+	while (n)
+		*p++ = digits[--n];
+	return p;
+}
+
+/* Fixed decimals; what is too large for that goes through printf. At most 32 bytes. */
+static char *put_number(char *p, double v, unsigned decimals)
+{
+	static const double ten[] = { 1, 10, 100, 1e3, 1e4, 1e5, 1e6 };
+	uint64_t scale = (uint64_t)ten[decimals], n;
+
+	if (!(fabs(v) < 1e12))
+		return p + sprintf(p, "%.17g", isfinite(v) ? v : 0.0);
+	n = (uint64_t)(fabs(v) * ten[decimals] + 0.5);
+	if (v < 0 && n)
+		*p++ = '-';
+	p = put_count(p, n / scale);
+	if (!decimals)
+		return p;
+	*p++ = '.';
+	for (uint64_t rest = n % scale; decimals--; rest %= scale) {
+		scale /= 10;
+		*p++ = (char)('0' + rest / scale);
+	}
+	return p;
+}
+
+static void print_step(const struct replay *r, const struct key *k, const struct roofline_verdict *v,
+		       double latency_ns, bool skipped)
+{
+	char line[512], *p;
+
+	p = put_text(line, "{\"type\":\"step\",\"row\":");
+	p = put_count(p, r->rows);
+	p = put_text(p, ",\"key\":");
+	fwrite_unlocked(line, 1, (size_t)(p - line), stdout);
+	fputs_unlocked(k->json, stdout);
+	p = put_text(line, ",\"state\":\"");
+	p = put_text(p, roofline_state_name(v->state));
+	p = put_text(p, "\",\"expected_ns\":");
+	p = put_number(p, v->expected_ns, 1);
+	p = put_text(p, ",\"latency_ns\":");
+	p = put_number(p, latency_ns, 1);
+	p = put_text(p, ",\"excess\":");
+	p = put_number(p, v->excess, 6);
+	p = put_text(p, v->out ? ",\"out\":true" : ",\"out\":false");
+	if (v->novel)
+		p = put_text(p, ",\"novel\":true");
+	if (v->drift)
+		p = put_text(p, ",\"drift\":true");
+	if (skipped)
+		p = put_text(p, ",\"skipped\":\"latency not positive\"");
+	p = put_text(p, v->flagged ? ",\"flagged\":true}\n" : ",\"flagged\":false}\n");
+	fwrite_unlocked(line, 1, (size_t)(p - line), stdout);
+}
+
+/* An even sample: when full, every other point goes and the stride doubles. */
+static void plot_keep(struct replay *r, uint32_t key, double x, double y, bool flagged)
+{
+	if (!flagged && r->rows % r->point_stride)
+		return;
+	if (r->points == PLOT_POINTS) {
+		for (uint32_t i = 0; i < PLOT_POINTS / 2; i++)
+			r->point[i] = r->point[2 * i];
+		r->points = PLOT_POINTS / 2;
+		r->point_stride *= 2;
+	}
+	r->point[r->points++] = (struct point){ key, (float)x, (float)y, flagged };
+}
+
+static int read_row(struct replay *r, struct replay_csv *c, const struct replay_csv_field *f)
+{
+	double latency, work[ROOFLINE_WORK_MAX] = { 0 };
+	struct roofline_verdict v;
+	int64_t key;
+	bool skip;
+
+	if (!replay_csv_number(&f[r->latency], &latency))
+		return bad_row(r, c, "latency is not a number", f[r->latency].text);
+	for (uint32_t i = 0; i < r->work_count; i++)
+		if (!replay_csv_number(&f[r->work[i]], &work[i]))
+			return bad_row(r, c, "work is not a number", f[r->work[i]].text);
+	key = row_key(r, f);
+	if (key == -ENOMEM)
+		return bad_row(r, c, "out of memory", NULL);
+	if (key < 0)
+		return bad_row(r, c, key == -E2BIG ? "too many keys" : "the key is too long", NULL);
+	latency *= r->unit_ns;
+	skip = latency <= 0;
+	v = roofline_push(roofline_set_get(r->set, (uint64_t)key), work, r->work_count, latency);
+	r->key[key].rows++;
+	r->key[key].flagged += v.flagged;
+	r->skipped[SKIP_NOT_POSITIVE] += skip;
+	r->flagged += v.flagged;
+	r->out += v.out;
+	r->novel += v.novel;
+	if (r->json)
+		print_step(r, &r->key[key], &v, latency, skip);
+	else if (!skip && (r->work_count < 2 || v.expected_ns > 0))
+		plot_keep(r, (uint32_t)key,
+			  r->work_count == 0 ? (double)r->rows :
+			  r->work_count == 1 ? work[0] :
+					       v.expected_ns / 1e6,
+			  latency, v.flagged);
+	r->rows++;
+	return 0;
+}
+
+static int read_rows(struct replay *r, struct replay_csv *c)
+{
+	struct replay_csv_field *f;
+	char counts[64];
+	int n, rc;
+
+	while ((n = replay_csv_next(c, &f)) > 0) {
+		if ((uint32_t)n != r->columns) {
+			snprintf(counts, sizeof(counts), "%d fields where the header has %" PRIu32, n,
+				 r->columns);
+			return bad_row(r, c, counts, NULL);
+		}
+		rc = read_row(r, c, f);
+		if (rc)
+			return rc;
+		if (ferror(stdout))
+			return 1;
+	}
+	return n < 0 ? bad_row(r, c, replay_csv_error(c), NULL) : 0;
+}
+
+/* The model of each key; NULL where it made room for others. Owned. */
+static struct roofline **models_by_key(const struct replay *r)
+{
+	struct roofline **model = calloc(r->keys + 1, sizeof(struct roofline *)), *m;
+	uint64_t key;
+
+	for (uint32_t i = 0; model && i < roofline_set_count(r->set); i++) {
+		m = roofline_set_at(r->set, i, &key);
+		if (key < r->keys)
+			model[key] = m;
+	}
+	return model;
+}
+
+static void print_model_json(const struct key *k, const struct roofline *m, uint32_t work_count)
+{
+	struct roofline_summary s = { 0 };
+
+	if (m)
+		roofline_summary(m, &s);
+	printf("{\"type\":\"model\",\"key\":%s,\"state\":\"%s\",\"r2\":%.6f,\"drift\":%s,"
+	       "\"steps\":%" PRIu64 ",\"flagged\":%" PRIu32 ",\"novel\":%" PRIu64
+	       ",\"spread\":%.6f,\"threshold\":%.6f,\"intercept_ns\":%.1f,\"slope_ns\":[",
+	       k->json, roofline_state_name(s.state), s.r2, s.drift ? "true" : "false", k->rows,
+	       k->flagged, s.novel, s.spread, s.threshold, s.intercept_ns);
+	for (uint32_t i = 0; i < work_count; i++)
+		printf("%s%.9g", i ? "," : "", s.slope_ns[i]);
+	printf("]%s}\n", m ? "" : ",\"evicted\":true");
+}
+
+static void print_json(const struct replay *r, struct roofline **model, const struct replay_csv *c)
+{
+	uint32_t states[3] = { 0 }, evicted = 0, drifts = 0;
+
+	for (uint32_t i = 0; i < r->keys; i++) {
+		struct roofline_summary s = { 0 };
+
+		print_model_json(&r->key[i], model[i], r->work_count);
+		evicted += !model[i];
+		if (!model[i])
+			continue;
+		roofline_summary(model[i], &s);
+		states[s.state]++;
+		drifts += s.drift;
+	}
+	printf("{\"type\":\"summary\",\"kind\":\"steps\",\"rows\":%" PRIu64
+	       ",\"skipped\":{\"latency_not_positive\":%" PRIu64 ",\"blank_line\":%" PRIu64
+	       "},\"keys\":%" PRIu32 ",\"learning\":%" PRIu32 ",\"armed\":%" PRIu32
+	       ",\"refused\":%" PRIu32 ",\"evicted\":%" PRIu32 ",\"drift\":%" PRIu32
+	       ",\"out\":%" PRIu64 ",\"flagged\":%" PRIu64 ",\"novel\":%" PRIu64
+	       ",\"mode\":\"%s\",\"seed\":%" PRIu64 "}\n",
+	       r->rows, r->skipped[SKIP_NOT_POSITIVE], replay_csv_blank(c), r->keys, states[0],
+	       states[1], states[2], evicted, drifts, r->out, r->flagged, r->novel,
+	       r->config.mode == ROOFLINE_P99 ? "p99" : "robust", r->config.seed);
+}
+
+/* Latency against work (several values: against the expectation; none: against the row). */
+static void print_plot(const struct replay *r, uint32_t key)
+{
+	char cell[PLOT_HEIGHT][PLOT_WIDTH + 1];
+	double lo[2] = { INFINITY, INFINITY }, hi[2] = { -INFINITY, -INFINITY };
+	bool log_axis[2];
+
+	for (uint32_t i = 0; i < r->points; i++) {
+		double v[2] = { r->point[i].x, r->point[i].y };
+
+		for (int a = 0; a < 2 && r->point[i].key == key; a++) {
+			lo[a] = v[a] < lo[a] ? v[a] : lo[a];
+			hi[a] = v[a] > hi[a] ? v[a] : hi[a];
+		}
+	}
+	if (!(hi[1] > lo[1]))
+		return;
+	memset(cell, ' ', sizeof(cell));
+	for (int a = 0; a < 2; a++)
+		log_axis[a] = lo[a] > 0 && hi[a] > 10 * lo[a] && (a || r->work_count);
+	for (uint32_t pass = 0; pass < 2 * r->points; pass++) {
+		const struct point *p = &r->point[pass % r->points];
+		double v[2] = { p->x, p->y }, at[2];
+
+		/* flagged ones last, so that they are seen */
+		if (p->key != key || p->flagged != (pass >= r->points))
+			continue;
+		for (int a = 0; a < 2; a++)
+			at[a] = hi[a] <= lo[a] ? 0.5 :
+				log_axis[a]    ? log(v[a] / lo[a]) / log(hi[a] / lo[a]) :
+						 (v[a] - lo[a]) / (hi[a] - lo[a]);
+		cell[PLOT_HEIGHT - 1 - (int)(at[1] * (PLOT_HEIGHT - 1))]
+		    [(int)(at[0] * (PLOT_WIDTH - 1))] = p->flagged ? 'X' : '.';
+	}
+	printf("\nlatency%s against %s%s of \"%s\": . step, X flagged\n", log_axis[1] ? " (log)" : "",
+	       r->work_count == 0 ? "row" : r->work_count == 1 ? "work" : "expected ms", log_axis[0] ? " (log)" : "", r->key[key].text);
+	for (int y = 0; y < PLOT_HEIGHT; y++) {
+		cell[y][PLOT_WIDTH] = '\0';
+		if (y == 0 || y == PLOT_HEIGHT - 1)
+			printf("%12.4g |%s\n", (y ? lo[1] : hi[1]) / 1e6, cell[y]);
+		else
+			printf("%12s |%s\n", "", cell[y]);
+	}
+	printf("%12s +%-*.4g%*.4g\n", "ms", PLOT_WIDTH / 2, lo[0], PLOT_WIDTH / 2, hi[0]);
+}
+
+static void print_people(const struct replay *r, struct roofline **model, const struct replay_csv *c)
+{
+	uint32_t shown = 0;
+
+	printf("%-40s %-9s %9s %8s %7s %8s %9s %s\n", "key", "state", "steps", "flagged", "r2",
+	       "spread", "threshold", "drift");
+	for (uint32_t i = 0; i < r->keys; i++) {
+		struct roofline_summary s = { 0 };
+
+		if (model[i])
+			roofline_summary(model[i], &s);
+		printf("%-40s %-9s %9" PRIu64 " %8" PRIu32 " %7.3f %7.2f%% %8.1f%% %s\n",
+		       r->key[i].text[0] ? r->key[i].text : "(all)",
+		       model[i] ? roofline_state_name(s.state) : "evicted", r->key[i].rows,
+		       r->key[i].flagged, s.r2, 100 * s.spread, 100 * s.threshold,
+		       s.drift ? "DRIFT" : "-");
+	}
+	for (uint32_t i = 0; i < r->keys && shown < 3; i++)
+		if (r->key[i].flagged || r->keys == 1) {
+			print_plot(r, i);
+			shown++;
+		}
+	printf("\n%" PRIu64 " steps of %" PRIu32 " keys, %" PRIu64 " flagged, %" PRIu64
+	       " at work not seen before; skipped: %" PRIu64 " latencies not positive, %" PRIu64
+	       " blank lines; seed %" PRIu64 "\n",
+	       r->rows, r->keys, r->flagged, r->novel, r->skipped[SKIP_NOT_POSITIVE],
+	       replay_csv_blank(c), r->config.seed);
+}
+
+static int run(struct replay *r, struct replay_csv *c)
+{
+	struct roofline **model;
+	int rc = read_header(r, c);
+
+	if (!rc)
+		rc = read_rows(r, c);
+	if (rc)
+		return rc;
+	model = models_by_key(r);
+	if (!model)
+		return 1;
+	if (r->json)
+		print_json(r, model, c);
+	else
+		print_people(r, model, c);
+	free(model);
+	return fflush(stdout) || ferror(stdout) ? 1 : 0;
+}
+
+int replay_steps_main(int argc, char **argv)
+{
+	struct replay r = { .unit_ns = 1, .point_stride = 1 };
+	struct replay_csv *c = NULL;
+	int rc;
+
+	roofline_config_default(&r.config);
+	rc = parse_arguments(&r, argc, argv);
+	if (rc)
+		return rc;
+	r.memory = aligned_alloc(64, (roofline_set_memory_bytes(&r.config, MODELS_MAX) + 63) & ~63ul);
+	r.point = r.json ? NULL : malloc(PLOT_POINTS * sizeof(*r.point));
+	if (!r.memory || (!r.json && !r.point)) {
+		fprintf(stderr, "sysom replay steps: out of memory\n");
+		rc = 1;
+		goto done;
+	}
+	r.set = roofline_set_init(r.memory, &r.config, MODELS_MAX);
+	rc = replay_csv_open(&c, r.path);
+	if (rc) {
+		fprintf(stderr, "%s: %s\n", r.path, strerror(-rc));
+		rc = 2;
+		goto done;
+	}
+	rc = run(&r, c);
+done:
+	/* what was printed before an error is whole lines */
+	fflush(stdout);
+	replay_csv_close(c);
+	for (uint32_t i = 0; i < r.keys; i++) {
+		free(r.key[i].text);
+		free(r.key[i].json);
+	}
+	free(r.key);
+	free(r.slot);
+	free(r.point);
+	free(r.memory);
+	return rc;
+}
