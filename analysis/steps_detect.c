@@ -60,7 +60,7 @@
 /* Share of the cuts at which another rule must fit, and of whole steps in which it may misfit. */
 #define RULE_FIT_MIN 0.5
 #define RULE_MISFIT_MAX 0.05
-/* So near a place it is the same cut. */
+/* So soon after a place it is the same cut. */
 #define RULE_EDGE 3
 /* Returns of one witness looked at. */
 #define RETURNS_MAX 4096
@@ -532,7 +532,7 @@ static bool rule_agrees(const struct finder *f, const struct steps_rule *r, uint
 		if (to - from > typical * (1 + WITNESS_NEAR) || to - from < 2 * edge)
 			continue;
 		whole++;
-		for (uint32_t k = from + edge; k + edge < to && !cut; k++)
+		for (uint32_t k = from + edge; k < to && !cut; k++)
 			cut = fits(f, r, k);
 		misfit += cut;
 	}
