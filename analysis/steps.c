@@ -436,6 +436,8 @@ static void item_fill(struct steps *s, struct steps_item *i, const struct record
 	i->bytes = r->bytes;
 	if (steps_is_symbol(i) && r->kind != RECORD_COLL && !(r->flags & RECORD_FLAG_UNMATCHED))
 		i->flags |= ITEM_EXPECTS;
+	if (r->flags & RECORD_FLAG_OPTIMIZER)
+		i->flags |= ITEM_OPTIMIZER;
 	if (r->kind == RECORD_LAUNCH)
 		i->blocks = saturate32((uint64_t)r->grid[0] * (r->grid[1] ? r->grid[1] : 1) *
 				       (r->grid[2] ? r->grid[2] : 1));

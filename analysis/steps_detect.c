@@ -11,7 +11,7 @@
  * not pass: what it adds repeats kernels of the training step.
  *
  * Among the features that come once per period the cut is the one where the host pauses longest,
- * then where input is copied in or the GPU was waited for, then the one that returns most often (so
+ * then where input is copied in, the GPU was waited for or an optimizer ended, then the one that returns most often (so
  * that it also cuts evaluation steps). Cost: O(launches), plus a sort per feature. */
 #include "analysis/steps_private.h"
 
@@ -53,6 +53,8 @@
 /* What a copy into the step, and a wait before it, are worth in doublings of the gap. */
 #define CUT_COPY 3.0
 #define CUT_SYNC 1.5
+/* That an optimizer's launches end there. */
+#define CUT_OPTIMIZER 3.0
 /* And that the history begins there. */
 #define CUT_START 1.0
 /* Half as many returns cost so much. */
@@ -452,7 +454,7 @@ static double cut_score(struct finder *f, const struct witness *w, bool after, u
 			uint32_t most)
 {
 	uint32_t n = returns_of(f, w->kind, w->first, w->count), m = 0, sync = 0, copy = 0;
-	uint32_t start = 0;
+	uint32_t start = 0, optimizer = 0;
 	double score;
 
 	for (uint32_t i = 0; i < n; i++) {
@@ -462,6 +464,8 @@ static double cut_score(struct finder *f, const struct witness *w, bool after, u
 			continue;
 		f->sorted[m++] = f->symbols[at].gap_ns;
 		start += f->symbols[at].name == f->symbols[0].name;
+		optimizer += (f->symbols[at - 1].flags & ITEM_OPTIMIZER) &&
+			     !(f->symbols[at].flags & ITEM_OPTIMIZER);
 		sync += (f->symbols[at].flags & ITEM_SYNC_BEFORE) != 0;
 		copy += f->symbols[at].kind == RECORD_COPY_CALL &&
 			f->symbols[at - 1].kind != RECORD_COPY_CALL;
@@ -470,7 +474,7 @@ static double cut_score(struct finder *f, const struct witness *w, bool after, u
 		return -1e9;
 	score = log2(1 + (double)median(f->sorted, m) / (typical_ns + 1.0));
 	score += (copy * 2 > m ? CUT_COPY : 0) + (sync * 2 > m ? CUT_SYNC : 0) +
-		 (start * 2 > m ? CUT_START : 0);
+		 (start * 2 > m ? CUT_START : 0) + (optimizer * 2 > m ? CUT_OPTIMIZER : 0);
 	return score + CUT_COUNT * log2((double)n / most);
 }
 

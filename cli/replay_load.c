@@ -44,15 +44,23 @@ static bool names_grow(struct replay_names *n)
 	uint32_t size = n->slots ? (n->slots_mask + 1) * 2 : 1024;
 	uint32_t *slots = calloc(size, sizeof(*slots));
 	char **text = realloc(n->text, size / 2 * sizeof(*text));
+	uint8_t *optimizer = realloc(n->optimizer, size / 2);
 
 	if (text)
 		n->text = text;
-	if (!slots || !text) {
+	if (optimizer)
+		n->optimizer = optimizer;
+	if (!slots || !text || !optimizer) {
 		free(slots);
 		return false;
 	}
 	if (!n->count) {
 		n->text[0] = strdup("");
+		if (!n->text[0]) {
+			free(slots);
+			return false;
+		}
+		n->optimizer[0] = 0;
 		n->count = 1;
 	}
 	free(n->slots);
@@ -90,6 +98,7 @@ static uint32_t names_id(struct replay_names *n, const char *text, size_t bytes)
 	n->text[n->count] = strndup(text, bytes);
 	if (!n->text[n->count])
 		return 0;
+	n->optimizer[n->count] = record_is_optimizer(n->text[n->count]);
 	n->slots[at] = n->count;
 	return n->count++;
 }
@@ -517,6 +526,8 @@ static void host_record(struct loader *l, const struct row *r, const struct row 
 		return;
 	}
 	x->name = device->name ? device->name : r->name;
+	if (x->kind == RECORD_LAUNCH && l->t->names.optimizer[x->name])
+		x->flags |= RECORD_FLAG_OPTIMIZER;
 	x->bytes = device->bytes;
 	x->stream = device->stream;
 	memcpy(x->grid, device->grid, sizeof(x->grid));
@@ -659,6 +670,7 @@ void replay_load_free(struct replay_trace *t)
 		free(t->names.text[i]);
 	free(t->names.text);
 	free(t->names.slots);
+	free(t->names.optimizer);
 	free(t->host);
 	free(t->device);
 	free(t->marks);
