@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "base/hash.h"
 #include "cli/trace_reader.h"
@@ -36,6 +37,18 @@ struct loader {
 	size_t count, room;
 	uint64_t line;
 };
+
+/* Tells the kernel that a large array will be filled from end to end. */
+static void *filled(void *array, size_t bytes)
+{
+	const uintptr_t page = 2u << 20;
+	uintptr_t from = ((uintptr_t)array + page - 1) & ~(page - 1);
+	uintptr_t to = ((uintptr_t)array + bytes) & ~(page - 1);
+
+	if (array && to > from)
+		madvise((void *)from, to - from, MADV_HUGEPAGE);
+	return array;
+}
 
 /* ---- names ---- */
 
@@ -122,7 +135,7 @@ static struct row *row_new(struct loader *l)
 
 		if (!rows)
 			return NULL;
-		l->rows = rows;
+		l->rows = filled(rows, room * sizeof(*rows));
 		l->room = room;
 	}
 	memset(&l->rows[l->count], 0, sizeof(l->rows[0]));
@@ -437,7 +450,7 @@ static bool join_build(struct join *j, const struct loader *l)
 	while (size < l->count * 2)
 		size <<= 1;
 	j->mask = size - 1;
-	j->slots = calloc(size, sizeof(*j->slots));
+	j->slots = filled(calloc(size, sizeof(*j->slots)), size * sizeof(*j->slots));
 	if (!j->slots)
 		return false;
 	for (size_t i = 0; i < l->count; i++) {
@@ -608,8 +621,10 @@ static int records_make(struct loader *l)
 			joined += l->rows[i].has_corr && join_at(&j, l->rows[i].corr)->call;
 		}
 	proxies = joined * 2 < devices;
-	t->host = malloc((l->count + 1) * sizeof(*t->host));
-	t->device = malloc((devices + 1) * sizeof(*t->device));
+	t->host = filled(malloc((l->count - devices * !proxies + 1) * sizeof(*t->host)),
+			 (l->count - devices * !proxies + 1) * sizeof(*t->host));
+	t->device = filled(malloc((devices + 1) * sizeof(*t->device)),
+			   (devices + 1) * sizeof(*t->device));
 	t->marks = malloc((l->count - devices + 1) * sizeof(*t->marks));
 	if (!t->host || !t->device || !t->marks) {
 		free(j.slots);
