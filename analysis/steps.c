@@ -235,7 +235,8 @@ static void pattern_lost(struct steps *s)
 	s->stats.resyncs++;
 	s->stats.locked = 0;
 	s->stats.period_ns = 0;
-	s->open_flags |= STEP_FLAG_RESYNC;
+	/* it may come to hold several steps: not judged */
+	s->open_flags |= STEP_FLAG_RESYNC | STEP_FLAG_FIRST;
 	s->detect_at = 0;
 	memset(&s->candidate, 0, sizeof(s->candidate));
 }
