@@ -222,10 +222,14 @@ static void follow_explicit(struct steps *s, const struct steps_item *i, uint64_
 
 static bool cuts_before(const struct steps *s, const struct steps_item *i)
 {
-	for (uint32_t r = 0; r < s->pattern.rule_count; r++)
-		if (steps_rule_fits(&s->pattern.rules[r], s->before_name, s->before_full,
-				    i->name_token, i->full_token))
+	for (uint32_t k = 0; k < s->pattern.rule_count; k++) {
+		const struct steps_rule *r = &s->pattern.rules[k];
+
+		if (r->kind == RULE_PAUSE ? steps_pauses(i->flags, i->gap_ns, r->a)
+					  : steps_rule_fits(r, s->before_name, s->before_full,
+							    i->name_token, i->full_token))
 			return true;
+	}
 	return false;
 }
 
