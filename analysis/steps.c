@@ -4,7 +4,7 @@
  *
  * One ring of launches serves all: the history in which a pattern is looked for, the open step and
  * the bounded steps that still wait for kernels. So nothing is copied when a pattern is found late:
- * the follower starts over at the oldest launch kept, and steps that lie in the past come out first. */
+ * the follower starts over at the oldest launch kept, and steps in the past come out first. */
 #include "analysis/steps_private.h"
 
 #include "base/hash.h"
@@ -17,8 +17,8 @@
 #define DETECT_GROWTH_DEN     2
 /* The pattern counts as lost after this many periods without a cut. */
 #define LOST_PERIODS 6
-/* While less than this many times the launches at the lock were seen, a better cut in the same period
- * replaces the old one. */
+/* While less than this many times the launches at the lock were seen, a better cut in the same
+ * period replaces the old one. */
 #define YOUNG_GROWTH 8
 /* Sketches of one class differ by less than this share of their launches. */
 #define CLASS_DISTANCE_MAX 0.3

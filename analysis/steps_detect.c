@@ -3,16 +3,17 @@
  *
  * Not by autocorrelation: layers repeat more often and more exactly than steps, and one inserted
  * launch shifts the rest. Instead every token is asked how regularly it returns. A feature (a name,
- * a name with its shape, or two names in a row) that returns at even distances over the whole
- * history is a witness for a period. The period with most witnesses is where it begins; it may still
- * be a layer or a micro-batch. So it climbs: as long as kernels come back with a longer period, on
- * top of an otherwise whole shorter one, and are new (found nowhere else), the longer one is the step:
- * an optimizer after several micro-batches, a head after several layers. Evaluation in between does
- * not pass: what it adds repeats kernels of the training step.
+ * a name with its shape, two names in a row, a pause of the host) that returns at even distances
+ * over the whole history is a witness for a period. The period with most witnesses is where it
+ * begins; it may still be a layer or a micro-batch. So it climbs: as long as kernels come back with
+ * a longer period, on top of an otherwise whole shorter one, and are new (found nowhere else), the
+ * longer one is the step: an optimizer after several micro-batches, a head after several layers.
+ * Evaluation in between does not pass: what it adds repeats kernels of the training step.
  *
  * Among the features that come once per period the cut is the one where the host pauses longest,
- * then where input is copied in, the GPU was waited for or an optimizer ended, then the one that returns most often (so
- * that it also cuts evaluation steps). Cost: O(launches), plus a sort per feature. */
+ * then where input is copied in, the GPU was waited for or an optimizer ended, then the one that
+ * returns most often (so that it also cuts evaluation steps). Cost: O(launches), plus a sort per
+ * feature and a pass per longer period tried. */
 #include "analysis/steps_private.h"
 
 #include "base/hash.h"
@@ -23,8 +24,8 @@
 
 /* A witness returns at least so often. */
 #define WITNESS_COUNT_MIN 3
-/* Share of the launches that lies in intervals near its median one; the second is for when the first
- * finds nothing (much evaluation in between). */
+/* Share of the launches that lies in intervals near its median one; the second is for when the
+ * first finds nothing (much evaluation in between). */
 #define WITNESS_REGULAR_MIN 0.6
 #define WITNESS_REGULAR_LOW 0.4
 #define WITNESS_NEAR	    0.3
@@ -662,8 +663,9 @@ static double cut_choose(struct finder *f, const struct witness *period, struct 
 	return best_score;
 }
 
-/* Equal layers and nothing else: no kernel tells where a step ends, but the host does. Only where the
- * period found has no good place for a cut: a wait every tenth step does not make ten steps one. */
+/* Equal layers and nothing else: no kernel tells where a step ends, but the host does. Only where
+ * the period found has no good place for a cut: a wait every tenth step does not make ten steps
+ * one. */
 static const struct witness *pause_choose(struct finder *f, const struct witness *base)
 {
 	const struct witness *pause = NULL;

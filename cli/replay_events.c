@@ -106,7 +106,8 @@ static void print_step(struct replay_events *ev, int rank, const struct step *st
 	printf("\"latency_ns\":%llu,\"self_ns\":%llu,\"device_begin_ns\":%llu,"
 	       "\"device_end_ns\":%llu,\"launches\":%u,\"collectives\":%u,\"copies\":%u,"
 	       "\"phase\":%u,\"source\":\"%s\",\"state\":\"%s\",\"expected_ns\":%.1f,"
-	       "\"excess\":%.6f,\"self_flagged\":%s,\"edge\":%s,\"incomplete\":%s,\"cpu_bound\":%s,\"resync\":%s}\n",
+	       "\"excess\":%.6f,\"self_flagged\":%s,\"edge\":%s,\"incomplete\":%s,"
+	       "\"cpu_bound\":%s,\"resync\":%s}\n",
 	       (unsigned long long)st->latency_ns, (unsigned long long)st->self_ns,
 	       (unsigned long long)st->device_begin_ns, (unsigned long long)st->device_end_ns,
 	       st->launches, st->collectives, st->copies, st->phase,

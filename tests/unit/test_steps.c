@@ -151,7 +151,7 @@ static void finds_steps_without_marks(void **state)
 	rig_free(r);
 }
 
-/* Two ranks of a synchronous job whose hosts run ahead; rank 1's kernels take longer. Device times are
+/* Two ranks of a synchronous job whose hosts run ahead; rank 1 computes longer. Device times are
  * worked out here, step by step: both leave the collective when the later one came. */
 static void the_late_rank_has_the_self_time(void **state)
 {
