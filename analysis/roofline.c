@@ -179,18 +179,25 @@ static void calibrate(struct roofline *m)
 	m->reach_instant = tail_reach(m, INSTANT_RATE);
 }
 
-static double threshold_of(const struct roofline *m, double mad)
+/* Beyond the noise, and beyond the noise about the level's second habit. */
+static double base_of(const struct roofline *m, const struct roofline_fit_guess *g)
 {
-	return fmax(m->c.floor_ratio, m->c.tail_mads * m->few * mad) + m->reach_out;
+	return fmax(m->c.floor_ratio, m->c.tail_mads * m->few * g->mad);
 }
 
-static double instant_of(const struct roofline *m, double mad)
+static double threshold_of(const struct roofline *m, const struct roofline_fit_guess *g)
 {
-	double base = fmax(m->c.floor_ratio, m->c.tail_mads * m->few * mad);
+	return base_of(m, g) + fmax(m->reach_out, g->second);
+}
+
+static double instant_of(const struct roofline *m, const struct roofline_fit_guess *g)
+{
+	double base = base_of(m, g), far;
 
 	if (m->c.instant_mads > 0)
-		return fmax(base, m->c.instant_mads * m->few * mad);
-	return fmax(base, fmin(base + m->reach_instant, INSTANT_CAP));
+		return fmax(base, m->c.instant_mads * m->few * g->mad) + g->second;
+	far = fmax(base, fmin(base + m->reach_instant, INSTANT_CAP));
+	return fmax(far, base + g->second);
 }
 
 static bool fit_good(const struct roofline *m)
@@ -219,7 +226,7 @@ static void drop_suspects(struct roofline *m)
 		if (s->suspect) {
 			struct roofline_fit_guess g = roofline_fit_predict(&m->fit, s->work);
 
-			if (s->latency_ns / g.expected_ns - 1 > threshold_of(m, g.mad))
+			if (s->latency_ns / g.expected_ns - 1 > threshold_of(m, &g))
 				continue;
 			s->suspect = 0;
 		}
@@ -352,7 +359,7 @@ static void push_robust(struct roofline *m, struct roofline_verdict *v, const fl
 		g = roofline_fit_predict(&m->fit, work);
 		v->expected_ns = g.expected_ns;
 		v->excess = latency_ns / g.expected_ns - 1;
-		v->threshold = threshold_of(m, g.mad);
+		v->threshold = threshold_of(m, &g);
 	}
 	if (m->state == ROOFLINE_ARMED) {
 		v->out = v->excess > v->threshold;
@@ -362,7 +369,7 @@ static void push_robust(struct roofline *m, struct roofline_verdict *v, const fl
 		if (g.novel) {
 			v->out = false;
 		} else {
-			persist(m, v, v->excess > instant_of(m, g.mad));
+			persist(m, v, v->excess > instant_of(m, &g));
 			watch_fit(m, v->excess, v->threshold);
 			if (m->state == ROOFLINE_ARMED)
 				watch_drift(m, v->excess, g.mad);
@@ -422,6 +429,8 @@ struct roofline_verdict roofline_push(struct roofline *m, const double *work, ui
 
 void roofline_summary(const struct roofline *m, struct roofline_summary *out)
 {
+	struct roofline_fit_guess typical = { .mad = m->fit.mad };
+
 	*out = (struct roofline_summary){
 		.state = m->state,
 		.steps = m->steps,
@@ -438,7 +447,7 @@ void roofline_summary(const struct roofline *m, struct roofline_summary *out)
 	}
 	out->r2 = m->fit.r2;
 	out->spread = m->fit.mad;
-	out->threshold = m->fit.ready ? threshold_of(m, m->fit.mad) : 0;
+	out->threshold = m->fit.ready ? threshold_of(m, &typical) : 0;
 	out->intercept_ns = m->fit.intercept_ns;
 	memcpy(out->slope_ns, m->fit.slope_ns, sizeof(out->slope_ns));
 }

@@ -19,6 +19,10 @@
 #define TAIL_MEAN_MAX 0.12
 #define LEVEL_MAD 0.1	   /* of unseen levels, while too few were held out to tell */
 #define LEVEL_SAMPLES 512  /* with more steps, levels seen once at most are too rare to study */
+#define SECOND_MIN 0.05
+#define SECOND_MAX 0.3	   /* log excess; what is slower by more is never a habit */
+#define SECOND_STEPS 16
+#define SECOND_SHARE 0.08
 #define COARSE 0.25	   /* knots wider than this in log work say little of a step between */
 #define EDGE 0.1
 #define SUPPORT_MARGIN 1.25f /* work this factor beyond what was learned is not judged */
@@ -468,11 +472,10 @@ static uint64_t cell_hash(const struct roofline_fit *f, const float *work)
 	return h ? h : 1;
 }
 
-static const struct roofline_fit_cell *cell_find(const struct roofline_fit *f, uint64_t hash)
+static struct roofline_fit_cell *cell_find(struct roofline_fit *f, uint64_t hash)
 {
 	for (uint32_t i = 0; i < ROOFLINE_FIT_SLOTS; i++) {
-		const struct roofline_fit_cell *c =
-			&f->cell[(hash + i) & (ROOFLINE_FIT_SLOTS - 1)];
+		struct roofline_fit_cell *c = &f->cell[(hash + i) & (ROOFLINE_FIT_SLOTS - 1)];
 
 		if (c->hash == hash)
 			return c;
@@ -699,15 +702,43 @@ static void take_curve(struct roofline_fit_curve *c, struct fit_scratch *x, uint
 		x->q[i] -= curve_at(c, x->u[i]);
 }
 
+/* Some levels have two habits: one step in eight writes a checkpoint, one batch in five takes the
+ * slower kernel. Faults scatter over the levels and beyond SECOND_MAX; a habit is many of one level's
+ * steps. The index is sorted by key, q holds the residuals. */
+static void find_second(struct roofline_fit *f, struct fit_scratch *x, double mad)
+{
+	double least = fmax(SECOND_MIN, 7 * mad);
+
+	for (uint32_t i = 0, j; i < x->n; i = j) {
+		struct roofline_fit_cell *c = cell_find(f, x->key[x->index[i]]);
+		uint32_t m = 0;
+
+		for (j = i; j < x->n && x->key[x->index[j]] == x->key[x->index[i]]; j++) {
+			double r = x->q[x->index[j]];
+
+			if (r > least && r <= SECOND_MAX)
+				x->v[m++] = r;
+		}
+		if (!c || j - i < SECOND_STEPS || m < SECOND_SHARE * (j - i))
+			continue;
+		roofline_fit_sort(x->v, m);
+		c->second = (float)sorted_quantile(x->v, m, 0.95);
+	}
+}
+
 static void take_cells(struct roofline_fit *f, const struct roofline_fit_sample *s,
 		       struct fit_scratch *x)
 {
-	run_cells(f, s, x, trimmed_mad(x->q, x->v, x->n, 0));
+	double mad = trimmed_mad(x->q, x->v, x->n, 0);
+
+	run_cells(f, s, x, mad);
 	for (uint32_t i = 0; i < x->n; i++) {
 		const struct roofline_fit_cell *c = cell_find(f, x->key[i]);
 
 		x->q[i] -= c ? c->log_ratio : 0;
 	}
+	if (f->discrete)
+		find_second(f, x, mad);
 }
 
 /* Everything but the noise; leaves log(line) in t and the residuals in q. */
@@ -807,9 +838,10 @@ struct roofline_fit_guess roofline_fit_predict(const struct roofline_fit *f, con
 	}
 	g.mad = interpolate(f->noise_t, f->noise_mad, f->noise_n, t);
 	if (f->discrete || f->features > 1)
-		c = cell_find(f, cell_hash(f, work));
+		c = cell_find((struct roofline_fit *)f, cell_hash(f, work));
 	if (c) {
 		log_ratio += c->log_ratio;
+		g.second = expm1(c->second);
 	} else if (f->discrete || curve_coarse(&f->curve, t)) {
 		g.sparse = true;
 		g.mad = fmax(g.mad, f->level_mad);
