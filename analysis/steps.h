@@ -9,6 +9,8 @@
  * Pure (DESIGN.md 2, analysis/): no I/O, clock, threads or globals; memory is the caller's; the
  * same input gives the same output. Threads: one caller.
  *
+ * A launch whose kernel will never be known (RECORD_FLAG_UNMATCHED) is not waited for.
+ *
  * Feeding: host records in canonical order through steps_push_host, device records through
  * steps_push_device as they become known (they may trail their launches by seconds). A step is
  * handed out by steps_next once it is bounded and either every launch of it has met its kernel, or
@@ -40,7 +42,9 @@ struct step {
 	uint64_t begin_ns, end_ns; /* host launch timeline */
 	uint64_t device_begin_ns, device_end_ns; /* first kernel's start, last kernel's end; 0 none */
 	uint64_t latency_ns; /* end_ns - begin_ns */
-	uint64_t self_ns;    /* latency less exposed communication: what this rank alone decides */
+	uint64_t self_ns;    /* latency less exposed communication: what this rank alone decides;
+			      * of device_latency_ns where known (the GPU may run behind the host
+			      * by part of a step), else of latency_ns */
 	uint64_t compute_ns; /* union of compute kernels' time */
 	uint64_t comm_ns;    /* union of communication kernels' time */
 	uint64_t exposed_comm_ns; /* communication not overlapped by compute or copies */
@@ -55,6 +59,7 @@ struct step {
 	uint32_t work_count;
 	uint32_t source; /* enum step_source */
 	uint32_t flags;
+	uint64_t device_latency_ns; /* device_end_ns less the previous step's; 0 where not known */
 };
 
 /* Per step and kernel name: device time. For the explanation and the 30-minute summaries. */
@@ -74,6 +79,10 @@ struct steps_config {
 	uint32_t launch_max;  /* launches kept while the period is unknown; default 65536 */
 	uint64_t period_max_ns; /* longest step looked for; default 60 s */
 	uint64_t max_wait_ns; /* default 2 s */
+	uint64_t lock_min_ns; /* no pattern is trusted before so much was seen; what came before is then
+			       * cut too, so it costs no steps; default 1 s */
+	bool whole_first;     /* look for the pattern only when launch_max launches are there, or at
+			       * the end of the input: files, where nobody waits for the answer */
 };
 void steps_config_default(struct steps_config *c);
 

@@ -1,2 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-analysis_SRCS +=
+analysis_SRCS += analysis/steps.c analysis/steps_detect.c analysis/steps_account.c
+
+UNIT += test_steps
+test_steps_USES := analysis base
+test_steps_LDLIBS := -lcmocka
+
+# the offline door; the command line's module adds these to its own sources
+REPLAY_EVENTS_SRCS := cli/replay_events.c cli/replay_ranks.c cli/replay_load.c cli/trace_reader.c
+BENCH += bench_steps
+bench_steps_SRCS := tests/bench/bench_steps.c cli/replay_load.c cli/trace_reader.c
+bench_steps_USES := analysis base
+bench_steps_LDLIBS := -ljansson -lz -lzstd

@@ -1,1 +1,49 @@
 # SPDX-License-Identifier: Apache-2.0
+# libsysom_preload.so: always optimised, since our dlsym must tail-jump, and never sanitized, since
+# it is loaded into programs that are not.
+SOS += libsysom_preload.so
+libsysom_preload.so_SRCS := preload/hooks.c preload/hooks_table.c preload/tracer.c preload/helper.c \
+	preload/driver.c preload/registry.c preload/wrap_cuda.c preload/wrap_context.c \
+	preload/wrap_nccl.c preload/wrap_cupti.c preload/span_api.c cupti/cupti_client.c \
+	cupti/cupti_decode.c ring/ring_writer.c ring/attach.c
+libsysom_preload.so_CFLAGS := -O2 -fno-sanitize=all -ftls-model=initial-exec -fno-semantic-interposition
+libsysom_preload.so_LDFLAGS := -fno-sanitize=all -Wl,-z,nodelete -Wl,-z,defs \
+	-Wl,--version-script=$(B)/gen/exports.map
+libsysom_preload.so_DEPS := $(B)/gen/exports.map
+
+$(B)/gen/exports.map: preload/exports.map.in preload/hooks.def
+	@mkdir -p $(@D)
+	$(Q)$(CC) -E -P -undef -I. -x c -o $@ $<
+
+# What its tests and benchmark run: a small sysomd, doubles that only count, callers of all kinds.
+PRELOAD_TEST := $(B)/test
+PRELOAD_NULL := $(PRELOAD_TEST)/null/libcuda.so.1 $(PRELOAD_TEST)/null/libnccl.so.2
+TEST_PARTS += $(PRELOAD_TEST)/preload_peer $(PRELOAD_NULL) $(PRELOAD_TEST)/caller \
+	$(PRELOAD_TEST)/null/libdeep.so $(PRELOAD_TEST)/rival
+UNIT += test_cupti_decode
+test_cupti_decode_SRCS := tests/unit/test_cupti_decode.c cupti/cupti_decode.c
+test_cupti_decode_LDLIBS := -lcmocka
+SCRIPTS_TEST += tests/e2e/preload_binary.sh tests/e2e/preload_behaviour.py \
+	tests/e2e/preload_cupti.py tests/conformance/foreign_abi.sh \
+	tests/conformance/preload_cudart.py
+BENCH += bench_launch
+BENCH_PARTS += $(PRELOAD_NULL)
+
+$(PRELOAD_TEST)/preload_peer: $(B)/obj/tests/preload/peer.o $(B)/libring.a
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS_ALL) -o $@ $^ $(LDFLAGS_ALL) -lpthread
+$(PRELOAD_TEST)/null/libcuda.so.1: tests/preload/null_cuda.c foreign/cuda.h
+$(PRELOAD_TEST)/null/libnccl.so.2: tests/preload/null_nccl.c foreign/nccl.h foreign/cuda.h
+$(PRELOAD_NULL):
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS_ALL) -fno-sanitize=all -shared -o $@ $< -Wl,-soname,$(@F)
+$(PRELOAD_TEST)/null/libdeep.so: tests/preload/deep.c $(PRELOAD_NULL)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS_ALL) -fno-sanitize=all -shared -o $@ $< $(PRELOAD_TEST)/null/libcuda.so.1
+$(PRELOAD_TEST)/caller: tests/preload/caller.c tests/preload/null.h $(PRELOAD_NULL)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS_ALL) -fno-sanitize=all -o $@ $< $(PRELOAD_NULL) -Wl,-rpath,'$$ORIGIN/null' \
+		-lpthread -ldl
+$(PRELOAD_TEST)/rival: tests/preload/rival.c
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS_ALL) -fno-sanitize=all -o $@ $< -ldl

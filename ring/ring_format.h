@@ -161,6 +161,7 @@ enum event_kind {
 #define EVENT_FLAG_GRAPH_NODE 0x0008 /* device record of a node inside a graph launch */
 #define EVENT_FLAG_EXPLICIT  0x0010 /* step from the explicit API */
 #define EVENT_FLAG_AGGREGATE 0x0020 /* inside ncclGroupStart/End: launched at the group's end */
+#define EVENT_FLAG_RESTATED  0x0040 /* COMM, STREAM, GRAPH: told again, to a sysomd that attached */
 
 /* Common to all slots. Host slots: u32 seq_begin, u16 kind, u16 flags, 52 bytes, u32 seq_end. */
 struct event_head {
@@ -203,7 +204,7 @@ struct event_coll {
 
 enum event_comm_action {
 	COMM_INIT = 1, COMM_SPLIT = 2, COMM_SHRINK = 3, COMM_DESTROY = 4, COMM_ABORT = 5,
-	COMM_FINALIZE = 6, COMM_GROW = 7,
+	COMM_FINALIZE = 6, COMM_GROW = 7, COMM_REVOKE = 8,
 };
 
 struct event_comm {

@@ -146,7 +146,7 @@ static int take_layout(struct ring_reader *r)
 {
 	int rc;
 
-	copy_words(&r->header, r->base, sizeof(r->header));
+	copy_words(&r->header, r->base, offsetof(struct ring_header, pad)); /* the rest stays 0 */
 	rc = validate_header(&r->header, r->bytes);
 	for (uint32_t i = 0; !rc && i < r->header.lane_count; i++) {
 		struct ring_lane lane;
@@ -208,12 +208,13 @@ static int settle_copy(struct ring_reader *r, int fd, uint8_t *base)
 static int open_copy(struct ring_reader *r, int fd)
 {
 	uint64_t heads_bytes = READER_FIXED_BYTES;
-	uint8_t *base = aligned_alloc(64, (r->bytes + 63) & ~63ull);
-	int rc;
+	uint8_t *base;
+	void *p = NULL;
+	int rc = posix_memalign(&p, 64, r->bytes);
 
-	if (!base)
-		return -ENOMEM;
-	r->base = base;
+	if (rc)
+		return -rc;
+	r->base = base = p;
 	rc = read_at(fd, base, heads_bytes, 0);
 	if (!rc)
 		rc = validate_header((const struct ring_header *)base, r->bytes);
@@ -336,7 +337,8 @@ const struct ring_header *ring_reader_header(const struct ring_reader *r)
 
 void ring_reader_counters(const struct ring_reader *r, struct ring_counters *out)
 {
-	copy_words(out, r->base + READER_COUNTERS, sizeof(*out));
+	copy_words(out, r->base + READER_COUNTERS, offsetof(struct ring_counters, pad));
+	memset(out->pad, 0, sizeof(out->pad));
 }
 
 uint32_t ring_reader_lane_count(const struct ring_reader *r)

@@ -2,14 +2,16 @@
  * ring_writer.c - see ring_writer.h.
  * What decides about memory safety or ownership (lane states, offsets, heads, name lengths) lives
  * in private memory and is only mirrored to the mapping: whoever else has the memfd can garble the
- * record, never the process. Memory is had from the kernel by fallocate before it is touched, so
- * that a shortage is an error code and not a SIGBUS. */
+ * record, never the process. Memory is had from the kernel by a call that can fail before
+ * anything is stored there, so that a shortage is an error code and not a SIGBUS. */
 #include "ring/ring_writer.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -23,6 +25,11 @@
 #define WRITER_TABLE_SLOTS    (2u * LIMIT_NAME_COUNT)
 #define WRITER_HOST_LANES_AT_INIT 2
 #define WRITER_TAIL_TRIES     16
+/* Out of the way of programs that count on low numbers, and below FD_SETSIZE. */
+#define WRITER_FD_MIN 500
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
 #ifndef MFD_NOEXEC_SEAL
 #define MFD_NOEXEC_SEAL 0x0008u
 #endif
@@ -41,6 +48,8 @@ struct writer_lane {
 
 struct ring_intern {
 	uint64_t total_bytes;
+	dev_t device; /* with inode: tells our memfd from whatever has its number later */
+	ino_t inode;
 	uint64_t next;			    /* names so far << 32 | bytes of the arena taken */
 	uint32_t table[WRITER_TABLE_SLOTS]; /* name ids by hash, linear probing */
 	uint64_t hash[LIMIT_NAME_COUNT + 1];
@@ -111,11 +120,27 @@ static uint64_t geometry_bytes(const struct ring_geometry *g)
 	return total <= LIMIT_RING_BYTES ? total : 0;
 }
 
+/* Programs close descriptors that they did not open: the number may be another file's by now. */
+static bool writer_fd_ours(const struct ring_writer *w)
+{
+	struct stat st;
+
+	return !fstat(w->fd, &st) && st.st_dev == w->intern->device &&
+	       st.st_ino == w->intern->inode;
+}
+
 /* Allocates the pages and faults them in for writing. Their contents stay as they are. */
 static int writer_touch(struct ring_writer *w, uint64_t offset, uint64_t bytes)
 {
 	int rc;
 
+	if (!madvise(w->base + offset, bytes, MADV_POPULATE_WRITE))
+		return 0;
+	if (errno != EINVAL)
+		return -errno;
+	/* before Linux 5.14, or pages larger than ours */
+	if (!writer_fd_ours(w))
+		return -EBADF;
 	do
 		rc = fallocate(w->fd, 0, (off_t)offset, (off_t)bytes);
 	while (rc && errno == EINTR);
@@ -129,7 +154,12 @@ static int writer_touch(struct ring_writer *w, uint64_t offset, uint64_t bytes)
 static int writer_memfd(uint64_t total)
 {
 	const unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
-	int fd, rc;
+	struct rlimit limit;
+	int fd, high, rc;
+
+	/* ftruncate past it would be a SIGXFSZ */
+	if (!getrlimit(RLIMIT_FSIZE, &limit) && limit.rlim_cur < total)
+		return -EFBIG;
 
 	fd = memfd_create("sysom-ring", flags | MFD_NOEXEC_SEAL);
 	if (fd < 0 && errno == EINVAL) /* before Linux 6.3 */
@@ -142,12 +172,17 @@ static int writer_memfd(uint64_t total)
 		close(fd);
 		return rc;
 	}
-	return fd;
+	high = fcntl(fd, F_DUPFD_CLOEXEC, WRITER_FD_MIN);
+	if (high < 0)
+		return fd;
+	close(fd);
+	return high;
 }
 
 static int writer_map(struct ring_writer *w, uint64_t total)
 {
 	size_t alive_bytes = writer_alive_bytes();
+	struct stat st;
 	void *p;
 	int rc;
 
@@ -164,6 +199,10 @@ static int writer_map(struct ring_writer *w, uint64_t total)
 	if (p == MAP_FAILED)
 		goto fail_base;
 	w->intern = p;
+	if (fstat(w->fd, &st))
+		goto fail_private;
+	w->intern->device = st.st_dev;
+	w->intern->inode = st.st_ino;
 	p = mmap(NULL, alive_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (p == MAP_FAILED)
 		goto fail_private;
@@ -327,14 +366,24 @@ void ring_writer_fini(struct ring_writer *w)
 
 	if (w->base) {
 		__atomic_store_n(w->alive, 0, __ATOMIC_RELEASE);
+		if (writer_fd_ours(w))
+			close(w->fd);
 		munmap(w->base, w->intern->total_bytes);
 		munmap(w->intern, writer_private_bytes());
 		munmap(w->alive, writer_alive_bytes());
-		close(w->fd);
 	}
 	memset(w, 0, sizeof(*w));
 	w->fd = -1;
 	errno = saved;
+}
+
+int ring_writer_fd(const struct ring_writer *w)
+{
+	int saved = errno;
+	int fd = w->base && writer_fd_ours(w) ? w->fd : -EBADF;
+
+	errno = saved;
+	return fd;
 }
 
 int ring_writer_prefault(struct ring_writer *w, int spare)

@@ -47,6 +47,9 @@ void ring_geometry_default(struct ring_geometry *g);
  * ring_writer_prefault. 0 or -errno. One thread. */
 int ring_writer_init(struct ring_writer *w, const struct ring_geometry *g);
 void ring_writer_fini(struct ring_writer *w);
+/* The memfd for attach_connect, or -EBADF when the program has closed it (its number may be another
+ * file's by now, so w->fd is never used unchecked). Keeps errno. */
+int ring_writer_fd(const struct ring_writer *w);
 /* Touches free lanes so that at least `spare` of them are faulted in; returns lanes touched. Helper
  * thread. */
 int ring_writer_prefault(struct ring_writer *w, int spare);

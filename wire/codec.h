@@ -24,6 +24,8 @@ int wire_peek_kind(const void *data, size_t bytes);
 /* Cheap: the envelope's fields without the columns, for dedupe and the index. Fills all of *w but
  * the records and names (NULL, counts as stated in the message). Free with wire_window_free. */
 int wire_window_decode_head(const void *data, size_t bytes, struct window *w);
+/* The head and the names, still without the records: what an index of explanations needs. */
+int wire_window_decode_names(const void *data, size_t bytes, struct window *w);
 /* Everything. -EPROTO, -EMSGSIZE, -ENOMEM. On failure nothing is owned. */
 int wire_window_decode(const void *data, size_t bytes, struct window *w);
 int wire_beat_decode(const void *data, size_t bytes, struct beat *b);

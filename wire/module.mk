@@ -1,1 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
+LIBS += wire
+WIRE_GEN := $(B)/gen/wire/sysom.pb-c
+wire_SRCS := wire/codec.c wire/codec_beat.c wire/columns.c wire/columns_steps.c wire/pack.c $(WIRE_GEN).c
+wire_LDLIBS := -lprotobuf-c -lzstd
+OBJ_CFLAGS_wire := -Wconversion
+GEN += $(WIRE_GEN).h
+
+# One recipe for both files; the header stands for the pair.
+$(WIRE_GEN).h: wire/sysom.proto
+	@mkdir -p $(B)/gen
+	$(Q)protoc-c --c_out=$(B)/gen $<
+$(WIRE_GEN).c: $(WIRE_GEN).h ;
+
+BENCH += bench_codec
+bench_codec_USES := wire analysis base

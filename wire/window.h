@@ -105,7 +105,8 @@ struct beat {
 	uint32_t rank_count;
 };
 
-/* Frees the arrays inside, not the struct. */
+/* For what the decoders made: frees the arrays inside (all names lie in one allocation), not the
+ * struct. */
 void wire_window_free(struct window *w);
 void wire_beat_free(struct beat *b);
 

@@ -511,7 +511,7 @@ struct stress {
 	struct ends e;
 	struct ring_lane_writer lw;
 	uint64_t count;
-	int done;
+	int done, stop;
 };
 
 static void *stress_writer(void *arg)
@@ -564,32 +564,46 @@ static void accounts_for_every_event_under_load(void **state)
 	ends_fini(&s.e);
 }
 
+/* Bursts that lap the ring while snapshots are taken, and rests in which one can succeed. */
+static void *burst_writer(void *arg)
+{
+	struct stress *s = arg;
+	uint64_t n = 0;
+
+	for (; !__atomic_load_n(&s->stop, __ATOMIC_RELAXED); n += 100) {
+		push_n(&s->lw, n, 100);
+		if (n % 3000 == 0)
+			usleep(300);
+	}
+	return NULL;
+}
+
 static void snapshots_of_a_busy_ring_hold_only_whole_events(void **state)
 {
-	static union ring_event out[64];
+	static union ring_event out[256];
 	static struct stress s;
 	uint64_t events = 0, torn = 0;
 	pthread_t t;
 
 	memset(&s, 0, sizeof(s));
-	ends_init(&s.e, 8192);
-	s.count = 300000;
+	ends_init(&s.e, 1024);
 	assert_true(ring_writer_claim(&s.e.w, RING_LANE_HOST, 1, &s.lw));
-	assert_int_equal(pthread_create(&t, NULL, stress_writer, &s), 0);
-	while (!__atomic_load_n(&s.done, __ATOMIC_ACQUIRE)) {
+	assert_int_equal(pthread_create(&t, NULL, burst_writer, &s), 0);
+	for (int i = 0; i < 300; i++) {
 		struct ring_lane_view view;
 		struct ring_reader *r;
 		size_t n;
 
 		assert_int_equal(ring_reader_open(&r, dup(s.e.w.fd), false), 0);
-		while ((n = ring_reader_drain_lane(r, 0, out, 64, &view)) > 0) {
-			for (size_t i = 0; i < n; i++)
-				assert_true(event_intact(&out[i]));
+		while ((n = ring_reader_drain_lane(r, 0, out, 256, &view)) > 0) {
+			for (size_t k = 0; k < n; k++)
+				assert_true(event_intact(&out[k]));
 			events += n;
 		}
 		torn += ring_reader_stats(r)->lost_torn;
 		ring_reader_close(r);
 	}
+	__atomic_store_n(&s.stop, 1, __ATOMIC_RELAXED);
 	pthread_join(t, NULL);
 	print_message("%llu events in snapshots\n", (unsigned long long)events);
 	assert_int_equal(torn, 0);

@@ -2,13 +2,18 @@
  * test_ring_writer.c - the application's end: layout, lanes, names, pacing, fork. */
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -497,6 +502,99 @@ static void forked_child_changes_nothing(void **state)
 	ring_writer_fini(&w);
 }
 
+static void small_file_size_limit_is_an_error_and_no_signal(void **state)
+{
+	int status;
+	pid_t child = fork();
+
+	if (!child) {
+		struct rlimit limit = {.rlim_cur = 8192, .rlim_max = RLIM_INFINITY};
+		struct ring_geometry g;
+		struct ring_writer w;
+
+		setrlimit(RLIMIT_FSIZE, &limit);
+		small_geometry(&g);
+		_exit(ring_writer_init(&w, &g) == -EFBIG ? 0 : 1);
+	}
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(status, 0);
+}
+
+/* As on a kernel before 5.14: MADV_POPULATE_WRITE is an invalid argument. */
+static void refuse_populate(void)
+{
+	struct sock_filter code[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_madvise, 0, 3),
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[2])),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 23, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EINVAL),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog program = {.len = ARRAY_LEN(code), .filter = code};
+
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ||
+	    prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program))
+		_exit(77);
+}
+
+static void older_kernels_fault_lanes_in_by_fallocate(void **state)
+{
+	int status;
+	pid_t child = fork();
+
+	if (!child) {
+		struct ring_lane_writer lw;
+		struct ring_geometry g;
+		struct ring_writer w;
+
+		refuse_populate();
+		small_geometry(&g);
+		if (ring_writer_init(&w, &g) || ring_writer_prefault(&w, 4) != 2 ||
+		    !ring_writer_claim(&w, RING_LANE_HOST, 1, &lw))
+			_exit(1);
+		push_kind(&lw, 1);
+		/* without the descriptor no lane more, but no harm either */
+		ring_writer_fini(&w);
+		if (ring_writer_init(&w, &g))
+			_exit(2);
+		close(w.fd);
+		if (ring_writer_prefault(&w, 4) != 0)
+			_exit(3);
+		_exit(0);
+	}
+	assert_int_equal(waitpid(child, &status, 0), child);
+	if (WIFEXITED(status) && WEXITSTATUS(status) == 77) {
+		print_message("SKIP: no seccomp here\n");
+		skip();
+	}
+	assert_int_equal(status, 0);
+}
+
+static void descriptor_that_the_program_closed_is_left_alone(void **state)
+{
+	struct ring_lane_writer lw;
+	struct ring_writer w;
+	int other;
+
+	small_init(&w);
+	assert_true(w.fd >= 500);
+	assert_int_equal(ring_writer_fd(&w), w.fd);
+	close(w.fd);
+	assert_int_equal(ring_writer_fd(&w), -EBADF);
+	other = open("/dev/null", O_RDWR | O_CLOEXEC);
+	assert_int_equal(dup2(other, w.fd), w.fd);
+	assert_int_equal(ring_writer_fd(&w), -EBADF);
+	ring_writer_prefault(&w, 4);
+	assert_true(ring_writer_claim(&w, RING_LANE_HOST, 1, &lw));
+	push_kind(&lw, 1);
+	close(other);
+	other = w.fd;
+	ring_writer_fini(&w);
+	assert_int_equal(fcntl(other, F_GETFD), 0); /* still open: it is not ours */
+	close(other);
+}
+
 static void garbled_mapping_never_harms_the_writer(void **state)
 {
 	unsigned seed = 20240607;
@@ -545,6 +643,9 @@ int main(void)
 		cmocka_unit_test(threads_that_intern_together_agree_on_ids),
 		cmocka_unit_test(threads_that_claim_together_get_lanes_of_their_own),
 		cmocka_unit_test(forked_child_changes_nothing),
+		cmocka_unit_test(small_file_size_limit_is_an_error_and_no_signal),
+		cmocka_unit_test(older_kernels_fault_lanes_in_by_fallocate),
+		cmocka_unit_test(descriptor_that_the_program_closed_is_left_alone),
 		cmocka_unit_test(garbled_mapping_never_harms_the_writer),
 	};
 

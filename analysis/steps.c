@@ -1,0 +1,659 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The front of the step finder: intake, the follower that cuts, the join of device records, and the
+ * queue of bounded steps.
+ *
+ * One ring of launches serves all: the history in which a pattern is looked for, the open step and
+ * the bounded steps that still wait for kernels. So nothing is copied when a pattern is found late:
+ * the follower starts over at the oldest launch kept, and steps that lie in the past come out first. */
+#include "analysis/steps_private.h"
+
+#include "base/hash.h"
+
+#include <string.h>
+
+/* First attempt at a pattern, and how much more must be seen before the next. */
+#define DETECT_FIRST_LAUNCHES 64
+#define DETECT_GROWTH_NUM     3
+#define DETECT_GROWTH_DEN     2
+/* The pattern counts as lost after this many periods without a cut. */
+#define LOST_PERIODS 6
+/* While less than this many times the launches at the lock were seen, a better cut in the same period
+ * replaces the old one. */
+#define YOUNG_GROWTH 8
+/* Sketches of one class differ by less than this share of their launches. */
+#define CLASS_DISTANCE_MAX 0.3
+
+void steps_config_default(struct steps_config *c)
+{
+	*c = (struct steps_config){
+		.launch_max = 65536,
+		.period_max_ns = 60000000000ull,
+		.max_wait_ns = 2000000000ull,
+		.lock_min_ns = 1000000000ull,
+	};
+}
+
+static uint64_t power_of_two(uint64_t n)
+{
+	uint64_t p = 1;
+
+	while (p < n)
+		p <<= 1;
+	return p;
+}
+
+static size_t align16(size_t n)
+{
+	return (n + 15) & ~(size_t)15;
+}
+
+struct layout {
+	uint32_t launch_max, pool_max;
+	uint64_t items;
+	size_t items_at, pool_at, pending_at, marks_at, account_at, scratch_at, total;
+};
+
+static void layout_of(const struct steps_config *c, struct layout *l)
+{
+	l->launch_max = c->launch_max < 1024 ? 1024 : c->launch_max;
+	if (l->launch_max > 1u << 26)
+		l->launch_max = 1u << 26;
+	l->items = power_of_two(l->launch_max);
+	l->pool_max = l->launch_max * 2;
+	l->items_at = align16(sizeof(struct steps));
+	l->pool_at = align16(l->items_at + l->items * sizeof(struct steps_item));
+	l->pending_at = align16(l->pool_at + (size_t)l->pool_max * sizeof(struct steps_device));
+	l->marks_at = align16(l->pending_at + STEPS_PENDING_MAX * sizeof(struct steps_pending));
+	l->account_at = align16(l->marks_at + STEPS_MARKS_MAX * sizeof(struct steps_mark));
+	l->scratch_at = align16(l->account_at + steps_account_scratch_bytes(l->pool_max));
+	l->total = align16(l->scratch_at + steps_detect_scratch_bytes(l->launch_max));
+}
+
+size_t steps_memory_bytes(const struct steps_config *c)
+{
+	struct layout l;
+
+	layout_of(c, &l);
+	return l.total;
+}
+
+struct steps *steps_init(void *memory, const struct steps_config *c)
+{
+	struct steps *s = memory;
+	unsigned char *base = memory;
+	struct layout l;
+
+	layout_of(c, &l);
+	memset(s, 0, sizeof(*s));
+	s->config = *c;
+	s->config.launch_max = l.launch_max;
+	s->items = (struct steps_item *)(base + l.items_at);
+	s->items_mask = l.items - 1;
+	s->pool = (struct steps_device *)(base + l.pool_at);
+	s->pool_max = l.pool_max;
+	s->pool_free = STEPS_NONE;
+	s->pending = (struct steps_pending *)(base + l.pending_at);
+	s->marks = (struct steps_mark *)(base + l.marks_at);
+	s->scratch = base + l.scratch_at;
+	s->account = base + l.account_at;
+	steps_account_init(s);
+	s->open_flags = STEP_FLAG_FIRST;
+	s->detect_at = c->whole_first ? l.launch_max : DETECT_FIRST_LAUNCHES;
+	return s;
+}
+
+/* ---- bounded steps ---- */
+
+static struct steps_pending *pending_at(struct steps *s, uint32_t i)
+{
+	return &s->pending[(s->pending_head + i) % STEPS_PENDING_MAX];
+}
+
+static bool pending_full(const struct steps *s)
+{
+	return s->pending_count == STEPS_PENDING_MAX;
+}
+
+static struct steps_pending *pending_of(struct steps *s, uint64_t seq)
+{
+	uint32_t low = 0, high = s->pending_count;
+
+	while (low < high) {
+		uint32_t mid = (low + high) / 2;
+
+		if (pending_at(s, mid)->last <= seq)
+			low = mid + 1;
+		else
+			high = mid;
+	}
+	if (low == s->pending_count || pending_at(s, low)->first > seq)
+		return NULL;
+	return pending_at(s, low);
+}
+
+/* The class of steps with this mix of launches. */
+static uint32_t class_of(struct steps *s, uint64_t first, uint64_t last)
+{
+	uint32_t sketch[STEPS_SKETCH] = {0};
+	uint32_t best = 0;
+	double best_distance = 2;
+
+	for (uint64_t q = first; q < last; q++)
+		if (steps_is_symbol(steps_at(s, q)))
+			sketch[steps_at(s, q)->name_token % STEPS_SKETCH]++;
+	for (uint32_t c = 0; c < s->class_count; c++) {
+		uint64_t differ = 0, sum = 0;
+		double distance;
+
+		for (uint32_t i = 0; i < STEPS_SKETCH; i++) {
+			uint32_t a = sketch[i], b = s->classes[c].sketch[i];
+
+			differ += a > b ? a - b : b - a;
+			sum += a + b;
+		}
+		distance = sum ? (double)differ / (double)sum : 0;
+		if (distance < best_distance) {
+			best_distance = distance;
+			best = c;
+		}
+	}
+	if (best_distance < CLASS_DISTANCE_MAX || s->class_count == STEPS_CLASSES_MAX)
+		return best;
+	memcpy(s->classes[s->class_count].sketch, sketch, sizeof(sketch));
+	return s->class_count++;
+}
+
+/* Cuts the open step before item `last`. */
+static void close_step(struct steps *s, uint64_t last, uint64_t begin_ns, uint64_t end_ns,
+		       uint32_t source)
+{
+	struct steps_pending *p = pending_at(s, s->pending_count);
+
+	memset(p, 0, sizeof(*p));
+	p->first = s->open_first;
+	p->last = last;
+	p->begin_ns = begin_ns;
+	p->end_ns = end_ns > begin_ns ? end_ns : begin_ns;
+	p->flags = s->open_flags;
+	p->source = source;
+	p->folded_launches = s->open_folded;
+	for (uint64_t q = p->first; q < last; q++) {
+		struct steps_item *i = steps_at(s, q);
+
+		if ((i->flags & ITEM_EXPECTS) && i->first_device == STEPS_NONE)
+			p->missing++;
+		if (i->flags & ITEM_GAP_BEFORE)
+			p->flags |= STEP_FLAG_GAP;
+	}
+	if (source == STEP_SOURCE_EXPLICIT) {
+		p->mark = s->explicit_mark;
+		p->phase = p->mark.phase;
+	} else if (!(p->flags & STEP_FLAG_FIRST)) {
+		p->phase = class_of(s, p->first, last);
+	}
+	s->pending_count++;
+	s->stats.boundaries++;
+	s->open_first = last;
+	s->open_begin_ns = p->end_ns;
+	s->open_flags = 0;
+	s->open_folded = 0;
+}
+
+/* ---- the follower ---- */
+
+static void follow_explicit(struct steps *s, const struct steps_item *i, uint64_t seq)
+{
+	if (i->kind == RECORD_STEP_BEGIN) {
+		uint64_t begin = i->begin_ns;
+
+		if (s->in_explicit) {
+			begin = s->last_end_ns > s->explicit_begin_ns ? s->last_end_ns : i->begin_ns;
+			close_step(s, seq, s->explicit_begin_ns, begin, STEP_SOURCE_EXPLICIT);
+		}
+		s->explicit_begin_ns = begin;
+		s->open_flags &= ~(uint32_t)STEP_FLAG_FIRST;
+		s->explicit_mark = s->marks[i->mark].mark;
+		s->in_explicit = true;
+	} else if (i->kind == RECORD_STEP_END && s->in_explicit) {
+		close_step(s, seq, s->explicit_begin_ns, i->begin_ns, STEP_SOURCE_EXPLICIT);
+		s->in_explicit = false;
+	}
+}
+
+static bool cuts_before(const struct steps *s, const struct steps_item *i)
+{
+	for (uint32_t r = 0; r < s->pattern.rule_count; r++)
+		if (steps_rule_fits(&s->pattern.rules[r], s->before_name, s->before_full,
+				    i->name_token, i->full_token))
+			return true;
+	return false;
+}
+
+static void pattern_lost(struct steps *s)
+{
+	s->pattern.rule_count = 0;
+	s->stats.resyncs++;
+	s->stats.locked = 0;
+	s->stats.period_ns = 0;
+	s->open_flags |= STEP_FLAG_RESYNC;
+	s->detect_at = 0;
+	memset(&s->candidate, 0, sizeof(s->candidate));
+}
+
+static void follow_auto(struct steps *s, const struct steps_item *i, uint64_t seq)
+{
+	if (!steps_is_symbol(i))
+		return;
+	if (!s->open_begin_ns) {
+		s->open_begin_ns = i->begin_ns;
+		/* a trace that begins with a step: what follows at once is no cut */
+		if (cuts_before(s, i))
+			s->since_match = 0;
+	}
+	if (seq > s->open_first && s->since_match >= s->pattern.launches_min &&
+	    cuts_before(s, i)) {
+		close_step(s, seq, s->open_begin_ns, s->last_end_ns, STEP_SOURCE_AUTO);
+		s->since_match = 0;
+	}
+	s->since_match++;
+	s->before_name = i->name_token;
+	s->before_full = i->full_token;
+	if (i->end_ns > s->last_end_ns)
+		s->last_end_ns = i->end_ns;
+}
+
+/* Walks the items that the follower has not seen, as far as the queue has room. */
+static void follow(struct steps *s)
+{
+	while (s->follow < s->head && !pending_full(s)) {
+		const struct steps_item *i = steps_at(s, s->follow);
+
+		if (s->explicit_seen) {
+			follow_explicit(s, i, s->follow);
+			if (steps_is_symbol(i) && i->end_ns > s->last_end_ns)
+				s->last_end_ns = i->end_ns;
+		} else {
+			if (!s->pattern.rule_count)
+				return;
+			follow_auto(s, i, s->follow);
+			if (s->since_match > LOST_PERIODS * s->pattern.launches + 64)
+				pattern_lost(s);
+		}
+		s->follow++;
+	}
+}
+
+static bool pattern_same(const struct steps_pattern *a, const struct steps_pattern *b)
+{
+	uint64_t low = a->launches < b->launches ? a->launches : b->launches;
+	uint64_t high = a->launches + b->launches - low;
+
+	return a->rule_count && b->rule_count && high * 4 <= low * 5;
+}
+
+static bool rule_same(const struct steps_rule *a, const struct steps_rule *b)
+{
+	return a->kind == b->kind && a->full == b->full && a->a == b->a && a->b == b->b;
+}
+
+static void pattern_lock(struct steps *s, const struct steps_pattern *p)
+{
+	s->pattern = *p;
+	s->locked_at = s->launches_seen;
+	s->stats.locked = 1;
+	s->stats.period_ns = p->period_ns;
+	s->last_end_ns = s->open_begin_ns;
+	s->before_name = s->before_full = 0;
+	/* the first cut may come at once: what lies before it is no whole step */
+	s->since_match = s->open_flags & STEP_FLAG_FIRST ? (uint32_t)p->launches_min : 0;
+	s->follow = s->open_first;
+}
+
+/* Looks for a pattern; locks when two attempts agree, or at once where there will be no other. */
+static void detect(struct steps *s, bool last_chance)
+{
+	struct steps_pattern p;
+	uint64_t next = s->launches_seen * DETECT_GROWTH_NUM / DETECT_GROWTH_DEN;
+	uint64_t most = s->launches_seen + s->config.launch_max / 4;
+
+	s->detect_at = next < most ? next : most;
+	if (!steps_detect_find(s, s->open_first, s->head, &p)) {
+		memset(&s->candidate, 0, sizeof(s->candidate));
+		return;
+	}
+	if (last_chance || s->config.whole_first ||
+	    (pattern_same(&p, &s->candidate) && p.mature &&
+	     s->now_ns - s->first_ns >= s->config.lock_min_ns))
+		pattern_lock(s, &p);
+	s->candidate = p;
+}
+
+/* Looks again, over all that is still in memory: what was taken for a step early may have been a
+ * layer or a micro-batch. Ever more rarely while it holds. */
+static void reconsider(struct steps *s)
+{
+	uint64_t size = s->config.launch_max < s->items_mask ? s->config.launch_max : s->items_mask;
+	uint64_t first = s->head > size ? s->head - size : 0;
+	struct steps_pattern p;
+
+	s->detect_at = s->launches_seen * DETECT_GROWTH_NUM / DETECT_GROWTH_DEN;
+	if (!steps_detect_find(s, first, s->head, &p))
+		return;
+	if (pattern_same(&p, &s->pattern) &&
+	    (s->launches_seen > YOUNG_GROWTH * s->locked_at ||
+	     rule_same(&p.rules[0], &s->pattern.rules[0]))) {
+		s->detect_at = s->launches_seen * 2;
+		return;
+	}
+	s->pattern = p;
+	s->stats.period_ns = p.period_ns;
+	s->stats.resyncs++;
+	/* the open step began where the old pattern said */
+	s->open_flags |= STEP_FLAG_RESYNC | STEP_FLAG_FIRST;
+}
+
+/* ---- intake ---- */
+
+/* The oldest item makes room. */
+static void drop_oldest(struct steps *s)
+{
+	struct steps_item *i = steps_at(s, s->tail);
+	bool symbol = steps_is_symbol(i);
+
+	steps_account_free(s, i);
+	if (s->pending_count) {
+		struct steps_pending *p = pending_at(s, 0);
+
+		if (p->first == s->tail && p->first < p->last) {
+			if (p->missing && (i->flags & ITEM_EXPECTS) && i->first_device == STEPS_NONE)
+				p->missing--;
+			p->first++;
+			p->flags |= STEP_FLAG_INCOMPLETE;
+			p->folded_launches += symbol;
+		}
+	} else if (s->open_first == s->tail) {
+		s->open_first++;
+		if (s->follow < s->open_first)
+			s->follow = s->open_first;
+		if (!s->pattern.rule_count && !s->explicit_seen) {
+			s->open_flags |= STEP_FLAG_FIRST;
+			s->open_begin_ns = 0;
+		} else {
+			s->open_flags |= STEP_FLAG_INCOMPLETE;
+			s->open_folded += symbol;
+		}
+	}
+	s->tail++;
+	if (s->find_seq < s->tail)
+		s->find_seq = s->tail;
+}
+
+static void tokens_of(const struct record *r, struct steps_item *i)
+{
+	uint64_t name = hash_mix(((uint64_t)r->kind << 40) ^ ((uint64_t)r->func << 32) ^ r->name);
+	uint64_t full = name;
+
+	if (r->kind == RECORD_LAUNCH || r->kind == RECORD_GRAPH_LAUNCH) {
+		full = hash_mix(full ^ ((uint64_t)r->grid[0] << 32 | r->grid[1]));
+		full = hash_mix(full ^ ((uint64_t)r->grid[2] << 32 | (uint32_t)r->block[0] << 16 |
+					r->block[1]));
+	}
+	full = hash_mix(full ^ r->bytes ^ ((uint64_t)r->block[2] << 48));
+	full = hash_mix(full ^ r->stream ^ r->key);
+	i->name_token = (uint32_t)name;
+	i->full_token = (uint32_t)full;
+}
+
+static uint32_t saturate32(uint64_t n)
+{
+	return n > UINT32_MAX ? UINT32_MAX : (uint32_t)n;
+}
+
+static bool pushed_as_item(const struct steps *s, const struct record *r)
+{
+	switch (r->kind) {
+	case RECORD_STEP_BEGIN:
+	case RECORD_STEP_END:
+		return !s->config.automatic_only;
+	case RECORD_COLL:
+		return r->func < RECORD_COLL_GROUP_START || r->func > RECORD_COLL_GROUP_SIMULATE;
+	case RECORD_LAUNCH:
+	case RECORD_GRAPH_LAUNCH:
+	case RECORD_COPY_CALL:
+		return !(r->flags & (RECORD_FLAG_FAILED | RECORD_FLAG_CAPTURED));
+	}
+	return false;
+}
+
+static void item_fill(struct steps *s, struct steps_item *i, const struct record *r)
+{
+	memset(i, 0, sizeof(*i));
+	i->begin_ns = r->begin_ns;
+	i->end_ns = r->end_ns > r->begin_ns ? r->end_ns : r->begin_ns;
+	i->kind = (uint8_t)r->kind;
+	i->flags = (uint8_t)s->next_flags;
+	i->first_device = STEPS_NONE;
+	i->bytes = r->bytes;
+	if (r->kind != RECORD_COLL && !(r->flags & RECORD_FLAG_UNMATCHED))
+		i->flags |= ITEM_EXPECTS;
+	if (r->kind == RECORD_LAUNCH)
+		i->blocks = saturate32((uint64_t)r->grid[0] * (r->grid[1] ? r->grid[1] : 1) *
+				       (r->grid[2] ? r->grid[2] : 1));
+	tokens_of(r, i);
+	if (s->head > s->tail) {
+		uint64_t before = steps_at(s, s->head - 1)->end_ns;
+		uint64_t gap = i->begin_ns > before ? i->begin_ns - before : 0;
+
+		i->gap_ns = saturate32(gap > s->last_sync_ns ? gap - s->last_sync_ns : 0);
+	}
+	s->next_flags = 0;
+	s->last_sync_ns = 0;
+}
+
+static void push_mark(struct steps *s, struct steps_item *i, const struct step_mark *mark)
+{
+	struct steps_mark *slot = &s->marks[s->marks_head % STEPS_MARKS_MAX];
+
+	memset(slot, 0, sizeof(*slot));
+	if (mark)
+		slot->mark = *mark;
+	if (slot->mark.work_count > STEP_WORK_MAX)
+		slot->mark.work_count = STEP_WORK_MAX;
+	i->mark = (uint16_t)(s->marks_head++ % STEPS_MARKS_MAX);
+	i->first_device = STEPS_NONE;
+}
+
+/* From automatic to explicit: what was followed stays; the rest is read again for marks. */
+static void explicit_begins(struct steps *s)
+{
+	s->explicit_seen = true;
+	s->pattern.rule_count = 0;
+	s->stats.locked = 0;
+	s->stats.period_ns = 0;
+	s->follow = s->head;
+	s->last_end_ns = 0;
+}
+
+void steps_push_host(struct steps *s, const struct record *r, const struct step_mark *mark)
+{
+	struct steps_item *i;
+
+	s->stats.host_records++;
+	if (r->end_ns > s->now_ns)
+		s->now_ns = r->end_ns;
+	if (r->kind == RECORD_SYNC) {
+		if (r->end_ns > r->begin_ns)
+			s->last_sync_ns += r->end_ns - r->begin_ns;
+		s->next_flags |= ITEM_SYNC_BEFORE;
+		return;
+	}
+	if (r->kind == RECORD_GAP)
+		s->next_flags |= ITEM_GAP_BEFORE;
+	if (!pushed_as_item(s, r))
+		return;
+	if (s->head - s->tail > s->items_mask)
+		drop_oldest(s);
+	if (!s->explicit_seen && (r->kind == RECORD_STEP_BEGIN || r->kind == RECORD_STEP_END))
+		explicit_begins(s);
+	i = steps_at(s, s->head);
+	item_fill(s, i, r);
+	if (r->kind == RECORD_STEP_BEGIN)
+		push_mark(s, i, mark);
+	s->head++;
+	if (!s->launches_seen++)
+		s->first_ns = r->begin_ns;
+	if (!s->explicit_seen && s->launches_seen >= s->detect_at) {
+		if (s->pattern.rule_count)
+			reconsider(s);
+		else
+			detect(s, false);
+	}
+	follow(s);
+}
+
+/* The item whose launch began at launch_ns, or the latest one before it; STEPS_NONE as -1. */
+static bool find_item(struct steps *s, uint64_t launch_ns, uint64_t *out)
+{
+	uint64_t low, high, step = 1;
+
+	if (s->head == s->tail || launch_ns < steps_at(s, s->tail)->begin_ns)
+		return false;
+	if (s->find_seq >= s->head)
+		s->find_seq = s->head - 1;
+	low = high = s->find_seq;
+	while (low > s->tail && steps_at(s, low)->begin_ns > launch_ns) {
+		low = low - s->tail > step ? low - step : s->tail;
+		step <<= 1;
+	}
+	step = 1;
+	while (high < s->head && steps_at(s, high)->begin_ns <= launch_ns) {
+		high += step;
+		step <<= 1;
+	}
+	if (high > s->head)
+		high = s->head;
+	while (low + 1 < high) {
+		uint64_t mid = low + (high - low) / 2;
+
+		if (steps_at(s, mid)->begin_ns <= launch_ns)
+			low = mid;
+		else
+			high = mid;
+	}
+	while (low > s->tail && !steps_is_symbol(steps_at(s, low)))
+		low--;
+	s->find_seq = low;
+	*out = low;
+	return true;
+}
+
+static uint32_t pool_take(struct steps *s)
+{
+	uint32_t slot = s->pool_free;
+
+	if (slot != STEPS_NONE) {
+		s->pool_free = s->pool[slot].next;
+		return slot;
+	}
+	return s->pool_used < s->pool_max ? s->pool_used++ : STEPS_NONE;
+}
+
+void steps_push_device(struct steps *s, const struct record *r)
+{
+	bool unmatched = !r->launch_ns || (r->flags & RECORD_FLAG_UNMATCHED);
+	struct steps_device *d;
+	struct steps_item *i;
+	uint64_t seq;
+	uint32_t slot;
+
+	s->stats.device_records++;
+	s->stats.unmatched_device += unmatched;
+	if (r->begin_ns > s->now_ns)
+		s->now_ns = r->begin_ns;
+	if (!unmatched && r->launch_ns > s->device_launch_max_ns &&
+	    (r->kind == RECORD_KERNEL || r->kind == RECORD_COLL_KERNEL))
+		s->device_launch_max_ns = r->launch_ns;
+	if (!find_item(s, unmatched ? r->begin_ns : r->launch_ns, &seq)) {
+		s->stats.late_device++;
+		return;
+	}
+	slot = pool_take(s);
+	if (slot == STEPS_NONE) {
+		s->stats.late_device++;
+		return;
+	}
+	i = steps_at(s, seq);
+	if (i->first_device == STEPS_NONE && (i->flags & ITEM_EXPECTS)) {
+		struct steps_pending *p = pending_of(s, seq);
+
+		if (p && p->missing)
+			p->missing--;
+	}
+	d = &s->pool[slot];
+	d->begin_ns = r->begin_ns;
+	d->end_ns = r->end_ns > r->begin_ns ? r->end_ns : r->begin_ns;
+	d->name = r->name;
+	d->bytes = r->bytes;
+	d->kind = (uint8_t)r->kind;
+	d->func = r->func;
+	d->unmatched = unmatched;
+	d->next = i->first_device;
+	i->first_device = slot;
+}
+
+void steps_advance(struct steps *s, uint64_t device_ns)
+{
+	if (device_ns > s->device_now_ns)
+		s->device_now_ns = device_ns;
+	if (device_ns > s->now_ns)
+		s->now_ns = device_ns;
+}
+
+void steps_finish(struct steps *s)
+{
+	if (!s->explicit_seen && !s->pattern.rule_count && s->head > s->open_first)
+		detect(s, true);
+	s->finished = true;
+	follow(s);
+}
+
+static bool pending_ready(const struct steps *s, const struct steps_pending *p)
+{
+	if (s->finished || !p->missing)
+		return true;
+	if (s->now_ns > p->end_ns && s->now_ns - p->end_ns > s->config.max_wait_ns)
+		return true;
+	/* later launches already ran, and everything up to now is known */
+	return s->device_launch_max_ns > p->end_ns && s->device_now_ns > p->end_ns &&
+	       s->device_launch_max_ns < s->device_now_ns;
+}
+
+bool steps_next(struct steps *s, struct step *out, struct step_kernel *kernels,
+		uint32_t *kernel_count)
+{
+	struct steps_pending p;
+
+	if (s->finished)
+		follow(s);
+	if (!s->pending_count || !pending_ready(s, pending_at(s, 0)))
+		return false;
+	p = *pending_at(s, 0);
+	if (p.missing)
+		p.flags |= STEP_FLAG_INCOMPLETE;
+	steps_account_step(s, &p, out, kernels, kernel_count);
+	out->index = s->step_index++;
+	if (p.last > s->tail)
+		s->tail = p.last;
+	if (s->find_seq < s->tail)
+		s->find_seq = s->tail;
+	s->pending_head = (s->pending_head + 1) % STEPS_PENDING_MAX;
+	s->pending_count--;
+	if (!s->finished)
+		follow(s);
+	return true;
+}
+
+void steps_stats(const struct steps *s, struct steps_stats *out)
+{
+	*out = s->stats;
+}

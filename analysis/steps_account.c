@@ -1,0 +1,334 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Where a bounded step's time went: unions of intervals, kernels by name, work, key.
+ *
+ * All of a step's device records are sorted by begin once; every union is then one running end.
+ * Exposed communication is |everything| - |everything but communication|: no interval lists. */
+#include "analysis/steps_private.h"
+
+#include "base/hash.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Names of one step told apart before the rest goes under name 0; a power of two. */
+#define NAMES_MAX 4096
+/* GPU busy less than this share of its span while the host launched all the time. */
+#define CPU_BOUND_BUSY_MAX 0.7
+
+struct account_name {
+	struct step_kernel kernel;
+	uint32_t used;
+};
+
+size_t steps_account_scratch_bytes(uint32_t devices_max)
+{
+	return NAMES_MAX * sizeof(struct account_name) + NAMES_MAX * sizeof(uint32_t) +
+	       (size_t)devices_max * sizeof(uint32_t) * 2;
+}
+
+/* Every step leaves the table of names empty, so that the next need not clear it. */
+void steps_account_init(struct steps *s)
+{
+	memset(s->account, 0, NAMES_MAX * sizeof(struct account_name));
+}
+
+void steps_account_free(struct steps *s, struct steps_item *i)
+{
+	while (i->first_device != STEPS_NONE) {
+		uint32_t slot = i->first_device;
+
+		i->first_device = s->pool[slot].next;
+		s->pool[slot].next = s->pool_free;
+		s->pool_free = slot;
+	}
+}
+
+static bool device_before(const struct steps *s, uint32_t a, uint32_t b)
+{
+	return s->pool[a].begin_ns <= s->pool[b].begin_ns;
+}
+
+/* Merge sort of slots by begin; nearly sorted input costs one pass. */
+static void sort_slots(const struct steps *s, uint32_t *slots, uint32_t *other, uint32_t n)
+{
+	bool sorted = true;
+
+	for (uint32_t i = 1; i < n && sorted; i++)
+		sorted = device_before(s, slots[i - 1], slots[i]);
+	if (sorted)
+		return;
+	for (uint32_t width = 1; width < n; width *= 2) {
+		for (uint32_t from = 0; from < n; from += 2 * width) {
+			uint32_t mid = from + width < n ? from + width : n;
+			uint32_t to = mid + width < n ? mid + width : n;
+			uint32_t a = from, b = mid, k = from;
+
+			while (a < mid && b < to)
+				other[k++] = device_before(s, slots[a], slots[b]) ? slots[a++]
+										  : slots[b++];
+			while (a < mid)
+				other[k++] = slots[a++];
+			while (b < to)
+				other[k++] = slots[b++];
+		}
+		memcpy(slots, other, n * sizeof(*slots));
+	}
+}
+
+struct cover {
+	uint64_t end_ns, total_ns;
+};
+
+static void cover_add(struct cover *c, uint64_t begin, uint64_t end)
+{
+	if (begin < c->end_ns)
+		begin = c->end_ns;
+	if (end > begin) {
+		c->total_ns += end - begin;
+		c->end_ns = end;
+	}
+}
+
+static void names_add(struct account_name *names, uint32_t *used, uint32_t *count,
+		      const struct steps_device *d)
+{
+	uint64_t ns = d->end_ns - d->begin_ns;
+	uint64_t h = hash_mix((uint64_t)d->name << 16 | (uint64_t)d->kind << 8 | d->func);
+	struct account_name *n;
+	uint32_t at = (uint32_t)h % NAMES_MAX;
+
+	for (uint32_t probe = 0; probe < 64; probe++, at = (at + 1) % NAMES_MAX) {
+		n = &names[at];
+		if (!n->used) {
+			if (*count >= NAMES_MAX / 2)
+				break;
+			memset(n, 0, sizeof(*n));
+			n->used = 1;
+			n->kernel.name = d->name;
+			n->kernel.kind = d->kind;
+			n->kernel.func = d->func;
+			used[(*count)++] = at;
+		}
+		if (n->kernel.name != d->name || n->kernel.kind != d->kind ||
+		    n->kernel.func != d->func)
+			continue;
+		n->kernel.count++;
+		n->kernel.total_ns += ns;
+		if (ns > n->kernel.max_ns)
+			n->kernel.max_ns = ns;
+		return;
+	}
+}
+
+static int kernel_order(const void *pa, const void *pb)
+{
+	const struct step_kernel *a = pa, *b = pb;
+
+	if (a->total_ns != b->total_ns)
+		return a->total_ns > b->total_ns ? -1 : 1;
+	if (a->name != b->name)
+		return a->name < b->name ? -1 : 1;
+	if (a->kind != b->kind)
+		return a->kind < b->kind ? -1 : 1;
+	return (a->func > b->func) - (a->func < b->func);
+}
+
+static void kernel_offer(struct step_kernel *kernels, uint32_t *count, const struct step_kernel *k,
+			 struct step_kernel *rest)
+{
+	const struct step_kernel *out = k;
+	uint32_t at = *count;
+
+	if (at < STEP_KERNELS_MAX - 1) {
+		kernels[(*count)++] = *k;
+		return;
+	}
+	/* full: the smallest goes to the rest */
+	for (uint32_t i = 0; i < *count; i++)
+		if (kernel_order(&kernels[i], out) > 0) {
+			out = &kernels[i];
+			at = i;
+		}
+	rest->count += out->count;
+	rest->total_ns += out->total_ns;
+	if (out->max_ns > rest->max_ns)
+		rest->max_ns = out->max_ns;
+	if (out != k)
+		kernels[at] = *k;
+}
+
+static void names_out(struct account_name *names, const uint32_t *used, uint32_t n,
+		      const struct step_kernel *all, struct step_kernel *kernels, uint32_t *count)
+{
+	struct step_kernel rest = {.kind = RECORD_KERNEL};
+	uint64_t told_count = 0, told_ns = 0;
+
+	*count = 0;
+	for (uint32_t i = 0; i < n; i++) {
+		struct step_kernel *k = &names[used[i]].kernel;
+
+		told_count += k->count;
+		told_ns += k->total_ns;
+		kernel_offer(kernels, count, k, &rest);
+		names[used[i]].used = 0;
+	}
+	/* names beyond the table */
+	rest.count += (uint32_t)(all->count - told_count);
+	rest.total_ns += all->total_ns - told_ns;
+	qsort(kernels, *count, sizeof(*kernels), kernel_order);
+	if (rest.count)
+		kernels[(*count)++] = rest;
+}
+
+/* Hangs every device record of the step into slots[]; adds up what the host side tells. */
+static uint32_t gather(struct steps *s, const struct steps_pending *p, struct step *out,
+		       uint32_t *slots)
+{
+	uint64_t blocks = 0, comm_bytes = 0;
+	uint32_t n = 0;
+
+	for (uint64_t q = p->first; q < p->last; q++) {
+		const struct steps_item *i = steps_at(s, q);
+		uint32_t from = n;
+
+		if (!steps_is_symbol(i))
+			continue;
+		if (i->kind == RECORD_COLL) {
+			out->collectives++;
+			comm_bytes += i->bytes;
+		} else {
+			out->launches++;
+		}
+		if (q > p->first && i->gap_ns > out->launch_gap_max_ns)
+			out->launch_gap_max_ns = i->gap_ns;
+		blocks += i->blocks;
+		for (uint32_t d = i->first_device; d != STEPS_NONE; d = s->pool[d].next)
+			slots[n++] = d;
+		/* chains are newest first */
+		for (uint32_t a = from, b = n; a + 1 < b; a++, b--) {
+			uint32_t t = slots[a];
+
+			slots[a] = slots[b - 1];
+			slots[b - 1] = t;
+		}
+	}
+	out->launches += p->folded_launches;
+	out->work[STEP_WORK_BLOCKS] = (double)blocks;
+	out->work[STEP_WORK_COMM_BYTES] = (double)comm_bytes;
+	return n;
+}
+
+struct covers {
+	struct cover compute, comm, copy, work, all;
+};
+
+static void device_add(struct step *out, struct covers *c, const struct steps_device *d,
+		       double *coll_kernel_bytes, uint32_t *coll_kernels)
+{
+	struct cover *own = &c->compute;
+
+	switch (d->kind) {
+	case RECORD_COLL_KERNEL:
+		own = &c->comm;
+		out->kernels++;
+		(*coll_kernels)++;
+		*coll_kernel_bytes += (double)d->bytes;
+		break;
+	case RECORD_COPY:
+		out->copies++;
+		out->work[STEP_WORK_COPY_BYTES] += (double)d->bytes;
+		own = &c->copy;
+		break;
+	case RECORD_MEMSET:
+		own = &c->copy;
+		break;
+	default:
+		out->kernels++;
+	}
+	cover_add(own, d->begin_ns, d->end_ns);
+	if (own != &c->comm)
+		cover_add(&c->work, d->begin_ns, d->end_ns);
+	cover_add(&c->all, d->begin_ns, d->end_ns);
+	out->unmatched += d->unmatched;
+}
+
+static void key_and_work(const struct steps_pending *p, struct step *out)
+{
+	uint64_t key;
+
+	out->work[STEP_WORK_KERNELS] =
+		(double)(out->kernels > out->launches ? out->kernels : out->launches);
+	out->work_count = STEP_WORK_MAX;
+	if (p->source == STEP_SOURCE_EXPLICIT && p->mark.work_count) {
+		memset(out->work, 0, sizeof(out->work));
+		memcpy(out->work, p->mark.work, p->mark.work_count * sizeof(double));
+		out->work_count = p->mark.work_count;
+	}
+	key = hash_mix(((uint64_t)p->source << 32) ^ p->phase ^ 0x5354455053ull);
+	out->key = key;
+}
+
+static void latencies(struct steps *s, const struct cover *all, struct step *out)
+{
+	uint64_t latency = out->latency_ns;
+
+	if (all->end_ns) {
+		out->device_end_ns = all->end_ns;
+		if (s->device_end_last_ns && all->end_ns > s->device_end_last_ns &&
+		    !(out->flags & (STEP_FLAG_FIRST | STEP_FLAG_INCOMPLETE)))
+			latency = out->device_latency_ns = all->end_ns - s->device_end_last_ns;
+		if (all->end_ns > s->device_end_last_ns)
+			s->device_end_last_ns = all->end_ns;
+	}
+	out->self_ns = latency > out->exposed_comm_ns ? latency - out->exposed_comm_ns : 0;
+}
+
+void steps_account_step(struct steps *s, const struct steps_pending *p, struct step *out,
+			struct step_kernel *kernels, uint32_t *kernel_count)
+{
+	struct account_name *names = s->account;
+	uint32_t *used = (uint32_t *)(names + NAMES_MAX);
+	uint32_t *slots = used + NAMES_MAX, *other = slots + s->pool_max;
+	struct step_kernel all = {0};
+	struct covers covers = {0};
+	double coll_bytes = 0;
+	uint32_t n, names_count = 0, coll_kernels = 0;
+
+	memset(out, 0, sizeof(*out));
+	out->begin_ns = p->begin_ns;
+	out->end_ns = p->end_ns;
+	out->latency_ns = p->end_ns - p->begin_ns;
+	out->flags = p->flags;
+	out->source = p->source;
+	out->phase = p->phase;
+	n = gather(s, p, out, slots);
+	sort_slots(s, slots, other, n);
+	if (n)
+		out->device_begin_ns = s->pool[slots[0]].begin_ns;
+	for (uint32_t i = 0; i < n; i++) {
+		const struct steps_device *d = &s->pool[slots[i]];
+
+		device_add(out, &covers, d, &coll_bytes, &coll_kernels);
+		names_add(names, used, &names_count, d);
+		all.count++;
+		all.total_ns += d->end_ns - d->begin_ns;
+	}
+	if (coll_kernels > out->collectives)
+		out->collectives = coll_kernels;
+	if (out->work[STEP_WORK_COMM_BYTES] == 0)
+		out->work[STEP_WORK_COMM_BYTES] = coll_bytes;
+	out->compute_ns = covers.compute.total_ns;
+	out->comm_ns = covers.comm.total_ns;
+	out->copy_ns = covers.copy.total_ns;
+	out->exposed_comm_ns = covers.all.total_ns - covers.work.total_ns;
+	if (n)
+		out->idle_ns = covers.all.end_ns - out->device_begin_ns - covers.all.total_ns;
+	latencies(s, &covers.all, out);
+	if (n && (double)covers.all.total_ns <
+			 CPU_BOUND_BUSY_MAX * (double)(covers.all.end_ns - out->device_begin_ns))
+		out->flags |= STEP_FLAG_CPU_BOUND;
+	key_and_work(p, out);
+	names_out(names, used, names_count, &all, kernels, kernel_count);
+	for (uint64_t q = p->first; q < p->last; q++)
+		steps_account_free(s, steps_at(s, q));
+}

@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/client.h"
+
+#include <curl/curl.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+/* An answer in JSON: 10,000 ranks at some 400 bytes. */
+#define ANSWER_BYTES (16u << 20)
+
+int client_init_url(struct client *c, const char *url)
+{
+	size_t n = strlen(url);
+
+	memset(c, 0, sizeof(*c));
+	if (strncmp(url, "http://", 7) && strncmp(url, "https://", 8))
+		return -EINVAL;
+	while (n && url[n - 1] == '/')
+		n--;
+	if (n >= sizeof(c->url) || n < 8)
+		return -EINVAL;
+	memcpy(c->url, url, n);
+	return 0;
+}
+
+int client_init_socket(struct client *c, const char *path)
+{
+	memset(c, 0, sizeof(*c));
+	if (strlen(path) >= sizeof(c->socket))
+		return -ENAMETOOLONG;
+	strcpy(c->socket, path);
+	strcpy(c->url, "http://localhost");
+	return 0;
+}
+
+void client_escape(char *out, size_t out_bytes, const char *text)
+{
+	static const char hex[] = "0123456789ABCDEF";
+	size_t n = 0;
+
+	for (; *text; text++) {
+		unsigned char c = (unsigned char)*text;
+		bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+			     (c >= '0' && c <= '9') || c == '-' || c == '_' || c == '.';
+
+		if (n + 4 > out_bytes) {
+			n = 0;
+			break;
+		}
+		if (plain) {
+			out[n++] = (char)c;
+		} else {
+			out[n++] = '%';
+			out[n++] = hex[c >> 4];
+			out[n++] = hex[c & 15];
+		}
+	}
+	out[n] = '\0';
+}
+
+static size_t on_body(char *data, size_t size, size_t count, void *arg)
+{
+	struct buf *b = arg;
+
+	buf_append(b, data, size * count);
+	return b->failed ? 0 : size * count;
+}
+
+/* What the server says about its refusal, if it does so in our form. */
+static void explain_status(struct client_error *e, const struct buf *body, const char *path)
+{
+	json_t *j = json_loadb((const char *)body->data, body->bytes, 0, NULL);
+	const char *text = json_string_value(json_object_get(j, "error"));
+
+	snprintf(e->why, sizeof(e->why), "HTTP status %d for %s%s%.300s", e->status, path,
+		 text ? ": " : "", text ? text : "");
+	json_decref(j);
+}
+
+static int perform(CURL *h, const struct client *c, const char *path, struct buf *out,
+		   struct client_error *e)
+{
+	char text[CURL_ERROR_SIZE] = "";
+	CURLcode code;
+	long status = 0;
+
+	curl_easy_setopt(h, CURLOPT_ERRORBUFFER, text);
+	code = curl_easy_perform(h);
+	curl_easy_setopt(h, CURLOPT_ERRORBUFFER, NULL);
+	curl_easy_getinfo(h, CURLINFO_RESPONSE_CODE, &status);
+	e->status = (int)status;
+	if (code == CURLE_WRITE_ERROR && out->failed) {
+		snprintf(e->why, sizeof(e->why), "the answer is larger than %zu bytes",
+			 out->max_bytes);
+		return -EFBIG;
+	}
+	if (code == CURLE_COULDNT_CONNECT) {
+		long os = 0;
+
+		/* curl speaks of localhost where it is a Unix socket */
+		curl_easy_getinfo(h, CURLINFO_OS_ERRNO, &os);
+		snprintf(e->why, sizeof(e->why), "%s: %s", *c->socket ? c->socket : c->url,
+			 os ? strerror((int)os) : "nobody answers");
+		return -ECONNREFUSED;
+	}
+	if (code != CURLE_OK) {
+		snprintf(e->why, sizeof(e->why), "%s: %s", *c->socket ? c->socket : c->url,
+			 *text ? text : curl_easy_strerror(code));
+		return -EIO;
+	}
+	if (status / 100 != 2) {
+		explain_status(e, out, path);
+		return status == 404 ? -ENOENT : -EIO;
+	}
+	return 0;
+}
+
+int client_request(const struct client *c, const char *method, const char *path, double timeout_s,
+		   struct buf *out, struct client_error *e)
+{
+	char url[2048];
+	CURL *h;
+	int r;
+
+	memset(e, 0, sizeof(*e));
+	if ((size_t)snprintf(url, sizeof(url), "%s%s", c->url, path) >= sizeof(url)) {
+		snprintf(e->why, sizeof(e->why), "the request is too long");
+		return -EINVAL;
+	}
+	h = curl_easy_init();
+	if (!h) {
+		snprintf(e->why, sizeof(e->why), "out of memory");
+		return -ENOMEM;
+	}
+	curl_easy_setopt(h, CURLOPT_URL, url);
+	if (*c->socket)
+		curl_easy_setopt(h, CURLOPT_UNIX_SOCKET_PATH, c->socket);
+	curl_easy_setopt(h, CURLOPT_PROTOCOLS_STR, "http,https");
+	/* These servers stand on the node or in the cluster: never behind a web proxy. */
+	curl_easy_setopt(h, CURLOPT_NOPROXY, "*");
+	curl_easy_setopt(h, CURLOPT_NOSIGNAL, 1L);
+	curl_easy_setopt(h, CURLOPT_CONNECTTIMEOUT_MS, 3000L);
+	curl_easy_setopt(h, CURLOPT_TIMEOUT_MS, (long)(timeout_s * 1000));
+	curl_easy_setopt(h, CURLOPT_USERAGENT, "sysom");
+	curl_easy_setopt(h, CURLOPT_WRITEFUNCTION, on_body);
+	curl_easy_setopt(h, CURLOPT_WRITEDATA, out);
+	if (strcmp(method, "POST") == 0) {
+		curl_easy_setopt(h, CURLOPT_POST, 1L);
+		curl_easy_setopt(h, CURLOPT_POSTFIELDSIZE, 0L);
+		curl_easy_setopt(h, CURLOPT_POSTFIELDS, "");
+	}
+	r = perform(h, c, path, out, e);
+	curl_easy_cleanup(h);
+	return r;
+}
+
+int client_json(const struct client *c, const char *method, const char *path, json_t **out,
+		struct client_error *e)
+{
+	struct buf body;
+	json_error_t je;
+	int r;
+
+	*out = NULL;
+	buf_init(&body, ANSWER_BYTES);
+	r = client_request(c, method, path, 10, &body, e);
+	if (!r) {
+		/* jansson bounds the depth (JSON_PARSER_MAX_DEPTH) and checks the UTF-8 */
+		*out = json_loadb((const char *)body.data, body.bytes, 0, &je);
+		if (!json_is_object(*out)) {
+			snprintf(e->why, sizeof(e->why), "%s%s: the answer is not a JSON object",
+				 *c->socket ? c->socket : c->url, path);
+			json_decref(*out);
+			*out = NULL;
+			r = -EPROTO;
+		}
+	}
+	buf_fini(&body);
+	return r;
+}

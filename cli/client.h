@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * client.h - HTTP to the aggregator (TCP) and to sysomd's control socket (Unix).
+ * Trust: the answer is hostile: bounded in size and time, JSON of bounded depth, no redirects, http and
+ * https only. Threads: one caller. */
+#ifndef SYSOM_CLI_CLIENT_H
+#define SYSOM_CLI_CLIENT_H
+
+#include <jansson.h>
+
+#include "base/buf.h"
+
+struct client {
+	char url[512];	  /* without a slash at its end */
+	char socket[108]; /* "": TCP */
+};
+
+struct client_error {
+	int status;	 /* HTTP status, 0: no answer */
+	char why[1200]; /* for people; may hold a peer's text: print through term_safe */
+};
+
+/* -EINVAL: no http(s) URL, or too long. */
+int client_init_url(struct client *c, const char *url);
+/* -ENAMETOOLONG. */
+int client_init_socket(struct client *c, const char *path);
+/* path: beginning with /api/... 0 with the body in out (initialised by the caller, whose ceiling
+ * bounds it); -ENOENT for 404, -ECONNREFUSED where nobody answers, -EFBIG, -EIO for any other
+ * failure. method: "GET" or "POST". */
+int client_request(const struct client *c, const char *method, const char *path, double timeout_s,
+		   struct buf *out, struct client_error *e);
+/* The same, decoded; *out is owned by the caller (json_decref). -EPROTO: not JSON. */
+int client_json(const struct client *c, const char *method, const char *path, json_t **out,
+		struct client_error *e);
+/* Percent-encodes text into out ("" where it does not fit). */
+void client_escape(char *out, size_t out_bytes, const char *text);
+
+#endif

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <string.h>
+
+#include "cli/commands.h"
+#include "cli/jsonget.h"
+#include "cli/term.h"
+
+static int post(const struct options *o, const char *what, const char *path, json_t **out)
+{
+	struct client_error e;
+	struct client c;
+
+	if (commands_control(o, &c))
+		return EXIT_USAGE;
+	if (client_json(&c, "POST", path, out, &e)) {
+		commands_complain(what, &e);
+		return EXIT_NOTHING;
+	}
+	return 0;
+}
+
+static int trace_state(const struct options *o, const char *state)
+{
+	char path[600], job[384];
+	int n, r;
+	double changed;
+	json_t *j;
+
+	n = snprintf(path, sizeof(path), "/api/v1/trace?state=%s", state);
+	if (o->have_rank)
+		n += snprintf(path + n, sizeof(path) - (size_t)n, "&rank=%d", o->rank);
+	if (o->job) {
+		client_escape(job, sizeof(job), o->job);
+		snprintf(path + n, sizeof(path) - (size_t)n, "&job=%s", job);
+	}
+	r = post(o, state, path, &j);
+	if (r)
+		return r;
+	changed = jsonget_number(j, "changed");
+	if (o->json)
+		commands_print_json(j);
+	else
+		printf("tracing %s: %s %s changed\n", state, term_count(changed),
+		       changed == 1 ? "rank" : "ranks");
+	json_decref(j);
+	return changed > 0 ? EXIT_OK : EXIT_NOTHING;
+}
+
+int cmd_control_off(const struct options *o)
+{
+	return trace_state(o, "off");
+}
+
+int cmd_control_on(const struct options *o)
+{
+	return trace_state(o, "on");
+}
+
+int cmd_control_capture(const struct options *o)
+{
+	char path[128];
+	json_t *j;
+	int n, r;
+
+	if (!o->have_rank) {
+		fprintf(stderr, "sysom capture: --rank is wanted\n");
+		return EXIT_USAGE;
+	}
+	n = snprintf(path, sizeof(path), "/api/v1/capture?rank=%d", o->rank);
+	if (o->seconds > 0)
+		snprintf(path + n, sizeof(path) - (size_t)n, "&seconds=%.0f", o->seconds);
+	r = post(o, "capture", path, &j);
+	if (r)
+		return r;
+	if (o->json)
+		commands_print_json(j);
+	else
+		printf("rank %d: what the recorder holds is on its way to the aggregator\n", o->rank);
+	json_decref(j);
+	return EXIT_OK;
+}

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <string.h>
+
+#include "base/check.h"
+#include "cli/commands.h"
+#include "cli/term.h"
+#include "cli/replay.h"
+
+/* The kinds that the contract names and this version lacks. */
+static const char *const later[] = { "ops",    "timings", "links", "metrics",
+				     "points", "window",  "stacks" };
+
+static int usage(FILE *to)
+{
+	fputs("usage: sysom replay KIND [options] FILE...\n\n"
+	      "Runs the analysis of sysomd on trace files. Kinds:\n\n"
+	      "  steps    one row per step: expected latency, excess, flagged\n"
+	      "  events   kernel traces, one file per rank: steps, collectives, clocks, findings\n\n"
+	      "sysom replay KIND --help tells more.\n"
+	      "exit status: 0 read to the end, 2 bad arguments or malformed input\n", to);
+	return to == stdout ? EXIT_OK : EXIT_USAGE;
+}
+
+int cmd_replay_main(int argc, char **argv)
+{
+	if (argc < 2)
+		return usage(stderr);
+	if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h"))
+		return usage(stdout);
+	if (strcmp(argv[1], "steps") == 0)
+		return replay_steps_main(argc - 1, argv + 1);
+	if (strcmp(argv[1], "events") == 0)
+		return replay_events_main(argc - 1, argv + 1);
+	for (size_t i = 0; i < ARRAY_LEN(later); i++) {
+		if (strcmp(argv[1], later[i]))
+			continue;
+		fprintf(stderr, "sysom replay %s: not available in this version\n", argv[1]);
+		return EXIT_USAGE;
+	}
+	fprintf(stderr, "sysom replay: unknown kind %s; try sysom replay --help\n",
+		term_safe(argv[1], 40));
+	return EXIT_USAGE;
+}

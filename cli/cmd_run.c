@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * An absolute path, since ld.so prints an error in every child of the job when it can't find a bare
+ * name. The job always runs: without the library after one warning. */
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/commands.h"
+#include "cli/paths.h"
+
+static void prepend_preload(const char *library)
+{
+	const char *old = getenv("LD_PRELOAD");
+	char *value;
+
+	if (!old || !*old) {
+		setenv("LD_PRELOAD", library, 1);
+		return;
+	}
+	if (strncmp(old, library, strlen(library)) == 0 && strchr(": ", old[strlen(library)]))
+		return; /* sysom run inside sysom run; strchr finds the terminator too */
+	if (asprintf(&value, "%s:%s", library, old) < 0)
+		return;
+	setenv("LD_PRELOAD", value, 1);
+	free(value);
+}
+
+int cmd_run_main(const struct options *o)
+{
+	char library[PATH_MAX], socket[PATHS_BYTES];
+
+	if (paths_preload(library, sizeof(library))) {
+		fprintf(stderr, "sysom run: %s is missing: the job runs without tracing\n", library);
+	} else if (strpbrk(library, ": ")) {
+		fprintf(stderr, "sysom run: %s: a path in LD_PRELOAD can't hold a colon or space: "
+				"the job runs without tracing\n", library);
+	} else {
+		prepend_preload(library);
+		if (o->job)
+			setenv("SYSOM_JOB", o->job, 1);
+		if (o->role)
+			setenv("SYSOM_ROLE", o->role, 1);
+		paths_socket(socket, "SYSOM_SOCKET_PATH", "sysomd.sock");
+		if (strcmp(socket, "/run/sysom/sysomd.sock"))
+			setenv("SYSOM_SOCKET_PATH", socket, 1);
+	}
+	execvp(o->argv[0], o->argv);
+	fprintf(stderr, "sysom run: %s: %s\n", o->argv[0], strerror(errno));
+	return errno == ENOENT ? 127 : 126;
+}

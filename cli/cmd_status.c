@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/commands.h"
+#include "cli/jsonget.h"
+#include "cli/term.h"
+
+#define ROWS_MAX 200 /* of a table for people; --json has them all */
+
+static double share(double part, double whole)
+{
+	return whole > 0 ? part / whole : 0;
+}
+
+/* A state may be a word or, from an older peer, a number. */
+static const char *word(const json_t *o, const char *key)
+{
+	const json_t *v = json_object_get(o, key);
+
+	if (json_is_integer(v))
+		return term_count((double)json_integer_value(v));
+	return term_safe(json_string_value(v), 9);
+}
+
+static double lost_count(const json_t *rank)
+{
+	const json_t *lost = json_object_get(rank, "lost"), *v;
+	const char *cause;
+	double sum = json_number_value(lost);
+
+	json_object_foreach((json_t *)lost, cause, v)
+		sum += json_number_value(v);
+	return sum;
+}
+
+static void print_lost(const json_t *rank)
+{
+	const json_t *lost = json_object_get(rank, "lost"), *v;
+	const char *cause;
+
+	json_object_foreach((json_t *)lost, cause, v)
+		if (json_number_value(v) > 0)
+			printf("      %slost %s: %s%s\n", term_style(TERM_YELLOW),
+			       term_safe(cause, 32), term_count(json_number_value(v)),
+			       term_style(TERM_PLAIN));
+}
+
+static void print_node_ranks(const json_t *ranks)
+{
+	const json_t *r;
+	size_t i;
+
+	if (!json_array_size(ranks)) {
+		puts("  no processes attached");
+		return;
+	}
+	printf("  %s%-14s %4s %8s %-8s %-9s %10s %10s %9s %7s %10s%s\n", term_style(TERM_BOLD), "job",
+	       "rank", "pid", "trace", "model", "step", "expected", "steps", "flagged", "events",
+	       term_style(TERM_PLAIN));
+	json_array_foreach((json_t *)ranks, i, r) {
+		if (i == ROWS_MAX) {
+			printf("  ... %zu more (--json)\n", json_array_size(ranks) - i);
+			break;
+		}
+		printf("  %-14s %4lld %8lld %-8s %-9s %10s %10s %9s %7s %10s\n",
+		       term_safe(jsonget_text(r, "job"), 14), (long long)jsonget_integer(r, "rank"),
+		       (long long)jsonget_integer(r, "pid"), word(r, "trace"), word(r, "model"),
+		       term_ms(jsonget_number(r, "step_ms")), term_ms(jsonget_number(r, "expected_ms")),
+		       term_count(jsonget_number(r, "steps")), term_count(jsonget_number(r, "flagged")),
+		       term_count(jsonget_number(r, "events")));
+		print_lost(r);
+	}
+}
+
+static void print_mode(const json_t *mode)
+{
+	const json_t *v;
+	const char *key;
+
+	json_object_foreach((json_t *)mode, key, v) {
+		char *text = json_dumps(v, JSON_ENCODE_ANY | JSON_COMPACT);
+
+		if (json_is_string(v))
+			printf("  %-9s %s\n", term_safe(key, 20), term_safe(json_string_value(v), 80));
+		else
+			printf("  %-9s %s\n", term_safe(key, 20), term_safe(text, 80));
+		free(text);
+	}
+}
+
+static void print_node(const json_t *n)
+{
+	const json_t *up = json_object_get(n, "uplink"), *own = json_object_get(n, "own");
+	double sent = jsonget_number(up, "uploaded_bytes"), raw = jsonget_number(up, "raw_bytes");
+	bool connected = jsonget_true(up, "connected");
+
+	printf("%snode %s%s  sysomd %s\n", term_style(TERM_BOLD), term_safe(jsonget_text(n, "node"), 60),
+	       term_style(TERM_PLAIN), term_safe(jsonget_text(n, "version"), 30));
+	print_mode(json_object_get(n, "mode"));
+	print_node_ranks(json_object_get(n, "ranks"));
+	printf("  uplink    %s %s%s%s, spool %s, windows sent %s, dropped %s\n",
+	       term_safe(jsonget_text(up, "url"), 60),
+	       term_style(connected ? TERM_GREEN : TERM_RED),
+	       connected ? "connected" : "not connected", term_style(TERM_PLAIN),
+	       term_bytes(jsonget_number(up, "spool_bytes")),
+	       term_count(jsonget_number(up, "windows_sent")),
+	       term_count(jsonget_number(up, "windows_dropped")));
+	printf("  uploaded  %s of %s raw (%s)\n", term_bytes(sent), term_bytes(raw),
+	       term_percent(share(sent, raw)));
+	printf("  own cost  %s of a core, %s resident, recorder %s, keeps %s\n",
+	       term_percent(jsonget_number(own, "cpu_share")),
+	       term_bytes(jsonget_number(own, "rss_bytes")),
+	       term_bytes(jsonget_number(own, "recorder_bytes")),
+	       term_span(jsonget_number(own, "retention_s")));
+}
+
+static void print_cluster(const char *url, const json_t *c)
+{
+	printf("%scluster %s%s  sysom-aggregator %s\n", term_style(TERM_BOLD), term_safe(url, 80),
+	       term_style(TERM_PLAIN), term_safe(jsonget_text(c, "version"), 30));
+	printf("  %s jobs, %s ranks on %s nodes; %s windows, %s incidents (%s open); store %s\n",
+	       term_count(jsonget_number(c, "jobs")), term_count(jsonget_number(c, "ranks")),
+	       term_count(jsonget_number(c, "nodes")), term_count(jsonget_number(c, "windows")),
+	       term_count(jsonget_number(c, "incidents")),
+	       term_count(jsonget_number(c, "open_incidents")),
+	       term_bytes(jsonget_number(c, "store_bytes")));
+}
+
+int cmd_status_main(const struct options *o)
+{
+	struct client_error node_error, cluster_error;
+	struct client node, cluster;
+	json_t *n, *c;
+
+	if (commands_control(o, &node) || commands_aggregator(o, &cluster))
+		return EXIT_USAGE;
+	client_json(&node, "GET", "/api/v1/status", &n, &node_error);
+	client_json(&cluster, "GET", "/api/v1/status", &c, &cluster_error);
+	if (o->json) {
+		json_t *all = json_pack("{s:O?, s:O?, s:{s:s*, s:s*}}", "node", n, "cluster", c,
+					"errors", "node", n ? NULL : node_error.why, "cluster",
+					c ? NULL : cluster_error.why);
+
+		commands_print_json(all);
+		json_decref(all);
+	} else {
+		if (n)
+			print_node(n);
+		else
+			printf("%snode%s     no sysomd: %s\n", term_style(TERM_BOLD),
+			       term_style(TERM_PLAIN), term_safe(node_error.why, 100));
+		if (c)
+			print_cluster(cluster.url, c);
+		else
+			printf("%scluster%s  no aggregator: %s\n", term_style(TERM_BOLD),
+			       term_style(TERM_PLAIN), term_safe(cluster_error.why, 100));
+	}
+	json_decref(n);
+	json_decref(c);
+	return n || c ? EXIT_OK : EXIT_NOTHING;
+}
+
+/* ---- top ---- */
+
+static int by_job_and_rank(const void *a, const void *b)
+{
+	const json_t *x = *(json_t *const *)a, *y = *(json_t *const *)b;
+	int r = strcmp(jsonget_text(x, "job"), jsonget_text(y, "job"));
+	int64_t i = jsonget_integer(x, "rank"), j = jsonget_integer(y, "rank");
+
+	return r ? r : (i > j) - (i < j);
+}
+
+static void print_top_row(const json_t *r)
+{
+	double latency = jsonget_number(r, "latency_ms"), expected = jsonget_number(r, "expected_ms");
+	double excess = expected > 0 ? latency / expected - 1 : 0;
+	bool alive = !json_is_false(json_object_get(r, "alive"));
+	enum term_style s = !alive ? TERM_DIM : excess > 0.2 ? TERM_RED : excess > 0.05 ? TERM_YELLOW
+										: TERM_PLAIN;
+	char bar[128];
+
+	snprintf(bar, sizeof(bar), "%s", term_bar(excess, 10));
+	printf("%s%-14s %4lld %-12s %9s %9s %6s %9s %9s %9s %9s %8s %6s %-8s %s%s\n", term_style(s),
+	       term_safe(jsonget_text(r, "job"), 14), (long long)jsonget_integer(r, "rank"),
+	       term_safe(jsonget_text(r, "node"), 12), term_ms(latency),
+	       expected > 0 ? term_ms(expected) : "-", expected > 0 ? term_excess(excess) : "-",
+	       term_ms(jsonget_number(r, "self_ms")), term_ms(jsonget_number(r, "compute_ms")),
+	       term_ms(jsonget_number(r, "exposed_comm_ms")), term_ms(jsonget_number(r, "idle_ms")),
+	       term_count(jsonget_number(r, "steps")), term_count(jsonget_number(r, "flagged")),
+	       alive ? word(r, "model") : "gone", bar, term_style(TERM_PLAIN));
+}
+
+static void print_top(const json_t *answer)
+{
+	const json_t *ranks = json_object_get(answer, "ranks");
+	size_t n = json_array_size(ranks), shown = n < ROWS_MAX ? n : ROWS_MAX;
+	json_t **sorted = calloc(n ? n : 1, sizeof(*sorted));
+	double steps = 0, flagged = 0, lost = 0;
+
+	if (!sorted)
+		return;
+	for (size_t i = 0; i < n; i++) {
+		sorted[i] = json_array_get(ranks, i);
+		steps += jsonget_number(sorted[i], "steps");
+		flagged += jsonget_number(sorted[i], "flagged");
+		lost += lost_count(sorted[i]);
+	}
+	qsort(sorted, n, sizeof(*sorted), by_job_and_rank);
+	printf("%zu ranks, %s steps, %s flagged, %s events lost\n", n, term_count(steps),
+	       term_count(flagged), term_count(lost));
+	printf("%s%-14s %4s %-12s %9s %9s %6s %9s %9s %9s %9s %8s %6s %-8s%s\n", term_style(TERM_BOLD),
+	       "job", "rank", "node", "step", "expected", "excess", "own", "compute", "comm", "idle",
+	       "steps", "flag", "model", term_style(TERM_PLAIN));
+	for (size_t i = 0; i < shown; i++)
+		print_top_row(sorted[i]);
+	if (shown < n)
+		printf("... %zu more (--json)\n", n - shown);
+	free(sorted);
+}
+
+int cmd_status_top(const struct options *o)
+{
+	char path[512] = "/api/v1/ranks", job[384];
+	bool again = term_is_live() && !o->once && !o->json;
+	struct client_error e;
+	struct client c;
+	json_t *j;
+	int r;
+
+	if (commands_aggregator(o, &c))
+		return EXIT_USAGE;
+	if (o->job) {
+		client_escape(job, sizeof(job), o->job);
+		snprintf(path, sizeof(path), "/api/v1/ranks?job=%s", job);
+	}
+	do {
+		r = client_json(&c, "GET", path, &j, &e);
+		if (r && !again) {
+			commands_complain("top", &e);
+			return EXIT_NOTHING;
+		}
+		if (again)
+			fputs("\033[H\033[J", stdout);
+		if (r)
+			printf("no aggregator: %s\n", term_safe(e.why, 100));
+		else if (o->json)
+			commands_print_json(j);
+		else
+			print_top(j);
+		r = j && json_array_size(json_object_get(j, "ranks")) ? EXIT_OK : EXIT_NOTHING;
+		json_decref(j);
+		if (fflush(stdout))
+			return EXIT_NOTHING;
+		if (again)
+			sleep(1);
+	} while (again);
+	return r;
+}

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * commands.h - the commands of `sysom`; each returns its exit status (options.h). */
+#ifndef SYSOM_CLI_COMMANDS_H
+#define SYSOM_CLI_COMMANDS_H
+
+#include "cli/client.h"
+#include "cli/options.h"
+
+int cmd_run_main(const struct options *o);
+int cmd_status_main(const struct options *o);
+int cmd_status_top(const struct options *o);
+int cmd_incidents_list(const struct options *o);
+int cmd_incidents_show(const struct options *o);
+int cmd_control_off(const struct options *o);
+int cmd_control_on(const struct options *o);
+int cmd_control_capture(const struct options *o);
+int cmd_wait_main(const struct options *o);
+int cmd_replay_main(int argc, char **argv);
+int cmd_trace_main(const struct options *o);
+int cmd_report_main(const struct options *o);
+int cmd_doctor_main(const struct options *o);
+
+/* Shared by the commands. Each prints to standard error why it failed. */
+
+/* 0 or EXIT_USAGE */
+int commands_aggregator(const struct options *o, struct client *c);
+int commands_control(const struct options *o, struct client *c);
+/* The incident with this id ("last": the newest, of --job where given), owned by the caller; or
+ * NULL. id: 1 to 32 hexadecimal digits. */
+json_t *commands_incident(const struct options *o, const struct client *c, const char *id);
+/* "sysom WHAT: WHY" with the peer's text made harmless. */
+void commands_complain(const char *what, const struct client_error *e);
+/* One JSON document and a newline. */
+void commands_print_json(const json_t *j);
+
+#endif

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * export_perfetto.h - a trace_model as Perfetto protobuf (cli/perfetto.proto).
+ *
+ * A process per rank; below it the tracks steps, windows, gaps, one per host thread, spans per
+ * thread, and one per GPU stream (more than one where slices overlap without nesting). Names are
+ * interned on one packet sequence. Time stamps are CLOCK_REALTIME, declared as the trace's primary
+ * clock. Launch and kernel are joined by a flow; a collective has one correlation id on all ranks. */
+#ifndef SYSOM_CLI_EXPORT_PERFETTO_H
+#define SYSOM_CLI_EXPORT_PERFETTO_H
+
+#include <stdio.h>
+
+#include "cli/trace_model.h"
+
+/* The model's table of names grows by what the tracks are called. Returns 0, -ENOMEM, or -errno of
+ * the file. */
+int export_perfetto_write(struct trace_model *m, FILE *to, uint64_t *slices, uint64_t *left_out);
+
+#endif

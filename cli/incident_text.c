@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/incident_text.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "cli/jsonget.h"
+#include "cli/term.h"
+
+#define RANKS_SHOWN 1024
+#define BAR_COLUMNS 30
+
+static int ascending(const void *a, const void *b)
+{
+	int x = *(const int *)a, y = *(const int *)b;
+
+	return (x > y) - (x < y);
+}
+
+const char *incident_text_ranks(const json_t *ranks)
+{
+	int values[RANKS_SHOWN];
+	size_t n = 0, i;
+	json_t *v;
+
+	json_array_foreach((json_t *)ranks, i, v) {
+		json_int_t rank = json_integer_value(v);
+
+		if (n < RANKS_SHOWN && rank >= -1 && rank < INT32_MAX)
+			values[n++] = (int)rank;
+	}
+	qsort(values, n, sizeof(values[0]), ascending);
+	return term_ranges(values, n);
+}
+
+const char *incident_text_title(const json_t *in)
+{
+	static char out[512];
+	const json_t *ranks = json_object_get(in, "ranks");
+	bool many = json_array_size(ranks) != 1;
+	const char *symptom = jsonget_text(in, "symptom"), *what;
+
+	if (strcmp(symptom, "slow_job") == 0)
+		what = many ? "are slow together" : "is slow, as is the whole job";
+	else if (strcmp(symptom, "stall") == 0)
+		what = many ? "stand still" : "stands still";
+	else if (strcmp(symptom, "drift") == 0)
+		what = many ? "have become slower for good" : "has become slower for good";
+	else
+		what = many ? "are slow" : "is slow";
+	if (!json_array_size(ranks))
+		snprintf(out, sizeof(out), "the job: %s", term_safe(symptom, 30));
+	else
+		snprintf(out, sizeof(out), "rank%s %s %s", many ? "s" : "", incident_text_ranks(ranks),
+			 what);
+	return out;
+}
+
+const char *incident_text_part(const json_t *part, unsigned name_columns)
+{
+	static const struct {
+		const char *kind, *text;
+	} sentences[] = {
+		{ "all-kernels", "all compute kernels are slower" },
+		{ "gap", "the GPU idles: the host launches late" },
+		{ "copy", "copies" },
+		{ "comm-wait", "waiting in collectives for others" },
+		{ "extra-kernels", "more kernels than usual" },
+	};
+	const char *kind = jsonget_text(part, "kind"), *name = jsonget_text(part, "name");
+	static char out[640];
+
+	for (size_t i = 0; i < ARRAY_LEN(sentences); i++)
+		if (strcmp(kind, sentences[i].kind) == 0)
+			return sentences[i].text;
+	snprintf(out, sizeof(out), "%s %s", term_safe(kind, 20),
+		 *name ? term_safe(name, name_columns) : "(name unknown)");
+	return out;
+}
+
+static void print_when(FILE *to, const json_t *in)
+{
+	uint64_t begin = jsonget_unsigned(in, "begin_unix_ns"), end = jsonget_unsigned(in, "end_unix_ns");
+	bool open = strcmp(jsonget_text(in, "state"), "open") == 0;
+
+	fprintf(to, "  when      %s", term_time(begin));
+	if (end > begin)
+		fprintf(to, ", for %s%s", term_span((double)(end - begin) / 1e9),
+			open ? " so far" : "");
+	fprintf(to, "\n            steps %s to %s, %s flagged; flagged %s %s after the first slow one\n",
+		term_count(jsonget_number(in, "first_step")), term_count(jsonget_number(in, "last_step")),
+		term_count(jsonget_number(in, "flagged_steps")),
+		term_count(jsonget_number(in, "steps_to_flag")),
+		jsonget_number(in, "steps_to_flag") == 1 ? "step" : "steps");
+}
+
+static void print_how_slow(FILE *to, const json_t *in)
+{
+	double latency = jsonget_number(in, "latency_ms"), expected = jsonget_number(in, "expected_ms");
+	double most = latency > expected ? latency : expected;
+
+	if (!(most > 0))
+		return;
+	fprintf(to, "\n  how slow  %s%s%s against expectation\n", term_style(TERM_RED),
+		term_excess(jsonget_number(in, "excess")), term_style(TERM_PLAIN));
+	if (expected > 0)
+		fprintf(to, "            expected %9s  %s%s%s\n", term_ms(expected),
+			term_style(TERM_GREEN), term_bar(expected / most, BAR_COLUMNS),
+			term_style(TERM_PLAIN));
+	fprintf(to, "            observed %9s  %s%s%s\n", term_ms(latency), term_style(TERM_RED),
+		term_bar(latency / most, BAR_COLUMNS), term_style(TERM_PLAIN));
+	if (json_is_number(json_object_get(in, "self_excess")))
+		fprintf(to, "            own time %9s  (without waiting in collectives)\n",
+			term_excess(jsonget_number(in, "self_excess")));
+}
+
+static void print_why(FILE *to, const json_t *in)
+{
+	const json_t *parts = json_object_get(in, "parts"), *p;
+	unsigned columns = term_columns();
+	size_t i;
+
+	if (!json_array_size(parts)) {
+		fprintf(to, "\n  why       not known: no explanation came with the windows\n");
+		return;
+	}
+	fprintf(to, "\n  why       %s%7s %10s %10s%s\n", term_style(TERM_DIM), "share", "expected",
+		"observed", term_style(TERM_PLAIN));
+	json_array_foreach((json_t *)parts, i, p) {
+		double share = jsonget_number(p, "share");
+
+		fprintf(to, "            %7s %10s %10s  %s%s%s  %s\n", term_percent(share),
+			term_ms(jsonget_number(p, "expected_ms")),
+			term_ms(jsonget_number(p, "observed_ms")), term_style(TERM_YELLOW),
+			term_bar(share, 12), term_style(TERM_PLAIN),
+			incident_text_part(p, columns > 80 ? columns - 70 : 24));
+	}
+	fprintf(to, "            %s(per step, medians; share of the whole excess)%s\n",
+		term_style(TERM_DIM), term_style(TERM_PLAIN));
+}
+
+static void print_texts(FILE *to, const char *label, const json_t *array)
+{
+	size_t i;
+	json_t *v;
+
+	json_array_foreach((json_t *)array, i, v)
+		fprintf(to, "  %-9s %s\n", i ? "" : label, term_safe(json_string_value(v), 100));
+}
+
+void incident_text_print(FILE *to, const json_t *in)
+{
+	double sent = jsonget_number(in, "uploaded_bytes"), raw = jsonget_number(in, "raw_bytes");
+	const char *id = term_safe(jsonget_text(in, "id"), 32), *state = jsonget_text(in, "state");
+	const json_t *nodes = json_object_get(in, "nodes"), *victims = json_object_get(in, "victims");
+
+	fprintf(to, "%sincident %s%s  %s%s%s  job %s\n\n", term_style(TERM_BOLD), id,
+		term_style(TERM_PLAIN), term_style(strcmp(state, "open") ? TERM_GREEN : TERM_RED),
+		term_safe(state, 16), term_style(TERM_PLAIN), term_safe(jsonget_text(in, "job"), 60));
+	fprintf(to, "  %s%s%s\n\n", term_style(TERM_BOLD), incident_text_title(in),
+		term_style(TERM_PLAIN));
+	print_when(to, in);
+	print_texts(to, json_array_size(nodes) == 1 ? "node" : "nodes", nodes);
+	print_how_slow(to, in);
+	print_why(to, in);
+	fputc('\n', to);
+	if (json_array_size(victims))
+		fprintf(to, "  victims   %s %s: slow only since %s for the slow one\n",
+			json_array_size(victims) == 1 ? "rank" : "ranks", incident_text_ranks(victims),
+			json_array_size(victims) == 1 ? "it waits" : "they wait");
+	fprintf(to, "  evidence  %s windows; uploaded %s", term_count(jsonget_number(in, "window_count")),
+		term_bytes(sent));
+	if (raw > 0)
+		fprintf(to, " of %s raw: %s", term_bytes(raw), term_percent(sent / raw));
+	fputc('\n', to);
+	print_texts(to, "missing", json_object_get(in, "missing"));
+	fprintf(to, "  trace     sysom trace %s -o %s.pftrace    (opens in ui.perfetto.dev)\n", id, id);
+	fprintf(to, "  report    sysom report %s -o %s.html\n", id, id);
+}
+
+void incident_text_head(FILE *to)
+{
+	fprintf(to, "%s%-8s %-6s %-23s %-14s %-12s %9s %9s %6s  %s%s\n", term_style(TERM_BOLD), "id",
+		"state", "began", "job", "ranks", "observed", "expected", "excess", "mostly",
+		term_style(TERM_PLAIN));
+}
+
+void incident_text_row(FILE *to, const json_t *in)
+{
+	const char *state = jsonget_text(in, "state");
+	const json_t *part = json_array_get(json_object_get(in, "parts"), 0);
+
+	fprintf(to, "%-8s %s%-6s%s %-23s %-14s %-12s %9s %9s %6s  %s\n",
+		term_safe(jsonget_text(in, "id"), 32),
+		term_style(strcmp(state, "open") ? TERM_GREEN : TERM_RED), term_safe(state, 6),
+		term_style(TERM_PLAIN), term_time(jsonget_unsigned(in, "begin_unix_ns")),
+		term_safe(jsonget_text(in, "job"), 14),
+		term_safe(incident_text_ranks(json_object_get(in, "ranks")), 12),
+		term_ms(jsonget_number(in, "latency_ms")), term_ms(jsonget_number(in, "expected_ms")),
+		term_excess(jsonget_number(in, "excess")), part ? incident_text_part(part, 40) : "");
+}

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * incident_text.h - an incident as a person wants to read it. Threads: one caller. Trust: the
+ * incident is a peer's JSON: missing or odd fields are left out. */
+#ifndef SYSOM_CLI_INCIDENT_TEXT_H
+#define SYSOM_CLI_INCIDENT_TEXT_H
+
+#include <jansson.h>
+#include <stdio.h>
+
+void incident_text_print(FILE *to, const json_t *incident);
+/* One line of a list; the head names its columns. */
+void incident_text_row(FILE *to, const json_t *incident);
+void incident_text_head(FILE *to);
+/* "rank 5 is slow", "ranks 0-7 are slow together", ... In a static buffer of term.h. */
+const char *incident_text_title(const json_t *incident);
+/* An array of ranks, sorted, as "0-4, 6". */
+const char *incident_text_ranks(const json_t *ranks);
+/* "kernel gemm" or a sentence for the other kinds; name_columns bounds the name. */
+const char *incident_text_part(const json_t *part, unsigned name_columns);
+
+#endif

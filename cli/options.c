@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/options.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/check.h"
+
+struct option_def {
+	unsigned bit;
+	const char *name;
+	char letter;
+	const char *metavar; /* NULL: a switch */
+	const char *help;
+};
+
+static const struct option_def defs[] = {
+	{ OPTION_JSON, "json", 'j', NULL, "print JSON" },
+	{ OPTION_URL, "url", 'u', "URL",
+	  "the aggregator (SYSOM_URL; default http://127.0.0.1:9472)" },
+	{ OPTION_CONTROL, "control", 'c', "PATH",
+	  "sysomd's control socket (SYSOM_CONTROL_PATH; default /run/sysom/control.sock)" },
+	{ OPTION_JOB, "job", 'J', "JOB", "only this job" },
+	{ OPTION_ROLE, "role", 'R', "ROLE", "role of the processes within the job" },
+	{ OPTION_RANK, "rank", 'r', "N", "only this rank" },
+	{ OPTION_ONCE, "once", '1', NULL, "print once and return" },
+	{ OPTION_STATE, "state", 's', "open|closed", "only incidents in this state" },
+	{ OPTION_LIMIT, "limit", 'n', "N", "at most so many (default 20)" },
+	{ OPTION_OUT, "output", 'o', "FILE", "where to write; - is standard output" },
+	{ OPTION_FORMAT, "format", 'f', "perfetto|kineto", "format of the trace" },
+	{ OPTION_TIMEOUT, "timeout", 't', "S", "give up after so many seconds (default 60)" },
+	{ OPTION_SECONDS, "seconds", 'S', "S", "how many seconds to send" },
+	{ OPTION_STATE_DIR, "state-dir", 'd', "DIR",
+	  "directory whose disk space is checked (default /var/lib/sysom)" },
+};
+
+void options_help(FILE *to, const struct command *c)
+{
+	fprintf(to, "usage: sysom %s%s%s%s\n\n%s\n", c->name, c->flags ? " [options]" : "",
+		*c->args ? " " : "", c->args, c->summary);
+	if (c->detail)
+		fprintf(to, "\n%s", c->detail);
+	fputs("\noptions:\n", to);
+	for (size_t i = 0; i < ARRAY_LEN(defs); i++) {
+		char flag[64];
+
+		if (!(c->flags & defs[i].bit))
+			continue;
+		snprintf(flag, sizeof(flag), "-%c, --%s%s%s", defs[i].letter, defs[i].name,
+			 defs[i].metavar ? " " : "", defs[i].metavar ? defs[i].metavar : "");
+		fprintf(to, "  %-32s %s\n", flag, defs[i].help);
+	}
+	fprintf(to, "  %-32s %s\n", "-h, --help", "print this");
+	fputs("\nexit status: 0 done, 1 found nothing or failed, 2 bad arguments\n", to);
+}
+
+static int bad(const struct command *c, const char *flag, const char *value, const char *want)
+{
+	fprintf(stderr, "sysom %s: --%s %s: %s\n", c->name, flag, value, want);
+	return -EINVAL;
+}
+
+static int parse_seconds(const struct command *c, const char *flag, const char *text, double *out)
+{
+	char *end;
+	double v = strtod(text, &end);
+
+	if (!*text || *end || !isfinite(v) || v <= 0 || v > 86400 * 7)
+		return bad(c, flag, text, "a number of seconds is wanted");
+	*out = v;
+	return 0;
+}
+
+static int parse_integer(const struct command *c, const char *flag, const char *text, long max,
+			 long *out)
+{
+	char *end;
+	long v;
+
+	errno = 0;
+	v = strtol(text, &end, 10);
+	if (!*text || *end || errno || v < 0 || v > max)
+		return bad(c, flag, text, "a whole number is wanted");
+	*out = v;
+	return 0;
+}
+
+static int store(struct options *o, const struct command *c, unsigned bit, const char *arg)
+{
+	long n = 0;
+	int r;
+
+	switch (bit) {
+	case OPTION_JSON:
+		o->json = true;
+		return 0;
+	case OPTION_ONCE:
+		o->once = true;
+		return 0;
+	case OPTION_URL:
+		o->url = arg;
+		return 0;
+	case OPTION_CONTROL:
+		o->control = arg;
+		return 0;
+	case OPTION_JOB:
+		o->job = arg;
+		return 0;
+	case OPTION_ROLE:
+		o->role = arg;
+		return 0;
+	case OPTION_OUT:
+		o->out = arg;
+		return 0;
+	case OPTION_STATE_DIR:
+		o->state_dir = arg;
+		return 0;
+	case OPTION_STATE:
+		o->state = arg;
+		if (strcmp(arg, "open") && strcmp(arg, "closed"))
+			return bad(c, "state", arg, "open or closed");
+		return 0;
+	case OPTION_FORMAT:
+		o->format = arg;
+		if (strcmp(arg, "perfetto") && strcmp(arg, "kineto"))
+			return bad(c, "format", arg, "perfetto or kineto");
+		return 0;
+	case OPTION_RANK:
+		r = parse_integer(c, "rank", arg, INT32_MAX, &n);
+		o->rank = (int)n;
+		o->have_rank = !r;
+		return r;
+	case OPTION_LIMIT:
+		r = parse_integer(c, "limit", arg, 10000, &n);
+		o->limit = (unsigned)n;
+		return r;
+	case OPTION_TIMEOUT:
+		return parse_seconds(c, "timeout", arg, &o->timeout_s);
+	case OPTION_SECONDS:
+		return parse_seconds(c, "seconds", arg, &o->seconds);
+	}
+	return -EINVAL;
+}
+
+static void set_defaults(struct options *o)
+{
+	memset(o, 0, sizeof(*o));
+	o->url = getenv("SYSOM_URL");
+	if (!o->url || !*o->url)
+		o->url = "http://127.0.0.1:9472";
+	o->limit = 20;
+	o->timeout_s = 60;
+}
+
+int options_parse(struct options *o, const struct command *c, int argc, char **argv)
+{
+	struct option longs[ARRAY_LEN(defs) + 2];
+	/* '+': options end at the first positional argument where a whole command follows */
+	char shorts[2 * ARRAY_LEN(defs) + 8] = "";
+	size_t n = 0, s = 0;
+	int opt, r;
+
+	set_defaults(o);
+	if (c->args_max < 0)
+		shorts[s++] = '+';
+	shorts[s++] = ':';
+	for (size_t i = 0; i < ARRAY_LEN(defs); i++) {
+		if (!(c->flags & defs[i].bit))
+			continue;
+		longs[n++] = (struct option){ defs[i].name, defs[i].metavar ? 1 : 0, NULL,
+					      defs[i].letter };
+		shorts[s++] = defs[i].letter;
+		if (defs[i].metavar)
+			shorts[s++] = ':';
+	}
+	longs[n++] = (struct option){ "help", 0, NULL, 'h' };
+	longs[n] = (struct option){ 0 };
+	shorts[s++] = 'h';
+	shorts[s] = '\0';
+	optind = 0;
+	opterr = 0;
+	while ((opt = getopt_long(argc, argv, shorts, longs, NULL)) != -1) {
+		if (opt == 'h') {
+			options_help(stdout, c);
+			return 1;
+		}
+		if (opt == '?' || opt == ':') {
+			fprintf(stderr, "sysom %s: %s %s; try sysom %s --help\n", c->name,
+				opt == ':' ? "a value is missing after" : "unknown option",
+				argv[optind - 1], c->name);
+			return -EINVAL;
+		}
+		for (size_t i = 0; i < ARRAY_LEN(defs); i++) {
+			if (defs[i].letter != opt)
+				continue;
+			r = store(o, c, defs[i].bit, optarg);
+			if (r)
+				return r;
+		}
+	}
+	o->argc = argc - optind;
+	o->argv = argv + optind;
+	if (o->argc < c->args_min || (c->args_max >= 0 && o->argc > c->args_max)) {
+		fprintf(stderr, "sysom %s: %s; try sysom %s --help\n", c->name,
+			o->argc < c->args_min ? "an argument is missing" : "too many arguments",
+			c->name);
+		return -EINVAL;
+	}
+	return 0;
+}

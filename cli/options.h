@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * options.h - the command line of `sysom`: one table of flags, of which each command takes some.
+ * Threads: one caller. Texts are borrowed from argv and the environment. */
+#ifndef SYSOM_CLI_OPTIONS_H
+#define SYSOM_CLI_OPTIONS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+enum { /* exit statuses, as the manual documents them */
+	EXIT_OK = 0,
+	EXIT_NOTHING = 1, /* found nothing, or failed */
+	EXIT_USAGE = 2,
+};
+
+enum option_bit {
+	OPTION_JSON = 1 << 0,
+	OPTION_URL = 1 << 1,
+	OPTION_CONTROL = 1 << 2,
+	OPTION_JOB = 1 << 3,
+	OPTION_ROLE = 1 << 4,
+	OPTION_RANK = 1 << 5,
+	OPTION_ONCE = 1 << 6,
+	OPTION_STATE = 1 << 7,
+	OPTION_LIMIT = 1 << 8,
+	OPTION_OUT = 1 << 9,
+	OPTION_FORMAT = 1 << 10,
+	OPTION_TIMEOUT = 1 << 11,
+	OPTION_SECONDS = 1 << 12,
+	OPTION_STATE_DIR = 1 << 13,
+};
+
+struct options {
+	const char *url;     /* --url, SYSOM_URL, http://127.0.0.1:9472 */
+	const char *control; /* --control, or NULL: paths.h decides */
+	const char *job, *role, *state, *out, *format, *state_dir; /* NULL: not given */
+	bool json, once, have_rank;
+	int rank;
+	unsigned limit;	   /* default 20 */
+	double timeout_s;  /* default 60 */
+	double seconds;	   /* default 0: the receiver's own */
+	int argc;	   /* positional arguments */
+	char **argv;
+};
+
+struct command {
+	const char *name;
+	int (*run)(const struct options *o);
+	int (*raw)(int argc, char **argv); /* instead of run: parses its own arguments */
+	unsigned flags;			   /* enum option_bit */
+	const char *args;		   /* positional arguments, for the usage line */
+	int args_min, args_max;		   /* args_max -1: everything from the first one on */
+	const char *summary;		   /* one line */
+	const char *detail;		   /* further lines of --help */
+};
+
+/* argv[0] is the command's name. 0: go on; 1: --help was printed; -EINVAL: a message is on standard
+ * error already. */
+int options_parse(struct options *o, const struct command *c, int argc, char **argv);
+void options_help(FILE *to, const struct command *c);
+
+#endif

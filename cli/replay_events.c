@@ -1,0 +1,289 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * `sysom replay events`: trace files, one per rank, through the live analysis.
+ *
+ * Per rank: load, find steps, judge them by the roofline, print. Collectives and clocks need all
+ * ranks, so only the communication kernels of each are kept (replay_ranks.c). */
+#include <errno.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "analysis/roofline.h"
+#include "analysis/steps.h"
+#include "cli/replay.h"
+#include "cli/replay_load.h"
+#include "cli/replay_ranks.h"
+
+#define KEYS_MAX      256
+#define LAUNCHES_MAX  (1u << 20)
+
+struct replay_events {
+	bool json, marks;
+	enum roofline_mode mode;
+	struct replay_ranks *ranks;
+	uint64_t rows, kept, api_other, unknown_kind, duplicate_marks, proxies, unmatched;
+	uint64_t steps, flagged, incomplete, files;
+};
+
+static int usage(FILE *to)
+{
+	fputs("usage: sysom replay events [options] FILE...\n\n"
+	      "Finds steps in kernel traces, one file per rank (rank from `rankN` in the name, else\n"
+	      "the order): ts_ns,dur_ns,kind,device,stream,corr,bytes,name as CSV, or Kineto JSON;\n"
+	      "plain, .gz or .zst, - is standard input.\n\n"
+	      "  --json             one JSON object per line\n"
+	      "  --marks ignore|use read ProfilerStep marks (default ignore)\n"
+	      "  --mode robust|p99  how steps are judged (default robust)\n\n"
+	      "exit status: 0 read to the end, 2 bad arguments or malformed input\n", to);
+	return to == stdout ? 0 : 2;
+}
+
+static int rank_of(const char *path, int order)
+{
+	const char *base = strrchr(path, '/'), *p = base ? base + 1 : path;
+
+	for (; (p = strstr(p, "rank")); p += 4)
+		if (p[4] >= '0' && p[4] <= '9')
+			return atoi(p + 4) & 0xfffff;
+	return order;
+}
+
+static void print_step(struct replay_events *ev, int rank, const struct step *st,
+		       const struct roofline_verdict *v)
+{
+	bool edge = st->flags & STEP_FLAG_FIRST;
+
+	if (!ev->json) {
+		printf("%4d %6llu %12.3f %10.3f %10.3f %10.3f %10.3f %10.3f %7u %5u  %s%s%s\n", rank,
+		       (unsigned long long)st->index, (double)st->latency_ns / 1e6,
+		       (double)st->self_ns / 1e6, (double)st->compute_ns / 1e6,
+		       (double)st->comm_ns / 1e6, (double)st->exposed_comm_ns / 1e6,
+		       (double)st->idle_ns / 1e6, st->kernels, st->phase,
+		       v->flagged ? "SLOW" : roofline_state_name(v->state), edge ? " edge" : "",
+		       st->flags & STEP_FLAG_CPU_BOUND ? " cpu-bound" : "");
+		return;
+	}
+	printf("{\"type\":\"step\",\"rank\":%d,\"step\":%llu,\"begin_ns\":%llu,\"end_ns\":%llu,"
+	       "\"compute_ns\":%llu,\"comm_ns\":%llu,\"exposed_comm_ns\":%llu,\"copy_ns\":%llu,"
+	       "\"idle_ns\":%llu,\"kernels\":%u,\"flagged\":%s,",
+	       rank, (unsigned long long)st->index, (unsigned long long)st->begin_ns,
+	       (unsigned long long)st->end_ns, (unsigned long long)st->compute_ns,
+	       (unsigned long long)st->comm_ns, (unsigned long long)st->exposed_comm_ns,
+	       (unsigned long long)st->copy_ns, (unsigned long long)st->idle_ns, st->kernels,
+	       v->flagged ? "true" : "false");
+	printf("\"latency_ns\":%llu,\"self_ns\":%llu,\"device_begin_ns\":%llu,"
+	       "\"device_end_ns\":%llu,\"launches\":%u,\"collectives\":%u,\"copies\":%u,"
+	       "\"phase\":%u,\"source\":\"%s\",\"state\":\"%s\",\"expected_ns\":%.1f,"
+	       "\"excess\":%.6f,\"edge\":%s,\"incomplete\":%s,\"cpu_bound\":%s,\"resync\":%s}\n",
+	       (unsigned long long)st->latency_ns, (unsigned long long)st->self_ns,
+	       (unsigned long long)st->device_begin_ns, (unsigned long long)st->device_end_ns,
+	       st->launches, st->collectives, st->copies, st->phase,
+	       st->source == STEP_SOURCE_EXPLICIT ? "marks" : "auto",
+	       roofline_state_name(v->state), v->expected_ns, v->excess, edge ? "true" : "false",
+	       st->flags & STEP_FLAG_INCOMPLETE ? "true" : "false",
+	       st->flags & STEP_FLAG_CPU_BOUND ? "true" : "false",
+	       st->flags & STEP_FLAG_RESYNC ? "true" : "false");
+}
+
+static void take_steps(struct replay_events *ev, int rank, struct steps *s,
+		       struct roofline_set *models, uint64_t *flagged)
+{
+	static struct step_kernel kernels[STEP_KERNELS_MAX];
+	const uint32_t not_judged = STEP_FLAG_FIRST | STEP_FLAG_GAP | STEP_FLAG_INCOMPLETE;
+	struct step st;
+	uint32_t count;
+
+	while (steps_next(s, &st, kernels, &count)) {
+		struct roofline_verdict v = {.state = ROOFLINE_LEARNING};
+
+		if (!(st.flags & not_judged))
+			v = roofline_push(roofline_set_get(models, st.key), st.work, st.work_count,
+					  (double)st.self_ns);
+		print_step(ev, rank, &st, &v);
+		ev->steps++;
+		ev->incomplete += (st.flags & STEP_FLAG_INCOMPLETE) != 0;
+		*flagged += v.flagged;
+	}
+}
+
+/* Host, marks and device records of one rank, merged by time as they would arrive live. */
+static void feed(struct replay_events *ev, const struct replay_trace *t, struct steps *s,
+		 struct roofline_set *models, uint64_t *flagged)
+{
+	size_t h = 0, d = 0, m = 0;
+	bool in_mark = false;
+
+	while (h < t->host_count || d < t->device_count || (ev->marks && m < t->mark_count)) {
+		uint64_t host = h < t->host_count ? t->host[h].begin_ns : UINT64_MAX;
+		uint64_t device = d < t->device_count ? t->device[d].begin_ns : UINT64_MAX;
+		uint64_t mark = UINT64_MAX;
+
+		if (ev->marks && m < t->mark_count)
+			mark = in_mark ? t->marks[m].end_ns : t->marks[m].begin_ns;
+		if (mark <= host && mark <= device) {
+			struct record r = t->marks[m];
+
+			r.kind = in_mark ? RECORD_STEP_END : RECORD_STEP_BEGIN;
+			r.begin_ns = r.end_ns = mark;
+			steps_push_host(s, &r, NULL);
+			m += in_mark;
+			in_mark = !in_mark;
+		} else if (host <= device) {
+			steps_push_host(s, &t->host[h++], NULL);
+		} else {
+			steps_push_device(s, &t->device[d++]);
+			steps_advance(s, device);
+		}
+		take_steps(ev, t->rank, s, models, flagged);
+	}
+	steps_finish(s);
+	take_steps(ev, t->rank, s, models, flagged);
+}
+
+static int replay_rank(struct replay_events *ev, const struct replay_trace *t)
+{
+	size_t most = t->host_count > t->device_count / 2 ? t->host_count : t->device_count / 2;
+	struct roofline_config rc;
+	struct steps_config sc;
+	void *step_memory, *model_memory;
+	struct roofline_set *models;
+	uint64_t flagged = 0;
+
+	steps_config_default(&sc);
+	sc.automatic_only = !ev->marks;
+	sc.whole_first = true;
+	sc.launch_max = most < LAUNCHES_MAX ? (uint32_t)most + 1 : LAUNCHES_MAX;
+	roofline_config_default(&rc);
+	rc.mode = ev->mode;
+	step_memory = aligned_alloc(16, (steps_memory_bytes(&sc) + 15) & ~(size_t)15);
+	model_memory = aligned_alloc(16, (roofline_set_memory_bytes(&rc, KEYS_MAX) + 15) & ~(size_t)15);
+	if (!step_memory || !model_memory) {
+		fprintf(stderr, "sysom replay events: out of memory\n");
+		free(step_memory);
+		free(model_memory);
+		return -ENOMEM;
+	}
+	models = roofline_set_init(model_memory, &rc, KEYS_MAX);
+	feed(ev, t, steps_init(step_memory, &sc), models, &flagged);
+	ev->flagged += flagged;
+	free(step_memory);
+	free(model_memory);
+	return replay_ranks_add(ev->ranks, t);
+}
+
+static int replay_file(struct replay_events *ev, const char *path, int order)
+{
+	struct replay_trace t = {.rank = rank_of(path, order)};
+	int rc = replay_load(&t, path);
+
+	if (!rc) {
+		rc = replay_rank(ev, &t);
+		ev->rows += t.rows;
+		ev->kept += t.kept;
+		ev->api_other += t.api_other;
+		ev->unknown_kind += t.unknown_kind;
+		ev->duplicate_marks += t.duplicate_marks;
+		ev->proxies += t.proxies;
+		ev->unmatched += t.unmatched;
+		ev->files++;
+	}
+	replay_load_free(&t);
+	return rc;
+}
+
+static void print_summary(const struct replay_events *ev)
+{
+	if (ev->json)
+		printf("{\"type\":\"summary\",\"files\":%llu,\"rows\":%llu,\"rows_used\":%llu,"
+		  "\"skipped\":{\"api_other\":%llu,\"unknown_kind\":%llu,\"duplicate_marks\":%llu},"
+		  "\"launch_proxies\":%llu,\"unmatched_device\":%llu,\"steps\":%llu,"
+		  "\"steps_incomplete\":%llu,\"flagged\":%llu}\n",
+		       (unsigned long long)ev->files, (unsigned long long)ev->rows,
+	       (unsigned long long)(ev->kept - ev->duplicate_marks),
+	       (unsigned long long)ev->api_other, (unsigned long long)ev->unknown_kind,
+	       (unsigned long long)ev->duplicate_marks, (unsigned long long)ev->proxies,
+	       (unsigned long long)ev->unmatched, (unsigned long long)ev->steps,
+	       (unsigned long long)ev->incomplete, (unsigned long long)ev->flagged);
+	else
+		printf("\n%llu files, %llu rows, %llu used; skipped: %llu other API or operator calls, "
+		  "%llu of unknown kind, %llu repeated marks; %llu launches taken from kernels, "
+		  "%llu kernels without a launch; %llu steps, %llu incomplete, %llu slow\n",
+		       (unsigned long long)ev->files, (unsigned long long)ev->rows,
+	       (unsigned long long)(ev->kept - ev->duplicate_marks),
+	       (unsigned long long)ev->api_other, (unsigned long long)ev->unknown_kind,
+	       (unsigned long long)ev->duplicate_marks, (unsigned long long)ev->proxies,
+	       (unsigned long long)ev->unmatched, (unsigned long long)ev->steps,
+	       (unsigned long long)ev->incomplete, (unsigned long long)ev->flagged);
+}
+
+static int options(struct replay_events *ev, int argc, char **argv)
+{
+	static const struct option longs[] = {
+		{"json", no_argument, NULL, 'j'},
+		{"marks", required_argument, NULL, 'm'},
+		{"mode", required_argument, NULL, 'o'},
+		{"help", no_argument, NULL, 'h'},
+		{0},
+	};
+	int c, mode;
+
+	optind = 1;
+	while ((c = getopt_long(argc, argv, "h", longs, NULL)) != -1) {
+		switch (c) {
+		case 'j':
+			ev->json = true;
+			break;
+		case 'm':
+			if (strcmp(optarg, "use") && strcmp(optarg, "ignore")) {
+				fprintf(stderr, "sysom replay events: --marks ignore|use\n");
+				return 2;
+			}
+			ev->marks = !strcmp(optarg, "use");
+			break;
+		case 'o':
+			mode = roofline_mode_parse(optarg);
+			if (mode < 0) {
+				fprintf(stderr, "sysom replay events: --mode robust|p99\n");
+				return 2;
+			}
+			ev->mode = (enum roofline_mode)mode;
+			break;
+		case 'h':
+			usage(stdout);
+			return -1;
+		default:
+			return usage(stderr);
+		}
+	}
+	return optind < argc ? 0 : usage(stderr);
+}
+
+int replay_events_main(int argc, char **argv)
+{
+	struct replay_events ev = {0};
+	int rc = options(&ev, argc, argv);
+
+	if (rc)
+		return rc < 0 ? 0 : rc;
+	ev.ranks = replay_ranks_new();
+	if (!ev.ranks) {
+		fprintf(stderr, "sysom replay events: out of memory\n");
+		return 1;
+	}
+	if (!ev.json)
+		printf("rank   step   latency ms    self ms compute ms    comm ms exposed ms    idle ms"
+		       " kernels phase\n");
+	for (int i = optind; i < argc && !rc; i++)
+		rc = replay_file(&ev, argv[i], i - optind);
+	if (!rc) {
+		replay_ranks_print(ev.ranks, ev.json);
+		print_summary(&ev);
+	}
+	replay_ranks_free(ev.ranks);
+	if (fflush(stdout) || ferror(stdout)) {
+		fprintf(stderr, "sysom replay events: output failed\n");
+		return 1;
+	}
+	return rc == -ENOMEM ? 1 : rc ? 2 : 0;
+}

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * replay_load.h - one rank's trace file (flat CSV or Kineto JSON) as the records that analysis/
+ * speaks: what the live join makes of ring events, made of a file.
+ * Owns: everything behind struct replay_trace. Threads: one caller. Trust: the file is hostile.
+ *
+ * A launch takes the name, shape, stream and bytes of the kernel that its correlation id names.
+ * Device rows without a launch in the file: when most have one, they stay unmatched (their launch
+ * lies before the trace); else their own start stands for the launch. */
+#ifndef SYSOM_CLI_REPLAY_LOAD_H
+#define SYSOM_CLI_REPLAY_LOAD_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "analysis/record.h"
+
+/* JSON is read whole, at some 20 times its text in memory. */
+#define REPLAY_LOAD_JSON_BYTES_MAX (512u << 20)
+/* 64 bytes each. */
+#define REPLAY_LOAD_ROWS_MAX 100000000u
+/* Different kernel names of one trace. */
+#define REPLAY_LOAD_NAMES_MAX 1000000u
+
+struct replay_names {
+	char **text; /* [0] is "" */
+	uint32_t count, room;
+	uint32_t *slots;
+	uint32_t slots_mask;
+};
+
+struct replay_trace {
+	int rank;
+	struct replay_names names;
+	struct record *host, *device; /* sorted, canonical order */
+	size_t host_count, device_count;
+	struct record *marks; /* ProfilerStep marks: begin_ns, end_ns, key = index */
+	size_t mark_count;
+	uint64_t rows, kept, api_other, unknown_kind, duplicate_marks, proxies, unmatched;
+};
+
+/* 0; or -errno after a line on standard error that names the file and the line. */
+int replay_load(struct replay_trace *t, const char *path);
+void replay_load_free(struct replay_trace *t);
+
+#endif

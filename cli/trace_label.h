@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * trace_label.h - what a record, step or window is called in a trace and which arguments it shows;
+ * the same for every format. Pure. Threads: any. */
+#ifndef SYSOM_CLI_TRACE_LABEL_H
+#define SYSOM_CLI_TRACE_LABEL_H
+
+#include "base/limits.h"
+#include "cli/trace_model.h"
+
+#define TRACE_LABEL_ARGS 24
+#define TRACE_LABEL_BYTES (LIMIT_NAME_BYTES + 64)
+
+enum trace_arg_type { TRACE_ARG_UINT, TRACE_ARG_DOUBLE, TRACE_ARG_TEXT };
+
+struct trace_arg {
+	const char *key; /* static text, a word */
+	enum trace_arg_type type;
+	uint64_t u;
+	double d;
+	char text[192];
+};
+
+struct trace_label {
+	const char *category; /* static text */
+	char name[TRACE_LABEL_BYTES];
+	uint32_t arg_count;
+	struct trace_arg args[TRACE_LABEL_ARGS];
+};
+
+void trace_label_record(struct trace_label *l, const struct trace_model *m, const struct record *r);
+void trace_label_step(struct trace_label *l, const struct window_step *s);
+void trace_label_window(struct trace_label *l, const struct trace_model *m,
+			const struct trace_window *w);
+/* "copies of 20 ms instead of 10 ms" is the reader's; this is "kernel NAME" or the kind's text. */
+void trace_label_part(char *out, size_t out_bytes, const struct trace_model *m,
+		      const struct explain_part *p);
+/* An id that is the same for the host call and device record of one collective on every rank; 0:
+ * none. */
+uint64_t trace_label_collective(const struct record *r);
+
+#endif

@@ -1,0 +1,364 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/trace_model.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/hash.h"
+
+#define TIME_MAX_NS (1ull << 62)
+
+int trace_model_init(struct trace_model *m)
+{
+	memset(m, 0, sizeof(*m));
+	m->slot_count = 1024;
+	m->name_room = 512;
+	m->slots = calloc(m->slot_count, sizeof(*m->slots));
+	m->names = calloc(m->name_room, sizeof(*m->names));
+	if (m->names)
+		m->names[0] = strdup("");
+	if (!m->slots || !m->names || !m->names[0]) {
+		trace_model_fini(m);
+		return -ENOMEM;
+	}
+	m->name_count = 1;
+	return 0;
+}
+
+void trace_model_fini(struct trace_model *m)
+{
+	for (size_t i = 0; i < m->rank_count; i++) {
+		free(m->ranks[i].host);
+		free(m->ranks[i].device);
+		free(m->ranks[i].steps);
+		free(m->ranks[i].windows);
+	}
+	for (size_t i = 0; i < m->name_count; i++)
+		free(m->names[i]);
+	free(m->ranks);
+	free(m->names);
+	free(m->slots);
+	memset(m, 0, sizeof(*m));
+}
+
+/* Room for `more` further elements; doubles. */
+static int grow(void **array, size_t *room, size_t count, size_t more, size_t size)
+{
+	size_t want = *room ? *room : 16;
+	void *p;
+
+	if (count + more <= *room)
+		return 0;
+	while (want < count + more)
+		want *= 2;
+	p = realloc(*array, want * size);
+	if (!p)
+		return -ENOMEM;
+	*array = p;
+	*room = want;
+	return 0;
+}
+
+static uint32_t *find_slot(const struct trace_model *m, uint32_t *slots, uint32_t slot_count,
+			   const char *text)
+{
+	uint32_t i = (uint32_t)hash_mix(hash_bytes(HASH_SEED, text, strlen(text))) & (slot_count - 1);
+
+	/* the table is at most half full */
+	while (slots[i] && strcmp(m->names[slots[i]], text))
+		i = (i + 1) & (slot_count - 1);
+	return &slots[i];
+}
+
+static int rehash(struct trace_model *m)
+{
+	uint32_t n = m->slot_count * 2, *slots = calloc(n, sizeof(*slots));
+
+	if (!slots)
+		return -ENOMEM;
+	for (uint32_t id = 1; id < m->name_count; id++)
+		*find_slot(m, slots, n, m->names[id]) = id;
+	free(m->slots);
+	m->slots = slots;
+	m->slot_count = n;
+	return 0;
+}
+
+uint32_t trace_model_name(struct trace_model *m, const char *text)
+{
+	size_t room = m->name_room;
+	uint32_t *slot;
+
+	if (!text || !*text)
+		return 0;
+	slot = find_slot(m, m->slots, m->slot_count, text);
+	if (*slot)
+		return *slot;
+	if (m->name_count >= TRACE_MODEL_NAMES_MAX)
+		return 0;
+	if (m->name_count * 2 >= m->slot_count) {
+		if (rehash(m))
+			return 0;
+		slot = find_slot(m, m->slots, m->slot_count, text);
+	}
+	if (grow((void **)&m->names, &room, m->name_count, 1, sizeof(*m->names)))
+		return 0;
+	m->name_room = (uint32_t)room;
+	m->names[m->name_count] = strdup(text);
+	if (!m->names[m->name_count])
+		return 0;
+	*slot = m->name_count;
+	return m->name_count++;
+}
+
+static struct trace_rank *find_rank(struct trace_model *m, const struct window *w)
+{
+	struct trace_rank *r, *p;
+
+	for (size_t i = 0; i < m->rank_count; i++) {
+		r = &m->ranks[i];
+		if (r->who.rank == w->rank.rank && r->who.pid == w->rank.pid &&
+		    !strcmp(r->who.node, w->rank.node) && !strcmp(r->who.job, w->rank.job))
+			return r;
+	}
+	if (m->rank_count >= TRACE_MODEL_RANKS_MAX)
+		return NULL;
+	p = realloc(m->ranks, (m->rank_count + 1) * sizeof(*p));
+	if (!p)
+		return NULL;
+	m->ranks = p;
+	r = &p[m->rank_count++];
+	memset(r, 0, sizeof(*r));
+	r->who = w->rank;
+	r->realtime_offset_ns = w->realtime_offset_ns;
+	return r;
+}
+
+/* To CLOCK_REALTIME; 0 stays 0 ("unknown"); UINT64_MAX where a peer lies. */
+static uint64_t shift(uint64_t t, int64_t offset)
+{
+	int64_t sum;
+
+	if (!t)
+		return 0;
+	if (t > INT64_MAX || __builtin_add_overflow((int64_t)t, offset, &sum) || sum <= 0)
+		return UINT64_MAX;
+	return (uint64_t)sum;
+}
+
+static int add_records(struct trace_model *m, struct record **to, size_t *count, size_t *room,
+		       const struct record *from, uint32_t n, const struct window *w,
+		       const uint32_t *ids)
+{
+	if (n > TRACE_MODEL_RECORDS_MAX - m->records) {
+		m->left_out += n;
+		return 0;
+	}
+	if (grow((void **)to, room, *count, n, sizeof(**to)))
+		return -ENOMEM;
+	for (uint32_t i = 0; i < n; i++) {
+		struct record *r = &(*to)[*count];
+
+		*r = from[i];
+		r->begin_ns = shift(r->begin_ns, w->realtime_offset_ns);
+		r->end_ns = shift(r->end_ns, w->realtime_offset_ns);
+		r->launch_ns = shift(r->launch_ns, w->realtime_offset_ns);
+		r->name = r->name < w->name_count ? ids[r->name] : 0;
+		if (!r->begin_ns || r->begin_ns > TIME_MAX_NS || r->end_ns > TIME_MAX_NS) {
+			m->left_out++;
+			continue;
+		}
+		if (r->end_ns < r->begin_ns)
+			r->end_ns = r->begin_ns;
+		(*count)++;
+		m->records++;
+	}
+	return 0;
+}
+
+static int add_steps(struct trace_model *m, struct trace_rank *r, const struct window *w)
+{
+	if (grow((void **)&r->steps, &r->step_room, r->step_count, w->step_count, sizeof(*r->steps)))
+		return -ENOMEM;
+	for (uint32_t i = 0; i < w->step_count; i++) {
+		struct window_step *s = &r->steps[r->step_count];
+
+		*s = w->steps[i];
+		s->step.begin_ns = shift(s->step.begin_ns, w->realtime_offset_ns);
+		s->step.end_ns = shift(s->step.end_ns, w->realtime_offset_ns);
+		s->step.device_begin_ns = shift(s->step.device_begin_ns, w->realtime_offset_ns);
+		s->step.device_end_ns = shift(s->step.device_end_ns, w->realtime_offset_ns);
+		if (s->step.begin_ns > TIME_MAX_NS || s->step.end_ns > TIME_MAX_NS ||
+		    s->step.end_ns < s->step.begin_ns) {
+			m->left_out++;
+			continue;
+		}
+		r->step_count++;
+	}
+	return 0;
+}
+
+static int add_window(struct trace_rank *r, const struct window *w, const uint32_t *ids)
+{
+	struct trace_window *t;
+
+	if (grow((void **)&r->windows, &r->window_room, r->window_count, 1, sizeof(*r->windows)))
+		return -ENOMEM;
+	t = &r->windows[r->window_count];
+	memset(t, 0, sizeof(*t));
+	t->begin_ns = shift(w->begin_ns, w->realtime_offset_ns);
+	t->end_ns = shift(w->end_ns, w->realtime_offset_ns);
+	if (t->begin_ns > TIME_MAX_NS || t->end_ns > TIME_MAX_NS || t->end_ns < t->begin_ns)
+		return 0;
+	t->reason = w->reason;
+	t->model_state = w->model_state;
+	t->model_r2 = w->model_r2;
+	t->summary_only = w->summary_only;
+	for (uint32_t i = 0; i < w->step_count; i++)
+		t->flagged += !!(w->steps[i].flags & WINDOW_STEP_FLAGGED);
+	for (uint32_t i = 0; i < w->part_count && i < EXPLAIN_PARTS_MAX; i++) {
+		t->parts[i] = w->parts[i];
+		t->parts[i].name = w->parts[i].name < w->name_count ? ids[w->parts[i].name] : 0;
+		t->part_count++;
+	}
+	r->window_count++;
+	return 0;
+}
+
+int trace_model_add(struct trace_model *m, const struct window *w)
+{
+	struct trace_rank *r = find_rank(m, w);
+	uint32_t *ids;
+	int err;
+
+	if (!r)
+		return -ENOMEM;
+	ids = calloc(w->name_count + 1, sizeof(*ids));
+	if (!ids)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < w->name_count && w->names; i++)
+		ids[i] = trace_model_name(m, w->names[i]);
+	err = add_window(r, w, ids);
+	if (!err && w->steps)
+		err = add_steps(m, r, w);
+	if (!err && w->host)
+		err = add_records(m, &r->host, &r->host_count, &r->host_room, w->host, w->host_count, w,
+				  ids);
+	if (!err && w->device)
+		err = add_records(m, &r->device, &r->device_count, &r->device_room, w->device,
+				  w->device_count, w, ids);
+	free(ids);
+	return err;
+}
+
+#define ORDER(a, b) ((a) < (b) ? -1 : (a) > (b))
+
+static int compare_records(const void *x, const void *y)
+{
+	const struct record *a = x, *b = y;
+	int r = ORDER(a->begin_ns, b->begin_ns);
+
+	/* the longer one first: it encloses the other */
+	r = r ? r : ORDER(b->end_ns, a->end_ns);
+	r = r ? r : ORDER(a->thread, b->thread);
+	r = r ? r : ORDER(a->stream, b->stream);
+	r = r ? r : ORDER(a->correlation, b->correlation);
+	r = r ? r : ORDER(a->kind, b->kind);
+	r = r ? r : ORDER(a->name, b->name);
+	r = r ? r : ORDER(a->seq, b->seq);
+	return r ? r : ORDER(a->func, b->func);
+}
+
+static int compare_steps(const void *x, const void *y)
+{
+	const struct window_step *a = x, *b = y;
+	int r = ORDER(a->step.begin_ns, b->step.begin_ns);
+
+	r = r ? r : ORDER(a->step.index, b->step.index);
+	/* of two tellings of one step the flagged one wins over the margin of a neighbour window */
+	return r ? r : ORDER(b->flags & WINDOW_STEP_FLAGGED, a->flags & WINDOW_STEP_FLAGGED);
+}
+
+static int compare_ranks(const void *x, const void *y)
+{
+	const struct trace_rank *a = x, *b = y;
+	int r = strcmp(a->who.job, b->who.job);
+
+	r = r ? r : ORDER(a->who.rank, b->who.rank);
+	r = r ? r : strcmp(a->who.node, b->who.node);
+	return r ? r : ORDER(a->who.pid, b->who.pid);
+}
+
+static int compare_windows(const void *x, const void *y)
+{
+	const struct trace_window *a = x, *b = y;
+	int r = ORDER(a->begin_ns, b->begin_ns);
+
+	return r ? r : ORDER(b->end_ns, a->end_ns);
+}
+
+static size_t unique_records(struct record *a, size_t n)
+{
+	size_t kept = 0;
+
+	if (n)
+		qsort(a, n, sizeof(*a), compare_records);
+	for (size_t i = 0; i < n; i++)
+		if (!kept || compare_records(&a[kept - 1], &a[i]))
+			a[kept++] = a[i];
+	return kept;
+}
+
+void trace_model_finish(struct trace_model *m)
+{
+	for (size_t i = 0; i < m->rank_count; i++) {
+		struct trace_rank *r = &m->ranks[i];
+		size_t kept = 0;
+
+		r->host_count = unique_records(r->host, r->host_count);
+		r->device_count = unique_records(r->device, r->device_count);
+		if (r->step_count)
+			qsort(r->steps, r->step_count, sizeof(*r->steps), compare_steps);
+		for (size_t k = 0; k < r->step_count; k++)
+			if (!kept || r->steps[kept - 1].step.index != r->steps[k].step.index)
+				r->steps[kept++] = r->steps[k];
+		r->step_count = kept;
+		if (r->window_count)
+			qsort(r->windows, r->window_count, sizeof(*r->windows), compare_windows);
+	}
+	if (m->rank_count)
+		qsort(m->ranks, m->rank_count, sizeof(*m->ranks), compare_ranks);
+}
+
+ptrdiff_t trace_model_launch(const struct trace_rank *r, const struct record *d)
+{
+	size_t lo = 0, hi = r->host_count;
+
+	if (!d->launch_ns || (d->flags & RECORD_FLAG_UNMATCHED))
+		return -1;
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (r->host[mid].begin_ns < d->launch_ns)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	for (; lo < r->host_count && r->host[lo].begin_ns == d->launch_ns; lo++) {
+		unsigned kind = r->host[lo].kind;
+
+		if (kind == RECORD_LAUNCH || kind == RECORD_GRAPH_LAUNCH || kind == RECORD_COLL ||
+		    kind == RECORD_COPY_CALL)
+			return (ptrdiff_t)lo;
+	}
+	return -1;
+}
+
+const char *trace_model_reason(unsigned reason)
+{
+	static const char *const texts[] = { "?",     "self",  "comm",	"drift",
+					     "stall", "asked", "manual" };
+
+	return texts[reason < sizeof(texts) / sizeof(texts[0]) ? reason : 0];
+}

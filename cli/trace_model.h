@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * trace_model.h - the windows of an incident put together for export: per rank the records and steps
+ * of all its windows, each once, on CLOCK_REALTIME, with one table of names.
+ * Owns: everything it holds. Threads: one caller. Trust: windows come from peers; what can't be shown
+ * (times beyond 2^62 ns, more than TRACE_MODEL_RECORDS_MAX records) is counted in left_out. */
+#ifndef SYSOM_CLI_TRACE_MODEL_H
+#define SYSOM_CLI_TRACE_MODEL_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "wire/window.h"
+
+/* 4 M records of 96 bytes: 384 MB, and a Perfetto file of some 200 MB, which its page still opens. */
+#define TRACE_MODEL_RECORDS_MAX 4000000u
+#define TRACE_MODEL_RANKS_MAX 4096u
+#define TRACE_MODEL_NAMES_MAX 1000000u
+
+struct trace_window {
+	uint64_t begin_ns, end_ns;
+	uint32_t reason, model_state, part_count, flagged;
+	double model_r2;
+	bool summary_only;
+	struct explain_part parts[EXPLAIN_PARTS_MAX]; /* name: of the model's table */
+};
+
+struct trace_rank {
+	struct wire_rank who;
+	int64_t realtime_offset_ns; /* of the first window; for the clock snapshot */
+	struct record *host, *device; /* after finish: by (begin, end descending), no duplicates */
+	size_t host_count, device_count, host_room, device_room;
+	struct window_step *steps; /* after finish: by begin, no duplicates */
+	size_t step_count, step_room;
+	struct trace_window *windows;
+	size_t window_count, window_room;
+};
+
+struct trace_model {
+	struct trace_rank *ranks; /* after finish: by (job, rank, node, pid) */
+	size_t rank_count;
+	char **names; /* [0] is "" */
+	uint32_t name_count, name_room, *slots, slot_count;
+	uint64_t records, left_out;
+};
+
+int trace_model_init(struct trace_model *m);
+void trace_model_fini(struct trace_model *m);
+/* Copies what it needs. 0 or -ENOMEM. */
+int trace_model_add(struct trace_model *m, const struct window *w);
+/* The id of a name (0 for "" and where there is no more room). */
+uint32_t trace_model_name(struct trace_model *m, const char *text);
+void trace_model_finish(struct trace_model *m);
+/* Index of the host record that launched a device record, or -1. */
+ptrdiff_t trace_model_launch(const struct trace_rank *r, const struct record *device);
+/* "self", "comm", ...; "ranks slow" texts are the caller's. Static text. */
+const char *trace_model_reason(unsigned reason);
+
+#endif

@@ -1,0 +1,610 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * cupti_client.c - the policy ladder (activity API, or off with a reason), the buffer pool, and the
+ * rules of coexistence.
+ *
+ * A rival is anybody else in the process who uses CUPTI's activity API. Its callbacks replace ours
+ * in CUPTI, which has one pair only; so once ours have been registered, ours stay registered and
+ * hand a rival's buffers to the rival's functions, told apart by address. Whoever asked for a buffer
+ * gets it back, whatever order things are switched in. While a rival has kinds enabled ours are
+ * disabled, the time stamp callback and the zeroed-buffer attribute are as it left them, and we do
+ * not flush.
+ *
+ * The lock below is only held around enabling and disabling, never across a flush, and waited for
+ * at most CUPTI_LOCK_WAIT_NS: CUPTI may call the rival back on a thread that holds CUPTI's own. */
+#include "cupti/cupti_client.h"
+
+#include <dlfcn.h>
+#include <link.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "cupti/cupti_decode.h"
+
+#define CUPTI_POOL_COUNT     8
+#define CUPTI_POOL_BYTES     (256u << 10)
+#define CUPTI_LOCK_WAIT_NS   50000000ull
+#define CUPTI_RESUME_NS	     1000000000ull /* a rival's kinds must be off for this long */
+#define CUPTI_PACE_WAIT_NS   50000000ull   /* how long one decode waits for a slow reader in all */
+#define CUPTI_DELAY_NS	     1000000000ull /* records older than this at delivery are told of */
+/* Of the user's GPU memory: 32 x 3.2 MB instead of the default 250 x 3.2 MB. Fewer lose records. */
+#define CUPTI_DEVICE_BUFFERS 32
+
+enum cupti_buffer_state { BUFFER_FREE = 0, BUFFER_LENT = 1, BUFFER_DONE = 2 };
+
+struct cupti_buffer {
+	uint32_t state;
+	uint32_t serial; /* order of completion */
+	size_t valid_bytes;
+};
+
+#define CUPTI_FUNCTIONS(X)                                                                         \
+	X(get_version, cupti_get_version_fn, "cuptiGetVersion")                                    \
+	X(enable, cupti_activity_enable_fn, "cuptiActivityEnable")                                 \
+	X(disable, cupti_activity_disable_fn, "cuptiActivityDisable")                              \
+	X(register_callbacks, cupti_activity_register_callbacks_fn,                                \
+	  "cuptiActivityRegisterCallbacks")                                                        \
+	X(next_record, cupti_activity_next_record_fn, "cuptiActivityGetNextRecord")                \
+	X(flush_all, cupti_activity_flush_all_fn, "cuptiActivityFlushAll")
+#define CUPTI_OPTIONAL(X)                                                                          \
+	X(dropped, cupti_activity_dropped_fn, "cuptiActivityGetNumDroppedRecords")                 \
+	X(set_attribute, cupti_activity_set_attribute_fn, "cuptiActivitySetAttribute")             \
+	X(timestamp_callback, cupti_timestamp_callback_fn,                                         \
+	  "cuptiActivityRegisterTimestampCallback")                                                \
+	X(get_timestamp, cupti_get_timestamp_fn, "cuptiGetTimestamp")                              \
+	X(stream_id, cupti_get_stream_id_fn, "cuptiGetStreamIdEx")                                 \
+	X(context_id, cupti_get_context_id_fn, "cuptiGetContextId")
+
+static struct {
+	struct cupti_client_host host;
+	uint32_t starting; /* 1: somebody starts or has started */
+	uint32_t started;  /* 1: found, functions valid */
+	uint32_t lock;
+	uint32_t pauses; /* enum cupti_client_pause */
+	bool enabled;	 /* under lock */
+	bool registered; /* ours are in CUPTI; under lock */
+	bool clock_set;
+	uint32_t state; /* enum ring_cupti_state */
+	uint32_t version;
+	/* the rival */
+	cupti_buffer_requested_fn rival_requested;
+	cupti_buffer_completed_fn rival_completed;
+	cupti_timestamp_fn rival_clock;
+	uint64_t rival_kinds;
+	uint64_t rival_seen_ns; /* last change */
+	/* the pool */
+	uint8_t *pool;
+	struct cupti_buffer buffers[CUPTI_POOL_COUNT];
+	uint32_t serial;
+	bool lane_valid;
+	struct ring_lane_writer lane;
+	uint64_t gap_from_ns;
+	uint16_t gap_cause;
+	uint64_t delay_told_ns;
+#define X(field, type, name) type field;
+	CUPTI_FUNCTIONS(X) CUPTI_OPTIONAL(X)
+#undef X
+} cupti;
+
+static bool cupti_lock(void)
+{
+	uint64_t until = clock_monotonic_ns() + CUPTI_LOCK_WAIT_NS;
+	struct timespec pause = { 0, 100000 };
+
+	while (__atomic_exchange_n(&cupti.lock, 1, __ATOMIC_ACQUIRE)) {
+		if (clock_monotonic_ns() > until)
+			return false;
+		nanosleep(&pause, NULL);
+	}
+	return true;
+}
+
+static void cupti_unlock(void)
+{
+	__atomic_store_n(&cupti.lock, 0, __ATOMIC_RELEASE);
+}
+
+static void cupti_set_state(uint32_t state)
+{
+	__atomic_store_n(&cupti.state, state, __ATOMIC_RELAXED);
+	__atomic_store_n(&cupti.host.ring->counters->cupti_state, state, __ATOMIC_RELAXED);
+}
+
+uint32_t cupti_client_state(void)
+{
+	return __atomic_load_n(&cupti.state, __ATOMIC_RELAXED);
+}
+
+uint32_t cupti_client_version(void)
+{
+	return cupti.version;
+}
+
+bool cupti_client_started(void)
+{
+	return __atomic_load_n(&cupti.started, __ATOMIC_ACQUIRE) != 0;
+}
+
+/* ---- buffers: called by CUPTI, on any thread, possibly one of the job's ---- */
+
+static bool cupti_rival_active(void)
+{
+	return (__atomic_load_n(&cupti.pauses, __ATOMIC_RELAXED) & CUPTI_PAUSE_RIVAL) != 0;
+}
+
+static void cupti_requested(uint8_t **buffer, size_t *bytes, size_t *max_records)
+{
+	cupti_buffer_requested_fn rival = cupti.rival_requested;
+
+	if (rival && cupti_rival_active()) {
+		rival(buffer, bytes, max_records);
+		return;
+	}
+	*max_records = 0;
+	for (unsigned i = 0; i < CUPTI_POOL_COUNT; i++) {
+		uint32_t state = BUFFER_FREE;
+
+		/* acquire pairs with the release in cupti_decode_buffer: the buffer is zero again */
+		if (__atomic_compare_exchange_n(&cupti.buffers[i].state, &state, BUFFER_LENT, false,
+						__ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) {
+			*buffer = cupti.pool + (size_t)i * CUPTI_POOL_BYTES;
+			*bytes = CUPTI_POOL_BYTES;
+			return;
+		}
+	}
+	/* CUPTI drops the records and counts them: cuptiActivityGetNumDroppedRecords */
+	*buffer = NULL;
+	*bytes = 0;
+}
+
+static void cupti_completed(void *context, uint32_t stream, uint8_t *buffer, size_t bytes,
+			    size_t valid_bytes)
+{
+	size_t at = (size_t)(buffer - cupti.pool), dropped = 0;
+	struct cupti_buffer *b;
+
+	if (!buffer || buffer < cupti.pool ||
+	    buffer >= cupti.pool + CUPTI_POOL_COUNT * (size_t)CUPTI_POOL_BYTES) {
+		cupti_buffer_completed_fn rival = cupti.rival_completed;
+
+		if (rival)
+			rival(context, stream, buffer, bytes, valid_bytes);
+		return;
+	}
+	if (cupti.dropped && cupti.dropped(context, stream, &dropped) == CUPTI_OK && dropped)
+		ring_writer_count_drop(cupti.host.ring, RING_DROP_CUPTI_BUFFER, dropped);
+	b = &cupti.buffers[at / CUPTI_POOL_BYTES];
+	b->valid_bytes = valid_bytes < CUPTI_POOL_BYTES ? valid_bytes : CUPTI_POOL_BYTES;
+	b->serial = __atomic_fetch_add(&cupti.serial, 1, __ATOMIC_RELAXED);
+	/* release pairs with the acquire in cupti_next_buffer */
+	__atomic_store_n(&b->state, BUFFER_DONE, __ATOMIC_RELEASE);
+}
+
+static uint64_t cupti_clock_monotonic(void)
+{
+	return clock_monotonic_ns();
+}
+
+/* CUPTI's own default on Linux. */
+static uint64_t cupti_clock_realtime(void)
+{
+	return clock_realtime_ns();
+}
+
+/* ---- on and off ---- */
+
+static void cupti_gap_open(uint16_t cause, int32_t detail)
+{
+	if (cupti.gap_cause)
+		return;
+	cupti.gap_cause = cause;
+	cupti.gap_from_ns = clock_monotonic_ns();
+	__atomic_add_fetch(&cupti.host.ring->counters->cupti_gap_count, 1, __ATOMIC_RELAXED);
+	cupti.host.gap(cause, detail, cupti.gap_from_ns, 0);
+}
+
+static void cupti_gap_close(void)
+{
+	if (!cupti.gap_cause)
+		return;
+	cupti.host.gap(cupti.gap_cause, 0, cupti.gap_from_ns, clock_monotonic_ns());
+	cupti.gap_cause = 0;
+}
+
+/* Which clock do the stamps come from now? The lane says so, before the first event. */
+static void cupti_settle_clock(void)
+{
+	cupti_result res = CUPTI_UNKNOWN_;
+
+	if (cupti.timestamp_callback) {
+		res = cupti.timestamp_callback(cupti_clock_monotonic);
+		cupti.clock_set = res == CUPTI_OK;
+	}
+	if (cupti.lane_valid)
+		__atomic_store_n(&cupti.lane.lane->clock_source,
+				 res == CUPTI_OK ? CLOCK_SOURCE_MONOTONIC : CLOCK_SOURCE_REALTIME,
+				 __ATOMIC_RELAXED);
+}
+
+static void cupti_set_zeroed(uint8_t on)
+{
+	size_t bytes = sizeof(on);
+
+	if (cupti.set_attribute)
+		cupti.set_attribute(CUPTI_ATTR_ZEROED_OUT_ACTIVITY_BUFFER, &bytes, &on);
+}
+
+/* Under lock. */
+static void cupti_enable(void)
+{
+	static const uint32_t kinds[] = { CUPTI_KIND_CONCURRENT_KERNEL, CUPTI_KIND_MEMCPY };
+	cupti_result res = CUPTI_OK;
+
+	cupti_settle_clock();
+	cupti_set_zeroed(1);
+	if (!cupti.registered) {
+		res = cupti.register_callbacks(cupti_requested, cupti_completed);
+		cupti.registered = res == CUPTI_OK;
+	}
+	for (unsigned i = 0; res == CUPTI_OK && i < 2; i++)
+		res = cupti.enable(kinds[i]);
+	if (res != CUPTI_OK) {
+		cupti.disable(CUPTI_KIND_CONCURRENT_KERNEL);
+		cupti_gap_close();
+		cupti_gap_open(GAP_CUPTI_REFUSED, res);
+		cupti_set_state(RING_CUPTI_REFUSED);
+		return;
+	}
+	cupti.enabled = true;
+	cupti_gap_close();
+	cupti_set_state(RING_CUPTI_LEGACY);
+}
+
+static uint16_t cupti_gap_of(uint32_t pauses)
+{
+	return pauses & CUPTI_PAUSE_RIVAL      ? GAP_CUPTI_YIELDED
+	       : pauses & CUPTI_PAUSE_SWITCHED ? GAP_SWITCHED_OFF
+	       : pauses & CUPTI_PAUSE_GOVERNED ? GAP_GOVERNED
+					       : GAP_NO_READER;
+}
+
+/* Under lock. */
+static void cupti_disable(uint32_t pauses, int32_t detail)
+{
+	cupti.disable(CUPTI_KIND_CONCURRENT_KERNEL);
+	cupti.disable(CUPTI_KIND_MEMCPY);
+	cupti.enabled = false;
+	if (pauses & CUPTI_PAUSE_RIVAL) {
+		cupti_set_zeroed(0);
+		if (cupti.clock_set)
+			cupti.timestamp_callback(cupti.rival_clock ? cupti.rival_clock :
+								     cupti_clock_realtime);
+		cupti.clock_set = false;
+	}
+	if (pauses & CUPTI_PAUSE_EXIT)
+		return; /* the end of the process is no gap */
+	cupti_gap_open(cupti_gap_of(pauses), detail);
+	cupti_set_state(pauses & CUPTI_PAUSE_RIVAL ? RING_CUPTI_YIELDED : RING_CUPTI_IDLE);
+}
+
+static void cupti_apply(int32_t detail)
+{
+	uint32_t pauses;
+
+	if (!cupti_client_started() || !cupti_lock())
+		return;
+	pauses = __atomic_load_n(&cupti.pauses, __ATOMIC_ACQUIRE);
+	if (!pauses && !cupti.enabled && cupti.state != RING_CUPTI_REFUSED)
+		cupti_enable();
+	else if (pauses && cupti.enabled)
+		cupti_disable(pauses, detail);
+	else if (pauses && cupti.state != RING_CUPTI_REFUSED)
+		cupti_set_state(pauses & CUPTI_PAUSE_RIVAL ? RING_CUPTI_YIELDED : RING_CUPTI_IDLE);
+	cupti_unlock();
+}
+
+void cupti_client_pause(enum cupti_client_pause reason, bool on, int32_t detail)
+{
+	uint32_t before = on ? __atomic_fetch_or(&cupti.pauses, reason, __ATOMIC_ACQ_REL) :
+			       __atomic_fetch_and(&cupti.pauses, ~(uint32_t)reason, __ATOMIC_ACQ_REL);
+
+	if (!!(before & (uint32_t)reason) != on)
+		cupti_apply(detail);
+}
+
+/* ---- start ---- */
+
+struct cupti_dir {
+	char path[512];
+	int major;
+};
+
+static int cupti_find_cudart(struct dl_phdr_info *info, size_t bytes, void *arg)
+{
+	struct cupti_dir *d = arg;
+	const char *path = info->dlpi_name, *slash = path ? strrchr(path, '/') : NULL;
+
+	if (!slash || strncmp(slash + 1, "libcudart.so.", 13))
+		return 0;
+	d->major = atoi(slash + 14);
+	if ((size_t)(slash - path) < sizeof(d->path)) {
+		memcpy(d->path, path, (size_t)(slash - path));
+		d->path[slash - path] = '\0';
+	}
+	return 1;
+}
+
+/* The job's libcupti if it has one; else the one that belongs to its cudart, else to its driver. */
+static void *cupti_open_library(int driver_version)
+{
+	/* the loader's own search, beside libcudart, as pip lays it out, as the toolkit does */
+	static const char *const places[] = { "", "/", "/../../cuda_cupti/lib/",
+					      "/../extras/CUPTI/lib64/" };
+	struct cupti_dir d = { .major = 0 };
+	char path[640];
+	void *handle = cupti.host.loaded("libcupti.so", "libcupti.so");
+
+	if (handle)
+		return handle;
+	dl_iterate_phdr(cupti_find_cudart, &d);
+	if (!d.major)
+		d.major = driver_version / 1000;
+	for (unsigned i = 0; d.major && i < sizeof(places) / sizeof(places[0]); i++) {
+		if (i && !d.path[0])
+			break;
+		snprintf(path, sizeof(path), "%s%slibcupti.so.%d", i ? d.path : "", places[i],
+			 d.major);
+		handle = dlopen(path, RTLD_LAZY | RTLD_LOCAL);
+		if (handle)
+			return handle;
+	}
+	return NULL;
+}
+
+static bool cupti_find_functions(void *library)
+{
+	bool all = true;
+
+#define X(field, type, name) cupti.field = (type)cupti.host.find(library, name);
+	CUPTI_FUNCTIONS(X) CUPTI_OPTIONAL(X)
+#undef X
+#define X(field, type, name) all = all && cupti.field;
+	CUPTI_FUNCTIONS(X)
+#undef X
+	return all;
+}
+
+void cupti_client_start(const struct cupti_client_host *host, int driver_version)
+{
+	size_t limit = CUPTI_DEVICE_BUFFERS, bytes = sizeof(limit);
+	const char *wanted = getenv("SYSOM_CUPTI");
+	void *library;
+
+	if (__atomic_exchange_n(&cupti.starting, 1, __ATOMIC_ACQ_REL))
+		return;
+	cupti.host = *host;
+	if (wanted && (!strcmp(wanted, "0") || !strcmp(wanted, "off")))
+		return;
+	library = cupti_open_library(driver_version);
+	if (!library)
+		return; /* RING_CUPTI_NONE */
+	cupti.pool = mmap(NULL, CUPTI_POOL_COUNT * (size_t)CUPTI_POOL_BYTES, PROT_READ | PROT_WRITE,
+			  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (cupti.pool == MAP_FAILED || !cupti_find_functions(library) ||
+	    cupti.get_version(&cupti.version) != CUPTI_OK) {
+		cupti_gap_open(GAP_CUPTI_REFUSED, 0);
+		cupti_set_state(RING_CUPTI_REFUSED);
+		return;
+	}
+	cupti.lane_valid = ring_writer_claim(host->ring, RING_LANE_DEVICE,
+					     (uint32_t)syscall(SYS_gettid), &cupti.lane);
+	if (!cupti.lane_valid) {
+		cupti_gap_open(GAP_CUPTI_REFUSED, -1);
+		cupti_set_state(RING_CUPTI_REFUSED);
+		return;
+	}
+	if (cupti.set_attribute)
+		cupti.set_attribute(CUPTI_ATTR_DEVICE_BUFFER_POOL_LIMIT, &bytes, &limit);
+	__atomic_store_n(&cupti.started, 1, __ATOMIC_RELEASE);
+	cupti_apply(0);
+}
+
+uint32_t cupti_client_stream_id(void *context, void *stream, bool per_thread)
+{
+	uint32_t id = 0;
+
+	if (!cupti_client_started() || !cupti.stream_id ||
+	    cupti.stream_id(context, stream, per_thread, &id) != CUPTI_OK)
+		return 0;
+	return id;
+}
+
+uint32_t cupti_client_context_id(void *context)
+{
+	uint32_t id = 0;
+
+	if (!cupti_client_started() || !cupti.context_id ||
+	    cupti.context_id(context, &id) != CUPTI_OK)
+		return 0;
+	return id;
+}
+
+/* ---- the helper thread's part ---- */
+
+static struct cupti_buffer *cupti_next_buffer(void)
+{
+	struct cupti_buffer *best = NULL;
+
+	for (unsigned i = 0; i < CUPTI_POOL_COUNT; i++) {
+		struct cupti_buffer *b = &cupti.buffers[i];
+
+		/* acquire pairs with the release in cupti_completed */
+		if (__atomic_load_n(&b->state, __ATOMIC_ACQUIRE) != BUFFER_DONE)
+			continue;
+		if (!best || (int32_t)(b->serial - best->serial) < 0)
+			best = b;
+	}
+	return best;
+}
+
+/* A live reader is never lapped by a flush: wait for it a little, then give the record up. */
+static bool cupti_pace(uint64_t *waited_ns)
+{
+	uint64_t room = cupti.lane.mask + 1ull - 64;
+	struct timespec pause = { 0, 1000000 };
+
+	while (ring_writer_backlog(&cupti.lane, clock_monotonic_ns()) >= room) {
+		if (*waited_ns >= CUPTI_PACE_WAIT_NS)
+			return false;
+		nanosleep(&pause, NULL);
+		*waited_ns += 1000000;
+	}
+	return true;
+}
+
+static void cupti_count(enum cupti_decode_result res)
+{
+	static const uint8_t cause[] = {
+		[CUPTI_DECODE_ZERO_STAMP] = RING_DROP_CUPTI_ZERO_STAMP,
+		[CUPTI_DECODE_REVERSED] = RING_DROP_CUPTI_REVERSED,
+		[CUPTI_DECODE_PARTIAL] = RING_DROP_CUPTI_PARTIAL,
+		[CUPTI_DECODE_UNKNOWN] = RING_DROP_CUPTI_UNKNOWN,
+	};
+
+	ring_writer_count_drop(cupti.host.ring, (enum ring_drop)cause[res], 1);
+}
+
+static unsigned cupti_decode_buffer(struct cupti_buffer *b, uint64_t *waited_ns, uint64_t *oldest)
+{
+	uint8_t *data = cupti.pool + (size_t)(b - cupti.buffers) * CUPTI_POOL_BYTES;
+	union cupti_decode_event event;
+	void *record = NULL;
+	unsigned pushed = 0, seen = 0;
+	const char *name;
+
+	while (cupti.next_record(data, b->valid_bytes, &record) == CUPTI_OK && record) {
+		enum cupti_decode_result res = cupti_decode_record(record, &event, &name);
+
+		if (res > CUPTI_DECODE_COPY) {
+			cupti_count(res);
+			continue;
+		}
+		if (!(seen++ & 63) && !cupti_pace(waited_ns)) {
+			seen--;
+			ring_writer_count_drop(cupti.host.ring, RING_DROP_PACING, 1);
+			continue;
+		}
+		if (name)
+			event.kernel.name = ring_writer_intern(cupti.host.ring, name,
+							       strnlen(name, LIMIT_NAME_BYTES));
+		/* end lies at the same place in both */
+		if (event.kernel.end < *oldest)
+			*oldest = event.kernel.end;
+		ring_writer_push(&cupti.lane, &event);
+		pushed++;
+	}
+	memset(data, 0, b->valid_bytes);
+	/* release pairs with the acquire in cupti_requested */
+	__atomic_store_n(&b->state, BUFFER_FREE, __ATOMIC_RELEASE);
+	return pushed;
+}
+
+static void cupti_tell_delay(uint64_t oldest)
+{
+	uint64_t now = cupti.lane.lane->clock_source == CLOCK_SOURCE_REALTIME ?
+			       clock_realtime_ns() :
+			       clock_monotonic_ns();
+
+	if (oldest == UINT64_MAX || oldest > now || now - oldest < CUPTI_DELAY_NS ||
+	    now - cupti.delay_told_ns < CUPTI_DELAY_NS)
+		return;
+	cupti.delay_told_ns = now;
+	cupti.host.gap(GAP_EXPORT_DELAY, 0, clock_monotonic_ns() - (now - oldest),
+		       clock_monotonic_ns());
+}
+
+unsigned cupti_client_tend(uint64_t now_ns, bool flush)
+{
+	uint64_t waited_ns = 0, oldest = UINT64_MAX;
+	struct cupti_buffer *b;
+	unsigned pushed = 0;
+
+	if (!cupti_client_started())
+		return 0;
+	if (cupti_rival_active() && !cupti.rival_kinds &&
+	    now_ns - cupti.rival_seen_ns > CUPTI_RESUME_NS)
+		cupti_client_pause(CUPTI_PAUSE_RIVAL, false, 0);
+	if (flush && cupti.enabled)
+		cupti.flush_all(0);
+	while ((b = cupti_next_buffer()))
+		pushed += cupti_decode_buffer(b, &waited_ns, &oldest);
+	cupti_tell_delay(oldest);
+	return pushed;
+}
+
+/* ---- rivals ---- */
+
+static void cupti_rival_here(void)
+{
+	bool ours;
+
+	cupti.rival_seen_ns = clock_monotonic_ns();
+	if (!cupti_client_started()) {
+		__atomic_fetch_or(&cupti.pauses, CUPTI_PAUSE_RIVAL, __ATOMIC_ACQ_REL);
+		return;
+	}
+	ours = cupti.enabled;
+	cupti_client_pause(CUPTI_PAUSE_RIVAL, true, 0);
+	/* What we have in flight goes to our pool, not to the rival. */
+	if (ours)
+		cupti.flush_all(0);
+}
+
+void cupti_client_rival_subscribes(void)
+{
+	cupti_rival_here();
+}
+
+void cupti_client_rival_leaves(void)
+{
+	cupti.rival_kinds = 0;
+	cupti.rival_seen_ns = clock_monotonic_ns();
+}
+
+void cupti_client_rival_callbacks(cupti_buffer_requested_fn *requested,
+				  cupti_buffer_completed_fn *completed)
+{
+	cupti_rival_here();
+	cupti.rival_requested = *requested;
+	cupti.rival_completed = *completed;
+	if (cupti.registered) {
+		*requested = cupti_requested;
+		*completed = cupti_completed;
+	}
+}
+
+void cupti_client_rival_clock(cupti_timestamp_fn fn)
+{
+	cupti_rival_here();
+	cupti.rival_clock = fn;
+	cupti.clock_set = false;
+}
+
+void cupti_client_rival_enables(uint32_t kind)
+{
+	cupti_rival_here();
+	if (kind < 64)
+		__atomic_fetch_or(&cupti.rival_kinds, 1ull << kind, __ATOMIC_RELAXED);
+}
+
+void cupti_client_rival_disables(uint32_t kind)
+{
+	if (kind < 64)
+		__atomic_fetch_and(&cupti.rival_kinds, ~(1ull << kind), __ATOMIC_RELAXED);
+	cupti.rival_seen_ns = clock_monotonic_ns();
+}

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * cupti_client.h - kernel and memcpy activity from the job's own libcupti into device lanes.
+ * Owns: the buffer pool and the device lane. Never calls cuptiFinalize, and never subscribes: the
+ * activity API works without, so that a profiler of the job's finds its one subscription free.
+ * Threads: start and the rival_* functions come from the job's threads, never on a launch path;
+ * tend and pause from the helper thread. Everything fails open. */
+#ifndef SYSOM_CUPTI_CLIENT_H
+#define SYSOM_CUPTI_CLIENT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "foreign/cupti.h"
+#include "ring/ring_writer.h"
+
+/* What the library around it provides. */
+struct cupti_client_host {
+	struct ring_writer *ring;
+	void *(*find)(void *handle, const char *name);		    /* the real dlsym */
+	void *(*loaded)(const char *name, const char *prefix);	    /* without loading anything */
+	void (*gap)(uint16_t cause, int32_t detail, uint64_t from_ns, uint64_t to_ns);
+};
+
+/* Reasons for kinds to be off; they run only when there is none. */
+enum cupti_client_pause {
+	CUPTI_PAUSE_RIVAL = 1,
+	CUPTI_PAUSE_SWITCHED = 2,
+	CUPTI_PAUSE_NO_READER = 4,
+	CUPTI_PAUSE_GOVERNED = 8,
+	CUPTI_PAUSE_EXIT = 16,
+};
+
+/* Finds libcupti and enables the kinds, once; later calls return at once. driver_version: as
+ * cuDriverGetVersion gives it, 0 unknown. */
+void cupti_client_start(const struct cupti_client_host *host, int driver_version);
+bool cupti_client_started(void);
+/* enum ring_cupti_state, and CUPTI's own version (0 none). */
+uint32_t cupti_client_state(void);
+uint32_t cupti_client_version(void);
+/* Adds or removes a reason and enables or disables accordingly. */
+void cupti_client_pause(enum cupti_client_pause reason, bool on, int32_t detail);
+/* Helper thread, every tick: resumes after a rival, flushes when asked, decodes what came. Returns
+ * the records pushed. */
+unsigned cupti_client_tend(uint64_t now_ns, bool flush);
+/* CUPTI's ids of handles, 0 when unknown. */
+uint32_t cupti_client_stream_id(void *context, void *stream, bool per_thread);
+uint32_t cupti_client_context_id(void *context);
+
+/* Another user of CUPTI in the process. Each is called before the real function; the return value
+ * of rival_callbacks says which functions to register instead of the caller's. */
+void cupti_client_rival_subscribes(void);
+void cupti_client_rival_leaves(void);
+void cupti_client_rival_callbacks(cupti_buffer_requested_fn *requested,
+				  cupti_buffer_completed_fn *completed);
+void cupti_client_rival_clock(cupti_timestamp_fn fn);
+void cupti_client_rival_enables(uint32_t kind);
+void cupti_client_rival_disables(uint32_t kind);
+
+#endif

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * cupti_decode.h - CUPTI's activity records to ring events. Pure but for the two callbacks.
+ * Trust: the records are CUPTI's; stamps are checked, names copied at once. */
+#ifndef SYSOM_CUPTI_DECODE_H
+#define SYSOM_CUPTI_DECODE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "foreign/cupti.h"
+#include "ring/ring_format.h"
+
+enum cupti_decode_result {
+	CUPTI_DECODE_KERNEL, /* *out is a struct event_kernel */
+	CUPTI_DECODE_COPY,   /* *out is a struct event_copy */
+	CUPTI_DECODE_ZERO_STAMP,
+	CUPTI_DECODE_REVERSED,
+	CUPTI_DECODE_PARTIAL,
+	CUPTI_DECODE_UNKNOWN,
+};
+
+union cupti_decode_event {
+	struct event_head head;
+	struct event_kernel kernel;
+	struct event_copy copy;
+};
+
+/* One record. *name: the kernel's name to intern (borrowed from CUPTI for now), else NULL. */
+enum cupti_decode_result cupti_decode_record(const void *record, union cupti_decode_event *out,
+					     const char **name);
+
+#endif

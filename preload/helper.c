@@ -1,0 +1,462 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * helper.c - one thread, a tick of 100 ms or a wake-up at the end of a synchronisation.
+ *
+ * It polls its socket at each tick rather than sleeping on it, so that one futex is all it waits on
+ * and a command takes effect within a tick. sysomd may be absent, come late, restart or die: the
+ * ring goes on being written, and each new attach passes the same memfd and is told again what is
+ * alive. At exit the job's other libraries are torn down around this thread, so it leaves CUPTI
+ * before that and never enters it again. */
+#include "preload/helper.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cupti/cupti_client.h"
+#include "preload/driver.h"
+#include "preload/hooks.h"
+#include "preload/registry.h"
+#include "preload/tracer.h"
+#include "ring/attach.h"
+
+#define HELPER_BACKOFF_MIN_MS 100
+#define HELPER_BACKOFF_MAX_MS 2000
+#define HELPER_NO_READER_NS   60000000000ull
+#define HELPER_ACCEPT_NS      2000000000ull /* no answer for so long: dial again */
+#define HELPER_STACK_BYTES    (512u << 10)
+#define HELPER_CAPTURE_NS     10000000000ull
+#define HELPER_EXIT_WAIT_NS   300000000ull
+/* The governor: our own CPU share over a window, and how long the kinds stay off above it. */
+#define HELPER_GOVERN_NS      10000000000ull
+#define HELPER_GOVERN_SHARE   0.05
+#define HELPER_GOVERN_STRIKES 3
+#define HELPER_GOVERN_OFF_NS  60000000000ull
+
+enum helper_exit { EXIT_NO = 0, EXIT_ASKED = 1, EXIT_DONE = 2 };
+
+/* Which file a descriptor of ours was: a job may close all descriptors and get the number again
+ * for a file of its own, which we must not touch. */
+struct helper_file {
+	dev_t device;
+	ino_t inode;
+};
+
+static struct {
+	uint32_t wake;	   /* futex: 1 asked to run */
+	uint32_t sleeping; /* the thread is in futex_wait, or about to be */
+	uint64_t flushed_ns;
+	uint32_t exit; /* enum helper_exit */
+	uint32_t context_seen;
+	/* only the helper's from here on */
+	int sock;
+	struct helper_file sock_file, ring_file;
+	uint64_t capture_since_ns;
+	bool accepted;
+	uint64_t dialled_ns, reader_seen_ns, next_dial_ns;
+	uint32_t backoff_ms, serial;
+	uint32_t told_trace, told_cupti;
+	struct attach_hello hello;
+	char path[128];
+	uint64_t governed_ns, govern_cpu_ns, govern_off_ns;
+	uint32_t strikes;
+} helper = { .sock = -1, .backoff_ms = HELPER_BACKOFF_MIN_MS };
+
+static long helper_futex(uint32_t *word, int op, uint32_t value, const struct timespec *timeout)
+{
+	return syscall(SYS_futex, word, op | FUTEX_PRIVATE_FLAG, value, timeout, NULL, 0);
+}
+
+/* ---- told by wrappers ---- */
+
+static void helper_wake(void)
+{
+	__atomic_store_n(&helper.wake, 1, __ATOMIC_SEQ_CST);
+	/* seq_cst on both sides: either we see it sleeping or it sees wake */
+	if (__atomic_load_n(&helper.sleeping, __ATOMIC_SEQ_CST))
+		helper_futex(&helper.wake, FUTEX_WAKE, 1, NULL);
+}
+
+void helper_sync_done(void)
+{
+	int saved = errno;
+
+	if (cupti_client_started() &&
+	    clock_monotonic_ns() - __atomic_load_n(&helper.flushed_ns, __ATOMIC_RELAXED) >
+		    HELPER_FLUSH_MIN_NS)
+		helper_wake();
+	errno = saved;
+}
+
+void helper_lane_taken(void)
+{
+	if (!tracer_internal_thread())
+		helper_wake();
+}
+
+static void helper_gap(uint16_t cause, int32_t detail, uint64_t from_ns, uint64_t to_ns)
+{
+	/* gap times are told in the lane's clock */
+	uint64_t ticks = tracer_now(), now = clock_monotonic_ns();
+	double rate = 1.0;
+	struct event_gap e = { .head = { .kind = EVENT_GAP }, .cause = cause, .detail = detail };
+
+	if (tracer_clock_tsc && now > tracer_ring.header->anchor_monotonic_ns + 1000000)
+		rate = (double)(ticks - tracer_ring.header->anchor_ticks) /
+		       (double)(now - tracer_ring.header->anchor_monotonic_ns);
+	e.head.t = ticks - (uint64_t)((double)(now - from_ns) * rate);
+	e.to = to_ns ? ticks - (uint64_t)((double)(now - to_ns) * rate) : 0;
+	if (!tracer_is_dead())
+		tracer_push(&e);
+}
+
+/* The last chance to leave CUPTI in peace: registered after the driver's and CUPTI's own handlers,
+ * so it runs before them. Waits a bounded time for the helper to fetch what is left. */
+static void helper_at_exit(void)
+{
+	uint64_t until = clock_monotonic_ns() + HELPER_EXIT_WAIT_NS;
+	struct timespec pause = { 0, 500000 };
+	uint32_t no = EXIT_NO;
+
+	if (tracer_is_dead() || !cupti_client_started())
+		return;
+	if (!__atomic_compare_exchange_n(&helper.exit, &no, EXIT_ASKED, false, __ATOMIC_SEQ_CST,
+					 __ATOMIC_RELAXED))
+		return;
+	helper_wake();
+	while (__atomic_load_n(&helper.exit, __ATOMIC_ACQUIRE) != EXIT_DONE &&
+	       clock_monotonic_ns() < until)
+		nanosleep(&pause, NULL);
+}
+
+void helper_context_ready(void)
+{
+	static const struct cupti_client_host host = { &tracer_ring, hooks_dlsym, hooks_loaded,
+						       helper_gap };
+	uint32_t inside = tracer_inside_bits;
+	int saved = errno;
+
+	if (__atomic_load_n(&helper.context_seen, __ATOMIC_RELAXED) ||
+	    __atomic_exchange_n(&helper.context_seen, 1, __ATOMIC_RELAXED))
+		return;
+	tracer_inside_bits = inside | TRACER_IN_SYSOM;
+	cupti_client_start(&host, driver_version());
+	if (cupti_client_started())
+		atexit(helper_at_exit);
+	tracer_inside_bits = inside;
+	errno = saved;
+}
+
+/* ---- the socket ---- */
+
+static bool helper_note_file(int fd, struct helper_file *f)
+{
+	struct stat st;
+
+	if (fstat(fd, &st))
+		return false;
+	f->device = st.st_dev;
+	f->inode = st.st_ino;
+	return true;
+}
+
+static bool helper_same_file(int fd, const struct helper_file *f)
+{
+	struct helper_file now;
+
+	return fd >= 0 && helper_note_file(fd, &now) && now.device == f->device &&
+	       now.inode == f->inode;
+}
+
+static void helper_hang_up(uint64_t now)
+{
+	if (helper_same_file(helper.sock, &helper.sock_file))
+		close(helper.sock);
+	helper.sock = -1;
+	helper.accepted = false;
+	helper.next_dial_ns = now + helper.backoff_ms * 1000000ull;
+	helper.backoff_ms *= 2;
+	if (helper.backoff_ms > HELPER_BACKOFF_MAX_MS)
+		helper.backoff_ms = HELPER_BACKOFF_MAX_MS;
+}
+
+static void helper_dial(uint64_t now)
+{
+	if (!helper_same_file(tracer_ring.fd, &helper.ring_file) ||
+	    attach_path(helper.path, sizeof(helper.path))) {
+		helper_hang_up(now);
+		return;
+	}
+	attach_hello_fill(&helper.hello);
+	snprintf(helper.hello.libs, sizeof(helper.hello.libs), "cuda=%d cupti=%u",
+		 helper.context_seen ? driver_version() : 0, cupti_client_version());
+	helper.sock = attach_connect(helper.path, &helper.hello, tracer_ring.fd);
+	helper.dialled_ns = now;
+	if (helper.sock < 0 || !helper_note_file(helper.sock, &helper.sock_file))
+		helper_hang_up(now);
+}
+
+static void helper_send_state(bool always)
+{
+	struct attach_state s = { .magic = ATTACH_MAGIC, .serial = helper.serial,
+				  .trace_state = tracer_state() == TRACER_ON  ? RING_TRACE_ON :
+						 tracer_state() == TRACER_OFF ? RING_TRACE_OFF :
+										RING_TRACE_LATCHED,
+				  .cupti_state = cupti_client_state() };
+
+	if (!helper.accepted ||
+	    (!always && s.trace_state == helper.told_trace && s.cupti_state == helper.told_cupti))
+		return;
+	if (send(helper.sock, &s, sizeof(s), MSG_DONTWAIT | MSG_NOSIGNAL) == sizeof(s)) {
+		helper.told_trace = s.trace_state;
+		helper.told_cupti = s.cupti_state;
+	}
+}
+
+static void helper_switch(bool on)
+{
+	static uint64_t since_ns;
+	bool was_on = tracer_state() == TRACER_ON;
+
+	if (on == was_on || tracer_is_dead())
+		return;
+	if (on) {
+		tracer_switch(true);
+		cupti_client_pause(CUPTI_PAUSE_SWITCHED, false, 0);
+		helper_gap(GAP_SWITCHED_OFF, 0, since_ns, clock_monotonic_ns());
+	} else {
+		since_ns = clock_monotonic_ns();
+		helper_gap(GAP_SWITCHED_OFF, 0, since_ns, 0);
+		cupti_client_pause(CUPTI_PAUSE_SWITCHED, true, 0);
+		cupti_client_tend(since_ns, true);
+		tracer_switch(false);
+	}
+}
+
+/* Returns true when a flush was asked for. */
+static bool helper_obey(const struct attach_command *c, uint64_t now)
+{
+	helper.serial = c->serial;
+	switch (c->kind) {
+	case ATTACH_ACCEPT:
+		helper.accepted = true;
+		helper.backoff_ms = HELPER_BACKOFF_MIN_MS;
+		if (!tracer_is_dead())
+			registry_restate(tracer_push, tracer_now());
+		return true;
+	case ATTACH_REFUSE:
+		helper.backoff_ms = HELPER_BACKOFF_MAX_MS;
+		helper_hang_up(now);
+		return false;
+	case ATTACH_OFF:
+	case ATTACH_ON:
+		helper_switch(c->kind == ATTACH_ON);
+		return false;
+	case ATTACH_FLUSH:
+		return true;
+	default:
+		return false;
+	}
+}
+
+static bool helper_listen(uint64_t now)
+{
+	struct attach_command c;
+	bool flush = false, answered = false;
+
+	if (helper.sock >= 0 && !helper_same_file(helper.sock, &helper.sock_file))
+		helper_hang_up(now);
+	if (helper.sock < 0 && now >= helper.next_dial_ns)
+		helper_dial(now);
+	for (int i = 0; helper.sock >= 0 && i < 16; i++) {
+		ssize_t n = recv(helper.sock, &c, sizeof(c), MSG_DONTWAIT);
+
+		if (n < 0 && (errno == EAGAIN || errno == EINTR))
+			break;
+		if (n != sizeof(c) || c.magic != ATTACH_MAGIC) {
+			helper_hang_up(now);
+			break;
+		}
+		flush |= helper_obey(&c, now);
+		answered = true;
+	}
+	if (helper.sock >= 0 && !helper.accepted && now - helper.dialled_ns > HELPER_ACCEPT_NS)
+		helper_hang_up(now);
+	helper_send_state(answered);
+	return flush;
+}
+
+/* ---- the tick ---- */
+
+static void helper_watch_reader(uint64_t now)
+{
+	if (helper.accepted || !helper.reader_seen_ns)
+		helper.reader_seen_ns = now;
+	cupti_client_pause(CUPTI_PAUSE_NO_READER, now - helper.reader_seen_ns > HELPER_NO_READER_NS,
+			   0);
+}
+
+static void helper_govern(uint64_t now)
+{
+	struct timespec ts;
+	uint64_t cpu;
+	double share;
+
+	if (helper.govern_off_ns && now - helper.govern_off_ns > HELPER_GOVERN_OFF_NS) {
+		helper.govern_off_ns = 0;
+		cupti_client_pause(CUPTI_PAUSE_GOVERNED, false, 0);
+	}
+	if (now - helper.governed_ns < HELPER_GOVERN_NS)
+		return;
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
+	cpu = (uint64_t)ts.tv_sec * 1000000000ull + (uint64_t)ts.tv_nsec;
+	share = (double)(cpu - helper.govern_cpu_ns) / (double)(now - helper.governed_ns);
+	helper.strikes = helper.governed_ns && share > HELPER_GOVERN_SHARE ? helper.strikes + 1 : 0;
+	helper.governed_ns = now;
+	helper.govern_cpu_ns = cpu;
+	if (helper.strikes >= HELPER_GOVERN_STRIKES) {
+		helper.strikes = 0;
+		helper.govern_off_ns = now;
+		cupti_client_pause(CUPTI_PAUSE_GOVERNED, true, (int32_t)(share * 1e6));
+	}
+}
+
+static void helper_tell_anchor(void)
+{
+	struct event_anchor e = { .head = { .kind = EVENT_ANCHOR, .t = tracer_now() } };
+
+	e.monotonic_ns = clock_monotonic_ns();
+	e.ticks = tracer_now();
+	e.realtime_ns = clock_realtime_ns();
+	tracer_push(&e);
+}
+
+static void helper_sleep(void)
+{
+	const struct timespec tick = { 0, HELPER_TICK_MS * 1000000 };
+
+	__atomic_store_n(&helper.sleeping, 1, __ATOMIC_SEQ_CST);
+	if (!__atomic_load_n(&helper.wake, __ATOMIC_SEQ_CST))
+		helper_futex(&helper.wake, FUTEX_WAIT, 0, &tick);
+	__atomic_store_n(&helper.sleeping, 0, __ATOMIC_SEQ_CST);
+	__atomic_store_n(&helper.wake, 0, __ATOMIC_SEQ_CST);
+}
+
+/* A stream capture is in progress somewhere in the process: CUPTI is left alone meanwhile, since
+ * some captures fail when any thread makes a call that may not be captured. Not for ever: a capture
+ * that nobody ends must not stop the records. */
+static bool helper_capturing(uint64_t now)
+{
+	if (!__atomic_load_n(&registry_captures_active, __ATOMIC_RELAXED) ||
+	    __atomic_load_n(&helper.exit, __ATOMIC_RELAXED) != EXIT_NO) {
+		helper.capture_since_ns = 0;
+		return false;
+	}
+	if (!helper.capture_since_ns)
+		helper.capture_since_ns = now;
+	return now - helper.capture_since_ns < HELPER_CAPTURE_NS;
+}
+
+static void helper_tick(uint64_t now, uint64_t *told_ns)
+{
+	uint32_t ending = __atomic_load_n(&helper.exit, __ATOMIC_ACQUIRE);
+	bool flush = helper_listen(now);
+
+	tracer_tend_lanes(now);
+	if (ending == EXIT_DONE || tracer_is_dead())
+		return;
+	if (now - *told_ns > 1000000000ull && tracer_state() == TRACER_ON) {
+		*told_ns = now;
+		helper_tell_anchor();
+	}
+	helper_watch_reader(now);
+	helper_govern(now);
+	if (helper_capturing(now)) {
+		cupti_client_tend(now, false);
+		return;
+	}
+	if (flush || now - helper.flushed_ns > HELPER_FLUSH_MIN_NS || ending) {
+		__atomic_store_n(&helper.flushed_ns, now, __ATOMIC_RELAXED);
+		cupti_client_tend(now, true);
+	}
+	if (ending == EXIT_ASKED) {
+		cupti_client_pause(CUPTI_PAUSE_EXIT, true, 0);
+		tracer_tend_lanes(now);
+		__atomic_store_n(&helper.exit, EXIT_DONE, __ATOMIC_RELEASE);
+	}
+}
+
+static void *helper_main(void *arg)
+{
+	uint64_t told_ns = 0;
+
+	tracer_inside_bits = TRACER_IN_SYSOM;
+	helper_note_file(tracer_ring.fd, &helper.ring_file);
+	tracer_claim(); /* before the job's threads take them all */
+	prctl(PR_SET_NAME, "sysom", 0, 0, 0);
+	for (;;) {
+		helper_tick(clock_monotonic_ns(), &told_ns);
+		helper_sleep();
+	}
+	return NULL;
+}
+
+int helper_start(void)
+{
+	sigset_t all, before;
+	pthread_attr_t attr;
+	pthread_t thread;
+	int err;
+
+	sigfillset(&all);
+	if (pthread_attr_init(&attr))
+		return -ENOMEM;
+	/* a process with much static TLS needs more than we ask for: then take the default */
+	pthread_attr_setstacksize(&attr, HELPER_STACK_BYTES);
+	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	err = pthread_create(&thread, &attr, helper_main, NULL);
+	if (err == EINVAL) {
+		pthread_attr_destroy(&attr);
+		pthread_attr_init(&attr);
+		pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+		err = pthread_create(&thread, &attr, helper_main, NULL);
+	}
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	pthread_attr_destroy(&attr);
+	return -err;
+}
+
+void helper_forked(void)
+{
+	/* The parent's connection: our copy of the descriptor would keep it open after the parent's
+	 * death, and sysomd would think it alive. */
+	if (helper_same_file(helper.sock, &helper.sock_file))
+		close(helper.sock);
+	helper.sock = -1;
+	if (tracer_ring.base && helper_same_file(tracer_ring.fd, &helper.ring_file))
+		close(tracer_ring.fd);
+}
+
+void helper_prepare_environment(void)
+{
+	const char *plugin = getenv("SYSOM_NCCL_PLUGIN");
+	Dl_info info;
+
+	/* only by an absolute path: the job may change its directory */
+	if (dladdr((void *)helper_prepare_environment, &info) && info.dli_fname &&
+	    info.dli_fname[0] == '/')
+		setenv("NVTX_INJECTION64_PATH", info.dli_fname, 0);
+	if (plugin && !strcmp(plugin, "1"))
+		setenv("NCCL_PROFILER_PLUGIN", "STATIC_PLUGIN", 0);
+}

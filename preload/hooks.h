@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * hooks.h - the hook table of hooks.def, and the real function behind each wrapper.
+ * Threads: any. A real pointer is stored once and never changes. */
+#ifndef SYSOM_PRELOAD_HOOKS_H
+#define SYSOM_PRELOAD_HOOKS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum hook_library { HOOK_CORE, HOOK_CUDA, HOOK_NCCL, HOOK_CUPTI };
+
+enum hook_id {
+#define HOOK(symbol, library, lookup, ptsz, first, end) HOOK_ID_##symbol,
+#include "preload/hooks.def"
+#undef HOOK
+	HOOK_ID_COUNT
+};
+
+struct hook {
+	const char *symbol, *lookup;
+	void *wrapper;
+	uint16_t symbol_bytes, lookup_bytes;
+	uint8_t library, ptsz;
+	uint16_t first, end; /* CUDA versions, see hooks.def */
+};
+
+extern const struct hook hooks_table[HOOK_ID_COUNT];
+extern void *hooks_real[HOOK_ID_COUNT];
+
+/* The hook of an exported name; -1 none. */
+int hooks_find_symbol(const char *name);
+/* The hook of a driver function by cuGetProcAddress's name, version and stream variant; -1 none. */
+int hooks_find_lookup(const char *name, int version, int ptsz);
+
+/* The real function, found when first asked for; NULL when the process has none. */
+void *hooks_resolve(enum hook_id id);
+static inline void *hooks_get(enum hook_id id)
+{
+	/* acquire pairs with the release in hooks_offer: a pointer only, nothing behind it */
+	void *real = __atomic_load_n(&hooks_real[id], __ATOMIC_ACQUIRE);
+
+	return __builtin_expect(real != NULL, 1) ? real : hooks_resolve(id);
+}
+/* A look-up by the job returned `found` for hook id; caller is the look-up's return address. What
+ * the job shall get: the wrapper, or `found` untouched (a caller inside the CUDA driver or CUPTI, a
+ * second library of the same name, tracing latched off). */
+void *hooks_substitute(enum hook_id id, void *found, const void *caller);
+/* dlsym that bypasses our own: relative to this library for RTLD_NEXT. */
+void *hooks_dlsym(void *handle, const char *name);
+/* A library that is already loaded: by name, else the first loaded object whose base name begins
+ * with prefix. NULL none. The reference is kept. */
+void *hooks_loaded(const char *name, const char *prefix);
+
+/* Gives wrap_<name> its exported name: calls inside this library never go through the PLT. */
+#define HOOKS_EXPORT(name)                                                                         \
+	extern __typeof__(wrap_##name) name                                                        \
+		__attribute__((alias("wrap_" #name), visibility("default"), used))
+
+#endif

@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * span_api.c - the public calls of sysom.h, and NVTX's ranges, which become the same events.
+ * InitializeInjectionNvtx2 is called once per library that embeds NVTX, by NVTX itself, because the
+ * constructor set NVTX_INJECTION64_PATH. Unlike the public calls, NVTX alone starts nothing. */
+#include "preload/sysom.h"
+
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "base/hash.h"
+#include "foreign/nvtx.h"
+#include "preload/helper.h"
+#include "preload/hooks.h"
+#include "preload/tracer.h"
+
+#define SPAN_SOURCE_NVTX 1
+#define SPAN_SOURCE_API	 2
+#define SPAN_EXPORT	 __attribute__((visibility("default")))
+
+static uint32_t span_step_count;
+static uint64_t span_range_count;
+
+/* ---- the public calls ---- */
+
+/* May an explicit call be recorded? The first one starts tracing. */
+static bool span_ready(void)
+{
+	uint32_t state = tracer_state();
+
+	return state == TRACER_ON || (state == TRACER_COLD && tracer_start());
+}
+
+static void span_push_step(uint16_t kind, const double *work, unsigned count, uint32_t index)
+{
+	struct event_step e = { .head = { .kind = kind, .flags = EVENT_FLAG_EXPLICIT,
+					  .t = tracer_now() },
+				.index = index };
+
+	if (count > LIMIT_STEP_WORK)
+		count = LIMIT_STEP_WORK;
+	for (unsigned i = 0; work && i < count; i++)
+		e.work[i] = work[i];
+	e.work_count = work ? count : 0;
+	tracer_push(&e);
+}
+
+SPAN_EXPORT void sysom_step_begin(const double *work, unsigned count)
+{
+	/* Steps are counted also while tracing is switched off: ranks must agree. */
+	uint32_t index = __atomic_fetch_add(&span_step_count, 1, __ATOMIC_RELAXED);
+
+	if (span_ready())
+		span_push_step(EVENT_STEP_BEGIN, work, count, index);
+}
+
+SPAN_EXPORT void sysom_step_end(void)
+{
+	uint32_t count = __atomic_load_n(&span_step_count, __ATOMIC_RELAXED);
+
+	if (!span_ready())
+		return;
+	span_push_step(EVENT_STEP_END, NULL, 0, count ? count - 1 : 0);
+	helper_sync_done();
+}
+
+static void span_push(uint16_t kind, uint32_t source, uint64_t domain, uint64_t range,
+		      uint32_t name, bool nested)
+{
+	struct tracer_thread *t = tracer_self ? tracer_self : tracer_claim();
+	struct event_span e = { .head = { .kind = kind, .t = tracer_now() },
+				.span = range, .domain = domain, .name = name, .source = source };
+
+	if (!t)
+		return;
+	if (nested && kind == EVENT_SPAN_END && t->spans)
+		t->spans--;
+	e.depth = t->spans;
+	if (nested && kind == EVENT_SPAN_BEGIN)
+		t->spans++;
+	tracer_push(&e);
+}
+
+static uint32_t span_intern(const char *text)
+{
+	return text ? ring_writer_intern(&tracer_ring, text, strnlen(text, LIMIT_NAME_BYTES)) :
+		      RING_NAME_NONE;
+}
+
+SPAN_EXPORT void sysom_span_begin(const char *name)
+{
+	if (span_ready())
+		span_push(EVENT_SPAN_BEGIN, SPAN_SOURCE_API, 0, 0, span_intern(name), true);
+}
+
+SPAN_EXPORT void sysom_span_end(void)
+{
+	if (span_ready())
+		span_push(EVENT_SPAN_END, SPAN_SOURCE_API, 0, 0, RING_NAME_NONE, true);
+}
+
+/* ---- NVTX ---- */
+
+static bool span_nvtx_on(void)
+{
+	return tracer_state() == TRACER_ON && !(tracer_inside_bits & TRACER_IN_SYSOM);
+}
+
+/* A registered string's handle is the interned id, so that a push costs no hashing. */
+static void *span_nvtx_register(void *domain, const char *text)
+{
+	uint32_t state = tracer_state();
+	uint32_t id = state == TRACER_ON || state == TRACER_OFF ? span_intern(text) : 0;
+
+	/* before tracing started there is no arena: the text itself then, told by its size */
+	return id ? (void *)(uintptr_t)id : (void *)(uintptr_t)text;
+}
+
+static uint32_t span_nvtx_name(const struct nvtx_event *a)
+{
+	if (!a || a->message_type == NVTX_MESSAGE_NONE)
+		return RING_NAME_NONE;
+	if (a->message_type == NVTX_MESSAGE_ASCII)
+		return span_intern(a->message.ascii);
+	if (a->message_type == NVTX_MESSAGE_REGISTERED &&
+	    (uintptr_t)a->message.registered <= LIMIT_NAME_COUNT)
+		return (uint32_t)(uintptr_t)a->message.registered;
+	return RING_NAME_NONE;
+}
+
+static int span_nvtx_push(uint64_t domain, uint32_t name)
+{
+	struct tracer_thread *t;
+
+	span_push(EVENT_SPAN_BEGIN, SPAN_SOURCE_NVTX, domain, 0, name, true);
+	t = tracer_self;
+	return t ? (int)t->spans - 1 : 0;
+}
+
+static int span_nvtx_pop(uint64_t domain)
+{
+	span_push(EVENT_SPAN_END, SPAN_SOURCE_NVTX, domain, 0, RING_NAME_NONE, true);
+	return tracer_self ? (int)tracer_self->spans : 0;
+}
+
+static uint64_t span_nvtx_start(uint64_t domain, uint32_t name)
+{
+	uint64_t range = __atomic_add_fetch(&span_range_count, 1, __ATOMIC_RELAXED);
+
+	span_push(EVENT_SPAN_BEGIN, SPAN_SOURCE_NVTX, domain, range, name, false);
+	return range;
+}
+
+static int nvtx_push_a(const char *text)
+{
+	return span_nvtx_on() ? span_nvtx_push(0, span_intern(text)) : 0;
+}
+static int nvtx_push_ex(const struct nvtx_event *a)
+{
+	return span_nvtx_on() ? span_nvtx_push(0, span_nvtx_name(a)) : 0;
+}
+static int nvtx_pop(void)
+{
+	return span_nvtx_on() ? span_nvtx_pop(0) : 0;
+}
+static uint64_t nvtx_start_a(const char *text)
+{
+	return span_nvtx_on() ? span_nvtx_start(0, span_intern(text)) : 0;
+}
+static uint64_t nvtx_start_ex(const struct nvtx_event *a)
+{
+	return span_nvtx_on() ? span_nvtx_start(0, span_nvtx_name(a)) : 0;
+}
+static void nvtx_end(uint64_t range)
+{
+	if (range && span_nvtx_on())
+		span_push(EVENT_SPAN_END, SPAN_SOURCE_NVTX, 0, range, RING_NAME_NONE, false);
+}
+static int nvtx_domain_push_ex(void *domain, const struct nvtx_event *a)
+{
+	return span_nvtx_on() ? span_nvtx_push((uintptr_t)domain, span_nvtx_name(a)) : 0;
+}
+static int nvtx_domain_pop(void *domain)
+{
+	return span_nvtx_on() ? span_nvtx_pop((uintptr_t)domain) : 0;
+}
+static uint64_t nvtx_domain_start_ex(void *domain, const struct nvtx_event *a)
+{
+	return span_nvtx_on() ? span_nvtx_start((uintptr_t)domain, span_nvtx_name(a)) : 0;
+}
+static void nvtx_domain_end(void *domain, uint64_t range)
+{
+	if (range && span_nvtx_on())
+		span_push(EVENT_SPAN_END, SPAN_SOURCE_NVTX, (uintptr_t)domain, range,
+			  RING_NAME_NONE, false);
+}
+/* A domain is the hash of its name: the same in every library and on every rank. */
+static void *nvtx_domain_create_a(const char *name)
+{
+	return (void *)(uintptr_t)(hash_bytes(HASH_SEED, name ? name : "", name ? strlen(name) : 0) |
+				   1);
+}
+
+static const struct {
+	uint32_t module, index;
+	void *fn;
+} span_nvtx_table[] = {
+	{ NVTX_MODULE_CORE, NVTX_CORE_RANGE_START_EX, nvtx_start_ex },
+	{ NVTX_MODULE_CORE, NVTX_CORE_RANGE_START_A, nvtx_start_a },
+	{ NVTX_MODULE_CORE, NVTX_CORE_RANGE_END, nvtx_end },
+	{ NVTX_MODULE_CORE, NVTX_CORE_RANGE_PUSH_EX, nvtx_push_ex },
+	{ NVTX_MODULE_CORE, NVTX_CORE_RANGE_PUSH_A, nvtx_push_a },
+	{ NVTX_MODULE_CORE, NVTX_CORE_RANGE_POP, nvtx_pop },
+	{ NVTX_MODULE_CORE2, NVTX_CORE2_DOMAIN_RANGE_START_EX, nvtx_domain_start_ex },
+	{ NVTX_MODULE_CORE2, NVTX_CORE2_DOMAIN_RANGE_END, nvtx_domain_end },
+	{ NVTX_MODULE_CORE2, NVTX_CORE2_DOMAIN_RANGE_PUSH_EX, nvtx_domain_push_ex },
+	{ NVTX_MODULE_CORE2, NVTX_CORE2_DOMAIN_RANGE_POP, nvtx_domain_pop },
+	{ NVTX_MODULE_CORE2, NVTX_CORE2_DOMAIN_REGISTER_STRING_A, span_nvtx_register },
+	{ NVTX_MODULE_CORE2, NVTX_CORE2_DOMAIN_CREATE_A, nvtx_domain_create_a },
+};
+
+SPAN_EXPORT int InitializeInjectionNvtx2(nvtx_get_export_table_fn get_table);
+SPAN_EXPORT int InitializeInjectionNvtx2(nvtx_get_export_table_fn get_table)
+{
+	const struct nvtx_callbacks *callbacks;
+
+	if (tracer_is_dead() || !get_table)
+		return 0;
+	callbacks = get_table(NVTX_TABLE_CALLBACKS);
+	if (!callbacks || callbacks->struct_bytes < sizeof(*callbacks) || !callbacks->get_module)
+		return 0;
+	for (unsigned i = 0; i < sizeof(span_nvtx_table) / sizeof(span_nvtx_table[0]); i++) {
+		void ***table = NULL;
+		unsigned count = 0;
+
+		if (callbacks->get_module(span_nvtx_table[i].module, &table, &count) && table &&
+		    span_nvtx_table[i].index < count && table[span_nvtx_table[i].index])
+			*table[span_nvtx_table[i].index] = span_nvtx_table[i].fn;
+	}
+	return 1;
+}
+
+/* CUDA_INJECTION64_PATH: the driver calls this in cuInit, where we are not preloaded. Launches are
+ * not seen then, but kernels and copies are. */
+SPAN_EXPORT int InitializeInjection(void);
+SPAN_EXPORT int InitializeInjection(void)
+{
+	if (tracer_is_dead())
+		return 1;
+	if (tracer_state() == TRACER_COLD)
+		tracer_start();
+	if (tracer_state() == TRACER_ON)
+		helper_context_ready();
+	return 1;
+}

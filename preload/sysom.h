@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * sysom.h - tell sysom where a training step or an inference iteration begins and ends.
+ *
+ * Nothing has to be linked: libsysom_preload.so exports these names when a job runs under
+ * `sysom run`, and nobody does otherwise. Without the calls sysom finds the steps by itself.
+ *
+ * From C, by dlsym, so that the program also runs without sysom:
+ *
+ *	void (*begin)(const double *, unsigned) =
+ *		(void (*)(const double *, unsigned))dlsym(RTLD_DEFAULT, "sysom_step_begin");
+ *	if (begin)
+ *		begin((double[]){ batch, tokens }, 2);
+ *
+ * From Python, by ctypes:
+ *
+ *	lib = ctypes.CDLL(None)
+ *	if hasattr(lib, "sysom_step_begin"):
+ *		lib.sysom_step_begin((ctypes.c_double * 2)(batch, tokens), 2)
+ *		...
+ *		lib.sysom_step_end()
+ *
+ * All calls may come from any thread, cost some ten nanoseconds, never fail and never block. The
+ * first one in a process starts sysom's helper thread. */
+#ifndef SYSOM_H
+#define SYSOM_H
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* A step begins. work says how much there is to do, in whatever the latency should grow with: batch
+ * size, prefill tokens, decode tokens, sequence length... Up to four values, the same meaning in
+ * each step; NULL and 0 when there is nothing to tell. Steps don't nest: a begin inside a step ends
+ * that step. */
+void sysom_step_begin(const double *work, unsigned count);
+/* The host has issued all of the step's work (it need not be done yet). */
+void sysom_step_end(void);
+/* A named stretch of host time on the calling thread; spans nest. The text is copied. */
+void sysom_span_begin(const char *name);
+void sysom_span_end(void);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,243 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * tracer.c - start, stop and the lanes of threads.
+ *
+ * The ring is built by the thread whose call is the process's first GPU use, not by the helper, so
+ * that the communicators and streams made in the next microseconds are not lost. That call takes
+ * milliseconds in the driver anyway. Nothing here is ever unmapped or freed while the process lives:
+ * a wrapper may be in the middle of a push at any time. */
+#include "preload/tracer.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
+#include "preload/helper.h"
+#include "preload/hooks.h"
+
+uint32_t tracer_state_word;
+bool tracer_clock_tsc;
+struct ring_writer tracer_ring;
+TRACER_TLS struct tracer_thread *tracer_self;
+TRACER_TLS uint32_t tracer_inside_bits;
+TRACER_TLS uint32_t tracer_nccl_group_depth;
+
+/* Faulted in ahead of threads that start. */
+#define TRACER_SPARE_LANES 4
+
+/* One per lane: a thread without a lane needs no state. */
+static struct tracer_thread tracer_threads[LIMIT_RING_HOST_LANES];
+static uint32_t tracer_starting; /* 0, 1 somebody builds the ring, 2 done */
+static pthread_key_t tracer_key;
+static bool tracer_key_valid;
+/* Bumped when lanes become free; a thread that found none tries again when it changed. */
+static uint32_t tracer_lane_epoch = 1;
+static TRACER_TLS uint32_t tracer_refused_epoch;
+
+static void tracer_thread_ends(void *arg)
+{
+	struct tracer_thread *t = arg;
+
+	/* A later event of this thread (another key's destructor) claims anew. */
+	tracer_self = NULL;
+	if (tracer_is_dead())
+		return;
+	ring_writer_release(&t->lane);
+	/* release pairs with the acquire of the CAS in tracer_claim */
+	__atomic_store_n(&t->used, 0, __ATOMIC_RELEASE);
+}
+
+__attribute__((constructor)) static void tracer_prepare(void)
+{
+	int saved = errno;
+	const char *off = getenv("SYSOM_DISABLE");
+
+	if (off && *off && strcmp(off, "0"))
+		tracer_state_word = TRACER_DEAD;
+	else
+		/* Early, so that the key is one of the first 32: pthread_setspecific never
+		 * allocates for those. */
+		tracer_key_valid = pthread_key_create(&tracer_key, tracer_thread_ends) == 0;
+	if (tracer_state_word != TRACER_DEAD)
+		helper_prepare_environment();
+	errno = saved;
+}
+
+/* Is the time stamp counter one clock for all CPUs? The CPU must call it invariant, and the kernel
+ * must not have rejected it (it falls back to hpet or acpi_pm when TSCs disagree). */
+static bool tracer_tsc_usable(void)
+{
+#if defined(__x86_64__)
+	unsigned a, b, c, d;
+	char text[32] = "";
+	int fd;
+	ssize_t n;
+
+	if (!__get_cpuid(0x80000007u, &a, &b, &c, &d) || !(d & (1u << 8)))
+		return false;
+	fd = open("/sys/devices/system/clocksource/clocksource0/current_clocksource",
+		  O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return true;
+	n = read(fd, text, sizeof(text) - 1);
+	close(fd);
+	if (n <= 0)
+		return true;
+	return !strncmp(text, "tsc", 3) || !strncmp(text, "kvm-clock", 9) ||
+	       !strncmp(text, "hyperv", 6);
+#elif defined(__aarch64__)
+	return true;
+#else
+	return false;
+#endif
+}
+
+static bool tracer_choose_clock(void)
+{
+	const char *want = getenv("SYSOM_CLOCK");
+
+	if (want && !strcmp(want, "monotonic"))
+		return false;
+	return tracer_tsc_usable();
+}
+
+/* Forked without exec: off for good. The ring belongs to the parent, CUDA does not survive a fork
+ * and the helper thread is not here. An exec runs the constructor again. */
+static void tracer_forked(void)
+{
+	__atomic_store_n(&tracer_state_word, TRACER_DEAD, __ATOMIC_RELAXED);
+	tracer_self = NULL;
+	helper_forked();
+}
+
+void tracer_latch(enum tracer_latch why)
+{
+	__atomic_store_n(&tracer_state_word, TRACER_DEAD, __ATOMIC_RELAXED);
+	if (tracer_ring.base) {
+		ring_writer_count_drop(&tracer_ring, RING_DROP_INTERNAL, (uint64_t)why);
+		__atomic_store_n(&tracer_ring.counters->trace_state, RING_TRACE_LATCHED,
+				 __ATOMIC_RELAXED);
+	}
+}
+
+static int tracer_build(void)
+{
+	struct ring_geometry g;
+	struct rlimit limit;
+	int err;
+
+	if (!tracer_key_valid)
+		return TRACER_LATCH_THREAD;
+	if (!getrlimit(RLIMIT_FSIZE, &limit) && limit.rlim_cur < LIMIT_RING_BYTES)
+		return TRACER_LATCH_LIMIT;
+	tracer_clock_tsc = tracer_choose_clock();
+	ring_geometry_default(&g);
+	g.host_clock = tracer_clock_tsc ? CLOCK_SOURCE_TSC : CLOCK_SOURCE_MONOTONIC;
+	g.device_clock = CLOCK_SOURCE_MONOTONIC;
+	err = ring_writer_init(&tracer_ring, &g);
+	if (err)
+		return TRACER_LATCH_RING;
+	if (pthread_atfork(NULL, NULL, tracer_forked))
+		return TRACER_LATCH_THREAD;
+	return 0;
+}
+
+bool tracer_start(void)
+{
+	uint32_t expected = 0, inside = tracer_inside_bits, cold = TRACER_COLD;
+	int saved = errno, why;
+
+	/* A second thread does not wait for the first: its few events in this millisecond go
+	 * unrecorded. */
+	if (!__atomic_compare_exchange_n(&tracer_starting, &expected, 1, false, __ATOMIC_ACQ_REL,
+					 __ATOMIC_ACQUIRE))
+		return tracer_state() == TRACER_ON;
+	tracer_inside_bits = inside | TRACER_IN_SYSOM;
+	why = tracer_build();
+	if (!why && helper_start())
+		why = TRACER_LATCH_THREAD;
+	if (why) {
+		tracer_latch((enum tracer_latch)why);
+	} else {
+		/* release: the ring is complete before any wrapper sees ON (they read relaxed, and
+		 * reach the ring only through tracer_claim) */
+		__atomic_compare_exchange_n(&tracer_state_word, &cold, TRACER_ON, false,
+					    __ATOMIC_RELEASE, __ATOMIC_RELAXED);
+		__atomic_store_n(&tracer_ring.counters->trace_state, RING_TRACE_ON,
+				 __ATOMIC_RELAXED);
+	}
+	tracer_inside_bits = inside;
+	errno = saved;
+	return tracer_state() == TRACER_ON;
+}
+
+void tracer_switch(bool on)
+{
+	uint32_t from = on ? TRACER_OFF : TRACER_ON, to = on ? TRACER_ON : TRACER_OFF;
+
+	if (__atomic_compare_exchange_n(&tracer_state_word, &from, to, false, __ATOMIC_RELAXED,
+					__ATOMIC_RELAXED))
+		__atomic_store_n(&tracer_ring.counters->trace_state,
+				 on ? RING_TRACE_ON : RING_TRACE_OFF, __ATOMIC_RELAXED);
+}
+
+struct tracer_thread *tracer_claim(void)
+{
+	uint32_t epoch = __atomic_load_n(&tracer_lane_epoch, __ATOMIC_RELAXED);
+	int saved = errno;
+	struct tracer_thread *t = NULL;
+
+	if (tracer_is_dead())
+		return NULL;
+	/* acquire pairs with the release in tracer_start: the ring is complete */
+	__atomic_thread_fence(__ATOMIC_ACQUIRE);
+	if (tracer_refused_epoch == epoch)
+		goto none;
+	for (unsigned i = 0; i < LIMIT_RING_HOST_LANES; i++) {
+		uint32_t free_word = 0;
+
+		t = &tracer_threads[i];
+		/* acquire pairs with the release in tracer_thread_ends */
+		if (__atomic_compare_exchange_n(&t->used, &free_word, 1, false, __ATOMIC_ACQUIRE,
+						__ATOMIC_RELAXED))
+			break;
+		t = NULL;
+	}
+	if (t && !ring_writer_claim(&tracer_ring, RING_LANE_HOST, (uint32_t)syscall(SYS_gettid),
+				    &t->lane)) {
+		__atomic_store_n(&t->used, 0, __ATOMIC_RELEASE);
+		t = NULL;
+	}
+	if (!t) {
+		tracer_refused_epoch = epoch;
+		helper_lane_taken();
+		goto none;
+	}
+	t->spans = 0;
+	t->context = 0;
+	pthread_setspecific(tracer_key, t);
+	tracer_self = t;
+	helper_lane_taken();
+	errno = saved;
+	return t;
+none:
+	ring_writer_count_drop(&tracer_ring, RING_DROP_NO_LANE, 1);
+	errno = saved;
+	return NULL;
+}
+
+void tracer_tend_lanes(uint64_t now_ns)
+{
+	int freed = ring_writer_reclaim(&tracer_ring, now_ns);
+	int touched = ring_writer_prefault(&tracer_ring, TRACER_SPARE_LANES);
+
+	if (freed > 0 || touched > 0)
+		__atomic_add_fetch(&tracer_lane_epoch, 1, __ATOMIC_RELAXED);
+}

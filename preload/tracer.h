@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * tracer.h - the state that all wrappers share: on or off, this thread's lane, the clock.
+ * Threads: any. Guarantees on a launch path: no system call, lock or allocation; errno is kept. The
+ * exceptions are a process's first GPU call, which builds the ring, and a thread's first event,
+ * which claims its lane (one gettid).
+ *
+ *   COLD   nothing happened yet; the first GPU use starts tracing
+ *   ON     wrappers push
+ *   OFF    wrappers only keep their books (instance counters, handles), nothing is pushed
+ *   DEAD   forked child, SYSOM_DISABLE or an internal failure: wrappers only forward, for ever */
+#ifndef SYSOM_PRELOAD_TRACER_H
+#define SYSOM_PRELOAD_TRACER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/clock.h"
+#include "ring/ring_writer.h"
+
+enum tracer_state { TRACER_COLD = 0, TRACER_ON = 1, TRACER_OFF = 2, TRACER_DEAD = 3 };
+
+/* What this thread is inside of. A driver call inside an NCCL call is recorded; a driver call
+ * inside a driver call, or anything below our own code, is not. */
+enum tracer_inside { TRACER_IN_DRIVER = 1, TRACER_IN_NCCL = 2, TRACER_IN_SYSOM = 4 };
+
+/* Why tracing latched off: the detail of GAP_LATCHED. */
+enum tracer_latch {
+	TRACER_LATCH_RING = 1,	 /* the shared memory could not be made */
+	TRACER_LATCH_THREAD = 2, /* no helper thread */
+	TRACER_LATCH_LIMIT = 3,	 /* RLIMIT_FSIZE below the ring's size: SIGXFSZ would hit the job */
+};
+
+struct tracer_thread {
+	struct ring_lane_writer lane;
+	uint32_t used;	  /* claimed by CAS */
+	uint32_t spans;	  /* nesting depth of NVTX and API spans */
+	uint64_t context; /* CUcontext last told of */
+};
+
+extern uint32_t tracer_state_word; /* enum tracer_state */
+extern bool tracer_clock_tsc;
+extern struct ring_writer tracer_ring;
+#define TRACER_TLS __thread __attribute__((tls_model("initial-exec")))
+extern TRACER_TLS struct tracer_thread *tracer_self;
+extern TRACER_TLS uint32_t tracer_inside_bits;
+extern TRACER_TLS uint32_t tracer_nccl_group_depth;
+
+static inline uint32_t tracer_state(void)
+{
+	return __atomic_load_n(&tracer_state_word, __ATOMIC_RELAXED);
+}
+static inline bool tracer_is_dead(void)
+{
+	return tracer_state() == TRACER_DEAD;
+}
+static inline bool tracer_internal_thread(void)
+{
+	return (tracer_inside_bits & TRACER_IN_SYSOM) != 0;
+}
+
+/* First GPU use, explicit step or span: builds the ring and starts the helper, once. Returns true
+ * when the state is ON afterwards. Slow the first time; keeps errno. */
+bool tracer_start(void);
+/* Off for good, with a reason that the report shows. Any thread. */
+void tracer_latch(enum tracer_latch why);
+/* ON <-> OFF; no effect in COLD and DEAD. Helper thread. */
+void tracer_switch(bool on);
+
+/* This thread's lane, claimed when it has none; NULL (counted as NO_LANE) when all are taken. */
+struct tracer_thread *tracer_claim(void);
+/* Gives back the lanes of threads that ended, and touches spare ones. Helper thread. */
+void tracer_tend_lanes(uint64_t now_ns);
+
+static inline uint64_t tracer_now(void)
+{
+	return __builtin_expect(tracer_clock_tsc, 1) ? clock_ticks() : clock_monotonic_ns();
+}
+static inline uint32_t tracer_duration(uint64_t from, uint64_t to)
+{
+	uint64_t d = to - from;
+
+	return d > UINT32_MAX ? UINT32_MAX : (uint32_t)d;
+}
+
+/* May this call be recorded? If so the thread is marked, until tracer_leave. `blockers`: the bits
+ * that forbid it; a blocked launch is counted. Only the books are kept when *push is false. */
+static inline bool tracer_enter(uint32_t bit, uint32_t blockers, bool launch, bool *push)
+{
+	uint32_t state = tracer_state(), inside = tracer_inside_bits;
+
+	*push = true;
+	if (__builtin_expect(state != TRACER_ON, 0)) {
+		if (state == TRACER_DEAD || inside & blockers)
+			return false;
+		if (state == TRACER_OFF)
+			*push = false;
+		else if (!tracer_start())
+			return false;
+	}
+	if (__builtin_expect(inside & blockers, 0)) {
+		if (launch && !(inside & TRACER_IN_SYSOM))
+			ring_writer_count_drop(&tracer_ring, RING_DROP_RECURSION, 1);
+		return false;
+	}
+	tracer_inside_bits = inside | bit;
+	return true;
+}
+static inline void tracer_leave(uint32_t bit)
+{
+	tracer_inside_bits &= ~bit;
+}
+static inline bool tracer_enter_launch(bool *push)
+{
+	return tracer_enter(TRACER_IN_DRIVER, TRACER_IN_DRIVER | TRACER_IN_SYSOM, true, push);
+}
+static inline bool tracer_enter_driver(bool *push)
+{
+	return tracer_enter(TRACER_IN_DRIVER, TRACER_IN_DRIVER | TRACER_IN_SYSOM, false, push);
+}
+static inline bool tracer_enter_nccl(bool *push)
+{
+	return tracer_enter(TRACER_IN_NCCL, TRACER_IN_NCCL | TRACER_IN_DRIVER | TRACER_IN_SYSOM,
+			    false, push);
+}
+
+/* Pushes one host event (any struct event_*). */
+static inline void tracer_push(const void *event)
+{
+	struct tracer_thread *t = tracer_self;
+
+	if (__builtin_expect(!t, 0)) {
+		t = tracer_claim();
+		if (!t)
+			return;
+	}
+	ring_writer_push(&t->lane, event);
+}
+
+#endif

@@ -1,0 +1,1015 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * cuda_double.c - devices, contexts, streams, events and launches of the libcuda double. The ABI is
+ * the driver's; a kernel's duration in nanoseconds travels in kernelParams[0] as a uint64_t. */
+#include "sim/cuda_double.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define MAGIC_STREAM 0x5354524du
+#define MAGIC_EVENT  0x45564e54u
+#define STACK_DEPTH  16
+
+static __thread cu_context context_stack[STACK_DEPTH];
+static __thread int context_top; /* entries in use */
+
+struct per_thread {
+	cu_context context;
+	cu_stream stream;
+};
+static pthread_key_t per_thread_key;
+static pthread_once_t per_thread_once = PTHREAD_ONCE_INIT;
+
+cu_context gpu_current(void)
+{
+	return context_top ? context_stack[context_top - 1] : NULL;
+}
+
+static void per_thread_end(void *arg)
+{
+	struct per_thread *p = arg;
+
+	gpu_lock();
+	p->stream->destroyed = true;
+	gpu_stream_drop_locked(p->stream);
+	gpu_unlock();
+	free(p);
+}
+
+static void per_thread_init(void)
+{
+	pthread_key_create(&per_thread_key, per_thread_end);
+}
+
+static cu_stream per_thread_locked(cu_context c)
+{
+	struct per_thread *p;
+
+	if (!c)
+		return NULL;
+	pthread_once(&per_thread_once, per_thread_init);
+	p = pthread_getspecific(per_thread_key);
+	if (p && p->context == c)
+		return p->stream;
+	if (!p) {
+		p = calloc(1, sizeof(*p));
+		if (!p)
+			return NULL;
+		pthread_setspecific(per_thread_key, p);
+	} else {
+		p->stream->destroyed = true;
+		gpu_stream_drop_locked(p->stream);
+	}
+	p->context = c;
+	p->stream = gpu_stream_new_locked(c, 0, 0);
+	return p->stream;
+}
+
+cu_stream cuda_double_per_thread(cu_context c)
+{
+	cu_stream s;
+
+	gpu_lock();
+	s = per_thread_locked(c);
+	gpu_unlock();
+	return s;
+}
+
+struct cu_stream_st *cuda_double_stream_locked(cu_stream h, bool per_thread)
+{
+	cu_context c = gpu_current();
+
+	if (!c)
+		return NULL;
+	if (h == CU_STREAM_PER_THREAD_HANDLE || (!h && per_thread))
+		return per_thread_locked(c);
+	if (!h || h == CU_STREAM_LEGACY_HANDLE)
+		return c->legacy;
+	return h->magic == MAGIC_STREAM && !h->destroyed ? h : NULL;
+}
+
+static cu_result no_stream(void)
+{
+	if (!gpu.initialised || gpu.forked)
+		return CU_NOT_INITIALIZED;
+	return gpu_current() ? CU_INVALID_HANDLE : CU_INVALID_CONTEXT;
+}
+
+cu_result cuda_double_submit(cu_stream h, bool per_thread, const struct gpu_work *w)
+{
+	struct cu_stream_st *s;
+	cu_result rc = CU_OK;
+
+	gpu_hook_launch();
+	gpu_lock();
+	s = gpu.forked ? NULL : cuda_double_stream_locked(h, per_thread);
+	if (!s) {
+		rc = no_stream();
+	} else if (s->capture) {
+		gpu.next_correlation++;
+		rc = cuda_graph_capture_locked(s, w);
+	} else {
+		gpu_stream_admit_locked(s);
+		gpu_submit_locked(s, w, gpu.next_correlation++, NULL, 0);
+	}
+	gpu_unlock();
+	return rc;
+}
+
+/* ---- initialisation and devices ---- */
+
+static void forked_child(void)
+{
+	/* CUDA does not survive a fork: every call fails in the child. */
+	gpu_unlock();
+	if (gpu.initialised)
+		gpu.forked = true;
+}
+
+static void init_once(void)
+{
+	pthread_atfork(gpu_lock, gpu_unlock, forked_child);
+}
+
+CU_API(cuInit, (unsigned flags))
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+	if (flags)
+		return CU_INVALID_VALUE;
+	if (gpu.forked)
+		return CU_NOT_INITIALIZED;
+	pthread_once(&once, init_once);
+	return gpu_init();
+}
+
+static int driver_version(void)
+{
+	return (int)gpu_env("SIM_CUDA_VERSION", 13000);
+}
+
+CU_API(cuDriverGetVersion, (int *version))
+{
+	if (!version)
+		return CU_INVALID_VALUE;
+	*version = driver_version();
+	return CU_OK;
+}
+
+static bool device_ok(int dev)
+{
+	return gpu.initialised && dev >= 0 && dev < gpu.device_count;
+}
+
+CU_API(cuDeviceGetCount, (int *count))
+{
+	if (!gpu.initialised)
+		return CU_NOT_INITIALIZED;
+	*count = gpu.device_count;
+	return CU_OK;
+}
+
+CU_API(cuDeviceGet, (cu_device * dev, int ordinal))
+{
+	if (!gpu.initialised)
+		return CU_NOT_INITIALIZED;
+	if (!device_ok(ordinal))
+		return 101;
+	*dev = ordinal;
+	return CU_OK;
+}
+
+CU_API(cuDeviceGetName, (char *name, int len, cu_device dev))
+{
+	if (!device_ok(dev) || len <= 0)
+		return 101;
+	snprintf(name, (size_t)len, "Simulated GPU");
+	return CU_OK;
+}
+
+CU_API(cuDeviceTotalMem_v2, (size_t * bytes, cu_device dev))
+{
+	if (!device_ok(dev))
+		return 101;
+	*bytes = gpu.memory_total;
+	return CU_OK;
+}
+
+CU_API(cuDeviceGetAttribute, (int *out, int attr, cu_device dev))
+{
+	if (!device_ok(dev))
+		return 101;
+	switch (attr) {
+	case 1: /* threads per block */
+	case 2:
+	case 3:
+		*out = 1024;
+		break;
+	case 4:
+		*out = 64;
+		break;
+	case 5: /* grid x */
+		*out = 0x7fffffff;
+		break;
+	case 6:
+	case 7:
+		*out = 65535;
+		break;
+	case 8: /* shared memory per block */
+		*out = 49152;
+		break;
+	case 10: /* warp */
+		*out = 32;
+		break;
+	case 13: /* kHz */
+		*out = 1500000;
+		break;
+	case 16: /* multiprocessors */
+		*out = 108;
+		break;
+	case 39:
+		*out = 2048;
+		break;
+	case 75:
+		*out = 8;
+		break;
+	case 76:
+		*out = 0;
+		break;
+	case 31: /* concurrent kernels */
+	case 41: /* unified addressing */
+	case 115: /* memory pools */
+		*out = 1;
+		break;
+	default:
+		*out = 0;
+	}
+	return CU_OK;
+}
+
+static cu_result device_uuid(cu_uuid *uuid, cu_device dev)
+{
+	if (!device_ok(dev))
+		return 101;
+	/* The same on every run: 53494d47-5055-0000-0000-0000000000NN ("SIMGPU"). */
+	memset(uuid, 0, sizeof(*uuid));
+	memcpy(uuid, "SIMGPU", 6);
+	((unsigned char *)uuid)[15] = (unsigned char)gpu.visible[dev];
+	return CU_OK;
+}
+
+CU_API(cuDeviceGetUuid, (cu_uuid * uuid, cu_device dev))
+{
+	return device_uuid(uuid, dev);
+}
+
+CU_API(cuDeviceGetUuid_v2, (cu_uuid * uuid, cu_device dev))
+{
+	return device_uuid(uuid, dev);
+}
+
+CU_API(cuDeviceGetPCIBusId, (char *id, int len, cu_device dev))
+{
+	if (!device_ok(dev) || len < 13)
+		return 101;
+	snprintf(id, (size_t)len, "0000:%02x:00.0", 0x10 + gpu.visible[dev]);
+	return CU_OK;
+}
+
+CU_API(cuDeviceCanAccessPeer, (int *can, cu_device a, cu_device b))
+{
+	if (!device_ok(a) || !device_ok(b))
+		return 101;
+	*can = a != b;
+	return CU_OK;
+}
+
+/* ---- contexts ---- */
+
+CU_API(cuDevicePrimaryCtxRetain, (cu_context * out, cu_device dev))
+{
+	struct gpu_device *d;
+
+	if (gpu.forked || !gpu.initialised)
+		return CU_NOT_INITIALIZED;
+	if (!device_ok(dev))
+		return 101;
+	gpu_lock();
+	d = &gpu.devices[dev];
+	if (!d->primary)
+		d->primary = gpu_context_new_locked(dev);
+	if (d->primary)
+		d->primary->primary_refs++;
+	*out = d->primary;
+	gpu_unlock();
+	return *out ? CU_OK : CU_OUT_OF_MEMORY;
+}
+
+CU_API(cuDevicePrimaryCtxRelease_v2, (cu_device dev))
+{
+	if (!device_ok(dev))
+		return 101;
+	return CU_OK;
+}
+
+CU_API(cuDevicePrimaryCtxReset_v2, (cu_device dev))
+{
+	return device_ok(dev) ? CU_OK : 101;
+}
+
+CU_API(cuDevicePrimaryCtxSetFlags_v2, (cu_device dev, unsigned flags))
+{
+	return device_ok(dev) ? CU_OK : 101;
+}
+
+CU_API(cuDevicePrimaryCtxGetState, (cu_device dev, unsigned *flags, int *active))
+{
+	if (!device_ok(dev))
+		return 101;
+	*flags = 0;
+	*active = gpu.devices[dev].primary != NULL;
+	return CU_OK;
+}
+
+CU_API(cuCtxSetCurrent, (cu_context c))
+{
+	if (!c) {
+		if (context_top)
+			context_top--;
+		return CU_OK;
+	}
+	if (!context_top)
+		context_top = 1;
+	context_stack[context_top - 1] = c;
+	return CU_OK;
+}
+
+CU_API(cuCtxGetCurrent, (cu_context * c))
+{
+	*c = gpu_current();
+	return CU_OK;
+}
+
+CU_API(cuCtxPushCurrent_v2, (cu_context c))
+{
+	if (!c || context_top == STACK_DEPTH)
+		return CU_INVALID_CONTEXT;
+	context_stack[context_top++] = c;
+	return CU_OK;
+}
+
+CU_API(cuCtxPopCurrent_v2, (cu_context * c))
+{
+	if (!context_top)
+		return CU_INVALID_CONTEXT;
+	context_top--;
+	if (c)
+		*c = context_stack[context_top];
+	return CU_OK;
+}
+
+CU_API(cuCtxCreate_v2, (cu_context * out, unsigned flags, cu_device dev))
+{
+	if (!gpu.initialised || gpu.forked)
+		return CU_NOT_INITIALIZED;
+	if (!device_ok(dev))
+		return 101;
+	gpu_lock();
+	*out = gpu_context_new_locked(dev);
+	gpu_unlock();
+	return *out ? cuCtxPushCurrent_v2(*out) : CU_OUT_OF_MEMORY;
+}
+
+static cu_result context_sync(cu_context c)
+{
+	if (!c)
+		return CU_INVALID_CONTEXT;
+	gpu_lock();
+	gpu.next_correlation++;
+	for (struct cu_stream_st *s = c->streams; s;) {
+		if (gpu_op_done_locked(s->tail)) {
+			s = s->next;
+			continue;
+		}
+		gpu_op_wait_locked(s->tail);
+		s = c->streams; /* the list may have changed meanwhile */
+	}
+	gpu_retire_locked(&gpu.devices[c->device], false);
+	gpu_unlock();
+	return CU_OK;
+}
+
+CU_API(cuCtxDestroy_v2, (cu_context c))
+{
+	if (!c)
+		return CU_INVALID_CONTEXT;
+	context_sync(c);
+	if (gpu_current() == c)
+		context_top--;
+	return CU_OK;
+}
+
+CU_API(cuCtxSynchronize, (void))
+{
+	return context_sync(gpu_current());
+}
+
+CU_API(cuCtxGetDevice, (cu_device * dev))
+{
+	if (!gpu_current())
+		return CU_INVALID_CONTEXT;
+	*dev = gpu_current()->device;
+	return CU_OK;
+}
+
+CU_API(cuCtxGetId, (cu_context c, unsigned long long *id))
+{
+	if (!c)
+		c = gpu_current();
+	if (!c)
+		return CU_INVALID_CONTEXT;
+	*id = c->id;
+	return CU_OK;
+}
+
+CU_API(cuCtxGetApiVersion, (cu_context c, unsigned *version))
+{
+	*version = 3020;
+	return CU_OK;
+}
+
+CU_API(cuCtxGetFlags, (unsigned *flags))
+{
+	*flags = 0;
+	return gpu_current() ? CU_OK : CU_INVALID_CONTEXT;
+}
+
+CU_API(cuCtxGetStreamPriorityRange, (int *least, int *greatest))
+{
+	if (least)
+		*least = 0;
+	if (greatest)
+		*greatest = -5;
+	return CU_OK;
+}
+
+/* ---- modules and functions ---- */
+
+static cu_result module_new(cu_module *out)
+{
+	if (!gpu_current())
+		return CU_INVALID_CONTEXT;
+	*out = calloc(1, sizeof(**out));
+	return *out ? CU_OK : CU_OUT_OF_MEMORY;
+}
+
+CU_API(cuModuleLoad, (cu_module * out, const char *path))
+{
+	return path ? module_new(out) : CU_INVALID_VALUE;
+}
+
+CU_API(cuModuleLoadData, (cu_module * out, const void *image))
+{
+	return image ? module_new(out) : CU_INVALID_VALUE;
+}
+
+CU_API(cuModuleLoadDataEx,
+       (cu_module * out, const void *image, unsigned n, int *options, void **values))
+{
+	return image ? module_new(out) : CU_INVALID_VALUE;
+}
+
+CU_API(cuModuleLoadFatBinary, (cu_module * out, const void *image))
+{
+	return image ? module_new(out) : CU_INVALID_VALUE;
+}
+
+CU_API(cuModuleUnload, (cu_module m))
+{
+	/* Functions stay: records in flight point at their names. */
+	return m ? CU_OK : CU_INVALID_HANDLE;
+}
+
+CU_API(cuModuleGetFunction, (cu_function * out, cu_module m, const char *name))
+{
+	if (!out || !m || !name)
+		return CU_INVALID_VALUE;
+	gpu_lock();
+	*out = gpu_function_locked(m, name);
+	gpu_unlock();
+	return *out ? CU_OK : CU_OUT_OF_MEMORY;
+}
+
+CU_API(cuModuleGetLoadingMode, (int *mode))
+{
+	*mode = 2;
+	return CU_OK;
+}
+
+CU_API(cuLibraryLoadData,
+       (cu_module * out, const void *code, int *jo, void **jv, unsigned nj, int *lo, void **lv,
+	unsigned nl))
+{
+	if (!code)
+		return CU_INVALID_VALUE;
+	*out = calloc(1, sizeof(**out));
+	return *out ? CU_OK : CU_OUT_OF_MEMORY;
+}
+
+CU_API(cuLibraryUnload, (cu_module m))
+{
+	return m ? CU_OK : CU_INVALID_HANDLE;
+}
+
+CU_API(cuLibraryGetKernel, (cu_function * out, cu_module m, const char *name))
+{
+	return cuModuleGetFunction(out, m, name);
+}
+
+CU_API(cuKernelGetFunction, (cu_function * out, cu_function kernel))
+{
+	*out = kernel;
+	return kernel ? CU_OK : CU_INVALID_HANDLE;
+}
+
+CU_API(cuKernelGetName, (const char **name, cu_function f))
+{
+	if (!f || !name)
+		return CU_INVALID_VALUE;
+	*name = f->name;
+	return CU_OK;
+}
+
+CU_API(cuFuncGetName, (const char **name, cu_function f))
+{
+	return cuKernelGetName(name, f);
+}
+
+CU_API(cuFuncGetModule, (cu_module * m, cu_function f))
+{
+	if (!f || !m)
+		return CU_INVALID_VALUE;
+	*m = f->module;
+	return CU_OK;
+}
+
+CU_API(cuFuncGetAttribute, (int *out, int attr, cu_function f))
+{
+	if (!f)
+		return CU_INVALID_HANDLE;
+	*out = attr == 0 ? 1024 : attr == 4 ? 32 : 0;
+	return CU_OK;
+}
+
+CU_API(cuFuncSetAttribute, (cu_function f, int attr, int value))
+{
+	return f ? CU_OK : CU_INVALID_HANDLE;
+}
+
+CU_API(cuOccupancyMaxActiveBlocksPerMultiprocessor,
+       (int *blocks, cu_function f, int block, size_t shared))
+{
+	*blocks = block > 0 && block <= 1024 ? 2048 / block : 0;
+	return CU_OK;
+}
+
+CU_API(cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags,
+       (int *blocks, cu_function f, int block, size_t shared, unsigned flags))
+{
+	return cuOccupancyMaxActiveBlocksPerMultiprocessor(blocks, f, block, shared);
+}
+
+/* ---- launches ---- */
+
+static cu_result launch(bool pt, cu_function f, const unsigned *dims, unsigned shared, cu_stream s,
+			void **params)
+{
+	struct gpu_work w = { .kind = GPU_OP_KERNEL, .function = f, .shared_bytes = shared };
+
+	if (!f)
+		return CU_INVALID_HANDLE;
+	for (int i = 0; i < 3; i++) {
+		w.grid[i] = dims[i];
+		w.block[i] = dims[i + 3];
+		if (!dims[i] || !dims[i + 3])
+			return CU_INVALID_VALUE;
+	}
+	if (f->peer) {
+		w.kind = GPU_OP_PEER;
+		w.plan = *(void **)params[0];
+	} else {
+		w.dur_ns = params && params[0] ? *(uint64_t *)params[0] : gpu.default_kernel_ns;
+	}
+	return cuda_double_submit(s, pt, &w);
+}
+
+static cu_result cuLaunchKernel_impl(bool pt, cu_function f, unsigned gx, unsigned gy, unsigned gz,
+				     unsigned bx, unsigned by, unsigned bz, unsigned shared,
+				     cu_stream s, void **params, void **extra)
+{
+	unsigned dims[6] = { gx, gy, gz, bx, by, bz };
+
+	return launch(pt, f, dims, shared, s, params);
+}
+CU_API_TWO(cuLaunchKernel, _ptsz,
+	   (cu_function f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
+	    unsigned bz, unsigned shared, cu_stream s, void **params, void **extra),
+	   (f, gx, gy, gz, bx, by, bz, shared, s, params, extra))
+
+static cu_result cuLaunchCooperativeKernel_impl(bool pt, cu_function f, unsigned gx, unsigned gy,
+						unsigned gz, unsigned bx, unsigned by, unsigned bz,
+						unsigned shared, cu_stream s, void **params)
+{
+	unsigned dims[6] = { gx, gy, gz, bx, by, bz };
+
+	return launch(pt, f, dims, shared, s, params);
+}
+CU_API_TWO(cuLaunchCooperativeKernel, _ptsz,
+	   (cu_function f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
+	    unsigned bz, unsigned shared, cu_stream s, void **params),
+	   (f, gx, gy, gz, bx, by, bz, shared, s, params))
+
+static cu_result cuLaunchKernelEx_impl(bool pt, const cu_launch_config *c, cu_function f,
+				       void **params, void **extra)
+{
+	if (!c)
+		return CU_INVALID_VALUE;
+	unsigned dims[6] = { c->grid_x, c->grid_y, c->grid_z, c->block_x, c->block_y, c->block_z };
+
+	return launch(pt, f, dims, c->shared_bytes, c->stream, params);
+}
+CU_API_TWO(cuLaunchKernelEx, _ptsz,
+	   (const cu_launch_config *c, cu_function f, void **params, void **extra),
+	   (c, f, params, extra))
+
+static cu_result cuLaunchHostFunc_impl(bool pt, cu_stream s, gpu_host_fn fn, void *user)
+{
+	struct gpu_work w = { .kind = GPU_OP_HOST, .host_fn = fn, .host_arg = user };
+
+	return fn ? cuda_double_submit(s, pt, &w) : CU_INVALID_VALUE;
+}
+CU_API_TWO(cuLaunchHostFunc, _ptsz, (cu_stream s, gpu_host_fn fn, void *user), (s, fn, user))
+
+/* ---- streams ---- */
+
+CU_API(cuStreamCreateWithPriority, (cu_stream * out, unsigned flags, int priority))
+{
+	if (!gpu_current())
+		return CU_INVALID_CONTEXT;
+	gpu_lock();
+	*out = gpu_stream_new_locked(gpu_current(), flags, priority);
+	gpu_unlock();
+	return *out ? CU_OK : CU_OUT_OF_MEMORY;
+}
+
+CU_API(cuStreamCreate, (cu_stream * out, unsigned flags))
+{
+	return cuStreamCreateWithPriority(out, flags, 0);
+}
+
+CU_API(cuStreamDestroy_v2, (cu_stream s))
+{
+	cu_result rc = CU_OK;
+
+	gpu_lock();
+	if (!s || s <= CU_STREAM_PER_THREAD_HANDLE || s->magic != MAGIC_STREAM || s->legacy) {
+		rc = CU_INVALID_HANDLE;
+	} else {
+		s->destroyed = true;
+		gpu_stream_drop_locked(s);
+	}
+	gpu_unlock();
+	return rc;
+}
+
+static cu_result cuStreamSynchronize_impl(bool pt, cu_stream h)
+{
+	struct cu_stream_st *s;
+	cu_result rc = CU_OK;
+
+	gpu_lock();
+	s = cuda_double_stream_locked(h, pt);
+	gpu.next_correlation++;
+	if (!s) {
+		rc = no_stream();
+	} else if (s->capture) {
+		rc = 900; /* STREAM_CAPTURE_UNSUPPORTED */
+	} else {
+		struct cu_context_st *c = s->context;
+
+		gpu_op_wait_locked(s->tail);
+		gpu_retire_locked(&gpu.devices[c->device], false);
+	}
+	gpu_unlock();
+	return rc;
+}
+CU_API_TWO(cuStreamSynchronize, _ptsz, (cu_stream s), (s))
+
+static cu_result cuStreamQuery_impl(bool pt, cu_stream h)
+{
+	struct cu_stream_st *s;
+	cu_result rc;
+
+	gpu_lock();
+	s = cuda_double_stream_locked(h, pt);
+	gpu.next_correlation++;
+	rc = !s ? no_stream() : s->capture ? 900 :
+	     gpu_op_done_locked(s->tail) ? CU_OK : CU_NOT_READY;
+	gpu_unlock();
+	return rc;
+}
+CU_API_TWO(cuStreamQuery, _ptsz, (cu_stream s), (s))
+
+static cu_result cuStreamWaitEvent_impl(bool pt, cu_stream h, cu_event e, unsigned flags)
+{
+	static const struct gpu_work mark = { .kind = GPU_OP_MARK };
+	struct cu_stream_st *s;
+	cu_result rc = CU_OK;
+
+	if (!e || e->magic != MAGIC_EVENT)
+		return CU_INVALID_HANDLE;
+	gpu_lock();
+	s = cuda_double_stream_locked(h, pt);
+	gpu.next_correlation++;
+	if (!s)
+		rc = no_stream();
+	else if (e->capture || s->capture)
+		rc = cuda_graph_event_wait_locked(s, e);
+	else if (e->op && !gpu_op_done_locked(e->op))
+		gpu_submit_locked(s, &mark, 0, &e->op, 1);
+	gpu_unlock();
+	return rc;
+}
+CU_API_TWO(cuStreamWaitEvent, _ptsz, (cu_stream s, cu_event e, unsigned flags), (s, e, flags))
+
+static cu_result cuStreamGetPriority_impl(bool pt, cu_stream h, int *priority)
+{
+	struct cu_stream_st *s;
+
+	gpu_lock();
+	s = cuda_double_stream_locked(h, pt);
+	if (s)
+		*priority = s->priority;
+	gpu_unlock();
+	return s ? CU_OK : no_stream();
+}
+CU_API_TWO(cuStreamGetPriority, _ptsz, (cu_stream s, int *priority), (s, priority))
+
+static cu_result cuStreamGetFlags_impl(bool pt, cu_stream h, unsigned *flags)
+{
+	struct cu_stream_st *s;
+
+	gpu_lock();
+	s = cuda_double_stream_locked(h, pt);
+	if (s)
+		*flags = s->flags;
+	gpu_unlock();
+	return s ? CU_OK : no_stream();
+}
+CU_API_TWO(cuStreamGetFlags, _ptsz, (cu_stream s, unsigned *flags), (s, flags))
+
+static cu_result cuStreamGetCtx_impl(bool pt, cu_stream h, cu_context *c)
+{
+	struct cu_stream_st *s;
+
+	gpu_lock();
+	s = cuda_double_stream_locked(h, pt);
+	if (s)
+		*c = s->context;
+	gpu_unlock();
+	return s ? CU_OK : no_stream();
+}
+CU_API_TWO(cuStreamGetCtx, _ptsz, (cu_stream s, cu_context *c), (s, c))
+
+static cu_result cuStreamGetId_impl(bool pt, cu_stream h, unsigned long long *id)
+{
+	struct cu_stream_st *s;
+
+	gpu_lock();
+	s = cuda_double_stream_locked(h, pt);
+	if (s)
+		*id = s->id;
+	gpu_unlock();
+	return s ? CU_OK : no_stream();
+}
+CU_API_TWO(cuStreamGetId, _ptsz, (cu_stream s, unsigned long long *id), (s, id))
+
+/* ---- events ---- */
+
+CU_API(cuEventCreate, (cu_event * out, unsigned flags))
+{
+	struct cu_event_st *e;
+
+	if (!gpu_current())
+		return CU_INVALID_CONTEXT;
+	e = calloc(1, sizeof(*e));
+	if (!e)
+		return CU_OUT_OF_MEMORY;
+	e->magic = MAGIC_EVENT;
+	e->flags = flags;
+	*out = e;
+	return CU_OK;
+}
+
+CU_API(cuEventDestroy_v2, (cu_event e))
+{
+	if (!e || e->magic != MAGIC_EVENT)
+		return CU_INVALID_HANDLE;
+	gpu_lock();
+	e->magic = 0;
+	gpu_op_unref(e->op);
+	free(e->capture_deps);
+	gpu_unlock();
+	free(e);
+	return CU_OK;
+}
+
+static cu_result event_record(bool pt, cu_event e, cu_stream h)
+{
+	static const struct gpu_work mark = { .kind = GPU_OP_MARK };
+	struct cu_stream_st *s;
+	cu_result rc = CU_OK;
+
+	if (!e || e->magic != MAGIC_EVENT)
+		return CU_INVALID_HANDLE;
+	gpu_lock();
+	s = gpu.forked ? NULL : cuda_double_stream_locked(h, pt);
+	gpu.next_correlation++;
+	if (!s) {
+		rc = no_stream();
+	} else if (s->capture) {
+		cuda_graph_event_record_locked(s, e);
+	} else {
+		struct gpu_op *op = gpu_op_ref(gpu_submit_locked(s, &mark, 0, NULL, 0));
+
+		gpu_op_unref(e->op);
+		e->op = op;
+		e->capture = NULL;
+	}
+	gpu_unlock();
+	return rc;
+}
+
+static cu_result cuEventRecord_impl(bool pt, cu_event e, cu_stream s)
+{
+	return event_record(pt, e, s);
+}
+CU_API_TWO(cuEventRecord, _ptsz, (cu_event e, cu_stream s), (e, s))
+
+static cu_result cuEventRecordWithFlags_impl(bool pt, cu_event e, cu_stream s, unsigned flags)
+{
+	return event_record(pt, e, s);
+}
+CU_API_TWO(cuEventRecordWithFlags, _ptsz, (cu_event e, cu_stream s, unsigned flags), (e, s, flags))
+
+CU_API(cuEventQuery, (cu_event e))
+{
+	cu_result rc;
+
+	if (!e || e->magic != MAGIC_EVENT)
+		return CU_INVALID_HANDLE;
+	gpu_lock();
+	gpu.next_correlation++;
+	rc = e->capture ? 900 : gpu_op_done_locked(e->op) ? CU_OK : CU_NOT_READY;
+	gpu_unlock();
+	return rc;
+}
+
+CU_API(cuEventSynchronize, (cu_event e))
+{
+	if (!e || e->magic != MAGIC_EVENT)
+		return CU_INVALID_HANDLE;
+	gpu_lock();
+	gpu.next_correlation++;
+	if (e->op)
+		gpu_op_wait_locked(e->op);
+	gpu_unlock();
+	return CU_OK;
+}
+
+static cu_result elapsed(float *ms, cu_event a, cu_event b)
+{
+	cu_result rc = CU_OK;
+
+	if (!a || !b || a->magic != MAGIC_EVENT || b->magic != MAGIC_EVENT || !a->op || !b->op)
+		return CU_INVALID_HANDLE;
+	gpu_lock();
+	if (!gpu_op_done_locked(a->op) || !gpu_op_done_locked(b->op))
+		rc = CU_NOT_READY;
+	else
+		*ms = (float)((double)((int64_t)(b->op->end_ns - a->op->end_ns)) / 1e6);
+	gpu_unlock();
+	return rc;
+}
+
+CU_API(cuEventElapsedTime, (float *ms, cu_event a, cu_event b))
+{
+	return elapsed(ms, a, b);
+}
+
+CU_API(cuEventElapsedTime_v2, (float *ms, cu_event a, cu_event b))
+{
+	return elapsed(ms, a, b);
+}
+
+/* ---- the rest ---- */
+
+CU_API(cuGetErrorName, (cu_result rc, const char **name))
+{
+	static const struct {
+		cu_result rc;
+		const char *name;
+	} names[] = {
+		{ CU_OK, "CUDA_SUCCESS" },
+		{ CU_INVALID_VALUE, "CUDA_ERROR_INVALID_VALUE" },
+		{ CU_OUT_OF_MEMORY, "CUDA_ERROR_OUT_OF_MEMORY" },
+		{ CU_NOT_INITIALIZED, "CUDA_ERROR_NOT_INITIALIZED" },
+		{ CU_NO_DEVICE, "CUDA_ERROR_NO_DEVICE" },
+		{ 101, "CUDA_ERROR_INVALID_DEVICE" },
+		{ CU_INVALID_CONTEXT, "CUDA_ERROR_INVALID_CONTEXT" },
+		{ CU_INVALID_HANDLE, "CUDA_ERROR_INVALID_HANDLE" },
+		{ CU_NOT_FOUND, "CUDA_ERROR_NOT_FOUND" },
+		{ CU_NOT_READY, "CUDA_ERROR_NOT_READY" },
+		{ CU_LAUNCH_FAILED, "CUDA_ERROR_LAUNCH_FAILED" },
+		{ CU_NOT_SUPPORTED, "CUDA_ERROR_NOT_SUPPORTED" },
+		{ 900, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED" },
+		{ CU_UNKNOWN, "CUDA_ERROR_UNKNOWN" },
+	};
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		if (names[i].rc == rc) {
+			*name = names[i].name;
+			return CU_OK;
+		}
+	*name = NULL;
+	return CU_INVALID_VALUE;
+}
+
+CU_API(cuGetErrorString, (cu_result rc, const char **text))
+{
+	return cuGetErrorName(rc, text);
+}
+
+CU_API(cuGetExportTable, (const void **table, const cu_uuid *id))
+{
+	if (table)
+		*table = NULL;
+	return CU_NOT_FOUND;
+}
+
+CU_API(cuProfilerStart, (void))
+{
+	return CU_OK;
+}
+
+CU_API(cuProfilerStop, (void))
+{
+	return CU_OK;
+}
+
+static cu_result proc_address(const char *name, void **fn, int version, uint64_t flags, int *query)
+{
+	const struct cuda_double_symbol *best = NULL;
+	bool known = false;
+
+	*fn = NULL;
+	if (version > driver_version())
+		return CU_INVALID_VALUE;
+	for (const struct cuda_double_symbol *s = cuda_double_symbols; s->base; s++) {
+		if (strcmp(s->base, name) || (s->per_thread && !(flags & CU_GPA_PTSZ)))
+			continue;
+		known = true;
+		if (s->version > version)
+			continue;
+		/* The per-thread twin wins where asked for, then the newest. */
+		if (!best || (s->per_thread && !best->per_thread) ||
+		    (s->per_thread == best->per_thread && s->version > best->version))
+			best = s;
+	}
+	if (query)
+		*query = best ? CU_GPA_SUCCESS :
+			 known ? CU_GPA_VERSION_INSUFFICIENT : CU_GPA_SYMBOL_NOT_FOUND;
+	if (best)
+		*fn = best->fn;
+	return CU_OK;
+}
+
+CU_API(cuGetProcAddress, (const char *name, void **fn, int version, uint64_t flags))
+{
+	cu_result rc;
+
+	if (!name || !fn)
+		return CU_INVALID_VALUE;
+	rc = proc_address(name, fn, version, flags, NULL);
+	return rc ? rc : *fn ? CU_OK : CU_NOT_FOUND;
+}
+
+CU_API(cuGetProcAddress_v2,
+       (const char *name, void **fn, int version, uint64_t flags, int *query))
+{
+	if (!name || !fn)
+		return CU_INVALID_VALUE;
+	return proc_address(name, fn, version, flags, query);
+}

@@ -1,0 +1,397 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * cuda_memory.c - device memory of the libcuda double. Every allocation is backed by an untouched
+ * mapping, so that small copies carry data; larger ones are only timed, since moving gigabytes on
+ * the host would be work that a real node's CPU does not do. */
+#include "sim/cuda_double.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#define COPY_REAL_BYTES 65536u
+#define COPY_LATENCY_NS 1500u
+
+enum { COPY_HTOD = 1, COPY_DTOH = 2, COPY_DTOD = 8, COPY_HTOH = 9 };
+
+struct block {
+	uintptr_t base;
+	size_t bytes;
+};
+static struct block *blocks; /* sorted by base */
+static size_t block_count, block_room;
+
+/* The index of the first block with base > p. */
+static size_t block_after(uintptr_t p)
+{
+	size_t lo = 0, hi = block_count;
+
+	while (lo < hi) {
+		size_t mid = (lo + hi) / 2;
+
+		if (blocks[mid].base <= p)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo;
+}
+
+static struct block *block_of_locked(uintptr_t p)
+{
+	size_t i = block_after(p);
+
+	if (!i || p - blocks[i - 1].base >= blocks[i - 1].bytes)
+		return NULL;
+	return &blocks[i - 1];
+}
+
+static cu_result allocate(cu_deviceptr *out, size_t bytes)
+{
+	cu_result rc = CU_OK;
+	void *p;
+
+	if (!gpu_current())
+		return gpu.initialised ? CU_INVALID_CONTEXT : CU_NOT_INITIALIZED;
+	if (!out || !bytes)
+		return CU_INVALID_VALUE;
+	gpu_lock();
+	if (bytes > gpu.memory_total - gpu.memory_used) {
+		rc = CU_OUT_OF_MEMORY;
+		goto out;
+	}
+	if (block_count == block_room) {
+		size_t room = block_room ? block_room * 2 : 64;
+		struct block *grown = realloc(blocks, room * sizeof(*grown));
+
+		if (!grown) {
+			rc = CU_OUT_OF_MEMORY;
+			goto out;
+		}
+		blocks = grown;
+		block_room = room;
+	}
+	p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+		 -1, 0);
+	if (p == MAP_FAILED) {
+		rc = CU_OUT_OF_MEMORY;
+		goto out;
+	}
+	size_t i = block_after((uintptr_t)p);
+
+	memmove(blocks + i + 1, blocks + i, (block_count - i) * sizeof(*blocks));
+	blocks[i] = (struct block){ (uintptr_t)p, bytes };
+	block_count++;
+	gpu.memory_used += bytes;
+	*out = (cu_deviceptr)(uintptr_t)p;
+out:
+	gpu_unlock();
+	return rc;
+}
+
+static cu_result release(cu_deviceptr p)
+{
+	cu_result rc = CU_OK;
+	struct block *b;
+
+	if (!p)
+		return CU_OK;
+	gpu_lock();
+	b = block_of_locked((uintptr_t)p);
+	if (!b || b->base != p) {
+		rc = CU_INVALID_VALUE;
+	} else {
+		munmap((void *)b->base, b->bytes);
+		gpu.memory_used -= b->bytes;
+		memmove(b, b + 1, (size_t)(blocks + block_count - b - 1) * sizeof(*b));
+		block_count--;
+	}
+	gpu_unlock();
+	return rc;
+}
+
+CU_API(cuMemAlloc_v2, (cu_deviceptr * out, size_t bytes))
+{
+	return allocate(out, bytes);
+}
+
+CU_API(cuMemAllocManaged, (cu_deviceptr * out, size_t bytes, unsigned flags))
+{
+	return allocate(out, bytes);
+}
+
+CU_API(cuMemAllocPitch_v2,
+       (cu_deviceptr * out, size_t *pitch, size_t width, size_t height, unsigned element))
+{
+	*pitch = (width + 511) / 512 * 512;
+	return allocate(out, *pitch * height);
+}
+
+CU_API(cuMemFree_v2, (cu_deviceptr p))
+{
+	return release(p);
+}
+
+static cu_result cuMemAllocAsync_impl(bool pt, cu_deviceptr *out, size_t bytes, cu_stream s)
+{
+	return allocate(out, bytes);
+}
+CU_API_TWO(cuMemAllocAsync, _ptsz, (cu_deviceptr * out, size_t bytes, cu_stream s), (out, bytes, s))
+
+static cu_result cuMemFreeAsync_impl(bool pt, cu_deviceptr p, cu_stream s)
+{
+	return release(p);
+}
+CU_API_TWO(cuMemFreeAsync, _ptsz, (cu_deviceptr p, cu_stream s), (p, s))
+
+static cu_result cuMemAllocFromPoolAsync_impl(bool pt, cu_deviceptr *out, size_t bytes,
+					      cu_mempool pool, cu_stream s)
+{
+	return allocate(out, bytes);
+}
+CU_API_TWO(cuMemAllocFromPoolAsync, _ptsz,
+	   (cu_deviceptr * out, size_t bytes, cu_mempool pool, cu_stream s), (out, bytes, pool, s))
+
+CU_API(cuDeviceGetDefaultMemPool, (cu_mempool * pool, cu_device dev))
+{
+	static char pools[GPU_MAX_DEVICES];
+
+	if (dev < 0 || dev >= gpu.device_count)
+		return 101;
+	*pool = (cu_mempool)&pools[dev];
+	return CU_OK;
+}
+
+CU_API(cuMemPoolSetAttribute, (cu_mempool pool, int attr, void *value))
+{
+	return pool ? CU_OK : CU_INVALID_VALUE;
+}
+
+CU_API(cuMemHostAlloc, (void **out, size_t bytes, unsigned flags))
+{
+	if (!bytes)
+		return CU_INVALID_VALUE;
+	*out = aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
+	return *out ? CU_OK : CU_OUT_OF_MEMORY;
+}
+
+CU_API(cuMemAllocHost_v2, (void **out, size_t bytes))
+{
+	return cuMemHostAlloc(out, bytes, 0);
+}
+
+CU_API(cuMemFreeHost, (void *p))
+{
+	free(p);
+	return CU_OK;
+}
+
+CU_API(cuMemHostRegister_v2, (void *p, size_t bytes, unsigned flags))
+{
+	return p && bytes ? CU_OK : CU_INVALID_VALUE;
+}
+
+CU_API(cuMemHostUnregister, (void *p))
+{
+	return CU_OK;
+}
+
+CU_API(cuMemHostGetDevicePointer_v2, (cu_deviceptr * out, void *p, unsigned flags))
+{
+	*out = (cu_deviceptr)(uintptr_t)p;
+	return CU_OK;
+}
+
+CU_API(cuMemGetInfo_v2, (size_t * available, size_t *total))
+{
+	if (!gpu_current())
+		return CU_INVALID_CONTEXT;
+	gpu_lock();
+	*available = gpu.memory_total - gpu.memory_used;
+	*total = gpu.memory_total;
+	gpu_unlock();
+	return CU_OK;
+}
+
+CU_API(cuMemGetAddressRange_v2, (cu_deviceptr * base, size_t *bytes, cu_deviceptr p))
+{
+	cu_result rc = CU_OK;
+	struct block *b;
+
+	gpu_lock();
+	b = block_of_locked((uintptr_t)p);
+	if (!b)
+		rc = CU_NOT_FOUND;
+	if (b && base)
+		*base = b->base;
+	if (b && bytes)
+		*bytes = b->bytes;
+	gpu_unlock();
+	return rc;
+}
+
+/* attr: 1 context, 2 memory type (1 host, 2 device), 9 device ordinal. */
+CU_API(cuPointerGetAttribute, (void *out, int attr, cu_deviceptr p))
+{
+	bool device;
+
+	gpu_lock();
+	device = block_of_locked((uintptr_t)p) != NULL;
+	gpu_unlock();
+	if (!device)
+		return CU_INVALID_VALUE;
+	if (attr == 1)
+		*(cu_context *)out = gpu_current();
+	else if (attr == 2)
+		*(unsigned *)out = 2;
+	else if (attr == 9)
+		*(int *)out = gpu_current() ? gpu_current()->device : 0;
+	else
+		return CU_INVALID_VALUE;
+	return CU_OK;
+}
+
+/* ---- copies ---- */
+
+static bool in_block(uintptr_t p, size_t bytes)
+{
+	struct block *b = block_of_locked(p);
+
+	return b && bytes <= b->bytes - (p - b->base);
+}
+
+static cu_result copy(bool pt, void *dst, const void *src, size_t bytes, uint8_t kind, cu_stream s,
+		      bool wait)
+{
+	struct gpu_work w = { .kind = GPU_OP_COPY, .bytes = bytes };
+	bool to, from;
+	cu_result rc;
+
+	gpu_lock();
+	to = in_block((uintptr_t)dst, bytes);
+	from = in_block((uintptr_t)src, bytes);
+	gpu_unlock();
+	if (!kind)
+		kind = to ? (from ? COPY_DTOD : COPY_HTOD) : from ? COPY_DTOH : COPY_HTOH;
+	if (!bytes)
+		return CU_OK;
+	if (!dst || !src || (!to && (kind == COPY_HTOD || kind == COPY_DTOD)) ||
+	    (!from && (kind == COPY_DTOH || kind == COPY_DTOD)))
+		return CU_INVALID_VALUE;
+	if (bytes <= COPY_REAL_BYTES)
+		memmove(dst, src, bytes);
+	w.copy_kind = kind;
+	w.dur_ns = COPY_LATENCY_NS +
+		   bytes * 1000 / (gpu.copy_bytes_per_us * (kind == COPY_DTOD ? 40 : 1));
+	rc = cuda_double_submit(s, pt, &w);
+	if (!rc && wait) {
+		struct cu_stream_st *q;
+
+		gpu_lock();
+		q = cuda_double_stream_locked(s, pt);
+		if (q && !q->capture)
+			gpu_op_wait_locked(q->tail);
+		gpu_unlock();
+	}
+	return rc;
+}
+
+#define P(x) ((void *)(uintptr_t)(x))
+
+static cu_result cuMemcpyHtoD_v2_impl(bool pt, cu_deviceptr d, const void *h, size_t n)
+{
+	return copy(pt, P(d), h, n, COPY_HTOD, NULL, true);
+}
+CU_API_TWO(cuMemcpyHtoD_v2, _ptds, (cu_deviceptr d, const void *h, size_t n), (d, h, n))
+
+static cu_result cuMemcpyDtoH_v2_impl(bool pt, void *h, cu_deviceptr d, size_t n)
+{
+	return copy(pt, h, P(d), n, COPY_DTOH, NULL, true);
+}
+CU_API_TWO(cuMemcpyDtoH_v2, _ptds, (void *h, cu_deviceptr d, size_t n), (h, d, n))
+
+static cu_result cuMemcpyDtoD_v2_impl(bool pt, cu_deviceptr a, cu_deviceptr b, size_t n)
+{
+	return copy(pt, P(a), P(b), n, COPY_DTOD, NULL, false);
+}
+CU_API_TWO(cuMemcpyDtoD_v2, _ptds, (cu_deviceptr a, cu_deviceptr b, size_t n), (a, b, n))
+
+static cu_result cuMemcpy_impl(bool pt, cu_deviceptr a, cu_deviceptr b, size_t n)
+{
+	return copy(pt, P(a), P(b), n, 0, NULL, true);
+}
+CU_API_TWO(cuMemcpy, _ptds, (cu_deviceptr a, cu_deviceptr b, size_t n), (a, b, n))
+
+static cu_result cuMemcpyHtoDAsync_v2_impl(bool pt, cu_deviceptr d, const void *h, size_t n,
+					   cu_stream s)
+{
+	return copy(pt, P(d), h, n, COPY_HTOD, s, false);
+}
+CU_API_TWO(cuMemcpyHtoDAsync_v2, _ptsz, (cu_deviceptr d, const void *h, size_t n, cu_stream s),
+	   (d, h, n, s))
+
+static cu_result cuMemcpyDtoHAsync_v2_impl(bool pt, void *h, cu_deviceptr d, size_t n, cu_stream s)
+{
+	return copy(pt, h, P(d), n, COPY_DTOH, s, false);
+}
+CU_API_TWO(cuMemcpyDtoHAsync_v2, _ptsz, (void *h, cu_deviceptr d, size_t n, cu_stream s),
+	   (h, d, n, s))
+
+static cu_result cuMemcpyDtoDAsync_v2_impl(bool pt, cu_deviceptr a, cu_deviceptr b, size_t n,
+					   cu_stream s)
+{
+	return copy(pt, P(a), P(b), n, COPY_DTOD, s, false);
+}
+CU_API_TWO(cuMemcpyDtoDAsync_v2, _ptsz, (cu_deviceptr a, cu_deviceptr b, size_t n, cu_stream s),
+	   (a, b, n, s))
+
+static cu_result cuMemcpyAsync_impl(bool pt, cu_deviceptr a, cu_deviceptr b, size_t n, cu_stream s)
+{
+	return copy(pt, P(a), P(b), n, 0, s, false);
+}
+CU_API_TWO(cuMemcpyAsync, _ptsz, (cu_deviceptr a, cu_deviceptr b, size_t n, cu_stream s),
+	   (a, b, n, s))
+
+static cu_result set(bool pt, cu_deviceptr d, size_t bytes, uint64_t pattern, unsigned width,
+		     cu_stream s)
+{
+	struct gpu_work w = { .kind = GPU_OP_SET, .bytes = bytes };
+	bool ok;
+
+	gpu_lock();
+	ok = in_block((uintptr_t)d, bytes);
+	gpu_unlock();
+	if (!ok)
+		return CU_INVALID_VALUE;
+	if (bytes <= COPY_REAL_BYTES)
+		for (size_t i = 0; i < bytes; i += width)
+			memcpy((char *)P(d) + i, &pattern, width);
+	w.dur_ns = 1000 + bytes * 1000 / (gpu.copy_bytes_per_us * 60);
+	return cuda_double_submit(s, pt, &w);
+}
+
+static cu_result cuMemsetD8_v2_impl(bool pt, cu_deviceptr d, unsigned char v, size_t n)
+{
+	return set(pt, d, n, v, 1, NULL);
+}
+CU_API_TWO(cuMemsetD8_v2, _ptds, (cu_deviceptr d, unsigned char v, size_t n), (d, v, n))
+
+static cu_result cuMemsetD32_v2_impl(bool pt, cu_deviceptr d, unsigned v, size_t n)
+{
+	return set(pt, d, n * 4, v, 4, NULL);
+}
+CU_API_TWO(cuMemsetD32_v2, _ptds, (cu_deviceptr d, unsigned v, size_t n), (d, v, n))
+
+static cu_result cuMemsetD8Async_impl(bool pt, cu_deviceptr d, unsigned char v, size_t n,
+				      cu_stream s)
+{
+	return set(pt, d, n, v, 1, s);
+}
+CU_API_TWO(cuMemsetD8Async, _ptsz, (cu_deviceptr d, unsigned char v, size_t n, cu_stream s),
+	   (d, v, n, s))
+
+static cu_result cuMemsetD32Async_impl(bool pt, cu_deviceptr d, unsigned v, size_t n, cu_stream s)
+{
+	return set(pt, d, n * 4, v, 4, s);
+}
+CU_API_TWO(cuMemsetD32Async, _ptsz, (cu_deviceptr d, unsigned v, size_t n, cu_stream s),
+	   (d, v, n, s))

@@ -1,0 +1,736 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * cupti_double.c - the activity API over the modelled GPU. Finished work queues up here and is
+ * packed into the client's buffers by the GPU's worker or by whoever flushes; the launching thread
+ * asks for a buffer when none is at hand, as the real library does. Faults come from the
+ * environment: see docs/sim.md. Built twice, as libcupti.so.13 and (fewer symbols) libcupti.so.12. */
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "foreign/cupti.h"
+#include "sim/gpu_iface.h"
+
+#define CUPTI_API(type, name, params)                                                              \
+	__attribute__((visibility("default"))) type name params;                                   \
+	type name params
+
+#define QUEUE_RECORDS  65536u
+#define ATTRIBUTES     16
+#define COMPLETED_MAX  64
+#define KIND_MAX       64
+#define MEMCPY5_BYTES  88
+#define MEMSET4_BYTES  88
+#define GRAPH_BYTES    48
+#define GRAPH2_BYTES   56
+
+struct buffer {
+	uint8_t *data;
+	size_t bytes, used, records, max_records;
+};
+
+static const struct gpu_iface *gpu_door;
+static pthread_mutex_t queue_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t pack_lock = PTHREAD_MUTEX_INITIALIZER; /* buffers and client callbacks */
+static pthread_mutex_t state_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct gpu_record *queue;
+static unsigned queue_head, queue_count;
+static size_t dropped;
+static bool enabled[KIND_MAX];
+static cupti_buffer_requested_fn on_request;
+static cupti_buffer_completed_fn on_complete;
+static cupti_timestamp_fn timestamp_fn;
+static uint64_t attributes[ATTRIBUTES] = { [CUPTI_ATTR_PER_THREAD_ACTIVITY_BUFFER] = 1,
+					   [CUPTI_ATTR_DEVICE_BUFFER_SIZE] = 3200000,
+					   [CUPTI_ATTR_DEVICE_BUFFER_POOL_LIMIT] = 250 };
+static struct buffer current, completed[COMPLETED_MAX];
+static unsigned completed_count;
+static unsigned have_buffer; /* a hint for launching threads, without the lock */
+static __thread bool in_callback;
+static void *subscriber;
+static unsigned subscriber_count;
+
+static struct {
+	bool read;
+	unsigned kernel_bytes, memcpy_bytes, graph_bytes;
+	uint64_t zero_every, reverse_every, drop_every, rival, fail, v2;
+	uint64_t record_count;
+} setup;
+
+/* ---- clocks ---- */
+
+static struct {
+	uint64_t mono0, user0, mono1, user1;
+} anchor;
+
+static uint64_t clock_read(clockid_t id)
+{
+	struct timespec ts;
+
+	clock_gettime(id, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000ull + (uint64_t)ts.tv_nsec;
+}
+
+static uint64_t user_time(void)
+{
+	return timestamp_fn ? timestamp_fn() : clock_read(CLOCK_REALTIME);
+}
+
+/* The pair read closest together of a few: GPU time is interpolated between two of these. */
+static void anchor_read(uint64_t *mono, uint64_t *user)
+{
+	uint64_t best = UINT64_MAX;
+
+	for (int i = 0; i < 5; i++) {
+		uint64_t a = clock_read(CLOCK_MONOTONIC), u = user_time();
+		uint64_t b = clock_read(CLOCK_MONOTONIC);
+
+		if (b - a < best) {
+			best = b - a;
+			*mono = a + (b - a) / 2;
+			*user = u;
+		}
+	}
+}
+
+static void anchor_begin(void)
+{
+	struct timespec ms = { .tv_nsec = 2000000 };
+
+	anchor_read(&anchor.mono0, &anchor.user0);
+	nanosleep(&ms, NULL);
+	anchor_read(&anchor.mono1, &anchor.user1);
+}
+
+static uint64_t to_user(uint64_t mono)
+{
+	__int128 dm = (__int128)anchor.mono1 - anchor.mono0;
+	__int128 du = (__int128)anchor.user1 - anchor.user0;
+
+	if (!mono || dm <= 0)
+		return mono;
+	return (uint64_t)((__int128)anchor.user0 + ((__int128)mono - anchor.mono0) * du / dm);
+}
+
+/* ---- set-up ---- */
+
+static uint64_t env_number(const char *name, uint64_t otherwise)
+{
+	const char *s = getenv(name);
+
+	return s && *s ? strtoull(s, NULL, 10) : otherwise;
+}
+
+static void setup_read(void)
+{
+	static const unsigned sizes[] = { CUPTI_KERNEL5_BYTES, CUPTI_KERNEL6_BYTES,
+					  CUPTI_KERNEL7_BYTES, CUPTI_KERNEL8_BYTES,
+					  CUPTI_KERNEL9_BYTES, CUPTI_KERNEL10_BYTES };
+	uint64_t version;
+
+	if (setup.read)
+		return;
+#ifdef SIM_CUPTI_12
+	version = env_number("SIM_CUPTI_KERNEL_VERSION", 9);
+#else
+	version = env_number("SIM_CUPTI_KERNEL_VERSION", 10);
+#endif
+	if (version < 5 || version > 10)
+		version = 10;
+	setup.kernel_bytes = sizes[version - 5];
+	setup.memcpy_bytes = version >= 10 ? sizeof(cupti_memcpy) : MEMCPY5_BYTES;
+	setup.graph_bytes = version >= 9 ? GRAPH2_BYTES : GRAPH_BYTES;
+	setup.zero_every = env_number("SIM_CUPTI_ZERO_EVERY", 0);
+	setup.reverse_every = env_number("SIM_CUPTI_REVERSE_EVERY", 0);
+	setup.drop_every = env_number("SIM_CUPTI_DROP_EVERY", 0);
+	setup.rival = env_number("SIM_CUPTI_RIVAL", 0);
+	setup.fail = env_number("SIM_CUPTI_FAIL", 0);
+	setup.v2 = env_number("SIM_CUPTI_V2", 0);
+	setup.read = true;
+}
+
+static const struct gpu_iface *door(void)
+{
+	void *lib;
+
+	if (gpu_door)
+		return gpu_door;
+	lib = dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL);
+	if (lib)
+		gpu_door = dlsym(lib, GPU_IFACE_SYMBOL);
+	if (gpu_door && gpu_door->version != GPU_IFACE_VERSION)
+		gpu_door = NULL;
+	return gpu_door;
+}
+
+/* ---- records ---- */
+
+static bool wanted(const struct gpu_record *r)
+{
+	switch (r->kind) {
+	case GPU_RECORD_KERNEL:
+		return enabled[CUPTI_KIND_KERNEL] || enabled[CUPTI_KIND_CONCURRENT_KERNEL];
+	case GPU_RECORD_COPY:
+		return enabled[CUPTI_KIND_MEMCPY];
+	case GPU_RECORD_SET:
+		return enabled[CUPTI_KIND_MEMSET];
+	case GPU_RECORD_GRAPH:
+		return enabled[CUPTI_KIND_GRAPH_TRACE];
+	}
+	return false;
+}
+
+static void hook_record(const struct gpu_record *r)
+{
+	pthread_mutex_lock(&queue_lock);
+	if (wanted(r)) {
+		if (queue_count == QUEUE_RECORDS)
+			dropped++;
+		else
+			queue[(queue_head + queue_count++) % QUEUE_RECORDS] = *r;
+	}
+	pthread_mutex_unlock(&queue_lock);
+}
+
+static bool queue_pop(struct gpu_record *r)
+{
+	bool any;
+
+	pthread_mutex_lock(&queue_lock);
+	any = queue_count > 0;
+	if (any) {
+		*r = queue[queue_head];
+		queue_head = (queue_head + 1) % QUEUE_RECORDS;
+		queue_count--;
+	}
+	pthread_mutex_unlock(&queue_lock);
+	return any;
+}
+
+struct __attribute__((packed, aligned(8))) memset_record {
+	uint32_t kind, value;
+	uint64_t bytes, start, end;
+	uint32_t device, context, stream, correlation;
+	uint16_t flags, memory_kind;
+	uint32_t pad;
+	void *reserved0;
+	uint64_t graph_node_id;
+	uint32_t graph_id, channel_id, channel_type;
+	uint8_t device_launched, pad2[3];
+};
+_Static_assert(sizeof(struct memset_record) == MEMSET4_BYTES, "memset_record");
+
+struct __attribute__((packed, aligned(8))) graph_record {
+	uint32_t kind, correlation;
+	uint64_t start, end;
+	uint32_t device, graph_id, context, stream;
+	void *reserved;
+	uint32_t end_device, end_context;
+};
+_Static_assert(sizeof(struct graph_record) == GRAPH2_BYTES, "graph_record");
+
+union any_record {
+	uint8_t bytes[CUPTI_KERNEL10_BYTES];
+	cupti_kernel kernel;
+	cupti_memcpy copy;
+	struct memset_record set;
+	struct graph_record graph;
+};
+
+static size_t record_bytes(uint32_t kind)
+{
+	switch (kind) {
+	case CUPTI_KIND_KERNEL:
+	case CUPTI_KIND_CONCURRENT_KERNEL:
+		return setup.kernel_bytes;
+	case CUPTI_KIND_MEMCPY:
+		return setup.memcpy_bytes;
+	case CUPTI_KIND_MEMSET:
+		return MEMSET4_BYTES;
+	case CUPTI_KIND_GRAPH_TRACE:
+		return setup.graph_bytes;
+	default:
+		return 0;
+	}
+}
+
+static void pack_kernel(cupti_kernel *k, const struct gpu_record *r, uint64_t start, uint64_t end)
+{
+	k->kind = enabled[CUPTI_KIND_KERNEL] ? CUPTI_KIND_KERNEL : CUPTI_KIND_CONCURRENT_KERNEL;
+	k->registers = 32;
+	k->start = start;
+	k->end = end;
+	k->device = r->device;
+	k->context = r->context;
+	k->stream = r->stream;
+	for (int i = 0; i < 3; i++) {
+		k->grid[i] = (int32_t)r->grid[i];
+		k->block[i] = (int32_t)r->block[i];
+	}
+	k->shared_dynamic_bytes = (int32_t)r->shared_bytes;
+	k->correlation = r->correlation;
+	k->grid_id = (int64_t)setup.record_count;
+	k->name = r->name;
+	k->graph_node_id = r->node_id;
+	k->graph_id = r->graph_id;
+}
+
+static void pack_copy(cupti_memcpy *c, const struct gpu_record *r, uint64_t start, uint64_t end)
+{
+	static const uint8_t ends[][2] = { [1] = { 2, 3 }, [2] = { 3, 2 }, [8] = { 3, 3 },
+					   [9] = { 2, 2 } };
+
+	c->kind = CUPTI_KIND_MEMCPY;
+	c->copy_kind = r->copy_kind;
+	if (r->copy_kind < sizeof(ends) / sizeof(ends[0])) {
+		c->src_kind = ends[r->copy_kind][0];
+		c->dst_kind = ends[r->copy_kind][1];
+	}
+	c->flags = 1; /* asynchronous */
+	c->bytes = r->bytes;
+	c->start = start;
+	c->end = end;
+	c->device = r->device;
+	c->context = r->context;
+	c->stream = r->stream;
+	c->correlation = r->correlation;
+	c->graph_node_id = r->node_id;
+	c->graph_id = r->graph_id;
+	if (setup.memcpy_bytes > MEMCPY5_BYTES)
+		c->copy_count = 1;
+}
+
+static void pack_record(union any_record *out, const struct gpu_record *r)
+{
+	uint64_t start = to_user(r->start_ns), end = to_user(r->end_ns);
+
+	setup.record_count++;
+	if (setup.zero_every && setup.record_count % setup.zero_every == 0)
+		start = end = 0;
+	else if (setup.reverse_every && setup.record_count % setup.reverse_every == 0 && end) {
+		uint64_t t = start;
+
+		start = end;
+		end = t;
+	}
+	memset(out, 0, sizeof(*out));
+	switch (r->kind) {
+	case GPU_RECORD_KERNEL:
+		pack_kernel(&out->kernel, r, start, end);
+		break;
+	case GPU_RECORD_COPY:
+		pack_copy(&out->copy, r, start, end);
+		break;
+	case GPU_RECORD_SET:
+		out->set = (struct memset_record){
+			.kind = CUPTI_KIND_MEMSET, .bytes = r->bytes, .start = start, .end = end,
+			.device = r->device, .context = r->context, .stream = r->stream,
+			.correlation = r->correlation, .memory_kind = 3,
+			.graph_node_id = r->node_id, .graph_id = r->graph_id };
+		break;
+	case GPU_RECORD_GRAPH:
+		out->graph = (struct graph_record){
+			.kind = CUPTI_KIND_GRAPH_TRACE, .correlation = r->correlation,
+			.start = start, .end = end, .device = r->device, .graph_id = r->graph_id,
+			.context = r->context, .stream = r->stream, .end_device = r->device,
+			.end_context = r->context };
+		break;
+	}
+}
+
+/* ---- buffers; pack_lock is held ---- */
+
+static void buffer_request(void)
+{
+	struct buffer b = { 0 };
+	cupti_buffer_requested_fn fn = on_request;
+
+	if (!fn || current.data)
+		return;
+	in_callback = true;
+	fn(&b.data, &b.bytes, &b.max_records);
+	in_callback = false;
+	if (!b.data || !b.bytes)
+		return;
+	if (!attributes[CUPTI_ATTR_ZEROED_OUT_ACTIVITY_BUFFER])
+		memset(b.data, 0, b.bytes);
+	current = b;
+	__atomic_store_n(&have_buffer, 1, __ATOMIC_RELEASE);
+}
+
+static void buffers_deliver(void)
+{
+	for (unsigned i = 0; i < completed_count; i++) {
+		struct buffer *b = &completed[i];
+
+		if (!on_complete)
+			continue;
+		in_callback = true;
+		on_complete(NULL, 0, b->data, b->bytes, b->used);
+		in_callback = false;
+	}
+	completed_count = 0;
+}
+
+static void buffer_complete(void)
+{
+	if (!current.data)
+		return;
+	if (completed_count == COMPLETED_MAX)
+		buffers_deliver();
+	completed[completed_count++] = current;
+	memset(&current, 0, sizeof(current));
+	__atomic_store_n(&have_buffer, 0, __ATOMIC_RELEASE);
+}
+
+static bool buffer_full(size_t bytes)
+{
+	return current.used + bytes > current.bytes ||
+	       (current.max_records && current.records == current.max_records);
+}
+
+static void pack_all(void)
+{
+	struct gpu_record r;
+	union any_record out;
+
+	anchor_read(&anchor.mono1, &anchor.user1);
+	while (queue_pop(&r)) {
+		size_t bytes;
+
+		pack_record(&out, &r);
+		bytes = record_bytes(*(uint32_t *)out.bytes);
+		if (current.data && buffer_full(bytes))
+			buffer_complete();
+		if (!current.data)
+			buffer_request();
+		if (!current.data || buffer_full(bytes) ||
+		    (setup.drop_every && setup.record_count % setup.drop_every == 0)) {
+			pthread_mutex_lock(&queue_lock);
+			dropped++;
+			pthread_mutex_unlock(&queue_lock);
+			continue;
+		}
+		memcpy(current.data + current.used, &out, bytes);
+		current.used += bytes;
+		current.records++;
+	}
+}
+
+static void hook_launch(void)
+{
+	if (__atomic_load_n(&have_buffer, __ATOMIC_ACQUIRE) || in_callback)
+		return;
+	if (pthread_mutex_trylock(&pack_lock))
+		return;
+	buffer_request();
+	pthread_mutex_unlock(&pack_lock);
+}
+
+static void hook_deliver(void)
+{
+	bool any;
+
+	pthread_mutex_lock(&queue_lock);
+	any = queue_count > 0;
+	pthread_mutex_unlock(&queue_lock);
+	/* Somebody else packs at the moment: the next tick will do. */
+	if (!any || pthread_mutex_trylock(&pack_lock))
+		return;
+	pack_all();
+	buffers_deliver();
+	pthread_mutex_unlock(&pack_lock);
+}
+
+static const struct gpu_hooks hooks = { .record = hook_record, .launch = hook_launch,
+					.deliver = hook_deliver };
+
+/* ---- the API ---- */
+
+CUPTI_API(cupti_result, cuptiGetVersion, (uint32_t * version))
+{
+	if (!version)
+		return CUPTI_INVALID_PARAMETER;
+#ifdef SIM_CUPTI_12
+	*version = (uint32_t)env_number("SIM_CUPTI_VERSION", 24);
+#else
+	*version = (uint32_t)env_number("SIM_CUPTI_VERSION", 130001);
+#endif
+	return CUPTI_OK;
+}
+
+CUPTI_API(cupti_result, cuptiActivityRegisterCallbacks,
+	  (cupti_buffer_requested_fn requested, cupti_buffer_completed_fn done))
+{
+	if (!requested || !done)
+		return CUPTI_INVALID_PARAMETER;
+	setup_read();
+	pthread_mutex_lock(&pack_lock);
+	/* Process-global: what the earlier client holds goes back to it first. */
+	if (on_complete && on_complete != done) {
+		buffer_complete();
+		buffers_deliver();
+	}
+	on_request = requested;
+	on_complete = done;
+	pthread_mutex_unlock(&pack_lock);
+	return CUPTI_OK;
+}
+
+/* Applies `enabled` to the GPU. */
+static void apply_kinds(void)
+{
+	bool any = false;
+
+	for (int i = 0; i < KIND_MAX; i++)
+		any |= enabled[i];
+	gpu_door->set_graph_nodes(!enabled[CUPTI_KIND_GRAPH_TRACE]);
+	gpu_door->set_hooks(any ? &hooks : NULL);
+}
+
+CUPTI_API(cupti_result, cuptiActivityEnable, (uint32_t kind))
+{
+	cupti_result rc = CUPTI_OK;
+
+	setup_read();
+	if (kind == 0 || kind >= KIND_MAX)
+		return CUPTI_INVALID_KIND;
+	if (setup.fail)
+		return (cupti_result)setup.fail;
+	pthread_mutex_lock(&state_lock);
+	if (!door()) {
+		rc = CUPTI_NOT_INITIALIZED_;
+	} else {
+		if (!queue)
+			queue = calloc(QUEUE_RECORDS, sizeof(*queue));
+		if (!anchor.mono0)
+			anchor_begin();
+		if (!queue) {
+			rc = 8; /* out of memory */
+		} else if (!enabled[kind]) {
+			enabled[kind] = true;
+			apply_kinds();
+		}
+	}
+	pthread_mutex_unlock(&state_lock);
+	return rc;
+}
+
+CUPTI_API(cupti_result, cuptiActivityDisable, (uint32_t kind))
+{
+	if (kind == 0 || kind >= KIND_MAX)
+		return CUPTI_INVALID_KIND;
+	pthread_mutex_lock(&state_lock);
+	if (enabled[kind] && door()) {
+		gpu_door->retire(false); /* what has ended was still observed */
+		enabled[kind] = false;
+		apply_kinds();
+	}
+	pthread_mutex_unlock(&state_lock);
+	return CUPTI_OK;
+}
+
+CUPTI_API(cupti_result, cuptiActivityFlushAll, (uint32_t flags))
+{
+	if (in_callback || !gpu_door)
+		return CUPTI_OK;
+	gpu_door->retire(flags & CUPTI_FLUSH_FORCED);
+	pthread_mutex_lock(&pack_lock);
+	pack_all();
+	if (current.used)
+		buffer_complete();
+	buffers_deliver();
+	pthread_mutex_unlock(&pack_lock);
+	return CUPTI_OK;
+}
+
+CUPTI_API(cupti_result, cuptiActivityFlushPeriod, (uint32_t ms))
+{
+	/* Full buffers go out at every tick of the worker, which is never later. */
+	return CUPTI_OK;
+}
+
+CUPTI_API(cupti_result, cuptiActivityGetNextRecord,
+	  (uint8_t * buffer, size_t valid, void **record))
+{
+	size_t at = 0, bytes;
+
+	if (!buffer || !record)
+		return CUPTI_INVALID_PARAMETER;
+	setup_read();
+	if (*record) {
+		uint8_t *p = *record;
+
+		if (p < buffer || p >= buffer + valid)
+			return CUPTI_INVALID_PARAMETER;
+		bytes = record_bytes(*(uint32_t *)p);
+		if (!bytes)
+			return CUPTI_INVALID_KIND;
+		at = (size_t)(p - buffer) + bytes;
+	}
+	if (at + sizeof(uint32_t) > valid)
+		return CUPTI_MAX_LIMIT;
+	bytes = record_bytes(*(uint32_t *)(buffer + at));
+	if (!bytes)
+		return CUPTI_INVALID_KIND;
+	if (at + bytes > valid)
+		return CUPTI_MAX_LIMIT;
+	*record = buffer + at;
+	return CUPTI_OK;
+}
+
+CUPTI_API(cupti_result, cuptiActivityGetNumDroppedRecords,
+	  (void *context, uint32_t stream, size_t *count))
+{
+	if (!count)
+		return CUPTI_INVALID_PARAMETER;
+	pthread_mutex_lock(&queue_lock);
+	*count = dropped;
+	dropped = 0;
+	pthread_mutex_unlock(&queue_lock);
+	return CUPTI_OK;
+}
+
+CUPTI_API(cupti_result, cuptiActivitySetAttribute, (uint32_t attr, size_t *bytes, void *value))
+{
+	if (attr >= ATTRIBUTES || !bytes || !value)
+		return CUPTI_INVALID_PARAMETER;
+	if (*bytes > sizeof(uint64_t))
+		return 10; /* parameter size */
+	attributes[attr] = 0;
+	memcpy(&attributes[attr], value, *bytes);
+	return CUPTI_OK;
+}
+
+CUPTI_API(cupti_result, cuptiActivityGetAttribute, (uint32_t attr, size_t *bytes, void *value))
+{
+	if (attr >= ATTRIBUTES || !bytes || !value)
+		return CUPTI_INVALID_PARAMETER;
+	if (*bytes > sizeof(uint64_t))
+		*bytes = sizeof(uint64_t);
+	memcpy(value, &attributes[attr], *bytes);
+	return CUPTI_OK;
+}
+
+CUPTI_API(cupti_result, cuptiGetTimestamp, (uint64_t * ns))
+{
+	if (!ns)
+		return CUPTI_INVALID_PARAMETER;
+	*ns = user_time();
+	return CUPTI_OK;
+}
+
+CUPTI_API(cupti_result, cuptiGetContextId, (void *context, uint32_t *id))
+{
+	if (!id || !door())
+		return CUPTI_INVALID_PARAMETER;
+	*id = gpu_door->context_id(context);
+	return *id ? CUPTI_OK : 3; /* invalid context */
+}
+
+CUPTI_API(cupti_result, cuptiGetStreamIdEx,
+	  (void *context, void *stream, uint8_t per_thread, uint32_t *id))
+{
+	if (!id || !door())
+		return CUPTI_INVALID_PARAMETER;
+	return gpu_door->stream_id(context, stream, per_thread, id) ? 20 : CUPTI_OK;
+}
+
+CUPTI_API(cupti_result, cuptiGetStreamId, (void *context, void *stream, uint32_t *id))
+{
+	return cuptiGetStreamIdEx(context, stream, 0, id);
+}
+
+CUPTI_API(cupti_result, cuptiSubscribe, (cupti_subscriber * out, void *callback, void *user))
+{
+	cupti_result rc = CUPTI_OK;
+
+	setup_read();
+	if (!out)
+		return CUPTI_INVALID_PARAMETER;
+	pthread_mutex_lock(&state_lock);
+	if (setup.rival || (subscriber_count && !setup.v2)) {
+		rc = CUPTI_MULTIPLE_SUBSCRIBERS;
+	} else {
+		subscriber_count++;
+		*out = &subscriber;
+	}
+	pthread_mutex_unlock(&state_lock);
+	return rc;
+}
+
+CUPTI_API(cupti_result, cuptiUnsubscribe, (cupti_subscriber s))
+{
+	cupti_result rc = CUPTI_OK;
+
+	pthread_mutex_lock(&state_lock);
+	if (s != &subscriber || !subscriber_count)
+		rc = CUPTI_INVALID_PARAMETER;
+	else
+		subscriber_count--;
+	pthread_mutex_unlock(&state_lock);
+	return rc;
+}
+
+CUPTI_API(cupti_result, cuptiEnableDomain, (uint32_t enable, cupti_subscriber s, int domain))
+{
+	return s == &subscriber ? CUPTI_OK : CUPTI_INVALID_PARAMETER;
+}
+
+CUPTI_API(cupti_result, cuptiEnableCallback,
+	  (uint32_t enable, cupti_subscriber s, int domain, uint32_t id))
+{
+	return s == &subscriber ? CUPTI_OK : CUPTI_INVALID_PARAMETER;
+}
+
+CUPTI_API(cupti_result, cuptiFinalize, (void))
+{
+	for (uint32_t i = 1; i < KIND_MAX; i++)
+		cuptiActivityDisable(i);
+	return CUPTI_OK;
+}
+
+CUPTI_API(cupti_result, cuptiGetResultString, (cupti_result rc, const char **text))
+{
+	switch (rc) {
+	case CUPTI_OK:
+		*text = "CUPTI_SUCCESS";
+		break;
+	case CUPTI_INVALID_PARAMETER:
+		*text = "CUPTI_ERROR_INVALID_PARAMETER";
+		break;
+	case CUPTI_MAX_LIMIT:
+		*text = "CUPTI_ERROR_MAX_LIMIT_REACHED";
+		break;
+	case CUPTI_INVALID_KIND:
+		*text = "CUPTI_ERROR_INVALID_KIND";
+		break;
+	case CUPTI_MULTIPLE_SUBSCRIBERS:
+		*text = "CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED";
+		break;
+	default:
+		*text = "CUPTI_ERROR_UNKNOWN";
+	}
+	return CUPTI_OK;
+}
+
+/* Newer than what libcupti.so.12 stands for here. */
+#ifndef SIM_CUPTI_12
+CUPTI_API(cupti_result, cuptiActivityRegisterTimestampCallback, (cupti_timestamp_fn fn))
+{
+	if (!fn)
+		return CUPTI_INVALID_PARAMETER;
+	pthread_mutex_lock(&state_lock);
+	timestamp_fn = fn;
+	anchor_begin();
+	pthread_mutex_unlock(&state_lock);
+	return CUPTI_OK;
+}
+
+CUPTI_API(cupti_result, cuptiSubscribe_v2,
+	  (cupti_subscriber * out, void *callback, void *user, void *params))
+{
+	return cuptiSubscribe(out, callback, user);
+}
+#endif

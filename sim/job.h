@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * job.h - the parts of simjob: options, programs (what a step does) and the rank that runs them.
+ * Owns: see each function.  Threads: one per process.  Errors: messages on stderr, exit 2 for
+ * usage, 1 for failures. */
+#ifndef SIM_JOB_H
+#define SIM_JOB_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "foreign/cuda.h"
+#include "foreign/nccl.h"
+
+#define JOB_MAX_RANKS  64
+#define JOB_STREAMS    32
+#define JOB_EVENTS     64
+#define JOB_NAME_BYTES 4096
+
+enum job_fault_kind {
+	JOB_FAULT_NONE,
+	JOB_FAULT_SLOW,
+	JOB_FAULT_KERNEL,
+	JOB_FAULT_GAPS,
+	JOB_FAULT_LATE,
+	JOB_FAULT_STOP,
+	JOB_FAULT_STUCK,
+};
+
+struct job_fault {
+	enum job_fault_kind kind;
+	int rank;
+	uint64_t start_step; /* UINT64_MAX: by time */
+	uint64_t start_ns;   /* after the job's start */
+	uint64_t steps;
+	double size; /* a step takes about this many times as long (slow, kernel: the kernels) */
+	char kernel[256];
+};
+
+#define JOB_MAX_FAULTS 8
+
+struct job_options {
+	int ranks;
+	uint64_t seconds, steps, seed;
+	const char *mix;
+	char **traces;
+	int trace_count;
+	struct job_fault faults[JOB_MAX_FAULTS];
+	int fault_count;
+	const char *truth;
+	const char *mark_begin, *mark_end; /* --explicit-steps */
+	bool verbose;
+};
+
+/* Shared by the launcher and its ranks (an inherited memfd). */
+struct job_control {
+	uint32_t id_ready; /* futex */
+	uint32_t stop_ms;  /* futex: a rank asks to be stopped for so long */
+	uint32_t stop_rank;
+	uint32_t pad;
+	uint64_t start_ns;
+	uint64_t last_step; /* the first step that is not run */
+	nccl_unique_id id;
+};
+
+enum job_action_kind {
+	JOB_KERNEL,
+	JOB_COPY_IN,
+	JOB_COPY_OUT,
+	JOB_COPY_DEVICE,
+	JOB_SET,
+	JOB_COLLECTIVE,
+	JOB_RECORD,
+	JOB_WAIT,
+	JOB_SYNC,	/* the host waits for a stream */
+	JOB_SYNC_ALL,
+	JOB_GRAPH,
+	JOB_PACE,	/* the host works until at_ns */
+};
+
+enum job_collective { JOB_ALLREDUCE, JOB_ALLGATHER, JOB_REDUCESCATTER, JOB_ALLTOALL, JOB_BROADCAST };
+
+struct job_action {
+	uint8_t kind, stream, collective;
+	bool ex;	   /* launched by cuLaunchKernelEx found by dlsym, as Triton does */
+	uint16_t slot;	   /* event or graph */
+	uint32_t function; /* index into names */
+	uint64_t at_ns;	   /* not before this host offset in the step */
+	uint64_t dur_ns, bytes;
+	uint32_t grid[3], block[3];
+};
+
+struct job_phase {
+	char name[24];
+	struct job_action *actions;
+	unsigned count, room;
+};
+
+/* Everything a rank may run; `plan` says which phases make step number s. */
+struct job_program {
+	char **names;
+	cu_function *functions;
+	unsigned name_count, name_room;
+	struct job_phase *phases; /* steps */
+	unsigned phase_count;
+	struct job_phase *graphs; /* captured once at the start */
+	unsigned graph_count;
+	double jitter;
+	unsigned (*choose)(const struct job_program *p, uint64_t seed, uint64_t step);
+	uint64_t nominal_ns; /* of a usual step */
+};
+
+/* Randomness is a pure function of a seed and counters (splitmix64). */
+static inline uint64_t job_random(uint64_t *state)
+{
+	uint64_t z = (*state += 0x9e3779b97f4a7c15ull);
+
+	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
+	z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
+	return z ^ (z >> 31);
+}
+
+static inline double job_uniform(uint64_t *state)
+{
+	return (double)(job_random(state) >> 11) * 0x1p-53;
+}
+
+void *job_alloc(size_t count, size_t bytes);
+uint64_t job_now(void);
+
+unsigned job_program_name(struct job_program *p, const char *name);
+struct job_action *job_phase_add(struct job_phase *ph, enum job_action_kind kind, unsigned stream,
+				 uint64_t at_ns);
+
+/* job_mix.c: fills p from a built-in mix. false: unknown name. */
+bool job_mix_build(struct job_program *p, const char *name, int ranks);
+const char *job_mix_names(void);
+/* job_trace.c: fills p from a trace file (*.csv[.gz] or Kineto *.json[.gz]). 0, or 2 with a message. */
+int job_trace_build(struct job_program *p, const char *path, int ranks);
+
+/* job_rank.c: the body of one rank's process. The exit status. */
+int job_rank_run(const struct job_options *o, struct job_control *control, int rank);
+
+#endif

@@ -1,0 +1,821 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * nccl_double.c - NCCL's API (weak nccl*, strong pnccl*) over the modelled GPU. An operation becomes
+ * one kernel that starts when its stream reaches it and ends, on every rank alike, at the last
+ * rank's arrival plus the transfer's cost. The kernel goes through cuLaunchKernelEx, found by
+ * cuGetProcAddress as the real library's static runtime does. */
+#include <dlfcn.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <time.h>
+
+#include "base/hash.h"
+#include "foreign/nccl.h"
+#include "sim/gpu_iface.h"
+#include "sim/nccl_peers.h"
+
+#define NCCL_EXPORT __attribute__((visibility("default")))
+#define NCCL_API(name, params)                                                                     \
+	NCCL_EXPORT nccl_result pnccl##name params;                                                \
+	NCCL_EXPORT nccl_result nccl##name params __attribute__((weak, alias("pnccl" #name)));     \
+	nccl_result pnccl##name params
+
+#define COMM_MAGIC 0x434f4d4du
+#define GROUP_MAX  4096
+#define INIT_MAX   64
+
+enum func { F_ALLREDUCE, F_ALLGATHER, F_REDUCESCATTER, F_BROADCAST, F_REDUCE, F_ALLTOALL, F_GATHER,
+	    F_SCATTER, F_SEND, F_RECV, F_COUNT };
+
+struct nccl_comm_st {
+	uint32_t magic;
+	unsigned refs;
+	int rank, rank_count, device;
+	cu_context context;
+	struct nccl_peers *peers;
+	uint8_t id[NCCL_PEERS_ID_BYTES];
+	uint64_t collective_next;
+	uint64_t *send_next, *recv_next;
+	uint64_t split_next;
+	bool aborted, destroyed;
+};
+
+struct part {
+	enum func func;
+	int peer;
+	uint64_t cost_ns;
+};
+
+/* What one kernel does. Captured plans live as long as their graphs. */
+struct plan {
+	unsigned refs;
+	struct nccl_comm_st *comm;
+	unsigned part_count;
+	struct part parts[];
+};
+
+struct run_part {
+	struct nccl_meet *meet;
+	uint32_t generation, need;
+	bool arrived, done;
+};
+
+struct run {
+	struct plan *plan;
+	uint64_t start_ns, end_ns, jitter_ns;
+	unsigned left;
+	struct run_part parts[];
+};
+
+struct group_op {
+	struct nccl_comm_st *comm;
+	cu_stream stream;
+	enum func func;
+	int peer;
+	unsigned type, red;
+	uint64_t bytes;
+	bool taken;
+};
+
+struct init_job {
+	nccl_comm *out;
+	struct nccl_comm_st *comm, *parent; /* parent: a split */
+	uint64_t split;
+};
+
+static __thread struct {
+	int depth;
+	struct group_op *ops;
+	unsigned op_count;
+	struct init_job inits[INIT_MAX];
+	unsigned init_count;
+	nccl_result error;
+} group;
+
+static struct {
+	pthread_once_t once;
+	const struct gpu_iface *door;
+	cu_launch_kernel_ex_fn launch;
+	cu_result (*get_current)(cu_context *c);
+	cu_result (*set_current)(cu_context c);
+	cu_result (*retain)(cu_context *c, cu_device dev);
+	cu_result (*get_device)(cu_device *dev);
+	uint64_t bytes_per_us, latency_ns, jitter_ns;
+} driver = { .once = PTHREAD_ONCE_INIT };
+
+/* ---- the driver below ---- */
+
+static uint64_t env_number(const char *name, uint64_t otherwise)
+{
+	const char *s = getenv(name);
+
+	return s && *s ? strtoull(s, NULL, 10) : otherwise;
+}
+
+static void driver_init(void)
+{
+	void *lib = dlopen("libcuda.so.1", RTLD_NOW);
+	cu_get_proc_address_v2_fn get;
+	int query;
+
+	if (!lib)
+		return;
+	get = (cu_get_proc_address_v2_fn)dlsym(lib, "cuGetProcAddress_v2");
+	driver.door = dlsym(lib, GPU_IFACE_SYMBOL);
+	if (!get || !driver.door || driver.door->version != GPU_IFACE_VERSION) {
+		driver.door = NULL;
+		return;
+	}
+	get("cuLaunchKernelEx", (void **)&driver.launch, 11060, CU_GPA_DEFAULT, &query);
+	get("cuCtxGetCurrent", (void **)&driver.get_current, 4000, CU_GPA_DEFAULT, &query);
+	get("cuCtxSetCurrent", (void **)&driver.set_current, 4000, CU_GPA_DEFAULT, &query);
+	get("cuDevicePrimaryCtxRetain", (void **)&driver.retain, 7000, CU_GPA_DEFAULT, &query);
+	get("cuCtxGetDevice", (void **)&driver.get_device, 2000, CU_GPA_DEFAULT, &query);
+	driver.bytes_per_us = env_number("SIM_NCCL_MBPS", 120000);
+	driver.latency_ns = env_number("SIM_NCCL_LATENCY_NS", 12000);
+	driver.jitter_ns = env_number("SIM_NCCL_JITTER_NS", 1000);
+}
+
+static bool driver_ready(void)
+{
+	pthread_once(&driver.once, driver_init);
+	return driver.launch && driver.get_current && driver.set_current && driver.retain;
+}
+
+static uint64_t now_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000ull + (uint64_t)ts.tv_nsec;
+}
+
+/* ---- communicators ---- */
+
+static void comm_unref(struct nccl_comm_st *c)
+{
+	if (__atomic_sub_fetch(&c->refs, 1, __ATOMIC_ACQ_REL))
+		return;
+	nccl_peers_close(c->peers);
+	free(c->send_next);
+	free(c->recv_next);
+	c->magic = 0;
+	free(c);
+}
+
+static bool comm_ok(const struct nccl_comm_st *c)
+{
+	return c && c->magic == COMM_MAGIC && !c->destroyed;
+}
+
+static struct nccl_comm_st *comm_new(int rank, int rank_count)
+{
+	struct nccl_comm_st *c = calloc(1, sizeof(*c));
+
+	if (!c)
+		return NULL;
+	c->magic = COMM_MAGIC;
+	c->refs = 1;
+	c->rank = rank;
+	c->rank_count = rank_count;
+	c->send_next = calloc((size_t)rank_count, sizeof(*c->send_next));
+	c->recv_next = calloc((size_t)rank_count, sizeof(*c->recv_next));
+	if (!c->send_next || !c->recv_next) {
+		comm_unref(c);
+		return NULL;
+	}
+	if (driver.get_current(&c->context) || !c->context) {
+		driver.retain(&c->context, 0);
+		driver.set_current(c->context);
+	}
+	driver.get_device(&c->device);
+	return c;
+}
+
+/* The jobs of a group: everybody announces before anybody waits. */
+static nccl_result inits_run(struct init_job *jobs, unsigned count)
+{
+	nccl_result rc = NCCL_OK;
+
+	for (unsigned i = 0; i < count; i++) {
+		struct init_job *j = &jobs[i];
+
+		if (j->parent) {
+			uint8_t id[NCCL_PEERS_ID_BYTES];
+			int rank, n = nccl_peers_split_wait(j->parent->peers, j->split, &rank, id);
+
+			if (!n)
+				continue;
+			j->comm = comm_new(rank, n);
+			if (!j->comm)
+				return NCCL_SYSTEM_ERROR;
+			j->comm->context = j->parent->context;
+			j->comm->device = j->parent->device;
+			memcpy(j->comm->id, id, sizeof(id));
+		}
+		if (nccl_peers_open(&j->comm->peers, j->comm->id, j->comm->rank,
+				    j->comm->rank_count))
+			return NCCL_SYSTEM_ERROR;
+	}
+	for (unsigned i = 0; i < count; i++) {
+		if (!jobs[i].comm)
+			continue;
+		nccl_peers_wait(jobs[i].comm->peers);
+		if (driver.door->watch(nccl_peers_word(jobs[i].comm->peers)))
+			rc = NCCL_SYSTEM_ERROR;
+		*jobs[i].out = jobs[i].comm;
+	}
+	return rc;
+}
+
+static nccl_result init_add(struct init_job job)
+{
+	if (!group.depth)
+		return inits_run(&job, 1);
+	if (group.init_count == INIT_MAX)
+		return NCCL_INVALID_USAGE;
+	group.inits[group.init_count++] = job;
+	return NCCL_OK;
+}
+
+static nccl_result init_rank(nccl_comm *out, int n, const nccl_unique_id *id, int rank)
+{
+	struct nccl_comm_st *c;
+
+	if (!out || n < 1 || rank < 0 || rank >= n || n > NCCL_PEERS_MAX_RANKS)
+		return NCCL_INVALID_ARGUMENT;
+	*out = NULL;
+	if (!driver_ready())
+		return NCCL_UNHANDLED_CUDA;
+	c = comm_new(rank, n);
+	if (!c)
+		return NCCL_SYSTEM_ERROR;
+	memcpy(c->id, id->internal + 8, sizeof(c->id));
+	return init_add((struct init_job){ .out = out, .comm = c });
+}
+
+NCCL_API(GetVersion, (int *version))
+{
+	if (!version)
+		return NCCL_INVALID_ARGUMENT;
+	*version = (int)env_number("SIM_NCCL_VERSION", 22809);
+	return NCCL_OK;
+}
+
+NCCL_API(GetUniqueId, (nccl_unique_id * id))
+{
+	if (!id)
+		return NCCL_INVALID_ARGUMENT;
+	memset(id, 0, sizeof(*id));
+	memcpy(id->internal, "SIMNCCL", 8);
+	return getrandom(id->internal + 8, NCCL_PEERS_ID_BYTES, 0) == NCCL_PEERS_ID_BYTES ?
+		       NCCL_OK :
+		       NCCL_SYSTEM_ERROR;
+}
+
+NCCL_API(CommInitRank, (nccl_comm * out, int n, nccl_unique_id id, int rank))
+{
+	return init_rank(out, n, &id, rank);
+}
+
+NCCL_API(CommInitRankConfig, (nccl_comm * out, int n, nccl_unique_id id, int rank, void *config))
+{
+	return init_rank(out, n, &id, rank);
+}
+
+NCCL_API(CommInitRankScalable,
+	 (nccl_comm * out, int n, int rank, int id_count, nccl_unique_id *ids, void *config))
+{
+	return id_count > 0 && ids ? init_rank(out, n, &ids[0], rank) : NCCL_INVALID_ARGUMENT;
+}
+
+NCCL_API(CommInitAll, (nccl_comm * comms, int n, const int *devices))
+{
+	struct init_job jobs[INIT_MAX];
+	nccl_unique_id id;
+	cu_context old = NULL;
+	nccl_result rc;
+
+	if (!comms || n < 1 || n > INIT_MAX)
+		return NCCL_INVALID_ARGUMENT;
+	if (!driver_ready())
+		return NCCL_UNHANDLED_CUDA;
+	pncclGetUniqueId(&id);
+	memset(jobs, 0, sizeof(jobs));
+	driver.get_current(&old);
+	for (int i = 0; i < n; i++) {
+		cu_context c;
+
+		if (driver.retain(&c, devices ? devices[i] : i))
+			return NCCL_INVALID_ARGUMENT;
+		driver.set_current(c);
+		jobs[i].out = &comms[i];
+		jobs[i].comm = comm_new(i, n);
+		if (!jobs[i].comm)
+			return NCCL_SYSTEM_ERROR;
+		memcpy(jobs[i].comm->id, id.internal + 8, NCCL_PEERS_ID_BYTES);
+	}
+	rc = inits_run(jobs, (unsigned)n);
+	if (old)
+		driver.set_current(old);
+	return rc;
+}
+
+NCCL_API(CommSplit, (nccl_comm c, int color, int key, nccl_comm *out, void *config))
+{
+	struct init_job j = { .out = out, .parent = c };
+
+	if (!comm_ok(c) || !out)
+		return NCCL_INVALID_ARGUMENT;
+	*out = NULL;
+	j.split = c->split_next++;
+	if (nccl_peers_split_tell(c->peers, j.split, color, key))
+		return NCCL_SYSTEM_ERROR;
+	return init_add(j);
+}
+
+NCCL_API(CommShrink,
+	 (nccl_comm c, int *excluded, int count, nccl_comm *out, void *config, int flags))
+{
+	return NCCL_INVALID_USAGE; /* not modelled */
+}
+
+NCCL_API(CommFinalize, (nccl_comm c))
+{
+	return comm_ok(c) ? NCCL_OK : NCCL_INVALID_ARGUMENT;
+}
+
+static nccl_result comm_end(struct nccl_comm_st *c, bool abort)
+{
+	if (!comm_ok(c))
+		return NCCL_INVALID_ARGUMENT;
+	if (abort)
+		c->aborted = true;
+	c->destroyed = true;
+	driver.door->unwatch(nccl_peers_word(c->peers));
+	driver.door->kick();
+	comm_unref(c);
+	return NCCL_OK;
+}
+
+NCCL_API(CommDestroy, (nccl_comm c))
+{
+	return comm_end(c, false);
+}
+
+NCCL_API(CommAbort, (nccl_comm c))
+{
+	return comm_end(c, true);
+}
+
+NCCL_API(CommRevoke, (nccl_comm c, int flags))
+{
+	if (!comm_ok(c))
+		return NCCL_INVALID_ARGUMENT;
+	c->aborted = true;
+	driver.door->kick();
+	return NCCL_OK;
+}
+
+NCCL_API(CommGetAsyncError, (nccl_comm c, nccl_result *error))
+{
+	if (!comm_ok(c) || !error)
+		return NCCL_INVALID_ARGUMENT;
+	*error = NCCL_OK;
+	return NCCL_OK;
+}
+
+NCCL_API(CommCount, (const nccl_comm c, int *count))
+{
+	if (!comm_ok(c) || !count)
+		return NCCL_INVALID_ARGUMENT;
+	*count = c->rank_count;
+	return NCCL_OK;
+}
+
+NCCL_API(CommCuDevice, (const nccl_comm c, int *device))
+{
+	if (!comm_ok(c) || !device)
+		return NCCL_INVALID_ARGUMENT;
+	*device = c->device;
+	return NCCL_OK;
+}
+
+NCCL_API(CommUserRank, (const nccl_comm c, int *rank))
+{
+	if (!comm_ok(c) || !rank)
+		return NCCL_INVALID_ARGUMENT;
+	*rank = c->rank;
+	return NCCL_OK;
+}
+
+/* ---- running kernels ---- */
+
+static void plan_ref(void *arg)
+{
+	__atomic_add_fetch(&((struct plan *)arg)->refs, 1, __ATOMIC_RELAXED);
+}
+
+static void plan_unref(void *arg)
+{
+	struct plan *p = arg;
+
+	if (__atomic_sub_fetch(&p->refs, 1, __ATOMIC_ACQ_REL))
+		return;
+	comm_unref(p->comm);
+	free(p);
+}
+
+static void *run_begin(void *arg)
+{
+	struct plan *p = arg;
+	struct nccl_comm_st *c = p->comm;
+	struct run *r = calloc(1, sizeof(*r) + p->part_count * sizeof(r->parts[0]));
+	uint64_t seed = (uint64_t)c->rank << 32 | c->collective_next;
+
+	if (!r)
+		abort(); /* a model out of memory has no right answer */
+	r->plan = p;
+	r->left = p->part_count;
+	r->jitter_ns = driver.jitter_ns ? hash_mix(seed) % driver.jitter_ns : 0;
+	for (unsigned i = 0; i < p->part_count; i++) {
+		struct run_part *q = &r->parts[i];
+		int peer = p->parts[i].peer;
+
+		if (p->parts[i].func == F_SEND) {
+			q->need = 2;
+			q->meet = nccl_peers_message(c->peers, c->rank, peer, c->send_next[peer]++,
+						     &q->generation);
+		} else if (p->parts[i].func == F_RECV) {
+			q->need = 2;
+			q->meet = nccl_peers_message(c->peers, peer, c->rank, c->recv_next[peer]++,
+						     &q->generation);
+		} else {
+			q->need = (uint32_t)c->rank_count;
+			q->meet = nccl_peers_collective(c->peers, c->collective_next++,
+							&q->generation);
+		}
+	}
+	return r;
+}
+
+static uint64_t run_poll(void *arg)
+{
+	struct run *r = arg;
+	struct plan *p = r->plan;
+
+	if (__atomic_load_n(&p->comm->aborted, __ATOMIC_ACQUIRE))
+		return now_ns();
+	for (unsigned i = 0; i < p->part_count; i++) {
+		struct run_part *q = &r->parts[i];
+		uint64_t end;
+
+		if (q->done)
+			continue;
+		if (!q->arrived)
+			q->arrived = nccl_peers_arrive(p->comm->peers, q->meet, q->generation,
+						       q->need, r->start_ns,
+						       p->parts[i].cost_ns);
+		if (!q->arrived)
+			continue;
+		end = nccl_peers_end(q->meet, q->need);
+		if (!end)
+			continue;
+		nccl_peers_leave(p->comm->peers, q->meet, q->need);
+		q->done = true;
+		r->left--;
+		if (end > r->end_ns)
+			r->end_ns = end;
+	}
+	return r->left ? 0 : r->end_ns + r->jitter_ns;
+}
+
+static uint64_t run_start(void *arg, uint64_t start_ns)
+{
+	((struct run *)arg)->start_ns = start_ns;
+	return run_poll(arg);
+}
+
+static void run_finish(void *arg)
+{
+	free(arg);
+}
+
+static const struct gpu_peer_ops peer_ops = { .ref = plan_ref, .unref = plan_unref,
+					      .begin = run_begin, .start = run_start,
+					      .poll = run_poll, .finish = run_finish };
+
+/* ---- operations ---- */
+
+static uint64_t cost_ns(const struct group_op *o)
+{
+	uint64_t n = (uint64_t)o->comm->rank_count, moved;
+
+	switch (o->func) {
+	case F_ALLREDUCE:
+		moved = 2 * (n - 1) * o->bytes / n;
+		break;
+	case F_ALLGATHER:
+	case F_REDUCESCATTER:
+	case F_ALLTOALL:
+	case F_GATHER:
+	case F_SCATTER:
+		moved = (n - 1) * o->bytes;
+		break;
+	default:
+		moved = o->bytes;
+	}
+	return driver.latency_ns + moved * 1000 / driver.bytes_per_us;
+}
+
+static const char *kernel_name(const struct group_op *o, char *buf, size_t bytes)
+{
+	static const char *types[] = { "i8", "u8", "i32", "u32", "i64", "u64", "f16", "f32", "f64",
+				       "bf16", "f8e4m3", "f8e5m2" };
+	static const char *reds[] = { "Sum", "Prod", "MinMax", "MinMax", "Sum" };
+	static const char *names[] = { [F_ALLREDUCE] = "AllReduce",
+				       [F_ALLGATHER] = "AllGather",
+				       [F_REDUCESCATTER] = "ReduceScatter",
+				       [F_BROADCAST] = "Broadcast",
+				       [F_REDUCE] = "Reduce" };
+	const char *t = o->type < 12 ? types[o->type] : "i8";
+	const char *r = o->red < 5 ? reds[o->red] : "Sum";
+	const char *proto = o->bytes > (4u << 20) ? "" : "_LL";
+
+	switch (o->func) {
+	case F_ALLREDUCE:
+	case F_REDUCESCATTER:
+	case F_REDUCE:
+		snprintf(buf, bytes,
+			 "ncclDevKernel_%s_%s_%s_RING%s(ncclDevKernelArgsStorage<4096ul>)",
+			 names[o->func], r, t, proto);
+		break;
+	case F_ALLGATHER:
+	case F_BROADCAST:
+		snprintf(buf, bytes, "ncclDevKernel_%s_RING%s(ncclDevKernelArgsStorage<4096ul>)",
+			 names[o->func], proto);
+		break;
+	default:
+		snprintf(buf, bytes, "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)");
+	}
+	return buf;
+}
+
+static bool is_message(enum func f)
+{
+	return f == F_SEND || f == F_RECV;
+}
+
+static bool fuses(const struct group_op *a, const struct group_op *b)
+{
+	return a->comm == b->comm && a->stream == b->stream &&
+	       (is_message(a->func) ? is_message(b->func) : a->func == b->func);
+}
+
+/* Launches the kernel that does ops[first] and what fuses with it. */
+static nccl_result launch(struct group_op *ops, unsigned count, unsigned first)
+{
+	struct group_op *lead = &ops[first];
+	struct nccl_comm_st *c = lead->comm;
+	cu_launch_config config = { .grid_y = 1, .grid_z = 1, .block_x = 544, .block_y = 1,
+				    .block_z = 1, .shared_bytes = 83000, .stream = lead->stream };
+	cu_context old = NULL;
+	struct plan *p;
+	uint64_t bytes = 0;
+	unsigned n = 0;
+	void *param, *params[1] = { &param };
+	char name[160];
+	cu_function f;
+	cu_result rc;
+
+	for (unsigned i = first; i < count; i++)
+		n += !ops[i].taken && fuses(lead, &ops[i]);
+	p = calloc(1, sizeof(*p) + n * sizeof(p->parts[0]));
+	if (!p)
+		return NCCL_SYSTEM_ERROR;
+	p->refs = 1;
+	p->comm = c;
+	__atomic_add_fetch(&c->refs, 1, __ATOMIC_RELAXED);
+	for (unsigned i = first; i < count; i++) {
+		if (ops[i].taken || !fuses(lead, &ops[i]))
+			continue;
+		ops[i].taken = true;
+		bytes += ops[i].bytes;
+		p->parts[p->part_count++] = (struct part){ ops[i].func, ops[i].peer,
+							   cost_ns(&ops[i]) };
+	}
+	config.grid_x = (unsigned)(bytes / 131072 < 1 ? 1 : bytes / 131072 > 24 ? 24 :
+							    bytes / 131072);
+	f = driver.door->peer_function(kernel_name(lead, name, sizeof(name)), &peer_ops);
+	param = p;
+	driver.get_current(&old);
+	if (old != c->context)
+		driver.set_current(c->context);
+	rc = f ? driver.launch(&config, f, params, NULL) : CU_OUT_OF_MEMORY;
+	if (old && old != c->context)
+		driver.set_current(old);
+	plan_unref(p);
+	return rc ? NCCL_UNHANDLED_CUDA : NCCL_OK;
+}
+
+static nccl_result submit(struct group_op o, size_t count)
+{
+	if (!comm_ok(o.comm))
+		return NCCL_INVALID_ARGUMENT;
+	if (!nccl_type_bytes(o.type) || o.peer < 0 || o.peer >= o.comm->rank_count)
+		return NCCL_INVALID_ARGUMENT;
+	o.bytes = count * nccl_type_bytes(o.type);
+	if (!group.depth)
+		return launch(&o, 1, 0);
+	if (!group.ops)
+		group.ops = calloc(GROUP_MAX, sizeof(*group.ops));
+	if (!group.ops || group.op_count == GROUP_MAX)
+		return NCCL_SYSTEM_ERROR;
+	group.ops[group.op_count++] = o;
+	return NCCL_OK;
+}
+
+NCCL_API(GroupStart, (void))
+{
+	group.depth++;
+	return NCCL_OK;
+}
+
+NCCL_API(GroupEnd, (void))
+{
+	nccl_result rc = NCCL_OK;
+
+	if (!group.depth)
+		return NCCL_INVALID_USAGE;
+	if (--group.depth)
+		return NCCL_OK;
+	if (group.init_count)
+		rc = inits_run(group.inits, group.init_count);
+	group.init_count = 0;
+	for (unsigned i = 0; i < group.op_count && !rc; i++)
+		if (!group.ops[i].taken)
+			rc = launch(group.ops, group.op_count, i);
+	group.op_count = 0;
+	return rc;
+}
+
+NCCL_API(GroupSimulateEnd, (void *info))
+{
+	return pncclGroupEnd();
+}
+
+NCCL_API(AllReduce, (const void *send, void *recv, size_t count, unsigned type, unsigned op,
+		     nccl_comm c, cu_stream s))
+{
+	return submit((struct group_op){ .comm = c, .stream = s, .func = F_ALLREDUCE, .type = type,
+					 .red = op }, count);
+}
+
+NCCL_API(AllGather,
+	 (const void *send, void *recv, size_t count, unsigned type, nccl_comm c, cu_stream s))
+{
+	return submit((struct group_op){ .comm = c, .stream = s, .func = F_ALLGATHER,
+					 .type = type }, count);
+}
+
+NCCL_API(ReduceScatter, (const void *send, void *recv, size_t count, unsigned type, unsigned op,
+			 nccl_comm c, cu_stream s))
+{
+	return submit((struct group_op){ .comm = c, .stream = s, .func = F_REDUCESCATTER,
+					 .type = type, .red = op }, count);
+}
+
+NCCL_API(Broadcast, (const void *send, void *recv, size_t count, unsigned type, int root,
+		     nccl_comm c, cu_stream s))
+{
+	return submit((struct group_op){ .comm = c, .stream = s, .func = F_BROADCAST, .type = type,
+					 .peer = root }, count);
+}
+
+NCCL_API(Bcast, (void *buf, size_t count, unsigned type, int root, nccl_comm c, cu_stream s))
+{
+	return submit((struct group_op){ .comm = c, .stream = s, .func = F_BROADCAST, .type = type,
+					 .peer = root }, count);
+}
+
+NCCL_API(Reduce, (const void *send, void *recv, size_t count, unsigned type, unsigned op, int root,
+		  nccl_comm c, cu_stream s))
+{
+	return submit((struct group_op){ .comm = c, .stream = s, .func = F_REDUCE, .type = type,
+					 .red = op, .peer = root }, count);
+}
+
+NCCL_API(AlltoAll,
+	 (const void *send, void *recv, size_t count, unsigned type, nccl_comm c, cu_stream s))
+{
+	return submit((struct group_op){ .comm = c, .stream = s, .func = F_ALLTOALL,
+					 .type = type }, count);
+}
+
+NCCL_API(Gather, (const void *send, void *recv, size_t count, unsigned type, int root, nccl_comm c,
+		  cu_stream s))
+{
+	return submit((struct group_op){ .comm = c, .stream = s, .func = F_GATHER, .type = type,
+					 .peer = root }, count);
+}
+
+NCCL_API(Scatter, (const void *send, void *recv, size_t count, unsigned type, int root,
+		   nccl_comm c, cu_stream s))
+{
+	return submit((struct group_op){ .comm = c, .stream = s, .func = F_SCATTER, .type = type,
+					 .peer = root }, count);
+}
+
+NCCL_API(Send,
+	 (const void *send, size_t count, unsigned type, int peer, nccl_comm c, cu_stream s))
+{
+	return submit((struct group_op){ .comm = c, .stream = s, .func = F_SEND, .type = type,
+					 .peer = peer }, count);
+}
+
+NCCL_API(Recv, (void *recv, size_t count, unsigned type, int peer, nccl_comm c, cu_stream s))
+{
+	return submit((struct group_op){ .comm = c, .stream = s, .func = F_RECV, .type = type,
+					 .peer = peer }, count);
+}
+
+/* ---- the rest of the public API ---- */
+
+NCCL_API(RedOpCreatePreMulSum, (int *op, void *scalar, unsigned type, int where, nccl_comm c))
+{
+	if (!op)
+		return NCCL_INVALID_ARGUMENT;
+	*op = 5;
+	return NCCL_OK;
+}
+
+NCCL_API(RedOpDestroy, (int op, nccl_comm c))
+{
+	return NCCL_OK;
+}
+
+NCCL_API(CommRegister, (const nccl_comm c, void *buf, size_t bytes, void **handle))
+{
+	if (handle)
+		*handle = buf;
+	return comm_ok(c) ? NCCL_OK : NCCL_INVALID_ARGUMENT;
+}
+
+NCCL_API(CommDeregister, (const nccl_comm c, void *handle))
+{
+	return comm_ok(c) ? NCCL_OK : NCCL_INVALID_ARGUMENT;
+}
+
+NCCL_API(CommWindowRegister, (nccl_comm c, void *buf, size_t bytes, void **win, int flags))
+{
+	if (win)
+		*win = NULL;
+	return comm_ok(c) ? NCCL_OK : NCCL_INVALID_ARGUMENT;
+}
+
+NCCL_API(CommWindowDeregister, (nccl_comm c, void *win))
+{
+	return comm_ok(c) ? NCCL_OK : NCCL_INVALID_ARGUMENT;
+}
+
+NCCL_API(MemAlloc, (void **p, size_t bytes))
+{
+	*p = malloc(bytes);
+	return *p ? NCCL_OK : NCCL_SYSTEM_ERROR;
+}
+
+NCCL_API(MemFree, (void *p))
+{
+	free(p);
+	return NCCL_OK;
+}
+
+NCCL_EXPORT const char *pncclGetErrorString(nccl_result rc);
+NCCL_EXPORT const char *ncclGetErrorString(nccl_result rc)
+	__attribute__((weak, alias("pncclGetErrorString")));
+const char *pncclGetErrorString(nccl_result rc)
+{
+	static const char *text[] = { "no error", "unhandled cuda error", "unhandled system error",
+				      "internal error", "invalid argument", "invalid usage",
+				      "remote process exited or there was a network error",
+				      "NCCL operation in progress" };
+
+	return rc >= 0 && rc < 8 ? text[rc] : "unknown result code";
+}
+
+NCCL_EXPORT const char *pncclGetLastError(nccl_comm c);
+NCCL_EXPORT const char *ncclGetLastError(nccl_comm c)
+	__attribute__((weak, alias("pncclGetLastError")));
+const char *pncclGetLastError(nccl_comm c)
+{
+	return "";
+}
+
+NCCL_EXPORT void pncclResetDebugInit(void);
+NCCL_EXPORT void ncclResetDebugInit(void) __attribute__((weak, alias("pncclResetDebugInit")));
+void pncclResetDebugInit(void)
+{
+}

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * nccl_peers.h - where the ranks of one simulated communicator meet: a shared-memory segment named
+ * by the communicator's id and unlinked once everybody joined.
+ * Owns: the mapping.  Threads: meets may be used by any thread; joins and splits by one at a time.
+ * Trust: the other ranks are the same program.  A rank that dies leaves its peers waiting, as in
+ * reality. */
+#ifndef SIM_NCCL_PEERS_H
+#define SIM_NCCL_PEERS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define NCCL_PEERS_ID_BYTES 16
+#define NCCL_PEERS_MAX_RANKS 64
+
+/* A rendezvous of `need` parties; `generation` counts its uses. */
+struct nccl_meet {
+	uint32_t generation;
+	uint32_t arrived;
+	uint32_t acked;
+	uint32_t pad;
+	uint64_t latest_ns;
+	uint64_t cost_ns; /* the largest that a party named */
+};
+
+struct nccl_peers;
+
+/* Announces this rank. 0 or -errno. */
+int nccl_peers_open(struct nccl_peers **out, const uint8_t id[NCCL_PEERS_ID_BYTES], int rank,
+		    int rank_count);
+/* Sleeps until every rank has announced itself. */
+void nccl_peers_wait(struct nccl_peers *p);
+void nccl_peers_close(struct nccl_peers *p);
+/* Changes whenever a meeting became complete or free again (a shared futex). */
+uint32_t *nccl_peers_word(struct nccl_peers *p);
+
+/* The k-th collective, and the k-th message from src to dst. */
+struct nccl_meet *nccl_peers_collective(struct nccl_peers *p, uint64_t k, uint32_t *generation);
+struct nccl_meet *nccl_peers_message(struct nccl_peers *p, int src, int dst, uint64_t k,
+				     uint32_t *generation);
+/* false: an earlier use of the place is not over yet, try again later. */
+bool nccl_peers_arrive(struct nccl_peers *p, struct nccl_meet *m, uint32_t generation,
+		       uint32_t need, uint64_t start_ns, uint64_t cost_ns);
+/* 0 while somebody is missing, else the last arrival plus the cost: the same for everybody. Call
+ * nccl_peers_leave once after. */
+uint64_t nccl_peers_end(struct nccl_meet *m, uint32_t need);
+void nccl_peers_leave(struct nccl_peers *p, struct nccl_meet *m, uint32_t need);
+
+/* The s-th split: tells color and key, then (second call) waits for everybody's. */
+int nccl_peers_split_tell(struct nccl_peers *p, uint64_t s, int color, int key);
+/* Fills the order of the ranks of this rank's color and the new id. Returns their number; 0 for a
+ * rank without a color. *rank is this rank's place. */
+int nccl_peers_split_wait(struct nccl_peers *p, uint64_t s, int *rank,
+			  uint8_t id[NCCL_PEERS_ID_BYTES]);
+
+#endif

@@ -1,0 +1,392 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * simjob.c - the launcher: parses the options, starts one process per rank as torchrun would (so
+ * that the environment, LD_PRELOAD included, acts per rank) and waits for them. */
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "sim/job.h"
+
+#define CONTROL_ENV "SIMJOB_CONTROL_FD"
+
+static const char usage_text[] =
+	"usage: simjob [options]\n"
+	"  --ranks N          processes, one simulated GPU each (default 8)\n"
+	"  --seconds N        run for about so long (default 60); 0: until --steps\n"
+	"  --steps N          run exactly so many steps\n"
+	"  --mix NAME         train, accum, eval, tensor or serve (default train)\n"
+	"  --trace FILE...    replay traces (*.events.csv[.gz], Kineto *.json[.gz]), one per rank,\n"
+	"                     or a directory with rankN.* files; replaces --mix\n"
+	"  --seed N           of jitter and choices (default 1)\n"
+	"  --fault KIND:rank=R:start=STEP|Ss:steps=N:size=X[:kernel=NAME]\n"
+	"                     slow, kernel, gaps, late, stop or stuck; may be repeated; rank=all\n"
+	"  --truth FILE       write what really happened, one JSON object a line\n"
+	"  --explicit-steps B,E  call the functions of these names, if the process has them, at a\n"
+	"                     step's begin(const double *work, unsigned count) and end()\n"
+	"  --verbose          progress on stderr\n";
+
+static pid_t children[JOB_MAX_RANKS];
+static volatile sig_atomic_t stop_signal;
+
+static void usage_error(const char *what, const char *arg)
+{
+	fprintf(stderr, "simjob: %s: %s\n%s", what, arg, usage_text);
+	exit(2);
+}
+
+static uint64_t number(const char *s, const char *what)
+{
+	char *end;
+	unsigned long long v = strtoull(s, &end, 10);
+
+	if (end == s || *end || *s == '-')
+		usage_error(what, s);
+	return v;
+}
+
+static void parse_fault(struct job_options *o, const char *arg)
+{
+	static const char *const kinds[] = { "none", "slow", "kernel", "gaps", "late", "stop",
+					     "stuck" };
+	struct job_fault f = { .steps = UINT64_MAX, .size = 1.5 };
+	char copy[1024], *save = NULL, *t, *end;
+
+	if (o->fault_count == JOB_MAX_FAULTS || strlen(arg) >= sizeof(copy))
+		usage_error("--fault", arg);
+	strcpy(copy, arg);
+	t = strtok_r(copy, ":", &save);
+	for (int i = 1; t && i < 7; i++)
+		if (!strcmp(t, kinds[i]))
+			f.kind = (enum job_fault_kind)i;
+	if (!f.kind)
+		usage_error("--fault", arg);
+	while ((t = strtok_r(NULL, ":", &save))) {
+		if (!strncmp(t, "rank=", 5)) {
+			f.rank = strcmp(t + 5, "all") ? (int)number(t + 5, "--fault rank") : -1;
+		} else if (!strncmp(t, "start=", 6)) {
+			double v = strtod(t + 6, &end);
+
+			if (end == t + 6 || v < 0 || (*end && strcmp(end, "s")))
+				usage_error("--fault start", t);
+			f.start_step = *end ? UINT64_MAX : (uint64_t)v;
+			f.start_ns = (uint64_t)(v * 1e9);
+		} else if (!strncmp(t, "steps=", 6)) {
+			f.steps = number(t + 6, "--fault steps");
+		} else if (!strncmp(t, "size=", 5)) {
+			f.size = strtod(t + 5, &end);
+			if (end == t + 5 || *end || f.size < 1 || f.size > 1000)
+				usage_error("--fault size", t);
+		} else if (!strncmp(t, "kernel=", 7)) {
+			snprintf(f.kernel, sizeof(f.kernel), "%s", t + 7);
+		} else {
+			usage_error("--fault", t);
+		}
+	}
+	if (f.kind == JOB_FAULT_KERNEL && !f.kernel[0])
+		usage_error("--fault kernel needs kernel=NAME", arg);
+	o->faults[o->fault_count++] = f;
+}
+
+static void add_trace(struct job_options *o, const char *path)
+{
+	static const char *const forms[] = { "events.csv.gz", "events.csv", "json.gz", "json" };
+	struct stat st;
+
+	if (!o->traces)
+		o->traces = job_alloc(JOB_MAX_RANKS, sizeof(*o->traces));
+	if (stat(path, &st))
+		usage_error("--trace", strerror(errno));
+	if (!S_ISDIR(st.st_mode)) {
+		if (o->trace_count == JOB_MAX_RANKS)
+			usage_error("--trace", "too many");
+		o->traces[o->trace_count++] = strdup(path);
+		return;
+	}
+	for (size_t f = 0; f < sizeof(forms) / sizeof(forms[0]) && !o->trace_count; f++)
+		for (int i = 0; i < JOB_MAX_RANKS; i++) {
+			char file[PATH_MAX];
+
+			snprintf(file, sizeof(file), "%s/rank%d.%s", path, i, forms[f]);
+			if (access(file, R_OK))
+				break;
+			o->traces[o->trace_count++] = strdup(file);
+		}
+	if (!o->trace_count)
+		usage_error("--trace: no rank0.* in", path);
+}
+
+static void parse(struct job_options *o, int argc, char **argv)
+{
+	static const struct option options[] = {
+		{ "ranks", 1, NULL, 'r' },	    { "seconds", 1, NULL, 's' },
+		{ "steps", 1, NULL, 'n' },	    { "mix", 1, NULL, 'm' },
+		{ "trace", 1, NULL, 't' },	    { "seed", 1, NULL, 'S' },
+		{ "fault", 1, NULL, 'f' },	    { "truth", 1, NULL, 'T' },
+		{ "explicit-steps", 1, NULL, 'e' }, { "verbose", 0, NULL, 'v' },
+		{ "help", 0, NULL, 'h' },	    { NULL, 0, NULL, 0 },
+	};
+	bool seconds = false;
+	char *comma;
+	int c;
+
+	*o = (struct job_options){ .ranks = 8, .seconds = 60, .seed = 1, .mix = "train" };
+	while ((c = getopt_long(argc, argv, "vh", options, NULL)) != -1) {
+		switch (c) {
+		case 'r':
+			o->ranks = (int)number(optarg, "--ranks");
+			break;
+		case 's':
+			o->seconds = number(optarg, "--seconds");
+			seconds = true;
+			break;
+		case 'n':
+			o->steps = number(optarg, "--steps");
+			break;
+		case 'm':
+			o->mix = optarg;
+			break;
+		case 't':
+			add_trace(o, optarg);
+			break;
+		case 'S':
+			o->seed = number(optarg, "--seed");
+			break;
+		case 'f':
+			parse_fault(o, optarg);
+			break;
+		case 'T':
+			o->truth = optarg;
+			break;
+		case 'e':
+			comma = strchr(optarg, ',');
+			if (!comma)
+				usage_error("--explicit-steps", optarg);
+			*comma = 0;
+			o->mark_begin = optarg;
+			o->mark_end = comma + 1;
+			break;
+		case 'v':
+			o->verbose = true;
+			break;
+		case 'h':
+			fputs(usage_text, stdout);
+			exit(0);
+		default:
+			exit(2);
+		}
+	}
+	/* `--trace FILE FILE...` as a shell expands a pattern. */
+	for (; optind < argc; optind++) {
+		if (!o->trace_count)
+			usage_error("unexpected argument", argv[optind]);
+		add_trace(o, argv[optind]);
+	}
+	if (o->ranks < 1 || o->ranks > JOB_MAX_RANKS)
+		usage_error("--ranks", "1 to 64");
+	if (o->steps && !seconds)
+		o->seconds = 0;
+	if (!o->steps && !o->seconds)
+		usage_error("nothing to do", "--seconds or --steps");
+}
+
+static void on_signal(int sig)
+{
+	stop_signal = sig;
+}
+
+static void kill_all(const struct job_options *o, int sig)
+{
+	for (int i = 0; i < o->ranks; i++)
+		if (children[i] > 0)
+			kill(children[i], sig);
+}
+
+static void set_number(const char *name, int value)
+{
+	char text[16];
+
+	snprintf(text, sizeof(text), "%d", value);
+	setenv(name, text, 1);
+}
+
+/* The doubles that lie beside this program come first for the ranks. */
+static void set_library_path(void)
+{
+	char path[PATH_MAX + 16], list[2 * PATH_MAX + 32];
+	const char *old = getenv("LD_LIBRARY_PATH");
+	ssize_t n = readlink("/proc/self/exe", path, PATH_MAX);
+	char *slash;
+
+	if (n <= 0)
+		return;
+	path[n] = 0;
+	slash = strrchr(path, '/');
+	strcpy(slash, "/../lib/sim");
+	if (access(path, X_OK))
+		return;
+	snprintf(list, sizeof(list), "%s%s%s", path, old && *old ? ":" : "", old ? old : "");
+	setenv("LD_LIBRARY_PATH", list, 1);
+}
+
+static void start_ranks(const struct job_options *o, int fd, char **argv)
+{
+	set_number(CONTROL_ENV, fd);
+	set_number("WORLD_SIZE", o->ranks);
+	set_number("LOCAL_WORLD_SIZE", o->ranks);
+	setenv("MASTER_ADDR", "127.0.0.1", 0);
+	setenv("MASTER_PORT", "29500", 0);
+	if (!getenv("SIM_DEVICE_COUNT") && o->ranks > 8)
+		set_number("SIM_DEVICE_COUNT", o->ranks < 16 ? o->ranks : 16);
+	set_library_path();
+	for (int i = 0; i < o->ranks; i++) {
+		set_number("RANK", i);
+		set_number("LOCAL_RANK", i % 16);
+		set_number("SIM_SEED", (int)(o->seed * 1000 % 1000000) + i + 1);
+		children[i] = fork();
+		if (children[i] == 0) {
+			execv("/proc/self/exe", argv);
+			_exit(127);
+		}
+		if (children[i] < 0) {
+			perror("simjob: fork");
+			kill_all(o, SIGKILL);
+			exit(1);
+		}
+	}
+}
+
+/* A rank asked to be stopped: SIGSTOP, a while, SIGCONT. */
+static void serve_stop(struct job_control *c)
+{
+	uint32_t ms = __atomic_load_n(&c->stop_ms, __ATOMIC_ACQUIRE);
+	struct timespec ts = { ms / 1000, (long)(ms % 1000) * 1000000 };
+
+	if (!ms || c->stop_rank >= JOB_MAX_RANKS)
+		return;
+	kill(children[c->stop_rank], SIGSTOP);
+	nanosleep(&ts, NULL);
+	__atomic_store_n(&c->stop_ms, 0, __ATOMIC_RELEASE);
+	kill(children[c->stop_rank], SIGCONT);
+	syscall(SYS_futex, &c->stop_ms, FUTEX_WAKE, 1, NULL, NULL, 0);
+}
+
+static bool has_fault(const struct job_options *o, enum job_fault_kind kind)
+{
+	for (int i = 0; i < o->fault_count; i++)
+		if (o->faults[i].kind == kind)
+			return true;
+	return false;
+}
+
+static int wait_ranks(const struct job_options *o, struct job_control *c)
+{
+	struct timespec tick = { .tv_nsec = 50000000 };
+	bool stuck = has_fault(o, JOB_FAULT_STUCK), ended = false;
+	int left = o->ranks, rc = 0;
+
+	while (left) {
+		int status;
+		pid_t pid = waitpid(-1, &status, WNOHANG);
+
+		if (pid > 0) {
+			for (int i = 0; i < o->ranks; i++) {
+				if (children[i] != pid)
+					continue;
+				children[i] = 0;
+				left--;
+				if (status && !ended) {
+					fprintf(stderr, "simjob: rank %d ended with %s %d\n", i,
+						WIFSIGNALED(status) ? "signal" : "status",
+						WIFSIGNALED(status) ? WTERMSIG(status) :
+								      WEXITSTATUS(status));
+					rc = 1;
+					ended = true;
+					kill_all(o, SIGKILL);
+				}
+			}
+			continue;
+		}
+		if (stop_signal && !ended) {
+			ended = true;
+			rc = 128 + stop_signal;
+			kill_all(o, SIGTERM);
+		}
+		if (stuck && o->seconds && !ended &&
+		    job_now() - c->start_ns > (o->seconds + 1) * 1000000000ull) {
+			ended = true; /* a job that hangs as it was asked to */
+			kill_all(o, SIGKILL);
+		}
+		/* Ends at a request to stop a rank, or at the tick. */
+		syscall(SYS_futex, &c->stop_ms, FUTEX_WAIT, 0, &tick, NULL, 0);
+		serve_stop(c);
+	}
+	return rc;
+}
+
+static void truth_header(const struct job_options *o)
+{
+	FILE *f = o->truth ? fopen(o->truth, "w") : NULL;
+
+	if (!o->truth)
+		return;
+	if (!f)
+		usage_error("--truth", strerror(errno));
+	fprintf(f, "{\"ranks\":%d,\"seed\":%llu,\"mix\":\"%s\",\"clock\":\"monotonic\"}\n", o->ranks,
+		(unsigned long long)o->seed, o->trace_count ? "trace" : o->mix);
+	fclose(f);
+}
+
+int main(int argc, char **argv)
+{
+	const char *inherited = getenv(CONTROL_ENV), *rank = getenv("RANK");
+	struct job_program probe = { 0 };
+	struct job_control *control;
+	struct job_options o;
+	struct sigaction sa = { .sa_handler = on_signal };
+	int fd;
+
+	parse(&o, argc, argv);
+	if (inherited && rank) {
+		control = mmap(NULL, sizeof(*control), PROT_READ | PROT_WRITE, MAP_SHARED,
+			       atoi(inherited), 0);
+		if (control == MAP_FAILED) {
+			perror("simjob: control");
+			return 1;
+		}
+		return job_rank_run(&o, control, atoi(rank));
+	}
+	if (!o.trace_count && !job_mix_build(&probe, o.mix, o.ranks))
+		usage_error("--mix", job_mix_names());
+	fd = memfd_create("simjob", 0);
+	if (fd < 0 || ftruncate(fd, sizeof(*control))) {
+		perror("simjob: memfd");
+		return 1;
+	}
+	control = mmap(NULL, sizeof(*control), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (control == MAP_FAILED) {
+		perror("simjob: control");
+		return 1;
+	}
+	control->start_ns = job_now();
+	control->last_step = o.steps ? o.steps : UINT64_MAX;
+	truth_header(&o);
+	sigaction(SIGTERM, &sa, NULL);
+	sigaction(SIGINT, &sa, NULL);
+	if (o.verbose)
+		fprintf(stderr, "simjob: %d ranks, %s, seed %llu\n", o.ranks,
+			o.trace_count ? "trace" : o.mix, (unsigned long long)o.seed);
+	start_ranks(&o, fd, argv);
+	return wait_ranks(&o, control);
+}

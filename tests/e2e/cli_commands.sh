@@ -1,0 +1,80 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# The command line against a stand-in for both servers.
+set -u
+B=${B:?}
+here=$(cd "$(dirname "$0")" && pwd)
+sysom=$(realpath "$B/bin/sysom")
+T=$(mktemp -d)
+export LC_ALL=C.UTF-8
+unset SYSOM_URL SYSOM_CONTROL_PATH SYSOM_SOCKET_PATH SYSOM_JOB LD_PRELOAD SYSOM_PRELOAD
+n=0
+failed=0
+mkfifo "$T/stdin"
+python3 "$here/cli_server.py" "$T" <"$T/stdin" &
+server=$!
+exec 9>"$T/stdin"
+finish() { exec 9>&-; wait "$server" 2>/dev/null; rm -rf "$T"; }
+trap finish EXIT
+for _ in $(seq 200); do [ -e "$T/url" ] && break; sleep 0.05; done
+[ -e "$T/url" ] || { echo "Bail out! the stand-in did not start"; exit 1; }
+export SYSOM_URL=$(cat "$T/url") SYSOM_CONTROL_PATH=$T/control.sock
+
+is() { # text, condition...
+	local text=$1; shift
+	n=$((n + 1))
+	if "$@"; then echo "ok $n - $text"; else echo "not ok $n - $text"; failed=1
+		sed 's/^/# /' "$T/out" "$T/err" 2>/dev/null | head -40; fi
+}
+run() { "$sysom" "$@" >"$T/out" 2>"$T/err" </dev/null; status=$?; }
+has() { grep -qF -- "$1" "$T/out"; }
+json() { python3 -c "import json,sys; j=json.load(open('$T/out')); sys.exit(0 if ($1) else 1)"; }
+plain() { ! LC_ALL=C grep -qP '[\x00-\x08\x0b-\x1f\x7f]|\xe2\x80\xae' "$T/out" "$T/err"; }
+
+run status; is "status exits 0" [ $status = 0 ]
+is "status shows the node, its loss by cause and the cluster" eval 'has "node gpu-3" && has "lost no_lane: 7" && has "1 jobs, 8 ranks on 2 nodes" && has "0.10"'
+run status --json; is "status --json has both" json 'j["node"]["node"]=="gpu-3" and j["cluster"]["ranks"]==8'
+run top; is "top prints once where there is no terminal, sorted by rank" eval '[ $status = 0 ] && [ "$(grep -c "^demo" "$T/out")" = 8 ] && sed -n 3p "$T/out" | grep -q "demo *0 "'
+run top --json --job other; is "top --json filters by job" json 'len(j["ranks"])==8 and j["ranks"][0]["job"]=="other"'
+run incidents; is "incidents lists all" eval '[ $status = 0 ] && has 0badcafe && has 1234abcd && has "kernel ampere"'
+is "a job's name can't colour the terminal" plain
+run incidents --job 'a b&c=d'; is "no incident found is exit status 1, the name is escaped" eval '[ $status = 1 ] && grep -q "job=a%20b%26c%3Dd" "$T/requests"'
+run incidents --state closed --json; is "incidents --state filters" json 'all(i["state"]=="closed" for i in j["incidents"])'
+run show 1234abcd; is "show says which rank, when, how slow and why" eval '[ $status = 0 ] && has "rank 5 is slow" && has "steps 312 to 371" && has "+50 %" && has "ampere_sgemm_128x64_nn" && has "the host launches late" && has "ranks 0-4, 6, 7" && has "123 kB of 145 MB raw: 0.085 %"'
+is "show is free of control characters" plain
+run show 0e711e11; is "show makes hostile text harmless" eval '[ $status = 0 ] && plain'
+run show last --job demo --json; is "show last finds nothing where the server lacks it" [ $status = 1 ]
+run show 1234abcd --json; is "show --json is the incident" json 'j["id"]=="1234abcd" and len(j["windows"])>=1'
+run show ffffffff; is "an unknown incident is exit status 1" eval '[ $status = 1 ] && grep -q "no incident ffffffff" "$T/err"'
+run show 0dd; is "an answer full of wrong types is survived" [ $status = 0 ]
+run show 0badc0de; is "broken JSON is exit status 1" eval '[ $status = 1 ] && grep -q "not a JSON object" "$T/err"'
+run show ../../x; is "an id that is none never reaches the server" eval '[ $status = 1 ] && ! grep -q "\.\./x" "$T/requests"'
+run off; is "off tells how many ranks changed" eval '[ $status = 0 ] && has "tracing off: 8 ranks changed"'
+run on --rank 3 --job j; is "on passes rank and job" eval '[ $status = 0 ] && has "1 rank changed" && grep -q "node POST /api/v1/trace?state=on&rank=3&job=j" "$T/requests"'
+run off --job none; is "off that changes nothing is exit status 1" [ $status = 1 ]
+run capture --rank 2 --seconds 5; is "capture asks for the recorder" eval '[ $status = 0 ] && grep -q "POST /api/v1/capture?rank=2&seconds=5" "$T/requests"'
+run capture; is "capture without a rank is a usage error" [ $status = 2 ]
+run wait-incident --job demo --timeout 5; is "wait-incident prints the closed incident's id" eval '[ $status = 0 ] && [ "$(cat "$T/out")" = 1234abcd ]'
+run wait-incident --job live --timeout 0.2; is "wait-incident settles for an open one when the time is up" eval '[ $status = 0 ] && [ "$(cat "$T/out")" = deadbeef ] && grep -q "rank 2 stands still" "$T/err"'
+run wait-incident --job nobody --timeout 0.2; is "wait-incident without one is exit status 1" [ $status = 1 ]
+for c in run status top incidents show trace report wait-incident off on capture doctor replay; do
+	run $c --help; is "$c --help" eval '[ $status = 0 ] && has "usage: sysom $c"'
+done
+run; is "no command is a usage error" [ $status = 2 ]
+run nonsense; is "an unknown command is a usage error" [ $status = 2 ]
+run status --nonsense; is "an unknown option is a usage error" [ $status = 2 ]
+run show; is "a missing argument is a usage error" [ $status = 2 ]
+run off --rank x; is "a bad number is a usage error" [ $status = 2 ]
+run status --url ftp://x; is "a bad url is a usage error" [ $status = 2 ]
+run replay ops x.csv; is "a kind of replay that is not there says so" eval '[ $status = 2 ] && grep -q "not available in this version" "$T/err"'
+SYSOM_URL=http://127.0.0.1:1 SYSOM_CONTROL_PATH=$T/none run status
+is "status without any server is exit status 1" [ $status = 1 ]
+"$sysom" incidents >/dev/full 2>"$T/err"; is "a full standard output is an error" [ $? = 1 ]
+if command -v script >/dev/null; then
+	TERM=xterm script -qec "'$sysom' incidents" "$T/out" >/dev/null </dev/null
+	is "colours on a terminal" grep -q $'\033\[1m' "$T/out"
+	NO_COLOR=1 TERM=xterm script -qec "'$sysom' incidents" "$T/out" >/dev/null </dev/null
+	is "no colours with NO_COLOR" eval '! grep -q $'"'\\033'"'"\[" "$T/out"'
+fi
+echo "1..$n"
+exit $failed

@@ -1,0 +1,161 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""A stand-in for sysom-aggregator (TCP) and for sysomd's control socket (Unix), for tests of the
+command line. Usage: cli_server.py DIR: writes DIR/url once it listens, serves DIR/windows/ID as
+windows, and appends every request to DIR/requests. Ends when its standard input is closed."""
+import http.server
+import json
+import os
+import socketserver
+import sys
+import threading
+import urllib.parse
+
+work = sys.argv[1]
+evil = "job\x1b[31m\x07\u202ered"
+
+PARTS = [
+    {"kind": "kernel", "name": "ampere_sgemm_128x64_nn", "expected_ms": 10.2,
+     "observed_ms": 21.4, "share": 0.82},
+    {"kind": "gap", "name": "", "expected_ms": 1.0, "observed_ms": 3.0, "share": 0.15},
+]
+WINDOW = "00112233445566778899aabbccddeeff"
+
+
+def incident(name, job, state, symptom="slow_rank", rank=5):
+    return {"id": name, "job": job, "state": state, "begin_unix_ns": 1795229412000000000,
+            "end_unix_ns": 1795229424400000000, "symptom": symptom, "ranks": [rank],
+            "victims": [r for r in range(8) if r != rank], "nodes": ["gpu-3"], "first_step": 312,
+            "last_step": 371, "flagged_steps": 48, "steps_to_flag": 3, "latency_ms": 41.2,
+            "expected_ms": 27.5, "excess": 0.498, "self_excess": 0.61, "parts": PARTS,
+            "uploaded_bytes": 123456, "raw_bytes": 145000000, "window_count": 2, "missing": [],
+            "windows": [{"id": w, "rank": 0 if w.startswith("12") else 1, "node": "gpu-3", "reason": "self",
+                         "begin_unix_ns": 1795229412000000000, "end_unix_ns": 1795229413000000000,
+                         "steps": 9, "records": 900, "bytes": 9000, "summary_only": False}
+                        for w in sorted(os.listdir(work + "/windows")) or [WINDOW]]}
+
+
+def rank(job, n, latency):
+    return {"job": job, "node": "gpu-3", "rank": n, "world_size": 8, "alive": True,
+            "beat_age_ms": 400, "steps": 1000 + n, "flagged": 48 if n == 5 else 0,
+            "latency_ms": latency, "self_ms": latency - 4, "expected_ms": 27.5, "compute_ms": 20.0,
+            "comm_ms": 6.0, "exposed_comm_ms": 4.0, "copy_ms": 0.1, "idle_ms": 2.0, "events": 99999,
+            "lost": 3, "trace": "on", "cupti": "v2", "model": "armed"}
+
+
+STATUS = {"version": "0.1.0", "jobs": 1, "ranks": 8, "nodes": 2, "windows": 12, "incidents": 2,
+          "open_incidents": 1, "store_bytes": 5000000}
+NODE = {"node": "gpu-3", "version": "0.1.0", "mode": {"sampler": "none", "cupti": True},
+        "ranks": [{"job": "demo", "rank": 5, "pid": 77, "program": "train.py", "trace": "on",
+                   "cupti": "v2", "model": "armed", "steps": 1005, "flagged": 48, "step_ms": 41.2,
+                   "expected_ms": 27.5, "events": 123456, "lost": {"no_lane": 7, "pacing": 0},
+                   "joined": 100, "unmatched": 1}],
+        "uplink": {"url": "tcp://127.0.0.1:9471", "connected": True, "spool_bytes": 0,
+                   "windows_sent": 9, "windows_dropped": 0, "uploaded_bytes": 1000,
+                   "raw_bytes": 1000000},
+        "own": {"cpu_share": 0.011, "rss_bytes": 40000000, "recorder_bytes": 30000000,
+                "retention_s": 130.0}}
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    def log_message(self, *args):
+        pass
+
+    def answer(self, code, body, kind="application/json"):
+        data = body if isinstance(body, bytes) else json.dumps(body).encode()
+        self.send_response(code)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def do_POST(self):
+        self.handle_any()
+
+    def do_GET(self):
+        self.handle_any()
+
+    def handle_any(self):
+        with open(work + "/requests", "a", encoding="utf-8") as f:
+            f.write("%s %s %s\n" % (self.server.kind, self.command, self.path))
+        url = urllib.parse.urlparse(self.path)
+        query = dict(urllib.parse.parse_qsl(url.query))
+        self.node(url.path, query) if self.server.kind == "node" else self.cluster(url.path, query)
+
+    def node(self, path, query):
+        if self.command == "GET" and path == "/api/v1/status":
+            return self.answer(200, NODE)
+        if self.command == "POST" and path == "/api/v1/trace":
+            n = 1 if "rank" in query else 8
+            if query.get("job") == "none":
+                n = 0
+            return self.answer(200, {"changed": n, "ranks": list(range(n))})
+        if self.command == "POST" and path == "/api/v1/capture":
+            return self.answer(200, {"windows": 1})
+        return self.answer(404, {"error": "no such thing"})
+
+    def cluster(self, path, query):
+        job = query.get("job")
+        if path == "/api/v1/status":
+            return self.answer(200, STATUS)
+        if path == "/api/v1/ranks":
+            return self.answer(200, {"ranks": [rank(job or "demo", n, 41.2 if n == 5 else 28.0)
+                                               for n in (7, 5, 6, 0, 1, 2, 3, 4)]})
+        if path == "/api/v1/incidents":
+            known = [incident("0badcafe", "demo", "open"), incident("1234abcd", "demo", "closed"),
+                     incident("deadbeef", "live", "open", "stall", 2),
+                     incident("0e711e11", evil, "closed")]
+            if job:
+                known = [i for i in known if i["job"] == job]
+            if "state" in query:
+                known = [i for i in known if i["state"] == query["state"]]
+            return self.answer(200, {"incidents": known[:int(query.get("limit", 100))]})
+        if path.startswith("/api/v1/incidents/"):
+            name = path.rsplit("/", 1)[1]
+            if name == "0e711e11":
+                return self.answer(200, incident(name, evil, "closed"))
+            if name == "1234abcd":
+                return self.answer(200, incident(name, "demo", "closed"))
+            if name == "cafe0001":  # of the rank whose windows are there
+                return self.answer(200, incident(name, "demo", "closed", rank=1))
+            if name == "0badc0de":
+                return self.answer(200, b"[1, 2")
+            if name == "0dd":
+                return self.answer(200, {"id": 7, "ranks": "x", "parts": [3, None], "windows": {},
+                                         "latency_ms": "fast", "victims": [1e300, None, "a"],
+                                         "begin_unix_ns": -5})
+            return self.answer(404, {"error": "no such incident"})
+        if path.startswith("/api/v1/windows/"):
+            file = work + "/windows/" + os.path.basename(path)
+            if os.path.exists(file):
+                with open(file, "rb") as f:
+                    return self.answer(200, f.read(), "application/octet-stream")
+        return self.answer(404, {"error": "no such thing"})
+
+
+class UnixServer(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
+    daemon_threads = True
+    kind = "node"
+
+    def get_request(self):
+        sock, _ = super().get_request()
+        return sock, ("local", 0)
+
+
+class TcpServer(http.server.ThreadingHTTPServer):
+    kind = "cluster"
+
+
+def main():
+    os.makedirs(work + "/windows", exist_ok=True)
+    tcp = TcpServer(("127.0.0.1", 0), Handler)
+    node = UnixServer(work + "/control.sock", Handler)
+    for server in (tcp, node):
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+    with open(work + "/url.new", "w", encoding="utf-8") as f:
+        f.write("http://127.0.0.1:%d" % tcp.server_address[1])
+    os.rename(work + "/url.new", work + "/url")
+    sys.stdin.read()
+
+
+main()

@@ -1,0 +1,45 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# What libsysom_preload.so is as a binary: its exports, its needs, its flags, the tail jump.
+B=${B:-build/gcc}
+so=$B/lib/libsysom_preload.so
+n=0
+check() { # check STATUS TEXT
+	n=$((n + 1))
+	if [ "$1" = 0 ]; then echo "ok $n - $2"; else echo "not ok $n - $2"; fi
+}
+for tool in readelf objdump nm; do
+	command -v $tool >/dev/null || { echo "ok 1 - binary checks # SKIP no $tool"; exit 0; }
+done
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+
+sed -n 's/^HOOK(\([A-Za-z0-9_]*\),.*/\1/p' preload/hooks.def >"$dir/want"
+printf '%s\n' sysom_step_begin sysom_step_end sysom_span_begin sysom_span_end InitializeInjection \
+	InitializeInjectionNvtx2 >>"$dir/want"
+for v in 1 2 3 4 5 6; do
+	[ -e foreign/nccl_profiler_v$v.h ] && echo ncclProfiler_v$v >>"$dir/want"
+done
+sort -o "$dir/want" "$dir/want"
+nm -D --defined-only "$so" | awk '{print $3}' | sed 's/@.*//' | sort >"$dir/have"
+diff "$dir/want" "$dir/have" >"$dir/diff"
+check $? "exports the hook table and the public names, nothing else"
+sed 's/^/# /' "$dir/diff"
+
+readelf -dW "$so" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p' | grep -vE '^(libc\.so\.6|ld-linux.*)$' >"$dir/needed"
+[ ! -s "$dir/needed" ]
+check $? "needs the C library only"
+readelf -dW "$so" | grep -q 'NODELETE' && readelf -dW "$so" | grep -q 'NOW'
+check $? "is bound at start and never unloaded"
+readelf -dW "$so" | grep -q 'STATIC_TLS'
+check $? "uses initial-exec thread storage"
+! readelf -rW "$so" | grep -qE 'DTPMOD|TLSDESC'
+check $? "has no thread storage that allocates at first use"
+tls=$(readelf -lW "$so" | awk '$1 == "TLS" {print $6}')
+[ "$((tls))" -gt 0 ] && [ "$((tls))" -le 64 ]
+check $? "takes at most 64 bytes of thread storage"
+
+objdump -d --no-show-raw-insn "$so" | awk '/^[0-9a-f]+ <(dlsym|wrap_dlsym)>:/ {on=1} on && /^$/ {exit} on' >"$dir/dlsym"
+grep -qE 'jmp +\*(%r|0x)' "$dir/dlsym" || grep -qE '\bbr\s+x' "$dir/dlsym"
+check $? "dlsym ends in a jump to the real one"
+echo "1..$n"

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * codec_internal.h - what the codec's files share: the envelope, texts, and an allocator for
+ * protobuf-c with a ceiling, so that a small hostile message can't unpack to a large one. */
+#ifndef SYSOM_WIRE_CODEC_INTERNAL_H
+#define SYSOM_WIRE_CODEC_INTERNAL_H
+
+#include "wire/codec.h"
+#include "wire/sysom.pb-c.h"
+
+struct codec_arena {
+	ProtobufCAllocator allocator;
+	size_t left;
+};
+
+/* Unpacks an envelope of the expected kind; NULL with *err set (-EPROTO, -EMSGSIZE). Free it with
+ * codec_close. */
+Sysom__Wire__Envelope *codec_open(struct codec_arena *a, const void *data, size_t bytes,
+				  enum wire_kind kind, int *err);
+void codec_close(struct codec_arena *a, Sysom__Wire__Envelope *e);
+/* Appends the envelope with version and kind; -EMSGSIZE above max_bytes. */
+int codec_emit(Sysom__Wire__Envelope *e, enum wire_kind kind, size_t max_bytes, struct buf *out);
+
+/* A rank in protobuf's form: texts borrowed from cleaned copies inside. */
+struct codec_rank {
+	Sysom__Wire__Rank pb;
+	char texts[6][WIRE_TEXT_BYTES];
+};
+void codec_rank_fill(struct codec_rank *c, const struct wire_rank *r);
+int codec_rank_read(const Sysom__Wire__Rank *pb, struct wire_rank *r);
+/* Valid UTF-8 of fewer than `room` bytes into out; -EPROTO otherwise. */
+int codec_text_read(const char *text, char *out, size_t room);
+/* A copy of at most room - 1 bytes in which every invalid byte is '?'. */
+void codec_text_clean(const char *text, char *out, size_t room);
+int codec_id_read(const ProtobufCBinaryData *b, uint8_t out[16]);
+
+#endif
