@@ -5,6 +5,7 @@ test_roofline_USES := analysis base
 test_roofline_LDLIBS := -lcmocka
 test_explain_USES := analysis base
 test_explain_LDLIBS := -lcmocka
+SCRIPTS_TEST += tests/e2e/replay_steps.sh
 BENCH += bench_roofline
 bench_roofline_SRCS := tests/bench/bench_roofline.c cli/replay_csv.c
 bench_roofline_USES := analysis base
