@@ -166,10 +166,48 @@ static double sorted_quantile(const double *v, uint32_t n, double p)
 	return v[i] + (at - i) * (v[i + 1] - v[i]);
 }
 
+/* The k-th smallest, everything before it no larger: quickselect, middle of three as the pivot. */
+static double select_kth(double *v, uint32_t n, uint32_t k)
+{
+	uint32_t lo = 0, hi = n - 1;
+
+	while (lo < hi) {
+		double a = v[lo], b = v[lo + (hi - lo) / 2], c = v[hi];
+		double pivot = fmax(fmin(a, b), fmin(fmax(a, b), c));
+		uint32_t i = lo, j = hi;
+
+		for (;;) {
+			while (v[i] < pivot)
+				i++;
+			while (v[j] > pivot)
+				j--;
+			if (i >= j)
+				break;
+			a = v[i];
+			v[i++] = v[j];
+			v[j--] = a;
+		}
+		/* [lo, j] <= pivot <= [j + 1, hi]; j == hi only where v[hi] is the pivot itself */
+		if (j == hi)
+			j--;
+		if (k <= j)
+			hi = j;
+		else
+			lo = j + 1;
+	}
+	return v[k];
+}
+
 static double median_of(double *v, uint32_t n)
 {
-	roofline_fit_sort(v, n);
-	return sorted_quantile(v, n, 0.5);
+	double upper = select_kth(v, n, n / 2), lower = upper;
+
+	if (n % 2)
+		return upper;
+	lower = v[0];
+	for (uint32_t i = 1; i < n / 2; i++)
+		lower = fmax(lower, v[i]);
+	return (lower + upper) / 2;
 }
 
 /* Median inside the densest window of this width; the lower one of equals. v is sorted. */
