@@ -16,10 +16,12 @@
 #include "base/hash.h"
 
 #define MAD_SIGMA 1.4826
-#define RECENT 128	      /* steps over which a fit gone bad is noticed */
+#define RECENT 256	      /* steps over which a fit gone bad is noticed */
+#define MIXED_MAX 0.3
+#define SCATTER_MAX 0.35      /* share of them beyond the threshold, on both sides */
 #define DRIFT_CLIP 1.5	      /* one step moves the CUSUM by no more, however slow */
 #define DRIFT_SLACK 0.5
-#define DRIFT_ALARM 25.0      /* 25 steps slowed by 1.5 units, 50 by one */
+#define DRIFT_ALARM 40.0      /* 40 steps slowed by 1.5 units, 80 by one */
 #define DRIFT_UNIT 0.02	      /* smallest unit: slower by 1 % is never an alarm */
 #define FASTER_UNIT 0.05      /* to learn anew, steps have to be faster by this */
 #define FASTER_ALARM 50.0
@@ -27,13 +29,15 @@
 #define INSTANT_RATE 0.0005   /* healthy steps that may be flagged at once */
 #define INSTANT_CAP 0.35      /* an excess that is never put down to an unmeasured tail */
 #define CURVE_STEPS 2.5	      /* times learn_min, where work is continuous */
-#define OUT_SHARE_MAX 0.35    /* more learning steps far out than contamination explains */
+#define OUT_SHARE_MAX 0.25    /* more learning steps far out than contamination explains; and two
+			       * standard errors */
 
 struct roofline {
 	struct roofline_config c;
 	enum roofline_state state;
 	uint32_t features, n, cap, next_fit, fresh_novel;
 	bool drift, drift_ever;
+	bool misled; /* armed on few steps once, and wrongly */
 	uint64_t steps, out, flagged, history, novel;
 	double slower, faster; /* CUSUM */
 	double few, reach_out, reach_instant; /* calibrated on the last fit */
@@ -205,14 +209,17 @@ static bool fit_good(const struct roofline *m)
 	const struct roofline_fit *f = &m->fit;
 	/* an armed model does not flap at the limit */
 	double limit = m->c.refuse_spread * (m->state == ROOFLINE_ARMED ? 1.25 : 1);
+	double doubt = m->misled ? 0 : 0.5 / sqrt(f->samples);
 
-	if (f->mad > limit || f->out_share > OUT_SHARE_MAX)
+	if (f->mad > limit || f->out_share > OUT_SHARE_MAX + doubt)
 		return false;
 	/* a curve takes more steps than a few levels */
 	if (!f->discrete && f->samples < CURVE_STEPS * m->c.learn_min)
 		return false;
-	/* work varies, latency varies, and the one says nothing about the other */
-	return !(f->work_spread > 1.5 && f->mad > limit / 2 && f->explained < 0.2);
+	/* work varies, latency varies or has a long tail, and the one says nothing about the other */
+	if (f->work_spread > 1.5 && f->explained < 0.2)
+		return f->mad < limit / 3 && (f->mad < limit / 6 || f->out_share < OUT_SHARE_MAX / 5);
+	return true;
 }
 
 /* Suspects that the new fit still finds out are not part of the baseline. */
@@ -322,10 +329,12 @@ static void watch_drift(struct roofline *m, double excess, double mad)
 		learn_anew(m, ROOFLINE_LEARNING);
 }
 
-/* Steps scatter to both sides far beyond the threshold: the fit no longer describes them. */
+/* Steps scatter to both sides far beyond the threshold: the fit no longer describes them. Or, while
+ * the baseline is young, slow steps are so many and so mixed with the others (a fault comes in
+ * stretches) that there are two kinds of steps, which work does not tell apart. */
 static void watch_fit(struct roofline *m, double excess, double threshold)
 {
-	uint32_t over = 0, under = 0;
+	uint32_t over = 0, under = 0, changes = 0;
 
 	m->recent[m->recent_count++ % RECENT] = (float)(excess / threshold);
 	if (m->recent_count < RECENT || m->recent_count % (RECENT / 4))
@@ -333,9 +342,17 @@ static void watch_fit(struct roofline *m, double excess, double threshold)
 	for (uint32_t i = 0; i < RECENT; i++) {
 		over += m->recent[i] > 1;
 		under += m->recent[i] < -1;
+		changes += i && (m->recent[i] > 1) != (m->recent[i - 1] > 1);
 	}
-	if (over >= RECENT / 10 && under >= RECENT / 10 && over + under > RECENT * OUT_SHARE_MAX)
+	if (over >= RECENT / 10 && under >= RECENT / 10 && over + under > RECENT * SCATTER_MAX)
 		learn_anew(m, ROOFLINE_REFUSED);
+	else if (m->n < m->c.learn_max && over > RECENT * MIXED_MAX && changes > RECENT * MIXED_MAX)
+		learn_anew(m, ROOFLINE_REFUSED);
+	if (m->state != ROOFLINE_REFUSED)
+		return;
+	m->misled = true;
+	if (m->next_fit < RECENT)
+		m->next_fit = RECENT;
 }
 
 static void persist(struct roofline *m, struct roofline_verdict *v, bool instant)
