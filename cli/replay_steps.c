@@ -584,7 +584,8 @@ static void print_plot(const struct replay *r, uint32_t key)
 		    [(int)(at[0] * (PLOT_WIDTH - 1))] = p->flagged ? 'X' : '.';
 	}
 	printf("\nlatency%s against %s%s of \"%s\": . step, X flagged\n", log_axis[1] ? " (log)" : "",
-	       r->work_count == 0 ? "row" : r->work_count == 1 ? "work" : "expected ms", log_axis[0] ? " (log)" : "",
+	       r->work_count == 0 ? "row" : r->work_count == 1 ? "work" : "expected ms",
+	       log_axis[0] ? " (log)" : "",
 	       term_safe(r->key[key].text, 60));
 	for (int y = 0; y < PLOT_HEIGHT; y++) {
 		cell[y][PLOT_WIDTH] = '\0';
