@@ -9,3 +9,9 @@ PROGS += sysom-aggregator
 INSTALL_PROGS += sysom-aggregator
 sysom-aggregator_SRCS := aggregator/aggregator.c
 sysom-aggregator_USES := aggregator wire analysis base
+
+# a peer for the scripted tests
+TEST_PARTS += $(B)/parts/aggregator_client
+$(B)/parts/aggregator_client: tests/e2e/aggregator_client.c $(B)/libwire.a $(B)/libanalysis.a $(B)/libbase.a
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS_ALL) -o $@ $^ $(LDFLAGS_ALL) $(wire_LDLIBS) $(base_LDLIBS) -lnng -lm -lpthread
