@@ -15,3 +15,11 @@ TEST_PARTS += $(B)/parts/aggregator_client
 $(B)/parts/aggregator_client: tests/e2e/aggregator_client.c $(B)/libwire.a $(B)/libanalysis.a $(B)/libbase.a
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS_ALL) -o $@ $^ $(LDFLAGS_ALL) $(wire_LDLIBS) $(base_LDLIBS) -lnng -lm -lpthread
+
+SCRIPTS_TEST += tests/e2e/aggregator_ingest.sh tests/e2e/aggregator_hostile.sh
+
+UNIT += test_incident test_store
+test_incident_USES := aggregator wire analysis base
+test_incident_LDLIBS := -lcmocka
+test_store_USES := aggregator wire analysis base
+test_store_LDLIBS := -lcmocka
