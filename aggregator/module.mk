@@ -23,3 +23,6 @@ test_incident_USES := aggregator wire analysis base
 test_incident_LDLIBS := -lcmocka
 test_store_USES := aggregator wire analysis base
 test_store_LDLIBS := -lcmocka
+
+BENCH += bench_ingest
+bench_ingest_USES := aggregator wire analysis base
