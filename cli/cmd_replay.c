@@ -4,12 +4,7 @@
 #include "base/check.h"
 #include "cli/commands.h"
 #include "cli/term.h"
-#if __has_include("cli/replay.h")
 #include "cli/replay.h"
-#define HAVE_REPLAY 1
-#else
-#define HAVE_REPLAY 0
-#endif
 
 /* The kinds that the contract names and this version lacks. */
 static const char *const later[] = { "ops",    "timings", "links", "metrics",
@@ -32,12 +27,10 @@ int cmd_replay_main(int argc, char **argv)
 		return usage(stderr);
 	if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h"))
 		return usage(stdout);
-#if HAVE_REPLAY
 	if (strcmp(argv[1], "steps") == 0)
 		return replay_steps_main(argc - 1, argv + 1);
 	if (strcmp(argv[1], "events") == 0)
 		return replay_events_main(argc - 1, argv + 1);
-#endif
 	for (size_t i = 0; i < ARRAY_LEN(later); i++) {
 		if (strcmp(argv[1], later[i]))
 			continue;

@@ -130,10 +130,10 @@ static void print_why(FILE *to, const json_t *in)
 	json_array_foreach((json_t *)parts, i, p) {
 		double share = jsonget_number(p, "share");
 
-		fprintf(to, "            %7s %10s %10s  %s%s%s%s%s\n", term_percent(share),
+		fprintf(to, "            %7s %10s %10s  %s%s%s  %s\n", term_percent(share),
 			term_ms(jsonget_number(p, "expected_ms")),
 			term_ms(jsonget_number(p, "observed_ms")), term_style(TERM_YELLOW),
-			term_bar(share, 12), term_style(TERM_PLAIN), share > 0.04 ? "  " : "",
+			term_bar(share, 12), term_style(TERM_PLAIN),
 			incident_text_part(p, columns > 80 ? columns - 70 : 24));
 	}
 	fprintf(to, "            %s(per step, medians; share of the whole excess)%s\n",

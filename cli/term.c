@@ -79,22 +79,31 @@ static bool harmless(uint32_t c)
 	       !(c >= 0x2028 && c <= 0x202e) && !(c >= 0x2066 && c <= 0x2069) && c != 0xfeff;
 }
 
+unsigned term_next_char(const char *text, bool *ok)
+{
+	uint32_t c = 0;
+	unsigned n = utf8_char((const unsigned char *)text, &c);
+
+	*ok = n && harmless(c);
+	return n ? n : 1;
+}
+
 /* Copies up to `columns` harmless characters; returns what is left of the text. */
 static const char *copy_safe(char **out, char *end, const char *text, unsigned columns)
 {
 	while (*text && columns-- > 0) {
-		uint32_t c = 0;
-		unsigned n = utf8_char((const unsigned char *)text, &c);
-		bool ok = n && harmless(c) && (n == 1 || utf8);
+		bool ok;
+		unsigned n = term_next_char(text, &ok);
 
 		if (*out + 5 > end)
 			break;
+		ok = ok && (n == 1 || utf8);
 		if (ok)
 			memcpy(*out, text, n);
 		else
 			**out = '?';
 		*out += ok ? n : 1;
-		text += n ? n : 1;
+		text += n;
 	}
 	return text;
 }
@@ -132,8 +141,8 @@ const char *term_safe(const char *text, unsigned max_columns)
 
 	if (!text)
 		return out;
-	if (max_columns > TERM_TEXT_BYTES / 5)
-		max_columns = TERM_TEXT_BYTES / 5;
+	if (max_columns > TERM_COLUMNS_MAX)
+		max_columns = TERM_COLUMNS_MAX;
 	chars = count_chars(text);
 	if (chars <= max_columns || max_columns < 8) {
 		copy_safe(&p, end, text, max_columns);
@@ -267,7 +276,7 @@ const char *term_bar(double fraction, unsigned width)
 	unsigned cells, full;
 
 	if (!(fraction > 0))
-		return out;
+		fraction = 0;
 	if (fraction > 1)
 		fraction = 1;
 	if (width > 100)
@@ -276,8 +285,12 @@ const char *term_bar(double fraction, unsigned width)
 	full = utf8 ? cells / 8 : (cells + 4) / 8;
 	for (unsigned i = 0; i < full; i++)
 		p = stpcpy(p, utf8 ? "\u2588" : "#");
-	if (utf8)
+	if (utf8 && cells % 8) {
 		p = stpcpy(p, eighths[cells % 8]);
+		full++;
+	}
+	while (full++ < width)
+		*p++ = ' ';
 	*p = '\0';
 	return out;
 }

@@ -11,7 +11,8 @@
 #include <stdio.h>
 
 #define TERM_TEXTS 32
-#define TERM_TEXT_BYTES 512
+#define TERM_TEXT_BYTES 1024
+#define TERM_COLUMNS_MAX (TERM_TEXT_BYTES / 5)
 
 enum term_style { TERM_PLAIN, TERM_BOLD, TERM_DIM, TERM_RED, TERM_GREEN, TERM_YELLOW, TERM_CYAN };
 
@@ -24,6 +25,9 @@ const char *term_style(enum term_style s);
 /* Valid UTF-8 text without control, escape or direction-changing characters, cut at max_columns
  * characters ("..." in the middle); NULL reads as "". */
 const char *term_safe(const char *text, unsigned max_columns);
+/* Bytes of the next character, at least 1; *ok: well-formed and harmless. text must not be at its
+ * end. */
+unsigned term_next_char(const char *text, bool *ok);
 const char *term_ms(double ms);	       /* "27.5 ms", "1.24 s", "830 us" */
 const char *term_bytes(double bytes);  /* "1.2 MB" */
 const char *term_percent(double share); /* 0.123 -> "12.3 %" */
@@ -31,7 +35,7 @@ const char *term_excess(double excess); /* 0.5 -> "+50 %" */
 const char *term_count(double n);      /* "12,345" */
 const char *term_span(double seconds); /* "12.4 s", "3 min 5 s" */
 const char *term_time(uint64_t unix_ns); /* "2026-11-21 02:50:12 UTC" */
-/* fraction 0..1 of width cells; eighth blocks where the locale can show them. */
+/* fraction 0..1 of width cells, padded to them; eighth blocks where the locale can show them. */
 const char *term_bar(double fraction, unsigned width);
 /* Ascending numbers as "0-4, 6, 7". */
 const char *term_ranges(const int *values, size_t count);

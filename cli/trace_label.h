@@ -4,6 +4,7 @@
 #ifndef SYSOM_CLI_TRACE_LABEL_H
 #define SYSOM_CLI_TRACE_LABEL_H
 
+#include "base/limits.h"
 #include "cli/trace_model.h"
 
 #define TRACE_LABEL_ARGS 24

@@ -135,10 +135,16 @@ static struct trace_rank *find_rank(struct trace_model *m, const struct window *
 	return r;
 }
 
-/* To CLOCK_REALTIME; 0 stays 0 ("unknown"). Wraps where a peer lies; the caller checks. */
+/* To CLOCK_REALTIME; 0 stays 0 ("unknown"); UINT64_MAX where a peer lies. */
 static uint64_t shift(uint64_t t, int64_t offset)
 {
-	return t ? t + (uint64_t)offset : 0;
+	int64_t sum;
+
+	if (!t)
+		return 0;
+	if (t > INT64_MAX || __builtin_add_overflow((int64_t)t, offset, &sum) || sum <= 0)
+		return UINT64_MAX;
+	return (uint64_t)sum;
 }
 
 static int add_records(struct trace_model *m, struct record **to, size_t *count, size_t *room,

@@ -29,10 +29,10 @@ def incident(name, job, state, symptom="slow_rank", rank=5):
             "last_step": 371, "flagged_steps": 48, "steps_to_flag": 3, "latency_ms": 41.2,
             "expected_ms": 27.5, "excess": 0.498, "self_excess": 0.61, "parts": PARTS,
             "uploaded_bytes": 123456, "raw_bytes": 145000000, "window_count": 2, "missing": [],
-            "windows": [{"id": w, "rank": i, "node": "gpu-3", "reason": "self",
+            "windows": [{"id": w, "rank": 0 if w.startswith("12") else 1, "node": "gpu-3", "reason": "self",
                          "begin_unix_ns": 1795229412000000000, "end_unix_ns": 1795229413000000000,
                          "steps": 9, "records": 900, "bytes": 9000, "summary_only": False}
-                        for i, w in enumerate(sorted(os.listdir(work + "/windows")) or [WINDOW])]}
+                        for w in sorted(os.listdir(work + "/windows")) or [WINDOW]]}
 
 
 def rank(job, n, latency):
@@ -116,6 +116,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 return self.answer(200, incident(name, evil, "closed"))
             if name == "1234abcd":
                 return self.answer(200, incident(name, "demo", "closed"))
+            if name == "cafe0001":  # of the rank whose windows are there
+                return self.answer(200, incident(name, "demo", "closed", rank=1))
             if name == "0badc0de":
                 return self.answer(200, b"[1, 2")
             if name == "0dd":

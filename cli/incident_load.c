@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/incident_load.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <string.h>
+
+#include "base/limits.h"
+#include "cli/commands.h"
+#include "cli/jsonget.h"
+#include "cli/term.h"
+#include "wire/codec.h"
+
+/* Windows of one incident that are looked at: 8 ranks for minutes. */
+#define WINDOWS_MAX 4096
+
+static bool is_id(const char *text)
+{
+	size_t n = 0;
+
+	while (isxdigit((unsigned char)text[n]))
+		n++;
+	return n && n <= 32 && !text[n];
+}
+
+/* 1: read; 0: not had, said so; -ENOMEM. */
+static int load_one(const struct client *c, const char *id, struct trace_model *m)
+{
+	struct client_error e;
+	struct window w;
+	char path[128];
+	struct buf body;
+	int r;
+
+	buf_init(&body, LIMIT_WIRE_MESSAGE_BYTES);
+	snprintf(path, sizeof(path), "/api/v1/windows/%s", id);
+	r = client_request(c, "GET", path, 30, &body, &e);
+	if (r) {
+		commands_complain("trace", &e);
+		buf_fini(&body);
+		return 0;
+	}
+	memset(&w, 0, sizeof(w));
+	r = wire_window_decode(body.data, body.bytes, &w);
+	buf_fini(&body);
+	if (r) {
+		fprintf(stderr, "sysom: window %s can't be read: %s\n", id, strerror(-r));
+		return r == -ENOMEM ? r : 0;
+	}
+	r = trace_model_add(m, &w);
+	wire_window_free(&w);
+	return r ? r : 1;
+}
+
+int incident_load_windows(const struct client *c, const json_t *incident, int rank,
+			  struct trace_model *m)
+{
+	const json_t *windows = json_object_get(incident, "windows"), *w;
+	int count = 0, r;
+	size_t i;
+
+	json_array_foreach((json_t *)windows, i, w) {
+		const char *id = jsonget_text(w, "id");
+
+		if (rank >= 0 && jsonget_integer(w, "rank") != rank)
+			continue;
+		if (i >= WINDOWS_MAX) {
+			fprintf(stderr, "sysom: only the first %d windows are read\n", WINDOWS_MAX);
+			break;
+		}
+		if (!is_id(id)) {
+			fprintf(stderr, "sysom: a window without a proper id is left out\n");
+			continue;
+		}
+		r = load_one(c, id, m);
+		if (r < 0)
+			return r;
+		count += r;
+	}
+	trace_model_finish(m);
+	if (m->left_out)
+		fprintf(stderr, "sysom: %s records are left out: too many for one file (try --rank) or "
+				"impossible times\n", term_count((double)m->left_out));
+	return count;
+}

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/outfile.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+int outfile_open(struct outfile *o, const char *path)
+{
+	struct stat st;
+	mode_t mask;
+	int fd;
+
+	memset(o, 0, sizeof(*o));
+	if (strcmp(path, "-") == 0) {
+		o->f = stdout;
+		return 0;
+	}
+	if (strlen(path) >= sizeof(o->path))
+		return -ENAMETOOLONG;
+	strcpy(o->path, path);
+	/* a device or pipe is written as it is */
+	if (stat(path, &st) == 0 && !S_ISREG(st.st_mode)) {
+		o->f = fopen(path, "we");
+		return o->f ? 0 : -errno;
+	}
+	snprintf(o->temporary, sizeof(o->temporary), "%s.XXXXXX", path);
+	fd = mkstemp(o->temporary);
+	if (fd < 0)
+		return -errno;
+	mask = umask(0);
+	umask(mask);
+	fchmod(fd, 0666 & ~mask);
+	o->f = fdopen(fd, "w");
+	if (o->f)
+		return 0;
+	close(fd);
+	unlink(o->temporary);
+	return -ENOMEM;
+}
+
+int outfile_close(struct outfile *o, int result)
+{
+	errno = 0;
+	if (o->f == stdout)
+		return fflush(stdout) || ferror(stdout) ? -EIO : result;
+	if (fclose(o->f) && !result)
+		result = errno ? -errno : -EIO;
+	if (!*o->temporary)
+		return result;
+	if (!result && rename(o->temporary, o->path))
+		result = -errno;
+	if (result)
+		unlink(o->temporary);
+	return result;
+}

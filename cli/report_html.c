@@ -1,0 +1,419 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Written by hand rather than from a template, so that no text reaches the file unescaped: every
+ * string that came from a peer goes through put(). */
+#include "cli/report_html.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/incident_text.h"
+#include "cli/jsonget.h"
+#include "cli/report_kernels.h"
+#include "cli/term.h"
+#include "cli/trace_label.h"
+
+#define KERNELS_SHOWN 25
+#define CHART_STEPS 1500 /* points per line: more than the pixels it has */
+#define CHART_RANKS 16
+#define CHART_W 960.0
+#define CHART_H 280.0
+#define CHART_LEFT 64.0
+#define CHART_RIGHT 12.0
+#define CHART_TOP 12.0
+#define CHART_BOTTOM 34.0
+
+static const char style[] =
+	":root{--bg:#fff;--fg:#1b1f24;--dim:#667080;--line:#d9dee5;--bad:#c62828;--ok:#2e7d32;"
+	"--bar:#e39b2d;--other:#b9c2cf}\n"
+	"@media (prefers-color-scheme:dark){:root{--bg:#15181d;--fg:#e6e9ee;--dim:#98a2b3;"
+	"--line:#313845;--bad:#ff7b72;--ok:#7ee787;--bar:#e3b341;--other:#4b5565}}\n"
+	"body{background:var(--bg);color:var(--fg);font:15px/1.45 system-ui,sans-serif;margin:2em auto;"
+	"max-width:1000px;padding:0 1em}\n"
+	"h1{font-size:1.6em;margin:0 0 .2em}h2{font-size:1.1em;margin:1.8em 0 .5em}\n"
+	".dim{color:var(--dim)}.bad{color:var(--bad)}.ok{color:var(--ok)}\n"
+	"table{border-collapse:collapse;width:100%}td,th{padding:.25em .6em;text-align:right;"
+	"border-bottom:1px solid var(--line);white-space:nowrap}\n"
+	"th{font-weight:600;color:var(--dim)}td.t,th.t{text-align:left;white-space:normal;"
+	"overflow-wrap:anywhere}\n"
+	".facts{display:flex;flex-wrap:wrap;gap:1em;margin:1.2em 0}.facts div{border:1px solid "
+	"var(--line);border-radius:6px;padding:.5em .9em}.facts b{display:block;font-size:1.35em}\n"
+	".bar{display:inline-block;height:.7em;background:var(--bar);border-radius:2px}\n"
+	"svg{width:100%;height:auto}svg text{fill:var(--dim);font-size:12px}\n"
+	".grid{stroke:var(--line)}.lat{stroke:var(--bad);stroke-width:1.6;fill:none}"
+	".exp{stroke:var(--ok);stroke-width:1.4;stroke-dasharray:5 4;fill:none}"
+	".oth{stroke:var(--other);stroke-width:1;fill:none}.pt{fill:var(--bad)}\n";
+
+static void put(FILE *to, const char *text)
+{
+	while (*text) {
+		bool ok;
+		unsigned n = term_next_char(text, &ok);
+
+		if (!ok)
+			fputc('?', to);
+		else if (*text == '&')
+			fputs("&amp;", to);
+		else if (*text == '<')
+			fputs("&lt;", to);
+		else if (*text == '>')
+			fputs("&gt;", to);
+		else if (*text == '"')
+			fputs("&quot;", to);
+		else if (*text == '\'')
+			fputs("&#39;", to);
+		else
+			fwrite(text, 1, n, to);
+		text += n;
+	}
+}
+
+static void cell(FILE *to, const char *text)
+{
+	fputs("<td>", to);
+	put(to, text);
+	fputs("</td>", to);
+}
+
+static void fact(FILE *to, const char *label, const char *value, const char *class)
+{
+	fprintf(to, "<div><span class=\"dim\">%s</span><b class=\"%s\">", label, class);
+	put(to, value);
+	fputs("</b></div>\n", to);
+}
+
+static void put_head(FILE *to, const json_t *in)
+{
+	uint64_t begin = jsonget_unsigned(in, "begin_unix_ns"), end = jsonget_unsigned(in, "end_unix_ns");
+	const json_t *nodes = json_object_get(in, "nodes"), *v;
+	size_t i;
+
+	fputs("<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
+	      "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>", to);
+	put(to, incident_text_title(in));
+	fputs(" - sysom</title>\n<style>\n", to);
+	fputs(style, to);
+	fputs("</style></head><body>\n<h1>", to);
+	put(to, incident_text_title(in));
+	fputs("</h1>\n<p class=\"dim\">Incident ", to);
+	put(to, jsonget_text(in, "id"));
+	fputs(", ", to);
+	put(to, jsonget_text(in, "state"));
+	fputs("; job ", to);
+	put(to, jsonget_text(in, "job"));
+	json_array_foreach((json_t *)nodes, i, v) {
+		fputs(i ? ", " : json_array_size(nodes) == 1 ? "; node " : "; nodes ", to);
+		put(to, json_is_string(v) ? json_string_value(v) : "?");
+	}
+	fprintf(to, "; %s", term_time(begin));
+	if (end > begin)
+		fprintf(to, ", for %s", term_span((double)(end - begin) / 1e9));
+	fputs("</p>\n", to);
+}
+
+static void put_facts(FILE *to, const json_t *in)
+{
+	double sent = jsonget_number(in, "uploaded_bytes"), raw = jsonget_number(in, "raw_bytes");
+	char text[256];
+
+	fputs("<div class=\"facts\">\n", to);
+	fact(to, "against expectation", term_excess(jsonget_number(in, "excess")), "bad");
+	fact(to, "step, observed", term_ms(jsonget_number(in, "latency_ms")), "bad");
+	fact(to, "step, expected", term_ms(jsonget_number(in, "expected_ms")), "ok");
+	fact(to, "own time", term_excess(jsonget_number(in, "self_excess")), "");
+	snprintf(text, sizeof(text), "%s to %s", term_count(jsonget_number(in, "first_step")),
+		 term_count(jsonget_number(in, "last_step")));
+	fact(to, "steps", text, "");
+	fact(to, "flagged", term_count(jsonget_number(in, "flagged_steps")), "");
+	fact(to, "flagged after, steps", term_count(jsonget_number(in, "steps_to_flag")), "");
+	if (raw > 0)
+		fact(to, "uploaded of the raw stream", term_percent(sent / raw), "");
+	fputs("</div>\n", to);
+	if (json_array_size(json_object_get(in, "victims"))) {
+		fputs("<p>Slow only since they wait for it: ranks ", to);
+		put(to, incident_text_ranks(json_object_get(in, "victims")));
+		fputs(".</p>\n", to);
+	}
+}
+
+/* ---- chart ---- */
+
+struct chart {
+	uint64_t first, last; /* step indices */
+	double top_ms;
+};
+
+static double chart_x(const struct chart *c, uint64_t index)
+{
+	double span = c->last > c->first ? (double)(c->last - c->first) : 1;
+
+	return CHART_LEFT + (double)(index - c->first) / span * (CHART_W - CHART_LEFT - CHART_RIGHT);
+}
+
+static double chart_y(const struct chart *c, double ms)
+{
+	double share = ms / c->top_ms;
+
+	share = share > 1 ? 1 : share < 0 ? 0 : share;
+	return CHART_TOP + (1 - share) * (CHART_H - CHART_TOP - CHART_BOTTOM);
+}
+
+static bool is_culprit(const json_t *in, const struct trace_rank *r)
+{
+	const json_t *v;
+	size_t i;
+
+	json_array_foreach(json_object_get(in, "ranks"), i, v)
+		if (json_is_integer(v) && json_integer_value(v) == r->who.rank)
+			return true;
+	return false;
+}
+
+/* A line, broken where steps are missing between windows. */
+static void put_line(FILE *to, const struct chart *c, const struct trace_rank *r, const char *class,
+		     bool expected)
+{
+	size_t stride = r->step_count / CHART_STEPS + 1;
+	uint64_t before = 0;
+	bool open = false;
+
+	for (size_t i = 0; i < r->step_count; i += stride) {
+		const struct window_step *s = &r->steps[i];
+		double ms = expected ? s->expected_ns / 1e6 : (double)s->step.latency_ns / 1e6;
+		bool gap = !open || s->step.index > before + stride || s->step.index <= before;
+
+		if (expected && !(ms > 0))
+			continue;
+		if (gap)
+			fprintf(to, "%s<polyline class=\"%s\" points=\"", open ? "\"/>\n" : "", class);
+		fprintf(to, "%.1f,%.1f ", chart_x(c, s->step.index), chart_y(c, ms));
+		before = s->step.index;
+		open = true;
+	}
+	if (open)
+		fputs("\"/>\n", to);
+}
+
+static void put_points(FILE *to, const struct chart *c, const struct trace_rank *r)
+{
+	size_t left = CHART_STEPS;
+
+	for (size_t i = 0; i < r->step_count && left; i++) {
+		const struct window_step *s = &r->steps[i];
+		double ms = (double)s->step.latency_ns / 1e6;
+
+		if (!(s->flags & WINDOW_STEP_FLAGGED))
+			continue;
+		left--;
+		fprintf(to, "<circle class=\"pt\" cx=\"%.1f\" cy=\"%.1f\" r=\"2.6\"><title>rank %d step %llu: "
+			    "%s instead of %s</title></circle>\n",
+			chart_x(c, s->step.index), chart_y(c, ms), r->who.rank,
+			(unsigned long long)s->step.index, term_ms(ms), term_ms(s->expected_ns / 1e6));
+	}
+}
+
+static void put_axes(FILE *to, const struct chart *c)
+{
+	uint64_t span = c->last - c->first, stride = span / 6 + 1;
+
+	for (int i = 0; i <= 4; i++) {
+		double ms = c->top_ms * i / 4, y = chart_y(c, ms);
+
+		fprintf(to, "<line class=\"grid\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\"/>"
+			    "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"end\">%s</text>\n",
+			CHART_LEFT, CHART_W - CHART_RIGHT, y, y, CHART_LEFT - 6, y + 4, term_ms(ms));
+	}
+	for (uint64_t at = 0; at <= span; at += stride)
+		fprintf(to, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">%llu</text>\n",
+			chart_x(c, c->first + at), CHART_H - 16, (unsigned long long)(c->first + at));
+	fprintf(to, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">step</text>\n", CHART_W / 2,
+		CHART_H - 2);
+}
+
+static bool chart_range(struct chart *c, const json_t *in, const struct trace_model *m)
+{
+	*c = (struct chart){ .first = UINT64_MAX };
+	for (size_t i = 0; i < m->rank_count; i++) {
+		const struct trace_rank *r = &m->ranks[i];
+
+		if (!is_culprit(in, r))
+			continue;
+		for (size_t k = 0; k < r->step_count; k++) {
+			const struct window_step *s = &r->steps[k];
+			double ms = (double)s->step.latency_ns / 1e6, e = s->expected_ns / 1e6;
+
+			c->first = s->step.index < c->first ? s->step.index : c->first;
+			c->last = s->step.index > c->last ? s->step.index : c->last;
+			c->top_ms = ms > c->top_ms ? ms : c->top_ms;
+			c->top_ms = e > c->top_ms ? e : c->top_ms;
+		}
+	}
+	c->top_ms *= 1.1;
+	return c->first <= c->last && c->top_ms > 0;
+}
+
+/* Other ranks count from their own first step; only what lies in the culprit's range is drawn. */
+static bool within(const struct chart *c, const struct trace_rank *r)
+{
+	for (size_t i = 0; i < r->step_count; i++)
+		if (r->steps[i].step.index < c->first || r->steps[i].step.index > c->last)
+			return false;
+	return r->step_count > 0;
+}
+
+static void put_chart(FILE *to, const json_t *in, const struct trace_model *m)
+{
+	const struct trace_rank *first = NULL;
+	unsigned drawn = 0;
+	struct chart c;
+
+	fputs("<h2>Steps</h2>\n", to);
+	if (!chart_range(&c, in, m)) {
+		fputs("<p class=\"dim\">No steps of this rank are at hand: its windows are gone or could "
+		      "not be read.</p>\n", to);
+		return;
+	}
+	fprintf(to, "<svg viewBox=\"0 0 %.0f %.0f\" role=\"img\" aria-label=\"step latency\">\n", CHART_W,
+		CHART_H);
+	put_axes(to, &c);
+	for (size_t i = 0; i < m->rank_count && drawn < CHART_RANKS; i++) {
+		if (is_culprit(in, &m->ranks[i]) || !within(&c, &m->ranks[i]))
+			continue;
+		put_line(to, &c, &m->ranks[i], "oth", false);
+		drawn++;
+	}
+	drawn = 0;
+	for (size_t i = 0; i < m->rank_count && drawn < CHART_RANKS; i++) {
+		if (!is_culprit(in, &m->ranks[i]))
+			continue;
+		first = first ? first : &m->ranks[i];
+		put_line(to, &c, &m->ranks[i], "lat", false);
+		put_points(to, &c, &m->ranks[i]);
+		drawn++;
+	}
+	if (first)
+		put_line(to, &c, first, "exp", true);
+	fputs("</svg>\n<p class=\"dim\"><span class=\"bad\">&#9632;</span> observed, dots are flagged steps; "
+	      "<span class=\"ok\">&#9632;</span> expected; grey: other ranks' windows.</p>\n", to);
+}
+
+/* ---- tables ---- */
+
+static void put_parts(FILE *to, const json_t *in)
+{
+	const json_t *parts = json_object_get(in, "parts"), *p;
+	size_t i;
+
+	fputs("<h2>What explains it</h2>\n", to);
+	if (!json_array_size(parts)) {
+		fputs("<p class=\"dim\">No explanation came with the windows.</p>\n", to);
+		return;
+	}
+	fputs("<table><tr><th class=\"t\">part</th><th>expected</th><th>observed</th><th>share</th>"
+	      "<th class=\"t\">of the excess</th></tr>\n", to);
+	json_array_foreach((json_t *)parts, i, p) {
+		double share = jsonget_number(p, "share"), width = share > 1 ? 1 : share > 0 ? share : 0;
+
+		fputs("<tr><td class=\"t\">", to);
+		put(to, strcmp(jsonget_text(p, "kind"), "kernel") ? incident_text_part(p, 100) : "kernel ");
+		if (!strcmp(jsonget_text(p, "kind"), "kernel"))
+			put(to, jsonget_text(p, "name"));
+		fputs("</td>", to);
+		cell(to, term_ms(jsonget_number(p, "expected_ms")));
+		cell(to, term_ms(jsonget_number(p, "observed_ms")));
+		cell(to, term_percent(share));
+		fprintf(to, "<td class=\"t\"><span class=\"bar\" style=\"width:%.1fem\"></span></td></tr>\n",
+			width * 10);
+	}
+	fputs("</table>\n", to);
+}
+
+static void put_kernels(FILE *to, const struct trace_model *m, const struct trace_rank *r)
+{
+	size_t count, slow, normal;
+	struct report_kernel *k = report_kernels_make(m, r, &count, &slow, &normal);
+
+	fprintf(to, "<h2>Kernels and copies of rank %d</h2>\n", r->who.rank);
+	if (!k) {
+		fputs("<p class=\"dim\">Its windows came as summaries, without records.</p>\n", to);
+		return;
+	}
+	fprintf(to, "<p class=\"dim\">Device time per step: %zu slow steps against %zu others of the same "
+		    "windows; the %d largest differences of %zu.</p>\n", slow, normal, KERNELS_SHOWN,
+		count);
+	fputs("<table><tr><th class=\"t\">name</th><th>others</th><th>slow</th><th>difference</th>"
+	      "<th>per slow step</th></tr>\n", to);
+	for (size_t i = 0; i < count && i < KERNELS_SHOWN; i++) {
+		const char *name = m->names[k[i].name];
+		double difference = (k[i].slow_ns - k[i].normal_ns) / 1e6;
+		char text[64];
+
+		fputs("<tr><td class=\"t\">", to);
+		put(to, *name ? name : "(name unknown, copies)");
+		fputs("</td>", to);
+		cell(to, normal ? term_ms(k[i].normal_ns / 1e6) : "-");
+		cell(to, slow ? term_ms(k[i].slow_ns / 1e6) : "-");
+		cell(to, slow && normal ? term_ms(difference) : "-");
+		snprintf(text, sizeof(text), "%.1f", slow ? (double)k[i].slow_count / (double)slow : 0);
+		cell(to, text);
+		fputs("</tr>\n", to);
+	}
+	fputs("</table>\n", to);
+	free(k);
+}
+
+static void put_windows(FILE *to, const json_t *in)
+{
+	const json_t *windows = json_object_get(in, "windows"), *w;
+	size_t i;
+
+	fputs("<h2>Evidence</h2>\n<table><tr><th>rank</th><th class=\"t\">node</th><th class=\"t\">"
+	      "reason</th><th class=\"t\">from</th><th>steps</th><th>records</th><th>size</th></tr>\n",
+	      to);
+	json_array_foreach((json_t *)windows, i, w) {
+		if (i == 200) {
+			fprintf(to, "<tr><td class=\"t\" colspan=\"7\">and %zu more</td></tr>\n",
+				json_array_size(windows) - i);
+			break;
+		}
+		fprintf(to, "<tr><td>%lld</td><td class=\"t\">", (long long)jsonget_integer(w, "rank"));
+		put(to, jsonget_text(w, "node"));
+		fputs("</td><td class=\"t\">", to);
+		put(to, jsonget_text(w, "reason"));
+		fputs(jsonget_true(w, "summary_only") ? " (summary)</td><td class=\"t\">" :
+							"</td><td class=\"t\">", to);
+		put(to, term_time(jsonget_unsigned(w, "begin_unix_ns")));
+		fputs("</td>", to);
+		cell(to, term_count(jsonget_number(w, "steps")));
+		cell(to, term_count(jsonget_number(w, "records")));
+		cell(to, term_bytes(jsonget_number(w, "bytes")));
+		fputs("</tr>\n", to);
+	}
+	fputs("</table>\n", to);
+	json_array_foreach(json_object_get(in, "missing"), i, w) {
+		fputs("<p class=\"bad\">Missing: ", to);
+		put(to, json_is_string(w) ? json_string_value(w) : "?");
+		fputs("</p>\n", to);
+	}
+}
+
+int report_html_write(FILE *to, const json_t *in, const struct trace_model *m)
+{
+	unsigned shown = 0;
+
+	put_head(to, in);
+	put_facts(to, in);
+	put_chart(to, in, m);
+	put_parts(to, in);
+	for (size_t i = 0; i < m->rank_count && shown < 4; i++) {
+		if (!is_culprit(in, &m->ranks[i]))
+			continue;
+		put_kernels(to, m, &m->ranks[i]);
+		shown++;
+	}
+	put_windows(to, in);
+	fputs("<p class=\"dim\">sysom trace ", to);
+	put(to, jsonget_text(in, "id"));
+	fputs(" writes the same windows for ui.perfetto.dev.</p>\n</body></html>\n", to);
+	return ferror(to) ? errno ? -errno : -EIO : 0;
+}
