@@ -79,7 +79,6 @@ static void on_hello(void *arg, uint32_t events)
 		n->stats.refused_bad++;
 	log_warn("attach", "pid=%d refused: %s", (int)cred.pid, strerror(-err));
 	refuse(sock, -err);
-	close(fd);
 	close(sock);
 }
 
