@@ -204,20 +204,30 @@ static int daemon_end(struct rig *g, int signum)
 
 /* ---- the process ---- */
 
+/* As the job's helper thread does: dial again when hung up on. */
 static bool accepted(struct rig *g)
 {
 	struct attach_command c;
+	struct pollfd p;
 
-	return recv(g->sock, &c, sizeof(c), MSG_DONTWAIT) == (ssize_t)sizeof(c) &&
-	       c.kind == ATTACH_ACCEPT;
+	if (g->sock < 0)
+		g->sock = attach_connect(g->attach, &g->hello, g->ring.fd);
+	p = (struct pollfd){ g->sock, POLLIN, 0 };
+	if (g->sock < 0 || poll(&p, 1, 100) != 1)
+		return false;
+	if (recv(g->sock, &c, sizeof(c), MSG_DONTWAIT) == (ssize_t)sizeof(c) &&
+	    c.kind == ATTACH_ACCEPT)
+		return true;
+	close(g->sock);
+	g->sock = -1;
+	return false;
 }
 
 static void job_attach(struct rig *g)
 {
 	if (g->sock >= 0)
 		close(g->sock);
-	g->sock = attach_connect(g->attach, &g->hello, g->ring.fd);
-	assert_true(g->sock >= 0);
+	g->sock = -1;
 	assert_true(until(accepted, g));
 }
 
