@@ -17,6 +17,9 @@
 #define DETECT_GROWTH_DEN     2
 /* The pattern counts as lost after this many periods without a cut. */
 #define LOST_PERIODS 6
+/* While less than this many times the launches at the lock were seen, a better cut in the same period
+ * replaces the old one. */
+#define YOUNG_GROWTH 8
 /* Sketches of one class differ by less than this share of their launches. */
 #define CLASS_DISTANCE_MAX 0.3
 
@@ -26,6 +29,7 @@ void steps_config_default(struct steps_config *c)
 		.launch_max = 65536,
 		.period_max_ns = 60000000000ull,
 		.max_wait_ns = 2000000000ull,
+		.lock_min_ns = 1000000000ull,
 	};
 }
 
@@ -240,8 +244,12 @@ static void follow_auto(struct steps *s, const struct steps_item *i, uint64_t se
 {
 	if (!steps_is_symbol(i))
 		return;
-	if (!s->open_begin_ns)
+	if (!s->open_begin_ns) {
 		s->open_begin_ns = i->begin_ns;
+		/* a trace that begins with a step: what follows at once is no cut */
+		if (cuts_before(s, i))
+			s->since_match = 0;
+	}
 	if (seq > s->open_first && s->since_match >= s->pattern.launches_min &&
 	    cuts_before(s, i)) {
 		close_step(s, seq, s->open_begin_ns, s->last_end_ns, STEP_SOURCE_AUTO);
@@ -283,12 +291,19 @@ static bool pattern_same(const struct steps_pattern *a, const struct steps_patte
 	return a->rule_count && b->rule_count && high * 4 <= low * 5;
 }
 
+static bool rule_same(const struct steps_rule *a, const struct steps_rule *b)
+{
+	return a->kind == b->kind && a->full == b->full && a->a == b->a && a->b == b->b;
+}
+
 static void pattern_lock(struct steps *s, const struct steps_pattern *p)
 {
 	s->pattern = *p;
+	s->locked_at = s->launches_seen;
 	s->stats.locked = 1;
 	s->stats.period_ns = p->period_ns;
 	s->last_end_ns = s->open_begin_ns;
+	s->before_name = s->before_full = 0;
 	/* the first cut may come at once: what lies before it is no whole step */
 	s->since_match = s->open_flags & STEP_FLAG_FIRST ? (uint32_t)p->launches_min : 0;
 	s->follow = s->open_first;
@@ -306,7 +321,9 @@ static void detect(struct steps *s, bool last_chance)
 		memset(&s->candidate, 0, sizeof(s->candidate));
 		return;
 	}
-	if (last_chance || s->config.whole_first || pattern_same(&p, &s->candidate))
+	if (last_chance || s->config.whole_first ||
+	    (pattern_same(&p, &s->candidate) && p.mature &&
+	     s->now_ns - s->first_ns >= s->config.lock_min_ns))
 		pattern_lock(s, &p);
 	s->candidate = p;
 }
@@ -322,7 +339,9 @@ static void reconsider(struct steps *s)
 	s->detect_at = s->launches_seen * DETECT_GROWTH_NUM / DETECT_GROWTH_DEN;
 	if (!steps_detect_find(s, first, s->head, &p))
 		return;
-	if (pattern_same(&p, &s->pattern)) {
+	if (pattern_same(&p, &s->pattern) &&
+	    (s->launches_seen > YOUNG_GROWTH * s->locked_at ||
+	     rule_same(&p.rules[0], &s->pattern.rules[0]))) {
 		s->detect_at = s->launches_seen * 2;
 		return;
 	}
@@ -481,7 +500,8 @@ void steps_push_host(struct steps *s, const struct record *r, const struct step_
 	if (r->kind == RECORD_STEP_BEGIN)
 		push_mark(s, i, mark);
 	s->head++;
-	s->launches_seen++;
+	if (!s->launches_seen++)
+		s->first_ns = r->begin_ns;
 	if (!s->explicit_seen && s->launches_seen >= s->detect_at) {
 		if (s->pattern.rule_count)
 			reconsider(s);

@@ -53,6 +53,8 @@
 /* Share of the cuts at which another rule must fit, and of whole steps in which it may misfit. */
 #define RULE_FIT_MIN 0.5
 #define RULE_MISFIT_MAX 0.05
+/* So near a place it is the same cut. */
+#define RULE_EDGE 3
 /* Returns of one witness looked at. */
 #define RETURNS_MAX 4096
 
@@ -490,7 +492,7 @@ static bool rule_agrees(const struct finder *f, const struct steps_rule *r, uint
 	for (uint32_t i = 1; i < n; i++) {
 		uint32_t from = f->places[i - 1], to = f->places[i];
 		/* near a place it is the same cut */
-		uint32_t edge = typical / 20 + 2;
+		uint32_t edge = RULE_EDGE;
 		bool cut = false;
 
 		if (to - from > typical * (1 + WITNESS_NEAR) || to - from < 2 * edge)
@@ -598,6 +600,15 @@ static bool cut_choose(struct finder *f, const struct witness *period, struct st
 	return best;
 }
 
+/* Whether the names that stay had all come by the middle of the history. */
+static bool mature(const struct finder *f)
+{
+	for (uint32_t i = f->count / 2; i < f->count; i++)
+		if (f->name_count[i] > 2)
+			return false;
+	return true;
+}
+
 bool steps_detect_find(struct steps *s, uint64_t first, uint64_t last, struct steps_pattern *out)
 {
 	const struct witness *period;
@@ -620,5 +631,8 @@ bool steps_detect_find(struct steps *s, uint64_t first, uint64_t last, struct st
 	setvbuf(stdout,0,_IOLBF,0); fprintf(stderr, "find n=%u witnesses=%u period=%u count=%u kind=%u\n", f.count, f.witness_count, period?period->period:0, period?period->count:0, period?period->kind:9);
 	if (period && cut_choose(&f, period, out)) fprintf(stderr, "   cut rules %u kind=%u full=%d a=%x launches=%lu min=%lu\n", out->rule_count, out->rules[0].kind, out->rules[0].full, out->rules[0].a, out->launches, out->launches_min);
 #endif
-	return period && cut_choose(&f, period, out) && out->period_ns <= s->config.period_max_ns;
+	if (!period || !cut_choose(&f, period, out))
+		return false;
+	out->mature = mature(&f);
+	return out->period_ns <= s->config.period_max_ns;
 }

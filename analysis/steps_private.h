@@ -72,6 +72,7 @@ struct steps_pattern {
 	uint64_t launches;     /* median per step */
 	uint64_t launches_min; /* places nearer than this to the last cut are no cuts */
 	uint64_t period_ns;
+	bool mature; /* nothing new that stayed came up in the second half of what was looked at */
 };
 
 static inline bool steps_rule_fits(const struct steps_rule *r, uint32_t before_name,
@@ -120,7 +121,8 @@ struct steps {
 
 	struct steps_pattern pattern;
 	uint64_t detect_at; /* launches at which to look for a pattern next */
-	uint64_t launches_seen;
+	uint64_t launches_seen, locked_at; /* launches_seen when locked */
+	uint64_t first_ns;		   /* begin of the first launch */
 	uint32_t since_match;		/* symbols since the last cut */
 	uint32_t before_name, before_full; /* tokens of the latest symbol followed */
 	struct steps_pattern candidate; /* of the attempt before */

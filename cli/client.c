@@ -95,10 +95,19 @@ static int perform(CURL *h, const struct client *c, const char *path, struct buf
 			 out->max_bytes);
 		return -EFBIG;
 	}
+	if (code == CURLE_COULDNT_CONNECT) {
+		long os = 0;
+
+		/* curl speaks of localhost where it is a Unix socket */
+		curl_easy_getinfo(h, CURLINFO_OS_ERRNO, &os);
+		snprintf(e->why, sizeof(e->why), "%s: %s", *c->socket ? c->socket : c->url,
+			 os ? strerror((int)os) : "nobody answers");
+		return -ECONNREFUSED;
+	}
 	if (code != CURLE_OK) {
 		snprintf(e->why, sizeof(e->why), "%s: %s", *c->socket ? c->socket : c->url,
 			 *text ? text : curl_easy_strerror(code));
-		return code == CURLE_COULDNT_CONNECT ? -ECONNREFUSED : -EIO;
+		return -EIO;
 	}
 	if (status / 100 != 2) {
 		explain_status(e, out, path);

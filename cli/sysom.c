@@ -53,6 +53,10 @@ static const struct command commands[] = {
 	{ .name = "capture", .run = cmd_control_capture,
 	  .flags = OPTION_JSON | OPTION_CONTROL | OPTION_RANK | OPTION_SECONDS, .args = "",
 	  .summary = "send what the recorder holds of one rank, without an anomaly" },
+	{ .name = "doctor", .run = cmd_doctor_main,
+	  .flags = OPTION_JSON | OPTION_URL | OPTION_CONTROL | OPTION_STATE_DIR, .args = "",
+	  .summary = "what works here, what is off, why, and what to do",
+	  .detail = "The status is 1 when a check failed; warnings leave it 0.\n" },
 	{ .name = "replay", .raw = cmd_replay_main, .args = "KIND FILE...",
 	  .summary = "run the analysis on trace files" },
 };

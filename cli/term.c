@@ -141,8 +141,8 @@ const char *term_safe(const char *text, unsigned max_columns)
 
 	if (!text)
 		return out;
-	if (max_columns > TERM_TEXT_BYTES / 5)
-		max_columns = TERM_TEXT_BYTES / 5;
+	if (max_columns > TERM_COLUMNS_MAX)
+		max_columns = TERM_COLUMNS_MAX;
 	chars = count_chars(text);
 	if (chars <= max_columns || max_columns < 8) {
 		copy_safe(&p, end, text, max_columns);

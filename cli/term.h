@@ -11,7 +11,8 @@
 #include <stdio.h>
 
 #define TERM_TEXTS 32
-#define TERM_TEXT_BYTES 512
+#define TERM_TEXT_BYTES 1024
+#define TERM_COLUMNS_MAX (TERM_TEXT_BYTES / 5)
 
 enum term_style { TERM_PLAIN, TERM_BOLD, TERM_DIM, TERM_RED, TERM_GREEN, TERM_YELLOW, TERM_CYAN };
 

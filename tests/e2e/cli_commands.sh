@@ -57,7 +57,7 @@ run capture; is "capture without a rank is a usage error" [ $status = 2 ]
 run wait-incident --job demo --timeout 5; is "wait-incident prints the closed incident's id" eval '[ $status = 0 ] && [ "$(cat "$T/out")" = 1234abcd ]'
 run wait-incident --job live --timeout 0.2; is "wait-incident settles for an open one when the time is up" eval '[ $status = 0 ] && [ "$(cat "$T/out")" = deadbeef ] && grep -q "rank 2 stands still" "$T/err"'
 run wait-incident --job nobody --timeout 0.2; is "wait-incident without one is exit status 1" [ $status = 1 ]
-for c in run status top incidents show wait-incident off on capture replay; do
+for c in run status top incidents show trace report wait-incident off on capture doctor replay; do
 	run $c --help; is "$c --help" eval '[ $status = 0 ] && has "usage: sysom $c"'
 done
 run; is "no command is a usage error" [ $status = 2 ]

@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "cli/commands.h"
+#include "cli/doctor.h"
+#include "cli/jsonget.h"
+#include "cli/paths.h"
+#include "cli/term.h"
+
+#define CHILD_SECONDS 10
+
+void doctor_add(struct doctor *d, const char *name, enum doctor_state state, const char *remedy,
+		const char *fmt, ...)
+{
+	struct doctor_line *l;
+	va_list ap;
+
+	if (d->count == DOCTOR_LINES_MAX)
+		return;
+	l = &d->lines[d->count++];
+	l->name = name;
+	l->state = state;
+	l->remedy = state == DOCTOR_OK ? "" : remedy;
+	va_start(ap, fmt);
+	vsnprintf(l->detail, sizeof(l->detail), fmt, ap);
+	va_end(ap);
+}
+
+int doctor_child(void (*fn)(void *arg, int fd), void *arg, char *out, size_t out_bytes)
+{
+	size_t n = 0;
+	int fds[2], status = 0;
+	ssize_t got;
+	pid_t pid;
+
+	*out = '\0';
+	if (pipe(fds))
+		return 125;
+	fflush(NULL);
+	pid = fork();
+	if (pid == 0) {
+		close(fds[0]);
+		alarm(CHILD_SECONDS); /* survives an exec */
+		fn(arg, fds[1]);
+		_exit(0);
+	}
+	close(fds[1]);
+	while (pid > 0 && (got = read(fds[0], out + n, out_bytes - 1 - n)) != 0) {
+		if (got < 0 && errno == EINTR)
+			continue;
+		if (got < 0)
+			break;
+		n += (size_t)got;
+		if (n == out_bytes - 1)
+			break;
+	}
+	out[n] = '\0';
+	close(fds[0]);
+	if (pid < 0)
+		return 125;
+	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+		;
+	return WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+/* ---- the daemons ---- */
+
+static const char start_remedy[] = "start it: systemctl start sysomd, or run sysomd";
+
+static void check_attach_socket(struct doctor *d)
+{
+	struct sockaddr_un a = { .sun_family = AF_UNIX };
+	char path[PATHS_BYTES];
+	struct stat st;
+	int fd, r;
+
+	paths_socket(path, "SYSOM_SOCKET_PATH", "sysomd.sock");
+	if (stat(path, &st)) {
+		if (errno == EACCES)
+			doctor_add(d, "attach socket", DOCTOR_FAIL,
+				   "give jobs access to the socket's directory", "%s: %s", path,
+				   strerror(errno));
+		else
+			doctor_add(d, "attach socket", DOCTOR_WARN, start_remedy,
+				   "%s: %s; jobs run on untraced until it is there", path,
+				   strerror(errno));
+		return;
+	}
+	if (!S_ISSOCK(st.st_mode) || (st.st_uid && st.st_uid != geteuid())) {
+		doctor_add(d, "attach socket", DOCTOR_FAIL,
+			   "remove it: jobs refuse a socket that is neither root's nor their own",
+			   "%s belongs to uid %u%s", path, (unsigned)st.st_uid,
+			   S_ISSOCK(st.st_mode) ? "" : " and is no socket");
+		return;
+	}
+	memcpy(a.sun_path, path, sizeof(a.sun_path));
+	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	r = fd < 0 || connect(fd, (struct sockaddr *)&a, sizeof(a)) ? errno : 0;
+	if (fd >= 0)
+		close(fd);
+	if (!r)
+		doctor_add(d, "attach socket", DOCTOR_OK, "", "%s", path);
+	else
+		doctor_add(d, "attach socket", r == EACCES || r == EPERM ? DOCTOR_FAIL : DOCTOR_WARN,
+			   r == EACCES ? "let this user's group write to the socket" : start_remedy,
+			   "%s: %s", path, strerror(r));
+}
+
+static void check_http(struct doctor *d, const char *name, const struct client *c,
+		       const char *remedy)
+{
+	struct client_error e;
+	json_t *j;
+
+	if (client_json(c, "GET", "/api/v1/status", &j, &e))
+		doctor_add(d, name, e.status ? DOCTOR_FAIL : DOCTOR_WARN, remedy, "%s",
+			   term_safe(e.why, 160));
+	else
+		doctor_add(d, name, DOCTOR_OK, "", "%s answers, version %s",
+			   *c->socket ? c->socket : term_safe(c->url, 100),
+			   term_safe(jsonget_text(j, "version"), 20));
+	json_decref(j);
+}
+
+void doctor_daemons_check(struct doctor *d, const struct options *o)
+{
+	struct client c;
+
+	check_attach_socket(d);
+	if (!commands_control(o, &c)) {
+		if (access(c.socket, F_OK) == 0 && access(c.socket, W_OK))
+			doctor_add(d, "control socket", DOCTOR_FAIL,
+				   "use an account that may control sysomd (root, or its own)", "%s: %s",
+				   c.socket, strerror(errno));
+		else
+			check_http(d, "control socket", &c, start_remedy);
+	}
+	if (!commands_aggregator(o, &c))
+		check_http(d, "aggregator", &c,
+			   "start sysom-aggregator, or name it with --url or SYSOM_URL; sysomd spools until "
+			   "it is there");
+}
+
+/* ---- output ---- */
+
+static void print_line(const struct doctor_line *l)
+{
+	static const char *const words[] = { "ok", "warn", "fail" };
+	static const enum term_style styles[] = { TERM_GREEN, TERM_YELLOW, TERM_RED };
+
+	printf("%s%-4s%s  %-16s %s\n", term_style(styles[l->state]), words[l->state],
+	       term_style(TERM_PLAIN), l->name, term_safe(l->detail, TERM_COLUMNS_MAX));
+	if (*l->remedy)
+		printf("%24s%s%s%s\n", "", term_style(TERM_DIM), l->remedy, term_style(TERM_PLAIN));
+}
+
+static void print_json(const struct doctor *d, const size_t counts[3])
+{
+	static const char *const words[] = { "ok", "warn", "fail" };
+	json_t *list = json_array(), *all;
+
+	for (size_t i = 0; i < d->count; i++)
+		json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:s}", "check", d->lines[i].name,
+						      "state", words[d->lines[i].state], "detail",
+						      d->lines[i].detail, "remedy",
+						      d->lines[i].remedy));
+	all = json_pack("{s:o, s:I, s:I, s:I}", "checks", list, "ok", (json_int_t)counts[0], "warn",
+			(json_int_t)counts[1], "fail", (json_int_t)counts[2]);
+	commands_print_json(all);
+	json_decref(all);
+}
+
+int cmd_doctor_main(const struct options *o)
+{
+	static struct doctor d;
+	size_t counts[3] = { 0 };
+
+	doctor_system_check(&d, o);
+	doctor_preload_check(&d);
+	doctor_gpu_check(&d);
+	doctor_daemons_check(&d, o);
+	for (size_t i = 0; i < d.count; i++)
+		counts[d.lines[i].state]++;
+	if (o->json) {
+		print_json(&d, counts);
+	} else {
+		for (size_t i = 0; i < d.count; i++)
+			print_line(&d.lines[i]);
+		printf("\n%zu ok, %zu to look at, %zu failed\n", counts[0], counts[1], counts[2]);
+	}
+	return counts[DOCTOR_FAIL] ? EXIT_NOTHING : EXIT_OK;
+}

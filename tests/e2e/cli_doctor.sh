@@ -1,0 +1,66 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# `sysom doctor` tells the good from the bad.
+set -u
+B=${B:?}
+here=$(cd "$(dirname "$0")" && pwd)
+T=$(mktemp -d)
+unset LD_PRELOAD SYSOM_PRELOAD SYSOM_URL SYSOM_DISABLE
+export ASAN_OPTIONS=verify_asan_link_order=0
+n=0
+failed=0
+is() {
+	local text=$1; shift
+	n=$((n + 1))
+	if "$@"; then echo "ok $n - $text"; else echo "not ok $n - $text"; failed=1
+		sed 's/^/# /' "$T/out" "$T/err" 2>/dev/null | head -30; fi
+}
+mkdir -p "$T/bin" "$T/lib" "$T/windows"
+cp "$B/bin/sysom" "$T/bin/"
+printf 'int tiny_preload = 1;\n' >"$T/tiny.c"
+${CC:-gcc} -shared -fPIC -o "$T/lib/libsysom_preload.so" "$T/tiny.c" || { echo "1..0 # SKIP no compiler"; exit 77; }
+printf '#include <stdio.h>\n__attribute__((constructor)) static void f(void) { puts("here I am"); }\n' >"$T/loud.c"
+${CC:-gcc} -shared -fPIC -o "$T/libloud.so" "$T/loud.c"
+mkfifo "$T/stdin"
+python3 "$here/cli_server.py" "$T" <"$T/stdin" &
+server=$!
+exec 9>"$T/stdin"
+finish() { exec 9>&-; wait "$server" 2>/dev/null; rm -rf "$T"; }
+trap finish EXIT
+for _ in $(seq 200); do [ -e "$T/url" ] && break; sleep 0.05; done
+export SYSOM_CONTROL_PATH=$T/control.sock SYSOM_SOCKET_PATH=$T/none.sock
+doctor() { "$T/bin/sysom" doctor --state-dir "$T" "$@" >"$T/out" 2>"$T/err"; status=$?; }
+line() { # check state [detail]
+	python3 - "$T/out" "$@" <<'PY'
+import json, sys
+checks = {c["check"]: c for c in json.load(open(sys.argv[1]))["checks"]}
+c = checks[sys.argv[2]]
+sys.exit(not (c["state"] == sys.argv[3] and (len(sys.argv) < 5 or sys.argv[4] in c["detail"])
+              and (c["state"] == "ok") == (c["remedy"] == "")))
+PY
+}
+doctor --json --url "$(cat "$T/url")"
+is "the library loads" line "preload loads" ok
+is "both servers answer" eval 'line "control socket" ok "version 0.1.0" && line aggregator ok "version 0.1.0"'
+is "seals are kept, forks are told" eval 'line "memfd seals" ok && line "wipe on fork" ok'
+is "a missing attach socket is a warning" line "attach socket" warn
+touch "$T/none.sock"
+doctor --json
+is "a file in its place is a failure, and the status 1" eval 'line "attach socket" fail && [ $status = 1 ]'
+rm "$T/none.sock"
+SYSOM_URL=http://127.0.0.1:1 doctor --json
+is "an absent aggregator is a warning" line aggregator warn
+SYSOM_PRELOAD=$T/libloud.so doctor --json
+is "a library that prints is a failure" eval 'line "preload loads" fail "here I am" && [ $status = 1 ]'
+SYSOM_PRELOAD=$T/tiny.c doctor --json
+is "a file that is no library is a failure" eval 'line "preload format" fail && [ $status = 1 ]'
+head -c 700 "$T/lib/libsysom_preload.so" >"$T/cut.so"
+SYSOM_PRELOAD=$T/cut.so doctor --json
+is "a library cut short is a failure" eval 'line "preload loads" fail && [ $status = 1 ]'
+rm "$T/lib/libsysom_preload.so"
+doctor --json
+is "a missing library is a failure" eval 'line "preload library" fail && [ $status = 1 ]'
+SYSOM_DISABLE=1 SYSOM_PRELOAD=$T/libloud.so doctor
+is "text for people: state, name, detail, remedy" eval 'grep -q "^ok  *memfd seals" "$T/out" && grep -q "^fail  *preload loads" "$T/out" && grep -q "unset SYSOM_DISABLE" "$T/out" && grep -q "failed$" "$T/out"'
+echo "1..$n"
+exit $failed
