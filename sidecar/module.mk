@@ -22,3 +22,6 @@ test_spool_USES := sidecar wire analysis base
 test_spool_LDLIBS := -lcmocka
 test_sysomd_USES := ring wire analysis base
 test_sysomd_LDLIBS := -lcmocka -lnng
+
+BENCH += bench_drain
+bench_drain_USES := sidecar wire analysis ring base
