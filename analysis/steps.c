@@ -434,8 +434,10 @@ static void item_fill(struct steps *s, struct steps_item *i, const struct record
 	i->flags = (uint8_t)s->next_flags;
 	i->first_device = STEPS_NONE;
 	i->bytes = r->bytes;
-	if (r->kind != RECORD_COLL && !(r->flags & RECORD_FLAG_UNMATCHED))
+	if (steps_is_symbol(i) && r->kind != RECORD_COLL && !(r->flags & RECORD_FLAG_UNMATCHED))
 		i->flags |= ITEM_EXPECTS;
+	if (r->flags & RECORD_FLAG_OPTIMIZER)
+		i->flags |= ITEM_OPTIMIZER;
 	if (r->kind == RECORD_LAUNCH)
 		i->blocks = saturate32((uint64_t)r->grid[0] * (r->grid[1] ? r->grid[1] : 1) *
 				       (r->grid[2] ? r->grid[2] : 1));

@@ -11,7 +11,7 @@
  * not pass: what it adds repeats kernels of the training step.
  *
  * Among the features that come once per period the cut is the one where the host pauses longest,
- * then where input is copied in or the GPU was waited for, then the one that returns most often (so
+ * then where input is copied in, the GPU was waited for or an optimizer ended, then the one that returns most often (so
  * that it also cuts evaluation steps). Cost: O(launches), plus a sort per feature. */
 #include "analysis/steps_private.h"
 
@@ -20,9 +20,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#ifdef STEPS_DEBUG
-#include <stdio.h>
-#endif
 
 /* A witness returns at least so often. */
 #define WITNESS_COUNT_MIN 3
@@ -34,6 +31,8 @@
 /* Share of the history between its first and last return, one period added. */
 #define WITNESS_COVER_MIN 0.5
 #define WITNESSES_MAX	  4096
+/* Returns that make a whole vote: a few that happen to lie evenly are weak. */
+#define VOTE_FULL_COUNT 16
 /* Periods within this factor are the same one. */
 #define PERIOD_SAME 0.12
 /* A longer period is at least so much longer, and at most. */
@@ -45,15 +44,25 @@
 /* The shorter period counts as whole with this share of its launches. */
 #define WHOLE_MIN 0.85
 #define CLIMBS_MAX 8
+/* How equal the counts of shorter periods must be: most of them exactly, or nearly all roughly (a
+ * depth that depends on data) where there are many. */
+#define STEADY_EXACT_SHARE 0.6
+#define STEADY_NEAR	   0.4
+#define STEADY_NEAR_SHARE  0.75
+#define STEADY_COUNT_MIN   8
 /* What a copy into the step, and a wait before it, are worth in doublings of the gap. */
 #define CUT_COPY 3.0
 #define CUT_SYNC 1.5
+/* That an optimizer's launches end there. */
+#define CUT_OPTIMIZER 3.0
+/* And that the history begins there. */
+#define CUT_START 1.0
 /* Half as many returns cost so much. */
 #define CUT_COUNT 2.0
 /* Share of the cuts at which another rule must fit, and of whole steps in which it may misfit. */
 #define RULE_FIT_MIN 0.5
 #define RULE_MISFIT_MAX 0.05
-/* So near a place it is the same cut. */
+/* So soon after a place it is the same cut. */
 #define RULE_EDGE 3
 /* Returns of one witness looked at. */
 #define RETURNS_MAX 4096
@@ -271,21 +280,25 @@ static bool votes(const struct finder *f, const struct witness *w)
 static const struct witness *base_choose(struct finder *f)
 {
 	const struct witness *best = NULL;
-	uint32_t most = 0;
+	double most = 0;
 
 	f->only_full = true;
 	for (uint32_t i = 0; i < f->witness_count; i++)
 		if (f->witnesses[i].kind != FEATURE_FULL)
 			f->only_full = false;
 	for (uint32_t i = 0; i < f->witness_count; i++) {
-		uint32_t n = 0;
+		double n = 0;
 
 		if (!votes(f, &f->witnesses[i]))
 			continue;
-		for (uint32_t j = 0; j < f->witness_count; j++)
-			n += votes(f, &f->witnesses[j]) &&
-			     same_period(f->witnesses[i].period, f->witnesses[j].period);
-		if (n > most || (n == most && f->witnesses[i].count > best->count)) {
+		for (uint32_t j = 0; j < f->witness_count; j++) {
+			uint32_t count = f->witnesses[j].count;
+
+			if (votes(f, &f->witnesses[j]) &&
+			    same_period(f->witnesses[i].period, f->witnesses[j].period))
+				n += count < VOTE_FULL_COUNT ? count / (double)VOTE_FULL_COUNT : 1;
+		}
+		if (n > most || (n == most && best && f->witnesses[i].count > best->count)) {
 			most = n;
 			best = &f->witnesses[i];
 		}
@@ -345,6 +358,29 @@ static uint32_t novel_find(struct finder *f, uint32_t segments, const struct wit
 	return total;
 }
 
+/* Whether the longer period holds the same number of shorter ones again and again. */
+static bool steady(struct finder *f, const struct witness *outer)
+{
+	uint32_t n = returns_of(f, outer->kind, outer->first, outer->count), m = 0, mid;
+	uint32_t exact = 0, near = 0;
+
+	/* none in between: another class of steps, without the shorter period */
+	for (uint32_t i = 1; i < n; i++)
+		if (f->segment[f->returns[i]] != f->segment[f->returns[i - 1]])
+			f->sorted[m++] = f->segment[f->returns[i]] - f->segment[f->returns[i - 1]];
+	if (m * 5 < n)
+		return false;
+	mid = median(f->sorted, m);
+	for (uint32_t i = 0; i < m; i++) {
+		uint32_t d = f->sorted[i] > mid ? f->sorted[i] - mid : mid - f->sorted[i];
+
+		exact += d <= mid / 20;
+		near += d <= mid * STEADY_NEAR;
+	}
+	return exact >= STEADY_EXACT_SHARE * m ||
+	       (n >= STEADY_COUNT_MIN && near >= STEADY_NEAR_SHARE * m);
+}
+
 /* Whether the period of `outer` is the step rather than that of `base`. */
 static bool climbs(struct finder *f, const struct witness *base, const struct witness *outer)
 {
@@ -354,7 +390,7 @@ static bool climbs(struct finder *f, const struct witness *base, const struct wi
 
 	if (segments < 3 || segments + 2 > f->count || outer->count * OUTER_RATIO_MIN > segments)
 		return false;
-	if (novel_find(f, segments, outer) < NOVEL_COUNT_MIN * (outer->count - 1))
+	if (!steady(f, outer) || novel_find(f, segments, outer) < NOVEL_COUNT_MIN * (outer->count - 1))
 		return false;
 	for (uint32_t i = 1; i <= f->count; i++) {
 		uint32_t seg = f->segment[i - 1], length;
@@ -397,9 +433,6 @@ static const struct witness *period_choose(struct finder *f)
 			}
 			if (!next)
 				break;
-#ifdef STEPS_DEBUG
-			fprintf(stderr, " base %u x%u next %u x%u climbs %d\n", base->period, base->count, next->period, next->count, climbs(f, base, next));
-#endif
 			if (climbs(f, base, next))
 				found = next;
 			past = next->period * (1 + PERIOD_SAME);
@@ -421,6 +454,7 @@ static double cut_score(struct finder *f, const struct witness *w, bool after, u
 			uint32_t most)
 {
 	uint32_t n = returns_of(f, w->kind, w->first, w->count), m = 0, sync = 0, copy = 0;
+	uint32_t start = 0, optimizer = 0;
 	double score;
 
 	for (uint32_t i = 0; i < n; i++) {
@@ -429,6 +463,9 @@ static double cut_score(struct finder *f, const struct witness *w, bool after, u
 		if (!at || at >= f->count)
 			continue;
 		f->sorted[m++] = f->symbols[at].gap_ns;
+		start += f->symbols[at].name == f->symbols[0].name;
+		optimizer += (f->symbols[at - 1].flags & ITEM_OPTIMIZER) &&
+			     !(f->symbols[at].flags & ITEM_OPTIMIZER);
 		sync += (f->symbols[at].flags & ITEM_SYNC_BEFORE) != 0;
 		copy += f->symbols[at].kind == RECORD_COPY_CALL &&
 			f->symbols[at - 1].kind != RECORD_COPY_CALL;
@@ -436,7 +473,8 @@ static double cut_score(struct finder *f, const struct witness *w, bool after, u
 	if (!m)
 		return -1e9;
 	score = log2(1 + (double)median(f->sorted, m) / (typical_ns + 1.0));
-	score += (copy * 2 > m ? CUT_COPY : 0) + (sync * 2 > m ? CUT_SYNC : 0);
+	score += (copy * 2 > m ? CUT_COPY : 0) + (sync * 2 > m ? CUT_SYNC : 0) +
+		 (start * 2 > m ? CUT_START : 0) + (optimizer * 2 > m ? CUT_OPTIMIZER : 0);
 	return score + CUT_COUNT * log2((double)n / most);
 }
 
@@ -498,7 +536,7 @@ static bool rule_agrees(const struct finder *f, const struct steps_rule *r, uint
 		if (to - from > typical * (1 + WITNESS_NEAR) || to - from < 2 * edge)
 			continue;
 		whole++;
-		for (uint32_t k = from + edge; k + edge < to && !cut; k++)
+		for (uint32_t k = from + edge; k < to && !cut; k++)
 			cut = fits(f, r, k);
 		misfit += cut;
 	}
@@ -526,7 +564,7 @@ static uint32_t usual_name(struct finder *f, uint32_t n, uint32_t offset)
 /* Shortest distance of cuts that counts, from all rules together. */
 static uint32_t launches_min_of(struct finder *f, const struct steps_pattern *p)
 {
-	uint32_t m = 0, last = 0;
+	uint32_t m = 0, last = 0, least;
 
 	for (uint32_t i = 1; i < f->count && m < RETURNS_MAX; i++) {
 		bool cut = false;
@@ -540,7 +578,8 @@ static uint32_t launches_min_of(struct finder *f, const struct steps_pattern *p)
 		last = i;
 	}
 	median(f->sorted, m);
-	return m ? f->sorted[m / 20] / 2 : (uint32_t)p->launches / 2;
+	least = m ? f->sorted[m / 20] : (uint32_t)p->launches;
+	return least / 5 > RULE_EDGE ? least / 5 : least / 2 < RULE_EDGE ? least / 2 : RULE_EDGE;
 }
 
 static void pattern_from(struct finder *f, const struct witness *w, bool after,
@@ -627,10 +666,6 @@ bool steps_detect_find(struct steps *s, uint64_t first, uint64_t last, struct st
 		witnesses_find(&f);
 		period = period_choose(&f);
 	}
-#ifdef STEPS_DEBUG
-	setvbuf(stdout,0,_IOLBF,0); fprintf(stderr, "find n=%u witnesses=%u period=%u count=%u kind=%u\n", f.count, f.witness_count, period?period->period:0, period?period->count:0, period?period->kind:9);
-	if (period && cut_choose(&f, period, out)) fprintf(stderr, "   cut rules %u kind=%u full=%d a=%x launches=%lu min=%lu\n", out->rule_count, out->rules[0].kind, out->rules[0].full, out->rules[0].a, out->launches, out->launches_min);
-#endif
 	if (!period || !cut_choose(&f, period, out))
 		return false;
 	out->mature = mature(&f);

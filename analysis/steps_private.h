@@ -20,6 +20,7 @@
 #define ITEM_SYNC_BEFORE 0x01 /* the host waited for the GPU since the item before */
 #define ITEM_GAP_BEFORE	 0x02 /* a RECORD_GAP lies before it */
 #define ITEM_EXPECTS	 0x04 /* causes at least one device record */
+#define ITEM_OPTIMIZER	 0x08
 
 struct steps_item {
 	uint64_t begin_ns, end_ns;

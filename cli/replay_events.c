@@ -90,7 +90,8 @@ static void take_steps(struct replay_events *ev, int rank, struct steps *s,
 		       struct roofline_set *models, uint64_t *flagged)
 {
 	static struct step_kernel kernels[STEP_KERNELS_MAX];
-	const uint32_t not_judged = STEP_FLAG_FIRST | STEP_FLAG_GAP | STEP_FLAG_INCOMPLETE;
+	const uint32_t not_judged = STEP_FLAG_FIRST | STEP_FLAG_GAP | STEP_FLAG_INCOMPLETE |
+				    STEP_FLAG_RESYNC;
 	struct step st;
 	uint32_t count;
 

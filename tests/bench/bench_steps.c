@@ -273,10 +273,10 @@ static void make_warm_up(struct trace *t, uint64_t seed)
 	vary(t, seed);
 	s = shape_of(t);
 	for (int i = 0; i < 40; i++) {
-		if (i < 3)
+		forward(t, &s);
+		if (i < 3) /* kernels tried out */
 			for (uint32_t k = 0; k < 300 / (uint32_t)(i + 1); k++)
 				emit(t, RECORD_LAUNCH, 300 + k % 7, k);
-		forward(t, &s);
 		backward(t, &s, true);
 		optimizer(t, &s);
 		if (i % 10 == 9)
