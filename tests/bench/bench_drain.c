@@ -81,7 +81,9 @@ static void rank_start(struct lane_set *s, uint32_t i)
 	s->rank->on_window = s->rank->on_drift = on_window;
 	s->rank->arg = s;
 	for (uint32_t k = 0; k < 40; k++) {
-		int n = snprintf(name, sizeof(name), "_ZN2at6native18elementwise_kernelILi%uE", k);
+		int n = snprintf(name, sizeof(name),
+				 k < 30 ? "_ZN2at6native18elementwise_kernelILi%uE" :
+					  "multi_tensor_apply_kernel_adam_%u", k);
 
 		s->names[k] = ring_writer_intern(&s->w, name, (size_t)n);
 	}
