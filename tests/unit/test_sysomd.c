@@ -399,6 +399,16 @@ static unsigned windows(struct rig *g)
 	return n;
 }
 
+static bool has_refused(struct rig *g)
+{
+	unsigned n;
+
+	pthread_mutex_lock(&g->sink.lock);
+	n = g->sink.refused_count;
+	pthread_mutex_unlock(&g->sink.lock);
+	return n > 0;
+}
+
 static bool has_window(struct rig *g)
 {
 	return windows(g) > 0;
@@ -593,9 +603,7 @@ static void a_refused_window_is_dropped_and_one_to_retry_comes_again(void **stat
 	job_steps(g, 300, 1);
 	job_steps(g, 30, 2);
 	job_steps(g, 100, 1);
-	for (int i = 0; i < 2000 && !g->sink.refused_count; i++)
-		usleep(5000);
-	assert_true(g->sink.refused_count > 0);
+	assert_true(until(has_refused, g));
 	pthread_mutex_lock(&g->sink.lock);
 	g->sink.status = WIRE_RETRY;
 	pthread_mutex_unlock(&g->sink.lock);
