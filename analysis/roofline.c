@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The life of a model: it collects steps, fits (roofline_fit.c), arms or refuses, and goes on
- * learning from steps that are not out until learn_max; then the baseline is frozen, apart from
- * work never seen before. A self-updating line would absorb a sustained slowdown, so drift is
+ * learning until learn_max; then the baseline is frozen, apart from work never seen before. Steps
+ * that were out wait as suspects for the next fit: where a young fit was wrong, they turn out to be
+ * usual and stay; what is still out is thrown away. (To drop them at once would keep a fit wrong
+ * for ever, as it would never see the steps that refute it.) A self-updating line would absorb a sustained slowdown, so drift is
  * watched by a CUSUM against the baseline, and while it is raised nothing is learned. */
 #include "analysis/roofline.h"
 
@@ -21,6 +23,10 @@
 #define DRIFT_UNIT 0.02	      /* smallest unit: slower by 1 % is never an alarm */
 #define FASTER_UNIT 0.05      /* to learn anew, steps have to be faster by this */
 #define FASTER_ALARM 50.0
+#define OUT_RATE 0.01	      /* healthy steps that may be out: two of three then are 0.02 % */
+#define INSTANT_RATE 0.0005   /* healthy steps that may be flagged at once */
+#define INSTANT_CAP 0.35      /* an excess that is never put down to an unmeasured tail */
+#define CURVE_STEPS 2.5	      /* times learn_min, where work is continuous */
 #define OUT_SHARE_MAX 0.35    /* more learning steps far out than contamination explains */
 
 struct roofline {
@@ -30,7 +36,7 @@ struct roofline {
 	bool drift, drift_ever;
 	uint64_t steps, out, flagged, history, novel;
 	double slower, faster; /* CUSUM */
-	double tail, instant;  /* in MADs, calibrated on the last fit */
+	double few, reach_out, reach_instant; /* calibrated on the last fit */
 	uint64_t random;
 	float recent[RECENT];
 	uint32_t recent_count;
@@ -44,13 +50,13 @@ void roofline_config_default(struct roofline_config *c)
 {
 	*c = (struct roofline_config){
 		.mode = ROOFLINE_ROBUST,
-		.learn_min = 50,
+		.learn_min = 20,
 		.learn_max = 2000,
 		.tail_mads = 7,
 		.floor_ratio = 0.05,
 		.persist_n = 2,
 		.persist_m = 3,
-		.instant_mads = 12,
+		.instant_mads = 0,
 		.refuse_spread = 0.12,
 		.p99_retrain = 500,
 		.seed = 1,
@@ -157,13 +163,34 @@ static void learn_anew(struct roofline *m, enum roofline_state state)
 	m->fresh_novel = 0;
 }
 
-/* Few learning steps know little of the tail: wider by 40 % at 20 steps, 16 % at 50. */
+/* How far beyond the threshold the healthy tail still reaches once in 1/rate steps. */
+static double tail_reach(const struct roofline *m, double rate)
+{
+	double share = m->fit.tail_share;
+
+	return share > rate ? m->fit.tail_mean * log(share / rate) : 0;
+}
+
+/* Few learning steps know little of the noise: wider by 40 % at 20 steps, 16 % at 50. */
 static void calibrate(struct roofline *m)
 {
-	double few = 1 + 8.0 / m->fit.samples;
+	m->few = 1 + 8.0 / m->fit.samples;
+	m->reach_out = tail_reach(m, OUT_RATE);
+	m->reach_instant = tail_reach(m, INSTANT_RATE);
+}
 
-	m->tail = m->c.tail_mads * few;
-	m->instant = (m->c.instant_mads > m->c.tail_mads ? m->c.instant_mads : m->c.tail_mads) * few;
+static double threshold_of(const struct roofline *m, double mad)
+{
+	return fmax(m->c.floor_ratio, m->c.tail_mads * m->few * mad) + m->reach_out;
+}
+
+static double instant_of(const struct roofline *m, double mad)
+{
+	double base = fmax(m->c.floor_ratio, m->c.tail_mads * m->few * mad);
+
+	if (m->c.instant_mads > 0)
+		return fmax(base, m->c.instant_mads * m->few * mad);
+	return fmax(base, fmin(base + m->reach_instant, INSTANT_CAP));
 }
 
 static bool fit_good(const struct roofline *m)
@@ -174,8 +201,31 @@ static bool fit_good(const struct roofline *m)
 
 	if (f->mad > limit || f->out_share > OUT_SHARE_MAX)
 		return false;
+	/* a curve takes more steps than a few levels */
+	if (!f->discrete && f->samples < CURVE_STEPS * m->c.learn_min)
+		return false;
 	/* work varies, latency varies, and the one says nothing about the other */
 	return !(f->work_spread > 1.5 && f->mad > limit / 2 && f->explained < 0.2);
+}
+
+/* Suspects that the new fit still finds out are not part of the baseline. */
+static void drop_suspects(struct roofline *m)
+{
+	uint32_t kept = 0;
+
+	for (uint32_t i = 0; i < m->n; i++) {
+		struct roofline_fit_sample *s = &m->sample[i];
+
+		if (s->suspect) {
+			struct roofline_fit_guess g = roofline_fit_predict(&m->fit, s->work);
+
+			if (s->latency_ns / g.expected_ns - 1 > threshold_of(m, g.mad))
+				continue;
+			s->suspect = 0;
+		}
+		m->sample[kept++] = *s;
+	}
+	m->n = kept;
 }
 
 static void refit(struct roofline *m)
@@ -184,17 +234,18 @@ static void refit(struct roofline *m)
 	bool good;
 
 	m->fresh_novel = 0;
-	roofline_fit_run(&m->fit, m->sample, m->n, m->features, m->scratch);
+	roofline_fit_run(&m->fit, m->sample, m->n, m->features, &m->c, m->scratch);
 	good = fit_good(m);
 	if (!good && m->state != ROOFLINE_ARMED && half >= m->c.learn_min) {
 		/* the newer half may be good already: recover without waiting for the ring to turn */
-		roofline_fit_run(&m->fit, m->sample + half, m->n - half, m->features, m->scratch);
+		roofline_fit_run(&m->fit, m->sample + half, m->n - half, m->features,
+				 &m->c, m->scratch);
 		good = fit_good(m);
 		if (good) {
 			m->n -= half;
 			memmove(m->sample, m->sample + half, m->n * sizeof(*m->sample));
 		} else {
-			roofline_fit_run(&m->fit, m->sample, m->n, m->features, m->scratch);
+			roofline_fit_run(&m->fit, m->sample, m->n, m->features, &m->c, m->scratch);
 		}
 	}
 	if (good && m->state != ROOFLINE_ARMED) {
@@ -202,19 +253,24 @@ static void refit(struct roofline *m)
 		m->recent_count = 0;
 		m->history = 0;
 	}
-	m->state = good ? ROOFLINE_ARMED : ROOFLINE_REFUSED;
+	if (good)
+		m->state = ROOFLINE_ARMED;
+	else if (m->state == ROOFLINE_ARMED || m->n >= CURVE_STEPS * m->c.learn_min)
+		m->state = ROOFLINE_REFUSED;
 	calibrate(m);
-	m->next_fit = m->n + (m->n / (good ? 2 : 4) > 8 ? m->n / (good ? 2 : 4) : 8);
+	if (good)
+		drop_suspects(m);
+	m->next_fit = m->n + (m->n < 24 ? 8 : m->n < 200 || !good ? m->n / 3 : m->n / 2);
 	if (m->n < m->c.learn_max && m->next_fit > m->c.learn_max)
 		m->next_fit = m->c.learn_max;
 }
 
-static void learn(struct roofline *m, const float *work, double latency_ns, bool novel)
+static void learn(struct roofline *m, const float *work, double latency_ns, bool novel, bool out)
 {
 	struct roofline_fit_sample *s;
 
 	if (m->state == ROOFLINE_ARMED && m->n >= (novel ? m->cap : m->c.learn_max))
-		return;
+		return; /* frozen */
 	if (m->n >= m->c.learn_max && m->state != ROOFLINE_ARMED) {
 		/* refused: forget the older half, go on looking */
 		m->n = m->c.learn_max / 2;
@@ -224,6 +280,7 @@ static void learn(struct roofline *m, const float *work, double latency_ns, bool
 	s = &m->sample[m->n++];
 	memcpy(s->work, work, sizeof(s->work));
 	s->latency_ns = (float)latency_ns;
+	s->suspect = out;
 	m->fresh_novel += novel;
 	if (m->n >= m->next_fit || (m->fresh_novel >= 5 && m->fresh_novel >= m->n / 32))
 		refit(m);
@@ -295,25 +352,25 @@ static void push_robust(struct roofline *m, struct roofline_verdict *v, const fl
 		g = roofline_fit_predict(&m->fit, work);
 		v->expected_ns = g.expected_ns;
 		v->excess = latency_ns / g.expected_ns - 1;
-		v->threshold = fmax(m->c.floor_ratio, m->tail * g.mad);
+		v->threshold = threshold_of(m, g.mad);
 	}
 	if (m->state == ROOFLINE_ARMED) {
 		v->out = v->excess > v->threshold;
-		novel = g.novel || (g.sparse && v->out);
-		v->novel = novel;
-		m->novel += novel;
-		if (novel) {
+		v->novel = g.novel;
+		novel = g.novel || g.sparse;
+		m->novel += g.novel;
+		if (g.novel) {
 			v->out = false;
 		} else {
-			persist(m, v, v->excess > fmax(2 * m->c.floor_ratio, m->instant * g.mad));
+			persist(m, v, v->excess > instant_of(m, g.mad));
 			watch_fit(m, v->excess, v->threshold);
 			if (m->state == ROOFLINE_ARMED)
 				watch_drift(m, v->excess, g.mad);
 		}
 	}
 	v->drift = m->drift;
-	if (!v->out && !m->drift)
-		learn(m, work, latency_ns, novel);
+	if (!m->drift)
+		learn(m, work, latency_ns, novel, v->out);
 }
 
 static void push_p99(struct roofline *m, struct roofline_verdict *v, const float *work,
@@ -381,7 +438,7 @@ void roofline_summary(const struct roofline *m, struct roofline_summary *out)
 	}
 	out->r2 = m->fit.r2;
 	out->spread = m->fit.mad;
-	out->threshold = fmax(m->c.floor_ratio, m->tail * m->fit.mad);
+	out->threshold = m->fit.ready ? threshold_of(m, m->fit.mad) : 0;
 	out->intercept_ns = m->fit.intercept_ns;
 	memcpy(out->slope_ns, m->fit.slope_ns, sizeof(out->slope_ns));
 }

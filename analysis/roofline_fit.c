@@ -14,10 +14,22 @@
 #define IRLS_FLOOR 0.002   /* relative residual below which steps weigh alike */
 #define MAD_SIGMA 1.4826   /* standard deviation per MAD of a normal */
 #define MEDIAN_ERROR 1.2533 /* standard error of a median, in standard deviations / sqrt(n) */
+#define TAIL_WINDOW 0.17   /* log excess up to which the healthy tail is measured */
+#define TAIL_PRIOR 0.06	   /* mean of the tail beyond the threshold, worth two steps */
+#define TAIL_MEAN_MAX 0.12
+#define LEVEL_MAD 0.1	   /* of unseen levels, while too few were held out to tell */
+#define LEVEL_SAMPLES 512  /* with more steps, levels seen once at most are too rare to study */
+#define COARSE 0.25	   /* knots wider than this in log work say little of a step between */
+#define EDGE 0.1
 #define SUPPORT_MARGIN 1.25f /* work this factor beyond what was learned is not judged */
 
 struct fit_scratch {
 	double *t, *q, *v; /* log line, log ratio to the prediction so far, work area */
+	double *u;	   /* what the index is sorted by */
+	double *held;	   /* log ratio to a fit without this step; NAN outside its support */
+	bool *sparse;	   /* the held-out step's level was not in that fit */
+	struct roofline_fit *part;
+	struct roofline_fit_sample *copy;
 	uint64_t *key;
 	uint32_t *index;
 	uint32_t n;
@@ -25,18 +37,27 @@ struct fit_scratch {
 
 size_t roofline_fit_scratch_bytes(uint32_t samples_max)
 {
-	return (size_t)samples_max * (3 * sizeof(double) + sizeof(uint64_t) + sizeof(uint32_t)) + 64;
+	return sizeof(struct roofline_fit) +
+	       (size_t)samples_max *
+		       (5 * sizeof(double) + sizeof(uint64_t) + sizeof(uint32_t) +
+			sizeof(struct roofline_fit_sample) + sizeof(bool)) + 64;
 }
 
+/* Widest members first, so that all stay aligned. */
 static struct fit_scratch scratch_of(void *memory, uint32_t n)
 {
 	struct fit_scratch s = { .n = n };
 
-	s.t = memory;
+	s.part = memory;
+	s.t = (double *)(s.part + 1);
 	s.q = s.t + n;
 	s.v = s.q + n;
-	s.key = (uint64_t *)(s.v + n);
+	s.u = s.v + n;
+	s.held = s.u + n;
+	s.key = (uint64_t *)(s.held + n);
 	s.index = (uint32_t *)(s.key + n);
+	s.copy = (struct roofline_fit_sample *)(s.index + n);
+	s.sparse = (bool *)(s.copy + n);
 	return s;
 }
 
@@ -94,7 +115,7 @@ static bool index_less(const struct fit_scratch *s, bool by_key, uint32_t a, uin
 {
 	if (by_key)
 		return s->key[a] < s->key[b] || (s->key[a] == s->key[b] && a < b);
-	return s->t[a] < s->t[b] || (s->t[a] == s->t[b] && a < b);
+	return s->u[a] < s->u[b] || (s->u[a] == s->u[b] && a < b);
 }
 
 static void index_sift(const struct fit_scratch *s, bool by_key, uint32_t root, uint32_t n)
@@ -165,16 +186,20 @@ static double centre_of(const double *v, uint32_t n, double width)
 	return sorted_quantile(v + best_begin, best, 0.5);
 }
 
-static uint32_t terms_of(double *phi, const float *work, uint32_t features, bool second)
+static uint32_t terms_of(double *phi, const float *work, uint32_t active, bool second)
 {
-	uint32_t p = 0;
+	uint32_t p = 0, n = 0;
+	double x[ROOFLINE_WORK_MAX];
 
+	for (uint32_t i = 0; i < ROOFLINE_WORK_MAX; i++)
+		if (active & 1u << i)
+			x[n++] = work[i];
 	phi[p++] = 1;
-	for (uint32_t i = 0; i < features; i++)
-		phi[p++] = work[i];
-	for (uint32_t i = 0; second && i < features; i++)
-		for (uint32_t j = i; j < features; j++)
-			phi[p++] = (double)work[i] * work[j];
+	for (uint32_t i = 0; i < n; i++)
+		phi[p++] = x[i];
+	for (uint32_t i = 0; second && i < n; i++)
+		for (uint32_t j = i; j < n; j++)
+			phi[p++] = x[i] * x[j];
 	return p;
 }
 
@@ -209,8 +234,8 @@ static void solve_nonnegative(double g[][ROOFLINE_FIT_TERMS], const double *c, u
 	}
 }
 
-/* Least absolute relative deviations; returns the mean of |residual| capped at 0.3. */
-static double fit_line(const struct roofline_fit_sample *s, uint32_t n, uint32_t features,
+/* Least absolute relative deviations; returns the mean of |residual|, capped at 1. */
+static double fit_line(const struct roofline_fit_sample *s, uint32_t n, uint32_t active,
 		       bool second, double *coef)
 {
 	uint32_t stride = (n + LINE_SAMPLES - 1) / LINE_SAMPLES, p = 1;
@@ -227,11 +252,11 @@ static double fit_line(const struct roofline_fit_sample *s, uint32_t n, uint32_t
 		for (uint32_t i = 0; i < n; i += stride, used++) {
 			double y = s[i].latency_ns, w, r;
 
-			p = terms_of(phi, s[i].work, features, second);
+			p = terms_of(phi, s[i].work, active, second);
 			for (uint32_t j = 0; j < p; j++)
 				phi[j] /= y;
 			r = fabs(1 - dot(phi, coef, p));
-			loss += r < 0.3 ? r : 0.3;
+			loss += r < 1 ? r : 1;
 			w = round ? 1 / (r > IRLS_FLOOR ? r : IRLS_FLOOR) : 1;
 			for (uint32_t j = 0; j < p; j++) {
 				c[j] += w * phi[j];
@@ -252,32 +277,53 @@ static double fit_line(const struct roofline_fit_sample *s, uint32_t n, uint32_t
 static double line_at(const struct roofline_fit *f, const float *work)
 {
 	double phi[ROOFLINE_FIT_TERMS], y;
+	uint32_t p = terms_of(phi, work, f->active, f->curved);
 
-	terms_of(phi, work, f->features, f->terms > f->features + 1);
-	y = dot(phi, f->coef, f->terms);
+	y = dot(phi, f->coef, p);
 	return y > f->line_min_ns ? y : f->line_min_ns;
+}
+
+/* Features that vary and that the line can't do without. */
+static double choose_features(struct roofline_fit *f, const struct roofline_fit_sample *s,
+			      uint32_t n)
+{
+	double trial[ROOFLINE_FIT_TERMS], loss, without;
+
+	for (uint32_t i = 0; i < f->features; i++)
+		if (f->hi[i] > f->lo[i])
+			f->active |= 1u << i;
+	loss = fit_line(s, n, f->active, false, f->coef);
+	for (uint32_t i = 0; i < f->features && loss > 0; i++) {
+		if (!(f->active & 1u << i))
+			continue;
+		without = fit_line(s, n, f->active & ~(1u << i), false, trial);
+		if (without > 1.02 * loss)
+			continue;
+		f->active &= ~(1u << i);
+		memcpy(f->coef, trial, sizeof(trial));
+		loss = without;
+	}
+	f->intercept_ns = f->coef[0];
+	for (uint32_t i = 0, k = 1; i < f->features; i++)
+		f->slope_ns[i] = f->active & 1u << i ? f->coef[k++] : 0;
+	return loss;
 }
 
 static void run_line(struct roofline_fit *f, const struct roofline_fit_sample *s, struct fit_scratch *x)
 {
-	double plain[ROOFLINE_FIT_TERMS], curved[ROOFLINE_FIT_TERMS], loss, loss2 = 1;
-	uint32_t second = 1 + f->features + f->features * (f->features + 1) / 2;
+	double curved[ROOFLINE_FIT_TERMS], loss;
+	uint32_t k, terms;
 
 	for (uint32_t i = 0; i < x->n; i++)
 		x->v[i] = s[i].latency_ns;
 	f->line_min_ns = median_of(x->v, x->n) * 1e-3;
-	loss = fit_line(s, x->n, f->features, false, plain);
-	if (f->features && x->n >= 4 * second && loss > 0.003)
-		loss2 = fit_line(s, x->n, f->features, true, curved);
-	f->intercept_ns = plain[0];
-	for (uint32_t i = 0; i < ROOFLINE_WORK_MAX; i++)
-		f->slope_ns[i] = i < f->features ? plain[1 + i] : 0;
-	if (loss2 < 0.9 * loss) {
-		f->terms = second;
+	loss = choose_features(f, s, x->n);
+	k = (uint32_t)__builtin_popcount(f->active);
+	terms = 1 + k + k * (k + 1) / 2;
+	if (k && x->n >= 4 * terms && loss > 0.003 &&
+	    fit_line(s, x->n, f->active, true, curved) < 0.9 * loss) {
+		f->curved = true;
 		memcpy(f->coef, curved, sizeof(curved));
-	} else {
-		f->terms = 1 + f->features;
-		memcpy(f->coef, plain, sizeof(plain));
 	}
 	for (uint32_t i = 0; i < x->n; i++) {
 		x->t[i] = log(line_at(f, s[i].work));
@@ -285,14 +331,14 @@ static void run_line(struct roofline_fit *f, const struct roofline_fit_sample *s
 	}
 }
 
-static uint32_t knot_below(const struct roofline_fit *f, double t)
+static uint32_t knot_below(const float *t, uint32_t n, double at)
 {
-	uint32_t lo = 0, hi = f->knots;
+	uint32_t lo = 0, hi = n;
 
 	while (hi - lo > 1) {
 		uint32_t mid = (lo + hi) / 2;
 
-		if (f->knot_t[mid] <= t)
+		if (t[mid] <= at)
 			lo = mid;
 		else
 			hi = mid;
@@ -300,47 +346,91 @@ static uint32_t knot_below(const struct roofline_fit *f, double t)
 	return lo;
 }
 
-static double curve_at(const struct roofline_fit *f, double t, double *mad)
+static double interpolate(const float *t, const float *c, uint32_t n, double at)
 {
-	uint32_t i = knot_below(f, t);
-	double w;
+	uint32_t i = n ? knot_below(t, n, at) : 0;
 
-	if (i + 1 >= f->knots || t <= f->knot_t[i]) {
-		*mad = f->knot_mad[i];
-		return f->knot_c[i];
-	}
-	w = (t - f->knot_t[i]) / (f->knot_t[i + 1] - f->knot_t[i]);
-	*mad = f->knot_mad[i] + w * (f->knot_mad[i + 1] - f->knot_mad[i]);
-	return f->knot_c[i] + w * (f->knot_c[i + 1] - f->knot_c[i]);
+	if (!n)
+		return 0;
+	if (i + 1 >= n || at <= t[i])
+		return c[i];
+	return c[i] + (at - t[i]) / (t[i + 1] - t[i]) * (c[i + 1] - c[i]);
 }
 
-/* Groups of neighbours in t, ties together; width 0: plain medians. Index is sorted by t. */
-static void run_curve(struct roofline_fit *f, struct fit_scratch *x, double width)
+/* Beyond the outer knots their slope goes on for a little: half of the outer groups lies there. */
+static double curve_at(const struct roofline_fit_curve *c, double t)
 {
-	uint32_t size = x->n / (ROOFLINE_FIT_KNOTS - 1) + 1, begin = 0;
+	double beyond = 0, slope;
+	uint32_t i = 0;
 
-	if (size < 8)
-		size = 8;
-	f->knots = 0;
-	while (begin < x->n) {
-		uint32_t end = begin + size, k = f->knots;
+	if (c->n >= 2 && t < c->t[0])
+		beyond = fmax(t - c->t[0], -EDGE);
+	else if (c->n >= 2 && t > c->t[c->n - 1]) {
+		beyond = fmin(t - c->t[c->n - 1], EDGE);
+		i = c->n - 2;
+	}
+	if (beyond == 0)
+		return interpolate(c->t, c->c, c->n, t);
+	slope = (c->c[i + 1] - c->c[i]) / (c->t[i + 1] - c->t[i]);
+	slope = fmax(-1, fmin(1, slope));
+	return (i ? c->c[i + 1] : beyond > 0 ? c->c[1] : c->c[0]) + slope * beyond;
+}
 
-		if (end > x->n || x->n - end < size / 2 || k + 1 == ROOFLINE_FIT_KNOTS)
-			end = x->n;
-		while (end < x->n && x->t[x->index[end]] - x->t[x->index[end - 1]] < 1e-6)
-			end++;
-		f->knot_t[k] = 0;
+/* Whether learning steps lie far apart here. */
+static bool curve_coarse(const struct roofline_fit_curve *c, double t)
+{
+	uint32_t i = knot_below(c->t, c->n, t), j = i + 1 < c->n && t > c->t[i] ? i + 1 : i;
+
+	return c->span[i] > COARSE || c->span[j] > COARSE || c->t[j] - c->t[i] > 2 * COARSE ||
+	       fabs(t - c->t[i]) > fmax(COARSE, c->t[j] - c->t[i]);
+}
+
+/* Where the group that begins here ends: enough steps, or enough of a stretch; ties together. */
+static uint32_t group_end(const struct fit_scratch *x, uint32_t begin, uint32_t least, uint32_t most,
+			  double stretch)
+{
+	uint32_t end = begin;
+	double first = x->u[x->index[begin]];
+
+	while (end < x->n) {
+		double u = x->u[x->index[end]];
+
+		if (end > begin && u - x->u[x->index[end - 1]] >= 1e-6 &&
+		    (end - begin >= most || (end - begin >= least && u - first >= stretch)))
+			break;
+		end++;
+	}
+	return x->n - end < least / 2 ? x->n : end;
+}
+
+/* Groups of neighbours in u; width 0: plain medians. The index is sorted by u. */
+static void run_curve(struct roofline_fit_curve *c, struct fit_scratch *x, uint32_t least,
+		      double stretch, double width)
+{
+	uint32_t most = x->n / (ROOFLINE_FIT_KNOTS / 2) + 1;
+
+	most = most > least ? most : least;
+	c->n = 0;
+	for (uint32_t begin = 0, end; begin < x->n; begin = end) {
+		double mean = 0;
+
+		end = c->n + 1 == ROOFLINE_FIT_KNOTS ? x->n :
+						       group_end(x, begin, least, most, stretch);
 		for (uint32_t i = begin; i < end; i++) {
 			x->v[i - begin] = x->q[x->index[i]];
-			f->knot_t[k] += x->t[x->index[i]] / (end - begin);
+			mean += x->u[x->index[i]] / (end - begin);
 		}
 		roofline_fit_sort(x->v, end - begin);
-		f->knot_c[k] = width > 0 ? centre_of(x->v, end - begin, width) :
-					   sorted_quantile(x->v, end - begin, 0.5);
-		f->knot_mad[k] = 0;
-		f->knots++;
-		begin = end;
+		c->t[c->n] = (float)mean;
+		c->span[c->n] = (float)(x->u[x->index[end - 1]] - x->u[x->index[begin]]);
+		c->c[c->n++] = (float)(width > 0 ? centre_of(x->v, end - begin, width) :
+						   sorted_quantile(x->v, end - begin, 0.5));
 	}
+}
+
+static double feature_log(const struct roofline_fit *f, uint32_t i, float work)
+{
+	return log(work + 1e-4 * f->hi[i]);
 }
 
 /* MAD of the residuals left in q, slow ones put aside by two rounds of trimming at 7 MADs. */
@@ -418,7 +508,7 @@ static uint32_t hash_all(struct roofline_fit *f, const struct roofline_fit_sampl
 	return distinct;
 }
 
-/* The cells' centres about the curve, then shrunk: noise^2 against the scatter of the levels. */
+/* The cells' centres about the curves, then shrunk: noise against the scatter of the levels. */
 static void run_cells(struct roofline_fit *f, const struct roofline_fit_sample *s,
 		      struct fit_scratch *x, double mad)
 {
@@ -429,9 +519,11 @@ static void run_cells(struct roofline_fit *f, const struct roofline_fit_sample *
 	f->discrete = true;
 	distinct = hash_all(f, s, x);
 	f->discrete = distinct <= ROOFLINE_FIT_CELLS && distinct <= x->n / 3 + 1;
+	if (!f->discrete && f->features < 2)
+		return;
 	if (!f->discrete)
 		hash_all(f, s, x);
-	least = f->discrete ? 3 : 12;
+	least = f->discrete ? 2 : 12;
 	for (uint32_t i = 0, j; i < x->n && cells < ROOFLINE_FIT_CELLS; i = j) {
 		struct roofline_fit_cell *c;
 
@@ -450,82 +542,101 @@ static void run_cells(struct roofline_fit *f, const struct roofline_fit_sample *
 		if (f->cell[i].hash)
 			x->v[cells++] = fabs(f->cell[i].log_ratio);
 	tau = cells ? MAD_SIGMA * median_of(x->v, cells) : 0;
-	f->level_mad = tau / MAD_SIGMA;
 	for (uint32_t i = 0; i < ROOFLINE_FIT_SLOTS; i++) {
 		struct roofline_fit_cell *c = &f->cell[i];
-		double e2, own;
+		double e2 = MEDIAN_ERROR * MAD_SIGMA * mad, own;
 
 		if (!c->hash)
 			continue;
-		e2 = MEDIAN_ERROR * MAD_SIGMA * mad;
 		e2 = e2 * e2 / c->count;
 		own = tau > fabs(c->log_ratio) ? tau : fabs(c->log_ratio);
 		own = own * own / (own * own + e2 + 1e-18);
 		c->log_ratio *= (float)own;
-		c->error = (float)sqrt(e2 * own);
 	}
 }
 
-static void subtract(struct roofline_fit *f, struct fit_scratch *x, bool curve, bool cell)
+/* Of held-out steps with nothing like them in the fit. */
+static double scatter_of_unseen(struct fit_scratch *x)
 {
-	double unused;
+	double *r = (double *)x->key;
+	uint32_t m = 0;
 
-	for (uint32_t i = 0; i < x->n; i++) {
-		const struct roofline_fit_cell *c = cell ? cell_find(f, x->key[i]) : NULL;
-
-		if (curve)
-			x->q[i] -= curve_at(f, x->t[i], &unused);
-		if (c)
-			x->q[i] -= c->log_ratio;
-	}
+	for (uint32_t i = 0; i < x->n; i++)
+		if (!isnan(x->held[i]) && x->sparse[i])
+			r[m++] = x->held[i];
+	return m >= 8 ? trimmed_mad(r, x->v, m, 0) : LEVEL_MAD;
 }
 
-/* Noise per knot from the residuals in q, pulled towards the pooled one. Index sorted by t. */
+/* Noise along log(line) from the held-out steps, pulled towards the pooled one. The index is sorted
+ * by u, the line's log. */
 static void run_noise(struct roofline_fit *f, struct fit_scratch *x)
 {
-	double cut, skip = 1e-9;
-	uint32_t below = 0, above = 0, low = 0, out = 0;
+	uint32_t least = x->n / (ROOFLINE_FIT_NOISE_KNOTS - 1) + 1, m = 0;
+	double *r = (double *)x->key, cut;
 
-	f->mad = trimmed_mad(x->q, x->v, x->n, skip);
+	for (uint32_t i = 0; i < x->n; i++)
+		if (!isnan(x->held[i]) && !x->sparse[i])
+			r[m++] = x->held[i];
+	f->mad = m >= 8 ? trimmed_mad(r, x->v, m, 0) : f->level_mad;
+	f->level_mad = fmax(f->level_mad, f->mad);
+	least = least > 24 ? least : 24;
 	cut = 7 * f->mad > 0.01 ? 7 * f->mad : 0.01;
-	index_sort(x, false);
-	for (uint32_t k = 0, i = 0; k < f->knots; k++) {
-		double edge = k + 1 < f->knots ? (f->knot_t[k] + f->knot_t[k + 1]) / 2 : INFINITY;
-		uint32_t m = 0;
-		double mad;
+	f->noise_n = 0;
+	for (uint32_t begin = 0, end; begin < x->n; begin = end) {
+		double mean = 0, mad;
 
-		for (; i < x->n && x->t[x->index[i]] <= edge; i++) {
-			double r = x->q[x->index[i]];
+		m = 0;
+		end = f->noise_n + 1 == ROOFLINE_FIT_NOISE_KNOTS ?
+			      x->n :
+			      group_end(x, begin, least, least, INFINITY);
+		for (uint32_t i = begin; i < end; i++) {
+			uint32_t k = x->index[i];
 
-			if (r <= cut && fabs(r) >= skip)
-				x->v[m++] = fabs(r);
+			mean += x->u[k] / (end - begin);
+			if (x->held[k] <= cut && !x->sparse[k])
+				x->v[m++] = fabs(x->held[k]);
 		}
 		mad = m ? median_of(x->v, m) : f->mad;
 		mad = (m * mad + 10 * f->mad) / (m + 10);
-		f->knot_mad[k] = mad > 0.5 * f->mad ? mad : 0.5 * f->mad;
+		f->noise_t[f->noise_n] = (float)mean;
+		f->noise_mad[f->noise_n++] = (float)(mad > 0.5 * f->mad ? mad : 0.5 * f->mad);
 	}
+}
+
+/* The healthy tail beyond the threshold, seen below TAIL_WINDOW: what lies above may be slow
+ * learning steps. Exponential beyond the threshold; one and a half steps of doubt are added. */
+static void run_tail(struct roofline_fit *f, struct fit_scratch *x, const struct roofline_config *c)
+{
+	double beyond = 0, sum = 2 * TAIL_PRIOR, length = TAIL_WINDOW - c->floor_ratio;
+	uint32_t out = 0, n = 0;
+
 	for (uint32_t i = 0; i < x->n; i++) {
-		if (x->q[i] > cut)
-			out++;
-		else if (x->q[i] > 0)
-			x->v[above++] = x->q[i];
-		if (x->q[i] < 0)
-			below++;
+		double mad = interpolate(f->noise_t, f->noise_mad, f->noise_n, x->t[i]), threshold;
+
+		if (isnan(x->held[i]))
+			continue;
+		mad = x->sparse[i] ? fmax(mad, f->level_mad) : mad;
+		threshold = log1p(fmax(c->floor_ratio, c->tail_mads * mad));
+		n++;
+		out += x->held[i] > threshold;
+		if (x->held[i] <= threshold || x->held[i] > TAIL_WINDOW)
+			continue;
+		beyond++;
+		sum += x->held[i] - threshold;
 	}
-	f->out_share = (double)out / x->n;
-	f->tail_up = above >= 20 && f->mad > 0 ? median_of(x->v, above) / f->mad : 0;
-	for (uint32_t i = 0; i < x->n; i++)
-		if (x->q[i] < 0)
-			x->v[low++] = -x->q[i];
-	roofline_fit_sort(x->v, low);
-	f->tail_low = below >= 100 && f->mad > 0 ? sorted_quantile(x->v, low, 0.98) / f->mad : 0;
+	f->out_share = (double)out / (n ? n : 1);
+	f->tail_mean = sum / (beyond + 2);
+	if (length > 0 && f->tail_mean < 0.6 * length)
+		f->tail_mean /= 1 - 1.2 * f->tail_mean / length;
+	f->tail_mean = fmin(f->tail_mean, TAIL_MEAN_MAX);
+	f->tail_share = (beyond + 1.5) / (n + 1.5);
 }
 
 static void run_quality(struct roofline_fit *f, const struct roofline_fit_sample *s,
 			struct fit_scratch *x)
 {
 	double cut = 7 * f->mad > 0.01 ? 7 * f->mad : 0.01, mean = 0, total = 0, left = 0, centre;
-	double lag = 0, square = 0, lim = 3 * f->mad;
+	double lag = 0, square = 0, lim = 3 * f->mad, spread;
 	uint32_t m = 0;
 
 	for (uint32_t i = 0; i < x->n; i++)
@@ -552,8 +663,8 @@ static void run_quality(struct roofline_fit *f, const struct roofline_fit_sample
 	centre = median_of(x->v, x->n);
 	for (uint32_t i = 0; i < x->n; i++)
 		x->v[i] = fabs(log(s[i].latency_ns) - centre);
-	f->latency_mad = median_of(x->v, x->n);
-	f->explained = f->latency_mad > 0 ? 1 - f->mad * f->mad / (f->latency_mad * f->latency_mad) : 0;
+	spread = median_of(x->v, x->n);
+	f->explained = spread > 0 ? 1 - f->mad * f->mad / (spread * spread) : 0;
 }
 
 static void run_support(struct roofline_fit *f, const struct roofline_fit_sample *s, uint32_t n)
@@ -572,34 +683,112 @@ static void run_support(struct roofline_fit *f, const struct roofline_fit_sample
 	}
 }
 
-void roofline_fit_run(struct roofline_fit *f, const struct roofline_fit_sample *s, uint32_t n,
-		      uint32_t features, void *scratch)
+/* One curve, taken out of q: plain medians first, to learn how wide the densest window has to be. */
+static void take_curve(struct roofline_fit_curve *c, struct fit_scratch *x, uint32_t least,
+		       double stretch)
 {
-	struct fit_scratch x = scratch_of(scratch, n);
-	double mad, *rest;
+	double *rest = (double *)x->key, mad; /* v is the work area of the sort */
 
+	index_sort(x, false);
+	run_curve(c, x, least, stretch, 0);
+	for (uint32_t i = 0; i < x->n; i++)
+		rest[i] = x->q[i] - curve_at(c, x->u[i]);
+	mad = trimmed_mad(rest, x->v, x->n, 0);
+	run_curve(c, x, least, stretch, 8 * mad > 0.02 ? 8 * mad : 0.02);
+	for (uint32_t i = 0; i < x->n; i++)
+		x->q[i] -= curve_at(c, x->u[i]);
+}
+
+static void take_cells(struct roofline_fit *f, const struct roofline_fit_sample *s,
+		       struct fit_scratch *x)
+{
+	run_cells(f, s, x, trimmed_mad(x->q, x->v, x->n, 0));
+	for (uint32_t i = 0; i < x->n; i++) {
+		const struct roofline_fit_cell *c = cell_find(f, x->key[i]);
+
+		x->q[i] -= c ? c->log_ratio : 0;
+	}
+}
+
+/* Everything but the noise; leaves log(line) in t and the residuals in q. */
+static void run_centres(struct roofline_fit *f, const struct roofline_fit_sample *s,
+			struct fit_scratch *x, uint32_t features)
+{
 	memset(f, 0, offsetof(struct roofline_fit, cell));
 	f->features = features;
-	f->samples = n;
-	run_support(f, s, n);
-	run_line(f, s, &x);
-	/* plain medians first, to learn how wide the densest window has to be */
-	index_sort(&x, false);
-	run_curve(f, &x, 0);
-	/* v is the work area of the sort: the residuals live in the keys' place meanwhile */
-	rest = (double *)x.key;
-	for (uint32_t i = 0; i < n; i++) {
-		double unused;
-
-		rest[i] = x.q[i] - curve_at(f, x.t[i], &unused);
+	f->samples = x->n;
+	run_support(f, s, x->n);
+	run_line(f, s, x);
+	memcpy(x->u, x->t, x->n * sizeof(*x->u));
+	take_curve(&f->curve, x, 8, 0.05);
+	for (uint32_t j = 0; j < features; j++) {
+		if (!(f->hi[j] > f->lo[j]))
+			continue;
+		for (uint32_t i = 0; i < x->n; i++)
+			x->u[i] = feature_log(f, j, s[i].work[j]);
+		take_curve(&f->feature[j], x, 16, 0.2);
 	}
-	mad = trimmed_mad(rest, x.v, n, 0);
-	run_curve(f, &x, 8 * mad > 0.02 ? 8 * mad : 0.02);
-	subtract(f, &x, true, false);
-	mad = trimmed_mad(x.q, x.v, n, 0);
-	run_cells(f, s, &x, mad);
-	subtract(f, &x, false, true);
+	take_cells(f, s, x);
+}
+
+/* Folds by hash, since steps may alternate between kinds of work; or whole levels held out. */
+static uint32_t fold_of(const struct roofline_fit_sample *s, uint32_t i, uint32_t features,
+			bool by_level)
+{
+	if (by_level)
+		return (uint32_t)(hash_mix(hash_bytes(HASH_SEED, s[i].work,
+						      features * sizeof(s->work[0]))) >> 32);
+	return (uint32_t)hash_mix(i + 1);
+}
+
+static void run_held_out(const struct roofline_fit_sample *s, struct fit_scratch *x,
+			 uint32_t features, bool by_level)
+{
+	uint32_t folds = x->n < 100 || by_level ? 5 : 2;
+
+	for (uint32_t fold = 0; fold < folds; fold++) {
+		struct fit_scratch y = *x;
+
+		y.n = 0;
+		for (uint32_t i = 0; i < x->n; i++)
+			if (fold_of(s, i, features, by_level) % folds != fold)
+				x->copy[y.n++] = s[i];
+		if (y.n >= 4)
+			run_centres(x->part, x->copy, &y, features);
+		for (uint32_t i = 0; i < x->n; i++) {
+			struct roofline_fit_guess g;
+
+			if (fold_of(s, i, features, by_level) % folds != fold)
+				continue;
+			x->held[i] = NAN;
+			x->sparse[i] = false;
+			if (y.n < 4)
+				continue;
+			g = roofline_fit_predict(x->part, s[i].work);
+			x->sparse[i] = g.sparse;
+			if (!g.novel)
+				x->held[i] = log(s[i].latency_ns / g.expected_ns);
+		}
+	}
+}
+
+void roofline_fit_run(struct roofline_fit *f, const struct roofline_fit_sample *s, uint32_t n,
+		      uint32_t features, const struct roofline_config *c, void *scratch)
+{
+	struct fit_scratch x = scratch_of(scratch, n);
+	double level_mad = LEVEL_MAD;
+
+	if (n < LEVEL_SAMPLES) {
+		run_held_out(s, &x, features, true);
+		level_mad = scatter_of_unseen(&x);
+	}
+	run_held_out(s, &x, features, false);
+	run_centres(f, s, &x, features);
+	f->level_mad = level_mad;
+	memcpy(x.u, x.t, n * sizeof(*x.u));
+	index_sort(&x, false);
 	run_noise(f, &x);
+	run_tail(f, &x, c);
 	run_quality(f, s, &x);
 	f->ready = true;
 }
@@ -607,22 +796,24 @@ void roofline_fit_run(struct roofline_fit *f, const struct roofline_fit_sample *
 struct roofline_fit_guess roofline_fit_predict(const struct roofline_fit *f, const float *work)
 {
 	struct roofline_fit_guess g = { 0 };
-	double line = line_at(f, work), t = log(line), log_ratio, mad;
+	double line = line_at(f, work), t = log(line), log_ratio = curve_at(&f->curve, t);
 	const struct roofline_fit_cell *c = NULL;
 
-	for (uint32_t i = 0; i < f->features; i++)
+	for (uint32_t i = 0; i < f->features; i++) {
 		if (work[i] > f->hi[i] * SUPPORT_MARGIN || work[i] < f->lo[i] / SUPPORT_MARGIN)
 			g.novel = true;
-	log_ratio = curve_at(f, t, &mad);
-	c = cell_find(f, cell_hash(f, work));
+		if (f->feature[i].n)
+			log_ratio += curve_at(&f->feature[i], feature_log(f, i, work[i]));
+	}
+	g.mad = interpolate(f->noise_t, f->noise_mad, f->noise_n, t);
+	if (f->discrete || f->features > 1)
+		c = cell_find(f, cell_hash(f, work));
 	if (c) {
 		log_ratio += c->log_ratio;
-		mad = sqrt(mad * mad + (double)c->error * c->error / (MAD_SIGMA * MAD_SIGMA));
-	} else if (f->discrete) {
+	} else if (f->discrete || curve_coarse(&f->curve, t)) {
 		g.sparse = true;
-		mad = sqrt(mad * mad + f->level_mad * f->level_mad);
+		g.mad = fmax(g.mad, f->level_mad);
 	}
 	g.expected_ns = line * exp(log_ratio);
-	g.mad = mad;
 	return g;
 }

@@ -1,13 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  * roofline_fit.h - the robust curve behind a roofline: latency from a small work vector.
  *
- * Three layers, each the median correction of the one before, all in relative terms:
+ * Layers, each the median correction of the ones before, all in relative terms:
  *   line   a + sum b_i x_i (+ second-order terms where they pay), non-negative least absolute
  *          deviations by iterated reweighting, so that collinear and constant features do no harm;
- *   curve  piecewise linear in log(line), a knot per group of learning steps: staircases, floors;
- *   cell   one correction per discrete work level, shrunk by its uncertainty.
+ *   curve  piecewise linear in log(line), then in the log of each feature, a knot per group of
+ *          learning steps: floors, staircases, bends;
+ *   cell   one correction per discrete work level (or box of work), shrunk by its uncertainty.
  * A group's centre is the median inside its densest window: slow learning steps scatter, healthy
- * ones gather. The noise is the MAD per knot, pulled towards the pooled one.
+ * ones gather. The noise is a MAD along log(line), pulled towards the pooled one; the tail beyond
+ * seven of those is measured too, as far as slow learning steps leave it visible. Both are taken
+ * from held-out steps: fits on part of them judge the others, so that what the fit can't follow
+ * counts as noise.
  *
  * Pure: no I/O, clock, threads, globals or allocation. */
 #ifndef SYSOM_ANALYSIS_ROOFLINE_FIT_H
@@ -20,36 +24,45 @@
 #include "analysis/roofline.h"
 
 #define ROOFLINE_FIT_TERMS 15 /* 1, 4 linear, 10 second-order */
-#define ROOFLINE_FIT_KNOTS 48
-#define ROOFLINE_FIT_CELLS 256 /* discrete work levels told apart; more are treated as continuous */
-#define ROOFLINE_FIT_SLOTS 512 /* hash slots for the cells */
+#define ROOFLINE_FIT_KNOTS 96
+#define ROOFLINE_FIT_NOISE_KNOTS 16
+#define ROOFLINE_FIT_CELLS 512 /* discrete work levels told apart; more are treated as continuous */
+#define ROOFLINE_FIT_SLOTS 1024 /* hash slots for the cells */
 
 struct roofline_fit_sample {
 	float work[ROOFLINE_WORK_MAX];
 	float latency_ns;
+	uint32_t suspect; /* the caller's mark */
+};
+
+struct roofline_fit_curve {
+	uint32_t n;
+	float t[ROOFLINE_FIT_KNOTS], c[ROOFLINE_FIT_KNOTS];
+	float span[ROOFLINE_FIT_KNOTS]; /* in t, of the knot's group */
 };
 
 struct roofline_fit_cell {
 	uint64_t hash; /* 0 free */
 	float log_ratio;
-	float error; /* standard error of log_ratio */
 	uint32_t count;
 };
 
 struct roofline_fit {
 	bool ready;
-	uint32_t features, terms, knots, samples;
+	bool curved;	 /* the line has second-order terms */
+	uint32_t features, active, samples; /* active: features of the line, a bit each */
 	double coef[ROOFLINE_FIT_TERMS];
 	double line_min_ns; /* the line never predicts less */
-	double knot_t[ROOFLINE_FIT_KNOTS], knot_c[ROOFLINE_FIT_KNOTS], knot_mad[ROOFLINE_FIT_KNOTS];
+	struct roofline_fit_curve curve, feature[ROOFLINE_WORK_MAX];
+	uint32_t noise_n;
+	float noise_t[ROOFLINE_FIT_NOISE_KNOTS], noise_mad[ROOFLINE_FIT_NOISE_KNOTS];
 	float lo[ROOFLINE_WORK_MAX], hi[ROOFLINE_WORK_MAX]; /* support of the learning steps */
 	bool discrete;	   /* work takes few values: cells are exact vectors, else log boxes */
-	double level_mad;  /* scatter of the levels about the curve; for levels not seen yet */
+	double level_mad;  /* the same of sparse steps */
 	double mad;	   /* pooled, of relative residuals, slow learning steps put aside */
-	double tail_low;   /* lower 1 % quantile in MADs (the upper one is contaminated); 0 unknown */
-	double tail_up;
+	double tail_share, tail_mean; /* beyond max(floor, tail MADs): share and mean of the rest */
 	double out_share;  /* learning steps far above the fit */
-	double r2, explained, latency_mad, work_spread, rho;
+	double r2, explained, work_spread, rho;
 	double intercept_ns, slope_ns[ROOFLINE_WORK_MAX]; /* the plain line, for people */
 	struct roofline_fit_cell cell[ROOFLINE_FIT_SLOTS];
 };
@@ -58,13 +71,13 @@ struct roofline_fit_guess {
 	double expected_ns;
 	double mad;  /* of one step about expected_ns, relative */
 	bool novel;  /* outside the support */
-	bool sparse; /* a discrete level seen fewer than three times */
+	bool sparse; /* a level seen once at most, or few steps anywhere near */
 };
 
 size_t roofline_fit_scratch_bytes(uint32_t samples_max);
 /* scratch: 16-byte aligned, roofline_fit_scratch_bytes(n) long, free again on return. n >= 4. */
 void roofline_fit_run(struct roofline_fit *f, const struct roofline_fit_sample *s, uint32_t n,
-		      uint32_t features, void *scratch);
+		      uint32_t features, const struct roofline_config *c, void *scratch);
 struct roofline_fit_guess roofline_fit_predict(const struct roofline_fit *f, const float *work);
 /* In place, ascending; neither allocates nor recurses. */
 void roofline_fit_sort(double *v, uint32_t n);

@@ -17,6 +17,9 @@
 #define DETECT_GROWTH_DEN     2
 /* The pattern counts as lost after this many periods without a cut. */
 #define LOST_PERIODS 6
+/* While less than this many times the launches at the lock were seen, a better cut in the same period
+ * replaces the old one. */
+#define YOUNG_GROWTH 8
 /* Sketches of one class differ by less than this share of their launches. */
 #define CLASS_DISTANCE_MAX 0.3
 
@@ -26,6 +29,7 @@ void steps_config_default(struct steps_config *c)
 		.launch_max = 65536,
 		.period_max_ns = 60000000000ull,
 		.max_wait_ns = 2000000000ull,
+		.lock_min_ns = 1000000000ull,
 	};
 }
 
@@ -216,28 +220,18 @@ static void follow_explicit(struct steps *s, const struct steps_item *i, uint64_
 	}
 }
 
-static bool cuts_before(const struct steps *s, const struct steps_item *i, uint64_t seq)
+static bool cuts_before(const struct steps *s, const struct steps_item *i)
 {
-	const struct steps_pattern *p = &s->pattern;
-	uint32_t token = p->full ? i->full_token : i->name_token;
-	const struct steps_item *before;
-	uint64_t q = seq;
-
-	if (p->kind == PATTERN_BEFORE)
-		return token == p->a;
-	if (p->kind == PATTERN_BETWEEN && token != p->b)
-		return false;
-	do {
-		if (q == s->open_first)
-			return false;
-		before = steps_at(s, --q);
-	} while (!steps_is_symbol(before));
-	return (p->full ? before->full_token : before->name_token) == p->a;
+	for (uint32_t r = 0; r < s->pattern.rule_count; r++)
+		if (steps_rule_fits(&s->pattern.rules[r], s->before_name, s->before_full,
+				    i->name_token, i->full_token))
+			return true;
+	return false;
 }
 
 static void pattern_lost(struct steps *s)
 {
-	s->pattern.kind = PATTERN_NONE;
+	s->pattern.rule_count = 0;
 	s->stats.resyncs++;
 	s->stats.locked = 0;
 	s->stats.period_ns = 0;
@@ -250,14 +244,20 @@ static void follow_auto(struct steps *s, const struct steps_item *i, uint64_t se
 {
 	if (!steps_is_symbol(i))
 		return;
-	if (!s->open_begin_ns)
+	if (!s->open_begin_ns) {
 		s->open_begin_ns = i->begin_ns;
+		/* a trace that begins with a step: what follows at once is no cut */
+		if (cuts_before(s, i))
+			s->since_match = 0;
+	}
 	if (seq > s->open_first && s->since_match >= s->pattern.launches_min &&
-	    cuts_before(s, i, seq)) {
+	    cuts_before(s, i)) {
 		close_step(s, seq, s->open_begin_ns, s->last_end_ns, STEP_SOURCE_AUTO);
 		s->since_match = 0;
 	}
 	s->since_match++;
+	s->before_name = i->name_token;
+	s->before_full = i->full_token;
 	if (i->end_ns > s->last_end_ns)
 		s->last_end_ns = i->end_ns;
 }
@@ -273,7 +273,7 @@ static void follow(struct steps *s)
 			if (steps_is_symbol(i) && i->end_ns > s->last_end_ns)
 				s->last_end_ns = i->end_ns;
 		} else {
-			if (s->pattern.kind == PATTERN_NONE)
+			if (!s->pattern.rule_count)
 				return;
 			follow_auto(s, i, s->follow);
 			if (s->since_match > LOST_PERIODS * s->pattern.launches + 64)
@@ -285,15 +285,25 @@ static void follow(struct steps *s)
 
 static bool pattern_same(const struct steps_pattern *a, const struct steps_pattern *b)
 {
+	uint64_t low = a->launches < b->launches ? a->launches : b->launches;
+	uint64_t high = a->launches + b->launches - low;
+
+	return a->rule_count && b->rule_count && high * 4 <= low * 5;
+}
+
+static bool rule_same(const struct steps_rule *a, const struct steps_rule *b)
+{
 	return a->kind == b->kind && a->full == b->full && a->a == b->a && a->b == b->b;
 }
 
 static void pattern_lock(struct steps *s, const struct steps_pattern *p)
 {
 	s->pattern = *p;
+	s->locked_at = s->launches_seen;
 	s->stats.locked = 1;
 	s->stats.period_ns = p->period_ns;
 	s->last_end_ns = s->open_begin_ns;
+	s->before_name = s->before_full = 0;
 	/* the first cut may come at once: what lies before it is no whole step */
 	s->since_match = s->open_flags & STEP_FLAG_FIRST ? (uint32_t)p->launches_min : 0;
 	s->follow = s->open_first;
@@ -311,9 +321,35 @@ static void detect(struct steps *s, bool last_chance)
 		memset(&s->candidate, 0, sizeof(s->candidate));
 		return;
 	}
-	if (last_chance || s->config.whole_first || pattern_same(&p, &s->candidate))
+	if (last_chance || s->config.whole_first ||
+	    (pattern_same(&p, &s->candidate) && p.mature &&
+	     s->now_ns - s->first_ns >= s->config.lock_min_ns))
 		pattern_lock(s, &p);
 	s->candidate = p;
+}
+
+/* Looks again, over all that is still in memory: what was taken for a step early may have been a
+ * layer or a micro-batch. Ever more rarely while it holds. */
+static void reconsider(struct steps *s)
+{
+	uint64_t size = s->config.launch_max < s->items_mask ? s->config.launch_max : s->items_mask;
+	uint64_t first = s->head > size ? s->head - size : 0;
+	struct steps_pattern p;
+
+	s->detect_at = s->launches_seen * DETECT_GROWTH_NUM / DETECT_GROWTH_DEN;
+	if (!steps_detect_find(s, first, s->head, &p))
+		return;
+	if (pattern_same(&p, &s->pattern) &&
+	    (s->launches_seen > YOUNG_GROWTH * s->locked_at ||
+	     rule_same(&p.rules[0], &s->pattern.rules[0]))) {
+		s->detect_at = s->launches_seen * 2;
+		return;
+	}
+	s->pattern = p;
+	s->stats.period_ns = p.period_ns;
+	s->stats.resyncs++;
+	/* the open step began where the old pattern said */
+	s->open_flags |= STEP_FLAG_RESYNC | STEP_FLAG_FIRST;
 }
 
 /* ---- intake ---- */
@@ -339,7 +375,7 @@ static void drop_oldest(struct steps *s)
 		s->open_first++;
 		if (s->follow < s->open_first)
 			s->follow = s->open_first;
-		if (s->pattern.kind == PATTERN_NONE && !s->explicit_seen) {
+		if (!s->pattern.rule_count && !s->explicit_seen) {
 			s->open_flags |= STEP_FLAG_FIRST;
 			s->open_begin_ns = 0;
 		} else {
@@ -431,7 +467,7 @@ static void push_mark(struct steps *s, struct steps_item *i, const struct step_m
 static void explicit_begins(struct steps *s)
 {
 	s->explicit_seen = true;
-	s->pattern.kind = PATTERN_NONE;
+	s->pattern.rule_count = 0;
 	s->stats.locked = 0;
 	s->stats.period_ns = 0;
 	s->follow = s->head;
@@ -464,9 +500,14 @@ void steps_push_host(struct steps *s, const struct record *r, const struct step_
 	if (r->kind == RECORD_STEP_BEGIN)
 		push_mark(s, i, mark);
 	s->head++;
-	s->launches_seen++;
-	if (!s->explicit_seen && s->pattern.kind == PATTERN_NONE && s->launches_seen >= s->detect_at)
-		detect(s, false);
+	if (!s->launches_seen++)
+		s->first_ns = r->begin_ns;
+	if (!s->explicit_seen && s->launches_seen >= s->detect_at) {
+		if (s->pattern.rule_count)
+			reconsider(s);
+		else
+			detect(s, false);
+	}
 	follow(s);
 }
 
@@ -570,7 +611,7 @@ void steps_advance(struct steps *s, uint64_t device_ns)
 
 void steps_finish(struct steps *s)
 {
-	if (!s->explicit_seen && s->pattern.kind == PATTERN_NONE && s->head > s->open_first)
+	if (!s->explicit_seen && !s->pattern.rule_count && s->head > s->open_first)
 		detect(s, true);
 	s->finished = true;
 	follow(s);

@@ -79,6 +79,8 @@ struct steps_config {
 	uint32_t launch_max;  /* launches kept while the period is unknown; default 65536 */
 	uint64_t period_max_ns; /* longest step looked for; default 60 s */
 	uint64_t max_wait_ns; /* default 2 s */
+	uint64_t lock_min_ns; /* no pattern is trusted before so much was seen; what came before is then
+			       * cut too, so it costs no steps; default 1 s */
 	bool whole_first;     /* look for the pattern only when launch_max launches are there, or at
 			       * the end of the input: files, where nobody waits for the answer */
 };

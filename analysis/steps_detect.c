@@ -4,28 +4,57 @@
  * Not by autocorrelation: layers repeat more often and more exactly than steps, and one inserted
  * launch shifts the rest. Instead every token is asked how regularly it returns. A feature (a name,
  * a name with its shape, or two names in a row) that returns at even distances over the whole
- * history is a witness for a period; a step has many witnesses that come once per step, whatever
- * happens in between. Among the witnesses of the chosen period the cut is the one with the longest
- * typical host gap. Cost: O(launches), plus a sort per witness. */
+ * history is a witness for a period. The period with most witnesses is where it begins; it may still
+ * be a layer or a micro-batch. So it climbs: as long as kernels come back with a longer period, on
+ * top of an otherwise whole shorter one, and are new (found nowhere else), the longer one is the step:
+ * an optimizer after several micro-batches, a head after several layers. Evaluation in between does
+ * not pass: what it adds repeats kernels of the training step.
+ *
+ * Among the features that come once per period the cut is the one where the host pauses longest,
+ * then where input is copied in or the GPU was waited for, then the one that returns most often (so
+ * that it also cuts evaluation steps). Cost: O(launches), plus a sort per feature. */
 #include "analysis/steps_private.h"
 
 #include "base/hash.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#ifdef STEPS_DEBUG
+#include <stdio.h>
+#endif
 
 /* A witness returns at least so often. */
 #define WITNESS_COUNT_MIN 3
-/* Share of the launches that lies in intervals near its median one. */
+/* Share of the launches that lies in intervals near its median one; the second is for when the first
+ * finds nothing (much evaluation in between). */
 #define WITNESS_REGULAR_MIN 0.6
+#define WITNESS_REGULAR_LOW 0.4
 #define WITNESS_NEAR	    0.3
 /* Share of the history between its first and last return, one period added. */
-#define WITNESS_COVER_MIN 0.7
+#define WITNESS_COVER_MIN 0.5
 #define WITNESSES_MAX	  4096
 /* Periods within this factor are the same one. */
 #define PERIOD_SAME 0.12
-/* A longer period needs this share of the witnesses of the best one. */
-#define OUTER_SHARE 0.2
+/* A longer period is at least so much longer, and at most. */
+#define OUTER_RATIO_MIN 1.6
+#define OUTER_RATIO_MAX 1024
+/* Launches that only the longer period has: at least so many, and this share of what it adds. */
+#define NOVEL_COUNT_MIN 2
+#define NOVEL_SHARE_MIN 0.25
+/* The shorter period counts as whole with this share of its launches. */
+#define WHOLE_MIN 0.85
+#define CLIMBS_MAX 8
+/* What a copy into the step, and a wait before it, are worth in doublings of the gap. */
+#define CUT_COPY 3.0
+#define CUT_SYNC 1.5
+/* Half as many returns cost so much. */
+#define CUT_COUNT 2.0
+/* Share of the cuts at which another rule must fit, and of whole steps in which it may misfit. */
+#define RULE_FIT_MIN 0.5
+#define RULE_MISFIT_MAX 0.05
+/* So near a place it is the same cut. */
+#define RULE_EDGE 3
 /* Returns of one witness looked at. */
 #define RETURNS_MAX 4096
 
@@ -47,7 +76,6 @@ struct witness {
 	uint32_t first, count;
 	uint32_t period; /* launches, median */
 	uint8_t kind;
-	uint64_t gap_before_ns, gap_after_ns; /* typical host gap before and after it */
 };
 
 struct finder {
@@ -59,6 +87,13 @@ struct finder {
 	struct witness *witnesses;
 	uint32_t witness_count;
 	uint32_t *returns, *sorted;
+	uint32_t *segment;    /* of each symbol */
+	uint32_t *places;     /* cuts of one rule; shares memory with segment */
+	uint32_t *novel;      /* per segment */
+	uint8_t *near;	      /* per segment: the longer period's witness is not far */
+	uint32_t *name_count; /* at the first symbol of a name: how often it returns, else 0 */
+	bool only_full;
+	double regular_min;
 };
 
 static uint32_t slots_of(uint32_t n)
@@ -74,9 +109,9 @@ size_t steps_detect_scratch_bytes(uint32_t launch_max)
 {
 	size_t n = slots_of(launch_max) / 2; /* >= launch_max, a power of two */
 
-	return n * (sizeof(struct symbol) + FEATURE_KINDS * sizeof(uint32_t)) +
+	return n * (sizeof(struct symbol) + (FEATURE_KINDS + 3) * sizeof(uint32_t)) +
 	       2 * n * sizeof(struct slot) + WITNESSES_MAX * sizeof(struct witness) +
-	       2 * RETURNS_MAX * sizeof(uint32_t) + 256;
+	       2 * RETURNS_MAX * sizeof(uint32_t) + RETURNS_MAX + 256;
 }
 
 static void finder_init(struct finder *f, struct steps *s)
@@ -96,8 +131,13 @@ static void finder_init(struct finder *f, struct steps *s)
 		f->next[k] = (uint32_t *)at;
 		at += n * sizeof(uint32_t);
 	}
-	f->returns = (uint32_t *)at;
+	f->segment = (uint32_t *)at;
+	f->places = f->segment;
+	f->novel = f->segment + n;
+	f->name_count = f->novel + n;
+	f->returns = f->name_count + n;
 	f->sorted = f->returns + RETURNS_MAX;
+	f->near = (uint8_t *)(f->sorted + RETURNS_MAX);
 }
 
 static void finder_load(struct finder *f, const struct steps *s, uint64_t first, uint64_t last)
@@ -175,7 +215,7 @@ static void witness_try(struct finder *f, int kind, const struct slot *slot)
 		if (d >= period * (1 - WITNESS_NEAR) && d <= period * (1 + WITNESS_NEAR))
 			near += d;
 	}
-	if ((double)near < WITNESS_REGULAR_MIN * (double)all)
+	if ((double)near < f->regular_min * (double)all)
 		return;
 	w = &f->witnesses[f->witness_count++];
 	*w = (struct witness){.first = slot->first, .count = n, .period = period,
@@ -207,6 +247,8 @@ static void witnesses_find(struct finder *f)
 
 			while (f->slots[at].key != key)
 				at = (at + 1) & f->slots_mask;
+			if (kind == FEATURE_NAME)
+				f->name_count[i] = f->slots[at].first == i ? f->slots[at].count : 0;
 			if (f->slots[at].first == i)
 				witness_try(f, kind, &f->slots[at]);
 		}
@@ -218,95 +260,379 @@ static bool same_period(uint32_t a, uint32_t b)
 	return a <= b * (1 + PERIOD_SAME) && b <= a * (1 + PERIOD_SAME);
 }
 
-/* The longest period that enough witnesses share; 0 none. */
-static uint32_t period_choose(const struct finder *f)
+
+/* A name or a pair of names: shapes may change from step to step, so they only vote alone. */
+static bool votes(const struct finder *f, const struct witness *w)
 {
-	uint32_t best = 0, most = 0;
+	return w->kind != FEATURE_FULL || f->only_full;
+}
 
-	for (uint32_t pass = 0; pass < 2; pass++) {
-		for (uint32_t i = 0; i < f->witness_count; i++) {
-			uint32_t votes = 0, p = f->witnesses[i].period;
+/* The witness in the middle of the period that most of them share; NULL none. */
+static const struct witness *base_choose(struct finder *f)
+{
+	const struct witness *best = NULL;
+	uint32_t most = 0;
 
-			for (uint32_t j = 0; j < f->witness_count; j++)
-				votes += same_period(p, f->witnesses[j].period);
-			if (!pass && votes > most)
-				most = votes;
-			else if (pass && votes >= OUTER_SHARE * most && p > best)
-				best = p;
+	f->only_full = true;
+	for (uint32_t i = 0; i < f->witness_count; i++)
+		if (f->witnesses[i].kind != FEATURE_FULL)
+			f->only_full = false;
+	for (uint32_t i = 0; i < f->witness_count; i++) {
+		uint32_t n = 0;
+
+		if (!votes(f, &f->witnesses[i]))
+			continue;
+		for (uint32_t j = 0; j < f->witness_count; j++)
+			n += votes(f, &f->witnesses[j]) &&
+			     same_period(f->witnesses[i].period, f->witnesses[j].period);
+		if (n > most || (n == most && f->witnesses[i].count > best->count)) {
+			most = n;
+			best = &f->witnesses[i];
 		}
 	}
 	return best;
 }
 
-/* Typical host gap at the cut that the witness offers. */
-static uint32_t gap_typical(struct finder *f, const struct witness *w, bool after)
+/* Numbers the stretches between the returns of w; their median length. */
+static uint32_t segments_of(struct finder *f, const struct witness *w, uint32_t *count)
 {
-	uint32_t n = returns_of(f, w->kind, w->first, w->count), m = 0;
+	uint32_t n = returns_of(f, w->kind, w->first, w->count), m = 0, at = 0;
+
+	for (uint32_t i = 0; i < f->count; i++) {
+		while (at < n && f->returns[at] <= i)
+			at++;
+		f->segment[i] = at; /* 0: before the first return */
+	}
+	for (uint32_t i = 1; i < n; i++)
+		f->sorted[m++] = f->returns[i] - f->returns[i - 1];
+	*count = n;
+	return median(f->sorted, m);
+}
+
+/* Marks in f->novel the launches per segment that only the longer period brings, those that come
+ * with its witness; their number. */
+static uint32_t novel_find(struct finder *f, uint32_t segments, const struct witness *w)
+{
+	uint32_t total = 0, outer = w->count;
+	uint32_t returns = returns_of(f, w->kind, w->first, w->count);
+
+	memset(f->novel, 0, (segments + 1) * sizeof(*f->novel));
+	memset(f->near, 0, segments + 2);
+	for (uint32_t i = 0; i < returns; i++) {
+		uint32_t seg = f->segment[f->returns[i]];
+
+		f->near[seg] = f->near[seg + 1] = 1;
+		if (seg)
+			f->near[seg - 1] = 1;
+	}
+	for (uint32_t i = 0; i < f->count; i++) {
+		uint32_t present = 0, near = 0, n = 0, last = UINT32_MAX;
+
+		if (!f->name_count[i] || f->symbols[i].kind == RECORD_COPY_CALL)
+			continue;
+		for (uint32_t at = i; n < f->name_count[i]; at = f->next[FEATURE_NAME][at], n++) {
+			present += f->segment[at] != last;
+			near += f->near[f->segment[at]];
+			last = f->segment[at];
+		}
+		if (present > 1.5 * outer + 1 || present + 1 < 0.3 * outer || near < 0.8 * n)
+			continue;
+		n = 0;
+		for (uint32_t at = i; n < f->name_count[i]; at = f->next[FEATURE_NAME][at], n++)
+			f->novel[f->segment[at]]++;
+		total += n;
+	}
+	return total;
+}
+
+/* Whether the period of `outer` is the step rather than that of `base`. */
+static bool climbs(struct finder *f, const struct witness *base, const struct witness *outer)
+{
+	uint32_t segments, whole = 0, with = 0, inner = segments_of(f, base, &segments);
+	double added = 0, novel = 0;
+	uint32_t from = 0;
+
+	if (segments < 3 || segments + 2 > f->count || outer->count * OUTER_RATIO_MIN > segments)
+		return false;
+	if (novel_find(f, segments, outer) < NOVEL_COUNT_MIN * (outer->count - 1))
+		return false;
+	for (uint32_t i = 1; i <= f->count; i++) {
+		uint32_t seg = f->segment[i - 1], length;
+
+		if (i < f->count && f->segment[i] == seg)
+			continue;
+		length = i - from;
+		from = i;
+		if (!seg || seg == segments || !f->novel[seg])
+			continue;
+		with++;
+		whole += length - f->novel[seg] >= WHOLE_MIN * inner;
+		novel += f->novel[seg];
+		if (length > inner)
+			added += length - inner;
+	}
+	return with && whole >= 0.6 * with && novel >= NOVEL_SHARE_MIN * added;
+}
+
+static const struct witness *period_choose(struct finder *f)
+{
+	const struct witness *base = base_choose(f);
+
+	for (uint32_t climbed = 0; base && climbed < CLIMBS_MAX; climbed++) {
+		double past = base->period * OUTER_RATIO_MIN;
+		const struct witness *found = NULL;
+
+		while (!found) {
+			const struct witness *next = NULL;
+
+			/* the next longer period, by its most frequent witness */
+			for (uint32_t i = 0; i < f->witness_count; i++) {
+				const struct witness *w = &f->witnesses[i];
+
+				if (!votes(f, w) || w->period < past ||
+				    w->period > base->period * (double)OUTER_RATIO_MAX)
+					continue;
+				if (!next || w->period < next->period)
+					next = w;
+			}
+			if (!next)
+				break;
+#ifdef STEPS_DEBUG
+			fprintf(stderr, " base %u x%u next %u x%u climbs %d\n", base->period, base->count, next->period, next->count, climbs(f, base, next));
+#endif
+			if (climbs(f, base, next))
+				found = next;
+			past = next->period * (1 + PERIOD_SAME);
+		}
+		if (!found)
+			break;
+		base = found;
+	}
+	return base;
+}
+
+struct cut {
+	double score;
+	uint32_t gap_ns;
+};
+
+/* How much like the end of a step the place before or after the witness looks. */
+static double cut_score(struct finder *f, const struct witness *w, bool after, uint32_t typical_ns,
+			uint32_t most)
+{
+	uint32_t n = returns_of(f, w->kind, w->first, w->count), m = 0, sync = 0, copy = 0;
+	double score;
 
 	for (uint32_t i = 0; i < n; i++) {
 		uint32_t at = f->returns[i] + (after ? 1 : 0);
 
-		if (at > 0 && at < f->count)
-			f->sorted[m++] = f->symbols[at].gap_ns;
+		if (!at || at >= f->count)
+			continue;
+		f->sorted[m++] = f->symbols[at].gap_ns;
+		sync += (f->symbols[at].flags & ITEM_SYNC_BEFORE) != 0;
+		copy += f->symbols[at].kind == RECORD_COPY_CALL &&
+			f->symbols[at - 1].kind != RECORD_COPY_CALL;
 	}
+	if (!m)
+		return -1e9;
+	score = log2(1 + (double)median(f->sorted, m) / (typical_ns + 1.0));
+	score += (copy * 2 > m ? CUT_COPY : 0) + (sync * 2 > m ? CUT_SYNC : 0);
+	return score + CUT_COUNT * log2((double)n / most);
+}
+
+static uint32_t gap_typical(struct finder *f)
+{
+	uint32_t m = 0, step = f->count / RETURNS_MAX + 1;
+
+	for (uint32_t i = 1; i < f->count && m < RETURNS_MAX; i += step)
+		f->sorted[m++] = f->symbols[i].gap_ns;
 	return median(f->sorted, m);
 }
 
-static uint64_t period_time(struct finder *f, const struct witness *w)
+static bool fits(const struct finder *f, const struct steps_rule *r, uint32_t at)
 {
-	uint32_t n = returns_of(f, w->kind, w->first, w->count);
+	const struct symbol *b = &f->symbols[at - 1], *y = &f->symbols[at];
 
-	if (n < 2)
-		return 0;
-	return (f->symbols[f->returns[n - 1]].begin_ns - f->symbols[f->returns[0]].begin_ns) /
-	       (n - 1);
+	return steps_rule_fits(r, b->name, b->full, y->name, y->full);
+}
+
+static struct steps_rule rule_of(const struct finder *f, const struct witness *w, bool after)
+{
+	const struct symbol *y = &f->symbols[w->first];
+	struct steps_rule r = {.kind = after ? RULE_AFTER : RULE_BEFORE,
+			       .full = w->kind == FEATURE_FULL};
+
+	r.a = r.full ? y->full : y->name;
+	if (w->kind == FEATURE_PAIR) {
+		r.kind = RULE_BETWEEN;
+		r.b = f->symbols[w->first + 1].name;
+	}
+	return r;
+}
+
+/* The places where the rule cuts, into f->places; their number. */
+static uint32_t places_of(struct finder *f, const struct steps_rule *r)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 1; i < f->count; i++)
+		if (fits(f, r, i))
+			f->places[n++] = i;
+	return n;
+}
+
+/* Whether the rule, another view of the n places, cuts nothing that the places keep whole. */
+static bool rule_agrees(const struct finder *f, const struct steps_rule *r, uint32_t n,
+			uint32_t typical)
+{
+	uint32_t fit = 0, misfit = 0, whole = 0;
+
+	for (uint32_t i = 0; i < n; i++)
+		fit += fits(f, r, f->places[i]);
+	for (uint32_t i = 1; i < n; i++) {
+		uint32_t from = f->places[i - 1], to = f->places[i];
+		/* near a place it is the same cut */
+		uint32_t edge = RULE_EDGE;
+		bool cut = false;
+
+		if (to - from > typical * (1 + WITNESS_NEAR) || to - from < 2 * edge)
+			continue;
+		whole++;
+		for (uint32_t k = from + edge; k + edge < to && !cut; k++)
+			cut = fits(f, r, k);
+		misfit += cut;
+	}
+	return fit >= RULE_FIT_MIN * n && misfit <= RULE_MISFIT_MAX * whole;
+}
+
+/* The token that most of the places have at offset 0 (after the cut) or 1 (before it). */
+static uint32_t usual_name(struct finder *f, uint32_t n, uint32_t offset)
+{
+	uint32_t best = 0, most = 0, run = 0, m = 0;
+
+	for (uint32_t i = 0; i < n && m < RETURNS_MAX; i++)
+		f->sorted[m++] = f->symbols[f->places[i] - offset].name;
+	qsort(f->sorted, m, sizeof(*f->sorted), u32_order);
+	for (uint32_t i = 0; i < m; i++) {
+		run = i && f->sorted[i] == f->sorted[i - 1] ? run + 1 : 1;
+		if (run > most) {
+			most = run;
+			best = f->sorted[i];
+		}
+	}
+	return best;
+}
+
+/* Shortest distance of cuts that counts, from all rules together. */
+static uint32_t launches_min_of(struct finder *f, const struct steps_pattern *p)
+{
+	uint32_t m = 0, last = 0;
+
+	for (uint32_t i = 1; i < f->count && m < RETURNS_MAX; i++) {
+		bool cut = false;
+
+		for (uint32_t r = 0; r < p->rule_count && !cut; r++)
+			cut = fits(f, &p->rules[r], i);
+		if (!cut)
+			continue;
+		if (last && i - last > p->launches / 10)
+			f->sorted[m++] = i - last;
+		last = i;
+	}
+	median(f->sorted, m);
+	return m ? f->sorted[m / 20] / 2 : (uint32_t)p->launches / 2;
 }
 
 static void pattern_from(struct finder *f, const struct witness *w, bool after,
 			 struct steps_pattern *out)
 {
-	const struct symbol *y = &f->symbols[w->first];
+	uint32_t n = returns_of(f, w->kind, w->first, w->count), m = 0, before, next;
 
 	memset(out, 0, sizeof(*out));
-	out->full = w->kind == FEATURE_FULL;
-	out->launches = w->period;
-	out->launches_min = w->period / 3;
-	out->period_ns = period_time(f, w);
-	out->every = 1;
-	out->a = out->full ? y->full : y->name;
-	out->kind = after ? PATTERN_AFTER : PATTERN_BEFORE;
-	if (w->kind == FEATURE_PAIR) {
-		out->kind = PATTERN_BETWEEN;
-		out->b = f->symbols[w->first + 1].name;
+	for (uint32_t i = 1; i < n; i++)
+		f->sorted[m++] = f->returns[i] - f->returns[i - 1];
+	out->launches = median(f->sorted, m);
+	out->period_ns = n < 2 ? 0
+			       : (f->symbols[f->returns[n - 1]].begin_ns -
+				  f->symbols[f->returns[0]].begin_ns) / (n - 1);
+	out->rules[out->rule_count++] = rule_of(f, w, after);
+	n = places_of(f, &out->rules[0]);
+	before = usual_name(f, n, 1);
+	next = usual_name(f, n, 0);
+	for (int k = RULE_BEFORE; n && k <= RULE_BETWEEN; k++) {
+		struct steps_rule r = {.kind = (uint8_t)k, .a = k == RULE_BEFORE ? next : before,
+				       .b = k == RULE_BETWEEN ? next : 0};
+
+		if (rule_agrees(f, &r, n, (uint32_t)out->launches))
+			out->rules[out->rule_count++] = r;
 	}
+	out->launches_min = launches_min_of(f, out);
+}
+
+static bool cut_choose(struct finder *f, const struct witness *period, struct steps_pattern *out)
+{
+	uint32_t typical = gap_typical(f), most = 1;
+	const struct witness *best = NULL;
+	bool best_after = false;
+	double best_score = -1e18;
+
+	for (uint32_t i = 0; i < f->witness_count; i++)
+		if (same_period(f->witnesses[i].period, period->period) &&
+		    f->witnesses[i].count > most)
+			most = f->witnesses[i].count;
+	for (uint32_t i = 0; i < f->witness_count; i++) {
+		const struct witness *w = &f->witnesses[i];
+
+		if (!same_period(w->period, period->period))
+			continue;
+		for (int after = w->kind == FEATURE_PAIR; after < 2; after++) {
+			double score = cut_score(f, w, after, typical, most);
+
+			if (score <= best_score)
+				continue;
+			best_score = score;
+			best = w;
+			best_after = after;
+		}
+	}
+	if (best)
+		pattern_from(f, best, best_after, out);
+	return best;
+}
+
+/* Whether the names that stay had all come by the middle of the history. */
+static bool mature(const struct finder *f)
+{
+	for (uint32_t i = f->count / 2; i < f->count; i++)
+		if (f->name_count[i] > 2)
+			return false;
+	return true;
 }
 
 bool steps_detect_find(struct steps *s, uint64_t first, uint64_t last, struct steps_pattern *out)
 {
+	const struct witness *period;
 	struct finder f;
-	uint32_t period, best_gap = 0;
-	bool found = false;
 
 	finder_init(&f, s);
 	finder_load(&f, s, first, last);
 	if (f.count < 4)
 		return false;
+	f.regular_min = WITNESS_REGULAR_MIN;
 	witnesses_find(&f);
 	period = period_choose(&f);
-	for (uint32_t i = 0; period && i < f.witness_count; i++) {
-		const struct witness *w = &f.witnesses[i];
-
-		if (!same_period(w->period, period))
-			continue;
-		for (int after = w->kind == FEATURE_PAIR; after < 2; after++) {
-			uint32_t gap = gap_typical(&f, w, after);
-
-			if (found && gap <= best_gap)
-				continue;
-			best_gap = gap;
-			found = true;
-			pattern_from(&f, w, after, out);
-		}
+	if (!period) {
+		f.regular_min = WITNESS_REGULAR_LOW;
+		f.witness_count = 0;
+		witnesses_find(&f);
+		period = period_choose(&f);
 	}
-	return found && out->period_ns <= s->config.period_max_ns;
+#ifdef STEPS_DEBUG
+	setvbuf(stdout,0,_IOLBF,0); fprintf(stderr, "find n=%u witnesses=%u period=%u count=%u kind=%u\n", f.count, f.witness_count, period?period->period:0, period?period->count:0, period?period->kind:9);
+	if (period && cut_choose(&f, period, out)) fprintf(stderr, "   cut rules %u kind=%u full=%d a=%x launches=%lu min=%lu\n", out->rule_count, out->rules[0].kind, out->rules[0].full, out->rules[0].a, out->launches, out->launches_min);
+#endif
+	if (!period || !cut_choose(&f, period, out))
+		return false;
+	out->mature = mature(&f);
+	return out->period_ns <= s->config.period_max_ns;
 }

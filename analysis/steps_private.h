@@ -57,17 +57,38 @@ struct steps_pending {
 	struct step_mark mark;
 };
 
-/* Where to cut. */
-enum pattern_kind { PATTERN_NONE, PATTERN_BEFORE, PATTERN_AFTER, PATTERN_BETWEEN };
-struct steps_pattern {
-	enum pattern_kind kind;
-	bool full;	 /* compares full tokens, else name tokens */
-	uint32_t a, b;	 /* BETWEEN: a then b; else a */
-	uint32_t every;	 /* cut at every n-th match since the last cut; 1 usual */
-	uint64_t launches; /* median per step */
-	uint64_t launches_min; /* matches nearer than this to the last cut are not cuts */
-	uint64_t period_ns;
+/* Where to cut: before a symbol that one of the rules fits. All rules name the same place in the
+ * period by other neighbours, so that an inserted or missing launch costs no cut. */
+enum rule_kind { RULE_BEFORE = 1, RULE_AFTER, RULE_BETWEEN };
+struct steps_rule {
+	uint8_t kind;
+	bool full;     /* compares full tokens, else name tokens */
+	uint32_t a, b; /* BETWEEN: a then b; else a */
 };
+#define STEPS_RULES_MAX 4
+struct steps_pattern {
+	struct steps_rule rules[STEPS_RULES_MAX];
+	uint32_t rule_count;   /* 0: no pattern */
+	uint64_t launches;     /* median per step */
+	uint64_t launches_min; /* places nearer than this to the last cut are no cuts */
+	uint64_t period_ns;
+	bool mature; /* nothing new that stayed came up in the second half of what was looked at */
+};
+
+static inline bool steps_rule_fits(const struct steps_rule *r, uint32_t before_name,
+				   uint32_t before_full, uint32_t name, uint32_t full)
+{
+	uint32_t before = r->full ? before_full : before_name, at = r->full ? full : name;
+
+	switch (r->kind) {
+	case RULE_BEFORE:
+		return at == r->a;
+	case RULE_AFTER:
+		return before == r->a;
+	default:
+		return before == r->a && at == r->b;
+	}
+}
 
 #define STEPS_SKETCH 32
 struct steps_class {
@@ -100,8 +121,10 @@ struct steps {
 
 	struct steps_pattern pattern;
 	uint64_t detect_at; /* launches at which to look for a pattern next */
-	uint64_t launches_seen;
-	uint32_t since_match;
+	uint64_t launches_seen, locked_at; /* launches_seen when locked */
+	uint64_t first_ns;		   /* begin of the first launch */
+	uint32_t since_match;		/* symbols since the last cut */
+	uint32_t before_name, before_full; /* tokens of the latest symbol followed */
 	struct steps_pattern candidate; /* of the attempt before */
 
 	struct steps_pending *pending; /* ring */

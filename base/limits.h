@@ -40,4 +40,20 @@
 /* DESIGN.md 1 */
 #define LIMIT_BEAT_BYTES_PER_RANK 2048
 
+/* ---- in the cluster (aggregator/) ---- */
+/* 10,000 nodes of 8 ranks (DESIGN.md 7) and room for their restarts. */
+#define LIMIT_FLEET_NODES 16384u
+#define LIMIT_FLEET_RANKS 131072u
+/* One transaction, one fsync: what a reply waits for at most. */
+#define LIMIT_COMMIT_WINDOWS 64u
+#define LIMIT_COMMIT_NS 20000000ull
+/* Messages received but not yet committed; more are told to come again. */
+#define LIMIT_PENDING_BYTES (256ull << 20)
+/* Incidents that new windows may still join, and ranks told apart in one. */
+#define LIMIT_INCIDENTS_LIVE 1024u
+#define LIMIT_INCIDENT_RANKS 4096u
+/* Answers of the HTTP API. */
+#define LIMIT_API_INCIDENTS 1000u
+#define LIMIT_API_WINDOWS 2000u
+
 #endif

@@ -18,6 +18,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -34,6 +35,7 @@
 #define HELPER_NO_READER_NS   60000000000ull
 #define HELPER_ACCEPT_NS      2000000000ull /* no answer for so long: dial again */
 #define HELPER_STACK_BYTES    (512u << 10)
+#define HELPER_CAPTURE_NS     10000000000ull
 #define HELPER_EXIT_WAIT_NS   300000000ull
 /* The governor: our own CPU share over a window, and how long the kinds stay off above it. */
 #define HELPER_GOVERN_NS      10000000000ull
@@ -43,6 +45,13 @@
 
 enum helper_exit { EXIT_NO = 0, EXIT_ASKED = 1, EXIT_DONE = 2 };
 
+/* Which file a descriptor of ours was: a job may close all descriptors and get the number again
+ * for a file of its own, which we must not touch. */
+struct helper_file {
+	dev_t device;
+	ino_t inode;
+};
+
 static struct {
 	uint32_t wake;	   /* futex: 1 asked to run */
 	uint32_t sleeping; /* the thread is in futex_wait, or about to be */
@@ -51,6 +60,8 @@ static struct {
 	uint32_t context_seen;
 	/* only the helper's from here on */
 	int sock;
+	struct helper_file sock_file, ring_file;
+	uint64_t capture_since_ns;
 	bool accepted;
 	uint64_t dialled_ns, reader_seen_ns, next_dial_ns;
 	uint32_t backoff_ms, serial;
@@ -135,7 +146,8 @@ void helper_context_ready(void)
 	uint32_t inside = tracer_inside_bits;
 	int saved = errno;
 
-	if (__atomic_exchange_n(&helper.context_seen, 1, __ATOMIC_RELAXED))
+	if (__atomic_load_n(&helper.context_seen, __ATOMIC_RELAXED) ||
+	    __atomic_exchange_n(&helper.context_seen, 1, __ATOMIC_RELAXED))
 		return;
 	tracer_inside_bits = inside | TRACER_IN_SYSOM;
 	cupti_client_start(&host, driver_version());
@@ -147,9 +159,28 @@ void helper_context_ready(void)
 
 /* ---- the socket ---- */
 
+static bool helper_note_file(int fd, struct helper_file *f)
+{
+	struct stat st;
+
+	if (fstat(fd, &st))
+		return false;
+	f->device = st.st_dev;
+	f->inode = st.st_ino;
+	return true;
+}
+
+static bool helper_same_file(int fd, const struct helper_file *f)
+{
+	struct helper_file now;
+
+	return fd >= 0 && helper_note_file(fd, &now) && now.device == f->device &&
+	       now.inode == f->inode;
+}
+
 static void helper_hang_up(uint64_t now)
 {
-	if (helper.sock >= 0)
+	if (helper_same_file(helper.sock, &helper.sock_file))
 		close(helper.sock);
 	helper.sock = -1;
 	helper.accepted = false;
@@ -161,7 +192,8 @@ static void helper_hang_up(uint64_t now)
 
 static void helper_dial(uint64_t now)
 {
-	if (attach_path(helper.path, sizeof(helper.path))) {
+	if (!helper_same_file(tracer_ring.fd, &helper.ring_file) ||
+	    attach_path(helper.path, sizeof(helper.path))) {
 		helper_hang_up(now);
 		return;
 	}
@@ -170,7 +202,7 @@ static void helper_dial(uint64_t now)
 		 helper.context_seen ? driver_version() : 0, cupti_client_version());
 	helper.sock = attach_connect(helper.path, &helper.hello, tracer_ring.fd);
 	helper.dialled_ns = now;
-	if (helper.sock < 0)
+	if (helper.sock < 0 || !helper_note_file(helper.sock, &helper.sock_file))
 		helper_hang_up(now);
 }
 
@@ -242,6 +274,8 @@ static bool helper_listen(uint64_t now)
 	struct attach_command c;
 	bool flush = false, answered = false;
 
+	if (helper.sock >= 0 && !helper_same_file(helper.sock, &helper.sock_file))
+		helper_hang_up(now);
 	if (helper.sock < 0 && now >= helper.next_dial_ns)
 		helper_dial(now);
 	for (int i = 0; helper.sock >= 0 && i < 16; i++) {
@@ -318,6 +352,21 @@ static void helper_sleep(void)
 	__atomic_store_n(&helper.wake, 0, __ATOMIC_SEQ_CST);
 }
 
+/* A stream capture is in progress somewhere in the process: CUPTI is left alone meanwhile, since
+ * some captures fail when any thread makes a call that may not be captured. Not for ever: a capture
+ * that nobody ends must not stop the records. */
+static bool helper_capturing(uint64_t now)
+{
+	if (!__atomic_load_n(&registry_captures_active, __ATOMIC_RELAXED) ||
+	    __atomic_load_n(&helper.exit, __ATOMIC_RELAXED) != EXIT_NO) {
+		helper.capture_since_ns = 0;
+		return false;
+	}
+	if (!helper.capture_since_ns)
+		helper.capture_since_ns = now;
+	return now - helper.capture_since_ns < HELPER_CAPTURE_NS;
+}
+
 static void helper_tick(uint64_t now, uint64_t *told_ns)
 {
 	uint32_t ending = __atomic_load_n(&helper.exit, __ATOMIC_ACQUIRE);
@@ -332,6 +381,10 @@ static void helper_tick(uint64_t now, uint64_t *told_ns)
 	}
 	helper_watch_reader(now);
 	helper_govern(now);
+	if (helper_capturing(now)) {
+		cupti_client_tend(now, false);
+		return;
+	}
 	if (flush || now - helper.flushed_ns > HELPER_FLUSH_MIN_NS || ending) {
 		__atomic_store_n(&helper.flushed_ns, now, __ATOMIC_RELAXED);
 		cupti_client_tend(now, true);
@@ -348,6 +401,8 @@ static void *helper_main(void *arg)
 	uint64_t told_ns = 0;
 
 	tracer_inside_bits = TRACER_IN_SYSOM;
+	helper_note_file(tracer_ring.fd, &helper.ring_file);
+	tracer_claim(); /* before the job's threads take them all */
 	prctl(PR_SET_NAME, "sysom", 0, 0, 0);
 	for (;;) {
 		helper_tick(clock_monotonic_ns(), &told_ns);
@@ -386,10 +441,10 @@ void helper_forked(void)
 {
 	/* The parent's connection: our copy of the descriptor would keep it open after the parent's
 	 * death, and sysomd would think it alive. */
-	if (helper.sock >= 0)
+	if (helper_same_file(helper.sock, &helper.sock_file))
 		close(helper.sock);
 	helper.sock = -1;
-	if (tracer_ring.base && tracer_ring.fd >= 0)
+	if (tracer_ring.base && helper_same_file(tracer_ring.fd, &helper.ring_file))
 		close(tracer_ring.fd);
 }
 

@@ -9,6 +9,7 @@
 
 #include <dlfcn.h>
 #include <link.h>
+#include <stdbool.h>
 #include <string.h>
 
 #include "foreign/cuda.h"
@@ -128,51 +129,71 @@ void *hooks_substitute(enum hook_id id, void *found, const void *caller)
 	return hooks_offer(id, found) ? hooks_table[id].wrapper : found;
 }
 
+/* The path of the nth loaded object whose base name begins with prefix. Copied out: dlopen must not
+ * be called from inside dl_iterate_phdr, which holds a lock that another thread's dlopen waits for
+ * while it holds the one that ours would want. */
 struct hooks_scan {
-	const char *prefix; /* of the base name; "" any */
-	const char *symbol; /* that it must have */
-	const void *self;   /* our own wrapper: never the answer */
-	void *handle, *found;
+	const char *prefix;
+	unsigned skip;
+	bool found;
+	char path[1024];
 };
 
 static int hooks_scan_object(struct dl_phdr_info *info, size_t bytes, void *arg)
 {
 	struct hooks_scan *s = arg;
 	const char *path = info->dlpi_name, *slash;
-	void *handle;
 
-	if (!path || !*path)
+	if (!path || !*path || strlen(path) >= sizeof(s->path))
 		return 0;
 	slash = strrchr(path, '/');
 	if (strncmp(slash ? slash + 1 : path, s->prefix, strlen(s->prefix)))
 		return 0;
-	handle = dlopen(path, RTLD_LAZY | RTLD_NOLOAD);
-	if (!handle)
+	if (s->skip) {
+		s->skip--;
 		return 0;
-	if (!s->symbol) {
-		s->handle = handle;
-		return 1;
 	}
-	s->found = hooks_dlsym(handle, s->symbol);
-	if (s->found == s->self)
-		s->found = NULL;
-	if (s->found) {
-		s->handle = handle;
-		return 1;
-	}
-	dlclose(handle);
-	return 0;
+	strcpy(s->path, path);
+	s->found = true;
+	return 1;
+}
+
+static void *hooks_nth_object(const char *prefix, unsigned nth, bool *any)
+{
+	struct hooks_scan s = { .prefix = prefix, .skip = nth };
+
+	dl_iterate_phdr(hooks_scan_object, &s);
+	*any = s.found;
+	return s.found ? dlopen(s.path, RTLD_LAZY | RTLD_NOLOAD) : NULL;
 }
 
 void *hooks_loaded(const char *name, const char *prefix)
 {
-	struct hooks_scan s = { .prefix = prefix };
 	void *handle = dlopen(name, RTLD_LAZY | RTLD_NOLOAD);
+	bool any = true;
 
-	if (handle)
-		return handle;
-	dl_iterate_phdr(hooks_scan_object, &s);
-	return s.handle;
+	for (unsigned i = 0; !handle && any; i++)
+		handle = hooks_nth_object(prefix, i, &any);
+	return handle;
+}
+
+/* A symbol in some loaded object of that prefix; never our own wrapper. */
+static void *hooks_search(const struct hook *h, const char *prefix)
+{
+	void *handle, *found = NULL;
+	bool any = true;
+
+	for (unsigned i = 0; !found && any; i++) {
+		handle = hooks_nth_object(prefix, i, &any);
+		if (!handle)
+			continue;
+		found = hooks_dlsym(handle, h->symbol);
+		if (found == h->wrapper)
+			found = NULL;
+		if (!found)
+			dlclose(handle);
+	}
+	return found;
 }
 
 /* The slow way, once per function: for callers that were linked and so came without a look-up. */
@@ -180,19 +201,13 @@ void *hooks_resolve(enum hook_id id)
 {
 	static const char *const prefix[] = { "libc.so", "libcuda.so", "libnccl", "libcupti.so" };
 	const struct hook *h = &hooks_table[id];
-	struct hooks_scan s = { .symbol = h->symbol, .self = h->wrapper };
 	void *real = hooks_dlsym(RTLD_NEXT, h->symbol);
 
 	/* RTLD_NEXT sees the global scope only; the library may have come by a local dlopen. */
-	if (!real) {
-		s.prefix = prefix[h->library];
-		dl_iterate_phdr(hooks_scan_object, &s);
-		if (!s.found) {
-			s.prefix = "";
-			dl_iterate_phdr(hooks_scan_object, &s);
-		}
-		real = s.found;
-	}
+	if (!real)
+		real = hooks_search(h, prefix[h->library]);
+	if (!real)
+		real = hooks_search(h, "");
 	if (real && real != h->wrapper)
 		hooks_offer(id, real);
 	return __atomic_load_n(&hooks_real[id], __ATOMIC_ACQUIRE);

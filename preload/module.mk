@@ -19,8 +19,13 @@ $(B)/gen/exports.map: preload/exports.map.in preload/hooks.def
 PRELOAD_TEST := $(B)/test
 PRELOAD_NULL := $(PRELOAD_TEST)/null/libcuda.so.1 $(PRELOAD_TEST)/null/libnccl.so.2
 TEST_PARTS += $(PRELOAD_TEST)/preload_peer $(PRELOAD_NULL) $(PRELOAD_TEST)/caller \
-	$(PRELOAD_TEST)/null/libdeep.so
-SCRIPTS_TEST += tests/e2e/preload_binary.sh tests/e2e/preload_behaviour.py
+	$(PRELOAD_TEST)/null/libdeep.so $(PRELOAD_TEST)/rival
+UNIT += test_cupti_decode
+test_cupti_decode_SRCS := tests/unit/test_cupti_decode.c cupti/cupti_decode.c
+test_cupti_decode_LDLIBS := -lcmocka
+SCRIPTS_TEST += tests/e2e/preload_binary.sh tests/e2e/preload_behaviour.py \
+	tests/e2e/preload_cupti.py tests/conformance/foreign_abi.sh \
+	tests/conformance/preload_cudart.py
 BENCH += bench_launch
 BENCH_PARTS += $(PRELOAD_NULL)
 
@@ -39,3 +44,6 @@ $(PRELOAD_TEST)/caller: tests/preload/caller.c tests/preload/null.h $(PRELOAD_NU
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS_ALL) -fno-sanitize=all -o $@ $< $(PRELOAD_NULL) -Wl,-rpath,'$$ORIGIN/null' \
 		-lpthread -ldl
+$(PRELOAD_TEST)/rival: tests/preload/rival.c
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS_ALL) -fno-sanitize=all -o $@ $< -ldl

@@ -24,7 +24,8 @@ static void wrap_tell_stream(uint16_t kind, cu_context context, cu_stream stream
 
 	e.context_id = cupti_client_context_id(context);
 	e.stream_id = cupti_client_stream_id(context, stream, per_thread);
-	if (kind == EVENT_STREAM)
+	/* the per-thread default stream is another one in each thread: told by each, not kept */
+	if (kind == EVENT_STREAM && !per_thread)
 		registry_stream_add(&e);
 	if (push)
 		tracer_push(&e);
@@ -48,9 +49,7 @@ static void wrap_context_changed(bool push)
 			break;
 		if (__atomic_compare_exchange_n(&seen[i], &none, key, false, __ATOMIC_RELAXED,
 						__ATOMIC_RELAXED)) {
-			/* the default streams, of both kinds */
 			wrap_tell_stream(EVENT_STREAM, context, NULL, false, push);
-			wrap_tell_stream(EVENT_STREAM, context, NULL, true, push);
 			break;
 		}
 		if (none == key)
@@ -60,6 +59,7 @@ static void wrap_context_changed(bool push)
 	if (t && t->context != key) {
 		t->context = key;
 		wrap_tell_stream(EVENT_CONTEXT, context, NULL, false, push);
+		wrap_tell_stream(EVENT_STREAM, context, NULL, true, push);
 	}
 }
 

@@ -382,6 +382,40 @@ static cu_result cuGraphInstantiateWithParams_impl(bool pt, cu_graph_exec *out, 
 CU_API_TWO(cuGraphInstantiateWithParams, _ptsz,
 	   (cu_graph_exec * out, cu_graph g, struct instantiate_params *p), (out, g, p))
 
+struct kernel_node_params { /* CUDA_KERNEL_NODE_PARAMS_v2 */
+	cu_function f;
+	unsigned grid[3], block[3];
+	unsigned shared_bytes;
+	void **params, **extra;
+	cu_function kernel;
+	cu_context context;
+};
+
+/* The node is one of the graph that the executable was made from. */
+CU_API(cuGraphExecKernelNodeSetParams_v2,
+       (cu_graph_exec e, cu_graph_node n, const struct kernel_node_params *p))
+{
+	struct gpu_work *w;
+	cu_result rc = CU_OK;
+
+	if (!e || !n || !p || n->index >= e->count || e->nodes[n->index].id != n->id)
+		return CU_INVALID_VALUE;
+	gpu_lock();
+	w = &e->nodes[n->index].work;
+	if (w->kind != GPU_OP_KERNEL || (!p->f && !p->kernel)) {
+		rc = CU_INVALID_VALUE;
+	} else {
+		w->function = p->f ? p->f : p->kernel;
+		memcpy(w->grid, p->grid, sizeof(w->grid));
+		memcpy(w->block, p->block, sizeof(w->block));
+		w->shared_bytes = p->shared_bytes;
+		w->dur_ns = p->params && p->params[0] ? *(uint64_t *)p->params[0] :
+							gpu.default_kernel_ns;
+	}
+	gpu_unlock();
+	return rc;
+}
+
 CU_API(cuGraphExecDestroy, (cu_graph_exec e))
 {
 	if (!e)

@@ -88,6 +88,7 @@ extern char cuGraphGetNodes[];
 extern char cuGraphInstantiateWithFlags[];
 extern char cuGraphInstantiate_v2[];
 extern char cuGraphExecDestroy[];
+extern char cuGraphExecKernelNodeSetParams_v2[];
 extern char cuLaunchKernel[];
 extern char cuLaunchKernel_ptsz[];
 extern char cuLaunchCooperativeKernel[];
@@ -208,8 +209,10 @@ const struct cuda_double_symbol cuda_double_symbols[] = {
 	{ "cuFuncGetModule", 11000, false, cuFuncGetModule },
 	{ "cuFuncGetAttribute", 2020, false, cuFuncGetAttribute },
 	{ "cuFuncSetAttribute", 9000, false, cuFuncSetAttribute },
-	{ "cuOccupancyMaxActiveBlocksPerMultiprocessor", 6050, false, cuOccupancyMaxActiveBlocksPerMultiprocessor },
-	{ "cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags", 7000, false, cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags },
+	{ "cuOccupancyMaxActiveBlocksPerMultiprocessor", 6050, false,
+	  cuOccupancyMaxActiveBlocksPerMultiprocessor },
+	{ "cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags", 7000, false,
+	  cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags },
 	{ "cuStreamCreate", 2000, false, cuStreamCreate },
 	{ "cuStreamCreateWithPriority", 5050, false, cuStreamCreateWithPriority },
 	{ "cuStreamDestroy", 4000, false, cuStreamDestroy_v2 },
@@ -241,7 +244,8 @@ const struct cuda_double_symbol cuda_double_symbols[] = {
 	{ "cuMemGetInfo", 3020, false, cuMemGetInfo_v2 },
 	{ "cuMemGetAddressRange", 3020, false, cuMemGetAddressRange_v2 },
 	{ "cuPointerGetAttribute", 4000, false, cuPointerGetAttribute },
-	{ "cuThreadExchangeStreamCaptureMode", 10010, false, cuThreadExchangeStreamCaptureMode },
+	{ "cuThreadExchangeStreamCaptureMode", 10010, false,
+	  cuThreadExchangeStreamCaptureMode },
 	{ "cuGraphCreate", 10000, false, cuGraphCreate },
 	{ "cuGraphDestroy", 10000, false, cuGraphDestroy },
 	{ "cuGraphGetNodes", 10000, false, cuGraphGetNodes },
@@ -249,6 +253,7 @@ const struct cuda_double_symbol cuda_double_symbols[] = {
 	{ "cuGraphInstantiate", 11000, false, cuGraphInstantiate_v2 },
 	{ "cuGraphInstantiate", 12000, false, cuGraphInstantiateWithFlags },
 	{ "cuGraphExecDestroy", 10000, false, cuGraphExecDestroy },
+	{ "cuGraphExecKernelNodeSetParams", 12000, false, cuGraphExecKernelNodeSetParams_v2 },
 	{ "cuLaunchKernel", 4000, false, cuLaunchKernel },
 	{ "cuLaunchKernel", 7000, true, cuLaunchKernel_ptsz },
 	{ "cuLaunchCooperativeKernel", 9000, false, cuLaunchCooperativeKernel },

@@ -16,6 +16,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/hash.h"
+
 #define GPU_WATCH_MAX	60
 #define GPU_TICK_NS	4000000ull /* how late records reach the profiler unasked */
 #define GPU_POLL_NS	1000000ull /* without futex_waitv(2) (before Linux 5.16) */
@@ -370,6 +372,17 @@ struct gpu_op *gpu_submit_locked(struct cu_stream_st *s, const struct gpu_work *
 	return op;
 }
 
+/* A replay's kernels take a little more or less than the captured time. */
+static void op_vary(struct gpu_op *op)
+{
+	uint64_t span = op->work.dur_ns * gpu.graph_jitter_ppm / 1000000;
+
+	if (op->work.kind != GPU_OP_KERNEL || !span)
+		return;
+	gpu.random = hash_mix(gpu.random + 0x9e3779b97f4a7c15ull);
+	op->work.dur_ns += gpu.random % (2 * span + 1) - span;
+}
+
 void gpu_submit_graph_locked(struct cu_stream_st *s, const struct gpu_graph_node_view *nodes,
 			     unsigned count, uint32_t graph_id, uint32_t correlation)
 {
@@ -394,6 +407,7 @@ void gpu_submit_graph_locked(struct cu_stream_st *s, const struct gpu_graph_node
 		ops[i] = op;
 		op->graph_id = graph_id;
 		op->node_id = nodes[i].node_id;
+		op_vary(op);
 		op_depend(op, root, 0);
 		for (unsigned k = 0; k < nodes[i].dep_count; k++)
 			op_depend(op, ops[nodes[i].deps[k]], gpu.gap_ns);
@@ -810,6 +824,8 @@ int gpu_init(void)
 		gpu.default_kernel_ns = gpu_env("SIM_KERNEL_NS", 10000);
 		gpu.copy_bytes_per_us = gpu_env("SIM_COPY_MBPS", 24000);
 		gpu.memory_total = gpu_env("SIM_DEVICE_MEMORY_MB", 81920) << 20;
+		gpu.graph_jitter_ppm = gpu_env("SIM_GRAPH_JITTER_PPM", 8000);
+		gpu.random = gpu_env("SIM_SEED", 1);
 		gpu.next_context = 1;
 		gpu.next_correlation = 1;
 		gpu.next_stream = GPU_FIRST_STREAM;

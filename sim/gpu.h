@@ -134,6 +134,7 @@ struct gpu_state {
 	uint64_t submit_ns, gap_ns, default_kernel_ns, copy_bytes_per_us;
 	uint32_t next_context, next_stream, next_correlation, next_graph;
 	uint64_t next_node, next_capture;
+	uint64_t random, graph_jitter_ppm; /* replays of one graph differ a little */
 	uint32_t known_gen; /* futex: bumped when an unknown end became known */
 	bool graph_nodes, initialised, forked;
 	const struct gpu_hooks *hooks;

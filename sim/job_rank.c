@@ -45,6 +45,8 @@ struct api {
 	cu_result (*end_capture)(cu_stream s, cu_graph *g);
 	cu_result (*instantiate)(cu_graph_exec *e, cu_graph g, unsigned long long flags);
 	cu_graph_launch_fn graph_launch;
+	cu_result (*graph_nodes)(cu_graph g, cu_graph_node *nodes, size_t *count);
+	cu_result (*graph_set)(cu_graph_exec e, cu_graph_node n, const void *params);
 
 	nccl_result (*get_id)(nccl_unique_id *id);
 	nccl_result (*init_rank)(nccl_comm *c, int n, nccl_unique_id id, int rank);
@@ -65,6 +67,12 @@ struct api {
 
 #define BUFFER_BYTES (64u << 20)
 
+struct graph {
+	cu_graph_exec exec;
+	cu_graph_node *nodes;
+	size_t count;
+};
+
 struct rank {
 	const struct job_options *o;
 	struct job_control *control;
@@ -73,7 +81,8 @@ struct rank {
 	struct api api;
 	cu_stream streams[JOB_STREAMS];
 	cu_event events[JOB_EVENTS];
-	cu_graph_exec *graphs;
+	struct graph *graphs;
+	const struct job_fault *graph_fault; /* what the graphs' kernels were set to */
 	nccl_comm comm;
 	cu_deviceptr device;
 	void *host;
@@ -216,6 +225,8 @@ static bool find_driver(struct api *a)
 	GET(end_capture, "cuStreamEndCapture", 10000);
 	GET(instantiate, "cuGraphInstantiateWithFlags", 11040);
 	GET(graph_launch, "cuGraphLaunch", 10000);
+	GET(graph_nodes, "cuGraphGetNodes", 10000);
+	GET(graph_set, "cuGraphExecKernelNodeSetParams", 12000);
 #undef GET
 	a->launch_ex = (cu_launch_kernel_ex_fn)dlsym(lib, "cuLaunchKernelEx");
 	/* Frameworks are linked with it; only a profiler uses it. */
@@ -442,7 +453,7 @@ static void run_action(struct rank *r, const struct job_action *a, bool paced)
 		catch_up(r, a);
 		break;
 	case JOB_GRAPH:
-		r->api.graph_launch(r->graphs[a->slot], s);
+		r->api.graph_launch(r->graphs[a->slot].exec, s);
 		break;
 	default:
 		break;
@@ -518,6 +529,42 @@ static void truth_step(struct rank *r, uint64_t step, const struct job_phase *ph
 		fprintf(stderr, "simjob: truth file: %s\n", strerror(errno));
 }
 
+/* A fault that slows kernels slows those in graphs too: same graphs, new durations. */
+static void fault_graphs(struct rank *r)
+{
+	const struct job_fault *f = fault_is(r, JOB_FAULT_SLOW) || fault_is(r, JOB_FAULT_KERNEL) ?
+					    r->fault :
+					    NULL;
+
+	if (f == r->graph_fault)
+		return;
+	r->graph_fault = f;
+	for (unsigned i = 0; i < r->program.graph_count; i++) {
+		const struct job_phase *ph = &r->program.graphs[i];
+		size_t node = 0;
+
+		for (unsigned k = 0; k < ph->count && node < r->graphs[i].count; k++) {
+			const struct job_action *a = &ph->actions[k];
+			uint64_t ns = duration(r, a);
+			void *params[] = { &ns };
+			struct { /* CUDA_KERNEL_NODE_PARAMS */
+				cu_function f;
+				unsigned grid[3], block[3], shared_bytes;
+				void **params, **extra;
+				cu_function kernel;
+				cu_context context;
+			} p = { .f = r->program.functions[a->function], .params = params };
+
+			memcpy(p.grid, a->grid, sizeof(p.grid));
+			memcpy(p.block, a->block, sizeof(p.block));
+			if (a->kind == JOB_KERNEL)
+				r->api.graph_set(r->graphs[i].exec, r->graphs[i].nodes[node++], &p);
+			else if (a->kind == JOB_COLLECTIVE && r->o->ranks > 1)
+				node++;
+		}
+	}
+}
+
 static void run_step(struct rank *r, uint64_t step)
 {
 	const struct job_program *p = &r->program;
@@ -527,6 +574,7 @@ static void run_step(struct rank *r, uint64_t step)
 
 	r->begin_ns = job_now();
 	r->shift_ns = 0;
+	fault_graphs(r);
 	if (r->mark_begin)
 		r->mark_begin(&work, 1);
 	if (fault_is(r, JOB_FAULT_STOP))
@@ -546,6 +594,7 @@ static bool capture_graphs(struct rank *r)
 	r->graphs = job_alloc(r->program.graph_count, sizeof(*r->graphs));
 	for (unsigned i = 0; i < r->program.graph_count; i++) {
 		struct job_phase *ph = &r->program.graphs[i];
+		struct graph *to = &r->graphs[i];
 		cu_graph g;
 
 		if (!check(r->api.begin_capture(r->streams[1], 0), "cuStreamBeginCapture"))
@@ -553,7 +602,11 @@ static bool capture_graphs(struct rank *r)
 		for (unsigned k = 0; k < ph->count; k++)
 			run_action(r, &ph->actions[k], false);
 		if (!check(r->api.end_capture(r->streams[1], &g), "cuStreamEndCapture") ||
-		    !check(r->api.instantiate(&r->graphs[i], g, 0), "cuGraphInstantiate"))
+		    !check(r->api.instantiate(&to->exec, g, 0), "cuGraphInstantiate") ||
+		    !check(r->api.graph_nodes(g, NULL, &to->count), "cuGraphGetNodes"))
+			return false;
+		to->nodes = job_alloc(to->count, sizeof(*to->nodes));
+		if (!check(r->api.graph_nodes(g, to->nodes, &to->count), "cuGraphGetNodes"))
 			return false;
 	}
 	return true;

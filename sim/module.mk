@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # The doubles lie apart from the product's libraries: a job finds them by LD_LIBRARY_PATH.
-SOS += libcuda.so.1 libcupti.so.13 libcupti.so.12 libnccl.so.2
+SIM_LIBS := libcuda.so.1 libcupti.so.13 libcupti.so.12 libnccl.so.2 libnvidia-ml.so.1
+SOS += $(SIM_LIBS)
 libcuda.so.1_DIR := lib/sim
 libcuda.so.1_SRCS := sim/gpu.c sim/cuda_double.c sim/cuda_graph.c sim/cuda_memory.c sim/cuda_symbols.c
 libcuda.so.1_LDLIBS := -lpthread
@@ -14,8 +15,15 @@ libcupti.so.12_LDLIBS := -lpthread -ldl
 libnccl.so.2_DIR := lib/sim
 libnccl.so.2_SRCS := sim/nccl_double.c sim/nccl_peers.c
 libnccl.so.2_LDLIBS := -lpthread -ldl
+libnvidia-ml.so.1_DIR := lib/sim
+libnvidia-ml.so.1_SRCS := sim/nvml_double.c
+libnvidia-ml.so.1_LDLIBS := -lpthread
 PROGS += simjob
 simjob_SRCS := sim/simjob.c sim/job_rank.c sim/job_mix.c sim/job_trace.c
 simjob_LDLIBS := -lz -ljansson
-UNIT += test_sim_cupti
+UNIT += test_sim_gpu test_sim_cupti test_sim_nccl
+test_sim_nccl_LDLIBS := -lcmocka
+TEST_PARTS += $(addprefix $(B)/lib/sim/,$(SIM_LIBS))
+test_sim_gpu_LDLIBS := -lcmocka
 test_sim_cupti_LDLIBS := -lcmocka
+SCRIPTS_TEST += tests/e2e/sim_job.sh tests/e2e/sim_torchrun.sh

@@ -253,6 +253,7 @@ static void start_ranks(const struct job_options *o, int fd, char **argv)
 	for (int i = 0; i < o->ranks; i++) {
 		set_number("RANK", i);
 		set_number("LOCAL_RANK", i % 16);
+		set_number("SIM_SEED", (int)(o->seed * 1000 % 1000000) + i + 1);
 		children[i] = fork();
 		if (children[i] == 0) {
 			execv("/proc/self/exe", argv);

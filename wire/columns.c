@@ -20,7 +20,7 @@
 #define LANE_COUNT    256u
 #define CONTEXT_COUNT 4096u
 #define SEQ_COUNT     1024u
-#define LAUNCH_MAX    65536u
+#define LAUNCH_MAX    262144u
 /* mask, gap class, duration class */
 #define ROW_BYTES_MIN 3u
 #define HISTORY	      3
@@ -119,7 +119,7 @@ static struct model *model_new(const struct record *host, uint32_t host_count,
 	uint32_t slots = 64;
 	struct model *m;
 
-	while (slots < LAUNCH_MAX && slots < 2 * host_count)
+	while (slots < LAUNCH_MAX && slots < 4 * host_count)
 		slots *= 2;
 	m = calloc(1, sizeof(*m) + slots * sizeof(m->launches[0]));
 	if (!m)
@@ -212,7 +212,7 @@ static int64_t model_launch(const struct model *m, const struct lane *l, const s
 
 static int64_t mean(bool first, int64_t m, int64_t v)
 {
-	return first ? v : add64(m, sub64(v, m) >> 2);
+	return first ? v : add64(m, sub64(v, m) >> 1);
 }
 
 /* Takes a coded or decoded row into the model. Spans enclose what follows them, so that their ends

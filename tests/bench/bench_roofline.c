@@ -18,7 +18,8 @@
 
 #define ROWS_MAX 20000
 #define KEYS_MAX 64
-#define SEEDS 20
+#define SEEDS 5
+#define STEPS_MAX 100000
 #define FACTORS 3
 
 struct row {
@@ -31,6 +32,7 @@ struct data {
 	struct row *row;
 	uint32_t rows, work_count;
 	bool ordered; /* a time series: not shuffled */
+	uint32_t resample; /* steps per key drawn from the rows, 1 % noise on top; 0: each row once */
 };
 
 struct tally {
@@ -98,35 +100,38 @@ static bool load(struct data *d, const char *dir, const char *file, const char *
 /* Compute seconds per (rank, step) of the production job, in step order, keyed by stage. */
 static bool load_steps(struct data *d, const char *dir)
 {
-	char path[1024];
-	double sum[8][64] = { { 0 } };
+	static double sum[STEPS_MAX][8];
+	char path[1024], stage[8] = { 0 };
 	struct replay_csv *c;
 	struct replay_csv_field *f;
-	int n, rank, step, op, duration, low = 1 << 30;
+	int n, rank, step, op, duration, place, last = 0;
 
 	snprintf(path, sizeof(path), "%s/straggler-bytedance/trace-ST.csv.gz", dir);
 	if (replay_csv_open(&c, path))
 		return false;
+	memset(sum, 0, sizeof(sum));
 	n = replay_csv_next(c, &f);
 	rank = column(f, n, "rank");
 	step = column(f, n, "step");
 	op = column(f, n, "optype");
 	duration = column(f, n, "duration");
+	place = column(f, n, "stage");
 	while (replay_csv_next(c, &f) > 0) {
-		int k = atoi(f[rank].text), s = atoi(f[step].text);
+		int k = atoi(f[rank].text) & 7, s = atoi(f[step].text);
 
-		low = s < low ? s : low;
-		if (strstr(f[op].text, "compute") && k >= 0 && k < 8)
-			sum[k][s % 64] += atof(f[duration].text);
+		CHECK(s >= 0 && s < STEPS_MAX);
+		last = s > last ? s : last;
+		stage[k] = f[place].text[0];
+		if (strstr(f[op].text, "compute"))
+			sum[s][k] += atof(f[duration].text);
 	}
 	replay_csv_close(c);
-	for (int s = low; s < low + 64; s++)
+	for (int s = 0; s <= last; s++)
 		for (int k = 0; k < 8; k++) {
-			if (sum[k][s % 64] <= 0)
+			if (sum[s][k] <= 0)
 				continue;
-			/* ranks k and k + 4 share a stage */
-			snprintf(d->row[d->rows].key, sizeof(d->row[0].key), "stage %d", k % 4);
-			d->row[d->rows++].latency_ns = sum[k][s % 64] * 1e9;
+			snprintf(d->row[d->rows].key, sizeof(d->row[0].key), "stage %c", stage[k]);
+			d->row[d->rows++].latency_ns = sum[s][k] * 1e9;
 		}
 	d->ordered = true;
 	return d->rows > 0;
@@ -169,17 +174,16 @@ static void synthesise(struct data *d, unsigned kind, uint64_t seed)
 }
 
 /* One key's rows: 60 % to learn from, the rest to judge, one in twenty made slow. */
-static void run_key(const struct data *d, const struct row **rows, uint32_t n, uint32_t repeat,
+static void run_key(const struct data *d, const struct row **rows, uint32_t n,
 		    const struct roofline_config *config, double bad, uint64_t seed, struct tally *t)
 {
 	void *memory = aligned_alloc(64, (roofline_memory_bytes(config) + 63) & ~63ul);
 	struct roofline *m = roofline_init(memory, config);
-	uint32_t learn = (uint32_t)(0.6 * n) * repeat;
+	uint32_t total = d->resample ? d->resample : n, learn = (uint32_t)(0.6 * total);
 
-	for (uint32_t i = 0; i < n * repeat; i++) {
-		const struct row *r = i < learn ? rows[i % (learn / repeat)] :
-						  rows[learn / repeat + (i - learn) % (n - learn / repeat)];
-		double latency = r->latency_ns;
+	for (uint32_t i = 0; i < total; i++) {
+		const struct row *r = rows[d->resample ? (uint32_t)(uniform(&seed) * n) : i];
+		double latency = r->latency_ns * (d->resample ? 1 + 0.01 * normal(&seed) : 1);
 		int which = -1;
 		struct roofline_verdict v;
 
@@ -233,7 +237,7 @@ static void run_once(const struct data *d, const struct roofline_config *config,
 			rows[i] = rows[j];
 			rows[j] = r;
 		}
-		run_key(d, rows, n, 1, config, bad, seed + k, t);
+		run_key(d, rows, n, config, bad, seed + k, t);
 	}
 }
 
@@ -244,8 +248,11 @@ static double percent(uint64_t a, uint64_t b)
 
 static void report(const struct data *d, uint64_t seed)
 {
-	printf("\n%s: %" PRIu32 " rows, seeds %" PRIu64 "..%" PRIu64 "\n", d->name, d->rows, seed,
-	       seed + SEEDS - 1);
+	printf("\n%s: %" PRIu32 " rows, %s, seeds %" PRIu64 "..%" PRIu64 "\n", d->name, d->rows,
+	       d->resample ? "drawn to 3000 per key with 1 % noise" :
+	       d->ordered  ? "in time order" :
+			     "each once, shuffled",
+	       seed, seed + SEEDS - 1);
 	printf("  bad    | robust: x1.2   x1.5     x2   false+  unarmed | p99: x1.2   x1.5     x2   false+\n");
 	for (size_t c = 0; c < sizeof(contamination) / sizeof(contamination[0]); c++) {
 		struct tally t[2];
@@ -344,9 +351,13 @@ int main(int argc, char **argv)
 		d.ordered = false;                                                                 \
 		d.work_count = 0;                                                                  \
 		memset(d.row, 0, ROWS_MAX * sizeof(struct row));                                   \
-		if (loading)                                                                       \
+		d.resample = 0;                                                                    \
+		if (loading) {                                                                     \
 			report(&d, seed);                                                          \
-		else                                                                               \
+			d.resample = d.ordered ? 0 : 3000;                                         \
+			if (d.resample)                                                            \
+				report(&d, seed);                                                  \
+		} else                                                                               \
 			printf("\n%s: no data under %s, skipped\n", label, dir);                   \
 	} while (0)
 	CASE("Splitwise prompt", load(&d, dir, "roofline-splitwise/perf_model.csv", "prompt_time",
@@ -363,7 +374,7 @@ int main(int argc, char **argv)
 		synthesise(&d, kind, seed);
 		d.name = synthetic[kind];
 		d.ordered = false;
-		d.work_count = 2;
+		d.resample = 0;
 		report(&d, seed);
 	}
 	speed();

@@ -302,6 +302,8 @@ static void detect(const struct record *host, size_t count, bool live)
 	steps_config_default(&c);
 	c.automatic_only = true;
 	c.whole_first = !live;
+	if (live) /* the traces are shorter than a job */
+		c.lock_min_ns = (host[count - 1].end_ns - host[0].begin_ns) / 8;
 	if (!live)
 		c.launch_max = (uint32_t)(count < 1 << 20 ? count + 1 : 1 << 20);
 	memory = aligned_alloc(16, steps_memory_bytes(&c));

@@ -147,7 +147,7 @@ def test_threads():
     rc, events, rest, err = peer(CALLER, "threads", "40")
     got = of(events, "launch")
     c = of(events, "counters")[0].f
-    check(rc == 0 and len(got) + int(c["no_lane"]) == 160 * 11,
+    check(rc == 0 and len(got) <= 160 * 11 <= len(got) + int(c["no_lane"]),
           "every launch of 160 short threads is an event or a counted drop", len(got), c)
     check(len(got) > 1000, "lanes of ended threads are handed out again", len(got), c)
     check(c["lapped"] == "0" and c["torn"] == "0", "nothing is lapped or torn", c)

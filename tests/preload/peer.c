@@ -317,6 +317,8 @@ int main(int argc, char **argv)
 	}
 	if (argc - i < 2 || !mkdtemp(dir))
 		return 2;
+	/* whole lines: the command writes to the same place */
+	setvbuf(stdout, NULL, _IOLBF, 1 << 16);
 	snprintf(socket_path, sizeof(socket_path), "%s/s", dir);
 	begin = clock_monotonic_ns();
 	child = spawn(argv + i + 1, preload ? argv[i] : NULL);

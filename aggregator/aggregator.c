@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * sysom-aggregator: settings, order of start and stop, signals. */
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "aggregator/api.h"
+#include "aggregator/commit.h"
+#include "aggregator/fleet.h"
+#include "aggregator/ingest.h"
+#include "aggregator/text.h"
+#include "base/config.h"
+#include "base/limits.h"
+#include "base/log.h"
+#include "base/loop.h"
+
+struct settings {
+	char nng_listen[256], http_listen[128], store_dir[1024];
+	uint64_t contexts, store_max_bytes, store_reserve_bytes;
+	uint64_t window_age_ns, incident_age_ns;
+	uint64_t gap_ns, silence_ns, memory_ns;
+	uint64_t alive_ns, forget_ns;
+	bool verify;
+	int level;
+};
+
+#define KEY(field, key, type, initial, help, ...)                                                  \
+	CONFIG_KEY(struct settings, field, key, type, initial, help, __VA_ARGS__)
+static const struct config_key keys[] = {
+	KEY(nng_listen, "nng.listen", CONFIG_STRING, "tcp://127.0.0.1:9471",
+	    "where sysomd dials: tcp://ADDRESS:PORT or ipc://PATH"),
+	KEY(contexts, "nng.contexts", CONFIG_UINT, "96",
+	    "messages handled at a time; a batch of windows waits for one commit", .min = 1,
+	    .max = 1024),
+	KEY(verify, "nng.verify", CONFIG_BOOL, "true",
+	    "decode every record of a window before acknowledging it"),
+	KEY(http_listen, "http.listen", CONFIG_STRING, "127.0.0.1:9472",
+	    "JSON API, /metrics and /healthz: ADDRESS:PORT; no authentication, so keep it private"),
+	KEY(store_dir, "store.dir", CONFIG_STRING, "",
+	    "directory of the store; empty: /var/lib/sysom, or ~/.local/state/sysom"),
+	KEY(store_max_bytes, "store.max_bytes", CONFIG_BYTES, "10 GiB",
+	    "above this the oldest windows lose their evidence; 0: no bound"),
+	KEY(store_reserve_bytes, "store.reserve_bytes", CONFIG_BYTES, "64 MiB",
+	    "with less free space than this on the disk, windows are told to come again"),
+	KEY(window_age_ns, "retention.windows", CONFIG_DURATION, "7d", "how long windows are kept",
+	    .min = 60e9, .max = 3650 * 86400e9),
+	KEY(incident_age_ns, "retention.incidents", CONFIG_DURATION, "30d",
+	    "how long incidents are kept", .min = 60e9, .max = 3650 * 86400e9),
+	KEY(gap_ns, "incident.gap", CONFIG_DURATION, "5s",
+	    "windows of a job that are no further apart belong to one incident", .min = 0,
+	    .max = 3600e9),
+	KEY(silence_ns, "incident.silence", CONFIG_DURATION, "30s",
+	    "an incident is closed after so long without a window", .min = 1e9, .max = 86400e9),
+	KEY(memory_ns, "incident.memory", CONFIG_DURATION, "2h",
+	    "how long late windows may still join a closed incident", .min = 1e9, .max = 86400e9),
+	KEY(alive_ns, "fleet.alive", CONFIG_DURATION, "15s", "a rank is alive so long after its beat",
+	    .min = 1e9, .max = 3600e9),
+	KEY(forget_ns, "fleet.forget", CONFIG_DURATION, "10m", "a rank is forgotten after so long",
+	    .min = 1e9, .max = 86400e9),
+	KEY(level, "log.level", CONFIG_ENUM, "info", "what is logged",
+	    .choices = "error|warn|info|debug"),
+};
+
+struct aggregator {
+	struct settings settings;
+	struct loop *loop;
+	struct fleet *fleet;
+	struct commit *commit;
+	struct ingest *ingest;
+	struct api *api;
+};
+
+/* The store's place where none is set. */
+static void choose_dir(struct settings *s)
+{
+	const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
+
+	if (s->store_dir[0])
+		return;
+	mkdir("/var/lib/sysom", 0750);
+	if (!access("/var/lib/sysom", W_OK))
+		text_copy(s->store_dir, sizeof(s->store_dir), "/var/lib/sysom");
+	else if (state && *state == '/')
+		snprintf(s->store_dir, sizeof(s->store_dir), "%s/sysom", state);
+	else
+		snprintf(s->store_dir, sizeof(s->store_dir), "%s/.local/state/sysom",
+			 home && *home == '/' ? home : "/tmp");
+}
+
+static void on_signal(void *arg, uint32_t signum)
+{
+	struct aggregator *a = arg;
+
+	log_info("stop", "signal=%u", signum);
+	loop_stop(a->loop);
+}
+
+/* One descriptor per node, and nng's own. */
+static void raise_files(void)
+{
+	struct rlimit r;
+
+	if (getrlimit(RLIMIT_NOFILE, &r))
+		return;
+	r.rlim_cur = r.rlim_max;
+	setrlimit(RLIMIT_NOFILE, &r);
+}
+
+static int start(struct aggregator *a)
+{
+	const struct settings *s = &a->settings;
+	struct commit_config c = {
+		.dir = s->store_dir,
+		.incident = { s->gap_ns, s->silence_ns, s->memory_ns },
+		.window_age_ns = s->window_age_ns,
+		.incident_age_ns = s->incident_age_ns,
+		.max_bytes = s->store_max_bytes,
+		.reserve_bytes = s->store_reserve_bytes,
+	};
+	int err = loop_open(&a->loop);
+
+	/* before any thread, so that only the loop sees them */
+	if (!err)
+		err = loop_add_signal(a->loop, SIGTERM, on_signal, a, NULL);
+	if (!err)
+		err = loop_add_signal(a->loop, SIGINT, on_signal, a, NULL);
+	if (!err)
+		err = fleet_open(&a->fleet, s->alive_ns, s->forget_ns);
+	if (err) {
+		log_error("start", "why=\"%s\"", strerror(-err));
+		return err;
+	}
+	err = commit_open(&a->commit, &c, a->fleet);
+	if (err) {
+		log_error("store", "dir=%s why=\"%s\"", s->store_dir,
+			  err == -EBUSY	 ? "another aggregator uses it" :
+			  err == -EPROTO ? "not a store of this version" :
+					   strerror(-err));
+		return err;
+	}
+	err = ingest_open(&a->ingest, s->nng_listen, (uint32_t)s->contexts, s->verify, a->commit,
+			  a->fleet);
+	return err ? err : api_open(&a->api, s->http_listen, s->store_dir, a->commit, a->fleet, a->ingest);
+}
+
+static void stop(struct aggregator *a)
+{
+	api_close(a->api);
+	if (a->ingest)
+		ingest_stop(a->ingest);
+	if (a->commit)
+		commit_stop(a->commit);
+	ingest_close(a->ingest);
+	commit_close(a->commit);
+	fleet_close(a->fleet);
+	loop_close(a->loop);
+}
+
+int main(int argc, char **argv)
+{
+	static struct aggregator a;
+	enum config_result result;
+	int err;
+
+	result = config_load(&a.settings, keys, sizeof(keys) / sizeof(keys[0]), "sysom-aggregator",
+			     "Keeps the windows that sysomd sends, finds incidents in them and serves both.",
+			     "/etc/sysom/aggregator.yaml", argc, argv);
+	if (result != CONFIG_RUN)
+		return result == CONFIG_EXIT_OK ? 0 : 2;
+	log_init("sysom-aggregator", (enum log_level)a.settings.level);
+	signal(SIGPIPE, SIG_IGN);
+	signal(SIGXFSZ, SIG_IGN); /* a file-size limit is a full disk, not a reason to die */
+	raise_files();
+	choose_dir(&a.settings);
+	err = start(&a);
+	if (!err) {
+		log_info("start", "nng=%s http=%s store=%s", a.settings.nng_listen,
+			 a.settings.http_listen, a.settings.store_dir);
+		err = loop_run(a.loop);
+	}
+	stop(&a);
+	if (!err)
+		log_info("stopped", "store=%s", a.settings.store_dir);
+	return err ? 1 : 0;
+}

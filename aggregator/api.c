@@ -1,0 +1,413 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Answers are made from the store through a reader of its own and from the fleet's memory, so that no
+ * request ever waits for the committer, nor the committer for a request. */
+#include "aggregator/api.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <jansson.h>
+#include <microhttpd.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "aggregator/text.h"
+#include "base/clock.h"
+#include "base/limits.h"
+#include "base/log.h"
+
+#define CONNECTIONS_MAX	       512
+#define CONNECTIONS_PER_IP_MAX 256
+#define CONNECTION_BYTES       (24u << 10)
+#define TIMEOUT_S	       15
+#define LIMIT_DEFAULT	       100
+
+struct api {
+	struct MHD_Daemon *daemon;
+	struct store *store;
+	struct commit *commit;
+	struct fleet *fleet;
+	struct ingest *ingest;
+	uint64_t requests[6]; /* by hundreds of the status; of the one thread, read by itself */
+};
+
+struct answer {
+	unsigned status;
+	const char *type;
+	struct buf body;
+};
+
+/* ---- answers ---- */
+
+static void answer_json(struct answer *a, json_t *j)
+{
+	char *text = j ? json_dumps(j, JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL;
+
+	if (text) {
+		buf_puts(&a->body, text);
+		buf_puts(&a->body, "\n");
+	} else {
+		a->status = MHD_HTTP_INTERNAL_SERVER_ERROR;
+	}
+	free(text);
+	json_decref(j);
+}
+
+static void answer_error(struct answer *a, unsigned status, const char *why)
+{
+	a->status = status;
+	answer_json(a, json_pack("{s:s}", "error", why));
+}
+
+static void get_status(struct api *api, struct answer *a)
+{
+	struct fleet_totals f;
+	struct commit_stats c;
+
+	fleet_totals(api->fleet, clock_monotonic_ns(), &f);
+	commit_stats(api->commit, &c);
+	answer_json(a, json_pack("{s:s, s:i, s:i, s:i, s:I, s:I, s:I, s:I, s:b}", "version", API_VERSION,
+				 "jobs", (int)f.jobs, "ranks", (int)f.ranks, "nodes", (int)f.nodes,
+				 "windows", (json_int_t)c.store.windows, "incidents",
+				 (json_int_t)c.store.incidents, "open_incidents",
+				 (json_int_t)c.store.open_incidents, "store_bytes",
+				 (json_int_t)c.store.bytes, "disk_full", c.disk_full));
+}
+
+static bool is_text(const char *v)
+{
+	json_t *j = strlen(v) < WIRE_TEXT_BYTES ? json_string(v) : NULL;
+	bool good = j != NULL;
+
+	json_decref(j);
+	return good;
+}
+
+static const char *argument(struct MHD_Connection *c, const char *name)
+{
+	return MHD_lookup_connection_value(c, MHD_GET_ARGUMENT_KIND, name);
+}
+
+static void get_ranks(struct api *api, struct MHD_Connection *c, struct answer *a)
+{
+	const char *job = argument(c, "job");
+
+	if (job && !is_text(job))
+		answer_error(a, MHD_HTTP_BAD_REQUEST, "job: not a job's name");
+	else
+		answer_json(a, fleet_json(api->fleet, job, clock_monotonic_ns()));
+}
+
+static void get_incidents(struct api *api, struct MHD_Connection *c, struct answer *a)
+{
+	const char *job = argument(c, "job"), *state = argument(c, "state"),
+		   *limit = argument(c, "limit");
+	uint32_t n = LIMIT_DEFAULT;
+
+	if (job && !is_text(job)) {
+		answer_error(a, MHD_HTTP_BAD_REQUEST, "job: not a job's name");
+		return;
+	}
+	if (state && strcmp(state, "open") && strcmp(state, "closed")) {
+		answer_error(a, MHD_HTTP_BAD_REQUEST, "state: open or closed");
+		return;
+	}
+	if (limit) {
+		size_t digits = strspn(limit, "0123456789");
+
+		n = digits && digits <= 5 && !limit[digits] ? (uint32_t)atoi(limit) : 0;
+		if (!n || n > LIMIT_API_INCIDENTS) {
+			answer_error(a, MHD_HTTP_BAD_REQUEST, "limit: 1 to 1000");
+			return;
+		}
+	}
+	answer_json(a, store_incidents_json(api->store, job, state, n));
+}
+
+static void get_incident(struct api *api, const char *id, struct answer *a)
+{
+	uint8_t bytes[4];
+	json_t *j = text_unhex(id, bytes, sizeof(bytes)) ? NULL : store_incident_json(api->store, id);
+
+	if (j)
+		answer_json(a, j);
+	else
+		answer_error(a, MHD_HTTP_NOT_FOUND, "no such incident");
+}
+
+static void get_window(struct api *api, const char *text, struct answer *a)
+{
+	uint8_t id[16];
+	int err = text_unhex(text, id, sizeof(id)) ? -ENOENT :
+						     store_window_body(api->store, id, &a->body);
+
+	if (!err)
+		a->type = "application/octet-stream";
+	else if (err == -ENOENT)
+		answer_error(a, MHD_HTTP_NOT_FOUND, "no such window");
+	else if (err == -ESTALE)
+		answer_error(a, MHD_HTTP_GONE, "expired");
+	else
+		answer_error(a, MHD_HTTP_INTERNAL_SERVER_ERROR, "store failed");
+}
+
+/* ---- metrics ---- */
+
+static void metric(struct buf *b, const char *name, const char *type, const char *help)
+{
+	buf_printf(b, "# HELP sysom_aggregator_%s %s\n# TYPE sysom_aggregator_%s %s\n", name, help, name,
+		   type);
+}
+
+static void sample(struct buf *b, const char *name, const char *labels, uint64_t value)
+{
+	buf_printf(b, "sysom_aggregator_%s%s %llu\n", name, labels, (unsigned long long)value);
+}
+
+static void counter(struct buf *b, const char *name, const char *help, uint64_t value)
+{
+	metric(b, name, "counter", help);
+	sample(b, name, "", value);
+}
+
+static void gauge(struct buf *b, const char *name, const char *help, uint64_t value)
+{
+	metric(b, name, "gauge", help);
+	sample(b, name, "", value);
+}
+
+static void metrics_ingest(struct api *api, struct buf *b)
+{
+	struct ingest_stats s;
+
+	ingest_stats(api->ingest, &s);
+	metric(b, "windows_total", "counter", "Windows received, by reply.");
+	sample(b, "windows_total", "{status=\"ok\"}", s.windows_ok);
+	sample(b, "windows_total", "{status=\"duplicate\"}", s.windows_duplicate);
+	sample(b, "windows_total", "{status=\"retry\"}", s.windows_retry);
+	sample(b, "windows_total", "{status=\"reject\"}", s.windows_reject);
+	metric(b, "beats_total", "counter", "Beats received, by reply.");
+	sample(b, "beats_total", "{status=\"ok\"}", s.beats_ok);
+	sample(b, "beats_total", "{status=\"reject\"}", s.beats_reject);
+	counter(b, "unknown_messages_total", "Messages of no known kind or version.", s.other_reject);
+	counter(b, "received_bytes_total", "Bytes of all messages.", s.received_bytes);
+}
+
+static void metrics_store(struct api *api, struct buf *b)
+{
+	struct commit_stats s;
+
+	commit_stats(api->commit, &s);
+	counter(b, "transactions_total", "Transactions committed.", s.transactions);
+	metric(b, "transaction_seconds_total", "counter", "Time spent in transactions.");
+	buf_printf(b, "sysom_aggregator_transaction_seconds_total %.6f\n",
+		   (double)s.transaction_ns / 1e9);
+	counter(b, "expired_windows_total", "Window bodies removed by age or size.", s.expired);
+	counter(b, "incidents_opened_total", "Incidents opened.", s.incidents_opened);
+	gauge(b, "store_bytes", "Bytes used in the store.", s.store.bytes);
+	gauge(b, "store_windows", "Windows known to the store.", s.store.windows);
+	gauge(b, "pending_bytes", "Bytes received and not yet committed.", s.pending_bytes);
+	gauge(b, "disk_full", "1 while windows are refused for want of space.", s.disk_full);
+	metric(b, "incidents", "gauge", "Incidents in the store, by state.");
+	sample(b, "incidents", "{state=\"open\"}", s.store.open_incidents);
+	sample(b, "incidents", "{state=\"closed\"}", s.store.incidents - s.store.open_incidents);
+}
+
+static void metrics_fleet(struct api *api, struct buf *b)
+{
+	struct fleet_totals f;
+
+	fleet_totals(api->fleet, clock_monotonic_ns(), &f);
+	gauge(b, "jobs", "Jobs with a known rank.", f.jobs);
+	metric(b, "ranks", "gauge", "Known ranks, by liveness.");
+	sample(b, "ranks", "{alive=\"yes\"}", f.ranks_alive);
+	sample(b, "ranks", "{alive=\"no\"}", f.ranks - f.ranks_alive);
+	metric(b, "nodes", "gauge", "Known nodes, by liveness.");
+	sample(b, "nodes", "{alive=\"yes\"}", f.nodes_alive);
+	sample(b, "nodes", "{alive=\"no\"}", f.nodes - f.nodes_alive);
+	gauge(b, "lost_events", "Events lost on the known ranks, all causes.", f.lost);
+	gauge(b, "node_windows_dropped", "Windows that the known nodes dropped unsent.",
+	      f.windows_dropped);
+	counter(b, "fleet_dropped_total", "Beat entries for which there was no room.", f.dropped);
+}
+
+static void get_metrics(struct api *api, struct answer *a)
+{
+	struct buf *b = &a->body;
+
+	a->type = "text/plain; version=0.0.4; charset=utf-8";
+	metrics_ingest(api, b);
+	metrics_store(api, b);
+	metrics_fleet(api, b);
+	metric(b, "http_requests_total", "counter", "Answers of this API, by status class.");
+	for (int i = 2; i < 6; i++) {
+		char labels[32];
+
+		snprintf(labels, sizeof(labels), "{code=\"%dxx\"}", i);
+		sample(b, "http_requests_total", labels, api->requests[i]);
+	}
+}
+
+/* ---- requests ---- */
+
+static void route(struct api *api, struct MHD_Connection *c, const char *url, struct answer *a)
+{
+	if (!strcmp(url, "/healthz"))
+		answer_json(a, json_pack("{s:s}", "status", "ok"));
+	else if (!strcmp(url, "/metrics"))
+		get_metrics(api, a);
+	else if (!strcmp(url, "/api/v1/status"))
+		get_status(api, a);
+	else if (!strcmp(url, "/api/v1/ranks"))
+		get_ranks(api, c, a);
+	else if (!strcmp(url, "/api/v1/incidents"))
+		get_incidents(api, c, a);
+	else if (!strncmp(url, "/api/v1/incidents/", 18))
+		get_incident(api, url + 18, a);
+	else if (!strncmp(url, "/api/v1/windows/", 16))
+		get_window(api, url + 16, a);
+	else
+		answer_error(a, MHD_HTTP_NOT_FOUND, "no such path");
+}
+
+static enum MHD_Result send_answer(struct api *api, struct MHD_Connection *c, struct answer *a)
+{
+	struct MHD_Response *r;
+	enum MHD_Result ok;
+
+	if (a->body.failed) {
+		buf_fini(&a->body);
+		a->status = MHD_HTTP_INTERNAL_SERVER_ERROR;
+	}
+	api->requests[a->status / 100 % 6]++;
+	r = MHD_create_response_from_buffer(a->body.bytes, a->body.data ? a->body.data : (void *)"",
+					    a->body.data ? MHD_RESPMEM_MUST_FREE : MHD_RESPMEM_PERSISTENT);
+	if (!r) {
+		buf_fini(&a->body);
+		return MHD_NO;
+	}
+	MHD_add_response_header(r, MHD_HTTP_HEADER_CONTENT_TYPE, a->type);
+	MHD_add_response_header(r, "X-Content-Type-Options", "nosniff");
+	MHD_add_response_header(r, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
+	if (a->status == MHD_HTTP_METHOD_NOT_ALLOWED)
+		MHD_add_response_header(r, MHD_HTTP_HEADER_ALLOW, "GET, HEAD");
+	ok = MHD_queue_response(c, a->status, r);
+	MHD_destroy_response(r);
+	return ok;
+}
+
+static enum MHD_Result on_request(void *arg, struct MHD_Connection *c, const char *url,
+				  const char *method, const char *version, const char *data,
+				  size_t *data_bytes, void **request)
+{
+	static int seen;
+	struct api *api = arg;
+	struct answer a = { .status = MHD_HTTP_OK, .type = "application/json" };
+
+	(void)version;
+	(void)data;
+	buf_init(&a.body, 2 * (size_t)LIMIT_WIRE_UNPACKED_BYTES);
+	if (strcmp(method, "GET") && strcmp(method, "HEAD")) {
+		answer_error(&a, MHD_HTTP_METHOD_NOT_ALLOWED, "GET and HEAD only");
+		return send_answer(api, c, &a);
+	}
+	if (!*request) { /* the first call comes with the headers, the next after them */
+		*request = &seen;
+		return MHD_YES;
+	}
+	if (*data_bytes) { /* a GET with a body: not read */
+		buf_fini(&a.body);
+		return MHD_NO;
+	}
+	route(api, c, url, &a);
+	return send_answer(api, c, &a);
+}
+
+/* ---- listening ---- */
+
+static int parse_listen(const char *text, struct sockaddr_storage *out)
+{
+	struct sockaddr_in *v4 = (struct sockaddr_in *)out;
+	struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)out;
+	const char *colon = strrchr(text, ':');
+	char host[64];
+	long port;
+	char *end;
+
+	if (!colon || colon == text || (size_t)(colon - text) >= sizeof(host))
+		return -EINVAL;
+	port = strtol(colon + 1, &end, 10);
+	if (*end || end == colon + 1 || port < 0 || port > 65535)
+		return -EINVAL;
+	memset(out, 0, sizeof(*out));
+	if (text[0] == '[' && colon[-1] == ']') {
+		text_copy(host, (size_t)(colon - text) - 1, text + 1);
+		v6->sin6_family = AF_INET6;
+		v6->sin6_port = htons((uint16_t)port);
+		return inet_pton(AF_INET6, host, &v6->sin6_addr) == 1 ? 0 : -EINVAL;
+	}
+	text_copy(host, (size_t)(colon - text) + 1, text);
+	v4->sin_family = AF_INET;
+	v4->sin_port = htons((uint16_t)port);
+	return inet_pton(AF_INET, host, &v4->sin_addr) == 1 ? 0 : -EINVAL;
+}
+
+static void on_mhd_log(void *arg, const char *fmt, va_list ap)
+{
+	char line[256];
+	size_t n;
+
+	(void)arg;
+	vsnprintf(line, sizeof(line), fmt, ap);
+	n = strcspn(line, "\n");
+	log_warn("http", "message=\"%.*s\"", (int)n, line);
+}
+
+int api_open(struct api **out, const char *listen, const char *store_dir, struct commit *commit,
+	     struct fleet *fleet, struct ingest *ingest)
+{
+	struct api *a = calloc(1, sizeof(*a));
+	unsigned flags = MHD_USE_EPOLL_INTERNAL_THREAD | MHD_USE_ERROR_LOG;
+	struct sockaddr_storage address;
+	int err;
+
+	if (!a)
+		return -ENOMEM;
+	a->commit = commit;
+	a->fleet = fleet;
+	a->ingest = ingest;
+	err = parse_listen(listen, &address);
+	if (!err)
+		err = store_open_reader(&a->store, store_dir);
+	if (!err) {
+		if (address.ss_family == AF_INET6)
+			flags |= MHD_USE_IPv6;
+		errno = 0;
+		a->daemon = MHD_start_daemon(
+			flags, 0, NULL, NULL, on_request, a, MHD_OPTION_EXTERNAL_LOGGER, on_mhd_log, NULL,
+			MHD_OPTION_SOCK_ADDR, (struct sockaddr *)&address,
+			MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS_MAX,
+			MHD_OPTION_PER_IP_CONNECTION_LIMIT, (unsigned)CONNECTIONS_PER_IP_MAX,
+			MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_BYTES,
+			MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)TIMEOUT_S, MHD_OPTION_END);
+		if (!a->daemon)
+			err = errno ? -errno : -EIO;
+	}
+	if (err) {
+		log_error("listen", "http=%s why=\"%s\"", listen, strerror(-err));
+		api_close(a);
+		return err;
+	}
+	*out = a;
+	return 0;
+}
+
+void api_close(struct api *a)
+{
+	if (!a)
+		return;
+	if (a->daemon)
+		MHD_stop_daemon(a->daemon);
+	store_close(a->store);
+	free(a);
+}

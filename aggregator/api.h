@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * api.h - the HTTP face: JSON API of docs/INTERFACES.md, /metrics, /healthz. Reads only.
+ * Trust: clients are hostile: one thread, bounded connections, memory and parameters, time-outs; other
+ * methods than GET and HEAD are refused before their body is read.
+ * Threads: libmicrohttpd's one; open and close from the main thread. */
+#ifndef SYSOM_AGGREGATOR_API_H
+#define SYSOM_AGGREGATOR_API_H
+
+#include "aggregator/commit.h"
+#include "aggregator/fleet.h"
+#include "aggregator/ingest.h"
+
+#define API_VERSION "0.1.0"
+
+struct api;
+
+/* listen: "ADDRESS:PORT" ("[::1]:9472" for IPv6). -EINVAL, -EADDRINUSE, -ENOMEM, and store_open's. */
+int api_open(struct api **out, const char *listen, const char *store_dir, struct commit *commit,
+	     struct fleet *fleet, struct ingest *ingest);
+void api_close(struct api *a); /* NULL is a no-op */
+
+#endif

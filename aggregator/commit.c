@@ -1,0 +1,423 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Batches form by themselves: while one transaction waits for the disk, the next windows queue up.
+ * Waiting for a batch to fill would only add to a lone window's latency. */
+#include "aggregator/commit.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "aggregator/text.h"
+#include "base/check.h"
+#include "base/clock.h"
+#include "base/limits.h"
+#include "base/log.h"
+
+#define TICK_NS	      1000000000ull
+#define EXPIRE_NS     10000000000ull
+#define DIRTY_MAX     (LIMIT_COMMIT_WINDOWS + 64)
+
+struct commit {
+	struct commit_config config;
+	struct fleet *fleet;
+	struct store *store;
+	struct incident_set *set;
+	pthread_t thread;
+	pthread_mutex_t lock;
+	pthread_cond_t wake;
+	/* under lock */
+	struct commit_item *first, **last;
+	struct commit_stats stats;
+	bool closing;
+	/* of the thread */
+	uint64_t tick_ns, expire_ns;
+	char dirty[DIRTY_MAX][INCIDENT_ID_BYTES];
+	uint32_t dirty_count, opened;
+};
+
+/* ---- restoring ---- */
+
+struct restore {
+	struct commit *c;
+	const char *id;
+};
+
+static int restore_window(void *arg, const void *body, size_t bytes)
+{
+	struct restore *r = arg;
+	struct digest d;
+	struct window w;
+
+	/* the records were checked when the window came; the full decode is for stalls only */
+	if (wire_window_decode(body, bytes, &w))
+		return 0;
+	digest_make(&w, bytes, &d);
+	wire_window_free(&w);
+	return incident_set_restore_window(r->c->set, r->id, &d);
+}
+
+static int restore_incident(void *arg, const struct incident_row *row)
+{
+	struct commit *c = arg;
+	struct restore r = { c, row->id };
+	int err = incident_set_restore(c->set, row);
+
+	return err ? err : store_each_window_body(c->store, row->id, restore_window, &r);
+}
+
+/* The set as the store has it: at the start, and after a transaction that failed. */
+static int restore(struct commit *c)
+{
+	struct incident_set *set = NULL, *old = c->set;
+	uint64_t now = clock_realtime_ns(), memory = c->config.incident.memory_ns;
+	int err = incident_set_open(&set, &c->config.incident);
+
+	if (err)
+		return err;
+	c->set = set;
+	err = store_each_incident(c->store, now > memory ? now - memory : 0, restore_incident, c);
+	if (err) {
+		incident_set_close(set);
+		c->set = old;
+		return err;
+	}
+	incident_set_close(old);
+	return 0;
+}
+
+/* ---- one batch ---- */
+
+static void mark_dirty(struct commit *c, const char *id)
+{
+	for (uint32_t i = 0; i < c->dirty_count; i++)
+		if (!strcmp(c->dirty[i], id))
+			return;
+	if (c->dirty_count < DIRTY_MAX)
+		text_copy(c->dirty[c->dirty_count++], INCIDENT_ID_BYTES, id);
+}
+
+static int put_dirty(struct commit *c)
+{
+	int err = 0;
+
+	for (uint32_t i = 0; i < c->dirty_count && !err; i++) {
+		struct incident_row row;
+		json_t *j = incident_set_json(c->set, c->dirty[i], 0, &row);
+		char *text;
+
+		if (!j) /* absorbed by another one meanwhile */
+			continue;
+		json_decref(j);
+		j = incident_set_json(c->set, c->dirty[i],
+				      fleet_job_ranks(c->fleet, row.job, clock_monotonic_ns()), &row);
+		text = j ? json_dumps(j, JSON_COMPACT) : NULL;
+		err = text ? store_put_incident(c->store, &row, text) : -ENOMEM;
+		free(text);
+		json_decref(j);
+	}
+	c->dirty_count = 0;
+	return err;
+}
+
+static int put_one(struct commit *c, const struct commit_item *item, uint64_t now)
+{
+	struct incident_change change;
+	int err = store_put_window(c->store, &item->digest, now, item->body, item->bytes);
+
+	if (err <= 0)
+		return err;
+	err = incident_set_add(c->set, &item->digest, now, &change);
+	if (err || !change.id[0])
+		return err ? err : 1;
+	for (uint32_t i = 0; i < change.absorbed_count && !err; i++)
+		err = store_merge_incident(c->store, change.id, change.absorbed[i]);
+	if (!err)
+		err = store_set_window_incident(c->store, item->digest.id, change.id);
+	mark_dirty(c, change.id);
+	c->opened += change.opened;
+	return err ? err : 1;
+}
+
+/* Takes up to a batch off the queue. */
+static struct commit_item *take(struct commit *c)
+{
+	struct commit_item *list = c->first, *p = list;
+
+	for (uint32_t n = 1; p && p->next && n < LIMIT_COMMIT_WINDOWS; n++)
+		p = p->next;
+	if (p) {
+		c->first = p->next;
+		p->next = NULL;
+	}
+	if (!c->first)
+		c->last = &c->first;
+	return list;
+}
+
+/* Gives the items from `rest` on back to the head of the queue. */
+static void give_back(struct commit *c, struct commit_item *rest)
+{
+	struct commit_item *p = rest;
+
+	if (!rest)
+		return;
+	while (p->next)
+		p = p->next;
+	pthread_mutex_lock(&c->lock);
+	p->next = c->first;
+	if (!c->first)
+		c->last = &p->next;
+	c->first = rest;
+	pthread_mutex_unlock(&c->lock);
+}
+
+static const char *why_not(int err)
+{
+	return err == -ENOSPC ? "disk full" : err == -ENOMEM ? "out of memory" : "store failed";
+}
+
+static void finish(struct commit *c, struct commit_item *list, const bool *fresh, int err)
+{
+	uint32_t i = 0;
+
+	while (list) {
+		struct commit_item *item = list;
+		enum wire_status status = err ? WIRE_RETRY : fresh[i] ? WIRE_OK : WIRE_DUPLICATE;
+
+		list = item->next;
+		pthread_mutex_lock(&c->lock);
+		c->stats.pending_bytes -= item->bytes;
+		c->stats.retries += status == WIRE_RETRY;
+		c->stats.committed += status == WIRE_OK;
+		c->stats.duplicates += status == WIRE_DUPLICATE;
+		pthread_mutex_unlock(&c->lock);
+		item->done(item, status, err ? why_not(err) : "");
+		i++;
+	}
+}
+
+static void count_transaction(struct commit *c, uint64_t begun_ns, int err)
+{
+	pthread_mutex_lock(&c->lock);
+	c->stats.transactions += !err;
+	c->stats.transaction_ns += clock_monotonic_ns() - begun_ns;
+	c->stats.disk_full = err == -ENOSPC;
+	if (!err)
+		c->stats.incidents_opened += c->opened;
+	pthread_mutex_unlock(&c->lock);
+	c->opened = 0;
+}
+
+static int check_space(const struct commit *c)
+{
+	return store_free_bytes(c->store) < c->config.reserve_bytes ? -ENOSPC : 0;
+}
+
+static void commit_batch(struct commit *c, struct commit_item *list)
+{
+	bool fresh[LIMIT_COMMIT_WINDOWS] = { false };
+	uint64_t begun = clock_monotonic_ns(), now = clock_realtime_ns();
+	struct commit_item *p = list;
+	int err = check_space(c), one = 0;
+
+	if (!err)
+		err = store_begin(c->store);
+	for (uint32_t i = 0; p && !err; i++) {
+		struct commit_item *next = p->next;
+
+		one = put_one(c, p, now);
+		fresh[i] = one > 0;
+		err = one < 0 ? one : 0;
+		if (!err && next && clock_monotonic_ns() - begun > LIMIT_COMMIT_NS) {
+			p->next = NULL;
+			give_back(c, next);
+			next = NULL;
+		}
+		p = next;
+	}
+	if (!err)
+		err = put_dirty(c);
+	if (!err)
+		err = store_commit(c->store);
+	if (err) {
+		store_rollback(c->store);
+		c->dirty_count = 0;
+		log_warn("commit", "err=%d why=\"%s\"", err, why_not(err));
+		if (restore(c))
+			log_error("commit", "why=\"incidents can't be restored\"");
+	}
+	count_transaction(c, begun, err);
+	finish(c, list, fresh, err);
+}
+
+/* ---- upkeep ---- */
+
+static void close_silent(struct commit *c, uint64_t now)
+{
+	char ids[64][INCIDENT_ID_BYTES];
+	uint32_t n = incident_set_tick(c->set, now, ids, 64);
+	int err;
+
+	if (!n)
+		return;
+	err = store_begin(c->store);
+	for (uint32_t i = 0; i < n; i++)
+		mark_dirty(c, ids[i]);
+	if (!err)
+		err = put_dirty(c);
+	if (!err)
+		err = store_commit(c->store);
+	c->dirty_count = 0;
+	if (err) {
+		store_rollback(c->store);
+		restore(c);
+	}
+	for (uint32_t i = 0; i < n && !err; i++)
+		log_info("incident", "id=%s state=closed", ids[i]);
+}
+
+static void upkeep(struct commit *c)
+{
+	uint64_t mono = clock_monotonic_ns(), now = clock_realtime_ns();
+	struct store_totals totals;
+	int n;
+
+	if (mono - c->tick_ns < TICK_NS)
+		return;
+	c->tick_ns = mono;
+	close_silent(c, now);
+	if (mono - c->expire_ns >= EXPIRE_NS) {
+		c->expire_ns = mono;
+		n = store_expire(c->store, now > c->config.window_age_ns ? now - c->config.window_age_ns : 0,
+				 now > c->config.incident_age_ns ? now - c->config.incident_age_ns : 0,
+				 c->config.max_bytes);
+		if (n > 0) {
+			log_info("expire", "windows=%d", n);
+			pthread_mutex_lock(&c->lock);
+			c->stats.expired += (uint64_t)n;
+			pthread_mutex_unlock(&c->lock);
+		}
+	}
+	if (!store_totals(c->store, &totals)) {
+		pthread_mutex_lock(&c->lock);
+		c->stats.store = totals;
+		pthread_mutex_unlock(&c->lock);
+	}
+}
+
+static void *thread_main(void *arg)
+{
+	struct commit *c = arg;
+
+	for (;;) {
+		struct commit_item *list;
+		struct timespec until;
+		bool closing;
+
+		clock_gettime(CLOCK_MONOTONIC, &until);
+		until.tv_sec += 1;
+		pthread_mutex_lock(&c->lock);
+		while (!c->first && !c->closing &&
+		       pthread_cond_timedwait(&c->wake, &c->lock, &until) != ETIMEDOUT)
+			;
+		list = take(c);
+		closing = c->closing;
+		pthread_mutex_unlock(&c->lock);
+		if (list)
+			commit_batch(c, list);
+		else if (closing)
+			return NULL;
+		upkeep(c);
+	}
+}
+
+static int start_thread(struct commit *c)
+{
+	pthread_condattr_t attr;
+
+	pthread_mutex_init(&c->lock, NULL);
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(&c->wake, &attr);
+	pthread_condattr_destroy(&attr);
+	return -pthread_create(&c->thread, NULL, thread_main, c);
+}
+
+int commit_open(struct commit **out, const struct commit_config *config, struct fleet *fleet)
+{
+	struct commit *c = calloc(1, sizeof(*c));
+	int err;
+
+	if (!c)
+		return -ENOMEM;
+	c->config = *config;
+	c->fleet = fleet;
+	c->last = &c->first;
+	err = store_open(&c->store, config->dir);
+	if (!err)
+		err = restore(c);
+	if (!err)
+		err = store_totals(c->store, &c->stats.store);
+	if (!err)
+		err = start_thread(c);
+	if (err) {
+		incident_set_close(c->set);
+		store_close(c->store);
+		free(c);
+		return err;
+	}
+	*out = c;
+	return 0;
+}
+
+void commit_stop(struct commit *c)
+{
+	pthread_mutex_lock(&c->lock);
+	c->closing = true;
+	pthread_cond_signal(&c->wake);
+	pthread_mutex_unlock(&c->lock);
+	pthread_join(c->thread, NULL);
+	CHECK(!c->first);
+}
+
+void commit_close(struct commit *c)
+{
+	if (!c)
+		return;
+	incident_set_close(c->set);
+	store_close(c->store);
+	pthread_cond_destroy(&c->wake);
+	pthread_mutex_destroy(&c->lock);
+	free(c);
+}
+
+int commit_push(struct commit *c, struct commit_item *item)
+{
+	int err = 0;
+
+	pthread_mutex_lock(&c->lock);
+	if (c->closing)
+		err = -ESHUTDOWN;
+	else if (c->stats.pending_bytes + item->bytes > LIMIT_PENDING_BYTES)
+		err = -EBUSY;
+	if (err) {
+		c->stats.retries++;
+	} else {
+		item->next = NULL;
+		*c->last = item;
+		c->last = &item->next;
+		c->stats.pending_bytes += item->bytes;
+		pthread_cond_signal(&c->wake);
+	}
+	pthread_mutex_unlock(&c->lock);
+	return err;
+}
+
+void commit_stats(struct commit *c, struct commit_stats *out)
+{
+	pthread_mutex_lock(&c->lock);
+	*out = c->stats;
+	pthread_mutex_unlock(&c->lock);
+}

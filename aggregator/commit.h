@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * commit.h - the one writer: takes validated windows, gives them to incidents and to the store in
+ * batches, and says so only after the transaction is on disk (INV-5).
+ * Owns: its thread, the writing store, the incident set. Threads: any may push; `done` runs on the
+ * committer's thread. Errors: a full disk turns every window of the batch into WIRE_RETRY. */
+#ifndef SYSOM_AGGREGATOR_COMMIT_H
+#define SYSOM_AGGREGATOR_COMMIT_H
+
+#include "aggregator/fleet.h"
+#include "aggregator/incident.h"
+#include "aggregator/store.h"
+#include "wire/codec.h"
+
+struct commit;
+
+/* Embedded in the caller's request; the caller keeps it, and body, until done. */
+struct commit_item {
+	struct commit_item *next;
+	struct digest digest;
+	const void *body;
+	size_t bytes;
+	void (*done)(struct commit_item *item, enum wire_status status, const char *why);
+};
+
+struct commit_config {
+	const char *dir;
+	struct incident_config incident;
+	uint64_t window_age_ns, incident_age_ns, max_bytes, reserve_bytes;
+};
+
+struct commit_stats {
+	uint64_t committed, duplicates, retries, transactions, expired, incidents_opened;
+	uint64_t transaction_ns, pending_bytes;
+	struct store_totals store;
+	bool disk_full;
+};
+
+/* Opens the store and restores the live incidents. Errors as store_open. */
+int commit_open(struct commit **out, const struct commit_config *c, struct fleet *fleet);
+/* Commits what was pushed, then ends the thread: later pushes give -ESHUTDOWN. */
+void commit_stop(struct commit *c);
+/* After commit_stop, and once nobody pushes any more. NULL is a no-op. */
+void commit_close(struct commit *c);
+/* 0: done will be called; -EBUSY: too much is pending, -ESHUTDOWN: stopped. */
+int commit_push(struct commit *c, struct commit_item *item);
+void commit_stats(struct commit *c, struct commit_stats *out);
+
+#endif

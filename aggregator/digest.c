@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "aggregator/digest.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "aggregator/text.h"
+#include "base/limits.h"
+
+/* Out steps further apart than this belong to different runs; the detector looks at three steps. */
+#define RUN_GAP_STEPS 3
+
+static uint64_t to_unix(const struct window *w, uint64_t t)
+{
+	return t + (uint64_t)w->realtime_offset_ns;
+}
+
+static int by_value(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+static double median(double *v, uint32_t n)
+{
+	if (!n)
+		return 0;
+	qsort(v, n, sizeof(*v), by_value);
+	return n % 2 ? v[n / 2] : (v[n / 2 - 1] + v[n / 2]) / 2;
+}
+
+enum of_step { OF_LATENCY, OF_EXPECTED, OF_SELF, OF_EXPECTED_SELF };
+
+static double value_of(const struct window_step *s, enum of_step what)
+{
+	switch (what) {
+	case OF_LATENCY:
+		return (double)s->step.latency_ns;
+	case OF_EXPECTED:
+		return text_finite(s->expected_ns);
+	case OF_SELF:
+		return (double)s->step.self_ns;
+	case OF_EXPECTED_SELF:
+		return text_finite(s->expected_self_ns);
+	}
+	return 0;
+}
+
+static double median_of(const struct window *w, uint32_t flag, enum of_step what, double *scratch)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < w->step_count; i++)
+		if (w->steps[i].flags & flag && value_of(&w->steps[i], what) > 0)
+			scratch[n++] = value_of(&w->steps[i], what);
+	return median(scratch, n);
+}
+
+/* Walks back from the first flagged step over the out steps close before it. */
+static uint64_t onset(const struct window *w, uint32_t first)
+{
+	uint64_t at = w->steps[first].step.index;
+
+	for (uint32_t i = first; i-- > 0;) {
+		const struct window_step *s = &w->steps[i];
+
+		if (s->step.index >= at || at - s->step.index > RUN_GAP_STEPS)
+			break;
+		if (s->flags & (WINDOW_STEP_OUT | WINDOW_STEP_FLAGGED))
+			at = s->step.index;
+	}
+	return at;
+}
+
+static void digest_steps(const struct window *w, struct digest *d)
+{
+	uint32_t flag = 0, first = 0;
+	double *scratch;
+
+	for (uint32_t i = 0; i < w->step_count; i++)
+		flag |= w->steps[i].flags & (WINDOW_STEP_FLAGGED | WINDOW_STEP_OUT);
+	flag = flag & WINDOW_STEP_FLAGGED ? WINDOW_STEP_FLAGGED : flag;
+	scratch = malloc(w->step_count * sizeof(*scratch) + 1);
+	for (uint32_t i = 0; i < w->step_count; i++) {
+		const struct window_step *s = &w->steps[i];
+		double extra = (double)s->step.self_ns - text_finite(s->expected_self_ns);
+
+		if (!(s->flags & flag))
+			continue;
+		if (!d->flagged || s->step.index < d->first_step) {
+			d->first_step = s->step.index;
+			first = i;
+		}
+		if (s->step.index > d->last_step)
+			d->last_step = s->step.index;
+		d->flagged++;
+		if (extra > 0 && s->expected_self_ns > 0)
+			d->self_excess_ns += extra;
+	}
+	if (d->flagged)
+		d->onset_step = onset(w, first);
+	if (scratch) {
+		d->latency_ns = median_of(w, flag, OF_LATENCY, scratch);
+		d->expected_ns = median_of(w, flag, OF_EXPECTED, scratch);
+		d->self_ns = median_of(w, flag, OF_SELF, scratch);
+		d->expected_self_ns = median_of(w, flag, OF_EXPECTED_SELF, scratch);
+	}
+	free(scratch);
+}
+
+static void digest_parts(const struct window *w, struct digest *d)
+{
+	for (uint32_t i = 0; i < w->part_count && i < DIGEST_PARTS_MAX; i++) {
+		const struct explain_part *p = &w->parts[i];
+		struct digest_part *to = &d->parts[d->part_count++];
+
+		to->kind = p->kind;
+		to->expected_ns = text_finite(p->expected_ns);
+		to->observed_ns = text_finite(p->observed_ns);
+		to->share = text_finite(p->share);
+		if (w->names && p->name < w->name_count)
+			text_copy(to->name, sizeof(to->name), w->names[p->name]);
+	}
+}
+
+void digest_make(const struct window *w, size_t bytes, struct digest *d)
+{
+	uint64_t most = 0;
+
+	memset(d, 0, sizeof(*d));
+	memcpy(d->id, w->id, sizeof(d->id));
+	memcpy(d->anomaly_id, w->anomaly_id, sizeof(d->anomaly_id));
+	d->rank = w->rank;
+	d->reason = w->reason;
+	d->sequence = w->sequence;
+	d->begin_unix_ns = to_unix(w, w->begin_ns);
+	d->end_unix_ns = to_unix(w, w->end_ns);
+	if (d->end_unix_ns < d->begin_unix_ns)
+		d->end_unix_ns = d->begin_unix_ns;
+	d->steps = w->step_count;
+	d->records = w->host_count + w->device_count;
+	d->bytes = bytes;
+	d->raw_bytes = w->raw_bytes;
+	d->summary_only = w->summary_only;
+	for (uint32_t i = 0; i < w->loss_count; i++) {
+		d->lost += w->losses[i].count;
+		if (w->losses[i].count > most) {
+			most = w->losses[i].count;
+			text_copy(d->lost_cause, sizeof(d->lost_cause), w->losses[i].cause);
+		}
+	}
+	for (uint32_t i = 0; w->host && i < w->host_count; i++)
+		if (w->host[i].kind == RECORD_COLL && w->host[i].func < RECORD_COLL_GROUP_START &&
+		    w->host[i].seq > d->collectives)
+			d->collectives = w->host[i].seq;
+	digest_steps(w, d);
+	digest_parts(w, d);
+}

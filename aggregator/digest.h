@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * digest.h - what an incident needs to know of one window: a few hundred numbers of some 100 KB.
+ * Pure. Threads: any. */
+#ifndef SYSOM_AGGREGATOR_DIGEST_H
+#define SYSOM_AGGREGATOR_DIGEST_H
+
+#include "wire/window.h"
+
+#define DIGEST_NAME_BYTES 256
+#define DIGEST_PARTS_MAX  EXPLAIN_PARTS_MAX
+
+struct digest_part {
+	uint32_t kind; /* enum explain_kind */
+	char name[DIGEST_NAME_BYTES];
+	double expected_ns, observed_ns, share;
+};
+
+struct digest {
+	uint8_t id[16], anomaly_id[16];
+	struct wire_rank rank;
+	uint32_t reason, sequence;
+	uint64_t begin_unix_ns, end_unix_ns;
+	uint32_t steps, records;
+	uint64_t bytes, raw_bytes; /* as received; as written to the ring */
+	bool summary_only;
+	/* Of the flagged steps; where none is flagged, of those that are out. */
+	uint32_t flagged;
+	uint64_t first_step, last_step; /* indices */
+	uint64_t onset_step;		/* first step out of the run that led to first_step */
+	double latency_ns, expected_ns, self_ns, expected_self_ns; /* medians */
+	double self_excess_ns; /* own time above the expected, summed */
+	uint64_t lost;
+	char lost_cause[32]; /* the most frequent one */
+	/* Last collective that the rank entered: (communicator, k-th); for stalls. */
+	uint64_t collectives;
+	struct digest_part parts[DIGEST_PARTS_MAX];
+	uint32_t part_count;
+};
+
+/* w: decoded with its names; host records are used where they are there. */
+void digest_make(const struct window *w, size_t bytes, struct digest *out);
+
+#endif

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * incident.h - the windows of one fault, across ranks, as one thing that a person reads.
+ *
+ * A window joins the incident of its job whose time it overlaps or nearly touches (gap_ns), else the
+ * one that holds earlier windows of the same anomaly, else it founds one. A window that closes the
+ * gap between two incidents makes them one; the older keeps its id. Order of arrival does not matter.
+ * Culprits are the ranks that lost most of their own time; ranks that only waited are victims.
+ *
+ * Owns its incidents. Threads: one caller. Pure but for memory: time is an argument. Bounded by
+ * LIMIT_INCIDENTS_LIVE and LIMIT_INCIDENT_RANKS. */
+#ifndef SYSOM_AGGREGATOR_INCIDENT_H
+#define SYSOM_AGGREGATOR_INCIDENT_H
+
+#include <jansson.h>
+
+#include "aggregator/digest.h"
+
+#define INCIDENT_ID_BYTES    9 /* 8 hex digits and NUL */
+#define INCIDENT_ABSORB_MAX  16
+
+struct incident_set;
+
+struct incident_config {
+	uint64_t gap_ns;     /* between windows of one incident */
+	uint64_t silence_ns; /* without a window until an incident is closed */
+	uint64_t memory_ns;  /* how long late windows may still join a closed one */
+};
+
+struct incident_change {
+	char id[INCIDENT_ID_BYTES]; /* "" : the window belongs to no incident */
+	bool opened;
+	uint32_t absorbed_count; /* incidents that became part of id */
+	char absorbed[INCIDENT_ABSORB_MAX][INCIDENT_ID_BYTES];
+};
+
+/* The columns of an incident's row in the store. */
+struct incident_row {
+	char id[INCIDENT_ID_BYTES], job[WIRE_TEXT_BYTES];
+	bool open;
+	uint64_t begin_unix_ns, end_unix_ns, arrival_unix_ns; /* of the last window */
+};
+
+int incident_set_open(struct incident_set **out, const struct incident_config *c);
+void incident_set_close(struct incident_set *s); /* NULL is a no-op */
+/* A window that is not known yet (the caller dedupes). arrival_unix_ns: this machine's clock.
+ * 0, -ENOMEM (nothing changed). */
+int incident_set_add(struct incident_set *s, const struct digest *d, uint64_t arrival_unix_ns,
+		     struct incident_change *out);
+/* As stored earlier: an incident without its windows, then its windows. -EEXIST, -ENOENT. */
+int incident_set_restore(struct incident_set *s, const struct incident_row *row);
+int incident_set_restore_window(struct incident_set *s, const char *id, const struct digest *d);
+/* Closes what is silent and forgets what is old; the ids of the newly closed. */
+uint32_t incident_set_tick(struct incident_set *s, uint64_t now_unix_ns,
+			   char closed[][INCIDENT_ID_BYTES], uint32_t max);
+/* job_ranks: ranks of the job that are known to be alive, 0 unknown. Returns owned; NULL: no such. */
+json_t *incident_set_json(const struct incident_set *s, const char *id, uint32_t job_ranks,
+			  struct incident_row *row);
+uint32_t incident_set_count(const struct incident_set *s, bool open_only);
+const char *incident_reason_name(unsigned reason);
+
+#endif

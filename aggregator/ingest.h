@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * ingest.h - nng REP with several contexts: validate, hand to the committer or the fleet, reply.
+ * Trust: every message is hostile; nng drops what is larger than a message may be, the codec refuses
+ * the rest. Threads: nng's; open, stop and close from one thread. */
+#ifndef SYSOM_AGGREGATOR_INGEST_H
+#define SYSOM_AGGREGATOR_INGEST_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "aggregator/commit.h"
+#include "aggregator/fleet.h"
+
+struct ingest;
+
+struct ingest_stats {
+	uint64_t windows_ok, windows_duplicate, windows_retry, windows_reject;
+	uint64_t beats_ok, beats_reject, other_reject;
+	uint64_t received_bytes;
+};
+
+/* verify: decode the records too before a window is acknowledged. 0; -EADDRINUSE, -EINVAL (url),
+ * -ENOMEM, -EIO. */
+int ingest_open(struct ingest **out, const char *url, uint32_t contexts, bool verify,
+		struct commit *commit, struct fleet *fleet);
+/* From now on windows are told to come again; replies under way still go out. */
+void ingest_stop(struct ingest *g);
+/* After commit_stop: no item is with the committer any more. Lets replies go out, then waits for
+ * nng's threads. NULL is a no-op. */
+void ingest_close(struct ingest *g);
+void ingest_stats(struct ingest *g, struct ingest_stats *out);
+
+#endif

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * A window closes on its length too, since a person waits for the first one while the anomaly may
+ * last for hours. */
+#include "sidecar/anomaly.h"
+
+#include <string.h>
+
+#include "base/check.h"
+
+void anomaly_config_default(struct anomaly_config *c)
+{
+	*c = (struct anomaly_config){
+		.margin_steps = 8, .steps_max = 256, .length_max_ns = 4000000000ull,
+		.continue_ns = 60000000000ull, .full_burst = 4, .full_per_s = 1.0 / 20,
+		.summary_burst = 16, .summary_per_s = 1.0 / 5,
+	};
+}
+
+void anomaly_init(struct anomaly *a, const struct anomaly_config *c, uint64_t now_ns)
+{
+	memset(a, 0, sizeof(*a));
+	a->config = *c;
+	CHECK(c->margin_steps <= ANOMALY_MARGIN_MAX && c->steps_max <= ANOMALY_STEPS_MAX &&
+	      c->steps_max > 2 * c->margin_steps);
+	a->full = (struct anomaly_bucket){ c->full_burst, now_ns };
+	a->summary = (struct anomaly_bucket){ c->summary_burst, now_ns };
+}
+
+static void remember(struct anomaly *a, const struct window_step *s)
+{
+	if (!a->config.margin_steps)
+		return;
+	if (a->history_count == a->config.margin_steps)
+		memmove(a->history, a->history + 1, sizeof(*s) * --a->history_count);
+	a->history[a->history_count++] = *s;
+}
+
+static void open_window(struct anomaly *a, const struct window_step *first,
+			const uint8_t fresh_id[16])
+{
+	bool goes_on = a->last_end_ns && first->step.begin_ns >= a->last_end_ns &&
+		       first->step.begin_ns - a->last_end_ns <= a->config.continue_ns;
+
+	if (goes_on) {
+		a->sequence++;
+	} else {
+		memcpy(a->id, fresh_id, sizeof(a->id));
+		a->sequence = 0;
+	}
+	a->step_count = 0;
+	for (uint32_t i = 0; i < a->history_count; i++) {
+		/* A window that goes on where the last one ended repeats nothing of it. */
+		if (goes_on && a->history[i].step.begin_ns < a->last_end_ns)
+			continue;
+		a->steps[a->step_count] = a->history[i];
+		a->steps[a->step_count++].flags |= WINDOW_STEP_MARGIN;
+	}
+	a->healthy = 0;
+	a->self = false;
+	a->state = ANOMALY_OPEN;
+}
+
+bool anomaly_close(struct anomaly *a, uint64_t now_ns)
+{
+	if (a->state == ANOMALY_CLOSED)
+		return true;
+	if (a->state != ANOMALY_OPEN)
+		return false;
+	for (uint32_t i = 0; i < a->healthy; i++)
+		a->steps[a->step_count - 1 - i].flags |= WINDOW_STEP_MARGIN;
+	a->last_end_ns = a->steps[a->step_count - 1].step.end_ns;
+	a->closed_ns = now_ns;
+	a->state = ANOMALY_CLOSED;
+	return true;
+}
+
+bool anomaly_push(struct anomaly *a, const struct window_step *s, bool self,
+		  const uint8_t fresh_id[16], uint64_t now_ns)
+{
+	bool flagged = s->flags & WINDOW_STEP_FLAGGED;
+	bool closed = false;
+
+	if (flagged && a->state == ANOMALY_IDLE)
+		open_window(a, s, fresh_id);
+	if (a->state == ANOMALY_OPEN) {
+		a->steps[a->step_count++] = *s;
+		a->healthy = flagged ? 0 : a->healthy + 1;
+		a->self |= flagged && self;
+		if (a->healthy >= a->config.margin_steps + !a->config.margin_steps ||
+		    a->step_count >= a->config.steps_max ||
+		    s->step.end_ns - a->steps[0].step.begin_ns >= a->config.length_max_ns)
+			closed = anomaly_close(a, now_ns);
+	}
+	remember(a, s);
+	return closed;
+}
+
+void anomaly_reset(struct anomaly *a)
+{
+	a->state = ANOMALY_IDLE;
+	a->step_count = 0;
+	a->drift = false;
+}
+
+uint32_t anomaly_reason(const struct anomaly *a)
+{
+	return a->self ? WINDOW_SELF : WINDOW_COMM;
+}
+
+static bool take(struct anomaly_bucket *b, double burst, double per_s, uint64_t now_ns)
+{
+	if (now_ns > b->at_ns) {
+		b->tokens += (double)(now_ns - b->at_ns) * 1e-9 * per_s;
+		b->at_ns = now_ns;
+		if (b->tokens > burst)
+			b->tokens = burst;
+	}
+	if (b->tokens < 1)
+		return false;
+	b->tokens -= 1;
+	return true;
+}
+
+enum anomaly_grant anomaly_grant(struct anomaly *a, bool want_full, uint64_t now_ns)
+{
+	const struct anomaly_config *c = &a->config;
+
+	if (want_full && take(&a->full, c->full_burst, c->full_per_s, now_ns))
+		return ANOMALY_FULL;
+	if (take(&a->summary, c->summary_burst, c->summary_per_s, now_ns))
+		return ANOMALY_SUMMARY;
+	return ANOMALY_COUNT_ONLY;
+}

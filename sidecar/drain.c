@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Turns of at most LIMIT_DRAIN_BATCH events per process, round after round, so that a process that
+ * writes as fast as it can takes no time from the others. */
+#include "sidecar/node.h"
+
+/* A turn may take this long before the loop has its say; rings hold 0.2 s and more. */
+#define DRAIN_TURN_NS 40000000ull
+
+/* One batch of one process; true when there may be more. */
+static bool drain_batch(struct process *p, uint64_t now_ns)
+{
+	struct node *n = p->node;
+	uint32_t lanes = ring_reader_lane_count(p->reader), left = LIMIT_DRAIN_BATCH;
+
+	ring_reader_poll_names(p->reader);
+	for (uint32_t i = 0; i < lanes && left; i++) {
+		uint32_t lane = (p->lane_next + i) % lanes;
+		struct ring_lane_view view;
+		size_t got = ring_reader_drain_lane(p->reader, lane, n->batch, left, &view);
+
+		if (!got)
+			continue;
+		join_push(p->join, n->batch, got, &view, now_ns);
+		left -= (uint32_t)got;
+		if (!left)
+			p->lane_next = lane; /* goes on where it was cut off */
+	}
+	ring_reader_publish(p->reader, now_ns);
+	return !left;
+}
+
+/* Events were overwritten: steps of that time are not to be judged. */
+static void note_lapped(struct process *p, uint64_t now_ns)
+{
+	uint64_t lapped = ring_reader_stats(p->reader)->lost_lapped;
+	struct record r = { .begin_ns = p->drained_ns ? p->drained_ns : now_ns, .end_ns = now_ns,
+			    .kind = RECORD_GAP, .seq = NODE_GAP_LAPPED, .peer = -1 };
+
+	if (lapped != p->lapped_seen) {
+		p->lapped_seen = lapped;
+		rank_host(p->rank, &r, NULL, true);
+	}
+	p->drained_ns = now_ns;
+}
+
+static void digest(struct process *p, uint64_t now_ns)
+{
+	uint64_t mark;
+
+	join_run(p->join, now_ns);
+	/* Device records may trail: a flush comes every 100 ms, its alignment waits 300 ms. */
+	mark = join_watermark_ns(p->join);
+	rank_run(p->rank, mark > 1000000000ull ? mark - 1000000000ull : 0, now_ns);
+}
+
+void drain_turn(struct node *n)
+{
+	uint64_t begin_ns = clock_monotonic_ns();
+	bool more = true;
+
+	n->stats.drain_turns++;
+	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++)
+		if (n->processes[i])
+			n->processes[i]->backlog = n->processes[i]->join;
+	while (more) {
+		more = false;
+		for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++) {
+			struct process *p = n->processes[i];
+
+			if (!p || !p->backlog)
+				continue;
+			p->backlog = drain_batch(p, clock_monotonic_ns());
+			more |= p->backlog;
+		}
+		if (more && clock_monotonic_ns() - begin_ns > DRAIN_TURN_NS) {
+			n->stats.drain_behind++;
+			break;
+		}
+	}
+	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++) {
+		struct process *p = n->processes[i];
+
+		if (!p || !p->join)
+			continue;
+		note_lapped(p, begin_ns);
+		/* With events left unread, time has not come as far as the clock. */
+		if (!p->backlog)
+			digest(p, begin_ns);
+	}
+}
+
+void drain_last(struct process *p)
+{
+	uint64_t now_ns = clock_monotonic_ns();
+
+	/* Two rings' worth at most: whoever is gone writes no more. */
+	for (int i = 0; i < 64 && drain_batch(p, now_ns); i++)
+		;
+	note_lapped(p, now_ns);
+	digest(p, now_ns);
+	join_finish(p->join);
+	rank_run(p->rank, UINT64_MAX, now_ns);
+	rank_finish(p->rank, now_ns);
+	join_close(p->join);
+	p->join = NULL;
+}

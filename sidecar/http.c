@@ -1,0 +1,442 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * HTTP on the loop's own thread: libmicrohttpd's epoll descriptor is one more source of the loop, so
+ * that handlers see a consistent node and need no lock. Two listeners: TCP for reading, and a Unix
+ * socket, which only who may attach as us can open, for what changes something. */
+#include <errno.h>
+#include <microhttpd.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <netdb.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "sidecar/node.h"
+
+#define HTTP_BODY_BYTES (4u << 20)
+#define HTTP_WAITING 16u
+#define HTTP_TRACE_NS 900000000ull /* the answer is due within a second */
+
+/* A POST trace that waits for its processes. */
+struct waiting {
+	struct MHD_Connection *connection; /* NULL: free */
+	uint64_t until_ns;
+	bool done;
+	struct {
+		uint64_t process; /* its number; 0 ends */
+		uint32_t serial;
+	} of[LIMIT_NODE_PROCESSES];
+	uint32_t count;
+};
+
+struct listener {
+	struct node *node;
+	struct MHD_Daemon *daemon;
+	struct loop_source *source;
+	bool control;
+};
+
+struct http {
+	struct listener tcp, control;
+	struct waiting waiting[HTTP_WAITING];
+	ino_t control_inode;
+	bool control_bound;
+};
+
+static enum MHD_Result answer(struct MHD_Connection *c, unsigned code, const char *type,
+			      const char *body, size_t bytes)
+{
+	struct MHD_Response *r = MHD_create_response_from_buffer(bytes, (void *)(uintptr_t)body,
+								 MHD_RESPMEM_MUST_COPY);
+	enum MHD_Result ok = MHD_NO;
+
+	if (!r)
+		return MHD_NO;
+	if (MHD_add_response_header(r, "Content-Type", type) == MHD_YES)
+		ok = MHD_queue_response(c, code, r);
+	MHD_destroy_response(r);
+	return ok;
+}
+
+static enum MHD_Result answer_text(struct MHD_Connection *c, unsigned code, const char *body)
+{
+	return answer(c, code, body[0] == '{' ? "application/json" : "text/plain", body,
+		      strlen(body));
+}
+
+static enum MHD_Result answer_with(struct node *n, struct MHD_Connection *c, const char *type,
+				   void (*fill)(struct node *n, struct buf *b))
+{
+	enum MHD_Result ok;
+	struct buf b;
+
+	buf_init(&b, HTTP_BODY_BYTES);
+	fill(n, &b);
+	if (b.failed)
+		ok = answer_text(c, 500, "{\"error\":\"too much to tell\"}\n");
+	else
+		ok = answer(c, 200, type, (const char *)b.data, b.bytes);
+	buf_fini(&b);
+	return ok;
+}
+
+static const char *argument(struct MHD_Connection *c, const char *name)
+{
+	return MHD_lookup_connection_value(c, MHD_GET_ARGUMENT_KIND, name);
+}
+
+/* rank=N; INT32_MIN when absent, false when it is no number. */
+static bool rank_argument(struct MHD_Connection *c, int32_t *rank)
+{
+	const char *text = argument(c, "rank");
+	char *end;
+	long v;
+
+	*rank = INT32_MIN;
+	if (!text)
+		return true;
+	errno = 0;
+	v = strtol(text, &end, 10);
+	if (!*text || *end || errno || v < -1 || v > INT32_MAX)
+		return false;
+	*rank = (int32_t)v;
+	return true;
+}
+
+/* ---- trace on and off ---- */
+
+static struct process *find_process(struct node *n, uint64_t serial)
+{
+	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++)
+		if (n->processes[i] && n->processes[i]->serial == serial)
+			return n->processes[i];
+	return NULL;
+}
+
+static bool has_acked(struct node *n, const struct waiting *w, uint32_t i, bool *gone)
+{
+	struct process *p = find_process(n, w->of[i].process);
+
+	*gone = !p || p->state != PROCESS_ATTACHED;
+	return !*gone && (int32_t)(p->acked_serial - w->of[i].serial) >= 0;
+}
+
+static bool is_settled(struct node *n, const struct waiting *w)
+{
+	bool gone;
+
+	for (uint32_t i = 0; i < w->count; i++)
+		if (!has_acked(n, w, i, &gone) && !gone)
+			return false;
+	return true;
+}
+
+static enum MHD_Result answer_trace(struct node *n, struct MHD_Connection *c, struct waiting *w)
+{
+	uint32_t changed = 0;
+	enum MHD_Result ok;
+	struct buf ranks, b;
+	bool gone;
+
+	buf_init(&ranks, HTTP_BODY_BYTES);
+	buf_init(&b, HTTP_BODY_BYTES);
+	for (uint32_t i = 0; i < w->count; i++) {
+		struct process *p = find_process(n, w->of[i].process);
+
+		if (!has_acked(n, w, i, &gone))
+			continue;
+		buf_printf(&ranks, "%s%d", changed++ ? "," : "", p->id.rank);
+	}
+	buf_printf(&b, "{\"changed\":%u,\"asked\":%u,\"ranks\":[", changed, w->count);
+	buf_append(&b, ranks.data, ranks.bytes);
+	buf_puts(&b, "]}\n");
+	ok = answer(c, changed == w->count ? 200 : 504, "application/json", (const char *)b.data,
+		    b.bytes);
+	buf_fini(&ranks);
+	buf_fini(&b);
+	return ok;
+}
+
+static enum MHD_Result on_trace(struct node *n, struct MHD_Connection *c, void **state)
+{
+	const char *want = argument(c, "state");
+	struct waiting *w = NULL;
+	int32_t rank;
+	uint32_t kind;
+
+	if (!want || (strcmp(want, "on") && strcmp(want, "off")) || !rank_argument(c, &rank))
+		return answer_text(c, 400, "{\"error\":\"state=on|off[&rank=N][&job=J]\"}\n");
+	kind = strcmp(want, "on") ? ATTACH_OFF : ATTACH_ON;
+	for (uint32_t i = 0; i < HTTP_WAITING && !w; i++)
+		if (!n->http->waiting[i].connection)
+			w = &n->http->waiting[i];
+	if (!w)
+		return answer_text(c, 503, "{\"error\":\"too many requests wait\"}\n");
+	*w = (struct waiting){ .until_ns = clock_monotonic_ns() + HTTP_TRACE_NS };
+	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++) {
+		struct process *p = n->processes[i];
+		int64_t serial;
+
+		if (!p || p->state != PROCESS_ATTACHED || !process_matches(p, argument(c, "job"), rank))
+			continue;
+		serial = process_command(p, kind);
+		if (serial < 0)
+			continue;
+		w->of[w->count].process = p->serial;
+		w->of[w->count++].serial = (uint32_t)serial;
+	}
+	if (!w->count)
+		return answer_text(c, 404, "{\"changed\":0,\"asked\":0,\"ranks\":[]}\n");
+	w->connection = c;
+	*state = w;
+	MHD_suspend_connection(c);
+	return MHD_YES;
+}
+
+/* ---- capture ---- */
+
+static enum MHD_Result on_capture(struct node *n, struct MHD_Connection *c)
+{
+	const char *text = argument(c, "seconds");
+	double seconds = text ? strtod(text, NULL) : 10;
+	uint64_t now_ns = clock_monotonic_ns(), back_ns;
+	uint32_t count = 0, failed = 0;
+	char body[96];
+	int32_t rank;
+
+	if (!rank_argument(c, &rank) || !(seconds > 0) || seconds > 3600)
+		return answer_text(c, 400, "{\"error\":\"rank=N[&seconds=S][&job=J]\"}\n");
+	back_ns = (uint64_t)(seconds * 1e9);
+	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++) {
+		struct process *p = n->processes[i];
+
+		if (!p || !process_matches(p, argument(c, "job"), rank))
+			continue;
+		if (ship_range(p, WINDOW_MANUAL, now_ns > back_ns ? now_ns - back_ns : 0, now_ns))
+			failed++;
+		else
+			count++;
+	}
+	snprintf(body, sizeof(body), "{\"windows\":%u,\"failed\":%u}\n", count, failed);
+	return answer_text(c, count ? 200 : failed ? 500 : 404, body);
+}
+
+/* ---- requests ---- */
+
+static enum MHD_Result on_get(struct node *n, struct MHD_Connection *c, const char *url)
+{
+	if (!strcmp(url, "/healthz"))
+		return answer_text(c, 200, "ok\n");
+	if (!strcmp(url, "/metrics"))
+		return answer_with(n, c, "text/plain; version=0.0.4", status_metrics);
+	if (!strcmp(url, "/api/v1/status"))
+		return answer_with(n, c, "application/json", status_json);
+	return answer_text(c, 404, "{\"error\":\"not found\"}\n");
+}
+
+static char first_call; /* its address marks a connection whose headers have been seen */
+
+static enum MHD_Result on_request(void *arg, struct MHD_Connection *c, const char *url,
+				  const char *method, const char *version, const char *data,
+				  size_t *data_bytes, void **state)
+{
+	struct listener *l = arg;
+	struct node *n = l->node;
+
+	if (!*state) {
+		*state = &first_call;
+		return MHD_YES;
+	}
+	if (*data_bytes) { /* bodies are not used */
+		*data_bytes = 0;
+		return MHD_YES;
+	}
+	if (*state != &first_call) {
+		struct waiting *w = *state;
+		enum MHD_Result ok = answer_trace(n, c, w);
+
+		*w = (struct waiting){ 0 };
+		*state = &first_call;
+		return ok;
+	}
+	if (!strcmp(method, "GET"))
+		return on_get(n, c, url);
+	if (strcmp(method, "POST"))
+		return answer_text(c, 405, "{\"error\":\"GET or POST\"}\n");
+	if (!l->control)
+		return answer_text(c, 403, "{\"error\":\"on the control socket only\"}\n");
+	if (!strcmp(url, "/api/v1/trace"))
+		return on_trace(n, c, state);
+	if (!strcmp(url, "/api/v1/capture"))
+		return on_capture(n, c);
+	return answer_text(c, 404, "{\"error\":\"not found\"}\n");
+}
+
+/* The peer hung up while it waited. */
+static void on_completed(void *arg, struct MHD_Connection *c, void **state,
+			 enum MHD_RequestTerminationCode code)
+{
+	if (*state && *state != &first_call)
+		*(struct waiting *)*state = (struct waiting){ 0 };
+}
+
+static void on_ready(void *arg, uint32_t events)
+{
+	MHD_run(((struct listener *)arg)->daemon);
+}
+
+void http_tend(struct node *n, uint64_t now_ns)
+{
+	bool resumed = false;
+
+	for (uint32_t i = 0; i < HTTP_WAITING; i++) {
+		struct waiting *w = &n->http->waiting[i];
+
+		if (!w->connection || w->done || (!is_settled(n, w) && now_ns < w->until_ns))
+			continue;
+		w->done = true;
+		MHD_resume_connection(w->connection);
+		resumed = true;
+	}
+	if (resumed || now_ns / 100000000ull % 10 == 0) { /* now and then for its time-outs */
+		if (n->http->tcp.daemon)
+			MHD_run(n->http->tcp.daemon);
+		if (n->http->control.daemon)
+			MHD_run(n->http->control.daemon);
+	}
+}
+
+/* ---- listeners ---- */
+
+static int listen_tcp(const char *where)
+{
+	struct addrinfo hints = { .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM,
+				  .ai_flags = AI_PASSIVE | AI_NUMERICSERV };
+	char host[NODE_PATH_BYTES];
+	struct addrinfo *ai = NULL;
+	char *colon;
+	int fd = -1, on = 1, err = -EINVAL;
+
+	snprintf(host, sizeof(host), "%s", where);
+	colon = strrchr(host, ':');
+	if (!colon)
+		return -EINVAL;
+	*colon = 0;
+	if (host[0] == '[' && colon[-1] == ']') {
+		colon[-1] = 0;
+		memmove(host, host + 1, strlen(host));
+	}
+	if (getaddrinfo(*host ? host : NULL, colon + 1, &hints, &ai))
+		return -EINVAL;
+	fd = socket(ai->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (fd < 0) {
+		err = -errno;
+	} else {
+		setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+		err = bind(fd, ai->ai_addr, ai->ai_addrlen) || listen(fd, 32) ? -errno : 0;
+	}
+	freeaddrinfo(ai);
+	if (err && fd >= 0)
+		close(fd);
+	return err ? err : fd;
+}
+
+static int listen_unix(struct node *n)
+{
+	struct sockaddr_un sa = { .sun_family = AF_UNIX };
+	const char *path = n->settings.control_path;
+	struct stat st;
+	mode_t mask;
+	int fd, err;
+
+	if (strlen(path) >= sizeof(sa.sun_path))
+		return -ENAMETOOLONG;
+	strcpy(sa.sun_path, path);
+	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (fd < 0)
+		return -errno;
+	/* The attach socket has shown that no other sysomd is alive; a leftover may go. */
+	if (!lstat(path, &st) && S_ISSOCK(st.st_mode))
+		unlink(path);
+	mask = umask(0077);
+	err = bind(fd, (struct sockaddr *)&sa, sizeof(sa)) || listen(fd, 32) ? -errno : 0;
+	umask(mask);
+	if (err) {
+		close(fd);
+		return err;
+	}
+	if (!stat(path, &st))
+		n->http->control_inode = st.st_ino;
+	n->http->control_bound = true;
+	return fd;
+}
+
+static int start(struct node *n, struct listener *l, int fd, bool control)
+{
+	const union MHD_DaemonInfo *info;
+
+	l->node = n;
+	l->control = control;
+	l->daemon = MHD_start_daemon(MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME, 0, NULL, NULL,
+				     on_request, l, MHD_OPTION_LISTEN_SOCKET, fd,
+				     MHD_OPTION_CONNECTION_LIMIT, 64u,
+				     MHD_OPTION_CONNECTION_TIMEOUT, 10u,
+				     MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)16384,
+				     MHD_OPTION_NOTIFY_COMPLETED, on_completed, l, MHD_OPTION_END);
+	if (!l->daemon) {
+		close(fd);
+		return -ENOMEM;
+	}
+	info = MHD_get_daemon_info(l->daemon, MHD_DAEMON_INFO_EPOLL_FD);
+	if (!info)
+		return -EINVAL;
+	return loop_add_fd(n->loop, info->epoll_fd, EPOLLIN, on_ready, l, &l->source);
+}
+
+int http_open(struct node *n)
+{
+	int fd, err;
+
+	n->http = calloc(1, sizeof(*n->http));
+	if (!n->http)
+		return -ENOMEM;
+	if (n->settings.http_listen[0]) {
+		fd = listen_tcp(n->settings.http_listen);
+		err = fd < 0 ? fd : start(n, &n->http->tcp, fd, false);
+		if (err) {
+			log_error("http", "%s: %s", n->settings.http_listen, strerror(-err));
+			return err;
+		}
+	}
+	fd = listen_unix(n);
+	err = fd < 0 ? fd : start(n, &n->http->control, fd, true);
+	if (err)
+		log_error("control", "%s: %s", n->settings.control_path, strerror(-err));
+	return err;
+}
+
+void http_close(struct node *n)
+{
+	struct stat st;
+
+	if (!n->http)
+		return;
+	for (uint32_t i = 0; i < HTTP_WAITING; i++)
+		if (n->http->waiting[i].connection && !n->http->waiting[i].done)
+			MHD_resume_connection(n->http->waiting[i].connection);
+	loop_source_close(n->http->tcp.source);
+	loop_source_close(n->http->control.source);
+	if (n->http->tcp.daemon)
+		MHD_stop_daemon(n->http->tcp.daemon);
+	if (n->http->control.daemon)
+		MHD_stop_daemon(n->http->control.daemon);
+	if (n->http->control_bound && !stat(n->settings.control_path, &st) &&
+	    st.st_ino == n->http->control_inode)
+		unlink(n->settings.control_path);
+	free(n->http);
+	n->http = NULL;
+}

@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * node.h - what sysomd's parts share: settings, the loop, the processes of this node.
+ * Threads: everything here belongs to the loop's thread; uplink and canary have their own inside. */
+#ifndef SYSOM_SIDECAR_NODE_H
+#define SYSOM_SIDECAR_NODE_H
+
+#include <sys/types.h>
+
+#include "base/limits.h"
+#include "base/loop.h"
+#include "ring/attach.h"
+#include "sidecar/clockmap.h"
+#include "sidecar/join.h"
+#include "sidecar/rank.h"
+#include "sidecar/uplink.h"
+
+#define NODE_PATH_BYTES 256
+#define NODE_DRAIN_MS	10u
+/* Cause of a RECORD_GAP that sysomd itself saw: events were overwritten before they were read. */
+#define NODE_GAP_LAPPED 64u
+
+struct settings {
+	char socket_path[NODE_PATH_BYTES], control_path[NODE_PATH_BYTES], state_dir[NODE_PATH_BYTES];
+	char http_listen[NODE_PATH_BYTES], uplink_url[NODE_PATH_BYTES], node_name[WIRE_TEXT_BYTES];
+	uint64_t recorder_memory_bytes, recorder_file_bytes;
+	uint64_t spool_bytes, spool_age_ns;
+	uint64_t beat_ns, beat_suspect_ns;
+	int log_level, roofline_mode;
+	uint64_t learn_min, learn_max, persist_n, persist_m;
+	double tail_mads, floor_ratio;
+	uint64_t window_margin, window_steps, window_length_ns, window_records;
+	double window_burst, window_per_minute;
+	uint64_t stall_ns;
+	bool canary;
+	bool automatic_steps;
+};
+
+enum process_state {
+	PROCESS_ATTACHED = 1, /* socket open */
+	PROCESS_DETACHED = 2, /* socket closed, process alive as far as we know */
+	PROCESS_GONE = 3,     /* ended; its records are kept for a while */
+};
+
+struct process {
+	struct node *node;
+	uint32_t slot;
+	uint64_t serial; /* counts processes since start: owner in the recorder */
+	enum process_state state;
+	int sock, pidfd;
+	struct loop_source *sock_source, *pid_source;
+	pid_t pid; /* in our pid namespace, by SO_PEERCRED; 0 not visible from here */
+	uid_t uid;
+	struct wire_rank id;
+	char libs[ATTACH_TEXT_BYTES];
+	struct ring_reader *reader;
+	struct join *join;
+	struct rank *rank;
+	uint32_t lane_next;
+	bool backlog;
+	uint64_t attached_ns, left_ns; /* left: detached or gone since */
+	uint64_t lapped_seen, drained_ns;
+	/* Readers of an earlier attach of the same process. */
+	uint64_t earlier_events, earlier_lost, earlier_bytes;
+	uint32_t trace_state, cupti_state; /* as the process says */
+	uint32_t command_serial, acked_serial;
+};
+
+struct node_stats {
+	uint64_t attached, reattached, refused_full, refused_bad, refused_busy, ended;
+	uint64_t drain_turns, drain_behind; /* turns that ended with events left */
+	uint64_t raw_bytes_gone; /* ring bytes of processes that are forgotten */
+	uint64_t beat_oversize, window_failed, asked, asked_unknown;
+	double cpu_share;
+	uint64_t cpu_ns_before, cpu_at_ns;
+};
+
+struct registration; /* registration.c */
+struct http;	     /* http.c */
+
+struct node {
+	struct settings settings;
+	struct loop *loop;
+	struct clockmap clock;
+	struct recorder *recorder;
+	struct uplink *uplink;
+	struct canary *canary;
+	struct registration *registration;
+	struct http *http;
+	struct process *processes[LIMIT_NODE_PROCESSES]; /* NULL: free */
+	uint64_t process_serial, beat_sequence, beat_at_ns, started_ns;
+	uint8_t boot_id[16];
+	struct node_stats stats;
+	struct rank_config rank_config;
+	union ring_event *batch; /* LIMIT_DRAIN_BATCH */
+	uint32_t *name_map;	 /* of ship.c: LIMIT_NAME_COUNT + 1 */
+};
+
+/* registration.c: the attach socket */
+int registration_open(struct node *n);
+void registration_close(struct node *n); /* commands ATTACH_... are not sent: the jobs run on */
+/* Drops connections that never said hello. */
+void registration_tend(struct node *n, uint64_t now_ns);
+
+/* process.c: one process's life */
+/* Takes fd and sock on success. -ENOSPC, -EPROTO and what ring_reader_open says. */
+int process_attach(struct node *n, const struct attach_hello *h, pid_t pid, uid_t uid, int sock,
+		   int fd);
+void process_forget(struct process *p);
+/* Ends processes that are gone, forgets those gone for long. */
+void process_tend(struct node *n, uint64_t now_ns);
+/* enum attach_command_kind; the serial, or -errno. */
+int64_t process_command(struct process *p, uint32_t kind);
+uint64_t process_lost(const struct process *p);
+uint64_t process_raw_bytes(const struct process *p);
+uint64_t process_events(const struct process *p);
+/* Losses by cause, through fn. */
+void process_losses(const struct process *p,
+		    void (*fn)(void *arg, const char *cause, uint64_t count), void *arg);
+/* Matches a job ("" or NULL: any) and rank (INT32_MIN: any). */
+bool process_matches(const struct process *p, const char *job, int32_t rank);
+
+/* drain.c: rings -> join -> rank */
+void drain_turn(struct node *n);
+/* All that is left of one process. */
+void drain_last(struct process *p);
+
+/* ship.c: windows and beats */
+void ship_init(struct process *p); /* sets the rank's callbacks */
+/* COMM windows that have waited for their arbitration. */
+void ship_tend(struct node *n, uint64_t now_ns);
+void ship_flush(struct node *n); /* closes and sends every open window */
+void ship_stall(struct process *p, uint64_t now_ns);
+/* A window of what is recorded: reason WINDOW_ASKED or WINDOW_MANUAL. 0 or -errno. */
+int ship_range(struct process *p, uint32_t reason, uint64_t begin_ns, uint64_t end_ns);
+void ship_command(void *node, const struct wire_command *c);
+void ship_beat(struct node *n, uint64_t now_ns);
+
+/* http.c: /metrics, /healthz, status, control */
+int http_open(struct node *n);
+void http_close(struct node *n);
+void http_tend(struct node *n, uint64_t now_ns);
+
+/* status.c: texts of what is known */
+void status_json(struct node *n, struct buf *out);
+void status_metrics(struct node *n, struct buf *out);
+uint64_t status_rss_bytes(void);
+uint64_t status_retention_ns(const struct node *n, uint64_t now_ns);
+const char *status_trace_name(uint32_t state);
+const char *status_cupti_name(uint32_t state);
+
+#endif

@@ -1,0 +1,410 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * A process is known by (pid, start time): when it dials again, its ring and its models go on. Its
+ * end shows by the pidfd; a closed socket alone may be a helper thread that starts anew. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/hash.h"
+#include "base/log.h"
+#include "ring/ring_text.h"
+#include "sidecar/node.h"
+
+/* A process whose socket closed dials again within 2 s (attach.h). */
+#define PROCESS_DETACHED_NS 10000000000ull
+/* The aggregator asks for windows of a rank that died. */
+#define PROCESS_GONE_NS	    60000000000ull
+
+static void copy_text(char *to, size_t to_bytes, const char *from)
+{
+	size_t n = strnlen(from, to_bytes - 1);
+
+	memcpy(to, from, n);
+	to[n] = 0;
+	ring_text_clean(to, (uint32_t)n);
+}
+
+static void identify(struct process *p, const struct attach_hello *h)
+{
+	struct wire_rank *id = &p->id;
+
+	copy_text(id->job, sizeof(id->job), h->job);
+	copy_text(id->node, sizeof(id->node), p->node->settings.node_name);
+	copy_text(id->role, sizeof(id->role), h->role);
+	copy_text(id->pod, sizeof(id->pod), h->pod);
+	copy_text(id->gpu_uuid, sizeof(id->gpu_uuid), h->gpu_uuid);
+	copy_text(id->program, sizeof(id->program), h->program);
+	copy_text(p->libs, sizeof(p->libs), h->libs);
+	id->rank = h->rank < -1 ? -1 : h->rank;
+	id->world_size = h->world_size < -1 ? -1 : h->world_size;
+	id->local_rank = h->local_rank < -1 ? -1 : h->local_rank;
+	id->pid = p->pid > 0 ? (uint32_t)p->pid : (uint32_t)h->pid;
+	id->start_time_ticks = h->start_time_ticks;
+	/* DESIGN.md 5: the job key, where nobody named the job. */
+	if (!id->job[0])
+		snprintf(id->job, sizeof(id->job), "%u:%.80s:%d", (unsigned)p->uid, id->program,
+			 (int)id->world_size);
+}
+
+/* ---- join's sink ---- */
+
+static void sink_host(void *arg, const struct record *r, const struct step_mark *mark, bool late)
+{
+	rank_host(((struct process *)arg)->rank, r, mark, late);
+}
+
+static void sink_device(void *arg, const struct record *r)
+{
+	rank_device(((struct process *)arg)->rank, r);
+}
+
+static const char *sink_name(void *arg, uint32_t id)
+{
+	return ring_reader_name(((struct process *)arg)->reader, id);
+}
+
+/* ---- socket and pid ---- */
+
+static void drop_socket(struct process *p)
+{
+	loop_source_close(p->sock_source);
+	p->sock_source = NULL;
+	if (p->sock >= 0)
+		close(p->sock);
+	p->sock = -1;
+}
+
+static void leave(struct process *p, enum process_state state)
+{
+	if (p->state >= state)
+		return;
+	p->state = state;
+	p->left_ns = clock_monotonic_ns();
+	drop_socket(p);
+	if (state == PROCESS_DETACHED)
+		log_info("detach", "pid=%u rank=%d", p->id.pid, p->id.rank);
+}
+
+static void on_socket(void *arg, uint32_t events)
+{
+	struct process *p = arg;
+	struct attach_state st;
+
+	for (int i = 0; i < 16; i++) {
+		ssize_t n = recv(p->sock, &st, sizeof(st), MSG_DONTWAIT | MSG_TRUNC);
+
+		if (n < 0 && (errno == EAGAIN || errno == EINTR))
+			return;
+		if (n != (ssize_t)sizeof(st) || st.magic != ATTACH_MAGIC) {
+			if (n > 0)
+				log_warn("detach", "pid=%u sent what is no state", p->id.pid);
+			/* No pid to watch: the closed socket is all there is to know. */
+			leave(p, p->pidfd >= 0 ? PROCESS_DETACHED : PROCESS_GONE);
+			return;
+		}
+		p->trace_state = st.trace_state;
+		p->cupti_state = st.cupti_state;
+		if ((int32_t)(st.serial - p->acked_serial) > 0 &&
+		    (int32_t)(st.serial - p->command_serial) <= 0)
+			p->acked_serial = st.serial;
+	}
+}
+
+static void on_pid(void *arg, uint32_t events)
+{
+	struct process *p = arg;
+
+	loop_source_close(p->pid_source);
+	p->pid_source = NULL;
+	leave(p, PROCESS_GONE);
+}
+
+int64_t process_command(struct process *p, uint32_t kind)
+{
+	struct attach_command c = { .magic = ATTACH_MAGIC, .kind = kind,
+				    .serial = p->command_serial + 1 };
+
+	if (p->sock < 0)
+		return -ENOTCONN;
+	if (send(p->sock, &c, sizeof(c), MSG_NOSIGNAL | MSG_DONTWAIT) != (ssize_t)sizeof(c))
+		return -errno;
+	return p->command_serial = c.serial;
+}
+
+static int watch(struct process *p)
+{
+	struct node *n = p->node;
+	int err = loop_add_fd(n->loop, p->sock, EPOLLIN, on_socket, p, &p->sock_source);
+
+	if (err || p->pid_source || p->pid <= 0)
+		return err;
+	/* Kernels before 5.3 have no pidfd: the socket has to do. */
+	if (p->pidfd < 0)
+		p->pidfd = (int)syscall(SYS_pidfd_open, p->pid, 0);
+	if (p->pidfd >= 0 && loop_add_fd(n->loop, p->pidfd, EPOLLIN, on_pid, p, &p->pid_source)) {
+		close(p->pidfd);
+		p->pidfd = -1;
+	}
+	return 0;
+}
+
+/* ---- attach ---- */
+
+static struct process *find_same(struct node *n, const struct attach_hello *h, pid_t pid)
+{
+	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++) {
+		struct process *p = n->processes[i];
+
+		if (p && p->state != PROCESS_GONE && p->pid == pid && pid > 0 &&
+		    p->id.start_time_ticks == h->start_time_ticks)
+			return p;
+	}
+	return NULL;
+}
+
+/* A free slot, or that of whoever is gone the longest. */
+static int free_slot(struct node *n)
+{
+	struct process *oldest = NULL;
+
+	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++) {
+		struct process *p = n->processes[i];
+
+		if (!p)
+			return (int)i;
+		if (p->state == PROCESS_GONE && (!oldest || p->left_ns < oldest->left_ns))
+			oldest = p;
+	}
+	if (!oldest)
+		return -ENOSPC;
+	process_forget(oldest);
+	return free_slot(n);
+}
+
+static void count_reader(struct process *p)
+{
+	const struct ring_stats *st = ring_reader_stats(p->reader);
+
+	p->earlier_events += st->events;
+	p->earlier_lost += st->lost_lapped + st->lost_torn + st->lost_bad_kind;
+	p->earlier_bytes += st->bytes;
+	p->lapped_seen = 0;
+}
+
+static int reattach(struct process *p, int sock, struct ring_reader *reader)
+{
+	/* What the old mapping still holds is read by the new reader from where the old one was. */
+	ring_reader_publish(p->reader, clock_monotonic_ns());
+	count_reader(p);
+	ring_reader_close(p->reader);
+	p->reader = reader;
+	ring_reader_poll_names(reader);
+	drop_socket(p);
+	p->sock = sock;
+	p->state = PROCESS_ATTACHED;
+	p->node->stats.reattached++;
+	log_info("reattach", "pid=%u rank=%d", p->id.pid, p->id.rank);
+	return watch(p);
+}
+
+static int start(struct process *p, struct ring_reader *reader)
+{
+	struct node *n = p->node;
+	struct join_sink sink = { p, sink_host, sink_device, sink_name };
+	struct rank_config c = n->rank_config;
+	uint64_t seed = hash_mix(n->process_serial ^ hash_bytes(HASH_SEED, n->boot_id, 16));
+	int err;
+
+	/* Ids and seeds: nothing that must be secret, but the same in no two runs. */
+	err = recorder_add_rank(n->recorder, p->slot, p->serial);
+	if (!err)
+		err = rank_open(&p->rank, &c, n->recorder, p->slot, n->canary, seed,
+				clock_monotonic_ns());
+	if (!err)
+		err = join_open(&p->join, &sink, &n->clock, ring_reader_lane_count(reader));
+	if (err)
+		return err;
+	ship_init(p);
+	return watch(p);
+}
+
+static void release(struct process *p)
+{
+	drop_socket(p);
+	loop_source_close(p->pid_source);
+	if (p->pidfd >= 0)
+		close(p->pidfd);
+	join_close(p->join);
+	rank_close(p->rank);
+	recorder_drop_rank(p->node->recorder, p->slot);
+	ring_reader_close(p->reader);
+	p->node->processes[p->slot] = NULL;
+	free(p);
+}
+
+static void accept_process(struct process *p)
+{
+	struct attach_command c = { .magic = ATTACH_MAGIC, .kind = ATTACH_ACCEPT };
+
+	if (send(p->sock, &c, sizeof(c), MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
+		log_debug("attach", "pid=%u accept not sent: %s", p->id.pid, strerror(errno));
+}
+
+int process_attach(struct node *n, const struct attach_hello *h, pid_t pid, uid_t uid, int sock,
+		   int fd)
+{
+	struct process *p = find_same(n, h, pid);
+	struct ring_reader *reader;
+	int slot, err;
+
+	if (p) {
+		/* Only now: the tails published last are where the new reader begins. */
+		ring_reader_publish(p->reader, clock_monotonic_ns());
+		err = ring_reader_open(&reader, fd, true);
+		if (err)
+			return err;
+		if (ring_reader_lane_count(reader) != ring_reader_lane_count(p->reader)) {
+			ring_reader_close(reader);
+			return -EPROTO;
+		}
+		err = reattach(p, sock, reader);
+		if (err) /* the socket is ours by now: the peer sees it close */
+			leave(p, PROCESS_DETACHED);
+		else
+			accept_process(p);
+		return 0;
+	}
+	slot = free_slot(n);
+	if (slot < 0)
+		return slot;
+	err = ring_reader_open(&reader, fd, true);
+	if (err)
+		return err;
+	p = calloc(1, sizeof(*p));
+	if (!p) {
+		ring_reader_close(reader);
+		return 0;
+	}
+	*p = (struct process){ .node = n, .slot = (uint32_t)slot, .serial = ++n->process_serial,
+			       .state = PROCESS_ATTACHED, .sock = sock, .pidfd = -1, .pid = pid,
+			       .uid = uid, .reader = reader, .attached_ns = clock_monotonic_ns(),
+			       .trace_state = RING_TRACE_ON };
+	n->processes[slot] = p;
+	identify(p, h);
+	err = start(p, reader);
+	if (err) {
+		log_warn("attach", "pid=%d: %s", (int)pid, strerror(-err));
+		release(p);
+		return 0;
+	}
+	n->stats.attached++;
+	log_info("attach", "pid=%u rank=%d world=%d job=%s program=%s libs=\"%s\"", p->id.pid,
+		 p->id.rank, p->id.world_size, p->id.job, p->id.program, p->libs);
+	accept_process(p);
+	return 0;
+}
+
+/* ---- end ---- */
+
+void process_forget(struct process *p)
+{
+	p->node->stats.raw_bytes_gone += process_raw_bytes(p);
+	release(p);
+}
+
+void process_tend(struct node *n, uint64_t now_ns)
+{
+	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++) {
+		struct process *p = n->processes[i];
+
+		if (!p)
+			continue;
+		if (p->state == PROCESS_DETACHED && now_ns > p->left_ns &&
+		    now_ns - p->left_ns > PROCESS_DETACHED_NS)
+			leave(p, PROCESS_GONE);
+		if (p->state == PROCESS_ATTACHED && ring_reader_stats(p->reader)->detach_reason) {
+			log_warn("detach", "pid=%u: its ring breaks the rules", p->id.pid);
+			n->stats.refused_bad++;
+			leave(p, PROCESS_GONE);
+		}
+		if (p->state != PROCESS_GONE)
+			continue;
+		if (p->join) { /* gone just now */
+			drain_last(p);
+			n->stats.ended++;
+			log_info("end", "pid=%u rank=%d steps=%llu flagged=%llu", p->id.pid,
+				 p->id.rank, (unsigned long long)p->rank->stats.steps,
+				 (unsigned long long)p->rank->stats.flagged);
+		} else if (now_ns > p->left_ns && now_ns - p->left_ns > PROCESS_GONE_NS) {
+			process_forget(p);
+		}
+	}
+}
+
+/* ---- counts ---- */
+
+uint64_t process_events(const struct process *p)
+{
+	return p->earlier_events + ring_reader_stats(p->reader)->events;
+}
+
+uint64_t process_raw_bytes(const struct process *p)
+{
+	const struct ring_stats *st = ring_reader_stats(p->reader);
+
+	return p->earlier_bytes + st->bytes;
+}
+
+void process_losses(const struct process *p,
+		    void (*fn)(void *arg, const char *cause, uint64_t count), void *arg)
+{
+	static const char *const drop_names[] = {
+#define X(name, text) text,
+		RING_DROP_CAUSES(X)
+#undef X
+	};
+	const struct ring_stats *st = ring_reader_stats(p->reader);
+	const struct join_stats *js = p->join ? join_stats(p->join) : NULL;
+	struct ring_counters c;
+
+	fn(arg, "lapped", st->lost_lapped);
+	fn(arg, "torn", st->lost_torn);
+	fn(arg, "bad_kind", st->lost_bad_kind);
+	fn(arg, "before_reattach", p->earlier_lost);
+	ring_reader_counters(p->reader, &c);
+	for (int i = 0; i < RING_DROP_COUNT; i++)
+		fn(arg, drop_names[i], c.drops[i]);
+	for (unsigned i = 0; js && i < JOIN_LOSS_COUNT; i++)
+		fn(arg, join_loss_name(i), js->loss[i]);
+}
+
+static void add_lost(void *arg, const char *cause, uint64_t count)
+{
+	/* A hostile counter must not wrap the sum. */
+	uint64_t *sum = arg;
+
+	*sum = *sum + count < *sum ? UINT64_MAX : *sum + count;
+}
+
+uint64_t process_lost(const struct process *p)
+{
+	const struct ring_stats *st = ring_reader_stats(p->reader);
+	uint64_t sum = p->earlier_lost + st->lost_lapped + st->lost_torn + st->lost_bad_kind;
+	struct ring_counters c;
+
+	ring_reader_counters(p->reader, &c);
+	for (int i = 0; i < RING_DROP_COUNT; i++)
+		add_lost(&sum, NULL, c.drops[i]);
+	return sum;
+}
+
+bool process_matches(const struct process *p, const char *job, int32_t rank)
+{
+	return (!job || !*job || !strcmp(job, p->id.job)) &&
+	       (rank == INT32_MIN || rank == p->id.rank);
+}

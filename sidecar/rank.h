@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * rank.h - one rank's analysis on the node: records -> steps -> roofline -> flags -> window.
+ * A step is judged twice: by its latency (is it slow?) and by its self time (is this rank the one
+ * that makes it slow?). Owns: all models, allocated at open. Threads: one caller.
+ * Records come in canonical order from the join; time is an argument. */
+#ifndef SYSOM_SIDECAR_RANK_H
+#define SYSOM_SIDECAR_RANK_H
+
+#include "analysis/explain.h"
+#include "analysis/roofline.h"
+#include "analysis/steps.h"
+#include "sidecar/anomaly.h"
+#include "sidecar/canary.h"
+#include "sidecar/recorder.h"
+
+#define RANK_MODELS 16u	  /* phases and graph buckets of one rank that are told apart */
+#define RANK_RECENT 512u  /* judged steps kept for windows that are asked for */
+#define RANK_PERIOD 128u  /* steps that the medians of a beat look at */
+
+struct rank_config {
+	struct roofline_config roofline;
+	struct steps_config steps;
+	struct anomaly_config anomaly;
+	uint64_t stall_ns;	   /* no step for this long, and for stall_latencies expected ones */
+	double stall_latencies;
+	double host_stall_share;   /* of a step under which the canary's stalls are ignored */
+};
+void rank_config_default(struct rank_config *c);
+
+struct rank_stats {
+	uint64_t steps, judged, flagged, flagged_self, incomplete, host_stall, gap, host_late;
+	uint64_t windows_open, windows_closed, stalls, drifts;
+	uint64_t windows_summary, windows_counted; /* what the token buckets did */
+	uint64_t last_step_end_ns, last_self_flag_ns;
+	double self_excess; /* of the last flagged step */
+};
+
+struct rank_medians {
+	double latency_ns, latency_mad_ns, self_ns, expected_ns;
+	double compute_ns, comm_ns, exposed_comm_ns, copy_ns, idle_ns;
+};
+
+struct rank {
+	struct rank_config config;
+	struct recorder *recorder; /* borrowed */
+	struct canary *canary;	   /* borrowed; may be NULL */
+	uint32_t slot;		   /* in the recorder */
+	struct rank_stats stats;
+	void *steps_memory, *latency_memory, *self_memory, *explain_memory;
+	struct steps *steps;
+	struct roofline_set *latency, *self;
+	struct explain *explain;
+	struct anomaly anomaly;
+	struct window_step *recent; /* ring of RANK_RECENT */
+	uint32_t recent_next, recent_count;
+	bool drift_raised, stalled;
+	uint64_t model_key; /* of the latest step */
+	uint64_t random;
+	struct step_kernel kernels[STEP_KERNELS_MAX];
+	/* Called when a window has closed, or must be taken because the next begins. */
+	void (*on_window)(void *arg, struct rank *r);
+	/* A sustained change against the frozen baseline. */
+	void (*on_drift)(void *arg, struct rank *r);
+	void *arg;
+};
+
+int rank_open(struct rank **out, const struct rank_config *c, struct recorder *recorder,
+	      uint32_t slot, struct canary *canary, uint64_t seed, uint64_t now_ns);
+void rank_close(struct rank *r); /* NULL is a no-op */
+void rank_host(struct rank *r, const struct record *rec, const struct step_mark *mark, bool late);
+void rank_device(struct rank *r, const struct record *rec);
+/* Judges the steps that are complete. device_ns: device records before it have come. */
+void rank_run(struct rank *r, uint64_t device_ns, uint64_t now_ns);
+/* No more records: judges what is left. */
+void rank_finish(struct rank *r, uint64_t now_ns);
+/* True once when no step has ended for too long. */
+bool rank_check_stall(struct rank *r, uint64_t now_ns);
+/* Medians of the last steps; zeroes when there are none. */
+void rank_medians(const struct rank *r, struct rank_medians *out);
+/* The model of the latest step's kind. */
+enum roofline_state rank_model(const struct rank *r, double *r2, double *spread);
+/* Judged steps that overlap [begin_ns, end_ns], oldest first; at most max, the latest ones. */
+uint32_t rank_recent(const struct rank *r, uint64_t begin_ns, uint64_t end_ns,
+		     struct window_step *out, uint32_t max);
+
+#endif

@@ -1,0 +1,334 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Names sort by age: %016x of the arrival in nanoseconds. A file per message makes drop-oldest an
+ * unlink, and a torn one costs one message, not a log. */
+#include "sidecar/spool.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/limits.h"
+#include "base/log.h"
+#include "wire/codec.h"
+
+#define SPOOL_PATH_BYTES 512
+
+struct spool_entry {
+	uint64_t key; /* realtime of arrival, made unique */
+	uint64_t bytes;
+	void *memory; /* NULL: on disk */
+};
+
+struct spool {
+	char dir[SPOOL_PATH_BYTES];
+	int dirfd; /* -1: memory only */
+	uint64_t bytes_max, age_max_ns;
+	uint64_t last_key;
+	struct spool_entry entries[SPOOL_ENTRIES_MAX]; /* oldest first */
+	uint32_t count;
+	struct spool_stats stats;
+};
+
+static void entry_name(uint64_t key, char out[32])
+{
+	snprintf(out, 32, "%016" PRIx64 ".msg", key);
+}
+
+static void disk_failed(struct spool *s, int err, const char *what)
+{
+	s->stats.disk_errors++;
+	s->stats.disk_error = err;
+	log_warn("spool", "%s: %s", what, strerror(-err));
+}
+
+static void remove_at(struct spool *s, uint32_t i)
+{
+	struct spool_entry *e = &s->entries[i];
+	char name[32];
+
+	if (e->memory) {
+		s->stats.memory_bytes -= e->bytes;
+		free(e->memory);
+	} else {
+		entry_name(e->key, name);
+		unlinkat(s->dirfd, name, 0);
+	}
+	s->stats.bytes -= e->bytes;
+	memmove(e, e + 1, sizeof(*e) * (--s->count - i));
+	s->stats.count = s->count;
+}
+
+static int by_key(const void *a, const void *b)
+{
+	uint64_t x = ((const struct spool_entry *)a)->key, y = ((const struct spool_entry *)b)->key;
+
+	return x < y ? -1 : x > y;
+}
+
+/* A name of ours: 16 hex digits and .msg. */
+static bool parse_name(const char *name, uint64_t *key)
+{
+	char back[32];
+
+	if (strlen(name) != 20 || sscanf(name, "%16" SCNx64, key) != 1)
+		return false;
+	entry_name(*key, back);
+	return !strcmp(back, name);
+}
+
+static void scan(struct spool *s)
+{
+	int fd = dup(s->dirfd);
+	DIR *d = fd >= 0 ? fdopendir(fd) : NULL;
+	struct dirent *e;
+	struct stat st;
+	uint64_t key;
+
+	if (!d && fd >= 0)
+		close(fd);
+	while (d && (e = readdir(d))) {
+		size_t n = strlen(e->d_name);
+
+		if (n > 4 && !strcmp(e->d_name + n - 4, ".tmp")) {
+			unlinkat(s->dirfd, e->d_name, 0);
+			continue;
+		}
+		if (!parse_name(e->d_name, &key) ||
+		    fstatat(s->dirfd, e->d_name, &st, AT_SYMLINK_NOFOLLOW))
+			continue;
+		if (!S_ISREG(st.st_mode) || st.st_size <= 0 ||
+		    st.st_size > (off_t)LIMIT_WIRE_MESSAGE_BYTES || s->count == SPOOL_ENTRIES_MAX) {
+			s->stats.dropped_bad++;
+			unlinkat(s->dirfd, e->d_name, 0);
+			continue;
+		}
+		s->entries[s->count++] = (struct spool_entry){ .key = key,
+							       .bytes = (uint64_t)st.st_size };
+		s->stats.bytes += (uint64_t)st.st_size;
+	}
+	if (d)
+		closedir(d);
+	qsort(s->entries, s->count, sizeof(s->entries[0]), by_key);
+	s->stats.count = s->count;
+	if (s->count)
+		s->last_key = s->entries[s->count - 1].key;
+}
+
+static void trim(struct spool *s, uint64_t now_ns)
+{
+	while (s->count && s->stats.bytes > s->bytes_max) {
+		s->stats.dropped_full++;
+		remove_at(s, 0);
+	}
+	while (s->count && now_ns > s->entries[0].key &&
+	       now_ns - s->entries[0].key > s->age_max_ns) {
+		s->stats.dropped_age++;
+		remove_at(s, 0);
+	}
+	while (s->count && s->stats.memory_bytes > SPOOL_MEMORY_BYTES) {
+		uint32_t i = 0;
+
+		while (!s->entries[i].memory)
+			i++;
+		s->stats.dropped_memory++;
+		remove_at(s, i);
+	}
+}
+
+int spool_open(struct spool **out, const struct spool_config *c, uint64_t now_realtime_ns)
+{
+	struct spool *s = calloc(1, sizeof(*s));
+
+	if (!s)
+		return -ENOMEM;
+	s->dirfd = -1;
+	s->bytes_max = c->bytes_max;
+	s->age_max_ns = c->age_max_ns;
+	if (c->dir && *c->dir) {
+		snprintf(s->dir, sizeof(s->dir), "%s", c->dir);
+		if (mkdir(c->dir, 0700) && errno != EEXIST)
+			disk_failed(s, -errno, c->dir);
+		s->dirfd = open(c->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		if (s->dirfd < 0)
+			disk_failed(s, -errno, c->dir);
+		else
+			scan(s);
+	}
+	trim(s, now_realtime_ns);
+	*out = s;
+	return 0;
+}
+
+void spool_close(struct spool *s)
+{
+	if (!s)
+		return;
+	for (uint32_t i = 0; i < s->count; i++)
+		free(s->entries[i].memory);
+	if (s->dirfd >= 0)
+		close(s->dirfd);
+	free(s);
+}
+
+static int write_all(int fd, const uint8_t *data, size_t bytes)
+{
+	while (bytes) {
+		ssize_t n = write(fd, data, bytes);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return n ? -errno : -ENOSPC;
+		data += n;
+		bytes -= (size_t)n;
+	}
+	return 0;
+}
+
+static int disk_put(struct spool *s, uint64_t key, const void *data, size_t bytes)
+{
+	char name[32], tmp[40];
+	int fd, err;
+
+	if (s->dirfd < 0)
+		return -ENOENT;
+	entry_name(key, name);
+	snprintf(tmp, sizeof(tmp), "%s.tmp", name);
+	fd = openat(s->dirfd, tmp, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (fd < 0)
+		return -errno;
+	err = write_all(fd, data, bytes);
+	if (!err && fsync(fd))
+		err = -errno;
+	if (close(fd) && !err)
+		err = -errno;
+	if (!err && renameat(s->dirfd, tmp, s->dirfd, name))
+		err = -errno;
+	if (err)
+		unlinkat(s->dirfd, tmp, 0);
+	else if (fsync(s->dirfd))
+		err = 0; /* the file is synced; some file systems refuse this on a directory */
+	return err;
+}
+
+int spool_put(struct spool *s, const void *data, size_t bytes, uint64_t now_realtime_ns)
+{
+	struct spool_entry e = { .bytes = bytes };
+	int err;
+
+	if (!bytes || bytes > LIMIT_WIRE_MESSAGE_BYTES || bytes > s->bytes_max)
+		return -EMSGSIZE;
+	if (s->count == SPOOL_ENTRIES_MAX) {
+		s->stats.dropped_full++;
+		remove_at(s, 0);
+	}
+	e.key = now_realtime_ns > s->last_key ? now_realtime_ns : s->last_key + 1;
+	err = disk_put(s, e.key, data, bytes);
+	if (err) {
+		if (s->dirfd >= 0)
+			disk_failed(s, err, "cannot write a message");
+		e.memory = malloc(bytes);
+		if (!e.memory) {
+			s->stats.dropped_memory++;
+			return -ENOSPC;
+		}
+		memcpy(e.memory, data, bytes);
+		s->stats.memory_bytes += bytes;
+	} else {
+		s->stats.disk_error = 0;
+	}
+	s->last_key = e.key;
+	s->entries[s->count++] = e;
+	s->stats.count = s->count;
+	s->stats.bytes += bytes;
+	trim(s, now_realtime_ns);
+	return e.memory ? 1 : 0;
+}
+
+static int disk_get(struct spool *s, const struct spool_entry *e, uint8_t *data)
+{
+	char name[32];
+	size_t got = 0;
+	int fd;
+
+	entry_name(e->key, name);
+	fd = openat(s->dirfd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	if (fd < 0)
+		return -errno;
+	while (got < e->bytes) {
+		ssize_t n = read(fd, data + got, e->bytes - got);
+
+		if (n <= 0)
+			break;
+		got += (size_t)n;
+	}
+	close(fd);
+	return got == e->bytes ? 0 : -EIO;
+}
+
+int spool_peek(struct spool *s, void **data, size_t *bytes, uint64_t *key)
+{
+	while (s->count) {
+		const struct spool_entry *e = &s->entries[0];
+		uint8_t *p = malloc(e->bytes);
+		int err = 0;
+
+		if (!p)
+			return -ENOMEM;
+		if (e->memory)
+			memcpy(p, e->memory, e->bytes);
+		else
+			err = disk_get(s, e, p);
+		if (!err && wire_peek_kind(p, e->bytes) == WIRE_WINDOW) {
+			*data = p;
+			*bytes = e->bytes;
+			*key = e->key;
+			return 0;
+		}
+		free(p);
+		s->stats.dropped_bad++;
+		remove_at(s, 0);
+	}
+	return -ENOENT;
+}
+
+void spool_drop(struct spool *s, uint64_t key)
+{
+	for (uint32_t i = 0; i < s->count; i++)
+		if (s->entries[i].key == key) {
+			remove_at(s, i);
+			return;
+		}
+}
+
+void spool_tend(struct spool *s, uint64_t now_realtime_ns)
+{
+	trim(s, now_realtime_ns);
+	for (uint32_t i = 0; i < s->count && s->stats.memory_bytes && s->dirfd >= 0; i++) {
+		struct spool_entry *e = &s->entries[i];
+		int err;
+
+		if (!e->memory)
+			continue;
+		err = disk_put(s, e->key, e->memory, e->bytes);
+		if (err) {
+			s->stats.disk_error = err;
+			return;
+		}
+		s->stats.disk_error = 0;
+		s->stats.memory_bytes -= e->bytes;
+		free(e->memory);
+		e->memory = NULL;
+	}
+}
+
+void spool_stats(const struct spool *s, struct spool_stats *out)
+{
+	*out = s->stats;
+}

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * spool.h - windows that wait for the aggregator's commit, on disk, so that neither its absence nor
+ * our own end loses one (INV-5). One file per message, written aside, synced and renamed.
+ * Where the disk is full or missing, messages wait in memory instead, within a bound of their own.
+ * Bounded by bytes and age; the oldest go first and are counted.
+ * Owns: the files *.msg of its directory. Threads: one caller. Trust: files may be anything; size
+ * and kind are checked before they are offered. */
+#ifndef SYSOM_SIDECAR_SPOOL_H
+#define SYSOM_SIDECAR_SPOOL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Messages at once: an hour of one a second. */
+#define SPOOL_ENTRIES_MAX 4096u
+/* What may wait in memory while the disk takes nothing: a few of the largest. */
+#define SPOOL_MEMORY_BYTES (32u << 20)
+
+struct spool_config {
+	const char *dir; /* borrowed during open; NULL or "": memory only */
+	uint64_t bytes_max, age_max_ns;
+};
+
+struct spool_stats {
+	uint64_t bytes, count;	/* held now */
+	uint64_t memory_bytes;	/* of these */
+	uint64_t dropped_full, dropped_age, dropped_bad, dropped_memory; /* since open */
+	uint64_t disk_errors;
+	int disk_error; /* the last one, -errno; 0 after a success */
+};
+
+struct spool; /* opaque */
+/* Takes up what an earlier run left. A directory that can't be used is no error: disk_error tells. */
+int spool_open(struct spool **out, const struct spool_config *c, uint64_t now_realtime_ns);
+void spool_close(struct spool *s); /* keeps the files; messages in memory only are lost */
+/* Copies data. 0 on disk; 1 in memory; -EMSGSIZE, -ENOSPC (no room in memory either: counted). */
+int spool_put(struct spool *s, const void *data, size_t bytes, uint64_t now_realtime_ns);
+/* The oldest message; *key names it. 0, -ENOENT when there is none. *data is malloc'ed. */
+int spool_peek(struct spool *s, void **data, size_t *bytes, uint64_t *key);
+/* Delivered, or refused for good. An unknown key is a no-op. */
+void spool_drop(struct spool *s, uint64_t key);
+/* Drops what is too old, and moves messages from memory to a disk that takes them again. */
+void spool_tend(struct spool *s, uint64_t now_realtime_ns);
+void spool_stats(const struct spool *s, struct spool_stats *out);
+
+#endif

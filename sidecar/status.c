@@ -1,0 +1,345 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "sidecar/node.h"
+
+#define STATUS_VERSION "0.1.0"
+
+const char *status_trace_name(uint32_t state)
+{
+	switch (state) {
+	case RING_TRACE_OFF:
+		return "off";
+	case RING_TRACE_ON:
+		return "on";
+	case RING_TRACE_LATCHED:
+		return "latched";
+	}
+	return "unknown";
+}
+
+const char *status_cupti_name(uint32_t state)
+{
+	static const char *const names[] = { "none", "v2", "legacy", "yielded", "refused", "idle" };
+
+	return state < sizeof(names) / sizeof(names[0]) ? names[state] : "unknown";
+}
+
+uint64_t status_rss_bytes(void)
+{
+	unsigned long long size = 0, resident = 0;
+	FILE *f = fopen("/proc/self/statm", "re");
+
+	if (!f)
+		return 0;
+	if (fscanf(f, "%llu %llu", &size, &resident) != 2)
+		resident = 0;
+	fclose(f);
+	return resident * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+uint64_t status_retention_ns(const struct node *n, uint64_t now_ns)
+{
+	struct recorder_stats rs;
+	uint64_t since = now_ns, attached = now_ns;
+
+	recorder_stats(n->recorder, &rs);
+	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++)
+		if (n->processes[i] && n->processes[i]->attached_ns < attached)
+			attached = n->processes[i]->attached_ns;
+	/* What is recorded goes back to here; before the first attach there was nothing to lose. */
+	since = rs.oldest_ns ? rs.oldest_ns : attached;
+	return since < now_ns ? now_ns - since : 0;
+}
+
+/* A JSON string's inside: texts are clean UTF-8 already. */
+static void json_text(struct buf *b, const char *text)
+{
+	for (; *text; text++) {
+		if (*text == '"' || *text == '\\')
+			buf_append(b, "\\", 1);
+		buf_append(b, text, 1);
+	}
+}
+
+static void json_loss(void *arg, const char *cause, uint64_t count)
+{
+	struct buf *b = arg;
+
+	if (count)
+		buf_printf(b, "%s\"%s\":%llu", b->data[b->bytes - 1] == '{' ? "" : ",", cause,
+			   (unsigned long long)count);
+}
+
+static void json_rank(struct buf *b, const struct process *p)
+{
+	const struct rank_stats *st = &p->rank->stats;
+	const struct join_stats *js = p->join ? join_stats(p->join) : NULL;
+	struct rank_medians m;
+
+	rank_medians(p->rank, &m);
+	buf_puts(b, "{\"job\":\"");
+	json_text(b, p->id.job);
+	buf_printf(b, "\",\"rank\":%d,\"pid\":%u,\"program\":\"", p->id.rank, p->id.pid);
+	json_text(b, p->id.program);
+	buf_printf(b,
+		   "\",\"state\":\"%s\",\"trace\":\"%s\",\"cupti\":\"%s\",\"model\":\"%s\","
+		   "\"steps\":%llu,\"flagged\":%llu,\"flagged_self\":%llu,\"incomplete\":%llu,"
+		   "\"host_stall\":%llu,\"step_ms\":%.6f,\"expected_ms\":%.6f,\"events\":%llu,\"lost\":{",
+		   p->state == PROCESS_ATTACHED ? "attached" :
+		   p->state == PROCESS_DETACHED ? "detached" : "gone",
+		   status_trace_name(p->trace_state), status_cupti_name(p->cupti_state),
+		   roofline_state_name(rank_model(p->rank, NULL, NULL)),
+		   (unsigned long long)st->steps, (unsigned long long)st->flagged,
+		   (unsigned long long)st->flagged_self, (unsigned long long)st->incomplete,
+		   (unsigned long long)st->host_stall, m.latency_ns * 1e-6, m.expected_ns * 1e-6,
+		   (unsigned long long)process_events(p));
+	process_losses(p, json_loss, b);
+	buf_printf(b, "},\"joined\":%llu,\"unmatched\":%llu}",
+		   (unsigned long long)(js ? js->kernels_joined : 0),
+		   (unsigned long long)(js ? js->kernels_unmatched : 0));
+}
+
+static uint64_t raw_bytes(const struct node *n)
+{
+	uint64_t sum = n->stats.raw_bytes_gone;
+
+	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++)
+		if (n->processes[i])
+			sum += process_raw_bytes(n->processes[i]);
+	return sum;
+}
+
+void status_json(struct node *n, struct buf *b)
+{
+	struct uplink_stats us;
+	struct recorder_stats rs;
+	bool first = true;
+
+	uplink_stats(n->uplink, &us);
+	recorder_stats(n->recorder, &rs);
+	buf_puts(b, "{\"node\":\"");
+	json_text(b, n->settings.node_name);
+	buf_printf(b,
+		   "\",\"version\":\"%s\",\"mode\":{\"stacks\":\"none\",\"roofline\":\"%s\","
+		   "\"canary\":%s,\"spool\":\"%s\"},\"ranks\":[",
+		   STATUS_VERSION, n->settings.roofline_mode ? "p99" : "robust",
+		   n->canary ? "true" : "false", us.spool.disk_error ? "memory" : "disk");
+	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++) {
+		if (!n->processes[i])
+			continue;
+		if (!first)
+			buf_puts(b, ",");
+		first = false;
+		json_rank(b, n->processes[i]);
+	}
+	buf_puts(b, "],\"uplink\":{\"url\":\"");
+	json_text(b, n->settings.uplink_url);
+	buf_printf(b,
+		   "\",\"connected\":%s,\"spool_bytes\":%llu,\"windows_sent\":%llu,"
+		   "\"windows_dropped\":%llu,\"uploaded_bytes\":%llu,\"raw_bytes\":%llu},",
+		   us.connected ? "true" : "false", (unsigned long long)us.spool.bytes,
+		   (unsigned long long)us.windows_sent, (unsigned long long)us.windows_dropped,
+		   (unsigned long long)us.uploaded_bytes, (unsigned long long)raw_bytes(n));
+	buf_printf(b,
+		   "\"own\":{\"cpu_share\":%.6f,\"rss_bytes\":%llu,\"recorder_bytes\":%llu,"
+		   "\"retention_s\":%.3f}}\n",
+		   n->stats.cpu_share, (unsigned long long)status_rss_bytes(),
+		   (unsigned long long)(rs.memory_bytes + rs.file_bytes),
+		   (double)status_retention_ns(n, clock_monotonic_ns()) * 1e-9);
+}
+
+/* ---- Prometheus ---- */
+
+static void metric(struct buf *b, const char *name, const char *type, const char *help)
+{
+	buf_printf(b, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
+}
+
+static void one(struct buf *b, const char *name, const char *type, const char *help, double v)
+{
+	metric(b, name, type, help);
+	buf_printf(b, "%s %.17g\n", name, v);
+}
+
+static void labels(struct buf *b, const struct process *p)
+{
+	buf_puts(b, "{job_name=\"");
+	json_text(b, p->id.job);
+	buf_printf(b, "\",rank=\"%d\"", p->id.rank);
+}
+
+struct rank_metric {
+	const char *name, *type, *help;
+	double (*value)(const struct process *p);
+};
+
+static double value_steps(const struct process *p) { return (double)p->rank->stats.steps; }
+static double value_flagged(const struct process *p) { return (double)p->rank->stats.flagged; }
+static double value_self(const struct process *p) { return (double)p->rank->stats.flagged_self; }
+static double value_incomplete(const struct process *p)
+{
+	return (double)p->rank->stats.incomplete;
+}
+static double value_stall(const struct process *p) { return (double)p->rank->stats.host_stall; }
+static double value_events(const struct process *p) { return (double)process_events(p); }
+static double value_raw(const struct process *p) { return (double)process_raw_bytes(p); }
+static double value_joined(const struct process *p)
+{
+	return p->join ? (double)join_stats(p->join)->kernels_joined : 0;
+}
+static double value_unmatched(const struct process *p)
+{
+	return p->join ? (double)join_stats(p->join)->kernels_unmatched : 0;
+}
+static double value_latency(const struct process *p)
+{
+	struct rank_medians m;
+
+	rank_medians(p->rank, &m);
+	return m.latency_ns * 1e-9;
+}
+static double value_expected(const struct process *p)
+{
+	struct rank_medians m;
+
+	rank_medians(p->rank, &m);
+	return m.expected_ns * 1e-9;
+}
+static double value_trace(const struct process *p) { return p->trace_state == RING_TRACE_ON; }
+static double value_model(const struct process *p)
+{
+	return (double)rank_model(p->rank, NULL, NULL);
+}
+static double value_counted(const struct process *p)
+{
+	return (double)p->rank->stats.windows_counted;
+}
+
+static const struct rank_metric rank_metrics[] = {
+	{ "sysom_rank_steps_total", "counter", "Steps found.", value_steps },
+	{ "sysom_rank_flagged_steps_total", "counter", "Steps slower than expected.", value_flagged },
+	{ "sysom_rank_flagged_self_steps_total", "counter",
+	  "Steps slower than expected by the rank's own time.", value_self },
+	{ "sysom_rank_incomplete_steps_total", "counter",
+	  "Steps not judged since kernels of them were not seen.", value_incomplete },
+	{ "sysom_rank_host_stall_steps_total", "counter",
+	  "Steps not judged since the host stood still.", value_stall },
+	{ "sysom_rank_step_seconds", "gauge", "Median latency of the last steps.", value_latency },
+	{ "sysom_rank_expected_step_seconds", "gauge", "Median expected latency.", value_expected },
+	{ "sysom_rank_events_total", "counter", "Events read from the ring.", value_events },
+	{ "sysom_rank_ring_bytes_total", "counter", "Bytes read from the ring.", value_raw },
+	{ "sysom_rank_kernels_joined_total", "counter", "Kernels that met their launch.",
+	  value_joined },
+	{ "sysom_rank_kernels_unmatched_total", "counter", "Kernels without a launch.",
+	  value_unmatched },
+	{ "sysom_rank_trace_on", "gauge", "1 while tracing is on.", value_trace },
+	{ "sysom_rank_model_state", "gauge", "0 learning, 1 armed, 2 refused.", value_model },
+	{ "sysom_rank_windows_counted_total", "counter",
+	  "Windows that the token buckets let only be counted.", value_counted },
+};
+
+struct loss_arg {
+	struct buf *b;
+	const struct process *p;
+};
+
+static void metric_loss(void *arg, const char *cause, uint64_t count)
+{
+	struct loss_arg *l = arg;
+
+	if (!count)
+		return;
+	buf_puts(l->b, "sysom_rank_lost_total");
+	labels(l->b, l->p);
+	buf_printf(l->b, ",cause=\"%s\"} %llu\n", cause, (unsigned long long)count);
+}
+
+static void rank_series(struct node *n, struct buf *b)
+{
+	for (size_t k = 0; k < sizeof(rank_metrics) / sizeof(rank_metrics[0]); k++) {
+		const struct rank_metric *m = &rank_metrics[k];
+
+		metric(b, m->name, m->type, m->help);
+		for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++) {
+			const struct process *p = n->processes[i];
+
+			/* Ranks that are gone leave the series, or a restarted one would be twice. */
+			if (!p || p->state == PROCESS_GONE)
+				continue;
+			buf_puts(b, m->name);
+			labels(b, p);
+			buf_printf(b, "} %.17g\n", m->value(p));
+		}
+	}
+	metric(b, "sysom_rank_lost_total", "counter", "Events and records lost, by cause.");
+	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++) {
+		struct loss_arg l = { b, n->processes[i] };
+
+		if (l.p && l.p->state != PROCESS_GONE)
+			process_losses(l.p, metric_loss, &l);
+	}
+}
+
+static void uplink_series(struct node *n, struct buf *b)
+{
+	struct uplink_stats us;
+
+	uplink_stats(n->uplink, &us);
+	one(b, "sysom_uplink_connected", "gauge", "1 while the aggregator is reached.", us.connected);
+	one(b, "sysom_uplink_windows_sent_total", "counter", "Windows committed by the aggregator.",
+	    (double)us.windows_sent);
+	one(b, "sysom_uplink_windows_dropped_total", "counter", "Windows given up, by any cause.",
+	    (double)us.windows_dropped);
+	one(b, "sysom_uplink_windows_rejected_total", "counter", "Windows the aggregator refused.",
+	    (double)us.windows_rejected);
+	one(b, "sysom_uplink_retries_total", "counter", "Requests that have to be made again.",
+	    (double)us.retries);
+	one(b, "sysom_uplink_bytes_total", "counter", "Bytes sent.", (double)us.uploaded_bytes);
+	one(b, "sysom_spool_bytes", "gauge", "Bytes waiting in the spool.", (double)us.spool.bytes);
+	one(b, "sysom_spool_memory_bytes", "gauge", "Of these, in memory as the disk takes none.",
+	    (double)us.spool.memory_bytes);
+	one(b, "sysom_spool_disk_errors_total", "counter", "Writes that failed.",
+	    (double)us.spool.disk_errors);
+}
+
+void status_metrics(struct node *n, struct buf *b)
+{
+	uint64_t now_ns = clock_monotonic_ns(), stalls, stalled_ns;
+	struct recorder_stats rs;
+
+	recorder_stats(n->recorder, &rs);
+	canary_totals(n->canary, &stalls, &stalled_ns);
+	rank_series(n, b);
+	uplink_series(n, b);
+	one(b, "sysom_attached_total", "counter", "Processes attached.", (double)n->stats.attached);
+	one(b, "sysom_reattached_total", "counter", "Processes that dialled again.",
+	    (double)n->stats.reattached);
+	one(b, "sysom_attach_refused_full_total", "counter", "Refused: too many processes.",
+	    (double)n->stats.refused_full);
+	one(b, "sysom_attach_refused_bad_total", "counter", "Refused: not a valid peer.",
+	    (double)n->stats.refused_bad);
+	one(b, "sysom_attach_refused_busy_total", "counter", "Refused: too many at once.",
+	    (double)n->stats.refused_busy);
+	one(b, "sysom_drain_behind_total", "counter", "Drain turns that ended with events left.",
+	    (double)n->stats.drain_behind);
+	one(b, "sysom_recorder_records_total", "counter", "Records kept.", (double)rs.records);
+	one(b, "sysom_recorder_stored_bytes_total", "counter", "Bytes they took.",
+	    (double)rs.stored_bytes);
+	one(b, "sysom_recorder_memory_bytes", "gauge", "Held in memory.", (double)rs.memory_bytes);
+	one(b, "sysom_recorder_file_bytes", "gauge", "Held in files.", (double)rs.file_bytes);
+	one(b, "sysom_recorder_lost_records_total", "counter", "Records that could not be kept.",
+	    (double)rs.lost_records);
+	one(b, "sysom_recorder_retention_seconds", "gauge", "How far back records go.",
+	    (double)status_retention_ns(n, now_ns) * 1e-9);
+	one(b, "sysom_host_stalls_total", "counter", "Times the host stood still.", (double)stalls);
+	one(b, "sysom_host_stall_seconds_total", "counter", "For how long.",
+	    (double)stalled_ns * 1e-9);
+	one(b, "sysom_clock_error_seconds", "gauge", "Bound of the clock conversion's error.",
+	    (double)n->clock.error_ns * 1e-9);
+	one(b, "sysom_own_cpu_share", "gauge", "sysomd's own use of one core.", n->stats.cpu_share);
+	one(b, "sysom_own_resident_bytes", "gauge", "sysomd's own memory.",
+	    (double)status_rss_bytes());
+}

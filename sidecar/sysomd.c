@@ -1,0 +1,365 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * sysomd: one per node. Reads the rings of the jobs' processes, judges their steps, keeps everything
+ * for a while and sends what is out of the ordinary. One loop thread does all of it but what may
+ * block (uplink) and what must not wait for it (canary). */
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/check.h"
+#include "base/config.h"
+#include "base/log.h"
+#include "sidecar/node.h"
+
+#define DEFAULT_CONFIG "/etc/sysom/sysomd.yaml"
+/* SIGTERM: as long as this for what is queued; what remains waits in the spool. */
+#define LINGER_MS 3000u
+
+#define KEY(field, key, type, initial, help, ...)                                                  \
+	CONFIG_KEY(struct settings, field, key, type, initial, help, __VA_ARGS__)
+
+static const struct config_key keys[] = {
+	KEY(socket_path, "socket.path", CONFIG_STRING, "",
+	    "attach socket; default /run/sysom/sysomd.sock or in a directory of one's own"),
+	KEY(control_path, "control.path", CONFIG_STRING, "",
+	    "HTTP control socket; default beside the attach socket: control.sock"),
+	KEY(state_dir, "state.dir", CONFIG_STRING, "",
+	    "spool and recorder files; default /var/lib/sysom or in a directory of one's own"),
+	KEY(node_name, "node.name", CONFIG_STRING, "", "this node's name; default the host name"),
+	KEY(log_level, "log.level", CONFIG_ENUM, "info", "what is logged",
+	    .choices = "error|warn|info|debug"),
+	KEY(http_listen, "http.listen", CONFIG_STRING, "127.0.0.1:9470",
+	    "/metrics, /healthz, /api/v1/status; empty: none"),
+	KEY(uplink_url, "uplink.url", CONFIG_STRING, "tcp://127.0.0.1:9471",
+	    "the aggregator; empty: windows wait in the spool"),
+	KEY(spool_bytes, "spool.bytes", CONFIG_BYTES, "500MB",
+	    "windows that wait for the aggregator; the oldest go first", .min = 1e6, .max = 1e12),
+	KEY(spool_age_ns, "spool.age", CONFIG_DURATION, "1h", "and for how long they may wait",
+	    .min = 1e9, .max = 3e15),
+	KEY(recorder_memory_bytes, "recorder.memory", CONFIG_BYTES, "32MiB",
+	    "compressed records kept in memory", .min = 1e6, .max = 64e9),
+	KEY(recorder_file_bytes, "recorder.files", CONFIG_BYTES, "1GB",
+	    "and then in files below state.dir; 0: none", .min = 0, .max = 1e12),
+	KEY(beat_ns, "beat.period", CONFIG_DURATION, "5s", "summary to the aggregator",
+	    .min = 1e8, .max = 600e9),
+	KEY(beat_suspect_ns, "beat.suspect", CONFIG_DURATION, "1s",
+	    "and while a rank of this node has a window open", .min = 1e8, .max = 600e9),
+	KEY(roofline_mode, "roofline.mode", CONFIG_ENUM, "robust",
+	    "robust: median line and calibrated tail; p99: the paper's 99th percentile with RANSAC",
+	    .choices = "robust|p99"),
+	KEY(learn_min, "roofline.learn_min", CONFIG_UINT, "50", "steps before a model may judge",
+	    .min = 10, .max = 100000),
+	KEY(learn_max, "roofline.learn_max", CONFIG_UINT, "2000", "steps of the frozen baseline",
+	    .min = 20, .max = 100000),
+	KEY(tail_mads, "roofline.tail_mads", CONFIG_DOUBLE, "7",
+	    "a step is out beyond this many MADs of relative residuals", .min = 1, .max = 100),
+	KEY(floor_ratio, "roofline.floor", CONFIG_DOUBLE, "0.05", "smallest excess ever flagged",
+	    .min = 0, .max = 10),
+	KEY(persist_n, "roofline.persist_n", CONFIG_UINT, "2", "flagged when n of the last m are out",
+	    .min = 1, .max = 64),
+	KEY(persist_m, "roofline.persist_m", CONFIG_UINT, "3", "m", .min = 1, .max = 64),
+	KEY(automatic_steps, "steps.automatic_only", CONFIG_BOOL, "false",
+	    "find steps from the pattern of launches even where the job marks them"),
+	KEY(window_margin, "window.margin", CONFIG_UINT, "8",
+	    "healthy steps before and after an anomaly", .min = 0, .max = ANOMALY_MARGIN_MAX),
+	KEY(window_steps, "window.steps", CONFIG_UINT, "256", "steps of one window at most",
+	    .min = 130, .max = ANOMALY_STEPS_MAX),
+	KEY(window_length_ns, "window.length", CONFIG_DURATION, "4s",
+	    "and this long; the next window continues the anomaly", .min = 1e8, .max = 600e9),
+	KEY(window_records, "window.records", CONFIG_UINT, "200000",
+	    "host and device records of a window, each", .min = 1000,
+	    .max = LIMIT_WINDOW_RECORDS / 2),
+	KEY(window_burst, "window.burst", CONFIG_DOUBLE, "4",
+	    "full windows of a rank in a row; then summaries, then only counted", .min = 1,
+	    .max = 1000),
+	KEY(window_per_minute, "window.per_minute", CONFIG_DOUBLE, "3",
+	    "full windows of a rank in the long run", .min = 0.01, .max = 600),
+	KEY(stall_ns, "stall.after", CONFIG_DURATION, "5s",
+	    "no step for this long (and for 30 usual ones) is a stall", .min = 1e9, .max = 3600e9),
+	KEY(canary, "canary.on", CONFIG_BOOL, "true",
+	    "do not judge steps during which the whole host stood still"),
+};
+
+static const char about[] =
+	"sysomd: watches the GPU jobs of this node through rings in shared memory, finds their\n"
+	"steps, judges them, and sends the anomalous ones to sysom-aggregator.\n";
+
+/* ---- paths ---- */
+
+/* Makes the directory (one level) if need be; true when it can be written. */
+static bool usable_dir(const char *dir)
+{
+	if (mkdir(dir, 0755) && errno != EEXIST)
+		return false;
+	return !access(dir, W_OK | X_OK);
+}
+
+/* DESIGN.md: /run/sysom, then $XDG_RUNTIME_DIR/sysom, then /tmp/sysom-UID (0700). */
+static void own_dir(char *out, size_t bytes, const char *first)
+{
+	const char *xdg = getenv("XDG_RUNTIME_DIR");
+	struct stat st;
+
+	snprintf(out, bytes, "%s", first);
+	if (usable_dir(out))
+		return;
+	if (xdg && *xdg) {
+		snprintf(out, bytes, "%s/sysom", xdg);
+		if (usable_dir(out))
+			return;
+	}
+	snprintf(out, bytes, "/tmp/sysom-%u", (unsigned)geteuid());
+	mkdir(out, 0700);
+	/* Somebody else's directory of that name is a trap. */
+	if (lstat(out, &st) || !S_ISDIR(st.st_mode) || st.st_uid != geteuid())
+		log_error("state", "%s is not ours", out);
+}
+
+static int set_path(char *out, const char *dir, const char *name)
+{
+	int n;
+
+	if (*out)
+		return 0;
+	n = snprintf(out, NODE_PATH_BYTES, "%.*s/%s", NODE_PATH_BYTES - 1, dir, name);
+	return n < 0 || n >= NODE_PATH_BYTES ? -ENAMETOOLONG : 0;
+}
+
+static int default_paths(struct settings *s)
+{
+	char dir[NODE_PATH_BYTES];
+	char *slash;
+	int err;
+
+	if (!*s->socket_path) {
+		own_dir(dir, sizeof(dir), "/run/sysom");
+		err = set_path(s->socket_path, dir, "sysomd.sock");
+		if (err)
+			return err;
+	}
+	snprintf(dir, sizeof(dir), "%s", s->socket_path);
+	slash = strrchr(dir, '/');
+	if (slash)
+		*slash = 0;
+	err = set_path(s->control_path, slash ? dir : ".", "control.sock");
+	if (err)
+		return err;
+	if (!*s->state_dir) {
+		own_dir(dir, sizeof(dir), "/var/lib/sysom");
+		snprintf(s->state_dir, sizeof(s->state_dir), "%s", dir);
+	}
+	if (mkdir(s->state_dir, 0700) && errno != EEXIST)
+		log_warn("state", "%s: %s", s->state_dir, strerror(errno));
+	if (!*s->node_name && gethostname(s->node_name, sizeof(s->node_name) - 1))
+		strcpy(s->node_name, "unknown");
+	return 0;
+}
+
+/* ---- timers ---- */
+
+static void on_drain(void *arg, uint32_t count)
+{
+	struct node *n = arg;
+	uint64_t now_ns;
+
+	drain_turn(n);
+	now_ns = clock_monotonic_ns();
+	process_tend(n, now_ns);
+	http_tend(n, now_ns);
+}
+
+static bool has_suspect(const struct node *n)
+{
+	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++)
+		if (n->processes[i] && n->processes[i]->rank->anomaly.state != ANOMALY_IDLE)
+			return true;
+	return false;
+}
+
+static void measure_own(struct node *n, uint64_t now_ns)
+{
+	struct timespec ts;
+	uint64_t cpu_ns;
+
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &ts);
+	cpu_ns = (uint64_t)ts.tv_sec * 1000000000ull + (uint64_t)ts.tv_nsec;
+	if (now_ns - n->stats.cpu_at_ns < 5000000000ull && n->stats.cpu_at_ns)
+		return;
+	if (n->stats.cpu_at_ns)
+		n->stats.cpu_share = (double)(cpu_ns - n->stats.cpu_ns_before) /
+				     (double)(now_ns - n->stats.cpu_at_ns);
+	n->stats.cpu_ns_before = cpu_ns;
+	n->stats.cpu_at_ns = now_ns;
+}
+
+static void on_second(void *arg, uint32_t count)
+{
+	struct node *n = arg;
+	struct clockmap_anchor a;
+
+	clockmap_read(&a);
+	clockmap_add(&n->clock, &a);
+	registration_tend(n, clock_monotonic_ns());
+	measure_own(n, clock_monotonic_ns());
+}
+
+static void on_tend(void *arg, uint32_t count)
+{
+	struct node *n = arg;
+	uint64_t now_ns = clock_monotonic_ns();
+	uint64_t period = has_suspect(n) ? n->settings.beat_suspect_ns : n->settings.beat_ns;
+
+	ship_tend(n, now_ns);
+	if (n->beat_at_ns && now_ns - n->beat_at_ns < period)
+		return;
+	n->beat_at_ns = now_ns;
+	ship_beat(n, now_ns);
+}
+
+static void on_signal(void *arg, uint32_t signum)
+{
+	struct node *n = arg;
+
+	log_info("stop", "signal=%u", signum);
+	loop_stop(n->loop);
+}
+
+/* ---- start and end ---- */
+
+static void fill_rank_config(struct node *n)
+{
+	const struct settings *s = &n->settings;
+	struct rank_config *c = &n->rank_config;
+
+	rank_config_default(c);
+	c->roofline.mode = s->roofline_mode ? ROOFLINE_P99 : ROOFLINE_ROBUST;
+	c->roofline.learn_min = (uint32_t)s->learn_min;
+	c->roofline.learn_max = (uint32_t)s->learn_max;
+	c->roofline.tail_mads = s->tail_mads;
+	c->roofline.instant_mads = 3 * s->tail_mads;
+	c->roofline.floor_ratio = s->floor_ratio;
+	c->roofline.persist_n = (uint32_t)s->persist_n;
+	c->roofline.persist_m = (uint32_t)s->persist_m;
+	c->steps.automatic_only = s->automatic_steps;
+	c->anomaly.margin_steps = (uint32_t)s->window_margin;
+	c->anomaly.steps_max = (uint32_t)s->window_steps;
+	c->anomaly.length_max_ns = s->window_length_ns;
+	c->anomaly.full_burst = s->window_burst;
+	c->anomaly.full_per_s = s->window_per_minute / 60;
+	c->anomaly.summary_burst = 4 * s->window_burst;
+	c->anomaly.summary_per_s = 4 * s->window_per_minute / 60;
+	c->stall_ns = s->stall_ns;
+}
+
+static int open_stores(struct node *n)
+{
+	char spool[NODE_PATH_BYTES + 16], files[NODE_PATH_BYTES + 16];
+	struct recorder_config rc = { .memory_bytes = n->settings.recorder_memory_bytes,
+				      .file_bytes = n->settings.recorder_file_bytes, .dir = files,
+				      .ranks_max = LIMIT_NODE_PROCESSES };
+	struct uplink_config uc = { .url = n->settings.uplink_url,
+				    .spool = { spool, n->settings.spool_bytes,
+					       n->settings.spool_age_ns } };
+	int err;
+
+	snprintf(spool, sizeof(spool), "%s/spool", n->settings.state_dir);
+	snprintf(files, sizeof(files), "%s/recorder", n->settings.state_dir);
+	if (rc.file_bytes && mkdir(files, 0700) && errno != EEXIST)
+		rc.file_bytes = 0; /* memory alone; retention tells */
+	err = recorder_open(&n->recorder, &rc);
+	return err ? err : uplink_open(&n->uplink, &uc, n->loop, ship_command, n);
+}
+
+static int node_open(struct node *n)
+{
+	int err = loop_open(&n->loop);
+
+	if (err)
+		return err;
+	/* Before any thread, so that they inherit the mask. */
+	signal(SIGPIPE, SIG_IGN);
+	if ((err = loop_add_signal(n->loop, SIGTERM, on_signal, n, NULL)) ||
+	    (err = loop_add_signal(n->loop, SIGINT, on_signal, n, NULL)))
+		return err;
+	n->started_ns = clock_monotonic_ns();
+	if (getrandom(n->boot_id, sizeof(n->boot_id), GRND_NONBLOCK) < 0)
+		memcpy(n->boot_id, &n->started_ns, sizeof(n->started_ns));
+	clockmap_init(&n->clock);
+	fill_rank_config(n);
+	n->batch = malloc(sizeof(*n->batch) * LIMIT_DRAIN_BATCH);
+	n->name_map = malloc(sizeof(*n->name_map) * (LIMIT_NAME_COUNT + 1));
+	if (!n->batch || !n->name_map)
+		return -ENOMEM;
+	if (n->settings.canary && (err = canary_open(&n->canary)))
+		return err;
+	err = registration_open(n);
+	if (err) {
+		log_error("socket", "%s: %s", n->settings.socket_path, strerror(-err));
+		return err;
+	}
+	if ((err = open_stores(n)) || (err = http_open(n)) ||
+	    (err = loop_add_timer(n->loop, 0, NODE_DRAIN_MS, on_drain, n, NULL)) ||
+	    (err = loop_add_timer(n->loop, 0, 1000, on_second, n, NULL)))
+		return err;
+	return loop_add_timer(n->loop, 50, 250, on_tend, n, NULL);
+}
+
+static void node_close(struct node *n)
+{
+	if (n->uplink) {
+		ship_flush(n);
+		ship_beat(n, clock_monotonic_ns());
+	}
+	http_close(n);
+	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++)
+		if (n->processes[i])
+			process_forget(n->processes[i]);
+	registration_close(n);
+	uplink_close(n->uplink, LINGER_MS);
+	recorder_close(n->recorder);
+	canary_close(n->canary);
+	free(n->batch);
+	free(n->name_map);
+	loop_close(n->loop);
+}
+
+int main(int argc, char **argv)
+{
+	static struct node node;
+	int err;
+
+	log_init("sysomd", LOG_INFO);
+	switch (config_load(&node.settings, keys, ARRAY_LEN(keys), "sysomd", about, DEFAULT_CONFIG,
+			    argc, argv)) {
+	case CONFIG_EXIT_OK:
+		return 0;
+	case CONFIG_EXIT_BAD:
+		return 2;
+	case CONFIG_RUN:
+		break;
+	}
+	log_init("sysomd", (enum log_level)node.settings.log_level);
+	err = default_paths(&node.settings);
+	if (!err)
+		err = node_open(&node);
+	if (!err) {
+		log_info("start", "socket=%s control=%s http=%s uplink=%s state=%s",
+			 node.settings.socket_path, node.settings.control_path,
+			 node.settings.http_listen, node.settings.uplink_url,
+			 node.settings.state_dir);
+		err = loop_run(node.loop);
+	}
+	if (err)
+		log_error("end", "%s", strerror(-err));
+	node_close(&node);
+	log_info("end", "code=%d", err ? 1 : 0);
+	return err ? 1 : 0;
+}

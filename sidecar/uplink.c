@@ -1,0 +1,425 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * REQ's own resending is turned off in favour of ours: a request that is not answered in time is
+ * given up and made anew, so that a beat can go between and shutting down need not wait. nng's REQ
+ * drops a late answer to a request that was given up, and a window that was committed all the same
+ * comes back as WIRE_DUPLICATE. */
+#include "sidecar/uplink.h"
+
+#include <errno.h>
+#include <nng/nng.h>
+#include <nng/protocol/reqrep0/req.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/limits.h"
+#include "base/log.h"
+
+/* Windows between the loop and the spool: while one fsync lasts. */
+#define UPLINK_QUEUE 64u
+#define UPLINK_COMMANDS 256u
+#define UPLINK_REPLY_BYTES (256u << 10)
+#define UPLINK_SEND_MS 500
+#define UPLINK_ANSWER_MS 10000
+#define UPLINK_POLL_MS 250
+
+struct uplink {
+	pthread_t thread;
+	pthread_mutex_t lock;
+	pthread_cond_t more;
+	bool started, stopping;
+	uint64_t stop_by_ns;
+	struct buf queue[UPLINK_QUEUE];
+	uint32_t queue_head, queue_count;
+	struct buf beat;
+	struct wire_command commands[UPLINK_COMMANDS];
+	uint32_t command_count;
+	struct uplink_stats stats;
+
+	/* the thread's own */
+	struct spool *spool;
+	nng_socket socket;
+	bool socket_open;
+	uint64_t retry_at_ns; /* windows wait until then */
+	uint32_t backoff_ms;
+	struct wire_reply reply;
+
+	struct loop_source *wake;
+	uplink_command_fn fn;
+	void *arg;
+};
+
+static uint32_t random_below(uint32_t n)
+{
+	uint32_t v = 0;
+
+	if (getrandom(&v, sizeof(v), GRND_NONBLOCK) != (ssize_t)sizeof(v))
+		v = (uint32_t)clock_ticks();
+	return n ? v % n : 0;
+}
+
+static void pipe_changed(nng_pipe p, nng_pipe_ev ev, void *arg)
+{
+	struct uplink *u = arg;
+
+	pthread_mutex_lock(&u->lock);
+	u->stats.connected = ev == NNG_PIPE_EV_ADD_POST;
+	pthread_cond_signal(&u->more);
+	pthread_mutex_unlock(&u->lock);
+}
+
+static int open_socket(struct uplink *u, const char *url)
+{
+	nng_dialer d;
+	int rv = nng_req0_open(&u->socket);
+
+	if (rv)
+		return -ENOMEM;
+	u->socket_open = true;
+	nng_socket_set_size(u->socket, NNG_OPT_RECVMAXSZ, UPLINK_REPLY_BYTES);
+	nng_socket_set_ms(u->socket, NNG_OPT_SENDTIMEO, UPLINK_SEND_MS);
+	nng_socket_set_ms(u->socket, NNG_OPT_RECVTIMEO, UPLINK_POLL_MS);
+	nng_socket_set_ms(u->socket, NNG_OPT_REQ_RESENDTIME, NNG_DURATION_INFINITE);
+	/* A fleet that comes back at once would be a storm: each node has its own pace. */
+	nng_socket_set_ms(u->socket, NNG_OPT_RECONNMINT, 100 + (nng_duration)random_below(200));
+	nng_socket_set_ms(u->socket, NNG_OPT_RECONNMAXT, 2000 + (nng_duration)random_below(3000));
+	nng_pipe_notify(u->socket, NNG_PIPE_EV_ADD_POST, pipe_changed, u);
+	nng_pipe_notify(u->socket, NNG_PIPE_EV_REM_POST, pipe_changed, u);
+	rv = nng_dialer_create(&d, u->socket, url);
+	if (!rv)
+		rv = nng_dialer_start(d, NNG_FLAG_NONBLOCK);
+	if (rv) {
+		log_error("uplink", "%s: %s", url, nng_strerror(rv));
+		return -EINVAL;
+	}
+	return 0;
+}
+
+static bool is_stopping(struct uplink *u)
+{
+	bool stop;
+
+	pthread_mutex_lock(&u->lock);
+	stop = u->stopping && clock_monotonic_ns() >= u->stop_by_ns;
+	pthread_mutex_unlock(&u->lock);
+	return stop;
+}
+
+static bool is_connected(struct uplink *u)
+{
+	bool yes;
+
+	pthread_mutex_lock(&u->lock);
+	yes = u->stats.connected;
+	pthread_mutex_unlock(&u->lock);
+	return yes;
+}
+
+/* The answer to the request just sent: 0, or -errno. Polls, so that an end is not kept waiting. */
+static int await(struct uplink *u, nng_msg **answer)
+{
+	uint64_t until_ns = clock_monotonic_ns() + UPLINK_ANSWER_MS * 1000000ull;
+
+	for (;;) {
+		int rv = nng_recvmsg(u->socket, answer, 0);
+
+		if (!rv)
+			return 0;
+		if (rv != NNG_ETIMEDOUT)
+			return -EIO;
+		if (clock_monotonic_ns() >= until_ns || is_stopping(u) || !is_connected(u))
+			return -ETIMEDOUT;
+	}
+}
+
+static int ask(struct uplink *u, const void *data, size_t bytes)
+{
+	nng_msg *m;
+	int err;
+
+	if (nng_msg_alloc(&m, 0))
+		return -ENOMEM;
+	if (nng_msg_append(m, data, bytes) || nng_sendmsg(u->socket, m, 0)) {
+		nng_msg_free(m);
+		return -ENOTCONN;
+	}
+	pthread_mutex_lock(&u->lock);
+	u->stats.uploaded_bytes += bytes;
+	pthread_mutex_unlock(&u->lock);
+	err = await(u, &m);
+	if (err)
+		return err;
+	err = wire_reply_decode(nng_msg_body(m), nng_msg_len(m), &u->reply);
+	nng_msg_free(m);
+	if (err) {
+		pthread_mutex_lock(&u->lock);
+		u->stats.bad_replies++;
+		pthread_mutex_unlock(&u->lock);
+	}
+	return err;
+}
+
+static void pass_commands(struct uplink *u)
+{
+	if (!u->reply.command_count)
+		return;
+	pthread_mutex_lock(&u->lock);
+	for (uint32_t i = 0; i < u->reply.command_count && i < WIRE_COMMANDS_MAX &&
+			     u->command_count < UPLINK_COMMANDS; i++)
+		u->commands[u->command_count++] = u->reply.commands[i];
+	pthread_mutex_unlock(&u->lock);
+	loop_wake(u->wake);
+}
+
+static void hold_back(struct uplink *u)
+{
+	u->backoff_ms = u->backoff_ms ? u->backoff_ms * 2 : 200;
+	if (u->backoff_ms > 5000)
+		u->backoff_ms = 5000;
+	u->retry_at_ns = clock_monotonic_ns() +
+			 (u->backoff_ms / 2 + random_below(u->backoff_ms)) * 1000000ull;
+}
+
+/* Sends the oldest window of the spool; false when there is none or it has to wait. */
+static bool send_window(struct uplink *u)
+{
+	void *data;
+	size_t bytes;
+	uint64_t key;
+	int err;
+
+	if (clock_monotonic_ns() < u->retry_at_ns || spool_peek(u->spool, &data, &bytes, &key))
+		return false;
+	err = ask(u, data, bytes);
+	free(data);
+	pthread_mutex_lock(&u->lock);
+	if (err || u->reply.status == WIRE_RETRY) {
+		u->stats.retries++;
+	} else if (u->reply.status == WIRE_OK) {
+		u->stats.windows_sent++;
+	} else if (u->reply.status == WIRE_DUPLICATE) {
+		u->stats.windows_sent++;
+		u->stats.windows_duplicate++;
+	} else {
+		u->stats.windows_rejected++;
+		u->stats.windows_dropped++;
+	}
+	pthread_mutex_unlock(&u->lock);
+	if (err || u->reply.status == WIRE_RETRY) {
+		hold_back(u);
+		return false;
+	}
+	if (u->reply.status == WIRE_REJECT)
+		log_warn("uplink", "a window was refused: %s", u->reply.message);
+	u->backoff_ms = 0;
+	spool_drop(u->spool, key);
+	pass_commands(u);
+	return true;
+}
+
+static void send_beat(struct uplink *u, struct buf *beat)
+{
+	int err = ask(u, beat->data, beat->bytes);
+
+	pthread_mutex_lock(&u->lock);
+	if (err)
+		u->stats.beats_failed++;
+	else
+		u->stats.beats_sent++;
+	pthread_mutex_unlock(&u->lock);
+	if (!err)
+		pass_commands(u);
+}
+
+/* Moves queued windows to the spool. */
+static void spool_queued(struct uplink *u)
+{
+	for (;;) {
+		struct buf b;
+		int err;
+
+		pthread_mutex_lock(&u->lock);
+		if (!u->queue_count) {
+			pthread_mutex_unlock(&u->lock);
+			return;
+		}
+		b = u->queue[u->queue_head];
+		u->queue_head = (u->queue_head + 1) % UPLINK_QUEUE;
+		u->queue_count--;
+		pthread_mutex_unlock(&u->lock);
+		err = spool_put(u->spool, b.data, b.bytes, clock_realtime_ns());
+		if (err == -EMSGSIZE) {
+			pthread_mutex_lock(&u->lock);
+			u->stats.windows_dropped++;
+			pthread_mutex_unlock(&u->lock);
+		}
+		buf_fini(&b);
+	}
+}
+
+static void publish(struct uplink *u)
+{
+	pthread_mutex_lock(&u->lock);
+	spool_stats(u->spool, &u->stats.spool);
+	pthread_mutex_unlock(&u->lock);
+}
+
+/* Waits for work, a connection, or a moment; takes the beat if there is one to be sent. */
+static bool wait_for_work(struct uplink *u, bool idle, struct buf *beat)
+{
+	uint64_t until_ns = clock_realtime_ns() + 200000000ull;
+	struct timespec ts = { (time_t)(until_ns / 1000000000ull), (long)(until_ns % 1000000000ull) };
+	bool go;
+
+	pthread_mutex_lock(&u->lock);
+	if (idle && !u->queue_count && !(u->beat.bytes && u->stats.connected) && !u->stopping)
+		pthread_cond_timedwait(&u->more, &u->lock, &ts);
+	*beat = (struct buf){ 0 };
+	if (u->beat.bytes && u->stats.connected) {
+		*beat = u->beat;
+		buf_init(&u->beat, LIMIT_WIRE_MESSAGE_BYTES);
+	}
+	go = !u->stopping || u->queue_count || clock_monotonic_ns() < u->stop_by_ns;
+	pthread_mutex_unlock(&u->lock);
+	return go;
+}
+
+static void *uplink_thread(void *arg)
+{
+	struct uplink *u = arg;
+	struct spool_stats st;
+	struct buf beat;
+	bool idle = true;
+
+	while (wait_for_work(u, idle, &beat)) {
+		spool_queued(u);
+		spool_tend(u->spool, clock_realtime_ns());
+		if (beat.bytes && u->socket_open)
+			send_beat(u, &beat);
+		buf_fini(&beat);
+		idle = !u->socket_open || !is_connected(u) || !send_window(u);
+		publish(u);
+		spool_stats(u->spool, &st);
+		pthread_mutex_lock(&u->lock);
+		if (u->stopping && !u->queue_count && (!st.count || !u->stats.connected))
+			u->stop_by_ns = 0;
+		pthread_mutex_unlock(&u->lock);
+		if (idle && u->stopping && st.count)
+			usleep(20000);
+	}
+	buf_fini(&beat);
+	spool_queued(u);
+	publish(u);
+	return NULL;
+}
+
+static void on_wake(void *arg, uint32_t events)
+{
+	struct uplink *u = arg;
+	struct wire_command commands[UPLINK_COMMANDS];
+	uint32_t n;
+
+	pthread_mutex_lock(&u->lock);
+	n = u->command_count;
+	memcpy(commands, u->commands, sizeof(commands[0]) * n);
+	u->command_count = 0;
+	u->stats.commands += n;
+	pthread_mutex_unlock(&u->lock);
+	for (uint32_t i = 0; i < n; i++)
+		u->fn(u->arg, &commands[i]);
+}
+
+int uplink_open(struct uplink **out, const struct uplink_config *c, struct loop *loop,
+		uplink_command_fn fn, void *arg)
+{
+	struct uplink *u = calloc(1, sizeof(*u));
+	int err;
+
+	if (!u)
+		return -ENOMEM;
+	pthread_mutex_init(&u->lock, NULL);
+	pthread_cond_init(&u->more, NULL);
+	buf_init(&u->beat, LIMIT_WIRE_MESSAGE_BYTES);
+	u->fn = fn;
+	u->arg = arg;
+	err = spool_open(&u->spool, &c->spool, clock_realtime_ns());
+	if (!err)
+		err = loop_add_wake(loop, on_wake, u, &u->wake);
+	if (!err && c->url && *c->url)
+		err = open_socket(u, c->url);
+	if (!err) {
+		publish(u);
+		err = -pthread_create(&u->thread, NULL, uplink_thread, u);
+		u->started = !err;
+	}
+	if (err) {
+		uplink_close(u, 0);
+		return err;
+	}
+	*out = u;
+	return 0;
+}
+
+void uplink_put_window(struct uplink *u, struct buf *message)
+{
+	pthread_mutex_lock(&u->lock);
+	if (u->queue_count == UPLINK_QUEUE) {
+		buf_fini(&u->queue[u->queue_head]);
+		u->queue_head = (u->queue_head + 1) % UPLINK_QUEUE;
+		u->queue_count--;
+		u->stats.windows_dropped++;
+	}
+	u->queue[(u->queue_head + u->queue_count++) % UPLINK_QUEUE] = *message;
+	pthread_cond_signal(&u->more);
+	pthread_mutex_unlock(&u->lock);
+	buf_init(message, LIMIT_WIRE_MESSAGE_BYTES);
+}
+
+void uplink_put_beat(struct uplink *u, struct buf *message)
+{
+	pthread_mutex_lock(&u->lock);
+	buf_fini(&u->beat);
+	u->beat = *message;
+	pthread_cond_signal(&u->more);
+	pthread_mutex_unlock(&u->lock);
+	buf_init(message, LIMIT_WIRE_MESSAGE_BYTES);
+}
+
+void uplink_stats(struct uplink *u, struct uplink_stats *out)
+{
+	pthread_mutex_lock(&u->lock);
+	*out = u->stats;
+	pthread_mutex_unlock(&u->lock);
+	out->windows_dropped += out->spool.dropped_full + out->spool.dropped_age +
+				out->spool.dropped_bad + out->spool.dropped_memory;
+}
+
+void uplink_close(struct uplink *u, uint32_t linger_ms)
+{
+	if (!u)
+		return;
+	if (u->started) {
+		pthread_mutex_lock(&u->lock);
+		u->stopping = true;
+		u->stop_by_ns = clock_monotonic_ns() + linger_ms * 1000000ull;
+		pthread_cond_signal(&u->more);
+		pthread_mutex_unlock(&u->lock);
+		pthread_join(u->thread, NULL);
+	}
+	if (u->socket_open)
+		nng_close(u->socket);
+	while (u->queue_count) {
+		buf_fini(&u->queue[u->queue_head]);
+		u->queue_head = (u->queue_head + 1) % UPLINK_QUEUE;
+		u->queue_count--;
+	}
+	buf_fini(&u->beat);
+	loop_source_close(u->wake);
+	spool_close(u->spool);
+	pthread_cond_destroy(&u->more);
+	pthread_mutex_destroy(&u->lock);
+	free(u);
+}

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * uplink.h - windows and beats to the aggregator: nng REQ, one request at a time, a window is
+ * forgotten only when the aggregator says that it has committed or refuses it.
+ * A thread of its own does all that may block: the spool's fsync, the network. The loop's thread
+ * hands messages over and gets commands back through a wake-up.
+ * Owns: the spool, the socket, the thread. Threads: all calls from the loop's thread.
+ * Trust: replies are hostile bytes. */
+#ifndef SYSOM_SIDECAR_UPLINK_H
+#define SYSOM_SIDECAR_UPLINK_H
+
+#include "base/buf.h"
+#include "base/loop.h"
+#include "sidecar/spool.h"
+#include "wire/codec.h"
+
+struct uplink_config {
+	const char *url; /* borrowed during open; "": nothing is sent, windows wait in the spool */
+	struct spool_config spool;
+};
+
+struct uplink_stats {
+	bool connected;
+	struct spool_stats spool;
+	uint64_t windows_sent, windows_duplicate, windows_rejected, retries;
+	uint64_t windows_dropped; /* by spool, size, queue or rejection */
+	uint64_t beats_sent, beats_failed;
+	uint64_t uploaded_bytes; /* all requests, resent ones too */
+	uint64_t commands, bad_replies;
+};
+
+typedef void (*uplink_command_fn)(void *arg, const struct wire_command *c);
+
+struct uplink; /* opaque */
+int uplink_open(struct uplink **out, const struct uplink_config *c, struct loop *loop,
+		uplink_command_fn fn, void *arg);
+/* Takes the message's bytes (data is left empty). The thread spools it before it is sent. */
+void uplink_put_window(struct uplink *u, struct buf *message);
+/* Takes a beat; one that was not sent yet is replaced. */
+void uplink_put_beat(struct uplink *u, struct buf *message);
+void uplink_stats(struct uplink *u, struct uplink_stats *out);
+/* Spools what is queued, goes on sending for at most linger_ms, ends. NULL is a no-op. */
+void uplink_close(struct uplink *u, uint32_t linger_ms);
+
+#endif

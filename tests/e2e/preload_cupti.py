@@ -1,0 +1,93 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Device records over the simulated GPU: all delivered, each loss with its cause, and no harm to
+another user of CUPTI in the same process."""
+import collections
+import os
+import re
+import subprocess
+
+B = os.path.abspath(os.environ.get("B", "build/gcc"))
+SO = f"{B}/lib/libsysom_preload.so"
+SIM = f"{B}/lib/sim"
+cases = 0
+
+
+def check(good, text, *notes):
+    global cases
+    cases += 1
+    print(("ok" if good else "not ok") + f" {cases} - {text}", flush=True)
+    for note in notes if not good else ():
+        print("# " + str(note)[:2000].replace("\n", "\n# "))
+
+
+def run(*caller, preload=True, **more):
+    env = {k: v for k, v in os.environ.items() if not k.startswith(("SYSOM_", "SIM_"))}
+    env.update(LD_LIBRARY_PATH=SIM, LC_ALL="C.UTF-8", **more)
+    cmd = [f"{B}/test/preload_peer", SO, *caller] if preload else list(caller)
+    p = subprocess.run(cmd, env=env, capture_output=True, text=True, timeout=60)
+    kinds, fields, rest = collections.Counter(), collections.defaultdict(list), []
+    for line in p.stdout.splitlines():
+        m = re.match(r"^\d+ (?:\d+|-) ([a-z_]+) ?(.*)$", line)
+        if not m:
+            rest.append(line)
+            continue
+        kinds[m.group(1)] += 1
+        fields[m.group(1)].append(dict(re.findall(r"([a-z_]+)=(\S*)", m.group(2))))
+    return p.returncode, kinds, fields, rest, p.stderr
+
+
+def losses(fields):
+    total = collections.Counter()
+    for c in fields["counters"]:
+        total.update({k: int(v) for k, v in c.items()})
+    return total
+
+
+def test_delivery():
+    job = (f"{B}/bin/simjob", "--ranks", "1", "--steps", "4", "--seconds", "0")
+    rc, kinds, f, rest, err = run(*job)
+    check(rc == 0 and kinds["launch"] > 100 and kinds["kernel"] == kinds["launch"],
+          "every launch has its kernel record", rc, kinds, err)
+    check(all(k["name"] for k in f["kernel"]) and len({k["name"] for k in f["kernel"]}) > 3,
+          "kernels have names")
+    streams = {(s["stream_id"], s["context_id"]) for s in f["stream"]}
+    check({(k["stream"], k["context"]) for k in f["kernel"]} <= streams,
+          "every record's stream and context ids were told")
+    check({k["clock"] for k in f["kernel"]} == {"1"}, "stamps are on the monotonic clock")
+    for version in (5, 7, 9):
+        rc, kinds, f, rest, err = run(*job, SIM_CUPTI_KERNEL_VERSION=str(version))
+        check(kinds["kernel"] == kinds["launch"] and kinds["copy"] > 0,
+              f"records of layout {version} are read", kinds)
+    rc, kinds, f, rest, err = run(*job, SIM_CUPTI_ZERO_EVERY="10")
+    lost = losses(f)
+    check(lost["cupti_zero_stamp"] > 0 and kinds["kernel"] + kinds["copy"] +
+          lost["cupti_zero_stamp"] >= kinds["launch"], "zeroed stamps are counted", lost, kinds)
+    rc, kinds, f, rest, err = run(*job, SIM_CUPTI_REVERSE_EVERY="10")
+    check(losses(f)["cupti_reversed"] > 0, "reversed stamps are counted", losses(f))
+    rc, kinds, f, rest, err = run(*job, SIM_CUPTI_DROP_EVERY="10")
+    check(losses(f)["cupti_buffer"] > 0, "records that CUPTI dropped are counted", losses(f))
+    rc, kinds, f, rest, err = run(*job, SIM_CUPTI_FAIL="39")
+    gaps = [(g["cause"], g["detail"]) for g in f["gap"]]
+    check(rc == 0 and gaps == [("3", "39")] and kinds["launch"] > 100 and not kinds["kernel"],
+          "a refusal is a gap with its code; launches go on", gaps, kinds)
+    rc, kinds, f, rest, err = run(*job, SYSOM_CUPTI="off")
+    check(rc == 0 and not kinds["kernel"] and kinds["launch"] > 100, "SYSOM_CUPTI=off is obeyed")
+
+
+def test_rival():
+    n = 50
+    rc, kinds, f, plain, err = run(f"{B}/test/rival", str(n), preload=False)
+    want = [f"seen={n} strange=0 wrong_clock=0 foreign=0 lost=0 results=00000"]
+    check(rc == 0 and plain == want, "a job's own profiler works without us", plain, err)
+    rc, kinds, f, rest, err = run(f"{B}/test/rival", str(n))
+    check(rc == 0 and rest == want and not err, "and sees just the same beside us", rest, err)
+    check(kinds["launch"] == 3 * n, "launches are told all along", kinds)
+    check(kinds["kernel"] == 2 * n, "kernels before and after are ours", kinds)
+    gaps = [(g["cause"], g["to"] != "0") for g in f["gap"]]
+    check(gaps == [("2", False), ("2", True)], "and the gap between is told", f["gap"])
+
+
+test_delivery()
+test_rival()
+print(f"1..{cases}")

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * rival.c - a job that profiles itself with CUPTI for a while, as torch.profiler does, over the
+ * simulated GPU. Three phases of launches: before, while and after. usage: rival N [linked|dlsym].
+ * Prints what its own profiler saw. */
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "foreign/cuda.h"
+#include "foreign/cupti.h"
+
+static void *cuda, *cupti_lib;
+static cu_launch_kernel_fn launch;
+static cu_result (*synchronize)(void);
+static cupti_activity_next_record_fn next_record;
+static unsigned seen, strange, zero_clock, foreign_buffers, given, back;
+static uint8_t *buffers[256];
+
+static void sleep_ms(unsigned ms)
+{
+	struct timespec t = { ms / 1000, (long)(ms % 1000) * 1000000 };
+
+	nanosleep(&t, NULL);
+}
+
+static void requested(uint8_t **buffer, size_t *bytes, size_t *max)
+{
+	*bytes = 64 << 10;
+	/* not zeroed: CUPTI must do it for us */
+	*buffer = malloc(*bytes);
+	memset(*buffer, 0xa5, *bytes);
+	*max = 0;
+	if (given < 256)
+		buffers[given++] = *buffer;
+}
+
+static void completed(void *context, uint32_t stream, uint8_t *buffer, size_t bytes, size_t valid)
+{
+	uint64_t real = clock_realtime_ns();
+	void *record = NULL;
+	unsigned i = 0;
+
+	while (i < given && buffers[i] != buffer)
+		i++;
+	if (i == given)
+		foreign_buffers++;
+	back++;
+	while (next_record(buffer, valid, &record) == CUPTI_OK) {
+		const cupti_kernel *k = record;
+
+		seen++;
+		strange += k->kind != CUPTI_KIND_CONCURRENT_KERNEL;
+		/* it asked for no clock of its own: CUPTI's default */
+		zero_clock += k->start + 60000000000ull < real || k->start > real + 1000000000ull;
+	}
+	if (i < given)
+		free(buffer);
+}
+
+static void run(cu_function f, unsigned n)
+{
+	uint64_t ns = 20000;
+	void *params[] = { &ns };
+
+	for (unsigned i = 0; i < n; i++)
+		launch(f, 1, 1, 1, 32, 1, 1, 0, NULL, params, NULL);
+	synchronize();
+	sleep_ms(30);
+}
+
+static void *get(void *lib, const char *name)
+{
+	void *p = dlsym(lib, name);
+
+	if (!p) {
+		fprintf(stderr, "rival: no %s\n", name);
+		exit(3);
+	}
+	return p;
+}
+
+static cu_function start_cuda(void)
+{
+	cu_context context;
+	cu_module module;
+	cu_function f;
+
+	cuda = dlopen("libcuda.so.1", RTLD_NOW);
+	cupti_lib = dlopen("libcupti.so.13", RTLD_NOW);
+	if (!cuda || !cupti_lib)
+		exit(3);
+	launch = (cu_launch_kernel_fn)get(cuda, "cuLaunchKernel");
+	synchronize = (cu_result(*)(void))get(cuda, "cuCtxSynchronize");
+	next_record = (cupti_activity_next_record_fn)get(cupti_lib, "cuptiActivityGetNextRecord");
+	((cu_result(*)(unsigned))get(cuda, "cuInit"))(0);
+	((cu_result(*)(cu_context *, int))get(cuda, "cuDevicePrimaryCtxRetain"))(&context, 0);
+	((cu_result(*)(cu_context))get(cuda, "cuCtxSetCurrent"))(context);
+	((cu_result(*)(cu_module *, const char *))get(cuda, "cuModuleLoadData"))(&module, "image");
+	((cu_result(*)(cu_function *, cu_module, const char *))get(cuda, "cuModuleGetFunction"))(
+		&f, module, "test_kernel");
+	return f;
+}
+
+int main(int argc, char **argv)
+{
+	unsigned n = argc > 1 ? (unsigned)atoi(argv[1]) : 50;
+	cu_function f = start_cuda();
+	cupti_subscriber s = NULL;
+	cupti_result res[5];
+
+	run(f, n);
+	res[0] = ((cupti_subscribe_fn)get(cupti_lib, "cuptiSubscribe"))(&s, NULL, NULL);
+	res[1] = ((cupti_activity_register_callbacks_fn)get(
+		cupti_lib, "cuptiActivityRegisterCallbacks"))(requested, completed);
+	res[2] = ((cupti_activity_enable_fn)get(cupti_lib, "cuptiActivityEnable"))(
+		CUPTI_KIND_CONCURRENT_KERNEL);
+	run(f, n);
+	res[3] = ((cupti_activity_disable_fn)get(cupti_lib, "cuptiActivityDisable"))(
+		CUPTI_KIND_CONCURRENT_KERNEL);
+	((cupti_activity_flush_all_fn)get(cupti_lib, "cuptiActivityFlushAll"))(0);
+	res[4] = ((cupti_unsubscribe_fn)get(cupti_lib, "cuptiUnsubscribe"))(s);
+	printf("seen=%u strange=%u wrong_clock=%u foreign=%u lost=%d results=%d%d%d%d%d\n", seen,
+	       strange, zero_clock, foreign_buffers, (int)(given - back) > 1, res[0], res[1],
+	       res[2], res[3], res[4]);
+	fflush(stdout);
+	sleep_ms(1500);
+	run(f, n);
+	sleep_ms(150);
+	return 0;
+}
