@@ -125,7 +125,7 @@ static void put_facts(FILE *to, const json_t *in)
 		 term_count(jsonget_number(in, "last_step")));
 	fact(to, "steps", text, "");
 	fact(to, "flagged", term_count(jsonget_number(in, "flagged_steps")), "");
-	fact(to, "flagged after, steps", term_count(jsonget_number(in, "steps_to_flag")), "");
+	fact(to, "flagged in slow step", term_count(jsonget_number(in, "steps_to_flag")), "");
 	if (raw > 0)
 		fact(to, "uploaded of the raw stream", term_percent(sent / raw), "");
 	fputs("</div>\n", to);
