@@ -89,7 +89,8 @@ static void print_when(FILE *to, const json_t *in)
 	if (end > begin)
 		fprintf(to, ", for %s%s", term_span((double)(end - begin) / 1e9),
 			open ? " so far" : "");
-	fprintf(to, "\n            steps %s to %s, %s flagged", term_count(jsonget_number(in, "first_step")),
+	fprintf(to, "\n            steps %s to %s, %s flagged",
+		term_count(jsonget_number(in, "first_step")),
 		term_count(jsonget_number(in, "last_step")),
 		term_count(jsonget_number(in, "flagged_steps")));
 	if (to_flag == 1)

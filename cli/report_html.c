@@ -205,8 +205,9 @@ static void put_points(FILE *to, const struct chart *c, const struct trace_rank 
 		if (!(s->flags & WINDOW_STEP_FLAGGED))
 			continue;
 		left--;
-		fprintf(to, "<circle class=\"pt\" cx=\"%.1f\" cy=\"%.1f\" r=\"2.6\"><title>rank %d step %llu: "
-			    "%s instead of %s</title></circle>\n",
+		fprintf(to,
+			"<circle class=\"pt\" cx=\"%.1f\" cy=\"%.1f\" r=\"2.6\"><title>"
+			"rank %d step %llu: %s instead of %s</title></circle>\n",
 			chart_x(c, s->step.index), chart_y(c, ms), r->who.rank,
 			(unsigned long long)s->step.index, term_ms(ms), term_ms(s->expected_ns / 1e6));
 	}
@@ -293,8 +294,8 @@ static void put_chart(FILE *to, const json_t *in, const struct trace_model *m)
 	}
 	if (first)
 		put_line(to, &c, first, "exp", true);
-	fputs("</svg>\n<p class=\"dim\"><span class=\"bad\">&#9632;</span> observed, dots are flagged steps; "
-	      "<span class=\"ok\">&#9632;</span> expected; grey: other ranks' windows.</p>\n", to);
+	fputs("</svg>\n<p class=\"dim\"><span class=\"bad\">&#9632;</span> observed, dots are "
+	      "flagged steps; <span class=\"ok\">&#9632;</span> expected; grey: other ranks' windows.</p>\n", to);
 }
 
 /* ---- tables ---- */
@@ -322,7 +323,8 @@ static void put_parts(FILE *to, const json_t *in)
 		cell(to, term_ms(jsonget_number(p, "expected_ms")));
 		cell(to, term_ms(jsonget_number(p, "observed_ms")));
 		cell(to, term_percent(share));
-		fprintf(to, "<td class=\"t\"><span class=\"bar\" style=\"width:%.1fem\"></span></td></tr>\n",
+		fprintf(to,
+			"<td class=\"t\"><span class=\"bar\" style=\"width:%.1fem\"></span></td></tr>\n",
 			width * 10);
 	}
 	fputs("</table>\n", to);
