@@ -295,7 +295,8 @@ static void put_chart(FILE *to, const json_t *in, const struct trace_model *m)
 	if (first)
 		put_line(to, &c, first, "exp", true);
 	fputs("</svg>\n<p class=\"dim\"><span class=\"bad\">&#9632;</span> observed, dots are "
-	      "flagged steps; <span class=\"ok\">&#9632;</span> expected; grey: other ranks' windows.</p>\n", to);
+	      "flagged steps; <span class=\"ok\">&#9632;</span> expected; "
+	      "grey: other ranks' windows.</p>\n", to);
 }
 
 /* ---- tables ---- */
@@ -324,7 +325,8 @@ static void put_parts(FILE *to, const json_t *in)
 		cell(to, term_ms(jsonget_number(p, "observed_ms")));
 		cell(to, term_percent(share));
 		fprintf(to,
-			"<td class=\"t\"><span class=\"bar\" style=\"width:%.1fem\"></span></td></tr>\n",
+			"<td class=\"t\"><span class=\"bar\" style=\"width:%.1fem\"></span></td>"
+			"</tr>\n",
 			width * 10);
 	}
 	fputs("</table>\n", to);

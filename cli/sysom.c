@@ -42,8 +42,9 @@ static const struct command commands[] = {
 	{ .name = "wait-incident", .run = cmd_wait_main,
 	  .flags = OPTION_JSON | OPTION_URL | OPTION_JOB | OPTION_STATE | OPTION_TIMEOUT, .args = "",
 	  .summary = "wait until an incident is closed and print its id",
-	  .detail = "Progress goes to standard error. With --state open it returns as soon as there is\n"
-		    "one. When the time is up, one that is still open is printed, else the status is 1.\n" },
+	  .detail = "Progress goes to standard error. With --state open it returns as soon as there\n"
+		    "is one. When the time is up, one that is still open is printed, else the status\n"
+		    "is 1.\n" },
 	{ .name = "off", .run = cmd_control_off,
 	  .flags = OPTION_JSON | OPTION_CONTROL | OPTION_RANK | OPTION_JOB, .args = "",
 	  .summary = "switch tracing off inside the running processes of this node" },
