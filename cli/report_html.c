@@ -343,8 +343,8 @@ static void put_kernels(FILE *to, const struct trace_model *m, const struct trac
 		return;
 	}
 	fprintf(to, "<p class=\"dim\">Device time per step: %zu slow steps against %zu others of the same "
-		    "windows; the %d largest differences of %zu.</p>\n", slow, normal, KERNELS_SHOWN,
-		count);
+		    "windows; the %zu largest differences of %zu.</p>\n", slow, normal,
+		count < KERNELS_SHOWN ? count : (size_t)KERNELS_SHOWN, count);
 	fputs("<table><tr><th class=\"t\">name</th><th>others</th><th>slow</th><th>difference</th>"
 	      "<th>per slow step</th></tr>\n", to);
 	for (size_t i = 0; i < count && i < KERNELS_SHOWN; i++) {
