@@ -175,7 +175,7 @@ int main(int argc, char **argv)
 	int err;
 
 	result = config_load(&a.settings, keys, sizeof(keys) / sizeof(keys[0]), "sysom-aggregator",
-			     "Keeps the windows that sysomd sends, finds incidents in them and serves both.",
+			     "Keeps the windows that sysomd sends, finds incidents, serves both.",
 			     "/etc/sysom/sysom-aggregator.yaml", argc, argv);
 	if (result != CONFIG_RUN)
 		return result == CONFIG_EXIT_OK ? 0 : 2;

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 LIBS += wire
 WIRE_GEN := $(B)/gen/wire/sysom.pb-c
-wire_SRCS := wire/codec.c wire/codec_beat.c wire/columns.c wire/columns_steps.c wire/pack.c $(WIRE_GEN).c
+wire_SRCS := wire/codec.c wire/columns.c wire/columns_steps.c wire/pack.c wire/wire.c wire/wire_beat.c \
+	wire/wire_reply.c $(WIRE_GEN).c
 wire_LDLIBS := -lprotobuf-c -lzstd
 OBJ_CFLAGS_wire := -Wconversion
 GEN += $(WIRE_GEN).h

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * fuzz_wire_beat - any bytes into the beat decoder; what decodes must encode, and decode to the same. */
+ * fuzz_wire_beat - any bytes into the beat decoder; what decodes must encode, and decode to the
+ * same. */
 #include <stdint.h>
 #include <stdlib.h>
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * fuzz_wire_window - any bytes into the window decoder; what decodes must encode, and decode to the same. */
+ * fuzz_wire_window - any bytes into the window decoder; what decodes must encode, and decode to the
+ * same. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

@@ -64,8 +64,9 @@ static void fill_rows(void)
 
 static void fill_window(struct window *w)
 {
-	*w = (struct window){ .id = "golden window 1", .anomaly_id = "golden anomaly ", .begin_ns = 5000000000000,
-			      .end_ns = 5000000100000, .realtime_offset_ns = 1700000000000000000,
+	*w = (struct window){ .id = "golden window 1", .anomaly_id = "golden anomaly ",
+			      .begin_ns = 5000000000000, .end_ns = 5000000100000,
+			      .realtime_offset_ns = 1700000000000000000,
 			      .clock_error_ns = 50, .reason = WINDOW_SELF, .sequence = 3, .model_state = 1,
 			      .model_r2 = 0.99, .model_spread = 0.01, .raw_bytes = 4096, .steps = steps,
 			      .step_count = 2, .parts = &part, .part_count = 1, .host = host,
