@@ -2,6 +2,7 @@
  * A process is known by (pid, start time): when it dials again, its ring and its models go on. Its
  * end shows by the pidfd; a closed socket alone may be a helper thread that starts anew. */
 #include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -167,6 +168,27 @@ static struct process *find_same(struct node *n, const struct attach_hello *h, p
 	return NULL;
 }
 
+/* A pid has one process at a time, so another start time than the one known is that of a successor,
+ * or a lie: a process that could take slot after slot with it would keep the ranks out. */
+static void supersede(struct node *n, pid_t pid)
+{
+	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++) {
+		struct process *p = n->processes[i];
+		struct pollfd ended = { .events = POLLIN };
+
+		if (!p || p->pid != pid || pid <= 0 || p->state == PROCESS_GONE)
+			continue;
+		ended.fd = p->pidfd;
+		if (p->pidfd < 0 || poll(&ended, 1, 0) == 1) {
+			leave(p, PROCESS_GONE);
+			continue;
+		}
+		log_warn("attach", "pid=%d alive says that it is another process", (int)pid);
+		n->stats.refused_bad++;
+		process_forget(p);
+	}
+}
+
 /* A free slot, or that of whoever is gone the longest. */
 static int free_slot(struct node *n)
 {
@@ -295,14 +317,15 @@ int process_attach(struct node *n, const struct attach_hello *h, pid_t pid, uid_
 			accept_process(p);
 		return 0;
 	}
-	slot = free_slot(n);
-	if (slot < 0) {
-		close(fd);
-		return slot;
-	}
 	err = open_ring(&reader, fd);
 	if (err)
 		return err;
+	supersede(n, pid);
+	slot = free_slot(n);
+	if (slot < 0) {
+		ring_reader_close(reader);
+		return slot;
+	}
 	p = calloc(1, sizeof(*p));
 	if (!p) {
 		ring_reader_close(reader);

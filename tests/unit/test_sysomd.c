@@ -803,29 +803,75 @@ static void a_process_that_sends_nonsense_later_is_cut_off(void **state)
 	assert_int_equal(recv(g->sock, c, sizeof(c), 0), 0);
 }
 
+/* Attaches and tells whether it was refused by its status, when told to end. */
+static void attach_and_wait(struct rig *g, int ring, int tell)
+{
+	struct attach_command c = { 0 };
+	int sock = attach_connect(g->attach, &g->hello, ring);
+	char refused = 1;
+
+	if (sock >= 0 && receive(sock, &c))
+		refused = c.kind != ATTACH_ACCEPT;
+	if (write(tell, &refused, 1) == 1)
+		pause();
+	_exit(1);
+}
+
 static void there_is_room_for_so_many_processes(void **state)
 {
 	struct rig *g = *state;
 	struct ring_geometry geo = { 1, 64, 1, 64, 4096, CLOCK_SOURCE_MONOTONIC,
 				     CLOCK_SOURCE_MONOTONIC };
-	int socks[LIMIT_NODE_PROCESSES + 1];
+	pid_t children[LIMIT_NODE_PROCESSES + 1];
 	struct ring_writer w;
 	unsigned refused = 0;
+	int told[2];
+	char one;
+
+	daemon_start(g);
+	assert_int_equal(ring_writer_init(&w, &geo), 0);
+	assert_int_equal(pipe(told), 0);
+	attach_hello_fill(&g->hello);
+	for (unsigned i = 0; i <= LIMIT_NODE_PROCESSES; i++) {
+		children[i] = fork();
+		if (!children[i])
+			attach_and_wait(g, w.fd, told[1]);
+		assert_int_equal(read(told[0], &one, 1), 1);
+		refused += (unsigned)one;
+	}
+	assert_int_equal(refused, 1);
+	for (unsigned i = 0; i <= LIMIT_NODE_PROCESSES; i++) {
+		kill(children[i], SIGKILL);
+		waitpid(children[i], NULL, 0);
+	}
+	close(told[0]);
+	close(told[1]);
+	ring_writer_fini(&w);
+}
+
+static void a_process_that_lies_about_its_start_takes_one_slot(void **state)
+{
+	struct rig *g = *state;
+	struct ring_geometry geo = { 1, 64, 1, 64, 4096, CLOCK_SOURCE_MONOTONIC,
+				     CLOCK_SOURCE_MONOTONIC };
+	int socks[2 * LIMIT_NODE_PROCESSES];
+	struct ring_writer w;
 
 	daemon_start(g);
 	assert_int_equal(ring_writer_init(&w, &geo), 0);
 	attach_hello_fill(&g->hello);
-	for (unsigned i = 0; i <= LIMIT_NODE_PROCESSES; i++) {
+	for (unsigned i = 0; i < 2 * LIMIT_NODE_PROCESSES; i++) {
 		struct attach_command c = { 0 };
 
-		g->hello.start_time_ticks = 1000 + i; /* each another process */
+		g->hello.start_time_ticks = 1000 + i;
 		socks[i] = attach_connect(g->attach, &g->hello, w.fd);
 		assert_true(socks[i] >= 0);
 		assert_true(receive(socks[i], &c));
-		refused += c.kind == ATTACH_REFUSE;
+		assert_int_equal(c.kind, ATTACH_ACCEPT);
+		if (i) /* the one before was put out */
+			assert_int_equal(recv(socks[i - 1], &c, sizeof(c), 0), 0);
 	}
-	assert_int_equal(refused, 1);
-	for (unsigned i = 0; i <= LIMIT_NODE_PROCESSES; i++)
+	for (unsigned i = 0; i < 2 * LIMIT_NODE_PROCESSES; i++)
 		close(socks[i]);
 	ring_writer_fini(&w);
 }
@@ -888,6 +934,7 @@ int main(void)
 		T(hostile_peers_are_refused_and_others_still_served),
 		T(a_process_that_sends_nonsense_later_is_cut_off),
 		T(there_is_room_for_so_many_processes),
+		T(a_process_that_lies_about_its_start_takes_one_slot),
 		T(a_second_sysomd_does_not_take_the_socket),
 		T(a_bad_configuration_is_told_with_its_line),
 	};
