@@ -119,12 +119,17 @@ static void tracer_forked(void)
 
 void tracer_latch(enum tracer_latch why)
 {
-	__atomic_store_n(&tracer_state_word, TRACER_DEAD, __ATOMIC_RELAXED);
+	struct event_gap e = { .head = { .kind = EVENT_GAP }, .cause = GAP_LATCHED,
+			       .detail = (int32_t)why };
+
 	if (tracer_ring.base) {
-		ring_writer_count_drop(&tracer_ring, RING_DROP_INTERNAL, (uint64_t)why);
+		e.head.t = tracer_now();
+		tracer_push(&e);
+		ring_writer_count_drop(&tracer_ring, RING_DROP_INTERNAL, 1);
 		__atomic_store_n(&tracer_ring.counters->trace_state, RING_TRACE_LATCHED,
 				 __ATOMIC_RELAXED);
 	}
+	__atomic_store_n(&tracer_state_word, TRACER_DEAD, __ATOMIC_RELAXED);
 }
 
 static int tracer_build(void)
