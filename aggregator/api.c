@@ -360,7 +360,7 @@ static void on_mhd_log(void *arg, const char *fmt, va_list ap)
 	(void)arg;
 	vsnprintf(line, sizeof(line), fmt, ap);
 	n = strcspn(line, "\n");
-	log_warn("http", "message=\"%.*s\"", (int)n, line);
+	log_debug("http", "message=\"%.*s\"", (int)n, line);
 }
 
 int api_open(struct api **out, const char *listen, const char *store_dir, struct commit *commit,

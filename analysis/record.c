@@ -74,3 +74,16 @@ bool record_is_coll_kernel(const char *kernel_name)
 	       !strncmp(kernel_name, "ncclSymkDevKernel", 17) ||
 	       strstr(kernel_name, "ncclDevKernel_") || strstr(kernel_name, "ncclKernel_");
 }
+
+bool record_is_optimizer(const char *kernel_name)
+{
+	static const char *const words[] = {
+		"multi_tensor_apply", "ptimizer", "adam", "Adam", "adagrad", "Adagrad", "lamb_", "Lamb",
+		"LAMB", "rmsprop", "RMSprop", "sgd", "SGD", "lion_", "Lion",
+	};
+
+	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+		if (strstr(kernel_name, words[i]))
+			return true;
+	return false;
+}

@@ -42,6 +42,7 @@ enum record_kind {
 #define RECORD_FLAG_UNMATCHED 0x0008 /* device: no launch found; launch_ns is 0 */
 #define RECORD_FLAG_EXPLICIT  0x0010
 #define RECORD_FLAG_GROUPED   0x0020 /* inside ncclGroupStart/End */
+#define RECORD_FLAG_OPTIMIZER 0x0040 /* host launch: its kernel is an optimizer's, where known */
 
 struct record {
 	uint64_t begin_ns, end_ns;
@@ -81,6 +82,9 @@ const char *record_coll_name(unsigned func);
 const char *record_kind_name(unsigned kind);
 /* Whether a kernel of this name belongs to NCCL, RCCL or a fork (ncclDevKernel_*, ncclKernel_*). */
 bool record_is_coll_kernel(const char *kernel_name);
+
+/* Whether a kernel of this name belongs to an optimizer (adam, sgd, lamb, multi_tensor_apply ...). */
+bool record_is_optimizer(const char *kernel_name);
 
 /* The work vector of an explicit step, beside its RECORD_STEP_BEGIN. */
 #define STEP_WORK_MAX 4

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 analysis_SRCS += analysis/steps.c analysis/steps_detect.c analysis/steps_account.c
 
-UNIT += test_steps
+UNIT += test_steps test_trace_reader
 test_steps_USES := analysis base
 test_steps_LDLIBS := -lcmocka
 
@@ -11,3 +11,10 @@ BENCH += bench_steps
 bench_steps_SRCS := tests/bench/bench_steps.c cli/replay_load.c cli/trace_reader.c
 bench_steps_USES := analysis base
 bench_steps_LDLIBS := -ljansson -lz -lzstd
+test_trace_reader_SRCS := tests/unit/test_trace_reader.c cli/trace_reader.c
+test_trace_reader_LDLIBS := -lcmocka -lz -lzstd
+FUZZ += fuzz_trace_reader
+fuzz_trace_reader_SRCS := tests/fuzz/fuzz_trace_reader.c cli/replay_load.c cli/trace_reader.c
+fuzz_trace_reader_USES := analysis base
+fuzz_trace_reader_LDLIBS := -ljansson -lz -lzstd
+SCRIPTS_TEST += tests/e2e/replay_events.py

@@ -39,8 +39,9 @@ static void show_progress(struct progress *p, const struct client *c, const char
 	if (!j)
 		snprintf(path, sizeof(path), "no aggregator yet: %s", term_safe(e.why, 60));
 	else
-		snprintf(path, sizeof(path), "%.0f ranks  %s steps  %.0f steps/s  %s flagged  %s%s  %.0f s left",
-			 alive, term_count(steps), rate, term_count(flagged),
+		snprintf(path, sizeof(path),
+			 "%.0f ranks  %s steps  %.0f steps/s  %s flagged  %s%s  %.0f s left", alive,
+			 term_count(steps), rate, term_count(flagged),
 			 *open_id ? "incident " : "no incident", term_safe(open_id, 16), left_s);
 	json_decref(j);
 	if (p->live)

@@ -83,16 +83,21 @@ static void print_when(FILE *to, const json_t *in)
 {
 	uint64_t begin = jsonget_unsigned(in, "begin_unix_ns"), end = jsonget_unsigned(in, "end_unix_ns");
 	bool open = strcmp(jsonget_text(in, "state"), "open") == 0;
+	double to_flag = jsonget_number(in, "steps_to_flag");
 
 	fprintf(to, "  when      %s", term_time(begin));
 	if (end > begin)
 		fprintf(to, ", for %s%s", term_span((double)(end - begin) / 1e9),
 			open ? " so far" : "");
-	fprintf(to, "\n            steps %s to %s, %s flagged; flagged %s %s after the first slow one\n",
-		term_count(jsonget_number(in, "first_step")), term_count(jsonget_number(in, "last_step")),
-		term_count(jsonget_number(in, "flagged_steps")),
-		term_count(jsonget_number(in, "steps_to_flag")),
-		jsonget_number(in, "steps_to_flag") == 1 ? "step" : "steps");
+	fprintf(to, "\n            steps %s to %s, %s flagged",
+		term_count(jsonget_number(in, "first_step")),
+		term_count(jsonget_number(in, "last_step")),
+		term_count(jsonget_number(in, "flagged_steps")));
+	if (to_flag == 1)
+		fputs("; flagged in the first slow step", to);
+	else if (to_flag > 1)
+		fprintf(to, "; flagged in slow step number %s", term_count(to_flag));
+	fputc('\n', to);
 }
 
 static void print_how_slow(FILE *to, const json_t *in)

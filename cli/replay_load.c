@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "base/hash.h"
 #include "cli/trace_reader.h"
@@ -37,6 +38,18 @@ struct loader {
 	uint64_t line;
 };
 
+/* Tells the kernel that a large array will be filled from end to end. */
+static void *filled(void *array, size_t bytes)
+{
+	const uintptr_t page = 2u << 20;
+	uintptr_t from = ((uintptr_t)array + page - 1) & ~(page - 1);
+	uintptr_t to = ((uintptr_t)array + bytes) & ~(page - 1);
+
+	if (array && to > from)
+		madvise((void *)from, to - from, MADV_HUGEPAGE);
+	return array;
+}
+
 /* ---- names ---- */
 
 static bool names_grow(struct replay_names *n)
@@ -44,15 +57,23 @@ static bool names_grow(struct replay_names *n)
 	uint32_t size = n->slots ? (n->slots_mask + 1) * 2 : 1024;
 	uint32_t *slots = calloc(size, sizeof(*slots));
 	char **text = realloc(n->text, size / 2 * sizeof(*text));
+	uint8_t *optimizer = realloc(n->optimizer, size / 2);
 
 	if (text)
 		n->text = text;
-	if (!slots || !text) {
+	if (optimizer)
+		n->optimizer = optimizer;
+	if (!slots || !text || !optimizer) {
 		free(slots);
 		return false;
 	}
 	if (!n->count) {
 		n->text[0] = strdup("");
+		if (!n->text[0]) {
+			free(slots);
+			return false;
+		}
+		n->optimizer[0] = 0;
 		n->count = 1;
 	}
 	free(n->slots);
@@ -90,6 +111,7 @@ static uint32_t names_id(struct replay_names *n, const char *text, size_t bytes)
 	n->text[n->count] = strndup(text, bytes);
 	if (!n->text[n->count])
 		return 0;
+	n->optimizer[n->count] = record_is_optimizer(n->text[n->count]);
 	n->slots[at] = n->count;
 	return n->count++;
 }
@@ -113,7 +135,7 @@ static struct row *row_new(struct loader *l)
 
 		if (!rows)
 			return NULL;
-		l->rows = rows;
+		l->rows = filled(rows, room * sizeof(*rows));
 		l->room = room;
 	}
 	memset(&l->rows[l->count], 0, sizeof(l->rows[0]));
@@ -428,7 +450,7 @@ static bool join_build(struct join *j, const struct loader *l)
 	while (size < l->count * 2)
 		size <<= 1;
 	j->mask = size - 1;
-	j->slots = calloc(size, sizeof(*j->slots));
+	j->slots = filled(calloc(size, sizeof(*j->slots)), size * sizeof(*j->slots));
 	if (!j->slots)
 		return false;
 	for (size_t i = 0; i < l->count; i++) {
@@ -517,6 +539,8 @@ static void host_record(struct loader *l, const struct row *r, const struct row 
 		return;
 	}
 	x->name = device->name ? device->name : r->name;
+	if (x->kind == RECORD_LAUNCH && l->t->names.optimizer[x->name])
+		x->flags |= RECORD_FLAG_OPTIMIZER;
 	x->bytes = device->bytes;
 	x->stream = device->stream;
 	memcpy(x->grid, device->grid, sizeof(x->grid));
@@ -597,8 +621,10 @@ static int records_make(struct loader *l)
 			joined += l->rows[i].has_corr && join_at(&j, l->rows[i].corr)->call;
 		}
 	proxies = joined * 2 < devices;
-	t->host = malloc((l->count + 1) * sizeof(*t->host));
-	t->device = malloc((devices + 1) * sizeof(*t->device));
+	t->host = filled(malloc((l->count - devices * !proxies + 1) * sizeof(*t->host)),
+			 (l->count - devices * !proxies + 1) * sizeof(*t->host));
+	t->device = filled(malloc((devices + 1) * sizeof(*t->device)),
+			   (devices + 1) * sizeof(*t->device));
 	t->marks = malloc((l->count - devices + 1) * sizeof(*t->marks));
 	if (!t->host || !t->device || !t->marks) {
 		free(j.slots);
@@ -659,6 +685,7 @@ void replay_load_free(struct replay_trace *t)
 		free(t->names.text[i]);
 	free(t->names.text);
 	free(t->names.slots);
+	free(t->names.optimizer);
 	free(t->host);
 	free(t->device);
 	free(t->marks);

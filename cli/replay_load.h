@@ -23,6 +23,7 @@
 
 struct replay_names {
 	char **text; /* [0] is "" */
+	uint8_t *optimizer; /* whether record_is_optimizer says so */
 	uint32_t count, room;
 	uint32_t *slots;
 	uint32_t slots_mask;

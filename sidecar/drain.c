@@ -6,18 +6,20 @@
 /* A turn may take this long before the loop has its say; rings hold 0.2 s and more. */
 #define DRAIN_TURN_NS 40000000ull
 
-/* One batch of one process; true when there may be more. */
-static bool drain_batch(struct process *p, uint64_t now_ns)
+/* Lanes of one kind, while there is room in the batch. */
+static uint32_t drain_kind(struct process *p, uint8_t kind, uint32_t left, uint64_t now_ns)
 {
 	struct node *n = p->node;
-	uint32_t lanes = ring_reader_lane_count(p->reader), left = LIMIT_DRAIN_BATCH;
+	uint32_t lanes = ring_reader_lane_count(p->reader), first = p->lane_next;
 
-	ring_reader_poll_names(p->reader);
 	for (uint32_t i = 0; i < lanes && left; i++) {
-		uint32_t lane = (p->lane_next + i) % lanes;
+		uint32_t lane = (first + i) % lanes;
 		struct ring_lane_view view;
-		size_t got = ring_reader_drain_lane(p->reader, lane, n->batch, left, &view);
+		size_t got;
 
+		if (p->lane_kind[lane] != kind)
+			continue;
+		got = ring_reader_drain_lane(p->reader, lane, n->batch, left, &view);
 		if (!got)
 			continue;
 		join_push(p->join, n->batch, got, &view, now_ns);
@@ -25,8 +27,33 @@ static bool drain_batch(struct process *p, uint64_t now_ns)
 		if (!left)
 			p->lane_next = lane; /* goes on where it was cut off */
 	}
+	return left;
+}
+
+/* One batch of one process; true when there may be more. Device lanes first: a kernel's launch is in
+ * the ring before its record, so that whoever reads host lanes afterwards has both. */
+static bool drain_batch(struct process *p, uint64_t now_ns)
+{
+	uint32_t left = LIMIT_DRAIN_BATCH;
+
+	ring_reader_poll_names(p->reader);
+	left = drain_kind(p, RING_LANE_DEVICE, left, now_ns);
+	left = drain_kind(p, RING_LANE_HOST, left, now_ns);
 	ring_reader_publish(p->reader, now_ns);
 	return !left;
+}
+
+void drain_prepare(struct process *p)
+{
+	for (uint32_t lane = 0; lane < ring_reader_lane_count(p->reader); lane++) {
+		struct ring_lane_view view = { 0 };
+
+		ring_reader_drain_lane(p->reader, lane, p->node->batch, 0, &view);
+		p->lane_kind[lane] = view.kind == RING_LANE_DEVICE ? RING_LANE_DEVICE :
+								      RING_LANE_HOST;
+	}
+	/* From here on the process sees a reader that is alive, and may pace itself by it. */
+	ring_reader_publish(p->reader, clock_monotonic_ns());
 }
 
 /* Events were overwritten: steps of that time are not to be judged. */

@@ -50,7 +50,7 @@ static bool alloc_tables(struct join *j)
 	       (j->device_streams = calloc(JOIN_DEVICE_STREAMS, sizeof(*j->device_streams))) &&
 	       (j->comms = calloc(JOIN_COMMS, sizeof(*j->comms))) &&
 	       (j->funcs = calloc(JOIN_FUNCS, sizeof(*j->funcs))) &&
-	       (j->coll_name = calloc(LIMIT_NAME_COUNT + 1, 1)) &&
+	       (j->name_class = calloc(LIMIT_NAME_COUNT + 1, 1)) &&
 	       (j->templates = calloc(JOIN_TEMPLATES, sizeof(*j->templates))) &&
 	       (j->template_colls = calloc(JOIN_TEMPLATE_COLLS, sizeof(*j->template_colls))) &&
 	       (j->execs = calloc(JOIN_EXECS, sizeof(*j->execs))) &&
@@ -92,7 +92,7 @@ void join_close(struct join *j)
 	free(j->device_streams);
 	free(j->comms);
 	free(j->funcs);
-	free(j->coll_name);
+	free(j->name_class);
 	free(j->templates);
 	free(j->template_colls);
 	free(j->execs);
@@ -281,6 +281,8 @@ static void on_launch(struct join *j, const struct join_host_pend *p)
 
 	r.stream = stream_number(j, s);
 	r.name = f ? f->name : 0;
+	if (join_match_name_class(j, r.name) & JOIN_NAME_OPTIMIZER)
+		r.flags |= RECORD_FLAG_OPTIMIZER;
 	if (!graph)
 		for (int i = 0; i < 3; i++) {
 			r.grid[i] = e->grid[i];

@@ -101,18 +101,27 @@ struct join_func *join_match_func(struct join *j, uint64_t handle, bool create)
 	return NULL;
 }
 
-static bool is_coll_name(struct join *j, uint32_t name)
+uint8_t join_match_name_class(struct join *j, uint32_t name)
 {
 	if (!name || name > LIMIT_NAME_COUNT)
-		return false;
-	if (!j->coll_name[name]) {
+		return 0;
+	if (!j->name_class[name]) {
 		const char *text = j->sink.name(j->sink.arg, name);
 
 		if (!*text) /* not polled yet: ask again */
-			return false;
-		j->coll_name[name] = record_is_coll_kernel(text) ? 2 : 1;
+			return 0;
+		j->name_class[name] = JOIN_NAME_ASKED;
+		if (record_is_coll_kernel(text))
+			j->name_class[name] |= JOIN_NAME_COLL;
+		if (record_is_optimizer(text))
+			j->name_class[name] |= JOIN_NAME_OPTIMIZER;
 	}
-	return j->coll_name[name] == 2;
+	return j->name_class[name];
+}
+
+static bool is_coll_name(struct join *j, uint32_t name)
+{
+	return join_match_name_class(j, name) & JOIN_NAME_COLL;
 }
 
 /* ---- streams ---- */

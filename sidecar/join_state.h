@@ -94,6 +94,10 @@ struct join_coll {
 	uint8_t open; /* in a group whose end has not come */
 };
 
+#define JOIN_NAME_ASKED	    0x01
+#define JOIN_NAME_COLL	    0x02 /* a kernel of the communication library */
+#define JOIN_NAME_OPTIMIZER 0x04
+
 struct join_list {
 	uint32_t head, tail, count;
 };
@@ -208,7 +212,7 @@ struct join {
 	uint32_t comm_count;
 	struct join_func *funcs;
 	uint32_t func_count;
-	uint8_t *coll_name; /* by name id: 0 not asked, 1 no, 2 a kernel of the communication library */
+	uint8_t *name_class; /* by name id: JOIN_NAME_*, 0 not asked yet */
 
 	struct join_template *templates;
 	uint32_t template_count;
@@ -238,5 +242,7 @@ void join_match_device(struct join *j, const struct join_device_pend *p);
 /* Alignments that have waited long enough; all of them when `finish`. */
 void join_match_expire(struct join *j, bool finish);
 struct join_func *join_match_func(struct join *j, uint64_t handle, bool create);
+/* JOIN_NAME_* of a name; 0 where its text is not known (yet). */
+uint8_t join_match_name_class(struct join *j, uint32_t name);
 
 #endif

@@ -10,3 +10,18 @@ sidecar_LDLIBS := -lnng -lmicrohttpd
 PROGS += sysomd
 sysomd_SRCS := sidecar/sysomd.c
 sysomd_USES := sidecar wire analysis ring base
+
+UNIT += test_clockmap test_join test_anomaly test_spool test_sysomd
+test_clockmap_USES := sidecar
+test_clockmap_LDLIBS := -lcmocka
+test_join_USES := sidecar analysis ring base
+test_join_LDLIBS := -lcmocka
+test_anomaly_USES := sidecar
+test_anomaly_LDLIBS := -lcmocka
+test_spool_USES := sidecar wire analysis base
+test_spool_LDLIBS := -lcmocka
+test_sysomd_USES := ring wire analysis base
+test_sysomd_LDLIBS := -lcmocka -lnng
+
+BENCH += bench_drain
+bench_drain_USES := sidecar wire analysis ring base

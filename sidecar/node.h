@@ -16,6 +16,7 @@
 
 #define NODE_PATH_BYTES 256
 #define NODE_DRAIN_MS	10u
+#define NODE_LANES_MAX	511u /* as many as the reader page has tails for */
 /* Cause of a RECORD_GAP that sysomd itself saw: events were overwritten before they were read. */
 #define NODE_GAP_LAPPED 64u
 
@@ -55,6 +56,7 @@ struct process {
 	struct ring_reader *reader;
 	struct join *join;
 	struct rank *rank;
+	uint8_t lane_kind[NODE_LANES_MAX]; /* enum ring_lane_kind */
 	uint32_t lane_next;
 	bool backlog;
 	uint64_t attached_ns, left_ns; /* left: detached or gone since */
@@ -102,7 +104,7 @@ void registration_close(struct node *n); /* commands ATTACH_... are not sent: th
 void registration_tend(struct node *n, uint64_t now_ns);
 
 /* process.c: one process's life */
-/* Takes fd and sock on success. -ENOSPC, -EPROTO and what ring_reader_open says. */
+/* Takes fd, and on success sock. -ENOSPC, -EPROTO and what ring_reader_open says. */
 int process_attach(struct node *n, const struct attach_hello *h, pid_t pid, uid_t uid, int sock,
 		   int fd);
 void process_forget(struct process *p);
@@ -120,6 +122,8 @@ void process_losses(const struct process *p,
 bool process_matches(const struct process *p, const char *job, int32_t rank);
 
 /* drain.c: rings -> join -> rank */
+/* Before the process is told that it is accepted. */
+void drain_prepare(struct process *p);
 void drain_turn(struct node *n);
 /* All that is left of one process. */
 void drain_last(struct process *p);

@@ -251,8 +251,24 @@ static void accept_process(struct process *p)
 {
 	struct attach_command c = { .magic = ATTACH_MAGIC, .kind = ATTACH_ACCEPT };
 
+	drain_prepare(p);
 	if (send(p->sock, &c, sizeof(c), MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
 		log_debug("attach", "pid=%u accept not sent: %s", p->id.pid, strerror(errno));
+}
+
+/* Takes fd in any case. */
+static int open_ring(struct ring_reader **out, int fd)
+{
+	int err = ring_reader_open(out, fd, true);
+
+	if (err) {
+		close(fd);
+		return err;
+	}
+	if (ring_reader_lane_count(*out) <= NODE_LANES_MAX)
+		return 0;
+	ring_reader_close(*out);
+	return -EPROTO;
 }
 
 int process_attach(struct node *n, const struct attach_hello *h, pid_t pid, uid_t uid, int sock,
@@ -265,7 +281,7 @@ int process_attach(struct node *n, const struct attach_hello *h, pid_t pid, uid_
 	if (p) {
 		/* Only now: the tails published last are where the new reader begins. */
 		ring_reader_publish(p->reader, clock_monotonic_ns());
-		err = ring_reader_open(&reader, fd, true);
+		err = open_ring(&reader, fd);
 		if (err)
 			return err;
 		if (ring_reader_lane_count(reader) != ring_reader_lane_count(p->reader)) {
@@ -280,9 +296,11 @@ int process_attach(struct node *n, const struct attach_hello *h, pid_t pid, uid_
 		return 0;
 	}
 	slot = free_slot(n);
-	if (slot < 0)
+	if (slot < 0) {
+		close(fd);
 		return slot;
-	err = ring_reader_open(&reader, fd, true);
+	}
+	err = open_ring(&reader, fd);
 	if (err)
 		return err;
 	p = calloc(1, sizeof(*p));

@@ -13,7 +13,7 @@
 void rank_config_default(struct rank_config *c)
 {
 	*c = (struct rank_config){ .stall_ns = 5000000000ull, .stall_latencies = 30,
-				   .host_stall_share = 0.25 };
+				   .step_min_ns = 200000, .host_stall_share = 0.25 };
 	roofline_config_default(&c->roofline);
 	steps_config_default(&c->steps);
 	anomaly_config_default(&c->anomaly);
@@ -100,6 +100,10 @@ static bool judgeable(struct rank *r, const struct step *s)
 {
 	uint64_t stalled = canary_stalled_ns(r->canary, s->begin_ns, s->end_ns);
 
+	if (s->latency_ns < r->config.step_min_ns) {
+		r->stats.brief++;
+		return false;
+	}
 	if (s->flags & (STEP_FLAG_GAP | STEP_FLAG_FIRST)) {
 		r->stats.gap++;
 		return false;
@@ -190,13 +194,14 @@ static void take_step(struct rank *r, const struct step *s, uint32_t kernel_coun
 	r->stats.steps++;
 	r->stats.last_step_end_ns = s->end_ns;
 	r->stalled = false;
-	r->model_key = s->key;
 	if (judgeable(r, s)) {
+		r->model_key = s->key;
 		r->stats.judged++;
 		ws = judge(r, s, &self, &drift);
 		on_judged(r, &ws, self, kernel_count, now_ns);
 	}
-	remember(r, &ws);
+	if (s->latency_ns >= r->config.step_min_ns)
+		remember(r, &ws);
 	if (drift && !r->drift_raised) {
 		r->stats.drifts++;
 		r->on_drift(r->arg, r);

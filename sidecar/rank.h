@@ -23,12 +23,13 @@ struct rank_config {
 	struct anomaly_config anomaly;
 	uint64_t stall_ns;	   /* no step for this long, and for stall_latencies expected ones */
 	double stall_latencies;
+	uint64_t step_min_ns;	   /* a pattern this short is none of a job's steps: not judged */
 	double host_stall_share;   /* of a step under which the canary's stalls are ignored */
 };
 void rank_config_default(struct rank_config *c);
 
 struct rank_stats {
-	uint64_t steps, judged, flagged, flagged_self, incomplete, host_stall, gap, host_late;
+	uint64_t steps, judged, flagged, flagged_self, incomplete, host_stall, gap, brief, host_late;
 	uint64_t windows_open, windows_closed, stalls, drifts;
 	uint64_t windows_summary, windows_counted; /* what the token buckets did */
 	uint64_t last_step_end_ns, last_self_flag_ns;

@@ -16,6 +16,8 @@
 /* Connections that have not said hello yet; a job's processes come together. */
 #define REGISTRATION_PENDING 128u
 #define REGISTRATION_HELLO_NS 2000000000ull
+/* A process says hello at once; who has been silent this long makes room for others. */
+#define REGISTRATION_SILENT_NS 200000000ull
 
 struct pending {
 	struct node *node;
@@ -79,8 +81,26 @@ static void on_hello(void *arg, uint32_t events)
 		n->stats.refused_bad++;
 	log_warn("attach", "pid=%d refused: %s", (int)cred.pid, strerror(-err));
 	refuse(sock, -err);
-	close(fd);
 	close(sock);
+}
+
+static struct pending *free_pending(struct node *n, uint64_t now_ns)
+{
+	struct pending *oldest = NULL;
+
+	for (uint32_t k = 0; k < REGISTRATION_PENDING; k++) {
+		struct pending *p = &n->registration->pending[k];
+
+		if (p->sock < 0)
+			return p;
+		if (!oldest || p->since_ns < oldest->since_ns)
+			oldest = p;
+	}
+	n->stats.refused_busy++;
+	if (now_ns - oldest->since_ns < REGISTRATION_SILENT_NS)
+		return NULL;
+	drop_pending(oldest, true);
+	return oldest;
 }
 
 static void on_connection(void *arg, uint32_t events)
@@ -90,16 +110,13 @@ static void on_connection(void *arg, uint32_t events)
 
 	/* A few at a time: the drain has its turn between. */
 	for (int i = 0; i < 32; i++) {
-		struct pending *p = NULL;
+		struct pending *p;
 		int sock = accept4(r->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
 		if (sock < 0)
 			return;
-		for (uint32_t k = 0; k < REGISTRATION_PENDING && !p; k++)
-			if (r->pending[k].sock < 0)
-				p = &r->pending[k];
+		p = free_pending(n, clock_monotonic_ns());
 		if (!p) {
-			n->stats.refused_busy++;
 			close(sock);
 			continue;
 		}

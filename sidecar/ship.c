@@ -55,17 +55,18 @@ static uint32_t map_name(struct node *n, struct window *w, const struct process 
 	text = ring_reader_name(p->reader, name);
 	if (!*text || w->name_count >= LIMIT_WINDOW_NAMES)
 		return 0;
-	w->names[w->name_count] = strdup(text);
-	if (!w->names[w->name_count])
-		return 0;
+	w->names[w->name_count] = (char *)(uintptr_t)text; /* borrowed from the reader */
 	return n->name_map[name] = w->name_count++;
 }
 
 static int fill_names(struct node *n, struct window *w, const struct process *p)
 {
+	static char nameless[1];
+
 	w->names = calloc(LIMIT_NAME_COUNT + 1, sizeof(char *));
-	if (!w->names || !(w->names[0] = strdup("")))
+	if (!w->names)
 		return -ENOMEM;
+	w->names[0] = nameless;
 	w->name_count = 1;
 	memset(n->name_map, 0, sizeof(*n->name_map) * (LIMIT_NAME_COUNT + 1));
 	for (uint32_t i = 0; i < w->host_count; i++)

@@ -23,8 +23,7 @@ rng = random.Random(int(sys.argv[1]))
 length = float(sys.argv[2])
 rank = rng.randrange(8)
 kind = rng.choice(["slow", "kernel", "gaps", "late"])
-size = {"slow": rng.uniform(1.25, 2.0), "kernel": rng.uniform(2.5, 5.0),
-        "gaps": rng.uniform(20.0, 60.0), "late": rng.uniform(20.0, 60.0)}[kind]
+size = rng.uniform(2.5, 5.0) if kind == "kernel" else rng.uniform(1.25, 2.0)
 print(rank, kind, f"{size:.2f}", f"{length * rng.uniform(0.4, 0.6):.1f}", rng.randrange(30, 80))
 PY
 )"

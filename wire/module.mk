@@ -14,3 +14,15 @@ $(WIRE_GEN).c: $(WIRE_GEN).h ;
 
 BENCH += bench_codec
 bench_codec_USES := wire analysis base
+
+UNIT += test_wire_codec
+test_wire_codec_USES := wire analysis base
+test_wire_codec_LDLIBS := -lcmocka
+
+FUZZ += fuzz_wire_window fuzz_wire_beat fuzz_wire_records
+fuzz_wire_window_USES := wire analysis base
+fuzz_wire_beat_USES := wire analysis base
+fuzz_wire_records_USES := wire analysis base
+UNIT += test_wire_golden
+test_wire_golden_USES := wire analysis base
+test_wire_golden_LDLIBS := -lcmocka

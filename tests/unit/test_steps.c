@@ -143,9 +143,259 @@ static void finds_steps_without_marks(void **state)
 
 		for (int k = 0; k < 40; k++)
 			known |= ends[k] == r->got[i].end_ns;
-		assert_true(known);
+		if (!known)
+			fail_msg("step %u of %u ends at %llu, %u launches", i, r->count,
+				 (unsigned long long)r->got[i].end_ns, r->got[i].launches);
 		assert_int_equal(r->got[i].end_ns, r->got[i + 1].begin_ns);
 	}
+	rig_free(r);
+}
+
+/* Two ranks of a synchronous job whose hosts run ahead; rank 1 computes longer. Device times are
+ * worked out here, step by step: both leave the collective when the later one came. */
+static void the_late_rank_has_the_self_time(void **state)
+{
+	struct rig *r[2] = {rig_new(NULL), rig_new(NULL)};
+	uint64_t free_at[2] = {10000000, 10000000};
+
+	for (int step = 0; step < 10; step++) {
+		uint64_t ready[2], launches[2][2], done;
+
+		for (int k = 0; k < 2; k++) {
+			uint64_t compute = 100000 + (k == 1 && step >= 5 ? 60000 : 0);
+
+			mark(r[k], RECORD_STEP_BEGIN);
+			launches[k][0] = launch(r[k], 1, 100, 100);
+			launches[k][1] = launch(r[k], 2, 100, 100);
+			mark(r[k], RECORD_STEP_END);
+			ready[k] = free_at[k] + compute;
+		}
+		done = (ready[0] > ready[1] ? ready[0] : ready[1]) + 20000;
+		for (int k = 0; k < 2; k++) {
+			device(r[k], RECORD_KERNEL, launches[k][0], free_at[k], ready[k], 1);
+			device(r[k], RECORD_COLL_KERNEL, launches[k][1], ready[k], done, 2);
+			free_at[k] = done;
+		}
+	}
+	assert_int_equal(r[0]->count, 10);
+	assert_int_equal(r[1]->count, 10);
+	for (int step = 1; step < 10; step++) {
+		const struct step *a = &r[0]->got[step], *b = &r[1]->got[step];
+		uint64_t late = step >= 5 ? 60000 : 0;
+
+		assert_int_equal(a->self_ns, 100000);
+		assert_int_equal(a->exposed_comm_ns, 20000 + late);
+		assert_int_equal(b->self_ns, 100000 + late);
+		assert_int_equal(b->exposed_comm_ns, 20000);
+		assert_int_equal(a->device_latency_ns, 120000 + late);
+		assert_int_equal(b->device_latency_ns, 120000 + late);
+	}
+	rig_free(r[0]);
+	rig_free(r[1]);
+}
+
+static void a_step_that_waits_too_long_is_incomplete(void **state)
+{
+	struct rig *r = rig_new(NULL);
+
+	mark(r, RECORD_STEP_BEGIN);
+	launch(r, 1, 10, 5);
+	mark(r, RECORD_STEP_END);
+	assert_int_equal(r->count, 0);
+	r->now += 1900000000;
+	launch(r, 1, 10, 5);
+	assert_int_equal(r->count, 0);
+	r->now += 200000000;
+	launch(r, 1, 10, 5);
+	assert_int_equal(r->count, 1);
+	assert_true(r->got[0].flags & STEP_FLAG_INCOMPLETE);
+	rig_free(r);
+}
+
+static void a_gap_in_recording_is_told(void **state)
+{
+	struct rig *r = rig_new(NULL);
+	struct record gap = {.kind = RECORD_GAP};
+
+	mark(r, RECORD_STEP_BEGIN);
+	launch(r, 1, 10, 5);
+	gap.begin_ns = gap.end_ns = r->now;
+	steps_push_host(r->s, &gap, NULL);
+	launch(r, 1, 10, 5);
+	mark(r, RECORD_STEP_END);
+	mark(r, RECORD_STEP_BEGIN);
+	launch(r, 1, 10, 5);
+	mark(r, RECORD_STEP_END);
+	finish(r);
+	assert_int_equal(r->count, 2);
+	assert_true(r->got[0].flags & STEP_FLAG_GAP);
+	assert_false(r->got[1].flags & STEP_FLAG_GAP);
+	rig_free(r);
+}
+
+static void begins_alone_bound_steps_at_the_last_launch(void **state)
+{
+	struct rig *r = rig_new(NULL);
+	uint64_t last[3];
+
+	for (int k = 0; k < 3; k++) {
+		mark(r, RECORD_STEP_BEGIN);
+		launch(r, 1, 1000, 5);
+		launch(r, 2, 1000, 5);
+		last[k] = r->now;
+		r->now += 5000; /* idle: the next step's */
+	}
+	finish(r);
+	assert_int_equal(r->count, 2);
+	assert_int_equal(r->got[0].end_ns, last[0]);
+	assert_int_equal(r->got[1].begin_ns, last[0]);
+	assert_int_equal(r->got[1].end_ns, last[1]);
+	assert_int_equal(r->got[1].latency_ns, 5000 + 2010);
+	rig_free(r);
+}
+
+static void automatic_only_never_reads_marks(void **state)
+{
+	struct steps_config c;
+	struct rig *r;
+
+	steps_config_default(&c);
+	c.automatic_only = true;
+	r = rig_new(&c);
+	for (int k = 0; k < 5; k++) {
+		mark(r, RECORD_STEP_BEGIN);
+		for (uint32_t i = 0; i < 20; i++)
+			launch(r, 1 + i, 10, 5);
+		mark(r, RECORD_STEP_END);
+	}
+	finish(r);
+	for (uint32_t i = 0; i < r->count; i++)
+		assert_int_equal(r->got[i].source, STEP_SOURCE_AUTO);
+	assert_in_range(r->count, 3, 5);
+	rig_free(r);
+}
+
+/* Once the pattern is known, a step is out with the first launch of the next one. */
+static void hands_a_step_out_with_the_next_launch(void **state)
+{
+	struct rig *r = rig_new(NULL);
+	uint32_t before = 0;
+
+	for (int k = 0; k < 400; k++) {
+		for (uint32_t i = 0; i < 30; i++) {
+			uint64_t at = launch(r, 1 + i, 200000, 5000);
+
+			device(r, RECORD_KERNEL, at, at + 10, at + 4000, 1 + i);
+			if (!i && k > 300) {
+				assert_int_equal(r->count, before + 1);
+				assert_int_equal(r->got[r->count - 1].launches, 30);
+			}
+			before = r->count;
+		}
+	}
+	rig_free(r);
+}
+
+/* 40 launches of 11 kernels in turn: only the host's pause tells the step. */
+static void equal_layers_are_told_apart_by_the_pause(void **state)
+{
+	struct rig *r = rig_new(NULL);
+
+	for (int step = 0; step < 100; step++) {
+		for (uint32_t k = 0; k < 40; k++)
+			launch(r, 1 + k % 11, 3000, 2000);
+		r->now += 300000;
+	}
+	finish(r);
+	assert_in_range(r->count, 98, 100);
+	for (uint32_t i = 0; i < r->count; i++)
+		assert_int_equal(r->got[i].launches, 40);
+	rig_free(r);
+}
+
+/* The loss is read every tenth step: no step of ten. */
+static void a_wait_every_tenth_step_makes_no_longer_step(void **state)
+{
+	struct rig *r = rig_new(NULL);
+
+	for (int step = 0; step < 200; step++) {
+		for (uint32_t k = 0; k < 60; k++)
+			launch(r, 1 + (k < 50 ? k % 10 : k), 3000, 2000);
+		if (step % 10 == 9) {
+			struct record wait = {.kind = RECORD_SYNC, .begin_ns = r->now};
+
+			r->now += 1000000;
+			wait.end_ns = r->now;
+			steps_push_host(r->s, &wait, NULL);
+		}
+		r->now += 60000;
+	}
+	finish(r);
+	assert_in_range(r->count, 198, 200);
+	for (uint32_t i = 1; i < r->count; i++)
+		assert_int_equal(r->got[i].launches, 60);
+	rig_free(r);
+}
+
+static void the_same_input_gives_the_same_steps(void **state)
+{
+	struct rig *r[2] = {rig_new(NULL), rig_new(NULL)};
+
+	memset(r[1]->memory, 0, 64);
+	for (int k = 0; k < 2; k++) {
+		struct steps_config c;
+
+		steps_config_default(&c);
+		memset(r[k]->memory, k ? 0xa5 : 0x5a, steps_memory_bytes(&c));
+		r[k]->s = steps_init(r[k]->memory, &c);
+		for (uint32_t n = 0; n < 20000; n++)
+			launch(r[k], 1 + (n * n / 7) % 13 + (n % 50 ? 0 : 40), 40000, 20000);
+		finish(r[k]);
+	}
+	assert_int_equal(r[0]->count, r[1]->count);
+	assert_memory_equal(r[0]->got, r[1]->got, r[0]->count * sizeof(struct step));
+	rig_free(r[0]);
+	rig_free(r[1]);
+}
+
+static void more_launches_than_room_are_counted_not_kept(void **state)
+{
+	struct steps_config c;
+	struct rig *r;
+
+	steps_config_default(&c);
+	c.launch_max = 1024;
+	r = rig_new(&c);
+	mark(r, RECORD_STEP_BEGIN);
+	for (int i = 0; i < 5000; i++)
+		launch(r, 1, 10, 5);
+	mark(r, RECORD_STEP_END);
+	finish(r);
+	assert_int_equal(r->count, 1);
+	assert_int_equal(r->got[0].launches, 5000);
+	assert_true(r->got[0].flags & STEP_FLAG_INCOMPLETE);
+	rig_free(r);
+}
+
+static void names_beyond_the_table_add_up_under_name_0(void **state)
+{
+	struct rig *r = rig_new(NULL);
+	uint64_t at[500], total = 0;
+
+	mark(r, RECORD_STEP_BEGIN);
+	for (uint32_t i = 0; i < 500; i++)
+		at[i] = launch(r, 1 + i, 10, 5);
+	mark(r, RECORD_STEP_END);
+	for (uint32_t i = 0; i < 500; i++)
+		device(r, RECORD_KERNEL, at[i], 2000000 + i * 1000, 2000000 + i * 1000 + 1 + i, 1 + i);
+	assert_int_equal(r->count, 1);
+	assert_int_equal(r->kernel_count, STEP_KERNELS_MAX);
+	for (uint32_t i = 0; i < r->kernel_count; i++)
+		total += r->kernels[i].total_ns;
+	assert_int_equal(total, 500 * 501 / 2);
+	assert_int_equal(r->kernels[0].name, 500);
+	assert_int_equal(r->kernels[STEP_KERNELS_MAX - 1].name, 0);
+	assert_int_equal(r->kernels[STEP_KERNELS_MAX - 1].count, 500 - (STEP_KERNELS_MAX - 1));
 	rig_free(r);
 }
 
@@ -154,6 +404,17 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(accounts_an_explicit_step),
 		cmocka_unit_test(finds_steps_without_marks),
+		cmocka_unit_test(the_late_rank_has_the_self_time),
+		cmocka_unit_test(a_step_that_waits_too_long_is_incomplete),
+		cmocka_unit_test(a_gap_in_recording_is_told),
+		cmocka_unit_test(begins_alone_bound_steps_at_the_last_launch),
+		cmocka_unit_test(automatic_only_never_reads_marks),
+		cmocka_unit_test(hands_a_step_out_with_the_next_launch),
+		cmocka_unit_test(equal_layers_are_told_apart_by_the_pause),
+		cmocka_unit_test(a_wait_every_tenth_step_makes_no_longer_step),
+		cmocka_unit_test(the_same_input_gives_the_same_steps),
+		cmocka_unit_test(more_launches_than_room_are_counted_not_kept),
+		cmocka_unit_test(names_beyond_the_table_add_up_under_name_0),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

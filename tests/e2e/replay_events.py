@@ -1,0 +1,214 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""sysom replay events against truth made another way: time accounting by elementary intervals,
+clocks and late ranks that were put in on purpose, damaged input."""
+import gzip
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+
+SYSOM = os.environ.get("SYSOM_REPLAY") or os.path.join(os.environ.get("B", "build/gcc"), "bin/sysom")
+DATA = os.environ.get("SYSOM_DATA", "../shared/data")
+HEADER = "ts_ns,dur_ns,kind,device,stream,corr,bytes,name\n"
+number = 0
+
+
+def check(good, text, why=""):
+    global number
+    number += 1
+    print(f"{'ok' if good else 'not ok'} {number} - {text}")
+    if not good and why:
+        print(f"# {why}")
+
+
+def replay(*args, data=None):
+    p = subprocess.run([SYSOM, "replay", "events", "--json", *args], input=data,
+                       stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)
+    lines = []
+    if p.returncode == 0:
+        lines = [json.loads(x) for x in p.stdout.decode().splitlines()]
+    return p.returncode, lines, p.stderr.decode()
+
+
+def of(lines, kind):
+    return [x for x in lines if x["type"] == kind]
+
+
+def measure(intervals, wanted):
+    """Time during which wanted(set of kinds that run) holds."""
+    edges = sorted({t for b, e, _ in intervals for t in (b, e)})
+    total = 0
+    for left, right in zip(edges, edges[1:]):
+        running = {k for b, e, k in intervals if b <= left and right <= e}
+        if wanted(running):
+            total += right - left
+    return total
+
+
+def random_step(rng, rows, at, corr, truth):
+    intervals = []
+    device = at + 20000
+    begin = at
+    kinds = ["kernel"] * 20 + ["nccl"] * 6 + ["memcpy"] * 3
+    rng.shuffle(kinds)
+    for n, kind in enumerate(kinds):
+        at += rng.randrange(1000, 4000)
+        api = "cudaMemcpyAsync" if kind == "memcpy" else "cudaLaunchKernel"
+        dur = rng.randrange(500, 900)
+        rows.append(f"{at},{dur},api,,,{corr},,{api}\n")
+        device += rng.randrange(0, 2500)
+        length = rng.randrange(1, 6000)
+        name = {"nccl": "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgs)",
+                "memcpy": "Memcpy HtoD (Pinned -> Device)"}.get(kind, f'"k<{n % 7}, int>"')
+        rows.append(f"{device},{length},{kind},0,{7 + n % 3},{corr},64,{name}\n")
+        intervals.append((device, device + length, kind))
+        corr += 1
+        last = at + dur
+    rows.append(f"{begin},{last + 500 - begin},step,,,1,,ProfilerStep#{len(truth)}\n")
+    busy = lambda r: r & {"kernel", "memcpy"}
+    truth.append({
+        "compute_ns": measure(intervals, lambda r: "kernel" in r),
+        "comm_ns": measure(intervals, lambda r: "nccl" in r),
+        "copy_ns": measure(intervals, lambda r: "memcpy" in r),
+        "exposed_comm_ns": measure(intervals, lambda r: "nccl" in r and not busy(r)),
+        "idle_ns": measure(intervals, lambda r: not r),
+        "kernels": 26,
+    })
+    return last + 1000, corr
+
+
+def accounting():
+    rng = random.Random(5)
+    rows, truth, at, corr = [], [], 10**15, 100
+    for _ in range(40):
+        at, corr = random_step(rng, rows, at, corr, truth)
+        at += rng.randrange(0, 50000)
+    rng.shuffle(rows)
+    rc, lines, err = replay("--marks", "use", "-", data=(HEADER + "".join(rows)).encode())
+    steps = of(lines, "step")
+    wrong = [(i, k, s[k], t[k]) for i, (s, t) in enumerate(zip(steps, truth)) for k in t
+             if s[k] != t[k]]
+    check(rc == 0 and len(steps) == 40, "every marked step comes out, rows in any order", err)
+    check(not wrong, "compute, communication, exposed, copy and idle time match elementary intervals",
+          str(wrong[:3]))
+    return HEADER + "".join(rows)
+
+
+def eight_ranks():
+    """The 8-rank step with clocks moved by up to 50 ms and 50 ppm, repeated for 6 s of it."""
+    folder = os.path.join(DATA, "dlrm-8rank-v100")
+    if not os.path.isdir(folder):
+        for text in ("clock offsets are recovered", "clock drifts are recovered",
+                     "the last rank into a collective is named"):
+            global number
+            number += 1
+            print(f"ok {number} - {text} # SKIP no {folder}")
+        return
+    rng = random.Random(11)
+    offsets = [0] + [rng.uniform(-50e6, 50e6) for _ in range(7)]
+    drifts = [0] + [rng.uniform(-50e-6, 50e-6) for _ in range(7)]
+    with tempfile.TemporaryDirectory() as tmp:
+        names, late, zero = [], [], None
+        starts = {}
+        for rank in range(8):
+            rows = gzip.open(f"{folder}/rank{rank}.events.csv.gz", "rt").read().splitlines()[1:]
+            nccl = [r.split(",", 7) for r in rows if ",nccl," in r]
+            zero = zero or int(nccl[0][0])
+            out = []
+            for copy in range(300):
+                for f in nccl:
+                    t = int(f[0]) - zero + copy * 20_000_000
+                    e = t + int(f[1])
+                    local = [x + offsets[rank] + drifts[rank] * x for x in (t, e)]
+                    b = round(zero + local[0])
+                    out.append(f"{b},{round(local[1] - local[0])},nccl,{rank},7,{copy * 1000 + int(f[5]) % 1000},,{f[7]}\n")
+                    op = "AllToAll" if "SendRecv" in f[7] else "AllReduce"
+                    starts.setdefault((op, copy), {}).setdefault(rank, []).append(t)
+            names.append(f"{tmp}/rank{rank}.csv")
+            open(names[-1], "w").write(HEADER + "".join(out))
+        rc, lines, err = replay(*names)
+    clocks = {c["rank"]: c for c in of(lines, "clock")}
+    off = [abs(clocks[r]["offset_ns"] - offsets[r]) for r in range(8)] if rc == 0 else [err]
+    ppm = [abs(clocks[r]["drift_ppm"] - 1e6 * drifts[r]) for r in range(8)] if rc == 0 else [err]
+    # over the trace an error of d ppm moves a time by d * span
+    check(rc == 0 and max(off) < 20000, "clock offsets of +-50 ms are recovered within 20 us", str(off))
+    check(rc == 0 and max(ppm) * 6e3 < 20000, "drifts of +-50 ppm are recovered within 20 us in 6 s",
+          str(ppm))
+    good = bad = 0
+    for c in of(lines, "collective"):
+        per = 3 if c["op"] == "AllReduce" else 5
+        at = {r: v[c["seq"] % per] for r, v in starts[(c["op"], c["seq"] // per)].items()}
+        order = sorted(at.values())
+        if order[-1] - order[-2] < 20000:
+            continue
+        good += at[c["last_rank"]] == order[-1]
+        bad += at[c["last_rank"]] != order[-1]
+    check(good > 1000 and bad == 0, "the last rank into a collective is named", f"{good} {bad}")
+
+
+def formats(text):
+    with tempfile.TemporaryDirectory() as tmp:
+        plain, packed = f"{tmp}/a.csv", f"{tmp}/a.csv.gz"
+        open(plain, "w").write(text)
+        gzip.open(packed, "wt").write(text)
+        subprocess.run(["zstd", "-q", plain, "-o", f"{tmp}/a.csv.zst"], check=False)
+        want = replay(plain)
+        check(want[0] == 0 and replay(packed)[1] == want[1], "gzip reads like plain text")
+        if os.path.exists(f"{tmp}/a.csv.zst"):
+            check(replay(f"{tmp}/a.csv.zst")[1] == want[1], "zstd reads like plain text")
+        whole = open(packed, "rb").read()
+        open(f"{tmp}/cut.csv.gz", "wb").write(whole[:len(whole) // 2])
+        rc, _, err = replay(f"{tmp}/cut.csv.gz")
+        check(rc == 2 and "cut.csv.gz:" in err, "a cut-off file is an error with file and line", err)
+    for bad, line in ((HEADER + "1,2,kernel,0,7,1,,a\nx,2,kernel,0,7,2,,b\n", 3),
+                      (HEADER + '1,2,kernel,0,7,1,,"a\n', 2), ("1,2\n", 1),
+                      (HEADER + "1,zz,api,,,1,,cudaLaunchKernel\n", 2)):
+        rc, _, err = replay("-", data=bad.encode())
+        check(rc == 2 and f"-:{line}:" in err, f"malformed input in line {line} is told", err)
+    rc, _, err = replay("-", data=b'{"traceEvents":[{"ph":"X"},\n')
+    check(rc == 2 and "-:" in err, "malformed JSON is an error", err)
+    rc, _, _ = replay("/nonexistent/file.csv")
+    check(rc == 2, "a missing file is an error")
+    rc, lines, _ = replay("-", data=(HEADER + "1,,kernel,,,,,\n2,1,kernel,-1,-1,-1,,\n7,1,odd,,,,,\n").encode())
+    s = of(lines, "summary")
+    check(rc == 0 and s and s[0]["rows"] == 3 and s[0]["skipped"]["unknown_kind"] == 1,
+          "empty and unknown values are read, unknown kinds are counted", str(lines))
+
+
+def kineto():
+    """The same step as JSON and as CSV."""
+    events = []
+    for step in range(6):
+        for k in range(30):
+            corr, t = step * 100 + k, 1e9 + step * 4000 + k * 100
+            events.append({"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "ts": t,
+                           "dur": 10, "args": {"correlation": corr}})
+            events.append({"ph": "X", "cat": "kernel", "name": f"k{k}", "ts": t + 50.5, "dur": 20.25,
+                           "args": {"correlation": corr, "device": 0, "stream": 7,
+                                    "grid": [2, 3, 4], "block": [32, 1, 1]}})
+    text = json.dumps({"traceEvents": events}).encode()
+    rc, lines, err = replay("-", data=text)
+    steps = of(lines, "step")
+    check(rc == 0 and len(steps) >= 4 and all(s["kernels"] == 30 for s in steps[1:]),
+          "Kineto JSON gives the steps of its launches", err or str(steps[:2]))
+    check(rc == 0 and all(s["compute_ns"] == 30 * 20250 for s in steps[1:]),
+          "microseconds with fractions are exact", str(steps[1:2]))
+
+
+def main():
+    probe = subprocess.run([SYSOM, "replay", "events", "--help"], stdout=subprocess.DEVNULL,
+                           stderr=subprocess.DEVNULL, check=False) if os.path.exists(SYSOM) else None
+    if not probe or probe.returncode:
+        print(f"1..0 # SKIP no {SYSOM} replay events")
+        sys.exit(77)
+    text = accounting()
+    eight_ranks()
+    formats(text)
+    kineto()
+    print(f"1..{number}")
+
+
+main()

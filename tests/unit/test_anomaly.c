@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "sidecar/anomaly.h"
+
+#define STEP_NS 10000000ull
+
+struct rig {
+	struct anomaly a;
+	uint64_t k; /* next step */
+	unsigned closed;
+};
+
+static int setup(void **state)
+{
+	struct rig *g = calloc(1, sizeof(*g));
+	struct anomaly_config c;
+
+	anomaly_config_default(&c);
+	c.margin_steps = 3;
+	c.steps_max = 20;
+	anomaly_init(&g->a, &c, 0);
+	g->k = 1;
+	*state = g;
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	free(*state);
+	return 0;
+}
+
+static bool push(struct rig *g, bool flagged, bool self)
+{
+	struct window_step s = { .step = { .index = g->k, .begin_ns = g->k * STEP_NS,
+					   .end_ns = (g->k + 1) * STEP_NS },
+				 .flags = flagged ? WINDOW_STEP_FLAGGED | WINDOW_STEP_OUT : 0 };
+	uint8_t id[16];
+	bool closed;
+
+	memset(id, (int)g->k, sizeof(id));
+	closed = anomaly_push(&g->a, &s, self, id, g->k * STEP_NS);
+	g->k++;
+	g->closed += closed;
+	return closed;
+}
+
+static void healthy_steps_open_nothing(void **state)
+{
+	struct rig *g = *state;
+
+	for (int i = 0; i < 1000; i++)
+		assert_false(push(g, false, false));
+	assert_int_equal(g->a.state, ANOMALY_IDLE);
+	assert_false(anomaly_close(&g->a, 0));
+}
+
+static void a_window_has_margins_on_both_sides(void **state)
+{
+	struct rig *g = *state;
+
+	for (int i = 0; i < 10; i++)
+		push(g, false, false);
+	push(g, true, true);
+	push(g, true, true);
+	for (int i = 0; i < 3; i++)
+		push(g, false, false);
+	assert_int_equal(g->closed, 1);
+	assert_int_equal(g->a.step_count, 8);
+	assert_int_equal(g->a.steps[0].step.index, 8);
+	for (unsigned i = 0; i < 8; i++)
+		assert_int_equal(!!(g->a.steps[i].flags & WINDOW_STEP_MARGIN), i < 3 || i > 4);
+	assert_int_equal(anomaly_reason(&g->a), WINDOW_SELF);
+}
+
+static void a_rank_that_waits_for_others_is_no_suspect(void **state)
+{
+	struct rig *g = *state;
+
+	push(g, true, false);
+	for (int i = 0; i < 3; i++)
+		push(g, false, false);
+	assert_int_equal(anomaly_reason(&g->a), WINDOW_COMM);
+}
+
+static void a_long_anomaly_comes_in_pieces_that_share_an_id(void **state)
+{
+	struct rig *g = *state;
+	uint8_t id[16];
+	uint64_t next = 0;
+
+	for (int i = 0; i < 5; i++)
+		push(g, false, false);
+	for (uint32_t piece = 0; piece < 3; piece++) {
+		while (!push(g, true, true))
+			;
+		assert_int_equal(g->a.sequence, piece);
+		if (piece) {
+			assert_memory_equal(id, g->a.id, 16);
+			/* nothing is sent twice, nothing left out */
+			assert_int_equal(g->a.steps[0].step.index, next);
+		}
+		memcpy(id, g->a.id, 16);
+		assert_int_equal(g->a.step_count, 20);
+		next = g->a.steps[19].step.index + 1;
+		anomaly_reset(&g->a);
+	}
+}
+
+static void a_later_anomaly_is_another_one(void **state)
+{
+	struct rig *g = *state;
+	uint8_t id[16];
+
+	while (!push(g, g->k < 3, true))
+		;
+	memcpy(id, g->a.id, 16);
+	anomaly_reset(&g->a);
+	g->k += 70000000000ull / STEP_NS;
+	while (!push(g, g->a.state == ANOMALY_IDLE, true))
+		;
+	assert_memory_not_equal(id, g->a.id, 16);
+	assert_int_equal(g->a.sequence, 0);
+}
+
+static void an_open_window_can_be_closed_at_the_end(void **state)
+{
+	struct rig *g = *state;
+
+	push(g, true, true);
+	push(g, false, false);
+	assert_true(anomaly_close(&g->a, 5));
+	assert_int_equal(g->a.step_count, 2);
+	assert_true(g->a.steps[1].flags & WINDOW_STEP_MARGIN);
+}
+
+static void a_storm_gets_full_windows_then_summaries_then_nothing(void **state)
+{
+	struct rig *g = *state;
+	unsigned got[3] = { 0 };
+
+	for (int i = 0; i < 1000; i++)
+		got[anomaly_grant(&g->a, true, 1)]++;
+	assert_int_equal(got[ANOMALY_FULL], 4);
+	assert_int_equal(got[ANOMALY_SUMMARY], 16);
+	assert_int_equal(got[ANOMALY_COUNT_ONLY], 980);
+}
+
+static void tokens_come_back_with_time(void **state)
+{
+	struct rig *g = *state;
+	uint64_t t = 1;
+
+	for (int i = 0; i < 100; i++)
+		anomaly_grant(&g->a, true, t);
+	t += 20500000000ull;
+	assert_int_equal(anomaly_grant(&g->a, true, t), ANOMALY_FULL);
+	assert_int_equal(anomaly_grant(&g->a, true, t), ANOMALY_SUMMARY);
+	/* never more than the burst */
+	t += 36000000000000ull;
+	for (int i = 0; i < 4; i++)
+		assert_int_equal(anomaly_grant(&g->a, true, t), ANOMALY_FULL);
+	assert_int_equal(anomaly_grant(&g->a, true, t), ANOMALY_SUMMARY);
+	/* a clock that goes back gives nothing */
+	assert_int_equal(anomaly_grant(&g->a, true, 1), ANOMALY_SUMMARY);
+}
+
+int main(void)
+{
+#define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+	const struct CMUnitTest tests[] = {
+		T(healthy_steps_open_nothing),
+		T(a_window_has_margins_on_both_sides),
+		T(a_rank_that_waits_for_others_is_no_suspect),
+		T(a_long_anomaly_comes_in_pieces_that_share_an_id),
+		T(a_later_anomaly_is_another_one),
+		T(an_open_window_can_be_closed_at_the_end),
+		T(a_storm_gets_full_windows_then_summaries_then_nothing),
+		T(tokens_come_back_with_time),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

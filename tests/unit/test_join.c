@@ -1,0 +1,565 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * test_join.c - constructed events in, records out: what must be joined is, what is lost is counted,
+ * what is ambiguous is not joined. Stamps are CLOCK_MONOTONIC numbers of our own. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "sidecar/join.h"
+
+#define MS 1000000ull
+#define T0 (1000 * MS)
+#define CTX 0xc0de0000ull
+#define CTX_ID 3u
+
+enum { NAME_GEMM = 1, NAME_RELU, NAME_NCCL };
+
+struct rig {
+	struct clockmap clock;
+	struct join *j;
+	struct record host[512], device[512];
+	unsigned host_count, device_count, late_count;
+	struct step_mark mark;
+	uint64_t now_ns;
+};
+
+static void got_host(void *arg, const struct record *r, const struct step_mark *mark, bool late)
+{
+	struct rig *g = arg;
+
+	assert_true(g->host_count < 512);
+	g->host[g->host_count++] = *r;
+	g->late_count += late;
+	if (mark)
+		g->mark = *mark;
+}
+
+static void got_device(void *arg, const struct record *r)
+{
+	struct rig *g = arg;
+
+	assert_true(g->device_count < 512);
+	g->device[g->device_count++] = *r;
+}
+
+static const char *name_of(void *arg, uint32_t id)
+{
+	static const char *const names[] = { "", "gemm", "relu", "ncclDevKernel_AllReduce_Sum_f32" };
+
+	return id < 4 ? names[id] : "";
+}
+
+static int setup(void **state)
+{
+	struct rig *g = calloc(1, sizeof(*g));
+	struct join_sink sink = { g, got_host, got_device, name_of };
+
+	g->clock.anchors[0] = (struct clockmap_anchor){ 1, 1, 1, 0 };
+	g->clock.count = 1;
+	g->clock.ns_per_tick = 1;
+	g->now_ns = T0;
+	*state = g;
+	return join_open(&g->j, &sink, &g->clock, 8);
+}
+
+static int teardown(void **state)
+{
+	struct rig *g = *state;
+
+	join_close(g->j);
+	free(g);
+	return 0;
+}
+
+static void push(struct rig *g, unsigned lane, const void *event, size_t bytes, bool device)
+{
+	struct ring_lane_view v = { .lane = lane, .tid = 100 + lane, .generation = 1,
+				    .kind = device ? RING_LANE_DEVICE : RING_LANE_HOST,
+				    .clock_source = CLOCK_SOURCE_MONOTONIC };
+	union ring_event e = { 0 };
+
+	memcpy(&e, event, bytes);
+	join_push(g->j, &e, 1, &v, g->now_ns);
+}
+
+/* Time goes on so that everything pushed so far is due. */
+static void settle(struct rig *g)
+{
+	g->now_ns += 2000 * MS;
+	join_run(g->j, g->now_ns);
+	g->now_ns += 1000 * MS;
+	join_run(g->j, g->now_ns);
+}
+
+static void tell_stream(struct rig *g, uint64_t stream, uint32_t id)
+{
+	struct event_stream e = { .head = { .kind = EVENT_STREAM, .t = T0 - 100 * MS },
+				  .stream = stream, .context = CTX, .stream_id = id,
+				  .context_id = CTX_ID };
+
+	push(g, 0, &e, sizeof(e), false);
+}
+
+static void launch(struct rig *g, unsigned lane, uint64_t t, uint64_t stream, uint32_t grid)
+{
+	struct event_launch e = { .head = { .kind = EVENT_LAUNCH, .t = t }, .func = 0x1000 + grid,
+				  .stream = stream, .grid = { grid, 1, 1 }, .block = { 128, 1, 1 },
+				  .duration = 5000 };
+
+	push(g, lane, &e, sizeof(e), false);
+}
+
+static void kernel_named(struct rig *g, uint64_t t, uint32_t stream_id, uint32_t grid,
+			 uint32_t correlation, uint32_t name)
+{
+	struct event_kernel e = { .head = { .kind = EVENT_KERNEL, .t = t }, .end = t + 10000,
+				  .correlation = correlation, .context_id = CTX_ID,
+				  .stream_id = stream_id, .name = name, .grid = { grid, 1, 1 },
+				  .block = { 128, 1, 1 } };
+
+	push(g, 7, &e, sizeof(e), true);
+}
+
+static void kernel(struct rig *g, uint64_t t, uint32_t stream_id, uint32_t grid,
+		   uint32_t correlation)
+{
+	kernel_named(g, t, stream_id, grid, correlation, NAME_GEMM);
+}
+
+static const struct record *by_correlation(const struct rig *g, uint32_t correlation)
+{
+	for (unsigned i = 0; i < g->device_count; i++)
+		if (g->device[i].correlation == correlation)
+			return &g->device[i];
+	fail_msg("no device record %u", correlation);
+	return NULL;
+}
+
+static uint64_t loss(const struct rig *g, enum join_loss l)
+{
+	return join_stats(g->j)->loss[l];
+}
+
+static void joins_kernels_to_launches_in_order(void **state)
+{
+	struct rig *g = *state;
+
+	tell_stream(g, 0x50, 7);
+	for (unsigned i = 0; i < 20; i++)
+		launch(g, 0, T0 + i * MS, 0x50, 1 + i % 3);
+	for (unsigned i = 0; i < 20; i++)
+		kernel(g, T0 + i * MS + 20000, 7, 1 + i % 3, 10 + i);
+	settle(g);
+	assert_int_equal(g->device_count, 20);
+	for (unsigned i = 0; i < 20; i++) {
+		assert_int_equal(g->device[i].launch_ns, T0 + i * MS);
+		assert_false(g->device[i].flags & RECORD_FLAG_UNMATCHED);
+	}
+	assert_int_equal(join_stats(g->j)->kernels_joined, 20);
+	assert_int_equal(g->host[0].stream, 7);
+}
+
+static void merges_lanes_by_time(void **state)
+{
+	struct rig *g = *state;
+
+	for (unsigned i = 0; i < 10; i++)
+		launch(g, 0, T0 + (2 * i + 1) * MS, 0x50, 1);
+	for (unsigned i = 0; i < 10; i++)
+		launch(g, 1, T0 + 2 * i * MS, 0x60, 1);
+	settle(g);
+	assert_int_equal(g->host_count, 20);
+	for (unsigned i = 1; i < 20; i++)
+		assert_true(g->host[i - 1].begin_ns < g->host[i].begin_ns);
+	assert_int_equal(g->late_count, 0);
+}
+
+static void hands_out_a_late_event_and_says_so(void **state)
+{
+	struct rig *g = *state;
+
+	launch(g, 0, T0 + 10 * MS, 0x50, 1);
+	settle(g);
+	launch(g, 1, T0 + 5 * MS, 0x60, 1);
+	settle(g);
+	assert_int_equal(g->host_count, 2);
+	assert_int_equal(g->late_count, 1);
+	assert_int_equal(join_stats(g->j)->host_late, 1);
+}
+
+static void keeps_streams_apart(void **state)
+{
+	struct rig *g = *state;
+
+	tell_stream(g, 0x50, 7);
+	tell_stream(g, 0x60, 13);
+	for (unsigned i = 0; i < 10; i++) {
+		launch(g, 0, T0 + 2 * i * MS, 0x50, 1);
+		launch(g, 0, T0 + (2 * i + 1) * MS, 0x60, 1);
+	}
+	/* The second stream runs first. */
+	for (unsigned i = 0; i < 10; i++)
+		kernel(g, T0 + (2 * i + 1) * MS + 20000, 13, 1, 200 + i);
+	for (unsigned i = 0; i < 10; i++)
+		kernel(g, T0 + 100 * MS + i * MS, 7, 1, 100 + i);
+	settle(g);
+	for (unsigned i = 0; i < 10; i++) {
+		assert_int_equal(by_correlation(g, 100 + i)->launch_ns, T0 + 2 * i * MS);
+		assert_int_equal(by_correlation(g, 200 + i)->launch_ns, T0 + (2 * i + 1) * MS);
+	}
+}
+
+/* Launches of 30 different shapes; record number `lost` of the kernels never comes. */
+static void resynchronises_after_a_lost_kernel(void **state)
+{
+	struct rig *g = *state;
+
+	tell_stream(g, 0x50, 7);
+	for (unsigned i = 0; i < 30; i++)
+		launch(g, 0, T0 + i * MS, 0x50, 1 + i);
+	for (unsigned i = 0; i < 30; i++)
+		if (i != 11)
+			kernel(g, T0 + i * MS + 20000, 7, 1 + i, 100 + i);
+	settle(g);
+	assert_int_equal(g->device_count, 29);
+	for (unsigned i = 0; i < 30; i++)
+		if (i != 11)
+			assert_int_equal(by_correlation(g, 100 + i)->launch_ns, T0 + i * MS);
+	assert_int_equal(loss(g, JOIN_LAUNCH_NO_KERNEL), 1);
+	assert_int_equal(join_stats(g->j)->resyncs, 1);
+	assert_int_equal(join_stats(g->j)->kernels_unmatched, 0);
+}
+
+static void resynchronises_after_a_lost_launch(void **state)
+{
+	struct rig *g = *state;
+
+	tell_stream(g, 0x50, 7);
+	for (unsigned i = 0; i < 30; i++)
+		if (i != 11 && i != 12)
+			launch(g, 0, T0 + i * MS, 0x50, 1 + i);
+	for (unsigned i = 0; i < 30; i++)
+		kernel(g, T0 + i * MS + 20000, 7, 1 + i, 100 + i);
+	settle(g);
+	assert_int_equal(g->device_count, 30);
+	for (unsigned i = 0; i < 30; i++) {
+		const struct record *r = by_correlation(g, 100 + i);
+
+		if (i == 11 || i == 12)
+			assert_true(r->flags & RECORD_FLAG_UNMATCHED);
+		else
+			assert_int_equal(r->launch_ns, T0 + i * MS);
+	}
+	assert_int_equal(loss(g, JOIN_KERNEL_NO_LAUNCH), 2);
+	assert_int_equal(loss(g, JOIN_LAUNCH_NO_KERNEL), 0);
+}
+
+static void never_joins_a_kernel_to_a_later_launch(void **state)
+{
+	struct rig *g = *state;
+
+	tell_stream(g, 0x50, 7);
+	launch(g, 0, T0 + 100 * MS, 0x50, 1);
+	kernel(g, T0, 7, 1, 1);
+	settle(g);
+	assert_true(g->device[0].flags & RECORD_FLAG_UNMATCHED);
+	assert_int_equal(loss(g, JOIN_KERNEL_NO_LAUNCH), 1);
+}
+
+static void counts_an_ambiguous_alignment_and_joins_nothing(void **state)
+{
+	struct rig *g = *state;
+
+	/* A queue of a and b; skipping one launch or one kernel fit alike. */
+	tell_stream(g, 0x50, 7);
+	for (unsigned i = 0; i < 6; i++)
+		launch(g, 0, T0 + i * 1000, 0x50, 1 + i % 2);
+	for (unsigned i = 0; i < 6; i++)
+		kernel(g, T0 + 10 * MS + i * 20000, 7, 1 + (i + 1) % 2, 100 + i);
+	settle(g);
+	assert_int_equal(g->device_count, 6);
+	assert_true(loss(g, JOIN_KERNEL_AMBIGUOUS) > 0);
+	assert_true(g->device[0].flags & RECORD_FLAG_UNMATCHED);
+}
+
+static void learns_a_stream_whose_ids_nobody_told(void **state)
+{
+	struct rig *g = *state;
+
+	for (unsigned i = 0; i < 16; i++) {
+		launch(g, 0, T0 + 2 * i * MS, 0x50, 1 + i);
+		launch(g, 0, T0 + (2 * i + 1) * MS, 0x60, 100 + i);
+	}
+	for (unsigned i = 0; i < 16; i++) {
+		kernel(g, T0 + 2 * i * MS + 20000, 21, 1 + i, 1000 + i);
+		kernel(g, T0 + (2 * i + 1) * MS + 20000, 22, 100 + i, 2000 + i);
+	}
+	settle(g);
+	assert_int_equal(join_stats(g->j)->streams_learned, 2);
+	for (unsigned i = 0; i < 16; i++) {
+		assert_int_equal(by_correlation(g, 1000 + i)->launch_ns, T0 + 2 * i * MS);
+		assert_int_equal(by_correlation(g, 2000 + i)->launch_ns, T0 + (2 * i + 1) * MS);
+	}
+}
+
+static void follows_a_stream_handle_that_is_used_again(void **state)
+{
+	struct rig *g = *state;
+	struct event_stream e = { .head = { .kind = EVENT_STREAM, .t = T0 + 50 * MS },
+				  .stream = 0x50, .context = CTX, .stream_id = 8,
+				  .context_id = CTX_ID };
+
+	tell_stream(g, 0x50, 7);
+	launch(g, 0, T0, 0x50, 1);
+	push(g, 0, &e, sizeof(e), false);
+	launch(g, 0, T0 + 60 * MS, 0x50, 1);
+	kernel(g, T0 + 70 * MS, 8, 1, 2);
+	kernel(g, T0 + 80 * MS, 7, 1, 1);
+	settle(g);
+	assert_int_equal(by_correlation(g, 1)->launch_ns, T0);
+	assert_int_equal(by_correlation(g, 2)->launch_ns, T0 + 60 * MS);
+}
+
+static void tells_default_streams_of_threads_apart(void **state)
+{
+	struct rig *g = *state;
+	struct event_launch e = { .head = { .kind = EVENT_LAUNCH, .flags = EVENT_FLAG_PTSZ },
+				  .grid = { 1, 1, 1 }, .block = { 1, 1, 1 } };
+	struct event_context_like {
+		struct event_stream s;
+	} c = { { .head = { .kind = EVENT_CONTEXT, .t = T0 - MS }, .context = CTX,
+		  .context_id = CTX_ID } };
+
+	push(g, 0, &c, sizeof(c), false);
+	push(g, 1, &c, sizeof(c), false);
+	for (unsigned i = 0; i < 3; i++) {
+		e.head.t = T0 + i * MS;
+		e.head.flags = i < 2 ? EVENT_FLAG_PTSZ : 0;
+		push(g, i == 1, &e, sizeof(e), false);
+	}
+	settle(g);
+	assert_int_not_equal(g->host[0].stream, g->host[1].stream);
+	assert_int_not_equal(g->host[0].stream, g->host[2].stream);
+	assert_int_not_equal(g->host[1].stream, g->host[2].stream);
+}
+
+static void tell_comm(struct rig *g, uint64_t handle, uint64_t id)
+{
+	struct event_comm e = { .head = { .kind = EVENT_COMM, .t = T0 - 90 * MS }, .comm = handle,
+				.id = id, .nranks = 8, .rank = 1, .action = COMM_INIT };
+
+	push(g, 0, &e, sizeof(e), false);
+}
+
+static void coll(struct rig *g, uint64_t t, uint64_t comm, uint8_t func, uint32_t seq,
+		 uint16_t flags, uint64_t capture)
+{
+	struct event_coll e = { .head = { .kind = EVENT_COLL, .flags = flags, .t = t },
+				.comm = comm, .stream = 0x60, .count = 1000, .capture = capture,
+				.seq = seq, .peer = -1, .func = func, .dtype = 7,
+				.duration = 500000 };
+
+	push(g, 0, &e, sizeof(e), false);
+}
+
+static void gives_a_nccl_kernel_its_collective(void **state)
+{
+	struct rig *g = *state;
+
+	tell_stream(g, 0x60, 9);
+	tell_comm(g, 0xabc, 0x1234);
+	for (unsigned i = 0; i < 5; i++) {
+		coll(g, T0 + i * MS, 0xabc, COLL_ALL_REDUCE, i, 0, 0);
+		launch(g, 0, T0 + i * MS + 100000, 0x60, 24); /* inside the call */
+		kernel_named(g, T0 + i * MS + 600000, 9, 24, 10 + i, NAME_NCCL);
+	}
+	settle(g);
+	for (unsigned i = 0; i < 5; i++) {
+		const struct record *r = by_correlation(g, 10 + i);
+
+		assert_int_equal(r->kind, RECORD_COLL_KERNEL);
+		assert_int_equal(r->key, 0x1234);
+		assert_int_equal(r->seq, i);
+		assert_int_equal(r->func, RECORD_COLL_ALL_REDUCE);
+		assert_int_equal(r->bytes, 4000);
+		assert_int_equal(r->launch_ns, T0 + i * MS + 100000);
+	}
+	assert_int_equal(join_stats(g->j)->coll_kernels_joined, 5);
+}
+
+static void gives_a_nccl_kernel_its_collective_where_its_launch_is_not_seen(void **state)
+{
+	struct rig *g = *state;
+
+	tell_stream(g, 0x60, 9);
+	tell_comm(g, 0xabc, 0x1234);
+	for (unsigned i = 0; i < 5; i++) {
+		coll(g, T0 + i * MS, 0xabc, COLL_ALL_GATHER, i, 0, 0);
+		kernel_named(g, T0 + i * MS + 600000, 9, 24, 10 + i, NAME_NCCL);
+	}
+	settle(g);
+	for (unsigned i = 0; i < 5; i++) {
+		assert_int_equal(by_correlation(g, 10 + i)->seq, i);
+		assert_int_equal(by_correlation(g, 10 + i)->launch_ns, T0 + i * MS);
+	}
+}
+
+static void one_kernel_may_stand_for_a_whole_group(void **state)
+{
+	struct rig *g = *state;
+	struct event_coll group = { .head = { .kind = EVENT_COLL, .t = T0 }, .peer = -1,
+				    .func = COLL_GROUP_START };
+
+	tell_stream(g, 0x60, 9);
+	tell_comm(g, 0xabc, 0x1234);
+	push(g, 0, &group, sizeof(group), false);
+	for (unsigned i = 0; i < 3; i++)
+		coll(g, T0 + (i + 1) * 10000, 0xabc, COLL_ALL_REDUCE, i, EVENT_FLAG_AGGREGATE, 0);
+	group.head.t = T0 + MS;
+	group.func = COLL_GROUP_END;
+	group.duration = 200000;
+	push(g, 0, &group, sizeof(group), false);
+	launch(g, 0, T0 + MS + 50000, 0x60, 24);
+	kernel_named(g, T0 + 2 * MS, 9, 24, 1, NAME_NCCL);
+	coll(g, T0 + 5 * MS, 0xabc, COLL_ALL_REDUCE, 3, 0, 0);
+	launch(g, 0, T0 + 5 * MS + 1000, 0x60, 24);
+	kernel_named(g, T0 + 6 * MS, 9, 24, 2, NAME_NCCL);
+	settle(g);
+	assert_int_equal(by_correlation(g, 1)->seq, 0);
+	assert_int_equal(by_correlation(g, 2)->seq, 3);
+	assert_int_equal(join_stats(g->j)->coll_fused, 2);
+	assert_int_equal(loss(g, JOIN_COLL_NO_KERNEL), 0);
+}
+
+static void replays_of_a_graph_take_the_captured_collectives(void **state)
+{
+	struct rig *g = *state;
+	struct event_graph graph = { .head = { .kind = EVENT_GRAPH, .t = T0 + 2 * MS },
+				     .graph = 0x700, .exec = 0x800, .capture = 5,
+				     .action = GRAPH_INSTANTIATE };
+	uint32_t seqs[4], n = 0;
+
+	tell_stream(g, 0x60, 9);
+	tell_comm(g, 0xabc, 0x1234);
+	coll(g, T0, 0xabc, COLL_ALL_REDUCE, 0, EVENT_FLAG_CAPTURED, 5);
+	coll(g, T0 + MS, 0xabc, COLL_ALL_GATHER, 1, EVENT_FLAG_CAPTURED, 5);
+	push(g, 0, &graph, sizeof(graph), false);
+	for (uint32_t i = 0; i < 2; i++) {
+		struct event_launch e = { .head = { .kind = EVENT_GRAPH_LAUNCH,
+						    .t = T0 + (10 + i) * MS },
+					  .func = 0x800, .stream = 0x60, .grid = { i, 5, 0 } };
+
+		push(g, 0, &e, sizeof(e), false);
+		for (unsigned k = 0; k < 4; k++) {
+			struct event_kernel node = {
+				.head = { .kind = EVENT_KERNEL, .flags = EVENT_FLAG_GRAPH_NODE,
+					  .t = T0 + (10 + i) * MS + 100000 + k * 20000 },
+				.end = T0 + (10 + i) * MS + 110000 + k * 20000,
+				.correlation = 50 + i, .context_id = CTX_ID, .stream_id = 9,
+				.graph_id = 1, .name = k % 2 ? NAME_NCCL : NAME_GEMM };
+
+			push(g, 7, &node, sizeof(node), true);
+		}
+	}
+	settle(g);
+	assert_int_equal(g->device_count, 8);
+	for (unsigned i = 0; i < 8; i++) {
+		assert_int_equal(g->device[i].launch_ns, T0 + (10 + i / 4) * MS);
+		assert_true(g->device[i].flags & RECORD_FLAG_GRAPH);
+		if (!(i % 2))
+			continue;
+		assert_int_equal(g->device[i].key, 0x1234);
+		assert_int_equal(g->device[i].func,
+				 i % 4 == 1 ? RECORD_COLL_ALL_REDUCE : RECORD_COLL_ALL_GATHER);
+		assert_true(g->device[i].seq & 0x80000000u);
+		seqs[n++] = g->device[i].seq;
+	}
+	/* Instances are told apart by node and replay. */
+	for (unsigned a = 0; a < 4; a++)
+		for (unsigned b = 0; b < a; b++)
+			assert_int_not_equal(seqs[a], seqs[b]);
+}
+
+static void drops_times_that_cannot_be(void **state)
+{
+	struct rig *g = *state;
+
+	launch(g, 0, 0, 0x50, 1);
+	launch(g, 0, UINT64_MAX, 0x50, 1);
+	launch(g, 0, g->now_ns + 100000 * MS, 0x50, 1);
+	settle(g);
+	assert_int_equal(g->host_count, 0);
+	assert_int_equal(loss(g, JOIN_BAD_STAMP), 3);
+}
+
+static void passes_step_marks_with_their_work(void **state)
+{
+	struct rig *g = *state;
+	struct event_step e = { .head = { .kind = EVENT_STEP_BEGIN, .t = T0 },
+				.work = { 1.5, 2.5, 0, 0 }, .work_count = 2, .index = 9 };
+
+	push(g, 0, &e, sizeof(e), false);
+	e.work_count = 4000000000u; /* a hostile count */
+	e.head.t = T0 + MS;
+	push(g, 0, &e, sizeof(e), false);
+	settle(g);
+	assert_int_equal(g->host_count, 2);
+	assert_int_equal(g->host[0].kind, RECORD_STEP_BEGIN);
+	assert_int_equal(g->host[0].key, 9);
+	assert_int_equal(g->mark.work_count, STEP_WORK_MAX);
+	assert_true(g->mark.work[1] == 2.5);
+}
+
+static void survives_any_bytes(void **state)
+{
+	struct rig *g = *state;
+	unsigned long long x = 88172645463325252ull;
+
+	for (unsigned i = 0; i < 400; i++) {
+		union ring_event e;
+
+		for (size_t k = 0; k < sizeof(e); k += 8) {
+			x ^= x << 13;
+			x ^= x >> 7;
+			x ^= x << 17;
+			memcpy(e.bytes + k, &x, 8);
+		}
+		e.head.kind = (uint16_t)(i % 40);
+		e.head.t = T0 + i * 1000;
+		if (i % 4 == 0)
+			e.kernel.end = e.head.t + 10;
+		push(g, i % 8, &e, sizeof(e), i % 4 == 0);
+	}
+	settle(g);
+	join_finish(g->j);
+}
+
+int main(void)
+{
+#define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+	const struct CMUnitTest tests[] = {
+		T(joins_kernels_to_launches_in_order),
+		T(merges_lanes_by_time),
+		T(hands_out_a_late_event_and_says_so),
+		T(keeps_streams_apart),
+		T(resynchronises_after_a_lost_kernel),
+		T(resynchronises_after_a_lost_launch),
+		T(never_joins_a_kernel_to_a_later_launch),
+		T(counts_an_ambiguous_alignment_and_joins_nothing),
+		T(learns_a_stream_whose_ids_nobody_told),
+		T(follows_a_stream_handle_that_is_used_again),
+		T(tells_default_streams_of_threads_apart),
+		T(gives_a_nccl_kernel_its_collective),
+		T(gives_a_nccl_kernel_its_collective_where_its_launch_is_not_seen),
+		T(one_kernel_may_stand_for_a_whole_group),
+		T(replays_of_a_graph_take_the_captured_collectives),
+		T(drops_times_that_cannot_be),
+		T(passes_step_marks_with_their_work),
+		T(survives_any_bytes),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,897 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * test_sysomd.c - the program itself, between a process that writes a ring and an aggregator, both
+ * of our own making. Stamps lie in the past, so that minutes of a job take a second. */
+#include <arpa/inet.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <nng/nng.h>
+#include <nng/protocol/reqrep0/rep.h>
+#include <poll.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "ring/attach.h"
+#include "ring/ring_writer.h"
+#include "wire/codec.h"
+
+#define MS 1000000ull
+#define STEP_NS (20 * MS)
+#define STEP_KERNELS 10u
+#define WINDOWS_MAX 64
+#define PATIENCE_MS 20000
+
+/* ---- the aggregator ---- */
+
+struct sink {
+	pthread_t thread;
+	pthread_mutex_t lock;
+	nng_socket socket;
+	bool open, stopping;
+	enum wire_status status; /* answered to windows */
+	struct window windows[WINDOWS_MAX];
+	unsigned window_count, refused_count, beat_count, beat_ranks;
+	struct wire_command command; /* rides in the next reply when kind is set */
+};
+
+static void sink_take(struct sink *s, const void *data, size_t bytes, struct wire_reply *r)
+{
+	struct window w;
+	struct beat b;
+
+	if (wire_peek_kind(data, bytes) == WIRE_BEAT) {
+		assert_int_equal(wire_beat_decode(data, bytes, &b), 0);
+		s->beat_count++;
+		s->beat_ranks = b.rank_count;
+		wire_beat_free(&b);
+	} else {
+		assert_int_equal(wire_window_decode(data, bytes, &w), 0);
+		memcpy(r->id, w.id, sizeof(r->id));
+		r->status = s->status;
+		if (s->status == WIRE_OK && s->window_count < WINDOWS_MAX) {
+			s->windows[s->window_count++] = w;
+		} else {
+			s->refused_count++;
+			wire_window_free(&w);
+		}
+	}
+	if (s->command.kind) {
+		r->commands[r->command_count++] = s->command;
+		s->command.kind = 0;
+	}
+}
+
+static void *sink_thread(void *arg)
+{
+	struct sink *s = arg;
+	nng_msg *m;
+
+	while (!__atomic_load_n(&s->stopping, __ATOMIC_RELAXED)) {
+		struct wire_reply r = { 0 };
+		struct buf out;
+
+		if (nng_recvmsg(s->socket, &m, 0))
+			continue;
+		pthread_mutex_lock(&s->lock);
+		sink_take(s, nng_msg_body(m), nng_msg_len(m), &r);
+		pthread_mutex_unlock(&s->lock);
+		buf_init(&out, 1 << 20);
+		wire_reply_encode(&r, &out);
+		nng_msg_clear(m);
+		nng_msg_append(m, out.data, out.bytes);
+		buf_fini(&out);
+		if (nng_sendmsg(s->socket, m, 0))
+			nng_msg_free(m);
+	}
+	return NULL;
+}
+
+static void sink_start(struct sink *s, const char *url)
+{
+	assert_int_equal(nng_rep0_open(&s->socket), 0);
+	nng_socket_set_ms(s->socket, NNG_OPT_RECVTIMEO, 50);
+	assert_int_equal(nng_listen(s->socket, url, NULL, 0), 0);
+	s->stopping = false;
+	s->open = true;
+	pthread_create(&s->thread, NULL, sink_thread, s);
+}
+
+static void sink_stop(struct sink *s)
+{
+	if (!s->open)
+		return;
+	__atomic_store_n(&s->stopping, true, __ATOMIC_RELAXED);
+	pthread_join(s->thread, NULL);
+	nng_close(s->socket);
+	s->open = false;
+}
+
+/* ---- the daemon ---- */
+
+struct rig {
+	char dir[64], program[512], url[64], http[64];
+	char attach[96], control[96], state[96], log[96];
+	int port, http_port;
+	pid_t sysomd;
+	struct sink sink;
+	struct ring_writer ring;
+	struct ring_lane_writer host, device;
+	int sock;
+	struct attach_hello hello;
+	uint64_t t; /* of the next step */
+	uint32_t correlation, step, gemm, relu;
+};
+
+static int free_port(void)
+{
+	struct sockaddr_in sa = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	socklen_t bytes = sizeof(sa);
+	int fd = socket(AF_INET, SOCK_STREAM, 0), port;
+
+	assert_int_equal(bind(fd, (struct sockaddr *)&sa, sizeof(sa)), 0);
+	getsockname(fd, (struct sockaddr *)&sa, &bytes);
+	port = ntohs(sa.sin_port);
+	close(fd);
+	return port;
+}
+
+static bool until(bool (*done)(struct rig *g), struct rig *g)
+{
+	for (int i = 0; i < PATIENCE_MS / 5; i++) {
+		if (done(g))
+			return true;
+		usleep(5000);
+	}
+	return false;
+}
+
+static bool listens(struct rig *g)
+{
+	struct sockaddr_un sa = { .sun_family = AF_UNIX };
+	int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+	bool ok;
+
+	strcpy(sa.sun_path, g->control); /* opened after everything else */
+	ok = !connect(fd, (struct sockaddr *)&sa, sizeof(sa));
+	close(fd);
+	return ok;
+}
+
+static void daemon_start(struct rig *g)
+{
+	g->sysomd = fork();
+	assert_true(g->sysomd >= 0);
+	if (!g->sysomd) {
+		int fd = open(g->log, O_CREAT | O_WRONLY | O_APPEND, 0600);
+
+		dup2(fd, 1);
+		dup2(fd, 2);
+		execl(g->program, g->program, "--socket-path", g->attach, "--control-path",
+		      g->control, "--state-dir", g->state, "--http-listen", g->http,
+		      "--uplink-url", g->url, "--stall-after", "1h", "--beat-period", "200ms",
+		      "--node-name", "testnode", NULL);
+		_exit(127);
+	}
+	assert_true(until(listens, g));
+}
+
+static int daemon_end(struct rig *g, int signum)
+{
+	int status = 0;
+
+	if (g->sysomd > 0) {
+		kill(g->sysomd, signum);
+		waitpid(g->sysomd, &status, 0);
+	}
+	g->sysomd = 0;
+	return status;
+}
+
+/* ---- the process ---- */
+
+/* As the job's helper thread does: dial again when hung up on. */
+static bool accepted(struct rig *g)
+{
+	struct attach_command c;
+	struct pollfd p;
+
+	if (g->sock < 0)
+		g->sock = attach_connect(g->attach, &g->hello, g->ring.fd);
+	p = (struct pollfd){ g->sock, POLLIN, 0 };
+	if (g->sock < 0 || poll(&p, 1, 100) != 1)
+		return false;
+	if (recv(g->sock, &c, sizeof(c), MSG_DONTWAIT) == (ssize_t)sizeof(c) &&
+	    c.kind == ATTACH_ACCEPT)
+		return true;
+	close(g->sock);
+	g->sock = -1;
+	return false;
+}
+
+static void job_attach(struct rig *g)
+{
+	if (g->sock >= 0)
+		close(g->sock);
+	g->sock = -1;
+	assert_true(until(accepted, g));
+}
+
+static void job_start(struct rig *g)
+{
+	struct ring_geometry geo;
+	struct event_stream e = { .head = { .kind = EVENT_STREAM }, .stream = 0x50, .context = 0x70,
+				  .stream_id = 7, .context_id = 1 };
+
+	ring_geometry_default(&geo);
+	geo.host_clock = geo.device_clock = CLOCK_SOURCE_MONOTONIC;
+	assert_int_equal(ring_writer_init(&g->ring, &geo), 0);
+	assert_true(ring_writer_claim(&g->ring, RING_LANE_HOST, 4711, &g->host));
+	assert_true(ring_writer_claim(&g->ring, RING_LANE_DEVICE, 4712, &g->device));
+	g->gemm = ring_writer_intern(&g->ring, "gemm_kernel", 11);
+	g->relu = ring_writer_intern(&g->ring, "relu_kernel", 11);
+	attach_hello_fill(&g->hello);
+	g->hello.rank = 3;
+	g->hello.world_size = 8;
+	strcpy(g->hello.job, "flow \"job\"");
+	g->t = clock_monotonic_ns() - 120000 * MS;
+	e.head.t = g->t - MS;
+	ring_writer_push(&g->host, &e);
+}
+
+static bool drained(struct rig *g)
+{
+	return !ring_writer_backlog(&g->host, clock_monotonic_ns()) &&
+	       !ring_writer_backlog(&g->device, clock_monotonic_ns());
+}
+
+/* One step: ten launches, the kernels as long as `slow` says, host and device in time. */
+static void job_step(struct rig *g, double slow)
+{
+	struct event_step mark = { .head = { .kind = EVENT_STEP_BEGIN, .flags = EVENT_FLAG_EXPLICIT,
+					     .t = g->t },
+				   .work = { 100 }, .work_count = 1, .index = g->step++ };
+	uint64_t kernel_ns = (uint64_t)(1.8 * MS * slow);
+	uint64_t step_ns = (uint64_t)(STEP_NS * slow) + g->step % 7 * 20000;
+
+	ring_writer_push(&g->host, &mark);
+	for (uint32_t i = 0; i < STEP_KERNELS; i++) {
+		struct event_launch l = { .head = { .kind = EVENT_LAUNCH,
+						    .t = g->t + i * kernel_ns + 1000 },
+					  .func = 0x100 + i % 2, .stream = 0x50,
+					  .grid = { 1 + i, 1, 1 }, .block = { 64, 1, 1 },
+					  .duration = 5000 };
+
+		ring_writer_push(&g->host, &l);
+	}
+	mark.head.kind = EVENT_STEP_END;
+	mark.head.t = g->t + step_ns - 1000;
+	ring_writer_push(&g->host, &mark);
+	for (uint32_t i = 0; i < STEP_KERNELS; i++) {
+		uint64_t from = g->t + i * kernel_ns + 20000;
+		struct event_kernel k = { .head = { .kind = EVENT_KERNEL, .t = from },
+					  .end = from + kernel_ns - 30000,
+					  .correlation = ++g->correlation, .context_id = 1,
+					  .stream_id = 7, .name = i % 2 ? g->relu : g->gemm,
+					  .grid = { 1 + i, 1, 1 }, .block = { 64, 1, 1 } };
+
+		ring_writer_push(&g->device, &k);
+	}
+	g->t += step_ns;
+}
+
+/* Host events go first: in a real job kernels are told long after their launch. */
+static void job_steps(struct rig *g, unsigned n, double slow)
+{
+	for (unsigned i = 0; i < n; i++) {
+		job_step(g, slow);
+		if (i % 50 == 49)
+			assert_true(until(drained, g));
+	}
+	assert_true(until(drained, g));
+}
+
+static void job_end(struct rig *g)
+{
+	if (g->sock >= 0)
+		close(g->sock);
+	g->sock = -1;
+	ring_writer_fini(&g->ring);
+}
+
+/* ---- HTTP ---- */
+
+static int http(struct rig *g, bool control, const char *request, char *out, size_t out_bytes)
+{
+	struct sockaddr_un un = { .sun_family = AF_UNIX };
+	struct sockaddr_in in = { .sin_family = AF_INET, .sin_port = htons((uint16_t)g->http_port),
+				  .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	int fd = socket(control ? AF_UNIX : AF_INET, SOCK_STREAM, 0), code = 0;
+	size_t n = 0;
+	char text[256];
+
+	strcpy(un.sun_path, g->control);
+	if (control ? connect(fd, (struct sockaddr *)&un, sizeof(un)) :
+		      connect(fd, (struct sockaddr *)&in, sizeof(in))) {
+		close(fd);
+		return -errno;
+	}
+	snprintf(text, sizeof(text),
+		 "%s HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\nConnection: close\r\n\r\n", request);
+	assert_int_equal(send(fd, text, strlen(text), 0), strlen(text));
+	for (ssize_t got; n + 1 < out_bytes && (got = recv(fd, out + n, out_bytes - 1 - n, 0)) > 0;)
+		n += (size_t)got;
+	out[n] = 0;
+	close(fd);
+	sscanf(out, "HTTP/1.1 %d", &code);
+	return code;
+}
+
+/* ---- set up ---- */
+
+static int setup(void **state)
+{
+	struct rig *g = calloc(1, sizeof(*g));
+	ssize_t n = readlink("/proc/self/exe", g->program, sizeof(g->program) - 32);
+	char *slash;
+
+	*state = g;
+	g->sock = -1;
+	g->program[n > 0 ? n : 0] = 0;
+	for (int i = 0; i < 2; i++)
+		if ((slash = strrchr(g->program, '/')))
+			*slash = 0;
+	strcat(g->program, "/bin/sysomd");
+	if (access(g->program, X_OK))
+		return -1;
+	strcpy(g->dir, "/tmp/test_sysomd.XXXXXX");
+	if (!mkdtemp(g->dir))
+		return -1;
+	snprintf(g->attach, sizeof(g->attach), "%s/a.sock", g->dir);
+	snprintf(g->control, sizeof(g->control), "%s/c.sock", g->dir);
+	snprintf(g->state, sizeof(g->state), "%s/state", g->dir);
+	snprintf(g->log, sizeof(g->log), "%s/log", g->dir);
+	g->port = free_port();
+	g->http_port = free_port();
+	snprintf(g->url, sizeof(g->url), "tcp://127.0.0.1:%d", g->port);
+	snprintf(g->http, sizeof(g->http), "127.0.0.1:%d", g->http_port);
+	pthread_mutex_init(&g->sink.lock, NULL);
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	struct rig *g = *state;
+	char command[128];
+
+	daemon_end(g, SIGKILL);
+	sink_stop(&g->sink);
+	for (unsigned i = 0; i < g->sink.window_count; i++)
+		wire_window_free(&g->sink.windows[i]);
+	if (g->ring.base)
+		job_end(g);
+	snprintf(command, sizeof(command), "rm -rf %s", g->dir);
+	free(g);
+	return system(command);
+}
+
+static unsigned windows(struct rig *g)
+{
+	unsigned n;
+
+	pthread_mutex_lock(&g->sink.lock);
+	n = g->sink.window_count;
+	pthread_mutex_unlock(&g->sink.lock);
+	return n;
+}
+
+static bool has_refused(struct rig *g)
+{
+	unsigned n;
+
+	pthread_mutex_lock(&g->sink.lock);
+	n = g->sink.refused_count;
+	pthread_mutex_unlock(&g->sink.lock);
+	return n > 0;
+}
+
+static bool has_window(struct rig *g)
+{
+	return windows(g) > 0;
+}
+
+
+/* All but the last steps have been judged, and so the anomaly's window is closed. */
+static bool has_judged(struct rig *g)
+{
+	char text[16384];
+	const char *p;
+
+	return http(g, false, "GET /api/v1/status", text, sizeof(text)) == 200 &&
+	       (p = strstr(text, "\"steps\":")) && strtoul(p + 8, NULL, 10) >= 425;
+}
+
+static bool has_spooled(struct rig *g)
+{
+	char path[128];
+	DIR *d;
+	bool found = false;
+
+	snprintf(path, sizeof(path), "%s/spool", g->state);
+	d = opendir(path);
+	for (struct dirent *e; d && (e = readdir(d));)
+		found |= strstr(e->d_name, ".msg") && !strstr(e->d_name, ".tmp");
+	if (d)
+		closedir(d);
+	return found;
+}
+
+static bool has_suspect(struct rig *g)
+{
+	bool found = false;
+
+	pthread_mutex_lock(&g->sink.lock);
+	for (unsigned i = 0; i < g->sink.window_count; i++)
+		found |= g->sink.windows[i].reason == WINDOW_SELF;
+	pthread_mutex_unlock(&g->sink.lock);
+	return found;
+}
+
+static const struct window *suspect(struct rig *g)
+{
+	for (unsigned i = 0; i < g->sink.window_count; i++)
+		if (g->sink.windows[i].reason == WINDOW_SELF)
+			return &g->sink.windows[i];
+	fail_msg("no window of a suspect");
+	return NULL;
+}
+
+/* ---- cases ---- */
+
+static void a_slow_rank_arrives_at_the_aggregator_as_a_window(void **state)
+{
+	struct rig *g = *state;
+	const struct window *w;
+	unsigned flagged = 0, joined = 0;
+
+	sink_start(&g->sink, g->url);
+	daemon_start(g);
+	job_start(g);
+	job_attach(g);
+	job_steps(g, 300, 1);
+	job_steps(g, 30, 2);
+	job_steps(g, 100, 1);
+	assert_true(until(has_suspect, g));
+	w = suspect(g);
+	assert_int_equal(w->rank.rank, 3);
+	assert_string_equal(w->rank.job, "flow \"job\"");
+	assert_string_equal(w->rank.node, "testnode");
+	assert_false(w->summary_only);
+	for (unsigned i = 0; i < w->step_count; i++)
+		flagged += !!(w->steps[i].flags & WINDOW_STEP_FLAGGED);
+	assert_in_range(flagged, 27, 30); /* two of three: the first may be let pass */
+	assert_true(w->steps[0].flags & WINDOW_STEP_MARGIN);
+	for (unsigned i = 0; i < w->device_count; i++) {
+		joined += w->device[i].launch_ns != 0;
+		assert_true(!strcmp(w->names[w->device[i].name], "gemm_kernel") ||
+			    !strcmp(w->names[w->device[i].name], "relu_kernel"));
+	}
+	assert_true(w->device_count >= 30 * STEP_KERNELS);
+	assert_int_equal(joined, w->device_count);
+	assert_true(w->part_count > 0);
+	assert_true(g->sink.beat_count > 0);
+}
+
+static void an_open_window_is_sent_on_sigterm_and_the_exit_is_clean(void **state)
+{
+	struct rig *g = *state;
+	uint64_t begin_ns;
+	int status;
+
+	sink_start(&g->sink, g->url);
+	daemon_start(g);
+	job_start(g);
+	job_attach(g);
+	job_steps(g, 300, 1);
+	job_steps(g, 12, 2); /* the anomaly goes on */
+	usleep(100000);
+	begin_ns = clock_monotonic_ns();
+	status = daemon_end(g, SIGTERM);
+	assert_true(WIFEXITED(status));
+	assert_int_equal(WEXITSTATUS(status), 0);
+	assert_true(clock_monotonic_ns() - begin_ns < 10000 * MS);
+	assert_true(has_window(g));
+	assert_int_equal(suspect(g)->rank.rank, 3);
+	assert_int_not_equal(access(g->attach, F_OK), 0);
+}
+
+static void a_window_waits_on_disk_while_the_aggregator_is_away_and_survives_kill_9(void **state)
+{
+	struct rig *g = *state;
+
+	daemon_start(g);
+	job_start(g);
+	job_attach(g);
+	job_steps(g, 300, 1);
+	job_steps(g, 30, 2);
+	job_steps(g, 100, 1);
+	assert_true(until(has_judged, g));
+	usleep(200000);
+	assert_true(until(has_spooled, g));
+	daemon_end(g, SIGKILL);
+	sink_start(&g->sink, g->url);
+	daemon_start(g);
+	assert_true(until(has_suspect, g));
+	assert_int_equal(suspect(g)->rank.rank, 3);
+}
+
+static void a_job_is_picked_up_again_after_kill_9(void **state)
+{
+	struct rig *g = *state;
+	char text[16384];
+	const char *p;
+
+	sink_start(&g->sink, g->url);
+	daemon_start(g);
+	job_start(g);
+	job_attach(g);
+	job_steps(g, 100, 1);
+	daemon_end(g, SIGKILL);
+	/* Meanwhile the job runs on, within what a ring holds. */
+	for (unsigned i = 0; i < 20; i++)
+		job_step(g, 1);
+	daemon_start(g);
+	job_attach(g);
+	job_steps(g, 300, 1);
+	job_steps(g, 30, 2);
+	job_steps(g, 100, 1);
+	assert_true(until(has_suspect, g));
+	assert_int_equal(suspect(g)->rank.rank, 3);
+	assert_int_equal(http(g, false, "GET /api/v1/status", text, sizeof(text)), 200);
+	p = strstr(text, "\"lost\":{");
+	assert_non_null(p);
+	if (strstr(p, "lapped"))
+		print_message("%s\n", text);
+	assert_null(strstr(p, "lapped"));
+}
+
+static void a_process_that_dials_again_keeps_its_models(void **state)
+{
+	struct rig *g = *state;
+	char text[16384];
+
+	sink_start(&g->sink, g->url);
+	daemon_start(g);
+	job_start(g);
+	job_attach(g);
+	job_steps(g, 200, 1);
+	job_attach(g); /* another socket, the same ring */
+	job_steps(g, 100, 1);
+	job_steps(g, 30, 2);
+	job_steps(g, 50, 1);
+	assert_true(until(has_suspect, g));
+	assert_int_equal(http(g, false, "GET /metrics", text, sizeof(text)), 200);
+	assert_non_null(strstr(text, "sysom_reattached_total 1\n"));
+	assert_non_null(strstr(text, "sysom_attached_total 1\n"));
+	assert_non_null(strstr(text, "{job_name=\"flow \\\"job\\\"\",rank=\"3\"}"));
+}
+
+static void a_refused_window_is_dropped_and_one_to_retry_comes_again(void **state)
+{
+	struct rig *g = *state;
+	char text[16384];
+
+	sink_start(&g->sink, g->url);
+	g->sink.status = WIRE_REJECT;
+	daemon_start(g);
+	job_start(g);
+	job_attach(g);
+	job_steps(g, 300, 1);
+	job_steps(g, 30, 2);
+	job_steps(g, 100, 1);
+	assert_true(until(has_refused, g));
+	pthread_mutex_lock(&g->sink.lock);
+	g->sink.status = WIRE_RETRY;
+	pthread_mutex_unlock(&g->sink.lock);
+	usleep(300000);
+	assert_int_equal(http(g, true, "POST /api/v1/capture?rank=3&seconds=100", text,
+			      sizeof(text)), 200);
+	usleep(300000);
+	assert_int_equal(windows(g), 0);
+	pthread_mutex_lock(&g->sink.lock);
+	g->sink.status = WIRE_OK;
+	pthread_mutex_unlock(&g->sink.lock);
+	assert_true(until(has_window, g));
+	assert_int_equal(http(g, false, "GET /metrics", text, sizeof(text)), 200);
+	assert_null(strstr(text, "sysom_uplink_windows_rejected_total 0\n"));
+}
+
+static void a_command_in_a_reply_is_answered_with_the_window(void **state)
+{
+	struct rig *g = *state;
+	uint64_t begin_ns;
+
+	sink_start(&g->sink, g->url);
+	daemon_start(g);
+	job_start(g);
+	begin_ns = g->t;
+	job_attach(g);
+	job_steps(g, 100, 1);
+	pthread_mutex_lock(&g->sink.lock);
+	g->sink.command = (struct wire_command){ .kind = 1, .rank = 3,
+						 .begin_ns = begin_ns + 10 * STEP_NS,
+						 .end_ns = begin_ns + 20 * STEP_NS };
+	strcpy(g->sink.command.job, "flow \"job\"");
+	pthread_mutex_unlock(&g->sink.lock);
+	assert_true(until(has_window, g));
+	assert_int_equal(g->sink.windows[0].reason, WINDOW_ASKED);
+	assert_in_range(g->sink.windows[0].device_count, 9 * STEP_KERNELS, 11 * STEP_KERNELS);
+	assert_in_range(g->sink.windows[0].step_count, 9, 12);
+}
+
+/* One message from sysomd; attach_connect leaves the socket non-blocking. */
+static bool receive(int sock, struct attach_command *c)
+{
+	struct pollfd p = { sock, POLLIN, 0 };
+
+	return poll(&p, 1, PATIENCE_MS) == 1 &&
+	       recv(sock, c, sizeof(*c), 0) == (ssize_t)sizeof(*c);
+}
+
+static void tracing_is_switched_and_the_answer_waits_for_the_process(void **state)
+{
+	struct rig *g = *state;
+	struct attach_command c;
+	struct attach_state st = { .magic = ATTACH_MAGIC, .trace_state = RING_TRACE_OFF };
+	char text[4096];
+	pid_t asker;
+	int status;
+
+	daemon_start(g);
+	job_start(g);
+	job_attach(g);
+	assert_int_equal(http(g, false, "POST /api/v1/trace?state=off", text, sizeof(text)), 403);
+	assert_int_equal(http(g, true, "POST /api/v1/trace?state=maybe", text, sizeof(text)), 400);
+	assert_int_equal(http(g, true, "POST /api/v1/trace?state=off&rank=9", text, sizeof(text)),
+			 404);
+	asker = fork();
+	if (!asker) {
+		int code = http(g, true, "POST /api/v1/trace?state=off&rank=3", text, sizeof(text));
+
+		_exit(code == 200 && strstr(text, "{\"changed\":1,\"asked\":1,\"ranks\":[3]}") ?
+			      0 : 1);
+	}
+	assert_true(receive(g->sock, &c));
+	assert_int_equal(c.kind, ATTACH_OFF);
+	usleep(50000);
+	assert_int_equal(waitpid(asker, &status, WNOHANG), 0);
+	st.serial = c.serial;
+	assert_int_equal(send(g->sock, &st, sizeof(st), 0), sizeof(st));
+	waitpid(asker, &status, 0);
+	assert_int_equal(status, 0);
+	/* Nobody answers: it says so within a second. */
+	assert_int_equal(http(g, true, "POST /api/v1/trace?state=on", text, sizeof(text)), 504);
+	assert_non_null(strstr(text, "\"changed\":0"));
+}
+
+/* ---- hostile peers ---- */
+
+static int dial(struct rig *g)
+{
+	struct sockaddr_un sa = { .sun_family = AF_UNIX };
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+
+	strcpy(sa.sun_path, g->attach);
+	if (connect(fd, (struct sockaddr *)&sa, sizeof(sa))) {
+		close(fd);
+		return -1;
+	}
+	return fd;
+}
+
+static void send_with_fds(int sock, const void *data, size_t bytes, const int *fds, unsigned n)
+{
+	union {
+		struct cmsghdr h;
+		char bytes[CMSG_SPACE(sizeof(int) * 8)];
+	} c = { 0 };
+	struct iovec iov = { (void *)(uintptr_t)data, bytes };
+	struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1 };
+
+	if (n) {
+		m.msg_control = &c;
+		m.msg_controllen = CMSG_SPACE(sizeof(int) * n);
+		c.h.cmsg_level = SOL_SOCKET;
+		c.h.cmsg_type = SCM_RIGHTS;
+		c.h.cmsg_len = CMSG_LEN(sizeof(int) * n);
+		memcpy(CMSG_DATA(&c.h), fds, sizeof(int) * n);
+	}
+	sendmsg(sock, &m, MSG_NOSIGNAL);
+}
+
+/* The peer must not stay: refused by a message or closed. */
+static void assert_refused(int sock)
+{
+	struct pollfd p = { sock, POLLIN, 0 };
+	struct attach_command c;
+	ssize_t n;
+
+	assert_int_equal(poll(&p, 1, 10000), 1);
+	n = recv(sock, &c, sizeof(c), MSG_DONTWAIT);
+	if (n > 0)
+		assert_int_equal(c.kind, ATTACH_REFUSE);
+	close(sock);
+}
+
+static void hostile_peers_are_refused_and_others_still_served(void **state)
+{
+	struct rig *g = *state;
+	int fds[8], sock, held[300];
+	char garbage[3000], text[16384];
+
+	sink_start(&g->sink, g->url);
+	daemon_start(g);
+	job_start(g);
+	memset(garbage, 0x5a, sizeof(garbage));
+	sock = dial(g);
+	send_with_fds(sock, garbage, sizeof(garbage), NULL, 0);
+	assert_refused(sock);
+	sock = dial(g);
+	send_with_fds(sock, &g->hello, sizeof(g->hello), NULL, 0); /* no descriptor */
+	assert_refused(sock);
+	fds[0] = memfd_create("unsealed", MFD_CLOEXEC);
+	assert_int_equal(ftruncate(fds[0], 1 << 20), 0);
+	sock = dial(g);
+	send_with_fds(sock, &g->hello, sizeof(g->hello), fds, 1);
+	assert_refused(sock);
+	for (int i = 0; i < 8; i++)
+		fds[i] = g->ring.fd;
+	sock = dial(g);
+	send_with_fds(sock, &g->hello, sizeof(g->hello), fds, 8); /* too many */
+	assert_refused(sock);
+	fds[0] = open("/dev/zero", O_RDWR | O_CLOEXEC);
+	sock = dial(g);
+	send_with_fds(sock, &g->hello, sizeof(g->hello), fds, 1);
+	assert_refused(sock);
+	/* Thousands that come and go, hundreds that stay silent. */
+	for (int i = 0; i < 3000; i++) {
+		sock = dial(g);
+		if (sock >= 0)
+			close(sock);
+	}
+	for (int i = 0; i < 300; i++)
+		held[i] = dial(g);
+	assert_int_equal(http(g, false, "GET /healthz", text, sizeof(text)), 200);
+	for (int i = 0; i < 300; i++)
+		if (held[i] >= 0)
+			close(held[i]);
+	job_attach(g);
+	job_steps(g, 300, 1);
+	job_steps(g, 30, 2);
+	job_steps(g, 100, 1);
+	assert_true(until(has_suspect, g));
+	assert_int_equal(http(g, false, "GET /metrics", text, sizeof(text)), 200);
+	assert_null(strstr(text, "sysom_attach_refused_bad_total 0\n"));
+}
+
+static void a_process_that_sends_nonsense_later_is_cut_off(void **state)
+{
+	struct rig *g = *state;
+	struct pollfd p;
+	char c[5] = "nope";
+
+	daemon_start(g);
+	job_start(g);
+	job_attach(g);
+	send(g->sock, c, sizeof(c), 0);
+	p = (struct pollfd){ g->sock, POLLIN, 0 };
+	assert_int_equal(poll(&p, 1, 10000), 1);
+	assert_int_equal(recv(g->sock, c, sizeof(c), 0), 0);
+}
+
+static void there_is_room_for_so_many_processes(void **state)
+{
+	struct rig *g = *state;
+	struct ring_geometry geo = { 1, 64, 1, 64, 4096, CLOCK_SOURCE_MONOTONIC,
+				     CLOCK_SOURCE_MONOTONIC };
+	int socks[LIMIT_NODE_PROCESSES + 1];
+	struct ring_writer w;
+	unsigned refused = 0;
+
+	daemon_start(g);
+	assert_int_equal(ring_writer_init(&w, &geo), 0);
+	attach_hello_fill(&g->hello);
+	for (unsigned i = 0; i <= LIMIT_NODE_PROCESSES; i++) {
+		struct attach_command c = { 0 };
+
+		g->hello.start_time_ticks = 1000 + i; /* each another process */
+		socks[i] = attach_connect(g->attach, &g->hello, w.fd);
+		assert_true(socks[i] >= 0);
+		assert_true(receive(socks[i], &c));
+		refused += c.kind == ATTACH_REFUSE;
+	}
+	assert_int_equal(refused, 1);
+	for (unsigned i = 0; i <= LIMIT_NODE_PROCESSES; i++)
+		close(socks[i]);
+	ring_writer_fini(&w);
+}
+
+static void a_second_sysomd_does_not_take_the_socket(void **state)
+{
+	struct rig *g = *state;
+	int status;
+	pid_t second;
+
+	daemon_start(g);
+	second = fork();
+	if (!second) {
+		int fd = open("/dev/null", O_WRONLY);
+
+		dup2(fd, 2);
+		execl(g->program, g->program, "--socket-path", g->attach, "--http-listen", "",
+		      "--state-dir", g->dir, "--control-path", "/tmp/never", NULL);
+		_exit(127);
+	}
+	waitpid(second, &status, 0);
+	assert_int_equal(WEXITSTATUS(status), 1);
+	assert_true(listens(g));
+	job_start(g);
+	job_attach(g);
+}
+
+static void a_bad_configuration_is_told_with_its_line(void **state)
+{
+	struct rig *g = *state;
+	char path[96], command[2048], text[512] = "";
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s/bad.yaml", g->dir);
+	f = fopen(path, "w");
+	fputs("# a comment\nroofline:\n  mode: robust\n  learn_min: many\n", f);
+	fclose(f);
+	snprintf(command, sizeof(command), "%s --check-config --config %s 2>&1", g->program, path);
+	f = popen(command, "r");
+	assert_true(fread(text, 1, sizeof(text) - 1, f) > 0);
+	assert_int_equal(WEXITSTATUS(pclose(f)), 2);
+	assert_non_null(strstr(text, "bad.yaml:4"));
+	snprintf(command, sizeof(command), "%s --print-config > %s && %s --check-config --config %s "
+		 "> %s.out 2>&1", g->program, path, g->program, path, path);
+	assert_int_equal(system(command), 0);
+}
+
+int main(void)
+{
+#define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+	const struct CMUnitTest tests[] = {
+		T(a_slow_rank_arrives_at_the_aggregator_as_a_window),
+		T(an_open_window_is_sent_on_sigterm_and_the_exit_is_clean),
+		T(a_window_waits_on_disk_while_the_aggregator_is_away_and_survives_kill_9),
+		T(a_job_is_picked_up_again_after_kill_9),
+		T(a_process_that_dials_again_keeps_its_models),
+		T(a_refused_window_is_dropped_and_one_to_retry_comes_again),
+		T(a_command_in_a_reply_is_answered_with_the_window),
+		T(tracing_is_switched_and_the_answer_waits_for_the_process),
+		T(hostile_peers_are_refused_and_others_still_served),
+		T(a_process_that_sends_nonsense_later_is_cut_off),
+		T(there_is_room_for_so_many_processes),
+		T(a_second_sysomd_does_not_take_the_socket),
+		T(a_bad_configuration_is_told_with_its_line),
+	};
+
+	signal(SIGPIPE, SIG_IGN);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
