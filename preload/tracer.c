@@ -149,6 +149,8 @@ static int tracer_build(void)
 	err = ring_writer_init(&tracer_ring, &g);
 	if (err)
 		return TRACER_LATCH_RING;
+	/* for the threads that start before the helper has had a turn */
+	ring_writer_prefault(&tracer_ring, TRACER_SPARE_LANES);
 	/* Device records come in CUPTI's clock, which is one of two and not known yet: a lane each,
 	 * said before anybody has seen the ring. */
 	for (uint32_t i = tracer_ring.lane_count; i-- > 0;)
