@@ -9,7 +9,7 @@ flow() {
 	job=$!
 	while kill -0 $job 2>/dev/null; do # ranks leave the status when they end: keep the last full one
 		node_api status >"$WORK/now.json"
-		now=$(jq '.ranks | map(.rank) | unique | length' "$WORK/now.json" 2>/dev/null)
+		now=$(jq '[.ranks[] | select(.state == "attached") | .rank] | unique | length' "$WORK/now.json" 2>/dev/null)
 		[ "${now:-0}" -ge $seen ] && [ "${now:-0}" -gt 0 ] && cp "$WORK/now.json" "$WORK/status.json" && seen=$now
 		sleep 0.5
 	done
