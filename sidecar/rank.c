@@ -13,7 +13,8 @@
 void rank_config_default(struct rank_config *c)
 {
 	*c = (struct rank_config){ .stall_ns = 5000000000ull, .stall_latencies = 30,
-				   .step_min_ns = 200000, .host_stall_share = 0.25 };
+				   .step_min_ns = 200000, .instant_ratio = 0.25,
+				   .host_stall_share = 0.25 };
 	roofline_config_default(&c->roofline);
 	steps_config_default(&c->steps);
 	anomaly_config_default(&c->anomaly);
@@ -120,12 +121,24 @@ static bool judgeable(struct rank *r, const struct step *s)
 	return true;
 }
 
+/* On a job whose steps differ by a thousandth, one hiccup of the machine is far beyond the tail; it
+ * is noted as out, but a person wants to hear of it only when it lasts or is large. */
+static bool stands(const struct rank *r, const struct roofline_verdict *v, uint64_t *history)
+{
+	const struct roofline_config *c = &r->config.roofline;
+	uint64_t last = c->persist_m < 64 ? (1ull << c->persist_m) - 1 : UINT64_MAX;
+
+	*history = *history << 1 | v->out;
+	return v->flagged && (v->excess >= r->config.instant_ratio ||
+			      (uint32_t)__builtin_popcountll(*history & last) >= c->persist_n);
+}
+
 static struct window_step judge(struct rank *r, const struct step *s, bool *self_flagged,
 				bool *drift)
 {
 	struct window_step ws = { .step = *s, .flags = s->flags };
 	struct roofline_verdict lat, self = { 0 };
-	bool device = s->kernels > 0;
+	bool device = s->kernels > 0, slow;
 
 	lat = roofline_push(roofline_set_get(r->latency, s->key), s->work, s->work_count,
 			    (double)s->latency_ns);
@@ -137,11 +150,13 @@ static struct window_step judge(struct rank *r, const struct step *s, bool *self
 	ws.excess = lat.excess;
 	ws.self_excess = self.excess;
 	/* More self time in a step that is not slow is slack that nobody waited for. */
-	*self_flagged = self.flagged && (lat.out || lat.state != ROOFLINE_ARMED);
+	slow = stands(r, &lat, &r->out_history);
+	*self_flagged = stands(r, &self, &r->self_history) &&
+			(lat.out || lat.state != ROOFLINE_ARMED);
 	*drift = self.drift && lat.drift;
 	if (lat.out || self.out)
 		ws.flags |= WINDOW_STEP_OUT;
-	if (lat.flagged || *self_flagged)
+	if (slow || *self_flagged)
 		ws.flags |= WINDOW_STEP_FLAGGED;
 	return ws;
 }

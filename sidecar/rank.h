@@ -26,6 +26,7 @@ struct rank_config {
 	struct anomaly_config anomaly;
 	uint64_t stall_ns;	   /* no step for this long, and for stall_latencies expected ones */
 	double stall_latencies;
+	double instant_ratio;	   /* a step alone, its neighbours being as expected, needs this excess */
 	uint64_t step_min_ns;	   /* a pattern this short is none of a job's steps: not judged */
 	double host_stall_share;   /* of a step under which the canary's stalls are ignored */
 };
@@ -58,6 +59,8 @@ struct rank {
 	struct window_step *recent; /* ring of RANK_RECENT */
 	uint32_t recent_next, recent_count;
 	bool drift_raised, stalled;
+	uint64_t out_history, self_history; /* a bit per judged step, the latest lowest */
+	uint64_t full_comm_ns; /* end of the last window of waiting that went with its records */
 	uint64_t model_key; /* of the latest step */
 	uint64_t random;
 	struct step_kernel kernels[STEP_KERNELS_MAX];
