@@ -34,6 +34,11 @@ const char *incident_text_ranks(const json_t *ranks)
 	return term_ranges(values, n);
 }
 
+bool incident_text_is_hiccup(const json_t *in)
+{
+	return strcmp(jsonget_text(in, "symptom"), "hiccup") == 0;
+}
+
 const char *incident_text_title(const json_t *in)
 {
 	static char out[512];
@@ -43,6 +48,8 @@ const char *incident_text_title(const json_t *in)
 
 	if (strcmp(symptom, "slow_job") == 0)
 		what = many ? "are slow together" : "is slow, as is the whole job";
+	else if (strcmp(symptom, "hiccup") == 0)
+		what = "hesitated for a step or two";
 	else if (strcmp(symptom, "stall") == 0)
 		what = many ? "stand still" : "stands still";
 	else if (strcmp(symptom, "drift") == 0)

@@ -25,3 +25,4 @@ test_sysomd_LDLIBS := -lcmocka -lnng
 
 BENCH += bench_drain
 bench_drain_USES := sidecar wire analysis ring base
+SCRIPTS_TEST += tests/e2e/sysomd_job.sh
