@@ -5,12 +5,9 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "base/version.h"
 #include "cli/commands.h"
 #include "cli/term.h"
-
-#ifndef SYSOM_VERSION
-#define SYSOM_VERSION "0.1.0"
-#endif
 
 static const struct command commands[] = {
 	{ .name = "run", .run = cmd_run_main, .flags = OPTION_JOB | OPTION_ROLE, .args = "-- CMD...",

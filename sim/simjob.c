@@ -126,6 +126,22 @@ static void add_trace(struct job_options *o, const char *path)
 		usage_error("--trace: no rank0.* in", path);
 }
 
+static void check_options(struct job_options *o, int argc, char **argv, bool seconds)
+{
+	/* `--trace FILE FILE...` as a shell expands a pattern. */
+	for (; optind < argc; optind++) {
+		if (!o->trace_count)
+			usage_error("unexpected argument", argv[optind]);
+		add_trace(o, argv[optind]);
+	}
+	if (o->ranks < 1 || o->ranks > JOB_MAX_RANKS)
+		usage_error("--ranks", "1 to 64");
+	if (o->steps && !seconds)
+		o->seconds = 0;
+	if (!o->steps && !o->seconds)
+		usage_error("nothing to do", "--seconds or --steps");
+}
+
 static void parse(struct job_options *o, int argc, char **argv)
 {
 	static const struct option options[] = {
@@ -186,18 +202,7 @@ static void parse(struct job_options *o, int argc, char **argv)
 			exit(2);
 		}
 	}
-	/* `--trace FILE FILE...` as a shell expands a pattern. */
-	for (; optind < argc; optind++) {
-		if (!o->trace_count)
-			usage_error("unexpected argument", argv[optind]);
-		add_trace(o, argv[optind]);
-	}
-	if (o->ranks < 1 || o->ranks > JOB_MAX_RANKS)
-		usage_error("--ranks", "1 to 64");
-	if (o->steps && !seconds)
-		o->seconds = 0;
-	if (!o->steps && !o->seconds)
-		usage_error("nothing to do", "--seconds or --steps");
+	check_options(o, argc, argv, seconds);
 }
 
 static void on_signal(int sig)
