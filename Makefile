@@ -16,7 +16,6 @@ comma := ,
 # One build tree per compiler, sanitizer and debug setting, so that nothing needs `clean`.
 VARIANT := $(notdir $(CC))$(if $(SAN),-$(subst $(comma),-,$(SAN)))$(if $(DEBUG),-debug)
 B := build/$(VARIANT)
-DEFAULT_VARIANT := gcc
 
 CSTD := -std=gnu11
 WARN := -Wall -Wextra -Wshadow -Wundef -Wvla -Wformat=2 -Wmissing-prototypes -Wstrict-prototypes \
@@ -193,7 +192,7 @@ install: programs ## install to $(DESTDIR)$(PREFIX)
 	install -m 644 conf/* $(DESTDIR)$(PREFIX)/share/sysom
 	install -m 644 README.md LICENSE $(DESTDIR)$(PREFIX)/share/doc/sysom
 
-# The default variant's programs are reachable under build/bin and build/lib.
+# The programs of the variant that was built last are reachable under build/bin and build/lib.
 build/bin build/lib: FORCE
 	@mkdir -p build; ln -sfn $(VARIANT)/$(@F) $@
 FORCE:

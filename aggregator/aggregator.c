@@ -18,6 +18,8 @@
 #include "base/log.h"
 #include "base/loop.h"
 
+#define SYSTEM_DIR "/var/lib/sysom-aggregator"
+
 struct settings {
 	char nng_listen[256], http_listen[128], store_dir[1024];
 	uint64_t contexts, store_max_bytes, store_reserve_bytes;
@@ -41,7 +43,8 @@ static const struct config_key keys[] = {
 	KEY(http_listen, "http.listen", CONFIG_STRING, "127.0.0.1:9472",
 	    "JSON API, /metrics and /healthz: ADDRESS:PORT; no authentication, so keep it private"),
 	KEY(store_dir, "store.dir", CONFIG_STRING, "",
-	    "directory of the store; empty: /var/lib/sysom, or ~/.local/state/sysom"),
+	    "directory of the store; empty: $STATE_DIRECTORY, /var/lib/sysom-aggregator or "
+	    "~/.local/state/sysom-aggregator"),
 	KEY(store_max_bytes, "store.max_bytes", CONFIG_BYTES, "10 GiB",
 	    "above this the oldest windows lose their evidence; 0: no bound"),
 	KEY(store_reserve_bytes, "store.reserve_bytes", CONFIG_BYTES, "64 MiB",
@@ -74,20 +77,25 @@ struct aggregator {
 	struct api *api;
 };
 
-/* The store's place where none is set. */
+/* The store's place where none is set: systemd's, the system's, the user's. */
 static void choose_dir(struct settings *s)
 {
-	const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
+	const char *unit = getenv("STATE_DIRECTORY"), *state = getenv("XDG_STATE_HOME"),
+		   *home = getenv("HOME");
 
 	if (s->store_dir[0])
 		return;
-	mkdir("/var/lib/sysom", 0750);
-	if (!access("/var/lib/sysom", W_OK))
-		text_copy(s->store_dir, sizeof(s->store_dir), "/var/lib/sysom");
+	if (unit && *unit == '/') {
+		text_copy(s->store_dir, sizeof(s->store_dir), unit);
+		return;
+	}
+	mkdir(SYSTEM_DIR, 0750);
+	if (!access(SYSTEM_DIR, W_OK))
+		text_copy(s->store_dir, sizeof(s->store_dir), SYSTEM_DIR);
 	else if (state && *state == '/')
-		snprintf(s->store_dir, sizeof(s->store_dir), "%s/sysom", state);
+		snprintf(s->store_dir, sizeof(s->store_dir), "%s/sysom-aggregator", state);
 	else
-		snprintf(s->store_dir, sizeof(s->store_dir), "%s/.local/state/sysom",
+		snprintf(s->store_dir, sizeof(s->store_dir), "%s/.local/state/sysom-aggregator",
 			 home && *home == '/' ? home : "/tmp");
 }
 
@@ -167,8 +175,8 @@ int main(int argc, char **argv)
 	int err;
 
 	result = config_load(&a.settings, keys, sizeof(keys) / sizeof(keys[0]), "sysom-aggregator",
-			     "Keeps the windows that sysomd sends, finds incidents in them and serves both.",
-			     "/etc/sysom/aggregator.yaml", argc, argv);
+			     "Keeps the windows that sysomd sends, finds incidents, serves both.",
+			     "/etc/sysom/sysom-aggregator.yaml", argc, argv);
 	if (result != CONFIG_RUN)
 		return result == CONFIG_EXIT_OK ? 0 : 2;
 	log_init("sysom-aggregator", (enum log_level)a.settings.level);

@@ -198,6 +198,18 @@ static void finish(struct commit *c, struct commit_item *list, const bool *fresh
 	}
 }
 
+static void refresh_totals(struct commit *c, uint64_t fresh)
+{
+	struct store_totals totals = c->stats.store; /* written by this thread only */
+
+	totals.windows += fresh;
+	totals.bodies += fresh;
+	store_totals_incidents(c->store, &totals);
+	pthread_mutex_lock(&c->lock);
+	c->stats.store = totals;
+	pthread_mutex_unlock(&c->lock);
+}
+
 static void count_transaction(struct commit *c, uint64_t begun_ns, int err)
 {
 	pthread_mutex_lock(&c->lock);
@@ -221,6 +233,7 @@ static void commit_batch(struct commit *c, struct commit_item *list)
 	uint64_t begun = clock_monotonic_ns(), now = clock_realtime_ns();
 	struct commit_item *p = list;
 	int err = check_space(c), one = 0;
+	uint64_t news = 0;
 
 	if (!err)
 		err = store_begin(c->store);
@@ -249,6 +262,10 @@ static void commit_batch(struct commit *c, struct commit_item *list)
 			log_error("commit", "why=\"incidents can't be restored\"");
 	}
 	count_transaction(c, begun, err);
+	for (uint32_t i = 0; i < LIMIT_COMMIT_WINDOWS && !err; i++)
+		news += fresh[i];
+	if (news)
+		refresh_totals(c, news);
 	finish(c, list, fresh, err);
 }
 
@@ -273,16 +290,33 @@ static void close_silent(struct commit *c, uint64_t now)
 	if (err) {
 		store_rollback(c->store);
 		restore(c);
+		return;
 	}
-	for (uint32_t i = 0; i < n && !err; i++)
+	refresh_totals(c, 0);
+	for (uint32_t i = 0; i < n; i++)
 		log_info("incident", "id=%s state=closed", ids[i]);
+}
+
+static void expire(struct commit *c, uint64_t now)
+{
+	uint64_t window_age = c->config.window_age_ns, incident_age = c->config.incident_age_ns;
+	struct store_totals totals;
+	int n = store_expire(c->store, now > window_age ? now - window_age : 0,
+			     now > incident_age ? now - incident_age : 0, c->config.max_bytes);
+
+	if (n > 0)
+		log_info("expire", "windows=%d", n);
+	if (store_totals(c->store, &totals))
+		return;
+	pthread_mutex_lock(&c->lock);
+	c->stats.expired += n > 0 ? (uint64_t)n : 0;
+	c->stats.store = totals;
+	pthread_mutex_unlock(&c->lock);
 }
 
 static void upkeep(struct commit *c)
 {
 	uint64_t mono = clock_monotonic_ns(), now = clock_realtime_ns();
-	struct store_totals totals;
-	int n;
 
 	if (mono - c->tick_ns < TICK_NS)
 		return;
@@ -290,20 +324,7 @@ static void upkeep(struct commit *c)
 	close_silent(c, now);
 	if (mono - c->expire_ns >= EXPIRE_NS) {
 		c->expire_ns = mono;
-		n = store_expire(c->store, now > c->config.window_age_ns ? now - c->config.window_age_ns : 0,
-				 now > c->config.incident_age_ns ? now - c->config.incident_age_ns : 0,
-				 c->config.max_bytes);
-		if (n > 0) {
-			log_info("expire", "windows=%d", n);
-			pthread_mutex_lock(&c->lock);
-			c->stats.expired += (uint64_t)n;
-			pthread_mutex_unlock(&c->lock);
-		}
-	}
-	if (!store_totals(c->store, &totals)) {
-		pthread_mutex_lock(&c->lock);
-		c->stats.store = totals;
-		pthread_mutex_unlock(&c->lock);
+		expire(c, now);
 	}
 }
 

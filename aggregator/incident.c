@@ -16,6 +16,10 @@
  * stragglers of one fault lose alike, echoes of a fault lose little. */
 #define CULPRIT_SHARE 0.5
 #define NAMED_RANKS_MAX 256
+/* A host that is late once makes one or two steps of a rank slow. That is told apart as a hiccup: up to
+ * so many flagged steps of any rank, and less than so much of a rank's own time lost in all. */
+#define HICCUP_STEPS_MAX 2
+#define HICCUP_LOST_NS	 1e9
 
 struct member {
 	int32_t rank;
@@ -461,17 +465,22 @@ uint32_t incident_set_count(const struct incident_set *s, bool open_only)
 /* What a rank is to blame for; 0: nothing. */
 static double blame(const struct incident *i, const struct member *m, uint32_t reason)
 {
-	uint64_t most = 0;
+	uint64_t most = 0, stalled = 0;
 
 	if (!REASON(m, reason))
 		return 0;
 	if (reason != WINDOW_STALL)
 		return m->self_excess_ns > 0 ? m->self_excess_ns : 1;
-	/* Everybody stops when one is stuck: the one that entered the fewest collectives is it. */
-	for (uint32_t k = 0; k < i->member_count; k++)
-		if (REASON(&i->members[k], WINDOW_STALL) && i->members[k].collectives > most)
+	/* Everybody stops when one is stuck: it is the one that entered the fewest collectives. Where
+	 * all entered the same, nobody is blamed, unless there is but one. */
+	for (uint32_t k = 0; k < i->member_count; k++) {
+		if (!REASON(&i->members[k], WINDOW_STALL))
+			continue;
+		stalled++;
+		if (i->members[k].collectives > most)
 			most = i->members[k].collectives;
-	return 1 + (double)(most - m->collectives);
+	}
+	return (double)(most - m->collectives) + (stalled == 1);
 }
 
 struct verdict {
@@ -484,13 +493,21 @@ struct verdict {
 
 static bool is_culprit(const struct incident *i, const struct verdict *v, const struct member *m)
 {
-	return v->reason && blame(i, m, v->reason) >= CULPRIT_SHARE * v->worst &&
-	       REASON(m, v->reason) && v->worst > 0;
+	return v->worst > 0 && blame(i, m, v->reason) >= CULPRIT_SHARE * v->worst;
 }
 
 static double excess_of(const struct member *m)
 {
 	return m->expected_ns > 0 ? m->latency_ns / m->expected_ns - 1 : 0;
+}
+
+static bool is_hiccup(const struct incident *i)
+{
+	for (uint32_t k = 0; k < i->member_count; k++)
+		if (i->members[k].flagged > HICCUP_STEPS_MAX ||
+		    i->members[k].self_excess_ns >= HICCUP_LOST_NS)
+			return false;
+	return true;
 }
 
 static void judge(const struct incident *i, uint32_t job_ranks, struct verdict *v)
@@ -511,7 +528,8 @@ static void judge(const struct incident *i, uint32_t job_ranks, struct verdict *
 		double b = v->reason ? blame(i, m, v->reason) : 0;
 
 		v->suspects += v->reason && REASON(m, v->reason);
-		if (b > v->worst || (!v->reason && (!v->lead || excess_of(m) > excess_of(v->lead)))) {
+		if (b > v->worst ||
+		    (v->worst <= 0 && (!v->lead || excess_of(m) > excess_of(v->lead)))) {
 			v->worst = b;
 			v->lead = m;
 		}
@@ -524,6 +542,8 @@ static void judge(const struct incident *i, uint32_t job_ranks, struct verdict *
 		v->symptom = "stall";
 	else if (v->reason == WINDOW_DRIFT)
 		v->symptom = "drift";
+	else if (is_hiccup(i))
+		v->symptom = "hiccup";
 	else if (v->reason == WINDOW_SELF && (v->culprits < 2 || 2 * v->culprits <= known))
 		v->symptom = "slow_rank";
 }
@@ -542,7 +562,7 @@ static json_t *ranks_json(const struct incident *i, const struct verdict *v, boo
 	uint32_t n = 0;
 	json_t *out = json_array();
 
-	if (culprits && v->reason && v->lead && is_culprit(i, v, v->lead))
+	if (culprits && v->lead && is_culprit(i, v, v->lead))
 		ranks[n++] = v->lead->rank;
 	for (uint32_t k = 0; k < i->member_count && n < NAMED_RANKS_MAX; k++) {
 		const struct member *m = &i->members[k];
@@ -571,7 +591,7 @@ static json_t *nodes_json(const struct incident *i, const struct verdict *v)
 		size_t at;
 		json_t *j;
 
-		if (v->reason && !is_culprit(i, v, m))
+		if (v->worst > 0 && !is_culprit(i, v, m))
 			continue;
 		json_array_foreach(out, at, j)
 			seen |= !strcmp(json_string_value(j), m->node);
@@ -619,6 +639,8 @@ static json_t *missing_json(const struct incident *i, const struct verdict *v)
 
 	if (!v->reason)
 		say(out, "no rank has lost time of its own: the cause is outside of what was seen");
+	else if (v->worst <= 0)
+		say(out, "all ranks stopped at the same collective: nothing tells who stopped first");
 	else if (v->lead && !v->lead->part_count)
 		say(out, "rank %d: no healthy steps to explain the excess by", v->lead->rank);
 	for (uint32_t k = 0; k < i->member_count; k++) {

@@ -9,3 +9,20 @@ PROGS += sysom-aggregator
 INSTALL_PROGS += sysom-aggregator
 sysom-aggregator_SRCS := aggregator/aggregator.c
 sysom-aggregator_USES := aggregator wire analysis base
+
+# a peer for the scripted tests
+TEST_PARTS += $(B)/parts/aggregator_client
+$(B)/parts/aggregator_client: tests/e2e/aggregator_client.c $(B)/libwire.a $(B)/libanalysis.a $(B)/libbase.a
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS_ALL) -o $@ $^ $(LDFLAGS_ALL) $(wire_LDLIBS) $(base_LDLIBS) -lnng -lm -lpthread
+
+SCRIPTS_TEST += tests/e2e/aggregator_ingest.sh tests/e2e/aggregator_hostile.sh
+
+UNIT += test_incident test_store
+test_incident_USES := aggregator wire analysis base
+test_incident_LDLIBS := -lcmocka
+test_store_USES := aggregator wire analysis base
+test_store_LDLIBS := -lcmocka
+
+BENCH += bench_ingest
+bench_ingest_USES := aggregator wire analysis base

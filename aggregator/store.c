@@ -40,6 +40,7 @@ enum statement {
 	ST_EXPIRE_INCIDENTS,
 	ST_OLDEST_BODIES,
 	ST_TOTALS,
+	ST_TOTALS_INCIDENTS,
 	ST_LIST,
 	ST_INCIDENT,
 	ST_INCIDENT_WINDOWS,
@@ -80,8 +81,8 @@ static const char *const sql[ST_COUNT] = {
 	[ST_EXPIRE_INCIDENTS] = "DELETE FROM incidents WHERE open=0 AND arrival_ns<?1",
 	[ST_OLDEST_BODIES] =
 		"DELETE FROM bodies WHERE seq IN (SELECT seq FROM bodies ORDER BY seq LIMIT ?1)",
-	[ST_TOTALS] = "SELECT (SELECT COUNT(*) FROM windows),(SELECT COUNT(*) FROM bodies),"
-		      "(SELECT COUNT(*) FROM incidents),(SELECT COUNT(*) FROM incidents WHERE open=1)",
+	[ST_TOTALS] = "SELECT (SELECT COUNT(*) FROM windows),(SELECT COUNT(*) FROM bodies)",
+	[ST_TOTALS_INCIDENTS] = "SELECT COUNT(*),TOTAL(open) FROM incidents",
 	[ST_LIST] = "SELECT body FROM incidents WHERE (?1 IS NULL OR job=?1) AND "
 		    "(?2 IS NULL OR open=?2) ORDER BY begin_ns DESC,id LIMIT ?3",
 	[ST_INCIDENT] = "SELECT body FROM incidents WHERE id=?1",
@@ -591,6 +592,22 @@ int store_expire(struct store *s, uint64_t windows_before, uint64_t incidents_be
 	return n;
 }
 
+int store_totals_incidents(struct store *s, struct store_totals *out)
+{
+	int err;
+	sqlite3_stmt *st = statement(s, ST_TOTALS_INCIDENTS, &err);
+
+	if (!st)
+		return err;
+	if (sqlite3_step(st) == SQLITE_ROW) {
+		out->incidents = (uint64_t)sqlite3_column_int64(st, 0);
+		out->open_incidents = (uint64_t)sqlite3_column_int64(st, 1);
+	}
+	done(st);
+	out->bytes = used_bytes(s);
+	return 0;
+}
+
 int store_totals(struct store *s, struct store_totals *out)
 {
 	int err;
@@ -602,12 +619,9 @@ int store_totals(struct store *s, struct store_totals *out)
 	if (sqlite3_step(st) == SQLITE_ROW) {
 		out->windows = (uint64_t)sqlite3_column_int64(st, 0);
 		out->bodies = (uint64_t)sqlite3_column_int64(st, 1);
-		out->incidents = (uint64_t)sqlite3_column_int64(st, 2);
-		out->open_incidents = (uint64_t)sqlite3_column_int64(st, 3);
 	}
 	done(st);
-	out->bytes = used_bytes(s);
-	return 0;
+	return store_totals_incidents(s, out);
 }
 
 uint64_t store_free_bytes(const struct store *s)

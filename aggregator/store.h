@@ -54,7 +54,10 @@ int store_expire(struct store *s, uint64_t windows_before, uint64_t incidents_be
 struct store_totals {
 	uint64_t windows, bodies, incidents, open_incidents, bytes;
 };
+/* Counts the windows too, which takes time in a large store; store_totals_incidents only refreshes
+ * the incidents and the bytes of *out. */
 int store_totals(struct store *s, struct store_totals *out);
+int store_totals_incidents(struct store *s, struct store_totals *out);
 /* Free bytes of the file system. */
 uint64_t store_free_bytes(const struct store *s);
 

@@ -3,8 +3,9 @@
  * learning until learn_max; then the baseline is frozen, apart from work never seen before. Steps
  * that were out wait as suspects for the next fit: where a young fit was wrong, they turn out to be
  * usual and stay; what is still out is thrown away. (To drop them at once would keep a fit wrong
- * for ever, as it would never see the steps that refute it.) A self-updating line would absorb a sustained slowdown, so drift is
- * watched by a CUSUM against the baseline, and while it is raised nothing is learned. */
+ * for ever, as it would never see the steps that refute it.) A self-updating line would absorb a
+ * sustained slowdown, so drift is watched by a CUSUM against the baseline, and while it is raised
+ * nothing is learned. */
 #include "analysis/roofline.h"
 
 #include <errno.h>
@@ -16,10 +17,12 @@
 #include "base/hash.h"
 
 #define MAD_SIGMA 1.4826
-#define RECENT 128	      /* steps over which a fit gone bad is noticed */
+#define RECENT 256	      /* steps over which a fit gone bad is noticed */
+#define MIXED_MAX 0.3
+#define SCATTER_MAX 0.35      /* share of them beyond the threshold, on both sides */
 #define DRIFT_CLIP 1.5	      /* one step moves the CUSUM by no more, however slow */
 #define DRIFT_SLACK 0.5
-#define DRIFT_ALARM 25.0      /* 25 steps slowed by 1.5 units, 50 by one */
+#define DRIFT_ALARM 40.0      /* 40 steps slowed by 1.5 units, 80 by one */
 #define DRIFT_UNIT 0.02	      /* smallest unit: slower by 1 % is never an alarm */
 #define FASTER_UNIT 0.05      /* to learn anew, steps have to be faster by this */
 #define FASTER_ALARM 50.0
@@ -27,13 +30,15 @@
 #define INSTANT_RATE 0.0005   /* healthy steps that may be flagged at once */
 #define INSTANT_CAP 0.35      /* an excess that is never put down to an unmeasured tail */
 #define CURVE_STEPS 2.5	      /* times learn_min, where work is continuous */
-#define OUT_SHARE_MAX 0.35    /* more learning steps far out than contamination explains */
+#define OUT_SHARE_MAX 0.25    /* more learning steps far out than contamination explains; and two
+			       * standard errors */
 
 struct roofline {
 	struct roofline_config c;
 	enum roofline_state state;
 	uint32_t features, n, cap, next_fit, fresh_novel;
 	bool drift, drift_ever;
+	bool misled; /* armed on few steps once, and wrongly */
 	uint64_t steps, out, flagged, history, novel;
 	double slower, faster; /* CUSUM */
 	double few, reach_out, reach_instant; /* calibrated on the last fit */
@@ -179,18 +184,25 @@ static void calibrate(struct roofline *m)
 	m->reach_instant = tail_reach(m, INSTANT_RATE);
 }
 
-static double threshold_of(const struct roofline *m, double mad)
+/* Beyond the noise, and beyond the noise about the level's second habit. */
+static double base_of(const struct roofline *m, const struct roofline_fit_guess *g)
 {
-	return fmax(m->c.floor_ratio, m->c.tail_mads * m->few * mad) + m->reach_out;
+	return fmax(m->c.floor_ratio, m->c.tail_mads * m->few * g->mad);
 }
 
-static double instant_of(const struct roofline *m, double mad)
+static double threshold_of(const struct roofline *m, const struct roofline_fit_guess *g)
 {
-	double base = fmax(m->c.floor_ratio, m->c.tail_mads * m->few * mad);
+	return base_of(m, g) + fmax(m->reach_out, g->second);
+}
+
+static double instant_of(const struct roofline *m, const struct roofline_fit_guess *g)
+{
+	double base = base_of(m, g), far;
 
 	if (m->c.instant_mads > 0)
-		return fmax(base, m->c.instant_mads * m->few * mad);
-	return fmax(base, fmin(base + m->reach_instant, INSTANT_CAP));
+		return fmax(base, m->c.instant_mads * m->few * g->mad) + g->second;
+	far = fmax(base, fmin(base + m->reach_instant, INSTANT_CAP));
+	return fmax(far, base + g->second);
 }
 
 static bool fit_good(const struct roofline *m)
@@ -198,14 +210,17 @@ static bool fit_good(const struct roofline *m)
 	const struct roofline_fit *f = &m->fit;
 	/* an armed model does not flap at the limit */
 	double limit = m->c.refuse_spread * (m->state == ROOFLINE_ARMED ? 1.25 : 1);
+	double doubt = m->misled ? 0 : 0.5 / sqrt(f->samples);
 
-	if (f->mad > limit || f->out_share > OUT_SHARE_MAX)
+	if (f->mad > limit || f->out_share > OUT_SHARE_MAX + doubt)
 		return false;
 	/* a curve takes more steps than a few levels */
 	if (!f->discrete && f->samples < CURVE_STEPS * m->c.learn_min)
 		return false;
-	/* work varies, latency varies, and the one says nothing about the other */
-	return !(f->work_spread > 1.5 && f->mad > limit / 2 && f->explained < 0.2);
+	/* work varies, latency varies or has a long tail, and the one says nothing about the other */
+	if (f->work_spread > 1.5 && f->explained < 0.2)
+		return f->mad < limit / 3 && (f->mad < limit / 6 || f->out_share < OUT_SHARE_MAX / 5);
+	return true;
 }
 
 /* Suspects that the new fit still finds out are not part of the baseline. */
@@ -219,7 +234,7 @@ static void drop_suspects(struct roofline *m)
 		if (s->suspect) {
 			struct roofline_fit_guess g = roofline_fit_predict(&m->fit, s->work);
 
-			if (s->latency_ns / g.expected_ns - 1 > threshold_of(m, g.mad))
+			if (s->latency_ns / g.expected_ns - 1 > threshold_of(m, &g))
 				continue;
 			s->suspect = 0;
 		}
@@ -315,10 +330,12 @@ static void watch_drift(struct roofline *m, double excess, double mad)
 		learn_anew(m, ROOFLINE_LEARNING);
 }
 
-/* Steps scatter to both sides far beyond the threshold: the fit no longer describes them. */
+/* Steps scatter to both sides far beyond the threshold: the fit no longer describes them. Or, while
+ * the baseline is young, slow steps are so many and so mixed with the others (a fault comes in
+ * stretches) that there are two kinds of steps, which work does not tell apart. */
 static void watch_fit(struct roofline *m, double excess, double threshold)
 {
-	uint32_t over = 0, under = 0;
+	uint32_t over = 0, under = 0, changes = 0;
 
 	m->recent[m->recent_count++ % RECENT] = (float)(excess / threshold);
 	if (m->recent_count < RECENT || m->recent_count % (RECENT / 4))
@@ -326,9 +343,17 @@ static void watch_fit(struct roofline *m, double excess, double threshold)
 	for (uint32_t i = 0; i < RECENT; i++) {
 		over += m->recent[i] > 1;
 		under += m->recent[i] < -1;
+		changes += i && (m->recent[i] > 1) != (m->recent[i - 1] > 1);
 	}
-	if (over >= RECENT / 10 && under >= RECENT / 10 && over + under > RECENT * OUT_SHARE_MAX)
+	if (over >= RECENT / 10 && under >= RECENT / 10 && over + under > RECENT * SCATTER_MAX)
 		learn_anew(m, ROOFLINE_REFUSED);
+	else if (m->n < m->c.learn_max && over > RECENT * MIXED_MAX && changes > RECENT * MIXED_MAX)
+		learn_anew(m, ROOFLINE_REFUSED);
+	if (m->state != ROOFLINE_REFUSED)
+		return;
+	m->misled = true;
+	if (m->next_fit < RECENT)
+		m->next_fit = RECENT;
 }
 
 static void persist(struct roofline *m, struct roofline_verdict *v, bool instant)
@@ -352,7 +377,7 @@ static void push_robust(struct roofline *m, struct roofline_verdict *v, const fl
 		g = roofline_fit_predict(&m->fit, work);
 		v->expected_ns = g.expected_ns;
 		v->excess = latency_ns / g.expected_ns - 1;
-		v->threshold = threshold_of(m, g.mad);
+		v->threshold = threshold_of(m, &g);
 	}
 	if (m->state == ROOFLINE_ARMED) {
 		v->out = v->excess > v->threshold;
@@ -362,7 +387,7 @@ static void push_robust(struct roofline *m, struct roofline_verdict *v, const fl
 		if (g.novel) {
 			v->out = false;
 		} else {
-			persist(m, v, v->excess > instant_of(m, g.mad));
+			persist(m, v, v->excess > instant_of(m, &g));
 			watch_fit(m, v->excess, v->threshold);
 			if (m->state == ROOFLINE_ARMED)
 				watch_drift(m, v->excess, g.mad);
@@ -422,6 +447,8 @@ struct roofline_verdict roofline_push(struct roofline *m, const double *work, ui
 
 void roofline_summary(const struct roofline *m, struct roofline_summary *out)
 {
+	struct roofline_fit_guess typical = { .mad = m->fit.mad };
+
 	*out = (struct roofline_summary){
 		.state = m->state,
 		.steps = m->steps,
@@ -438,7 +465,7 @@ void roofline_summary(const struct roofline *m, struct roofline_summary *out)
 	}
 	out->r2 = m->fit.r2;
 	out->spread = m->fit.mad;
-	out->threshold = m->fit.ready ? threshold_of(m, m->fit.mad) : 0;
+	out->threshold = m->fit.ready ? threshold_of(m, &typical) : 0;
 	out->intercept_ns = m->fit.intercept_ns;
 	memcpy(out->slope_ns, m->fit.slope_ns, sizeof(out->slope_ns));
 }

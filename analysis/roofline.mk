@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 analysis_SRCS += analysis/roofline.c analysis/roofline_fit.c analysis/roofline_p99.c analysis/explain.c
-UNIT += test_explain
+UNIT += test_roofline test_explain
+test_roofline_USES := analysis base
+test_roofline_LDLIBS := -lcmocka
 test_explain_USES := analysis base
 test_explain_LDLIBS := -lcmocka
+SCRIPTS_TEST += tests/e2e/replay_steps.sh
 BENCH += bench_roofline
 bench_roofline_SRCS := tests/bench/bench_roofline.c cli/replay_csv.c
 bench_roofline_USES := analysis base

@@ -9,8 +9,8 @@
 
 #include "base/hash.h"
 
-#define LINE_SAMPLES 512   /* the line is fitted on an even subsample of this many */
-#define IRLS_ROUNDS 16
+#define LINE_SAMPLES 256   /* the line is fitted on an even subsample of this many */
+#define IRLS_ROUNDS 12
 #define IRLS_FLOOR 0.002   /* relative residual below which steps weigh alike */
 #define MAD_SIGMA 1.4826   /* standard deviation per MAD of a normal */
 #define MEDIAN_ERROR 1.2533 /* standard error of a median, in standard deviations / sqrt(n) */
@@ -19,6 +19,10 @@
 #define TAIL_MEAN_MAX 0.12
 #define LEVEL_MAD 0.1	   /* of unseen levels, while too few were held out to tell */
 #define LEVEL_SAMPLES 512  /* with more steps, levels seen once at most are too rare to study */
+#define SECOND_MIN 0.05
+#define SECOND_MAX 0.3	   /* log excess; what is slower by more is never a habit */
+#define SECOND_STEPS 16
+#define SECOND_SHARE 0.08
 #define COARSE 0.25	   /* knots wider than this in log work say little of a step between */
 #define EDGE 0.1
 #define SUPPORT_MARGIN 1.25f /* work this factor beyond what was learned is not judged */
@@ -162,10 +166,48 @@ static double sorted_quantile(const double *v, uint32_t n, double p)
 	return v[i] + (at - i) * (v[i + 1] - v[i]);
 }
 
+/* The k-th smallest, everything before it no larger: quickselect, middle of three as the pivot. */
+static double select_kth(double *v, uint32_t n, uint32_t k)
+{
+	uint32_t lo = 0, hi = n - 1;
+
+	while (lo < hi) {
+		double a = v[lo], b = v[lo + (hi - lo) / 2], c = v[hi];
+		double pivot = fmax(fmin(a, b), fmin(fmax(a, b), c));
+		uint32_t i = lo, j = hi;
+
+		for (;;) {
+			while (v[i] < pivot)
+				i++;
+			while (v[j] > pivot)
+				j--;
+			if (i >= j)
+				break;
+			a = v[i];
+			v[i++] = v[j];
+			v[j--] = a;
+		}
+		/* [lo, j] <= pivot <= [j + 1, hi]; j == hi only where v[hi] is the pivot itself */
+		if (j == hi)
+			j--;
+		if (k <= j)
+			hi = j;
+		else
+			lo = j + 1;
+	}
+	return v[k];
+}
+
 static double median_of(double *v, uint32_t n)
 {
-	roofline_fit_sort(v, n);
-	return sorted_quantile(v, n, 0.5);
+	double upper = select_kth(v, n, n / 2), lower = upper;
+
+	if (n % 2)
+		return upper;
+	lower = v[0];
+	for (uint32_t i = 1; i < n / 2; i++)
+		lower = fmax(lower, v[i]);
+	return (lower + upper) / 2;
 }
 
 /* Median inside the densest window of this width; the lower one of equals. v is sorted. */
@@ -283,48 +325,54 @@ static double line_at(const struct roofline_fit *f, const float *work)
 	return y > f->line_min_ns ? y : f->line_min_ns;
 }
 
-/* Features that vary and that the line can't do without. */
-static double choose_features(struct roofline_fit *f, const struct roofline_fit_sample *s,
-			      uint32_t n)
+/* What the line is made of; chosen once, on all steps. */
+struct line_form {
+	uint32_t active; /* features that vary and that the line can't do without */
+	bool curved;
+	double plain[ROOFLINE_FIT_TERMS]; /* without second-order terms */
+};
+
+static void choose_form(struct line_form *form, const struct roofline_fit_sample *s, uint32_t n,
+			uint32_t features)
 {
 	double trial[ROOFLINE_FIT_TERMS], loss, without;
-
-	for (uint32_t i = 0; i < f->features; i++)
-		if (f->hi[i] > f->lo[i])
-			f->active |= 1u << i;
-	loss = fit_line(s, n, f->active, false, f->coef);
-	for (uint32_t i = 0; i < f->features && loss > 0; i++) {
-		if (!(f->active & 1u << i))
-			continue;
-		without = fit_line(s, n, f->active & ~(1u << i), false, trial);
-		if (without > 1.02 * loss)
-			continue;
-		f->active &= ~(1u << i);
-		memcpy(f->coef, trial, sizeof(trial));
-		loss = without;
-	}
-	f->intercept_ns = f->coef[0];
-	for (uint32_t i = 0, k = 1; i < f->features; i++)
-		f->slope_ns[i] = f->active & 1u << i ? f->coef[k++] : 0;
-	return loss;
-}
-
-static void run_line(struct roofline_fit *f, const struct roofline_fit_sample *s, struct fit_scratch *x)
-{
-	double curved[ROOFLINE_FIT_TERMS], loss;
 	uint32_t k, terms;
 
+	form->active = 0;
+	form->curved = false;
+	for (uint32_t i = 0; i < features; i++)
+		for (uint32_t j = 1; j < n && !(form->active & 1u << i); j++)
+			if (s[j].work[i] != s[0].work[i])
+				form->active |= 1u << i;
+	loss = fit_line(s, n, form->active, false, form->plain);
+	for (uint32_t i = 0; i < features && loss > 0; i++) {
+		if (!(form->active & 1u << i))
+			continue;
+		without = fit_line(s, n, form->active & ~(1u << i), false, trial);
+		if (without > 1.02 * loss)
+			continue;
+		form->active &= ~(1u << i);
+		memcpy(form->plain, trial, sizeof(trial));
+		loss = without;
+	}
+	k = (uint32_t)__builtin_popcount(form->active);
+	terms = 1 + k + k * (k + 1) / 2;
+	if (k && n >= 4 * terms && loss > 0.003)
+		form->curved = fit_line(s, n, form->active, true, trial) < 0.9 * loss;
+}
+
+static void run_line(struct roofline_fit *f, const struct line_form *form,
+		     const struct roofline_fit_sample *s, struct fit_scratch *x)
+{
 	for (uint32_t i = 0; i < x->n; i++)
 		x->v[i] = s[i].latency_ns;
 	f->line_min_ns = median_of(x->v, x->n) * 1e-3;
-	loss = choose_features(f, s, x->n);
-	k = (uint32_t)__builtin_popcount(f->active);
-	terms = 1 + k + k * (k + 1) / 2;
-	if (k && x->n >= 4 * terms && loss > 0.003 &&
-	    fit_line(s, x->n, f->active, true, curved) < 0.9 * loss) {
-		f->curved = true;
-		memcpy(f->coef, curved, sizeof(curved));
-	}
+	f->active = form->active;
+	f->curved = form->curved;
+	fit_line(s, x->n, f->active, f->curved, f->coef);
+	f->intercept_ns = form->plain[0];
+	for (uint32_t i = 0, k = 1; i < f->features; i++)
+		f->slope_ns[i] = f->active & 1u << i ? form->plain[k++] : 0;
 	for (uint32_t i = 0; i < x->n; i++) {
 		x->t[i] = log(line_at(f, s[i].work));
 		x->q[i] = log(s[i].latency_ns) - x->t[i];
@@ -468,11 +516,10 @@ static uint64_t cell_hash(const struct roofline_fit *f, const float *work)
 	return h ? h : 1;
 }
 
-static const struct roofline_fit_cell *cell_find(const struct roofline_fit *f, uint64_t hash)
+static struct roofline_fit_cell *cell_find(struct roofline_fit *f, uint64_t hash)
 {
 	for (uint32_t i = 0; i < ROOFLINE_FIT_SLOTS; i++) {
-		const struct roofline_fit_cell *c =
-			&f->cell[(hash + i) & (ROOFLINE_FIT_SLOTS - 1)];
+		struct roofline_fit_cell *c = &f->cell[(hash + i) & (ROOFLINE_FIT_SLOTS - 1)];
 
 		if (c->hash == hash)
 			return c;
@@ -699,26 +746,54 @@ static void take_curve(struct roofline_fit_curve *c, struct fit_scratch *x, uint
 		x->q[i] -= curve_at(c, x->u[i]);
 }
 
+/* Some levels have two habits: one step in eight writes a checkpoint, one batch in five takes the
+ * slower kernel. Faults scatter over the levels and beyond SECOND_MAX; a habit is many of one level's
+ * steps. The index is sorted by key, q holds the residuals. */
+static void find_second(struct roofline_fit *f, struct fit_scratch *x, double mad)
+{
+	double least = fmax(SECOND_MIN, 7 * mad);
+
+	for (uint32_t i = 0, j; i < x->n; i = j) {
+		struct roofline_fit_cell *c = cell_find(f, x->key[x->index[i]]);
+		uint32_t m = 0;
+
+		for (j = i; j < x->n && x->key[x->index[j]] == x->key[x->index[i]]; j++) {
+			double r = x->q[x->index[j]];
+
+			if (r > least && r <= SECOND_MAX)
+				x->v[m++] = r;
+		}
+		if (!c || j - i < SECOND_STEPS || m < SECOND_SHARE * (j - i))
+			continue;
+		roofline_fit_sort(x->v, m);
+		c->second = (float)sorted_quantile(x->v, m, 0.95);
+	}
+}
+
 static void take_cells(struct roofline_fit *f, const struct roofline_fit_sample *s,
 		       struct fit_scratch *x)
 {
-	run_cells(f, s, x, trimmed_mad(x->q, x->v, x->n, 0));
+	double mad = trimmed_mad(x->q, x->v, x->n, 0);
+
+	run_cells(f, s, x, mad);
 	for (uint32_t i = 0; i < x->n; i++) {
 		const struct roofline_fit_cell *c = cell_find(f, x->key[i]);
 
 		x->q[i] -= c ? c->log_ratio : 0;
 	}
+	if (f->discrete)
+		find_second(f, x, mad);
 }
 
 /* Everything but the noise; leaves log(line) in t and the residuals in q. */
-static void run_centres(struct roofline_fit *f, const struct roofline_fit_sample *s,
-			struct fit_scratch *x, uint32_t features)
+static void run_centres(struct roofline_fit *f, const struct line_form *form,
+			const struct roofline_fit_sample *s, struct fit_scratch *x, uint32_t features)
 {
 	memset(f, 0, offsetof(struct roofline_fit, cell));
 	f->features = features;
 	f->samples = x->n;
 	run_support(f, s, x->n);
-	run_line(f, s, x);
+	run_line(f, form, s, x);
 	memcpy(x->u, x->t, x->n * sizeof(*x->u));
 	take_curve(&f->curve, x, 8, 0.05);
 	for (uint32_t j = 0; j < features; j++) {
@@ -741,8 +816,8 @@ static uint32_t fold_of(const struct roofline_fit_sample *s, uint32_t i, uint32_
 	return (uint32_t)hash_mix(i + 1);
 }
 
-static void run_held_out(const struct roofline_fit_sample *s, struct fit_scratch *x,
-			 uint32_t features, bool by_level)
+static void run_held_out(const struct line_form *form, const struct roofline_fit_sample *s,
+			 struct fit_scratch *x, uint32_t features, bool by_level)
 {
 	uint32_t folds = x->n < 100 || by_level ? 5 : 2;
 
@@ -754,7 +829,7 @@ static void run_held_out(const struct roofline_fit_sample *s, struct fit_scratch
 			if (fold_of(s, i, features, by_level) % folds != fold)
 				x->copy[y.n++] = s[i];
 		if (y.n >= 4)
-			run_centres(x->part, x->copy, &y, features);
+			run_centres(x->part, form, x->copy, &y, features);
 		for (uint32_t i = 0; i < x->n; i++) {
 			struct roofline_fit_guess g;
 
@@ -777,13 +852,15 @@ void roofline_fit_run(struct roofline_fit *f, const struct roofline_fit_sample *
 {
 	struct fit_scratch x = scratch_of(scratch, n);
 	double level_mad = LEVEL_MAD;
+	struct line_form form;
 
+	choose_form(&form, s, n, features);
 	if (n < LEVEL_SAMPLES) {
-		run_held_out(s, &x, features, true);
+		run_held_out(&form, s, &x, features, true);
 		level_mad = scatter_of_unseen(&x);
 	}
-	run_held_out(s, &x, features, false);
-	run_centres(f, s, &x, features);
+	run_held_out(&form, s, &x, features, false);
+	run_centres(f, &form, s, &x, features);
 	f->level_mad = level_mad;
 	memcpy(x.u, x.t, n * sizeof(*x.u));
 	index_sort(&x, false);
@@ -807,9 +884,10 @@ struct roofline_fit_guess roofline_fit_predict(const struct roofline_fit *f, con
 	}
 	g.mad = interpolate(f->noise_t, f->noise_mad, f->noise_n, t);
 	if (f->discrete || f->features > 1)
-		c = cell_find(f, cell_hash(f, work));
+		c = cell_find((struct roofline_fit *)f, cell_hash(f, work));
 	if (c) {
 		log_ratio += c->log_ratio;
+		g.second = expm1(c->second);
 	} else if (f->discrete || curve_coarse(&f->curve, t)) {
 		g.sparse = true;
 		g.mad = fmax(g.mad, f->level_mad);

@@ -44,6 +44,7 @@ struct roofline_fit_curve {
 struct roofline_fit_cell {
 	uint64_t hash; /* 0 free */
 	float log_ratio;
+	float second; /* log excess of a second habit of this level, 0 none */
 	uint32_t count;
 };
 
@@ -69,6 +70,7 @@ struct roofline_fit {
 
 struct roofline_fit_guess {
 	double expected_ns;
+	double second; /* excess that this level shows now and then in health */
 	double mad;  /* of one step about expected_ns, relative */
 	bool novel;  /* outside the support */
 	bool sparse; /* a level seen once at most, or few steps anywhere near */

@@ -4,7 +4,7 @@
  *
  * One ring of launches serves all: the history in which a pattern is looked for, the open step and
  * the bounded steps that still wait for kernels. So nothing is copied when a pattern is found late:
- * the follower starts over at the oldest launch kept, and steps that lie in the past come out first. */
+ * the follower starts over at the oldest launch kept, and steps in the past come out first. */
 #include "analysis/steps_private.h"
 
 #include "base/hash.h"
@@ -17,8 +17,8 @@
 #define DETECT_GROWTH_DEN     2
 /* The pattern counts as lost after this many periods without a cut. */
 #define LOST_PERIODS 6
-/* While less than this many times the launches at the lock were seen, a better cut in the same period
- * replaces the old one. */
+/* While less than this many times the launches at the lock were seen, a better cut in the same
+ * period replaces the old one. */
 #define YOUNG_GROWTH 8
 /* Sketches of one class differ by less than this share of their launches. */
 #define CLASS_DISTANCE_MAX 0.3
@@ -222,10 +222,14 @@ static void follow_explicit(struct steps *s, const struct steps_item *i, uint64_
 
 static bool cuts_before(const struct steps *s, const struct steps_item *i)
 {
-	for (uint32_t r = 0; r < s->pattern.rule_count; r++)
-		if (steps_rule_fits(&s->pattern.rules[r], s->before_name, s->before_full,
-				    i->name_token, i->full_token))
+	for (uint32_t k = 0; k < s->pattern.rule_count; k++) {
+		const struct steps_rule *r = &s->pattern.rules[k];
+
+		if (r->kind == RULE_PAUSE ? steps_pauses(i->flags, i->gap_ns, r->a)
+					  : steps_rule_fits(r, s->before_name, s->before_full,
+							    i->name_token, i->full_token))
 			return true;
+	}
 	return false;
 }
 
@@ -235,7 +239,8 @@ static void pattern_lost(struct steps *s)
 	s->stats.resyncs++;
 	s->stats.locked = 0;
 	s->stats.period_ns = 0;
-	s->open_flags |= STEP_FLAG_RESYNC;
+	/* it may come to hold several steps: not judged */
+	s->open_flags |= STEP_FLAG_RESYNC | STEP_FLAG_FIRST;
 	s->detect_at = 0;
 	memset(&s->candidate, 0, sizeof(s->candidate));
 }

@@ -27,7 +27,7 @@ enum step_source { STEP_SOURCE_NONE = 0, STEP_SOURCE_EXPLICIT = 1, STEP_SOURCE_A
 #define STEP_FLAG_CPU_BOUND  0x02 /* the GPU waited for launches, from the density of its kernels */
 #define STEP_FLAG_GAP	     0x04 /* tracing was off or reduced during it: not judged */
 #define STEP_FLAG_FIRST	     0x08 /* outer edge: its begin is not a boundary; not judged */
-#define STEP_FLAG_RESYNC     0x10 /* the pattern was lost and found again at its end */
+#define STEP_FLAG_RESYNC     0x10 /* the pattern was lost and found again at its end; FIRST too */
 
 /* Automatic work vector, where no explicit one is given. */
 enum step_work {

@@ -3,16 +3,17 @@
  *
  * Not by autocorrelation: layers repeat more often and more exactly than steps, and one inserted
  * launch shifts the rest. Instead every token is asked how regularly it returns. A feature (a name,
- * a name with its shape, or two names in a row) that returns at even distances over the whole
- * history is a witness for a period. The period with most witnesses is where it begins; it may still
- * be a layer or a micro-batch. So it climbs: as long as kernels come back with a longer period, on
- * top of an otherwise whole shorter one, and are new (found nowhere else), the longer one is the step:
- * an optimizer after several micro-batches, a head after several layers. Evaluation in between does
- * not pass: what it adds repeats kernels of the training step.
+ * a name with its shape, two names in a row, a pause of the host) that returns at even distances
+ * over the whole history is a witness for a period. The period with most witnesses is where it
+ * begins; it may still be a layer or a micro-batch. So it climbs: as long as kernels come back with
+ * a longer period, on top of an otherwise whole shorter one, and are new (found nowhere else), the
+ * longer one is the step: an optimizer after several micro-batches, a head after several layers.
+ * Evaluation in between does not pass: what it adds repeats kernels of the training step.
  *
  * Among the features that come once per period the cut is the one where the host pauses longest,
- * then where input is copied in, the GPU was waited for or an optimizer ended, then the one that returns most often (so
- * that it also cuts evaluation steps). Cost: O(launches), plus a sort per feature. */
+ * then where input is copied in, the GPU was waited for or an optimizer ended, then the one that
+ * returns most often (so that it also cuts evaluation steps). Cost: O(launches), plus a sort per
+ * feature and a pass per longer period tried. */
 #include "analysis/steps_private.h"
 
 #include "base/hash.h"
@@ -23,8 +24,8 @@
 
 /* A witness returns at least so often. */
 #define WITNESS_COUNT_MIN 3
-/* Share of the launches that lies in intervals near its median one; the second is for when the first
- * finds nothing (much evaluation in between). */
+/* Share of the launches that lies in intervals near its median one; the second is for when the
+ * first finds nothing (much evaluation in between). */
 #define WITNESS_REGULAR_MIN 0.6
 #define WITNESS_REGULAR_LOW 0.4
 #define WITNESS_NEAR	    0.3
@@ -57,6 +58,10 @@
 #define CUT_OPTIMIZER 3.0
 /* And that the history begins there. */
 #define CUT_START 1.0
+/* Nothing speaks for a cut of less. */
+#define CUT_BLANK_MAX 3.0
+/* A pause is so many typical gaps. */
+#define PAUSE_GAPS 16
 /* Half as many returns cost so much. */
 #define CUT_COUNT 2.0
 /* Share of the cuts at which another rule must fit, and of whole steps in which it may misfit. */
@@ -67,7 +72,7 @@
 /* Returns of one witness looked at. */
 #define RETURNS_MAX 4096
 
-enum feature_kind { FEATURE_NAME, FEATURE_FULL, FEATURE_PAIR, FEATURE_KINDS };
+enum feature_kind { FEATURE_NAME, FEATURE_FULL, FEATURE_PAIR, FEATURE_PAUSE, FEATURE_KINDS };
 
 struct symbol {
 	uint32_t name, full;
@@ -102,6 +107,8 @@ struct finder {
 	uint8_t *near;	      /* per segment: the longer period's witness is not far */
 	uint32_t *name_count; /* at the first symbol of a name: how often it returns, else 0 */
 	bool only_full;
+	uint32_t gap_ns;   /* typical */
+	uint32_t pause_ns; /* a gap of this much is a pause */
 	double regular_min;
 };
 
@@ -166,9 +173,12 @@ static void finder_load(struct finder *f, const struct steps *s, uint64_t first,
 	}
 }
 
+/* 0: none of this kind here. */
 static uint64_t feature_key(const struct finder *f, int kind, uint32_t at)
 {
 	switch (kind) {
+	case FEATURE_PAUSE:
+		return at && steps_pauses(f->symbols[at].flags, f->symbols[at].gap_ns, f->pause_ns);
 	case FEATURE_NAME:
 		return (uint64_t)f->symbols[at].name + 1;
 	case FEATURE_FULL:
@@ -190,6 +200,15 @@ static uint32_t median(uint32_t *v, uint32_t n)
 {
 	qsort(v, n, sizeof(*v), u32_order);
 	return n ? v[n / 2] : 0;
+}
+
+static uint32_t gap_typical(struct finder *f)
+{
+	uint32_t m = 0, step = f->count / RETURNS_MAX + 1;
+
+	for (uint32_t i = 1; i < f->count && m < RETURNS_MAX; i += step)
+		f->sorted[m++] = f->symbols[i].gap_ns;
+	return median(f->sorted, m);
 }
 
 /* Reads the returns of a feature into f->returns; their number. */
@@ -241,6 +260,8 @@ static void witnesses_find(struct finder *f)
 			uint64_t key = feature_key(f, kind, i);
 			uint32_t at = (uint32_t)hash_mix(key) & f->slots_mask;
 
+			if (!key)
+				continue;
 			while (f->slots[at].key && f->slots[at].key != key)
 				at = (at + 1) & f->slots_mask;
 			if (!f->slots[at].key)
@@ -254,6 +275,8 @@ static void witnesses_find(struct finder *f)
 			uint64_t key = feature_key(f, kind, i);
 			uint32_t at = (uint32_t)hash_mix(key) & f->slots_mask;
 
+			if (!key)
+				continue;
 			while (f->slots[at].key != key)
 				at = (at + 1) & f->slots_mask;
 			if (kind == FEATURE_NAME)
@@ -273,7 +296,7 @@ static bool same_period(uint32_t a, uint32_t b)
 /* A name or a pair of names: shapes may change from step to step, so they only vote alone. */
 static bool votes(const struct finder *f, const struct witness *w)
 {
-	return w->kind != FEATURE_FULL || f->only_full;
+	return w->kind != FEATURE_PAUSE && (w->kind != FEATURE_FULL || f->only_full);
 }
 
 /* The witness in the middle of the period that most of them share; NULL none. */
@@ -284,7 +307,7 @@ static const struct witness *base_choose(struct finder *f)
 
 	f->only_full = true;
 	for (uint32_t i = 0; i < f->witness_count; i++)
-		if (f->witnesses[i].kind != FEATURE_FULL)
+		if (f->witnesses[i].kind < FEATURE_FULL || f->witnesses[i].kind == FEATURE_PAIR)
 			f->only_full = false;
 	for (uint32_t i = 0; i < f->witness_count; i++) {
 		double n = 0;
@@ -478,19 +501,12 @@ static double cut_score(struct finder *f, const struct witness *w, bool after, u
 	return score + CUT_COUNT * log2((double)n / most);
 }
 
-static uint32_t gap_typical(struct finder *f)
-{
-	uint32_t m = 0, step = f->count / RETURNS_MAX + 1;
-
-	for (uint32_t i = 1; i < f->count && m < RETURNS_MAX; i += step)
-		f->sorted[m++] = f->symbols[i].gap_ns;
-	return median(f->sorted, m);
-}
-
 static bool fits(const struct finder *f, const struct steps_rule *r, uint32_t at)
 {
 	const struct symbol *b = &f->symbols[at - 1], *y = &f->symbols[at];
 
+	if (r->kind == RULE_PAUSE)
+		return steps_pauses(y->flags, y->gap_ns, r->a);
 	return steps_rule_fits(r, b->name, b->full, y->name, y->full);
 }
 
@@ -501,7 +517,10 @@ static struct steps_rule rule_of(const struct finder *f, const struct witness *w
 			       .full = w->kind == FEATURE_FULL};
 
 	r.a = r.full ? y->full : y->name;
-	if (w->kind == FEATURE_PAIR) {
+	if (w->kind == FEATURE_PAUSE) {
+		r.kind = RULE_PAUSE;
+		r.a = f->pause_ns;
+	} else if (w->kind == FEATURE_PAIR) {
 		r.kind = RULE_BETWEEN;
 		r.b = f->symbols[w->first + 1].name;
 	}
@@ -608,9 +627,10 @@ static void pattern_from(struct finder *f, const struct witness *w, bool after,
 	out->launches_min = launches_min_of(f, out);
 }
 
-static bool cut_choose(struct finder *f, const struct witness *period, struct steps_pattern *out)
+/* The best cut in the period; its score. */
+static double cut_choose(struct finder *f, const struct witness *period, struct steps_pattern *out)
 {
-	uint32_t typical = gap_typical(f), most = 1;
+	uint32_t most = 1;
 	const struct witness *best = NULL;
 	bool best_after = false;
 	double best_score = -1e18;
@@ -625,7 +645,11 @@ static bool cut_choose(struct finder *f, const struct witness *period, struct st
 		if (!same_period(w->period, period->period))
 			continue;
 		for (int after = w->kind == FEATURE_PAIR; after < 2; after++) {
-			double score = cut_score(f, w, after, typical, most);
+			double score;
+
+			if (w->kind == FEATURE_PAUSE && after)
+				break;
+			score = cut_score(f, w, after, f->gap_ns, most);
 
 			if (score <= best_score)
 				continue;
@@ -634,9 +658,29 @@ static bool cut_choose(struct finder *f, const struct witness *period, struct st
 			best_after = after;
 		}
 	}
-	if (best)
+	if (best && out)
 		pattern_from(f, best, best_after, out);
-	return best;
+	return best_score;
+}
+
+/* Equal layers and nothing else: no kernel tells where a step ends, but the host does. Only where
+ * the period found has no good place for a cut: a wait every tenth step does not make ten steps
+ * one. */
+static const struct witness *pause_choose(struct finder *f, const struct witness *base)
+{
+	const struct witness *pause = NULL;
+	uint32_t segments;
+
+	for (uint32_t i = 0; i < f->witness_count; i++)
+		if (f->witnesses[i].kind == FEATURE_PAUSE)
+			pause = &f->witnesses[i];
+	if (!pause || !base)
+		return pause ? pause : base;
+	if (pause->period < base->period * OUTER_RATIO_MIN ||
+	    cut_choose(f, base, NULL) >= CUT_BLANK_MAX)
+		return base;
+	segments_of(f, base, &segments);
+	return steady(f, pause) ? pause : base;
 }
 
 /* Whether the names that stay had all come by the middle of the history. */
@@ -657,17 +701,20 @@ bool steps_detect_find(struct steps *s, uint64_t first, uint64_t last, struct st
 	finder_load(&f, s, first, last);
 	if (f.count < 4)
 		return false;
+	f.gap_ns = gap_typical(&f);
+	f.pause_ns = f.gap_ns < UINT32_MAX / PAUSE_GAPS - 1 ? (f.gap_ns + 1) * PAUSE_GAPS : UINT32_MAX;
 	f.regular_min = WITNESS_REGULAR_MIN;
 	witnesses_find(&f);
-	period = period_choose(&f);
+	period = pause_choose(&f, period_choose(&f));
 	if (!period) {
 		f.regular_min = WITNESS_REGULAR_LOW;
 		f.witness_count = 0;
 		witnesses_find(&f);
 		period = period_choose(&f);
 	}
-	if (!period || !cut_choose(&f, period, out))
+	if (!period)
 		return false;
+	cut_choose(&f, period, out);
 	out->mature = mature(&f);
 	return out->period_ns <= s->config.period_max_ns;
 }

@@ -60,11 +60,11 @@ struct steps_pending {
 
 /* Where to cut: before a symbol that one of the rules fits. All rules name the same place in the
  * period by other neighbours, so that an inserted or missing launch costs no cut. */
-enum rule_kind { RULE_BEFORE = 1, RULE_AFTER, RULE_BETWEEN };
+enum rule_kind { RULE_BEFORE = 1, RULE_AFTER, RULE_BETWEEN, RULE_PAUSE };
 struct steps_rule {
 	uint8_t kind;
 	bool full;     /* compares full tokens, else name tokens */
-	uint32_t a, b; /* BETWEEN: a then b; else a */
+	uint32_t a, b; /* BETWEEN: a then b; PAUSE: after a wait or a gap of a ns; else a */
 };
 #define STEPS_RULES_MAX 4
 struct steps_pattern {
@@ -76,6 +76,12 @@ struct steps_pattern {
 	bool mature; /* nothing new that stayed came up in the second half of what was looked at */
 };
 
+static inline bool steps_pauses(uint32_t flags, uint32_t gap_ns, uint32_t least_ns)
+{
+	return (flags & ITEM_SYNC_BEFORE) || gap_ns >= least_ns;
+}
+
+/* Of all rules but PAUSE. */
 static inline bool steps_rule_fits(const struct steps_rule *r, uint32_t before_name,
 				   uint32_t before_full, uint32_t name, uint32_t full)
 {

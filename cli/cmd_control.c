@@ -13,6 +13,8 @@ static int post(const struct options *o, const char *what, const char *path, jso
 	if (commands_control(o, &c))
 		return EXIT_USAGE;
 	if (client_json(&c, "POST", path, out, &e)) {
+		if (e.status == 404)
+			snprintf(e.why, sizeof(e.why), "no such rank or job on this node (sysom status)");
 		commands_complain(what, &e);
 		return EXIT_NOTHING;
 	}

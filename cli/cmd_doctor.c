@@ -147,8 +147,8 @@ void doctor_daemons_check(struct doctor *d, const struct options *o)
 	}
 	if (!commands_aggregator(o, &c))
 		check_http(d, "aggregator", &c,
-			   "start sysom-aggregator, or name it with --url or SYSOM_URL; sysomd spools until "
-			   "it is there");
+			   "start sysom-aggregator, or name it with --url or SYSOM_URL; sysomd spools "
+			   "until it is there");
 }
 
 /* ---- output ---- */

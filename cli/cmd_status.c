@@ -25,6 +25,35 @@ static const char *word(const json_t *o, const char *key)
 	return term_safe(json_string_value(v), 9);
 }
 
+static int by_job_and_rank(const void *a, const void *b)
+{
+	const json_t *x = *(json_t *const *)a, *y = *(json_t *const *)b;
+	int r = strcmp(jsonget_text(x, "job"), jsonget_text(y, "job"));
+	int64_t i = jsonget_integer(x, "rank"), j = jsonget_integer(y, "rank");
+
+	return r ? r : (i > j) - (i < j);
+}
+
+/* Borrowed elements in an array to be freed; NULL without memory. */
+static json_t **sorted_ranks(const json_t *ranks, size_t *count)
+{
+	json_t **sorted;
+
+	*count = json_array_size(ranks);
+	sorted = calloc(*count + 1, sizeof(*sorted));
+	if (!sorted)
+		return NULL;
+	for (size_t i = 0; i < *count; i++)
+		sorted[i] = json_array_get(ranks, i);
+	qsort(sorted, *count, sizeof(*sorted), by_job_and_rank);
+	return sorted;
+}
+
+static const char *ms_or_dash(double ms)
+{
+	return ms > 0 ? term_ms(ms) : "-";
+}
+
 static double lost_count(const json_t *rank)
 {
 	const json_t *lost = json_object_get(rank, "lost"), *v;
@@ -50,29 +79,34 @@ static void print_lost(const json_t *rank)
 
 static void print_node_ranks(const json_t *ranks)
 {
-	const json_t *r;
-	size_t i;
+	size_t count;
+	json_t **sorted = sorted_ranks(ranks, &count);
 
-	if (!json_array_size(ranks)) {
+	if (!sorted || !count) {
 		puts("  no processes attached");
+		free(sorted);
 		return;
 	}
 	printf("  %s%-14s %4s %8s %-8s %-9s %10s %10s %9s %7s %10s%s\n", term_style(TERM_BOLD), "job",
 	       "rank", "pid", "trace", "model", "step", "expected", "steps", "flagged", "events",
 	       term_style(TERM_PLAIN));
-	json_array_foreach((json_t *)ranks, i, r) {
+	for (size_t i = 0; i < count; i++) {
+		const json_t *r = sorted[i];
+
 		if (i == ROWS_MAX) {
-			printf("  ... %zu more (--json)\n", json_array_size(ranks) - i);
+			printf("  ... %zu more (--json)\n", count - i);
 			break;
 		}
 		printf("  %-14s %4lld %8lld %-8s %-9s %10s %10s %9s %7s %10s\n",
 		       term_safe(jsonget_text(r, "job"), 14), (long long)jsonget_integer(r, "rank"),
 		       (long long)jsonget_integer(r, "pid"), word(r, "trace"), word(r, "model"),
-		       term_ms(jsonget_number(r, "step_ms")), term_ms(jsonget_number(r, "expected_ms")),
+		       ms_or_dash(jsonget_number(r, "step_ms")),
+		       ms_or_dash(jsonget_number(r, "expected_ms")),
 		       term_count(jsonget_number(r, "steps")), term_count(jsonget_number(r, "flagged")),
 		       term_count(jsonget_number(r, "events")));
 		print_lost(r);
 	}
+	free(sorted);
 }
 
 static void print_mode(const json_t *mode)
@@ -165,15 +199,6 @@ int cmd_status_main(const struct options *o)
 
 /* ---- top ---- */
 
-static int by_job_and_rank(const void *a, const void *b)
-{
-	const json_t *x = *(json_t *const *)a, *y = *(json_t *const *)b;
-	int r = strcmp(jsonget_text(x, "job"), jsonget_text(y, "job"));
-	int64_t i = jsonget_integer(x, "rank"), j = jsonget_integer(y, "rank");
-
-	return r ? r : (i > j) - (i < j);
-}
-
 static void print_top_row(const json_t *r)
 {
 	double latency = jsonget_number(r, "latency_ms"), expected = jsonget_number(r, "expected_ms");
@@ -186,8 +211,8 @@ static void print_top_row(const json_t *r)
 	snprintf(bar, sizeof(bar), "%s", term_bar(excess, 10));
 	printf("%s%-14s %4lld %-12s %9s %9s %6s %9s %9s %9s %9s %8s %6s %-8s %s%s\n", term_style(s),
 	       term_safe(jsonget_text(r, "job"), 14), (long long)jsonget_integer(r, "rank"),
-	       term_safe(jsonget_text(r, "node"), 12), term_ms(latency),
-	       expected > 0 ? term_ms(expected) : "-", expected > 0 ? term_excess(excess) : "-",
+	       term_safe(jsonget_text(r, "node"), 12), ms_or_dash(latency),
+	       ms_or_dash(expected), expected > 0 ? term_excess(excess) : "-",
 	       term_ms(jsonget_number(r, "self_ms")), term_ms(jsonget_number(r, "compute_ms")),
 	       term_ms(jsonget_number(r, "exposed_comm_ms")), term_ms(jsonget_number(r, "idle_ms")),
 	       term_count(jsonget_number(r, "steps")), term_count(jsonget_number(r, "flagged")),
@@ -196,20 +221,18 @@ static void print_top_row(const json_t *r)
 
 static void print_top(const json_t *answer)
 {
-	const json_t *ranks = json_object_get(answer, "ranks");
-	size_t n = json_array_size(ranks), shown = n < ROWS_MAX ? n : ROWS_MAX;
-	json_t **sorted = calloc(n ? n : 1, sizeof(*sorted));
 	double steps = 0, flagged = 0, lost = 0;
+	size_t n, shown;
+	json_t **sorted = sorted_ranks(json_object_get(answer, "ranks"), &n);
 
 	if (!sorted)
 		return;
+	shown = n < ROWS_MAX ? n : ROWS_MAX;
 	for (size_t i = 0; i < n; i++) {
-		sorted[i] = json_array_get(ranks, i);
 		steps += jsonget_number(sorted[i], "steps");
 		flagged += jsonget_number(sorted[i], "flagged");
 		lost += lost_count(sorted[i]);
 	}
-	qsort(sorted, n, sizeof(*sorted), by_job_and_rank);
 	printf("%zu ranks, %s steps, %s flagged, %s events lost\n", n, term_count(steps),
 	       term_count(flagged), term_count(lost));
 	printf("%s%-14s %4s %-12s %9s %9s %6s %9s %9s %9s %9s %8s %6s %-8s%s\n", term_style(TERM_BOLD),

@@ -99,7 +99,8 @@ static void check_clock(struct doctor *d)
 	if (cpuinfo_has(" constant_tsc") && cpuinfo_has(" nonstop_tsc"))
 		doctor_add(d, "clock", DOCTOR_OK, "", "invariant TSC");
 	else
-		doctor_add(d, "clock", DOCTOR_WARN, "in a virtual machine, pass the host's CPU model through",
+		doctor_add(d, "clock", DOCTOR_WARN,
+			   "in a virtual machine, pass the host's CPU model through",
 			   "no invariant TSC: stamps come from clock_gettime and cost more");
 #else
 	doctor_add(d, "clock", DOCTOR_OK, "", "the machine's counter is constant by architecture");

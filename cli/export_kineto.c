@@ -220,7 +220,9 @@ int export_kineto_write(const struct trace_model *m, FILE *to, uint64_t *slices)
 		    "\"deviceProperties\": [],",
 		(unsigned long long)w.base_ns);
 	if (m->rank_count == 1)
-		fprintf(to, "\n\"distributedInfo\": {\"backend\": \"nccl\", \"rank\": %d, \"world_size\": %d},",
+		fprintf(to,
+			"\n\"distributedInfo\": {\"backend\": \"nccl\", \"rank\": %d, "
+			"\"world_size\": %d},",
 			m->ranks[0].who.rank, m->ranks[0].who.world_size);
 	fputs("\n\"traceEvents\": [", to);
 	put_processes(&w);

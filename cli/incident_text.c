@@ -34,6 +34,11 @@ const char *incident_text_ranks(const json_t *ranks)
 	return term_ranges(values, n);
 }
 
+bool incident_text_is_hiccup(const json_t *in)
+{
+	return strcmp(jsonget_text(in, "symptom"), "hiccup") == 0;
+}
+
 const char *incident_text_title(const json_t *in)
 {
 	static char out[512];
@@ -43,6 +48,8 @@ const char *incident_text_title(const json_t *in)
 
 	if (strcmp(symptom, "slow_job") == 0)
 		what = many ? "are slow together" : "is slow, as is the whole job";
+	else if (strcmp(symptom, "hiccup") == 0)
+		what = "hesitated for a step or two";
 	else if (strcmp(symptom, "stall") == 0)
 		what = many ? "stand still" : "stands still";
 	else if (strcmp(symptom, "drift") == 0)
@@ -83,16 +90,21 @@ static void print_when(FILE *to, const json_t *in)
 {
 	uint64_t begin = jsonget_unsigned(in, "begin_unix_ns"), end = jsonget_unsigned(in, "end_unix_ns");
 	bool open = strcmp(jsonget_text(in, "state"), "open") == 0;
+	double to_flag = jsonget_number(in, "steps_to_flag");
 
 	fprintf(to, "  when      %s", term_time(begin));
 	if (end > begin)
 		fprintf(to, ", for %s%s", term_span((double)(end - begin) / 1e9),
 			open ? " so far" : "");
-	fprintf(to, "\n            steps %s to %s, %s flagged; flagged %s %s after the first slow one\n",
-		term_count(jsonget_number(in, "first_step")), term_count(jsonget_number(in, "last_step")),
-		term_count(jsonget_number(in, "flagged_steps")),
-		term_count(jsonget_number(in, "steps_to_flag")),
-		jsonget_number(in, "steps_to_flag") == 1 ? "step" : "steps");
+	fprintf(to, "\n            steps %s to %s, %s flagged",
+		term_count(jsonget_number(in, "first_step")),
+		term_count(jsonget_number(in, "last_step")),
+		term_count(jsonget_number(in, "flagged_steps")));
+	if (to_flag == 1)
+		fputs("; flagged in the first slow step", to);
+	else if (to_flag > 1)
+		fprintf(to, "; flagged in slow step number %s", term_count(to_flag));
+	fputc('\n', to);
 }
 
 static void print_how_slow(FILE *to, const json_t *in)
@@ -152,9 +164,11 @@ static void print_texts(FILE *to, const char *label, const json_t *array)
 void incident_text_print(FILE *to, const json_t *in)
 {
 	double sent = jsonget_number(in, "uploaded_bytes"), raw = jsonget_number(in, "raw_bytes");
-	const char *id = term_safe(jsonget_text(in, "id"), 32), *state = jsonget_text(in, "state");
+	const char *state = jsonget_text(in, "state");
 	const json_t *nodes = json_object_get(in, "nodes"), *victims = json_object_get(in, "victims");
+	char id[33]; /* a copy: the texts of term.h take turns in a few buffers */
 
+	snprintf(id, sizeof(id), "%s", term_safe(jsonget_text(in, "id"), 32));
 	fprintf(to, "%sincident %s%s  %s%s%s  job %s\n\n", term_style(TERM_BOLD), id,
 		term_style(TERM_PLAIN), term_style(strcmp(state, "open") ? TERM_GREEN : TERM_RED),
 		term_safe(state, 16), term_style(TERM_PLAIN), term_safe(jsonget_text(in, "job"), 60));
@@ -172,7 +186,7 @@ void incident_text_print(FILE *to, const json_t *in)
 	fprintf(to, "  evidence  %s windows; uploaded %s", term_count(jsonget_number(in, "window_count")),
 		term_bytes(sent));
 	if (raw > 0)
-		fprintf(to, " of %s raw: %s", term_bytes(raw), term_percent(sent / raw));
+		fprintf(to, " of the %s that these windows cover: %s", term_bytes(raw), term_percent(sent / raw));
 	fputc('\n', to);
 	print_texts(to, "missing", json_object_get(in, "missing"));
 	fprintf(to, "  trace     sysom trace %s -o %s.pftrace    (opens in ui.perfetto.dev)\n", id, id);

@@ -27,6 +27,7 @@ static const struct option_def defs[] = {
 	{ OPTION_ROLE, "role", 'R', "ROLE", "role of the processes within the job" },
 	{ OPTION_RANK, "rank", 'r', "N", "only this rank" },
 	{ OPTION_ONCE, "once", '1', NULL, "print once and return" },
+	{ OPTION_ALL, "all", 'a', NULL, "hiccups too: one or two slow steps of a rank" },
 	{ OPTION_STATE, "state", 's', "open|closed", "only incidents in this state" },
 	{ OPTION_LIMIT, "limit", 'n', "N", "at most so many (default 20)" },
 	{ OPTION_OUT, "output", 'o', "FILE", "where to write; - is standard output" },
@@ -97,6 +98,9 @@ static int store(struct options *o, const struct command *c, unsigned bit, const
 	case OPTION_JSON:
 		o->json = true;
 		return 0;
+	case OPTION_ALL:
+		o->all = true;
+		break;
 	case OPTION_ONCE:
 		o->once = true;
 		return 0;

@@ -49,9 +49,40 @@ static int rank_of(const char *path, int order)
 	return order;
 }
 
-static void print_step(struct replay_events *ev, int rank, const struct step *st,
-		       const struct roofline_verdict *v)
+/* As sysomd judges: latency, and what the rank alone decides. More self time in a step that is not
+ * slow is slack that nobody waited for. */
+struct judges {
+	struct roofline_set *latency, *self;
+};
+
+struct verdict {
+	struct roofline_verdict latency;
+	bool flagged, self;
+};
+
+static struct verdict judge(const struct judges *j, const struct step *st)
 {
+	struct verdict v = {.latency = {.state = ROOFLINE_LEARNING}};
+	struct roofline_verdict self = {0};
+
+	if (st->flags & (STEP_FLAG_FIRST | STEP_FLAG_GAP | STEP_FLAG_RESYNC))
+		return v;
+	if ((st->flags & STEP_FLAG_INCOMPLETE) && st->unmatched * 20 > st->launches)
+		return v;
+	v.latency = roofline_push(roofline_set_get(j->latency, st->key), st->work, st->work_count,
+				  (double)st->latency_ns);
+	if (st->kernels)
+		self = roofline_push(roofline_set_get(j->self, st->key), st->work, st->work_count,
+				     (double)st->self_ns);
+	v.self = self.flagged && (v.latency.out || v.latency.state != ROOFLINE_ARMED);
+	v.flagged = v.latency.flagged || v.self;
+	return v;
+}
+
+static void print_step(struct replay_events *ev, int rank, const struct step *st,
+		       const struct verdict *verdict)
+{
+	const struct roofline_verdict *v = &verdict->latency;
 	bool edge = st->flags & STEP_FLAG_FIRST;
 
 	if (!ev->json) {
@@ -60,7 +91,7 @@ static void print_step(struct replay_events *ev, int rank, const struct step *st
 		       (double)st->self_ns / 1e6, (double)st->compute_ns / 1e6,
 		       (double)st->comm_ns / 1e6, (double)st->exposed_comm_ns / 1e6,
 		       (double)st->idle_ns / 1e6, st->kernels, st->phase,
-		       v->flagged ? "SLOW" : roofline_state_name(v->state), edge ? " edge" : "",
+		       verdict->flagged ? "SLOW" : roofline_state_name(v->state), edge ? " edge" : "",
 		       st->flags & STEP_FLAG_CPU_BOUND ? " cpu-bound" : "");
 		return;
 	}
@@ -71,46 +102,42 @@ static void print_step(struct replay_events *ev, int rank, const struct step *st
 	       (unsigned long long)st->end_ns, (unsigned long long)st->compute_ns,
 	       (unsigned long long)st->comm_ns, (unsigned long long)st->exposed_comm_ns,
 	       (unsigned long long)st->copy_ns, (unsigned long long)st->idle_ns, st->kernels,
-	       v->flagged ? "true" : "false");
+	       verdict->flagged ? "true" : "false");
 	printf("\"latency_ns\":%llu,\"self_ns\":%llu,\"device_begin_ns\":%llu,"
 	       "\"device_end_ns\":%llu,\"launches\":%u,\"collectives\":%u,\"copies\":%u,"
 	       "\"phase\":%u,\"source\":\"%s\",\"state\":\"%s\",\"expected_ns\":%.1f,"
-	       "\"excess\":%.6f,\"edge\":%s,\"incomplete\":%s,\"cpu_bound\":%s,\"resync\":%s}\n",
+	       "\"excess\":%.6f,\"self_flagged\":%s,\"edge\":%s,\"incomplete\":%s,"
+	       "\"cpu_bound\":%s,\"resync\":%s}\n",
 	       (unsigned long long)st->latency_ns, (unsigned long long)st->self_ns,
 	       (unsigned long long)st->device_begin_ns, (unsigned long long)st->device_end_ns,
 	       st->launches, st->collectives, st->copies, st->phase,
 	       st->source == STEP_SOURCE_EXPLICIT ? "marks" : "auto",
-	       roofline_state_name(v->state), v->expected_ns, v->excess, edge ? "true" : "false",
+	       roofline_state_name(v->state), v->expected_ns, v->excess,
+	       verdict->self ? "true" : "false", edge ? "true" : "false",
 	       st->flags & STEP_FLAG_INCOMPLETE ? "true" : "false",
 	       st->flags & STEP_FLAG_CPU_BOUND ? "true" : "false",
 	       st->flags & STEP_FLAG_RESYNC ? "true" : "false");
 }
 
-static void take_steps(struct replay_events *ev, int rank, struct steps *s,
-		       struct roofline_set *models, uint64_t *flagged)
+static void take_steps(struct replay_events *ev, int rank, struct steps *s, const struct judges *j)
 {
 	static struct step_kernel kernels[STEP_KERNELS_MAX];
-	const uint32_t not_judged = STEP_FLAG_FIRST | STEP_FLAG_GAP | STEP_FLAG_INCOMPLETE |
-				    STEP_FLAG_RESYNC;
 	struct step st;
 	uint32_t count;
 
 	while (steps_next(s, &st, kernels, &count)) {
-		struct roofline_verdict v = {.state = ROOFLINE_LEARNING};
+		struct verdict v = judge(j, &st);
 
-		if (!(st.flags & not_judged))
-			v = roofline_push(roofline_set_get(models, st.key), st.work, st.work_count,
-					  (double)st.self_ns);
 		print_step(ev, rank, &st, &v);
 		ev->steps++;
 		ev->incomplete += (st.flags & STEP_FLAG_INCOMPLETE) != 0;
-		*flagged += v.flagged;
+		ev->flagged += v.flagged;
 	}
 }
 
 /* Host, marks and device records of one rank, merged by time as they would arrive live. */
 static void feed(struct replay_events *ev, const struct replay_trace *t, struct steps *s,
-		 struct roofline_set *models, uint64_t *flagged)
+		 const struct judges *j)
 {
 	size_t h = 0, d = 0, m = 0;
 	bool in_mark = false;
@@ -136,41 +163,42 @@ static void feed(struct replay_events *ev, const struct replay_trace *t, struct 
 			steps_push_device(s, &t->device[d++]);
 			steps_advance(s, device);
 		}
-		take_steps(ev, t->rank, s, models, flagged);
+		take_steps(ev, t->rank, s, j);
 	}
 	steps_finish(s);
-	take_steps(ev, t->rank, s, models, flagged);
+	take_steps(ev, t->rank, s, j);
 }
 
 static int replay_rank(struct replay_events *ev, const struct replay_trace *t)
 {
 	size_t most = t->host_count > t->device_count / 2 ? t->host_count : t->device_count / 2;
-	struct roofline_config rc;
+	struct roofline_config rl;
 	struct steps_config sc;
-	void *step_memory, *model_memory;
-	struct roofline_set *models;
-	uint64_t flagged = 0;
+	void *memory[3];
+	int rc = -ENOMEM;
 
 	steps_config_default(&sc);
 	sc.automatic_only = !ev->marks;
 	sc.whole_first = true;
 	sc.launch_max = most < LAUNCHES_MAX ? (uint32_t)most + 1 : LAUNCHES_MAX;
-	roofline_config_default(&rc);
-	rc.mode = ev->mode;
-	step_memory = aligned_alloc(16, (steps_memory_bytes(&sc) + 15) & ~(size_t)15);
-	model_memory = aligned_alloc(16, (roofline_set_memory_bytes(&rc, KEYS_MAX) + 15) & ~(size_t)15);
-	if (!step_memory || !model_memory) {
+	roofline_config_default(&rl);
+	rl.mode = ev->mode;
+	memory[0] = aligned_alloc(16, (steps_memory_bytes(&sc) + 15) & ~(size_t)15);
+	for (int i = 1; i < 3; i++)
+		memory[i] = aligned_alloc(
+			16, (roofline_set_memory_bytes(&rl, KEYS_MAX) + 15) & ~(size_t)15);
+	if (memory[0] && memory[1] && memory[2]) {
+		struct judges j = {roofline_set_init(memory[1], &rl, KEYS_MAX),
+				   roofline_set_init(memory[2], &rl, KEYS_MAX)};
+
+		feed(ev, t, steps_init(memory[0], &sc), &j);
+		rc = replay_ranks_add(ev->ranks, t);
+	} else {
 		fprintf(stderr, "sysom replay events: out of memory\n");
-		free(step_memory);
-		free(model_memory);
-		return -ENOMEM;
 	}
-	models = roofline_set_init(model_memory, &rc, KEYS_MAX);
-	feed(ev, t, steps_init(step_memory, &sc), models, &flagged);
-	ev->flagged += flagged;
-	free(step_memory);
-	free(model_memory);
-	return replay_ranks_add(ev->ranks, t);
+	for (int i = 0; i < 3; i++)
+		free(memory[i]);
+	return rc;
 }
 
 static int replay_file(struct replay_events *ev, const char *path, int order)

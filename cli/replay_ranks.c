@@ -125,8 +125,8 @@ static double distance(const struct coll *a, const struct coll *b)
 }
 
 /* Reference instance that ours[i] belongs to, NULL none. */
-static const struct coll *partner(const struct rank_colls *ref, const struct rank_colls *own, int op,
-				  uint32_t i)
+static const struct coll *partner(const struct rank_colls *ref, const struct rank_colls *own,
+				  int op, uint32_t i)
 {
 	int64_t at = (int64_t)i + own->shift[op];
 

@@ -2,9 +2,9 @@
  * replay_ranks.h - what only several ranks' traces tell: who entered a collective last, and how far
  * the ranks' clocks stand apart.
  *
- * The k-th kernel of an operation on every rank is taken for one instance (traces of the same steps).
- * Its ends agree within microseconds (all leave together), its starts don't: so ends give the clocks,
- * and starts, on the lowest rank's clock, the lateness. */
+ * The k-th kernel of an operation on every rank is taken for one instance (traces of the same
+ * steps). Its ends agree within microseconds (all leave together), its starts don't: so ends give
+ * the clocks, and starts, on the lowest rank's clock, the lateness. */
 #ifndef SYSOM_CLI_REPLAY_RANKS_H
 #define SYSOM_CLI_REPLAY_RANKS_H
 

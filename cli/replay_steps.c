@@ -12,7 +12,9 @@
 #include "base/hash.h"
 #include "cli/replay.h"
 #include "cli/replay_csv.h"
+#include "cli/term.h"
 
+#define HELP (-1) /* of parse_arguments: nothing more to do */
 #define KEY_COLUMNS_MAX 8
 #define KEY_BYTES_MAX 1024
 #define MODELS_MAX 4096 /* 60 KB each once used; the least recently used makes room */
@@ -52,15 +54,27 @@ struct replay {
 	uint32_t points, point_stride;
 };
 
+static void print_usage(FILE *to)
+{
+	fputs("usage: sysom replay steps F.csv --latency COL [options]\n\n"
+	      "Judges a CSV file's steps, a row each and in time order, against what their work takes.\n"
+	      "F.csv has a header row and may be gzipped or zstd-packed; - is standard input.\n\n"
+	      "  --latency COL         the step's time\n"
+	      "  --latency-unit UNIT   ns (default), us, ms or s\n"
+	      "  --work COL[,COL]      what the time depends on, up to 4 columns\n"
+	      "  --key COL[,COL]       a model per distinct value, up to 8 columns\n"
+	      "  --mode robust|p99     median curve with calibrated tail, or the P99 line\n"
+	      "  --learn-min N         steps before a model may judge (20)\n"
+	      "  --learn-max N         steps of the frozen baseline (2000)\n"
+	      "  --seed N              of the p99 mode's random choices (1)\n"
+	      "  --json                one JSON object per line\n\n"
+	      "exit status: 0 read to the end, 2 bad arguments or malformed input\n", to);
+}
+
 static int usage(const char *what, const char *which)
 {
-	if (what)
-		fprintf(stderr, "sysom replay steps: %s%s%s\n", what, which ? ": " : "",
-			which ? which : "");
-	fprintf(stderr,
-		"usage: sysom replay steps F.csv --latency COL [--work COL[,COL]] [--key COL[,COL]]\n"
-		"         [--mode robust|p99] [--latency-unit ns|us|ms|s] [--learn-min N]\n"
-		"         [--learn-max N] [--seed N] [--json]\n");
+	fprintf(stderr, "sysom replay steps: %s%s%s; try --help\n", what, which ? ": " : "",
+		which ? term_safe(which, 80) : "");
 	return 2;
 }
 
@@ -123,7 +137,7 @@ static int parse_option(struct replay *r, int option, const char *arg)
 		*(option == 'a' ? &r->config.learn_min : &r->config.learn_max) = (uint32_t)n;
 		return 0;
 	}
-	return usage(NULL, NULL);
+	return 2; /* getopt has said why */
 }
 
 static int parse_arguments(struct replay *r, int argc, char **argv)
@@ -138,12 +152,17 @@ static int parse_arguments(struct replay *r, int argc, char **argv)
 		{ "learn-min", required_argument, NULL, 'a' },
 		{ "learn-max", required_argument, NULL, 'b' },
 		{ "json", no_argument, NULL, 'j' },
+		{ "help", no_argument, NULL, 'h' },
 		{ NULL, 0, NULL, 0 },
 	};
 	int option, rc;
 
 	optind = 0; /* another command may have used getopt before */
-	while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
+	while ((option = getopt_long(argc, argv, "h", options, NULL)) != -1) {
+		if (option == 'h') {
+			print_usage(stdout);
+			return HELP;
+		}
 		rc = parse_option(r, option, optarg);
 		if (rc)
 			return rc;
@@ -160,7 +179,7 @@ static int bad_row(const struct replay *r, const struct replay_csv *c, const cha
 		   const char *which)
 {
 	fprintf(stderr, "%s:%" PRIu64 ": %s%s%s\n", r->path, replay_csv_line(c), what,
-		which ? ": " : "", which ? which : "");
+		which ? ": " : "", which ? term_safe(which, 80) : "");
 	return 2;
 }
 
@@ -226,7 +245,7 @@ static int read_header(struct replay *r, struct replay_csv *c)
 	return rc;
 }
 
-/* Owned; NULL without memory. */
+/* A JSON string, valid UTF-8 whatever the text. Owned; NULL without memory. */
 static char *json_text(const char *text)
 {
 	char *out = malloc(6 * strlen(text) + 3), *p = out;
@@ -241,6 +260,14 @@ static char *json_text(const char *text)
 		}
 		if (*s == '"' || *s == '\\')
 			*p++ = '\\';
+		if (*s >= 0x80) {
+			bool ok;
+			unsigned n = term_next_char((const char *)s, &ok);
+
+			p = ok ? mempcpy(p, s, n) : stpcpy(p, "\\ufffd");
+			s += n - 1;
+			continue;
+		}
 		*p++ = (char)*s;
 	}
 	*p++ = '"';
@@ -557,7 +584,9 @@ static void print_plot(const struct replay *r, uint32_t key)
 		    [(int)(at[0] * (PLOT_WIDTH - 1))] = p->flagged ? 'X' : '.';
 	}
 	printf("\nlatency%s against %s%s of \"%s\": . step, X flagged\n", log_axis[1] ? " (log)" : "",
-	       r->work_count == 0 ? "row" : r->work_count == 1 ? "work" : "expected ms", log_axis[0] ? " (log)" : "", r->key[key].text);
+	       r->work_count == 0 ? "row" : r->work_count == 1 ? "work" : "expected ms",
+	       log_axis[0] ? " (log)" : "",
+	       term_safe(r->key[key].text, 60));
 	for (int y = 0; y < PLOT_HEIGHT; y++) {
 		cell[y][PLOT_WIDTH] = '\0';
 		if (y == 0 || y == PLOT_HEIGHT - 1)
@@ -580,7 +609,7 @@ static void print_people(const struct replay *r, struct roofline **model, const 
 		if (model[i])
 			roofline_summary(model[i], &s);
 		printf("%-40s %-9s %9" PRIu64 " %8" PRIu32 " %7.3f %7.2f%% %8.1f%% %s\n",
-		       r->key[i].text[0] ? r->key[i].text : "(all)",
+		       r->key[i].text[0] ? term_safe(r->key[i].text, 40) : "(all)",
 		       model[i] ? roofline_state_name(s.state) : "evicted", r->key[i].rows,
 		       r->key[i].flagged, s.r2, 100 * s.spread, 100 * s.threshold,
 		       s.drift ? "DRIFT" : "-");
@@ -626,7 +655,7 @@ int replay_steps_main(int argc, char **argv)
 	roofline_config_default(&r.config);
 	rc = parse_arguments(&r, argc, argv);
 	if (rc)
-		return rc;
+		return rc == HELP ? 0 : rc;
 	r.memory = aligned_alloc(64, (roofline_set_memory_bytes(&r.config, MODELS_MAX) + 63) & ~63ul);
 	r.point = r.json ? NULL : malloc(PLOT_POINTS * sizeof(*r.point));
 	if (!r.memory || (!r.json && !r.point)) {

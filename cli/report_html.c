@@ -125,7 +125,7 @@ static void put_facts(FILE *to, const json_t *in)
 		 term_count(jsonget_number(in, "last_step")));
 	fact(to, "steps", text, "");
 	fact(to, "flagged", term_count(jsonget_number(in, "flagged_steps")), "");
-	fact(to, "flagged after, steps", term_count(jsonget_number(in, "steps_to_flag")), "");
+	fact(to, "flagged in slow step", term_count(jsonget_number(in, "steps_to_flag")), "");
 	if (raw > 0)
 		fact(to, "uploaded of the raw stream", term_percent(sent / raw), "");
 	fputs("</div>\n", to);
@@ -205,8 +205,9 @@ static void put_points(FILE *to, const struct chart *c, const struct trace_rank 
 		if (!(s->flags & WINDOW_STEP_FLAGGED))
 			continue;
 		left--;
-		fprintf(to, "<circle class=\"pt\" cx=\"%.1f\" cy=\"%.1f\" r=\"2.6\"><title>rank %d step %llu: "
-			    "%s instead of %s</title></circle>\n",
+		fprintf(to,
+			"<circle class=\"pt\" cx=\"%.1f\" cy=\"%.1f\" r=\"2.6\"><title>"
+			"rank %d step %llu: %s instead of %s</title></circle>\n",
 			chart_x(c, s->step.index), chart_y(c, ms), r->who.rank,
 			(unsigned long long)s->step.index, term_ms(ms), term_ms(s->expected_ns / 1e6));
 	}
@@ -293,8 +294,9 @@ static void put_chart(FILE *to, const json_t *in, const struct trace_model *m)
 	}
 	if (first)
 		put_line(to, &c, first, "exp", true);
-	fputs("</svg>\n<p class=\"dim\"><span class=\"bad\">&#9632;</span> observed, dots are flagged steps; "
-	      "<span class=\"ok\">&#9632;</span> expected; grey: other ranks' windows.</p>\n", to);
+	fputs("</svg>\n<p class=\"dim\"><span class=\"bad\">&#9632;</span> observed, dots are "
+	      "flagged steps; <span class=\"ok\">&#9632;</span> expected; "
+	      "grey: other ranks' windows.</p>\n", to);
 }
 
 /* ---- tables ---- */
@@ -322,7 +324,9 @@ static void put_parts(FILE *to, const json_t *in)
 		cell(to, term_ms(jsonget_number(p, "expected_ms")));
 		cell(to, term_ms(jsonget_number(p, "observed_ms")));
 		cell(to, term_percent(share));
-		fprintf(to, "<td class=\"t\"><span class=\"bar\" style=\"width:%.1fem\"></span></td></tr>\n",
+		fprintf(to,
+			"<td class=\"t\"><span class=\"bar\" style=\"width:%.1fem\"></span></td>"
+			"</tr>\n",
 			width * 10);
 	}
 	fputs("</table>\n", to);
@@ -339,8 +343,8 @@ static void put_kernels(FILE *to, const struct trace_model *m, const struct trac
 		return;
 	}
 	fprintf(to, "<p class=\"dim\">Device time per step: %zu slow steps against %zu others of the same "
-		    "windows; the %d largest differences of %zu.</p>\n", slow, normal, KERNELS_SHOWN,
-		count);
+		    "windows; the %zu largest differences of %zu.</p>\n", slow, normal,
+		count < KERNELS_SHOWN ? count : (size_t)KERNELS_SHOWN, count);
 	fputs("<table><tr><th class=\"t\">name</th><th>others</th><th>slow</th><th>difference</th>"
 	      "<th>per slow step</th></tr>\n", to);
 	for (size_t i = 0; i < count && i < KERNELS_SHOWN; i++) {

@@ -30,23 +30,54 @@ static int by_difference(const void *x, const void *y)
 	return a->name < b->name ? -1 : a->name > b->name;
 }
 
+#define SLOW (WINDOW_STEP_OUT | WINDOW_STEP_FLAGGED)
+
+static ptrdiff_t step_of(const struct trace_rank *r, const struct record *d)
+{
+	return step_at(r, d->launch_ns ? d->launch_ns : d->begin_ns);
+}
+
+/* Per step: whether its records are there. A window may cut its first or last step, and half a step
+ * would look like one with half the work. */
+static uint8_t *find_whole(const struct trace_rank *r, size_t *slow, size_t *normal)
+{
+	uint32_t *found = calloc(r->step_count + 1, sizeof(*found));
+	uint8_t *whole = calloc(r->step_count + 1, 1);
+
+	for (size_t i = 0; found && i < r->device_count; i++) {
+		ptrdiff_t s = step_of(r, &r->device[i]);
+
+		if (s >= 0)
+			found[s]++;
+	}
+	for (size_t i = 0; found && whole && i < r->step_count; i++) {
+		const struct window_step *s = &r->steps[i];
+
+		whole[i] = found[i] && found[i] >= s->step.kernels - s->step.kernels / 20;
+		*slow += whole[i] && (s->flags & SLOW);
+		*normal += whole[i] && !(s->flags & SLOW);
+	}
+	free(found);
+	return whole;
+}
+
 struct report_kernel *report_kernels_make(const struct trace_model *m, const struct trace_rank *r,
 					  size_t *count, size_t *slow_steps, size_t *normal_steps)
 {
 	struct report_kernel *k = calloc(m->name_count + 1, sizeof(*k));
-	uint8_t *used = calloc(r->step_count + 1, 1);
+	uint8_t *whole;
 	size_t n = 0;
 
 	*count = *slow_steps = *normal_steps = 0;
-	for (size_t i = 0; k && used && i < r->device_count; i++) {
+	whole = find_whole(r, slow_steps, normal_steps);
+	for (size_t i = 0; k && whole && i < r->device_count; i++) {
 		const struct record *d = &r->device[i];
-		ptrdiff_t s = step_at(r, d->launch_ns ? d->launch_ns : d->begin_ns);
+		ptrdiff_t s = step_of(r, d);
 		struct report_kernel *e = &k[d->name];
 
-		if (s < 0)
+		if (s < 0 || !whole[s])
 			continue;
-		used[s] = 1;
-		if (r->steps[s].flags & (WINDOW_STEP_OUT | WINDOW_STEP_FLAGGED)) {
+		if (r->steps[s].flags & SLOW) {
 			e->slow_count++;
 			e->slow_ns += (double)(d->end_ns - d->begin_ns);
 		} else {
@@ -54,10 +85,6 @@ struct report_kernel *report_kernels_make(const struct trace_model *m, const str
 			e->normal_ns += (double)(d->end_ns - d->begin_ns);
 		}
 	}
-	for (size_t i = 0; used && i < r->step_count; i++)
-		if (used[i])
-			++*(r->steps[i].flags & (WINDOW_STEP_OUT | WINDOW_STEP_FLAGGED) ? slow_steps :
-											  normal_steps);
 	for (uint32_t i = 0; k && i < m->name_count; i++) {
 		if (!k[i].slow_count && !k[i].normal_count)
 			continue;
@@ -67,7 +94,7 @@ struct report_kernel *report_kernels_make(const struct trace_model *m, const str
 		k[n].normal_ns /= *normal_steps ? (double)*normal_steps : 1;
 		n++;
 	}
-	free(used);
+	free(whole);
 	if (!n) {
 		free(k);
 		return NULL;

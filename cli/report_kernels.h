@@ -12,8 +12,8 @@ struct report_kernel {
 	double slow_ns, normal_ns; /* per step */
 };
 
-/* By the difference, largest first. *slow_steps, *normal_steps: steps that had records. NULL when there
- * are none, or no memory. */
+/* By the difference, largest first. *slow_steps, *normal_steps: steps whose records are all there;
+ * others don't count. NULL when there are none, or no memory. */
 struct report_kernel *report_kernels_make(const struct trace_model *m, const struct trace_rank *r,
 					  size_t *count, size_t *slow_steps, size_t *normal_steps);
 

@@ -5,28 +5,25 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "base/version.h"
 #include "cli/commands.h"
 #include "cli/term.h"
-
-#ifndef SYSOM_VERSION
-#define SYSOM_VERSION "0.1.0"
-#endif
 
 static const struct command commands[] = {
 	{ .name = "run", .run = cmd_run_main, .flags = OPTION_JOB | OPTION_ROLE, .args = "-- CMD...",
 	  .args_min = 1, .args_max = -1, .summary = "run a job with tracing",
 	  .detail = "Puts libsysom_preload.so (SYSOM_PRELOAD, else ../lib beside this program) before\n"
 		    "whatever LD_PRELOAD holds and runs CMD. Without the library, CMD runs untraced after\n"
-		    "one warning. --job and --role set SYSOM_JOB and SYSOM_ROLE. The exit status is CMD's;\n"
-		    "127 when it is not found, 126 when it can't be run.\n" },
+		    "one warning. --job and --role set SYSOM_JOB and SYSOM_ROLE. The exit status is\n"
+		    "CMD's; 127 when it is not found, 126 when it can't be run.\n" },
 	{ .name = "status", .run = cmd_status_main, .flags = OPTION_JSON | OPTION_URL | OPTION_CONTROL,
 	  .args = "", .summary = "this node's sysomd and the cluster's aggregator at a glance" },
 	{ .name = "top", .run = cmd_status_top,
 	  .flags = OPTION_JSON | OPTION_URL | OPTION_JOB | OPTION_ONCE, .args = "",
 	  .summary = "all ranks, refreshed every second on a terminal" },
 	{ .name = "incidents", .run = cmd_incidents_list,
-	  .flags = OPTION_JSON | OPTION_URL | OPTION_JOB | OPTION_STATE | OPTION_LIMIT, .args = "",
-	  .summary = "the incidents, newest first" },
+	  .flags = OPTION_JSON | OPTION_URL | OPTION_JOB | OPTION_STATE | OPTION_LIMIT | OPTION_ALL,
+	  .args = "", .summary = "the incidents, newest first" },
 	{ .name = "show", .run = cmd_incidents_show, .flags = OPTION_JSON | OPTION_URL | OPTION_JOB,
 	  .args = "ID|last", .args_min = 1, .args_max = 1,
 	  .summary = "one incident: which rank, when, how slow, and what explains it" },
@@ -42,8 +39,9 @@ static const struct command commands[] = {
 	{ .name = "wait-incident", .run = cmd_wait_main,
 	  .flags = OPTION_JSON | OPTION_URL | OPTION_JOB | OPTION_STATE | OPTION_TIMEOUT, .args = "",
 	  .summary = "wait until an incident is closed and print its id",
-	  .detail = "Progress goes to standard error. With --state open it returns as soon as there is one.\n"
-		    "When the time is up, one that is still open is printed, else the status is 1.\n" },
+	  .detail = "Progress goes to standard error. With --state open it returns as soon as there\n"
+		    "is one. When the time is up, one that is still open is printed, else the status\n"
+		    "is 1.\n" },
 	{ .name = "off", .run = cmd_control_off,
 	  .flags = OPTION_JSON | OPTION_CONTROL | OPTION_RANK | OPTION_JOB, .args = "",
 	  .summary = "switch tracing off inside the running processes of this node" },

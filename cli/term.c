@@ -219,7 +219,10 @@ const char *term_excess(double excess)
 
 	if (!isfinite(excess))
 		return "?";
-	snprintf(out, TERM_TEXT_BYTES, "%+.0f %%", excess * 100);
+	if (excess >= 9)
+		snprintf(out, TERM_TEXT_BYTES, "x%.0f", excess + 1);
+	else
+		snprintf(out, TERM_TEXT_BYTES, "%+.0f %%", excess * 100);
 	return out;
 }
 

@@ -35,12 +35,22 @@
 /* Of the user's GPU memory: 32 x 3.2 MB instead of the default 250 x 3.2 MB. Fewer lose records. */
 #define CUPTI_DEVICE_BUFFERS 32
 
+/* 13.0 before its first update: flushing could crash and disabling a kind could deadlock. */
+#define CUPTI_VERSION_UNSAFE 130000u
+#define CUPTI_NAMES 1024 /* a model has some hundred kernels */
+
 enum cupti_buffer_state { BUFFER_FREE = 0, BUFFER_LENT = 1, BUFFER_DONE = 2 };
 
 struct cupti_buffer {
 	uint32_t state;
 	uint32_t serial; /* order of completion */
 	size_t valid_bytes;
+};
+
+struct cupti_name {
+	const char *text;
+	uint64_t hash;
+	uint32_t id;
 };
 
 #define CUPTI_FUNCTIONS(X)                                                                         \
@@ -65,7 +75,8 @@ static struct {
 	uint32_t starting; /* 1: somebody starts or has started */
 	uint32_t started;  /* 1: found, functions valid */
 	uint32_t lock;
-	uint32_t pauses; /* enum cupti_client_pause */
+	uint32_t pauses;   /* enum cupti_client_pause */
+	uint32_t flushing; /* the helper is inside CUPTI */
 	bool enabled;	 /* under lock */
 	bool registered; /* ours are in CUPTI; under lock */
 	bool clock_set;
@@ -81,11 +92,13 @@ static struct {
 	uint8_t *pool;
 	struct cupti_buffer buffers[CUPTI_POOL_COUNT];
 	uint32_t serial;
-	bool lane_valid;
-	struct ring_lane_writer lane;
+	/* one per clock, since a lane's clock is fixed; lane: the one in use */
+	struct ring_lane_writer lanes[2];
+	struct ring_lane_writer *lane;
 	uint64_t gap_from_ns;
 	uint16_t gap_cause;
 	uint64_t delay_told_ns;
+	struct cupti_name names[CUPTI_NAMES]; /* the helper's */
 #define X(field, type, name) type field;
 	CUPTI_FUNCTIONS(X) CUPTI_OPTIONAL(X)
 #undef X
@@ -216,19 +229,27 @@ static void cupti_gap_close(void)
 	cupti.gap_cause = 0;
 }
 
-/* Which clock do the stamps come from now? The lane says so, before the first event. */
+/* From 12.6 (24) until it was mended in 13.1, registering a clock could make kernel stamps zero: there
+ * CUPTI's own default is taken, CLOCK_REALTIME. */
+static bool cupti_clock_sound(void)
+{
+	return cupti.timestamp_callback && (cupti.version < 24 || cupti.version >= 130100);
+}
+
+/* Which clock do the stamps come from now? That one's lane is used. */
 static void cupti_settle_clock(void)
 {
 	cupti_result res = CUPTI_UNKNOWN_;
 
-	if (cupti.timestamp_callback) {
+	if (cupti_clock_sound()) {
 		res = cupti.timestamp_callback(cupti_clock_monotonic);
 		cupti.clock_set = res == CUPTI_OK;
+	} else if (cupti.rival_clock) {
+		/* not the rival's, which may count anything */
+		cupti.timestamp_callback(cupti_clock_realtime);
+		cupti.clock_set = true;
 	}
-	if (cupti.lane_valid)
-		__atomic_store_n(&cupti.lane.lane->clock_source,
-				 res == CUPTI_OK ? CLOCK_SOURCE_MONOTONIC : CLOCK_SOURCE_REALTIME,
-				 __ATOMIC_RELAXED);
+	__atomic_store_n(&cupti.lane, &cupti.lanes[res == CUPTI_OK ? 0 : 1], __ATOMIC_RELEASE);
 }
 
 static void cupti_set_zeroed(uint8_t on)
@@ -379,6 +400,22 @@ static bool cupti_find_functions(void *library)
 	return all;
 }
 
+static bool cupti_claim_lanes(void)
+{
+	uint32_t tid = (uint32_t)syscall(SYS_gettid);
+	struct ring_lane_writer w;
+	unsigned found = 0;
+
+	while (ring_writer_claim(cupti.host.ring, RING_LANE_DEVICE, tid, &w)) {
+		unsigned at = w.lane->clock_source == CLOCK_SOURCE_REALTIME;
+
+		found |= 1u << at;
+		cupti.lanes[at] = w;
+	}
+	cupti.lane = &cupti.lanes[0];
+	return found == 3;
+}
+
 void cupti_client_start(const struct cupti_client_host *host, int driver_version)
 {
 	size_t limit = CUPTI_DEVICE_BUFFERS, bytes = sizeof(limit);
@@ -396,14 +433,13 @@ void cupti_client_start(const struct cupti_client_host *host, int driver_version
 	cupti.pool = mmap(NULL, CUPTI_POOL_COUNT * (size_t)CUPTI_POOL_BYTES, PROT_READ | PROT_WRITE,
 			  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (cupti.pool == MAP_FAILED || !cupti_find_functions(library) ||
-	    cupti.get_version(&cupti.version) != CUPTI_OK) {
-		cupti_gap_open(GAP_CUPTI_REFUSED, 0);
+	    cupti.get_version(&cupti.version) != CUPTI_OK ||
+	    (cupti.version == CUPTI_VERSION_UNSAFE && (!wanted || strcmp(wanted, "force")))) {
+		cupti_gap_open(GAP_CUPTI_REFUSED, -(int32_t)cupti.version);
 		cupti_set_state(RING_CUPTI_REFUSED);
 		return;
 	}
-	cupti.lane_valid = ring_writer_claim(host->ring, RING_LANE_DEVICE,
-					     (uint32_t)syscall(SYS_gettid), &cupti.lane);
-	if (!cupti.lane_valid) {
+	if (!cupti_claim_lanes()) {
 		cupti_gap_open(GAP_CUPTI_REFUSED, -1);
 		cupti_set_state(RING_CUPTI_REFUSED);
 		return;
@@ -455,10 +491,10 @@ static struct cupti_buffer *cupti_next_buffer(void)
 /* A live reader is never lapped by a flush: wait for it a little, then give the record up. */
 static bool cupti_pace(uint64_t *waited_ns)
 {
-	uint64_t room = cupti.lane.mask + 1ull - 64;
+	uint64_t room = cupti.lane->mask + 1ull - 64;
 	struct timespec pause = { 0, 1000000 };
 
-	while (ring_writer_backlog(&cupti.lane, clock_monotonic_ns()) >= room) {
+	while (ring_writer_backlog(cupti.lane, clock_monotonic_ns()) >= room) {
 		if (*waited_ns >= CUPTI_PACE_WAIT_NS)
 			return false;
 		nanosleep(&pause, NULL);
@@ -477,6 +513,30 @@ static void cupti_count(enum cupti_decode_result res)
 	};
 
 	ring_writer_count_drop(cupti.host.ring, (enum ring_drop)cause[res], 1);
+}
+
+/* Mangled names are long, and there is one in every record: hashing and comparing a thousand bytes
+ * each time would be most of this thread's work. A pointer stands for a text only as long as the
+ * text still hashes to the same: CUPTI may give the address to another kernel after a reload. */
+static uint32_t cupti_name_id(const char *name)
+{
+	size_t bytes = strnlen(name, LIMIT_NAME_BYTES), i;
+	uint64_t hash = bytes * 0x9e3779b97f4a7c15ull, word;
+	struct cupti_name *n = &cupti.names[((uintptr_t)name >> 3) % CUPTI_NAMES];
+
+	for (i = 0; i + 8 <= bytes; i += 8) {
+		memcpy(&word, name + i, 8);
+		hash = (hash ^ word) * 0xff51afd7ed558ccdull;
+		hash ^= hash >> 32;
+	}
+	for (; i < bytes; i++)
+		hash = (hash ^ (uint8_t)name[i]) * 0x100000001b3ull;
+	if (n->text != name || n->hash != hash || !n->id) {
+		n->text = name;
+		n->hash = hash;
+		n->id = ring_writer_intern(cupti.host.ring, name, bytes);
+	}
+	return n->id;
 }
 
 static unsigned cupti_decode_buffer(struct cupti_buffer *b, uint64_t *waited_ns, uint64_t *oldest)
@@ -500,12 +560,11 @@ static unsigned cupti_decode_buffer(struct cupti_buffer *b, uint64_t *waited_ns,
 			continue;
 		}
 		if (name)
-			event.kernel.name = ring_writer_intern(cupti.host.ring, name,
-							       strnlen(name, LIMIT_NAME_BYTES));
+			event.kernel.name = cupti_name_id(name);
 		/* end lies at the same place in both */
 		if (event.kernel.end < *oldest)
 			*oldest = event.kernel.end;
-		ring_writer_push(&cupti.lane, &event);
+		ring_writer_push(cupti.lane, &event);
 		pushed++;
 	}
 	memset(data, 0, b->valid_bytes);
@@ -516,7 +575,7 @@ static unsigned cupti_decode_buffer(struct cupti_buffer *b, uint64_t *waited_ns,
 
 static void cupti_tell_delay(uint64_t oldest)
 {
-	uint64_t now = cupti.lane.lane->clock_source == CLOCK_SOURCE_REALTIME ?
+	uint64_t now = cupti.lane->lane->clock_source == CLOCK_SOURCE_REALTIME ?
 			       clock_realtime_ns() :
 			       clock_monotonic_ns();
 
@@ -539,8 +598,13 @@ unsigned cupti_client_tend(uint64_t now_ns, bool flush)
 	if (cupti_rival_active() && !cupti.rival_kinds &&
 	    now_ns - cupti.rival_seen_ns > CUPTI_RESUME_NS)
 		cupti_client_pause(CUPTI_PAUSE_RIVAL, false, 0);
-	if (flush && cupti.enabled)
-		cupti.flush_all(0);
+	if (flush) {
+		/* seq_cst: either cupti_client_rival_finalizes sees us flush or we see its pause */
+		__atomic_store_n(&cupti.flushing, 1, __ATOMIC_SEQ_CST);
+		if (cupti.enabled && !cupti_rival_active())
+			cupti.flush_all(0);
+		__atomic_store_n(&cupti.flushing, 0, __ATOMIC_SEQ_CST);
+	}
 	while ((b = cupti_next_buffer()))
 		pushed += cupti_decode_buffer(b, &waited_ns, &oldest);
 	cupti_tell_delay(oldest);
@@ -574,6 +638,20 @@ void cupti_client_rival_leaves(void)
 {
 	cupti.rival_kinds = 0;
 	cupti.rival_seen_ns = clock_monotonic_ns();
+}
+
+/* It takes all of CUPTI down: our registration with it, and nobody may be inside. */
+void cupti_client_rival_finalizes(void)
+{
+	uint64_t until = clock_monotonic_ns() + CUPTI_LOCK_WAIT_NS;
+	struct timespec pause = { 0, 100000 };
+
+	cupti_rival_here();
+	while (__atomic_load_n(&cupti.flushing, __ATOMIC_SEQ_CST) && clock_monotonic_ns() < until)
+		nanosleep(&pause, NULL);
+	cupti.registered = false;
+	cupti.clock_set = false;
+	cupti_client_rival_leaves();
 }
 
 void cupti_client_rival_callbacks(cupti_buffer_requested_fn *requested,

@@ -25,6 +25,7 @@
 
 #include "cupti/cupti_client.h"
 #include "preload/driver.h"
+#include "preload/governor.h"
 #include "preload/hooks.h"
 #include "preload/registry.h"
 #include "preload/tracer.h"
@@ -37,11 +38,6 @@
 #define HELPER_STACK_BYTES    (512u << 10)
 #define HELPER_CAPTURE_NS     10000000000ull
 #define HELPER_EXIT_WAIT_NS   300000000ull
-/* The governor: our own CPU share over a window, and how long the kinds stay off above it. */
-#define HELPER_GOVERN_NS      10000000000ull
-#define HELPER_GOVERN_SHARE   0.05
-#define HELPER_GOVERN_STRIKES 3
-#define HELPER_GOVERN_OFF_NS  60000000000ull
 
 enum helper_exit { EXIT_NO = 0, EXIT_ASKED = 1, EXIT_DONE = 2 };
 
@@ -68,8 +64,7 @@ static struct {
 	uint32_t told_trace, told_cupti;
 	struct attach_hello hello;
 	char path[128];
-	uint64_t governed_ns, govern_cpu_ns, govern_off_ns;
-	uint32_t strikes;
+	struct governor governor;
 } helper = { .sock = -1, .backoff_ms = HELPER_BACKOFF_MIN_MS };
 
 static long helper_futex(uint32_t *word, int op, uint32_t value, const struct timespec *timeout)
@@ -309,26 +304,12 @@ static void helper_watch_reader(uint64_t now)
 static void helper_govern(uint64_t now)
 {
 	struct timespec ts;
-	uint64_t cpu;
-	double share;
+	bool off;
 
-	if (helper.govern_off_ns && now - helper.govern_off_ns > HELPER_GOVERN_OFF_NS) {
-		helper.govern_off_ns = 0;
-		cupti_client_pause(CUPTI_PAUSE_GOVERNED, false, 0);
-	}
-	if (now - helper.governed_ns < HELPER_GOVERN_NS)
-		return;
 	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
-	cpu = (uint64_t)ts.tv_sec * 1000000000ull + (uint64_t)ts.tv_nsec;
-	share = (double)(cpu - helper.govern_cpu_ns) / (double)(now - helper.governed_ns);
-	helper.strikes = helper.governed_ns && share > HELPER_GOVERN_SHARE ? helper.strikes + 1 : 0;
-	helper.governed_ns = now;
-	helper.govern_cpu_ns = cpu;
-	if (helper.strikes >= HELPER_GOVERN_STRIKES) {
-		helper.strikes = 0;
-		helper.govern_off_ns = now;
-		cupti_client_pause(CUPTI_PAUSE_GOVERNED, true, (int32_t)(share * 1e6));
-	}
+	off = governor_step(&helper.governor, now,
+			    (uint64_t)ts.tv_sec * 1000000000ull + (uint64_t)ts.tv_nsec);
+	cupti_client_pause(CUPTI_PAUSE_GOVERNED, off, (int32_t)(helper.governor.share * 1e6));
 }
 
 static void helper_tell_anchor(void)

@@ -2,9 +2,9 @@
 # libsysom_preload.so: always optimised, since our dlsym must tail-jump, and never sanitized, since
 # it is loaded into programs that are not.
 SOS += libsysom_preload.so
-libsysom_preload.so_SRCS := preload/hooks.c preload/hooks_table.c preload/tracer.c preload/helper.c \
+libsysom_preload.so_SRCS := preload/hooks.c preload/hooks_table.c preload/tracer.c preload/helper.c preload/governor.c \
 	preload/driver.c preload/registry.c preload/wrap_cuda.c preload/wrap_context.c \
-	preload/wrap_nccl.c preload/wrap_cupti.c preload/span_api.c cupti/cupti_client.c \
+	preload/wrap_nccl.c preload/wrap_cupti.c preload/nccl_plugin.c preload/span_api.c cupti/cupti_client.c \
 	cupti/cupti_decode.c ring/ring_writer.c ring/attach.c
 libsysom_preload.so_CFLAGS := -O2 -fno-sanitize=all -ftls-model=initial-exec -fno-semantic-interposition
 libsysom_preload.so_LDFLAGS := -fno-sanitize=all -Wl,-z,nodelete -Wl,-z,defs \
@@ -19,13 +19,16 @@ $(B)/gen/exports.map: preload/exports.map.in preload/hooks.def
 PRELOAD_TEST := $(B)/test
 PRELOAD_NULL := $(PRELOAD_TEST)/null/libcuda.so.1 $(PRELOAD_TEST)/null/libnccl.so.2
 TEST_PARTS += $(PRELOAD_TEST)/preload_peer $(PRELOAD_NULL) $(PRELOAD_TEST)/caller \
-	$(PRELOAD_TEST)/null/libdeep.so $(PRELOAD_TEST)/rival
-UNIT += test_cupti_decode
+	$(PRELOAD_TEST)/null/libdeep.so $(PRELOAD_TEST)/rival \
+	$(PRELOAD_TEST)/plugin_caller $(PRELOAD_TEST)/null/chain_plugin.so
+UNIT += test_cupti_decode test_preload_governor
+test_preload_governor_SRCS := tests/unit/test_preload_governor.c preload/governor.c
+test_preload_governor_LDLIBS := -lcmocka
 test_cupti_decode_SRCS := tests/unit/test_cupti_decode.c cupti/cupti_decode.c
 test_cupti_decode_LDLIBS := -lcmocka
 SCRIPTS_TEST += tests/e2e/preload_binary.sh tests/e2e/preload_behaviour.py \
-	tests/e2e/preload_cupti.py tests/conformance/foreign_abi.sh \
-	tests/conformance/preload_cudart.py
+	tests/e2e/preload_cupti.py tests/e2e/preload_plugin.py tests/conformance/foreign_abi.sh \
+	tests/conformance/preload_cudart.py tests/conformance/preload_nvtx.py
 BENCH += bench_launch
 BENCH_PARTS += $(PRELOAD_NULL)
 
@@ -44,6 +47,11 @@ $(PRELOAD_TEST)/caller: tests/preload/caller.c tests/preload/null.h $(PRELOAD_NU
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS_ALL) -fno-sanitize=all -o $@ $< $(PRELOAD_NULL) -Wl,-rpath,'$$ORIGIN/null' \
 		-lpthread -ldl
+$(PRELOAD_TEST)/null/chain_plugin.so: tests/preload/chain_plugin.c
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS_ALL) -fno-sanitize=all -shared -o $@ $<
 $(PRELOAD_TEST)/rival: tests/preload/rival.c
+$(PRELOAD_TEST)/plugin_caller: tests/preload/plugin_caller.c
+$(PRELOAD_TEST)/rival $(PRELOAD_TEST)/plugin_caller:
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS_ALL) -fno-sanitize=all -o $@ $< -ldl

@@ -75,7 +75,7 @@ static void span_push(uint16_t kind, uint32_t source, uint64_t domain, uint64_t 
 		return;
 	if (nested && kind == EVENT_SPAN_END && t->spans)
 		t->spans--;
-	e.depth = t->spans;
+	e.depth = nested ? t->spans : 0;
 	if (nested && kind == EVENT_SPAN_BEGIN)
 		t->spans++;
 	tracer_push(&e);

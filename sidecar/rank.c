@@ -161,6 +161,36 @@ static struct window_step judge(struct rank *r, const struct step *s, bool *self
 	return ws;
 }
 
+static int by_value(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+static double median(double *v, uint32_t n)
+{
+	if (!n)
+		return 0;
+	qsort(v, n, sizeof(*v), by_value);
+	return n % 2 ? v[n / 2] : (v[n / 2 - 1] + v[n / 2]) / 2;
+}
+
+/* A drift is slowness that no step showed. While steps are flagged their windows tell it, and the
+ * alarm, which sums up what they added, must find the rank still slow once they are past. */
+static bool drift_stands_alone(const struct rank *r, const struct window_step *ws)
+{
+	uint32_t n = r->recent_count < RANK_PERIOD ? r->recent_count : RANK_PERIOD;
+	uint32_t first = r->recent_next + RANK_RECENT - n;
+	double v[RANK_PERIOD];
+
+	if (r->stats.last_flag_ns && ws->step.end_ns - r->stats.last_flag_ns < RANK_DRIFT_QUIET_NS)
+		return false;
+	for (uint32_t i = 0; i < n; i++)
+		v[i] = r->recent[(first + i) % RANK_RECENT].self_excess;
+	return median(v, n) >= RANK_DRIFT_EXCESS_MIN;
+}
+
 static void remember(struct rank *r, const struct window_step *ws)
 {
 	r->recent[r->recent_next] = *ws;
@@ -177,6 +207,7 @@ static void on_judged(struct rank *r, const struct window_step *ws, bool self, u
 	if (flagged) {
 		r->stats.flagged++;
 		r->stats.self_excess = ws->self_excess;
+		r->stats.last_flag_ns = ws->step.end_ns;
 		/* The last window waits for its arbitration: it has to go now. */
 		if (r->anomaly.state == ANOMALY_CLOSED)
 			r->on_window(r->arg, r);
@@ -217,11 +248,12 @@ static void take_step(struct rank *r, const struct step *s, uint32_t kernel_coun
 	}
 	if (s->latency_ns >= r->config.step_min_ns)
 		remember(r, &ws);
-	if (drift && !r->drift_raised) {
+	if (drift && !r->drift_raised && drift_stands_alone(r, &ws)) {
 		r->stats.drifts++;
 		r->on_drift(r->arg, r);
+		r->drift_raised = true;
 	}
-	r->drift_raised = drift;
+	r->drift_raised &= drift;
 }
 
 void rank_run(struct rank *r, uint64_t device_ns, uint64_t now_ns)
@@ -264,21 +296,6 @@ bool rank_check_stall(struct rank *r, uint64_t now_ns)
 	r->stalled = true;
 	r->stats.stalls++;
 	return true;
-}
-
-static int by_value(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return x < y ? -1 : x > y;
-}
-
-static double median(double *v, uint32_t n)
-{
-	if (!n)
-		return 0;
-	qsort(v, n, sizeof(*v), by_value);
-	return n % 2 ? v[n / 2] : (v[n / 2 - 1] + v[n / 2]) / 2;
 }
 
 static double field(const struct window_step *w, int which)

@@ -16,6 +16,9 @@
 #define RANK_MODELS 16u	  /* phases and graph buckets of one rank that are told apart */
 #define RANK_RECENT 512u  /* judged steps kept for windows that are asked for */
 #define RANK_PERIOD 128u  /* steps that the medians of a beat look at */
+/* A drift alarm waits for so long without a flagged step, and for a median self time in excess of this. */
+#define RANK_DRIFT_QUIET_NS   30000000000ull
+#define RANK_DRIFT_EXCESS_MIN 0.015
 
 struct rank_config {
 	struct roofline_config roofline;
@@ -33,7 +36,7 @@ struct rank_stats {
 	uint64_t steps, judged, flagged, flagged_self, incomplete, host_stall, gap, brief, host_late;
 	uint64_t windows_open, windows_closed, stalls, drifts;
 	uint64_t windows_summary, windows_counted; /* what the token buckets did */
-	uint64_t last_step_end_ns, last_self_flag_ns;
+	uint64_t last_step_end_ns, last_flag_ns, last_self_flag_ns;
 	double self_excess; /* of the last flagged step */
 };
 

@@ -2,7 +2,7 @@
  * cupti_double.c - the activity API over the modelled GPU. Finished work queues up here and is
  * packed into the client's buffers by the GPU's worker or by whoever flushes; the launching thread
  * asks for a buffer when none is at hand, as the real library does. Faults come from the
- * environment: see docs/sim.md. Built twice, as libcupti.so.13 and (fewer symbols) libcupti.so.12. */
+ * environment: see docs/sim.md. Built twice: libcupti.so.13 and, with fewer symbols, .so.12. */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdlib.h>

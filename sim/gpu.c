@@ -16,7 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/hash.h"
+#include "sim/scramble.h"
 
 #define GPU_WATCH_MAX	60
 #define GPU_TICK_NS	4000000ull /* how late records reach the profiler unasked */
@@ -379,7 +379,7 @@ static void op_vary(struct gpu_op *op)
 
 	if (op->work.kind != GPU_OP_KERNEL || !span)
 		return;
-	gpu.random = hash_mix(gpu.random + 0x9e3779b97f4a7c15ull);
+	gpu.random = scramble(gpu.random + 0x9e3779b97f4a7c15ull);
 	op->work.dur_ns += gpu.random % (2 * span + 1) - span;
 }
 

@@ -10,6 +10,7 @@
 
 #include "foreign/cuda.h"
 #include "foreign/nccl.h"
+#include "sim/scramble.h"
 
 #define JOB_MAX_RANKS  64
 #define JOB_STREAMS    32
@@ -77,7 +78,13 @@ enum job_action_kind {
 	JOB_PACE,	/* the host works until at_ns */
 };
 
-enum job_collective { JOB_ALLREDUCE, JOB_ALLGATHER, JOB_REDUCESCATTER, JOB_ALLTOALL, JOB_BROADCAST };
+enum job_collective {
+	JOB_ALLREDUCE,
+	JOB_ALLGATHER,
+	JOB_REDUCESCATTER,
+	JOB_ALLTOALL,
+	JOB_BROADCAST,
+};
 
 struct job_action {
 	uint8_t kind, stream, collective;
@@ -91,6 +98,7 @@ struct job_action {
 
 struct job_phase {
 	char name[24];
+	double work; /* batch, tokens or micro-steps; 0: the number of actions */
 	struct job_action *actions;
 	unsigned count, room;
 };
@@ -112,11 +120,7 @@ struct job_program {
 /* Randomness is a pure function of a seed and counters (splitmix64). */
 static inline uint64_t job_random(uint64_t *state)
 {
-	uint64_t z = (*state += 0x9e3779b97f4a7c15ull);
-
-	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
-	z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
-	return z ^ (z >> 31);
+	return scramble(*state += 0x9e3779b97f4a7c15ull);
 }
 
 static inline double job_uniform(uint64_t *state)
@@ -134,7 +138,7 @@ struct job_action *job_phase_add(struct job_phase *ph, enum job_action_kind kind
 /* job_mix.c: fills p from a built-in mix. false: unknown name. */
 bool job_mix_build(struct job_program *p, const char *name, int ranks);
 const char *job_mix_names(void);
-/* job_trace.c: fills p from a trace file (*.csv[.gz] or Kineto *.json[.gz]). 0, or 2 with a message. */
+/* job_trace.c: fills p from a trace (*.csv[.gz] or Kineto *.json[.gz]). 0, or 2 and a message. */
 int job_trace_build(struct job_program *p, const char *path, int ranks);
 
 /* job_rank.c: the body of one rank's process. The exit status. */

@@ -125,6 +125,7 @@ static void end_step(struct builder *b)
 static void train_step(struct builder *b, struct job_phase *ph, const char *name, unsigned micro)
 {
 	begin_step(b, ph, name, 4 << 20);
+	ph->work = micro;
 	for (unsigned m = 0; m < micro; m++) {
 		for (int l = 0; l < 12; l++)
 			forward_layer(b, micro > 1 ? 2 : 4);
@@ -202,6 +203,7 @@ static void decode_step(struct builder *b, struct job_phase *ph, unsigned index,
 	b->ph = ph;
 	b->at = 200 * US;
 	snprintf(ph->name, sizeof(ph->name), "decode-b%u", batch);
+	ph->work = batch;
 	job_phase_add(ph, JOB_PACE, S_COMPUTE, b->at);
 	job_phase_add(ph, JOB_COPY_IN, S_COMPUTE, b->at)->bytes = 128ull * batch;
 	job_phase_add(ph, JOB_GRAPH, S_COMPUTE, b->at)->slot = (uint16_t)index;
@@ -215,6 +217,7 @@ static void prefill_step(struct builder *b, struct job_phase *ph, unsigned token
 	b->ph = ph;
 	b->at = 400 * US;
 	snprintf(ph->name, sizeof(ph->name), "prefill-%u", tokens);
+	ph->work = tokens;
 	job_phase_add(ph, JOB_PACE, S_COMPUTE, b->at);
 	job_phase_add(ph, JOB_COPY_IN, S_COMPUTE, b->at)->bytes = 8ull * tokens;
 	for (int l = 0; l < 16; l++) {

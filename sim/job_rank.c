@@ -569,7 +569,7 @@ static void run_step(struct rank *r, uint64_t step)
 {
 	const struct job_program *p = &r->program;
 	const struct job_phase *ph = &p->phases[p->choose(p, r->o->seed, step)];
-	double work = (double)ph->count;
+	double work = ph->work > 0 ? ph->work : (double)ph->count;
 	unsigned late = 0;
 
 	r->begin_ns = job_now();

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * job_trace.c - turns a trace into a program. A traced step becomes a phase: each kernel, copy and
- * collective is launched at the host offset of the API call that launched it then. What a trace does
- * not say is which event a stream waited for; the order of launches, the traced times and the
+ * collective is launched at the host offset of the API call that launched it then. What a trace
+ * does not say is which event a stream waited for; the order of launches, the traced times and the
  * cudaStreamWaitEvent calls tell it well enough for a rank to wait for late peers. */
 #include <errno.h>
 #include <jansson.h>
@@ -11,8 +11,8 @@
 #include <string.h>
 #include <zlib.h>
 
-#include "base/hash.h"
 #include "sim/job.h"
+#include "sim/scramble.h"
 
 #define TRACE_MAX_BYTES (512u << 20) /* unpacked; the largest public step traces are below 200 MB */
 #define TRACE_MAX_STEPS 64
@@ -335,7 +335,7 @@ static enum job_collective collective_of(const char *name)
 static void shape_kernel(struct shaper *s, const struct event *e, unsigned stream, uint64_t at)
 {
 	struct job_action *a = job_phase_add(s->ph, JOB_KERNEL, stream, at);
-	uint64_t h = hash_mix(hash_bytes(HASH_SEED, e->name, strlen(e->name)));
+	uint64_t h = scramble(scramble_bytes(SCRAMBLE_SEED, e->name, strlen(e->name)));
 
 	a->function = job_program_name(s->p, e->name);
 	a->dur_ns = (uint64_t)(e->dur > 500 ? e->dur : 500);
@@ -425,21 +425,38 @@ static unsigned choose_cycle(const struct job_program *p, uint64_t seed, uint64_
 	return (unsigned)(step % p->phase_count);
 }
 
+struct marks {
+	int64_t starts[TRACE_MAX_STEPS], ends[TRACE_MAX_STEPS];
+	const char *names[TRACE_MAX_STEPS];
+	unsigned count;
+};
+
+/* A step may be marked on the host and again on the GPU: the first mark is the host's. */
+static void mark_add(struct marks *m, const struct event *e)
+{
+	for (unsigned i = 0; i < m->count; i++)
+		if (!strcmp(m->names[i], e->name))
+			return;
+	if (m->count == TRACE_MAX_STEPS)
+		return;
+	m->names[m->count] = e->name;
+	m->starts[m->count] = e->ts;
+	m->ends[m->count++] = e->ts + e->dur;
+}
+
 static int shape(struct job_program *p, struct trace *t, const char *path, int ranks)
 {
 	struct shaper s = { .p = p, .t = t, .ranks = ranks };
-	int64_t starts[TRACE_MAX_STEPS], ends[TRACE_MAX_STEPS], low = INT64_MAX, high = 0;
-	unsigned n = 0;
+	struct marks m = { .count = 0 };
+	int64_t low = INT64_MAX, high = 0;
 
 	find_launches(t);
 	qsort(t->events, t->count, sizeof(*t->events), by_launch);
 	for (size_t i = 0; i < t->count; i++) {
 		const struct event *e = &t->events[i];
 
-		if (e->kind == E_STEP && n < TRACE_MAX_STEPS) {
-			starts[n] = e->ts;
-			ends[n++] = e->ts + e->dur;
-		}
+		if (e->kind == E_STEP)
+			mark_add(&m, e);
 		s.traced_waits |= e->kind == E_API && strstr(e->name, "StreamWaitEvent");
 		if (on_gpu(e)) {
 			low = e->launch_ts < low ? e->launch_ts : low;
@@ -450,17 +467,17 @@ static int shape(struct job_program *p, struct trace *t, const char *path, int r
 		fprintf(stderr, "simjob: %s: no GPU work in it\n", path);
 		return 2;
 	}
-	if (!n) {
-		starts[0] = low;
-		ends[0] = high;
-		n = 1;
+	if (!m.count) {
+		m.starts[0] = low;
+		m.ends[0] = high;
+		m.count = 1;
 	}
-	p->phases = job_alloc(n, sizeof(*p->phases));
-	for (unsigned i = 0; i < n; i++) {
+	p->phases = job_alloc(m.count, sizeof(*p->phases));
+	for (unsigned i = 0; i < m.count; i++) {
 		s.ph = &p->phases[p->phase_count];
-		s.begin = starts[i];
+		s.begin = m.starts[i];
 		/* Up to the next step's mark: nothing falls between. */
-		s.end = i + 1 < n ? starts[i + 1] : ends[i];
+		s.end = i + 1 < m.count ? m.starts[i + 1] : m.ends[i];
 		shape_phase(&s);
 		if (s.ph->count < 2)
 			continue;

@@ -13,7 +13,7 @@ libcupti.so.12_SRCS := sim/cupti_double.c
 libcupti.so.12_CFLAGS := -DSIM_CUPTI_12
 libcupti.so.12_LDLIBS := -lpthread -ldl
 libnccl.so.2_DIR := lib/sim
-libnccl.so.2_SRCS := sim/nccl_double.c sim/nccl_peers.c
+libnccl.so.2_SRCS := sim/nccl_double.c sim/nccl_peers.c sim/nccl_profile.c
 libnccl.so.2_LDLIBS := -lpthread -ldl
 libnvidia-ml.so.1_DIR := lib/sim
 libnvidia-ml.so.1_SRCS := sim/nvml_double.c
@@ -23,6 +23,8 @@ simjob_SRCS := sim/simjob.c sim/job_rank.c sim/job_mix.c sim/job_trace.c
 simjob_LDLIBS := -lz -ljansson
 UNIT += test_sim_gpu test_sim_cupti test_sim_nccl
 test_sim_nccl_LDLIBS := -lcmocka
+# NCCL_PROFILER_PLUGIN=STATIC_PLUGIN looks for its symbol in the program
+test_sim_nccl_LDFLAGS := -Wl,--export-dynamic-symbol=ncclProfiler_v4
 TEST_PARTS += $(addprefix $(B)/lib/sim/,$(SIM_LIBS))
 test_sim_gpu_LDLIBS := -lcmocka
 test_sim_cupti_LDLIBS := -lcmocka

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * nccl_double.c - NCCL's API (weak nccl*, strong pnccl*) over the modelled GPU. An operation becomes
+ * nccl_double.c - NCCL's API (weak nccl*, strong pnccl*) over the modelled GPU. An operation is
  * one kernel that starts when its stream reaches it and ends, on every rank alike, at the last
  * rank's arrival plus the transfer's cost. The kernel goes through cuLaunchKernelEx, found by
  * cuGetProcAddress as the real library's static runtime does. */
@@ -12,10 +12,11 @@
 #include <sys/random.h>
 #include <time.h>
 
-#include "base/hash.h"
 #include "foreign/nccl.h"
 #include "sim/gpu_iface.h"
 #include "sim/nccl_peers.h"
+#include "sim/nccl_profile.h"
+#include "sim/scramble.h"
 
 #define NCCL_EXPORT __attribute__((visibility("default")))
 #define NCCL_API(name, params)                                                                     \
@@ -40,6 +41,9 @@ struct nccl_comm_st {
 	uint64_t collective_next;
 	uint64_t *send_next, *recv_next;
 	uint64_t split_next;
+	uint64_t seq[F_COUNT]; /* as profilers count: per function, captured ones not */
+	void *profile;
+	bool profiled;
 	bool aborted, destroyed;
 };
 
@@ -47,12 +51,14 @@ struct part {
 	enum func func;
 	int peer;
 	uint64_t cost_ns;
+	void *event; /* the profiler's */
 };
 
 /* What one kernel does. Captured plans live as long as their graphs. */
 struct plan {
 	unsigned refs;
 	struct nccl_comm_st *comm;
+	bool profiled;
 	unsigned part_count;
 	struct part parts[];
 };
@@ -77,6 +83,7 @@ struct group_op {
 	int peer;
 	unsigned type, red;
 	uint64_t bytes;
+	size_t count;
 	bool taken;
 };
 
@@ -103,6 +110,7 @@ static struct {
 	cu_result (*set_current)(cu_context c);
 	cu_result (*retain)(cu_context *c, cu_device dev);
 	cu_result (*get_device)(cu_device *dev);
+	cu_result (*capturing)(cu_stream s, int *status);
 	uint64_t bytes_per_us, latency_ns, jitter_ns;
 } driver = { .once = PTHREAD_ONCE_INIT };
 
@@ -134,6 +142,7 @@ static void driver_init(void)
 	get("cuCtxSetCurrent", (void **)&driver.set_current, 4000, CU_GPA_DEFAULT, &query);
 	get("cuDevicePrimaryCtxRetain", (void **)&driver.retain, 7000, CU_GPA_DEFAULT, &query);
 	get("cuCtxGetDevice", (void **)&driver.get_device, 2000, CU_GPA_DEFAULT, &query);
+	get("cuStreamIsCapturing", (void **)&driver.capturing, 10000, CU_GPA_DEFAULT, &query);
 	driver.bytes_per_us = env_number("SIM_NCCL_MBPS", 120000);
 	driver.latency_ns = env_number("SIM_NCCL_LATENCY_NS", 12000);
 	driver.jitter_ns = env_number("SIM_NCCL_JITTER_NS", 1000);
@@ -226,6 +235,10 @@ static nccl_result inits_run(struct init_job *jobs, unsigned count)
 		nccl_peers_wait(jobs[i].comm->peers);
 		if (driver.door->watch(nccl_peers_word(jobs[i].comm->peers)))
 			rc = NCCL_SYSTEM_ERROR;
+		jobs[i].comm->profiled = nccl_profile_comm_init(
+			&jobs[i].comm->profile,
+			scramble_bytes(SCRAMBLE_SEED, jobs[i].comm->id, NCCL_PEERS_ID_BYTES),
+			jobs[i].comm->rank_count, jobs[i].comm->rank);
 		*jobs[i].out = jobs[i].comm;
 	}
 	return rc;
@@ -357,6 +370,8 @@ static nccl_result comm_end(struct nccl_comm_st *c, bool abort)
 	c->destroyed = true;
 	driver.door->unwatch(nccl_peers_word(c->peers));
 	driver.door->kick();
+	if (c->profiled)
+		nccl_profile_comm_fini(c->profile);
 	comm_unref(c);
 	return NCCL_OK;
 }
@@ -440,7 +455,7 @@ static void *run_begin(void *arg)
 		abort(); /* a model out of memory has no right answer */
 	r->plan = p;
 	r->left = p->part_count;
-	r->jitter_ns = driver.jitter_ns ? hash_mix(seed) % driver.jitter_ns : 0;
+	r->jitter_ns = driver.jitter_ns ? scramble(seed) % driver.jitter_ns : 0;
 	for (unsigned i = 0; i < p->part_count; i++) {
 		struct run_part *q = &r->parts[i];
 		int peer = p->parts[i].peer;
@@ -490,7 +505,12 @@ static uint64_t run_poll(void *arg)
 		if (end > r->end_ns)
 			r->end_ns = end;
 	}
-	return r->left ? 0 : r->end_ns + r->jitter_ns;
+	if (r->left)
+		return 0;
+	for (unsigned i = 0; p->profiled && i < p->part_count; i++)
+		nccl_profile_kernel(p->comm->profile, p->parts[i].event, p->comm->rank, r->start_ns,
+				   r->end_ns + r->jitter_ns);
+	return r->end_ns + r->jitter_ns;
 }
 
 static uint64_t run_start(void *arg, uint64_t start_ns)
@@ -575,6 +595,49 @@ static bool fuses(const struct group_op *a, const struct group_op *b)
 	       (is_message(a->func) ? is_message(b->func) : a->func == b->func);
 }
 
+static const char *const func_names[] = { "AllReduce", "AllGather", "ReduceScatter", "Broadcast",
+					  "Reduce", "AllToAll", "Gather", "Scatter", "Send", "Recv" };
+static const char *const type_names[] = { "ncclInt8", "ncclUint8", "ncclInt32", "ncclUint32",
+					  "ncclInt64", "ncclUint64", "ncclFloat16", "ncclFloat32",
+					  "ncclFloat64", "ncclBfloat16", "ncclFloat8e4m3",
+					  "ncclFloat8e5m2" };
+
+/* Tells the profiler that an operation is being enqueued; nothing for captured ones. */
+static void *event_start(const struct group_op *o, void *parent, unsigned channels)
+{
+	struct nccl_comm_st *c = o->comm;
+	struct nccl_profiler_v4_event e = { .parent = parent, .rank = c->rank };
+
+	if (is_message(o->func)) {
+		e.type = NCCL_PROFILE_P2P;
+		e.p2p.func = func_names[o->func];
+		e.p2p.datatype = type_names[o->type];
+		e.p2p.count = o->count;
+		e.p2p.peer = o->peer;
+		e.p2p.channel_count = (uint8_t)channels;
+	} else {
+		e.type = NCCL_PROFILE_COLL;
+		e.coll.seq = c->seq[o->func]++;
+		e.coll.func = func_names[o->func];
+		e.coll.datatype = type_names[o->type];
+		e.coll.count = o->count;
+		e.coll.root = o->peer;
+		e.coll.channel_count = (uint8_t)channels;
+		e.coll.warp_count = 17;
+		e.coll.algorithm = "RING";
+		e.coll.protocol = o->bytes > (4u << 20) ? "SIMPLE" : "LL";
+	}
+	return nccl_profile_start(c->profile, &e);
+}
+
+static bool profiled(const struct group_op *o)
+{
+	int status = 0;
+
+	return o->comm->profiled && driver.capturing && !driver.capturing(o->stream, &status) &&
+	       status == CU_CAPTURE_NONE;
+}
+
 /* Launches the kernel that does ops[first] and what fuses with it. */
 static nccl_result launch(struct group_op *ops, unsigned count, unsigned first)
 {
@@ -582,7 +645,9 @@ static nccl_result launch(struct group_op *ops, unsigned count, unsigned first)
 	struct nccl_comm_st *c = lead->comm;
 	cu_launch_config config = { .grid_y = 1, .grid_z = 1, .block_x = 544, .block_y = 1,
 				    .block_z = 1, .shared_bytes = 83000, .stream = lead->stream };
+	struct nccl_profiler_v4_event group_start = { .type = NCCL_PROFILE_GROUP, .rank = c->rank };
 	cu_context old = NULL;
+	void *group_event = NULL;
 	struct plan *p;
 	uint64_t bytes = 0;
 	unsigned n = 0;
@@ -599,16 +664,21 @@ static nccl_result launch(struct group_op *ops, unsigned count, unsigned first)
 	p->refs = 1;
 	p->comm = c;
 	__atomic_add_fetch(&c->refs, 1, __ATOMIC_RELAXED);
+	for (unsigned i = first; i < count; i++)
+		bytes += !ops[i].taken && fuses(lead, &ops[i]) ? ops[i].bytes : 0;
+	config.grid_x = (unsigned)(bytes / 131072 < 1 ? 1 : bytes / 131072 > 24 ? 24 :
+							    bytes / 131072);
+	p->profiled = profiled(lead);
+	if (p->profiled)
+		group_event = nccl_profile_start(c->profile, &group_start);
 	for (unsigned i = first; i < count; i++) {
 		if (ops[i].taken || !fuses(lead, &ops[i]))
 			continue;
 		ops[i].taken = true;
-		bytes += ops[i].bytes;
-		p->parts[p->part_count++] = (struct part){ ops[i].func, ops[i].peer,
-							   cost_ns(&ops[i]) };
+		p->parts[p->part_count++] = (struct part){
+			ops[i].func, ops[i].peer, cost_ns(&ops[i]),
+			p->profiled ? event_start(&ops[i], group_event, config.grid_x) : NULL };
 	}
-	config.grid_x = (unsigned)(bytes / 131072 < 1 ? 1 : bytes / 131072 > 24 ? 24 :
-							    bytes / 131072);
 	f = driver.door->peer_function(kernel_name(lead, name, sizeof(name)), &peer_ops);
 	param = p;
 	driver.get_current(&old);
@@ -617,6 +687,9 @@ static nccl_result launch(struct group_op *ops, unsigned count, unsigned first)
 	rc = f ? driver.launch(&config, f, params, NULL) : CU_OUT_OF_MEMORY;
 	if (old && old != c->context)
 		driver.set_current(old);
+	for (unsigned i = 0; i < n && p->profiled; i++)
+		nccl_profile_stop(p->parts[i].event);
+	nccl_profile_stop(group_event);
 	plan_unref(p);
 	return rc ? NCCL_UNHANDLED_CUDA : NCCL_OK;
 }
@@ -628,6 +701,7 @@ static nccl_result submit(struct group_op o, size_t count)
 	if (!nccl_type_bytes(o.type) || o.peer < 0 || o.peer >= o.comm->rank_count)
 		return NCCL_INVALID_ARGUMENT;
 	o.bytes = count * nccl_type_bytes(o.type);
+	o.count = count;
 	if (!group.depth)
 		return launch(&o, 1, 0);
 	if (!group.ops)

@@ -15,7 +15,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "base/hash.h"
+#include "sim/scramble.h"
 
 #define COLLECTIVE_PLACES 256u
 #define MESSAGE_PLACES	  32u
@@ -244,11 +244,11 @@ int nccl_peers_split_wait(struct nccl_peers *p, uint64_t s, int *rank,
 		if (e.key < mine.key || (e.key == mine.key && i < p->rank))
 			place++;
 	}
-	h = hash_bytes(HASH_SEED, p->id, sizeof(p->id));
-	h = hash_bytes(h, &s, sizeof(s));
-	h = hash_bytes(h, &mine.color, sizeof(mine.color));
+	h = scramble_bytes(SCRAMBLE_SEED, p->id, sizeof(p->id));
+	h = scramble_bytes(h, &s, sizeof(s));
+	h = scramble_bytes(h, &mine.color, sizeof(mine.color));
 	for (int i = 0; i < 2; i++) {
-		uint64_t part = hash_mix(h + (uint64_t)i * 0x9e3779b97f4a7c15ull);
+		uint64_t part = scramble(h + (uint64_t)i * 0x9e3779b97f4a7c15ull);
 
 		memcpy(id + 8 * i, &part, 8);
 	}

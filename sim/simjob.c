@@ -68,8 +68,7 @@ static void parse_fault(struct job_options *o, const char *arg)
 	strcpy(copy, arg);
 	t = strtok_r(copy, ":", &save);
 	for (int i = 1; t && i < 7; i++)
-		if (!strcmp(t, kinds[i]))
-			f.kind = (enum job_fault_kind)i;
+		f.kind = strcmp(t, kinds[i]) ? f.kind : (enum job_fault_kind)i;
 	if (!f.kind)
 		usage_error("--fault", arg);
 	while ((t = strtok_r(NULL, ":", &save))) {
@@ -125,6 +124,22 @@ static void add_trace(struct job_options *o, const char *path)
 		}
 	if (!o->trace_count)
 		usage_error("--trace: no rank0.* in", path);
+}
+
+static void check_options(struct job_options *o, int argc, char **argv, bool seconds)
+{
+	/* `--trace FILE FILE...` as a shell expands a pattern. */
+	for (; optind < argc; optind++) {
+		if (!o->trace_count)
+			usage_error("unexpected argument", argv[optind]);
+		add_trace(o, argv[optind]);
+	}
+	if (o->ranks < 1 || o->ranks > JOB_MAX_RANKS)
+		usage_error("--ranks", "1 to 64");
+	if (o->steps && !seconds)
+		o->seconds = 0;
+	if (!o->steps && !o->seconds)
+		usage_error("nothing to do", "--seconds or --steps");
 }
 
 static void parse(struct job_options *o, int argc, char **argv)
@@ -187,18 +202,7 @@ static void parse(struct job_options *o, int argc, char **argv)
 			exit(2);
 		}
 	}
-	/* `--trace FILE FILE...` as a shell expands a pattern. */
-	for (; optind < argc; optind++) {
-		if (!o->trace_count)
-			usage_error("unexpected argument", argv[optind]);
-		add_trace(o, argv[optind]);
-	}
-	if (o->ranks < 1 || o->ranks > JOB_MAX_RANKS)
-		usage_error("--ranks", "1 to 64");
-	if (o->steps && !seconds)
-		o->seconds = 0;
-	if (!o->steps && !o->seconds)
-		usage_error("nothing to do", "--seconds or --steps");
+	check_options(o, argc, argv, seconds);
 }
 
 static void on_signal(int sig)
@@ -348,6 +352,44 @@ static void truth_header(const struct job_options *o)
 	fclose(f);
 }
 
+static unsigned collectives(const struct job_phase *ph)
+{
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < ph->count; i++)
+		n += ph->actions[i].kind == JOB_COLLECTIVE;
+	return n;
+}
+
+/* Ranks whose traces don't do the same collectives would wait for each other for ever. */
+static void check_traces(const struct job_options *o)
+{
+	struct job_program first = { 0 };
+
+	for (int t = 0; t < o->trace_count && t < o->ranks; t++) {
+		struct job_program p = { 0 };
+
+		if (job_trace_build(&p, o->traces[t], o->ranks))
+			exit(2);
+		if (t == 0) {
+			first = p;
+			continue;
+		}
+		if (p.phase_count != first.phase_count) {
+			fprintf(stderr, "simjob: %s: %u steps, but %u in %s\n", o->traces[t],
+				p.phase_count, first.phase_count, o->traces[0]);
+			exit(2);
+		}
+		for (unsigned i = 0; i < p.phase_count; i++)
+			if (collectives(&p.phases[i]) != collectives(&first.phases[i])) {
+				fprintf(stderr, "simjob: %s: %u collectives in step %u, but %u in %s\n",
+					o->traces[t], collectives(&p.phases[i]), i,
+					collectives(&first.phases[i]), o->traces[0]);
+				exit(2);
+			}
+	}
+}
+
 int main(int argc, char **argv)
 {
 	const char *inherited = getenv(CONTROL_ENV), *rank = getenv("RANK");
@@ -369,6 +411,7 @@ int main(int argc, char **argv)
 	}
 	if (!o.trace_count && !job_mix_build(&probe, o.mix, o.ranks))
 		usage_error("--mix", job_mix_names());
+	check_traces(&o);
 	fd = memfd_create("simjob", 0);
 	if (fd < 0 || ftruncate(fd, sizeof(*control))) {
 		perror("simjob: memfd");

@@ -29,7 +29,7 @@ FORBIDDEN = [
     (re.compile(r"(^|[\s\"'=(])/work/|/tmp/wt"), "a path of one machine"),
 ]
 LINE_MAX = 100
-FUNCTION_MAX = 100  # about 70 is the aim; this is where it fails
+FUNCTION_MAX = 70
 
 
 def files():
@@ -104,6 +104,8 @@ def check_symbols(build, complain):
                 if not name.endswith(".o"):
                     continue
                 base = name[:-2]
+                if not os.path.exists(os.path.join(room, base + ".c")):
+                    continue  # generated, or left over from a file that was renamed
                 out = subprocess.run(["nm", "-g", "--defined-only", os.path.join(directory, name)],
                                      capture_output=True, text=True).stdout
                 for line in out.splitlines():

@@ -54,7 +54,8 @@ int wire_reply_encode(const struct wire_reply *r, struct buf *out);
 int wire_reply_decode(const void *data, size_t bytes, struct wire_reply *r);
 
 /* The columnar block alone: what the recorder keeps in memory and in files. Records only; names are
- * the caller's. Appends to out; compressed. Returns 0 or -errno. */
+ * the caller's. Appends to out; compressed. Returns 0 or -errno. Device records cost a byte less each
+ * when the host records of their launches come before them in the same call. */
 int wire_records_encode(const struct record *records, uint32_t count, struct buf *out);
 /* *records is malloc'ed, owned by the caller. */
 int wire_records_decode(const void *data, size_t bytes, struct record **records, uint32_t *count);

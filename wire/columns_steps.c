@@ -34,7 +34,7 @@ static void row_from_step(struct row *r, const struct window_step *w)
 		s->unmatched, s->phase, s->key, s->work_count, s->source, s->flags,
 		(uint64_t)w->reserved << 32 | w->flags,
 		/* a zero device time and one that equals the host's look alike above */
-		(s->device_begin_ns != 0) | (s->device_end_ns != 0) << 1,
+		(s->device_begin_ns ? 1u : 0u) | (s->device_end_ns ? 2u : 0u),
 	};
 	const double floats[] = { s->work[0], s->work[1], s->work[2], s->work[3],
 				  w->expected_ns, w->expected_self_ns, w->excess, w->self_excess };

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 LIBS += wire
 WIRE_GEN := $(B)/gen/wire/sysom.pb-c
-wire_SRCS := wire/codec.c wire/codec_beat.c wire/columns.c wire/columns_steps.c wire/pack.c $(WIRE_GEN).c
+wire_SRCS := wire/codec.c wire/columns.c wire/columns_steps.c wire/pack.c wire/wire.c wire/wire_beat.c \
+	wire/wire_reply.c $(WIRE_GEN).c
 wire_LDLIBS := -lprotobuf-c -lzstd
 OBJ_CFLAGS_wire := -Wconversion
 GEN += $(WIRE_GEN).h
@@ -14,3 +15,15 @@ $(WIRE_GEN).c: $(WIRE_GEN).h ;
 
 BENCH += bench_codec
 bench_codec_USES := wire analysis base
+
+UNIT += test_wire_codec
+test_wire_codec_USES := wire analysis base
+test_wire_codec_LDLIBS := -lcmocka
+
+FUZZ += fuzz_wire_window fuzz_wire_beat fuzz_wire_records
+fuzz_wire_window_USES := wire analysis base
+fuzz_wire_beat_USES := wire analysis base
+fuzz_wire_records_USES := wire analysis base
+UNIT += test_wire_golden
+test_wire_golden_USES := wire analysis base
+test_wire_golden_LDLIBS := -lcmocka

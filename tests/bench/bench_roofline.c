@@ -21,6 +21,7 @@
 #define SEEDS 5
 #define STEPS_MAX 100000
 #define FACTORS 3
+#define VIDUR "vidur-profiles/"
 
 struct row {
 	char key[96];
@@ -253,7 +254,8 @@ static void report(const struct data *d, uint64_t seed)
 	       d->ordered  ? "in time order" :
 			     "each once, shuffled",
 	       seed, seed + SEEDS - 1);
-	printf("  bad    | robust: x1.2   x1.5     x2   false+  unarmed | p99: x1.2   x1.5     x2   false+\n");
+	printf("  bad    | robust: x1.2   x1.5     x2   false+  unarmed "
+	       "| p99: x1.2   x1.5     x2   false+\n");
 	for (size_t c = 0; c < sizeof(contamination) / sizeof(contamination[0]); c++) {
 		struct tally t[2];
 
@@ -364,10 +366,12 @@ int main(int argc, char **argv)
 				      splitwise_work, splitwise_key, 1e6));
 	CASE("Splitwise decode", load(&d, dir, "roofline-splitwise/perf_model.csv", "token_time",
 				      splitwise_work, splitwise_key, 1e6));
-	CASE("Vidur A100 mlp_up_proj", load(&d, dir, "vidur-profiles/compute__a100__meta-llama__Llama-2-7b-hf__mlp.csv.gz",
-					    "time_stats.mlp_up_proj.median", vidur_work, vidur_key, 1e6));
-	CASE("Vidur H100 attn_pre_proj", load(&d, dir, "vidur-profiles/compute__h100__meta-llama__Llama-2-7b-hf__mlp.csv.gz",
-					      "time_stats.attn_pre_proj.mean", vidur_work, vidur_key, 1e6));
+	CASE("Vidur A100 mlp_up_proj",
+	     load(&d, dir, VIDUR "compute__a100__meta-llama__Llama-2-7b-hf__mlp.csv.gz",
+		  "time_stats.mlp_up_proj.median", vidur_work, vidur_key, 1e6));
+	CASE("Vidur H100 attn_pre_proj",
+	     load(&d, dir, VIDUR "compute__h100__meta-llama__Llama-2-7b-hf__mlp.csv.gz",
+		  "time_stats.attn_pre_proj.mean", vidur_work, vidur_key, 1e6));
 	CASE("ByteDance compute per step, by stage", load_steps(&d, dir));
 	for (unsigned kind = 0; kind < 6; kind++) {
 		d.work_count = 2;

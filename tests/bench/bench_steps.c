@@ -2,7 +2,7 @@
  * Boundary precision and recall of the automatic step detector, and its speed.
  *
  * Synthetic traces are generated here, with their true boundaries (the end of each step's last
- * launch); real ones carry ProfilerStep marks, which the detector never sees. A boundary found within
+ * launch); real ones carry ProfilerStep marks, unseen by the detector. A boundary found within
  * 5% of a step time of a true one that no other took counts as found. Boundaries outside the first
  * and last true one are not scored. `bench_steps SEEDS` tries that many seeds per kind. */
 #include <glob.h>

@@ -3,13 +3,19 @@
 # aggregator, incident, trace. Sourced by flow_mix.sh, flow_dlrm.sh and flow_torchrun.sh, which set
 # JOB (array), CULPRIT, RANKS and STEPS_MIN.
 flow() {
-	local id
+	local id job seen=0 now
 	stack_start "$WORK/stack" || { ok "daemons start" false; finish; }
-	"${JOB[@]}" >"$WORK/job.log" 2>&1
+	"${JOB[@]}" >"$WORK/job.log" 2>&1 &
+	job=$!
+	while kill -0 $job 2>/dev/null; do # ranks leave the status when they end: keep the last full one
+		node_api status >"$WORK/now.json"
+		now=$(jq '[.ranks[] | select(.state == "attached") | .rank] | unique | length' "$WORK/now.json" 2>/dev/null)
+		[ "${now:-0}" -ge $seen ] && [ "${now:-0}" -gt 0 ] && cp "$WORK/now.json" "$WORK/status.json" && seen=$now
+		sleep 0.5
+	done
+	wait $job
 	ok "the job ends with 0" is $? 0
-	sleep 1
-	node_api status >"$WORK/status.json"
-	ok "sysomd saw $RANKS ranks" is "$(jq '.ranks | map(.rank) | unique | length' "$WORK/status.json")" "$RANKS"
+	ok "sysomd saw $RANKS ranks" is "$seen" "$RANKS"
 	ok "every rank has at least $STEPS_MIN steps" \
 		test "$(jq '[.ranks[].steps] | min' "$WORK/status.json")" -ge "$STEPS_MIN"
 	ok "99% of device records are joined" \
@@ -17,9 +23,11 @@ flow() {
 	stack_end sysomd "$STACK_SYSOMD_PID"
 	ok "sysomd flushes and ends with 0 on SIGTERM" is $? 0
 	STACK_SYSOMD_PID=
-	api incidents >"$WORK/incidents.json"
-	jq -c '.incidents[] | {id,symptom,ranks,victims,first_step,last_step,excess,self_excess,parts:(.parts[:2])}' \
-		"$WORK/incidents.json" | sed 's/^/# /'
+	sleep 0.5
+	# A host of two cores now and then holds up one step of a rank: those hiccups are told apart.
+	api incidents '{incidents: [.incidents[] | select(.symptom != "hiccup")]}' >"$WORK/incidents.json"
+	api incidents '.incidents[]' | jq -c \
+		'{id,symptom,ranks,victims,first_step,last_step,flagged_steps,excess,self_excess,parts:(.parts[:2])}' | sed 's/^/# /'
 	ok "one incident" is "$(jq '.incidents | length' "$WORK/incidents.json")" 1
 	ok "it names rank $CULPRIT" is "$(jq -c '.incidents[0].ranks' "$WORK/incidents.json")" "[$CULPRIT]"
 	ok "it explains the excess" jq -e '.incidents[0].parts | length > 0' "$WORK/incidents.json"

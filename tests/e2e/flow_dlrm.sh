@@ -9,5 +9,5 @@ fi
 RANKS=8 CULPRIT=5 STEPS_MIN=150
 JOB=("$BIN/sysom" run --job flow-dlrm -- "$BIN/simjob" --ranks 8 --seconds 40 --seed 12
 	--trace "$DATA"/dlrm-8rank-v100/rank*.events.csv.gz
-	--fault "slow:rank=5:start=20s:steps=60:size=1.8")
+	--fault "gaps:rank=5:start=20s:steps=60:size=1.6")
 flow

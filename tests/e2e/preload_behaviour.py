@@ -231,6 +231,27 @@ def test_commands():
     check(rc == 0 and of(events, "launch"), "a sysomd that comes late finds the job", err)
 
 
+def test_descriptors():
+    rc, events, rest, err = peer(CALLER, "closefds")
+    check(rc == 0 and rest == ["kept=1"], "a job that closes all descriptors keeps its own to itself",
+          rc, rest, err)
+    check(of(events, "launch"), "and was followed until then")
+
+
+def test_hammer():
+    with tempfile.NamedTemporaryFile("w", suffix=".commands") as f:
+        words = ["off", "on", "flush", "hangup", "off", "on", "on", "flush", "hangup", "off", "flush",
+                 "on"]
+        f.writelines(f"{100 + 120 * i} {w}\n" for i, w in enumerate(words))
+        f.flush()
+        rc, events, rest, err = peer(CALLER, "hammer", "12", args=("--commands", f.name))
+    check(rc == 0 and rest == ["bad=0"], "six threads under switching, hang-ups and forks: unharmed",
+          rc, rest, err)
+    torn = sum(int(e.f["torn"]) for e in of(events, "counters"))
+    wrong = [e for e in of(events, "launch") if e.f["grid"] != "1,1,1" or e.f["api"] != "3"]
+    check(not torn and not wrong, "and every event read is whole", torn, wrong[:3])
+
+
 def test_ends():
     for how, want in (("_exit", 0), ("kill", 129)):
         rc, events, rest, err = peer(CALLER, "steady", "500", how)
@@ -240,6 +261,6 @@ def test_ends():
 
 
 for test in (test_callers, test_quiet, test_fork, test_threads, test_nccl, test_steps, test_commands,
-             test_ends):
+             test_descriptors, test_hammer, test_ends):
     test()
 print(f"1..{cases}")

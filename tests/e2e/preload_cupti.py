@@ -6,6 +6,7 @@ import collections
 import os
 import re
 import subprocess
+import time
 
 B = os.path.abspath(os.environ.get("B", "build/gcc"))
 SO = f"{B}/lib/libsysom_preload.so"
@@ -54,7 +55,16 @@ def test_delivery():
     streams = {(s["stream_id"], s["context_id"]) for s in f["stream"]}
     check({(k["stream"], k["context"]) for k in f["kernel"]} <= streams,
           "every record's stream and context ids were told")
-    check({k["clock"] for k in f["kernel"]} == {"1"}, "stamps are on the monotonic clock")
+    check({k["clock"] for k in f["kernel"]} == {"2"} and
+          all(abs(int(k["t"]) / 1e9 - time.time()) < 60 for k in f["kernel"]),
+          "stamps are CUPTI's default clock where setting one is known to break them")
+    rc, kinds, f, rest, err = run(*job, SIM_CUPTI_VERSION="130100")
+    check({k["clock"] for k in f["kernel"]} == {"1"} and
+          all(abs(int(k["t"]) / 1e9 - time.monotonic()) < 60 for k in f["kernel"]),
+          "elsewhere they are on the monotonic clock")
+    rc, kinds, f, rest, err = run(*job, SIM_CUPTI_VERSION="130000")
+    check(rc == 0 and [g["cause"] for g in f["gap"]] == ["3"] and not kinds["kernel"],
+          "a CUPTI known to crash is left alone, and that is told", f["gap"])
     for version in (5, 7, 9):
         rc, kinds, f, rest, err = run(*job, SIM_CUPTI_KERNEL_VERSION=str(version))
         check(kinds["kernel"] == kinds["launch"] and kinds["copy"] > 0,
@@ -75,12 +85,12 @@ def test_delivery():
     check(rc == 0 and not kinds["kernel"] and kinds["launch"] > 100, "SYSOM_CUPTI=off is obeyed")
 
 
-def test_rival():
+def test_rival(version, *how):
     n = 50
-    rc, kinds, f, plain, err = run(f"{B}/test/rival", str(n), preload=False)
+    rc, kinds, f, plain, err = run(f"{B}/test/rival", str(n), *how, preload=False)
     want = [f"seen={n} strange=0 wrong_clock=0 foreign=0 lost=0 results=00000"]
     check(rc == 0 and plain == want, "a job's own profiler works without us", plain, err)
-    rc, kinds, f, rest, err = run(f"{B}/test/rival", str(n))
+    rc, kinds, f, rest, err = run(f"{B}/test/rival", str(n), *how, SIM_CUPTI_VERSION=version)
     check(rc == 0 and rest == want and not err, "and sees just the same beside us", rest, err)
     check(kinds["launch"] == 3 * n, "launches are told all along", kinds)
     check(kinds["kernel"] == 2 * n, "kernels before and after are ours", kinds)
@@ -89,5 +99,7 @@ def test_rival():
 
 
 test_delivery()
-test_rival()
+for version in ("130001", "130100"):
+    test_rival(version)
+test_rival("130100", "finalize")
 print(f"1..{cases}")

@@ -42,7 +42,7 @@ kill -TERM "$SYSOMD"
 wait "$SYSOMD"
 ok "sysomd ends cleanly" is $? 0
 same_config() {
-	diff <(tail -n +3 conf/sysomd.yaml) <(env -u SYSOM_SOCKET_PATH "$BIN/sysomd" --print-config) \
+	diff <(tail -n +2 conf/sysomd.yaml) <(env -u SYSOM_SOCKET_PATH "$BIN/sysomd" --print-config) \
 		>"$WORK/config.log"
 }
 ok "conf/sysomd.yaml holds the defaults" same_config

@@ -5,9 +5,11 @@
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -229,6 +231,76 @@ static void mode_steps(unsigned n)
 	sleep_ms(200);
 }
 
+static void *hammer_main(void *arg)
+{
+	unsigned long bad = 0;
+
+	for (unsigned i = 0; i < 30000; i++) {
+		bad += cuLaunchKernel((cu_function)(0x100ul + i % 64), 1, 1, 1, 1, 1, 1, 0, NULL, NULL,
+				      NULL) != CU_OK;
+		if (i % 50 == 0) {
+			cuStreamSynchronize(NULL);
+			sleep_ms(3);
+		}
+	}
+	return (void *)bad;
+}
+
+/* Six threads at it while tracing is switched, sysomd hangs up, and children come and go. */
+static void mode_hammer(unsigned n)
+{
+	pthread_t t[6];
+	unsigned long bad = 0;
+	void *res;
+
+	context();
+	for (int i = 0; i < 6; i++)
+		pthread_create(&t[i], NULL, hammer_main, NULL);
+	for (unsigned i = 0; i < n; i++) {
+		int status = 0;
+
+		if (!fork()) {
+			launch_by(cuLaunchKernel, 100);
+			_exit(0);
+		}
+		wait(&status);
+		bad += status != 0;
+		sleep_ms(50);
+	}
+	for (int i = 0; i < 6; i++) {
+		pthread_join(t[i], &res);
+		bad += (unsigned long)res;
+	}
+	printf("bad=%lu\n", bad);
+}
+
+/* Daemons close every descriptor, ours too, and get the numbers again for their own files. */
+static void mode_closefds(unsigned n)
+{
+	char text[8] = "";
+	int pair[64][2];
+	bool kept = true;
+
+	context();
+	launch_by(cuLaunchKernel, n);
+	sleep_ms(300);
+	close_range(3, ~0u, 0);
+	for (int i = 0; i < 64; i++) {
+		if (socketpair(AF_UNIX, SOCK_SEQPACKET, 0, pair[i]))
+			return;
+		if (write(pair[i][0], "hello", 5) != 5)
+			return;
+	}
+	sleep_ms(500);
+	launch_by(cuLaunchKernel, n);
+	for (int i = 0; i < 64; i++) {
+		kept &= read(pair[i][1], text, sizeof(text)) == 5 && !memcmp(text, "hello", 5);
+		/* nothing of anybody else's in it */
+		kept &= recv(pair[i][1], text, sizeof(text), MSG_DONTWAIT) < 0 && errno == EAGAIN;
+	}
+	printf("kept=%d\n", kept);
+}
+
 static void mode_quiet(unsigned n)
 {
 	/* no library in the process but what was linked: does the preload invent functions? */
@@ -244,7 +316,8 @@ int main(int argc, char **argv)
 	} modes[] = { { "linked", mode_linked }, { "dlsym", mode_dlsym }, { "gpa", mode_gpa },
 		      { "deepbind", mode_deepbind }, { "fork", mode_fork },
 		      { "threads", mode_threads }, { "steady", mode_steady }, { "nccl", mode_nccl },
-		      { "steps", mode_steps }, { "quiet", mode_quiet } };
+		      { "steps", mode_steps }, { "quiet", mode_quiet },
+		      { "closefds", mode_closefds }, { "hammer", mode_hammer } };
 	unsigned n = argc > 2 ? (unsigned)atoi(argv[2]) : 5;
 
 	for (unsigned i = 0; argc > 1 && i < sizeof(modes) / sizeof(modes[0]); i++) {

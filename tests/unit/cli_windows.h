@@ -24,7 +24,7 @@ struct cli_windows {
 };
 
 static char *cli_windows_names[] = { (char *)"", (char *)"gemm<float, \"128x64\">\\n",
-				     (char *)"ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
+				     (char *)"ncclDevKernel_AllReduce_Sum_f32_RING_LL",
 				     (char *)"forward", (char *)"graph branch" };
 
 static inline struct record *cli_windows_add(struct record *a, uint32_t *count, unsigned kind,

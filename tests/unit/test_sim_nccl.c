@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -10,7 +11,7 @@
 #include <cmocka.h>
 
 #include "foreign/cupti.h"
-#include "foreign/nccl.h"
+#include "foreign/nccl_profiler_v4.h"
 #include "tests/unit/sim_child.h"
 
 #define RANKS 4
@@ -336,6 +337,87 @@ static void an_abort_frees_ranks_whose_peer_died(void **state)
 	assert_int_equal(shared->finished[0] + shared->finished[2] + shared->finished[3], 3);
 }
 
+/* ---- a profiler plugin in the program ---- */
+
+static struct {
+	int inits, starts, stops, kernels, finals;
+	uint64_t next_seq;
+	pthread_t user;
+	bool proxy_elsewhere;
+} plugin;
+
+static nccl_result plugin_init(void **context, int *mask, const char *name, uint64_t hash, int nodes,
+			       int ranks, int rank, void *log)
+{
+	EXPECT(ranks == RANKS && nodes == 1 && hash);
+	plugin.inits++;
+	plugin.user = pthread_self();
+	*context = &plugin;
+	*mask = NCCL_PROFILE_GROUP | NCCL_PROFILE_COLL | NCCL_PROFILE_KERNEL_CH;
+	return NCCL_OK;
+}
+
+static nccl_result plugin_start(void *context, void **handle, struct nccl_profiler_v4_event *e)
+{
+	EXPECT(context == &plugin);
+	*handle = &plugin;
+	if (e->type == NCCL_PROFILE_COLL) {
+		EXPECT(!strcmp(e->coll.func, "AllReduce") && e->coll.count == 1024);
+		EXPECT(!strcmp(e->coll.datatype, "ncclFloat32"));
+		EXPECT(e->coll.seq == plugin.next_seq++ && e->parent == &plugin);
+	} else if (e->type == NCCL_PROFILE_KERNEL_CH) {
+		EXPECT(e->parent == &plugin && e->kernel_ch.timer);
+		plugin.proxy_elsewhere = !pthread_equal(pthread_self(), plugin.user);
+		__atomic_add_fetch(&plugin.kernels, 1, __ATOMIC_RELEASE);
+	}
+	__atomic_add_fetch(&plugin.starts, 1, __ATOMIC_RELAXED);
+	return NCCL_OK;
+}
+
+static nccl_result plugin_stop(void *handle)
+{
+	EXPECT(handle == &plugin);
+	__atomic_add_fetch(&plugin.stops, 1, __ATOMIC_RELEASE);
+	return NCCL_OK;
+}
+
+static nccl_result plugin_state(void *handle, int state, void *args)
+{
+	EXPECT(state == NCCL_PROFILE_STATE_KERNEL_CH_STOP && *(uint64_t *)args);
+	return NCCL_OK;
+}
+
+static nccl_result plugin_final(void *context)
+{
+	plugin.finals++;
+	return NCCL_OK;
+}
+
+extern struct nccl_profiler_table ncclProfiler_v4;
+__attribute__((visibility("default"))) struct nccl_profiler_table ncclProfiler_v4 = {
+	"test", plugin_init, plugin_start, plugin_stop, plugin_state, plugin_final
+};
+
+static void profiled(int rank)
+{
+	for (int i = 0; i < 10; i++)
+		reduce(1024);
+	EXPECT(r.cuda.stream_sync(r.stream) == 0);
+	for (int i = 0; i < 5000 && __atomic_load_n(&plugin.stops, __ATOMIC_ACQUIRE) < 30; i++)
+		pause_ms(1);
+	EXPECT(plugin.inits == 1 && plugin.next_seq == 10 && plugin.kernels == 10);
+	EXPECT(plugin.starts == 30 && plugin.stops == 30 && plugin.proxy_elsewhere);
+	EXPECT(SIM_CALL(r.nccl, nccl_result(*)(nccl_comm), "ncclCommDestroy")(r.comm) == 0);
+	EXPECT(plugin.finals == 1);
+}
+
+static void a_profiler_plugin_hears_of_operations_and_kernels(void **state)
+{
+	setenv("NCCL_PROFILER_PLUGIN", "STATIC_PLUGIN", 1);
+	assert_int_equal(run_ranks(profiled, NULL), 0);
+	setenv("NCCL_PROFILER_PLUGIN", "none", 1);
+}
+
 static void every_device(void *arg)
 {
 	nccl_result (*init)(nccl_comm *, int, const int *);
@@ -384,7 +466,10 @@ int main(void)
 		cmocka_unit_test(a_rank_that_never_arrives_holds_the_others),
 		cmocka_unit_test(an_abort_frees_ranks_whose_peer_died),
 		cmocka_unit_test(one_process_may_hold_every_rank),
+		cmocka_unit_test(a_profiler_plugin_hears_of_operations_and_kernels),
 	};
+
+	setenv("NCCL_PROFILER_PLUGIN", "none", 1);
 
 	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (shared == MAP_FAILED)

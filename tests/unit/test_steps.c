@@ -151,7 +151,7 @@ static void finds_steps_without_marks(void **state)
 	rig_free(r);
 }
 
-/* Two ranks of a synchronous job whose hosts run ahead; rank 1's kernels take longer. Device times are
+/* Two ranks of a synchronous job whose hosts run ahead; rank 1 computes longer. Device times are
  * worked out here, step by step: both leave the collective when the later one came. */
 static void the_late_rank_has_the_self_time(void **state)
 {
@@ -296,6 +296,47 @@ static void hands_a_step_out_with_the_next_launch(void **state)
 	rig_free(r);
 }
 
+/* 40 launches of 11 kernels in turn: only the host's pause tells the step. */
+static void equal_layers_are_told_apart_by_the_pause(void **state)
+{
+	struct rig *r = rig_new(NULL);
+
+	for (int step = 0; step < 100; step++) {
+		for (uint32_t k = 0; k < 40; k++)
+			launch(r, 1 + k % 11, 3000, 2000);
+		r->now += 300000;
+	}
+	finish(r);
+	assert_in_range(r->count, 98, 100);
+	for (uint32_t i = 0; i < r->count; i++)
+		assert_int_equal(r->got[i].launches, 40);
+	rig_free(r);
+}
+
+/* The loss is read every tenth step: no step of ten. */
+static void a_wait_every_tenth_step_makes_no_longer_step(void **state)
+{
+	struct rig *r = rig_new(NULL);
+
+	for (int step = 0; step < 200; step++) {
+		for (uint32_t k = 0; k < 60; k++)
+			launch(r, 1 + (k < 50 ? k % 10 : k), 3000, 2000);
+		if (step % 10 == 9) {
+			struct record wait = {.kind = RECORD_SYNC, .begin_ns = r->now};
+
+			r->now += 1000000;
+			wait.end_ns = r->now;
+			steps_push_host(r->s, &wait, NULL);
+		}
+		r->now += 60000;
+	}
+	finish(r);
+	assert_in_range(r->count, 198, 200);
+	for (uint32_t i = 1; i < r->count; i++)
+		assert_int_equal(r->got[i].launches, 60);
+	rig_free(r);
+}
+
 static void the_same_input_gives_the_same_steps(void **state)
 {
 	struct rig *r[2] = {rig_new(NULL), rig_new(NULL)};
@@ -369,6 +410,8 @@ int main(void)
 		cmocka_unit_test(begins_alone_bound_steps_at_the_last_launch),
 		cmocka_unit_test(automatic_only_never_reads_marks),
 		cmocka_unit_test(hands_a_step_out_with_the_next_launch),
+		cmocka_unit_test(equal_layers_are_told_apart_by_the_pause),
+		cmocka_unit_test(a_wait_every_tenth_step_makes_no_longer_step),
 		cmocka_unit_test(the_same_input_gives_the_same_steps),
 		cmocka_unit_test(more_launches_than_room_are_counted_not_kept),
 		cmocka_unit_test(names_beyond_the_table_add_up_under_name_0),

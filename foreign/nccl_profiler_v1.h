@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * nccl_profiler_v1.h - NCCL's profiler plugin interface version 1 (2.23), in names of our own.
+ * The whole of it: sizes must be right, since a descriptor may be handed on to another plugin. */
+#ifndef SYSOM_FOREIGN_NCCL_PROFILER_V1_H
+#define SYSOM_FOREIGN_NCCL_PROFILER_V1_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "foreign/nccl.h"
+#include "foreign/nccl_profiler.h"
+
+struct nccl_profiler_v1_event {
+	uint8_t type;
+	void *parent;
+	int rank;
+	union {
+		struct {
+			const char *name;
+			uint64_t comm_hash;
+			uint64_t seq;
+			uint8_t func;
+			const void *send;
+			void *recv;
+			size_t count;
+			int root;
+			uint8_t datatype;
+			uint32_t op;
+			size_t traffic_bytes;
+			uint8_t channel_count;
+			uint8_t warp_count;
+			uint8_t algorithm;
+			uint8_t protocol;
+			int is_collnet;
+			int is_nvls;
+		} coll;
+		struct {
+			const char *name;
+			uint64_t comm_hash;
+			uint8_t func;
+			void *buffer;
+			uint8_t datatype;
+			size_t count;
+			int peer;
+		} p2p;
+		struct {
+			pid_t pid; /* of the originating process: another one under PXN */
+			uint8_t channel;
+			int peer;
+			int step_count;
+			int chunk_bytes;
+			int is_send;
+		} proxy_op;
+		struct {
+			int step;
+		} proxy_step;
+	};
+};
+_Static_assert(offsetof(struct nccl_profiler_v1_event, coll) == 24, "v1");
+
+typedef nccl_result (*nccl_profiler_v1_init_fn)(void **context, int *mask);
+typedef nccl_result (*nccl_profiler_v1_start_fn)(void *context, void **handle,
+						 struct nccl_profiler_v1_event *event);
+
+#endif

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * nccl_profiler_v2.h - NCCL's profiler plugin interface version 2 (2.24 and 2.25), in names of our own.
+ * The whole of it: sizes must be right, since a descriptor may be handed on to another plugin. */
+#ifndef SYSOM_FOREIGN_NCCL_PROFILER_V2_H
+#define SYSOM_FOREIGN_NCCL_PROFILER_V2_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "foreign/nccl.h"
+#include "foreign/nccl_profiler.h"
+
+struct nccl_profiler_v2_event {
+	uint8_t type;
+	void *parent;
+	int rank;
+	union {
+		struct {
+			const char *name;
+			uint64_t comm_hash;
+			uint64_t seq;
+			const char *func;
+			const void *send;
+			void *recv;
+			size_t count;
+			int root;
+			const char *datatype;
+			size_t traffic_bytes;
+			uint8_t channel_count;
+			uint8_t warp_count;
+			const char *algorithm;
+			const char *protocol;
+		} coll;
+		struct {
+			const char *name;
+			uint64_t comm_hash;
+			const char *func;
+			void *buffer;
+			const char *datatype;
+			size_t count;
+			int peer;
+		} p2p;
+		struct {
+			pid_t pid; /* of the originating process: another one under PXN */
+			uint8_t channel;
+			int peer;
+			int step_count;
+			int chunk_bytes;
+			int is_send;
+		} proxy_op;
+		struct {
+			int step;
+		} proxy_step;
+	};
+};
+_Static_assert(offsetof(struct nccl_profiler_v2_event, coll) == 24, "v2");
+
+typedef nccl_result (*nccl_profiler_v2_init_fn)(void **context, int *mask);
+typedef nccl_result (*nccl_profiler_v2_start_fn)(void *context, void **handle,
+						 struct nccl_profiler_v2_event *event);
+
+#endif

@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * nccl_profiler_v6.h - NCCL's profiler plugin interface version 6 (2.29 and later), in names of our own.
+ * The whole of it: sizes must be right, since a descriptor may be handed on to another plugin. */
+#ifndef SYSOM_FOREIGN_NCCL_PROFILER_V6_H
+#define SYSOM_FOREIGN_NCCL_PROFILER_V6_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "foreign/nccl.h"
+#include "foreign/nccl_profiler.h"
+
+struct nccl_profiler_v6_event {
+	uint64_t type;
+	void *parent;
+	int rank;
+	union {
+		struct {
+			bool graph_captured;
+			int group_depth;
+		} group_api;
+		struct {
+			const char *func;
+			size_t count;
+			const char *datatype;
+			int root;
+			void *stream;
+			bool graph_captured;
+		} coll_api;
+		struct {
+			const char *func;
+			size_t count;
+			const char *datatype;
+			void *stream;
+			bool graph_captured;
+		} p2p_api;
+		struct {
+			void *stream;
+		} kernel_launch;
+		struct {
+			uint64_t seq;
+			const char *func;
+			const void *send;
+			void *recv;
+			size_t count;
+			int root;
+			const char *datatype;
+			uint8_t channel_count;
+			uint8_t warp_count;
+			const char *algorithm;
+			const char *protocol;
+			void *parent_group;
+		} coll;
+		struct {
+			const char *func;
+			void *buffer;
+			const char *datatype;
+			size_t count;
+			int peer;
+			uint8_t channel_count;
+			void *parent_group;
+		} p2p;
+		struct {
+			pid_t pid; /* of the originating process: another one under PXN */
+			uint8_t channel;
+			int peer;
+			int step_count;
+			int chunk_bytes;
+			int is_send;
+		} proxy_op;
+		struct {
+			int step;
+		} proxy_step;
+		struct {
+			uint8_t channel;
+			uint64_t timer; /* GPU globaltimer at the start */
+		} kernel_ch;
+		struct {
+			int64_t id;
+			void *data;
+		} net_plugin;
+		struct {
+			uint8_t channel, is_send, peer;
+			uint32_t step, bytes;
+			uint64_t start, ready;
+		} kernel_step;
+		struct {
+			uint64_t seq;
+			const char *func;
+			const void *send;
+			void *recv;
+			size_t count;
+			int root;
+			const char *datatype;
+			const char *sync_strategy;
+			bool intra_batch_sync;
+			uint32_t batch_bytes, batch_count, ce_seq;
+			void *stream;
+		} ce_coll;
+		struct {
+			bool is_complete;
+			int nranks;
+		} ce_sync;
+		struct {
+			int op_count;
+			size_t total_bytes;
+			bool use_intra_sync;
+		} ce_batch;
+	};
+};
+_Static_assert(offsetof(struct nccl_profiler_v6_event, coll) == 24, "v6");
+
+typedef nccl_result (*nccl_profiler_v6_init_fn)(void **context, uint64_t comm_hash, int *mask,
+						const char *name, int nodes, int nranks, int rank,
+						void *log);
+typedef nccl_result (*nccl_profiler_v6_start_fn)(void *context, void **handle,
+						 struct nccl_profiler_v6_event *event);
+
+#endif

@@ -1,0 +1,36 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The real NVTX headers find our injection by themselves and their ranges become spans."""
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+B = os.path.abspath(os.environ.get("B", "build/gcc"))
+INCLUDE = os.environ.get("CUDA_HOME", "/usr/local/cuda") + "/include"
+CC = os.environ.get("CC", "cc")
+if not os.path.exists(f"{INCLUDE}/nvtx3/nvToolsExt.h") or not shutil.which(CC):
+    print("ok 1 - ranges of the real NVTX become spans # SKIP no CUDA toolkit")
+    sys.exit(0)
+with tempfile.TemporaryDirectory() as work:
+    subprocess.run([CC, "-w", f"-I{INCLUDE}", "-o", f"{work}/caller",
+                    "tests/conformance/nvtx_caller.c", "-ldl"], check=True)
+    env = {k: v for k, v in os.environ.items() if not k.startswith(("SYSOM_", "NVTX_"))}
+    p = subprocess.run([f"{B}/test/preload_peer", f"{B}/lib/libsysom_preload.so", f"{work}/caller"],
+                       env=env, capture_output=True, text=True, timeout=60)
+    spans = [(m[1], m[3], m[2], m[4]) for m in re.finditer(
+        r" span_(begin|end) .*span=(\d+) depth=(\d+) source=1 name=(.*)", p.stdout)]
+    want = [("begin", "0", "0", "forward"), ("begin", "1", "0", "layer"), ("end", "1", "0", ""),
+            ("end", "0", "0", ""), ("begin", "0", "1", "overlapping"), ("begin", "0", "0", "attributes"),
+            ("end", "0", "1", ""), ("end", "0", "0", "")]
+    good = p.returncode == 0 and spans == want
+    print(("ok" if good else "not ok") + " 1 - ranges of the real NVTX become spans")
+    if not good:
+        print("# " + repr((p.returncode, spans, p.stderr)))
+    other = subprocess.run([f"{work}/caller"], env=dict(env, LD_PRELOAD=f"{B}/lib/libsysom_preload.so",
+                           NVTX_INJECTION64_PATH="/nonexistent.so"), capture_output=True, text=True)
+    good = other.returncode == 0 and not other.stdout
+    print(("ok" if good else "not ok") + " 2 - another tool's injection path is left alone")
+print("1..2")

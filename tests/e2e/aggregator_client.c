@@ -1,0 +1,379 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * aggregator_client - speaks to an aggregator as sysomd does, and as nobody should; for the tests.
+ *   flood URL COUNT RECORDS THREADS SEED FILE   windows, every third one sent twice; ids that were
+ *                                               acknowledged go to FILE. Goes on through restarts.
+ *   fault URL JOB RANKS CULPRIT                 the windows of one fault, in mixed order
+ *   beat URL JOB RANKS                          one beat
+ *   garbage URL COUNT SEED                      random, cut and bent messages
+ *   oversize URL                                a message above the limit
+ * Prints one line of key=value; exit 0 when the replies were what the protocol says. */
+#include <errno.h>
+#include <nng/nng.h>
+#include <nng/protocol/reqrep0/req.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/check.h"
+#include "base/clock.h"
+#include "base/limits.h"
+#include "tests/wire_synth.h"
+
+#define PATIENCE_S 60
+
+static nng_socket dial(const char *url)
+{
+	nng_socket s;
+
+	CHECK(!nng_req0_open(&s));
+	nng_socket_set_ms(s, NNG_OPT_REQ_RESENDTIME, 300);
+	nng_socket_set_ms(s, NNG_OPT_RECVTIMEO, 2000);
+	nng_socket_set_ms(s, NNG_OPT_SENDTIMEO, 2000);
+	nng_socket_set_ms(s, NNG_OPT_RECONNMINT, 20);
+	nng_socket_set_ms(s, NNG_OPT_RECONNMAXT, 200);
+	CHECK(!nng_dial(s, url, NULL, NNG_FLAG_NONBLOCK));
+	return s;
+}
+
+/* 0 with the reply, -ETIMEDOUT, -EPROTO. */
+static int ask(nng_socket s, const void *data, size_t bytes, struct wire_reply *r)
+{
+	void *answer = NULL;
+	size_t n = 0;
+	int err;
+
+	if (nng_send(s, (void *)data, bytes, 0) || nng_recv(s, &answer, &n, NNG_FLAG_ALLOC))
+		return -ETIMEDOUT;
+	err = wire_reply_decode(answer, n, r);
+	nng_free(answer, n);
+	return err;
+}
+
+static void make_id(uint8_t id[16], uint64_t seed, uint64_t i)
+{
+	uint64_t state = seed * 1000003 + i, a = synth_random(&state), b = synth_random(&state);
+
+	memcpy(id, &a, 8);
+	memcpy(id + 8, &b, 8);
+}
+
+static void make_rank(struct wire_rank *r, const char *job, int rank, int ranks)
+{
+	memset(r, 0, sizeof(*r));
+	snprintf(r->job, sizeof(r->job), "%s", job);
+	snprintf(r->node, sizeof(r->node), "node-%d", rank / 4);
+	snprintf(r->program, sizeof(r->program), "train.py");
+	r->rank = rank;
+	r->local_rank = rank % 4;
+	r->world_size = ranks;
+	r->pid = 1000 + (uint32_t)rank;
+}
+
+/* ---- flood ---- */
+
+struct flood {
+	const char *url;
+	uint32_t count, threads, records;
+	uint64_t seed;
+	FILE *acked;
+	pthread_mutex_t lock;
+	atomic_uint next, ok, duplicate, retry, reject, lost;
+	struct synth synth;
+};
+
+static void encode_one(struct flood *f, uint32_t i, struct buf *out, uint8_t id[16])
+{
+	char *names[SYNTH_NAMES + 2];
+	char text[SYNTH_NAMES + 2][16];
+	uint32_t offset = i * 97 % (f->synth.host_count - f->records + 1);
+	struct window w = { .reason = WINDOW_SELF, .begin_ns = 1000000000ull * i,
+			    .end_ns = 1000000000ull * i + 500000000, .names = names,
+			    .name_count = SYNTH_NAMES + 2, .raw_bytes = f->records * 128ull };
+	struct window_step steps[4] = { 0 };
+
+	for (int k = 0; k < SYNTH_NAMES + 2; k++) {
+		if (k)
+			snprintf(text[k], sizeof(text[k]), "kernel_%d", k);
+		else
+			text[k][0] = '\0';
+		names[k] = text[k];
+	}
+	for (int k = 0; k < 4; k++) {
+		steps[k].step.index = i * 4ull + (unsigned)k;
+		steps[k].step.latency_ns = steps[k].step.self_ns = 150000000;
+		steps[k].expected_ns = steps[k].expected_self_ns = 100000000;
+		steps[k].flags = WINDOW_STEP_OUT | WINDOW_STEP_FLAGGED;
+	}
+	make_id(w.id, f->seed, i);
+	memcpy(w.anomaly_id, w.id, 16);
+	memcpy(id, w.id, 16);
+	make_rank(&w.rank, "flood", (int)(i % 8), 8);
+	w.steps = steps;
+	w.step_count = 4;
+	w.host = f->synth.host + offset;
+	w.device = f->synth.device + offset;
+	w.host_count = w.device_count = f->records;
+	buf_clear(out);
+	CHECK(!wire_window_encode(&w, out));
+}
+
+static void note_acked(struct flood *f, const uint8_t id[16])
+{
+	pthread_mutex_lock(&f->lock);
+	for (int k = 0; k < 16; k++)
+		fprintf(f->acked, "%02x", id[k]);
+	fputc('\n', f->acked);
+	fflush(f->acked);
+	pthread_mutex_unlock(&f->lock);
+}
+
+/* Until it is acknowledged or refused for good. */
+static void send_one(struct flood *f, nng_socket s, const struct buf *b, const uint8_t id[16])
+{
+	uint64_t until = clock_monotonic_ns() + PATIENCE_S * 1000000000ull;
+	struct wire_reply r;
+
+	while (clock_monotonic_ns() < until) {
+		if (ask(s, b->data, b->bytes, &r))
+			continue;
+		if (r.status == WIRE_RETRY) {
+			f->retry++;
+			usleep(50000);
+			continue;
+		}
+		if (r.status == WIRE_REJECT || memcmp(r.id, id, 16)) {
+			f->reject++;
+			return;
+		}
+		f->ok += r.status == WIRE_OK;
+		f->duplicate += r.status == WIRE_DUPLICATE;
+		note_acked(f, id);
+		return;
+	}
+	f->lost++;
+}
+
+static void *flood_thread(void *arg)
+{
+	struct flood *f = arg;
+	nng_socket s = dial(f->url);
+	struct buf b;
+	uint32_t i;
+
+	buf_init(&b, LIMIT_WIRE_MESSAGE_BYTES);
+	while ((i = f->next++) < f->count) {
+		uint8_t id[16];
+
+		encode_one(f, i, &b, id);
+		send_one(f, s, &b, id);
+		if (i % 3 == 0)
+			send_one(f, s, &b, id);
+	}
+	buf_fini(&b);
+	nng_close(s);
+	return NULL;
+}
+
+static int flood(char **argv)
+{
+	static struct flood f;
+	pthread_t threads[64];
+
+	f.url = argv[0];
+	f.count = (uint32_t)atoi(argv[1]);
+	f.records = (uint32_t)atoi(argv[2]);
+	f.threads = (uint32_t)atoi(argv[3]);
+	f.seed = (uint64_t)atoll(argv[4]);
+	f.acked = fopen(argv[5], "w");
+	CHECK(f.acked && f.threads && f.threads <= ARRAY_LEN(threads));
+	pthread_mutex_init(&f.lock, NULL);
+	synth_init(&f.synth, f.records + 2048, f.seed);
+	synth_transformer(&f.synth, 0.02);
+	for (uint32_t i = 0; i < f.threads; i++)
+		CHECK(!pthread_create(&threads[i], NULL, flood_thread, &f));
+	for (uint32_t i = 0; i < f.threads; i++)
+		pthread_join(threads[i], NULL);
+	fclose(f.acked);
+	printf("ok=%u duplicate=%u retry=%u reject=%u lost=%u\n", f.ok, f.duplicate, f.retry, f.reject,
+	       f.lost);
+	return f.reject || f.lost ? 1 : 0;
+}
+
+/* ---- one fault ---- */
+
+static void fault_steps(struct window_step *steps, uint32_t n, uint64_t first, bool self)
+{
+	for (uint32_t k = 0; k < n; k++) {
+		struct window_step *s = &steps[k];
+		bool out = k >= 3 && k < n - 2;
+
+		memset(s, 0, sizeof(*s));
+		s->step.index = first + k;
+		s->step.begin_ns = 1000000000ull + (first + k) * 100000000;
+		s->step.latency_ns = out ? 130000000 : 100000000;
+		s->step.self_ns = out && self ? 110000000 : 80000000;
+		s->step.end_ns = s->step.begin_ns + s->step.latency_ns;
+		s->expected_ns = 100000000;
+		s->expected_self_ns = 80000000;
+		s->excess = out ? 0.3 : 0;
+		s->self_excess = out && self ? 0.375 : 0;
+		s->flags = out ? WINDOW_STEP_OUT | (k > 3 ? WINDOW_STEP_FLAGGED : 0) :
+				 WINDOW_STEP_MARGIN;
+	}
+}
+
+static int fault(char **argv)
+{
+	nng_socket s = dial(argv[0]);
+	int ranks = atoi(argv[2]), culprit = atoi(argv[3]), bad = 0;
+	static char *names[] = { "", "gemm_kernel", "ncclDevKernel_AllReduce" };
+	struct window_step steps[12];
+	struct buf b;
+
+	buf_init(&b, LIMIT_WIRE_MESSAGE_BYTES);
+	for (int part = 0; part < 2; part++) {
+		for (int k = 0; k < ranks; k++) {
+			int rank = (k * 5 + part) % ranks; /* mixed order; ranks is no multiple of 5 */
+			bool self = rank == culprit;
+			struct explain_part why = { EXPLAIN_KERNEL, 1, 20e6, 50e6, 0.9 };
+			struct window w = { .reason = self ? WINDOW_SELF : WINDOW_COMM,
+					    .sequence = (uint32_t)part, .names = names,
+					    .name_count = 3, .steps = steps, .step_count = 12,
+					    .parts = &why, .part_count = self,
+					    .summary_only = !self };
+			struct wire_reply r;
+
+			if (ranks % 5 == 0)
+				rank = k;
+			make_id(w.id, 77, (uint64_t)(part * 1000 + rank));
+			memset(w.anomaly_id, rank + 1, 16);
+			make_rank(&w.rank, argv[1], rank, ranks);
+			fault_steps(steps, 12, 100 + (uint64_t)part * 12, self);
+			w.begin_ns = steps[0].step.begin_ns;
+			w.end_ns = steps[11].step.end_ns;
+			w.realtime_offset_ns = 1700000000000000000;
+			buf_clear(&b);
+			CHECK(!wire_window_encode(&w, &b));
+			bad += ask(s, b.data, b.bytes, &r) || r.status != WIRE_OK;
+			bad += ask(s, b.data, b.bytes, &r) || r.status != WIRE_DUPLICATE;
+		}
+	}
+	buf_fini(&b);
+	nng_close(s);
+	printf("bad=%d\n", bad);
+	return bad != 0;
+}
+
+static int beat(char **argv)
+{
+	nng_socket s = dial(argv[0]);
+	int ranks = atoi(argv[2]);
+	struct beat_rank list[LIMIT_NODE_PROCESSES] = { 0 };
+	struct beat bt = { .node = "node-0", .sequence = 1, .now_ns = 5, .ranks = list,
+			   .rank_count = (uint32_t)ranks };
+	struct wire_reply r;
+	struct buf b;
+	int err;
+
+	for (int i = 0; i < ranks; i++) {
+		make_rank(&list[i].rank, argv[1], i, ranks);
+		list[i].steps = 100;
+		list[i].trace_state = 1;
+		list[i].model_state = 1;
+		list[i].latency_median_ns = 1e8;
+	}
+	buf_init(&b, LIMIT_WIRE_MESSAGE_BYTES);
+	CHECK(!wire_beat_encode(&bt, &b));
+	err = ask(s, b.data, b.bytes, &r);
+	printf("status=%d bytes=%zu\n", err ? err : (int)r.status, b.bytes);
+	buf_fini(&b);
+	nng_close(s);
+	return err || r.status != WIRE_OK;
+}
+
+/* ---- what nobody should send ---- */
+
+static int garbage(char **argv)
+{
+	nng_socket s = dial(argv[0]);
+	uint32_t n = (uint32_t)atoi(argv[1]), rejected = 0, other = 0, accepted = 0;
+	uint64_t seed = (uint64_t)atoll(argv[2]), random = seed;
+	static struct flood f;
+	struct buf good;
+
+	f.records = 300;
+	f.seed = seed;
+	synth_init(&f.synth, 3000, seed);
+	synth_transformer(&f.synth, 0.02);
+	buf_init(&good, LIMIT_WIRE_MESSAGE_BYTES);
+	for (uint32_t i = 0; i < n; i++) {
+		struct wire_reply r;
+		uint8_t id[16], *p;
+		size_t bytes;
+
+		encode_one(&f, i, &good, id);
+		p = good.data;
+		bytes = good.bytes;
+		switch (i % 4) {
+		case 0: /* noise */
+			bytes = 1 + synth_random(&random) % 2000;
+			for (size_t k = 0; k < bytes && k < good.bytes; k++)
+				p[k] = (uint8_t)synth_random(&random);
+			break;
+		case 1: /* cut short */
+			bytes = 1 + synth_random(&random) % (bytes - 1);
+			break;
+		default: /* bent in the packed fields */
+			for (int k = 0; k < 8; k++)
+				p[bytes / 2 + synth_random(&random) % (bytes / 2)] ^=
+					(uint8_t)(1 + synth_random(&random) % 255);
+		}
+		if (bytes > good.bytes)
+			bytes = good.bytes;
+		if (ask(s, p, bytes, &r))
+			other++;
+		else if (r.status == WIRE_REJECT)
+			rejected++;
+		else
+			accepted++;
+	}
+	buf_fini(&good);
+	nng_close(s);
+	printf("rejected=%u accepted=%u unanswered=%u\n", rejected, accepted, other);
+	return other || accepted;
+}
+
+static int oversize(char **argv)
+{
+	nng_socket s = dial(argv[0]);
+	size_t bytes = LIMIT_WIRE_MESSAGE_BYTES + 65536;
+	uint8_t *p = calloc(1, bytes);
+	struct wire_reply r;
+	int err;
+
+	CHECK(p);
+	err = ask(s, p, bytes, &r);
+	printf("answer=%d\n", err);
+	fflush(stdout);
+	/* nng 1.5 may wait for ever to close a pipe that its peer dropped in the middle of a message */
+	_exit(err != -ETIMEDOUT);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct {
+		const char *name;
+		int arguments;
+		int (*run)(char **argv);
+	} modes[] = { { "flood", 6, flood }, { "fault", 4, fault }, { "beat", 3, beat },
+		      { "garbage", 3, garbage }, { "oversize", 1, oversize } };
+
+	for (size_t i = 0; i < ARRAY_LEN(modes); i++)
+		if (argc == 2 + modes[i].arguments && !strcmp(argv[1], modes[i].name))
+			return modes[i].run(argv + 2);
+	fprintf(stderr, "usage: see the top of %s\n", __FILE__);
+	return 2;
+}

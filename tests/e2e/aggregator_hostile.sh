@@ -1,0 +1,87 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# aggregator_hostile.sh - a full disk loses nothing, HTTP clients that misbehave get an answer that fits
+# and harm nobody, bad settings are told with their line.
+. "$(dirname "$0")/lib.sh"
+CLIENT=$B/parts/aggregator_client
+read -r -a ports <<<"$(free_ports 2)"
+STACK_DIR=$WORK/stack
+STACK_NNG=tcp://127.0.0.1:${ports[0]}
+STACK_HTTP=${ports[1]}
+export SYSOM_URL=http://127.0.0.1:$STACK_HTTP
+mkdir -p "$STACK_DIR"
+metric() { curl -sf "$SYSOM_URL/metrics" | sed -n "s/^sysom_aggregator_$1 //p"; }
+code() { curl -s -m 5 -o /dev/null -w '%{http_code}' "$@"; }
+
+# ---- a full disk: a small tmpfs as root, else a limit on the size of files ----
+STACK_AGGREGATOR_FLAGS="--store-reserve-bytes 0"
+if [ "$(id -u)" = 0 ] && mkdir -p "$STACK_DIR/store" && mount -t tmpfs -o size=3m none "$STACK_DIR/store" 2>/dev/null; then
+	how="a small file system"
+	make_room() { mount -o remount,size=64m "$STACK_DIR/store"; }
+	ok "starts on $how" stack_aggregator
+else
+	how="a limit on file size"
+	rm -rf "$STACK_DIR/store"
+	make_room() {
+		stack_end sysom-aggregator "$STACK_AGGREGATOR_PID"
+		stack_aggregator
+	}
+	start_limited() { (ulimit -f 2048; exec "$BIN/sysom-aggregator" --nng-listen "$STACK_NNG" \
+		--http-listen "127.0.0.1:$STACK_HTTP" --store-dir "$STACK_DIR/store" $STACK_AGGREGATOR_FLAGS \
+		>>"$STACK_DIR/aggregator.log" 2>&1) & STACK_AGGREGATOR_PID=$!
+		stack_wait 20 curl -sf "$SYSOM_URL/healthz"; }
+	ok "starts under $how" start_limited
+fi
+"$CLIENT" flood "$STACK_NNG" 600 2000 4 11 "$WORK/acked" >"$WORK/flood.out" 2>&1 &
+FLOOD=$!
+full() { [ "$(metric 'windows_total{status="retry"}')" -gt 0 ]; }
+ok "a full disk answers RETRY" stack_wait 20 full
+ok "says so in its metrics" is "$(metric disk_full)" 1
+ok "and still answers beats" "$CLIENT" beat "$STACK_NNG" demo 4
+make_room
+wait $FLOOD
+ok "with room again every window gets in" is $? 0
+sed 's/^/# /' "$WORK/flood.out"
+ok "all of them, once" is "$(api status .windows)" "$(sort -u "$WORK/acked" | wc -l)"
+ok "as one incident" is "$(api incidents '[.incidents[].window_count] | join(",")')" 600
+ID=$(api incidents '.incidents[0].id')
+
+# ---- HTTP ----
+ok "POST is refused" is "$(code -X POST --data-binary @"$WORK/acked" "$SYSOM_URL/api/v1/status")" 405
+ok "DELETE is refused" is "$(code -X DELETE "$SYSOM_URL/api/v1/incidents/$ID")" 405
+ok "unknown paths are not found" is "$(code "$SYSOM_URL/api/v1/nothing")" 404
+ok "paths out of the tree are not found" is "$(code --path-as-is "$SYSOM_URL/api/v1/windows/../../etc/passwd")" 404
+ok "a limit of 0 is refused" is "$(code "$SYSOM_URL/api/v1/incidents?limit=0")" 400
+ok "a limit of 10^9 is refused" is "$(code "$SYSOM_URL/api/v1/incidents?limit=1000000000")" 400
+ok "an unknown state is refused" is "$(code "$SYSOM_URL/api/v1/incidents?state=x")" 400
+ok "a job that is no text is refused" is "$(code "$SYSOM_URL/api/v1/ranks?job=%ff%fe")" 400
+ok "a job of 10,000 bytes is refused" is "$(code "$SYSOM_URL/api/v1/ranks?job=$(printf 'x%.0s' {1..10000})")" 400
+ok "quotes in a job are data" is "$(api "incidents?job=%27%20OR%201=1--" '.incidents | length')" 0
+ok "an incident id that is none is not found" is "$(code "$SYSOM_URL/api/v1/incidents/ZZZZZZZZ")" 404
+ok "a window id that is none is not found" is "$(code "$SYSOM_URL/api/v1/windows/12")" 404
+ok "a window id that nobody sent is not found" is \
+	"$(code "$SYSOM_URL/api/v1/windows/00000000000000000000000000000000")" 404
+head -c 200000 /dev/urandom >"$WORK/noise"
+timeout 5 bash -c "cat '$WORK/noise' >/dev/tcp/127.0.0.1/$STACK_HTTP" 2>/dev/null
+timeout 5 bash -c "cat '$WORK/noise' >/dev/tcp/127.0.0.1/${ports[0]}" 2>/dev/null
+held=()
+for i in $(seq 100); do # clients that say nothing
+	exec {fd}<>"/dev/tcp/127.0.0.1/$STACK_HTTP" && held+=("$fd")
+	printf 'GET /api/v1/sta' >&"$fd"
+done
+ok "noise and a hundred silent clients leave it healthy" is "$(code "$SYSOM_URL/healthz")" 200
+for fd in "${held[@]}"; do exec {fd}>&-; done
+ok "its metrics read as Prometheus text" bash -c \
+	"curl -sf '$SYSOM_URL/metrics' | grep -v '^#' | grep -vqE '^[a-z_]+(\{[a-z]+=\"[a-z0-9]+\"\})? [0-9.]+$' && exit 1 || exit 0"
+ok "SIGTERM ends it with 0" stack_end sysom-aggregator "$STACK_AGGREGATOR_PID"
+STACK_AGGREGATOR_PID=
+umount "$STACK_DIR/store" 2>/dev/null
+
+# ---- settings ----
+printf 'nng:\n  contexts: 0\nstore:\n  colour: blue\n' >"$WORK/bad.yaml"
+"$BIN/sysom-aggregator" --config "$WORK/bad.yaml" --check-config >"$WORK/check.out" 2>&1
+ok "bad settings end with 2" is $? 2
+ok "and name their lines" bash -c "grep -q 'bad.yaml:2: nng.contexts' '$WORK/check.out' &&
+	grep -q 'bad.yaml:4: store.colour' '$WORK/check.out'"
+ok "the shipped settings are good" "$BIN/sysom-aggregator" --config conf/sysom-aggregator.yaml --check-config
+finish

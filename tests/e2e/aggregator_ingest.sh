@@ -1,0 +1,68 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# aggregator_ingest.sh - what was acknowledged is there exactly once: through duplicates, kill -9,
+# garbage and messages above the limit; an incident survives a restart.
+. "$(dirname "$0")/lib.sh"
+CLIENT=$B/parts/aggregator_client
+read -r -a ports <<<"$(free_ports 2)"
+STACK_DIR=$WORK/stack
+STACK_NNG=tcp://127.0.0.1:${ports[0]}
+STACK_HTTP=${ports[1]}
+export SYSOM_URL=http://127.0.0.1:$STACK_HTTP
+mkdir -p "$STACK_DIR"
+
+# Every id of a file is one row with its body, and the store holds no more windows than it should.
+stored_once() { # ids count
+	python3 - "$STACK_DIR/store/store.db" "$1" "$2" <<-'PY'
+		import sqlite3, sys
+		db = sqlite3.connect(f"file:{sys.argv[1]}?mode=ro", uri=True)
+		rows = [(r[0].hex(), r[1]) for r in db.execute(
+		    "SELECT w.id, LENGTH(b.body)=w.bytes FROM windows w JOIN bodies b USING(seq) WHERE job='flood'")]
+		ids = [r[0] for r in rows]
+		acked = set(open(sys.argv[2]).read().split())
+		missing = acked - set(ids)
+		bad = len(ids) - len(set(ids)), len(missing), sum(not r[1] for r in rows)
+		print(f"# acked={len(acked)} stored={len(ids)} twice={bad[0]} missing={bad[1]} cut={bad[2]}")
+		sys.exit(any(bad) or len(acked) != int(sys.argv[3]))
+	PY
+}
+metric() { curl -sf "$SYSOM_URL/metrics" | sed -n "s/^sysom_aggregator_$1 //p"; }
+
+ok "starts" stack_aggregator
+ok "a beat is acknowledged" "$CLIENT" beat "$STACK_NNG" demo 8
+ok "ranks come from beats" is "$(api 'ranks?job=demo' '.ranks | length')" 8
+ok "the windows of a fault are acknowledged once" "$CLIENT" fault "$STACK_NNG" demo 8 5
+api 'incidents?job=demo' >"$WORK/incidents.json"
+ok "they make one incident" is "$(jq '.incidents | length' "$WORK/incidents.json")" 1
+ok "the culprit is named" is "$(jq -c '.incidents[0].ranks' "$WORK/incidents.json")" "[5]"
+ok "the others waited" is "$(jq -c '.incidents[0].victims' "$WORK/incidents.json")" "[0,1,2,3,4,6,7]"
+ok "its explanation comes along" is "$(jq -r '.incidents[0].parts[0].name' "$WORK/incidents.json")" gemm_kernel
+ID=$(jq -r '.incidents[0].id' "$WORK/incidents.json")
+
+"$CLIENT" flood "$STACK_NNG" 1500 400 6 7 "$WORK/acked" >"$WORK/flood.out" 2>&1 &
+FLOOD=$!
+for cut in 1 2 3; do
+	sleep 0.1
+	kill -KILL "$STACK_AGGREGATOR_PID"
+	wait "$STACK_AGGREGATOR_PID" 2>/dev/null
+	stack_aggregator || break
+done
+wait $FLOOD
+ok "a flood gets through three kills" is $? 0
+sed 's/^/# /' "$WORK/flood.out"
+ok "every acknowledged window is there exactly once" stored_once "$WORK/acked" 1500
+ok "the incident survived, and is one" is "$(api 'incidents?job=demo' '[.incidents[].id] | join(",")')" "$ID"
+ok "the flood is one incident" is "$(api 'incidents?job=flood' '.incidents | length')" 1
+ok "which counts every window" is "$(api 'incidents?job=flood' '.incidents[0].window_count')" 1500
+"$CLIENT" fault "$STACK_NNG" demo 8 5 >/dev/null # all known by now
+ok "windows sent again after a restart count once" is "$(api 'incidents?job=demo' '.incidents[0].window_count')" 16
+WINDOW=$(api "incidents/$ID" '.windows[0].id')
+ok "a window comes back as it was sent" test "$(curl -sf "$SYSOM_URL/api/v1/windows/$WINDOW" | wc -c)" = \
+	"$(api "incidents/$ID" '.windows[0].bytes')"
+ok "garbage is rejected" "$CLIENT" garbage "$STACK_NNG" 200 3
+ok "and counted" test "$(metric 'windows_total{status="reject"}')" -gt 50
+ok "a message above the limit is not answered" timeout 10 "$CLIENT" oversize "$STACK_NNG"
+ok "and hurts nobody" "$CLIENT" beat "$STACK_NNG" demo 8
+ok "SIGTERM ends it with 0" stack_end sysom-aggregator "$STACK_AGGREGATOR_PID"
+STACK_AGGREGATOR_PID=
+finish

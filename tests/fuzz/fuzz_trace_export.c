@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * A window from a hostile node, through the decoder into every export: each slice that begins also
+ * ends, the JSON parses. */
+#include <jansson.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/export_kineto.h"
+#include "cli/export_perfetto.h"
+#include "cli/perfetto.pb-c.h"
+#include "cli/report_html.h"
+#include "wire/codec.h"
+
+static void check_perfetto(const char *text, size_t bytes)
+{
+	Perfetto__Protos__Trace *t =
+		perfetto__protos__trace__unpack(NULL, bytes, (const uint8_t *)text);
+	int64_t open = 0;
+
+	if (!t)
+		abort();
+	for (size_t i = 0; i < t->n_packet; i++)
+		if (t->packet[i]->track_event)
+			open += t->packet[i]->track_event->type ==
+						PERFETTO__PROTOS__TRACK_EVENT__TYPE__TYPE_SLICE_BEGIN ?
+					1 :
+					-1;
+	if (open)
+		abort();
+	perfetto__protos__trace__free_unpacked(t, NULL);
+}
+
+static void export(struct trace_model *m)
+{
+	uint64_t slices, left_out;
+	char *text = NULL;
+	size_t bytes = 0;
+	json_t *j;
+	FILE *to = open_memstream(&text, &bytes);
+
+	if (export_perfetto_write(m, to, &slices, &left_out))
+		abort();
+	fclose(to);
+	check_perfetto(text, bytes);
+	free(text);
+	to = open_memstream(&text, &bytes);
+	export_kineto_write(m, to, &slices);
+	fclose(to);
+	j = json_loadb(text, bytes, 0, NULL);
+	if (!j)
+		abort();
+	json_decref(j);
+	free(text);
+	to = open_memstream(&text, &bytes);
+	j = json_pack("{s:[i]}", "ranks", m->rank_count ? m->ranks[0].who.rank : 0);
+	report_html_write(to, j, m);
+	fclose(to);
+	json_decref(j);
+	free(text);
+}
+
+static void add_and_export(const struct window *w)
+{
+	struct trace_model m;
+
+	if (trace_model_init(&m))
+		return;
+	if (!trace_model_add(&m, w)) {
+		trace_model_finish(&m);
+		export(&m);
+	}
+	trace_model_fini(&m);
+}
+
+/* The bytes as records and steps: past the compression, which a fuzzer seldom gets through. */
+static void from_raw(const uint8_t *data, size_t bytes)
+{
+	static struct window_step steps[8];
+	static struct record records[64];
+	static char *names[] = { (char *)"", (char *)"a\"b", (char *)"\xff\x01" };
+	struct window w;
+
+	memset(&w, 0, sizeof(w));
+	memset(steps, 0, sizeof(steps));
+	memcpy(steps, data, bytes < sizeof(steps) ? bytes : sizeof(steps));
+	w.steps = steps;
+	w.step_count = 2;
+	w.names = names;
+	w.name_count = 3;
+	if (bytes > 2 * sizeof(steps[0])) {
+		uint32_t n;
+
+		data += 2 * sizeof(steps[0]);
+		bytes -= 2 * sizeof(steps[0]);
+		bytes = bytes < sizeof(records) ? bytes : sizeof(records);
+		memcpy(records, data, bytes);
+		n = (uint32_t)(bytes / sizeof(records[0]));
+		w.host = records;
+		w.host_count = n / 2;
+		w.device = records + n / 2;
+		w.device_count = n - n / 2;
+	}
+	add_and_export(&w);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
+{
+	struct window w;
+
+	if (bytes && data[0] == 0xff) { /* no message of ours begins so */
+		from_raw(data + 1, bytes - 1);
+		return 0;
+	}
+	memset(&w, 0, sizeof(w));
+	if (wire_window_decode(data, bytes, &w))
+		return 0;
+	add_and_export(&w);
+	wire_window_free(&w);
+	return 0;
+}

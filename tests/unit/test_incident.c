@@ -1,0 +1,360 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "aggregator/incident.h"
+#include "base/limits.h"
+
+#define S 1000000000ull
+#define T0 (1700000000 * S)
+
+static struct incident_set *set;
+static uint32_t next_id;
+
+static int setup(void **unused)
+{
+	const struct incident_config c = { 5 * S, 30 * S, 3600 * S };
+
+	next_id = 0;
+	return incident_set_open(&set, &c);
+}
+
+static int teardown(void **unused)
+{
+	incident_set_close(set);
+	return 0;
+}
+
+static struct digest window(const char *job, int rank, uint32_t reason, double begin_s, double end_s)
+{
+	struct digest d = { .reason = reason, .begin_unix_ns = T0 + (uint64_t)(begin_s * 1e9),
+			    .end_unix_ns = T0 + (uint64_t)(end_s * 1e9), .bytes = 1000,
+			    .raw_bytes = 50000, .flagged = 5, .first_step = 20, .last_step = 30,
+			    .onset_step = 19, .latency_ns = 13e7, .expected_ns = 1e8,
+			    .self_ns = 8e7, .expected_self_ns = 8e7 };
+
+	next_id++;
+	memcpy(d.id, &next_id, sizeof(next_id));
+	memset(d.anomaly_id, rank + 1, 16);
+	d.anomaly_id[15] = (uint8_t)next_id;
+	snprintf(d.rank.job, sizeof(d.rank.job), "%s", job);
+	snprintf(d.rank.node, sizeof(d.rank.node), "node-%d", rank / 4);
+	d.rank.rank = rank;
+	d.rank.world_size = 8;
+	if (reason == WINDOW_SELF) {
+		d.self_ns = 11e7;
+		d.self_excess_ns = 5 * 3e7;
+		d.part_count = 1;
+		d.parts[0] = (struct digest_part){ .kind = EXPLAIN_GAP, .share = 1, .observed_ns = 3e7 };
+	}
+	return d;
+}
+
+static struct incident_change add(struct digest d)
+{
+	struct incident_change c;
+
+	assert_int_equal(incident_set_add(set, &d, d.end_unix_ns, &c), 0);
+	return c;
+}
+
+static json_t *only(void)
+{
+	struct digest probe = window("job", 99, WINDOW_ASKED, 0, 100000);
+	struct incident_change c;
+
+	assert_int_equal(incident_set_count(set, false), 1);
+	assert_int_equal(incident_set_add(set, &probe, T0, &c), 0);
+	return incident_set_json(set, c.id, 8, NULL);
+}
+
+static const char *ranks_of(json_t *j, const char *key)
+{
+	static char text[256];
+	size_t i;
+	json_t *v;
+
+	text[0] = '\0';
+	json_array_foreach(json_object_get(j, key), i, v)
+		snprintf(text + strlen(text), sizeof(text) - strlen(text), "%s%d", i ? "," : "",
+			 (int)json_integer_value(v));
+	return text;
+}
+
+static const char *text_of(json_t *j, const char *key)
+{
+	return json_string_value(json_object_get(j, key));
+}
+
+static void blames_the_rank_that_lost_its_own_time(void **unused)
+{
+	json_t *j;
+
+	for (int r = 0; r < 8; r++)
+		add(window("job", r, r == 6 ? WINDOW_SELF : WINDOW_COMM, 0.01 * r, 2));
+	j = only();
+	assert_string_equal(text_of(j, "symptom"), "slow_rank");
+	assert_string_equal(ranks_of(j, "ranks"), "6");
+	assert_string_equal(ranks_of(j, "victims"), "0,1,2,3,4,5,7");
+	assert_string_equal(json_string_value(json_array_get(json_object_get(j, "nodes"), 0)), "node-1");
+	assert_int_equal(json_integer_value(json_object_get(j, "first_step")), 20);
+	assert_int_equal(json_integer_value(json_object_get(j, "steps_to_flag")), 2);
+	assert_float_equal(json_real_value(json_object_get(j, "excess")), 0.3, 1e-9);
+	assert_float_equal(json_real_value(json_object_get(j, "self_excess")), 0.375, 1e-9);
+	assert_int_equal(json_array_size(json_object_get(j, "parts")), 1);
+	json_decref(j);
+}
+
+static void names_several_stragglers_worst_first_but_no_echo(void **unused)
+{
+	struct digest a = window("job", 2, WINDOW_SELF, 0, 1), b = window("job", 5, WINDOW_SELF, 0, 1),
+		      echo = window("job", 1, WINDOW_SELF, 0, 1);
+	json_t *j;
+
+	b.self_excess_ns *= 1.5;
+	echo.self_excess_ns *= 0.05;
+	add(echo);
+	add(a);
+	add(b);
+	add(window("job", 0, WINDOW_COMM, 0, 1));
+	j = only();
+	assert_string_equal(ranks_of(j, "ranks"), "5,2");
+	assert_string_equal(text_of(j, "symptom"), "slow_rank");
+	json_decref(j);
+}
+
+static void calls_it_the_job_when_most_ranks_are_slow(void **unused)
+{
+	json_t *j;
+
+	for (int r = 0; r < 6; r++)
+		add(window("job", r, WINDOW_SELF, 0, 1));
+	j = only();
+	assert_string_equal(text_of(j, "symptom"), "slow_job");
+	json_decref(j);
+}
+
+static void blames_nobody_without_evidence(void **unused)
+{
+	json_t *j;
+
+	add(window("job", 1, WINDOW_COMM, 0, 1));
+	j = only();
+	assert_string_equal(ranks_of(j, "ranks"), "");
+	assert_string_equal(ranks_of(j, "victims"), "1");
+	assert_int_equal(json_array_size(json_object_get(j, "missing")), 1);
+	json_decref(j);
+}
+
+static void blames_the_stalled_rank_that_entered_fewest_collectives(void **unused)
+{
+	json_t *j;
+
+	for (int r = 0; r < 4; r++) {
+		struct digest d = window("job", r, WINDOW_STALL, 0, 1);
+
+		d.collectives = r == 2 ? 40 : 41;
+		d.flagged = 0;
+		add(d);
+	}
+	j = only();
+	assert_string_equal(text_of(j, "symptom"), "stall");
+	assert_string_equal(ranks_of(j, "ranks"), "2");
+	assert_string_equal(ranks_of(j, "victims"), "0,1,3");
+	json_decref(j);
+}
+
+static void blames_nobody_for_a_stall_that_looks_the_same_everywhere(void **unused)
+{
+	json_t *j;
+
+	for (int r = 0; r < 4; r++)
+		add(window("job", r, WINDOW_STALL, 0, 1));
+	j = only();
+	assert_string_equal(ranks_of(j, "ranks"), "");
+	assert_string_equal(ranks_of(j, "victims"), "0,1,2,3");
+	assert_true(json_array_size(json_object_get(j, "missing")) > 0);
+	json_decref(j);
+}
+
+static void keeps_jobs_and_distant_times_apart(void **unused)
+{
+	struct incident_change a = add(window("job", 1, WINDOW_SELF, 0, 1)),
+			       b = add(window("other", 1, WINDOW_SELF, 0, 1)),
+			       c = add(window("job", 1, WINDOW_SELF, 20, 21)),
+			       d = add(window("job", 2, WINDOW_COMM, 5, 5.5));
+
+	assert_true(a.opened && b.opened && c.opened && !d.opened);
+	assert_string_not_equal(a.id, b.id);
+	assert_string_not_equal(a.id, c.id);
+	assert_string_equal(a.id, d.id);
+	assert_int_equal(incident_set_count(set, true), 3);
+}
+
+static void joins_what_a_late_window_connects(void **unused)
+{
+	struct incident_change a = add(window("job", 1, WINDOW_SELF, 0, 1)),
+			       b = add(window("job", 1, WINDOW_SELF, 12, 13)), c;
+	json_t *j;
+
+	assert_string_not_equal(a.id, b.id);
+	c = add(window("job", 1, WINDOW_SELF, 4, 9));
+	assert_string_equal(c.id, a.id);
+	assert_int_equal(c.absorbed_count, 1);
+	assert_string_equal(c.absorbed[0], b.id);
+	j = only();
+	assert_int_equal(json_integer_value(json_object_get(j, "window_count")), 4);
+	assert_int_equal(json_integer_value(json_object_get(j, "flagged_steps")), 15);
+	json_decref(j);
+}
+
+static void follows_an_anomaly_over_any_gap(void **unused)
+{
+	struct digest a = window("job", 1, WINDOW_SELF, 0, 1), b = window("job", 1, WINDOW_SELF, 200, 201);
+
+	memcpy(b.anomaly_id, a.anomaly_id, 16);
+	assert_string_equal(add(a).id, add(b).id);
+}
+
+static void the_order_of_arrival_does_not_matter(void **unused)
+{
+	static const int orders[3][6] = { { 0, 1, 2, 3, 4, 5 }, { 5, 4, 3, 2, 1, 0 },
+					  { 3, 0, 5, 1, 4, 2 } };
+	char *texts[3];
+
+	for (int o = 0; o < 3; o++) {
+		struct digest d[6];
+		json_t *j;
+
+		teardown(NULL);
+		setup(NULL);
+		for (int k = 0; k < 6; k++)
+			d[k] = window("job", k, k == 4 ? WINDOW_SELF : WINDOW_COMM, k, k + 0.5);
+		for (int k = 0; k < 6; k++)
+			add(d[orders[o][k]]);
+		j = only();
+		json_object_del(j, "id");
+		texts[o] = json_dumps(j, JSON_SORT_KEYS);
+		json_decref(j);
+	}
+	assert_string_equal(texts[0], texts[1]);
+	assert_string_equal(texts[0], texts[2]);
+	for (int o = 0; o < 3; o++)
+		free(texts[o]);
+}
+
+static void closes_after_silence_and_takes_late_windows_back_in(void **unused)
+{
+	char closed[4][INCIDENT_ID_BYTES];
+	struct incident_change a = add(window("job", 1, WINDOW_SELF, 0, 1)), b;
+
+	assert_int_equal(incident_set_tick(set, T0 + 30 * S, closed, 4), 0);
+	assert_int_equal(incident_set_tick(set, T0 + 32 * S, closed, 4), 1);
+	assert_string_equal(closed[0], a.id);
+	assert_int_equal(incident_set_count(set, true), 0);
+	b = add(window("job", 2, WINDOW_COMM, 0.5, 1));
+	assert_string_equal(a.id, b.id);
+	assert_false(b.opened);
+	assert_int_equal(incident_set_count(set, true), 1);
+	assert_int_equal(incident_set_tick(set, T0 + 9000 * S, closed, 4), 1);
+	assert_int_equal(incident_set_tick(set, T0 + 9001 * S, closed, 4), 0);
+	assert_int_equal(incident_set_count(set, false), 0);
+}
+
+static void asked_windows_found_nothing(void **unused)
+{
+	assert_string_equal(add(window("job", 1, WINDOW_ASKED, 0, 1)).id, "");
+	assert_string_equal(add(window("job", 1, WINDOW_MANUAL, 0, 1)).id, "");
+	assert_int_equal(incident_set_count(set, false), 0);
+}
+
+static void a_storm_is_one_incident_and_bounded(void **unused)
+{
+	json_t *j;
+
+	for (int i = 0; i < 20000; i++)
+		add(window("job", i % 6000, i % 3 ? WINDOW_COMM : WINDOW_SELF, i * 0.001, i * 0.001 + 1));
+	j = only();
+	assert_int_equal(json_integer_value(json_object_get(j, "window_count")), 20001);
+	assert_true(json_array_size(json_object_get(j, "ranks")) <= 256);
+	json_decref(j);
+}
+
+static void a_flood_of_jobs_is_bounded(void **unused)
+{
+	for (uint32_t i = 0; i < LIMIT_INCIDENTS_LIVE + 200; i++) {
+		char job[32];
+
+		snprintf(job, sizeof(job), "job-%u", i);
+		add(window(job, 0, WINDOW_SELF, 0, 1));
+	}
+	assert_int_equal(incident_set_count(set, false), LIMIT_INCIDENTS_LIVE);
+}
+
+static void digests_flagged_steps_their_onset_and_parts(void **unused)
+{
+	struct window_step steps[10] = { 0 };
+	char *names[] = { "", "gemm" };
+	struct explain_part part = { EXPLAIN_KERNEL, 1, 1e6, 2e6, 0.5 };
+	struct window w = { .reason = WINDOW_SELF, .steps = steps, .step_count = 10, .parts = &part,
+			    .part_count = 1, .names = names, .name_count = 2, .begin_ns = 5,
+			    .end_ns = 9, .realtime_offset_ns = 100 };
+	struct digest d;
+
+	for (uint32_t i = 0; i < 10; i++) {
+		steps[i].step.index = 50 + i;
+		steps[i].step.latency_ns = 100 + i;
+		steps[i].step.self_ns = 90;
+		steps[i].expected_ns = 80;
+		steps[i].expected_self_ns = 60;
+		steps[i].flags = i == 0 || i == 5 ? WINDOW_STEP_OUT :
+				 i == 6 || i == 8 ? WINDOW_STEP_OUT | WINDOW_STEP_FLAGGED :
+						    WINDOW_STEP_MARGIN;
+	}
+	digest_make(&w, 123, &d);
+	assert_int_equal(d.flagged, 2);
+	assert_int_equal(d.first_step, 56);
+	assert_int_equal(d.last_step, 58);
+	assert_int_equal(d.onset_step, 55);
+	assert_float_equal(d.latency_ns, 107, 0);
+	assert_float_equal(d.self_excess_ns, 60, 0);
+	assert_int_equal(d.begin_unix_ns, 105);
+	assert_string_equal(d.parts[0].name, "gemm");
+	w.step_count = 0;
+	w.names = NULL;
+	digest_make(&w, 123, &d);
+	assert_int_equal(d.flagged, 0);
+	assert_string_equal(d.parts[0].name, "");
+}
+
+int main(void)
+{
+#define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+	const struct CMUnitTest tests[] = {
+		CASE(blames_the_rank_that_lost_its_own_time),
+		CASE(names_several_stragglers_worst_first_but_no_echo),
+		CASE(calls_it_the_job_when_most_ranks_are_slow),
+		CASE(blames_nobody_without_evidence),
+		CASE(blames_the_stalled_rank_that_entered_fewest_collectives),
+		CASE(blames_nobody_for_a_stall_that_looks_the_same_everywhere),
+		CASE(keeps_jobs_and_distant_times_apart),
+		CASE(joins_what_a_late_window_connects),
+		CASE(follows_an_anomaly_over_any_gap),
+		CASE(the_order_of_arrival_does_not_matter),
+		CASE(closes_after_silence_and_takes_late_windows_back_in),
+		CASE(asked_windows_found_nothing),
+		CASE(a_storm_is_one_incident_and_bounded),
+		CASE(a_flood_of_jobs_is_bounded),
+		CASE(digests_flagged_steps_their_onset_and_parts),
+	};
+
+	cmocka_set_message_output(CM_OUTPUT_TAP);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,443 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Lines are known by construction; the few fitted references come from numpy (see golden_*). */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "analysis/roofline.h"
+
+static uint32_t random_state;
+
+static double uniform(void)
+{
+	random_state = random_state * 1664525u + 1013904223u;
+	return (random_state >> 8) / 16777216.0;
+}
+
+static double normal(void)
+{
+	double a = uniform();
+
+	return sqrt(-2 * log(1 - a)) * cos(2 * M_PI * uniform());
+}
+
+static struct roofline *model_with(const struct roofline_config *c)
+{
+	return roofline_init(aligned_alloc(64, (roofline_memory_bytes(c) + 63) & ~63ul), c);
+}
+
+static struct roofline *model(void)
+{
+	struct roofline_config c;
+
+	roofline_config_default(&c);
+	random_state = 7;
+	return model_with(&c);
+}
+
+static struct roofline_summary summary(const struct roofline *m)
+{
+	struct roofline_summary s;
+
+	roofline_summary(m, &s);
+	return s;
+}
+
+/* 100 ms and sigma relative noise, times factor. */
+static struct roofline_verdict push_flat(struct roofline *m, double sigma, double factor)
+{
+	return roofline_push(m, NULL, 0, 100e6 * (1 + sigma * normal()) * factor);
+}
+
+/* def lcg(n):  x = 7; for each of n: x = (x * 1664525 + 1013904223) % 2**32, yields (x >> 8) / 2**24
+ * u = lcg(600).reshape(200, 3); x = floor(u0 * 1000) + 1; b = floor(u1 * 32) + 1
+ * y = (3 + 0.02 x + 0.25 b) (1 + 0.04 (u2 - 0.5)); A = c_[ones(200), x, b]
+ * c = lstsq(A / y, 1) = [3.024, 0.019902, 0.24946]; median(|y / (A c) - 1|) = 0.01003 */
+static void golden_line_of_two_features(void **state)
+{
+	struct roofline *m = model();
+	struct roofline_summary s;
+
+	for (int i = 0; i < 200; i++) {
+		double x = floor(uniform() * 1000) + 1, b = floor(uniform() * 32) + 1;
+		double work[2] = { x, b };
+
+		roofline_push(m, work, 2, 1e6 * (3 + 0.02 * x + 0.25 * b) *
+					  (1 + 0.04 * (uniform() - 0.5)));
+	}
+	s = summary(m);
+	assert_int_equal(s.state, ROOFLINE_ARMED);
+	assert_float_equal(s.intercept_ns, 3.024e6, 0.1e6);
+	assert_float_equal(s.slope_ns[0], 0.019902e6, 0.0003e6);
+	assert_float_equal(s.slope_ns[1], 0.24946e6, 0.005e6);
+	assert_float_equal(s.spread, 0.01003, 0.0025);
+	assert_true(s.r2 > 0.98);
+	free(m);
+}
+
+/* v = 100 (1 + 0.04 (lcg(200) - 0.5)); median(v) = 99.952, median(|v / median(v) - 1|) = 0.01044 */
+static void golden_spread_without_work(void **state)
+{
+	struct roofline *m = model();
+	struct roofline_verdict v = { 0 };
+
+	for (int i = 0; i < 200; i++)
+		v = roofline_push(m, NULL, 0, 1e6 * 100 * (1 + 0.04 * (uniform() - 0.5)));
+	assert_float_equal(v.expected_ns, 99.952e6, 0.3e6);
+	assert_float_equal(summary(m).spread, 0.01044, 0.001);
+	free(m);
+}
+
+static void says_learning_first_and_then_armed(void **state)
+{
+	struct roofline *m = model();
+	struct roofline_verdict v = push_flat(m, 0.01, 1);
+
+	assert_int_equal(v.state, ROOFLINE_LEARNING);
+	assert_true(v.expected_ns == 0 && !v.flagged);
+	for (int i = 0; i < 100; i++)
+		v = push_flat(m, 0.01, 1);
+	assert_int_equal(v.state, ROOFLINE_ARMED);
+	assert_float_equal(v.expected_ns, 100e6, 1e6);
+	free(m);
+}
+
+static void one_slow_step_is_flagged_at_once_and_its_neighbours_are_not(void **state)
+{
+	struct roofline *m = model();
+	uint32_t missed = 0, wrong = 0;
+
+	for (int i = 0; i < 2000; i++) {
+		bool slow = i > 100 && i % 50 == 0;
+		struct roofline_verdict v = push_flat(m, 0.01, slow ? 1.5 : 1);
+
+		missed += slow && !v.flagged;
+		wrong += !slow && v.flagged;
+	}
+	assert_int_equal(missed, 0);
+	assert_int_equal(wrong, 0);
+	free(m);
+}
+
+static void a_fifth_of_bad_learning_steps_costs_no_recall(void **state)
+{
+	struct roofline *m = model();
+	uint32_t slow = 0, found = 0, wrong = 0;
+
+	for (int i = 0; i < 6000; i++) {
+		double x = floor(exp(uniform() * 7)), b = floor(uniform() * 32) + 1;
+		double work[2] = { x, b };
+		double latency = fmax(15e6, 4e6 + 1e5 * x) * (1 + 0.002 * b) * (1 + 0.01 * normal());
+		bool bad = uniform() < (i < 2000 ? 0.2 : 0.02);
+		struct roofline_verdict v;
+
+		if (bad)
+			latency *= i < 2000 ? 1.2 + 1.8 * uniform() : 1.5;
+		v = roofline_push(m, work, 2, latency);
+		if (i < 2000)
+			continue;
+		slow += bad;
+		found += bad && v.flagged;
+		wrong += !bad && v.flagged;
+	}
+	assert_true(slow > 50);
+	assert_true(found >= 0.99 * slow);
+	assert_true(wrong <= 10); /* 0.25 % of 3,920 */
+	free(m);
+}
+
+static void constant_and_collinear_work_do_no_harm(void **state)
+{
+	struct roofline *m = model();
+	uint32_t wrong = 0;
+	struct roofline_verdict v = { 0 };
+
+	for (int i = 0; i < 1000; i++) {
+		double x = floor(uniform() * 64) + 1, work[4] = { 512, x, 2 * x + 3, 0 };
+
+		v = roofline_push(m, work, 4, (5 + 0.5 * x) * 1e6 * (1 + 0.01 * normal()));
+		wrong += v.flagged;
+		assert_true(isfinite(v.expected_ns) && isfinite(v.excess));
+	}
+	assert_int_equal(v.state, ROOFLINE_ARMED);
+	assert_true(fabs(v.excess) < 0.05);
+	assert_int_equal(wrong, 0);
+	free(m);
+}
+
+static void two_of_three_flag_what_one_alone_does_not(void **state)
+{
+	struct roofline_config c;
+	struct roofline *m;
+	struct roofline_verdict v;
+
+	roofline_config_default(&c);
+	c.instant_mads = 60; /* 0.4 here */
+	random_state = 7;
+	m = model_with(&c);
+	for (int i = 0; i < 300; i++)
+		push_flat(m, 0.01, 1);
+	v = push_flat(m, 0, 1.25);
+	assert_true(v.out && !v.flagged);
+	v = push_flat(m, 0, 1);
+	assert_true(!v.out && !v.flagged);
+	v = push_flat(m, 0, 1.25);
+	assert_true(v.out && v.flagged);
+	v = push_flat(m, 0, 1.9);
+	assert_true(v.flagged);
+	free(m);
+}
+
+static void refuses_what_work_does_not_explain_and_recovers(void **state)
+{
+	struct roofline *m = model();
+	struct roofline_verdict v = { 0 };
+	uint32_t flagged = 0;
+
+	for (int i = 0; i < 1500; i++) {
+		double work = 1 + floor(uniform() * 50);
+
+		v = roofline_push(m, &work, 1, 400e6 * exp(0.6 * normal()));
+		flagged += v.flagged;
+	}
+	assert_int_equal(v.state, ROOFLINE_REFUSED);
+	assert_int_equal(flagged, 0);
+	assert_true(summary(m).r2 < 0.1);
+	for (int i = 0; i < 3000; i++) {
+		double work = 1 + floor(uniform() * 50);
+
+		v = roofline_push(m, &work, 1, (50 + 7 * work) * 1e6 * (1 + 0.01 * normal()));
+	}
+	assert_int_equal(v.state, ROOFLINE_ARMED);
+	free(m);
+}
+
+static void sustained_slowdown_below_the_threshold_raises_drift_and_stays(void **state)
+{
+	struct roofline *m = model();
+	struct roofline_verdict v = { 0 };
+	int raised = -1;
+
+	for (int i = 0; i < 3000; i++)
+		assert_false(push_flat(m, 0.01, 1).drift);
+	for (int i = 0; i < 5000; i++) {
+		v = push_flat(m, 0.01, 1.04);
+		if (v.drift && raised < 0)
+			raised = i;
+	}
+	assert_in_range(raised, 1, 100);
+	/* a baseline that updates itself would have absorbed it by now */
+	assert_true(v.drift);
+	assert_float_equal(v.expected_ns, 100e6, 1e6);
+	for (int i = 0; i < 200; i++)
+		v = push_flat(m, 0.01, 1);
+	assert_false(v.drift);
+	assert_true(summary(m).drift);
+	free(m);
+}
+
+static void wandering_healthy_noise_is_no_drift(void **state)
+{
+	for (uint32_t seed = 1; seed <= 10; seed++) {
+		struct roofline *m = model();
+		double wander = 0;
+
+		random_state = seed * 7919;
+		for (int i = 0; i < 10000; i++) {
+			wander = 0.9 * wander + 0.003 * normal();
+			roofline_push(m, NULL, 0, 100e6 * (1 + wander + 0.005 * normal()));
+		}
+		assert_false(summary(m).drift);
+		assert_true(summary(m).flagged <= 10);
+		free(m);
+	}
+}
+
+static void lasting_speed_up_becomes_the_new_baseline(void **state)
+{
+	struct roofline *m = model();
+	struct roofline_verdict v = { 0 };
+
+	for (int i = 0; i < 1000; i++)
+		push_flat(m, 0.01, 1);
+	for (int i = 0; i < 500; i++)
+		v = push_flat(m, 0.01, 0.8);
+	assert_int_equal(v.state, ROOFLINE_ARMED);
+	assert_float_equal(v.expected_ns, 80e6, 1e6);
+	free(m);
+}
+
+static void work_never_seen_is_learned_before_it_is_judged(void **state)
+{
+	struct roofline *m = model();
+	struct roofline_verdict v = { 0 };
+	double work = 4;
+
+	for (int i = 0; i < 3000; i++)
+		roofline_push(m, &work, 1, 10e6 * (1 + 0.01 * normal()));
+	work = 64;
+	v = roofline_push(m, &work, 1, 90e6);
+	assert_true(v.novel && !v.flagged && !v.out);
+	for (int i = 0; i < 200; i++)
+		v = roofline_push(m, &work, 1, 90e6 * (1 + 0.01 * normal()));
+	assert_false(v.novel);
+	assert_float_equal(v.expected_ns, 90e6, 2e6);
+	assert_true(roofline_push(m, &work, 1, 140e6).flagged);
+	free(m);
+}
+
+static void impossible_input_is_ignored(void **state)
+{
+	struct roofline *m = model();
+	double work[5] = { NAN, INFINITY, -3, 1e300, 1 };
+
+	for (int i = 0; i < 100; i++) {
+		roofline_push(m, work, 5, 5e6);
+		roofline_push(m, work, 5, NAN);
+		roofline_push(m, work, 5, INFINITY);
+		roofline_push(m, work, 5, -1);
+		roofline_push(m, work, 5, 0);
+	}
+	assert_int_equal(summary(m).steps, 100);
+	assert_int_equal(summary(m).flagged, 0);
+	assert_true(isfinite(summary(m).intercept_ns) && isfinite(summary(m).r2));
+	free(m);
+}
+
+static void the_same_input_gives_the_same_output(void **state)
+{
+	struct roofline_verdict a[500];
+
+	for (int round = 0; round < 2; round++) {
+		struct roofline *m = model();
+
+		for (int i = 0; i < 500; i++) {
+			double work = floor(uniform() * 100);
+			struct roofline_verdict v = roofline_push(m, &work, 1, 1e6 * (9 + work));
+
+			if (round)
+				assert_true(v.expected_ns == a[i].expected_ns && v.out == a[i].out);
+			a[i] = v;
+		}
+		free(m);
+	}
+}
+
+static void p99_mode_collapses_on_bad_learning_steps_as_published(void **state)
+{
+	struct roofline_config c;
+	uint32_t found[2] = { 0 };
+
+	roofline_config_default(&c);
+	c.mode = ROOFLINE_P99;
+	for (int dirty = 0; dirty < 2; dirty++) {
+		struct roofline *m = model_with(&c);
+
+		random_state = 7;
+		for (int i = 0; i < 2600; i++) {
+			double work = floor(uniform() * 1000);
+			double latency = (10 + 0.1 * work) * 1e6 * (1 + 0.01 * normal());
+			bool slow = i > 2000 && i % 20 == 0;
+
+			if (slow || (dirty && i < 2000 && uniform() < 0.05))
+				latency *= slow ? 1.5 : 2.5;
+			found[dirty] += roofline_push(m, &work, 1, latency).flagged && slow;
+		}
+		assert_int_equal(summary(m).state, ROOFLINE_ARMED);
+		free(m);
+	}
+	assert_int_equal(found[0], 29);
+	assert_true(found[1] < 3);
+}
+
+static void p99_mode_absorbs_a_sustained_slowdown_when_it_retrains(void **state)
+{
+	struct roofline_config c;
+	struct roofline *m;
+	uint32_t flagged[2] = { 0 };
+
+	roofline_config_default(&c);
+	c.mode = ROOFLINE_P99;
+	random_state = 7;
+	m = model_with(&c);
+	for (int i = 0; i < 1050; i++) /* trained at 20, 520, 1020, ... */
+		push_flat(m, 0.01, 1);
+	for (int i = 0; i < 3000; i++) {
+		bool hit = push_flat(m, 0.01, 1.3).flagged;
+
+		flagged[0] += i < 400 && hit;
+		flagged[1] += i >= 2600 && hit;
+	}
+	assert_true(flagged[0] > 380);
+	assert_true(flagged[1] < 20);
+	free(m);
+}
+
+static void a_set_keeps_models_apart_and_forgets_the_least_used(void **state)
+{
+	struct roofline_config c;
+	struct roofline_set *s;
+	uint64_t key;
+
+	roofline_config_default(&c);
+	s = roofline_set_init(aligned_alloc(64, (roofline_set_memory_bytes(&c, 3) + 63) & ~63ul), &c, 3);
+	random_state = 7;
+	for (int i = 0; i < 100; i++)
+		for (uint64_t k = 1; k <= 3; k++)
+			roofline_push(roofline_set_get(s, k), NULL, 0,
+				      (double)k * 1e6 * (1 + 0.01 * normal()));
+	assert_int_equal(roofline_set_count(s), 3);
+	assert_float_equal(roofline_push(roofline_set_get(s, 2), NULL, 0, 2e6).expected_ns, 2e6, 2e4);
+	roofline_set_get(s, 1);
+	roofline_set_get(s, 99); /* 3 is the least recently used */
+	assert_int_equal(roofline_set_count(s), 3);
+	assert_int_equal(summary(roofline_set_get(s, 99)).steps, 0);
+	assert_int_equal(summary(roofline_set_get(s, 1)).steps, 100);
+	assert_non_null(roofline_set_at(s, 0, &key));
+	assert_int_equal(key, 1);
+	roofline_set_at(s, 2, &key);
+	assert_int_equal(key, 99);
+	assert_null(roofline_set_at(s, 3, &key));
+	assert_int_equal(summary(roofline_set_get(s, 3)).steps, 0);
+	free(s);
+}
+
+static void names_of_modes_and_states_are_stable(void **state)
+{
+	assert_int_equal(roofline_mode_parse("robust"), ROOFLINE_ROBUST);
+	assert_int_equal(roofline_mode_parse("p99"), ROOFLINE_P99);
+	assert_true(roofline_mode_parse("p98") < 0);
+	assert_string_equal(roofline_state_name(ROOFLINE_REFUSED), "refused");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(golden_line_of_two_features),
+		cmocka_unit_test(golden_spread_without_work),
+		cmocka_unit_test(says_learning_first_and_then_armed),
+		cmocka_unit_test(one_slow_step_is_flagged_at_once_and_its_neighbours_are_not),
+		cmocka_unit_test(a_fifth_of_bad_learning_steps_costs_no_recall),
+		cmocka_unit_test(constant_and_collinear_work_do_no_harm),
+		cmocka_unit_test(two_of_three_flag_what_one_alone_does_not),
+		cmocka_unit_test(refuses_what_work_does_not_explain_and_recovers),
+		cmocka_unit_test(sustained_slowdown_below_the_threshold_raises_drift_and_stays),
+		cmocka_unit_test(wandering_healthy_noise_is_no_drift),
+		cmocka_unit_test(lasting_speed_up_becomes_the_new_baseline),
+		cmocka_unit_test(work_never_seen_is_learned_before_it_is_judged),
+		cmocka_unit_test(impossible_input_is_ignored),
+		cmocka_unit_test(the_same_input_gives_the_same_output),
+		cmocka_unit_test(p99_mode_collapses_on_bad_learning_steps_as_published),
+		cmocka_unit_test(p99_mode_absorbs_a_sustained_slowdown_when_it_retrains),
+		cmocka_unit_test(a_set_keeps_models_apart_and_forgets_the_least_used),
+		cmocka_unit_test(names_of_modes_and_states_are_stable),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,399 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The envelope is plain protobuf and only the bulky fields inside a window are compressed, each as a
+ * frame of its own: so an index needs no decompression of the records, and what a relay or a person
+ * with protoc looks at is readable. Arrays are columns and not repeated messages, because a repeated
+ * message of two bytes unpacks to hundreds; the few that remain are unpacked under a ceiling. */
+#include "wire/codec.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/limits.h"
+#include "wire/codec_internal.h"
+#include "wire/columns.h"
+#include "wire/pack.h"
+
+int wire_peek_kind(const void *data, size_t bytes)
+{
+	return codec_kind(data, bytes);
+}
+
+#define WINDOW_FIELDS(X)                                                                           \
+	X(begin_ns) X(end_ns) X(realtime_offset_ns) X(clock_error_ns) X(reason) X(sequence)        \
+	X(summary_only) X(model_state) X(model_r2) X(model_spread) X(raw_bytes) X(step_count)      \
+	X(host_count) X(device_count) X(name_count)
+
+static int pack_names(const struct window *w, struct buf *out)
+{
+	struct pack_part part;
+	struct buf b;
+	int err;
+
+	buf_init(&b, LIMIT_WIRE_UNPACKED_BYTES);
+	for (uint32_t i = 0; i < w->name_count; i++) {
+		size_t n = strlen(w->names[i]);
+
+		if (n > LIMIT_NAME_BYTES) {
+			buf_fini(&b);
+			return -EMSGSIZE;
+		}
+		buf_varint(&b, n);
+		buf_append(&b, w->names[i], n);
+	}
+	part = (struct pack_part){ b.data, b.bytes };
+	err = b.failed ? -EMSGSIZE : pack_write(&part, 1, out);
+	buf_fini(&b);
+	return err;
+}
+
+static int check_rows(const struct record *rows, uint32_t count, bool device, uint32_t names)
+{
+	for (uint32_t i = 0; i < count; i++)
+		if (RECORD_IS_DEVICE(rows[i].kind) != device ||
+		    (rows[i].name && rows[i].name >= names))
+			return -EINVAL;
+	return 0;
+}
+
+static int check_window(const struct window *w)
+{
+	if (w->step_count > LIMIT_WINDOW_STEPS || w->name_count > LIMIT_WINDOW_NAMES ||
+	    w->part_count > EXPLAIN_PARTS_MAX || w->loss_count > WIRE_LOSS_MAX ||
+	    (uint64_t)w->host_count + w->device_count > LIMIT_WINDOW_RECORDS)
+		return -EMSGSIZE;
+	if (check_rows(w->host, w->host_count, false, w->name_count) ||
+	    check_rows(w->device, w->device_count, true, w->name_count))
+		return -EINVAL;
+	for (uint32_t i = 0; i < w->part_count; i++)
+		if (w->parts[i].name && w->parts[i].name >= w->name_count)
+			return -EINVAL;
+	return 0;
+}
+
+struct window_lists {
+	Sysom__Wire__Part parts[EXPLAIN_PARTS_MAX], *part_list[EXPLAIN_PARTS_MAX];
+	Sysom__Wire__Loss losses[WIRE_LOSS_MAX], *loss_list[WIRE_LOSS_MAX];
+	char causes[WIRE_LOSS_MAX][32];
+	struct codec_rank rank;
+};
+
+static void fill_window(Sysom__Wire__Window *pb, struct window_lists *l, const struct window *w)
+{
+	pb->id = (ProtobufCBinaryData){ 16, (uint8_t *)w->id };
+	pb->anomaly_id = (ProtobufCBinaryData){ 16, (uint8_t *)w->anomaly_id };
+	codec_rank_fill(&l->rank, &w->rank);
+	pb->rank = &l->rank.pb;
+#define X(f) pb->f = w->f;
+	WINDOW_FIELDS(X)
+#undef X
+	for (uint32_t i = 0; i < w->part_count; i++) {
+		sysom__wire__part__init(&l->parts[i]);
+		l->parts[i].kind = w->parts[i].kind;
+		l->parts[i].name = w->parts[i].name;
+		l->parts[i].expected_ns = w->parts[i].expected_ns;
+		l->parts[i].observed_ns = w->parts[i].observed_ns;
+		l->parts[i].share = w->parts[i].share;
+		l->part_list[i] = &l->parts[i];
+	}
+	for (uint32_t i = 0; i < w->loss_count; i++) {
+		sysom__wire__loss__init(&l->losses[i]);
+		codec_text_clean(w->losses[i].cause, l->causes[i], sizeof(l->causes[i]));
+		l->losses[i].cause = l->causes[i];
+		l->losses[i].count = w->losses[i].count;
+		l->loss_list[i] = &l->losses[i];
+	}
+	pb->parts = l->part_list;
+	pb->n_parts = w->part_count;
+	pb->losses = l->loss_list;
+	pb->n_losses = w->loss_count;
+}
+
+int wire_window_encode(const struct window *w, struct buf *out)
+{
+	Sysom__Wire__Envelope e = SYSOM__WIRE__ENVELOPE__INIT;
+	Sysom__Wire__Window pb = SYSOM__WIRE__WINDOW__INIT;
+	struct window_lists *l;
+	struct buf steps, names, records;
+	int err = check_window(w);
+
+	if (err)
+		return err;
+	l = calloc(1, sizeof(*l));
+	if (!l)
+		return -ENOMEM;
+	buf_init(&steps, LIMIT_WIRE_MESSAGE_BYTES);
+	buf_init(&names, LIMIT_WIRE_MESSAGE_BYTES);
+	buf_init(&records, LIMIT_WIRE_MESSAGE_BYTES);
+	fill_window(&pb, l, w);
+	if (w->step_count)
+		err = columns_steps_pack(w->steps, w->step_count, &steps);
+	if (!err && w->name_count)
+		err = pack_names(w, &names);
+	if (!err && w->host_count + w->device_count)
+		err = columns_pack(w->host, w->host_count, w->device, w->device_count, &records);
+	pb.steps = (ProtobufCBinaryData){ steps.bytes, steps.data };
+	pb.names = (ProtobufCBinaryData){ names.bytes, names.data };
+	pb.records = (ProtobufCBinaryData){ records.bytes, records.data };
+	e.window = &pb;
+	if (!err)
+		err = codec_emit(&e, WIRE_WINDOW, LIMIT_WIRE_MESSAGE_BYTES, out);
+	buf_fini(&steps);
+	buf_fini(&names);
+	buf_fini(&records);
+	free(l);
+	return err;
+}
+
+static int read_parts(const Sysom__Wire__Window *pb, struct window *w)
+{
+	if (pb->n_parts > EXPLAIN_PARTS_MAX)
+		return -EMSGSIZE;
+	w->parts = calloc(pb->n_parts + 1, sizeof(*w->parts));
+	if (!w->parts)
+		return -ENOMEM;
+	w->part_count = (uint32_t)pb->n_parts;
+	for (uint32_t i = 0; i < w->part_count; i++) {
+		const Sysom__Wire__Part *p = pb->parts[i];
+
+		if (p->name && p->name >= w->name_count)
+			return -EPROTO;
+		w->parts[i] = (struct explain_part){ .kind = p->kind, .name = p->name,
+						     .expected_ns = p->expected_ns,
+						     .observed_ns = p->observed_ns,
+						     .share = p->share };
+	}
+	return 0;
+}
+
+static int read_losses(const Sysom__Wire__Window *pb, struct window *w)
+{
+	if (pb->n_losses > WIRE_LOSS_MAX)
+		return -EMSGSIZE;
+	w->loss_count = (uint32_t)pb->n_losses;
+	for (uint32_t i = 0; i < w->loss_count; i++) {
+		if (codec_text_read(pb->losses[i]->cause, w->losses[i].cause,
+				    sizeof(w->losses[i].cause)))
+			return -EPROTO;
+		w->losses[i].count = pb->losses[i]->count;
+	}
+	return 0;
+}
+
+/* What all packed fields of one message may unpack to, together. */
+static int take_budget(const ProtobufCBinaryData *b, size_t *budget, size_t *unpacked)
+{
+	int err = pack_size(b->data, b->len, *budget, unpacked);
+
+	if (!err)
+		*budget -= *unpacked;
+	return err;
+}
+
+static int read_steps(const Sysom__Wire__Window *pb, struct window *w, size_t *budget)
+{
+	size_t unpacked = 0;
+	int err;
+
+	if (!w->step_count)
+		return pb->steps.len ? -EPROTO : 0;
+	err = take_budget(&pb->steps, budget, &unpacked);
+	if (err)
+		return err;
+	w->steps = calloc(w->step_count, sizeof(*w->steps));
+	if (!w->steps)
+		return -ENOMEM;
+	return columns_steps_unpack(pb->steps.data, pb->steps.len, unpacked, w->steps,
+				    w->step_count);
+}
+
+static int read_head(const Sysom__Wire__Window *pb, struct window *w, size_t *budget)
+{
+	int err;
+
+	if (pb->reason < WINDOW_SELF || pb->reason > WINDOW_MANUAL)
+		return -EPROTO;
+	if (pb->step_count > LIMIT_WINDOW_STEPS || pb->name_count > LIMIT_WINDOW_NAMES ||
+	    (uint64_t)pb->host_count + pb->device_count > LIMIT_WINDOW_RECORDS)
+		return -EMSGSIZE;
+	err = codec_id_read(&pb->id, w->id);
+	if (!err)
+		err = codec_id_read(&pb->anomaly_id, w->anomaly_id);
+	if (!err)
+		err = codec_rank_read(pb->rank, &w->rank);
+	if (err)
+		return err;
+#define X(f) w->f = pb->f;
+	WINDOW_FIELDS(X)
+#undef X
+	err = read_losses(pb, w);
+	if (!err)
+		err = read_parts(pb, w);
+	return err ? err : read_steps(pb, w, budget);
+}
+
+/* Splits the unpacked table in place; all names lie in one allocation behind the pointers. */
+static int split_names(const uint8_t *p, size_t n, struct window *w)
+{
+	size_t pos = 0;
+	char *at;
+
+	/* every name has its length before it, which leaves room for the NUL after it */
+	if (w->name_count > n)
+		return -EPROTO;
+	w->names = malloc(w->name_count * sizeof(*w->names) + n + 1);
+	if (!w->names)
+		return -ENOMEM;
+	at = (char *)(w->names + w->name_count);
+	for (uint32_t i = 0; i < w->name_count; i++) {
+		uint64_t len = 0;
+
+		if (buf_read_varint(p, n, &pos, &len) || len > n - pos || len > LIMIT_NAME_BYTES ||
+		    memchr(p + pos, 0, (size_t)len) || (!i && len))
+			return -EPROTO;
+		w->names[i] = at;
+		memcpy(at, p + pos, (size_t)len);
+		at[len] = '\0';
+		at += len + 1;
+		pos += (size_t)len;
+	}
+	return pos == n ? 0 : -EPROTO;
+}
+
+static int read_names(const Sysom__Wire__Window *pb, struct window *w, size_t *budget)
+{
+	uint8_t *p = NULL;
+	size_t n = 0, unpacked = 0;
+	int err;
+
+	if (!w->name_count)
+		return pb->names.len ? -EPROTO : 0;
+	err = take_budget(&pb->names, budget, &unpacked);
+	if (!err)
+		err = pack_read(pb->names.data, pb->names.len, unpacked, &p, &n);
+	if (!err)
+		err = split_names(p, n, w);
+	free(p);
+	return err;
+}
+
+static int read_records(const Sysom__Wire__Window *pb, struct window *w, size_t *budget)
+{
+	uint64_t rows = (uint64_t)w->host_count + w->device_count;
+	size_t unpacked = 0;
+	int err;
+
+	if (!rows)
+		return pb->records.len ? -EPROTO : 0;
+	err = take_budget(&pb->records, budget, &unpacked);
+	if (err)
+		return err;
+	if (!columns_rows_fit(rows, unpacked))
+		return -EPROTO;
+	w->host = calloc(w->host_count + 1u, sizeof(*w->host));
+	w->device = calloc(w->device_count + 1u, sizeof(*w->device));
+	if (!w->host || !w->device)
+		return -ENOMEM;
+	err = columns_unpack(pb->records.data, pb->records.len, unpacked, w->host, w->host_count,
+			     w->device, w->device_count);
+	if (!err && (check_rows(w->host, w->host_count, false, w->name_count) ||
+		     check_rows(w->device, w->device_count, true, w->name_count)))
+		err = -EPROTO;
+	return err;
+}
+
+enum depth { DEPTH_HEAD, DEPTH_NAMES, DEPTH_ALL };
+
+static int window_decode(const void *data, size_t bytes, struct window *w, enum depth depth)
+{
+	size_t budget = LIMIT_WIRE_UNPACKED_BYTES;
+	struct codec_arena a;
+	Sysom__Wire__Envelope *e;
+	int err = 0;
+
+	memset(w, 0, sizeof(*w));
+	e = codec_open(&a, data, bytes, WIRE_WINDOW, &err);
+	if (!e)
+		return err;
+	err = read_head(e->window, w, &budget);
+	if (!err && depth >= DEPTH_NAMES)
+		err = read_names(e->window, w, &budget);
+	if (!err && depth >= DEPTH_ALL)
+		err = read_records(e->window, w, &budget);
+	codec_close(&a, e);
+	if (err)
+		wire_window_free(w);
+	return err;
+}
+
+int wire_window_decode_head(const void *data, size_t bytes, struct window *w)
+{
+	return window_decode(data, bytes, w, DEPTH_HEAD);
+}
+
+int wire_window_decode_names(const void *data, size_t bytes, struct window *w)
+{
+	return window_decode(data, bytes, w, DEPTH_NAMES);
+}
+
+int wire_window_decode(const void *data, size_t bytes, struct window *w)
+{
+	return window_decode(data, bytes, w, DEPTH_ALL);
+}
+
+void wire_window_free(struct window *w)
+{
+	free(w->steps);
+	free(w->parts);
+	free(w->host);
+	free(w->device);
+	free(w->names);
+	w->steps = NULL;
+	w->parts = NULL;
+	w->host = w->device = NULL;
+	w->names = NULL;
+	w->step_count = w->part_count = w->host_count = w->device_count = w->name_count = 0;
+}
+
+/* ---- the block alone ---- */
+
+static const uint8_t records_magic[4] = { 'S', 'Y', 'R', WIRE_VERSION };
+
+int wire_records_encode(const struct record *records, uint32_t count, struct buf *out)
+{
+	buf_append(out, records_magic, sizeof(records_magic));
+	buf_varint(out, count);
+	if (out->failed)
+		return -ENOMEM;
+	return columns_pack(records, count, NULL, 0, out);
+}
+
+int wire_records_decode(const void *data, size_t bytes, struct record **records, uint32_t *count)
+{
+	const uint8_t *p = data;
+	size_t pos = sizeof(records_magic), unpacked = 0;
+	uint64_t n = 0;
+	struct record *r;
+	int err;
+
+	if (bytes < pos || memcmp(p, records_magic, pos) || buf_read_varint(p, bytes, &pos, &n))
+		return -EPROTO;
+	if (n > LIMIT_WINDOW_RECORDS)
+		return -EMSGSIZE;
+	err = pack_size(p + pos, bytes - pos, LIMIT_WIRE_UNPACKED_BYTES, &unpacked);
+	if (err)
+		return err;
+	if (!columns_rows_fit(n, unpacked))
+		return -EPROTO;
+	r = calloc((size_t)n + 1, sizeof(*r));
+	if (!r)
+		return -ENOMEM;
+	err = columns_unpack(p + pos, bytes - pos, unpacked, r, (uint32_t)n, NULL, 0);
+	if (err) {
+		free(r);
+		return err;
+	}
+	*records = r;
+	*count = (uint32_t)n;
+	return 0;
+}
