@@ -133,6 +133,28 @@ static bool stands(const struct rank *r, const struct roofline_verdict *v, uint6
 			      (uint32_t)__builtin_popcountll(*history & last) >= c->persist_n);
 }
 
+/* A model that is fitted again in the middle of a fault has its steps among its samples, and may
+ * calibrate the tail over them: what opened the anomaly goes on counting until it is over. */
+static void hold(struct rank *r, uint64_t key, struct roofline_verdict *lat,
+		 struct roofline_verdict *self)
+{
+	if (r->hold_steps && r->hold_key == key) {
+		r->hold_steps--;
+		if (lat->expected_ns > 0 && lat->excess >= r->hold_latency)
+			lat->out = lat->flagged = true;
+		if (self->expected_ns > 0 && self->excess >= r->hold_self)
+			self->out = self->flagged = true;
+	}
+	if (!lat->flagged || lat->threshold <= 0)
+		return;
+	if (!r->hold_steps || r->hold_key != key) {
+		r->hold_key = key;
+		r->hold_latency = lat->threshold;
+		r->hold_self = self->threshold > 0 ? self->threshold : lat->threshold;
+	}
+	r->hold_steps = RANK_HOLD;
+}
+
 static struct window_step judge(struct rank *r, const struct step *s, bool *self_flagged,
 				bool *drift)
 {
@@ -145,6 +167,7 @@ static struct window_step judge(struct rank *r, const struct step *s, bool *self
 	if (device)
 		self = roofline_push(roofline_set_get(r->self, s->key), s->work, s->work_count,
 				     (double)s->self_ns);
+	hold(r, s->key, &lat, &self);
 	ws.expected_ns = lat.expected_ns;
 	ws.expected_self_ns = self.expected_ns;
 	ws.excess = lat.excess;
@@ -227,7 +250,7 @@ static void on_judged(struct rank *r, const struct window_step *ws, bool self, u
 	if (anomaly_push(&r->anomaly, ws, self, id, now_ns)) {
 		r->stats.windows_closed++;
 		/* A suspect's window needs no arbitration. */
-		if (r->anomaly.self)
+		if (anomaly_reason(&r->anomaly) == WINDOW_SELF)
 			r->on_window(r->arg, r);
 	}
 }

@@ -15,6 +15,7 @@
 
 #define RANK_MODELS 16u	  /* phases and graph buckets of one rank that are told apart */
 #define RANK_RECENT 512u  /* judged steps kept for windows that are asked for */
+#define RANK_HOLD   64u	  /* healthy steps after which an anomaly's thresholds are let go */
 #define RANK_PERIOD 128u  /* steps that the medians of a beat look at */
 /* A drift alarm waits for so long without a flagged step, and for a median self time in excess of this. */
 #define RANK_DRIFT_QUIET_NS   30000000000ull
@@ -60,6 +61,10 @@ struct rank {
 	uint32_t recent_next, recent_count;
 	bool drift_raised, stalled;
 	uint64_t out_history, self_history; /* a bit per judged step, the latest lowest */
+	/* While an anomaly lasts: its thresholds, which a refit must not lift over it. */
+	uint64_t hold_key;
+	double hold_latency, hold_self;
+	uint32_t hold_steps; /* judged steps it is still in force for */
 	uint64_t full_comm_ns; /* end of the last window of waiting that went with its records */
 	uint64_t model_key; /* of the latest step */
 	uint64_t random;
