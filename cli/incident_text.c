@@ -186,7 +186,8 @@ void incident_text_print(FILE *to, const json_t *in)
 	fprintf(to, "  evidence  %s windows; uploaded %s", term_count(jsonget_number(in, "window_count")),
 		term_bytes(sent));
 	if (raw > 0)
-		fprintf(to, " of the %s that these windows cover: %s", term_bytes(raw), term_percent(sent / raw));
+		fprintf(to, " of the %s that these windows cover: %s", term_bytes(raw),
+			term_percent(sent / raw));
 	fputc('\n', to);
 	print_texts(to, "missing", json_object_get(in, "missing"));
 	fprintf(to, "  trace     sysom trace %s -o %s.pftrace    (opens in ui.perfetto.dev)\n", id, id);

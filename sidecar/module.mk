@@ -11,6 +11,8 @@ PROGS += sysomd
 sysomd_SRCS := sidecar/sysomd.c
 sysomd_USES := sidecar wire analysis ring base
 
+# test_sysomd runs it
+TEST_PARTS += $(B)/bin/sysomd
 UNIT += test_clockmap test_join test_anomaly test_spool test_sysomd
 test_clockmap_USES := sidecar
 test_clockmap_LDLIBS := -lcmocka
