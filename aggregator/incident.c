@@ -209,8 +209,11 @@ static void take_better(struct member *m, const struct digest *d)
 
 static void member_add(struct member *m, const struct digest *d)
 {
+	/* What somebody asked for repeats steps that other windows have told of. */
+	bool repeats = d->reason == WINDOW_ASKED || d->reason == WINDOW_MANUAL;
+
 	take_better(m, d);
-	if (d->flagged) {
+	if (d->flagged && !repeats) {
 		if (!m->flagged || d->first_step < m->first_step) {
 			m->first_step = d->first_step;
 			m->onset_step = d->onset_step;
@@ -220,7 +223,7 @@ static void member_add(struct member *m, const struct digest *d)
 	}
 	m->windows++;
 	m->summaries += d->summary_only;
-	m->flagged += d->flagged;
+	m->flagged += repeats ? 0 : d->flagged;
 	m->reasons |= 1u << d->reason;
 	if (d->reason == WINDOW_SELF || d->reason == WINDOW_DRIFT || d->reason == WINDOW_STALL)
 		m->self_excess_ns += d->self_excess_ns;

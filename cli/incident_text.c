@@ -164,9 +164,11 @@ static void print_texts(FILE *to, const char *label, const json_t *array)
 void incident_text_print(FILE *to, const json_t *in)
 {
 	double sent = jsonget_number(in, "uploaded_bytes"), raw = jsonget_number(in, "raw_bytes");
-	const char *id = term_safe(jsonget_text(in, "id"), 32), *state = jsonget_text(in, "state");
+	const char *state = jsonget_text(in, "state");
 	const json_t *nodes = json_object_get(in, "nodes"), *victims = json_object_get(in, "victims");
+	char id[33]; /* a copy: the texts of term.h take turns in a few buffers */
 
+	snprintf(id, sizeof(id), "%s", term_safe(jsonget_text(in, "id"), 32));
 	fprintf(to, "%sincident %s%s  %s%s%s  job %s\n\n", term_style(TERM_BOLD), id,
 		term_style(TERM_PLAIN), term_style(strcmp(state, "open") ? TERM_GREEN : TERM_RED),
 		term_safe(state, 16), term_style(TERM_PLAIN), term_safe(jsonget_text(in, "job"), 60));
@@ -184,7 +186,8 @@ void incident_text_print(FILE *to, const json_t *in)
 	fprintf(to, "  evidence  %s windows; uploaded %s", term_count(jsonget_number(in, "window_count")),
 		term_bytes(sent));
 	if (raw > 0)
-		fprintf(to, " of %s raw: %s", term_bytes(raw), term_percent(sent / raw));
+		fprintf(to, " of the %s that these windows cover: %s", term_bytes(raw),
+			term_percent(sent / raw));
 	fputc('\n', to);
 	print_texts(to, "missing", json_object_get(in, "missing"));
 	fprintf(to, "  trace     sysom trace %s -o %s.pftrace    (opens in ui.perfetto.dev)\n", id, id);

@@ -11,7 +11,7 @@ void anomaly_config_default(struct anomaly_config *c)
 {
 	*c = (struct anomaly_config){
 		.margin_steps = 8, .steps_max = 256, .length_max_ns = 4000000000ull,
-		.continue_ns = 60000000000ull, .full_burst = 4, .full_per_s = 1.0 / 20,
+		.continue_ns = 10000000000ull, .full_burst = 4, .full_per_s = 1.0 / 20,
 		.summary_burst = 16, .summary_per_s = 1.0 / 5,
 	};
 }

@@ -28,3 +28,10 @@ test_sysomd_LDLIBS := -lcmocka -lnng
 BENCH += bench_drain
 bench_drain_USES := sidecar wire analysis ring base
 SCRIPTS_TEST += tests/e2e/sysomd_job.sh
+
+UNIT += test_recorder
+test_recorder_USES := sidecar wire analysis base
+test_recorder_LDLIBS := -lcmocka
+
+FUZZ += fuzz_join
+fuzz_join_USES := sidecar analysis ring base

@@ -188,8 +188,8 @@ static void parse(struct job_options *o, int argc, char **argv)
 			comma = strchr(optarg, ',');
 			if (!comma)
 				usage_error("--explicit-steps", optarg);
-			*comma = 0;
-			o->mark_begin = optarg;
+			/* a copy: the ranks are given argv again */
+			o->mark_begin = strndup(optarg, (size_t)(comma - optarg));
 			o->mark_end = comma + 1;
 			break;
 		case 'v':

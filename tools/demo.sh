@@ -68,7 +68,7 @@ sleep 1
 curl -sf "$SYSOM_URL/api/v1/incidents?job=demo" >"$out/all.json" || fail "no answer from the aggregator"
 # A small host now and then holds up a rank for one step: a hiccup is no incident that names a fault.
 jq '{incidents: [.incidents[] | select(.symptom != "hiccup")]}' "$out/all.json" >"$out/incidents.json"
-say "demo: the job had: $kind${name:+ $name} on rank $rank, size $size, from second $begin for $steps steps (not told to sysom)"
+say "demo: the job had: $kind${name:+ ${name#:kernel=}} on rank $rank, size $size, from second $begin for $steps steps (not told to sysom)"
 found=$(jq '.incidents | length' "$out/incidents.json")
 [ "$found" -ge 1 ] || fail "the fault was not found"
 # Every incident must name the culprit and nobody else.
