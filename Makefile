@@ -22,7 +22,7 @@ WARN := -Wall -Wextra -Wshadow -Wundef -Wvla -Wformat=2 -Wmissing-prototypes -Ws
 	-Wpointer-arith -Wno-unused-parameter $(if $(WERROR),-Werror)
 OPT := $(if $(DEBUG),-O0 -g3,-O2 -g)
 HARDEN := $(if $(or $(SAN),$(DEBUG)),,-D_FORTIFY_SOURCE=2)
-SANFLAGS := $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer)
+SANFLAGS := $(if $(SAN),-fsanitize=$(SAN) -fno-sanitize-recover=all -fno-omit-frame-pointer)
 CFLAGS_ALL = $(CSTD) $(WARN) $(OPT) $(HARDEN) -fno-strict-aliasing -fno-omit-frame-pointer -fPIC -D_GNU_SOURCE \
 	-I. -I$(B)/gen $(SANFLAGS) $(CFLAGS)
 # DT_RPATH, not DT_RUNPATH: it also holds for the libraries' own libraries, so a tree of programs and
@@ -139,14 +139,19 @@ check-run: # what `check` does once packages and programs are there
 	@tests/run.py --build $(B) $(addprefix unit:,$(UNIT_BINS)) $(addprefix fuzz:,$(FUZZ_BINS)) \
 		$(addprefix script:,$(SCRIPTS_TEST))
 
-check-asan: ## unit tests and fuzz corpora under address and undefined-behaviour sanitizers
+# Scripted tests whose programs can be sanitized, since no job with the preload is part of them.
+SCRIPTS_SAN := $(addprefix tests/e2e/,config_files.sh cli_commands.sh cli_trace.sh replay_steps.sh \
+	aggregator_ingest.sh aggregator_hostile.sh)
+
+check-asan: ## unit tests, fuzz corpora and daemons under address and undefined-behaviour sanitizers
 	@tools/deps.sh build test
 	@$(MAKE) --no-print-directory -j2 SAN=address,undefined check-unit
-check-tsan: ## unit tests under the thread sanitizer
+check-tsan: ## the same under the thread sanitizer
 	@tools/deps.sh build test
 	@$(MAKE) --no-print-directory -j2 SAN=thread check-unit
-check-unit: $(UNIT_BINS) $(FUZZ_BINS) $(TEST_PARTS)
-	@tests/run.py --build $(B) $(addprefix unit:,$(UNIT_BINS)) $(addprefix fuzz:,$(FUZZ_BINS))
+check-unit: $(UNIT_BINS) $(FUZZ_BINS) $(TEST_PARTS) $(PROG_BINS)
+	@tests/run.py --build $(B) $(addprefix unit:,$(UNIT_BINS)) $(addprefix fuzz:,$(FUZZ_BINS)) \
+		$(addprefix script:,$(SCRIPTS_SAN))
 
 check-gpu: ## the tests that need a GPU (skip without one)
 	@tests/gpu/run.sh $(B)
