@@ -28,7 +28,7 @@
 #define FASTER_ALARM 50.0
 #define OUT_RATE 0.01	      /* healthy steps that may be out: two of three then are 0.02 % */
 #define INSTANT_RATE 0.0005   /* healthy steps that may be flagged at once */
-#define INSTANT_CAP 0.35      /* an excess that is never put down to an unmeasured tail */
+#define TAIL_CAP 0.35	      /* an excess that is never put down to an unmeasured tail */
 #define CURVE_STEPS 2.5	      /* times learn_min, where work is continuous */
 #define OUT_SHARE_MAX 0.25    /* more learning steps far out than contamination explains; and two
 			       * standard errors */
@@ -190,19 +190,26 @@ static double base_of(const struct roofline *m, const struct roofline_fit_guess 
 	return fmax(m->c.floor_ratio, m->c.tail_mads * m->few * g->mad);
 }
 
+/* The tail is a guess where slow learning steps hide it, and may not hide a step half as slow. */
+static double tail_cap(const struct roofline *m, const struct roofline_fit_guess *g)
+{
+	return fmax(base_of(m, g), TAIL_CAP);
+}
+
 static double threshold_of(const struct roofline *m, const struct roofline_fit_guess *g)
 {
-	return base_of(m, g) + fmax(m->reach_out, g->second);
+	double base = base_of(m, g);
+
+	return fmax(fmin(base + m->reach_out, tail_cap(m, g)), base + g->second);
 }
 
 static double instant_of(const struct roofline *m, const struct roofline_fit_guess *g)
 {
-	double base = base_of(m, g), far;
+	double base = base_of(m, g);
 
 	if (m->c.instant_mads > 0)
 		return fmax(base, m->c.instant_mads * m->few * g->mad) + g->second;
-	far = fmax(base, fmin(base + m->reach_instant, INSTANT_CAP));
-	return fmax(far, base + g->second);
+	return fmax(fmin(base + m->reach_instant, tail_cap(m, g)), base + g->second);
 }
 
 static bool fit_good(const struct roofline *m)
@@ -378,6 +385,8 @@ static void push_robust(struct roofline *m, struct roofline_verdict *v, const fl
 		v->expected_ns = g.expected_ns;
 		v->excess = latency_ns / g.expected_ns - 1;
 		v->threshold = threshold_of(m, &g);
+		/* of a level never seen the other levels say nothing */
+		g.novel |= g.sparse && m->fit.level_mad > m->c.refuse_spread;
 	}
 	if (m->state == ROOFLINE_ARMED) {
 		v->out = v->excess > v->threshold;

@@ -570,7 +570,7 @@ static void run_cells(struct roofline_fit *f, const struct roofline_fit_sample *
 		return;
 	if (!f->discrete)
 		hash_all(f, s, x);
-	least = f->discrete ? 2 : 12;
+	least = f->discrete ? 1 : 12;
 	for (uint32_t i = 0, j; i < x->n && cells < ROOFLINE_FIT_CELLS; i = j) {
 		struct roofline_fit_cell *c;
 
