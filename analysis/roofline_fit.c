@@ -25,6 +25,9 @@
 #define SECOND_SHARE 0.08
 #define COARSE 0.25	   /* knots wider than this in log work say little of a step between */
 #define EDGE 0.1
+#define JUMP_SIDE 3	   /* neighbours on each side that tell a jump, at least */
+#define JUMP_MIN 0.05	   /* log; smaller ones are left to the cells */
+#define JUMP_NOISE 5	   /* times the median difference of neighbours */
 #define SUPPORT_MARGIN 1.25f /* work this factor beyond what was learned is not judged */
 
 struct fit_scratch {
@@ -32,6 +35,7 @@ struct fit_scratch {
 	double *u;	   /* what the index is sorted by */
 	double *held;	   /* log ratio to a fit without this step; NAN outside its support */
 	bool *sparse;	   /* the held-out step's level was not in that fit */
+	bool *jump;	   /* by position in the index: the curve jumps before it */
 	struct roofline_fit *part;
 	struct roofline_fit_sample *copy;
 	uint64_t *key;
@@ -44,7 +48,7 @@ size_t roofline_fit_scratch_bytes(uint32_t samples_max)
 	return sizeof(struct roofline_fit) +
 	       (size_t)samples_max *
 		       (5 * sizeof(double) + sizeof(uint64_t) + sizeof(uint32_t) +
-			sizeof(struct roofline_fit_sample) + sizeof(bool)) + 64;
+			sizeof(struct roofline_fit_sample) + 2 * sizeof(bool)) + 64;
 }
 
 /* Widest members first, so that all stay aligned. */
@@ -62,6 +66,7 @@ static struct fit_scratch scratch_of(void *memory, uint32_t n)
 	s.index = (uint32_t *)(s.key + n);
 	s.copy = (struct roofline_fit_sample *)(s.index + n);
 	s.sparse = (bool *)(s.copy + n);
+	s.jump = s.sparse + n;
 	return s;
 }
 
@@ -405,23 +410,35 @@ static double interpolate(const float *t, const float *c, uint32_t n, double at)
 	return c[i] + (at - t[i]) / (t[i + 1] - t[i]) * (c[i + 1] - c[i]);
 }
 
-/* Beyond the outer knots their slope goes on for a little: half of the outer groups lies there. */
+static double slope_between(const struct roofline_fit_curve *c, uint32_t i)
+{
+	double slope;
+
+	if (i + 1 >= c->n || c->jump[i])
+		return 0;
+	slope = (c->c[i + 1] - c->c[i]) / (c->t[i + 1] - c->t[i]);
+	return fmax(-1, fmin(1, slope));
+}
+
+/* Beyond the outer knots, and up to a jump, their slope goes on for a little: half of the outer
+ * groups lies there. Inside a jump either side may be right; the slower one accuses nobody. */
 static double curve_at(const struct roofline_fit_curve *c, double t)
 {
-	double beyond = 0, slope;
-	uint32_t i = 0;
+	uint32_t i;
+	double below, above;
 
-	if (c->n >= 2 && t < c->t[0])
-		beyond = fmax(t - c->t[0], -EDGE);
-	else if (c->n >= 2 && t > c->t[c->n - 1]) {
-		beyond = fmin(t - c->t[c->n - 1], EDGE);
-		i = c->n - 2;
-	}
-	if (beyond == 0)
+	if (!c->n)
+		return 0;
+	i = knot_below(c->t, c->n, t);
+	if (t < c->t[0])
+		return c->c[0] + slope_between(c, 0) * fmax(t - c->t[0], -EDGE);
+	if (i + 1 < c->n && !c->jump[i])
 		return interpolate(c->t, c->c, c->n, t);
-	slope = (c->c[i + 1] - c->c[i]) / (c->t[i + 1] - c->t[i]);
-	slope = fmax(-1, fmin(1, slope));
-	return (i ? c->c[i + 1] : beyond > 0 ? c->c[1] : c->c[0]) + slope * beyond;
+	below = c->c[i] + (i ? slope_between(c, i - 1) * fmin(t - c->t[i], EDGE) : 0);
+	if (i + 1 == c->n || t <= c->last[i])
+		return below;
+	above = c->c[i + 1] + slope_between(c, i + 1) * fmax(t - c->t[i + 1], -EDGE);
+	return t >= c->first[i + 1] ? above : fmax(below, above);
 }
 
 /* Whether learning steps lie far apart here. */
@@ -429,7 +446,7 @@ static bool curve_coarse(const struct roofline_fit_curve *c, double t)
 {
 	uint32_t i = knot_below(c->t, c->n, t), j = i + 1 < c->n && t > c->t[i] ? i + 1 : i;
 
-	return c->span[i] > COARSE || c->span[j] > COARSE || c->t[j] - c->t[i] > 2 * COARSE ||
+	return c->last[i] - c->first[i] > COARSE || c->last[j] - c->first[j] > COARSE || c->t[j] - c->t[i] > 2 * COARSE ||
 	       fabs(t - c->t[i]) > fmax(COARSE, c->t[j] - c->t[i]);
 }
 
@@ -443,12 +460,76 @@ static uint32_t group_end(const struct fit_scratch *x, uint32_t begin, uint32_t 
 	while (end < x->n) {
 		double u = x->u[x->index[end]];
 
+		if (end > begin && x->jump[end])
+			return end;
 		if (end > begin && u - x->u[x->index[end - 1]] >= 1e-6 &&
 		    (end - begin >= most || (end - begin >= least && u - first >= stretch)))
 			break;
 		end++;
 	}
+	for (uint32_t i = end; i < x->n && i - end < least / 2; i++)
+		if (x->jump[i])
+			return end;
 	return x->n - end < least / 2 ? x->n : end;
+}
+
+/* A low quantile of this many neighbours from here on: slow learning steps don't reach it. */
+static double low_of(const struct fit_scratch *x, uint32_t begin, uint32_t n)
+{
+	for (uint32_t i = 0; i < n; i++)
+		x->v[i] = x->q[x->index[begin + i]];
+	return select_kth(x->v, n, (n - 1) / 4);
+}
+
+/* Where exactly between these neighbours: what fits the sides best. 0: between equals in u. */
+static uint32_t place_jump(const struct fit_scratch *x, uint32_t at, uint32_t side)
+{
+	double below = low_of(x, at - side, side), above = low_of(x, at, side), cost = 0, best;
+	double size = fabs(above - below);
+	uint32_t place = 0;
+
+	best = INFINITY;
+	for (uint32_t i = at - side; i < at + side; i++) {
+		double q = x->q[x->index[i]];
+
+		if (cost < best && i > at - side &&
+		    x->u[x->index[i]] - x->u[x->index[i - 1]] >= 1e-6) {
+			best = cost;
+			place = i;
+		}
+		cost += fmin(fabs(q - below), size) - fmin(fabs(q - above), size);
+	}
+	return place;
+}
+
+/* Kernels change with the size of their work: the curve has stairs, and a line from one stair to the
+ * next is wrong on both. A jump is where neighbours on both sides differ by more than noise lets
+ * them. The index is sorted by u. */
+static void find_jumps(struct fit_scratch *x)
+{
+	uint32_t side = x->n / 64 < JUMP_SIDE ? JUMP_SIDE : x->n / 64, last = 0, place;
+	double *size = (double *)x->key, least; /* v is low_of's */
+
+	memset(x->jump, 0, x->n * sizeof(*x->jump));
+	if (x->n < 8 * side)
+		return;
+	for (uint32_t i = 1; i < x->n; i++)
+		x->v[i - 1] = fabs(x->q[x->index[i]] - x->q[x->index[i - 1]]);
+	least = fmax(JUMP_MIN, JUMP_NOISE * median_of(x->v, x->n - 1));
+	for (uint32_t i = 0; i < x->n; i++)
+		size[i] = i >= side && i + side <= x->n ?
+				  fabs(low_of(x, i, side) - low_of(x, i - side, side)) : 0;
+	for (uint32_t i = side; i + side <= x->n; i++) {
+		bool top = size[i] > least;
+
+		for (uint32_t k = i - side + 1; k < i + side && k < x->n && top; k++)
+			top = size[k] < size[i] || (size[k] == size[i] && k >= i);
+		place = top ? place_jump(x, i, side) : 0;
+		if (place < last + 2 || place + 2 > x->n)
+			continue;
+		x->jump[place] = true;
+		last = place;
+	}
 }
 
 /* Groups of neighbours in u; width 0: plain medians. The index is sorted by u. */
@@ -470,7 +551,9 @@ static void run_curve(struct roofline_fit_curve *c, struct fit_scratch *x, uint3
 		}
 		roofline_fit_sort(x->v, end - begin);
 		c->t[c->n] = (float)mean;
-		c->span[c->n] = (float)(x->u[x->index[end - 1]] - x->u[x->index[begin]]);
+		c->first[c->n] = (float)x->u[x->index[begin]];
+		c->last[c->n] = (float)x->u[x->index[end - 1]];
+		c->jump[c->n] = end < x->n && x->jump[end];
 		c->c[c->n++] = (float)(width > 0 ? centre_of(x->v, end - begin, width) :
 						   sorted_quantile(x->v, end - begin, 0.5));
 	}
@@ -737,6 +820,7 @@ static void take_curve(struct roofline_fit_curve *c, struct fit_scratch *x, uint
 	double *rest = (double *)x->key, mad; /* v is the work area of the sort */
 
 	index_sort(x, false);
+	find_jumps(x);
 	run_curve(c, x, least, stretch, 0);
 	for (uint32_t i = 0; i < x->n; i++)
 		rest[i] = x->q[i] - curve_at(c, x->u[i]);

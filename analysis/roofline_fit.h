@@ -38,7 +38,8 @@ struct roofline_fit_sample {
 struct roofline_fit_curve {
 	uint32_t n;
 	float t[ROOFLINE_FIT_KNOTS], c[ROOFLINE_FIT_KNOTS];
-	float span[ROOFLINE_FIT_KNOTS]; /* in t, of the knot's group */
+	float first[ROOFLINE_FIT_KNOTS], last[ROOFLINE_FIT_KNOTS]; /* of the knot's group, in t */
+	bool jump[ROOFLINE_FIT_KNOTS]; /* between this knot's group and the next */
 };
 
 struct roofline_fit_cell {

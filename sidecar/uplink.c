@@ -9,6 +9,7 @@
 #include <nng/nng.h>
 #include <nng/protocol/reqrep0/req.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -183,6 +184,17 @@ static void hold_back(struct uplink *u)
 			 (u->backoff_ms / 2 + random_below(u->backoff_ms)) * 1000000ull;
 }
 
+/* Written after the commit is known and before the spool forgets: what stands here must be in the
+ * aggregator's store. */
+static void log_acked(const struct wire_reply *r)
+{
+	char id[2 * sizeof(r->id) + 1];
+
+	for (size_t i = 0; i < sizeof(r->id); i++)
+		snprintf(id + 2 * i, 3, "%02x", r->id[i]);
+	log_info("window_acked", "id=%s duplicate=%d", id, r->status == WIRE_DUPLICATE);
+}
+
 /* Sends the oldest window of the spool; false when there is none or it has to wait. */
 static bool send_window(struct uplink *u)
 {
@@ -214,6 +226,8 @@ static bool send_window(struct uplink *u)
 	}
 	if (u->reply.status == WIRE_REJECT)
 		log_warn("uplink", "a window was refused: %s", u->reply.message);
+	else
+		log_acked(&u->reply);
 	u->backoff_ms = 0;
 	spool_drop(u->spool, key);
 	pass_commands(u);
@@ -270,7 +284,7 @@ static void publish(struct uplink *u)
 /* Waits for work, a connection, or a moment; takes the beat if there is one to be sent. */
 static bool wait_for_work(struct uplink *u, bool idle, struct buf *beat)
 {
-	uint64_t until_ns = clock_realtime_ns() + 200000000ull;
+	uint64_t until_ns = clock_monotonic_ns() + 200000000ull;
 	struct timespec ts = { (time_t)(until_ns / 1000000000ull), (long)(until_ns % 1000000000ull) };
 	bool go;
 
@@ -336,12 +350,17 @@ int uplink_open(struct uplink **out, const struct uplink_config *c, struct loop 
 		uplink_command_fn fn, void *arg)
 {
 	struct uplink *u = calloc(1, sizeof(*u));
+	pthread_condattr_t monotonic;
 	int err;
 
 	if (!u)
 		return -ENOMEM;
 	pthread_mutex_init(&u->lock, NULL);
-	pthread_cond_init(&u->more, NULL);
+	/* Somebody who sets the clock back must not make us wait that long. */
+	pthread_condattr_init(&monotonic);
+	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+	pthread_cond_init(&u->more, &monotonic);
+	pthread_condattr_destroy(&monotonic);
 	buf_init(&u->beat, LIMIT_WIRE_MESSAGE_BYTES);
 	u->fn = fn;
 	u->arg = arg;

@@ -114,7 +114,8 @@ static void blames_the_rank_that_lost_its_own_time(void **unused)
 
 static void tells_a_hiccup_from_a_fault(void **unused)
 {
-	struct digest self = window("job", 3, WINDOW_SELF, 0, 1), comm = window("job", 4, WINDOW_COMM, 0, 1);
+	struct digest self = window("job", 3, WINDOW_SELF, 0, 1);
+	struct digest comm = window("job", 4, WINDOW_COMM, 0, 1);
 	json_t *j;
 
 	self.flagged = comm.flagged = 2;
