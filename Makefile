@@ -189,14 +189,18 @@ PREFIX ?= /usr/local
 install: programs ## install to $(DESTDIR)$(PREFIX)
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib $(DESTDIR)$(PREFIX)/include \
 		$(DESTDIR)$(PREFIX)/share/man/man1 $(DESTDIR)$(PREFIX)/share/man/man8 \
-		$(DESTDIR)$(PREFIX)/share/doc/sysom $(DESTDIR)$(PREFIX)/share/sysom
+		$(DESTDIR)$(PREFIX)/share/doc/sysom $(DESTDIR)$(PREFIX)/share/sysom \
+		$(DESTDIR)$(PREFIX)/lib/sysom/sim $(DESTDIR)$(PREFIX)/lib/systemd/system
 	install -m 755 $(addprefix $(B)/bin/,$(INSTALL_PROGS)) $(DESTDIR)$(PREFIX)/bin
 	install -m 755 $(B)/lib/libsysom_preload.so $(DESTDIR)$(PREFIX)/lib
+	install -m 755 $(addprefix $(B)/lib/sim/,$(SIM_LIBS)) $(DESTDIR)$(PREFIX)/lib/sysom/sim
 	install -m 644 preload/sysom.h $(DESTDIR)$(PREFIX)/include
 	install -m 644 docs/man/*.1 $(DESTDIR)$(PREFIX)/share/man/man1
 	install -m 644 docs/man/*.8 $(DESTDIR)$(PREFIX)/share/man/man8
-	install -m 644 conf/* $(DESTDIR)$(PREFIX)/share/sysom
-	install -m 644 README.md LICENSE $(DESTDIR)$(PREFIX)/share/doc/sysom
+	install -m 644 conf/*.yaml $(DESTDIR)$(PREFIX)/share/sysom
+	for s in conf/*.service; do sed 's|/usr/local/bin|$(PREFIX)/bin|' $$s \
+		>$(DESTDIR)$(PREFIX)/lib/systemd/system/$${s##*/} || exit 1; done
+	install -m 644 README.md CHANGELOG.md LICENSE $(DESTDIR)$(PREFIX)/share/doc/sysom
 
 # The programs of the variant that was built last are reachable under build/bin and build/lib.
 build/bin build/lib: FORCE
@@ -204,7 +208,7 @@ build/bin build/lib: FORCE
 FORCE:
 
 compdb: ## write compile_commands.json for clangd
-	@$(MAKE) -s -n -B -k V=1 tests 2>/dev/null | awk -v d="$(CURDIR)" '/ -c -o /{f=$$NF;gsub(/\\/,"\\\\");gsub(/"/,"\\\"");printf "%s{\"directory\":\"%s\",\"file\":\"%s\",\"command\":\"%s\"}",(n++?",\n":"[\n"),d,f,$$0}END{print n?"\n]":"[]"}' > compile_commands.json
+	@$(MAKE) -s -n -B -k V=1 tests $(BENCH_BINS) 2>/dev/null | awk -v d="$(CURDIR)" '/ -c -o /{f=$$NF;gsub(/\\/,"\\\\");gsub(/"/,"\\\"");printf "%s{\"directory\":\"%s\",\"file\":\"%s\",\"command\":\"%s\"}",(n++?",\n":"[\n"),d,f,$$0}END{print n?"\n]":"[]"}' > compile_commands.json
 	@echo "compile_commands.json: $$(grep -c '"file"' compile_commands.json) entries"
 
 clean: ## remove build/

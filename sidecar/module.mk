@@ -8,6 +8,7 @@ sidecar_SRCS := sidecar/clockmap.c sidecar/join.c sidecar/join_match.c sidecar/r
 sidecar_LDLIBS := -lnng -lmicrohttpd
 
 PROGS += sysomd
+INSTALL_PROGS += sysomd
 sysomd_SRCS := sidecar/sysomd.c
 sysomd_USES := sidecar wire analysis ring base
 

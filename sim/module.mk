@@ -19,6 +19,7 @@ libnvidia-ml.so.1_DIR := lib/sim
 libnvidia-ml.so.1_SRCS := sim/nvml_double.c
 libnvidia-ml.so.1_LDLIBS := -lpthread
 PROGS += simjob
+INSTALL_PROGS += simjob
 simjob_SRCS := sim/simjob.c sim/job_rank.c sim/job_mix.c sim/job_trace.c
 simjob_LDLIBS := -lz -ljansson
 UNIT += test_sim_gpu test_sim_cupti test_sim_nccl

@@ -228,17 +228,10 @@ static void set_number(const char *name, int value)
 /* The doubles that lie beside this program come first for the ranks. */
 static void set_library_path(void)
 {
-	char path[PATH_MAX + 16], list[2 * PATH_MAX + 32];
+	char path[PATH_MAX + 64], list[2 * PATH_MAX + 96];
 	const char *old = getenv("LD_LIBRARY_PATH");
-	ssize_t n = readlink("/proc/self/exe", path, PATH_MAX);
-	char *slash;
 
-	if (n <= 0)
-		return;
-	path[n] = 0;
-	slash = strrchr(path, '/');
-	strcpy(slash, "/../lib/sim");
-	if (access(path, X_OK))
+	if (!job_rank_library_dir(path, sizeof(path)))
 		return;
 	snprintf(list, sizeof(list), "%s%s%s", path, old && *old ? ":" : "", old ? old : "");
 	setenv("LD_LIBRARY_PATH", list, 1);
