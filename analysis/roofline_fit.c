@@ -446,7 +446,8 @@ static bool curve_coarse(const struct roofline_fit_curve *c, double t)
 {
 	uint32_t i = knot_below(c->t, c->n, t), j = i + 1 < c->n && t > c->t[i] ? i + 1 : i;
 
-	return c->last[i] - c->first[i] > COARSE || c->last[j] - c->first[j] > COARSE || c->t[j] - c->t[i] > 2 * COARSE ||
+	return c->last[i] - c->first[i] > COARSE || c->last[j] - c->first[j] > COARSE ||
+	       c->t[j] - c->t[i] > 2 * COARSE ||
 	       fabs(t - c->t[i]) > fmax(COARSE, c->t[j] - c->t[i]);
 }
 

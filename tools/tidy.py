@@ -28,7 +28,7 @@ FORBIDDEN = [
     (re.compile(r"\b(TODO|FIXME|XXX)\b"), "an unfinished part"),
     (re.compile(r"(^|[\s\"'=(])/work/|/tmp/wt"), "a path of one machine"),
 ]
-LINE_MAX = 100
+LINE_MAX = 100  # and a string may run a word over
 FUNCTION_MAX = 70
 
 
