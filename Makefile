@@ -165,7 +165,8 @@ fuzz: ## run every fuzzer for FUZZ_SECONDS (30) with clang's engine
 fuzz-run: $(FUZZ_BINS)
 	@for f in $(FUZZ); do mkdir -p $(B)/corpus/$$f; echo "== $$f"; \
 		$(B)/fuzz/$$f -max_total_time=$(FUZZ_SECONDS) -rss_limit_mb=2048 -timeout=10 -print_final_stats=0 \
-		-artifact_prefix=$(B)/corpus/$$f- $(B)/corpus/$$f tests/fuzz/corpus/$$f 2>&1 | tail -n 2 || exit 1; \
+		-artifact_prefix=$(B)/corpus/$$f- $(B)/corpus/$$f tests/fuzz/corpus/$$f >$(B)/corpus/$$f.log 2>&1 || \
+		{ tail -n 60 $(B)/corpus/$$f.log; exit 1; }; tail -n 1 $(B)/corpus/$$f.log; \
 	done
 
 bench: ## print the speed and memory figures beside the peers', as ratios

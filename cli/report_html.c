@@ -224,9 +224,12 @@ static void put_axes(FILE *to, const struct chart *c)
 			    "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"end\">%s</text>\n",
 			CHART_LEFT, CHART_W - CHART_RIGHT, y, y, CHART_LEFT - 6, y + 4, term_ms(ms));
 	}
-	for (uint64_t at = 0; at <= span; at += stride)
+	for (uint64_t at = 0;; at += stride) { /* indices are a peer's: the sum may overflow */
 		fprintf(to, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">%llu</text>\n",
 			chart_x(c, c->first + at), CHART_H - 16, (unsigned long long)(c->first + at));
+		if (span - at < stride)
+			break;
+	}
 	fprintf(to, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">step</text>\n", CHART_W / 2,
 		CHART_H - 2);
 }
