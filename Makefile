@@ -113,7 +113,9 @@ help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-16s %s\n",$$1,$$2}' $(MAKEFILE_LIST) | sort
 	@echo; echo "  variables: SAN=address,undefined|thread  DEBUG=1  CC=clang  DEPS=no  V=1  PREFIX=/usr/local"
 
-all: programs ## build everything that is installed
+all: ## build everything that is installed (installs missing packages; DEPS=no: don't)
+	@tools/deps.sh build
+	@$(MAKE) --no-print-directory -j2 programs
 programs: $(PROG_BINS) $(SO_FILES) build/bin build/lib
 tests: programs $(UNIT_BINS) $(FUZZ_BINS) $(TEST_PARTS)
 
@@ -173,16 +175,22 @@ bench: ## print the speed and memory figures beside the peers', as ratios
 	@tools/deps.sh build bench
 	@$(MAKE) --no-print-directory programs $(BENCH_BINS) $(BENCH_PARTS)
 	@tests/bench/run.sh $(B)
-bench-steps: $(BENCH_BINS) ## boundary precision and recall of step detection
+bench-steps: ## boundary precision and recall of step detection
+	@tools/deps.sh build
+	@$(MAKE) --no-print-directory $(B)/bench/bench_steps
 	@tests/bench/bench_steps.sh $(B)
-bench-roofline: $(BENCH_BINS) ## recall and false positives of the roofline
+bench-roofline: ## recall and false positives of the roofline
+	@tools/deps.sh build
+	@$(MAKE) --no-print-directory $(B)/bench/bench_roofline
 	@tests/bench/bench_roofline.sh $(B)
 
 tidy: tests ## include directions and style, as a failing test
 	@tools/tidy.py $(B)
 format: ## clang-format every C file
 	@git ls-files '*.c' '*.h' | xargs clang-format -i
-doctor: programs ## what works here, what is off and why
+doctor: ## what works here, what is off and why
+	@tools/deps.sh build
+	@$(MAKE) --no-print-directory programs
 	@build/bin/sysom doctor
 
 PREFIX ?= /usr/local

@@ -26,6 +26,8 @@
 #define DRIFT_UNIT 0.02	      /* smallest unit: slower by 1 % is never an alarm */
 #define FASTER_UNIT 0.05      /* to learn anew, steps have to be faster by this */
 #define FASTER_ALARM 50.0
+#define TAIL_MAX 0.18	      /* suspects out by less make the tail known, */
+#define HABIT_MAX 0.35	      /* or, where work takes few values, a level's habit */
 #define OUT_RATE 0.01	      /* healthy steps that may be out: two of three then are 0.02 % */
 #define INSTANT_RATE 0.0005   /* healthy steps that may be flagged at once */
 #define TAIL_CAP 0.35	      /* an excess that is never put down to an unmeasured tail */
@@ -230,9 +232,11 @@ static bool fit_good(const struct roofline *m)
 	return true;
 }
 
-/* Suspects that the new fit still finds out are not part of the baseline. */
+/* Suspects that the new fit still finds out are not part of the baseline, except that mild ones tell
+ * how far healthy steps reach; no centre follows them. */
 static void drop_suspects(struct roofline *m)
 {
+	double keep = m->fit.discrete ? HABIT_MAX : TAIL_MAX;
 	uint32_t kept = 0;
 
 	for (uint32_t i = 0; i < m->n; i++) {
@@ -241,9 +245,10 @@ static void drop_suspects(struct roofline *m)
 		if (s->suspect) {
 			struct roofline_fit_guess g = roofline_fit_predict(&m->fit, s->work);
 
-			if (s->latency_ns / g.expected_ns - 1 > threshold_of(m, &g))
+			double excess = s->latency_ns / g.expected_ns - 1;
+
+			if (excess > keep && excess > threshold_of(m, &g))
 				continue;
-			s->suspect = 0;
 		}
 		m->sample[kept++] = *s;
 	}

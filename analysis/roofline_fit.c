@@ -22,7 +22,7 @@
 #define SECOND_MIN 0.05
 #define SECOND_MAX 0.3	   /* log excess; what is slower by more is never a habit */
 #define SECOND_STEPS 16
-#define SECOND_SHARE 0.08
+#define SECOND_SHARE 0.06  /* twice what a fifth of bad steps, up to three times slow, leave there */
 #define COARSE 0.25	   /* knots wider than this in log work say little of a step between */
 #define EDGE 0.1
 #define JUMP_SIDE 3	   /* neighbours on each side that tell a jump, at least */
@@ -832,23 +832,27 @@ static void take_curve(struct roofline_fit_curve *c, struct fit_scratch *x, uint
 }
 
 /* Some levels have two habits: one step in eight writes a checkpoint, one batch in five takes the
- * slower kernel. Faults scatter over the levels and beyond SECOND_MAX; a habit is many of one level's
- * steps. The index is sorted by key, q holds the residuals. */
+ * slower kernel. Faults scatter over the levels and beyond SECOND_MAX, or come in stretches; a habit is
+ * many of one level's steps, now and then. The index is sorted by key and time, q holds the residuals. */
 static void find_second(struct roofline_fit *f, struct fit_scratch *x, double mad)
 {
 	double least = fmax(SECOND_MIN, 7 * mad);
 
 	for (uint32_t i = 0, j; i < x->n; i = j) {
 		struct roofline_fit_cell *c = cell_find(f, x->key[x->index[i]]);
-		uint32_t m = 0;
+		uint32_t m = 0, runs = 0;
+		bool before = false, mild;
 
 		for (j = i; j < x->n && x->key[x->index[j]] == x->key[x->index[i]]; j++) {
 			double r = x->q[x->index[j]];
 
-			if (r > least && r <= SECOND_MAX)
+			mild = r > least && r <= SECOND_MAX;
+			if (mild)
 				x->v[m++] = r;
+			runs += mild && !before;
+			before = mild;
 		}
-		if (!c || j - i < SECOND_STEPS || m < SECOND_SHARE * (j - i))
+		if (!c || j - i < SECOND_STEPS || m < SECOND_SHARE * (j - i) || 2 * runs < m)
 			continue;
 		roofline_fit_sort(x->v, m);
 		c->second = (float)sorted_quantile(x->v, m, 0.95);

@@ -187,12 +187,13 @@ static void helper_hang_up(uint64_t now)
 
 static void helper_dial(uint64_t now)
 {
-	if (!helper_same_file(tracer_ring.fd, &helper.ring_file) ||
-	    attach_path(helper.path, sizeof(helper.path))) {
+	/* Without a sysomd no descriptor is taken, not even for a moment: a program that closes one
+	 * counts on getting its number back. */
+	if (!helper_same_file(tracer_ring.fd, &helper.ring_file) || !helper.path[0] ||
+	    access(helper.path, F_OK)) {
 		helper_hang_up(now);
 		return;
 	}
-	attach_hello_fill(&helper.hello);
 	snprintf(helper.hello.libs, sizeof(helper.hello.libs), "cuda=%d cupti=%u",
 		 helper.context_seen ? driver_version() : 0, cupti_client_version());
 	helper.sock = attach_connect(helper.path, &helper.hello, tracer_ring.fd);
@@ -399,6 +400,11 @@ int helper_start(void)
 	pthread_t thread;
 	int err;
 
+	/* Here, in the thread of the job's first GPU use, and once: the environment must not be read
+	 * by a thread of ours while the job may be changing it. */
+	if (attach_path(helper.path, sizeof(helper.path)))
+		helper.path[0] = 0;
+	attach_hello_fill(&helper.hello);
 	sigfillset(&all);
 	if (pthread_attr_init(&attr))
 		return -ENOMEM;

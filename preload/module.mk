@@ -20,13 +20,13 @@ PRELOAD_TEST := $(B)/test
 PRELOAD_NULL := $(PRELOAD_TEST)/null/libcuda.so.1 $(PRELOAD_TEST)/null/libnccl.so.2
 TEST_PARTS += $(PRELOAD_TEST)/preload_peer $(PRELOAD_NULL) $(PRELOAD_TEST)/caller \
 	$(PRELOAD_TEST)/null/libdeep.so $(PRELOAD_TEST)/rival \
-	$(PRELOAD_TEST)/plugin_caller $(PRELOAD_TEST)/null/chain_plugin.so
+	$(PRELOAD_TEST)/plugin_caller $(PRELOAD_TEST)/null/chain_plugin.so $(PRELOAD_TEST)/guest
 UNIT += test_cupti_decode test_preload_governor
 test_preload_governor_SRCS := tests/unit/test_preload_governor.c preload/governor.c
 test_preload_governor_LDLIBS := -lcmocka
 test_cupti_decode_SRCS := tests/unit/test_cupti_decode.c cupti/cupti_decode.c
 test_cupti_decode_LDLIBS := -lcmocka
-SCRIPTS_TEST += tests/e2e/preload_binary.sh tests/e2e/preload_behaviour.py \
+SCRIPTS_TEST += tests/e2e/preload_binary.sh tests/e2e/preload_behaviour.py tests/e2e/preload_guest.sh \
 	tests/e2e/preload_cupti.py tests/e2e/preload_plugin.py tests/conformance/foreign_abi.sh \
 	tests/conformance/preload_cudart.py tests/conformance/preload_nvtx.py
 BENCH += bench_launch
@@ -47,6 +47,9 @@ $(PRELOAD_TEST)/caller: tests/preload/caller.c tests/preload/null.h $(PRELOAD_NU
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS_ALL) -fno-sanitize=all -o $@ $< $(PRELOAD_NULL) -Wl,-rpath,'$$ORIGIN/null' \
 		-lpthread -ldl
+$(PRELOAD_TEST)/guest: tests/preload/guest.c tests/preload/null.h $(PRELOAD_NULL)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS_ALL) -fno-sanitize=all -o $@ $< $(PRELOAD_NULL) -Wl,-rpath,'$$ORIGIN/null' -lpthread
 $(PRELOAD_TEST)/null/chain_plugin.so: tests/preload/chain_plugin.c
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS_ALL) -fno-sanitize=all -shared -o $@ $<

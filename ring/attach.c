@@ -19,6 +19,8 @@
 
 #define ATTACH_CMDLINE_BYTES 4096
 #define ATTACH_FDS_MAX	     16 /* descriptors taken from one message, in order to close them */
+/* Out of the way of programs that count on low numbers, and below FD_SETSIZE. */
+#define ATTACH_FD_MIN 501
 
 /* ---- client: identity ---- */
 
@@ -268,7 +270,7 @@ int attach_connect(const char *path, const struct attach_hello *hello, int ring_
 {
 	struct sockaddr_un to;
 	size_t n = strlen(path);
-	int saved = errno, sock, rc;
+	int saved = errno, sock, high, rc;
 
 	memset(&to, 0, sizeof(to));
 	to.sun_family = AF_UNIX;
@@ -279,6 +281,11 @@ int attach_connect(const char *path, const struct attach_hello *hello, int ring_
 	if (sock < 0) {
 		rc = -errno;
 		goto out;
+	}
+	high = fcntl(sock, F_DUPFD_CLOEXEC, ATTACH_FD_MIN);
+	if (high >= 0) {
+		close(sock);
+		sock = high;
 	}
 	do
 		rc = connect(sock, (const struct sockaddr *)&to, sizeof(to)) ? -errno : 0;
