@@ -19,6 +19,7 @@
 
 #define HTTP_BODY_BYTES (4u << 20)
 #define HTTP_WAITING 16u
+#define HTTP_TURNS 8
 #define HTTP_TRACE_NS 900000000ull /* the answer is due within a second */
 
 /* A POST trace that waits for its processes. */
@@ -284,9 +285,29 @@ static void on_completed(void *arg, struct MHD_Connection *c, void **state,
 		*(struct waiting *)*state = (struct waiting){ 0 };
 }
 
+/* The descriptor tells of new events only: connections that could go on at once are left in the
+ * daemon's own list, and ask for another turn. A few, then the drain has its own. */
+static void run(struct listener *l)
+{
+	MHD_UNSIGNED_LONG_LONG wait_ms;
+
+	for (int i = 0; l->daemon && i < HTTP_TURNS; i++) {
+		MHD_run(l->daemon);
+		if (MHD_get_timeout(l->daemon, &wait_ms) != MHD_YES || wait_ms)
+			return;
+	}
+}
+
+static bool is_due(struct listener *l)
+{
+	MHD_UNSIGNED_LONG_LONG wait_ms;
+
+	return l->daemon && MHD_get_timeout(l->daemon, &wait_ms) == MHD_YES && !wait_ms;
+}
+
 static void on_ready(void *arg, uint32_t events)
 {
-	MHD_run(((struct listener *)arg)->daemon);
+	run(arg);
 }
 
 void http_tend(struct node *n, uint64_t now_ns)
@@ -302,12 +323,10 @@ void http_tend(struct node *n, uint64_t now_ns)
 		MHD_resume_connection(w->connection);
 		resumed = true;
 	}
-	if (resumed || now_ns / 100000000ull % 10 == 0) { /* now and then for its time-outs */
-		if (n->http->tcp.daemon)
-			MHD_run(n->http->tcp.daemon);
-		if (n->http->control.daemon)
-			MHD_run(n->http->control.daemon);
-	}
+	if (resumed || is_due(&n->http->tcp))
+		run(&n->http->tcp);
+	if (resumed || is_due(&n->http->control))
+		run(&n->http->control);
 }
 
 /* ---- listeners ---- */
