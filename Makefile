@@ -99,6 +99,8 @@ BENCH_BINS := $(addprefix $(B)/bench/,$(BENCH))
 SO_FILES := $(foreach s,$(SOS),$(B)/$(or $($(s)_DIR),lib)/$(s))
 PROG_BINS := $(addprefix $(B)/bin/,$(PROGS))
 Q := $(if $(V),,@)
+# of the makes below this one: as many jobs as cores, unless the caller said
+J = $(if $(findstring jobserver,$(MAKEFLAGS)),,-j$(shell nproc))
 
 $(B)/obj/%.o: %.c | $(GEN)
 	@mkdir -p $(@D)
@@ -111,11 +113,12 @@ $(B)/obj/%.o: %.c | $(GEN)
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-16s %s\n",$$1,$$2}' $(MAKEFILE_LIST) | sort
-	@echo; echo "  variables: SAN=address,undefined|thread  DEBUG=1  CC=clang  DEPS=no  V=1  PREFIX=/usr/local"
+	@echo; echo "  variables: SAN=address,undefined|thread  DEBUG=1  CC=clang  DEPS=no  V=1  PREFIX=/usr/local"; \
+	echo "             ONLY=part-of-a-test's-name (check, check-run)  FUZZ_SECONDS=30  SEED=N (demo)"
 
 all: ## build everything that is installed (installs missing packages; DEPS=no: don't)
 	@tools/deps.sh build
-	@$(MAKE) --no-print-directory -j2 programs
+	@$(MAKE) --no-print-directory $(J) programs
 programs: $(PROG_BINS) $(SO_FILES) build/bin build/lib
 tests: programs $(UNIT_BINS) $(FUZZ_BINS) $(TEST_PARTS)
 
@@ -134,7 +137,7 @@ bench-demo: ## 20 demos with 20 seeds, and the tally
 
 check: ## all tests; ends with `N passed, N failed, N skipped`
 	@tools/deps.sh build test
-	@$(MAKE) --no-print-directory -j2 tests
+	@$(MAKE) --no-print-directory $(J) tests
 	@$(MAKE) --no-print-directory check-run
 
 check-run: # what `check` does once packages and programs are there
@@ -147,10 +150,10 @@ SCRIPTS_SAN := $(addprefix tests/e2e/,config_files.sh cli_commands.sh cli_trace.
 
 check-asan: ## unit tests, fuzz corpora and daemons under address and undefined-behaviour sanitizers
 	@tools/deps.sh build test
-	@$(MAKE) --no-print-directory -j2 SAN=address,undefined check-unit
+	@$(MAKE) --no-print-directory $(J) SAN=address,undefined check-unit
 check-tsan: ## the same under the thread sanitizer
 	@tools/deps.sh build test
-	@$(MAKE) --no-print-directory -j2 SAN=thread check-unit
+	@$(MAKE) --no-print-directory $(J) SAN=thread check-unit
 check-unit: $(UNIT_BINS) $(FUZZ_BINS) $(TEST_PARTS) $(PROG_BINS)
 	@tests/run.py --build $(B) $(addprefix unit:,$(UNIT_BINS)) $(addprefix fuzz:,$(FUZZ_BINS)) \
 		$(addprefix script:,$(SCRIPTS_SAN))
@@ -163,7 +166,7 @@ gpu-bundle: programs ## build/gpu-bundle: all that check-gpu needs, relocatable,
 FUZZ_SECONDS ?= 30
 fuzz: ## run every fuzzer for FUZZ_SECONDS (30) with clang's engine
 	@tools/deps.sh build test fuzz
-	@$(MAKE) --no-print-directory -j2 CC=clang SAN=fuzzer-no-link,address,undefined fuzz-run
+	@$(MAKE) --no-print-directory $(J) CC=clang SAN=fuzzer-no-link,address,undefined fuzz-run
 fuzz-run: $(FUZZ_BINS)
 	@for f in $(FUZZ); do mkdir -p $(B)/corpus/$$f; echo "== $$f"; \
 		$(B)/fuzz/$$f -max_total_time=$(FUZZ_SECONDS) -rss_limit_mb=2048 -timeout=10 -print_final_stats=0 \

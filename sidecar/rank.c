@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "analysis/median.h"
 #include "base/hash.h"
 
 void rank_config_default(struct rank_config *c)
@@ -184,21 +185,6 @@ static struct window_step judge(struct rank *r, const struct step *s, bool *self
 	return ws;
 }
 
-static int by_value(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return x < y ? -1 : x > y;
-}
-
-static double median(double *v, uint32_t n)
-{
-	if (!n)
-		return 0;
-	qsort(v, n, sizeof(*v), by_value);
-	return n % 2 ? v[n / 2] : (v[n / 2 - 1] + v[n / 2]) / 2;
-}
-
 /* A drift is slowness that no step showed. While steps are flagged their windows tell it, and the
  * alarm, which sums up what they added, must find the rank still slow once they are past. */
 static bool drift_stands_alone(const struct rank *r, const struct window_step *ws)
@@ -211,7 +197,7 @@ static bool drift_stands_alone(const struct rank *r, const struct window_step *w
 		return false;
 	for (uint32_t i = 0; i < n; i++)
 		v[i] = r->recent[(first + i) % RANK_RECENT].self_excess;
-	return median(v, n) >= RANK_DRIFT_EXCESS_MIN;
+	return median_of(v, n) >= RANK_DRIFT_EXCESS_MIN;
 }
 
 static void remember(struct rank *r, const struct window_step *ws)
@@ -354,11 +340,11 @@ void rank_medians(const struct rank *r, struct rank_medians *out)
 	for (int f = 0; f < 8; f++) {
 		for (uint32_t i = 0; i < n; i++)
 			v[i] = field(&r->recent[(first + i) % RANK_RECENT], f);
-		got[f] = median(v, n);
+		got[f] = median_of(v, n);
 	}
 	for (uint32_t i = 0; i < n; i++)
 		v[i] = fabs(field(&r->recent[(first + i) % RANK_RECENT], 0) - got[0]);
-	*out = (struct rank_medians){ .latency_ns = got[0], .latency_mad_ns = median(v, n),
+	*out = (struct rank_medians){ .latency_ns = got[0], .latency_mad_ns = median_of(v, n),
 				      .self_ns = got[1], .expected_ns = got[2],
 				      .compute_ns = got[3], .comm_ns = got[4],
 				      .exposed_comm_ns = got[5], .copy_ns = got[6],
