@@ -11,6 +11,7 @@
 
 #define LINE_SAMPLES 256   /* the line is fitted on an even subsample of this many */
 #define IRLS_ROUNDS 12
+#define IRLS_DONE 2e-4	   /* relative change of the loss */
 #define IRLS_FLOOR 0.002   /* relative residual below which steps weigh alike */
 #define MAD_SIGMA 1.4826   /* standard deviation per MAD of a normal */
 #define MEDIAN_ERROR 1.2533 /* standard error of a median, in standard deviations / sqrt(n) */
@@ -33,6 +34,7 @@
 struct fit_scratch {
 	double *t, *q, *v; /* log line, log ratio to the prediction so far, work area */
 	double *u;	   /* what the index is sorted by */
+	double *low;	   /* low quantiles along the index */
 	double *held;	   /* log ratio to a fit without this step; NAN outside its support */
 	bool *sparse;	   /* the held-out step's level was not in that fit */
 	bool *jump;	   /* by position in the index: the curve jumps before it */
@@ -47,7 +49,7 @@ size_t roofline_fit_scratch_bytes(uint32_t samples_max)
 {
 	return sizeof(struct roofline_fit) +
 	       (size_t)samples_max *
-		       (5 * sizeof(double) + sizeof(uint64_t) + sizeof(uint32_t) +
+		       (6 * sizeof(double) + sizeof(uint64_t) + sizeof(uint32_t) +
 			sizeof(struct roofline_fit_sample) + 2 * sizeof(bool)) + 64;
 }
 
@@ -61,7 +63,8 @@ static struct fit_scratch scratch_of(void *memory, uint32_t n)
 	s.q = s.t + n;
 	s.v = s.q + n;
 	s.u = s.v + n;
-	s.held = s.u + n;
+	s.low = s.u + n;
+	s.held = s.low + n;
 	s.key = (uint64_t *)(s.held + n);
 	s.index = (uint32_t *)(s.key + n);
 	s.copy = (struct roofline_fit_sample *)(s.index + n);
@@ -287,7 +290,7 @@ static double fit_line(const struct roofline_fit_sample *s, uint32_t n, uint32_t
 {
 	uint32_t stride = (n + LINE_SAMPLES - 1) / LINE_SAMPLES, p = 1;
 	double g[ROOFLINE_FIT_TERMS][ROOFLINE_FIT_TERMS], c[ROOFLINE_FIT_TERMS], loss = 0;
-	double phi[ROOFLINE_FIT_TERMS];
+	double phi[ROOFLINE_FIT_TERMS], last = INFINITY;
 	uint32_t used = 0;
 
 	memset(coef, 0, ROOFLINE_FIT_TERMS * sizeof(*coef));
@@ -311,8 +314,9 @@ static double fit_line(const struct roofline_fit_sample *s, uint32_t n, uint32_t
 					g[j][k] += w * phi[j] * phi[k];
 			}
 		}
-		if (round == IRLS_ROUNDS)
+		if (round == IRLS_ROUNDS || (round > 2 && fabs(last - loss) < IRLS_DONE * loss))
 			break;
+		last = loss;
 		for (uint32_t j = 0; j < p; j++)
 			for (uint32_t k = 0; k < j; k++)
 				g[k][j] = g[j][k];
@@ -484,11 +488,10 @@ static double low_of(const struct fit_scratch *x, uint32_t begin, uint32_t n)
 /* Where exactly between these neighbours: what fits the sides best. 0: between equals in u. */
 static uint32_t place_jump(const struct fit_scratch *x, uint32_t at, uint32_t side)
 {
-	double below = low_of(x, at - side, side), above = low_of(x, at, side), cost = 0, best;
-	double size = fabs(above - below);
+	double below = x->low[at - side], above = x->low[at], size = fabs(above - below);
+	double cost = 0, best = INFINITY;
 	uint32_t place = 0;
 
-	best = INFINITY;
 	for (uint32_t i = at - side; i < at + side; i++) {
 		double q = x->q[x->index[i]];
 
@@ -516,9 +519,10 @@ static void find_jumps(struct fit_scratch *x)
 	for (uint32_t i = 1; i < x->n; i++)
 		x->v[i - 1] = fabs(x->q[x->index[i]] - x->q[x->index[i - 1]]);
 	least = fmax(JUMP_MIN, JUMP_NOISE * median_of(x->v, x->n - 1));
+	for (uint32_t i = 0; i + side <= x->n; i++)
+		x->low[i] = low_of(x, i, side);
 	for (uint32_t i = 0; i < x->n; i++)
-		size[i] = i >= side && i + side <= x->n ?
-				  fabs(low_of(x, i, side) - low_of(x, i - side, side)) : 0;
+		size[i] = i >= side && i + side <= x->n ? fabs(x->low[i] - x->low[i - side]) : 0;
 	for (uint32_t i = side; i + side <= x->n; i++) {
 		bool top = size[i] > least;
 
@@ -738,7 +742,7 @@ static void run_noise(struct roofline_fit *f, struct fit_scratch *x)
 static void run_tail(struct roofline_fit *f, struct fit_scratch *x, const struct roofline_config *c)
 {
 	double beyond = 0, sum = 2 * TAIL_PRIOR, length = TAIL_WINDOW - c->floor_ratio;
-	uint32_t out = 0, n = 0;
+	uint32_t out = 0, fast = 0, n = 0;
 
 	for (uint32_t i = 0; i < x->n; i++) {
 		double mad = interpolate(f->noise_t, f->noise_mad, f->noise_n, x->t[i]), threshold;
@@ -749,12 +753,14 @@ static void run_tail(struct roofline_fit *f, struct fit_scratch *x, const struct
 		threshold = log1p(fmax(c->floor_ratio, c->tail_mads * mad));
 		n++;
 		out += x->held[i] > threshold;
+		fast += x->held[i] < -threshold;
 		if (x->held[i] <= threshold || x->held[i] > TAIL_WINDOW)
 			continue;
 		beyond++;
 		sum += x->held[i] - threshold;
 	}
 	f->out_share = (double)out / (n ? n : 1);
+	f->fast_share = (double)fast / (n ? n : 1);
 	f->tail_mean = sum / (beyond + 2);
 	if (length > 0 && f->tail_mean < 0.6 * length)
 		f->tail_mean /= 1 - 1.2 * f->tail_mean / length;
@@ -907,7 +913,7 @@ static uint32_t fold_of(const struct roofline_fit_sample *s, uint32_t i, uint32_
 static void run_held_out(const struct line_form *form, const struct roofline_fit_sample *s,
 			 struct fit_scratch *x, uint32_t features, bool by_level)
 {
-	uint32_t folds = x->n < 100 || by_level ? 5 : 2;
+	uint32_t folds = x->n < 100 ? 5 : by_level ? 3 : 2;
 
 	for (uint32_t fold = 0; fold < folds; fold++) {
 		struct fit_scratch y = *x;
