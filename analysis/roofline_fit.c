@@ -11,7 +11,6 @@
 
 #define LINE_SAMPLES 256   /* the line is fitted on an even subsample of this many */
 #define IRLS_ROUNDS 12
-#define IRLS_DONE 2e-4	   /* relative change of the loss */
 #define IRLS_FLOOR 0.002   /* relative residual below which steps weigh alike */
 #define MAD_SIGMA 1.4826   /* standard deviation per MAD of a normal */
 #define MEDIAN_ERROR 1.2533 /* standard error of a median, in standard deviations / sqrt(n) */
@@ -290,7 +289,7 @@ static double fit_line(const struct roofline_fit_sample *s, uint32_t n, uint32_t
 {
 	uint32_t stride = (n + LINE_SAMPLES - 1) / LINE_SAMPLES, p = 1;
 	double g[ROOFLINE_FIT_TERMS][ROOFLINE_FIT_TERMS], c[ROOFLINE_FIT_TERMS], loss = 0;
-	double phi[ROOFLINE_FIT_TERMS], last = INFINITY;
+	double phi[ROOFLINE_FIT_TERMS];
 	uint32_t used = 0;
 
 	memset(coef, 0, ROOFLINE_FIT_TERMS * sizeof(*coef));
@@ -314,9 +313,8 @@ static double fit_line(const struct roofline_fit_sample *s, uint32_t n, uint32_t
 					g[j][k] += w * phi[j] * phi[k];
 			}
 		}
-		if (round == IRLS_ROUNDS || (round > 2 && fabs(last - loss) < IRLS_DONE * loss))
+		if (round == IRLS_ROUNDS)
 			break;
-		last = loss;
 		for (uint32_t j = 0; j < p; j++)
 			for (uint32_t k = 0; k < j; k++)
 				g[k][j] = g[j][k];
@@ -477,12 +475,31 @@ static uint32_t group_end(const struct fit_scratch *x, uint32_t begin, uint32_t 
 	return x->n - end < least / 2 ? x->n : end;
 }
 
-/* A low quantile of this many neighbours from here on: slow learning steps don't reach it. */
-static double low_of(const struct fit_scratch *x, uint32_t begin, uint32_t n)
+/* At each place of the index a low quantile of this many neighbours from there on: slow learning steps
+ * don't reach it. A sorted window slides along. */
+static void run_low(struct fit_scratch *x, uint32_t n)
 {
+	double *window = x->v;
+
 	for (uint32_t i = 0; i < n; i++)
-		x->v[i] = x->q[x->index[begin + i]];
-	return select_kth(x->v, n, (n - 1) / 4);
+		window[i] = x->q[x->index[i]];
+	roofline_fit_sort(window, n);
+	for (uint32_t i = 0; i + n <= x->n; i++) {
+		double out = x->q[x->index[i]], in;
+		uint32_t k = 0;
+
+		x->low[i] = window[(n - 1) / 4];
+		if (i + n == x->n)
+			return;
+		in = x->q[x->index[i + n]];
+		while (window[k] != out)
+			k++;
+		for (; k + 1 < n && window[k + 1] < in; k++)
+			window[k] = window[k + 1];
+		for (; k > 0 && window[k - 1] > in; k--)
+			window[k] = window[k - 1];
+		window[k] = in;
+	}
 }
 
 /* Where exactly between these neighbours: what fits the sides best. 0: between equals in u. */
@@ -511,7 +528,7 @@ static uint32_t place_jump(const struct fit_scratch *x, uint32_t at, uint32_t si
 static void find_jumps(struct fit_scratch *x)
 {
 	uint32_t side = x->n / 64 < JUMP_SIDE ? JUMP_SIDE : x->n / 64, last = 0, place;
-	double *size = (double *)x->key, least; /* v is low_of's */
+	double *size = (double *)x->key, least; /* v is run_low's */
 
 	memset(x->jump, 0, x->n * sizeof(*x->jump));
 	if (x->n < 8 * side)
@@ -519,8 +536,7 @@ static void find_jumps(struct fit_scratch *x)
 	for (uint32_t i = 1; i < x->n; i++)
 		x->v[i - 1] = fabs(x->q[x->index[i]] - x->q[x->index[i - 1]]);
 	least = fmax(JUMP_MIN, JUMP_NOISE * median_of(x->v, x->n - 1));
-	for (uint32_t i = 0; i + side <= x->n; i++)
-		x->low[i] = low_of(x, i, side);
+	run_low(x, side);
 	for (uint32_t i = 0; i < x->n; i++)
 		size[i] = i >= side && i + side <= x->n ? fabs(x->low[i] - x->low[i - side]) : 0;
 	for (uint32_t i = side; i + side <= x->n; i++) {
@@ -846,6 +862,7 @@ static void find_second(struct roofline_fit *f, struct fit_scratch *x, double ma
 	for (uint32_t i = 0, j; i < x->n; i = j) {
 		struct roofline_fit_cell *c = cell_find(f, x->key[x->index[i]]);
 		uint32_t m = 0, runs = 0;
+		double chance;
 		bool before = false, mild;
 
 		for (j = i; j < x->n && x->key[x->index[j]] == x->key[x->index[i]]; j++) {
@@ -857,7 +874,8 @@ static void find_second(struct roofline_fit *f, struct fit_scratch *x, double ma
 			runs += mild && !before;
 			before = mild;
 		}
-		if (!c || j - i < SECOND_STEPS || m < SECOND_SHARE * (j - i) || 2 * runs < m)
+		chance = SECOND_SHARE * (j - i) + sqrt(SECOND_SHARE / 2 * (j - i));
+		if (!c || j - i < SECOND_STEPS || m < chance || 2 * runs < m)
 			continue;
 		roofline_fit_sort(x->v, m);
 		c->second = (float)sorted_quantile(x->v, m, 0.95);
