@@ -121,46 +121,34 @@ void roofline_fit_sort(double *v, uint32_t n)
 	}
 }
 
-/* The same on an index, by double or by hash. */
 static bool index_less(const struct fit_scratch *s, bool by_key, uint32_t a, uint32_t b)
 {
-	if (by_key)
-		return s->key[a] < s->key[b] || (s->key[a] == s->key[b] && a < b);
-	return s->u[a] < s->u[b] || (s->u[a] == s->u[b] && a < b);
+	return by_key ? s->key[a] <= s->key[b] : s->u[a] <= s->u[b];
 }
 
-static void index_sift(const struct fit_scratch *s, bool by_key, uint32_t root, uint32_t n)
-{
-	uint32_t x = s->index[root];
-
-	for (;;) {
-		uint32_t child = 2 * root + 1;
-
-		if (child >= n)
-			break;
-		if (child + 1 < n && index_less(s, by_key, s->index[child], s->index[child + 1]))
-			child++;
-		if (!index_less(s, by_key, x, s->index[child]))
-			break;
-		s->index[root] = s->index[child];
-		root = child;
-	}
-	s->index[root] = x;
-}
-
+/* The same on an index, by u or by hash, equals in order of time: mergesort, bottom up. */
 static void index_sort(struct fit_scratch *s, bool by_key)
 {
-	for (uint32_t i = 0; i < s->n; i++)
-		s->index[i] = i;
-	for (uint32_t i = s->n / 2; i-- > 0;)
-		index_sift(s, by_key, i, s->n);
-	for (uint32_t i = s->n; i-- > 1;) {
-		uint32_t x = s->index[0];
+	uint32_t *from = s->index, *to = (uint32_t *)s->low, *swap;
 
-		s->index[0] = s->index[i];
-		s->index[i] = x;
-		index_sift(s, by_key, 0, i);
+	for (uint32_t i = 0; i < s->n; i++)
+		from[i] = i;
+	for (uint32_t run = 1; run < s->n; run *= 2) {
+		for (uint32_t at = 0; at < s->n; at += 2 * run) {
+			uint32_t mid = at + run < s->n ? at + run : s->n, i = at, j = mid;
+			uint32_t end = at + 2 * run < s->n ? at + 2 * run : s->n;
+
+			for (uint32_t k = at; k < end; k++)
+				to[k] = j == end || (i < mid && index_less(s, by_key, from[i],
+									   from[j])) ?
+						from[i++] : from[j++];
+		}
+		swap = from;
+		from = to;
+		to = swap;
 	}
+	if (from != s->index)
+		memcpy(s->index, from, s->n * sizeof(*from));
 }
 
 static double sorted_quantile(const double *v, uint32_t n, double p)
@@ -435,7 +423,7 @@ static double curve_at(const struct roofline_fit_curve *c, double t)
 	if (t < c->t[0])
 		return c->c[0] + slope_between(c, 0) * fmax(t - c->t[0], -EDGE);
 	if (i + 1 < c->n && !c->jump[i])
-		return interpolate(c->t, c->c, c->n, t);
+		return c->c[i] + (t - c->t[i]) / (c->t[i + 1] - c->t[i]) * (c->c[i + 1] - c->c[i]);
 	below = c->c[i] + (i ? slope_between(c, i - 1) * fmin(t - c->t[i], EDGE) : 0);
 	if (i + 1 == c->n || t <= c->last[i])
 		return below;
