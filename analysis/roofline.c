@@ -34,6 +34,7 @@
 #define CURVE_STEPS 2.5	      /* times learn_min, where work is continuous */
 #define OUT_SHARE_MAX 0.25    /* more learning steps far out than contamination explains; and two
 			       * standard errors */
+#define FAST_SHARE_MAX 0.02   /* no fault makes steps fast: more of these are a tail of health */
 
 struct roofline {
 	struct roofline_config c;
@@ -228,7 +229,8 @@ static bool fit_good(const struct roofline *m)
 		return false;
 	/* work varies, latency varies or has a long tail, and the one says nothing about the other */
 	if (f->work_spread > 1.5 && f->explained < 0.2)
-		return f->mad < limit / 3 && (f->mad < limit / 6 || f->out_share < OUT_SHARE_MAX / 5);
+		return f->mad < limit / 3 && f->fast_share < FAST_SHARE_MAX &&
+		       (f->mad < limit / 6 || f->out_share < OUT_SHARE_MAX / 5);
 	return true;
 }
 

@@ -33,6 +33,7 @@
 struct fit_scratch {
 	double *t, *q, *v; /* log line, log ratio to the prediction so far, work area */
 	double *u;	   /* what the index is sorted by */
+	double *low;	   /* low quantiles along the index */
 	double *held;	   /* log ratio to a fit without this step; NAN outside its support */
 	bool *sparse;	   /* the held-out step's level was not in that fit */
 	bool *jump;	   /* by position in the index: the curve jumps before it */
@@ -47,7 +48,7 @@ size_t roofline_fit_scratch_bytes(uint32_t samples_max)
 {
 	return sizeof(struct roofline_fit) +
 	       (size_t)samples_max *
-		       (5 * sizeof(double) + sizeof(uint64_t) + sizeof(uint32_t) +
+		       (6 * sizeof(double) + sizeof(uint64_t) + sizeof(uint32_t) +
 			sizeof(struct roofline_fit_sample) + 2 * sizeof(bool)) + 64;
 }
 
@@ -61,7 +62,8 @@ static struct fit_scratch scratch_of(void *memory, uint32_t n)
 	s.q = s.t + n;
 	s.v = s.q + n;
 	s.u = s.v + n;
-	s.held = s.u + n;
+	s.low = s.u + n;
+	s.held = s.low + n;
 	s.key = (uint64_t *)(s.held + n);
 	s.index = (uint32_t *)(s.key + n);
 	s.copy = (struct roofline_fit_sample *)(s.index + n);
@@ -119,46 +121,34 @@ void roofline_fit_sort(double *v, uint32_t n)
 	}
 }
 
-/* The same on an index, by double or by hash. */
 static bool index_less(const struct fit_scratch *s, bool by_key, uint32_t a, uint32_t b)
 {
-	if (by_key)
-		return s->key[a] < s->key[b] || (s->key[a] == s->key[b] && a < b);
-	return s->u[a] < s->u[b] || (s->u[a] == s->u[b] && a < b);
+	return by_key ? s->key[a] <= s->key[b] : s->u[a] <= s->u[b];
 }
 
-static void index_sift(const struct fit_scratch *s, bool by_key, uint32_t root, uint32_t n)
-{
-	uint32_t x = s->index[root];
-
-	for (;;) {
-		uint32_t child = 2 * root + 1;
-
-		if (child >= n)
-			break;
-		if (child + 1 < n && index_less(s, by_key, s->index[child], s->index[child + 1]))
-			child++;
-		if (!index_less(s, by_key, x, s->index[child]))
-			break;
-		s->index[root] = s->index[child];
-		root = child;
-	}
-	s->index[root] = x;
-}
-
+/* The same on an index, by u or by hash, equals in order of time: mergesort, bottom up. */
 static void index_sort(struct fit_scratch *s, bool by_key)
 {
-	for (uint32_t i = 0; i < s->n; i++)
-		s->index[i] = i;
-	for (uint32_t i = s->n / 2; i-- > 0;)
-		index_sift(s, by_key, i, s->n);
-	for (uint32_t i = s->n; i-- > 1;) {
-		uint32_t x = s->index[0];
+	uint32_t *from = s->index, *to = (uint32_t *)s->low, *swap;
 
-		s->index[0] = s->index[i];
-		s->index[i] = x;
-		index_sift(s, by_key, 0, i);
+	for (uint32_t i = 0; i < s->n; i++)
+		from[i] = i;
+	for (uint32_t run = 1; run < s->n; run *= 2) {
+		for (uint32_t at = 0; at < s->n; at += 2 * run) {
+			uint32_t mid = at + run < s->n ? at + run : s->n, i = at, j = mid;
+			uint32_t end = at + 2 * run < s->n ? at + 2 * run : s->n;
+
+			for (uint32_t k = at; k < end; k++)
+				to[k] = j == end || (i < mid && index_less(s, by_key, from[i],
+									   from[j])) ?
+						from[i++] : from[j++];
+		}
+		swap = from;
+		from = to;
+		to = swap;
 	}
+	if (from != s->index)
+		memcpy(s->index, from, s->n * sizeof(*from));
 }
 
 static double sorted_quantile(const double *v, uint32_t n, double p)
@@ -433,7 +423,7 @@ static double curve_at(const struct roofline_fit_curve *c, double t)
 	if (t < c->t[0])
 		return c->c[0] + slope_between(c, 0) * fmax(t - c->t[0], -EDGE);
 	if (i + 1 < c->n && !c->jump[i])
-		return interpolate(c->t, c->c, c->n, t);
+		return c->c[i] + (t - c->t[i]) / (c->t[i + 1] - c->t[i]) * (c->c[i + 1] - c->c[i]);
 	below = c->c[i] + (i ? slope_between(c, i - 1) * fmin(t - c->t[i], EDGE) : 0);
 	if (i + 1 == c->n || t <= c->last[i])
 		return below;
@@ -474,22 +464,40 @@ static uint32_t group_end(const struct fit_scratch *x, uint32_t begin, uint32_t 
 	return x->n - end < least / 2 ? x->n : end;
 }
 
-/* A low quantile of this many neighbours from here on: slow learning steps don't reach it. */
-static double low_of(const struct fit_scratch *x, uint32_t begin, uint32_t n)
+/* At each place of the index a low quantile of this many neighbours from there on: slow learning steps
+ * don't reach it. A sorted window slides along. */
+static void run_low(struct fit_scratch *x, uint32_t n)
 {
+	double *window = x->v;
+
 	for (uint32_t i = 0; i < n; i++)
-		x->v[i] = x->q[x->index[begin + i]];
-	return select_kth(x->v, n, (n - 1) / 4);
+		window[i] = x->q[x->index[i]];
+	roofline_fit_sort(window, n);
+	for (uint32_t i = 0; i + n <= x->n; i++) {
+		double out = x->q[x->index[i]], in;
+		uint32_t k = 0;
+
+		x->low[i] = window[(n - 1) / 4];
+		if (i + n == x->n)
+			return;
+		in = x->q[x->index[i + n]];
+		while (window[k] != out)
+			k++;
+		for (; k + 1 < n && window[k + 1] < in; k++)
+			window[k] = window[k + 1];
+		for (; k > 0 && window[k - 1] > in; k--)
+			window[k] = window[k - 1];
+		window[k] = in;
+	}
 }
 
 /* Where exactly between these neighbours: what fits the sides best. 0: between equals in u. */
 static uint32_t place_jump(const struct fit_scratch *x, uint32_t at, uint32_t side)
 {
-	double below = low_of(x, at - side, side), above = low_of(x, at, side), cost = 0, best;
-	double size = fabs(above - below);
+	double below = x->low[at - side], above = x->low[at], size = fabs(above - below);
+	double cost = 0, best = INFINITY;
 	uint32_t place = 0;
 
-	best = INFINITY;
 	for (uint32_t i = at - side; i < at + side; i++) {
 		double q = x->q[x->index[i]];
 
@@ -509,7 +517,7 @@ static uint32_t place_jump(const struct fit_scratch *x, uint32_t at, uint32_t si
 static void find_jumps(struct fit_scratch *x)
 {
 	uint32_t side = x->n / 64 < JUMP_SIDE ? JUMP_SIDE : x->n / 64, last = 0, place;
-	double *size = (double *)x->key, least; /* v is low_of's */
+	double *size = (double *)x->key, least; /* v is run_low's */
 
 	memset(x->jump, 0, x->n * sizeof(*x->jump));
 	if (x->n < 8 * side)
@@ -517,9 +525,9 @@ static void find_jumps(struct fit_scratch *x)
 	for (uint32_t i = 1; i < x->n; i++)
 		x->v[i - 1] = fabs(x->q[x->index[i]] - x->q[x->index[i - 1]]);
 	least = fmax(JUMP_MIN, JUMP_NOISE * median_of(x->v, x->n - 1));
+	run_low(x, side);
 	for (uint32_t i = 0; i < x->n; i++)
-		size[i] = i >= side && i + side <= x->n ?
-				  fabs(low_of(x, i, side) - low_of(x, i - side, side)) : 0;
+		size[i] = i >= side && i + side <= x->n ? fabs(x->low[i] - x->low[i - side]) : 0;
 	for (uint32_t i = side; i + side <= x->n; i++) {
 		bool top = size[i] > least;
 
@@ -739,7 +747,7 @@ static void run_noise(struct roofline_fit *f, struct fit_scratch *x)
 static void run_tail(struct roofline_fit *f, struct fit_scratch *x, const struct roofline_config *c)
 {
 	double beyond = 0, sum = 2 * TAIL_PRIOR, length = TAIL_WINDOW - c->floor_ratio;
-	uint32_t out = 0, n = 0;
+	uint32_t out = 0, fast = 0, n = 0;
 
 	for (uint32_t i = 0; i < x->n; i++) {
 		double mad = interpolate(f->noise_t, f->noise_mad, f->noise_n, x->t[i]), threshold;
@@ -750,12 +758,14 @@ static void run_tail(struct roofline_fit *f, struct fit_scratch *x, const struct
 		threshold = log1p(fmax(c->floor_ratio, c->tail_mads * mad));
 		n++;
 		out += x->held[i] > threshold;
+		fast += x->held[i] < -threshold;
 		if (x->held[i] <= threshold || x->held[i] > TAIL_WINDOW)
 			continue;
 		beyond++;
 		sum += x->held[i] - threshold;
 	}
 	f->out_share = (double)out / (n ? n : 1);
+	f->fast_share = (double)fast / (n ? n : 1);
 	f->tail_mean = sum / (beyond + 2);
 	if (length > 0 && f->tail_mean < 0.6 * length)
 		f->tail_mean /= 1 - 1.2 * f->tail_mean / length;
@@ -841,6 +851,7 @@ static void find_second(struct roofline_fit *f, struct fit_scratch *x, double ma
 	for (uint32_t i = 0, j; i < x->n; i = j) {
 		struct roofline_fit_cell *c = cell_find(f, x->key[x->index[i]]);
 		uint32_t m = 0, runs = 0;
+		double chance;
 		bool before = false, mild;
 
 		for (j = i; j < x->n && x->key[x->index[j]] == x->key[x->index[i]]; j++) {
@@ -852,7 +863,8 @@ static void find_second(struct roofline_fit *f, struct fit_scratch *x, double ma
 			runs += mild && !before;
 			before = mild;
 		}
-		if (!c || j - i < SECOND_STEPS || m < SECOND_SHARE * (j - i) || 2 * runs < m)
+		chance = SECOND_SHARE * (j - i) + sqrt(SECOND_SHARE / 2 * (j - i));
+		if (!c || j - i < SECOND_STEPS || m < chance || 2 * runs < m)
 			continue;
 		roofline_fit_sort(x->v, m);
 		c->second = (float)sorted_quantile(x->v, m, 0.95);
@@ -908,7 +920,7 @@ static uint32_t fold_of(const struct roofline_fit_sample *s, uint32_t i, uint32_
 static void run_held_out(const struct line_form *form, const struct roofline_fit_sample *s,
 			 struct fit_scratch *x, uint32_t features, bool by_level)
 {
-	uint32_t folds = x->n < 100 || by_level ? 5 : 2;
+	uint32_t folds = x->n < 100 ? 5 : by_level ? 3 : 2;
 
 	for (uint32_t fold = 0; fold < folds; fold++) {
 		struct fit_scratch y = *x;

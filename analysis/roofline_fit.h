@@ -63,7 +63,7 @@ struct roofline_fit {
 	double level_mad;  /* the same of sparse steps */
 	double mad;	   /* pooled, of relative residuals, slow learning steps put aside */
 	double tail_share, tail_mean; /* beyond max(floor, tail MADs): share and mean of the rest */
-	double out_share;  /* learning steps far above the fit */
+	double out_share, fast_share; /* learning steps far above and far below the fit */
 	double r2, explained, work_spread, rho;
 	double intercept_ns, slope_ns[ROOFLINE_WORK_MAX]; /* the plain line, for people */
 	struct roofline_fit_cell cell[ROOFLINE_FIT_SLOTS];
