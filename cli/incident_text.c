@@ -57,7 +57,10 @@ const char *incident_text_title(const json_t *in)
 	else
 		what = many ? "are slow" : "is slow";
 	if (!json_array_size(ranks))
-		snprintf(out, sizeof(out), "the job: %s", term_safe(symptom, 30));
+		snprintf(out, sizeof(out), "the job %s",
+			 strcmp(symptom, "hiccup") == 0 ? what :
+			 strcmp(symptom, "stall") == 0	? "stands still" :
+							  "is slow, no rank is to blame");
 	else
 		snprintf(out, sizeof(out), "rank%s %s %s", many ? "s" : "", incident_text_ranks(ranks),
 			 what);
@@ -179,7 +182,7 @@ void incident_text_print(FILE *to, const json_t *in)
 	print_how_slow(to, in);
 	print_why(to, in);
 	fputc('\n', to);
-	if (json_array_size(victims))
+	if (json_array_size(victims) && json_array_size(json_object_get(in, "ranks")))
 		fprintf(to, "  victims   %s %s: slow only since %s for the slow one\n",
 			json_array_size(victims) == 1 ? "rank" : "ranks", incident_text_ranks(victims),
 			json_array_size(victims) == 1 ? "it waits" : "they wait");
