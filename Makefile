@@ -16,14 +16,13 @@ comma := ,
 # One build tree per compiler, sanitizer and debug setting, so that nothing needs `clean`.
 VARIANT := $(notdir $(CC))$(if $(SAN),-$(subst $(comma),-,$(SAN)))$(if $(DEBUG),-debug)
 B := build/$(VARIANT)
-DEFAULT_VARIANT := gcc
 
 CSTD := -std=gnu11
 WARN := -Wall -Wextra -Wshadow -Wundef -Wvla -Wformat=2 -Wmissing-prototypes -Wstrict-prototypes \
 	-Wpointer-arith -Wno-unused-parameter $(if $(WERROR),-Werror)
 OPT := $(if $(DEBUG),-O0 -g3,-O2 -g)
 HARDEN := $(if $(or $(SAN),$(DEBUG)),,-D_FORTIFY_SOURCE=2)
-SANFLAGS := $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer)
+SANFLAGS := $(if $(SAN),-fsanitize=$(SAN) -fno-sanitize-recover=all -fno-omit-frame-pointer)
 CFLAGS_ALL = $(CSTD) $(WARN) $(OPT) $(HARDEN) -fno-strict-aliasing -fno-omit-frame-pointer -fPIC -D_GNU_SOURCE \
 	-I. -I$(B)/gen $(SANFLAGS) $(CFLAGS)
 # DT_RPATH, not DT_RUNPATH: it also holds for the libraries' own libraries, so a tree of programs and
@@ -100,6 +99,8 @@ BENCH_BINS := $(addprefix $(B)/bench/,$(BENCH))
 SO_FILES := $(foreach s,$(SOS),$(B)/$(or $($(s)_DIR),lib)/$(s))
 PROG_BINS := $(addprefix $(B)/bin/,$(PROGS))
 Q := $(if $(V),,@)
+# of the makes below this one: as many jobs as cores, unless the caller said
+J = $(if $(findstring jobserver,$(MAKEFLAGS)),,-j$(shell nproc))
 
 $(B)/obj/%.o: %.c | $(GEN)
 	@mkdir -p $(@D)
@@ -112,9 +113,12 @@ $(B)/obj/%.o: %.c | $(GEN)
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-16s %s\n",$$1,$$2}' $(MAKEFILE_LIST) | sort
-	@echo; echo "  variables: SAN=address,undefined|thread  DEBUG=1  CC=clang  DEPS=no  V=1  PREFIX=/usr/local"
+	@echo; echo "  variables: SAN=address,undefined|thread  DEBUG=1  CC=clang  DEPS=no  V=1  PREFIX=/usr/local"; \
+	echo "             ONLY=part-of-a-test's-name (check, check-run)  FUZZ_SECONDS=30  SEED=N (demo)"
 
-all: programs ## build everything that is installed
+all: ## build everything that is installed (installs missing packages; DEPS=no: don't)
+	@tools/deps.sh build
+	@$(MAKE) --no-print-directory $(J) programs
 programs: $(PROG_BINS) $(SO_FILES) build/bin build/lib
 tests: programs $(UNIT_BINS) $(FUZZ_BINS) $(TEST_PARTS)
 
@@ -133,21 +137,26 @@ bench-demo: ## 20 demos with 20 seeds, and the tally
 
 check: ## all tests; ends with `N passed, N failed, N skipped`
 	@tools/deps.sh build test
-	@$(MAKE) --no-print-directory -j2 tests
+	@$(MAKE) --no-print-directory $(J) tests
 	@$(MAKE) --no-print-directory check-run
 
 check-run: # what `check` does once packages and programs are there
 	@tests/run.py --build $(B) $(addprefix unit:,$(UNIT_BINS)) $(addprefix fuzz:,$(FUZZ_BINS)) \
 		$(addprefix script:,$(SCRIPTS_TEST))
 
-check-asan: ## unit tests and fuzz corpora under address and undefined-behaviour sanitizers
+# Scripted tests whose programs can be sanitized, since no job with the preload is part of them.
+SCRIPTS_SAN := $(addprefix tests/e2e/,config_files.sh cli_commands.sh cli_trace.sh replay_steps.sh \
+	aggregator_ingest.sh aggregator_hostile.sh)
+
+check-asan: ## unit tests, fuzz corpora and daemons under address and undefined-behaviour sanitizers
 	@tools/deps.sh build test
-	@$(MAKE) --no-print-directory -j2 SAN=address,undefined check-unit
-check-tsan: ## unit tests under the thread sanitizer
+	@$(MAKE) --no-print-directory $(J) SAN=address,undefined check-unit
+check-tsan: ## the same under the thread sanitizer
 	@tools/deps.sh build test
-	@$(MAKE) --no-print-directory -j2 SAN=thread check-unit
-check-unit: $(UNIT_BINS) $(FUZZ_BINS) $(TEST_PARTS)
-	@tests/run.py --build $(B) $(addprefix unit:,$(UNIT_BINS)) $(addprefix fuzz:,$(FUZZ_BINS))
+	@$(MAKE) --no-print-directory $(J) SAN=thread check-unit
+check-unit: $(UNIT_BINS) $(FUZZ_BINS) $(TEST_PARTS) $(PROG_BINS)
+	@tests/run.py --build $(B) $(addprefix unit:,$(UNIT_BINS)) $(addprefix fuzz:,$(FUZZ_BINS)) \
+		$(addprefix script:,$(SCRIPTS_SAN))
 
 check-gpu: ## the tests that need a GPU (skip without one)
 	@tests/gpu/run.sh $(B)
@@ -157,49 +166,60 @@ gpu-bundle: programs ## build/gpu-bundle: all that check-gpu needs, relocatable,
 FUZZ_SECONDS ?= 30
 fuzz: ## run every fuzzer for FUZZ_SECONDS (30) with clang's engine
 	@tools/deps.sh build test fuzz
-	@$(MAKE) --no-print-directory -j2 CC=clang SAN=fuzzer-no-link,address,undefined fuzz-run
+	@$(MAKE) --no-print-directory $(J) CC=clang SAN=fuzzer-no-link,address,undefined fuzz-run
 fuzz-run: $(FUZZ_BINS)
 	@for f in $(FUZZ); do mkdir -p $(B)/corpus/$$f; echo "== $$f"; \
 		$(B)/fuzz/$$f -max_total_time=$(FUZZ_SECONDS) -rss_limit_mb=2048 -timeout=10 -print_final_stats=0 \
-		-artifact_prefix=$(B)/corpus/$$f- $(B)/corpus/$$f tests/fuzz/corpus/$$f 2>&1 | tail -n 2 || exit 1; \
+		-artifact_prefix=$(B)/corpus/$$f- $(B)/corpus/$$f tests/fuzz/corpus/$$f >$(B)/corpus/$$f.log 2>&1 || \
+		{ tail -n 60 $(B)/corpus/$$f.log; exit 1; }; tail -n 1 $(B)/corpus/$$f.log; \
 	done
 
 bench: ## print the speed and memory figures beside the peers', as ratios
 	@tools/deps.sh build bench
 	@$(MAKE) --no-print-directory programs $(BENCH_BINS) $(BENCH_PARTS)
 	@tests/bench/run.sh $(B)
-bench-steps: $(BENCH_BINS) ## boundary precision and recall of step detection
+bench-steps: ## boundary precision and recall of step detection
+	@tools/deps.sh build
+	@$(MAKE) --no-print-directory $(B)/bench/bench_steps
 	@tests/bench/bench_steps.sh $(B)
-bench-roofline: $(BENCH_BINS) ## recall and false positives of the roofline
+bench-roofline: ## recall and false positives of the roofline
+	@tools/deps.sh build
+	@$(MAKE) --no-print-directory $(B)/bench/bench_roofline
 	@tests/bench/bench_roofline.sh $(B)
 
 tidy: tests ## include directions and style, as a failing test
 	@tools/tidy.py $(B)
 format: ## clang-format every C file
 	@git ls-files '*.c' '*.h' | xargs clang-format -i
-doctor: programs ## what works here, what is off and why
+doctor: ## what works here, what is off and why
+	@tools/deps.sh build
+	@$(MAKE) --no-print-directory programs
 	@build/bin/sysom doctor
 
 PREFIX ?= /usr/local
 install: programs ## install to $(DESTDIR)$(PREFIX)
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib $(DESTDIR)$(PREFIX)/include \
 		$(DESTDIR)$(PREFIX)/share/man/man1 $(DESTDIR)$(PREFIX)/share/man/man8 \
-		$(DESTDIR)$(PREFIX)/share/doc/sysom $(DESTDIR)$(PREFIX)/share/sysom
+		$(DESTDIR)$(PREFIX)/share/doc/sysom $(DESTDIR)$(PREFIX)/share/sysom \
+		$(DESTDIR)$(PREFIX)/lib/sysom/sim $(DESTDIR)$(PREFIX)/lib/systemd/system
 	install -m 755 $(addprefix $(B)/bin/,$(INSTALL_PROGS)) $(DESTDIR)$(PREFIX)/bin
 	install -m 755 $(B)/lib/libsysom_preload.so $(DESTDIR)$(PREFIX)/lib
+	install -m 755 $(addprefix $(B)/lib/sim/,$(SIM_LIBS)) $(DESTDIR)$(PREFIX)/lib/sysom/sim
 	install -m 644 preload/sysom.h $(DESTDIR)$(PREFIX)/include
 	install -m 644 docs/man/*.1 $(DESTDIR)$(PREFIX)/share/man/man1
 	install -m 644 docs/man/*.8 $(DESTDIR)$(PREFIX)/share/man/man8
-	install -m 644 conf/* $(DESTDIR)$(PREFIX)/share/sysom
-	install -m 644 README.md LICENSE $(DESTDIR)$(PREFIX)/share/doc/sysom
+	install -m 644 conf/*.yaml $(DESTDIR)$(PREFIX)/share/sysom
+	for s in conf/*.service; do sed 's|/usr/local/bin|$(PREFIX)/bin|' $$s \
+		>$(DESTDIR)$(PREFIX)/lib/systemd/system/$${s##*/} || exit 1; done
+	install -m 644 README.md CHANGELOG.md LICENSE $(DESTDIR)$(PREFIX)/share/doc/sysom
 
-# The default variant's programs are reachable under build/bin and build/lib.
+# The programs of the variant that was built last are reachable under build/bin and build/lib.
 build/bin build/lib: FORCE
 	@mkdir -p build; ln -sfn $(VARIANT)/$(@F) $@
 FORCE:
 
 compdb: ## write compile_commands.json for clangd
-	@$(MAKE) -s -n -B -k V=1 tests 2>/dev/null | awk -v d="$(CURDIR)" '/ -c -o /{f=$$NF;gsub(/\\/,"\\\\");gsub(/"/,"\\\"");printf "%s{\"directory\":\"%s\",\"file\":\"%s\",\"command\":\"%s\"}",(n++?",\n":"[\n"),d,f,$$0}END{print n?"\n]":"[]"}' > compile_commands.json
+	@$(MAKE) -s -n -B -k V=1 tests $(BENCH_BINS) 2>/dev/null | awk -v d="$(CURDIR)" '/ -c -o /{f=$$NF;gsub(/\\/,"\\\\");gsub(/"/,"\\\"");printf "%s{\"directory\":\"%s\",\"file\":\"%s\",\"command\":\"%s\"}",(n++?",\n":"[\n"),d,f,$$0}END{print n?"\n]":"[]"}' > compile_commands.json
 	@echo "compile_commands.json: $$(grep -c '"file"' compile_commands.json) entries"
 
 clean: ## remove build/

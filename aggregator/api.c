@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/limits.h"
 #include "base/log.h"
+#include "base/version.h"
 
 #define CONNECTIONS_MAX	       512
 #define CONNECTIONS_PER_IP_MAX 256
@@ -66,7 +67,7 @@ static void get_status(struct api *api, struct answer *a)
 
 	fleet_totals(api->fleet, clock_monotonic_ns(), &f);
 	commit_stats(api->commit, &c);
-	answer_json(a, json_pack("{s:s, s:i, s:i, s:i, s:I, s:I, s:I, s:I, s:b}", "version", API_VERSION,
+	answer_json(a, json_pack("{s:s, s:i, s:i, s:i, s:I, s:I, s:I, s:I, s:b}", "version", SYSOM_VERSION,
 				 "jobs", (int)f.jobs, "ranks", (int)f.ranks, "nodes", (int)f.nodes,
 				 "windows", (json_int_t)c.store.windows, "incidents",
 				 (json_int_t)c.store.incidents, "open_incidents",
@@ -352,6 +353,7 @@ static int parse_listen(const char *text, struct sockaddr_storage *out)
 	return inet_pton(AF_INET, host, &v4->sin_addr) == 1 ? 0 : -EINVAL;
 }
 
+__attribute__((format(printf, 2, 0)))
 static void on_mhd_log(void *arg, const char *fmt, va_list ap)
 {
 	char line[256];

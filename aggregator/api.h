@@ -10,8 +10,6 @@
 #include "aggregator/fleet.h"
 #include "aggregator/ingest.h"
 
-#define API_VERSION "0.1.0"
-
 struct api;
 
 /* listen: "ADDRESS:PORT" ("[::1]:9472" for IPv6). -EINVAL, -EADDRINUSE, -ENOMEM, and store_open's. */

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "aggregator/text.h"
+#include "analysis/median.h"
 #include "base/limits.h"
 
 /* Out steps further apart than this belong to different runs; the detector looks at three steps. */
@@ -14,21 +15,6 @@
 static uint64_t to_unix(const struct window *w, uint64_t t)
 {
 	return t + (uint64_t)w->realtime_offset_ns;
-}
-
-static int by_value(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return x < y ? -1 : x > y;
-}
-
-static double median(double *v, uint32_t n)
-{
-	if (!n)
-		return 0;
-	qsort(v, n, sizeof(*v), by_value);
-	return n % 2 ? v[n / 2] : (v[n / 2 - 1] + v[n / 2]) / 2;
 }
 
 enum of_step { OF_LATENCY, OF_EXPECTED, OF_SELF, OF_EXPECTED_SELF };
@@ -48,14 +34,14 @@ static double value_of(const struct window_step *s, enum of_step what)
 	return 0;
 }
 
-static double median_of(const struct window *w, uint32_t flag, enum of_step what, double *scratch)
+static double step_median(const struct window *w, uint32_t flag, enum of_step what, double *scratch)
 {
 	uint32_t n = 0;
 
 	for (uint32_t i = 0; i < w->step_count; i++)
 		if (w->steps[i].flags & flag && value_of(&w->steps[i], what) > 0)
 			scratch[n++] = value_of(&w->steps[i], what);
-	return median(scratch, n);
+	return median_of(scratch, n);
 }
 
 /* Walks back from the first flagged step over the out steps close before it. */
@@ -102,10 +88,10 @@ static void digest_steps(const struct window *w, struct digest *d)
 	if (d->flagged)
 		d->onset_step = onset(w, first);
 	if (scratch) {
-		d->latency_ns = median_of(w, flag, OF_LATENCY, scratch);
-		d->expected_ns = median_of(w, flag, OF_EXPECTED, scratch);
-		d->self_ns = median_of(w, flag, OF_SELF, scratch);
-		d->expected_self_ns = median_of(w, flag, OF_EXPECTED_SELF, scratch);
+		d->latency_ns = step_median(w, flag, OF_LATENCY, scratch);
+		d->expected_ns = step_median(w, flag, OF_EXPECTED, scratch);
+		d->self_ns = step_median(w, flag, OF_SELF, scratch);
+		d->expected_self_ns = step_median(w, flag, OF_EXPECTED_SELF, scratch);
 	}
 	free(scratch);
 }

@@ -16,6 +16,10 @@
  * stragglers of one fault lose alike, echoes of a fault lose little. */
 #define CULPRIT_SHARE 0.5
 #define NAMED_RANKS_MAX 256
+/* A host that is late once makes one or two steps of a rank slow. That is told apart as a hiccup: up to
+ * so many flagged steps of any rank, and less than so much of a rank's own time lost in all. */
+#define HICCUP_STEPS_MAX 2
+#define HICCUP_LOST_NS	 1e9
 
 struct member {
 	int32_t rank;
@@ -205,8 +209,11 @@ static void take_better(struct member *m, const struct digest *d)
 
 static void member_add(struct member *m, const struct digest *d)
 {
+	/* What somebody asked for repeats steps that other windows have told of. */
+	bool repeats = d->reason == WINDOW_ASKED || d->reason == WINDOW_MANUAL;
+
 	take_better(m, d);
-	if (d->flagged) {
+	if (d->flagged && !repeats) {
 		if (!m->flagged || d->first_step < m->first_step) {
 			m->first_step = d->first_step;
 			m->onset_step = d->onset_step;
@@ -216,7 +223,7 @@ static void member_add(struct member *m, const struct digest *d)
 	}
 	m->windows++;
 	m->summaries += d->summary_only;
-	m->flagged += d->flagged;
+	m->flagged += repeats ? 0 : d->flagged;
 	m->reasons |= 1u << d->reason;
 	if (d->reason == WINDOW_SELF || d->reason == WINDOW_DRIFT || d->reason == WINDOW_STALL)
 		m->self_excess_ns += d->self_excess_ns;
@@ -497,6 +504,15 @@ static double excess_of(const struct member *m)
 	return m->expected_ns > 0 ? m->latency_ns / m->expected_ns - 1 : 0;
 }
 
+static bool is_hiccup(const struct incident *i)
+{
+	for (uint32_t k = 0; k < i->member_count; k++)
+		if (i->members[k].flagged > HICCUP_STEPS_MAX ||
+		    i->members[k].self_excess_ns >= HICCUP_LOST_NS)
+			return false;
+	return true;
+}
+
 static void judge(const struct incident *i, uint32_t job_ranks, struct verdict *v)
 {
 	static const uint32_t order[] = { WINDOW_STALL, WINDOW_SELF, WINDOW_DRIFT };
@@ -529,6 +545,8 @@ static void judge(const struct incident *i, uint32_t job_ranks, struct verdict *
 		v->symptom = "stall";
 	else if (v->reason == WINDOW_DRIFT)
 		v->symptom = "drift";
+	else if (is_hiccup(i))
+		v->symptom = "hiccup";
 	else if (v->reason == WINDOW_SELF && (v->culprits < 2 || 2 * v->culprits <= known))
 		v->symptom = "slow_rank";
 }

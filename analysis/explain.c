@@ -8,6 +8,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "analysis/median.h"
 #include "base/hash.h"
 
 #define BASE_STEPS 24	 /* healthy steps kept per key */
@@ -180,21 +181,6 @@ void explain_add(struct explain *e, const struct step *s, const struct step_kern
 	keep(&e->open[slot], s, kernels, kernel_count);
 	if (e->open_count < OPEN_STEPS)
 		e->open_count++;
-}
-
-static double median_of(double *v, uint32_t n)
-{
-	if (!n)
-		return 0;
-	for (uint32_t i = 1; i < n; i++) {
-		double x = v[i];
-		uint32_t j = i;
-
-		for (; j > 0 && v[j - 1] > x; j--)
-			v[j] = v[j - 1];
-		v[j] = x;
-	}
-	return n % 2 ? v[n / 2] : (v[n / 2 - 1] + v[n / 2]) / 2;
 }
 
 /* The median over a side's steps of the double at this offset of struct kept_step. */

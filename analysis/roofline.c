@@ -26,12 +26,15 @@
 #define DRIFT_UNIT 0.02	      /* smallest unit: slower by 1 % is never an alarm */
 #define FASTER_UNIT 0.05      /* to learn anew, steps have to be faster by this */
 #define FASTER_ALARM 50.0
+#define TAIL_MAX 0.18	      /* suspects out by less make the tail known, */
+#define HABIT_MAX 0.35	      /* or, where work takes few values, a level's habit */
 #define OUT_RATE 0.01	      /* healthy steps that may be out: two of three then are 0.02 % */
 #define INSTANT_RATE 0.0005   /* healthy steps that may be flagged at once */
-#define INSTANT_CAP 0.35      /* an excess that is never put down to an unmeasured tail */
+#define TAIL_CAP 0.35	      /* an excess that is never put down to an unmeasured tail */
 #define CURVE_STEPS 2.5	      /* times learn_min, where work is continuous */
 #define OUT_SHARE_MAX 0.25    /* more learning steps far out than contamination explains; and two
 			       * standard errors */
+#define FAST_SHARE_MAX 0.02   /* no fault makes steps fast: more of these are a tail of health */
 
 struct roofline {
 	struct roofline_config c;
@@ -190,19 +193,26 @@ static double base_of(const struct roofline *m, const struct roofline_fit_guess 
 	return fmax(m->c.floor_ratio, m->c.tail_mads * m->few * g->mad);
 }
 
+/* The tail is a guess where slow learning steps hide it, and may not hide a step half as slow. */
+static double tail_cap(const struct roofline *m, const struct roofline_fit_guess *g)
+{
+	return fmax(base_of(m, g), TAIL_CAP);
+}
+
 static double threshold_of(const struct roofline *m, const struct roofline_fit_guess *g)
 {
-	return base_of(m, g) + fmax(m->reach_out, g->second);
+	double base = base_of(m, g);
+
+	return fmax(fmin(base + m->reach_out, tail_cap(m, g)), base + g->second);
 }
 
 static double instant_of(const struct roofline *m, const struct roofline_fit_guess *g)
 {
-	double base = base_of(m, g), far;
+	double base = base_of(m, g);
 
 	if (m->c.instant_mads > 0)
 		return fmax(base, m->c.instant_mads * m->few * g->mad) + g->second;
-	far = fmax(base, fmin(base + m->reach_instant, INSTANT_CAP));
-	return fmax(far, base + g->second);
+	return fmax(fmin(base + m->reach_instant, tail_cap(m, g)), base + g->second);
 }
 
 static bool fit_good(const struct roofline *m)
@@ -219,13 +229,16 @@ static bool fit_good(const struct roofline *m)
 		return false;
 	/* work varies, latency varies or has a long tail, and the one says nothing about the other */
 	if (f->work_spread > 1.5 && f->explained < 0.2)
-		return f->mad < limit / 3 && (f->mad < limit / 6 || f->out_share < OUT_SHARE_MAX / 5);
+		return f->mad < limit / 3 && f->fast_share < FAST_SHARE_MAX &&
+		       (f->mad < limit / 6 || f->out_share < OUT_SHARE_MAX / 5);
 	return true;
 }
 
-/* Suspects that the new fit still finds out are not part of the baseline. */
+/* Suspects that the new fit still finds out are not part of the baseline, except that mild ones tell
+ * how far healthy steps reach; no centre follows them. */
 static void drop_suspects(struct roofline *m)
 {
+	double keep = m->fit.discrete ? HABIT_MAX : TAIL_MAX;
 	uint32_t kept = 0;
 
 	for (uint32_t i = 0; i < m->n; i++) {
@@ -234,9 +247,10 @@ static void drop_suspects(struct roofline *m)
 		if (s->suspect) {
 			struct roofline_fit_guess g = roofline_fit_predict(&m->fit, s->work);
 
-			if (s->latency_ns / g.expected_ns - 1 > threshold_of(m, &g))
+			double excess = s->latency_ns / g.expected_ns - 1;
+
+			if (excess > keep && excess > threshold_of(m, &g))
 				continue;
-			s->suspect = 0;
 		}
 		m->sample[kept++] = *s;
 	}
@@ -378,6 +392,8 @@ static void push_robust(struct roofline *m, struct roofline_verdict *v, const fl
 		v->expected_ns = g.expected_ns;
 		v->excess = latency_ns / g.expected_ns - 1;
 		v->threshold = threshold_of(m, &g);
+		/* of a level never seen the other levels say nothing */
+		g.novel |= g.sparse && m->fit.level_mad > m->c.refuse_spread;
 	}
 	if (m->state == ROOFLINE_ARMED) {
 		v->out = v->excess > v->threshold;

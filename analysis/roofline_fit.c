@@ -22,16 +22,21 @@
 #define SECOND_MIN 0.05
 #define SECOND_MAX 0.3	   /* log excess; what is slower by more is never a habit */
 #define SECOND_STEPS 16
-#define SECOND_SHARE 0.08
+#define SECOND_SHARE 0.06  /* twice what a fifth of bad steps, up to three times slow, leave there */
 #define COARSE 0.25	   /* knots wider than this in log work say little of a step between */
 #define EDGE 0.1
+#define JUMP_SIDE 3	   /* neighbours on each side that tell a jump, at least */
+#define JUMP_MIN 0.05	   /* log; smaller ones are left to the cells */
+#define JUMP_NOISE 5	   /* times the median difference of neighbours */
 #define SUPPORT_MARGIN 1.25f /* work this factor beyond what was learned is not judged */
 
 struct fit_scratch {
 	double *t, *q, *v; /* log line, log ratio to the prediction so far, work area */
 	double *u;	   /* what the index is sorted by */
+	double *low;	   /* low quantiles along the index */
 	double *held;	   /* log ratio to a fit without this step; NAN outside its support */
 	bool *sparse;	   /* the held-out step's level was not in that fit */
+	bool *jump;	   /* by position in the index: the curve jumps before it */
 	struct roofline_fit *part;
 	struct roofline_fit_sample *copy;
 	uint64_t *key;
@@ -43,8 +48,8 @@ size_t roofline_fit_scratch_bytes(uint32_t samples_max)
 {
 	return sizeof(struct roofline_fit) +
 	       (size_t)samples_max *
-		       (5 * sizeof(double) + sizeof(uint64_t) + sizeof(uint32_t) +
-			sizeof(struct roofline_fit_sample) + sizeof(bool)) + 64;
+		       (6 * sizeof(double) + sizeof(uint64_t) + sizeof(uint32_t) +
+			sizeof(struct roofline_fit_sample) + 2 * sizeof(bool)) + 64;
 }
 
 /* Widest members first, so that all stay aligned. */
@@ -57,11 +62,13 @@ static struct fit_scratch scratch_of(void *memory, uint32_t n)
 	s.q = s.t + n;
 	s.v = s.q + n;
 	s.u = s.v + n;
-	s.held = s.u + n;
+	s.low = s.u + n;
+	s.held = s.low + n;
 	s.key = (uint64_t *)(s.held + n);
 	s.index = (uint32_t *)(s.key + n);
 	s.copy = (struct roofline_fit_sample *)(s.index + n);
 	s.sparse = (bool *)(s.copy + n);
+	s.jump = s.sparse + n;
 	return s;
 }
 
@@ -114,46 +121,34 @@ void roofline_fit_sort(double *v, uint32_t n)
 	}
 }
 
-/* The same on an index, by double or by hash. */
 static bool index_less(const struct fit_scratch *s, bool by_key, uint32_t a, uint32_t b)
 {
-	if (by_key)
-		return s->key[a] < s->key[b] || (s->key[a] == s->key[b] && a < b);
-	return s->u[a] < s->u[b] || (s->u[a] == s->u[b] && a < b);
+	return by_key ? s->key[a] <= s->key[b] : s->u[a] <= s->u[b];
 }
 
-static void index_sift(const struct fit_scratch *s, bool by_key, uint32_t root, uint32_t n)
-{
-	uint32_t x = s->index[root];
-
-	for (;;) {
-		uint32_t child = 2 * root + 1;
-
-		if (child >= n)
-			break;
-		if (child + 1 < n && index_less(s, by_key, s->index[child], s->index[child + 1]))
-			child++;
-		if (!index_less(s, by_key, x, s->index[child]))
-			break;
-		s->index[root] = s->index[child];
-		root = child;
-	}
-	s->index[root] = x;
-}
-
+/* The same on an index, by u or by hash, equals in order of time: mergesort, bottom up. */
 static void index_sort(struct fit_scratch *s, bool by_key)
 {
-	for (uint32_t i = 0; i < s->n; i++)
-		s->index[i] = i;
-	for (uint32_t i = s->n / 2; i-- > 0;)
-		index_sift(s, by_key, i, s->n);
-	for (uint32_t i = s->n; i-- > 1;) {
-		uint32_t x = s->index[0];
+	uint32_t *from = s->index, *to = (uint32_t *)s->low, *swap;
 
-		s->index[0] = s->index[i];
-		s->index[i] = x;
-		index_sift(s, by_key, 0, i);
+	for (uint32_t i = 0; i < s->n; i++)
+		from[i] = i;
+	for (uint32_t run = 1; run < s->n; run *= 2) {
+		for (uint32_t at = 0; at < s->n; at += 2 * run) {
+			uint32_t mid = at + run < s->n ? at + run : s->n, i = at, j = mid;
+			uint32_t end = at + 2 * run < s->n ? at + 2 * run : s->n;
+
+			for (uint32_t k = at; k < end; k++)
+				to[k] = j == end || (i < mid && index_less(s, by_key, from[i],
+									   from[j])) ?
+						from[i++] : from[j++];
+		}
+		swap = from;
+		from = to;
+		to = swap;
 	}
+	if (from != s->index)
+		memcpy(s->index, from, s->n * sizeof(*from));
 }
 
 static double sorted_quantile(const double *v, uint32_t n, double p)
@@ -405,23 +400,35 @@ static double interpolate(const float *t, const float *c, uint32_t n, double at)
 	return c[i] + (at - t[i]) / (t[i + 1] - t[i]) * (c[i + 1] - c[i]);
 }
 
-/* Beyond the outer knots their slope goes on for a little: half of the outer groups lies there. */
+static double slope_between(const struct roofline_fit_curve *c, uint32_t i)
+{
+	double slope;
+
+	if (i + 1 >= c->n || c->jump[i])
+		return 0;
+	slope = (c->c[i + 1] - c->c[i]) / (c->t[i + 1] - c->t[i]);
+	return fmax(-1, fmin(1, slope));
+}
+
+/* Beyond the outer knots, and up to a jump, their slope goes on for a little: half of the outer
+ * groups lies there. Inside a jump either side may be right; the slower one accuses nobody. */
 static double curve_at(const struct roofline_fit_curve *c, double t)
 {
-	double beyond = 0, slope;
-	uint32_t i = 0;
+	uint32_t i;
+	double below, above;
 
-	if (c->n >= 2 && t < c->t[0])
-		beyond = fmax(t - c->t[0], -EDGE);
-	else if (c->n >= 2 && t > c->t[c->n - 1]) {
-		beyond = fmin(t - c->t[c->n - 1], EDGE);
-		i = c->n - 2;
-	}
-	if (beyond == 0)
-		return interpolate(c->t, c->c, c->n, t);
-	slope = (c->c[i + 1] - c->c[i]) / (c->t[i + 1] - c->t[i]);
-	slope = fmax(-1, fmin(1, slope));
-	return (i ? c->c[i + 1] : beyond > 0 ? c->c[1] : c->c[0]) + slope * beyond;
+	if (!c->n)
+		return 0;
+	i = knot_below(c->t, c->n, t);
+	if (t < c->t[0])
+		return c->c[0] + slope_between(c, 0) * fmax(t - c->t[0], -EDGE);
+	if (i + 1 < c->n && !c->jump[i])
+		return c->c[i] + (t - c->t[i]) / (c->t[i + 1] - c->t[i]) * (c->c[i + 1] - c->c[i]);
+	below = c->c[i] + (i ? slope_between(c, i - 1) * fmin(t - c->t[i], EDGE) : 0);
+	if (i + 1 == c->n || t <= c->last[i])
+		return below;
+	above = c->c[i + 1] + slope_between(c, i + 1) * fmax(t - c->t[i + 1], -EDGE);
+	return t >= c->first[i + 1] ? above : fmax(below, above);
 }
 
 /* Whether learning steps lie far apart here. */
@@ -429,7 +436,8 @@ static bool curve_coarse(const struct roofline_fit_curve *c, double t)
 {
 	uint32_t i = knot_below(c->t, c->n, t), j = i + 1 < c->n && t > c->t[i] ? i + 1 : i;
 
-	return c->span[i] > COARSE || c->span[j] > COARSE || c->t[j] - c->t[i] > 2 * COARSE ||
+	return c->last[i] - c->first[i] > COARSE || c->last[j] - c->first[j] > COARSE ||
+	       c->t[j] - c->t[i] > 2 * COARSE ||
 	       fabs(t - c->t[i]) > fmax(COARSE, c->t[j] - c->t[i]);
 }
 
@@ -443,12 +451,94 @@ static uint32_t group_end(const struct fit_scratch *x, uint32_t begin, uint32_t 
 	while (end < x->n) {
 		double u = x->u[x->index[end]];
 
+		if (end > begin && x->jump[end])
+			return end;
 		if (end > begin && u - x->u[x->index[end - 1]] >= 1e-6 &&
 		    (end - begin >= most || (end - begin >= least && u - first >= stretch)))
 			break;
 		end++;
 	}
+	for (uint32_t i = end; i < x->n && i - end < least / 2; i++)
+		if (x->jump[i])
+			return end;
 	return x->n - end < least / 2 ? x->n : end;
+}
+
+/* At each place of the index a low quantile of this many neighbours from there on: slow learning steps
+ * don't reach it. A sorted window slides along. */
+static void run_low(struct fit_scratch *x, uint32_t n)
+{
+	double *window = x->v;
+
+	for (uint32_t i = 0; i < n; i++)
+		window[i] = x->q[x->index[i]];
+	roofline_fit_sort(window, n);
+	for (uint32_t i = 0; i + n <= x->n; i++) {
+		double out = x->q[x->index[i]], in;
+		uint32_t k = 0;
+
+		x->low[i] = window[(n - 1) / 4];
+		if (i + n == x->n)
+			return;
+		in = x->q[x->index[i + n]];
+		while (window[k] != out)
+			k++;
+		for (; k + 1 < n && window[k + 1] < in; k++)
+			window[k] = window[k + 1];
+		for (; k > 0 && window[k - 1] > in; k--)
+			window[k] = window[k - 1];
+		window[k] = in;
+	}
+}
+
+/* Where exactly between these neighbours: what fits the sides best. 0: between equals in u. */
+static uint32_t place_jump(const struct fit_scratch *x, uint32_t at, uint32_t side)
+{
+	double below = x->low[at - side], above = x->low[at], size = fabs(above - below);
+	double cost = 0, best = INFINITY;
+	uint32_t place = 0;
+
+	for (uint32_t i = at - side; i < at + side; i++) {
+		double q = x->q[x->index[i]];
+
+		if (cost < best && i > at - side &&
+		    x->u[x->index[i]] - x->u[x->index[i - 1]] >= 1e-6) {
+			best = cost;
+			place = i;
+		}
+		cost += fmin(fabs(q - below), size) - fmin(fabs(q - above), size);
+	}
+	return place;
+}
+
+/* Kernels change with the size of their work: the curve has stairs, and a line from one stair to the
+ * next is wrong on both. A jump is where neighbours on both sides differ by more than noise lets
+ * them. The index is sorted by u. */
+static void find_jumps(struct fit_scratch *x)
+{
+	uint32_t side = x->n / 64 < JUMP_SIDE ? JUMP_SIDE : x->n / 64, last = 0, place;
+	double *size = (double *)x->key, least; /* v is run_low's */
+
+	memset(x->jump, 0, x->n * sizeof(*x->jump));
+	if (x->n < 8 * side)
+		return;
+	for (uint32_t i = 1; i < x->n; i++)
+		x->v[i - 1] = fabs(x->q[x->index[i]] - x->q[x->index[i - 1]]);
+	least = fmax(JUMP_MIN, JUMP_NOISE * median_of(x->v, x->n - 1));
+	run_low(x, side);
+	for (uint32_t i = 0; i < x->n; i++)
+		size[i] = i >= side && i + side <= x->n ? fabs(x->low[i] - x->low[i - side]) : 0;
+	for (uint32_t i = side; i + side <= x->n; i++) {
+		bool top = size[i] > least;
+
+		for (uint32_t k = i - side + 1; k < i + side && k < x->n && top; k++)
+			top = size[k] < size[i] || (size[k] == size[i] && k >= i);
+		place = top ? place_jump(x, i, side) : 0;
+		if (place < last + 2 || place + 2 > x->n)
+			continue;
+		x->jump[place] = true;
+		last = place;
+	}
 }
 
 /* Groups of neighbours in u; width 0: plain medians. The index is sorted by u. */
@@ -470,7 +560,9 @@ static void run_curve(struct roofline_fit_curve *c, struct fit_scratch *x, uint3
 		}
 		roofline_fit_sort(x->v, end - begin);
 		c->t[c->n] = (float)mean;
-		c->span[c->n] = (float)(x->u[x->index[end - 1]] - x->u[x->index[begin]]);
+		c->first[c->n] = (float)x->u[x->index[begin]];
+		c->last[c->n] = (float)x->u[x->index[end - 1]];
+		c->jump[c->n] = end < x->n && x->jump[end];
 		c->c[c->n++] = (float)(width > 0 ? centre_of(x->v, end - begin, width) :
 						   sorted_quantile(x->v, end - begin, 0.5));
 	}
@@ -570,7 +662,7 @@ static void run_cells(struct roofline_fit *f, const struct roofline_fit_sample *
 		return;
 	if (!f->discrete)
 		hash_all(f, s, x);
-	least = f->discrete ? 2 : 12;
+	least = f->discrete ? 1 : 12;
 	for (uint32_t i = 0, j; i < x->n && cells < ROOFLINE_FIT_CELLS; i = j) {
 		struct roofline_fit_cell *c;
 
@@ -655,7 +747,7 @@ static void run_noise(struct roofline_fit *f, struct fit_scratch *x)
 static void run_tail(struct roofline_fit *f, struct fit_scratch *x, const struct roofline_config *c)
 {
 	double beyond = 0, sum = 2 * TAIL_PRIOR, length = TAIL_WINDOW - c->floor_ratio;
-	uint32_t out = 0, n = 0;
+	uint32_t out = 0, fast = 0, n = 0;
 
 	for (uint32_t i = 0; i < x->n; i++) {
 		double mad = interpolate(f->noise_t, f->noise_mad, f->noise_n, x->t[i]), threshold;
@@ -666,12 +758,14 @@ static void run_tail(struct roofline_fit *f, struct fit_scratch *x, const struct
 		threshold = log1p(fmax(c->floor_ratio, c->tail_mads * mad));
 		n++;
 		out += x->held[i] > threshold;
+		fast += x->held[i] < -threshold;
 		if (x->held[i] <= threshold || x->held[i] > TAIL_WINDOW)
 			continue;
 		beyond++;
 		sum += x->held[i] - threshold;
 	}
 	f->out_share = (double)out / (n ? n : 1);
+	f->fast_share = (double)fast / (n ? n : 1);
 	f->tail_mean = sum / (beyond + 2);
 	if (length > 0 && f->tail_mean < 0.6 * length)
 		f->tail_mean /= 1 - 1.2 * f->tail_mean / length;
@@ -737,6 +831,7 @@ static void take_curve(struct roofline_fit_curve *c, struct fit_scratch *x, uint
 	double *rest = (double *)x->key, mad; /* v is the work area of the sort */
 
 	index_sort(x, false);
+	find_jumps(x);
 	run_curve(c, x, least, stretch, 0);
 	for (uint32_t i = 0; i < x->n; i++)
 		rest[i] = x->q[i] - curve_at(c, x->u[i]);
@@ -747,23 +842,29 @@ static void take_curve(struct roofline_fit_curve *c, struct fit_scratch *x, uint
 }
 
 /* Some levels have two habits: one step in eight writes a checkpoint, one batch in five takes the
- * slower kernel. Faults scatter over the levels and beyond SECOND_MAX; a habit is many of one level's
- * steps. The index is sorted by key, q holds the residuals. */
+ * slower kernel. Faults scatter over the levels and beyond SECOND_MAX, or come in stretches; a habit is
+ * many of one level's steps, now and then. The index is sorted by key and time, q holds the residuals. */
 static void find_second(struct roofline_fit *f, struct fit_scratch *x, double mad)
 {
 	double least = fmax(SECOND_MIN, 7 * mad);
 
 	for (uint32_t i = 0, j; i < x->n; i = j) {
 		struct roofline_fit_cell *c = cell_find(f, x->key[x->index[i]]);
-		uint32_t m = 0;
+		uint32_t m = 0, runs = 0;
+		double chance;
+		bool before = false, mild;
 
 		for (j = i; j < x->n && x->key[x->index[j]] == x->key[x->index[i]]; j++) {
 			double r = x->q[x->index[j]];
 
-			if (r > least && r <= SECOND_MAX)
+			mild = r > least && r <= SECOND_MAX;
+			if (mild)
 				x->v[m++] = r;
+			runs += mild && !before;
+			before = mild;
 		}
-		if (!c || j - i < SECOND_STEPS || m < SECOND_SHARE * (j - i))
+		chance = SECOND_SHARE * (j - i) + sqrt(SECOND_SHARE / 2 * (j - i));
+		if (!c || j - i < SECOND_STEPS || m < chance || 2 * runs < m)
 			continue;
 		roofline_fit_sort(x->v, m);
 		c->second = (float)sorted_quantile(x->v, m, 0.95);
@@ -819,7 +920,7 @@ static uint32_t fold_of(const struct roofline_fit_sample *s, uint32_t i, uint32_
 static void run_held_out(const struct line_form *form, const struct roofline_fit_sample *s,
 			 struct fit_scratch *x, uint32_t features, bool by_level)
 {
-	uint32_t folds = x->n < 100 || by_level ? 5 : 2;
+	uint32_t folds = x->n < 100 ? 5 : by_level ? 3 : 2;
 
 	for (uint32_t fold = 0; fold < folds; fold++) {
 		struct fit_scratch y = *x;

@@ -38,7 +38,8 @@ struct roofline_fit_sample {
 struct roofline_fit_curve {
 	uint32_t n;
 	float t[ROOFLINE_FIT_KNOTS], c[ROOFLINE_FIT_KNOTS];
-	float span[ROOFLINE_FIT_KNOTS]; /* in t, of the knot's group */
+	float first[ROOFLINE_FIT_KNOTS], last[ROOFLINE_FIT_KNOTS]; /* of the knot's group, in t */
+	bool jump[ROOFLINE_FIT_KNOTS]; /* between this knot's group and the next */
 };
 
 struct roofline_fit_cell {
@@ -62,7 +63,7 @@ struct roofline_fit {
 	double level_mad;  /* the same of sparse steps */
 	double mad;	   /* pooled, of relative residuals, slow learning steps put aside */
 	double tail_share, tail_mean; /* beyond max(floor, tail MADs): share and mean of the rest */
-	double out_share;  /* learning steps far above the fit */
+	double out_share, fast_share; /* learning steps far above and far below the fit */
 	double r2, explained, work_spread, rho;
 	double intercept_ns, slope_ns[ROOFLINE_WORK_MAX]; /* the plain line, for people */
 	struct roofline_fit_cell cell[ROOFLINE_FIT_SLOTS];

@@ -590,6 +590,8 @@ void steps_push_device(struct steps *s, const struct record *r)
 		return;
 	}
 	i = steps_at(s, seq);
+	if (!unmatched && (r->flags & RECORD_FLAG_OPTIMIZER)) /* live, the name comes with the kernel */
+		i->flags |= ITEM_OPTIMIZER;
 	if (i->first_device == STEPS_NONE && (i->flags & ITEM_EXPECTS)) {
 		struct steps_pending *p = pending_of(s, seq);
 

@@ -13,9 +13,10 @@
 #include <unistd.h>
 #include <yaml.h>
 
+#include "base/version.h"
+
 #define CONFIG_KEY_BYTES 128
 #define CONFIG_VALUE_BYTES 4096
-#define CONFIG_VERSION "0.1.0"
 
 static int fail(char *why, size_t why_bytes, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
@@ -326,7 +327,10 @@ static void print_value(FILE *to, const void *values, const struct config_key *k
 
 	switch (k->type) {
 	case CONFIG_STRING:
-		fprintf(to, "\"%s\"", at);
+		fputc('"', to);
+		for (; *at; at++)
+			fprintf(to, *at == '"' || *at == '\\' ? "\\%c" : "%c", *at);
+		fputc('"', to);
 		break;
 	case CONFIG_BOOL:
 		fputs(*(const bool *)at ? "true" : "false", to);
@@ -444,7 +448,7 @@ static enum config_result read_switches(struct switches *s, const char *program,
 		if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h"))
 			*help = true;
 		else if (!strcmp(argv[i], "--version")) {
-			printf("%s %s\n", program, CONFIG_VERSION);
+			printf("%s %s\n", program, SYSOM_VERSION);
 			return CONFIG_EXIT_OK;
 		} else if (!strcmp(argv[i], "--check-config"))
 			s->check = true;
@@ -506,6 +510,8 @@ enum config_result config_load(void *into, const struct config_key *keys, size_t
 		if (!is_switch(argc, argv, &i) && read_flag(into, keys, n, argc, argv, &i))
 			return CONFIG_EXIT_BAD;
 	if (s.print) {
+		printf("# %s: every setting. Flags (--log-level) and environment (SYSOM_LOG_LEVEL) "
+		       "override this file.\n", program);
 		config_print(stdout, into, keys, n);
 		return CONFIG_EXIT_OK;
 	}

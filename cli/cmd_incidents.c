@@ -12,7 +12,7 @@ int cmd_incidents_list(const struct options *o)
 	struct client_error e;
 	struct client c;
 	json_t *j;
-	size_t i, count;
+	size_t i, count, shown = 0;
 	int n;
 
 	if (commands_aggregator(o, &c))
@@ -32,12 +32,19 @@ int cmd_incidents_list(const struct options *o)
 	count = json_array_size(list);
 	if (o->json) {
 		commands_print_json(j);
-	} else if (!count) {
-		puts("no incidents");
 	} else {
-		incident_text_head(stdout);
-		json_array_foreach((json_t *)list, i, in)
+		json_array_foreach((json_t *)list, i, in) {
+			if (!o->all && incident_text_is_hiccup(in))
+				continue;
+			if (!shown++)
+				incident_text_head(stdout);
 			incident_text_row(stdout, in);
+		}
+		if (!shown)
+			puts("no incidents");
+		if (shown < count)
+			printf("%zu hiccups of one or two steps not shown (--all)\n", count - shown);
+		count = shown;
 	}
 	json_decref(j);
 	return count ? EXIT_OK : EXIT_NOTHING;

@@ -6,6 +6,7 @@
 #include "cli/jsonget.h"
 #include "cli/outfile.h"
 #include "cli/report_html.h"
+#include "cli/term.h"
 
 static void print_file(const char *path)
 {
@@ -31,7 +32,7 @@ int cmd_report_main(const struct options *o)
 	if (!in)
 		return EXIT_NOTHING;
 	if (!to) {
-		snprintf(path, sizeof(path), "%.8s.html", o->argv[0]);
+		snprintf(path, sizeof(path), "%.8s.html", term_safe(jsonget_text(in, "id"), 32));
 		to = path;
 	}
 	r = trace_model_init(&m);

@@ -65,7 +65,7 @@ int cmd_trace_main(const struct options *o)
 		return EXIT_NOTHING;
 	snprintf(id, sizeof(id), "%s", term_safe(jsonget_text(in, "id"), 32));
 	if (!to) {
-		snprintf(path, sizeof(path), "%.8s.%s", strcmp(o->argv[0], "last") ? o->argv[0] : "last",
+		snprintf(path, sizeof(path), "%.8s.%s", id,
 			 o->format && !strcmp(o->format, "kineto") ? "json" : "pftrace");
 		to = path;
 	}

@@ -71,8 +71,12 @@ static json_t *find(const struct client *c, const char *job, const char *state, 
 	if (client_json(c, "GET", path, &j, &e))
 		return NULL;
 	list = json_object_get(j, "incidents");
-	snprintf(open_id, 33, "%s", jsonget_text(json_array_get(list, 0), "id"));
+	open_id[0] = '\0';
 	json_array_foreach((json_t *)list, i, in) {
+		if (incident_text_is_hiccup(in))
+			continue;
+		if (!*open_id)
+			snprintf(open_id, 33, "%s", jsonget_text(in, "id"));
 		if (strcmp(state, "open") && strcmp(jsonget_text(in, "state"), state))
 			continue;
 		found = json_incref((json_t *)in);

@@ -51,7 +51,7 @@ static json_t *newest(const struct options *o, const struct client *c, char id[3
 		snprintf(path, sizeof(path), "/api/v1/incidents?limit=1&job=%s", job);
 	}
 	if (client_json(c, "GET", path, &j, &e)) {
-		commands_complain("incidents", &e);
+		fprintf(stderr, "sysom: %s\n", term_safe(e.why, 100));
 		return NULL;
 	}
 	found = jsonget_text(json_array_get(json_object_get(j, "incidents"), 0), "id");
@@ -85,7 +85,7 @@ json_t *commands_incident(const struct options *o, const struct client *c, const
 	if (client_json(c, "GET", path, &j, &e)) {
 		if (e.status == 404)
 			snprintf(e.why, sizeof(e.why), "no incident %s", id);
-		commands_complain("show", &e);
+		fprintf(stderr, "sysom: %s\n", term_safe(e.why, 100));
 		return NULL;
 	}
 	return j;

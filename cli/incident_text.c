@@ -34,6 +34,11 @@ const char *incident_text_ranks(const json_t *ranks)
 	return term_ranges(values, n);
 }
 
+bool incident_text_is_hiccup(const json_t *in)
+{
+	return strcmp(jsonget_text(in, "symptom"), "hiccup") == 0;
+}
+
 const char *incident_text_title(const json_t *in)
 {
 	static char out[512];
@@ -43,6 +48,8 @@ const char *incident_text_title(const json_t *in)
 
 	if (strcmp(symptom, "slow_job") == 0)
 		what = many ? "are slow together" : "is slow, as is the whole job";
+	else if (strcmp(symptom, "hiccup") == 0)
+		what = "hesitated for a step or two";
 	else if (strcmp(symptom, "stall") == 0)
 		what = many ? "stand still" : "stands still";
 	else if (strcmp(symptom, "drift") == 0)
@@ -50,7 +57,10 @@ const char *incident_text_title(const json_t *in)
 	else
 		what = many ? "are slow" : "is slow";
 	if (!json_array_size(ranks))
-		snprintf(out, sizeof(out), "the job: %s", term_safe(symptom, 30));
+		snprintf(out, sizeof(out), "the job %s",
+			 strcmp(symptom, "hiccup") == 0 ? what :
+			 strcmp(symptom, "stall") == 0	? "stands still" :
+							  "is slow, no rank is to blame");
 	else
 		snprintf(out, sizeof(out), "rank%s %s %s", many ? "s" : "", incident_text_ranks(ranks),
 			 what);
@@ -157,9 +167,11 @@ static void print_texts(FILE *to, const char *label, const json_t *array)
 void incident_text_print(FILE *to, const json_t *in)
 {
 	double sent = jsonget_number(in, "uploaded_bytes"), raw = jsonget_number(in, "raw_bytes");
-	const char *id = term_safe(jsonget_text(in, "id"), 32), *state = jsonget_text(in, "state");
+	const char *state = jsonget_text(in, "state");
 	const json_t *nodes = json_object_get(in, "nodes"), *victims = json_object_get(in, "victims");
+	char id[33]; /* a copy: the texts of term.h take turns in a few buffers */
 
+	snprintf(id, sizeof(id), "%s", term_safe(jsonget_text(in, "id"), 32));
 	fprintf(to, "%sincident %s%s  %s%s%s  job %s\n\n", term_style(TERM_BOLD), id,
 		term_style(TERM_PLAIN), term_style(strcmp(state, "open") ? TERM_GREEN : TERM_RED),
 		term_safe(state, 16), term_style(TERM_PLAIN), term_safe(jsonget_text(in, "job"), 60));
@@ -170,14 +182,15 @@ void incident_text_print(FILE *to, const json_t *in)
 	print_how_slow(to, in);
 	print_why(to, in);
 	fputc('\n', to);
-	if (json_array_size(victims))
+	if (json_array_size(victims) && json_array_size(json_object_get(in, "ranks")))
 		fprintf(to, "  victims   %s %s: slow only since %s for the slow one\n",
 			json_array_size(victims) == 1 ? "rank" : "ranks", incident_text_ranks(victims),
 			json_array_size(victims) == 1 ? "it waits" : "they wait");
 	fprintf(to, "  evidence  %s windows; uploaded %s", term_count(jsonget_number(in, "window_count")),
 		term_bytes(sent));
 	if (raw > 0)
-		fprintf(to, " of %s raw: %s", term_bytes(raw), term_percent(sent / raw));
+		fprintf(to, " of the %s that these windows cover: %s", term_bytes(raw),
+			term_percent(sent / raw));
 	fputc('\n', to);
 	print_texts(to, "missing", json_object_get(in, "missing"));
 	fprintf(to, "  trace     sysom trace %s -o %s.pftrace    (opens in ui.perfetto.dev)\n", id, id);

@@ -5,12 +5,15 @@
 #define SYSOM_CLI_INCIDENT_TEXT_H
 
 #include <jansson.h>
+#include <stdbool.h>
 #include <stdio.h>
 
 void incident_text_print(FILE *to, const json_t *incident);
 /* One line of a list; the head names its columns. */
 void incident_text_row(FILE *to, const json_t *incident);
 void incident_text_head(FILE *to);
+/* One or two slow steps of a rank, as when its host is late once. */
+bool incident_text_is_hiccup(const json_t *in);
 /* "rank 5 is slow", "ranks 0-7 are slow together", ... In a static buffer of term.h. */
 const char *incident_text_title(const json_t *incident);
 /* An array of ranks, sorted, as "0-4, 6". */

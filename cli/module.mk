@@ -20,6 +20,7 @@ $(PERFETTO_GEN).h: cli/perfetto.proto
 $(PERFETTO_GEN).c: $(PERFETTO_GEN).h ;
 
 PROGS += sysom
+INSTALL_PROGS += sysom
 sysom_SRCS := cli/sysom.c
 sysom_USES := cli wire analysis base
 

@@ -27,7 +27,8 @@ static const struct option_def defs[] = {
 	{ OPTION_ROLE, "role", 'R', "ROLE", "role of the processes within the job" },
 	{ OPTION_RANK, "rank", 'r', "N", "only this rank" },
 	{ OPTION_ONCE, "once", '1', NULL, "print once and return" },
-	{ OPTION_STATE, "state", 's', "open|closed", "only incidents in this state" },
+	{ OPTION_ALL, "all", 'a', NULL, "hiccups too: one or two slow steps of a rank" },
+	{ OPTION_STATE, "state", 's', "open|closed", "only in this state" },
 	{ OPTION_LIMIT, "limit", 'n', "N", "at most so many (default 20)" },
 	{ OPTION_OUT, "output", 'o', "FILE", "where to write; - is standard output" },
 	{ OPTION_FORMAT, "format", 'f', "perfetto|kineto", "format of the trace" },
@@ -51,7 +52,9 @@ void options_help(FILE *to, const struct command *c)
 			continue;
 		snprintf(flag, sizeof(flag), "-%c, --%s%s%s", defs[i].letter, defs[i].name,
 			 defs[i].metavar ? " " : "", defs[i].metavar ? defs[i].metavar : "");
-		fprintf(to, "  %-32s %s\n", flag, defs[i].help);
+		fprintf(to, "  %-32s %s\n", flag,
+			defs[i].bit == OPTION_JOB && (c->flags & OPTION_ROLE) ? "the job's name" :
+										defs[i].help);
 	}
 	fprintf(to, "  %-32s %s\n", "-h, --help", "print this");
 	fputs("\nexit status: 0 done, 1 found nothing or failed, 2 bad arguments\n", to);
@@ -97,6 +100,9 @@ static int store(struct options *o, const struct command *c, unsigned bit, const
 	case OPTION_JSON:
 		o->json = true;
 		return 0;
+	case OPTION_ALL:
+		o->all = true;
+		break;
 	case OPTION_ONCE:
 		o->once = true;
 		return 0;

@@ -29,13 +29,14 @@ enum option_bit {
 	OPTION_TIMEOUT = 1 << 11,
 	OPTION_SECONDS = 1 << 12,
 	OPTION_STATE_DIR = 1 << 13,
+	OPTION_ALL = 1 << 14,
 };
 
 struct options {
 	const char *url;     /* --url, SYSOM_URL, http://127.0.0.1:9472 */
 	const char *control; /* --control, or NULL: paths.h decides */
 	const char *job, *role, *state, *out, *format, *state_dir; /* NULL: not given */
-	bool json, once, have_rank;
+	bool json, once, all, have_rank;
 	int rank;
 	unsigned limit;	   /* default 20 */
 	double timeout_s;  /* default 60 */

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "analysis/median.h"
+
 /* A slope is told from 0 only when the ends spread over so much time. */
 #define DRIFT_SPAN_MIN_NS 1000000000.0
 /* Pairs looked at for the median slope. */
@@ -110,14 +112,6 @@ static int double_order(const void *pa, const void *pb)
 	return (a > b) - (a < b);
 }
 
-static double median(double *v, size_t n)
-{
-	if (!n)
-		return 0;
-	qsort(v, n, sizeof(*v), double_order);
-	return n % 2 ? v[n / 2] : (v[n / 2 - 1] + v[n / 2]) / 2;
-}
-
 static double distance(const struct coll *a, const struct coll *b)
 {
 	return a->end_ns > b->end_ns ? (double)(a->end_ns - b->end_ns)
@@ -155,10 +149,10 @@ static int shift_find(const struct rank_colls *ref, struct rank_colls *own, int 
 		if (n < 3 || n * 2 < (ref->count[op] < own->count[op] ? ref->count[op]
 								    : own->count[op]))
 			continue;
-		mid = median(scratch, n);
+		mid = median_of(scratch, n);
 		for (size_t i = 0; i < n; i++)
 			scratch[i] = fabs(scratch[i] - mid);
-		spread = median(scratch, n);
+		spread = median_of(scratch, n);
 		if (spread < best || (spread == best && abs(shift) < abs(best_shift))) {
 			best = spread;
 			best_shift = shift;
@@ -178,7 +172,7 @@ static double slope_of(const double *t, const double *y, size_t n, double *scrat
 				continue;
 			scratch[m++] = (y[j] - y[i]) / (t[j] - t[i]);
 		}
-	return median(scratch, m);
+	return median_of(scratch, m);
 }
 
 /* By time; scratch holds n pairs. */
@@ -202,19 +196,19 @@ static void clock_fit(struct rank_colls *own, double *t, double *y, size_t n, do
 	points_sort(t, y, n, scratch);
 	own->zero_ns = 0;
 	memcpy(scratch, y, n * sizeof(*y));
-	own->offset_ns = median(scratch, n);
+	own->offset_ns = median_of(scratch, n);
 	span = n ? t[n - 1] - t[0] : 0;
 	for (int pass = 0;; pass++) {
 		for (size_t i = 0; i < n; i++)
 			scratch[i] = fabs(y[i] - own->offset_ns - own->drift * t[i]);
-		mad = 1.4826 * median(scratch, n);
+		mad = 1.4826 * median_of(scratch, n);
 		own->error_ns = 3 * mad / sqrt((double)(n ? n : 1)) + END_AGREEMENT_NS;
 		if (pass || n < 8 || span < DRIFT_SPAN_MIN_NS)
 			break;
 		own->drift = slope_of(t, y, n, scratch);
 		for (size_t i = 0; i < n; i++)
 			scratch[i] = y[i] - own->drift * t[i];
-		own->offset_ns = median(scratch, n);
+		own->offset_ns = median_of(scratch, n);
 	}
 }
 

@@ -125,11 +125,12 @@ static void put_facts(FILE *to, const json_t *in)
 		 term_count(jsonget_number(in, "last_step")));
 	fact(to, "steps", text, "");
 	fact(to, "flagged", term_count(jsonget_number(in, "flagged_steps")), "");
-	fact(to, "flagged in slow step", term_count(jsonget_number(in, "steps_to_flag")), "");
+	fact(to, "slow steps until flagged", term_count(jsonget_number(in, "steps_to_flag")), "");
 	if (raw > 0)
-		fact(to, "uploaded of the raw stream", term_percent(sent / raw), "");
+		fact(to, "uploaded of what the windows cover", term_percent(sent / raw), "");
 	fputs("</div>\n", to);
-	if (json_array_size(json_object_get(in, "victims"))) {
+	if (json_array_size(json_object_get(in, "victims")) &&
+	    json_array_size(json_object_get(in, "ranks"))) {
 		fputs("<p>Slow only since they wait for it: ranks ", to);
 		put(to, incident_text_ranks(json_object_get(in, "victims")));
 		fputs(".</p>\n", to);
@@ -224,9 +225,12 @@ static void put_axes(FILE *to, const struct chart *c)
 			    "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"end\">%s</text>\n",
 			CHART_LEFT, CHART_W - CHART_RIGHT, y, y, CHART_LEFT - 6, y + 4, term_ms(ms));
 	}
-	for (uint64_t at = 0; at <= span; at += stride)
+	for (uint64_t at = 0;; at += stride) { /* indices are a peer's: the sum may overflow */
 		fprintf(to, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">%llu</text>\n",
 			chart_x(c, c->first + at), CHART_H - 16, (unsigned long long)(c->first + at));
+		if (span - at < stride)
+			break;
+	}
 	fprintf(to, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">step</text>\n", CHART_W / 2,
 		CHART_H - 2);
 }
@@ -343,8 +347,10 @@ static void put_kernels(FILE *to, const struct trace_model *m, const struct trac
 		return;
 	}
 	fprintf(to, "<p class=\"dim\">Device time per step: %zu slow steps against %zu others of the same "
-		    "windows; the %zu largest differences of %zu.</p>\n", slow, normal,
-		count < KERNELS_SHOWN ? count : (size_t)KERNELS_SHOWN, count);
+		    "windows", slow, normal);
+	if (count > KERNELS_SHOWN)
+		fprintf(to, "; the %zu largest differences of %zu", (size_t)KERNELS_SHOWN, count);
+	fputs(".</p>\n", to);
 	fputs("<table><tr><th class=\"t\">name</th><th>others</th><th>slow</th><th>difference</th>"
 	      "<th>per slow step</th></tr>\n", to);
 	for (size_t i = 0; i < count && i < KERNELS_SHOWN; i++) {

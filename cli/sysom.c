@@ -5,12 +5,9 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "base/version.h"
 #include "cli/commands.h"
 #include "cli/term.h"
-
-#ifndef SYSOM_VERSION
-#define SYSOM_VERSION "0.1.0"
-#endif
 
 static const struct command commands[] = {
 	{ .name = "run", .run = cmd_run_main, .flags = OPTION_JOB | OPTION_ROLE, .args = "-- CMD...",
@@ -25,8 +22,8 @@ static const struct command commands[] = {
 	  .flags = OPTION_JSON | OPTION_URL | OPTION_JOB | OPTION_ONCE, .args = "",
 	  .summary = "all ranks, refreshed every second on a terminal" },
 	{ .name = "incidents", .run = cmd_incidents_list,
-	  .flags = OPTION_JSON | OPTION_URL | OPTION_JOB | OPTION_STATE | OPTION_LIMIT, .args = "",
-	  .summary = "the incidents, newest first" },
+	  .flags = OPTION_JSON | OPTION_URL | OPTION_JOB | OPTION_STATE | OPTION_LIMIT | OPTION_ALL,
+	  .args = "", .summary = "the incidents, newest first" },
 	{ .name = "show", .run = cmd_incidents_show, .flags = OPTION_JSON | OPTION_URL | OPTION_JOB,
 	  .args = "ID|last", .args_min = 1, .args_max = 1,
 	  .summary = "one incident: which rank, when, how slow, and what explains it" },

@@ -75,7 +75,8 @@ static struct {
 	uint32_t starting; /* 1: somebody starts or has started */
 	uint32_t started;  /* 1: found, functions valid */
 	uint32_t lock;
-	uint32_t pauses; /* enum cupti_client_pause */
+	uint32_t pauses;   /* enum cupti_client_pause */
+	uint32_t flushing; /* the helper is inside CUPTI */
 	bool enabled;	 /* under lock */
 	bool registered; /* ours are in CUPTI; under lock */
 	bool clock_set;
@@ -597,8 +598,13 @@ unsigned cupti_client_tend(uint64_t now_ns, bool flush)
 	if (cupti_rival_active() && !cupti.rival_kinds &&
 	    now_ns - cupti.rival_seen_ns > CUPTI_RESUME_NS)
 		cupti_client_pause(CUPTI_PAUSE_RIVAL, false, 0);
-	if (flush && cupti.enabled)
-		cupti.flush_all(0);
+	if (flush) {
+		/* seq_cst: either cupti_client_rival_finalizes sees us flush or we see its pause */
+		__atomic_store_n(&cupti.flushing, 1, __ATOMIC_SEQ_CST);
+		if (cupti.enabled && !cupti_rival_active())
+			cupti.flush_all(0);
+		__atomic_store_n(&cupti.flushing, 0, __ATOMIC_SEQ_CST);
+	}
 	while ((b = cupti_next_buffer()))
 		pushed += cupti_decode_buffer(b, &waited_ns, &oldest);
 	cupti_tell_delay(oldest);
@@ -632,6 +638,20 @@ void cupti_client_rival_leaves(void)
 {
 	cupti.rival_kinds = 0;
 	cupti.rival_seen_ns = clock_monotonic_ns();
+}
+
+/* It takes all of CUPTI down: our registration with it, and nobody may be inside. */
+void cupti_client_rival_finalizes(void)
+{
+	uint64_t until = clock_monotonic_ns() + CUPTI_LOCK_WAIT_NS;
+	struct timespec pause = { 0, 100000 };
+
+	cupti_rival_here();
+	while (__atomic_load_n(&cupti.flushing, __ATOMIC_SEQ_CST) && clock_monotonic_ns() < until)
+		nanosleep(&pause, NULL);
+	cupti.registered = false;
+	cupti.clock_set = false;
+	cupti_client_rival_leaves();
 }
 
 void cupti_client_rival_callbacks(cupti_buffer_requested_fn *requested,

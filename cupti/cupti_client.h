@@ -50,6 +50,7 @@ uint32_t cupti_client_context_id(void *context);
  * of rival_callbacks says which functions to register instead of the caller's. */
 void cupti_client_rival_subscribes(void);
 void cupti_client_rival_leaves(void);
+void cupti_client_rival_finalizes(void);
 void cupti_client_rival_callbacks(cupti_buffer_requested_fn *requested,
 				  cupti_buffer_completed_fn *completed);
 void cupti_client_rival_clock(cupti_timestamp_fn fn);

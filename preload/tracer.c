@@ -119,12 +119,17 @@ static void tracer_forked(void)
 
 void tracer_latch(enum tracer_latch why)
 {
-	__atomic_store_n(&tracer_state_word, TRACER_DEAD, __ATOMIC_RELAXED);
+	struct event_gap e = { .head = { .kind = EVENT_GAP }, .cause = GAP_LATCHED,
+			       .detail = (int32_t)why };
+
 	if (tracer_ring.base) {
-		ring_writer_count_drop(&tracer_ring, RING_DROP_INTERNAL, (uint64_t)why);
+		e.head.t = tracer_now();
+		tracer_push(&e);
+		ring_writer_count_drop(&tracer_ring, RING_DROP_INTERNAL, 1);
 		__atomic_store_n(&tracer_ring.counters->trace_state, RING_TRACE_LATCHED,
 				 __ATOMIC_RELAXED);
 	}
+	__atomic_store_n(&tracer_state_word, TRACER_DEAD, __ATOMIC_RELAXED);
 }
 
 static int tracer_build(void)
@@ -144,6 +149,8 @@ static int tracer_build(void)
 	err = ring_writer_init(&tracer_ring, &g);
 	if (err)
 		return TRACER_LATCH_RING;
+	/* for the threads that start before the helper has had a turn */
+	ring_writer_prefault(&tracer_ring, TRACER_SPARE_LANES);
 	/* Device records come in CUPTI's clock, which is one of two and not known yet: a lane each,
 	 * said before anybody has seen the ring. */
 	for (uint32_t i = tracer_ring.lane_count; i-- > 0;)

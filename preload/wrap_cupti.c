@@ -39,7 +39,7 @@ WRAP_CUPTI(cuptiSubscribe, (cupti_subscriber * out, void *callback, void *user),
 WRAP_CUPTI(cuptiSubscribe_v2, (cupti_subscriber * out, void *callback, void *user, void *params),
 	   (out, callback, user, params), cupti_client_rival_subscribes());
 WRAP_CUPTI(cuptiUnsubscribe, (cupti_subscriber s), (s), cupti_client_rival_leaves());
-WRAP_CUPTI(cuptiFinalize, (void), (), cupti_client_rival_leaves());
+WRAP_CUPTI(cuptiFinalize, (void), (), cupti_client_rival_finalizes());
 WRAP_CUPTI(cuptiActivityRegisterCallbacks,
 	   (cupti_buffer_requested_fn requested, cupti_buffer_completed_fn completed),
 	   (requested, completed), cupti_client_rival_callbacks(&requested, &completed));

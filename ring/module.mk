@@ -23,6 +23,7 @@ test_ring_dump_USES := ring
 test_ring_dump_LDLIBS := -lcmocka -ljansson
 
 PROGS += sysom-ring
+INSTALL_PROGS += sysom-ring
 sysom-ring_SRCS := ring/ring_dump.c
 sysom-ring_USES := ring
 TEST_PARTS += $(B)/bin/sysom-ring

@@ -11,7 +11,7 @@ void anomaly_config_default(struct anomaly_config *c)
 {
 	*c = (struct anomaly_config){
 		.margin_steps = 8, .steps_max = 256, .length_max_ns = 4000000000ull,
-		.continue_ns = 60000000000ull, .full_burst = 4, .full_per_s = 1.0 / 20,
+		.continue_ns = 10000000000ull, .full_burst = 4, .full_per_s = 1.0 / 20,
 		.summary_burst = 16, .summary_per_s = 1.0 / 5,
 	};
 }
@@ -56,7 +56,7 @@ static void open_window(struct anomaly *a, const struct window_step *first,
 		a->steps[a->step_count++].flags |= WINDOW_STEP_MARGIN;
 	}
 	a->healthy = 0;
-	a->self = false;
+	a->flagged_count = a->self_count = 0;
 	a->state = ANOMALY_OPEN;
 }
 
@@ -85,7 +85,8 @@ bool anomaly_push(struct anomaly *a, const struct window_step *s, bool self,
 	if (a->state == ANOMALY_OPEN) {
 		a->steps[a->step_count++] = *s;
 		a->healthy = flagged ? 0 : a->healthy + 1;
-		a->self |= flagged && self;
+		a->flagged_count += flagged;
+		a->self_count += flagged && self;
 		if (a->healthy >= a->config.margin_steps + !a->config.margin_steps ||
 		    a->step_count >= a->config.steps_max ||
 		    s->step.end_ns - a->steps[0].step.begin_ns >= a->config.length_max_ns)
@@ -99,12 +100,11 @@ void anomaly_reset(struct anomaly *a)
 {
 	a->state = ANOMALY_IDLE;
 	a->step_count = 0;
-	a->drift = false;
 }
 
 uint32_t anomaly_reason(const struct anomaly *a)
 {
-	return a->self ? WINDOW_SELF : WINDOW_COMM;
+	return a->self_count && a->self_count * 2 >= a->flagged_count ? WINDOW_SELF : WINDOW_COMM;
 }
 
 static bool take(struct anomaly_bucket *b, double burst, double per_s, uint64_t now_ns)

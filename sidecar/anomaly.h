@@ -36,7 +36,7 @@ struct anomaly {
 	uint32_t history_count;
 	struct window_step steps[ANOMALY_STEPS_MAX];
 	uint32_t step_count, healthy;
-	bool self, drift;
+	uint32_t flagged_count, self_count;
 	uint8_t id[16];
 	uint32_t sequence;
 	uint64_t last_end_ns; /* of the last window */
@@ -54,7 +54,8 @@ bool anomaly_push(struct anomaly *a, const struct window_step *s, bool self,
 bool anomaly_close(struct anomaly *a, uint64_t now_ns);
 /* The closed window was taken or given up. */
 void anomaly_reset(struct anomaly *a);
-/* enum window_reason of the closed window. */
+/* enum window_reason of the window: WINDOW_SELF when the rank's own time explains most flagged
+ * steps. A hiccup of the host in the middle of somebody else's fault makes no suspect. */
 uint32_t anomaly_reason(const struct anomaly *a);
 /* Takes a token; want_full false asks for a summary only. */
 enum anomaly_grant anomaly_grant(struct anomaly *a, bool want_full, uint64_t now_ns);

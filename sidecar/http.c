@@ -378,9 +378,23 @@ static int listen_unix(struct node *n)
 	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd < 0)
 		return -errno;
-	/* The attach socket has shown that no other sysomd is alive; a leftover may go. */
-	if (!lstat(path, &st) && S_ISSOCK(st.st_mode))
+	/* A leftover may go; one that answers is another sysomd's, which may have an attach socket of
+	 * another name. */
+	if (!lstat(path, &st) && S_ISSOCK(st.st_mode)) {
+		int probe = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+		err = probe < 0 ? -errno : 0;
+		if (probe >= 0) {
+			if (!connect(probe, (struct sockaddr *)&sa, sizeof(sa)) || errno == EAGAIN)
+				err = -EADDRINUSE;
+			close(probe);
+		}
+		if (err) {
+			close(fd);
+			return err;
+		}
 		unlink(path);
+	}
 	mask = umask(0077);
 	err = bind(fd, (struct sockaddr *)&sa, sizeof(sa)) || listen(fd, 32) ? -errno : 0;
 	umask(mask);

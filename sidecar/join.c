@@ -833,22 +833,41 @@ static void make_room(struct join *j, bool host)
 		release_device(j, until);
 }
 
+/* Where an event of time t belongs among the last few of a sorted array; its neighbours are out of
+ * place by little: a call's launch is told before the call. -1: further away than that. */
+#define PLACE_LOOK_BACK 64u
+#define PLACE(array, count, t, field, at)                                                          \
+	do {                                                                                       \
+		uint32_t low_ = (count) > PLACE_LOOK_BACK ? (count)-PLACE_LOOK_BACK : 0;           \
+		for ((at) = (int64_t)(count); (at) > low_ && (array)[(at)-1].field > (t);)         \
+			(at)--;                                                                    \
+		if ((at) == low_ && low_ && (array)[low_ - 1].field > (t))                         \
+			(at) = -1;                                                                 \
+	} while (0)
+
 static void push_host(struct join *j, const union ring_event *e, uint64_t t_ns,
 		      const struct ring_lane_view *view)
 {
 	struct join_host_pend *p;
+	int64_t at = -1;
 
 	if (j->host_count == JOIN_HOST_PENDING)
 		make_room(j, true);
-	p = &j->host[j->host_count];
+	if (j->host_sorted)
+		PLACE(j->host, j->host_count, t_ns, t_ns, at);
+	if (at < 0) {
+		j->host_sorted = false;
+		at = j->host_count;
+	}
+	p = &j->host[at];
+	if ((uint32_t)at < j->host_count)
+		memmove(p + 1, p, sizeof(*p) * (j->host_count - (uint32_t)at));
 	p->t_ns = t_ns;
 	p->lane = (uint16_t)view->lane;
 	p->clock_source = view->clock_source;
 	p->generation = (uint8_t)view->generation;
 	p->tid = view->tid;
 	memcpy(p->e.bytes, e->bytes, RING_HOST_SLOT_BYTES);
-	if (j->host_count && p[-1].t_ns > t_ns)
-		j->host_sorted = false;
 	j->host_count++;
 	j->stats.host_events++;
 }
@@ -857,15 +876,22 @@ static void push_device(struct join *j, const union ring_event *e, uint64_t begi
 			uint64_t end_ns)
 {
 	struct join_device_pend *p;
+	int64_t at = -1;
 
 	if (j->device_count == JOIN_DEVICE_PENDING)
 		make_room(j, false);
-	p = &j->device[j->device_count];
+	if (j->device_sorted)
+		PLACE(j->device, j->device_count, begin_ns, begin_ns, at);
+	if (at < 0) {
+		j->device_sorted = false;
+		at = j->device_count;
+	}
+	p = &j->device[at];
+	if ((uint32_t)at < j->device_count)
+		memmove(p + 1, p, sizeof(*p) * (j->device_count - (uint32_t)at));
 	p->begin_ns = begin_ns;
 	p->end_ns = end_ns;
 	memcpy(p->e.bytes, e->bytes, RING_DEVICE_SLOT_BYTES);
-	if (j->device_count && p[-1].begin_ns > begin_ns)
-		j->device_sorted = false;
 	j->device_count++;
 	j->stats.device_events++;
 }

@@ -298,6 +298,9 @@ static void meet(struct join *j, struct join_stream *s, const struct join_device
 	struct record r = device_record(p);
 
 	r.launch_ns = l->t_ns;
+	/* At the launch the name may not have been known. */
+	if (join_match_name_class(j, r.name) & JOIN_NAME_OPTIMIZER)
+		r.flags |= RECORD_FLAG_OPTIMIZER;
 	learn_name(j, l, r.name);
 	if (is_coll_name(j, r.name))
 		join_coll(j, s, l->t_ns, &r);

@@ -8,9 +8,12 @@ sidecar_SRCS := sidecar/clockmap.c sidecar/join.c sidecar/join_match.c sidecar/r
 sidecar_LDLIBS := -lnng -lmicrohttpd
 
 PROGS += sysomd
+INSTALL_PROGS += sysomd
 sysomd_SRCS := sidecar/sysomd.c
 sysomd_USES := sidecar wire analysis ring base
 
+# test_sysomd runs it
+TEST_PARTS += $(B)/bin/sysomd
 UNIT += test_clockmap test_join test_anomaly test_spool test_sysomd
 test_clockmap_USES := sidecar
 test_clockmap_LDLIBS := -lcmocka
@@ -25,3 +28,11 @@ test_sysomd_LDLIBS := -lcmocka -lnng
 
 BENCH += bench_drain
 bench_drain_USES := sidecar wire analysis ring base
+SCRIPTS_TEST += tests/e2e/sysomd_job.sh
+
+UNIT += test_recorder
+test_recorder_USES := sidecar wire analysis base
+test_recorder_LDLIBS := -lcmocka
+
+FUZZ += fuzz_join
+fuzz_join_USES := sidecar analysis ring base

@@ -8,12 +8,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "analysis/median.h"
 #include "base/hash.h"
 
 void rank_config_default(struct rank_config *c)
 {
 	*c = (struct rank_config){ .stall_ns = 5000000000ull, .stall_latencies = 30,
-				   .step_min_ns = 200000, .host_stall_share = 0.25 };
+				   .step_min_ns = 200000, .instant_ratio = 0.25,
+				   .host_stall_share = 0.25 };
 	roofline_config_default(&c->roofline);
 	steps_config_default(&c->steps);
 	anomaly_config_default(&c->anomaly);
@@ -120,30 +122,82 @@ static bool judgeable(struct rank *r, const struct step *s)
 	return true;
 }
 
+/* On a job whose steps differ by a thousandth, one hiccup of the machine is far beyond the tail; it
+ * is noted as out, but a person wants to hear of it only when it lasts or is large. */
+static bool stands(const struct rank *r, const struct roofline_verdict *v, uint64_t *history)
+{
+	const struct roofline_config *c = &r->config.roofline;
+	uint64_t last = c->persist_m < 64 ? (1ull << c->persist_m) - 1 : UINT64_MAX;
+
+	*history = *history << 1 | v->out;
+	return v->flagged && (v->excess >= r->config.instant_ratio ||
+			      (uint32_t)__builtin_popcountll(*history & last) >= c->persist_n);
+}
+
+/* A model that is fitted again in the middle of a fault has its steps among its samples, and may
+ * calibrate the tail over them: what opened the anomaly goes on counting until it is over. */
+static void hold(struct rank *r, uint64_t key, struct roofline_verdict *lat,
+		 struct roofline_verdict *self)
+{
+	if (r->hold_steps && r->hold_key == key) {
+		r->hold_steps--;
+		if (lat->expected_ns > 0 && lat->excess >= r->hold_latency)
+			lat->out = lat->flagged = true;
+		if (self->expected_ns > 0 && self->excess >= r->hold_self)
+			self->out = self->flagged = true;
+	}
+	if (!lat->flagged || lat->threshold <= 0)
+		return;
+	if (!r->hold_steps || r->hold_key != key) {
+		r->hold_key = key;
+		r->hold_latency = lat->threshold;
+		r->hold_self = self->threshold > 0 ? self->threshold : lat->threshold;
+	}
+	r->hold_steps = RANK_HOLD;
+}
+
 static struct window_step judge(struct rank *r, const struct step *s, bool *self_flagged,
 				bool *drift)
 {
 	struct window_step ws = { .step = *s, .flags = s->flags };
 	struct roofline_verdict lat, self = { 0 };
-	bool device = s->kernels > 0;
+	bool device = s->kernels > 0, slow;
 
 	lat = roofline_push(roofline_set_get(r->latency, s->key), s->work, s->work_count,
 			    (double)s->latency_ns);
 	if (device)
 		self = roofline_push(roofline_set_get(r->self, s->key), s->work, s->work_count,
 				     (double)s->self_ns);
+	hold(r, s->key, &lat, &self);
 	ws.expected_ns = lat.expected_ns;
 	ws.expected_self_ns = self.expected_ns;
 	ws.excess = lat.excess;
 	ws.self_excess = self.excess;
 	/* More self time in a step that is not slow is slack that nobody waited for. */
-	*self_flagged = self.flagged && (lat.out || lat.state != ROOFLINE_ARMED);
+	slow = stands(r, &lat, &r->out_history);
+	*self_flagged = stands(r, &self, &r->self_history) &&
+			(lat.out || lat.state != ROOFLINE_ARMED);
 	*drift = self.drift && lat.drift;
 	if (lat.out || self.out)
 		ws.flags |= WINDOW_STEP_OUT;
-	if (lat.flagged || *self_flagged)
+	if (slow || *self_flagged)
 		ws.flags |= WINDOW_STEP_FLAGGED;
 	return ws;
+}
+
+/* A drift is slowness that no step showed. While steps are flagged their windows tell it, and the
+ * alarm, which sums up what they added, must find the rank still slow once they are past. */
+static bool drift_stands_alone(const struct rank *r, const struct window_step *ws)
+{
+	uint32_t n = r->recent_count < RANK_PERIOD ? r->recent_count : RANK_PERIOD;
+	uint32_t first = r->recent_next + RANK_RECENT - n;
+	double v[RANK_PERIOD];
+
+	if (r->stats.last_flag_ns && ws->step.end_ns - r->stats.last_flag_ns < RANK_DRIFT_QUIET_NS)
+		return false;
+	for (uint32_t i = 0; i < n; i++)
+		v[i] = r->recent[(first + i) % RANK_RECENT].self_excess;
+	return median_of(v, n) >= RANK_DRIFT_EXCESS_MIN;
 }
 
 static void remember(struct rank *r, const struct window_step *ws)
@@ -162,6 +216,7 @@ static void on_judged(struct rank *r, const struct window_step *ws, bool self, u
 	if (flagged) {
 		r->stats.flagged++;
 		r->stats.self_excess = ws->self_excess;
+		r->stats.last_flag_ns = ws->step.end_ns;
 		/* The last window waits for its arbitration: it has to go now. */
 		if (r->anomaly.state == ANOMALY_CLOSED)
 			r->on_window(r->arg, r);
@@ -181,7 +236,7 @@ static void on_judged(struct rank *r, const struct window_step *ws, bool self, u
 	if (anomaly_push(&r->anomaly, ws, self, id, now_ns)) {
 		r->stats.windows_closed++;
 		/* A suspect's window needs no arbitration. */
-		if (r->anomaly.self)
+		if (anomaly_reason(&r->anomaly) == WINDOW_SELF)
 			r->on_window(r->arg, r);
 	}
 }
@@ -202,11 +257,12 @@ static void take_step(struct rank *r, const struct step *s, uint32_t kernel_coun
 	}
 	if (s->latency_ns >= r->config.step_min_ns)
 		remember(r, &ws);
-	if (drift && !r->drift_raised) {
+	if (drift && !r->drift_raised && drift_stands_alone(r, &ws)) {
 		r->stats.drifts++;
 		r->on_drift(r->arg, r);
+		r->drift_raised = true;
 	}
-	r->drift_raised = drift;
+	r->drift_raised &= drift;
 }
 
 void rank_run(struct rank *r, uint64_t device_ns, uint64_t now_ns)
@@ -251,21 +307,6 @@ bool rank_check_stall(struct rank *r, uint64_t now_ns)
 	return true;
 }
 
-static int by_value(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return x < y ? -1 : x > y;
-}
-
-static double median(double *v, uint32_t n)
-{
-	if (!n)
-		return 0;
-	qsort(v, n, sizeof(*v), by_value);
-	return n % 2 ? v[n / 2] : (v[n / 2 - 1] + v[n / 2]) / 2;
-}
-
 static double field(const struct window_step *w, int which)
 {
 	const struct step *s = &w->step;
@@ -299,11 +340,11 @@ void rank_medians(const struct rank *r, struct rank_medians *out)
 	for (int f = 0; f < 8; f++) {
 		for (uint32_t i = 0; i < n; i++)
 			v[i] = field(&r->recent[(first + i) % RANK_RECENT], f);
-		got[f] = median(v, n);
+		got[f] = median_of(v, n);
 	}
 	for (uint32_t i = 0; i < n; i++)
 		v[i] = fabs(field(&r->recent[(first + i) % RANK_RECENT], 0) - got[0]);
-	*out = (struct rank_medians){ .latency_ns = got[0], .latency_mad_ns = median(v, n),
+	*out = (struct rank_medians){ .latency_ns = got[0], .latency_mad_ns = median_of(v, n),
 				      .self_ns = got[1], .expected_ns = got[2],
 				      .compute_ns = got[3], .comm_ns = got[4],
 				      .exposed_comm_ns = got[5], .copy_ns = got[6],

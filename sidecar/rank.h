@@ -15,7 +15,11 @@
 
 #define RANK_MODELS 16u	  /* phases and graph buckets of one rank that are told apart */
 #define RANK_RECENT 512u  /* judged steps kept for windows that are asked for */
+#define RANK_HOLD   64u	  /* healthy steps after which an anomaly's thresholds are let go */
 #define RANK_PERIOD 128u  /* steps that the medians of a beat look at */
+/* A drift alarm waits for so long without a flagged step, and for a median self time in excess of this. */
+#define RANK_DRIFT_QUIET_NS   30000000000ull
+#define RANK_DRIFT_EXCESS_MIN 0.015
 
 struct rank_config {
 	struct roofline_config roofline;
@@ -23,6 +27,7 @@ struct rank_config {
 	struct anomaly_config anomaly;
 	uint64_t stall_ns;	   /* no step for this long, and for stall_latencies expected ones */
 	double stall_latencies;
+	double instant_ratio;	   /* a step alone, its neighbours being as expected, needs this excess */
 	uint64_t step_min_ns;	   /* a pattern this short is none of a job's steps: not judged */
 	double host_stall_share;   /* of a step under which the canary's stalls are ignored */
 };
@@ -32,7 +37,7 @@ struct rank_stats {
 	uint64_t steps, judged, flagged, flagged_self, incomplete, host_stall, gap, brief, host_late;
 	uint64_t windows_open, windows_closed, stalls, drifts;
 	uint64_t windows_summary, windows_counted; /* what the token buckets did */
-	uint64_t last_step_end_ns, last_self_flag_ns;
+	uint64_t last_step_end_ns, last_flag_ns, last_self_flag_ns;
 	double self_excess; /* of the last flagged step */
 };
 
@@ -55,6 +60,12 @@ struct rank {
 	struct window_step *recent; /* ring of RANK_RECENT */
 	uint32_t recent_next, recent_count;
 	bool drift_raised, stalled;
+	uint64_t out_history, self_history; /* a bit per judged step, the latest lowest */
+	/* While an anomaly lasts: its thresholds, which a refit must not lift over it. */
+	uint64_t hold_key;
+	double hold_latency, hold_self;
+	uint32_t hold_steps; /* judged steps it is still in force for */
+	uint64_t full_comm_ns; /* end of the last window of waiting that went with its records */
 	uint64_t model_key; /* of the latest step */
 	uint64_t random;
 	struct step_kernel kernels[STEP_KERNELS_MAX];

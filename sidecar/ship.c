@@ -199,7 +199,9 @@ static int ship(struct process *p, const struct request *q)
 
 /* ---- anomalies ---- */
 
-static bool suspect_elsewhere(const struct process *p, uint64_t begin_ns, uint64_t end_ns)
+/* Another rank of the job here shows more, or as much: it is a suspect, or waited in the same time and
+ * its window went with all records. */
+static bool shown_elsewhere(const struct process *p, uint64_t begin_ns, uint64_t end_ns)
 {
 	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++) {
 		const struct process *o = p->node->processes[i];
@@ -210,6 +212,9 @@ static bool suspect_elsewhere(const struct process *p, uint64_t begin_ns, uint64
 		at = o->rank->stats.last_self_flag_ns;
 		if (at && at + SHIP_SUSPECT_SLACK_NS >= begin_ns &&
 		    at <= end_ns + SHIP_SUSPECT_SLACK_NS)
+			return true;
+		at = o->rank->full_comm_ns;
+		if (at && at >= begin_ns && at <= end_ns + SHIP_SUSPECT_SLACK_NS)
 			return true;
 	}
 	return false;
@@ -225,9 +230,11 @@ static void ship_anomaly(struct process *p, uint64_t now_ns)
 
 	q.begin_ns = a->steps[0].step.begin_ns;
 	q.end_ns = a->steps[a->step_count - 1].step.end_ns;
-	full = q.reason == WINDOW_SELF || !suspect_elsewhere(p, q.begin_ns, q.end_ns);
+	full = q.reason == WINDOW_SELF || !shown_elsewhere(p, q.begin_ns, q.end_ns);
 	switch (anomaly_grant(a, full, now_ns)) {
 	case ANOMALY_FULL:
+		if (q.reason == WINDOW_COMM)
+			p->rank->full_comm_ns = q.end_ns;
 		ship(p, &q);
 		break;
 	case ANOMALY_SUMMARY:

@@ -3,9 +3,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/version.h"
 #include "sidecar/node.h"
-
-#define STATUS_VERSION "0.1.0"
 
 const char *status_trace_name(uint32_t state)
 {
@@ -125,7 +124,7 @@ void status_json(struct node *n, struct buf *b)
 	buf_printf(b,
 		   "\",\"version\":\"%s\",\"mode\":{\"stacks\":\"none\",\"roofline\":\"%s\","
 		   "\"canary\":%s,\"spool\":\"%s\"},\"ranks\":[",
-		   STATUS_VERSION, n->settings.roofline_mode ? "p99" : "robust",
+		   SYSOM_VERSION, n->settings.roofline_mode ? "p99" : "robust",
 		   n->canary ? "true" : "false", us.spool.disk_error ? "memory" : "disk");
 	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++) {
 		if (!n->processes[i])

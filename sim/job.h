@@ -143,5 +143,7 @@ int job_trace_build(struct job_program *p, const char *path, int ranks);
 
 /* job_rank.c: the body of one rank's process. The exit status. */
 int job_rank_run(const struct job_options *o, struct job_control *control, int rank);
+/* Where the doubles lie beside this program: ../lib/sim in a build, ../lib/sysom/sim installed. */
+bool job_rank_library_dir(char *path, size_t bytes);
 
 #endif

@@ -166,23 +166,34 @@ struct job_action *job_phase_add(struct job_phase *ph, enum job_action_kind kind
 
 /* ---- finding the libraries ---- */
 
+bool job_rank_library_dir(char *path, size_t bytes)
+{
+	static const char *const beside[] = { "/../lib/sim", "/../lib/sysom/sim" };
+	ssize_t n = bytes > 64 ? readlink("/proc/self/exe", path, bytes - 64) : 0;
+	char *slash;
+
+	if (n <= 0)
+		return false;
+	path[n] = 0;
+	slash = strrchr(path, '/');
+	for (int i = 0; slash && i < 2; i++) {
+		strcpy(slash, beside[i]);
+		if (!access(path, X_OK))
+			return true;
+	}
+	return false;
+}
+
 static void *library(const char *name)
 {
 	char path[4096];
-	ssize_t n;
 	void *lib = dlopen(name, RTLD_NOW | RTLD_GLOBAL);
-	char *slash;
+	size_t n;
 
-	if (lib)
+	if (lib || !job_rank_library_dir(path, sizeof(path) - 64))
 		return lib;
-	n = readlink("/proc/self/exe", path, sizeof(path) - 64);
-	if (n <= 0)
-		return NULL;
-	path[n] = 0;
-	slash = strrchr(path, '/');
-	if (!slash)
-		return NULL;
-	sprintf(slash, "/../lib/sim/%.40s", name);
+	n = strlen(path);
+	snprintf(path + n, sizeof(path) - n, "/%.40s", name);
 	return dlopen(path, RTLD_NOW | RTLD_GLOBAL);
 }
 

@@ -15,7 +15,7 @@
 #include "foreign/nccl.h"
 #include "sim/gpu_iface.h"
 #include "sim/nccl_peers.h"
-#include "sim/nccl_plugin.h"
+#include "sim/nccl_profile.h"
 #include "sim/scramble.h"
 
 #define NCCL_EXPORT __attribute__((visibility("default")))
@@ -235,7 +235,7 @@ static nccl_result inits_run(struct init_job *jobs, unsigned count)
 		nccl_peers_wait(jobs[i].comm->peers);
 		if (driver.door->watch(nccl_peers_word(jobs[i].comm->peers)))
 			rc = NCCL_SYSTEM_ERROR;
-		jobs[i].comm->profiled = nccl_plugin_comm_init(
+		jobs[i].comm->profiled = nccl_profile_comm_init(
 			&jobs[i].comm->profile,
 			scramble_bytes(SCRAMBLE_SEED, jobs[i].comm->id, NCCL_PEERS_ID_BYTES),
 			jobs[i].comm->rank_count, jobs[i].comm->rank);
@@ -371,7 +371,7 @@ static nccl_result comm_end(struct nccl_comm_st *c, bool abort)
 	driver.door->unwatch(nccl_peers_word(c->peers));
 	driver.door->kick();
 	if (c->profiled)
-		nccl_plugin_comm_fini(c->profile);
+		nccl_profile_comm_fini(c->profile);
 	comm_unref(c);
 	return NCCL_OK;
 }
@@ -508,7 +508,7 @@ static uint64_t run_poll(void *arg)
 	if (r->left)
 		return 0;
 	for (unsigned i = 0; p->profiled && i < p->part_count; i++)
-		nccl_plugin_kernel(p->comm->profile, p->parts[i].event, p->comm->rank, r->start_ns,
+		nccl_profile_kernel(p->comm->profile, p->parts[i].event, p->comm->rank, r->start_ns,
 				   r->end_ns + r->jitter_ns);
 	return r->end_ns + r->jitter_ns;
 }
@@ -606,7 +606,7 @@ static const char *const type_names[] = { "ncclInt8", "ncclUint8", "ncclInt32", 
 static void *event_start(const struct group_op *o, void *parent, unsigned channels)
 {
 	struct nccl_comm_st *c = o->comm;
-	nccl_profiler_event_v4 e = { .parent = parent, .rank = c->rank };
+	struct nccl_profiler_v4_event e = { .parent = parent, .rank = c->rank };
 
 	if (is_message(o->func)) {
 		e.type = NCCL_PROFILE_P2P;
@@ -614,7 +614,7 @@ static void *event_start(const struct group_op *o, void *parent, unsigned channe
 		e.p2p.datatype = type_names[o->type];
 		e.p2p.count = o->count;
 		e.p2p.peer = o->peer;
-		e.p2p.channels = (uint8_t)channels;
+		e.p2p.channel_count = (uint8_t)channels;
 	} else {
 		e.type = NCCL_PROFILE_COLL;
 		e.coll.seq = c->seq[o->func]++;
@@ -622,12 +622,12 @@ static void *event_start(const struct group_op *o, void *parent, unsigned channe
 		e.coll.datatype = type_names[o->type];
 		e.coll.count = o->count;
 		e.coll.root = o->peer;
-		e.coll.channels = (uint8_t)channels;
-		e.coll.warps = 17;
-		e.coll.algo = "RING";
-		e.coll.proto = o->bytes > (4u << 20) ? "SIMPLE" : "LL";
+		e.coll.channel_count = (uint8_t)channels;
+		e.coll.warp_count = 17;
+		e.coll.algorithm = "RING";
+		e.coll.protocol = o->bytes > (4u << 20) ? "SIMPLE" : "LL";
 	}
-	return nccl_plugin_start(c->profile, &e);
+	return nccl_profile_start(c->profile, &e);
 }
 
 static bool profiled(const struct group_op *o)
@@ -645,7 +645,7 @@ static nccl_result launch(struct group_op *ops, unsigned count, unsigned first)
 	struct nccl_comm_st *c = lead->comm;
 	cu_launch_config config = { .grid_y = 1, .grid_z = 1, .block_x = 544, .block_y = 1,
 				    .block_z = 1, .shared_bytes = 83000, .stream = lead->stream };
-	nccl_profiler_event_v4 group_start = { .type = NCCL_PROFILE_GROUP, .rank = c->rank };
+	struct nccl_profiler_v4_event group_start = { .type = NCCL_PROFILE_GROUP, .rank = c->rank };
 	cu_context old = NULL;
 	void *group_event = NULL;
 	struct plan *p;
@@ -670,7 +670,7 @@ static nccl_result launch(struct group_op *ops, unsigned count, unsigned first)
 							    bytes / 131072);
 	p->profiled = profiled(lead);
 	if (p->profiled)
-		group_event = nccl_plugin_start(c->profile, &group_start);
+		group_event = nccl_profile_start(c->profile, &group_start);
 	for (unsigned i = first; i < count; i++) {
 		if (ops[i].taken || !fuses(lead, &ops[i]))
 			continue;
@@ -688,8 +688,8 @@ static nccl_result launch(struct group_op *ops, unsigned count, unsigned first)
 	if (old && old != c->context)
 		driver.set_current(old);
 	for (unsigned i = 0; i < n && p->profiled; i++)
-		nccl_plugin_stop(p->parts[i].event);
-	nccl_plugin_stop(group_event);
+		nccl_profile_stop(p->parts[i].event);
+	nccl_profile_stop(group_event);
 	plan_unref(p);
 	return rc ? NCCL_UNHANDLED_CUDA : NCCL_OK;
 }

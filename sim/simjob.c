@@ -126,6 +126,22 @@ static void add_trace(struct job_options *o, const char *path)
 		usage_error("--trace: no rank0.* in", path);
 }
 
+static void check_options(struct job_options *o, int argc, char **argv, bool seconds)
+{
+	/* `--trace FILE FILE...` as a shell expands a pattern. */
+	for (; optind < argc; optind++) {
+		if (!o->trace_count)
+			usage_error("unexpected argument", argv[optind]);
+		add_trace(o, argv[optind]);
+	}
+	if (o->ranks < 1 || o->ranks > JOB_MAX_RANKS)
+		usage_error("--ranks", "1 to 64");
+	if (o->steps && !seconds)
+		o->seconds = 0;
+	if (!o->steps && !o->seconds)
+		usage_error("nothing to do", "--seconds or --steps");
+}
+
 static void parse(struct job_options *o, int argc, char **argv)
 {
 	static const struct option options[] = {
@@ -172,8 +188,8 @@ static void parse(struct job_options *o, int argc, char **argv)
 			comma = strchr(optarg, ',');
 			if (!comma)
 				usage_error("--explicit-steps", optarg);
-			*comma = 0;
-			o->mark_begin = optarg;
+			/* a copy: the ranks are given argv again */
+			o->mark_begin = strndup(optarg, (size_t)(comma - optarg));
 			o->mark_end = comma + 1;
 			break;
 		case 'v':
@@ -186,18 +202,7 @@ static void parse(struct job_options *o, int argc, char **argv)
 			exit(2);
 		}
 	}
-	/* `--trace FILE FILE...` as a shell expands a pattern. */
-	for (; optind < argc; optind++) {
-		if (!o->trace_count)
-			usage_error("unexpected argument", argv[optind]);
-		add_trace(o, argv[optind]);
-	}
-	if (o->ranks < 1 || o->ranks > JOB_MAX_RANKS)
-		usage_error("--ranks", "1 to 64");
-	if (o->steps && !seconds)
-		o->seconds = 0;
-	if (!o->steps && !o->seconds)
-		usage_error("nothing to do", "--seconds or --steps");
+	check_options(o, argc, argv, seconds);
 }
 
 static void on_signal(int sig)
@@ -223,17 +228,10 @@ static void set_number(const char *name, int value)
 /* The doubles that lie beside this program come first for the ranks. */
 static void set_library_path(void)
 {
-	char path[PATH_MAX + 16], list[2 * PATH_MAX + 32];
+	char path[PATH_MAX + 64], list[2 * PATH_MAX + 96];
 	const char *old = getenv("LD_LIBRARY_PATH");
-	ssize_t n = readlink("/proc/self/exe", path, PATH_MAX);
-	char *slash;
 
-	if (n <= 0)
-		return;
-	path[n] = 0;
-	slash = strrchr(path, '/');
-	strcpy(slash, "/../lib/sim");
-	if (access(path, X_OK))
+	if (!job_rank_library_dir(path, sizeof(path)))
 		return;
 	snprintf(list, sizeof(list), "%s%s%s", path, old && *old ? ":" : "", old ? old : "");
 	setenv("LD_LIBRARY_PATH", list, 1);

@@ -14,9 +14,9 @@ node_api status >"$WORK/status.json"
 wait $job
 sleep 6
 node_api status >"$WORK/after.json"
-jq -r -n --slurpfile s "$WORK/status.json" --slurpfile a "$WORK/after.json" '
+jq -r -n --argjson seconds $((seconds - 3)) --slurpfile s "$WORK/status.json" --slurpfile a "$WORK/after.json" '
 	$s[0] as $s | $a[0] as $a |
 	($s.ranks | map(.steps) | add) as $steps | ($s.ranks | map(.events) | add) as $events |
 	"  steps \($steps), flagged \($s.ranks | map(.flagged) | add), events \($events)",
 	"  uploaded \($a.uplink.uploaded_bytes) of \($a.uplink.raw_bytes) ring bytes: \($a.uplink.uploaded_bytes / $a.uplink.raw_bytes * 1e4 | round / 1e2)% (budget 0.5%, StriaTrace 1.6%)",
-	"  sysomd: \($s.own.cpu_share * 1e4 | round / 1e2)% of a core at \($events / ($s.own.uptime_s // 1) | round) events/s (budget 3% at 100k/s), RSS \($s.own.rss_bytes / 1e6 | round) MB with the recorder (\($s.own.recorder_bytes / 1e6 | round) MB) and rings mapped (budget 100 MB without them)"'
+	"  sysomd: \($s.own.cpu_share * 1e4 | round / 1e2)% of a core at \($events / $seconds | round) events/s (budget 3% at 100k/s), RSS \($s.own.rss_bytes / 1e6 | round) MB with the recorder (\($s.own.recorder_bytes / 1e6 | round) MB) and rings mapped (budget 100 MB without them)"'

@@ -95,7 +95,10 @@ static void encode_one(struct flood *f, uint32_t i, struct buf *out, uint8_t id[
 	struct window_step steps[4] = { 0 };
 
 	for (int k = 0; k < SYNTH_NAMES + 2; k++) {
-		snprintf(text[k], sizeof(text[k]), k ? "kernel_%d" : "", k);
+		if (k)
+			snprintf(text[k], sizeof(text[k]), "kernel_%d", k);
+		else
+			text[k][0] = '\0';
 		names[k] = text[k];
 	}
 	for (int k = 0; k < 4; k++) {

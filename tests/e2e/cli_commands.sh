@@ -40,7 +40,7 @@ run incidents; is "incidents lists all" eval '[ $status = 0 ] && has 0badcafe &&
 is "a job's name can't colour the terminal" plain
 run incidents --job 'a b&c=d'; is "no incident found is exit status 1, the name is escaped" eval '[ $status = 1 ] && grep -q "job=a%20b%26c%3Dd" "$T/requests"'
 run incidents --state closed --json; is "incidents --state filters" json 'all(i["state"]=="closed" for i in j["incidents"])'
-run show 1234abcd; is "show says which rank, when, how slow and why" eval '[ $status = 0 ] && has "rank 5 is slow" && has "steps 312 to 371" && has "+50 %" && has "ampere_sgemm_128x64_nn" && has "the host launches late" && has "ranks 0-4, 6, 7" && has "123 kB of 145 MB raw: 0.085 %"'
+run show 1234abcd; is "show says which rank, when, how slow and why" eval '[ $status = 0 ] && has "rank 5 is slow" && has "steps 312 to 371" && has "+50 %" && has "ampere_sgemm_128x64_nn" && has "the host launches late" && has "ranks 0-4, 6, 7" && has "123 kB of the 145 MB that these windows cover: 0.085 %"'
 is "show is free of control characters" plain
 run show 0e711e11; is "show makes hostile text harmless" eval '[ $status = 0 ] && plain'
 run show last --job demo --json; is "show last finds nothing where the server lacks it" [ $status = 1 ]

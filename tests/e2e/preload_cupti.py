@@ -85,12 +85,12 @@ def test_delivery():
     check(rc == 0 and not kinds["kernel"] and kinds["launch"] > 100, "SYSOM_CUPTI=off is obeyed")
 
 
-def test_rival(version):
+def test_rival(version, *how):
     n = 50
-    rc, kinds, f, plain, err = run(f"{B}/test/rival", str(n), preload=False)
+    rc, kinds, f, plain, err = run(f"{B}/test/rival", str(n), *how, preload=False)
     want = [f"seen={n} strange=0 wrong_clock=0 foreign=0 lost=0 results=00000"]
     check(rc == 0 and plain == want, "a job's own profiler works without us", plain, err)
-    rc, kinds, f, rest, err = run(f"{B}/test/rival", str(n), SIM_CUPTI_VERSION=version)
+    rc, kinds, f, rest, err = run(f"{B}/test/rival", str(n), *how, SIM_CUPTI_VERSION=version)
     check(rc == 0 and rest == want and not err, "and sees just the same beside us", rest, err)
     check(kinds["launch"] == 3 * n, "launches are told all along", kinds)
     check(kinds["kernel"] == 2 * n, "kernels before and after are ours", kinds)
@@ -101,4 +101,5 @@ def test_rival(version):
 test_delivery()
 for version in ("130001", "130100"):
     test_rival(version)
+test_rival("130100", "finalize")
 print(f"1..{cases}")

@@ -78,7 +78,7 @@ static void add_and_export(const struct window *w)
 static void from_raw(const uint8_t *data, size_t bytes)
 {
 	static struct window_step steps[8];
-	static struct record records[64];
+	static struct record records[64], host[64], device[64];
 	static char *names[] = { (char *)"", (char *)"a\"b", (char *)"\xff\x01" };
 	struct window w;
 
@@ -97,10 +97,13 @@ static void from_raw(const uint8_t *data, size_t bytes)
 		bytes = bytes < sizeof(records) ? bytes : sizeof(records);
 		memcpy(records, data, bytes);
 		n = (uint32_t)(bytes / sizeof(records[0]));
-		w.host = records;
-		w.host_count = n / 2;
-		w.device = records + n / 2;
-		w.device_count = n - n / 2;
+		w.host = host;
+		w.device = device;
+		for (uint32_t i = 0; i < n; i++) /* the decoder refuses a kind on the other side */
+			if (RECORD_IS_DEVICE(records[i].kind))
+				device[w.device_count++] = records[i];
+			else
+				host[w.host_count++] = records[i];
 	}
 	add_and_export(&w);
 }

@@ -58,6 +58,34 @@ static void print_kernel(const struct ring_reader *r, const struct event_kernel 
 	       (unsigned long long)e->graph_node_id, ring_reader_name(r, e->name));
 }
 
+static void print_plugin(const struct event_plugin *e)
+{
+	printf("type=%u seq=%u handle=%llx parent=%llx value=%llu channel=%d", e->type, e->seq,
+	       (unsigned long long)e->handle, (unsigned long long)e->parent,
+	       (unsigned long long)e->value, e->channel);
+}
+
+static void print_graph(const struct event_graph *e)
+{
+	printf("graph=%llx exec=%llx capture=%llu action=%u nodes=%u",
+	       (unsigned long long)e->graph, (unsigned long long)e->exec,
+	       (unsigned long long)e->capture, e->action, e->nodes);
+}
+
+static void print_comm(const struct event_comm *e)
+{
+	printf("comm=%llx id=%llx parent=%llx nranks=%d rank=%d action=%u color=%u",
+	       (unsigned long long)e->comm, (unsigned long long)e->id,
+	       (unsigned long long)e->parent, e->nranks, e->rank, e->action, e->color);
+}
+
+static void print_stream(const struct event_stream *e)
+{
+	printf("stream=%llx context=%llx stream_id=%u context_id=%u device=%u",
+	       (unsigned long long)e->stream, (unsigned long long)e->context, e->stream_id,
+	       e->context_id, e->device);
+}
+
 static void print_event(const struct peer_ring *p, const union ring_event *e,
 			const struct ring_lane_view *v)
 {
@@ -84,10 +112,7 @@ static void print_event(const struct peer_ring *p, const union ring_event *e,
 		print_coll(&e->coll);
 		break;
 	case EVENT_COMM:
-		printf("comm=%llx id=%llx parent=%llx nranks=%d rank=%d action=%u color=%u",
-		       (unsigned long long)e->comm.comm, (unsigned long long)e->comm.id,
-		       (unsigned long long)e->comm.parent, e->comm.nranks, e->comm.rank,
-		       e->comm.action, e->comm.color);
+		print_comm(&e->comm);
 		break;
 	case EVENT_MEM:
 		printf("bytes=%llu address=%llx api=%u result=%u dur=%u",
@@ -110,24 +135,17 @@ static void print_event(const struct peer_ring *p, const union ring_event *e,
 		break;
 	case EVENT_STREAM:
 	case EVENT_CONTEXT:
-		printf("stream=%llx context=%llx stream_id=%u context_id=%u device=%u",
-		       (unsigned long long)e->stream.stream, (unsigned long long)e->stream.context,
-		       e->stream.stream_id, e->stream.context_id, e->stream.device);
+		print_stream(&e->stream);
 		break;
 	case EVENT_GAP:
 		printf("cause=%u detail=%d to=%llu", e->gap.cause, e->gap.detail,
 		       (unsigned long long)e->gap.to);
 		break;
 	case EVENT_PLUGIN:
-		printf("type=%u seq=%u handle=%llx parent=%llx value=%llu channel=%d",
-		       e->plugin.type, e->plugin.seq, (unsigned long long)e->plugin.handle,
-		       (unsigned long long)e->plugin.parent, (unsigned long long)e->plugin.value,
-		       e->plugin.channel);
+		print_plugin(&e->plugin);
 		break;
 	case EVENT_GRAPH:
-		printf("graph=%llx exec=%llx capture=%llu action=%u nodes=%u",
-		       (unsigned long long)e->graph.graph, (unsigned long long)e->graph.exec,
-		       (unsigned long long)e->graph.capture, e->graph.action, e->graph.nodes);
+		print_graph(&e->graph);
 		break;
 	case EVENT_KERNEL:
 		print_kernel(p->reader, &e->kernel);

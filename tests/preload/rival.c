@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * rival.c - a job that profiles itself with CUPTI for a while, as torch.profiler does, over the
- * simulated GPU. Three phases of launches: before, while and after. usage: rival N [linked|dlsym].
+ * simulated GPU. Three phases of launches: before, while and after. usage: rival N [finalize].
  * Prints what its own profiler saw. */
 #include <dlfcn.h>
 #include <stdio.h>
@@ -122,6 +122,9 @@ int main(int argc, char **argv)
 		CUPTI_KIND_CONCURRENT_KERNEL);
 	((cupti_activity_flush_all_fn)get(cupti_lib, "cuptiActivityFlushAll"))(0);
 	res[4] = ((cupti_unsubscribe_fn)get(cupti_lib, "cuptiUnsubscribe"))(s);
+	/* as torch does with TEARDOWN_CUPTI=1 */
+	if (argc > 2 && !strcmp(argv[2], "finalize"))
+		((cupti_result(*)(void))get(cupti_lib, "cuptiFinalize"))();
 	printf("seen=%u strange=%u wrong_clock=%u foreign=%u lost=%d results=%d%d%d%d%d\n", seen,
 	       strange, zero_clock, foreign_buffers, (int)(given - back) > 1, res[0], res[1],
 	       res[2], res[3], res[4]);

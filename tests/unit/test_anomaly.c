@@ -89,6 +89,17 @@ static void a_rank_that_waits_for_others_is_no_suspect(void **state)
 	assert_int_equal(anomaly_reason(&g->a), WINDOW_COMM);
 }
 
+static void one_hiccup_amid_anothers_fault_makes_no_suspect(void **state)
+{
+	struct rig *g = *state;
+
+	for (int i = 0; i < 8; i++)
+		push(g, true, i == 3);
+	for (int i = 0; i < 3; i++)
+		push(g, false, false);
+	assert_int_equal(anomaly_reason(&g->a), WINDOW_COMM);
+}
+
 static void a_long_anomaly_comes_in_pieces_that_share_an_id(void **state)
 {
 	struct rig *g = *state;
@@ -178,6 +189,7 @@ int main(void)
 		T(healthy_steps_open_nothing),
 		T(a_window_has_margins_on_both_sides),
 		T(a_rank_that_waits_for_others_is_no_suspect),
+		T(one_hiccup_amid_anothers_fault_makes_no_suspect),
 		T(a_long_anomaly_comes_in_pieces_that_share_an_id),
 		T(a_later_anomaly_is_another_one),
 		T(an_open_window_can_be_closed_at_the_end),

@@ -112,6 +112,40 @@ static void blames_the_rank_that_lost_its_own_time(void **unused)
 	json_decref(j);
 }
 
+static void tells_a_hiccup_from_a_fault(void **unused)
+{
+	struct digest self = window("job", 3, WINDOW_SELF, 0, 1);
+	struct digest comm = window("job", 4, WINDOW_COMM, 0, 1);
+	json_t *j;
+
+	self.flagged = comm.flagged = 2;
+	add(self);
+	add(comm);
+	j = only();
+	assert_string_equal(text_of(j, "symptom"), "hiccup");
+	assert_string_equal(ranks_of(j, "ranks"), "3");
+	json_decref(j);
+	self.id[8] = 1; /* a third slow step of the same rank, a moment later */
+	self.flagged = 1;
+	add(self);
+	j = only();
+	assert_string_equal(text_of(j, "symptom"), "slow_rank");
+	json_decref(j);
+}
+
+static void one_step_that_costs_a_second_is_no_hiccup(void **unused)
+{
+	struct digest self = window("job", 3, WINDOW_SELF, 0, 1);
+	json_t *j;
+
+	self.flagged = 1;
+	self.self_excess_ns = 1.2e9;
+	add(self);
+	j = only();
+	assert_string_equal(text_of(j, "symptom"), "slow_rank");
+	json_decref(j);
+}
+
 static void names_several_stragglers_worst_first_but_no_echo(void **unused)
 {
 	struct digest a = window("job", 2, WINDOW_SELF, 0, 1), b = window("job", 5, WINDOW_SELF, 0, 1),
@@ -339,6 +373,8 @@ int main(void)
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 	const struct CMUnitTest tests[] = {
 		CASE(blames_the_rank_that_lost_its_own_time),
+		CASE(tells_a_hiccup_from_a_fault),
+		CASE(one_step_that_costs_a_second_is_no_hiccup),
 		CASE(names_several_stragglers_worst_first_but_no_echo),
 		CASE(calls_it_the_job_when_most_ranks_are_slow),
 		CASE(blames_nobody_without_evidence),

@@ -273,6 +273,60 @@ static void lasting_speed_up_becomes_the_new_baseline(void **state)
 	free(m);
 }
 
+/* 40 % at each stair; 1 % noise. */
+static void stairs_are_followed_on_both_sides_of_a_jump(void **state)
+{
+	struct roofline *m = model();
+	uint32_t missed = 0, wrong = 0, slow = 0;
+
+	for (int i = 0; i < 4000; i++) {
+		double work = floor(uniform() * 2000) + 1;
+		double latency = 5e6 * pow(1.4, floor(work / 250)) * (1 + 0.01 * normal());
+		bool bad = i > 2000 && i % 20 == 0;
+		struct roofline_verdict v = roofline_push(m, &work, 1, bad ? 1.3 * latency : latency);
+
+		slow += bad;
+		missed += bad && !v.flagged;
+		wrong += i > 2000 && !bad && v.flagged;
+	}
+	assert_true(missed <= slow / 20);
+	assert_true(wrong <= 4);
+	free(m);
+}
+
+/* Every tenth step of a level does something more: no anomaly, but the same again is. */
+static void a_habit_of_a_level_is_no_anomaly(void **state)
+{
+	struct roofline *m = model();
+	uint32_t wrong = 0;
+
+	for (int i = 0; i < 4000; i++) {
+		double work = 64 * (1 + floor(uniform() * 4));
+		double habit = uniform() < 0.1 ? 1.2 : 1;
+		struct roofline_verdict v =
+			roofline_push(m, &work, 1, 1e5 * (50 + work) * habit * (1 + 0.01 * normal()));
+
+		wrong += i > 2000 && v.flagged;
+	}
+	assert_true(wrong <= 4);
+	free(m);
+}
+
+static void heavy_tails_to_both_sides_without_relation_are_refused(void **state)
+{
+	struct roofline *m = model();
+	uint32_t flagged = 0;
+
+	for (int i = 0; i < 4000; i++) {
+		double work = floor(uniform() * 50), cauchy = tan(M_PI * (uniform() - 0.5));
+
+		flagged += roofline_push(m, &work, 1, 1e8 * fmax(0.05, 1 + 0.01 * cauchy)).flagged;
+	}
+	assert_int_equal(summary(m).state, ROOFLINE_REFUSED);
+	assert_true(flagged <= 40);
+	free(m);
+}
+
 static void work_never_seen_is_learned_before_it_is_judged(void **state)
 {
 	struct roofline *m = model();
@@ -430,6 +484,9 @@ int main(void)
 		cmocka_unit_test(sustained_slowdown_below_the_threshold_raises_drift_and_stays),
 		cmocka_unit_test(wandering_healthy_noise_is_no_drift),
 		cmocka_unit_test(lasting_speed_up_becomes_the_new_baseline),
+		cmocka_unit_test(stairs_are_followed_on_both_sides_of_a_jump),
+		cmocka_unit_test(a_habit_of_a_level_is_no_anomaly),
+		cmocka_unit_test(heavy_tails_to_both_sides_without_relation_are_refused),
 		cmocka_unit_test(work_never_seen_is_learned_before_it_is_judged),
 		cmocka_unit_test(impossible_input_is_ignored),
 		cmocka_unit_test(the_same_input_gives_the_same_output),

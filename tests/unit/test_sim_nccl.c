@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "foreign/cupti.h"
-#include "sim/profiler_abi.h"
+#include "foreign/nccl_profiler_v4.h"
 #include "tests/unit/sim_child.h"
 
 #define RANKS 4
@@ -347,7 +347,7 @@ static struct {
 } plugin;
 
 static nccl_result plugin_init(void **context, int *mask, const char *name, uint64_t hash, int nodes,
-			       int ranks, int rank, nccl_log_fn log)
+			       int ranks, int rank, void *log)
 {
 	EXPECT(ranks == RANKS && nodes == 1 && hash);
 	plugin.inits++;
@@ -357,7 +357,7 @@ static nccl_result plugin_init(void **context, int *mask, const char *name, uint
 	return NCCL_OK;
 }
 
-static nccl_result plugin_start(void *context, void **handle, nccl_profiler_event_v4 *e)
+static nccl_result plugin_start(void *context, void **handle, struct nccl_profiler_v4_event *e)
 {
 	EXPECT(context == &plugin);
 	*handle = &plugin;
@@ -381,9 +381,9 @@ static nccl_result plugin_stop(void *handle)
 	return NCCL_OK;
 }
 
-static nccl_result plugin_state(void *handle, int state, nccl_profiler_state_v4 *args)
+static nccl_result plugin_state(void *handle, int state, void *args)
 {
-	EXPECT(state == NCCL_PROFILER_KERNEL_CH_STOP && args->kernel_ch.timer);
+	EXPECT(state == NCCL_PROFILE_STATE_KERNEL_CH_STOP && *(uint64_t *)args);
 	return NCCL_OK;
 }
 
@@ -393,8 +393,8 @@ static nccl_result plugin_final(void *context)
 	return NCCL_OK;
 }
 
-extern nccl_profiler_v4 ncclProfiler_v4;
-__attribute__((visibility("default"))) nccl_profiler_v4 ncclProfiler_v4 = {
+extern struct nccl_profiler_table ncclProfiler_v4;
+__attribute__((visibility("default"))) struct nccl_profiler_table ncclProfiler_v4 = {
 	"test", plugin_init, plugin_start, plugin_stop, plugin_state, plugin_final
 };
 

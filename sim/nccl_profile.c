@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * nccl_plugin.c - the kernel events come after the operation's own stop, as in the real library:
+ * nccl_profile.c - the kernel events come after the operation's own stop, as in the real library:
  * plugins that free on stop find out here. */
-#include "sim/nccl_plugin.h"
+#include "sim/nccl_profile.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -21,7 +21,7 @@ struct pending {
 };
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static const nccl_profiler_v4 *plugin;
+static const struct nccl_profiler_table *plugin;
 static int mask; /* the plugin may change it at any time */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t more = PTHREAD_COND_INITIALIZER;
@@ -53,7 +53,7 @@ static void plugin_open(void)
 	void *lib = plugin_library();
 
 	if (lib)
-		plugin = dlsym(lib, NCCL_PROFILER_V4_SYMBOL);
+		plugin = dlsym(lib, "ncclProfiler_v4");
 }
 
 static void log_nothing(int level, unsigned long flags, const char *file, int line,
@@ -61,17 +61,22 @@ static void log_nothing(int level, unsigned long flags, const char *file, int li
 {
 }
 
+static nccl_result start(void *context, void **handle, struct nccl_profiler_v4_event *event)
+{
+	return ((nccl_profiler_v4_start_fn)plugin->start)(context, handle, event);
+}
+
 static void kernel_events(const struct pending *p)
 {
-	nccl_profiler_event_v4 e = { .type = (uint8_t)NCCL_PROFILE_KERNEL_CH, .parent = p->parent,
+	struct nccl_profiler_v4_event e = { .type = (uint8_t)NCCL_PROFILE_KERNEL_CH, .parent = p->parent,
 				     .rank = p->rank };
-	nccl_profiler_state_v4 s = { .kernel_ch = { p->end_ns } };
+	uint64_t end_ns = p->end_ns; /* the state's argument: a union of at most 8 bytes */
 	void *handle = NULL;
 
 	e.kernel_ch.timer = p->start_ns;
-	if (plugin->start(p->context, &handle, &e) || !handle)
+	if (start(p->context, &handle, &e) || !handle)
 		return;
-	plugin->state(handle, NCCL_PROFILER_KERNEL_CH_STOP, &s);
+	plugin->record(handle, NCCL_PROFILE_STATE_KERNEL_CH_STOP, &end_ns);
 	plugin->stop(handle);
 }
 
@@ -116,48 +121,51 @@ static void proxy_start(void)
 	pthread_mutex_unlock(&lock);
 }
 
-bool nccl_plugin_comm_init(void **context, uint64_t hash, int ranks, int rank)
+bool nccl_profile_comm_init(void **context, uint64_t hash, int ranks, int rank)
 {
+	nccl_profiler_v4_init_fn init;
+
 	*context = NULL;
 	pthread_once(&once, plugin_open);
 	if (!plugin)
 		return false;
-	if (plugin->init(context, &mask, NULL, hash, 1, ranks, rank, log_nothing))
+	init = (nccl_profiler_v4_init_fn)plugin->init;
+	if (init(context, &mask, NULL, hash, 1, ranks, rank, (void *)log_nothing))
 		return false;
 	if (mask & NCCL_PROFILE_KERNEL_CH)
 		proxy_start();
 	return true;
 }
 
-void nccl_plugin_comm_fini(void *context)
+void nccl_profile_comm_fini(void *context)
 {
 	if (plugin)
 		plugin->finalize(context);
 }
 
-bool nccl_plugin_wants(int type)
+bool nccl_profile_wants(int type)
 {
 	return plugin && (__atomic_load_n(&mask, __ATOMIC_RELAXED) & type);
 }
 
-void *nccl_plugin_start(void *context, nccl_profiler_event_v4 *event)
+void *nccl_profile_start(void *context, struct nccl_profiler_v4_event *event)
 {
 	void *handle = NULL;
 
-	if (!nccl_plugin_wants(event->type) || plugin->start(context, &handle, event))
+	if (!nccl_profile_wants(event->type) || start(context, &handle, event))
 		return NULL;
 	return handle;
 }
 
-void nccl_plugin_stop(void *handle)
+void nccl_profile_stop(void *handle)
 {
 	if (handle)
 		plugin->stop(handle);
 }
 
-void nccl_plugin_kernel(void *context, void *parent, int rank, uint64_t start_ns, uint64_t end_ns)
+void nccl_profile_kernel(void *context, void *parent, int rank, uint64_t start_ns, uint64_t end_ns)
 {
-	if (!nccl_plugin_wants(NCCL_PROFILE_KERNEL_CH))
+	if (!nccl_profile_wants(NCCL_PROFILE_KERNEL_CH))
 		return;
 	pthread_mutex_lock(&lock);
 	if (proxy_started && pending_count < PENDING_MAX) {

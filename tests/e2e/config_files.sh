@@ -1,0 +1,44 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# config_files.sh - the commented defaults in conf/ are what the daemons print, their mistakes are
+# told with file and line, and every program says the same version.
+. "$(dirname "$0")/lib.sh"
+VERSION=$(sed -n 's/^#define SYSOM_VERSION "\(.*\)"/\1/p' base/version.h)
+
+refuses() { # daemon expected-output text
+	local status
+	printf '%s\n' "$3" >"$WORK/bad.yaml"
+	env -i "$BIN/$1" --config "$WORK/bad.yaml" --check-config >"$WORK/out" 2>&1
+	status=$?
+	sed "s|$WORK/||" "$WORK/out" >"$WORK/said"
+	[ $status = 2 ] && grep -qF "$2" "$WORK/said" || { sed 's/^/# /' "$WORK/said"; return 1; }
+}
+is_default() {
+	{ echo "# SPDX-License-Identifier: Apache-2.0"; env -i "$BIN/$1" --print-config; } |
+		diff "conf/$1.yaml" - >"$WORK/diff" || { sed 's/^/# /' "$WORK/diff"; return 1; }
+}
+reads_back() { # what was printed is read and printed again without a change
+	env -i "SYSOM_HTTP_LISTEN=127.0.0.1:1" "$BIN/$1" --log-level debug --print-config >"$WORK/a.yaml" &&
+		env -i "$BIN/$1" --config "$WORK/a.yaml" --print-config >"$WORK/b.yaml" &&
+		grep -q 'listen: "127.0.0.1:1"' "$WORK/b.yaml" && grep -q 'level: debug' "$WORK/b.yaml" &&
+		cmp "$WORK/a.yaml" "$WORK/b.yaml"
+}
+
+for daemon in sysomd sysom-aggregator; do
+	ok "conf/$daemon.yaml is what $daemon --print-config prints" is_default "$daemon"
+	ok "$daemon --check-config takes it" env -i "$BIN/$daemon" --config "conf/$daemon.yaml" --check-config
+	ok "$daemon reads back what it prints" reads_back "$daemon"
+	ok "$daemon names the line of an unknown setting" refuses "$daemon" \
+		"bad.yaml:3: http.lisen: no such setting" $'http:\n  listen: "127.0.0.1:1"\n  lisen: x'
+	ok "$daemon names the line of a bad value" refuses "$daemon" "bad.yaml:2: log.level:" \
+		$'log:\n  level: loud'
+	ok "$daemon names the line of broken YAML" refuses "$daemon" "bad.yaml:3: did not find" $'log: {level\nx'
+	ok "$daemon refuses a missing --config file" is \
+		"$("$BIN/$daemon" --config "$WORK/none.yaml" --check-config 2>&1; echo $?)" \
+		"$WORK/none.yaml: No such file or directory"$'\n2'
+done
+for program in sysom sysomd sysom-aggregator; do
+	ok "$program --version" is "$("$BIN/$program" --version)" "$program $VERSION"
+done
+ok "the changelog has the version" grep -q "^## $VERSION" CHANGELOG.md
+finish
