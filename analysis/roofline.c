@@ -2,7 +2,7 @@
  * The life of a model: it collects steps, fits (roofline_fit.c), arms or refuses, and goes on
  * learning until learn_max; then the baseline is frozen, apart from work never seen before. Steps
  * that were out wait as suspects for the next fit: where a young fit was wrong, they turn out to be
- * usual and stay; what is still out is thrown away. (To drop them at once would keep a fit wrong
+ * usual and stay; what is still far out is thrown away. (To drop them at once would keep a fit wrong
  * for ever, as it would never see the steps that refute it.) A self-updating line would absorb a
  * sustained slowdown, so drift is watched by a CUSUM against the baseline, and while it is raised
  * nothing is learned. */
