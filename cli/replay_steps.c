@@ -576,10 +576,13 @@ static void print_plot(const struct replay *r, uint32_t key)
 		/* flagged ones last, so that they are seen */
 		if (p->key != key || p->flagged != (pass >= r->points))
 			continue;
-		for (int a = 0; a < 2; a++)
+		for (int a = 0; a < 2; a++) {
 			at[a] = hi[a] <= lo[a] ? 0.5 :
 				log_axis[a]    ? log(v[a] / lo[a]) / log(hi[a] / lo[a]) :
 						 (v[a] - lo[a]) / (hi[a] - lo[a]);
+			/* ratios of extremes overflow: such a point is drawn somewhere, not nowhere */
+			at[a] = at[a] >= 0 && at[a] <= 1 ? at[a] : 0.5;
+		}
 		cell[PLOT_HEIGHT - 1 - (int)(at[1] * (PLOT_HEIGHT - 1))]
 		    [(int)(at[0] * (PLOT_WIDTH - 1))] = p->flagged ? 'X' : '.';
 	}

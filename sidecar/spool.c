@@ -167,10 +167,16 @@ int spool_open(struct spool **out, const struct spool_config *c, uint64_t now_re
 
 void spool_close(struct spool *s)
 {
+	uint32_t lost = 0;
+
 	if (!s)
 		return;
-	for (uint32_t i = 0; i < s->count; i++)
+	for (uint32_t i = 0; i < s->count; i++) {
+		lost += s->entries[i].memory != NULL;
 		free(s->entries[i].memory);
+	}
+	if (lost)
+		log_warn("spool", "%u messages that the disk did not take are lost", lost);
 	if (s->dirfd >= 0)
 		close(s->dirfd);
 	free(s);

@@ -106,4 +106,7 @@ if [ -f "$f" ]; then
 else
 	n=$((n + 1)); echo "ok $n - measured prefill latencies # SKIP no data under $data"
 fi
+printf 'ms\n1e300\n0\n18446744073709551616\n' >extreme.csv
+run extreme.csv --latency ms
+is "extreme latencies are drawn without harm" test $status = 0
 echo "1..$n"
