@@ -350,6 +350,7 @@ static void watch_drift(struct roofline *m, double excess, double mad)
 static void watch_fit(struct roofline *m, double excess, double threshold)
 {
 	uint32_t over = 0, under = 0, changes = 0;
+	bool slow = false, now;
 
 	m->recent[m->recent_count++ % RECENT] = (float)(excess / threshold);
 	if (m->recent_count < RECENT || m->recent_count % (RECENT / 4))
@@ -357,7 +358,10 @@ static void watch_fit(struct roofline *m, double excess, double threshold)
 	for (uint32_t i = 0; i < RECENT; i++) {
 		over += m->recent[i] > 1;
 		under += m->recent[i] < -1;
-		changes += i && (m->recent[i] > 1) != (m->recent[i - 1] > 1);
+		/* steps that are all near the threshold are of one kind */
+		now = m->recent[i] > 1 || (slow && m->recent[i] > 0.5);
+		changes += i && now != slow;
+		slow = now;
 	}
 	if (over >= RECENT / 10 && under >= RECENT / 10 && over + under > RECENT * SCATTER_MAX)
 		learn_anew(m, ROOFLINE_REFUSED);
