@@ -485,6 +485,14 @@ enum config_result config_load(void *into, const struct config_key *keys, size_t
 			       const char *program, const char *about, const char *default_path,
 			       int argc, char **argv)
 {
+	return config_load_checked(into, keys, n, program, about, default_path, argc, argv, NULL);
+}
+
+enum config_result config_load_checked(void *into, const struct config_key *keys, size_t n,
+				       const char *program, const char *about,
+				       const char *default_path, int argc, char **argv,
+				       config_check_fn check)
+{
 	struct switches s = { .path = default_path };
 	struct reader r = { .into = into, .keys = keys, .key_count = n };
 	enum config_result result;
@@ -509,6 +517,10 @@ enum config_result config_load(void *into, const struct config_key *keys, size_t
 	for (int i = 1; i < argc; i++)
 		if (!is_switch(argc, argv, &i) && read_flag(into, keys, n, argc, argv, &i))
 			return CONFIG_EXIT_BAD;
+	if (check && check(into, why, sizeof(why))) {
+		fprintf(stderr, "%s: %s\n", access(s.path, R_OK) ? program : s.path, why);
+		return CONFIG_EXIT_BAD;
+	}
 	if (s.print) {
 		printf("# %s: every setting. Flags (--log-level) and environment (SYSOM_LOG_LEVEL) "
 		       "override this file.\n", program);

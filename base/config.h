@@ -46,6 +46,13 @@ enum config_result {
 enum config_result config_load(void *into, const struct config_key *keys, size_t key_count,
 			       const char *program, const char *about, const char *default_path,
 			       int argc, char **argv);
+/* The same with a look at how the settings fit together, once all are read: 0, or -EINVAL with the
+ * reason, which names the settings, in why. */
+typedef int (*config_check_fn)(const void *values, char *why, size_t why_bytes);
+enum config_result config_load_checked(void *into, const struct config_key *keys, size_t key_count,
+				       const char *program, const char *about,
+				       const char *default_path, int argc, char **argv,
+				       config_check_fn check);
 /* One value, as from a file; 0 or -EINVAL with the reason in why. */
 int config_set(void *into, const struct config_key *key, const char *text, char *why,
 	       size_t why_bytes);

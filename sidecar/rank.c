@@ -161,11 +161,12 @@ static struct window_step judge(struct rank *r, const struct step *s, bool *self
 {
 	struct window_step ws = { .step = *s, .flags = s->flags };
 	struct roofline_verdict lat, self = { 0 };
-	bool device = s->kernels > 0, slow;
+	/* Launches without kernels: nobody saw what the GPU did. Neither: the step is all the host's. */
+	bool known = s->kernels > 0 || (!s->launches && !s->collectives), slow;
 
 	lat = roofline_push(roofline_set_get(r->latency, s->key), s->work, s->work_count,
 			    (double)s->latency_ns);
-	if (device)
+	if (known)
 		self = roofline_push(roofline_set_get(r->self, s->key), s->work, s->work_count,
 				     (double)s->self_ns);
 	hold(r, s->key, &lat, &self);

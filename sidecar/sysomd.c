@@ -331,14 +331,59 @@ static void node_close(struct node *n)
 	loop_close(n->loop);
 }
 
+static bool is_listen_address(const char *text)
+{
+	const char *colon = strrchr(text, ':');
+	char *end;
+	long port;
+
+	if (!*text)
+		return true;
+	if (!colon || colon == text)
+		return false;
+	port = strtol(colon + 1, &end, 10);
+	return end != colon + 1 && !*end && port >= 0 && port <= 65535;
+}
+
+static bool is_uplink_url(const char *text)
+{
+	static const char *const schemes[] = { "tcp://", "ipc://", "tls+tcp://" };
+
+	if (!*text)
+		return true;
+	for (size_t i = 0; i < ARRAY_LEN(schemes); i++)
+		if (!strncmp(text, schemes[i], strlen(schemes[i])))
+			return true;
+	return false;
+}
+
+static int check_settings(const void *values, char *why, size_t why_bytes)
+{
+	const struct settings *s = values;
+	const char *bad = NULL;
+
+	if (s->persist_n > s->persist_m)
+		bad = "roofline.persist_n is larger than roofline.persist_m";
+	else if (s->learn_min > s->learn_max)
+		bad = "roofline.learn_min is larger than roofline.learn_max";
+	else if (!is_listen_address(s->http_listen))
+		bad = "http.listen is not ADDRESS:PORT";
+	else if (!is_uplink_url(s->uplink_url))
+		bad = "uplink.url is none of tcp://, tls+tcp://, ipc://";
+	if (!bad)
+		return 0;
+	snprintf(why, why_bytes, "%s", bad);
+	return -EINVAL;
+}
+
 int main(int argc, char **argv)
 {
 	static struct node node;
 	int err;
 
 	log_init("sysomd", LOG_INFO);
-	switch (config_load(&node.settings, keys, ARRAY_LEN(keys), "sysomd", about, DEFAULT_CONFIG,
-			    argc, argv)) {
+	switch (config_load_checked(&node.settings, keys, ARRAY_LEN(keys), "sysomd", about,
+				    DEFAULT_CONFIG, argc, argv, check_settings)) {
 	case CONFIG_EXIT_OK:
 		return 0;
 	case CONFIG_EXIT_BAD:

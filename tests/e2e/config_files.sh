@@ -37,6 +37,14 @@ for daemon in sysomd sysom-aggregator; do
 		"$("$BIN/$daemon" --config "$WORK/none.yaml" --check-config 2>&1; echo $?)" \
 		"$WORK/none.yaml: No such file or directory"$'\n2'
 done
+ok "sysomd refuses settings that don't fit together" refuses sysomd \
+	"roofline.persist_n is larger than roofline.persist_m" $'roofline:\n  persist_n: 5\n  persist_m: 3'
+ok "sysomd refuses an address without a port" refuses sysomd "http.listen is not ADDRESS:PORT" \
+	$'http:\n  listen: "nonsense"'
+ok "sysomd refuses a port past the last" refuses sysomd "http.listen is not ADDRESS:PORT" \
+	$'http:\n  listen: "127.0.0.1:99999"'
+ok "sysomd refuses an uplink of another kind" refuses sysomd "uplink.url is none of" \
+	$'uplink:\n  url: "http://foo"'
 for program in sysom sysomd sysom-aggregator; do
 	ok "$program --version" is "$("$BIN/$program" --version)" "$program $VERSION"
 done
