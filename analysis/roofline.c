@@ -2,7 +2,7 @@
  * The life of a model: it collects steps, fits (roofline_fit.c), arms or refuses, and goes on
  * learning until learn_max; then the baseline is frozen, apart from work never seen before. Steps
  * that were out wait as suspects for the next fit: where a young fit was wrong, they turn out to be
- * usual and stay; what is still out is thrown away. (To drop them at once would keep a fit wrong
+ * usual and stay; what is still far out is thrown away. (To drop them at once would keep a fit wrong
  * for ever, as it would never see the steps that refute it.) A self-updating line would absorb a
  * sustained slowdown, so drift is watched by a CUSUM against the baseline, and while it is raised
  * nothing is learned. */
@@ -350,6 +350,7 @@ static void watch_drift(struct roofline *m, double excess, double mad)
 static void watch_fit(struct roofline *m, double excess, double threshold)
 {
 	uint32_t over = 0, under = 0, changes = 0;
+	bool slow = false, now;
 
 	m->recent[m->recent_count++ % RECENT] = (float)(excess / threshold);
 	if (m->recent_count < RECENT || m->recent_count % (RECENT / 4))
@@ -357,7 +358,10 @@ static void watch_fit(struct roofline *m, double excess, double threshold)
 	for (uint32_t i = 0; i < RECENT; i++) {
 		over += m->recent[i] > 1;
 		under += m->recent[i] < -1;
-		changes += i && (m->recent[i] > 1) != (m->recent[i - 1] > 1);
+		/* steps that are all near the threshold are of one kind */
+		now = m->recent[i] > 1 || (slow && m->recent[i] > 0.5);
+		changes += i && now != slow;
+		slow = now;
 	}
 	if (over >= RECENT / 10 && under >= RECENT / 10 && over + under > RECENT * SCATTER_MAX)
 		learn_anew(m, ROOFLINE_REFUSED);

@@ -4,7 +4,8 @@
  * robust (default): a median line (weighted Theil-Sen / median regression over work bins), the tail
  * calibrated in MADs of relative residuals, persistence, a frozen baseline with a CUSUM drift alarm.
  * p99: StriaTrace's 99th percentile per work bin with a RANSAC line, retrained periodically.
- * Never learns from what it flags. Refuses (and says so) where the fit is poor.
+ * What it flags moves no centre: far out it is thrown away, else it tells the tail. Refuses (and
+ * says so) where the fit is poor.
  *
  * Pure: no I/O, clock, threads or globals; the seed is an argument; memory is the caller's. */
 #ifndef SYSOM_ANALYSIS_ROOFLINE_H
@@ -51,7 +52,7 @@ struct roofline_verdict {
 struct roofline; /* one model; opaque */
 size_t roofline_memory_bytes(const struct roofline_config *c);
 struct roofline *roofline_init(void *memory, const struct roofline_config *c);
-/* Judges one step, then learns from it unless it was out. work_count 0: latency alone.
+/* Judges one step, then learns from it (from what was out, the tail at most). work_count 0: latency alone.
  * latency_ns <= 0 or not finite: ignored, verdict with state only. */
 struct roofline_verdict roofline_push(struct roofline *m, const double *work, uint32_t work_count,
 				      double latency_ns);

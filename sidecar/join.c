@@ -592,6 +592,18 @@ static void on_step(struct join *j, const struct join_host_pend *p)
 	emit(j, &r, begin ? &mark : NULL);
 }
 
+static void drop_before(struct join *j, uint64_t t_ns)
+{
+	for (uint32_t i = 0; i < j->stream_count; i++) {
+		struct join_stream *s = &j->streams[i];
+
+		while (s->launches.count && j->launches[s->launches.head].t_ns < t_ns)
+			join_match_launch_drop(j, s);
+		while (s->colls.count && j->colls[s->colls.head].call_ns < t_ns)
+			join_match_coll_drop(j, s);
+	}
+}
+
 static void on_gap(struct join *j, const struct join_host_pend *p)
 {
 	const struct event_gap *e = &p->e.gap;
@@ -610,6 +622,10 @@ static void on_gap(struct join *j, const struct join_host_pend *p)
 	r.seq = e->cause;
 	r.name = e->name;
 	emit(j, &r, NULL);
+	/* What was launched before has its kernels or has lost them. Where all of a stream look alike,
+	 * as collectives do, one launch too many would shift every join after it. */
+	if (e->to && e->cause == GAP_SWITCHED_OFF)
+		drop_before(j, r.end_ns);
 }
 
 static void on_other(struct join *j, const struct join_host_pend *p)
@@ -928,14 +944,7 @@ static void age(struct join *j)
 	uint64_t before = j->watermark_ns > JOIN_LAUNCH_AGE_NS ?
 				  j->watermark_ns - JOIN_LAUNCH_AGE_NS : 0;
 
-	for (uint32_t i = 0; i < j->stream_count; i++) {
-		struct join_stream *s = &j->streams[i];
-
-		while (s->launches.count && j->launches[s->launches.head].t_ns < before)
-			join_match_launch_drop(j, s);
-		while (s->colls.count && j->colls[s->colls.head].call_ns < before)
-			join_match_coll_drop(j, s);
-	}
+	drop_before(j, before);
 }
 
 void join_run(struct join *j, uint64_t now_ns)

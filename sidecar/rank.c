@@ -307,6 +307,8 @@ bool rank_check_stall(struct rank *r, uint64_t now_ns)
 	return true;
 }
 
+#define FIELD_EXPECTED 2
+
 static double field(const struct window_step *w, int which)
 {
 	const struct step *s = &w->step;
@@ -316,7 +318,7 @@ static double field(const struct window_step *w, int which)
 		return (double)s->latency_ns;
 	case 1:
 		return (double)s->self_ns;
-	case 2:
+	case FIELD_EXPECTED:
 		return w->expected_ns;
 	case 3:
 		return (double)s->compute_ns;
@@ -338,9 +340,13 @@ void rank_medians(const struct rank *r, struct rank_medians *out)
 	uint32_t first = r->recent_next + RANK_RECENT - n;
 
 	for (int f = 0; f < 8; f++) {
-		for (uint32_t i = 0; i < n; i++)
-			v[i] = field(&r->recent[(first + i) % RANK_RECENT], f);
-		got[f] = median_of(v, n);
+		uint32_t known = 0;
+
+		for (uint32_t i = 0; i < n; i++) {
+			v[known] = field(&r->recent[(first + i) % RANK_RECENT], f);
+			known += f != FIELD_EXPECTED || v[known] > 0; /* 0: still learning */
+		}
+		got[f] = median_of(v, known);
 	}
 	for (uint32_t i = 0; i < n; i++)
 		v[i] = fabs(field(&r->recent[(first + i) % RANK_RECENT], 0) - got[0]);

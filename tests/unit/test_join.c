@@ -305,6 +305,30 @@ static void learns_a_stream_whose_ids_nobody_told(void **state)
 	}
 }
 
+/* Launches whose kernels were lost to the switch, on a stream where all kernels look alike. */
+static void a_switch_off_shifts_nothing_after_it(void **state)
+{
+	struct rig *g = *state;
+	struct event_gap gap = { .head = { .kind = EVENT_GAP, .t = T0 + 4 * MS },
+				 .to = T0 + 50 * MS, .cause = GAP_SWITCHED_OFF };
+
+	tell_stream(g, 0x51, 7);
+	for (uint32_t i = 0; i < 4; i++)
+		launch(g, 1, T0 + i * MS, 0x51, 8);
+	for (uint32_t i = 0; i < 2; i++)
+		kernel(g, T0 + 2 * MS + i * MS, 7, 8, i);
+	settle(g);
+	push(g, 1, &gap, sizeof(gap), false);
+	for (uint32_t i = 0; i < 4; i++)
+		launch(g, 1, T0 + 60 * MS + i * MS, 0x51, 8);
+	for (uint32_t i = 0; i < 4; i++)
+		kernel(g, T0 + 70 * MS + i * MS, 7, 8, 10 + i);
+	settle(g);
+	for (uint32_t i = 0; i < 4; i++)
+		assert_int_equal(by_correlation(g, 10 + i)->launch_ns, T0 + 60 * MS + i * MS);
+	assert_int_equal(loss(g, JOIN_LAUNCH_NO_KERNEL), 2);
+}
+
 static void follows_a_stream_handle_that_is_used_again(void **state)
 {
 	struct rig *g = *state;
@@ -547,6 +571,7 @@ int main(void)
 		T(keeps_streams_apart),
 		T(resynchronises_after_a_lost_kernel),
 		T(resynchronises_after_a_lost_launch),
+		T(a_switch_off_shifts_nothing_after_it),
 		T(never_joins_a_kernel_to_a_later_launch),
 		T(counts_an_ambiguous_alignment_and_joins_nothing),
 		T(learns_a_stream_whose_ids_nobody_told),

@@ -242,6 +242,21 @@ static void sustained_slowdown_below_the_threshold_raises_drift_and_stays(void *
 	free(m);
 }
 
+static void slowdown_right_at_the_threshold_is_not_absorbed_as_a_mixture(void **state)
+{
+	for (uint32_t seed = 1; seed <= 10; seed++) {
+		struct roofline *m = model();
+		struct roofline_verdict v = { 0 };
+
+		random_state = seed * 7919;
+		for (int i = 0; i < 2500; i++)
+			v = push_flat(m, 0.01, i < 1000 ? 1 : 1.08);
+		assert_true(v.drift);
+		assert_float_equal(v.expected_ns, 100e6, 1.5e6);
+		free(m);
+	}
+}
+
 static void wandering_healthy_noise_is_no_drift(void **state)
 {
 	for (uint32_t seed = 1; seed <= 10; seed++) {
@@ -482,6 +497,7 @@ int main(void)
 		cmocka_unit_test(two_of_three_flag_what_one_alone_does_not),
 		cmocka_unit_test(refuses_what_work_does_not_explain_and_recovers),
 		cmocka_unit_test(sustained_slowdown_below_the_threshold_raises_drift_and_stays),
+		cmocka_unit_test(slowdown_right_at_the_threshold_is_not_absorbed_as_a_mixture),
 		cmocka_unit_test(wandering_healthy_noise_is_no_drift),
 		cmocka_unit_test(lasting_speed_up_becomes_the_new_baseline),
 		cmocka_unit_test(stairs_are_followed_on_both_sides_of_a_jump),
