@@ -73,6 +73,16 @@ ok "noise and a hundred silent clients leave it healthy" is "$(code "$SYSOM_URL/
 for fd in "${held[@]}"; do exec {fd}>&-; done
 ok "its metrics read as Prometheus text" bash -c \
 	"curl -sf '$SYSOM_URL/metrics' | grep -v '^#' | grep -vqE '^[a-z_]+(\{[a-z]+=\"[a-z0-9]+\"\})? [0-9.]+$' && exit 1 || exit 0"
+python3 - "${STACK_NNG##*:}" <<'PY'
+import socket, struct, sys
+greeting = b"\0SP\0\0\x30\0\0"
+ask = struct.pack(">QI", 54, 0x80000001) + b"q" * 50
+for _ in range(60): # many questions, nobody there for the answers
+    s = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
+    s.sendall(greeting + ask * 200)
+    s.close()
+PY
+ok "peers that ask much and hang up leave it healthy" is "$(code "$SYSOM_URL/healthz")" 200
 ok "SIGTERM ends it with 0" stack_end sysom-aggregator "$STACK_AGGREGATOR_PID"
 STACK_AGGREGATOR_PID=
 umount "$STACK_DIR/store" 2>/dev/null
