@@ -71,6 +71,8 @@
 #define RULE_EDGE 3
 /* Returns of one witness looked at. */
 #define RETURNS_MAX 4096
+/* So few numbers are sorted by insertion. */
+#define SORT_FEW_MAX 32
 
 enum feature_kind { FEATURE_NAME, FEATURE_FULL, FEATURE_PAIR, FEATURE_PAUSE, FEATURE_KINDS };
 
@@ -196,9 +198,47 @@ static int u32_order(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
+/* What would be v[k] after sorting, k < n: digit by digit from the top, so that no input is slow. */
+static uint32_t u32_nth(const uint32_t *v, uint32_t n, uint32_t k)
+{
+	uint32_t prefix = 0, most = 0;
+	int shift = 24;
+
+	for (uint32_t i = 0; i < n; i++)
+		most |= v[i];
+	while (shift && !(most >> shift))
+		shift -= 8;
+	for (;; shift -= 8) {
+		uint32_t count[256] = { 0 }, digit = 0;
+
+		for (uint32_t i = 0; i < n; i++)
+			if ((uint64_t)v[i] >> (shift + 8) == prefix)
+				count[v[i] >> shift & 255]++;
+		while (k >= count[digit])
+			k -= count[digit++];
+		prefix = prefix << 8 | digit;
+		if (!shift)
+			return prefix;
+	}
+}
+
+static void u32_sort_few(uint32_t *v, uint32_t n)
+{
+	for (uint32_t i = 1; i < n; i++) {
+		uint32_t x = v[i], at = i;
+
+		for (; at && v[at - 1] > x; at--)
+			v[at] = v[at - 1];
+		v[at] = x;
+	}
+}
+
+/* May change the order of v. */
 static uint32_t median(uint32_t *v, uint32_t n)
 {
-	qsort(v, n, sizeof(*v), u32_order);
+	if (n > SORT_FEW_MAX)
+		return u32_nth(v, n, n / 2);
+	u32_sort_few(v, n);
 	return n ? v[n / 2] : 0;
 }
 
@@ -231,10 +271,13 @@ static void witness_try(struct finder *f, int kind, const struct slot *slot)
 	    f->witness_count == WITNESSES_MAX)
 		return;
 	n = returns_of(f, kind, slot->first, slot->count);
+	all = f->returns[n - 1] - f->returns[0];
+	/* no period is longer than all of them: most features end here, unsorted */
+	if ((double)(2 * all) < WITNESS_COVER_MIN * f->count)
+		return;
 	for (uint32_t i = 1; i < n; i++)
 		f->sorted[m++] = f->returns[i] - f->returns[i - 1];
 	period = median(f->sorted, m);
-	all = f->returns[n - 1] - f->returns[0];
 	if ((double)(all + period) < WITNESS_COVER_MIN * f->count)
 		return;
 	for (uint32_t i = 1; i < n; i++) {
@@ -596,8 +639,7 @@ static uint32_t launches_min_of(struct finder *f, const struct steps_pattern *p)
 			f->sorted[m++] = i - last;
 		last = i;
 	}
-	median(f->sorted, m);
-	least = m ? f->sorted[m / 20] : (uint32_t)p->launches;
+	least = m ? u32_nth(f->sorted, m, m / 20) : (uint32_t)p->launches;
 	return least / 5 > RULE_EDGE ? least / 5 : least / 2 < RULE_EDGE ? least / 2 : RULE_EDGE;
 }
 
