@@ -91,6 +91,7 @@ struct node {
 	struct process *processes[LIMIT_NODE_PROCESSES]; /* NULL: free */
 	uint64_t process_serial, beat_sequence, beat_at_ns, started_ns;
 	uint8_t boot_id[16];
+	int lock_fd; /* on state.dir; -1: could not be made */
 	struct node_stats stats;
 	struct rank_config rank_config;
 	union ring_event *batch; /* LIMIT_DRAIN_BATCH */
