@@ -181,7 +181,7 @@ static void what_another_boot_left_ages_from_when_it_is_found(void **state)
 	uint64_t key;
 
 	put(g, 1, 5000 * SECOND);
-	put(g, 2, 9000 * SECOND);
+	put(g, 2, 8000 * SECOND);
 	g->c.boot = 8; /* its clock starts at 0 */
 	reopen(g, 20 * SECOND);
 	put(g, 3, 30 * SECOND);
@@ -248,7 +248,7 @@ static void ignores_and_clears_what_is_not_its_own(void **state)
 	int fd;
 
 	put(g, 1, 2 * SECOND);
-	snprintf(path, sizeof(path), "%s/0000000000000001.msg", g->spool);
+	snprintf(path, sizeof(path), "%s/0000000000000000.msg", g->spool);
 	fd = open(path, O_CREAT | O_WRONLY, 0600);
 	assert_int_equal(write(fd, "garbage", 7), 7);
 	close(fd);
