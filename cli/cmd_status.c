@@ -185,12 +185,12 @@ int cmd_status_main(const struct options *o)
 			print_node(n);
 		else
 			printf("%snode%s     no sysomd: %s\n", term_style(TERM_BOLD),
-			       term_style(TERM_PLAIN), term_safe(node_error.why, 100));
+			       term_style(TERM_PLAIN), term_safe(node_error.why, 200));
 		if (c)
 			print_cluster(cluster.url, c);
 		else
 			printf("%scluster%s  no aggregator: %s\n", term_style(TERM_BOLD),
-			       term_style(TERM_PLAIN), term_safe(cluster_error.why, 100));
+			       term_style(TERM_PLAIN), term_safe(cluster_error.why, 200));
 	}
 	json_decref(n);
 	json_decref(c);
@@ -269,7 +269,7 @@ int cmd_status_top(const struct options *o)
 		if (again)
 			fputs("\033[H\033[J", stdout);
 		if (r)
-			printf("no aggregator: %s\n", term_safe(e.why, 100));
+			printf("no aggregator: %s\n", term_safe(e.why, 200));
 		else if (o->json)
 			commands_print_json(j);
 		else
