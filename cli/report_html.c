@@ -40,7 +40,7 @@ static const char style[] =
 	"table{border-collapse:collapse;width:100%}td,th{padding:.25em .6em;text-align:right;"
 	"border-bottom:1px solid var(--line);white-space:nowrap}\n"
 	"th{font-weight:600;color:var(--dim)}td.t,th.t{text-align:left;white-space:normal;"
-	"overflow-wrap:anywhere}\n"
+	"overflow-wrap:anywhere;min-width:7em}\n"
 	".facts{display:flex;flex-wrap:wrap;gap:1em;margin:1.2em 0}.facts div{border:1px solid "
 	"var(--line);border-radius:6px;padding:.5em .9em}.facts b{display:block;font-size:1.35em}\n"
 	".bar{display:inline-block;height:.7em;background:var(--bar);border-radius:2px}\n"
@@ -456,7 +456,7 @@ static void put_parts(FILE *to, const json_t *in)
 		fputs("<p class=\"dim\">No explanation came with the windows.</p>\n", to);
 		return;
 	}
-	fputs("<table><tr><th class=\"t\">part</th><th>expected</th><th>observed</th><th>share</th>"
+	fputs("<div class=\"scroll\"><table><tr><th class=\"t\">part</th><th>expected</th><th>observed</th><th>share</th>"
 	      "<th class=\"t\">of the excess</th></tr>\n", to);
 	json_array_foreach((json_t *)parts, i, p) {
 		double share = jsonget_number(p, "share"), width = share > 1 ? 1 : share > 0 ? share : 0;
@@ -474,36 +474,26 @@ static void put_parts(FILE *to, const json_t *in)
 			"</tr>\n",
 			width * 10);
 	}
-	fputs("</table>\n", to);
-}
-
-static const char *steps_word(size_t n)
-{
-	return n == 1 ? "step" : "steps";
+	fputs("</table></div>\n", to);
 }
 
 static void put_kernels(FILE *to, const struct trace_model *m, const struct trace_rank *r)
 {
-	struct report_kernel_steps steps;
 	size_t count, slow, normal;
-	struct report_kernel *k = report_kernels_make(m, r, &count, &steps);
+	struct report_kernel *k = report_kernels_make(m, r, &count, &slow, &normal);
 
-	slow = steps.slow;
-	normal = steps.normal;
 	fprintf(to, "<h2>Kernels and copies of rank %d</h2>\n", r->who.rank);
 	if (!k) {
 		fputs("<p class=\"dim\">Its windows came as summaries, without records.</p>\n", to);
 		return;
 	}
 	fprintf(to, "<p class=\"dim\">Device time per step: %zu slow %s against %zu %s of the same "
-		    "windows", slow, steps_word(slow), normal, normal == 1 ? "other" : "others");
-	if (steps.unlike)
-		fprintf(to, "; without %zu %s of another number of kernels, as a step has whose boundary "
-			    "moved", steps.unlike, steps_word(steps.unlike));
+		    "windows", slow, slow == 1 ? "step" : "steps", normal,
+		normal == 1 ? "other" : "others");
 	if (count > KERNELS_SHOWN)
 		fprintf(to, "; the %zu largest differences of %zu", (size_t)KERNELS_SHOWN, count);
 	fputs(".</p>\n", to);
-	fputs("<table><tr><th class=\"t\">name</th><th>others</th><th>slow</th><th>difference</th>"
+	fputs("<div class=\"scroll\"><table><tr><th class=\"t\">name</th><th>others</th><th>slow</th><th>difference</th>"
 	      "<th>per slow step</th></tr>\n", to);
 	for (size_t i = 0; i < count && i < KERNELS_SHOWN; i++) {
 		const char *name = m->names[k[i].name];
@@ -520,7 +510,7 @@ static void put_kernels(FILE *to, const struct trace_model *m, const struct trac
 		cell(to, text);
 		fputs("</tr>\n", to);
 	}
-	fputs("</table>\n", to);
+	fputs("</table></div>\n", to);
 	free(k);
 }
 
@@ -529,7 +519,7 @@ static void put_windows(FILE *to, const json_t *in)
 	const json_t *windows = json_object_get(in, "windows"), *w;
 	size_t i;
 
-	fputs("<h2>Evidence</h2>\n<table><tr><th>rank</th><th class=\"t\">node</th><th class=\"t\">"
+	fputs("<h2>Evidence</h2>\n<div class=\"scroll\"><table><tr><th>rank</th><th class=\"t\">node</th><th class=\"t\">"
 	      "reason</th><th class=\"t\">from</th><th>steps</th><th>records</th><th>size</th></tr>\n",
 	      to);
 	json_array_foreach((json_t *)windows, i, w) {
@@ -551,7 +541,7 @@ static void put_windows(FILE *to, const json_t *in)
 		cell(to, term_bytes(jsonget_number(w, "bytes")));
 		fputs("</tr>\n", to);
 	}
-	fputs("</table>\n", to);
+	fputs("</table></div>\n", to);
 	json_array_foreach(json_object_get(in, "missing"), i, w) {
 		fputs("<p class=\"bad\">Missing: ", to);
 		put(to, json_is_string(w) ? json_string_value(w) : "?");

@@ -30,8 +30,6 @@ static int by_difference(const void *x, const void *y)
 	return a->name < b->name ? -1 : a->name > b->name;
 }
 
-/* Fewer steps don't tell what is usual. */
-#define LIKE_STEPS_MIN 5
 #define SLOW (WINDOW_STEP_OUT | WINDOW_STEP_FLAGGED)
 
 static ptrdiff_t step_of(const struct trace_rank *r, const struct record *d)
@@ -39,53 +37,9 @@ static ptrdiff_t step_of(const struct trace_rank *r, const struct record *d)
 	return step_at(r, d->launch_ns ? d->launch_ns : d->begin_ns);
 }
 
-static int by_count(const void *x, const void *y)
-{
-	uint32_t a = *(const uint32_t *)x, b = *(const uint32_t *)y;
-
-	return a < b ? -1 : a > b;
-}
-
-static bool is_slow(const struct trace_rank *r, size_t i)
-{
-	return (r->steps[i].flags & SLOW) != 0;
-}
-
-/* Where nearly all slow (or all other) steps have the same number of kernels, one with another number
- * is not the same step: its boundary lies elsewhere, as in the first step after a change. Clears it
- * in `whole`; the number cleared. counts: room for every step. */
-static size_t drop_unlike(const struct trace_rank *r, bool slow, uint8_t *whole, uint32_t *counts)
-{
-	size_t n = 0, like = 0, dropped = 0;
-	uint32_t middle, margin;
-
-	for (size_t i = 0; i < r->step_count; i++)
-		if (whole[i] && is_slow(r, i) == slow)
-			counts[n++] = r->steps[i].step.kernels;
-	if (n < LIKE_STEPS_MIN)
-		return 0;
-	qsort(counts, n, sizeof(*counts), by_count);
-	middle = counts[n / 2];
-	margin = middle / 20;
-	for (size_t i = 0; i < n; i++)
-		like += counts[i] >= middle - margin && counts[i] <= middle + margin;
-	if (like * 4 < n * 3)
-		return 0;
-	for (size_t i = 0; i < r->step_count; i++) {
-		uint32_t kernels = r->steps[i].step.kernels;
-
-		if (!whole[i] || is_slow(r, i) != slow ||
-		    (kernels >= middle - margin && kernels <= middle + margin))
-			continue;
-		whole[i] = 0;
-		dropped++;
-	}
-	return dropped;
-}
-
-/* Per step: whether it counts. A window may cut its first or last step, and half a step would look
- * like one with half the work. */
-static uint8_t *find_whole(const struct trace_rank *r, struct report_kernel_steps *steps)
+/* Per step: whether its records are there. A window may cut its first or last step, and half a step
+ * would look like one with half the work. */
+static uint8_t *find_whole(const struct trace_rank *r, size_t *slow, size_t *normal)
 {
 	uint32_t *found = calloc(r->step_count + 1, sizeof(*found));
 	uint8_t *whole = calloc(r->step_count + 1, 1);
@@ -100,27 +54,22 @@ static uint8_t *find_whole(const struct trace_rank *r, struct report_kernel_step
 		const struct window_step *s = &r->steps[i];
 
 		whole[i] = found[i] && found[i] >= s->step.kernels - s->step.kernels / 20;
-	}
-	if (found && whole)
-		steps->unlike = drop_unlike(r, true, whole, found) + drop_unlike(r, false, whole, found);
-	for (size_t i = 0; whole && i < r->step_count; i++) {
-		steps->slow += whole[i] && is_slow(r, i);
-		steps->normal += whole[i] && !is_slow(r, i);
+		*slow += whole[i] && (s->flags & SLOW);
+		*normal += whole[i] && !(s->flags & SLOW);
 	}
 	free(found);
 	return whole;
 }
 
 struct report_kernel *report_kernels_make(const struct trace_model *m, const struct trace_rank *r,
-					  size_t *count, struct report_kernel_steps *steps)
+					  size_t *count, size_t *slow_steps, size_t *normal_steps)
 {
 	struct report_kernel *k = calloc(m->name_count + 1, sizeof(*k));
 	uint8_t *whole;
 	size_t n = 0;
 
-	*count = 0;
-	*steps = (struct report_kernel_steps){ 0 };
-	whole = find_whole(r, steps);
+	*count = *slow_steps = *normal_steps = 0;
+	whole = find_whole(r, slow_steps, normal_steps);
 	for (size_t i = 0; k && whole && i < r->device_count; i++) {
 		const struct record *d = &r->device[i];
 		ptrdiff_t s = step_of(r, d);
@@ -141,8 +90,8 @@ struct report_kernel *report_kernels_make(const struct trace_model *m, const str
 			continue;
 		k[n] = k[i];
 		k[n].name = i;
-		k[n].slow_ns /= steps->slow ? (double)steps->slow : 1;
-		k[n].normal_ns /= steps->normal ? (double)steps->normal : 1;
+		k[n].slow_ns /= *slow_steps ? (double)*slow_steps : 1;
+		k[n].normal_ns /= *normal_steps ? (double)*normal_steps : 1;
 		n++;
 	}
 	free(whole);

@@ -12,13 +12,9 @@ struct report_kernel {
 	double slow_ns, normal_ns; /* per step */
 };
 
-struct report_kernel_steps {
-	size_t slow, normal; /* that count: their records are all there */
-	size_t unlike;	     /* that don't, as they have more or fewer kernels than nearly all others */
-};
-
-/* By the difference, largest first. NULL when there are none, or no memory. */
+/* By the difference, largest first. *slow_steps, *normal_steps: steps whose records are all there;
+ * others don't count. NULL when there are none, or no memory. */
 struct report_kernel *report_kernels_make(const struct trace_model *m, const struct trace_rank *r,
-					  size_t *count, struct report_kernel_steps *steps);
+					  size_t *count, size_t *slow_steps, size_t *normal_steps);
 
 #endif
