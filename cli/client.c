@@ -83,9 +83,10 @@ static void explain_status(struct client_error *e, const struct buf *body, const
 /* Why nobody was reached, and what to do about it. curl speaks of localhost where it is a socket. */
 static void explain_connect(struct client_error *e, const struct client *c, long os)
 {
+	e->denied = *c->socket && (os == EACCES || os == EPERM);
 	if (!*c->socket)
 		e->remedy = "does sysom-aggregator run there? --url or SYSOM_URL name another";
-	else if (os == EACCES || os == EPERM)
+	else if (e->denied)
 		e->remedy = "only root and the user that runs sysomd may use it: try sudo";
 	else
 		e->remedy = "does sysomd run here? --control or SYSOM_CONTROL_PATH name another";

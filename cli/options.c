@@ -28,6 +28,7 @@ static const struct option_def defs[] = {
 	{ OPTION_RANK, "rank", 'r', "N", "only this rank" },
 	{ OPTION_ONCE, "once", '1', NULL, "print once and return" },
 	{ OPTION_ALL, "all", 'a', NULL, "hiccups too: one or two slow steps of a rank" },
+	{ OPTION_ANY, "any", 'A', NULL, "one that was over before the wait began will do" },
 	{ OPTION_STATE, "state", 's', "open|closed", "only in this state" },
 	{ OPTION_LIMIT, "limit", 'n', "N", "at most so many (default 20)" },
 	{ OPTION_OUT, "output", 'o', "FILE", "where to write; - is standard output" },
@@ -35,7 +36,7 @@ static const struct option_def defs[] = {
 	{ OPTION_TIMEOUT, "timeout", 't', "S", "give up after so many seconds (default 60)" },
 	{ OPTION_SECONDS, "seconds", 'S', "S", "how many seconds to send" },
 	{ OPTION_STATE_DIR, "state-dir", 'd', "DIR",
-	  "directory whose disk space is checked (default /var/lib/sysom)" },
+	  "directory whose disk space is checked (default: sysomd's)" },
 };
 
 void options_help(FILE *to, const struct command *c)
@@ -57,6 +58,10 @@ void options_help(FILE *to, const struct command *c)
 										defs[i].help);
 	}
 	fprintf(to, "  %-32s %s\n", "-h, --help", "print this");
+	if (c->examples)
+		fprintf(to, "\nexamples:\n%s", c->examples);
+	if (c->args_max < 0) /* another command's status */
+		return;
 	fputs("\nexit status: 0 done, 1 found nothing or failed, 2 bad arguments\n", to);
 }
 
@@ -102,7 +107,10 @@ static int store(struct options *o, const struct command *c, unsigned bit, const
 		return 0;
 	case OPTION_ALL:
 		o->all = true;
-		break;
+		return 0;
+	case OPTION_ANY:
+		o->any = true;
+		return 0;
 	case OPTION_ONCE:
 		o->once = true;
 		return 0;
