@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "base/limits.h"
 
 struct option_def {
 	unsigned bit;
@@ -82,16 +83,17 @@ static int parse_seconds(const struct command *c, const char *flag, const char *
 	return 0;
 }
 
-static int parse_integer(const struct command *c, const char *flag, const char *text, long max,
-			 long *out)
+static int parse_integer(const struct command *c, const char *flag, const char *text, long min,
+			 long max, long *out)
 {
-	char *end;
+	char want[64], *end;
 	long v;
 
 	errno = 0;
 	v = strtol(text, &end, 10);
-	if (!*text || *end || errno || v < 0 || v > max)
-		return bad(c, flag, text, "a whole number is wanted");
+	snprintf(want, sizeof(want), "a whole number from %ld to %ld is wanted", min, max);
+	if (!*text || *end || errno || v < min || v > max)
+		return bad(c, flag, text, want);
 	*out = v;
 	return 0;
 }
@@ -143,12 +145,12 @@ static int store(struct options *o, const struct command *c, unsigned bit, const
 			return bad(c, "format", arg, "perfetto or kineto");
 		return 0;
 	case OPTION_RANK:
-		r = parse_integer(c, "rank", arg, INT32_MAX, &n);
+		r = parse_integer(c, "rank", arg, 0, INT32_MAX, &n);
 		o->rank = (int)n;
 		o->have_rank = !r;
 		return r;
 	case OPTION_LIMIT:
-		r = parse_integer(c, "limit", arg, 10000, &n);
+		r = parse_integer(c, "limit", arg, 1, LIMIT_API_INCIDENTS, &n);
 		o->limit = (unsigned)n;
 		return r;
 	case OPTION_TIMEOUT:

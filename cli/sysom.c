@@ -48,7 +48,7 @@ static const struct command commands[] = {
 	{ .name = "top", .run = cmd_status_top,
 	  .flags = OPTION_JSON | OPTION_URL | OPTION_JOB | OPTION_ONCE, .args = "",
 	  .summary = "all ranks, refreshed every second on a terminal", .detail = top_words,
-	  .examples = "  sysom top --job llama-7b\n  sysom top --once | sort -k6\n" },
+	  .examples = "  sysom top --job llama-7b\n  sysom top --once | grep -w gone\n" },
 	{ .name = "incidents", .run = cmd_incidents_list,
 	  .flags = OPTION_JSON | OPTION_URL | OPTION_JOB | OPTION_STATE | OPTION_LIMIT | OPTION_ALL,
 	  .args = "", .summary = "the incidents, newest first",
