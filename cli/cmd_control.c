@@ -26,7 +26,7 @@ static const char *ranks_word(double n)
 	return n == 1 ? "rank" : "ranks";
 }
 
-/* "2 ranks changed, 6 ranks were off already, 1 rank can't" */
+/* "tracing on: 2 ranks changed, 5 were on already, 1 can't: ..." */
 static void tell_trace(const char *state, double changed, double already, double asked)
 {
 	double cannot = asked - changed - already;
@@ -35,8 +35,8 @@ static void tell_trace(const char *state, double changed, double already, double
 	if (already > 0)
 		printf(", %s %s %s already", term_count(already), already == 1 ? "was" : "were", state);
 	if (cannot > 0)
-		printf(", %s switched %s for good after a fault of %s own (sysom status: latched)",
-		       term_count(cannot), cannot == 1 ? "has" : "have", cannot == 1 ? "its" : "their");
+		printf(", %s can't: off for good after a fault of our own (latched in sysom status)",
+		       term_count(cannot));
 	putchar('\n');
 }
 

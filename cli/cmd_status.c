@@ -157,8 +157,11 @@ static void print_mode(const json_t *mode)
 				    json_is_true(v)   ? "on" :
 				    json_is_false(v)  ? "off" : text ? text : "";
 
-		printf("  %-9s %-9s %s%s%s\n", term_safe(key, 20), term_safe(value, 60),
-		       term_style(TERM_DIM), explain_mode(key, value), term_style(TERM_PLAIN));
+		if (*explain_mode(key, value))
+			printf("  %-9s %-9s %s%s%s\n", term_safe(key, 20), term_safe(value, 60),
+			       term_style(TERM_DIM), explain_mode(key, value), term_style(TERM_PLAIN));
+		else
+			printf("  %-9s %s\n", term_safe(key, 20), term_safe(value, 60));
 		free(text);
 	}
 }

@@ -201,16 +201,16 @@ void incident_text_print(FILE *to, const json_t *in)
 	fprintf(to, "  report    sysom report %s -o %s.html\n", id, id);
 }
 
-/* Observed and expected time where there is room: the excess says the same shorter. */
+/* A narrow terminal gets no year, nor the two times whose excess is there. */
 #define ROW_WIDE 116
-#define ROW_BEFORE_PART 76 /* columns of the narrow form */
+#define ROW_BEFORE_PART 67 /* columns of the narrow form */
 
 void incident_text_head(FILE *to)
 {
 	bool wide = term_columns() >= ROW_WIDE;
 
-	fprintf(to, "%s%-8s %-6s %-23s %-14s %-12s", term_style(TERM_BOLD), "id", "state", "began", "job",
-		"ranks");
+	fprintf(to, "%s%-8s %-6s %-*s %-14s %-12s", term_style(TERM_BOLD), "id", "state", wide ? 23 : 14,
+		wide ? "began" : "began (UTC)", "job", "ranks");
 	if (wide)
 		fprintf(to, " %9s %9s", "observed", "expected");
 	fprintf(to, " %6s  %s%s\n", "excess", "mostly", term_style(TERM_PLAIN));
@@ -219,19 +219,25 @@ void incident_text_head(FILE *to)
 void incident_text_row(FILE *to, const json_t *in)
 {
 	const char *state = jsonget_text(in, "state");
+	const char *began = term_time(jsonget_unsigned(in, "begin_unix_ns"));
 	const json_t *part = json_array_get(json_object_get(in, "parts"), 0);
 	unsigned columns = term_columns(), room = 40;
+	bool wide = columns >= ROW_WIDE;
 
-	fprintf(to, "%-8s %s%-6s%s %-23s %-14s %-12s", term_safe(jsonget_text(in, "id"), 32),
+	if (!wide)
+		room = columns > ROW_BEFORE_PART ? columns - ROW_BEFORE_PART : 0;
+	fprintf(to, "%-8s %s%-6s%s ", term_safe(jsonget_text(in, "id"), 32),
 		term_style(strcmp(state, "open") ? TERM_GREEN : TERM_RED), term_safe(state, 6),
-		term_style(TERM_PLAIN), term_time(jsonget_unsigned(in, "begin_unix_ns")),
-		term_safe(jsonget_text(in, "job"), 14),
+		term_style(TERM_PLAIN));
+	if (wide)
+		fprintf(to, "%-23s", began);
+	else
+		fprintf(to, "%-14.14s", strlen(began) > 5 ? began + 5 : began);
+	fprintf(to, " %-14s %-12s", term_safe(jsonget_text(in, "job"), 14),
 		term_safe(incident_text_ranks(json_object_get(in, "ranks")), 12));
-	if (columns >= ROW_WIDE)
+	if (wide)
 		fprintf(to, " %9s %9s", term_ms(jsonget_number(in, "latency_ms")),
 			term_ms(jsonget_number(in, "expected_ms")));
-	else
-		room = columns > ROW_BEFORE_PART ? columns - ROW_BEFORE_PART : 0;
 	fprintf(to, " %6s  %s\n", term_excess(jsonget_number(in, "excess")),
 		part && room > 3 ? term_safe(incident_text_part(part, 40), room) : "");
 }

@@ -138,6 +138,13 @@ static bool is_settled(struct node *n, const struct waiting *w)
 	return true;
 }
 
+/* Latched is off for good. */
+static bool is_state(const struct process *p, uint32_t wanted)
+{
+	return p->trace_state == wanted ||
+	       (wanted == RING_TRACE_OFF && p->trace_state == RING_TRACE_LATCHED);
+}
+
 /* changed: were in another state and are in the wanted one now. already: were in it before. The rest
  * of those asked has not said so in time, or can't (latched off by a fault of its own). */
 static enum MHD_Result answer_trace(struct node *n, struct MHD_Connection *c, struct waiting *w)
@@ -155,7 +162,7 @@ static enum MHD_Result answer_trace(struct node *n, struct MHD_Connection *c, st
 		if (!has_acked(n, w, i, &gone))
 			continue;
 		done++;
-		if (p->trace_state != w->wanted)
+		if (!is_state(p, w->wanted))
 			continue;
 		already += w->of[i].was;
 		if (!w->of[i].was)
@@ -203,7 +210,7 @@ static enum MHD_Result on_trace(struct node *n, struct MHD_Connection *c, void *
 		if (serial < 0)
 			continue;
 		w->of[w->count].process = p->serial;
-		w->of[w->count].was = p->trace_state == w->wanted;
+		w->of[w->count].was = is_state(p, w->wanted);
 		w->of[w->count++].serial = (uint32_t)serial;
 	}
 	if (!w->count)
