@@ -98,7 +98,64 @@ def test_rival(version, *how):
     check(gaps == [("2", False), ("2", True)], "and the gap between is told", f["gap"])
 
 
+V2 = dict(SIM_CUPTI_V2="1", SIM_CUPTI_VERSION="130300", SIM_CUDA_VERSION="13030")
+STATE_V2, STATE_LEGACY = "1", "2"
+
+
+def rung(f):
+    """The ladder's rung at the end, as the ring says."""
+    return f["counters"][-1]["cupti"] if f["counters"] else None
+
+
+def test_session():
+    job = (f"{B}/bin/simjob", "--ranks", "1", "--steps", "4", "--seconds", "0")
+    rc, kinds, f, rest, err = run(*job, **V2)
+    check(rc == 0 and rung(f) == STATE_V2 and kinds["kernel"] == kinds["launch"] > 100 and
+          kinds["copy"] > 0 and not kinds["gap"],
+          "where CUPTI shares subscriptions we have one, and every record comes", rung(f), kinds, err)
+    check({k["clock"] for k in f["kernel"]} == {"2"} and
+          all(abs(int(k["t"]) / 1e9 - time.time()) < 60 for k in f["kernel"]),
+          "and its clock, which nobody may set, is named")
+    for what, more in (("an older CUPTI", dict(SIM_CUPTI_VERSION="130299")),
+                       ("an older driver", dict(SIM_CUDA_VERSION="13020")),
+                       ("a refused subscription", dict(SIM_CUPTI_V2_FAIL="1")),
+                       ("a clock of neither kind", dict(SIM_CUPTI_V2_FAIL="2")),
+                       ("refused callbacks", dict(SIM_CUPTI_V2_FAIL="3")),
+                       ("a refused kind", dict(SIM_CUPTI_V2_FAIL="4")),
+                       ("SYSOM_CUPTI=legacy", dict(SYSOM_CUPTI="legacy"))):
+        rc, kinds, f, rest, err = run(*job, **{**V2, **more})
+        check(rc == 0 and rung(f) == STATE_LEGACY and kinds["kernel"] == kinds["launch"] > 100,
+              f"{what}: the unversioned calls serve", rung(f), kinds, err)
+    rc, kinds, f, rest, err = run(*job, SIM_CUPTI_VERSION="130300", SIM_CUDA_VERSION="13030",
+                                  SIMJOB_CUPTI="libcupti.so.12")
+    check(rc == 0 and rung(f) == STATE_LEGACY and kinds["kernel"] == kinds["launch"] > 100,
+          "missing functions: the unversioned calls serve", rung(f), kinds, err)
+    rc, kinds, f, rest, err = run(*job, **V2, SIM_CUPTI_DROP_EVERY="10")
+    check(losses(f)["cupti_buffer"] > 0, "records dropped from a subscription are counted",
+          losses(f))
+
+
+def test_session_rival(how, kernels, gaps, state):
+    n = 50
+    rc, kinds, f, plain, err = run(f"{B}/test/rival", str(n), *how, preload=False, **V2)
+    want = [f"seen={n} strange=0 wrong_clock=0 foreign=0 lost=0 results=00000"]
+    check(rc == 0 and plain == want, f"a profiler {how} works without us", plain, err)
+    rc, kinds, f, rest, err = run(f"{B}/test/rival", str(n), *how, **V2)
+    check(rc == 0 and rest == want and not err, f"{how}: it sees just the same beside us", rest, err)
+    check(kinds["launch"] == 3 * n and kinds["kernel"] == kernels * n,
+          f"{how}: we see {kernels} of its three phases", kinds, f["gap"])
+    check([(g["cause"], g["to"] != "0") for g in f["gap"]] == gaps,
+          f"{how}: and the gap is told, where there is one", f["gap"])
+    check(rung(f) == state, f"{how}: afterwards we are on the rung we should be", rung(f))
+
+
+YIELDED = [("2", False), ("2", True)]
 test_delivery()
+test_session()
+test_session_rival(("share",), 3, [], STATE_V2)
+test_session_rival(("solo",), 2, YIELDED, STATE_V2)
+test_session_rival((), 2, YIELDED, STATE_LEGACY)
+test_session_rival(("finalize",), 2, YIELDED, STATE_LEGACY)
 for version in ("130001", "130100"):
     test_rival(version)
 test_rival("130100", "finalize")
