@@ -45,6 +45,8 @@
 #define CUPTI_VERSION_UNSAFE 130000u
 #define CUPTI_NAMES 1024 /* a model has some hundred kernels */
 #define CUPTI_SHARERS 8
+/* After the kinds went off: what ran then ends later and must not lie in CUPTI until they are on. */
+#define CUPTI_FLUSHES_OWED 10
 
 enum cupti_buffer_state { BUFFER_FREE = 0, BUFFER_LENT = 1, BUFFER_DONE = 2 };
 
@@ -86,6 +88,7 @@ static struct {
 	uint32_t pauses;   /* enum cupti_client_pause */
 	uint32_t flushing; /* the helper is inside CUPTI */
 	uint32_t decode_lock;
+	uint32_t flushes_owed;
 	bool session_allowed; /* the first rung may be taken; under lock */
 	bool enabled;	 /* under lock */
 	bool coarse, coarse_wanted, coarse_refused; /* graph launches as one record; under lock */
@@ -412,6 +415,7 @@ static void cupti_disable(uint32_t pauses, int32_t detail)
 			cupti.disable(cupti_kinds[i]);
 	}
 	cupti.enabled = false;
+	cupti.flushes_owed = CUPTI_FLUSHES_OWED;
 	if (pauses & CUPTI_PAUSE_RIVAL && !cupti_session_is_open()) {
 		cupti_set_zeroed(0);
 		if (cupti.clock_set)
@@ -779,8 +783,10 @@ unsigned cupti_client_tend(uint64_t now_ns, bool flush)
 	if (flush) {
 		/* seq_cst: either cupti_client_rival_finalizes sees us flush or we see its pause */
 		__atomic_store_n(&cupti.flushing, 1, __ATOMIC_SEQ_CST);
-		if (cupti.enabled && !cupti_rival_active())
+		if ((cupti.enabled || cupti.flushes_owed) && !cupti_rival_active()) {
 			cupti.flush_all(0);
+			cupti.flushes_owed -= !cupti.enabled && cupti.flushes_owed;
+		}
 		__atomic_store_n(&cupti.flushing, 0, __ATOMIC_SEQ_CST);
 	}
 	return cupti_decode_all(0);
