@@ -24,7 +24,7 @@ enum stack_frame_flags {
 	STACK_FRAME_RETURN = 1,  /* address is a return address: look up address - 1 */
 	STACK_FRAME_SCANNED = 2, /* found by the bounded scan of the stack behind code without tables */
 	STACK_FRAME_FP = 4,      /* reached by a frame pointer in code without unwind information */
-	STACK_FRAME_SHIM = 8,    /* an interpreter's entry (_PyEval_EvalFrame...) that Python frames replace */
+	STACK_FRAME_SHIM = 8,    /* an interpreter's entry that Python frames could not replace */
 };
 
 struct stack_frame {

@@ -56,4 +56,15 @@
 #define LIMIT_API_INCIDENTS 1000u
 #define LIMIT_API_WINDOWS 2000u
 
+/* ---- CPU stacks (analysis/stack.h) ---- */
+/* A PyTorch process maps some 320 files; a node of 8 ranks and their loaders shares most. */
+#define LIMIT_STACK_OBJECTS (1u << 16)
+/* One period of a node: 5 s, 99 Hz, 128 CPUs are 63,360 samples of about 60 frames, were they all
+ * different. */
+#define LIMIT_STACK_SAMPLES (1u << 18)
+#define LIMIT_STACKS (1u << 17)
+#define LIMIT_STACK_FRAMES (1u << 23)
+#define LIMIT_STACK_STRINGS (1u << 18)
+#define LIMIT_STACK_STRING_BYTES (32u << 20)
+
 #endif
