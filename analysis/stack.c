@@ -317,6 +317,8 @@ int stack_batch_stack(struct stack_batch *b, const struct stack_frame *frames, u
 
 	if (!x)
 		return -ENOMEM;
+	if (count > LIMIT_STACK_DEPTH)
+		return -E2BIG;
 	while ((i = table_next(&x->stacks, &key))) {
 		s = &b->stacks[i - 1];
 		if (s->count == count && s->kernel_count == kernel_count && s->end == end &&

@@ -66,5 +66,11 @@
 #define LIMIT_STACK_FRAMES (1u << 23)
 #define LIMIT_STACK_STRINGS (1u << 18)
 #define LIMIT_STACK_STRING_BYTES (32u << 20)
+/* Kernel, native and Python frames of one stack together: PyTorch under autograd reaches some 150, and
+ * recursion is cut. */
+#define LIMIT_STACK_DEPTH 1024u
+/* Of one window: a minute of one rank with 30 busy threads at 99 Hz, mostly shared. */
+#define LIMIT_WINDOW_STACK_FRAMES (1u << 20)
+#define LIMIT_WINDOW_STACK_SAMPLES (1u << 16)
 
 #endif
