@@ -73,4 +73,13 @@
 #define LIMIT_WINDOW_STACK_FRAMES (1u << 20)
 #define LIMIT_WINDOW_STACK_SAMPLES (1u << 16)
 
+/* ---- symbols (symbol/) ---- */
+/* A note segment holds the Build ID, the ABI tag and a property: some hundred bytes. */
+#define LIMIT_SYMBOL_NOTE_BYTES 4096
+#define LIMIT_SYMBOL_SEGMENTS 128u
+/* A 1 GB debug file has some millions; 2^26 rows of 32 bytes are 2 GiB of index file. */
+#define LIMIT_SYMBOLS (1u << 26)
+/* A mangled name of C++ can be longer; it is then cut, and not demangled. */
+#define LIMIT_SYMBOL_NAME_BYTES 16384u
+
 #endif
