@@ -232,12 +232,14 @@ struct event_mem {
 	uint32_t seq_end;
 };
 
+enum event_sync_scope { SYNC_UNKNOWN = 0, SYNC_STREAM = 1, SYNC_EVENT = 2, SYNC_CONTEXT = 3 };
+
 struct event_sync {
 	struct event_head head;
 	uint64_t handle; /* stream, event or 0 */
 	uint64_t reserved[3];
 	uint16_t api;
-	uint16_t reserved1;
+	uint16_t scope; /* enum event_sync_scope: what was waited for */
 	uint32_t duration;
 	uint32_t reserved2;
 	uint32_t seq_end;

@@ -55,6 +55,7 @@ struct join_stats {
 	uint64_t colls, coll_kernels, coll_kernels_joined, coll_fused;
 	uint64_t graph_launches, graph_nodes, copies, resyncs, streams_learned;
 	uint64_t export_delay_max_ns; /* as the process measured it */
+	uint64_t graph_coarse_ns;     /* with one record for a graph launch, GAP_GRAPH_NODES */
 	uint64_t loss[JOIN_LOSS_COUNT];
 };
 

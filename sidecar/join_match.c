@@ -524,6 +524,28 @@ void join_match_expire(struct join *j, bool finish)
 	}
 }
 
+/* A kernel that began after a wait had ended was launched after it began: older launches have no
+ * kernel any more. Where all of a stream look alike this is what ends a shift. */
+static void pass_syncs(struct join *j, struct join_device_stream *d, struct join_stream *s,
+		       uint64_t begin_ns)
+{
+	uint32_t n = 0;
+
+	while (n < s->sync_count && s->syncs[n].end_ns + j->clock->error_ns <= begin_ns)
+		n++;
+	if (!n)
+		return;
+	while (d->queue_count && resolve(j, d, false))
+		;
+	while (s->launches.count && j->launches[s->launches.head].end_ns < s->syncs[n - 1].begin_ns)
+		join_match_launch_drop(j, s);
+	while (s->colls.count && !j->colls[s->colls.head].open &&
+	       j->colls[s->colls.head].end_ns < s->syncs[n - 1].begin_ns)
+		join_match_coll_drop(j, s);
+	s->sync_count -= n;
+	memmove(s->syncs, s->syncs + n, sizeof(s->syncs[0]) * s->sync_count);
+}
+
 /* ---- graphs ---- */
 
 static struct join_replay *find_replay(struct join *j, uint32_t correlation)
@@ -613,8 +635,10 @@ static void on_graph_node(struct join *j, const struct join_device_pend *p, bool
 	if (!rp) {
 		struct join_stream *s = d && d->stream >= 0 ? &j->streams[d->stream] : NULL;
 
-		if (s)
+		if (s) {
+			pass_syncs(j, d, s, p->begin_ns);
 			rp = take_graph_launch(j, s, p->begin_ns);
+		}
 		if (!rp) {
 			s = only_graph_stream(j);
 			rp = s ? take_graph_launch(j, s, p->begin_ns) : NULL;
@@ -686,6 +710,8 @@ void join_match_device(struct join *j, const struct join_device_pend *p)
 		return;
 	}
 	s = d->stream >= 0 ? &j->streams[d->stream] : NULL;
+	if (s)
+		pass_syncs(j, d, s, p->begin_ns);
 	if (s && !d->queue_count) {
 		if (s->launches.count && signature_fits(j, &j->launches[s->launches.head], p)) {
 			meet(j, s, p);

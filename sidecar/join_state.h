@@ -24,6 +24,7 @@
 #define JOIN_SPAN_DEPTH	    32u
 #define JOIN_LOOK_AHEAD	    64u
 #define JOIN_RUN	    8u /* signatures in a row that make an alignment */
+#define JOIN_SYNCS	    8u /* of a stream, not yet passed by its kernels */
 
 /* Threads of a job differ by microseconds; a call that takes longer comes late and is handed out so. */
 #define JOIN_REORDER_NS	      20000000ull
@@ -70,6 +71,7 @@ enum join_launch_type { JOIN_LAUNCH_KERNEL = 0, JOIN_LAUNCH_GRAPH = 1 };
 
 struct join_launch {
 	uint64_t t_ns, func;
+	uint64_t end_ns; /* of the call */
 	uint32_t next;
 	uint32_t tid;
 	uint32_t grid[3];
@@ -102,6 +104,11 @@ struct join_list {
 	uint32_t head, tail, count;
 };
 
+/* The host waited for a stream: what was launched before it began had ended when it ended. */
+struct join_sync {
+	uint64_t begin_ns, end_ns;
+};
+
 /* A stream as the host names it. */
 struct join_stream {
 	uint64_t handle, scope; /* scope: context of a default stream, thread of a per-thread one */
@@ -110,6 +117,8 @@ struct join_stream {
 	int32_t device_stream; /* index, -1 not bound */
 	struct join_list launches, colls;
 	uint64_t last_group; /* of the last collective that met its kernel */
+	struct join_sync syncs[JOIN_SYNCS];
+	uint32_t sync_count;
 };
 
 /* A stream as device records name it. */
