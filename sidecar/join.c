@@ -297,6 +297,10 @@ static void on_launch(struct join *j, const struct join_host_pend *p)
 		return;
 	if (!graph)
 		note_inner_launch(j, p, (uint32_t)(s - j->streams));
+	if (p->t_ns < j->gap_end_ns) {
+		join_count(j, JOIN_LAUNCH_NO_KERNEL, 1);
+		return;
+	}
 	node = join_match_launch_new(j);
 	if (!node) {
 		join_count(j, JOIN_TABLE_FULL, 1);
@@ -393,6 +397,10 @@ static void enqueue_coll(struct join *j, const struct join_host_pend *p, const s
 
 	if (!s)
 		return;
+	if (!grouped && p->t_ns < j->gap_end_ns) {
+		join_count(j, JOIN_COLL_NO_KERNEL, 1);
+		return;
+	}
 	if (s->colls.count >= JOIN_COLLS / 4)
 		join_match_coll_drop(j, s);
 	node = coll_new(j);
@@ -635,9 +643,13 @@ static void on_gap(struct join *j, const struct join_host_pend *p)
 	}
 	emit(j, &r, NULL);
 	/* What was launched before has its kernels or has lost them. Where all of a stream look alike,
-	 * as collectives do, one launch too many would shift every join after it. */
-	if (e->to && gap_of_kernels(e->cause))
+	 * as collectives do, one launch too many would shift every join after it. The gap is told as
+	 * of its beginning: launches of its last moments are still to come. */
+	if (e->to && gap_of_kernels(e->cause)) {
+		if (r.end_ns > j->gap_end_ns)
+			j->gap_end_ns = r.end_ns;
 		drop_before(j, r.end_ns);
+	}
 }
 
 static void stream_waited(struct join_stream *s, uint64_t begin_ns, uint64_t end_ns)

@@ -191,6 +191,7 @@ struct join {
 	const struct clockmap *clock;
 	struct join_stats stats;
 	uint64_t watermark_ns, now_ns;
+	uint64_t gap_end_ns; /* launches before this have no kernel any more: GAP_* */
 	uint64_t last_host_ns;
 	uint64_t group_next;
 	uint32_t replay_next;
