@@ -309,8 +309,7 @@ static void on_launch(struct join *j, const struct join_host_pend *p)
 	l = &j->launches[node];
 	*l = (struct join_launch){ .t_ns = p->t_ns, .end_ns = r.end_ns, .func = e->func,
 				   .tid = p->tid,
-				   .type = graph ? JOIN_LAUNCH_GRAPH : JOIN_LAUNCH_KERNEL,
-				   .name = f && f->told ? f->name : 0 };
+				   .type = graph ? JOIN_LAUNCH_GRAPH : JOIN_LAUNCH_KERNEL };
 	memcpy(l->grid, r.grid, sizeof(l->grid));
 	memcpy(l->block, r.block, sizeof(l->block));
 	if (graph)
@@ -701,7 +700,6 @@ static void on_sync(struct join *j, const struct join_host_pend *p)
 static void on_other(struct join *j, const struct join_host_pend *p)
 {
 	struct record r;
-	struct join_func *f;
 
 	switch (p->e.head.kind) {
 	case EVENT_MEM:
@@ -712,14 +710,6 @@ static void on_other(struct join *j, const struct join_host_pend *p)
 		return;
 	case EVENT_SYNC:
 		on_sync(j, p);
-		return;
-	case EVENT_FUNC:
-		f = join_match_func(j, p->e.func.func, true);
-		if (f && p->e.func.name) {
-			f->name = p->e.func.name;
-			f->told = true;
-			f->refused = 0;
-		}
 		return;
 	case EVENT_ANCHOR: /* INV-8: our own anchors are used */
 	case EVENT_PLUGIN: /* the wrappers tell the same; kept for static NCCL by the process */

@@ -8,8 +8,6 @@
 #include "base/hash.h"
 #include "sidecar/join_state.h"
 
-#define NAME_REFUSALS_MAX 16
-
 /* ---- pools and lists ---- */
 
 uint32_t join_match_launch_new(struct join *j)
@@ -259,37 +257,16 @@ static bool signature_fits(struct join *j, const struct join_launch *l,
 		return false; /* a kernel cannot start before its launch */
 	if (l->type == JOIN_LAUNCH_GRAPH)
 		return false; /* by correlation, see on_graph_node */
-	if (l->grid[0] != k->grid[0] || l->grid[1] != k->grid[1] || l->grid[2] != k->grid[2] ||
-	    l->block[0] != k->block[0] || l->block[1] != k->block[1] || l->block[2] != k->block[2])
-		return false;
-	return !l->name || !k->name || l->name == k->name;
+	return l->grid[0] == k->grid[0] && l->grid[1] == k->grid[1] && l->grid[2] == k->grid[2] &&
+	       l->block[0] == k->block[0] && l->block[1] == k->block[1] && l->block[2] == k->block[2];
 }
 
-/* A function handle whose module was unloaded may name another kernel now; a name that never fits
- * while all else does is not to be believed. */
 static void learn_name(struct join *j, const struct join_launch *l, uint32_t name)
 {
-	struct join_func *f;
+	struct join_func *f = name ? join_match_func(j, l->func, true) : NULL;
 
-	if (l->name || !name)
-		return;
-	f = join_match_func(j, l->func, true);
-	if (f && !f->told)
+	if (f)
 		f->name = name;
-}
-
-static void doubt_name(struct join *j, const struct join_launch *l,
-		       const struct join_device_pend *p)
-{
-	struct join_launch nameless = *l;
-	struct join_func *f;
-
-	nameless.name = 0;
-	if (!l->name || !signature_fits(j, &nameless, p))
-		return;
-	f = join_match_func(j, l->func, false);
-	if (f && f->told && ++f->refused >= NAME_REFUSALS_MAX)
-		f->told = false;
 }
 
 static void meet(struct join *j, struct join_stream *s, const struct join_device_pend *p)
@@ -487,8 +464,6 @@ static bool resolve(struct join *j, struct join_device_stream *d, bool patient)
 	case ALIGN_NONE:
 		if (patient)
 			return false;
-		if (s->launches.count)
-			doubt_name(j, &j->launches[s->launches.head], &d->queue[0]);
 		emit_unmatched(j, &d->queue[0], JOIN_KERNEL_NO_LAUNCH);
 		queue_shift(d, 1, d->queue_since_ns);
 		return true;

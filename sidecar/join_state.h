@@ -51,7 +51,6 @@ struct join_host_pend {
 		struct event_span span;
 		struct event_stream stream;
 		struct event_gap gap;
-		struct event_func func;
 		struct event_graph graph;
 		uint8_t bytes[RING_HOST_SLOT_BYTES];
 	} e;
@@ -78,7 +77,6 @@ struct join_launch {
 	uint16_t block[3];
 	uint8_t type;
 	uint8_t reserved;
-	uint32_t name;	 /* of the function, by EVENT_FUNC; 0 unknown */
 	uint32_t replay; /* graph: number of the replay, from 1 */
 };
 
@@ -136,9 +134,7 @@ struct join_comm {
 
 struct join_func {
 	uint64_t handle;
-	uint32_t name;
-	uint16_t refused; /* times in a row that the name did not fit an otherwise good match */
-	bool told;	  /* by EVENT_FUNC, not learned from a kernel */
+	uint32_t name; /* learned from its kernels; a guess, since handles are used again */
 };
 
 struct join_template_coll {

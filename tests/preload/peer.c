@@ -100,7 +100,7 @@ static void print_event(const struct peer_ring *p, const union ring_event *e,
 		[EVENT_SYNC] = "sync", [EVENT_STEP_BEGIN] = "step_begin",
 		[EVENT_STEP_END] = "step_end", [EVENT_SPAN_BEGIN] = "span_begin",
 		[EVENT_SPAN_END] = "span_end", [EVENT_STREAM] = "stream",
-		[EVENT_CONTEXT] = "context", [EVENT_GAP] = "gap", [EVENT_FUNC] = "func",
+		[EVENT_CONTEXT] = "context", [EVENT_GAP] = "gap",
 		[EVENT_PLUGIN] = "plugin", [EVENT_ANCHOR] = "anchor", [EVENT_GRAPH] = "graph",
 		[EVENT_KERNEL] = "kernel", [EVENT_COPY] = "copy",
 		[EVENT_GRAPH_EXEC] = "graph_exec" };

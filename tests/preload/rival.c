@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  * rival.c - a job that profiles itself with CUPTI for a while, as torch.profiler does, over the
  * simulated GPU. Three phases of launches: before, while and after.
- * usage: rival N [finalize|share|solo|busy]; share, solo: by CUPTI's versioned calls, allowing other
- * subscribers or not; busy: another thread launches all the time, deep queue, no wait between. Prints
- * what its own profiler saw. */
+ * usage: rival N [finalize|share|solo|busy|alone]; share, solo: by CUPTI's versioned calls, allowing other
+ * subscribers or not; busy: another thread launches all the time, deep queue, no wait between; alone:
+ * the same without a profiler. Prints what its own profiler saw. */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdbool.h>
@@ -181,16 +181,18 @@ static void *busy(void *arg)
 }
 
 /* Its kernels are in the way of the counting: what the profiler saw is not told. */
-static int profile_busy(cu_function f)
+static int profile_busy(cu_function f, bool alone)
 {
-	cupti_result res[5];
+	cupti_result res[3] = { CUPTI_OK, CUPTI_OK, CUPTI_OK };
 	pthread_t thread;
 
 	busy_function = f;
 	((cu_result(*)(cu_context *))get(cuda, "cuCtxGetCurrent"))(&busy_context);
 	pthread_create(&thread, NULL, busy, NULL);
 	for (int i = 0; i < 2; i++) {
-		sleep_ms(300);
+		sleep_ms(alone ? 2000 : 300);
+		if (alone)
+			continue;
 		res[0] = ((cupti_activity_register_callbacks_fn)get(
 			cupti_lib, "cuptiActivityRegisterCallbacks"))(requested, completed);
 		res[1] = ((cupti_activity_enable_fn)get(cupti_lib, "cuptiActivityEnable"))(
@@ -216,8 +218,8 @@ int main(int argc, char **argv)
 	cu_function f = start_cuda();
 	cupti_result res[5];
 
-	if (!strcmp(how, "busy"))
-		return profile_busy(f);
+	if (!strcmp(how, "busy") || !strcmp(how, "alone"))
+		return profile_busy(f, !strcmp(how, "alone"));
 	run(f, n);
 	if (!strcmp(how, "share") || !strcmp(how, "solo"))
 		profile_versioned(f, n, !strcmp(how, "share"), res);
