@@ -12,9 +12,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "base/hash.h"
+#include "cli/pages.h"
 #include "cli/trace_reader.h"
 
 /* What a row's kind and name make of it. */
@@ -43,18 +43,6 @@ struct loader {
 	uint64_t line;
 	uint32_t guess[NAME_GUESSES]; /* id of the latest name with these ends and length */
 };
-
-/* Tells the kernel that a large array will be filled from end to end. */
-static void *filled(void *array, size_t bytes)
-{
-	const uintptr_t page = 2u << 20;
-	uintptr_t from = ((uintptr_t)array + page - 1) & ~(page - 1);
-	uintptr_t to = ((uintptr_t)array + bytes) & ~(page - 1);
-
-	if (array && to > from)
-		madvise((void *)from, to - from, MADV_HUGEPAGE);
-	return array;
-}
 
 /* ---- names ---- */
 
@@ -215,7 +203,7 @@ static struct record *record_new(struct loader *l, struct record **array, size_t
 			complain(l, "more rows than memory");
 			return NULL;
 		}
-		*array = filled(r, more * sizeof(*r));
+		*array = pages_filled(r, more * sizeof(*r));
 		*room = more;
 	}
 	return &(*array)[(*count)++];
@@ -558,7 +546,7 @@ static bool join_room(struct join *j, const struct replay_trace *t)
 	if (j->dense)
 		size = (size_t)(high - low) + 1;
 	j->mask = size - 1;
-	j->slots = filled(calloc(size, sizeof(*j->slots)), size * sizeof(*j->slots));
+	j->slots = pages_filled(calloc(size, sizeof(*j->slots)), size * sizeof(*j->slots));
 	return j->slots;
 }
 
