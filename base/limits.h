@@ -8,7 +8,8 @@
 #define LIMIT_RING_BYTES (8u << 20)
 /* A launching thread per lane; PyTorch has a main, an autograd and few helper threads. */
 #define LIMIT_RING_HOST_LANES 24
-/* 10,000 launches/s fill 4,096 slots in 0.4 s; sysomd drains every 10 to 20 ms. */
+/* 10,000 launches/s fill 4,096 slots in 0.4 s; sysomd drains every 10 to 40 ms
+ * and goes back to 10 when a lane was half full. */
 #define LIMIT_RING_HOST_LANE_SLOTS 2048
 /* Device records: ours and CUPTI's own delivery thread. */
 #define LIMIT_RING_DEVICE_LANES 2
