@@ -50,6 +50,8 @@
 #define LIMIT_COMMIT_NS 20000000ull
 /* Messages received but not yet committed; more are told to come again. */
 #define LIMIT_PENDING_BYTES (256ull << 20)
+/* Messages that are coming in or being handled: twice that; above it the slowest peer goes. */
+#define LIMIT_INGEST_BUFFER_BYTES (512ull << 20)
 /* Incidents that new windows may still join, and ranks told apart in one. */
 #define LIMIT_INCIDENTS_LIVE 1024u
 #define LIMIT_INCIDENT_RANKS 4096u
