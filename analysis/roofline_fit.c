@@ -25,6 +25,7 @@
 #define SECOND_STEPS 16
 #define SECOND_SHARE 0.06  /* twice what a fifth of bad steps, up to three times slow, leave there */
 #define ONCE_TAUS 5	   /* levels scatter about the curve; one step further off proves nothing */
+#define ONCE_LEVELS 64	   /* between fewer, the curve is a guess */
 #define COARSE 0.25	   /* knots wider than this in log work say little of a step between */
 #define EDGE 0.1
 #define JUMP_SIDE 3	   /* neighbours on each side that tell a jump, at least */
@@ -44,6 +45,7 @@ struct fit_scratch {
 	uint64_t *key;
 	uint32_t *index;
 	uint32_t n;
+	double level_mad; /* scatter of unseen levels, 0 while not known */
 };
 
 size_t roofline_fit_scratch_bytes(uint32_t samples_max)
@@ -692,7 +694,8 @@ static void run_cells(struct roofline_fit *f, const struct roofline_fit_sample *
 		if (!c->hash)
 			continue;
 		e2 = e2 * e2 / c->count;
-		if (f->discrete && c->agree == 1 && c->log_ratio > fmax(width, ONCE_TAUS * tau)) {
+		if (f->discrete && distinct >= ONCE_LEVELS && c->agree == 1 &&
+		    c->log_ratio > fmax(width, ONCE_TAUS * fmax(tau, x->level_mad))) {
 			c->once = c->log_ratio;
 			c->log_ratio = 0;
 		}
@@ -950,8 +953,11 @@ static void run_held_out(const struct line_form *form, const struct roofline_fit
 				continue;
 			g = roofline_fit_predict(x->part, s[i].work);
 			x->sparse[i] = g.sparse;
-			if (!g.novel)
-				x->held[i] = log(s[i].latency_ns / g.expected_ns);
+			if (g.novel)
+				continue;
+			x->held[i] = log(s[i].latency_ns / g.expected_ns);
+			if (g.once > 0 && fabs(x->held[i] - log1p(g.once)) < x->held[i])
+				x->held[i] -= log1p(g.once);
 		}
 	}
 }
@@ -984,7 +990,7 @@ void roofline_fit_run(struct roofline_fit *f, const struct roofline_fit_sample *
 	choose_form(&form, s, n, features);
 	if (n < LEVEL_SAMPLES || levels_are_sparse(s, &x, features)) {
 		run_held_out(&form, s, &x, features, true);
-		level_mad = scatter_of_unseen(&x);
+		level_mad = x.level_mad = scatter_of_unseen(&x);
 	}
 	run_held_out(&form, s, &x, features, false);
 	run_centres(f, &form, s, &x, features);
