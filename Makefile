@@ -30,7 +30,7 @@ CFLAGS_ALL = $(CSTD) $(WARN) $(OPT) $(HARDEN) -fno-strict-aliasing -fno-omit-fra
 RPATH = -Wl,--disable-new-dtags,-rpath,'$$ORIGIN/../lib'
 LDFLAGS_ALL = $(SANFLAGS) -Wl,-z,relro -Wl,-z,now $(LDFLAGS)
 
-MODULES := base foreign ring analysis wire preload sidecar aggregator cli sim tests
+MODULES := base foreign ring analysis wire bpf symbol sampler preload sidecar aggregator cli sim tests
 LIBS :=
 PROGS :=
 SOS :=
