@@ -196,7 +196,7 @@ static int check_settings(const void *values, char *why, size_t why_bytes)
 	else if (same_address(s->nng_listen, s->http_listen))
 		bad = "nng.listen and http.listen are the same address";
 	else if (s->window_age_ns > s->incident_age_ns)
-		bad = "retention.windows is longer than retention.incidents: an incident goes with its windows";
+		bad = "retention.windows is longer than retention.incidents, with which they go";
 	else if (s->gap_ns > s->silence_ns)
 		bad = "incident.gap is longer than incident.silence";
 	else if (s->silence_ns > s->memory_ns)

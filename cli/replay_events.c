@@ -88,8 +88,8 @@ static void print_step(struct replay_events *ev, int rank, const struct step *st
 
 	if (!ev->json) {
 		if (!ev->headed)
-			puts("rank   step   latency ms    self ms compute ms    comm ms exposed ms    idle ms"
-			     " kernels phase");
+			puts("rank   step   latency ms    self ms compute ms    comm ms exposed ms"
+			     "    idle ms kernels phase");
 		ev->headed = true;
 		printf("%4d %6llu %12.3f %10.3f %10.3f %10.3f %10.3f %10.3f %7u %5u  %s%s%s\n", rank,
 		       (unsigned long long)st->index, (double)st->latency_ns / 1e6,

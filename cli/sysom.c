@@ -93,7 +93,8 @@ static const struct command commands[] = {
 	  .flags = OPTION_JSON | OPTION_URL | OPTION_CONTROL | OPTION_STATE_DIR, .args = "",
 	  .summary = "what works here, what is off, why, and what to do",
 	  .detail = "The status is 1 when a check failed; warnings leave it 0.\n",
-	  .examples = "  sysom doctor\n  sysom doctor --json | jq '.checks[] | select(.state != \"ok\")'\n" },
+	  .examples = "  sysom doctor\n"
+		      "  sysom doctor --json | jq '.checks[] | select(.state != \"ok\")'\n" },
 	{ .name = "replay", .raw = cmd_replay_main, .args = "KIND FILE...",
 	  .summary = "run the analysis on trace files" },
 };
