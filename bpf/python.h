@@ -34,7 +34,7 @@ static __always_inline __u32 python_byte(const struct python_state *s, __u32 off
 
 static __always_inline int python_read(struct python_state *s, __u32 bytes, __u64 address)
 {
-	return unwind_read_user(s->scratch, bytes & (PYTHON_SCRATCH_BYTES - 1), address) != 0;
+	return read_user_bytes(s->scratch, bytes & (PYTHON_SCRATCH_BYTES - 1), address) != 0;
 }
 
 /* An address that an object can have. */
@@ -49,10 +49,10 @@ static __always_inline __u64 python_tstate_tsd(struct python_state *s, const str
 	__u64 base = s->fsbase, tstate;
 
 	if (p->tsd_block) {
-		if (unwind_read_user(&base, sizeof(base), s->fsbase + (__u64)p->tsd_block) || !base)
+		if (read_user_bytes(&base, sizeof(base), s->fsbase + (__u64)p->tsd_block) || !base)
 			return 0;
 	}
-	if (unwind_read_user(&tstate, sizeof(tstate), base + (__u64)p->tsd_slot))
+	if (read_user_bytes(&tstate, sizeof(tstate), base + (__u64)p->tsd_slot))
 		return 0;
 	return tstate;
 }
@@ -63,7 +63,7 @@ static __always_inline __u64 python_tstate_list(struct python_state *s,
 {
 	__u64 tstate = 0;
 
-	if (unwind_read_user(&tstate, sizeof(tstate), p->interp + p->threads_head))
+	if (read_user_bytes(&tstate, sizeof(tstate), p->interp + p->threads_head))
 		return 0;
 	PYTHON_ROLLED
 	for (__u32 i = 0; i < PYTHON_THREAD_MAX; i++) {
@@ -82,14 +82,14 @@ static __always_inline void python_current(struct python_state *s, const struct 
 {
 	__u64 current = 0, thread_id = 0;
 
-	if (unwind_read_user(&current, sizeof(current), p->current)) {
+	if (read_user_bytes(&current, sizeof(current), p->current)) {
 		s->gil = PYTHON_GIL_UNKNOWN;
 		return;
 	}
 	s->holder = current;
 	if (!python_pointer(current) || current == s->tstate)
 		return;
-	if (!unwind_read_user(&thread_id, sizeof(thread_id), current + p->tstate_thread_id) &&
+	if (!read_user_bytes(&thread_id, sizeof(thread_id), current + p->tstate_thread_id) &&
 	    thread_id == s->fsbase)
 		s->tstate = current;
 }
@@ -101,7 +101,7 @@ static __always_inline __u64 python_gil_read(struct python_state *s, const struc
 	__u64 gil = p->gil;
 
 	if (interp != p->interp &&
-	    unwind_read_user(&gil, sizeof(gil), interp + p->interp_gil))
+	    read_user_bytes(&gil, sizeof(gil), interp + p->interp_gil))
 		gil = 0;
 	if (!python_pointer(gil) || python_read(s, 32, gil)) {
 		s->gil = PYTHON_GIL_UNKNOWN;

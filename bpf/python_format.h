@@ -27,11 +27,10 @@ enum python_layout {
 struct python_process {
 	__u64 interp;      /* the main interpreter's state */
 	__u64 gil;         /* the GIL that it uses */
-	__u64 current;     /* 3.10, 3.11: where the runtime names the thread state that holds the GIL; else 0 */
-	__s64 tsd_block;   /* from fsbase: where the block's address with tsd_slot is; 0: tsd_slot is from
-			    * fsbase itself */
+	__u64 current;     /* 3.10, 3.11: where the holder's thread state is named; else 0 */
+	__s64 tsd_block;   /* from fsbase: where the address is that tsd_slot starts from; 0: fsbase */
 	__s64 tsd_slot;    /* where the thread's own thread state is; 0: search the list from interp */
-	__u64 tag_mask;    /* bits of a code reference that belong to its address */
+	__u64 tag_mask;    /* bits of a code reference that are its address */
 	__u16 threads_head; /* of interp: first thread state */
 	__u16 interp_gil;   /* of interp: address of its GIL; 0: one for the whole process */
 	__u16 gil_bytes, gil_holder, gil_locked;
@@ -71,7 +70,7 @@ enum python_gil {
 	PYTHON_GIL_NONE = 0,
 	PYTHON_GIL_HOLDER,
 	PYTHON_GIL_WAITER,   /* blocked in futex(2) within the GIL */
-	PYTHON_GIL_RELEASED, /* or about to block: python_stitch_gil tells those apart by native frames */
+	PYTHON_GIL_RELEASED, /* or about to block: native frames tell (python_runtime_gil) */
 	PYTHON_GIL_UNKNOWN,
 };
 

@@ -9,15 +9,16 @@
 
 #ifdef __bpf__
 
-#ifndef UNWIND_READ_USER
-#define UNWIND_READ_USER
-/* bytes of memory at address to dst. 0, or negative: not readable (dst is zeroed).
- * libbpf turns it into bpf_probe_read on kernels before 5.5. */
-static __always_inline long unwind_read_user(void *dst, __u32 bytes, __u64 address)
-{
-	return bpf_probe_read_user(dst, bytes, (const void *)address);
-}
+/* libbpf turns it into bpf_probe_read on kernels before 5.5. */
+#ifndef READ_USER_HELPER
+#define READ_USER_HELPER bpf_probe_read_user
 #endif
+
+/* bytes of memory at address to `to`. 0, or negative: not readable. */
+static __always_inline long read_user_bytes(void *to, __u32 bytes, __u64 address)
+{
+	return READ_USER_HELPER(to, bytes, (const void *)address);
+}
 
 #else
 
@@ -26,20 +27,17 @@ static __always_inline long unwind_read_user(void *dst, __u32 bytes, __u64 addre
 #endif
 
 struct read_user {
-	/* As unwind_read_user. */
-	long (*read)(void *owner, void *dst, __u32 bytes, __u64 address);
+	/* As read_user_bytes. */
+	long (*read)(void *owner, void *to, __u32 bytes, __u64 address);
 	void *owner;
 };
-/* Set by whoever calls code of bpf/ in user space, before the call (sampler/read_user.c). */
+/* Set by whoever calls such code in user space, before the call (sampler/read_user.c). */
 extern __thread struct read_user read_user_source;
 
-#ifndef UNWIND_READ_USER
-#define UNWIND_READ_USER
-static __always_inline long unwind_read_user(void *dst, __u32 bytes, __u64 address)
+static __always_inline long read_user_bytes(void *to, __u32 bytes, __u64 address)
 {
-	return read_user_source.read(read_user_source.owner, dst, bytes, address);
+	return read_user_source.read(read_user_source.owner, to, bytes, address);
 }
-#endif
 
 #endif
 #endif
