@@ -193,9 +193,12 @@ static int take_lock(struct node *n)
 static void on_drain(void *arg, uint32_t count)
 {
 	struct node *n = arg;
+	uint32_t before_ms = n->drain_ms;
 	uint64_t now_ns;
 
 	drain_turn(n);
+	if (n->drain_ms != before_ms)
+		loop_timer_period(n->drain_timer, n->drain_ms);
 	now_ns = clock_monotonic_ns();
 	process_tend(n, now_ns);
 	http_tend(n, now_ns);
@@ -321,6 +324,7 @@ static int node_open(struct node *n)
 	clockmap_init(&n->clock);
 	fill_rank_config(n);
 	keep_open(n);
+	n->drain_ms = NODE_DRAIN_MS;
 	n->batch = malloc(sizeof(*n->batch) * LIMIT_DRAIN_BATCH);
 	n->name_map = malloc(sizeof(*n->name_map) * (LIMIT_NAME_COUNT + 1));
 	if (!n->batch || !n->name_map)
@@ -333,7 +337,7 @@ static int node_open(struct node *n)
 		return err;
 	}
 	if ((err = open_stores(n)) || (err = http_open(n)) ||
-	    (err = loop_add_timer(n->loop, 0, NODE_DRAIN_MS, on_drain, n, NULL)) ||
+	    (err = loop_add_timer(n->loop, 0, n->drain_ms, on_drain, n, &n->drain_timer)) ||
 	    (err = loop_add_timer(n->loop, 0, 1000, on_second, n, NULL)))
 		return err;
 	return loop_add_timer(n->loop, 50, 250, on_tend, n, NULL);
