@@ -11,6 +11,7 @@
 
 #include "analysis/roofline.h"
 #include "analysis/steps.h"
+#include "cli/pages.h"
 #include "cli/replay.h"
 #include "cli/replay_load.h"
 #include "cli/replay_ranks.h"
@@ -187,7 +188,8 @@ static int replay_rank(struct replay_events *ev, const struct replay_trace *t)
 	sc.launch_max = most < LAUNCHES_MAX ? (uint32_t)most + 1 : LAUNCHES_MAX;
 	roofline_config_default(&rl);
 	rl.mode = ev->mode;
-	memory[0] = aligned_alloc(16, (steps_memory_bytes(&sc) + 15) & ~(size_t)15);
+	memory[0] = pages_filled(aligned_alloc(16, (steps_memory_bytes(&sc) + 15) & ~(size_t)15),
+				 steps_memory_bytes(&sc));
 	for (int i = 1; i < 3; i++)
 		memory[i] = aligned_alloc(
 			16, (roofline_set_memory_bytes(&rl, KEYS_MAX) + 15) & ~(size_t)15);

@@ -32,7 +32,8 @@ SCRIPTS_TEST += tests/e2e/preload_binary.sh tests/e2e/preload_behaviour.py tests
 BENCH += bench_launch
 BENCH_PARTS += $(PRELOAD_NULL)
 
-$(PRELOAD_TEST)/preload_peer: $(B)/obj/tests/preload/peer.o $(B)/libring.a
+$(PRELOAD_TEST)/preload_peer: $(B)/obj/tests/preload/peer.o $(B)/libsidecar.a $(B)/libanalysis.a \
+		$(B)/libring.a $(B)/libbase.a
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS_ALL) -o $@ $^ $(LDFLAGS_ALL) -lpthread
 $(PRELOAD_TEST)/null/libcuda.so.1: tests/preload/null_cuda.c foreign/cuda.h
@@ -57,4 +58,4 @@ $(PRELOAD_TEST)/rival: tests/preload/rival.c
 $(PRELOAD_TEST)/plugin_caller: tests/preload/plugin_caller.c
 $(PRELOAD_TEST)/rival $(PRELOAD_TEST)/plugin_caller:
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(CFLAGS_ALL) -fno-sanitize=all -o $@ $< -ldl
+	$(Q)$(CC) $(CFLAGS_ALL) -fno-sanitize=all -o $@ $< -ldl -lpthread
