@@ -183,7 +183,8 @@ def measure_overhead(kind, steps, block):
 
 
 def main():
-    for kind, steps in (("train", 100), ("decode", 150 if SIM else 4000)):
+    # steps are found once there are some seconds of them
+    for kind, steps in (("train", 600 if SIM else 200), ("decode", 1000 if SIM else 6000)):
         check_kind(kind, steps)
     check_profiler(120, 40, 60)
     for kind, steps, block in (("train", 160 if SIM else 640, 8), ("decode", 320 if SIM else 8192,
