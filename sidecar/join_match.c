@@ -14,10 +14,12 @@ uint32_t join_match_launch_new(struct join *j)
 {
 	uint32_t node = j->launch_free;
 
-	if (node)
+	if (node) {
 		j->launch_free = j->launches[node].next;
-	else if (j->launch_used < JOIN_LAUNCHES)
+		__builtin_prefetch(&j->launches[j->launch_free], 1);
+	} else if (j->launch_used < JOIN_LAUNCHES) {
 		node = j->launch_used++;
+	}
 	return node;
 }
 
@@ -40,6 +42,8 @@ static void launch_pop(struct join *j, struct join_stream *s)
 	uint32_t node = s->launches.head;
 
 	s->launches.head = j->launches[node].next;
+	/* it was written a flush ago, and is asked for next */
+	__builtin_prefetch(&j->launches[s->launches.head]);
 	if (!s->launches.head)
 		s->launches.tail = 0;
 	s->launches.count--;
