@@ -496,7 +496,7 @@ void steps_push_host(struct steps *s, const struct record *r, const struct step_
 		s->next_flags |= ITEM_SYNC_BEFORE;
 		return;
 	}
-	if (r->kind == RECORD_GAP)
+	if (r->kind == RECORD_GAP && !(r->flags & RECORD_FLAG_COARSE))
 		s->next_flags |= ITEM_GAP_BEFORE;
 	if (!pushed_as_item(s, r))
 		return;

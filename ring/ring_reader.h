@@ -26,7 +26,6 @@ union ring_event {
 	struct event_span span;
 	struct event_stream stream;
 	struct event_gap gap;
-	struct event_func func;
 	struct event_plugin plugin;
 	struct event_anchor anchor;
 	struct event_graph graph;

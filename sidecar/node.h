@@ -98,6 +98,7 @@ struct node {
 	uint32_t drain_ms;    /* between turns, now */
 	uint64_t drain_calm_ns; /* since then turns could have come half as often */
 	uint8_t boot_id[16];
+	int lock_fd; /* on state.dir; -1: could not be made */
 	struct node_stats stats;
 	struct rank_config rank_config;
 	union ring_event *batch; /* LIMIT_DRAIN_BATCH */
