@@ -344,7 +344,7 @@ static void make_micro(struct trace *t, uint64_t seed, uint32_t micro)
 
 	vary(t, seed);
 	s = shape_of(t);
-	for (int i = 0; i < 20; i++) {
+	for (int i = 0; i < 40; i++) {
 		for (uint32_t m = 0; m < micro; m++) {
 			forward(t, &s);
 			backward(t, &s, m + 1 == micro);
