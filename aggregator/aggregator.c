@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * sysom-aggregator: settings, order of start and stop, signals. */
 #include <errno.h>
-#include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +19,6 @@
 #include "base/loop.h"
 
 #define SYSTEM_DIR "/var/lib/sysom-aggregator"
-#define STOP_PATIENCE_S 5
 
 struct settings {
 	char nng_listen[256], http_listen[128], store_dir[1024];
@@ -157,30 +155,60 @@ static int start(struct aggregator *a)
 	return err ? err : api_open(&a->api, s->http_listen, s->store_dir, a->commit, a->fleet, a->ingest);
 }
 
-/* nng 1.5 can wait for ever for a connection whose peer went away amid many answers. By then
- * everything is committed and an end is what was asked for. */
-static void *end_anyway(void *arg)
+static void stop(struct aggregator *a)
 {
-	sleep(STOP_PATIENCE_S);
-	log_warn("stop", "connections did not close in %d s", STOP_PATIENCE_S);
-	_exit(arg ? 1 : 0);
-}
-
-static void stop(struct aggregator *a, int err)
-{
-	pthread_t guard;
-
 	api_close(a->api);
 	if (a->ingest)
 		ingest_stop(a->ingest);
 	if (a->commit)
 		commit_stop(a->commit);
-	if (a->ingest && !pthread_create(&guard, NULL, end_anyway, err ? a : NULL))
-		pthread_detach(guard);
 	ingest_close(a->ingest);
 	commit_close(a->commit);
 	fleet_close(a->fleet);
 	loop_close(a->loop);
+}
+
+static bool is_listen_url(const char *text)
+{
+	if (!strncmp(text, "ipc://", 6))
+		return text[6] != '\0';
+	return (!strncmp(text, "tcp://", 6) && strrchr(text + 6, ':')) ||
+	       (!strncmp(text, "tls+tcp://", 10) && strrchr(text + 10, ':'));
+}
+
+/* Two listeners can't have one address; 0 is a port of the system's choice. */
+static bool same_address(const char *url, const char *listen)
+{
+	const char *at = strstr(url, "://"), *port = strrchr(listen, ':');
+
+	return at && strncmp(url, "ipc", 3) && !strcmp(at + 3, listen) && strcmp(port, ":0");
+}
+
+static int check_settings(const void *values, char *why, size_t why_bytes)
+{
+	const struct settings *s = values;
+	const char *bad = NULL;
+
+	if (!is_listen_url(s->nng_listen))
+		bad = "nng.listen is none of tcp://ADDRESS:PORT, ipc://PATH";
+	else if (!api_is_address(s->http_listen))
+		bad = "http.listen is not ADDRESS:PORT";
+	else if (same_address(s->nng_listen, s->http_listen))
+		bad = "nng.listen and http.listen are the same address";
+	else if (s->window_age_ns > s->incident_age_ns)
+		bad = "retention.windows is longer than retention.incidents, with which they go";
+	else if (s->gap_ns > s->silence_ns)
+		bad = "incident.gap is longer than incident.silence";
+	else if (s->silence_ns > s->memory_ns)
+		bad = "incident.silence is longer than incident.memory";
+	else if (s->memory_ns > s->incident_age_ns)
+		bad = "incident.memory is longer than retention.incidents";
+	else if (s->alive_ns > s->forget_ns)
+		bad = "fleet.alive is longer than fleet.forget";
+	if (!bad)
+		return 0;
+	snprintf(why, why_bytes, "%s", bad);
+	return -EINVAL;
 }
 
 int main(int argc, char **argv)
@@ -189,9 +217,10 @@ int main(int argc, char **argv)
 	enum config_result result;
 	int err;
 
-	result = config_load(&a.settings, keys, sizeof(keys) / sizeof(keys[0]), "sysom-aggregator",
-			     "Keeps the windows that sysomd sends, finds incidents, serves both.",
-			     "/etc/sysom/sysom-aggregator.yaml", argc, argv);
+	result = config_load_checked(&a.settings, keys, sizeof(keys) / sizeof(keys[0]),
+				     "sysom-aggregator",
+				     "Keeps the windows that sysomd sends, finds incidents, serves both.",
+				     "/etc/sysom/sysom-aggregator.yaml", argc, argv, check_settings);
 	if (result != CONFIG_RUN)
 		return result == CONFIG_EXIT_OK ? 0 : 2;
 	log_init("sysom-aggregator", (enum log_level)a.settings.level);
@@ -205,7 +234,7 @@ int main(int argc, char **argv)
 			 a.settings.http_listen, a.settings.store_dir);
 		err = loop_run(a.loop);
 	}
-	stop(&a, err);
+	stop(&a);
 	if (!err)
 		log_info("stopped", "store=%s", a.settings.store_dir);
 	return err ? 1 : 0;

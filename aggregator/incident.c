@@ -20,6 +20,8 @@
  * so many flagged steps of any rank, and less than so much of a rank's own time lost in all. */
 #define HICCUP_STEPS_MAX 2
 #define HICCUP_LOST_NS	 1e9
+/* Two readings of a node's clock differ by less; steps are longer. */
+#define CLOCK_JITTER_NS 100000
 
 struct member {
 	int32_t rank;
@@ -39,6 +41,16 @@ struct anomaly {
 	uint8_t id[16];
 };
 
+/* Slow steps of one rank without healthy ones between: windows that go on where another ends. (An
+ * anomaly also holds what comes seconds later.) */
+struct run {
+	uint64_t member; /* member_key() */
+	uint32_t reasons;
+	uint64_t flagged, first_step, last_step, onset_step;
+	uint64_t begin_unix_ns, end_unix_ns;
+	double self_excess_ns;
+};
+
 struct incident {
 	struct incident *next;
 	struct incident_row row;
@@ -46,6 +58,8 @@ struct incident {
 	uint32_t member_count, member_room;
 	struct anomaly *anomalies; /* of the members' windows, for those that arrive far apart */
 	uint32_t anomaly_count, anomaly_room;
+	struct run *runs;
+	uint32_t run_count, run_room;
 	uint64_t windows, bytes, raw_bytes, ranks_dropped;
 	uint64_t order; /* of creation */
 };
@@ -74,6 +88,7 @@ static void incident_free(struct incident *i)
 		free(i->members[k].parts);
 	free(i->members);
 	free(i->anomalies);
+	free(i->runs);
 	free(i);
 }
 
@@ -186,6 +201,62 @@ static bool has_anomaly(const struct incident *i, const uint8_t id[16])
 	return false;
 }
 
+static void anomaly_take(struct incident *i, const uint8_t id[16])
+{
+	if (!has_anomaly(i, id) && i->anomaly_count < LIMIT_INCIDENT_RANKS &&
+	    !grow((void **)&i->anomalies, i->anomaly_count, &i->anomaly_room, sizeof(*i->anomalies)))
+		memcpy(i->anomalies[i->anomaly_count++].id, id, 16);
+}
+
+/* Ranks that nobody numbered are told apart by their node, as members are. */
+static uint64_t member_key(int32_t rank, const char *node)
+{
+	return rank >= 0 ? (uint64_t)rank : hash_bytes(HASH_SEED, node, strlen(node)) | 1ull << 63;
+}
+
+static void run_merge(struct run *to, const struct run *from)
+{
+	if (from->flagged && (!to->flagged || from->first_step < to->first_step)) {
+		to->first_step = from->first_step;
+		to->onset_step = from->onset_step;
+	}
+	if (from->last_step > to->last_step)
+		to->last_step = from->last_step;
+	if (from->begin_unix_ns < to->begin_unix_ns)
+		to->begin_unix_ns = from->begin_unix_ns;
+	if (from->end_unix_ns > to->end_unix_ns)
+		to->end_unix_ns = from->end_unix_ns;
+	to->reasons |= from->reasons;
+	to->flagged += from->flagged;
+	to->self_excess_ns += from->self_excess_ns;
+}
+
+static bool touches(const struct run *a, const struct run *b)
+{
+	return a->member == b->member &&
+	       (a->begin_unix_ns <= b->end_unix_ns ||
+		a->begin_unix_ns - b->end_unix_ns <= CLOCK_JITTER_NS) &&
+	       (b->begin_unix_ns <= a->end_unix_ns ||
+		b->begin_unix_ns - a->end_unix_ns <= CLOCK_JITTER_NS);
+}
+
+/* Without room it is left out: the sums per rank have it. */
+static void run_take(struct incident *i, struct run r)
+{
+	for (uint32_t k = 0; k < i->run_count;) {
+		if (!touches(&i->runs[k], &r)) {
+			k++;
+			continue;
+		}
+		run_merge(&r, &i->runs[k]);
+		i->runs[k] = i->runs[--i->run_count];
+		k = 0; /* it has grown: what it did not touch may do so now */
+	}
+	if (i->run_count < LIMIT_INCIDENT_RANKS &&
+	    !grow((void **)&i->runs, i->run_count, &i->run_room, sizeof(*i->runs)))
+		i->runs[i->run_count++] = r;
+}
+
 /* Medians and explanation are those of the window that says most: the most flagged steps. */
 static void take_better(struct member *m, const struct digest *d)
 {
@@ -237,15 +308,22 @@ static void member_add(struct member *m, const struct digest *d)
 
 static void incident_add(struct incident *i, const struct digest *d, uint64_t arrival_unix_ns)
 {
+	struct run r = { .member = member_key(d->rank.rank, d->rank.node), .reasons = 1u << d->reason,
+			 .begin_unix_ns = d->begin_unix_ns, .end_unix_ns = d->end_unix_ns,
+			 .flagged = d->flagged, .self_excess_ns = d->self_excess_ns };
 	struct member *m = member_of(i, d);
 
 	if (m)
 		member_add(m, d);
-	if (!has_anomaly(i, d->anomaly_id) &&
-	    i->anomaly_count < LIMIT_INCIDENT_RANKS &&
-	    !grow((void **)&i->anomalies, i->anomaly_count, &i->anomaly_room,
-		  sizeof(*i->anomalies)))
-		memcpy(i->anomalies[i->anomaly_count++].id, d->anomaly_id, 16);
+	if (d->flagged) {
+		r.first_step = d->first_step;
+		r.last_step = d->last_step;
+		r.onset_step = d->onset_step;
+	}
+	anomaly_take(i, d->anomaly_id);
+	/* what somebody asked for is no slowness of its own */
+	if (d->reason != WINDOW_ASKED && d->reason != WINDOW_MANUAL)
+		run_take(i, r);
 	i->windows++;
 	i->bytes += d->bytes;
 	i->raw_bytes += d->raw_bytes;
@@ -340,11 +418,9 @@ static void incident_merge(struct incident *to, struct incident *from)
 			member_merge(m, &from->members[k]);
 	}
 	for (uint32_t k = 0; k < from->anomaly_count; k++)
-		if (!has_anomaly(to, from->anomalies[k].id) &&
-		    to->anomaly_count < LIMIT_INCIDENT_RANKS &&
-		    !grow((void **)&to->anomalies, to->anomaly_count, &to->anomaly_room,
-			  sizeof(*to->anomalies)))
-			to->anomalies[to->anomaly_count++] = from->anomalies[k];
+		anomaly_take(to, from->anomalies[k].id);
+	for (uint32_t k = 0; k < from->run_count; k++)
+		run_take(to, from->runs[k]);
 	to->windows += from->windows;
 	to->bytes += from->bytes;
 	to->raw_bytes += from->raw_bytes;
@@ -551,6 +627,62 @@ static void judge(const struct incident *i, uint32_t job_ranks, struct verdict *
 		v->symptom = "slow_rank";
 }
 
+/* A host that is late once, near a fault in time, is part of the same incident but not of the fault. */
+static bool is_brief(const struct run *r)
+{
+	return !(r->reasons & (1u << WINDOW_STALL | 1u << WINDOW_DRIFT)) &&
+	       r->flagged <= HICCUP_STEPS_MAX && r->self_excess_ns < HICCUP_LOST_NS;
+}
+
+static int by_key(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+/* When the fault was: from the culprits' runs (everybody's where there is no culprit) that are more
+ * than hiccups; where all are hiccups, the incident's own time. */
+static void fault_time(const struct incident *i, const struct verdict *v, uint64_t *begin_unix_ns,
+		       uint64_t *end_unix_ns)
+{
+	static uint64_t culprits[LIMIT_INCIDENT_RANKS];
+	struct run all = { .begin_unix_ns = UINT64_MAX };
+	uint32_t count = 0;
+	bool found = false;
+
+	for (uint32_t k = 0; k < i->member_count; k++)
+		if (v->worst > 0 && is_culprit(i, v, &i->members[k]))
+			culprits[count++] = member_key(i->members[k].rank, i->members[k].node);
+	qsort(culprits, count, sizeof(*culprits), by_key);
+	for (uint32_t k = 0; k < i->run_count; k++) {
+		const struct run *r = &i->runs[k];
+
+		if (is_brief(r) ||
+		    (count && !bsearch(&r->member, culprits, count, sizeof(*culprits), by_key)))
+			continue;
+		run_merge(&all, r);
+		found = true;
+	}
+	*begin_unix_ns = found ? all.begin_unix_ns : i->row.begin_unix_ns;
+	*end_unix_ns = found ? all.end_unix_ns : i->row.end_unix_ns;
+}
+
+/* Its steps that were slow, by the same rule. */
+static struct run fault_steps(const struct incident *i, const struct member *m)
+{
+	struct run all = { .begin_unix_ns = UINT64_MAX };
+	uint64_t key = member_key(m->rank, m->node);
+
+	for (uint32_t k = 0; k < i->run_count; k++)
+		if (i->runs[k].member == key && !is_brief(&i->runs[k]))
+			run_merge(&all, &i->runs[k]);
+	if (!all.flagged)
+		all = (struct run){ .flagged = m->flagged, .first_step = m->first_step,
+					.last_step = m->last_step, .onset_step = m->onset_step };
+	return all;
+}
+
 static int by_number(const void *a, const void *b)
 {
 	int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
@@ -666,6 +798,8 @@ json_t *incident_set_json(const struct incident_set *s, const char *id, uint32_t
 	static const struct member nobody;
 	const struct incident *i = find(s, id);
 	const struct member *m;
+	uint64_t begin_unix_ns, end_unix_ns;
+	struct run steps;
 	struct verdict v;
 	double self_excess;
 
@@ -675,17 +809,20 @@ json_t *incident_set_json(const struct incident_set *s, const char *id, uint32_t
 		*row = i->row;
 	judge(i, job_ranks, &v);
 	m = v.lead ? v.lead : &nobody;
+	fault_time(i, &v, &begin_unix_ns, &end_unix_ns);
+	steps = fault_steps(i, m);
 	self_excess = m->expected_self_ns > 0 ? m->self_ns / m->expected_self_ns - 1 : 0;
 	return json_pack(
 		"{s:s, s:s, s:s, s:I, s:I, s:s, s:o, s:o, s:o, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:f, "
 		"s:o, s:I, s:I, s:I, s:o}",
 		"id", i->row.id, "job", i->row.job, "state", i->row.open ? "open" : "closed",
-		"begin_unix_ns", (json_int_t)i->row.begin_unix_ns, "end_unix_ns",
-		(json_int_t)i->row.end_unix_ns, "symptom", v.symptom, "ranks",
+		"begin_unix_ns", (json_int_t)begin_unix_ns, "end_unix_ns",
+		(json_int_t)end_unix_ns, "symptom", v.symptom, "ranks",
 		ranks_json(i, &v, true), "victims", ranks_json(i, &v, false), "nodes",
-		nodes_json(i, &v), "first_step", (json_int_t)m->first_step, "last_step",
-		(json_int_t)m->last_step, "flagged_steps", (json_int_t)m->flagged, "steps_to_flag",
-		(json_int_t)(m->flagged ? m->first_step - m->onset_step + 1 : 0), "latency_ms",
+		nodes_json(i, &v), "first_step", (json_int_t)steps.first_step, "last_step",
+		(json_int_t)steps.last_step, "flagged_steps", (json_int_t)steps.flagged,
+		"steps_to_flag",
+		(json_int_t)(steps.flagged ? steps.first_step - steps.onset_step + 1 : 0), "latency_ms",
 		text_ms(m->latency_ns), "expected_ms", text_ms(m->expected_ns), "excess",
 		excess_of(m), "self_excess", self_excess, "parts", parts_json(m), "uploaded_bytes",
 		(json_int_t)i->bytes, "raw_bytes", (json_int_t)i->raw_bytes, "window_count",

@@ -12,6 +12,8 @@
 
 /* Names of one step told apart before the rest goes under name 0; a power of two. */
 #define NAMES_MAX 4096
+/* Device records lie where there was room: fetched so many launches ahead of their use. */
+#define GATHER_AHEAD 4
 /* GPU busy less than this share of its span while the host launched all the time. */
 #define CPU_BOUND_BUSY_MAX 0.7
 
@@ -190,6 +192,13 @@ static uint32_t gather(struct steps *s, const struct steps_pending *p, struct st
 	for (uint64_t q = p->first; q < p->last; q++) {
 		const struct steps_item *i = steps_at(s, q);
 		uint32_t from = n;
+
+		if (q + GATHER_AHEAD < p->last) {
+			uint32_t ahead = steps_at(s, q + GATHER_AHEAD)->first_device;
+
+			if (ahead != STEPS_NONE)
+				__builtin_prefetch(&s->pool[ahead]);
+		}
 
 		if (!steps_is_symbol(i))
 			continue;

@@ -8,7 +8,8 @@
 #define LIMIT_RING_BYTES (8u << 20)
 /* A launching thread per lane; PyTorch has a main, an autograd and few helper threads. */
 #define LIMIT_RING_HOST_LANES 24
-/* 10,000 launches/s fill 4,096 slots in 0.4 s; sysomd drains every 10 to 20 ms. */
+/* 10,000 launches/s fill 4,096 slots in 0.4 s; sysomd drains every 10 to 40 ms
+ * and goes back to 10 when a lane was half full. */
 #define LIMIT_RING_HOST_LANE_SLOTS 2048
 /* Device records: ours and CUPTI's own delivery thread. */
 #define LIMIT_RING_DEVICE_LANES 2
@@ -27,6 +28,17 @@
 #define LIMIT_DRAIN_BATCH 4096
 /* A registration message of a hostile peer. */
 #define LIMIT_ATTACH_MESSAGE_BYTES 4096
+
+/* Files remembered as with or without a CPython interpreter; a node runs a few versions. */
+#define LIMIT_PYTHON_FILES 16u
+/* Lines read of /proc/PID/maps: the kernel's own default bound (vm.max_map_count). */
+#define LIMIT_PYTHON_MAPS_LINES 65530u
+/* Code objects named at a time per process: a PyTorch job runs some 5,000 of its 100,000. */
+#define LIMIT_PYTHON_CODES 16384u
+/* Of a function's qualified name, a file name (the kernel's bound) and a code object's line table. */
+#define LIMIT_PYTHON_NAME_BYTES 1024u
+#define LIMIT_PYTHON_FILE_BYTES 4096u
+#define LIMIT_PYTHON_LINES_BYTES 65536u
 
 /* ---- on the wire ---- */
 /* One window, encoded and compressed; enforced at both ends since nng re-sends a larger one for
@@ -49,11 +61,39 @@
 #define LIMIT_COMMIT_NS 20000000ull
 /* Messages received but not yet committed; more are told to come again. */
 #define LIMIT_PENDING_BYTES (256ull << 20)
+/* Messages that are coming in or being handled: twice that; above it the slowest peer goes. */
+#define LIMIT_INGEST_BUFFER_BYTES (512ull << 20)
 /* Incidents that new windows may still join, and ranks told apart in one. */
 #define LIMIT_INCIDENTS_LIVE 1024u
 #define LIMIT_INCIDENT_RANKS 4096u
 /* Answers of the HTTP API. */
 #define LIMIT_API_INCIDENTS 1000u
 #define LIMIT_API_WINDOWS 2000u
+
+/* ---- CPU stacks (analysis/stack.h) ---- */
+/* A PyTorch process maps some 320 files; a node of 8 ranks and their loaders shares most. */
+#define LIMIT_STACK_OBJECTS (1u << 16)
+/* One period of a node: 5 s, 99 Hz, 128 CPUs are 63,360 samples of about 60 frames, were they all
+ * different. */
+#define LIMIT_STACK_SAMPLES (1u << 18)
+#define LIMIT_STACKS (1u << 17)
+#define LIMIT_STACK_FRAMES (1u << 23)
+#define LIMIT_STACK_STRINGS (1u << 18)
+#define LIMIT_STACK_STRING_BYTES (32u << 20)
+/* Kernel, native and Python frames of one stack together: PyTorch under autograd reaches some 150, and
+ * recursion is cut. */
+#define LIMIT_STACK_DEPTH 1024u
+/* Of one window: a minute of one rank with 30 busy threads at 99 Hz, mostly shared. */
+#define LIMIT_WINDOW_STACK_FRAMES (1u << 20)
+#define LIMIT_WINDOW_STACK_SAMPLES (1u << 16)
+
+/* ---- symbols (symbol/) ---- */
+/* A note segment holds the Build ID, the ABI tag and a property: some hundred bytes. */
+#define LIMIT_SYMBOL_NOTE_BYTES 4096
+#define LIMIT_SYMBOL_SEGMENTS 128u
+/* A 1 GB debug file has some millions; 2^26 rows of 32 bytes are 2 GiB of index file. */
+#define LIMIT_SYMBOLS (1u << 26)
+/* A mangled name of C++ can be longer; it is then cut, and not demangled. */
+#define LIMIT_SYMBOL_NAME_BYTES 16384u
 
 #endif

@@ -2,11 +2,14 @@
 #include "cli/commands.h"
 
 #include <ctype.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "cli/jsonget.h"
 #include "cli/paths.h"
 #include "cli/term.h"
+
+#define NODE_URL "http://127.0.0.1:9470" /* sysomd's http.listen by default */
 
 int commands_aggregator(const struct options *o, struct client *c)
 {
@@ -28,9 +31,25 @@ int commands_control(const struct options *o, struct client *c)
 	return EXIT_USAGE;
 }
 
+json_t *commands_node_status(const struct options *o, const struct client *control,
+			     struct client_error *e)
+{
+	const char *named = getenv("SYSOM_CONTROL_PATH");
+	struct client_error again;
+	struct client tcp;
+	json_t *n;
+
+	if (!client_json(control, "GET", "/api/v1/status", &n, e) || !e->denied || o->control ||
+	    (named && *named) || client_init_url(&tcp, NODE_URL))
+		return n;
+	client_json(&tcp, "GET", "/api/v1/status", &n, &again);
+	return n;
+}
+
 void commands_complain(const char *what, const struct client_error *e)
 {
-	fprintf(stderr, "sysom %s: %s\n", what, term_safe(e->why, 100));
+	fprintf(stderr, "sysom%s%s: %s%s%s\n", *what ? " " : "", what,
+		term_safe(e->why, TERM_COLUMNS_MAX), *e->remedy ? "; " : "", e->remedy);
 }
 
 void commands_print_json(const json_t *j)
@@ -51,7 +70,7 @@ static json_t *newest(const struct options *o, const struct client *c, char id[3
 		snprintf(path, sizeof(path), "/api/v1/incidents?limit=1&job=%s", job);
 	}
 	if (client_json(c, "GET", path, &j, &e)) {
-		fprintf(stderr, "sysom: %s\n", term_safe(e.why, 100));
+		commands_complain("", &e);
 		return NULL;
 	}
 	found = jsonget_text(json_array_get(json_object_get(j, "incidents"), 0), "id");
@@ -85,7 +104,7 @@ json_t *commands_incident(const struct options *o, const struct client *c, const
 	if (client_json(c, "GET", path, &j, &e)) {
 		if (e.status == 404)
 			snprintf(e.why, sizeof(e.why), "no incident %s", id);
-		fprintf(stderr, "sysom: %s\n", term_safe(e.why, 100));
+		commands_complain("", &e);
 		return NULL;
 	}
 	return j;

@@ -11,6 +11,7 @@
 
 #include "analysis/roofline.h"
 #include "analysis/steps.h"
+#include "cli/pages.h"
 #include "cli/replay.h"
 #include "cli/replay_load.h"
 #include "cli/replay_ranks.h"
@@ -19,7 +20,7 @@
 #define LAUNCHES_MAX  (1u << 20)
 
 struct replay_events {
-	bool json, marks;
+	bool json, marks, headed;
 	enum roofline_mode mode;
 	struct replay_ranks *ranks;
 	uint64_t rows, kept, api_other, unknown_kind, duplicate_marks, proxies, unmatched;
@@ -86,6 +87,10 @@ static void print_step(struct replay_events *ev, int rank, const struct step *st
 	bool edge = st->flags & STEP_FLAG_FIRST;
 
 	if (!ev->json) {
+		if (!ev->headed)
+			puts("rank   step   latency ms    self ms compute ms    comm ms exposed ms"
+			     "    idle ms kernels phase");
+		ev->headed = true;
 		printf("%4d %6llu %12.3f %10.3f %10.3f %10.3f %10.3f %10.3f %7u %5u  %s%s%s\n", rank,
 		       (unsigned long long)st->index, (double)st->latency_ns / 1e6,
 		       (double)st->self_ns / 1e6, (double)st->compute_ns / 1e6,
@@ -183,7 +188,8 @@ static int replay_rank(struct replay_events *ev, const struct replay_trace *t)
 	sc.launch_max = most < LAUNCHES_MAX ? (uint32_t)most + 1 : LAUNCHES_MAX;
 	roofline_config_default(&rl);
 	rl.mode = ev->mode;
-	memory[0] = aligned_alloc(16, (steps_memory_bytes(&sc) + 15) & ~(size_t)15);
+	memory[0] = pages_filled(aligned_alloc(16, (steps_memory_bytes(&sc) + 15) & ~(size_t)15),
+				 steps_memory_bytes(&sc));
 	for (int i = 1; i < 3; i++)
 		memory[i] = aligned_alloc(
 			16, (roofline_set_memory_bytes(&rl, KEYS_MAX) + 15) & ~(size_t)15);
@@ -206,6 +212,8 @@ static int replay_file(struct replay_events *ev, const char *path, int order)
 	struct replay_trace t = {.rank = rank_of(path, order)};
 	int rc = replay_load(&t, path);
 
+	if (!rc && !t.rows)
+		fprintf(stderr, "sysom replay events: %s: no rows in it\n", path);
 	if (!rc) {
 		rc = replay_rank(ev, &t);
 		ev->rows += t.rows;
@@ -235,10 +243,11 @@ static void print_summary(const struct replay_events *ev)
 	       (unsigned long long)ev->unmatched, (unsigned long long)ev->steps,
 	       (unsigned long long)ev->incomplete, (unsigned long long)ev->flagged);
 	else
-		printf("\n%llu files, %llu rows, %llu used; skipped: %llu other API or operator calls, "
+		printf("%s%llu file%s, %llu rows, %llu used; skipped: %llu other API or operator calls, "
 		  "%llu of unknown kind, %llu repeated marks; %llu launches taken from kernels, "
 		  "%llu kernels without a launch; %llu steps, %llu incomplete, %llu slow\n",
-		       (unsigned long long)ev->files, (unsigned long long)ev->rows,
+		       ev->headed ? "\n" : "", (unsigned long long)ev->files, ev->files == 1 ? "" : "s",
+		       (unsigned long long)ev->rows,
 	       (unsigned long long)(ev->kept - ev->duplicate_marks),
 	       (unsigned long long)ev->api_other, (unsigned long long)ev->unknown_kind,
 	       (unsigned long long)ev->duplicate_marks, (unsigned long long)ev->proxies,
@@ -300,9 +309,6 @@ int replay_events_main(int argc, char **argv)
 		fprintf(stderr, "sysom replay events: out of memory\n");
 		return 1;
 	}
-	if (!ev.json)
-		printf("rank   step   latency ms    self ms compute ms    comm ms exposed ms    idle ms"
-		       " kernels phase\n");
 	for (int i = optind; i < argc && !rc; i++)
 		rc = replay_file(&ev, argv[i], i - optind);
 	if (!rc) {

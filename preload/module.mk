@@ -5,7 +5,7 @@ SOS += libsysom_preload.so
 libsysom_preload.so_SRCS := preload/hooks.c preload/hooks_table.c preload/tracer.c preload/helper.c preload/governor.c \
 	preload/driver.c preload/registry.c preload/wrap_cuda.c preload/wrap_context.c \
 	preload/wrap_nccl.c preload/wrap_cupti.c preload/nccl_plugin.c preload/span_api.c cupti/cupti_client.c \
-	cupti/cupti_decode.c ring/ring_writer.c ring/attach.c
+	cupti/cupti_decode.c cupti/cupti_session.c ring/ring_writer.c ring/attach.c
 libsysom_preload.so_CFLAGS := -O2 -fno-sanitize=all -ftls-model=initial-exec -fno-semantic-interposition
 libsysom_preload.so_LDFLAGS := -fno-sanitize=all -Wl,-z,nodelete -Wl,-z,defs \
 	-Wl,--version-script=$(B)/gen/exports.map
@@ -32,7 +32,8 @@ SCRIPTS_TEST += tests/e2e/preload_binary.sh tests/e2e/preload_behaviour.py tests
 BENCH += bench_launch
 BENCH_PARTS += $(PRELOAD_NULL)
 
-$(PRELOAD_TEST)/preload_peer: $(B)/obj/tests/preload/peer.o $(B)/libring.a
+$(PRELOAD_TEST)/preload_peer: $(B)/obj/tests/preload/peer.o $(B)/libsidecar.a $(B)/libanalysis.a \
+		$(B)/libring.a $(B)/libbase.a
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS_ALL) -o $@ $^ $(LDFLAGS_ALL) -lpthread
 $(PRELOAD_TEST)/null/libcuda.so.1: tests/preload/null_cuda.c foreign/cuda.h
@@ -57,4 +58,4 @@ $(PRELOAD_TEST)/rival: tests/preload/rival.c
 $(PRELOAD_TEST)/plugin_caller: tests/preload/plugin_caller.c
 $(PRELOAD_TEST)/rival $(PRELOAD_TEST)/plugin_caller:
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(CFLAGS_ALL) -fno-sanitize=all -o $@ $< -ldl
+	$(Q)$(CC) $(CFLAGS_ALL) -fno-sanitize=all -o $@ $< -ldl -lpthread

@@ -14,12 +14,16 @@
 #include <netdb.h>
 #include <unistd.h>
 
+#include "base/idle.h"
 #include "base/log.h"
 #include "sidecar/node.h"
 
 #define HTTP_BODY_BYTES (4u << 20)
 #define HTTP_WAITING 16u
 #define HTTP_TURNS 8
+/* Idle ones go beyond HTTP_KEPT; between the two is room for those that are on their way out. */
+#define HTTP_CONNECTIONS 96u
+#define HTTP_KEPT 64u
 #define HTTP_TRACE_NS 900000000ull /* the answer is due within a second */
 
 /* A POST trace that waits for its processes. */
@@ -30,8 +34,10 @@ struct waiting {
 	struct {
 		uint64_t process; /* its number; 0 ends */
 		uint32_t serial;
+		bool was; /* in the wanted state already */
 	} of[LIMIT_NODE_PROCESSES];
 	uint32_t count;
+	uint32_t wanted; /* RING_TRACE_ON, RING_TRACE_OFF */
 };
 
 struct listener {
@@ -39,6 +45,7 @@ struct listener {
 	struct MHD_Daemon *daemon;
 	struct loop_source *source;
 	bool control;
+	struct idle idle;
 };
 
 struct http {
@@ -136,9 +143,18 @@ static bool is_settled(struct node *n, const struct waiting *w)
 	return true;
 }
 
+/* Latched is off for good. */
+static bool is_state(const struct process *p, uint32_t wanted)
+{
+	return p->trace_state == wanted ||
+	       (wanted == RING_TRACE_OFF && p->trace_state == RING_TRACE_LATCHED);
+}
+
+/* changed: were in another state and are in the wanted one now. already: were in it before. The rest
+ * of those asked has not said so in time, or can't (latched off by a fault of its own). */
 static enum MHD_Result answer_trace(struct node *n, struct MHD_Connection *c, struct waiting *w)
 {
-	uint32_t changed = 0;
+	uint32_t changed = 0, already = 0, done = 0;
 	enum MHD_Result ok;
 	struct buf ranks, b;
 	bool gone;
@@ -150,12 +166,22 @@ static enum MHD_Result answer_trace(struct node *n, struct MHD_Connection *c, st
 
 		if (!has_acked(n, w, i, &gone))
 			continue;
-		buf_printf(&ranks, "%s%d", changed++ ? "," : "", p->id.rank);
+		done++;
+		if (!is_state(p, w->wanted))
+			continue;
+		already += w->of[i].was;
+		if (!w->of[i].was)
+			buf_printf(&ranks, "%s%d", changed++ ? "," : "", p->id.rank);
 	}
-	buf_printf(&b, "{\"changed\":%u,\"asked\":%u,\"ranks\":[", changed, w->count);
+	buf_printf(&b, "{\"changed\":%u,\"already\":%u,\"asked\":%u,\"ranks\":[", changed, already,
+		   w->count);
 	buf_append(&b, ranks.data, ranks.bytes);
-	buf_puts(&b, "]}\n");
-	ok = answer(c, changed == w->count ? 200 : 504, "application/json", (const char *)b.data,
+	buf_puts(&b, "]");
+	if (done < w->count)
+		buf_printf(&b, ",\"error\":\"%u of %u processes did not answer in time; the others "
+			       "did as asked\"", w->count - done, w->count);
+	buf_puts(&b, "}\n");
+	ok = answer(c, done == w->count ? 200 : 504, "application/json", (const char *)b.data,
 		    b.bytes);
 	buf_fini(&ranks);
 	buf_fini(&b);
@@ -177,7 +203,8 @@ static enum MHD_Result on_trace(struct node *n, struct MHD_Connection *c, void *
 			w = &n->http->waiting[i];
 	if (!w)
 		return answer_text(c, 503, "{\"error\":\"too many requests wait\"}\n");
-	*w = (struct waiting){ .until_ns = clock_monotonic_ns() + HTTP_TRACE_NS };
+	*w = (struct waiting){ .until_ns = clock_monotonic_ns() + HTTP_TRACE_NS,
+			       .wanted = kind == ATTACH_ON ? RING_TRACE_ON : RING_TRACE_OFF };
 	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++) {
 		struct process *p = n->processes[i];
 		int64_t serial;
@@ -188,10 +215,11 @@ static enum MHD_Result on_trace(struct node *n, struct MHD_Connection *c, void *
 		if (serial < 0)
 			continue;
 		w->of[w->count].process = p->serial;
+		w->of[w->count].was = is_state(p, w->wanted);
 		w->of[w->count++].serial = (uint32_t)serial;
 	}
 	if (!w->count)
-		return answer_text(c, 404, "{\"changed\":0,\"asked\":0,\"ranks\":[]}\n");
+		return answer_text(c, 404, "{\"changed\":0,\"already\":0,\"asked\":0,\"ranks\":[]}\n");
 	w->connection = c;
 	*state = w;
 	MHD_suspend_connection(c);
@@ -239,6 +267,25 @@ static enum MHD_Result on_get(struct node *n, struct MHD_Connection *c, const ch
 	return answer_text(c, 404, "{\"error\":\"not found\"}\n");
 }
 
+static int connection_fd(struct MHD_Connection *c)
+{
+	const union MHD_ConnectionInfo *info =
+		MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD);
+
+	return info ? info->connect_fd : -1;
+}
+
+static void on_connection(void *arg, struct MHD_Connection *c, void **context,
+			  enum MHD_ConnectionNotificationCode code)
+{
+	struct listener *l = arg;
+
+	if (code == MHD_CONNECTION_NOTIFY_STARTED)
+		idle_add(&l->idle, connection_fd(c));
+	else
+		idle_remove(&l->idle, connection_fd(c));
+}
+
 static char first_call; /* its address marks a connection whose headers have been seen */
 
 static enum MHD_Result on_request(void *arg, struct MHD_Connection *c, const char *url,
@@ -250,6 +297,7 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *c, const cha
 
 	if (!*state) {
 		*state = &first_call;
+		idle_set_busy(&l->idle, connection_fd(c), true);
 		return MHD_YES;
 	}
 	if (*data_bytes) { /* bodies are not used */
@@ -281,6 +329,9 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *c, const cha
 static void on_completed(void *arg, struct MHD_Connection *c, void **state,
 			 enum MHD_RequestTerminationCode code)
 {
+	struct listener *l = arg;
+
+	idle_set_busy(&l->idle, connection_fd(c), false);
 	if (*state && *state != &first_call)
 		*(struct waiting *)*state = (struct waiting){ 0 };
 }
@@ -414,9 +465,11 @@ static int start(struct node *n, struct listener *l, int fd, bool control)
 
 	l->node = n;
 	l->control = control;
+	idle_init(&l->idle, HTTP_KEPT);
 	l->daemon = MHD_start_daemon(MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME, 0, NULL, NULL,
 				     on_request, l, MHD_OPTION_LISTEN_SOCKET, fd,
-				     MHD_OPTION_CONNECTION_LIMIT, 64u,
+				     MHD_OPTION_CONNECTION_LIMIT, HTTP_CONNECTIONS,
+				     MHD_OPTION_NOTIFY_CONNECTION, on_connection, l,
 				     MHD_OPTION_CONNECTION_TIMEOUT, 10u,
 				     MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)16384,
 				     MHD_OPTION_NOTIFY_COMPLETED, on_completed, l, MHD_OPTION_END);

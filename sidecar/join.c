@@ -297,15 +297,19 @@ static void on_launch(struct join *j, const struct join_host_pend *p)
 		return;
 	if (!graph)
 		note_inner_launch(j, p, (uint32_t)(s - j->streams));
+	if (p->t_ns < j->gap_end_ns) {
+		join_count(j, JOIN_LAUNCH_NO_KERNEL, 1);
+		return;
+	}
 	node = join_match_launch_new(j);
 	if (!node) {
 		join_count(j, JOIN_TABLE_FULL, 1);
 		return;
 	}
 	l = &j->launches[node];
-	*l = (struct join_launch){ .t_ns = p->t_ns, .func = e->func, .tid = p->tid,
-				   .type = graph ? JOIN_LAUNCH_GRAPH : JOIN_LAUNCH_KERNEL,
-				   .name = f && f->told ? f->name : 0 };
+	*l = (struct join_launch){ .t_ns = p->t_ns, .end_ns = r.end_ns, .func = e->func,
+				   .tid = p->tid,
+				   .type = graph ? JOIN_LAUNCH_GRAPH : JOIN_LAUNCH_KERNEL };
 	memcpy(l->grid, r.grid, sizeof(l->grid));
 	memcpy(l->block, r.block, sizeof(l->block));
 	if (graph)
@@ -392,6 +396,10 @@ static void enqueue_coll(struct join *j, const struct join_host_pend *p, const s
 
 	if (!s)
 		return;
+	if (!grouped && p->t_ns < j->gap_end_ns) {
+		join_count(j, JOIN_COLL_NO_KERNEL, 1);
+		return;
+	}
 	if (s->colls.count >= JOIN_COLLS / 4)
 		join_match_coll_drop(j, s);
 	node = coll_new(j);
@@ -604,6 +612,13 @@ static void drop_before(struct join *j, uint64_t t_ns)
 	}
 }
 
+/* Does the gap leave launches without kernels? */
+static bool gap_of_kernels(uint16_t cause)
+{
+	return cause == GAP_SWITCHED_OFF || cause == GAP_CUPTI_YIELDED || cause == GAP_GOVERNED ||
+	       cause == GAP_NO_READER;
+}
+
 static void on_gap(struct join *j, const struct join_host_pend *p)
 {
 	const struct event_gap *e = &p->e.gap;
@@ -621,17 +636,70 @@ static void on_gap(struct join *j, const struct join_host_pend *p)
 	}
 	r.seq = e->cause;
 	r.name = e->name;
+	if (e->cause == GAP_GRAPH_NODES) {
+		r.flags |= RECORD_FLAG_COARSE;
+		j->stats.graph_coarse_ns += e->to ? r.end_ns - r.begin_ns : 0;
+	}
 	emit(j, &r, NULL);
 	/* What was launched before has its kernels or has lost them. Where all of a stream look alike,
-	 * as collectives do, one launch too many would shift every join after it. */
-	if (e->to && e->cause == GAP_SWITCHED_OFF)
+	 * as collectives do, one launch too many would shift every join after it. The gap is told as
+	 * of its beginning: launches of its last moments are still to come. */
+	if (e->to && gap_of_kernels(e->cause)) {
+		if (r.end_ns > j->gap_end_ns)
+			j->gap_end_ns = r.end_ns;
 		drop_before(j, r.end_ns);
+	}
+}
+
+static void stream_waited(struct join_stream *s, uint64_t begin_ns, uint64_t end_ns)
+{
+	if (s->sync_count && s->syncs[s->sync_count - 1].end_ns >= end_ns)
+		return; /* of another thread, and over sooner: the later one says more */
+	if (s->sync_count == JOIN_SYNCS)
+		memmove(s->syncs, s->syncs + 1, sizeof(s->syncs[0]) * --s->sync_count);
+	s->syncs[s->sync_count++] = (struct join_sync){ begin_ns, end_ns };
+}
+
+/* Waiting for a context ends the work of its streams; of which one they are is only sure where all
+ * are of one. */
+static void context_waited(struct join *j, uint64_t begin_ns, uint64_t end_ns)
+{
+	uint32_t id = 0;
+
+	for (uint32_t i = 0; i < j->stream_count; i++) {
+		const struct join_stream *s = &j->streams[i];
+
+		if (s->context_id && id && s->context_id != id)
+			return;
+		id = s->context_id ? s->context_id : id;
+	}
+	for (uint32_t i = 0; i < j->stream_count; i++)
+		stream_waited(&j->streams[i], begin_ns, end_ns);
+}
+
+static void on_sync(struct join *j, const struct join_host_pend *p)
+{
+	const struct event_sync *e = &p->e.sync;
+	struct record r = host_record(j, p, RECORD_SYNC, e->duration);
+
+	r.key = e->handle;
+	emit(j, &r, NULL);
+	/* a duration at its limit may have been longer */
+	if ((e->head.flags & EVENT_FLAG_FAILED) || e->duration == UINT32_MAX)
+		return;
+	if (e->scope == SYNC_STREAM) {
+		struct join_stream *s = stream_of(j, p, e->handle, 0);
+
+		if (s)
+			stream_waited(s, r.begin_ns, r.end_ns);
+	} else if (e->scope == SYNC_CONTEXT) {
+		context_waited(j, r.begin_ns, r.end_ns);
+	}
 }
 
 static void on_other(struct join *j, const struct join_host_pend *p)
 {
 	struct record r;
-	struct join_func *f;
 
 	switch (p->e.head.kind) {
 	case EVENT_MEM:
@@ -641,17 +709,7 @@ static void on_other(struct join *j, const struct join_host_pend *p)
 		emit(j, &r, NULL);
 		return;
 	case EVENT_SYNC:
-		r = host_record(j, p, RECORD_SYNC, p->e.sync.duration);
-		r.key = p->e.sync.handle;
-		emit(j, &r, NULL);
-		return;
-	case EVENT_FUNC:
-		f = join_match_func(j, p->e.func.func, true);
-		if (f && p->e.func.name) {
-			f->name = p->e.func.name;
-			f->told = true;
-			f->refused = 0;
-		}
+		on_sync(j, p);
 		return;
 	case EVENT_ANCHOR: /* INV-8: our own anchors are used */
 	case EVENT_PLUGIN: /* the wrappers tell the same; kept for static NCCL by the process */

@@ -8,18 +8,18 @@
 #include "base/hash.h"
 #include "sidecar/join_state.h"
 
-#define NAME_REFUSALS_MAX 16
-
 /* ---- pools and lists ---- */
 
 uint32_t join_match_launch_new(struct join *j)
 {
 	uint32_t node = j->launch_free;
 
-	if (node)
+	if (node) {
 		j->launch_free = j->launches[node].next;
-	else if (j->launch_used < JOIN_LAUNCHES)
+		__builtin_prefetch(&j->launches[j->launch_free], 1);
+	} else if (j->launch_used < JOIN_LAUNCHES) {
 		node = j->launch_used++;
+	}
 	return node;
 }
 
@@ -42,6 +42,8 @@ static void launch_pop(struct join *j, struct join_stream *s)
 	uint32_t node = s->launches.head;
 
 	s->launches.head = j->launches[node].next;
+	/* it was written a flush ago, and is asked for next */
+	__builtin_prefetch(&j->launches[s->launches.head]);
 	if (!s->launches.head)
 		s->launches.tail = 0;
 	s->launches.count--;
@@ -259,37 +261,16 @@ static bool signature_fits(struct join *j, const struct join_launch *l,
 		return false; /* a kernel cannot start before its launch */
 	if (l->type == JOIN_LAUNCH_GRAPH)
 		return false; /* by correlation, see on_graph_node */
-	if (l->grid[0] != k->grid[0] || l->grid[1] != k->grid[1] || l->grid[2] != k->grid[2] ||
-	    l->block[0] != k->block[0] || l->block[1] != k->block[1] || l->block[2] != k->block[2])
-		return false;
-	return !l->name || !k->name || l->name == k->name;
+	return l->grid[0] == k->grid[0] && l->grid[1] == k->grid[1] && l->grid[2] == k->grid[2] &&
+	       l->block[0] == k->block[0] && l->block[1] == k->block[1] && l->block[2] == k->block[2];
 }
 
-/* A function handle whose module was unloaded may name another kernel now; a name that never fits
- * while all else does is not to be believed. */
 static void learn_name(struct join *j, const struct join_launch *l, uint32_t name)
 {
-	struct join_func *f;
+	struct join_func *f = name ? join_match_func(j, l->func, true) : NULL;
 
-	if (l->name || !name)
-		return;
-	f = join_match_func(j, l->func, true);
-	if (f && !f->told)
+	if (f)
 		f->name = name;
-}
-
-static void doubt_name(struct join *j, const struct join_launch *l,
-		       const struct join_device_pend *p)
-{
-	struct join_launch nameless = *l;
-	struct join_func *f;
-
-	nameless.name = 0;
-	if (!l->name || !signature_fits(j, &nameless, p))
-		return;
-	f = join_match_func(j, l->func, false);
-	if (f && f->told && ++f->refused >= NAME_REFUSALS_MAX)
-		f->told = false;
 }
 
 static void meet(struct join *j, struct join_stream *s, const struct join_device_pend *p)
@@ -487,8 +468,6 @@ static bool resolve(struct join *j, struct join_device_stream *d, bool patient)
 	case ALIGN_NONE:
 		if (patient)
 			return false;
-		if (s->launches.count)
-			doubt_name(j, &j->launches[s->launches.head], &d->queue[0]);
 		emit_unmatched(j, &d->queue[0], JOIN_KERNEL_NO_LAUNCH);
 		queue_shift(d, 1, d->queue_since_ns);
 		return true;
@@ -522,6 +501,28 @@ void join_match_expire(struct join *j, bool finish)
 		       resolve(j, d, !finish && j->now_ns - d->queue_since_ns < JOIN_ALIGN_WAIT_NS))
 			;
 	}
+}
+
+/* A kernel that began after a wait had ended was launched after it began: older launches have no
+ * kernel any more. Where all of a stream look alike this is what ends a shift. */
+static void pass_syncs(struct join *j, struct join_device_stream *d, struct join_stream *s,
+		       uint64_t begin_ns)
+{
+	uint32_t n = 0;
+
+	while (n < s->sync_count && s->syncs[n].end_ns + j->clock->error_ns <= begin_ns)
+		n++;
+	if (!n)
+		return;
+	while (d->queue_count && resolve(j, d, false))
+		;
+	while (s->launches.count && j->launches[s->launches.head].end_ns < s->syncs[n - 1].begin_ns)
+		join_match_launch_drop(j, s);
+	while (s->colls.count && !j->colls[s->colls.head].open &&
+	       j->colls[s->colls.head].end_ns < s->syncs[n - 1].begin_ns)
+		join_match_coll_drop(j, s);
+	s->sync_count -= n;
+	memmove(s->syncs, s->syncs + n, sizeof(s->syncs[0]) * s->sync_count);
 }
 
 /* ---- graphs ---- */
@@ -613,8 +614,10 @@ static void on_graph_node(struct join *j, const struct join_device_pend *p, bool
 	if (!rp) {
 		struct join_stream *s = d && d->stream >= 0 ? &j->streams[d->stream] : NULL;
 
-		if (s)
+		if (s) {
+			pass_syncs(j, d, s, p->begin_ns);
 			rp = take_graph_launch(j, s, p->begin_ns);
+		}
 		if (!rp) {
 			s = only_graph_stream(j);
 			rp = s ? take_graph_launch(j, s, p->begin_ns) : NULL;
@@ -686,6 +689,8 @@ void join_match_device(struct join *j, const struct join_device_pend *p)
 		return;
 	}
 	s = d->stream >= 0 ? &j->streams[d->stream] : NULL;
+	if (s)
+		pass_syncs(j, d, s, p->begin_ns);
 	if (s && !d->queue_count) {
 		if (s->launches.count && signature_fits(j, &j->launches[s->launches.head], p)) {
 			meet(j, s, p);

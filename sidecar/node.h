@@ -15,7 +15,10 @@
 #include "sidecar/uplink.h"
 
 #define NODE_PATH_BYTES 256
-#define NODE_DRAIN_MS	10u
+/* A wake-up and cold caches cost more than the events of 10 ms; but no lane may fill meanwhile, and
+ * a step is judged one turn after its end at the latest. */
+#define NODE_DRAIN_MS	   10u
+#define NODE_DRAIN_MAX_MS  40u
 #define NODE_LANES_MAX	511u /* as many as the reader page has tails for */
 /* Cause of a RECORD_GAP that sysomd itself saw: events were overwritten before they were read. */
 #define NODE_GAP_LAPPED 64u
@@ -90,7 +93,12 @@ struct node {
 	struct http *http;
 	struct process *processes[LIMIT_NODE_PROCESSES]; /* NULL: free */
 	uint64_t process_serial, beat_sequence, beat_at_ns, started_ns;
+	struct loop_source *drain_timer;
+	double drain_fill;    /* of this turn: the fullest lane, by what was in it */
+	uint32_t drain_ms;    /* between turns, now */
+	uint64_t drain_calm_ns; /* since then turns could have come half as often */
 	uint8_t boot_id[16];
+	int lock_fd; /* on state.dir; -1: could not be made */
 	struct node_stats stats;
 	struct rank_config rank_config;
 	union ring_event *batch; /* LIMIT_DRAIN_BATCH */
@@ -125,6 +133,9 @@ bool process_matches(const struct process *p, const char *job, int32_t rank);
 /* Before the process is told that it is accepted. */
 void drain_prepare(struct process *p);
 void drain_turn(struct node *n);
+/* Sets drain_ms for the next turns, from how full this one found the fullest lane: NODE_DRAIN_MS to
+ * NODE_DRAIN_MAX_MS, shorter at once and longer by and by. */
+void drain_pace(struct node *n, double fill, uint64_t now_ns);
 /* All that is left of one process. */
 void drain_last(struct process *p);
 

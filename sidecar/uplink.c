@@ -264,7 +264,7 @@ static void spool_queued(struct uplink *u)
 		u->queue_head = (u->queue_head + 1) % UPLINK_QUEUE;
 		u->queue_count--;
 		pthread_mutex_unlock(&u->lock);
-		err = spool_put(u->spool, b.data, b.bytes, clock_realtime_ns());
+		err = spool_put(u->spool, b.data, b.bytes, clock_boottime_ns());
 		if (err == -EMSGSIZE) {
 			pthread_mutex_lock(&u->lock);
 			u->stats.windows_dropped++;
@@ -310,7 +310,7 @@ static void *uplink_thread(void *arg)
 
 	while (wait_for_work(u, idle, &beat)) {
 		spool_queued(u);
-		spool_tend(u->spool, clock_realtime_ns());
+		spool_tend(u->spool, clock_boottime_ns());
 		if (beat.bytes && u->socket_open)
 			send_beat(u, &beat);
 		buf_fini(&beat);
@@ -364,7 +364,7 @@ int uplink_open(struct uplink **out, const struct uplink_config *c, struct loop 
 	buf_init(&u->beat, LIMIT_WIRE_MESSAGE_BYTES);
 	u->fn = fn;
 	u->arg = arg;
-	err = spool_open(&u->spool, &c->spool, clock_realtime_ns());
+	err = spool_open(&u->spool, &c->spool, clock_boottime_ns());
 	if (!err)
 		err = loop_add_wake(loop, on_wake, u, &u->wake);
 	if (!err && c->url && *c->url)

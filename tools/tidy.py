@@ -16,9 +16,12 @@ MAY = {
     "cupti": {"foreign", "ring", "base", "preload"},
     "analysis": {"base"},
     "wire": {"base", "analysis"},
-    "sidecar": {"base", "foreign", "ring", "analysis", "wire"},
-    "aggregator": {"base", "wire", "analysis"},
-    "cli": {"base", "wire", "analysis"},
+    "bpf": set(),
+    "symbol": {"base", "analysis"},
+    "sampler": {"base", "bpf", "analysis", "symbol"},
+    "sidecar": {"base", "foreign", "ring", "analysis", "wire", "bpf", "sampler", "symbol"},
+    "aggregator": {"base", "wire", "analysis", "symbol"},
+    "cli": {"base", "wire", "analysis", "bpf", "sampler", "symbol"},
     "sim": {"foreign"},
 }
 # preload/ and cupti/ are libc only: of base/ just the headers without code behind them.

@@ -163,6 +163,12 @@ def test_nccl():
           "communicators get an id each; no event for a rank without a colour", born)
     check(born[2]["parent"] == born[0]["id"] and born[2]["nranks"] == "2" and
           born[4]["nranks"] == "2", "splits know their parent, size and rank", born)
+    grown = [e.f for e in comms if e.f["action"] == "7"]
+    check([c["nranks"] for c in grown] == ["6"] * 3 and grown[0]["rank"] == "2" and
+          grown[1]["rank"] == "5" and [c["parent"] for c in grown] == [ids[0], "0", ids[0]],
+          "ranks that grow know size, rank and parent", grown)
+    check(grown[0]["id"] == grown[1]["id"] not in ids + ["0"] and grown[2]["id"] == "0",
+          "with the unique id they agree on the group, without it nothing is claimed", grown)
     again = peer(CALLER, "nccl", "3", "_exit")[1]
     check([e.f["id"] for e in of(again, "comm") if e.f["action"] in "123"] == ids,
           "the ids are the same in another process")

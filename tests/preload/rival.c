@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  * rival.c - a job that profiles itself with CUPTI for a while, as torch.profiler does, over the
- * simulated GPU. Three phases of launches: before, while and after. usage: rival N [finalize].
- * Prints what its own profiler saw. */
+ * simulated GPU. Three phases of launches: before, while and after.
+ * usage: rival N [finalize|share|solo|busy|alone]; share, solo: by CUPTI's versioned calls, allowing other
+ * subscribers or not; busy: another thread launches all the time, deep queue, no wait between; alone:
+ * the same without a profiler. Prints what its own profiler saw. */
 #include <dlfcn.h>
+#include <pthread.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +14,7 @@
 
 #include "base/clock.h"
 #include "foreign/cuda.h"
-#include "foreign/cupti.h"
+#include "foreign/cupti_v2.h"
 
 static void *cuda, *cupti_lib;
 static cu_launch_kernel_fn launch;
@@ -18,6 +22,9 @@ static cu_result (*synchronize)(void);
 static cupti_activity_next_record_fn next_record;
 static unsigned seen, strange, zero_clock, foreign_buffers, given, back;
 static uint8_t *buffers[256];
+static cupti_activity_next_record_v2_fn next_record_v2;
+static cupti_subscriber subscriber;
+static bool versioned;
 
 static void sleep_ms(unsigned ms)
 {
@@ -48,7 +55,8 @@ static void completed(void *context, uint32_t stream, uint8_t *buffer, size_t by
 	if (i == given)
 		foreign_buffers++;
 	back++;
-	while (next_record(buffer, valid, &record) == CUPTI_OK) {
+	while ((versioned ? next_record_v2(subscriber, buffer, valid, &record) :
+			    next_record(buffer, valid, &record)) == CUPTI_OK) {
 		const cupti_kernel *k = record;
 
 		seen++;
@@ -58,6 +66,16 @@ static void completed(void *context, uint32_t stream, uint8_t *buffer, size_t by
 	}
 	if (i < given)
 		free(buffer);
+}
+
+static void requested_v2(uint8_t **buffer, size_t *bytes, size_t *max, void *info)
+{
+	requested(buffer, bytes, max);
+}
+
+static void completed_v2(uint8_t *buffer, size_t bytes, size_t valid, void *info)
+{
+	completed(NULL, 0, buffer, bytes, valid);
 }
 
 static void run(cu_function f, unsigned n)
@@ -104,14 +122,33 @@ static cu_function start_cuda(void)
 	return f;
 }
 
-int main(int argc, char **argv)
+static void profile_versioned(cu_function f, unsigned n, bool share, cupti_result *res)
 {
-	unsigned n = argc > 1 ? (unsigned)atoi(argv[1]) : 50;
-	cu_function f = start_cuda();
-	cupti_subscriber s = NULL;
-	cupti_result res[5];
+	cupti_subscriber_params params = { .struct_bytes = sizeof(params), .share = share };
 
+	versioned = true;
+	next_record_v2 = (cupti_activity_next_record_v2_fn)get(cupti_lib,
+							       "cuptiActivityGetNextRecord_v2");
+	res[0] = ((cupti_subscribe_v2_fn)get(cupti_lib, "cuptiSubscribe_v2"))(&subscriber, NULL,
+									      NULL, &params);
+	res[1] = ((cupti_activity_register_callbacks_v2_fn)get(
+		cupti_lib, "cuptiActivityRegisterCallbacks_v2"))(subscriber, requested_v2,
+								 completed_v2);
+	res[2] = ((cupti_activity_enable_v2_fn)get(cupti_lib, "cuptiActivityEnable_v2"))(
+		subscriber, CUPTI_KIND_CONCURRENT_KERNEL, NULL);
 	run(f, n);
+	res[3] = ((cupti_activity_disable_v2_fn)get(cupti_lib, "cuptiActivityDisable_v2"))(
+		subscriber, CUPTI_KIND_CONCURRENT_KERNEL, NULL);
+	((cupti_activity_flush_all_fn)get(cupti_lib, "cuptiActivityFlushAll"))(0);
+	/* longer than it takes us to come back after kinds went off */
+	sleep_ms(1500);
+	res[4] = ((cupti_unsubscribe_fn)get(cupti_lib, "cuptiUnsubscribe"))(subscriber);
+}
+
+static void profile(cu_function f, unsigned n, cupti_result *res)
+{
+	cupti_subscriber s = NULL;
+
 	res[0] = ((cupti_subscribe_fn)get(cupti_lib, "cuptiSubscribe"))(&s, NULL, NULL);
 	res[1] = ((cupti_activity_register_callbacks_fn)get(
 		cupti_lib, "cuptiActivityRegisterCallbacks"))(requested, completed);
@@ -122,8 +159,74 @@ int main(int argc, char **argv)
 		CUPTI_KIND_CONCURRENT_KERNEL);
 	((cupti_activity_flush_all_fn)get(cupti_lib, "cuptiActivityFlushAll"))(0);
 	res[4] = ((cupti_unsubscribe_fn)get(cupti_lib, "cuptiUnsubscribe"))(s);
+}
+
+static cu_function busy_function;
+static cu_context busy_context;
+static unsigned busy_done;
+
+/* All alike, a few hundred microseconds each, up to some hundred ahead of the GPU. */
+static void *busy(void *arg)
+{
+	uint64_t ns = 200000;
+	void *params[] = { &ns };
+
+	((cu_result(*)(cu_context))get(cuda, "cuCtxSetCurrent"))(busy_context);
+	for (unsigned i = 0; !__atomic_load_n(&busy_done, __ATOMIC_RELAXED); i++) {
+		launch(busy_function, 1, 1, 1, 32, 1, 1, 0, NULL, params, NULL);
+		if (i % 20 == 19)
+			sleep_ms(3);
+	}
+	return NULL;
+}
+
+/* Its kernels are in the way of the counting: what the profiler saw is not told. */
+static int profile_busy(cu_function f, bool alone)
+{
+	cupti_result res[3] = { CUPTI_OK, CUPTI_OK, CUPTI_OK };
+	pthread_t thread;
+
+	busy_function = f;
+	((cu_result(*)(cu_context *))get(cuda, "cuCtxGetCurrent"))(&busy_context);
+	pthread_create(&thread, NULL, busy, NULL);
+	for (int i = 0; i < 2; i++) {
+		sleep_ms(alone ? 2000 : 300);
+		if (alone)
+			continue;
+		res[0] = ((cupti_activity_register_callbacks_fn)get(
+			cupti_lib, "cuptiActivityRegisterCallbacks"))(requested, completed);
+		res[1] = ((cupti_activity_enable_fn)get(cupti_lib, "cuptiActivityEnable"))(
+			CUPTI_KIND_CONCURRENT_KERNEL);
+		sleep_ms(300);
+		res[2] = ((cupti_activity_disable_fn)get(cupti_lib, "cuptiActivityDisable"))(
+			CUPTI_KIND_CONCURRENT_KERNEL);
+		((cupti_activity_flush_all_fn)get(cupti_lib, "cuptiActivityFlushAll"))(0);
+		sleep_ms(1400);
+	}
+	__atomic_store_n(&busy_done, 1, __ATOMIC_RELAXED);
+	pthread_join(thread, NULL);
+	synchronize();
+	sleep_ms(150);
+	printf("results=%d%d%d\n", res[0], res[1], res[2]);
+	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	unsigned n = argc > 1 ? (unsigned)atoi(argv[1]) : 50;
+	const char *how = argc > 2 ? argv[2] : "";
+	cu_function f = start_cuda();
+	cupti_result res[5];
+
+	if (!strcmp(how, "busy") || !strcmp(how, "alone"))
+		return profile_busy(f, !strcmp(how, "alone"));
+	run(f, n);
+	if (!strcmp(how, "share") || !strcmp(how, "solo"))
+		profile_versioned(f, n, !strcmp(how, "share"), res);
+	else
+		profile(f, n, res);
 	/* as torch does with TEARDOWN_CUPTI=1 */
-	if (argc > 2 && !strcmp(argv[2], "finalize"))
+	if (!strcmp(how, "finalize"))
 		((cupti_result(*)(void))get(cupti_lib, "cuptiFinalize"))();
 	printf("seen=%u strange=%u wrong_clock=%u foreign=%u lost=%d results=%d%d%d%d%d\n", seen,
 	       strange, zero_clock, foreign_buffers, (int)(given - back) > 1, res[0], res[1],

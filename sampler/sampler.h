@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * sampler.h - CPU stacks of chosen processes, sampled in the kernel, as batches.
+ * Owns: BPF programs and maps, perf events, one worker thread that compiles unwind tables.
+ * Threads: one caller (the daemon's loop, or `sysom record`).
+ * Trust: the processes and their files are hostile; nothing of theirs can stop the caller.
+ * Guarantees: no call but sampler_open and sampler_drain takes longer than about a millisecond. */
+#ifndef SYSOM_SAMPLER_SAMPLER_H
+#define SYSOM_SAMPLER_SAMPLER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "analysis/stack.h"
+
+enum sampler_mode {
+	SAMPLER_OFF = 0,   /* no stacks: why says the reason */
+	SAMPLER_COPY,      /* perf_event with copied user stacks, unwound by libunwind */
+	SAMPLER_BPF_TAIL,  /* unwinding in the kernel, tail calls (before 5.17) */
+	SAMPLER_BPF_LOOP,  /* unwinding in the kernel, bpf_loop */
+};
+
+struct sampler_options {
+	enum sampler_mode mode_max; /* try this first, then the simpler ones; default SAMPLER_BPF_LOOP */
+	uint32_t rate_hz;           /* 10 to 999, default 99 */
+	uint32_t fraction_percent;  /* of ticks that take a sample, 1 to 100, default 10 */
+	uint32_t slice_ms;          /* time resolution of samples; 0: one slice per drain */
+	bool all_processes;         /* the whole node, not only those added */
+	bool off_cpu;               /* blocked time, default on */
+	uint64_t off_cpu_min_ns;    /* shorter blockings are not kept, default 1 ms */
+	bool python;                /* default on */
+	size_t table_bytes_max;     /* of unwind tables in the kernel, default 64 MiB */
+	const char *proc_root;      /* default "/proc" */
+};
+
+struct sampler_stats {
+	enum sampler_mode mode;
+	char why[160];      /* why not a better mode; "" when it is the best one */
+	char missing[160];  /* what this kernel lacks, e.g. "no Build IDs in mmap events (5.12)" */
+	uint64_t samples, frames;              /* taken, since open */
+	uint64_t end[STACK_END_COUNT];         /* user stacks by how they ended */
+	uint64_t scanned;                      /* stacks with a scanned frame */
+	uint64_t lost_count_full, lost_stack_full, lost_ring_full, lost_mapping; /* samples, by cause */
+	uint64_t python_frames, python_failed; /* failed: walks that gave up */
+	uint64_t run_count, run_time_ns;       /* of the BPF programs, where the kernel counts it */
+	uint64_t target_count;                 /* of run_count, those that took a sample */
+	uint32_t processes, mappings, tables, tables_refused;
+	uint64_t table_bytes, map_bytes;       /* unwind tables; all BPF maps */
+	uint64_t table_build_ns;               /* CPU time of the worker */
+};
+
+struct sampler;
+
+/* Defaults in *o. */
+void sampler_options_init(struct sampler_options *o);
+/* Loads and attaches the best mode that works. With SAMPLER_OFF it still succeeds: drains are empty.
+ * 0, -EINVAL (options), -ENOMEM. */
+int sampler_open(struct sampler **out, const struct sampler_options *o);
+void sampler_close(struct sampler *s); /* NULL is a no-op */
+/* Starts on a process, and with children on those it forks from now on and has now. Idempotent.
+ * 0, -ESRCH, -ENOSPC. A process that ends is removed by itself. */
+int sampler_add(struct sampler *s, uint32_t pid, bool children);
+void sampler_remove(struct sampler *s, uint32_t pid);
+/* Rate and fraction while running: 100% during an anomaly. 0, -EINVAL. */
+int sampler_set_rate(struct sampler *s, uint32_t rate_hz, uint32_t fraction_percent);
+int sampler_set_all_processes(struct sampler *s, bool on);
+/* A file descriptor that becomes readable when sampler_poll has something to do (new mappings). */
+int sampler_fd(const struct sampler *s);
+void sampler_poll(struct sampler *s);
+/* Ends the period: everything sampled since the last call is appended to *b. Blocks while it copies
+ * maps (milliseconds). 0, -ENOMEM. */
+int sampler_drain(struct sampler *s, struct stack_batch *b);
+void sampler_stats_get(const struct sampler *s, struct sampler_stats *out);
+const char *sampler_mode_name(enum sampler_mode mode); /* "off", "copy", "bpf-tail", "bpf-loop" */
+
+#endif
