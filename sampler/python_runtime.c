@@ -272,6 +272,7 @@ static uint32_t ranges_move(struct python_range *out, const struct python_range 
 int python_runtime_probe(struct python_runtime *out, const struct python_elf *e, uint64_t bias,
 			 const char *path, const struct read_user *memory)
 {
+	char patch[8] = "";
 	uint32_t v;
 	int err;
 
@@ -293,8 +294,11 @@ int python_runtime_probe(struct python_runtime *out, const struct python_elf *e,
 		return err;
 	}
 	slot_find(out, memory);
-	snprintf(out->what, sizeof(out->what), "CPython %u.%u.%u%s, thread states by %s%s%s",
-		 v >> 24, v >> 16 & 0xff, v >> 8 & 0xff,
+	/* 3.10 does not tell its patch release */
+	if (v & 0xffff)
+		snprintf(patch, sizeof(patch), ".%u", v >> 8 & 0xff);
+	snprintf(out->what, sizeof(out->what), "CPython %u.%u%s%s, thread states by %s%s%s",
+		 v >> 24, v >> 16 & 0xff, patch,
 		 out->offsets.verified ? "" : " (layout unverified)",
 		 out->process.tsd_slot ? "thread-specific data" : "the interpreter's list",
 		 out->eval_count ? "" : ", no symbol for the interpreter loop",
