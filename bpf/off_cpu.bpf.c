@@ -34,8 +34,6 @@ struct {
 #else
 #define OFF_CPU_SWITCH SEC("tp_btf/sched_switch")
 #define OFF_CPU_WAKING SEC("tp_btf/sched_waking")
-/* What this CPU is doing: 0x100 a softirq, above 0x10000 interrupts. */
-extern const int __preempt_count __ksym __weak;
 #endif
 
 static __always_inline __u32 task_state(struct task_struct *task)
@@ -262,19 +260,16 @@ OFF_CPU_WAKING
 int on_waking(__u64 *ctx)
 {
 	struct task_struct *task = (void *)ctx[0], *waker = (void *)bpf_get_current_task();
+	struct kernel_regs regs;
 	__u32 tid = BPF_CORE_READ(task, pid);
 	struct sampler_blocked *b = bpf_map_lookup_elem(&blocked, &tid);
 
 	if (!b || !(__u32)bpf_get_current_pid_tgid())
 		return 0; /* the idle task wakes nobody: an interrupt does */
-#ifndef SAMPLER_TAIL
-	if (&__preempt_count) {
-		const int *count = bpf_this_cpu_ptr(&__preempt_count);
-
-		if (*count & 0x00ff0100)
-			return 0; /* an interrupt, the current task has no part in it */
-	}
-#endif
+	/* so it is where the current thread came to the kernel by something else than a system call */
+	if (!(BPF_CORE_READ(waker, flags) & KERNEL_TASK_KTHREAD) &&
+	    (task_user_regs(waker, &regs) || (long)regs.orig_ax < 0))
+		return 0;
 	b->waker_tid = (__u32)current_identity(waker);
 	bpf_get_current_comm(b->waker_comm, sizeof(b->waker_comm));
 	return 0;

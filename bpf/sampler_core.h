@@ -286,7 +286,8 @@ static __always_inline int user_walk_frame(struct sampler_scratch *s)
 	if (!at)
 		pc = u->leaf_row; /* the exact address of the leaf would make every sample a stack */
 	if (m->file && !((pc - m->bias) >> SAMPLER_FRAME_OFFSET_BITS))
-		frame = marks | (__u64)m->file << SAMPLER_FRAME_OFFSET_BITS | (pc - m->bias);
+		frame = marks | (__u64)m->file << SAMPLER_FRAME_FILE_SHIFT | (pc - m->bias) |
+			(m->page_count ? 0 : SAMPLER_FRAME_BARE);
 	else
 		frame = marks | SAMPLER_FRAME_ANONYMOUS | (pc & UNWIND_FRAME_PC);
 	UNWIND_BARRIER(at);

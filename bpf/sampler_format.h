@@ -86,8 +86,10 @@ _Static_assert(sizeof(struct sampler_stack) == 24, "");
 #define SAMPLER_FRAME_SCANNED UNWIND_FRAME_SCANNED
 #define SAMPLER_FRAME_FP UNWIND_FRAME_FP
 #define SAMPLER_FRAME_ANONYMOUS (1ull << 60) /* low 56 bits: the virtual address */
-#define SAMPLER_FRAME_OFFSET_BITS 40         /* else low 40 bits: offset from the table's begin */
-#define SAMPLER_FRAME_FILE_BITS 20           /* and above them the file's number */
+#define SAMPLER_FRAME_OFFSET_BITS 39         /* else low 39 bits: address minus unwind_mapping.bias, */
+#define SAMPLER_FRAME_BARE (1ull << 39)      /* which depends on whether the file had a table then, */
+#define SAMPLER_FRAME_FILE_SHIFT 40          /* and 20 bits: unwind_mapping.file */
+#define SAMPLER_FRAME_FILE_MASK 0xfffffu
 
 /* Counters, per CPU, since load. */
 enum sampler_counter {
