@@ -67,4 +67,30 @@
 #define LIMIT_API_INCIDENTS 1000u
 #define LIMIT_API_WINDOWS 2000u
 
+/* ---- CPU stacks (analysis/stack.h) ---- */
+/* A PyTorch process maps some 320 files; a node of 8 ranks and their loaders shares most. */
+#define LIMIT_STACK_OBJECTS (1u << 16)
+/* One period of a node: 5 s, 99 Hz, 128 CPUs are 63,360 samples of about 60 frames, were they all
+ * different. */
+#define LIMIT_STACK_SAMPLES (1u << 18)
+#define LIMIT_STACKS (1u << 17)
+#define LIMIT_STACK_FRAMES (1u << 23)
+#define LIMIT_STACK_STRINGS (1u << 18)
+#define LIMIT_STACK_STRING_BYTES (32u << 20)
+/* Kernel, native and Python frames of one stack together: PyTorch under autograd reaches some 150, and
+ * recursion is cut. */
+#define LIMIT_STACK_DEPTH 1024u
+/* Of one window: a minute of one rank with 30 busy threads at 99 Hz, mostly shared. */
+#define LIMIT_WINDOW_STACK_FRAMES (1u << 20)
+#define LIMIT_WINDOW_STACK_SAMPLES (1u << 16)
+
+/* ---- symbols (symbol/) ---- */
+/* A note segment holds the Build ID, the ABI tag and a property: some hundred bytes. */
+#define LIMIT_SYMBOL_NOTE_BYTES 4096
+#define LIMIT_SYMBOL_SEGMENTS 128u
+/* A 1 GB debug file has some millions; 2^26 rows of 32 bytes are 2 GiB of index file. */
+#define LIMIT_SYMBOLS (1u << 26)
+/* A mangled name of C++ can be longer; it is then cut, and not demangled. */
+#define LIMIT_SYMBOL_NAME_BYTES 16384u
+
 #endif

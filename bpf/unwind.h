@@ -1,0 +1,603 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
+ * unwind.h - one walk over a user stack, frame by frame, by tables (unwind_format.h).
+ * The same text runs in the kernel and, for replay and tests, in user space. There the includer defines
+ * before the #include:
+ *	long unwind_read_user(void *to, __u32 bytes, __u64 address);     0, or not 0: not readable
+ *	struct unwind_chunk *unwind_chunk_of(__u32 word);                the chunk of a word, or NULL
+ *	__u32 unwind_marker_get(__u64 key);  void unwind_marker_set(__u64 key, __u32 marker);
+ * UNWIND_MODE may be defined as an expression (a rodata constant: dead modes cost nothing).
+ * Use: unwind_start, set pc, reg, process, owner; unwind_frame until it is not 0; unwind_finish.
+ * Trust: registers, stack and tables may hold anything; every read is checked, every loop bounded. */
+#ifndef SYSOM_BPF_UNWIND_H
+#define SYSOM_BPF_UNWIND_H
+
+#include "bpf/unwind_format.h"
+
+#ifndef UNWIND_MODE
+#define UNWIND_MODE UNWIND_MODE_TABLE
+#endif
+
+#ifdef __bpf__
+
+#ifndef UNWIND_PROBE_READ_USER
+#define UNWIND_PROBE_READ_USER bpf_probe_read_user
+#endif
+#define UNWIND_MARKERS 8192
+
+struct unwind_shard {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, UNWIND_SHARD_CHUNKS);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(key_size, sizeof(__u32));
+	__uint(value_size, sizeof(struct unwind_chunk));
+};
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+	__uint(max_entries, UNWIND_SHARD_MAX);
+	__uint(key_size, sizeof(__u32));
+	__array(values, struct unwind_shard);
+} unwind_shards SEC(".maps");
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, UNWIND_MARKERS);
+	__type(key, __u64);
+	__type(value, __u8);
+} unwind_markers SEC(".maps");
+
+/* Hides a value's history from compiler and verifier: a search then is one state, not one per index. */
+#define UNWIND_HIDE(s, x) ((x) ^= *(volatile __u32 *)&(s)->zero)
+/* Keeps the compiler from moving or dropping the mask that the verifier wants to see. */
+#define UNWIND_BARRIER(x) asm volatile("" : "+r"(x))
+
+static __always_inline long unwind_read_user(void *to, __u32 bytes, __u64 address)
+{
+	return UNWIND_PROBE_READ_USER(to, bytes, (const void *)address);
+}
+
+static __always_inline struct unwind_chunk *unwind_chunk_of(__u32 word)
+{
+	__u32 shard = word / UNWIND_SHARD_WORDS;
+	__u32 chunk = word / UNWIND_CHUNK_WORDS % UNWIND_SHARD_CHUNKS;
+	void *map = bpf_map_lookup_elem(&unwind_shards, &shard);
+
+	return map ? bpf_map_lookup_elem(map, &chunk) : NULL;
+}
+
+static __always_inline __u32 unwind_marker_get(__u64 key)
+{
+	__u8 *marker = bpf_map_lookup_elem(&unwind_markers, &key);
+
+	return marker ? *marker : UNWIND_MARKER_NONE;
+}
+
+static __always_inline void unwind_marker_set(__u64 key, __u32 marker)
+{
+	__u8 value = marker;
+
+	bpf_map_update_elem(&unwind_markers, &key, &value, BPF_ANY);
+}
+
+#else /* user space */
+
+#include <stddef.h>
+#ifndef __always_inline
+#define __always_inline inline __attribute__((always_inline))
+#endif
+#define UNWIND_HIDE(s, x) ((void)0)
+#define UNWIND_BARRIER(x) ((void)0)
+
+#endif
+
+/* An address in registers or saved slots: not known any more. */
+#define UNWIND_LOST 1
+/* unwind_step and its parts: the walk goes on, or 1 + enum unwind_end. */
+#define UNWIND_ON 0
+#define UNWIND_STOP(end) (1 + (end))
+
+static __always_inline void unwind_start(struct unwind_state *s)
+{
+	s->rbp_at = 0;
+	s->rbx_at = 0;
+	s->leaf_row = 0;
+	s->zero = 0;
+	s->count = 0;
+	s->leaf = 1;
+	s->end = UNWIND_END_DEPTH;
+	s->mark = 0;
+	s->pending_count = 0;
+	s->scanned = 0;
+	s->by_fp = 0;
+}
+
+/* The executable mapping of s->process that holds pc, or NULL. */
+static __always_inline const struct unwind_mapping *unwind_find_mapping(const struct unwind_state *s,
+									__u64 pc)
+{
+	__u32 at = s->process.mappings, left = s->process.mapping_count, slot;
+	const struct unwind_chunk *chunk = unwind_chunk_of(at);
+	const struct unwind_mapping *all = (const void *)chunk;
+
+	if (!chunk || !left)
+		return NULL;
+	at = at % UNWIND_CHUNK_WORDS / UNWIND_MAPPING_WORDS;
+	for (int i = 0; i < 11; i++) { /* 2^11 mappings */
+		__u32 half;
+
+		UNWIND_HIDE(s, at);
+		UNWIND_HIDE(s, left);
+		if (left <= 1)
+			break;
+		half = left / 2;
+		slot = at + half;
+		UNWIND_BARRIER(slot);
+		slot &= UNWIND_MAPPING_MAX - 1;
+		if (all[slot].begin <= pc) {
+			at += half;
+			left -= half;
+		} else {
+			left = half;
+		}
+	}
+	UNWIND_BARRIER(at);
+	at &= UNWIND_MAPPING_MAX - 1;
+	if (pc < all[at].begin || (pc - all[at].begin) >> UNWIND_PAGE_SHIFT >= all[at].page_total)
+		return NULL;
+	return &all[at];
+}
+
+/* The rule for an address in m. 0 and *rule and where its row begins, or -1: none here. */
+static __always_inline int unwind_find_rule(const struct unwind_state *s, const struct unwind_mapping *m,
+					    __u64 address, struct unwind_rule *rule, __u64 *row_begin)
+{
+	__u64 offset = address - m->bias, page = offset >> UNWIND_PAGE_SHIFT;
+	__u32 at, left, slot, row, low = offset % UNWIND_PAGE_BYTES;
+	const struct unwind_chunk *chunk;
+
+	if (page >= m->page_count)
+		return -1;
+	slot = m->table + (__u32)page * 2;
+	chunk = unwind_chunk_of(slot);
+	if (!chunk)
+		return -1;
+	slot &= UNWIND_CHUNK_WORDS - 2;
+	at = chunk->word[slot];
+	left = chunk->word[slot + 1];
+	if (!left)
+		return -1;
+	chunk = unwind_chunk_of(at);
+	if (!chunk)
+		return -1;
+	for (int i = 0; i < UNWIND_PAGE_SHIFT; i++) { /* a row per byte at most */
+		__u32 half;
+
+		UNWIND_HIDE(s, at);
+		UNWIND_HIDE(s, left);
+		if (left <= 1)
+			break;
+		half = left / 2;
+		slot = at + half;
+		UNWIND_BARRIER(slot);
+		slot &= UNWIND_CHUNK_WORDS - 1;
+		if (UNWIND_ROW_OFFSET(chunk->word[slot]) <= low) {
+			at += half;
+			left -= half;
+		} else {
+			left = half;
+		}
+	}
+	UNWIND_BARRIER(at);
+	at &= UNWIND_CHUNK_WORDS - 1;
+	row = chunk->word[at];
+	*row_begin = address - low + UNWIND_ROW_OFFSET(row);
+	slot = UNWIND_ROW_RULE(row) * 2;
+	chunk = unwind_chunk_of(slot);
+	if (!chunk)
+		return -1;
+	UNWIND_BARRIER(slot);
+	slot &= UNWIND_CHUNK_WORDS - 2;
+	*rule = *(const struct unwind_rule *)&chunk->word[slot];
+	return 0;
+}
+
+/* rbp and rbx are read when a rule needs them, not at every frame that saved them. 0, or -1: lost. */
+static __always_inline int unwind_rbp(struct unwind_state *s, __u64 *value)
+{
+	if (s->rbp_at) {
+		if (s->rbp_at == UNWIND_LOST || unwind_read_user(&s->reg[UNWIND_RBP], 8, s->rbp_at))
+			return -1;
+		s->rbp_at = 0;
+	}
+	*value = s->reg[UNWIND_RBP];
+	return 0;
+}
+
+static __always_inline int unwind_rbx(struct unwind_state *s, __u64 *value)
+{
+	if (s->rbx_at) {
+		if (s->rbx_at == UNWIND_LOST || unwind_read_user(&s->reg[UNWIND_RBX], 8, s->rbx_at))
+			return -1;
+		s->rbx_at = 0;
+	}
+	*value = s->reg[UNWIND_RBX];
+	return 0;
+}
+
+static __always_inline int unwind_register(struct unwind_state *s, __u32 number, __u64 *value)
+{
+	if (number == UNWIND_RSP) {
+		*value = s->reg[UNWIND_RSP];
+		return 0;
+	}
+	if (number == UNWIND_RBP)
+		return unwind_rbp(s, value);
+	if (number == UNWIND_RBX)
+		return unwind_rbx(s, value);
+	if (!s->leaf)
+		return -1;
+	UNWIND_BARRIER(number);
+	number &= UNWIND_REGISTERS - 1;
+	*value = s->reg[number];
+	return 0;
+}
+
+/* rsp is at the ucontext that the kernel wrote for a signal: `gregs` begins 40 bytes in and holds r8 to
+ * r15, rdi, rsi, rbp, rbx, rdx, rax, rcx, rsp, rip (the kernel's struct sigcontext, x86-64). */
+static __always_inline int unwind_signal(struct unwind_state *s)
+{
+	__u64 g[17];
+
+	if (unwind_read_user(g, sizeof(g), s->reg[UNWIND_RSP] + 40))
+		return UNWIND_STOP(UNWIND_END_FAULT);
+	for (int i = 0; i < 8; i++)
+		s->reg[8 + i] = g[i];
+	s->reg[UNWIND_RDI] = g[8];
+	s->reg[UNWIND_RSI] = g[9];
+	s->reg[UNWIND_RBP] = g[10];
+	s->reg[UNWIND_RBX] = g[11];
+	s->reg[UNWIND_RDX] = g[12];
+	s->reg[UNWIND_RAX] = g[13];
+	s->reg[UNWIND_RCX] = g[14];
+	s->reg[UNWIND_RSP] = g[15];
+	s->pc = g[16];
+	s->rbp_at = 0;
+	s->rbx_at = 0;
+	s->leaf = 1;
+	s->mark = 0;
+	return UNWIND_ON;
+}
+
+static __always_inline void unwind_return_to(struct unwind_state *s, __u64 pc, __u64 sp, __u64 marks)
+{
+	s->pc = pc;
+	s->reg[UNWIND_RSP] = sp;
+	s->leaf = 0;
+	s->mark = (UNWIND_FRAME_RETURN | marks) >> 56;
+}
+
+static __always_inline int unwind_cfa_of(struct unwind_state *s, const struct unwind_rule *r, __u64 *cfa)
+{
+	__u32 kind = UNWIND_RULE_CFA(r);
+	__s64 offset = r->offset;
+
+	if (kind == UNWIND_CFA_REGISTER || kind == UNWIND_CFA_DEREF) {
+		if (unwind_register(s, UNWIND_RULE_REGISTER(r), cfa))
+			return UNWIND_STOP(UNWIND_END_UNSUPPORTED);
+		if (kind == UNWIND_CFA_REGISTER) {
+			*cfa += offset;
+			return UNWIND_ON;
+		}
+		if (unwind_read_user(cfa, 8, *cfa + UNWIND_DEREF_A((__s32)offset)))
+			return UNWIND_STOP(UNWIND_END_FAULT);
+		*cfa += UNWIND_DEREF_B((__s32)offset);
+		return UNWIND_ON;
+	}
+	if (kind == UNWIND_CFA_PLT) {
+		*cfa = s->reg[UNWIND_RSP] + 8 + ((s->pc & 15) >= (__u64)offset ? 8 : 0);
+		return UNWIND_ON;
+	}
+	return UNWIND_STOP(UNWIND_END_UNSUPPORTED);
+}
+
+static __always_inline int unwind_by_rule(struct unwind_state *s, const struct unwind_rule *r)
+{
+	__u32 kind = UNWIND_RULE_CFA(r), ra_register = UNWIND_RULE_RA(r);
+	__u64 cfa = 0, pc = 0, rbp = 0;
+	int rc;
+
+	if (kind == UNWIND_CFA_END)
+		return UNWIND_STOP(UNWIND_END_ROOT);
+	if (kind == UNWIND_CFA_SIGNAL)
+		return unwind_signal(s);
+	rc = unwind_cfa_of(s, r, &cfa);
+	if (rc)
+		return rc;
+	if (ra_register) {
+		if (!s->leaf)
+			return UNWIND_STOP(UNWIND_END_UNSUPPORTED);
+		pc = s->reg[ra_register & (UNWIND_REGISTERS - 1)];
+	} else if (unwind_read_user(&pc, 8, cfa - 8)) {
+		return UNWIND_STOP(UNWIND_END_FAULT);
+	}
+	/* a call pushes its return address, so stacks only grow; the popped one of vfork stands still */
+	if (cfa < s->reg[UNWIND_RSP] || (cfa == s->reg[UNWIND_RSP] && !ra_register))
+		return UNWIND_STOP(UNWIND_END_FAULT);
+	if (UNWIND_RULE_RBP(r) == UNWIND_SAVED_RBP || UNWIND_RULE_RBX(r) == UNWIND_SAVED_RBP) {
+		if (unwind_rbp(s, &rbp))
+			return UNWIND_STOP(UNWIND_END_UNSUPPORTED);
+	}
+	if (UNWIND_RULE_RBP(r) == UNWIND_SAVED_CFA)
+		s->rbp_at = cfa + (__s64)r->rbp_slot * 8;
+	else if (UNWIND_RULE_RBP(r) == UNWIND_SAVED_RBP)
+		s->rbp_at = rbp + (__s64)r->rbp_slot * 8;
+	else if (UNWIND_RULE_RBP(r) == UNWIND_SAVED_LOST)
+		s->rbp_at = UNWIND_LOST;
+	if (UNWIND_RULE_RBX(r) == UNWIND_SAVED_CFA)
+		s->rbx_at = cfa + (__s64)r->rbx_slot * 8;
+	else if (UNWIND_RULE_RBX(r) == UNWIND_SAVED_RBP)
+		s->rbx_at = rbp + (__s64)r->rbx_slot * 8;
+	else if (UNWIND_RULE_RBX(r) == UNWIND_SAVED_LOST)
+		s->rbx_at = UNWIND_LOST;
+	unwind_return_to(s, pc, cfa, 0);
+	return UNWIND_ON;
+}
+
+/* A step by rbp without asking anything else: 0, or -1 when it can't be. */
+static __always_inline int unwind_by_rbp(struct unwind_state *s, __u64 marks)
+{
+	__u64 rbp, pair[2];
+
+	if (unwind_rbp(s, &rbp) || unwind_read_user(pair, sizeof(pair), rbp))
+		return -1;
+	if (rbp + 16 <= s->reg[UNWIND_RSP])
+		return -1;
+	s->reg[UNWIND_RBP] = pair[0];
+	s->rbx_at = UNWIND_LOST;
+	unwind_return_to(s, pair[1], rbp + 16, marks);
+	return 0;
+}
+
+static __always_inline __u64 unwind_marker_key(const struct unwind_state *s, const struct unwind_mapping *m)
+{
+	if (m->file)
+		return (__u64)m->file << 44 ^ (s->pc - m->bias) ^ (__u64)s->leaf << 43;
+	return s->owner << 48 ^ s->pc ^ 1ull << 63;
+}
+
+enum unwind_call {
+	UNWIND_CALL_NONE = 0,  /* no call ends here */
+	UNWIND_CALL_ELSEWHERE, /* a direct call of some other function */
+	UNWIND_CALL_INDIRECT,  /* through a register, memory or a PLT entry: could be anywhere */
+	UNWIND_CALL_HERE,      /* a direct call to just below the pc */
+};
+
+/* What call instruction ends at address `ra`, as seen from code at pc. *target: of a direct call. */
+static __always_inline enum unwind_call unwind_call_before(__u64 ra, __u64 pc, __u64 *target)
+{
+	__u8 b[8], t[8];
+
+	*target = 0;
+	if (unwind_read_user(b, sizeof(b), ra - 8))
+		return UNWIND_CALL_NONE;
+	if (b[3] == 0xe8) { /* call rel32 */
+		__s32 relative = (__s32)(b[4] | (__u32)b[5] << 8 | (__u32)b[6] << 16 | (__u32)b[7] << 24);
+
+		*target = ra + (__s64)relative;
+		if (*target <= pc && pc - *target < UNWIND_BLIND_FUNCTION_BYTES)
+			return UNWIND_CALL_HERE;
+		if (unwind_read_user(t, sizeof(t), *target))
+			return UNWIND_CALL_NONE;
+		/* a PLT entry: endbr64 or not, bnd or not, jmp *rel32(%rip) */
+		if ((t[0] == 0xff && t[1] == 0x25) || (t[0] == 0xf2 && t[1] == 0xff && t[2] == 0x25) ||
+		    (t[0] == 0xf3 && t[1] == 0x0f && t[2] == 0x1e && t[3] == 0xfa))
+			return UNWIND_CALL_INDIRECT;
+		return UNWIND_CALL_ELSEWHERE;
+	}
+	/* ff /2, by length: register, disp8 with and without SIB, disp32, SIB and disp32 */
+	if ((b[6] == 0xff && (b[7] & 0x38) == 0x10) || (b[5] == 0xff && (b[6] & 0x38) == 0x10) ||
+	    (b[4] == 0xff && (b[5] & 0x38) == 0x10) || (b[2] == 0xff && (b[3] & 0x38) == 0x10) ||
+	    (b[1] == 0xff && (b[2] & 0x38) == 0x10))
+		return UNWIND_CALL_INDIRECT;
+	return UNWIND_CALL_NONE;
+}
+
+/* Whether pc is code that the walk can go on from: it has a rule, or it is code without a table that a
+ * further blind step will judge. */
+static __always_inline int unwind_resolves(const struct unwind_state *s, __u64 pc)
+{
+	const struct unwind_mapping *m = unwind_find_mapping(s, pc - 1);
+	struct unwind_rule rule = {0};
+	__u64 row;
+
+	if (!m)
+		return 0;
+	if (!m->page_count)
+		return 1;
+	return !unwind_find_rule(s, m, pc - 1, &rule, &row) && UNWIND_RULE_CFA(&rule) != UNWIND_CFA_NONE;
+}
+
+/* The instructions of every sigreturn trampoline: mov $15, %eax or %rax; syscall. */
+static __always_inline int unwind_at_sigreturn(__u64 pc)
+{
+	__u8 b[9];
+
+	if (unwind_read_user(b, sizeof(b), pc))
+		return 0;
+	if (b[0] == 0xb8 && b[1] == 15 && !b[2] && !b[3] && !b[4] && b[5] == 0x0f && b[6] == 0x05)
+		return 1;
+	return b[0] == 0x48 && b[1] == 0xc7 && b[2] == 0xc0 && b[3] == 15 && !b[4] && !b[5] && !b[6] &&
+	       b[7] == 0x0f && b[8] == 0x05;
+}
+
+/* The nearest word above rsp (and below `limit`) that is a return address. Strong: a direct call to just
+ * below the pc, nearer than `beyond`. Weak: any call, in a mapping with a table. Returns its index in the
+ * window, or UNWIND_SCAN_WORDS. */
+static __always_inline __u32 unwind_scan(struct unwind_state *s, __u64 limit, __u64 beyond)
+{
+	__u32 weak = UNWIND_SCAN_WORDS, i;
+	__u64 sp = s->reg[UNWIND_RSP];
+
+	for (i = 0; i < UNWIND_SCAN_WORDS; i++) {
+		__u64 word = s->window[i], target;
+		enum unwind_call call;
+
+		UNWIND_HIDE(s, weak);
+		if (sp + 8 * (__u64)i >= limit)
+			break;
+		if (word < UNWIND_PAGE_BYTES || word >> 56 || !unwind_resolves(s, word))
+			continue;
+		call = unwind_call_before(word, s->pc, &target);
+		if (call == UNWIND_CALL_HERE && target > beyond)
+			return i;
+		if (weak == UNWIND_SCAN_WORDS && (call == UNWIND_CALL_INDIRECT ||
+						  call == UNWIND_CALL_ELSEWHERE))
+			weak = i;
+	}
+	return limit == ~0ull ? weak : UNWIND_SCAN_WORDS;
+}
+
+/* Code that has no usable rule: a frame pointer if everything about it is right, else the stack scan.
+ * `end` is what it means when neither works. */
+static __always_inline int unwind_blind(struct unwind_state *s, const struct unwind_mapping *m, __u32 end)
+{
+	__u64 sp = s->reg[UNWIND_RSP], rbp = 0, pair[2] = {0}, target = 0, at, key;
+	__u32 marker, found = UNWIND_SCAN_WORDS;
+	enum unwind_call call = UNWIND_CALL_NONE;
+	int fp = 0;
+
+	if (unwind_at_sigreturn(s->pc))
+		return unwind_signal(s);
+	key = unwind_marker_key(s, m);
+	marker = unwind_marker_get(key);
+	if (marker != UNWIND_MARKER_DWARF && !unwind_rbp(s, &rbp) && rbp >= sp && !(rbp & 7) &&
+	    rbp - sp < UNWIND_BLIND_FRAME_BYTES && !unwind_read_user(pair, sizeof(pair), rbp) &&
+	    unwind_resolves(s, pair[1])) {
+		call = unwind_call_before(pair[1], s->pc, &target);
+		fp = call == UNWIND_CALL_HERE || call == UNWIND_CALL_INDIRECT;
+	}
+	if (!(fp && marker == UNWIND_MARKER_FP)) {
+		if (unwind_read_user(s->window, sizeof(s->window), sp)) /* near the stack's end */
+			__builtin_memset(s->window, 0, sizeof(s->window));
+		found = unwind_scan(s, fp ? rbp + 8 : ~0ull, fp ? target : 0);
+	}
+	if (fp && found == UNWIND_SCAN_WORDS) {
+		if (marker == UNWIND_MARKER_NONE && s->pending_count < UNWIND_PENDING_MAX)
+			s->pending[s->pending_count++ & (UNWIND_PENDING_MAX - 1)] = key;
+		s->reg[UNWIND_RBP] = pair[0];
+		s->rbx_at = UNWIND_LOST;
+		s->by_fp++;
+		unwind_return_to(s, pair[1], rbp + 16, UNWIND_FRAME_FP);
+		return UNWIND_ON;
+	}
+	if (found >= UNWIND_SCAN_WORDS)
+		return UNWIND_STOP(end);
+	if (marker == UNWIND_MARKER_NONE)
+		unwind_marker_set(key, UNWIND_MARKER_DWARF);
+	at = sp + 8 * (__u64)found;
+	/* compilers push rbp first, oneDNN's generator rbx and then rbp; what does not look like a frame
+	 * pointer is not needed as one */
+	UNWIND_BARRIER(found);
+	found &= UNWIND_SCAN_WORDS - 1;
+	if (found >= 1 && s->window[(found - 1) & (UNWIND_SCAN_WORDS - 1)] - at < UNWIND_BLIND_FRAME_BYTES)
+		s->rbp_at = at - 8;
+	else if (found >= 2)
+		s->rbp_at = at - 16;
+	s->rbx_at = UNWIND_LOST;
+	s->scanned++;
+	unwind_return_to(s, s->window[found], at + 8, UNWIND_FRAME_SCANNED);
+	return UNWIND_ON;
+}
+
+/* SysOM-AI, Algorithm 1: an unmarked pc tries rbp and is marked by whether the caller's pc is executable
+ * and the stack pointer grows; a marked one follows its mark. Returns -1: use the table. */
+static __always_inline int unwind_paper(struct unwind_state *s, const struct unwind_mapping *m)
+{
+	__u64 key = unwind_marker_key(s, m), rbp, pair[2];
+	__u32 marker = unwind_marker_get(key);
+
+	if (marker == UNWIND_MARKER_DWARF)
+		return -1;
+	if (marker == UNWIND_MARKER_NONE) {
+		marker = UNWIND_MARKER_DWARF;
+		if (!unwind_rbp(s, &rbp) && !unwind_read_user(pair, sizeof(pair), rbp) &&
+		    rbp + 16 > s->reg[UNWIND_RSP] && unwind_find_mapping(s, pair[1]))
+			marker = UNWIND_MARKER_FP;
+		unwind_marker_set(key, marker);
+		if (marker == UNWIND_MARKER_DWARF)
+			return -1;
+	}
+	return unwind_by_rbp(s, 0) ? UNWIND_STOP(UNWIND_END_FAULT) : UNWIND_ON;
+}
+
+/* From the frame at s->pc, which lies in m, to its caller. UNWIND_ON or UNWIND_STOP(end). */
+static __always_inline int unwind_step(struct unwind_state *s, const struct unwind_mapping *m)
+{
+	struct unwind_rule rule = {0};
+	__u64 row = s->pc;
+	int rc;
+
+	if (UNWIND_MODE == UNWIND_MODE_FP)
+		return unwind_by_rbp(s, 0) ? UNWIND_STOP(UNWIND_END_FAULT) : UNWIND_ON;
+	if (UNWIND_MODE == UNWIND_MODE_PAPER) {
+		rc = unwind_paper(s, m);
+		if (rc >= 0)
+			return rc;
+	}
+	rc = unwind_find_rule(s, m, s->leaf ? s->pc : s->pc - 1, &rule, &row);
+	if (s->count == 1)
+		s->leaf_row = row;
+	if (!rc && UNWIND_RULE_CFA(&rule) != UNWIND_CFA_NONE) {
+		rc = unwind_by_rule(s, &rule);
+		if (rc != UNWIND_STOP(UNWIND_END_UNSUPPORTED))
+			return rc;
+		rc = UNWIND_END_UNSUPPORTED;
+	} else {
+		rc = m->page_count ? UNWIND_END_NO_ROW : UNWIND_END_NO_TABLE;
+	}
+	if (UNWIND_MODE == UNWIND_MODE_PAPER)
+		return UNWIND_STOP(rc);
+	return unwind_blind(s, m, rc);
+}
+
+/* Takes the frame at s->pc into s->frame and steps to its caller. 0: there is one; else s->end is set. */
+static __always_inline int unwind_frame(struct unwind_state *s)
+{
+	const struct unwind_mapping *m;
+	__u32 at = s->count;
+	int rc;
+
+	if (!s->pc) {
+		s->end = UNWIND_END_ROOT;
+		return 1;
+	}
+	if (at >= UNWIND_FRAME_MAX) {
+		s->end = UNWIND_END_DEPTH;
+		return 1;
+	}
+	m = unwind_find_mapping(s, s->leaf ? s->pc : s->pc - 1);
+	if (!m) {
+		s->end = UNWIND_END_NO_MAPPING;
+		return 1;
+	}
+	UNWIND_BARRIER(at);
+	at &= UNWIND_FRAME_MAX - 1;
+	s->frame[at] = (s->pc & UNWIND_FRAME_PC) | (__u64)s->mark << 56;
+	s->count = at + 1;
+	rc = unwind_step(s, m);
+	if (rc == UNWIND_ON)
+		return 0;
+	s->end = rc - 1;
+	return 1;
+}
+
+/* After the last frame: what frame pointers taught is kept only if they led to the root. */
+static __always_inline void unwind_finish(struct unwind_state *s)
+{
+	if (s->end != UNWIND_END_ROOT)
+		return;
+	for (__u32 i = 0; i < UNWIND_PENDING_MAX; i++) {
+		if (i < s->pending_count)
+			unwind_marker_set(s->pending[i], UNWIND_MARKER_FP);
+	}
+}
+
+#endif
