@@ -133,9 +133,9 @@ def run_decorated(*_args, **_kwargs):
             plain()
 
 
-TARGETS = [plain, functools.partial(deep, 90), functools.partial(deep, 400), run_generator,
-           comprehension, run_sorted, run_sorted_key, run_map, run_names, run_asyncio, run_partial,
-           run_exec, run_decorated]
+TARGETS = [plain, functools.partial(deep, 90), run_generator, comprehension, run_sorted,
+           run_sorted_key, run_map, run_names, run_asyncio, run_partial, run_exec, run_decorated,
+           functools.partial(deep, 400)]
 
 
 def name(code):
