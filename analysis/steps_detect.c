@@ -293,39 +293,45 @@ static void witness_try(struct finder *f, int kind, const struct slot *slot)
 			      .kind = (uint8_t)kind};
 }
 
+/* Chains the returns of every feature of a kind; the slots of the features in order of their first
+ * returns go to f->segment, which nobody uses yet. Their number. */
+static uint32_t features_index(struct finder *f, int kind)
+{
+	uint32_t end = kind == FEATURE_PAIR ? f->count - 1 : f->count, features = 0;
+
+	memset(f->slots, 0, ((size_t)f->slots_mask + 1) * sizeof(*f->slots));
+	for (uint32_t i = 0; i < end; i++) {
+		uint64_t key = feature_key(f, kind, i);
+		uint32_t at = (uint32_t)hash_mix(key) & f->slots_mask;
+
+		if (!key)
+			continue;
+		while (f->slots[at].key && f->slots[at].key != key)
+			at = (at + 1) & f->slots_mask;
+		if (!f->slots[at].key) {
+			f->slots[at] = (struct slot){key, i, i, 0};
+			f->segment[features++] = at;
+		} else {
+			f->next[kind][f->slots[at].last] = i;
+		}
+		f->slots[at].last = i;
+		f->slots[at].count++;
+	}
+	return features;
+}
+
 static void witnesses_find(struct finder *f)
 {
+	memset(f->name_count, 0, f->count * sizeof(*f->name_count));
 	for (int kind = 0; kind < FEATURE_KINDS; kind++) {
-		uint32_t end = kind == FEATURE_PAIR ? f->count - 1 : f->count;
+		uint32_t features = features_index(f, kind);
 
-		memset(f->slots, 0, ((size_t)f->slots_mask + 1) * sizeof(*f->slots));
-		for (uint32_t i = 0; i < end; i++) {
-			uint64_t key = feature_key(f, kind, i);
-			uint32_t at = (uint32_t)hash_mix(key) & f->slots_mask;
+		for (uint32_t i = 0; i < features; i++) {
+			const struct slot *slot = &f->slots[f->segment[i]];
 
-			if (!key)
-				continue;
-			while (f->slots[at].key && f->slots[at].key != key)
-				at = (at + 1) & f->slots_mask;
-			if (!f->slots[at].key)
-				f->slots[at] = (struct slot){key, i, i, 0};
-			else
-				f->next[kind][f->slots[at].last] = i;
-			f->slots[at].last = i;
-			f->slots[at].count++;
-		}
-		for (uint32_t i = 0; i < end; i++) {
-			uint64_t key = feature_key(f, kind, i);
-			uint32_t at = (uint32_t)hash_mix(key) & f->slots_mask;
-
-			if (!key)
-				continue;
-			while (f->slots[at].key != key)
-				at = (at + 1) & f->slots_mask;
 			if (kind == FEATURE_NAME)
-				f->name_count[i] = f->slots[at].first == i ? f->slots[at].count : 0;
-			if (f->slots[at].first == i)
-				witness_try(f, kind, &f->slots[at]);
+				f->name_count[slot->first] = slot->count;
+			witness_try(f, kind, slot);
 		}
 	}
 }
@@ -748,6 +754,7 @@ bool steps_detect_find(struct steps *s, uint64_t first, uint64_t last, struct st
 	finder_load(&f, s, first, last);
 	if (f.count < 4)
 		return false;
+	f.slots_mask = slots_of(f.count) - 1; /* of what there is room for */
 	f.gap_ns = gap_typical(&f);
 	f.pause_ns = f.gap_ns < UINT32_MAX / PAUSE_GAPS - 1 ? (f.gap_ns + 1) * PAUSE_GAPS : UINT32_MAX;
 	f.regular_min = WITNESS_REGULAR_MIN;
