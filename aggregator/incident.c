@@ -22,6 +22,8 @@
 #define HICCUP_LOST_NS	 1e9
 /* Two readings of a node's clock differ by less; steps are longer. */
 #define CLOCK_JITTER_NS 100000
+/* More than any window has flagged steps, and small enough for a double to add one half to it. */
+#define OWN_WEIGHT 1e12
 
 struct member {
 	int32_t rank;
@@ -257,13 +259,21 @@ static void run_take(struct incident *i, struct run r)
 		i->runs[i->run_count++] = r;
 }
 
-/* Medians and explanation are those of the window that says most: the most flagged steps. */
+static bool is_own(const struct digest *d)
+{
+	return d->reason == WINDOW_SELF || d->reason == WINDOW_DRIFT || d->reason == WINDOW_STALL;
+}
+
+/* Medians and explanation are those of the window that says most: what the rank did itself before
+ * what it waited for, then the most flagged steps. */
 static void take_better(struct member *m, const struct digest *d)
 {
-	double weight = (double)d->flagged + (d->part_count ? 0.5 : 0);
+	double weight = (double)d->flagged + (d->part_count ? 0.5 : 0) + (is_own(d) ? OWN_WEIGHT : 0);
 
 	if (m->windows && weight <= m->weight)
 		return;
+	if (is_own(d) && m->weight < OWN_WEIGHT)
+		m->part_count = 0;
 	m->weight = weight;
 	m->latency_ns = d->latency_ns;
 	m->expected_ns = d->expected_ns;
@@ -296,7 +306,7 @@ static void member_add(struct member *m, const struct digest *d)
 	m->summaries += d->summary_only;
 	m->flagged += repeats ? 0 : d->flagged;
 	m->reasons |= 1u << d->reason;
-	if (d->reason == WINDOW_SELF || d->reason == WINDOW_DRIFT || d->reason == WINDOW_STALL)
+	if (is_own(d))
 		m->self_excess_ns += d->self_excess_ns;
 	if (d->collectives > m->collectives)
 		m->collectives = d->collectives;
