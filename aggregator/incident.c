@@ -20,6 +20,8 @@
  * so many flagged steps of any rank, and less than so much of a rank's own time lost in all. */
 #define HICCUP_STEPS_MAX 2
 #define HICCUP_LOST_NS	 1e9
+/* And so many in all, with healthy ones between; more is a rank that is slow now and then. */
+#define HICCUP_ALL_MAX	 4
 /* Two readings of a node's clock differ by less; steps are longer. */
 #define CLOCK_JITTER_NS 100000
 /* More than any window has flagged steps, and small enough for a double to add one half to it. */
@@ -590,11 +592,22 @@ static double excess_of(const struct member *m)
 	return m->expected_ns > 0 ? m->latency_ns / m->expected_ns - 1 : 0;
 }
 
+/* A host that is late once, near a fault in time, is part of the same incident but not of the fault. */
+static bool is_brief(const struct run *r)
+{
+	return !(r->reasons & (1u << WINDOW_STALL | 1u << WINDOW_DRIFT)) &&
+	       r->flagged <= HICCUP_STEPS_MAX && r->self_excess_ns < HICCUP_LOST_NS;
+}
+
+/* Nobody was slow for longer than a moment, and nobody often. */
 static bool is_hiccup(const struct incident *i)
 {
 	for (uint32_t k = 0; k < i->member_count; k++)
-		if (i->members[k].flagged > HICCUP_STEPS_MAX ||
+		if (i->members[k].flagged > HICCUP_ALL_MAX ||
 		    i->members[k].self_excess_ns >= HICCUP_LOST_NS)
+			return false;
+	for (uint32_t k = 0; k < i->run_count; k++)
+		if (!is_brief(&i->runs[k]))
 			return false;
 	return true;
 }
@@ -635,13 +648,6 @@ static void judge(const struct incident *i, uint32_t job_ranks, struct verdict *
 		v->symptom = "hiccup";
 	else if (v->reason == WINDOW_SELF && (v->culprits < 2 || 2 * v->culprits <= known))
 		v->symptom = "slow_rank";
-}
-
-/* A host that is late once, near a fault in time, is part of the same incident but not of the fault. */
-static bool is_brief(const struct run *r)
-{
-	return !(r->reasons & (1u << WINDOW_STALL | 1u << WINDOW_DRIFT)) &&
-	       r->flagged <= HICCUP_STEPS_MAX && r->self_excess_ns < HICCUP_LOST_NS;
 }
 
 static int by_key(const void *a, const void *b)
