@@ -25,16 +25,17 @@ enum python_layout {
 
 /* One process with an interpreter, map value by pid. Offsets are in bytes; addresses in the process. */
 struct python_process {
-	__u64 interp;      /* the main interpreter's state */
-	__u64 gil;         /* the GIL that it uses */
-	__u64 current;     /* 3.10, 3.11: where the holder's thread state is named; else 0 */
-	__s64 tsd_block;   /* from fsbase: where the address is that tsd_slot starts from; 0: fsbase */
-	__s64 tsd_slot;    /* where the thread's own thread state is; 0: search the list from interp */
-	__u64 tag_mask;    /* bits of a code reference that are its address */
+	__u64 interp;       /* the main interpreter's state */
+	__u64 gil;          /* the GIL that it uses */
+	__u64 current;      /* 3.10, 3.11: where the holder's thread state is named; else 0 */
+	__s64 tsd_block;    /* from fsbase: where the address is that tsd_slot starts from; 0: fsbase */
+	__s64 tsd_slot;     /* where the thread's own thread state is; 0: search the list */
+	__u64 tag_mask;     /* bits of a code reference that are its address */
 	__u16 threads_head; /* of interp: first thread state */
 	__u16 interp_gil;   /* of interp: address of its GIL; 0: one for the whole process */
 	__u16 gil_bytes, gil_holder, gil_locked;
-	__u16 tstate_bytes, tstate_next, tstate_interp, tstate_thread_id, tstate_frame;
+	__u16 tstate_bytes, tstate_next, tstate_interp, tstate_thread_id;
+	__u16 tstate_frame; /* of a thread state: its innermost frame */
 	__u16 cframe_bytes; /* 3.11, 3.12: tstate_frame names a struct of so many bytes; 0: the frame */
 	__u16 cframe_frame; /* of that struct: the frame */
 	__u16 frame_bytes, frame_code, frame_previous, frame_instr, frame_owner;
