@@ -32,8 +32,9 @@
 #define LIMIT_PYTHON_FILES 16u
 /* Lines read of /proc/PID/maps: the kernel's own default bound (vm.max_map_count). */
 #define LIMIT_PYTHON_MAPS_LINES 65530u
-/* Code objects named at a time per process: a PyTorch job runs some 5,000 of its 100,000. */
-#define LIMIT_PYTHON_CODES 16384u
+/* Code objects kept with their names per process, some 400 bytes each: a training job is sampled in a
+ * few hundred to two thousand. */
+#define LIMIT_PYTHON_CODES 8192u
 /* Of a function's qualified name, a file name (the kernel's bound) and a code object's line table. */
 #define LIMIT_PYTHON_NAME_BYTES 1024u
 #define LIMIT_PYTHON_FILE_BYTES 4096u
