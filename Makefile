@@ -114,7 +114,8 @@ $(B)/obj/%.o: %.c | $(GEN)
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-16s %s\n",$$1,$$2}' $(MAKEFILE_LIST) | sort
 	@echo; echo "  variables: SAN=address,undefined|thread  DEBUG=1  CC=clang  DEPS=no  V=1  PREFIX=/usr/local"; \
-	echo "             ONLY=part-of-a-test's-name (check, check-run)  FUZZ_SECONDS=30  SEED=N (demo)"
+	echo "             ONLY=part-of-a-test's-name (check, check-run)  FUZZ_SECONDS=30"; \
+	echo "             demo: SEED=N SECONDS_LONG=60 SIM=1 (no GPU even where there is one) QUIET=1 (last line only)"
 
 all: ## build everything that is installed (installs missing packages; DEPS=no: don't)
 	@tools/deps.sh build
@@ -127,12 +128,13 @@ deps: ## install the Debian packages that build, tests and benchmarks need (DEPS
 
 demo: ## the main job: an 8-rank job with a hidden fault, found and explained
 	@tools/deps.sh build
-	@$(MAKE) --no-print-directory programs
+	@test -x $(B)/bin/simjob || echo "demo: building (a minute or two, once; V=1 shows the commands)"
+	@$(MAKE) --no-print-directory $(J) programs
 	@tools/demo.sh
 
 bench-demo: ## 20 demos with 20 seeds, and the tally
 	@tools/deps.sh build
-	@$(MAKE) --no-print-directory programs
+	@$(MAKE) --no-print-directory $(J) programs
 	@tools/bench-demo.sh
 
 check: ## all tests; ends with `N passed, N failed, N skipped`
@@ -193,7 +195,7 @@ format: ## clang-format every C file
 	@git ls-files '*.c' '*.h' | xargs clang-format -i
 doctor: ## what works here, what is off and why
 	@tools/deps.sh build
-	@$(MAKE) --no-print-directory programs
+	@$(MAKE) --no-print-directory $(J) programs
 	@build/bin/sysom doctor
 
 PREFIX ?= /usr/local

@@ -183,15 +183,59 @@ static void stop(struct aggregator *a, int err)
 	loop_close(a->loop);
 }
 
+static bool is_listen_url(const char *text)
+{
+	if (!strncmp(text, "ipc://", 6))
+		return text[6] != '\0';
+	return (!strncmp(text, "tcp://", 6) && strrchr(text + 6, ':')) ||
+	       (!strncmp(text, "tls+tcp://", 10) && strrchr(text + 10, ':'));
+}
+
+/* Two listeners can't have one address; 0 is a port of the system's choice. */
+static bool same_address(const char *url, const char *listen)
+{
+	const char *at = strstr(url, "://"), *port = strrchr(listen, ':');
+
+	return at && strncmp(url, "ipc", 3) && !strcmp(at + 3, listen) && strcmp(port, ":0");
+}
+
+static int check_settings(const void *values, char *why, size_t why_bytes)
+{
+	const struct settings *s = values;
+	const char *bad = NULL;
+
+	if (!is_listen_url(s->nng_listen))
+		bad = "nng.listen is none of tcp://ADDRESS:PORT, ipc://PATH";
+	else if (!api_is_address(s->http_listen))
+		bad = "http.listen is not ADDRESS:PORT";
+	else if (same_address(s->nng_listen, s->http_listen))
+		bad = "nng.listen and http.listen are the same address";
+	else if (s->window_age_ns > s->incident_age_ns)
+		bad = "retention.windows is longer than retention.incidents: an incident goes with its windows";
+	else if (s->gap_ns > s->silence_ns)
+		bad = "incident.gap is longer than incident.silence";
+	else if (s->silence_ns > s->memory_ns)
+		bad = "incident.silence is longer than incident.memory";
+	else if (s->memory_ns > s->incident_age_ns)
+		bad = "incident.memory is longer than retention.incidents";
+	else if (s->alive_ns > s->forget_ns)
+		bad = "fleet.alive is longer than fleet.forget";
+	if (!bad)
+		return 0;
+	snprintf(why, why_bytes, "%s", bad);
+	return -EINVAL;
+}
+
 int main(int argc, char **argv)
 {
 	static struct aggregator a;
 	enum config_result result;
 	int err;
 
-	result = config_load(&a.settings, keys, sizeof(keys) / sizeof(keys[0]), "sysom-aggregator",
-			     "Keeps the windows that sysomd sends, finds incidents, serves both.",
-			     "/etc/sysom/sysom-aggregator.yaml", argc, argv);
+	result = config_load_checked(&a.settings, keys, sizeof(keys) / sizeof(keys[0]),
+				     "sysom-aggregator",
+				     "Keeps the windows that sysomd sends, finds incidents, serves both.",
+				     "/etc/sysom/sysom-aggregator.yaml", argc, argv, check_settings);
 	if (result != CONFIG_RUN)
 		return result == CONFIG_EXIT_OK ? 0 : 2;
 	log_init("sysom-aggregator", (enum log_level)a.settings.level);

@@ -353,6 +353,13 @@ static int parse_listen(const char *text, struct sockaddr_storage *out)
 	return inet_pton(AF_INET, host, &v4->sin_addr) == 1 ? 0 : -EINVAL;
 }
 
+bool api_is_address(const char *listen)
+{
+	struct sockaddr_storage address;
+
+	return !parse_listen(listen, &address);
+}
+
 __attribute__((format(printf, 2, 0)))
 static void on_mhd_log(void *arg, const char *fmt, va_list ap)
 {

@@ -16,5 +16,7 @@ struct api;
 int api_open(struct api **out, const char *listen, const char *store_dir, struct commit *commit,
 	     struct fleet *fleet, struct ingest *ingest);
 void api_close(struct api *a); /* NULL is a no-op */
+/* Whether api_open could take it. */
+bool api_is_address(const char *listen);
 
 #endif

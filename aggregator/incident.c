@@ -35,8 +35,14 @@ struct member {
 	uint32_t part_count;
 };
 
+/* A run of slow steps of one rank: its windows that follow each other. */
 struct anomaly {
 	uint8_t id[16];
+	uint64_t member; /* member_key() */
+	uint32_t reasons;
+	uint64_t flagged, first_step, last_step, onset_step;
+	uint64_t begin_unix_ns, end_unix_ns;
+	double self_excess_ns;
 };
 
 struct incident {
@@ -178,12 +184,50 @@ static struct member *member_of(struct incident *i, const struct digest *d)
 	return m;
 }
 
-static bool has_anomaly(const struct incident *i, const uint8_t id[16])
+static const uint8_t no_id[16];
+
+static struct anomaly *find_anomaly(const struct incident *i, const uint8_t id[16])
 {
 	for (uint32_t k = 0; k < i->anomaly_count; k++)
 		if (!memcmp(i->anomalies[k].id, id, 16))
-			return true;
-	return false;
+			return &i->anomalies[k];
+	return NULL;
+}
+
+/* Ranks that nobody numbered are told apart by their node, as members are. */
+static uint64_t member_key(int32_t rank, const char *node)
+{
+	return rank >= 0 ? (uint64_t)rank : hash_bytes(HASH_SEED, node, strlen(node)) | 1ull << 63;
+}
+
+static void anomaly_merge(struct anomaly *to, const struct anomaly *from)
+{
+	if (from->flagged && (!to->flagged || from->first_step < to->first_step)) {
+		to->first_step = from->first_step;
+		to->onset_step = from->onset_step;
+	}
+	if (from->last_step > to->last_step)
+		to->last_step = from->last_step;
+	if (from->begin_unix_ns < to->begin_unix_ns)
+		to->begin_unix_ns = from->begin_unix_ns;
+	if (from->end_unix_ns > to->end_unix_ns)
+		to->end_unix_ns = from->end_unix_ns;
+	to->reasons |= from->reasons;
+	to->flagged += from->flagged;
+	to->self_excess_ns += from->self_excess_ns;
+}
+
+/* Joins what is known of the same anomaly. Without room it is left out: the sums per rank have it. */
+static void anomaly_take(struct incident *i, const struct anomaly *a)
+{
+	struct anomaly *known = find_anomaly(i, a->id);
+
+	if (known)
+		anomaly_merge(known, a);
+	else if (i->anomaly_count < LIMIT_INCIDENT_RANKS &&
+		 !grow((void **)&i->anomalies, i->anomaly_count, &i->anomaly_room,
+		       sizeof(*i->anomalies)))
+		i->anomalies[i->anomaly_count++] = *a;
 }
 
 /* Medians and explanation are those of the window that says most: the most flagged steps. */
@@ -237,15 +281,25 @@ static void member_add(struct member *m, const struct digest *d)
 
 static void incident_add(struct incident *i, const struct digest *d, uint64_t arrival_unix_ns)
 {
+	/* what somebody asked for is no slowness of its own */
+	bool repeats = d->reason == WINDOW_ASKED || d->reason == WINDOW_MANUAL;
+	struct anomaly a = { .member = member_key(d->rank.rank, d->rank.node),
+			     .reasons = 1u << d->reason, .begin_unix_ns = d->begin_unix_ns,
+			     .end_unix_ns = d->end_unix_ns, .flagged = d->flagged,
+			     .self_excess_ns = d->self_excess_ns };
 	struct member *m = member_of(i, d);
 
 	if (m)
 		member_add(m, d);
-	if (!has_anomaly(i, d->anomaly_id) &&
-	    i->anomaly_count < LIMIT_INCIDENT_RANKS &&
-	    !grow((void **)&i->anomalies, i->anomaly_count, &i->anomaly_room,
-		  sizeof(*i->anomalies)))
-		memcpy(i->anomalies[i->anomaly_count++].id, d->anomaly_id, 16);
+	if (d->flagged) {
+		a.first_step = d->first_step;
+		a.last_step = d->last_step;
+		a.onset_step = d->onset_step;
+	}
+	/* a window without an anomaly's id is an anomaly of its own */
+	memcpy(a.id, memcmp(d->anomaly_id, no_id, 16) ? d->anomaly_id : d->id, 16);
+	if (!repeats)
+		anomaly_take(i, &a);
 	i->windows++;
 	i->bytes += d->bytes;
 	i->raw_bytes += d->raw_bytes;
@@ -271,9 +325,7 @@ static bool near(const struct incident_set *s, const struct incident *i, const s
 
 static bool continues(const struct incident *i, const struct digest *d)
 {
-	static const uint8_t none[16];
-
-	return memcmp(d->anomaly_id, none, 16) && has_anomaly(i, d->anomaly_id);
+	return memcmp(d->anomaly_id, no_id, 16) && find_anomaly(i, d->anomaly_id);
 }
 
 static bool belongs(const struct incident_set *s, const struct incident *i, const struct digest *d)
@@ -340,11 +392,7 @@ static void incident_merge(struct incident *to, struct incident *from)
 			member_merge(m, &from->members[k]);
 	}
 	for (uint32_t k = 0; k < from->anomaly_count; k++)
-		if (!has_anomaly(to, from->anomalies[k].id) &&
-		    to->anomaly_count < LIMIT_INCIDENT_RANKS &&
-		    !grow((void **)&to->anomalies, to->anomaly_count, &to->anomaly_room,
-			  sizeof(*to->anomalies)))
-			to->anomalies[to->anomaly_count++] = from->anomalies[k];
+		anomaly_take(to, &from->anomalies[k]);
 	to->windows += from->windows;
 	to->bytes += from->bytes;
 	to->raw_bytes += from->raw_bytes;
@@ -551,6 +599,62 @@ static void judge(const struct incident *i, uint32_t job_ranks, struct verdict *
 		v->symptom = "slow_rank";
 }
 
+/* A host that is late once, near a fault in time, is part of the same incident but not of the fault. */
+static bool is_brief(const struct anomaly *a)
+{
+	return !(a->reasons & (1u << WINDOW_STALL | 1u << WINDOW_DRIFT)) &&
+	       a->flagged <= HICCUP_STEPS_MAX && a->self_excess_ns < HICCUP_LOST_NS;
+}
+
+static int by_key(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+/* When the fault was: from the culprits' anomalies (everybody's where there is no culprit) that are
+ * more than hiccups; where all are hiccups, the incident's own time. */
+static void fault_time(const struct incident *i, const struct verdict *v, uint64_t *begin_unix_ns,
+		       uint64_t *end_unix_ns)
+{
+	static uint64_t culprits[LIMIT_INCIDENT_RANKS];
+	struct anomaly all = { .begin_unix_ns = UINT64_MAX };
+	uint32_t count = 0;
+	bool found = false;
+
+	for (uint32_t k = 0; k < i->member_count; k++)
+		if (v->worst > 0 && is_culprit(i, v, &i->members[k]))
+			culprits[count++] = member_key(i->members[k].rank, i->members[k].node);
+	qsort(culprits, count, sizeof(*culprits), by_key);
+	for (uint32_t k = 0; k < i->anomaly_count; k++) {
+		const struct anomaly *a = &i->anomalies[k];
+
+		if (is_brief(a) ||
+		    (count && !bsearch(&a->member, culprits, count, sizeof(*culprits), by_key)))
+			continue;
+		anomaly_merge(&all, a);
+		found = true;
+	}
+	*begin_unix_ns = found ? all.begin_unix_ns : i->row.begin_unix_ns;
+	*end_unix_ns = found ? all.end_unix_ns : i->row.end_unix_ns;
+}
+
+/* Its steps that were slow, by the same rule. */
+static struct anomaly fault_steps(const struct incident *i, const struct member *m)
+{
+	struct anomaly all = { .begin_unix_ns = UINT64_MAX };
+	uint64_t key = member_key(m->rank, m->node);
+
+	for (uint32_t k = 0; k < i->anomaly_count; k++)
+		if (i->anomalies[k].member == key && !is_brief(&i->anomalies[k]))
+			anomaly_merge(&all, &i->anomalies[k]);
+	if (!all.flagged)
+		all = (struct anomaly){ .flagged = m->flagged, .first_step = m->first_step,
+					.last_step = m->last_step, .onset_step = m->onset_step };
+	return all;
+}
+
 static int by_number(const void *a, const void *b)
 {
 	int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
@@ -666,6 +770,8 @@ json_t *incident_set_json(const struct incident_set *s, const char *id, uint32_t
 	static const struct member nobody;
 	const struct incident *i = find(s, id);
 	const struct member *m;
+	uint64_t begin_unix_ns, end_unix_ns;
+	struct anomaly steps;
 	struct verdict v;
 	double self_excess;
 
@@ -675,17 +781,20 @@ json_t *incident_set_json(const struct incident_set *s, const char *id, uint32_t
 		*row = i->row;
 	judge(i, job_ranks, &v);
 	m = v.lead ? v.lead : &nobody;
+	fault_time(i, &v, &begin_unix_ns, &end_unix_ns);
+	steps = fault_steps(i, m);
 	self_excess = m->expected_self_ns > 0 ? m->self_ns / m->expected_self_ns - 1 : 0;
 	return json_pack(
 		"{s:s, s:s, s:s, s:I, s:I, s:s, s:o, s:o, s:o, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:f, "
 		"s:o, s:I, s:I, s:I, s:o}",
 		"id", i->row.id, "job", i->row.job, "state", i->row.open ? "open" : "closed",
-		"begin_unix_ns", (json_int_t)i->row.begin_unix_ns, "end_unix_ns",
-		(json_int_t)i->row.end_unix_ns, "symptom", v.symptom, "ranks",
+		"begin_unix_ns", (json_int_t)begin_unix_ns, "end_unix_ns",
+		(json_int_t)end_unix_ns, "symptom", v.symptom, "ranks",
 		ranks_json(i, &v, true), "victims", ranks_json(i, &v, false), "nodes",
-		nodes_json(i, &v), "first_step", (json_int_t)m->first_step, "last_step",
-		(json_int_t)m->last_step, "flagged_steps", (json_int_t)m->flagged, "steps_to_flag",
-		(json_int_t)(m->flagged ? m->first_step - m->onset_step + 1 : 0), "latency_ms",
+		nodes_json(i, &v), "first_step", (json_int_t)steps.first_step, "last_step",
+		(json_int_t)steps.last_step, "flagged_steps", (json_int_t)steps.flagged,
+		"steps_to_flag",
+		(json_int_t)(steps.flagged ? steps.first_step - steps.onset_step + 1 : 0), "latency_ms",
 		text_ms(m->latency_ns), "expected_ms", text_ms(m->expected_ns), "excess",
 		excess_of(m), "self_excess", self_excess, "parts", parts_json(m), "uploaded_bytes",
 		(json_int_t)i->bytes, "raw_bytes", (json_int_t)i->raw_bytes, "window_count",

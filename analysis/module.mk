@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 LIBS += analysis
-analysis_SRCS := analysis/record.c analysis/median.c
+analysis_SRCS := analysis/record.c analysis/median.c analysis/stack.c
 # rows of independent parts; each names its own sources and tests
 include analysis/steps.mk analysis/roofline.mk
+
+UNIT += test_stack
+test_stack_USES := analysis base
+test_stack_LDLIBS := -lcmocka

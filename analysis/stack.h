@@ -24,7 +24,7 @@ enum stack_frame_flags {
 	STACK_FRAME_RETURN = 1,  /* address is a return address: look up address - 1 */
 	STACK_FRAME_SCANNED = 2, /* found by the bounded scan of the stack behind code without tables */
 	STACK_FRAME_FP = 4,      /* reached by a frame pointer in code without unwind information */
-	STACK_FRAME_SHIM = 8,    /* an interpreter's entry (_PyEval_EvalFrame...) that Python frames replace */
+	STACK_FRAME_SHIM = 8,    /* an interpreter's entry that Python frames could not replace */
 };
 
 struct stack_frame {
@@ -118,7 +118,7 @@ void stack_batch_clear(struct stack_batch *b);
 int stack_batch_string(struct stack_batch *b, const char *s, size_t bytes, uint32_t *out);
 int stack_batch_object(struct stack_batch *b, const uint8_t *build_id, size_t build_id_bytes,
 		       const char *path, uint32_t *out);
-/* frames: count of them, leaf first, copied. */
+/* frames: count of them (at most LIMIT_STACK_DEPTH), leaf first, copied. */
 int stack_batch_stack(struct stack_batch *b, const struct stack_frame *frames, uint32_t count,
 		      uint32_t kernel_count, enum stack_end end, uint32_t *out);
 /* Samples that agree in all but count and weight are added up. */

@@ -182,13 +182,63 @@ static void complain(struct reader *r, size_t line, const char *key, const char 
 	r->errors++;
 }
 
+/* Edits that turn a into b, counted up to 3. */
+static unsigned distance(const char *a, const char *b)
+{
+	unsigned row[CONFIG_KEY_BYTES], n = (unsigned)strlen(b);
+
+	if (n >= CONFIG_KEY_BYTES)
+		return 3;
+	for (unsigned i = 0; i <= n; i++)
+		row[i] = i;
+	for (; *a; a++) {
+		unsigned left_up = row[0]++;
+
+		for (unsigned i = 1; i <= n; i++) {
+			unsigned up = row[i], best = left_up + (*a != b[i - 1]);
+
+			best = up + 1 < best ? up + 1 : best;
+			best = row[i - 1] + 1 < best ? row[i - 1] + 1 : best;
+			row[i] = best;
+			left_up = up;
+		}
+	}
+	return row[n] < 3 ? row[n] : 3;
+}
+
+/* A section's name with a value, or a misspelt setting. */
+static void explain_unknown(const struct reader *r, const char *name, char *why, size_t why_bytes)
+{
+	size_t n = strlen(name);
+	const char *close = NULL;
+	unsigned best = 3;
+
+	for (size_t i = 0; i < r->key_count; i++) {
+		const char *key = r->keys[i].key;
+		unsigned d = distance(name, key);
+
+		if (!strncmp(key, name, n) && key[n] == '.') {
+			snprintf(why, why_bytes, "a section: its settings, such as \"%s: ...\", stand "
+				 "indented on lines below it", key + n + 1);
+			return;
+		}
+		if (d < best) {
+			best = d;
+			close = key;
+		}
+	}
+	snprintf(why, why_bytes, "no such setting%s%s%s", close ? " (" : "", close ? close : "",
+		 close ? "?)" : "");
+}
+
 static void assign(struct reader *r, const char *name, const char *value, size_t line)
 {
 	const struct config_key *k = find(r->keys, r->key_count, name);
 	char why[256];
 
 	if (!k) {
-		complain(r, line, name, "no such setting");
+		explain_unknown(r, name, why, sizeof(why));
+		complain(r, line, name, why);
 		return;
 	}
 	if ((size_t)(k - r->keys) < sizeof(r->seen)) {

@@ -45,6 +45,18 @@
 /* Files known at a time; a PyTorch process maps 316. */
 #define LIMIT_UNWIND_FILES 16384u
 
+/* ---- CPython (sampler/python_*) ---- */
+/* Files remembered as with or without a CPython interpreter; a node runs a few versions. */
+#define LIMIT_PYTHON_FILES 16u
+/* Lines read of /proc/PID/maps: the kernel's own default bound (vm.max_map_count). */
+#define LIMIT_PYTHON_MAPS_LINES 65530u
+/* Code objects named at a time per process: a PyTorch job runs some 5,000 of its 100,000. */
+#define LIMIT_PYTHON_CODES 16384u
+/* Of a function's qualified name, a file name (the kernel's bound) and a code object's line table. */
+#define LIMIT_PYTHON_NAME_BYTES 1024u
+#define LIMIT_PYTHON_FILE_BYTES 4096u
+#define LIMIT_PYTHON_LINES_BYTES 65536u
+
 /* ---- on the wire ---- */
 /* One window, encoded and compressed; enforced at both ends since nng re-sends a larger one for
  * ever. */
@@ -72,5 +84,43 @@
 /* Answers of the HTTP API. */
 #define LIMIT_API_INCIDENTS 1000u
 #define LIMIT_API_WINDOWS 2000u
+
+/* ---- CPU stacks (analysis/stack.h) ---- */
+/* A PyTorch process maps some 320 files; a node of 8 ranks and their loaders shares most. */
+#define LIMIT_STACK_OBJECTS (1u << 16)
+/* One period of a node: 5 s, 99 Hz, 128 CPUs are 63,360 samples of about 60 frames, were they all
+ * different. */
+#define LIMIT_STACK_SAMPLES (1u << 18)
+#define LIMIT_STACKS (1u << 17)
+#define LIMIT_STACK_FRAMES (1u << 23)
+#define LIMIT_STACK_STRINGS (1u << 18)
+#define LIMIT_STACK_STRING_BYTES (32u << 20)
+/* Kernel, native and Python frames of one stack together: PyTorch under autograd reaches some 150, and
+ * recursion is cut. */
+#define LIMIT_STACK_DEPTH 1024u
+/* Of one window: a minute of one rank with 30 busy threads at 99 Hz, mostly shared. */
+#define LIMIT_WINDOW_STACK_FRAMES (1u << 20)
+#define LIMIT_WINDOW_STACK_SAMPLES (1u << 16)
+
+/* ---- symbols (symbol/) ---- */
+/* A note segment holds the Build ID, the ABI tag and a property: some hundred bytes. */
+#define LIMIT_SYMBOL_NOTE_BYTES 4096
+#define LIMIT_SYMBOL_SEGMENTS 128u
+/* A 1 GB debug file has some millions; 2^26 rows of 32 bytes are 2 GiB of index file. */
+#define LIMIT_SYMBOLS (1u << 26)
+/* A mangled name of C++ can be longer; it is then cut, and not demangled. */
+#define LIMIT_SYMBOL_NAME_BYTES 16384u
+
+/* ---- the CPU sampler (sampler/, bpf/) ---- */
+/* Whole-node sampling of a training host sees some thousand; the kernel's map is made for as many. */
+#define LIMIT_SAMPLER_PROCESSES 4096u
+/* 20 bits of a frame name the file (bpf/sampler_format.h). */
+#define LIMIT_SAMPLER_FILES 0xfffffu
+/* Stacks of one period in user space: 5 s of 64 CPUs at 999 Hz are 320,000 samples, of which a busy
+ * PyTorch node has some 10,000 distinct stacks of 400 bytes. */
+#define LIMIT_SAMPLER_STACK_BYTES (16u << 20)
+/* Kernel symbols: a distribution's kernel with modules has 250,000, a third of them code. */
+#define LIMIT_SAMPLER_KERNEL_SYMBOLS (1u << 19)
+#define LIMIT_SAMPLER_KERNEL_NAME_BYTES (16u << 20)
 
 #endif

@@ -73,9 +73,25 @@ static void explain_status(struct client_error *e, const struct buf *body, const
 	json_t *j = json_loadb((const char *)body->data, body->bytes, 0, NULL);
 	const char *text = json_string_value(json_object_get(j, "error"));
 
-	snprintf(e->why, sizeof(e->why), "HTTP status %d for %s%s%.300s", e->status, path,
-		 text ? ": " : "", text ? text : "");
+	if (text)
+		snprintf(e->why, sizeof(e->why), "%.300s (HTTP status %d)", text, e->status);
+	else
+		snprintf(e->why, sizeof(e->why), "HTTP status %d for %.300s", e->status, path);
 	json_decref(j);
+}
+
+/* Why nobody was reached, and what to do about it. curl speaks of localhost where it is a socket. */
+static void explain_connect(struct client_error *e, const struct client *c, long os)
+{
+	e->denied = *c->socket && (os == EACCES || os == EPERM);
+	if (!*c->socket)
+		e->remedy = "does sysom-aggregator run there? --url or SYSOM_URL name another";
+	else if (e->denied)
+		e->remedy = "only root and the user that runs sysomd may use it: try sudo";
+	else
+		e->remedy = "does sysomd run here? --control or SYSOM_CONTROL_PATH name another";
+	snprintf(e->why, sizeof(e->why), "%s: %s", *c->socket ? c->socket : c->url,
+		 os ? strerror((int)os) : "nobody answers");
 }
 
 static int perform(CURL *h, const struct client *c, const char *path, struct buf *out,
@@ -98,10 +114,8 @@ static int perform(CURL *h, const struct client *c, const char *path, struct buf
 	if (code == CURLE_COULDNT_CONNECT) {
 		long os = 0;
 
-		/* curl speaks of localhost where it is a Unix socket */
 		curl_easy_getinfo(h, CURLINFO_OS_ERRNO, &os);
-		snprintf(e->why, sizeof(e->why), "%s: %s", *c->socket ? c->socket : c->url,
-			 os ? strerror((int)os) : "nobody answers");
+		explain_connect(e, c, os);
 		return -ECONNREFUSED;
 	}
 	if (code != CURLE_OK) {
@@ -124,6 +138,7 @@ int client_request(const struct client *c, const char *method, const char *path,
 	int r;
 
 	memset(e, 0, sizeof(*e));
+	e->remedy = "";
 	if ((size_t)snprintf(url, sizeof(url), "%s%s", c->url, path) >= sizeof(url)) {
 		snprintf(e->why, sizeof(e->why), "the request is too long");
 		return -EINVAL;

@@ -21,11 +21,30 @@ static int post(const struct options *o, const char *what, const char *path, jso
 	return 0;
 }
 
+static const char *ranks_word(double n)
+{
+	return n == 1 ? "rank" : "ranks";
+}
+
+/* "tracing on: 2 ranks changed, 5 were on already, 1 can't: ..." */
+static void tell_trace(const char *state, double changed, double already, double asked)
+{
+	double cannot = asked - changed - already;
+
+	printf("tracing %s: %s %s changed", state, term_count(changed), ranks_word(changed));
+	if (already > 0)
+		printf(", %s %s %s already", term_count(already), already == 1 ? "was" : "were", state);
+	if (cannot > 0)
+		printf(", %s can't: off for good after a fault of our own (latched in sysom status)",
+		       term_count(cannot));
+	putchar('\n');
+}
+
 static int trace_state(const struct options *o, const char *state)
 {
 	char path[600], job[384];
 	int n, r;
-	double changed;
+	double changed, already;
 	json_t *j;
 
 	n = snprintf(path, sizeof(path), "/api/v1/trace?state=%s", state);
@@ -39,13 +58,13 @@ static int trace_state(const struct options *o, const char *state)
 	if (r)
 		return r;
 	changed = jsonget_number(j, "changed");
+	already = jsonget_number(j, "already");
 	if (o->json)
 		commands_print_json(j);
 	else
-		printf("tracing %s: %s %s changed\n", state, term_count(changed),
-		       changed == 1 ? "rank" : "ranks");
+		tell_trace(state, changed, already, jsonget_number(j, "asked"));
 	json_decref(j);
-	return changed > 0 ? EXIT_OK : EXIT_NOTHING;
+	return changed + already > 0 ? EXIT_OK : EXIT_NOTHING;
 }
 
 int cmd_control_off(const struct options *o)

@@ -132,6 +132,35 @@ static void check_http(struct doctor *d, const char *name, const struct client *
 	json_decref(j);
 }
 
+/* As --state-dir says, else as sysomd does that runs here, else where it would. */
+static const char *state_dir(const struct options *o)
+{
+	const char *set = getenv("SYSOM_STATE_DIR");
+	static char dir[4096];
+	struct client_error e;
+	struct client c;
+	json_t *j = NULL;
+
+	if (o->state_dir)
+		return o->state_dir;
+	if (!commands_control(o, &c) && !client_json(&c, "GET", "/api/v1/status", &j, &e))
+		snprintf(dir, sizeof(dir), "%s", jsonget_text(j, "state_dir"));
+	json_decref(j);
+	if (*dir == '/')
+		return dir;
+	if (set && *set)
+		return set;
+	/* sysomd falls back to a directory of its user's own */
+	if (geteuid() && access("/var/lib/sysom", W_OK)) {
+		paths_socket(dir, "SYSOM_CONTROL_PATH", "control.sock");
+		if (strrchr(dir, '/') > dir && strncmp(dir, "/run/sysom/", 11)) {
+			*strrchr(dir, '/') = '\0';
+			return dir;
+		}
+	}
+	return "/var/lib/sysom";
+}
+
 void doctor_daemons_check(struct doctor *d, const struct options *o)
 {
 	struct client c;
@@ -185,7 +214,7 @@ int cmd_doctor_main(const struct options *o)
 	static struct doctor d;
 	size_t counts[3] = { 0 };
 
-	doctor_system_check(&d, o);
+	doctor_system_check(&d, state_dir(o));
 	doctor_preload_check(&d);
 	doctor_gpu_check(&d);
 	doctor_daemons_check(&d, o);

@@ -43,7 +43,8 @@ int cmd_incidents_list(const struct options *o)
 		if (!shown)
 			puts("no incidents");
 		if (shown < count)
-			printf("%zu hiccups of one or two steps not shown (--all)\n", count - shown);
+			printf("%zu hiccup%s of one or two steps not shown (--all)\n", count - shown,
+			       count - shown == 1 ? "" : "s");
 		count = shown;
 	}
 	json_decref(j);

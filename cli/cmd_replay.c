@@ -16,6 +16,9 @@ static int usage(FILE *to)
 	      "Runs the analysis of sysomd on trace files. Kinds:\n\n"
 	      "  steps    one row per step: expected latency, excess, flagged\n"
 	      "  events   kernel traces, one file per rank: steps, collectives, clocks, findings\n\n"
+	      "examples:\n"
+	      "  sysom replay steps steps.csv --latency ms --work tokens --key gpu\n"
+	      "  sysom replay events --json rank0.json.gz rank1.json.gz | jq 'select(.flagged)'\n\n"
 	      "sysom replay KIND --help tells more.\n"
 	      "exit status: 0 read to the end, 2 bad arguments or malformed input\n", to);
 	return to == stdout ? EXIT_OK : EXIT_USAGE;

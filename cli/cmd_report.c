@@ -3,15 +3,28 @@
 
 #include "cli/commands.h"
 #include "cli/incident_load.h"
+#include "cli/incident_text.h"
 #include "cli/jsonget.h"
 #include "cli/outfile.h"
 #include "cli/report_html.h"
 #include "cli/term.h"
 
-static void print_file(const char *path)
+/* windows: of the incident's, those that could be had; the report says what was not. */
+static void tell(const struct options *o, const json_t *in, const char *path, int windows,
+		 const struct trace_model *m)
 {
-	json_t *j = json_pack("{s:s}", "file", path);
+	size_t all = json_array_size(json_object_get(in, "windows"));
+	json_t *j;
 
+	if (!o->json) {
+		printf("%s: incident %s (%s), %d of %zu %s\n", path, term_safe(jsonget_text(in, "id"), 32),
+		       incident_text_title(in), windows, all, all == 1 ? "window" : "windows");
+		return;
+	}
+	j = json_pack("{s:s, s:s, s:s, s:s, s:O?, s:i, s:I, s:I}", "file", path, "incident",
+		      jsonget_text(in, "id"), "job", jsonget_text(in, "job"), "title",
+		      incident_text_title(in), "ranks", json_object_get(in, "ranks"), "windows", windows,
+		      "windows_missing", (json_int_t)all - windows, "records", (json_int_t)m->records);
 	commands_print_json(j);
 	json_decref(j);
 }
@@ -24,7 +37,7 @@ int cmd_report_main(const struct options *o)
 	char path[64];
 	const char *to = o->out;
 	json_t *in;
-	int r;
+	int r, windows = 0;
 
 	if (commands_aggregator(o, &c))
 		return EXIT_USAGE;
@@ -37,17 +50,15 @@ int cmd_report_main(const struct options *o)
 	}
 	r = trace_model_init(&m);
 	if (!r)
-		r = incident_load_windows(&c, in, -1, &m);
+		r = windows = incident_load_windows(&c, in, -1, &m);
 	if (r >= 0)
 		r = outfile_open(&out, to);
 	if (!r)
 		r = outfile_close(&out, report_html_write(out.f, in, &m));
 	if (r)
 		fprintf(stderr, "sysom report: %s: %s\n", to, strerror(-r));
-	else if (o->json && strcmp(to, "-"))
-		print_file(to);
 	else if (strcmp(to, "-"))
-		printf("%s\n", to);
+		tell(o, in, to, windows, &m);
 	json_decref(in);
 	trace_model_fini(&m);
 	return r ? EXIT_NOTHING : EXIT_OK;

@@ -4,11 +4,18 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/check.h"
 #include "cli/commands.h"
 #include "cli/jsonget.h"
 #include "cli/term.h"
 
 #define ROWS_MAX 200 /* of a table for people; --json has them all */
+/* Columns that the tables take in full; with fewer they leave some out rather than wrap. */
+#define NODE_WIDE    100
+#define TOP_WIDE     136
+#define TOP_MIDDLE   96
+#define TOP_WITH_BAR 83
+#define NODE_URL     "http://127.0.0.1:9470" /* sysomd's http.listen by default */
 
 static double share(double part, double whole)
 {
@@ -81,15 +88,20 @@ static void print_node_ranks(const json_t *ranks)
 {
 	size_t count;
 	json_t **sorted = sorted_ranks(ranks, &count);
+	bool wide = term_columns() >= NODE_WIDE;
 
 	if (!sorted || !count) {
-		puts("  no processes attached");
+		puts("  no processes attached (sysom run -- COMMAND)");
 		free(sorted);
 		return;
 	}
-	printf("  %s%-14s %4s %8s %-8s %-9s %10s %10s %9s %7s %10s%s\n", term_style(TERM_BOLD), "job",
-	       "rank", "pid", "trace", "model", "step", "expected", "steps", "flagged", "events",
-	       term_style(TERM_PLAIN));
+	printf("  %s%-14s %4s", term_style(TERM_BOLD), "job", "rank");
+	if (wide)
+		printf(" %8s", "pid");
+	printf(" %-8s %-9s %10s %10s %9s %7s", "trace", "model", "step", "expected", "steps", "flagged");
+	if (wide)
+		printf(" %10s", "events");
+	printf("%s\n", term_style(TERM_PLAIN));
 	for (size_t i = 0; i < count; i++) {
 		const json_t *r = sorted[i];
 
@@ -97,16 +109,41 @@ static void print_node_ranks(const json_t *ranks)
 			printf("  ... %zu more (--json)\n", count - i);
 			break;
 		}
-		printf("  %-14s %4lld %8lld %-8s %-9s %10s %10s %9s %7s %10s\n",
-		       term_safe(jsonget_text(r, "job"), 14), (long long)jsonget_integer(r, "rank"),
-		       (long long)jsonget_integer(r, "pid"), word(r, "trace"), word(r, "model"),
+		printf("  %-14s %4lld", term_safe(jsonget_text(r, "job"), 14),
+		       (long long)jsonget_integer(r, "rank"));
+		if (wide)
+			printf(" %8lld", (long long)jsonget_integer(r, "pid"));
+		printf(" %-8s %-9s %10s %10s %9s %7s", word(r, "trace"), word(r, "model"),
 		       ms_or_dash(jsonget_number(r, "step_ms")),
 		       ms_or_dash(jsonget_number(r, "expected_ms")),
-		       term_count(jsonget_number(r, "steps")), term_count(jsonget_number(r, "flagged")),
-		       term_count(jsonget_number(r, "events")));
+		       term_count(jsonget_number(r, "steps")), term_count(jsonget_number(r, "flagged")));
+		if (wide)
+			printf(" %10s", term_count(jsonget_number(r, "events")));
+		putchar('\n');
 		print_lost(r);
 	}
 	free(sorted);
+}
+
+/* What sysomd does and what it does not, in words: the keys are those of --json. */
+static const char *explain_mode(const char *key, const char *value)
+{
+	static const struct {
+		const char *key, *value, *text;
+	} table[] = {
+		{ "stacks", "none", "no CPU stacks are taken" },
+		{ "roofline", "robust", "expected step times from a median line and a calibrated tail" },
+		{ "roofline", "p99", "expected step times from a 99th percentile line (RANSAC)" },
+		{ "canary", "on", "steps under which the whole host stood still are not judged" },
+		{ "canary", "off", "stalls of the whole host are not told from slow ranks" },
+		{ "spool", "disk", "windows wait on the disk until the aggregator has them" },
+		{ "spool", "memory", "the disk takes no windows: they wait in memory" },
+	};
+
+	for (size_t i = 0; i < ARRAY_LEN(table); i++)
+		if (!strcmp(table[i].key, key) && !strcmp(table[i].value, value))
+			return table[i].text;
+	return "";
 }
 
 static void print_mode(const json_t *mode)
@@ -116,11 +153,15 @@ static void print_mode(const json_t *mode)
 
 	json_object_foreach((json_t *)mode, key, v) {
 		char *text = json_dumps(v, JSON_ENCODE_ANY | JSON_COMPACT);
+		const char *value = json_is_string(v) ? json_string_value(v) :
+				    json_is_true(v)   ? "on" :
+				    json_is_false(v)  ? "off" : text ? text : "";
 
-		if (json_is_string(v))
-			printf("  %-9s %s\n", term_safe(key, 20), term_safe(json_string_value(v), 80));
+		if (*explain_mode(key, value))
+			printf("  %-9s %-9s %s%s%s\n", term_safe(key, 20), term_safe(value, 60),
+			       term_style(TERM_DIM), explain_mode(key, value), term_style(TERM_PLAIN));
 		else
-			printf("  %-9s %s\n", term_safe(key, 20), term_safe(text, 80));
+			printf("  %-9s %s\n", term_safe(key, 20), term_safe(value, 60));
 		free(text);
 	}
 }
@@ -135,7 +176,7 @@ static void print_node(const json_t *n)
 	       term_style(TERM_PLAIN), term_safe(jsonget_text(n, "version"), 30));
 	print_mode(json_object_get(n, "mode"));
 	print_node_ranks(json_object_get(n, "ranks"));
-	printf("  uplink    %s %s%s%s, spool %s, windows sent %s, dropped %s\n",
+	printf("  uplink    %s %s%s%s, %s waiting, windows sent %s, dropped %s\n",
 	       term_safe(jsonget_text(up, "url"), 60),
 	       term_style(connected ? TERM_GREEN : TERM_RED),
 	       connected ? "connected" : "not connected", term_style(TERM_PLAIN),
@@ -151,16 +192,51 @@ static void print_node(const json_t *n)
 	       term_span(jsonget_number(own, "retention_s")));
 }
 
+/* "1 job", "2 jobs" */
+static const char *counted(const json_t *o, const char *key, const char *noun)
+{
+	static char texts[8][64];
+	static unsigned turn;
+	double n = jsonget_number(o, key);
+	char *out = texts[turn++ % 8];
+
+	snprintf(out, sizeof(texts[0]), "%s %s%s", term_count(n), noun, n == 1 ? "" : "s");
+	return out;
+}
+
 static void print_cluster(const char *url, const json_t *c)
 {
 	printf("%scluster %s%s  sysom-aggregator %s\n", term_style(TERM_BOLD), term_safe(url, 80),
 	       term_style(TERM_PLAIN), term_safe(jsonget_text(c, "version"), 30));
-	printf("  %s jobs, %s ranks on %s nodes; %s windows, %s incidents (%s open); store %s\n",
-	       term_count(jsonget_number(c, "jobs")), term_count(jsonget_number(c, "ranks")),
-	       term_count(jsonget_number(c, "nodes")), term_count(jsonget_number(c, "windows")),
-	       term_count(jsonget_number(c, "incidents")),
+	printf("  %s, %s on %s; %s, %s (%s open); store %s\n", counted(c, "jobs", "job"),
+	       counted(c, "ranks", "rank"), counted(c, "nodes", "node"),
+	       counted(c, "windows", "window"), counted(c, "incidents", "incident"),
 	       term_count(jsonget_number(c, "open_incidents")),
 	       term_bytes(jsonget_number(c, "store_bytes")));
+}
+
+static void print_absent(const char *what, const char *who, const struct client_error *e)
+{
+	printf("%s%-7s%s  no %s: %s\n", term_style(TERM_BOLD), what, term_style(TERM_PLAIN), who,
+	       term_safe(e->why, 200));
+	if (*e->remedy)
+		printf("         %s%s%s\n", term_style(TERM_DIM), e->remedy, term_style(TERM_PLAIN));
+}
+
+/* The control socket is not everybody's, but what status reads is also at sysomd's own HTTP address:
+ * tried at its default where nobody named a socket. */
+static json_t *node_status(const struct options *o, const struct client *node, struct client_error *e)
+{
+	const char *named = getenv("SYSOM_CONTROL_PATH");
+	struct client_error again;
+	struct client tcp;
+	json_t *n;
+
+	if (!client_json(node, "GET", "/api/v1/status", &n, e) || !e->denied || o->control ||
+	    (named && *named) || client_init_url(&tcp, NODE_URL))
+		return n;
+	client_json(&tcp, "GET", "/api/v1/status", &n, &again);
+	return n;
 }
 
 int cmd_status_main(const struct options *o)
@@ -171,7 +247,7 @@ int cmd_status_main(const struct options *o)
 
 	if (commands_control(o, &node) || commands_aggregator(o, &cluster))
 		return EXIT_USAGE;
-	client_json(&node, "GET", "/api/v1/status", &n, &node_error);
+	n = node_status(o, &node, &node_error);
 	client_json(&cluster, "GET", "/api/v1/status", &c, &cluster_error);
 	if (o->json) {
 		json_t *all = json_pack("{s:O?, s:O?, s:{s:s*, s:s*}}", "node", n, "cluster", c,
@@ -184,13 +260,11 @@ int cmd_status_main(const struct options *o)
 		if (n)
 			print_node(n);
 		else
-			printf("%snode%s     no sysomd: %s\n", term_style(TERM_BOLD),
-			       term_style(TERM_PLAIN), term_safe(node_error.why, 100));
+			print_absent("node", "sysomd", &node_error);
 		if (c)
 			print_cluster(cluster.url, c);
 		else
-			printf("%scluster%s  no aggregator: %s\n", term_style(TERM_BOLD),
-			       term_style(TERM_PLAIN), term_safe(cluster_error.why, 100));
+			print_absent("cluster", "aggregator", &cluster_error);
 	}
 	json_decref(n);
 	json_decref(c);
@@ -199,7 +273,7 @@ int cmd_status_main(const struct options *o)
 
 /* ---- top ---- */
 
-static void print_top_row(const json_t *r)
+static void print_top_row(const json_t *r, unsigned columns)
 {
 	double latency = jsonget_number(r, "latency_ms"), expected = jsonget_number(r, "expected_ms");
 	double excess = expected > 0 ? latency / expected - 1 : 0;
@@ -208,20 +282,38 @@ static void print_top_row(const json_t *r)
 										: TERM_PLAIN;
 	char bar[128];
 
-	snprintf(bar, sizeof(bar), "%s", term_bar(excess, 10));
-	printf("%s%-14s %4lld %-12s %9s %9s %6s %9s %9s %9s %9s %8s %6s %-8s %s%s\n", term_style(s),
-	       term_safe(jsonget_text(r, "job"), 14), (long long)jsonget_integer(r, "rank"),
-	       term_safe(jsonget_text(r, "node"), 12), ms_or_dash(latency),
-	       ms_or_dash(expected), expected > 0 ? term_excess(excess) : "-",
-	       term_ms(jsonget_number(r, "self_ms")), term_ms(jsonget_number(r, "compute_ms")),
-	       term_ms(jsonget_number(r, "exposed_comm_ms")), term_ms(jsonget_number(r, "idle_ms")),
-	       term_count(jsonget_number(r, "steps")), term_count(jsonget_number(r, "flagged")),
-	       alive ? word(r, "model") : "gone", bar, term_style(TERM_PLAIN));
+	snprintf(bar, sizeof(bar), "%s", columns >= TOP_WITH_BAR ? term_bar(excess, 10) : "");
+	printf("%s%-14s %4lld", term_style(s), term_safe(jsonget_text(r, "job"), 14),
+	       (long long)jsonget_integer(r, "rank"));
+	if (columns >= TOP_MIDDLE)
+		printf(" %-12s", term_safe(jsonget_text(r, "node"), 12));
+	printf(" %9s %9s %6s", ms_or_dash(latency), ms_or_dash(expected),
+	       expected > 0 ? term_excess(excess) : "-");
+	if (columns >= TOP_WIDE)
+		printf(" %9s %9s %9s %9s", term_ms(jsonget_number(r, "self_ms")),
+		       term_ms(jsonget_number(r, "compute_ms")),
+		       term_ms(jsonget_number(r, "exposed_comm_ms")),
+		       term_ms(jsonget_number(r, "idle_ms")));
+	printf(" %8s %6s %-8s %s%s\n", term_count(jsonget_number(r, "steps")),
+	       term_count(jsonget_number(r, "flagged")), alive ? word(r, "model") : "gone", bar,
+	       term_style(TERM_PLAIN));
+}
+
+static void print_top_head(unsigned columns)
+{
+	printf("%s%-14s %4s", term_style(TERM_BOLD), "job", "rank");
+	if (columns >= TOP_MIDDLE)
+		printf(" %-12s", "node");
+	printf(" %9s %9s %6s", "step", "expected", "excess");
+	if (columns >= TOP_WIDE)
+		printf(" %9s %9s %9s %9s", "own", "compute", "comm", "idle");
+	printf(" %8s %6s %-8s%s\n", "steps", "flag", "model", term_style(TERM_PLAIN));
 }
 
 static void print_top(const json_t *answer)
 {
 	double steps = 0, flagged = 0, lost = 0;
+	unsigned columns = term_columns();
 	size_t n, shown;
 	json_t **sorted = sorted_ranks(json_object_get(answer, "ranks"), &n);
 
@@ -233,13 +325,16 @@ static void print_top(const json_t *answer)
 		flagged += jsonget_number(sorted[i], "flagged");
 		lost += lost_count(sorted[i]);
 	}
-	printf("%zu ranks, %s steps, %s flagged, %s events lost\n", n, term_count(steps),
-	       term_count(flagged), term_count(lost));
-	printf("%s%-14s %4s %-12s %9s %9s %6s %9s %9s %9s %9s %8s %6s %-8s%s\n", term_style(TERM_BOLD),
-	       "job", "rank", "node", "step", "expected", "excess", "own", "compute", "comm", "idle",
-	       "steps", "flag", "model", term_style(TERM_PLAIN));
+	if (!n) {
+		puts("no ranks: no sysomd with a job reports to this aggregator");
+		free(sorted);
+		return;
+	}
+	printf("%zu %s, %s steps, %s flagged, %s events lost\n", n, n == 1 ? "rank" : "ranks",
+	       term_count(steps), term_count(flagged), term_count(lost));
+	print_top_head(columns);
 	for (size_t i = 0; i < shown; i++)
-		print_top_row(sorted[i]);
+		print_top_row(sorted[i], columns);
 	if (shown < n)
 		printf("... %zu more (--json)\n", n - shown);
 	free(sorted);
@@ -269,7 +364,7 @@ int cmd_status_top(const struct options *o)
 		if (again)
 			fputs("\033[H\033[J", stdout);
 		if (r)
-			printf("no aggregator: %s\n", term_safe(e.why, 100));
+			printf("no aggregator: %s\n", term_safe(e.why, 200));
 		else if (o->json)
 			commands_print_json(j);
 		else

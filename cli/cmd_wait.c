@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Waits for an incident of a job, for scripts (the demo, acceptance tests) and for people who want
  * to watch. Progress goes to standard error: one line rewritten on a terminal, else a line in 5 s. */
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -11,55 +12,130 @@
 #include "cli/term.h"
 
 #define POLL_US 500000
+#define LINE_NS 5000000000u  /* between two lines where progress is no terminal's line */
+#define QUIET_NS 9000000000u /* and the longest time without one */
+/* Steps come in beats, 5 s apart by default: the rate is between two beats, and no line is printed
+ * that would only say that none has come since the last one. */
+#define RATE_NS 3000000000u
+#define OLD_MAX 1000 /* the most that the aggregator lists */
+#define LISTED 50
 
 struct progress {
-	double steps;
+	double steps, rate; /* as of the beat before last; rate < 0: not known */
+	double shown_steps;
 	uint64_t at_ns, printed_ns;
 	bool live;
 };
 
+/* Incidents that were closed before the wait began: not what is waited for. */
+struct old {
+	char (*ids)[33];
+	size_t count;
+	bool known;
+};
+
+static void count_rate(struct progress *p, double steps, uint64_t now)
+{
+	if (p->at_ns && steps == p->steps)
+		return;
+	if (p->at_ns && steps > p->steps && now - p->at_ns < RATE_NS)
+		return;
+	p->rate = p->at_ns && steps > p->steps ?
+			  (steps - p->steps) / ((double)(now - p->at_ns) / 1e9) : -1;
+	p->steps = steps;
+	p->at_ns = now;
+}
+
+static void print_line(struct progress *p, const char *line, double steps, uint64_t now)
+{
+	if (p->live) {
+		/* cut to the terminal: a wrapped line can't be rewritten */
+		fprintf(stderr, "\r\033[K%.*s", (int)term_error_columns() - 1, line);
+		return;
+	}
+	if (now - p->printed_ns < LINE_NS ||
+	    (steps == p->shown_steps && now - p->printed_ns < QUIET_NS))
+		return;
+	fprintf(stderr, "%s\n", line);
+	p->printed_ns = now;
+	p->shown_steps = steps;
+}
+
 static void show_progress(struct progress *p, const struct client *c, const char *job,
 			  double left_s, const char *open_id)
 {
-	double steps = 0, flagged = 0, alive = 0, rate;
+	double steps = 0, flagged = 0, alive = 0;
 	uint64_t now = clock_monotonic_ns();
-	char path[512];
+	char line[512], rate[64] = "";
 	struct client_error e;
 	json_t *j, *r;
 	size_t i;
 
-	snprintf(path, sizeof(path), "/api/v1/ranks%s%s", *job ? "?job=" : "", job);
-	client_json(c, "GET", path, &j, &e);
+	snprintf(line, sizeof(line), "/api/v1/ranks%s%s", *job ? "?job=" : "", job);
+	client_json(c, "GET", line, &j, &e);
 	json_array_foreach(json_object_get(j, "ranks"), i, r) {
 		steps += jsonget_number(r, "steps");
 		flagged += jsonget_number(r, "flagged");
 		alive += !json_is_false(json_object_get(r, "alive"));
 	}
-	rate = p->at_ns && steps >= p->steps ? (steps - p->steps) / ((double)(now - p->at_ns) / 1e9) : 0;
+	count_rate(p, steps, now);
+	if (p->rate >= 0)
+		snprintf(rate, sizeof(rate), "  %.0f steps/s", p->rate);
 	if (!j)
-		snprintf(path, sizeof(path), "no aggregator yet: %s", term_safe(e.why, 60));
+		snprintf(line, sizeof(line), "no aggregator yet: %s", term_safe(e.why, 60));
+	else if (!steps)
+		snprintf(line, sizeof(line), "waiting for the first steps  %.0f s left", left_s);
 	else
-		snprintf(path, sizeof(path),
-			 "%.0f ranks  %s steps  %.0f steps/s  %s flagged  %s%s  %.0f s left", alive,
-			 term_count(steps), rate, term_count(flagged),
+		snprintf(line, sizeof(line), "%.0f %s  %s steps%s  %s flagged  %s%s  %.0f s left", alive,
+			 alive == 1 ? "rank" : "ranks", term_count(steps), rate, term_count(flagged),
 			 *open_id ? "incident " : "no incident", term_safe(open_id, 16), left_s);
 	json_decref(j);
-	if (p->live)
-		fprintf(stderr, "\r\033[K%s", path);
-	else if (now - p->printed_ns >= 5000000000u)
-		fprintf(stderr, "%s\n", path);
-	else
-		return;
-	p->printed_ns = now;
-	/* the rate is over a second at least: sysomd's beats do not come more often */
-	if (now - p->at_ns >= 3000000000u || !p->at_ns) {
-		p->steps = steps;
-		p->at_ns = now;
-	}
+	print_line(p, line, steps, now);
 }
 
-/* The newest incident in the wanted state; open_id gets the newest one of any state. */
-static json_t *find(const struct client *c, const char *job, const char *state, char open_id[33])
+static bool is_old(const struct old *old, const char *id)
+{
+	for (size_t i = 0; i < old->count; i++)
+		if (strcmp(old->ids[i], id) == 0)
+			return true;
+	return false;
+}
+
+static void forget(struct old *old, const char *id)
+{
+	for (size_t i = 0; i < old->count; i++)
+		if (strcmp(old->ids[i], id) == 0)
+			memcpy(old->ids[i], old->ids[--old->count], sizeof(old->ids[i]));
+}
+
+static bool is_open(const json_t *in)
+{
+	return strcmp(jsonget_text(in, "state"), "closed") != 0;
+}
+
+/* The first answer tells what was over by then. One that opens again is news. */
+static void learn_old(struct old *old, const json_t *list)
+{
+	const json_t *in;
+	size_t i;
+
+	if (!old->known)
+		old->ids = calloc(json_array_size(list) + 1, sizeof(*old->ids));
+	json_array_foreach((json_t *)list, i, in) {
+		const char *id = jsonget_text(in, "id");
+
+		if (is_open(in))
+			forget(old, id);
+		else if (!old->known && old->ids && strlen(id) < sizeof(*old->ids))
+			strcpy(old->ids[old->count++], id);
+	}
+	old->known = true;
+}
+
+/* The newest incident in the wanted state; open_id gets the newest one of any state. old: NULL where
+ * those that were over long ago count too. */
+static json_t *find(const struct client *c, const char *job, const char *state, struct old *old,
+		    char open_id[33])
 {
 	const json_t *list, *in;
 	json_t *j, *found = NULL;
@@ -67,13 +143,16 @@ static json_t *find(const struct client *c, const char *job, const char *state, 
 	char path[512];
 	size_t i;
 
-	snprintf(path, sizeof(path), "/api/v1/incidents?limit=50%s%s", *job ? "&job=" : "", job);
+	snprintf(path, sizeof(path), "/api/v1/incidents?limit=%d%s%s",
+		 old && !old->known ? OLD_MAX : LISTED, *job ? "&job=" : "", job);
 	if (client_json(c, "GET", path, &j, &e))
 		return NULL;
 	list = json_object_get(j, "incidents");
+	if (old)
+		learn_old(old, list);
 	open_id[0] = '\0';
 	json_array_foreach((json_t *)list, i, in) {
-		if (incident_text_is_hiccup(in))
+		if (incident_text_is_hiccup(in) || (old && is_old(old, jsonget_text(in, "id"))))
 			continue;
 		if (!*open_id)
 			snprintf(open_id, 33, "%s", jsonget_text(in, "id"));
@@ -109,7 +188,8 @@ static int finish(const struct options *o, const struct progress *p, json_t *in,
 int cmd_wait_main(const struct options *o)
 {
 	const char *state = o->state ? o->state : "closed";
-	struct progress p = { .live = isatty(STDERR_FILENO) };
+	struct progress p = { .live = isatty(STDERR_FILENO), .rate = -1 };
+	struct old old = { 0 }, *but = o->any ? NULL : &old;
 	uint64_t begin = clock_monotonic_ns();
 	char open_id[33] = "", job[384] = "";
 	struct client c;
@@ -121,7 +201,7 @@ int cmd_wait_main(const struct options *o)
 	if (o->job)
 		client_escape(job, sizeof(job), o->job);
 	for (;;) {
-		in = find(&c, job, state, open_id);
+		in = find(&c, job, state, but, open_id);
 		waited = (double)(clock_monotonic_ns() - begin) / 1e9;
 		if (in || waited >= o->timeout_s)
 			break;
@@ -130,6 +210,7 @@ int cmd_wait_main(const struct options *o)
 	}
 	/* time is up: one that is still open is an answer too */
 	if (!in)
-		in = find(&c, job, "open", open_id);
+		in = find(&c, job, "open", but, open_id);
+	free(old.ids);
 	return finish(o, &p, in, waited);
 }

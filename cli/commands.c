@@ -30,7 +30,8 @@ int commands_control(const struct options *o, struct client *c)
 
 void commands_complain(const char *what, const struct client_error *e)
 {
-	fprintf(stderr, "sysom %s: %s\n", what, term_safe(e->why, 100));
+	fprintf(stderr, "sysom%s%s: %s%s%s\n", *what ? " " : "", what,
+		term_safe(e->why, TERM_COLUMNS_MAX), *e->remedy ? "; " : "", e->remedy);
 }
 
 void commands_print_json(const json_t *j)
@@ -51,7 +52,7 @@ static json_t *newest(const struct options *o, const struct client *c, char id[3
 		snprintf(path, sizeof(path), "/api/v1/incidents?limit=1&job=%s", job);
 	}
 	if (client_json(c, "GET", path, &j, &e)) {
-		fprintf(stderr, "sysom: %s\n", term_safe(e.why, 100));
+		commands_complain("", &e);
 		return NULL;
 	}
 	found = jsonget_text(json_array_get(json_object_get(j, "incidents"), 0), "id");
@@ -85,7 +86,7 @@ json_t *commands_incident(const struct options *o, const struct client *c, const
 	if (client_json(c, "GET", path, &j, &e)) {
 		if (e.status == 404)
 			snprintf(e.why, sizeof(e.why), "no incident %s", id);
-		fprintf(stderr, "sysom: %s\n", term_safe(e.why, 100));
+		commands_complain("", &e);
 		return NULL;
 	}
 	return j;

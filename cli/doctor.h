@@ -32,7 +32,8 @@ void doctor_add(struct doctor *d, const char *name, enum doctor_state state, con
  * Its exit status, or -signal. */
 int doctor_child(void (*fn)(void *arg, int fd), void *arg, char *out, size_t out_bytes);
 
-void doctor_system_check(struct doctor *d, const struct options *o);
+/* state_dir: where sysomd keeps its files */
+void doctor_system_check(struct doctor *d, const char *state_dir);
 void doctor_preload_check(struct doctor *d);
 void doctor_gpu_check(struct doctor *d);
 void doctor_daemons_check(struct doctor *d, const struct options *o);

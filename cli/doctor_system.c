@@ -151,12 +151,12 @@ static void check_files(struct doctor *d)
 			   (unsigned long long)r.rlim_max, FILES_WANTED);
 }
 
-void doctor_system_check(struct doctor *d, const struct options *o)
+void doctor_system_check(struct doctor *d, const char *state_dir)
 {
 	check_kernel(d);
 	check_memfd(d);
 	check_wipe_on_fork(d);
 	check_clock(d);
 	check_files(d);
-	check_state_dir(d, o->state_dir ? o->state_dir : "/var/lib/sysom");
+	check_state_dir(d, state_dir);
 }

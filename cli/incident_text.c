@@ -145,11 +145,14 @@ static void print_why(FILE *to, const json_t *in)
 	json_array_foreach((json_t *)parts, i, p) {
 		double share = jsonget_number(p, "share");
 
-		fprintf(to, "            %7s %10s %10s  %s%s%s  %s\n", term_percent(share),
+		fprintf(to, "            %7s %10s %10s  ", term_percent(share),
 			term_ms(jsonget_number(p, "expected_ms")),
-			term_ms(jsonget_number(p, "observed_ms")), term_style(TERM_YELLOW),
-			term_bar(share, 12), term_style(TERM_PLAIN),
-			incident_text_part(p, columns > 80 ? columns - 70 : 24));
+			term_ms(jsonget_number(p, "observed_ms")));
+		if (columns > 90)
+			fprintf(to, "%s%s%s  ", term_style(TERM_YELLOW), term_bar(share, 12),
+				term_style(TERM_PLAIN));
+		fprintf(to, "%s\n", incident_text_part(p, columns > 90 ? columns - 66 :
+							   columns > 70 ? columns - 52 : 18));
 	}
 	fprintf(to, "            %s(per step, medians; share of the whole excess)%s\n",
 		term_style(TERM_DIM), term_style(TERM_PLAIN));
@@ -186,8 +189,9 @@ void incident_text_print(FILE *to, const json_t *in)
 		fprintf(to, "  victims   %s %s: slow only since %s for the slow one\n",
 			json_array_size(victims) == 1 ? "rank" : "ranks", incident_text_ranks(victims),
 			json_array_size(victims) == 1 ? "it waits" : "they wait");
-	fprintf(to, "  evidence  %s windows; uploaded %s", term_count(jsonget_number(in, "window_count")),
-		term_bytes(sent));
+	fprintf(to, "  evidence  %s window%s; uploaded %s",
+		term_count(jsonget_number(in, "window_count")),
+		jsonget_number(in, "window_count") == 1 ? "" : "s", term_bytes(sent));
 	if (raw > 0)
 		fprintf(to, " of the %s that these windows cover: %s", term_bytes(raw),
 			term_percent(sent / raw));
@@ -197,24 +201,43 @@ void incident_text_print(FILE *to, const json_t *in)
 	fprintf(to, "  report    sysom report %s -o %s.html\n", id, id);
 }
 
+/* A narrow terminal gets no year, nor the two times whose excess is there. */
+#define ROW_WIDE 116
+#define ROW_BEFORE_PART 67 /* columns of the narrow form */
+
 void incident_text_head(FILE *to)
 {
-	fprintf(to, "%s%-8s %-6s %-23s %-14s %-12s %9s %9s %6s  %s%s\n", term_style(TERM_BOLD), "id",
-		"state", "began", "job", "ranks", "observed", "expected", "excess", "mostly",
-		term_style(TERM_PLAIN));
+	bool wide = term_columns() >= ROW_WIDE;
+
+	fprintf(to, "%s%-8s %-6s %-*s %-14s %-12s", term_style(TERM_BOLD), "id", "state", wide ? 23 : 14,
+		wide ? "began" : "began (UTC)", "job", "ranks");
+	if (wide)
+		fprintf(to, " %9s %9s", "observed", "expected");
+	fprintf(to, " %6s  %s%s\n", "excess", "mostly", term_style(TERM_PLAIN));
 }
 
 void incident_text_row(FILE *to, const json_t *in)
 {
 	const char *state = jsonget_text(in, "state");
+	const char *began = term_time(jsonget_unsigned(in, "begin_unix_ns"));
 	const json_t *part = json_array_get(json_object_get(in, "parts"), 0);
+	unsigned columns = term_columns(), room = 40;
+	bool wide = columns >= ROW_WIDE;
 
-	fprintf(to, "%-8s %s%-6s%s %-23s %-14s %-12s %9s %9s %6s  %s\n",
-		term_safe(jsonget_text(in, "id"), 32),
+	if (!wide)
+		room = columns > ROW_BEFORE_PART ? columns - ROW_BEFORE_PART : 0;
+	fprintf(to, "%-8s %s%-6s%s ", term_safe(jsonget_text(in, "id"), 32),
 		term_style(strcmp(state, "open") ? TERM_GREEN : TERM_RED), term_safe(state, 6),
-		term_style(TERM_PLAIN), term_time(jsonget_unsigned(in, "begin_unix_ns")),
-		term_safe(jsonget_text(in, "job"), 14),
-		term_safe(incident_text_ranks(json_object_get(in, "ranks")), 12),
-		term_ms(jsonget_number(in, "latency_ms")), term_ms(jsonget_number(in, "expected_ms")),
-		term_excess(jsonget_number(in, "excess")), part ? incident_text_part(part, 40) : "");
+		term_style(TERM_PLAIN));
+	if (wide)
+		fprintf(to, "%-23s", began);
+	else
+		fprintf(to, "%-14.14s", strlen(began) > 5 ? began + 5 : began);
+	fprintf(to, " %-14s %-12s", term_safe(jsonget_text(in, "job"), 14),
+		term_safe(incident_text_ranks(json_object_get(in, "ranks")), 12));
+	if (wide)
+		fprintf(to, " %9s %9s", term_ms(jsonget_number(in, "latency_ms")),
+			term_ms(jsonget_number(in, "expected_ms")));
+	fprintf(to, " %6s  %s\n", term_excess(jsonget_number(in, "excess")),
+		part && room > 3 ? term_safe(incident_text_part(part, 40), room) : "");
 }

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "base/limits.h"
 
 struct option_def {
 	unsigned bit;
@@ -28,6 +29,7 @@ static const struct option_def defs[] = {
 	{ OPTION_RANK, "rank", 'r', "N", "only this rank" },
 	{ OPTION_ONCE, "once", '1', NULL, "print once and return" },
 	{ OPTION_ALL, "all", 'a', NULL, "hiccups too: one or two slow steps of a rank" },
+	{ OPTION_ANY, "any", 'A', NULL, "one that was over before the wait began will do" },
 	{ OPTION_STATE, "state", 's', "open|closed", "only in this state" },
 	{ OPTION_LIMIT, "limit", 'n', "N", "at most so many (default 20)" },
 	{ OPTION_OUT, "output", 'o', "FILE", "where to write; - is standard output" },
@@ -35,7 +37,7 @@ static const struct option_def defs[] = {
 	{ OPTION_TIMEOUT, "timeout", 't', "S", "give up after so many seconds (default 60)" },
 	{ OPTION_SECONDS, "seconds", 'S', "S", "how many seconds to send" },
 	{ OPTION_STATE_DIR, "state-dir", 'd', "DIR",
-	  "directory whose disk space is checked (default /var/lib/sysom)" },
+	  "directory whose disk space is checked (default: sysomd's)" },
 };
 
 void options_help(FILE *to, const struct command *c)
@@ -57,6 +59,10 @@ void options_help(FILE *to, const struct command *c)
 										defs[i].help);
 	}
 	fprintf(to, "  %-32s %s\n", "-h, --help", "print this");
+	if (c->examples)
+		fprintf(to, "\nexamples:\n%s", c->examples);
+	if (c->args_max < 0) /* another command's status */
+		return;
 	fputs("\nexit status: 0 done, 1 found nothing or failed, 2 bad arguments\n", to);
 }
 
@@ -77,16 +83,17 @@ static int parse_seconds(const struct command *c, const char *flag, const char *
 	return 0;
 }
 
-static int parse_integer(const struct command *c, const char *flag, const char *text, long max,
-			 long *out)
+static int parse_integer(const struct command *c, const char *flag, const char *text, long min,
+			 long max, long *out)
 {
-	char *end;
+	char want[64], *end;
 	long v;
 
 	errno = 0;
 	v = strtol(text, &end, 10);
-	if (!*text || *end || errno || v < 0 || v > max)
-		return bad(c, flag, text, "a whole number is wanted");
+	snprintf(want, sizeof(want), "a whole number from %ld to %ld is wanted", min, max);
+	if (!*text || *end || errno || v < min || v > max)
+		return bad(c, flag, text, want);
 	*out = v;
 	return 0;
 }
@@ -102,7 +109,10 @@ static int store(struct options *o, const struct command *c, unsigned bit, const
 		return 0;
 	case OPTION_ALL:
 		o->all = true;
-		break;
+		return 0;
+	case OPTION_ANY:
+		o->any = true;
+		return 0;
 	case OPTION_ONCE:
 		o->once = true;
 		return 0;
@@ -135,12 +145,12 @@ static int store(struct options *o, const struct command *c, unsigned bit, const
 			return bad(c, "format", arg, "perfetto or kineto");
 		return 0;
 	case OPTION_RANK:
-		r = parse_integer(c, "rank", arg, INT32_MAX, &n);
+		r = parse_integer(c, "rank", arg, 0, INT32_MAX, &n);
 		o->rank = (int)n;
 		o->have_rank = !r;
 		return r;
 	case OPTION_LIMIT:
-		r = parse_integer(c, "limit", arg, 10000, &n);
+		r = parse_integer(c, "limit", arg, 1, LIMIT_API_INCIDENTS, &n);
 		o->limit = (unsigned)n;
 		return r;
 	case OPTION_TIMEOUT:

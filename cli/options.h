@@ -30,13 +30,14 @@ enum option_bit {
 	OPTION_SECONDS = 1 << 12,
 	OPTION_STATE_DIR = 1 << 13,
 	OPTION_ALL = 1 << 14,
+	OPTION_ANY = 1 << 15,
 };
 
 struct options {
 	const char *url;     /* --url, SYSOM_URL, http://127.0.0.1:9472 */
 	const char *control; /* --control, or NULL: paths.h decides */
 	const char *job, *role, *state, *out, *format, *state_dir; /* NULL: not given */
-	bool json, once, all, have_rank;
+	bool json, once, all, any, have_rank;
 	int rank;
 	unsigned limit;	   /* default 20 */
 	double timeout_s;  /* default 60 */
@@ -54,6 +55,7 @@ struct command {
 	int args_min, args_max;		   /* args_max -1: everything from the first one on */
 	const char *summary;		   /* one line */
 	const char *detail;		   /* further lines of --help */
+	const char *examples;		   /* its last lines: command lines, two spaces before each */
 };
 
 /* argv[0] is the command's name. 0: go on; 1: --help was printed; -EINVAL: a message is on standard

@@ -19,7 +19,7 @@
 #define LAUNCHES_MAX  (1u << 20)
 
 struct replay_events {
-	bool json, marks;
+	bool json, marks, headed;
 	enum roofline_mode mode;
 	struct replay_ranks *ranks;
 	uint64_t rows, kept, api_other, unknown_kind, duplicate_marks, proxies, unmatched;
@@ -86,6 +86,10 @@ static void print_step(struct replay_events *ev, int rank, const struct step *st
 	bool edge = st->flags & STEP_FLAG_FIRST;
 
 	if (!ev->json) {
+		if (!ev->headed)
+			puts("rank   step   latency ms    self ms compute ms    comm ms exposed ms    idle ms"
+			     " kernels phase");
+		ev->headed = true;
 		printf("%4d %6llu %12.3f %10.3f %10.3f %10.3f %10.3f %10.3f %7u %5u  %s%s%s\n", rank,
 		       (unsigned long long)st->index, (double)st->latency_ns / 1e6,
 		       (double)st->self_ns / 1e6, (double)st->compute_ns / 1e6,
@@ -206,6 +210,8 @@ static int replay_file(struct replay_events *ev, const char *path, int order)
 	struct replay_trace t = {.rank = rank_of(path, order)};
 	int rc = replay_load(&t, path);
 
+	if (!rc && !t.rows)
+		fprintf(stderr, "sysom replay events: %s: no rows in it\n", path);
 	if (!rc) {
 		rc = replay_rank(ev, &t);
 		ev->rows += t.rows;
@@ -235,10 +241,11 @@ static void print_summary(const struct replay_events *ev)
 	       (unsigned long long)ev->unmatched, (unsigned long long)ev->steps,
 	       (unsigned long long)ev->incomplete, (unsigned long long)ev->flagged);
 	else
-		printf("\n%llu files, %llu rows, %llu used; skipped: %llu other API or operator calls, "
+		printf("%s%llu file%s, %llu rows, %llu used; skipped: %llu other API or operator calls, "
 		  "%llu of unknown kind, %llu repeated marks; %llu launches taken from kernels, "
 		  "%llu kernels without a launch; %llu steps, %llu incomplete, %llu slow\n",
-		       (unsigned long long)ev->files, (unsigned long long)ev->rows,
+		       ev->headed ? "\n" : "", (unsigned long long)ev->files, ev->files == 1 ? "" : "s",
+		       (unsigned long long)ev->rows,
 	       (unsigned long long)(ev->kept - ev->duplicate_marks),
 	       (unsigned long long)ev->api_other, (unsigned long long)ev->unknown_kind,
 	       (unsigned long long)ev->duplicate_marks, (unsigned long long)ev->proxies,
@@ -300,9 +307,6 @@ int replay_events_main(int argc, char **argv)
 		fprintf(stderr, "sysom replay events: out of memory\n");
 		return 1;
 	}
-	if (!ev.json)
-		printf("rank   step   latency ms    self ms compute ms    comm ms exposed ms    idle ms"
-		       " kernels phase\n");
 	for (int i = optind; i < argc && !rc; i++)
 		rc = replay_file(&ev, argv[i], i - optind);
 	if (!rc) {

@@ -604,7 +604,8 @@ static void print_people(const struct replay *r, struct roofline **model, const 
 {
 	uint32_t shown = 0;
 
-	printf("%-40s %-9s %9s %8s %7s %8s %9s %s\n", "key", "state", "steps", "flagged", "r2",
+	if (r->keys)
+		printf("%-40s %-9s %9s %8s %7s %8s %9s %s\n", "key", "state", "steps", "flagged", "r2",
 	       "spread", "threshold", "drift");
 	for (uint32_t i = 0; i < r->keys; i++) {
 		struct roofline_summary s = { 0 };
@@ -638,6 +639,8 @@ static int run(struct replay *r, struct replay_csv *c)
 		rc = read_rows(r, c);
 	if (rc)
 		return rc;
+	if (!r->rows)
+		fprintf(stderr, "%s: no rows with a latency in it\n", r->path);
 	model = models_by_key(r);
 	if (!model)
 		return 1;

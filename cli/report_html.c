@@ -4,9 +4,11 @@
 #include "cli/report_html.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/check.h"
 #include "cli/incident_text.h"
 #include "cli/jsonget.h"
 #include "cli/report_kernels.h"
@@ -14,14 +16,17 @@
 #include "cli/trace_label.h"
 
 #define KERNELS_SHOWN 25
+#define STEPS_SHOWN 500
 #define CHART_STEPS 1500 /* points per line: more than the pixels it has */
 #define CHART_RANKS 16
 #define CHART_W 960.0
-#define CHART_H 280.0
+#define CHART_H 300.0
 #define CHART_LEFT 64.0
 #define CHART_RIGHT 12.0
-#define CHART_TOP 12.0
+#define CHART_TOP 34.0 /* the legend stands there */
 #define CHART_BOTTOM 34.0
+/* Points that the keyboard can reach, one by one; the table below the chart has them all. */
+#define CHART_FOCUS 40
 
 static const char style[] =
 	":root{--bg:#fff;--fg:#1b1f24;--dim:#667080;--line:#d9dee5;--bad:#c62828;--ok:#2e7d32;"
@@ -35,14 +40,23 @@ static const char style[] =
 	"table{border-collapse:collapse;width:100%}td,th{padding:.25em .6em;text-align:right;"
 	"border-bottom:1px solid var(--line);white-space:nowrap}\n"
 	"th{font-weight:600;color:var(--dim)}td.t,th.t{text-align:left;white-space:normal;"
-	"overflow-wrap:anywhere}\n"
+	"overflow-wrap:anywhere;min-width:7em}\n"
 	".facts{display:flex;flex-wrap:wrap;gap:1em;margin:1.2em 0}.facts div{border:1px solid "
 	"var(--line);border-radius:6px;padding:.5em .9em}.facts b{display:block;font-size:1.35em}\n"
 	".bar{display:inline-block;height:.7em;background:var(--bar);border-radius:2px}\n"
 	"svg{width:100%;height:auto}svg text{fill:var(--dim);font-size:12px}\n"
+	".hit{fill:transparent;stroke:none}.tip{visibility:hidden}svg .tip text{fill:var(--fg)}"
+	".tip rect{fill:var(--bg);stroke:var(--line)}.p:hover .tip,.p:focus .tip{visibility:visible}"
+	".p:focus{outline:none}.p:focus .pt,.p:hover .pt{stroke:var(--fg);stroke-width:2}\n"
+	"details{margin:.6em 0}summary{cursor:pointer;color:var(--dim)}"
+	".scroll{overflow-x:auto}\n"
 	".grid{stroke:var(--line)}.lat{stroke:var(--bad);stroke-width:1.6;fill:none}"
 	".exp{stroke:var(--ok);stroke-width:1.4;stroke-dasharray:5 4;fill:none}"
-	".oth{stroke:var(--other);stroke-width:1;fill:none}.pt{fill:var(--bad)}\n";
+	".oth{stroke:var(--other);stroke-width:1;fill:none}.pt{fill:var(--bad)}\n"
+	"@media print{:root{--bg:#fff;--fg:#000;--dim:#444;--line:#bbb;--bad:#b00020;--ok:#1b6e20;"
+	"--bar:#b9770e;--other:#999}body{margin:0;max-width:none;font-size:11px}"
+	"*{print-color-adjust:exact;-webkit-print-color-adjust:exact}"
+	"h2{break-after:avoid}tr,svg,.facts div{break-inside:avoid}.tip{display:none}}\n";
 
 static void put(FILE *to, const char *text)
 {
@@ -89,7 +103,8 @@ static void put_head(FILE *to, const json_t *in)
 	size_t i;
 
 	fputs("<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
-	      "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>", to);
+	      "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
+	      "<meta name=\"color-scheme\" content=\"light dark\">\n<title>", to);
 	put(to, incident_text_title(in));
 	fputs(" - sysom</title>\n<style>\n", to);
 	fputs(style, to);
@@ -131,7 +146,9 @@ static void put_facts(FILE *to, const json_t *in)
 	fputs("</div>\n", to);
 	if (json_array_size(json_object_get(in, "victims")) &&
 	    json_array_size(json_object_get(in, "ranks"))) {
-		fputs("<p>Slow only since they wait for it: ranks ", to);
+		fprintf(to, "<p>Slow only since %s for it: rank%s ",
+			json_array_size(json_object_get(in, "victims")) == 1 ? "it waits" : "they wait",
+			json_array_size(json_object_get(in, "victims")) == 1 ? "" : "s");
 		put(to, incident_text_ranks(json_object_get(in, "victims")));
 		fputs(".</p>\n", to);
 	}
@@ -195,44 +212,122 @@ static void put_line(FILE *to, const struct chart *c, const struct trace_rank *r
 		fputs("\"/>\n", to);
 }
 
+/* What a step's point says when the pointer or the keyboard is on it. The box stays in the chart. */
+static void put_tip(FILE *to, double x, double y, const char *text)
+{
+	double width = 7.0 * (double)strlen(text) + 16, left = x - width / 2;
+
+	left = left < CHART_LEFT ? CHART_LEFT : left;
+	if (left + width > CHART_W - CHART_RIGHT)
+		left = CHART_W - CHART_RIGHT - width;
+	y = y < CHART_TOP + 36 ? y + 12 : y - 34;
+	fprintf(to,
+		"<g class=\"tip\"><rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"22\" rx=\"4\"/>"
+		"<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">%s</text></g>",
+		left, y, width, left + width / 2, y + 15, text);
+}
+
+static size_t count_flagged(const struct trace_rank *r)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < r->step_count; i++)
+		n += (r->steps[i].flags & WINDOW_STEP_FLAGGED) != 0;
+	return n;
+}
+
 static void put_points(FILE *to, const struct chart *c, const struct trace_rank *r)
 {
+	bool focus = count_flagged(r) <= CHART_FOCUS;
 	size_t left = CHART_STEPS;
 
 	for (size_t i = 0; i < r->step_count && left; i++) {
 		const struct window_step *s = &r->steps[i];
-		double ms = (double)s->step.latency_ns / 1e6;
+		double ms = (double)s->step.latency_ns / 1e6, x = chart_x(c, s->step.index),
+		       y = chart_y(c, ms);
+		char text[160];
 
 		if (!(s->flags & WINDOW_STEP_FLAGGED))
 			continue;
 		left--;
+		snprintf(text, sizeof(text), "rank %d, step %llu: %s instead of %s", r->who.rank,
+			 (unsigned long long)s->step.index, term_ms(ms), term_ms(s->expected_ns / 1e6));
 		fprintf(to,
-			"<circle class=\"pt\" cx=\"%.1f\" cy=\"%.1f\" r=\"2.6\"><title>"
-			"rank %d step %llu: %s instead of %s</title></circle>\n",
-			chart_x(c, s->step.index), chart_y(c, ms), r->who.rank,
-			(unsigned long long)s->step.index, term_ms(ms), term_ms(s->expected_ns / 1e6));
+			"<g class=\"p\"%s role=\"img\" aria-label=\"%s\"><circle class=\"hit\" cx=\"%.1f\" "
+			"cy=\"%.1f\" r=\"8\"/><circle class=\"pt\" cx=\"%.1f\" cy=\"%.1f\" r=\"2.6\"/>",
+			focus ? " tabindex=\"0\"" : "", text, x, y, x, y);
+		put_tip(to, x, y, text);
+		fputs("</g>\n", to);
 	}
 }
 
-static void put_axes(FILE *to, const struct chart *c)
+/* 1, 2 or 5 times a power of ten: at least span / most apart. */
+static double nice_stride(double span, double most)
 {
-	uint64_t span = c->last - c->first, stride = span / 6 + 1;
+	double least = span / most, unit = pow(10, floor(log10(least)));
 
-	for (int i = 0; i <= 4; i++) {
-		double ms = c->top_ms * i / 4, y = chart_y(c, ms);
+	for (int k = 0; k < 3; k++) {
+		static const double factors[] = { 1, 2, 5 };
+
+		if (unit * factors[k] >= least * (1 - 1e-9))
+			return unit * factors[k];
+	}
+	return 10 * unit;
+}
+
+static void put_y_axis(FILE *to, const struct chart *c)
+{
+	double stride = nice_stride(c->top_ms, 6);
+	bool seconds = c->top_ms >= 1000, micro = c->top_ms < 1;
+	double unit_ms = seconds ? 1000 : micro ? 1e-3 : 1;
+
+	for (int k = 0; k * stride <= c->top_ms && k < 20; k++) {
+		double y = chart_y(c, k * stride);
 
 		fprintf(to, "<line class=\"grid\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\"/>"
-			    "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"end\">%s</text>\n",
-			CHART_LEFT, CHART_W - CHART_RIGHT, y, y, CHART_LEFT - 6, y + 4, term_ms(ms));
+			    "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"end\">%.6g %s</text>\n",
+			CHART_LEFT, CHART_W - CHART_RIGHT, y, y, CHART_LEFT - 6, y + 4,
+			k * stride / unit_ms, seconds ? "s" : micro ? "us" : "ms");
 	}
-	for (uint64_t at = 0;; at += stride) { /* indices are a peer's: the sum may overflow */
-		fprintf(to, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">%llu</text>\n",
-			chart_x(c, c->first + at), CHART_H - 16, (unsigned long long)(c->first + at));
+}
+
+/* Round step numbers, and none of them twice: indices are a peer's, so sums may overflow. */
+static void put_x_axis(FILE *to, const struct chart *c)
+{
+	uint64_t span = c->last - c->first, stride = (uint64_t)nice_stride(span ? (double)span : 1, 8), at;
+
+	stride = stride ? stride : 1;
+	at = (stride - c->first % stride) % stride;
+	for (; at <= span; at += stride) {
+		double x = chart_x(c, c->first + at);
+
+		fprintf(to, "<line class=\"grid\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\"/>"
+			    "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">%llu</text>\n",
+			x, x, CHART_H - CHART_BOTTOM, CHART_H - CHART_BOTTOM + 4, x, CHART_H - 16,
+			(unsigned long long)(c->first + at));
 		if (span - at < stride)
 			break;
 	}
 	fprintf(to, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">step</text>\n", CHART_W / 2,
 		CHART_H - 2);
+}
+
+static void put_legend(FILE *to, bool others)
+{
+	static const struct {
+		const char *class, *text;
+		double x;
+	} lines[] = {
+		{ "lat", "observed; dots: flagged steps", 0 },
+		{ "exp", "expected", 240 },
+		{ "oth", "other ranks", 350 },
+	};
+
+	for (size_t i = 0; i < ARRAY_LEN(lines) - !others; i++)
+		fprintf(to, "<line class=\"%s\" x1=\"%.0f\" x2=\"%.0f\" y1=\"14\" y2=\"14\"/>"
+			    "<text x=\"%.0f\" y=\"18\">%s</text>\n",
+			lines[i].class, CHART_LEFT + lines[i].x, CHART_LEFT + lines[i].x + 26,
+			CHART_LEFT + lines[i].x + 34, lines[i].text);
 }
 
 static bool chart_range(struct chart *c, const json_t *in, const struct trace_model *m)
@@ -266,10 +361,49 @@ static bool within(const struct chart *c, const struct trace_rank *r)
 	return r->step_count > 0;
 }
 
+/* The chart's flagged steps as text, for those who can't see or point at it. */
+static void put_steps(FILE *to, const json_t *in, const struct trace_model *m)
+{
+	size_t left = STEPS_SHOWN, more = 0;
+
+	fputs("<details><summary>Flagged steps as a table</summary>\n<div class=\"scroll\"><table><tr>"
+	      "<th>rank</th><th>step</th><th>expected</th><th>observed</th><th>excess</th><th>own time</th>"
+	      "<th>in kernels</th><th>waiting in collectives</th><th>GPU idle</th></tr>\n", to);
+	for (size_t i = 0; i < m->rank_count; i++) {
+		const struct trace_rank *r = &m->ranks[i];
+
+		for (size_t k = 0; is_culprit(in, r) && k < r->step_count; k++) {
+			const struct window_step *s = &r->steps[k];
+			double ms = (double)s->step.latency_ns / 1e6, expected_ms = s->expected_ns / 1e6;
+
+			if (!(s->flags & WINDOW_STEP_FLAGGED))
+				continue;
+			if (!left) {
+				more++;
+				continue;
+			}
+			left--;
+			fprintf(to, "<tr><td>%d</td><td>%llu</td>", r->who.rank,
+				(unsigned long long)s->step.index);
+			cell(to, expected_ms > 0 ? term_ms(expected_ms) : "-");
+			cell(to, term_ms(ms));
+			cell(to, expected_ms > 0 ? term_excess(ms / expected_ms - 1) : "-");
+			cell(to, term_ms((double)s->step.self_ns / 1e6));
+			cell(to, term_ms((double)s->step.compute_ns / 1e6));
+			cell(to, term_ms((double)s->step.exposed_comm_ns / 1e6));
+			cell(to, term_ms((double)s->step.idle_ns / 1e6));
+			fputs("</tr>\n", to);
+		}
+	}
+	if (more)
+		fprintf(to, "<tr><td class=\"t\" colspan=\"9\">and %zu more</td></tr>\n", more);
+	fputs("</table></div></details>\n", to);
+}
+
 static void put_chart(FILE *to, const json_t *in, const struct trace_model *m)
 {
 	const struct trace_rank *first = NULL;
-	unsigned drawn = 0;
+	unsigned drawn = 0, others;
 	struct chart c;
 
 	fputs("<h2>Steps</h2>\n", to);
@@ -280,27 +414,34 @@ static void put_chart(FILE *to, const json_t *in, const struct trace_model *m)
 	}
 	fprintf(to, "<svg viewBox=\"0 0 %.0f %.0f\" role=\"img\" aria-label=\"step latency\">\n", CHART_W,
 		CHART_H);
-	put_axes(to, &c);
+	put_y_axis(to, &c);
+	put_x_axis(to, &c);
 	for (size_t i = 0; i < m->rank_count && drawn < CHART_RANKS; i++) {
 		if (is_culprit(in, &m->ranks[i]) || !within(&c, &m->ranks[i]))
 			continue;
 		put_line(to, &c, &m->ranks[i], "oth", false);
 		drawn++;
 	}
+	others = drawn;
 	drawn = 0;
 	for (size_t i = 0; i < m->rank_count && drawn < CHART_RANKS; i++) {
 		if (!is_culprit(in, &m->ranks[i]))
 			continue;
 		first = first ? first : &m->ranks[i];
 		put_line(to, &c, &m->ranks[i], "lat", false);
-		put_points(to, &c, &m->ranks[i]);
 		drawn++;
 	}
 	if (first)
 		put_line(to, &c, first, "exp", true);
-	fputs("</svg>\n<p class=\"dim\"><span class=\"bad\">&#9632;</span> observed, dots are "
-	      "flagged steps; <span class=\"ok\">&#9632;</span> expected; "
-	      "grey: other ranks' windows.</p>\n", to);
+	for (size_t i = 0, k = 0; i < m->rank_count && k < CHART_RANKS; i++) {
+		if (!is_culprit(in, &m->ranks[i]))
+			continue;
+		put_points(to, &c, &m->ranks[i]);
+		k++;
+	}
+	put_legend(to, others > 0);
+	fputs("</svg>\n", to);
+	put_steps(to, in, m);
 }
 
 /* ---- tables ---- */
@@ -315,7 +456,7 @@ static void put_parts(FILE *to, const json_t *in)
 		fputs("<p class=\"dim\">No explanation came with the windows.</p>\n", to);
 		return;
 	}
-	fputs("<table><tr><th class=\"t\">part</th><th>expected</th><th>observed</th><th>share</th>"
+	fputs("<div class=\"scroll\"><table><tr><th class=\"t\">part</th><th>expected</th><th>observed</th><th>share</th>"
 	      "<th class=\"t\">of the excess</th></tr>\n", to);
 	json_array_foreach((json_t *)parts, i, p) {
 		double share = jsonget_number(p, "share"), width = share > 1 ? 1 : share > 0 ? share : 0;
@@ -333,7 +474,7 @@ static void put_parts(FILE *to, const json_t *in)
 			"</tr>\n",
 			width * 10);
 	}
-	fputs("</table>\n", to);
+	fputs("</table></div>\n", to);
 }
 
 static void put_kernels(FILE *to, const struct trace_model *m, const struct trace_rank *r)
@@ -346,12 +487,13 @@ static void put_kernels(FILE *to, const struct trace_model *m, const struct trac
 		fputs("<p class=\"dim\">Its windows came as summaries, without records.</p>\n", to);
 		return;
 	}
-	fprintf(to, "<p class=\"dim\">Device time per step: %zu slow steps against %zu others of the same "
-		    "windows", slow, normal);
+	fprintf(to, "<p class=\"dim\">Device time per step: %zu slow %s against %zu %s of the same "
+		    "windows", slow, slow == 1 ? "step" : "steps", normal,
+		normal == 1 ? "other" : "others");
 	if (count > KERNELS_SHOWN)
 		fprintf(to, "; the %zu largest differences of %zu", (size_t)KERNELS_SHOWN, count);
 	fputs(".</p>\n", to);
-	fputs("<table><tr><th class=\"t\">name</th><th>others</th><th>slow</th><th>difference</th>"
+	fputs("<div class=\"scroll\"><table><tr><th class=\"t\">name</th><th>others</th><th>slow</th><th>difference</th>"
 	      "<th>per slow step</th></tr>\n", to);
 	for (size_t i = 0; i < count && i < KERNELS_SHOWN; i++) {
 		const char *name = m->names[k[i].name];
@@ -368,7 +510,7 @@ static void put_kernels(FILE *to, const struct trace_model *m, const struct trac
 		cell(to, text);
 		fputs("</tr>\n", to);
 	}
-	fputs("</table>\n", to);
+	fputs("</table></div>\n", to);
 	free(k);
 }
 
@@ -377,7 +519,7 @@ static void put_windows(FILE *to, const json_t *in)
 	const json_t *windows = json_object_get(in, "windows"), *w;
 	size_t i;
 
-	fputs("<h2>Evidence</h2>\n<table><tr><th>rank</th><th class=\"t\">node</th><th class=\"t\">"
+	fputs("<h2>Evidence</h2>\n<div class=\"scroll\"><table><tr><th>rank</th><th class=\"t\">node</th><th class=\"t\">"
 	      "reason</th><th class=\"t\">from</th><th>steps</th><th>records</th><th>size</th></tr>\n",
 	      to);
 	json_array_foreach((json_t *)windows, i, w) {
@@ -399,7 +541,7 @@ static void put_windows(FILE *to, const json_t *in)
 		cell(to, term_bytes(jsonget_number(w, "bytes")));
 		fputs("</tr>\n", to);
 	}
-	fputs("</table>\n", to);
+	fputs("</table></div>\n", to);
 	json_array_foreach(json_object_get(in, "missing"), i, w) {
 		fputs("<p class=\"bad\">Missing: ", to);
 		put(to, json_is_string(w) ? json_string_value(w) : "?");

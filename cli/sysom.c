@@ -9,52 +9,91 @@
 #include "cli/commands.h"
 #include "cli/term.h"
 
+static const char status_words[] =
+	"trace     on; off (sysom off); latched: off for good after a fault of our own in that process\n"
+	"model     learning; armed: steps are judged; refused: step times fit no line, nothing is flagged\n"
+	"stacks    where CPU stacks come from; none: they are not taken\n"
+	"roofline  how a step's expected time is learnt: robust, or p99 (the paper's)\n"
+	"canary    on: steps under which the whole host stood still are not held against a rank\n"
+	"spool     where windows wait until the aggregator has them: disk, or memory (disk full)\n"
+	"lost      events that are not known of, by cause; none are lost silently\n"
+	"uploaded  all bytes sent, of the bytes that the jobs' processes wrote\n"
+	"The control socket (mode 0700) is for root and the user that runs sysomd; where it can't be\n"
+	"opened, status is read at sysomd's default HTTP address.\n";
+
+static const char top_words[] =
+	"step      median time of the last steps; excess: above what was expected\n"
+	"own       of it, what the rank itself decides: without waiting in collectives\n"
+	"compute, comm, idle   kernels; collectives not hidden by them; neither on the GPU\n"
+	"flag      steps that were flagged; model: learning, armed, refused, or gone\n"
+	"A narrow terminal gets fewer columns.\n";
+
+static const char control_words[] =
+	"Goes through sysomd's control socket, which has mode 0700: only root and the user that runs\n"
+	"sysomd may use it.\n";
+
 static const struct command commands[] = {
 	{ .name = "run", .run = cmd_run_main, .flags = OPTION_JOB | OPTION_ROLE, .args = "-- CMD...",
 	  .args_min = 1, .args_max = -1, .summary = "run a job with tracing",
 	  .detail = "Puts libsysom_preload.so (SYSOM_PRELOAD, else ../lib beside this program) before\n"
 		    "whatever LD_PRELOAD holds and runs CMD. Without the library, CMD runs untraced after\n"
 		    "one warning. --job and --role set SYSOM_JOB and SYSOM_ROLE. The exit status is\n"
-		    "CMD's; 127 when it is not found, 126 when it can't be run.\n" },
+		    "CMD's; 127 when it is not found, 126 when it can't be run.\n",
+	  .examples = "  sysom run -- torchrun --nproc-per-node 8 train.py\n"
+		      "  sysom run --job llama-7b -- python3 train.py --lr 3e-4\n" },
 	{ .name = "status", .run = cmd_status_main, .flags = OPTION_JSON | OPTION_URL | OPTION_CONTROL,
-	  .args = "", .summary = "this node's sysomd and the cluster's aggregator at a glance" },
+	  .args = "", .summary = "this node's sysomd and the cluster's aggregator at a glance",
+	  .detail = status_words,
+	  .examples = "  sysom status\n  sysom status --json | jq '.node.ranks[] | {rank, model}'\n" },
 	{ .name = "top", .run = cmd_status_top,
 	  .flags = OPTION_JSON | OPTION_URL | OPTION_JOB | OPTION_ONCE, .args = "",
-	  .summary = "all ranks, refreshed every second on a terminal" },
+	  .summary = "all ranks, refreshed every second on a terminal", .detail = top_words,
+	  .examples = "  sysom top --job llama-7b\n  sysom top --once | grep -w gone\n" },
 	{ .name = "incidents", .run = cmd_incidents_list,
 	  .flags = OPTION_JSON | OPTION_URL | OPTION_JOB | OPTION_STATE | OPTION_LIMIT | OPTION_ALL,
-	  .args = "", .summary = "the incidents, newest first" },
+	  .args = "", .summary = "the incidents, newest first",
+	  .examples = "  sysom incidents --state open\n"
+		      "  sysom incidents --job llama-7b --limit 5 --json\n" },
 	{ .name = "show", .run = cmd_incidents_show, .flags = OPTION_JSON | OPTION_URL | OPTION_JOB,
 	  .args = "ID|last", .args_min = 1, .args_max = 1,
-	  .summary = "one incident: which rank, when, how slow, and what explains it" },
+	  .summary = "one incident: which rank, when, how slow, and what explains it",
+	  .examples = "  sysom show last\n  sysom show 1234abcd --json | jq .parts\n" },
 	{ .name = "trace", .run = cmd_trace_main,
 	  .flags = OPTION_JSON | OPTION_URL | OPTION_JOB | OPTION_OUT | OPTION_FORMAT | OPTION_RANK,
 	  .args = "ID|last", .args_min = 1, .args_max = 1,
 	  .summary = "write an incident's windows as a Perfetto trace or Kineto JSON",
-	  .detail = "Without --output the file is ID.pftrace (or ID.json). Open it in ui.perfetto.dev.\n" },
+	  .detail = "Without --output the file is ID.pftrace (or ID.json). Open it in ui.perfetto.dev.\n",
+	  .examples = "  sysom trace last -o slow.pftrace\n"
+		      "  sysom trace 1234abcd --rank 3 --format kineto -o - | gzip >rank3.json.gz\n" },
 	{ .name = "report", .run = cmd_report_main,
 	  .flags = OPTION_JSON | OPTION_URL | OPTION_JOB | OPTION_OUT, .args = "ID|last", .args_min = 1,
 	  .args_max = 1, .summary = "write an incident as one self-contained HTML file",
-	  .detail = "Without --output the file is ID.html.\n" },
+	  .detail = "Without --output the file is ID.html.\n",
+	  .examples = "  sysom report last -o slow.html\n" },
 	{ .name = "wait-incident", .run = cmd_wait_main,
-	  .flags = OPTION_JSON | OPTION_URL | OPTION_JOB | OPTION_STATE | OPTION_TIMEOUT, .args = "",
-	  .summary = "wait until an incident is closed and print its id",
-	  .detail = "Progress goes to standard error. With --state open it returns as soon as there\n"
-		    "is one. When the time is up, one that is still open is printed, else the status\n"
-		    "is 1.\n" },
+	  .flags = OPTION_JSON | OPTION_URL | OPTION_JOB | OPTION_STATE | OPTION_TIMEOUT | OPTION_ANY,
+	  .args = "", .summary = "wait until an incident is closed and print its id",
+	  .detail = "One that was closed before does not count, unless --any says so. Progress goes to\n"
+		    "standard error. With --state open it returns as soon as there is one. When the time\n"
+		    "is up, one that is still open is printed, else the status is 1.\n",
+	  .examples = "  sysom show $(sysom wait-incident --job llama-7b --timeout 3600)\n" },
 	{ .name = "off", .run = cmd_control_off,
 	  .flags = OPTION_JSON | OPTION_CONTROL | OPTION_RANK | OPTION_JOB, .args = "",
-	  .summary = "switch tracing off inside the running processes of this node" },
+	  .summary = "switch tracing off inside the running processes of this node",
+	  .detail = control_words, .examples = "  sudo sysom off\n  sysom off --job llama-7b --rank 3\n" },
 	{ .name = "on", .run = cmd_control_on,
 	  .flags = OPTION_JSON | OPTION_CONTROL | OPTION_RANK | OPTION_JOB, .args = "",
-	  .summary = "switch tracing on again" },
+	  .summary = "switch tracing on again", .detail = control_words,
+	  .examples = "  sudo sysom on\n" },
 	{ .name = "capture", .run = cmd_control_capture,
 	  .flags = OPTION_JSON | OPTION_CONTROL | OPTION_RANK | OPTION_SECONDS, .args = "",
-	  .summary = "send what the recorder holds of one rank, without an anomaly" },
+	  .summary = "send what the recorder holds of one rank, without an anomaly",
+	  .detail = control_words, .examples = "  sudo sysom capture --rank 3 --seconds 20\n" },
 	{ .name = "doctor", .run = cmd_doctor_main,
 	  .flags = OPTION_JSON | OPTION_URL | OPTION_CONTROL | OPTION_STATE_DIR, .args = "",
 	  .summary = "what works here, what is off, why, and what to do",
-	  .detail = "The status is 1 when a check failed; warnings leave it 0.\n" },
+	  .detail = "The status is 1 when a check failed; warnings leave it 0.\n",
+	  .examples = "  sysom doctor\n  sysom doctor --json | jq '.checks[] | select(.state != \"ok\")'\n" },
 	{ .name = "replay", .raw = cmd_replay_main, .args = "KIND FILE...",
 	  .summary = "run the analysis on trace files" },
 };
@@ -65,7 +104,10 @@ static int usage(FILE *to)
 	      "usage: sysom COMMAND [options]\n\n", to);
 	for (size_t i = 0; i < ARRAY_LEN(commands); i++)
 		fprintf(to, "  %-14s %s\n", commands[i].name, commands[i].summary);
-	fputs("\nsysom COMMAND --help tells more; sysom --version\n", to);
+	fputs("\nexamples:\n"
+	      "  sysom run -- torchrun --nproc-per-node 8 train.py\n"
+	      "  sysom show last\n"
+	      "\nsysom COMMAND --help tells more; sysom --version\n", to);
 	return to == stdout ? EXIT_OK : EXIT_USAGE;
 }
 

@@ -37,13 +37,25 @@ bool term_is_live(void)
 	return live;
 }
 
-unsigned term_columns(void)
+static unsigned columns_of(int fd)
 {
 	struct winsize w;
 
-	if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) == 0 && w.ws_col >= 40)
-		return w.ws_col;
-	return 100;
+	return ioctl(fd, TIOCGWINSZ, &w) == 0 ? w.ws_col : 0;
+}
+
+unsigned term_columns(void)
+{
+	unsigned n = columns_of(STDOUT_FILENO);
+
+	return n >= 40 ? n : 160;
+}
+
+unsigned term_error_columns(void)
+{
+	unsigned n = columns_of(STDERR_FILENO);
+
+	return n >= 20 ? n : 80;
 }
 
 const char *term_style(enum term_style s)

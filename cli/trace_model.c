@@ -8,6 +8,8 @@
 #include "base/hash.h"
 
 #define TIME_MAX_NS (1ull << 62)
+/* Two readings of one clock differ by less, unless it was set. */
+#define OFFSET_SLACK_NS 10000000
 
 int trace_model_init(struct trace_model *m)
 {
@@ -147,9 +149,22 @@ static uint64_t shift(uint64_t t, int64_t offset)
 	return (uint64_t)sum;
 }
 
+/* Each window carries the offset as read when it was made, and two readings differ by nanoseconds: by
+ * one offset for all windows of a process, what is in two of them has one time. Not where the clock
+ * was set in between, or the machine started again. */
+static int64_t offset_of(const struct trace_rank *r, const struct window *w)
+{
+	int64_t d;
+
+	if (__builtin_sub_overflow(w->realtime_offset_ns, r->realtime_offset_ns, &d) ||
+	    d > OFFSET_SLACK_NS || d < -OFFSET_SLACK_NS)
+		return w->realtime_offset_ns;
+	return r->realtime_offset_ns;
+}
+
 static int add_records(struct trace_model *m, struct record **to, size_t *count, size_t *room,
 		       const struct record *from, uint32_t n, const struct window *w,
-		       const uint32_t *ids)
+		       int64_t offset_ns, const uint32_t *ids)
 {
 	if (n > TRACE_MODEL_RECORDS_MAX - m->records) {
 		m->left_out += n;
@@ -161,9 +176,9 @@ static int add_records(struct trace_model *m, struct record **to, size_t *count,
 		struct record *r = &(*to)[*count];
 
 		*r = from[i];
-		r->begin_ns = shift(r->begin_ns, w->realtime_offset_ns);
-		r->end_ns = shift(r->end_ns, w->realtime_offset_ns);
-		r->launch_ns = shift(r->launch_ns, w->realtime_offset_ns);
+		r->begin_ns = shift(r->begin_ns, offset_ns);
+		r->end_ns = shift(r->end_ns, offset_ns);
+		r->launch_ns = shift(r->launch_ns, offset_ns);
 		r->name = r->name < w->name_count ? ids[r->name] : 0;
 		if (!r->begin_ns || r->begin_ns > TIME_MAX_NS || r->end_ns > TIME_MAX_NS) {
 			m->left_out++;
@@ -179,16 +194,18 @@ static int add_records(struct trace_model *m, struct record **to, size_t *count,
 
 static int add_steps(struct trace_model *m, struct trace_rank *r, const struct window *w)
 {
+	int64_t offset_ns = offset_of(r, w);
+
 	if (grow((void **)&r->steps, &r->step_room, r->step_count, w->step_count, sizeof(*r->steps)))
 		return -ENOMEM;
 	for (uint32_t i = 0; i < w->step_count; i++) {
 		struct window_step *s = &r->steps[r->step_count];
 
 		*s = w->steps[i];
-		s->step.begin_ns = shift(s->step.begin_ns, w->realtime_offset_ns);
-		s->step.end_ns = shift(s->step.end_ns, w->realtime_offset_ns);
-		s->step.device_begin_ns = shift(s->step.device_begin_ns, w->realtime_offset_ns);
-		s->step.device_end_ns = shift(s->step.device_end_ns, w->realtime_offset_ns);
+		s->step.begin_ns = shift(s->step.begin_ns, offset_ns);
+		s->step.end_ns = shift(s->step.end_ns, offset_ns);
+		s->step.device_begin_ns = shift(s->step.device_begin_ns, offset_ns);
+		s->step.device_end_ns = shift(s->step.device_end_ns, offset_ns);
 		if (s->step.begin_ns > TIME_MAX_NS || s->step.end_ns > TIME_MAX_NS ||
 		    s->step.end_ns < s->step.begin_ns) {
 			m->left_out++;
@@ -207,8 +224,8 @@ static int add_window(struct trace_rank *r, const struct window *w, const uint32
 		return -ENOMEM;
 	t = &r->windows[r->window_count];
 	memset(t, 0, sizeof(*t));
-	t->begin_ns = shift(w->begin_ns, w->realtime_offset_ns);
-	t->end_ns = shift(w->end_ns, w->realtime_offset_ns);
+	t->begin_ns = shift(w->begin_ns, offset_of(r, w));
+	t->end_ns = shift(w->end_ns, offset_of(r, w));
 	if (t->begin_ns > TIME_MAX_NS || t->end_ns > TIME_MAX_NS || t->end_ns < t->begin_ns)
 		return 0;
 	t->reason = w->reason;
@@ -244,10 +261,10 @@ int trace_model_add(struct trace_model *m, const struct window *w)
 		err = add_steps(m, r, w);
 	if (!err && w->host)
 		err = add_records(m, &r->host, &r->host_count, &r->host_room, w->host, w->host_count, w,
-				  ids);
+				  offset_of(r, w), ids);
 	if (!err && w->device)
 		err = add_records(m, &r->device, &r->device_count, &r->device_room, w->device,
-				  w->device_count, w, ids);
+				  w->device_count, w, offset_of(r, w), ids);
 	free(ids);
 	return err;
 }

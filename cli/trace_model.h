@@ -26,7 +26,7 @@ struct trace_window {
 
 struct trace_rank {
 	struct wire_rank who;
-	int64_t realtime_offset_ns; /* of the first window; for the clock snapshot */
+	int64_t realtime_offset_ns; /* of the first window, used for all that agree with it */
 	struct record *host, *device; /* after finish: by (begin, end descending), no duplicates */
 	size_t host_count, device_count, host_room, device_room;
 	struct window_step *steps; /* after finish: by begin, no duplicates */

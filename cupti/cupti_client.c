@@ -1,6 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
- * cupti_client.c - the policy ladder (activity API, or off with a reason), the buffer pool, and the
- * rules of coexistence.
+ * cupti_client.c - the policy ladder (a shared subscription, else the activity API alone, else off
+ * with a reason), the buffer pool, and the rules of coexistence.
+ *
+ * While we have a subscription of our own (cupti_session.c), others that share need nothing of us.
+ * CUPTI does not let unversioned calls and subscriptions live side by side, so at the first one from
+ * anybody else we unsubscribe before it runs, and the rung below serves for the rest of the process.
+ * What follows is that rung.
  *
  * A rival is anybody else in the process who uses CUPTI's activity API. Its callbacks replace ours
  * in CUPTI, which has one pair only; so once ours have been registered, ours stay registered and
@@ -25,6 +30,7 @@
 
 #include "base/clock.h"
 #include "cupti/cupti_decode.h"
+#include "cupti/cupti_session.h"
 
 #define CUPTI_POOL_COUNT     8
 #define CUPTI_POOL_BYTES     (256u << 10)
@@ -38,12 +44,16 @@
 /* 13.0 before its first update: flushing could crash and disabling a kind could deadlock. */
 #define CUPTI_VERSION_UNSAFE 130000u
 #define CUPTI_NAMES 1024 /* a model has some hundred kernels */
+#define CUPTI_SHARERS 8
+/* After the kinds went off: what ran then ends later and must not lie in CUPTI until they are on. */
+#define CUPTI_FLUSHES_OWED 10
 
 enum cupti_buffer_state { BUFFER_FREE = 0, BUFFER_LENT = 1, BUFFER_DONE = 2 };
 
 struct cupti_buffer {
 	uint32_t state;
 	uint32_t serial; /* order of completion */
+	bool of_session; /* filled under our subscription: only that can iterate it */
 	size_t valid_bytes;
 };
 
@@ -77,7 +87,14 @@ static struct {
 	uint32_t lock;
 	uint32_t pauses;   /* enum cupti_client_pause */
 	uint32_t flushing; /* the helper is inside CUPTI */
+	uint32_t decode_lock;
+	uint32_t flushes_owed;
+	bool session_allowed; /* the first rung may be taken; under lock */
 	bool enabled;	 /* under lock */
+	bool coarse, coarse_wanted, coarse_refused; /* graph launches as one record; under lock */
+	int32_t coarse_detail;
+	uint64_t coarse_from_ns;
+	uint64_t record_count, node_count; /* decoded; under decode_lock */
 	bool registered; /* ours are in CUPTI; under lock */
 	bool clock_set;
 	uint32_t state; /* enum ring_cupti_state */
@@ -88,6 +105,9 @@ static struct {
 	cupti_timestamp_fn rival_clock;
 	uint64_t rival_kinds;
 	uint64_t rival_seen_ns; /* last change */
+	bool rival_unversioned; /* somebody called what excludes subscriptions */
+	uint32_t rival_solo;	/* subscribers by cuptiSubscribe_v2 that do not share */
+	void *rival_shares[CUPTI_SHARERS]; /* ... and those that do */
 	/* the pool */
 	uint8_t *pool;
 	struct cupti_buffer buffers[CUPTI_POOL_COUNT];
@@ -104,12 +124,12 @@ static struct {
 #undef X
 } cupti;
 
-static bool cupti_lock(void)
+static bool cupti_take(uint32_t *lock)
 {
 	uint64_t until = clock_monotonic_ns() + CUPTI_LOCK_WAIT_NS;
 	struct timespec pause = { 0, 100000 };
 
-	while (__atomic_exchange_n(&cupti.lock, 1, __ATOMIC_ACQUIRE)) {
+	while (__atomic_exchange_n(lock, 1, __ATOMIC_ACQUIRE)) {
 		if (clock_monotonic_ns() > until)
 			return false;
 		nanosleep(&pause, NULL);
@@ -117,9 +137,9 @@ static bool cupti_lock(void)
 	return true;
 }
 
-static void cupti_unlock(void)
+static void cupti_release(uint32_t *lock)
 {
-	__atomic_store_n(&cupti.lock, 0, __ATOMIC_RELEASE);
+	__atomic_store_n(lock, 0, __ATOMIC_RELEASE); /* pairs with the acquire in cupti_take */
 }
 
 static void cupti_set_state(uint32_t state)
@@ -150,14 +170,8 @@ static bool cupti_rival_active(void)
 	return (__atomic_load_n(&cupti.pauses, __ATOMIC_RELAXED) & CUPTI_PAUSE_RIVAL) != 0;
 }
 
-static void cupti_requested(uint8_t **buffer, size_t *bytes, size_t *max_records)
+static void cupti_lend(uint8_t **buffer, size_t *bytes, size_t *max_records)
 {
-	cupti_buffer_requested_fn rival = cupti.rival_requested;
-
-	if (rival && cupti_rival_active()) {
-		rival(buffer, bytes, max_records);
-		return;
-	}
 	*max_records = 0;
 	for (unsigned i = 0; i < CUPTI_POOL_COUNT; i++) {
 		uint32_t state = BUFFER_FREE;
@@ -175,27 +189,64 @@ static void cupti_requested(uint8_t **buffer, size_t *bytes, size_t *max_records
 	*bytes = 0;
 }
 
+static void cupti_requested(uint8_t **buffer, size_t *bytes, size_t *max_records)
+{
+	cupti_buffer_requested_fn rival = cupti.rival_requested;
+
+	if (rival && cupti_rival_active())
+		rival(buffer, bytes, max_records);
+	else
+		cupti_lend(buffer, bytes, max_records);
+}
+
+static void cupti_requested_v2(uint8_t **buffer, size_t *bytes, size_t *max_records, void *info)
+{
+	(void)info;
+	cupti_lend(buffer, bytes, max_records);
+}
+
+static bool cupti_of_pool(const uint8_t *buffer)
+{
+	return buffer && buffer >= cupti.pool &&
+	       buffer < cupti.pool + CUPTI_POOL_COUNT * (size_t)CUPTI_POOL_BYTES;
+}
+
+static void cupti_take_back(uint8_t *buffer, size_t valid_bytes, size_t dropped, bool of_session)
+{
+	struct cupti_buffer *b = &cupti.buffers[(size_t)(buffer - cupti.pool) / CUPTI_POOL_BYTES];
+
+	if (dropped)
+		ring_writer_count_drop(cupti.host.ring, RING_DROP_CUPTI_BUFFER, dropped);
+	b->of_session = of_session;
+	b->valid_bytes = valid_bytes < CUPTI_POOL_BYTES ? valid_bytes : CUPTI_POOL_BYTES;
+	b->serial = __atomic_fetch_add(&cupti.serial, 1, __ATOMIC_RELAXED);
+	/* release pairs with the acquire in cupti_next_buffer */
+	__atomic_store_n(&b->state, BUFFER_DONE, __ATOMIC_RELEASE);
+}
+
+static void cupti_completed_v2(uint8_t *buffer, size_t bytes, size_t valid_bytes, void *info)
+{
+	(void)bytes;
+	(void)info;
+	if (cupti_of_pool(buffer))
+		cupti_take_back(buffer, valid_bytes, cupti_session_dropped(), true);
+}
+
 static void cupti_completed(void *context, uint32_t stream, uint8_t *buffer, size_t bytes,
 			    size_t valid_bytes)
 {
-	size_t at = (size_t)(buffer - cupti.pool), dropped = 0;
-	struct cupti_buffer *b;
+	size_t dropped = 0;
 
-	if (!buffer || buffer < cupti.pool ||
-	    buffer >= cupti.pool + CUPTI_POOL_COUNT * (size_t)CUPTI_POOL_BYTES) {
+	if (!cupti_of_pool(buffer)) {
 		cupti_buffer_completed_fn rival = cupti.rival_completed;
 
 		if (rival)
 			rival(context, stream, buffer, bytes, valid_bytes);
 		return;
 	}
-	if (cupti.dropped && cupti.dropped(context, stream, &dropped) == CUPTI_OK && dropped)
-		ring_writer_count_drop(cupti.host.ring, RING_DROP_CUPTI_BUFFER, dropped);
-	b = &cupti.buffers[at / CUPTI_POOL_BYTES];
-	b->valid_bytes = valid_bytes < CUPTI_POOL_BYTES ? valid_bytes : CUPTI_POOL_BYTES;
-	b->serial = __atomic_fetch_add(&cupti.serial, 1, __ATOMIC_RELAXED);
-	/* release pairs with the acquire in cupti_next_buffer */
-	__atomic_store_n(&b->state, BUFFER_DONE, __ATOMIC_RELEASE);
+	if (cupti.dropped && cupti.dropped(context, stream, &dropped) != CUPTI_OK)
+		dropped = 0;
+	cupti_take_back(buffer, valid_bytes, dropped, false);
 }
 
 static uint64_t cupti_clock_monotonic(void)
@@ -260,12 +311,37 @@ static void cupti_set_zeroed(uint8_t on)
 		cupti.set_attribute(CUPTI_ATTR_ZEROED_OUT_ACTIVITY_BUFFER, &bytes, &on);
 }
 
-/* Under lock. */
-static void cupti_enable(void)
+static const uint32_t cupti_kinds[] = { CUPTI_KIND_CONCURRENT_KERNEL, CUPTI_KIND_MEMCPY };
+
+/* The first rung; under lock. Whatever goes wrong, nothing of it is left. */
+static cupti_result cupti_enable_session(void)
 {
-	static const uint32_t kinds[] = { CUPTI_KIND_CONCURRENT_KERNEL, CUPTI_KIND_MEMCPY };
+	enum clock_source clock = CLOCK_SOURCE_REALTIME;
 	cupti_result res = CUPTI_OK;
 
+	if (!cupti_session_is_open()) {
+		res = cupti_session_open(cupti_requested_v2, cupti_completed_v2,
+					 CUPTI_DEVICE_BUFFERS, &clock);
+		if (res != CUPTI_OK)
+			return res;
+		__atomic_store_n(&cupti.lane, &cupti.lanes[clock == CLOCK_SOURCE_REALTIME],
+				 __ATOMIC_RELEASE);
+	}
+	for (unsigned i = 0; res == CUPTI_OK && i < 2; i++)
+		res = cupti_session_enable(cupti_kinds[i]);
+	if (res != CUPTI_OK)
+		cupti_session_close();
+	return res;
+}
+
+/* The second rung; under lock. */
+static cupti_result cupti_enable_legacy(void)
+{
+	size_t limit = CUPTI_DEVICE_BUFFERS, bytes = sizeof(limit);
+	cupti_result res = CUPTI_OK;
+
+	if (!cupti.registered && cupti.set_attribute)
+		cupti.set_attribute(CUPTI_ATTR_DEVICE_BUFFER_POOL_LIMIT, &bytes, &limit);
 	cupti_settle_clock();
 	cupti_set_zeroed(1);
 	if (!cupti.registered) {
@@ -273,9 +349,42 @@ static void cupti_enable(void)
 		cupti.registered = res == CUPTI_OK;
 	}
 	for (unsigned i = 0; res == CUPTI_OK && i < 2; i++)
-		res = cupti.enable(kinds[i]);
-	if (res != CUPTI_OK) {
+		res = cupti.enable(cupti_kinds[i]);
+	if (res != CUPTI_OK)
 		cupti.disable(CUPTI_KIND_CONCURRENT_KERNEL);
+	return res;
+}
+
+/* Graph launches as one record each; under lock, with our kinds enabled. */
+static void cupti_coarsen(bool on)
+{
+	if (on == cupti.coarse || cupti_session_is_open())
+		return;
+	if (on && cupti.enable(CUPTI_KIND_GRAPH_TRACE) != CUPTI_OK) {
+		cupti.coarse_refused = true;
+		return;
+	}
+	if (!on)
+		cupti.disable(CUPTI_KIND_GRAPH_TRACE);
+	cupti.coarse = on;
+	if (on)
+		cupti.coarse_from_ns = clock_monotonic_ns();
+	cupti.host.gap(GAP_GRAPH_NODES, cupti.coarse_detail, cupti.coarse_from_ns,
+		       on ? 0 : clock_monotonic_ns());
+}
+
+/* Under lock. */
+static void cupti_enable(void)
+{
+	cupti_result res = CUPTI_NOT_COMPATIBLE;
+
+	if (cupti.session_allowed && !cupti.rival_unversioned)
+		res = cupti_enable_session();
+	if (res != CUPTI_OK) {
+		cupti.session_allowed = false; /* not tried twice: its calls exclude the others' */
+		res = cupti_enable_legacy();
+	}
+	if (res != CUPTI_OK) {
 		cupti_gap_close();
 		cupti_gap_open(GAP_CUPTI_REFUSED, res);
 		cupti_set_state(RING_CUPTI_REFUSED);
@@ -283,7 +392,8 @@ static void cupti_enable(void)
 	}
 	cupti.enabled = true;
 	cupti_gap_close();
-	cupti_set_state(RING_CUPTI_LEGACY);
+	cupti_set_state(cupti_session_is_open() ? RING_CUPTI_V2 : RING_CUPTI_LEGACY);
+	cupti_coarsen(cupti.coarse_wanted);
 }
 
 static uint16_t cupti_gap_of(uint32_t pauses)
@@ -297,10 +407,16 @@ static uint16_t cupti_gap_of(uint32_t pauses)
 /* Under lock. */
 static void cupti_disable(uint32_t pauses, int32_t detail)
 {
-	cupti.disable(CUPTI_KIND_CONCURRENT_KERNEL);
-	cupti.disable(CUPTI_KIND_MEMCPY);
+	cupti_coarsen(false);
+	for (unsigned i = 0; i < 2; i++) {
+		if (cupti_session_is_open())
+			cupti_session_disable(cupti_kinds[i]);
+		else
+			cupti.disable(cupti_kinds[i]);
+	}
 	cupti.enabled = false;
-	if (pauses & CUPTI_PAUSE_RIVAL) {
+	cupti.flushes_owed = CUPTI_FLUSHES_OWED;
+	if (pauses & CUPTI_PAUSE_RIVAL && !cupti_session_is_open()) {
 		cupti_set_zeroed(0);
 		if (cupti.clock_set)
 			cupti.timestamp_callback(cupti.rival_clock ? cupti.rival_clock :
@@ -317,7 +433,7 @@ static void cupti_apply(int32_t detail)
 {
 	uint32_t pauses;
 
-	if (!cupti_client_started() || !cupti_lock())
+	if (!cupti_client_started() || !cupti_take(&cupti.lock))
 		return;
 	pauses = __atomic_load_n(&cupti.pauses, __ATOMIC_ACQUIRE);
 	if (!pauses && !cupti.enabled && cupti.state != RING_CUPTI_REFUSED)
@@ -326,7 +442,7 @@ static void cupti_apply(int32_t detail)
 		cupti_disable(pauses, detail);
 	else if (pauses && cupti.state != RING_CUPTI_REFUSED)
 		cupti_set_state(pauses & CUPTI_PAUSE_RIVAL ? RING_CUPTI_YIELDED : RING_CUPTI_IDLE);
-	cupti_unlock();
+	cupti_release(&cupti.lock);
 }
 
 void cupti_client_pause(enum cupti_client_pause reason, bool on, int32_t detail)
@@ -336,6 +452,29 @@ void cupti_client_pause(enum cupti_client_pause reason, bool on, int32_t detail)
 
 	if (!!(before & (uint32_t)reason) != on)
 		cupti_apply(detail);
+}
+
+void cupti_client_graphs(bool coarse, int32_t detail)
+{
+	if (!cupti_client_started() || !cupti_take(&cupti.lock))
+		return;
+	cupti.coarse_wanted = coarse;
+	if (coarse)
+		cupti.coarse_detail = detail;
+	if (cupti.enabled)
+		cupti_coarsen(coarse);
+	cupti_release(&cupti.lock);
+}
+
+bool cupti_client_can_coarsen(void)
+{
+	return cupti_client_started() && !cupti_session_is_open() && !cupti.coarse_refused;
+}
+
+void cupti_client_counts(uint64_t *records, uint64_t *nodes)
+{
+	*records = __atomic_load_n(&cupti.record_count, __ATOMIC_RELAXED);
+	*nodes = __atomic_load_n(&cupti.node_count, __ATOMIC_RELAXED);
 }
 
 /* ---- start ---- */
@@ -416,9 +555,21 @@ static bool cupti_claim_lanes(void)
 	return found == 3;
 }
 
+/* Subscriptions beside which we cannot be: ones that do not share, and while we use unversioned
+ * calls, any whose activity calls are versioned. */
+static bool cupti_rival_holds(void)
+{
+	bool sharing = false;
+
+	for (unsigned i = 0; i < CUPTI_SHARERS; i++)
+		sharing |= __atomic_load_n(&cupti.rival_shares[i], __ATOMIC_RELAXED) != NULL;
+	return cupti.version >= CUPTI_V2_VERSION_PREVIEW &&
+	       (__atomic_load_n(&cupti.rival_solo, __ATOMIC_RELAXED) ||
+		(sharing && !cupti.session_allowed));
+}
+
 void cupti_client_start(const struct cupti_client_host *host, int driver_version)
 {
-	size_t limit = CUPTI_DEVICE_BUFFERS, bytes = sizeof(limit);
 	const char *wanted = getenv("SYSOM_CUPTI");
 	void *library;
 
@@ -444,8 +595,11 @@ void cupti_client_start(const struct cupti_client_host *host, int driver_version
 		cupti_set_state(RING_CUPTI_REFUSED);
 		return;
 	}
-	if (cupti.set_attribute)
-		cupti.set_attribute(CUPTI_ATTR_DEVICE_BUFFER_POOL_LIMIT, &bytes, &limit);
+	cupti.session_allowed = (!wanted || strcmp(wanted, "legacy")) &&
+				cupti_session_find(library, cupti.host.find, cupti.version,
+						   driver_version);
+	if (cupti_rival_holds())
+		__atomic_fetch_or(&cupti.pauses, CUPTI_PAUSE_RIVAL, __ATOMIC_ACQ_REL);
 	__atomic_store_n(&cupti.started, 1, __ATOMIC_RELEASE);
 	cupti_apply(0);
 }
@@ -539,6 +693,15 @@ static uint32_t cupti_name_id(const char *name)
 	return n->id;
 }
 
+static cupti_result cupti_next_record(const struct cupti_buffer *b, uint8_t *data, void **record)
+{
+	if (!b->of_session)
+		return cupti.next_record(data, b->valid_bytes, record);
+	if (!cupti_session_is_open())
+		return CUPTI_MAX_LIMIT;
+	return cupti_session_next_record(data, b->valid_bytes, record);
+}
+
 static unsigned cupti_decode_buffer(struct cupti_buffer *b, uint64_t *waited_ns, uint64_t *oldest)
 {
 	uint8_t *data = cupti.pool + (size_t)(b - cupti.buffers) * CUPTI_POOL_BYTES;
@@ -547,10 +710,15 @@ static unsigned cupti_decode_buffer(struct cupti_buffer *b, uint64_t *waited_ns,
 	unsigned pushed = 0, seen = 0;
 	const char *name;
 
-	while (cupti.next_record(data, b->valid_bytes, &record) == CUPTI_OK && record) {
+	if (b->of_session && !cupti_session_is_open()) {
+		/* Too late to iterate it: an estimate, from the longest record there is. */
+		ring_writer_count_drop(cupti.host.ring, RING_DROP_CUPTI_BUFFER,
+				       b->valid_bytes / CUPTI_KERNEL10_BYTES + 1);
+	}
+	while (cupti_next_record(b, data, &record) == CUPTI_OK && record) {
 		enum cupti_decode_result res = cupti_decode_record(record, &event, &name);
 
-		if (res > CUPTI_DECODE_COPY) {
+		if (res > CUPTI_DECODE_GRAPH) {
 			cupti_count(res);
 			continue;
 		}
@@ -561,6 +729,8 @@ static unsigned cupti_decode_buffer(struct cupti_buffer *b, uint64_t *waited_ns,
 		}
 		if (name)
 			event.kernel.name = cupti_name_id(name);
+		cupti.record_count++;
+		cupti.node_count += (event.head.flags & EVENT_FLAG_GRAPH_NODE) != 0;
 		/* end lies at the same place in both */
 		if (event.kernel.end < *oldest)
 			*oldest = event.kernel.end;
@@ -587,31 +757,66 @@ static void cupti_tell_delay(uint64_t oldest)
 		       clock_monotonic_ns());
 }
 
-unsigned cupti_client_tend(uint64_t now_ns, bool flush)
+/* All completed buffers, oldest first. waited_ns: of CUPTI_PACE_WAIT_NS. */
+static unsigned cupti_decode_all(uint64_t waited_ns)
 {
-	uint64_t waited_ns = 0, oldest = UINT64_MAX;
+	uint64_t oldest = UINT64_MAX;
 	struct cupti_buffer *b;
 	unsigned pushed = 0;
 
+	if (!cupti_take(&cupti.decode_lock))
+		return 0;
+	while ((b = cupti_next_buffer()))
+		pushed += cupti_decode_buffer(b, &waited_ns, &oldest);
+	cupti_release(&cupti.decode_lock);
+	cupti_tell_delay(oldest);
+	return pushed;
+}
+
+unsigned cupti_client_tend(uint64_t now_ns, bool flush)
+{
 	if (!cupti_client_started())
 		return 0;
-	if (cupti_rival_active() && !cupti.rival_kinds &&
+	if (cupti_rival_active() && !cupti.rival_kinds && !cupti_rival_holds() &&
 	    now_ns - cupti.rival_seen_ns > CUPTI_RESUME_NS)
 		cupti_client_pause(CUPTI_PAUSE_RIVAL, false, 0);
 	if (flush) {
 		/* seq_cst: either cupti_client_rival_finalizes sees us flush or we see its pause */
 		__atomic_store_n(&cupti.flushing, 1, __ATOMIC_SEQ_CST);
-		if (cupti.enabled && !cupti_rival_active())
+		if ((cupti.enabled || cupti.flushes_owed) && !cupti_rival_active()) {
 			cupti.flush_all(0);
+			cupti.flushes_owed -= !cupti.enabled && cupti.flushes_owed;
+		}
 		__atomic_store_n(&cupti.flushing, 0, __ATOMIC_SEQ_CST);
 	}
-	while ((b = cupti_next_buffer()))
-		pushed += cupti_decode_buffer(b, &waited_ns, &oldest);
-	cupti_tell_delay(oldest);
-	return pushed;
+	return cupti_decode_all(0);
 }
 
 /* ---- rivals ---- */
+
+/* Waits a bounded time until the helper is out of CUPTI. */
+static void cupti_wait_flush(void)
+{
+	uint64_t until = clock_monotonic_ns() + CUPTI_LOCK_WAIT_NS;
+	struct timespec pause = { 0, 100000 };
+
+	while (__atomic_load_n(&cupti.flushing, __ATOMIC_SEQ_CST) && clock_monotonic_ns() < until)
+		nanosleep(&pause, NULL);
+}
+
+/* On the rival's thread: what our subscription holds is fetched, then it ends. */
+static void cupti_leave_session(void)
+{
+	cupti_wait_flush();
+	cupti_decode_all(CUPTI_PACE_WAIT_NS); /* for no reader do we make the job wait */
+	if (!cupti_take(&cupti.lock))
+		return;
+	if (cupti_take(&cupti.decode_lock)) {
+		cupti_session_close();
+		cupti_release(&cupti.decode_lock);
+	}
+	cupti_release(&cupti.lock);
+}
 
 static void cupti_rival_here(void)
 {
@@ -627,11 +832,64 @@ static void cupti_rival_here(void)
 	/* What we have in flight goes to our pool, not to the rival. */
 	if (ours)
 		cupti.flush_all(0);
+	if (cupti_session_is_open())
+		cupti_leave_session();
+}
+
+static void cupti_rival_unversioned(void)
+{
+	__atomic_store_n(&cupti.rival_unversioned, true, __ATOMIC_RELAXED);
+	cupti_rival_here();
 }
 
 void cupti_client_rival_subscribes(void)
 {
-	cupti_rival_here();
+	cupti_rival_unversioned();
+}
+
+static bool cupti_params_share(const void *params)
+{
+	const cupti_subscriber_params *p = params;
+
+	return p && p->struct_bytes > offsetof(cupti_subscriber_params, share) && p->share;
+}
+
+void cupti_client_rival_subscribes_v2(const void *params)
+{
+	bool session = cupti_client_started() ? cupti_session_is_open() : true;
+
+	if (!cupti_params_share(params) || !session)
+		cupti_rival_here();
+}
+
+void cupti_client_rival_subscribed_v2(const void *params, cupti_subscriber s, cupti_result res)
+{
+	if (res != CUPTI_OK)
+		return;
+	for (unsigned i = 0; cupti_params_share(params) && i < CUPTI_SHARERS; i++) {
+		void *none = NULL;
+
+		if (__atomic_compare_exchange_n(&cupti.rival_shares[i], &none, s, false,
+						__ATOMIC_RELAXED, __ATOMIC_RELAXED))
+			return;
+	}
+	__atomic_add_fetch(&cupti.rival_solo, 1, __ATOMIC_RELAXED);
+}
+
+void cupti_client_rival_unsubscribes(cupti_subscriber s)
+{
+	uint32_t solo = __atomic_load_n(&cupti.rival_solo, __ATOMIC_RELAXED);
+
+	for (unsigned i = 0; s && i < CUPTI_SHARERS; i++) {
+		void *expected = s;
+
+		if (__atomic_compare_exchange_n(&cupti.rival_shares[i], &expected, NULL, false,
+						__ATOMIC_RELAXED, __ATOMIC_RELAXED))
+			return;
+	}
+	if (solo)
+		__atomic_sub_fetch(&cupti.rival_solo, 1, __ATOMIC_RELAXED);
+	cupti_client_rival_leaves();
 }
 
 void cupti_client_rival_leaves(void)
@@ -643,12 +901,8 @@ void cupti_client_rival_leaves(void)
 /* It takes all of CUPTI down: our registration with it, and nobody may be inside. */
 void cupti_client_rival_finalizes(void)
 {
-	uint64_t until = clock_monotonic_ns() + CUPTI_LOCK_WAIT_NS;
-	struct timespec pause = { 0, 100000 };
-
 	cupti_rival_here();
-	while (__atomic_load_n(&cupti.flushing, __ATOMIC_SEQ_CST) && clock_monotonic_ns() < until)
-		nanosleep(&pause, NULL);
+	cupti_wait_flush();
 	cupti.registered = false;
 	cupti.clock_set = false;
 	cupti_client_rival_leaves();
@@ -657,7 +911,7 @@ void cupti_client_rival_finalizes(void)
 void cupti_client_rival_callbacks(cupti_buffer_requested_fn *requested,
 				  cupti_buffer_completed_fn *completed)
 {
-	cupti_rival_here();
+	cupti_rival_unversioned();
 	cupti.rival_requested = *requested;
 	cupti.rival_completed = *completed;
 	if (cupti.registered) {
@@ -668,14 +922,14 @@ void cupti_client_rival_callbacks(cupti_buffer_requested_fn *requested,
 
 void cupti_client_rival_clock(cupti_timestamp_fn fn)
 {
-	cupti_rival_here();
+	cupti_rival_unversioned();
 	cupti.rival_clock = fn;
 	cupti.clock_set = false;
 }
 
 void cupti_client_rival_enables(uint32_t kind)
 {
-	cupti_rival_here();
+	cupti_rival_unversioned();
 	if (kind < 64)
 		__atomic_fetch_or(&cupti.rival_kinds, 1ull << kind, __ATOMIC_RELAXED);
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * cupti_client.h - kernel and memcpy activity from the job's own libcupti into device lanes.
- * Owns: the buffer pool and the device lane. Never calls cuptiFinalize, and never subscribes: the
- * activity API works without, so that a profiler of the job's finds its one subscription free.
+ * Owns: the buffer pool and the device lane. Never calls cuptiFinalize. Subscribes only where CUPTI
+ * knows several subscribers (cupti_session.h); elsewhere the activity API works without, so that a
+ * profiler of the job's finds its one subscription free.
  * Threads: start and the rival_* functions come from the job's threads, never on a launch path;
  * tend and pause from the helper thread. Everything fails open. */
 #ifndef SYSOM_CUPTI_CLIENT_H
@@ -42,13 +43,23 @@ void cupti_client_pause(enum cupti_client_pause reason, bool on, int32_t detail)
 /* Helper thread, every tick: resumes after a rival, flushes when asked, decodes what came. Returns
  * the records pushed. */
 unsigned cupti_client_tend(uint64_t now_ns, bool flush);
+/* Helper thread. Graph launches as one record each (coarse) or a record per node. detail: told with
+ * the gap, the share of time with nodes in millionths. Nothing happens where it cannot be had. */
+void cupti_client_graphs(bool coarse, int32_t detail);
+bool cupti_client_can_coarsen(void);
+/* Records delivered so far, and those of them that are of nodes inside graphs. */
+void cupti_client_counts(uint64_t *records, uint64_t *nodes);
 /* CUPTI's ids of handles, 0 when unknown. */
 uint32_t cupti_client_stream_id(void *context, void *stream, bool per_thread);
 uint32_t cupti_client_context_id(void *context);
 
-/* Another user of CUPTI in the process. Each is called before the real function; the return value
- * of rival_callbacks says which functions to register instead of the caller's. */
+/* Another user of CUPTI in the process. Each is called before the real function, but for
+ * rival_subscribed_v2; the return value of rival_callbacks says which functions to register instead
+ * of the caller's. params: CUpti_SubscriberParams as the caller gave it, may be NULL. */
 void cupti_client_rival_subscribes(void);
+void cupti_client_rival_subscribes_v2(const void *params);
+void cupti_client_rival_subscribed_v2(const void *params, cupti_subscriber s, cupti_result res);
+void cupti_client_rival_unsubscribes(cupti_subscriber s);
 void cupti_client_rival_leaves(void);
 void cupti_client_rival_finalizes(void);
 void cupti_client_rival_callbacks(cupti_buffer_requested_fn *requested,

@@ -75,6 +75,25 @@ static enum cupti_decode_result cupti_decode_copy(const cupti_memcpy *m, struct 
 	return CUPTI_DECODE_COPY;
 }
 
+static enum cupti_decode_result cupti_decode_graph(const cupti_graph_trace *g,
+						   struct event_kernel *e)
+{
+	enum cupti_decode_result res = cupti_decode_stamps(g->start, g->end);
+
+	if (res != CUPTI_DECODE_KERNEL)
+		return res;
+	memset(e, 0, sizeof(*e));
+	e->head.kind = EVENT_GRAPH_EXEC;
+	e->head.t = g->start;
+	e->end = g->end;
+	e->correlation = g->correlation;
+	e->device = g->device;
+	e->context_id = g->context;
+	e->stream_id = g->stream;
+	e->graph_id = g->graph_id;
+	return CUPTI_DECODE_GRAPH;
+}
+
 enum cupti_decode_result cupti_decode_record(const void *record, union cupti_decode_event *out,
 					     const char **name)
 {
@@ -88,6 +107,8 @@ enum cupti_decode_result cupti_decode_record(const void *record, union cupti_dec
 		return cupti_decode_kernel(record, &out->kernel, name);
 	case CUPTI_KIND_MEMCPY:
 		return cupti_decode_copy(record, &out->copy);
+	case CUPTI_KIND_GRAPH_TRACE:
+		return cupti_decode_graph(record, &out->kernel);
 	default:
 		return CUPTI_DECODE_UNKNOWN;
 	}

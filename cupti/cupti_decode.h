@@ -14,6 +14,7 @@
 enum cupti_decode_result {
 	CUPTI_DECODE_KERNEL, /* *out is a struct event_kernel */
 	CUPTI_DECODE_COPY,   /* *out is a struct event_copy */
+	CUPTI_DECODE_GRAPH,  /* *out is a struct event_kernel of kind EVENT_GRAPH_EXEC */
 	CUPTI_DECODE_ZERO_STAMP,
 	CUPTI_DECODE_REVERSED,
 	CUPTI_DECODE_PARTIAL,

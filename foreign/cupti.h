@@ -97,6 +97,15 @@ _Static_assert(sizeof(cupti_memcpy) == 96, "cupti_memcpy");
 _Static_assert(offsetof(cupti_memcpy, stream) == 40, "cupti_memcpy.stream");
 _Static_assert(offsetof(cupti_memcpy, correlation) == 44, "cupti_memcpy.correlation");
 
+/* CUpti_ActivityGraphTrace and 2, the common part: one record for a whole graph launch. */
+typedef struct __attribute__((packed, aligned(8))) {
+	uint32_t kind, correlation;
+	uint64_t start, end;
+	uint32_t device, graph_id, context, stream;
+	void *reserved0;
+} cupti_graph_trace;
+_Static_assert(sizeof(cupti_graph_trace) == 48, "cupti_graph_trace");
+
 typedef void (*cupti_buffer_requested_fn)(uint8_t **buffer, size_t *bytes, size_t *max_records);
 typedef void (*cupti_buffer_completed_fn)(void *context, uint32_t stream, uint8_t *buffer,
 					  size_t bytes, size_t valid_bytes);

@@ -1,47 +1,121 @@
 /* SPDX-License-Identifier: Apache-2.0
  * governor.c - one short burst must not cost the records, and a lasting load must not cost the job:
- * hence several windows in a row, and a pause that grows. */
+ * hence several windows in a row, and a pause that grows. In the middle step each window begins with
+ * a stretch of full records, whose cost tells when the load has gone and how long the next may be. */
 #include "preload/governor.h"
 
-static void governor_window(struct governor *g, uint64_t now_ns, uint64_t cpu_ns)
+static void governor_window(struct governor *g, const struct governor_load *load)
 {
-	g->window_from_ns = now_ns;
-	g->window_cpu_ns = cpu_ns;
+	g->window_from_ns = load->now_ns;
+	g->window_cpu_ns = load->cpu_ns;
+	g->window_records = load->records;
+	g->window_nodes = load->nodes;
+}
+
+static double governor_share(const struct governor *g, const struct governor_load *load)
+{
+	uint64_t ns = load->now_ns - g->window_from_ns;
+
+	return ns ? (double)(load->cpu_ns - g->window_cpu_ns) / (double)ns : 0.0;
+}
+
+/* Would records of graph launches instead of their nodes' be a help? */
+static bool governor_nodes_count(const struct governor *g, const struct governor_load *load)
+{
+	return load->can_coarsen &&
+	       (double)(load->nodes - g->window_nodes) >
+		       GOVERNOR_NODES_MOST * (double)(load->records - g->window_records);
 }
 
 static void governor_turn_off(struct governor *g, uint64_t now_ns)
 {
-	bool soon = g->on_since_ns && now_ns - g->on_since_ns < GOVERNOR_QUIET_NS;
+	bool soon = g->on_since_ns && now_ns - g->on_since_ns < GOVERNOR_QUIET * g->window_ns;
 
-	g->off_for_ns = soon ? g->off_for_ns * 2 : GOVERNOR_OFF_MIN_NS;
-	if (g->off_for_ns < GOVERNOR_OFF_MIN_NS)
-		g->off_for_ns = GOVERNOR_OFF_MIN_NS;
-	if (g->off_for_ns > GOVERNOR_OFF_MAX_NS)
-		g->off_for_ns = GOVERNOR_OFF_MAX_NS;
+	g->off_for_ns = soon ? g->off_for_ns * 2 : GOVERNOR_OFF_MIN * g->window_ns;
+	if (g->off_for_ns < GOVERNOR_OFF_MIN * g->window_ns)
+		g->off_for_ns = GOVERNOR_OFF_MIN * g->window_ns;
+	if (g->off_for_ns > GOVERNOR_OFF_MAX * g->window_ns)
+		g->off_for_ns = GOVERNOR_OFF_MAX * g->window_ns;
 	g->off_from_ns = now_ns;
 	g->strikes = 0;
+	g->burst = false;
 }
 
-bool governor_step(struct governor *g, uint64_t now_ns, uint64_t cpu_ns)
+/* A burst may take its part of the budget: at a share of s, for that part of s of the time. */
+static void governor_set_duty(struct governor *g, double share)
 {
+	double duty = share > 0.0 ? GOVERNOR_DUTY_SHARE * g->budget / share : GOVERNOR_DUTY_MAX;
+
+	g->duty = duty < GOVERNOR_DUTY_MIN ? GOVERNOR_DUTY_MIN :
+		  duty > GOVERNOR_DUTY_MAX ? GOVERNOR_DUTY_MAX :
+					     duty;
+}
+
+static void governor_begin_cycle(struct governor *g, const struct governor_load *load)
+{
+	governor_window(g, load);
+	g->burst = g->graphs;
+}
+
+/* A whole window is over. */
+static void governor_judge(struct governor *g, const struct governor_load *load)
+{
+	double share = governor_share(g, load);
+
+	if (!g->graphs)
+		g->share = share;
+	g->strikes = share > g->budget ? g->strikes + 1 : 0;
+	if (g->strikes < GOVERNOR_STRIKES)
+		return;
+	g->share = share;
+	if (!g->graphs && governor_nodes_count(g, load)) {
+		g->graphs = true;
+		g->calm = 0;
+		g->strikes = 0;
+		governor_set_duty(g, share);
+		return;
+	}
+	governor_turn_off(g, load->now_ns);
+}
+
+static void governor_end_burst(struct governor *g, const struct governor_load *load)
+{
+	g->burst = false;
+	g->share = governor_share(g, load);
+	g->calm = g->share <= g->budget ? g->calm + 1 : 0;
+	governor_set_duty(g, g->share);
+	if (g->calm < GOVERNOR_CALM && load->can_coarsen)
+		return;
+	g->graphs = false;
+	g->strikes = 0;
+	governor_window(g, load);
+}
+
+enum governor_records governor_step(struct governor *g, const struct governor_load *load)
+{
+	uint64_t in_window;
+
+	if (!g->window_ns)
+		g->window_ns = GOVERNOR_WINDOW_NS;
+	if (g->budget <= 0.0)
+		g->budget = GOVERNOR_SHARE;
 	if (g->off_from_ns) {
-		if (now_ns - g->off_from_ns < g->off_for_ns)
-			return true;
+		if (load->now_ns - g->off_from_ns < g->off_for_ns)
+			return GOVERNOR_NONE;
 		g->off_from_ns = 0;
-		g->on_since_ns = now_ns;
-		governor_window(g, now_ns, cpu_ns);
-		return false;
+		g->on_since_ns = load->now_ns;
+		governor_begin_cycle(g, load);
+	} else if (!g->window_from_ns) {
+		governor_begin_cycle(g, load);
 	}
-	if (!g->window_from_ns) {
-		governor_window(g, now_ns, cpu_ns);
-		return false;
+	in_window = load->now_ns - g->window_from_ns;
+	if (g->burst && in_window >= (uint64_t)(g->duty * (double)g->window_ns))
+		governor_end_burst(g, load);
+	else if (!g->burst && in_window >= g->window_ns) {
+		governor_judge(g, load);
+		governor_begin_cycle(g, load);
 	}
-	if (now_ns - g->window_from_ns < GOVERNOR_WINDOW_NS)
-		return false;
-	g->share = (double)(cpu_ns - g->window_cpu_ns) / (double)(now_ns - g->window_from_ns);
-	g->strikes = g->share > GOVERNOR_SHARE ? g->strikes + 1 : 0;
-	governor_window(g, now_ns, cpu_ns);
-	if (g->strikes >= GOVERNOR_STRIKES)
-		governor_turn_off(g, now_ns);
-	return g->off_from_ns != 0;
+	if (g->off_from_ns)
+		return GOVERNOR_NONE;
+	return g->graphs && !g->burst ? GOVERNOR_COARSE : GOVERNOR_ALL;
 }

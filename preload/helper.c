@@ -33,7 +33,7 @@
 
 #define HELPER_BACKOFF_MIN_MS 100
 #define HELPER_BACKOFF_MAX_MS 2000
-#define HELPER_NO_READER_NS   60000000000ull
+#define HELPER_NO_READER_MS   60000
 #define HELPER_ACCEPT_NS      2000000000ull /* no answer for so long: dial again */
 #define HELPER_STACK_BYTES    (512u << 10)
 #define HELPER_CAPTURE_NS     10000000000ull
@@ -65,6 +65,7 @@ static struct {
 	struct attach_hello hello;
 	char path[128];
 	struct governor governor;
+	uint64_t no_reader_ns;
 } helper = { .sock = -1, .backoff_ms = HELPER_BACKOFF_MIN_MS };
 
 static long helper_futex(uint32_t *word, int op, uint32_t value, const struct timespec *timeout)
@@ -298,19 +299,22 @@ static void helper_watch_reader(uint64_t now)
 {
 	if (helper.accepted || !helper.reader_seen_ns)
 		helper.reader_seen_ns = now;
-	cupti_client_pause(CUPTI_PAUSE_NO_READER, now - helper.reader_seen_ns > HELPER_NO_READER_NS,
+	cupti_client_pause(CUPTI_PAUSE_NO_READER, now - helper.reader_seen_ns > helper.no_reader_ns,
 			   0);
 }
 
 static void helper_govern(uint64_t now)
 {
-	struct timespec ts;
-	bool off;
+	struct governor_load load = { .now_ns = now,
+				      .cpu_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID),
+				      .can_coarsen = cupti_client_can_coarsen() };
+	enum governor_records want;
 
-	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
-	off = governor_step(&helper.governor, now,
-			    (uint64_t)ts.tv_sec * 1000000000ull + (uint64_t)ts.tv_nsec);
-	cupti_client_pause(CUPTI_PAUSE_GOVERNED, off, (int32_t)(helper.governor.share * 1e6));
+	cupti_client_counts(&load.records, &load.nodes);
+	want = governor_step(&helper.governor, &load);
+	cupti_client_pause(CUPTI_PAUSE_GOVERNED, want == GOVERNOR_NONE,
+			   (int32_t)(helper.governor.share * 1e6));
+	cupti_client_graphs(want == GOVERNOR_COARSE, (int32_t)(helper.governor.duty * 1e6));
 }
 
 static void helper_tell_anchor(void)
@@ -393,6 +397,24 @@ static void *helper_main(void *arg)
 	return NULL;
 }
 
+/* A positive number of the environment, else what is usual. */
+static uint64_t helper_setting(const char *name, uint64_t usual)
+{
+	const char *text = getenv(name);
+	unsigned long long value = text ? strtoull(text, NULL, 10) : 0;
+
+	return value && value < 1000000000ull ? value : usual;
+}
+
+static void helper_read_settings(void)
+{
+	helper.no_reader_ns = helper_setting("SYSOM_CUPTI_LINGER_MS", HELPER_NO_READER_MS) * 1000000;
+	helper.governor.window_ns =
+		helper_setting("SYSOM_CUPTI_WINDOW_MS", GOVERNOR_WINDOW_NS / 1000000) * 1000000;
+	helper.governor.budget =
+		(double)helper_setting("SYSOM_CUPTI_BUDGET_PPM", (uint64_t)(GOVERNOR_SHARE * 1e6)) * 1e-6;
+}
+
 int helper_start(void)
 {
 	sigset_t all, before;
@@ -404,6 +426,7 @@ int helper_start(void)
 	 * by a thread of ours while the job may be changing it. */
 	if (attach_path(helper.path, sizeof(helper.path)))
 		helper.path[0] = 0;
+	helper_read_settings();
 	attach_hello_fill(&helper.hello);
 	sigfillset(&all);
 	if (pthread_attr_init(&attr))

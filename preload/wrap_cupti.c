@@ -16,7 +16,8 @@ static bool wrap_rival(void)
 	return true;
 }
 
-#define WRAP_CUPTI(name, params, args, before)                                                     \
+#define WRAP_CUPTI(name, params, args, before) WRAP_CUPTI_BOTH(name, params, args, before, (void)0)
+#define WRAP_CUPTI_BOTH(name, params, args, before, after)                                         \
 	cupti_result wrap_##name params;                                                           \
 	cupti_result wrap_##name params                                                            \
 	{                                                                                          \
@@ -28,17 +29,21 @@ static bool wrap_rival(void)
 			before;                                                                    \
 		if (real)                                                                          \
 			res = real args;                                                           \
-		if (rival)                                                                         \
+		if (rival) {                                                                       \
+			after;                                                                     \
 			tracer_inside_bits &= ~(uint32_t)TRACER_IN_SYSOM;                          \
+		}                                                                                  \
 		return res;                                                                        \
 	}                                                                                          \
 	HOOKS_EXPORT(name)
 
 WRAP_CUPTI(cuptiSubscribe, (cupti_subscriber * out, void *callback, void *user),
 	   (out, callback, user), cupti_client_rival_subscribes());
-WRAP_CUPTI(cuptiSubscribe_v2, (cupti_subscriber * out, void *callback, void *user, void *params),
-	   (out, callback, user, params), cupti_client_rival_subscribes());
-WRAP_CUPTI(cuptiUnsubscribe, (cupti_subscriber s), (s), cupti_client_rival_leaves());
+WRAP_CUPTI_BOTH(cuptiSubscribe_v2,
+		(cupti_subscriber * out, void *callback, void *user, void *params),
+		(out, callback, user, params), cupti_client_rival_subscribes_v2(params),
+		cupti_client_rival_subscribed_v2(params, out ? *out : NULL, res));
+WRAP_CUPTI(cuptiUnsubscribe, (cupti_subscriber s), (s), cupti_client_rival_unsubscribes(s));
 WRAP_CUPTI(cuptiFinalize, (void), (), cupti_client_rival_finalizes());
 WRAP_CUPTI(cuptiActivityRegisterCallbacks,
 	   (cupti_buffer_requested_fn requested, cupti_buffer_completed_fn completed),

@@ -281,6 +281,8 @@ enum event_gap_cause {
 	GAP_NO_READER = 5,	/* no sysomd for 60 s */
 	GAP_LATCHED = 6,	/* internal failure; detail tells which */
 	GAP_EXPORT_DELAY = 7,	/* device records arrived late; to - t is the delay */
+	GAP_GRAPH_NODES = 8,	/* graph launches are one record each; detail: share of time with
+				 * a record per node, in millionths */
 };
 
 struct event_gap {

@@ -30,8 +30,10 @@ struct waiting {
 	struct {
 		uint64_t process; /* its number; 0 ends */
 		uint32_t serial;
+		bool was; /* in the wanted state already */
 	} of[LIMIT_NODE_PROCESSES];
 	uint32_t count;
+	uint32_t wanted; /* RING_TRACE_ON, RING_TRACE_OFF */
 };
 
 struct listener {
@@ -136,9 +138,18 @@ static bool is_settled(struct node *n, const struct waiting *w)
 	return true;
 }
 
+/* Latched is off for good. */
+static bool is_state(const struct process *p, uint32_t wanted)
+{
+	return p->trace_state == wanted ||
+	       (wanted == RING_TRACE_OFF && p->trace_state == RING_TRACE_LATCHED);
+}
+
+/* changed: were in another state and are in the wanted one now. already: were in it before. The rest
+ * of those asked has not said so in time, or can't (latched off by a fault of its own). */
 static enum MHD_Result answer_trace(struct node *n, struct MHD_Connection *c, struct waiting *w)
 {
-	uint32_t changed = 0;
+	uint32_t changed = 0, already = 0, done = 0;
 	enum MHD_Result ok;
 	struct buf ranks, b;
 	bool gone;
@@ -150,12 +161,22 @@ static enum MHD_Result answer_trace(struct node *n, struct MHD_Connection *c, st
 
 		if (!has_acked(n, w, i, &gone))
 			continue;
-		buf_printf(&ranks, "%s%d", changed++ ? "," : "", p->id.rank);
+		done++;
+		if (!is_state(p, w->wanted))
+			continue;
+		already += w->of[i].was;
+		if (!w->of[i].was)
+			buf_printf(&ranks, "%s%d", changed++ ? "," : "", p->id.rank);
 	}
-	buf_printf(&b, "{\"changed\":%u,\"asked\":%u,\"ranks\":[", changed, w->count);
+	buf_printf(&b, "{\"changed\":%u,\"already\":%u,\"asked\":%u,\"ranks\":[", changed, already,
+		   w->count);
 	buf_append(&b, ranks.data, ranks.bytes);
-	buf_puts(&b, "]}\n");
-	ok = answer(c, changed == w->count ? 200 : 504, "application/json", (const char *)b.data,
+	buf_puts(&b, "]");
+	if (done < w->count)
+		buf_printf(&b, ",\"error\":\"%u of %u processes did not answer in time; the others "
+			       "did as asked\"", w->count - done, w->count);
+	buf_puts(&b, "}\n");
+	ok = answer(c, done == w->count ? 200 : 504, "application/json", (const char *)b.data,
 		    b.bytes);
 	buf_fini(&ranks);
 	buf_fini(&b);
@@ -177,7 +198,8 @@ static enum MHD_Result on_trace(struct node *n, struct MHD_Connection *c, void *
 			w = &n->http->waiting[i];
 	if (!w)
 		return answer_text(c, 503, "{\"error\":\"too many requests wait\"}\n");
-	*w = (struct waiting){ .until_ns = clock_monotonic_ns() + HTTP_TRACE_NS };
+	*w = (struct waiting){ .until_ns = clock_monotonic_ns() + HTTP_TRACE_NS,
+			       .wanted = kind == ATTACH_ON ? RING_TRACE_ON : RING_TRACE_OFF };
 	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++) {
 		struct process *p = n->processes[i];
 		int64_t serial;
@@ -188,10 +210,11 @@ static enum MHD_Result on_trace(struct node *n, struct MHD_Connection *c, void *
 		if (serial < 0)
 			continue;
 		w->of[w->count].process = p->serial;
+		w->of[w->count].was = is_state(p, w->wanted);
 		w->of[w->count++].serial = (uint32_t)serial;
 	}
 	if (!w->count)
-		return answer_text(c, 404, "{\"changed\":0,\"asked\":0,\"ranks\":[]}\n");
+		return answer_text(c, 404, "{\"changed\":0,\"already\":0,\"asked\":0,\"ranks\":[]}\n");
 	w->connection = c;
 	*state = w;
 	MHD_suspend_connection(c);

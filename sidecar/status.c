@@ -53,13 +53,13 @@ uint64_t status_retention_ns(const struct node *n, uint64_t now_ns)
 	return since < now_ns ? now_ns - since : 0;
 }
 
-/* A JSON string's inside: texts are clean UTF-8 already. */
+/* A JSON string's inside: a peer's texts are clean UTF-8 already, settings may hold anything. */
 static void json_text(struct buf *b, const char *text)
 {
 	for (; *text; text++) {
 		if (*text == '"' || *text == '\\')
 			buf_append(b, "\\", 1);
-		buf_append(b, text, 1);
+		buf_append(b, (unsigned char)*text < 0x20 ? "?" : text, 1);
 	}
 }
 
@@ -121,6 +121,8 @@ void status_json(struct node *n, struct buf *b)
 	recorder_stats(n->recorder, &rs);
 	buf_puts(b, "{\"node\":\"");
 	json_text(b, n->settings.node_name);
+	buf_puts(b, "\",\"state_dir\":\"");
+	json_text(b, n->settings.state_dir);
 	buf_printf(b,
 		   "\",\"version\":\"%s\",\"mode\":{\"stacks\":\"none\",\"roofline\":\"%s\","
 		   "\"canary\":%s,\"spool\":\"%s\"},\"ranks\":[",

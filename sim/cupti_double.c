@@ -2,14 +2,17 @@
  * cupti_double.c - the activity API over the modelled GPU. Finished work queues up here and is
  * packed into the client's buffers by the GPU's worker or by whoever flushes; the launching thread
  * asks for a buffer when none is at hand, as the real library does. Faults come from the
- * environment: see docs/sim.md. Built twice: libcupti.so.13 and, with fewer symbols, .so.12. */
+ * environment: see docs/sim.md. Built twice: libcupti.so.13 and, with fewer symbols, .so.12.
+ *
+ * Client 0 is whoever uses the unversioned calls; the others are subscribers of the versioned ones
+ * (SIM_CUPTI_V2). As in the real library the two kinds exclude each other. */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-#include "foreign/cupti.h"
+#include "foreign/cupti_v2.h"
 #include "sim/gpu_iface.h"
 
 #define CUPTI_API(type, name, params)                                                              \
@@ -30,31 +33,45 @@ struct buffer {
 	size_t bytes, used, records, max_records;
 };
 
+#define CLIENTS 5
+
+struct client {
+	bool used, subscribed;
+	bool enabled[KIND_MAX];
+	cupti_buffer_requested_fn on_request;
+	cupti_buffer_completed_fn on_complete;
+	cupti_buffer_requested_v2_fn on_request_v2;
+	cupti_buffer_completed_v2_fn on_complete_v2;
+	bool zeroed; /* its buffers are */
+	struct buffer current, completed[COMPLETED_MAX];
+	unsigned completed_count;
+	size_t dropped;
+};
+
+struct queued {
+	struct gpu_record record;
+	unsigned clients; /* a bit for each that had the kind enabled */
+};
+
 static const struct gpu_iface *gpu_door;
 static pthread_mutex_t queue_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_mutex_t pack_lock = PTHREAD_MUTEX_INITIALIZER; /* buffers and client callbacks */
 static pthread_mutex_t state_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct gpu_record *queue;
+static struct queued *queue;
 static unsigned queue_head, queue_count;
-static size_t dropped;
-static bool enabled[KIND_MAX];
-static cupti_buffer_requested_fn on_request;
-static cupti_buffer_completed_fn on_complete;
+static struct client clients[CLIENTS] = { { .used = true } };
 static cupti_timestamp_fn timestamp_fn;
 static uint64_t attributes[ATTRIBUTES] = { [CUPTI_ATTR_PER_THREAD_ACTIVITY_BUFFER] = 1,
 					   [CUPTI_ATTR_DEVICE_BUFFER_SIZE] = 3200000,
 					   [CUPTI_ATTR_DEVICE_BUFFER_POOL_LIMIT] = 250 };
-static struct buffer current, completed[COMPLETED_MAX];
-static unsigned completed_count;
-static unsigned have_buffer; /* a hint for launching threads, without the lock */
+static unsigned have_buffers; /* a hint for launching threads, without the lock: bits of clients */
+static unsigned want_buffers;
 static __thread bool in_callback;
-static void *subscriber;
-static unsigned subscriber_count;
 
 static struct {
 	bool read;
 	unsigned kernel_bytes, memcpy_bytes, graph_bytes;
-	uint64_t zero_every, reverse_every, drop_every, rival, fail, v2;
+	uint64_t zero_every, reverse_every, drop_every, rival, fail, v2, v2_fail;
 	uint64_t record_count;
 } setup;
 
@@ -147,6 +164,7 @@ static void setup_read(void)
 	setup.rival = env_number("SIM_CUPTI_RIVAL", 0);
 	setup.fail = env_number("SIM_CUPTI_FAIL", 0);
 	setup.v2 = env_number("SIM_CUPTI_V2", 0);
+	setup.v2_fail = env_number("SIM_CUPTI_V2_FAIL", 0);
 	setup.read = true;
 }
 
@@ -166,41 +184,46 @@ static const struct gpu_iface *door(void)
 
 /* ---- records ---- */
 
-static bool wanted(const struct gpu_record *r)
+static bool wanted(const struct client *c, const struct gpu_record *r)
 {
 	switch (r->kind) {
 	case GPU_RECORD_KERNEL:
-		return enabled[CUPTI_KIND_KERNEL] || enabled[CUPTI_KIND_CONCURRENT_KERNEL];
+		return c->enabled[CUPTI_KIND_KERNEL] || c->enabled[CUPTI_KIND_CONCURRENT_KERNEL];
 	case GPU_RECORD_COPY:
-		return enabled[CUPTI_KIND_MEMCPY];
+		return c->enabled[CUPTI_KIND_MEMCPY];
 	case GPU_RECORD_SET:
-		return enabled[CUPTI_KIND_MEMSET];
+		return c->enabled[CUPTI_KIND_MEMSET];
 	case GPU_RECORD_GRAPH:
-		return enabled[CUPTI_KIND_GRAPH_TRACE];
+		return c->enabled[CUPTI_KIND_GRAPH_TRACE];
 	}
 	return false;
 }
 
 static void hook_record(const struct gpu_record *r)
 {
+	unsigned who = 0;
+
 	pthread_mutex_lock(&queue_lock);
-	if (wanted(r)) {
-		if (queue_count == QUEUE_RECORDS)
-			dropped++;
-		else
-			queue[(queue_head + queue_count++) % QUEUE_RECORDS] = *r;
+	for (unsigned i = 0; i < CLIENTS; i++)
+		who |= (unsigned)wanted(&clients[i], r) << i;
+	if (who && queue_count == QUEUE_RECORDS) {
+		for (unsigned i = 0; i < CLIENTS; i++)
+			clients[i].dropped += who >> i & 1;
+	} else if (who) {
+		queue[(queue_head + queue_count++) % QUEUE_RECORDS] =
+			(struct queued){ .record = *r, .clients = who };
 	}
 	pthread_mutex_unlock(&queue_lock);
 }
 
-static bool queue_pop(struct gpu_record *r)
+static bool queue_pop(struct queued *q)
 {
 	bool any;
 
 	pthread_mutex_lock(&queue_lock);
 	any = queue_count > 0;
 	if (any) {
-		*r = queue[queue_head];
+		*q = queue[queue_head];
 		queue_head = (queue_head + 1) % QUEUE_RECORDS;
 		queue_count--;
 	}
@@ -255,9 +278,10 @@ static size_t record_bytes(uint32_t kind)
 	}
 }
 
-static void pack_kernel(cupti_kernel *k, const struct gpu_record *r, uint64_t start, uint64_t end)
+static void pack_kernel(cupti_kernel *k, const struct client *c, const struct gpu_record *r,
+			uint64_t start, uint64_t end)
 {
-	k->kind = enabled[CUPTI_KIND_KERNEL] ? CUPTI_KIND_KERNEL : CUPTI_KIND_CONCURRENT_KERNEL;
+	k->kind = c->enabled[CUPTI_KIND_KERNEL] ? CUPTI_KIND_KERNEL : CUPTI_KIND_CONCURRENT_KERNEL;
 	k->registers = 32;
 	k->start = start;
 	k->end = end;
@@ -301,7 +325,7 @@ static void pack_copy(cupti_memcpy *c, const struct gpu_record *r, uint64_t star
 		c->copy_count = 1;
 }
 
-static void pack_record(union any_record *out, const struct gpu_record *r)
+static void pack_record(union any_record *out, const struct client *c, const struct gpu_record *r)
 {
 	uint64_t start = to_user(r->start_ns), end = to_user(r->end_ns);
 
@@ -317,7 +341,7 @@ static void pack_record(union any_record *out, const struct gpu_record *r)
 	memset(out, 0, sizeof(*out));
 	switch (r->kind) {
 	case GPU_RECORD_KERNEL:
-		pack_kernel(&out->kernel, r, start, end);
+		pack_kernel(&out->kernel, c, r, start, end);
 		break;
 	case GPU_RECORD_COPY:
 		pack_copy(&out->copy, r, start, end);
@@ -341,90 +365,103 @@ static void pack_record(union any_record *out, const struct gpu_record *r)
 
 /* ---- buffers; pack_lock is held ---- */
 
-static void buffer_request(void)
+static void buffer_request(struct client *c)
 {
 	struct buffer b = { 0 };
-	cupti_buffer_requested_fn fn = on_request;
 
-	if (!fn || current.data)
+	if (c->current.data || (!c->on_request && !c->on_request_v2))
 		return;
 	in_callback = true;
-	fn(&b.data, &b.bytes, &b.max_records);
+	if (c->on_request)
+		c->on_request(&b.data, &b.bytes, &b.max_records);
+	else
+		c->on_request_v2(&b.data, &b.bytes, &b.max_records, NULL);
 	in_callback = false;
 	if (!b.data || !b.bytes)
 		return;
-	if (!attributes[CUPTI_ATTR_ZEROED_OUT_ACTIVITY_BUFFER])
+	if (!(c == clients ? attributes[CUPTI_ATTR_ZEROED_OUT_ACTIVITY_BUFFER] : c->zeroed))
 		memset(b.data, 0, b.bytes);
-	current = b;
-	__atomic_store_n(&have_buffer, 1, __ATOMIC_RELEASE);
+	c->current = b;
+	__atomic_fetch_or(&have_buffers, 1u << (c - clients), __ATOMIC_RELEASE);
 }
 
-static void buffers_deliver(void)
+static void buffers_deliver(struct client *c)
 {
-	for (unsigned i = 0; i < completed_count; i++) {
-		struct buffer *b = &completed[i];
+	for (unsigned i = 0; i < c->completed_count; i++) {
+		struct buffer *b = &c->completed[i];
 
-		if (!on_complete)
-			continue;
 		in_callback = true;
-		on_complete(NULL, 0, b->data, b->bytes, b->used);
+		if (c->on_complete)
+			c->on_complete(NULL, 0, b->data, b->bytes, b->used);
+		else if (c->on_complete_v2)
+			c->on_complete_v2(b->data, b->bytes, b->used, NULL);
 		in_callback = false;
 	}
-	completed_count = 0;
+	c->completed_count = 0;
 }
 
-static void buffer_complete(void)
+static void buffer_complete(struct client *c)
 {
-	if (!current.data)
+	if (!c->current.data)
 		return;
-	if (completed_count == COMPLETED_MAX)
-		buffers_deliver();
-	completed[completed_count++] = current;
-	memset(&current, 0, sizeof(current));
-	__atomic_store_n(&have_buffer, 0, __ATOMIC_RELEASE);
+	if (c->completed_count == COMPLETED_MAX)
+		buffers_deliver(c);
+	c->completed[c->completed_count++] = c->current;
+	memset(&c->current, 0, sizeof(c->current));
+	__atomic_fetch_and(&have_buffers, ~(1u << (c - clients)), __ATOMIC_RELEASE);
 }
 
-static bool buffer_full(size_t bytes)
+static bool buffer_full(const struct client *c, size_t bytes)
 {
-	return current.used + bytes > current.bytes ||
-	       (current.max_records && current.records == current.max_records);
+	return c->current.used + bytes > c->current.bytes ||
+	       (c->current.max_records && c->current.records == c->current.max_records);
+}
+
+static void pack_one(struct client *c, const struct gpu_record *r)
+{
+	union any_record out;
+	size_t bytes;
+
+	pack_record(&out, c, r);
+	bytes = record_bytes(*(uint32_t *)out.bytes);
+	if (c->current.data && buffer_full(c, bytes))
+		buffer_complete(c);
+	if (!c->current.data)
+		buffer_request(c);
+	if (!c->current.data || buffer_full(c, bytes) ||
+	    (setup.drop_every && setup.record_count % setup.drop_every == 0)) {
+		pthread_mutex_lock(&queue_lock);
+		c->dropped++;
+		pthread_mutex_unlock(&queue_lock);
+		return;
+	}
+	memcpy(c->current.data + c->current.used, &out, bytes);
+	c->current.used += bytes;
+	c->current.records++;
 }
 
 static void pack_all(void)
 {
-	struct gpu_record r;
-	union any_record out;
+	struct queued q;
 
 	anchor_read(&anchor.mono1, &anchor.user1);
-	while (queue_pop(&r)) {
-		size_t bytes;
-
-		pack_record(&out, &r);
-		bytes = record_bytes(*(uint32_t *)out.bytes);
-		if (current.data && buffer_full(bytes))
-			buffer_complete();
-		if (!current.data)
-			buffer_request();
-		if (!current.data || buffer_full(bytes) ||
-		    (setup.drop_every && setup.record_count % setup.drop_every == 0)) {
-			pthread_mutex_lock(&queue_lock);
-			dropped++;
-			pthread_mutex_unlock(&queue_lock);
-			continue;
-		}
-		memcpy(current.data + current.used, &out, bytes);
-		current.used += bytes;
-		current.records++;
-	}
+	while (queue_pop(&q))
+		for (unsigned i = 0; i < CLIENTS; i++)
+			if (q.clients >> i & 1)
+				pack_one(&clients[i], &q.record);
 }
 
 static void hook_launch(void)
 {
-	if (__atomic_load_n(&have_buffer, __ATOMIC_ACQUIRE) || in_callback)
+	unsigned want = __atomic_load_n(&want_buffers, __ATOMIC_ACQUIRE);
+
+	if (!(want & ~__atomic_load_n(&have_buffers, __ATOMIC_ACQUIRE)) || in_callback)
 		return;
 	if (pthread_mutex_trylock(&pack_lock))
 		return;
-	buffer_request();
+	for (unsigned i = 0; i < CLIENTS; i++)
+		if (want >> i & 1)
+			buffer_request(&clients[i]);
 	pthread_mutex_unlock(&pack_lock);
 }
 
@@ -439,12 +476,42 @@ static void hook_deliver(void)
 	if (!any || pthread_mutex_trylock(&pack_lock))
 		return;
 	pack_all();
-	buffers_deliver();
+	for (unsigned i = 0; i < CLIENTS; i++)
+		buffers_deliver(&clients[i]);
 	pthread_mutex_unlock(&pack_lock);
 }
 
 static const struct gpu_hooks hooks = { .record = hook_record, .launch = hook_launch,
 					.deliver = hook_deliver };
+
+/* ---- who may call what; state_lock is held ---- */
+
+static unsigned versioned_count(void)
+{
+	unsigned n = 0;
+
+	for (unsigned i = 1; i < CLIENTS; i++)
+		n += clients[i].used;
+	return n;
+}
+
+/* What a caller of unversioned activity functions gets beside versioned subscribers. */
+static cupti_result unversioned_allowed(void)
+{
+	cupti_result rc;
+
+	pthread_mutex_lock(&state_lock);
+	rc = versioned_count() ? CUPTI_NOT_COMPATIBLE : CUPTI_OK;
+	pthread_mutex_unlock(&state_lock);
+	return rc;
+}
+
+static struct client *client_of(cupti_subscriber s)
+{
+	struct client *c = s;
+
+	return c >= &clients[0] && c < &clients[CLIENTS] && c->subscribed ? c : NULL;
+}
 
 /* ---- the API ---- */
 
@@ -463,35 +530,72 @@ CUPTI_API(cupti_result, cuptiGetVersion, (uint32_t * version))
 CUPTI_API(cupti_result, cuptiActivityRegisterCallbacks,
 	  (cupti_buffer_requested_fn requested, cupti_buffer_completed_fn done))
 {
+	struct client *c = &clients[0];
+
 	if (!requested || !done)
 		return CUPTI_INVALID_PARAMETER;
 	setup_read();
+	if (unversioned_allowed() != CUPTI_OK)
+		return CUPTI_NOT_COMPATIBLE;
 	pthread_mutex_lock(&pack_lock);
 	/* Process-global: what the earlier client holds goes back to it first. */
-	if (on_complete && on_complete != done) {
-		buffer_complete();
-		buffers_deliver();
+	if (c->on_complete && c->on_complete != done) {
+		buffer_complete(c);
+		buffers_deliver(c);
 	}
-	on_request = requested;
-	on_complete = done;
+	c->on_request = requested;
+	c->on_complete = done;
 	pthread_mutex_unlock(&pack_lock);
 	return CUPTI_OK;
 }
 
-/* Applies `enabled` to the GPU. */
+/* Applies what all clients enabled to the GPU. */
 static void apply_kinds(void)
 {
-	bool any = false;
+	unsigned want = 0;
+	bool coarse = false;
 
-	for (int i = 0; i < KIND_MAX; i++)
-		any |= enabled[i];
-	gpu_door->set_graph_nodes(!enabled[CUPTI_KIND_GRAPH_TRACE]);
-	gpu_door->set_hooks(any ? &hooks : NULL);
+	for (unsigned c = 0; c < CLIENTS; c++) {
+		coarse |= clients[c].enabled[CUPTI_KIND_GRAPH_TRACE];
+		for (int i = 0; i < KIND_MAX; i++)
+			want |= (unsigned)clients[c].enabled[i] << c;
+	}
+	__atomic_store_n(&want_buffers, want, __ATOMIC_RELEASE);
+	gpu_door->set_graph_nodes(!coarse);
+	gpu_door->set_hooks(want ? &hooks : NULL);
+}
+
+/* state_lock is held. */
+static cupti_result kind_enable(struct client *c, uint32_t kind)
+{
+	if (!door())
+		return CUPTI_NOT_INITIALIZED_;
+	if (!queue)
+		queue = calloc(QUEUE_RECORDS, sizeof(*queue));
+	if (!anchor.mono0)
+		anchor_begin();
+	if (!queue)
+		return 8; /* out of memory */
+	if (!c->enabled[kind]) {
+		c->enabled[kind] = true;
+		apply_kinds();
+	}
+	return CUPTI_OK;
+}
+
+/* state_lock is held. */
+static void kind_disable(struct client *c, uint32_t kind)
+{
+	if (!c->enabled[kind] || !door())
+		return;
+	gpu_door->retire(false); /* what has ended was still observed */
+	c->enabled[kind] = false;
+	apply_kinds();
 }
 
 CUPTI_API(cupti_result, cuptiActivityEnable, (uint32_t kind))
 {
-	cupti_result rc = CUPTI_OK;
+	cupti_result rc;
 
 	setup_read();
 	if (kind == 0 || kind >= KIND_MAX)
@@ -499,36 +603,24 @@ CUPTI_API(cupti_result, cuptiActivityEnable, (uint32_t kind))
 	if (setup.fail)
 		return (cupti_result)setup.fail;
 	pthread_mutex_lock(&state_lock);
-	if (!door()) {
-		rc = CUPTI_NOT_INITIALIZED_;
-	} else {
-		if (!queue)
-			queue = calloc(QUEUE_RECORDS, sizeof(*queue));
-		if (!anchor.mono0)
-			anchor_begin();
-		if (!queue) {
-			rc = 8; /* out of memory */
-		} else if (!enabled[kind]) {
-			enabled[kind] = true;
-			apply_kinds();
-		}
-	}
+	rc = versioned_count() ? CUPTI_NOT_COMPATIBLE : kind_enable(&clients[0], kind);
 	pthread_mutex_unlock(&state_lock);
 	return rc;
 }
 
 CUPTI_API(cupti_result, cuptiActivityDisable, (uint32_t kind))
 {
+	cupti_result rc = CUPTI_OK;
+
 	if (kind == 0 || kind >= KIND_MAX)
 		return CUPTI_INVALID_KIND;
 	pthread_mutex_lock(&state_lock);
-	if (enabled[kind] && door()) {
-		gpu_door->retire(false); /* what has ended was still observed */
-		enabled[kind] = false;
-		apply_kinds();
-	}
+	if (versioned_count())
+		rc = CUPTI_NOT_COMPATIBLE;
+	else
+		kind_disable(&clients[0], kind);
 	pthread_mutex_unlock(&state_lock);
-	return CUPTI_OK;
+	return rc;
 }
 
 CUPTI_API(cupti_result, cuptiActivityFlushAll, (uint32_t flags))
@@ -538,9 +630,11 @@ CUPTI_API(cupti_result, cuptiActivityFlushAll, (uint32_t flags))
 	gpu_door->retire(flags & CUPTI_FLUSH_FORCED);
 	pthread_mutex_lock(&pack_lock);
 	pack_all();
-	if (current.used)
-		buffer_complete();
-	buffers_deliver();
+	for (unsigned i = 0; i < CLIENTS; i++) {
+		if (clients[i].current.used)
+			buffer_complete(&clients[i]);
+		buffers_deliver(&clients[i]);
+	}
 	pthread_mutex_unlock(&pack_lock);
 	return CUPTI_OK;
 }
@@ -551,8 +645,7 @@ CUPTI_API(cupti_result, cuptiActivityFlushPeriod, (uint32_t ms))
 	return CUPTI_OK;
 }
 
-CUPTI_API(cupti_result, cuptiActivityGetNextRecord,
-	  (uint8_t * buffer, size_t valid, void **record))
+static cupti_result next_record(uint8_t *buffer, size_t valid, void **record)
 {
 	size_t at = 0, bytes;
 
@@ -580,16 +673,28 @@ CUPTI_API(cupti_result, cuptiActivityGetNextRecord,
 	return CUPTI_OK;
 }
 
-CUPTI_API(cupti_result, cuptiActivityGetNumDroppedRecords,
-	  (void *context, uint32_t stream, size_t *count))
+CUPTI_API(cupti_result, cuptiActivityGetNextRecord,
+	  (uint8_t * buffer, size_t valid, void **record))
+{
+	return unversioned_allowed() == CUPTI_OK ? next_record(buffer, valid, record) :
+						   CUPTI_NOT_COMPATIBLE;
+}
+
+static cupti_result take_dropped(struct client *c, size_t *count)
 {
 	if (!count)
 		return CUPTI_INVALID_PARAMETER;
 	pthread_mutex_lock(&queue_lock);
-	*count = dropped;
-	dropped = 0;
+	*count = c->dropped;
+	c->dropped = 0;
 	pthread_mutex_unlock(&queue_lock);
 	return CUPTI_OK;
+}
+
+CUPTI_API(cupti_result, cuptiActivityGetNumDroppedRecords,
+	  (void *context, uint32_t stream, size_t *count))
+{
+	return take_dropped(&clients[0], count);
 }
 
 CUPTI_API(cupti_result, cuptiActivitySetAttribute, (uint32_t attr, size_t *bytes, void *value))
@@ -598,6 +703,8 @@ CUPTI_API(cupti_result, cuptiActivitySetAttribute, (uint32_t attr, size_t *bytes
 		return CUPTI_INVALID_PARAMETER;
 	if (*bytes > sizeof(uint64_t))
 		return 10; /* parameter size */
+	if (unversioned_allowed() != CUPTI_OK)
+		return CUPTI_NOT_COMPATIBLE;
 	attributes[attr] = 0;
 	memcpy(&attributes[attr], value, *bytes);
 	return CUPTI_OK;
@@ -617,6 +724,8 @@ CUPTI_API(cupti_result, cuptiGetTimestamp, (uint64_t * ns))
 {
 	if (!ns)
 		return CUPTI_INVALID_PARAMETER;
+	if (unversioned_allowed() != CUPTI_OK)
+		return CUPTI_NOT_COMPATIBLE;
 	*ns = user_time();
 	return CUPTI_OK;
 }
@@ -650,11 +759,11 @@ CUPTI_API(cupti_result, cuptiSubscribe, (cupti_subscriber * out, void *callback,
 	if (!out)
 		return CUPTI_INVALID_PARAMETER;
 	pthread_mutex_lock(&state_lock);
-	if (setup.rival || (subscriber_count && !setup.v2)) {
+	if (setup.rival || clients[0].subscribed || versioned_count()) {
 		rc = CUPTI_MULTIPLE_SUBSCRIBERS;
 	} else {
-		subscriber_count++;
-		*out = &subscriber;
+		clients[0].subscribed = true;
+		*out = &clients[0];
 	}
 	pthread_mutex_unlock(&state_lock);
 	return rc;
@@ -663,31 +772,45 @@ CUPTI_API(cupti_result, cuptiSubscribe, (cupti_subscriber * out, void *callback,
 CUPTI_API(cupti_result, cuptiUnsubscribe, (cupti_subscriber s))
 {
 	cupti_result rc = CUPTI_OK;
+	struct client *c;
 
+	pthread_mutex_lock(&pack_lock);
 	pthread_mutex_lock(&state_lock);
-	if (s != &subscriber || !subscriber_count)
+	c = client_of(s);
+	if (!c)
 		rc = CUPTI_INVALID_PARAMETER;
-	else
-		subscriber_count--;
+	else if (c == clients)
+		c->subscribed = false;
+	for (uint32_t i = 1; c && c != clients && i < KIND_MAX; i++)
+		kind_disable(c, i);
+	if (c && c != clients) {
+		/* what nobody flushed is lost, and its buffers with it */
+		__atomic_fetch_and(&have_buffers, ~(1u << (c - clients)), __ATOMIC_RELEASE);
+		memset(c, 0, sizeof(*c));
+	}
 	pthread_mutex_unlock(&state_lock);
+	pthread_mutex_unlock(&pack_lock);
 	return rc;
 }
 
 CUPTI_API(cupti_result, cuptiEnableDomain, (uint32_t enable, cupti_subscriber s, int domain))
 {
-	return s == &subscriber ? CUPTI_OK : CUPTI_INVALID_PARAMETER;
+	return client_of(s) ? CUPTI_OK : CUPTI_INVALID_PARAMETER;
 }
 
 CUPTI_API(cupti_result, cuptiEnableCallback,
 	  (uint32_t enable, cupti_subscriber s, int domain, uint32_t id))
 {
-	return s == &subscriber ? CUPTI_OK : CUPTI_INVALID_PARAMETER;
+	return client_of(s) ? CUPTI_OK : CUPTI_INVALID_PARAMETER;
 }
 
 CUPTI_API(cupti_result, cuptiFinalize, (void))
 {
-	for (uint32_t i = 1; i < KIND_MAX; i++)
-		cuptiActivityDisable(i);
+	pthread_mutex_lock(&state_lock);
+	for (unsigned c = 0; c < CLIENTS && versioned_count() <= 1; c++)
+		for (uint32_t i = 1; i < KIND_MAX; i++)
+			kind_disable(&clients[c], i);
+	pthread_mutex_unlock(&state_lock);
 	return CUPTI_OK;
 }
 
@@ -721,6 +844,8 @@ CUPTI_API(cupti_result, cuptiActivityRegisterTimestampCallback, (cupti_timestamp
 {
 	if (!fn)
 		return CUPTI_INVALID_PARAMETER;
+	if (unversioned_allowed() != CUPTI_OK)
+		return CUPTI_NOT_COMPATIBLE;
 	pthread_mutex_lock(&state_lock);
 	timestamp_fn = fn;
 	anchor_begin();
@@ -728,9 +853,135 @@ CUPTI_API(cupti_result, cuptiActivityRegisterTimestampCallback, (cupti_timestamp
 	return CUPTI_OK;
 }
 
-CUPTI_API(cupti_result, cuptiSubscribe_v2,
-	  (cupti_subscriber * out, void *callback, void *user, void *params))
+/* What SIM_CUPTI_V2_FAIL selects. */
+enum { V2_FAIL_SUBSCRIBE = 1, V2_FAIL_CLOCK, V2_FAIL_REGISTER, V2_FAIL_ENABLE };
+
+static bool sharing; /* what the first subscriber said */
+
+static bool unversioned_in_use(void)
 {
-	return cuptiSubscribe(out, callback, user);
+	bool any = clients[0].subscribed;
+
+	for (unsigned i = 0; i < KIND_MAX; i++)
+		any |= clients[0].enabled[i];
+	return any;
+}
+
+/* state_lock is held. */
+static cupti_result subscribe_v2(cupti_subscriber *out, bool share)
+{
+	unsigned n = versioned_count();
+
+	if (setup.v2_fail == V2_FAIL_SUBSCRIBE || setup.rival || unversioned_in_use() ||
+	    (n && !(share && sharing)))
+		return CUPTI_MULTIPLE_SUBSCRIBERS;
+	for (unsigned i = 1; i < CLIENTS; i++)
+		if (!clients[i].used) {
+			clients[i].used = clients[i].subscribed = true;
+			sharing = share;
+			*out = &clients[i];
+			return CUPTI_OK;
+		}
+	return CUPTI_MULTIPLE_SUBSCRIBERS;
+}
+
+CUPTI_API(cupti_result, cuptiSubscribe_v2,
+	  (cupti_subscriber * out, cupti_callback_fn callback, void *user,
+	   cupti_subscriber_params *params))
+{
+	cupti_result rc;
+
+	setup_read();
+	if (!setup.v2)
+		return cuptiSubscribe(out, (void *)callback, user);
+	if (!out)
+		return CUPTI_INVALID_PARAMETER;
+	pthread_mutex_lock(&state_lock);
+	rc = subscribe_v2(out, params && params->struct_bytes > offsetof(cupti_subscriber_params,
+									 share) &&
+				       params->share);
+	pthread_mutex_unlock(&state_lock);
+	return rc;
+}
+
+CUPTI_API(cupti_result, cuptiActivityRegisterCallbacks_v2,
+	  (cupti_subscriber s, cupti_buffer_requested_v2_fn requested,
+	   cupti_buffer_completed_v2_fn done))
+{
+	struct client *c = client_of(s);
+
+	if (!c || c == clients || !requested || !done || setup.v2_fail == V2_FAIL_REGISTER)
+		return CUPTI_INVALID_PARAMETER;
+	pthread_mutex_lock(&pack_lock);
+	c->on_request_v2 = requested;
+	c->on_complete_v2 = done;
+	pthread_mutex_unlock(&pack_lock);
+	return CUPTI_OK;
+}
+
+CUPTI_API(cupti_result, cuptiActivityEnable_v2, (cupti_subscriber s, uint32_t kind, void *config))
+{
+	struct client *c = client_of(s);
+	cupti_result rc;
+
+	if (!c || c == clients || config)
+		return CUPTI_INVALID_PARAMETER;
+	if (kind == 0 || kind >= KIND_MAX)
+		return CUPTI_INVALID_KIND;
+	/* Needs an attribute that the first subscriber must have set. */
+	if (kind == CUPTI_KIND_GRAPH_TRACE || (setup.v2_fail == V2_FAIL_ENABLE && kind > 1))
+		return CUPTI_NOT_COMPATIBLE;
+	pthread_mutex_lock(&state_lock);
+	rc = kind_enable(c, kind);
+	pthread_mutex_unlock(&state_lock);
+	return rc;
+}
+
+CUPTI_API(cupti_result, cuptiActivityDisable_v2, (cupti_subscriber s, uint32_t kind, void *config))
+{
+	struct client *c = client_of(s);
+
+	if (!c || c == clients)
+		return CUPTI_INVALID_PARAMETER;
+	if (kind == 0 || kind >= KIND_MAX)
+		return CUPTI_INVALID_KIND;
+	pthread_mutex_lock(&state_lock);
+	kind_disable(c, kind);
+	pthread_mutex_unlock(&state_lock);
+	return CUPTI_OK;
+}
+
+CUPTI_API(cupti_result, cuptiActivityGetNextRecord_v2,
+	  (cupti_subscriber s, uint8_t *buffer, size_t valid, void **record))
+{
+	return client_of(s) ? next_record(buffer, valid, record) : CUPTI_INVALID_PARAMETER;
+}
+
+CUPTI_API(cupti_result, cuptiActivityGetNumDroppedRecords_v2,
+	  (cupti_subscriber s, void *context, uint32_t stream, size_t *count))
+{
+	struct client *c = client_of(s);
+
+	return c ? take_dropped(c, count) : CUPTI_INVALID_PARAMETER;
+}
+
+CUPTI_API(cupti_result, cuptiActivitySetAttribute_v2,
+	  (cupti_subscriber s, uint32_t attr, size_t *bytes, void *value))
+{
+	struct client *c = client_of(s);
+
+	if (!c || attr >= ATTRIBUTES || !bytes || !value || !*bytes)
+		return CUPTI_INVALID_PARAMETER;
+	if (attr == CUPTI_ATTR_ZEROED_OUT_ACTIVITY_BUFFER)
+		c->zeroed = *(uint8_t *)value != 0;
+	return CUPTI_OK;
+}
+
+CUPTI_API(cupti_result, cuptiGetTimestamp_v2, (cupti_subscriber s, uint64_t *ns))
+{
+	if (!client_of(s) || !ns)
+		return CUPTI_INVALID_PARAMETER;
+	*ns = user_time() + (setup.v2_fail == V2_FAIL_CLOCK ? 3600000000000ull : 0);
+	return CUPTI_OK;
 }
 #endif

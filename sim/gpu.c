@@ -206,6 +206,7 @@ static struct gpu_op *op_new(struct cu_stream_st *s, const struct gpu_work *w, u
 	if (!op)
 		abort();
 	op->refs = 1;
+	op->coarse = !gpu.graph_nodes;
 	op->work = *w;
 	op->device = (uint32_t)s->context->device;
 	op->context = s->context->id;
@@ -304,7 +305,7 @@ static void op_record(const struct gpu_op *op, uint64_t end_ns)
 	default:
 		return;
 	}
-	if (r.kind == GPU_RECORD_GRAPH ? gpu.graph_nodes : op->graph_id && !gpu.graph_nodes)
+	if (r.kind == GPU_RECORD_GRAPH ? !op->coarse : op->graph_id && op->coarse)
 		return;
 	gpu.hooks->record(&r);
 }

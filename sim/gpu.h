@@ -57,6 +57,7 @@ struct gpu_op {
 	enum gpu_op_state state;
 	bool live, delivered, begun;
 	bool silent; /* makes no record */
+	bool coarse; /* part of a graph launch that is one record */
 	uint64_t floor_ns, start_ns, end_ns;
 	struct gpu_work work;
 	void *run;

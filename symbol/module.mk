@@ -1,2 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 # Names for (Build ID, address).
+LIBS += symbol
+symbol_SRCS := symbol/symbol_elf.c symbol/symbol_index.c symbol/symbol_source.c symbol/symbol_resolver.c
+symbol_LDLIBS := -ldebuginfod -liberty -lz
+
+UNIT += test_symbol
+test_symbol_USES := symbol base
+test_symbol_LDLIBS := -lcmocka
+
+FUZZ += fuzz_symbol
+fuzz_symbol_USES := symbol base

@@ -8,13 +8,16 @@ cd "$(dirname "$0")/.." || exit 1
 . tools/stack.sh
 seed=${SEED:-$(od -An -N3 -tu4 /dev/urandom | tr -d ' ')}
 length=${SECONDS_LONG:-60}
-out=$PWD/build/demo/$seed
-rm -rf "$out"
-mkdir -p "$out"
 say() { [ -n "${QUIET:-}" ] || echo "$@"; }
 fail() { echo "demo: $*" >&2; exit 1; }
 trap 'stack_stop 2>/dev/null; pkill -KILL -P $$ 2>/dev/null' EXIT
 trap 'exit 130' INT TERM
+case $seed in *[!0-9]* | '') fail "SEED=$seed: a whole number is wanted" ;; esac
+case $length in *[!0-9]* | '') fail "SECONDS_LONG=$length: a whole number is wanted" ;; esac
+
+out=$PWD/build/demo/$seed
+rm -rf "$out"
+mkdir -p "$out" || exit 1
 
 # The fault, from the seed alone.
 read -r rank kind size begin steps <<<"$(python3 - "$seed" "$length" <<'PY'
@@ -37,7 +40,7 @@ name=${kind#"${kind%%:*}"}
 kind=${kind%%:*}
 say "demo: seed $seed (make demo SEED=$seed repeats this run)"
 stack_start "$out" || { tail -n 5 "$out"/*.log; fail "the daemons did not start"; }
-say "demo: aggregator at $SYSOM_URL, sysomd at $SYSOM_SOCKET_PATH, files in $out"
+say "demo: aggregator at $SYSOM_URL, files in $out"
 if [ $gpu = yes ]; then
 	ranks=$(python3 -c 'import torch; print(min(8, torch.cuda.device_count()))')
 	rank=$((rank % ranks))
@@ -55,9 +58,13 @@ job_pid=$!
 if [ -n "${QUIET:-}" ]; then
 	"$BIN/sysom" wait-incident --job demo --timeout "$length" >"$out/wait.log" 2>&1
 else
-	"$BIN/sysom" wait-incident --job demo --timeout "$length"
+	# its standard output is the incident's bare id, for scripts
+	"$BIN/sysom" wait-incident --job demo --timeout "$length" >"$out/wait.log"
 fi
-wait $job_pid || { tail -n 5 "$out/job.log"; fail "the job failed: exit $?"; }
+kill -0 $job_pid 2>/dev/null && say "demo: waiting for the job's end"
+wait $job_pid
+code=$?
+[ $code = 0 ] || { tail -n 5 "$out/job.log"; fail "the job failed: exit $code (its output: $out/job.log)"; }
 sleep 2
 # all wire bytes, beats and windows, against all bytes that the ranks wrote to their rings
 share=$(curl -sf "http://127.0.0.1:$STACK_NODE_HTTP/api/v1/status" |
@@ -74,12 +81,14 @@ found=$(jq '.incidents | length' "$out/incidents.json")
 # Every incident must name the culprit and nobody else.
 blamed=$(jq -c '[.incidents[].ranks[]] | unique' "$out/incidents.json")
 id=$(jq -r '.incidents | max_by(.flagged_steps) | .id' "$out/incidents.json")
-"$BIN/sysom" trace "$id" -o "$out/incident.perfetto" >/dev/null || fail "no trace"
+"$BIN/sysom" trace "$id" -o "$out/incident.pftrace" >/dev/null || fail "no trace"
 "$BIN/sysom" report "$id" -o "$out/report.html" >/dev/null || fail "no report"
 say
 [ -n "${QUIET:-}" ] || "$BIN/sysom" show "$id"
 say
-say "demo: Perfetto trace $out/incident.perfetto (open in ui.perfetto.dev), report $out/report.html"
+say "demo: report  $out/report.html"
+say "demo: trace   $out/incident.pftrace (open in ui.perfetto.dev)"
+say "demo: the daemons end here; to look further: build/bin/sysom-aggregator --store-dir $out/store & build/bin/sysom incidents"
 [ "$blamed" = "[$rank]" ] || fail "rank $rank was slow, but the incidents blame $blamed (seed $seed)"
 jq -r --arg id "$id" --arg share "$share" '.incidents[] | select(.id == $id) |
 	"demo: rank \(.ranks[0]) flagged after \(.steps_to_flag) steps, uploaded \($share)% of the raw stream"' \

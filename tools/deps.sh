@@ -5,7 +5,7 @@
 set -euo pipefail
 
 build="gcc make pkg-config python3 curl jq procps libnng-dev libzstd-dev libprotobuf-c-dev protobuf-c-compiler
-protobuf-compiler libsqlite3-dev libmicrohttpd-dev libcurl4-gnutls-dev libjansson-dev libyaml-dev zlib1g-dev"
+protobuf-compiler libsqlite3-dev libmicrohttpd-dev libcurl4-gnutls-dev libjansson-dev libyaml-dev zlib1g-dev libdebuginfod-dev libiberty-dev"
 test="libcmocka-dev binutils gdb jq curl python3-numpy python3-torch iproute2 procps git"
 fuzz="clang libclang-rt-14-dev"
 bench="lttng-tools liblttng-ust-dev bpftrace"
@@ -27,10 +27,8 @@ if [ $only_list = yes ]; then
 	exit 0
 fi
 
-if [ "${DEPS:-}" = no ]; then
-	exit 0
-fi
 if ! command -v dpkg-query >/dev/null; then
+	[ "${DEPS:-}" = no ] && exit 0
 	echo "deps: not a Debian system; install these by hand, then use DEPS=no:" $list >&2
 	exit 1
 fi
@@ -40,13 +38,24 @@ for package in $list; do
 	grep -qxF "$package" <<<"$installed" || missing+=" $package"
 done
 [ -z "$missing" ] && exit 0
+if [ "${DEPS:-}" = no ]; then
+	echo "deps: not installed, as DEPS=no says (what needs them may fail):$missing" >&2
+	exit 0
+fi
 
+by_hand() {
+	echo "deps: $1; install as root: apt-get install --no-install-recommends$missing" >&2
+	echo "deps: or go on without them: DEPS=no" >&2
+	exit 1
+}
 as_root=""
 if [ "$(id -u)" != 0 ]; then
 	as_root="sudo"
-	command -v sudo >/dev/null || { echo "deps: as root, install:$missing" >&2; exit 1; }
+	command -v sudo >/dev/null || by_hand "not root, and there is no sudo"
+	# a password is asked for here, not in the midst of apt's output
+	sudo -n true 2>/dev/null || { [ -t 0 ] && sudo -v; } || by_hand "sudo does not let us"
 fi
-echo "deps: installing:$missing" >&2
+echo "deps: installing (its output comes only if it fails):$missing" >&2
 export DEBIAN_FRONTEND=noninteractive
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT

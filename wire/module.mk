@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 LIBS += wire
 WIRE_GEN := $(B)/gen/wire/sysom.pb-c
-wire_SRCS := wire/codec.c wire/columns.c wire/columns_steps.c wire/pack.c wire/wire.c wire/wire_beat.c \
+wire_SRCS := wire/codec.c wire/columns.c wire/columns_steps.c wire/pack.c wire/stacks.c wire/wire.c wire/wire_beat.c \
 	wire/wire_reply.c $(WIRE_GEN).c
 wire_LDLIBS := -lprotobuf-c -lzstd
 OBJ_CFLAGS_wire := -Wconversion
@@ -24,6 +24,10 @@ FUZZ += fuzz_wire_window fuzz_wire_beat fuzz_wire_records
 fuzz_wire_window_USES := wire analysis base
 fuzz_wire_beat_USES := wire analysis base
 fuzz_wire_records_USES := wire analysis base
-UNIT += test_wire_golden
+UNIT += test_wire_golden test_wire_stacks
+test_wire_stacks_USES := wire analysis base
+test_wire_stacks_LDLIBS := -lcmocka
+FUZZ += fuzz_wire_stacks
+fuzz_wire_stacks_USES := wire analysis base
 test_wire_golden_USES := wire analysis base
 test_wire_golden_LDLIBS := -lcmocka

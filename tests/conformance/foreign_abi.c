@@ -9,6 +9,7 @@
 
 #include "foreign/cuda.h"
 #include "foreign/cupti.h"
+#include "foreign/cupti_v2.h"
 #include "foreign/nccl.h"
 #include "foreign/nvtx.h"
 
@@ -52,6 +53,19 @@ SAME(CUPTI_ATTR_DEVICE_BUFFER_POOL_LIMIT, CUPTI_ACTIVITY_ATTR_DEVICE_BUFFER_POOL
 SAME(CUPTI_ATTR_ZEROED_OUT_ACTIVITY_BUFFER, CUPTI_ACTIVITY_ATTR_ZEROED_OUT_ACTIVITY_BUFFER);
 SAME(CUPTI_ATTR_PER_THREAD_ACTIVITY_BUFFER, CUPTI_ACTIVITY_ATTR_PER_THREAD_ACTIVITY_BUFFER);
 SAME(CUPTI_FLUSH_FORCED, CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
+SAME(sizeof(cupti_graph_trace), sizeof(CUpti_ActivityGraphTrace));
+FIELD(cupti_graph_trace, correlation, CUpti_ActivityGraphTrace2, correlationId);
+FIELD(cupti_graph_trace, start, CUpti_ActivityGraphTrace2, start);
+FIELD(cupti_graph_trace, end, CUpti_ActivityGraphTrace2, end);
+FIELD(cupti_graph_trace, device, CUpti_ActivityGraphTrace2, deviceId);
+FIELD(cupti_graph_trace, graph_id, CUpti_ActivityGraphTrace2, graphId);
+FIELD(cupti_graph_trace, context, CUpti_ActivityGraphTrace2, contextId);
+FIELD(cupti_graph_trace, stream, CUpti_ActivityGraphTrace2, streamId);
+/* the part of CUpti_SubscriberParams that 13.0 has; 13.2 appends to it */
+FIELD(cupti_subscriber_params, struct_bytes, CUpti_SubscriberParams, structSize);
+FIELD(cupti_subscriber_params, name, CUpti_SubscriberParams, subscriberName);
+FIELD(cupti_subscriber_params, old_name, CUpti_SubscriberParams, oldSubscriberName);
+FIELD(cupti_subscriber_params, old_name_bytes, CUpti_SubscriberParams, oldSubscriberSize);
 
 #define KERNEL(theirs, bytes)                                                                      \
 	SAME(sizeof(theirs), bytes);                                                               \

@@ -32,7 +32,8 @@ json() { python3 -c "import json,sys; j=json.load(open('$T/out')); sys.exit(0 if
 plain() { ! LC_ALL=C grep -qP '[\x00-\x08\x0b-\x1f\x7f]|\xe2\x80\xae' "$T/out" "$T/err"; }
 
 run status; is "status exits 0" [ $status = 0 ]
-is "status shows the node, its loss by cause and the cluster" eval 'has "node gpu-3" && has "lost no_lane: 7" && has "1 jobs, 8 ranks on 2 nodes" && has "0.10"'
+is "status shows the node, its loss by cause and the cluster" eval 'has "node gpu-3" && has "lost no_lane: 7" && has "1 job, 8 ranks on 2 nodes" && has "0.10"'
+is "status says what its words mean, and prints others as they are" eval 'has "no CPU stacks are taken" && has "canary    on" && grep -qx "  weather   fine" "$T/out"'
 run status --json; is "status --json has both" json 'j["node"]["node"]=="gpu-3" and j["cluster"]["ranks"]==8'
 run top; is "top prints once where there is no terminal, sorted by rank" eval '[ $status = 0 ] && [ "$(grep -c "^demo" "$T/out")" = 8 ] && sed -n 3p "$T/out" | grep -q "demo *0 "'
 run top --json --job other; is "top --json filters by job" json 'len(j["ranks"])==8 and j["ranks"][0]["job"]=="other"'
@@ -51,28 +52,59 @@ run show 0badc0de; is "broken JSON is exit status 1" eval '[ $status = 1 ] && gr
 run show ../../x; is "an id that is none never reaches the server" eval '[ $status = 1 ] && ! grep -q "\.\./x" "$T/requests"'
 run off; is "off tells how many ranks changed" eval '[ $status = 0 ] && has "tracing off: 8 ranks changed"'
 run on --rank 3 --job j; is "on passes rank and job" eval '[ $status = 0 ] && has "1 rank changed" && grep -q "node POST /api/v1/trace?state=on&rank=3&job=j" "$T/requests"'
+run off --job again; is "off again changes nothing, says so and is exit status 0" eval '[ $status = 0 ] && has "0 ranks changed, 8 were off already"'
+run on --job mixed; is "a process that can't is told" eval '[ $status = 0 ] && has "1 rank changed, 5 were on already, 2 can'"'"'t: off for good"'
+run off --job slow; is "one that does not answer is exit status 1, with what the server says" eval '[ $status = 1 ] && grep -q "1 of 8 processes did not answer in time" "$T/err"'
 run off --job none; is "off that changes nothing is exit status 1" [ $status = 1 ]
 run capture --rank 2 --seconds 5; is "capture asks for the recorder" eval '[ $status = 0 ] && grep -q "POST /api/v1/capture?rank=2&seconds=5" "$T/requests"'
 run capture; is "capture without a rank is a usage error" [ $status = 2 ]
-run wait-incident --job demo --timeout 5; is "wait-incident prints the closed incident's id" eval '[ $status = 0 ] && [ "$(cat "$T/out")" = 1234abcd ]'
+run incidents --job host; is "hiccups are not listed" eval '[ $status = 1 ] && has "1 hiccup of one or two steps not shown"'
+run incidents --job host --all; is "... but with --all" eval '[ $status = 0 ] && has 0ff0ff00'
+run wait-incident --any --job demo --timeout 5; is "wait-incident --any prints the closed incident's id" eval '[ $status = 0 ] && [ "$(cat "$T/out")" = 1234abcd ]'
+run wait-incident --job demo --timeout 0.6; is "without --any what was over does not count" eval '[ $status = 0 ] && [ "$(cat "$T/out")" = 0badcafe ]'
+run wait-incident --job flip --timeout 20; is "... and the next one is waited for" eval '[ $status = 0 ] && [ "$(cat "$T/out")" = aaaa0002 ]'
+run incidents
+run wait-incident --job again --timeout 20; is "... or the same one when it opens again" eval '[ $status = 0 ] && [ "$(cat "$T/out")" = bbbb0001 ] && ! grep -q "still open" "$T/err"'
 run wait-incident --job live --timeout 0.2; is "wait-incident settles for an open one when the time is up" eval '[ $status = 0 ] && [ "$(cat "$T/out")" = deadbeef ] && grep -q "rank 2 stands still" "$T/err"'
 run wait-incident --job nobody --timeout 0.2; is "wait-incident without one is exit status 1" [ $status = 1 ]
 for c in run status top incidents show trace report wait-incident off on capture doctor replay; do
-	run $c --help; is "$c --help" eval '[ $status = 0 ] && has "usage: sysom $c"'
+	run $c --help; is "$c --help, with examples" eval '[ $status = 0 ] && has "usage: sysom $c" && has "examples:"'
 done
 run; is "no command is a usage error" [ $status = 2 ]
 run nonsense; is "an unknown command is a usage error" [ $status = 2 ]
 run status --nonsense; is "an unknown option is a usage error" [ $status = 2 ]
 run show; is "a missing argument is a usage error" [ $status = 2 ]
+run incidents --limit 0; is "a number out of range is a usage error" eval '[ $status = 2 ] && grep -q "from 1 to 1000" "$T/err"'
 run off --rank x; is "a bad number is a usage error" [ $status = 2 ]
 run status --url ftp://x; is "a bad url is a usage error" [ $status = 2 ]
 run replay ops x.csv; is "a kind of replay that is not there says so" eval '[ $status = 2 ] && grep -q "not available in this version" "$T/err"'
 SYSOM_URL=http://127.0.0.1:1 SYSOM_CONTROL_PATH=$T/none run status
 is "status without any server is exit status 1" [ $status = 1 ]
+is "... and says what to do" eval 'has "does sysomd run here?" && has "does sysom-aggregator run there?"'
+SYSOM_URL=http://127.0.0.1:1 run top
+is "so does every command" eval '[ $status = 1 ] && grep -q "Connection refused; does sysom-aggregator run" "$T/err"'
+if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null; then
+	mkdir "$T/bin"; cp "$sysom" "$T/bin/"; chmod 755 "$T" "$T/bin"; chmod 700 "$T/control.sock"
+	setpriv --reuid 65534 --regid 65534 --clear-groups "$T/bin/sysom" off >"$T/out" 2>"$T/err"
+	status=$?
+	is "another user's control socket: permission denied, and who may" eval '[ $status = 1 ] && grep -q "Permission denied; only root and the user that runs sysomd" "$T/err"'
+fi
+: >"$T/empty.csv"
+run replay events "$T/empty.csv"; is "replay events says that a file is empty" eval '[ $status = 0 ] && grep -q "empty.csv: no rows in it" "$T/err"'
+run replay events "$T/none.csv"; is "no table is begun before an error" eval '[ $status = 2 ] && [ ! -s "$T/out" ] && grep -q "No such file" "$T/err"'
+printf 'a\n' >"$T/head.csv"
+run replay steps --latency a "$T/head.csv"; is "replay steps says that there are no rows" eval '[ $status = 0 ] && grep -q "no rows" "$T/err"'
 "$sysom" incidents >/dev/full 2>"$T/err"; is "a full standard output is an error" [ $? = 1 ]
 if command -v script >/dev/null; then
 	TERM=xterm script -qec "'$sysom' incidents" "$T/out" >/dev/null </dev/null
 	is "colours on a terminal" grep -q $'\033\[1m' "$T/out"
+	for columns in 80 100 136; do
+		for c in "top --once" incidents; do
+			NO_COLOR=1 TERM=xterm script -qec "stty cols $columns; '$sysom' $c" "$T/out" >/dev/null </dev/null
+			widest=$(grep -v "^Script " "$T/out" | tr -d '\r' | wc -L)
+			is "$c fits in $columns columns" eval '[ $widest -gt 40 ] && [ $widest -le $columns ]'
+		done
+	done
 	NO_COLOR=1 TERM=xterm script -qec "'$sysom' incidents" "$T/out" >/dev/null </dev/null
 	is "no colours with NO_COLOR" eval '! grep -q $'"'\\033'"'"\[" "$T/out"'
 fi

@@ -12,6 +12,7 @@ import threading
 import urllib.parse
 
 work = sys.argv[1]
+polls = 0  # of the job "flip"
 evil = "job\x1b[31m\x07\u202ered"
 
 PARTS = [
@@ -45,7 +46,8 @@ def rank(job, n, latency):
 
 STATUS = {"version": "0.1.0", "jobs": 1, "ranks": 8, "nodes": 2, "windows": 12, "incidents": 2,
           "open_incidents": 1, "store_bytes": 5000000}
-NODE = {"node": "gpu-3", "version": "0.1.0", "mode": {"sampler": "none", "cupti": True},
+NODE = {"node": "gpu-3", "state_dir": work, "version": "0.1.0",
+        "mode": {"stacks": "none", "canary": True, "weather": "fine"},
         "ranks": [{"job": "demo", "rank": 5, "pid": 77, "program": "train.py", "trace": "on",
                    "cupti": "v2", "model": "armed", "steps": 1005, "flagged": 48, "step_ms": 41.2,
                    "expected_ms": 27.5, "events": 123456, "lost": {"no_lane": 7, "pacing": 0},
@@ -88,13 +90,21 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if self.command == "POST" and path == "/api/v1/trace":
             n = 1 if "rank" in query else 8
             if query.get("job") == "none":
-                n = 0
-            return self.answer(200, {"changed": n, "ranks": list(range(n))})
+                return self.answer(404, {"changed": 0, "already": 0, "asked": 0, "ranks": []})
+            if query.get("job") == "again":
+                return self.answer(200, {"changed": 0, "already": n, "asked": n, "ranks": []})
+            if query.get("job") == "mixed":
+                return self.answer(200, {"changed": 1, "already": 5, "asked": 8, "ranks": [0]})
+            if query.get("job") == "slow":
+                return self.answer(504, {"changed": 7, "already": 0, "asked": 8, "ranks": list(range(7)),
+                                         "error": "1 of 8 processes did not answer in time"})
+            return self.answer(200, {"changed": n, "already": 0, "asked": n, "ranks": list(range(n))})
         if self.command == "POST" and path == "/api/v1/capture":
             return self.answer(200, {"windows": 1})
         return self.answer(404, {"error": "no such thing"})
 
     def cluster(self, path, query):
+        global polls
         job = query.get("job")
         if path == "/api/v1/status":
             return self.answer(200, STATUS)
@@ -102,9 +112,21 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return self.answer(200, {"ranks": [rank(job or "demo", n, 41.2 if n == 5 else 28.0)
                                                for n in (7, 5, 6, 0, 1, 2, 3, 4)]})
         if path == "/api/v1/incidents":
+            if job not in ("flip", "again"):
+                polls = 0
             known = [incident("0badcafe", "demo", "open"), incident("1234abcd", "demo", "closed"),
                      incident("deadbeef", "live", "open", "stall", 2),
                      incident("0e711e11", evil, "closed")]
+            if job == "flip":  # one that was over, one that opens and closes, the first opening again
+                polls += 1
+                known = [incident("aaaa0001", "flip", "closed")]
+                if polls >= 3:
+                    known.insert(0, incident("aaaa0002", "flip", "closed" if polls >= 5 else "open"))
+            if job == "host":
+                known = [incident("0ff0ff00", "host", "closed", "hiccup")]
+            if job == "again":
+                polls += 1
+                known = [incident("bbbb0001", "again", "open" if polls in (2, 3) else "closed")]
             if job:
                 known = [i for i in known if i["job"] == job]
             if "state" in query:

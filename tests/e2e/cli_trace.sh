@@ -54,8 +54,10 @@ if [ -e /dev/full ]; then
 fi
 run report cafe0001 -o "$T/r.html"
 is "report writes one HTML file" eval '[ $status = 0 ] && grep -q "</html>" "$T/r.html"'
+run report cafe0001 -o "$T/r.html" --json
+is "report --json says what is in it" json "$T/out" 'j["incident"]=="cafe0001" and j["title"]=="rank 1 is slow" and j["ranks"]==[1] and j["windows"]==3 and j["windows_missing"]==0 and j["records"]>100'
 python3 - "$T/r.html" >"$T/out" 2>"$T/err" <<'PY'
-import html.parser, sys
+import html.parser, re, sys
 text = open(sys.argv[1], encoding="utf-8").read()
 void = {"meta", "br", "hr"}
 class Check(html.parser.HTMLParser):
@@ -78,6 +80,11 @@ c.feed(text)
 assert not c.stack, c.stack
 assert "script" not in c.tags and "link" not in c.tags and "img" not in c.tags
 assert {"svg", "table", "h1", "title"} <= c.tags
+ticks = [t for t in re.findall(r'text-anchor="end">([^<]+)</text>', text)]
+assert ticks[:2] == ["0 ms", "2 ms"], ticks
+for word in ("observed; dots: flagged steps", "Flagged steps as a table", "@media print",
+             "prefers-color-scheme:dark", 'tabindex="0"', "rank 1, step 2: 10.0 ms instead of 6.00 ms"):
+    assert word in text, word
 for word in ("rank 1", "ampere_sgemm_128x64_nn", "gemm&lt;float", "cafe0001"):
     assert word in text, word
 PY

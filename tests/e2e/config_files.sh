@@ -45,6 +45,20 @@ ok "sysomd refuses a port past the last" refuses sysomd "http.listen is not ADDR
 	$'http:\n  listen: "127.0.0.1:99999"'
 ok "sysomd refuses an uplink of another kind" refuses sysomd "uplink.url is none of" \
 	$'uplink:\n  url: "http://foo"'
+ok "sysom-aggregator refuses windows that outlive their incidents" refuses sysom-aggregator \
+	"retention.windows is longer than retention.incidents" $'retention:\n  windows: 60d'
+ok "sysom-aggregator refuses two listeners at one address" refuses sysom-aggregator \
+	"nng.listen and http.listen are the same address" $'http:\n  listen: "127.0.0.1:9471"'
+ok "sysom-aggregator refuses an address of another kind" refuses sysom-aggregator \
+	"nng.listen is none of tcp://ADDRESS:PORT" $'nng:\n  listen: "http://x:1"'
+ok "sysom-aggregator refuses a host without a port" refuses sysom-aggregator \
+	"http.listen is not ADDRESS:PORT" $'http:\n  listen: localhost'
+ok "sysom-aggregator refuses to forget ranks that are alive" refuses sysom-aggregator \
+	"fleet.alive is longer than fleet.forget" $'fleet:\n  alive: 20m'
+ok "a section given a value is told that it is one" refuses sysomd \
+	'bad.yaml:1: log: a section: its settings, such as "level: ..."' "log: debug"
+ok "a misspelt setting is told the right one" refuses sysomd \
+	"bad.yaml:2: log.levl: no such setting (log.level?)" $'log:\n  levl: debug'
 for program in sysom sysomd sysom-aggregator; do
 	ok "$program --version" is "$("$BIN/$program" --version)" "$program $VERSION"
 done

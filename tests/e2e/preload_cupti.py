@@ -22,10 +22,10 @@ def check(good, text, *notes):
         print("# " + str(note)[:2000].replace("\n", "\n# "))
 
 
-def run(*caller, preload=True, **more):
+def run(*caller, preload=True, args=(), **more):
     env = {k: v for k, v in os.environ.items() if not k.startswith(("SYSOM_", "SIM_"))}
     env.update(LD_LIBRARY_PATH=SIM, LC_ALL="C.UTF-8", **more)
-    cmd = [f"{B}/test/preload_peer", SO, *caller] if preload else list(caller)
+    cmd = [f"{B}/test/preload_peer", *args, SO, *caller] if preload else list(caller)
     p = subprocess.run(cmd, env=env, capture_output=True, text=True, timeout=60)
     kinds, fields, rest = collections.Counter(), collections.defaultdict(list), []
     for line in p.stdout.splitlines():
@@ -98,8 +98,124 @@ def test_rival(version, *how):
     check(gaps == [("2", False), ("2", True)], "and the gap between is told", f["gap"])
 
 
+V2 = dict(SIM_CUPTI_V2="1", SIM_CUPTI_VERSION="130300", SIM_CUDA_VERSION="13030")
+STATE_V2, STATE_LEGACY = "1", "2"
+
+
+def rung(f):
+    """The ladder's rung at the end, as the ring says."""
+    return f["counters"][-1]["cupti"] if f["counters"] else None
+
+
+def test_session():
+    job = (f"{B}/bin/simjob", "--ranks", "1", "--steps", "4", "--seconds", "0")
+    rc, kinds, f, rest, err = run(*job, **V2)
+    check(rc == 0 and rung(f) == STATE_V2 and kinds["kernel"] == kinds["launch"] > 100 and
+          kinds["copy"] > 0 and not kinds["gap"],
+          "where CUPTI shares subscriptions we have one, and every record comes", rung(f), kinds, err)
+    check({k["clock"] for k in f["kernel"]} == {"2"} and
+          all(abs(int(k["t"]) / 1e9 - time.time()) < 60 for k in f["kernel"]),
+          "and its clock, which nobody may set, is named")
+    for what, more in (("an older CUPTI", dict(SIM_CUPTI_VERSION="130299")),
+                       ("an older driver", dict(SIM_CUDA_VERSION="13020")),
+                       ("a refused subscription", dict(SIM_CUPTI_V2_FAIL="1")),
+                       ("a clock of neither kind", dict(SIM_CUPTI_V2_FAIL="2")),
+                       ("refused callbacks", dict(SIM_CUPTI_V2_FAIL="3")),
+                       ("a refused kind", dict(SIM_CUPTI_V2_FAIL="4")),
+                       ("SYSOM_CUPTI=legacy", dict(SYSOM_CUPTI="legacy"))):
+        rc, kinds, f, rest, err = run(*job, **{**V2, **more})
+        check(rc == 0 and rung(f) == STATE_LEGACY and kinds["kernel"] == kinds["launch"] > 100,
+              f"{what}: the unversioned calls serve", rung(f), kinds, err)
+    rc, kinds, f, rest, err = run(*job, SIM_CUPTI_VERSION="130300", SIM_CUDA_VERSION="13030",
+                                  SIMJOB_CUPTI="libcupti.so.12")
+    check(rc == 0 and rung(f) == STATE_LEGACY and kinds["kernel"] == kinds["launch"] > 100,
+          "missing functions: the unversioned calls serve", rung(f), kinds, err)
+    rc, kinds, f, rest, err = run(*job, **V2, SIM_CUPTI_DROP_EVERY="10")
+    check(losses(f)["cupti_buffer"] > 0, "records dropped from a subscription are counted",
+          losses(f))
+
+
+def test_session_rival(how, kernels, gaps, state):
+    n = 50
+    rc, kinds, f, plain, err = run(f"{B}/test/rival", str(n), *how, preload=False, **V2)
+    want = [f"seen={n} strange=0 wrong_clock=0 foreign=0 lost=0 results=00000"]
+    check(rc == 0 and plain == want, f"a profiler {how} works without us", plain, err)
+    rc, kinds, f, rest, err = run(f"{B}/test/rival", str(n), *how, **V2)
+    check(rc == 0 and rest == want and not err, f"{how}: it sees just the same beside us", rest, err)
+    check(kinds["launch"] == 3 * n and kinds["kernel"] == kernels * n,
+          f"{how}: we see {kernels} of its three phases", kinds, f["gap"])
+    check([(g["cause"], g["to"] != "0") for g in f["gap"]] == gaps,
+          f"{how}: and the gap is told, where there is one", f["gap"])
+    check(rung(f) == state, f"{how}: afterwards we are on the rung we should be", rung(f))
+
+
+def intervals(f, cause):
+    """(from, to, detail) of the gaps of a cause that have ended."""
+    return [(int(g["t"]), int(g["to"]), int(g["detail"])) for g in f["gap"]
+            if g["cause"] == cause and g["to"] != "0"]
+
+
+def inside(items, spans, margin=0):
+    return [i for i in items if any(a + margin < int(i["t"]) < b - margin for a, b, _ in spans)]
+
+
+MONOTONIC = dict(SYSOM_CLOCK="monotonic", SIM_CUPTI_VERSION="130100")
+MS = 1000000
+
+
+def test_no_reader():
+    job = (f"{B}/bin/simjob", "--ranks", "1", "--steps", "45", "--seconds", "0")
+    rc, kinds, f, rest, err = run(*job, args=("--late", "1500"), SYSOM_CUPTI_LINGER_MS="500",
+                                  **MONOTONIC)
+    gaps = intervals(f, "5")
+    check(rc == 0 and len(gaps) == 1, "without sysomd the kinds go off, once, and on again with it",
+          f["gap"], err)
+    # what ran when they went off has its records; what was launched before they came back has none
+    check(gaps and len(inside(f["launch"], gaps, 50 * MS)) > 50 and
+          not inside(f["kernel"], gaps, 50 * MS), "between the two launches go on and kernels are not told")
+    check(gaps and any(int(k["t"]) > gaps[0][1] for k in f["kernel"]), "afterwards they are again")
+    rc, kinds, f, rest, err = run(*job, args=("--late", "1500"), **MONOTONIC)
+    check(rc == 0 and not f["gap"] and kinds["kernel"] >= kinds["launch"] > 1000,
+          "a minute is the usual patience", f["gap"], kinds)
+
+
+def test_governor():
+    job = (f"{B}/bin/simjob", "--ranks", "1", "--mix", "serve", "--steps", "600", "--seconds", "7")
+    # a budget that anything is above: every step of the ladder is taken
+    rc, kinds, f, rest, err = run(*job, SYSOM_CUPTI_BUDGET_PPM="1", SYSOM_CUPTI_WINDOW_MS="500",
+                                  **MONOTONIC)
+    coarse, off = intervals(f, "8"), [g for g in f["gap"] if g["cause"] == "4"]
+    check(rc == 0 and len(coarse) >= 2 and all(50000 <= d <= 500000 for _, _, d in coarse),
+          "too dear: graphs by duty cycle first, told with its coverage", f["gap"], err)
+    check(not [g for g in f["gap"] if g["cause"] == "7"],
+          "what CUPTI held when they went off is not held back", f["gap"])
+    check(off and len([c for c in coarse if c[1] < int(off[0]["t"]) + 50 * MS]) >= 2,
+          "still too dear: off, and that is told", f["gap"])
+    wholes = f["graph_exec"]
+    launched = inside(f["graph_launch"], coarse)
+    check(launched and len(wholes) > 0 and
+          abs(len(wholes) - len(launched)) <= 2 * len(coarse),
+          "each graph launch of that time is one record", len(wholes), len(launched))
+    check(all(int(w["end"]) > int(w["t"]) and w["stream"] != "0" for w in wholes),
+          "with the graph's begin, end and stream")
+    nodes = [k for k in f["kernel"] if k["node"] != "0"]
+    between = [k for a, b in zip(coarse, coarse[1:]) for k in nodes if a[1] <= int(k["t"]) <= b[0]]
+    check(not inside(nodes, coarse, 60 * MS) and between,
+          "kernels inside graphs are told between, and only then", len(between))
+    check([k for k in inside(f["kernel"], coarse) if k["node"] == "0"],
+          "kernels outside graphs all the time")
+
+
+YIELDED = [("2", False), ("2", True)]
 test_delivery()
+test_session()
+test_session_rival(("share",), 3, [], STATE_V2)
+test_session_rival(("solo",), 2, YIELDED, STATE_V2)
+test_session_rival((), 2, YIELDED, STATE_LEGACY)
+test_session_rival(("finalize",), 2, YIELDED, STATE_LEGACY)
 for version in ("130001", "130100"):
     test_rival(version)
 test_rival("130100", "finalize")
+test_no_reader()
+test_governor()
 print(f"1..{cases}")

@@ -97,7 +97,8 @@ static void print_event(const struct peer_ring *p, const union ring_event *e,
 		[EVENT_SPAN_END] = "span_end", [EVENT_STREAM] = "stream",
 		[EVENT_CONTEXT] = "context", [EVENT_GAP] = "gap", [EVENT_FUNC] = "func",
 		[EVENT_PLUGIN] = "plugin", [EVENT_ANCHOR] = "anchor", [EVENT_GRAPH] = "graph",
-		[EVENT_KERNEL] = "kernel", [EVENT_COPY] = "copy" };
+		[EVENT_KERNEL] = "kernel", [EVENT_COPY] = "copy",
+		[EVENT_GRAPH_EXEC] = "graph_exec" };
 	unsigned kind = e->head.kind;
 
 	printf("%d %u %s flags=%u t=%llu clock=%u ", p->pid, v->lane,
@@ -148,6 +149,7 @@ static void print_event(const struct peer_ring *p, const union ring_event *e,
 		print_graph(&e->graph);
 		break;
 	case EVENT_KERNEL:
+	case EVENT_GRAPH_EXEC:
 		print_kernel(p->reader, &e->kernel);
 		break;
 	case EVENT_COPY:

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  * rival.c - a job that profiles itself with CUPTI for a while, as torch.profiler does, over the
- * simulated GPU. Three phases of launches: before, while and after. usage: rival N [finalize].
- * Prints what its own profiler saw. */
+ * simulated GPU. Three phases of launches: before, while and after.
+ * usage: rival N [finalize|share|solo]; share, solo: by CUPTI's versioned calls, allowing other
+ * subscribers or not. Prints what its own profiler saw. */
 #include <dlfcn.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +12,7 @@
 
 #include "base/clock.h"
 #include "foreign/cuda.h"
-#include "foreign/cupti.h"
+#include "foreign/cupti_v2.h"
 
 static void *cuda, *cupti_lib;
 static cu_launch_kernel_fn launch;
@@ -18,6 +20,9 @@ static cu_result (*synchronize)(void);
 static cupti_activity_next_record_fn next_record;
 static unsigned seen, strange, zero_clock, foreign_buffers, given, back;
 static uint8_t *buffers[256];
+static cupti_activity_next_record_v2_fn next_record_v2;
+static cupti_subscriber subscriber;
+static bool versioned;
 
 static void sleep_ms(unsigned ms)
 {
@@ -48,7 +53,8 @@ static void completed(void *context, uint32_t stream, uint8_t *buffer, size_t by
 	if (i == given)
 		foreign_buffers++;
 	back++;
-	while (next_record(buffer, valid, &record) == CUPTI_OK) {
+	while ((versioned ? next_record_v2(subscriber, buffer, valid, &record) :
+			    next_record(buffer, valid, &record)) == CUPTI_OK) {
 		const cupti_kernel *k = record;
 
 		seen++;
@@ -58,6 +64,16 @@ static void completed(void *context, uint32_t stream, uint8_t *buffer, size_t by
 	}
 	if (i < given)
 		free(buffer);
+}
+
+static void requested_v2(uint8_t **buffer, size_t *bytes, size_t *max, void *info)
+{
+	requested(buffer, bytes, max);
+}
+
+static void completed_v2(uint8_t *buffer, size_t bytes, size_t valid, void *info)
+{
+	completed(NULL, 0, buffer, bytes, valid);
 }
 
 static void run(cu_function f, unsigned n)
@@ -104,14 +120,33 @@ static cu_function start_cuda(void)
 	return f;
 }
 
-int main(int argc, char **argv)
+static void profile_versioned(cu_function f, unsigned n, bool share, cupti_result *res)
 {
-	unsigned n = argc > 1 ? (unsigned)atoi(argv[1]) : 50;
-	cu_function f = start_cuda();
-	cupti_subscriber s = NULL;
-	cupti_result res[5];
+	cupti_subscriber_params params = { .struct_bytes = sizeof(params), .share = share };
 
+	versioned = true;
+	next_record_v2 = (cupti_activity_next_record_v2_fn)get(cupti_lib,
+							       "cuptiActivityGetNextRecord_v2");
+	res[0] = ((cupti_subscribe_v2_fn)get(cupti_lib, "cuptiSubscribe_v2"))(&subscriber, NULL,
+									      NULL, &params);
+	res[1] = ((cupti_activity_register_callbacks_v2_fn)get(
+		cupti_lib, "cuptiActivityRegisterCallbacks_v2"))(subscriber, requested_v2,
+								 completed_v2);
+	res[2] = ((cupti_activity_enable_v2_fn)get(cupti_lib, "cuptiActivityEnable_v2"))(
+		subscriber, CUPTI_KIND_CONCURRENT_KERNEL, NULL);
 	run(f, n);
+	res[3] = ((cupti_activity_disable_v2_fn)get(cupti_lib, "cuptiActivityDisable_v2"))(
+		subscriber, CUPTI_KIND_CONCURRENT_KERNEL, NULL);
+	((cupti_activity_flush_all_fn)get(cupti_lib, "cuptiActivityFlushAll"))(0);
+	/* longer than it takes us to come back after kinds went off */
+	sleep_ms(1500);
+	res[4] = ((cupti_unsubscribe_fn)get(cupti_lib, "cuptiUnsubscribe"))(subscriber);
+}
+
+static void profile(cu_function f, unsigned n, cupti_result *res)
+{
+	cupti_subscriber s = NULL;
+
 	res[0] = ((cupti_subscribe_fn)get(cupti_lib, "cuptiSubscribe"))(&s, NULL, NULL);
 	res[1] = ((cupti_activity_register_callbacks_fn)get(
 		cupti_lib, "cuptiActivityRegisterCallbacks"))(requested, completed);
@@ -122,8 +157,22 @@ int main(int argc, char **argv)
 		CUPTI_KIND_CONCURRENT_KERNEL);
 	((cupti_activity_flush_all_fn)get(cupti_lib, "cuptiActivityFlushAll"))(0);
 	res[4] = ((cupti_unsubscribe_fn)get(cupti_lib, "cuptiUnsubscribe"))(s);
+}
+
+int main(int argc, char **argv)
+{
+	unsigned n = argc > 1 ? (unsigned)atoi(argv[1]) : 50;
+	const char *how = argc > 2 ? argv[2] : "";
+	cu_function f = start_cuda();
+	cupti_result res[5];
+
+	run(f, n);
+	if (!strcmp(how, "share") || !strcmp(how, "solo"))
+		profile_versioned(f, n, !strcmp(how, "share"), res);
+	else
+		profile(f, n, res);
 	/* as torch does with TEARDOWN_CUPTI=1 */
-	if (argc > 2 && !strcmp(argv[2], "finalize"))
+	if (!strcmp(how, "finalize"))
 		((cupti_result(*)(void))get(cupti_lib, "cuptiFinalize"))();
 	printf("seen=%u strange=%u wrong_clock=%u foreign=%u lost=%d results=%d%d%d%d%d\n", seen,
 	       strange, zero_clock, foreign_buffers, (int)(given - back) > 1, res[0], res[1],

@@ -54,6 +54,33 @@ static void decodes_kernel_records_of_every_version_alike(void **state)
 	}
 }
 
+static void decodes_a_whole_graph_launch_of_both_versions(void **state)
+{
+	for (size_t bytes = 48; bytes <= 56; bytes += 8) {
+		cupti_graph_trace g = { .kind = CUPTI_KIND_GRAPH_TRACE, .correlation = 7,
+					.start = 1000, .end = 5000, .device = 1, .graph_id = 3,
+					.context = 4, .stream = 9 };
+		union cupti_decode_event e;
+		uint8_t record[56];
+		const char *name;
+
+		memset(record, 0xee, sizeof(record));
+		memcpy(record, &g, sizeof(g));
+		assert_int_equal(cupti_decode_record(record, &e, &name), CUPTI_DECODE_GRAPH);
+		assert_int_equal(e.head.kind, EVENT_GRAPH_EXEC);
+		assert_int_equal(e.head.t, 1000);
+		assert_int_equal(e.kernel.end, 5000);
+		assert_int_equal(e.kernel.correlation, 7);
+		assert_int_equal(e.kernel.device, 1);
+		assert_int_equal(e.kernel.graph_id, 3);
+		assert_int_equal(e.kernel.context_id, 4);
+		assert_int_equal(e.kernel.stream_id, 9);
+		assert_null(name);
+		((cupti_graph_trace *)record)->end = 0;
+		assert_int_equal(cupti_decode_record(record, &e, &name), CUPTI_DECODE_PARTIAL);
+	}
+}
+
 static enum cupti_decode_result stamped(uint64_t start, uint64_t end)
 {
 	uint8_t record[CUPTI_KERNEL10_BYTES];
@@ -106,6 +133,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(decodes_kernel_records_of_every_version_alike),
+		cmocka_unit_test(decodes_a_whole_graph_launch_of_both_versions),
 		cmocka_unit_test(names_the_cause_of_a_useless_stamp),
 		cmocka_unit_test(decodes_copies),
 		cmocka_unit_test(refuses_kinds_that_it_does_not_know),

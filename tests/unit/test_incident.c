@@ -175,6 +175,59 @@ static void calls_it_the_job_when_most_ranks_are_slow(void **unused)
 	json_decref(j);
 }
 
+static json_int_t seconds_of(json_t *j, const char *key)
+{
+	return (json_int_t)((uint64_t)json_integer_value(json_object_get(j, key)) - T0) / (json_int_t)S;
+}
+
+static void hiccups_near_a_fault_do_not_stretch_its_time(void **unused)
+{
+	static const int orders[2][5] = { { 0, 1, 2, 3, 4 }, { 4, 2, 0, 3, 1 } };
+
+	for (int o = 0; o < 2; o++) {
+		struct digest d[5];
+		json_t *j;
+
+		teardown(NULL);
+		setup(NULL);
+		d[0] = window("job", 3, WINDOW_SELF, 0, 1);   /* another rank hesitates */
+		d[1] = window("job", 6, WINDOW_SELF, 4, 5);   /* the culprit itself */
+		d[2] = window("job", 6, WINDOW_SELF, 8, 12);  /* the fault */
+		d[3] = window("job", 6, WINDOW_SELF, 12, 13); /* its last steps */
+		d[4] = window("job", 5, WINDOW_COMM, 16, 17);
+		d[0].flagged = d[1].flagged = d[3].flagged = d[4].flagged = 1;
+		d[1].first_step = d[1].last_step = d[1].onset_step = 7;
+		d[3].first_step = d[3].last_step = 31;
+		memcpy(d[3].anomaly_id, d[2].anomaly_id, 16);
+		for (int k = 0; k < 5; k++)
+			add(d[orders[o][k]]);
+		j = only();
+		assert_string_equal(ranks_of(j, "ranks"), "6");
+		assert_int_equal(seconds_of(j, "begin_unix_ns"), 8);
+		assert_int_equal(seconds_of(j, "end_unix_ns"), 13);
+		assert_int_equal(json_integer_value(json_object_get(j, "first_step")), 20);
+		assert_int_equal(json_integer_value(json_object_get(j, "last_step")), 31);
+		assert_int_equal(json_integer_value(json_object_get(j, "flagged_steps")), 6);
+		assert_int_equal(json_integer_value(json_object_get(j, "steps_to_flag")), 2);
+		assert_int_equal(json_integer_value(json_object_get(j, "window_count")), 6);
+		json_decref(j);
+	}
+}
+
+static void hiccups_alone_have_their_own_time(void **unused)
+{
+	struct digest a = window("job", 3, WINDOW_SELF, 0, 1), b = window("job", 5, WINDOW_SELF, 4, 5);
+	json_t *j;
+
+	a.flagged = b.flagged = 1;
+	add(a);
+	add(b);
+	j = only();
+	assert_string_equal(text_of(j, "symptom"), "hiccup");
+	assert_int_equal(seconds_of(j, "begin_unix_ns"), 0);
+	json_decref(j);
+}
+
 static void blames_nobody_without_evidence(void **unused)
 {
 	json_t *j;
@@ -377,6 +430,8 @@ int main(void)
 		CASE(one_step_that_costs_a_second_is_no_hiccup),
 		CASE(names_several_stragglers_worst_first_but_no_echo),
 		CASE(calls_it_the_job_when_most_ranks_are_slow),
+		CASE(hiccups_near_a_fault_do_not_stretch_its_time),
+		CASE(hiccups_alone_have_their_own_time),
 		CASE(blames_nobody_without_evidence),
 		CASE(blames_the_stalled_rank_that_entered_fewest_collectives),
 		CASE(blames_nobody_for_a_stall_that_looks_the_same_everywhere),

@@ -1,0 +1,406 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * python_names.c - code objects to names.
+ * The line table is copied with the names, so that a frame costs no read once its code object has been
+ * checked in this period. Tables: Objects/lnotab_notes.txt (3.10), Objects/locations.md (3.11). */
+#include "sampler/python_names.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/limits.h"
+
+/* Twice as many slots as objects, a power of two. */
+#define NAMES_SLOTS 32768u
+_Static_assert(NAMES_SLOTS >= 2 * LIMIT_PYTHON_CODES, "open addressing needs room");
+/* co_firstlineno of generated code may be anything; files have no more lines than this. */
+#define NAMES_LINE_MAX (1u << 28)
+
+/* One code object: a struct and its strings in one allocation. */
+struct code {
+	uint64_t address, hash;
+	uint32_t period; /* when it was checked */
+	uint32_t first;
+	uint32_t lines_bytes;
+	const char *function, *file;
+	const uint8_t *lines;
+	bool good; /* false: no code object was there in that period */
+};
+
+struct python_names {
+	struct python_offsets offsets;
+	uint64_t code_type;
+	uint32_t period, count;
+	struct code *slot[NAMES_SLOTS];
+	struct python_names_stats stats;
+};
+
+int python_names_open(struct python_names **out, const struct python_runtime *r)
+{
+	struct python_names *n = calloc(1, sizeof(*n));
+
+	if (!n)
+		return -ENOMEM;
+	n->offsets = r->offsets;
+	n->code_type = r->code_type;
+	n->period = 1;
+	*out = n;
+	return 0;
+}
+
+void python_names_close(struct python_names *n)
+{
+	if (!n)
+		return;
+	for (size_t i = 0; i < NAMES_SLOTS; i++)
+		free(n->slot[i]);
+	free(n);
+}
+
+static struct code **slot_of(struct python_names *n, uint64_t address)
+{
+	uint32_t i = (uint32_t)((address >> 4) * 0x9e3779b97f4a7c15ull >> 49);
+
+	while (n->slot[i] && n->slot[i]->address != address)
+		i = (i + 1) % NAMES_SLOTS;
+	return &n->slot[i];
+}
+
+/* Forgets what the last period did not use. */
+static void evict(struct python_names *n)
+{
+	struct code **kept = calloc(LIMIT_PYTHON_CODES, sizeof(*kept));
+	uint32_t count = 0;
+
+	if (!kept)
+		return;
+	for (size_t i = 0; i < NAMES_SLOTS; i++) {
+		struct code *c = n->slot[i];
+
+		n->slot[i] = NULL;
+		if (c && c->period + 1 >= n->period && c->good) {
+			kept[count++] = c;
+		} else if (c) {
+			n->stats.evicted++;
+			free(c);
+		}
+	}
+	for (uint32_t i = 0; i < count; i++)
+		*slot_of(n, kept[i]->address) = kept[i];
+	n->count = count;
+	free(kept);
+}
+
+void python_names_begin(struct python_names *n)
+{
+	if (n->count > LIMIT_PYTHON_CODES / 2)
+		evict(n);
+	n->period++;
+}
+
+void python_names_stats_get(const struct python_names *n, struct python_names_stats *out)
+{
+	*out = n->stats;
+}
+
+static bool read_at(const struct read_user *memory, void *to, uint32_t bytes, uint64_t address)
+{
+	return memory->read(memory->owner, to, bytes, address) == 0;
+}
+
+static uint64_t word(const uint8_t *bytes, uint32_t at)
+{
+	uint64_t value;
+
+	memcpy(&value, bytes + at, sizeof(value));
+	return value;
+}
+
+static size_t utf8_put(char *to, size_t room, uint32_t c)
+{
+	if (c > 0x10ffff || (c >= 0xd800 && c < 0xe000) || !c)
+		c = 0xfffd;
+	if (c < 0x80 && room >= 1) {
+		to[0] = (char)c;
+		return 1;
+	}
+	if (c >= 0x80 && c < 0x800 && room >= 2) {
+		to[0] = (char)(0xc0 | c >> 6);
+		to[1] = (char)(0x80 | (c & 63));
+		return 2;
+	}
+	if (c >= 0x800 && c < 0x10000 && room >= 3) {
+		to[0] = (char)(0xe0 | c >> 12);
+		to[1] = (char)(0x80 | (c >> 6 & 63));
+		to[2] = (char)(0x80 | (c & 63));
+		return 3;
+	}
+	if (c >= 0x10000 && room >= 4) {
+		to[0] = (char)(0xf0 | c >> 18);
+		to[1] = (char)(0x80 | (c >> 12 & 63));
+		to[2] = (char)(0x80 | (c >> 6 & 63));
+		to[3] = (char)(0x80 | (c & 63));
+		return 4;
+	}
+	return 0;
+}
+
+/* A str object as UTF-8, cut to room - 1 bytes. False: none is there. */
+static bool text_read(const struct python_names *n, const struct read_user *memory,
+		      uint64_t address, char *to, size_t room)
+{
+	const struct python_offsets *o = &n->offsets;
+	uint8_t head[144] = { 0 }, data[LIMIT_PYTHON_FILE_BYTES];
+	uint64_t length, at;
+	uint32_t state, kind, width;
+	size_t used = 0, count;
+
+	if (address < 4096 || address % 8 || address >> 47 ||
+	    !read_at(memory, head, o->ascii_bytes, address))
+		return false;
+	length = word(head, o->unicode_length);
+	memcpy(&state, head + o->unicode_state, sizeof(state));
+	kind = state >> 2 & 7;
+	/* interned:2 kind:3 compact:1 ascii:1; names that the compiler made are compact */
+	if (!(state & 1 << 5) || (kind != 1 && kind != 2 && kind != 4) || length > 1u << 20)
+		return false;
+	at = address + (state & 1 << 6 ? o->ascii_bytes : o->compact_bytes);
+	width = kind;
+	count = length < room ? (size_t)length : room;
+	if (count > sizeof(data) / width)
+		count = sizeof(data) / width;
+	if (count && !read_at(memory, data, (uint32_t)(count * width), at))
+		return false;
+	for (size_t i = 0; i < count; i++) {
+		uint32_t c = 0;
+		size_t put;
+
+		memcpy(&c, data + i * width, width);
+		put = utf8_put(to + used, room - 1 - used, c);
+		if (!put)
+			break;
+		used += put;
+	}
+	to[used] = 0;
+	return true;
+}
+
+static bool lines_read(const struct python_names *n, const struct read_user *memory,
+		       uint64_t address, uint8_t **out, uint32_t *bytes)
+{
+	const struct python_offsets *o = &n->offsets;
+	uint64_t size;
+
+	*out = NULL;
+	*bytes = 0;
+	if (address < 4096 || address % 8 || address >> 47 ||
+	    !read_at(memory, &size, sizeof(size), address + o->bytes_size) || size >> 31)
+		return false;
+	if (size > LIMIT_PYTHON_LINES_BYTES)
+		size = LIMIT_PYTHON_LINES_BYTES;
+	*out = malloc(size + 1);
+	if (*out && read_at(memory, *out, (uint32_t)size, address + o->bytes_data)) {
+		*bytes = (uint32_t)size;
+		return true;
+	}
+	free(*out);
+	*out = NULL;
+	return false;
+}
+
+/* What tells one code object from the next at its address: everything constant that names it. */
+static uint64_t code_hash(const struct python_offsets *o, const uint8_t *head)
+{
+	uint64_t h = 0xcbf29ce484222325ull, part[5] = { 0 };
+
+	part[0] = word(head, o->object_type);
+	part[1] = word(head, o->code_filename);
+	part[2] = word(head, o->code_name);
+	part[3] = word(head, o->code_linetable);
+	memcpy(&part[4], head + o->code_firstlineno, 4);
+	for (size_t i = 0; i < 5; i++) {
+		h = (h ^ part[i]) * 0x9e3779b97f4a7c15ull;
+		h ^= h >> 32;
+	}
+	return h;
+}
+
+static struct code *code_make(uint64_t address, const char *function, const char *file,
+			      const uint8_t *lines, uint32_t lines_bytes)
+{
+	size_t function_bytes = strlen(function) + 1, file_bytes = strlen(file) + 1;
+	struct code *c = malloc(sizeof(*c) + function_bytes + file_bytes + lines_bytes);
+	char *p;
+
+	if (!c)
+		return NULL;
+	memset(c, 0, sizeof(*c));
+	p = (char *)(c + 1);
+	c->address = address;
+	c->function = memcpy(p, function, function_bytes);
+	c->file = memcpy(p + function_bytes, file, file_bytes);
+	if (lines_bytes)
+		memcpy(p + function_bytes + file_bytes, lines, lines_bytes);
+	c->lines = (const uint8_t *)p + function_bytes + file_bytes;
+	c->lines_bytes = lines_bytes;
+	return c;
+}
+
+/* A new entry for what is at address now; one that is not good if that is no code object. */
+static struct code *code_read(struct python_names *n, const struct read_user *memory,
+			      uint64_t address, const uint8_t *head)
+{
+	const struct python_offsets *o = &n->offsets;
+	char function[LIMIT_PYTHON_NAME_BYTES], file[LIMIT_PYTHON_FILE_BYTES];
+	uint8_t *lines = NULL;
+	uint32_t lines_bytes = 0;
+	struct code *c;
+	bool good;
+
+	good = head && (!n->code_type || word(head, o->object_type) == n->code_type) &&
+	       text_read(n, memory, word(head, o->code_name), function, sizeof(function)) &&
+	       text_read(n, memory, word(head, o->code_filename), file, sizeof(file)) &&
+	       lines_read(n, memory, word(head, o->code_linetable), &lines, &lines_bytes);
+	c = code_make(address, good ? function : "", good ? file : "", lines, lines_bytes);
+	free(lines);
+	if (!c)
+		return NULL;
+	c->good = good;
+	c->period = n->period;
+	if (good) {
+		n->stats.objects++;
+		c->hash = code_hash(o, head);
+		memcpy(&c->first, head + o->code_firstlineno, sizeof(c->first));
+	} else {
+		n->stats.failed++;
+	}
+	return c;
+}
+
+static int code_find(struct python_names *n, const struct read_user *memory, uint64_t address,
+		     struct code **out)
+{
+	struct code **slot = slot_of(n, address), *c = *slot;
+	uint8_t head[264 + 8];
+	bool readable;
+
+	if (c && c->period == n->period) {
+		*out = c;
+		return c->good ? 0 : -ENOENT;
+	}
+	if (!c && n->count >= LIMIT_PYTHON_CODES)
+		return -ENOSPC;
+	readable = read_at(memory, head, n->offsets.code_bytes, address);
+	if (c && c->good && readable && code_hash(&n->offsets, head) == c->hash) {
+		c->period = n->period;
+		*out = c;
+		return 0;
+	}
+	*out = code_read(n, memory, address, readable ? head : NULL);
+	if (!*out)
+		return -ENOMEM;
+	if (c && c->good)
+		n->stats.changed++;
+	if (!c)
+		n->count++;
+	free(c);
+	*slot = *out;
+	return (*out)->good ? 0 : -ENOENT;
+}
+
+/* 3.10: pairs {bytes of code, signed line difference}; -128: no line. */
+static uint32_t line_3_10(const uint8_t *table, size_t bytes, uint32_t first, int64_t at)
+{
+	int64_t line = first, begin = 0;
+
+	for (size_t i = 0; i + 2 <= bytes; i += 2) {
+		int8_t difference = (int8_t)table[i + 1];
+
+		if (difference != -128)
+			line += difference;
+		begin += table[i];
+		if (at < begin)
+			return difference == -128 || line <= 0 || line > NAMES_LINE_MAX ?
+				       0 :
+				       (uint32_t)line;
+	}
+	return 0;
+}
+
+static size_t varint(const uint8_t *table, size_t bytes, size_t i, uint64_t *out)
+{
+	uint32_t shift = 0;
+
+	*out = 0;
+	while (i < bytes) {
+		uint8_t b = table[i++];
+
+		if (shift < 60)
+			*out |= (uint64_t)(b & 63) << shift;
+		shift += 6;
+		if (!(b & 64))
+			break;
+	}
+	return i;
+}
+
+/* 3.11 and later: entries of a head {1, code:4, units - 1:3} and what the code says follows it. */
+static uint32_t line_3_11(const uint8_t *table, size_t bytes, uint32_t first, int64_t at)
+{
+	int64_t line = first, end = 0;
+	size_t i = 0;
+
+	while (i < bytes) {
+		uint32_t code = table[i] >> 3 & 15;
+		uint64_t v, skipped;
+
+		end += ((table[i] & 7) + 1) * 2;
+		i++;
+		if (code == 13 || code == 14) { /* no columns; long form */
+			i = varint(table, bytes, i, &v);
+			v &= 0xffffffffu; /* the sum of all entries stays far from overflow */
+			line += v & 1 ? -(int64_t)(v >> 1) : (int64_t)(v >> 1);
+			for (int k = 0; code == 14 && k < 3; k++)
+				i = varint(table, bytes, i, &skipped);
+		} else if (code >= 10 && code <= 12) { /* one line */
+			line += code - 10;
+			i += 2;
+		} else if (code < 10) { /* short form */
+			i += 1;
+		}
+		if (at < end)
+			return code == 15 || line <= 0 || line > NAMES_LINE_MAX ? 0 :
+										  (uint32_t)line;
+	}
+	return 0;
+}
+
+uint32_t python_names_line(uint32_t minor, const uint8_t *table, size_t bytes, uint32_t first,
+			   int64_t at)
+{
+	if (at < 0)
+		return first > NAMES_LINE_MAX ? 0 : first;
+	return minor <= 10 ? line_3_10(table, bytes, first, at) :
+			     line_3_11(table, bytes, first, at);
+}
+
+int python_names_find(struct python_names *n, const struct read_user *memory,
+		      const struct python_frame *frame, struct python_name *out)
+{
+	const struct python_offsets *o = &n->offsets;
+	int64_t at = frame->instr;
+	struct code *c;
+	int err = code_find(n, memory, frame->code, &c);
+
+	if (err)
+		return err;
+	if (o->code_instructions)
+		at -= o->code_instructions;
+	else
+		at = frame->instr == ~0u ? -1 : at * 2; /* f_lasti counts 2-byte units */
+	out->function = c->function;
+	out->file = c->file;
+	out->line = python_names_line(o->process.minor, c->lines, c->lines_bytes, c->first, at);
+	return 0;
+}

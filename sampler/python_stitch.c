@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * python_stitch.c - runs of Python frames into native stacks. */
+#include "sampler/python_stitch.h"
+
+#include "sampler/python_runtime.h"
+
+struct stitch {
+	const struct python_stitch_in *in;
+	struct stack_frame *out;
+	uint32_t room, count, python;
+};
+
+static void put(struct stitch *s, const struct stack_frame *f)
+{
+	if (s->count < s->room)
+		s->out[s->count++] = *f;
+}
+
+/* The next run. Returns whether it had a frame. */
+static bool put_run(struct stitch *s)
+{
+	bool any = false;
+
+	while (s->python < s->in->python_count) {
+		const struct python_frame *f = &s->in->python[s->python];
+
+		if (f->code) {
+			put(s, &s->in->named[s->python]);
+			any = true;
+		}
+		s->python++;
+		if (f->flags & PYTHON_FRAME_ENTRY)
+			break;
+	}
+	return any;
+}
+
+enum python_stitch_result python_stitch(const struct python_stitch_in *in, struct stack_frame *out,
+					uint32_t room, uint32_t *count)
+{
+	struct stitch s = { .in = in, .out = out, .room = room };
+	uint32_t loops = 0, runs = 0, skip = 0, extra = 0;
+	bool open = false; /* the last run is cut */
+
+	for (uint32_t i = 0; i < in->native_count; i++)
+		loops += (in->native[i].flags & STACK_FRAME_SHIM) != 0;
+	for (uint32_t i = 0; i < in->python_count; i++) {
+		open = !(in->python[i].flags & PYTHON_FRAME_ENTRY);
+		runs += !open;
+	}
+	runs += open;
+	if (in->native_whole && in->python_whole) {
+		skip = loops > runs ? loops - runs : 0;
+		extra = runs > loops ? runs - loops : 0;
+	}
+	for (uint32_t i = 0; i < in->native_count; i++) {
+		bool loop = (in->native[i].flags & STACK_FRAME_SHIM) != 0;
+
+		if (loop && skip) {
+			skip--;
+			loop = false;
+		}
+		/* runs of which the native stack knows nothing come before the first that it has */
+		for (; loop && extra; extra--)
+			put_run(&s);
+		if (!loop || s.python >= in->python_count || !put_run(&s))
+			put(&s, &in->native[i]);
+	}
+	while (s.python < in->python_count)
+		put_run(&s);
+	*count = s.count;
+	if (loops == runs && in->native_whole == in->python_whole)
+		return PYTHON_STITCH_EXACT;
+	if (!in->native_whole && !in->python_whole)
+		return loops == runs ? PYTHON_STITCH_EXACT : PYTHON_STITCH_CUT;
+	if (in->native_whole && in->python_whole)
+		return PYTHON_STITCH_MISMATCH;
+	/* what was cut can only have had more */
+	return (in->native_whole ? loops >= runs : runs >= loops) ? PYTHON_STITCH_CUT :
+								    PYTHON_STITCH_MISMATCH;
+}
+
+enum stack_gil python_stitch_gil(enum stack_gil gil, const uint8_t *mark, uint32_t count)
+{
+	if (gil != STACK_GIL_RELEASED)
+		return gil;
+	for (uint32_t i = 0; i < count; i++) {
+		if (mark[i] == PYTHON_MARK_WAIT)
+			return STACK_GIL_WAITER;
+		if (mark[i] == PYTHON_MARK_EVAL)
+			break;
+	}
+	return gil;
+}

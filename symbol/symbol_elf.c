@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * symbol_elf.c - see symbol_elf.h.
+ * Not libelf: it maps files or loads whole sections, and here neither is wanted. The headers are plain
+ * arrays, read once and bounded. */
+#include "symbol/symbol_elf.h"
+
+#include <elf.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/limits.h"
+
+int symbol_elf_read(int fd, void *data, size_t bytes, uint64_t offset)
+{
+	char *p = data;
+
+	if (offset > INT64_MAX - bytes)
+		return -EBADMSG;
+	while (bytes) {
+		ssize_t n = pread(fd, p, bytes, (off_t)offset);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return -errno;
+		if (!n)
+			return -EBADMSG;
+		p += n;
+		bytes -= (size_t)n;
+		offset += (uint64_t)n;
+	}
+	return 0;
+}
+
+static int read_header(int fd, Elf64_Ehdr *h, uint64_t *file_bytes)
+{
+	struct stat st;
+	int err;
+
+	if (fstat(fd, &st))
+		return -errno;
+	if (!S_ISREG(st.st_mode))
+		return -ENOEXEC;
+	*file_bytes = (uint64_t)st.st_size;
+	err = symbol_elf_read(fd, h, sizeof(*h), 0);
+	if (err)
+		return err == -EBADMSG ? -ENOEXEC : err;
+	if (memcmp(h->e_ident, ELFMAG, SELFMAG) || h->e_ident[EI_CLASS] != ELFCLASS64 ||
+	    h->e_ident[EI_DATA] != ELFDATA2LSB || h->e_machine != EM_X86_64 ||
+	    (h->e_type != ET_EXEC && h->e_type != ET_DYN))
+		return -ENOEXEC;
+	return 0;
+}
+
+/* The GNU build-id among the notes of one block; 0 if it is not there. */
+static size_t find_build_id(const uint8_t *note, size_t bytes, size_t align, uint8_t *id)
+{
+	size_t at = 0;
+
+	while (bytes - at >= sizeof(Elf64_Nhdr)) {
+		Elf64_Nhdr n;
+		uint64_t name, desc, next;
+
+		memcpy(&n, note + at, sizeof(n));
+		name = at + sizeof(n);
+		desc = name + (((uint64_t)n.n_namesz + align - 1) & ~(uint64_t)(align - 1));
+		next = desc + (((uint64_t)n.n_descsz + align - 1) & ~(uint64_t)(align - 1));
+		if (desc > bytes || n.n_descsz > bytes - desc)
+			return 0;
+		if (n.n_type == NT_GNU_BUILD_ID && n.n_namesz == 4 && !memcmp(note + name, "GNU", 4) &&
+		    n.n_descsz && n.n_descsz <= SYMBOL_BUILD_ID_MAX) {
+			memcpy(id, note + desc, n.n_descsz);
+			return n.n_descsz;
+		}
+		if (next > bytes)
+			return 0;
+		at = next;
+	}
+	return 0;
+}
+
+static size_t read_note(int fd, uint64_t offset, uint64_t bytes, uint64_t align, uint8_t *id)
+{
+	uint8_t note[LIMIT_SYMBOL_NOTE_BYTES];
+	size_t n = bytes < sizeof(note) ? bytes : sizeof(note);
+
+	if (symbol_elf_read(fd, note, n, offset))
+		return 0;
+	return find_build_id(note, n, align == 8 ? 8 : 4, id);
+}
+
+int symbol_elf_build_id(int fd, uint8_t id[SYMBOL_BUILD_ID_MAX])
+{
+	uint64_t file_bytes;
+	Elf64_Ehdr h;
+	int err = read_header(fd, &h, &file_bytes);
+
+	if (err)
+		return err;
+	if (h.e_phentsize != sizeof(Elf64_Phdr))
+		return 0;
+	for (unsigned i = 0; i < h.e_phnum && i < LIMIT_SYMBOL_SEGMENTS; i++) {
+		Elf64_Phdr p;
+		size_t n;
+
+		err = symbol_elf_read(fd, &p, sizeof(p), h.e_phoff + i * sizeof(p));
+		if (err)
+			return err;
+		if (p.p_type != PT_NOTE)
+			continue;
+		n = read_note(fd, p.p_offset, p.p_filesz, p.p_align, id);
+		if (n)
+			return (int)n;
+	}
+	return 0;
+}
+
+static int read_sections(struct symbol_elf *e, const Elf64_Ehdr *h, const char **why)
+{
+	Elf64_Shdr *raw;
+	int err;
+
+	e->section_count = h->e_shnum;
+	if (!h->e_shnum)
+		return 0; /* stripped of section headers: nothing to find, no mistake */
+	*why = "section headers outside the file";
+	if (h->e_shentsize != sizeof(Elf64_Shdr) || h->e_shoff > e->file_bytes ||
+	    (e->file_bytes - h->e_shoff) / sizeof(Elf64_Shdr) < h->e_shnum)
+		return -EBADMSG;
+	raw = malloc(sizeof(*raw) * h->e_shnum);
+	e->sections = calloc(h->e_shnum, sizeof(*e->sections));
+	err = raw && e->sections ? symbol_elf_read(e->fd, raw, sizeof(*raw) * h->e_shnum, h->e_shoff)
+				 : -ENOMEM;
+	for (uint32_t i = 0; i < h->e_shnum && !err; i++) {
+		struct symbol_section *s = &e->sections[i];
+
+		*s = (struct symbol_section){ raw[i].sh_addr, raw[i].sh_offset, raw[i].sh_size,
+					      raw[i].sh_flags, raw[i].sh_type, raw[i].sh_link,
+					      raw[i].sh_name };
+		if (s->type == SHT_NOBITS || s->type == SHT_NULL)
+			continue;
+		if (s->offset > e->file_bytes || s->bytes > e->file_bytes - s->offset) {
+			*why = "a section outside the file";
+			err = -EBADMSG;
+		}
+	}
+	free(raw);
+	return err;
+}
+
+/* A symbol table with its strings, whose entries can be read as an array. */
+static bool usable_table(const struct symbol_elf *e, const struct symbol_section *s)
+{
+	return s->bytes >= sizeof(Elf64_Sym) && s->link < e->section_count &&
+	       e->sections[s->link].type == SHT_STRTAB && e->sections[s->link].bytes <= UINT32_MAX;
+}
+
+static int name_sections(struct symbol_elf *e, uint32_t names, const char **why)
+{
+	const struct symbol_section *n;
+	bool lines = false;
+
+	*why = "no section names";
+	if (names >= e->section_count || e->sections[names].type != SHT_STRTAB)
+		return -EBADMSG;
+	n = &e->sections[names];
+	for (uint32_t i = 1; i < e->section_count; i++) {
+		struct symbol_section *s = &e->sections[i];
+		char name[32] = "";
+		size_t want = sizeof(name) - 1;
+
+		if (s->name >= n->bytes)
+			continue;
+		if (want > n->bytes - s->name)
+			want = n->bytes - s->name;
+		if (symbol_elf_read(e->fd, name, want, n->offset + s->name))
+			return -EBADMSG;
+		if (s->type == SHT_SYMTAB && usable_table(e, s))
+			e->symtab = i;
+		else if (s->type == SHT_DYNSYM && usable_table(e, s))
+			e->dynsym = i;
+		else if (s->type == SHT_RELA && !strcmp(name, ".rela.plt"))
+			e->rela_plt = i;
+		else if (!strcmp(name, ".gnu_debuglink"))
+			e->debug_link = i;
+		else if (!strcmp(name, ".plt"))
+			e->plt = i;
+		else if (!strcmp(name, ".plt.sec"))
+			e->plt_sec = i;
+		else if ((!strcmp(name, ".debug_info") || !strcmp(name, ".zdebug_info")) &&
+			 s->type != SHT_NOBITS)
+			lines = true;
+	}
+	e->quality = e->symtab && lines ? SYMBOL_DEBUG :
+		     e->symtab		? SYMBOL_TABLE :
+		     e->dynsym		? SYMBOL_DYNAMIC :
+					  SYMBOL_NONE;
+	return 0;
+}
+
+int symbol_elf_init(struct symbol_elf *e, int fd, const char **why)
+{
+	Elf64_Ehdr h;
+	int err;
+
+	*e = (struct symbol_elf){ .fd = fd };
+	*why = "not an ELF file for x86-64";
+	err = read_header(fd, &h, &e->file_bytes);
+	if (!err)
+		err = read_sections(e, &h, why);
+	if (!err && e->section_count)
+		err = name_sections(e, h.e_shstrndx, why);
+	if (!err) {
+		int n = symbol_elf_build_id(fd, e->build_id);
+
+		/* A debug file's program headers may point nowhere; its note section does not. */
+		e->build_id_bytes = n > 0 ? (size_t)n : 0;
+		for (uint32_t i = 1; i < e->section_count && !e->build_id_bytes; i++)
+			if (e->sections[i].type == SHT_NOTE)
+				e->build_id_bytes = read_note(fd, e->sections[i].offset,
+							      e->sections[i].bytes, 4, e->build_id);
+		*why = "";
+		return 0;
+	}
+	symbol_elf_fini(e);
+	return err;
+}
+
+void symbol_elf_fini(struct symbol_elf *e)
+{
+	free(e->sections);
+	e->sections = NULL;
+	e->section_count = 0;
+}
+
+int symbol_elf_debug_link(const struct symbol_elf *e, char *name, size_t name_bytes, uint32_t *crc)
+{
+	const struct symbol_section *s = &e->sections[e->debug_link];
+	char link[512];
+	size_t n, at;
+
+	if (!e->debug_link || s->type == SHT_NOBITS)
+		return -ENOENT;
+	if (s->bytes < 8 || s->bytes > sizeof(link) || symbol_elf_read(e->fd, link, s->bytes, s->offset))
+		return -EBADMSG;
+	n = strnlen(link, s->bytes);
+	at = (n + 4) & ~3ul;
+	/* a path would lead anywhere */
+	if (!n || n >= name_bytes || at + 4 > s->bytes || memchr(link, '/', n))
+		return -EBADMSG;
+	memcpy(name, link, n + 1);
+	memcpy(crc, link + at, 4);
+	return 0;
+}

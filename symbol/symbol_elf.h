@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * symbol_elf.h - what a symbol file is: its Build ID, how much it knows, where its tables lie.
+ * Reads the file with pread alone: a file of the job may shrink while it is read, and a mapping of it
+ * would then raise SIGBUS.  Threads: any.  Trust: hostile; every offset and count is checked against
+ * the file's size. */
+#ifndef SYSOM_SYMBOL_SYMBOL_ELF_H
+#define SYSOM_SYMBOL_SYMBOL_ELF_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define SYMBOL_BUILD_ID_MAX 64 /* a note of the linker has 8, 16 or 20 bytes; users may choose more */
+
+/* How much a file can tell, in rising order: a better one replaces a worse one, never the reverse. */
+enum symbol_quality {
+	SYMBOL_NONE = 0,
+	SYMBOL_DYNAMIC, /* stripped: exported functions only */
+	SYMBOL_TABLE,   /* .symtab: every function */
+	SYMBOL_DEBUG,   /* .symtab and line information */
+};
+
+struct symbol_section {
+	uint64_t address, offset, bytes, flags;
+	uint32_t type, link, name;
+};
+
+struct symbol_elf {
+	int fd; /* borrowed */
+	uint64_t file_bytes;
+	uint8_t build_id[SYMBOL_BUILD_ID_MAX];
+	size_t build_id_bytes; /* 0: no note */
+	enum symbol_quality quality;
+	struct symbol_section *sections;
+	uint32_t section_count;
+	uint32_t symtab, dynsym;  /* section numbers; 0: not there */
+	uint32_t debug_link;      /* section number of .gnu_debuglink */
+	uint32_t plt, plt_sec, rela_plt;
+};
+
+/* Reads headers, notes and section names. 0; -ENOEXEC: not an ELF file for x86-64 Linux;
+ * -EBADMSG: damaged (*why says how); -ENOMEM, or what pread said. Release with symbol_elf_fini. */
+int symbol_elf_init(struct symbol_elf *e, int fd, const char **why);
+void symbol_elf_fini(struct symbol_elf *e);
+/* The Build ID alone, from the program headers' notes: also right for a core of a mapping.
+ * Returns its length, 0 without one, -errno. */
+int symbol_elf_build_id(int fd, uint8_t id[SYMBOL_BUILD_ID_MAX]);
+/* The name and checksum in .gnu_debuglink. 0, -ENOENT, -EBADMSG. */
+int symbol_elf_debug_link(const struct symbol_elf *e, char *name, size_t name_bytes, uint32_t *crc);
+/* pread that fills all of data or fails: 0, -EBADMSG at the end of the file, -errno. */
+int symbol_elf_read(int fd, void *data, size_t bytes, uint64_t offset);
+
+#endif

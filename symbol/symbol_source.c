@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * symbol_source.c - see symbol_source.h. Cheap places first, and no further than needed: a file with a
+ * full symbol table ends the search. */
+#include "symbol/symbol_source.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include <elfutils/debuginfod.h>
+
+#include "base/limits.h"
+
+struct best {
+	struct symbol_elf elf;
+	int fd;
+	bool any, refused;
+	const char *why;
+};
+
+int symbol_source_path(const char *dir, const uint8_t *build_id, size_t build_id_bytes,
+		       const char *suffix, char *out, size_t out_bytes)
+{
+	size_t n;
+
+	if (build_id_bytes < 2 || build_id_bytes > SYMBOL_BUILD_ID_MAX)
+		return -EINVAL;
+	n = (size_t)snprintf(out, out_bytes, "%s/.build-id/%02x/", dir, build_id[0]);
+	if (n + 2 * build_id_bytes + strlen(suffix) > out_bytes)
+		return -ENAMETOOLONG;
+	for (size_t i = 1; i < build_id_bytes; i++)
+		n += (size_t)snprintf(out + n, out_bytes - n, "%02x", build_id[i]);
+	snprintf(out + n, out_bytes - n, "%s", suffix);
+	return 0;
+}
+
+/* Takes fd. Keeps the file if it is the right one and better than what is there. */
+static void offer_fd(struct best *b, int fd, const uint8_t *build_id, size_t bytes)
+{
+	struct symbol_elf e;
+	const char *why;
+	int err = symbol_elf_init(&e, fd, &why);
+
+	if (err) {
+		if (err == -EBADMSG || err == -ENOEXEC) {
+			b->refused = true;
+			b->why = why;
+		}
+		close(fd);
+		return;
+	}
+	if ((bytes && (e.build_id_bytes < bytes || memcmp(e.build_id, build_id, bytes))) ||
+	    (b->any && b->elf.quality >= e.quality)) {
+		symbol_elf_fini(&e);
+		close(fd);
+		return;
+	}
+	if (b->any) {
+		symbol_elf_fini(&b->elf);
+		close(b->fd);
+	}
+	b->elf = e;
+	b->fd = fd;
+	b->any = true;
+}
+
+static void offer(struct best *b, const char *path, const uint8_t *build_id, size_t bytes)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+
+	if (fd >= 0)
+		offer_fd(b, fd, build_id, bytes);
+}
+
+static bool enough(const struct best *b)
+{
+	return b->any && b->elf.quality >= SYMBOL_TABLE;
+}
+
+static bool crc_matches(int fd, uint32_t want)
+{
+	static _Thread_local uint8_t chunk[65536];
+	uint32_t crc = (uint32_t)crc32(0, NULL, 0);
+	ssize_t n;
+
+	for (uint64_t at = 0; (n = pread(fd, chunk, sizeof(chunk), (off_t)at)) > 0; at += (uint64_t)n)
+		crc = (uint32_t)crc32(crc, chunk, (uInt)n);
+	return !n && crc == want;
+}
+
+/* The debug link's file: beside the binary, in .debug, and below the debug directory. */
+static void offer_debug_link(struct best *b, const struct symbol_source *s, const char *path,
+			     const uint8_t *build_id, size_t bytes)
+{
+	const char *const root = s->debug_root ? s->debug_root : "/usr/lib/debug";
+	const char *const before[] = { "", "", root }, *const after[] = { "", "/.debug", "" };
+	const char *slash = strrchr(path, '/');
+	char name[256], full[4096];
+	uint32_t crc;
+
+	if (!slash || !b->any || symbol_elf_debug_link(&b->elf, name, sizeof(name), &crc))
+		return;
+	for (int i = 0; i < 3 && !enough(b); i++) {
+		int fd, n = snprintf(full, sizeof(full), "%s%.*s%s/%s", before[i],
+				     (int)(slash - path), path, after[i], name);
+
+		if (n < 0 || (size_t)n >= sizeof(full))
+			continue;
+		fd = open(full, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+		if (fd < 0)
+			continue;
+		/* Without a Build ID only the checksum says that the two belong together. */
+		if (!bytes && !crc_matches(fd, crc))
+			close(fd);
+		else
+			offer_fd(b, fd, build_id, bytes);
+	}
+}
+
+static void offer_debuginfod(struct best *b, const uint8_t *build_id, size_t bytes)
+{
+	debuginfod_client *c = debuginfod_begin();
+	int fd;
+
+	if (!c)
+		return;
+	fd = debuginfod_find_debuginfo(c, build_id, (int)bytes, NULL);
+	if (fd < 0 && !b->any)
+		fd = debuginfod_find_executable(c, build_id, (int)bytes, NULL);
+	if (fd >= 0)
+		offer_fd(b, fd, build_id, bytes);
+	debuginfod_end(c);
+}
+
+int symbol_source_open(const struct symbol_source *s, const uint8_t *build_id, size_t build_id_bytes,
+		       const char *path, struct symbol_elf *e, int *fd, const char **why)
+{
+	const char *dirs[] = { s->directory, s->debug_root ? s->debug_root : "/usr/lib/debug" };
+	struct best b = { .why = "" };
+	char full[4096];
+
+	for (size_t i = 0; i < 2 && !enough(&b); i++)
+		if (dirs[i] && !symbol_source_path(dirs[i], build_id, build_id_bytes, ".debug", full,
+						   sizeof(full)))
+			offer(&b, full, build_id, build_id_bytes);
+	if (path && !enough(&b)) {
+		offer(&b, path, build_id, build_id_bytes);
+		if (!enough(&b))
+			offer_debug_link(&b, s, path, build_id, build_id_bytes);
+	}
+	if (s->debuginfod && build_id_bytes && !enough(&b))
+		offer_debuginfod(&b, build_id, build_id_bytes);
+	*why = b.why;
+	if (!b.any)
+		return b.refused ? -EBADMSG : -ENODATA;
+	*e = b.elf;
+	*fd = b.fd;
+	return 0;
+}

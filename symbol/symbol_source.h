@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * symbol_source.h - where the file of a Build ID is found.
+ * Threads: any.  Trust: paths come from processes; what they lead to is opened without blocking, must
+ * be a regular file and must carry the Build ID. */
+#ifndef SYSOM_SYMBOL_SYMBOL_SOURCE_H
+#define SYSOM_SYMBOL_SYMBOL_SOURCE_H
+
+#include <stdbool.h>
+
+#include "symbol/symbol_elf.h"
+
+struct symbol_source {
+	const char *directory;	/* or NULL */
+	const char *debug_root; /* or NULL */
+	bool debuginfod;
+};
+
+/* The best file that can be had, opened and read into *e; *fd is the caller's to close after
+ * symbol_elf_fini. path and build_id as in symbol_resolver_find.
+ * 0, -ENODATA, -EBADMSG (*why), -errno. */
+int symbol_source_open(const struct symbol_source *s, const uint8_t *build_id, size_t build_id_bytes,
+		       const char *path, struct symbol_elf *e, int *fd, const char **why);
+/* ".build-id/ab/cdef" + suffix below dir; -ENAMETOOLONG, -EINVAL for an empty or overlong Build ID. */
+int symbol_source_path(const char *dir, const uint8_t *build_id, size_t build_id_bytes,
+		       const char *suffix, char *out, size_t out_bytes);
+
+#endif

@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "analysis/stack.h"
+
+static const uint8_t id_a[20] = { 1, 2, 3 }, id_b[20] = { 9, 8, 7 };
+
+static void equal_content_gives_equal_indices(void **state)
+{
+	struct stack_batch b;
+	uint32_t i, j;
+
+	stack_batch_init(&b);
+	assert_int_equal(stack_batch_string(&b, "train", 5, &i), 0);
+	assert_int_equal(i, 1); /* 0 is "" */
+	assert_int_equal(stack_batch_string(&b, "trainer", 7, &j), 0);
+	assert_int_not_equal(i, j);
+	assert_int_equal(stack_batch_string(&b, "trainer", 5, &j), 0);
+	assert_int_equal(i, j);
+	assert_int_equal(stack_batch_string(&b, "a\0b", 3, &i), 0);
+	assert_string_equal(stack_batch_text(&b, i), "a");
+	assert_string_equal(stack_batch_text(&b, 99), "");
+	assert_int_equal(stack_batch_object(&b, id_a, 20, "/lib/libc.so.6", &i), 0);
+	assert_int_equal(stack_batch_object(&b, id_b, 20, "/lib/libc.so.6", &j), 0);
+	assert_int_not_equal(i, j);
+	assert_int_equal(stack_batch_object(&b, id_a, 20, "/lib/libc.so.6", &j), 0);
+	assert_int_equal(i, j);
+	assert_true(stack_batch_valid(&b));
+	stack_batch_fini(&b);
+}
+
+/* A stack of `depth` native frames of one object, told apart by `seed`. */
+static uint32_t push_stack(struct stack_batch *b, uint32_t seed, uint32_t depth)
+{
+	struct stack_frame f[64];
+	uint32_t object, stack;
+
+	assert_int_equal(stack_batch_object(b, id_a, 20, "/bin/job", &object), 0);
+	memset(f, 0, sizeof(f));
+	for (uint32_t i = 0; i < depth; i++) {
+		f[i].kind = STACK_FRAME_NATIVE;
+		f[i].object = object;
+		f[i].address = 0x1000 + seed * 64 + i;
+	}
+	assert_int_equal(stack_batch_stack(b, f, depth, 0, STACK_END_ROOT, &stack), 0);
+	return stack;
+}
+
+static void push_sample(struct stack_batch *b, uint32_t pid, uint64_t time_ns, uint32_t stack)
+{
+	struct stack_sample s = { .time_ns = time_ns, .weight_ns = 10, .pid = pid, .tid = pid,
+				  .stack = stack, .count = 1, .kind = STACK_ON_CPU };
+
+	assert_int_equal(stack_batch_sample(b, &s), 0);
+}
+
+static void equal_samples_add_up_and_thousands_stay_apart(void **state)
+{
+	struct stack_batch b;
+
+	stack_batch_init(&b);
+	for (uint32_t round = 0; round < 3; round++) {
+		for (uint32_t i = 0; i < 5000; i++)
+			push_sample(&b, 7, 1000, push_stack(&b, i, 1 + i % 30));
+	}
+	assert_int_equal(b.stack_count, 5000);
+	assert_int_equal(b.sample_count, 5000);
+	for (uint32_t i = 0; i < 5000; i++) {
+		assert_int_equal(b.samples[i].count, 3);
+		assert_int_equal(b.samples[i].weight_ns, 30);
+		assert_int_equal(b.stacks[b.samples[i].stack].count, 1 + i % 30);
+	}
+	assert_true(stack_batch_valid(&b));
+	stack_batch_clear(&b);
+	assert_int_equal(b.stack_count, 0);
+	push_sample(&b, 1, 1, push_stack(&b, 1, 1));
+	assert_int_equal(b.sample_count, 1);
+	stack_batch_fini(&b);
+}
+
+static void merge_takes_the_named_processes_and_the_time_asked_for(void **state)
+{
+	struct stack_frame f = { .kind = STACK_FRAME_PYTHON, .line = 12 };
+	struct stack_batch from, into;
+	uint32_t pids[] = { 7 }, unused, python;
+
+	stack_batch_init(&from);
+	stack_batch_init(&into);
+	assert_int_equal(stack_batch_string(&into, "shifts every index", 18, &unused), 0);
+	assert_int_equal(stack_batch_string(&from, "step", 4, &f.object), 0);
+	assert_int_equal(stack_batch_string(&from, "train.py", 8, &f.file), 0);
+	assert_int_equal(stack_batch_stack(&from, &f, 1, 0, STACK_END_ROOT, &python), 0);
+	push_sample(&from, 7, 100, python);
+	push_sample(&from, 7, 100, push_stack(&from, 1, 3));
+	push_sample(&from, 8, 100, push_stack(&from, 2, 3));
+	push_sample(&from, 7, 900, push_stack(&from, 3, 3));
+	assert_int_equal(stack_batch_merge(&into, &from, pids, 1, 100, 900), 0);
+	assert_int_equal(into.sample_count, 2);
+	assert_int_equal(into.stack_count, 2);
+	assert_string_equal(stack_batch_text(&into, into.frames[0].object), "step");
+	assert_string_equal(stack_batch_text(&into, into.frames[0].file), "train.py");
+	assert_int_equal(into.frames[0].line, 12);
+	assert_true(stack_batch_valid(&into));
+	assert_int_equal(stack_batch_merge(&into, &from, NULL, 0, 0, UINT64_MAX), 0);
+	assert_int_equal(into.sample_count, 4); /* two known ones counted again */
+	assert_int_equal(into.samples[0].count, 2);
+	stack_batch_fini(&from);
+	stack_batch_fini(&into);
+}
+
+static void a_batch_with_an_index_out_of_range_is_invalid(void **state)
+{
+	struct stack_batch b;
+
+	stack_batch_init(&b);
+	push_sample(&b, 7, 100, push_stack(&b, 1, 3));
+	assert_true(stack_batch_valid(&b));
+	b.frames[1].object = 1;
+	assert_false(stack_batch_valid(&b));
+	b.frames[1].object = 0;
+	b.stacks[0].first = UINT32_MAX;
+	assert_false(stack_batch_valid(&b));
+	b.stacks[0].first = 0;
+	b.samples[0].stack = 1;
+	assert_false(stack_batch_valid(&b));
+	b.samples[0].stack = 0;
+	b.samples[0].kind = 0;
+	assert_false(stack_batch_valid(&b));
+	stack_batch_fini(&b);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(equal_content_gives_equal_indices),
+		cmocka_unit_test(equal_samples_add_up_and_thousands_stay_apart),
+		cmocka_unit_test(merge_takes_the_named_processes_and_the_time_asked_for),
+		cmocka_unit_test(a_batch_with_an_index_out_of_range_is_invalid),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

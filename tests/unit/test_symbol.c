@@ -1,0 +1,325 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The truth is nm's: every function that it lists with a size is asked for at its first and last byte
+ * and one past it. */
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "symbol/symbol_elf.h"
+#include "symbol/symbol_index.h"
+#include "symbol/symbol_resolver.h"
+#include "symbol/symbol_source.h"
+
+static char dir[] = "/tmp/sysom-test-symbol-XXXXXX";
+
+static void sh(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+static void sh(const char *fmt, ...)
+{
+	char command[4096];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(command, sizeof(command), fmt, ap);
+	va_end(ap);
+	if (system(command))
+		fail_msg("failed: %s", command);
+}
+
+static void write_text(const char *name, const char *text)
+{
+	char path[256];
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s/%s", dir, name);
+	f = fopen(path, "w");
+	assert_non_null(f);
+	fputs(text, f);
+	fclose(f);
+}
+
+static int set_up(void **state)
+{
+	if (!mkdtemp(dir))
+		return -1;
+	write_text("sparse.c",
+		   "__attribute__((noinline)) int exported_first(int a) { return a + 1; }\n"
+		   "static __attribute__((noinline)) int hot(int a) {\n"
+		   " int s = 0; for (int i = 0; i < a; i++) s += i * a; return s; }\n"
+		   "__attribute__((noinline)) int exported_last(int a) { return hot(a) + 2; }\n");
+	write_text("mangled.cc",
+		   "namespace net { template <class T> struct layer { T forward(T x) const; };\n"
+		   "template <class T> T layer<T>::forward(T x) const { return x * 2; }\n"
+		   "template struct layer<float>; }\n");
+	return 0;
+}
+
+static int tear_down(void **state)
+{
+	sh("rm -rf %s", dir);
+	return 0;
+}
+
+static size_t build_id_of(const char *path, uint8_t id[SYMBOL_BUILD_ID_MAX])
+{
+	int fd = open(path, O_RDONLY), n;
+
+	assert_true(fd >= 0);
+	n = symbol_elf_build_id(fd, id);
+	close(fd);
+	assert_true(n >= 0);
+	return (size_t)n;
+}
+
+static struct symbol_resolver *resolver(const char *directory)
+{
+	struct symbol_resolver_options o = { .directory = directory, .debug_root = dir };
+	struct symbol_resolver *r;
+
+	assert_int_equal(symbol_resolver_open(&r, &o), 0);
+	return r;
+}
+
+static void build_id_is_what_readelf_prints(void **state)
+{
+	uint8_t id[SYMBOL_BUILD_ID_MAX];
+	char hex[2 * SYMBOL_BUILD_ID_MAX + 1] = "", line[256] = "";
+	size_t n = build_id_of("/proc/self/exe", id);
+	FILE *f;
+
+	for (size_t i = 0; i < n; i++)
+		sprintf(hex + 2 * i, "%02x", id[i]);
+	snprintf(line, sizeof(line), "readelf -n /proc/%d/exe | sed -n 's/.*Build ID: //p'", getpid());
+	f = popen(line, "r");
+	assert_non_null(f);
+	assert_non_null(fgets(line, sizeof(line), f));
+	pclose(f);
+	line[strcspn(line, "\n")] = 0;
+	assert_string_equal(line, hex);
+}
+
+struct tally {
+	unsigned rows, named, beyond, nested;
+};
+
+/* nm prints every alias; the name given must be one of a symbol with the same range. */
+static void check_line(struct symbol_resolver *r, const char *path, uint64_t address, uint64_t size,
+		       struct tally *t)
+{
+	struct symbol_name n;
+
+	t->rows++;
+	if (symbol_resolver_find(r, NULL, 0, path, address, &n)) {
+		fail_msg("%s: nothing at %llx", path, (unsigned long long)address);
+		return;
+	}
+	/* a symbol that begins where an outer one does owns it; every other first byte is its own */
+	assert_true(n.begin == address && n.size <= size);
+	t->named += n.size == size;
+	t->nested += n.size != size;
+	if (symbol_resolver_find(r, NULL, 0, path, address + size, &n) == -ENOENT)
+		t->beyond++;
+	else
+		assert_true(address + size >= n.begin && address + size < n.begin + n.size);
+}
+
+static void check_against_nm(const char *path, const char *nm_options, struct tally *t)
+{
+	struct symbol_resolver *r = resolver(NULL);
+	char command[512], line[8192];
+	FILE *f;
+
+	snprintf(command, sizeof(command), "nm -S %s %s | grep -E ' [TtWwiuV] '", nm_options, path);
+	f = popen(command, "r");
+	assert_non_null(f);
+	while (fgets(line, sizeof(line), f)) {
+		unsigned long long address, size;
+		char kind;
+
+		if (sscanf(line, "%llx %llx %c", &address, &size, &kind) == 3 && size &&
+		    strchr("TtWi", kind))
+			check_line(r, path, address, size, t);
+	}
+	pclose(f);
+	symbol_resolver_close(r);
+}
+
+static void every_function_of_real_files_is_found_as_nm_lists_it(void **state)
+{
+	static const char *const files[] = { "/lib/x86_64-linux-gnu/libc.so.6", "/usr/bin/python3",
+					     "/usr/lib/x86_64-linux-gnu/libstdc++.so.6" };
+	struct tally t = { 0 };
+	char self[256];
+
+	for (size_t i = 0; i < 3; i++)
+		if (!access(files[i], R_OK))
+			check_against_nm(files[i], "-D", &t);
+	assert_true(t.rows > 2000);
+	print_message("%u functions, %u beyond the last byte unnamed, %u inner\n", t.rows, t.beyond,
+		      t.nested);
+	assert_true(t.named > t.rows * 9 / 10);
+	assert_true(t.beyond > 0);
+	memset(&t, 0, sizeof(t));
+	self[readlink("/proc/self/exe", self, sizeof(self) - 1)] = 0;
+	check_against_nm(self, "", &t);
+	assert_true(t.rows > 50);
+}
+
+/* SysOM-AI's case: a stripped library whose two exported functions lie around a static one that is hot.
+ * The nearest lower exported name would get all its samples. */
+static void a_sparse_table_names_nothing_rather_than_the_neighbour(void **state)
+{
+	char full[256], stripped[256];
+	uint8_t id[SYMBOL_BUILD_ID_MAX];
+	struct symbol_name n;
+	struct symbol_resolver *r;
+	unsigned long long hot = 0;
+	char line[512];
+	size_t bytes;
+	FILE *f;
+
+	snprintf(full, sizeof(full), "%s/libsparse.so", dir);
+	snprintf(stripped, sizeof(stripped), "%s/stripped/libsparse.so", dir);
+	sh("cd %s && mkdir -p stripped tree && gcc -O2 -g -fno-toplevel-reorder -fPIC -shared "
+	   "-Wl,--build-id -o libsparse.so sparse.c && strip -o stripped/libsparse.so libsparse.so", dir);
+	snprintf(line, sizeof(line), "nm %s | grep ' t hot'", full);
+	f = popen(line, "r");
+	assert_non_null(f);
+	assert_int_equal(fscanf(f, "%llx", &hot), 1);
+	pclose(f);
+	bytes = build_id_of(stripped, id);
+	assert_int_equal(bytes, 20);
+
+	r = resolver(NULL);
+	assert_int_equal(symbol_resolver_find(r, id, bytes, stripped, hot + 4, &n), -ENOENT);
+	symbol_resolver_close(r);
+	/* with the real file in the Build-ID directory it has its own name */
+	sh("cd %s && id=$(readelf -n libsparse.so | sed -n 's/.*Build ID: //p') && "
+	   "sub=tree/.build-id/$(echo $id | cut -c1-2) && mkdir -p $sub && "
+	   "cp libsparse.so $sub/$(echo $id | cut -c3-).debug", dir);
+	snprintf(line, sizeof(line), "%s/tree", dir);
+	r = resolver(line);
+	assert_int_equal(symbol_resolver_find(r, id, bytes, stripped, hot + 4, &n), 0);
+	assert_string_equal(n.function, "hot");
+	symbol_resolver_close(r);
+}
+
+static void a_debug_link_is_followed_and_a_foreign_build_id_is_not(void **state)
+{
+	char path[256];
+	uint8_t id[SYMBOL_BUILD_ID_MAX];
+	struct symbol_resolver *r = resolver(NULL);
+	struct symbol_name n;
+	size_t bytes;
+	int hot = 0;
+
+	sh("cd %s && mkdir -p link other && "
+	   "gcc -O1 -g -fPIC -shared -Wl,--build-id -o link/liba.so sparse.c && "
+	   "objcopy --only-keep-debug link/liba.so link/liba.so.debug && strip link/liba.so && "
+	   "objcopy --add-gnu-debuglink=link/liba.so.debug link/liba.so && cp link/liba.so other/", dir);
+	snprintf(path, sizeof(path), "%s/link/liba.so", dir);
+	bytes = build_id_of(path, id);
+	/* the static function lies between the exported ones; walk all code and see it come up */
+	for (uint64_t a = 0x1000; a < 0x1200; a++)
+		if (!symbol_resolver_find(r, id, bytes, path, a, &n))
+			hot += !strcmp(n.function, "hot");
+	assert_true(hot > 4);
+	id[0] ^= 1;
+	assert_int_equal(symbol_resolver_find(r, id, bytes, path, 0x1100, &n), -ENODATA);
+	symbol_resolver_close(r);
+}
+
+static void mangled_names_are_shown_demangled(void **state)
+{
+	struct symbol_resolver *r = resolver(NULL);
+	char path[256], line[512];
+	unsigned long long at;
+	struct symbol_name n;
+	FILE *f;
+
+	sh("cd %s && g++ -O2 -fPIC -shared -o libmangled.so mangled.cc", dir);
+	snprintf(path, sizeof(path), "%s/libmangled.so", dir);
+	snprintf(line, sizeof(line), "nm %s | grep forward", path);
+	f = popen(line, "r");
+	assert_non_null(f);
+	assert_int_equal(fscanf(f, "%llx", &at), 1);
+	pclose(f);
+	assert_int_equal(symbol_resolver_find(r, NULL, 0, path, at, &n), 0);
+	assert_string_equal(n.function, "net::layer<float>::forward(float) const");
+	assert_string_equal(n.raw, "_ZNK3net5layerIfE7forwardEf");
+	symbol_resolver_close(r);
+}
+
+static void what_is_no_symbol_file_is_refused_with_a_reason(void **state)
+{
+	struct symbol_resolver *r = resolver(NULL);
+	struct symbol_resolver_stats st;
+	struct symbol_name n;
+	char path[256];
+
+	write_text("text.so", "not an ELF file at all, but long enough to be read as a header of one.....");
+	snprintf(path, sizeof(path), "%s/text.so", dir);
+	assert_int_equal(symbol_resolver_find(r, NULL, 0, path, 1, &n), -EBADMSG);
+	assert_string_equal(symbol_resolver_why(r), "not an ELF file for x86-64");
+	sh("cd %s && gcc -shared -fPIC -o cut.so sparse.c && truncate -s 2000 cut.so", dir);
+	snprintf(path, sizeof(path), "%s/cut.so", dir);
+	assert_int_equal(symbol_resolver_find(r, NULL, 0, path, 1, &n), -EBADMSG);
+	assert_true(strlen(symbol_resolver_why(r)) > 0);
+	snprintf(path, sizeof(path), "%s/fifo", dir);
+	assert_int_equal(mkfifo(path, 0600), 0);
+	assert_int_equal(symbol_resolver_find(r, NULL, 0, path, 1, &n), -EBADMSG);
+	assert_int_equal(symbol_resolver_find(r, NULL, 0, "/nonexistent", 1, &n), -ENODATA);
+	symbol_resolver_stats_get(r, &st);
+	assert_int_equal(st.refused, 3);
+	assert_int_equal(st.no_file, 1);
+	symbol_resolver_close(r);
+}
+
+static void a_small_cache_evicts_and_opens_again(void **state)
+{
+	struct symbol_resolver_options o = { .debug_root = dir, .cache_bytes_max = 1 };
+	struct symbol_resolver_stats st;
+	struct symbol_resolver *r;
+	struct symbol_name n;
+	uint8_t c[SYMBOL_BUILD_ID_MAX], self[SYMBOL_BUILD_ID_MAX];
+	const char *libc = "/lib/x86_64-linux-gnu/libc.so.6";
+	size_t c_bytes = build_id_of(libc, c), self_bytes = build_id_of("/proc/self/exe", self);
+
+	assert_int_equal(symbol_resolver_open(&r, &o), 0);
+	for (int i = 0; i < 3; i++) {
+		symbol_resolver_find(r, c, c_bytes, libc, 0x50000, &n);
+		symbol_resolver_find(r, self, self_bytes, "/proc/self/exe", 0x50000, &n);
+	}
+	symbol_resolver_stats_get(r, &st);
+	assert_int_equal(st.built, 2); /* the index files stay */
+	assert_int_equal(st.opened, 6);
+	symbol_resolver_forget(r, c, c_bytes);
+	symbol_resolver_find(r, c, c_bytes, libc, 0x50000, &n);
+	symbol_resolver_stats_get(r, &st);
+	assert_int_equal(st.built, 3);
+	symbol_resolver_close(r);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(build_id_is_what_readelf_prints),
+		cmocka_unit_test(every_function_of_real_files_is_found_as_nm_lists_it),
+		cmocka_unit_test(a_sparse_table_names_nothing_rather_than_the_neighbour),
+		cmocka_unit_test(a_debug_link_is_followed_and_a_foreign_build_id_is_not),
+		cmocka_unit_test(mangled_names_are_shown_demangled),
+		cmocka_unit_test(what_is_no_symbol_file_is_refused_with_a_reason),
+		cmocka_unit_test(a_small_cache_evicts_and_opens_again),
+	};
+
+	return cmocka_run_group_tests(tests, set_up, tear_down);
+}

@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/limits.h"
+#include "wire/stacks.h"
+
+/* A few threads that share their outer frames, of all kinds. */
+static void fill(struct stack_batch *b, uint32_t samples, unsigned seed)
+{
+	static const uint8_t id[20] = { 0xab, 0xcd, 3 };
+	uint32_t objects[3], strings[40], stack;
+	char text[32];
+
+	b->begin_ns = 1000;
+	b->end_ns = 5000001000;
+	b->lost_samples = 3;
+	for (int i = 0; i < 3; i++) {
+		snprintf(text, sizeof(text), "/usr/lib/lib%d.so", i);
+		assert_int_equal(stack_batch_object(b, id, i ? 20 - (size_t)i : 0, text, &objects[i]), 0);
+	}
+	for (int i = 0; i < 40; i++) {
+		snprintf(text, sizeof(text), "function_%d", i);
+		assert_int_equal(stack_batch_string(b, text, strlen(text), &strings[i]), 0);
+	}
+	for (uint32_t k = 0; k < samples; k++) {
+		struct stack_frame f[60];
+		uint32_t n = 0, kernel = (uint32_t)rand_r(&seed) % 4;
+		uint32_t depth = 30 + (uint32_t)rand_r(&seed) % 20;
+		struct stack_sample s = { .time_ns = 1000 + k * 10000ull, .weight_ns = 10101010,
+					  .pid = 100, .tid = 100 + k % 3, .count = 1,
+					  .kind = k % 7 ? STACK_ON_CPU : STACK_OFF_CPU,
+					  .gil = (uint8_t)(k % 5), .cpu = (uint16_t)(k % 2),
+					  .comm = strings[k % 3] };
+
+		if (!(k % 7)) {
+			s.waker_tid = 55;
+			s.waker_comm = strings[9];
+		}
+		memset(f, 0, sizeof(f));
+		for (; n < kernel; n++)
+			f[n] = (struct stack_frame){ .kind = STACK_FRAME_KERNEL, .object = strings[n],
+						     .address = n };
+		for (; n < kernel + depth; n++) {
+			uint32_t at = depth + kernel - n; /* outer frames are the same for all */
+
+			f[n] = (struct stack_frame){ .kind = STACK_FRAME_NATIVE,
+						     .object = objects[at % 3],
+						     .flags = STACK_FRAME_RETURN,
+						     .address = 0x400000 + at * 100 };
+			if (at > 28)
+				f[n].address += k % 50;
+			if (at % 5 == 0)
+				f[n] = (struct stack_frame){ .kind = STACK_FRAME_PYTHON,
+							     .object = strings[at % 40],
+							     .file = strings[1], .line = at };
+		}
+		assert_int_equal(stack_batch_stack(b, f, n, kernel, STACK_END_ROOT, &stack), 0);
+		s.stack = stack;
+		assert_int_equal(stack_batch_sample(b, &s), 0);
+	}
+}
+
+static void assert_equal_batches(const struct stack_batch *a, const struct stack_batch *b)
+{
+	assert_int_equal(a->begin_ns, b->begin_ns);
+	assert_int_equal(a->end_ns, b->end_ns);
+	assert_int_equal(a->lost_samples, b->lost_samples);
+	assert_int_equal(a->string_bytes, b->string_bytes);
+	assert_memory_equal(a->strings, b->strings, a->string_bytes);
+	assert_int_equal(a->object_count, b->object_count);
+	assert_memory_equal(a->objects, b->objects, a->object_count * sizeof(*a->objects));
+	assert_int_equal(a->frame_count, b->frame_count);
+	assert_memory_equal(a->frames, b->frames, a->frame_count * sizeof(*a->frames));
+	assert_int_equal(a->stack_count, b->stack_count);
+	assert_memory_equal(a->stacks, b->stacks, a->stack_count * sizeof(*a->stacks));
+	assert_int_equal(a->sample_count, b->sample_count);
+	for (uint32_t i = 0; i < a->sample_count; i++)
+		assert_memory_equal(&a->samples[i], &b->samples[i],
+				    offsetof(struct stack_sample, waker_comm));
+}
+
+static void a_batch_comes_back_as_it_was(void **state)
+{
+	struct stack_batch a, b;
+	struct buf out;
+
+	for (uint32_t samples = 0; samples < 2000; samples = samples * 3 + 1) {
+		stack_batch_init(&a);
+		stack_batch_init(&b);
+		buf_init(&out, LIMIT_WIRE_MESSAGE_BYTES);
+		fill(&a, samples, 7);
+		assert_int_equal(stacks_pack(&a, &out), 0);
+		assert_int_equal(stacks_unpack(out.data, out.bytes, LIMIT_WIRE_UNPACKED_BYTES, &b), 0);
+		assert_equal_batches(&a, &b);
+		assert_true(stack_batch_valid(&b));
+		stack_batch_fini(&a);
+		stack_batch_fini(&b);
+		buf_fini(&out);
+	}
+}
+
+static void shared_callers_are_stored_once(void **state)
+{
+	struct stack_batch a;
+	struct buf out;
+
+	stack_batch_init(&a);
+	buf_init(&out, LIMIT_WIRE_MESSAGE_BYTES);
+	fill(&a, 1093, 7);
+	assert_int_equal(stacks_pack(&a, &out), 0);
+	/* about 40 frames a sample as 32-byte rows */
+	assert_true(out.bytes * 20 < a.frame_count * sizeof(*a.frames));
+	stack_batch_fini(&a);
+	buf_fini(&out);
+}
+
+static void damaged_blocks_are_refused_or_valid(void **state)
+{
+	struct stack_batch a, b;
+	struct buf out;
+	unsigned seed = 11;
+
+	stack_batch_init(&a);
+	buf_init(&out, LIMIT_WIRE_MESSAGE_BYTES);
+	fill(&a, 40, 7);
+	assert_int_equal(stacks_pack(&a, &out), 0);
+	for (size_t cut = 0; cut < out.bytes; cut++) {
+		stack_batch_init(&b);
+		assert_true(stacks_unpack(out.data, cut, LIMIT_WIRE_UNPACKED_BYTES, &b) < 0);
+		stack_batch_fini(&b);
+	}
+	for (int i = 0; i < 20000; i++) {
+		size_t at = (size_t)rand_r(&seed) % out.bytes;
+		uint8_t was = out.data[at];
+
+		out.data[at] = (uint8_t)rand_r(&seed);
+		stack_batch_init(&b);
+		if (!stacks_unpack(out.data, out.bytes, LIMIT_WIRE_UNPACKED_BYTES, &b))
+			assert_true(stack_batch_valid(&b));
+		stack_batch_fini(&b);
+		out.data[at] = was;
+	}
+	stack_batch_fini(&a);
+	buf_fini(&out);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_batch_comes_back_as_it_was),
+		cmocka_unit_test(shared_callers_are_stored_once),
+		cmocka_unit_test(damaged_blocks_are_refused_or_valid),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,439 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Stacks as a tree: two stacks of one thread share all but their innermost frames, so a stack is the
+ * node of its leaf, and a node is its caller's node and one frame of a table in which every frame
+ * stands once. A stack then costs the few nodes it has alone. */
+#include "wire/stacks.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/hash.h"
+#include "base/limits.h"
+#include "wire/pack.h"
+
+/* ---- pack ---- */
+
+/* Interns (a, b) pairs or frames: open addressing over indices + 1. */
+struct intern {
+	uint32_t *slot;
+	uint32_t room;
+	uint32_t count;
+};
+
+struct node {
+	uint32_t parent; /* index + 1; 0: outermost */
+	uint32_t frame;
+};
+
+struct packer {
+	const struct stack_batch *b;
+	struct intern frames, nodes;
+	uint32_t *frame_of; /* unique frame -> one of b->frames */
+	struct node *node;
+	struct buf out;
+};
+
+static int intern_init(struct intern *t, uint32_t entries_max)
+{
+	t->room = 64;
+	while (t->room < 2 * (uint64_t)entries_max && t->room < 1u << 31)
+		t->room *= 2;
+	t->slot = calloc(t->room, sizeof(*t->slot));
+	t->count = 0;
+	return t->slot ? 0 : -ENOMEM;
+}
+
+static bool frame_same(const struct stack_frame *a, const struct stack_frame *b)
+{
+	return a->kind == b->kind && a->flags == b->flags && a->object == b->object &&
+	       a->address == b->address && a->file == b->file && a->line == b->line;
+}
+
+static uint32_t intern_frame(struct packer *p, uint32_t i)
+{
+	const struct stack_frame *f = &p->b->frames[i];
+	uint64_t h = hash_mix(f->address ^ (uint64_t)f->object << 40 ^ (uint64_t)f->kind << 60);
+	uint32_t *s;
+
+	h = hash_mix(h ^ ((uint64_t)f->file << 32 | f->line) ^ f->flags);
+	for (;; h++) {
+		s = &p->frames.slot[h & (p->frames.room - 1)];
+		if (!*s)
+			break;
+		if (frame_same(&p->b->frames[p->frame_of[*s - 1]], f))
+			return *s - 1;
+	}
+	p->frame_of[p->frames.count] = i;
+	*s = ++p->frames.count;
+	return *s - 1;
+}
+
+static uint32_t intern_node(struct packer *p, uint32_t parent, uint32_t frame)
+{
+	uint64_t h = hash_mix((uint64_t)parent << 32 | frame);
+	uint32_t *s;
+
+	for (;; h++) {
+		s = &p->nodes.slot[h & (p->nodes.room - 1)];
+		if (!*s)
+			break;
+		if (p->node[*s - 1].parent == parent && p->node[*s - 1].frame == frame)
+			return *s;
+	}
+	p->node[p->nodes.count] = (struct node){ parent, frame };
+	*s = ++p->nodes.count;
+	return *s;
+}
+
+static void put_tables(struct packer *p)
+{
+	const struct stack_batch *b = p->b;
+	struct buf *o = &p->out;
+	uint64_t last = 0;
+
+	for (uint32_t i = 0; i < b->string_count; i++) {
+		const char *s = stack_batch_text(b, i);
+		size_t n = strlen(s);
+
+		buf_varint(o, n);
+		buf_append(o, s, n);
+	}
+	for (uint32_t i = 0; i < b->object_count; i++) {
+		buf_varint(o, b->objects[i].path);
+		buf_varint(o, b->objects[i].build_id_bytes);
+		buf_append(o, b->objects[i].build_id, b->objects[i].build_id_bytes);
+	}
+	for (uint32_t i = 0; i < p->frames.count; i++) {
+		const struct stack_frame *f = &b->frames[p->frame_of[i]];
+
+		buf_varint(o, (uint64_t)f->flags << 3 | f->kind);
+		buf_varint(o, f->object);
+		buf_svarint(o, (int64_t)(f->address - last));
+		last = f->address;
+		if (f->kind == STACK_FRAME_PYTHON) {
+			buf_varint(o, f->file);
+			buf_varint(o, f->line);
+		}
+	}
+	for (uint32_t i = 0; i < p->nodes.count; i++) {
+		buf_varint(o, i + 1 - p->node[i].parent); /* i + 1: outermost; else how far back */
+		buf_varint(o, p->node[i].frame);
+	}
+}
+
+static void put_samples(struct packer *p)
+{
+	const struct stack_batch *b = p->b;
+	const struct stack_sample *l = &(const struct stack_sample){ .time_ns = b->begin_ns };
+	struct buf *o = &p->out;
+
+	for (uint32_t i = 0; i < b->sample_count; i++) {
+		const struct stack_sample *s = &b->samples[i];
+
+		buf_svarint(o, (int64_t)(s->time_ns - l->time_ns));
+		buf_varint(o, s->weight_ns);
+		buf_svarint(o, (int64_t)s->pid - l->pid);
+		buf_svarint(o, (int64_t)s->tid - l->tid);
+		buf_svarint(o, (int64_t)s->stack - l->stack);
+		buf_varint(o, s->count);
+		buf_varint(o, (uint64_t)s->gil << 2 | s->kind);
+		buf_varint(o, s->cpu);
+		buf_varint(o, s->comm);
+		buf_varint(o, s->waker_tid);
+		if (s->waker_tid)
+			buf_varint(o, s->waker_comm);
+		l = s;
+	}
+}
+
+static int pack_all(struct packer *p, struct buf *out)
+{
+	const struct stack_batch *b = p->b;
+	uint32_t *leaf = calloc(b->stack_count ? b->stack_count : 1, sizeof(*leaf));
+	struct pack_part part;
+	int err = leaf ? 0 : -ENOMEM;
+
+	for (uint32_t i = 0; i < b->stack_count && !err; i++)
+		for (uint32_t k = b->stacks[i].count; k--;)
+			leaf[i] = intern_node(p, leaf[i], intern_frame(p, b->stacks[i].first + k));
+	if (!err) {
+		const uint64_t head[] = { b->begin_ns, b->end_ns - b->begin_ns, b->lost_samples,
+					  b->string_count, b->object_count, p->frames.count,
+					  p->nodes.count, b->stack_count, b->sample_count };
+
+		for (size_t i = 0; i < sizeof(head) / sizeof(*head); i++)
+			buf_varint(&p->out, head[i]);
+		put_tables(p);
+		for (uint32_t i = 0; i < b->stack_count; i++) {
+			buf_varint(&p->out, leaf[i]);
+			buf_varint(&p->out, (uint64_t)b->stacks[i].kernel_count << 3 |
+						    b->stacks[i].end);
+		}
+		put_samples(p);
+		part = (struct pack_part){ p->out.data, p->out.bytes };
+		err = p->out.failed ? -EMSGSIZE : pack_write(&part, 1, out);
+	}
+	free(leaf);
+	return err;
+}
+
+int stacks_pack(const struct stack_batch *b, struct buf *out)
+{
+	uint32_t frames = b->frame_count ? b->frame_count : 1;
+	struct packer p = { .b = b };
+	int err;
+
+	if (!stack_batch_valid(b))
+		return -EINVAL;
+	if (b->frame_count > LIMIT_WINDOW_STACK_FRAMES || b->sample_count > LIMIT_WINDOW_STACK_SAMPLES)
+		return -EMSGSIZE;
+	buf_init(&p.out, LIMIT_WIRE_UNPACKED_BYTES);
+	p.frame_of = malloc(frames * sizeof(*p.frame_of));
+	p.node = malloc(frames * sizeof(*p.node));
+	err = p.frame_of && p.node ? 0 : -ENOMEM;
+	if (!err)
+		err = intern_init(&p.frames, frames);
+	if (!err)
+		err = intern_init(&p.nodes, frames);
+	if (!err)
+		err = pack_all(&p, out);
+	free(p.frames.slot);
+	free(p.nodes.slot);
+	free(p.frame_of);
+	free(p.node);
+	buf_fini(&p.out);
+	return err;
+}
+
+/* ---- unpack ---- */
+
+struct unpacker {
+	const uint8_t *data;
+	size_t bytes, pos;
+	int err;
+	uint32_t strings, objects, frames, nodes, stacks, samples;
+	uint32_t *string_of, *object_of, *stack_of; /* number in the block -> index in the batch */
+	struct stack_frame *frame;
+	struct node *node;
+	uint32_t *depth; /* of a node */
+};
+
+static uint64_t get(struct unpacker *u, uint64_t max)
+{
+	uint64_t v = 0;
+
+	if (!u->err)
+		u->err = buf_read_varint(u->data, u->bytes, &u->pos, &v);
+	if (!u->err && v > max)
+		u->err = -EPROTO;
+	return u->err ? 0 : v;
+}
+
+static int64_t get_signed(struct unpacker *u)
+{
+	int64_t v = 0;
+
+	if (!u->err)
+		u->err = buf_read_svarint(u->data, u->bytes, &u->pos, &v);
+	return u->err ? 0 : v;
+}
+
+static const uint8_t *get_bytes(struct unpacker *u, size_t n)
+{
+	if (!u->err && n > u->bytes - u->pos)
+		u->err = -EPROTO;
+	if (u->err)
+		return NULL;
+	u->pos += n;
+	return u->data + u->pos - n;
+}
+
+/* An index below count, and its translation. */
+static uint32_t get_index(struct unpacker *u, const uint32_t *of, uint32_t count)
+{
+	uint64_t v = get(u, UINT32_MAX);
+
+	if (!u->err && v >= count)
+		u->err = -EPROTO;
+	return u->err ? 0 : of ? of[v] : (uint32_t)v;
+}
+
+static void read_head(struct unpacker *u, struct stack_batch *b)
+{
+	b->begin_ns = get(u, UINT64_MAX);
+	b->end_ns = b->begin_ns + get(u, UINT64_MAX);
+	b->lost_samples = get(u, UINT64_MAX);
+	u->strings = (uint32_t)get(u, LIMIT_STACK_STRINGS);
+	u->objects = (uint32_t)get(u, LIMIT_STACK_OBJECTS);
+	u->frames = (uint32_t)get(u, LIMIT_WINDOW_STACK_FRAMES);
+	u->nodes = (uint32_t)get(u, LIMIT_WINDOW_STACK_FRAMES);
+	u->stacks = (uint32_t)get(u, LIMIT_STACKS);
+	u->samples = (uint32_t)get(u, LIMIT_WINDOW_STACK_SAMPLES);
+	/* least bytes of a row of each: 1, 2, 3, 2, 2, 10 */
+	if (!u->err && (uint64_t)u->strings + 2ull * u->objects + 3ull * u->frames + 2ull * u->nodes +
+			       2ull * u->stacks + 10ull * u->samples > u->bytes - u->pos)
+		u->err = -EPROTO;
+}
+
+static void read_names(struct unpacker *u, struct stack_batch *b)
+{
+	for (uint32_t i = 0; i < u->strings && !u->err; i++) {
+		size_t n = get(u, LIMIT_NAME_BYTES);
+		const uint8_t *s = get_bytes(u, n);
+
+		if (s)
+			u->err = memchr(s, 0, n) ? -EPROTO
+						 : stack_batch_string(b, (const char *)s, n,
+								      &u->string_of[i]);
+	}
+	for (uint32_t i = 0; i < u->objects && !u->err; i++) {
+		uint32_t path = get_index(u, u->string_of, u->strings);
+		size_t n = get(u, STACK_BUILD_ID_MAX);
+		const uint8_t *id = get_bytes(u, n);
+
+		if (id)
+			u->err = stack_batch_object(b, id, n, stack_batch_text(b, path),
+						    &u->object_of[i]);
+	}
+}
+
+static void read_frame(struct unpacker *u, struct stack_frame *f, uint64_t *last)
+{
+	uint64_t kind = get(u, UINT8_MAX << 3 | 7);
+
+	*f = (struct stack_frame){ .kind = kind & 7, .flags = (uint8_t)(kind >> 3) };
+	if (f->kind == STACK_FRAME_ANONYMOUS)
+		f->object = (uint32_t)get(u, UINT32_MAX);
+	else if (f->kind == STACK_FRAME_NATIVE)
+		f->object = get_index(u, u->object_of, u->objects);
+	else
+		f->object = get_index(u, u->string_of, u->strings);
+	*last += (uint64_t)get_signed(u);
+	f->address = *last;
+	if (f->kind == STACK_FRAME_PYTHON) {
+		f->file = get_index(u, u->string_of, u->strings);
+		f->line = (uint32_t)get(u, UINT32_MAX);
+	} else if (f->kind < STACK_FRAME_NATIVE || f->kind > STACK_FRAME_ANONYMOUS) {
+		u->err = -EPROTO;
+	}
+}
+
+static void read_tree(struct unpacker *u)
+{
+	uint64_t last = 0;
+
+	for (uint32_t i = 0; i < u->frames && !u->err; i++)
+		read_frame(u, &u->frame[i], &last);
+	for (uint32_t i = 0; i < u->nodes && !u->err; i++) {
+		uint64_t back = get(u, i + 1);
+
+		if (!back)
+			u->err = u->err ? u->err : -EPROTO;
+		if (u->err)
+			break;
+		u->node[i].parent = i + 1 - (uint32_t)back;
+		u->node[i].frame = get_index(u, NULL, u->frames);
+		u->depth[i] = 1 + (u->node[i].parent ? u->depth[u->node[i].parent - 1] : 0);
+		if (u->depth[i] > LIMIT_STACK_DEPTH)
+			u->err = -EPROTO;
+	}
+}
+
+static void read_stacks(struct unpacker *u, struct stack_batch *b)
+{
+	struct stack_frame frames[LIMIT_STACK_DEPTH];
+
+	for (uint32_t i = 0; i < u->stacks && !u->err; i++) {
+		uint32_t at = (uint32_t)get(u, u->nodes), count = 0;
+		uint64_t tail = get(u, LIMIT_STACK_DEPTH << 3 | 7);
+
+		if (u->err)
+			break;
+		for (; at; at = u->node[at - 1].parent)
+			frames[count++] = u->frame[u->node[at - 1].frame];
+		if (tail >> 3 > count || (tail & 7) >= STACK_END_COUNT ||
+		    b->frame_count + count > LIMIT_WINDOW_STACK_FRAMES)
+			u->err = -EPROTO;
+		else
+			u->err = stack_batch_stack(b, frames, count, (uint32_t)(tail >> 3), tail & 7,
+						   &u->stack_of[i]);
+	}
+}
+
+static void read_samples(struct unpacker *u, struct stack_batch *b)
+{
+	struct stack_sample s = { .time_ns = b->begin_ns };
+	uint32_t stack = 0;
+
+	for (uint32_t i = 0; i < u->samples && !u->err; i++) {
+		uint64_t v;
+
+		s.time_ns += (uint64_t)get_signed(u);
+		s.weight_ns = get(u, UINT64_MAX);
+		s.pid += (uint32_t)get_signed(u);
+		s.tid += (uint32_t)get_signed(u);
+		stack += (uint32_t)get_signed(u);
+		s.count = (uint32_t)get(u, UINT32_MAX);
+		v = get(u, STACK_GIL_UNKNOWN << 2 | 3);
+		s.gil = (uint8_t)(v >> 2);
+		s.kind = v & 3;
+		s.cpu = (uint16_t)get(u, UINT16_MAX);
+		s.comm = get_index(u, u->string_of, u->strings);
+		s.waker_tid = (uint32_t)get(u, UINT32_MAX);
+		s.waker_comm = s.waker_tid ? get_index(u, u->string_of, u->strings) : 0;
+		if (!u->err && (stack >= u->stacks || (s.kind != STACK_ON_CPU && s.kind != STACK_OFF_CPU)))
+			u->err = -EPROTO;
+		if (u->err)
+			break;
+		s.stack = u->stack_of[stack];
+		u->err = stack_batch_sample(b, &s);
+	}
+}
+
+static void *table(struct unpacker *u, uint32_t count, size_t bytes)
+{
+	void *p = calloc(count ? count : 1, bytes);
+
+	if (!p && !u->err)
+		u->err = -ENOMEM;
+	return p;
+}
+
+int stacks_unpack(const void *data, size_t bytes, size_t max_bytes, struct stack_batch *b)
+{
+	struct unpacker u = { .bytes = 0 };
+	uint8_t *plain;
+	int err = pack_read(data, bytes, max_bytes, &plain, &u.bytes);
+
+	if (err)
+		return err;
+	u.data = plain;
+	read_head(&u, b);
+	if (!u.err) {
+		u.string_of = table(&u, u.strings, sizeof(*u.string_of));
+		u.object_of = table(&u, u.objects, sizeof(*u.object_of));
+		u.stack_of = table(&u, u.stacks, sizeof(*u.stack_of));
+		u.frame = table(&u, u.frames, sizeof(*u.frame));
+		u.node = table(&u, u.nodes, sizeof(*u.node));
+		u.depth = table(&u, u.nodes, sizeof(*u.depth));
+	}
+	if (!u.err)
+		read_names(&u, b);
+	if (!u.err)
+		read_tree(&u);
+	if (!u.err)
+		read_stacks(&u, b);
+	if (!u.err)
+		read_samples(&u, b);
+	if (!u.err && u.pos != u.bytes)
+		u.err = -EPROTO;
+	free(u.string_of);
+	free(u.object_of);
+	free(u.stack_of);
+	free(u.frame);
+	free(u.node);
+	free(u.depth);
+	free(plain);
+	return u.err == -E2BIG ? -EMSGSIZE : u.err;
+}
