@@ -26,3 +26,6 @@ $(B)/python/cold_loop_stripped.so: $(B)/python/cold_loop.so
 FUZZ += fuzz_python fuzz_python_elf
 fuzz_python_USES := sampler base
 fuzz_python_elf_USES := sampler base
+UNIT += test_sampler_python
+test_sampler_python_USES := sampler symbol analysis base
+test_sampler_python_LDLIBS := -lcmocka
