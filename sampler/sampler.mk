@@ -10,3 +10,7 @@ else
 sampler_SRCS += sampler/sampler_maps_none.c
 endif
 sampler_LDLIBS += -lunwind-x86_64 -lunwind -ldw -lelf
+
+UNIT += test_sampler
+test_sampler_USES := sampler symbol analysis base
+test_sampler_LDLIBS := -lcmocka
