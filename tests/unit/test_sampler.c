@@ -242,26 +242,37 @@ static void let_settle(struct sampler *s)
 	stack_batch_fini(&b);
 }
 
-static struct sampler *open_wanted(uint64_t off_cpu_min_ns)
+/* One sampler per group: loading it takes seconds, most of them the kernel's verifier. */
+static struct sampler *shared;
+
+static int open_mode(enum sampler_mode mode)
 {
 	struct sampler_options o;
 	struct sampler_stats stats;
-	struct sampler *s;
 
+	mode_wanted = mode;
 	sampler_options_init(&o);
-	o.mode_max = mode_wanted;
+	o.mode_max = mode;
 	o.rate_hz = 999;
 	o.fraction_percent = 100;
-	o.off_cpu_min_ns = off_cpu_min_ns;
-	assert_int_equal(sampler_open(&s, &o), 0);
-	sampler_stats_get(s, &stats);
-	if (stats.mode != mode_wanted)
-		print_message("# wanted %s, got %s: %s\n", sampler_mode_name(mode_wanted),
-			      sampler_mode_name(stats.mode), stats.why);
+	o.off_cpu_min_ns = 10000000;
+	if (sampler_open(&shared, &o))
+		return -1;
+	sampler_stats_get(shared, &stats);
 	if (stats.missing[0])
 		print_message("# missing: %s\n", stats.missing);
-	assert_int_equal(stats.mode, mode_wanted);
-	return s;
+	if (stats.mode == mode)
+		return 0;
+	print_message("# wanted %s, got %s: %s\n", sampler_mode_name(mode), sampler_mode_name(stats.mode),
+		      stats.why);
+	return -1;
+}
+
+static int close_mode(void **state)
+{
+	sampler_close(shared);
+	shared = NULL;
+	return 0;
 }
 
 static const char *const spin_chain[] = {"target_spin",	  "target_inner",  "target_middle", "target_middle",
@@ -272,7 +283,7 @@ static const char *const spin_chain[] = {"target_spin",	  "target_inner",  "targ
 
 static void finds_the_known_chain(void **state)
 {
-	struct sampler *s = open_wanted(1000000);
+	struct sampler *s = shared;
 	pid_t pid = start_target("spin");
 	struct stack_batch b;
 	struct tally t;
@@ -291,13 +302,13 @@ static void finds_the_known_chain(void **state)
 	assert_true(t.rooted * 100 >= t.samples * 99);
 	assert_int_equal(t.weight_ns, t.samples * (100000000000ull / 999 / 100));
 	stack_batch_fini(&b);
+	sampler_remove(s, (uint32_t)pid);
 	stop_target(pid);
-	sampler_close(s);
 }
 
 static void follows(const char *what, bool root_is_enough, const char *const *chain)
 {
-	struct sampler *s = open_wanted(1000000);
+	struct sampler *s = shared;
 	pid_t pid = start_target(what);
 	struct stack_batch b;
 	struct tally t;
@@ -315,8 +326,8 @@ static void follows(const char *what, bool root_is_enough, const char *const *ch
 	assert_true(t.chained * 100 >= t.samples * 90);
 	assert_true(!root_is_enough || t.rooted * 100 >= t.samples * 99);
 	stack_batch_fini(&b);
+	sampler_remove(s, (uint32_t)pid);
 	stop_target(pid);
-	sampler_close(s);
 }
 
 static void follows_a_fork(void **state)
@@ -339,7 +350,7 @@ static void follows_a_dlopen(void **state)
 static void measures_blocked_time(void **state)
 {
 	static const char *const chain[] = {"__schedule", "target_nap", "target_sleeper", "main", NULL};
-	struct sampler *s = open_wanted(10000000);
+	struct sampler *s = shared;
 	pid_t pid = start_target("sleep");
 	struct sampler_stats stats;
 	struct stack_batch b;
@@ -359,15 +370,15 @@ static void measures_blocked_time(void **state)
 	/* nanosleep never sleeps shorter than it was told */
 	assert_true(t.weight_ns >= t.samples * SLEEP_MS * 1000000ull);
 	stack_batch_fini(&b);
+	sampler_remove(s, (uint32_t)pid);
 	stop_target(pid);
-	sampler_close(s);
 }
 
 static void shows_kernel_stacks(void **state)
 {
 	static const char *const chain[] = {"read_zero", "vfs_read", "target_reader", "main", NULL};
 	static const char *const iter_chain[] = {"read_iter_zero", "vfs_read", "target_reader", "main", NULL};
-	struct sampler *s = open_wanted(1000000);
+	struct sampler *s = shared;
 	pid_t pid = start_target("read");
 	struct stack_batch b;
 	struct tally t, iter;
@@ -384,14 +395,14 @@ static void shows_kernel_stacks(void **state)
 	assert_true(t.samples >= 20);
 	assert_true((t.chained + iter.chained) * 100 >= t.samples * 80);
 	stack_batch_fini(&b);
+	sampler_remove(s, (uint32_t)pid);
 	stop_target(pid);
-	sampler_close(s);
 }
 
 /* Every sample that the kernel took is in some batch or was counted as lost: 40 swaps under load. */
 static void loses_nothing_in_the_swap(void **state)
 {
-	struct sampler *s = open_wanted(1000000);
+	struct sampler *s = shared;
 	pid_t pid[4];
 	struct sampler_stats before, after;
 	struct stack_batch b;
@@ -433,12 +444,11 @@ static void loses_nothing_in_the_swap(void **state)
 	assert_true(counted <= after.samples - before.samples + 16);
 	assert_int_equal(after.lost_ring_full, 0);
 	stack_batch_fini(&b);
-	sampler_close(s);
 }
 
 static void changes_rate_and_fraction(void **state)
 {
-	struct sampler *s = open_wanted(1000000);
+	struct sampler *s = shared;
 	pid_t pid = start_target("spin");
 	struct stack_batch b;
 	struct tally full, tenth;
@@ -458,13 +468,14 @@ static void changes_rate_and_fraction(void **state)
 	stack_batch_clear(&b);
 	assert_int_equal(sampler_drain(s, &b), 0);
 	tally_up(&b, (uint32_t)pid, STACK_ON_CPU, spin_chain, &tenth);
+	assert_int_equal(sampler_set_rate(s, 999, 100), 0);
 	print_message("# rate: %lu samples at 999 Hz 100%%, %lu at 99 Hz 50%%\n", full.samples,
 		      tenth.samples);
 	assert_true(tenth.samples * 5 < full.samples);
 	assert_int_equal(tenth.weight_ns, tenth.samples * (100000000000ull / 99 / 50));
 	stack_batch_fini(&b);
+	sampler_remove(s, (uint32_t)pid);
 	stop_target(pid);
-	sampler_close(s);
 }
 
 static void says_why_it_is_off(void **state)
@@ -547,14 +558,12 @@ static void gives_an_ordinary_user_copied_stacks(void **state)
 
 static int as_loop(void **state)
 {
-	mode_wanted = SAMPLER_BPF_LOOP;
-	return 0;
+	return open_mode(SAMPLER_BPF_LOOP);
 }
 
 static int as_tail(void **state)
 {
-	mode_wanted = SAMPLER_BPF_TAIL;
-	return 0;
+	return open_mode(SAMPLER_BPF_TAIL);
 }
 
 #define CASES                                                                                      \
@@ -581,8 +590,8 @@ int main(int argc, char **argv)
 		return 1;
 	failed = cmocka_run_group_tests_name("sampler", any, NULL, NULL);
 	if (!getuid() && !access("/sys/kernel/btf/vmlinux", R_OK)) {
-		failed += cmocka_run_group_tests_name("sampler with bpf_loop", loop, as_loop, NULL);
-		failed += cmocka_run_group_tests_name("sampler with tail calls", tail, as_tail, NULL);
+		failed += cmocka_run_group_tests_name("sampler with bpf_loop", loop, as_loop, close_mode);
+		failed += cmocka_run_group_tests_name("sampler with tail calls", tail, as_tail, close_mode);
 	}
 	return failed;
 }
