@@ -224,6 +224,20 @@ static void let_run(struct sampler *s, int ms)
 	}
 }
 
+/* Until so many more samples were taken: how long that takes is the machine's affair. */
+static void let_sample(struct sampler *s, uint64_t count)
+{
+	struct sampler_stats stats;
+	uint64_t until;
+
+	sampler_stats_get(s, &stats);
+	until = stats.samples + count;
+	for (int i = 0; i < 400 && stats.samples < until; i++) {
+		let_run(s, 50);
+		sampler_stats_get(s, &stats);
+	}
+}
+
 /* Until every file that is mapped has its table. */
 static void let_settle(struct sampler *s)
 {
@@ -290,7 +304,7 @@ static void finds_the_known_chain(void **state)
 
 	assert_int_equal(sampler_add(s, (uint32_t)pid, false), 0);
 	let_settle(s);
-	let_run(s, 500);
+	let_sample(s, 100);
 	stack_batch_init(&b);
 	assert_int_equal(sampler_drain(s, &b), 0);
 	tally_up(&b, (uint32_t)pid, STACK_ON_CPU, spin_chain, &t);
@@ -316,7 +330,7 @@ static void follows(const char *what, bool root_is_enough, const char *const *ch
 	assert_int_equal(sampler_add(s, (uint32_t)pid, true), 0);
 	let_run(s, 700); /* it forks, execs or loads 300 ms after its start */
 	let_settle(s);
-	let_run(s, 400);
+	let_sample(s, 100);
 	stack_batch_init(&b);
 	assert_int_equal(sampler_drain(s, &b), 0);
 	tally_up(&b, 0, STACK_ON_CPU, chain, &t);
@@ -358,7 +372,7 @@ static void measures_blocked_time(void **state)
 
 	assert_int_equal(sampler_add(s, (uint32_t)pid, false), 0);
 	let_settle(s);
-	let_run(s, 600);
+	let_sample(s, 10);
 	stack_batch_init(&b);
 	assert_int_equal(sampler_drain(s, &b), 0);
 	tally_up(&b, (uint32_t)pid, STACK_OFF_CPU, chain, &t);
@@ -385,7 +399,7 @@ static void shows_kernel_stacks(void **state)
 
 	assert_int_equal(sampler_add(s, (uint32_t)pid, false), 0);
 	let_settle(s);
-	let_run(s, 400);
+	let_sample(s, 100);
 	stack_batch_init(&b);
 	assert_int_equal(sampler_drain(s, &b), 0);
 	tally_up(&b, (uint32_t)pid, STACK_ON_CPU, chain, &t);
@@ -399,7 +413,18 @@ static void shows_kernel_stacks(void **state)
 	stop_target(pid);
 }
 
-/* Every sample that the kernel took is in some batch or was counted as lost: 40 swaps under load. */
+static uint64_t drain_count(struct sampler *s, struct stack_batch *b)
+{
+	uint64_t count = 0;
+
+	stack_batch_clear(b);
+	assert_int_equal(sampler_drain(s, b), 0);
+	for (uint32_t i = 0; i < b->sample_count; i++)
+		count += b->samples[i].count;
+	return count;
+}
+
+/* Every sample that the kernel took is in one batch or was counted as lost: 40 swaps under load. */
 static void loses_nothing_in_the_swap(void **state)
 {
 	struct sampler *s = shared;
@@ -408,41 +433,61 @@ static void loses_nothing_in_the_swap(void **state)
 	struct stack_batch b;
 	uint64_t counted = 0;
 
+	stack_batch_init(&b);
+	drain_count(s, &b); /* nothing is sampled now */
+	sampler_stats_get(s, &before);
 	for (int i = 0; i < 4; i++) {
 		pid[i] = start_target(i & 1 ? "sleep" : "spin");
 		assert_int_equal(sampler_add(s, (uint32_t)pid[i], false), 0);
 	}
-	let_settle(s);
-	stack_batch_init(&b);
-	assert_int_equal(sampler_drain(s, &b), 0);
-	for (uint32_t i = 0; i < b.sample_count; i++)
-		counted += b.samples[i].count;
-	sampler_stats_get(s, &before);
-	counted = 0;
 	for (int i = 0; i < 40; i++) {
-		stack_batch_clear(&b);
-		assert_int_equal(sampler_drain(s, &b), 0);
-		for (uint32_t k = 0; k < b.sample_count; k++)
-			counted += b.samples[k].count;
-		poll(NULL, 0, 10);
+		let_run(s, 15);
+		counted += drain_count(s, &b);
 	}
-	for (int i = 0; i < 4; i++)
+	for (int i = 0; i < 4; i++) {
+		sampler_remove(s, (uint32_t)pid[i]);
 		stop_target(pid[i]);
-	for (int i = 0; i < 2; i++) { /* what the last one left behind */
-		stack_batch_clear(&b);
-		assert_int_equal(sampler_drain(s, &b), 0);
-		for (uint32_t k = 0; k < b.sample_count; k++)
-			counted += b.samples[k].count;
 	}
+	counted += drain_count(s, &b) + drain_count(s, &b);
 	sampler_stats_get(s, &after);
 	print_message("# swap: %lu taken, %lu drained, lost %lu %lu %lu\n", after.samples - before.samples,
 		      counted, after.lost_count_full, after.lost_ring_full, after.lost_stack_full);
 	assert_true(counted > 100);
-	/* samples between the first drain's swap and its reading of the counters are in both */
-	assert_true(counted + (after.lost_count_full - before.lost_count_full) >=
-		    after.samples - before.samples);
-	assert_true(counted <= after.samples - before.samples + 16);
+	assert_int_equal(counted + after.lost_count_full - before.lost_count_full,
+			 after.samples - before.samples);
 	assert_int_equal(after.lost_ring_full, 0);
+	stack_batch_fini(&b);
+}
+
+static uint64_t cpu_time_ns(pid_t pid)
+{
+	clockid_t clock;
+
+	assert_int_equal(clock_getcpuclockid(pid, &clock), 0);
+	return clock_ns(clock);
+}
+
+/* The weights of a busy process's samples add up to its CPU time, at any rate and fraction. */
+static void check_weight(struct sampler *s, pid_t pid, uint32_t rate_hz, uint32_t fraction_percent,
+			 uint64_t count)
+{
+	struct stack_batch b;
+	struct tally t;
+	uint64_t begin, used;
+
+	stack_batch_init(&b);
+	assert_int_equal(sampler_set_rate(s, rate_hz, fraction_percent), 0);
+	assert_int_equal(sampler_drain(s, &b), 0);
+	begin = cpu_time_ns(pid);
+	let_sample(s, count);
+	stack_batch_clear(&b);
+	assert_int_equal(sampler_drain(s, &b), 0);
+	used = cpu_time_ns(pid) - begin;
+	tally_up(&b, (uint32_t)pid, STACK_ON_CPU, spin_chain, &t);
+	print_message("# %u Hz, %u%%: %lu samples weigh %lu ms, CPU time %lu ms\n", rate_hz, fraction_percent,
+		      t.samples, t.weight_ns / 1000000, used / 1000000);
+	assert_int_equal(t.weight_ns, t.samples * (100000000000ull / rate_hz / fraction_percent));
+	assert_true(t.weight_ns > used / 2 && t.weight_ns < used * 3 / 2);
 	stack_batch_fini(&b);
 }
 
@@ -450,29 +495,61 @@ static void changes_rate_and_fraction(void **state)
 {
 	struct sampler *s = shared;
 	pid_t pid = start_target("spin");
-	struct stack_batch b;
-	struct tally full, tenth;
 
 	assert_int_equal(sampler_add(s, (uint32_t)pid, false), 0);
 	assert_int_equal(sampler_set_rate(s, 1000, 100), -EINVAL);
+	assert_int_equal(sampler_set_rate(s, 9, 100), -EINVAL);
 	assert_int_equal(sampler_set_rate(s, 99, 0), -EINVAL);
 	let_settle(s);
-	let_run(s, 400);
+	check_weight(s, pid, 999, 20, 80);
+	check_weight(s, pid, 99, 100, 80);
+	assert_int_equal(sampler_set_rate(s, 999, 100), 0);
+	sampler_remove(s, (uint32_t)pid);
+	stop_target(pid);
+}
+
+/* Python functions stand between the interpreter's frames, with their lines. */
+static void names_python_frames(void **state)
+{
+	static const char *const program = "def leaf():\n"
+					   "    return sum(i * i for i in range(2000))\n"
+					   "def caller():\n"
+					   "    return leaf()\n"
+					   "while True:\n"
+					   "    caller()\n";
+	static const char *const chain[] = {"leaf", "caller", "<module>", NULL};
+	struct sampler *s = shared;
+	struct stack_batch b;
+	struct tally t;
+	pid_t pid;
+
+	if (access("/usr/bin/python3", X_OK))
+		skip();
+	pid = fork();
+	if (!pid) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		execl("/usr/bin/python3", "python3", "-c", program, NULL);
+		_exit(127);
+	}
+	let_run(s, 300);
+	assert_int_equal(sampler_add(s, (uint32_t)pid, false), 0);
+	let_settle(s);
+	let_sample(s, 100);
 	stack_batch_init(&b);
 	assert_int_equal(sampler_drain(s, &b), 0);
-	tally_up(&b, (uint32_t)pid, STACK_ON_CPU, spin_chain, &full);
-	assert_int_equal(sampler_set_rate(s, 99, 50), 0);
-	stack_batch_clear(&b);
-	assert_int_equal(sampler_drain(s, &b), 0);
-	let_run(s, 400);
-	stack_batch_clear(&b);
-	assert_int_equal(sampler_drain(s, &b), 0);
-	tally_up(&b, (uint32_t)pid, STACK_ON_CPU, spin_chain, &tenth);
-	assert_int_equal(sampler_set_rate(s, 999, 100), 0);
-	print_message("# rate: %lu samples at 999 Hz 100%%, %lu at 99 Hz 50%%\n", full.samples,
-		      tenth.samples);
-	assert_true(tenth.samples * 5 < full.samples);
-	assert_int_equal(tenth.weight_ns, tenth.samples * (100000000000ull / 99 / 50));
+	tally_up(&b, (uint32_t)pid, STACK_ON_CPU, chain, &t);
+	print_message("# python: %lu samples, %lu with the chain, %lu to the root\n", t.samples, t.chained,
+		      t.rooted);
+	assert_true(t.chained * 100 >= t.samples * 90);
+	for (uint32_t i = 0; i < b.frame_count; i++) {
+		if (b.frames[i].kind == STACK_FRAME_PYTHON &&
+		    !strcmp(stack_batch_text(&b, b.frames[i].object), "caller"))
+			assert_in_range(b.frames[i].line, 3, 4); /* on its way in, or in the call */
+	}
+	for (uint32_t i = 0; i < b.sample_count; i++) {
+		if (b.samples[i].pid == (uint32_t)pid && b.samples[i].kind == STACK_ON_CPU)
+			assert_int_equal(b.samples[i].gil, STACK_GIL_HOLDER);
+	}
 	stack_batch_fini(&b);
 	sampler_remove(s, (uint32_t)pid);
 	stop_target(pid);
@@ -530,7 +607,7 @@ static int as_nobody(void)
 	if (sampler_add(s, (uint32_t)pid, false))
 		return 5;
 	let_settle(s);
-	let_run(s, 500);
+	let_sample(s, 100);
 	stack_batch_init(&b);
 	if (sampler_drain(s, &b))
 		return 6;
@@ -571,7 +648,7 @@ static int as_tail(void **state)
 		cmocka_unit_test(follows_an_exec), cmocka_unit_test(follows_a_dlopen),             \
 		cmocka_unit_test(measures_blocked_time), cmocka_unit_test(shows_kernel_stacks),    \
 		cmocka_unit_test(loses_nothing_in_the_swap),                                       \
-		cmocka_unit_test(changes_rate_and_fraction)
+		cmocka_unit_test(changes_rate_and_fraction), cmocka_unit_test(names_python_frames)
 
 int main(int argc, char **argv)
 {
