@@ -30,7 +30,6 @@
 const volatile __u32 sampler_pid_ns = 0;       /* inode of the daemon's PID namespace; 0: the first */
 const volatile __u32 sampler_pid_ns_level = 0; /* its depth */
 const volatile __u64 sampler_pid_ns_dev = 0;
-const volatile __u32 sampler_stack_padding = 0; /* above the user registers, with FRED; SAMPLER_TAIL */
 const volatile bool sampler_python = false;
 const volatile __u32 sampler_ring_bytes = 0;
 
@@ -184,9 +183,15 @@ static __always_inline __u64 current_identity(struct task_struct *task)
 static __always_inline long task_user_regs(struct task_struct *task, struct kernel_regs *out)
 {
 #ifdef SAMPLER_TAIL
-	char *top = (char *)BPF_CORE_READ(task, stack) + KERNEL_STACK_BYTES;
+	char *at = (char *)BPF_CORE_READ(task, stack) + KERNEL_STACK_BYTES - sizeof(*out);
 
-	return bpf_probe_read_kernel(out, sizeof(*out), top - sampler_stack_padding - sizeof(*out));
+	/* kernels with FRED leave 16 bytes above them; user code's selectors tell which it is */
+	for (int i = 0; i < 2; i++) {
+		if (!bpf_probe_read_kernel(out, sizeof(*out), at - 16 * i) &&
+		    (out->cs & 0xffff) == KERNEL_USER_CS && (out->ss & 0xffff) == KERNEL_USER_SS)
+			return 0;
+	}
+	return -1;
 #else
 	void *regs = (void *)bpf_task_pt_regs(bpf_get_current_task_btf());
 
