@@ -107,6 +107,7 @@ static __always_inline void unwind_start(struct unwind_state *s)
 {
 	s->rbp_at = 0;
 	s->rbx_at = 0;
+	s->signal_sp = 0;
 	s->leaf_row = 0;
 	s->zero = 0;
 	s->count = 0;
@@ -271,6 +272,7 @@ static __always_inline int unwind_signal(struct unwind_state *s)
 	s->reg[UNWIND_RCX] = g[14];
 	s->reg[UNWIND_RSP] = g[15];
 	s->pc = g[16];
+	s->signal_sp = g[15];
 	s->rbp_at = 0;
 	s->rbx_at = 0;
 	s->leaf = 1;

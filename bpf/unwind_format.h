@@ -174,6 +174,7 @@ struct unwind_state {
 	__u64 reg[UNWIND_REGISTERS]; /* by DWARF number. rsp is always right, rbp and rbx as told by *_at,
 				      * the others only while `leaf` */
 	__u64 rbp_at, rbx_at; /* 0: the value is in reg; 1: lost; else the address where it is saved */
+	__u64 signal_sp;      /* rsp of the last frame that a signal interrupted; 0: none */
 	__u64 leaf_row;       /* where the row that covers the first pc begins; the pc itself without */
 	__u64 pending[UNWIND_PENDING_MAX]; /* keys to be marked UNWIND_MARKER_FP if the root is reached */
 	__u64 owner;          /* who runs anonymous code: the process, for the keys of markers */

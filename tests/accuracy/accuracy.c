@@ -56,6 +56,8 @@ struct run {
 	uint64_t end[UNWIND_END_COUNT];
 	uint32_t tables, refused;
 	int show;
+	int64_t scanned_ms;
+	uint64_t stale; /* samples that showed a new mapping: not judged */
 	struct unwind_state state;
 };
 
@@ -234,7 +236,7 @@ static void third_voice(struct run *r, const struct truth_stack *t)
 	else
 		r->third_neither++;
 	if (r->show-- > 0) {
-		printf("  disagreement: kernel %u frames, end %s; libdw %u (%s); libunwind %u\n", s->count,
+		printf("  disagreement (%s): kernel %u frames, end %s; libdw %u (%s); libunwind %u\n", r->name, s->count,
 		       end_names[s->end], t->count, t->why, third.count);
 		print_stack(r, "kernel", s->frame, s->count);
 		print_stack(r, "libdw", t->pc, t->count);
@@ -257,6 +259,25 @@ static void replay(struct run *r, int algorithm, const struct truth_stack *t)
 		r->replay_differs++;
 }
 
+/* The process has mapped something since its mappings were read, which the sampler would know from the
+ * kernel's events. */
+static bool is_stale(struct run *r, const struct snapshot_record *s)
+{
+	struct timespec now;
+
+	if (s->end != UNWIND_END_NO_MAPPING)
+		return false;
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	if (now.tv_sec * 1000 + now.tv_nsec / 1000000 - r->scanned_ms > 100) {
+		r->scanned_ms = now.tv_sec * 1000 + now.tv_nsec / 1000000;
+		if (take_mappings(r))
+			return true;
+		r->stale++;
+		return true;
+	}
+	return false;
+}
+
 static int on_record(void *context, void *data, size_t bytes)
 {
 	static struct truth_stack t;
@@ -266,6 +287,8 @@ static int on_record(void *context, void *data, size_t bytes)
 	if (bytes < sizeof(*s) || !r->truth)
 		return 0;
 	r->record = s;
+	if (is_stale(r, s))
+		return 0;
 	truth_libdw(r->truth, s, &t);
 	if (!t.count) /* the process has ended */
 		return 0;
@@ -372,8 +395,8 @@ static void report(const struct run *r)
 		if (r->end[i])
 			printf(" %s %lu", end_names[i], r->end[i]);
 	}
-	printf("; in kernel %.1f%%, by fp %lu, cut %lu, live reads %lu, replay differs %lu, lost %lu, %.2f us\n",
-	       percent(r->in_kernel, r->samples), r->by_fp, r->cut, r->live, r->replay_differs,
+	printf("; in kernel %.1f%%, by fp %lu, cut %lu, live reads %lu, stale %lu, replay differs %lu, lost %lu, %.2f us\n",
+	       percent(r->in_kernel, r->samples), r->by_fp, r->cut, r->live, r->stale, r->replay_differs,
 	       counter(r, SNAPSHOT_LOST),
 	       (double)counter(r, SNAPSHOT_WALK_NS) / (double)(counter(r, SNAPSHOT_TAKEN) + 1) / 1e3);
 }
