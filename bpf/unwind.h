@@ -498,7 +498,8 @@ static __always_inline void unwind_blind_fp(struct unwind_state *s)
 	s->blind_target = call == UNWIND_CALL_HERE ? target : 0;
 	if ((rbp + 8 - sp) / 8 < UNWIND_SCAN_WORDS)
 		s->blind_words = (rbp + 8 - sp) / 8;
-	if (s->blind_marker == UNWIND_MARKER_FP)
+	/* only a leaf may not have set up its frame yet */
+	if (s->blind_marker == UNWIND_MARKER_FP || !s->leaf)
 		s->blind_words = 0;
 }
 
@@ -552,8 +553,12 @@ static __always_inline int unwind_blind_take(struct unwind_state *s)
 		unwind_return_to(s, s->blind_pair[1], s->blind_rbp + 16, UNWIND_FRAME_FP);
 		return UNWIND_MORE;
 	}
-	if (found >= UNWIND_SCAN_WORDS)
-		return UNWIND_DONE; /* s->end says why there was no rule */
+	if (found >= UNWIND_SCAN_WORDS) {
+		/* the ABI: the outermost frame has 0 in rbp */
+		if (!s->rbp_at && !s->reg[UNWIND_RBP])
+			s->end = UNWIND_END_ROOT;
+		return UNWIND_DONE; /* else s->end says why there was no rule */
+	}
 	if (s->blind_marker == UNWIND_MARKER_NONE)
 		unwind_marker_set(s->blind_key, UNWIND_MARKER_DWARF);
 	UNWIND_BARRIER(found);

@@ -2,8 +2,10 @@
  * accuracy.c - how exact are the sampler's user stacks? Samples a live process with bpf/snapshot.bpf.c
  * (the sampler's own unwind.h), unwinds each very sample with libdw and, where they disagree, with
  * libunwind, and scores the walk in the kernel beside frame pointers alone and the paper's Algorithm 1.
- * usage: accuracy [-t] [-n NAME] [-s SECONDS] [-r HZ] [-v COUNT] PID
- *	-t tail-call build  -v show that many disagreements  */
+ * usage: accuracy [-t] [-n NAME] [-s SECONDS] [-r HZ] [-v COUNT] [-B TEXT] PID
+ *	-t tail-call build  -v show that many disagreements
+ *	-B TEXT treat files whose path has TEXT in it as if they had no unwind information (libdw still sees
+ *	it): what becomes of stripped code, with a truth to compare with */
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
@@ -56,6 +58,7 @@ struct run {
 	uint64_t end[UNWIND_END_COUNT];
 	uint32_t tables, refused;
 	int show;
+	const char *blind; /* part of the paths whose tables are left away */
 	int64_t scanned_ms;
 	uint64_t stale; /* samples that showed a new mapping: not judged */
 	struct unwind_state state;
@@ -96,7 +99,7 @@ static uint32_t file_of(struct run *r, const struct mapping *m)
 	if (!m->elf || !unwind_store_find(r->store, &m->elf->key, &file))
 		return file;
 	fd = mapping_open("/proc", r->pid, m->begin, m->end, m->path);
-	rc = fd < 0 ? fd : unwind_table_compile(&t, fd, why);
+	rc = fd < 0 ? fd : r->blind && strstr(m->path, r->blind) ? -ENODATA : unwind_table_compile(&t, fd, why);
 	if (fd >= 0)
 		close(fd);
 	if (rc) {
@@ -447,7 +450,7 @@ int main(int argc, char **argv)
 	bool tail = false;
 
 	r.name = "";
-	while ((option = getopt(argc, argv, "tn:s:r:v:")) != -1) {
+	while ((option = getopt(argc, argv, "tn:s:r:v:B:")) != -1) {
 		if (option == 't')
 			tail = true;
 		else if (option == 'n')
@@ -458,11 +461,13 @@ int main(int argc, char **argv)
 			hz = atoi(optarg);
 		else if (option == 'v')
 			r.show = atoi(optarg);
+		else if (option == 'B')
+			r.blind = optarg;
 		else
 			return 2;
 	}
 	if (optind + 1 != argc) {
-		fprintf(stderr, "usage: accuracy [-t] [-n NAME] [-s SECONDS] [-r HZ] [-v COUNT] PID\n");
+		fprintf(stderr, "usage: accuracy [-t] [-n NAME] [-s SECONDS] [-r HZ] [-v COUNT] [-B TEXT] PID\n");
 		return 2;
 	}
 	r.pid = (uint32_t)strtoul(argv[optind], NULL, 10);
