@@ -147,25 +147,27 @@ static void joined(enum sampler_mode mode)
 	for (uint32_t i = 0; i < r.batch.sample_count; i++) {
 		const struct stack_sample *s = &r.batch.samples[i];
 		const struct stack *k = &r.batch.stacks[s->stack];
-		bool has = false;
+		bool has = false, scanned = false;
 
 		if (s->kind != STACK_ON_CPU || s->pid != (uint32_t)r.truth.pid)
 			continue;
 		samples += s->count;
-		whole += k->end == STACK_END_ROOT ? s->count : 0;
 		gil += s->gil == STACK_GIL_HOLDER ? s->count : 0;
-		for (uint32_t n = 0; n < k->count; n++)
+		for (uint32_t n = 0; n < k->count; n++) {
 			has |= (r.batch.frames[k->first + n].flags & STACK_FRAME_SHIM) != 0;
+			scanned |= (r.batch.frames[k->first + n].flags & STACK_FRAME_SCANNED) != 0;
+		}
 		shims += has ? s->count : 0;
-		/* a stack that was cut before the tables were there shows what there is of it */
-		if (k->end != STACK_END_ROOT)
+		/* before the tables are there, native stacks are cut or guessed */
+		if (k->end != STACK_END_ROOT || scanned)
 			continue;
+		whole += s->count;
 		if (chain_is_right(&r, k))
 			right += s->count;
 		else if (++printed <= 3)
 			chain_print(&r, k);
 	}
-	print_message("# %s, %s: %lu samples, %lu to the root, %lu with the right chain, %lu with a "
+	print_message("# %s, %s: %lu samples, %lu to the root by tables, %lu with the right chain, %lu with a "
 		      "loop left over, %lu with the GIL; %lu Python frames, %lu failed\n",
 		      python, sampler_mode_name(mode), samples, whole, right, shims, gil,
 		      r.stats.python_frames, r.stats.python_failed);
