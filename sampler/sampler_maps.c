@@ -3,7 +3,6 @@
 #include "sampler/sampler_maps.h"
 
 #include <bpf/bpf.h>
-#include <bpf/btf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
 #include <linux/perf_event.h>
@@ -74,7 +73,7 @@ static int map_fd(const struct bpf_object *o, const char *name)
 /* ---- loading ---- */
 
 struct settings {
-	uint32_t pid_ns, pid_ns_level, stack_padding, ring_bytes;
+	uint32_t pid_ns, pid_ns_level, ring_bytes;
 	uint64_t pid_ns_dev;
 	bool python;
 };
@@ -84,24 +83,9 @@ struct settings {
 		(skeleton)->rodata->sampler_pid_ns = (s)->pid_ns;                                  \
 		(skeleton)->rodata->sampler_pid_ns_level = (s)->pid_ns_level;                      \
 		(skeleton)->rodata->sampler_pid_ns_dev = (s)->pid_ns_dev;                          \
-		(skeleton)->rodata->sampler_stack_padding = (s)->stack_padding;                    \
 		(skeleton)->rodata->sampler_python = (s)->python;                                  \
 		(skeleton)->rodata->sampler_ring_bytes = (s)->ring_bytes;                          \
 	} while (0)
-
-/* Kernels with FRED keep 16 bytes free above the user registers. */
-static uint32_t stack_padding(void)
-{
-	struct btf *btf = btf__load_vmlinux_btf();
-	uint32_t padding = 0;
-
-	if (!btf)
-		return 0;
-	if (btf__find_by_name_kind(btf, "fred_cs", BTF_KIND_STRUCT) > 0)
-		padding = 16;
-	btf__free(btf);
-	return padding;
-}
 
 /* How deep our PID namespace is: the numbers of our own process in it and those above. */
 static uint32_t pid_ns_level(void)
@@ -131,7 +115,6 @@ static void settings_find(struct settings *s, const struct sampler_options *o, u
 		s->pid_ns_dev = (uint64_t)st.st_dev;
 		s->pid_ns_level = pid_ns_level();
 	}
-	s->stack_padding = stack_padding();
 	s->python = o->python;
 	s->ring_bytes = ring_bytes;
 }
@@ -276,7 +259,8 @@ static int load_off(struct sampler_maps *m, const struct settings *s)
 	if (!err && m->tail) {
 		err = prog_slot(m->off, "switch_progs", 0, "switch_stacks");
 		err = err ? err : prog_slot(m->off, "switch_progs", 1, "switch_walk");
-		err = err ? err : prog_slot(m->off, "switch_progs", 2, "switch_end");
+		err = err ? err : prog_slot(m->off, "switch_progs", 2, "switch_blind");
+		err = err ? err : prog_slot(m->off, "switch_progs", 3, "switch_end");
 	}
 	err = err ? err : attach_named(m, m->off, "on_switch");
 	err = err ? err : attach_named(m, m->off, "on_waking");
@@ -636,7 +620,8 @@ static int maps_load(struct sampler_maps *m, const struct sampler_options *o, ch
 	err = err ? err : maps_find(m);
 	if (!err && m->tail) {
 		err = prog_slot(m->on, "tick_progs", 0, "tick_walk");
-		err = err ? err : prog_slot(m->on, "tick_progs", 1, "tick_end");
+		err = err ? err : prog_slot(m->on, "tick_progs", 1, "tick_blind");
+		err = err ? err : prog_slot(m->on, "tick_progs", 2, "tick_end");
 	}
 	err = err ? err : open_stacks(m);
 	if (err)
