@@ -10,6 +10,9 @@
 /* Python frames per stack. Native stacks end at 512; an interpreter before 3.11 needs one or more native
  * frames for each of its own, and PyTorch models nest 30 to 100. 16 bytes each: 4 KiB per CPU. */
 #define PYTHON_FRAME_MAX 256u
+/* Frames looked at for them. From 3.12 on each entry from C brings a frame that is none; a PyTorch module
+ * calls the next one with one such and three real frames. */
+#define PYTHON_STEP_MAX 384u
 /* Thread states looked at where the thread's own can't be had from its thread-specific data. */
 #define PYTHON_THREAD_MAX 128u
 /* No code object is larger: 3.11 and later keep the bytecode inside it. */
@@ -40,7 +43,7 @@ struct python_process {
 	__u16 cframe_frame; /* of that struct: the frame */
 	__u16 frame_bytes, frame_code, frame_previous, frame_instr, frame_owner;
 	__u8 layout;        /* enum python_layout */
-	__u8 shim_owner;    /* frame_owner of the frame between; larger values: other frames that are none */
+	__u8 shim_owner;    /* frame_owner of the frame between; larger values: no frames either */
 	__u8 minor;         /* 3.minor, for those who print it */
 	__u8 pad[3];
 };

@@ -3,3 +3,11 @@
 sampler_SRCS += sampler/unwind_cfi.c sampler/unwind_table.c sampler/unwind_store.c \
 	sampler/unwind_replay.c
 sampler_LDLIBS += -ldw -lelf
+
+UNIT += test_unwind_table test_unwind_store
+test_unwind_table_USES := sampler base
+test_unwind_table_LDLIBS := -lcmocka
+test_unwind_store_USES := sampler base
+test_unwind_store_LDLIBS := -lcmocka
+FUZZ += fuzz_unwind_table
+fuzz_unwind_table_USES := sampler base

@@ -2,8 +2,10 @@
  * accuracy.c - how exact are the sampler's user stacks? Samples a live process with bpf/snapshot.bpf.c
  * (the sampler's own unwind.h), unwinds each very sample with libdw and, where they disagree, with
  * libunwind, and scores the walk in the kernel beside frame pointers alone and the paper's Algorithm 1.
- * usage: accuracy [-t] [-n NAME] [-s SECONDS] [-r HZ] [-v COUNT] PID
- *	-t tail-call build  -v show that many disagreements  */
+ * usage: accuracy [-t] [-n NAME] [-s SECONDS] [-r HZ] [-v COUNT] [-B TEXT] PID
+ *	-t tail-call build  -v show that many disagreements
+ *	-B TEXT treat files whose path has TEXT in it as if they had no unwind information (libdw still sees
+ *	it): what becomes of stripped code, with a truth to compare with */
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
@@ -56,6 +58,9 @@ struct run {
 	uint64_t end[UNWIND_END_COUNT];
 	uint32_t tables, refused;
 	int show;
+	const char *blind; /* part of the paths whose tables are left away */
+	int64_t scanned_ms;
+	uint64_t stale; /* samples that showed a new mapping: not judged */
 	struct unwind_state state;
 };
 
@@ -94,7 +99,7 @@ static uint32_t file_of(struct run *r, const struct mapping *m)
 	if (!m->elf || !unwind_store_find(r->store, &m->elf->key, &file))
 		return file;
 	fd = mapping_open("/proc", r->pid, m->begin, m->end, m->path);
-	rc = fd < 0 ? fd : unwind_table_compile(&t, fd, why);
+	rc = fd < 0 ? fd : r->blind && strstr(m->path, r->blind) ? -ENODATA : unwind_table_compile(&t, fd, why);
 	if (fd >= 0)
 		close(fd);
 	if (rc) {
@@ -202,17 +207,22 @@ static bool score_stack(struct score *s, const __u64 *frame, uint32_t count, enu
 	return exact;
 }
 
+static const struct mapping *mapping_of(const struct run *r, uint64_t pc)
+{
+	for (uint32_t k = 0; k < r->scan.count; k++) {
+		if (pc >= r->scan.mappings[k].begin && pc < r->scan.mappings[k].end)
+			return &r->scan.mappings[k];
+	}
+	return NULL;
+}
+
 static void print_stack(const struct run *r, const char *title, const __u64 *frame, uint32_t count)
 {
 	printf("    %s:", title);
 	for (uint32_t i = 0; i < count && i < 40; i++) {
 		uint64_t pc = frame[i] & UNWIND_FRAME_PC;
-		const struct mapping *m = NULL;
+		const struct mapping *m = mapping_of(r, pc);
 
-		for (uint32_t k = 0; k < r->scan.count && !m; k++) {
-			if (pc >= r->scan.mappings[k].begin && pc < r->scan.mappings[k].end)
-				m = &r->scan.mappings[k];
-		}
 		printf(" %s+%lx%s", m ? (strrchr(m->path, '/') ? strrchr(m->path, '/') + 1 : m->path) : "?",
 		       m ? pc - m->load_bias : pc, frame[i] & UNWIND_FRAME_SCANNED ? "(scan)" :
 		       frame[i] & UNWIND_FRAME_FP ? "(fp)" : "");
@@ -234,7 +244,7 @@ static void third_voice(struct run *r, const struct truth_stack *t)
 	else
 		r->third_neither++;
 	if (r->show-- > 0) {
-		printf("  disagreement: kernel %u frames, end %s; libdw %u (%s); libunwind %u\n", s->count,
+		printf("  disagreement (%s): kernel %u frames, end %s; libdw %u (%s); libunwind %u\n", r->name, s->count,
 		       end_names[s->end], t->count, t->why, third.count);
 		print_stack(r, "kernel", s->frame, s->count);
 		print_stack(r, "libdw", t->pc, t->count);
@@ -257,6 +267,25 @@ static void replay(struct run *r, int algorithm, const struct truth_stack *t)
 		r->replay_differs++;
 }
 
+/* The process has mapped something since its mappings were read, which the sampler would know from the
+ * kernel's events. */
+static bool is_stale(struct run *r, const struct snapshot_record *s)
+{
+	struct timespec now;
+
+	if (s->end != UNWIND_END_NO_MAPPING)
+		return false;
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	if (now.tv_sec * 1000 + now.tv_nsec / 1000000 - r->scanned_ms > 100) {
+		r->scanned_ms = now.tv_sec * 1000 + now.tv_nsec / 1000000;
+		if (take_mappings(r))
+			return true;
+		r->stale++;
+		return true;
+	}
+	return false;
+}
+
 static int on_record(void *context, void *data, size_t bytes)
 {
 	static struct truth_stack t;
@@ -266,7 +295,12 @@ static int on_record(void *context, void *data, size_t bytes)
 	if (bytes < sizeof(*s) || !r->truth)
 		return 0;
 	r->record = s;
+	if (is_stale(r, s))
+		return 0;
 	truth_libdw(r->truth, s, &t);
+	/* libdw counts what it can't resolve as a frame; outside executable memory it is none */
+	while (t.why[0] && t.count > 1 && !mapping_of(r, t.pc[t.count - 1]))
+		t.count--;
 	if (!t.count) /* the process has ended */
 		return 0;
 	r->samples++;
@@ -372,8 +406,8 @@ static void report(const struct run *r)
 		if (r->end[i])
 			printf(" %s %lu", end_names[i], r->end[i]);
 	}
-	printf("; in kernel %.1f%%, by fp %lu, cut %lu, live reads %lu, replay differs %lu, lost %lu, %.2f us\n",
-	       percent(r->in_kernel, r->samples), r->by_fp, r->cut, r->live, r->replay_differs,
+	printf("; in kernel %.1f%%, by fp %lu, cut %lu, live reads %lu, stale %lu, replay differs %lu, lost %lu, %.2f us\n",
+	       percent(r->in_kernel, r->samples), r->by_fp, r->cut, r->live, r->stale, r->replay_differs,
 	       counter(r, SNAPSHOT_LOST),
 	       (double)counter(r, SNAPSHOT_WALK_NS) / (double)(counter(r, SNAPSHOT_TAKEN) + 1) / 1e3);
 }
@@ -424,7 +458,7 @@ int main(int argc, char **argv)
 	bool tail = false;
 
 	r.name = "";
-	while ((option = getopt(argc, argv, "tn:s:r:v:")) != -1) {
+	while ((option = getopt(argc, argv, "tn:s:r:v:B:")) != -1) {
 		if (option == 't')
 			tail = true;
 		else if (option == 'n')
@@ -435,11 +469,13 @@ int main(int argc, char **argv)
 			hz = atoi(optarg);
 		else if (option == 'v')
 			r.show = atoi(optarg);
+		else if (option == 'B')
+			r.blind = optarg;
 		else
 			return 2;
 	}
 	if (optind + 1 != argc) {
-		fprintf(stderr, "usage: accuracy [-t] [-n NAME] [-s SECONDS] [-r HZ] [-v COUNT] PID\n");
+		fprintf(stderr, "usage: accuracy [-t] [-n NAME] [-s SECONDS] [-r HZ] [-v COUNT] [-B TEXT] PID\n");
 		return 2;
 	}
 	r.pid = (uint32_t)strtoul(argv[optind], NULL, 10);

@@ -120,7 +120,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 		read_user_source = reader;
 		m.reads = 0;
 		python_walk(&state, &r.process);
-		CHECK(m.reads <= 2 * PYTHON_FRAME_MAX + PYTHON_THREAD_MAX + 16);
+		CHECK(m.reads <= PYTHON_STEP_MAX + PYTHON_THREAD_MAX + 16);
 		CHECK(state.count <= PYTHON_FRAME_MAX && state.end < PYTHON_END_COUNT);
 		CHECK(state.gil <= PYTHON_GIL_UNKNOWN);
 		for (uint32_t i = 0; i < state.count; i++)
