@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * sysom-aggregator: settings, order of start and stop, signals. */
 #include <errno.h>
-#include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +19,6 @@
 #include "base/loop.h"
 
 #define SYSTEM_DIR "/var/lib/sysom-aggregator"
-#define STOP_PATIENCE_S 5
 
 struct settings {
 	char nng_listen[256], http_listen[128], store_dir[1024];
@@ -157,26 +155,13 @@ static int start(struct aggregator *a)
 	return err ? err : api_open(&a->api, s->http_listen, s->store_dir, a->commit, a->fleet, a->ingest);
 }
 
-/* nng 1.5 can wait for ever for a connection whose peer went away amid many answers. By then
- * everything is committed and an end is what was asked for. */
-static void *end_anyway(void *arg)
+static void stop(struct aggregator *a)
 {
-	sleep(STOP_PATIENCE_S);
-	log_warn("stop", "connections did not close in %d s", STOP_PATIENCE_S);
-	_exit(arg ? 1 : 0);
-}
-
-static void stop(struct aggregator *a, int err)
-{
-	pthread_t guard;
-
 	api_close(a->api);
 	if (a->ingest)
 		ingest_stop(a->ingest);
 	if (a->commit)
 		commit_stop(a->commit);
-	if (a->ingest && !pthread_create(&guard, NULL, end_anyway, err ? a : NULL))
-		pthread_detach(guard);
 	ingest_close(a->ingest);
 	commit_close(a->commit);
 	fleet_close(a->fleet);
@@ -211,7 +196,7 @@ static int check_settings(const void *values, char *why, size_t why_bytes)
 	else if (same_address(s->nng_listen, s->http_listen))
 		bad = "nng.listen and http.listen are the same address";
 	else if (s->window_age_ns > s->incident_age_ns)
-		bad = "retention.windows is longer than retention.incidents: an incident goes with its windows";
+		bad = "retention.windows is longer than retention.incidents, with which they go";
 	else if (s->gap_ns > s->silence_ns)
 		bad = "incident.gap is longer than incident.silence";
 	else if (s->silence_ns > s->memory_ns)
@@ -249,7 +234,7 @@ int main(int argc, char **argv)
 			 a.settings.http_listen, a.settings.store_dir);
 		err = loop_run(a.loop);
 	}
-	stop(&a, err);
+	stop(&a);
 	if (!err)
 		log_info("stopped", "store=%s", a.settings.store_dir);
 	return err ? 1 : 0;

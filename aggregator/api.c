@@ -13,12 +13,14 @@
 
 #include "aggregator/text.h"
 #include "base/clock.h"
+#include "base/idle.h"
 #include "base/limits.h"
 #include "base/log.h"
 #include "base/version.h"
 
 #define CONNECTIONS_MAX	       512
-#define CONNECTIONS_PER_IP_MAX 256
+/* Idle ones go beyond this; between the two is room for those that are on their way out. */
+#define CONNECTIONS_KEPT       384
 #define CONNECTION_BYTES       (24u << 10)
 #define TIMEOUT_S	       15
 #define LIMIT_DEFAULT	       100
@@ -29,6 +31,7 @@ struct api {
 	struct commit *commit;
 	struct fleet *fleet;
 	struct ingest *ingest;
+	struct idle idle;     /* of the one thread */
 	uint64_t requests[6]; /* by hundreds of the status; of the one thread, read by itself */
 };
 
@@ -192,6 +195,12 @@ static void metrics_ingest(struct api *api, struct buf *b)
 	sample(b, "beats_total", "{status=\"reject\"}", s.beats_reject);
 	counter(b, "unknown_messages_total", "Messages of no known kind or version.", s.other_reject);
 	counter(b, "received_bytes_total", "Bytes of all messages.", s.received_bytes);
+	gauge(b, "connections", "Peers connected now.", s.peers.connections);
+	counter(b, "connections_total", "Connections accepted.", s.peers.accepted);
+	metric(b, "connections_closed_total", "counter", "Connections that were hung up on, by reason.");
+	sample(b, "connections_closed_total", "{reason=\"broken\"}", s.peers.broken);
+	sample(b, "connections_closed_total", "{reason=\"overdue\"}", s.peers.overdue);
+	sample(b, "connections_closed_total", "{reason=\"evicted\"}", s.peers.evicted);
 }
 
 static void metrics_store(struct api *api, struct buf *b)
@@ -297,6 +306,33 @@ static enum MHD_Result send_answer(struct api *api, struct MHD_Connection *c, st
 	return ok;
 }
 
+static int connection_fd(struct MHD_Connection *c)
+{
+	const union MHD_ConnectionInfo *info =
+		MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD);
+
+	return info ? info->connect_fd : -1;
+}
+
+static void on_connection(void *arg, struct MHD_Connection *c, void **context,
+			  enum MHD_ConnectionNotificationCode code)
+{
+	struct api *api = arg;
+
+	if (code == MHD_CONNECTION_NOTIFY_STARTED)
+		idle_add(&api->idle, connection_fd(c));
+	else
+		idle_remove(&api->idle, connection_fd(c));
+}
+
+static void on_completed(void *arg, struct MHD_Connection *c, void **request,
+			 enum MHD_RequestTerminationCode code)
+{
+	struct api *api = arg;
+
+	idle_set_busy(&api->idle, connection_fd(c), false);
+}
+
 static enum MHD_Result on_request(void *arg, struct MHD_Connection *c, const char *url,
 				  const char *method, const char *version, const char *data,
 				  size_t *data_bytes, void **request)
@@ -314,6 +350,7 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *c, const cha
 	}
 	if (!*request) { /* the first call comes with the headers, the next after them */
 		*request = &seen;
+		idle_set_busy(&api->idle, connection_fd(c), true);
 		return MHD_YES;
 	}
 	if (*data_bytes) { /* a GET with a body: not read */
@@ -385,6 +422,7 @@ int api_open(struct api **out, const char *listen, const char *store_dir, struct
 	a->commit = commit;
 	a->fleet = fleet;
 	a->ingest = ingest;
+	idle_init(&a->idle, CONNECTIONS_KEPT);
 	err = parse_listen(listen, &address);
 	if (!err)
 		err = store_open_reader(&a->store, store_dir);
@@ -396,7 +434,8 @@ int api_open(struct api **out, const char *listen, const char *store_dir, struct
 			flags, 0, NULL, NULL, on_request, a, MHD_OPTION_EXTERNAL_LOGGER, on_mhd_log, NULL,
 			MHD_OPTION_SOCK_ADDR, (struct sockaddr *)&address,
 			MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS_MAX,
-			MHD_OPTION_PER_IP_CONNECTION_LIMIT, (unsigned)CONNECTIONS_PER_IP_MAX,
+			MHD_OPTION_NOTIFY_CONNECTION, on_connection, a,
+			MHD_OPTION_NOTIFY_COMPLETED, on_completed, a,
 			MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_BYTES,
 			MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)TIMEOUT_S, MHD_OPTION_END);
 		if (!a->daemon)

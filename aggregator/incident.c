@@ -20,6 +20,8 @@
  * so many flagged steps of any rank, and less than so much of a rank's own time lost in all. */
 #define HICCUP_STEPS_MAX 2
 #define HICCUP_LOST_NS	 1e9
+/* Two readings of a node's clock differ by less; steps are longer. */
+#define CLOCK_JITTER_NS 100000
 
 struct member {
 	int32_t rank;
@@ -35,9 +37,13 @@ struct member {
 	uint32_t part_count;
 };
 
-/* A run of slow steps of one rank: its windows that follow each other. */
 struct anomaly {
 	uint8_t id[16];
+};
+
+/* Slow steps of one rank without healthy ones between: windows that go on where another ends. (An
+ * anomaly also holds what comes seconds later.) */
+struct run {
 	uint64_t member; /* member_key() */
 	uint32_t reasons;
 	uint64_t flagged, first_step, last_step, onset_step;
@@ -52,6 +58,8 @@ struct incident {
 	uint32_t member_count, member_room;
 	struct anomaly *anomalies; /* of the members' windows, for those that arrive far apart */
 	uint32_t anomaly_count, anomaly_room;
+	struct run *runs;
+	uint32_t run_count, run_room;
 	uint64_t windows, bytes, raw_bytes, ranks_dropped;
 	uint64_t order; /* of creation */
 };
@@ -80,6 +88,7 @@ static void incident_free(struct incident *i)
 		free(i->members[k].parts);
 	free(i->members);
 	free(i->anomalies);
+	free(i->runs);
 	free(i);
 }
 
@@ -184,14 +193,19 @@ static struct member *member_of(struct incident *i, const struct digest *d)
 	return m;
 }
 
-static const uint8_t no_id[16];
-
-static struct anomaly *find_anomaly(const struct incident *i, const uint8_t id[16])
+static bool has_anomaly(const struct incident *i, const uint8_t id[16])
 {
 	for (uint32_t k = 0; k < i->anomaly_count; k++)
 		if (!memcmp(i->anomalies[k].id, id, 16))
-			return &i->anomalies[k];
-	return NULL;
+			return true;
+	return false;
+}
+
+static void anomaly_take(struct incident *i, const uint8_t id[16])
+{
+	if (!has_anomaly(i, id) && i->anomaly_count < LIMIT_INCIDENT_RANKS &&
+	    !grow((void **)&i->anomalies, i->anomaly_count, &i->anomaly_room, sizeof(*i->anomalies)))
+		memcpy(i->anomalies[i->anomaly_count++].id, id, 16);
 }
 
 /* Ranks that nobody numbered are told apart by their node, as members are. */
@@ -200,7 +214,7 @@ static uint64_t member_key(int32_t rank, const char *node)
 	return rank >= 0 ? (uint64_t)rank : hash_bytes(HASH_SEED, node, strlen(node)) | 1ull << 63;
 }
 
-static void anomaly_merge(struct anomaly *to, const struct anomaly *from)
+static void run_merge(struct run *to, const struct run *from)
 {
 	if (from->flagged && (!to->flagged || from->first_step < to->first_step)) {
 		to->first_step = from->first_step;
@@ -217,17 +231,30 @@ static void anomaly_merge(struct anomaly *to, const struct anomaly *from)
 	to->self_excess_ns += from->self_excess_ns;
 }
 
-/* Joins what is known of the same anomaly. Without room it is left out: the sums per rank have it. */
-static void anomaly_take(struct incident *i, const struct anomaly *a)
+static bool touches(const struct run *a, const struct run *b)
 {
-	struct anomaly *known = find_anomaly(i, a->id);
+	return a->member == b->member &&
+	       (a->begin_unix_ns <= b->end_unix_ns ||
+		a->begin_unix_ns - b->end_unix_ns <= CLOCK_JITTER_NS) &&
+	       (b->begin_unix_ns <= a->end_unix_ns ||
+		b->begin_unix_ns - a->end_unix_ns <= CLOCK_JITTER_NS);
+}
 
-	if (known)
-		anomaly_merge(known, a);
-	else if (i->anomaly_count < LIMIT_INCIDENT_RANKS &&
-		 !grow((void **)&i->anomalies, i->anomaly_count, &i->anomaly_room,
-		       sizeof(*i->anomalies)))
-		i->anomalies[i->anomaly_count++] = *a;
+/* Without room it is left out: the sums per rank have it. */
+static void run_take(struct incident *i, struct run r)
+{
+	for (uint32_t k = 0; k < i->run_count;) {
+		if (!touches(&i->runs[k], &r)) {
+			k++;
+			continue;
+		}
+		run_merge(&r, &i->runs[k]);
+		i->runs[k] = i->runs[--i->run_count];
+		k = 0; /* it has grown: what it did not touch may do so now */
+	}
+	if (i->run_count < LIMIT_INCIDENT_RANKS &&
+	    !grow((void **)&i->runs, i->run_count, &i->run_room, sizeof(*i->runs)))
+		i->runs[i->run_count++] = r;
 }
 
 /* Medians and explanation are those of the window that says most: the most flagged steps. */
@@ -281,25 +308,22 @@ static void member_add(struct member *m, const struct digest *d)
 
 static void incident_add(struct incident *i, const struct digest *d, uint64_t arrival_unix_ns)
 {
-	/* what somebody asked for is no slowness of its own */
-	bool repeats = d->reason == WINDOW_ASKED || d->reason == WINDOW_MANUAL;
-	struct anomaly a = { .member = member_key(d->rank.rank, d->rank.node),
-			     .reasons = 1u << d->reason, .begin_unix_ns = d->begin_unix_ns,
-			     .end_unix_ns = d->end_unix_ns, .flagged = d->flagged,
-			     .self_excess_ns = d->self_excess_ns };
+	struct run r = { .member = member_key(d->rank.rank, d->rank.node), .reasons = 1u << d->reason,
+			 .begin_unix_ns = d->begin_unix_ns, .end_unix_ns = d->end_unix_ns,
+			 .flagged = d->flagged, .self_excess_ns = d->self_excess_ns };
 	struct member *m = member_of(i, d);
 
 	if (m)
 		member_add(m, d);
 	if (d->flagged) {
-		a.first_step = d->first_step;
-		a.last_step = d->last_step;
-		a.onset_step = d->onset_step;
+		r.first_step = d->first_step;
+		r.last_step = d->last_step;
+		r.onset_step = d->onset_step;
 	}
-	/* a window without an anomaly's id is an anomaly of its own */
-	memcpy(a.id, memcmp(d->anomaly_id, no_id, 16) ? d->anomaly_id : d->id, 16);
-	if (!repeats)
-		anomaly_take(i, &a);
+	anomaly_take(i, d->anomaly_id);
+	/* what somebody asked for is no slowness of its own */
+	if (d->reason != WINDOW_ASKED && d->reason != WINDOW_MANUAL)
+		run_take(i, r);
 	i->windows++;
 	i->bytes += d->bytes;
 	i->raw_bytes += d->raw_bytes;
@@ -325,7 +349,9 @@ static bool near(const struct incident_set *s, const struct incident *i, const s
 
 static bool continues(const struct incident *i, const struct digest *d)
 {
-	return memcmp(d->anomaly_id, no_id, 16) && find_anomaly(i, d->anomaly_id);
+	static const uint8_t none[16];
+
+	return memcmp(d->anomaly_id, none, 16) && has_anomaly(i, d->anomaly_id);
 }
 
 static bool belongs(const struct incident_set *s, const struct incident *i, const struct digest *d)
@@ -392,7 +418,9 @@ static void incident_merge(struct incident *to, struct incident *from)
 			member_merge(m, &from->members[k]);
 	}
 	for (uint32_t k = 0; k < from->anomaly_count; k++)
-		anomaly_take(to, &from->anomalies[k]);
+		anomaly_take(to, from->anomalies[k].id);
+	for (uint32_t k = 0; k < from->run_count; k++)
+		run_take(to, from->runs[k]);
 	to->windows += from->windows;
 	to->bytes += from->bytes;
 	to->raw_bytes += from->raw_bytes;
@@ -600,10 +628,10 @@ static void judge(const struct incident *i, uint32_t job_ranks, struct verdict *
 }
 
 /* A host that is late once, near a fault in time, is part of the same incident but not of the fault. */
-static bool is_brief(const struct anomaly *a)
+static bool is_brief(const struct run *r)
 {
-	return !(a->reasons & (1u << WINDOW_STALL | 1u << WINDOW_DRIFT)) &&
-	       a->flagged <= HICCUP_STEPS_MAX && a->self_excess_ns < HICCUP_LOST_NS;
+	return !(r->reasons & (1u << WINDOW_STALL | 1u << WINDOW_DRIFT)) &&
+	       r->flagged <= HICCUP_STEPS_MAX && r->self_excess_ns < HICCUP_LOST_NS;
 }
 
 static int by_key(const void *a, const void *b)
@@ -613,13 +641,13 @@ static int by_key(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-/* When the fault was: from the culprits' anomalies (everybody's where there is no culprit) that are
- * more than hiccups; where all are hiccups, the incident's own time. */
+/* When the fault was: from the culprits' runs (everybody's where there is no culprit) that are more
+ * than hiccups; where all are hiccups, the incident's own time. */
 static void fault_time(const struct incident *i, const struct verdict *v, uint64_t *begin_unix_ns,
 		       uint64_t *end_unix_ns)
 {
 	static uint64_t culprits[LIMIT_INCIDENT_RANKS];
-	struct anomaly all = { .begin_unix_ns = UINT64_MAX };
+	struct run all = { .begin_unix_ns = UINT64_MAX };
 	uint32_t count = 0;
 	bool found = false;
 
@@ -627,13 +655,13 @@ static void fault_time(const struct incident *i, const struct verdict *v, uint64
 		if (v->worst > 0 && is_culprit(i, v, &i->members[k]))
 			culprits[count++] = member_key(i->members[k].rank, i->members[k].node);
 	qsort(culprits, count, sizeof(*culprits), by_key);
-	for (uint32_t k = 0; k < i->anomaly_count; k++) {
-		const struct anomaly *a = &i->anomalies[k];
+	for (uint32_t k = 0; k < i->run_count; k++) {
+		const struct run *r = &i->runs[k];
 
-		if (is_brief(a) ||
-		    (count && !bsearch(&a->member, culprits, count, sizeof(*culprits), by_key)))
+		if (is_brief(r) ||
+		    (count && !bsearch(&r->member, culprits, count, sizeof(*culprits), by_key)))
 			continue;
-		anomaly_merge(&all, a);
+		run_merge(&all, r);
 		found = true;
 	}
 	*begin_unix_ns = found ? all.begin_unix_ns : i->row.begin_unix_ns;
@@ -641,16 +669,16 @@ static void fault_time(const struct incident *i, const struct verdict *v, uint64
 }
 
 /* Its steps that were slow, by the same rule. */
-static struct anomaly fault_steps(const struct incident *i, const struct member *m)
+static struct run fault_steps(const struct incident *i, const struct member *m)
 {
-	struct anomaly all = { .begin_unix_ns = UINT64_MAX };
+	struct run all = { .begin_unix_ns = UINT64_MAX };
 	uint64_t key = member_key(m->rank, m->node);
 
-	for (uint32_t k = 0; k < i->anomaly_count; k++)
-		if (i->anomalies[k].member == key && !is_brief(&i->anomalies[k]))
-			anomaly_merge(&all, &i->anomalies[k]);
+	for (uint32_t k = 0; k < i->run_count; k++)
+		if (i->runs[k].member == key && !is_brief(&i->runs[k]))
+			run_merge(&all, &i->runs[k]);
 	if (!all.flagged)
-		all = (struct anomaly){ .flagged = m->flagged, .first_step = m->first_step,
+		all = (struct run){ .flagged = m->flagged, .first_step = m->first_step,
 					.last_step = m->last_step, .onset_step = m->onset_step };
 	return all;
 }
@@ -771,7 +799,7 @@ json_t *incident_set_json(const struct incident_set *s, const char *id, uint32_t
 	const struct incident *i = find(s, id);
 	const struct member *m;
 	uint64_t begin_unix_ns, end_unix_ns;
-	struct anomaly steps;
+	struct run steps;
 	struct verdict v;
 	double self_excess;
 

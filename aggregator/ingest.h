@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * ingest.h - nng REP with several contexts: validate, hand to the committer or the fleet, reply.
- * Trust: every message is hostile; nng drops what is larger than a message may be, the codec refuses
- * the rest. Threads: nng's; open, stop and close from one thread. */
+ * ingest.h - what peers ask: validate, hand to the committer or the fleet, reply.
+ * Trust: every message is hostile; rep hangs up on what is larger than a message may be, the codec
+ * refuses the rest. Threads: nng's; open, stop and close from one thread. */
 #ifndef SYSOM_AGGREGATOR_INGEST_H
 #define SYSOM_AGGREGATOR_INGEST_H
 
@@ -10,6 +10,7 @@
 
 #include "aggregator/commit.h"
 #include "aggregator/fleet.h"
+#include "aggregator/rep.h"
 
 struct ingest;
 
@@ -17,6 +18,7 @@ struct ingest_stats {
 	uint64_t windows_ok, windows_duplicate, windows_retry, windows_reject;
 	uint64_t beats_ok, beats_reject, other_reject;
 	uint64_t received_bytes;
+	struct rep_stats peers;
 };
 
 /* verify: decode the records too before a window is acknowledged. 0; -EADDRINUSE, -EINVAL (url),

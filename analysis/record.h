@@ -42,6 +42,7 @@ enum record_kind {
 #define RECORD_FLAG_UNMATCHED 0x0008 /* device: no launch found; launch_ns is 0 */
 #define RECORD_FLAG_EXPLICIT  0x0010
 #define RECORD_FLAG_GROUPED   0x0020 /* inside ncclGroupStart/End */
+#define RECORD_FLAG_COARSE    0x0080 /* gap: only the nodes of graph launches are missing */
 #define RECORD_FLAG_OPTIMIZER 0x0040 /* launch or kernel: an optimizer's, where known */
 
 struct record {

@@ -30,7 +30,8 @@
 #define HABIT_MAX 0.35	      /* or, where work takes few values, a level's habit */
 #define OUT_RATE 0.01	      /* healthy steps that may be out: two of three then are 0.02 % */
 #define INSTANT_RATE 0.0005   /* healthy steps that may be flagged at once */
-#define TAIL_CAP 0.35	      /* an excess that is never put down to an unmeasured tail */
+#define TAIL_CAP 0.45	      /* an excess that is never put down to an unmeasured tail */
+#define ALIKE_MIN 0.03	      /* log; two steps of one level that took the same time */
 #define CURVE_STEPS 2.5	      /* times learn_min, where work is continuous */
 #define OUT_SHARE_MAX 0.25    /* more learning steps far out than contamination explains; and two
 			       * standard errors */
@@ -196,7 +197,7 @@ static double base_of(const struct roofline *m, const struct roofline_fit_guess 
 /* The tail is a guess where slow learning steps hide it, and may not hide a step half as slow. */
 static double tail_cap(const struct roofline *m, const struct roofline_fit_guess *g)
 {
-	return fmax(base_of(m, g), TAIL_CAP);
+	return fmax(base_of(m, g), TAIL_CAP - 4 * g->mad);
 }
 
 static double threshold_of(const struct roofline *m, const struct roofline_fit_guess *g)
@@ -385,6 +386,15 @@ static void persist(struct roofline *m, struct roofline_verdict *v, bool instant
 	m->flagged += v->flagged;
 }
 
+/* A level's only step may have been slow, or the level is: the second like it decides, not at once. */
+static bool seen_once(const struct roofline *m, const struct roofline_fit_guess *g,
+		      const struct roofline_verdict *v)
+{
+	double alike = fmax(ALIKE_MIN, 3 * MAD_SIGMA * m->fit.mad);
+
+	return g->once > 0 && fabs(log1p(v->excess) - log1p(g->once)) < alike;
+}
+
 static void push_robust(struct roofline *m, struct roofline_verdict *v, const float *work,
 			double latency_ns)
 {
@@ -407,7 +417,7 @@ static void push_robust(struct roofline *m, struct roofline_verdict *v, const fl
 		if (g.novel) {
 			v->out = false;
 		} else {
-			persist(m, v, v->excess > instant_of(m, &g));
+			persist(m, v, v->excess > instant_of(m, &g) && !seen_once(m, &g, v));
 			watch_fit(m, v->excess, v->threshold);
 			if (m->state == ROOFLINE_ARMED)
 				watch_drift(m, v->excess, g.mad);

@@ -15,14 +15,17 @@
 #define MAD_SIGMA 1.4826   /* standard deviation per MAD of a normal */
 #define MEDIAN_ERROR 1.2533 /* standard error of a median, in standard deviations / sqrt(n) */
 #define TAIL_WINDOW 0.17   /* log excess up to which the healthy tail is measured */
-#define TAIL_PRIOR 0.06	   /* mean of the tail beyond the threshold, worth two steps */
+#define TAIL_PRIOR 0.08	   /* mean of the tail beyond the threshold, worth two steps */
 #define TAIL_MEAN_MAX 0.12
 #define LEVEL_MAD 0.1	   /* of unseen levels, while too few were held out to tell */
-#define LEVEL_SAMPLES 512  /* with more steps, levels seen once at most are too rare to study */
+#define LEVEL_SAMPLES 512  /* with more steps, unseen levels are studied only where they are usual: */
+#define LEVEL_SINGLES 64   /* one step in this many is its level's only one */
 #define SECOND_MIN 0.05
 #define SECOND_MAX 0.3	   /* log excess; what is slower by more is never a habit */
 #define SECOND_STEPS 16
 #define SECOND_SHARE 0.06  /* twice what a fifth of bad steps, up to three times slow, leave there */
+#define ONCE_TAUS 5	   /* levels scatter about the curve; one step further off proves nothing */
+#define ONCE_LEVELS 64	   /* between fewer, the curve is a guess */
 #define COARSE 0.25	   /* knots wider than this in log work say little of a step between */
 #define EDGE 0.1
 #define JUMP_SIDE 3	   /* neighbours on each side that tell a jump, at least */
@@ -42,6 +45,7 @@ struct fit_scratch {
 	uint64_t *key;
 	uint32_t *index;
 	uint32_t n;
+	double level_mad; /* scatter of unseen levels, 0 while not known */
 };
 
 size_t roofline_fit_scratch_bytes(uint32_t samples_max)
@@ -657,7 +661,7 @@ static void run_cells(struct roofline_fit *f, const struct roofline_fit_sample *
 	memset(f->cell, 0, sizeof(f->cell));
 	f->discrete = true;
 	distinct = hash_all(f, s, x);
-	f->discrete = distinct <= ROOFLINE_FIT_CELLS && distinct <= x->n / 3 + 1;
+	f->discrete = distinct <= ROOFLINE_FIT_CELLS && distinct <= x->n / 2 + 1;
 	if (!f->discrete && f->features < 2)
 		return;
 	if (!f->discrete)
@@ -674,6 +678,8 @@ static void run_cells(struct roofline_fit *f, const struct roofline_fit_sample *
 		c = cell_add(f, x->key[x->index[i]]);
 		c->log_ratio = (float)centre_of(x->v, j - i, width);
 		c->count = j - i;
+		for (uint32_t k = 0; k < c->count; k++)
+			c->agree += fabs(x->v[k] - c->log_ratio) <= width;
 		cells++;
 	}
 	cells = 0;
@@ -688,6 +694,11 @@ static void run_cells(struct roofline_fit *f, const struct roofline_fit_sample *
 		if (!c->hash)
 			continue;
 		e2 = e2 * e2 / c->count;
+		if (f->discrete && distinct >= ONCE_LEVELS && c->agree == 1 &&
+		    c->log_ratio > fmax(width, ONCE_TAUS * fmax(tau, x->level_mad))) {
+			c->once = c->log_ratio;
+			c->log_ratio = 0;
+		}
 		own = tau > fabs(c->log_ratio) ? tau : fabs(c->log_ratio);
 		own = own * own / (own * own + e2 + 1e-18);
 		c->log_ratio *= (float)own;
@@ -942,10 +953,31 @@ static void run_held_out(const struct line_form *form, const struct roofline_fit
 				continue;
 			g = roofline_fit_predict(x->part, s[i].work);
 			x->sparse[i] = g.sparse;
-			if (!g.novel)
-				x->held[i] = log(s[i].latency_ns / g.expected_ns);
+			if (g.novel)
+				continue;
+			x->held[i] = log(s[i].latency_ns / g.expected_ns);
+			if (g.once > 0 && fabs(x->held[i] - log1p(g.once)) < x->held[i])
+				x->held[i] -= log1p(g.once);
 		}
 	}
+}
+
+/* Levels go on turning up that were never seen. */
+static bool levels_are_sparse(const struct roofline_fit_sample *s, struct fit_scratch *x,
+			      uint32_t features)
+{
+	uint32_t singles = 0;
+
+	x->part->features = features;
+	x->part->discrete = true;
+	hash_all(x->part, s, x);
+	for (uint32_t i = 0; i < x->n; i++) {
+		uint64_t key = x->key[x->index[i]];
+
+		singles += (!i || x->key[x->index[i - 1]] != key) &&
+			   (i + 1 == x->n || x->key[x->index[i + 1]] != key);
+	}
+	return singles >= x->n / LEVEL_SINGLES && singles < x->n / 2;
 }
 
 void roofline_fit_run(struct roofline_fit *f, const struct roofline_fit_sample *s, uint32_t n,
@@ -956,9 +988,9 @@ void roofline_fit_run(struct roofline_fit *f, const struct roofline_fit_sample *
 	struct line_form form;
 
 	choose_form(&form, s, n, features);
-	if (n < LEVEL_SAMPLES) {
+	if (n < LEVEL_SAMPLES || levels_are_sparse(s, &x, features)) {
 		run_held_out(&form, s, &x, features, true);
-		level_mad = scatter_of_unseen(&x);
+		level_mad = x.level_mad = scatter_of_unseen(&x);
 	}
 	run_held_out(&form, s, &x, features, false);
 	run_centres(f, &form, s, &x, features);
@@ -989,6 +1021,7 @@ struct roofline_fit_guess roofline_fit_predict(const struct roofline_fit *f, con
 	if (c) {
 		log_ratio += c->log_ratio;
 		g.second = expm1(c->second);
+		g.once = expm1(c->once);
 	} else if (f->discrete || curve_coarse(&f->curve, t)) {
 		g.sparse = true;
 		g.mad = fmax(g.mad, f->level_mad);

@@ -46,7 +46,8 @@ struct roofline_fit_cell {
 	uint64_t hash; /* 0 free */
 	float log_ratio;
 	float second; /* log excess of a second habit of this level, 0 none */
-	uint32_t count;
+	float once;   /* log excess of one step that nothing here confirms, 0 none */
+	uint32_t count, agree; /* steps; those near the centre */
 };
 
 struct roofline_fit {
@@ -72,6 +73,7 @@ struct roofline_fit {
 struct roofline_fit_guess {
 	double expected_ns;
 	double second; /* excess that this level shows now and then in health */
+	double once;   /* excess that this level has shown once, whatever the reason; 0 none */
 	double mad;  /* of one step about expected_ns, relative */
 	bool novel;  /* outside the support */
 	bool sparse; /* a level seen once at most, or few steps anywhere near */

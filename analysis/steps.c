@@ -20,6 +20,8 @@
 /* While less than this many times the launches at the lock were seen, a better cut in the same
  * period replaces the old one. */
 #define YOUNG_GROWTH 8
+/* Items fetched ahead of the kernel that joins them: they were written a flush ago. */
+#define PUSH_AHEAD 3
 /* Sketches of one class differ by less than this share of their launches. */
 #define CLASS_DISTANCE_MAX 0.3
 
@@ -494,7 +496,7 @@ void steps_push_host(struct steps *s, const struct record *r, const struct step_
 		s->next_flags |= ITEM_SYNC_BEFORE;
 		return;
 	}
-	if (r->kind == RECORD_GAP)
+	if (r->kind == RECORD_GAP && !(r->flags & RECORD_FLAG_COARSE))
 		s->next_flags |= ITEM_GAP_BEFORE;
 	if (!pushed_as_item(s, r))
 		return;
@@ -590,6 +592,10 @@ void steps_push_device(struct steps *s, const struct record *r)
 		return;
 	}
 	i = steps_at(s, seq);
+	/* the next record's, most likely: launches and kernels come in the same order */
+	__builtin_prefetch(steps_at(s, seq + PUSH_AHEAD), 1);
+	if (s->pool_free != STEPS_NONE)
+		__builtin_prefetch(&s->pool[s->pool_free], 1);
 	if (!unmatched && (r->flags & RECORD_FLAG_OPTIMIZER)) /* live, the name comes with the kernel */
 		i->flags |= ITEM_OPTIMIZER;
 	if (i->first_device == STEPS_NONE && (i->flags & ITEM_EXPECTS)) {

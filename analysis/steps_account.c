@@ -12,6 +12,8 @@
 
 /* Names of one step told apart before the rest goes under name 0; a power of two. */
 #define NAMES_MAX 4096
+/* Device records lie where there was room: fetched so many launches ahead of their use. */
+#define GATHER_AHEAD 4
 /* GPU busy less than this share of its span while the host launched all the time. */
 #define CPU_BOUND_BUSY_MAX 0.7
 
@@ -191,6 +193,13 @@ static uint32_t gather(struct steps *s, const struct steps_pending *p, struct st
 		const struct steps_item *i = steps_at(s, q);
 		uint32_t from = n;
 
+		if (q + GATHER_AHEAD < p->last) {
+			uint32_t ahead = steps_at(s, q + GATHER_AHEAD)->first_device;
+
+			if (ahead != STEPS_NONE)
+				__builtin_prefetch(&s->pool[ahead]);
+		}
+
 		if (!steps_is_symbol(i))
 			continue;
 		if (i->kind == RECORD_COLL) {
@@ -252,10 +261,13 @@ static void device_add(struct step *out, struct covers *c, const struct steps_de
 	out->unmatched += d->unmatched;
 }
 
+uint64_t steps_key(uint32_t source, uint32_t phase)
+{
+	return hash_mix(((uint64_t)source << 32) ^ phase ^ 0x5354455053ull);
+}
+
 static void key_and_work(const struct steps_pending *p, struct step *out)
 {
-	uint64_t key;
-
 	out->work[STEP_WORK_KERNELS] =
 		(double)(out->kernels > out->launches ? out->kernels : out->launches);
 	out->work_count = STEP_WORK_MAX;
@@ -264,8 +276,7 @@ static void key_and_work(const struct steps_pending *p, struct step *out)
 		memcpy(out->work, p->mark.work, p->mark.work_count * sizeof(double));
 		out->work_count = p->mark.work_count;
 	}
-	key = hash_mix(((uint64_t)p->source << 32) ^ p->phase ^ 0x5354455053ull);
-	out->key = key;
+	out->key = steps_key(p->source, p->phase);
 }
 
 static void latencies(struct steps *s, const struct cover *all, struct step *out)

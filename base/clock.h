@@ -31,6 +31,12 @@ static inline uint64_t clock_realtime_ns(void)
 	return clock_ns(CLOCK_REALTIME);
 }
 
+/* Goes on while the machine sleeps, and nobody can set it; starts anew at boot. */
+static inline uint64_t clock_boottime_ns(void)
+{
+	return clock_ns(CLOCK_BOOTTIME);
+}
+
 /* Raw counter; meaningful only where the producer checked that it is invariant. */
 static inline uint64_t clock_ticks(void)
 {

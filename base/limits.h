@@ -8,7 +8,8 @@
 #define LIMIT_RING_BYTES (8u << 20)
 /* A launching thread per lane; PyTorch has a main, an autograd and few helper threads. */
 #define LIMIT_RING_HOST_LANES 24
-/* 10,000 launches/s fill 4,096 slots in 0.4 s; sysomd drains every 10 to 20 ms. */
+/* 10,000 launches/s fill 4,096 slots in 0.4 s; sysomd drains every 10 to 40 ms
+ * and goes back to 10 when a lane was half full. */
 #define LIMIT_RING_HOST_LANE_SLOTS 2048
 /* Device records: ours and CUPTI's own delivery thread. */
 #define LIMIT_RING_DEVICE_LANES 2
@@ -79,6 +80,8 @@
 #define LIMIT_COMMIT_NS 20000000ull
 /* Messages received but not yet committed; more are told to come again. */
 #define LIMIT_PENDING_BYTES (256ull << 20)
+/* Messages that are coming in or being handled: twice that; above it the slowest peer goes. */
+#define LIMIT_INGEST_BUFFER_BYTES (512ull << 20)
 /* Incidents that new windows may still join, and ranks told apart in one. */
 #define LIMIT_INCIDENTS_LIVE 1024u
 #define LIMIT_INCIDENT_RANKS 4096u

@@ -113,23 +113,35 @@ int loop_modify(struct loop_source *s, uint32_t events)
 	return epoll_ctl(s->loop->epfd, EPOLL_CTL_MOD, s->fd, &ev) < 0 ? -errno : 0;
 }
 
+static int timer_set(int fd, uint32_t first_ms, uint32_t period_ms)
+{
+	struct itimerspec its = {
+		.it_value = { first_ms / 1000, (long)(first_ms % 1000) * 1000000 },
+		.it_interval = { period_ms / 1000, (long)(period_ms % 1000) * 1000000 },
+	};
+
+	return timerfd_settime(fd, 0, &its, NULL) < 0 ? -errno : 0;
+}
+
 int loop_add_timer(struct loop *l, uint32_t first_ms, uint32_t period_ms, loop_fn fn, void *arg,
 		   struct loop_source **out)
 {
-	uint32_t first = first_ms ? first_ms : period_ms;
-	struct itimerspec its = {
-		.it_value = { first / 1000, (long)(first % 1000) * 1000000 },
-		.it_interval = { period_ms / 1000, (long)(period_ms % 1000) * 1000000 },
-	};
 	int fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
 
-	if (fd >= 0 && timerfd_settime(fd, 0, &its, NULL) < 0) {
-		int err = -errno;
+	if (fd >= 0) {
+		int err = timer_set(fd, first_ms ? first_ms : period_ms, period_ms);
 
-		close(fd);
-		return err;
+		if (err) {
+			close(fd);
+			return err;
+		}
 	}
 	return add(l, SOURCE_TIMER, fd, EPOLLIN, fn, arg, out);
+}
+
+int loop_timer_period(struct loop_source *s, uint32_t period_ms)
+{
+	return s->kind == SOURCE_TIMER ? timer_set(s->fd, period_ms, period_ms) : -EINVAL;
 }
 
 int loop_add_signal(struct loop *l, int signum, loop_fn fn, void *arg, struct loop_source **out)

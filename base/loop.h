@@ -22,6 +22,8 @@ int loop_modify(struct loop_source *s, uint32_t events);
 /* Periodic; the first expiry comes after first_ms (0: period_ms). */
 int loop_add_timer(struct loop *l, uint32_t first_ms, uint32_t period_ms, loop_fn fn, void *arg,
 		   struct loop_source **out);
+/* From now on every period_ms (not 0). 0 or -errno; a source that is no timer: -EINVAL. */
+int loop_timer_period(struct loop_source *s, uint32_t period_ms);
 /* Blocks signum in the calling thread (call before starting threads); events = signum. */
 int loop_add_signal(struct loop *l, int signum, loop_fn fn, void *arg, struct loop_source **out);
 /* fn runs in the loop's thread after loop_wake; wake-ups collapse. */

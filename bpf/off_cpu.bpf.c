@@ -102,6 +102,7 @@ static __always_inline struct sampler_scratch *switch_out_begin(const struct sam
 	s = *process ? scratch_get() : NULL;
 	if (!s || task_user_regs(task, &s->regs))
 		return NULL;
+	s->begin_ns = bpf_ktime_get_ns();
 	s->epoch = c->epoch;
 	s->in_kernel = 1;
 	__builtin_memset(&s->key, 0, sizeof(s->key));
@@ -133,9 +134,10 @@ static __always_inline void switch_out_end(void *ctx, struct sampler_scratch *s)
 	b.key = s->key;
 	b.cpu = bpf_get_smp_processor_id();
 	bpf_get_current_comm(b.comm, sizeof(b.comm));
-	b.since_ns = bpf_ktime_get_ns();
+	b.since_ns = s->begin_ns;
 	if (bpf_map_update_elem(&blocked, &tid, &b, BPF_ANY))
 		count_up(SAMPLER_COUNT_BLOCKED_FULL, 1);
+	count_up(SAMPLER_COUNT_CAPTURE_NS, bpf_ktime_get_ns() - s->begin_ns);
 }
 
 /* Kernel and Python stacks and the first user frame; true: go on with the others. */

@@ -102,6 +102,7 @@ struct sampler_scratch {
 	struct sampler_count fresh;
 	struct kernel_regs regs;
 	__u64 weight_ns;
+	__u64 begin_ns;
 	__u32 epoch;
 	__u32 in_kernel; /* the user registers are those of a system call or fault */
 	struct sampler_stack kernel;

@@ -104,7 +104,9 @@ enum sampler_counter {
 	SAMPLER_COUNT_CAPTURES,     /* stacks captured at switch-out */
 	SAMPLER_COUNT_PYTHON_FRAMES,
 	SAMPLER_COUNT_PYTHON_FAILED,
-	SAMPLER_COUNT_TARGET_RUNS,  /* program runs that took a sample */
+	SAMPLER_COUNT_TARGET_RUNS,  /* ticks that took a sample */
+	SAMPLER_COUNT_TARGET_NS,    /* time that these took, from choosing to counting */
+	SAMPLER_COUNT_CAPTURE_NS,   /* time at switch-outs of sampled threads */
 	SAMPLER_COUNT_NO_REGS,      /* kernel stack only: the user registers could not be read */
 	SAMPLER_COUNT_UNMAPPED,     /* lost user stack: the process has no mapping yet */
 	SAMPLER_COUNT_END,          /* by enum unwind_end from here */

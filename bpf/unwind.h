@@ -485,13 +485,20 @@ static __always_inline void unwind_blind_fp(struct unwind_state *s)
 	s->blind_target = 0;
 	s->blind_words = UNWIND_SCAN_WORDS;
 	s->blind_marker = unwind_marker_get(s->blind_key);
-	if (s->blind_marker == UNWIND_MARKER_DWARF || unwind_rbp(s, &rbp) || rbp < sp || (rbp & 7) ||
-	    rbp - sp >= UNWIND_BLIND_FRAME_BYTES ||
+	if (s->blind_marker == UNWIND_MARKER_DWARF || unwind_rbp(s, &rbp))
+		return;
+	if (!rbp && s->mark == UNWIND_FRAME_FP >> 56) { /* the end of a chain of frame pointers */
+		s->blind_words = 0;
+		return;
+	}
+	if (rbp < sp || (rbp & 7) || rbp - sp >= UNWIND_BLIND_FRAME_BYTES ||
 	    unwind_read_user(s->blind_pair, sizeof(s->blind_pair), rbp) ||
 	    !unwind_resolves(s, s->blind_pair[1]))
 		return;
 	call = unwind_call_before(s->blind_pair[1], s->pc, &target);
-	if (call != UNWIND_CALL_HERE && call != UNWIND_CALL_INDIRECT)
+	/* below the outermost frame, which has no rbp to save, may be code that was never called: Go's
+	 * goroutines return to the byte behind the beginning of a function */
+	if (call != UNWIND_CALL_HERE && call != UNWIND_CALL_INDIRECT && s->blind_pair[0])
 		return;
 	s->blind_fp = 1;
 	s->blind_rbp = rbp;

@@ -143,8 +143,9 @@ static const char *state_dir(const struct options *o)
 
 	if (o->state_dir)
 		return o->state_dir;
-	if (!commands_control(o, &c) && !client_json(&c, "GET", "/api/v1/status", &j, &e))
-		snprintf(dir, sizeof(dir), "%s", jsonget_text(j, "state_dir"));
+	if (!commands_control(o, &c))
+		j = commands_node_status(o, &c, &e);
+	snprintf(dir, sizeof(dir), "%s", jsonget_text(j, "state_dir"));
 	json_decref(j);
 	if (*dir == '/')
 		return dir;
@@ -168,9 +169,9 @@ void doctor_daemons_check(struct doctor *d, const struct options *o)
 	check_attach_socket(d);
 	if (!commands_control(o, &c)) {
 		if (access(c.socket, F_OK) == 0 && access(c.socket, W_OK))
-			doctor_add(d, "control socket", DOCTOR_FAIL,
-				   "use an account that may control sysomd (root, or its own)", "%s: %s",
-				   c.socket, strerror(errno));
+			doctor_add(d, "control socket", DOCTOR_WARN,
+				   "jobs are traced all the same; off, on and capture are for root and "
+				   "sysomd's own user (sudo)", "%s: %s", c.socket, strerror(errno));
 		else
 			check_http(d, "control socket", &c, start_remedy);
 	}

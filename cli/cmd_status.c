@@ -15,7 +15,6 @@
 #define TOP_WIDE     136
 #define TOP_MIDDLE   96
 #define TOP_WITH_BAR 83
-#define NODE_URL     "http://127.0.0.1:9470" /* sysomd's http.listen by default */
 
 static double share(double part, double whole)
 {
@@ -223,22 +222,6 @@ static void print_absent(const char *what, const char *who, const struct client_
 		printf("         %s%s%s\n", term_style(TERM_DIM), e->remedy, term_style(TERM_PLAIN));
 }
 
-/* The control socket is not everybody's, but what status reads is also at sysomd's own HTTP address:
- * tried at its default where nobody named a socket. */
-static json_t *node_status(const struct options *o, const struct client *node, struct client_error *e)
-{
-	const char *named = getenv("SYSOM_CONTROL_PATH");
-	struct client_error again;
-	struct client tcp;
-	json_t *n;
-
-	if (!client_json(node, "GET", "/api/v1/status", &n, e) || !e->denied || o->control ||
-	    (named && *named) || client_init_url(&tcp, NODE_URL))
-		return n;
-	client_json(&tcp, "GET", "/api/v1/status", &n, &again);
-	return n;
-}
-
 int cmd_status_main(const struct options *o)
 {
 	struct client_error node_error, cluster_error;
@@ -247,7 +230,7 @@ int cmd_status_main(const struct options *o)
 
 	if (commands_control(o, &node) || commands_aggregator(o, &cluster))
 		return EXIT_USAGE;
-	n = node_status(o, &node, &node_error);
+	n = commands_node_status(o, &node, &node_error);
 	client_json(&cluster, "GET", "/api/v1/status", &c, &cluster_error);
 	if (o->json) {
 		json_t *all = json_pack("{s:O?, s:O?, s:{s:s*, s:s*}}", "node", n, "cluster", c,

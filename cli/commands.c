@@ -2,11 +2,14 @@
 #include "cli/commands.h"
 
 #include <ctype.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "cli/jsonget.h"
 #include "cli/paths.h"
 #include "cli/term.h"
+
+#define NODE_URL "http://127.0.0.1:9470" /* sysomd's http.listen by default */
 
 int commands_aggregator(const struct options *o, struct client *c)
 {
@@ -26,6 +29,21 @@ int commands_control(const struct options *o, struct client *c)
 		return 0;
 	fprintf(stderr, "sysom: --control: the path is too long for a socket\n");
 	return EXIT_USAGE;
+}
+
+json_t *commands_node_status(const struct options *o, const struct client *control,
+			     struct client_error *e)
+{
+	const char *named = getenv("SYSOM_CONTROL_PATH");
+	struct client_error again;
+	struct client tcp;
+	json_t *n;
+
+	if (!client_json(control, "GET", "/api/v1/status", &n, e) || !e->denied || o->control ||
+	    (named && *named) || client_init_url(&tcp, NODE_URL))
+		return n;
+	client_json(&tcp, "GET", "/api/v1/status", &n, &again);
+	return n;
 }
 
 void commands_complain(const char *what, const struct client_error *e)

@@ -25,6 +25,10 @@ int cmd_doctor_main(const struct options *o);
 /* 0 or EXIT_USAGE */
 int commands_aggregator(const struct options *o, struct client *c);
 int commands_control(const struct options *o, struct client *c);
+/* sysomd's status, owned by the caller; NULL: none, and why. The control socket is not everybody's: where
+ * this user may not open it and nobody named one, the same is read at sysomd's default HTTP address. */
+json_t *commands_node_status(const struct options *o, const struct client *control,
+			     struct client_error *e);
 /* The incident with this id ("last": the newest, of --job where given), owned by the caller; or
  * NULL. id: 1 to 32 hexadecimal digits. */
 json_t *commands_incident(const struct options *o, const struct client *c, const char *id);

@@ -10,6 +10,15 @@ cli_SRCS := cli/client.c cli/cmd_control.c cli/cmd_doctor.c cli/cmd_incidents.c 
 # `sysom replay`
 cli_SRCS += cli/replay_csv.c cli/replay_events.c cli/replay_load.c cli/replay_ranks.c \
 	cli/replay_steps.c cli/trace_reader.c
+# CPU profiles
+PPROF_GEN := $(B)/gen/cli/profile.pb-c
+cli_SRCS += cli/profile_names.c cli/profile_tree.c cli/profile_flame.c cli/profile_pprof.c $(PPROF_GEN).c
+GEN += $(PPROF_GEN).h
+$(PPROF_GEN).h: cli/profile.proto
+	@mkdir -p $(B)/gen
+	$(Q)protoc-c --c_out=$(B)/gen $<
+$(PPROF_GEN).c: $(PPROF_GEN).h ;
+$(B)/obj/cli/profile_flame.o: cli/flame.html
 cli_LDLIBS := -lcurl -ljansson -lprotobuf-c -lz -lzstd
 GEN += $(PERFETTO_GEN).h
 
@@ -22,7 +31,7 @@ $(PERFETTO_GEN).c: $(PERFETTO_GEN).h ;
 PROGS += sysom
 INSTALL_PROGS += sysom
 sysom_SRCS := cli/sysom.c
-sysom_USES := cli wire analysis base
+sysom_USES := cli wire symbol analysis base
 
 SCRIPTS_TEST += tests/e2e/cli_commands.sh tests/e2e/cli_doctor.sh tests/e2e/cli_run.sh \
 	tests/e2e/cli_trace.sh
@@ -41,3 +50,6 @@ test_report_kernels_LDLIBS := -lcmocka
 FUZZ += fuzz_incident fuzz_trace_export
 fuzz_incident_USES := cli wire analysis base
 fuzz_trace_export_USES := cli wire analysis base
+UNIT += test_profile
+test_profile_USES := cli symbol analysis base
+test_profile_LDLIBS := -lcmocka

@@ -11,6 +11,7 @@
 
 #include "analysis/roofline.h"
 #include "analysis/steps.h"
+#include "cli/pages.h"
 #include "cli/replay.h"
 #include "cli/replay_load.h"
 #include "cli/replay_ranks.h"
@@ -87,8 +88,8 @@ static void print_step(struct replay_events *ev, int rank, const struct step *st
 
 	if (!ev->json) {
 		if (!ev->headed)
-			puts("rank   step   latency ms    self ms compute ms    comm ms exposed ms    idle ms"
-			     " kernels phase");
+			puts("rank   step   latency ms    self ms compute ms    comm ms exposed ms"
+			     "    idle ms kernels phase");
 		ev->headed = true;
 		printf("%4d %6llu %12.3f %10.3f %10.3f %10.3f %10.3f %10.3f %7u %5u  %s%s%s\n", rank,
 		       (unsigned long long)st->index, (double)st->latency_ns / 1e6,
@@ -187,7 +188,8 @@ static int replay_rank(struct replay_events *ev, const struct replay_trace *t)
 	sc.launch_max = most < LAUNCHES_MAX ? (uint32_t)most + 1 : LAUNCHES_MAX;
 	roofline_config_default(&rl);
 	rl.mode = ev->mode;
-	memory[0] = aligned_alloc(16, (steps_memory_bytes(&sc) + 15) & ~(size_t)15);
+	memory[0] = pages_filled(aligned_alloc(16, (steps_memory_bytes(&sc) + 15) & ~(size_t)15),
+				 steps_memory_bytes(&sc));
 	for (int i = 1; i < 3; i++)
 		memory[i] = aligned_alloc(
 			16, (roofline_set_memory_bytes(&rl, KEYS_MAX) + 15) & ~(size_t)15);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Rows are kept whole and sorted before records are made of them: real traces are written by
- * several threads' buffers, so neither rows nor launches come in order. */
+ * Rows become records as they are read, and meet by their correlation ids and are sorted afterwards:
+ * real traces are written by several threads' buffers, so neither rows nor launches come in order.
+ * Memory touched for the first time is most of the cost, so nothing is kept twice; what a name says
+ * (a collective, a launch call) is asked once per name and not per row. */
 #include "cli/replay_load.h"
 
 #include <errno.h>
@@ -10,137 +12,39 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "base/hash.h"
+#include "cli/pages.h"
 #include "cli/trace_reader.h"
 
+/* What a row's kind and name make of it. */
 enum row_kind {
 	ROW_KERNEL, ROW_NCCL, ROW_MEMCPY, ROW_MEMSET, ROW_LAUNCH, ROW_GRAPH, ROW_COPY_CALL, ROW_SYNC,
 	ROW_STEP, ROW_OTHER,
 };
 
-struct row {
-	uint64_t ts, dur, bytes;
-	uint32_t corr, name, device, stream;
-	uint32_t grid[3];
-	uint16_t block[3];
-	uint8_t kind;
-	bool has_corr;
+static const uint8_t record_kinds[] = {
+	[ROW_KERNEL] = RECORD_KERNEL, [ROW_NCCL] = RECORD_COLL_KERNEL, [ROW_MEMCPY] = RECORD_COPY,
+	[ROW_MEMSET] = RECORD_MEMSET, [ROW_LAUNCH] = RECORD_LAUNCH,
+	[ROW_GRAPH] = RECORD_GRAPH_LAUNCH, [ROW_COPY_CALL] = RECORD_COPY_CALL,
+	[ROW_SYNC] = RECORD_SYNC, [ROW_STEP] = RECORD_STEP_BEGIN,
 };
+
+/* record.reserved[0] while loading: the row names a correlation id. */
+#define HAS_CORRELATION 1
+
+#define NAME_GUESSES 4096u
 
 struct loader {
 	struct replay_trace *t;
 	const char *path;
 	struct trace_reader *reader;
-	struct row *rows;
-	size_t count, room;
+	size_t host_room, device_room, mark_room;
 	uint64_t line;
+	uint32_t guess[NAME_GUESSES]; /* id of the latest name with these ends and length */
 };
 
-/* Tells the kernel that a large array will be filled from end to end. */
-static void *filled(void *array, size_t bytes)
-{
-	const uintptr_t page = 2u << 20;
-	uintptr_t from = ((uintptr_t)array + page - 1) & ~(page - 1);
-	uintptr_t to = ((uintptr_t)array + bytes) & ~(page - 1);
-
-	if (array && to > from)
-		madvise((void *)from, to - from, MADV_HUGEPAGE);
-	return array;
-}
-
 /* ---- names ---- */
-
-static bool names_grow(struct replay_names *n)
-{
-	uint32_t size = n->slots ? (n->slots_mask + 1) * 2 : 1024;
-	uint32_t *slots = calloc(size, sizeof(*slots));
-	char **text = realloc(n->text, size / 2 * sizeof(*text));
-	uint8_t *optimizer = realloc(n->optimizer, size / 2);
-
-	if (text)
-		n->text = text;
-	if (optimizer)
-		n->optimizer = optimizer;
-	if (!slots || !text || !optimizer) {
-		free(slots);
-		return false;
-	}
-	if (!n->count) {
-		n->text[0] = strdup("");
-		if (!n->text[0]) {
-			free(slots);
-			return false;
-		}
-		n->optimizer[0] = 0;
-		n->count = 1;
-	}
-	free(n->slots);
-	n->slots = slots;
-	n->slots_mask = size - 1;
-	n->room = size / 2;
-	for (uint32_t i = 1; i < n->count; i++) {
-		uint64_t h = hash_mix(hash_bytes(HASH_SEED, n->text[i], strlen(n->text[i])));
-		uint32_t at = (uint32_t)h & n->slots_mask;
-
-		while (n->slots[at])
-			at = (at + 1) & n->slots_mask;
-		n->slots[at] = i;
-	}
-	return true;
-}
-
-/* The id of a name; 0 when it is empty, or when there is no room. */
-static uint32_t names_id(struct replay_names *n, const char *text, size_t bytes)
-{
-	uint32_t at;
-
-	bytes = strnlen(text, bytes);
-	if (!bytes || n->count >= REPLAY_LOAD_NAMES_MAX)
-		return 0;
-	if (n->count + 1 >= n->room && !names_grow(n))
-		return 0;
-	at = (uint32_t)hash_mix(hash_bytes(HASH_SEED, text, bytes)) & n->slots_mask;
-	for (; n->slots[at]; at = (at + 1) & n->slots_mask) {
-		const char *have = n->text[n->slots[at]];
-
-		if (!strncmp(have, text, bytes) && !have[bytes])
-			return n->slots[at];
-	}
-	n->text[n->count] = strndup(text, bytes);
-	if (!n->text[n->count])
-		return 0;
-	n->optimizer[n->count] = record_is_optimizer(n->text[n->count]);
-	n->slots[at] = n->count;
-	return n->count++;
-}
-
-/* ---- rows ---- */
-
-static int complain(const struct loader *l, const char *what)
-{
-	fprintf(stderr, "sysom replay events: %s:%llu: %s\n", l->path, (unsigned long long)l->line,
-		what);
-	return -EBADMSG;
-}
-
-static struct row *row_new(struct loader *l)
-{
-	if (l->count == l->room) {
-		size_t room = l->room ? l->room * 2 : 4096;
-		struct row *rows = room > REPLAY_LOAD_ROWS_MAX * (size_t)2
-					   ? NULL
-					   : realloc(l->rows, room * sizeof(*rows));
-
-		if (!rows)
-			return NULL;
-		l->rows = filled(rows, room * sizeof(*rows));
-		l->room = room;
-	}
-	memset(&l->rows[l->count], 0, sizeof(l->rows[0]));
-	return &l->rows[l->count++];
-}
 
 static uint8_t api_kind(const char *name)
 {
@@ -159,26 +63,174 @@ static uint8_t api_kind(const char *name)
 	return ROW_OTHER;
 }
 
-/* Sets the row's kind and name; false drops it. */
-static bool row_classify(struct loader *l, struct row *r, const char *kind, const char *name,
+static unsigned coll_of(const char *name)
+{
+	static const struct {
+		const char *text;
+		unsigned func;
+	} known[] = {
+		{"AllReduce", RECORD_COLL_ALL_REDUCE}, {"ReduceScatter", RECORD_COLL_REDUCE_SCATTER},
+		{"AllGather", RECORD_COLL_ALL_GATHER}, {"Broadcast", RECORD_COLL_BROADCAST},
+		{"AllToAll", RECORD_COLL_ALL_TO_ALL}, {"SendRecv", RECORD_COLL_ALL_TO_ALL},
+		{"Reduce", RECORD_COLL_REDUCE}, {"Gather", RECORD_COLL_GATHER},
+		{"Scatter", RECORD_COLL_SCATTER}, {"Send", RECORD_COLL_SEND},
+		{"Recv", RECORD_COLL_RECV},
+	};
+
+	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
+		if (strstr(name, known[i].text))
+			return known[i].func;
+	return RECORD_COLL_OTHER;
+}
+
+static struct replay_name name_of(const char *text)
+{
+	return (struct replay_name){ .optimizer = record_is_optimizer(text),
+				     .coll = record_is_coll_kernel(text), .api = api_kind(text),
+				     .func = (uint8_t)coll_of(text) };
+}
+
+static bool names_grow(struct replay_names *n)
+{
+	uint32_t size = n->slots ? (n->slots_mask + 1) * 2 : 1024;
+	uint32_t *slots = calloc(size, sizeof(*slots));
+	char **text = realloc(n->text, size / 2 * sizeof(*text));
+	struct replay_name *name = realloc(n->name, size / 2 * sizeof(*name));
+
+	if (text)
+		n->text = text;
+	if (name)
+		n->name = name;
+	if (!slots || !text || !name) {
+		free(slots);
+		return false;
+	}
+	if (!n->count) {
+		n->text[0] = strdup("");
+		if (!n->text[0]) {
+			free(slots);
+			return false;
+		}
+		n->name[0] = name_of("");
+		n->count = 1;
+	}
+	free(n->slots);
+	n->slots = slots;
+	n->slots_mask = size - 1;
+	n->room = size / 2;
+	for (uint32_t i = 1; i < n->count; i++) {
+		uint64_t h = hash_mix(hash_bytes(HASH_SEED, n->text[i], strlen(n->text[i])));
+		uint32_t at = (uint32_t)h & n->slots_mask;
+
+		while (n->slots[at])
+			at = (at + 1) & n->slots_mask;
+		n->slots[at] = i;
+	}
+	return true;
+}
+
+static bool name_equals(const char *have, const char *text, size_t bytes)
+{
+	return !strncmp(have, text, bytes) && !have[bytes];
+}
+
+/* The id of a name; 0 when it is empty, or when there is no room. */
+static uint32_t names_find(struct replay_names *n, const char *text, size_t bytes)
+{
+	uint32_t at;
+
+	if (n->count >= REPLAY_LOAD_NAMES_MAX)
+		return 0;
+	if (n->count + 1 >= n->room && !names_grow(n))
+		return 0;
+	at = (uint32_t)hash_mix(hash_bytes(HASH_SEED, text, bytes)) & n->slots_mask;
+	for (; n->slots[at]; at = (at + 1) & n->slots_mask)
+		if (name_equals(n->text[n->slots[at]], text, bytes))
+			return n->slots[at];
+	n->text[n->count] = strndup(text, bytes);
+	if (!n->text[n->count])
+		return 0;
+	n->name[n->count] = name_of(n->text[n->count]);
+	n->slots[at] = n->count;
+	return n->count++;
+}
+
+/* Mangled names are long, and hashing one takes longer than all the rest of its row: a name that has
+ * the ends, the middle and the length of an earlier one is compared with that one first. */
+static uint32_t names_id(struct loader *l, const char *text, size_t bytes)
+{
+	struct replay_names *n = &l->t->names;
+	uint64_t part[3] = { 0 };
+	uint32_t at, id;
+
+	bytes = strnlen(text, bytes);
+	if (!bytes)
+		return 0;
+	if (bytes < 8) {
+		memcpy(part, text, bytes);
+	} else {
+		memcpy(&part[0], text, 8);
+		memcpy(&part[1], text + bytes / 2 - 4, 8);
+		memcpy(&part[2], text + bytes - 8, 8);
+	}
+	at = (uint32_t)hash_mix(part[0] + 3 * part[1] + 5 * part[2] + bytes) % NAME_GUESSES;
+	id = l->guess[at];
+	if (id && name_equals(n->text[id], text, bytes))
+		return id;
+	return l->guess[at] = names_find(n, text, bytes);
+}
+
+/* ---- rows ---- */
+
+static int complain(const struct loader *l, const char *what)
+{
+	fprintf(stderr, "sysom replay events: %s:%llu: %s\n", l->path, (unsigned long long)l->line,
+		what);
+	return -EBADMSG;
+}
+
+/* One more in *array; NULL without memory. */
+static struct record *record_new(struct loader *l, struct record **array, size_t *count,
+				 size_t *room)
+{
+	if (*count == *room) {
+		size_t more = *room ? *room * 2 : 4096;
+		struct record *r = more > REPLAY_LOAD_ROWS_MAX * (size_t)2
+					   ? NULL
+					   : realloc(*array, more * sizeof(*r));
+
+		if (!r) {
+			complain(l, "more rows than memory");
+			return NULL;
+		}
+		*array = pages_filled(r, more * sizeof(*r));
+		*room = more;
+	}
+	return &(*array)[(*count)++];
+}
+
+/* Sets the row's kind (enum row_kind) and name; false drops it. */
+static bool row_classify(struct loader *l, struct record *r, const char *kind, const char *name,
 			 size_t name_bytes)
 {
 	struct replay_trace *t = l->t;
+	struct replay_name what;
+	bool kernel = !strcmp(kind, "kernel"), api = !strcmp(kind, "api");
 
-	if (!strcmp(kind, "kernel")) {
-		r->kind = record_is_coll_kernel(name) ? ROW_NCCL : ROW_KERNEL;
-	} else if (!strcmp(kind, "nccl")) {
+	if (kernel || api) {
+		r->name = names_id(l, name, name_bytes);
+		what = r->name ? t->names.name[r->name] : name_of(name);
+		r->kind = api ? what.api : what.coll ? ROW_NCCL : ROW_KERNEL;
+		if (r->kind == ROW_OTHER)
+			t->api_other++;
+		return r->kind != ROW_OTHER;
+	}
+	if (!strcmp(kind, "nccl")) {
 		r->kind = ROW_NCCL;
 	} else if (!strcmp(kind, "memcpy")) {
 		r->kind = ROW_MEMCPY;
 	} else if (!strcmp(kind, "memset")) {
 		r->kind = ROW_MEMSET;
-	} else if (!strcmp(kind, "api")) {
-		r->kind = api_kind(name);
-		if (r->kind == ROW_OTHER) {
-			t->api_other++;
-			return false;
-		}
 	} else if (!strcmp(kind, "step")) {
 		r->kind = ROW_STEP;
 	} else if (!strcmp(kind, "collop")) {
@@ -188,8 +240,33 @@ static bool row_classify(struct loader *l, struct row *r, const char *kind, cons
 		t->unknown_kind++;
 		return false;
 	}
-	r->name = names_id(&t->names, name, name_bytes);
+	r->name = names_id(l, name, name_bytes);
 	return true;
+}
+
+/* Takes a row that row_classify has seen. */
+static int row_keep(struct loader *l, const struct record *r)
+{
+	struct replay_trace *t = l->t;
+	unsigned row = r->kind;
+	struct record *x;
+
+	if (row <= ROW_MEMSET)
+		x = record_new(l, &t->device, &t->device_count, &l->device_room);
+	else if (row == ROW_STEP)
+		x = record_new(l, &t->marks, &t->mark_count, &l->mark_room);
+	else
+		x = record_new(l, &t->host, &t->host_count, &l->host_room);
+	if (!x)
+		return -ENOMEM;
+	*x = *r;
+	x->kind = record_kinds[row];
+	if (row > ROW_MEMSET)
+		x->thread = 0;
+	if (row == ROW_NCCL)
+		x->func = t->names.name[r->name].func;
+	t->kept++;
+	return 0;
 }
 
 /* ---- CSV ---- */
@@ -236,37 +313,36 @@ static bool csv_optional(const struct trace_field *f, int n, int at, uint64_t *o
 
 static int csv_row(struct loader *l, const struct trace_field *f, int n, const int *where)
 {
-	struct row r = {0}, *kept;
-	uint64_t device, stream, corr;
+	struct record r = {0};
+	uint64_t device, stream, corr, ns;
+	bool has_corr;
 	struct trace_field name = {(char *)"", 0};
 
 	if (where[COL_TS] < 0 || where[COL_KIND] < 0)
 		return complain(l, "no ts_ns or kind column");
 	if (n <= where[COL_TS] || n <= where[COL_KIND])
 		return complain(l, "too few columns");
-	if (!trace_reader_u64(&f[where[COL_TS]], &r.ts))
+	if (!trace_reader_u64(&f[where[COL_TS]], &r.begin_ns))
 		return complain(l, "ts_ns is not a number");
-	if (!csv_optional(f, n, where[COL_DUR], &r.dur, NULL))
+	if (!csv_optional(f, n, where[COL_DUR], &ns, NULL))
 		return complain(l, "dur_ns is not a number");
 	if (!csv_optional(f, n, where[COL_DEVICE], &device, NULL) ||
 	    !csv_optional(f, n, where[COL_STREAM], &stream, NULL) ||
-	    !csv_optional(f, n, where[COL_CORR], &corr, &r.has_corr) ||
+	    !csv_optional(f, n, where[COL_CORR], &corr, &has_corr) ||
 	    !csv_optional(f, n, where[COL_BYTES], &r.bytes, NULL))
 		return complain(l, "device, stream, corr or bytes is not a number");
-	if (r.ts > UINT64_MAX / 4 || r.dur > UINT64_MAX / 4)
+	if (r.begin_ns > UINT64_MAX / 4 || ns > UINT64_MAX / 4)
 		return complain(l, "time out of range");
-	r.device = (uint32_t)device;
+	r.end_ns = r.begin_ns + ns;
+	r.thread = (uint32_t)device;
 	r.stream = (uint32_t)stream;
-	r.corr = (uint32_t)corr;
+	r.correlation = (uint32_t)corr;
+	r.reserved[0] = has_corr ? HAS_CORRELATION : 0;
 	if (where[COL_NAME] >= 0 && where[COL_NAME] < n)
 		name = f[where[COL_NAME]];
 	if (!row_classify(l, &r, f[where[COL_KIND]].text, name.text, name.bytes))
 		return 0;
-	kept = row_new(l);
-	if (!kept)
-		return complain(l, "more rows than memory");
-	*kept = r;
-	return 0;
+	return row_keep(l, &r);
 }
 
 static int load_csv(struct loader *l)
@@ -359,7 +435,8 @@ static int json_row(struct loader *l, const json_t *e)
 	const char *phase = json_string_value(json_object_get(e, "ph"));
 	const json_t *args = json_object_get(e, "args"), *shape;
 	const char *kind;
-	struct row r = {0}, *kept;
+	struct record r = {0};
+	bool has_corr;
 
 	l->t->rows++;
 	if (!cat || !name || !phase || strcmp(phase, "X") || !(kind = json_kind(cat, name))) {
@@ -368,11 +445,12 @@ static int json_row(struct loader *l, const json_t *e)
 	}
 	if (!json_is_number(json_object_get(e, "ts")))
 		return complain(l, "an event without ts");
-	r.ts = json_ns(json_object_get(e, "ts"));
-	r.dur = json_ns(json_object_get(e, "dur"));
-	r.corr = (uint32_t)json_u64(args, "correlation", &r.has_corr);
+	r.begin_ns = json_ns(json_object_get(e, "ts"));
+	r.end_ns = r.begin_ns + json_ns(json_object_get(e, "dur"));
+	r.correlation = (uint32_t)json_u64(args, "correlation", &has_corr);
+	r.reserved[0] = has_corr ? HAS_CORRELATION : 0;
 	r.bytes = json_u64(args, "bytes", NULL);
-	r.device = (uint32_t)json_u64(args, "device", NULL);
+	r.thread = (uint32_t)json_u64(args, "device", NULL);
 	r.stream = (uint32_t)json_u64(args, "stream", NULL);
 	shape = json_object_get(args, "grid");
 	for (size_t i = 0; i < 3; i++)
@@ -382,11 +460,7 @@ static int json_row(struct loader *l, const json_t *e)
 		r.block[i] = (uint16_t)json_integer_value(json_array_get(shape, i));
 	if (!row_classify(l, &r, kind, name, strlen(name)))
 		return 0;
-	kept = row_new(l);
-	if (!kept)
-		return complain(l, "more rows than memory");
-	*kept = r;
-	return 0;
+	return row_keep(l, &r);
 }
 
 static int load_json(struct loader *l)
@@ -415,138 +489,132 @@ static int load_json(struct loader *l)
 	return rc;
 }
 
-/* ---- from rows to records ---- */
+/* ---- launches and their kernels ---- */
 
-static bool row_is_device(const struct row *r)
-{
-	return r->kind <= ROW_MEMSET;
-}
-
-/* Correlation id to the row of its launch call and of its first kernel. */
+/* Correlation id to its launch call and its first kernel: by the id itself where the ids lie close
+ * together, as they do in a trace, else by its hash. */
 struct join_slot {
 	uint32_t corr;
-	uint32_t call, device; /* row + 1; 0 none */
+	uint32_t call, device; /* index + 1; 0 none */
 	uint32_t devices;
 };
 
 struct join {
 	struct join_slot *slots;
 	size_t mask;
+	uint32_t base;
+	bool dense;
 };
 
 static struct join_slot *join_at(const struct join *j, uint32_t corr)
 {
-	size_t at = hash_mix(corr + 1ull) & j->mask;
+	size_t at;
 
+	if (j->dense)
+		return &j->slots[corr - j->base];
+	at = hash_mix(corr + 1ull) & j->mask;
 	while ((j->slots[at].call || j->slots[at].device) && j->slots[at].corr != corr)
 		at = (at + 1) & j->mask;
 	return &j->slots[at];
 }
 
-static bool join_build(struct join *j, const struct loader *l)
+/* NULL: the record takes no part. */
+static struct join_slot *join_of(const struct join *j, const struct record *r)
 {
-	size_t size = 16;
+	return r->reserved[0] == HAS_CORRELATION && r->kind != RECORD_SYNC ?
+		       join_at(j, r->correlation) : NULL;
+}
 
-	while (size < l->count * 2)
-		size <<= 1;
-	j->mask = size - 1;
-	j->slots = filled(calloc(size, sizeof(*j->slots)), size * sizeof(*j->slots));
-	if (!j->slots)
-		return false;
-	for (size_t i = 0; i < l->count; i++) {
-		const struct row *r = &l->rows[i];
-		struct join_slot *slot;
+static bool join_room(struct join *j, const struct replay_trace *t)
+{
+	size_t rows = t->host_count + t->device_count, size = 16;
+	uint32_t low = UINT32_MAX, high = 0;
 
-		if (!r->has_corr || r->kind == ROW_STEP || r->kind == ROW_SYNC)
+	for (size_t i = 0; i < rows; i++) {
+		const struct record *r = i < t->host_count ? &t->host[i] :
+							     &t->device[i - t->host_count];
+
+		if (r->reserved[0] != HAS_CORRELATION)
 			continue;
-		slot = join_at(j, r->corr);
-		slot->corr = r->corr;
-		if (row_is_device(r)) {
-			if (!slot->device)
-				slot->device = (uint32_t)i + 1;
-			slot->devices++;
-		} else if (!slot->call) {
-			slot->call = (uint32_t)i + 1;
-		}
+		low = r->correlation < low ? r->correlation : low;
+		high = r->correlation > high ? r->correlation : high;
+	}
+	while (size < rows * 2)
+		size <<= 1;
+	j->base = low;
+	j->dense = low <= high && high - low < size;
+	if (j->dense)
+		size = (size_t)(high - low) + 1;
+	j->mask = size - 1;
+	j->slots = pages_filled(calloc(size, sizeof(*j->slots)), size * sizeof(*j->slots));
+	return j->slots;
+}
+
+static bool join_build(struct join *j, const struct replay_trace *t)
+{
+	if (!join_room(j, t))
+		return false;
+	for (size_t i = 0; i < t->host_count; i++) {
+		struct join_slot *slot = join_of(j, &t->host[i]);
+
+		if (!slot || slot->call)
+			continue;
+		slot->corr = t->host[i].correlation;
+		slot->call = (uint32_t)i + 1;
+	}
+	for (size_t i = 0; i < t->device_count; i++) {
+		struct join_slot *slot = join_of(j, &t->device[i]);
+
+		if (!slot)
+			continue;
+		slot->corr = t->device[i].correlation;
+		if (!slot->device)
+			slot->device = (uint32_t)i + 1;
+		slot->devices++;
 	}
 	return true;
 }
 
-static unsigned coll_of(const char *name)
-{
-	static const struct {
-		const char *text;
-		unsigned func;
-	} known[] = {
-		{"AllReduce", RECORD_COLL_ALL_REDUCE}, {"ReduceScatter", RECORD_COLL_REDUCE_SCATTER},
-		{"AllGather", RECORD_COLL_ALL_GATHER}, {"Broadcast", RECORD_COLL_BROADCAST},
-		{"AllToAll", RECORD_COLL_ALL_TO_ALL}, {"SendRecv", RECORD_COLL_ALL_TO_ALL},
-		{"Reduce", RECORD_COLL_REDUCE}, {"Gather", RECORD_COLL_GATHER},
-		{"Scatter", RECORD_COLL_SCATTER}, {"Send", RECORD_COLL_SEND},
-		{"Recv", RECORD_COLL_RECV},
-	};
-
-	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
-		if (strstr(name, known[i].text))
-			return known[i].func;
-	return RECORD_COLL_OTHER;
-}
-
-static void device_record(struct loader *l, const struct row *r, uint64_t launch_ns)
-{
-	struct record *x = &l->t->device[l->t->device_count++];
-
-	memset(x, 0, sizeof(*x));
-	x->kind = r->kind == ROW_KERNEL ? RECORD_KERNEL
-		  : r->kind == ROW_NCCL ? RECORD_COLL_KERNEL
-		  : r->kind == ROW_MEMCPY ? RECORD_COPY : RECORD_MEMSET;
-	x->begin_ns = r->ts;
-	x->end_ns = r->ts + r->dur;
-	x->launch_ns = launch_ns;
-	x->bytes = r->bytes;
-	x->name = r->name;
-	x->thread = r->device;
-	x->stream = r->stream;
-	x->correlation = r->corr;
-	memcpy(x->grid, r->grid, sizeof(x->grid));
-	memcpy(x->block, r->block, sizeof(x->block));
-	if (r->kind == ROW_NCCL)
-		x->func = (uint8_t)coll_of(l->t->names.text[r->name]);
-	if (!launch_ns) {
-		x->flags |= RECORD_FLAG_UNMATCHED;
-		l->t->unmatched++;
-	}
-}
-
-static void host_record(struct loader *l, const struct row *r, const struct row *device,
+/* A launch's own fields from its first kernel; NULL: none of it is in the file. */
+static void host_finish(const struct replay_trace *t, struct record *x, const struct record *device,
 			uint32_t devices)
 {
-	struct record *x = &l->t->host[l->t->host_count++];
-
-	memset(x, 0, sizeof(*x));
-	x->kind = r->kind == ROW_SYNC ? RECORD_SYNC
-		  : r->kind == ROW_GRAPH ? RECORD_GRAPH_LAUNCH
-		  : r->kind == ROW_COPY_CALL || r->kind == ROW_MEMCPY || r->kind == ROW_MEMSET
-			  ? RECORD_COPY_CALL : RECORD_LAUNCH;
-	x->begin_ns = r->ts;
-	x->end_ns = row_is_device(r) ? r->ts : r->ts + r->dur;
-	x->name = r->name;
-	x->correlation = r->corr;
-	if (r->kind == ROW_SYNC)
+	x->stream = 0;
+	x->bytes = 0;
+	memset(x->grid, 0, sizeof(x->grid));
+	memset(x->block, 0, sizeof(x->block));
+	if (x->kind == RECORD_SYNC)
 		return;
-	if (!device) { /* no kernel of it is in the file: none to wait for */
+	if (!device) { /* none to wait for */
 		x->flags |= RECORD_FLAG_UNMATCHED;
 		return;
 	}
-	x->name = device->name ? device->name : r->name;
-	if (x->kind == RECORD_LAUNCH && l->t->names.optimizer[x->name])
+	x->name = device->name ? device->name : x->name;
+	if (x->kind == RECORD_LAUNCH && t->names.name[x->name].optimizer)
 		x->flags |= RECORD_FLAG_OPTIMIZER;
 	x->bytes = device->bytes;
 	x->stream = device->stream;
 	memcpy(x->grid, device->grid, sizeof(x->grid));
 	memcpy(x->block, device->block, sizeof(x->block));
-	if (r->kind == ROW_GRAPH)
+	if (x->kind == RECORD_GRAPH_LAUNCH)
 		x->grid[0] = devices;
+}
+
+/* The kernel's own start stands for its launch. */
+static int proxy_add(struct loader *l, const struct record *device)
+{
+	struct replay_trace *t = l->t;
+	bool kernel = device->kind == RECORD_KERNEL || device->kind == RECORD_COLL_KERNEL;
+	struct record *x = record_new(l, &t->host, &t->host_count, &l->host_room);
+
+	if (!x)
+		return -ENOMEM;
+	*x = (struct record){ .kind = kernel ? RECORD_LAUNCH : RECORD_COPY_CALL,
+			      .begin_ns = device->begin_ns, .end_ns = device->begin_ns,
+			      .name = device->name, .correlation = device->correlation };
+	host_finish(t, x, device, 1);
+	t->proxies++;
+	return 0;
 }
 
 static int host_order(const void *pa, const void *pb)
@@ -584,12 +652,11 @@ static void marks_take(struct loader *l)
 	struct replay_trace *t = l->t;
 	size_t n = 0;
 
-	for (size_t i = 0; i < l->count; i++)
-		if (l->rows[i].kind == ROW_STEP)
-			t->marks[t->mark_count++] = (struct record){
-				.kind = RECORD_STEP_BEGIN, .begin_ns = l->rows[i].ts,
-				.end_ns = l->rows[i].ts + l->rows[i].dur, .name = l->rows[i].name,
-			};
+	for (size_t i = 0; i < t->mark_count; i++)
+		t->marks[i] = (struct record){ .kind = RECORD_STEP_BEGIN,
+					       .begin_ns = t->marks[i].begin_ns,
+					       .end_ns = t->marks[i].end_ns,
+					       .name = t->marks[i].name };
 	sort_records(t->marks, t->mark_count, host_order);
 	for (size_t i = 0; i < t->mark_count; i++) {
 		struct record *m = &t->marks[i];
@@ -606,50 +673,60 @@ static void marks_take(struct loader *l)
 	t->mark_count = n;
 }
 
-static int records_make(struct loader *l)
+static int devices_finish(struct loader *l, const struct join *j)
+{
+	struct replay_trace *t = l->t;
+	size_t joined = 0;
+	bool proxies;
+
+	for (size_t i = 0; i < t->device_count; i++) {
+		struct record *x = &t->device[i];
+		const struct join_slot *slot = join_of(j, x);
+
+		if (slot && slot->call) {
+			x->launch_ns = t->host[slot->call - 1].begin_ns;
+			joined += x->launch_ns != 0;
+		}
+	}
+	proxies = joined * 2 < t->device_count;
+	for (size_t i = 0; i < t->device_count; i++) {
+		struct record *x = &t->device[i];
+
+		x->reserved[0] = 0;
+		if (x->launch_ns)
+			continue;
+		if (proxies && proxy_add(l, x))
+			return -ENOMEM;
+		x->launch_ns = proxies ? x->begin_ns : 0;
+		if (x->launch_ns)
+			continue;
+		x->flags |= RECORD_FLAG_UNMATCHED;
+		t->unmatched++;
+	}
+	return 0;
+}
+
+static int records_finish(struct loader *l)
 {
 	struct replay_trace *t = l->t;
 	struct join j = {0};
-	size_t devices = 0, joined = 0;
-	bool proxies;
+	size_t calls = t->host_count;
+	int rc;
 
-	if (!join_build(&j, l))
+	if (!join_build(&j, t))
 		return complain(l, "out of memory");
-	for (size_t i = 0; i < l->count; i++)
-		if (row_is_device(&l->rows[i])) {
-			devices++;
-			joined += l->rows[i].has_corr && join_at(&j, l->rows[i].corr)->call;
-		}
-	proxies = joined * 2 < devices;
-	t->host = filled(malloc((l->count - devices * !proxies + 1) * sizeof(*t->host)),
-			 (l->count - devices * !proxies + 1) * sizeof(*t->host));
-	t->device = filled(malloc((devices + 1) * sizeof(*t->device)),
-			   (devices + 1) * sizeof(*t->device));
-	t->marks = malloc((l->count - devices + 1) * sizeof(*t->marks));
-	if (!t->host || !t->device || !t->marks) {
-		free(j.slots);
-		return complain(l, "out of memory");
-	}
-	for (size_t i = 0; i < l->count; i++) {
-		const struct row *r = &l->rows[i];
-		const struct join_slot *slot = r->has_corr && r->kind != ROW_STEP &&
-					       r->kind != ROW_SYNC ? join_at(&j, r->corr) : NULL;
+	for (size_t i = 0; i < calls; i++) {
+		const struct join_slot *slot = join_of(&j, &t->host[i]);
 
-		if (row_is_device(r)) {
-			uint64_t launch = slot && slot->call ? l->rows[slot->call - 1].ts : 0;
-
-			if (!launch && proxies) {
-				host_record(l, r, r, 1);
-				t->proxies++;
-				launch = r->ts;
-			}
-			device_record(l, r, launch);
-		} else if (r->kind != ROW_STEP) {
-			host_record(l, r, slot && slot->device ? &l->rows[slot->device - 1] : NULL,
-				    slot ? slot->devices : 0);
-		}
+		host_finish(t, &t->host[i], slot && slot->device ? &t->device[slot->device - 1] : NULL,
+			    slot ? slot->devices : 0);
 	}
+	rc = devices_finish(l, &j);
+	for (size_t i = 0; i < calls; i++)
+		t->host[i].reserved[0] = 0;
 	free(j.slots);
+	if (rc)
+		return rc;
 	marks_take(l);
 	sort_records(t->host, t->host_count, host_order);
 	sort_records(t->device, t->device_count, device_order);
@@ -672,11 +749,7 @@ int replay_load(struct replay_trace *t, const char *path)
 	c = trace_reader_peek(l.reader);
 	rc = c == '{' || c == '[' ? load_json(&l) : load_csv(&l);
 	trace_reader_close(l.reader);
-	t->kept = l.count;
-	if (!rc)
-		rc = records_make(&l);
-	free(l.rows);
-	return rc;
+	return rc ? rc : records_finish(&l);
 }
 
 void replay_load_free(struct replay_trace *t)
@@ -685,7 +758,7 @@ void replay_load_free(struct replay_trace *t)
 		free(t->names.text[i]);
 	free(t->names.text);
 	free(t->names.slots);
-	free(t->names.optimizer);
+	free(t->names.name);
 	free(t->host);
 	free(t->device);
 	free(t->marks);

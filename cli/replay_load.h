@@ -16,14 +16,21 @@
 
 /* JSON is read whole, at some 20 times its text in memory. */
 #define REPLAY_LOAD_JSON_BYTES_MAX (512u << 20)
-/* 64 bytes each. */
+/* 96 bytes each. */
 #define REPLAY_LOAD_ROWS_MAX 100000000u
 /* Different kernel names of one trace. */
 #define REPLAY_LOAD_NAMES_MAX 1000000u
 
+/* What a name's text says. */
+struct replay_name {
+	bool optimizer, coll; /* as record_is_optimizer and record_is_coll_kernel have it */
+	uint8_t api;	      /* the loader's kind of call */
+	uint8_t func;	      /* enum record_coll */
+};
+
 struct replay_names {
 	char **text; /* [0] is "" */
-	uint8_t *optimizer; /* whether record_is_optimizer says so */
+	struct replay_name *name;
 	uint32_t count, room;
 	uint32_t *slots;
 	uint32_t slots_mask;

@@ -135,7 +135,7 @@ static void put_facts(FILE *to, const json_t *in)
 	fact(to, "against expectation", term_excess(jsonget_number(in, "excess")), "bad");
 	fact(to, "step, observed", term_ms(jsonget_number(in, "latency_ms")), "bad");
 	fact(to, "step, expected", term_ms(jsonget_number(in, "expected_ms")), "ok");
-	fact(to, "own time", term_excess(jsonget_number(in, "self_excess")), "");
+	fact(to, "own time, without waiting", term_excess(jsonget_number(in, "self_excess")), "");
 	snprintf(text, sizeof(text), "%s to %s", term_count(jsonget_number(in, "first_step")),
 		 term_count(jsonget_number(in, "last_step")));
 	fact(to, "steps", text, "");
@@ -456,7 +456,8 @@ static void put_parts(FILE *to, const json_t *in)
 		fputs("<p class=\"dim\">No explanation came with the windows.</p>\n", to);
 		return;
 	}
-	fputs("<div class=\"scroll\"><table><tr><th class=\"t\">part</th><th>expected</th><th>observed</th><th>share</th>"
+	fputs("<div class=\"scroll\"><table>"
+	      "<tr><th class=\"t\">part</th><th>expected</th><th>observed</th><th>share</th>"
 	      "<th class=\"t\">of the excess</th></tr>\n", to);
 	json_array_foreach((json_t *)parts, i, p) {
 		double share = jsonget_number(p, "share"), width = share > 1 ? 1 : share > 0 ? share : 0;
@@ -493,7 +494,8 @@ static void put_kernels(FILE *to, const struct trace_model *m, const struct trac
 	if (count > KERNELS_SHOWN)
 		fprintf(to, "; the %zu largest differences of %zu", (size_t)KERNELS_SHOWN, count);
 	fputs(".</p>\n", to);
-	fputs("<div class=\"scroll\"><table><tr><th class=\"t\">name</th><th>others</th><th>slow</th><th>difference</th>"
+	fputs("<div class=\"scroll\"><table>"
+	      "<tr><th class=\"t\">name</th><th>others</th><th>slow</th><th>difference</th>"
 	      "<th>per slow step</th></tr>\n", to);
 	for (size_t i = 0; i < count && i < KERNELS_SHOWN; i++) {
 		const char *name = m->names[k[i].name];
@@ -519,7 +521,8 @@ static void put_windows(FILE *to, const json_t *in)
 	const json_t *windows = json_object_get(in, "windows"), *w;
 	size_t i;
 
-	fputs("<h2>Evidence</h2>\n<div class=\"scroll\"><table><tr><th>rank</th><th class=\"t\">node</th><th class=\"t\">"
+	fputs("<h2>Evidence</h2>\n<div class=\"scroll\">"
+	      "<table><tr><th>rank</th><th class=\"t\">node</th><th class=\"t\">"
 	      "reason</th><th class=\"t\">from</th><th>steps</th><th>records</th><th>size</th></tr>\n",
 	      to);
 	json_array_foreach((json_t *)windows, i, w) {

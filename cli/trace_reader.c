@@ -149,6 +149,24 @@ static ssize_t zstd_step(struct trace_reader *r, char *to, size_t room)
 	return (ssize_t)out.pos;
 }
 
+/* Text that is not packed needs no copy. 1 something came, 0 at the end, or -errno. */
+static int direct_fill(struct trace_reader *r, char *to, size_t room)
+{
+	ssize_t n = 0;
+
+	if (!r->raw_end)
+		do
+			n = read(r->fd, to, room);
+		while (n < 0 && errno == EINTR);
+	if (n < 0) {
+		r->error = "cannot be read";
+		return -EIO;
+	}
+	r->raw_end |= n == 0;
+	r->bytes += (size_t)n;
+	return n > 0;
+}
+
 /* Unpacks more behind what is there. 1 something came, 0 at the end, or -errno. */
 static int text_fill(struct trace_reader *r)
 {
@@ -161,10 +179,12 @@ static int text_fill(struct trace_reader *r)
 		char *to = r->text + r->bytes;
 		size_t room = TEXT_BYTES - r->bytes;
 		ssize_t n;
-		int err = raw_fill(r);
+		bool direct = r->packing == PACKING_NONE && r->raw_at == r->raw_bytes;
+		int err = direct ? direct_fill(r, to, room < RAW_BYTES ? room : RAW_BYTES) :
+				   raw_fill(r);
 
 		if (err)
-			return err;
+			return err < 0 ? err : 1;
 		if (r->raw_at == r->raw_bytes && r->raw_end) {
 			r->text_end = true;
 			if (r->open_member)

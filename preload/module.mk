@@ -27,12 +27,13 @@ test_preload_governor_LDLIBS := -lcmocka
 test_cupti_decode_SRCS := tests/unit/test_cupti_decode.c cupti/cupti_decode.c
 test_cupti_decode_LDLIBS := -lcmocka
 SCRIPTS_TEST += tests/e2e/preload_binary.sh tests/e2e/preload_behaviour.py tests/e2e/preload_guest.sh \
-	tests/e2e/preload_cupti.py tests/e2e/preload_plugin.py tests/conformance/foreign_abi.sh \
+	tests/e2e/preload_cupti.py tests/e2e/preload_plugin.py tests/e2e/gpu_harness.sh tests/conformance/foreign_abi.sh \
 	tests/conformance/preload_cudart.py tests/conformance/preload_nvtx.py
 BENCH += bench_launch
 BENCH_PARTS += $(PRELOAD_NULL)
 
-$(PRELOAD_TEST)/preload_peer: $(B)/obj/tests/preload/peer.o $(B)/libring.a
+$(PRELOAD_TEST)/preload_peer: $(B)/obj/tests/preload/peer.o $(B)/libsidecar.a $(B)/libanalysis.a \
+		$(B)/libring.a $(B)/libbase.a
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS_ALL) -o $@ $^ $(LDFLAGS_ALL) -lpthread
 $(PRELOAD_TEST)/null/libcuda.so.1: tests/preload/null_cuda.c foreign/cuda.h
@@ -57,4 +58,4 @@ $(PRELOAD_TEST)/rival: tests/preload/rival.c
 $(PRELOAD_TEST)/plugin_caller: tests/preload/plugin_caller.c
 $(PRELOAD_TEST)/rival $(PRELOAD_TEST)/plugin_caller:
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(CFLAGS_ALL) -fno-sanitize=all -o $@ $< -ldl
+	$(Q)$(CC) $(CFLAGS_ALL) -fno-sanitize=all -o $@ $< -ldl -lpthread

@@ -285,12 +285,14 @@ WRAP_MEM(cuMemFreeAsync_ptsz, (cu_deviceptr p, cu_stream stream), (p, stream), 0
 
 /* ---- the host waits for the GPU ---- */
 
-static void wrap_push_sync(enum hook_id id, uint64_t from, cu_result res, const void *handle)
+static void wrap_push_sync(enum hook_id id, uint64_t from, cu_result res, const void *handle,
+			   enum event_sync_scope scope)
 {
 	struct event_sync e = { .head = { .kind = EVENT_SYNC,
 					  .flags = res == CU_OK ? 0 : EVENT_FLAG_FAILED,
 					  .t = from },
 				.handle = (uint64_t)(uintptr_t)handle, .api = (uint16_t)id,
+				.scope = (uint16_t)scope,
 				.duration = tracer_duration(from, tracer_now()) };
 
 	if (hooks_table[id].ptsz)
@@ -301,7 +303,7 @@ static void wrap_push_sync(enum hook_id id, uint64_t from, cu_result res, const 
 
 /* The v2 of cuCtxSynchronize takes a context, the first nothing: forwarding the register serves
  * both. */
-#define WRAP_SYNC(name)                                                                            \
+#define WRAP_SYNC(name, what)                                                                      \
 	cu_result wrap_##name(void *handle);                                                       \
 	cu_result wrap_##name(void *handle)                                                        \
 	{                                                                                          \
@@ -318,15 +320,15 @@ static void wrap_push_sync(enum hook_id id, uint64_t from, cu_result res, const 
 		res = real(handle);                                                                \
 		if (push)                                                                          \
 			wrap_push_sync(HOOK_ID_##name, from, res,                                  \
-				       HOOK_ID_##name == HOOK_ID_cuCtxSynchronize ? NULL :         \
-										    handle);       \
+				       HOOK_ID_##name == HOOK_ID_cuCtxSynchronize ? NULL : handle, \
+				       what);                                                      \
 		tracer_leave(TRACER_IN_DRIVER);                                                    \
 		return res;                                                                        \
 	}                                                                                          \
 	HOOKS_EXPORT(name)
 
-WRAP_SYNC(cuStreamSynchronize);
-WRAP_SYNC(cuStreamSynchronize_ptsz);
-WRAP_SYNC(cuEventSynchronize);
-WRAP_SYNC(cuCtxSynchronize);
-WRAP_SYNC(cuCtxSynchronize_v2);
+WRAP_SYNC(cuStreamSynchronize, SYNC_STREAM);
+WRAP_SYNC(cuStreamSynchronize_ptsz, SYNC_STREAM);
+WRAP_SYNC(cuEventSynchronize, SYNC_EVENT);
+WRAP_SYNC(cuCtxSynchronize, SYNC_CONTEXT);
+WRAP_SYNC(cuCtxSynchronize_v2, SYNC_CONTEXT);

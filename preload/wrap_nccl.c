@@ -277,6 +277,26 @@ WRAP_NCCL(ncclCommShrink,
 			   wrap_excluded(exclude, exclude_count), 0),
 	  WRAP_MADE(out));
 
+/* Of the ranks that grow, only the one that made the unique id and the new ones are given it; the
+ * others cannot know what the new ones know, and the new ones not the parent: there the id is 0,
+ * unknown, rather than two ids for one group. */
+static void wrap_grow_birth(struct wrap_birth *b, nccl_comm parent, const nccl_unique_id *id,
+			    bool push)
+{
+	struct registry_comm *p = parent ? wrap_comm_get(parent, b->hook, push) : NULL;
+
+	b->id = id ? wrap_identity(id, sizeof(*id)) : 0;
+	b->parent = p ? p->id : 0;
+}
+
+WRAP_NCCL(ncclCommGrow,
+	  (nccl_comm comm, int nranks, const nccl_unique_id *id, int rank, nccl_comm *out,
+	   void *config),
+	  (comm, nranks, id, rank, out, config),
+	  WRAP_BIRTH(.nranks = rank < 0 ? -1 : nranks, .rank = rank, .action = COMM_GROW,
+		     .hook = HOOK_ID_ncclCommGrow);
+	  wrap_grow_birth(&birth, comm, id, push), WRAP_MADE(out));
+
 static void wrap_comm_ends(nccl_comm comm, uint16_t action, uint64_t from, nccl_result res,
 			   bool push)
 {

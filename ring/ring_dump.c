@@ -55,7 +55,7 @@ static const struct field mem_fields[] = {
 	F(mem, bytes, U64), F(mem, address, HEX), F(mem, api, U16), F(mem, result, U16),
 	F(mem, duration, U32), F_END};
 static const struct field sync_fields[] = {
-	F(sync, handle, HEX), F(sync, api, U16), F(sync, duration, U32), F_END};
+	F(sync, handle, HEX), F(sync, api, U16), F(sync, scope, U16), F(sync, duration, U32), F_END};
 static const struct field step_fields[] = {
 	F(step, index, U32), F(step, work_count, U32), F_ARRAY(step, work, F64), F(step, phase, NAME),
 	F_END};
@@ -67,7 +67,6 @@ static const struct field stream_fields[] = {
 	F(stream, context_id, U32), F(stream, device, U32), F_END};
 static const struct field gap_fields[] = {
 	F(gap, cause, U16), F(gap, to, U64), F(gap, detail, I32), F(gap, name, NAME), F_END};
-static const struct field func_fields[] = {F(func, func, HEX), F(func, name, NAME), F_END};
 static const struct field plugin_fields[] = {
 	F(plugin, type, U16), F(plugin, comm_hash, HEX), F(plugin, handle, HEX),
 	F(plugin, parent, HEX), F(plugin, value, U64), F(plugin, seq, U32), F(plugin, channel, I16),
@@ -107,7 +106,6 @@ static const struct kind {
 	{EVENT_STREAM, "stream", stream_fields},
 	{EVENT_CONTEXT, "context", stream_fields},
 	{EVENT_GAP, "gap", gap_fields},
-	{EVENT_FUNC, "func", func_fields},
 	{EVENT_PLUGIN, "plugin", plugin_fields},
 	{EVENT_ANCHOR, "anchor", anchor_fields},
 	{EVENT_GRAPH_NODE, "graph_node", coll_fields},

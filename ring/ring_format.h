@@ -145,7 +145,7 @@ enum event_kind {
 	EVENT_STREAM = 11,	/* struct event_stream: handle -> CUPTI ids */
 	EVENT_CONTEXT = 12,	/* struct event_stream, stream 0: this thread's current context */
 	EVENT_GAP = 13,		/* struct event_gap: nothing, or less, was recorded from..to */
-	EVENT_FUNC = 14,	/* struct event_func: function handle -> name */
+	/* 14 was the name of a function, and never written: kernel records bring the names that count */
 	EVENT_PLUGIN = 15,	/* struct event_plugin: NCCL profiler plugin callbacks */
 	EVENT_ANCHOR = 16,	/* struct event_anchor */
 	EVENT_GRAPH_NODE = 17,	/* struct event_coll captured into a graph: template entry */
@@ -232,12 +232,14 @@ struct event_mem {
 	uint32_t seq_end;
 };
 
+enum event_sync_scope { SYNC_UNKNOWN = 0, SYNC_STREAM = 1, SYNC_EVENT = 2, SYNC_CONTEXT = 3 };
+
 struct event_sync {
 	struct event_head head;
 	uint64_t handle; /* stream, event or 0 */
 	uint64_t reserved[3];
 	uint16_t api;
-	uint16_t reserved1;
+	uint16_t scope; /* enum event_sync_scope: what was waited for */
 	uint32_t duration;
 	uint32_t reserved2;
 	uint32_t seq_end;
@@ -293,15 +295,6 @@ struct event_gap {
 	uint16_t reserved1;
 	int32_t detail;
 	uint32_t name; /* e.g. the rival's library */
-	uint32_t seq_end;
-};
-
-struct event_func {
-	struct event_head head;
-	uint64_t func;
-	uint64_t reserved[3];
-	uint32_t name;
-	uint32_t reserved1[2];
 	uint32_t seq_end;
 };
 
@@ -387,7 +380,6 @@ RING_ASSERT_HOST(event_step);
 RING_ASSERT_HOST(event_span);
 RING_ASSERT_HOST(event_stream);
 RING_ASSERT_HOST(event_gap);
-RING_ASSERT_HOST(event_func);
 RING_ASSERT_HOST(event_plugin);
 RING_ASSERT_HOST(event_anchor);
 RING_ASSERT_HOST(event_graph);

@@ -490,6 +490,7 @@ size_t ring_reader_drain_lane(struct ring_reader *r, uint32_t lane, union ring_e
 	view->lane = lane;
 	view->tid = l->owner.tid;
 	view->generation = l->owner.generation;
+	view->slots = (uint32_t)l->slots;
 	view->kind = l->kind;
 	view->clock_source = l->clock_source;
 	return count;

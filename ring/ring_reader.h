@@ -26,7 +26,6 @@ union ring_event {
 	struct event_span span;
 	struct event_stream stream;
 	struct event_gap gap;
-	struct event_func func;
 	struct event_plugin plugin;
 	struct event_anchor anchor;
 	struct event_graph graph;
@@ -38,6 +37,7 @@ union ring_event {
 /* Where events came from. tid 0: an owner that was gone before the reader looked. */
 struct ring_lane_view {
 	uint32_t lane, tid, generation;
+	uint32_t slots; /* of the lane: what may be in it at most */
 	uint8_t kind, clock_source;
 };
 

@@ -535,6 +535,8 @@ static void bpf_stats(const struct sampler *s, struct sampler_stats *out)
 	out->off_cpu_leaf_only = n[SAMPLER_COUNT_UNSTACKED];
 	sampler_maps_run_stats(s->maps, &out->run_count, &out->run_time_ns);
 	out->target_count = n[SAMPLER_COUNT_TARGET_RUNS];
+	out->target_ns = n[SAMPLER_COUNT_TARGET_NS];
+	out->off_cpu_ns = n[SAMPLER_COUNT_CAPTURE_NS];
 	out->map_bytes = sampler_maps_bytes(s->maps);
 }
 

@@ -46,7 +46,8 @@ struct sampler_stats {
 	uint64_t off_cpu_short;    /* sleeps below off_cpu_min_ns: not kept, not lost */
 	uint64_t off_cpu_leaf_only; /* long sleeps at places that were always short before: one frame */
 	uint64_t run_count, run_time_ns;       /* of the BPF programs, where the kernel counts it */
-	uint64_t target_count;                 /* of run_count, those that took a sample */
+	uint64_t target_count, target_ns;      /* ticks that took a sample, and their time in the kernel */
+	uint64_t off_cpu_ns;                   /* time in the kernel at switch-outs of sampled threads */
 	uint32_t processes, mappings, tables, tables_refused;
 	uint32_t pending; /* processes being read and files being compiled */
 	uint64_t table_bytes, map_bytes;       /* unwind tables; all BPF maps */

@@ -9,3 +9,5 @@ test_unwind_table_USES := sampler base
 test_unwind_table_LDLIBS := -lcmocka
 test_unwind_store_USES := sampler base
 test_unwind_store_LDLIBS := -lcmocka
+FUZZ += fuzz_unwind_table
+fuzz_unwind_table_USES := sampler base

@@ -5,6 +5,11 @@
 
 /* A turn may take this long before the loop has its say; rings hold 0.2 s and more. */
 #define DRAIN_TURN_NS 40000000ull
+/* A turn that found a lane fuller than this came late: a burst may be twice as dense. */
+#define DRAIN_FILL_MAX 0.5
+/* Turns get rarer when none for so long found a lane half as full as that; jobs have their bursts at
+ * the same place of every step, or of every few. */
+#define DRAIN_CALM_NS 5000000000ull
 
 /* Lanes of one kind, while there is room in the batch. */
 static uint32_t drain_kind(struct process *p, uint8_t kind, uint32_t left, uint64_t now_ns)
@@ -22,6 +27,8 @@ static uint32_t drain_kind(struct process *p, uint8_t kind, uint32_t left, uint6
 		got = ring_reader_drain_lane(p->reader, lane, n->batch, left, &view);
 		if (!got)
 			continue;
+		if ((double)got > n->drain_fill * view.slots)
+			n->drain_fill = (double)got / view.slots;
 		join_push(p->join, n->batch, got, &view, now_ns);
 		left -= (uint32_t)got;
 		if (!left)
@@ -52,6 +59,7 @@ void drain_prepare(struct process *p)
 		p->lane_kind[lane] = view.kind == RING_LANE_DEVICE ? RING_LANE_DEVICE :
 								      RING_LANE_HOST;
 	}
+	drain_pace(p->node, 1, clock_monotonic_ns()); /* nothing is known of its bursts */
 	/* From here on the process sees a reader that is alive, and may pace itself by it. */
 	ring_reader_publish(p->reader, clock_monotonic_ns());
 }
@@ -80,12 +88,25 @@ static void digest(struct process *p, uint64_t now_ns)
 	rank_run(p->rank, mark > 1000000000ull ? mark - 1000000000ull : 0, now_ns);
 }
 
+void drain_pace(struct node *n, double fill, uint64_t now_ns)
+{
+	if (!n->drain_ms || fill > DRAIN_FILL_MAX)
+		n->drain_ms = NODE_DRAIN_MS;
+	if (fill * 2 > DRAIN_FILL_MAX || !n->drain_calm_ns)
+		n->drain_calm_ns = now_ns;
+	if (now_ns - n->drain_calm_ns < DRAIN_CALM_NS || n->drain_ms >= NODE_DRAIN_MAX_MS)
+		return;
+	n->drain_ms *= 2;
+	n->drain_calm_ns = now_ns;
+}
+
 void drain_turn(struct node *n)
 {
 	uint64_t begin_ns = clock_monotonic_ns();
 	bool more = true;
 
 	n->stats.drain_turns++;
+	n->drain_fill = 0;
 	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++)
 		if (n->processes[i])
 			n->processes[i]->backlog = n->processes[i]->join;
@@ -98,22 +119,23 @@ void drain_turn(struct node *n)
 				continue;
 			p->backlog = drain_batch(p, clock_monotonic_ns());
 			more |= p->backlog;
+			/* At once, while what was read is still in the cache. With events left
+			 * unread, time has not come as far as the clock. */
+			if (!p->backlog) {
+				note_lapped(p, begin_ns);
+				digest(p, begin_ns);
+			}
 		}
 		if (more && clock_monotonic_ns() - begin_ns > DRAIN_TURN_NS) {
 			n->stats.drain_behind++;
+			n->drain_fill = 1;
 			break;
 		}
 	}
-	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++) {
-		struct process *p = n->processes[i];
-
-		if (!p || !p->join)
-			continue;
-		note_lapped(p, begin_ns);
-		/* With events left unread, time has not come as far as the clock. */
-		if (!p->backlog)
-			digest(p, begin_ns);
-	}
+	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++)
+		if (n->processes[i] && n->processes[i]->backlog)
+			note_lapped(n->processes[i], begin_ns);
+	drain_pace(n, n->drain_fill, begin_ns);
 }
 
 void drain_last(struct process *p)

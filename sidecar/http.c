@@ -14,12 +14,16 @@
 #include <netdb.h>
 #include <unistd.h>
 
+#include "base/idle.h"
 #include "base/log.h"
 #include "sidecar/node.h"
 
 #define HTTP_BODY_BYTES (4u << 20)
 #define HTTP_WAITING 16u
 #define HTTP_TURNS 8
+/* Idle ones go beyond HTTP_KEPT; between the two is room for those that are on their way out. */
+#define HTTP_CONNECTIONS 96u
+#define HTTP_KEPT 64u
 #define HTTP_TRACE_NS 900000000ull /* the answer is due within a second */
 
 /* A POST trace that waits for its processes. */
@@ -41,6 +45,7 @@ struct listener {
 	struct MHD_Daemon *daemon;
 	struct loop_source *source;
 	bool control;
+	struct idle idle;
 };
 
 struct http {
@@ -262,6 +267,25 @@ static enum MHD_Result on_get(struct node *n, struct MHD_Connection *c, const ch
 	return answer_text(c, 404, "{\"error\":\"not found\"}\n");
 }
 
+static int connection_fd(struct MHD_Connection *c)
+{
+	const union MHD_ConnectionInfo *info =
+		MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD);
+
+	return info ? info->connect_fd : -1;
+}
+
+static void on_connection(void *arg, struct MHD_Connection *c, void **context,
+			  enum MHD_ConnectionNotificationCode code)
+{
+	struct listener *l = arg;
+
+	if (code == MHD_CONNECTION_NOTIFY_STARTED)
+		idle_add(&l->idle, connection_fd(c));
+	else
+		idle_remove(&l->idle, connection_fd(c));
+}
+
 static char first_call; /* its address marks a connection whose headers have been seen */
 
 static enum MHD_Result on_request(void *arg, struct MHD_Connection *c, const char *url,
@@ -273,6 +297,7 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *c, const cha
 
 	if (!*state) {
 		*state = &first_call;
+		idle_set_busy(&l->idle, connection_fd(c), true);
 		return MHD_YES;
 	}
 	if (*data_bytes) { /* bodies are not used */
@@ -304,6 +329,9 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *c, const cha
 static void on_completed(void *arg, struct MHD_Connection *c, void **state,
 			 enum MHD_RequestTerminationCode code)
 {
+	struct listener *l = arg;
+
+	idle_set_busy(&l->idle, connection_fd(c), false);
 	if (*state && *state != &first_call)
 		*(struct waiting *)*state = (struct waiting){ 0 };
 }
@@ -437,9 +465,11 @@ static int start(struct node *n, struct listener *l, int fd, bool control)
 
 	l->node = n;
 	l->control = control;
+	idle_init(&l->idle, HTTP_KEPT);
 	l->daemon = MHD_start_daemon(MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME, 0, NULL, NULL,
 				     on_request, l, MHD_OPTION_LISTEN_SOCKET, fd,
-				     MHD_OPTION_CONNECTION_LIMIT, 64u,
+				     MHD_OPTION_CONNECTION_LIMIT, HTTP_CONNECTIONS,
+				     MHD_OPTION_NOTIFY_CONNECTION, on_connection, l,
 				     MHD_OPTION_CONNECTION_TIMEOUT, 10u,
 				     MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)16384,
 				     MHD_OPTION_NOTIFY_COMPLETED, on_completed, l, MHD_OPTION_END);

@@ -187,21 +187,30 @@ static void emit(struct join *j, const struct record *r, const struct step_mark 
 	j->sink.host(j->sink.arg, r, mark, late);
 }
 
-static struct record host_record(const struct join *j, const struct join_host_pend *p, int kind,
-				 uint32_t duration)
+/* Into *r field by field: a returned copy of what was just written waits for the stores. */
+static void host_record(struct record *r, const struct join *j, const struct join_host_pend *p,
+			int kind, uint32_t duration)
 {
-	struct record r = { .begin_ns = p->t_ns, .kind = (uint16_t)kind, .thread = p->tid, .peer = -1 };
+	static const struct {
+		uint16_t event, record;
+	} flags[] = {
+		{ EVENT_FLAG_FAILED, RECORD_FLAG_FAILED },
+		{ EVENT_FLAG_CAPTURED, RECORD_FLAG_CAPTURED },
+		{ EVENT_FLAG_EXPLICIT, RECORD_FLAG_EXPLICIT },
+		{ EVENT_FLAG_AGGREGATE, RECORD_FLAG_GROUPED },
+	};
 
-	r.end_ns = p->t_ns + clockmap_duration(j->clock, p->clock_source, duration);
-	if (p->e.head.flags & EVENT_FLAG_FAILED)
-		r.flags |= RECORD_FLAG_FAILED;
-	if (p->e.head.flags & EVENT_FLAG_CAPTURED)
-		r.flags |= RECORD_FLAG_CAPTURED;
-	if (p->e.head.flags & EVENT_FLAG_EXPLICIT)
-		r.flags |= RECORD_FLAG_EXPLICIT;
-	if (p->e.head.flags & EVENT_FLAG_AGGREGATE)
-		r.flags |= RECORD_FLAG_GROUPED;
-	return r;
+	memset(r, 0, sizeof(*r));
+	r->begin_ns = p->t_ns;
+	r->end_ns = p->t_ns + clockmap_duration(j->clock, p->clock_source, duration);
+	r->kind = (uint16_t)kind;
+	r->thread = p->tid;
+	r->peer = -1;
+	if (!p->e.head.flags)
+		return;
+	for (size_t i = 0; i < ARRAY_LEN(flags); i++)
+		if (p->e.head.flags & flags[i].event)
+			r->flags |= flags[i].record;
 }
 
 static struct join_exec *find_exec(struct join *j, uint64_t handle, bool create)
@@ -274,11 +283,12 @@ static void on_launch(struct join *j, const struct join_host_pend *p)
 	const struct event_launch *e = &p->e.launch;
 	bool graph = e->head.kind == EVENT_GRAPH_LAUNCH;
 	struct join_stream *s = stream_of(j, p, e->stream, 0);
-	struct record r = host_record(j, p, graph ? RECORD_GRAPH_LAUNCH : RECORD_LAUNCH, e->duration);
+	struct record r;
 	struct join_func *f = graph ? NULL : join_match_func(j, e->func, false);
 	struct join_launch *l;
 	uint32_t node;
 
+	host_record(&r, j, p, graph ? RECORD_GRAPH_LAUNCH : RECORD_LAUNCH, e->duration);
 	r.stream = stream_number(j, s);
 	r.name = f ? f->name : 0;
 	if (join_match_name_class(j, r.name) & JOIN_NAME_OPTIMIZER)
@@ -297,15 +307,19 @@ static void on_launch(struct join *j, const struct join_host_pend *p)
 		return;
 	if (!graph)
 		note_inner_launch(j, p, (uint32_t)(s - j->streams));
+	if (p->t_ns < j->gap_end_ns) {
+		join_count(j, JOIN_LAUNCH_NO_KERNEL, 1);
+		return;
+	}
 	node = join_match_launch_new(j);
 	if (!node) {
 		join_count(j, JOIN_TABLE_FULL, 1);
 		return;
 	}
 	l = &j->launches[node];
-	*l = (struct join_launch){ .t_ns = p->t_ns, .func = e->func, .tid = p->tid,
-				   .type = graph ? JOIN_LAUNCH_GRAPH : JOIN_LAUNCH_KERNEL,
-				   .name = f && f->told ? f->name : 0 };
+	*l = (struct join_launch){ .t_ns = p->t_ns, .end_ns = r.end_ns, .func = e->func,
+				   .tid = p->tid,
+				   .type = graph ? JOIN_LAUNCH_GRAPH : JOIN_LAUNCH_KERNEL };
 	memcpy(l->grid, r.grid, sizeof(l->grid));
 	memcpy(l->block, r.block, sizeof(l->block));
 	if (graph)
@@ -392,6 +406,10 @@ static void enqueue_coll(struct join *j, const struct join_host_pend *p, const s
 
 	if (!s)
 		return;
+	if (!grouped && p->t_ns < j->gap_end_ns) {
+		join_count(j, JOIN_COLL_NO_KERNEL, 1);
+		return;
+	}
 	if (s->colls.count >= JOIN_COLLS / 4)
 		join_match_coll_drop(j, s);
 	node = coll_new(j);
@@ -426,10 +444,11 @@ static void enqueue_coll(struct join *j, const struct join_host_pend *p, const s
 static void on_coll(struct join *j, const struct join_host_pend *p)
 {
 	const struct event_coll *e = &p->e.coll;
-	struct record r = host_record(j, p, RECORD_COLL, e->duration);
+	struct record r;
 	struct join_comm *c = find_comm(j, e->comm, false);
 	struct join_lane *lane = &j->lanes[p->lane];
 
+	host_record(&r, j, p, RECORD_COLL, e->duration);
 	r.func = e->func;
 	r.key = c ? c->id : 0;
 	r.seq = e->seq;
@@ -462,11 +481,12 @@ static void on_coll(struct join *j, const struct join_host_pend *p)
 static void on_comm(struct join *j, const struct join_host_pend *p)
 {
 	const struct event_comm *e = &p->e.comm;
-	struct record r = host_record(j, p, RECORD_COMM, e->duration);
+	struct record r;
 	bool gone = e->action == COMM_DESTROY || e->action == COMM_ABORT ||
 		    e->action == COMM_FINALIZE;
 	struct join_comm *c = find_comm(j, e->comm, !gone && e->id);
 
+	host_record(&r, j, p, RECORD_COMM, e->duration);
 	/* Entries are never taken out: a handle that comes again is a new communicator. */
 	if (c && !gone)
 		c->id = e->id;
@@ -568,7 +588,7 @@ static void on_span(struct join *j, const struct join_host_pend *p)
 		return;
 	}
 	s = &lane->spans[i];
-	r = host_record(j, p, RECORD_SPAN, 0);
+	host_record(&r, j, p, RECORD_SPAN, 0);
 	r.begin_ns = s->t_ns;
 	r.name = s->name ? s->name : e->name;
 	r.key = s->domain;
@@ -582,9 +602,10 @@ static void on_step(struct join *j, const struct join_host_pend *p)
 {
 	const struct event_step *e = &p->e.step;
 	bool begin = e->head.kind == EVENT_STEP_BEGIN;
-	struct record r = host_record(j, p, begin ? RECORD_STEP_BEGIN : RECORD_STEP_END, 0);
+	struct record r;
 	struct step_mark mark = { .phase = e->phase };
 
+	host_record(&r, j, p, begin ? RECORD_STEP_BEGIN : RECORD_STEP_END, 0);
 	r.key = e->index;
 	mark.work_count = e->work_count <= STEP_WORK_MAX ? e->work_count : STEP_WORK_MAX;
 	for (uint32_t i = 0; i < mark.work_count; i++)
@@ -604,11 +625,19 @@ static void drop_before(struct join *j, uint64_t t_ns)
 	}
 }
 
+/* Does the gap leave launches without kernels? */
+static bool gap_of_kernels(uint16_t cause)
+{
+	return cause == GAP_SWITCHED_OFF || cause == GAP_CUPTI_YIELDED || cause == GAP_GOVERNED ||
+	       cause == GAP_NO_READER;
+}
+
 static void on_gap(struct join *j, const struct join_host_pend *p)
 {
 	const struct event_gap *e = &p->e.gap;
-	struct record r = host_record(j, p, RECORD_GAP, 0);
+	struct record r;
 
+	host_record(&r, j, p, RECORD_GAP, 0);
 	r.end_ns = e->to ? clockmap_ns(j->clock, p->clock_source, e->to) : r.begin_ns;
 	if (r.end_ns < r.begin_ns || r.end_ns > j->now_ns + JOIN_FUTURE_NS) {
 		join_count(j, JOIN_BAD_STAMP, 1);
@@ -621,37 +650,81 @@ static void on_gap(struct join *j, const struct join_host_pend *p)
 	}
 	r.seq = e->cause;
 	r.name = e->name;
+	if (e->cause == GAP_GRAPH_NODES) {
+		r.flags |= RECORD_FLAG_COARSE;
+		j->stats.graph_coarse_ns += e->to ? r.end_ns - r.begin_ns : 0;
+	}
 	emit(j, &r, NULL);
 	/* What was launched before has its kernels or has lost them. Where all of a stream look alike,
-	 * as collectives do, one launch too many would shift every join after it. */
-	if (e->to && e->cause == GAP_SWITCHED_OFF)
+	 * as collectives do, one launch too many would shift every join after it. The gap is told as
+	 * of its beginning: launches of its last moments are still to come. */
+	if (e->to && gap_of_kernels(e->cause)) {
+		if (r.end_ns > j->gap_end_ns)
+			j->gap_end_ns = r.end_ns;
 		drop_before(j, r.end_ns);
+	}
+}
+
+static void stream_waited(struct join_stream *s, uint64_t begin_ns, uint64_t end_ns)
+{
+	if (s->sync_count && s->syncs[s->sync_count - 1].end_ns >= end_ns)
+		return; /* of another thread, and over sooner: the later one says more */
+	if (s->sync_count == JOIN_SYNCS)
+		memmove(s->syncs, s->syncs + 1, sizeof(s->syncs[0]) * --s->sync_count);
+	s->syncs[s->sync_count++] = (struct join_sync){ begin_ns, end_ns };
+}
+
+/* Waiting for a context ends the work of its streams; of which one they are is only sure where all
+ * are of one. */
+static void context_waited(struct join *j, uint64_t begin_ns, uint64_t end_ns)
+{
+	uint32_t id = 0;
+
+	for (uint32_t i = 0; i < j->stream_count; i++) {
+		const struct join_stream *s = &j->streams[i];
+
+		if (s->context_id && id && s->context_id != id)
+			return;
+		id = s->context_id ? s->context_id : id;
+	}
+	for (uint32_t i = 0; i < j->stream_count; i++)
+		stream_waited(&j->streams[i], begin_ns, end_ns);
+}
+
+static void on_sync(struct join *j, const struct join_host_pend *p)
+{
+	const struct event_sync *e = &p->e.sync;
+	struct record r;
+
+	host_record(&r, j, p, RECORD_SYNC, e->duration);
+	r.key = e->handle;
+	emit(j, &r, NULL);
+	/* a duration at its limit may have been longer */
+	if ((e->head.flags & EVENT_FLAG_FAILED) || e->duration == UINT32_MAX)
+		return;
+	if (e->scope == SYNC_STREAM) {
+		struct join_stream *s = stream_of(j, p, e->handle, 0);
+
+		if (s)
+			stream_waited(s, r.begin_ns, r.end_ns);
+	} else if (e->scope == SYNC_CONTEXT) {
+		context_waited(j, r.begin_ns, r.end_ns);
+	}
 }
 
 static void on_other(struct join *j, const struct join_host_pend *p)
 {
 	struct record r;
-	struct join_func *f;
 
 	switch (p->e.head.kind) {
 	case EVENT_MEM:
-		r = host_record(j, p, RECORD_MEM, p->e.mem.duration);
+		host_record(&r, j, p, RECORD_MEM, p->e.mem.duration);
 		r.bytes = p->e.mem.bytes;
 		r.key = p->e.mem.address;
 		emit(j, &r, NULL);
 		return;
 	case EVENT_SYNC:
-		r = host_record(j, p, RECORD_SYNC, p->e.sync.duration);
-		r.key = p->e.sync.handle;
-		emit(j, &r, NULL);
-		return;
-	case EVENT_FUNC:
-		f = join_match_func(j, p->e.func.func, true);
-		if (f && p->e.func.name) {
-			f->name = p->e.func.name;
-			f->told = true;
-			f->refused = 0;
-		}
+		on_sync(j, p);
 		return;
 	case EVENT_ANCHOR: /* INV-8: our own anchors are used */
 	case EVENT_PLUGIN: /* the wrappers tell the same; kept for static NCCL by the process */

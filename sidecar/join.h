@@ -3,9 +3,11 @@
  *
  * Host events of all lanes are merged by time after a short wait, so that what several threads did
  * comes in canonical order. Kernel records meet launches first in, first out per (context, stream) in
- * correlation order, verified by grid, block and, where the function's name is known, name; a kernel
- * cannot start before its launch. After a loss both sides are aligned again where a run of
- * signatures fits in exactly one cheapest way; where several fit nothing is joined and it is counted.
+ * correlation order, verified by grid and block; a kernel cannot start before its launch, and one
+ * that starts after the host has waited for its stream was not launched before that wait. After a loss
+ * both sides are aligned again where a run of signatures fits in exactly one cheapest way; where
+ * several fit nothing is joined and it is counted. Launches before the end of a gap in the device
+ * records have lost their kernels.
  * Kernels of the communication library meet their collective: the call (or the end of its group)
  * during which their launch ran. Node records of a graph launch share one correlation id and meet
  * that launch; collectives captured into the graph form a template that every launch of it replays.
@@ -55,6 +57,7 @@ struct join_stats {
 	uint64_t colls, coll_kernels, coll_kernels_joined, coll_fused;
 	uint64_t graph_launches, graph_nodes, copies, resyncs, streams_learned;
 	uint64_t export_delay_max_ns; /* as the process measured it */
+	uint64_t graph_coarse_ns;     /* with one record for a graph launch, GAP_GRAPH_NODES */
 	uint64_t loss[JOIN_LOSS_COUNT];
 };
 

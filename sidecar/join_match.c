@@ -8,18 +8,18 @@
 #include "base/hash.h"
 #include "sidecar/join_state.h"
 
-#define NAME_REFUSALS_MAX 16
-
 /* ---- pools and lists ---- */
 
 uint32_t join_match_launch_new(struct join *j)
 {
 	uint32_t node = j->launch_free;
 
-	if (node)
+	if (node) {
 		j->launch_free = j->launches[node].next;
-	else if (j->launch_used < JOIN_LAUNCHES)
+		__builtin_prefetch(&j->launches[j->launch_free], 1);
+	} else if (j->launch_used < JOIN_LAUNCHES) {
 		node = j->launch_used++;
+	}
 	return node;
 }
 
@@ -42,6 +42,8 @@ static void launch_pop(struct join *j, struct join_stream *s)
 	uint32_t node = s->launches.head;
 
 	s->launches.head = j->launches[node].next;
+	/* it was written a flush ago, and is asked for next */
+	__builtin_prefetch(&j->launches[s->launches.head]);
 	if (!s->launches.head)
 		s->launches.tail = 0;
 	s->launches.count--;
@@ -185,27 +187,35 @@ void join_match_bind(struct join *j, uint32_t stream_index)
 
 /* ---- records ---- */
 
-static struct record device_record(const struct join_device_pend *p)
+/* Into *r field by field: a returned copy of what was just written waits for the stores. */
+static void device_record(struct record *r, const struct join_device_pend *p)
 {
 	const struct event_kernel *k = &p->e.kernel;
-	struct record r = { .begin_ns = p->begin_ns, .end_ns = p->end_ns, .kind = RECORD_KERNEL,
-			    .name = k->name, .thread = k->device, .stream = k->stream_id,
-			    .correlation = k->correlation, .registers = k->registers, .peer = -1 };
 
-	r.shared_bytes = k->shared_static_bytes + k->shared_dynamic_bytes;
+	memset(r, 0, sizeof(*r));
+	r->begin_ns = p->begin_ns;
+	r->end_ns = p->end_ns;
+	r->kind = RECORD_KERNEL;
+	r->name = k->name;
+	r->thread = k->device;
+	r->stream = k->stream_id;
+	r->correlation = k->correlation;
+	r->registers = k->registers;
+	r->peer = -1;
+	r->shared_bytes = k->shared_static_bytes + k->shared_dynamic_bytes;
 	for (int i = 0; i < 3; i++) {
-		r.grid[i] = k->grid[i];
-		r.block[i] = k->block[i];
+		r->grid[i] = k->grid[i];
+		r->block[i] = k->block[i];
 	}
 	if (k->graph_id || (k->head.flags & EVENT_FLAG_GRAPH_NODE))
-		r.flags |= RECORD_FLAG_GRAPH;
-	return r;
+		r->flags |= RECORD_FLAG_GRAPH;
 }
 
 static void emit_unmatched(struct join *j, const struct join_device_pend *p, enum join_loss why)
 {
-	struct record r = device_record(p);
+	struct record r;
 
+	device_record(&r, p);
 	join_count(j, why, 1);
 	j->stats.kernels_unmatched++;
 	if (is_coll_name(j, r.name)) {
@@ -259,44 +269,24 @@ static bool signature_fits(struct join *j, const struct join_launch *l,
 		return false; /* a kernel cannot start before its launch */
 	if (l->type == JOIN_LAUNCH_GRAPH)
 		return false; /* by correlation, see on_graph_node */
-	if (l->grid[0] != k->grid[0] || l->grid[1] != k->grid[1] || l->grid[2] != k->grid[2] ||
-	    l->block[0] != k->block[0] || l->block[1] != k->block[1] || l->block[2] != k->block[2])
-		return false;
-	return !l->name || !k->name || l->name == k->name;
+	return l->grid[0] == k->grid[0] && l->grid[1] == k->grid[1] && l->grid[2] == k->grid[2] &&
+	       l->block[0] == k->block[0] && l->block[1] == k->block[1] && l->block[2] == k->block[2];
 }
 
-/* A function handle whose module was unloaded may name another kernel now; a name that never fits
- * while all else does is not to be believed. */
 static void learn_name(struct join *j, const struct join_launch *l, uint32_t name)
 {
-	struct join_func *f;
+	struct join_func *f = name ? join_match_func(j, l->func, true) : NULL;
 
-	if (l->name || !name)
-		return;
-	f = join_match_func(j, l->func, true);
-	if (f && !f->told)
+	if (f)
 		f->name = name;
-}
-
-static void doubt_name(struct join *j, const struct join_launch *l,
-		       const struct join_device_pend *p)
-{
-	struct join_launch nameless = *l;
-	struct join_func *f;
-
-	nameless.name = 0;
-	if (!l->name || !signature_fits(j, &nameless, p))
-		return;
-	f = join_match_func(j, l->func, false);
-	if (f && f->told && ++f->refused >= NAME_REFUSALS_MAX)
-		f->told = false;
 }
 
 static void meet(struct join *j, struct join_stream *s, const struct join_device_pend *p)
 {
 	const struct join_launch *l = &j->launches[s->launches.head];
-	struct record r = device_record(p);
+	struct record r;
 
+	device_record(&r, p);
 	r.launch_ns = l->t_ns;
 	/* At the launch the name may not have been known. */
 	if (join_match_name_class(j, r.name) & JOIN_NAME_OPTIMIZER)
@@ -321,7 +311,7 @@ static bool meet_unseen_coll(struct join *j, struct join_stream *s,
 	c = &j->colls[s->colls.head];
 	if (c->launches || c->open || c->call_ns > p->begin_ns + j->clock->error_ns)
 		return false;
-	r = device_record(p);
+	device_record(&r, p);
 	r.kind = RECORD_COLL_KERNEL;
 	r.launch_ns = c->call_ns;
 	j->stats.coll_kernels++;
@@ -487,8 +477,6 @@ static bool resolve(struct join *j, struct join_device_stream *d, bool patient)
 	case ALIGN_NONE:
 		if (patient)
 			return false;
-		if (s->launches.count)
-			doubt_name(j, &j->launches[s->launches.head], &d->queue[0]);
 		emit_unmatched(j, &d->queue[0], JOIN_KERNEL_NO_LAUNCH);
 		queue_shift(d, 1, d->queue_since_ns);
 		return true;
@@ -522,6 +510,28 @@ void join_match_expire(struct join *j, bool finish)
 		       resolve(j, d, !finish && j->now_ns - d->queue_since_ns < JOIN_ALIGN_WAIT_NS))
 			;
 	}
+}
+
+/* A kernel that began after a wait had ended was launched after it began: older launches have no
+ * kernel any more. Where all of a stream look alike this is what ends a shift. */
+static void pass_syncs(struct join *j, struct join_device_stream *d, struct join_stream *s,
+		       uint64_t begin_ns)
+{
+	uint32_t n = 0;
+
+	while (n < s->sync_count && s->syncs[n].end_ns + j->clock->error_ns <= begin_ns)
+		n++;
+	if (!n)
+		return;
+	while (d->queue_count && resolve(j, d, false))
+		;
+	while (s->launches.count && j->launches[s->launches.head].end_ns < s->syncs[n - 1].begin_ns)
+		join_match_launch_drop(j, s);
+	while (s->colls.count && !j->colls[s->colls.head].open &&
+	       j->colls[s->colls.head].end_ns < s->syncs[n - 1].begin_ns)
+		join_match_coll_drop(j, s);
+	s->sync_count -= n;
+	memmove(s->syncs, s->syncs + n, sizeof(s->syncs[0]) * s->sync_count);
 }
 
 /* ---- graphs ---- */
@@ -605,16 +615,19 @@ static void on_graph_node(struct join *j, const struct join_device_pend *p, bool
 {
 	struct join_device_stream *d = find_device_stream(j, &p->e.kernel);
 	struct join_replay *rp = find_replay(j, p->e.kernel.correlation);
-	struct record r = device_record(p);
+	struct record r;
 
+	device_record(&r, p);
 	if (whole)
 		r.kind = RECORD_GRAPH_EXEC;
 	r.flags |= RECORD_FLAG_GRAPH;
 	if (!rp) {
 		struct join_stream *s = d && d->stream >= 0 ? &j->streams[d->stream] : NULL;
 
-		if (s)
+		if (s) {
+			pass_syncs(j, d, s, p->begin_ns);
 			rp = take_graph_launch(j, s, p->begin_ns);
+		}
 		if (!rp) {
 			s = only_graph_stream(j);
 			rp = s ? take_graph_launch(j, s, p->begin_ns) : NULL;
@@ -686,6 +699,8 @@ void join_match_device(struct join *j, const struct join_device_pend *p)
 		return;
 	}
 	s = d->stream >= 0 ? &j->streams[d->stream] : NULL;
+	if (s)
+		pass_syncs(j, d, s, p->begin_ns);
 	if (s && !d->queue_count) {
 		if (s->launches.count && signature_fits(j, &j->launches[s->launches.head], p)) {
 			meet(j, s, p);

@@ -24,6 +24,7 @@
 #define JOIN_SPAN_DEPTH	    32u
 #define JOIN_LOOK_AHEAD	    64u
 #define JOIN_RUN	    8u /* signatures in a row that make an alignment */
+#define JOIN_SYNCS	    8u /* of a stream, not yet passed by its kernels */
 
 /* Threads of a job differ by microseconds; a call that takes longer comes late and is handed out so. */
 #define JOIN_REORDER_NS	      20000000ull
@@ -50,7 +51,6 @@ struct join_host_pend {
 		struct event_span span;
 		struct event_stream stream;
 		struct event_gap gap;
-		struct event_func func;
 		struct event_graph graph;
 		uint8_t bytes[RING_HOST_SLOT_BYTES];
 	} e;
@@ -70,13 +70,13 @@ enum join_launch_type { JOIN_LAUNCH_KERNEL = 0, JOIN_LAUNCH_GRAPH = 1 };
 
 struct join_launch {
 	uint64_t t_ns, func;
+	uint64_t end_ns; /* of the call */
 	uint32_t next;
 	uint32_t tid;
 	uint32_t grid[3];
 	uint16_t block[3];
 	uint8_t type;
 	uint8_t reserved;
-	uint32_t name;	 /* of the function, by EVENT_FUNC; 0 unknown */
 	uint32_t replay; /* graph: number of the replay, from 1 */
 };
 
@@ -102,6 +102,11 @@ struct join_list {
 	uint32_t head, tail, count;
 };
 
+/* The host waited for a stream: what was launched before it began had ended when it ended. */
+struct join_sync {
+	uint64_t begin_ns, end_ns;
+};
+
 /* A stream as the host names it. */
 struct join_stream {
 	uint64_t handle, scope; /* scope: context of a default stream, thread of a per-thread one */
@@ -110,6 +115,8 @@ struct join_stream {
 	int32_t device_stream; /* index, -1 not bound */
 	struct join_list launches, colls;
 	uint64_t last_group; /* of the last collective that met its kernel */
+	struct join_sync syncs[JOIN_SYNCS];
+	uint32_t sync_count;
 };
 
 /* A stream as device records name it. */
@@ -127,9 +134,7 @@ struct join_comm {
 
 struct join_func {
 	uint64_t handle;
-	uint32_t name;
-	uint16_t refused; /* times in a row that the name did not fit an otherwise good match */
-	bool told;	  /* by EVENT_FUNC, not learned from a kernel */
+	uint32_t name; /* learned from its kernels; a guess, since handles are used again */
 };
 
 struct join_template_coll {
@@ -182,6 +187,7 @@ struct join {
 	const struct clockmap *clock;
 	struct join_stats stats;
 	uint64_t watermark_ns, now_ns;
+	uint64_t gap_end_ns; /* launches before this have no kernel any more: GAP_* */
 	uint64_t last_host_ns;
 	uint64_t group_next;
 	uint32_t replay_next;

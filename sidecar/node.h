@@ -15,7 +15,10 @@
 #include "sidecar/uplink.h"
 
 #define NODE_PATH_BYTES 256
-#define NODE_DRAIN_MS	10u
+/* A wake-up and cold caches cost more than the events of 10 ms; but no lane may fill meanwhile, and
+ * a step is judged one turn after its end at the latest. */
+#define NODE_DRAIN_MS	   10u
+#define NODE_DRAIN_MAX_MS  40u
 #define NODE_LANES_MAX	511u /* as many as the reader page has tails for */
 /* Cause of a RECORD_GAP that sysomd itself saw: events were overwritten before they were read. */
 #define NODE_GAP_LAPPED 64u
@@ -65,6 +68,7 @@ struct process {
 	uint64_t earlier_events, earlier_lost, earlier_bytes;
 	uint32_t trace_state, cupti_state; /* as the process says */
 	uint32_t command_serial, acked_serial;
+	uint64_t baseline_total, baseline_at_ns; /* learned steps at the latest save, and when */
 };
 
 struct node_stats {
@@ -72,6 +76,7 @@ struct node_stats {
 	uint64_t drain_turns, drain_behind; /* turns that ended with events left */
 	uint64_t raw_bytes_gone; /* ring bytes of processes that are forgotten */
 	uint64_t beat_oversize, window_failed, asked, asked_unknown;
+	uint64_t baselines_restored, baseline_steps_restored, baselines_bad, baseline_errors;
 	double cpu_share;
 	uint64_t cpu_ns_before, cpu_at_ns;
 };
@@ -90,7 +95,16 @@ struct node {
 	struct http *http;
 	struct process *processes[LIMIT_NODE_PROCESSES]; /* NULL: free */
 	uint64_t process_serial, beat_sequence, beat_at_ns, started_ns;
+	struct loop_source *drain_timer;
+	double drain_fill;    /* of this turn: the fullest lane, by what was in it */
+	uint32_t drain_ms;    /* between turns, now */
+	uint64_t drain_calm_ns; /* since then turns could have come half as often */
 	uint8_t boot_id[16];
+	uint32_t boot;	 /* spool_boot() */
+	int baseline_fd; /* directory; -1: what is learned is not kept */
+	uint32_t baseline_next;
+	struct rank_sample *samples; /* RANK_LEARNED, for saving and restoring */
+	int lock_fd; /* on state.dir; -1: could not be made */
 	struct node_stats stats;
 	struct rank_config rank_config;
 	union ring_event *batch; /* LIMIT_DRAIN_BATCH */
@@ -121,10 +135,21 @@ void process_losses(const struct process *p,
 /* Matches a job ("" or NULL: any) and rank (INT32_MIN: any). */
 bool process_matches(const struct process *p, const char *job, int32_t rank);
 
+/* keep.c: what is learned, for a successor */
+void keep_open(struct node *n); /* a directory that can't be used is told and done without */
+void keep_close(struct node *n); /* saves all; keeps the files */
+void keep_restore(struct process *p); /* before its first record */
+/* Saves the next process that has learned enough since; one a call. */
+void keep_tend(struct node *n, uint64_t now_ns);
+void keep_forget(struct process *p); /* the process has ended */
+
 /* drain.c: rings -> join -> rank */
 /* Before the process is told that it is accepted. */
 void drain_prepare(struct process *p);
 void drain_turn(struct node *n);
+/* Sets drain_ms for the next turns, from how full this one found the fullest lane: NODE_DRAIN_MS to
+ * NODE_DRAIN_MAX_MS, shorter at once and longer by and by. */
+void drain_pace(struct node *n, double fill, uint64_t now_ns);
 /* All that is left of one process. */
 void drain_last(struct process *p);
 

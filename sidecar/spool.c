@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Names sort by age: %016x of the arrival in nanoseconds. A file per message makes drop-oldest an
- * unlink, and a torn one costs one message, not a log. */
+ * A file per message makes drop-oldest an unlink, and a torn one costs one message, not a log. Its name
+ * says its place in the order, and when it came by which boot's clock: SEQUENCE-BOOT-ARRIVAL.msg, all
+ * in hex. No wall clock: somebody who sets it must not make an hour of windows too old at once, or
+ * none ever. What another boot left (or an earlier version: SEQUENCE.msg) ages from when it is found. */
 #include "sidecar/spool.h"
 
 #include <dirent.h>
@@ -13,15 +15,17 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/hash.h"
 #include "base/limits.h"
 #include "base/log.h"
 #include "wire/codec.h"
 
 #define SPOOL_PATH_BYTES 512
+#define SPOOL_NAME_BYTES 64
 
 struct spool_entry {
-	uint64_t key; /* realtime of arrival, made unique */
-	uint64_t bytes;
+	uint64_t key; /* grows by one */
+	uint64_t arrived_ns, bytes;
 	void *memory; /* NULL: on disk */
 };
 
@@ -30,14 +34,16 @@ struct spool {
 	int dirfd; /* -1: memory only */
 	uint64_t bytes_max, age_max_ns;
 	uint64_t last_key;
+	uint32_t boot;
 	struct spool_entry entries[SPOOL_ENTRIES_MAX]; /* oldest first */
 	uint32_t count;
 	struct spool_stats stats;
 };
 
-static void entry_name(uint64_t key, char out[32])
+static void entry_name(const struct spool *s, const struct spool_entry *e, char out[SPOOL_NAME_BYTES])
 {
-	snprintf(out, 32, "%016" PRIx64 ".msg", key);
+	snprintf(out, SPOOL_NAME_BYTES, "%016" PRIx64 "-%08" PRIx32 "-%016" PRIx64 ".msg", e->key,
+		 s->boot, e->arrived_ns);
 }
 
 static void disk_failed(struct spool *s, int err, const char *what)
@@ -50,13 +56,13 @@ static void disk_failed(struct spool *s, int err, const char *what)
 static void remove_at(struct spool *s, uint32_t i)
 {
 	struct spool_entry *e = &s->entries[i];
-	char name[32];
+	char name[SPOOL_NAME_BYTES];
 
 	if (e->memory) {
 		s->stats.memory_bytes -= e->bytes;
 		free(e->memory);
 	} else {
-		entry_name(e->key, name);
+		entry_name(s, e, name);
 		unlinkat(s->dirfd, name, 0);
 	}
 	s->stats.bytes -= e->bytes;
@@ -71,24 +77,49 @@ static int by_key(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-/* A name of ours: 16 hex digits and .msg. */
-static bool parse_name(const char *name, uint64_t *key)
+/* A name of ours; false: somebody else's file. */
+static bool parse_name(struct spool *s, const char *name, uint64_t now_ns, struct spool_entry *e)
 {
-	char back[32];
+	char back[SPOOL_NAME_BYTES];
+	uint32_t boot;
 
-	if (strlen(name) != 20 || sscanf(name, "%16" SCNx64, key) != 1)
+	*e = (struct spool_entry){ .arrived_ns = now_ns };
+	if (strlen(name) == 20 && sscanf(name, "%16" SCNx64, &e->key) == 1) {
+		snprintf(back, sizeof(back), "%016" PRIx64 ".msg", e->key);
+		return !strcmp(back, name);
+	}
+	if (strlen(name) != 46 || sscanf(name, "%16" SCNx64 "-%8" SCNx32 "-%16" SCNx64, &e->key, &boot,
+					 &e->arrived_ns) != 3)
 		return false;
-	entry_name(*key, back);
-	return !strcmp(back, name);
+	snprintf(back, sizeof(back), "%016" PRIx64 "-%08" PRIx32 "-%016" PRIx64 ".msg", e->key, boot,
+		 e->arrived_ns);
+	if (strcmp(back, name))
+		return false;
+	if (boot != s->boot || e->arrived_ns > now_ns)
+		e->arrived_ns = now_ns;
+	return true;
 }
 
-static void scan(struct spool *s)
+/* A file from the directory: its name must be the one that the entry has from now on. */
+static bool adopt(struct spool *s, const char *name, uint64_t bytes, struct spool_entry *e)
+{
+	char now[SPOOL_NAME_BYTES];
+
+	e->bytes = bytes;
+	entry_name(s, e, now);
+	if (!strcmp(now, name) || !renameat(s->dirfd, name, s->dirfd, now))
+		return true;
+	disk_failed(s, -errno, name);
+	return false;
+}
+
+static void scan(struct spool *s, uint64_t now_ns)
 {
 	int fd = dup(s->dirfd);
 	DIR *d = fd >= 0 ? fdopendir(fd) : NULL;
 	struct dirent *e;
+	struct spool_entry entry;
 	struct stat st;
-	uint64_t key;
 
 	if (!d && fd >= 0)
 		close(fd);
@@ -99,7 +130,7 @@ static void scan(struct spool *s)
 			unlinkat(s->dirfd, e->d_name, 0);
 			continue;
 		}
-		if (!parse_name(e->d_name, &key) ||
+		if (!parse_name(s, e->d_name, now_ns, &entry) ||
 		    fstatat(s->dirfd, e->d_name, &st, AT_SYMLINK_NOFOLLOW))
 			continue;
 		if (!S_ISREG(st.st_mode) || st.st_size <= 0 ||
@@ -108,8 +139,9 @@ static void scan(struct spool *s)
 			unlinkat(s->dirfd, e->d_name, 0);
 			continue;
 		}
-		s->entries[s->count++] = (struct spool_entry){ .key = key,
-							       .bytes = (uint64_t)st.st_size };
+		if (!adopt(s, e->d_name, (uint64_t)st.st_size, &entry))
+			continue;
+		s->entries[s->count++] = entry;
 		s->stats.bytes += (uint64_t)st.st_size;
 	}
 	if (d)
@@ -126,8 +158,8 @@ static void trim(struct spool *s, uint64_t now_ns)
 		s->stats.dropped_full++;
 		remove_at(s, 0);
 	}
-	while (s->count && now_ns > s->entries[0].key &&
-	       now_ns - s->entries[0].key > s->age_max_ns) {
+	while (s->count && now_ns > s->entries[0].arrived_ns &&
+	       now_ns - s->entries[0].arrived_ns > s->age_max_ns) {
 		s->stats.dropped_age++;
 		remove_at(s, 0);
 	}
@@ -141,7 +173,18 @@ static void trim(struct spool *s, uint64_t now_ns)
 	}
 }
 
-int spool_open(struct spool **out, const struct spool_config *c, uint64_t now_realtime_ns)
+uint32_t spool_boot(void)
+{
+	char id[64];
+	int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+	ssize_t n = fd < 0 ? 0 : read(fd, id, sizeof(id));
+
+	if (fd >= 0)
+		close(fd);
+	return n > 0 ? (uint32_t)hash_mix(hash_bytes(HASH_SEED, id, (size_t)n)) : 0;
+}
+
+int spool_open(struct spool **out, const struct spool_config *c, uint64_t now_ns)
 {
 	struct spool *s = calloc(1, sizeof(*s));
 
@@ -150,6 +193,7 @@ int spool_open(struct spool **out, const struct spool_config *c, uint64_t now_re
 	s->dirfd = -1;
 	s->bytes_max = c->bytes_max;
 	s->age_max_ns = c->age_max_ns;
+	s->boot = c->boot;
 	if (c->dir && *c->dir) {
 		snprintf(s->dir, sizeof(s->dir), "%s", c->dir);
 		if (mkdir(c->dir, 0700) && errno != EEXIST)
@@ -158,9 +202,9 @@ int spool_open(struct spool **out, const struct spool_config *c, uint64_t now_re
 		if (s->dirfd < 0)
 			disk_failed(s, -errno, c->dir);
 		else
-			scan(s);
+			scan(s, now_ns);
 	}
-	trim(s, now_realtime_ns);
+	trim(s, now_ns);
 	*out = s;
 	return 0;
 }
@@ -197,19 +241,19 @@ static int write_all(int fd, const uint8_t *data, size_t bytes)
 	return 0;
 }
 
-static int disk_put(struct spool *s, uint64_t key, const void *data, size_t bytes)
+static int disk_put(struct spool *s, const struct spool_entry *e, const void *data)
 {
-	char name[32], tmp[40];
+	char name[SPOOL_NAME_BYTES], tmp[SPOOL_NAME_BYTES + 8];
 	int fd, err;
 
 	if (s->dirfd < 0)
 		return -ENOENT;
-	entry_name(key, name);
+	entry_name(s, e, name);
 	snprintf(tmp, sizeof(tmp), "%s.tmp", name);
 	fd = openat(s->dirfd, tmp, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (fd < 0)
 		return -errno;
-	err = write_all(fd, data, bytes);
+	err = write_all(fd, data, e->bytes);
 	if (!err && fsync(fd))
 		err = -errno;
 	if (close(fd) && !err)
@@ -223,9 +267,9 @@ static int disk_put(struct spool *s, uint64_t key, const void *data, size_t byte
 	return err;
 }
 
-int spool_put(struct spool *s, const void *data, size_t bytes, uint64_t now_realtime_ns)
+int spool_put(struct spool *s, const void *data, size_t bytes, uint64_t now_ns)
 {
-	struct spool_entry e = { .bytes = bytes };
+	struct spool_entry e = { .bytes = bytes, .arrived_ns = now_ns };
 	int err;
 
 	if (!bytes || bytes > LIMIT_WIRE_MESSAGE_BYTES || bytes > s->bytes_max)
@@ -234,8 +278,8 @@ int spool_put(struct spool *s, const void *data, size_t bytes, uint64_t now_real
 		s->stats.dropped_full++;
 		remove_at(s, 0);
 	}
-	e.key = now_realtime_ns > s->last_key ? now_realtime_ns : s->last_key + 1;
-	err = disk_put(s, e.key, data, bytes);
+	e.key = s->last_key + 1;
+	err = disk_put(s, &e, data);
 	if (err) {
 		if (s->dirfd >= 0)
 			disk_failed(s, err, "cannot write a message");
@@ -253,17 +297,17 @@ int spool_put(struct spool *s, const void *data, size_t bytes, uint64_t now_real
 	s->entries[s->count++] = e;
 	s->stats.count = s->count;
 	s->stats.bytes += bytes;
-	trim(s, now_realtime_ns);
+	trim(s, now_ns);
 	return e.memory ? 1 : 0;
 }
 
 static int disk_get(struct spool *s, const struct spool_entry *e, uint8_t *data)
 {
-	char name[32];
+	char name[SPOOL_NAME_BYTES];
 	size_t got = 0;
 	int fd;
 
-	entry_name(e->key, name);
+	entry_name(s, e, name);
 	fd = openat(s->dirfd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
 	if (fd < 0)
 		return -errno;
@@ -313,16 +357,16 @@ void spool_drop(struct spool *s, uint64_t key)
 		}
 }
 
-void spool_tend(struct spool *s, uint64_t now_realtime_ns)
+void spool_tend(struct spool *s, uint64_t now_ns)
 {
-	trim(s, now_realtime_ns);
+	trim(s, now_ns);
 	for (uint32_t i = 0; i < s->count && s->stats.memory_bytes && s->dirfd >= 0; i++) {
 		struct spool_entry *e = &s->entries[i];
 		int err;
 
 		if (!e->memory)
 			continue;
-		err = disk_put(s, e->key, e->memory, e->bytes);
+		err = disk_put(s, e, e->memory);
 		if (err) {
 			s->stats.disk_error = err;
 			return;

@@ -96,7 +96,8 @@ static void json_rank(struct buf *b, const struct process *p)
 		   (unsigned long long)st->host_stall, m.latency_ns * 1e-6, m.expected_ns * 1e-6,
 		   (unsigned long long)process_events(p));
 	process_losses(p, json_loss, b);
-	buf_printf(b, "},\"joined\":%llu,\"unmatched\":%llu}",
+	buf_printf(b, "},\"graph_coarse_s\":%.3f,\"joined\":%llu,\"unmatched\":%llu}",
+		   js ? (double)js->graph_coarse_ns * 1e-9 : 0.0,
 		   (unsigned long long)(js ? js->kernels_joined : 0),
 		   (unsigned long long)(js ? js->kernels_unmatched : 0));
 }
@@ -324,6 +325,13 @@ void status_metrics(struct node *n, struct buf *b)
 	    (double)n->stats.refused_bad);
 	one(b, "sysom_attach_refused_busy_total", "counter", "Refused: too many at once.",
 	    (double)n->stats.refused_busy);
+	one(b, "sysom_baselines_restored_total", "counter",
+	    "Processes whose usual steps were known from an earlier sysomd.",
+	    (double)n->stats.baselines_restored);
+	one(b, "sysom_baselines_bad_total", "counter", "Baseline files that were refused.",
+	    (double)n->stats.baselines_bad);
+	one(b, "sysom_baseline_errors_total", "counter", "Baseline files that could not be written.",
+	    (double)n->stats.baseline_errors);
 	one(b, "sysom_drain_behind_total", "counter", "Drain turns that ended with events left.",
 	    (double)n->stats.drain_behind);
 	one(b, "sysom_recorder_records_total", "counter", "Records kept.", (double)rs.records);

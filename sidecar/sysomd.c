@@ -3,10 +3,12 @@
  * for a while and sends what is out of the ordinary. One loop thread does all of it but what may
  * block (uplink) and what must not wait for it (canary). */
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/resource.h>
@@ -163,14 +165,40 @@ static int default_paths(struct settings *s)
 	return 0;
 }
 
+/* Two daemons on one directory would send each other's windows and overwrite each other's files. The
+ * kernel lets the lock go when its holder ends, however it does. -EBUSY: another one has it. */
+static int take_lock(struct node *n)
+{
+	char path[NODE_PATH_BYTES + 8];
+
+	snprintf(path, sizeof(path), "%s/lock", n->settings.state_dir);
+	n->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (n->lock_fd < 0) {
+		/* A disk that can't be written: nothing of ours can be there to spoil. */
+		log_warn("state", "%s: %s", path, strerror(errno));
+		return 0;
+	}
+	if (!flock(n->lock_fd, LOCK_EX | LOCK_NB))
+		return 0;
+	if (errno != EWOULDBLOCK) {
+		log_warn("state", "%s: %s", path, strerror(errno));
+		return 0;
+	}
+	log_error("state", "%s: another sysomd uses this state.dir", n->settings.state_dir);
+	return -EBUSY;
+}
+
 /* ---- timers ---- */
 
 static void on_drain(void *arg, uint32_t count)
 {
 	struct node *n = arg;
+	uint32_t before_ms = n->drain_ms;
 	uint64_t now_ns;
 
 	drain_turn(n);
+	if (n->drain_ms != before_ms)
+		loop_timer_period(n->drain_timer, n->drain_ms);
 	now_ns = clock_monotonic_ns();
 	process_tend(n, now_ns);
 	http_tend(n, now_ns);
@@ -218,6 +246,7 @@ static void on_tend(void *arg, uint32_t count)
 	uint64_t period = has_suspect(n) ? n->settings.beat_suspect_ns : n->settings.beat_ns;
 
 	ship_tend(n, now_ns);
+	keep_tend(n, now_ns);
 	if (n->beat_at_ns && now_ns - n->beat_at_ns < period)
 		return;
 	n->beat_at_ns = now_ns;
@@ -267,7 +296,7 @@ static int open_stores(struct node *n)
 				      .ranks_max = LIMIT_NODE_PROCESSES };
 	struct uplink_config uc = { .url = n->settings.uplink_url,
 				    .spool = { spool, n->settings.spool_bytes,
-					       n->settings.spool_age_ns } };
+					       n->settings.spool_age_ns, n->boot } };
 	int err;
 
 	snprintf(spool, sizeof(spool), "%s/spool", n->settings.state_dir);
@@ -294,6 +323,8 @@ static int node_open(struct node *n)
 		memcpy(n->boot_id, &n->started_ns, sizeof(n->started_ns));
 	clockmap_init(&n->clock);
 	fill_rank_config(n);
+	keep_open(n);
+	n->drain_ms = NODE_DRAIN_MS;
 	n->batch = malloc(sizeof(*n->batch) * LIMIT_DRAIN_BATCH);
 	n->name_map = malloc(sizeof(*n->name_map) * (LIMIT_NAME_COUNT + 1));
 	if (!n->batch || !n->name_map)
@@ -306,7 +337,7 @@ static int node_open(struct node *n)
 		return err;
 	}
 	if ((err = open_stores(n)) || (err = http_open(n)) ||
-	    (err = loop_add_timer(n->loop, 0, NODE_DRAIN_MS, on_drain, n, NULL)) ||
+	    (err = loop_add_timer(n->loop, 0, n->drain_ms, on_drain, n, &n->drain_timer)) ||
 	    (err = loop_add_timer(n->loop, 0, 1000, on_second, n, NULL)))
 		return err;
 	return loop_add_timer(n->loop, 50, 250, on_tend, n, NULL);
@@ -319,6 +350,7 @@ static void node_close(struct node *n)
 		ship_beat(n, clock_monotonic_ns());
 	}
 	http_close(n);
+	keep_close(n);
 	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++)
 		if (n->processes[i])
 			process_forget(n->processes[i]);
@@ -329,6 +361,8 @@ static void node_close(struct node *n)
 	free(n->batch);
 	free(n->name_map);
 	loop_close(n->loop);
+	if (n->lock_fd >= 0)
+		close(n->lock_fd);
 }
 
 static bool is_listen_address(const char *text)
@@ -378,7 +412,7 @@ static int check_settings(const void *values, char *why, size_t why_bytes)
 
 int main(int argc, char **argv)
 {
-	static struct node node;
+	static struct node node = { .baseline_fd = -1, .lock_fd = -1 };
 	int err;
 
 	log_init("sysomd", LOG_INFO);
@@ -393,6 +427,8 @@ int main(int argc, char **argv)
 	}
 	log_init("sysomd", (enum log_level)node.settings.log_level);
 	err = default_paths(&node.settings);
+	if (!err)
+		err = take_lock(&node);
 	if (!err)
 		err = node_open(&node);
 	if (!err) {

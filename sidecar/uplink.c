@@ -185,14 +185,14 @@ static void hold_back(struct uplink *u)
 }
 
 /* Written after the commit is known and before the spool forgets: what stands here must be in the
- * aggregator's store. */
+ * aggregator's store. None is held back: as many as an outage has gathered may come in one second. */
 static void log_acked(const struct wire_reply *r)
 {
 	char id[2 * sizeof(r->id) + 1];
 
 	for (size_t i = 0; i < sizeof(r->id); i++)
 		snprintf(id + 2 * i, 3, "%02x", r->id[i]);
-	log_info("window_acked", "id=%s duplicate=%d", id, r->status == WIRE_DUPLICATE);
+	log_record("window_acked", "id=%s duplicate=%d", id, r->status == WIRE_DUPLICATE);
 }
 
 /* Sends the oldest window of the spool; false when there is none or it has to wait. */
@@ -264,7 +264,7 @@ static void spool_queued(struct uplink *u)
 		u->queue_head = (u->queue_head + 1) % UPLINK_QUEUE;
 		u->queue_count--;
 		pthread_mutex_unlock(&u->lock);
-		err = spool_put(u->spool, b.data, b.bytes, clock_realtime_ns());
+		err = spool_put(u->spool, b.data, b.bytes, clock_boottime_ns());
 		if (err == -EMSGSIZE) {
 			pthread_mutex_lock(&u->lock);
 			u->stats.windows_dropped++;
@@ -310,7 +310,7 @@ static void *uplink_thread(void *arg)
 
 	while (wait_for_work(u, idle, &beat)) {
 		spool_queued(u);
-		spool_tend(u->spool, clock_realtime_ns());
+		spool_tend(u->spool, clock_boottime_ns());
 		if (beat.bytes && u->socket_open)
 			send_beat(u, &beat);
 		buf_fini(&beat);
@@ -364,7 +364,7 @@ int uplink_open(struct uplink **out, const struct uplink_config *c, struct loop 
 	buf_init(&u->beat, LIMIT_WIRE_MESSAGE_BYTES);
 	u->fn = fn;
 	u->arg = arg;
-	err = spool_open(&u->spool, &c->spool, clock_realtime_ns());
+	err = spool_open(&u->spool, &c->spool, clock_boottime_ns());
 	if (!err)
 		err = loop_add_wake(loop, on_wake, u, &u->wake);
 	if (!err && c->url && *c->url)

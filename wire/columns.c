@@ -10,6 +10,7 @@
 #include "wire/columns.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -74,32 +75,38 @@ struct lane {
 };
 
 struct context {
-	uint32_t row; /* 1 + index of the reference row; 0 none */
+	uint32_t row; /* model's first + 1 + index of the reference row; not above first: none */
 	uint32_t correlation;
 	int64_t duration, gap, launch; /* running means */
 };
 
+struct seq {
+	uint32_t row, seq;
+};
+
 struct launch {
-	uint32_t correlation;
+	uint32_t row, correlation;
 	int64_t begin;
 };
 
-/* What coder and decoder keep alike while they walk over the rows. */
+/* What coder and decoder keep alike while they walk over the rows. The tables are large beside a
+ * recorder's block, so a thread keeps them: what an earlier block left lies at rows up to `first`. */
 struct model {
 	const struct record *host, *device;
-	uint32_t host_count, count;
+	uint32_t host_count, count, first;
 	uint64_t base;
 	int64_t scale;
 	int64_t begin; /* of the row before */
 	uint32_t lane;
-	uint32_t launch_mask;
+	uint32_t launch_mask, launch_slots;
 	struct lane lanes[LANE_COUNT];
 	struct context by_history[CONTEXT_COUNT], by_name[CONTEXT_COUNT];
-	uint32_t seqs[SEQ_COUNT];
+	struct seq seqs[SEQ_COUNT];
 	struct launch launches[];
 };
 
 static const struct record no_record;
+static const struct context no_context;
 
 static uint32_t mix32(uint32_t a, uint32_t b)
 {
@@ -113,23 +120,89 @@ static const struct record *model_row(const struct model *m, uint32_t i)
 	return i < m->host_count ? &m->host[i] : &m->device[i - m->host_count];
 }
 
+/* Slots of what a thread keeps: blocks of the recorder and small windows. */
+#define KEPT_LAUNCHES 16384u
+
+static pthread_key_t kept_key;
+static pthread_once_t kept_once = PTHREAD_ONCE_INIT;
+static bool kept_have_key;
+
+static void kept_make_key(void)
+{
+	kept_have_key = !pthread_key_create(&kept_key, free);
+}
+
+static struct model *model_alloc(uint32_t slots)
+{
+	struct model *m = calloc(1, sizeof(*m) + slots * sizeof(m->launches[0]));
+
+	if (m)
+		m->launch_slots = slots;
+	return m;
+}
+
+/* The thread's own model, taken out for the time of its use; NULL: none, or too small. */
+static struct model *kept_take(uint32_t slots)
+{
+	struct model *m;
+
+	pthread_once(&kept_once, kept_make_key);
+	if (!kept_have_key || slots > KEPT_LAUNCHES)
+		return NULL;
+	m = pthread_getspecific(kept_key);
+	if (!m)
+		return model_alloc(KEPT_LAUNCHES);
+	pthread_setspecific(kept_key, NULL);
+	return m;
+}
+
+static void model_free(struct model *m)
+{
+	if (!m || m->launch_slots != KEPT_LAUNCHES || !kept_have_key ||
+	    pthread_setspecific(kept_key, m))
+		free(m);
+}
+
 static struct model *model_new(const struct record *host, uint32_t host_count,
 			       const struct record *device, uint32_t device_count)
 {
-	uint32_t slots = 64;
+	uint32_t slots = 64, count = host_count + device_count;
 	struct model *m;
 
 	while (slots < LAUNCH_MAX && slots < 4 * host_count)
 		slots *= 2;
-	m = calloc(1, sizeof(*m) + slots * sizeof(m->launches[0]));
+	m = kept_take(slots);
+	if (m && m->count > UINT32_MAX - m->first - 1 - count) {
+		free(m);
+		m = NULL;
+	}
+	if (!m)
+		m = model_alloc(slots);
 	if (!m)
 		return NULL;
+	m->first += m->count;
 	m->host = host;
 	m->device = device;
 	m->host_count = host_count;
-	m->count = host_count + device_count;
+	m->count = count;
+	m->base = 0;
+	m->scale = 0;
+	m->begin = 0;
+	m->lane = 0;
 	m->launch_mask = slots - 1;
+	memset(m->lanes, 0, sizeof(m->lanes));
 	return m;
+}
+
+static bool model_has(const struct model *m, uint32_t row)
+{
+	return row > m->first;
+}
+
+/* The row that a context refers to. */
+static const struct record *model_reference(const struct model *m, const struct context *x)
+{
+	return model_has(m, x->row) ? model_row(m, x->row - m->first - 1) : &no_record;
 }
 
 static struct context *model_history(struct model *m, const struct lane *l)
@@ -144,11 +217,18 @@ static struct context *model_name(struct model *m, const struct record *r)
 	return &m->by_name[mix32(r->name, r->kind) % CONTEXT_COUNT];
 }
 
-static uint32_t *model_seq(struct model *m, const struct record *r)
+static struct seq *model_seq(struct model *m, const struct record *r)
 {
 	uint64_t h = hash_mix(r->key ^ (uint64_t)r->func << 8 ^ r->kind);
 
 	return &m->seqs[h % SEQ_COUNT];
+}
+
+static uint32_t model_seq_next(struct model *m, const struct record *r)
+{
+	const struct seq *s = model_seq(m, r);
+
+	return (model_has(m, s->row) ? s->seq : 0) + 1;
 }
 
 static bool counts_seq(const struct record *r)
@@ -205,7 +285,7 @@ static int64_t model_launch(const struct model *m, const struct lane *l, const s
 {
 	const struct launch *at = &m->launches[r->correlation & m->launch_mask];
 
-	if (r->correlation && at->correlation == r->correlation)
+	if (r->correlation && at->correlation == r->correlation && model_has(m, at->row))
 		return at->begin;
 	return add64(l->launch, x->launch);
 }
@@ -223,9 +303,9 @@ static void model_learn(struct model *m, struct lane *l, struct context *history
 {
 	int64_t begin = to_scaled(m, r->begin_ns), end = to_scaled(m, r->end_ns);
 	struct context n = *x;
-	bool first = !x->row;
+	bool first = !model_has(m, x->row);
 
-	n.row = row + 1;
+	n.row = m->first + row + 1;
 	n.duration = mean(first, x->duration, sub64(end, begin));
 	n.gap = mean(first, x->gap, gap);
 	n.correlation = r->correlation - l->correlation;
@@ -236,10 +316,10 @@ static void model_learn(struct model *m, struct lane *l, struct context *history
 	*history = n;
 	*model_name(m, r) = n;
 	if (counts_seq(r))
-		*model_seq(m, r) = r->seq;
+		*model_seq(m, r) = (struct seq){ n.row, r->seq };
 	if (!RECORD_IS_DEVICE(r->kind) && r->correlation)
 		m->launches[r->correlation & m->launch_mask] =
-			(struct launch){ r->correlation, begin };
+			(struct launch){ n.row, r->correlation, begin };
 	m->begin = begin;
 	if (r->kind != RECORD_SPAN && r->kind != RECORD_STEP_BEGIN && r->kind != RECORD_STEP_END)
 		l->end = end;
@@ -253,7 +333,10 @@ static void model_learn(struct model *m, struct lane *l, struct context *history
 static struct context model_context(struct model *m, const struct context *history, bool as_expected,
 				    const struct record *r)
 {
-	return as_expected && history->row ? *history : *model_name(m, r);
+	const struct context *x = as_expected && model_has(m, history->row) ? history :
+									       model_name(m, r);
+
+	return model_has(m, x->row) ? *x : no_context;
 }
 
 /* ---- coding ---- */
@@ -368,11 +451,11 @@ static void code_row(struct model *m, struct coder *c, uint32_t row)
 	struct context *history = model_history(m, l), x;
 	int64_t begin = to_scaled(m, r->begin_ns), gap = sub64(begin, model_floor(m, l)), launch = 0;
 
-	ref = history->row ? model_row(m, history->row - 1) : &no_record;
+	ref = model_reference(m, history);
 	code_delta(&c->cols[COL_NAME], &mask, MASK_KIND, r->kind, ref->kind);
 	code_delta(&c->cols[COL_NAME], &mask, MASK_NAME, r->name, ref->name);
 	x = model_context(m, history, !(mask & (MASK_KIND | MASK_NAME)), r);
-	ref = x.row ? model_row(m, x.row - 1) : &no_record;
+	ref = model_reference(m, &x);
 	delta = r->correlation - l->correlation - x.correlation;
 	if (delta) {
 		mask |= MASK_CORRELATION;
@@ -381,7 +464,7 @@ static void code_row(struct model *m, struct coder *c, uint32_t row)
 	code_rest(c, r, ref, &mask);
 	code_delta(&c->cols[COL_BYTES], &mask, MASK_BYTES, r->bytes, ref->bytes);
 	code_delta(&c->cols[COL_SEQ], &mask, MASK_SEQ, r->seq,
-		   counts_seq(r) ? *model_seq(m, r) + 1 : ref->seq);
+		   counts_seq(r) ? model_seq_next(m, r) : ref->seq);
 	put_time(&c->cols[COL_GAP_CLASS], &c->gap, sub64(gap, x.gap));
 	put_time(&c->cols[COL_DURATION_CLASS], &c->duration,
 		 sub64(sub64(to_scaled(m, r->end_ns), begin), x.duration));
@@ -440,7 +523,8 @@ static void model_scale(struct model *m)
 	m->scale = g && g <= INT64_MAX ? (int64_t)g : 1;
 }
 
-static int code_finish(const struct model *m, struct coder *c, struct buf *out)
+static int code_finish(const struct model *m, struct coder *c, enum pack_effort effort,
+		       struct buf *out)
 {
 	struct pack_part parts[COL_COUNT + 1];
 	struct buf head;
@@ -466,13 +550,13 @@ static int code_finish(const struct model *m, struct coder *c, struct buf *out)
 		err = -EMSGSIZE;
 	parts[0] = (struct pack_part){ head.data, head.bytes };
 	if (!err)
-		err = pack_write(parts, COL_COUNT + 1, out);
+		err = pack_write(parts, COL_COUNT + 1, effort, out);
 	buf_fini(&head);
 	return err;
 }
 
 int columns_pack(const struct record *host, uint32_t host_count, const struct record *device,
-		 uint32_t device_count, struct buf *out)
+		 uint32_t device_count, enum pack_effort effort, struct buf *out)
 {
 	struct model *m;
 	struct coder c;
@@ -491,10 +575,10 @@ int columns_pack(const struct record *host, uint32_t host_count, const struct re
 	model_scale(m);
 	for (uint32_t i = 0; i < m->count; i++)
 		code_row(m, &c, i);
-	err = code_finish(m, &c, out);
+	err = code_finish(m, &c, effort, out);
 	for (int i = 0; i < COL_COUNT; i++)
 		buf_fini(&c.cols[i]);
-	free(m);
+	model_free(m);
 	return err;
 }
 
@@ -613,7 +697,7 @@ static void decode_row(struct model *m, struct decoder *d, struct record *r, uin
 	uint32_t mask = (uint32_t)(bits & MASK_ALL);
 	struct lane *l = decode_lane(m, d, mask);
 	struct context *history = model_history(m, l), x;
-	const struct record *ref = history->row ? model_row(m, history->row - 1) : &no_record;
+	const struct record *ref = model_reference(m, history);
 	int64_t gap, begin, launch = 0;
 
 	if (bits > MASK_ALL)
@@ -623,14 +707,14 @@ static void decode_row(struct model *m, struct decoder *d, struct record *r, uin
 	r->kind = (uint16_t)get_delta(d, COL_NAME, mask, MASK_KIND, ref->kind);
 	r->name = (uint32_t)get_delta(d, COL_NAME, mask, MASK_NAME, ref->name);
 	x = model_context(m, history, !(mask & (MASK_KIND | MASK_NAME)), r);
-	ref = x.row ? model_row(m, x.row - 1) : &no_record;
+	ref = model_reference(m, &x);
 	r->correlation = l->correlation + x.correlation;
 	if (mask & MASK_CORRELATION)
 		r->correlation += (uint32_t)unzigzag(get(d, COL_CORRELATION));
 	decode_rest(d, r, ref, mask);
 	r->bytes = get_delta(d, COL_BYTES, mask, MASK_BYTES, ref->bytes);
 	r->seq = (uint32_t)get_delta(d, COL_SEQ, mask, MASK_SEQ,
-				     counts_seq(r) ? *model_seq(m, r) + 1 : ref->seq);
+				     counts_seq(r) ? model_seq_next(m, r) : ref->seq);
 	gap = add64(get_time(d, COL_GAP_CLASS, COL_GAP_BITS), x.gap);
 	begin = add64(model_floor(m, l), gap);
 	r->begin_ns = from_scaled(m, begin);
@@ -710,7 +794,7 @@ int columns_unpack(const void *data, size_t bytes, size_t max_bytes, struct reco
 	}
 	if (!err && !decoder_done(&d))
 		err = -EPROTO;
-	free(m);
+	model_free(m);
 	free(p);
 	return err;
 }

@@ -7,6 +7,7 @@
 
 #include "analysis/explain.h"
 #include "analysis/record.h"
+#include "analysis/stack.h"
 #include "analysis/steps.h"
 
 #define WIRE_TEXT_BYTES 128
@@ -73,6 +74,8 @@ struct window {
 	uint32_t host_count, device_count;
 	char **names; /* names[0] == "" ; record.name indexes it */
 	uint32_t name_count;
+	/* CPU stacks of the rank's process and its children; no samples: none were taken, or left out. */
+	struct stack_batch stacks;
 	/* Losses of the rank up to this window, by cause; texts are short identifiers. */
 	struct {
 		char cause[32];

@@ -13,6 +13,7 @@
 #include "wire/codec_internal.h"
 #include "wire/columns.h"
 #include "wire/pack.h"
+#include "wire/stacks.h"
 
 int wire_peek_kind(const void *data, size_t bytes)
 {
@@ -42,7 +43,7 @@ static int pack_names(const struct window *w, struct buf *out)
 		buf_append(&b, w->names[i], n);
 	}
 	part = (struct pack_part){ b.data, b.bytes };
-	err = b.failed ? -EMSGSIZE : pack_write(&part, 1, out);
+	err = b.failed ? -EMSGSIZE : pack_write(&part, 1, PACK_CLOSE, out);
 	buf_fini(&b);
 	return err;
 }
@@ -114,7 +115,7 @@ int wire_window_encode(const struct window *w, struct buf *out)
 	Sysom__Wire__Envelope e = SYSOM__WIRE__ENVELOPE__INIT;
 	Sysom__Wire__Window pb = SYSOM__WIRE__WINDOW__INIT;
 	struct window_lists *l;
-	struct buf steps, names, records;
+	struct buf steps, names, records, stacks;
 	int err = check_window(w);
 
 	if (err)
@@ -125,22 +126,28 @@ int wire_window_encode(const struct window *w, struct buf *out)
 	buf_init(&steps, LIMIT_WIRE_MESSAGE_BYTES);
 	buf_init(&names, LIMIT_WIRE_MESSAGE_BYTES);
 	buf_init(&records, LIMIT_WIRE_MESSAGE_BYTES);
+	buf_init(&stacks, LIMIT_WIRE_MESSAGE_BYTES);
 	fill_window(&pb, l, w);
 	if (w->step_count)
 		err = columns_steps_pack(w->steps, w->step_count, &steps);
 	if (!err && w->name_count)
 		err = pack_names(w, &names);
 	if (!err && w->host_count + w->device_count)
-		err = columns_pack(w->host, w->host_count, w->device, w->device_count, &records);
+		err = columns_pack(w->host, w->host_count, w->device, w->device_count, PACK_CLOSE,
+				   &records);
+	if (!err && w->stacks.sample_count)
+		err = stacks_pack(&w->stacks, &stacks);
 	pb.steps = (ProtobufCBinaryData){ steps.bytes, steps.data };
 	pb.names = (ProtobufCBinaryData){ names.bytes, names.data };
 	pb.records = (ProtobufCBinaryData){ records.bytes, records.data };
+	pb.stacks = (ProtobufCBinaryData){ stacks.bytes, stacks.data };
 	e.window = &pb;
 	if (!err)
 		err = codec_emit(&e, WIRE_WINDOW, LIMIT_WIRE_MESSAGE_BYTES, out);
 	buf_fini(&steps);
 	buf_fini(&names);
 	buf_fini(&records);
+	buf_fini(&stacks);
 	free(l);
 	return err;
 }
@@ -302,6 +309,17 @@ static int read_records(const Sysom__Wire__Window *pb, struct window *w, size_t 
 	return err;
 }
 
+static int read_stacks(const Sysom__Wire__Window *pb, struct window *w, size_t *budget)
+{
+	size_t unpacked = 0;
+	int err;
+
+	if (!pb->stacks.len)
+		return 0;
+	err = take_budget(&pb->stacks, budget, &unpacked);
+	return err ? err : stacks_unpack(pb->stacks.data, pb->stacks.len, unpacked, &w->stacks);
+}
+
 enum depth { DEPTH_HEAD, DEPTH_NAMES, DEPTH_ALL };
 
 static int window_decode(const void *data, size_t bytes, struct window *w, enum depth depth)
@@ -320,6 +338,8 @@ static int window_decode(const void *data, size_t bytes, struct window *w, enum 
 		err = read_names(e->window, w, &budget);
 	if (!err && depth >= DEPTH_ALL)
 		err = read_records(e->window, w, &budget);
+	if (!err && depth >= DEPTH_ALL)
+		err = read_stacks(e->window, w, &budget);
 	codec_close(&a, e);
 	if (err)
 		wire_window_free(w);
@@ -348,6 +368,7 @@ void wire_window_free(struct window *w)
 	free(w->host);
 	free(w->device);
 	free(w->names);
+	stack_batch_fini(&w->stacks);
 	w->steps = NULL;
 	w->parts = NULL;
 	w->host = w->device = NULL;
@@ -365,7 +386,7 @@ int wire_records_encode(const struct record *records, uint32_t count, struct buf
 	buf_varint(out, count);
 	if (out->failed)
 		return -ENOMEM;
-	return columns_pack(records, count, NULL, 0, out);
+	return columns_pack(records, count, NULL, 0, PACK_QUICK, out);
 }
 
 int wire_records_decode(const void *data, size_t bytes, struct record **records, uint32_t *count)

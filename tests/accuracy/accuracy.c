@@ -207,17 +207,22 @@ static bool score_stack(struct score *s, const __u64 *frame, uint32_t count, enu
 	return exact;
 }
 
+static const struct mapping *mapping_of(const struct run *r, uint64_t pc)
+{
+	for (uint32_t k = 0; k < r->scan.count; k++) {
+		if (pc >= r->scan.mappings[k].begin && pc < r->scan.mappings[k].end)
+			return &r->scan.mappings[k];
+	}
+	return NULL;
+}
+
 static void print_stack(const struct run *r, const char *title, const __u64 *frame, uint32_t count)
 {
 	printf("    %s:", title);
 	for (uint32_t i = 0; i < count && i < 40; i++) {
 		uint64_t pc = frame[i] & UNWIND_FRAME_PC;
-		const struct mapping *m = NULL;
+		const struct mapping *m = mapping_of(r, pc);
 
-		for (uint32_t k = 0; k < r->scan.count && !m; k++) {
-			if (pc >= r->scan.mappings[k].begin && pc < r->scan.mappings[k].end)
-				m = &r->scan.mappings[k];
-		}
 		printf(" %s+%lx%s", m ? (strrchr(m->path, '/') ? strrchr(m->path, '/') + 1 : m->path) : "?",
 		       m ? pc - m->load_bias : pc, frame[i] & UNWIND_FRAME_SCANNED ? "(scan)" :
 		       frame[i] & UNWIND_FRAME_FP ? "(fp)" : "");
@@ -293,6 +298,9 @@ static int on_record(void *context, void *data, size_t bytes)
 	if (is_stale(r, s))
 		return 0;
 	truth_libdw(r->truth, s, &t);
+	/* libdw counts what it can't resolve as a frame; outside executable memory it is none */
+	while (t.why[0] && t.count > 1 && !mapping_of(r, t.pc[t.count - 1]))
+		t.count--;
 	if (!t.count) /* the process has ended */
 		return 0;
 	r->samples++;

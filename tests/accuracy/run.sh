@@ -53,7 +53,8 @@ target() {
 }
 torch() {
 	wanted torch || return 0
-	if ! command -v torchrun >/dev/null || ! python3 -c 'import torch' 2>/dev/null; then
+	local python=$(sed -n '1s/^#! *//p' "$(command -v torchrun)" 2>/dev/null)
+	if [ -z "$python" ] || ! $python -c 'import torch' 2>/dev/null; then
 		echo "torch: skipped, no python3-torch"
 		return 0
 	fi

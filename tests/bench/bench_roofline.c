@@ -18,7 +18,6 @@
 
 #define ROWS_MAX 20000
 #define KEYS_MAX 64
-#define SEEDS 5
 #define STEPS_MAX 100000
 #define FACTORS 3
 #define VIDUR "vidur-profiles/"
@@ -41,6 +40,9 @@ struct tally {
 };
 
 static const double factor[FACTORS] = { 1.2, 1.5, 2.0 };
+static uint32_t seeds = 5;
+static bool tell_misses; /* every miss and false positive, for whoever works on the roofline */
+static double bad_factor; /* of slow learning steps; 0: anything from 1.2 to 3 */
 static const double contamination[] = { 0, 0.02, 0.05, 0.10, 0.20 };
 
 static double uniform(uint64_t *state)
@@ -180,6 +182,7 @@ static void run_key(const struct data *d, const struct row **rows, uint32_t n,
 {
 	void *memory = aligned_alloc(64, (roofline_memory_bytes(config) + 63) & ~63ul);
 	struct roofline *m = roofline_init(memory, config);
+	uint64_t seed0 = seed;
 	uint32_t total = d->resample ? d->resample : n, learn = (uint32_t)(0.6 * total);
 
 	for (uint32_t i = 0; i < total; i++) {
@@ -189,7 +192,7 @@ static void run_key(const struct data *d, const struct row **rows, uint32_t n,
 		struct roofline_verdict v;
 
 		if (i < learn && uniform(&seed) < bad)
-			latency *= 1.2 + 1.8 * uniform(&seed);
+			latency *= bad_factor > 0 ? bad_factor : 1.2 + 1.8 * uniform(&seed);
 		if (i >= learn && uniform(&seed) < 0.05) {
 			which = (int)(uniform(&seed) * FACTORS);
 			latency *= factor[which];
@@ -197,6 +200,13 @@ static void run_key(const struct data *d, const struct row **rows, uint32_t n,
 		v = roofline_push(m, r->work, d->work_count, latency);
 		if (i < learn)
 			continue;
+		if (tell_misses && config->mode == ROOFLINE_ROBUST && which != 0 &&
+		    (which > 0) != v.flagged)
+			printf("  %s seed %" PRIu64 " %s work %g %g latency %g expected %g excess %.3f "
+			       "threshold %.3f %s%s\n",
+			       which >= 1 ? "MISS" : "FALSE", seed0, r->key, r->work[0], r->work[1],
+			       latency, v.expected_ns, v.excess, v.threshold,
+			       roofline_state_name(v.state), v.novel ? " novel" : v.out ? " out" : "");
 		t->judged++;
 		t->refused += v.state != ROOFLINE_ARMED;
 		if (which >= 0) {
@@ -249,11 +259,14 @@ static double percent(uint64_t a, uint64_t b)
 
 static void report(const struct data *d, uint64_t seed)
 {
+	char drawn[64];
+
+	snprintf(drawn, sizeof(drawn), "drawn to %" PRIu32 " per key with 1 %% noise", d->resample);
 	printf("\n%s: %" PRIu32 " rows, %s, seeds %" PRIu64 "..%" PRIu64 "\n", d->name, d->rows,
-	       d->resample ? "drawn to 3000 per key with 1 % noise" :
+	       d->resample ? drawn :
 	       d->ordered  ? "in time order" :
 			     "each once, shuffled",
-	       seed, seed + SEEDS - 1);
+	       seed, seed + seeds - 1);
 	printf("  bad    | robust: x1.2   x1.5     x2   false+  unarmed "
 	       "| p99: x1.2   x1.5     x2   false+\n");
 	for (size_t c = 0; c < sizeof(contamination) / sizeof(contamination[0]); c++) {
@@ -261,7 +274,7 @@ static void report(const struct data *d, uint64_t seed)
 
 		memset(t, 0, sizeof(t));
 		for (uint32_t mode = 0; mode < 2; mode++)
-			for (uint32_t s = 0; s < SEEDS; s++) {
+			for (uint32_t s = 0; s < seeds; s++) {
 				struct roofline_config config;
 
 				roofline_config_default(&config);
@@ -343,9 +356,14 @@ int main(int argc, char **argv)
 	};
 	const char *dir = data_dir();
 	uint64_t seed = argc > 1 ? strtoull(argv[1], NULL, 0) : 1;
+	static const uint32_t drawn[] = { 400, 1000, 3000 };
+	const char *only = argc > 3 ? argv[3] : NULL;
 	struct data d = { .row = calloc(ROWS_MAX, sizeof(struct row)) };
 
 	CHECK(d.row);
+	seeds = argc > 2 ? (uint32_t)strtoul(argv[2], NULL, 0) : seeds;
+	bad_factor = getenv("BAD") ? atof(getenv("BAD")) : 0;
+	tell_misses = getenv("MISSES") != NULL;
 #define CASE(label, loading)                                                                       \
 	do {                                                                                       \
 		d.name = label;                                                                    \
@@ -354,11 +372,14 @@ int main(int argc, char **argv)
 		d.work_count = 0;                                                                  \
 		memset(d.row, 0, ROWS_MAX * sizeof(struct row));                                   \
 		d.resample = 0;                                                                    \
+		if (only && !strstr(label, only))                                                  \
+			break;                                                                     \
 		if (loading) {                                                                     \
 			report(&d, seed);                                                          \
-			d.resample = d.ordered ? 0 : 3000;                                         \
-			if (d.resample)                                                            \
+			for (uint32_t k = 0; k < 3 && !d.ordered; k++) {                           \
+				d.resample = drawn[k];                                             \
 				report(&d, seed);                                                  \
+			}                                                                          \
 		} else                                                                               \
 			printf("\n%s: no data under %s, skipped\n", label, dir);                   \
 	} while (0)
@@ -372,8 +393,13 @@ int main(int argc, char **argv)
 	CASE("Vidur H100 attn_pre_proj",
 	     load(&d, dir, VIDUR "compute__h100__meta-llama__Llama-2-7b-hf__mlp.csv.gz",
 		  "time_stats.attn_pre_proj.mean", vidur_work, vidur_key, 1e6));
+	CASE("Vidur H100 mlp_down_proj",
+	     load(&d, dir, VIDUR "compute__h100__meta-llama__Llama-2-7b-hf__mlp.csv.gz",
+		  "time_stats.mlp_down_proj.median", vidur_work, vidur_key, 1e6));
 	CASE("ByteDance compute per step, by stage", load_steps(&d, dir));
 	for (unsigned kind = 0; kind < 6; kind++) {
+		if (only && !strstr(synthetic[kind], only))
+			continue;
 		d.work_count = 2;
 		synthesise(&d, kind, seed);
 		d.name = synthetic[kind];
@@ -381,7 +407,8 @@ int main(int argc, char **argv)
 		d.resample = 0;
 		report(&d, seed);
 	}
-	speed();
+	if (!only)
+		speed();
 	free(d.row);
 	return 0;
 }

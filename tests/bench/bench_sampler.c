@@ -146,7 +146,7 @@ struct cost {
 	double drain_ms, drain_bytes_per_s;
 };
 
-static void measure_cost(struct sampler *s, uint32_t hz, uint32_t percent, int ms, double other_ns,
+static void measure_cost(struct sampler *s, uint32_t hz, uint32_t percent, int ms,
 			 struct cost *out)
 {
 	struct sampler_stats a, b;
@@ -168,9 +168,7 @@ static void measure_cost(struct sampler *s, uint32_t hz, uint32_t percent, int m
 	out->drain_bytes_per_s = (double)batch_bytes(&batch) / ((double)(end - begin) / 1e9);
 	out->samples = (double)(b.target_count - a.target_count);
 	out->frames_per_sample = (double)(b.frames - a.frames) / out->samples;
-	out->ns_per_sample = ((double)(b.run_time_ns - a.run_time_ns) -
-			      other_ns * ((double)(b.run_count - a.run_count) - out->samples)) /
-			     out->samples;
+	out->ns_per_sample = (double)(b.target_ns - a.target_ns) / out->samples;
 	out->core_share = (double)(b.run_time_ns - a.run_time_ns) / (double)(end - begin);
 	stack_batch_fini(&batch);
 }
@@ -198,12 +196,13 @@ static void cost_table(const char *job, pid_t pid, int ms)
 
 	sampler_add(s, (uint32_t)pid, true);
 	settle(s);
-	printf("\n%s: cost in the kernel (BPF run time; a tick without a sample: %.0f ns, taken off)\n", job,
+	printf("\n%s: cost in the kernel (ns/sample: ticks that took one; %% of a core: BPF run time of all ticks,\n"
+	       "of which one without a sample takes %.0f ns)\n", job,
 	       other);
 	printf("  %6s %9s %8s %10s %8s %12s %10s %12s\n", "Hz", "fraction", "samples", "ns/sample", "frames",
 	       "% of a core", "drain ms", "batch B/s");
 	for (size_t i = 0; i < sizeof(point) / sizeof(point[0]); i++) {
-		measure_cost(s, point[i][0], point[i][1], ms, other, &c);
+		measure_cost(s, point[i][0], point[i][1], ms, &c);
 		printf("  %6u %8u%% %8.0f %10.0f %8.1f %12.4f %10.2f %12.0f\n", point[i][0], point[i][1],
 		       c.samples, c.ns_per_sample, c.frames_per_sample, c.core_share * 100, c.drain_ms,
 		       c.drain_bytes_per_s);
@@ -224,12 +223,15 @@ static void off_cpu_cost(pid_t pid, int ms)
 	run_for(s, ms);
 	sampler_stats_get(s, &b);
 	printf("  blocked time: %.0f switches and wake-ups of the node per second, %.0f ns each, %.4f%% of a "
-	       "core; %.0f stacks and %.0f short sleeps per second\n",
+	       "core; %.0f stacks and %.0f short sleeps per second, %.0f ns per sleep\n",
 	       (double)(b.run_count - a.run_count) * 1000 / ms,
 	       (double)(b.run_time_ns - a.run_time_ns) / (double)(b.run_count - a.run_count + 1),
 	       (double)(b.run_time_ns - a.run_time_ns) / 1e4 / ms,
 	       (double)(b.off_cpu_captures - a.off_cpu_captures) * 1000 / ms,
-	       (double)(b.off_cpu_short - a.off_cpu_short) * 1000 / ms);
+	       (double)(b.off_cpu_short - a.off_cpu_short) * 1000 / ms,
+	       (double)(b.off_cpu_ns - a.off_cpu_ns) /
+		       (double)(b.off_cpu_captures + b.off_cpu_short - a.off_cpu_captures -
+				a.off_cpu_short + 1));
 	sampler_close(s);
 }
 

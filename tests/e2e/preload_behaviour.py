@@ -163,6 +163,12 @@ def test_nccl():
           "communicators get an id each; no event for a rank without a colour", born)
     check(born[2]["parent"] == born[0]["id"] and born[2]["nranks"] == "2" and
           born[4]["nranks"] == "2", "splits know their parent, size and rank", born)
+    grown = [e.f for e in comms if e.f["action"] == "7"]
+    check([c["nranks"] for c in grown] == ["6"] * 3 and grown[0]["rank"] == "2" and
+          grown[1]["rank"] == "5" and [c["parent"] for c in grown] == [ids[0], "0", ids[0]],
+          "ranks that grow know size, rank and parent", grown)
+    check(grown[0]["id"] == grown[1]["id"] not in ids + ["0"] and grown[2]["id"] == "0",
+          "with the unique id they agree on the group, without it nothing is claimed", grown)
     again = peer(CALLER, "nccl", "3", "_exit")[1]
     check([e.f["id"] for e in of(again, "comm") if e.f["action"] in "123"] == ids,
           "the ids are the same in another process")
@@ -190,7 +196,7 @@ def test_nccl():
           ["2"], "a refused collective is marked as failed")
     check([e.f["action"] for e in comms][-1] == "4", "a destroyed communicator is told")
     told = {e.f["id"] for e in of(events, "comm", restated=True)}
-    check(told <= set(ids), "what is alive is told again to a sysomd that attaches", told)
+    check(told <= set(ids) | {c["id"] for c in grown}, "what is alive is told again to a sysomd that attaches", told)
 
 
 def test_steps():

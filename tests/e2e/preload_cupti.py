@@ -206,6 +206,32 @@ def test_governor():
           "kernels outside graphs all the time")
 
 
+def true_launches(f):
+    """The simulated driver numbers its launches: number -> time, by the order of the calls."""
+    times = sorted(int(e["t"]) for e in f["launch"])
+    return times, {t: i for i, t in enumerate(times)}
+
+
+def test_joins_after_gaps():
+    """Kernels that all look alike, launched without a pause across gaps."""
+    for how, what, cause, more in (("busy", "for a profiler", "2", {}),
+                                   ("alone", "for the cost", "4", dict(SYSOM_CUPTI_BUDGET_PPM="1",
+                                       SYSOM_CUPTI_WINDOW_MS="100"))):
+        rc, kinds, f, rest, err = run(f"{B}/test/rival", "0", how, args=("--join",),
+                                      **MONOTONIC, **more)
+        gaps = intervals(f, cause)
+        check(rc == 0 and rest == ["results=000"] and len(gaps) >= 2,
+              f"gaps {what}", rest, f["gap"], err)
+        times, order = true_launches(f)
+        # the driver's number of a launch less its place in the order of the calls: the same for
+        # all, but that a launch under way when the kinds go on may count on either side
+        offsets = collections.Counter(int(j["corr"]) - order[int(j["launch"])] for j in f["joined"])
+        after = [j for j in f["joined"] if gaps and int(j["launch"]) > gaps[0][1]]
+        check(len(after) > 200, f"kernels join after gaps {what}", len(after), kinds)
+        check(offsets and max(offsets) - min(offsets) <= 1, f"each one with its own launch {what}",
+              offsets.most_common(5))
+
+
 YIELDED = [("2", False), ("2", True)]
 test_delivery()
 test_session()
@@ -218,4 +244,5 @@ for version in ("130001", "130100"):
 test_rival("130100", "finalize")
 test_no_reader()
 test_governor()
+test_joins_after_gaps()
 print(f"1..{cases}")

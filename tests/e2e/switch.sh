@@ -22,7 +22,10 @@ ok "no event is recorded while off" is "$(events)" "$first"
 "$BIN/sysom" on --rank 1 >"$WORK/on.txt" 2>&1
 sleep 1
 ok "one rank can be switched alone" is "$(node_api status '[.ranks[] | select(.trace == "on") | .rank] | join(",")')" 1
-"$BIN/sysom" on >/dev/null 2>&1
+ok "on again tells the rank that changes from the one that was on" is \
+	"$("$BIN/sysom" on --json | jq -c '[.changed, .already, .asked, .ranks]')" "[1,1,2,[0]]"
+ok "and again nothing changes, which is no failure" is "$("$BIN/sysom" on 2>&1; echo $?)" \
+	"tracing on: 0 ranks changed, 2 were on already"$'\n0'
 sleep 1
 ok "events are recorded again" test "$(events)" -gt "$first"
 

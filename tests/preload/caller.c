@@ -174,7 +174,7 @@ static void mode_steady(unsigned ms)
 
 static void mode_nccl(unsigned n)
 {
-	nccl_unique_id id = { "one" }, other = { "two" };
+	nccl_unique_id id = { "one" }, other = { "two" }, grown = { "grown" };
 	nccl_comm world, pair, left, right, unknown;
 	int exclude[2] = { 3, 1 };
 	cu_graph graph;
@@ -187,6 +187,9 @@ static void mode_nccl(unsigned n)
 	ncclCommSplit(world, 1, 0, &right, NULL);
 	ncclCommSplit(world, -1, 0, &unknown, NULL);
 	ncclCommShrink(world, exclude, 2, &unknown, NULL, 0);
+	ncclCommGrow(world, 6, &grown, -1, &unknown, NULL);
+	ncclCommGrow(NULL, 6, &grown, 5, &unknown, NULL);
+	ncclCommGrow(world, 6, NULL, -1, &unknown, NULL);
 	for (unsigned i = 0; i < n; i++) {
 		ncclAllReduce(NULL, NULL, 100 + i, 7, 0, world, (cu_stream)0x30);
 		ncclAllReduce(NULL, NULL, 200 + i, 7, 0, pair, (cu_stream)0x30);

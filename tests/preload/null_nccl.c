@@ -31,6 +31,13 @@ nccl_result ncclCommSplit(nccl_comm c, int color, int key, nccl_comm *out, void 
 	*out = NULL;
 	return color < 0 ? NCCL_OK : make(out, c->nranks / 2, c->rank / 2);
 }
+EXPORT nccl_result ncclCommGrow(nccl_comm c, int nranks, const nccl_unique_id *id, int rank,
+				nccl_comm *out, void *config);
+nccl_result ncclCommGrow(nccl_comm c, int nranks, const nccl_unique_id *id, int rank, nccl_comm *out,
+			 void *config)
+{
+	return make(out, nranks, c ? c->rank : rank);
+}
 EXPORT nccl_result ncclCommShrink(nccl_comm c, int *ranks, int count, nccl_comm *out, void *config,
 				  int flags);
 nccl_result ncclCommShrink(nccl_comm c, int *ranks, int count, nccl_comm *out, void *config,

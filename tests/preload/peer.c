@@ -3,8 +3,10 @@
  * library in front, accepts every process that attaches, and prints what comes through the rings,
  * one line per event: "PID LANE KIND key=value...".
  *
- *   peer [--commands FILE] [--no-preload] [--late MS] SO CMD ARGS...
+ *   peer [--commands FILE] [--no-preload] [--late MS] [--join] SO CMD ARGS...
  *
+ * --join: sysomd's join runs, too, and each device record that met its launch is a line "PID - joined
+ * corr=C launch=T"; the job's clocks must be monotonic ones.
  * FILE holds lines "MS off|on|flush|hangup|die": what to send, so many milliseconds after the first attach.
  * Exits with the command's status; 120 + signal when it was killed. */
 #include <errno.h>
@@ -23,13 +25,16 @@
 #include "base/clock.h"
 #include "ring/attach.h"
 #include "ring/ring_reader.h"
+#include "sidecar/join.h"
 
 #define PEER_RINGS 64
 
 struct peer_ring {
 	struct ring_reader *reader;
+	struct join *join;
 	int sock, pid;
 };
+static bool joining;
 static struct peer_ring rings[PEER_RINGS];
 static int ring_count;
 static char socket_path[100];
@@ -86,8 +91,7 @@ static void print_stream(const struct event_stream *e)
 	       e->context_id, e->device);
 }
 
-static void print_event(const struct peer_ring *p, const union ring_event *e,
-			const struct ring_lane_view *v)
+static const char *name_of_kind(unsigned kind)
 {
 	static const char *const names[] = {
 		[EVENT_LAUNCH] = "launch", [EVENT_GRAPH_LAUNCH] = "graph_launch",
@@ -95,15 +99,21 @@ static void print_event(const struct peer_ring *p, const union ring_event *e,
 		[EVENT_SYNC] = "sync", [EVENT_STEP_BEGIN] = "step_begin",
 		[EVENT_STEP_END] = "step_end", [EVENT_SPAN_BEGIN] = "span_begin",
 		[EVENT_SPAN_END] = "span_end", [EVENT_STREAM] = "stream",
-		[EVENT_CONTEXT] = "context", [EVENT_GAP] = "gap", [EVENT_FUNC] = "func",
+		[EVENT_CONTEXT] = "context", [EVENT_GAP] = "gap",
 		[EVENT_PLUGIN] = "plugin", [EVENT_ANCHOR] = "anchor", [EVENT_GRAPH] = "graph",
 		[EVENT_KERNEL] = "kernel", [EVENT_COPY] = "copy",
 		[EVENT_GRAPH_EXEC] = "graph_exec" };
+
+	return kind < sizeof(names) / sizeof(names[0]) && names[kind] ? names[kind] : "?";
+}
+
+static void print_event(const struct peer_ring *p, const union ring_event *e,
+			const struct ring_lane_view *v)
+{
 	unsigned kind = e->head.kind;
 
-	printf("%d %u %s flags=%u t=%llu clock=%u ", p->pid, v->lane,
-	       kind < sizeof(names) / sizeof(names[0]) && names[kind] ? names[kind] : "?",
-	       e->head.flags, (unsigned long long)e->head.t, v->clock_source);
+	printf("%d %u %s flags=%u t=%llu clock=%u ", p->pid, v->lane, name_of_kind(kind), e->head.flags,
+	       (unsigned long long)e->head.t, v->clock_source);
 	switch (kind) {
 	case EVENT_LAUNCH:
 	case EVENT_GRAPH_LAUNCH:
@@ -162,6 +172,34 @@ static void print_event(const struct peer_ring *p, const union ring_event *e,
 	putchar('\n');
 }
 
+static void joined_host(void *arg, const struct record *r, const struct step_mark *mark, bool late)
+{
+}
+
+static void joined_device(void *arg, const struct record *r)
+{
+	const struct peer_ring *p = arg;
+
+	if (!(r->flags & RECORD_FLAG_UNMATCHED) && r->launch_ns)
+		printf("%d - joined corr=%u launch=%llu\n", p->pid, r->correlation,
+		       (unsigned long long)r->launch_ns);
+}
+
+static const char *joined_name(void *arg, uint32_t id)
+{
+	return ring_reader_name(((struct peer_ring *)arg)->reader, id);
+}
+
+static void start_join(struct peer_ring *p)
+{
+	static const struct clockmap clock = { .anchors[0] = { 1, 1, 1, 0 }, .count = 1,
+					       .ns_per_tick = 1 };
+	const struct join_sink sink = { p, joined_host, joined_device, joined_name };
+
+	if (join_open(&p->join, &sink, &clock, ring_reader_lane_count(p->reader)))
+		exit(97);
+}
+
 static void drain(struct peer_ring *p)
 {
 	static union ring_event events[512];
@@ -173,8 +211,14 @@ static void drain(struct peer_ring *p)
 	ring_reader_poll_names(p->reader);
 	for (uint32_t lane = 0; lane < ring_reader_lane_count(p->reader); lane++)
 		while ((n = ring_reader_drain_lane(p->reader, lane, events, 512, &view)))
+		{
 			for (size_t i = 0; i < n; i++)
 				print_event(p, &events[i], &view);
+			if (p->join)
+				join_push(p->join, events, n, &view, clock_monotonic_ns());
+		}
+	if (p->join)
+		join_run(p->join, clock_monotonic_ns());
 	ring_reader_publish(p->reader, clock_monotonic_ns());
 }
 
@@ -235,6 +279,8 @@ static void accept_one(int listener)
 	}
 	p->sock = sock;
 	p->pid = hello.pid;
+	if (joining)
+		start_join(p);
 	ring_count++;
 	printf("%d - attach rank=%d world=%d program=%s job=%s libs=%s\n", hello.pid, hello.rank,
 	       hello.world_size, hello.program, hello.job, hello.libs);
@@ -333,6 +379,8 @@ int main(int argc, char **argv)
 			commands = fopen(argv[++i], "r");
 		else if (!strcmp(argv[i], "--late"))
 			late_ms = strtoul(argv[++i], NULL, 10);
+		else if (!strcmp(argv[i], "--join"))
+			joining = true;
 		else if (!strcmp(argv[i], "--no-preload"))
 			preload = false;
 	}
@@ -370,6 +418,8 @@ int main(int argc, char **argv)
 		accept_one(listener);
 	for (int k = 0; k < ring_count; k++) {
 		drain(&rings[k]);
+		if (rings[k].join)
+			join_finish(rings[k].join);
 		if (rings[k].reader)
 			print_counters(&rings[k]);
 	}

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  * rival.c - a job that profiles itself with CUPTI for a while, as torch.profiler does, over the
  * simulated GPU. Three phases of launches: before, while and after.
- * usage: rival N [finalize|share|solo]; share, solo: by CUPTI's versioned calls, allowing other
- * subscribers or not. Prints what its own profiler saw. */
+ * usage: rival N [finalize|share|solo|busy|alone]; share, solo: by CUPTI's versioned calls, allowing other
+ * subscribers or not; busy: another thread launches all the time, deep queue, no wait between; alone:
+ * the same without a profiler. Prints what its own profiler saw. */
 #include <dlfcn.h>
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -159,6 +161,56 @@ static void profile(cu_function f, unsigned n, cupti_result *res)
 	res[4] = ((cupti_unsubscribe_fn)get(cupti_lib, "cuptiUnsubscribe"))(s);
 }
 
+static cu_function busy_function;
+static cu_context busy_context;
+static unsigned busy_done;
+
+/* All alike, a few hundred microseconds each, up to some hundred ahead of the GPU. */
+static void *busy(void *arg)
+{
+	uint64_t ns = 200000;
+	void *params[] = { &ns };
+
+	((cu_result(*)(cu_context))get(cuda, "cuCtxSetCurrent"))(busy_context);
+	for (unsigned i = 0; !__atomic_load_n(&busy_done, __ATOMIC_RELAXED); i++) {
+		launch(busy_function, 1, 1, 1, 32, 1, 1, 0, NULL, params, NULL);
+		if (i % 20 == 19)
+			sleep_ms(3);
+	}
+	return NULL;
+}
+
+/* Its kernels are in the way of the counting: what the profiler saw is not told. */
+static int profile_busy(cu_function f, bool alone)
+{
+	cupti_result res[3] = { CUPTI_OK, CUPTI_OK, CUPTI_OK };
+	pthread_t thread;
+
+	busy_function = f;
+	((cu_result(*)(cu_context *))get(cuda, "cuCtxGetCurrent"))(&busy_context);
+	pthread_create(&thread, NULL, busy, NULL);
+	for (int i = 0; i < 2; i++) {
+		sleep_ms(alone ? 2000 : 300);
+		if (alone)
+			continue;
+		res[0] = ((cupti_activity_register_callbacks_fn)get(
+			cupti_lib, "cuptiActivityRegisterCallbacks"))(requested, completed);
+		res[1] = ((cupti_activity_enable_fn)get(cupti_lib, "cuptiActivityEnable"))(
+			CUPTI_KIND_CONCURRENT_KERNEL);
+		sleep_ms(300);
+		res[2] = ((cupti_activity_disable_fn)get(cupti_lib, "cuptiActivityDisable"))(
+			CUPTI_KIND_CONCURRENT_KERNEL);
+		((cupti_activity_flush_all_fn)get(cupti_lib, "cuptiActivityFlushAll"))(0);
+		sleep_ms(1400);
+	}
+	__atomic_store_n(&busy_done, 1, __ATOMIC_RELAXED);
+	pthread_join(thread, NULL);
+	synchronize();
+	sleep_ms(150);
+	printf("results=%d%d%d\n", res[0], res[1], res[2]);
+	return 0;
+}
+
 int main(int argc, char **argv)
 {
 	unsigned n = argc > 1 ? (unsigned)atoi(argv[1]) : 50;
@@ -166,6 +218,8 @@ int main(int argc, char **argv)
 	cu_function f = start_cuda();
 	cupti_result res[5];
 
+	if (!strcmp(how, "busy") || !strcmp(how, "alone"))
+		return profile_busy(f, !strcmp(how, "alone"));
 	run(f, n);
 	if (!strcmp(how, "share") || !strcmp(how, "solo"))
 		profile_versioned(f, n, !strcmp(how, "share"), res);

@@ -198,7 +198,9 @@ static void hiccups_near_a_fault_do_not_stretch_its_time(void **unused)
 		d[0].flagged = d[1].flagged = d[3].flagged = d[4].flagged = 1;
 		d[1].first_step = d[1].last_step = d[1].onset_step = 7;
 		d[3].first_step = d[3].last_step = 31;
+		d[3].begin_unix_ns += 7; /* the clocks were read anew */
 		memcpy(d[3].anomaly_id, d[2].anomaly_id, 16);
+		memcpy(d[1].anomaly_id, d[2].anomaly_id, 16);
 		for (int k = 0; k < 5; k++)
 			add(d[orders[o][k]]);
 		j = only();

@@ -305,12 +305,11 @@ static void learns_a_stream_whose_ids_nobody_told(void **state)
 	}
 }
 
-/* Launches whose kernels were lost to the switch, on a stream where all kernels look alike. */
-static void a_switch_off_shifts_nothing_after_it(void **state)
+/* Launches whose kernels were lost to the gap, on a stream where all kernels look alike. */
+static void a_gap_of(struct rig *g, uint16_t cause)
 {
-	struct rig *g = *state;
 	struct event_gap gap = { .head = { .kind = EVENT_GAP, .t = T0 + 4 * MS },
-				 .to = T0 + 50 * MS, .cause = GAP_SWITCHED_OFF };
+				 .to = T0 + 50 * MS, .cause = cause };
 
 	tell_stream(g, 0x51, 7);
 	for (uint32_t i = 0; i < 4; i++)
@@ -327,6 +326,111 @@ static void a_switch_off_shifts_nothing_after_it(void **state)
 	for (uint32_t i = 0; i < 4; i++)
 		assert_int_equal(by_correlation(g, 10 + i)->launch_ns, T0 + 60 * MS + i * MS);
 	assert_int_equal(loss(g, JOIN_LAUNCH_NO_KERNEL), 2);
+}
+
+static void a_gap_shifts_nothing_after_it(void **state)
+{
+	static const uint16_t causes[] = { GAP_SWITCHED_OFF, GAP_CUPTI_YIELDED, GAP_GOVERNED,
+					   GAP_NO_READER };
+
+	for (size_t i = 0; i < sizeof(causes) / sizeof(causes[0]); i++) {
+		a_gap_of(*state, causes[i]);
+		teardown(state);
+		assert_int_equal(setup(state), 0);
+	}
+}
+
+static void wait_for(struct rig *g, uint64_t t, uint64_t ns, uint64_t handle, uint16_t scope)
+{
+	struct event_sync e = { .head = { .kind = EVENT_SYNC, .t = t }, .handle = handle,
+				.scope = scope, .duration = (uint32_t)ns };
+
+	push(g, 1, &e, sizeof(e), false);
+}
+
+/* A launch too many on a stream where all look alike, told by nothing: until the host waits. */
+static void a_shift_ends_where_the_host_waits(void **state)
+{
+	static const uint16_t scopes[] = { SYNC_STREAM, SYNC_CONTEXT };
+
+	for (size_t k = 0; k < 2; k++) {
+		struct rig *g = *state;
+
+		tell_stream(g, 0x51, 7);
+		for (uint32_t i = 0; i < 5; i++)
+			launch(g, 1, T0 + i * MS, 0x51, 8);
+		for (uint32_t i = 1; i < 5; i++) /* the first has no record */
+			kernel(g, T0 + 10 * MS + i * MS, 7, 8, i);
+		wait_for(g, T0 + 6 * MS, 30 * MS, k ? 0 : 0x51, scopes[k]);
+		for (uint32_t i = 0; i < 4; i++) {
+			launch(g, 1, T0 + 40 * MS + i * MS, 0x51, 8);
+			kernel(g, T0 + 50 * MS + i * MS, 7, 8, 20 + i);
+		}
+		settle(g);
+		for (uint32_t i = 0; i < 4; i++)
+			assert_int_equal(by_correlation(g, 20 + i)->launch_ns,
+					 T0 + 40 * MS + i * MS);
+		assert_int_equal(loss(g, JOIN_LAUNCH_NO_KERNEL), 1);
+		teardown(state);
+		assert_int_equal(setup(state), 0);
+	}
+}
+
+/* Waiting for an event, for another stream, in vain, or before the launch had returned, says
+ * nothing about these launches. */
+static void other_waits_drop_nothing(void **state)
+{
+	struct rig *g = *state;
+	struct event_sync failed = { .head = { .kind = EVENT_SYNC, .flags = EVENT_FLAG_FAILED,
+					       .t = T0 + 6 * MS }, .handle = 0x51,
+				     .scope = SYNC_STREAM, .duration = 1000 };
+
+	tell_stream(g, 0x51, 7);
+	tell_stream(g, 0x52, 8);
+	for (uint32_t i = 0; i < 4; i++)
+		launch(g, 1, T0 + i * MS, 0x51, 8);
+	wait_for(g, T0 + 5 * MS, MS, 0x51, SYNC_EVENT);
+	wait_for(g, T0 + 5 * MS, MS, 0x52, SYNC_STREAM);
+	push(g, 1, &failed, sizeof(failed), false);
+	wait_for(g, T0 + 4000, 2000, 0x51, SYNC_STREAM); /* during the first launch */
+	for (uint32_t i = 0; i < 4; i++)
+		kernel(g, T0 + 20 * MS + i * MS, 7, 8, i);
+	settle(g);
+	for (uint32_t i = 0; i < 4; i++)
+		assert_int_equal(by_correlation(g, i)->launch_ns, T0 + i * MS);
+	assert_int_equal(loss(g, JOIN_LAUNCH_NO_KERNEL), 0);
+}
+
+static void joins_whole_graph_launches_and_tells_their_time(void **state)
+{
+	struct rig *g = *state;
+	struct event_gap gap = { .head = { .kind = EVENT_GAP, .t = T0 - MS }, .to = T0 + 50 * MS,
+				 .cause = GAP_GRAPH_NODES };
+
+	tell_stream(g, 0x51, 7);
+	for (uint32_t i = 0; i < 3; i++) {
+		struct event_launch e = { .head = { .kind = EVENT_GRAPH_LAUNCH, .t = T0 + i * MS },
+					  .func = 0x9000, .stream = 0x51, .duration = 5000 };
+		struct event_kernel whole = { .head = { .kind = EVENT_GRAPH_EXEC,
+							.t = T0 + 10 * MS + i * MS },
+					      .end = T0 + 10 * MS + i * MS + 500000,
+					      .correlation = 30 + i, .context_id = CTX_ID,
+					      .stream_id = 7, .graph_id = 4 };
+
+		push(g, 1, &e, sizeof(e), false);
+		push(g, 7, &whole, sizeof(whole), true);
+	}
+	settle(g);
+	push(g, 1, &gap, sizeof(gap), false);
+	settle(g);
+	for (uint32_t i = 0; i < 3; i++) {
+		assert_int_equal(by_correlation(g, 30 + i)->kind, RECORD_GRAPH_EXEC);
+		assert_int_equal(by_correlation(g, 30 + i)->launch_ns, T0 + i * MS);
+	}
+	assert_int_equal(join_stats(g->j)->graph_coarse_ns, 51 * MS);
+	/* it is no gap in the launches: the steps of that time can be judged */
+	assert_int_equal(g->host[g->host_count - 1].kind, RECORD_GAP);
+	assert_true(g->host[g->host_count - 1].flags & RECORD_FLAG_COARSE);
 }
 
 static void follows_a_stream_handle_that_is_used_again(void **state)
@@ -571,7 +675,10 @@ int main(void)
 		T(keeps_streams_apart),
 		T(resynchronises_after_a_lost_kernel),
 		T(resynchronises_after_a_lost_launch),
-		T(a_switch_off_shifts_nothing_after_it),
+		T(a_gap_shifts_nothing_after_it),
+		T(a_shift_ends_where_the_host_waits),
+		T(other_waits_drop_nothing),
+		T(joins_whole_graph_launches_and_tells_their_time),
 		T(never_joins_a_kernel_to_a_later_launch),
 		T(counts_an_ambiguous_alignment_and_joins_nothing),
 		T(learns_a_stream_whose_ids_nobody_told),

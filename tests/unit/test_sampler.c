@@ -15,7 +15,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
+#include <sched.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -100,6 +101,16 @@ static int run_target(const char *what)
 		for (;;)
 			pause();
 	}
+	for (int i = 0; !strcmp(what, "churn"); i++) {
+		pid_t pid = fork();
+
+		if (!pid) {
+			if (i % 3)
+				execl("/bin/true", "true", NULL);
+			_exit(0);
+		}
+		waitpid(pid, NULL, 0);
+	}
 	if (!strcmp(what, "exec")) {
 		poll(NULL, 0, 300);
 		execl(self, self, "spin", NULL);
@@ -127,22 +138,44 @@ static int run_target(const char *what)
 	return 0;
 }
 
+static struct sampler *shared; /* by all cases of a group */
+static pid_t started[16];
+
 static pid_t start_target(const char *what)
 {
 	pid_t pid = fork();
+	size_t slot = 0;
 
 	if (!pid) {
 		execl(self, self, what, NULL);
 		_exit(127);
 	}
 	assert_true(pid > 0);
+	while (started[slot])
+		slot++;
+	started[slot] = pid;
 	return pid;
 }
 
 static void stop_target(pid_t pid)
 {
+	for (size_t i = 0; i < sizeof(started) / sizeof(started[0]); i++)
+		started[i] = started[i] == pid ? 0 : started[i];
 	kill(pid, SIGKILL);
 	waitpid(pid, NULL, 0);
+}
+
+/* What a case that failed left behind. */
+static int clean_up(void **state)
+{
+	for (size_t i = 0; i < sizeof(started) / sizeof(started[0]); i++) {
+		if (!started[i])
+			continue;
+		if (shared)
+			sampler_remove(shared, (uint32_t)started[i]);
+		stop_target(started[i]);
+	}
+	return 0;
 }
 
 /* ---- looking at batches ---- */
@@ -257,8 +290,6 @@ static void let_settle(struct sampler *s)
 }
 
 /* One sampler per group: loading it takes seconds, most of them the kernel's verifier. */
-static struct sampler *shared;
-
 static int open_mode(enum sampler_mode mode)
 {
 	struct sampler_options o;
@@ -380,9 +411,10 @@ static void measures_blocked_time(void **state)
 	print_message("# off CPU: %lu sleeps of %lu us on average, %lu with the chain\n", t.samples,
 		      t.samples ? t.weight_ns / t.samples / 1000 : 0, t.chained);
 	assert_true(t.samples >= 4);
-	assert_int_equal(t.chained, t.samples);
+	/* a busy machine has it wait elsewhere too, for a page or a lock */
+	assert_true(t.chained * 10 >= t.samples * 7);
 	/* nanosleep never sleeps shorter than it was told */
-	assert_true(t.weight_ns >= t.samples * SLEEP_MS * 1000000ull);
+	assert_true(t.chained_weight_ns >= t.chained * SLEEP_MS * 1000000ull);
 	stack_batch_fini(&b);
 	sampler_remove(s, (uint32_t)pid);
 	stop_target(pid);
@@ -555,6 +587,106 @@ static void names_python_frames(void **state)
 	stop_target(pid);
 }
 
+/* Processes that end while they are read; none may stay behind. */
+static void survives_processes_that_end_at_once(void **state)
+{
+	struct sampler *s = shared;
+	pid_t pid = start_target("churn");
+	struct sampler_stats stats;
+	struct stack_batch b;
+
+	stack_batch_init(&b);
+	assert_int_equal(sampler_add(s, (uint32_t)pid, true), 0);
+	for (int i = 0; i < 10; i++) {
+		let_run(s, 100);
+		drain_count(s, &b);
+	}
+	sampler_remove(s, (uint32_t)pid);
+	stop_target(pid);
+	for (int i = 0; i < 3; i++) {
+		let_run(s, 50);
+		drain_count(s, &b);
+	}
+	sampler_stats_get(s, &stats);
+	print_message("# churn: %u processes left\n", stats.processes);
+	assert_true(stats.processes <= 1);
+	stack_batch_fini(&b);
+}
+
+static void samples_the_whole_node(void **state)
+{
+	struct sampler *s = shared;
+	pid_t before = start_target("spin"), after;
+	struct stack_batch b;
+	struct tally t[2] = {{0}};
+
+	assert_int_equal(sampler_set_all_processes(s, true), 0);
+	after = start_target("spin");
+	stack_batch_init(&b);
+	/* reading a whole node takes as long as it takes */
+	for (int i = 0; i < 200 && !(t[0].chained && t[1].chained); i++) {
+		let_run(s, 100);
+		stack_batch_clear(&b);
+		assert_int_equal(sampler_drain(s, &b), 0);
+		tally_up(&b, (uint32_t)before, STACK_ON_CPU, spin_chain, &t[0]);
+		tally_up(&b, (uint32_t)after, STACK_ON_CPU, spin_chain, &t[1]);
+	}
+	print_message("# node: %lu and %lu samples, %lu and %lu with the chain\n", t[0].samples, t[1].samples,
+		      t[0].chained, t[1].chained);
+	assert_int_equal(sampler_set_all_processes(s, false), 0);
+	assert_true(t[0].chained > 0 && t[1].chained > 0);
+	stop_target(before);
+	stop_target(after);
+	assert_int_equal(sampler_drain(s, &b), 0);
+	stack_batch_fini(&b);
+}
+
+/* In a PID namespace of its own, as in a container: the first process of it is this one. */
+static int in_namespace(void)
+{
+	struct stack_batch b;
+	struct tally t;
+	pid_t pid;
+
+	if (getpid() != 1 || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) ||
+	    mount("proc", "/proc", "proc", 0, NULL))
+		return 77;
+	if (open_mode(SAMPLER_BPF_LOOP))
+		return 1;
+	pid = start_target("spin");
+	if (sampler_add(shared, (uint32_t)pid, true))
+		return 2;
+	let_settle(shared);
+	let_sample(shared, 50);
+	stack_batch_init(&b);
+	if (sampler_drain(shared, &b))
+		return 3;
+	tally_up(&b, (uint32_t)pid, STACK_ON_CPU, spin_chain, &t);
+	print_message("# namespace: pid %d, %lu samples, %lu with the chain\n", (int)pid, t.samples, t.chained);
+	stop_target(pid);
+	sampler_close(shared);
+	return pid < 100 && t.samples >= 20 && t.chained * 100 >= t.samples * 90 ? 0 : 4;
+}
+
+static void speaks_of_pids_as_its_namespace_does(void **state)
+{
+	pid_t pid = fork(), inner;
+	int status;
+
+	if (!pid) {
+		if (unshare(CLONE_NEWPID | CLONE_NEWNS))
+			_exit(77);
+		inner = fork();
+		if (!inner)
+			_exit(in_namespace());
+		_exit(waitpid(inner, &status, 0) == inner && WIFEXITED(status) ? WEXITSTATUS(status) : 9);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	if (WIFEXITED(status) && WEXITSTATUS(status) == 77)
+		skip();
+	assert_int_equal(status, 0);
+}
+
 static void says_why_it_is_off(void **state)
 {
 	struct sampler_options o;
@@ -643,12 +775,19 @@ static int as_tail(void **state)
 	return open_mode(SAMPLER_BPF_TAIL);
 }
 
-#define CASES                                                                                      \
-	cmocka_unit_test(finds_the_known_chain), cmocka_unit_test(follows_a_fork),                 \
-		cmocka_unit_test(follows_an_exec), cmocka_unit_test(follows_a_dlopen),             \
-		cmocka_unit_test(measures_blocked_time), cmocka_unit_test(shows_kernel_stacks),    \
-		cmocka_unit_test(loses_nothing_in_the_swap),                                       \
-		cmocka_unit_test(changes_rate_and_fraction), cmocka_unit_test(names_python_frames)
+#define CASE(f) cmocka_unit_test_teardown(f, clean_up)
+#define CASES \
+	CASE(finds_the_known_chain), \
+	CASE(follows_a_fork), \
+	CASE(follows_an_exec), \
+	CASE(follows_a_dlopen), \
+	CASE(measures_blocked_time), \
+	CASE(shows_kernel_stacks), \
+	CASE(loses_nothing_in_the_swap), \
+	CASE(changes_rate_and_fraction), \
+	CASE(names_python_frames), \
+	CASE(survives_processes_that_end_at_once), \
+	CASE(samples_the_whole_node)
 
 int main(int argc, char **argv)
 {
@@ -656,6 +795,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(says_why_it_is_off),
 		cmocka_unit_test(gives_an_ordinary_user_copied_stacks),
 	};
+	const struct CMUnitTest root[] = {cmocka_unit_test(speaks_of_pids_as_its_namespace_does)};
 	const struct CMUnitTest loop[] = {CASES};
 	const struct CMUnitTest tail[] = {CASES};
 	ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
@@ -667,6 +807,7 @@ int main(int argc, char **argv)
 		return 1;
 	failed = cmocka_run_group_tests_name("sampler", any, NULL, NULL);
 	if (!getuid() && !access("/sys/kernel/btf/vmlinux", R_OK)) {
+		failed += cmocka_run_group_tests_name("sampler in a namespace", root, NULL, NULL);
 		failed += cmocka_run_group_tests_name("sampler with bpf_loop", loop, as_loop, close_mode);
 		failed += cmocka_run_group_tests_name("sampler with tail calls", tail, as_tail, close_mode);
 	}

@@ -40,7 +40,7 @@ static int setup(void **state)
 	if (!mkdtemp(g->dir))
 		return -1;
 	snprintf(g->spool, sizeof(g->spool), "%s/spool", g->dir);
-	g->c = (struct spool_config){ g->spool, 1 << 20, 3600 * SECOND };
+	g->c = (struct spool_config){ g->spool, 1 << 20, 3600 * SECOND, 7 };
 	*state = g;
 	return spool_open(&g->s, &g->c, SECOND);
 }
@@ -173,6 +173,72 @@ static void drops_what_is_too_old(void **state)
 	assert_int_equal(oldest(g, &key), 2);
 }
 
+/* The wall clock is no argument of any call; what can jump is the boot's. */
+static void what_another_boot_left_ages_from_when_it_is_found(void **state)
+{
+	struct rig *g = *state;
+	struct spool_stats st;
+	uint64_t key;
+
+	put(g, 1, 5000 * SECOND);
+	put(g, 2, 8000 * SECOND);
+	g->c.boot = 8; /* its clock starts at 0 */
+	reopen(g, 20 * SECOND);
+	put(g, 3, 30 * SECOND);
+	spool_tend(g->s, 3600 * SECOND);
+	spool_stats(g->s, &st);
+	assert_int_equal(st.count, 2 + 1);
+	/* a restart within the boot does not make them young again */
+	reopen(g, 3610 * SECOND);
+	assert_int_equal(oldest(g, &key), 1);
+	spool_tend(g->s, 3621 * SECOND);
+	assert_int_equal(oldest(g, &key), 3);
+	spool_tend(g->s, 3631 * SECOND);
+	assert_int_equal(oldest(g, &key), -1);
+	assert_int_equal(files(g), 0);
+}
+
+static void a_clock_that_runs_backwards_drops_nothing_and_keeps_the_order(void **state)
+{
+	struct rig *g = *state;
+	struct spool_stats st;
+	uint64_t key;
+
+	put(g, 1, 8000 * SECOND);
+	put(g, 2, 10 * SECOND);
+	reopen(g, 5 * SECOND);
+	put(g, 3, 6 * SECOND);
+	spool_stats(g->s, &st);
+	assert_int_equal(st.dropped_age, 0);
+	for (int i = 1; i <= 3; i++) {
+		assert_int_equal(oldest(g, &key), i);
+		spool_drop(g->s, key);
+	}
+}
+
+static void takes_up_the_files_of_an_earlier_version(void **state)
+{
+	struct rig *g = *state;
+	char path[160];
+	struct buf b;
+	uint64_t key;
+	int fd;
+
+	message(&b, 1);
+	snprintf(path, sizeof(path), "%s/17a2b3c4d5e6f708.msg", g->spool);
+	fd = open(path, O_CREAT | O_WRONLY, 0600);
+	assert_int_equal(write(fd, b.data, b.bytes), b.bytes);
+	close(fd);
+	buf_fini(&b);
+	reopen(g, 2 * SECOND);
+	put(g, 2, 2 * SECOND);
+	for (int i = 1; i <= 2; i++) {
+		assert_int_equal(oldest(g, &key), i);
+		spool_drop(g->s, key);
+	}
+	assert_int_equal(files(g), 0);
+}
+
 static void ignores_and_clears_what_is_not_its_own(void **state)
 {
 	struct rig *g = *state;
@@ -182,7 +248,7 @@ static void ignores_and_clears_what_is_not_its_own(void **state)
 	int fd;
 
 	put(g, 1, 2 * SECOND);
-	snprintf(path, sizeof(path), "%s/0000000000000001.msg", g->spool);
+	snprintf(path, sizeof(path), "%s/0000000000000000.msg", g->spool);
 	fd = open(path, O_CREAT | O_WRONLY, 0600);
 	assert_int_equal(write(fd, "garbage", 7), 7);
 	close(fd);
@@ -265,6 +331,9 @@ int main(void)
 		T(survives_a_restart),
 		T(drops_the_oldest_beyond_its_bytes),
 		T(drops_what_is_too_old),
+		T(what_another_boot_left_ages_from_when_it_is_found),
+		T(a_clock_that_runs_backwards_drops_nothing_and_keeps_the_order),
+		T(takes_up_the_files_of_an_earlier_version),
 		T(ignores_and_clears_what_is_not_its_own),
 		T(waits_in_memory_while_the_disk_is_full),
 		T(works_without_a_directory),

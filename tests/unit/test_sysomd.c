@@ -652,28 +652,19 @@ static bool receive(int sock, struct attach_command *c)
 	       recv(sock, c, sizeof(*c), 0) == (ssize_t)sizeof(*c);
 }
 
-static void tracing_is_switched_and_the_answer_waits_for_the_process(void **state)
+/* Asks for it, is the process that does so, and waits for the answer. */
+static void switch_off(struct rig *g, const char *answer)
 {
-	struct rig *g = *state;
-	struct attach_command c;
 	struct attach_state st = { .magic = ATTACH_MAGIC, .trace_state = RING_TRACE_OFF };
+	struct attach_command c;
 	char text[4096];
-	pid_t asker;
 	int status;
+	pid_t asker = fork();
 
-	daemon_start(g);
-	job_start(g);
-	job_attach(g);
-	assert_int_equal(http(g, false, "POST /api/v1/trace?state=off", text, sizeof(text)), 403);
-	assert_int_equal(http(g, true, "POST /api/v1/trace?state=maybe", text, sizeof(text)), 400);
-	assert_int_equal(http(g, true, "POST /api/v1/trace?state=off&rank=9", text, sizeof(text)),
-			 404);
-	asker = fork();
 	if (!asker) {
 		int code = http(g, true, "POST /api/v1/trace?state=off&rank=3", text, sizeof(text));
 
-		_exit(code == 200 && strstr(text, "{\"changed\":1,\"asked\":1,\"ranks\":[3]}") ?
-			      0 : 1);
+		_exit(code == 200 && strstr(text, answer) ? 0 : 1);
 	}
 	assert_true(receive(g->sock, &c));
 	assert_int_equal(c.kind, ATTACH_OFF);
@@ -683,9 +674,27 @@ static void tracing_is_switched_and_the_answer_waits_for_the_process(void **stat
 	assert_int_equal(send(g->sock, &st, sizeof(st), 0), sizeof(st));
 	waitpid(asker, &status, 0);
 	assert_int_equal(status, 0);
+}
+
+static void tracing_is_switched_and_the_answer_waits_for_the_process(void **state)
+{
+	struct rig *g = *state;
+	char text[4096];
+
+	daemon_start(g);
+	job_start(g);
+	job_attach(g);
+	assert_int_equal(http(g, false, "POST /api/v1/trace?state=off", text, sizeof(text)), 403);
+	assert_int_equal(http(g, true, "POST /api/v1/trace?state=maybe", text, sizeof(text)), 400);
+	assert_int_equal(http(g, true, "POST /api/v1/trace?state=off&rank=9", text, sizeof(text)),
+			 404);
+	switch_off(g, "{\"changed\":1,\"already\":0,\"asked\":1,\"ranks\":[3]}");
+	/* The same again changes nothing. */
+	switch_off(g, "{\"changed\":0,\"already\":1,\"asked\":1,\"ranks\":[]}");
 	/* Nobody answers: it says so within a second. */
 	assert_int_equal(http(g, true, "POST /api/v1/trace?state=on", text, sizeof(text)), 504);
 	assert_non_null(strstr(text, "\"changed\":0"));
+	assert_non_null(strstr(text, "1 of 1 processes did not answer in time"));
 }
 
 /* ---- hostile peers ---- */

@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "base/limits.h"
+#include "wire/codec.h"
 #include "wire/stacks.h"
 
 /* A few threads that share their outer frames, of all kinds. */
@@ -153,9 +154,29 @@ static void damaged_blocks_are_refused_or_valid(void **state)
 	buf_fini(&out);
 }
 
+static void a_window_carries_its_stacks_and_its_head_does_not_need_them(void **state)
+{
+	struct window w = { .reason = WINDOW_SELF, .begin_ns = 1, .end_ns = 2 }, out;
+	struct buf b;
+
+	buf_init(&b, LIMIT_WIRE_MESSAGE_BYTES);
+	stack_batch_init(&w.stacks);
+	fill(&w.stacks, 100, 3);
+	assert_int_equal(wire_window_encode(&w, &b), 0);
+	assert_int_equal(wire_window_decode(b.data, b.bytes, &out), 0);
+	assert_equal_batches(&w.stacks, &out.stacks);
+	wire_window_free(&out);
+	assert_int_equal(wire_window_decode_head(b.data, b.bytes, &out), 0);
+	assert_int_equal(out.stacks.sample_count, 0);
+	wire_window_free(&out);
+	stack_batch_fini(&w.stacks);
+	buf_fini(&b);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_window_carries_its_stacks_and_its_head_does_not_need_them),
 		cmocka_unit_test(a_batch_comes_back_as_it_was),
 		cmocka_unit_test(shared_callers_are_stored_once),
 		cmocka_unit_test(damaged_blocks_are_refused_or_valid),

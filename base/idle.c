@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/idle.h"
+
+#include <string.h>
+#include <sys/socket.h>
+
+void idle_init(struct idle *t, uint32_t keep)
+{
+	memset(t, 0, sizeof(*t));
+	t->keep = keep < IDLE_PLACES_MAX ? keep : IDLE_PLACES_MAX;
+}
+
+static struct idle_place *find(struct idle *t, int fd)
+{
+	for (uint32_t i = 0; i < t->count; i++)
+		if (t->places[i].fd == fd)
+			return &t->places[i];
+	return NULL;
+}
+
+static void shut_oldest(struct idle *t)
+{
+	struct idle_place *oldest = NULL;
+
+	for (uint32_t i = 0; i < t->count; i++) {
+		struct idle_place *p = &t->places[i];
+
+		if (!p->busy && !p->shut && (!oldest || p->since < oldest->since))
+			oldest = p;
+	}
+	if (!oldest)
+		return;
+	oldest->shut = true;
+	t->evicted++;
+	shutdown(oldest->fd, SHUT_RDWR);
+}
+
+void idle_add(struct idle *t, int fd)
+{
+	uint32_t open = 0;
+
+	for (uint32_t i = 0; i < t->count; i++)
+		open += !t->places[i].shut;
+	if (open >= t->keep)
+		shut_oldest(t);
+	if (t->count < IDLE_PLACES_MAX)
+		t->places[t->count++] = (struct idle_place){ .fd = fd, .since = ++t->serial };
+}
+
+void idle_set_busy(struct idle *t, int fd, bool busy)
+{
+	struct idle_place *p = find(t, fd);
+
+	if (!p)
+		return;
+	p->busy = busy;
+	p->since = ++t->serial;
+}
+
+void idle_remove(struct idle *t, int fd)
+{
+	struct idle_place *p = find(t, fd);
+
+	if (p)
+		*p = t->places[--t->count];
+}

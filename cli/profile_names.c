@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * profile_names.c - see profile_names.h. The batch repeats a frame in every stack that has it, so names
+ * are looked up once per (file, address). */
+#include "cli/profile_names.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/hash.h"
+
+struct slot {
+	uint64_t address;
+	uint32_t object;  /* + 1; 0: free */
+	bool resolved;
+	char *function, *raw; /* raw: NULL if the same */
+};
+
+struct profile_names {
+	const struct stack_batch *b;
+	struct symbol_resolver *resolver;
+	char *proc_root;
+	uint32_t *pid_of; /* object -> a process that has it mapped; 0 none */
+	char **plain;	  /* object -> "[module]" */
+	struct slot *slot;
+	uint32_t room, used;
+};
+
+static const char *base_name(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+
+	return slash && slash[1] ? slash + 1 : path;
+}
+
+static void find_pids(struct profile_names *n)
+{
+	const struct stack_batch *b = n->b;
+
+	for (uint32_t i = 0; i < b->sample_count; i++) {
+		const struct stack *s = &b->stacks[b->samples[i].stack];
+
+		for (uint32_t k = 0; k < s->count; k++) {
+			const struct stack_frame *f = &b->frames[s->first + k];
+
+			if (f->kind == STACK_FRAME_NATIVE)
+				n->pid_of[f->object] = b->samples[i].pid;
+		}
+	}
+}
+
+static int make_plain(struct profile_names *n)
+{
+	for (uint32_t i = 0; i < n->b->object_count; i++) {
+		const char *module = base_name(stack_batch_text(n->b, n->b->objects[i].path));
+
+		/* "[vdso]" has its brackets already */
+		if (asprintf(&n->plain[i], *module == '[' ? "%s" : "[%s]", *module ? module : "?") < 0) {
+			n->plain[i] = NULL;
+			return -ENOMEM;
+		}
+	}
+	return 0;
+}
+
+int profile_names_open(struct profile_names **out, const struct stack_batch *b,
+		       struct symbol_resolver *resolver, const char *proc_root)
+{
+	struct profile_names *n = calloc(1, sizeof(*n));
+	int err = 0;
+
+	if (!n)
+		return -ENOMEM;
+	n->b = b;
+	n->resolver = resolver;
+	n->proc_root = proc_root ? strdup(proc_root) : NULL;
+	n->pid_of = calloc(b->object_count + 1, sizeof(*n->pid_of));
+	n->plain = calloc(b->object_count + 1, sizeof(*n->plain));
+	if (!n->pid_of || !n->plain || (proc_root && !n->proc_root))
+		err = -ENOMEM;
+	if (!err)
+		err = make_plain(n);
+	if (err) {
+		profile_names_close(n);
+		return err;
+	}
+	find_pids(n);
+	*out = n;
+	return 0;
+}
+
+void profile_names_close(struct profile_names *n)
+{
+	if (!n)
+		return;
+	for (uint32_t i = 0; i < n->room; i++) {
+		free(n->slot[i].function);
+		free(n->slot[i].raw);
+	}
+	for (uint32_t i = 0; n->plain && i < n->b->object_count; i++)
+		free(n->plain[i]);
+	free(n->slot);
+	free(n->plain);
+	free(n->pid_of);
+	free(n->proc_root);
+	free(n);
+}
+
+static struct slot *probe(struct slot *slots, uint32_t room, uint32_t object, uint64_t address)
+{
+	uint64_t h = hash_mix(address ^ (uint64_t)object << 48);
+
+	while (slots[h & (room - 1)].object &&
+	       (slots[h & (room - 1)].object != object || slots[h & (room - 1)].address != address))
+		h++;
+	return &slots[h & (room - 1)];
+}
+
+static int grow(struct profile_names *n)
+{
+	uint32_t room = n->room ? n->room * 2 : 1024;
+	struct slot *slots;
+
+	if (n->used * 2 < n->room)
+		return 0;
+	slots = calloc(room, sizeof(*slots));
+	if (!slots)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < n->room; i++)
+		if (n->slot[i].object)
+			*probe(slots, room, n->slot[i].object, n->slot[i].address) = n->slot[i];
+	free(n->slot);
+	n->slot = slots;
+	n->room = room;
+	return 0;
+}
+
+/* The file as this process can reach it: through the sampled process while that lives. */
+static int look_up(struct profile_names *n, uint32_t object, uint64_t address, struct symbol_name *name)
+{
+	const struct stack_object *o = &n->b->objects[object];
+	const char *path = stack_batch_text(n->b, o->path);
+	char rooted[4400];
+	int rc = -ENODATA;
+
+	if (!n->resolver || (!o->build_id_bytes && *path != '/'))
+		return -ENODATA;
+	if (n->proc_root && n->pid_of[object] && *path == '/') {
+		snprintf(rooted, sizeof(rooted), "%.256s/%u/root%.4000s", n->proc_root,
+			 n->pid_of[object], path);
+		rc = symbol_resolver_find(n->resolver, o->build_id, o->build_id_bytes, rooted, address,
+					  name);
+	}
+	if (rc == -ENODATA)
+		rc = symbol_resolver_find(n->resolver, o->build_id, o->build_id_bytes,
+					  *path == '/' ? path : NULL, address, name);
+	return rc;
+}
+
+static int native(struct profile_names *n, const struct stack_frame *f, struct profile_name *out)
+{
+	uint64_t address = f->address - !!(f->flags & STACK_FRAME_RETURN);
+	struct symbol_name name;
+	struct slot *s;
+
+	out->module = base_name(stack_batch_text(n->b, n->b->objects[f->object].path));
+	out->function = out->raw = n->plain[f->object];
+	if (grow(n))
+		return -ENOMEM;
+	s = probe(n->slot, n->room, f->object + 1, address);
+	if (!s->object) {
+		s->object = f->object + 1;
+		s->address = address;
+		n->used++;
+		if (!look_up(n, f->object, address, &name)) {
+			s->function = strdup(name.function);
+			s->raw = strcmp(name.raw, name.function) ? strdup(name.raw) : NULL;
+			s->resolved = !!s->function;
+		}
+	}
+	if (s->resolved) {
+		out->function = s->function;
+		out->raw = s->raw ? s->raw : s->function;
+		out->resolved = true;
+	}
+	return 0;
+}
+
+int profile_names_get(struct profile_names *n, uint32_t frame, struct profile_name *out)
+{
+	const struct stack_frame *f = &n->b->frames[frame];
+	const char *text;
+
+	*out = (struct profile_name){ .function = "[unknown]", .raw = "[unknown]", .module = "",
+				      .file = "", .kind = f->kind, .flags = f->flags };
+	switch (f->kind) {
+	case STACK_FRAME_NATIVE:
+		return native(n, f, out);
+	case STACK_FRAME_KERNEL:
+		text = stack_batch_text(n->b, f->object);
+		out->module = "[kernel]";
+		break;
+	case STACK_FRAME_PYTHON:
+		text = stack_batch_text(n->b, f->object);
+		out->module = "[python]";
+		out->file = stack_batch_text(n->b, f->file);
+		out->line = f->line;
+		break;
+	default:
+		text = "[jit]";
+		out->module = "[jit]";
+	}
+	out->resolved = f->kind != STACK_FRAME_ANONYMOUS && *text;
+	if (*text)
+		out->function = out->raw = text;
+	return 0;
+}

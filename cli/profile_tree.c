@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * profile_tree.c - see profile_tree.h. Texts are compared, not pointers: one function of two files with
+ * the same name stays two nodes, since the module is part of the key; lines of one Python function are
+ * one node. */
+#include "cli/profile_tree.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/hash.h"
+#include "base/limits.h"
+
+int profile_tree_init(struct profile_tree *t)
+{
+	memset(t, 0, sizeof(*t));
+	t->room = 1024;
+	t->slot_room = 4096;
+	t->nodes = calloc(t->room, sizeof(*t->nodes));
+	t->slot = calloc(t->slot_room, sizeof(*t->slot));
+	if (!t->nodes || !t->slot) {
+		profile_tree_fini(t);
+		return -ENOMEM;
+	}
+	t->nodes[0] = (struct profile_node){ .function = "all", .module = "", .file = "" };
+	t->count = 1;
+	return 0;
+}
+
+void profile_tree_fini(struct profile_tree *t)
+{
+	for (uint32_t i = 0; i < t->text_count; i++)
+		free(t->texts[i]);
+	free(t->texts);
+	free(t->nodes);
+	free(t->slot);
+	memset(t, 0, sizeof(*t));
+}
+
+static uint64_t key_of(uint32_t parent, const struct profile_node *n)
+{
+	uint64_t h = hash_bytes(HASH_SEED ^ parent, n->function, strlen(n->function));
+
+	h = hash_bytes(h ^ n->kind, n->module, strlen(n->module));
+	return hash_mix(hash_bytes(h, n->file, strlen(n->file)));
+}
+
+static bool same(const struct profile_node *a, const struct profile_node *b)
+{
+	return a->parent == b->parent && a->kind == b->kind && !strcmp(a->function, b->function) &&
+	       !strcmp(a->module, b->module) && !strcmp(a->file, b->file);
+}
+
+static int grow(struct profile_tree *t)
+{
+	if (t->count == t->room) {
+		struct profile_node *p = realloc(t->nodes, 2ull * t->room * sizeof(*p));
+
+		if (!p)
+			return -ENOMEM;
+		t->nodes = p;
+		t->room *= 2;
+	}
+	if (t->count * 2 >= t->slot_room) {
+		uint32_t room = t->slot_room * 2, *slot = calloc(room, sizeof(*slot));
+
+		if (!slot)
+			return -ENOMEM;
+		for (uint32_t i = 1; i < t->count; i++) {
+			uint64_t h = key_of(t->nodes[i].parent, &t->nodes[i]);
+
+			while (slot[h & (room - 1)])
+				h++;
+			slot[h & (room - 1)] = i;
+		}
+		free(t->slot);
+		t->slot = slot;
+		t->slot_room = room;
+	}
+	return t->count < LIMIT_STACK_FRAMES ? 0 : -E2BIG;
+}
+
+/* The child of parent like *n, made if need be. */
+static int child(struct profile_tree *t, uint32_t parent, struct profile_node *n, uint32_t *out)
+{
+	uint64_t h;
+	int err;
+
+	n->parent = parent;
+	h = key_of(parent, n);
+	for (; t->slot[h & (t->slot_room - 1)]; h++) {
+		struct profile_node *have = &t->nodes[t->slot[h & (t->slot_room - 1)]];
+
+		if (same(have, n)) {
+			*out = t->slot[h & (t->slot_room - 1)];
+			have->flags |= n->flags;
+			return 0;
+		}
+	}
+	err = grow(t);
+	if (err)
+		return err;
+	h = key_of(parent, n);
+	while (t->slot[h & (t->slot_room - 1)])
+		h++;
+	t->slot[h & (t->slot_room - 1)] = t->count;
+	n->next = t->nodes[parent].first;
+	t->nodes[parent].first = t->count;
+	t->nodes[t->count] = *n;
+	*out = t->count++;
+	return 0;
+}
+
+static const char *keep_text(struct profile_tree *t, char *text)
+{
+	if (t->text_count == t->text_room) {
+		uint32_t room = t->text_room ? t->text_room * 2 : 64;
+		char **p = realloc(t->texts, room * sizeof(*p));
+
+		if (!p) {
+			free(text);
+			return NULL;
+		}
+		t->texts = p;
+		t->text_room = room;
+	}
+	return t->texts[t->text_count++] = text;
+}
+
+static int thread_node(struct profile_tree *t, const struct stack_batch *b, const struct stack_sample *s,
+		       enum profile_group group, uint32_t *out)
+{
+	const char *comm = stack_batch_text(b, s->comm);
+	struct profile_node n = { .module = "", .file = "", .function = *comm ? comm : "?" };
+	uint32_t before = t->count;
+	char *text;
+	int err;
+
+	*out = 0;
+	if (group == PROFILE_TOGETHER)
+		return 0;
+	if (group == PROFILE_BY_THREAD) {
+		if (asprintf(&text, "%s (pid %u/tid %u)", n.function, s->pid, s->tid) < 0)
+			return -ENOMEM;
+		n.function = text;
+		err = child(t, 0, &n, out);
+		if (err || t->count == before)
+			free(text);
+		else if (!keep_text(t, text))
+			return -ENOMEM;
+		return err;
+	}
+	return child(t, 0, &n, out);
+}
+
+static int add_sample(struct profile_tree *t, const struct stack_batch *b, struct profile_names *names,
+		      const struct stack_sample *s, enum profile_group group)
+{
+	const struct stack *st = &b->stacks[s->stack];
+	struct profile_name name;
+	uint32_t at;
+	int err = thread_node(t, b, s, group, &at);
+
+	for (uint32_t i = st->count; i-- && !err;) {
+		struct profile_node n;
+
+		err = profile_names_get(names, st->first + i, &name);
+		if (err)
+			break;
+		n = (struct profile_node){ .function = name.function, .module = name.module,
+					   .file = name.file, .line = name.line, .kind = name.kind,
+					   .flags = name.flags & ~STACK_FRAME_RETURN };
+		err = child(t, at, &n, &at);
+	}
+	if (err)
+		return err;
+	if (s->kind == STACK_OFF_CPU) {
+		t->nodes[at].off_ns += s->weight_ns;
+		t->nodes[at].off_count += s->count;
+	} else {
+		t->nodes[at].on_ns += s->weight_ns;
+		t->nodes[at].on_count += s->count;
+	}
+	return 0;
+}
+
+int profile_tree_add(struct profile_tree *t, const struct stack_batch *b, struct profile_names *names,
+		     enum profile_group group)
+{
+	int err = 0;
+
+	for (uint32_t i = 0; i < b->sample_count && !err; i++)
+		err = add_sample(t, b, names, &b->samples[i], group);
+	return err;
+}
+
+/* ';' parts frames and the last blank parts the value: neither may be within a name. */
+static void put_name(const struct profile_node *n, FILE *to)
+{
+	for (const char *p = n->function; *p; p++)
+		fputc(*p == ';' ? ':' : *p == '\n' ? ' ' : *p, to);
+	if (n->kind == STACK_FRAME_KERNEL)
+		fputs("_[k]", to);
+	else if (n->kind == STACK_FRAME_PYTHON && *n->file)
+		fprintf(to, " (%s)", strrchr(n->file, '/') ? strrchr(n->file, '/') + 1 : n->file);
+}
+
+static void put_path(const struct profile_tree *t, uint32_t at, FILE *to)
+{
+	uint32_t path[LIMIT_STACK_DEPTH + 2], n = 0;
+
+	for (; at && n < LIMIT_STACK_DEPTH + 2; at = t->nodes[at].parent)
+		path[n++] = at;
+	while (n--) {
+		put_name(&t->nodes[path[n]], to);
+		if (n)
+			fputc(';', to);
+	}
+}
+
+long profile_tree_folded(const struct profile_tree *t, bool off, FILE *to)
+{
+	long lines = 0;
+
+	for (uint32_t i = 1; i < t->count; i++) {
+		uint64_t ns = off ? t->nodes[i].off_ns : t->nodes[i].on_ns;
+
+		if (!ns)
+			continue;
+		put_path(t, i, to);
+		fprintf(to, " %llu\n", (unsigned long long)ns);
+		lines++;
+	}
+	return ferror(to) ? -EIO : lines;
+}
