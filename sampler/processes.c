@@ -336,6 +336,10 @@ static void publish(struct processes *p, struct process *process)
 
 static void python_adopt(struct processes *p, struct process *process, struct worker_job *job)
 {
+	if (job->python_err == -ENOTSUP && process->python_err != -ENOTSUP && job->python) {
+		p->stats.python_refused++;
+		snprintf(p->stats.python_why, sizeof(p->stats.python_why), "%s", job->python->what);
+	}
 	process->python_err = job->python_err;
 	if (job->python_err == -EAGAIN)
 		process->python_retry_ns = clock_monotonic_ns() + PYTHON_RETRY_NS;

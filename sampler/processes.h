@@ -56,6 +56,8 @@ struct processes_stats {
 	uint32_t processes, mappings, files, files_waiting, files_refused;
 	uint64_t mappings_dropped, publish_full, scans, scan_failed;
 	uint64_t worker_cpu_ns;
+	uint32_t python_refused; /* interpreters whose frames can't be read */
+	char python_why[160];    /* of the last of them */
 };
 
 struct processes;

@@ -23,6 +23,11 @@ $(B)/python/cold_loop.so: tests/python/cold_loop.c
 	$(Q)$(or $(shell command -v gcc),$(CC)) -O2 -freorder-blocks-and-partition -shared -fPIC -nostdlib -o $@ $<
 $(B)/python/cold_loop_stripped.so: $(B)/python/cold_loop.so
 	$(Q)strip -o $@ $<
+# an interpreter whose version is refused
+TEST_PARTS += $(B)/python/old_python
+$(B)/python/old_python: tests/python/old_python.c
+	@mkdir -p $(@D)
+	$(Q)$(CC) -O1 -rdynamic -o $@ $<
 FUZZ += fuzz_python fuzz_python_elf
 fuzz_python_USES := sampler base
 fuzz_python_elf_USES := sampler base

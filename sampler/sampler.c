@@ -556,6 +556,8 @@ void sampler_stats_get(const struct sampler *s, struct sampler_stats *out)
 	out->processes = p.processes;
 	out->mappings = p.mappings;
 	out->pending = p.files_waiting;
+	out->python_refused = p.python_refused;
+	memcpy(out->python_why, p.python_why, sizeof(out->python_why));
 	out->tables_refused = p.files_refused;
 	out->table_build_ns = p.worker_cpu_ns;
 	if (s->copy) {

@@ -42,6 +42,8 @@ struct sampler_stats {
 	uint64_t scanned;                      /* stacks with a scanned frame */
 	uint64_t lost_count_full, lost_stack_full, lost_ring_full, lost_mapping; /* samples, by cause */
 	uint64_t python_frames, python_failed; /* failed: walks that gave up */
+	uint32_t python_refused; /* processes whose interpreter is not read: native frames only */
+	char python_why[160];    /* why, of the last of them; "" without any */
 	uint64_t off_cpu_captures; /* stacks taken when a thread went to sleep */
 	uint64_t off_cpu_short;    /* sleeps below off_cpu_min_ns: not kept, not lost */
 	uint64_t off_cpu_leaf_only; /* long sleeps at places that were always short before: one frame */

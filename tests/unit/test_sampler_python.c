@@ -221,13 +221,42 @@ static void holder_and_waiters(void **unused)
 	run_end(&r);
 }
 
+static void a_refused_interpreter_is_told(void **unused)
+{
+	const char *build = getenv("B");
+	uint64_t native = 0, other = 0;
+	char path[512];
+	struct run r;
+
+	snprintf(path, sizeof(path), "%s/python/old_python", build ? build : "build/gcc");
+	python = path;
+	if (!run_start(&r, NULL, SAMPLER_BPF_LOOP, 100)) {
+		skip();
+		return;
+	}
+	for (uint32_t i = 0; i < r.batch.sample_count; i++) {
+		const struct stack *k = &r.batch.stacks[r.batch.samples[i].stack];
+
+		assert_int_equal(r.batch.samples[i].gil, STACK_GIL_NONE);
+		for (uint32_t n = k->kernel_count; n < k->count; n++) {
+			native += r.batch.frames[k->first + n].kind == STACK_FRAME_NATIVE;
+			other += r.batch.frames[k->first + n].kind == STACK_FRAME_PYTHON;
+		}
+	}
+	assert_int_equal(r.stats.python_refused, 1);
+	assert_string_equal(r.stats.python_why, "CPython 3.9: not 3.10 to 3.14");
+	assert_true(native > 0);
+	assert_int_equal(other, 0);
+	run_end(&r);
+}
+
 static int choose(void **state)
 {
 	python = *state;
 	return 0;
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	static const struct {
 		const char *name;
@@ -238,7 +267,7 @@ int main(void)
 		{ "holder_and_waiters", holder_and_waiters },
 	};
 	static char path[16][512], names[16 * ARRAY_LEN(CASES)][640];
-	struct CMUnitTest tests[16 * ARRAY_LEN(CASES)];
+	struct CMUnitTest tests[16 * ARRAY_LEN(CASES) + 1];
 	unsigned int count = target_interpreters(path, 16), n = 0;
 
 	for (unsigned int i = 0; i < count; i++) {
@@ -252,5 +281,8 @@ int main(void)
 			n++;
 		}
 	}
+	if (argc > 1)
+		cmocka_set_test_filter(argv[1]);
+	tests[n++] = (struct CMUnitTest)cmocka_unit_test(a_refused_interpreter_is_told);
 	return _cmocka_run_group_tests("test_sampler_python", tests, n, NULL, NULL);
 }
