@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
  * python.h - the Python frames of the current thread, without names: bounded, whatever it reads.
- * Compiles for BPF (with PYTHON_BPF_LOOP for kernels with bpf_loop) and for user space (read_user.h). One read per frame, of at most
- * PYTHON_STEP_MAX frames; at most PYTHON_THREAD_MAX thread states are looked at.
+ * Compiles for BPF (with PYTHON_BPF_LOOP for kernels with bpf_loop) and for user space (read_user.h).
+ * One read per frame, of at most PYTHON_STEP_MAX; at most PYTHON_THREAD_MAX thread states are looked at.
  * Threads: the one that is walked is the current one (BPF) or stopped; others may change what is
  * read, and then the walk ends as FAULT or GARBAGE, or brings frames of no meaning, never more. */
 #ifndef SYSOM_BPF_PYTHON_H

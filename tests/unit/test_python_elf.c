@@ -38,8 +38,8 @@ static void symbol(const char *name, uint64_t *address, uint64_t *bytes)
 	unsigned long b = 0;
 	FILE *f;
 
-	snprintf(command, sizeof(command), "readelf -sW '%scold_loop.so' | awk '$8 == \"%s\" {print $2, $3}'",
-		 directory, name);
+	snprintf(command, sizeof(command),
+		 "readelf -sW '%scold_loop.so' | awk '$8 == \"%s\" {print $2, $3}'", directory, name);
 	f = popen(command, "r");
 	assert_non_null(f);
 	assert_int_equal(fscanf(f, "%llx %li", &a, (long *)&b), 2);

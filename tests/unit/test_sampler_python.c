@@ -167,8 +167,8 @@ static void joined(enum sampler_mode mode)
 		else if (++printed <= 3)
 			chain_print(&r, k);
 	}
-	print_message("# %s, %s: %lu samples, %lu to the root by tables, %lu with the right chain, %lu with a "
-		      "loop left over, %lu with the GIL; %lu Python frames, %lu failed\n",
+	print_message("# %s, %s: %lu samples, %lu to the root by tables, %lu with the right chain, "
+		      "%lu with a loop left over, %lu with the GIL; %lu Python frames, %lu failed\n",
 		      python, sampler_mode_name(mode), samples, whole, right, shims, gil,
 		      r.stats.python_frames, r.stats.python_failed);
 	assert_true(whole > 30);
