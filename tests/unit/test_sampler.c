@@ -291,7 +291,7 @@ static void let_settle(struct sampler *s)
 }
 
 /* One sampler per group: loading it takes seconds, most of them the kernel's verifier. */
-static int open_mode(enum sampler_mode mode)
+static int open_mode(enum sampler_mode mode, bool whole)
 {
 	struct sampler_options o;
 	struct sampler_stats stats;
@@ -299,6 +299,7 @@ static int open_mode(enum sampler_mode mode)
 	mode_wanted = mode;
 	sampler_options_init(&o);
 	o.mode_max = mode;
+	o.off_cpu = o.python = whole;
 	o.rate_hz = 999;
 	o.fraction_percent = 100;
 	o.off_cpu_min_ns = 10000000;
@@ -663,7 +664,7 @@ static int in_namespace(void)
 	if (getpid() != 1 || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) ||
 	    mount("proc", "/proc", "proc", 0, NULL))
 		return 77;
-	if (open_mode(SAMPLER_BPF_LOOP))
+	if (open_mode(SAMPLER_BPF_LOOP, false))
 		return 1;
 	pid = start_target("spin");
 	if (sampler_add(shared, (uint32_t)pid, true))
@@ -783,12 +784,12 @@ static void gives_an_ordinary_user_copied_stacks(void **state)
 
 static int as_loop(void **state)
 {
-	return open_mode(SAMPLER_BPF_LOOP);
+	return open_mode(SAMPLER_BPF_LOOP, true);
 }
 
 static int as_tail(void **state)
 {
-	return open_mode(SAMPLER_BPF_TAIL);
+	return open_mode(SAMPLER_BPF_TAIL, true);
 }
 
 #define CASE(f) cmocka_unit_test_teardown(f, clean_up)
