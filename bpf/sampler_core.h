@@ -19,6 +19,9 @@
 #include <bpf/bpf_core_read.h>
 #include <stdbool.h>
 
+#ifndef SAMPLER_TAIL
+#define PYTHON_BPF_LOOP
+#endif
 #include "bpf/python.h"
 #include "bpf/sampler_format.h"
 #include "bpf/unwind.h"
