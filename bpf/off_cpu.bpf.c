@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
- * off_cpu.bpf.c - blocked time: the stack is taken when a thread of a sampled process goes to sleep,
- * since only then its memory can be read, and counted when it runs again, if it slept long enough.
- * Walking at every switch-out would cost more than all ticks together, so each place (thread, user pc,
- * user stack pointer) is remembered: where the last sleeps were all short, only the leaf is taken. Should
- * it be long there once, the count has one frame, SAMPLER_COUNT_UNSTACKED says so, and the next sleeps at
- * that place are walked again.
- * The waker comes from sched_waking, which runs in its context; sched_wakeup may run on the CPU that
- * the sleeper wakes on, with whoever is there as current. */
+ * off_cpu.bpf.c - blocked time: the stack is taken when a thread of a sampled process goes to
+ * sleep, since only then its memory can be read, and counted when it runs again, if it slept long
+ * enough. Walking at every switch-out would cost more than all ticks together, so each place
+ * (thread, user pc, user stack pointer) is remembered: where the last sleeps were all short, only
+ * the leaf is taken. Should it be long there once, the count has one frame, SAMPLER_COUNT_UNSTACKED
+ * says so, and the next sleeps at that place are walked again. The waker comes from sched_waking,
+ * which runs in its context; sched_wakeup may run on the CPU that the sleeper wakes on, with
+ * whoever is there as current. */
 #include "bpf/sampler_core.h"
 
 char LICENSE[] SEC("license") = "GPL";
 
-#define OFF_CPU_SHORT_MAX 4 /* short sleeps in a row before a place counts as one of short sleeps */
+/* Short sleeps in a row before a place counts as one of short sleeps. */
+#define OFF_CPU_SHORT_MAX 4
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -283,7 +284,7 @@ int on_waking(__u64 *ctx)
 
 	if (!b || !(__u32)bpf_get_current_pid_tgid())
 		return 0; /* the idle task wakes nobody: an interrupt does */
-	/* so it is where the current thread came to the kernel by something else than a system call */
+	/* so it does where the current thread is in the kernel for no system call of its own */
 	if (!(BPF_CORE_READ(waker, flags) & KERNEL_TASK_KTHREAD) &&
 	    (task_user_regs(waker, &regs) || (long)regs.orig_ax < 0))
 		return 0;

@@ -4,8 +4,8 @@
 
 char LICENSE[] SEC("license") = "GPL";
 
-/* Whether this tick takes a sample. By chance, not by turns: two processes that alternate on a CPU in
- * step with the ticks would otherwise be seen always or never. */
+/* Whether this tick takes a sample. By chance, not by turns: two processes that alternate on a CPU
+ * in step with the ticks would otherwise be seen always or never. */
 static __always_inline bool tick_chosen(const struct sampler_control *c)
 {
 	return c->fraction_percent >= 100 || bpf_get_prandom_u32() % 100 < c->fraction_percent;
@@ -45,8 +45,8 @@ static __always_inline struct sampler_scratch *tick_begin(struct bpf_perf_event_
 	return s;
 }
 
-/* Copies the interrupted registers if they are user mode's. The fields are read one by one: the verifier
- * rewrites each access to the context. */
+/* Copies the interrupted registers if they are user mode's. The fields are read one by one: the
+ * verifier rewrites each access to the context. */
 static __always_inline void tick_user_regs(struct bpf_perf_event_data *ctx, struct kernel_regs *to)
 {
 #define TICK_REG(field) to->field = *(volatile unsigned long *)&ctx->regs.field

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
  * sampler_core.h - what the on-CPU and the off-CPU program share: maps, identity, stacks, counting.
  * Both objects declare these maps; the off-CPU object is loaded with the sampler's own.
- * SAMPLER_TAIL builds for kernels without bpf_loop and BPF rings (5.4 up): unwinding goes on by tail
- * calls, stacks leave through a perf buffer.
+ * SAMPLER_TAIL builds for kernels without bpf_loop and BPF rings (5.4 up): unwinding goes on by
+ * tail calls, stacks leave through a perf buffer.
  *
- * Why nothing is lost when the sets are swapped: a program reads control.epoch once, before anything
- * else, and uses the set of its last bit. User space writes the next epoch, then updates `counts` (a
- * map of maps) with what is in it already, since the kernel lets such an update return only after an
- * RCU grace period: every program that read the old epoch has ended, its counts and stacks are there,
- * and nobody writes the old set again until two swaps later. */
+ * Why nothing is lost when the sets are swapped: a program reads control.epoch once, before
+ * anything else, and uses the set of its last bit. User space writes the next epoch, then updates
+ * `counts` (a map of maps) with what is in it already, since the kernel lets such an update return
+ * only after an RCU grace period: every program that read the old epoch has ended, its counts and
+ * stacks are there, and nobody writes the old set again until two swaps later. */
 #ifndef SYSOM_BPF_SAMPLER_CORE_H
 #define SYSOM_BPF_SAMPLER_CORE_H
 
@@ -27,7 +27,7 @@
 #include "bpf/unwind.h"
 
 /* Set before loading. */
-const volatile __u32 sampler_pid_ns = 0;       /* inode of the daemon's PID namespace; 0: the first */
+const volatile __u32 sampler_pid_ns = 0; /* inode of the daemon's PID namespace; 0: the first */
 const volatile __u32 sampler_pid_ns_level = 0; /* its depth */
 const volatile __u64 sampler_pid_ns_dev = 0;
 const volatile bool sampler_python = false;
@@ -67,7 +67,7 @@ struct {
 	__uint(max_entries, 2);
 	__type(key, __u32);
 	__array(values, struct sampler_counts);
-} counts SEC(".maps") = { .values = { &counts_even, &counts_odd } };
+} counts SEC(".maps") = {.values = {&counts_even, &counts_odd}};
 
 /* Stacks that went out, with the epoch; what it forgets goes out twice. */
 struct {
@@ -226,9 +226,9 @@ static __always_inline void stack_send(void *ctx, struct sampler_scratch *s,
 	/* the reader is woken when a quarter is full; else it comes by itself */
 	err = bpf_ringbuf_output(&stacks, head, bytes,
 				 bpf_ringbuf_query(&stacks, BPF_RB_AVAIL_DATA) >
-						 sampler_ring_bytes / 4 ?
-					 BPF_RB_FORCE_WAKEUP :
-					 BPF_RB_NO_WAKEUP);
+					 sampler_ring_bytes / 4
+				     ? BPF_RB_FORCE_WAKEUP
+				     : BPF_RB_NO_WAKEUP);
 #endif
 	if (err)
 		count_up(SAMPLER_COUNT_RING_FULL, 1);
@@ -292,7 +292,8 @@ static __always_inline int user_walk_frame(struct sampler_scratch *s)
 	u->count = at + 1;
 	rc = unwind_step(u, m);
 	if (!at)
-		pc = u->leaf_row; /* the exact address of the leaf would make every sample a stack */
+		pc =
+		    u->leaf_row; /* the exact address of the leaf would make every sample a stack */
 	if (m->file && !((pc - m->bias) >> SAMPLER_FRAME_OFFSET_BITS))
 		frame = marks | (__u64)m->file << SAMPLER_FRAME_FILE_SHIFT | (pc - m->bias) |
 			(m->page_count ? 0 : SAMPLER_FRAME_BARE);
@@ -336,7 +337,8 @@ static __always_inline
 #else
 __attribute__((noinline))
 #endif
-int python_stack_walk(void)
+    int
+    python_stack_walk(void)
 {
 	struct sampler_scratch *s = scratch_get();
 	struct python_process *p = s ? bpf_map_lookup_elem(&python_processes, &s->key.pid) : NULL;
@@ -376,13 +378,13 @@ static __always_inline void python_stack_take(void *ctx, struct sampler_scratch 
 	s->python_head.kind = SAMPLER_STACK_PYTHON;
 	stack_send(ctx, s, &s->python_head,
 		   sizeof(s->python_head) + __builtin_offsetof(struct python_state, frame) +
-			   count * sizeof(struct python_frame));
+		       count * sizeof(struct python_frame));
 }
 
 static __always_inline void kernel_stack_take(void *ctx, struct sampler_scratch *s)
 {
-	long bytes = bpf_get_stack(ctx, s->kernel_frame,
-				   SAMPLER_KERNEL_FRAME_MAX * sizeof(__u64), 0);
+	long bytes =
+	    bpf_get_stack(ctx, s->kernel_frame, SAMPLER_KERNEL_FRAME_MAX * sizeof(__u64), 0);
 	__u64 hash = SAMPLER_STACK_KERNEL;
 	__u32 count;
 

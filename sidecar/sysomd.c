@@ -19,11 +19,16 @@
 #include "base/check.h"
 #include "base/config.h"
 #include "base/log.h"
+#include "base/watchdog.h"
 #include "sidecar/node.h"
 
 #define DEFAULT_CONFIG "/etc/sysom/sysomd.yaml"
 /* SIGTERM: as long as this for what is queued; what remains waits in the spool. */
 #define LINGER_MS 3000u
+/* And then it ends, whatever the disk or nng waits for. Below systemd's 90 s, after which it kills. */
+#define STOP_S 60u
+/* Once all is in the spool there is nothing left worth waiting for. */
+#define CLOSE_S 3u
 
 #define KEY(field, key, type, initial, help, ...)                                                  \
 	CONFIG_KEY(struct settings, field, key, type, initial, help, __VA_ARGS__)
@@ -258,6 +263,7 @@ static void on_signal(void *arg, uint32_t signum)
 	struct node *n = arg;
 
 	log_info("stop", "signal=%u", signum);
+	watchdog_arm(STOP_S, 1);
 	loop_stop(n->loop);
 }
 
@@ -343,7 +349,8 @@ static int node_open(struct node *n)
 	return loop_add_timer(n->loop, 50, 250, on_tend, n, NULL);
 }
 
-static void node_close(struct node *n)
+/* `code` is what the process will end with. */
+static void node_close(struct node *n, int code)
 {
 	if (n->uplink) {
 		ship_flush(n);
@@ -355,9 +362,11 @@ static void node_close(struct node *n)
 		if (n->processes[i])
 			process_forget(n->processes[i]);
 	registration_close(n);
-	uplink_close(n->uplink, LINGER_MS);
+	uplink_finish(n->uplink, LINGER_MS);
 	recorder_close(n->recorder);
 	canary_close(n->canary);
+	watchdog_arm(CLOSE_S, code);
+	uplink_close(n->uplink);
 	free(n->batch);
 	free(n->name_map);
 	loop_close(n->loop);
@@ -440,7 +449,7 @@ int main(int argc, char **argv)
 	}
 	if (err)
 		log_error("end", "%s", strerror(-err));
-	node_close(&node);
+	node_close(&node, err ? 1 : 0);
 	log_info("end", "code=%d", err ? 1 : 0);
 	return err ? 1 : 0;
 }

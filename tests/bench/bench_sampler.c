@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  * What the CPU sampler costs: per sample, for the job, for the node. usage: bench_sampler [SECONDS]
- * Jobs: a C program with 30 frames and a PyTorch training step, each counting its steps in shared memory.
- * Throughput is compared in slices of 200 ms in random order inside one run of the job, each slice with the
- * idle slice before it; perf's recordings are switched by its control channel in the same run. */
+ * Jobs: a C program with 30 frames and a PyTorch training step, each counting its steps in shared
+ * memory. Throughput is compared in slices of 200 ms in random order inside one run of the job,
+ * each slice with the idle slice before it; perf's recordings are switched by its control channel
+ * in the same run. */
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
@@ -24,7 +25,7 @@
 #include "base/clock.h"
 #include "sampler/sampler.h"
 
-#define SLICE_MS 200
+#define SLICE_MS  200
 #define PAIRS_MAX 400
 
 static char self[4096], dir[] = "/tmp/bench_sampler.XXXXXX";
@@ -55,21 +56,22 @@ static void __attribute__((noreturn)) job_main(const char *counter)
 }
 
 static const char torch_job[] =
-	"import sys, mmap, struct, torch, torch.nn as nn\n"
-	"torch.set_num_threads(1)\n"
-	"f = open(sys.argv[1], 'r+b'); m = mmap.mmap(f.fileno(), 4096)\n"
-	"net = nn.Sequential(nn.Conv2d(3, 16, 3), nn.ReLU(), nn.BatchNorm2d(16), nn.Conv2d(16, 16, 3),\n"
-	"                    nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(16, 10))\n"
-	"enc = nn.TransformerEncoderLayer(32, 4, 64)\n"
-	"opt = torch.optim.Adam(list(net.parameters()) + list(enc.parameters()), lr=1e-3)\n"
-	"n = 0\n"
-	"def step():\n"
-	"    x = torch.randn(4, 3, 24, 24); y = torch.randint(0, 10, (4,)); s = torch.randn(6, 2, 32)\n"
-	"    opt.zero_grad()\n"
-	"    loss = nn.functional.cross_entropy(net(x), y) + enc(s).pow(2).mean()\n"
-	"    loss.backward(); opt.step()\n"
-	"while True:\n"
-	"    step(); n += 1; m[0:8] = struct.pack('<Q', n)\n";
+    "import sys, mmap, struct, torch, torch.nn as nn\n"
+    "torch.set_num_threads(1)\n"
+    "f = open(sys.argv[1], 'r+b'); m = mmap.mmap(f.fileno(), 4096)\n"
+    "net = nn.Sequential(nn.Conv2d(3, 16, 3), nn.ReLU(), nn.BatchNorm2d(16), nn.Conv2d(16, 16, "
+    "3),\n"
+    "                    nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(16, 10))\n"
+    "enc = nn.TransformerEncoderLayer(32, 4, 64)\n"
+    "opt = torch.optim.Adam(list(net.parameters()) + list(enc.parameters()), lr=1e-3)\n"
+    "n = 0\n"
+    "def step():\n"
+    "    x = torch.randn(4, 3, 24, 24); y = torch.randint(0, 10, (4,)); s = torch.randn(6, 2, 32)\n"
+    "    opt.zero_grad()\n"
+    "    loss = nn.functional.cross_entropy(net(x), y) + enc(s).pow(2).mean()\n"
+    "    loss.backward(); opt.step()\n"
+    "while True:\n"
+    "    step(); n += 1; m[0:8] = struct.pack('<Q', n)\n";
 
 static pid_t job_start(bool torch, const char *counter)
 {
@@ -125,8 +127,8 @@ static struct sampler *sampler_for(bool off_cpu)
 		exit(1);
 	sampler_stats_get(s, &stats);
 	if (stats.mode < SAMPLER_BPF_TAIL) {
-		printf("bench_sampler: only mode \"%s\" works here: %s\n", sampler_mode_name(stats.mode),
-		       stats.why);
+		printf("bench_sampler: only mode \"%s\" works here: %s\n",
+		       sampler_mode_name(stats.mode), stats.why);
 		exit(77);
 	}
 	return s;
@@ -146,8 +148,7 @@ struct cost {
 	double drain_ms, drain_bytes_per_s;
 };
 
-static void measure_cost(struct sampler *s, uint32_t hz, uint32_t percent, int ms,
-			 struct cost *out)
+static void measure_cost(struct sampler *s, uint32_t hz, uint32_t percent, int ms, struct cost *out)
 {
 	struct sampler_stats a, b;
 	struct stack_batch batch;
@@ -182,35 +183,38 @@ static double other_tick_ns(struct sampler *s)
 	sampler_stats_get(s, &a);
 	run_for(s, 500);
 	sampler_stats_get(s, &b);
-	return b.run_count > a.run_count ?
-		       (double)(b.run_time_ns - a.run_time_ns) / (double)(b.run_count - a.run_count) :
-		       0;
+	return b.run_count > a.run_count
+		   ? (double)(b.run_time_ns - a.run_time_ns) / (double)(b.run_count - a.run_count)
+		   : 0;
 }
 
 static void cost_table(const char *job, pid_t pid, int ms)
 {
 	struct sampler *s = sampler_for(false);
 	double other = other_tick_ns(s);
-	static const uint32_t point[][2] = {{999, 100}, {99, 100}, {99, 50}, {99, 10}, {99, 1}, {10, 100}};
+	static const uint32_t point[][2] = {{999, 100}, {99, 100}, {99, 50},
+					    {99, 10},	{99, 1},   {10, 100}};
 	struct cost c;
 
 	sampler_add(s, (uint32_t)pid, true);
 	settle(s);
-	printf("\n%s: cost in the kernel (ns/sample: ticks that took one; %% of a core: BPF run time of all ticks,\n"
-	       "of which one without a sample takes %.0f ns)\n", job,
-	       other);
-	printf("  %6s %9s %8s %10s %8s %12s %10s %12s\n", "Hz", "fraction", "samples", "ns/sample", "frames",
-	       "% of a core", "drain ms", "batch B/s");
+	printf("\n%s: cost in the kernel (ns/sample: ticks that took one; %% of a core: BPF run "
+	       "time of all ticks,\n"
+	       "of which one without a sample takes %.0f ns)\n",
+	       job, other);
+	printf("  %6s %9s %8s %10s %8s %12s %10s %12s\n", "Hz", "fraction", "samples", "ns/sample",
+	       "frames", "% of a core", "drain ms", "batch B/s");
 	for (size_t i = 0; i < sizeof(point) / sizeof(point[0]); i++) {
 		measure_cost(s, point[i][0], point[i][1], ms, &c);
-		printf("  %6u %8u%% %8.0f %10.0f %8.1f %12.4f %10.2f %12.0f\n", point[i][0], point[i][1],
-		       c.samples, c.ns_per_sample, c.frames_per_sample, c.core_share * 100, c.drain_ms,
-		       c.drain_bytes_per_s);
+		printf("  %6u %8u%% %8.0f %10.0f %8.1f %12.4f %10.2f %12.0f\n", point[i][0],
+		       point[i][1], c.samples, c.ns_per_sample, c.frames_per_sample,
+		       c.core_share * 100, c.drain_ms, c.drain_bytes_per_s);
 	}
 	sampler_close(s);
 }
 
-/* What blocked time costs: all runs at all switches of the node, at a rate of ticks that is nothing. */
+/* What blocked time costs: all runs at all switches of the node, at a rate of ticks that is
+ * nothing. */
 static void off_cpu_cost(pid_t pid, int ms)
 {
 	struct sampler *s = sampler_for(true);
@@ -222,7 +226,8 @@ static void off_cpu_cost(pid_t pid, int ms)
 	sampler_stats_get(s, &a);
 	run_for(s, ms);
 	sampler_stats_get(s, &b);
-	printf("  blocked time: %.0f switches and wake-ups of the node per second, %.0f ns each, %.4f%% of a "
+	printf("  blocked time: %.0f switches and wake-ups of the node per second, %.0f ns each, "
+	       "%.4f%% of a "
 	       "core; %.0f stacks and %.0f short sleeps per second, %.0f ns per sleep\n",
 	       (double)(b.run_count - a.run_count) * 1000 / ms,
 	       (double)(b.run_time_ns - a.run_time_ns) / (double)(b.run_count - a.run_count + 1),
@@ -230,8 +235,8 @@ static void off_cpu_cost(pid_t pid, int ms)
 	       (double)(b.off_cpu_captures - a.off_cpu_captures) * 1000 / ms,
 	       (double)(b.off_cpu_short - a.off_cpu_short) * 1000 / ms,
 	       (double)(b.off_cpu_ns - a.off_cpu_ns) /
-		       (double)(b.off_cpu_captures + b.off_cpu_short - a.off_cpu_captures -
-				a.off_cpu_short + 1));
+		   (double)(b.off_cpu_captures + b.off_cpu_short - a.off_cpu_captures -
+			    a.off_cpu_short + 1));
 	sampler_close(s);
 }
 
@@ -264,11 +269,13 @@ static void table_figures(pid_t pid)
 	settled = clock_monotonic_ns();
 	run_for(s, 2000);
 	sampler_stats_get(s, &stats);
-	printf("\nPyTorch process: %u mappings, %u tables, %u refused; programs loaded in %.0f ms, all tables "
+	printf("\nPyTorch process: %u mappings, %u tables, %u refused; programs loaded in %.0f ms, "
+	       "all tables "
 	       "after %.0f ms (%.0f ms of the worker's CPU)\n",
 	       stats.mappings, stats.tables, stats.tables_refused, (double)(opened - begin) / 1e6,
 	       (double)(settled - opened) / 1e6, (double)stats.table_build_ns / 1e6);
-	printf("  tables %.1f MiB, all BPF maps %.1f MiB, this process: VmRSS %.1f MiB, VmHWM %.1f MiB\n",
+	printf("  tables %.1f MiB, all BPF maps %.1f MiB, this process: VmRSS %.1f MiB, VmHWM %.1f "
+	       "MiB\n",
 	       (double)stats.table_bytes / 1048576, (double)stats.map_bytes / 1048576,
 	       (double)self_kib("VmRSS:") / 1024, (double)self_kib("VmHWM:") / 1024);
 	sampler_close(s);
@@ -308,7 +315,8 @@ static void perf_start(struct arm *a, pid_t target, int index)
 	a->control = open(control, O_RDWR | O_CLOEXEC);
 	a->ack = open(ack, O_RDWR | O_CLOEXEC);
 	snprintf(command, sizeof(command),
-		 "exec perf record %s -D -1 --control fifo:%s,%s -o %s/perf%d.data -p %d >/dev/null 2>&1",
+		 "exec perf record %s -D -1 --control fifo:%s,%s -o %s/perf%d.data -p %d "
+		 ">/dev/null 2>&1",
 		 a->perf, control, ack, dir, index, (int)target);
 	a->pid = fork();
 	if (!a->pid) {
@@ -346,7 +354,8 @@ static void arm_print(const struct arm *a)
 	for (uint32_t i = 0; i < a->n; i++)
 		mean += a->log_ratio[i] / a->n;
 	for (uint32_t i = 0; i < a->n; i++)
-		var += (a->log_ratio[i] - mean) * (a->log_ratio[i] - mean) / (a->n > 1 ? a->n - 1 : 1);
+		var +=
+		    (a->log_ratio[i] - mean) * (a->log_ratio[i] - mean) / (a->n > 1 ? a->n - 1 : 1);
 	half = 1.96 * sqrt(var / (a->n ? a->n : 1));
 	printf("  %-34s %+7.2f%%  [%+.2f, %+.2f]  n=%u%s\n", a->name, 100 * (exp(mean) - 1),
 	       100 * (exp(mean - half) - 1), 100 * (exp(mean + half) - 1), a->n,
@@ -356,14 +365,14 @@ static void arm_print(const struct arm *a)
 static void throughput(const char *job, pid_t pid, uint32_t pairs)
 {
 	struct arm arms[] = {
-		{.name = "nothing (A/A: the noise)"},
-		{.name = "sampler 10 Hz, 100%", .hz = 10, .percent = 100},
-		{.name = "sampler 99 Hz, 10% (default)", .hz = 99, .percent = 10},
-		{.name = "sampler 99 Hz, 100%", .hz = 99, .percent = 100},
-		{.name = "sampler 999 Hz, 100%", .hz = 999, .percent = 100},
-		{.name = "perf record -F 99 --call-graph fp", .perf = "-F 99 --call-graph fp"},
-		{.name = "perf record -F 99 --call-graph dwarf", .perf = "-F 99 --call-graph dwarf"},
-		{.name = "perf record -F 999 --call-graph dwarf", .perf = "-F 999 --call-graph dwarf"},
+	    {.name = "nothing (A/A: the noise)"},
+	    {.name = "sampler 10 Hz, 100%", .hz = 10, .percent = 100},
+	    {.name = "sampler 99 Hz, 10% (default)", .hz = 99, .percent = 10},
+	    {.name = "sampler 99 Hz, 100%", .hz = 99, .percent = 100},
+	    {.name = "sampler 999 Hz, 100%", .hz = 999, .percent = 100},
+	    {.name = "perf record -F 99 --call-graph fp", .perf = "-F 99 --call-graph fp"},
+	    {.name = "perf record -F 99 --call-graph dwarf", .perf = "-F 99 --call-graph dwarf"},
+	    {.name = "perf record -F 999 --call-graph dwarf", .perf = "-F 999 --call-graph dwarf"},
 	};
 	uint32_t n = sizeof(arms) / sizeof(arms[0]);
 	struct sampler *s = sampler_for(false);
@@ -386,7 +395,8 @@ static void throughput(const char *job, pid_t pid, uint32_t pairs)
 		with = slice(s);
 		arm_on(a, s, false);
 		after = slice(s);
-		if (before > 0 && with > 0 && after > 0 && a->n < PAIRS_MAX && (!a->perf || a->control >= 0))
+		if (before > 0 && with > 0 && after > 0 && a->n < PAIRS_MAX &&
+		    (!a->perf || a->control >= 0))
 			a->log_ratio[a->n++] = log(with) - (log(before) + log(after)) / 2;
 		stack_batch_clear(&b);
 		sampler_drain(s, &b);
@@ -449,7 +459,8 @@ int main(int argc, char **argv)
 	srandom(seed);
 	stats_fd = bpf_enable_stats(BPF_STATS_RUN_TIME);
 	if (stats_fd < 0) {
-		printf("bench_sampler: needs root and Linux 5.8 for the run time of BPF programs\n");
+		printf(
+		    "bench_sampler: needs root and Linux 5.8 for the run time of BPF programs\n");
 		return 77;
 	}
 	printf("seed %u, %d s per point, slices of %d ms\n", seed, seconds, SLICE_MS);

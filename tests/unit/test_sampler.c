@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The sampler on live processes: this program starts itself as the target, so that every function of a
- * stack is known. BPF needs root; what an ordinary user gets is tested in any case, as nobody. */
+ * The sampler on live processes: this program starts itself as the target, so that every function
+ * of a stack is known. BPF needs root; what an ordinary user gets is tested in any case, as nobody.
+ */
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -218,8 +219,8 @@ struct tally {
 	uint64_t samples, chained, rooted, weight_ns, chained_weight_ns, kernel;
 };
 
-static void tally_up(const struct stack_batch *b, uint32_t pid, uint8_t kind, const char *const *chain,
-		     struct tally *t)
+static void tally_up(const struct stack_batch *b, uint32_t pid, uint8_t kind,
+		     const char *const *chain, struct tally *t)
 {
 	struct symbol_resolver_options o = {0};
 	struct names n = {.batch = b};
@@ -290,7 +291,7 @@ static void let_settle(struct sampler *s)
 }
 
 /* One sampler per group: loading it takes seconds, most of them the kernel's verifier. */
-static int open_mode(enum sampler_mode mode)
+static int open_mode(enum sampler_mode mode, bool whole)
 {
 	struct sampler_options o;
 	struct sampler_stats stats;
@@ -298,6 +299,7 @@ static int open_mode(enum sampler_mode mode)
 	mode_wanted = mode;
 	sampler_options_init(&o);
 	o.mode_max = mode;
+	o.off_cpu = o.python = whole;
 	o.rate_hz = 999;
 	o.fraction_percent = 100;
 	o.off_cpu_min_ns = 10000000;
@@ -308,8 +310,8 @@ static int open_mode(enum sampler_mode mode)
 		print_message("# missing: %s\n", stats.missing);
 	if (stats.mode == mode)
 		return 0;
-	print_message("# wanted %s, got %s: %s\n", sampler_mode_name(mode), sampler_mode_name(stats.mode),
-		      stats.why);
+	print_message("# wanted %s, got %s: %s\n", sampler_mode_name(mode),
+		      sampler_mode_name(stats.mode), stats.why);
 	return -1;
 }
 
@@ -320,9 +322,17 @@ static int close_mode(void **state)
 	return 0;
 }
 
-static const char *const spin_chain[] = {"target_spin",	  "target_inner",  "target_middle", "target_middle",
-					 "target_middle", "target_middle", "target_middle", "target_middle",
-					 "target_outer",  "main",	   NULL};
+static const char *const spin_chain[] = {"target_spin",
+					 "target_inner",
+					 "target_middle",
+					 "target_middle",
+					 "target_middle",
+					 "target_middle",
+					 "target_middle",
+					 "target_middle",
+					 "target_outer",
+					 "main",
+					 NULL};
 
 /* ---- the cases ---- */
 
@@ -365,8 +375,8 @@ static void follows(const char *what, bool root_is_enough, const char *const *ch
 	stack_batch_init(&b);
 	assert_int_equal(sampler_drain(s, &b), 0);
 	tally_up(&b, 0, STACK_ON_CPU, chain, &t);
-	print_message("# %s: %lu samples, %lu with the chain, %lu to the root\n", what, t.samples, t.chained,
-		      t.rooted);
+	print_message("# %s: %lu samples, %lu with the chain, %lu to the root\n", what, t.samples,
+		      t.chained, t.rooted);
 	assert_true(t.samples >= 20);
 	assert_true(t.chained * 100 >= t.samples * 90);
 	assert_true(!root_is_enough || t.rooted * 100 >= t.samples * 99);
@@ -394,7 +404,8 @@ static void follows_a_dlopen(void **state)
 
 static void measures_blocked_time(void **state)
 {
-	static const char *const chain[] = {"__schedule", "target_nap", "target_sleeper", "main", NULL};
+	static const char *const chain[] = {"__schedule", "target_nap", "target_sleeper", "main",
+					    NULL};
 	struct sampler *s = shared;
 	pid_t pid = start_target("sleep");
 	struct sampler_stats stats;
@@ -423,7 +434,8 @@ static void measures_blocked_time(void **state)
 static void shows_kernel_stacks(void **state)
 {
 	static const char *const chain[] = {"read_zero", "vfs_read", "target_reader", "main", NULL};
-	static const char *const iter_chain[] = {"read_iter_zero", "vfs_read", "target_reader", "main", NULL};
+	static const char *const iter_chain[] = {"read_iter_zero", "vfs_read", "target_reader",
+						 "main", NULL};
 	struct sampler *s = shared;
 	pid_t pid = start_target("read");
 	struct stack_batch b;
@@ -436,8 +448,8 @@ static void shows_kernel_stacks(void **state)
 	assert_int_equal(sampler_drain(s, &b), 0);
 	tally_up(&b, (uint32_t)pid, STACK_ON_CPU, chain, &t);
 	tally_up(&b, (uint32_t)pid, STACK_ON_CPU, iter_chain, &iter);
-	print_message("# read: %lu samples, %lu in the kernel, %lu with the chain\n", t.samples, t.kernel,
-		      t.chained + iter.chained);
+	print_message("# read: %lu samples, %lu in the kernel, %lu with the chain\n", t.samples,
+		      t.kernel, t.chained + iter.chained);
 	assert_true(t.samples >= 20);
 	assert_true((t.chained + iter.chained) * 100 >= t.samples * 80);
 	stack_batch_fini(&b);
@@ -482,8 +494,9 @@ static void loses_nothing_in_the_swap(void **state)
 	}
 	counted += drain_count(s, &b) + drain_count(s, &b);
 	sampler_stats_get(s, &after);
-	print_message("# swap: %lu taken, %lu drained, lost %lu %lu %lu\n", after.samples - before.samples,
-		      counted, after.lost_count_full, after.lost_ring_full, after.lost_stack_full);
+	print_message("# swap: %lu taken, %lu drained, lost %lu %lu %lu\n",
+		      after.samples - before.samples, counted, after.lost_count_full,
+		      after.lost_ring_full, after.lost_stack_full);
 	assert_true(counted > 100);
 	assert_int_equal(counted + after.lost_count_full - before.lost_count_full,
 			 after.samples - before.samples);
@@ -516,8 +529,8 @@ static void check_weight(struct sampler *s, pid_t pid, uint32_t rate_hz, uint32_
 	assert_int_equal(sampler_drain(s, &b), 0);
 	used = cpu_time_ns(pid) - begin;
 	tally_up(&b, (uint32_t)pid, STACK_ON_CPU, spin_chain, &t);
-	print_message("# %u Hz, %u%%: %lu samples weigh %lu ms, CPU time %lu ms\n", rate_hz, fraction_percent,
-		      t.samples, t.weight_ns / 1000000, used / 1000000);
+	print_message("# %u Hz, %u%%: %lu samples weigh %lu ms, CPU time %lu ms\n", rate_hz,
+		      fraction_percent, t.samples, t.weight_ns / 1000000, used / 1000000);
 	assert_int_equal(t.weight_ns, t.samples * (100000000000ull / rate_hz / fraction_percent));
 	assert_true(t.weight_ns > used / 2 && t.weight_ns < used * 3 / 2);
 	stack_batch_fini(&b);
@@ -570,8 +583,8 @@ static void names_python_frames(void **state)
 	stack_batch_init(&b);
 	assert_int_equal(sampler_drain(s, &b), 0);
 	tally_up(&b, (uint32_t)pid, STACK_ON_CPU, chain, &t);
-	print_message("# python: %lu samples, %lu with the chain, %lu to the root\n", t.samples, t.chained,
-		      t.rooted);
+	print_message("# python: %lu samples, %lu with the chain, %lu to the root\n", t.samples,
+		      t.chained, t.rooted);
 	assert_true(t.chained * 100 >= t.samples * 90);
 	for (uint32_t i = 0; i < b.frame_count; i++) {
 		if (b.frames[i].kind == STACK_FRAME_PYTHON &&
@@ -631,8 +644,8 @@ static void samples_the_whole_node(void **state)
 		tally_up(&b, (uint32_t)before, STACK_ON_CPU, spin_chain, &t[0]);
 		tally_up(&b, (uint32_t)after, STACK_ON_CPU, spin_chain, &t[1]);
 	}
-	print_message("# node: %lu and %lu samples, %lu and %lu with the chain\n", t[0].samples, t[1].samples,
-		      t[0].chained, t[1].chained);
+	print_message("# node: %lu and %lu samples, %lu and %lu with the chain\n", t[0].samples,
+		      t[1].samples, t[0].chained, t[1].chained);
 	assert_int_equal(sampler_set_all_processes(s, false), 0);
 	assert_true(t[0].chained > 0 && t[1].chained > 0);
 	stop_target(before);
@@ -651,7 +664,7 @@ static int in_namespace(void)
 	if (getpid() != 1 || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) ||
 	    mount("proc", "/proc", "proc", 0, NULL))
 		return 77;
-	if (open_mode(SAMPLER_BPF_LOOP))
+	if (open_mode(SAMPLER_BPF_LOOP, false))
 		return 1;
 	pid = start_target("spin");
 	if (sampler_add(shared, (uint32_t)pid, true))
@@ -662,7 +675,8 @@ static int in_namespace(void)
 	if (sampler_drain(shared, &b))
 		return 3;
 	tally_up(&b, (uint32_t)pid, STACK_ON_CPU, spin_chain, &t);
-	print_message("# namespace: pid %d, %lu samples, %lu with the chain\n", (int)pid, t.samples, t.chained);
+	print_message("# namespace: pid %d, %lu samples, %lu with the chain\n", (int)pid, t.samples,
+		      t.chained);
 	stop_target(pid);
 	sampler_close(shared);
 	return pid < 100 && t.samples >= 20 && t.chained * 100 >= t.samples * 90 ? 0 : 4;
@@ -679,7 +693,8 @@ static void speaks_of_pids_as_its_namespace_does(void **state)
 		inner = fork();
 		if (!inner)
 			_exit(in_namespace());
-		_exit(waitpid(inner, &status, 0) == inner && WIFEXITED(status) ? WEXITSTATUS(status) : 9);
+		_exit(waitpid(inner, &status, 0) == inner && WIFEXITED(status) ? WEXITSTATUS(status)
+									       : 9);
 	}
 	assert_int_equal(waitpid(pid, &status, 0), pid);
 	if (WIFEXITED(status) && WEXITSTATUS(status) == 77)
@@ -708,10 +723,12 @@ static void says_why_it_is_off(void **state)
 	sampler_close(s);
 }
 
-/* What nobody gets: copied stacks, with the reason why not more. Runs in a child that gave up root. */
+/* What nobody gets: copied stacks, with the reason why not more. Runs in a child that gave up root.
+ */
 static int as_nobody(void)
 {
-	static const char *const chain[] = {"target_inner", "target_middle", "target_outer", "main", NULL};
+	static const char *const chain[] = {"target_inner", "target_middle", "target_outer", "main",
+					    NULL};
 	struct sampler_options o;
 	struct sampler_stats stats;
 	struct stack_batch b;
@@ -728,8 +745,8 @@ static int as_nobody(void)
 	if (sampler_open(&s, &o))
 		return 2;
 	sampler_stats_get(s, &stats);
-	print_message("# as nobody: %s; why: %s; missing: %s\n", sampler_mode_name(stats.mode), stats.why,
-		      stats.missing);
+	print_message("# as nobody: %s; why: %s; missing: %s\n", sampler_mode_name(stats.mode),
+		      stats.why, stats.missing);
 	if (stats.mode == SAMPLER_OFF)
 		return strstr(stats.why, "perf_event_paranoid") ? 77 : 3;
 	if (stats.mode != SAMPLER_COPY || !stats.why[0])
@@ -744,8 +761,8 @@ static int as_nobody(void)
 	if (sampler_drain(s, &b))
 		return 6;
 	tally_up(&b, (uint32_t)pid, STACK_ON_CPU, chain, &t);
-	print_message("# as nobody: %lu samples, %lu with the chain, %lu to the root\n", t.samples, t.chained,
-		      t.rooted);
+	print_message("# as nobody: %lu samples, %lu with the chain, %lu to the root\n", t.samples,
+		      t.chained, t.rooted);
 	stop_target(pid);
 	stack_batch_fini(&b);
 	sampler_close(s);
@@ -767,33 +784,27 @@ static void gives_an_ordinary_user_copied_stacks(void **state)
 
 static int as_loop(void **state)
 {
-	return open_mode(SAMPLER_BPF_LOOP);
+	return open_mode(SAMPLER_BPF_LOOP, true);
 }
 
 static int as_tail(void **state)
 {
-	return open_mode(SAMPLER_BPF_TAIL);
+	return open_mode(SAMPLER_BPF_TAIL, true);
 }
 
 #define CASE(f) cmocka_unit_test_teardown(f, clean_up)
-#define CASES \
-	CASE(finds_the_known_chain), \
-	CASE(follows_a_fork), \
-	CASE(follows_an_exec), \
-	CASE(follows_a_dlopen), \
-	CASE(measures_blocked_time), \
-	CASE(shows_kernel_stacks), \
-	CASE(loses_nothing_in_the_swap), \
-	CASE(changes_rate_and_fraction), \
-	CASE(names_python_frames), \
-	CASE(survives_processes_that_end_at_once), \
-	CASE(samples_the_whole_node)
+#define CASES                                                                                      \
+	CASE(finds_the_known_chain), CASE(follows_a_fork), CASE(follows_an_exec),                  \
+	    CASE(follows_a_dlopen), CASE(measures_blocked_time), CASE(shows_kernel_stacks),        \
+	    CASE(loses_nothing_in_the_swap), CASE(changes_rate_and_fraction),                      \
+	    CASE(names_python_frames), CASE(survives_processes_that_end_at_once),                  \
+	    CASE(samples_the_whole_node)
 
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest any[] = {
-		cmocka_unit_test(says_why_it_is_off),
-		cmocka_unit_test(gives_an_ordinary_user_copied_stacks),
+	    cmocka_unit_test(says_why_it_is_off),
+	    cmocka_unit_test(gives_an_ordinary_user_copied_stacks),
 	};
 	const struct CMUnitTest root[] = {cmocka_unit_test(speaks_of_pids_as_its_namespace_does)};
 	const struct CMUnitTest loop[] = {CASES};
@@ -808,8 +819,10 @@ int main(int argc, char **argv)
 	failed = cmocka_run_group_tests_name("sampler", any, NULL, NULL);
 	if (!getuid() && !access("/sys/kernel/btf/vmlinux", R_OK)) {
 		failed += cmocka_run_group_tests_name("sampler in a namespace", root, NULL, NULL);
-		failed += cmocka_run_group_tests_name("sampler with bpf_loop", loop, as_loop, close_mode);
-		failed += cmocka_run_group_tests_name("sampler with tail calls", tail, as_tail, close_mode);
+		failed +=
+		    cmocka_run_group_tests_name("sampler with bpf_loop", loop, as_loop, close_mode);
+		failed += cmocka_run_group_tests_name("sampler with tail calls", tail, as_tail,
+						      close_mode);
 	}
 	return failed;
 }
