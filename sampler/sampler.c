@@ -171,6 +171,7 @@ static int bpf_open(struct sampler *s, enum sampler_mode mode, char why[160])
 	struct processes_sink sink = {
 	    .set = sink_set, .remove = sink_remove, .python = sink_python};
 	struct unwind_backing backing;
+	uint64_t nothing;
 	bool build_ids = false;
 	int err = sampler_maps_open(&s->maps, mode, &s->options, why, s->missing);
 
@@ -193,6 +194,8 @@ static int bpf_open(struct sampler *s, enum sampler_mode mode, char why[160])
 		bpf_close(s);
 		return err;
 	}
+	/* has the kernel's symbols read now: 100 ms that the first drain would take */
+	kernel_symbols_find(s->kernel, 0, &nothing);
 	if (!build_ids)
 		snprintf(s->missing + strlen(s->missing), sizeof(s->missing) - strlen(s->missing),
 			 "%sno Build IDs in mmap events (5.12)", s->missing[0] ? "; " : "");
