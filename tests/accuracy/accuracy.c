@@ -2,8 +2,8 @@
  * accuracy.c - how exact are the sampler's user stacks? Samples a live process with bpf/snapshot.bpf.c
  * (the sampler's own unwind.h), unwinds each very sample with libdw and, where they disagree, with
  * libunwind, and scores the walk in the kernel beside frame pointers alone and the paper's Algorithm 1.
- * usage: accuracy [-t] [-n NAME] [-s SECONDS] [-r HZ] [-v COUNT] [-B TEXT] PID
- *	-t tail-call build  -v show that many disagreements
+ * usage: accuracy [-t] [-n NAME] [-s SECONDS] [-r HZ] [-v COUNT] [-B TEXT] [-w FILE] PID
+ *	-t tail-call build  -v show that many disagreements  -w write one exact sample as a snapshot
  *	-B TEXT treat files whose path has TEXT in it as if they had no unwind information (libdw still sees
  *	it): what becomes of stripped code, with a truth to compare with */
 #include <bpf/bpf.h>
@@ -25,6 +25,7 @@
 #include "bpf/snapshot_loop.skel.h"
 #include "bpf/snapshot_tail.skel.h"
 #include "sampler/unwind_replay.h"
+#include "tests/accuracy/record.h"
 #include "tests/accuracy/truth.h"
 
 #define CPUS_MAX 256
@@ -58,6 +59,7 @@ struct run {
 	uint64_t end[UNWIND_END_COUNT];
 	uint32_t tables, refused;
 	int show;
+	const char *write; /* a file for one exact sample, as soon as there is one; NULL: no */
 	const char *blind; /* part of the paths whose tables are left away */
 	int64_t scanned_ms;
 	uint64_t stale; /* samples that showed a new mapping: not judged */
@@ -311,8 +313,13 @@ static int on_record(void *context, void *data, size_t bytes)
 	r->silent += t.silent;
 	r->cut += t.cut;
 	r->live += t.live_reads != 0;
-	if (!score_stack(&r->score[BY_TABLE], s->frame, s->count, s->end, &t))
+	if (!score_stack(&r->score[BY_TABLE], s->frame, s->count, s->end, &t)) {
 		third_voice(r, &t);
+	} else if (r->write && r->samples > 20 && !t.silent && !t.cut && t.count > 2) {
+		if (record_write(r->write, r->name, r->truth, &r->scan, s, &t, r->blind))
+			fprintf(stderr, "accuracy: %s: not written\n", r->write);
+		r->write = NULL;
+	}
 	for (int i = 0; i < ALGORITHMS; i++)
 		replay(r, i, &t);
 	return 0;
@@ -458,7 +465,7 @@ int main(int argc, char **argv)
 	bool tail = false;
 
 	r.name = "";
-	while ((option = getopt(argc, argv, "tn:s:r:v:B:")) != -1) {
+	while ((option = getopt(argc, argv, "tn:s:r:v:B:w:")) != -1) {
 		if (option == 't')
 			tail = true;
 		else if (option == 'n')
@@ -469,13 +476,15 @@ int main(int argc, char **argv)
 			hz = atoi(optarg);
 		else if (option == 'v')
 			r.show = atoi(optarg);
+		else if (option == 'w')
+			r.write = optarg;
 		else if (option == 'B')
 			r.blind = optarg;
 		else
 			return 2;
 	}
 	if (optind + 1 != argc) {
-		fprintf(stderr, "usage: accuracy [-t] [-n NAME] [-s SECONDS] [-r HZ] [-v COUNT] [-B TEXT] PID\n");
+		fprintf(stderr, "usage: accuracy [-t] [-n NAME] [-s SECONDS] [-r HZ] [-v COUNT] [-B TEXT] [-w FILE] PID\n");
 		return 2;
 	}
 	r.pid = (uint32_t)strtoul(argv[optind], NULL, 10);
