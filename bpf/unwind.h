@@ -492,9 +492,16 @@ static __always_inline void unwind_blind_fp(struct unwind_state *s)
 		return;
 	}
 	if (rbp < sp || (rbp & 7) || rbp - sp >= UNWIND_BLIND_FRAME_BYTES ||
-	    unwind_read_user(s->blind_pair, sizeof(s->blind_pair), rbp) ||
-	    !unwind_resolves(s, s->blind_pair[1]))
+	    unwind_read_user(s->blind_pair, sizeof(s->blind_pair), rbp))
 		return;
+	/* the caller has a rule, or is such code itself and its frame is next (V8's built-in code has no rules
+	 * though its file has) */
+	if (s->blind_pair[0] > rbp && s->blind_pair[0] - rbp < UNWIND_BLIND_FRAME_BYTES) {
+		if (!unwind_find_mapping(s, s->blind_pair[1] - 1))
+			return;
+	} else if (!unwind_resolves(s, s->blind_pair[1])) {
+		return;
+	}
 	call = unwind_call_before(s->blind_pair[1], s->pc, &target);
 	/* below the outermost frame, which has no rbp to save, may be code that was never called: Go's
 	 * goroutines return to the byte behind the beginning of a function */

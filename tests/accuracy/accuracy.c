@@ -61,6 +61,7 @@ struct run {
 	int show;
 	const char *write; /* a file for one exact sample, as soon as there is one; NULL: no */
 	const char *blind; /* part of the paths whose tables are left away */
+	time_t end_s;
 	int64_t scanned_ms;
 	uint64_t stale; /* samples that showed a new mapping: not judged */
 	struct unwind_state state;
@@ -269,6 +270,14 @@ static void replay(struct run *r, int algorithm, const struct truth_stack *t)
 		r->replay_differs++;
 }
 
+static time_t seconds_now(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec;
+}
+
 /* The process has mapped something since its mappings were read, which the sampler would know from the
  * kernel's events. */
 static bool is_stale(struct run *r, const struct snapshot_record *s)
@@ -278,7 +287,7 @@ static bool is_stale(struct run *r, const struct snapshot_record *s)
 	if (s->end != UNWIND_END_NO_MAPPING)
 		return false;
 	clock_gettime(CLOCK_MONOTONIC, &now);
-	if (now.tv_sec * 1000 + now.tv_nsec / 1000000 - r->scanned_ms > 100) {
+	if (now.tv_sec * 1000 + now.tv_nsec / 1000000 - r->scanned_ms > 1000) {
 		r->scanned_ms = now.tv_sec * 1000 + now.tv_nsec / 1000000;
 		if (take_mappings(r))
 			return true;
@@ -294,6 +303,8 @@ static int on_record(void *context, void *data, size_t bytes)
 	struct run *r = context;
 	struct snapshot_record *s = data;
 
+	if (seconds_now() >= r->end_s)
+		return -ETIME; /* or a slow judge would never come to the end of a ring that fills meanwhile */
 	if (bytes < sizeof(*s) || !r->truth)
 		return 0;
 	r->record = s;
@@ -422,21 +433,18 @@ static void report(const struct run *r)
 static int sample(struct run *r, int seconds)
 {
 	struct ring_buffer *ring = ring_buffer__new(r->ring_fd, on_record, r, NULL);
-	struct timespec now;
-	time_t end;
 
 	if (!ring)
 		return -errno;
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	end = now.tv_sec + seconds;
-	while (now.tv_sec < end && !kill((pid_t)r->pid, 0)) {
-		if (ring_buffer__poll(ring, 200) < 0 && errno != EINTR)
+	r->end_s = seconds_now() + seconds;
+	while (seconds_now() < r->end_s && !kill((pid_t)r->pid, 0)) {
+		int rc = ring_buffer__poll(ring, 200);
+
+		if (rc < 0 && rc != -EINTR)
 			break;
-		clock_gettime(CLOCK_MONOTONIC, &now);
 	}
 	for (int i = 0; i < r->cpus && i < CPUS_MAX; i++)
 		close(r->perf[i]);
-	ring_buffer__consume(ring);
 	ring_buffer__free(ring);
 	return 0;
 }
