@@ -240,7 +240,7 @@ static void third_voice(struct run *r, const struct truth_stack *t)
 	uint32_t ours = judged(s->frame, s->count, t);
 
 	truth_libunwind(r->truth, &r->scan, s, &third);
-	if (third.count >= ours && ours && same(third.pc, s->frame, ours))
+	if (third.count == ours && same(third.pc, s->frame, ours))
 		r->third_with_us++;
 	else if (third.count == t->count && same(third.pc, t->pc, t->count))
 		r->third_with_libdw++;
