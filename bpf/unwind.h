@@ -487,18 +487,29 @@ static __always_inline void unwind_blind_fp(struct unwind_state *s)
 	s->blind_marker = unwind_marker_get(s->blind_key);
 	if (s->blind_marker == UNWIND_MARKER_DWARF || unwind_rbp(s, &rbp))
 		return;
-	if (!rbp && s->mark == UNWIND_FRAME_FP >> 56) { /* the end of a chain of frame pointers */
+	if (!rbp && s->mark == (UNWIND_FRAME_FP | UNWIND_FRAME_RETURN) >> 56) { /* the end of a chain of frame pointers */
 		s->blind_words = 0;
 		return;
 	}
 	if (rbp < sp || (rbp & 7) || rbp - sp >= UNWIND_BLIND_FRAME_BYTES ||
-	    unwind_read_user(s->blind_pair, sizeof(s->blind_pair), rbp) ||
-	    !unwind_resolves(s, s->blind_pair[1]))
+	    unwind_read_user(s->blind_pair, sizeof(s->blind_pair), rbp))
 		return;
+	/* the caller has a rule, or is such code itself and its frame is next (V8's built-in code has no rules
+	 * though its file has) */
+	if (s->blind_pair[0] > rbp && s->blind_pair[0] - rbp < UNWIND_BLIND_FRAME_BYTES) {
+		if (!unwind_find_mapping(s, s->blind_pair[1] - 1))
+			return;
+	} else if (!unwind_resolves(s, s->blind_pair[1])) {
+		return;
+	}
 	call = unwind_call_before(s->blind_pair[1], s->pc, &target);
 	/* below the outermost frame, which has no rbp to save, may be code that was never called: Go's
 	 * goroutines return to the byte behind the beginning of a function */
-	if (call != UNWIND_CALL_HERE && call != UNWIND_CALL_INDIRECT && s->blind_pair[0])
+	if (call == UNWIND_CALL_NONE && s->blind_pair[0])
+		return;
+	/* a call of elsewhere may have been a tail call on (V8), or means that rbp is the caller's; a chain of
+	 * frame pointers that led here says the former */
+	if (call == UNWIND_CALL_ELSEWHERE && s->mark != (UNWIND_FRAME_FP | UNWIND_FRAME_RETURN) >> 56)
 		return;
 	s->blind_fp = 1;
 	s->blind_rbp = rbp;

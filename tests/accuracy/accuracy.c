@@ -2,8 +2,8 @@
  * accuracy.c - how exact are the sampler's user stacks? Samples a live process with bpf/snapshot.bpf.c
  * (the sampler's own unwind.h), unwinds each very sample with libdw and, where they disagree, with
  * libunwind, and scores the walk in the kernel beside frame pointers alone and the paper's Algorithm 1.
- * usage: accuracy [-t] [-n NAME] [-s SECONDS] [-r HZ] [-v COUNT] [-B TEXT] PID
- *	-t tail-call build  -v show that many disagreements
+ * usage: accuracy [-t] [-n NAME] [-s SECONDS] [-r HZ] [-v COUNT] [-B TEXT] [-w FILE] PID
+ *	-t tail-call build  -v show that many disagreements  -w write one exact sample as a snapshot
  *	-B TEXT treat files whose path has TEXT in it as if they had no unwind information (libdw still sees
  *	it): what becomes of stripped code, with a truth to compare with */
 #include <bpf/bpf.h>
@@ -25,6 +25,7 @@
 #include "bpf/snapshot_loop.skel.h"
 #include "bpf/snapshot_tail.skel.h"
 #include "sampler/unwind_replay.h"
+#include "tests/accuracy/record.h"
 #include "tests/accuracy/truth.h"
 
 #define CPUS_MAX 256
@@ -58,7 +59,9 @@ struct run {
 	uint64_t end[UNWIND_END_COUNT];
 	uint32_t tables, refused;
 	int show;
+	const char *write; /* a file for one exact sample, as soon as there is one; NULL: no */
 	const char *blind; /* part of the paths whose tables are left away */
+	time_t end_s;
 	int64_t scanned_ms;
 	uint64_t stale; /* samples that showed a new mapping: not judged */
 	struct unwind_state state;
@@ -237,7 +240,7 @@ static void third_voice(struct run *r, const struct truth_stack *t)
 	uint32_t ours = judged(s->frame, s->count, t);
 
 	truth_libunwind(r->truth, &r->scan, s, &third);
-	if (third.count >= ours && ours && same(third.pc, s->frame, ours))
+	if (third.count == ours && same(third.pc, s->frame, ours))
 		r->third_with_us++;
 	else if (third.count == t->count && same(third.pc, t->pc, t->count))
 		r->third_with_libdw++;
@@ -267,6 +270,14 @@ static void replay(struct run *r, int algorithm, const struct truth_stack *t)
 		r->replay_differs++;
 }
 
+static time_t seconds_now(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec;
+}
+
 /* The process has mapped something since its mappings were read, which the sampler would know from the
  * kernel's events. */
 static bool is_stale(struct run *r, const struct snapshot_record *s)
@@ -276,7 +287,7 @@ static bool is_stale(struct run *r, const struct snapshot_record *s)
 	if (s->end != UNWIND_END_NO_MAPPING)
 		return false;
 	clock_gettime(CLOCK_MONOTONIC, &now);
-	if (now.tv_sec * 1000 + now.tv_nsec / 1000000 - r->scanned_ms > 100) {
+	if (now.tv_sec * 1000 + now.tv_nsec / 1000000 - r->scanned_ms > 1000) {
 		r->scanned_ms = now.tv_sec * 1000 + now.tv_nsec / 1000000;
 		if (take_mappings(r))
 			return true;
@@ -292,6 +303,8 @@ static int on_record(void *context, void *data, size_t bytes)
 	struct run *r = context;
 	struct snapshot_record *s = data;
 
+	if (seconds_now() >= r->end_s)
+		return -ETIME; /* or a slow judge would never come to the end of a ring that fills meanwhile */
 	if (bytes < sizeof(*s) || !r->truth)
 		return 0;
 	r->record = s;
@@ -311,8 +324,13 @@ static int on_record(void *context, void *data, size_t bytes)
 	r->silent += t.silent;
 	r->cut += t.cut;
 	r->live += t.live_reads != 0;
-	if (!score_stack(&r->score[BY_TABLE], s->frame, s->count, s->end, &t))
+	if (!score_stack(&r->score[BY_TABLE], s->frame, s->count, s->end, &t)) {
 		third_voice(r, &t);
+	} else if (r->write && r->samples > 20 && !t.silent && !t.cut && t.count > 2) {
+		if (record_write(r->write, r->name, r->truth, &r->scan, s, &t, r->blind))
+			fprintf(stderr, "accuracy: %s: not written\n", r->write);
+		r->write = NULL;
+	}
 	for (int i = 0; i < ALGORITHMS; i++)
 		replay(r, i, &t);
 	return 0;
@@ -415,21 +433,18 @@ static void report(const struct run *r)
 static int sample(struct run *r, int seconds)
 {
 	struct ring_buffer *ring = ring_buffer__new(r->ring_fd, on_record, r, NULL);
-	struct timespec now;
-	time_t end;
 
 	if (!ring)
 		return -errno;
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	end = now.tv_sec + seconds;
-	while (now.tv_sec < end && !kill((pid_t)r->pid, 0)) {
-		if (ring_buffer__poll(ring, 200) < 0 && errno != EINTR)
+	r->end_s = seconds_now() + seconds;
+	while (seconds_now() < r->end_s && !kill((pid_t)r->pid, 0)) {
+		int rc = ring_buffer__poll(ring, 200);
+
+		if (rc < 0 && rc != -EINTR)
 			break;
-		clock_gettime(CLOCK_MONOTONIC, &now);
 	}
 	for (int i = 0; i < r->cpus && i < CPUS_MAX; i++)
 		close(r->perf[i]);
-	ring_buffer__consume(ring);
 	ring_buffer__free(ring);
 	return 0;
 }
@@ -458,7 +473,7 @@ int main(int argc, char **argv)
 	bool tail = false;
 
 	r.name = "";
-	while ((option = getopt(argc, argv, "tn:s:r:v:B:")) != -1) {
+	while ((option = getopt(argc, argv, "tn:s:r:v:B:w:")) != -1) {
 		if (option == 't')
 			tail = true;
 		else if (option == 'n')
@@ -469,13 +484,15 @@ int main(int argc, char **argv)
 			hz = atoi(optarg);
 		else if (option == 'v')
 			r.show = atoi(optarg);
+		else if (option == 'w')
+			r.write = optarg;
 		else if (option == 'B')
 			r.blind = optarg;
 		else
 			return 2;
 	}
 	if (optind + 1 != argc) {
-		fprintf(stderr, "usage: accuracy [-t] [-n NAME] [-s SECONDS] [-r HZ] [-v COUNT] [-B TEXT] PID\n");
+		fprintf(stderr, "usage: accuracy [-t] [-n NAME] [-s SECONDS] [-r HZ] [-v COUNT] [-B TEXT] [-w FILE] PID\n");
 		return 2;
 	}
 	r.pid = (uint32_t)strtoul(argv[optind], NULL, 10);
