@@ -103,6 +103,10 @@
 #define LIMIT_WINDOW_STACK_FRAMES (1u << 20)
 #define LIMIT_WINDOW_STACK_SAMPLES (1u << 16)
 
+/* What sysomd keeps of them, packed: windows ask for the last minutes (the recorder's promise). */
+#define LIMIT_STACKS_KEPT_BYTES (12u << 20)
+#define LIMIT_STACKS_KEPT_NS 180000000000ull
+
 /* ---- symbols (symbol/) ---- */
 /* A note segment holds the Build ID, the ABI tag and a property: some hundred bytes. */
 #define LIMIT_SYMBOL_NOTE_BYTES 4096

@@ -37,6 +37,10 @@ struct settings {
 	uint64_t stall_ns;
 	bool canary;
 	bool automatic_steps;
+	/* CPU stacks */
+	int sampler_mode; /* enum sampler_mode, the best to try */
+	uint64_t sampler_rate_hz, sampler_fraction, sampler_period_ns, sampler_off_cpu_min_ns;
+	bool sampler_off_cpu, sampler_python, sampler_all;
 };
 
 enum process_state {
@@ -81,6 +85,7 @@ struct node_stats {
 
 struct registration; /* registration.c */
 struct http;	     /* http.c */
+struct stacks;	     /* stacks.c */
 
 struct node {
 	struct settings settings;
@@ -91,6 +96,7 @@ struct node {
 	struct canary *canary;
 	struct registration *registration;
 	struct http *http;
+	struct stacks *stacks; /* stacks.c; NULL: not opened */
 	struct process *processes[LIMIT_NODE_PROCESSES]; /* NULL: free */
 	uint64_t process_serial, beat_sequence, beat_at_ns, started_ns;
 	struct loop_source *drain_timer;
