@@ -115,6 +115,17 @@
 #define LIMIT_SYMBOLS (1u << 26)
 /* A mangled name of C++ can be longer; it is then cut, and not demangled. */
 #define LIMIT_SYMBOL_NAME_BYTES 16384u
+/* .gnu_debugdata unpacked, and what unpacking may take: libxul's are 8 MB. */
+#define LIMIT_SYMBOL_MINI_BYTES (64u << 20)
+/* Files of a Build-ID directory, 40 bytes of memory each: a distribution with its debug files is
+ * 170,000. */
+#define LIMIT_SYMBOL_FILES (1u << 19)
+/* One upload; debug files of the largest CUDA libraries have 3 to 5 GB. */
+#define LIMIT_SYMBOL_FILE_BYTES (8ull << 30)
+/* Uploads at a time; each holds a descriptor and a reserved part of the directory. */
+#define LIMIT_SYMBOL_UPLOADS 64u
+/* Of one upload, in one request. */
+#define LIMIT_SYMBOL_CHUNK_BYTES (64u << 20)
 
 /* ---- the CPU sampler (sampler/, bpf/) ---- */
 /* Whole-node sampling of a training host sees some thousand; the kernel's map is made for as many. */
