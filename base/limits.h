@@ -85,6 +85,14 @@
 /* Answers of the HTTP API. */
 #define LIMIT_API_INCIDENTS 1000u
 #define LIMIT_API_WINDOWS 2000u
+/* Requests about symbols: a PyTorch process maps 320 files; a window has some 10,000 addresses. The body
+ * of the largest has 20 bytes per address. */
+#define LIMIT_API_SYMBOL_FILES 4096u
+#define LIMIT_API_SYMBOL_OBJECTS 1024u
+#define LIMIT_API_SYMBOL_ADDRESSES 16384u
+#define LIMIT_API_SYMBOL_BODY_BYTES (1u << 20)
+/* Requests that wait for their answer from a disk; more are told to come again. */
+#define LIMIT_API_SYMBOL_WAITING 64u
 
 /* ---- CPU stacks (analysis/stack.h) ---- */
 /* A PyTorch process maps some 320 files; a node of 8 ranks and their loaders shares most. */
