@@ -39,7 +39,7 @@ struct api {
 
 struct answer {
 	unsigned status;
-	const char *type;
+	const char *type, *allow;
 	struct buf body;
 };
 
@@ -312,7 +312,7 @@ static enum MHD_Result send_answer(struct api *api, struct MHD_Connection *c, st
 	MHD_add_response_header(r, "X-Content-Type-Options", "nosniff");
 	MHD_add_response_header(r, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
 	if (a->status == MHD_HTTP_METHOD_NOT_ALLOWED)
-		MHD_add_response_header(r, MHD_HTTP_HEADER_ALLOW, "GET, HEAD, POST, PUT, DELETE");
+		MHD_add_response_header(r, MHD_HTTP_HEADER_ALLOW, a->allow);
 	ok = MHD_queue_response(c, a->status, r);
 	MHD_destroy_response(r);
 	return ok;
@@ -361,6 +361,8 @@ static enum MHD_Result on_body(struct api *api, struct MHD_Connection *c, const 
 		unsigned status = api_symbols_begin(api->symbols, c, method, url, &r, &why);
 
 		if (status) {
+			if (!strncmp(url, "/api/v1/symbol", 14))
+				a->allow = "GET, HEAD, POST, PUT, DELETE";
 			answer_error(a, status, why);
 			return send_answer(api, c, a);
 		}
@@ -383,7 +385,8 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *c, const cha
 				  size_t *data_bytes, void **request)
 {
 	struct api *api = arg;
-	struct answer a = { .status = MHD_HTTP_OK, .type = "application/json" };
+	struct answer a = { .status = MHD_HTTP_OK, .type = "application/json",
+			    .allow = "GET, HEAD" };
 	enum MHD_Result ok;
 
 	(void)version;

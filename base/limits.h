@@ -115,6 +115,11 @@
 #define LIMIT_STACKS_KEPT_BYTES (12u << 20)
 #define LIMIT_STACKS_KEPT_NS 180000000000ull
 
+/* Build IDs remembered as told to the aggregator: a node of 8 ranks of PyTorch maps some 400 files; a node
+ * watched as a whole some thousand. 4,096 of 48 bytes and their paths. */
+#define LIMIT_OFFER_FILES 4096u
+#define LIMIT_OFFER_PATH_BYTES 1024u
+
 /* ---- symbols (symbol/) ---- */
 /* A note segment holds the Build ID, the ABI tag and a property: some hundred bytes. */
 #define LIMIT_SYMBOL_NOTE_BYTES 4096

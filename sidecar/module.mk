@@ -5,7 +5,8 @@ sidecar_SRCS := sidecar/clockmap.c sidecar/join.c sidecar/join_match.c sidecar/r
 	sidecar/anomaly.c sidecar/spool.c sidecar/uplink.c sidecar/canary.c sidecar/rank.c \
 	sidecar/registration.c sidecar/process.c sidecar/drain.c sidecar/ship.c sidecar/status.c \
 	sidecar/http.c
-sidecar_LDLIBS := -lnng -lmicrohttpd
+sidecar_SRCS += sidecar/symbol_offer.c
+sidecar_LDLIBS := -lnng -lmicrohttpd -lcurl -ljansson
 
 PROGS += sysomd
 INSTALL_PROGS += sysomd

@@ -5,6 +5,7 @@
 
 #include "base/version.h"
 #include "sidecar/node.h"
+#include "sidecar/symbol_offer.h"
 
 const char *status_trace_name(uint32_t state)
 {
@@ -307,6 +308,29 @@ static void uplink_series(struct node *n, struct buf *b)
 	    (double)us.spool.disk_errors);
 }
 
+static void offer_series(struct node *n, struct buf *b)
+{
+	struct symbol_offer_stats st;
+
+	symbol_offer_stats_get(n->offer, &st);
+	one(b, "sysom_symbols_noted_total", "counter", "Build IDs of the stacks that were sent.",
+	    (double)st.noted);
+	one(b, "sysom_symbols_forgotten_total", "counter", "Told of while there was no place.",
+	    (double)st.forgotten);
+	one(b, "sysom_symbols_needed_total", "counter", "Files that the aggregator lacked.",
+	    (double)st.needed);
+	one(b, "sysom_symbols_uploaded_total", "counter", "Files sent to it.", (double)st.uploaded);
+	one(b, "sysom_symbols_uploaded_bytes_total", "counter", "Bytes of these and of attempts.",
+	    (double)st.uploaded_bytes);
+	one(b, "sysom_symbols_no_file_total", "counter", "Without a file to send.", (double)st.no_file);
+	one(b, "sysom_symbols_over_budget_total", "counter", "Put off for the day's budget.",
+	    (double)st.over_budget);
+	one(b, "sysom_symbols_refused_total", "counter", "Refused by the aggregator.",
+	    (double)st.refused);
+	one(b, "sysom_symbols_failed_total", "counter", "Requests without an answer.",
+	    (double)st.failed);
+}
+
 void status_metrics(struct node *n, struct buf *b)
 {
 	uint64_t now_ns = clock_monotonic_ns(), stalls, stalled_ns;
@@ -316,6 +340,7 @@ void status_metrics(struct node *n, struct buf *b)
 	canary_totals(n->canary, &stalls, &stalled_ns);
 	rank_series(n, b);
 	uplink_series(n, b);
+	offer_series(n, b);
 	one(b, "sysom_attached_total", "counter", "Processes attached.", (double)n->stats.attached);
 	one(b, "sysom_reattached_total", "counter", "Processes that dialled again.",
 	    (double)n->stats.reattached);

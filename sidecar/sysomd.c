@@ -20,6 +20,7 @@
 #include "base/config.h"
 #include "base/log.h"
 #include "sidecar/node.h"
+#include "sidecar/symbol_offer.h"
 
 #define DEFAULT_CONFIG "/etc/sysom/sysomd.yaml"
 /* SIGTERM: as long as this for what is queued; what remains waits in the spool. */
@@ -42,6 +43,8 @@ static const struct config_key keys[] = {
 	    "/metrics, /healthz, /api/v1/status; empty: none"),
 	KEY(uplink_url, "uplink.url", CONFIG_STRING, "tcp://127.0.0.1:9471",
 	    "the aggregator; empty: windows wait in the spool"),
+	KEY(uplink_http, "uplink.http", CONFIG_STRING, "",
+	    "its HTTP, for symbol files; empty: port 9472 of the same host"),
 	KEY(spool_bytes, "spool.bytes", CONFIG_BYTES, "500MB",
 	    "windows that wait for the aggregator; the oldest go first", .min = 1e6, .max = 1e12),
 	KEY(spool_age_ns, "spool.age", CONFIG_DURATION, "1h", "and for how long they may wait",
@@ -102,6 +105,12 @@ static const struct config_key keys[] = {
 	KEY(sampler_python, "sampler.python", CONFIG_BOOL, "true", "CPython frames"),
 	KEY(sampler_all, "sampler.all", CONFIG_BOOL, "false",
 	    "the whole node, not only registered ranks and their children"),
+	KEY(symbols_offer, "symbols.offer", CONFIG_BOOL, "true",
+	    "send the aggregator the symbol files that it lacks, of the stacks that it was sent"),
+	KEY(symbols_rate, "symbols.rate", CONFIG_BYTES, "4 MB", "bytes per second of that",
+	    .min = 65536, .max = 1e10),
+	KEY(symbols_per_day, "symbols.per_day", CONFIG_BYTES, "4 GB", "and per 24 hours", .min = 0,
+	    .max = 1e15),
 	KEY(canary, "canary.on", CONFIG_BOOL, "true",
 	    "do not judge steps during which the whole host stood still"),
 };
@@ -323,6 +332,24 @@ static int open_stores(struct node *n)
 	return err ? err : uplink_open(&n->uplink, &uc, n->loop, ship_command, n);
 }
 
+/* Without it windows still go out: only their frames stay without names. */
+static void open_offer(struct node *n)
+{
+	char url[NODE_PATH_BYTES];
+	struct symbol_offer_config c = { .url = url, .proc_root = "/proc",
+					 .bytes_per_s = n->settings.symbols_rate,
+					 .bytes_per_day = n->settings.symbols_per_day };
+	int err;
+
+	snprintf(url, sizeof(url), "%s", n->settings.uplink_http);
+	if (!n->settings.symbols_offer ||
+	    (!*url && symbol_offer_url(n->settings.uplink_url, url, sizeof(url))))
+		return;
+	err = symbol_offer_open(&n->offer, &c);
+	if (err)
+		log_warn("symbols", "%s: %s", url, strerror(-err));
+}
+
 static int node_open(struct node *n)
 {
 	int err = loop_open(&n->loop);
@@ -355,6 +382,7 @@ static int node_open(struct node *n)
 	    (err = loop_add_timer(n->loop, 0, n->drain_ms, on_drain, n, &n->drain_timer)) ||
 	    (err = loop_add_timer(n->loop, 0, 1000, on_second, n, NULL)))
 		return err;
+	open_offer(n);
 	return loop_add_timer(n->loop, 50, 250, on_tend, n, NULL);
 }
 
@@ -369,6 +397,7 @@ static void node_close(struct node *n)
 		if (n->processes[i])
 			process_forget(n->processes[i]);
 	registration_close(n);
+	symbol_offer_close(n->offer);
 	uplink_close(n->uplink, LINGER_MS);
 	recorder_close(n->recorder);
 	canary_close(n->canary);
@@ -418,6 +447,9 @@ static int check_settings(const void *values, char *why, size_t why_bytes)
 		bad = "http.listen is not ADDRESS:PORT";
 	else if (!is_uplink_url(s->uplink_url))
 		bad = "uplink.url is none of tcp://, tls+tcp://, ipc://";
+	else if (*s->uplink_http && strncmp(s->uplink_http, "http://", 7) &&
+		 strncmp(s->uplink_http, "https://", 8))
+		bad = "uplink.http is none of http://, https://";
 	if (!bad)
 		return 0;
 	snprintf(why, why_bytes, "%s", bad);
