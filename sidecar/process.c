@@ -87,6 +87,8 @@ static void leave(struct process *p, enum process_state state)
 	p->state = state;
 	p->left_ns = clock_monotonic_ns();
 	drop_socket(p);
+	if (state == PROCESS_GONE)
+		keep_forget(p);
 	if (state == PROCESS_DETACHED)
 		log_info("detach", "pid=%u rank=%d", p->id.pid, p->id.rank);
 }
@@ -252,6 +254,7 @@ static int start(struct process *p, struct ring_reader *reader)
 	if (err)
 		return err;
 	ship_init(p);
+	keep_restore(p);
 	return watch(p);
 }
 

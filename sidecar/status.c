@@ -325,6 +325,13 @@ void status_metrics(struct node *n, struct buf *b)
 	    (double)n->stats.refused_bad);
 	one(b, "sysom_attach_refused_busy_total", "counter", "Refused: too many at once.",
 	    (double)n->stats.refused_busy);
+	one(b, "sysom_baselines_restored_total", "counter",
+	    "Processes whose usual steps were known from an earlier sysomd.",
+	    (double)n->stats.baselines_restored);
+	one(b, "sysom_baselines_bad_total", "counter", "Baseline files that were refused.",
+	    (double)n->stats.baselines_bad);
+	one(b, "sysom_baseline_errors_total", "counter", "Baseline files that could not be written.",
+	    (double)n->stats.baseline_errors);
 	one(b, "sysom_drain_behind_total", "counter", "Drain turns that ended with events left.",
 	    (double)n->stats.drain_behind);
 	one(b, "sysom_recorder_records_total", "counter", "Records kept.", (double)rs.records);
