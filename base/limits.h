@@ -56,6 +56,18 @@
 /* Files known at a time; a PyTorch process maps 316. */
 #define LIMIT_UNWIND_FILES 16384u
 
+/* ---- CPython (sampler/python_*) ---- */
+/* Files remembered as with or without a CPython interpreter; a node runs a few versions. */
+#define LIMIT_PYTHON_FILES 16u
+/* Lines read of /proc/PID/maps: the kernel's own default bound (vm.max_map_count). */
+#define LIMIT_PYTHON_MAPS_LINES 65530u
+/* Code objects named at a time per process: a PyTorch job runs some 5,000 of its 100,000. */
+#define LIMIT_PYTHON_CODES 16384u
+/* Of a function's qualified name, a file name (the kernel's bound) and a code object's line table. */
+#define LIMIT_PYTHON_NAME_BYTES 1024u
+#define LIMIT_PYTHON_FILE_BYTES 4096u
+#define LIMIT_PYTHON_LINES_BYTES 65536u
+
 /* ---- on the wire ---- */
 /* One window, encoded and compressed; enforced at both ends since nng re-sends a larger one for
  * ever. */

@@ -21,21 +21,26 @@ struct copy_mode_stats {
 	uint64_t end[STACK_END_COUNT];
 };
 
+struct copy_mode_settings {
+	uint64_t period_ns; /* of CPU time of a thread, between samples */
+	uint64_t weight_ns; /* of one sample */
+	uint64_t slice_ns;  /* 0: one slice per drain */
+};
+
 struct copy_mode;
-/* processes: without tables and sink; borrowed until close. rate_hz: samples per second of a busy thread
- * on a CPU, after the fraction. 0, or -errno and the reason in why. */
+/* processes: without tables and sink; borrowed until close. 0, or -errno and the reason in why. */
 int copy_mode_open(struct copy_mode **out, struct processes *processes, struct kernel_symbols *kernel,
-		   const char *proc_root, double rate_hz, char why[160], char missing[160]);
+		   const char *proc_root, const struct copy_mode_settings *settings, char why[160],
+		   char missing[160]);
 void copy_mode_close(struct copy_mode *c); /* NULL is a no-op */
 /* All threads that the process has now, and what they start. 0, -ESRCH, -EACCES, -EMFILE. */
 int copy_mode_add(struct copy_mode *c, uint32_t pid);
-int copy_mode_rate(struct copy_mode *c, double rate_hz);
+int copy_mode_settings_set(struct copy_mode *c, const struct copy_mode_settings *settings);
 int copy_mode_fd(const struct copy_mode *c);
 /* Reads the rings: mappings are noted, samples unwound. */
 void copy_mode_poll(struct copy_mode *c);
-/* Appends what was sampled since the last call. weight_ns: of one sample. */
-void copy_mode_drain(struct copy_mode *c, struct stack_batch *b, uint64_t begin_ns, uint64_t slice_ns,
-		     uint64_t weight_ns);
+/* Appends what was sampled since the last call. */
+int copy_mode_drain(struct copy_mode *c, struct stack_batch *b);
 void copy_mode_stats_get(const struct copy_mode *c, struct copy_mode_stats *out);
 
 #endif

@@ -198,9 +198,16 @@ static int bpf_open(struct sampler *s, enum sampler_mode mode, char why[160])
 
 /* ---- without BPF ---- */
 
-static double copy_rate(const struct sampler *s)
+/* A copy costs the same whether it is kept or not, so that the fraction makes the period longer. */
+static struct copy_mode_settings copy_settings(const struct sampler *s)
 {
-	return s->options.rate_hz * (s->options.fraction_percent / 100.0);
+	struct copy_mode_settings c = {
+		.period_ns = sample_weight_ns(s),
+		.weight_ns = sample_weight_ns(s),
+		.slice_ns = (uint64_t)s->options.slice_ms * 1000000,
+	};
+
+	return c;
 }
 
 static void copy_close(struct sampler *s)
@@ -216,12 +223,13 @@ static void copy_close(struct sampler *s)
 static int copy_open(struct sampler *s, char why[160])
 {
 	struct processes_sink sink = {0};
+	struct copy_mode_settings settings = copy_settings(s);
 	int err = unwind_store_open(&s->store, &unwind_store_memory, 0);
 
 	err = err ? err : processes_open(&s->processes, s->proc_root, s->store, &sink, false, false);
 	if (err)
 		snprintf(why, 160, "no memory");
-	err = err ? err : copy_mode_open(&s->copy, s->processes, s->kernel, s->proc_root, copy_rate(s), why,
+	err = err ? err : copy_mode_open(&s->copy, s->processes, s->kernel, s->proc_root, &settings, why,
 					 s->missing);
 	err = err ? err : watch(s, copy_mode_fd(s->copy));
 	err = err ? err : watch(s, processes_fd(s->processes));
@@ -358,8 +366,11 @@ int sampler_set_rate(struct sampler *s, uint32_t rate_hz, uint32_t fraction_perc
 		return -EINVAL;
 	s->options.rate_hz = rate_hz;
 	s->options.fraction_percent = fraction_percent;
-	if (s->copy)
-		return copy_mode_rate(s->copy, copy_rate(s));
+	if (s->copy) {
+		struct copy_mode_settings settings = copy_settings(s);
+
+		return copy_mode_settings_set(s->copy, &settings);
+	}
 	for (uint32_t i = 0; faster && s->tick_fd && i < s->cpu_count; i++) {
 		if (s->tick_fd[i] >= 0 && ioctl(s->tick_fd[i], PERF_EVENT_IOC_PERIOD, &period))
 			err = -errno;
@@ -487,8 +498,7 @@ int sampler_drain(struct sampler *s, struct stack_batch *b)
 		b->begin_ns = s->begin_ns;
 	b->end_ns = now;
 	if (s->copy)
-		copy_mode_drain(s->copy, b, s->begin_ns, (uint64_t)s->options.slice_ms * 1000000,
-				sample_weight_ns(s));
+		err = copy_mode_drain(s->copy, b);
 	else if (s->maps)
 		err = bpf_drain(s, b);
 	if (s->mode == SAMPLER_OFF)
