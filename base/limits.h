@@ -114,6 +114,8 @@
 /* Of one window: a minute of one rank with 30 busy threads at 99 Hz, mostly shared. */
 #define LIMIT_WINDOW_STACK_FRAMES (1u << 20)
 #define LIMIT_WINDOW_STACK_SAMPLES (1u << 16)
+/* Of a window that goes without its records: some 100 kB packed. */
+#define LIMIT_WINDOW_SUMMARY_STACK_FRAMES (1u << 15)
 
 /* What sysomd keeps of them, packed: windows ask for the last minutes (the recorder's promise). */
 #define LIMIT_STACKS_KEPT_BYTES (12u << 20)
