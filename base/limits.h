@@ -56,6 +56,18 @@
 /* Files known at a time; a PyTorch process maps 316. */
 #define LIMIT_UNWIND_FILES 16384u
 
+/* ---- CPython (sampler/python_*) ---- */
+/* Files remembered as with or without a CPython interpreter; a node runs a few versions. */
+#define LIMIT_PYTHON_FILES 16u
+/* Lines read of /proc/PID/maps: the kernel's own default bound (vm.max_map_count). */
+#define LIMIT_PYTHON_MAPS_LINES 65530u
+/* Code objects named at a time per process: a PyTorch job runs some 5,000 of its 100,000. */
+#define LIMIT_PYTHON_CODES 16384u
+/* Of a function's qualified name, a file name (the kernel's bound) and a code object's line table. */
+#define LIMIT_PYTHON_NAME_BYTES 1024u
+#define LIMIT_PYTHON_FILE_BYTES 4096u
+#define LIMIT_PYTHON_LINES_BYTES 65536u
+
 /* ---- on the wire ---- */
 /* One window, encoded and compressed; enforced at both ends since nng re-sends a larger one for
  * ever. */
@@ -110,6 +122,8 @@
 /* Of one window: a minute of one rank with 30 busy threads at 99 Hz, mostly shared. */
 #define LIMIT_WINDOW_STACK_FRAMES (1u << 20)
 #define LIMIT_WINDOW_STACK_SAMPLES (1u << 16)
+/* Of a window that goes without its records: some 100 kB packed. */
+#define LIMIT_WINDOW_SUMMARY_STACK_FRAMES (1u << 15)
 
 /* What sysomd keeps of them, packed: windows ask for the last minutes (the recorder's promise). */
 #define LIMIT_STACKS_KEPT_BYTES (12u << 20)

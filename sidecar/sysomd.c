@@ -21,6 +21,7 @@
 #include "base/log.h"
 #include "sidecar/node.h"
 #include "sidecar/symbol_offer.h"
+#include "sidecar/stacks.h"
 
 #define DEFAULT_CONFIG "/etc/sysom/sysomd.yaml"
 /* SIGTERM: as long as this for what is queued; what remains waits in the spool. */
@@ -196,7 +197,6 @@ static int take_lock(struct node *n)
 {
 	char path[NODE_PATH_BYTES + 8];
 
-	n->lock_fd = -1;
 	snprintf(path, sizeof(path), "%s/lock", n->settings.state_dir);
 	n->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (n->lock_fd < 0) {
@@ -272,6 +272,8 @@ static void on_tend(void *arg, uint32_t count)
 	uint64_t period = has_suspect(n) ? n->settings.beat_suspect_ns : n->settings.beat_ns;
 
 	ship_tend(n, now_ns);
+	keep_tend(n, now_ns);
+	stacks_tend(n, now_ns);
 	if (n->beat_at_ns && now_ns - n->beat_at_ns < period)
 		return;
 	n->beat_at_ns = now_ns;
@@ -321,7 +323,7 @@ static int open_stores(struct node *n)
 				      .ranks_max = LIMIT_NODE_PROCESSES };
 	struct uplink_config uc = { .url = n->settings.uplink_url,
 				    .spool = { spool, n->settings.spool_bytes,
-					       n->settings.spool_age_ns, spool_boot() } };
+					       n->settings.spool_age_ns, n->boot } };
 	int err;
 
 	snprintf(spool, sizeof(spool), "%s/spool", n->settings.state_dir);
@@ -366,12 +368,16 @@ static int node_open(struct node *n)
 		memcpy(n->boot_id, &n->started_ns, sizeof(n->started_ns));
 	clockmap_init(&n->clock);
 	fill_rank_config(n);
+	keep_open(n);
 	n->drain_ms = NODE_DRAIN_MS;
 	n->batch = malloc(sizeof(*n->batch) * LIMIT_DRAIN_BATCH);
 	n->name_map = malloc(sizeof(*n->name_map) * (LIMIT_NAME_COUNT + 1));
 	if (!n->batch || !n->name_map)
 		return -ENOMEM;
 	if (n->settings.canary && (err = canary_open(&n->canary)))
+		return err;
+	err = stacks_open(n);
+	if (err)
 		return err;
 	err = registration_open(n);
 	if (err) {
@@ -393,9 +399,11 @@ static void node_close(struct node *n)
 		ship_beat(n, clock_monotonic_ns());
 	}
 	http_close(n);
+	keep_close(n);
 	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++)
 		if (n->processes[i])
 			process_forget(n->processes[i]);
+	stacks_close(n);
 	registration_close(n);
 	symbol_offer_close(n->offer);
 	uplink_close(n->uplink, LINGER_MS);
@@ -458,7 +466,7 @@ static int check_settings(const void *values, char *why, size_t why_bytes)
 
 int main(int argc, char **argv)
 {
-	static struct node node;
+	static struct node node = { .baseline_fd = -1, .lock_fd = -1 };
 	int err;
 
 	log_init("sysomd", LOG_INFO);

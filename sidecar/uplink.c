@@ -185,14 +185,14 @@ static void hold_back(struct uplink *u)
 }
 
 /* Written after the commit is known and before the spool forgets: what stands here must be in the
- * aggregator's store. */
+ * aggregator's store. None is held back: as many as an outage has gathered may come in one second. */
 static void log_acked(const struct wire_reply *r)
 {
 	char id[2 * sizeof(r->id) + 1];
 
 	for (size_t i = 0; i < sizeof(r->id); i++)
 		snprintf(id + 2 * i, 3, "%02x", r->id[i]);
-	log_info("window_acked", "id=%s duplicate=%d", id, r->status == WIRE_DUPLICATE);
+	log_record("window_acked", "id=%s duplicate=%d", id, r->status == WIRE_DUPLICATE);
 }
 
 /* Sends the oldest window of the spool; false when there is none or it has to wait. */
