@@ -11,3 +11,7 @@ test_symbol_LDLIBS := -lcmocka
 
 FUZZ += fuzz_symbol
 fuzz_symbol_USES := symbol base
+
+UNIT += test_symbol_store
+test_symbol_store_USES := symbol base
+test_symbol_store_LDLIBS := -lcmocka
