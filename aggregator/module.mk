@@ -26,3 +26,6 @@ test_store_LDLIBS := -lcmocka
 
 BENCH += bench_ingest
 bench_ingest_USES := aggregator wire analysis base
+
+FUZZ += fuzz_symbolize
+fuzz_symbolize_USES := aggregator symbol base

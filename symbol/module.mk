@@ -15,3 +15,6 @@ fuzz_symbol_USES := symbol base
 UNIT += test_symbol_store
 test_symbol_store_USES := symbol base
 test_symbol_store_LDLIBS := -lcmocka
+
+FUZZ += fuzz_symbol_upload
+fuzz_symbol_upload_USES := symbol base
