@@ -41,3 +41,9 @@ test_recorder_LDLIBS := -lcmocka
 
 FUZZ += fuzz_join
 fuzz_join_USES := sidecar analysis ring base
+
+# with the aggregator's program and the command line's client
+TEST_PARTS += $(B)/bin/sysom-aggregator
+UNIT += test_symbol_offer
+test_symbol_offer_USES := sidecar cli symbol analysis base
+test_symbol_offer_LDLIBS := -lcmocka
