@@ -12,7 +12,8 @@ cli_SRCS += cli/replay_csv.c cli/replay_events.c cli/replay_load.c cli/replay_ra
 	cli/replay_steps.c cli/trace_reader.c
 # CPU profiles
 PPROF_GEN := $(B)/gen/cli/profile.pb-c
-cli_SRCS += cli/profile_names.c cli/profile_tree.c cli/profile_flame.c cli/profile_pprof.c $(PPROF_GEN).c
+cli_SRCS += cli/symbol_client.c cli/profile_names.c cli/profile_tree.c cli/profile_flame.c cli/profile_pprof.c \
+	cli/profile_out.c cli/cmd_record.c $(PPROF_GEN).c
 GEN += $(PPROF_GEN).h
 $(PPROF_GEN).h: cli/profile.proto
 	@mkdir -p $(B)/gen
@@ -31,7 +32,7 @@ $(PERFETTO_GEN).c: $(PERFETTO_GEN).h ;
 PROGS += sysom
 INSTALL_PROGS += sysom
 sysom_SRCS := cli/sysom.c
-sysom_USES := cli wire symbol analysis base
+sysom_USES := cli wire sampler symbol analysis base
 
 SCRIPTS_TEST += tests/e2e/cli_commands.sh tests/e2e/cli_doctor.sh tests/e2e/cli_run.sh \
 	tests/e2e/cli_trace.sh

@@ -95,6 +95,8 @@ static const struct command commands[] = {
 	  .detail = "The status is 1 when a check failed; warnings leave it 0.\n",
 	  .examples = "  sysom doctor\n"
 		      "  sysom doctor --json | jq '.checks[] | select(.state != \"ok\")'\n" },
+	{ .name = "record", .raw = cmd_record_main, .args = "-p PID|--rank R|-a|-- CMD...",
+	  .summary = "CPU stacks of processes as a flame graph, folded stacks or pprof" },
 	{ .name = "replay", .raw = cmd_replay_main, .args = "KIND FILE...",
 	  .summary = "run the analysis on trace files" },
 };

@@ -37,6 +37,14 @@ struct settings {
 	uint64_t stall_ns;
 	bool canary;
 	bool automatic_steps;
+	/* CPU stacks */
+	int sampler_mode; /* enum sampler_mode, the best to try */
+	uint64_t sampler_rate_hz, sampler_fraction, sampler_period_ns, sampler_off_cpu_min_ns;
+	bool sampler_off_cpu, sampler_python, sampler_all;
+	/* symbol files for the aggregator */
+	char uplink_http[NODE_PATH_BYTES];
+	uint64_t symbols_rate, symbols_per_day;
+	bool symbols_offer;
 };
 
 enum process_state {
@@ -83,6 +91,8 @@ struct node_stats {
 
 struct registration; /* registration.c */
 struct http;	     /* http.c */
+struct stacks;	     /* stacks.c */
+struct symbol_offer; /* symbol_offer.c */
 
 struct node {
 	struct settings settings;
@@ -93,6 +103,8 @@ struct node {
 	struct canary *canary;
 	struct registration *registration;
 	struct http *http;
+	struct stacks *stacks; /* stacks.c; NULL: not opened */
+	struct symbol_offer *offer; /* symbol_offer.c; NULL: off, or nobody to offer to */
 	struct process *processes[LIMIT_NODE_PROCESSES]; /* NULL: free */
 	uint64_t process_serial, beat_sequence, beat_at_ns, started_ns;
 	struct loop_source *drain_timer;
