@@ -70,6 +70,14 @@ static const struct command commands[] = {
 	  .args_max = 1, .summary = "write an incident as one self-contained HTML file",
 	  .detail = "Without --output the file is ID.html.\n",
 	  .examples = "  sysom report last -o slow.html\n" },
+	{ .name = "flame", .run = cmd_flame_main,
+	  .flags = OPTION_JSON | OPTION_URL | OPTION_JOB | OPTION_OUT | OPTION_RANK, .args = "ID|last",
+	  .args_min = 1, .args_max = 1,
+	  .summary = "write the CPU stacks of an incident's culprit as a flame graph",
+	  .detail = "Without --output the file is ID.flame.html. By its ending: .folded (nanoseconds on the\n"
+		    "CPU), .pb.gz (pprof), else HTML. --rank takes another rank of the incident.\n",
+	  .examples = "  sysom flame last -o slow.html\n"
+		      "  sysom flame 1234abcd --rank 3 -o rank3.pb.gz && go tool pprof -top rank3.pb.gz\n" },
 	{ .name = "wait-incident", .run = cmd_wait_main,
 	  .flags = OPTION_JSON | OPTION_URL | OPTION_JOB | OPTION_STATE | OPTION_TIMEOUT | OPTION_ANY,
 	  .args = "", .summary = "wait until an incident is closed and print its id",
