@@ -135,15 +135,15 @@ static void print_blocks(FILE *to, const struct profile_summary *s)
 		const struct profile_block *b = &s->blocks[i];
 		char text[240];
 
-		if (share(b->ns, s->off_ns) < SHARE_MIN)
+		if (share(b->ns, s->blocks[0].ns) < SHARE_MIN)
 			break;
 		if (!i)
 			fprintf(to, "            %s%7s %8s  %s%s\n", term_style(TERM_DIM), "time", "times",
-				"blocked in, of all threads", term_style(TERM_PLAIN));
+				"the main thread blocked in, and waits for disks", term_style(TERM_PLAIN));
 		describe(text, sizeof(text), b->where, b->file, b->line, "");
 		fprintf(to, "            %7s %8s  %s%s%s%s\n", term_span((double)b->ns * 1e-9),
 			term_count((double)b->count), text, *b->kernel ? ", kernel " : "",
-			term_safe(b->kernel, 40), b->disk ? " (waits for a disk)" : "");
+			term_safe(b->kernel, 40), b->disk ? " (disk)" : "");
 	}
 }
 

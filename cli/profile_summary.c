@@ -174,8 +174,9 @@ static int place_of(const struct stack_batch *b, struct profile_names *names, co
 	return 0;
 }
 
+/* Most threads sleep for want of work: what tells is where the main thread does, and who reads a disk. */
 static int add_block(struct sums *s, const struct stack_batch *b, struct profile_names *names,
-		     const struct stack_sample *from)
+		     const struct stack_sample *from, uint32_t main_pid)
 {
 	const struct stack *st = &b->stacks[from->stack];
 	const char *kernel = "";
@@ -191,7 +192,7 @@ static int add_block(struct sums *s, const struct stack_batch *b, struct profile
 		if (!*kernel && *name && !of_scheduler(name))
 			kernel = name;
 	}
-	if (err)
+	if (err || (from->tid != main_pid && !disk))
 		return err;
 	e = find(s, text_hash(text_hash(text_hash(HASH_SEED, place.function), place.file), kernel), &fresh);
 	if (!e)
@@ -334,7 +335,7 @@ int profile_summary_make(struct profile_summary *out, const struct stack_batch *
 		const struct stack_sample *s = &b->samples[i];
 
 		add_time(out, s);
-		err = s->kind == STACK_OFF_CPU ? add_block(&blocks, b, names, s) :
+		err = s->kind == STACK_OFF_CPU ? add_block(&blocks, b, names, s, main_pid) :
 						 add_functions(&functions, b, names, i);
 	}
 	if (!err) {

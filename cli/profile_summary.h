@@ -14,7 +14,7 @@ struct profile_row { /* a function */
 	uint64_t self_ns, total_ns; /* total: with what it calls; recursion counts once */
 };
 
-struct profile_block { /* a place where threads sleep */
+struct profile_block { /* a place where the main thread sleeps, or any thread for a disk */
 	const char *where;	  /* innermost Python function, else the innermost named one */
 	const char *file;	  /* "" unless Python */
 	uint32_t line;
