@@ -12,7 +12,8 @@
 static const char status_words[] =
 	"trace     on; off (sysom off); latched: off for good after a fault of our own in that process\n"
 	"model     learning; armed: steps are judged; refused: step times fit no line, nothing is flagged\n"
-	"stacks    where CPU stacks come from; none: they are not taken\n"
+	"stacks    how CPU stacks are taken: bpf-loop, bpf-tail (unwound in the kernel), copy (no rights for\n"
+	"          BPF: no Python names, no blocked time), none; with the reason and what was lost\n"
 	"roofline  how a step's expected time is learnt: robust, or p99 (the paper's)\n"
 	"canary    on: steps under which the whole host stood still are not held against a rank\n"
 	"spool     where windows wait until the aggregator has them: disk, or memory (disk full)\n"
