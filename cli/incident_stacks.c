@@ -6,7 +6,7 @@
 #include "cli/term.h"
 
 /* Less is the usual handing over between threads. */
-#define GIL_SHARE_MIN 0.05
+#define GIL_SHARE_MIN 0.03
 #define ROWS_SHOWN 5u
 #define SHARE_MIN 0.01
 
@@ -147,16 +147,26 @@ static void print_blocks(FILE *to, const struct profile_summary *s)
 	}
 }
 
+/* What samples do not account for: it waited for a CPU, or slept too shortly to be kept. */
+static uint64_t ready_ns(const struct trace_rank *r, const struct profile_summary *s)
+{
+	uint64_t seen = s->main_on_ns + s->main_off_ns, all = trace_model_covered_ns(r);
+
+	return all > seen ? all - seen : 0;
+}
+
 void incident_stacks_print(FILE *to, const struct trace_rank *r, const struct profile_summary *s)
 {
-	uint64_t whole = s->main_on_ns + s->main_off_ns;
+	uint64_t ready = ready_ns(r, s), whole = s->main_on_ns + s->main_off_ns + ready;
 	char gil[400];
 
 	fprintf(to, "\n  stacks    rank %d: %s samples on the CPU, %s blockings\n", r->who.rank,
 		term_count((double)s->on_count), term_count((double)s->off_count));
 	if (whole)
-		fprintf(to, "            its main thread: %s on the CPU, %s blocked\n",
-			term_percent(share(s->main_on_ns, whole)), term_percent(share(s->main_off_ns, whole)));
+		fprintf(to, "            its main thread: %s on the CPU, %s blocked, %s ready to run or asleep "
+			    "below the threshold\n",
+			term_percent(share(s->main_on_ns, whole)), term_percent(share(s->main_off_ns, whole)),
+			term_percent(share(ready, whole)));
 	if (incident_stacks_gil(s, gil, sizeof(gil)))
 		fprintf(to, "            %s%s%s\n", term_style(TERM_YELLOW), gil, term_style(TERM_PLAIN));
 	print_rows(to, "on the CPU, all functions", s->rows, s->row_count, s->on_ns);
@@ -196,10 +206,11 @@ json_t *incident_stacks_json(const struct trace_rank *r, const struct profile_su
 							"ns", (json_int_t)b->ns, "count",
 							(json_int_t)b->count));
 	}
-	j = json_pack("{s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o}", "rank", r->who.rank,
+	j = json_pack("{s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o}", "rank", r->who.rank,
 		      "samples", (json_int_t)s->on_count, "on_cpu_ns", (json_int_t)s->on_ns, "blockings",
 		      (json_int_t)s->off_count, "off_cpu_ns", (json_int_t)s->off_ns, "main_on_cpu_ns",
-		      (json_int_t)s->main_on_ns, "main_off_cpu_ns", (json_int_t)s->main_off_ns, "functions",
+		      (json_int_t)s->main_on_ns, "main_off_cpu_ns", (json_int_t)s->main_off_ns,
+		      "main_ready_ns", (json_int_t)ready_ns(r, s), "functions",
 		      rows_json(s->rows, s->row_count), "python", rows_json(s->calls, s->call_count),
 		      "blocked", blocks);
 	if (incident_stacks_gil(s, gil, sizeof(gil)))

@@ -429,6 +429,23 @@ ptrdiff_t trace_model_launch(const struct trace_rank *r, const struct record *d)
 	return -1;
 }
 
+uint64_t trace_model_covered_ns(const struct trace_rank *r)
+{
+	uint64_t sum = 0;
+
+	/* what each span has that none before it had */
+	for (size_t i = 0; i < r->covered_count; i++) {
+		struct trace_rank before = { .covered = r->covered, .covered_count = i };
+		uint64_t at = r->covered[i].begin_ns, until;
+
+		while (next_untold(&before, &at, r->covered[i].end_ns, &until)) {
+			sum += until - at;
+			at = until;
+		}
+	}
+	return sum;
+}
+
 const char *trace_model_reason(unsigned reason)
 {
 	static const char *const texts[] = { "?",     "self",  "comm",	"drift",

@@ -60,6 +60,8 @@ uint32_t trace_model_name(struct trace_model *m, const char *text);
 void trace_model_finish(struct trace_model *m);
 /* Index of the host record that launched a device record, or -1. */
 ptrdiff_t trace_model_launch(const struct trace_rank *r, const struct record *device);
+/* How long the windows are whose stacks are in, each instant once. */
+uint64_t trace_model_covered_ns(const struct trace_rank *r);
 /* "self", "comm", ...; "ranks slow" texts are the caller's. Static text. */
 const char *trace_model_reason(unsigned reason);
 
