@@ -35,6 +35,10 @@ BENCH += bench_drain
 bench_drain_USES := sidecar wire sampler symbol analysis ring base
 SCRIPTS_TEST += tests/e2e/sysomd_job.sh
 
+UNIT += test_stacks
+test_stacks_USES := sidecar wire analysis ring base
+test_stacks_LDLIBS := -lcmocka
+
 UNIT += test_recorder
 test_recorder_USES := sidecar wire analysis base
 test_recorder_LDLIBS := -lcmocka
