@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
+ * off_cpu.bpf.c - blocked time: the stack is taken when a thread of a sampled process goes to sleep,
+ * since only then its memory can be read, and counted when it runs again, if it slept long enough.
+ * Walking at every switch-out would cost more than all ticks together, so each place (thread, user pc,
+ * user stack pointer) is remembered: where the last sleeps were all short, only the leaf is taken. Should
+ * it be long there once, the count has one frame, SAMPLER_COUNT_UNSTACKED says so, and the next sleeps at
+ * that place are walked again.
+ * The waker comes from sched_waking, which runs in its context; sched_wakeup may run on the CPU that
+ * the sleeper wakes on, with whoever is there as current. */
+#include "bpf/sampler_core.h"
+
+char LICENSE[] SEC("license") = "GPL";
+
+#define OFF_CPU_SHORT_MAX 4 /* short sleeps in a row before a place counts as one of short sleeps */
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 16384);
+	__type(key, __u32); /* tid in the first PID namespace */
+	__type(value, struct sampler_blocked);
+} blocked SEC(".maps");
+
+/* Short sleeps in a row, by place. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 8192);
+	__type(key, __u64);
+	__type(value, __u32);
+} sites SEC(".maps");
+
+#ifdef SAMPLER_TAIL
+#define OFF_CPU_SWITCH SEC("raw_tp/sched_switch")
+#define OFF_CPU_WAKING SEC("raw_tp/sched_waking")
+#else
+#define OFF_CPU_SWITCH SEC("tp_btf/sched_switch")
+#define OFF_CPU_WAKING SEC("tp_btf/sched_waking")
+#endif
+
+static __always_inline __u32 task_state(struct task_struct *task)
+{
+	struct task_struct___before_5_14 *old = (void *)task;
+
+	if (bpf_core_field_exists(task->__state))
+		return BPF_CORE_READ(task, __state);
+	return (__u32)BPF_CORE_READ(old, state);
+}
+
+/* `next` slept until now. */
+static __always_inline void switch_in(struct sampler_control *c, __u32 tid)
+{
+	struct sampler_blocked *b = bpf_map_lookup_elem(&blocked, &tid);
+	struct sampler_scratch *s;
+	__u64 now, slept;
+	__u32 none = 0, *shorts;
+
+	if (!b)
+		return;
+	now = bpf_ktime_get_ns();
+	slept = now - b->since_ns;
+	shorts = bpf_map_lookup_elem(&sites, &b->site);
+	if (slept < c->off_cpu_min_ns) {
+		count_up(SAMPLER_COUNT_SHORT, 1);
+		none = 1;
+		if (shorts)
+			*shorts += *shorts < OFF_CPU_SHORT_MAX;
+		else
+			bpf_map_update_elem(&sites, &b->site, &none, BPF_ANY);
+	} else {
+		if (shorts && *shorts >= OFF_CPU_SHORT_MAX)
+			count_up(SAMPLER_COUNT_UNSTACKED, 1);
+		if (shorts)
+			*shorts = 0;
+		s = scratch_get();
+		if (s) {
+			s->epoch = c->epoch;
+			s->key = b->key;
+			s->key.slice = c->slice_ns ? (__u32)(now / c->slice_ns) : 0;
+			s->fresh.cpu = b->cpu;
+			s->fresh.waker_tid = b->waker_tid;
+			__builtin_memcpy(s->fresh.comm, b->comm, sizeof(b->comm));
+			__builtin_memcpy(s->fresh.waker_comm, b->waker_comm, sizeof(b->waker_comm));
+			sample_count(s, slept);
+		}
+	}
+	bpf_map_delete_elem(&blocked, &tid);
+}
+
+/* The current thread goes to sleep: who it is and where. NULL: not to be sampled. */
+static __always_inline struct sampler_scratch *switch_out_begin(const struct sampler_control *c,
+								struct task_struct *task,
+								struct unwind_process **process)
+{
+	struct sampler_scratch *s;
+	__u64 identity;
+	__u32 pid;
+
+	if (!c->off_cpu || BPF_CORE_READ(task, flags) & KERNEL_TASK_KTHREAD)
+		return NULL;
+	identity = current_identity(task);
+	pid = identity >> 32;
+	*process = bpf_map_lookup_elem(&processes, &pid);
+	s = *process ? scratch_get() : NULL;
+	if (!s || task_user_regs(task, &s->regs))
+		return NULL;
+	s->epoch = c->epoch;
+	s->in_kernel = 1;
+	__builtin_memset(&s->key, 0, sizeof(s->key));
+	s->key.pid = pid;
+	s->key.tid = (__u32)identity;
+	s->key.kind = SAMPLER_OFF_CPU;
+	s->user.count = 0;
+	s->unwind.end = UNWIND_END_NO_MAPPING;
+	s->unwind.scanned = 0;
+	return s;
+}
+
+static __always_inline __u64 switch_out_site(const struct sampler_scratch *s)
+{
+	__u64 site = s->key.tid;
+
+	hash_add(&site, s->regs.ip);
+	hash_add(&site, s->regs.sp);
+	return site;
+}
+
+static __always_inline void switch_out_end(void *ctx, struct sampler_scratch *s)
+{
+	struct sampler_blocked b = {};
+	__u32 tid = (__u32)bpf_get_current_pid_tgid();
+
+	user_stack_finish(ctx, s);
+	b.site = switch_out_site(s);
+	b.key = s->key;
+	b.cpu = bpf_get_smp_processor_id();
+	bpf_get_current_comm(b.comm, sizeof(b.comm));
+	b.since_ns = bpf_ktime_get_ns();
+	if (bpf_map_update_elem(&blocked, &tid, &b, BPF_ANY))
+		count_up(SAMPLER_COUNT_BLOCKED_FULL, 1);
+}
+
+/* Kernel and Python stacks and the first user frame; true: go on with the others. */
+static __always_inline bool switch_out_stacks(void *ctx, struct sampler_scratch *s,
+					      const struct unwind_process *process)
+{
+	__u64 site = switch_out_site(s);
+	__u32 *shorts = bpf_map_lookup_elem(&sites, &site);
+	bool leaf_only = shorts && *shorts >= OFF_CPU_SHORT_MAX;
+
+	if (process->mapping_count)
+		user_walk_begin(s, process);
+	else
+		count_up(SAMPLER_COUNT_UNMAPPED, 1);
+	if (leaf_only) {
+		if (process->mapping_count)
+			user_walk_frame(s);
+		s->unwind.end = UNWIND_END_DEPTH;
+		return false;
+	}
+	count_up(SAMPLER_COUNT_CAPTURES, 1);
+	kernel_stack_take(ctx, s);
+	if (sampler_python)
+		python_stack_take(ctx, s, (void *)bpf_get_current_task(), true);
+	return process->mapping_count != 0;
+}
+
+static __always_inline bool going_to_sleep(bool preempt, struct task_struct *prev)
+{
+	__u32 state = preempt ? 0 : task_state(prev);
+
+	return state && !(state & KERNEL_STATE_DEAD);
+}
+
+#ifdef SAMPLER_TAIL
+
+#define SWITCH_FRAMES 16
+enum { SWITCH_STACKS = 0, SWITCH_WALK = 1, SWITCH_END = 2 };
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
+	__uint(max_entries, 3);
+	__uint(key_size, 4);
+	__uint(value_size, 4);
+} switch_progs SEC(".maps");
+
+SEC("raw_tp")
+int switch_end(void *ctx)
+{
+	struct sampler_scratch *s = scratch_get();
+
+	if (s)
+		switch_out_end(ctx, s);
+	return 0;
+}
+
+SEC("raw_tp")
+int switch_walk(void *ctx)
+{
+	struct sampler_scratch *s = scratch_get();
+	int over = 0;
+
+	if (!s)
+		return 0;
+	for (int i = 0; i < SWITCH_FRAMES && !over; i++)
+		over = user_walk_frame(s);
+	if (!over)
+		bpf_tail_call(ctx, &switch_progs, SWITCH_WALK);
+	unwind_finish(&s->unwind);
+	bpf_tail_call(ctx, &switch_progs, SWITCH_END);
+	return 0;
+}
+
+SEC("raw_tp")
+int switch_stacks(void *ctx)
+{
+	struct sampler_scratch *s = scratch_get();
+	struct unwind_process *process;
+
+	if (!s)
+		return 0;
+	process = bpf_map_lookup_elem(&processes, &s->key.pid);
+	if (process && switch_out_stacks(ctx, s, process))
+		bpf_tail_call(ctx, &switch_progs, SWITCH_WALK);
+	bpf_tail_call(ctx, &switch_progs, SWITCH_END);
+	return 0;
+}
+
+#endif
+
+OFF_CPU_SWITCH
+int on_switch(__u64 *ctx)
+{
+	struct sampler_control *c = control_get();
+	struct task_struct *prev = (void *)ctx[1], *next = (void *)ctx[2];
+	struct unwind_process *process = NULL;
+	struct sampler_scratch *s;
+	__u32 next_tid = BPF_CORE_READ(next, pid);
+
+	if (!c)
+		return 0;
+	if (next_tid)
+		switch_in(c, next_tid);
+	if (!going_to_sleep(ctx[0], prev))
+		return 0;
+	s = switch_out_begin(c, prev, &process);
+	if (!s || !process)
+		return 0;
+#ifdef SAMPLER_TAIL
+	bpf_tail_call(ctx, &switch_progs, SWITCH_STACKS);
+#else
+	if (switch_out_stacks(ctx, s, process)) {
+		bpf_loop(UNWIND_FRAME_MAX + 1, user_walk_loop, &s, 0);
+		unwind_finish(&s->unwind);
+	}
+	switch_out_end(ctx, s);
+#endif
+	return 0;
+}
+
+OFF_CPU_WAKING
+int on_waking(__u64 *ctx)
+{
+	struct task_struct *task = (void *)ctx[0], *waker = (void *)bpf_get_current_task();
+	struct kernel_regs regs;
+	__u32 tid = BPF_CORE_READ(task, pid);
+	struct sampler_blocked *b = bpf_map_lookup_elem(&blocked, &tid);
+
+	if (!b || !(__u32)bpf_get_current_pid_tgid())
+		return 0; /* the idle task wakes nobody: an interrupt does */
+	/* so it is where the current thread came to the kernel by something else than a system call */
+	if (!(BPF_CORE_READ(waker, flags) & KERNEL_TASK_KTHREAD) &&
+	    (task_user_regs(waker, &regs) || (long)regs.orig_ax < 0))
+		return 0;
+	b->waker_tid = (__u32)current_identity(waker);
+	bpf_get_current_comm(b->waker_comm, sizeof(b->waker_comm));
+	return 0;
+}

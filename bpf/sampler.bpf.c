@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
+ * sampler.bpf.c - the on-CPU sample: a tick of the clock on one CPU becomes a count. */
+#include "bpf/sampler_core.h"
+
+char LICENSE[] SEC("license") = "GPL";
+
+/* Whether this tick takes a sample. By chance, not by turns: two processes that alternate on a CPU in
+ * step with the ticks would otherwise be seen always or never. */
+static __always_inline bool tick_chosen(const struct sampler_control *c)
+{
+	return c->fraction_percent >= 100 || bpf_get_prandom_u32() % 100 < c->fraction_percent;
+}
+
+/* Who runs, and with which registers. NULL: no sample. */
+static __always_inline struct sampler_scratch *tick_begin(struct bpf_perf_event_data *ctx,
+							  struct unwind_process **process)
+{
+	struct sampler_control *c = control_get();
+	struct task_struct *task = (void *)bpf_get_current_task();
+	struct sampler_scratch *s;
+	__u64 identity;
+	__u32 pid;
+
+	if (!c || !(bpf_get_current_pid_tgid() >> 32))
+		return NULL; /* idle */
+	identity = current_identity(task);
+	pid = identity >> 32;
+	*process = bpf_map_lookup_elem(&processes, &pid);
+	if (!*process && !(c->all_processes && pid))
+		return NULL;
+	s = tick_chosen(c) ? scratch_get() : NULL;
+	if (!s)
+		return NULL;
+	count_up(SAMPLER_COUNT_TARGET_RUNS, 1);
+	s->epoch = c->epoch;
+	s->weight_ns = c->weight_ns;
+	__builtin_memset(&s->key, 0, sizeof(s->key));
+	s->key.pid = pid;
+	s->key.tid = (__u32)identity;
+	s->key.kind = SAMPLER_ON_CPU;
+	s->key.slice = c->slice_ns ? (__u32)(bpf_ktime_get_ns() / c->slice_ns) : 0;
+	s->fresh.cpu = bpf_get_smp_processor_id();
+	bpf_get_current_comm(s->fresh.comm, sizeof(s->fresh.comm));
+	return s;
+}
+
+/* Copies the interrupted registers if they are user mode's. The fields are read one by one: the verifier
+ * rewrites each access to the context. */
+static __always_inline void tick_user_regs(struct bpf_perf_event_data *ctx, struct kernel_regs *to)
+{
+#define TICK_REG(field) to->field = *(volatile unsigned long *)&ctx->regs.field
+	TICK_REG(r15);
+	TICK_REG(r14);
+	TICK_REG(r13);
+	TICK_REG(r12);
+	TICK_REG(bp);
+	TICK_REG(bx);
+	TICK_REG(r11);
+	TICK_REG(r10);
+	TICK_REG(r9);
+	TICK_REG(r8);
+	TICK_REG(ax);
+	TICK_REG(cx);
+	TICK_REG(dx);
+	TICK_REG(si);
+	TICK_REG(di);
+	TICK_REG(ip);
+	TICK_REG(sp);
+#undef TICK_REG
+}
+
+/* Kernel stack and first user frame. True: there is a user stack to walk. */
+static __always_inline bool tick_stacks(struct bpf_perf_event_data *ctx, struct sampler_scratch *s,
+					const struct unwind_process *process)
+{
+	struct task_struct *task = (void *)bpf_get_current_task();
+
+	s->in_kernel = !(*(volatile unsigned long *)&ctx->regs.cs & 3);
+	s->user.count = 0;
+	s->unwind.end = UNWIND_END_NO_MAPPING;
+	s->unwind.scanned = 0;
+	if (s->in_kernel) {
+		kernel_stack_take(ctx, s);
+		if (BPF_CORE_READ(task, flags) & KERNEL_TASK_KTHREAD) {
+			s->unwind.end = UNWIND_END_ROOT;
+			return false;
+		}
+		if (task_user_regs(task, &s->regs)) {
+			s->unwind.end = UNWIND_END_FAULT;
+			count_up(SAMPLER_COUNT_NO_REGS, 1);
+			return false;
+		}
+	} else {
+		tick_user_regs(ctx, &s->regs);
+	}
+	if (!process || !process->mapping_count) {
+		count_up(SAMPLER_COUNT_UNMAPPED, 1);
+		return false;
+	}
+	user_walk_begin(s, process);
+	return true;
+}
+
+static __always_inline void tick_finish(struct bpf_perf_event_data *ctx, struct sampler_scratch *s)
+{
+	user_stack_finish(ctx, s);
+	if (sampler_python)
+		python_stack_take(ctx, s, (void *)bpf_get_current_task(), s->in_kernel);
+	sample_count(s, s->weight_ns);
+}
+
+#ifdef SAMPLER_TAIL
+
+#define TICK_FRAMES 16 /* per program; 33 programs in a row are the kernel's limit */
+enum { TICK_WALK = 0, TICK_FINISH = 1 };
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
+	__uint(max_entries, 2);
+	__uint(key_size, 4);
+	__uint(value_size, 4);
+} tick_progs SEC(".maps");
+
+SEC("perf_event")
+int tick_walk(struct bpf_perf_event_data *ctx)
+{
+	struct sampler_scratch *s = scratch_get();
+	int over = 0;
+
+	if (!s)
+		return 0;
+	for (int i = 0; i < TICK_FRAMES && !over; i++)
+		over = user_walk_frame(s);
+	if (!over)
+		bpf_tail_call(ctx, &tick_progs, TICK_WALK);
+	unwind_finish(&s->unwind);
+	bpf_tail_call(ctx, &tick_progs, TICK_FINISH);
+	return 0;
+}
+
+SEC("perf_event")
+int tick_end(struct bpf_perf_event_data *ctx)
+{
+	struct sampler_scratch *s = scratch_get();
+
+	if (s)
+		tick_finish(ctx, s);
+	return 0;
+}
+
+SEC("perf_event")
+int tick(struct bpf_perf_event_data *ctx)
+{
+	struct unwind_process *process = NULL;
+	struct sampler_scratch *s = tick_begin(ctx, &process);
+
+	if (!s)
+		return 0;
+	if (tick_stacks(ctx, s, process))
+		bpf_tail_call(ctx, &tick_progs, TICK_WALK);
+	bpf_tail_call(ctx, &tick_progs, TICK_FINISH);
+	return 0;
+}
+
+#else
+
+SEC("perf_event")
+int tick(struct bpf_perf_event_data *ctx)
+{
+	struct unwind_process *process = NULL;
+	struct sampler_scratch *s = tick_begin(ctx, &process);
+
+	if (!s)
+		return 0;
+	if (tick_stacks(ctx, s, process)) {
+		bpf_loop(UNWIND_FRAME_MAX + 1, user_walk_loop, &s, 0);
+		unwind_finish(&s->unwind);
+	}
+	tick_finish(ctx, s);
+	return 0;
+}
+
+#endif

@@ -1,0 +1,412 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
+ * sampler_core.h - what the on-CPU and the off-CPU program share: maps, identity, stacks, counting.
+ * Both objects declare these maps; the off-CPU object is loaded with the sampler's own.
+ * SAMPLER_TAIL builds for kernels without bpf_loop and BPF rings (5.4 up): unwinding goes on by tail
+ * calls, stacks leave through a perf buffer.
+ *
+ * Why nothing is lost when the sets are swapped: a program reads control.epoch once, before anything
+ * else, and uses the set of its last bit. User space writes the next epoch, then updates `counts` (a
+ * map of maps) with what is in it already, since the kernel lets such an update return only after an
+ * RCU grace period: every program that read the old epoch has ended, its counts and stacks are there,
+ * and nobody writes the old set again until two swaps later. */
+#ifndef SYSOM_BPF_SAMPLER_CORE_H
+#define SYSOM_BPF_SAMPLER_CORE_H
+
+#include "bpf/kernel_types.h"
+
+#include <bpf/bpf_helpers.h>
+/* after bpf_helpers.h */
+#include <bpf/bpf_core_read.h>
+#include <stdbool.h>
+
+#include "bpf/sampler_format.h"
+#include "bpf/unwind.h"
+/* after unwind.h, which says how memory is read */
+#include "bpf/python.h"
+
+/* Set before loading. */
+const volatile __u32 sampler_pid_ns = 0;       /* inode of the daemon's PID namespace; 0: the first */
+const volatile __u32 sampler_pid_ns_level = 0; /* its depth */
+const volatile __u64 sampler_pid_ns_dev = 0;
+const volatile __u32 sampler_stack_padding = 0; /* above the user registers, with FRED; SAMPLER_TAIL */
+const volatile bool sampler_python = false;
+const volatile __u32 sampler_ring_bytes = 0;
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct sampler_control);
+} control SEC(".maps");
+
+/* Sampled processes by pid, in the daemon's PID namespace. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 4096);
+	__type(key, __u32);
+	__type(value, struct unwind_process);
+} processes SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 256);
+	__type(key, __u32);
+	__type(value, struct python_process);
+} python_processes SEC(".maps");
+
+struct sampler_counts {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 16384);
+	__type(key, struct sampler_key);
+	__type(value, struct sampler_count);
+};
+struct sampler_counts counts_even SEC(".maps"), counts_odd SEC(".maps");
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+	__uint(max_entries, 2);
+	__type(key, __u32);
+	__array(values, struct sampler_counts);
+} counts SEC(".maps") = { .values = { &counts_even, &counts_odd } };
+
+/* Stacks that went out, with the epoch; what it forgets goes out twice. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 16384);
+	__type(key, __u64);
+	__type(value, __u32);
+} seen SEC(".maps");
+
+#ifdef SAMPLER_TAIL
+struct {
+	__uint(type, BPF_MAP_TYPE_PERF_EVENT_ARRAY);
+	__uint(key_size, 4);
+	__uint(value_size, 4);
+} stacks SEC(".maps");
+#else
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 4 << 20);
+} stacks SEC(".maps");
+#endif
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, SAMPLER_COUNT_MAX);
+	__type(key, __u32);
+	__type(value, __u64);
+} counters SEC(".maps");
+
+struct sampler_scratch {
+	struct sampler_key key;
+	struct sampler_count fresh;
+	struct kernel_regs regs;
+	__u64 weight_ns;
+	__u32 epoch;
+	__u32 in_kernel; /* the user registers are those of a system call or fault */
+	struct sampler_stack kernel;
+	__u64 kernel_frame[SAMPLER_KERNEL_FRAME_MAX + 1];
+	struct sampler_stack user;
+	__u64 user_frame[UNWIND_FRAME_MAX];
+	struct unwind_state unwind;
+	struct sampler_stack python_head;
+	struct python_state python;
+};
+
+/* One per object: a tick cannot be mistaken for the switch that it interrupts. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct sampler_scratch);
+} scratch SEC(".maps");
+
+static __always_inline void count_up(__u32 counter, __u64 by)
+{
+	__u64 *n = bpf_map_lookup_elem(&counters, &counter);
+
+	if (n)
+		*n += by;
+}
+
+static __always_inline struct sampler_control *control_get(void)
+{
+	__u32 zero = 0;
+
+	return bpf_map_lookup_elem(&control, &zero);
+}
+
+static __always_inline struct sampler_scratch *scratch_get(void)
+{
+	__u32 zero = 0;
+
+	return bpf_map_lookup_elem(&scratch, &zero);
+}
+
+/* A task's number in the daemon's PID namespace; 0 where it has none. */
+static __always_inline __u32 task_number(struct task_struct *task)
+{
+	struct pid *pid = BPF_CORE_READ(task, thread_pid);
+	struct upid upid = {};
+	char *at;
+
+	if (!pid || BPF_CORE_READ(pid, level) < sampler_pid_ns_level)
+		return 0;
+	at = (char *)pid + bpf_core_field_offset(struct pid, numbers) +
+	     sampler_pid_ns_level * bpf_core_type_size(struct upid);
+	if (bpf_probe_read_kernel(&upid, sizeof(upid), at) ||
+	    BPF_CORE_READ(upid.ns, ns.inum) != sampler_pid_ns)
+		return 0;
+	return (__u32)upid.nr;
+}
+
+/* tgid << 32 | tid of the current task as the daemon's PID namespace has them; 0: not in it. */
+static __always_inline __u64 current_identity(struct task_struct *task)
+{
+	__u32 pid, tid;
+
+	if (!sampler_pid_ns)
+		return bpf_get_current_pid_tgid();
+#ifndef SAMPLER_TAIL
+	struct bpf_pidns_info info = {};
+
+	/* refuses a task in a namespace below ours */
+	if (!bpf_get_ns_current_pid_tgid(sampler_pid_ns_dev, sampler_pid_ns, &info, sizeof(info)))
+		return (__u64)info.tgid << 32 | info.pid;
+#endif
+	pid = task_number(BPF_CORE_READ(task, group_leader));
+	tid = task_number(task);
+	return pid && tid ? (__u64)pid << 32 | tid : 0;
+}
+
+/* The user-mode registers of the current task, which is in the kernel. */
+static __always_inline long task_user_regs(struct task_struct *task, struct kernel_regs *out)
+{
+#ifdef SAMPLER_TAIL
+	char *top = (char *)BPF_CORE_READ(task, stack) + KERNEL_STACK_BYTES;
+
+	return bpf_probe_read_kernel(out, sizeof(*out), top - sampler_stack_padding - sizeof(*out));
+#else
+	void *regs = (void *)bpf_task_pt_regs(bpf_get_current_task_btf());
+
+	return bpf_probe_read_kernel(out, sizeof(*out), regs);
+#endif
+}
+
+static __always_inline void hash_add(__u64 *hash, __u64 word)
+{
+	__u64 h = (*hash ^ word) * 0x9e3779b97f4a7c15ull;
+
+	*hash = h ^ h >> 29;
+}
+
+/* Sends a stack out unless it went in this period already. bytes: of head and frames. */
+static __always_inline void stack_send(void *ctx, struct sampler_scratch *s,
+				       struct sampler_stack *head, __u32 bytes)
+{
+	__u64 hash = head->hash;
+	__u32 *epoch = bpf_map_lookup_elem(&seen, &hash);
+	long err;
+
+	if (epoch && *epoch == s->epoch)
+		return;
+	head->epoch = s->epoch;
+	head->pid = s->key.pid;
+	head->tid = s->key.tid;
+#ifdef SAMPLER_TAIL
+	err = bpf_perf_event_output(ctx, &stacks, BPF_F_CURRENT_CPU, head, bytes);
+#else
+	/* the reader is woken when a quarter is full; else it comes by itself */
+	err = bpf_ringbuf_output(&stacks, head, bytes,
+				 bpf_ringbuf_query(&stacks, BPF_RB_AVAIL_DATA) >
+						 sampler_ring_bytes / 4 ?
+					 BPF_RB_FORCE_WAKEUP :
+					 BPF_RB_NO_WAKEUP);
+#endif
+	if (err)
+		count_up(SAMPLER_COUNT_RING_FULL, 1);
+	else
+		bpf_map_update_elem(&seen, &hash, &s->epoch, BPF_ANY);
+}
+
+/* The current task's registers to the walk's beginning. */
+static __always_inline void user_walk_begin(struct sampler_scratch *s,
+					    const struct unwind_process *process)
+{
+	const struct kernel_regs *r = &s->regs;
+	__u64 *to = s->unwind.reg;
+
+	unwind_start(&s->unwind);
+	s->unwind.process = *process;
+	s->unwind.owner = s->key.pid;
+	s->unwind.pc = r->ip;
+	to[UNWIND_RAX] = r->ax;
+	to[UNWIND_RDX] = r->dx;
+	to[UNWIND_RCX] = r->cx;
+	to[UNWIND_RBX] = r->bx;
+	to[UNWIND_RSI] = r->si;
+	to[UNWIND_RDI] = r->di;
+	to[UNWIND_RBP] = r->bp;
+	to[UNWIND_RSP] = r->sp;
+	to[8] = r->r8;
+	to[9] = r->r9;
+	to[10] = r->r10;
+	to[11] = r->r11;
+	to[12] = r->r12;
+	to[13] = r->r13;
+	to[14] = r->r14;
+	to[15] = r->r15;
+	s->user.hash = SAMPLER_STACK_USER;
+	s->user.count = 0;
+}
+
+/* One frame, as unwind_frame, but told by its file: 1: the walk is over. */
+static __always_inline int user_walk_frame(struct sampler_scratch *s)
+{
+	struct unwind_state *u = &s->unwind;
+	const struct unwind_mapping *m;
+	__u64 pc = u->pc, marks = (__u64)u->mark << 56, frame;
+	__u32 at = u->count;
+	int rc;
+
+	if (!pc) {
+		u->end = UNWIND_END_ROOT;
+		return 1;
+	}
+	if (at >= UNWIND_FRAME_MAX) {
+		u->end = UNWIND_END_DEPTH;
+		return 1;
+	}
+	m = unwind_find_mapping(u, u->leaf ? pc : pc - 1);
+	if (!m) {
+		u->end = UNWIND_END_NO_MAPPING;
+		return 1;
+	}
+	u->count = at + 1;
+	rc = unwind_step(u, m);
+	if (!at)
+		pc = u->leaf_row; /* the exact address of the leaf would make every sample a stack */
+	if (m->file && !((pc - m->bias) >> SAMPLER_FRAME_OFFSET_BITS))
+		frame = marks | (__u64)m->file << SAMPLER_FRAME_FILE_SHIFT | (pc - m->bias) |
+			(m->page_count ? 0 : SAMPLER_FRAME_BARE);
+	else
+		frame = marks | SAMPLER_FRAME_ANONYMOUS | (pc & UNWIND_FRAME_PC);
+	UNWIND_BARRIER(at);
+	at &= UNWIND_FRAME_MAX - 1;
+	s->user_frame[at] = frame;
+	s->user.count = (__u16)(at + 1);
+	hash_add(&s->user.hash, frame);
+	if (rc == UNWIND_ON)
+		return 0;
+	u->end = rc - 1;
+	return 1;
+}
+
+#ifndef SAMPLER_TAIL
+static long user_walk_loop(__u32 index, struct sampler_scratch **s)
+{
+	return user_walk_frame(*s);
+}
+#endif
+
+static __always_inline void python_stack_take(void *ctx, struct sampler_scratch *s,
+					      struct task_struct *task, bool in_kernel)
+{
+	struct python_process *p = bpf_map_lookup_elem(&python_processes, &s->key.pid);
+	__u64 hash = SAMPLER_STACK_PYTHON ^ (__u64)s->key.pid << 32;
+	__u32 count;
+
+	if (!p)
+		return;
+	s->python.fsbase = BPF_CORE_READ(task, thread.fsbase);
+	s->python.futex = in_kernel && s->regs.orig_ax == 202 /* futex(2) */ ? s->regs.di : 0;
+	python_walk(&s->python, p);
+	s->key.gil = s->python.gil;
+	if (s->python.end == PYTHON_END_FAULT || s->python.end == PYTHON_END_GARBAGE)
+		count_up(SAMPLER_COUNT_PYTHON_FAILED, 1);
+	count = s->python.count;
+	if (!count || count > PYTHON_FRAME_MAX)
+		return;
+	for (__u32 i = 0; i < PYTHON_FRAME_MAX; i++) {
+		if (i >= count)
+			break;
+		hash_add(&hash, s->python.frame[i].code);
+		hash_add(&hash, (__u64)s->python.frame[i].flags << 32 | s->python.frame[i].instr);
+	}
+	count_up(SAMPLER_COUNT_PYTHON_FRAMES, count);
+	s->key.python_hash = hash;
+	s->python_head.hash = hash;
+	s->python_head.count = (__u16)count;
+	s->python_head.kind = SAMPLER_STACK_PYTHON;
+	stack_send(ctx, s, &s->python_head,
+		   sizeof(s->python_head) + __builtin_offsetof(struct python_state, frame) +
+			   count * sizeof(struct python_frame));
+}
+
+static __always_inline void kernel_stack_take(void *ctx, struct sampler_scratch *s)
+{
+	long bytes = bpf_get_stack(ctx, s->kernel_frame,
+				   SAMPLER_KERNEL_FRAME_MAX * sizeof(__u64), 0);
+	__u64 hash = SAMPLER_STACK_KERNEL;
+	__u32 count;
+
+	if (bytes <= 0)
+		return;
+	count = (__u32)bytes / 8;
+	for (__u32 i = 0; i < SAMPLER_KERNEL_FRAME_MAX; i++) {
+		if (i >= count)
+			break;
+		hash_add(&hash, s->kernel_frame[i]);
+	}
+	s->key.kernel_hash = hash;
+	s->kernel.hash = hash;
+	s->kernel.count = (__u16)count;
+	s->kernel.kind = SAMPLER_STACK_KERNEL;
+	count_up(SAMPLER_COUNT_FRAMES, count);
+	bytes &= 1023;
+	stack_send(ctx, s, &s->kernel, sizeof(s->kernel) + (__u32)bytes);
+}
+
+/* What the walk found, sent out; the hash is complete. */
+static __always_inline void user_stack_finish(void *ctx, struct sampler_scratch *s)
+{
+	__u32 n = s->user.count;
+
+	s->key.end = s->unwind.end;
+	count_up(SAMPLER_COUNT_END + (s->unwind.end < UNWIND_END_COUNT ? s->unwind.end : 0), 1);
+	if (!n || n > UNWIND_FRAME_MAX)
+		return;
+	if (s->unwind.scanned)
+		count_up(SAMPLER_COUNT_SCANNED, 1);
+	count_up(SAMPLER_COUNT_FRAMES, n);
+	s->user.kind = SAMPLER_STACK_USER;
+	s->key.user_hash = s->user.hash;
+	stack_send(ctx, s, &s->user, sizeof(s->user) + n * 8);
+}
+
+/* Adds a sample to its set. */
+static __always_inline void sample_count(struct sampler_scratch *s, __u64 weight_ns)
+{
+	__u32 slot = s->epoch & 1;
+	void *set = bpf_map_lookup_elem(&counts, &slot);
+	struct sampler_count *c;
+
+	count_up(SAMPLER_COUNT_TAKEN, 1);
+	if (!set)
+		return;
+	c = bpf_map_lookup_elem(set, &s->key);
+	if (!c) {
+		s->fresh.weight_ns = weight_ns;
+		s->fresh.count = 1;
+		if (!bpf_map_update_elem(set, &s->key, &s->fresh, BPF_NOEXIST))
+			return;
+		c = bpf_map_lookup_elem(set, &s->key); /* another CPU was faster */
+		if (!c) {
+			count_up(SAMPLER_COUNT_FULL, 1);
+			return;
+		}
+	}
+	__sync_fetch_and_add(&c->weight_ns, weight_ns);
+	__sync_fetch_and_add(&c->count, 1);
+}
+
+#endif

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
+ * sampler_format.h - what the sampler's kernel side and user side exchange.
+ * Counts are aggregated in the kernel in two sets, used in turn; each stack goes out once per period
+ * through the ring, as a struct sampler_stack. */
+#ifndef SYSOM_BPF_SAMPLER_FORMAT_H
+#define SYSOM_BPF_SAMPLER_FORMAT_H
+
+#include <linux/types.h>
+
+#include "bpf/unwind_format.h"
+
+/* Deeper kernel stacks than this are cut by the kernel itself (kernel.perf_event_max_stack). */
+#define SAMPLER_KERNEL_FRAME_MAX 127u
+
+/* One value, written by user space while programs run. */
+struct sampler_control {
+	__u32 epoch;            /* of the drain period; its last bit is the set to count into */
+	__u32 fraction_percent; /* of ticks that take a sample */
+	__u64 weight_ns;        /* of one on-CPU sample: the tick's period over the fraction */
+	__u64 slice_ns;         /* 0: one slice per period */
+	__u64 off_cpu_min_ns;
+	__u32 all_processes;    /* also what `processes` does not name, as kernel stacks */
+	__u32 off_cpu;          /* blocked time is sampled */
+};
+_Static_assert(sizeof(struct sampler_control) == 40, "");
+
+enum sampler_kind {
+	SAMPLER_ON_CPU = 1, /* as enum stack_sample_kind (analysis/stack.h) */
+	SAMPLER_OFF_CPU = 2,
+};
+
+/* Samples with one key are one count. Hashes: 0 is "no such stack". */
+struct sampler_key {
+	__u64 user_hash, kernel_hash, python_hash;
+	__u32 pid, tid;
+	__u32 slice; /* CLOCK_MONOTONIC over slice_ns */
+	__u8 kind;   /* enum sampler_kind */
+	__u8 gil;    /* enum stack_gil */
+	__u8 end;    /* enum unwind_end of the user stack */
+	__u8 pad;
+};
+_Static_assert(sizeof(struct sampler_key) == 40, "");
+
+struct sampler_count {
+	__u64 weight_ns;
+	__u32 count;
+	__u32 cpu; /* cpu, names and waker: of the first sample */
+	__u32 waker_tid;
+	char comm[16];
+	char waker_comm[16];
+	__u32 pad;
+};
+_Static_assert(sizeof(struct sampler_count) == 56, "");
+
+/* One blocked thread of a sampled process, from its switch-out to its switch-in. */
+struct sampler_blocked {
+	struct sampler_key key;
+	__u64 since_ns;
+	__u64 site; /* key in `sites` */
+	__u32 cpu;
+	__u32 waker_tid;
+	char comm[16];
+	char waker_comm[16];
+};
+_Static_assert(sizeof(struct sampler_blocked) == 96, "");
+
+enum sampler_stack_kind {
+	SAMPLER_STACK_USER = 1, /* frames: SAMPLER_FRAME_* */
+	SAMPLER_STACK_KERNEL,   /* frames: kernel addresses */
+	SAMPLER_STACK_PYTHON,   /* a struct python_state up to its frames, then those */
+};
+
+/* Head of a ring record; the frames follow, leaf first. */
+struct sampler_stack {
+	__u64 hash;
+	__u32 epoch;
+	__u32 pid, tid;
+	__u16 count; /* frames */
+	__u8 kind;   /* enum sampler_stack_kind */
+	__u8 pad;
+};
+_Static_assert(sizeof(struct sampler_stack) == 24, "");
+
+/* A user frame: what is in a file is told by the file, so that all processes share the stack. */
+#define SAMPLER_FRAME_RETURN UNWIND_FRAME_RETURN
+#define SAMPLER_FRAME_SCANNED UNWIND_FRAME_SCANNED
+#define SAMPLER_FRAME_FP UNWIND_FRAME_FP
+#define SAMPLER_FRAME_ANONYMOUS (1ull << 60) /* low 56 bits: the virtual address */
+#define SAMPLER_FRAME_OFFSET_BITS 39         /* else low 39 bits: address minus unwind_mapping.bias, */
+#define SAMPLER_FRAME_BARE (1ull << 39)      /* which depends on whether the file had a table then, */
+#define SAMPLER_FRAME_FILE_SHIFT 40          /* and 20 bits: unwind_mapping.file */
+#define SAMPLER_FRAME_FILE_MASK 0xfffffu
+
+/* Counters, per CPU, since load. */
+enum sampler_counter {
+	SAMPLER_COUNT_TAKEN = 0,    /* on-CPU samples and blockings that were to be counted */
+	SAMPLER_COUNT_FRAMES,       /* user and kernel frames of them */
+	SAMPLER_COUNT_SCANNED,      /* with a scanned frame */
+	SAMPLER_COUNT_FULL,         /* lost: the set of counts was full */
+	SAMPLER_COUNT_RING_FULL,    /* stacks that found no room in the ring; tried again at the next sample */
+	SAMPLER_COUNT_BLOCKED_FULL, /* lost: no room to remember a blocked thread */
+	SAMPLER_COUNT_SHORT,        /* blockings below the threshold: not kept, not lost */
+	SAMPLER_COUNT_UNSTACKED,    /* long blockings at places that were always short before: leaf only */
+	SAMPLER_COUNT_CAPTURES,     /* stacks captured at switch-out */
+	SAMPLER_COUNT_PYTHON_FRAMES,
+	SAMPLER_COUNT_PYTHON_FAILED,
+	SAMPLER_COUNT_TARGET_RUNS,  /* program runs that took a sample */
+	SAMPLER_COUNT_NO_REGS,      /* kernel stack only: the user registers could not be read */
+	SAMPLER_COUNT_UNMAPPED,     /* lost user stack: the process has no mapping yet */
+	SAMPLER_COUNT_END,          /* by enum unwind_end from here */
+	SAMPLER_COUNT_MAX = SAMPLER_COUNT_END + UNWIND_END_COUNT,
+};
+
+#endif

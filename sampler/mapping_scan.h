@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * mapping_scan.h - the executable mappings of a process, with what identifies each file.
+ * Owns: a scan is private memory of the caller.  Threads: any, one per scan.
+ * Trust: the process and its files are hostile and may vanish while they are read: files are opened
+ * without following them out of the process's root, never blocking, only regular ones, and read by
+ * pread with bounds. */
+#ifndef SYSOM_SAMPLER_MAPPING_SCAN_H
+#define SYSOM_SAMPLER_MAPPING_SCAN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "analysis/stack.h"
+#include "sampler/unwind_store.h"
+
+#define MAPPING_SEGMENTS 16
+
+/* What of an ELF file's headers places it in memory. */
+struct mapping_elf {
+	struct {
+		uint64_t offset, address, bytes; /* of an executable PT_LOAD */
+	} load[MAPPING_SEGMENTS];
+	uint32_t load_count;
+	uint8_t build_id[STACK_BUILD_ID_MAX];
+	uint8_t build_id_bytes;
+	struct unwind_store_key key;
+};
+
+struct mapping {
+	uint64_t begin, end;
+	uint64_t offset;    /* in the file */
+	uint64_t load_bias; /* address minus ELF virtual address */
+	struct mapping_elf *elf; /* NULL: anonymous memory, or a file that is no ELF; owned by the scan */
+	char *path;              /* as the process sees it, "" for anonymous memory; owned by the scan */
+};
+
+struct mapping_scan {
+	uint32_t pid;
+	struct mapping *mappings; /* sorted by address */
+	uint32_t count;
+};
+
+/* Reads PROC_ROOT/PID/maps and the headers of the files. 0, -ESRCH, -EACCES, -ENOMEM. */
+int mapping_scan_read(struct mapping_scan *out, const char *proc_root, uint32_t pid);
+void mapping_scan_fini(struct mapping_scan *s);
+
+/* Opens the file behind a mapping: by map_files, which is the very file, else by its path within the
+ * process's root. A file descriptor, or -errno. "[vdso]" gives a copy of this process's own. */
+int mapping_open(const char *proc_root, uint32_t pid, uint64_t begin, uint64_t end, const char *path);
+/* 0; -ENOTSUP: not an x86-64 ELF file; -EBADMSG: damaged; -errno. */
+int mapping_elf_read(struct mapping_elf *out, int fd);
+/* Where the file lies, given that `offset` is mapped at `begin`. False: in no executable segment. */
+bool mapping_elf_bias(const struct mapping_elf *e, uint64_t begin, uint64_t offset, uint64_t *load_bias);
+
+#endif
