@@ -30,7 +30,7 @@
 #define HABIT_MAX 0.35	      /* or, where work takes few values, a level's habit */
 #define OUT_RATE 0.01	      /* healthy steps that may be out: two of three then are 0.02 % */
 #define INSTANT_RATE 0.0005   /* healthy steps that may be flagged at once */
-#define TAIL_CAP 0.35	      /* an excess that is never put down to an unmeasured tail */
+#define TAIL_CAP 0.45	      /* an excess that is never put down to an unmeasured tail */
 #define ALIKE_MIN 0.03	      /* log; two steps of one level that took the same time */
 #define CURVE_STEPS 2.5	      /* times learn_min, where work is continuous */
 #define OUT_SHARE_MAX 0.25    /* more learning steps far out than contamination explains; and two
@@ -197,7 +197,7 @@ static double base_of(const struct roofline *m, const struct roofline_fit_guess 
 /* The tail is a guess where slow learning steps hide it, and may not hide a step half as slow. */
 static double tail_cap(const struct roofline *m, const struct roofline_fit_guess *g)
 {
-	return fmax(base_of(m, g), TAIL_CAP);
+	return fmax(base_of(m, g), TAIL_CAP - 4 * g->mad);
 }
 
 static double threshold_of(const struct roofline *m, const struct roofline_fit_guess *g)

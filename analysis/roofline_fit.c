@@ -15,7 +15,7 @@
 #define MAD_SIGMA 1.4826   /* standard deviation per MAD of a normal */
 #define MEDIAN_ERROR 1.2533 /* standard error of a median, in standard deviations / sqrt(n) */
 #define TAIL_WINDOW 0.17   /* log excess up to which the healthy tail is measured */
-#define TAIL_PRIOR 0.06	   /* mean of the tail beyond the threshold, worth two steps */
+#define TAIL_PRIOR 0.08	   /* mean of the tail beyond the threshold, worth two steps */
 #define TAIL_MEAN_MAX 0.12
 #define LEVEL_MAD 0.1	   /* of unseen levels, while too few were held out to tell */
 #define LEVEL_SAMPLES 512  /* with more steps, unseen levels are studied only where they are usual: */

@@ -293,39 +293,45 @@ static void witness_try(struct finder *f, int kind, const struct slot *slot)
 			      .kind = (uint8_t)kind};
 }
 
+/* Chains the returns of every feature of a kind; the slots of the features in order of their first
+ * returns go to f->segment, which nobody uses yet. Their number. */
+static uint32_t features_index(struct finder *f, int kind)
+{
+	uint32_t end = kind == FEATURE_PAIR ? f->count - 1 : f->count, features = 0;
+
+	memset(f->slots, 0, ((size_t)f->slots_mask + 1) * sizeof(*f->slots));
+	for (uint32_t i = 0; i < end; i++) {
+		uint64_t key = feature_key(f, kind, i);
+		uint32_t at = (uint32_t)hash_mix(key) & f->slots_mask;
+
+		if (!key)
+			continue;
+		while (f->slots[at].key && f->slots[at].key != key)
+			at = (at + 1) & f->slots_mask;
+		if (!f->slots[at].key) {
+			f->slots[at] = (struct slot){key, i, i, 0};
+			f->segment[features++] = at;
+		} else {
+			f->next[kind][f->slots[at].last] = i;
+		}
+		f->slots[at].last = i;
+		f->slots[at].count++;
+	}
+	return features;
+}
+
 static void witnesses_find(struct finder *f)
 {
+	memset(f->name_count, 0, f->count * sizeof(*f->name_count));
 	for (int kind = 0; kind < FEATURE_KINDS; kind++) {
-		uint32_t end = kind == FEATURE_PAIR ? f->count - 1 : f->count;
+		uint32_t features = features_index(f, kind);
 
-		memset(f->slots, 0, ((size_t)f->slots_mask + 1) * sizeof(*f->slots));
-		for (uint32_t i = 0; i < end; i++) {
-			uint64_t key = feature_key(f, kind, i);
-			uint32_t at = (uint32_t)hash_mix(key) & f->slots_mask;
+		for (uint32_t i = 0; i < features; i++) {
+			const struct slot *slot = &f->slots[f->segment[i]];
 
-			if (!key)
-				continue;
-			while (f->slots[at].key && f->slots[at].key != key)
-				at = (at + 1) & f->slots_mask;
-			if (!f->slots[at].key)
-				f->slots[at] = (struct slot){key, i, i, 0};
-			else
-				f->next[kind][f->slots[at].last] = i;
-			f->slots[at].last = i;
-			f->slots[at].count++;
-		}
-		for (uint32_t i = 0; i < end; i++) {
-			uint64_t key = feature_key(f, kind, i);
-			uint32_t at = (uint32_t)hash_mix(key) & f->slots_mask;
-
-			if (!key)
-				continue;
-			while (f->slots[at].key != key)
-				at = (at + 1) & f->slots_mask;
 			if (kind == FEATURE_NAME)
-				f->name_count[i] = f->slots[at].first == i ? f->slots[at].count : 0;
-			if (f->slots[at].first == i)
-				witness_try(f, kind, &f->slots[at]);
+				f->name_count[slot->first] = slot->count;
+			witness_try(f, kind, slot);
 		}
 	}
 }
@@ -424,8 +430,8 @@ static uint32_t novel_find(struct finder *f, uint32_t segments, const struct wit
 	return total;
 }
 
-/* Whether the longer period holds the same number of shorter ones again and again. */
-static bool steady(struct finder *f, const struct witness *outer)
+/* Whether the longer period holds the same number of shorter ones again and again, and how many. */
+static bool steady(struct finder *f, const struct witness *outer, uint32_t *inner_count)
 {
 	uint32_t n = returns_of(f, outer->kind, outer->first, outer->count), m = 0, mid;
 	uint32_t exact = 0, near = 0;
@@ -436,7 +442,7 @@ static bool steady(struct finder *f, const struct witness *outer)
 			f->sorted[m++] = f->segment[f->returns[i]] - f->segment[f->returns[i - 1]];
 	if (m * 5 < n)
 		return false;
-	mid = median(f->sorted, m);
+	mid = *inner_count = median(f->sorted, m);
 	for (uint32_t i = 0; i < m; i++) {
 		uint32_t d = f->sorted[i] > mid ? f->sorted[i] - mid : mid - f->sorted[i];
 
@@ -451,12 +457,13 @@ static bool steady(struct finder *f, const struct witness *outer)
 static bool climbs(struct finder *f, const struct witness *base, const struct witness *outer)
 {
 	uint32_t segments, whole = 0, with = 0, inner = segments_of(f, base, &segments);
-	double added = 0, novel = 0;
-	uint32_t from = 0;
+	double added = 0, novel = 0, beyond;
+	uint32_t from = 0, inner_count = 0;
 
 	if (segments < 3 || segments + 2 > f->count || outer->count * OUTER_RATIO_MIN > segments)
 		return false;
-	if (!steady(f, outer) || novel_find(f, segments, outer) < NOVEL_COUNT_MIN * (outer->count - 1))
+	if (!steady(f, outer, &inner_count) ||
+	    novel_find(f, segments, outer) < NOVEL_COUNT_MIN * (outer->count - 1))
 		return false;
 	for (uint32_t i = 1; i <= f->count; i++) {
 		uint32_t seg = f->segment[i - 1], length;
@@ -473,6 +480,10 @@ static bool climbs(struct finder *f, const struct witness *base, const struct wi
 		if (length > inner)
 			added += length - inner;
 	}
+	/* a pipeline's fill and drain only move launches from one shorter period to another */
+	beyond = ((double)outer->period - (double)inner_count * inner) * outer->count;
+	if (beyond > 0 && beyond < added)
+		added = beyond;
 	return with && whole >= 0.6 * with && novel >= NOVEL_SHARE_MIN * added;
 }
 
@@ -711,7 +722,7 @@ static double cut_choose(struct finder *f, const struct witness *period, struct 
 static const struct witness *pause_choose(struct finder *f, const struct witness *base)
 {
 	const struct witness *pause = NULL;
-	uint32_t segments;
+	uint32_t segments, inner_count;
 
 	for (uint32_t i = 0; i < f->witness_count; i++)
 		if (f->witnesses[i].kind == FEATURE_PAUSE)
@@ -722,7 +733,7 @@ static const struct witness *pause_choose(struct finder *f, const struct witness
 	    cut_choose(f, base, NULL) >= CUT_BLANK_MAX)
 		return base;
 	segments_of(f, base, &segments);
-	return steady(f, pause) ? pause : base;
+	return steady(f, pause, &inner_count) ? pause : base;
 }
 
 /* Whether the names that stay had all come by the middle of the history. */
@@ -743,6 +754,7 @@ bool steps_detect_find(struct steps *s, uint64_t first, uint64_t last, struct st
 	finder_load(&f, s, first, last);
 	if (f.count < 4)
 		return false;
+	f.slots_mask = slots_of(f.count) - 1; /* of what there is room for */
 	f.gap_ns = gap_typical(&f);
 	f.pause_ns = f.gap_ns < UINT32_MAX / PAUSE_GAPS - 1 ? (f.gap_ns + 1) * PAUSE_GAPS : UINT32_MAX;
 	f.regular_min = WITNESS_REGULAR_MIN;

@@ -96,4 +96,16 @@
 /* A mangled name of C++ can be longer; it is then cut, and not demangled. */
 #define LIMIT_SYMBOL_NAME_BYTES 16384u
 
+/* ---- the CPU sampler (sampler/, bpf/) ---- */
+/* Whole-node sampling of a training host sees some thousand; the kernel's map is made for as many. */
+#define LIMIT_SAMPLER_PROCESSES 4096u
+/* 20 bits of a frame name the file (bpf/sampler_format.h). */
+#define LIMIT_SAMPLER_FILES 0xfffffu
+/* Stacks of one period in user space: 5 s of 64 CPUs at 999 Hz are 320,000 samples, of which a busy
+ * PyTorch node has some 10,000 distinct stacks of 400 bytes. */
+#define LIMIT_SAMPLER_STACK_BYTES (16u << 20)
+/* Kernel symbols: a distribution's kernel with modules has 250,000, a third of them code. */
+#define LIMIT_SAMPLER_KERNEL_SYMBOLS (1u << 19)
+#define LIMIT_SAMPLER_KERNEL_NAME_BYTES (16u << 20)
+
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
  * python.h - the Python frames of the current thread, without names: bounded, whatever it reads.
- * Compiles for BPF and for user space (read_user.h). One read per frame; no read beyond
- * PYTHON_FRAME_MAX frames and PYTHON_THREAD_MAX thread states.
+ * Compiles for BPF and for user space (read_user.h). One read per frame, of at most
+ * PYTHON_STEP_MAX frames; at most PYTHON_THREAD_MAX thread states are looked at.
  * Threads: the one that is walked is the current one (BPF) or stopped; others may change what is
  * read, and then the walk ends as FAULT or GARBAGE, or brings frames of no meaning, never more. */
 #ifndef SYSOM_BPF_PYTHON_H
@@ -240,9 +240,8 @@ static __always_inline void python_walk(struct python_state *s, const struct pyt
 		frame = python_word(s, p->cframe_frame);
 	}
 	s->end = PYTHON_END_ROOT;
-	/* Shims are visited too and take no place: at most one per frame. */
 	PYTHON_ROLLED
-	for (__u32 i = 0; i < 2 * PYTHON_FRAME_MAX; i++) {
+	for (__u32 i = 0; i < PYTHON_STEP_MAX; i++) {
 		if (!frame)
 			return;
 		if (python_step(s, p, &frame))

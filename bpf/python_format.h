@@ -10,6 +10,9 @@
 /* Python frames per stack. Native stacks end at 512; an interpreter before 3.11 needs one or more native
  * frames for each of its own, and PyTorch models nest 30 to 100. 16 bytes each: 4 KiB per CPU. */
 #define PYTHON_FRAME_MAX 256u
+/* Frames looked at for them. From 3.12 on each entry from C brings a frame that is none; a PyTorch module
+ * calls the next one with one such and three real frames. */
+#define PYTHON_STEP_MAX 384u
 /* Thread states looked at where the thread's own can't be had from its thread-specific data. */
 #define PYTHON_THREAD_MAX 128u
 /* No code object is larger: 3.11 and later keep the bytecode inside it. */
@@ -25,21 +28,22 @@ enum python_layout {
 
 /* One process with an interpreter, map value by pid. Offsets are in bytes; addresses in the process. */
 struct python_process {
-	__u64 interp;      /* the main interpreter's state */
-	__u64 gil;         /* the GIL that it uses */
-	__u64 current;     /* 3.10, 3.11: where the holder's thread state is named; else 0 */
-	__s64 tsd_block;   /* from fsbase: where the address is that tsd_slot starts from; 0: fsbase */
-	__s64 tsd_slot;    /* where the thread's own thread state is; 0: search the list from interp */
-	__u64 tag_mask;    /* bits of a code reference that are its address */
+	__u64 interp;       /* the main interpreter's state */
+	__u64 gil;          /* the GIL that it uses */
+	__u64 current;      /* 3.10, 3.11: where the holder's thread state is named; else 0 */
+	__s64 tsd_block;    /* from fsbase: where the address is that tsd_slot starts from; 0: fsbase */
+	__s64 tsd_slot;     /* where the thread's own thread state is; 0: search the list */
+	__u64 tag_mask;     /* bits of a code reference that are its address */
 	__u16 threads_head; /* of interp: first thread state */
 	__u16 interp_gil;   /* of interp: address of its GIL; 0: one for the whole process */
 	__u16 gil_bytes, gil_holder, gil_locked;
-	__u16 tstate_bytes, tstate_next, tstate_interp, tstate_thread_id, tstate_frame;
+	__u16 tstate_bytes, tstate_next, tstate_interp, tstate_thread_id;
+	__u16 tstate_frame; /* of a thread state: its innermost frame */
 	__u16 cframe_bytes; /* 3.11, 3.12: tstate_frame names a struct of so many bytes; 0: the frame */
 	__u16 cframe_frame; /* of that struct: the frame */
 	__u16 frame_bytes, frame_code, frame_previous, frame_instr, frame_owner;
 	__u8 layout;        /* enum python_layout */
-	__u8 shim_owner;    /* frame_owner of the frame between; larger values: other frames that are none */
+	__u8 shim_owner;    /* frame_owner of the frame between; larger values: no frames either */
 	__u8 minor;         /* 3.minor, for those who print it */
 	__u8 pad[3];
 };

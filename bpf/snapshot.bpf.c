@@ -110,6 +110,7 @@ static __always_inline struct scratch *begin(struct bpf_perf_event_data *ctx)
 		TAKE(&sc->regs);
 	} else {
 		TAKE(&ctx->regs);
+		asm volatile("" ::: "memory"); /* else the two copies are merged into one, see TAKE */
 	}
 	sc->entry_pc = s->pc;
 	for (int i = 0; i < UNWIND_REGISTERS; i++)
@@ -164,9 +165,11 @@ static __always_inline void end(struct scratch *sc)
 
 #ifdef SNAPSHOT_TAIL_CALLS
 
+enum { CALL_FRAMES = 0, CALL_BLIND, CALL_END, CALL_COUNT };
+
 struct {
 	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
-	__uint(max_entries, 2);
+	__uint(max_entries, CALL_COUNT);
 	__uint(key_size, 4);
 	__uint(value_size, 4);
 } snapshot_calls SEC(".maps");
@@ -185,20 +188,34 @@ int snapshot_end(struct bpf_perf_event_data *ctx)
 SEC("perf_event")
 int snapshot_frames(struct bpf_perf_event_data *ctx)
 {
-	__u32 zero = 0, done = 0;
+	__u32 zero = 0;
 	struct scratch *sc = bpf_map_lookup_elem(&snapshot_scratch, &zero);
+	int rc = UNWIND_MORE;
 
 	if (!sc)
 		return 0;
 	for (int i = 0; i < FRAMES_PER_CALL; i++) {
-		if (unwind_frame(&sc->state)) {
-			done = 1;
+		rc = unwind_frame(&sc->state);
+		if (rc != UNWIND_MORE)
 			break;
-		}
 	}
-	if (!done)
-		bpf_tail_call(ctx, &snapshot_calls, 0);
-	bpf_tail_call(ctx, &snapshot_calls, 1);
+	if (rc == UNWIND_MORE)
+		bpf_tail_call(ctx, &snapshot_calls, CALL_FRAMES);
+	if (rc == UNWIND_BLIND)
+		bpf_tail_call(ctx, &snapshot_calls, CALL_BLIND);
+	bpf_tail_call(ctx, &snapshot_calls, CALL_END);
+	return 0;
+}
+
+SEC("perf_event")
+int snapshot_blind(struct bpf_perf_event_data *ctx)
+{
+	__u32 zero = 0;
+	struct scratch *sc = bpf_map_lookup_elem(&snapshot_scratch, &zero);
+
+	if (sc && unwind_blind(&sc->state) == UNWIND_MORE)
+		bpf_tail_call(ctx, &snapshot_calls, CALL_FRAMES);
+	bpf_tail_call(ctx, &snapshot_calls, CALL_END);
 	return 0;
 }
 
@@ -206,25 +223,36 @@ SEC("perf_event")
 int snapshot_sample(struct bpf_perf_event_data *ctx)
 {
 	if (begin(ctx))
-		bpf_tail_call(ctx, &snapshot_calls, 0);
+		bpf_tail_call(ctx, &snapshot_calls, CALL_FRAMES);
 	return 0;
 }
 
 #else
 
-static long one_frame(__u32 index, struct scratch *sc)
+/* bpf_loop hands on a pointer to the stack only. */
+struct walk {
+	struct scratch *sc;
+};
+
+static long one_frame(__u32 index, struct walk *w)
 {
-	return unwind_frame(&sc->state);
+	int rc = unwind_frame(&w->sc->state);
+
+	if (rc == UNWIND_BLIND)
+		rc = unwind_blind(&w->sc->state);
+	return rc;
 }
 
 SEC("perf_event")
 int snapshot_sample(struct bpf_perf_event_data *ctx)
 {
 	struct scratch *sc = begin(ctx);
+	struct walk walk;
 
 	if (!sc)
 		return 0;
-	bpf_loop(UNWIND_FRAME_MAX + 1, one_frame, sc, 0);
+	walk.sc = sc;
+	bpf_loop(UNWIND_FRAME_MAX + 1, one_frame, &walk, 0);
 	end(sc);
 	return 0;
 }

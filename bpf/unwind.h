@@ -6,7 +6,8 @@
  *	struct unwind_chunk *unwind_chunk_of(__u32 word);                the chunk of a word, or NULL
  *	__u32 unwind_marker_get(__u64 key);  void unwind_marker_set(__u64 key, __u32 marker);
  * UNWIND_MODE may be defined as an expression (a rodata constant: dead modes cost nothing).
- * Use: unwind_start, set pc, reg, process, owner; unwind_frame until it is not 0; unwind_finish.
+ * Use: unwind_start, set pc, reg, process, owner; unwind_frame until UNWIND_DONE, unwind_blind whenever
+ * it asks for it; unwind_finish.
  * Trust: registers, stack and tables may hold anything; every read is checked, every loop bounded. */
 #ifndef SYSOM_BPF_UNWIND_H
 #define SYSOM_BPF_UNWIND_H
@@ -90,9 +91,14 @@ static __always_inline void unwind_marker_set(__u64 key, __u32 marker)
 
 /* An address in registers or saved slots: not known any more. */
 #define UNWIND_LOST 1
+/* What unwind_frame and unwind_blind return. */
+#define UNWIND_MORE 0  /* s->pc is the caller: call unwind_frame again */
+#define UNWIND_DONE 1  /* s->end says why */
+#define UNWIND_BLIND 2 /* no rule for this frame: call unwind_blind */
 /* unwind_step and its parts: the walk goes on, or 1 + enum unwind_end. */
 #define UNWIND_ON 0
 #define UNWIND_STOP(end) (1 + (end))
+#define UNWIND_NO_RULE -1
 
 static __always_inline void unwind_start(struct unwind_state *s)
 {
@@ -109,6 +115,18 @@ static __always_inline void unwind_start(struct unwind_state *s)
 	s->by_fp = 0;
 }
 
+/* One step of a binary search without a branch, so that the verifier sees one path and not 2^n: from
+ * [at, at + left) to the half that begins in the middle (go 1) or the one that ends there (go 0). One
+ * element stays one element. */
+#define UNWIND_HALVE(at, left, go)                                                                 \
+	do {                                                                                       \
+		__u32 go_ = (__u32)(go);                                                           \
+		__u32 half_ = (left) / 2;                                                          \
+		UNWIND_BARRIER(go_);                                                               \
+		(at) += half_ & -go_;                                                              \
+		(left) = half_ + ((left) & go_);                                                   \
+	} while (0)
+
 /* The executable mapping of s->process that holds pc, or NULL. */
 static __always_inline const struct unwind_mapping *unwind_find_mapping(const struct unwind_state *s,
 									__u64 pc)
@@ -121,22 +139,10 @@ static __always_inline const struct unwind_mapping *unwind_find_mapping(const st
 		return NULL;
 	at = at % UNWIND_CHUNK_WORDS / UNWIND_MAPPING_WORDS;
 	for (int i = 0; i < 11; i++) { /* 2^11 mappings */
-		__u32 half;
-
-		UNWIND_HIDE(s, at);
-		UNWIND_HIDE(s, left);
-		if (left <= 1)
-			break;
-		half = left / 2;
-		slot = at + half;
+		slot = at + left / 2;
 		UNWIND_BARRIER(slot);
 		slot &= UNWIND_MAPPING_MAX - 1;
-		if (all[slot].begin <= pc) {
-			at += half;
-			left -= half;
-		} else {
-			left = half;
-		}
+		UNWIND_HALVE(at, left, (all[slot].begin - pc - 1) >> 63);
 	}
 	UNWIND_BARRIER(at);
 	at &= UNWIND_MAPPING_MAX - 1;
@@ -167,23 +173,19 @@ static __always_inline int unwind_find_rule(const struct unwind_state *s, const 
 	chunk = unwind_chunk_of(at);
 	if (!chunk)
 		return -1;
-	for (int i = 0; i < UNWIND_PAGE_SHIFT; i++) { /* a row per byte at most */
-		__u32 half;
-
-		UNWIND_HIDE(s, at);
-		UNWIND_HIDE(s, left);
-		if (left <= 1)
-			break;
-		half = left / 2;
-		slot = at + half;
+	if (left > 16) {
+		for (int i = 4; i < UNWIND_PAGE_SHIFT; i++) { /* a row per byte at most */
+			slot = at + left / 2;
+			UNWIND_BARRIER(slot);
+			slot &= UNWIND_CHUNK_WORDS - 1;
+			UNWIND_HALVE(at, left, (UNWIND_ROW_OFFSET(chunk->word[slot]) - low - 1) >> 31);
+		}
+	}
+	for (int i = 0; i < 4; i++) {
+		slot = at + left / 2;
 		UNWIND_BARRIER(slot);
 		slot &= UNWIND_CHUNK_WORDS - 1;
-		if (UNWIND_ROW_OFFSET(chunk->word[slot]) <= low) {
-			at += half;
-			left -= half;
-		} else {
-			left = half;
-		}
+		UNWIND_HALVE(at, left, (UNWIND_ROW_OFFSET(chunk->word[slot]) - low - 1) >> 31);
 	}
 	UNWIND_BARRIER(at);
 	at &= UNWIND_CHUNK_WORDS - 1;
@@ -428,45 +430,73 @@ static __always_inline int unwind_at_sigreturn(__u64 pc)
 	       b[7] == 0x0f && b[8] == 0x05;
 }
 
+/* Fills s->candidate with the indexes of the words above rsp (and below `limit`) that point into code;
+ * returns how many. */
+static __always_inline __u32 unwind_scan_window(struct unwind_state *s, __u64 limit)
+{
+	__u64 sp = s->reg[UNWIND_RSP];
+	__u32 count = 0;
+
+	for (__u32 i = 0; i < UNWIND_SCAN_WORDS; i++) {
+		__u64 word = s->window[i];
+		__u32 slot;
+
+		UNWIND_HIDE(s, count);
+		if (sp + 8 * (__u64)i >= limit || count >= UNWIND_CANDIDATES)
+			break;
+		if (word < UNWIND_PAGE_BYTES || word >> 56 || !unwind_find_mapping(s, word - 1))
+			continue;
+		slot = count;
+		UNWIND_BARRIER(slot);
+		s->candidate[slot & (UNWIND_CANDIDATES - 1)] = i;
+		count++;
+	}
+	return count;
+}
+
 /* The nearest word above rsp (and below `limit`) that is a return address. Strong: a direct call to just
- * below the pc, nearer than `beyond`. Weak: any call, in a mapping with a table. Returns its index in the
- * window, or UNWIND_SCAN_WORDS. */
+ * below the pc, nearer than `beyond`. Weak: any call. Returns its index in the window, or
+ * UNWIND_SCAN_WORDS. */
 static __always_inline __u32 unwind_scan(struct unwind_state *s, __u64 limit, __u64 beyond)
 {
-	__u32 weak = UNWIND_SCAN_WORDS, i;
-	__u64 sp = s->reg[UNWIND_RSP];
+	__u32 weak = UNWIND_SCAN_WORDS, count = unwind_scan_window(s, limit);
 
-	for (i = 0; i < UNWIND_SCAN_WORDS; i++) {
-		__u64 word = s->window[i], target;
+	for (__u32 k = 0; k < UNWIND_CANDIDATES; k++) {
+		__u32 i = s->candidate[k] & (UNWIND_SCAN_WORDS - 1);
+		__u64 target;
 		enum unwind_call call;
 
 		UNWIND_HIDE(s, weak);
-		if (sp + 8 * (__u64)i >= limit)
+		UNWIND_HIDE(s, count);
+		if (k >= count)
 			break;
-		if (word < UNWIND_PAGE_BYTES || word >> 56 || !unwind_resolves(s, word))
+		call = unwind_call_before(s->window[i], s->pc, &target);
+		if (call == UNWIND_CALL_NONE || !unwind_resolves(s, s->window[i]))
 			continue;
-		call = unwind_call_before(word, s->pc, &target);
 		if (call == UNWIND_CALL_HERE && target > beyond)
 			return i;
-		if (weak == UNWIND_SCAN_WORDS && (call == UNWIND_CALL_INDIRECT ||
-						  call == UNWIND_CALL_ELSEWHERE))
+		if (weak == UNWIND_SCAN_WORDS)
 			weak = i;
 	}
 	return limit == ~0ull ? weak : UNWIND_SCAN_WORDS;
 }
 
-/* Code that has no usable rule: a frame pointer if everything about it is right, else the stack scan.
- * `end` is what it means when neither works. */
-static __always_inline int unwind_blind(struct unwind_state *s, const struct unwind_mapping *m, __u32 end)
+/* The second half of a frame for which unwind_frame said UNWIND_BLIND: code without a usable rule. A frame
+ * pointer if everything about it is right, else the stack scan. Returns as unwind_frame does, but never
+ * UNWIND_BLIND. Its own function because programs made of tail calls can afford it once, not per frame. */
+static __always_inline int unwind_blind(struct unwind_state *s)
 {
-	__u64 sp = s->reg[UNWIND_RSP], rbp = 0, pair[2] = {0}, target = 0, at, key;
+	__u64 sp = s->reg[UNWIND_RSP], rbp = 0, pair[2] = {0}, target = 0, at, key = s->blind_key;
 	__u32 marker, found = UNWIND_SCAN_WORDS;
 	enum unwind_call call = UNWIND_CALL_NONE;
 	int fp = 0;
 
-	if (unwind_at_sigreturn(s->pc))
-		return unwind_signal(s);
-	key = unwind_marker_key(s, m);
+	if (unwind_at_sigreturn(s->pc)) {
+		if (unwind_signal(s) == UNWIND_ON)
+			return UNWIND_MORE;
+		s->end = UNWIND_END_FAULT;
+		return UNWIND_DONE;
+	}
 	marker = unwind_marker_get(key);
 	if (marker != UNWIND_MARKER_DWARF && !unwind_rbp(s, &rbp) && rbp >= sp && !(rbp & 7) &&
 	    rbp - sp < UNWIND_BLIND_FRAME_BYTES && !unwind_read_user(pair, sizeof(pair), rbp) &&
@@ -486,10 +516,10 @@ static __always_inline int unwind_blind(struct unwind_state *s, const struct unw
 		s->rbx_at = UNWIND_LOST;
 		s->by_fp++;
 		unwind_return_to(s, pair[1], rbp + 16, UNWIND_FRAME_FP);
-		return UNWIND_ON;
+		return UNWIND_MORE;
 	}
 	if (found >= UNWIND_SCAN_WORDS)
-		return UNWIND_STOP(end);
+		return UNWIND_DONE; /* s->end says why there was no rule */
 	if (marker == UNWIND_MARKER_NONE)
 		unwind_marker_set(key, UNWIND_MARKER_DWARF);
 	at = sp + 8 * (__u64)found;
@@ -504,7 +534,7 @@ static __always_inline int unwind_blind(struct unwind_state *s, const struct unw
 	s->rbx_at = UNWIND_LOST;
 	s->scanned++;
 	unwind_return_to(s, s->window[found], at + 8, UNWIND_FRAME_SCANNED);
-	return UNWIND_ON;
+	return UNWIND_MORE;
 }
 
 /* SysOM-AI, Algorithm 1: an unmarked pc tries rbp and is marked by whether the caller's pc is executable
@@ -528,7 +558,8 @@ static __always_inline int unwind_paper(struct unwind_state *s, const struct unw
 	return unwind_by_rbp(s, 0) ? UNWIND_STOP(UNWIND_END_FAULT) : UNWIND_ON;
 }
 
-/* From the frame at s->pc, which lies in m, to its caller. UNWIND_ON or UNWIND_STOP(end). */
+/* From the frame at s->pc, which lies in m, to its caller. UNWIND_ON, UNWIND_STOP(end) or
+ * UNWIND_NO_RULE. */
 static __always_inline int unwind_step(struct unwind_state *s, const struct unwind_mapping *m)
 {
 	struct unwind_rule rule = {0};
@@ -555,10 +586,12 @@ static __always_inline int unwind_step(struct unwind_state *s, const struct unwi
 	}
 	if (UNWIND_MODE == UNWIND_MODE_PAPER)
 		return UNWIND_STOP(rc);
-	return unwind_blind(s, m, rc);
+	s->blind_key = unwind_marker_key(s, m);
+	s->end = rc;
+	return UNWIND_NO_RULE;
 }
 
-/* Takes the frame at s->pc into s->frame and steps to its caller. 0: there is one; else s->end is set. */
+/* Takes the frame at s->pc into s->frame and steps to its caller, which is what s->pc is then. */
 static __always_inline int unwind_frame(struct unwind_state *s)
 {
 	const struct unwind_mapping *m;
@@ -567,16 +600,16 @@ static __always_inline int unwind_frame(struct unwind_state *s)
 
 	if (!s->pc) {
 		s->end = UNWIND_END_ROOT;
-		return 1;
+		return UNWIND_DONE;
 	}
 	if (at >= UNWIND_FRAME_MAX) {
 		s->end = UNWIND_END_DEPTH;
-		return 1;
+		return UNWIND_DONE;
 	}
 	m = unwind_find_mapping(s, s->leaf ? s->pc : s->pc - 1);
 	if (!m) {
 		s->end = UNWIND_END_NO_MAPPING;
-		return 1;
+		return UNWIND_DONE;
 	}
 	UNWIND_BARRIER(at);
 	at &= UNWIND_FRAME_MAX - 1;
@@ -584,9 +617,11 @@ static __always_inline int unwind_frame(struct unwind_state *s)
 	s->count = at + 1;
 	rc = unwind_step(s, m);
 	if (rc == UNWIND_ON)
-		return 0;
+		return UNWIND_MORE;
+	if (rc == UNWIND_NO_RULE)
+		return UNWIND_BLIND;
 	s->end = rc - 1;
-	return 1;
+	return UNWIND_DONE;
 }
 
 /* After the last frame: what frame pointers taught is kept only if they led to the root. */

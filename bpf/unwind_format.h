@@ -158,6 +158,8 @@ enum unwind_marker {
 /* How far above rsp a return address is looked for behind code without a table. oneDNN's kernels keep
  * it within 48 words (3,937 of 3,937 samples). */
 #define UNWIND_SCAN_WORDS 64u
+/* Of these words, how many that point into code are looked at. */
+#define UNWIND_CANDIDATES 8u
 /* A frame is smaller, and a function begins nearer, in code whose bounds nobody tells. */
 #define UNWIND_BLIND_FRAME_BYTES (1u << 20)
 #define UNWIND_BLIND_FUNCTION_BYTES (1u << 20)
@@ -184,6 +186,8 @@ struct unwind_state {
 	__u8 pending_count;
 	__u16 scanned;  /* frames found by scan */
 	__u16 by_fp;    /* frames found by frame pointer in code without a table */
+	__u64 blind_key; /* between unwind_frame's UNWIND_BLIND and unwind_blind */
+	__u8 candidate[UNWIND_CANDIDATES];
 	__u64 window[UNWIND_SCAN_WORDS]; /* a piece of the stack, while it is scanned */
 	__u64 frame[UNWIND_FRAME_MAX];
 };

@@ -188,7 +188,7 @@ static int finish(const struct options *o, const struct progress *p, json_t *in,
 int cmd_wait_main(const struct options *o)
 {
 	const char *state = o->state ? o->state : "closed";
-	struct progress p = { .live = isatty(STDERR_FILENO), .rate = -1 };
+	struct progress p = { .live = term_error_is_live(), .rate = -1 };
 	struct old old = { 0 }, *but = o->any ? NULL : &old;
 	uint64_t begin = clock_monotonic_ns();
 	char open_id[33] = "", job[384] = "";

@@ -132,20 +132,50 @@ static int run(const struct command *c, int argc, char **argv)
 	return r;
 }
 
+static const struct command *find(const char *name)
+{
+	for (size_t i = 0; i < ARRAY_LEN(commands); i++)
+		if (strcmp(name, commands[i].name) == 0)
+			return &commands[i];
+	return NULL;
+}
+
+/* A command that begins like this word, or the other way round. */
+static const char *nearest(const char *word)
+{
+	for (size_t i = 0; i < ARRAY_LEN(commands); i++) {
+		const char *name = commands[i].name;
+
+		if (*word && (!strncmp(word, name, strlen(word)) || !strncmp(word, name, strlen(name))))
+			return name;
+	}
+	return NULL;
+}
+
 int main(int argc, char **argv)
 {
+	char help[] = "--help", *asked[] = { NULL, help, NULL };
+	const struct command *c;
+	const char *near;
+
 	term_init();
 	if (argc < 2)
 		return usage(stderr);
+	if (argc > 2 && !strcmp(argv[1], "help") && find(argv[2])) {
+		asked[0] = argv[2];
+		return run(find(argv[2]), 2, asked);
+	}
 	if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help"))
 		return usage(stdout);
 	if (!strcmp(argv[1], "--version") || !strcmp(argv[1], "-V")) {
 		puts("sysom " SYSOM_VERSION);
 		return EXIT_OK;
 	}
-	for (size_t i = 0; i < ARRAY_LEN(commands); i++)
-		if (strcmp(argv[1], commands[i].name) == 0)
-			return run(&commands[i], argc - 1, argv + 1);
-	fprintf(stderr, "sysom: unknown command %s; try sysom --help\n", term_safe(argv[1], 40));
+	c = find(argv[1]);
+	if (c)
+		return run(c, argc - 1, argv + 1);
+	near = nearest(argv[1]);
+	fprintf(stderr, "sysom: unknown command %s%s%s%s; try sysom --help\n", term_safe(argv[1], 40),
+		near ? " (did you mean " : "", near ? near : "", near ? "?)" : "");
 	return EXIT_USAGE;
 }

@@ -51,6 +51,13 @@ unsigned term_columns(void)
 	return n >= 40 ? n : 160;
 }
 
+bool term_error_is_live(void)
+{
+	const char *term = getenv("TERM");
+
+	return isatty(STDERR_FILENO) && term && strcmp(term, "dumb") != 0;
+}
+
 unsigned term_error_columns(void)
 {
 	unsigned n = columns_of(STDERR_FILENO);

@@ -20,6 +20,7 @@ enum term_style { TERM_PLAIN, TERM_BOLD, TERM_DIM, TERM_RED, TERM_GREEN, TERM_YE
 void term_init(void);
 bool term_is_live(void); /* standard output is a terminal */
 unsigned term_columns(void);	  /* of standard output; 160 where it is no terminal */
+bool term_error_is_live(void);	  /* standard error is a terminal that can rewrite a line */
 unsigned term_error_columns(void); /* of standard error; 80 */
 /* An escape sequence, or "" where colours are off. */
 const char *term_style(enum term_style s);

@@ -27,7 +27,7 @@ test_preload_governor_LDLIBS := -lcmocka
 test_cupti_decode_SRCS := tests/unit/test_cupti_decode.c cupti/cupti_decode.c
 test_cupti_decode_LDLIBS := -lcmocka
 SCRIPTS_TEST += tests/e2e/preload_binary.sh tests/e2e/preload_behaviour.py tests/e2e/preload_guest.sh \
-	tests/e2e/preload_cupti.py tests/e2e/preload_plugin.py tests/conformance/foreign_abi.sh \
+	tests/e2e/preload_cupti.py tests/e2e/preload_plugin.py tests/e2e/gpu_harness.sh tests/conformance/foreign_abi.sh \
 	tests/conformance/preload_cudart.py tests/conformance/preload_nvtx.py
 BENCH += bench_launch
 BENCH_PARTS += $(PRELOAD_NULL)

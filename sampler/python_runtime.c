@@ -125,7 +125,7 @@ static uint32_t path_version(const char *path)
 	return major << 24 | minor << 16;
 }
 
-static int offsets_find(struct python_runtime *out, const struct python_elf *e, const char *path,
+static int offsets_find(struct python_runtime *out, const char *path,
 			const struct read_user *memory)
 {
 	uint8_t debug[PYTHON_OFFSETS_DEBUG_BYTES];
@@ -141,7 +141,7 @@ static int offsets_find(struct python_runtime *out, const struct python_elf *e, 
 		return python_offsets_of_debug(&out->offsets, debug, sizeof(debug), out->what,
 					       sizeof(out->what));
 	}
-	if (e->version && !read_word(memory, e->version + out->bias, &version))
+	if (out->version && !read_word(memory, out->version, &version))
 		version = 0;
 	if (!version)
 		version = path_version(path);
@@ -210,21 +210,24 @@ static uint32_t threads_list(const struct python_runtime *r, const struct read_u
 	return count;
 }
 
-/* How many of the threads hold their thread state in this slot. */
-static uint32_t slot_agrees(const struct read_user *memory, const struct thread_seen *list,
-			    uint32_t count, int64_t block, int64_t slot)
+/* Adds up, per key of a block, in how many threads its data is the thread state. */
+static void block_agrees(const struct read_user *memory, const struct thread_seen *list,
+			 uint32_t count, int64_t block, uint32_t *good)
 {
-	uint32_t good = 0;
+	uint64_t data[TSD_KEYS][2];
 
 	for (uint32_t i = 0; i < count; i++) {
-		uint64_t base = list[i].thread, value;
+		uint64_t base = list[i].thread;
 
-		if (block && (!read_word(memory, base + (uint64_t)block, &base) || !base))
+		if (!block)
+			base += TSD_FIRST_BLOCK;
+		else if (!read_word(memory, base + (uint64_t)block, &base) || !plausible(base))
 			continue;
-		if (read_word(memory, base + (uint64_t)slot, &value) && value == list[i].tstate)
-			good++;
+		if (!read_at(memory, data, sizeof(data), base))
+			continue;
+		for (uint32_t k = 0; k < TSD_KEYS; k++)
+			good[k] += data[k][1] == list[i].tstate;
 	}
-	return good;
 }
 
 /* The lowest key whose data is the thread state in most threads (a thread that is starting or ending
@@ -233,26 +236,28 @@ static void slot_find(struct python_runtime *r, const struct read_user *memory)
 {
 	struct thread_seen list[RUNTIME_THREADS_MAX];
 	uint32_t count = threads_list(r, memory, list), best = 0;
-	uint32_t key[2] = { 0, 0 }, keys = TSD_KEYS * TSD_KEYS, from = 0;
+	uint32_t key[2] = { 0, 0 };
+	bool known = false;
 
 	if (!count)
 		return;
 	/* where the runtime says which key it is, only that one can be right */
-	if (r->offsets.runtime_tss &&
-	    read_at(memory, key, sizeof(key), r->runtime + r->offsets.runtime_tss) && key[0] == 1 &&
-	    key[1] < keys) {
-		from = key[1];
-		keys = key[1] + 1;
-	}
-	for (uint32_t k = from; k < keys; k++) {
-		int64_t block = k < TSD_KEYS ? 0 : TSD_BLOCKS + 8 * (int64_t)(k / TSD_KEYS);
-		int64_t slot = (block ? 0 : TSD_FIRST_BLOCK) + 16 * (int64_t)(k % TSD_KEYS) + 8;
-		uint32_t good = slot_agrees(memory, list, count, block, slot);
+	if (r->offsets.runtime_tss)
+		known = read_at(memory, key, sizeof(key), r->runtime + r->offsets.runtime_tss) &&
+			key[0] == 1 && key[1] < TSD_KEYS * TSD_KEYS;
+	for (uint32_t b = 0; b < TSD_KEYS && best < count; b++) {
+		int64_t block = b ? TSD_BLOCKS + 8 * (int64_t)b : 0;
+		uint32_t good[TSD_KEYS] = { 0 };
 
-		if (good > best) {
-			best = good;
+		if (known && b != key[1] / TSD_KEYS)
+			continue;
+		block_agrees(memory, list, count, block, good);
+		for (uint32_t k = 0; k < TSD_KEYS; k++) {
+			if (good[k] <= best || (known && k != key[1] % TSD_KEYS))
+				continue;
+			best = good[k];
 			r->process.tsd_block = block;
-			r->process.tsd_slot = slot;
+			r->process.tsd_slot = (block ? 0 : TSD_FIRST_BLOCK) + 16 * (int64_t)k + 8;
 		}
 	}
 	if (best * 2 < count) {
@@ -272,6 +277,7 @@ static uint32_t ranges_move(struct python_range *out, const struct python_range 
 int python_runtime_probe(struct python_runtime *out, const struct python_elf *e, uint64_t bias,
 			 const char *path, const struct read_user *memory)
 {
+	char patch[8] = "";
 	uint32_t v;
 	int err;
 
@@ -279,9 +285,10 @@ int python_runtime_probe(struct python_runtime *out, const struct python_elf *e,
 	out->bias = bias;
 	out->runtime = e->runtime + bias;
 	out->code_type = e->code_type ? e->code_type + bias : 0;
+	out->version = e->version ? e->version + bias : 0;
 	out->eval_count = ranges_move(out->eval, e->eval, e->eval_count, bias);
 	out->wait_count = ranges_move(out->wait, e->wait, e->wait_count, bias);
-	err = offsets_find(out, e, path, memory);
+	err = offsets_find(out, path, memory);
 	if (err)
 		return err;
 	out->process = out->offsets.process;
@@ -293,8 +300,11 @@ int python_runtime_probe(struct python_runtime *out, const struct python_elf *e,
 		return err;
 	}
 	slot_find(out, memory);
-	snprintf(out->what, sizeof(out->what), "CPython %u.%u.%u%s, thread states by %s%s%s",
-		 v >> 24, v >> 16 & 0xff, v >> 8 & 0xff,
+	/* 3.10 does not tell its patch release */
+	if (v & 0xffff)
+		snprintf(patch, sizeof(patch), ".%u", v >> 8 & 0xff);
+	snprintf(out->what, sizeof(out->what), "CPython %u.%u%s%s, thread states by %s%s%s",
+		 v >> 24, v >> 16 & 0xff, patch,
 		 out->offsets.verified ? "" : " (layout unverified)",
 		 out->process.tsd_slot ? "thread-specific data" : "the interpreter's list",
 		 out->eval_count ? "" : ", no symbol for the interpreter loop",

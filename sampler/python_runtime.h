@@ -23,6 +23,7 @@ struct python_runtime {
 	struct python_offsets offsets;
 	uint64_t runtime;   /* address of _PyRuntime */
 	uint64_t code_type; /* of PyCode_Type; 0 unknown */
+	uint64_t version;   /* of Py_Version; 0: it has none */
 	uint64_t bias;      /* address minus ELF virtual address of the interpreter's file */
 	struct python_range eval[PYTHON_ELF_EVAL_MAX]; /* addresses, not ELF virtual addresses */
 	struct python_range wait[PYTHON_ELF_WAIT_MAX];

@@ -187,21 +187,30 @@ static void emit(struct join *j, const struct record *r, const struct step_mark 
 	j->sink.host(j->sink.arg, r, mark, late);
 }
 
-static struct record host_record(const struct join *j, const struct join_host_pend *p, int kind,
-				 uint32_t duration)
+/* Into *r field by field: a returned copy of what was just written waits for the stores. */
+static void host_record(struct record *r, const struct join *j, const struct join_host_pend *p,
+			int kind, uint32_t duration)
 {
-	struct record r = { .begin_ns = p->t_ns, .kind = (uint16_t)kind, .thread = p->tid, .peer = -1 };
+	static const struct {
+		uint16_t event, record;
+	} flags[] = {
+		{ EVENT_FLAG_FAILED, RECORD_FLAG_FAILED },
+		{ EVENT_FLAG_CAPTURED, RECORD_FLAG_CAPTURED },
+		{ EVENT_FLAG_EXPLICIT, RECORD_FLAG_EXPLICIT },
+		{ EVENT_FLAG_AGGREGATE, RECORD_FLAG_GROUPED },
+	};
 
-	r.end_ns = p->t_ns + clockmap_duration(j->clock, p->clock_source, duration);
-	if (p->e.head.flags & EVENT_FLAG_FAILED)
-		r.flags |= RECORD_FLAG_FAILED;
-	if (p->e.head.flags & EVENT_FLAG_CAPTURED)
-		r.flags |= RECORD_FLAG_CAPTURED;
-	if (p->e.head.flags & EVENT_FLAG_EXPLICIT)
-		r.flags |= RECORD_FLAG_EXPLICIT;
-	if (p->e.head.flags & EVENT_FLAG_AGGREGATE)
-		r.flags |= RECORD_FLAG_GROUPED;
-	return r;
+	memset(r, 0, sizeof(*r));
+	r->begin_ns = p->t_ns;
+	r->end_ns = p->t_ns + clockmap_duration(j->clock, p->clock_source, duration);
+	r->kind = (uint16_t)kind;
+	r->thread = p->tid;
+	r->peer = -1;
+	if (!p->e.head.flags)
+		return;
+	for (size_t i = 0; i < ARRAY_LEN(flags); i++)
+		if (p->e.head.flags & flags[i].event)
+			r->flags |= flags[i].record;
 }
 
 static struct join_exec *find_exec(struct join *j, uint64_t handle, bool create)
@@ -274,11 +283,12 @@ static void on_launch(struct join *j, const struct join_host_pend *p)
 	const struct event_launch *e = &p->e.launch;
 	bool graph = e->head.kind == EVENT_GRAPH_LAUNCH;
 	struct join_stream *s = stream_of(j, p, e->stream, 0);
-	struct record r = host_record(j, p, graph ? RECORD_GRAPH_LAUNCH : RECORD_LAUNCH, e->duration);
+	struct record r;
 	struct join_func *f = graph ? NULL : join_match_func(j, e->func, false);
 	struct join_launch *l;
 	uint32_t node;
 
+	host_record(&r, j, p, graph ? RECORD_GRAPH_LAUNCH : RECORD_LAUNCH, e->duration);
 	r.stream = stream_number(j, s);
 	r.name = f ? f->name : 0;
 	if (join_match_name_class(j, r.name) & JOIN_NAME_OPTIMIZER)
@@ -434,10 +444,11 @@ static void enqueue_coll(struct join *j, const struct join_host_pend *p, const s
 static void on_coll(struct join *j, const struct join_host_pend *p)
 {
 	const struct event_coll *e = &p->e.coll;
-	struct record r = host_record(j, p, RECORD_COLL, e->duration);
+	struct record r;
 	struct join_comm *c = find_comm(j, e->comm, false);
 	struct join_lane *lane = &j->lanes[p->lane];
 
+	host_record(&r, j, p, RECORD_COLL, e->duration);
 	r.func = e->func;
 	r.key = c ? c->id : 0;
 	r.seq = e->seq;
@@ -470,11 +481,12 @@ static void on_coll(struct join *j, const struct join_host_pend *p)
 static void on_comm(struct join *j, const struct join_host_pend *p)
 {
 	const struct event_comm *e = &p->e.comm;
-	struct record r = host_record(j, p, RECORD_COMM, e->duration);
+	struct record r;
 	bool gone = e->action == COMM_DESTROY || e->action == COMM_ABORT ||
 		    e->action == COMM_FINALIZE;
 	struct join_comm *c = find_comm(j, e->comm, !gone && e->id);
 
+	host_record(&r, j, p, RECORD_COMM, e->duration);
 	/* Entries are never taken out: a handle that comes again is a new communicator. */
 	if (c && !gone)
 		c->id = e->id;
@@ -576,7 +588,7 @@ static void on_span(struct join *j, const struct join_host_pend *p)
 		return;
 	}
 	s = &lane->spans[i];
-	r = host_record(j, p, RECORD_SPAN, 0);
+	host_record(&r, j, p, RECORD_SPAN, 0);
 	r.begin_ns = s->t_ns;
 	r.name = s->name ? s->name : e->name;
 	r.key = s->domain;
@@ -590,9 +602,10 @@ static void on_step(struct join *j, const struct join_host_pend *p)
 {
 	const struct event_step *e = &p->e.step;
 	bool begin = e->head.kind == EVENT_STEP_BEGIN;
-	struct record r = host_record(j, p, begin ? RECORD_STEP_BEGIN : RECORD_STEP_END, 0);
+	struct record r;
 	struct step_mark mark = { .phase = e->phase };
 
+	host_record(&r, j, p, begin ? RECORD_STEP_BEGIN : RECORD_STEP_END, 0);
 	r.key = e->index;
 	mark.work_count = e->work_count <= STEP_WORK_MAX ? e->work_count : STEP_WORK_MAX;
 	for (uint32_t i = 0; i < mark.work_count; i++)
@@ -622,8 +635,9 @@ static bool gap_of_kernels(uint16_t cause)
 static void on_gap(struct join *j, const struct join_host_pend *p)
 {
 	const struct event_gap *e = &p->e.gap;
-	struct record r = host_record(j, p, RECORD_GAP, 0);
+	struct record r;
 
+	host_record(&r, j, p, RECORD_GAP, 0);
 	r.end_ns = e->to ? clockmap_ns(j->clock, p->clock_source, e->to) : r.begin_ns;
 	if (r.end_ns < r.begin_ns || r.end_ns > j->now_ns + JOIN_FUTURE_NS) {
 		join_count(j, JOIN_BAD_STAMP, 1);
@@ -680,8 +694,9 @@ static void context_waited(struct join *j, uint64_t begin_ns, uint64_t end_ns)
 static void on_sync(struct join *j, const struct join_host_pend *p)
 {
 	const struct event_sync *e = &p->e.sync;
-	struct record r = host_record(j, p, RECORD_SYNC, e->duration);
+	struct record r;
 
+	host_record(&r, j, p, RECORD_SYNC, e->duration);
 	r.key = e->handle;
 	emit(j, &r, NULL);
 	/* a duration at its limit may have been longer */
@@ -703,7 +718,7 @@ static void on_other(struct join *j, const struct join_host_pend *p)
 
 	switch (p->e.head.kind) {
 	case EVENT_MEM:
-		r = host_record(j, p, RECORD_MEM, p->e.mem.duration);
+		host_record(&r, j, p, RECORD_MEM, p->e.mem.duration);
 		r.bytes = p->e.mem.bytes;
 		r.key = p->e.mem.address;
 		emit(j, &r, NULL);

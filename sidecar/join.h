@@ -4,8 +4,10 @@
  * Host events of all lanes are merged by time after a short wait, so that what several threads did
  * comes in canonical order. Kernel records meet launches first in, first out per (context, stream) in
  * correlation order, verified by grid and block; a kernel cannot start before its launch, and one
- * that starts after the host has waited for its stream was not launched before that wait. After a loss both sides are aligned again where a run of
- * signatures fits in exactly one cheapest way; where several fit nothing is joined and it is counted.
+ * that starts after the host has waited for its stream was not launched before that wait. After a loss
+ * both sides are aligned again where a run of signatures fits in exactly one cheapest way; where
+ * several fit nothing is joined and it is counted. Launches before the end of a gap in the device
+ * records have lost their kernels.
  * Kernels of the communication library meet their collective: the call (or the end of its group)
  * during which their launch ran. Node records of a graph launch share one correlation id and meet
  * that launch; collectives captured into the graph form a template that every launch of it replays.

@@ -187,27 +187,35 @@ void join_match_bind(struct join *j, uint32_t stream_index)
 
 /* ---- records ---- */
 
-static struct record device_record(const struct join_device_pend *p)
+/* Into *r field by field: a returned copy of what was just written waits for the stores. */
+static void device_record(struct record *r, const struct join_device_pend *p)
 {
 	const struct event_kernel *k = &p->e.kernel;
-	struct record r = { .begin_ns = p->begin_ns, .end_ns = p->end_ns, .kind = RECORD_KERNEL,
-			    .name = k->name, .thread = k->device, .stream = k->stream_id,
-			    .correlation = k->correlation, .registers = k->registers, .peer = -1 };
 
-	r.shared_bytes = k->shared_static_bytes + k->shared_dynamic_bytes;
+	memset(r, 0, sizeof(*r));
+	r->begin_ns = p->begin_ns;
+	r->end_ns = p->end_ns;
+	r->kind = RECORD_KERNEL;
+	r->name = k->name;
+	r->thread = k->device;
+	r->stream = k->stream_id;
+	r->correlation = k->correlation;
+	r->registers = k->registers;
+	r->peer = -1;
+	r->shared_bytes = k->shared_static_bytes + k->shared_dynamic_bytes;
 	for (int i = 0; i < 3; i++) {
-		r.grid[i] = k->grid[i];
-		r.block[i] = k->block[i];
+		r->grid[i] = k->grid[i];
+		r->block[i] = k->block[i];
 	}
 	if (k->graph_id || (k->head.flags & EVENT_FLAG_GRAPH_NODE))
-		r.flags |= RECORD_FLAG_GRAPH;
-	return r;
+		r->flags |= RECORD_FLAG_GRAPH;
 }
 
 static void emit_unmatched(struct join *j, const struct join_device_pend *p, enum join_loss why)
 {
-	struct record r = device_record(p);
+	struct record r;
 
+	device_record(&r, p);
 	join_count(j, why, 1);
 	j->stats.kernels_unmatched++;
 	if (is_coll_name(j, r.name)) {
@@ -276,8 +284,9 @@ static void learn_name(struct join *j, const struct join_launch *l, uint32_t nam
 static void meet(struct join *j, struct join_stream *s, const struct join_device_pend *p)
 {
 	const struct join_launch *l = &j->launches[s->launches.head];
-	struct record r = device_record(p);
+	struct record r;
 
+	device_record(&r, p);
 	r.launch_ns = l->t_ns;
 	/* At the launch the name may not have been known. */
 	if (join_match_name_class(j, r.name) & JOIN_NAME_OPTIMIZER)
@@ -302,7 +311,7 @@ static bool meet_unseen_coll(struct join *j, struct join_stream *s,
 	c = &j->colls[s->colls.head];
 	if (c->launches || c->open || c->call_ns > p->begin_ns + j->clock->error_ns)
 		return false;
-	r = device_record(p);
+	device_record(&r, p);
 	r.kind = RECORD_COLL_KERNEL;
 	r.launch_ns = c->call_ns;
 	j->stats.coll_kernels++;
@@ -606,8 +615,9 @@ static void on_graph_node(struct join *j, const struct join_device_pend *p, bool
 {
 	struct join_device_stream *d = find_device_stream(j, &p->e.kernel);
 	struct join_replay *rp = find_replay(j, p->e.kernel.correlation);
-	struct record r = device_record(p);
+	struct record r;
 
+	device_record(&r, p);
 	if (whole)
 		r.kind = RECORD_GRAPH_EXEC;
 	r.flags |= RECORD_FLAG_GRAPH;

@@ -14,7 +14,9 @@ sysomd_USES := sidecar wire analysis ring base
 
 # test_sysomd runs it
 TEST_PARTS += $(B)/bin/sysomd
-UNIT += test_clockmap test_join test_anomaly test_spool test_sysomd
+UNIT += test_drain test_clockmap test_join test_anomaly test_spool test_sysomd
+test_drain_USES := sidecar wire analysis ring base
+test_drain_LDLIBS := -lcmocka
 test_clockmap_USES := sidecar
 test_clockmap_LDLIBS := -lcmocka
 test_join_USES := sidecar analysis ring base

@@ -40,7 +40,7 @@ struct nccl_comm_st {
 	uint8_t id[NCCL_PEERS_ID_BYTES];
 	uint64_t collective_next;
 	uint64_t *send_next, *recv_next;
-	uint64_t split_next;
+	uint64_t split_next, shrink_next;
 	uint64_t seq[F_COUNT]; /* as profilers count: per function, captured ones not */
 	void *profile;
 	bool profiled;
@@ -350,10 +350,33 @@ NCCL_API(CommSplit, (nccl_comm c, int color, int key, nccl_comm *out, void *conf
 	return init_add(j);
 }
 
+/* The excluded ranks make no call: the others meet under an id that each can compute. */
 NCCL_API(CommShrink,
 	 (nccl_comm c, int *excluded, int count, nccl_comm *out, void *config, int flags))
 {
-	return NCCL_INVALID_USAGE; /* not modelled */
+	uint64_t gone = 0, id[2];
+	struct nccl_comm_st *to;
+	int rank = 0, left = 0;
+
+	if (!comm_ok(c) || !out || (count && !excluded))
+		return NCCL_INVALID_ARGUMENT;
+	*out = NULL;
+	for (int i = 0; i < count; i++) {
+		if (excluded[i] < 0 || excluded[i] >= c->rank_count || excluded[i] == c->rank)
+			return NCCL_INVALID_ARGUMENT;
+		gone |= 1ull << excluded[i];
+	}
+	for (int i = 0; i < c->rank_count; i++) {
+		rank += i < c->rank && !(gone >> i & 1);
+		left += !(gone >> i & 1);
+	}
+	to = comm_new(rank, left);
+	if (!to)
+		return NCCL_SYSTEM_ERROR;
+	id[0] = scramble_bytes(SCRAMBLE_SEED ^ gone, c->id, NCCL_PEERS_ID_BYTES);
+	id[1] = scramble_bytes(id[0] ^ ++c->shrink_next, c->id, NCCL_PEERS_ID_BYTES);
+	memcpy(to->id, id, sizeof(to->id));
+	return init_add((struct init_job){ .out = out, .comm = to });
 }
 
 NCCL_API(CommFinalize, (nccl_comm c))

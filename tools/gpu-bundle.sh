@@ -16,7 +16,7 @@ for p in sysom sysomd sysom-aggregator; do
 		xargs -r cp -Lnt "$out/lib/"
 done
 cp "$B/lib/libsysom_preload.so" "$out/lib/"
-cp tests/gpu/* "$out/tests/gpu/"
+cp tests/gpu/*.py tests/gpu/run.sh "$out/tests/gpu/"
 cp tools/stack.sh "$out/tools/"
 cat >"$out/check-gpu" <<'EOF'
 #!/bin/bash

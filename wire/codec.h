@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * codec.h - boundary 3, node to cluster: bytes for windows, beats and replies.
  * A message is a protobuf envelope (wire/sysom.proto); a window's records are columnar
- * varint-delta blocks inside, the whole compressed by zstd level 3. docs/wire-format.md is
+ * varint-delta blocks inside, the whole compressed by zstd. docs/wire-format.md is
  * normative. Trust: decoders take hostile bytes: every count and size is bounded by base/limits.h
  * before anything is allocated. Threads: any; no shared state. */
 #ifndef SYSOM_WIRE_CODEC_H

@@ -523,7 +523,8 @@ static void model_scale(struct model *m)
 	m->scale = g && g <= INT64_MAX ? (int64_t)g : 1;
 }
 
-static int code_finish(const struct model *m, struct coder *c, struct buf *out)
+static int code_finish(const struct model *m, struct coder *c, enum pack_effort effort,
+		       struct buf *out)
 {
 	struct pack_part parts[COL_COUNT + 1];
 	struct buf head;
@@ -549,13 +550,13 @@ static int code_finish(const struct model *m, struct coder *c, struct buf *out)
 		err = -EMSGSIZE;
 	parts[0] = (struct pack_part){ head.data, head.bytes };
 	if (!err)
-		err = pack_write(parts, COL_COUNT + 1, out);
+		err = pack_write(parts, COL_COUNT + 1, effort, out);
 	buf_fini(&head);
 	return err;
 }
 
 int columns_pack(const struct record *host, uint32_t host_count, const struct record *device,
-		 uint32_t device_count, struct buf *out)
+		 uint32_t device_count, enum pack_effort effort, struct buf *out)
 {
 	struct model *m;
 	struct coder c;
@@ -574,7 +575,7 @@ int columns_pack(const struct record *host, uint32_t host_count, const struct re
 	model_scale(m);
 	for (uint32_t i = 0; i < m->count; i++)
 		code_row(m, &c, i);
-	err = code_finish(m, &c, out);
+	err = code_finish(m, &c, effort, out);
 	for (int i = 0; i < COL_COUNT; i++)
 		buf_fini(&c.cols[i]);
 	model_free(m);

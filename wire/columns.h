@@ -7,12 +7,13 @@
 #define SYSOM_WIRE_COLUMNS_H
 
 #include "base/buf.h"
+#include "wire/pack.h"
 #include "wire/window.h"
 
 /* Appends a packed block of the host rows followed by the device rows (either may be empty).
  * 0, -EMSGSIZE, -ENOMEM. */
 int columns_pack(const struct record *host, uint32_t host_count, const struct record *device,
-		 uint32_t device_count, struct buf *out);
+		 uint32_t device_count, enum pack_effort effort, struct buf *out);
 /* Whether a block that unpacks to `unpacked_bytes` can hold that many rows. */
 bool columns_rows_fit(uint64_t rows, size_t unpacked_bytes);
 /* Fills exactly the given rows; max_bytes bounds what the block unpacks to. -EPROTO, -EMSGSIZE,

@@ -138,7 +138,7 @@ int columns_steps_pack(const struct window_step *steps, uint32_t count, struct b
 				buf_append(&b, &byte, 1);
 			}
 	part = (struct pack_part){ b.data, b.bytes };
-	err = b.failed ? -ENOMEM : pack_write(&part, 1, out);
+	err = b.failed ? -ENOMEM : pack_write(&part, 1, PACK_CLOSE, out);
 	buf_fini(&b);
 	free(rows);
 	return err;

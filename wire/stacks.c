@@ -172,7 +172,7 @@ static int pack_all(struct packer *p, struct buf *out)
 		}
 		put_samples(p);
 		part = (struct pack_part){ p->out.data, p->out.bytes };
-		err = p->out.failed ? -EMSGSIZE : pack_write(&part, 1, out);
+		err = p->out.failed ? -EMSGSIZE : pack_write(&part, 1, PACK_CLOSE, out);
 	}
 	free(leaf);
 	return err;

@@ -43,7 +43,7 @@ static int pack_names(const struct window *w, struct buf *out)
 		buf_append(&b, w->names[i], n);
 	}
 	part = (struct pack_part){ b.data, b.bytes };
-	err = b.failed ? -EMSGSIZE : pack_write(&part, 1, out);
+	err = b.failed ? -EMSGSIZE : pack_write(&part, 1, PACK_CLOSE, out);
 	buf_fini(&b);
 	return err;
 }
@@ -133,7 +133,8 @@ int wire_window_encode(const struct window *w, struct buf *out)
 	if (!err && w->name_count)
 		err = pack_names(w, &names);
 	if (!err && w->host_count + w->device_count)
-		err = columns_pack(w->host, w->host_count, w->device, w->device_count, &records);
+		err = columns_pack(w->host, w->host_count, w->device, w->device_count, PACK_CLOSE,
+				   &records);
 	if (!err && w->stacks.sample_count)
 		err = stacks_pack(&w->stacks, &stacks);
 	pb.steps = (ProtobufCBinaryData){ steps.bytes, steps.data };
@@ -385,7 +386,7 @@ int wire_records_encode(const struct record *records, uint32_t count, struct buf
 	buf_varint(out, count);
 	if (out->failed)
 		return -ENOMEM;
-	return columns_pack(records, count, NULL, 0, out);
+	return columns_pack(records, count, NULL, 0, PACK_QUICK, out);
 }
 
 int wire_records_decode(const void *data, size_t bytes, struct record **records, uint32_t *count)

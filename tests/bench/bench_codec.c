@@ -80,7 +80,8 @@ static void measure(const char *title, const struct synth *s)
 		uint64_t t0 = clock_monotonic_ns(), t1;
 
 		buf_clear(&b);
-		CHECK(!columns_pack(s->host, s->host_count, s->device, s->device_count, &b));
+		CHECK(!columns_pack(s->host, s->host_count, s->device, s->device_count,
+				    PACK_CLOSE, &b));
 		t1 = clock_monotonic_ns();
 		CHECK(!columns_unpack(b.data, b.bytes, LIMIT_WIRE_UNPACKED_BYTES, h, s->host_count, d,
 				      s->device_count));
@@ -109,7 +110,46 @@ static void measure(const char *title, const struct synth *s)
 	free(d);
 }
 
-static void measure_files(const char *root)
+static bool host_first(const struct synth *s, uint32_t h, uint32_t d)
+{
+	return d >= s->device_count ||
+	       (h < s->host_count && s->host[h].begin_ns <= s->device[d].begin_ns);
+}
+
+/* Bytes per event of windows cut out of the stream at a quarter, a half and three quarters of it,
+ * the median of the three; as long as the stream has so many events. */
+static void measure_sizes(const char *title, const struct synth *s)
+{
+	static const uint32_t sizes[] = { 200, 500, 1000, 4000, 20000 };
+	uint32_t all = s->host_count + s->device_count;
+
+	printf("%-34s", title);
+	for (size_t k = 0; k < ARRAY_LEN(sizes) && sizes[k] <= all; k++) {
+		double bytes[3];
+
+		for (uint32_t part = 0; part < 3; part++) {
+			uint32_t h = 0, d = 0, h0, d0, skip = (all - sizes[k]) / 4 * (part + 1);
+			struct buf b;
+
+			while (h + d < skip)
+				*(host_first(s, h, d) ? &h : &d) += 1;
+			h0 = h;
+			d0 = d;
+			while (h + d < skip + sizes[k])
+				*(host_first(s, h, d) ? &h : &d) += 1;
+			buf_init(&b, LIMIT_WIRE_MESSAGE_BYTES);
+			CHECK(!columns_pack(s->host + h0, h - h0, s->device + d0, d - d0,
+					    PACK_CLOSE, &b));
+			bytes[part] = (double)b.bytes / sizes[k];
+			buf_fini(&b);
+		}
+		qsort(bytes, 3, sizeof(*bytes), by_value);
+		printf(" %8.2f", bytes[1]);
+	}
+	printf("\n");
+}
+
+static void measure_files(const char *root, void (*fn)(const char *, const struct synth *))
 {
 	static const char *const patterns[] = { "kineto-single/*.events.csv.gz",
 						"kineto-dataloader-ab/*.events.csv.gz",
@@ -128,7 +168,7 @@ static void measure_files(const char *root)
 
 			synth_init(&s, 200000, 1);
 			if (synth_load_csv(&s, g.gl_pathv[k]))
-				measure(base, &s);
+				fn(base, &s);
 			synth_fini(&s);
 		}
 		globfree(&g);
@@ -158,6 +198,20 @@ int main(void)
 		}
 		synth_fini(&s);
 	}
-	measure_files(data ? data : "../shared/data");
+	measure_files(data ? data : "../shared/data", measure);
+	printf("\nwindows of so many events, B/event %8s %8s %8s %8s %8s\n", "200", "500", "1000",
+	       "4000", "20000");
+	for (size_t i = 2; i < ARRAY_LEN(cases); i++) {
+		char title[64];
+		struct synth s;
+
+		synth_init(&s, cases[i].events, 42);
+		synth_transformer(&s, cases[i].jitter);
+		qsort(s.device, s.device_count, sizeof(struct record), synth_by_begin);
+		snprintf(title, sizeof(title), "transformer, %g %% jitter", cases[i].jitter * 100);
+		measure_sizes(title, &s);
+		synth_fini(&s);
+	}
+	measure_files(data ? data : "../shared/data", measure_sizes);
 	return 0;
 }

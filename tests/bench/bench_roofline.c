@@ -393,6 +393,9 @@ int main(int argc, char **argv)
 	CASE("Vidur H100 attn_pre_proj",
 	     load(&d, dir, VIDUR "compute__h100__meta-llama__Llama-2-7b-hf__mlp.csv.gz",
 		  "time_stats.attn_pre_proj.mean", vidur_work, vidur_key, 1e6));
+	CASE("Vidur H100 mlp_down_proj",
+	     load(&d, dir, VIDUR "compute__h100__meta-llama__Llama-2-7b-hf__mlp.csv.gz",
+		  "time_stats.mlp_down_proj.median", vidur_work, vidur_key, 1e6));
 	CASE("ByteDance compute per step, by stage", load_steps(&d, dir));
 	for (unsigned kind = 0; kind < 6; kind++) {
 		if (only && !strstr(synthetic[kind], only))

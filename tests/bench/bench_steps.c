@@ -285,6 +285,118 @@ static void make_warm_up(struct trace *t, uint64_t seed)
 	}
 }
 
+/* A serving engine without graphs: batches come and go, and other sizes take other kernels. */
+static void make_engine(struct trace *t, uint64_t seed)
+{
+	uint32_t layers, batch = 8;
+
+	vary(t, seed);
+	t->sync = 1; /* for the tokens */
+	layers = 8 + (uint32_t)(next_random(t) % 24);
+	for (int i = 0; i < 200; i++) {
+		uint32_t variant;
+
+		batch += (uint32_t)(next_random(t) % 7);
+		batch = batch > 3 ? batch - 3 : 1;
+		batch = batch < 64 ? batch : 64;
+		variant = batch > 32 ? 2 : batch > 16 ? 1 : 0;
+		emit(t, RECORD_COPY_CALL, 5, 0)->bytes = 64 * batch;
+		kernels(t, 50, 2, batch);
+		for (uint32_t l = 0; l < layers; l++) {
+			kernels(t, 10, 4, batch);
+			kernels(t, 20 + 4 * variant, 2 + variant, batch);
+			kernels(t, 40, 2, batch);
+		}
+		kernels(t, 60, 3, batch); /* head and sampler */
+		truth(t);
+	}
+}
+
+/* Experts without tokens launch nothing. */
+static void make_experts(struct trace *t, uint64_t seed)
+{
+	struct shape s;
+
+	vary(t, seed);
+	s = shape_of(t);
+	for (int i = 0; i < 40; i++) {
+		if (t->input_copy)
+			emit(t, RECORD_COPY_CALL, 5, 0)->bytes = 1 << 20;
+		kernels(t, 50, 2, s.grid);
+		for (uint32_t l = 0; l < s.layers; l++) {
+			kernels(t, 10, s.fwd, s.grid);
+			collective(t, 92, 65536);
+			for (uint32_t e = 0; e < 8; e++)
+				if (next_random(t) % 4)
+					kernels(t, 110, 3, 1 + (uint32_t)(next_random(t) % 64));
+			collective(t, 92, 65536);
+		}
+		kernels(t, 60, 3, s.grid);
+		backward(t, &s, true);
+		optimizer(t, &s);
+		truth(t);
+	}
+}
+
+static void make_micro(struct trace *t, uint64_t seed, uint32_t micro)
+{
+	struct shape s;
+
+	vary(t, seed);
+	s = shape_of(t);
+	for (int i = 0; i < 40; i++) {
+		for (uint32_t m = 0; m < micro; m++) {
+			forward(t, &s);
+			backward(t, &s, m + 1 == micro);
+		}
+		optimizer(t, &s);
+		truth(t);
+	}
+}
+
+static void make_micro_8(struct trace *t, uint64_t seed)
+{
+	make_micro(t, seed, 8);
+}
+
+static void make_micro_32(struct trace *t, uint64_t seed)
+{
+	make_micro(t, seed, 32);
+}
+
+static void point_to_point(struct trace *t, unsigned func, uint32_t name)
+{
+	collective(t, name, 1 << 22);
+	t->host[t->count - 1].func = (uint16_t)func;
+}
+
+/* One of two pipeline stages, one forward and one backward in turn after the fill. */
+static void make_pipeline(struct trace *t, uint64_t seed)
+{
+	struct shape s;
+	uint32_t micro, stage = seed % 2;
+
+	vary(t, seed);
+	s = shape_of(t);
+	micro = 4 + (uint32_t)(next_random(t) % 9);
+	for (int i = 0; i < 25; i++) {
+		for (uint32_t slot = 0; slot < 2 * micro; slot++) {
+			bool fwd = stage ? slot % 2 == 0 : !slot || (slot % 2 && slot < 2 * micro - 1);
+
+			if (stage || !fwd)
+				point_to_point(t, RECORD_COLL_RECV, 95);
+			if (fwd)
+				forward(t, &s);
+			else
+				backward(t, &s, slot + 1 == 2 * micro);
+			if (!stage == fwd)
+				point_to_point(t, RECORD_COLL_SEND, 96);
+		}
+		optimizer(t, &s);
+		truth(t);
+	}
+}
+
 /* ---- detection and score ---- */
 
 static uint64_t *boundaries;
@@ -510,6 +622,11 @@ int main(int argc, char **argv)
 		{"data-dependent graph", make_data_dependent},
 		{"decode with graphs", make_decode},
 		{"different first steps", make_warm_up},
+		{"engine with changing batches", make_engine},
+		{"mixture of experts", make_experts},
+		{"8 micro-batches", make_micro_8},
+		{"32 micro-batches", make_micro_32},
+		{"2-stage pipeline, one rank", make_pipeline},
 	};
 	static struct trace t;
 

@@ -72,6 +72,8 @@ for c in run status top incidents show trace report wait-incident off on capture
 done
 run; is "no command is a usage error" [ $status = 2 ]
 run nonsense; is "an unknown command is a usage error" [ $status = 2 ]
+run incident; is "a command begun or overdone is told" eval '[ $status = 2 ] && grep -q "did you mean incidents?" "$T/err"'
+run help top; is "help COMMAND is COMMAND --help" eval '[ $status = 0 ] && has "usage: sysom top"'
 run status --nonsense; is "an unknown option is a usage error" [ $status = 2 ]
 run show; is "a missing argument is a usage error" [ $status = 2 ]
 run incidents --limit 0; is "a number out of range is a usage error" eval '[ $status = 2 ] && grep -q "from 1 to 1000" "$T/err"'

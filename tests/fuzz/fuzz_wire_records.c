@@ -26,7 +26,7 @@ static void check_columns(const uint8_t *data, size_t bytes, uint32_t rows)
 	struct buf b;
 
 	buf_init(&b, LIMIT_WIRE_MESSAGE_BYTES);
-	CHECK(!pack_write(&part, 1, &b));
+	CHECK(!pack_write(&part, 1, PACK_QUICK, &b));
 	columns_unpack(b.data, b.bytes, LIMIT_WIRE_UNPACKED_BYTES, host, hosts, device, devices);
 	buf_fini(&b);
 }
@@ -38,7 +38,7 @@ static void check_steps(const uint8_t *data, size_t bytes, uint32_t rows)
 	struct buf b;
 
 	buf_init(&b, LIMIT_WIRE_MESSAGE_BYTES);
-	CHECK(!pack_write(&part, 1, &b));
+	CHECK(!pack_write(&part, 1, PACK_QUICK, &b));
 	columns_steps_unpack(b.data, b.bytes, LIMIT_WIRE_UNPACKED_BYTES, steps, rows % 33);
 	buf_fini(&b);
 }

@@ -42,7 +42,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 	if (data[0] % 4) {
 		struct pack_part part = { data + 1, bytes - 1 };
 
-		CHECK(!pack_write(&part, 1, &packed));
+		CHECK(!pack_write(&part, 1, PACK_CLOSE, &packed));
 		err = stacks_unpack(packed.data, packed.bytes, LIMIT_WIRE_UNPACKED_BYTES, &b);
 	} else {
 		err = stacks_unpack(data + 1, bytes - 1, LIMIT_WIRE_UNPACKED_BYTES, &b);

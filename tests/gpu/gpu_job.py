@@ -1,43 +1,41 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """A training or decode-like job on one GPU that knows nothing of sysom. Prints one JSON line.
-
-usage: gpu_job.py train|decode STEPS [--profile FROM TO] [--toggle SOCKET SEED]
---toggle: every 8 steps asks the control socket to switch tracing on or off in random order, and
-reports step times by state: how overhead is measured (docs/TESTING.md).
-"""
-import argparse
+usage: gpu_job.py train|decode STEPS [options of gpu_loop.py]
+--toggle asks the control socket to switch tracing on or off in random order and reports step times
+by state: how overhead is measured (docs/TESTING.md)."""
+import contextlib
 import hashlib
-import http.client
-import json
-import random
-import socket
-import sys
-import time
+import os
 
-import torch
+os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # else cuBLAS may differ between runs
 
+import torch  # noqa: E402
 
-class UnixHTTP(http.client.HTTPConnection):
-    def __init__(self, path):
-        super().__init__("localhost", timeout=5)
-        self.unix_path = path
-
-    def connect(self):
-        self.sock = socket.socket(socket.AF_UNIX)
-        self.sock.connect(self.unix_path)
+import gpu_loop  # noqa: E402
 
 
-def switch(path, state):
-    c = UnixHTTP(path)
-    c.request("POST", f"/api/v1/trace?state={state}")
-    c.getresponse().read()
-    c.close()
+class Job:
+    def sync(self):
+        torch.cuda.synchronize()
+
+    def describe(self):
+        return {"torch": torch.__version__, "gpu": torch.cuda.get_device_name(0)}
+
+    @contextlib.contextmanager
+    def profiled(self):
+        kinds = torch.profiler.ProfilerActivity
+        with torch.profiler.profile(activities=[kinds.CPU, kinds.CUDA]) as p:
+            yield lambda: sum(1 for e in p.events()
+                              if e.device_type == torch.autograd.DeviceType.CUDA)
 
 
-class Train:
+class Train(Job):
     def __init__(self):
         torch.manual_seed(1)
+        # the mathematical attention: the fused ones' gradients depend on the order of additions
+        torch.backends.cuda.enable_flash_sdp(False)
+        torch.backends.cuda.enable_mem_efficient_sdp(False)
         layer = torch.nn.TransformerEncoderLayer(1024, 16, 4096, batch_first=True, dropout=0.0)
         self.model = torch.nn.TransformerEncoder(layer, 12).cuda()
         self.opt = torch.optim.AdamW(self.model.parameters(), lr=1e-4)
@@ -59,14 +57,16 @@ class Train:
         return h.hexdigest()
 
 
-class Decode:
+class Decode(Job):
     def __init__(self):
         torch.manual_seed(1)
         self.w = [torch.randn(2048, 2048, device="cuda", dtype=torch.bfloat16) / 45 for _ in range(48)]
         self.x = torch.randn(32, 2048, device="cuda", dtype=torch.bfloat16)
         side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
-            self.forward()
+            for _ in range(3):
+                self.forward()
         torch.cuda.current_stream().wait_stream(side)
         self.graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(self.graph):
@@ -84,53 +84,17 @@ class Decode:
         token = torch.argmax(self.y, dim=-1)
         self.h.update(token.cpu().numpy().tobytes())
         self.x.copy_(torch.roll(self.x, 1, 0))
-        return 0.0
 
     def result(self):
         return self.h.hexdigest()
 
 
 def main():
-    ap = argparse.ArgumentParser()
-    ap.add_argument("kind", choices=("train", "decode"))
-    ap.add_argument("steps", type=int)
-    ap.add_argument("--profile", nargs=2, type=int)
-    ap.add_argument("--toggle", nargs=2)
-    args = ap.parse_args()
+    args = gpu_loop.options()
     torch.backends.cuda.matmul.allow_tf32 = False
     torch.use_deterministic_algorithms(True, warn_only=True)
-    job = {"train": Train, "decode": Decode}[args.kind]()
-    for _ in range(5):
-        job.step()
-    torch.cuda.synchronize()
-    rng = random.Random(int(args.toggle[1])) if args.toggle else None
-    times, states, order, profiler, profiled = [], [], [], None, 0
-    for i in range(args.steps):
-        if rng and i % 8 == 0:
-            if not order:
-                order = ["on", "off"]
-                rng.shuffle(order)
-            state = order.pop()
-            switch(args.toggle[0], state)
-        if args.profile and i == args.profile[0]:
-            profiler = torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU,
-                                                          torch.profiler.ProfilerActivity.CUDA])
-            profiler.__enter__()
-        begin = time.perf_counter()
-        job.step()
-        times.append(time.perf_counter() - begin)
-        states.append("profiled" if profiler else state if rng else "plain")
-        if profiler and i == args.profile[1]:
-            profiler.__exit__(None, None, None)
-            profiled = sum(1 for e in profiler.events()
-                           if e.device_type == torch.autograd.DeviceType.CUDA)
-            profiler = None
-    torch.cuda.synchronize()
-    print(json.dumps({"times": times, "states": states, "result": job.result(),
-                      "profiled_kernels": profiled, "torch": torch.__version__,
-                      "gpu": torch.cuda.get_device_name(0)}))
-    return 0
+    gpu_loop.run({"train": Train, "decode": Decode}[args.kind](), args)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -91,8 +91,7 @@ static void print_stream(const struct event_stream *e)
 	       e->context_id, e->device);
 }
 
-static void print_event(const struct peer_ring *p, const union ring_event *e,
-			const struct ring_lane_view *v)
+static const char *name_of_kind(unsigned kind)
 {
 	static const char *const names[] = {
 		[EVENT_LAUNCH] = "launch", [EVENT_GRAPH_LAUNCH] = "graph_launch",
@@ -104,11 +103,17 @@ static void print_event(const struct peer_ring *p, const union ring_event *e,
 		[EVENT_PLUGIN] = "plugin", [EVENT_ANCHOR] = "anchor", [EVENT_GRAPH] = "graph",
 		[EVENT_KERNEL] = "kernel", [EVENT_COPY] = "copy",
 		[EVENT_GRAPH_EXEC] = "graph_exec" };
+
+	return kind < sizeof(names) / sizeof(names[0]) && names[kind] ? names[kind] : "?";
+}
+
+static void print_event(const struct peer_ring *p, const union ring_event *e,
+			const struct ring_lane_view *v)
+{
 	unsigned kind = e->head.kind;
 
-	printf("%d %u %s flags=%u t=%llu clock=%u ", p->pid, v->lane,
-	       kind < sizeof(names) / sizeof(names[0]) && names[kind] ? names[kind] : "?",
-	       e->head.flags, (unsigned long long)e->head.t, v->clock_source);
+	printf("%d %u %s flags=%u t=%llu clock=%u ", p->pid, v->lane, name_of_kind(kind), e->head.flags,
+	       (unsigned long long)e->head.t, v->clock_source);
 	switch (kind) {
 	case EVENT_LAUNCH:
 	case EVENT_GRAPH_LAUNCH:

@@ -309,6 +309,37 @@ static void stairs_are_followed_on_both_sides_of_a_jump(void **state)
 	free(m);
 }
 
+/* 260 levels in stairs, three learning steps each, a tenth of them slow: what is seen seldom neither
+ * hides a slow step nor accuses a healthy one. */
+static void levels_seen_seldom_are_judged_by_themselves_and_their_neighbours(void **state)
+{
+	uint32_t missed = 0, wrong = 0, slow = 0, healthy = 0;
+
+	for (uint32_t round = 0; round < 5; round++) {
+		struct roofline *m = model();
+
+		random_state = 100 + round;
+		for (int i = 0; i < 1100; i++) {
+			double work = 8 * (floor(uniform() * 260) + 1);
+			double latency = 5e4 * ceil(pow(work / 64, 0.8)) * (1 + 0.01 * normal());
+			bool bad = uniform() < 0.1;
+			struct roofline_verdict v;
+
+			latency *= !bad ? 1 : i < 700 ? 1.2 + 1.8 * uniform() : 1.5;
+			v = roofline_push(m, &work, 1, latency);
+			if (i < 700)
+				continue;
+			slow += bad;
+			healthy += !bad;
+			missed += bad && !v.flagged;
+			wrong += !bad && v.flagged;
+		}
+		free(m);
+	}
+	assert_true(missed <= slow / 50);
+	assert_true(wrong <= healthy / 200);
+}
+
 /* Every tenth step of a level does something more: no anomaly, but the same again is. */
 static void a_habit_of_a_level_is_no_anomaly(void **state)
 {
@@ -501,6 +532,7 @@ int main(void)
 		cmocka_unit_test(wandering_healthy_noise_is_no_drift),
 		cmocka_unit_test(lasting_speed_up_becomes_the_new_baseline),
 		cmocka_unit_test(stairs_are_followed_on_both_sides_of_a_jump),
+		cmocka_unit_test(levels_seen_seldom_are_judged_by_themselves_and_their_neighbours),
 		cmocka_unit_test(a_habit_of_a_level_is_no_anomaly),
 		cmocka_unit_test(heavy_tails_to_both_sides_without_relation_are_refused),
 		cmocka_unit_test(work_never_seen_is_learned_before_it_is_judged),

@@ -296,6 +296,37 @@ static void a_split_groups_by_color_and_orders_by_key(void **state)
 	assert_int_equal(shared->split_rank[1], 0);
 }
 
+static void shrink(int rank)
+{
+	nccl_result (*less)(nccl_comm, int *, int, nccl_comm *, void *, int);
+	nccl_result (*count)(nccl_comm, int *), (*user)(nccl_comm, int *);
+	int gone[] = { 1 };
+	nccl_comm rest = NULL;
+
+	*(void **)&less = sim_symbol(r.nccl, "ncclCommShrink");
+	*(void **)&count = sim_symbol(r.nccl, "ncclCommCount");
+	*(void **)&user = sim_symbol(r.nccl, "ncclCommUserRank");
+	if (rank == 1) {
+		EXPECT(less(r.comm, gone, 1, &rest, NULL, 0) == NCCL_INVALID_ARGUMENT);
+		return;
+	}
+	EXPECT(less(r.comm, gone, 1, &rest, NULL, 0) == 0);
+	EXPECT(count(rest, &shared->split_count[rank]) == 0);
+	EXPECT(user(rest, &shared->split_rank[rank]) == 0);
+	for (int i = 0; i < 20; i++)
+		EXPECT(r.all_reduce(NULL, NULL, 8, 7, 0, rest, r.stream) == 0);
+	EXPECT(r.cuda.stream_sync(r.stream) == 0);
+}
+
+static void a_shrink_closes_the_ranks_up(void **state)
+{
+	assert_int_equal(run_ranks(shrink, NULL), 0);
+	assert_int_equal(shared->split_count[0], RANKS - 1);
+	assert_int_equal(shared->split_rank[0], 0);
+	assert_int_equal(shared->split_rank[2], 1);
+	assert_int_equal(shared->split_rank[3], 2);
+}
+
 static void stuck(int rank)
 {
 	reduce(1024);
@@ -463,6 +494,7 @@ int main(void)
 		cmocka_unit_test(captured_collectives_meet_at_every_replay),
 		cmocka_unit_test(messages_pair_up_and_a_group_is_one_kernel),
 		cmocka_unit_test(a_split_groups_by_color_and_orders_by_key),
+		cmocka_unit_test(a_shrink_closes_the_ranks_up),
 		cmocka_unit_test(a_rank_that_never_arrives_holds_the_others),
 		cmocka_unit_test(an_abort_frees_ranks_whose_peer_died),
 		cmocka_unit_test(one_process_may_hold_every_rank),

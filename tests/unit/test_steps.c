@@ -337,6 +337,31 @@ static void a_wait_every_tenth_step_makes_no_longer_step(void **state)
 	rig_free(r);
 }
 
+/* The first stage of a pipeline: one forward goes ahead, so the last backward follows another; an
+ * optimizer of three launches ends the step. Names 1.. forward, 101.. backward, 201.. optimizer. */
+static void a_pipelines_micro_batches_are_one_step(void **state)
+{
+	struct rig *r = rig_new(NULL);
+	const uint32_t micro = 8, size = 60;
+
+	for (int step = 0; step < 60; step++) {
+		for (uint32_t m = 0; m <= micro; m++) {
+			for (uint32_t k = 0; m < micro && k < size; k++)
+				launch(r, 1 + k, 3000, 2000);
+			for (uint32_t k = 0; m && k < size; k++)
+				launch(r, 101 + k, 3000, 2000);
+		}
+		for (uint32_t k = 0; k < 3; k++)
+			launch(r, 201 + k, 3000, 2000);
+		r->now += 20000;
+	}
+	finish(r);
+	assert_in_range(r->count, 58, 60);
+	for (uint32_t i = 1; i + 1 < r->count; i++)
+		assert_int_equal(r->got[i].launches, 2 * micro * size + 3);
+	rig_free(r);
+}
+
 static void the_same_input_gives_the_same_steps(void **state)
 {
 	struct rig *r[2] = {rig_new(NULL), rig_new(NULL)};
@@ -412,6 +437,7 @@ int main(void)
 		cmocka_unit_test(hands_a_step_out_with_the_next_launch),
 		cmocka_unit_test(equal_layers_are_told_apart_by_the_pause),
 		cmocka_unit_test(a_wait_every_tenth_step_makes_no_longer_step),
+		cmocka_unit_test(a_pipelines_micro_batches_are_one_step),
 		cmocka_unit_test(the_same_input_gives_the_same_steps),
 		cmocka_unit_test(more_launches_than_room_are_counted_not_kept),
 		cmocka_unit_test(names_beyond_the_table_add_up_under_name_0),

@@ -1,0 +1,760 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * processes.c - see processes.h.
+ * Events are believed for what they name exactly (a known Build ID at an address) and are otherwise only
+ * a reason to read /proc again: they can be lost, and a file that was never seen must be opened anyway. */
+#include "sampler/processes.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/hash.h"
+#include "base/limits.h"
+#include "sampler/worker.h"
+
+#define PROCESS_SLOTS (LIMIT_SAMPLER_PROCESSES * 2)
+#define PYTHON_RETRY_NS 200000000ull
+/* Drains that a file stays numbered after its last mapping: stacks on their way still name it. */
+#define FILE_IDLE_DRAINS 3
+
+struct processes {
+	char proc_root[128];
+	struct unwind_store *store;
+	struct processes_sink sink;
+	bool tables, python, all;
+	struct worker *worker;
+	struct process *slot[PROCESS_SLOTS];
+	uint32_t count;
+	struct process_file *files; /* by the store's number */
+	uint32_t file_room, files_known;
+	struct unwind_mapping scratch[UNWIND_MAPPING_MAX];
+	struct processes_stats stats;
+};
+
+/* ---- the table of processes ---- */
+
+static uint32_t slot_of(const struct processes *p, uint32_t pid)
+{
+	uint32_t i = (uint32_t)hash_mix(pid) & (PROCESS_SLOTS - 1);
+
+	while (p->slot[i] && p->slot[i]->pid != pid)
+		i = (i + 1) & (PROCESS_SLOTS - 1);
+	return i;
+}
+
+struct process *processes_find(struct processes *p, uint32_t pid)
+{
+	return p->slot[slot_of(p, pid)];
+}
+
+static void slot_clear(struct processes *p, uint32_t i)
+{
+	p->slot[i] = NULL;
+	for (uint32_t j = (i + 1) & (PROCESS_SLOTS - 1); p->slot[j]; j = (j + 1) & (PROCESS_SLOTS - 1)) {
+		struct process *moved = p->slot[j];
+
+		p->slot[j] = NULL;
+		p->slot[slot_of(p, moved->pid)] = moved;
+	}
+}
+
+static void mappings_clear(struct processes *p, struct process *process)
+{
+	for (uint32_t i = 0; i < process->count; i++) {
+		if (process->mappings[i].file)
+			p->files[process->mappings[i].file].users--;
+	}
+	process->count = 0;
+}
+
+static void python_clear(struct processes *p, struct process *process)
+{
+	if (process->python && p->sink.python)
+		p->sink.python(p->sink.context, process->pid, NULL);
+	python_names_close(process->names);
+	free(process->python);
+	process->names = NULL;
+	process->python = NULL;
+	process->python_err = -ENOENT;
+	process->python_retry_ns = 0;
+}
+
+static void process_drop(struct processes *p, uint32_t slot)
+{
+	struct process *process = p->slot[slot];
+
+	if (p->sink.remove)
+		p->sink.remove(p->sink.context, process->pid);
+	unwind_store_retire(p->store, &process->published);
+	python_clear(p, process);
+	mappings_clear(p, process);
+	slot_clear(p, slot);
+	p->count--;
+	free(process->mappings);
+	free(process);
+}
+
+static void scan_request(struct processes *p, struct process *process)
+{
+	struct worker_job *job;
+
+	if (process->scanning) {
+		process->rescan = true;
+		return;
+	}
+	job = calloc(1, sizeof(*job));
+	if (!job)
+		return; /* the next event asks again */
+	job->kind = WORKER_SCAN;
+	job->pid = process->pid;
+	job->find_python = p->python && !process->python;
+	process->scanning = true;
+	process->rescan = false;
+	process->python_retry_ns = 0;
+	p->stats.scans++;
+	worker_push(p->worker, job);
+}
+
+static int process_new(struct processes *p, uint32_t pid, bool children, struct process **out)
+{
+	uint32_t slot = slot_of(p, pid);
+	struct process *process = p->slot[slot];
+
+	if (process) {
+		process->children |= children;
+		*out = process;
+		return 0;
+	}
+	if (p->count >= LIMIT_SAMPLER_PROCESSES)
+		return -ENOSPC;
+	process = calloc(1, sizeof(*process));
+	if (!process)
+		return -ENOMEM;
+	process->pid = pid;
+	process->children = children;
+	process->python_err = -ENOENT;
+	p->slot[slot] = process;
+	p->count++;
+	*out = process;
+	return 0;
+}
+
+/* ---- files ---- */
+
+static int file_room(struct processes *p, uint32_t file)
+{
+	struct process_file *grown;
+	uint32_t room = p->file_room ? p->file_room : 256;
+
+	if (file > LIMIT_SAMPLER_FILES)
+		return -E2BIG;
+	while (room <= file)
+		room *= 2;
+	if (room == p->file_room)
+		return 0;
+	grown = realloc(p->files, room * sizeof(*grown));
+	if (!grown)
+		return -ENOMEM;
+	memset(grown + p->file_room, 0, (room - p->file_room) * sizeof(*grown));
+	p->files = grown;
+	p->file_room = room;
+	return 0;
+}
+
+static void table_request(struct processes *p, uint32_t file, uint32_t pid, const struct mapping *m)
+{
+	struct worker_job *job = p->tables ? calloc(1, sizeof(*job)) : NULL;
+
+	if (!job)
+		return;
+	job->kind = WORKER_TABLE;
+	job->pid = pid;
+	job->file = file;
+	job->begin = m->begin;
+	job->end = m->end;
+	job->key = m->elf->key;
+	job->path = strdup(m->path);
+	if (!job->path) {
+		worker_job_free(job);
+		return;
+	}
+	p->files[file].waiting = true;
+	worker_push(p->worker, job);
+}
+
+/* The store's number for a mapping's file; 0: none can be had, and it is as anonymous. */
+static uint32_t file_number(struct processes *p, uint32_t pid, const struct mapping *m)
+{
+	struct process_file *f;
+	uint32_t file;
+	int found;
+
+	if (!m->elf)
+		return 0;
+	found = unwind_store_find(p->store, &m->elf->key, &file);
+	if (found && unwind_store_reserve(p->store, &m->elf->key, &file))
+		return 0;
+	if (file_room(p, file)) {
+		unwind_store_unref(p->store, file);
+		return 0;
+	}
+	f = &p->files[file];
+	if (f->known) {
+		unwind_store_unref(p->store, file); /* one reference is enough */
+		return file;
+	}
+	memset(f, 0, sizeof(*f));
+	f->path = strdup(m->path);
+	f->elf = *m->elf;
+	f->known = true;
+	p->files_known++;
+	if (found)
+		table_request(p, file, pid, m);
+	return file;
+}
+
+static void file_forget(struct processes *p, uint32_t file)
+{
+	struct process_file *f = &p->files[file];
+
+	unwind_store_unref(p->store, file);
+	free(f->path);
+	memset(f, 0, sizeof(*f));
+	p->files_known--;
+}
+
+const struct process_file *processes_file(const struct processes *p, uint32_t file)
+{
+	return file < p->file_room && p->files[file].known ? &p->files[file] : NULL;
+}
+
+/* ---- mappings ---- */
+
+static int mapping_append(struct processes *p, struct process *process, const struct process_mapping *m)
+{
+	struct process_mapping *grown;
+
+	if (process->count == process->room) {
+		uint32_t room = process->room ? process->room * 2 : 32;
+
+		if (process->count >= UNWIND_MAPPING_MAX)
+			return -E2BIG;
+		grown = realloc(process->mappings, room * sizeof(*grown));
+		if (!grown)
+			return -ENOMEM;
+		process->mappings = grown;
+		process->room = room;
+	}
+	process->mappings[process->count++] = *m;
+	if (m->file)
+		p->files[m->file].users++;
+	return 0;
+}
+
+static int by_begin(const void *a, const void *b)
+{
+	const struct process_mapping *x = a, *y = b;
+
+	return x->begin < y->begin ? -1 : x->begin > y->begin;
+}
+
+/* A new mapping takes the place of whatever was there. */
+static void mapping_insert(struct processes *p, struct process *process,
+			   const struct process_mapping *m)
+{
+	uint32_t kept = 0;
+
+	for (uint32_t i = 0; i < process->count; i++) {
+		struct process_mapping *old = &process->mappings[i];
+
+		if (old->begin < m->end && m->begin < old->end) {
+			if (old->file)
+				p->files[old->file].users--;
+			continue;
+		}
+		process->mappings[kept++] = *old;
+	}
+	process->count = kept;
+	if (!mapping_append(p, process, m))
+		qsort(process->mappings, process->count, sizeof(*process->mappings), by_begin);
+	process->dirty = true;
+}
+
+const struct process_mapping *process_mapping_find(const struct process *process, uint64_t address)
+{
+	uint32_t low = 0, high = process->count;
+
+	while (low < high) {
+		uint32_t middle = (low + high) / 2;
+
+		if (process->mappings[middle].begin <= address)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low && address < process->mappings[low - 1].end ? &process->mappings[low - 1] : NULL;
+}
+
+static void publish(struct processes *p, struct process *process)
+{
+	struct unwind_process fresh = {0};
+	uint32_t dropped = 0;
+
+	process->dirty = false;
+	if (!p->sink.set)
+		return;
+	for (uint32_t i = 0; i < process->count; i++) {
+		const struct process_mapping *m = &process->mappings[i];
+		struct unwind_mapping *to = &p->scratch[i];
+
+		unwind_store_mapping(p->store, m->file, m->begin, m->end, m->load_bias, to);
+		if (m->file && to->page_count)
+			p->files[m->file].base_table = to->bias - m->load_bias;
+		else if (m->file)
+			p->files[m->file].base_bare = to->bias - m->load_bias;
+	}
+	if (process->count &&
+	    unwind_store_publish(p->store, p->scratch, process->count, &fresh, &dropped)) {
+		p->stats.publish_full++;
+		process->dirty = true; /* room may be there after the next drain */
+		return;
+	}
+	p->stats.mappings_dropped += dropped;
+	if (p->sink.set(p->sink.context, process->pid, &fresh)) {
+		unwind_store_retire(p->store, &fresh);
+		return;
+	}
+	unwind_store_retire(p->store, &process->published);
+	process->published = fresh;
+}
+
+/* ---- results of the worker ---- */
+
+static void python_adopt(struct processes *p, struct process *process, struct worker_job *job)
+{
+	process->python_err = job->python_err;
+	if (job->python_err == -EAGAIN)
+		process->python_retry_ns = clock_monotonic_ns() + PYTHON_RETRY_NS;
+	if (job->python_err || !job->python)
+		return;
+	process->python = job->python;
+	job->python = NULL;
+	if (python_names_open(&process->names, process->python)) {
+		python_clear(p, process);
+		return;
+	}
+	if (p->sink.python)
+		p->sink.python(p->sink.context, process->pid, &process->python->process);
+}
+
+static void scan_done(struct processes *p, struct worker_job *job)
+{
+	uint32_t slot = slot_of(p, job->pid);
+	struct process *process = p->slot[slot];
+
+	if (!process || !process->scanning)
+		return;
+	process->scanning = false;
+	if (job->err) {
+		p->stats.scan_failed++;
+		if (job->err == -ESRCH)
+			process_drop(p, slot);
+		return;
+	}
+	mappings_clear(p, process);
+	for (uint32_t i = 0; i < job->scan.count; i++) {
+		const struct mapping *m = &job->scan.mappings[i];
+		struct process_mapping to = {.begin = m->begin, .end = m->end, .offset = m->offset,
+					     .load_bias = m->load_bias};
+
+		to.file = file_number(p, process->pid, m);
+		if (mapping_append(p, process, &to))
+			break;
+	}
+	process->dirty = true;
+	if (job->find_python && !process->python)
+		python_adopt(p, process, job);
+	if (process->rescan)
+		scan_request(p, process);
+}
+
+static void table_done(struct processes *p, struct worker_job *job)
+{
+	struct process_file *f;
+
+	if (!processes_file(p, job->file) ||
+	    memcmp(&p->files[job->file].elf.key, &job->key, sizeof(job->key)))
+		return; /* forgotten meanwhile */
+	f = &p->files[job->file];
+	f->waiting = false;
+	f->refused = job->err && job->err != -ENODATA;
+	if (unwind_store_set_table(p->store, job->file, job->err ? NULL : &job->table))
+		f->refused = true;
+	if (job->err)
+		return; /* nothing to publish: it had no table before */
+	for (uint32_t i = 0; i < PROCESS_SLOTS; i++) {
+		struct process *process = p->slot[i];
+
+		for (uint32_t k = 0; process && !process->dirty && k < process->count; k++)
+			process->dirty = process->mappings[k].file == job->file;
+	}
+}
+
+void processes_poll(struct processes *p)
+{
+	uint64_t now = clock_monotonic_ns();
+
+	for (struct worker_job *job; (job = worker_next(p->worker));) {
+		if (job->kind == WORKER_SCAN)
+			scan_done(p, job);
+		else
+			table_done(p, job);
+		worker_job_free(job);
+	}
+	for (uint32_t i = 0; i < PROCESS_SLOTS; i++) {
+		struct process *process = p->slot[i];
+
+		if (!process)
+			continue;
+		if (process->dirty)
+			publish(p, process);
+		if (process->python_retry_ns && now >= process->python_retry_ns)
+			scan_request(p, process);
+	}
+}
+
+int processes_fd(const struct processes *p)
+{
+	return worker_fd(p->worker);
+}
+
+/* ---- events ---- */
+
+void processes_on_fork(struct processes *p, uint32_t parent_pid, uint32_t pid)
+{
+	struct process *parent = processes_find(p, parent_pid), *child;
+	uint32_t slot = slot_of(p, pid);
+
+	if (!(parent && parent->children) && !p->all)
+		return;
+	if (p->slot[slot]) /* the number is used again */
+		process_drop(p, slot);
+	if (process_new(p, pid, parent && parent->children, &child))
+		return;
+	if (!parent) {
+		scan_request(p, child);
+		return;
+	}
+	for (uint32_t i = 0; i < parent->count; i++) {
+		if (mapping_append(p, child, &parent->mappings[i]))
+			break;
+	}
+	if (parent->python) {
+		child->python = malloc(sizeof(*child->python));
+		if (child->python) {
+			*child->python = *parent->python;
+			if (python_names_open(&child->names, child->python))
+				python_clear(p, child);
+			else if (p->sink.python)
+				p->sink.python(p->sink.context, pid, &child->python->process);
+		}
+	}
+	if (parent->scanning || !parent->count)
+		scan_request(p, child);
+	publish(p, child);
+}
+
+void processes_on_exec(struct processes *p, uint32_t pid)
+{
+	struct process *process = processes_find(p, pid);
+
+	if (!process && (!p->all || process_new(p, pid, false, &process)))
+		return;
+	python_clear(p, process);
+	mappings_clear(p, process);
+	process->gone = false;
+	publish(p, process);
+	scan_request(p, process);
+}
+
+void processes_on_exit(struct processes *p, uint32_t pid)
+{
+	struct process *process = processes_find(p, pid);
+
+	if (process)
+		process->gone = true; /* its other threads may outlive the first one */
+}
+
+void processes_on_mmap(struct processes *p, uint32_t pid, const struct process_mapping *m,
+		       const uint8_t *build_id, size_t build_id_bytes, const char *path)
+{
+	struct process *process = processes_find(p, pid);
+	struct process_mapping fresh = *m;
+	struct unwind_store_key key = {.kind = 1};
+	uint32_t file = 0;
+
+	if (!process)
+		return;
+	if (process->scanning)
+		process->rescan = true; /* the scan may have passed this place already */
+	if (!build_id && path[0] != '/') {
+		fresh.file = 0; /* anonymous memory, or [vdso], which the scan finds */
+		mapping_insert(p, process, &fresh);
+		return;
+	}
+	if (build_id && build_id_bytes <= STACK_BUILD_ID_MAX) {
+		memcpy(key.bytes, build_id, build_id_bytes);
+		key.count = (uint8_t)build_id_bytes;
+		if (!unwind_store_find(p->store, &key, &file)) {
+			bool known = processes_file(p, file) &&
+				     mapping_elf_bias(&p->files[file].elf, m->begin, m->offset,
+						      &fresh.load_bias);
+
+			unwind_store_unref(p->store, file);
+			if (known) {
+				fresh.file = file;
+				mapping_insert(p, process, &fresh);
+				return;
+			}
+		}
+	}
+	scan_request(p, process);
+}
+
+void processes_on_lost(struct processes *p)
+{
+	for (uint32_t i = 0; i < PROCESS_SLOTS; i++) {
+		if (p->slot[i])
+			scan_request(p, p->slot[i]);
+	}
+	if (p->all)
+		processes_set_all(p, true);
+}
+
+void processes_doubt(struct processes *p, uint32_t pid)
+{
+	struct process *process = processes_find(p, pid);
+
+	if (process && !process->gone)
+		scan_request(p, process);
+}
+
+/* ---- adding and removing ---- */
+
+/* pid and parent of every process of /proc: calls fn until it says stop. */
+static void proc_each(const struct processes *p, void (*fn)(void *arg, uint32_t pid, uint32_t parent),
+		      void *arg)
+{
+	DIR *d = opendir(p->proc_root);
+
+	for (struct dirent *e; d && (e = readdir(d));) {
+		char name[sizeof(p->proc_root) + 280], text[512], *after;
+		unsigned parent;
+		FILE *f;
+		size_t n;
+
+		if (!isdigit((unsigned char)e->d_name[0]))
+			continue;
+		snprintf(name, sizeof(name), "%s/%s/stat", p->proc_root, e->d_name);
+		f = fopen(name, "re");
+		if (!f)
+			continue;
+		n = fread(text, 1, sizeof(text) - 1, f);
+		fclose(f);
+		text[n] = 0;
+		after = strrchr(text, ')'); /* a name may hold anything */
+		if (after && sscanf(after, ") %*c %u", &parent) == 1)
+			fn(arg, (uint32_t)strtoul(e->d_name, NULL, 10), parent);
+	}
+	if (d)
+		closedir(d);
+}
+
+struct adding {
+	struct processes *p;
+	bool grew;
+};
+
+static void add_child(void *arg, uint32_t pid, uint32_t parent)
+{
+	struct adding *a = arg;
+	struct process *of = processes_find(a->p, parent), *child = processes_find(a->p, pid);
+
+	if (!of || !of->children || (child && child->children))
+		return;
+	if (!process_new(a->p, pid, true, &child)) {
+		scan_request(a->p, child);
+		a->grew = true;
+	}
+}
+
+static void add_any(void *arg, uint32_t pid, uint32_t parent)
+{
+	struct adding *a = arg;
+	struct process *process = processes_find(a->p, pid);
+
+	if (!process && !process_new(a->p, pid, false, &process))
+		scan_request(a->p, process);
+}
+
+int processes_add(struct processes *p, uint32_t pid, bool children)
+{
+	struct adding a = {.p = p, .grew = children};
+	struct process *process = processes_find(p, pid);
+	char name[192];
+	FILE *f;
+	int err;
+
+	snprintf(name, sizeof(name), "%s/%u/maps", p->proc_root, pid);
+	f = fopen(name, "re");
+	if (!f)
+		return errno == EACCES ? -EACCES : -ESRCH;
+	fclose(f);
+	if (!process) {
+		err = process_new(p, pid, children, &process);
+		if (err)
+			return err;
+		scan_request(p, process);
+	}
+	process->children |= children;
+	for (int depth = 0; a.grew && depth < 16; depth++) {
+		a.grew = false;
+		proc_each(p, add_child, &a);
+	}
+	return 0;
+}
+
+void processes_remove(struct processes *p, uint32_t pid)
+{
+	uint32_t slot = slot_of(p, pid);
+
+	if (p->slot[slot])
+		process_drop(p, slot);
+}
+
+int processes_set_all(struct processes *p, bool on)
+{
+	struct adding a = {.p = p};
+
+	p->all = on;
+	if (on)
+		proc_each(p, add_any, &a);
+	for (uint32_t i = 0; !on && i < PROCESS_SLOTS; i++) {
+		while (p->slot[i] && !p->slot[i]->children)
+			process_drop(p, i);
+	}
+	return 0;
+}
+
+bool processes_all(const struct processes *p)
+{
+	return p->all;
+}
+
+/* A zombie has no memory any more; its number is taken until it is waited for. */
+static bool process_ended(const struct processes *p, uint32_t pid)
+{
+	char name[192], text[512], *after;
+	size_t n;
+	FILE *f;
+
+	snprintf(name, sizeof(name), "%s/%u/stat", p->proc_root, pid);
+	f = fopen(name, "re");
+	if (!f)
+		return true;
+	n = fread(text, 1, sizeof(text) - 1, f);
+	fclose(f);
+	text[n] = 0;
+	after = strrchr(text, ')');
+	if (!after || (after[1] && after[2] == 'X'))
+		return true;
+	if (after[2] != 'Z')
+		return false;
+	/* the first thread of a live process can be a zombie too: num_threads is field 20 */
+	for (int field = 3; field < 20 && after; field++)
+		after = strchr(after + 2, ' ');
+	return !after || strtol(after, NULL, 10) <= 1;
+}
+
+void processes_sweep(struct processes *p)
+{
+	unwind_store_quiesce(p->store);
+	for (uint32_t i = 0; i < PROCESS_SLOTS; i++) {
+		while (p->slot[i] && p->slot[i]->gone && process_ended(p, p->slot[i]->pid))
+			process_drop(p, i);
+		if (p->slot[i]) {
+			p->slot[i]->gone = false;
+			if (p->slot[i]->names)
+				python_names_begin(p->slot[i]->names);
+		}
+	}
+	for (uint32_t file = 1; file < p->file_room; file++) {
+		struct process_file *f = &p->files[file];
+
+		if (!f->known || f->users) {
+			f->idle = 0;
+			continue;
+		}
+		if (++f->idle >= FILE_IDLE_DRAINS && !f->waiting)
+			file_forget(p, file);
+	}
+}
+
+void processes_stats_get(const struct processes *p, struct processes_stats *out)
+{
+	*out = p->stats;
+	out->processes = p->count;
+	out->files = p->files_known;
+	out->worker_cpu_ns = worker_cpu_ns(p->worker);
+	for (uint32_t i = 0; i < PROCESS_SLOTS; i++)
+		out->mappings += p->slot[i] ? p->slot[i]->count : 0;
+	for (uint32_t i = 0; i < p->file_room; i++) {
+		out->files_waiting += p->files[i].known && p->files[i].waiting;
+		out->files_refused += p->files[i].known && p->files[i].refused;
+	}
+	for (uint32_t i = 0; i < PROCESS_SLOTS; i++)
+		out->files_waiting += p->slot[i] && p->slot[i]->scanning;
+}
+
+int processes_open(struct processes **out, const char *proc_root, struct unwind_store *store,
+		   const struct processes_sink *sink, bool tables, bool python)
+{
+	struct processes *p = calloc(1, sizeof(*p));
+	int err;
+
+	if (!p)
+		return -ENOMEM;
+	snprintf(p->proc_root, sizeof(p->proc_root), "%s", proc_root);
+	p->store = store;
+	p->sink = *sink;
+	p->tables = tables;
+	p->python = python;
+	err = worker_open(&p->worker, p->proc_root);
+	if (err) {
+		free(p);
+		return err;
+	}
+	*out = p;
+	return 0;
+}
+
+void processes_close(struct processes *p)
+{
+	if (!p)
+		return;
+	worker_close(p->worker);
+	for (uint32_t i = 0; i < PROCESS_SLOTS; i++) {
+		while (p->slot[i])
+			process_drop(p, i);
+	}
+	for (uint32_t file = 1; file < p->file_room; file++) {
+		if (p->files[file].known)
+			file_forget(p, file);
+	}
+	free(p->files);
+	free(p);
+}

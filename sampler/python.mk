@@ -1,0 +1,18 @@
+# SPDX-License-Identifier: Apache-2.0
+# CPython frames: the interpreter of a process, names, stitching.
+sampler_SRCS += sampler/python_elf.c sampler/python_offsets.c sampler/python_runtime.c \
+	sampler/python_names.c sampler/python_stitch.c sampler/read_user.c
+sampler_LDLIBS += -lelf
+
+UNIT += test_python_runtime test_python_walk test_python_names test_python_stitch
+test_python_runtime_USES := sampler base
+test_python_runtime_LDLIBS := -lcmocka -ldw -lelf
+test_python_walk_USES := sampler base
+test_python_walk_LDLIBS := -lcmocka -lz
+test_python_names_USES := sampler base
+test_python_names_LDLIBS := -lcmocka
+test_python_stitch_USES := sampler base
+test_python_stitch_LDLIBS := -lcmocka
+FUZZ += fuzz_python fuzz_python_elf
+fuzz_python_USES := sampler base
+fuzz_python_elf_USES := sampler base

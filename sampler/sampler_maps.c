@@ -1,0 +1,721 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * sampler_maps.c - see sampler_maps.h. */
+#include "sampler/sampler_maps.h"
+
+#include <bpf/bpf.h>
+#include <bpf/btf.h>
+#include <bpf/libbpf.h>
+#include <errno.h>
+#include <linux/perf_event.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "bpf/off_cpu_loop.skel.h"
+#include "bpf/off_cpu_tail.skel.h"
+#include "bpf/sampler_loop.skel.h"
+#include "bpf/sampler_tail.skel.h"
+
+#define COUNT_BATCH 4096u
+#define PERF_BUFFER_PAGES 32u
+#define PID_NS_FIRST 0xeffffffcu /* the inode of the first PID namespace, fixed by the kernel */
+
+struct sampler_maps {
+	bool tail, mmapable;
+	struct sampler_loop *loop;
+	struct sampler_tail *tail_calls;
+	struct off_cpu_loop *off_loop;
+	struct off_cpu_tail *off_tail;
+	struct bpf_object *on, *off;
+	struct bpf_link **links;
+	uint32_t link_count;
+	struct ring_buffer *ring;
+	struct perf_buffer *buffer;
+	sampler_maps_stack_fn stack_fn;
+	void *stack_arg;
+	int control, processes, python, counts, set[2], counters, blocked, shards;
+	struct sampler_control now;
+	bool batch; /* lookup-and-delete in batches works */
+	int shard_fd[UNWIND_SHARD_MAX];
+	uint32_t shard_count;
+	uint64_t dropped, map_bytes;
+	struct sampler_key keys[COUNT_BATCH];
+	struct sampler_count values[COUNT_BATCH];
+};
+
+/* libbpf's last complaint: the reason why a load failed. */
+static char complaint[160];
+
+static int keep_complaint(enum libbpf_print_level level, const char *format, va_list args)
+{
+	char text[1024], *line;
+
+	if (level == LIBBPF_DEBUG)
+		return 0;
+	vsnprintf(text, sizeof(text), format, args);
+	line = strncmp(text, "libbpf: ", 8) ? text : text + 8;
+	line[strcspn(line, "\n")] = 0;
+	if (!complaint[0])
+		snprintf(complaint, sizeof(complaint), "%.150s", line);
+	return 0;
+}
+
+static int map_fd(const struct bpf_object *o, const char *name)
+{
+	struct bpf_map *map = bpf_object__find_map_by_name(o, name);
+
+	return map ? bpf_map__fd(map) : -ENOENT;
+}
+
+/* ---- loading ---- */
+
+struct settings {
+	uint32_t pid_ns, pid_ns_level, stack_padding, ring_bytes;
+	uint64_t pid_ns_dev;
+	bool python;
+};
+
+#define SETTINGS_APPLY(skeleton, s)                                                                \
+	do {                                                                                       \
+		(skeleton)->rodata->sampler_pid_ns = (s)->pid_ns;                                  \
+		(skeleton)->rodata->sampler_pid_ns_level = (s)->pid_ns_level;                      \
+		(skeleton)->rodata->sampler_pid_ns_dev = (s)->pid_ns_dev;                          \
+		(skeleton)->rodata->sampler_stack_padding = (s)->stack_padding;                    \
+		(skeleton)->rodata->sampler_python = (s)->python;                                  \
+		(skeleton)->rodata->sampler_ring_bytes = (s)->ring_bytes;                          \
+	} while (0)
+
+/* Kernels with FRED keep 16 bytes free above the user registers. */
+static uint32_t stack_padding(void)
+{
+	struct btf *btf = btf__load_vmlinux_btf();
+	uint32_t padding = 0;
+
+	if (!btf)
+		return 0;
+	if (btf__find_by_name_kind(btf, "fred_cs", BTF_KIND_STRUCT) > 0)
+		padding = 16;
+	btf__free(btf);
+	return padding;
+}
+
+/* How deep our PID namespace is: the numbers of our own process in it and those above. */
+static uint32_t pid_ns_level(void)
+{
+	char line[256];
+	uint32_t level = 0;
+	FILE *f = fopen("/proc/self/status", "re");
+
+	while (f && fgets(line, sizeof(line), f)) {
+		if (strncmp(line, "NSpid:", 6))
+			continue;
+		for (char *at = line + 6; (at = strpbrk(at, "\t ")); at++)
+			level++;
+	}
+	if (f)
+		fclose(f);
+	return level ? level - 1 : 0;
+}
+
+static void settings_find(struct settings *s, const struct sampler_options *o, uint32_t ring_bytes)
+{
+	struct stat st;
+
+	memset(s, 0, sizeof(*s));
+	if (!stat("/proc/self/ns/pid", &st) && st.st_ino != PID_NS_FIRST) {
+		s->pid_ns = (uint32_t)st.st_ino;
+		s->pid_ns_dev = (uint64_t)st.st_dev;
+		s->pid_ns_level = pid_ns_level();
+	}
+	s->stack_padding = stack_padding();
+	s->python = o->python;
+	s->ring_bytes = ring_bytes;
+}
+
+static uint32_t power_of_two(uint64_t at_least)
+{
+	uint32_t v = 1;
+
+	while (v < at_least && v < 1u << 30)
+		v <<= 1;
+	return v;
+}
+
+static void size_maps(struct sampler_maps *m, struct bpf_object *o, uint32_t ring_bytes)
+{
+	uint32_t entries = power_of_two((uint64_t)libbpf_num_possible_cpus() * 512);
+	struct bpf_map *map;
+
+	entries = entries < 16384 ? 16384 : entries > 65536 ? 65536 : entries;
+	bpf_map__set_max_entries(bpf_object__find_map_by_name(o, "counts_even"), entries);
+	bpf_map__set_max_entries(bpf_object__find_map_by_name(o, "counts_odd"), entries);
+	if (!m->tail)
+		bpf_map__set_max_entries(bpf_object__find_map_by_name(o, "stacks"), ring_bytes);
+	map = bpf_object__find_map_by_name(o, "unwind_shards");
+	if (!m->mmapable && map)
+		bpf_map__set_map_flags(bpf_map__inner_map(map), 0);
+}
+
+/* BPF arrays that user space can map: 5.5. */
+static bool probe_mmapable(void)
+{
+	LIBBPF_OPTS(bpf_map_create_opts, opts, .map_flags = BPF_F_MMAPABLE);
+	int fd = bpf_map_create(BPF_MAP_TYPE_ARRAY, "sysom_probe", 4, 8, 1, &opts);
+
+	if (fd >= 0)
+		close(fd);
+	return fd >= 0;
+}
+
+/* A period without counts: the kernel says -EINVAL where it has no batches (before 5.6). */
+static bool probe_batch(struct sampler_maps *m)
+{
+	LIBBPF_OPTS(bpf_map_batch_opts, opts);
+	uint32_t n = 1, at = 0;
+	int err = bpf_map_lookup_and_delete_batch(m->set[0], NULL, &at, m->keys, m->values, &n, &opts);
+
+	return !err || err == -ENOENT;
+}
+
+static int load_on(struct sampler_maps *m, const struct sampler_options *o, struct settings *s,
+		   uint32_t ring_bytes)
+{
+	settings_find(s, o, ring_bytes);
+	if (m->tail) {
+		m->tail_calls = sampler_tail__open();
+		if (!m->tail_calls)
+			return -errno;
+		SETTINGS_APPLY(m->tail_calls, s);
+		m->on = m->tail_calls->obj;
+		size_maps(m, m->on, ring_bytes);
+		return sampler_tail__load(m->tail_calls);
+	}
+	m->loop = sampler_loop__open();
+	if (!m->loop)
+		return -errno;
+	SETTINGS_APPLY(m->loop, s);
+	m->on = m->loop->obj;
+	size_maps(m, m->on, ring_bytes);
+	return sampler_loop__load(m->loop);
+}
+
+/* All maps but its own private ones are the sampler's. */
+static int share_maps(struct sampler_maps *m, struct bpf_object *o)
+{
+	struct bpf_map *map;
+
+	bpf_object__for_each_map(map, o) {
+		const char *name = bpf_map__name(map);
+		int fd = map_fd(m->on, name), err;
+
+		if (fd < 0 || !strcmp(name, "scratch") || strchr(name, '.'))
+			continue;
+		err = bpf_map__reuse_fd(map, fd);
+		if (err)
+			return err;
+	}
+	return 0;
+}
+
+static int link_add(struct sampler_maps *m, struct bpf_link *link)
+{
+	struct bpf_link **grown;
+	long err = libbpf_get_error(link);
+
+	if (err)
+		return (int)err;
+	grown = realloc(m->links, (m->link_count + 1) * sizeof(*grown));
+	if (!grown) {
+		bpf_link__destroy(link);
+		return -ENOMEM;
+	}
+	m->links = grown;
+	m->links[m->link_count++] = link;
+	return 0;
+}
+
+static int prog_slot(struct bpf_object *o, const char *array, uint32_t slot, const char *program)
+{
+	struct bpf_program *p = bpf_object__find_program_by_name(o, program);
+	int fd = p ? bpf_program__fd(p) : -ENOENT;
+
+	return fd < 0 ? fd : bpf_map_update_elem(map_fd(o, array), &slot, &fd, BPF_ANY);
+}
+
+static int attach_named(struct sampler_maps *m, struct bpf_object *o, const char *program)
+{
+	struct bpf_program *p = bpf_object__find_program_by_name(o, program);
+
+	return p ? link_add(m, bpf_program__attach(p)) : -ENOENT;
+}
+
+static int load_off(struct sampler_maps *m, const struct settings *s)
+{
+	int err;
+
+	if (m->tail) {
+		m->off_tail = off_cpu_tail__open();
+		if (!m->off_tail)
+			return -errno;
+		SETTINGS_APPLY(m->off_tail, s);
+		m->off = m->off_tail->obj;
+	} else {
+		m->off_loop = off_cpu_loop__open();
+		if (!m->off_loop)
+			return -errno;
+		SETTINGS_APPLY(m->off_loop, s);
+		m->off = m->off_loop->obj;
+	}
+	err = share_maps(m, m->off);
+	if (!err)
+		err = bpf_object__load(m->off);
+	if (!err && m->tail) {
+		err = prog_slot(m->off, "switch_progs", 0, "switch_stacks");
+		err = err ? err : prog_slot(m->off, "switch_progs", 1, "switch_walk");
+		err = err ? err : prog_slot(m->off, "switch_progs", 2, "switch_end");
+	}
+	err = err ? err : attach_named(m, m->off, "on_switch");
+	err = err ? err : attach_named(m, m->off, "on_waking");
+	m->blocked = err ? -1 : map_fd(m->off, "blocked");
+	return err;
+}
+
+/* ---- stacks ---- */
+
+static int on_ring(void *arg, void *data, size_t bytes)
+{
+	struct sampler_maps *m = arg;
+
+	m->stack_fn(m->stack_arg, data, bytes);
+	return 0;
+}
+
+static enum bpf_perf_event_ret on_buffer(void *arg, int cpu, struct perf_event_header *event)
+{
+	struct sampler_maps *m = arg;
+	struct {
+		struct perf_event_header header;
+		uint32_t bytes;
+		char data[];
+	} *raw = (void *)event;
+	struct {
+		struct perf_event_header header;
+		uint64_t id, lost;
+	} *lost = (void *)event;
+
+	if (event->type == PERF_RECORD_LOST)
+		m->dropped += lost->lost;
+	else if (event->type == PERF_RECORD_SAMPLE && raw->bytes <= event->size)
+		m->stack_fn(m->stack_arg, raw->data, raw->bytes);
+	return LIBBPF_PERF_EVENT_CONT;
+}
+
+static int open_stacks(struct sampler_maps *m)
+{
+	struct perf_event_attr attr = {
+		.size = sizeof(attr),
+		.type = PERF_TYPE_SOFTWARE,
+		.config = PERF_COUNT_SW_BPF_OUTPUT,
+		.sample_type = PERF_SAMPLE_RAW,
+		.sample_period = 1,
+		.watermark = 1,
+		.wakeup_watermark = PERF_BUFFER_PAGES * 4096 / 4,
+	};
+	int fd = map_fd(m->on, "stacks");
+
+	if (m->tail) {
+		m->buffer = perf_buffer__new_raw(fd, PERF_BUFFER_PAGES, &attr, on_buffer, m, NULL);
+		return m->buffer ? 0 : -errno;
+	}
+	m->ring = ring_buffer__new(fd, on_ring, m, NULL);
+	return m->ring ? 0 : -errno;
+}
+
+int sampler_maps_stacks(struct sampler_maps *m, sampler_maps_stack_fn fn, void *arg)
+{
+	m->stack_fn = fn;
+	m->stack_arg = arg;
+	return m->tail ? perf_buffer__consume(m->buffer) : ring_buffer__consume(m->ring);
+}
+
+int sampler_maps_fd(const struct sampler_maps *m)
+{
+	return m->tail ? perf_buffer__epoll_fd(m->buffer) : ring_buffer__epoll_fd(m->ring);
+}
+
+/* ---- tables ---- */
+
+static int shard_grow(void *context, uint32_t shard, uint32_t **words)
+{
+	struct sampler_maps *m = context;
+	LIBBPF_OPTS(bpf_map_create_opts, opts, .map_flags = m->mmapable ? BPF_F_MMAPABLE : 0);
+	size_t bytes = (size_t)UNWIND_SHARD_WORDS * 4;
+	void *at = MAP_FAILED;
+	int fd, err;
+
+	if (shard >= UNWIND_SHARD_MAX || shard != m->shard_count)
+		return -EINVAL;
+	fd = bpf_map_create(BPF_MAP_TYPE_ARRAY, "unwind_shard", 4, sizeof(struct unwind_chunk),
+			    UNWIND_SHARD_CHUNKS, &opts);
+	if (fd < 0) /* before 5.11 the locked-memory limit: the tables stay as large as they are */
+		return errno == EPERM ? -ENOSPC : -errno;
+	at = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+		  m->mmapable ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS, m->mmapable ? fd : -1, 0);
+	err = at == MAP_FAILED ? -errno : bpf_map_update_elem(m->shards, &shard, &fd, BPF_ANY);
+	if (err) {
+		if (at != MAP_FAILED)
+			munmap(at, bytes);
+		close(fd);
+		return err;
+	}
+	m->shard_fd[m->shard_count++] = fd;
+	*words = at;
+	return 0;
+}
+
+static int shard_commit(void *context, const uint32_t *words, uint32_t first, uint32_t count)
+{
+	struct sampler_maps *m = context;
+	uint32_t shard = first / UNWIND_SHARD_WORDS;
+	uint32_t from = first % UNWIND_SHARD_WORDS / UNWIND_CHUNK_WORDS;
+	uint32_t to = (first % UNWIND_SHARD_WORDS + count + UNWIND_CHUNK_WORDS - 1) / UNWIND_CHUNK_WORDS;
+	const uint32_t *begin = words - first % UNWIND_SHARD_WORDS;
+
+	for (uint32_t chunk = from; chunk < to; chunk++) {
+		if (bpf_map_update_elem(m->shard_fd[shard], &chunk,
+					begin + (size_t)chunk * UNWIND_CHUNK_WORDS, BPF_ANY))
+			return -errno;
+	}
+	return 0;
+}
+
+static void shard_release(void *context, uint32_t shard, uint32_t *words)
+{
+	munmap(words, (size_t)UNWIND_SHARD_WORDS * 4);
+}
+
+void sampler_maps_backing(struct sampler_maps *m, struct unwind_backing *out)
+{
+	out->context = m;
+	out->grow = shard_grow;
+	out->commit = m->mmapable ? NULL : shard_commit;
+	out->release = shard_release;
+}
+
+/* ---- processes and control ---- */
+
+int sampler_maps_process(struct sampler_maps *m, uint32_t pid, const struct unwind_process *p)
+{
+	return bpf_map_update_elem(m->processes, &pid, p, BPF_ANY) ? -errno : 0;
+}
+
+void sampler_maps_process_remove(struct sampler_maps *m, uint32_t pid)
+{
+	bpf_map_delete_elem(m->processes, &pid);
+	bpf_map_delete_elem(m->python, &pid);
+}
+
+void sampler_maps_python(struct sampler_maps *m, uint32_t pid, const struct python_process *p)
+{
+	if (p)
+		bpf_map_update_elem(m->python, &pid, p, BPF_ANY);
+	else
+		bpf_map_delete_elem(m->python, &pid);
+}
+
+int sampler_maps_control(struct sampler_maps *m, const struct sampler_control *c)
+{
+	uint32_t zero = 0, epoch = m->now.epoch;
+
+	m->now = *c;
+	m->now.epoch = epoch;
+	return bpf_map_update_elem(m->control, &zero, &m->now, BPF_ANY) ? -errno : 0;
+}
+
+int sampler_maps_swap(struct sampler_maps *m, uint32_t *old)
+{
+	uint32_t zero = 0, slot = m->now.epoch & 1;
+
+	*old = m->now.epoch++;
+	if (bpf_map_update_elem(m->control, &zero, &m->now, BPF_ANY))
+		return -errno;
+	/* Changes nothing, but returns after a grace period: see bpf/sampler_core.h. */
+	return bpf_map_update_elem(m->counts, &slot, &m->set[slot], BPF_ANY) ? -errno : 0;
+}
+
+/* ---- draining ---- */
+
+static int counts_one_by_one(struct sampler_maps *m, int fd, sampler_maps_count_fn fn, void *arg)
+{
+	struct sampler_key key;
+	struct sampler_count count;
+
+	while (!bpf_map_get_next_key(fd, NULL, &key)) {
+		if (!bpf_map_lookup_elem(fd, &key, &count))
+			fn(arg, &key, &count);
+		if (bpf_map_delete_elem(fd, &key))
+			return -errno;
+	}
+	return 0;
+}
+
+int sampler_maps_counts(struct sampler_maps *m, uint32_t old, sampler_maps_count_fn fn, void *arg)
+{
+	LIBBPF_OPTS(bpf_map_batch_opts, opts);
+	int fd = m->set[old & 1], err;
+	uint32_t at = 0, n;
+	bool first = true;
+
+	if (!m->batch)
+		return counts_one_by_one(m, fd, fn, arg);
+	do {
+		n = COUNT_BATCH;
+		err = bpf_map_lookup_and_delete_batch(fd, first ? NULL : &at, &at, m->keys, m->values,
+						      &n, &opts);
+		first = false;
+		if (err && err != -ENOENT)
+			return counts_one_by_one(m, fd, fn, arg); /* a bucket larger than a batch */
+		for (uint32_t i = 0; i < n; i++)
+			fn(arg, &m->keys[i], &m->values[i]);
+	} while (!err);
+	return 0;
+}
+
+void sampler_maps_blocked(struct sampler_maps *m, sampler_maps_blocked_fn fn, void *arg)
+{
+	struct sampler_blocked b;
+	uint32_t key, next;
+	bool more;
+
+	if (m->blocked < 0)
+		return;
+	/* bounded: threads come and go while it is read, and a deleted key begins anew */
+	more = !bpf_map_get_next_key(m->blocked, NULL, &key);
+	for (uint32_t i = 0; more && i < 32768; i++) {
+		more = !bpf_map_get_next_key(m->blocked, &key, &next);
+		if (!bpf_map_lookup_elem(m->blocked, &key, &b))
+			fn(arg, &b);
+		key = next;
+	}
+}
+
+void sampler_maps_counters(const struct sampler_maps *m, uint64_t out[SAMPLER_COUNT_MAX])
+{
+	int cpus = libbpf_num_possible_cpus();
+	uint64_t *values = cpus > 0 ? calloc((size_t)cpus, sizeof(*values)) : NULL;
+
+	memset(out, 0, SAMPLER_COUNT_MAX * sizeof(*out));
+	for (uint32_t k = 0; values && k < SAMPLER_COUNT_MAX; k++) {
+		if (bpf_map_lookup_elem(m->counters, &k, values))
+			continue;
+		for (int cpu = 0; cpu < cpus; cpu++)
+			out[k] += values[cpu];
+	}
+	free(values);
+}
+
+void sampler_maps_run_stats(const struct sampler_maps *m, uint64_t *runs, uint64_t *ns)
+{
+	struct bpf_object *objects[2] = {m->on, m->off};
+	struct bpf_program *p;
+
+	*runs = *ns = 0;
+	for (int i = 0; i < 2; i++) {
+		if (!objects[i])
+			continue;
+		bpf_object__for_each_program(p, objects[i]) {
+			struct bpf_prog_info info = {0};
+			uint32_t bytes = sizeof(info);
+			int fd = bpf_program__fd(p);
+
+			if (fd < 0 || bpf_obj_get_info_by_fd(fd, &info, &bytes))
+				continue;
+			*runs += info.run_cnt;
+			*ns += info.run_time_ns;
+		}
+	}
+}
+
+uint64_t sampler_maps_dropped(const struct sampler_maps *m)
+{
+	return m->dropped;
+}
+
+/* What the kernel says a map costs. */
+static uint64_t map_memory(int fd)
+{
+	char name[64], line[128];
+	unsigned long bytes = 0;
+	FILE *f;
+
+	snprintf(name, sizeof(name), "/proc/self/fdinfo/%d", fd);
+	f = fopen(name, "re");
+	while (f && fgets(line, sizeof(line), f)) {
+		if (sscanf(line, "memlock: %lu", &bytes) == 1)
+			break;
+	}
+	if (f)
+		fclose(f);
+	return bytes;
+}
+
+static uint64_t maps_memory(const struct bpf_object *o, const struct bpf_object *shared)
+{
+	uint64_t sum = 0;
+	struct bpf_map *map;
+
+	bpf_object__for_each_map(map, o) {
+		const char *name = bpf_map__name(map);
+
+		if (shared && map_fd(shared, name) >= 0 && strcmp(name, "scratch"))
+			continue;
+		if (bpf_map__fd(map) >= 0)
+			sum += map_memory(bpf_map__fd(map));
+	}
+	return sum;
+}
+
+uint64_t sampler_maps_bytes(const struct sampler_maps *m)
+{
+	return m->map_bytes + (uint64_t)m->shard_count * UNWIND_SHARD_WORDS * 4;
+}
+
+/* ---- open and close ---- */
+
+static void raise_memlock(void)
+{
+	struct rlimit limit = {RLIM_INFINITY, RLIM_INFINITY};
+
+	if (!setrlimit(RLIMIT_MEMLOCK, &limit))
+		return;
+	if (getrlimit(RLIMIT_MEMLOCK, &limit))
+		return;
+	limit.rlim_cur = limit.rlim_max;
+	setrlimit(RLIMIT_MEMLOCK, &limit);
+}
+
+static void missing_add(char missing[160], const char *what)
+{
+	size_t at = strlen(missing);
+
+	snprintf(missing + at, 160 - at, "%s%s", at ? "; " : "", what);
+}
+
+static int maps_find(struct sampler_maps *m)
+{
+	m->control = map_fd(m->on, "control");
+	m->processes = map_fd(m->on, "processes");
+	m->python = map_fd(m->on, "python_processes");
+	m->counts = map_fd(m->on, "counts");
+	m->set[0] = map_fd(m->on, "counts_even");
+	m->set[1] = map_fd(m->on, "counts_odd");
+	m->counters = map_fd(m->on, "counters");
+	m->shards = map_fd(m->on, "unwind_shards");
+	return m->control < 0 || m->processes < 0 || m->python < 0 || m->counts < 0 ||
+			       m->set[0] < 0 || m->set[1] < 0 || m->counters < 0 || m->shards < 0 ?
+		       -ENOENT :
+		       0;
+}
+
+static uint32_t ring_size(void)
+{
+	uint32_t bytes = power_of_two((uint64_t)libbpf_num_possible_cpus() * (256u << 10));
+
+	return bytes < (1u << 20) ? 1u << 20 : bytes > (8u << 20) ? 8u << 20 : bytes;
+}
+
+static int maps_load(struct sampler_maps *m, const struct sampler_options *o, char missing[160])
+{
+	struct settings settings;
+	int err = load_on(m, o, &settings, ring_size());
+
+	err = err ? err : maps_find(m);
+	if (!err && m->tail) {
+		err = prog_slot(m->on, "tick_progs", 0, "tick_walk");
+		err = err ? err : prog_slot(m->on, "tick_progs", 1, "tick_end");
+	}
+	err = err ? err : open_stacks(m);
+	if (err)
+		return err;
+	m->batch = probe_batch(m);
+	if (!m->batch)
+		missing_add(missing, "no batched map reads (5.6)");
+	if (!m->mmapable)
+		missing_add(missing, "no mapped arrays (5.5): tables are copied");
+	if (o->off_cpu && load_off(m, &settings)) {
+		missing_add(missing, "no off-CPU time: ");
+		missing_add(missing, complaint);
+	}
+	m->map_bytes = maps_memory(m->on, NULL) + (m->off ? maps_memory(m->off, m->on) : 0);
+	return 0;
+}
+
+int sampler_maps_open(struct sampler_maps **out, enum sampler_mode mode,
+		      const struct sampler_options *o, char why[160], char missing[160])
+{
+	libbpf_print_fn_t old = libbpf_set_print(keep_complaint);
+	struct sampler_maps *m = calloc(1, sizeof(*m));
+	int err;
+
+	missing[0] = 0;
+	complaint[0] = 0;
+	if (!m)
+		return -ENOMEM;
+	m->tail = mode == SAMPLER_BPF_TAIL;
+	m->blocked = -1;
+	raise_memlock();
+	if (access("/sys/kernel/btf/vmlinux", R_OK)) {
+		err = -ENOENT;
+		snprintf(why, 160, "the kernel has no BTF (CONFIG_DEBUG_INFO_BTF)");
+	} else if (!m->tail && libbpf_probe_bpf_helper(BPF_PROG_TYPE_PERF_EVENT, BPF_FUNC_loop, NULL) == 0) {
+		err = -ENOTSUP;
+		snprintf(why, 160, "the kernel has no bpf_loop (5.17)");
+	} else {
+		m->mmapable = probe_mmapable();
+		err = maps_load(m, o, missing);
+		if (err == -EPERM || err == -EACCES)
+			snprintf(why, 160, "no permission to load BPF (CAP_BPF and CAP_PERFMON, or root)");
+		else if (err)
+			snprintf(why, 160, "BPF did not load: %.120s", complaint[0] ? complaint : strerror(-err));
+	}
+	libbpf_set_print(old);
+	if (err) {
+		sampler_maps_close(m);
+		return err;
+	}
+	*out = m;
+	return 0;
+}
+
+int sampler_maps_attach(struct sampler_maps *m, int perf_fd)
+{
+	struct bpf_program *p = bpf_object__find_program_by_name(m->on, "tick");
+	int fd = p ? dup(perf_fd) : -1; /* libbpf closes what it attached to */
+	int err = fd < 0 ? -EMFILE : link_add(m, bpf_program__attach_perf_event(p, fd));
+
+	if (err && fd >= 0)
+		close(fd);
+	return err;
+}
+
+void sampler_maps_close(struct sampler_maps *m)
+{
+	if (!m)
+		return;
+	for (uint32_t i = 0; i < m->link_count; i++)
+		bpf_link__destroy(m->links[i]);
+	free(m->links);
+	ring_buffer__free(m->ring);
+	perf_buffer__free(m->buffer);
+	off_cpu_loop__destroy(m->off_loop);
+	off_cpu_tail__destroy(m->off_tail);
+	sampler_loop__destroy(m->loop);
+	sampler_tail__destroy(m->tail_calls);
+	for (uint32_t i = 0; i < m->shard_count; i++)
+		close(m->shard_fd[i]);
+	free(m);
+}
