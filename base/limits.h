@@ -39,6 +39,22 @@
 #define LIMIT_PYTHON_NAME_BYTES 1024u
 #define LIMIT_PYTHON_FILE_BYTES 4096u
 #define LIMIT_PYTHON_LINES_BYTES 65536u
+/* ---- unwind tables (sampler/) ---- */
+/* Call frame information of one file: libtorch_cpu has 10 MB, the largest CUDA libraries 7. */
+#define LIMIT_UNWIND_SECTION_BYTES (64u << 20)
+/* Functions and rows of one file: libtorch_cpu has 0.22 and 1.4 million. 8 million rows are 32 MiB. */
+#define LIMIT_UNWIND_FDES (2u << 20)
+#define LIMIT_UNWIND_ROWS (8u << 20)
+/* Distinct rules that one file may bring, so that none takes those of the others: 648 were seen. */
+#define LIMIT_UNWIND_FILE_RULES 4096u
+/* From a file's first to its last function; the page index has 8 bytes per 4 KiB of it. */
+#define LIMIT_UNWIND_SPAN_BYTES (1ull << 31)
+/* A CIE's own program runs once per function in the worst case; real ones have 5 bytes. */
+#define LIMIT_UNWIND_CIE_BYTES 256u
+/* DW_CFA_remember_state nests in theory; compilers use 1. */
+#define LIMIT_UNWIND_REMEMBER 8u
+/* Files known at a time; a PyTorch process maps 316. */
+#define LIMIT_UNWIND_FILES 16384u
 
 /* ---- on the wire ---- */
 /* One window, encoded and compressed; enforced at both ends since nng re-sends a larger one for

@@ -173,11 +173,11 @@ static __always_inline bool going_to_sleep(bool preempt, struct task_struct *pre
 #ifdef SAMPLER_TAIL
 
 #define SWITCH_FRAMES 16
-enum { SWITCH_STACKS = 0, SWITCH_WALK = 1, SWITCH_END = 2 };
+enum { SWITCH_STACKS = 0, SWITCH_WALK, SWITCH_BLIND, SWITCH_END, SWITCH_PROGS };
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
-	__uint(max_entries, 3);
+	__uint(max_entries, SWITCH_PROGS);
 	__uint(key_size, 4);
 	__uint(value_size, 4);
 } switch_progs SEC(".maps");
@@ -196,15 +196,30 @@ SEC("raw_tp")
 int switch_walk(void *ctx)
 {
 	struct sampler_scratch *s = scratch_get();
-	int over = 0;
+	int rc = UNWIND_MORE;
 
 	if (!s)
 		return 0;
-	for (int i = 0; i < SWITCH_FRAMES && !over; i++)
-		over = user_walk_frame(s);
-	if (!over)
+	for (int i = 0; i < SWITCH_FRAMES && rc == UNWIND_MORE; i++)
+		rc = user_walk_frame(s);
+	if (rc == UNWIND_MORE)
 		bpf_tail_call(ctx, &switch_progs, SWITCH_WALK);
+	if (rc == UNWIND_BLIND)
+		bpf_tail_call(ctx, &switch_progs, SWITCH_BLIND);
 	unwind_finish(&s->unwind);
+	bpf_tail_call(ctx, &switch_progs, SWITCH_END);
+	return 0;
+}
+
+SEC("raw_tp")
+int switch_blind(void *ctx)
+{
+	struct sampler_scratch *s = scratch_get();
+
+	if (!s)
+		return 0;
+	if (unwind_blind(&s->unwind) == UNWIND_MORE)
+		bpf_tail_call(ctx, &switch_progs, SWITCH_WALK);
 	bpf_tail_call(ctx, &switch_progs, SWITCH_END);
 	return 0;
 }

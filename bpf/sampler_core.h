@@ -19,10 +19,9 @@
 #include <bpf/bpf_core_read.h>
 #include <stdbool.h>
 
+#include "bpf/python.h"
 #include "bpf/sampler_format.h"
 #include "bpf/unwind.h"
-/* after unwind.h, which says how memory is read */
-#include "bpf/python.h"
 
 /* Set before loading. */
 const volatile __u32 sampler_pid_ns = 0;       /* inode of the daemon's PID namespace; 0: the first */
@@ -259,7 +258,7 @@ static __always_inline void user_walk_begin(struct sampler_scratch *s,
 	s->user.count = 0;
 }
 
-/* One frame, as unwind_frame, but told by its file: 1: the walk is over. */
+/* One frame, as unwind_frame, but told by its file: enum of unwind_frame. */
 static __always_inline int user_walk_frame(struct sampler_scratch *s)
 {
 	struct unwind_state *u = &s->unwind;
@@ -270,16 +269,16 @@ static __always_inline int user_walk_frame(struct sampler_scratch *s)
 
 	if (!pc) {
 		u->end = UNWIND_END_ROOT;
-		return 1;
+		return UNWIND_DONE;
 	}
 	if (at >= UNWIND_FRAME_MAX) {
 		u->end = UNWIND_END_DEPTH;
-		return 1;
+		return UNWIND_DONE;
 	}
 	m = unwind_find_mapping(u, u->leaf ? pc : pc - 1);
 	if (!m) {
 		u->end = UNWIND_END_NO_MAPPING;
-		return 1;
+		return UNWIND_DONE;
 	}
 	u->count = at + 1;
 	rc = unwind_step(u, m);
@@ -296,30 +295,59 @@ static __always_inline int user_walk_frame(struct sampler_scratch *s)
 	s->user.count = (__u16)(at + 1);
 	hash_add(&s->user.hash, frame);
 	if (rc == UNWIND_ON)
-		return 0;
+		return UNWIND_MORE;
+	if (rc == UNWIND_NO_RULE)
+		return UNWIND_BLIND;
 	u->end = rc - 1;
-	return 1;
+	return UNWIND_DONE;
 }
 
 #ifndef SAMPLER_TAIL
+/* A global function is verified by itself, once: inside the loop it would be too much. */
+__attribute__((noinline)) int user_walk_blind(void)
+{
+	struct sampler_scratch *s = scratch_get();
+
+	return s ? unwind_blind(&s->unwind) : UNWIND_DONE;
+}
+
 static long user_walk_loop(__u32 index, struct sampler_scratch **s)
 {
-	return user_walk_frame(*s);
+	int rc = user_walk_frame(*s);
+
+	if (rc == UNWIND_BLIND)
+		rc = user_walk_blind();
+	return rc != UNWIND_MORE;
 }
 #endif
+
+/* 1: the process has an interpreter, and s->python is what was found. */
+#ifdef SAMPLER_TAIL
+static __always_inline
+#else
+__attribute__((noinline))
+#endif
+int python_stack_walk(void)
+{
+	struct sampler_scratch *s = scratch_get();
+	struct python_process *p = s ? bpf_map_lookup_elem(&python_processes, &s->key.pid) : NULL;
+
+	if (!s || !p)
+		return 0;
+	python_walk(&s->python, p);
+	return 1;
+}
 
 static __always_inline void python_stack_take(void *ctx, struct sampler_scratch *s,
 					      struct task_struct *task, bool in_kernel)
 {
-	struct python_process *p = bpf_map_lookup_elem(&python_processes, &s->key.pid);
 	__u64 hash = SAMPLER_STACK_PYTHON ^ (__u64)s->key.pid << 32;
 	__u32 count;
 
-	if (!p)
-		return;
 	s->python.fsbase = BPF_CORE_READ(task, thread.fsbase);
 	s->python.futex = in_kernel && s->regs.orig_ax == 202 /* futex(2) */ ? s->regs.di : 0;
-	python_walk(&s->python, p);
+	if (!python_stack_walk())
+		return;
 	s->key.gil = s->python.gil;
 	if (s->python.end == PYTHON_END_FAULT || s->python.end == PYTHON_END_GARBAGE)
 		count_up(SAMPLER_COUNT_PYTHON_FAILED, 1);

@@ -276,7 +276,8 @@ static int load_off(struct sampler_maps *m, const struct settings *s)
 	if (!err && m->tail) {
 		err = prog_slot(m->off, "switch_progs", 0, "switch_stacks");
 		err = err ? err : prog_slot(m->off, "switch_progs", 1, "switch_walk");
-		err = err ? err : prog_slot(m->off, "switch_progs", 2, "switch_end");
+		err = err ? err : prog_slot(m->off, "switch_progs", 2, "switch_blind");
+		err = err ? err : prog_slot(m->off, "switch_progs", 3, "switch_end");
 	}
 	err = err ? err : attach_named(m, m->off, "on_switch");
 	err = err ? err : attach_named(m, m->off, "on_waking");
@@ -636,7 +637,8 @@ static int maps_load(struct sampler_maps *m, const struct sampler_options *o, ch
 	err = err ? err : maps_find(m);
 	if (!err && m->tail) {
 		err = prog_slot(m->on, "tick_progs", 0, "tick_walk");
-		err = err ? err : prog_slot(m->on, "tick_progs", 1, "tick_end");
+		err = err ? err : prog_slot(m->on, "tick_progs", 1, "tick_blind");
+		err = err ? err : prog_slot(m->on, "tick_progs", 2, "tick_end");
 	}
 	err = err ? err : open_stacks(m);
 	if (err)
