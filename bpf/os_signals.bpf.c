@@ -46,9 +46,11 @@ struct sock_common {
 struct sock {
 	struct sock_common __sk_common;
 };
+struct task_struct___io_wait {
+	unsigned int in_iowait : 1;
+};
 #pragma clang attribute pop
 
-#define REQUEST_OP_BITS 8u
 #define FAMILY_INET 2
 #define FAMILY_INET6 10
 
@@ -197,7 +199,7 @@ int BPF_PROG(os_softirq_exit, unsigned int vector)
 	c->softirq_count[vector] += 1;
 	t = victim();
 	if (t)
-		__sync_fetch_and_add(&t->softirq_ns, ns);
+		__sync_fetch_and_add(&t->softirq_ns[vector], ns);
 	return 0;
 }
 
@@ -258,9 +260,59 @@ static __always_inline void runnable(struct task_struct *task)
 		t->runnable_since = bpf_ktime_get_ns();
 }
 
+/* A thread that slept in wait for storage goes on. */
+static __always_inline void io_waited(struct task_struct *task)
+{
+	__u32 tid = task_number(task);
+	struct os_thread *t = bpf_map_lookup_elem(&os_threads, &tid);
+	struct os_process *p;
+	__u64 ns;
+
+	if (!t || !t->io_since)
+		return;
+	ns = bpf_ktime_get_ns() - t->io_since;
+	t->io_since = 0;
+	t->io_wait_ns += ns;
+	p = watched(t->pid);
+	if (p) {
+		__sync_fetch_and_add(&p->io_wait_ns, ns);
+		__sync_fetch_and_add(&p->io_wait_count, 1);
+	}
+}
+
+static __always_inline __u64 task_state(struct task_struct *task)
+{
+	struct task_struct___before_5_14 *old = (void *)task;
+
+	if (bpf_core_field_exists(task->__state))
+		return BPF_CORE_READ(task, __state);
+	return BPF_CORE_READ(old, state);
+}
+
+/* Leaves the CPU. */
+static __always_inline void off_cpu(struct task_struct *prev, bool preempt)
+{
+	struct task_struct___io_wait *io = (void *)prev;
+	__u32 pid = task_process_number(prev), tid;
+	struct os_thread *t;
+
+	if (!watched(pid))
+		return;
+	tid = task_number(prev);
+	t = bpf_map_lookup_elem(&os_threads, &tid);
+	if (!t)
+		return;
+	t->on_cpu = 0;
+	if (preempt || !task_state(prev))
+		t->runnable_since = bpf_ktime_get_ns(); /* it would have gone on */
+	else if (BPF_CORE_READ_BITFIELD_PROBED(io, in_iowait))
+		t->io_since = bpf_ktime_get_ns();
+}
+
 SEC("tp_btf/sched_wakeup")
 int BPF_PROG(os_wakeup, struct task_struct *task)
 {
+	io_waited(task);
 	runnable(task);
 	return 0;
 }
@@ -305,13 +357,14 @@ int BPF_PROG(os_switch, bool preempt, struct task_struct *prev, struct task_stru
 	struct os_thread *t;
 	__u64 ns;
 
-	if (preempt || !BPF_CORE_READ(prev, __state))
-		runnable(prev); /* it would have gone on */
+	off_cpu(prev, preempt);
 	p = watched(pid);
 	t = p ? thread_of(next, pid) : NULL;
 	if (!t)
 		return 0;
 	t->cpu = cpu;
+	t->on_cpu = 1;
+	t->switches += 1;
 	if (!t->runnable_since)
 		return 0;
 	ns = bpf_ktime_get_ns() - t->runnable_since;
@@ -325,6 +378,36 @@ int BPF_PROG(os_switch, bool preempt, struct task_struct *prev, struct task_stru
 		p->run_wait_max_ns = ns;
 	if (ns >= OS_WAIT_MIN_NS)
 		blame(pid, prev, ns);
+	return 0;
+}
+
+/* A child of a watched process is watched: data loaders. A number that is used again is not. */
+SEC("tp_btf/sched_process_fork")
+int BPF_PROG(os_fork, struct task_struct *parent, struct task_struct *child)
+{
+	__u32 pid = task_process_number(child);
+	struct os_process *p, fresh = {};
+
+	if (!pid || BPF_CORE_READ(child, pid) != BPF_CORE_READ(child, tgid))
+		return 0; /* a thread, or none of our namespace */
+	p = watched(task_process_number(parent));
+	if (p) {
+		fresh.root = p->root;
+		if (bpf_map_update_elem(&os_processes, &pid, &fresh, BPF_ANY))
+			lost(OS_LOST_PROCESSES);
+	} else if (watched(pid)) {
+		bpf_map_delete_elem(&os_processes, &pid);
+	}
+	return 0;
+}
+
+SEC("tp_btf/sched_process_exit")
+int BPF_PROG(os_exit, struct task_struct *task)
+{
+	__u32 tid = task_number(task);
+
+	if (watched(task_process_number(task)))
+		bpf_map_delete_elem(&os_threads, &tid);
 	return 0;
 }
 
@@ -530,10 +613,12 @@ int BPF_PROG(os_contention_end, void *lock, int result)
 		if (ns > l->max_ns)
 			l->max_ns = ns;
 		l->flags = c->flags;
+		l->lock = c->lock;
 	} else {
 		fresh.ns = fresh.max_ns = ns;
 		fresh.count = 1;
 		fresh.flags = c->flags;
+		fresh.lock = c->lock;
 		bpf_get_current_comm(fresh.comm, sizeof(fresh.comm));
 		if (bpf_map_update_elem(&os_locks, &key, &fresh, BPF_NOEXIST))
 			lost(OS_LOST_LOCKS);

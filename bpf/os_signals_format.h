@@ -10,7 +10,7 @@
 #define OS_SOFTIRQ_COUNT 10u /* HI, TIMER, NET_TX, NET_RX, BLOCK, IRQ_POLL, TASKLET, SCHED, HRTIMER, RCU */
 #define OS_LATENCY_BUCKETS 24u /* bucket i: below 2^i microseconds */
 #define OS_PROCESS_MAX 1024u
-#define OS_THREAD_MAX 16384u
+#define OS_THREAD_MAX 8192u
 #define OS_CPU_MAX 1024u /* of the CPU to NUMA node table */
 #define OS_WAIT_MIN_NS 100000u /* shorter waits for a CPU are not laid at anybody's door */
 #define OS_LOCK_MIN_NS 2000u /* shorter contentions are counted without a stack */
@@ -35,12 +35,15 @@ struct os_irq {
 
 /* A watched process. */
 struct os_process {
+	__u32 root; /* the rank's process that it descends from, or is */
+	__u32 pad;
 	__u64 run_wait_ns, run_wait_count, run_wait_max_ns;
 	__u64 run_wait_hist[OS_LATENCY_BUCKETS];
 	__u64 migrations, node_migrations; /* to another CPU; to another NUMA node */
 	__u64 numa_moves, pages_migrated;
 	__u64 faults;
-	__u64 block_ns, block_count, block_bytes;
+	__u64 block_ns, block_count, block_bytes; /* requests that it issued itself */
+	__u64 io_wait_ns, io_wait_count;	  /* its threads' sleeps in wait for storage */
 	__u64 lock_ns, lock_count;
 };
 
@@ -48,9 +51,13 @@ struct os_process {
 struct os_thread {
 	__u32 pid, cpu; /* last run on */
 	char comm[16];
+	__u32 on_cpu;	      /* 1: it runs now */
+	__u32 pad;
+	__u64 switches;	      /* times it came to run */
 	__u64 runnable_since; /* 0: running or asleep */
-	__u64 run_wait_ns, run_wait_count;
-	__u64 softirq_ns, irq_ns; /* taken from it while it ran */
+	__u64 io_since;	      /* asleep in wait for storage since; 0: not */
+	__u64 run_wait_ns, run_wait_count, io_wait_ns;
+	__u64 softirq_ns[OS_SOFTIRQ_COUNT], irq_ns; /* taken from it while it ran */
 	__u64 migrations;
 };
 
@@ -86,6 +93,7 @@ struct os_lock_key {
 };
 struct os_lock {
 	__u64 ns, count, max_ns;
+	__u64 lock;  /* address of the last one */
 	__u32 flags; /* of the last one: spin, read, write, RT, per CPU, mutex */
 	char comm[16];
 	__u32 pad;
@@ -96,6 +104,7 @@ enum os_counter {
 	OS_LOST_OTHERS,	     /* no room for who ran instead */
 	OS_LOST_BLOCK,	     /* no room for a request under way */
 	OS_LOST_LOCKS,
+	OS_LOST_PROCESSES,   /* no room to follow a child */
 	OS_COUNTER_MAX
 };
 
