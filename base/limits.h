@@ -56,6 +56,16 @@
 /* Files known at a time; a PyTorch process maps 316. */
 #define LIMIT_UNWIND_FILES 16384u
 
+/* ---- OS signals (sidecar/os_signals.h) ---- */
+/* A second each: the usual value looks back a minute, and a window may be asked for after two. */
+#define LIMIT_OS_SECONDS 192u
+/* Of 8 ranks: some 50 threads and CPUs each with a figure worth keeping; 900 bytes each. */
+#define LIMIT_OS_SERIES 4096u
+/* Counters whose last value is remembered: 15 of each thread, of which most stay 0. */
+#define LIMIT_OS_COUNTERS (1u << 16)
+/* Of one window. */
+#define LIMIT_WINDOW_SIGNALS 64u
+
 /* ---- on the wire ---- */
 /* One window, encoded and compressed; enforced at both ends since nng re-sends a larger one for
  * ever. */
