@@ -42,9 +42,13 @@ struct sampler_stats {
 	uint64_t scanned;                      /* stacks with a scanned frame */
 	uint64_t lost_count_full, lost_stack_full, lost_ring_full, lost_mapping; /* samples, by cause */
 	uint64_t python_frames, python_failed; /* failed: walks that gave up */
+	uint64_t off_cpu_captures; /* stacks taken when a thread went to sleep */
+	uint64_t off_cpu_short;    /* sleeps below off_cpu_min_ns: not kept, not lost */
+	uint64_t off_cpu_leaf_only; /* long sleeps at places that were always short before: one frame */
 	uint64_t run_count, run_time_ns;       /* of the BPF programs, where the kernel counts it */
 	uint64_t target_count;                 /* of run_count, those that took a sample */
 	uint32_t processes, mappings, tables, tables_refused;
+	uint32_t pending; /* processes being read and files being compiled */
 	uint64_t table_bytes, map_bytes;       /* unwind tables; all BPF maps */
 	uint64_t table_build_ns;               /* CPU time of the worker */
 };

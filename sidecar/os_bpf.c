@@ -25,6 +25,8 @@
 
 struct os_bpf {
 	struct os_programs *object;
+	struct bpf_link *link[PROGRAMS_MAX];
+	uint32_t link_count;
 	int fd[OS_MAP_COUNT], stacks_fd;
 	uint32_t key_bytes[OS_MAP_COUNT], value_bytes[OS_MAP_COUNT], entries[OS_MAP_COUNT];
 	uint32_t cpu_count;
@@ -203,30 +205,247 @@ end:
 	return err;
 }
 
-static int attach(struct os_signals *s, struct os_programs *o)
+static int attach(struct os_signals *s, struct os_bpf *b)
 {
 	struct bpf_program *p;
-	uint32_t good = 0;
 	int err = -ENOENT;
 
-	bpf_object__for_each_program(p, o->obj) {
+	bpf_object__for_each_program(p, b->object->obj) {
 		struct bpf_link *link;
 
-		if (bpf_program__fd(p) < 0)
+		if (!bpf_program__autoload(p) || b->link_count == PROGRAMS_MAX)
 			continue;
 		link = bpf_program__attach(p);
-		if (!link) {
-			err = -errno;
-			name_missing(s, bpf_program__name(p), strerror(-err));
+		if (link) {
+			b->link[b->link_count++] = link;
 			continue;
 		}
-		/* goes with the process; kept by the kernel for as long as its descriptor */
-		bpf_link__disconnect(link);
-		good++;
+		err = -errno;
+		name_missing(s, bpf_program__name(p), strerror(-err));
 	}
-	if (good)
+	if (b->link_count)
 		return 0;
 	snprintf(s->stats.why, sizeof(s->stats.why), "not attached: %s", strerror(-err));
 	return err;
 }
+
+static void find_maps(struct os_bpf *b)
+{
+	const struct os_programs *o = b->object;
+	const struct bpf_map *maps[OS_MAP_COUNT] = {
+		[OS_MAP_CPUS] = o->maps.os_cpus,	     [OS_MAP_IRQS] = o->maps.os_irqs,
+		[OS_MAP_PROCESSES] = o->maps.os_processes,   [OS_MAP_THREADS] = o->maps.os_threads,
+		[OS_MAP_OTHERS] = o->maps.os_others,	     [OS_MAP_DISKS] = o->maps.os_disks,
+		[OS_MAP_RETRANSMITS] = o->maps.os_retransmits, [OS_MAP_LOCKS] = o->maps.os_locks,
+		[OS_MAP_COUNTERS] = o->maps.os_counters,
+	};
+
+	for (uint32_t i = 0; i < OS_MAP_COUNT; i++) {
+		b->fd[i] = bpf_map__fd(maps[i]);
+		b->key_bytes[i] = bpf_map__key_size(maps[i]);
+		b->value_bytes[i] = bpf_map__value_size(maps[i]);
+		b->entries[i] = bpf_map__max_entries(maps[i]);
+	}
+	b->stacks_fd = bpf_map__fd(o->maps.os_lock_stacks);
+	b->cpu_count = (uint32_t)libbpf_num_possible_cpus();
+}
+
+int os_bpf_open(struct os_signals *s)
+{
+	struct os_bpf *b = calloc(1, sizeof(*b));
+	int err;
+
+	if (!b)
+		return -ENOMEM;
+	libbpf_set_print(on_print);
+	err = load_most(s, &b->object);
+	if (!err)
+		err = attach(s, b);
+	if (err) {
+		os_bpf_close(b);
+		return err;
+	}
+	find_maps(b);
+	s->bpf = b;
+	return 0;
+}
+
+void os_bpf_close(struct os_bpf *b)
+{
+	if (!b)
+		return;
+	for (uint32_t i = 0; i < b->link_count; i++)
+		bpf_link__destroy(b->link[i]);
+	os_programs__destroy(b->object);
+	free(b);
+}
+
+int os_bpf_watch(struct os_bpf *b, uint32_t pid, uint32_t root)
+{
+	struct os_process p = { .root = root };
+
+	if (!b)
+		return 0;
+	/* not over what is counted already */
+	if (bpf_map_update_elem(b->fd[OS_MAP_PROCESSES], &pid, &p, BPF_NOEXIST) && errno != EEXIST)
+		return errno == E2BIG ? -ENOSPC : -errno;
+	return 0;
+}
+
+void os_bpf_unwatch(struct os_bpf *b, uint32_t pid)
+{
+	if (b)
+		bpf_map_delete_elem(b->fd[OS_MAP_PROCESSES], &pid);
+}
+
+void os_bpf_delete(struct os_bpf *b, enum os_map map, const void *key)
+{
+	if (b)
+		bpf_map_delete_elem(b->fd[map], key);
+}
+
+/* One by one, where the kernel (before 5.6) has no batches. */
+static uint32_t map_walk(const struct os_bpf *b, enum os_map map, uint8_t *keys, uint8_t *values)
+{
+	uint32_t kb = b->key_bytes[map], vb = b->value_bytes[map], n = 0;
+	const void *before = NULL;
+
+	while (n < b->entries[map] && !bpf_map_get_next_key(b->fd[map], before, keys + n * kb)) {
+		before = keys + n * kb;
+		if (bpf_map_lookup_elem(b->fd[map], before, values + n * vb))
+			break; /* gone meanwhile: the next read has the rest */
+		n++;
+	}
+	return n;
+}
+
+uint32_t os_bpf_map(struct os_signals *s, enum os_map map)
+{
+	const struct os_bpf *b = s->bpf;
+	LIBBPF_OPTS(bpf_map_batch_opts, opts);
+	uint32_t n, zero = 0, from[16];
+	int err;
+
+	if (!b)
+		return 0;
+	if (map == OS_MAP_CPUS || map == OS_MAP_COUNTERS) {
+		if ((size_t)b->cpu_count * b->value_bytes[map] > OS_MAP_BYTES)
+			return 0;
+		if (map == OS_MAP_CPUS)
+			return bpf_map_lookup_elem(b->fd[map], &zero, s->values) ? 0 : b->cpu_count;
+		for (uint32_t i = 0; i < OS_COUNTER_MAX; i++)
+			if (bpf_map_lookup_elem(b->fd[map], &i, (uint64_t *)s->values + i * b->cpu_count))
+				return 0;
+		return b->cpu_count;
+	}
+	n = b->entries[map];
+	err = bpf_map_lookup_batch(b->fd[map], NULL, from, s->keys, s->values, &n, &opts);
+	if (!err || errno == ENOENT) /* that was all */
+		return n;
+	return map_walk(b, map, s->keys, s->values);
+}
+
+uint32_t os_bpf_stack(const struct os_bpf *b, int32_t id, uint64_t *out, uint32_t max)
+{
+	uint64_t frames[OS_LOCK_STACK_FRAMES] = { 0 };
+	uint32_t key = (uint32_t)id, n = 0;
+
+	if (!b || id < 0 || bpf_map_lookup_elem(b->stacks_fd, &key, frames))
+		return 0;
+	while (n < max && n < OS_LOCK_STACK_FRAMES && frames[n]) {
+		out[n] = frames[n];
+		n++;
+	}
+	return n;
+}
+
+uint32_t os_bpf_programs(const struct os_bpf *b, struct os_signals_program *out, uint32_t max)
+{
+	struct bpf_program *p;
+	uint32_t n = 0;
+
+	if (!b)
+		return 0;
+	bpf_object__for_each_program(p, b->object->obj) {
+		struct bpf_prog_info info = { 0 };
+		uint32_t bytes = sizeof(info);
+
+		if (n == max || bpf_program__fd(p) < 0 ||
+		    bpf_prog_get_info_by_fd(bpf_program__fd(p), &info, &bytes))
+			continue;
+		snprintf(out[n].name, sizeof(out[n].name), "%s", bpf_program__name(p));
+		out[n].run_count = info.run_cnt;
+		out[n++].run_time_ns = info.run_time_ns;
+	}
+	return n;
+}
+
+uint64_t os_bpf_bytes(const struct os_bpf *b)
+{
+	struct bpf_map *m;
+	uint64_t sum = 0;
+
+	if (!b)
+		return 0;
+	bpf_object__for_each_map(m, b->object->obj) {
+		char path[64], line[128];
+		unsigned long long bytes;
+		FILE *f;
+
+		snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", bpf_map__fd(m));
+		f = fopen(path, "re");
+		while (f && fgets(line, sizeof(line), f))
+			if (sscanf(line, "memlock: %llu", &bytes) == 1)
+				sum += bytes;
+		if (f)
+			fclose(f);
+	}
+	return sum;
+}
+
+#else /* no BPF at build time */
+
+int os_bpf_open(struct os_signals *s)
+{
+	snprintf(s->stats.why, sizeof(s->stats.why), "built without BPF");
+	return -ENOSYS;
+}
+
+void os_bpf_close(struct os_bpf *b)
+{
+}
+
+int os_bpf_watch(struct os_bpf *b, uint32_t pid, uint32_t root)
+{
+	return 0;
+}
+
+void os_bpf_unwatch(struct os_bpf *b, uint32_t pid)
+{
+}
+
+uint32_t os_bpf_map(struct os_signals *s, enum os_map map)
+{
+	return 0;
+}
+
+void os_bpf_delete(struct os_bpf *b, enum os_map map, const void *key)
+{
+}
+
+uint32_t os_bpf_stack(const struct os_bpf *b, int32_t id, uint64_t *out, uint32_t max)
+{
+	return 0;
+}
+
+uint32_t os_bpf_programs(const struct os_bpf *b, struct os_signals_program *out, uint32_t max)
+{
+	return 0;
+}
+
+uint64_t os_bpf_bytes(const struct os_bpf *b)
+{
+	return 0;
+}
+
 #endif
