@@ -56,7 +56,6 @@
 /* Files known at a time; a PyTorch process maps 316. */
 #define LIMIT_UNWIND_FILES 16384u
 
-<<<<<<< HEAD
 /* ---- OS signals (sidecar/os_signals.h) ---- */
 /* A second each: the usual value looks back a minute, and a window may be asked for after two. */
 #define LIMIT_OS_SECONDS 192u
@@ -66,9 +65,6 @@
 #define LIMIT_OS_COUNTERS (1u << 16)
 /* Of one window. */
 #define LIMIT_WINDOW_SIGNALS 64u
-=======
-/* ---- CPython (sampler/python_*) ---- */
->>>>>>> sampler
 
 /* ---- on the wire ---- */
 /* One window, encoded and compressed; enforced at both ends since nng re-sends a larger one for

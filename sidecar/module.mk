@@ -6,11 +6,18 @@ sidecar_SRCS := sidecar/clockmap.c sidecar/join.c sidecar/join_match.c sidecar/r
 	sidecar/registration.c sidecar/process.c sidecar/drain.c sidecar/ship.c sidecar/status.c \
 	sidecar/http.c
 sidecar_LDLIBS := -lnng -lmicrohttpd
+# OS signals
+sidecar_SRCS += sidecar/os_signals.c sidecar/os_bpf.c sidecar/os_read.c sidecar/os_series.c \
+	sidecar/os_proc.c sidecar/os_node.c
+ifneq ($(HAS_BPF),)
+OBJ_CFLAGS_sidecar := -DSIDECAR_BPF
+sidecar_LDLIBS += -lbpf
+endif
 
 PROGS += sysomd
 INSTALL_PROGS += sysomd
 sysomd_SRCS := sidecar/sysomd.c
-sysomd_USES := sidecar wire analysis ring base
+sysomd_USES := sidecar sampler wire symbol analysis ring base
 
 # test_sysomd runs it
 TEST_PARTS += $(B)/bin/sysomd

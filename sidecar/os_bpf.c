@@ -229,7 +229,7 @@ static int attach(struct os_signals *s, struct os_bpf *b)
 	return err;
 }
 
-static void find_maps(struct os_bpf *b)
+static int find_maps(struct os_bpf *b)
 {
 	const struct os_programs *o = b->object;
 	const struct bpf_map *maps[OS_MAP_COUNT] = {
@@ -240,14 +240,21 @@ static void find_maps(struct os_bpf *b)
 		[OS_MAP_COUNTERS] = o->maps.os_counters,
 	};
 
+	b->cpu_count = (uint32_t)libbpf_num_possible_cpus();
 	for (uint32_t i = 0; i < OS_MAP_COUNT; i++) {
+		bool per_cpu = i == OS_MAP_CPUS || i == OS_MAP_COUNTERS;
+		size_t values;
+
 		b->fd[i] = bpf_map__fd(maps[i]);
 		b->key_bytes[i] = bpf_map__key_size(maps[i]);
 		b->value_bytes[i] = bpf_map__value_size(maps[i]);
 		b->entries[i] = bpf_map__max_entries(maps[i]);
+		values = (size_t)b->value_bytes[i] * b->entries[i] * (per_cpu ? b->cpu_count : 1);
+		if (values > OS_VALUES_BYTES || b->key_bytes[i] * b->entries[i] > OS_KEYS_BYTES)
+			return -E2BIG;
 	}
 	b->stacks_fd = bpf_map__fd(o->maps.os_lock_stacks);
-	b->cpu_count = (uint32_t)libbpf_num_possible_cpus();
+	return 0;
 }
 
 int os_bpf_open(struct os_signals *s)
@@ -260,12 +267,15 @@ int os_bpf_open(struct os_signals *s)
 	libbpf_set_print(on_print);
 	err = load_most(s, &b->object);
 	if (!err)
+		err = find_maps(b);
+	if (!err)
 		err = attach(s, b);
 	if (err) {
+		if (!s->stats.why[0])
+			snprintf(s->stats.why, sizeof(s->stats.why), "%s", strerror(-err));
 		os_bpf_close(b);
 		return err;
 	}
-	find_maps(b);
 	s->bpf = b;
 	return 0;
 }
@@ -329,8 +339,6 @@ uint32_t os_bpf_map(struct os_signals *s, enum os_map map)
 	if (!b)
 		return 0;
 	if (map == OS_MAP_CPUS || map == OS_MAP_COUNTERS) {
-		if ((size_t)b->cpu_count * b->value_bytes[map] > OS_MAP_BYTES)
-			return 0;
 		if (map == OS_MAP_CPUS)
 			return bpf_map_lookup_elem(b->fd[map], &zero, s->values) ? 0 : b->cpu_count;
 		for (uint32_t i = 0; i < OS_COUNTER_MAX; i++)
@@ -371,7 +379,7 @@ uint32_t os_bpf_programs(const struct os_bpf *b, struct os_signals_program *out,
 		uint32_t bytes = sizeof(info);
 
 		if (n == max || bpf_program__fd(p) < 0 ||
-		    bpf_prog_get_info_by_fd(bpf_program__fd(p), &info, &bytes))
+		    bpf_obj_get_info_by_fd(bpf_program__fd(p), &info, &bytes))
 			continue;
 		snprintf(out[n].name, sizeof(out[n].name), "%s", bpf_program__name(p));
 		out[n].run_count = info.run_cnt;

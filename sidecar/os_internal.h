@@ -16,7 +16,6 @@ enum os_row_kind {
 	OS_ROW_IO_COUNT,
 	OS_ROW_DISK_NS, /* key: device << 1 | write */
 	OS_ROW_DISK_COUNT,
-	OS_ROW_LOCK_OTHER, /* of the host, key: process << 32 | stack; ms of processes that are no rank's */
 	OS_ROW_KINDS
 };
 
@@ -105,7 +104,9 @@ enum os_map {
 	OS_MAP_COUNTERS,
 	OS_MAP_COUNT
 };
-#define OS_MAP_BYTES (8u << 20) /* of keys or values of one map at most */
+/* Of the largest map's keys and values; os_bpf_open checks. */
+#define OS_KEYS_BYTES	(256u << 10)
+#define OS_VALUES_BYTES (4u << 20)
 /* All entries into s->keys and s->values; their number. For a per-CPU map: of CPUs, values only. */
 uint32_t os_bpf_map(struct os_signals *s, enum os_map map);
 void os_bpf_delete(struct os_bpf *b, enum os_map map, const void *key);

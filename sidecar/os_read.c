@@ -267,7 +267,8 @@ static void connection_text(const struct os_connection *c, char *out, size_t byt
 
 	inet_ntop(family, c->source, from, sizeof(from));
 	inet_ntop(family, c->destination, to, sizeof(to));
-	snprintf(out, bytes, "%.40s:%u to %.40s:%u", from, c->source_port, to, c->destination_port);
+	snprintf(out, bytes, "%.38s:%u to %.38s:%u", from, c->source_port & 0xffffu, to,
+		 c->destination_port & 0xffffu);
 }
 
 static uint32_t owner_of(struct os_signals *s, const struct os_connection *c, uint32_t *lookups)

@@ -145,6 +145,7 @@ void status_json(struct node *n, struct buf *b)
 		   us.connected ? "true" : "false", (unsigned long long)us.spool.bytes,
 		   (unsigned long long)us.windows_sent, (unsigned long long)us.windows_dropped,
 		   (unsigned long long)us.uploaded_bytes, (unsigned long long)raw_bytes(n));
+	os_node_json(n, b);
 	buf_printf(b,
 		   "\"own\":{\"cpu_share\":%.6f,\"rss_bytes\":%llu,\"recorder_bytes\":%llu,"
 		   "\"retention_s\":%.3f}}\n",
@@ -316,6 +317,7 @@ void status_metrics(struct node *n, struct buf *b)
 	canary_totals(n->canary, &stalls, &stalled_ns);
 	rank_series(n, b);
 	uplink_series(n, b);
+	os_node_metrics(n, b);
 	one(b, "sysom_attached_total", "counter", "Processes attached.", (double)n->stats.attached);
 	one(b, "sysom_reattached_total", "counter", "Processes that dialled again.",
 	    (double)n->stats.reattached);

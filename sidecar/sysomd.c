@@ -86,6 +86,11 @@ static const struct config_key keys[] = {
 	    "full windows of a rank in the long run", .min = 0.01, .max = 600),
 	KEY(stall_ns, "stall.after", CONFIG_DURATION, "5s",
 	    "no step for this long (and for 30 usual ones) is a stall", .min = 1e9, .max = 3600e9),
+	KEY(os_signals, "os.on", CONFIG_BOOL, "true",
+	    "what the operating system does to the ranks: interrupts, waits, faults, storage, locks"),
+	KEY(os_bpf, "os.bpf", CONFIG_BOOL, "true", "by BPF; else what /proc tells"),
+	KEY(proc_root, "proc.root", CONFIG_STRING, "/proc", "where the host's /proc is"),
+	KEY(sys_root, "sys.root", CONFIG_STRING, "/sys", "and its /sys"),
 	KEY(canary, "canary.on", CONFIG_BOOL, "true",
 	    "do not judge steps during which the whole host stood still"),
 };
@@ -237,6 +242,7 @@ static void on_second(void *arg, uint32_t count)
 	clockmap_read(&a);
 	clockmap_add(&n->clock, &a);
 	registration_tend(n, clock_monotonic_ns());
+	os_node_tend(n, clock_monotonic_ns());
 	measure_own(n, clock_monotonic_ns());
 }
 
@@ -330,6 +336,9 @@ static int node_open(struct node *n)
 		return -ENOMEM;
 	if (n->settings.canary && (err = canary_open(&n->canary)))
 		return err;
+	err = os_node_open(n);
+	if (err)
+		return err;
 	err = registration_open(n);
 	if (err) {
 		log_error("socket", "%s: %s", n->settings.socket_path, strerror(-err));
@@ -356,6 +365,7 @@ static void node_close(struct node *n)
 	uplink_close(n->uplink, LINGER_MS);
 	recorder_close(n->recorder);
 	canary_close(n->canary);
+	os_node_close(n);
 	free(n->batch);
 	free(n->name_map);
 	loop_close(n->loop);
