@@ -92,6 +92,8 @@
 /* Incidents that new windows may still join, and ranks told apart in one. */
 #define LIMIT_INCIDENTS_LIVE 1024u
 #define LIMIT_INCIDENT_RANKS 4096u
+/* OS signals told of one: of several culprits, the strongest. */
+#define LIMIT_INCIDENT_SIGNALS 128u
 /* Answers of the HTTP API. */
 #define LIMIT_API_INCIDENTS 1000u
 #define LIMIT_API_WINDOWS 2000u
