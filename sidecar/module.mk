@@ -45,3 +45,7 @@ test_recorder_LDLIBS := -lcmocka
 
 FUZZ += fuzz_join
 fuzz_join_USES := sidecar analysis ring base
+
+UNIT += test_os_signals
+test_os_signals_USES := sidecar sampler wire symbol analysis ring base
+test_os_signals_LDLIBS := -lcmocka
