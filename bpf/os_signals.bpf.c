@@ -324,17 +324,52 @@ int BPF_PROG(os_wakeup_new, struct task_struct *task)
 	return 0;
 }
 
-/* The one that just left the CPU had it while the other waited. */
-static __always_inline void blame(__u32 pid, struct task_struct *prev, __u64 ns)
+/* Who ran on this CPU of late, a slice each; the same process again lengthens its slice. */
+#define SLICES 32u
+struct slice {
+	__u64 from_ns, to_ns;
+	__u32 process, pad; /* 0: idle */
+	char comm[16];
+};
+struct slices {
+	__u64 from_ns; /* of the one that runs */
+	__u32 next, pad;
+	struct slice slice[SLICES];
+};
+HASH(os_slices, BPF_MAP_TYPE_PERCPU_ARRAY, 1, __u32, struct slices);
+
+static __always_inline struct slices *slice_end(struct task_struct *prev, __u64 now)
 {
-	struct os_behind_key key = { .pid = pid };
+	__u32 zero = 0, process = 0, at;
+	struct slices *l = bpf_map_lookup_elem(&os_slices, &zero);
+	struct slice *s;
+
+	if (!l)
+		return NULL;
+	if (BPF_CORE_READ(prev, pid)) {
+		process = task_process_number(prev);
+		if (!process) /* outside our namespace */
+			process = (__u32)BPF_CORE_READ(prev, tgid);
+	}
+	at = l->next - 1;
+	s = &l->slice[at & (SLICES - 1)];
+	if (s->process != process || s->to_ns != l->from_ns) {
+		at = l->next++;
+		s = &l->slice[at & (SLICES - 1)];
+		s->from_ns = l->from_ns;
+		s->process = process;
+		bpf_probe_read_kernel(s->comm, sizeof(s->comm),
+				      (char *)prev + bpf_core_field_offset(struct task_struct, comm));
+	}
+	s->to_ns = l->from_ns = now;
+	return l;
+}
+
+static __always_inline void blame(__u32 pid, const struct slice *s, __u64 ns)
+{
+	struct os_behind_key key = { .pid = pid, .other = s->process };
 	struct os_behind *b, fresh = {};
 
-	if (!BPF_CORE_READ(prev, pid))
-		return; /* idle: the wait was the wake-up's own time */
-	key.other = task_process_number(prev);
-	if (!key.other)
-		key.other = (__u32)BPF_CORE_READ(prev, tgid); /* outside our namespace, or a kernel thread */
 	b = bpf_map_lookup_elem(&os_others, &key);
 	if (b) {
 		__sync_fetch_and_add(&b->ns, ns);
@@ -343,19 +378,34 @@ static __always_inline void blame(__u32 pid, struct task_struct *prev, __u64 ns)
 	}
 	fresh.ns = ns;
 	fresh.count = 1;
-	bpf_probe_read_kernel(fresh.comm, sizeof(fresh.comm),
-			      (char *)prev + bpf_core_field_offset(struct task_struct, comm));
+	__builtin_memcpy(fresh.comm, s->comm, sizeof(fresh.comm));
 	if (bpf_map_update_elem(&os_others, &key, &fresh, BPF_NOEXIST))
 		lost(OS_LOST_OTHERS);
+}
+
+/* Those that ran on this CPU since then; a wait on another CPU's queue is laid at this one's door. */
+static __always_inline void blame_all(__u32 pid, const struct slices *l, __u64 since)
+{
+	for (__u32 i = 1; i <= SLICES; i++) {
+		const struct slice *s = &l->slice[(l->next - i) & (SLICES - 1)];
+		__u64 from = s->from_ns > since ? s->from_ns : since;
+
+		if (s->to_ns <= since)
+			break;
+		if (s->process)
+			blame(pid, s, s->to_ns - from);
+	}
 }
 
 SEC("tp_btf/sched_switch")
 int BPF_PROG(os_switch, bool preempt, struct task_struct *prev, struct task_struct *next)
 {
 	__u32 pid = task_process_number(next), cpu = bpf_get_smp_processor_id();
+	__u64 now = bpf_ktime_get_ns();
+	struct slices *l = slice_end(prev, now);
 	struct os_process *p;
 	struct os_thread *t;
-	__u64 ns;
+	__u64 ns, since;
 
 	off_cpu(prev, preempt);
 	p = watched(pid);
@@ -367,7 +417,8 @@ int BPF_PROG(os_switch, bool preempt, struct task_struct *prev, struct task_stru
 	t->switches += 1;
 	if (!t->runnable_since)
 		return 0;
-	ns = bpf_ktime_get_ns() - t->runnable_since;
+	since = t->runnable_since;
+	ns = now - since;
 	t->runnable_since = 0;
 	t->run_wait_ns += ns;
 	t->run_wait_count += 1;
@@ -376,8 +427,8 @@ int BPF_PROG(os_switch, bool preempt, struct task_struct *prev, struct task_stru
 	__sync_fetch_and_add(&p->run_wait_hist[bucket(ns)], 1);
 	if (ns > p->run_wait_max_ns)
 		p->run_wait_max_ns = ns;
-	if (ns >= OS_WAIT_MIN_NS)
-		blame(pid, prev, ns);
+	if (l && ns >= OS_WAIT_MIN_NS)
+		blame_all(pid, l, since);
 	return 0;
 }
 
