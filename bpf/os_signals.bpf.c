@@ -94,6 +94,12 @@ struct {
 	__uint(value_size, OS_LOCK_STACK_FRAMES * sizeof(__u64));
 } os_lock_stacks SEC(".maps");
 
+/* The clock may step back by a little between CPUs. */
+static __always_inline __u64 since(__u64 from, __u64 to)
+{
+	return to > from ? to - from : 0;
+}
+
 static __always_inline void lost(__u32 counter)
 {
 	__u64 *n = bpf_map_lookup_elem(&os_counters, &counter);
@@ -192,7 +198,7 @@ int BPF_PROG(os_softirq_exit, unsigned int vector)
 
 	if (!c || !c->softirq_since || vector >= OS_SOFTIRQ_COUNT)
 		return 0;
-	ns = bpf_ktime_get_ns() - c->softirq_since;
+	ns = since(c->softirq_since, bpf_ktime_get_ns());
 	ns -= c->irq_within < ns ? c->irq_within : ns;
 	c->softirq_since = 0;
 	c->softirq_ns[vector] += ns;
@@ -224,7 +230,7 @@ int BPF_PROG(os_irq_exit, int irq, struct irqaction *action, int result)
 
 	if (!c || !c->irq_since)
 		return 0;
-	ns = bpf_ktime_get_ns() - c->irq_since;
+	ns = since(c->irq_since, bpf_ktime_get_ns());
 	c->irq_since = 0;
 	c->irq_ns += ns;
 	c->irq_count += 1;
@@ -256,7 +262,8 @@ static __always_inline void runnable(struct task_struct *task)
 	if (!watched(pid))
 		return;
 	t = thread_of(task, pid);
-	if (t && !t->runnable_since)
+	/* one that is woken before it has gone to sleep waits for nothing */
+	if (t && !t->runnable_since && !t->on_cpu)
 		t->runnable_since = bpf_ktime_get_ns();
 }
 
@@ -270,7 +277,7 @@ static __always_inline void io_waited(struct task_struct *task)
 
 	if (!t || !t->io_since)
 		return;
-	ns = bpf_ktime_get_ns() - t->io_since;
+	ns = since(t->io_since, bpf_ktime_get_ns());
 	t->io_since = 0;
 	t->io_wait_ns += ns;
 	p = watched(t->pid);
@@ -303,6 +310,7 @@ static __always_inline void off_cpu(struct task_struct *prev, bool preempt)
 	if (!t)
 		return;
 	t->on_cpu = 0;
+	t->runnable_since = 0;
 	if (preempt || !task_state(prev))
 		t->runnable_since = bpf_ktime_get_ns(); /* it would have gone on */
 	else if (BPF_CORE_READ_BITFIELD_PROBED(io, in_iowait))
@@ -374,6 +382,7 @@ static __always_inline void blame(__u32 pid, const struct slice *s, __u64 ns)
 	if (b) {
 		__sync_fetch_and_add(&b->ns, ns);
 		__sync_fetch_and_add(&b->count, 1);
+		__builtin_memcpy(b->comm, s->comm, sizeof(b->comm)); /* it may have changed */
 		return;
 	}
 	fresh.ns = ns;
@@ -384,16 +393,16 @@ static __always_inline void blame(__u32 pid, const struct slice *s, __u64 ns)
 }
 
 /* Those that ran on this CPU since then; a wait on another CPU's queue is laid at this one's door. */
-static __always_inline void blame_all(__u32 pid, const struct slices *l, __u64 since)
+static __always_inline void blame_all(__u32 pid, const struct slices *l, __u64 begin)
 {
 	for (__u32 i = 1; i <= SLICES; i++) {
 		const struct slice *s = &l->slice[(l->next - i) & (SLICES - 1)];
-		__u64 from = s->from_ns > since ? s->from_ns : since;
+		__u64 from = s->from_ns > begin ? s->from_ns : begin;
 
-		if (s->to_ns <= since)
+		if (s->to_ns <= begin)
 			break;
 		if (s->process)
-			blame(pid, s, s->to_ns - from);
+			blame(pid, s, since(from, s->to_ns));
 	}
 }
 
@@ -405,7 +414,7 @@ int BPF_PROG(os_switch, bool preempt, struct task_struct *prev, struct task_stru
 	struct slices *l = slice_end(prev, now);
 	struct os_process *p;
 	struct os_thread *t;
-	__u64 ns, since;
+	__u64 ns, from;
 
 	off_cpu(prev, preempt);
 	p = watched(pid);
@@ -417,8 +426,8 @@ int BPF_PROG(os_switch, bool preempt, struct task_struct *prev, struct task_stru
 	t->switches += 1;
 	if (!t->runnable_since)
 		return 0;
-	since = t->runnable_since;
-	ns = now - since;
+	from = t->runnable_since;
+	ns = since(from, now);
 	t->runnable_since = 0;
 	t->run_wait_ns += ns;
 	t->run_wait_count += 1;
@@ -428,7 +437,7 @@ int BPF_PROG(os_switch, bool preempt, struct task_struct *prev, struct task_stru
 	if (ns > p->run_wait_max_ns)
 		p->run_wait_max_ns = ns;
 	if (l && ns >= OS_WAIT_MIN_NS)
-		blame_all(pid, l, since);
+		blame_all(pid, l, from);
 	return 0;
 }
 
@@ -572,7 +581,7 @@ int BPF_PROG(os_block_complete, struct request *request, int error, unsigned int
 
 	if (!b)
 		return 0;
-	ns = bpf_ktime_get_ns() - b->at_ns;
+	ns = since(b->at_ns, bpf_ktime_get_ns());
 	d = disk_of(request);
 	if (d) {
 		__sync_fetch_and_add(&d->ns, ns);
@@ -648,7 +657,7 @@ int BPF_PROG(os_contention_end, void *lock, int result)
 
 	if (!c || c->lock != (__u64)lock)
 		return 0;
-	ns = bpf_ktime_get_ns() - c->at_ns;
+	ns = since(c->at_ns, bpf_ktime_get_ns());
 	key.pid = task_process_number(bpf_get_current_task_btf());
 	p = watched(key.pid);
 	if (p) {

@@ -138,8 +138,12 @@ bool os_series_add(struct os_series *s, uint32_t owner, uint32_t kind, uint64_t 
 		r->next = s->chain[slot];
 		s->chain[slot] = i;
 	}
-	if (subject && !r->subject[0])
-		memcpy(r->subject, subject, strnlen(subject, sizeof(r->subject) - 1));
+	if (subject && *subject) {
+		size_t bytes = strnlen(subject, sizeof(r->subject) - 1);
+
+		memcpy(r->subject, subject, bytes);
+		r->subject[bytes] = '\0';
+	}
 	r->sum[s->serial % LIMIT_OS_SECONDS] += (float)value;
 	r->serial = s->serial;
 	return true;

@@ -209,7 +209,8 @@ static bool has_bpf(void)
 	os_signals_close(s);
 	if (!st.bpf)
 		print_message("# no BPF: %s\n", st.why);
-	return known = st.bpf;
+	known = st.bpf;
+	return known;
 }
 
 #define NEEDS_BPF()                                                                                \
