@@ -58,6 +58,15 @@
 #define LIMIT_PYTHON_NAME_BYTES 1024u
 #define LIMIT_PYTHON_FILE_BYTES 4096u
 #define LIMIT_PYTHON_LINES_BYTES 65536u
+/* ---- OS signals (sidecar/os_signals.h) ---- */
+/* A second each: the usual value looks back a minute, and a window may be asked for after two. */
+#define LIMIT_OS_SECONDS 192u
+/* Of 8 ranks: some 50 threads and CPUs each with a figure worth keeping; 900 bytes each. */
+#define LIMIT_OS_SERIES 4096u
+/* Counters whose last value is remembered: 15 of each thread, of which most stay 0. */
+#define LIMIT_OS_COUNTERS (1u << 16)
+/* Of one window. */
+#define LIMIT_WINDOW_SIGNALS 64u
 
 /* ---- on the wire ---- */
 /* One window, encoded and compressed; enforced at both ends since nng re-sends a larger one for
@@ -85,6 +94,8 @@
 /* Incidents that new windows may still join, and ranks told apart in one. */
 #define LIMIT_INCIDENTS_LIVE 1024u
 #define LIMIT_INCIDENT_RANKS 4096u
+/* OS signals told of one: of several culprits, the strongest. */
+#define LIMIT_INCIDENT_SIGNALS 128u
 /* Answers of the HTTP API. */
 #define LIMIT_API_INCIDENTS 1000u
 #define LIMIT_API_WINDOWS 2000u

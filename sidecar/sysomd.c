@@ -117,6 +117,11 @@ static const struct config_key keys[] = {
 	    .min = 65536, .max = 1e10),
 	KEY(symbols_per_day, "symbols.per_day", CONFIG_BYTES, "4 GB", "and per 24 hours", .min = 0,
 	    .max = 1e15),
+	KEY(os_signals, "os.on", CONFIG_BOOL, "true",
+	    "what the operating system does to the ranks: interrupts, waits, faults, storage, locks"),
+	KEY(os_bpf, "os.bpf", CONFIG_BOOL, "true", "by BPF; else what /proc tells"),
+	KEY(proc_root, "proc.root", CONFIG_STRING, "/proc", "where the host's /proc is"),
+	KEY(sys_root, "sys.root", CONFIG_STRING, "/sys", "and its /sys"),
 	KEY(canary, "canary.on", CONFIG_BOOL, "true",
 	    "do not judge steps during which the whole host stood still"),
 };
@@ -267,6 +272,7 @@ static void on_second(void *arg, uint32_t count)
 	clockmap_read(&a);
 	clockmap_add(&n->clock, &a);
 	registration_tend(n, clock_monotonic_ns());
+	os_node_tend(n, clock_monotonic_ns());
 	measure_own(n, clock_monotonic_ns());
 }
 
@@ -383,6 +389,8 @@ static int node_open(struct node *n)
 	if (n->settings.canary && (err = canary_open(&n->canary)))
 		return err;
 	err = stacks_open(n);
+	if (!err)
+		err = os_node_open(n);
 	if (err)
 		return err;
 	err = registration_open(n);
@@ -416,6 +424,7 @@ static void node_close(struct node *n, int code)
 	uplink_finish(n->uplink, LINGER_MS);
 	recorder_close(n->recorder);
 	canary_close(n->canary);
+	os_node_close(n);
 	watchdog_arm(CLOSE_S, code);
 	uplink_close(n->uplink);
 	free(n->batch);
