@@ -6,8 +6,8 @@ BPF_CLANG ?= $(firstword $(shell command -v clang clang-19 clang-16 clang-15 cla
 BPFTOOL ?= $(firstword $(shell command -v bpftool 2>/dev/null) $(wildcard /usr/sbin/bpftool))
 HAS_BPF := $(if $(and $(BPF_CLANG),$(BPFTOOL),$(shell pkg-config --exists libbpf && echo y)),1,)
 BPF_ARCH_INCLUDE := -I/usr/include/$(shell uname -m)-linux-gnu
-# -mcpu=v2: what Linux 5.4 runs
-BPF_CFLAGS := -target bpf -mcpu=v2 -O2 -g -Wall -Wno-unused-function $(if $(WERROR),-Werror) \
+# -mcpu=v3: what Linux 5.1 and later run
+BPF_CFLAGS := -target bpf -mcpu=v3 -O2 -g -Wall -Wno-unused-function $(if $(WERROR),-Werror) \
 	-D__TARGET_ARCH_x86 -I. $(BPF_ARCH_INCLUDE)
 
 # $(call bpf_rule,NAME,SOURCE,FLAGS)
@@ -24,4 +24,7 @@ $(eval $(call bpf_rule,sampler_loop,sampler,))
 $(eval $(call bpf_rule,sampler_tail,sampler,-DSAMPLER_TAIL))
 $(eval $(call bpf_rule,off_cpu_loop,off_cpu,))
 $(eval $(call bpf_rule,off_cpu_tail,off_cpu,-DSAMPLER_TAIL))
+$(eval $(call bpf_rule,os_programs,os_signals,))
+$(eval $(call bpf_rule,snapshot_loop,snapshot,))
+$(eval $(call bpf_rule,snapshot_tail,snapshot,-DSNAPSHOT_TAIL_CALLS))
 endif

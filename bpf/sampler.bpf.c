@@ -4,8 +4,8 @@
 
 char LICENSE[] SEC("license") = "GPL";
 
-/* Whether this tick takes a sample. By chance, not by turns: two processes that alternate on a CPU in
- * step with the ticks would otherwise be seen always or never. */
+/* Whether this tick takes a sample. By chance, not by turns: two processes that alternate on a CPU
+ * in step with the ticks would otherwise be seen always or never. */
 static __always_inline bool tick_chosen(const struct sampler_control *c)
 {
 	return c->fraction_percent >= 100 || bpf_get_prandom_u32() % 100 < c->fraction_percent;
@@ -32,20 +32,21 @@ static __always_inline struct sampler_scratch *tick_begin(struct bpf_perf_event_
 	if (!s)
 		return NULL;
 	count_up(SAMPLER_COUNT_TARGET_RUNS, 1);
+	s->begin_ns = bpf_ktime_get_ns();
 	s->epoch = c->epoch;
 	s->weight_ns = c->weight_ns;
 	__builtin_memset(&s->key, 0, sizeof(s->key));
 	s->key.pid = pid;
 	s->key.tid = (__u32)identity;
 	s->key.kind = SAMPLER_ON_CPU;
-	s->key.slice = c->slice_ns ? (__u32)(bpf_ktime_get_ns() / c->slice_ns) : 0;
+	s->key.slice = c->slice_ns ? (__u32)(s->begin_ns / c->slice_ns) : 0;
 	s->fresh.cpu = bpf_get_smp_processor_id();
 	bpf_get_current_comm(s->fresh.comm, sizeof(s->fresh.comm));
 	return s;
 }
 
-/* Copies the interrupted registers if they are user mode's. The fields are read one by one: the verifier
- * rewrites each access to the context. */
+/* Copies the interrupted registers if they are user mode's. The fields are read one by one: the
+ * verifier rewrites each access to the context. */
 static __always_inline void tick_user_regs(struct bpf_perf_event_data *ctx, struct kernel_regs *to)
 {
 #define TICK_REG(field) to->field = *(volatile unsigned long *)&ctx->regs.field
@@ -107,16 +108,17 @@ static __always_inline void tick_finish(struct bpf_perf_event_data *ctx, struct 
 	if (sampler_python)
 		python_stack_take(ctx, s, (void *)bpf_get_current_task(), s->in_kernel);
 	sample_count(s, s->weight_ns);
+	count_up(SAMPLER_COUNT_TARGET_NS, bpf_ktime_get_ns() - s->begin_ns);
 }
 
 #ifdef SAMPLER_TAIL
 
 #define TICK_FRAMES 16 /* per program; 33 programs in a row are the kernel's limit */
-enum { TICK_WALK = 0, TICK_FINISH = 1 };
+enum { TICK_WALK = 0, TICK_BLIND, TICK_FINISH, TICK_PROGS };
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
-	__uint(max_entries, 2);
+	__uint(max_entries, TICK_PROGS);
 	__uint(key_size, 4);
 	__uint(value_size, 4);
 } tick_progs SEC(".maps");
@@ -125,15 +127,30 @@ SEC("perf_event")
 int tick_walk(struct bpf_perf_event_data *ctx)
 {
 	struct sampler_scratch *s = scratch_get();
-	int over = 0;
+	int rc = UNWIND_MORE;
 
 	if (!s)
 		return 0;
-	for (int i = 0; i < TICK_FRAMES && !over; i++)
-		over = user_walk_frame(s);
-	if (!over)
+	for (int i = 0; i < TICK_FRAMES && rc == UNWIND_MORE; i++)
+		rc = user_walk_frame(s);
+	if (rc == UNWIND_MORE)
 		bpf_tail_call(ctx, &tick_progs, TICK_WALK);
+	if (rc == UNWIND_BLIND)
+		bpf_tail_call(ctx, &tick_progs, TICK_BLIND);
 	unwind_finish(&s->unwind);
+	bpf_tail_call(ctx, &tick_progs, TICK_FINISH);
+	return 0;
+}
+
+SEC("perf_event")
+int tick_blind(struct bpf_perf_event_data *ctx)
+{
+	struct sampler_scratch *s = scratch_get();
+
+	if (!s)
+		return 0;
+	if (unwind_blind(&s->unwind) == UNWIND_MORE)
+		bpf_tail_call(ctx, &tick_progs, TICK_WALK);
 	bpf_tail_call(ctx, &tick_progs, TICK_FINISH);
 	return 0;
 }

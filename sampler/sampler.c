@@ -1,0 +1,587 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * sampler.c - see sampler.h: picks the mode, keeps the clock, drains. */
+#include "sampler/sampler.h"
+
+#include <errno.h>
+#include <linux/perf_event.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/ioctl.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "sampler/copy_mode.h"
+#include "sampler/perf_ring.h"
+#include "sampler/processes.h"
+#include "sampler/sampler_events.h"
+#include "sampler/sampler_maps.h"
+#include "sampler/stack_build.h"
+
+#define CPUS_MAX 1024u
+/* Poll at least this often: Python names must be read while their process lives. */
+#define POLL_NS 100000000
+/* After an event, the next ones are collected for this long: a starting PyTorch maps 300 files. */
+#define EVENT_PAUSE_NS 10000000
+
+struct sampler {
+	struct sampler_options options;
+	char proc_root[128];
+	enum sampler_mode mode;
+	char why[160], missing[160];
+	struct sampler_maps *maps;
+	struct sampler_events *events;
+	struct unwind_store *store;
+	struct processes *processes;
+	struct kernel_symbols *kernel;
+	struct stack_store *stacks;
+	struct stack_build build;
+	struct copy_mode *copy;
+	int *tick_fd;
+	int cpus[CPUS_MAX];
+	uint32_t cpu_count;
+	int epoll_fd, timer_fd;
+	bool paused; /* event descriptors are out of the epoll set until the timer expires */
+	uint64_t begin_ns;
+	uint64_t stack_refused; /* records of the ring that were no stacks or found no room */
+	uint64_t lost_reported;
+};
+
+const char *sampler_mode_name(enum sampler_mode mode)
+{
+	static const char *const name[] = {"off", "copy", "bpf-tail", "bpf-loop"};
+
+	return (unsigned)mode < sizeof(name) / sizeof(name[0]) ? name[mode] : "unknown";
+}
+
+void sampler_options_init(struct sampler_options *o)
+{
+	memset(o, 0, sizeof(*o));
+	o->mode_max = SAMPLER_BPF_LOOP;
+	o->rate_hz = 99;
+	o->fraction_percent = 10;
+	o->off_cpu = true;
+	o->off_cpu_min_ns = 1000000;
+	o->python = true;
+	o->table_bytes_max = 64u << 20;
+	o->proc_root = "/proc";
+}
+
+static bool rate_valid(uint32_t rate_hz, uint32_t fraction_percent)
+{
+	return rate_hz >= 10 && rate_hz <= 999 && fraction_percent >= 1 && fraction_percent <= 100;
+}
+
+static uint64_t sample_weight_ns(const struct sampler *s)
+{
+	return 100000000000ull / s->options.rate_hz / s->options.fraction_percent;
+}
+
+/* ---- BPF modes ---- */
+
+static int sink_set(void *context, uint32_t pid, const struct unwind_process *p)
+{
+	return sampler_maps_process(context, pid, p);
+}
+
+static void sink_remove(void *context, uint32_t pid)
+{
+	sampler_maps_process_remove(context, pid);
+}
+
+static void sink_python(void *context, uint32_t pid, const struct python_process *p)
+{
+	sampler_maps_python(context, pid, p);
+}
+
+static int control_write(struct sampler *s)
+{
+	struct sampler_control c = {
+	    .fraction_percent = s->options.fraction_percent,
+	    .weight_ns = sample_weight_ns(s),
+	    .slice_ns = (uint64_t)s->options.slice_ms * 1000000,
+	    .off_cpu_min_ns = s->options.off_cpu_min_ns,
+	    .all_processes = s->options.all_processes,
+	    .off_cpu = s->options.off_cpu,
+	};
+
+	return sampler_maps_control(s->maps, &c);
+}
+
+static int ticks_open(struct sampler *s)
+{
+	struct perf_event_attr attr = {
+	    .size = sizeof(attr),
+	    .type = PERF_TYPE_SOFTWARE,
+	    .config = PERF_COUNT_SW_CPU_CLOCK,
+	    .sample_period = 1000000000ull / s->options.rate_hz,
+	    .exclude_idle = 1,
+	};
+	int err = 0;
+
+	s->tick_fd = malloc(s->cpu_count * sizeof(*s->tick_fd));
+	if (!s->tick_fd)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < s->cpu_count; i++)
+		s->tick_fd[i] = -1;
+	for (uint32_t i = 0; !err && i < s->cpu_count; i++) {
+		s->tick_fd[i] = perf_ring_event(&attr, -1, s->cpus[i]);
+		if (s->tick_fd[i] == -ENODEV)
+			continue;
+		err =
+		    s->tick_fd[i] < 0 ? s->tick_fd[i] : sampler_maps_attach(s->maps, s->tick_fd[i]);
+	}
+	return err;
+}
+
+static void ticks_close(struct sampler *s)
+{
+	for (uint32_t i = 0; s->tick_fd && i < s->cpu_count; i++) {
+		if (s->tick_fd[i] >= 0)
+			close(s->tick_fd[i]);
+	}
+	free(s->tick_fd);
+	s->tick_fd = NULL;
+}
+
+static int watch(struct sampler *s, int fd)
+{
+	struct epoll_event e = {.events = EPOLLIN, .data.fd = fd};
+
+	return epoll_ctl(s->epoll_fd, EPOLL_CTL_ADD, fd, &e) ? -errno : 0;
+}
+
+static void bpf_close(struct sampler *s)
+{
+	ticks_close(s);
+	sampler_events_close(s->events);
+	processes_close(s->processes);
+	unwind_store_close(s->store);
+	sampler_maps_close(s->maps);
+	s->events = NULL;
+	s->processes = NULL;
+	s->store = NULL;
+	s->maps = NULL;
+}
+
+static int bpf_open(struct sampler *s, enum sampler_mode mode, char why[160])
+{
+	struct processes_sink sink = {
+	    .set = sink_set, .remove = sink_remove, .python = sink_python};
+	struct unwind_backing backing;
+	uint64_t nothing;
+	bool build_ids = false;
+	int err = sampler_maps_open(&s->maps, mode, &s->options, why, s->missing);
+
+	if (err)
+		return err;
+	sampler_maps_backing(s->maps, &backing);
+	sink.context = s->maps;
+	err = unwind_store_open(&s->store, &backing, s->options.table_bytes_max);
+	err = err ? err
+		  : processes_open(&s->processes, s->proc_root, s->store, &sink, true,
+				   s->options.python);
+	err = err ? err : control_write(s);
+	err = err ? err : sampler_events_open(&s->events, s->cpus, s->cpu_count, &build_ids);
+	err = err ? err : ticks_open(s);
+	err = err ? err : watch(s, sampler_maps_fd(s->maps));
+	err = err ? err : watch(s, sampler_events_fd(s->events));
+	err = err ? err : watch(s, processes_fd(s->processes));
+	if (err) {
+		snprintf(why, 160, "BPF loaded, but did not start: %s", strerror(-err));
+		bpf_close(s);
+		return err;
+	}
+	/* has the kernel's symbols read now: 100 ms that the first drain would take */
+	kernel_symbols_find(s->kernel, 0, &nothing);
+	if (!build_ids)
+		snprintf(s->missing + strlen(s->missing), sizeof(s->missing) - strlen(s->missing),
+			 "%sno Build IDs in mmap events (5.12)", s->missing[0] ? "; " : "");
+	return 0;
+}
+
+/* ---- without BPF ---- */
+
+/* A copy costs the same whether it is kept or not, so that the fraction makes the period longer. */
+static struct copy_mode_settings copy_settings(const struct sampler *s)
+{
+	struct copy_mode_settings c = {
+	    .period_ns = sample_weight_ns(s),
+	    .weight_ns = sample_weight_ns(s),
+	    .slice_ns = (uint64_t)s->options.slice_ms * 1000000,
+	};
+
+	return c;
+}
+
+static void copy_close(struct sampler *s)
+{
+	copy_mode_close(s->copy);
+	processes_close(s->processes);
+	unwind_store_close(s->store);
+	s->copy = NULL;
+	s->processes = NULL;
+	s->store = NULL;
+}
+
+static int copy_open(struct sampler *s, char why[160])
+{
+	struct processes_sink sink = {0};
+	struct copy_mode_settings settings = copy_settings(s);
+	int err = unwind_store_open(&s->store, &unwind_store_memory, 0);
+
+	err =
+	    err ? err : processes_open(&s->processes, s->proc_root, s->store, &sink, false, false);
+	if (err)
+		snprintf(why, 160, "no memory");
+	err = err ? err
+		  : copy_mode_open(&s->copy, s->processes, s->kernel, s->proc_root, &settings, why,
+				   s->missing);
+	err = err ? err : watch(s, copy_mode_fd(s->copy));
+	err = err ? err : watch(s, processes_fd(s->processes));
+	if (err)
+		copy_close(s);
+	return err;
+}
+
+/* ---- open and close ---- */
+
+static int modes_try(struct sampler *s)
+{
+	char why[160];
+
+	for (int mode = (int)s->options.mode_max; mode >= SAMPLER_COPY; mode--) {
+		int err;
+
+		why[0] = 0;
+		err = mode == SAMPLER_COPY ? copy_open(s, why)
+					   : bpf_open(s, (enum sampler_mode)mode, why);
+		if (!err) {
+			s->mode = (enum sampler_mode)mode;
+			return 0;
+		}
+		if (err == -ENOMEM)
+			return err;
+		/* the reason against the best mode comes first; a second one only if it differs */
+		if (!s->why[0])
+			memcpy(s->why, why, sizeof(why));
+		else if (!strstr(s->why, why) && strlen(s->why) + strlen(why) + 3 < sizeof(s->why))
+			snprintf(s->why + strlen(s->why), sizeof(s->why) - strlen(s->why), "; %s",
+				 why);
+	}
+	s->mode = SAMPLER_OFF;
+	if (!s->why[0])
+		snprintf(s->why, sizeof(s->why), "switched off");
+	return 0;
+}
+
+static void timer_set(struct sampler *s, long first_ns)
+{
+	struct itimerspec t = {.it_value = {.tv_nsec = first_ns},
+			       .it_interval = {.tv_nsec = POLL_NS}};
+
+	timerfd_settime(s->timer_fd, 0, &t, NULL);
+}
+
+static int common_open(struct sampler *s)
+{
+	int err;
+
+	s->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+	s->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+	if (s->epoll_fd < 0 || s->timer_fd < 0)
+		return -errno;
+	s->cpu_count = perf_ring_cpus(s->cpus, CPUS_MAX);
+	err = watch(s, s->timer_fd);
+	err = err ? err : kernel_symbols_open(&s->kernel, NULL);
+	err = err ? err : stack_store_open(&s->stacks);
+	s->build.kernel = s->kernel;
+	s->build.stacks = s->stacks;
+	s->build.proc_root = s->proc_root;
+	return err ? err : stack_build_init(&s->build);
+}
+
+int sampler_open(struct sampler **out, const struct sampler_options *o)
+{
+	struct sampler *s;
+	int err;
+
+	if (!rate_valid(o->rate_hz, o->fraction_percent) || o->mode_max > SAMPLER_BPF_LOOP ||
+	    (o->slice_ms && o->slice_ms < 10))
+		return -EINVAL;
+	s = calloc(1, sizeof(*s));
+	if (!s)
+		return -ENOMEM;
+	s->options = *o;
+	s->epoll_fd = s->timer_fd = -1;
+	snprintf(s->proc_root, sizeof(s->proc_root), "%s", o->proc_root ? o->proc_root : "/proc");
+	s->options.proc_root = s->proc_root;
+	err = common_open(s);
+	err = err ? err : modes_try(s);
+	if (err) {
+		sampler_close(s);
+		return err;
+	}
+	s->build.processes = s->processes;
+	s->begin_ns = clock_monotonic_ns();
+	if (s->mode != SAMPLER_OFF)
+		timer_set(s, POLL_NS);
+	if (s->maps && o->all_processes)
+		processes_set_all(s->processes, true);
+	*out = s;
+	return 0;
+}
+
+void sampler_close(struct sampler *s)
+{
+	if (!s)
+		return;
+	bpf_close(s);
+	copy_close(s);
+	stack_build_fini(&s->build);
+	stack_store_close(s->stacks);
+	kernel_symbols_close(s->kernel);
+	if (s->timer_fd >= 0)
+		close(s->timer_fd);
+	if (s->epoll_fd >= 0)
+		close(s->epoll_fd);
+	free(s);
+}
+
+/* ---- control ---- */
+
+int sampler_add(struct sampler *s, uint32_t pid, bool children)
+{
+	int err = s->processes ? processes_add(s->processes, pid, children) : 0;
+
+	if (!err && s->copy)
+		err = copy_mode_add(s->copy, pid);
+	return err;
+}
+
+void sampler_remove(struct sampler *s, uint32_t pid)
+{
+	if (s->processes)
+		processes_remove(s->processes, pid);
+}
+
+int sampler_set_rate(struct sampler *s, uint32_t rate_hz, uint32_t fraction_percent)
+{
+	uint64_t period = rate_hz ? 1000000000ull / rate_hz : 0;
+	bool faster = rate_hz != s->options.rate_hz;
+	int err = 0;
+
+	if (!rate_valid(rate_hz, fraction_percent))
+		return -EINVAL;
+	s->options.rate_hz = rate_hz;
+	s->options.fraction_percent = fraction_percent;
+	if (s->copy) {
+		struct copy_mode_settings settings = copy_settings(s);
+
+		return copy_mode_settings_set(s->copy, &settings);
+	}
+	for (uint32_t i = 0; faster && s->tick_fd && i < s->cpu_count; i++) {
+		if (s->tick_fd[i] >= 0 && ioctl(s->tick_fd[i], PERF_EVENT_IOC_PERIOD, &period))
+			err = -errno;
+	}
+	return s->maps && !err ? control_write(s) : err;
+}
+
+int sampler_set_all_processes(struct sampler *s, bool on)
+{
+	if (!s->maps)
+		return s->copy && on ? -ENOTSUP : 0;
+	s->options.all_processes = on;
+	processes_set_all(s->processes, on);
+	return control_write(s);
+}
+
+int sampler_fd(const struct sampler *s)
+{
+	return s->epoll_fd;
+}
+
+static void on_stack(void *arg, const void *data, size_t bytes)
+{
+	struct sampler *s = arg;
+	struct sampler_stack head;
+
+	if (stack_store_put(s->stacks, data, bytes)) {
+		s->stack_refused++;
+		return;
+	}
+	memcpy(&head, data, sizeof(head));
+	if (head.kind == SAMPLER_STACK_PYTHON)
+		stack_build_warm(&s->build, stack_store_find(s->stacks, head.hash));
+}
+
+/* Event descriptors stay readable while records come: let some gather. */
+static void events_pause(struct sampler *s, bool pause)
+{
+	struct epoll_event e = {.events = pause ? 0 : EPOLLIN};
+
+	if (!s->events || s->paused == pause)
+		return;
+	s->paused = pause;
+	epoll_ctl(s->epoll_fd, EPOLL_CTL_MOD, sampler_events_fd(s->events), &e);
+	if (pause)
+		timer_set(s, EVENT_PAUSE_NS);
+}
+
+void sampler_poll(struct sampler *s)
+{
+	uint64_t expired;
+	bool timer = read(s->timer_fd, &expired, sizeof(expired)) == (ssize_t)sizeof(expired);
+
+	if (s->mode == SAMPLER_OFF)
+		return;
+	if (s->copy)
+		copy_mode_poll(s->copy);
+	if (s->events && (timer || !s->paused))
+		sampler_events_poll(s->events, s->processes);
+	if (s->events)
+		events_pause(s, !timer);
+	processes_poll(s->processes);
+	if (s->maps)
+		sampler_maps_stacks(s->maps, on_stack, s);
+}
+
+/* ---- draining ---- */
+
+static void on_count(void *arg, const struct sampler_key *k, const struct sampler_count *c)
+{
+	struct sampler *s = arg;
+
+	stack_build_count(&s->build, k, c);
+	/* code that no event told of: memory made executable later, as JIT compilers do */
+	if (k->end == UNWIND_END_NO_MAPPING && k->user_hash)
+		processes_doubt(s->processes, k->pid);
+}
+
+static void on_blocked(void *arg, const struct sampler_blocked *b)
+{
+	struct sampler *s = arg;
+
+	stack_store_keep(s->stacks, b->key.user_hash);
+	stack_store_keep(s->stacks, b->key.kernel_hash);
+	stack_store_keep(s->stacks, b->key.python_hash);
+}
+
+static uint64_t lost_total(struct sampler *s)
+{
+	uint64_t counters[SAMPLER_COUNT_MAX];
+	struct copy_mode_stats copy;
+
+	if (s->copy) {
+		copy_mode_stats_get(s->copy, &copy);
+		return copy.lost;
+	}
+	sampler_maps_counters(s->maps, counters);
+	return counters[SAMPLER_COUNT_FULL] + counters[SAMPLER_COUNT_BLOCKED_FULL] +
+	       s->build.refused;
+}
+
+static int bpf_drain(struct sampler *s, struct stack_batch *b)
+{
+	uint64_t slice_ns = (uint64_t)s->options.slice_ms * 1000000;
+	uint32_t old;
+	int err = sampler_maps_swap(s->maps, &old);
+
+	if (err)
+		return err;
+	sampler_maps_stacks(s->maps, on_stack, s);
+	stack_build_begin(&s->build, b, s->begin_ns, slice_ns);
+	err = sampler_maps_counts(s->maps, old, on_count, s);
+	sampler_maps_blocked(s->maps, on_blocked, s);
+	stack_store_sweep(s->stacks, old);
+	return err;
+}
+
+int sampler_drain(struct sampler *s, struct stack_batch *b)
+{
+	uint64_t lost, now;
+	int err = 0;
+
+	sampler_poll(s);
+	now = clock_monotonic_ns();
+	if (!b->begin_ns)
+		b->begin_ns = s->begin_ns;
+	b->end_ns = now;
+	if (s->copy)
+		err = copy_mode_drain(s->copy, b);
+	else if (s->maps)
+		err = bpf_drain(s, b);
+	if (s->mode == SAMPLER_OFF)
+		return 0;
+	s->begin_ns = now;
+	lost = lost_total(s);
+	b->lost_samples += lost - s->lost_reported;
+	s->lost_reported = lost;
+	processes_sweep(s->processes);
+	processes_poll(s->processes);
+	return err == -ENOMEM ? err : 0;
+}
+
+/* ---- figures ---- */
+
+static void bpf_stats(const struct sampler *s, struct sampler_stats *out)
+{
+	uint64_t n[SAMPLER_COUNT_MAX];
+
+	sampler_maps_counters(s->maps, n);
+	out->samples = n[SAMPLER_COUNT_TAKEN];
+	out->frames = n[SAMPLER_COUNT_FRAMES];
+	for (int i = 0; i < STACK_END_COUNT; i++)
+		out->end[i] = n[SAMPLER_COUNT_END + i];
+	out->scanned = n[SAMPLER_COUNT_SCANNED];
+	out->lost_count_full = n[SAMPLER_COUNT_FULL] + n[SAMPLER_COUNT_BLOCKED_FULL];
+	out->lost_stack_full = s->stack_refused;
+	out->lost_ring_full = s->build.missing;
+	out->lost_mapping = n[SAMPLER_COUNT_UNMAPPED];
+	out->python_frames = n[SAMPLER_COUNT_PYTHON_FRAMES];
+	out->python_failed = n[SAMPLER_COUNT_PYTHON_FAILED] + s->build.unnamed;
+	out->off_cpu_short = n[SAMPLER_COUNT_SHORT];
+	out->off_cpu_captures = n[SAMPLER_COUNT_CAPTURES];
+	out->off_cpu_leaf_only = n[SAMPLER_COUNT_UNSTACKED];
+	sampler_maps_run_stats(s->maps, &out->run_count, &out->run_time_ns);
+	out->target_count = n[SAMPLER_COUNT_TARGET_RUNS];
+	out->target_ns = n[SAMPLER_COUNT_TARGET_NS];
+	out->off_cpu_ns = n[SAMPLER_COUNT_CAPTURE_NS];
+	out->map_bytes = sampler_maps_bytes(s->maps);
+}
+
+void sampler_stats_get(const struct sampler *s, struct sampler_stats *out)
+{
+	struct unwind_store_stats store;
+	struct processes_stats p;
+	struct copy_mode_stats copy;
+
+	memset(out, 0, sizeof(*out));
+	out->mode = s->mode;
+	memcpy(out->why, s->why, sizeof(out->why));
+	memcpy(out->missing, s->missing, sizeof(out->missing));
+	if (s->mode == SAMPLER_OFF)
+		return;
+	processes_stats_get(s->processes, &p);
+	out->processes = p.processes;
+	out->mappings = p.mappings;
+	out->pending = p.files_waiting;
+	out->python_refused = p.python_refused;
+	memcpy(out->python_why, p.python_why, sizeof(out->python_why));
+	out->tables_refused = p.files_refused;
+	out->table_build_ns = p.worker_cpu_ns;
+	if (s->copy) {
+		copy_mode_stats_get(s->copy, &copy);
+		out->samples = copy.samples;
+		out->frames = copy.frames;
+		out->lost_ring_full = copy.lost;
+		memcpy(out->end, copy.end, sizeof(out->end));
+		return;
+	}
+	unwind_store_stats_get(s->store, &store);
+	out->tables = store.tables;
+	out->table_bytes = store.bytes;
+	bpf_stats(s, out);
+}

@@ -1,0 +1,22 @@
+# SPDX-License-Identifier: Apache-2.0
+# The sampler itself: modes, processes, draining.
+sampler_SRCS += sampler/sampler.c sampler/processes.c sampler/mapping_scan.c sampler/worker.c \
+	sampler/perf_ring.c sampler/sampler_events.c sampler/kernel_symbols.c sampler/stack_store.c \
+	sampler/stack_build.c sampler/copy_mode.c
+ifneq ($(HAS_BPF),)
+sampler_SRCS += sampler/sampler_maps.c
+sampler_LDLIBS += -lbpf
+else
+sampler_SRCS += sampler/sampler_maps_none.c
+endif
+sampler_LDLIBS += -lunwind-x86_64 -lunwind -ldw -lelf
+
+UNIT += test_sampler
+test_sampler_USES := sampler symbol analysis base
+test_sampler_LDLIBS := -lcmocka
+
+ifneq ($(HAS_BPF),)
+BENCH += bench_sampler
+bench_sampler_USES := sampler symbol analysis base
+bench_sampler_LDLIBS := -lbpf
+endif
