@@ -137,7 +137,7 @@ int os_signal_order(const void *a, const void *b)
 
 void os_signal_put(struct os_signal *list, uint32_t *count, uint32_t max, const struct os_signal *s)
 {
-	uint32_t weakest = 0;
+	uint32_t weakest = *count;
 
 	for (uint32_t i = 0; i < *count; i++) {
 		if (!strcmp(list[i].name, s->name) && !strcmp(list[i].subject, s->subject)) {
@@ -145,12 +145,15 @@ void os_signal_put(struct os_signal *list, uint32_t *count, uint32_t max, const 
 				list[i] = *s;
 			return;
 		}
-		if (os_signal_order(&list[weakest], &list[i]) < 0)
+		/* the totals stay */
+		if (!(list[i].flags & OS_SIGNAL_TOTAL) &&
+		    (weakest == *count || os_signal_order(&list[weakest], &list[i]) < 0))
 			weakest = i;
 	}
 	if (*count < max)
 		list[(*count)++] = *s;
-	else if (max && os_signal_order(s, &list[weakest]) < 0)
+	else if (weakest < *count &&
+		 (s->flags & OS_SIGNAL_TOTAL || os_signal_order(s, &list[weakest]) < 0))
 		list[weakest] = *s;
 }
 

@@ -79,7 +79,7 @@ double os_signal_strength(const struct os_signal *s);
 /* qsort: raised first, then by strength, then by name and subject. */
 int os_signal_order(const void *a, const void *b);
 /* Adds *s to list[*count], or merges it with the same name and subject (the stronger stays); where the
- * list is full the weakest goes. */
+ * list is full the weakest goes that is no total. */
 void os_signal_put(struct os_signal *list, uint32_t *count, uint32_t max, const struct os_signal *s);
 /* "NET_RX soft interrupts took 310 ms/s from thread nccl-comm on CPU 1 (usually 2)". Returns out. */
 const char *os_signal_text(const struct os_signal *s, char *out, size_t bytes);

@@ -49,3 +49,7 @@ fuzz_join_USES := sidecar analysis ring base
 UNIT += test_os_signals
 test_os_signals_USES := sidecar sampler wire symbol analysis ring base
 test_os_signals_LDLIBS := -lcmocka
+UNIT += test_os_series
+test_os_series_USES := sidecar base
+test_os_series_LDLIBS := -lcmocka
+SCRIPTS_TEST += tests/e2e/os_faults.sh

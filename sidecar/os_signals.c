@@ -24,7 +24,9 @@ enum { FIELD_FAULTS = 1000, FIELD_FAULTS_MAJOR, FIELD_THROTTLED, FIELD_PRESSURE,
 
 uint64_t os_signals_key(uint32_t map, uint32_t field, const void *key, size_t bytes)
 {
-	uint64_t h = hash_mix(hash_bytes(HASH_SEED ^ ((uint64_t)map << 32 | field), key, bytes));
+	/* mixed first: field and key must not cancel each other out */
+	uint64_t seed = hash_mix(HASH_SEED ^ ((uint64_t)map << 32 | field));
+	uint64_t h = hash_mix(hash_bytes(seed, key, bytes));
 
 	return h ? h : 1;
 }

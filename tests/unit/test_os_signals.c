@@ -144,6 +144,8 @@ static void victim_run(struct victim *v)
 
 	assert_int_equal(write(v->go, "g", 1), 1);
 	assert_int_equal(read(v->done, &v->told, sizeof(v->told)), sizeof(v->told));
+	for (int i = 0; i < 5; i++) /* as windows do: nothing counts twice */
+		os_signals_read(v->os, now_ns());
 	end_ns = now_ns();
 	os_signals_read(v->os, end_ns);
 	v->seconds = (double)(end_ns - v->begin_ns) * 1e-9;
