@@ -20,8 +20,12 @@
  * so many flagged steps of any rank, and less than so much of a rank's own time lost in all. */
 #define HICCUP_STEPS_MAX 2
 #define HICCUP_LOST_NS	 1e9
+/* And so many in all, with healthy ones between; more is a rank that is slow now and then. */
+#define HICCUP_ALL_MAX	 4
 /* Two readings of a node's clock differ by less; steps are longer. */
 #define CLOCK_JITTER_NS 100000
+/* More than any window has flagged steps, and small enough for a double to add one half to it. */
+#define OWN_WEIGHT 1e12
 
 struct member {
 	int32_t rank;
@@ -261,13 +265,21 @@ static void run_take(struct incident *i, struct run r)
 		i->runs[i->run_count++] = r;
 }
 
-/* Medians and explanation are those of the window that says most: the most flagged steps. */
+static bool is_own(const struct digest *d)
+{
+	return d->reason == WINDOW_SELF || d->reason == WINDOW_DRIFT || d->reason == WINDOW_STALL;
+}
+
+/* Medians and explanation are those of the window that says most: what the rank did itself before
+ * what it waited for, then the most flagged steps. */
 static void take_better(struct member *m, const struct digest *d)
 {
-	double weight = (double)d->flagged + (d->part_count ? 0.5 : 0);
+	double weight = (double)d->flagged + (d->part_count ? 0.5 : 0) + (is_own(d) ? OWN_WEIGHT : 0);
 
 	if (m->windows && weight <= m->weight)
 		return;
+	if (is_own(d) && m->weight < OWN_WEIGHT)
+		m->part_count = 0;
 	m->weight = weight;
 	m->latency_ns = d->latency_ns;
 	m->expected_ns = d->expected_ns;
@@ -311,7 +323,7 @@ static void member_add(struct member *m, const struct digest *d)
 	m->summaries += d->summary_only;
 	m->flagged += repeats ? 0 : d->flagged;
 	m->reasons |= 1u << d->reason;
-	if (d->reason == WINDOW_SELF || d->reason == WINDOW_DRIFT || d->reason == WINDOW_STALL)
+	if (is_own(d))
 		m->self_excess_ns += d->self_excess_ns;
 	if (d->collectives > m->collectives)
 		m->collectives = d->collectives;
@@ -596,11 +608,22 @@ static double excess_of(const struct member *m)
 	return m->expected_ns > 0 ? m->latency_ns / m->expected_ns - 1 : 0;
 }
 
+/* A host that is late once, near a fault in time, is part of the same incident but not of the fault. */
+static bool is_brief(const struct run *r)
+{
+	return !(r->reasons & (1u << WINDOW_STALL | 1u << WINDOW_DRIFT)) &&
+	       r->flagged <= HICCUP_STEPS_MAX && r->self_excess_ns < HICCUP_LOST_NS;
+}
+
+/* Nobody was slow for longer than a moment, and nobody often. */
 static bool is_hiccup(const struct incident *i)
 {
 	for (uint32_t k = 0; k < i->member_count; k++)
-		if (i->members[k].flagged > HICCUP_STEPS_MAX ||
+		if (i->members[k].flagged > HICCUP_ALL_MAX ||
 		    i->members[k].self_excess_ns >= HICCUP_LOST_NS)
+			return false;
+	for (uint32_t k = 0; k < i->run_count; k++)
+		if (!is_brief(&i->runs[k]))
 			return false;
 	return true;
 }
@@ -641,13 +664,6 @@ static void judge(const struct incident *i, uint32_t job_ranks, struct verdict *
 		v->symptom = "hiccup";
 	else if (v->reason == WINDOW_SELF && (v->culprits < 2 || 2 * v->culprits <= known))
 		v->symptom = "slow_rank";
-}
-
-/* A host that is late once, near a fault in time, is part of the same incident but not of the fault. */
-static bool is_brief(const struct run *r)
-{
-	return !(r->reasons & (1u << WINDOW_STALL | 1u << WINDOW_DRIFT)) &&
-	       r->flagged <= HICCUP_STEPS_MAX && r->self_excess_ns < HICCUP_LOST_NS;
 }
 
 static int by_key(const void *a, const void *b)

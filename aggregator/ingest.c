@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A beat is answered at once, a window after its commit. Decoding takes processor time and memory that a hostile peer can stretch,
- * so only as many threads as there are processors do it at a time. */
+ * A beat is answered at once, a window after its commit. Decoding takes processor time and memory
+ * that a hostile peer can stretch, so only as many threads as there are processors do it at a time. */
 #include "aggregator/ingest.h"
 
 #include <errno.h>

@@ -101,6 +101,9 @@ void steps_finish(struct steps *s);
 bool steps_next(struct steps *s, struct step *out, struct step_kernel *kernels,
 		uint32_t *kernel_count);
 
+/* The model key of a source and phase. */
+uint64_t steps_key(uint32_t source, uint32_t phase);
+
 struct steps_stats {
 	uint64_t host_records, device_records, unmatched_device, late_device, boundaries, resyncs;
 	uint64_t period_ns; /* current estimate; 0 not locked */

@@ -261,10 +261,13 @@ static void device_add(struct step *out, struct covers *c, const struct steps_de
 	out->unmatched += d->unmatched;
 }
 
+uint64_t steps_key(uint32_t source, uint32_t phase)
+{
+	return hash_mix(((uint64_t)source << 32) ^ phase ^ 0x5354455053ull);
+}
+
 static void key_and_work(const struct steps_pending *p, struct step *out)
 {
-	uint64_t key;
-
 	out->work[STEP_WORK_KERNELS] =
 		(double)(out->kernels > out->launches ? out->kernels : out->launches);
 	out->work_count = STEP_WORK_MAX;
@@ -273,8 +276,7 @@ static void key_and_work(const struct steps_pending *p, struct step *out)
 		memcpy(out->work, p->mark.work, p->mark.work_count * sizeof(double));
 		out->work_count = p->mark.work_count;
 	}
-	key = hash_mix(((uint64_t)p->source << 32) ^ p->phase ^ 0x5354455053ull);
-	out->key = key;
+	out->key = steps_key(p->source, p->phase);
 }
 
 static void latencies(struct steps *s, const struct cover *all, struct step *out)

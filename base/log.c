@@ -45,12 +45,12 @@ void log_write(struct log_site *site, enum log_level level, const char *event, c
 	if (level > log_threshold)
 		return;
 	/* A race between threads miscounts by one or two lines, which is harmless. */
-	if (site->second != second) {
+	if (site && site->second != second) {
 		held = site->held_back;
 		site->second = second;
 		site->in_second = site->held_back = 0;
 	}
-	if (++site->in_second > LOG_SITE_BURST) {
+	if (site && ++site->in_second > LOG_SITE_BURST) {
 		site->held_back++;
 		return;
 	}

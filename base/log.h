@@ -19,6 +19,7 @@ struct log_site {
 void log_init(const char *program, enum log_level level);
 /* "error", "warn", "info", "debug"; -EINVAL otherwise. */
 int log_level_parse(const char *text);
+/* site NULL: never held back. */
 void log_write(struct log_site *site, enum log_level level, const char *event, const char *fmt, ...)
 	__attribute__((format(printf, 4, 5)));
 
@@ -32,5 +33,7 @@ void log_write(struct log_site *site, enum log_level level, const char *event, c
 #define log_warn(event, ...)  LOG_AT(LOG_WARN, event, __VA_ARGS__)
 #define log_info(event, ...)  LOG_AT(LOG_INFO, event, __VA_ARGS__)
 #define log_debug(event, ...) LOG_AT(LOG_DEBUG, event, __VA_ARGS__)
+/* What is bounded by itself and of use only when it is complete: no rate. */
+#define log_record(event, ...) log_write(NULL, LOG_INFO, event, __VA_ARGS__)
 
 #endif

@@ -191,7 +191,7 @@ static void print_texts(FILE *to, const char *label, const json_t *array)
 		fprintf(to, "  %-9s %s\n", i ? "" : label, term_safe(json_string_value(v), 100));
 }
 
-void incident_text_print(FILE *to, const json_t *in)
+void incident_text_print(FILE *to, const json_t *in, const char *stacks)
 {
 	double sent = jsonget_number(in, "uploaded_bytes"), raw = jsonget_number(in, "raw_bytes");
 	const char *state = jsonget_text(in, "state");
@@ -208,6 +208,8 @@ void incident_text_print(FILE *to, const json_t *in)
 	print_texts(to, json_array_size(nodes) == 1 ? "node" : "nodes", nodes);
 	print_how_slow(to, in);
 	print_why(to, in);
+	if (stacks)
+		fputs(stacks, to);
 	print_signals(to, in);
 	fputc('\n', to);
 	if (json_array_size(victims) && json_array_size(json_object_get(in, "ranks")))
@@ -224,6 +226,8 @@ void incident_text_print(FILE *to, const json_t *in)
 	print_texts(to, "missing", json_object_get(in, "missing"));
 	fprintf(to, "  trace     sysom trace %s -o %s.pftrace    (opens in ui.perfetto.dev)\n", id, id);
 	fprintf(to, "  report    sysom report %s -o %s.html\n", id, id);
+	if (stacks)
+		fprintf(to, "  stacks    sysom flame %s -o %s.flame.html\n", id, id);
 }
 
 /* A narrow terminal gets no year, nor the two times whose excess is there. */

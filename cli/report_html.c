@@ -12,6 +12,7 @@
 #include "cli/incident_text.h"
 #include "cli/jsonget.h"
 #include "cli/report_kernels.h"
+#include "cli/report_stacks.h"
 #include "cli/term.h"
 #include "cli/trace_label.h"
 
@@ -600,6 +601,7 @@ static void put_windows(FILE *to, const json_t *in)
 int report_html_write(FILE *to, const json_t *in, const struct trace_model *m)
 {
 	unsigned shown = 0;
+	int err;
 
 	put_head(to, in);
 	put_facts(to, in);
@@ -612,9 +614,10 @@ int report_html_write(FILE *to, const json_t *in, const struct trace_model *m)
 		put_kernels(to, m, &m->ranks[i]);
 		shown++;
 	}
+	err = report_stacks_put(to, in, m);
 	put_windows(to, in);
 	fputs("<p class=\"dim\">sysom trace ", to);
 	put(to, jsonget_text(in, "id"));
 	fputs(" writes the same windows for ui.perfetto.dev.</p>\n</body></html>\n", to);
-	return ferror(to) ? errno ? -errno : -EIO : 0;
+	return ferror(to) ? errno ? -errno : -EIO : err;
 }

@@ -14,3 +14,9 @@ sampler_LDLIBS += -lunwind-x86_64 -lunwind -ldw -lelf
 UNIT += test_sampler
 test_sampler_USES := sampler symbol analysis base
 test_sampler_LDLIBS := -lcmocka
+
+ifneq ($(HAS_BPF),)
+BENCH += bench_sampler
+bench_sampler_USES := sampler symbol analysis base
+bench_sampler_LDLIBS := -lbpf
+endif

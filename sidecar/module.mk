@@ -4,8 +4,9 @@ LIBS += sidecar
 sidecar_SRCS := sidecar/clockmap.c sidecar/join.c sidecar/join_match.c sidecar/recorder.c \
 	sidecar/anomaly.c sidecar/spool.c sidecar/uplink.c sidecar/canary.c sidecar/rank.c \
 	sidecar/registration.c sidecar/process.c sidecar/drain.c sidecar/ship.c sidecar/status.c \
-	sidecar/http.c
-sidecar_LDLIBS := -lnng -lmicrohttpd
+	sidecar/http.c sidecar/baseline.c sidecar/keep.c sidecar/stacks.c
+sidecar_SRCS += sidecar/symbol_offer.c
+sidecar_LDLIBS := -lnng -lmicrohttpd -lcurl -ljansson
 # OS signals
 sidecar_SRCS += sidecar/os_signals.c sidecar/os_bpf.c sidecar/os_read.c sidecar/os_series.c \
 	sidecar/os_proc.c sidecar/os_node.c
@@ -17,13 +18,15 @@ endif
 PROGS += sysomd
 INSTALL_PROGS += sysomd
 sysomd_SRCS := sidecar/sysomd.c
-sysomd_USES := sidecar sampler wire symbol analysis ring base
+sysomd_USES := sidecar wire sampler symbol analysis ring base
 
 # test_sysomd runs it
 TEST_PARTS += $(B)/bin/sysomd
-UNIT += test_drain test_clockmap test_join test_anomaly test_spool test_sysomd
-test_drain_USES := sidecar wire analysis ring base
+UNIT += test_drain test_clockmap test_join test_anomaly test_spool test_baseline test_sysomd
+test_drain_USES := sidecar wire sampler symbol analysis ring base
 test_drain_LDLIBS := -lcmocka
+test_baseline_USES := sidecar analysis wire ring base
+test_baseline_LDLIBS := -lcmocka
 test_clockmap_USES := sidecar
 test_clockmap_LDLIBS := -lcmocka
 test_join_USES := sidecar analysis ring base
@@ -36,8 +39,12 @@ test_sysomd_USES := ring wire analysis base
 test_sysomd_LDLIBS := -lcmocka -lnng
 
 BENCH += bench_drain
-bench_drain_USES := sidecar wire analysis ring base
+bench_drain_USES := sidecar wire sampler symbol analysis ring base
 SCRIPTS_TEST += tests/e2e/sysomd_job.sh
+
+UNIT += test_stacks
+test_stacks_USES := sidecar wire analysis ring base
+test_stacks_LDLIBS := -lcmocka
 
 UNIT += test_recorder
 test_recorder_USES := sidecar wire analysis base
@@ -46,6 +53,11 @@ test_recorder_LDLIBS := -lcmocka
 FUZZ += fuzz_join
 fuzz_join_USES := sidecar analysis ring base
 
+# with the aggregator's program and the command line's client
+TEST_PARTS += $(B)/bin/sysom-aggregator
+UNIT += test_symbol_offer
+test_symbol_offer_USES := sidecar cli symbol analysis base
+test_symbol_offer_LDLIBS := -lcmocka
 UNIT += test_os_signals
 test_os_signals_USES := sidecar sampler wire symbol analysis ring base
 test_os_signals_LDLIBS := -lcmocka

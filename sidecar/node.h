@@ -37,6 +37,14 @@ struct settings {
 	uint64_t stall_ns;
 	bool canary;
 	bool automatic_steps;
+	/* CPU stacks */
+	int sampler_mode; /* enum sampler_mode, the best to try */
+	uint64_t sampler_rate_hz, sampler_fraction, sampler_period_ns, sampler_off_cpu_min_ns;
+	bool sampler_off_cpu, sampler_python, sampler_all;
+	/* symbol files for the aggregator */
+	char uplink_http[NODE_PATH_BYTES];
+	uint64_t symbols_rate, symbols_per_day;
+	bool symbols_offer;
 	/* OS signals */
 	bool os_signals, os_bpf;
 	char proc_root[NODE_PATH_BYTES], sys_root[NODE_PATH_BYTES];
@@ -71,6 +79,7 @@ struct process {
 	uint64_t earlier_events, earlier_lost, earlier_bytes;
 	uint32_t trace_state, cupti_state; /* as the process says */
 	uint32_t command_serial, acked_serial;
+	uint64_t baseline_total, baseline_at_ns; /* learned steps at the latest save, and when */
 };
 
 struct node_stats {
@@ -78,12 +87,15 @@ struct node_stats {
 	uint64_t drain_turns, drain_behind; /* turns that ended with events left */
 	uint64_t raw_bytes_gone; /* ring bytes of processes that are forgotten */
 	uint64_t beat_oversize, window_failed, asked, asked_unknown;
+	uint64_t baselines_restored, baseline_steps_restored, baselines_bad, baseline_errors;
 	double cpu_share;
 	uint64_t cpu_ns_before, cpu_at_ns;
 };
 
 struct registration; /* registration.c */
 struct http;	     /* http.c */
+struct stacks;	     /* stacks.c */
+struct symbol_offer; /* symbol_offer.c */
 struct os_signals;   /* os_signals.c */
 
 struct node {
@@ -95,6 +107,8 @@ struct node {
 	struct canary *canary;
 	struct registration *registration;
 	struct http *http;
+	struct stacks *stacks; /* stacks.c; NULL: not opened */
+	struct symbol_offer *offer; /* symbol_offer.c; NULL: off, or nobody to offer to */
 	struct os_signals *os; /* NULL: switched off */
 	struct process *processes[LIMIT_NODE_PROCESSES]; /* NULL: free */
 	uint64_t process_serial, beat_sequence, beat_at_ns, started_ns;
@@ -103,6 +117,10 @@ struct node {
 	uint32_t drain_ms;    /* between turns, now */
 	uint64_t drain_calm_ns; /* since then turns could have come half as often */
 	uint8_t boot_id[16];
+	uint32_t boot;	 /* spool_boot() */
+	int baseline_fd; /* directory; -1: what is learned is not kept */
+	uint32_t baseline_next;
+	struct rank_sample *samples; /* RANK_LEARNED, for saving and restoring */
 	int lock_fd; /* on state.dir; -1: could not be made */
 	struct node_stats stats;
 	struct rank_config rank_config;
@@ -133,6 +151,14 @@ void process_losses(const struct process *p,
 		    void (*fn)(void *arg, const char *cause, uint64_t count), void *arg);
 /* Matches a job ("" or NULL: any) and rank (INT32_MIN: any). */
 bool process_matches(const struct process *p, const char *job, int32_t rank);
+
+/* keep.c: what is learned, for a successor */
+void keep_open(struct node *n); /* a directory that can't be used is told and done without */
+void keep_close(struct node *n); /* saves all; keeps the files */
+void keep_restore(struct process *p); /* before its first record */
+/* Saves the next process that has learned enough since; one a call. */
+void keep_tend(struct node *n, uint64_t now_ns);
+void keep_forget(struct process *p); /* the process has ended */
 
 /* drain.c: rings -> join -> rank */
 /* Before the process is told that it is accepted. */

@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "ring/ring_text.h"
 #include "sidecar/node.h"
+#include "sidecar/stacks.h"
 
 /* A process whose socket closed dials again within 2 s (attach.h). */
 #define PROCESS_DETACHED_NS 10000000000ull
@@ -87,6 +88,11 @@ static void leave(struct process *p, enum process_state state)
 	p->state = state;
 	p->left_ns = clock_monotonic_ns();
 	drop_socket(p);
+	if (state == PROCESS_GONE) {
+		keep_forget(p);
+		if (p->pid > 0)
+			stacks_unwatch(p->node, (uint32_t)p->pid);
+	}
 	if (state == PROCESS_DETACHED)
 		log_info("detach", "pid=%u rank=%d", p->id.pid, p->id.rank);
 }
@@ -252,6 +258,9 @@ static int start(struct process *p, struct ring_reader *reader)
 	if (err)
 		return err;
 	ship_init(p);
+	keep_restore(p);
+	if (p->pid > 0)
+		stacks_watch(n, (uint32_t)p->pid);
 	return watch(p);
 }
 
@@ -355,6 +364,8 @@ int process_attach(struct node *n, const struct attach_hello *h, pid_t pid, uid_
 void process_forget(struct process *p)
 {
 	p->node->stats.raw_bytes_gone += process_raw_bytes(p);
+	if (p->pid > 0 && p->state != PROCESS_GONE)
+		stacks_unwatch(p->node, (uint32_t)p->pid);
 	release(p);
 }
 

@@ -44,8 +44,9 @@ int rank_open(struct rank **out, const struct rank_config *c, struct recorder *r
 	r->self_memory = aligned(roofline_set_memory_bytes(&r->config.roofline, RANK_MODELS));
 	r->explain_memory = aligned(explain_memory_bytes(RANK_MODELS));
 	r->recent = malloc(sizeof(*r->recent) * RANK_RECENT);
+	r->learned = calloc(RANK_LEARNED, sizeof(*r->learned));
 	if (!r->steps_memory || !r->latency_memory || !r->self_memory || !r->explain_memory ||
-	    !r->recent) {
+	    !r->recent || !r->learned) {
 		rank_close(r);
 		return -ENOMEM;
 	}
@@ -67,6 +68,7 @@ void rank_close(struct rank *r)
 	free(r->self_memory);
 	free(r->explain_memory);
 	free(r->recent);
+	free(r->learned);
 	free(r);
 }
 
@@ -156,6 +158,16 @@ static void hold(struct rank *r, uint64_t key, struct roofline_verdict *lat,
 	r->hold_steps = RANK_HOLD;
 }
 
+static void note_learned(struct rank *r, const struct step *s, bool known)
+{
+	struct rank_sample *l = &r->learned[r->learned_total++ % RANK_LEARNED];
+
+	*l = (struct rank_sample){ .key = s->key, .latency_ns = (double)s->latency_ns,
+				   .self_ns = (double)s->self_ns, .work_count = s->work_count,
+				   .known = known };
+	memcpy(l->work, s->work, sizeof(l->work));
+}
+
 static struct window_step judge(struct rank *r, const struct step *s, bool *self_flagged,
 				bool *drift)
 {
@@ -181,6 +193,8 @@ static struct window_step judge(struct rank *r, const struct step *s, bool *self
 	*drift = self.drift && lat.drift;
 	if (lat.out || self.out)
 		ws.flags |= WINDOW_STEP_OUT;
+	else
+		note_learned(r, s, known);
 	if (slow || *self_flagged)
 		ws.flags |= WINDOW_STEP_FLAGGED;
 	return ws;
@@ -374,6 +388,49 @@ enum roofline_state rank_model(const struct rank *r, double *r2, double *spread)
 	if (spread)
 		*spread = s.spread;
 	return s.state;
+}
+
+uint32_t rank_learned(const struct rank *r, struct rank_sample *out)
+{
+	uint64_t n = r->learned_total < RANK_LEARNED ? r->learned_total : RANK_LEARNED;
+
+	for (uint64_t i = 0; i < n; i++)
+		out[i] = r->learned[(r->learned_total - n + i) % RANK_LEARNED];
+	return (uint32_t)n;
+}
+
+static bool is_automatic(uint64_t key, bool *first)
+{
+	for (uint32_t phase = 0; phase < RANK_MODELS; phase++)
+		if (key == steps_key(STEP_SOURCE_AUTO, phase)) {
+			*first = !phase;
+			return true;
+		}
+	return false;
+}
+
+uint32_t rank_restore(struct rank *r, const struct rank_sample *samples, uint32_t count)
+{
+	bool patterns = false, first;
+	uint32_t taken = 0;
+
+	for (uint32_t i = 0; i < count; i++)
+		patterns |= is_automatic(samples[i].key, &first) && !first;
+	for (uint32_t i = 0; i < count; i++) {
+		const struct rank_sample *s = &samples[i];
+
+		if (patterns && is_automatic(s->key, &first))
+			continue;
+		roofline_push(roofline_set_get(r->latency, s->key), s->work, s->work_count,
+			      s->latency_ns);
+		if (s->known)
+			roofline_push(roofline_set_get(r->self, s->key), s->work, s->work_count,
+				      s->self_ns);
+		r->learned[r->learned_total++ % RANK_LEARNED] = *s;
+		r->model_key = s->key;
+		taken++;
+	}
+	return taken;
 }
 
 uint32_t rank_recent(const struct rank *r, uint64_t begin_ns, uint64_t end_ns,

@@ -15,6 +15,7 @@
 
 #define RANK_MODELS 16u	  /* phases and graph buckets of one rank that are told apart */
 #define RANK_RECENT 512u  /* judged steps kept for windows that are asked for */
+#define RANK_LEARNED 512u /* healthy steps kept for a successor; a model is sure of itself long before */
 #define RANK_HOLD   64u	  /* healthy steps after which an anomaly's thresholds are let go */
 #define RANK_PERIOD 128u  /* steps that the medians of a beat look at */
 /* A drift alarm waits for so long without a flagged step, and for a median self time in excess of this. */
@@ -46,6 +47,15 @@ struct rank_medians {
 	double compute_ns, comm_ns, exposed_comm_ns, copy_ns, idle_ns;
 };
 
+/* A healthy step as the models saw it. Also a file format (baseline.c). */
+struct rank_sample {
+	uint64_t key; /* of the model */
+	double latency_ns, self_ns;
+	double work[STEP_WORK_MAX];
+	uint32_t work_count;
+	uint32_t known; /* 1: self_ns says something */
+};
+
 struct rank {
 	struct rank_config config;
 	struct recorder *recorder; /* borrowed */
@@ -59,6 +69,8 @@ struct rank {
 	struct anomaly anomaly;
 	struct window_step *recent; /* ring of RANK_RECENT */
 	uint32_t recent_next, recent_count;
+	struct rank_sample *learned; /* ring of RANK_LEARNED */
+	uint64_t learned_total;
 	bool drift_raised, stalled;
 	uint64_t out_history, self_history; /* a bit per judged step, the latest lowest */
 	/* While an anomaly lasts: its thresholds, which a refit must not lift over it. */
@@ -91,6 +103,13 @@ bool rank_check_stall(struct rank *r, uint64_t now_ns);
 void rank_medians(const struct rank *r, struct rank_medians *out);
 /* The model of the latest step's kind. */
 enum roofline_state rank_model(const struct rank *r, double *r2, double *spread);
+/* The healthy steps, oldest first; out has room for RANK_LEARNED. Their count. */
+uint32_t rank_learned(const struct rank *r, struct rank_sample *out);
+/* Learns them, as if they had just passed, without a verdict on any. Before the first record. Steps
+ * found automatically are numbered by the order in which their patterns were found: where there was
+ * more than one pattern nothing says which is which now, and none of them is taken. Returns how many
+ * were taken. */
+uint32_t rank_restore(struct rank *r, const struct rank_sample *samples, uint32_t count);
 /* Judged steps that overlap [begin_ns, end_ns], oldest first; at most max, the latest ones. */
 uint32_t rank_recent(const struct rank *r, uint64_t begin_ns, uint64_t end_ns,
 		     struct window_step *out, uint32_t max);

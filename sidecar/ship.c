@@ -10,6 +10,8 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "sidecar/node.h"
+#include "sidecar/stacks.h"
+#include "sidecar/symbol_offer.h"
 
 /* How long a waiting rank's window waits for a suspect to show up. */
 #define SHIP_ARBITRATION_NS 1000000000ull
@@ -123,6 +125,35 @@ static int fill_records(struct process *p, struct window *w, const struct reques
 	return 0;
 }
 
+/* What a window can't hold is not sent at all and counted: a part of the stacks would mislead. */
+static int fill_stacks(struct process *p, struct window *w, const struct request *q)
+{
+	uint32_t frames_max = q->summary_only ? LIMIT_WINDOW_SUMMARY_STACK_FRAMES :
+						LIMIT_WINDOW_STACK_FRAMES;
+	int err = stacks_extract(p->node, p->pid > 0 ? (uint32_t)p->pid : 0, q->begin_ns, q->end_ns,
+				 &w->stacks);
+
+	if (err == -ENOMEM)
+		return err;
+	if (err && err != -ENOSYS)
+		log_warn("stacks", "rank=%d: %s", p->id.rank, strerror(-err));
+	if (err || w->stacks.frame_count > frames_max ||
+	    w->stacks.sample_count > LIMIT_WINDOW_STACK_SAMPLES) {
+		if (err != -ENOSYS)
+			add_loss(w, "stacks_too_large", 1);
+		stack_batch_clear(&w->stacks);
+	}
+	for (uint32_t i = 0; i < w->stacks.object_count; i++) {
+		const struct stack_object *o = &w->stacks.objects[i];
+
+		symbol_offer_note(p->node->offer, o->build_id, o->build_id_bytes,
+				  stack_batch_text(&w->stacks, o->path), (uint32_t)p->pid);
+	}
+	if (w->stacks.lost_samples)
+		add_loss(w, "stack_samples", w->stacks.lost_samples);
+	return 0;
+}
+
 static int fill_window(struct process *p, struct window *w, const struct request *q)
 {
 	const struct clockmap *c = &p->node->clock;
@@ -132,6 +163,7 @@ static int fill_window(struct process *p, struct window *w, const struct request
 	*w = (struct window){ .rank = p->id, .begin_ns = q->begin_ns, .end_ns = q->end_ns,
 			      .reason = q->reason, .sequence = q->sequence,
 			      .summary_only = q->summary_only, .clock_error_ns = c->error_ns };
+	stack_batch_init(&w->stacks);
 	w->realtime_offset_ns = (int64_t)(a->realtime_ns - a->monotonic_ns);
 	random_id(w->id);
 	memcpy(w->anomaly_id, q->anomaly_id ? q->anomaly_id : w->id, 16);
@@ -153,14 +185,23 @@ static int fill_window(struct process *p, struct window *w, const struct request
 	os_node_fill(p, w);
 	if (!q->summary_only)
 		err = fill_records(p, w, q);
+	if (!err)
+		err = fill_stacks(p, w, q);
 	return err ? err : fill_names(p->node, w, p);
 }
 
-/* Too large for one message: the steps and what explains them go without the records. */
+/* Too large for one message: the stacks stay behind, then the records; the steps and what explains
+ * them always go. */
 static int encode(struct window *w, struct buf *out)
 {
 	int err = wire_window_encode(w, out);
 
+	if (err == -EMSGSIZE && w->stacks.sample_count) {
+		stack_batch_clear(&w->stacks);
+		add_loss(w, "stacks_too_large", 1);
+		buf_clear(out);
+		err = wire_window_encode(w, out);
+	}
 	if (err != -EMSGSIZE || w->summary_only)
 		return err;
 	free(w->host);
@@ -189,9 +230,9 @@ static int ship(struct process *p, const struct request *q)
 		log_warn("window", "rank=%d reason=%u: %s", p->id.rank, q->reason, strerror(-err));
 		buf_fini(&b);
 	} else {
-		log_info("window", "rank=%d reason=%u steps=%u records=%u bytes=%zu summary=%d",
-			 p->id.rank, q->reason, w.step_count, w.host_count + w.device_count, b.bytes,
-			 w.summary_only);
+		log_info("window", "rank=%d reason=%u steps=%u records=%u stacks=%u bytes=%zu summary=%d",
+			 p->id.rank, q->reason, w.step_count, w.host_count + w.device_count,
+			 w.stacks.sample_count, b.bytes, w.summary_only);
 		uplink_put_window(n->uplink, &b);
 	}
 	wire_window_free(&w);

@@ -3,8 +3,11 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/check.h"
 #include "base/version.h"
 #include "sidecar/node.h"
+#include "sidecar/symbol_offer.h"
+#include "sidecar/stacks.h"
 
 const char *status_trace_name(uint32_t state)
 {
@@ -96,8 +99,9 @@ static void json_rank(struct buf *b, const struct process *p)
 		   (unsigned long long)st->host_stall, m.latency_ns * 1e-6, m.expected_ns * 1e-6,
 		   (unsigned long long)process_events(p));
 	process_losses(p, json_loss, b);
-	buf_printf(b, "},\"graph_coarse_s\":%.3f,\"joined\":%llu,\"unmatched\":%llu}",
-		   js ? (double)js->graph_coarse_ns * 1e-9 : 0.0,
+	buf_printf(b,
+		   "},\"switched_off\":%llu,\"graph_coarse_s\":%.3f,\"joined\":%llu,\"unmatched\":%llu}",
+		   (unsigned long long)(js ? js->switched_off : 0), js ? (double)js->graph_coarse_ns * 1e-9 : 0.0,
 		   (unsigned long long)(js ? js->kernels_joined : 0),
 		   (unsigned long long)(js ? js->kernels_unmatched : 0));
 }
@@ -110,6 +114,95 @@ static uint64_t raw_bytes(const struct node *n)
 		if (n->processes[i])
 			sum += process_raw_bytes(n->processes[i]);
 	return sum;
+}
+
+static const char *stacks_mode(const struct node *n)
+{
+	struct stacks_stats st;
+	struct sampler_stats ss;
+
+	stacks_stats_get(n, &st, &ss);
+	return ss.mode == SAMPLER_OFF ? "none" : sampler_mode_name(ss.mode);
+}
+
+struct sampler_value {
+	const char *name; /* of the metric, and with its ending of the JSON key */
+	const char *key, *help;
+	bool gauge;
+	size_t offset; /* of a uint64_t in struct sampler_stats */
+};
+
+static const struct sampler_value sampler_values[] = {
+#define VALUE(key, field, gauge, help)                                                             \
+	{ "sysom_sampler_" key, key, help, gauge, offsetof(struct sampler_stats, field) }
+	VALUE("samples_total", samples, false, "CPU stacks taken."),
+	VALUE("frames_total", frames, false, "Frames in them."),
+	VALUE("scanned_total", scanned, false, "Stacks with a frame that was found by scanning."),
+	VALUE("python_frames_total", python_frames, false, "CPython frames."),
+	VALUE("python_failed_total", python_failed, false, "CPython walks that gave up."),
+	VALUE("off_cpu_captures_total", off_cpu_captures, false,
+	      "Stacks taken when a thread went to sleep."),
+	VALUE("off_cpu_short_total", off_cpu_short, false, "Sleeps below the threshold: not kept."),
+	VALUE("off_cpu_leaf_only_total", off_cpu_leaf_only, false,
+	      "Long sleeps of which one frame alone is known."),
+	VALUE("table_bytes", table_bytes, true, "Unwind tables."),
+	VALUE("map_bytes", map_bytes, true, "All BPF maps."),
+#undef VALUE
+};
+
+static const char *const stack_end_names[STACK_END_COUNT] = {
+	"root", "depth", "no_mapping", "no_table", "no_row", "unsupported", "fault",
+};
+
+static uint64_t sampler_value(const struct sampler_stats *s, const struct sampler_value *v)
+{
+	uint64_t value;
+
+	memcpy(&value, (const char *)s + v->offset, sizeof(value));
+	return value;
+}
+
+/* Samples, by the cause of their loss. */
+static void sampler_losses(const struct stacks_stats *st, const struct sampler_stats *s,
+			   void (*fn)(void *arg, const char *cause, uint64_t count), void *arg)
+{
+	fn(arg, "count_full", s->lost_count_full);
+	fn(arg, "stack_full", s->lost_stack_full);
+	fn(arg, "ring_full", s->lost_ring_full);
+	fn(arg, "mapping", s->lost_mapping);
+	fn(arg, "stranger", st->strangers);
+	fn(arg, "period_too_large", st->pack_failed);
+}
+
+static void json_sampler(const struct node *n, struct buf *b)
+{
+	struct stacks_stats st;
+	struct sampler_stats s;
+
+	stacks_stats_get(n, &st, &s);
+	buf_puts(b, "\"sampler\":{\"why\":\"");
+	json_text(b, s.why);
+	buf_puts(b, "\",\"missing\":\"");
+	json_text(b, s.missing);
+	buf_printf(b, "\",\"rate_hz\":%llu,\"fraction_percent\":%llu,\"raised\":%s,",
+		   (unsigned long long)n->settings.sampler_rate_hz,
+		   (unsigned long long)(st.raised ? 100 : n->settings.sampler_fraction),
+		   st.raised ? "true" : "false");
+	for (size_t i = 0; i < ARRAY_LEN(sampler_values); i++)
+		buf_printf(b, "\"%s\":%llu,", sampler_values[i].key,
+			   (unsigned long long)sampler_value(&s, &sampler_values[i]));
+	buf_puts(b, "\"ends\":{");
+	for (int i = 0; i < STACK_END_COUNT; i++)
+		json_loss(b, stack_end_names[i], s.end[i]);
+	buf_puts(b, "},\"lost\":{");
+	sampler_losses(&st, &s, json_loss, b);
+	buf_printf(b, "},\"processes\":%u,\"mappings\":%u,\"tables\":%u,\"tables_refused\":%u,"
+		      "\"table_build_s\":%.6f,\"drains\":%llu,\"drain_s\":%.6f,"
+		      "\"drain_max_s\":%.6f,\"kept_bytes\":%llu,\"kept_s\":%.3f},",
+		   s.processes, s.mappings, s.tables, s.tables_refused, (double)s.table_build_ns * 1e-9,
+		   (unsigned long long)st.drains, (double)st.drain_ns * 1e-9,
+		   (double)st.drain_max_ns * 1e-9, (unsigned long long)st.kept_bytes,
+		   (double)st.kept_ns * 1e-9);
 }
 
 void status_json(struct node *n, struct buf *b)
@@ -125,9 +218,9 @@ void status_json(struct node *n, struct buf *b)
 	buf_puts(b, "\",\"state_dir\":\"");
 	json_text(b, n->settings.state_dir);
 	buf_printf(b,
-		   "\",\"version\":\"%s\",\"mode\":{\"stacks\":\"none\",\"roofline\":\"%s\","
+		   "\",\"version\":\"%s\",\"mode\":{\"stacks\":\"%s\",\"roofline\":\"%s\","
 		   "\"canary\":%s,\"spool\":\"%s\"},\"ranks\":[",
-		   SYSOM_VERSION, n->settings.roofline_mode ? "p99" : "robust",
+		   SYSOM_VERSION, stacks_mode(n), n->settings.roofline_mode ? "p99" : "robust",
 		   n->canary ? "true" : "false", us.spool.disk_error ? "memory" : "disk");
 	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++) {
 		if (!n->processes[i])
@@ -145,6 +238,7 @@ void status_json(struct node *n, struct buf *b)
 		   us.connected ? "true" : "false", (unsigned long long)us.spool.bytes,
 		   (unsigned long long)us.windows_sent, (unsigned long long)us.windows_dropped,
 		   (unsigned long long)us.uploaded_bytes, (unsigned long long)raw_bytes(n));
+	json_sampler(n, b);
 	os_node_json(n, b);
 	buf_printf(b,
 		   "\"own\":{\"cpu_share\":%.6f,\"rss_bytes\":%llu,\"recorder_bytes\":%llu,"
@@ -308,6 +402,64 @@ static void uplink_series(struct node *n, struct buf *b)
 	    (double)us.spool.disk_errors);
 }
 
+static void offer_series(struct node *n, struct buf *b)
+{
+	struct symbol_offer_stats st;
+
+	symbol_offer_stats_get(n->offer, &st);
+	one(b, "sysom_symbols_noted_total", "counter", "Build IDs of the stacks that were sent.",
+	    (double)st.noted);
+	one(b, "sysom_symbols_forgotten_total", "counter", "Told of while there was no place.",
+	    (double)st.forgotten);
+	one(b, "sysom_symbols_needed_total", "counter", "Files that the aggregator lacked.",
+	    (double)st.needed);
+	one(b, "sysom_symbols_uploaded_total", "counter", "Files sent to it.", (double)st.uploaded);
+	one(b, "sysom_symbols_uploaded_bytes_total", "counter", "Bytes of these and of attempts.",
+	    (double)st.uploaded_bytes);
+	one(b, "sysom_symbols_no_file_total", "counter", "Without a file to send.", (double)st.no_file);
+	one(b, "sysom_symbols_over_budget_total", "counter", "Put off for the day's budget.",
+	    (double)st.over_budget);
+	one(b, "sysom_symbols_refused_total", "counter", "Refused by the aggregator.",
+	    (double)st.refused);
+	one(b, "sysom_symbols_failed_total", "counter", "Requests without an answer.",
+	    (double)st.failed);
+}
+
+static void sampler_loss(void *arg, const char *cause, uint64_t count)
+{
+	buf_printf(arg, "sysom_sampler_lost_total{cause=\"%s\"} %llu\n", cause,
+		   (unsigned long long)count);
+}
+
+static void sampler_series(struct node *n, struct buf *b)
+{
+	struct stacks_stats st;
+	struct sampler_stats s;
+
+	stacks_stats_get(n, &st, &s);
+	one(b, "sysom_sampler_mode", "gauge", "0 none, 1 copied stacks, 2 BPF tail calls, 3 BPF loops.",
+	    s.mode);
+	one(b, "sysom_sampler_fraction", "gauge", "Share of ticks that take a sample.",
+	    st.raised ? 1 : (double)n->settings.sampler_fraction / 100);
+	for (size_t i = 0; i < ARRAY_LEN(sampler_values); i++)
+		one(b, sampler_values[i].name, sampler_values[i].gauge ? "gauge" : "counter",
+		    sampler_values[i].help, (double)sampler_value(&s, &sampler_values[i]));
+	metric(b, "sysom_sampler_stacks_total", "counter", "User stacks, by how they ended.");
+	for (int i = 0; i < STACK_END_COUNT; i++)
+		buf_printf(b, "sysom_sampler_stacks_total{end=\"%s\"} %llu\n", stack_end_names[i],
+			   (unsigned long long)s.end[i]);
+	metric(b, "sysom_sampler_lost_total", "counter", "Samples lost, by cause.");
+	sampler_losses(&st, &s, sampler_loss, b);
+	one(b, "sysom_sampler_processes", "gauge", "Processes that are sampled.", s.processes);
+	one(b, "sysom_sampler_tables", "gauge", "Unwind tables, one per Build ID.", s.tables);
+	one(b, "sysom_sampler_tables_refused_total", "counter", "Files without a usable table.",
+	    s.tables_refused);
+	one(b, "sysom_sampler_drain_seconds_total", "counter", "Time spent in drains.",
+	    (double)st.drain_ns * 1e-9);
+	one(b, "sysom_sampler_kept_bytes", "gauge", "Stacks kept in memory, packed.",
+	    (double)st.kept_bytes);
+}
+
 void status_metrics(struct node *n, struct buf *b)
 {
 	uint64_t now_ns = clock_monotonic_ns(), stalls, stalled_ns;
@@ -317,6 +469,8 @@ void status_metrics(struct node *n, struct buf *b)
 	canary_totals(n->canary, &stalls, &stalled_ns);
 	rank_series(n, b);
 	uplink_series(n, b);
+	offer_series(n, b);
+	sampler_series(n, b);
 	os_node_metrics(n, b);
 	one(b, "sysom_attached_total", "counter", "Processes attached.", (double)n->stats.attached);
 	one(b, "sysom_reattached_total", "counter", "Processes that dialled again.",
@@ -327,6 +481,13 @@ void status_metrics(struct node *n, struct buf *b)
 	    (double)n->stats.refused_bad);
 	one(b, "sysom_attach_refused_busy_total", "counter", "Refused: too many at once.",
 	    (double)n->stats.refused_busy);
+	one(b, "sysom_baselines_restored_total", "counter",
+	    "Processes whose usual steps were known from an earlier sysomd.",
+	    (double)n->stats.baselines_restored);
+	one(b, "sysom_baselines_bad_total", "counter", "Baseline files that were refused.",
+	    (double)n->stats.baselines_bad);
+	one(b, "sysom_baseline_errors_total", "counter", "Baseline files that could not be written.",
+	    (double)n->stats.baseline_errors);
 	one(b, "sysom_drain_behind_total", "counter", "Drain turns that ended with events left.",
 	    (double)n->stats.drain_behind);
 	one(b, "sysom_recorder_records_total", "counter", "Records kept.", (double)rs.records);

@@ -19,11 +19,18 @@
 #include "base/check.h"
 #include "base/config.h"
 #include "base/log.h"
+#include "base/watchdog.h"
 #include "sidecar/node.h"
+#include "sidecar/symbol_offer.h"
+#include "sidecar/stacks.h"
 
 #define DEFAULT_CONFIG "/etc/sysom/sysomd.yaml"
 /* SIGTERM: as long as this for what is queued; what remains waits in the spool. */
 #define LINGER_MS 3000u
+/* And then it ends, whatever the disk or nng waits for. Below systemd's 90 s, after which it kills. */
+#define STOP_S 60u
+/* Once all is in the spool there is nothing left worth waiting for. */
+#define CLOSE_S 3u
 
 #define KEY(field, key, type, initial, help, ...)                                                  \
 	CONFIG_KEY(struct settings, field, key, type, initial, help, __VA_ARGS__)
@@ -42,6 +49,8 @@ static const struct config_key keys[] = {
 	    "/metrics, /healthz, /api/v1/status; empty: none"),
 	KEY(uplink_url, "uplink.url", CONFIG_STRING, "tcp://127.0.0.1:9471",
 	    "the aggregator; empty: windows wait in the spool"),
+	KEY(uplink_http, "uplink.http", CONFIG_STRING, "",
+	    "its HTTP, for symbol files; empty: port 9472 of the same host"),
 	KEY(spool_bytes, "spool.bytes", CONFIG_BYTES, "500MB",
 	    "windows that wait for the aggregator; the oldest go first", .min = 1e6, .max = 1e12),
 	KEY(spool_age_ns, "spool.age", CONFIG_DURATION, "1h", "and for how long they may wait",
@@ -86,6 +95,28 @@ static const struct config_key keys[] = {
 	    "full windows of a rank in the long run", .min = 0.01, .max = 600),
 	KEY(stall_ns, "stall.after", CONFIG_DURATION, "5s",
 	    "no step for this long (and for 30 usual ones) is a stall", .min = 1e9, .max = 3600e9),
+	KEY(sampler_mode, "sampler.mode", CONFIG_ENUM, "bpf",
+	    "CPU stacks: unwound in the kernel; by tail calls even where loops work; copied; none",
+	    .choices = "off|copy|bpf_tail|bpf"),
+	KEY(sampler_rate_hz, "sampler.rate", CONFIG_UINT, "99", "ticks per second and CPU", .min = 10,
+	    .max = 999),
+	KEY(sampler_fraction, "sampler.fraction", CONFIG_UINT, "10",
+	    "percent of ticks that take a sample; all of them while a rank is slow", .min = 1,
+	    .max = 100),
+	KEY(sampler_period_ns, "sampler.period", CONFIG_DURATION, "5s", "between drains", .min = 5e8,
+	    .max = 60e9),
+	KEY(sampler_off_cpu, "sampler.off_cpu", CONFIG_BOOL, "true", "sample blocked time"),
+	KEY(sampler_off_cpu_min_ns, "sampler.off_cpu_min", CONFIG_DURATION, "1ms",
+	    "from this long on", .min = 1e4, .max = 10e9),
+	KEY(sampler_python, "sampler.python", CONFIG_BOOL, "true", "CPython frames"),
+	KEY(sampler_all, "sampler.all", CONFIG_BOOL, "false",
+	    "the whole node, not only registered ranks and their children"),
+	KEY(symbols_offer, "symbols.offer", CONFIG_BOOL, "true",
+	    "send the aggregator the symbol files that it lacks, of the stacks that it was sent"),
+	KEY(symbols_rate, "symbols.rate", CONFIG_BYTES, "4 MB", "bytes per second of that",
+	    .min = 65536, .max = 1e10),
+	KEY(symbols_per_day, "symbols.per_day", CONFIG_BYTES, "4 GB", "and per 24 hours", .min = 0,
+	    .max = 1e15),
 	KEY(os_signals, "os.on", CONFIG_BOOL, "true",
 	    "what the operating system does to the ranks: interrupts, waits, faults, storage, locks"),
 	KEY(os_bpf, "os.bpf", CONFIG_BOOL, "true", "by BPF; else what /proc tells"),
@@ -176,7 +207,6 @@ static int take_lock(struct node *n)
 {
 	char path[NODE_PATH_BYTES + 8];
 
-	n->lock_fd = -1;
 	snprintf(path, sizeof(path), "%s/lock", n->settings.state_dir);
 	n->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (n->lock_fd < 0) {
@@ -253,6 +283,8 @@ static void on_tend(void *arg, uint32_t count)
 	uint64_t period = has_suspect(n) ? n->settings.beat_suspect_ns : n->settings.beat_ns;
 
 	ship_tend(n, now_ns);
+	keep_tend(n, now_ns);
+	stacks_tend(n, now_ns);
 	if (n->beat_at_ns && now_ns - n->beat_at_ns < period)
 		return;
 	n->beat_at_ns = now_ns;
@@ -264,6 +296,7 @@ static void on_signal(void *arg, uint32_t signum)
 	struct node *n = arg;
 
 	log_info("stop", "signal=%u", signum);
+	watchdog_arm(STOP_S, 1);
 	loop_stop(n->loop);
 }
 
@@ -302,7 +335,7 @@ static int open_stores(struct node *n)
 				      .ranks_max = LIMIT_NODE_PROCESSES };
 	struct uplink_config uc = { .url = n->settings.uplink_url,
 				    .spool = { spool, n->settings.spool_bytes,
-					       n->settings.spool_age_ns, spool_boot() } };
+					       n->settings.spool_age_ns, n->boot } };
 	int err;
 
 	snprintf(spool, sizeof(spool), "%s/spool", n->settings.state_dir);
@@ -311,6 +344,24 @@ static int open_stores(struct node *n)
 		rc.file_bytes = 0; /* memory alone; retention tells */
 	err = recorder_open(&n->recorder, &rc);
 	return err ? err : uplink_open(&n->uplink, &uc, n->loop, ship_command, n);
+}
+
+/* Without it windows still go out: only their frames stay without names. */
+static void open_offer(struct node *n)
+{
+	char url[NODE_PATH_BYTES];
+	struct symbol_offer_config c = { .url = url, .proc_root = "/proc",
+					 .bytes_per_s = n->settings.symbols_rate,
+					 .bytes_per_day = n->settings.symbols_per_day };
+	int err;
+
+	snprintf(url, sizeof(url), "%s", n->settings.uplink_http);
+	if (!n->settings.symbols_offer ||
+	    (!*url && symbol_offer_url(n->settings.uplink_url, url, sizeof(url))))
+		return;
+	err = symbol_offer_open(&n->offer, &c);
+	if (err)
+		log_warn("symbols", "%s: %s", url, strerror(-err));
 }
 
 static int node_open(struct node *n)
@@ -329,6 +380,7 @@ static int node_open(struct node *n)
 		memcpy(n->boot_id, &n->started_ns, sizeof(n->started_ns));
 	clockmap_init(&n->clock);
 	fill_rank_config(n);
+	keep_open(n);
 	n->drain_ms = NODE_DRAIN_MS;
 	n->batch = malloc(sizeof(*n->batch) * LIMIT_DRAIN_BATCH);
 	n->name_map = malloc(sizeof(*n->name_map) * (LIMIT_NAME_COUNT + 1));
@@ -336,7 +388,9 @@ static int node_open(struct node *n)
 		return -ENOMEM;
 	if (n->settings.canary && (err = canary_open(&n->canary)))
 		return err;
-	err = os_node_open(n);
+	err = stacks_open(n);
+	if (!err)
+		err = os_node_open(n);
 	if (err)
 		return err;
 	err = registration_open(n);
@@ -348,24 +402,31 @@ static int node_open(struct node *n)
 	    (err = loop_add_timer(n->loop, 0, n->drain_ms, on_drain, n, &n->drain_timer)) ||
 	    (err = loop_add_timer(n->loop, 0, 1000, on_second, n, NULL)))
 		return err;
+	open_offer(n);
 	return loop_add_timer(n->loop, 50, 250, on_tend, n, NULL);
 }
 
-static void node_close(struct node *n)
+/* `code` is what the process will end with. */
+static void node_close(struct node *n, int code)
 {
 	if (n->uplink) {
 		ship_flush(n);
 		ship_beat(n, clock_monotonic_ns());
 	}
 	http_close(n);
+	keep_close(n);
 	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++)
 		if (n->processes[i])
 			process_forget(n->processes[i]);
+	stacks_close(n);
 	registration_close(n);
-	uplink_close(n->uplink, LINGER_MS);
+	symbol_offer_close(n->offer);
+	uplink_finish(n->uplink, LINGER_MS);
 	recorder_close(n->recorder);
 	canary_close(n->canary);
 	os_node_close(n);
+	watchdog_arm(CLOSE_S, code);
+	uplink_close(n->uplink);
 	free(n->batch);
 	free(n->name_map);
 	loop_close(n->loop);
@@ -412,6 +473,9 @@ static int check_settings(const void *values, char *why, size_t why_bytes)
 		bad = "http.listen is not ADDRESS:PORT";
 	else if (!is_uplink_url(s->uplink_url))
 		bad = "uplink.url is none of tcp://, tls+tcp://, ipc://";
+	else if (*s->uplink_http && strncmp(s->uplink_http, "http://", 7) &&
+		 strncmp(s->uplink_http, "https://", 8))
+		bad = "uplink.http is none of http://, https://";
 	if (!bad)
 		return 0;
 	snprintf(why, why_bytes, "%s", bad);
@@ -420,7 +484,7 @@ static int check_settings(const void *values, char *why, size_t why_bytes)
 
 int main(int argc, char **argv)
 {
-	static struct node node;
+	static struct node node = { .baseline_fd = -1, .lock_fd = -1 };
 	int err;
 
 	log_init("sysomd", LOG_INFO);
@@ -448,7 +512,7 @@ int main(int argc, char **argv)
 	}
 	if (err)
 		log_error("end", "%s", strerror(-err));
-	node_close(&node);
+	node_close(&node, err ? 1 : 0);
 	log_info("end", "code=%d", err ? 1 : 0);
 	return err ? 1 : 0;
 }

@@ -100,7 +100,8 @@ kb_before=$(resident_kb)
 for round in 1 2 3 4 5; do storm; done
 ok "peers that ask much and hang up leave no descriptor behind" stack_wait 10 settled
 echo "# resident: $kb_before kB after one round, $(resident_kb) kB after six"
-ok "and no memory" test "$(resident_kb)" -le $((kb_before + 1024))
+case $B in *-*) slack_kb=65536 ;; *) slack_kb=1024 ;; esac # a sanitizer keeps what is freed
+ok "and no memory" test "$(resident_kb)" -le $((kb_before + slack_kb))
 ok "one that asks properly is answered" "$CLIENT" beat "$STACK_NNG" demo 4
 stack_end sysom-aggregator "$STACK_AGGREGATOR_PID"
 start_few() { # with room for about 100 peers

@@ -68,13 +68,19 @@ ok "the spool drains once the aggregator is back" stack_wait 30 drained
 stack_end sysomd "$STACK_SYSOMD_PID"
 ok "sysomd ends with 0" is $? 0
 STACK_SYSOMD_PID=
-sed -n 's/.*event=window_acked .*id=\([0-9a-f]*\).*/\1/p' "$WORK/stack/sysomd.log" | sort -u >"$WORK/acked"
+acked='s/.*event=window_acked .*id=\([0-9a-f]*\).*/\1/p'
+sed -n "$acked" "$WORK/stack/sysomd.log" | sort -u >"$WORK/acked"
+grep 'event=window_acked .*duplicate=1' "$WORK/stack/sysomd.log" | sed -n "$acked" | sort -u >"$WORK/again"
 api "incidents?limit=1000" '.incidents[].id' >"$WORK/ids"
 for id in $(cat "$WORK/ids"); do api "incidents/$id" '.windows[].id'; done | sort >"$WORK/stored"
-echo "# $(wc -l <"$WORK/acked") windows acknowledged, $(wc -l <"$WORK/stored") stored"
+echo "# $(wc -l <"$WORK/acked") windows acknowledged, $(wc -l <"$WORK/stored") stored," \
+	"$(wc -l <"$WORK/again") of them with an acknowledgement that was lost the first time"
 ok "windows were acknowledged" test -s "$WORK/acked"
 ok "no window is stored twice" is "$(uniq -d "$WORK/stored" | wc -l)" 0
 ok "every acknowledged window is stored" is "$(comm -23 "$WORK/acked" "$WORK/stored" | wc -l)" 0
+# An acknowledgement that is lost makes the window come again: in the end each has one.
+ok "every stored window is acknowledged" is "$(comm -13 "$WORK/acked" "$WORK/stored" | wc -l)" 0
+ok "the store counts as many" is "$(api status .windows)" "$(wc -l <"$WORK/acked")"
 ok "the slow rank of the window that waited is named" named 1
 ok "the rank that became slow after the storm is named" named 2
 finish

@@ -16,6 +16,9 @@ BUILD = os.path.abspath(sys.argv[1])
 SIM = "--sim" in sys.argv[2:]
 JOB = os.path.join(HERE, "sim_job.py" if SIM else "gpu_job.py")
 LINGER = ("--linger", 4)  # until the last steps are in sysomd's status
+# What is asked of a GPU. The stand-in shares a CPU with others, whose preemptions look like the
+# pauses between steps: there it is enough that records are joined and steps are found.
+JOINED, STEPS_OFF = (0.9, 0.6) if SIM else (0.99, 0.15)
 counts = {"ok": 0, "not ok": 0, "skip": 0}
 
 
@@ -128,9 +131,9 @@ def check_kind(kind, steps):
            skip=None if same or errors else "this machine's differ from run to run")
     joined, unmatched = last.get("joined", 0), last.get("unmatched", 0)
     share = joined / max(1, joined + unmatched)
-    report(share >= 0.99, f"{kind}: {joined} kernel records joined, {100 * share:.2f}%")
+    report(share >= JOINED, f"{kind}: {joined} kernel records joined, {100 * share:.2f}%")
     # five steps warm up; the first ones are needed to find the rest
-    report(abs(last.get("steps", 0) - steps - 5) <= 0.15 * steps,
+    report(abs(last.get("steps", 0) - steps - 5) <= STEPS_OFF * steps,
            f"{kind}: {last.get('steps', 0)} steps found of {steps + 5}")
     report(last.get("cupti") in ("legacy", "v2"), f"{kind}: device records by {last.get('cupti')}")
     print(f"# {kind}: lost {last.get('lost', {})}")

@@ -1,0 +1,632 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * `sysom record`: CPU stacks of processes, without sysomd: the sampler is part of this program. What is
+ * drained is merged over time at once, so that a long recording stays as small as its stacks differ. */
+#include <errno.h>
+#include <getopt.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/check.h"
+#include "base/clock.h"
+#include "base/limits.h"
+#include "cli/commands.h"
+#include "cli/jsonget.h"
+#include "cli/profile_out.h"
+#include "cli/term.h"
+#include "sampler/sampler.h"
+
+#define PIDS_MAX 64u
+#define DRAIN_NS 1000000000ull
+/* The tables of a PyTorch process that nobody sampled before take some seconds. */
+#define READY_NS 15000000000ull
+/* Nothing was pending for this long: all is there. */
+#define CALM_NS	 200000000ull
+
+enum { OPT_OFF_CPU_MIN = 256, OPT_NO_OFF_CPU, OPT_NO_PYTHON, OPT_MODE, OPT_GROUP, OPT_FRACTION,
+       OPT_BLOCKED, OPT_DEBUGINFOD, OPT_NO_WAIT };
+
+struct record_args {
+	struct sampler_options sampler;
+	struct profile_out out;
+	struct options client; /* of --rank: job, control */
+	uint32_t pids[PIDS_MAX];
+	uint32_t pid_count;
+	long rank;
+	bool have_rank, json, debuginfod, no_wait;
+	const char *format;
+	double seconds; /* 0: until the command ends, or Ctrl-C */
+	char **command; /* NULL: none */
+};
+
+struct recording {
+	struct record_args *a;
+	struct sampler *sampler;
+	struct stack_batch total;
+	struct sampler_stats before, after;
+	uint64_t begin_ns, end_ns, realtime_ns, samples;
+	pid_t child;
+	int child_fd, child_status;
+	bool child_ended;
+	bool live; /* progress */
+};
+
+static volatile sig_atomic_t stopped;
+
+static const char help_text[] =
+	"usage: sysom record -p PID | --rank R [--job J] | -a | -- CMD...   [options]\n\n"
+	"CPU stacks of processes, their threads and children: Python, C++ and kernel frames in one, on the\n"
+	"CPU and blocked; as a flame graph, folded stacks or a pprof profile. Needs no sysomd.\n\n"
+	"what:\n"
+	"  -p, --pid PID[,PID...]           these processes and their children\n"
+	"  -r, --rank R                     this rank's process, as the local sysomd knows it\n"
+	"  -J, --job JOB                    of this job\n"
+	"  -a, --all                        the whole node\n"
+	"  -- CMD...                        run CMD and record it until it ends\n"
+	"how:\n"
+	"  -S, --seconds S                  for so long (default 10; with CMD: until it ends)\n"
+	"      --rate HZ                    ticks per second and CPU, 10 to 999 (default 99)\n"
+	"      --fraction PERCENT           of ticks that take a sample (default 100)\n"
+	"      --no-off-cpu                 no blocked time\n"
+	"      --off-cpu-min MS             blocked for at least so long (default 1)\n"
+	"      --no-python                  no CPython frames\n"
+	"      --mode bpf|bpf_tail|copy     the best way to try (default bpf)\n"
+	"      --no-wait                    begin before the unwind tables are ready\n"
+	"  -c, --control PATH               sysomd's control socket, for --rank\n"
+	"output:\n"
+	"  -o, --output FILE                default record.html; - is standard output\n"
+	"  -f, --format html|folded|pprof   default by FILE: .folded .txt .collapsed, .pb.gz .pprof, .html\n"
+	"      --group name|thread|none     below the root: threads by name (default), each, together\n"
+	"      --blocked                    folded: nanoseconds off the CPU, not on it\n"
+	"      --debuginfod                 ask the servers of DEBUGINFOD_URLS for symbols\n"
+	"  -j, --json                       print what was recorded as JSON\n"
+	"  -h, --help                       print this\n\n"
+	"Ctrl-C ends early and writes what there is. Without the rights for BPF (root, or CAP_BPF with\n"
+	"CAP_PERFMON) stacks are copied and unwound here: no Python names, no blocked time, and the last\n"
+	"line says so.\n\n"
+	"examples:\n"
+	"  sudo sysom record -p $(pgrep -n python3) --seconds 10 -o train.html\n"
+	"  sudo sysom record --rank 3 -o rank3.pb.gz && go tool pprof -top rank3.pb.gz\n"
+	"  sudo sysom record -o step.folded -- python3 train.py --steps 20\n\n"
+	"exit status: 0 done, 1 nothing was recorded or it failed, 2 bad arguments; with CMD, CMD's\n";
+
+static const struct option long_options[] = {
+	{ "pid", required_argument, NULL, 'p' },
+	{ "rank", required_argument, NULL, 'r' },
+	{ "job", required_argument, NULL, 'J' },
+	{ "all", no_argument, NULL, 'a' },
+	{ "seconds", required_argument, NULL, 'S' },
+	{ "rate", required_argument, NULL, 'F' },
+	{ "fraction", required_argument, NULL, OPT_FRACTION },
+	{ "no-off-cpu", no_argument, NULL, OPT_NO_OFF_CPU },
+	{ "off-cpu-min", required_argument, NULL, OPT_OFF_CPU_MIN },
+	{ "no-python", no_argument, NULL, OPT_NO_PYTHON },
+	{ "mode", required_argument, NULL, OPT_MODE },
+	{ "no-wait", no_argument, NULL, OPT_NO_WAIT },
+	{ "control", required_argument, NULL, 'c' },
+	{ "output", required_argument, NULL, 'o' },
+	{ "format", required_argument, NULL, 'f' },
+	{ "group", required_argument, NULL, OPT_GROUP },
+	{ "blocked", no_argument, NULL, OPT_BLOCKED },
+	{ "debuginfod", no_argument, NULL, OPT_DEBUGINFOD },
+	{ "json", no_argument, NULL, 'j' },
+	{ "help", no_argument, NULL, 'h' },
+	{ NULL, 0, NULL, 0 },
+};
+
+/* ---- arguments ---- */
+
+static int bad(const char *flag, const char *value, const char *want)
+{
+	fprintf(stderr, "sysom record: %s %s: %s\n", flag, term_safe(value, 60), want);
+	return -EINVAL;
+}
+
+static int parse_number(const char *flag, const char *text, double min, double max, double *out)
+{
+	char want[80], *end;
+	double v = strtod(text, &end);
+
+	if (*text && !*end && v >= min && v <= max) {
+		*out = v;
+		return 0;
+	}
+	snprintf(want, sizeof(want), "a number from %g to %g is wanted", min, max);
+	return bad(flag, text, want);
+}
+
+static int parse_pids(struct record_args *a, const char *text)
+{
+	const char *at = text;
+
+	while (*at) {
+		char *end;
+		long v = strtol(at, &end, 10);
+
+		if (end == at || v <= 0 || v > INT32_MAX || (*end && *end != ','))
+			return bad("--pid", text, "process ids are wanted, parted by commas");
+		if (a->pid_count == PIDS_MAX)
+			return bad("--pid", text, "at most 64 processes");
+		a->pids[a->pid_count++] = (uint32_t)v;
+		at = *end ? end + 1 : end;
+	}
+	return a->pid_count ? 0 : bad("--pid", text, "process ids are wanted");
+}
+
+static int parse_mode(struct record_args *a, const char *text)
+{
+	static const char *const names[] = { "copy", "bpf_tail", "bpf" };
+
+	for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+		if (strcmp(text, names[i]))
+			continue;
+		a->sampler.mode_max = (enum sampler_mode)(SAMPLER_COPY + i);
+		return 0;
+	}
+	return bad("--mode", text, "bpf, bpf_tail or copy is wanted");
+}
+
+static int parse_numbers(struct record_args *a, int c, const char *text)
+{
+	double v = 0;
+	int err = -EINVAL;
+
+	switch (c) {
+	case 'r':
+		err = parse_number("--rank", text, 0, INT32_MAX, &v);
+		a->rank = (long)v;
+		a->have_rank = true;
+		break;
+	case 'S':
+		err = parse_number("--seconds", text, 0.01, 86400 * 7, &a->seconds);
+		break;
+	case 'F':
+		err = parse_number("--rate", text, 10, 999, &v);
+		a->sampler.rate_hz = (uint32_t)v;
+		break;
+	case OPT_FRACTION:
+		err = parse_number("--fraction", text, 1, 100, &v);
+		a->sampler.fraction_percent = (uint32_t)v;
+		break;
+	case OPT_OFF_CPU_MIN:
+		err = parse_number("--off-cpu-min", text, 0.001, 1e6, &v);
+		a->sampler.off_cpu_min_ns = (uint64_t)(v * 1e6);
+		break;
+	}
+	return err;
+}
+
+/* 0, 1 after --help, -EINVAL. */
+static int parse_one(struct record_args *a, int c)
+{
+	int r;
+
+	switch (c) {
+	case 'h':
+		fputs(help_text, stdout);
+		return 1;
+	case 'p': return parse_pids(a, optarg);
+	case 'J': a->client.job = optarg; return 0;
+	case 'c': a->client.control = optarg; return 0;
+	case 'a': a->sampler.all_processes = true; return 0;
+	case 'o': a->out.path = optarg; return 0;
+	case 'f': a->format = optarg; return 0;
+	case 'j': a->json = true; return 0;
+	case OPT_NO_OFF_CPU: a->sampler.off_cpu = false; return 0;
+	case OPT_NO_PYTHON: a->sampler.python = false; return 0;
+	case OPT_NO_WAIT: a->no_wait = true; return 0;
+	case OPT_BLOCKED: a->out.blocked = true; return 0;
+	case OPT_DEBUGINFOD: a->debuginfod = true; return 0;
+	case OPT_MODE: return parse_mode(a, optarg);
+	case OPT_GROUP:
+		r = profile_out_group(optarg);
+		if (r < 0)
+			return bad("--group", optarg, "name, thread or none is wanted");
+		a->out.group = (enum profile_group)r;
+		return 0;
+	case '?':
+	case ':':
+		fputs("try sysom record --help\n", stderr);
+		return -EINVAL;
+	}
+	return parse_numbers(a, c, optarg);
+}
+
+static int parse(struct record_args *a, int argc, char **argv)
+{
+	int c, r, what;
+
+	*a = (struct record_args){ .out.path = "record.html" };
+	sampler_options_init(&a->sampler);
+	a->sampler.fraction_percent = 100;
+	argv[0] = (char *)"sysom record";
+	optind = 0;
+	while ((c = getopt_long(argc, argv, "+p:r:J:aS:o:f:c:jh", long_options, NULL)) != -1) {
+		r = parse_one(a, c);
+		if (r)
+			return r;
+	}
+	a->command = optind < argc ? argv + optind : NULL;
+	what = (a->pid_count > 0) + a->have_rank + a->sampler.all_processes + (a->command != NULL);
+	if (what != 1) {
+		fputs(what ? "sysom record: one of -p, --rank, -a and CMD alone\n" :
+			     "sysom record: what? -p PID, --rank R, -a or -- CMD...\n", stderr);
+		return -EINVAL;
+	}
+	r = profile_out_format(a->format, a->out.path);
+	if (r < 0)
+		return bad("--format", a->format, "html, folded or pprof is wanted");
+	a->out.format = (enum profile_format)r;
+	if (!a->seconds && !a->command)
+		a->seconds = 10;
+	return 0;
+}
+
+static int find_rank(struct record_args *a)
+{
+	struct client_error e;
+	const json_t *r;
+	struct client c;
+	json_t *n;
+	size_t i;
+
+	if (commands_control(&a->client, &c))
+		return -EINVAL;
+	n = commands_node_status(&a->client, &c, &e);
+	if (!n) {
+		commands_complain("record", &e);
+		return -ENOENT;
+	}
+	json_array_foreach(json_object_get(n, "ranks"), i, r) {
+		if (jsonget_integer(r, "rank") != a->rank || !strcmp(jsonget_text(r, "state"), "gone") ||
+		    (a->client.job && strcmp(jsonget_text(r, "job"), a->client.job)))
+			continue;
+		if (a->pid_count < PIDS_MAX && jsonget_integer(r, "pid") > 0)
+			a->pids[a->pid_count++] = (uint32_t)jsonget_integer(r, "pid");
+	}
+	json_decref(n);
+	if (a->pid_count)
+		return 0;
+	fprintf(stderr, "sysom record: no rank %ld%s%s runs on this node (see sysom status)\n", a->rank,
+		a->client.job ? " of job " : "", a->client.job ? term_safe(a->client.job, 60) : "");
+	return -ENOENT;
+}
+
+/* ---- the command ---- */
+
+static void on_stop(int signum)
+{
+	stopped = 1;
+}
+
+/* The child waits until the sampler knows it. */
+static int start_command(struct recording *r, int *go)
+{
+	int gate[2], err = 0;
+	char byte;
+
+	if (pipe(gate))
+		return -errno;
+	fflush(NULL);
+	r->child = fork();
+	if (r->child == 0) {
+		close(gate[1]);
+		signal(SIGINT, SIG_DFL);
+		signal(SIGTERM, SIG_DFL);
+		if (read(gate[0], &byte, 1) != 1)
+			_exit(127);
+		close(gate[0]);
+		execvp(r->a->command[0], r->a->command);
+		fprintf(stderr, "sysom record: %s: %s\n", r->a->command[0], strerror(errno));
+		_exit(errno == ENOENT ? 127 : 126);
+	}
+	if (r->child < 0)
+		err = -errno;
+	close(gate[0]);
+	*go = gate[1];
+	r->child_fd = err ? -1 : (int)syscall(SYS_pidfd_open, r->child, 0);
+	return err;
+}
+
+static void look_at_child(struct recording *r)
+{
+	int status;
+
+	if (r->child <= 0 || r->child_ended || waitpid(r->child, &status, WNOHANG) != r->child)
+		return;
+	r->child_ended = true;
+	r->child_status = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+/* ---- recording ---- */
+
+/* One stack of one thread is one sample of the whole recording. */
+static int take(struct recording *r)
+{
+	struct stack_batch b;
+	int err;
+
+	stack_batch_init(&b);
+	err = sampler_drain(r->sampler, &b);
+	for (uint32_t i = 0; i < b.sample_count; i++) {
+		b.samples[i].time_ns = r->begin_ns;
+		b.samples[i].cpu = 0;
+		r->samples += b.samples[i].count;
+	}
+	if (!err)
+		err = stack_batch_merge(&r->total, &b, NULL, 0, 0, UINT64_MAX);
+	if (err == -E2BIG) /* more different stacks than a batch holds: tell() counts */
+		err = 0;
+	r->total.lost_samples += b.lost_samples;
+	stack_batch_fini(&b);
+	return err;
+}
+
+static void wait_for_events(struct recording *r, uint64_t until_ns)
+{
+	struct pollfd p[2] = { { .fd = sampler_fd(r->sampler), .events = POLLIN },
+			       { .fd = r->child_ended ? -1 : r->child_fd, .events = POLLIN } };
+	uint64_t now_ns = clock_monotonic_ns();
+	int ms = now_ns < until_ns ? (int)((until_ns - now_ns) / 1000000) + 1 : 0;
+
+	/* without a pidfd (before Linux 5.3) the child's end is seen by looking */
+	poll(p, 2, ms < 100 ? ms : 100);
+	sampler_poll(r->sampler);
+	look_at_child(r);
+}
+
+/* Until the processes are read and their unwind tables made: what is sampled before has gaps. */
+static void get_ready(struct recording *r)
+{
+	uint64_t begin_ns = clock_monotonic_ns(), calm_ns = begin_ns, now_ns = begin_ns;
+	struct stack_batch b;
+
+	while (!stopped && now_ns - begin_ns < READY_NS && now_ns - calm_ns < CALM_NS) {
+		struct sampler_stats s;
+
+		wait_for_events(r, now_ns + 20000000);
+		sampler_stats_get(r->sampler, &s);
+		now_ns = clock_monotonic_ns();
+		if (s.pending)
+			calm_ns = now_ns;
+		if (r->live)
+			fprintf(stderr, "\r\033[Kreading processes: %u left", s.pending);
+	}
+	if (r->live)
+		fputs("\r\033[K", stderr);
+	stack_batch_init(&b);
+	sampler_drain(r->sampler, &b);
+	stack_batch_fini(&b);
+}
+
+static void show_progress(const struct recording *r, uint64_t now_ns)
+{
+	char of[40] = "";
+
+	if (!r->live)
+		return;
+	if (r->a->seconds > 0)
+		snprintf(of, sizeof(of), " of %s", term_span(r->a->seconds));
+	fprintf(stderr, "\r\033[Krecording %s%s, %s samples; Ctrl-C ends and writes",
+		term_span((double)(now_ns - r->begin_ns) * 1e-9), of, term_count((double)r->samples));
+}
+
+static int record(struct recording *r)
+{
+	uint64_t now_ns, drained_ns, until_ns = UINT64_MAX;
+	int err = 0;
+
+	sampler_stats_get(r->sampler, &r->before);
+	r->begin_ns = drained_ns = now_ns = clock_monotonic_ns();
+	r->realtime_ns = clock_realtime_ns();
+	if (r->a->seconds > 0)
+		until_ns = now_ns + (uint64_t)(r->a->seconds * 1e9);
+	while (!stopped && !r->child_ended && now_ns < until_ns && !err) {
+		uint64_t next_ns = drained_ns + DRAIN_NS;
+
+		wait_for_events(r, next_ns < until_ns ? next_ns : until_ns);
+		now_ns = clock_monotonic_ns();
+		if (now_ns < next_ns)
+			continue;
+		err = take(r);
+		drained_ns = now_ns;
+		show_progress(r, now_ns);
+	}
+	if (!err)
+		err = take(r);
+	r->end_ns = clock_monotonic_ns();
+	r->total.begin_ns = r->begin_ns;
+	r->total.end_ns = r->end_ns;
+	sampler_stats_get(r->sampler, &r->after);
+	if (r->live)
+		fputs("\r\033[K", stderr);
+	return err;
+}
+
+static int add_targets(struct recording *r)
+{
+	struct record_args *a = r->a;
+	uint32_t added = 0;
+
+	for (uint32_t i = 0; i < a->pid_count; i++) {
+		int err = sampler_add(r->sampler, a->pids[i], true);
+
+		if (err)
+			fprintf(stderr, "sysom record: process %u: %s\n", a->pids[i], strerror(-err));
+		else
+			added++;
+	}
+	return added || !a->pid_count ? 0 : -ESRCH;
+}
+
+/* ---- the end ---- */
+
+static uint64_t lost_of(const struct sampler_stats *s)
+{
+	return s->lost_count_full + s->lost_stack_full + s->lost_ring_full + s->lost_mapping;
+}
+
+static void tell(const struct recording *r, const struct profile_counts *n)
+{
+	const struct sampler_stats *s = &r->after;
+	/* what came but found no room in the whole is lost as well */
+	uint64_t lost = lost_of(s) - lost_of(&r->before) + r->samples - n->on_count - n->off_count;
+	FILE *to = strcmp(r->a->out.path, "-") ? stdout : stderr;
+	json_t *j;
+
+	if (r->a->json) {
+		j = json_pack("{s:s, s:s, s:s, s:s, s:s, s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}",
+			      "file", r->a->out.path, "format", profile_out_format_name(r->a->out.format),
+			      "mode", sampler_mode_name(s->mode), "why", s->why, "missing", s->missing,
+			      "seconds", (double)(r->end_ns - r->begin_ns) * 1e-9,
+			      "samples", (json_int_t)n->on_count, "on_cpu_ns", (json_int_t)n->on_ns,
+			      "blocked", (json_int_t)n->off_count, "off_cpu_ns", (json_int_t)n->off_ns,
+			      "frames", (json_int_t)n->frames, "truncated", (json_int_t)n->truncated,
+			      "scanned", (json_int_t)n->scanned, "lost", (json_int_t)lost,
+			      "python_failed", (json_int_t)(s->python_failed - r->before.python_failed));
+		json_dumpf(j, to, JSON_COMPACT | JSON_REAL_PRECISION(9));
+		fputc('\n', to);
+		json_decref(j);
+		return;
+	}
+	fprintf(to, "%s: %s samples on the CPU (%s)", *r->a->out.path == '-' ? "standard output" : r->a->out.path,
+		term_count((double)n->on_count), term_span((double)n->on_ns * 1e-9));
+	if (r->a->sampler.off_cpu)
+		fprintf(to, ", %s blockings (%s)", term_count((double)n->off_count),
+			term_span((double)n->off_ns * 1e-9));
+	fprintf(to, ", %s frames; truncated %s, scanned %s, lost %s; mode %s%s%s\n",
+		term_count((double)n->frames), term_count((double)n->truncated),
+		term_count((double)n->scanned), term_count((double)lost), sampler_mode_name(s->mode),
+		*s->why ? ": " : "", s->why);
+	if (*s->missing)
+		fprintf(to, "this kernel lacks: %s\n", s->missing);
+}
+
+static int write_profile(struct recording *r)
+{
+	struct symbol_resolver_options o = { .debuginfod = r->a->debuginfod };
+	struct record_args *a = r->a;
+	struct symbol_resolver *resolver = NULL;
+	struct profile_names *names = NULL;
+	char title[160], note[400];
+	struct profile_counts n;
+	int err;
+
+	profile_out_count(&r->total, &n);
+	if (!n.on_count && !n.off_count) {
+		fprintf(stderr, "sysom record: no samples: nothing ran there (mode %s%s%s)\n",
+			sampler_mode_name(r->after.mode), *r->after.why ? ": " : "", r->after.why);
+		return -ENODATA;
+	}
+	if (a->command)
+		snprintf(title, sizeof(title), "%s", term_safe(a->command[0], 100));
+	else if (a->have_rank)
+		snprintf(title, sizeof(title), "rank %ld, pid %u", a->rank, a->pids[0]);
+	else if (a->pid_count)
+		snprintf(title, sizeof(title), "pid %u%s", a->pids[0], a->pid_count > 1 ? " and others" : "");
+	else
+		snprintf(title, sizeof(title), "whole node");
+	snprintf(note, sizeof(note),
+		 "%s at %s, %u Hz, %u%% of ticks; %s samples on the CPU, %s blockings, %s truncated, %s "
+		 "scanned; mode %s.",
+		 term_span((double)(r->end_ns - r->begin_ns) * 1e-9), term_time(r->realtime_ns),
+		 a->sampler.rate_hz, a->sampler.fraction_percent, term_count((double)n.on_count),
+		 term_count((double)n.off_count), term_count((double)n.truncated),
+		 term_count((double)n.scanned), sampler_mode_name(r->after.mode));
+	a->out.title = title;
+	a->out.note = note;
+	a->out.realtime_ns = r->realtime_ns;
+	a->out.period_ns = 100000000000ull / a->sampler.rate_hz / a->sampler.fraction_percent;
+	err = symbol_resolver_open(&resolver, &o);
+	if (err)
+		fprintf(stderr, "sysom record: no symbols: %s\n", strerror(-err));
+	err = profile_names_open(&names, &r->total, resolver, "/proc");
+	if (!err)
+		err = profile_out_write(&a->out, &r->total, names);
+	profile_names_close(names);
+	symbol_resolver_close(resolver);
+	if (err)
+		fprintf(stderr, "sysom record: %s: %s\n", a->out.path, strerror(-err));
+	else
+		tell(r, &n);
+	return err;
+}
+
+static int finish_command(struct recording *r)
+{
+	int status;
+
+	if (r->child > 0 && !r->child_ended) {
+		/* the time is up, or Ctrl-C: what was started for the recording ends with it */
+		kill(r->child, SIGTERM);
+		while (waitpid(r->child, &status, 0) < 0 && errno == EINTR)
+			;
+		return EXIT_OK;
+	}
+	return r->child_status;
+}
+
+static int run(struct recording *r)
+{
+	int go = -1, err;
+
+	err = sampler_open(&r->sampler, &r->a->sampler);
+	if (err) {
+		fprintf(stderr, "sysom record: %s\n", strerror(-err));
+		return err;
+	}
+	sampler_stats_get(r->sampler, &r->after);
+	if (r->after.mode == SAMPLER_OFF) {
+		fprintf(stderr, "sysom record: no CPU stacks can be taken here: %s (sysom doctor says more)\n",
+			r->after.why);
+		return -EPERM;
+	}
+	if (r->a->command) {
+		err = start_command(r, &go);
+		if (!err) {
+			r->a->pids[0] = (uint32_t)r->child;
+			r->a->pid_count = 1;
+		}
+	}
+	if (!err)
+		err = add_targets(r);
+	if (!err && !r->a->command && !r->a->no_wait)
+		get_ready(r);
+	if (go >= 0 && (err || write(go, "g", 1) != 1))
+		err = err ? err : -EPIPE;
+	if (go >= 0)
+		close(go);
+	return err ? err : record(r);
+}
+
+int cmd_record_main(int argc, char **argv)
+{
+	struct sigaction sa = { .sa_handler = on_stop };
+	struct record_args a;
+	struct recording r = { .a = &a, .child_fd = -1, .live = term_error_is_live() };
+	int err = parse(&a, argc, argv), status;
+
+	if (err)
+		return err > 0 ? EXIT_OK : EXIT_USAGE;
+	if (a.have_rank && find_rank(&a))
+		return EXIT_NOTHING;
+	sigaction(SIGINT, &sa, NULL);
+	sigaction(SIGTERM, &sa, NULL);
+	stack_batch_init(&r.total);
+	err = run(&r);
+	if (!err)
+		err = write_profile(&r);
+	status = finish_command(&r);
+	if (r.child_fd >= 0)
+		close(r.child_fd);
+	stack_batch_fini(&r.total);
+	sampler_close(r.sampler);
+	if (err)
+		return EXIT_NOTHING;
+	return a.command ? status : EXIT_OK;
+}
