@@ -65,3 +65,6 @@ UNIT += test_os_series
 test_os_series_USES := sidecar base
 test_os_series_LDLIBS := -lcmocka
 SCRIPTS_TEST += tests/e2e/os_faults.sh
+BENCH += bench_os_signals
+bench_os_signals_USES := sidecar sampler wire symbol analysis ring base
+OBJ_CFLAGS_tests += $(if $(HAS_BPF),-DSIDECAR_BPF)

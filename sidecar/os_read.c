@@ -337,7 +337,7 @@ void os_read_place(struct os_signals *s, int32_t stack, char *out, size_t bytes)
 	uint32_t n = os_bpf_stack(s->bpf, stack, frames, FRAMES), named = 0;
 	char place[48] = "";
 
-	if (!s->symbols && kernel_symbols_open(&s->symbols, NULL))
+	if (!s->symbols)
 		n = 0;
 	for (uint32_t i = 0; i < n && named < 2; i++) {
 		/* return addresses: the call is before them */

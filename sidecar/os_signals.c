@@ -458,6 +458,7 @@ uint32_t os_signals_window(struct os_signals *s, uint32_t pid, uint64_t begin_ns
 int os_signals_open(struct os_signals **out, const struct os_signals_options *o, uint64_t now_ns)
 {
 	struct os_signals *s = calloc(1, sizeof(*s));
+	uint64_t offset;
 	int err = -ENOMEM;
 
 	if (!s)
@@ -482,6 +483,9 @@ int os_signals_open(struct os_signals **out, const struct os_signals_options *o,
 		return err;
 	}
 	s->stats.bpf = s->bpf != NULL;
+	/* Now rather than at the first contended lock: it takes a tenth of a second. */
+	if (s->bpf && !kernel_symbols_open(&s->symbols, NULL))
+		kernel_symbols_find(s->symbols, 1, &offset);
 	s->stats.map_bytes = os_bpf_bytes(s->bpf);
 	*out = s;
 	return 0;
