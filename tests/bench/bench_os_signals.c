@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What the OS signals cost: ns per event of each program by the kernel's run-time statistics (which add
- * some 20 to 40 ns to each run themselves), and the share of a core under pairs of processes that do
- * nothing but wake each other. */
+ * What the OS signals cost: ns per event of each program by the kernel's run-time statistics (which
+ * add some 20 to 40 ns to each run themselves), and the share of a core under pairs of processes
+ * that do nothing but wake each other. */
 #include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
@@ -20,7 +20,7 @@
 #include <bpf/bpf.h>
 #endif
 
-#define SECONDS 6u
+#define SECONDS	 6u
 #define PROGRAMS 32u
 
 static uint64_t now_ns(void)
@@ -77,7 +77,7 @@ static int stats_on(void)
 int main(void)
 {
 	struct os_signals_program before[PROGRAMS], after[PROGRAMS];
-	struct os_signals_options o = { .proc_root = NULL };
+	struct os_signals_options o = {.proc_root = NULL};
 	struct os_signals_stats st;
 	struct os_signals *s;
 	uint64_t begin, reads, read_ns, total = 0, runs = 0;
@@ -116,13 +116,15 @@ int main(void)
 		total += ns;
 		runs += count;
 		if (count)
-			printf("   %-24s %9.0f/s %7.0f ns\n", after[i].name, (double)count / seconds,
-			       (double)ns / (double)count);
+			printf("   %-24s %9.0f/s %7.0f ns\n", after[i].name,
+			       (double)count / seconds, (double)ns / (double)count);
 	}
 	os_signals_stats(s, &st);
-	printf("   all programs: %.0f events/s, %.2f%% of a core; reading: %.2f ms a second; maps %.1f MB\n",
+	printf("   all programs: %.0f events/s, %.2f%% of a core; reading: %.2f ms a second; maps "
+	       "%.1f MB\n",
 	       (double)runs / seconds, (double)total / seconds * 1e-7,
-	       (double)(st.read_ns - read_ns) / (double)(st.reads - reads) * 1e-6, (double)st.map_bytes * 1e-6);
+	       (double)(st.read_ns - read_ns) / (double)(st.reads - reads) * 1e-6,
+	       (double)st.map_bytes * 1e-6);
 end:
 	kill(pair, SIGKILL);
 	waitpid(pair, NULL, 0);

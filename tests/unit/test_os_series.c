@@ -34,7 +34,7 @@ static void keep(void *arg, const struct os_series_row *row)
 
 static struct seen ask(struct os_series *s, uint32_t owner, struct os_series_query q)
 {
-	struct seen out = { .count = 0 };
+	struct seen out = {.count = 0};
 
 	os_series_each(s, owner, &q, keep, &out);
 	return out;
@@ -42,15 +42,19 @@ static struct seen ask(struct os_series *s, uint32_t owner, struct os_series_que
 
 static void means_of_the_window_and_of_the_time_before(void **state)
 {
-	struct os_span unusual = { 40 * S, 45 * S };
-	struct os_series_query q = { .begin_ns = 50 * S, .end_ns = 52 * S };
+	struct os_span unusual = {40 * S, 45 * S};
+	struct os_series_query q = {.begin_ns = 50 * S, .end_ns = 52 * S};
 	struct os_series *s;
 	struct seen got;
 
 	assert_false(os_series_open(&s, 0));
 	for (uint64_t t = 1; t <= 60; t++) {
 		os_series_advance(s, t * S);
-		os_series_add(s, 7, 3, 0, t > 50 && t <= 52 ? 300 : t > 40 && t <= 45 ? 100 : 2, "it");
+		os_series_add(s, 7, 3, 0,
+			      t > 50 && t <= 52	  ? 300
+			      : t > 40 && t <= 45 ? 100
+						  : 2,
+			      "it");
 	}
 	got = ask(s, 7, q);
 	assert_int_equal(got.count, 1);
@@ -70,7 +74,7 @@ static void means_of_the_window_and_of_the_time_before(void **state)
 
 static void a_read_in_between_makes_the_bucket_longer(void **state)
 {
-	struct os_series_query q = { .begin_ns = 10 * S, .end_ns = 11 * S };
+	struct os_series_query q = {.begin_ns = 10 * S, .end_ns = 11 * S};
 	struct os_series *s;
 	struct seen got;
 
@@ -151,9 +155,11 @@ static int make_tree(void **state)
 	file("proc/12/cgroup", "4:cpu,cpuacct:/old\n3:cpuset:/x\n");
 	file("proc/13/cgroup", "0::/../../elsewhere\n");
 	file("proc/pressure/cpu", "some avg10=1.00 avg60=0.50 avg300=0.10 total=123456\n");
-	file("sys/fs/cgroup/pod/train/cpu.stat", "usage_usec 1\nnr_throttled 3\nthrottled_usec 2000\n");
+	file("sys/fs/cgroup/pod/train/cpu.stat",
+	     "usage_usec 1\nnr_throttled 3\nthrottled_usec 2000\n");
 	file("sys/fs/cgroup/pod/cpu.stat", "usage_usec 1\nnr_throttled 1\nthrottled_usec 500\n");
-	file("sys/fs/cgroup/cpu/old/cpu.stat", "nr_periods 5\nnr_throttled 2\nthrottled_time 7000000\n");
+	file("sys/fs/cgroup/cpu/old/cpu.stat",
+	     "nr_periods 5\nnr_throttled 2\nthrottled_time 7000000\n");
 	file("sys/devices/system/node/node0/cpulist", "0-3,8\n");
 	file("sys/devices/system/node/node1/cpulist", "4-7,9\n");
 	return 0;
@@ -226,13 +232,13 @@ static void reads_pressure_and_numa(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(means_of_the_window_and_of_the_time_before),
-		cmocka_unit_test(a_read_in_between_makes_the_bucket_longer),
-		cmocka_unit_test(forgets_what_has_not_grown_for_minutes),
-		cmocka_unit_test(no_room_is_counted),
-		cmocka_unit_test(reads_processes_and_their_families),
-		cmocka_unit_test(reads_throttling_of_both_cgroup_versions),
-		cmocka_unit_test(reads_pressure_and_numa),
+	    cmocka_unit_test(means_of_the_window_and_of_the_time_before),
+	    cmocka_unit_test(a_read_in_between_makes_the_bucket_longer),
+	    cmocka_unit_test(forgets_what_has_not_grown_for_minutes),
+	    cmocka_unit_test(no_room_is_counted),
+	    cmocka_unit_test(reads_processes_and_their_families),
+	    cmocka_unit_test(reads_throttling_of_both_cgroup_versions),
+	    cmocka_unit_test(reads_pressure_and_numa),
 	};
 
 	return cmocka_run_group_tests(tests, make_tree, remove_tree);

@@ -14,7 +14,8 @@ static void says_it_in_words(void **state)
 	struct os_signal s;
 	char line[256];
 
-	os_signal_make(&s, OS_SIGNAL_SOFTIRQ_STOLEN, "NET_RX from thread nccl-comm on CPU 1", 310, 2, 100);
+	os_signal_make(&s, OS_SIGNAL_SOFTIRQ_STOLEN, "NET_RX from thread nccl-comm on CPU 1", 310,
+		       2, 100);
 	assert_string_equal(os_signal_text(&s, line, sizeof(line)),
 			    "NET_RX soft interrupts took 310 ms/s from thread nccl-comm on CPU 1 "
 			    "(usually 2)");
@@ -28,8 +29,8 @@ static void says_it_in_words(void **state)
 
 static void another_ones_signal_is_told_by_its_name(void **state)
 {
-	struct os_signal s = { .name = "gil_wait", .subject = "thread main", .unit = "ms/s", .value = 5,
-			       .usual = 1 };
+	struct os_signal s = {
+	    .name = "gil_wait", .subject = "thread main", .unit = "ms/s", .value = 5, .usual = 1};
 	char line[256];
 
 	assert_string_equal(os_signal_text(&s, line, sizeof(line)),
@@ -95,11 +96,11 @@ static void a_full_list_keeps_the_strongest_and_the_totals(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(says_it_in_words),
-		cmocka_unit_test(another_ones_signal_is_told_by_its_name),
-		cmocka_unit_test(every_kind_has_a_name_of_its_own_and_a_sentence),
-		cmocka_unit_test(raised_is_far_above_the_usual_value),
-		cmocka_unit_test(a_full_list_keeps_the_strongest_and_the_totals),
+	    cmocka_unit_test(says_it_in_words),
+	    cmocka_unit_test(another_ones_signal_is_told_by_its_name),
+	    cmocka_unit_test(every_kind_has_a_name_of_its_own_and_a_sentence),
+	    cmocka_unit_test(raised_is_far_above_the_usual_value),
+	    cmocka_unit_test(a_full_list_keeps_the_strongest_and_the_totals),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
