@@ -67,7 +67,7 @@ int symbol_offer_url(const char *uplink_url, char *out, size_t out_bytes)
 	else
 		return -EINVAL;
 	colon = strrchr(host, ':');
-	if (!colon || colon == host)
+	if (!colon || colon == host || strcmp(colon, ":9471"))
 		return -EINVAL;
 	n = snprintf(out, out_bytes, "http://%.*s:9472", (int)(colon - host), host);
 	return n < 0 || (size_t)n >= out_bytes ? -EINVAL : 0;

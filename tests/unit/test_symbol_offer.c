@@ -379,11 +379,12 @@ static void the_address_is_the_uplink_s_host(void **state)
 
 	assert_int_equal(symbol_offer_url("tcp://10.0.0.7:9471", out, sizeof(out)), 0);
 	assert_string_equal(out, "http://10.0.0.7:9472");
-	assert_int_equal(symbol_offer_url("tls+tcp://[::1]:1", out, sizeof(out)), 0);
+	assert_int_equal(symbol_offer_url("tls+tcp://[::1]:9471", out, sizeof(out)), 0);
 	assert_string_equal(out, "http://[::1]:9472");
 	assert_int_equal(symbol_offer_url("ipc:///run/x", out, sizeof(out)), -EINVAL);
 	assert_int_equal(symbol_offer_url("", out, sizeof(out)), -EINVAL);
 	assert_int_equal(symbol_offer_url("tcp://:9471", out, sizeof(out)), -EINVAL);
+	assert_int_equal(symbol_offer_url("tcp://10.0.0.7:19471", out, sizeof(out)), -EINVAL);
 }
 
 int main(void)
