@@ -18,8 +18,12 @@
 #include "base/limits.h"
 #include "base/log.h"
 #include "base/loop.h"
+#include "base/watchdog.h"
 
 #define SYSTEM_DIR "/var/lib/sysom-aggregator"
+/* From SIGTERM to the end at most, whatever the disk waits for. What is not committed by then is not
+ * acknowledged, and comes again. */
+#define STOP_S 60u
 
 struct settings {
 	char nng_listen[256], http_listen[128], store_dir[1024], symbols_dir[1024];
@@ -120,6 +124,7 @@ static void on_signal(void *arg, uint32_t signum)
 	struct aggregator *a = arg;
 
 	log_info("stop", "signal=%u", signum);
+	watchdog_arm(STOP_S, 1);
 	loop_stop(a->loop);
 }
 

@@ -29,16 +29,6 @@
 /* A registration message of a hostile peer. */
 #define LIMIT_ATTACH_MESSAGE_BYTES 4096
 
-/* Files remembered as with or without a CPython interpreter; a node runs a few versions. */
-#define LIMIT_PYTHON_FILES 16u
-/* Lines read of /proc/PID/maps: the kernel's own default bound (vm.max_map_count). */
-#define LIMIT_PYTHON_MAPS_LINES 65530u
-/* Code objects named at a time per process: a PyTorch job runs some 5,000 of its 100,000. */
-#define LIMIT_PYTHON_CODES 16384u
-/* Of a function's qualified name, a file name (the kernel's bound) and a code object's line table. */
-#define LIMIT_PYTHON_NAME_BYTES 1024u
-#define LIMIT_PYTHON_FILE_BYTES 4096u
-#define LIMIT_PYTHON_LINES_BYTES 65536u
 /* ---- unwind tables (sampler/) ---- */
 /* Call frame information of one file: libtorch_cpu has 10 MB, the largest CUDA libraries 7. */
 #define LIMIT_UNWIND_SECTION_BYTES (64u << 20)
@@ -61,12 +51,22 @@
 #define LIMIT_PYTHON_FILES 16u
 /* Lines read of /proc/PID/maps: the kernel's own default bound (vm.max_map_count). */
 #define LIMIT_PYTHON_MAPS_LINES 65530u
-/* Code objects named at a time per process: a PyTorch job runs some 5,000 of its 100,000. */
-#define LIMIT_PYTHON_CODES 16384u
+/* Code objects kept with their names per process, some 400 bytes each: a training job is sampled in a
+ * few hundred to two thousand. */
+#define LIMIT_PYTHON_CODES 8192u
 /* Of a function's qualified name, a file name (the kernel's bound) and a code object's line table. */
 #define LIMIT_PYTHON_NAME_BYTES 1024u
 #define LIMIT_PYTHON_FILE_BYTES 4096u
 #define LIMIT_PYTHON_LINES_BYTES 65536u
+/* ---- OS signals (sidecar/os_signals.h) ---- */
+/* A second each: the usual value looks back a minute, and a window may be asked for after two. */
+#define LIMIT_OS_SECONDS 192u
+/* Of 8 ranks: some 50 threads and CPUs each with a figure worth keeping; 900 bytes each. */
+#define LIMIT_OS_SERIES 4096u
+/* Counters whose last value is remembered: 15 of each thread, of which most stay 0. */
+#define LIMIT_OS_COUNTERS (1u << 16)
+/* Of one window. */
+#define LIMIT_WINDOW_SIGNALS 64u
 
 /* ---- on the wire ---- */
 /* One window, encoded and compressed; enforced at both ends since nng re-sends a larger one for
@@ -94,6 +94,8 @@
 /* Incidents that new windows may still join, and ranks told apart in one. */
 #define LIMIT_INCIDENTS_LIVE 1024u
 #define LIMIT_INCIDENT_RANKS 4096u
+/* OS signals told of one: of several culprits, the strongest. */
+#define LIMIT_INCIDENT_SIGNALS 128u
 /* Answers of the HTTP API. */
 #define LIMIT_API_INCIDENTS 1000u
 #define LIMIT_API_WINDOWS 2000u

@@ -218,6 +218,7 @@ int cmd_doctor_main(const struct options *o)
 	doctor_system_check(&d, state_dir(o));
 	doctor_preload_check(&d);
 	doctor_gpu_check(&d);
+	doctor_sampler_check(&d);
 	doctor_daemons_check(&d, o);
 	for (size_t i = 0; i < d.count; i++)
 		counts[d.lines[i].state]++;

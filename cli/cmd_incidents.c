@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <stdlib.h>
 #include <string.h>
 
 #include "cli/commands.h"
+#include "cli/incident_load.h"
+#include "cli/incident_stacks.h"
 #include "cli/incident_text.h"
 #include "cli/jsonget.h"
 
@@ -43,7 +46,7 @@ int cmd_incidents_list(const struct options *o)
 		if (!shown)
 			puts("no incidents");
 		if (shown < count)
-			printf("%zu hiccup%s of one or two steps not shown (--all)\n", count - shown,
+			printf("%zu hiccup%s of a few single steps not shown (--all)\n", count - shown,
 			       count - shown == 1 ? "" : "s");
 		count = shown;
 	}
@@ -51,9 +54,42 @@ int cmd_incidents_list(const struct options *o)
 	return count ? EXIT_OK : EXIT_NOTHING;
 }
 
+/* The culprit's stacks in words, to be freed, and as JSON in the incident; NULL: none came. */
+static char *show_stacks(const struct options *o, const struct client *c, json_t *in)
+{
+	struct symbol_resolver *resolver = NULL;
+	struct profile_names *names = NULL;
+	const json_t *ranks = json_object_get(in, "ranks");
+	int one = json_array_size(ranks) == 1 ? (int)json_integer_value(json_array_get(ranks, 0)) : -1;
+	const struct trace_rank *r = NULL;
+	struct profile_summary s;
+	struct trace_model m;
+	char *text = NULL;
+	size_t bytes;
+	FILE *to;
+
+	if (!trace_model_init(&m) && incident_load_windows(c, in, one, &m) > 0)
+		r = incident_stacks_rank(in, &m, -1);
+	if (r && !incident_stacks_names(r, &resolver, &names) &&
+	    !profile_summary_make(&s, &r->stacks, names, r->who.pid)) {
+		if (o->json)
+			json_object_set_new(in, "stacks", incident_stacks_json(r, &s));
+		to = open_memstream(&text, &bytes);
+		if (to) {
+			incident_stacks_print(to, r, &s);
+			fclose(to);
+		}
+	}
+	profile_names_close(names);
+	symbol_resolver_close(resolver);
+	trace_model_fini(&m);
+	return text;
+}
+
 int cmd_incidents_show(const struct options *o)
 {
 	struct client c;
+	char *stacks;
 	json_t *j;
 
 	if (commands_aggregator(o, &c))
@@ -61,10 +97,12 @@ int cmd_incidents_show(const struct options *o)
 	j = commands_incident(o, &c, o->argv[0]);
 	if (!j)
 		return EXIT_NOTHING;
+	stacks = show_stacks(o, &c, j);
 	if (o->json)
 		commands_print_json(j);
 	else
-		incident_text_print(stdout, j);
+		incident_text_print(stdout, j, stacks);
+	free(stacks);
 	json_decref(j);
 	return EXIT_OK;
 }

@@ -49,7 +49,7 @@ struct recording {
 	struct sampler *sampler;
 	struct stack_batch total;
 	struct sampler_stats before, after;
-	uint64_t begin_ns, end_ns, realtime_ns, samples, refused;
+	uint64_t begin_ns, end_ns, realtime_ns, samples;
 	pid_t child;
 	int child_fd, child_status;
 	bool child_ended;
@@ -360,10 +360,8 @@ static int take(struct recording *r)
 	}
 	if (!err)
 		err = stack_batch_merge(&r->total, &b, NULL, 0, 0, UINT64_MAX);
-	if (err == -E2BIG) { /* more different stacks than a batch holds */
-		r->refused++;
+	if (err == -E2BIG) /* more different stacks than a batch holds: tell() counts */
 		err = 0;
-	}
 	r->total.lost_samples += b.lost_samples;
 	stack_batch_fini(&b);
 	return err;
@@ -476,7 +474,8 @@ static uint64_t lost_of(const struct sampler_stats *s)
 static void tell(const struct recording *r, const struct profile_counts *n)
 {
 	const struct sampler_stats *s = &r->after;
-	uint64_t lost = lost_of(s) - lost_of(&r->before);
+	/* what came but found no room in the whole is lost as well */
+	uint64_t lost = lost_of(s) - lost_of(&r->before) + r->samples - n->on_count - n->off_count;
 	FILE *to = strcmp(r->a->out.path, "-") ? stdout : stderr;
 	json_t *j;
 

@@ -131,6 +131,9 @@ static const char *explain_mode(const char *key, const char *value)
 		const char *key, *value, *text;
 	} table[] = {
 		{ "stacks", "none", "no CPU stacks are taken" },
+		{ "stacks", "copy", "copied and unwound by sysomd: no Python names, no blocked time" },
+		{ "stacks", "bpf-tail", "unwound in the kernel, by tail calls" },
+		{ "stacks", "bpf-loop", "unwound in the kernel" },
 		{ "roofline", "robust", "expected step times from a median line and a calibrated tail" },
 		{ "roofline", "p99", "expected step times from a 99th percentile line (RANSAC)" },
 		{ "canary", "on", "steps under which the whole host stood still are not judged" },
@@ -145,7 +148,35 @@ static const char *explain_mode(const char *key, const char *value)
 	return "";
 }
 
-static void print_mode(const json_t *mode)
+static void print_sampler(const json_t *s)
+{
+	const json_t *lost = json_object_get(s, "lost"), *ends = json_object_get(s, "ends"), *v;
+	double truncated = 0, lost_count = 0;
+	const char *cause;
+
+	if (!json_is_object(s))
+		return; /* an older sysomd */
+	json_object_foreach((json_t *)ends, cause, v)
+		if (strcmp(cause, "root"))
+			truncated += json_number_value(v);
+	json_object_foreach((json_t *)lost, cause, v)
+		lost_count += json_number_value(v);
+	if (*jsonget_text(s, "why"))
+		printf("            %s%s%s\n", term_style(TERM_YELLOW), term_safe(jsonget_text(s, "why"), 160),
+		       term_style(TERM_PLAIN));
+	if (*jsonget_text(s, "missing"))
+		printf("            this kernel lacks: %s\n", term_safe(jsonget_text(s, "missing"), 160));
+	if (jsonget_number(s, "samples_total") > 0)
+		printf("            %s Hz, %s %% of ticks%s; %s samples of %s processes, truncated %s, lost %s\n",
+		       term_count(jsonget_number(s, "rate_hz")),
+		       term_count(jsonget_number(s, "fraction_percent")),
+		       jsonget_true(s, "raised") ? " (an anomaly is open)" : "",
+		       term_count(jsonget_number(s, "samples_total")),
+		       term_count(jsonget_number(s, "processes")), term_count(truncated),
+		       term_count(lost_count));
+}
+
+static void print_mode(const json_t *mode, const json_t *sampler)
 {
 	const json_t *v;
 	const char *key;
@@ -161,6 +192,8 @@ static void print_mode(const json_t *mode)
 			       term_style(TERM_DIM), explain_mode(key, value), term_style(TERM_PLAIN));
 		else
 			printf("  %-9s %s\n", term_safe(key, 20), term_safe(value, 60));
+		if (!strcmp(key, "stacks"))
+			print_sampler(sampler);
 		free(text);
 	}
 }
@@ -173,7 +206,7 @@ static void print_node(const json_t *n)
 
 	printf("%snode %s%s  sysomd %s\n", term_style(TERM_BOLD), term_safe(jsonget_text(n, "node"), 60),
 	       term_style(TERM_PLAIN), term_safe(jsonget_text(n, "version"), 30));
-	print_mode(json_object_get(n, "mode"));
+	print_mode(json_object_get(n, "mode"), json_object_get(n, "sampler"));
 	print_node_ranks(json_object_get(n, "ranks"));
 	printf("  uplink    %s %s%s%s, %s waiting, windows sent %s, dropped %s\n",
 	       term_safe(jsonget_text(up, "url"), 60),

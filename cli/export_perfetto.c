@@ -8,6 +8,8 @@
 #include "base/buf.h"
 #include "base/check.h"
 #include "base/hash.h"
+#include "cli/export_stacks.h"
+#include "cli/incident_stacks.h"
 #include "cli/perfetto.pb-c.h"
 #include "cli/trace_label.h"
 #include "cli/trace_lanes.h"
@@ -28,6 +30,7 @@ struct writer {
 	size_t seen_bytes;
 	uint64_t slices, left_out;
 	uint32_t rank;
+	struct export_stacks stacks;
 	uint8_t *launched; /* a byte per host record of the rank: some kernel's flow begins there */
 	int err;
 };
@@ -380,7 +383,8 @@ static void put_slices(struct writer *w, const struct track_plan *plan, struct t
 
 /* ---- a rank ---- */
 
-enum { GROUP_STEPS = 1, GROUP_WINDOWS, GROUP_GAPS, GROUP_THREAD, GROUP_SPANS, GROUP_STREAM };
+enum { GROUP_STEPS = 1, GROUP_WINDOWS, GROUP_GAPS, GROUP_THREAD, GROUP_SPANS, GROUP_STREAM,
+       GROUP_SAMPLED };
 
 static unsigned group_of(const struct record *r)
 {
@@ -557,9 +561,83 @@ static int put_steps(struct writer *w, const struct trace_rank *r)
 	return 0;
 }
 
+/* ---- CPU stacks ---- */
+
+static void put_stack_packet(void *arg, packet_t *p)
+{
+	put_packet(arg, p);
+}
+
+static void shown_ids(void *arg, uint32_t pid, uint32_t tid, int *shown_pid, int *shown_tid)
+{
+	const struct writer *w = arg;
+
+	if (one_node(w->model) && pid <= INT32_MAX && tid <= INT32_MAX) {
+		*shown_pid = (int)pid;
+		*shown_tid = (int)tid;
+		return;
+	}
+	*shown_pid = pid_of(w);
+	*shown_tid = pid == tid ? *shown_pid : *shown_pid + 50000 + (int)(tid % 40000);
+}
+
+static int by_thread(const void *x, const void *y)
+{
+	const struct stack_sample *a = *(const struct stack_sample *const *)x;
+	const struct stack_sample *b = *(const struct stack_sample *const *)y;
+
+	return a->tid != b->tid ? (a->tid < b->tid ? -1 : 1) : a < b ? -1 : a > b;
+}
+
+/* Names of the threads that were sampled; those with a track of calls have theirs already. */
+static int name_threads(struct writer *w, const struct trace_rank *r)
+{
+	const struct stack_batch *b = &r->stacks;
+	const struct stack_sample **s = calloc(b->sample_count + 1, sizeof(*s));
+
+	if (!s)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < b->sample_count; i++)
+		s[i] = &b->samples[i];
+	qsort(s, b->sample_count, sizeof(*s), by_thread);
+	for (uint32_t i = 0; i < b->sample_count; i++) {
+		Perfetto__Protos__ThreadDescriptor thread = PERFETTO__PROTOS__THREAD_DESCRIPTOR__INIT;
+		track_t t = PERFETTO__PROTOS__TRACK_DESCRIPTOR__INIT;
+
+		if ((i && s[i]->tid == s[i - 1]->tid) || !s[i]->comm)
+			continue;
+		shown_ids(w, s[i]->pid, s[i]->tid, &thread.pid, &thread.tid);
+		thread.has_pid = thread.has_tid = 1;
+		thread.thread_name = (char *)(uintptr_t)stack_batch_text(b, s[i]->comm);
+		t.thread = &thread;
+		put_track(w, &t, track_id(w, GROUP_SAMPLED, s[i]->tid, 0), 0);
+	}
+	free(s);
+	return 0;
+}
+
+static int put_stacks(struct writer *w, const struct trace_rank *r)
+{
+	struct symbol_resolver *resolver;
+	struct profile_names *names;
+	int err;
+
+	if (!r->stacks.sample_count)
+		return 0;
+	err = incident_stacks_names(r, &resolver, &names);
+	if (!err)
+		err = name_threads(w, r);
+	if (!err)
+		err = export_stacks_put(&w->stacks, r, names);
+	profile_names_close(names);
+	symbol_resolver_close(resolver);
+	return err;
+}
+
 int export_perfetto_write(struct trace_model *m, FILE *to, uint64_t *slices, uint64_t *left_out)
 {
-	struct writer w = { .model = m, .to = to };
+	struct writer w = { .model = m, .to = to,
+			    .stacks = { .put = put_stack_packet, .ids = shown_ids, .arg = &w } };
 
 	buf_init(&w.out, 1u << 20);
 	put_clocks(&w);
@@ -571,6 +649,8 @@ int export_perfetto_write(struct trace_model *m, FILE *to, uint64_t *slices, uin
 		err = put_steps(&w, r);
 		if (!err)
 			err = put_records(&w, r);
+		if (!err)
+			err = put_stacks(&w, r);
 		free(w.launched);
 		w.launched = NULL;
 		w.err = w.err ? w.err : err;

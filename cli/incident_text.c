@@ -10,6 +10,7 @@
 
 #define RANKS_SHOWN 1024
 #define BAR_COLUMNS 30
+#define SIGNALS_SHOWN 12
 
 static int ascending(const void *a, const void *b)
 {
@@ -158,6 +159,29 @@ static void print_why(FILE *to, const json_t *in)
 		term_style(TERM_DIM), term_style(TERM_PLAIN));
 }
 
+/* "--json" has those that are as usual too. */
+static void print_signals(FILE *to, const json_t *in)
+{
+	const json_t *signals = json_object_get(in, "signals"), *s;
+	bool many = json_array_size(json_object_get(in, "ranks")) > 1;
+	unsigned columns = term_columns(), shown = 0;
+	size_t i;
+
+	json_array_foreach((json_t *)signals, i, s) {
+		if (!jsonget_true(s, "raised") || shown == SIGNALS_SHOWN)
+			continue;
+		fprintf(to, "%s", shown++ ? "            " : "\n  OS signals:\n            ");
+		if (many)
+			fprintf(to, "rank %lld: ", (long long)jsonget_integer(s, "rank"));
+		fprintf(to, "%s", term_safe(jsonget_text(s, "text"), columns > 60 ? 160 : columns));
+		if (jsonget_number(s, "weight_ms") >= 0.01)
+			fprintf(to, ", %s per step", term_ms(jsonget_number(s, "weight_ms")));
+		fputc('\n', to);
+	}
+	if (!shown && json_array_size(signals))
+		fprintf(to, "\n  OS signals: none is above its usual value\n");
+}
+
 static void print_texts(FILE *to, const char *label, const json_t *array)
 {
 	size_t i;
@@ -167,7 +191,7 @@ static void print_texts(FILE *to, const char *label, const json_t *array)
 		fprintf(to, "  %-9s %s\n", i ? "" : label, term_safe(json_string_value(v), 100));
 }
 
-void incident_text_print(FILE *to, const json_t *in)
+void incident_text_print(FILE *to, const json_t *in, const char *stacks)
 {
 	double sent = jsonget_number(in, "uploaded_bytes"), raw = jsonget_number(in, "raw_bytes");
 	const char *state = jsonget_text(in, "state");
@@ -184,6 +208,9 @@ void incident_text_print(FILE *to, const json_t *in)
 	print_texts(to, json_array_size(nodes) == 1 ? "node" : "nodes", nodes);
 	print_how_slow(to, in);
 	print_why(to, in);
+	if (stacks)
+		fputs(stacks, to);
+	print_signals(to, in);
 	fputc('\n', to);
 	if (json_array_size(victims) && json_array_size(json_object_get(in, "ranks")))
 		fprintf(to, "  victims   %s %s: slow only since %s for the slow one\n",
@@ -199,6 +226,8 @@ void incident_text_print(FILE *to, const json_t *in)
 	print_texts(to, "missing", json_object_get(in, "missing"));
 	fprintf(to, "  trace     sysom trace %s -o %s.pftrace    (opens in ui.perfetto.dev)\n", id, id);
 	fprintf(to, "  report    sysom report %s -o %s.html\n", id, id);
+	if (stacks)
+		fprintf(to, "  stacks    sysom flame %s -o %s.flame.html\n", id, id);
 }
 
 /* A narrow terminal gets no year, nor the two times whose excess is there. */

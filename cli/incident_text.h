@@ -8,7 +8,8 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-void incident_text_print(FILE *to, const json_t *incident);
+/* stacks: what incident_stacks_print wrote, or NULL. */
+void incident_text_print(FILE *to, const json_t *incident, const char *stacks);
 /* One line of a list; the head names its columns. */
 void incident_text_row(FILE *to, const json_t *incident);
 void incident_text_head(FILE *to);

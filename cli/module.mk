@@ -3,7 +3,7 @@ LIBS += cli
 PERFETTO_GEN := $(B)/gen/cli/perfetto.pb-c
 cli_SRCS := cli/client.c cli/cmd_control.c cli/cmd_doctor.c cli/cmd_incidents.c cli/cmd_replay.c \
 	cli/cmd_report.c cli/cmd_run.c cli/cmd_status.c cli/cmd_trace.c cli/cmd_wait.c cli/commands.c \
-	cli/doctor_gpu.c cli/doctor_preload.c cli/doctor_system.c \
+	cli/doctor_gpu.c cli/doctor_sampler.c cli/doctor_preload.c cli/doctor_system.c \
 	cli/export_kineto.c cli/export_perfetto.c cli/incident_load.c cli/incident_text.c \
 	cli/options.c cli/outfile.c cli/paths.c cli/report_html.c cli/report_kernels.c cli/term.c \
 	cli/trace_label.c cli/trace_lanes.c cli/trace_model.c $(PERFETTO_GEN).c
@@ -13,7 +13,8 @@ cli_SRCS += cli/replay_csv.c cli/replay_events.c cli/replay_load.c cli/replay_ra
 # CPU profiles
 PPROF_GEN := $(B)/gen/cli/profile.pb-c
 cli_SRCS += cli/symbol_client.c cli/profile_names.c cli/profile_tree.c cli/profile_flame.c cli/profile_pprof.c \
-	cli/profile_out.c cli/cmd_record.c $(PPROF_GEN).c
+	cli/profile_out.c cli/profile_summary.c cli/incident_stacks.c cli/report_stacks.c cli/export_stacks.c cli/cmd_flame.c \
+	cli/cmd_record.c $(PPROF_GEN).c
 GEN += $(PPROF_GEN).h
 $(PPROF_GEN).h: cli/profile.proto
 	@mkdir -p $(B)/gen
@@ -37,7 +38,7 @@ sysom_USES := cli wire sampler symbol analysis base
 SCRIPTS_TEST += tests/e2e/cli_commands.sh tests/e2e/cli_doctor.sh tests/e2e/cli_run.sh \
 	tests/e2e/cli_trace.sh
 UNIT += test_export_perfetto
-test_export_perfetto_USES := cli wire analysis base
+test_export_perfetto_USES := cli wire symbol analysis base
 test_export_perfetto_LDLIBS := -lcmocka
 UNIT += test_term test_trace_lanes test_trace_model test_report_kernels
 test_trace_model_USES := cli wire analysis base
@@ -49,8 +50,8 @@ test_trace_lanes_LDLIBS := -lcmocka
 test_report_kernels_USES := cli wire analysis base
 test_report_kernels_LDLIBS := -lcmocka
 FUZZ += fuzz_incident fuzz_trace_export
-fuzz_incident_USES := cli wire analysis base
-fuzz_trace_export_USES := cli wire analysis base
+fuzz_incident_USES := cli wire symbol analysis base
+fuzz_trace_export_USES := cli wire symbol analysis base
 UNIT += test_profile
 test_profile_USES := cli symbol analysis base
 test_profile_LDLIBS := -lcmocka

@@ -35,6 +35,8 @@ void trace_model_fini(struct trace_model *m)
 		free(m->ranks[i].device);
 		free(m->ranks[i].steps);
 		free(m->ranks[i].windows);
+		free(m->ranks[i].covered);
+		stack_batch_fini(&m->ranks[i].stacks);
 	}
 	for (size_t i = 0; i < m->name_count; i++)
 		free(m->names[i]);
@@ -134,6 +136,7 @@ static struct trace_rank *find_rank(struct trace_model *m, const struct window *
 	memset(r, 0, sizeof(*r));
 	r->who = w->rank;
 	r->realtime_offset_ns = w->realtime_offset_ns;
+	stack_batch_init(&r->stacks);
 	return r;
 }
 
@@ -243,6 +246,58 @@ static int add_window(struct trace_rank *r, const struct window *w, const uint32
 	return 0;
 }
 
+/* The next stretch of [*begin, end) that no window has told yet; false: none. */
+static bool next_untold(const struct trace_rank *r, uint64_t *begin_ns, uint64_t end_ns,
+			uint64_t *until_ns)
+{
+	bool moved = true;
+
+	while (moved) {
+		moved = false;
+		for (size_t i = 0; i < r->covered_count; i++) {
+			const struct trace_span *s = &r->covered[i];
+
+			if (s->begin_ns <= *begin_ns && s->end_ns > *begin_ns) {
+				*begin_ns = s->end_ns;
+				moved = true;
+			}
+		}
+	}
+	*until_ns = end_ns;
+	for (size_t i = 0; i < r->covered_count; i++)
+		if (r->covered[i].begin_ns > *begin_ns && r->covered[i].begin_ns < *until_ns)
+			*until_ns = r->covered[i].begin_ns;
+	return *begin_ns < end_ns;
+}
+
+/* Windows of one anomaly share their margins; a sample in both is one sample. */
+static int add_stacks(struct trace_model *m, struct trace_rank *r, const struct window *w)
+{
+	uint64_t begin_ns = w->begin_ns, until_ns;
+	int err = 0;
+
+	if (!w->stacks.sample_count || w->end_ns <= w->begin_ns)
+		return 0;
+	if (grow((void **)&r->covered, &r->covered_room, r->covered_count, 1, sizeof(*r->covered)))
+		return -ENOMEM;
+	if (!r->covered_count)
+		r->stacks.begin_ns = w->begin_ns;
+	if (w->begin_ns < r->stacks.begin_ns)
+		r->stacks.begin_ns = w->begin_ns;
+	if (w->end_ns > r->stacks.end_ns)
+		r->stacks.end_ns = w->end_ns;
+	while (!err && next_untold(r, &begin_ns, w->end_ns, &until_ns)) {
+		err = stack_batch_merge(&r->stacks, &w->stacks, NULL, 0, begin_ns, until_ns);
+		begin_ns = until_ns;
+	}
+	r->covered[r->covered_count++] = (struct trace_span){ w->begin_ns, w->end_ns };
+	if (err == -E2BIG) {
+		m->left_out += w->stacks.sample_count;
+		return 0;
+	}
+	return err;
+}
+
 int trace_model_add(struct trace_model *m, const struct window *w)
 {
 	struct trace_rank *r = find_rank(m, w);
@@ -265,6 +320,8 @@ int trace_model_add(struct trace_model *m, const struct window *w)
 	if (!err && w->device)
 		err = add_records(m, &r->device, &r->device_count, &r->device_room, w->device,
 				  w->device_count, w, offset_of(r, w), ids);
+	if (!err)
+		err = add_stacks(m, r, w);
 	free(ids);
 	return err;
 }
@@ -370,6 +427,23 @@ ptrdiff_t trace_model_launch(const struct trace_rank *r, const struct record *d)
 			return (ptrdiff_t)lo;
 	}
 	return -1;
+}
+
+uint64_t trace_model_covered_ns(const struct trace_rank *r)
+{
+	uint64_t sum = 0;
+
+	/* what each span has that none before it had */
+	for (size_t i = 0; i < r->covered_count; i++) {
+		struct trace_rank before = { .covered = r->covered, .covered_count = i };
+		uint64_t at = r->covered[i].begin_ns, until;
+
+		while (next_untold(&before, &at, r->covered[i].end_ns, &until)) {
+			sum += until - at;
+			at = until;
+		}
+	}
+	return sum;
 }
 
 const char *trace_model_reason(unsigned reason)

@@ -24,6 +24,10 @@ struct trace_window {
 	struct explain_part parts[EXPLAIN_PARTS_MAX]; /* name: of the model's table */
 };
 
+struct trace_span {
+	uint64_t begin_ns, end_ns;
+};
+
 struct trace_rank {
 	struct wire_rank who;
 	int64_t realtime_offset_ns; /* of the first window, used for all that agree with it */
@@ -33,6 +37,10 @@ struct trace_rank {
 	size_t step_count, step_room;
 	struct trace_window *windows;
 	size_t window_count, window_room;
+	/* CPU stacks of all windows, each instant once; CLOCK_MONOTONIC of the node. */
+	struct stack_batch stacks;
+	struct trace_span *covered; /* windows whose stacks are in */
+	size_t covered_count, covered_room;
 };
 
 struct trace_model {
@@ -52,6 +60,8 @@ uint32_t trace_model_name(struct trace_model *m, const char *text);
 void trace_model_finish(struct trace_model *m);
 /* Index of the host record that launched a device record, or -1. */
 ptrdiff_t trace_model_launch(const struct trace_rank *r, const struct record *device);
+/* How long the windows are whose stacks are in, each instant once. */
+uint64_t trace_model_covered_ns(const struct trace_rank *r);
 /* "self", "comm", ...; "ranks slow" texts are the caller's. Static text. */
 const char *trace_model_reason(unsigned reason);
 

@@ -7,6 +7,13 @@ sidecar_SRCS := sidecar/clockmap.c sidecar/join.c sidecar/join_match.c sidecar/r
 	sidecar/http.c sidecar/baseline.c sidecar/keep.c sidecar/stacks.c
 sidecar_SRCS += sidecar/symbol_offer.c
 sidecar_LDLIBS := -lnng -lmicrohttpd -lcurl -ljansson
+# OS signals
+sidecar_SRCS += sidecar/os_signals.c sidecar/os_bpf.c sidecar/os_read.c sidecar/os_series.c \
+	sidecar/os_proc.c sidecar/os_node.c
+ifneq ($(HAS_BPF),)
+OBJ_CFLAGS_sidecar := -DSIDECAR_BPF
+sidecar_LDLIBS += -lbpf
+endif
 
 PROGS += sysomd
 INSTALL_PROGS += sysomd
@@ -35,6 +42,10 @@ BENCH += bench_drain
 bench_drain_USES := sidecar wire sampler symbol analysis ring base
 SCRIPTS_TEST += tests/e2e/sysomd_job.sh
 
+UNIT += test_stacks
+test_stacks_USES := sidecar wire analysis ring base
+test_stacks_LDLIBS := -lcmocka
+
 UNIT += test_recorder
 test_recorder_USES := sidecar wire analysis base
 test_recorder_LDLIBS := -lcmocka
@@ -47,3 +58,6 @@ TEST_PARTS += $(B)/bin/sysom-aggregator
 UNIT += test_symbol_offer
 test_symbol_offer_USES := sidecar cli symbol analysis base
 test_symbol_offer_LDLIBS := -lcmocka
+UNIT += test_os_signals
+test_os_signals_USES := sidecar sampler wire symbol analysis ring base
+test_os_signals_LDLIBS := -lcmocka

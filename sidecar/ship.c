@@ -182,6 +182,7 @@ static int fill_window(struct process *p, struct window *w, const struct request
 			return -ENOMEM;
 		w->part_count = explain_parts(p->rank->explain, w->parts, EXPLAIN_PARTS_MAX);
 	}
+	os_node_fill(p, w);
 	if (!q->summary_only)
 		err = fill_records(p, w, q);
 	if (!err)

@@ -99,8 +99,9 @@ static void json_rank(struct buf *b, const struct process *p)
 		   (unsigned long long)st->host_stall, m.latency_ns * 1e-6, m.expected_ns * 1e-6,
 		   (unsigned long long)process_events(p));
 	process_losses(p, json_loss, b);
-	buf_printf(b, "},\"graph_coarse_s\":%.3f,\"joined\":%llu,\"unmatched\":%llu}",
-		   js ? (double)js->graph_coarse_ns * 1e-9 : 0.0,
+	buf_printf(b,
+		   "},\"switched_off\":%llu,\"graph_coarse_s\":%.3f,\"joined\":%llu,\"unmatched\":%llu}",
+		   (unsigned long long)(js ? js->switched_off : 0), js ? (double)js->graph_coarse_ns * 1e-9 : 0.0,
 		   (unsigned long long)(js ? js->kernels_joined : 0),
 		   (unsigned long long)(js ? js->kernels_unmatched : 0));
 }
@@ -238,6 +239,7 @@ void status_json(struct node *n, struct buf *b)
 		   (unsigned long long)us.windows_sent, (unsigned long long)us.windows_dropped,
 		   (unsigned long long)us.uploaded_bytes, (unsigned long long)raw_bytes(n));
 	json_sampler(n, b);
+	os_node_json(n, b);
 	buf_printf(b,
 		   "\"own\":{\"cpu_share\":%.6f,\"rss_bytes\":%llu,\"recorder_bytes\":%llu,"
 		   "\"retention_s\":%.3f}}\n",
@@ -469,6 +471,7 @@ void status_metrics(struct node *n, struct buf *b)
 	uplink_series(n, b);
 	offer_series(n, b);
 	sampler_series(n, b);
+	os_node_metrics(n, b);
 	one(b, "sysom_attached_total", "counter", "Processes attached.", (double)n->stats.attached);
 	one(b, "sysom_reattached_total", "counter", "Processes that dialled again.",
 	    (double)n->stats.reattached);

@@ -19,6 +19,7 @@
 #include "base/check.h"
 #include "base/config.h"
 #include "base/log.h"
+#include "base/watchdog.h"
 #include "sidecar/node.h"
 #include "sidecar/symbol_offer.h"
 #include "sidecar/stacks.h"
@@ -26,6 +27,10 @@
 #define DEFAULT_CONFIG "/etc/sysom/sysomd.yaml"
 /* SIGTERM: as long as this for what is queued; what remains waits in the spool. */
 #define LINGER_MS 3000u
+/* And then it ends, whatever the disk or nng waits for. Below systemd's 90 s, after which it kills. */
+#define STOP_S 60u
+/* Once all is in the spool there is nothing left worth waiting for. */
+#define CLOSE_S 3u
 
 #define KEY(field, key, type, initial, help, ...)                                                  \
 	CONFIG_KEY(struct settings, field, key, type, initial, help, __VA_ARGS__)
@@ -112,6 +117,11 @@ static const struct config_key keys[] = {
 	    .min = 65536, .max = 1e10),
 	KEY(symbols_per_day, "symbols.per_day", CONFIG_BYTES, "4 GB", "and per 24 hours", .min = 0,
 	    .max = 1e15),
+	KEY(os_signals, "os.on", CONFIG_BOOL, "true",
+	    "what the operating system does to the ranks: interrupts, waits, faults, storage, locks"),
+	KEY(os_bpf, "os.bpf", CONFIG_BOOL, "true", "by BPF; else what /proc tells"),
+	KEY(proc_root, "proc.root", CONFIG_STRING, "/proc", "where the host's /proc is"),
+	KEY(sys_root, "sys.root", CONFIG_STRING, "/sys", "and its /sys"),
 	KEY(canary, "canary.on", CONFIG_BOOL, "true",
 	    "do not judge steps during which the whole host stood still"),
 };
@@ -262,6 +272,7 @@ static void on_second(void *arg, uint32_t count)
 	clockmap_read(&a);
 	clockmap_add(&n->clock, &a);
 	registration_tend(n, clock_monotonic_ns());
+	os_node_tend(n, clock_monotonic_ns());
 	measure_own(n, clock_monotonic_ns());
 }
 
@@ -285,6 +296,7 @@ static void on_signal(void *arg, uint32_t signum)
 	struct node *n = arg;
 
 	log_info("stop", "signal=%u", signum);
+	watchdog_arm(STOP_S, 1);
 	loop_stop(n->loop);
 }
 
@@ -377,6 +389,8 @@ static int node_open(struct node *n)
 	if (n->settings.canary && (err = canary_open(&n->canary)))
 		return err;
 	err = stacks_open(n);
+	if (!err)
+		err = os_node_open(n);
 	if (err)
 		return err;
 	err = registration_open(n);
@@ -392,7 +406,8 @@ static int node_open(struct node *n)
 	return loop_add_timer(n->loop, 50, 250, on_tend, n, NULL);
 }
 
-static void node_close(struct node *n)
+/* `code` is what the process will end with. */
+static void node_close(struct node *n, int code)
 {
 	if (n->uplink) {
 		ship_flush(n);
@@ -406,9 +421,12 @@ static void node_close(struct node *n)
 	stacks_close(n);
 	registration_close(n);
 	symbol_offer_close(n->offer);
-	uplink_close(n->uplink, LINGER_MS);
+	uplink_finish(n->uplink, LINGER_MS);
 	recorder_close(n->recorder);
 	canary_close(n->canary);
+	os_node_close(n);
+	watchdog_arm(CLOSE_S, code);
+	uplink_close(n->uplink);
 	free(n->batch);
 	free(n->name_map);
 	loop_close(n->loop);
@@ -494,7 +512,7 @@ int main(int argc, char **argv)
 	}
 	if (err)
 		log_error("end", "%s", strerror(-err));
-	node_close(&node);
+	node_close(&node, err ? 1 : 0);
 	log_info("end", "code=%d", err ? 1 : 0);
 	return err ? 1 : 0;
 }

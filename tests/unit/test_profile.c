@@ -15,7 +15,9 @@
 #include "cli/profile.pb-c.h"
 #include "cli/profile_flame.h"
 #include "cli/profile_names.h"
+#include "cli/profile_out.h"
 #include "cli/profile_pprof.h"
+#include "cli/profile_summary.h"
 #include "cli/profile_tree.h"
 
 struct fixture {
@@ -236,6 +238,155 @@ static void native_frames_are_named_from_the_file_with_that_build_id(void **stat
 	stack_batch_fini(&b);
 }
 
+static void the_format_follows_the_files_ending(void **state)
+{
+	assert_int_equal(profile_out_format(NULL, "a.html"), PROFILE_HTML);
+	assert_int_equal(profile_out_format(NULL, "-"), PROFILE_HTML);
+	assert_int_equal(profile_out_format(NULL, "a.pb.gz"), PROFILE_PPROF);
+	assert_int_equal(profile_out_format(NULL, "a.folded"), PROFILE_FOLDED);
+	assert_int_equal(profile_out_format("folded", "a.html"), PROFILE_FOLDED);
+	assert_int_equal(profile_out_format("svg", "a.html"), -EINVAL);
+	assert_int_equal(profile_out_group("thread"), PROFILE_BY_THREAD);
+	assert_int_equal(profile_out_group("x"), -EINVAL);
+}
+
+/* Of all lines: the numbers behind the last blank. */
+static uint64_t folded_sum(const char *path)
+{
+	uint64_t sum = 0;
+	char *line = NULL;
+	size_t room = 0;
+	FILE *f = fopen(path, "re");
+
+	assert_non_null(f);
+	while (getline(&line, &room, f) > 0)
+		sum += strtoull(strrchr(line, ' ') + 1, NULL, 10);
+	free(line);
+	fclose(f);
+	return sum;
+}
+
+static void folded_sums_are_the_samples_time(void **state)
+{
+	struct fixture *x = *state;
+	char path[] = "/tmp/test_profile.XXXXXX";
+	struct profile_out o = { .path = path, .format = PROFILE_FOLDED };
+	struct profile_counts n;
+
+	close(mkstemp(path));
+	profile_out_count(&x->b, &n);
+	assert_int_equal(n.on_count, 4);
+	assert_int_equal(n.frames, 3 * 3 + 4 + 2);
+	assert_int_equal(profile_out_write(&o, &x->b, x->names), 0);
+	assert_int_equal(folded_sum(path), n.on_ns);
+	o.blocked = true;
+	assert_int_equal(profile_out_write(&o, &x->b, x->names), 0);
+	assert_int_equal(folded_sum(path), n.off_ns);
+	unlink(path);
+}
+
+/* Process 10: its main thread waits for the GIL 600 of 1000 ms, thread 12 holds it in spin. A worker
+ * reads a disk, another thread merely idles. */
+static void fill_hog(struct stack_batch *b)
+{
+	struct stack_frame f[3] = { { .kind = STACK_FRAME_KERNEL }, { .kind = STACK_FRAME_KERNEL },
+				    { .kind = STACK_FRAME_PYTHON } };
+	struct stack_sample s = { .pid = 10, .tid = 10, .count = 40, .weight_ns = 400000000,
+				  .kind = STACK_ON_CPU, .gil = STACK_GIL_HOLDER };
+
+	s.comm = text(b, "python3");
+	f[2].object = text(b, "train");
+	f[2].file = text(b, "/srv/train.py");
+	f[2].line = 7;
+	assert_int_equal(stack_batch_stack(b, f + 2, 1, 0, STACK_END_ROOT, &s.stack), 0);
+	assert_int_equal(stack_batch_sample(b, &s), 0);
+	f[0].object = text(b, "schedule");
+	f[1].object = text(b, "futex_wait_queue");
+	s.kind = STACK_OFF_CPU;
+	s.gil = STACK_GIL_WAITER;
+	s.count = 120;
+	s.weight_ns = 600000000;
+	assert_int_equal(stack_batch_stack(b, f, 3, 2, STACK_END_ROOT, &s.stack), 0);
+	assert_int_equal(stack_batch_sample(b, &s), 0);
+	s.tid = 11; /* an idle thread */
+	s.gil = STACK_GIL_RELEASED;
+	s.weight_ns = 990000000;
+	assert_int_equal(stack_batch_sample(b, &s), 0);
+	s.pid = s.tid = 20; /* a data loader */
+	f[0].object = text(b, "io_schedule");
+	f[1].object = text(b, "folio_wait_bit_common");
+	f[2].object = text(b, "load");
+	s.weight_ns = 100000000;
+	assert_int_equal(stack_batch_stack(b, f, 3, 2, STACK_END_ROOT, &s.stack), 0);
+	assert_int_equal(stack_batch_sample(b, &s), 0);
+	s.pid = 10;
+	s.tid = 12;
+	s.comm = text(b, "hog");
+	s.kind = STACK_ON_CPU;
+	s.gil = STACK_GIL_HOLDER;
+	s.weight_ns = 700000000;
+	f[2].object = text(b, "spin");
+	f[2].line = 12;
+	assert_int_equal(stack_batch_stack(b, f + 2, 1, 0, STACK_END_ROOT, &s.stack), 0);
+	assert_int_equal(stack_batch_sample(b, &s), 0);
+}
+
+static void the_summary_tells_who_holds_the_gil_and_where_threads_sleep(void **state)
+{
+	struct profile_summary s;
+	struct profile_names *names;
+	struct stack_batch b;
+
+	stack_batch_init(&b);
+	fill_hog(&b);
+	assert_int_equal(profile_names_open(&names, &b, NULL, NULL), 0);
+	assert_int_equal(profile_summary_make(&s, &b, names, 10), 0);
+	assert_int_equal(s.main_on_ns, 400000000);
+	assert_int_equal(s.main_off_ns, 600000000);
+	assert_int_equal(s.gil.wait_tid, 10);
+	assert_int_equal(s.gil.wait_ns, 600000000);
+	assert_int_equal(s.gil.thread_ns, 1000000000);
+	assert_int_equal(s.gil.hold_tid, 12);
+	assert_string_equal(s.gil.hold_comm, "hog");
+	assert_string_equal(s.gil.hold_function, "spin");
+	assert_int_equal(s.gil.hold_line, 12);
+	assert_string_equal(s.rows[0].name.function, "spin");
+	assert_int_equal(s.rows[0].self_ns, 700000000);
+	/* the idle thread is left out */
+	assert_int_equal(s.block_count, 2);
+	assert_string_equal(s.blocks[0].where, "train");
+	assert_string_equal(s.blocks[0].kernel, "futex_wait_queue");
+	assert_false(s.blocks[0].disk);
+	assert_string_equal(s.blocks[1].where, "load");
+	assert_true(s.blocks[1].disk);
+	profile_names_close(names);
+	stack_batch_fini(&b);
+}
+
+static void recursion_counts_once(void **state)
+{
+	struct stack_frame f[3] = { { .kind = STACK_FRAME_PYTHON }, { .kind = STACK_FRAME_PYTHON },
+				    { .kind = STACK_FRAME_PYTHON } };
+	struct stack_sample s = { .pid = 1, .tid = 1, .count = 1, .weight_ns = 10, .kind = STACK_ON_CPU };
+	struct profile_summary sum;
+	struct profile_names *names;
+	struct stack_batch b;
+
+	stack_batch_init(&b);
+	for (int i = 0; i < 3; i++)
+		f[i].object = text(&b, i == 1 ? "g" : "f");
+	assert_int_equal(stack_batch_stack(&b, f, 3, 0, STACK_END_ROOT, &s.stack), 0);
+	assert_int_equal(stack_batch_sample(&b, &s), 0);
+	assert_int_equal(profile_names_open(&names, &b, NULL, NULL), 0);
+	assert_int_equal(profile_summary_make(&sum, &b, names, 1), 0);
+	assert_int_equal(sum.call_count, 2);
+	assert_int_equal(sum.calls[0].total_ns, 10);
+	assert_int_equal(sum.calls[1].total_ns, 10);
+	assert_int_equal(sum.row_count, 1);
+	profile_names_close(names);
+	stack_batch_fini(&b);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -244,6 +395,10 @@ int main(void)
 		cmocka_unit_test(the_flame_page_is_safe_and_complete),
 		cmocka_unit_test(small_frames_are_folded_into_their_callers),
 		cmocka_unit_test(native_frames_are_named_from_the_file_with_that_build_id),
+		cmocka_unit_test(the_format_follows_the_files_ending),
+		cmocka_unit_test(folded_sums_are_the_samples_time),
+		cmocka_unit_test(the_summary_tells_who_holds_the_gil_and_where_threads_sleep),
+		cmocka_unit_test(recursion_counts_once),
 	};
 
 	return cmocka_run_group_tests(tests, set_up, tear_down);

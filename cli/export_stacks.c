@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Interned data goes with the first sample that needs it, so that no packet is larger than a stack. */
+#include "cli/export_stacks.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/hash.h"
+#include "base/limits.h"
+
+#define SLICE_NS 100000000ull
+/* One (thread, stack) of one slice: 999 Hz on one CPU. More are a peer's lie. */
+#define SLICE_SAMPLES_MAX 100u
+
+typedef Perfetto__Protos__InternedString string_t;
+
+/* Frames that look the same on the page are one: by function, mapping, address and line. */
+struct seen {
+	uint64_t *hash, *iid;
+	uint32_t room, count;
+};
+
+struct rank_writer {
+	struct export_stacks *e;
+	const struct trace_rank *r;
+	struct profile_names *names;
+	struct seen functions, frames;
+	uint64_t *stack_iid;	/* stack -> callstack; 0: not told yet */
+	uint64_t *mapping_iid;	/* object, then kernel, Python, JIT */
+	uint64_t *frame_ids;	/* of the stack at hand, LIMIT_STACK_DEPTH */
+	/* what the packet at hand interns */
+	Perfetto__Protos__InternedData data;
+	string_t *strings, **string_list;
+	Perfetto__Protos__Frame *frame, **frame_list;
+	Perfetto__Protos__Mapping *mapping, **mapping_list;
+	string_t *paths, **path_list, *ids, **id_list;
+	uint64_t *path_iid;
+};
+
+enum { OTHER_KERNEL, OTHER_PYTHON, OTHER_JIT, OTHERS };
+
+/* The id of a key; 0: new, and *slot is where it belongs. */
+static uint64_t seen_find(struct seen *s, uint64_t hash, uint32_t *slot)
+{
+	hash |= 1;
+	*slot = (uint32_t)hash & (s->room - 1);
+	while (s->hash[*slot] && s->hash[*slot] != hash)
+		*slot = (*slot + 1) & (s->room - 1);
+	return s->hash[*slot] ? s->iid[*slot] : 0;
+}
+
+static void seen_add(struct seen *s, uint64_t hash, uint32_t slot, uint64_t iid)
+{
+	s->hash[slot] = hash | 1;
+	s->iid[slot] = iid;
+}
+
+static int seen_init(struct seen *s, uint32_t keys)
+{
+	s->room = 1024;
+	while (s->room < 2ull * keys)
+		s->room *= 2;
+	s->hash = calloc(s->room, sizeof(*s->hash));
+	s->iid = calloc(s->room, sizeof(*s->iid));
+	return s->hash && s->iid ? 0 : -ENOMEM;
+}
+
+static void fill_string(string_t *s, uint64_t iid, const void *text, size_t bytes)
+{
+	*s = (string_t)PERFETTO__PROTOS__INTERNED_STRING__INIT;
+	s->has_iid = s->has_str = 1;
+	s->iid = iid;
+	s->str = (ProtobufCBinaryData){ bytes, (uint8_t *)(uintptr_t)text };
+}
+
+static uint64_t function_iid(struct rank_writer *w, const char *text)
+{
+	uint64_t hash = hash_mix(hash_bytes(HASH_SEED, text, strlen(text))), iid;
+	uint32_t slot;
+
+	iid = seen_find(&w->functions, hash, &slot);
+	if (iid)
+		return iid;
+	iid = ++w->e->strings;
+	seen_add(&w->functions, hash, slot, iid);
+	fill_string(&w->strings[w->data.n_function_names], iid, text, strlen(text));
+	w->string_list[w->data.n_function_names] = &w->strings[w->data.n_function_names];
+	w->data.n_function_names++;
+	return iid;
+}
+
+/* at: object, or object_count + OTHER_. */
+static uint64_t mapping_iid(struct rank_writer *w, uint32_t at)
+{
+	static const char *const others[OTHERS] = { "[kernel]", "[python]", "[jit]" };
+	const struct stack_batch *b = &w->r->stacks;
+	const struct stack_object *o = at < b->object_count ? &b->objects[at] : NULL;
+	const char *path = o ? stack_batch_text(b, o->path) : others[at - b->object_count];
+	size_t n = w->data.n_mappings;
+	Perfetto__Protos__Mapping *m = &w->mapping[n];
+
+	if (w->mapping_iid[at])
+		return w->mapping_iid[at];
+	w->mapping_iid[at] = ++w->e->mappings;
+	*m = (Perfetto__Protos__Mapping)PERFETTO__PROTOS__MAPPING__INIT;
+	m->has_iid = m->has_build_id = m->has_start = m->has_end = 1;
+	m->iid = m->build_id = w->mapping_iid[at];
+	m->end = UINT64_MAX; /* addresses are the file's own */
+	w->path_iid[n] = m->iid;
+	m->path_string_ids = &w->path_iid[n];
+	m->n_path_string_ids = 1;
+	fill_string(&w->paths[n], m->iid, path, strlen(path));
+	fill_string(&w->ids[n], m->iid, o ? o->build_id : (const uint8_t *)"", o ? o->build_id_bytes : 0);
+	w->mapping_list[n] = m;
+	w->path_list[n] = &w->paths[n];
+	w->id_list[n] = &w->ids[n];
+	w->data.n_mappings = w->data.n_mapping_paths = w->data.n_build_ids = n + 1;
+	return m->iid;
+}
+
+static void describe(const struct stack_batch *b, const struct stack_frame *f, uint32_t *mapping,
+		     Perfetto__Protos__Frame__Kind *kind)
+{
+	switch (f->kind) {
+	case STACK_FRAME_NATIVE:
+		*mapping = f->object;
+		*kind = PERFETTO__PROTOS__FRAME__KIND__KIND_NATIVE;
+		return;
+	case STACK_FRAME_KERNEL:
+		*mapping = b->object_count + OTHER_KERNEL;
+		*kind = PERFETTO__PROTOS__FRAME__KIND__KIND_KERNEL;
+		return;
+	case STACK_FRAME_PYTHON:
+		*mapping = b->object_count + OTHER_PYTHON;
+		*kind = PERFETTO__PROTOS__FRAME__KIND__KIND_INTERPRETED;
+		return;
+	}
+	*mapping = b->object_count + OTHER_JIT;
+	*kind = PERFETTO__PROTOS__FRAME__KIND__KIND_JIT;
+}
+
+static int frame_iid(struct rank_writer *w, uint32_t at, uint64_t *out)
+{
+	const struct stack_batch *b = &w->r->stacks;
+	const struct stack_frame *f = &b->frames[at];
+	Perfetto__Protos__Frame__Kind kind;
+	Perfetto__Protos__Frame *to;
+	struct profile_name name;
+	uint32_t mapping, slot;
+	uint64_t key[5], hash;
+
+	if (profile_names_get(w->names, at, &name))
+		return -ENOMEM;
+	describe(b, f, &mapping, &kind);
+	key[0] = function_iid(w, name.function);
+	key[1] = mapping_iid(w, mapping);
+	key[2] = f->kind == STACK_FRAME_NATIVE || f->kind == STACK_FRAME_ANONYMOUS ? f->address : 0;
+	key[3] = name.line;
+	key[4] = f->kind;
+	hash = hash_mix(hash_bytes(HASH_SEED, key, sizeof(key)));
+	*out = seen_find(&w->frames, hash, &slot);
+	if (*out)
+		return 0;
+	*out = ++w->e->frames;
+	seen_add(&w->frames, hash, slot, *out);
+	to = &w->frame[w->data.n_frames];
+	*to = (Perfetto__Protos__Frame)PERFETTO__PROTOS__FRAME__INIT;
+	to->has_iid = to->has_function_name_id = to->has_mapping_id = to->has_rel_pc = to->has_kind = 1;
+	to->iid = *out;
+	to->function_name_id = key[0];
+	to->mapping_id = key[1];
+	to->rel_pc = key[2];
+	to->kind = kind;
+	to->has_line_number = name.line != 0;
+	to->line_number = name.line;
+	w->frame_list[w->data.n_frames++] = to;
+	return 0;
+}
+
+static int intern_stack(struct rank_writer *w, uint32_t stack, Perfetto__Protos__Callstack *c,
+			Perfetto__Protos__Callstack **list)
+{
+	const struct stack *st = &w->r->stacks.stacks[stack];
+
+	w->data = (Perfetto__Protos__InternedData)PERFETTO__PROTOS__INTERNED_DATA__INIT;
+	for (uint32_t i = 0; i < st->count; i++)
+		if (frame_iid(w, st->first + st->count - 1 - i, &w->frame_ids[i]))
+			return -ENOMEM;
+	w->data.function_names = w->string_list;
+	w->data.frames = w->frame_list;
+	w->data.mappings = w->mapping_list;
+	w->data.mapping_paths = w->path_list;
+	w->data.build_ids = w->id_list;
+	*c = (Perfetto__Protos__Callstack)PERFETTO__PROTOS__CALLSTACK__INIT;
+	c->has_iid = 1;
+	c->iid = w->stack_iid[stack] = ++w->e->callstacks;
+	c->frame_ids = w->frame_ids;
+	c->n_frame_ids = st->count;
+	*list = c;
+	w->data.callstacks = list;
+	w->data.n_callstacks = 1;
+	return 0;
+}
+
+static int put_sample(struct rank_writer *w, const struct stack_sample *s)
+{
+	const struct stack *st = &w->r->stacks.stacks[s->stack];
+	Perfetto__Protos__PerfSample sample = PERFETTO__PROTOS__PERF_SAMPLE__INIT;
+	Perfetto__Protos__TracePacket p = PERFETTO__PROTOS__TRACE_PACKET__INIT;
+	uint32_t count = s->count < SLICE_SAMPLES_MAX ? s->count : SLICE_SAMPLES_MAX;
+	Perfetto__Protos__Callstack c, *list;
+	int pid, tid;
+
+	if (!st->count || s->kind == STACK_OFF_CPU)
+		return 0;
+	if (!w->stack_iid[s->stack]) {
+		if (intern_stack(w, s->stack, &c, &list))
+			return -ENOMEM;
+		p.interned_data = &w->data;
+	}
+	w->e->ids(w->e->arg, s->pid, s->tid, &pid, &tid);
+	sample.has_cpu = sample.has_pid = sample.has_tid = sample.has_callstack_iid = 1;
+	sample.has_cpu_mode = 1;
+	sample.cpu = s->cpu;
+	sample.pid = (uint32_t)pid;
+	sample.tid = (uint32_t)tid;
+	sample.callstack_iid = w->stack_iid[s->stack];
+	sample.cpu_mode = st->kernel_count ? PERFETTO__PROTOS__PROFILING__CPU_MODE__MODE_KERNEL :
+					     PERFETTO__PROTOS__PROFILING__CPU_MODE__MODE_USER;
+	p.has_timestamp = p.has_sequence_flags = 1;
+	p.sequence_flags = PERFETTO__PROTOS__TRACE_PACKET__SEQUENCE_FLAGS__SEQ_NEEDS_INCREMENTAL_STATE;
+	p.perf_sample = &sample;
+	for (uint32_t i = 0; i < count; i++) {
+		p.timestamp = s->time_ns + (uint64_t)w->r->realtime_offset_ns +
+			      SLICE_NS * (2 * i + 1) / (2 * count);
+		w->e->put(w->e->arg, &p);
+		p.interned_data = NULL;
+		w->e->samples++;
+	}
+	return 0;
+}
+
+static int open_rank(struct rank_writer *w)
+{
+	const struct stack_batch *b = &w->r->stacks;
+	size_t depth = LIMIT_STACK_DEPTH, maps = (size_t)b->object_count + OTHERS;
+
+	w->stack_iid = calloc(b->stack_count + 1, sizeof(*w->stack_iid));
+	w->mapping_iid = calloc(maps, sizeof(*w->mapping_iid));
+	w->frame_ids = calloc(depth, sizeof(*w->frame_ids));
+	w->strings = calloc(depth, sizeof(*w->strings));
+	w->string_list = calloc(depth, sizeof(*w->string_list));
+	w->frame = calloc(depth, sizeof(*w->frame));
+	w->frame_list = calloc(depth, sizeof(*w->frame_list));
+	w->mapping = calloc(maps, sizeof(*w->mapping));
+	w->mapping_list = calloc(maps, sizeof(*w->mapping_list));
+	w->paths = calloc(maps, sizeof(*w->paths));
+	w->path_list = calloc(maps, sizeof(*w->path_list));
+	w->ids = calloc(maps, sizeof(*w->ids));
+	w->id_list = calloc(maps, sizeof(*w->id_list));
+	w->path_iid = calloc(maps, sizeof(*w->path_iid));
+	if (!w->stack_iid || !w->mapping_iid || !w->frame_ids || !w->strings || !w->string_list ||
+	    !w->frame || !w->frame_list || !w->mapping || !w->mapping_list || !w->paths || !w->path_list ||
+	    !w->ids || !w->id_list || !w->path_iid || seen_init(&w->functions, b->frame_count) ||
+	    seen_init(&w->frames, b->frame_count))
+		return -ENOMEM;
+	return 0;
+}
+
+static void close_rank(struct rank_writer *w)
+{
+	void *const all[] = { w->stack_iid, w->mapping_iid, w->frame_ids, w->strings, w->string_list,
+			      w->frame, w->frame_list, w->mapping, w->mapping_list, w->paths,
+			      w->path_list, w->ids, w->id_list, w->path_iid, w->functions.hash,
+			      w->functions.iid, w->frames.hash, w->frames.iid };
+
+	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
+		free(all[i]);
+}
+
+int export_stacks_put(struct export_stacks *e, const struct trace_rank *r, struct profile_names *names)
+{
+	struct rank_writer w = { .e = e, .r = r, .names = names };
+	int err = open_rank(&w);
+
+	for (uint32_t i = 0; i < r->stacks.sample_count && !err; i++)
+		err = put_sample(&w, &r->stacks.samples[i]);
+	close_rank(&w);
+	return err;
+}

@@ -1,0 +1,121 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# Real torchrun on the CPU, two ranks with data loader workers: the stacks are joined and right, and
+# what holds up a rank shows in the incident it causes.
+. "$(dirname "$0")/lib.sh"
+if ! /usr/bin/python3 -c 'import torch.distributed' 2>/dev/null; then
+	skip "stacks under torchrun" "no python3-torch"
+	finish
+fi
+if [ "$(id -u)" != 0 ]; then
+	skip "stacks under torchrun" "not root"
+	finish
+fi
+export STACK_SYSOMD_FLAGS="--sampler-period 2s"
+stack_start "$WORK/stack" || { ok "daemons start" false; finish; }
+mode=$(node_api status .mode.stacks)
+case $mode in
+bpf-*) ;;
+*)
+	skip "stacks under torchrun" "no BPF: $(node_api status .sampler.why)"
+	finish
+	;;
+esac
+export SIM_LIB=$PWD/$B/lib/sim
+orders=$WORK/orders shard=$WORK/shard
+: >"$orders"
+head -c 8M /dev/urandom >"$shard" && sync
+"$BIN/sysom" run --job torchrun-stacks -- /usr/bin/python3 -m torch.distributed.run --nproc_per_node 2 \
+	--master_port "$(free_ports 1)" -r 9:3 -t 9:3 tests/e2e/train_stacks.py \
+	--orders "$orders" --shard "$shard" >"$WORK/job.log" 2>&1 &
+job=$!
+steps() { # N: both ranks have so many
+	[ "$(node_api status '[.ranks[].steps] | if length == 2 then min else 0 end')" -ge "$1" ]
+}
+ok "both ranks train" stack_wait 240 steps 60
+
+# ---- the profiles ----
+check() { python3 tests/e2e/torchrun_stacks.py "$@"; }
+ok "sysom record --rank writes folded stacks" bash -c "'$BIN/sysom' record --rank 1 --rate 499 --seconds 8 \
+	--json -o '$WORK/on.folded' >'$WORK/on.json'"
+sed 's/^/# /' "$WORK/on.json"
+ok "the lines' sum is the samples' time" check total "$WORK/on.folded" "$(cat "$WORK/on.json")"
+ok "Python down to libtorch: forward" check forward "$WORK/on.folded"
+ok "Python down to libtorch: backward" check backward "$WORK/on.folded"
+ok "the data loader's worker stands below its own loop" check worker "$WORK/on.folded"
+ok "four of five stacks reach their first function" check whole "$WORK/on.folded"
+pid=$(node_api status '.ranks[] | select(.rank == 1) | .pid')
+ok "sysom record --pid --blocked" "$BIN/sysom" record -p "$pid" --off-cpu-min 0.05 --seconds 5 --blocked \
+	-o "$WORK/off.folded"
+ok "Python down to the kernel: a direct read" check kernel "$WORK/off.folded"
+
+# ---- what holds up rank 1 shows in its incident ----
+caused() { # begin end: the incident of rank 1 that overlaps most with these times (ns)
+	api incidents | jq -er --argjson a "$1" --argjson b "$2" \
+		'[.incidents[] | select(.ranks | index(1)) | select(.begin_unix_ns < $b and .end_unix_ns > $a)
+		  | {id, s: ([.end_unix_ns, $b] | min) - ([.begin_unix_ns, $a] | max)}]
+		 | max_by(.s) | .id' 2>/dev/null
+}
+shows() { # begin end filter: within 60 s the incident's stacks say so
+	local until=$((SECONDS + 60)) id
+	while [ $SECONDS -lt $until ]; do
+		id=$(caused "$1" "$2") && "$BIN/sysom" show "$id" --json >"$WORK/show.json" 2>/dev/null &&
+			jq -e "$3" "$WORK/show.json" >/dev/null && break
+		sleep 2
+	done
+	[ -n "$id" ] || { echo "# no incident"; return 1; }
+	"$BIN/sysom" show "$id" | sed -n '/stacks  /,/evidence/p' | sed 's/^/# /'
+	last=$id
+	jq -e "$3" "$WORK/show.json" >/dev/null
+}
+quiet() { sleep 12; } # longer than an incident stays open for its next window
+now() { date +%s%N; }
+
+begin=$(now)
+echo "gil 10" >>"$orders"
+sleep 12
+ok "a thread that hogs the GIL: who waits, and who holds it where" shows "$begin" "$(now)" \
+	'.stacks.gil.text | test("waits .* held by thread .* in gil_hog \\(train_stacks.py:[0-9]+\\)")'
+
+quiet
+disk=$(stat -c '%Hd:%Ld' "$shard" 2>/dev/null)
+group=/sys/fs/cgroup/blkio/sysom-test-$$
+if mkdir "$group" 2>/dev/null && [ -e "$group/blkio.throttle.read_bps_device" ] &&
+	echo "$pid" >"$group/cgroup.procs" && echo "$disk 300000" >"$group/blkio.throttle.read_bps_device"; then
+	begin=$(now)
+	sleep 12
+	echo "$disk 0" >"$group/blkio.throttle.read_bps_device"
+	ok "a slow disk: where it is read" shows "$begin" "$(now)" \
+		'[.stacks.blocked[] | select(.disk and .function == "read_shard" and .ns > 5e8)] | length > 0'
+else
+	skip "a slow disk: where it is read" "no blkio throttle"
+fi
+
+quiet
+cpu=$(($(nproc) - 1))
+taskset -a -p -c $cpu "$pid" >/dev/null
+hogs=()
+for _ in 1 2 3 4; do
+	taskset -c $cpu bash -c 'while :; do :; done' &
+	hogs+=($!)
+done
+begin=$(now)
+sleep 12
+kill "${hogs[@]}"
+taskset -a -p -c "0-$cpu" "$pid" >/dev/null
+ok "another program on its CPU: ready, but not running" shows "$begin" "$(now)" \
+	'.stacks | .main_ready_ns > 0.25 * (.main_on_cpu_ns + .main_off_cpu_ns + .main_ready_ns)'
+
+# ---- the same stacks elsewhere ----
+ok "sysom flame writes a page" "$BIN/sysom" flame "$last" -o "$WORK/flame.html"
+ok "it holds the training loop" grep -q '"train_step"' "$WORK/flame.html"
+ok "the report holds the flame graph" bash -c "'$BIN/sysom' report $last -o '$WORK/report.html' >/dev/null &&
+	grep -q 'srcdoc=.*' '$WORK/report.html' && grep -q '&quot;train_step&quot;' '$WORK/report.html'"
+ok "the Perfetto trace holds samples with their functions" bash -c "'$BIN/sysom' trace $last \
+	-o '$WORK/t.pftrace' >/dev/null && protoc -I cli --decode=perfetto.protos.Trace cli/perfetto.proto \
+	<'$WORK/t.pftrace' >'$WORK/t.txt' && grep -q perf_sample '$WORK/t.txt' && grep -q 'str: \"train_step\"' '$WORK/t.txt'"
+echo end >>"$orders"
+wait $job
+ok "the job ends with 0" is $? 0
+rmdir "$group" 2>/dev/null
+finish
