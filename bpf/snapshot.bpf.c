@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
- * snapshot.bpf.c - takes whole samples for `make accuracy` and for the replay corpus: the registers, a
- * piece of the user stack and what unwind.h made of them in the kernel, all from one interrupt.
- * SNAPSHOT_TAIL_CALLS builds it the way kernels before 5.17 need it. */
+ * snapshot.bpf.c - takes whole samples for `make accuracy` and for the replay corpus: the
+ * registers, a piece of the user stack and what unwind.h made of them in the kernel, all from one
+ * interrupt. SNAPSHOT_TAIL_CALLS builds it the way kernels before 5.17 need it. */
 #include <stddef.h>
 #include <linux/bpf.h>
 #include <linux/bpf_perf_event.h>
@@ -110,7 +110,9 @@ static __always_inline struct scratch *begin(struct bpf_perf_event_data *ctx)
 		TAKE(&sc->regs);
 	} else {
 		TAKE(&ctx->regs);
-		asm volatile("" ::: "memory"); /* else the two copies are merged into one, see TAKE */
+		asm volatile(
+		    "" ::
+			: "memory"); /* else the two copies are merged into one, see TAKE */
 	}
 	sc->entry_pc = s->pc;
 	for (int i = 0; i < UNWIND_REGISTERS; i++)

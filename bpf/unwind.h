@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
  * unwind.h - one walk over a user stack, frame by frame, by tables (unwind_format.h).
- * The same text runs in the kernel and, for replay and tests, in user space. There the includer defines
- * before the #include:
- *	long unwind_read_user(void *to, __u32 bytes, __u64 address);     0, or not 0: not readable
- *	struct unwind_chunk *unwind_chunk_of(__u32 word);                the chunk of a word, or NULL
+ * The same text runs in the kernel and, for replay and tests, in user space. There the includer
+ *defines before the #include: long unwind_read_user(void *to, __u32 bytes, __u64 address);     0,
+ *or not 0: not readable struct unwind_chunk *unwind_chunk_of(__u32 word);                the chunk
+ *of a word, or NULL
  *	__u32 unwind_marker_get(__u64 key);  void unwind_marker_set(__u64 key, __u32 marker);
  * UNWIND_MODE may be defined as an expression (a rodata constant: dead modes cost nothing).
- * Use: unwind_start, set pc, reg, process, owner; unwind_frame until UNWIND_DONE, unwind_blind whenever
- * it asks for it; unwind_finish.
- * Trust: registers, stack and tables may hold anything; every read is checked, every loop bounded. */
+ * Use: unwind_start, set pc, reg, process, owner; unwind_frame until UNWIND_DONE, unwind_blind
+ *whenever it asks for it; unwind_finish. Trust: registers, stack and tables may hold anything;
+ *every read is checked, every loop bounded. */
 #ifndef SYSOM_BPF_UNWIND_H
 #define SYSOM_BPF_UNWIND_H
 
@@ -45,7 +45,8 @@ struct {
 	__type(value, __u8);
 } unwind_markers SEC(".maps");
 
-/* Hides a value's history from compiler and verifier: a search then is one state, not one per index. */
+/* Hides a value's history from compiler and verifier: a search then is one state, not one per
+ * index. */
 #define UNWIND_HIDE(s, x) ((x) ^= *(volatile __u32 *)&(s)->zero)
 /* Keeps the compiler from moving or dropping the mask that the verifier wants to see. */
 #define UNWIND_BARRIER(x) asm volatile("" : "+r"(x))
@@ -88,20 +89,20 @@ static __always_inline void unwind_marker_set(__u64 key, __u32 marker)
 #endif
 #define UNWIND_HIDE(s, x) ((void)0)
 #define UNWIND_BARRIER(x) ((void)0)
-#define UNWIND_MEMORY() ((void)0)
+#define UNWIND_MEMORY()	  ((void)0)
 
 #endif
 
 /* An address in registers or saved slots: not known any more. */
 #define UNWIND_LOST 1
 /* What unwind_frame and unwind_blind return. */
-#define UNWIND_MORE 0  /* s->pc is the caller: call unwind_frame again */
-#define UNWIND_DONE 1  /* s->end says why */
+#define UNWIND_MORE  0 /* s->pc is the caller: call unwind_frame again */
+#define UNWIND_DONE  1 /* s->end says why */
 #define UNWIND_BLIND 2 /* no rule for this frame: call unwind_blind */
 /* unwind_step and its parts: the walk goes on, or 1 + enum unwind_end. */
-#define UNWIND_ON 0
+#define UNWIND_ON	 0
 #define UNWIND_STOP(end) (1 + (end))
-#define UNWIND_NO_RULE -1
+#define UNWIND_NO_RULE	 -1
 
 static __always_inline void unwind_start(struct unwind_state *s)
 {
@@ -119,21 +120,22 @@ static __always_inline void unwind_start(struct unwind_state *s)
 	s->by_fp = 0;
 }
 
-/* One step of a binary search without a branch, so that the verifier sees one path and not 2^n: from
- * [at, at + left) to the half that begins in the middle (go 1) or the one that ends there (go 0). One
- * element stays one element. */
+/* One step of a binary search without a branch, so that the verifier sees one path and not 2^n:
+ * from [at, at + left) to the half that begins in the middle (go 1) or the one that ends there (go
+ * 0). One element stays one element. */
 #define UNWIND_HALVE(at, left, go)                                                                 \
 	do {                                                                                       \
 		__u32 go_ = (__u32)(go);                                                           \
 		__u32 half_ = (left) / 2;                                                          \
 		UNWIND_BARRIER(go_);                                                               \
 		(at) += half_ & -go_;                                                              \
-		(left) = half_ + ((left) & go_);                                                   \
+		(left) = half_ + ((left)&go_);                                                     \
 	} while (0)
 
-/* Of `left` sorted mappings in a chunk, from the one at `at` on: the last that begins at or below pc. */
-static __always_inline __u32 unwind_mapping_slot(const struct unwind_mapping *all, __u32 at, __u32 left,
-						 __u64 pc)
+/* Of `left` sorted mappings in a chunk, from the one at `at` on: the last that begins at or below
+ * pc. */
+static __always_inline __u32 unwind_mapping_slot(const struct unwind_mapping *all, __u32 at,
+						 __u32 left, __u64 pc)
 {
 	for (int i = 0; i < 11; i++) { /* 2^11 mappings */
 		__u32 slot = at + left / 2;
@@ -147,8 +149,8 @@ static __always_inline __u32 unwind_mapping_slot(const struct unwind_mapping *al
 }
 
 /* The executable mapping of s->process that holds pc, or NULL. */
-static __always_inline const struct unwind_mapping *unwind_find_mapping(const struct unwind_state *s,
-									__u64 pc)
+static __always_inline const struct unwind_mapping *
+unwind_find_mapping(const struct unwind_state *s, __u64 pc)
 {
 	__u32 at = s->process.mappings, left = s->process.mapping_count;
 	const struct unwind_chunk *chunk = unwind_chunk_of(at);
@@ -163,8 +165,9 @@ static __always_inline const struct unwind_mapping *unwind_find_mapping(const st
 }
 
 /* The rule for an address in m. 0 and *rule and where its row begins, or -1: none here. */
-static __always_inline int unwind_find_rule(const struct unwind_state *s, const struct unwind_mapping *m,
-					    __u64 address, struct unwind_rule *rule, __u64 *row_begin)
+static __always_inline int unwind_find_rule(const struct unwind_state *s,
+					    const struct unwind_mapping *m, __u64 address,
+					    struct unwind_rule *rule, __u64 *row_begin)
 {
 	__u64 offset = address - m->bias, page = offset >> UNWIND_PAGE_SHIFT;
 	__u32 at, left, slot, row, low = offset % UNWIND_PAGE_BYTES;
@@ -189,7 +192,8 @@ static __always_inline int unwind_find_rule(const struct unwind_state *s, const 
 			slot = at + left / 2;
 			UNWIND_BARRIER(slot);
 			slot &= UNWIND_CHUNK_WORDS - 1;
-			UNWIND_HALVE(at, left, (UNWIND_ROW_OFFSET(chunk->word[slot]) - low - 1) >> 31);
+			UNWIND_HALVE(at, left,
+				     (UNWIND_ROW_OFFSET(chunk->word[slot]) - low - 1) >> 31);
 		}
 	}
 	for (int i = 0; i < 4; i++) {
@@ -212,7 +216,8 @@ static __always_inline int unwind_find_rule(const struct unwind_state *s, const 
 	return 0;
 }
 
-/* rbp and rbx are read when a rule needs them, not at every frame that saved them. 0, or -1: lost. */
+/* rbp and rbx are read when a rule needs them, not at every frame that saved them. 0, or -1: lost.
+ */
 static __always_inline int unwind_rbp(struct unwind_state *s, __u64 *value)
 {
 	if (s->rbp_at) {
@@ -253,8 +258,9 @@ static __always_inline int unwind_register(struct unwind_state *s, __u32 number,
 	return 0;
 }
 
-/* rsp is at the ucontext that the kernel wrote for a signal: `gregs` begins 40 bytes in and holds r8 to
- * r15, rdi, rsi, rbp, rbx, rdx, rax, rcx, rsp, rip (the kernel's struct sigcontext, x86-64). */
+/* rsp is at the ucontext that the kernel wrote for a signal: `gregs` begins 40 bytes in and holds
+ * r8 to r15, rdi, rsi, rbp, rbx, rdx, rax, rcx, rsp, rip (the kernel's struct sigcontext, x86-64).
+ */
 static __always_inline int unwind_signal(struct unwind_state *s)
 {
 	__u64 g[17];
@@ -280,7 +286,8 @@ static __always_inline int unwind_signal(struct unwind_state *s)
 	return UNWIND_ON;
 }
 
-static __always_inline void unwind_return_to(struct unwind_state *s, __u64 pc, __u64 sp, __u64 marks)
+static __always_inline void unwind_return_to(struct unwind_state *s, __u64 pc, __u64 sp,
+					     __u64 marks)
 {
 	s->pc = pc;
 	s->reg[UNWIND_RSP] = sp;
@@ -288,7 +295,8 @@ static __always_inline void unwind_return_to(struct unwind_state *s, __u64 pc, _
 	s->mark = (UNWIND_FRAME_RETURN | marks) >> 56;
 }
 
-static __always_inline int unwind_cfa_of(struct unwind_state *s, const struct unwind_rule *r, __u64 *cfa)
+static __always_inline int unwind_cfa_of(struct unwind_state *s, const struct unwind_rule *r,
+					 __u64 *cfa)
 {
 	__u32 kind = UNWIND_RULE_CFA(r);
 	__s64 offset = r->offset;
@@ -332,7 +340,8 @@ static __always_inline int unwind_by_rule(struct unwind_state *s, const struct u
 	} else if (unwind_read_user(&pc, 8, cfa - 8)) {
 		return UNWIND_STOP(UNWIND_END_FAULT);
 	}
-	/* a call pushes its return address, so stacks only grow; the popped one of vfork stands still */
+	/* a call pushes its return address, so stacks only grow; the popped one of vfork stands
+	 * still */
 	if (cfa < s->reg[UNWIND_RSP] || (cfa == s->reg[UNWIND_RSP] && !ra_register))
 		return UNWIND_STOP(UNWIND_END_FAULT);
 	if (UNWIND_RULE_RBP(r) == UNWIND_SAVED_RBP || UNWIND_RULE_RBX(r) == UNWIND_SAVED_RBP) {
@@ -370,7 +379,8 @@ static __always_inline int unwind_by_rbp(struct unwind_state *s, __u64 marks)
 	return 0;
 }
 
-static __always_inline __u64 unwind_marker_key(const struct unwind_state *s, const struct unwind_mapping *m)
+static __always_inline __u64 unwind_marker_key(const struct unwind_state *s,
+					       const struct unwind_mapping *m)
 {
 	if (m->file)
 		return (__u64)m->file << 44 ^ (s->pc - m->bias) ^ (__u64)s->leaf << 43;
@@ -384,7 +394,8 @@ enum unwind_call {
 	UNWIND_CALL_HERE,      /* a direct call to just below the pc */
 };
 
-/* What call instruction ends at address `ra`, as seen from code at pc. *target: of a direct call. */
+/* What call instruction ends at address `ra`, as seen from code at pc. *target: of a direct call.
+ */
 static __always_inline enum unwind_call unwind_call_before(__u64 ra, __u64 pc, __u64 *target)
 {
 	__u8 b[8], t[8];
@@ -393,7 +404,8 @@ static __always_inline enum unwind_call unwind_call_before(__u64 ra, __u64 pc, _
 	if (unwind_read_user(b, sizeof(b), ra - 8))
 		return UNWIND_CALL_NONE;
 	if (b[3] == 0xe8) { /* call rel32 */
-		__s32 relative = (__s32)(b[4] | (__u32)b[5] << 8 | (__u32)b[6] << 16 | (__u32)b[7] << 24);
+		__s32 relative =
+		    (__s32)(b[4] | (__u32)b[5] << 8 | (__u32)b[6] << 16 | (__u32)b[7] << 24);
 
 		*target = ra + (__s64)relative;
 		if (*target <= pc && pc - *target < UNWIND_BLIND_FUNCTION_BYTES)
@@ -401,7 +413,8 @@ static __always_inline enum unwind_call unwind_call_before(__u64 ra, __u64 pc, _
 		if (unwind_read_user(t, sizeof(t), *target))
 			return UNWIND_CALL_NONE;
 		/* a PLT entry: endbr64 or not, bnd or not, jmp *rel32(%rip) */
-		if ((t[0] == 0xff && t[1] == 0x25) || (t[0] == 0xf2 && t[1] == 0xff && t[2] == 0x25) ||
+		if ((t[0] == 0xff && t[1] == 0x25) ||
+		    (t[0] == 0xf2 && t[1] == 0xff && t[2] == 0x25) ||
 		    (t[0] == 0xf3 && t[1] == 0x0f && t[2] == 0x1e && t[3] == 0xfa))
 			return UNWIND_CALL_INDIRECT;
 		return UNWIND_CALL_ELSEWHERE;
@@ -414,8 +427,8 @@ static __always_inline enum unwind_call unwind_call_before(__u64 ra, __u64 pc, _
 	return UNWIND_CALL_NONE;
 }
 
-/* Whether pc is code that the walk can go on from: it has a rule, or it is code without a table that a
- * further blind step will judge. */
+/* Whether pc is code that the walk can go on from: it has a rule, or it is code without a table
+ * that a further blind step will judge. */
 static __always_inline int unwind_resolves(const struct unwind_state *s, __u64 pc)
 {
 	const struct unwind_mapping *m = unwind_find_mapping(s, pc - 1);
@@ -426,7 +439,8 @@ static __always_inline int unwind_resolves(const struct unwind_state *s, __u64 p
 		return 0;
 	if (!m->page_count)
 		return 1;
-	return !unwind_find_rule(s, m, pc - 1, &rule, &row) && UNWIND_RULE_CFA(&rule) != UNWIND_CFA_NONE;
+	return !unwind_find_rule(s, m, pc - 1, &rule, &row) &&
+	       UNWIND_RULE_CFA(&rule) != UNWIND_CFA_NONE;
 }
 
 /* The instructions of every sigreturn trampoline: mov $15, %eax or %rax; syscall. */
@@ -438,13 +452,13 @@ static __always_inline int unwind_at_sigreturn(__u64 pc)
 		return 0;
 	if (b[0] == 0xb8 && b[1] == 15 && !b[2] && !b[3] && !b[4] && b[5] == 0x0f && b[6] == 0x05)
 		return 1;
-	return b[0] == 0x48 && b[1] == 0xc7 && b[2] == 0xc0 && b[3] == 15 && !b[4] && !b[5] && !b[6] &&
-	       b[7] == 0x0f && b[8] == 0x05;
+	return b[0] == 0x48 && b[1] == 0xc7 && b[2] == 0xc0 && b[3] == 15 && !b[4] && !b[5] &&
+	       !b[6] && b[7] == 0x0f && b[8] == 0x05;
 }
 
-/* Fills s->candidate with the indexes of those of the first `words` words above rsp that point into code;
- * returns how many. Without a branch per word, for the verifier's sake: a word that does not count is
- * overwritten by the next. */
+/* Fills s->candidate with the indexes of those of the first `words` words above rsp that point into
+ * code; returns how many. Without a branch per word, for the verifier's sake: a word that does not
+ * count is overwritten by the next. */
 static __always_inline __u32 unwind_scan_window(struct unwind_state *s, __u32 words)
 {
 	__u32 first = s->process.mappings, left = s->process.mapping_count, count = 0;
@@ -458,7 +472,8 @@ static __always_inline __u32 unwind_scan_window(struct unwind_state *s, __u32 wo
 		__u32 at = unwind_mapping_slot(all, first, left, word), slot = count;
 		__u32 in, room;
 
-		page = (word - all[at].begin) >> UNWIND_PAGE_SHIFT; /* below begin: beyond any mapping */
+		page = (word - all[at].begin) >>
+		       UNWIND_PAGE_SHIFT; /* below begin: beyond any mapping */
 		page -= all[at].page_total;
 		in = i - words;
 		room = count - UNWIND_CANDIDATES;
@@ -474,8 +489,9 @@ static __always_inline __u32 unwind_scan_window(struct unwind_state *s, __u32 wo
 	return count;
 }
 
-/* First part of a blind step: is rbp a frame pointer here? Its frame is near and aligned, the return
- * address is in code that the walk can go on from, and a call of something like this code is before it. */
+/* First part of a blind step: is rbp a frame pointer here? Its frame is near and aligned, the
+ * return address is in code that the walk can go on from, and a call of something like this code is
+ * before it. */
 static __always_inline void unwind_blind_fp(struct unwind_state *s)
 {
 	__u64 sp = s->reg[UNWIND_RSP], rbp = 0, target = 0;
@@ -487,15 +503,16 @@ static __always_inline void unwind_blind_fp(struct unwind_state *s)
 	s->blind_marker = unwind_marker_get(s->blind_key);
 	if (s->blind_marker == UNWIND_MARKER_DWARF || unwind_rbp(s, &rbp))
 		return;
-	if (!rbp && s->mark == (UNWIND_FRAME_FP | UNWIND_FRAME_RETURN) >> 56) { /* the end of a chain of frame pointers */
+	if (!rbp && s->mark == (UNWIND_FRAME_FP | UNWIND_FRAME_RETURN) >>
+				   56) { /* the end of a chain of frame pointers */
 		s->blind_words = 0;
 		return;
 	}
 	if (rbp < sp || (rbp & 7) || rbp - sp >= UNWIND_BLIND_FRAME_BYTES ||
 	    unwind_read_user(s->blind_pair, sizeof(s->blind_pair), rbp))
 		return;
-	/* the caller has a rule, or is such code itself and its frame is next (V8's built-in code has no rules
-	 * though its file has) */
+	/* the caller has a rule, or is such code itself and its frame is next (V8's built-in code
+	 * has no rules though its file has) */
 	if (s->blind_pair[0] > rbp && s->blind_pair[0] - rbp < UNWIND_BLIND_FRAME_BYTES) {
 		if (!unwind_find_mapping(s, s->blind_pair[1] - 1))
 			return;
@@ -503,13 +520,14 @@ static __always_inline void unwind_blind_fp(struct unwind_state *s)
 		return;
 	}
 	call = unwind_call_before(s->blind_pair[1], s->pc, &target);
-	/* below the outermost frame, which has no rbp to save, may be code that was never called: Go's
-	 * goroutines return to the byte behind the beginning of a function */
+	/* below the outermost frame, which has no rbp to save, may be code that was never called:
+	 * Go's goroutines return to the byte behind the beginning of a function */
 	if (call == UNWIND_CALL_NONE && s->blind_pair[0])
 		return;
-	/* a call of elsewhere may have been a tail call on (V8), or means that rbp is the caller's; a chain of
-	 * frame pointers that led here says the former */
-	if (call == UNWIND_CALL_ELSEWHERE && s->mark != (UNWIND_FRAME_FP | UNWIND_FRAME_RETURN) >> 56)
+	/* a call of elsewhere may have been a tail call on (V8), or means that rbp is the caller's;
+	 * a chain of frame pointers that led here says the former */
+	if (call == UNWIND_CALL_ELSEWHERE &&
+	    s->mark != (UNWIND_FRAME_FP | UNWIND_FRAME_RETURN) >> 56)
 		return;
 	s->blind_fp = 1;
 	s->blind_rbp = rbp;
@@ -521,9 +539,9 @@ static __always_inline void unwind_blind_fp(struct unwind_state *s)
 		s->blind_words = 0;
 }
 
-/* Second part: the nearest word above rsp that is a return address. Strong: a direct call to just below
- * the pc, nearer than what rbp's return address calls: then this is a leaf that has not touched rbp.
- * Weak: any call, where rbp is no frame pointer. */
+/* Second part: the nearest word above rsp that is a return address. Strong: a direct call to just
+ * below the pc, nearer than what rbp's return address calls: then this is a leaf that has not
+ * touched rbp. Weak: any call, where rbp is no frame pointer. */
 static __always_inline void unwind_blind_scan(struct unwind_state *s)
 {
 	__u32 count;
@@ -582,8 +600,8 @@ static __always_inline int unwind_blind_take(struct unwind_state *s)
 	UNWIND_BARRIER(found);
 	found &= UNWIND_SCAN_WORDS - 1;
 	at = s->reg[UNWIND_RSP] + 8 * (__u64)found;
-	/* compilers push rbp first, oneDNN's generator rbx and then rbp; a value that does not look like a
-	 * frame pointer is not needed as one */
+	/* compilers push rbp first, oneDNN's generator rbx and then rbp; a value that does not look
+	 * like a frame pointer is not needed as one */
 	below = s->window[(found - 1) & (UNWIND_SCAN_WORDS - 1)];
 	if (found >= 1 && below - at < UNWIND_BLIND_FRAME_BYTES)
 		s->rbp_at = at - 8;
@@ -595,10 +613,11 @@ static __always_inline int unwind_blind_take(struct unwind_state *s)
 	return UNWIND_MORE;
 }
 
-/* The second half of a frame for which unwind_frame said UNWIND_BLIND: code without a usable rule. A frame
- * pointer if everything about it is right, else the stack scan. Returns as unwind_frame does, but never
- * UNWIND_BLIND. Its own function because programs made of tail calls can afford it once, not per frame. Its
- * parts speak through *s alone, so that the verifier has few states to carry from one to the next. */
+/* The second half of a frame for which unwind_frame said UNWIND_BLIND: code without a usable rule.
+ * A frame pointer if everything about it is right, else the stack scan. Returns as unwind_frame
+ * does, but never UNWIND_BLIND. Its own function because programs made of tail calls can afford it
+ * once, not per frame. Its parts speak through *s alone, so that the verifier has few states to
+ * carry from one to the next. */
 static __always_inline int unwind_blind(struct unwind_state *s)
 {
 	if (unwind_at_sigreturn(s->pc)) {
@@ -614,8 +633,9 @@ static __always_inline int unwind_blind(struct unwind_state *s)
 	return unwind_blind_take(s);
 }
 
-/* SysOM-AI, Algorithm 1: an unmarked pc tries rbp and is marked by whether the caller's pc is executable
- * and the stack pointer grows; a marked one follows its mark. Returns -1: use the table. */
+/* SysOM-AI, Algorithm 1: an unmarked pc tries rbp and is marked by whether the caller's pc is
+ * executable and the stack pointer grows; a marked one follows its mark. Returns -1: use the table.
+ */
 static __always_inline int unwind_paper(struct unwind_state *s, const struct unwind_mapping *m)
 {
 	__u64 key = unwind_marker_key(s, m), rbp, pair[2];

@@ -1,38 +1,39 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
  * unwind_format.h - unwind tables as the kernel reads them and user space writes them.
- * All of it lies in one arena of 32-bit words: shards of 4 MiB, made as they are needed, each an array
- * of 64 KiB chunks (one value of a BPF array, which can be mmaped). A word index names a word in it.
+ * All of it lies in one arena of 32-bit words: shards of 4 MiB, made as they are needed, each an
+ * array of 64 KiB chunks (one value of a BPF array, which can be mmaped). A word index names a word
+ * in it.
  *
- *   rules     words [0, UNWIND_RULE_MAX * 2): struct unwind_rule, the same for all files, by rule id
- *   a table   the page index of one file, 2 words per 4 KiB page of its address range, then its rows
- *   mappings  the sorted executable mappings of one process, in one chunk
+ *   rules     words [0, UNWIND_RULE_MAX * 2): struct unwind_rule, the same for all files, by rule
+ * id a table   the page index of one file, 2 words per 4 KiB page of its address range, then its
+ * rows mappings  the sorted executable mappings of one process, in one chunk
  *
- * A row is one word: low 12 bits the offset in the page where it begins to hold, high 20 bits the rule.
- * The rows of a page are sorted, lie in one chunk, and the first has offset 0.
- * Writers fill a table first and the mapping that names it afterwards; what is freed is not written
- * again before every program that may have seen it has ended (unwind_store.h). */
+ * A row is one word: low 12 bits the offset in the page where it begins to hold, high 20 bits the
+ * rule. The rows of a page are sorted, lie in one chunk, and the first has offset 0. Writers fill a
+ * table first and the mapping that names it afterwards; what is freed is not written again before
+ * every program that may have seen it has ended (unwind_store.h). */
 #ifndef SYSOM_BPF_UNWIND_FORMAT_H
 #define SYSOM_BPF_UNWIND_FORMAT_H
 
 #include <linux/types.h>
 
-#define UNWIND_CHUNK_WORDS 16384u /* 64 KiB */
-#define UNWIND_SHARD_CHUNKS 64u   /* 4 MiB */
-#define UNWIND_SHARD_WORDS (UNWIND_CHUNK_WORDS * UNWIND_SHARD_CHUNKS)
-#define UNWIND_SHARD_MAX 64u /* 256 MiB */
+#define UNWIND_CHUNK_WORDS  16384u /* 64 KiB */
+#define UNWIND_SHARD_CHUNKS 64u	   /* 4 MiB */
+#define UNWIND_SHARD_WORDS  (UNWIND_CHUNK_WORDS * UNWIND_SHARD_CHUNKS)
+#define UNWIND_SHARD_MAX    64u /* 256 MiB */
 
 struct unwind_chunk {
 	__u32 word[UNWIND_CHUNK_WORDS];
 };
 
 /* 3,700 distinct rules were seen in a PyTorch process; a file may bring at most a fraction. */
-#define UNWIND_RULE_MAX 32768u
+#define UNWIND_RULE_MAX	  32768u
 #define UNWIND_RULE_WORDS (UNWIND_RULE_MAX * 2)
 
-#define UNWIND_PAGE_SHIFT 12
-#define UNWIND_PAGE_BYTES (1u << UNWIND_PAGE_SHIFT)
-#define UNWIND_ROW_OFFSET(row) ((row) & (UNWIND_PAGE_BYTES - 1))
-#define UNWIND_ROW_RULE(row) ((row) >> UNWIND_PAGE_SHIFT)
+#define UNWIND_PAGE_SHIFT	 12
+#define UNWIND_PAGE_BYTES	 (1u << UNWIND_PAGE_SHIFT)
+#define UNWIND_ROW_OFFSET(row)	 ((row) & (UNWIND_PAGE_BYTES - 1))
+#define UNWIND_ROW_RULE(row)	 ((row) >> UNWIND_PAGE_SHIFT)
 #define UNWIND_ROW(offset, rule) ((__u32)(offset) | (__u32)(rule) << UNWIND_PAGE_SHIFT)
 
 /* DWARF's numbers of the x86-64 registers that unwinding names. */
@@ -51,12 +52,13 @@ enum unwind_register {
 
 /* How the canonical frame address (the stack pointer before the call) comes about. */
 enum unwind_cfa {
-	UNWIND_CFA_NONE = 0,    /* no unwind information here: a gap between functions, or a whole file */
-	UNWIND_CFA_REGISTER,    /* register + offset */
-	UNWIND_CFA_DEREF,       /* *(register + UNWIND_DEREF_A(offset)) + UNWIND_DEREF_B(offset) */
-	UNWIND_CFA_PLT,         /* rsp + 8, and 8 more from byte `offset` of a 16-byte PLT entry on */
-	UNWIND_CFA_SIGNAL,      /* rsp is at the kernel's ucontext: every register comes from it */
-	UNWIND_CFA_END,         /* the outermost frame: its return address is undefined */
+	UNWIND_CFA_NONE =
+	    0, /* no unwind information here: a gap between functions, or a whole file */
+	UNWIND_CFA_REGISTER, /* register + offset */
+	UNWIND_CFA_DEREF,    /* *(register + UNWIND_DEREF_A(offset)) + UNWIND_DEREF_B(offset) */
+	UNWIND_CFA_PLT,	     /* rsp + 8, and 8 more from byte `offset` of a 16-byte PLT entry on */
+	UNWIND_CFA_SIGNAL,   /* rsp is at the kernel's ucontext: every register comes from it */
+	UNWIND_CFA_END,	     /* the outermost frame: its return address is undefined */
 	UNWIND_CFA_UNSUPPORTED, /* known, but not expressible here */
 	UNWIND_CFA_COUNT
 };
@@ -71,22 +73,22 @@ enum unwind_saved {
 
 /* One rule, 8 bytes, shared by all rows that say the same. */
 struct unwind_rule {
-	__u8 cfa;      /* bits 0-3 enum unwind_cfa, bits 4-7 the register */
-	__u8 saved;    /* bits 0-1 rbp, 2-3 rbx (enum unwind_saved); bits 4-7 the register that holds the
-			* return address, 0: it is at CFA - 8 */
+	__u8 cfa;   /* bits 0-3 enum unwind_cfa, bits 4-7 the register */
+	__u8 saved; /* bits 0-1 rbp, 2-3 rbx (enum unwind_saved); bits 4-7 the register that holds
+		     * the return address, 0: it is at CFA - 8 */
 	__s8 rbp_slot; /* in units of 8 bytes */
 	__s8 rbx_slot;
-	__s32 offset;  /* bytes */
+	__s32 offset; /* bytes */
 };
 _Static_assert(sizeof(struct unwind_rule) == 8, "two words");
 
-#define UNWIND_RULE_CFA(r) ((r)->cfa & 15)
+#define UNWIND_RULE_CFA(r)	((r)->cfa & 15)
 #define UNWIND_RULE_REGISTER(r) ((r)->cfa >> 4)
-#define UNWIND_RULE_RBP(r) ((r)->saved & 3)
-#define UNWIND_RULE_RBX(r) ((r)->saved >> 2 & 3)
-#define UNWIND_RULE_RA(r) ((r)->saved >> 4)
+#define UNWIND_RULE_RBP(r)	((r)->saved & 3)
+#define UNWIND_RULE_RBX(r)	((r)->saved >> 2 & 3)
+#define UNWIND_RULE_RA(r)	((r)->saved >> 4)
 /* DEREF's two offsets: a, 24 bits signed, in bytes; b, 8 bits signed, in units of 8 bytes. */
-#define UNWIND_DEREF(a, b) ((__s32)(((__u32)(a) & 0xffffffu) | (__u32)((b) / 8) << 24))
+#define UNWIND_DEREF(a, b)     ((__s32)(((__u32)(a)&0xffffffu) | (__u32)((b) / 8) << 24))
 #define UNWIND_DEREF_A(offset) ((__s32)((__u32)(offset) << 8) >> 8)
 #define UNWIND_DEREF_B(offset) (((offset) >> 24) * 8)
 
@@ -99,12 +101,12 @@ _Static_assert(sizeof(struct unwind_page) == 8, "two words");
 
 /* One executable mapping. Its table covers [bias, bias + page_count * 4096), which may be more. */
 struct unwind_mapping {
-	__u64 begin;      /* of the mapping, page-aligned */
-	__u64 bias;       /* the virtual address where the table's page 0 begins */
+	__u64 begin;	  /* of the mapping, page-aligned */
+	__u64 bias;	  /* the virtual address where the table's page 0 begins */
 	__u32 page_total; /* length of the mapping, in pages */
-	__u32 table;      /* word index of the page index */
+	__u32 table;	  /* word index of the page index */
 	__u32 page_count; /* of the table; 0: none */
-	__u32 file;       /* unwind_store's number of the file; 0: anonymous memory (JIT code) */
+	__u32 file;	  /* unwind_store's number of the file; 0: anonymous memory (JIT code) */
 };
 _Static_assert(sizeof(struct unwind_mapping) == 32, "eight words");
 
@@ -119,15 +121,17 @@ struct unwind_process {
 };
 _Static_assert(sizeof(struct unwind_process) == 8, "two words");
 
-/* Frames per user stack. Python's default recursion limit of 1000 is deeper on purpose: 512 frames hold
- * real programs (PyTorch: 30 to 120), are one 4 KiB page, and 32 tail calls of 16 frames reach them. */
+/* Frames per user stack. Python's default recursion limit of 1000 is deeper on purpose: 512 frames
+ * hold real programs (PyTorch: 30 to 120), are one 4 KiB page, and 32 tail calls of 16 frames reach
+ * them. */
 #define UNWIND_FRAME_MAX 512u
 
-/* A frame is its program counter with these marks in the top bits (user addresses end below 2^56). */
-#define UNWIND_FRAME_RETURN (1ull << 63)  /* a return address: the call is before it */
+/* A frame is its program counter with these marks in the top bits (user addresses end below 2^56).
+ */
+#define UNWIND_FRAME_RETURN  (1ull << 63) /* a return address: the call is before it */
 #define UNWIND_FRAME_SCANNED (1ull << 62) /* found by the scan of the stack */
-#define UNWIND_FRAME_FP (1ull << 61)      /* found by the frame pointer in code without a table */
-#define UNWIND_FRAME_PC ((1ull << 56) - 1)
+#define UNWIND_FRAME_FP	     (1ull << 61) /* found by the frame pointer in code without a table */
+#define UNWIND_FRAME_PC	     ((1ull << 56) - 1)
 
 /* How a stack ended. The values are those of enum stack_end (analysis/stack.h). */
 enum unwind_end {
@@ -143,25 +147,28 @@ enum unwind_end {
 
 /* How frames are found. Everything but TABLE exists to be measured against it. */
 enum unwind_mode {
-	UNWIND_MODE_TABLE = 0, /* tables; without one, frame pointer or scan, validated and marked */
-	UNWIND_MODE_FP,        /* frame pointers alone */
-	UNWIND_MODE_PAPER,     /* Algorithm 1 of SysOM-AI: try rbp once per pc, remember, else the table */
+	UNWIND_MODE_TABLE =
+	    0,		   /* tables; without one, frame pointer or scan, validated and marked */
+	UNWIND_MODE_FP,	   /* frame pointers alone */
+	UNWIND_MODE_PAPER, /* Algorithm 1 of SysOM-AI: try rbp once per pc, remember, else the table
+			    */
 };
 
-/* What was learned about a pc in code without unwind information, or in UNWIND_MODE_PAPER about any. */
+/* What was learned about a pc in code without unwind information, or in UNWIND_MODE_PAPER about
+ * any. */
 enum unwind_marker {
 	UNWIND_MARKER_NONE = 0,
 	UNWIND_MARKER_FP,
 	UNWIND_MARKER_DWARF,
 };
 
-/* How far above rsp a return address is looked for behind code without a table. oneDNN's kernels keep
- * it within 48 words (3,937 of 3,937 samples). */
+/* How far above rsp a return address is looked for behind code without a table. oneDNN's kernels
+ * keep it within 48 words (3,937 of 3,937 samples). */
 #define UNWIND_SCAN_WORDS 64u
 /* Of these words, how many that point into code are looked at. */
 #define UNWIND_CANDIDATES 8u
 /* A frame is smaller, and a function begins nearer, in code whose bounds nobody tells. */
-#define UNWIND_BLIND_FRAME_BYTES (1u << 20)
+#define UNWIND_BLIND_FRAME_BYTES    (1u << 20)
 #define UNWIND_BLIND_FUNCTION_BYTES (1u << 20)
 
 /* How many steps with a learned frame pointer one stack can bring. */
@@ -171,32 +178,34 @@ enum unwind_marker {
  * knowledge, which keeps it from following every index of a search. */
 struct unwind_state {
 	__u64 pc;
-	__u64 reg[UNWIND_REGISTERS]; /* by DWARF number. rsp is always right, rbp and rbx as told by *_at,
-				      * the others only while `leaf` */
-	__u64 rbp_at, rbx_at; /* 0: the value is in reg; 1: lost; else the address where it is saved */
-	__u64 signal_sp;      /* rsp of the last frame that a signal interrupted; 0: none */
-	__u64 leaf_row;       /* where the row that covers the first pc begins; the pc itself without */
-	__u64 pending[UNWIND_PENDING_MAX]; /* keys to be marked UNWIND_MARKER_FP if the root is reached */
-	__u64 owner;          /* who runs anonymous code: the process, for the keys of markers */
+	__u64 reg[UNWIND_REGISTERS]; /* by DWARF number. rsp is always right, rbp and rbx as told by
+				      * *_at, the others only while `leaf` */
+	__u64 rbp_at,
+	    rbx_at;	 /* 0: the value is in reg; 1: lost; else the address where it is saved */
+	__u64 signal_sp; /* rsp of the last frame that a signal interrupted; 0: none */
+	__u64 leaf_row;	 /* where the row that covers the first pc begins; the pc itself without */
+	__u64 pending[UNWIND_PENDING_MAX]; /* keys to be marked UNWIND_MARKER_FP if the root is
+					      reached */
+	__u64 owner; /* who runs anonymous code: the process, for the keys of markers */
 	struct unwind_process process;
 	__u32 zero;
-	__u32 count;    /* of frame */
-	__u8 leaf;      /* 1: pc is exact and all registers are known (first frame, interrupted frame) */
-	__u8 end;       /* enum unwind_end, once the walk is over */
-	__u8 mark;      /* UNWIND_FRAME_* >> 56 of the frame to come */
+	__u32 count; /* of frame */
+	__u8 leaf; /* 1: pc is exact and all registers are known (first frame, interrupted frame) */
+	__u8 end;  /* enum unwind_end, once the walk is over */
+	__u8 mark; /* UNWIND_FRAME_* >> 56 of the frame to come */
 	__u8 pending_count;
-	__u16 scanned;  /* frames found by scan */
-	__u16 by_fp;    /* frames found by frame pointer in code without a table */
+	__u16 scanned; /* frames found by scan */
+	__u16 by_fp;   /* frames found by frame pointer in code without a table */
 	/* between unwind_frame's UNWIND_BLIND and the end of unwind_blind */
 	__u64 blind_key;     /* of the marker */
 	__u64 blind_pair[2]; /* what rbp points to: the caller's rbp and the return address */
 	__u64 blind_rbp;
-	__u64 blind_target;  /* what the call before that return address calls, 0: not known */
+	__u64 blind_target; /* what the call before that return address calls, 0: not known */
 	__u32 blind_marker;
-	__u32 blind_fp;      /* rbp is right by all that can be told */
-	__u32 blind_words;   /* of the window to be scanned */
-	__u32 blind_found;   /* index in it, or UNWIND_SCAN_WORDS */
-	__u32 blind_strong;  /* what was found is a direct call to just below the pc */
+	__u32 blind_fp;	    /* rbp is right by all that can be told */
+	__u32 blind_words;  /* of the window to be scanned */
+	__u32 blind_found;  /* index in it, or UNWIND_SCAN_WORDS */
+	__u32 blind_strong; /* what was found is a direct call to just below the pc */
 	__u8 candidate[2 * UNWIND_CANDIDATES];
 	__u64 window[UNWIND_SCAN_WORDS]; /* a piece of the stack, while it is scanned */
 	__u64 frame[UNWIND_FRAME_MAX];

@@ -9,8 +9,8 @@
 #include "sampler/unwind_replay.h"
 #include "sampler/unwind_store.h"
 
-#define MAGIC "sysom-snapshot 1\n"
-#define COUNT_MAX (1u << 20)
+#define MAGIC	    "sysom-snapshot 1\n"
+#define COUNT_MAX   (1u << 20)
 #define ARENA_BYTES (64u << 20)
 
 void snapshot_fini(struct snapshot *s)
@@ -34,7 +34,8 @@ int snapshot_add_piece(struct snapshot *s, uint64_t address, const void *data, u
 		return -ENOMEM;
 	s->pieces = p;
 	p += s->piece_count;
-	*p = (struct snapshot_piece){.address = address, .bytes = bytes, .data = malloc(bytes ? bytes : 1)};
+	*p = (struct snapshot_piece){
+	    .address = address, .bytes = bytes, .data = malloc(bytes ? bytes : 1)};
 	if (!p->data)
 		return -ENOMEM;
 	if (bytes)
@@ -159,7 +160,8 @@ static const uint8_t *take(struct reader *r, uint64_t bytes)
 	return p;
 }
 
-/* A count of things of `each` bytes in memory, and room for them; each has a byte at least in the file. */
+/* A count of things of `each` bytes in memory, and room for them; each has a byte at least in the
+ * file. */
 static uint32_t many(struct reader *r, size_t each, void **room)
 {
 	uint64_t n = number(r);
@@ -265,7 +267,8 @@ static int read_piece(void *context, void *to, size_t bytes, uint64_t address)
 	for (uint32_t i = 0; i < s->piece_count; i++) {
 		const struct snapshot_piece *p = &s->pieces[i];
 
-		if (address >= p->address && bytes <= p->bytes && address - p->address <= p->bytes - bytes) {
+		if (address >= p->address && bytes <= p->bytes &&
+		    address - p->address <= p->bytes - bytes) {
 			memcpy(to, p->data + (address - p->address), bytes);
 			return 0;
 		}
@@ -273,7 +276,8 @@ static int read_piece(void *context, void *to, size_t bytes, uint64_t address)
 	return -1;
 }
 
-static int publish(const struct snapshot *s, struct unwind_store *store, struct unwind_process *process)
+static int publish(const struct snapshot *s, struct unwind_store *store,
+		   struct unwind_process *process)
 {
 	uint32_t *numbers = calloc(s->file_count + 1u, sizeof(*numbers));
 	struct unwind_mapping *m = calloc(s->mapping_count + 1u, sizeof(*m));
@@ -288,7 +292,8 @@ static int publish(const struct snapshot *s, struct unwind_store *store, struct 
 	for (uint32_t i = 0; !rc && i < s->mapping_count; i++) {
 		const struct snapshot_mapping *from = &s->mappings[i];
 
-		unwind_store_mapping(store, numbers[from->file], from->begin, from->end, from->load_bias, &m[i]);
+		unwind_store_mapping(store, numbers[from->file], from->begin, from->end,
+				     from->load_bias, &m[i]);
 	}
 	if (!rc)
 		rc = unwind_store_publish(store, m, s->mapping_count, process, NULL);

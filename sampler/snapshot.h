@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * snapshot.h - one recorded sample in a file: registers, memory, mappings, the unwind rows that its frames
- * need, and the frames that independent unwinders found. Replayed by the sampler's own unwind.h, without
- * BPF and without the files that were mapped.
- * Format: docs/unwinding.md.  Owns: a snapshot's memory, until snapshot_fini.  Threads: one caller.
- * Trust: a file is hostile: every count is bounded, every read is within it. */
+ * snapshot.h - one recorded sample in a file: registers, memory, mappings, the unwind rows that its
+ * frames need, and the frames that independent unwinders found. Replayed by the sampler's own
+ * unwind.h, without BPF and without the files that were mapped. Format: docs/unwinding.md.  Owns: a
+ * snapshot's memory, until snapshot_fini.  Threads: one caller. Trust: a file is hostile: every
+ * count is bounded, every read is within it. */
 #ifndef SYSOM_SAMPLER_SNAPSHOT_H
 #define SYSOM_SAMPLER_SNAPSHOT_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * unwind_cfi.c - see unwind_cfi.h. libdw can run these programs itself, but only from an address, from
- * the function's beginning each time: with 1.4 million rows in one file that is too slow. */
+ * unwind_cfi.c - see unwind_cfi.h. libdw can run these programs itself, but only from an address,
+ * from the function's beginning each time: with 1.4 million rows in one file that is too slow. */
 #include "sampler/unwind_cfi.h"
 
 #include <dwarf.h>
@@ -192,9 +192,10 @@ static bool run_location(struct unwind_cfi_machine *m, struct unwind_cfi_cursor 
 		expression(c, &p, &bytes);
 		l = tracked(m, &m->now, number);
 		if (l)
-			*l = (struct unwind_cfi_location){
-				op == DW_CFA_expression ? UNWIND_CFI_EXPRESSION : UNWIND_CFI_VAL_EXPRESSION,
-				0, p, bytes};
+			*l = (struct unwind_cfi_location){op == DW_CFA_expression
+							      ? UNWIND_CFI_EXPRESSION
+							      : UNWIND_CFI_VAL_EXPRESSION,
+							  0, p, bytes};
 		return true;
 	}
 	default:
@@ -269,7 +270,8 @@ static int run_one(struct unwind_cfi_machine *m, struct unwind_cfi_cursor *c)
 		switch (op) {
 		case DW_CFA_set_loc:
 			m->pc = unwind_cfi_pointer(c, m->pointer_encoding,
-						   m->section_address + (uint64_t)(c->p - m->section_begin));
+						   m->section_address +
+						       (uint64_t)(c->p - m->section_begin));
 			return 1;
 		case DW_CFA_advance_loc1:
 			by = fixed(c, 1);
@@ -344,15 +346,16 @@ static bool deref(const uint8_t *p, size_t bytes, struct unwind_rule *r)
 		else
 			return false;
 	}
-	if (c.failed || c.p != c.end || a < -(1 << 23) || a >= 1 << 23 || b < 0 || b > 127 * 8 || b % 8)
+	if (c.failed || c.p != c.end || a < -(1 << 23) || a >= 1 << 23 || b < 0 || b > 127 * 8 ||
+	    b % 8)
 		return false;
 	r->cfa = (uint8_t)(UNWIND_CFA_DEREF | number << 4);
 	r->offset = UNWIND_DEREF(a, b);
 	return true;
 }
 
-/* The frame that the kernel builds for a signal, as the C libraries describe their trampoline: the stack
- * pointer is that of the ucontext, 160 bytes in, and the program counter behind it. */
+/* The frame that the kernel builds for a signal, as the C libraries describe their trampoline: the
+ * stack pointer is that of the ucontext, 160 bytes in, and the program counter behind it. */
 static bool is_signal(const struct unwind_cfi_state *s)
 {
 	static const uint8_t sp[] = {DW_OP_breg7, 0xa0, 0x01, DW_OP_deref};
@@ -364,8 +367,8 @@ static bool is_signal(const struct unwind_cfi_state *s)
 	       ra->expression_bytes == sizeof(pc) && !memcmp(ra->expression, pc, sizeof(pc));
 }
 
-static enum unwind_saved saved(const struct unwind_cfi_state *s, const struct unwind_cfi_location *l,
-			       int8_t *slot)
+static enum unwind_saved saved(const struct unwind_cfi_state *s,
+			       const struct unwind_cfi_location *l, int8_t *slot)
 {
 	int64_t offset = l->offset;
 	enum unwind_saved how = UNWIND_SAVED_CFA;
@@ -373,7 +376,8 @@ static enum unwind_saved saved(const struct unwind_cfi_state *s, const struct un
 	if (l->where == UNWIND_CFI_SAME)
 		return UNWIND_SAVED_SAME;
 	if (l->where == UNWIND_CFI_EXPRESSION) {
-		struct unwind_cfi_cursor c = {l->expression, l->expression + l->expression_bytes, false};
+		struct unwind_cfi_cursor c = {l->expression, l->expression + l->expression_bytes,
+					      false};
 		int number = breg(&c, &offset);
 
 		if (c.p != c.end)

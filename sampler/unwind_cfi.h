@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * unwind_cfi.h - runs call frame programs (DWARF 5, 6.4.2) and says what each state means as one rule of
- * bpf/unwind_format.h. Only what unwinding follows is kept: CFA, return address, rbp, rbx.
+ * unwind_cfi.h - runs call frame programs (DWARF 5, 6.4.2) and says what each state means as one
+ * rule of bpf/unwind_format.h. Only what unwinding follows is kept: CFA, return address, rbp, rbx.
  * Owns: nothing; expressions point into the section.  Threads: any.
  * Trust: programs are hostile; every read is within [p, end). */
 #ifndef SYSOM_SAMPLER_UNWIND_CFI_H
@@ -18,7 +18,8 @@
 
 struct unwind_cfi_cursor {
 	const uint8_t *p, *end;
-	bool failed; /* a read went past the end, or a number was too long; reads give 0 from then on */
+	bool failed; /* a read went past the end, or a number was too long; reads give 0 from then
+			on */
 };
 
 enum unwind_cfi_where {
@@ -68,8 +69,9 @@ int64_t unwind_cfi_sleb(struct unwind_cfi_cursor *c);
 /* A pointer of one of the DW_EH_PE_* encodings; address: the virtual address of c->p. */
 uint64_t unwind_cfi_pointer(struct unwind_cfi_cursor *c, uint8_t encoding, uint64_t address);
 
-/* Runs until the location advances or the program ends. 1: m->now held up to (not at) m->pc, which is
- * new; 0: the end; -1: not a valid program. `before` gets m->now as it was before the advance. */
+/* Runs until the location advances or the program ends. 1: m->now held up to (not at) m->pc, which
+ * is new; 0: the end; -1: not a valid program. `before` gets m->now as it was before the advance.
+ */
 int unwind_cfi_run(struct unwind_cfi_machine *m, struct unwind_cfi_cursor *c);
 /* What m->now says, as a rule; UNWIND_CFA_UNSUPPORTED where a rule can't say it. */
 struct unwind_rule unwind_cfi_rule(const struct unwind_cfi_state *s);

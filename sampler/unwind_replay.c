@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * unwind_replay.c - see unwind_replay.h. The walk takes its memory from functions without a context, as
- * in the kernel; here a thread-local names the replay that runs. */
+ * unwind_replay.c - see unwind_replay.h. The walk takes its memory from functions without a
+ * context, as in the kernel; here a thread-local names the replay that runs. */
 #include "sampler/unwind_replay.h"
 
 #include <errno.h>
@@ -52,8 +52,8 @@ static void unwind_marker_set(__u64 key, __u32 marker)
 #define UNWIND_MODE current->mode
 #include "bpf/unwind.h"
 
-int unwind_replay_open(struct unwind_replay **out, const struct unwind_store *store, enum unwind_mode mode,
-		       unwind_replay_read read, void *context)
+int unwind_replay_open(struct unwind_replay **out, const struct unwind_store *store,
+		       enum unwind_mode mode, unwind_replay_read read, void *context)
 {
 	struct unwind_replay *r = calloc(1, sizeof(*r));
 

@@ -15,10 +15,11 @@ typedef int (*unwind_replay_read)(void *context, void *to, size_t bytes, uint64_
 
 struct unwind_replay;
 /* store: borrowed, and read only. mode: what unwind_format.h calls unwind_mode. 0, -ENOMEM. */
-int unwind_replay_open(struct unwind_replay **out, const struct unwind_store *store, enum unwind_mode mode,
-		       unwind_replay_read read, void *context);
+int unwind_replay_open(struct unwind_replay **out, const struct unwind_store *store,
+		       enum unwind_mode mode, unwind_replay_read read, void *context);
 void unwind_replay_close(struct unwind_replay *r); /* NULL is a no-op */
-/* One walk. The caller has set s->pc, reg, process and owner; frame, count and end are the result. */
+/* One walk. The caller has set s->pc, reg, process and owner; frame, count and end are the result.
+ */
 void unwind_replay_walk(struct unwind_replay *r, struct unwind_state *s);
 
 #endif

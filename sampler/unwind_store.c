@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * unwind_store.c - see unwind_store.h. Room is handed out as extents of the arena, first fit, from a
- * sorted list. A file without references keeps its table; once a quiesce has passed since its last one
- * ended no program can be reading it, and its room may be taken at once. Only mapping sets, which go away
- * at every change, wait in a list of their own. */
+ * unwind_store.c - see unwind_store.h. Room is handed out as extents of the arena, first fit, from
+ * a sorted list. A file without references keeps its table; once a quiesce has passed since its
+ * last one ended no program can be reading it, and its room may be taken at once. Only mapping
+ * sets, which go away at every change, wait in a list of their own. */
 #include "sampler/unwind_store.h"
 
 #include <errno.h>
@@ -13,8 +13,8 @@
 #include "base/hash.h"
 #include "base/limits.h"
 
-#define ALIGN_WORDS 64u
-#define HASH_BUCKETS 4096u
+#define ALIGN_WORDS   64u
+#define HASH_BUCKETS  4096u
 #define FILE_ROOM_MIN 64u
 
 struct extent {
@@ -27,7 +27,7 @@ struct file {
 	uint32_t next; /* in its bucket or in the list of unused numbers */
 	uint64_t released_epoch, last_used;
 	bool used, tabled;
-	uint64_t begin;      /* of the table, ELF virtual */
+	uint64_t begin; /* of the table, ELF virtual */
 	uint32_t table, page_count;
 	struct extent words; /* all of the table */
 	uint32_t *rules;     /* the rule ids it uses */
@@ -171,7 +171,8 @@ static int grow_arena(struct unwind_store *s)
 
 static void forget_file(struct unwind_store *s, uint32_t number);
 
-/* The file without references, quiesced, that was used longest ago. tabled: it must have a table. */
+/* The file without references, quiesced, that was used longest ago. tabled: it must have a table.
+ */
 static bool evict_one(struct unwind_store *s, bool tabled)
 {
 	uint32_t oldest = 0;
@@ -287,7 +288,8 @@ static void give_rule(struct unwind_store *s, uint32_t id)
 /* Where each page's rows begin and end in the table's, and the rule that holds where it begins. */
 struct page_rows {
 	uint32_t page, first, end;
-	uint32_t carried; /* a row of the table that holds at the page's first byte; UINT32_MAX: none */
+	uint32_t
+	    carried; /* a row of the table that holds at the page's first byte; UINT32_MAX: none */
 };
 
 static void next_page(const struct unwind_table *t, struct page_rows *p)
@@ -304,8 +306,8 @@ static void next_page(const struct unwind_table *t, struct page_rows *p)
 		p->end++;
 }
 
-/* Rows that the page gets: the carried one unless it says NONE and nothing follows. A page whose first
- * row lies within gets one that says NONE in front. */
+/* Rows that the page gets: the carried one unless it says NONE and nothing follows. A page whose
+ * first row lies within gets one that says NONE in front. */
 static uint32_t rows_of(const struct unwind_table *t, const struct page_rows *p)
 {
 	uint32_t own = p->end - p->first;
@@ -325,8 +327,9 @@ static uint32_t page_total(const struct unwind_table *t)
 /* Where the next page's n rows begin, given where the last ones ended: all in one chunk. */
 static uint32_t rows_at(uint32_t at, uint32_t n)
 {
-	return at % UNWIND_CHUNK_WORDS + n > UNWIND_CHUNK_WORDS ? (at / UNWIND_CHUNK_WORDS + 1) * UNWIND_CHUNK_WORDS :
-								  at;
+	return at % UNWIND_CHUNK_WORDS + n > UNWIND_CHUNK_WORDS
+		   ? (at / UNWIND_CHUNK_WORDS + 1) * UNWIND_CHUNK_WORDS
+		   : at;
 }
 
 /* The words that the table takes if it begins at `first`. */
@@ -673,7 +676,7 @@ void unwind_store_retire(struct unwind_store *s, struct unwind_process *p)
 		return;
 	for (uint32_t i = 0; i < p->mapping_count; i++) {
 		const struct unwind_mapping *m =
-			(const void *)word_at(s, p->mappings + i * UNWIND_MAPPING_WORDS);
+		    (const void *)word_at(s, p->mappings + i * UNWIND_MAPPING_WORDS);
 
 		if (m->file)
 			unwind_store_unref(s, m->file);
@@ -693,9 +696,11 @@ void unwind_store_quiesce(struct unwind_store *s)
 
 /* ---- the whole ---- */
 
-int unwind_store_open(struct unwind_store **out, const struct unwind_backing *backing, size_t bytes_max)
+int unwind_store_open(struct unwind_store **out, const struct unwind_backing *backing,
+		      size_t bytes_max)
 {
-	size_t shard_bytes = (size_t)UNWIND_SHARD_WORDS * 4, shards = (bytes_max + shard_bytes - 1) / shard_bytes;
+	size_t shard_bytes = (size_t)UNWIND_SHARD_WORDS * 4,
+	       shards = (bytes_max + shard_bytes - 1) / shard_bytes;
 	struct unwind_store *s;
 	int rc;
 

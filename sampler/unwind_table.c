@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * unwind_table.c - see unwind_table.h. One pass over the section fills raw rows, function by function, in
- * the order of the file; the functions are then sorted by address and their rows strung together, with a
- * gap row wherever the next function does not follow at once. Sections are read, not mapped: a job may
- * truncate its file at any time. */
+ * unwind_table.c - see unwind_table.h. One pass over the section fills raw rows, function by
+ * function, in the order of the file; the functions are then sorted by address and their rows
+ * strung together, with a gap row wherever the next function does not follow at once. Sections are
+ * read, not mapped: a job may truncate its file at any time. */
 #include "sampler/unwind_table.h"
 
 #include <dwarf.h>
@@ -19,16 +19,16 @@
 #include "base/limits.h"
 #include "sampler/unwind_cfi.h"
 
-#define RULE_NONE 0u
+#define RULE_NONE	 0u
 #define RULE_UNSUPPORTED 1u
-#define RULE_HASH_SLOTS (LIMIT_UNWIND_FILE_RULES * 4)
-#define SEGMENTS_MAX 16
-#define CIE_CACHE 64
+#define RULE_HASH_SLOTS	 (LIMIT_UNWIND_FILE_RULES * 4)
+#define SEGMENTS_MAX	 16
+#define CIE_CACHE	 64
 
 struct fde {
 	uint64_t begin, end;
 	uint32_t first, count; /* of build.rows */
-	uint32_t order;        /* the earlier one wins where two begin at one address */
+	uint32_t order;	       /* the earlier one wins where two begin at one address */
 };
 
 struct raw_row {
@@ -47,7 +47,9 @@ struct cie {
 struct build {
 	Elf *elf;
 	char *why;
-	struct { uint64_t begin, end; } code[SEGMENTS_MAX];
+	struct {
+		uint64_t begin, end;
+	} code[SEGMENTS_MAX];
 	unsigned code_count;
 	struct fde *fdes;
 	struct raw_row *rows;
@@ -129,7 +131,8 @@ static int read_augmentation(struct cie *c, const Dwarf_CIE *e)
 		if (!data.p)
 			return -1;
 		if (*a == 'R') {
-			c->encoding = (uint8_t)unwind_cfi_uleb(&data); /* one byte; bit 7 is refused below */
+			c->encoding =
+			    (uint8_t)unwind_cfi_uleb(&data); /* one byte; bit 7 is refused below */
 			if (c->encoding & 0x80)
 				return -1;
 		} else if (*a == 'L') {
@@ -137,7 +140,8 @@ static int read_augmentation(struct cie *c, const Dwarf_CIE *e)
 		} else if (*a == 'P') {
 			uint8_t encoding = data.p < data.end ? *data.p++ : UNWIND_CFI_OMIT;
 
-			/* its value does not matter here, its length does; an indirect one is read alike */
+			/* its value does not matter here, its length does; an indirect one is read
+			 * alike */
 			if (encoding != UNWIND_CFI_OMIT)
 				unwind_cfi_pointer(&data, encoding & 0x0f, 0);
 		} else if (*a != 'S' && *a != 'B') {
@@ -159,7 +163,8 @@ static struct cie *find_cie(struct build *b, Dwarf_Off offset)
 	if (c->known && c->offset == offset)
 		return c;
 	memset(c, 0, sizeof(*c));
-	if (offset >= b->data->d_size || dwarf_next_cfi(b->ident, b->data, b->eh_frame, offset, &next, &e) ||
+	if (offset >= b->data->d_size ||
+	    dwarf_next_cfi(b->ident, b->data, b->eh_frame, offset, &next, &e) ||
 	    !dwarf_cfi_cie_p(&e)) {
 		refuse(b, -EBADMSG, "a function names no valid CIE");
 		return NULL;
@@ -191,14 +196,16 @@ static struct cie *find_cie(struct build *b, Dwarf_Off offset)
 	return c;
 }
 
-static int add_row(struct build *b, struct fde *f, uint64_t offset, const struct unwind_cfi_state *s)
+static int add_row(struct build *b, struct fde *f, uint64_t offset,
+		   const struct unwind_cfi_state *s)
 {
 	struct unwind_rule rule = unwind_cfi_rule(s);
 	uint32_t id = intern(b, &rule);
 
 	if (f->count && b->rows[b->row_count - 1].rule == id)
 		return 0;
-	if (f->count && b->rows[b->row_count - 1].offset == offset) { /* two rows at one place: the later */
+	if (f->count &&
+	    b->rows[b->row_count - 1].offset == offset) { /* two rows at one place: the later */
 		b->rows[b->row_count - 1].rule = id;
 		return 0;
 	}
@@ -211,7 +218,8 @@ static int add_row(struct build *b, struct fde *f, uint64_t offset, const struct
 	return 0;
 }
 
-static int run_program(struct build *b, const struct cie *c, struct fde *f, struct unwind_cfi_cursor *p)
+static int run_program(struct build *b, const struct cie *c, struct fde *f,
+		       struct unwind_cfi_cursor *p)
 {
 	struct unwind_cfi_machine m = c->machine;
 	uint64_t at = f->begin;
@@ -348,7 +356,8 @@ static int check_header(struct build *b)
 
 		if (!gelf_getphdr(b->elf, (int)i, &ph))
 			return refuse(b, -EBADMSG, "the program headers lie outside the file");
-		if (ph.p_type != PT_LOAD || !(ph.p_flags & PF_X) || ph.p_vaddr + ph.p_memsz < ph.p_vaddr)
+		if (ph.p_type != PT_LOAD || !(ph.p_flags & PF_X) ||
+		    ph.p_vaddr + ph.p_memsz < ph.p_vaddr)
 			continue;
 		b->code[b->code_count].begin = ph.p_vaddr;
 		b->code[b->code_count++].end = ph.p_vaddr + ph.p_memsz;
@@ -448,7 +457,8 @@ static int string_rows(struct build *b, struct unwind_table *t)
 static int compile(struct unwind_table *out, Elf *elf, char *why)
 {
 	struct build *b;
-	struct unwind_rule none = {.cfa = UNWIND_CFA_NONE}, unsupported = {.cfa = UNWIND_CFA_UNSUPPORTED};
+	struct unwind_rule none = {.cfa = UNWIND_CFA_NONE},
+			   unsupported = {.cfa = UNWIND_CFA_UNSUPPORTED};
 	int rc;
 
 	memset(out, 0, sizeof(*out));
@@ -475,7 +485,8 @@ static int compile(struct unwind_table *out, Elf *elf, char *why)
 	if (!rc)
 		rc = add_section(b, ".eh_frame");
 	if (!rc) {
-		snprintf(out->source, sizeof(out->source), "%s", b->fde_count ? ".eh_frame" : ".debug_frame");
+		snprintf(out->source, sizeof(out->source), "%s",
+			 b->fde_count ? ".eh_frame" : ".debug_frame");
 		rc = add_section(b, ".debug_frame");
 	}
 	if (!rc)

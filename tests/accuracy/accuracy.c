@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
- * accuracy.c - how exact are the sampler's user stacks? Samples a live process with bpf/snapshot.bpf.c
- * (the sampler's own unwind.h), unwinds each very sample with libdw and, where they disagree, with
- * libunwind, and scores the walk in the kernel beside frame pointers alone and the paper's Algorithm 1.
- * usage: accuracy [-t] [-n NAME] [-s SECONDS] [-r HZ] [-v COUNT] [-B TEXT] [-w FILE] PID
- *	-t tail-call build  -v show that many disagreements  -w write one exact sample as a snapshot
- *	-B TEXT treat files whose path has TEXT in it as if they had no unwind information (libdw still sees
- *	it): what becomes of stripped code, with a truth to compare with */
+ * accuracy.c - how exact are the sampler's user stacks? Samples a live process with
+ *bpf/snapshot.bpf.c (the sampler's own unwind.h), unwinds each very sample with libdw and, where
+ *they disagree, with libunwind, and scores the walk in the kernel beside frame pointers alone and
+ *the paper's Algorithm 1. usage: accuracy [-t] [-n NAME] [-s SECONDS] [-r HZ] [-v COUNT] [-B TEXT]
+ *[-w FILE] PID -t tail-call build  -v show that many disagreements  -w write one exact sample as a
+ *snapshot -B TEXT treat files whose path has TEXT in it as if they had no unwind information (libdw
+ *still sees it): what becomes of stripped code, with a truth to compare with */
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
@@ -28,7 +28,7 @@
 #include "tests/accuracy/record.h"
 #include "tests/accuracy/truth.h"
 
-#define CPUS_MAX 256
+#define CPUS_MAX	256
 #define TABLE_BYTES_MAX (64u << 20)
 
 /* One algorithm's account. */
@@ -67,8 +67,8 @@ struct run {
 	struct unwind_state state;
 };
 
-static const char *const end_names[UNWIND_END_COUNT] = {"root", "depth", "no mapping", "no table",
-						       "no row", "unsupported", "fault"};
+static const char *const end_names[UNWIND_END_COUNT] = {
+    "root", "depth", "no mapping", "no table", "no row", "unsupported", "fault"};
 
 /* ---- tables ---- */
 
@@ -102,12 +102,15 @@ static uint32_t file_of(struct run *r, const struct mapping *m)
 	if (!m->elf || !unwind_store_find(r->store, &m->elf->key, &file))
 		return file;
 	fd = mapping_open("/proc", r->pid, m->begin, m->end, m->path);
-	rc = fd < 0 ? fd : r->blind && strstr(m->path, r->blind) ? -ENODATA : unwind_table_compile(&t, fd, why);
+	rc = fd < 0				     ? fd
+	     : r->blind && strstr(m->path, r->blind) ? -ENODATA
+						     : unwind_table_compile(&t, fd, why);
 	if (fd >= 0)
 		close(fd);
 	if (rc) {
 		if (rc != -ENODATA)
-			fprintf(stderr, "accuracy: %s: %s\n", m->path, fd < 0 ? strerror(-fd) : why);
+			fprintf(stderr, "accuracy: %s: %s\n", m->path,
+				fd < 0 ? strerror(-fd) : why);
 		r->refused++;
 		return unwind_store_add(r->store, &m->elf->key, NULL, &file) ? 0 : file;
 	}
@@ -137,7 +140,8 @@ static int take_mappings(struct run *r)
 	for (uint32_t i = 0; i < r->scan.count; i++) {
 		const struct mapping *s = &r->scan.mappings[i];
 
-		unwind_store_mapping(r->store, file_of(r, s), s->begin, s->end, s->load_bias, &m[i]);
+		unwind_store_mapping(r->store, file_of(r, s), s->begin, s->end, s->load_bias,
+				     &m[i]);
 	}
 	rc = unwind_store_publish(r->store, m, r->scan.count, &r->process, NULL);
 	free(m);
@@ -183,8 +187,8 @@ static bool same(const __u64 *a, const __u64 *b, uint32_t n)
 	return true;
 }
 
-/* Frames behind the truth's end, where the truth had no unwind information to go by, are not judged:
- * there is no truth about them. They are counted as scanned or found by frame pointer. */
+/* Frames behind the truth's end, where the truth had no unwind information to go by, are not
+ * judged: there is no truth about them. They are counted as scanned or found by frame pointer. */
 static uint32_t judged(const __u64 *frame, uint32_t count, const struct truth_stack *t)
 {
 	uint32_t n = 0;
@@ -226,9 +230,12 @@ static void print_stack(const struct run *r, const char *title, const __u64 *fra
 		uint64_t pc = frame[i] & UNWIND_FRAME_PC;
 		const struct mapping *m = mapping_of(r, pc);
 
-		printf(" %s+%lx%s", m ? (strrchr(m->path, '/') ? strrchr(m->path, '/') + 1 : m->path) : "?",
-		       m ? pc - m->load_bias : pc, frame[i] & UNWIND_FRAME_SCANNED ? "(scan)" :
-		       frame[i] & UNWIND_FRAME_FP ? "(fp)" : "");
+		printf(" %s+%lx%s",
+		       m ? (strrchr(m->path, '/') ? strrchr(m->path, '/') + 1 : m->path) : "?",
+		       m ? pc - m->load_bias : pc,
+		       frame[i] & UNWIND_FRAME_SCANNED ? "(scan)"
+		       : frame[i] & UNWIND_FRAME_FP    ? "(fp)"
+						       : "");
 	}
 	printf("\n");
 }
@@ -247,8 +254,9 @@ static void third_voice(struct run *r, const struct truth_stack *t)
 	else
 		r->third_neither++;
 	if (r->show-- > 0) {
-		printf("  disagreement (%s): kernel %u frames, end %s; libdw %u (%s); libunwind %u\n", r->name, s->count,
-		       end_names[s->end], t->count, t->why, third.count);
+		printf(
+		    "  disagreement (%s): kernel %u frames, end %s; libdw %u (%s); libunwind %u\n",
+		    r->name, s->count, end_names[s->end], t->count, t->why, third.count);
 		print_stack(r, "kernel", s->frame, s->count);
 		print_stack(r, "libdw", t->pc, t->count);
 		print_stack(r, "libunwind", third.pc, third.count);
@@ -278,8 +286,8 @@ static time_t seconds_now(void)
 	return now.tv_sec;
 }
 
-/* The process has mapped something since its mappings were read, which the sampler would know from the
- * kernel's events. */
+/* The process has mapped something since its mappings were read, which the sampler would know from
+ * the kernel's events. */
 static bool is_stale(struct run *r, const struct snapshot_record *s)
 {
 	struct timespec now;
@@ -304,7 +312,8 @@ static int on_record(void *context, void *data, size_t bytes)
 	struct snapshot_record *s = data;
 
 	if (seconds_now() >= r->end_s)
-		return -ETIME; /* or a slow judge would never come to the end of a ring that fills meanwhile */
+		return -ETIME; /* or a slow judge would never come to the end of a ring that fills
+				  meanwhile */
 	if (bytes < sizeof(*s) || !r->truth)
 		return 0;
 	r->record = s;
@@ -376,12 +385,16 @@ static int load_tail(struct run *r)
 
 static int attach(struct run *r, int hz)
 {
-	struct perf_event_attr attr = {.size = sizeof(attr), .type = PERF_TYPE_SOFTWARE,
-				       .config = PERF_COUNT_SW_CPU_CLOCK, .freq = 1, .sample_freq = (uint64_t)hz};
+	struct perf_event_attr attr = {.size = sizeof(attr),
+				       .type = PERF_TYPE_SOFTWARE,
+				       .config = PERF_COUNT_SW_CPU_CLOCK,
+				       .freq = 1,
+				       .sample_freq = (uint64_t)hz};
 
 	r->cpus = libbpf_num_possible_cpus();
 	for (int i = 0; i < r->cpus && i < CPUS_MAX; i++) {
-		r->perf[i] = (int)syscall(SYS_perf_event_open, &attr, -1, i, -1, PERF_FLAG_FD_CLOEXEC);
+		r->perf[i] =
+		    (int)syscall(SYS_perf_event_open, &attr, -1, i, -1, PERF_FLAG_FD_CLOEXEC);
 		if (r->perf[i] < 0)
 			return -errno;
 		if (ioctl(r->perf[i], PERF_EVENT_IOC_SET_BPF, r->sample_fd) ||
@@ -413,21 +426,26 @@ static void report(const struct run *r)
 		const struct score *s = &r->score[i];
 
 		printf("  %7.3f %6.2f %6.2f %5.1f", percent(s->exact, r->samples),
-		       percent(s->common_frames, s->truth_frames), percent(s->common_frames, s->our_frames),
-		       percent(s->truncated, r->samples));
+		       percent(s->common_frames, s->truth_frames),
+		       percent(s->common_frames, s->our_frames), percent(s->truncated, r->samples));
 	}
-	printf("  %5.1f %5.1f %6.1f\n", percent(r->scanned, r->samples), percent(r->silent, r->samples),
+	printf("  %5.1f %5.1f %6.1f\n", percent(r->scanned, r->samples),
+	       percent(r->silent, r->samples),
 	       r->samples ? (double)r->score[BY_TABLE].our_frames / (double)r->samples : 0);
-	printf("    libunwind of %lu disagreements: with us %lu, with libdw %lu, neither %lu; ends:",
-	       r->samples - r->score[BY_TABLE].exact, r->third_with_us, r->third_with_libdw, r->third_neither);
+	printf(
+	    "    libunwind of %lu disagreements: with us %lu, with libdw %lu, neither %lu; ends:",
+	    r->samples - r->score[BY_TABLE].exact, r->third_with_us, r->third_with_libdw,
+	    r->third_neither);
 	for (int i = 0; i < UNWIND_END_COUNT; i++) {
 		if (r->end[i])
 			printf(" %s %lu", end_names[i], r->end[i]);
 	}
-	printf("; in kernel %.1f%%, by fp %lu, cut %lu, live reads %lu, stale %lu, replay differs %lu, lost %lu, %.2f us\n",
-	       percent(r->in_kernel, r->samples), r->by_fp, r->cut, r->live, r->stale, r->replay_differs,
-	       counter(r, SNAPSHOT_LOST),
-	       (double)counter(r, SNAPSHOT_WALK_NS) / (double)(counter(r, SNAPSHOT_TAKEN) + 1) / 1e3);
+	printf("; in kernel %.1f%%, by fp %lu, cut %lu, live reads %lu, stale %lu, replay differs "
+	       "%lu, lost %lu, %.2f us\n",
+	       percent(r->in_kernel, r->samples), r->by_fp, r->cut, r->live, r->stale,
+	       r->replay_differs, counter(r, SNAPSHOT_LOST),
+	       (double)counter(r, SNAPSHOT_WALK_NS) / (double)(counter(r, SNAPSHOT_TAKEN) + 1) /
+		   1e3);
 }
 
 static int sample(struct run *r, int seconds)
@@ -460,7 +478,8 @@ static int start(struct run *r, bool tail, int hz)
 	if (!rc)
 		rc = unwind_store_open(&r->store, &backing, TABLE_BYTES_MAX);
 	for (int i = 0; !rc && i < ALGORITHMS; i++)
-		rc = unwind_replay_open(&r->replay[i], r->store, (enum unwind_mode)i, replay_read, r);
+		rc = unwind_replay_open(&r->replay[i], r->store, (enum unwind_mode)i, replay_read,
+					r);
 	if (!rc)
 		rc = take_mappings(r);
 	return rc ? rc : attach(r, hz);
@@ -492,7 +511,8 @@ int main(int argc, char **argv)
 			return 2;
 	}
 	if (optind + 1 != argc) {
-		fprintf(stderr, "usage: accuracy [-t] [-n NAME] [-s SECONDS] [-r HZ] [-v COUNT] [-B TEXT] [-w FILE] PID\n");
+		fprintf(stderr, "usage: accuracy [-t] [-n NAME] [-s SECONDS] [-r HZ] [-v COUNT] "
+				"[-B TEXT] [-w FILE] PID\n");
 		return 2;
 	}
 	r.pid = (uint32_t)strtoul(argv[optind], NULL, 10);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * record.c - see record.h. The stack goes in from rsp to 64 bytes above the last thing that a walk could
- * need of it; of the rest of the memory, the code around the return addresses. */
+ * record.c - see record.h. The stack goes in from rsp to 64 bytes above the last thing that a walk
+ * could need of it; of the rest of the memory, the code around the return addresses. */
 #include "tests/accuracy/record.h"
 
 #include <errno.h>
@@ -9,8 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#define CODE_BEFORE 16
-#define CODE_BYTES 32
+#define CODE_BEFORE    16
+#define CODE_BYTES     32
 #define FILE_BYTES_MAX (1u << 20)
 
 /* The mappings that hold frames, each with the rows that its frames need. */
@@ -30,11 +30,13 @@ static int add_mapping(struct snapshot *s, const struct mapping_scan *scan, cons
 		if (t->pc[i] >= m->begin && t->pc[i] < m->end)
 			at[n++] = t->pc[i] - m->load_bias;
 	}
-	*out = (struct snapshot_mapping){.begin = m->begin, .end = m->end, .load_bias = m->load_bias};
+	*out =
+	    (struct snapshot_mapping){.begin = m->begin, .end = m->end, .load_bias = m->load_bias};
 	rc = 0;
 	if (n && m->elf) {
-		fd = blind && strstr(m->path, blind) ? -1 :
-						       mapping_open("/proc", scan->pid, m->begin, m->end, m->path);
+		fd = blind && strstr(m->path, blind)
+			 ? -1
+			 : mapping_open("/proc", scan->pid, m->begin, m->end, m->path);
 		if (fd >= 0) {
 			unwind_table_compile(&table, fd, why);
 			close(fd);
@@ -73,10 +75,12 @@ static int add_memory(struct snapshot *s, struct truth *truth, const struct snap
 	int rc = 0;
 
 	if (skip < r->stack_bytes)
-		rc = snapshot_add_piece(s, r->stack_begin + skip, r->stack + skip,
-					used_stack(r->stack + skip, r->stack_bytes - (uint32_t)skip, t));
+		rc = snapshot_add_piece(
+		    s, r->stack_begin + skip, r->stack + skip,
+		    used_stack(r->stack + skip, r->stack_bytes - (uint32_t)skip, t));
 	if (!rc && r->other_bytes)
-		rc = snapshot_add_piece(s, r->other_begin, r->other, used_stack(r->other, r->other_bytes, t));
+		rc = snapshot_add_piece(s, r->other_begin, r->other,
+					used_stack(r->other, r->other_bytes, t));
 	for (uint32_t i = 0; !rc && i < t->count; i++) {
 		uint8_t code[CODE_BYTES];
 
@@ -86,8 +90,9 @@ static int add_memory(struct snapshot *s, struct truth *truth, const struct snap
 	return rc;
 }
 
-int record_write(const char *path, const char *name, struct truth *truth, const struct mapping_scan *scan,
-		 const struct snapshot_record *r, const struct truth_stack *expected, const char *blind)
+int record_write(const char *path, const char *name, struct truth *truth,
+		 const struct mapping_scan *scan, const struct snapshot_record *r,
+		 const struct truth_stack *expected, const char *blind)
 {
 	struct snapshot s = {.pc = r->pc, .end = r->end};
 	struct buf b;

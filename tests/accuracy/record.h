@@ -7,7 +7,8 @@
 #include "tests/accuracy/truth.h"
 
 /* 0 or -errno. blind: part of the paths whose unwind information is left out, or NULL. */
-int record_write(const char *path, const char *name, struct truth *truth, const struct mapping_scan *scan,
-		 const struct snapshot_record *r, const struct truth_stack *expected, const char *blind);
+int record_write(const char *path, const char *name, struct truth *truth,
+		 const struct mapping_scan *scan, const struct snapshot_record *r,
+		 const struct truth_stack *expected, const char *blind);
 
 #endif

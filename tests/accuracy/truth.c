@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * truth.c - see truth.h. Stack memory comes from the record alone; code and data that can't change come
- * from the running process. What else is read from it (the interrupted stack under a handler that runs on
- * an alternate one) is counted, since it may have moved on. */
+ * truth.c - see truth.h. Stack memory comes from the record alone; code and data that can't change
+ * come from the running process. What else is read from it (the interrupted stack under a handler
+ * that runs on an alternate one) is counted, since it may have moved on. */
 #include "tests/accuracy/truth.h"
 
 #include <elfutils/libdw.h>
@@ -35,9 +35,9 @@ struct truth {
 
 static char *no_debuginfo = "";
 static const Dwfl_Callbacks callbacks = {
-	.find_elf = dwfl_linux_proc_find_elf,
-	.find_debuginfo = dwfl_standard_find_debuginfo,
-	.debuginfo_path = &no_debuginfo,
+    .find_elf = dwfl_linux_proc_find_elf,
+    .find_debuginfo = dwfl_standard_find_debuginfo,
+    .debuginfo_path = &no_debuginfo,
 };
 
 static bool is_fixed(const struct truth *t, uint64_t address)
@@ -49,7 +49,8 @@ static bool is_fixed(const struct truth *t, uint64_t address)
 	return false;
 }
 
-int truth_read(struct truth *t, const struct snapshot_record *r, void *to, size_t bytes, uint64_t address)
+int truth_read(struct truth *t, const struct snapshot_record *r, void *to, size_t bytes,
+	       uint64_t address)
 {
 	if (address >= r->stack_begin && address + bytes <= r->stack_begin + r->stack_bytes) {
 		memcpy(to, r->stack + (address - r->stack_begin), bytes);
@@ -118,9 +119,9 @@ static int on_frame(Dwfl_Frame *frame, void *arg)
 }
 
 static const Dwfl_Thread_Callbacks thread_callbacks = {
-	.next_thread = next_thread,
-	.memory_read = memory_read,
-	.set_initial_registers = initial_registers,
+    .next_thread = next_thread,
+    .memory_read = memory_read,
+    .set_initial_registers = initial_registers,
 };
 
 void truth_libdw(struct truth *t, const struct snapshot_record *r, struct truth_stack *out)
@@ -156,7 +157,8 @@ static int read_ranges(struct truth *t)
 		struct range r;
 		char mode[8];
 
-		if (sscanf(line, "%lx-%lx %7s", &r.begin, &r.end, mode) == 3 && (mode[1] != 'w' || mode[2] == 'x'))
+		if (sscanf(line, "%lx-%lx %7s", &r.begin, &r.end, mode) == 3 &&
+		    (mode[1] != 'w' || mode[2] == 'x'))
 			t->fixed[t->fixed_count++] = r;
 	}
 	fclose(f);
@@ -165,8 +167,8 @@ static int read_ranges(struct truth *t)
 
 /* ---- libunwind, over accessors of our own ---- */
 
-static int proc_name(unw_addr_space_t as, unw_word_t ip, char *name, size_t bytes, unw_word_t *offset,
-		     void *arg)
+static int proc_name(unw_addr_space_t as, unw_word_t ip, char *name, size_t bytes,
+		     unw_word_t *offset, void *arg)
 {
 	return -UNW_ENOINFO;
 }
@@ -185,12 +187,14 @@ static int resume(unw_addr_space_t as, unw_cursor_t *cursor, void *arg)
 	return -UNW_EINVAL;
 }
 
-static int access_fpreg(unw_addr_space_t as, unw_regnum_t number, unw_fpreg_t *value, int write, void *arg)
+static int access_fpreg(unw_addr_space_t as, unw_regnum_t number, unw_fpreg_t *value, int write,
+			void *arg)
 {
 	return -UNW_EINVAL;
 }
 
-static int access_mem(unw_addr_space_t as, unw_word_t address, unw_word_t *value, int write, void *arg)
+static int access_mem(unw_addr_space_t as, unw_word_t address, unw_word_t *value, int write,
+		      void *arg)
 {
 	struct truth *t = arg;
 
@@ -199,35 +203,40 @@ static int access_mem(unw_addr_space_t as, unw_word_t address, unw_word_t *value
 	return 0;
 }
 
-static int access_reg(unw_addr_space_t as, unw_regnum_t number, unw_word_t *value, int write, void *arg)
+static int access_reg(unw_addr_space_t as, unw_regnum_t number, unw_word_t *value, int write,
+		      void *arg)
 {
 	const struct snapshot_record *r = ((struct truth *)arg)->record;
 
 	if (write || number < 0 || number > UNW_X86_64_RIP)
 		return -UNW_EBADREG;
-	*value = number == UNW_X86_64_RIP ? r->pc : r->reg[number]; /* libunwind numbers as DWARF does */
+	*value =
+	    number == UNW_X86_64_RIP ? r->pc : r->reg[number]; /* libunwind numbers as DWARF does */
 	return 0;
 }
 
 /* The binary search table of .eh_frame_hdr, as the file's program headers in memory name it. */
-static int find_proc_info(unw_addr_space_t as, unw_word_t ip, unw_proc_info_t *info, int need, void *arg);
+static int find_proc_info(unw_addr_space_t as, unw_word_t ip, unw_proc_info_t *info, int need,
+			  void *arg);
 
 static unw_accessors_t accessors = {
-	.find_proc_info = find_proc_info,
-	.put_unwind_info = put_info,
-	.get_dyn_info_list_addr = dyn_list,
-	.access_mem = access_mem,
-	.access_reg = access_reg,
-	.access_fpreg = access_fpreg,
-	.resume = resume,
-	.get_proc_name = proc_name,
+    .find_proc_info = find_proc_info,
+    .put_unwind_info = put_info,
+    .get_dyn_info_list_addr = dyn_list,
+    .access_mem = access_mem,
+    .access_reg = access_reg,
+    .access_fpreg = access_fpreg,
+    .resume = resume,
+    .get_proc_name = proc_name,
 };
 
 /* libunwind exports it for debuggers, without declaring it. */
-extern int _Ux86_64_dwarf_search_unwind_table(unw_addr_space_t as, unw_word_t ip, unw_dyn_info_t *di,
-					      unw_proc_info_t *info, int need, void *arg);
+extern int _Ux86_64_dwarf_search_unwind_table(unw_addr_space_t as, unw_word_t ip,
+					      unw_dyn_info_t *di, unw_proc_info_t *info, int need,
+					      void *arg);
 
-static int find_proc_info(unw_addr_space_t as, unw_word_t ip, unw_proc_info_t *info, int need, void *arg)
+static int find_proc_info(unw_addr_space_t as, unw_word_t ip, unw_proc_info_t *info, int need,
+			  void *arg)
 {
 	struct truth *t = arg;
 	const struct mapping *m = NULL;
@@ -236,7 +245,11 @@ static int find_proc_info(unw_addr_space_t as, unw_word_t ip, unw_proc_info_t *i
 	GElf_Addr bias;
 	Elf *elf = module ? dwfl_module_getelf(module, &bias) : NULL;
 	size_t count = 0;
-	struct { uint8_t version, frame, count_encoding, table; int32_t frame_pointer; uint32_t rows; } header;
+	struct {
+		uint8_t version, frame, count_encoding, table;
+		int32_t frame_pointer;
+		uint32_t rows;
+	} header;
 
 	for (uint32_t i = 0; i < t->mappings->count && !m; i++) {
 		if (ip >= t->mappings->mappings[i].begin && ip < t->mappings->mappings[i].end)
@@ -263,8 +276,8 @@ static int find_proc_info(unw_addr_space_t as, unw_word_t ip, unw_proc_info_t *i
 	return -UNW_ENOINFO;
 }
 
-void truth_libunwind(struct truth *t, const struct mapping_scan *mappings, const struct snapshot_record *r,
-		     struct truth_stack *out)
+void truth_libunwind(struct truth *t, const struct mapping_scan *mappings,
+		     const struct snapshot_record *r, struct truth_stack *out)
 {
 	unw_cursor_t cursor;
 	unw_word_t ip;
@@ -276,7 +289,8 @@ void truth_libunwind(struct truth *t, const struct mapping_scan *mappings, const
 	unw_flush_cache(t->space, 0, 0);
 	if (!unw_init_remote(&cursor, t->space, t)) {
 		do {
-			if (unw_get_reg(&cursor, UNW_REG_IP, &ip) || !ip || out->count == UNWIND_FRAME_MAX)
+			if (unw_get_reg(&cursor, UNW_REG_IP, &ip) || !ip ||
+			    out->count == UNWIND_FRAME_MAX)
 				break;
 			out->pc[out->count++] = ip;
 		} while (unw_step(&cursor) > 0);

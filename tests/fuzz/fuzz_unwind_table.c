@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * fuzz_unwind_table.c - any bytes as an ELF file: refused with a reason or compiled into a table that
- * keeps its promises, goes into the arena, and leads a walk over any stack to an end. */
+ * fuzz_unwind_table.c - any bytes as an ELF file: refused with a reason or compiled into a table
+ * that keeps its promises, goes into the arena, and leads a walk over any stack to an end. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -54,7 +54,8 @@ static void walk(const struct unwind_table *t, struct stack *stack)
 
 	CHECK(!unwind_store_open(&s, &unwind_store_memory, 8u << 20));
 	if (!unwind_store_add(s, &key, t, &file)) {
-		uint64_t end = (t->end + UNWIND_PAGE_BYTES - 1) & ~(uint64_t)(UNWIND_PAGE_BYTES - 1);
+		uint64_t end =
+		    (t->end + UNWIND_PAGE_BYTES - 1) & ~(uint64_t)(UNWIND_PAGE_BYTES - 1);
 
 		unwind_store_mapping(s, file, t->begin, end, 0, &m);
 		CHECK(!unwind_store_publish(s, &m, 1, &p, NULL));
@@ -68,7 +69,8 @@ static void walk(const struct unwind_table *t, struct stack *stack)
 					state.reg[k] = 0x1000u + 8u * (unsigned)k;
 				state.process = p;
 				unwind_replay_walk(r, &state);
-				CHECK(state.count <= UNWIND_FRAME_MAX && state.end < UNWIND_END_COUNT);
+				CHECK(state.count <= UNWIND_FRAME_MAX &&
+				      state.end < UNWIND_END_COUNT);
 			}
 			unwind_replay_close(r);
 		}

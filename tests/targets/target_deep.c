@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * target_deep.c - recursion to a depth that changes from 1 to 1500: below and beyond the sampler's limit
- * of frames. chain: main -> recurse x depth -> burn */
+ * target_deep.c - recursion to a depth that changes from 1 to 1500: below and beyond the sampler's
+ * limit of frames. chain: main -> recurse x depth -> burn */
 #include "tests/targets/target.h"
 
 static TARGET_NOINLINE uint64_t recurse(uint64_t x, int depth)

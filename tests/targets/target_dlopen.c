@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * target_dlopen.c - a library that is loaded at run time, and lazily bound calls: the library is loaded
- * anew in every round, so that each first call goes through the PLT and the dynamic linker's resolver.
- * usage: target_dlopen LIBRARY.  chain: main -> round -> library_enter -> library_deep -> callback -> burn */
+ * target_dlopen.c - a library that is loaded at run time, and lazily bound calls: the library is
+ * loaded anew in every round, so that each first call goes through the PLT and the dynamic linker's
+ * resolver. usage: target_dlopen LIBRARY.  chain: main -> round -> library_enter -> library_deep ->
+ * callback -> burn */
 #include <dlfcn.h>
 #include <stdlib.h>
 

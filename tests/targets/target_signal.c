@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * target_signal.c - signal handlers: on the thread's stack, and on an alternate one.
- * chain: main -> below -> (raise) -> trampoline -> handler -> in_handler -> burn, and with a timer the
- * interrupted function may be at any instruction of `below`. */
+ * chain: main -> below -> (raise) -> trampoline -> handler -> in_handler -> burn, and with a timer
+ * the interrupted function may be at any instruction of `below`. */
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/time.h>

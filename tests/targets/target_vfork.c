@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * target_vfork.c - vfork, whose C library code holds the return address in a register, and a child that
- * burns on its parent's stack. chain: main -> spawn -> vfork, and child: main -> spawn -> burn */
+ * target_vfork.c - vfork, whose C library code holds the return address in a register, and a child
+ * that burns on its parent's stack. chain: main -> spawn -> vfork, and child: main -> spawn -> burn
+ */
 #include <sys/wait.h>
 #include <unistd.h>
 

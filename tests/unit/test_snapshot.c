@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * test_snapshot.c - recorded samples, unwound again by the sampler's own walk: the frames must be those
- * that libdw found when they were recorded. */
+ * test_snapshot.c - recorded samples, unwound again by the sampler's own walk: the frames must be
+ * those that libdw found when they were recorded. */
 #include <dirent.h>
 #include <errno.h>
 #include <setjmp.h>
@@ -110,11 +110,15 @@ static void damaged_files_are_refused(void **state)
 	for (size_t i = 0; i < n; i += 13)
 		assert_int_equal(snapshot_read(&s, bytes, i), -EPROTO);
 	for (int i = 0; i < 5000; i++) {
-		size_t at = (size_t)((seed = seed * 6364136223846793005ull + 1442695040888963407ull) >> 33) % n;
+		size_t at =
+		    (size_t)((seed = seed * 6364136223846793005ull + 1442695040888963407ull) >>
+			     33) %
+		    n;
 		uint8_t was = bytes[at];
 
 		bytes[at] = (uint8_t)(seed >> 24);
-		if (!snapshot_read(&s, bytes, n)) { /* whatever it says now, the walk comes to an end */
+		if (!snapshot_read(&s, bytes,
+				   n)) { /* whatever it says now, the walk comes to an end */
 			snapshot_walk(&s, UNWIND_MODE_TABLE, &walked);
 			assert_true(walked.count <= UNWIND_FRAME_MAX);
 			snapshot_fini(&s);
@@ -126,11 +130,11 @@ static void damaged_files_are_refused(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(every_recorded_stack_is_found_again),
-		cmocka_unit_test(frame_pointers_alone_do_not_find_them),
-		cmocka_unit_test(code_without_tables_is_crossed_and_marked),
-		cmocka_unit_test(unreadable_memory_ends_the_walk),
-		cmocka_unit_test(damaged_files_are_refused),
+	    cmocka_unit_test(every_recorded_stack_is_found_again),
+	    cmocka_unit_test(frame_pointers_alone_do_not_find_them),
+	    cmocka_unit_test(code_without_tables_is_crossed_and_marked),
+	    cmocka_unit_test(unreadable_memory_ends_the_walk),
+	    cmocka_unit_test(damaged_files_are_refused),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

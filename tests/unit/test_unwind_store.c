@@ -21,7 +21,8 @@ static struct unwind_store_key key_of(uint32_t n)
 	return k;
 }
 
-/* rows rows, `step` bytes apart from address `first` on; every CFA is rsp + 8 * (1 + index % 50). */
+/* rows rows, `step` bytes apart from address `first` on; every CFA is rsp + 8 * (1 + index % 50).
+ */
 static struct unwind_table table_of(uint32_t rows, uint32_t first, uint32_t step)
 {
 	struct unwind_table t = {.begin = 0x1000};
@@ -81,12 +82,14 @@ static void the_walk_finds_the_row_of_every_address(void **state)
 
 	assert_int_equal(unwind_store_open(&s, &unwind_store_memory, 1), 0);
 	assert_int_equal(unwind_store_add(s, &key, &t, &file), 0);
-	unwind_store_mapping(s, file, 0x400000, 0x440000, 0x3ff000, &m); /* 0x1000 lies at 0x400000 */
+	unwind_store_mapping(s, file, 0x400000, 0x440000, 0x3ff000,
+			     &m); /* 0x1000 lies at 0x400000 */
 	assert_int_equal(unwind_store_publish(s, &m, 1, &p, NULL), 0);
 	for (uint32_t a = 100; a < 100 + 3000 * 9; a += 1) {
 		uint32_t row = (a - 100) / 9;
 
-		assert_int_equal(looked_at(s, p, 0x400000 + a, NULL), 0x7000 + 8 * (1 + row % 50) - 8);
+		assert_int_equal(looked_at(s, p, 0x400000 + a, NULL),
+				 0x7000 + 8 * (1 + row % 50) - 8);
 	}
 	looked_at(s, p, 0x400000 + 99, &end); /* before the first row: no rule, and no other way */
 	assert_int_equal(end.end, UNWIND_END_NO_ROW);
@@ -186,13 +189,15 @@ static void the_oldest_unused_table_makes_room_after_a_quiesce(void **state)
 	assert_int_equal(unwind_store_add(s, &key[0], &t, &file[0]), 0);
 	assert_int_equal(unwind_store_add(s, &key[1], &t, &file[1]), 0);
 	assert_int_equal(unwind_store_add(s, &key[2], &t, &file[2]), -ENOSPC);
-	assert_int_equal(unwind_store_find(s, &key[2], &n), -ENOENT); /* a failure is not remembered */
+	assert_int_equal(unwind_store_find(s, &key[2], &n),
+			 -ENOENT); /* a failure is not remembered */
 	unwind_store_unref(s, file[1]);
 	unwind_store_unref(s, file[0]);
 	/* a program may still read them */
 	assert_int_equal(unwind_store_add(s, &key[2], &t, &file[2]), -ENOSPC);
 	unwind_store_quiesce(s);
-	assert_int_equal(unwind_store_find(s, &key[1], &n), 0); /* used again, so the other is older */
+	assert_int_equal(unwind_store_find(s, &key[1], &n),
+			 0); /* used again, so the other is older */
 	unwind_store_unref(s, n);
 	unwind_store_quiesce(s);
 	assert_int_equal(unwind_store_add(s, &key[2], &t, &file[2]), 0);
@@ -228,7 +233,7 @@ static void mappings_hold_their_files_and_wait_for_the_quiesce(void **state)
 	copy = p;
 	unwind_store_retire(s, &p);
 	assert_int_equal(p.mapping_count, 0);
-	unwind_store_retire(s, &p); /* no-op */
+	unwind_store_retire(s, &p);				    /* no-op */
 	assert_int_equal(looked_at(s, copy, 0x1000, NULL), 0x7000); /* still readable */
 	unwind_store_quiesce(s);
 	assert_int_equal(unwind_store_add(s, &three, &t, &other), 0); /* file 1 gave way */
@@ -265,7 +270,8 @@ static int grow_fails(void *context, uint32_t shard, uint32_t **words)
 
 static void a_backing_that_can_not_grow_is_a_full_store(void **state)
 {
-	const struct unwind_backing backing = {.grow = grow_fails, .release = unwind_store_memory.release};
+	const struct unwind_backing backing = {.grow = grow_fails,
+					       .release = unwind_store_memory.release};
 	struct unwind_table t = table_of(400000, 0, 3);
 	struct unwind_store_key one = key_of(1), two = key_of(2), three = key_of(3);
 	struct unwind_store_stats stats;
@@ -286,14 +292,14 @@ static void a_backing_that_can_not_grow_is_a_full_store(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(the_walk_finds_the_row_of_every_address),
-		cmocka_unit_test(a_page_of_single_byte_rows_is_searched_right),
-		cmocka_unit_test(every_one_of_2048_mappings_is_found),
-		cmocka_unit_test(files_are_shared_and_rules_too),
-		cmocka_unit_test(the_oldest_unused_table_makes_room_after_a_quiesce),
-		cmocka_unit_test(mappings_hold_their_files_and_wait_for_the_quiesce),
-		cmocka_unit_test(anonymous_neighbours_are_one_mapping),
-		cmocka_unit_test(a_backing_that_can_not_grow_is_a_full_store),
+	    cmocka_unit_test(the_walk_finds_the_row_of_every_address),
+	    cmocka_unit_test(a_page_of_single_byte_rows_is_searched_right),
+	    cmocka_unit_test(every_one_of_2048_mappings_is_found),
+	    cmocka_unit_test(files_are_shared_and_rules_too),
+	    cmocka_unit_test(the_oldest_unused_table_makes_room_after_a_quiesce),
+	    cmocka_unit_test(mappings_hold_their_files_and_wait_for_the_quiesce),
+	    cmocka_unit_test(anonymous_neighbours_are_one_mapping),
+	    cmocka_unit_test(a_backing_that_can_not_grow_is_a_full_store),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

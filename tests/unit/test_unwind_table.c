@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * test_unwind_table.c - compiled tables against libdw's own evaluation of the same CFI, and refusals. */
+ * test_unwind_table.c - compiled tables against libdw's own evaluation of the same CFI, and
+ * refusals. */
 #include <dlfcn.h>
 #include <elf.h>
 #include <elfutils/libdw.h>
@@ -48,7 +49,8 @@ static int libdw_cfa(Dwarf_CFI *cfi, uint64_t address, unsigned *number, int64_t
 
 	if (dwarf_cfi_addrframe(cfi, address, &frame))
 		return -1;
-	if (!dwarf_frame_cfa(frame, &ops, &count) && count == 1 && ops[0].atom == 0x92) { /* DW_OP_bregx */
+	if (!dwarf_frame_cfa(frame, &ops, &count) && count == 1 &&
+	    ops[0].atom == 0x92) { /* DW_OP_bregx */
 		*number = (unsigned)ops[0].number;
 		*offset = (int64_t)ops[0].number2;
 		rc = 0;
@@ -84,7 +86,8 @@ static void agrees_with_libdw_on_the_c_library(void **state)
 			assert_int_not_equal(UNWIND_RULE_CFA(r), UNWIND_CFA_REGISTER);
 			continue;
 		}
-		if (UNWIND_RULE_CFA(r) == UNWIND_CFA_END || UNWIND_RULE_CFA(r) == UNWIND_CFA_UNSUPPORTED)
+		if (UNWIND_RULE_CFA(r) == UNWIND_CFA_END ||
+		    UNWIND_RULE_CFA(r) == UNWIND_CFA_UNSUPPORTED)
 			continue;
 		assert_int_equal(UNWIND_RULE_CFA(r), UNWIND_CFA_REGISTER);
 		assert_int_equal(UNWIND_RULE_REGISTER(r), number);
@@ -116,7 +119,8 @@ static void knows_every_kind_of_the_c_library(void **state)
 	path_of((const void *)(uintptr_t)qsort, path, sizeof(path));
 	compile_path(&t, path);
 	assert_int_equal(count_kind(&t, UNWIND_CFA_SIGNAL), 1); /* the sigreturn trampoline */
-	assert_true(count_kind(&t, UNWIND_CFA_END) > 0);        /* __libc_start_call_main's callers, clone */
+	assert_true(count_kind(&t, UNWIND_CFA_END) >
+		    0); /* __libc_start_call_main's callers, clone */
 	assert_true(count_kind(&t, UNWIND_CFA_PLT) > 0);
 	for (uint32_t i = 0; i < t.rule_count; i++)
 		in_register += UNWIND_RULE_RA(&t.rules[i]) == UNWIND_RDI; /* vfork */
@@ -227,12 +231,12 @@ static void refuses_damaged_sections_with_a_reason(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(agrees_with_libdw_on_the_c_library),
-		cmocka_unit_test(knows_every_kind_of_the_c_library),
-		cmocka_unit_test(rows_are_sorted_and_gaps_are_none),
-		cmocka_unit_test(compiles_the_vdso_from_memory),
-		cmocka_unit_test(refuses_what_is_no_elf_file),
-		cmocka_unit_test(refuses_damaged_sections_with_a_reason),
+	    cmocka_unit_test(agrees_with_libdw_on_the_c_library),
+	    cmocka_unit_test(knows_every_kind_of_the_c_library),
+	    cmocka_unit_test(rows_are_sorted_and_gaps_are_none),
+	    cmocka_unit_test(compiles_the_vdso_from_memory),
+	    cmocka_unit_test(refuses_what_is_no_elf_file),
+	    cmocka_unit_test(refuses_damaged_sections_with_a_reason),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
