@@ -87,7 +87,7 @@ struct node_stats {
 
 struct registration; /* registration.c */
 struct http;	     /* http.c */
-struct stacks;	     /* stacks.c */
+struct cpu_stacks;	     /* cpu_stacks.c */
 
 struct node {
 	struct settings settings;
@@ -98,7 +98,7 @@ struct node {
 	struct canary *canary;
 	struct registration *registration;
 	struct http *http;
-	struct stacks *stacks; /* stacks.c; NULL: not opened */
+	struct cpu_stacks *stacks; /* cpu_stacks.c; NULL: not opened */
 	struct process *processes[LIMIT_NODE_PROCESSES]; /* NULL: free */
 	uint64_t process_serial, beat_sequence, beat_at_ns, started_ns;
 	struct loop_source *drain_timer;

@@ -20,7 +20,7 @@
 #include "base/config.h"
 #include "base/log.h"
 #include "sidecar/node.h"
-#include "sidecar/stacks.h"
+#include "sidecar/cpu_stacks.h"
 
 #define DEFAULT_CONFIG "/etc/sysom/sysomd.yaml"
 /* SIGTERM: as long as this for what is queued; what remains waits in the spool. */
@@ -264,7 +264,7 @@ static void on_tend(void *arg, uint32_t count)
 
 	ship_tend(n, now_ns);
 	keep_tend(n, now_ns);
-	stacks_tend(n, now_ns);
+	cpu_stacks_tend(n, now_ns);
 	if (n->beat_at_ns && now_ns - n->beat_at_ns < period)
 		return;
 	n->beat_at_ns = now_ns;
@@ -349,7 +349,7 @@ static int node_open(struct node *n)
 		return -ENOMEM;
 	if (n->settings.canary && (err = canary_open(&n->canary)))
 		return err;
-	err = stacks_open(n);
+	err = cpu_stacks_open(n);
 	if (err)
 		return err;
 	err = registration_open(n);
@@ -375,7 +375,7 @@ static void node_close(struct node *n)
 	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++)
 		if (n->processes[i])
 			process_forget(n->processes[i]);
-	stacks_close(n);
+	cpu_stacks_close(n);
 	registration_close(n);
 	uplink_close(n->uplink, LINGER_MS);
 	recorder_close(n->recorder);
