@@ -108,7 +108,7 @@ $(B)/obj/%.o: %.c | $(GEN)
 -include $(shell test -d $(B)/obj && find $(B)/obj -name '*.d')
 
 .PHONY: help all programs tests deps doctor demo check check-asan check-tsan check-gpu fuzz bench tidy \
-	format compdb install clean bench-demo bench-steps bench-roofline check-run check-unit gpu-bundle \
+	format compdb install clean bench-demo bench-sampler bench-steps bench-roofline check-run check-unit gpu-bundle \
 	fuzz-run
 
 help: ## list the targets
@@ -148,7 +148,7 @@ check-run: # what `check` does once packages and programs are there
 
 # Scripted tests whose programs can be sanitized, since no job with the preload is part of them.
 SCRIPTS_SAN := $(addprefix tests/e2e/,config_files.sh cli_commands.sh cli_trace.sh replay_steps.sh \
-	aggregator_ingest.sh aggregator_hostile.sh)
+	aggregator_ingest.sh aggregator_hostile.sh uplink_hostile.sh)
 
 check-asan: ## unit tests, fuzz corpora and daemons under address and undefined-behaviour sanitizers
 	@tools/deps.sh build test
@@ -180,6 +180,10 @@ bench: ## print the speed and memory figures beside the peers', as ratios
 	@tools/deps.sh build bench
 	@$(MAKE) --no-print-directory programs $(BENCH_BINS) $(BENCH_PARTS)
 	@tests/bench/run.sh $(B)
+bench-sampler: ## what CPU sampling costs, beside perf record (root)
+	@tools/deps.sh build bench
+	@$(MAKE) --no-print-directory $(B)/bench/bench_sampler
+	@$(B)/bench/bench_sampler
 bench-steps: ## boundary precision and recall of step detection
 	@tools/deps.sh build
 	@$(MAKE) --no-print-directory $(B)/bench/bench_steps

@@ -12,20 +12,27 @@
 #include "aggregator/commit.h"
 #include "aggregator/fleet.h"
 #include "aggregator/ingest.h"
+#include "aggregator/symbols.h"
 #include "aggregator/text.h"
 #include "base/config.h"
 #include "base/limits.h"
 #include "base/log.h"
 #include "base/loop.h"
+#include "base/watchdog.h"
 
 #define SYSTEM_DIR "/var/lib/sysom-aggregator"
+/* From SIGTERM to the end at most, whatever the disk waits for. What is not committed by then is not
+ * acknowledged, and comes again. */
+#define STOP_S 60u
 
 struct settings {
-	char nng_listen[256], http_listen[128], store_dir[1024];
+	char nng_listen[256], http_listen[128], store_dir[1024], symbols_dir[1024];
 	uint64_t contexts, store_max_bytes, store_reserve_bytes;
 	uint64_t window_age_ns, incident_age_ns;
 	uint64_t gap_ns, silence_ns, memory_ns;
 	uint64_t alive_ns, forget_ns;
+	uint64_t symbols_max_bytes, symbols_index_bytes;
+	bool symbols_upload, symbols_evict, symbols_debuginfod;
 	bool verify;
 	int level;
 };
@@ -64,6 +71,18 @@ static const struct config_key keys[] = {
 	    .min = 1e9, .max = 3600e9),
 	KEY(forget_ns, "fleet.forget", CONFIG_DURATION, "10m", "a rank is forgotten after so long",
 	    .min = 1e9, .max = 86400e9),
+	KEY(symbols_dir, "symbols.dir", CONFIG_STRING, "",
+	    "Build-ID directory: debuginfod -F DIR/tree serves it; empty: symbols below store.dir"),
+	KEY(symbols_upload, "symbols.upload", CONFIG_BOOL, "true",
+	    "take symbol files over HTTP; whoever reaches it can name functions"),
+	KEY(symbols_max_bytes, "symbols.max_bytes", CONFIG_BYTES, "20 GiB",
+	    "of symbol files; 0: no bound"),
+	KEY(symbols_evict, "symbols.evict", CONFIG_BOOL, "true",
+	    "above that the longest unused go; false: uploads are refused"),
+	KEY(symbols_index_bytes, "symbols.index_bytes", CONFIG_BYTES, "8 GiB",
+	    "of the indexes made of them; the longest unused go", .min = 1 << 20, .max = 1e15),
+	KEY(symbols_debuginfod, "symbols.debuginfod", CONFIG_BOOL, "false",
+	    "ask the servers of DEBUGINFOD_URLS for what is not here; a request may wait for them"),
 	KEY(level, "log.level", CONFIG_ENUM, "info", "what is logged",
 	    .choices = "error|warn|info|debug"),
 };
@@ -74,6 +93,7 @@ struct aggregator {
 	struct fleet *fleet;
 	struct commit *commit;
 	struct ingest *ingest;
+	struct symbols *symbols;
 	struct api *api;
 };
 
@@ -104,6 +124,7 @@ static void on_signal(void *arg, uint32_t signum)
 	struct aggregator *a = arg;
 
 	log_info("stop", "signal=%u", signum);
+	watchdog_arm(STOP_S, 1);
 	loop_stop(a->loop);
 }
 
@@ -116,6 +137,29 @@ static void raise_files(void)
 		return;
 	r.rlim_cur = r.rlim_max;
 	setrlimit(RLIMIT_NOFILE, &r);
+}
+
+static int start_symbols(struct aggregator *a)
+{
+	const struct settings *s = &a->settings;
+	char dir[1100];
+	struct symbols_config c = {
+		.dir = dir,
+		.upload = s->symbols_upload,
+		.evict = s->symbols_evict,
+		.debuginfod = s->symbols_debuginfod,
+		.max_bytes = s->symbols_max_bytes,
+		.index_max_bytes = s->symbols_index_bytes,
+		.reserve_bytes = s->store_reserve_bytes,
+	};
+	int err;
+
+	snprintf(dir, sizeof(dir), "%s%s", *s->symbols_dir ? s->symbols_dir : s->store_dir,
+		 *s->symbols_dir ? "" : "/symbols");
+	err = symbols_open(&a->symbols, &c);
+	if (err)
+		log_error("symbols", "dir=%s why=\"%s\"", dir, strerror(-err));
+	return err;
 }
 
 static int start(struct aggregator *a)
@@ -152,7 +196,11 @@ static int start(struct aggregator *a)
 	}
 	err = ingest_open(&a->ingest, s->nng_listen, (uint32_t)s->contexts, s->verify, a->commit,
 			  a->fleet);
-	return err ? err : api_open(&a->api, s->http_listen, s->store_dir, a->commit, a->fleet, a->ingest);
+	/* without a Build-ID directory (a full disk) everything else still works */
+	if (!err)
+		start_symbols(a);
+	return err ? err : api_open(&a->api, s->http_listen, s->store_dir, a->commit, a->fleet,
+				    a->ingest, a->symbols);
 }
 
 static void stop(struct aggregator *a)
@@ -164,6 +212,7 @@ static void stop(struct aggregator *a)
 		commit_stop(a->commit);
 	ingest_close(a->ingest);
 	commit_close(a->commit);
+	symbols_close(a->symbols);
 	fleet_close(a->fleet);
 	loop_close(a->loop);
 }

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include "aggregator/api_symbols.h"
 #include "aggregator/text.h"
 #include "base/clock.h"
 #include "base/idle.h"
@@ -31,13 +32,14 @@ struct api {
 	struct commit *commit;
 	struct fleet *fleet;
 	struct ingest *ingest;
+	struct api_symbols *symbols;
 	struct idle idle;     /* of the one thread */
 	uint64_t requests[6]; /* by hundreds of the status; of the one thread, read by itself */
 };
 
 struct answer {
 	unsigned status;
-	const char *type;
+	const char *type, *allow;
 	struct buf body;
 };
 
@@ -249,6 +251,7 @@ static void get_metrics(struct api *api, struct answer *a)
 	metrics_ingest(api, b);
 	metrics_store(api, b);
 	metrics_fleet(api, b);
+	api_symbols_metrics(api->symbols, b);
 	metric(b, "http_requests_total", "counter", "Answers of this API, by status class.");
 	for (int i = 2; i < 6; i++) {
 		char labels[32];
@@ -259,6 +262,13 @@ static void get_metrics(struct api *api, struct answer *a)
 }
 
 /* ---- requests ---- */
+
+static void get_symbols(struct api *api, const char *url, struct answer *a)
+{
+	a->status = api_symbols_get(api->symbols, url, &a->body);
+	if (!a->status)
+		answer_error(a, MHD_HTTP_NOT_FOUND, "no such path");
+}
 
 static void route(struct api *api, struct MHD_Connection *c, const char *url, struct answer *a)
 {
@@ -276,6 +286,8 @@ static void route(struct api *api, struct MHD_Connection *c, const char *url, st
 		get_incident(api, url + 18, a);
 	else if (!strncmp(url, "/api/v1/windows/", 16))
 		get_window(api, url + 16, a);
+	else if (!strncmp(url, "/api/v1/symbols/", 16))
+		get_symbols(api, url, a);
 	else
 		answer_error(a, MHD_HTTP_NOT_FOUND, "no such path");
 }
@@ -300,7 +312,7 @@ static enum MHD_Result send_answer(struct api *api, struct MHD_Connection *c, st
 	MHD_add_response_header(r, "X-Content-Type-Options", "nosniff");
 	MHD_add_response_header(r, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
 	if (a->status == MHD_HTTP_METHOD_NOT_ALLOWED)
-		MHD_add_response_header(r, MHD_HTTP_HEADER_ALLOW, "GET, HEAD");
+		MHD_add_response_header(r, MHD_HTTP_HEADER_ALLOW, a->allow);
 	ok = MHD_queue_response(c, a->status, r);
 	MHD_destroy_response(r);
 	return ok;
@@ -325,28 +337,65 @@ static void on_connection(void *arg, struct MHD_Connection *c, void **context,
 		idle_remove(&api->idle, connection_fd(c));
 }
 
+static int seen; /* a request without a body of interest */
+
 static void on_completed(void *arg, struct MHD_Connection *c, void **request,
 			 enum MHD_RequestTerminationCode code)
 {
 	struct api *api = arg;
 
+	if (*request && *request != &seen)
+		api_symbols_forget(*request);
+	*request = NULL;
 	idle_set_busy(&api->idle, connection_fd(c), false);
+}
+
+/* POST, PUT and DELETE: headers, pieces of the body, its end, and once more when the answer is there. */
+static enum MHD_Result on_body(struct api *api, struct MHD_Connection *c, const char *url,
+			       const char *method, const char *data, size_t *data_bytes, void **request,
+			       struct answer *a)
+{
+	if (!*request) {
+		struct api_request *r;
+		const char *why;
+		unsigned status = api_symbols_begin(api->symbols, c, method, url, &r, &why);
+
+		if (status) {
+			if (!strncmp(url, "/api/v1/symbol", 14))
+				a->allow = "GET, HEAD, POST, PUT, DELETE";
+			answer_error(a, status, why);
+			return send_answer(api, c, a);
+		}
+		*request = r;
+		idle_set_busy(&api->idle, connection_fd(c), true);
+		return MHD_YES;
+	}
+	if (*data_bytes) {
+		bool go_on = api_symbols_data(*request, data, *data_bytes);
+
+		*data_bytes = 0;
+		return go_on ? MHD_YES : MHD_NO;
+	}
+	a->status = api_symbols_answer(*request, &a->body);
+	return a->status ? send_answer(api, c, a) : MHD_YES;
 }
 
 static enum MHD_Result on_request(void *arg, struct MHD_Connection *c, const char *url,
 				  const char *method, const char *version, const char *data,
 				  size_t *data_bytes, void **request)
 {
-	static int seen;
 	struct api *api = arg;
-	struct answer a = { .status = MHD_HTTP_OK, .type = "application/json" };
+	struct answer a = { .status = MHD_HTTP_OK, .type = "application/json",
+			    .allow = "GET, HEAD" };
+	enum MHD_Result ok;
 
 	(void)version;
-	(void)data;
 	buf_init(&a.body, 2 * (size_t)LIMIT_WIRE_UNPACKED_BYTES);
 	if (strcmp(method, "GET") && strcmp(method, "HEAD")) {
-		answer_error(&a, MHD_HTTP_METHOD_NOT_ALLOWED, "GET and HEAD only");
-		return send_answer(api, c, &a);
+		ok = on_body(api, c, url, method, data, data_bytes, request, &a);
+		if (!a.status)
+			buf_fini(&a.body);
+		return ok;
 	}
 	if (!*request) { /* the first call comes with the headers, the next after them */
 		*request = &seen;
@@ -410,10 +459,11 @@ static void on_mhd_log(void *arg, const char *fmt, va_list ap)
 }
 
 int api_open(struct api **out, const char *listen, const char *store_dir, struct commit *commit,
-	     struct fleet *fleet, struct ingest *ingest)
+	     struct fleet *fleet, struct ingest *ingest, struct symbols *symbols)
 {
 	struct api *a = calloc(1, sizeof(*a));
-	unsigned flags = MHD_USE_EPOLL_INTERNAL_THREAD | MHD_USE_ERROR_LOG;
+	unsigned flags = MHD_USE_EPOLL_INTERNAL_THREAD | MHD_USE_ERROR_LOG |
+			 MHD_ALLOW_SUSPEND_RESUME;
 	struct sockaddr_storage address;
 	int err;
 
@@ -426,6 +476,8 @@ int api_open(struct api **out, const char *listen, const char *store_dir, struct
 	err = parse_listen(listen, &address);
 	if (!err)
 		err = store_open_reader(&a->store, store_dir);
+	if (!err)
+		err = api_symbols_open(&a->symbols, symbols);
 	if (!err) {
 		if (address.ss_family == AF_INET6)
 			flags |= MHD_USE_IPv6;
@@ -454,8 +506,10 @@ void api_close(struct api *a)
 {
 	if (!a)
 		return;
+	api_symbols_stop(a->symbols);
 	if (a->daemon)
 		MHD_stop_daemon(a->daemon);
+	api_symbols_close(a->symbols);
 	store_close(a->store);
 	free(a);
 }

@@ -141,6 +141,8 @@ void digest_make(const struct window *w, size_t bytes, struct digest *d)
 		if (w->host[i].kind == RECORD_COLL && w->host[i].func < RECORD_COLL_GROUP_START &&
 		    w->host[i].seq > d->collectives)
 			d->collectives = w->host[i].seq;
+	for (uint32_t i = 0; i < w->signal_count; i++)
+		os_signal_put(d->signals, &d->signal_count, DIGEST_SIGNALS_MAX, &w->signals[i]);
 	digest_steps(w, d);
 	digest_parts(w, d);
 }

@@ -8,6 +8,8 @@
 
 #define DIGEST_NAME_BYTES 256
 #define DIGEST_PARTS_MAX  EXPLAIN_PARTS_MAX
+/* The strongest; a window may have more. */
+#define DIGEST_SIGNALS_MAX 32
 
 struct digest_part {
 	uint32_t kind; /* enum explain_kind */
@@ -35,6 +37,8 @@ struct digest {
 	uint64_t collectives;
 	struct digest_part parts[DIGEST_PARTS_MAX];
 	uint32_t part_count;
+	struct os_signal signals[DIGEST_SIGNALS_MAX];
+	uint32_t signal_count;
 };
 
 /* w: decoded with its names; host records are used where they are there. */

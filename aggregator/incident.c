@@ -20,8 +20,12 @@
  * so many flagged steps of any rank, and less than so much of a rank's own time lost in all. */
 #define HICCUP_STEPS_MAX 2
 #define HICCUP_LOST_NS	 1e9
+/* And so many in all, with healthy ones between; more is a rank that is slow now and then. */
+#define HICCUP_ALL_MAX	 4
 /* Two readings of a node's clock differ by less; steps are longer. */
 #define CLOCK_JITTER_NS 100000
+/* More than any window has flagged steps, and small enough for a double to add one half to it. */
+#define OWN_WEIGHT 1e12
 
 struct member {
 	int32_t rank;
@@ -35,6 +39,8 @@ struct member {
 	double latency_ns, expected_ns, self_ns, expected_self_ns;
 	struct digest_part *parts; /* DIGEST_PARTS_MAX or NULL */
 	uint32_t part_count;
+	struct os_signal *signals; /* DIGEST_SIGNALS_MAX or NULL; of all windows, the strongest */
+	uint32_t signal_count;
 };
 
 struct anomaly {
@@ -84,8 +90,10 @@ int incident_set_open(struct incident_set **out, const struct incident_config *c
 
 static void incident_free(struct incident *i)
 {
-	for (uint32_t k = 0; k < i->member_count; k++)
+	for (uint32_t k = 0; k < i->member_count; k++) {
 		free(i->members[k].parts);
+		free(i->members[k].signals);
+	}
 	free(i->members);
 	free(i->anomalies);
 	free(i->runs);
@@ -257,13 +265,21 @@ static void run_take(struct incident *i, struct run r)
 		i->runs[i->run_count++] = r;
 }
 
-/* Medians and explanation are those of the window that says most: the most flagged steps. */
+static bool is_own(const struct digest *d)
+{
+	return d->reason == WINDOW_SELF || d->reason == WINDOW_DRIFT || d->reason == WINDOW_STALL;
+}
+
+/* Medians and explanation are those of the window that says most: what the rank did itself before
+ * what it waited for, then the most flagged steps. */
 static void take_better(struct member *m, const struct digest *d)
 {
-	double weight = (double)d->flagged + (d->part_count ? 0.5 : 0);
+	double weight = (double)d->flagged + (d->part_count ? 0.5 : 0) + (is_own(d) ? OWN_WEIGHT : 0);
 
 	if (m->windows && weight <= m->weight)
 		return;
+	if (is_own(d) && m->weight < OWN_WEIGHT)
+		m->part_count = 0;
 	m->weight = weight;
 	m->latency_ns = d->latency_ns;
 	m->expected_ns = d->expected_ns;
@@ -278,12 +294,23 @@ static void take_better(struct member *m, const struct digest *d)
 		memcpy(m->parts, d->parts, d->part_count * sizeof(*m->parts));
 }
 
+/* Without memory they are left out: they explain, and decide nothing. */
+static void take_signals(struct member *m, const struct os_signal *signals, uint32_t count)
+{
+	if (count && !m->signals)
+		m->signals = malloc(DIGEST_SIGNALS_MAX * sizeof(*m->signals));
+	for (uint32_t k = 0; m->signals && k < count; k++)
+		os_signal_put(m->signals, &m->signal_count, DIGEST_SIGNALS_MAX, &signals[k]);
+}
+
 static void member_add(struct member *m, const struct digest *d)
 {
 	/* What somebody asked for repeats steps that other windows have told of. */
 	bool repeats = d->reason == WINDOW_ASKED || d->reason == WINDOW_MANUAL;
 
 	take_better(m, d);
+	if (!repeats)
+		take_signals(m, d->signals, d->signal_count);
 	if (d->flagged && !repeats) {
 		if (!m->flagged || d->first_step < m->first_step) {
 			m->first_step = d->first_step;
@@ -296,7 +323,7 @@ static void member_add(struct member *m, const struct digest *d)
 	m->summaries += d->summary_only;
 	m->flagged += repeats ? 0 : d->flagged;
 	m->reasons |= 1u << d->reason;
-	if (d->reason == WINDOW_SELF || d->reason == WINDOW_DRIFT || d->reason == WINDOW_STALL)
+	if (is_own(d))
 		m->self_excess_ns += d->self_excess_ns;
 	if (d->collectives > m->collectives)
 		m->collectives = d->collectives;
@@ -392,6 +419,7 @@ static void member_merge(struct member *to, struct member *from)
 			from->parts = parts;
 		}
 	}
+	take_signals(to, from->signals, from->signal_count);
 	to->windows += from->windows;
 	to->summaries += from->summaries;
 	to->flagged += from->flagged;
@@ -580,11 +608,22 @@ static double excess_of(const struct member *m)
 	return m->expected_ns > 0 ? m->latency_ns / m->expected_ns - 1 : 0;
 }
 
+/* A host that is late once, near a fault in time, is part of the same incident but not of the fault. */
+static bool is_brief(const struct run *r)
+{
+	return !(r->reasons & (1u << WINDOW_STALL | 1u << WINDOW_DRIFT)) &&
+	       r->flagged <= HICCUP_STEPS_MAX && r->self_excess_ns < HICCUP_LOST_NS;
+}
+
+/* Nobody was slow for longer than a moment, and nobody often. */
 static bool is_hiccup(const struct incident *i)
 {
 	for (uint32_t k = 0; k < i->member_count; k++)
-		if (i->members[k].flagged > HICCUP_STEPS_MAX ||
+		if (i->members[k].flagged > HICCUP_ALL_MAX ||
 		    i->members[k].self_excess_ns >= HICCUP_LOST_NS)
+			return false;
+	for (uint32_t k = 0; k < i->run_count; k++)
+		if (!is_brief(&i->runs[k]))
 			return false;
 	return true;
 }
@@ -625,13 +664,6 @@ static void judge(const struct incident *i, uint32_t job_ranks, struct verdict *
 		v->symptom = "hiccup";
 	else if (v->reason == WINDOW_SELF && (v->culprits < 2 || 2 * v->culprits <= known))
 		v->symptom = "slow_rank";
-}
-
-/* A host that is late once, near a fault in time, is part of the same incident but not of the fault. */
-static bool is_brief(const struct run *r)
-{
-	return !(r->reasons & (1u << WINDOW_STALL | 1u << WINDOW_DRIFT)) &&
-	       r->flagged <= HICCUP_STEPS_MAX && r->self_excess_ns < HICCUP_LOST_NS;
 }
 
 static int by_key(const void *a, const void *b)
@@ -752,6 +784,47 @@ static json_t *parts_json(const struct member *m)
 	return out;
 }
 
+struct rank_signal {
+	struct os_signal s; /* first: os_signal_order gets this pointer */
+	int32_t rank;
+};
+
+static json_t *signal_json(const struct rank_signal *r)
+{
+	const struct os_signal *s = &r->s;
+	char line[256];
+
+	return json_pack("{s:i, s:o, s:o, s:o, s:f, s:o, s:f, s:b, s:o}", "rank", (int)r->rank, "name",
+			 text_json(s->name), "subject", text_json(s->subject), "unit",
+			 text_json(s->unit), "value", s->value, "usual",
+			 s->usual < 0 ? json_null() : json_real(s->usual), "weight_ms", s->weight_ms,
+			 "raised", (int)(s->flags & OS_SIGNAL_RAISED), "text",
+			 text_json(os_signal_text(s, line, sizeof(line))));
+}
+
+/* Those of the culprits; where nobody is to blame, of the rank that shows the most. */
+static json_t *signals_json(const struct incident *i, const struct verdict *v)
+{
+	struct rank_signal *all = malloc(LIMIT_INCIDENT_SIGNALS * sizeof(*all));
+	json_t *out = json_array();
+	uint32_t n = 0;
+
+	for (uint32_t k = 0; all && k < i->member_count; k++) {
+		const struct member *m = &i->members[k];
+
+		if (v->worst > 0 ? !is_culprit(i, v, m) : m != v->lead)
+			continue;
+		for (uint32_t j = 0; j < m->signal_count && n < LIMIT_INCIDENT_SIGNALS; j++)
+			all[n++] = (struct rank_signal){ m->signals[j], m->rank };
+	}
+	if (n)
+		qsort(all, n, sizeof(*all), os_signal_order);
+	for (uint32_t j = 0; j < n; j++)
+		json_array_append_new(out, signal_json(&all[j]));
+	free(all);
+	return out;
+}
+
 static void say(json_t *list, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 static void say(json_t *list, const char *fmt, ...)
@@ -814,7 +887,7 @@ json_t *incident_set_json(const struct incident_set *s, const char *id, uint32_t
 	self_excess = m->expected_self_ns > 0 ? m->self_ns / m->expected_self_ns - 1 : 0;
 	return json_pack(
 		"{s:s, s:s, s:s, s:I, s:I, s:s, s:o, s:o, s:o, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:f, "
-		"s:o, s:I, s:I, s:I, s:o}",
+		"s:o, s:o, s:I, s:I, s:I, s:o}",
 		"id", i->row.id, "job", i->row.job, "state", i->row.open ? "open" : "closed",
 		"begin_unix_ns", (json_int_t)begin_unix_ns, "end_unix_ns",
 		(json_int_t)end_unix_ns, "symptom", v.symptom, "ranks",
@@ -824,7 +897,8 @@ json_t *incident_set_json(const struct incident_set *s, const char *id, uint32_t
 		"steps_to_flag",
 		(json_int_t)(steps.flagged ? steps.first_step - steps.onset_step + 1 : 0), "latency_ms",
 		text_ms(m->latency_ns), "expected_ms", text_ms(m->expected_ns), "excess",
-		excess_of(m), "self_excess", self_excess, "parts", parts_json(m), "uploaded_bytes",
+		excess_of(m), "self_excess", self_excess, "parts", parts_json(m), "signals",
+		signals_json(i, &v), "uploaded_bytes",
 		(json_int_t)i->bytes, "raw_bytes", (json_int_t)i->raw_bytes, "window_count",
 		(json_int_t)i->windows, "missing", missing_json(i, &v));
 }

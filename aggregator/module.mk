@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 # all but main() is a library, for the unit tests
 LIBS += aggregator
-aggregator_SRCS := aggregator/api.c aggregator/commit.c aggregator/digest.c aggregator/fleet.c \
-	aggregator/incident.c aggregator/ingest.c aggregator/rep.c aggregator/store.c aggregator/text.c
+aggregator_SRCS := aggregator/api.c aggregator/api_symbols.c aggregator/commit.c aggregator/digest.c aggregator/fleet.c \
+	aggregator/incident.c aggregator/ingest.c aggregator/rep.c aggregator/store.c aggregator/symbols.c aggregator/text.c
 aggregator_LDLIBS := -lnng -lsqlite3 -lmicrohttpd -ljansson
 
 PROGS += sysom-aggregator
 INSTALL_PROGS += sysom-aggregator
 sysom-aggregator_SRCS := aggregator/aggregator.c
-sysom-aggregator_USES := aggregator wire analysis base
+sysom-aggregator_USES := aggregator symbol wire analysis base
 
 # a peer for the scripted tests
 TEST_PARTS += $(B)/parts/aggregator_client
@@ -26,3 +26,6 @@ test_store_LDLIBS := -lcmocka
 
 BENCH += bench_ingest
 bench_ingest_USES := aggregator wire analysis base
+
+FUZZ += fuzz_symbolize
+fuzz_symbolize_USES := aggregator symbol base

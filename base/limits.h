@@ -29,16 +29,6 @@
 /* A registration message of a hostile peer. */
 #define LIMIT_ATTACH_MESSAGE_BYTES 4096
 
-/* Files remembered as with or without a CPython interpreter; a node runs a few versions. */
-#define LIMIT_PYTHON_FILES 16u
-/* Lines read of /proc/PID/maps: the kernel's own default bound (vm.max_map_count). */
-#define LIMIT_PYTHON_MAPS_LINES 65530u
-/* Code objects named at a time per process: a PyTorch job runs some 5,000 of its 100,000. */
-#define LIMIT_PYTHON_CODES 16384u
-/* Of a function's qualified name, a file name (the kernel's bound) and a code object's line table. */
-#define LIMIT_PYTHON_NAME_BYTES 1024u
-#define LIMIT_PYTHON_FILE_BYTES 4096u
-#define LIMIT_PYTHON_LINES_BYTES 65536u
 /* ---- unwind tables (sampler/) ---- */
 /* Call frame information of one file: libtorch_cpu has 10 MB, the largest CUDA libraries 7. */
 #define LIMIT_UNWIND_SECTION_BYTES (64u << 20)
@@ -61,12 +51,22 @@
 #define LIMIT_PYTHON_FILES 16u
 /* Lines read of /proc/PID/maps: the kernel's own default bound (vm.max_map_count). */
 #define LIMIT_PYTHON_MAPS_LINES 65530u
-/* Code objects named at a time per process: a PyTorch job runs some 5,000 of its 100,000. */
-#define LIMIT_PYTHON_CODES 16384u
+/* Code objects kept with their names per process, some 400 bytes each: a training job is sampled in a
+ * few hundred to two thousand. */
+#define LIMIT_PYTHON_CODES 8192u
 /* Of a function's qualified name, a file name (the kernel's bound) and a code object's line table. */
 #define LIMIT_PYTHON_NAME_BYTES 1024u
 #define LIMIT_PYTHON_FILE_BYTES 4096u
 #define LIMIT_PYTHON_LINES_BYTES 65536u
+/* ---- OS signals (sidecar/os_signals.h) ---- */
+/* A second each: the usual value looks back a minute, and a window may be asked for after two. */
+#define LIMIT_OS_SECONDS 192u
+/* Of 8 ranks: some 50 threads and CPUs each with a figure worth keeping; 900 bytes each. */
+#define LIMIT_OS_SERIES 4096u
+/* Counters whose last value is remembered: 15 of each thread, of which most stay 0. */
+#define LIMIT_OS_COUNTERS (1u << 16)
+/* Of one window. */
+#define LIMIT_WINDOW_SIGNALS 64u
 
 /* ---- on the wire ---- */
 /* One window, encoded and compressed; enforced at both ends since nng re-sends a larger one for
@@ -94,9 +94,19 @@
 /* Incidents that new windows may still join, and ranks told apart in one. */
 #define LIMIT_INCIDENTS_LIVE 1024u
 #define LIMIT_INCIDENT_RANKS 4096u
+/* OS signals told of one: of several culprits, the strongest. */
+#define LIMIT_INCIDENT_SIGNALS 128u
 /* Answers of the HTTP API. */
 #define LIMIT_API_INCIDENTS 1000u
 #define LIMIT_API_WINDOWS 2000u
+/* Requests about symbols: a PyTorch process maps 320 files; a window has some 10,000 addresses. The body
+ * of the largest has 20 bytes per address. */
+#define LIMIT_API_SYMBOL_FILES 4096u
+#define LIMIT_API_SYMBOL_OBJECTS 1024u
+#define LIMIT_API_SYMBOL_ADDRESSES 16384u
+#define LIMIT_API_SYMBOL_BODY_BYTES (1u << 20)
+/* Requests that wait for their answer from a disk; more are told to come again. */
+#define LIMIT_API_SYMBOL_WAITING 64u
 
 /* ---- CPU stacks (analysis/stack.h) ---- */
 /* A PyTorch process maps some 320 files; a node of 8 ranks and their loaders shares most. */
@@ -121,6 +131,11 @@
 #define LIMIT_STACKS_KEPT_BYTES (12u << 20)
 #define LIMIT_STACKS_KEPT_NS 180000000000ull
 
+/* Build IDs remembered as told to the aggregator: a node of 8 ranks of PyTorch maps some 400 files; a node
+ * watched as a whole some thousand. 4,096 of 48 bytes and their paths. */
+#define LIMIT_OFFER_FILES 4096u
+#define LIMIT_OFFER_PATH_BYTES 1024u
+
 /* ---- symbols (symbol/) ---- */
 /* A note segment holds the Build ID, the ABI tag and a property: some hundred bytes. */
 #define LIMIT_SYMBOL_NOTE_BYTES 4096
@@ -129,6 +144,17 @@
 #define LIMIT_SYMBOLS (1u << 26)
 /* A mangled name of C++ can be longer; it is then cut, and not demangled. */
 #define LIMIT_SYMBOL_NAME_BYTES 16384u
+/* .gnu_debugdata unpacked, and what unpacking may take: libxul's are 8 MB. */
+#define LIMIT_SYMBOL_MINI_BYTES (64u << 20)
+/* Files of a Build-ID directory, 40 bytes of memory each: a distribution with its debug files is
+ * 170,000. */
+#define LIMIT_SYMBOL_FILES (1u << 19)
+/* One upload; debug files of the largest CUDA libraries have 3 to 5 GB. */
+#define LIMIT_SYMBOL_FILE_BYTES (8ull << 30)
+/* Uploads at a time; each holds a descriptor and a reserved part of the directory. */
+#define LIMIT_SYMBOL_UPLOADS 64u
+/* Of one upload, in one request. */
+#define LIMIT_SYMBOL_CHUNK_BYTES (64u << 20)
 
 /* ---- the CPU sampler (sampler/, bpf/) ---- */
 /* Whole-node sampling of a training host sees some thousand; the kernel's map is made for as many. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
- * kernel_types.h - the few kernel types that our BPF programs touch, relocated at load time (CO-RE).
- * Written by hand, so that the build needs no BTF and no kernel's own headers; a field that a kernel
- * lacks is asked for with bpf_core_field_exists before it is read. x86-64. */
+ * kernel_types.h - the few kernel types that our BPF programs touch, relocated at load time
+ * (CO-RE). Written by hand, so that the build needs no BTF and no kernel's own headers; a field
+ * that a kernel lacks is asked for with bpf_core_field_exists before it is read. x86-64. */
 #ifndef SYSOM_BPF_KERNEL_TYPES_H
 #define SYSOM_BPF_KERNEL_TYPES_H
 
@@ -59,7 +59,10 @@ struct bpf_perf_event_data {
 };
 
 #define KERNEL_TASK_KTHREAD 0x00200000u /* PF_KTHREAD */
-#define KERNEL_STATE_DEAD 0xb0u         /* EXIT_DEAD, EXIT_ZOMBIE, TASK_DEAD */
-#define KERNEL_STACK_BYTES 16384u       /* only where bpf_task_pt_regs is missing (before 5.15) */
+#define KERNEL_STATE_DEAD   0xb0u	/* EXIT_DEAD, EXIT_ZOMBIE, TASK_DEAD */
+/* Only where bpf_task_pt_regs is missing (before 5.15). */
+#define KERNEL_STACK_BYTES 16384u
+#define KERNEL_USER_CS	   0x33u
+#define KERNEL_USER_SS	   0x2bu
 
 #endif

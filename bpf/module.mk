@@ -24,6 +24,7 @@ $(eval $(call bpf_rule,sampler_loop,sampler,))
 $(eval $(call bpf_rule,sampler_tail,sampler,-DSAMPLER_TAIL))
 $(eval $(call bpf_rule,off_cpu_loop,off_cpu,))
 $(eval $(call bpf_rule,off_cpu_tail,off_cpu,-DSAMPLER_TAIL))
+$(eval $(call bpf_rule,os_programs,os_signals,))
 $(eval $(call bpf_rule,snapshot_loop,snapshot,))
 $(eval $(call bpf_rule,snapshot_tail,snapshot,-DSNAPSHOT_TAIL_CALLS))
 endif

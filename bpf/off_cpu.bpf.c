@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
- * off_cpu.bpf.c - blocked time: the stack is taken when a thread of a sampled process goes to sleep,
- * since only then its memory can be read, and counted when it runs again, if it slept long enough.
- * Walking at every switch-out would cost more than all ticks together, so each place (thread, user pc,
- * user stack pointer) is remembered: where the last sleeps were all short, only the leaf is taken. Should
- * it be long there once, the count has one frame, SAMPLER_COUNT_UNSTACKED says so, and the next sleeps at
- * that place are walked again.
- * The waker comes from sched_waking, which runs in its context; sched_wakeup may run on the CPU that
- * the sleeper wakes on, with whoever is there as current. */
+ * off_cpu.bpf.c - blocked time: the stack is taken when a thread of a sampled process goes to
+ * sleep, since only then its memory can be read, and counted when it runs again, if it slept long
+ * enough. Walking at every switch-out would cost more than all ticks together, so each place
+ * (thread, user pc, user stack pointer) is remembered: where the last sleeps were all short, only
+ * the leaf is taken. Should it be long there once, the count has one frame, SAMPLER_COUNT_UNSTACKED
+ * says so, and the next sleeps at that place are walked again. The waker comes from sched_waking,
+ * which runs in its context; sched_wakeup may run on the CPU that the sleeper wakes on, with
+ * whoever is there as current. */
 #include "bpf/sampler_core.h"
 
 char LICENSE[] SEC("license") = "GPL";
 
-#define OFF_CPU_SHORT_MAX 4 /* short sleeps in a row before a place counts as one of short sleeps */
+/* Short sleeps in a row before a place counts as one of short sleeps. */
+#define OFF_CPU_SHORT_MAX 4
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -102,6 +103,7 @@ static __always_inline struct sampler_scratch *switch_out_begin(const struct sam
 	s = *process ? scratch_get() : NULL;
 	if (!s || task_user_regs(task, &s->regs))
 		return NULL;
+	s->begin_ns = bpf_ktime_get_ns();
 	s->epoch = c->epoch;
 	s->in_kernel = 1;
 	__builtin_memset(&s->key, 0, sizeof(s->key));
@@ -133,9 +135,10 @@ static __always_inline void switch_out_end(void *ctx, struct sampler_scratch *s)
 	b.key = s->key;
 	b.cpu = bpf_get_smp_processor_id();
 	bpf_get_current_comm(b.comm, sizeof(b.comm));
-	b.since_ns = bpf_ktime_get_ns();
+	b.since_ns = s->begin_ns;
 	if (bpf_map_update_elem(&blocked, &tid, &b, BPF_ANY))
 		count_up(SAMPLER_COUNT_BLOCKED_FULL, 1);
+	count_up(SAMPLER_COUNT_CAPTURE_NS, bpf_ktime_get_ns() - s->begin_ns);
 }
 
 /* Kernel and Python stacks and the first user frame; true: go on with the others. */
@@ -281,7 +284,7 @@ int on_waking(__u64 *ctx)
 
 	if (!b || !(__u32)bpf_get_current_pid_tgid())
 		return 0; /* the idle task wakes nobody: an interrupt does */
-	/* so it is where the current thread came to the kernel by something else than a system call */
+	/* so it does where the current thread is in the kernel for no system call of its own */
 	if (!(BPF_CORE_READ(waker, flags) & KERNEL_TASK_KTHREAD) &&
 	    (task_user_regs(waker, &regs) || (long)regs.orig_ax < 0))
 		return 0;

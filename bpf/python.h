@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
  * python.h - the Python frames of the current thread, without names: bounded, whatever it reads.
- * Compiles for BPF and for user space (read_user.h). One read per frame, of at most
- * PYTHON_STEP_MAX frames; at most PYTHON_THREAD_MAX thread states are looked at.
+ * Compiles for BPF (with PYTHON_BPF_LOOP for kernels with bpf_loop) and for user space (read_user.h).
+ * One read per frame, of at most PYTHON_STEP_MAX; at most PYTHON_THREAD_MAX thread states are looked at.
  * Threads: the one that is walked is the current one (BPF) or stopped; others may change what is
  * read, and then the walk ends as FAULT or GARBAGE, or brings frames of no meaning, never more. */
 #ifndef SYSOM_BPF_PYTHON_H
@@ -203,6 +203,48 @@ garbage:
 	return 1;
 }
 
+#ifdef PYTHON_BPF_LOOP
+
+/* By bpf_loop, where the kernel has it, the verifier looks at a step once instead of 384 times. */
+struct python_loop {
+	struct python_state *s;
+	const struct python_process *p;
+	__u64 frame;
+};
+
+static long python_loop_step(__u32 index, struct python_loop *l)
+{
+	return !l->frame || python_step(l->s, l->p, &l->frame);
+}
+
+static __always_inline void python_frames(struct python_state *s, const struct python_process *p,
+					  __u64 frame)
+{
+	struct python_loop l = { s, p, frame };
+
+	if (bpf_loop(PYTHON_STEP_MAX, python_loop_step, &l, 0) >= PYTHON_STEP_MAX && l.frame &&
+	    s->end == PYTHON_END_ROOT)
+		s->end = PYTHON_END_DEPTH;
+}
+
+#else
+
+static __always_inline void python_frames(struct python_state *s, const struct python_process *p,
+					  __u64 frame)
+{
+	PYTHON_ROLLED
+	for (__u32 i = 0; i < PYTHON_STEP_MAX; i++) {
+		if (!frame)
+			return;
+		if (python_step(s, p, &frame))
+			return;
+	}
+	if (frame)
+		s->end = PYTHON_END_DEPTH;
+}
+
+#endif
+
 /* Fills what s gives out. fsbase and futex are set; the process has an interpreter. */
 static __always_inline void python_walk(struct python_state *s, const struct python_process *p)
 {
@@ -240,15 +282,7 @@ static __always_inline void python_walk(struct python_state *s, const struct pyt
 		frame = python_word(s, p->cframe_frame);
 	}
 	s->end = PYTHON_END_ROOT;
-	PYTHON_ROLLED
-	for (__u32 i = 0; i < PYTHON_STEP_MAX; i++) {
-		if (!frame)
-			return;
-		if (python_step(s, p, &frame))
-			return;
-	}
-	if (frame)
-		s->end = PYTHON_END_DEPTH;
+	python_frames(s, p, frame);
 }
 
 #endif

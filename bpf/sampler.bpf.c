@@ -4,8 +4,8 @@
 
 char LICENSE[] SEC("license") = "GPL";
 
-/* Whether this tick takes a sample. By chance, not by turns: two processes that alternate on a CPU in
- * step with the ticks would otherwise be seen always or never. */
+/* Whether this tick takes a sample. By chance, not by turns: two processes that alternate on a CPU
+ * in step with the ticks would otherwise be seen always or never. */
 static __always_inline bool tick_chosen(const struct sampler_control *c)
 {
 	return c->fraction_percent >= 100 || bpf_get_prandom_u32() % 100 < c->fraction_percent;
@@ -32,20 +32,21 @@ static __always_inline struct sampler_scratch *tick_begin(struct bpf_perf_event_
 	if (!s)
 		return NULL;
 	count_up(SAMPLER_COUNT_TARGET_RUNS, 1);
+	s->begin_ns = bpf_ktime_get_ns();
 	s->epoch = c->epoch;
 	s->weight_ns = c->weight_ns;
 	__builtin_memset(&s->key, 0, sizeof(s->key));
 	s->key.pid = pid;
 	s->key.tid = (__u32)identity;
 	s->key.kind = SAMPLER_ON_CPU;
-	s->key.slice = c->slice_ns ? (__u32)(bpf_ktime_get_ns() / c->slice_ns) : 0;
+	s->key.slice = c->slice_ns ? (__u32)(s->begin_ns / c->slice_ns) : 0;
 	s->fresh.cpu = bpf_get_smp_processor_id();
 	bpf_get_current_comm(s->fresh.comm, sizeof(s->fresh.comm));
 	return s;
 }
 
-/* Copies the interrupted registers if they are user mode's. The fields are read one by one: the verifier
- * rewrites each access to the context. */
+/* Copies the interrupted registers if they are user mode's. The fields are read one by one: the
+ * verifier rewrites each access to the context. */
 static __always_inline void tick_user_regs(struct bpf_perf_event_data *ctx, struct kernel_regs *to)
 {
 #define TICK_REG(field) to->field = *(volatile unsigned long *)&ctx->regs.field
@@ -107,6 +108,7 @@ static __always_inline void tick_finish(struct bpf_perf_event_data *ctx, struct 
 	if (sampler_python)
 		python_stack_take(ctx, s, (void *)bpf_get_current_task(), s->in_kernel);
 	sample_count(s, s->weight_ns);
+	count_up(SAMPLER_COUNT_TARGET_NS, bpf_ktime_get_ns() - s->begin_ns);
 }
 
 #ifdef SAMPLER_TAIL

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
  * sampler_format.h - what the sampler's kernel side and user side exchange.
- * Counts are aggregated in the kernel in two sets, used in turn; each stack goes out once per period
- * through the ring, as a struct sampler_stack. */
+ * Counts are aggregated in the kernel in two sets, used in turn; each stack goes out once per
+ * period through the ring, as a struct sampler_stack. */
 #ifndef SYSOM_BPF_SAMPLER_FORMAT_H
 #define SYSOM_BPF_SAMPLER_FORMAT_H
 
@@ -14,13 +14,13 @@
 
 /* One value, written by user space while programs run. */
 struct sampler_control {
-	__u32 epoch;            /* of the drain period; its last bit is the set to count into */
+	__u32 epoch;		/* of the drain period; its last bit is the set to count into */
 	__u32 fraction_percent; /* of ticks that take a sample */
-	__u64 weight_ns;        /* of one on-CPU sample: the tick's period over the fraction */
-	__u64 slice_ns;         /* 0: one slice per period */
+	__u64 weight_ns;	/* of one on-CPU sample: the tick's period over the fraction */
+	__u64 slice_ns;		/* 0: one slice per period */
 	__u64 off_cpu_min_ns;
-	__u32 all_processes;    /* also what `processes` does not name, as kernel stacks */
-	__u32 off_cpu;          /* blocked time is sampled */
+	__u32 all_processes; /* also what `processes` does not name, as kernel stacks */
+	__u32 off_cpu;	     /* blocked time is sampled */
 };
 _Static_assert(sizeof(struct sampler_control) == 40, "");
 
@@ -66,8 +66,8 @@ _Static_assert(sizeof(struct sampler_blocked) == 96, "");
 
 enum sampler_stack_kind {
 	SAMPLER_STACK_USER = 1, /* frames: SAMPLER_FRAME_* */
-	SAMPLER_STACK_KERNEL,   /* frames: kernel addresses */
-	SAMPLER_STACK_PYTHON,   /* a struct python_state up to its frames, then those */
+	SAMPLER_STACK_KERNEL,	/* frames: kernel addresses */
+	SAMPLER_STACK_PYTHON,	/* a struct python_state up to its frames, then those */
 };
 
 /* Head of a ring record; the frames follow, leaf first. */
@@ -82,32 +82,36 @@ struct sampler_stack {
 _Static_assert(sizeof(struct sampler_stack) == 24, "");
 
 /* A user frame: what is in a file is told by the file, so that all processes share the stack. */
-#define SAMPLER_FRAME_RETURN UNWIND_FRAME_RETURN
-#define SAMPLER_FRAME_SCANNED UNWIND_FRAME_SCANNED
-#define SAMPLER_FRAME_FP UNWIND_FRAME_FP
-#define SAMPLER_FRAME_ANONYMOUS (1ull << 60) /* low 56 bits: the virtual address */
-#define SAMPLER_FRAME_OFFSET_BITS 39         /* else low 39 bits: address minus unwind_mapping.bias, */
-#define SAMPLER_FRAME_BARE (1ull << 39)      /* which depends on whether the file had a table then, */
-#define SAMPLER_FRAME_FILE_SHIFT 40          /* and 20 bits: unwind_mapping.file */
-#define SAMPLER_FRAME_FILE_MASK 0xfffffu
+#define SAMPLER_FRAME_RETURN	  UNWIND_FRAME_RETURN
+#define SAMPLER_FRAME_SCANNED	  UNWIND_FRAME_SCANNED
+#define SAMPLER_FRAME_FP	  UNWIND_FRAME_FP
+#define SAMPLER_FRAME_ANONYMOUS	  (1ull << 60) /* low 56 bits: the virtual address */
+#define SAMPLER_FRAME_OFFSET_BITS 39 /* else low 39 bits: address minus unwind_mapping.bias, */
+#define SAMPLER_FRAME_BARE	  (1ull << 39) /* which depends on whether the file had a table then, */
+#define SAMPLER_FRAME_FILE_SHIFT  40	       /* and 20 bits: unwind_mapping.file */
+#define SAMPLER_FRAME_FILE_MASK	  0xfffffu
 
 /* Counters, per CPU, since load. */
 enum sampler_counter {
-	SAMPLER_COUNT_TAKEN = 0,    /* on-CPU samples and blockings that were to be counted */
-	SAMPLER_COUNT_FRAMES,       /* user and kernel frames of them */
-	SAMPLER_COUNT_SCANNED,      /* with a scanned frame */
-	SAMPLER_COUNT_FULL,         /* lost: the set of counts was full */
-	SAMPLER_COUNT_RING_FULL,    /* stacks that found no room in the ring; tried again at the next sample */
+	SAMPLER_COUNT_TAKEN = 0, /* on-CPU samples and blockings that were to be counted */
+	SAMPLER_COUNT_FRAMES,	 /* user and kernel frames of them */
+	SAMPLER_COUNT_SCANNED,	 /* with a scanned frame */
+	SAMPLER_COUNT_FULL,	 /* lost: the set of counts was full */
+	SAMPLER_COUNT_RING_FULL, /* stacks that found no room in the ring; tried again at the next
+				    sample */
 	SAMPLER_COUNT_BLOCKED_FULL, /* lost: no room to remember a blocked thread */
-	SAMPLER_COUNT_SHORT,        /* blockings below the threshold: not kept, not lost */
-	SAMPLER_COUNT_UNSTACKED,    /* long blockings at places that were always short before: leaf only */
-	SAMPLER_COUNT_CAPTURES,     /* stacks captured at switch-out */
+	SAMPLER_COUNT_SHORT,	    /* blockings below the threshold: not kept, not lost */
+	SAMPLER_COUNT_UNSTACKED,    /* long blockings at places that were always short before: leaf
+				       only */
+	SAMPLER_COUNT_CAPTURES,	    /* stacks captured at switch-out */
 	SAMPLER_COUNT_PYTHON_FRAMES,
 	SAMPLER_COUNT_PYTHON_FAILED,
-	SAMPLER_COUNT_TARGET_RUNS,  /* program runs that took a sample */
-	SAMPLER_COUNT_NO_REGS,      /* kernel stack only: the user registers could not be read */
-	SAMPLER_COUNT_UNMAPPED,     /* lost user stack: the process has no mapping yet */
-	SAMPLER_COUNT_END,          /* by enum unwind_end from here */
+	SAMPLER_COUNT_TARGET_RUNS, /* ticks that took a sample */
+	SAMPLER_COUNT_TARGET_NS,   /* time that these took, from choosing to counting */
+	SAMPLER_COUNT_CAPTURE_NS,  /* time at switch-outs of sampled threads */
+	SAMPLER_COUNT_NO_REGS,	   /* kernel stack only: the user registers could not be read */
+	SAMPLER_COUNT_UNMAPPED,	   /* lost user stack: the process has no mapping yet */
+	SAMPLER_COUNT_END,	   /* by enum unwind_end from here */
 	SAMPLER_COUNT_MAX = SAMPLER_COUNT_END + UNWIND_END_COUNT,
 };
 

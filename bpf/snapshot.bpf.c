@@ -149,6 +149,13 @@ static __always_inline void ship(struct scratch *sc)
 			break;
 	}
 	r->stack_bytes = pages * SNAPSHOT_PAGE_BYTES;
+	r->other_begin = s->signal_sp & ~(__u64)(SNAPSHOT_PAGE_BYTES - 1);
+	for (pages = 0; s->signal_sp && pages < SNAPSHOT_OTHER_PAGES; pages++) {
+		if (bpf_probe_read_user(r->other + pages * SNAPSHOT_PAGE_BYTES, SNAPSHOT_PAGE_BYTES,
+					(void *)(r->other_begin + pages * SNAPSHOT_PAGE_BYTES)))
+			break;
+	}
+	r->other_bytes = pages * SNAPSHOT_PAGE_BYTES;
 	bpf_ringbuf_submit(r, 0);
 }
 

@@ -7,6 +7,7 @@
 
 #define SNAPSHOT_PAGE_BYTES 4096u
 #define SNAPSHOT_STACK_PAGES 32u /* 128 KiB above rsp */
+#define SNAPSHOT_OTHER_PAGES 4u  /* of the stack that a handler on an alternate stack interrupted */
 
 struct snapshot_record {
 	__u32 pid, tid; /* as the namespace of the reader names them */
@@ -14,6 +15,8 @@ struct snapshot_record {
 	__u64 reg[UNWIND_REGISTERS]; /* by DWARF number */
 	__u64 stack_begin;           /* rsp, rounded down to a page */
 	__u32 stack_bytes;           /* how much of it could be read */
+	__u32 other_bytes;           /* of a second piece; 0: the walk left the first one for none */
+	__u64 other_begin;
 	__u32 count;                 /* of frame: what the walk in the kernel gave */
 	__u8 end;                    /* enum unwind_end */
 	__u8 in_kernel;              /* the sample hit kernel code; registers are those of the entry */
@@ -22,6 +25,7 @@ struct snapshot_record {
 	__u64 walk_ns;               /* of the walk, by bpf_ktime_get_ns */
 	__u64 frame[UNWIND_FRAME_MAX];
 	__u8 stack[SNAPSHOT_STACK_PAGES * SNAPSHOT_PAGE_BYTES];
+	__u8 other[SNAPSHOT_OTHER_PAGES * SNAPSHOT_PAGE_BYTES];
 };
 
 /* Counters, by index in an array map. */

@@ -49,6 +49,8 @@ struct {
 #define UNWIND_HIDE(s, x) ((x) ^= *(volatile __u32 *)&(s)->zero)
 /* Keeps the compiler from moving or dropping the mask that the verifier wants to see. */
 #define UNWIND_BARRIER(x) asm volatile("" : "+r"(x))
+/* What was written to the state is read from there again. */
+#define UNWIND_MEMORY() asm volatile("" ::: "memory")
 
 static __always_inline long unwind_read_user(void *to, __u32 bytes, __u64 address)
 {
@@ -86,6 +88,7 @@ static __always_inline void unwind_marker_set(__u64 key, __u32 marker)
 #endif
 #define UNWIND_HIDE(s, x) ((void)0)
 #define UNWIND_BARRIER(x) ((void)0)
+#define UNWIND_MEMORY() ((void)0)
 
 #endif
 
@@ -104,6 +107,7 @@ static __always_inline void unwind_start(struct unwind_state *s)
 {
 	s->rbp_at = 0;
 	s->rbx_at = 0;
+	s->signal_sp = 0;
 	s->leaf_row = 0;
 	s->zero = 0;
 	s->count = 0;
@@ -127,25 +131,32 @@ static __always_inline void unwind_start(struct unwind_state *s)
 		(left) = half_ + ((left) & go_);                                                   \
 	} while (0)
 
-/* The executable mapping of s->process that holds pc, or NULL. */
-static __always_inline const struct unwind_mapping *unwind_find_mapping(const struct unwind_state *s,
-									__u64 pc)
+/* Of `left` sorted mappings in a chunk, from the one at `at` on: the last that begins at or below pc. */
+static __always_inline __u32 unwind_mapping_slot(const struct unwind_mapping *all, __u32 at, __u32 left,
+						 __u64 pc)
 {
-	__u32 at = s->process.mappings, left = s->process.mapping_count, slot;
-	const struct unwind_chunk *chunk = unwind_chunk_of(at);
-	const struct unwind_mapping *all = (const void *)chunk;
-
-	if (!chunk || !left)
-		return NULL;
-	at = at % UNWIND_CHUNK_WORDS / UNWIND_MAPPING_WORDS;
 	for (int i = 0; i < 11; i++) { /* 2^11 mappings */
-		slot = at + left / 2;
+		__u32 slot = at + left / 2;
+
 		UNWIND_BARRIER(slot);
 		slot &= UNWIND_MAPPING_MAX - 1;
 		UNWIND_HALVE(at, left, (all[slot].begin - pc - 1) >> 63);
 	}
 	UNWIND_BARRIER(at);
-	at &= UNWIND_MAPPING_MAX - 1;
+	return at & (UNWIND_MAPPING_MAX - 1);
+}
+
+/* The executable mapping of s->process that holds pc, or NULL. */
+static __always_inline const struct unwind_mapping *unwind_find_mapping(const struct unwind_state *s,
+									__u64 pc)
+{
+	__u32 at = s->process.mappings, left = s->process.mapping_count;
+	const struct unwind_chunk *chunk = unwind_chunk_of(at);
+	const struct unwind_mapping *all = (const void *)chunk;
+
+	if (!chunk || !left)
+		return NULL;
+	at = unwind_mapping_slot(all, at % UNWIND_CHUNK_WORDS / UNWIND_MAPPING_WORDS, left, pc);
 	if (pc < all[at].begin || (pc - all[at].begin) >> UNWIND_PAGE_SHIFT >= all[at].page_total)
 		return NULL;
 	return &all[at];
@@ -261,6 +272,7 @@ static __always_inline int unwind_signal(struct unwind_state *s)
 	s->reg[UNWIND_RCX] = g[14];
 	s->reg[UNWIND_RSP] = g[15];
 	s->pc = g[16];
+	s->signal_sp = g[15];
 	s->rbp_at = 0;
 	s->rbx_at = 0;
 	s->leaf = 1;
@@ -430,104 +442,150 @@ static __always_inline int unwind_at_sigreturn(__u64 pc)
 	       b[7] == 0x0f && b[8] == 0x05;
 }
 
-/* Fills s->candidate with the indexes of the words above rsp (and below `limit`) that point into code;
- * returns how many. */
-static __always_inline __u32 unwind_scan_window(struct unwind_state *s, __u64 limit)
+/* Fills s->candidate with the indexes of those of the first `words` words above rsp that point into code;
+ * returns how many. Without a branch per word, for the verifier's sake: a word that does not count is
+ * overwritten by the next. */
+static __always_inline __u32 unwind_scan_window(struct unwind_state *s, __u32 words)
 {
-	__u64 sp = s->reg[UNWIND_RSP];
-	__u32 count = 0;
+	__u32 first = s->process.mappings, left = s->process.mapping_count, count = 0;
+	const struct unwind_mapping *all = (const void *)unwind_chunk_of(first);
 
+	if (!all || !left)
+		return 0;
+	first = first % UNWIND_CHUNK_WORDS / UNWIND_MAPPING_WORDS;
 	for (__u32 i = 0; i < UNWIND_SCAN_WORDS; i++) {
-		__u64 word = s->window[i];
-		__u32 slot;
+		__u64 word = s->window[i] - 1, page;
+		__u32 at = unwind_mapping_slot(all, first, left, word), slot = count;
+		__u32 in, room;
 
-		UNWIND_HIDE(s, count);
-		if (sp + 8 * (__u64)i >= limit || count >= UNWIND_CANDIDATES)
-			break;
-		if (word < UNWIND_PAGE_BYTES || word >> 56 || !unwind_find_mapping(s, word - 1))
-			continue;
-		slot = count;
+		page = (word - all[at].begin) >> UNWIND_PAGE_SHIFT; /* below begin: beyond any mapping */
+		page -= all[at].page_total;
+		in = i - words;
+		room = count - UNWIND_CANDIDATES;
+		UNWIND_BARRIER(page);
+		UNWIND_BARRIER(in);
+		UNWIND_BARRIER(room);
+		in = (__u32)(page >> 63) & in >> 31 & room >> 31;
 		UNWIND_BARRIER(slot);
-		s->candidate[slot & (UNWIND_CANDIDATES - 1)] = i;
-		count++;
+		s->candidate[slot & (2 * UNWIND_CANDIDATES - 1)] = i;
+		count += in;
+		UNWIND_HIDE(s, count);
 	}
 	return count;
 }
 
-/* The nearest word above rsp (and below `limit`) that is a return address. Strong: a direct call to just
- * below the pc, nearer than `beyond`. Weak: any call. Returns its index in the window, or
- * UNWIND_SCAN_WORDS. */
-static __always_inline __u32 unwind_scan(struct unwind_state *s, __u64 limit, __u64 beyond)
+/* First part of a blind step: is rbp a frame pointer here? Its frame is near and aligned, the return
+ * address is in code that the walk can go on from, and a call of something like this code is before it. */
+static __always_inline void unwind_blind_fp(struct unwind_state *s)
 {
-	__u32 weak = UNWIND_SCAN_WORDS, count = unwind_scan_window(s, limit);
+	__u64 sp = s->reg[UNWIND_RSP], rbp = 0, target = 0;
+	enum unwind_call call;
 
+	s->blind_fp = 0;
+	s->blind_target = 0;
+	s->blind_words = UNWIND_SCAN_WORDS;
+	s->blind_marker = unwind_marker_get(s->blind_key);
+	if (s->blind_marker == UNWIND_MARKER_DWARF || unwind_rbp(s, &rbp))
+		return;
+	if (!rbp && s->mark == (UNWIND_FRAME_FP | UNWIND_FRAME_RETURN) >> 56) { /* the end of a chain of frame pointers */
+		s->blind_words = 0;
+		return;
+	}
+	if (rbp < sp || (rbp & 7) || rbp - sp >= UNWIND_BLIND_FRAME_BYTES ||
+	    unwind_read_user(s->blind_pair, sizeof(s->blind_pair), rbp))
+		return;
+	/* the caller has a rule, or is such code itself and its frame is next (V8's built-in code has no rules
+	 * though its file has) */
+	if (s->blind_pair[0] > rbp && s->blind_pair[0] - rbp < UNWIND_BLIND_FRAME_BYTES) {
+		if (!unwind_find_mapping(s, s->blind_pair[1] - 1))
+			return;
+	} else if (!unwind_resolves(s, s->blind_pair[1])) {
+		return;
+	}
+	call = unwind_call_before(s->blind_pair[1], s->pc, &target);
+	/* below the outermost frame, which has no rbp to save, may be code that was never called: Go's
+	 * goroutines return to the byte behind the beginning of a function */
+	if (call == UNWIND_CALL_NONE && s->blind_pair[0])
+		return;
+	/* a call of elsewhere may have been a tail call on (V8), or means that rbp is the caller's; a chain of
+	 * frame pointers that led here says the former */
+	if (call == UNWIND_CALL_ELSEWHERE && s->mark != (UNWIND_FRAME_FP | UNWIND_FRAME_RETURN) >> 56)
+		return;
+	s->blind_fp = 1;
+	s->blind_rbp = rbp;
+	s->blind_target = call == UNWIND_CALL_HERE ? target : 0;
+	if ((rbp + 8 - sp) / 8 < UNWIND_SCAN_WORDS)
+		s->blind_words = (rbp + 8 - sp) / 8;
+	/* only a leaf may not have set up its frame yet */
+	if (s->blind_marker == UNWIND_MARKER_FP || !s->leaf)
+		s->blind_words = 0;
+}
+
+/* Second part: the nearest word above rsp that is a return address. Strong: a direct call to just below
+ * the pc, nearer than what rbp's return address calls: then this is a leaf that has not touched rbp.
+ * Weak: any call, where rbp is no frame pointer. */
+static __always_inline void unwind_blind_scan(struct unwind_state *s)
+{
+	__u32 count;
+
+	s->blind_found = UNWIND_SCAN_WORDS;
+	s->blind_strong = 0;
+	if (!s->blind_words)
+		return;
+	if (unwind_read_user(s->window, sizeof(s->window), s->reg[UNWIND_RSP]))
+		__builtin_memset(s->window, 0, sizeof(s->window)); /* near the stack's end */
+	count = unwind_scan_window(s, s->blind_words);
 	for (__u32 k = 0; k < UNWIND_CANDIDATES; k++) {
-		__u32 i = s->candidate[k] & (UNWIND_SCAN_WORDS - 1);
+		__u32 i = s->candidate[k] & (UNWIND_SCAN_WORDS - 1), call;
 		__u64 target;
-		enum unwind_call call;
 
-		UNWIND_HIDE(s, weak);
 		UNWIND_HIDE(s, count);
 		if (k >= count)
 			break;
 		call = unwind_call_before(s->window[i], s->pc, &target);
+		UNWIND_HIDE(s, call);
 		if (call == UNWIND_CALL_NONE || !unwind_resolves(s, s->window[i]))
 			continue;
-		if (call == UNWIND_CALL_HERE && target > beyond)
-			return i;
-		if (weak == UNWIND_SCAN_WORDS)
-			weak = i;
+		if (call == UNWIND_CALL_HERE && target > s->blind_target) {
+			s->blind_strong = 1;
+			s->blind_found = i;
+			return;
+		}
+		if (!s->blind_fp && s->blind_found == UNWIND_SCAN_WORDS)
+			s->blind_found = i;
 	}
-	return limit == ~0ull ? weak : UNWIND_SCAN_WORDS;
 }
 
-/* The second half of a frame for which unwind_frame said UNWIND_BLIND: code without a usable rule. A frame
- * pointer if everything about it is right, else the stack scan. Returns as unwind_frame does, but never
- * UNWIND_BLIND. Its own function because programs made of tail calls can afford it once, not per frame. */
-static __always_inline int unwind_blind(struct unwind_state *s)
+/* Third part: takes what was found. */
+static __always_inline int unwind_blind_take(struct unwind_state *s)
 {
-	__u64 sp = s->reg[UNWIND_RSP], rbp = 0, pair[2] = {0}, target = 0, at, key = s->blind_key;
-	__u32 marker, found = UNWIND_SCAN_WORDS;
-	enum unwind_call call = UNWIND_CALL_NONE;
-	int fp = 0;
+	__u64 at, below;
+	__u32 found = s->blind_found;
 
-	if (unwind_at_sigreturn(s->pc)) {
-		if (unwind_signal(s) == UNWIND_ON)
-			return UNWIND_MORE;
-		s->end = UNWIND_END_FAULT;
-		return UNWIND_DONE;
-	}
-	marker = unwind_marker_get(key);
-	if (marker != UNWIND_MARKER_DWARF && !unwind_rbp(s, &rbp) && rbp >= sp && !(rbp & 7) &&
-	    rbp - sp < UNWIND_BLIND_FRAME_BYTES && !unwind_read_user(pair, sizeof(pair), rbp) &&
-	    unwind_resolves(s, pair[1])) {
-		call = unwind_call_before(pair[1], s->pc, &target);
-		fp = call == UNWIND_CALL_HERE || call == UNWIND_CALL_INDIRECT;
-	}
-	if (!(fp && marker == UNWIND_MARKER_FP)) {
-		if (unwind_read_user(s->window, sizeof(s->window), sp)) /* near the stack's end */
-			__builtin_memset(s->window, 0, sizeof(s->window));
-		found = unwind_scan(s, fp ? rbp + 8 : ~0ull, fp ? target : 0);
-	}
-	if (fp && found == UNWIND_SCAN_WORDS) {
-		if (marker == UNWIND_MARKER_NONE && s->pending_count < UNWIND_PENDING_MAX)
-			s->pending[s->pending_count++ & (UNWIND_PENDING_MAX - 1)] = key;
-		s->reg[UNWIND_RBP] = pair[0];
+	if (s->blind_fp && !s->blind_strong) {
+		if (s->blind_marker == UNWIND_MARKER_NONE && s->pending_count < UNWIND_PENDING_MAX)
+			s->pending[s->pending_count++ & (UNWIND_PENDING_MAX - 1)] = s->blind_key;
+		s->reg[UNWIND_RBP] = s->blind_pair[0];
 		s->rbx_at = UNWIND_LOST;
 		s->by_fp++;
-		unwind_return_to(s, pair[1], rbp + 16, UNWIND_FRAME_FP);
+		unwind_return_to(s, s->blind_pair[1], s->blind_rbp + 16, UNWIND_FRAME_FP);
 		return UNWIND_MORE;
 	}
-	if (found >= UNWIND_SCAN_WORDS)
-		return UNWIND_DONE; /* s->end says why there was no rule */
-	if (marker == UNWIND_MARKER_NONE)
-		unwind_marker_set(key, UNWIND_MARKER_DWARF);
-	at = sp + 8 * (__u64)found;
-	/* compilers push rbp first, oneDNN's generator rbx and then rbp; what does not look like a frame
-	 * pointer is not needed as one */
+	if (found >= UNWIND_SCAN_WORDS) {
+		/* the ABI: the outermost frame has 0 in rbp */
+		if (!s->rbp_at && !s->reg[UNWIND_RBP])
+			s->end = UNWIND_END_ROOT;
+		return UNWIND_DONE; /* else s->end says why there was no rule */
+	}
+	if (s->blind_marker == UNWIND_MARKER_NONE)
+		unwind_marker_set(s->blind_key, UNWIND_MARKER_DWARF);
 	UNWIND_BARRIER(found);
 	found &= UNWIND_SCAN_WORDS - 1;
-	if (found >= 1 && s->window[(found - 1) & (UNWIND_SCAN_WORDS - 1)] - at < UNWIND_BLIND_FRAME_BYTES)
+	at = s->reg[UNWIND_RSP] + 8 * (__u64)found;
+	/* compilers push rbp first, oneDNN's generator rbx and then rbp; a value that does not look like a
+	 * frame pointer is not needed as one */
+	below = s->window[(found - 1) & (UNWIND_SCAN_WORDS - 1)];
+	if (found >= 1 && below - at < UNWIND_BLIND_FRAME_BYTES)
 		s->rbp_at = at - 8;
 	else if (found >= 2)
 		s->rbp_at = at - 16;
@@ -535,6 +593,25 @@ static __always_inline int unwind_blind(struct unwind_state *s)
 	s->scanned++;
 	unwind_return_to(s, s->window[found], at + 8, UNWIND_FRAME_SCANNED);
 	return UNWIND_MORE;
+}
+
+/* The second half of a frame for which unwind_frame said UNWIND_BLIND: code without a usable rule. A frame
+ * pointer if everything about it is right, else the stack scan. Returns as unwind_frame does, but never
+ * UNWIND_BLIND. Its own function because programs made of tail calls can afford it once, not per frame. Its
+ * parts speak through *s alone, so that the verifier has few states to carry from one to the next. */
+static __always_inline int unwind_blind(struct unwind_state *s)
+{
+	if (unwind_at_sigreturn(s->pc)) {
+		if (unwind_signal(s) == UNWIND_ON)
+			return UNWIND_MORE;
+		s->end = UNWIND_END_FAULT;
+		return UNWIND_DONE;
+	}
+	unwind_blind_fp(s);
+	UNWIND_MEMORY();
+	unwind_blind_scan(s);
+	UNWIND_MEMORY();
+	return unwind_blind_take(s);
 }
 
 /* SysOM-AI, Algorithm 1: an unmarked pc tries rbp and is marked by whether the caller's pc is executable

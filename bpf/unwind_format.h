@@ -174,6 +174,7 @@ struct unwind_state {
 	__u64 reg[UNWIND_REGISTERS]; /* by DWARF number. rsp is always right, rbp and rbx as told by *_at,
 				      * the others only while `leaf` */
 	__u64 rbp_at, rbx_at; /* 0: the value is in reg; 1: lost; else the address where it is saved */
+	__u64 signal_sp;      /* rsp of the last frame that a signal interrupted; 0: none */
 	__u64 leaf_row;       /* where the row that covers the first pc begins; the pc itself without */
 	__u64 pending[UNWIND_PENDING_MAX]; /* keys to be marked UNWIND_MARKER_FP if the root is reached */
 	__u64 owner;          /* who runs anonymous code: the process, for the keys of markers */
@@ -186,8 +187,17 @@ struct unwind_state {
 	__u8 pending_count;
 	__u16 scanned;  /* frames found by scan */
 	__u16 by_fp;    /* frames found by frame pointer in code without a table */
-	__u64 blind_key; /* between unwind_frame's UNWIND_BLIND and unwind_blind */
-	__u8 candidate[UNWIND_CANDIDATES];
+	/* between unwind_frame's UNWIND_BLIND and the end of unwind_blind */
+	__u64 blind_key;     /* of the marker */
+	__u64 blind_pair[2]; /* what rbp points to: the caller's rbp and the return address */
+	__u64 blind_rbp;
+	__u64 blind_target;  /* what the call before that return address calls, 0: not known */
+	__u32 blind_marker;
+	__u32 blind_fp;      /* rbp is right by all that can be told */
+	__u32 blind_words;   /* of the window to be scanned */
+	__u32 blind_found;   /* index in it, or UNWIND_SCAN_WORDS */
+	__u32 blind_strong;  /* what was found is a direct call to just below the pc */
+	__u8 candidate[2 * UNWIND_CANDIDATES];
 	__u64 window[UNWIND_SCAN_WORDS]; /* a piece of the stack, while it is scanned */
 	__u64 frame[UNWIND_FRAME_MAX];
 };

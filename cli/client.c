@@ -4,6 +4,7 @@
 #include <curl/curl.h>
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* An answer in JSON: 10,000 ranks at some 400 bytes. */
@@ -130,9 +131,11 @@ static int perform(CURL *h, const struct client *c, const char *path, struct buf
 	return 0;
 }
 
-int client_request(const struct client *c, const char *method, const char *path, double timeout_s,
-		   struct buf *out, struct client_error *e)
+/* json: the body of a POST, or NULL. */
+static int request(const struct client *c, const char *method, const char *path, const char *json,
+		   double timeout_s, struct buf *out, struct client_error *e)
 {
+	struct curl_slist *headers = NULL;
 	char url[2048];
 	CURL *h;
 	int r;
@@ -162,27 +165,38 @@ int client_request(const struct client *c, const char *method, const char *path,
 	curl_easy_setopt(h, CURLOPT_WRITEDATA, out);
 	if (strcmp(method, "POST") == 0) {
 		curl_easy_setopt(h, CURLOPT_POST, 1L);
-		curl_easy_setopt(h, CURLOPT_POSTFIELDSIZE, 0L);
-		curl_easy_setopt(h, CURLOPT_POSTFIELDS, "");
+		curl_easy_setopt(h, CURLOPT_POSTFIELDSIZE, (long)(json ? strlen(json) : 0));
+		curl_easy_setopt(h, CURLOPT_POSTFIELDS, json ? json : "");
+	}
+	if (json) {
+		headers = curl_slist_append(NULL, "Content-Type: application/json");
+		curl_easy_setopt(h, CURLOPT_HTTPHEADER, headers);
 	}
 	r = perform(h, c, path, out, e);
 	curl_easy_cleanup(h);
+	curl_slist_free_all(headers);
 	return r;
 }
 
-int client_json(const struct client *c, const char *method, const char *path, json_t **out,
-		struct client_error *e)
+int client_request(const struct client *c, const char *method, const char *path, double timeout_s,
+		   struct buf *out, struct client_error *e)
 {
-	struct buf body;
+	return request(c, method, path, NULL, timeout_s, out, e);
+}
+
+static int decoded(const struct client *c, const char *method, const char *path, const char *body,
+		   double timeout_s, json_t **out, struct client_error *e)
+{
+	struct buf answer;
 	json_error_t je;
 	int r;
 
 	*out = NULL;
-	buf_init(&body, ANSWER_BYTES);
-	r = client_request(c, method, path, 10, &body, e);
+	buf_init(&answer, ANSWER_BYTES);
+	r = request(c, method, path, body, timeout_s, &answer, e);
 	if (!r) {
 		/* jansson bounds the depth (JSON_PARSER_MAX_DEPTH) and checks the UTF-8 */
-		*out = json_loadb((const char *)body.data, body.bytes, 0, &je);
+		*out = json_loadb((const char *)answer.data, answer.bytes, 0, &je);
 		if (!json_is_object(*out)) {
 			snprintf(e->why, sizeof(e->why), "%s%s: the answer is not a JSON object",
 				 *c->socket ? c->socket : c->url, path);
@@ -191,6 +205,27 @@ int client_json(const struct client *c, const char *method, const char *path, js
 			r = -EPROTO;
 		}
 	}
-	buf_fini(&body);
+	buf_fini(&answer);
+	return r;
+}
+
+int client_json(const struct client *c, const char *method, const char *path, json_t **out,
+		struct client_error *e)
+{
+	return decoded(c, method, path, NULL, 10, out, e);
+}
+
+int client_post(const struct client *c, const char *path, const json_t *body, json_t **out,
+		struct client_error *e)
+{
+	char *text = json_dumps(body, JSON_COMPACT);
+	int r;
+
+	*out = NULL;
+	if (!text)
+		return -ENOMEM;
+	/* names may have to wait for an index of a large file */
+	r = decoded(c, "POST", path, text, 120, out, e);
+	free(text);
 	return r;
 }

@@ -33,6 +33,9 @@ int client_request(const struct client *c, const char *method, const char *path,
 /* The same, decoded; *out is owned by the caller (json_decref). -EPROTO: not JSON. */
 int client_json(const struct client *c, const char *method, const char *path, json_t **out,
 		struct client_error *e);
+/* POST of a JSON body (borrowed). */
+int client_post(const struct client *c, const char *path, const json_t *body, json_t **out,
+		struct client_error *e);
 /* Percent-encodes text into out ("" where it does not fit). */
 void client_escape(char *out, size_t out_bytes, const char *text);
 

@@ -46,7 +46,7 @@ int cmd_incidents_list(const struct options *o)
 		if (!shown)
 			puts("no incidents");
 		if (shown < count)
-			printf("%zu hiccup%s of one or two steps not shown (--all)\n", count - shown,
+			printf("%zu hiccup%s of a few single steps not shown (--all)\n", count - shown,
 			       count - shown == 1 ? "" : "s");
 		count = shown;
 	}

@@ -10,6 +10,7 @@
 
 #define RANKS_SHOWN 1024
 #define BAR_COLUMNS 30
+#define SIGNALS_SHOWN 12
 
 static int ascending(const void *a, const void *b)
 {
@@ -158,6 +159,29 @@ static void print_why(FILE *to, const json_t *in)
 		term_style(TERM_DIM), term_style(TERM_PLAIN));
 }
 
+/* "--json" has those that are as usual too. */
+static void print_signals(FILE *to, const json_t *in)
+{
+	const json_t *signals = json_object_get(in, "signals"), *s;
+	bool many = json_array_size(json_object_get(in, "ranks")) > 1;
+	unsigned columns = term_columns(), shown = 0;
+	size_t i;
+
+	json_array_foreach((json_t *)signals, i, s) {
+		if (!jsonget_true(s, "raised") || shown == SIGNALS_SHOWN)
+			continue;
+		fprintf(to, "%s", shown++ ? "            " : "\n  OS signals:\n            ");
+		if (many)
+			fprintf(to, "rank %lld: ", (long long)jsonget_integer(s, "rank"));
+		fprintf(to, "%s", term_safe(jsonget_text(s, "text"), columns > 60 ? 160 : columns));
+		if (jsonget_number(s, "weight_ms") >= 0.01)
+			fprintf(to, ", %s per step", term_ms(jsonget_number(s, "weight_ms")));
+		fputc('\n', to);
+	}
+	if (!shown && json_array_size(signals))
+		fprintf(to, "\n  OS signals: none is above its usual value\n");
+}
+
 static void print_texts(FILE *to, const char *label, const json_t *array)
 {
 	size_t i;
@@ -186,6 +210,7 @@ void incident_text_print(FILE *to, const json_t *in, const char *stacks)
 	print_why(to, in);
 	if (stacks)
 		fputs(stacks, to);
+	print_signals(to, in);
 	fputc('\n', to);
 	if (json_array_size(victims) && json_array_size(json_object_get(in, "ranks")))
 		fprintf(to, "  victims   %s %s: slow only since %s for the slow one\n",

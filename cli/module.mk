@@ -12,7 +12,7 @@ cli_SRCS += cli/replay_csv.c cli/replay_events.c cli/replay_load.c cli/replay_ra
 	cli/replay_steps.c cli/trace_reader.c
 # CPU profiles
 PPROF_GEN := $(B)/gen/cli/profile.pb-c
-cli_SRCS += cli/profile_names.c cli/profile_tree.c cli/profile_flame.c cli/profile_pprof.c \
+cli_SRCS += cli/symbol_client.c cli/profile_names.c cli/profile_tree.c cli/profile_flame.c cli/profile_pprof.c \
 	cli/profile_out.c cli/profile_summary.c cli/incident_stacks.c cli/report_stacks.c cli/export_stacks.c cli/cmd_flame.c \
 	cli/cmd_record.c $(PPROF_GEN).c
 GEN += $(PPROF_GEN).h

@@ -158,27 +158,76 @@ static int look_up(struct profile_names *n, uint32_t object, uint64_t address, s
 	return rc;
 }
 
+static void set_name(struct slot *s, const struct symbol_name *name)
+{
+	s->function = strdup(name->function);
+	s->raw = strcmp(name->raw, name->function) ? strdup(name->raw) : NULL;
+	s->resolved = !!s->function;
+}
+
+static struct slot *slot_of(struct profile_names *n, uint32_t object, uint64_t address)
+{
+	struct symbol_name name;
+	struct slot *s;
+
+	if (grow(n))
+		return NULL;
+	s = probe(n->slot, n->room, object + 1, address);
+	if (!s->object) {
+		s->object = object + 1;
+		s->address = address;
+		n->used++;
+		if (!look_up(n, object, address, &name))
+			set_name(s, &name);
+	}
+	return s;
+}
+
+int profile_names_ask(struct profile_names *n, struct symbol_client *c, struct client_error *e)
+{
+	const struct stack_batch *b = n->b;
+	struct symbol_name name;
+	int err = 0, named = 0;
+
+	for (uint32_t i = 0; i < b->frame_count && !err; i++) {
+		const struct stack_frame *f = &b->frames[i];
+
+		if (f->kind == STACK_FRAME_NATIVE &&
+		    !slot_of(n, f->object, f->address - !!(f->flags & STACK_FRAME_RETURN)))
+			err = -ENOMEM;
+	}
+	for (uint32_t i = 0; i < n->room && !err; i++) {
+		const struct slot *s = &n->slot[i];
+		const struct stack_object *o = s->object ? &b->objects[s->object - 1] : NULL;
+
+		if (o && !s->resolved && o->build_id_bytes)
+			err = symbol_client_want(c, o->build_id, o->build_id_bytes, s->address);
+	}
+	if (!err)
+		err = symbol_client_fetch(c, e);
+	for (uint32_t i = 0; i < n->room && !err; i++) {
+		struct slot *s = &n->slot[i];
+		const struct stack_object *o = s->object ? &b->objects[s->object - 1] : NULL;
+
+		if (!o || s->resolved || symbol_client_find(c, o->build_id, o->build_id_bytes, s->address,
+							    &name))
+			continue;
+		set_name(s, &name);
+		named++;
+	}
+	return err ? err : named;
+}
+
 static int native(struct profile_names *n, const struct stack_frame *f, struct profile_name *out)
 {
 	uint64_t address = f->address - !!(f->flags & STACK_FRAME_RETURN);
-	struct symbol_name name;
 	struct slot *s;
 
 	out->module = base_name(stack_batch_text(n->b, n->b->objects[f->object].path));
 	out->function = out->raw = n->plain[f->object];
-	if (grow(n))
+	s = slot_of(n, f->object, address);
+	if (!s)
 		return -ENOMEM;
-	s = probe(n->slot, n->room, f->object + 1, address);
-	if (!s->object) {
-		s->object = f->object + 1;
-		s->address = address;
-		n->used++;
-		if (!look_up(n, f->object, address, &name)) {
-			s->function = strdup(name.function);
-			s->raw = strcmp(name.raw, name.function) ? strdup(name.raw) : NULL;
-			s->resolved = !!s->function;
-		}
-	}
 	if (s->resolved) {
 		out->function = s->function;
 		out->raw = s->raw ? s->raw : s->function;

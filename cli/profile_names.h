@@ -5,6 +5,7 @@
 #define SYSOM_CLI_PROFILE_NAMES_H
 
 #include "analysis/stack.h"
+#include "cli/symbol_client.h"
 #include "symbol/symbol_resolver.h"
 
 struct profile_name {
@@ -23,6 +24,10 @@ struct profile_names;
  * found while it lives (PROC_ROOT/PID/root/PATH); NULL: paths as they are. 0, -ENOMEM. */
 int profile_names_open(struct profile_names **out, const struct stack_batch *b,
 		       struct symbol_resolver *resolver, const char *proc_root);
+/* Asks the aggregator, in few requests, for every native frame of the batch that the resolver could not
+ * name; what it says is used by profile_names_get from then on. The number of frames' addresses that it
+ * named, or as symbol_client_fetch (the frames then keep what they had). */
+int profile_names_ask(struct profile_names *n, struct symbol_client *c, struct client_error *e);
 void profile_names_close(struct profile_names *n); /* NULL is a no-op */
 /* frame: index into the batch's frames. Texts live until close. -ENOMEM leaves *out valid but plain. */
 int profile_names_get(struct profile_names *n, uint32_t frame, struct profile_name *out);

@@ -18,6 +18,7 @@
 
 #define KERNELS_SHOWN 25
 #define STEPS_SHOWN 500
+#define SIGNALS_SHOWN 64
 #define CHART_STEPS 1500 /* points per line: more than the pixels it has */
 #define CHART_RANKS 16
 #define CHART_W 960.0
@@ -479,6 +480,50 @@ static void put_parts(FILE *to, const json_t *in)
 	fputs("</table></div>\n", to);
 }
 
+static void put_number(FILE *to, const json_t *signal, const char *key)
+{
+	char text[64];
+
+	if (json_is_number(json_object_get(signal, key)))
+		snprintf(text, sizeof(text), "%.4g", jsonget_number(signal, key));
+	cell(to, json_is_number(json_object_get(signal, key)) ? text : "not known");
+}
+
+static void put_signals(FILE *to, const json_t *in)
+{
+	const json_t *signals = json_object_get(in, "signals"), *s;
+	size_t i;
+
+	if (!json_array_size(signals))
+		return;
+	fputs("<h2>OS signals</h2>\n<div class=\"scroll\"><table><tr><th>rank</th>"
+	      "<th class=\"t\">signal</th><th>observed</th><th>usual</th><th class=\"t\">unit</th>"
+	      "<th>per step</th></tr>\n", to);
+	json_array_foreach((json_t *)signals, i, s) {
+		bool raised = jsonget_true(s, "raised");
+		double weight_ms = jsonget_number(s, "weight_ms");
+
+		if (i == SIGNALS_SHOWN)
+			break;
+		fprintf(to, "<tr><td>%lld</td><td class=\"t%s\">", (long long)jsonget_integer(s, "rank"),
+			raised ? " bad" : "");
+		put(to, jsonget_text(s, raised ? "text" : "name"));
+		if (!raised && *jsonget_text(s, "subject")) {
+			fputs(": ", to);
+			put(to, jsonget_text(s, "subject"));
+		}
+		fputs("</td>", to);
+		put_number(to, s, "value");
+		put_number(to, s, "usual");
+		fputs("<td class=\"t\">", to);
+		put(to, jsonget_text(s, "unit"));
+		fputs("</td>", to);
+		cell(to, weight_ms > 0 ? term_ms(weight_ms) : "-");
+		fputs("</tr>\n", to);
+	}
+	fputs("</table></div>\n", to);
+}
+
 static void put_kernels(FILE *to, const struct trace_model *m, const struct trace_rank *r)
 {
 	size_t count, slow, normal;
@@ -562,6 +607,7 @@ int report_html_write(FILE *to, const json_t *in, const struct trace_model *m)
 	put_facts(to, in);
 	put_chart(to, in, m);
 	put_parts(to, in);
+	put_signals(to, in);
 	for (size_t i = 0; i < m->rank_count && shown < 4; i++) {
 		if (!is_culprit(in, &m->ranks[i]))
 			continue;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * copy_mode.c - see copy_mode.h.
- * libunwind reads through callbacks: the stack from the copy, everything else from the files that are mapped,
- * never from the process, which may be gone and which an ordinary user may not be allowed to read. */
+ * libunwind reads through callbacks: the stack from the copy, everything else from the files that
+ * are mapped, never from the process, which may be gone and which an ordinary user may not be
+ * allowed to read. */
 #include "sampler/copy_mode.h"
 
 #include <dirent.h>
@@ -23,27 +24,30 @@
 #include "symbol/symbol_elf.h"
 
 #define CPUS_MAX 256u
-/* With the first page 516 KiB, what kernel.perf_event_mlock_kb gives an ordinary user by default. */
-#define RING_PAGES 128u
-#define STACK_BYTES 16384u
-#define EVENTS_MAX 8192u
-#define DEPTH_MAX 256u
-#define FILES_OPEN_MAX 512u
-#define SEGMENTS_MAX 16u
+/* With the first page 516 KiB, what kernel.perf_event_mlock_kb gives an ordinary user by default.
+ */
+#define RING_PAGES	   128u
+#define STACK_BYTES	   16384u
+#define EVENTS_MAX	   8192u
+#define DEPTH_MAX	   256u
+#define FILES_OPEN_MAX	   512u
+#define SEGMENTS_MAX	   16u
 #define EH_FRAME_TABLE_ENC 0x3b /* data-relative, signed, 4 bytes: what every linker writes */
 
 /* perf's numbers of the registers (asm/perf_regs.h), by DWARF number; 16 is rip. */
-static const uint8_t perf_register[17] = {0, 3, 2, 1, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23, 8};
+static const uint8_t perf_register[17] = {0,  3,  2,  1,  4,  5,  6,  7, 16,
+					  17, 18, 19, 20, 21, 22, 23, 8};
 #define REGISTER_MASK 0xff01ffull
 
 /* libunwind's own search of an .eh_frame_hdr, for callbacks like ours; it has no header. */
-extern int _Ux86_64_dwarf_search_unwind_table(unw_addr_space_t as, unw_word_t ip, unw_dyn_info_t *di,
-					      unw_proc_info_t *pi, int need, void *arg);
+extern int _Ux86_64_dwarf_search_unwind_table(unw_addr_space_t as, unw_word_t ip,
+					      unw_dyn_info_t *di, unw_proc_info_t *pi, int need,
+					      void *arg);
 
 /* A mapped file, open. */
 struct copy_file {
-	uint32_t number; /* 0: free */
-	int fd;          /* -1: could not be opened */
+	uint32_t number;	 /* 0: free */
+	int fd;			 /* -1: could not be opened */
 	uint64_t hdr, hdr_bytes; /* .eh_frame_hdr, ELF virtual address; 0: none */
 	struct {
 		uint64_t offset, address, bytes;
@@ -154,8 +158,9 @@ static int on_find(unw_addr_space_t as, unw_word_t ip, unw_proc_info_t *pi, int 
 	uint8_t head[12];
 	uint32_t count;
 
-	if (!f || !f->hdr || f->hdr_bytes < sizeof(head) || file_read(f, f->hdr, head, sizeof(head)) ||
-	    head[0] != 1 || head[2] != 3 || head[3] != EH_FRAME_TABLE_ENC)
+	if (!f || !f->hdr || f->hdr_bytes < sizeof(head) ||
+	    file_read(f, f->hdr, head, sizeof(head)) || head[0] != 1 || head[2] != 3 ||
+	    head[3] != EH_FRAME_TABLE_ENC)
 		return -UNW_ENOINFO;
 	memcpy(&count, head + 8, sizeof(count));
 	if (count > (f->hdr_bytes - sizeof(head)) / 8)
@@ -221,13 +226,14 @@ static int on_resume(unw_addr_space_t as, unw_cursor_t *cursor, void *arg)
 	return -UNW_EINVAL;
 }
 
-static int on_name(unw_addr_space_t as, unw_word_t address, char *name, size_t bytes, unw_word_t *offset,
-		   void *arg)
+static int on_name(unw_addr_space_t as, unw_word_t address, char *name, size_t bytes,
+		   unw_word_t *offset, void *arg)
 {
 	return -UNW_ENOINFO;
 }
 
-static unw_accessors_t accessors = {on_find, on_put, on_list, on_mem, on_reg, on_fpreg, on_resume, on_name};
+static unw_accessors_t accessors = {on_find, on_put,   on_list,	  on_mem,
+				    on_reg,  on_fpreg, on_resume, on_name};
 
 /* ---- one sample ---- */
 
@@ -274,7 +280,8 @@ static enum stack_end walk(struct copy_mode *c, struct stack_frame *frames, uint
 	return end;
 }
 
-static uint32_t kernel_part(struct copy_mode *c, const struct copy_sample *s, struct stack_frame *frames)
+static uint32_t kernel_part(struct copy_mode *c, const struct copy_sample *s,
+			    struct stack_frame *frames)
 {
 	uint32_t n = 0;
 
@@ -301,8 +308,12 @@ static void sample_add(struct copy_mode *c, const struct copy_sample *s)
 {
 	static struct stack_frame frames[DEPTH_MAX + 128]; /* large, and used by one caller */
 	uint64_t slice_ns = c->settings.slice_ns;
-	struct stack_sample out = {.weight_ns = c->settings.weight_ns, .pid = s->pid, .tid = s->tid,
-				   .count = 1, .kind = STACK_ON_CPU, .cpu = (uint16_t)s->cpu};
+	struct stack_sample out = {.weight_ns = c->settings.weight_ns,
+				   .pid = s->pid,
+				   .tid = s->tid,
+				   .count = 1,
+				   .kind = STACK_ON_CPU,
+				   .cpu = (uint16_t)s->cpu};
 	uint32_t kernel_count, count, user = 0;
 	enum stack_end end = STACK_END_NO_MAPPING;
 
@@ -368,9 +379,8 @@ static void on_sample(struct copy_mode *c, const struct perf_event_header *h)
 	s.cpu = (uint32_t)take_u64(&at);
 	if (c->with_kernel) {
 		s.kernel_count = take_u64(&at);
-		s.kernel = (const uint64_t *)(const void *)take_bytes(&at, s.kernel_count > 1024 ?
-									  ~0ull :
-									  s.kernel_count * 8);
+		s.kernel = (const uint64_t *)(const void *)take_bytes(
+		    &at, s.kernel_count > 1024 ? ~0ull : s.kernel_count * 8);
 	}
 	s.user = take_u64(&at) != PERF_SAMPLE_REGS_ABI_NONE;
 	for (int i = 0; s.user && i < 24; i++) {
@@ -410,7 +420,8 @@ static void on_record(void *arg, const struct perf_event_header *h)
 	uint32_t ids[4] = {0};
 
 	if (h->size >= sizeof(*h) + sizeof(ids))
-		memcpy(ids, h + 1, sizeof(ids)); /* fork, exit: pid, ppid, tid, ptid; comm: pid, tid */
+		memcpy(ids, h + 1,
+		       sizeof(ids)); /* fork, exit: pid, ppid, tid, ptid; comm: pid, tid */
 	if (h->type == PERF_RECORD_SAMPLE)
 		on_sample(c, h);
 	else if (h->type == PERF_RECORD_MMAP2)
@@ -438,8 +449,9 @@ static void attr_fill(const struct copy_mode *c, struct perf_event_attr *a)
 	a->type = PERF_TYPE_SOFTWARE;
 	a->config = PERF_COUNT_SW_CPU_CLOCK;
 	a->sample_period = c->settings.period_ns;
-	a->sample_type = PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_CPU | PERF_SAMPLE_REGS_USER |
-			 PERF_SAMPLE_STACK_USER | (c->with_kernel ? PERF_SAMPLE_CALLCHAIN : 0);
+	a->sample_type = PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_CPU |
+			 PERF_SAMPLE_REGS_USER | PERF_SAMPLE_STACK_USER |
+			 (c->with_kernel ? PERF_SAMPLE_CALLCHAIN : 0);
 	a->sample_regs_user = REGISTER_MASK;
 	a->sample_stack_user = STACK_BYTES;
 	a->exclude_callchain_user = 1;
@@ -572,9 +584,9 @@ static int permitted(struct copy_mode *c, char why[160], char missing[160])
 	return 0;
 }
 
-int copy_mode_open(struct copy_mode **out, struct processes *processes, struct kernel_symbols *kernel,
-		   const char *proc_root, const struct copy_mode_settings *settings, char why[160],
-		   char missing[160])
+int copy_mode_open(struct copy_mode **out, struct processes *processes,
+		   struct kernel_symbols *kernel, const char *proc_root,
+		   const struct copy_mode_settings *settings, char why[160], char missing[160])
 {
 	struct copy_mode *c = calloc(1, sizeof(*c));
 	int err;
@@ -595,7 +607,8 @@ int copy_mode_open(struct copy_mode **out, struct processes *processes, struct k
 	c->fd = malloc(EVENTS_MAX * sizeof(*c->fd));
 	c->files = calloc(FILES_OPEN_MAX, sizeof(*c->files));
 	c->space = unw_create_addr_space(&accessors, 0);
-	err = c->epoll_fd < 0 || !c->fd || !c->files || !c->space ? -ENOMEM : permitted(c, why, missing);
+	err = c->epoll_fd < 0 || !c->fd || !c->files || !c->space ? -ENOMEM
+								  : permitted(c, why, missing);
 	if (err) {
 		copy_mode_close(c);
 		return err;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * kernel_symbols.c - see kernel_symbols.h.
- * kallsyms gives no sizes: a symbol ends where the next one of any kind begins, so that data symbols are
- * kept as ends, without names. Modules and BPF programs come and go; an address that no symbol explains
- * has the file read again, at most once every RELOAD_NS. */
+ * kallsyms gives no sizes: a symbol ends where the next one of any kind begins, so that data
+ * symbols are kept as ends, without names. Modules and BPF programs come and go; an address that no
+ * symbol explains has the file read again, at most once every RELOAD_NS. */
 #include "sampler/kernel_symbols.h"
 
 #include <ctype.h>
@@ -129,7 +129,8 @@ static const char *look_up(const struct kernel_symbols *k, uint64_t address, uin
 			high = middle;
 	}
 	*offset = 0;
-	if (!low || !k->symbols[low - 1].name || address - k->symbols[low - 1].begin > FUNCTION_BYTES_MAX)
+	if (!low || !k->symbols[low - 1].name ||
+	    address - k->symbols[low - 1].begin > FUNCTION_BYTES_MAX)
 		return "";
 	*offset = address - k->symbols[low - 1].begin;
 	return k->names + k->symbols[low - 1].name;

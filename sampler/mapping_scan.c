@@ -55,7 +55,8 @@ static int vdso_open(void)
 	return fd;
 }
 
-int mapping_open(const char *proc_root, uint32_t pid, uint64_t begin, uint64_t end, const char *path)
+int mapping_open(const char *proc_root, uint32_t pid, uint64_t begin, uint64_t end,
+		 const char *path)
 {
 	struct open_how how = {.flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY,
 			       .resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS};
@@ -64,8 +65,8 @@ int mapping_open(const char *proc_root, uint32_t pid, uint64_t begin, uint64_t e
 
 	if (!strcmp(path, VDSO))
 		return vdso_open();
-	snprintf(name, sizeof(name), "%s/%u/map_files/%lx-%lx", proc_root, pid, (unsigned long)begin,
-		 (unsigned long)end);
+	snprintf(name, sizeof(name), "%s/%u/map_files/%lx-%lx", proc_root, pid,
+		 (unsigned long)begin, (unsigned long)end);
 	fd = regular(open(name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
 	if (fd >= 0 || path[0] != '/')
 		return fd;
@@ -75,7 +76,8 @@ int mapping_open(const char *proc_root, uint32_t pid, uint64_t begin, uint64_t e
 		return -errno;
 	fd = (int)syscall(SYS_openat2, root, path + 1, &how, sizeof(how));
 	if (fd < 0 && errno == ENOSYS) /* before 5.6 */
-		fd = openat(root, path + 1, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | O_NOFOLLOW);
+		fd = openat(root, path + 1,
+			    O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | O_NOFOLLOW);
 	fd = regular(fd);
 	close(root);
 	return fd;
@@ -85,7 +87,7 @@ static void key_fill(struct mapping_elf *e, const struct stat *st)
 {
 	uint64_t identity[4] = {(uint64_t)st->st_dev, (uint64_t)st->st_ino, (uint64_t)st->st_size,
 				(uint64_t)st->st_mtim.tv_sec * 1000000000ull +
-					(uint64_t)st->st_mtim.tv_nsec};
+				    (uint64_t)st->st_mtim.tv_nsec};
 
 	memset(&e->key, 0, sizeof(e->key));
 	if (e->build_id_bytes) {
@@ -109,8 +111,9 @@ int mapping_elf_read(struct mapping_elf *out, int fd)
 	memset(out, 0, sizeof(*out));
 	if (fstat(fd, &st))
 		return -errno;
-	if (pread(fd, &eh, sizeof(eh), 0) != (ssize_t)sizeof(eh) || memcmp(eh.e_ident, ELFMAG, SELFMAG) ||
-	    eh.e_ident[EI_CLASS] != ELFCLASS64 || eh.e_machine != EM_X86_64)
+	if (pread(fd, &eh, sizeof(eh), 0) != (ssize_t)sizeof(eh) ||
+	    memcmp(eh.e_ident, ELFMAG, SELFMAG) || eh.e_ident[EI_CLASS] != ELFCLASS64 ||
+	    eh.e_machine != EM_X86_64)
 		return -ENOTSUP;
 	if (eh.e_phentsize != sizeof(Elf64_Phdr) || eh.e_phnum > LIMIT_SYMBOL_SEGMENTS)
 		return -EBADMSG;
@@ -135,7 +138,8 @@ int mapping_elf_read(struct mapping_elf *out, int fd)
 	return 0;
 }
 
-bool mapping_elf_bias(const struct mapping_elf *e, uint64_t begin, uint64_t offset, uint64_t *load_bias)
+bool mapping_elf_bias(const struct mapping_elf *e, uint64_t begin, uint64_t offset,
+		      uint64_t *load_bias)
 {
 	for (uint32_t i = 0; i < e->load_count; i++) {
 		uint64_t first = e->load[i].offset & ~4095ull;
@@ -157,7 +161,8 @@ static void mapping_identify(struct mapping *m, const char *proc_root, uint32_t 
 	if (fd < 0)
 		return;
 	e = malloc(sizeof(*e));
-	if (e && !mapping_elf_read(e, fd) && mapping_elf_bias(e, m->begin, m->offset, &m->load_bias))
+	if (e && !mapping_elf_read(e, fd) &&
+	    mapping_elf_bias(e, m->begin, m->offset, &m->load_bias))
 		m->elf = e;
 	else
 		free(e);
@@ -188,7 +193,8 @@ static int scan_line(struct mapping_scan *s, uint32_t *room, char *line, const c
 	char perms[8], *path;
 	int at = 0, err;
 
-	if (sscanf(line, "%lx-%lx %7s %lx %*s %lu %n", &begin, &end, perms, &offset, &inode, &at) < 5 ||
+	if (sscanf(line, "%lx-%lx %7s %lx %*s %lu %n", &begin, &end, perms, &offset, &inode, &at) <
+		5 ||
 	    perms[2] != 'x' || begin >= end || begin >> 56)
 		return 0;
 	path = line + at;

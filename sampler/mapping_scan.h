@@ -31,8 +31,9 @@ struct mapping {
 	uint64_t begin, end;
 	uint64_t offset;    /* in the file */
 	uint64_t load_bias; /* address minus ELF virtual address */
-	struct mapping_elf *elf; /* NULL: anonymous memory, or a file that is no ELF; owned by the scan */
-	char *path;              /* as the process sees it, "" for anonymous memory; owned by the scan */
+	struct mapping_elf
+	    *elf;   /* NULL: anonymous memory, or a file that is no ELF; owned by the scan */
+	char *path; /* as the process sees it, "" for anonymous memory; owned by the scan */
 };
 
 struct mapping_scan {
@@ -45,12 +46,15 @@ struct mapping_scan {
 int mapping_scan_read(struct mapping_scan *out, const char *proc_root, uint32_t pid);
 void mapping_scan_fini(struct mapping_scan *s);
 
-/* Opens the file behind a mapping: by map_files, which is the very file, else by its path within the
- * process's root. A file descriptor, or -errno. "[vdso]" gives a copy of this process's own. */
-int mapping_open(const char *proc_root, uint32_t pid, uint64_t begin, uint64_t end, const char *path);
+/* Opens the file behind a mapping: by map_files, which is the very file, else by its path within
+ * the process's root. A file descriptor, or -errno. "[vdso]" gives a copy of this process's own. */
+int mapping_open(const char *proc_root, uint32_t pid, uint64_t begin, uint64_t end,
+		 const char *path);
 /* 0; -ENOTSUP: not an x86-64 ELF file; -EBADMSG: damaged; -errno. */
 int mapping_elf_read(struct mapping_elf *out, int fd);
-/* Where the file lies, given that `offset` is mapped at `begin`. False: in no executable segment. */
-bool mapping_elf_bias(const struct mapping_elf *e, uint64_t begin, uint64_t offset, uint64_t *load_bias);
+/* Where the file lies, given that `offset` is mapped at `begin`. False: in no executable segment.
+ */
+bool mapping_elf_bias(const struct mapping_elf *e, uint64_t begin, uint64_t offset,
+		      uint64_t *load_bias);
 
 #endif

@@ -10,7 +10,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define PAGE_BYTES 4096u
+#define PAGE_BYTES	 4096u
 #define RECORD_BYTES_MAX 65536u
 
 int perf_ring_event(struct perf_event_attr *attr, pid_t pid, int cpu)
@@ -22,7 +22,8 @@ int perf_ring_event(struct perf_event_attr *attr, pid_t pid, int cpu)
 
 int perf_ring_open(struct perf_ring *r, int fd, uint32_t pages)
 {
-	void *at = mmap(NULL, (size_t)(pages + 1) * PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	void *at =
+	    mmap(NULL, (size_t)(pages + 1) * PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 
 	memset(r, 0, sizeof(*r));
 	if (at == MAP_FAILED)
@@ -45,8 +46,8 @@ void perf_ring_close(struct perf_ring *r)
 	memset(r, 0, sizeof(*r));
 }
 
-void perf_ring_read(struct perf_ring *r, void (*fn)(void *arg, const struct perf_event_header *record),
-		    void *arg)
+void perf_ring_read(struct perf_ring *r,
+		    void (*fn)(void *arg, const struct perf_event_header *record), void *arg)
 {
 	const uint8_t *data = (const uint8_t *)r->page + PAGE_BYTES;
 	uint64_t head, tail;
@@ -60,7 +61,8 @@ void perf_ring_read(struct perf_ring *r, void (*fn)(void *arg, const struct perf
 		uint64_t at = tail & (r->bytes - 1), first;
 		struct perf_event_header h;
 
-		memcpy(&h, data + at, sizeof(h)); /* records are aligned to 8: a header never wraps */
+		memcpy(&h, data + at,
+		       sizeof(h)); /* records are aligned to 8: a header never wraps */
 		if (h.size < sizeof(h) || h.size > head - tail) {
 			tail = head;
 			break;

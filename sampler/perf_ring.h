@@ -12,8 +12,8 @@
 
 struct perf_ring {
 	struct perf_event_mmap_page *page; /* NULL: not open */
-	uint64_t bytes;                    /* of data, a power of two */
-	uint8_t *record;                   /* one record, put together */
+	uint64_t bytes;			   /* of data, a power of two */
+	uint8_t *record;		   /* one record, put together */
 };
 
 /* A descriptor, or -errno. */
@@ -23,8 +23,8 @@ int perf_ring_open(struct perf_ring *r, int fd, uint32_t pages);
 void perf_ring_close(struct perf_ring *r);
 /* Hands out every record that is there; each is contiguous and borrowed during the call. A record
  * whose size makes no sense empties the ring. */
-void perf_ring_read(struct perf_ring *r, void (*fn)(void *arg, const struct perf_event_header *record),
-		    void *arg);
+void perf_ring_read(struct perf_ring *r,
+		    void (*fn)(void *arg, const struct perf_event_header *record), void *arg);
 /* CPUs that are online, at most room of them; returns how many. */
 uint32_t perf_ring_cpus(int *cpus, uint32_t room);
 

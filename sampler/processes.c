@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * processes.c - see processes.h.
- * Events are believed for what they name exactly (a known Build ID at an address) and are otherwise only
- * a reason to read /proc again: they can be lost, and a file that was never seen must be opened anyway. */
+ * Events are believed for what they name exactly (a known Build ID at an address) and are otherwise
+ * only a reason to read /proc again: they can be lost, and a file that was never seen must be
+ * opened anyway. */
 #include "sampler/processes.h"
 
 #include <ctype.h>
@@ -16,7 +17,7 @@
 #include "base/limits.h"
 #include "sampler/worker.h"
 
-#define PROCESS_SLOTS (LIMIT_SAMPLER_PROCESSES * 2)
+#define PROCESS_SLOTS	(LIMIT_SAMPLER_PROCESSES * 2)
 #define PYTHON_RETRY_NS 200000000ull
 /* Drains that a file stays numbered after its last mapping: stacks on their way still name it. */
 #define FILE_IDLE_DRAINS 3
@@ -54,7 +55,8 @@ struct process *processes_find(struct processes *p, uint32_t pid)
 static void slot_clear(struct processes *p, uint32_t i)
 {
 	p->slot[i] = NULL;
-	for (uint32_t j = (i + 1) & (PROCESS_SLOTS - 1); p->slot[j]; j = (j + 1) & (PROCESS_SLOTS - 1)) {
+	for (uint32_t j = (i + 1) & (PROCESS_SLOTS - 1); p->slot[j];
+	     j = (j + 1) & (PROCESS_SLOTS - 1)) {
 		struct process *moved = p->slot[j];
 
 		p->slot[j] = NULL;
@@ -234,7 +236,8 @@ const struct process_file *processes_file(const struct processes *p, uint32_t fi
 
 /* ---- mappings ---- */
 
-static int mapping_append(struct processes *p, struct process *process, const struct process_mapping *m)
+static int mapping_append(struct processes *p, struct process *process,
+			  const struct process_mapping *m)
 {
 	struct process_mapping *grown;
 
@@ -336,6 +339,10 @@ static void publish(struct processes *p, struct process *process)
 
 static void python_adopt(struct processes *p, struct process *process, struct worker_job *job)
 {
+	if (job->python_err == -ENOTSUP && process->python_err != -ENOTSUP && job->python) {
+		p->stats.python_refused++;
+		snprintf(p->stats.python_why, sizeof(p->stats.python_why), "%s", job->python->what);
+	}
 	process->python_err = job->python_err;
 	if (job->python_err == -EAGAIN)
 		process->python_retry_ns = clock_monotonic_ns() + PYTHON_RETRY_NS;
@@ -368,7 +375,9 @@ static void scan_done(struct processes *p, struct worker_job *job)
 	mappings_clear(p, process);
 	for (uint32_t i = 0; i < job->scan.count; i++) {
 		const struct mapping *m = &job->scan.mappings[i];
-		struct process_mapping to = {.begin = m->begin, .end = m->end, .offset = m->offset,
+		struct process_mapping to = {.begin = m->begin,
+					     .end = m->end,
+					     .offset = m->offset,
 					     .load_bias = m->load_bias};
 
 		to.file = file_number(p, process->pid, m);
@@ -546,8 +555,8 @@ void processes_doubt(struct processes *p, uint32_t pid)
 /* ---- adding and removing ---- */
 
 /* pid and parent of every process of /proc: calls fn until it says stop. */
-static void proc_each(const struct processes *p, void (*fn)(void *arg, uint32_t pid, uint32_t parent),
-		      void *arg)
+static void proc_each(const struct processes *p,
+		      void (*fn)(void *arg, uint32_t pid, uint32_t parent), void *arg)
 {
 	DIR *d = opendir(p->proc_root);
 

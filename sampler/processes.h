@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  * processes.h - the sampled processes: which they are, what is mapped where, whose tables and whose
- * interpreter the kernel may use for them. Kernel events say at once that something changed; what they
- * don't say is read from /proc by the worker.
- * A file's mapping is published without a table first and again when the worker has compiled it.
- * Owns: the worker, the table store's references, process entries.  Threads: one caller.
- * Trust: processes may end, exec or lie at any time; then entries are dropped or corrected. */
+ * interpreter the kernel may use for them. Kernel events say at once that something changed; what
+ * they don't say is read from /proc by the worker. A file's mapping is published without a table
+ * first and again when the worker has compiled it. Owns: the worker, the table store's references,
+ * process entries.  Threads: one caller. Trust: processes may end, exec or lie at any time; then
+ * entries are dropped or corrected. */
 #ifndef SYSOM_SAMPLER_PROCESSES_H
 #define SYSOM_SAMPLER_PROCESSES_H
 
@@ -22,7 +22,8 @@ struct processes_sink {
 	void *context;
 	int (*set)(void *context, uint32_t pid, const struct unwind_process *p);
 	void (*remove)(void *context, uint32_t pid);
-	void (*python)(void *context, uint32_t pid, const struct python_process *p); /* NULL: none */
+	void (*python)(void *context, uint32_t pid,
+		       const struct python_process *p); /* NULL: none */
 };
 
 struct process_mapping {
@@ -32,7 +33,7 @@ struct process_mapping {
 
 struct process {
 	uint32_t pid;
-	bool children;  /* those that it forks are sampled too */
+	bool children; /* those that it forks are sampled too */
 	bool scanning, rescan, dirty, gone;
 	uint64_t python_retry_ns; /* the interpreter has not started yet: look again then; 0: no */
 	struct process_mapping *mappings; /* sorted by address */
@@ -46,9 +47,10 @@ struct process {
 struct process_file {
 	struct mapping_elf elf;
 	char *path;
-	uint64_t base_bare, base_table; /* ELF virtual address of unwind_mapping.bias, by page_count */
-	uint32_t users;                 /* mappings */
-	uint32_t idle;                  /* drains without users */
+	uint64_t base_bare,
+	    base_table; /* ELF virtual address of unwind_mapping.bias, by page_count */
+	uint32_t users; /* mappings */
+	uint32_t idle;	/* drains without users */
 	bool known, waiting, refused;
 };
 
@@ -56,11 +58,13 @@ struct processes_stats {
 	uint32_t processes, mappings, files, files_waiting, files_refused;
 	uint64_t mappings_dropped, publish_full, scans, scan_failed;
 	uint64_t worker_cpu_ns;
+	uint32_t python_refused; /* interpreters whose frames can't be read */
+	char python_why[160];    /* of the last of them */
 };
 
 struct processes;
-/* store is borrowed until close; tables: whether they are compiled; python: whether interpreters are
- * looked for. 0, -ENOMEM, -errno. */
+/* store is borrowed until close; tables: whether they are compiled; python: whether interpreters
+ * are looked for. 0, -ENOMEM, -errno. */
 int processes_open(struct processes **out, const char *proc_root, struct unwind_store *store,
 		   const struct processes_sink *sink, bool tables, bool python);
 void processes_close(struct processes *p); /* NULL is a no-op */
@@ -86,8 +90,8 @@ void processes_doubt(struct processes *p, uint32_t pid);
 int processes_fd(const struct processes *p); /* readable: the worker has results */
 /* Takes the worker's results and publishes what changed. */
 void processes_poll(struct processes *p);
-/* Once per drain, after the kernel's grace period and after the drained stacks were named: forgets what
- * ended, lets go of files. */
+/* Once per drain, after the kernel's grace period and after the drained stacks were named: forgets
+ * what ended, lets go of files. */
 void processes_sweep(struct processes *p);
 
 /* NULL: not known. Borrowed until the next call that is not const. */

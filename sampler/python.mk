@@ -13,6 +13,24 @@ test_python_names_USES := sampler base
 test_python_names_LDLIBS := -lcmocka
 test_python_stitch_USES := sampler base
 test_python_stitch_LDLIBS := -lcmocka
+UNIT += test_python_elf
+test_python_elf_USES := sampler base
+test_python_elf_LDLIBS := -lcmocka
+# a file whose interpreter loop has a cold part, with and without symbols
+TEST_PARTS += $(B)/python/cold_loop_stripped.so
+$(B)/python/cold_loop.so: tests/python/cold_loop.c
+	@mkdir -p $(@D)
+	$(Q)$(or $(shell command -v gcc),$(CC)) -O2 -freorder-blocks-and-partition -shared -fPIC -nostdlib -o $@ $<
+$(B)/python/cold_loop_stripped.so: $(B)/python/cold_loop.so
+	$(Q)strip -o $@ $<
+# an interpreter whose version is refused
+TEST_PARTS += $(B)/python/old_python
+$(B)/python/old_python: tests/python/old_python.c
+	@mkdir -p $(@D)
+	$(Q)$(CC) -O1 -rdynamic -o $@ $<
 FUZZ += fuzz_python fuzz_python_elf
 fuzz_python_USES := sampler base
 fuzz_python_elf_USES := sampler base
+UNIT += test_sampler_python
+test_sampler_python_USES := sampler symbol analysis base
+test_sampler_python_LDLIBS := -lcmocka

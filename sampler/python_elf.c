@@ -2,7 +2,7 @@
  * python_elf.c - finds the interpreter in an ELF file.
  * libelf in its reading mode (no mapping: a file that shrinks under a mapping raises SIGBUS). The cold
  * part of the interpreter loop has no symbol in a stripped file, but it is one function of its own in
- * .eh_frame_hdr, and it is where most conditional jumps out of the loop lead. */
+ * .eh_frame_hdr, and it is where most jumps out of the loop lead that are no tail calls. */
 #include "sampler/python_elf.h"
 
 #include <errno.h>
@@ -17,7 +17,7 @@
 #define ELF_SECTIONS_MAX 4096u
 /* The loop takes 33 to 62 KiB, debug builds twice that. */
 #define ELF_EVAL_BYTES_MAX (1u << 20)
-/* Jumps that must agree before a function counts as the loop's cold part; seen: 355. */
+/* Jumps that must agree before a function counts as the loop's cold part; seen: 400. */
 #define ELF_COLD_JUMPS_MIN 8u
 #define ELF_FDES_MAX (1u << 20)
 
@@ -186,16 +186,19 @@ static void cold_guess(struct python_elf *e, int fd, const GElf_Phdr *ph)
 	if (!code || !jumps || !address_read(e, fd, hot.begin, code, bytes))
 		goto out;
 	for (size_t i = 0; i + 6 <= bytes; i++) {
+		bool conditional = code[i] == 0x0f && (code[i + 1] & 0xf0) == 0x80;
 		int32_t distance;
 		uint64_t to;
 		uint32_t f;
 
-		if (code[i] != 0x0f || (code[i + 1] & 0xf0) != 0x80)
-			continue; /* not jcc rel32 */
-		memcpy(&distance, &code[i + 2], 4);
-		to = hot.begin + i + 6 + (uint64_t)(int64_t)distance;
+		if (!conditional && code[i] != 0xe9)
+			continue; /* neither jcc rel32 nor jmp rel32 */
+		memcpy(&distance, &code[i + 1 + conditional], 4);
+		to = hot.begin + i + 5 + conditional + (uint64_t)(int64_t)distance;
 		f = function_find(begin, count, to);
-		if (f < count && (to < hot.begin || to >= hot.end) && ++jumps[f] > jumps[best])
+		/* into the midst of another function: a tail call goes to its begin */
+		if (f < count && to != begin[f] && (to < hot.begin || to >= hot.end) &&
+		    ++jumps[f] > jumps[best])
 			best = f;
 	}
 	/* another function's start is no cold part of this one, so its end is the next start */

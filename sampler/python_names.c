@@ -11,9 +11,10 @@
 
 #include "base/limits.h"
 
-/* Twice as many slots as objects, a power of two. */
-#define NAMES_SLOTS 32768u
-_Static_assert(NAMES_SLOTS >= 2 * LIMIT_PYTHON_CODES, "open addressing needs room");
+/* Slots to begin with; they are doubled before more than half are taken. A power of two. */
+#define NAMES_SLOTS 256u
+/* Periods without use after which an object is forgotten: two minutes of drains. */
+#define NAMES_PERIODS 24u
 /* co_firstlineno of generated code may be anything; files have no more lines than this. */
 #define NAMES_LINE_MAX (1u << 28)
 
@@ -31,8 +32,8 @@ struct code {
 struct python_names {
 	struct python_offsets offsets;
 	uint64_t code_type;
-	uint32_t period, count;
-	struct code *slot[NAMES_SLOTS];
+	uint32_t period, count, slots;
+	struct code **slot;
 	struct python_names_stats stats;
 };
 
@@ -42,6 +43,12 @@ int python_names_open(struct python_names **out, const struct python_runtime *r)
 
 	if (!n)
 		return -ENOMEM;
+	n->slots = NAMES_SLOTS;
+	n->slot = calloc(n->slots, sizeof(*n->slot));
+	if (!n->slot) {
+		free(n);
+		return -ENOMEM;
+	}
 	n->offsets = r->offsets;
 	n->code_type = r->code_type;
 	n->period = 1;
@@ -53,49 +60,52 @@ void python_names_close(struct python_names *n)
 {
 	if (!n)
 		return;
-	for (size_t i = 0; i < NAMES_SLOTS; i++)
+	for (uint32_t i = 0; i < n->slots; i++)
 		free(n->slot[i]);
+	free(n->slot);
 	free(n);
 }
 
 static struct code **slot_of(struct python_names *n, uint64_t address)
 {
-	uint32_t i = (uint32_t)((address >> 4) * 0x9e3779b97f4a7c15ull >> 49);
+	uint32_t i = (uint32_t)((address >> 4) * 0x9e3779b97f4a7c15ull >> 32) % n->slots;
 
 	while (n->slot[i] && n->slot[i]->address != address)
-		i = (i + 1) % NAMES_SLOTS;
+		i = (i + 1) % n->slots;
 	return &n->slot[i];
 }
 
-/* Forgets what the last period did not use. */
-static void evict(struct python_names *n)
+/* Moves what was used in the last so many periods to a new table of so many slots. */
+static void rehash(struct python_names *n, uint32_t slots, uint32_t periods)
 {
-	struct code **kept = calloc(LIMIT_PYTHON_CODES, sizeof(*kept));
-	uint32_t count = 0;
+	struct code **old = n->slot, **slot = calloc(slots, sizeof(*slot));
+	uint32_t old_slots = n->slots;
 
-	if (!kept)
+	if (!slot)
 		return;
-	for (size_t i = 0; i < NAMES_SLOTS; i++) {
-		struct code *c = n->slot[i];
+	n->slot = slot;
+	n->slots = slots;
+	n->count = 0;
+	for (uint32_t i = 0; i < old_slots; i++) {
+		struct code *c = old[i];
 
-		n->slot[i] = NULL;
-		if (c && c->period + 1 >= n->period && c->good) {
-			kept[count++] = c;
+		if (c && n->period - c->period <= periods) {
+			*slot_of(n, c->address) = c;
+			n->count++;
 		} else if (c) {
 			n->stats.evicted++;
 			free(c);
 		}
 	}
-	for (uint32_t i = 0; i < count; i++)
-		*slot_of(n, kept[i]->address) = kept[i];
-	n->count = count;
-	free(kept);
+	free(old);
 }
 
 void python_names_begin(struct python_names *n)
 {
-	if (n->count > LIMIT_PYTHON_CODES / 2)
-		evict(n);
+	if (n->count >= LIMIT_PYTHON_CODES)
+		rehash(n, n->slots, 0);
+	else if (n->period % NAMES_PERIODS == 0)
+		rehash(n, n->slots, NAMES_PERIODS);
 	n->period++;
 }
 
@@ -281,10 +291,17 @@ static struct code *code_read(struct python_names *n, const struct read_user *me
 static int code_find(struct python_names *n, const struct read_user *memory, uint64_t address,
 		     struct code **out)
 {
-	struct code **slot = slot_of(n, address), *c = *slot;
+	struct code **slot, *c;
 	uint8_t head[264 + 8];
 	bool readable;
 
+	/* if there is no memory for more slots, the search still needs a free one */
+	if (n->count >= n->slots / 2)
+		rehash(n, n->slots * 2, UINT32_MAX);
+	if (n->count >= n->slots - 1)
+		return -ENOMEM;
+	slot = slot_of(n, address);
+	c = *slot;
 	if (c && c->period == n->period) {
 		*out = c;
 		return c->good ? 0 : -ENOENT;

@@ -198,7 +198,8 @@ static uint32_t threads_list(const struct python_runtime *r, const struct read_u
 
 	if (!read_word(memory, p->interp + p->threads_head, &tstate))
 		return 0;
-	while (count < RUNTIME_THREADS_MAX && plausible(tstate)) {
+	/* a list may lead back to itself */
+	for (uint32_t i = 0; i < RUNTIME_THREADS_MAX && plausible(tstate); i++) {
 		struct thread_seen t = { .tstate = tstate };
 
 		if (!read_word(memory, tstate + p->tstate_thread_id, &t.thread) ||

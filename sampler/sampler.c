@@ -99,12 +99,12 @@ static void sink_python(void *context, uint32_t pid, const struct python_process
 static int control_write(struct sampler *s)
 {
 	struct sampler_control c = {
-		.fraction_percent = s->options.fraction_percent,
-		.weight_ns = sample_weight_ns(s),
-		.slice_ns = (uint64_t)s->options.slice_ms * 1000000,
-		.off_cpu_min_ns = s->options.off_cpu_min_ns,
-		.all_processes = s->options.all_processes,
-		.off_cpu = s->options.off_cpu,
+	    .fraction_percent = s->options.fraction_percent,
+	    .weight_ns = sample_weight_ns(s),
+	    .slice_ns = (uint64_t)s->options.slice_ms * 1000000,
+	    .off_cpu_min_ns = s->options.off_cpu_min_ns,
+	    .all_processes = s->options.all_processes,
+	    .off_cpu = s->options.off_cpu,
 	};
 
 	return sampler_maps_control(s->maps, &c);
@@ -113,11 +113,11 @@ static int control_write(struct sampler *s)
 static int ticks_open(struct sampler *s)
 {
 	struct perf_event_attr attr = {
-		.size = sizeof(attr),
-		.type = PERF_TYPE_SOFTWARE,
-		.config = PERF_COUNT_SW_CPU_CLOCK,
-		.sample_period = 1000000000ull / s->options.rate_hz,
-		.exclude_idle = 1,
+	    .size = sizeof(attr),
+	    .type = PERF_TYPE_SOFTWARE,
+	    .config = PERF_COUNT_SW_CPU_CLOCK,
+	    .sample_period = 1000000000ull / s->options.rate_hz,
+	    .exclude_idle = 1,
 	};
 	int err = 0;
 
@@ -130,7 +130,8 @@ static int ticks_open(struct sampler *s)
 		s->tick_fd[i] = perf_ring_event(&attr, -1, s->cpus[i]);
 		if (s->tick_fd[i] == -ENODEV)
 			continue;
-		err = s->tick_fd[i] < 0 ? s->tick_fd[i] : sampler_maps_attach(s->maps, s->tick_fd[i]);
+		err =
+		    s->tick_fd[i] < 0 ? s->tick_fd[i] : sampler_maps_attach(s->maps, s->tick_fd[i]);
 	}
 	return err;
 }
@@ -167,8 +168,10 @@ static void bpf_close(struct sampler *s)
 
 static int bpf_open(struct sampler *s, enum sampler_mode mode, char why[160])
 {
-	struct processes_sink sink = {.set = sink_set, .remove = sink_remove, .python = sink_python};
+	struct processes_sink sink = {
+	    .set = sink_set, .remove = sink_remove, .python = sink_python};
 	struct unwind_backing backing;
+	uint64_t nothing;
 	bool build_ids = false;
 	int err = sampler_maps_open(&s->maps, mode, &s->options, why, s->missing);
 
@@ -177,8 +180,9 @@ static int bpf_open(struct sampler *s, enum sampler_mode mode, char why[160])
 	sampler_maps_backing(s->maps, &backing);
 	sink.context = s->maps;
 	err = unwind_store_open(&s->store, &backing, s->options.table_bytes_max);
-	err = err ? err : processes_open(&s->processes, s->proc_root, s->store, &sink, true,
-					 s->options.python);
+	err = err ? err
+		  : processes_open(&s->processes, s->proc_root, s->store, &sink, true,
+				   s->options.python);
 	err = err ? err : control_write(s);
 	err = err ? err : sampler_events_open(&s->events, s->cpus, s->cpu_count, &build_ids);
 	err = err ? err : ticks_open(s);
@@ -190,6 +194,8 @@ static int bpf_open(struct sampler *s, enum sampler_mode mode, char why[160])
 		bpf_close(s);
 		return err;
 	}
+	/* has the kernel's symbols read now: 100 ms that the first drain would take */
+	kernel_symbols_find(s->kernel, 0, &nothing);
 	if (!build_ids)
 		snprintf(s->missing + strlen(s->missing), sizeof(s->missing) - strlen(s->missing),
 			 "%sno Build IDs in mmap events (5.12)", s->missing[0] ? "; " : "");
@@ -202,9 +208,9 @@ static int bpf_open(struct sampler *s, enum sampler_mode mode, char why[160])
 static struct copy_mode_settings copy_settings(const struct sampler *s)
 {
 	struct copy_mode_settings c = {
-		.period_ns = sample_weight_ns(s),
-		.weight_ns = sample_weight_ns(s),
-		.slice_ns = (uint64_t)s->options.slice_ms * 1000000,
+	    .period_ns = sample_weight_ns(s),
+	    .weight_ns = sample_weight_ns(s),
+	    .slice_ns = (uint64_t)s->options.slice_ms * 1000000,
 	};
 
 	return c;
@@ -226,11 +232,13 @@ static int copy_open(struct sampler *s, char why[160])
 	struct copy_mode_settings settings = copy_settings(s);
 	int err = unwind_store_open(&s->store, &unwind_store_memory, 0);
 
-	err = err ? err : processes_open(&s->processes, s->proc_root, s->store, &sink, false, false);
+	err =
+	    err ? err : processes_open(&s->processes, s->proc_root, s->store, &sink, false, false);
 	if (err)
 		snprintf(why, 160, "no memory");
-	err = err ? err : copy_mode_open(&s->copy, s->processes, s->kernel, s->proc_root, &settings, why,
-					 s->missing);
+	err = err ? err
+		  : copy_mode_open(&s->copy, s->processes, s->kernel, s->proc_root, &settings, why,
+				   s->missing);
 	err = err ? err : watch(s, copy_mode_fd(s->copy));
 	err = err ? err : watch(s, processes_fd(s->processes));
 	if (err)
@@ -248,7 +256,8 @@ static int modes_try(struct sampler *s)
 		int err;
 
 		why[0] = 0;
-		err = mode == SAMPLER_COPY ? copy_open(s, why) : bpf_open(s, (enum sampler_mode)mode, why);
+		err = mode == SAMPLER_COPY ? copy_open(s, why)
+					   : bpf_open(s, (enum sampler_mode)mode, why);
 		if (!err) {
 			s->mode = (enum sampler_mode)mode;
 			return 0;
@@ -259,7 +268,8 @@ static int modes_try(struct sampler *s)
 		if (!s->why[0])
 			memcpy(s->why, why, sizeof(why));
 		else if (!strstr(s->why, why) && strlen(s->why) + strlen(why) + 3 < sizeof(s->why))
-			snprintf(s->why + strlen(s->why), sizeof(s->why) - strlen(s->why), "; %s", why);
+			snprintf(s->why + strlen(s->why), sizeof(s->why) - strlen(s->why), "; %s",
+				 why);
 	}
 	s->mode = SAMPLER_OFF;
 	if (!s->why[0])
@@ -269,7 +279,8 @@ static int modes_try(struct sampler *s)
 
 static void timer_set(struct sampler *s, long first_ns)
 {
-	struct itimerspec t = {.it_value = {.tv_nsec = first_ns}, .it_interval = {.tv_nsec = POLL_NS}};
+	struct itimerspec t = {.it_value = {.tv_nsec = first_ns},
+			       .it_interval = {.tv_nsec = POLL_NS}};
 
 	timerfd_settime(s->timer_fd, 0, &t, NULL);
 }
@@ -468,7 +479,8 @@ static uint64_t lost_total(struct sampler *s)
 		return copy.lost;
 	}
 	sampler_maps_counters(s->maps, counters);
-	return counters[SAMPLER_COUNT_FULL] + counters[SAMPLER_COUNT_BLOCKED_FULL] + s->build.refused;
+	return counters[SAMPLER_COUNT_FULL] + counters[SAMPLER_COUNT_BLOCKED_FULL] +
+	       s->build.refused;
 }
 
 static int bpf_drain(struct sampler *s, struct stack_batch *b)
@@ -535,6 +547,8 @@ static void bpf_stats(const struct sampler *s, struct sampler_stats *out)
 	out->off_cpu_leaf_only = n[SAMPLER_COUNT_UNSTACKED];
 	sampler_maps_run_stats(s->maps, &out->run_count, &out->run_time_ns);
 	out->target_count = n[SAMPLER_COUNT_TARGET_RUNS];
+	out->target_ns = n[SAMPLER_COUNT_TARGET_NS];
+	out->off_cpu_ns = n[SAMPLER_COUNT_CAPTURE_NS];
 	out->map_bytes = sampler_maps_bytes(s->maps);
 }
 
@@ -554,6 +568,8 @@ void sampler_stats_get(const struct sampler *s, struct sampler_stats *out)
 	out->processes = p.processes;
 	out->mappings = p.mappings;
 	out->pending = p.files_waiting;
+	out->python_refused = p.python_refused;
+	memcpy(out->python_why, p.python_why, sizeof(out->python_why));
 	out->tables_refused = p.files_refused;
 	out->table_build_ns = p.worker_cpu_ns;
 	if (s->copy) {

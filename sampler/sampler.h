@@ -14,51 +14,58 @@
 #include "analysis/stack.h"
 
 enum sampler_mode {
-	SAMPLER_OFF = 0,   /* no stacks: why says the reason */
-	SAMPLER_COPY,      /* perf_event with copied user stacks, unwound by libunwind */
-	SAMPLER_BPF_TAIL,  /* unwinding in the kernel, tail calls (before 5.17) */
-	SAMPLER_BPF_LOOP,  /* unwinding in the kernel, bpf_loop */
+	SAMPLER_OFF = 0,  /* no stacks: why says the reason */
+	SAMPLER_COPY,	  /* perf_event with copied user stacks, unwound by libunwind */
+	SAMPLER_BPF_TAIL, /* unwinding in the kernel, tail calls (before 5.17) */
+	SAMPLER_BPF_LOOP, /* unwinding in the kernel, bpf_loop */
 };
 
 struct sampler_options {
-	enum sampler_mode mode_max; /* try this first, then the simpler ones; default SAMPLER_BPF_LOOP */
-	uint32_t rate_hz;           /* 10 to 999, default 99 */
-	uint32_t fraction_percent;  /* of ticks that take a sample, 1 to 100, default 10 */
-	uint32_t slice_ms;          /* time resolution of samples; 0: one slice per drain */
-	bool all_processes;         /* the whole node, not only those added */
-	bool off_cpu;               /* blocked time, default on */
-	uint64_t off_cpu_min_ns;    /* shorter blockings are not kept, default 1 ms */
-	bool python;                /* default on */
-	size_t table_bytes_max;     /* of unwind tables in the kernel, default 64 MiB */
-	const char *proc_root;      /* default "/proc" */
+	enum sampler_mode
+	    mode_max;	  /* try this first, then the simpler ones; default SAMPLER_BPF_LOOP */
+	uint32_t rate_hz; /* 10 to 999, default 99 */
+	uint32_t fraction_percent; /* of ticks that take a sample, 1 to 100, default 10 */
+	uint32_t slice_ms;	   /* time resolution of samples; 0: one slice per drain */
+	bool all_processes;	   /* the whole node, not only those added */
+	bool off_cpu;		   /* blocked time, default on */
+	uint64_t off_cpu_min_ns;   /* shorter blockings are not kept, default 1 ms */
+	bool python;		   /* default on */
+	size_t table_bytes_max;	   /* of unwind tables in the kernel, default 64 MiB */
+	const char *proc_root;	   /* default "/proc" */
 };
 
 struct sampler_stats {
 	enum sampler_mode mode;
-	char why[160];      /* why not a better mode; "" when it is the best one */
-	char missing[160];  /* what this kernel lacks, e.g. "no Build IDs in mmap events (5.12)" */
-	uint64_t samples, frames;              /* taken, since open */
-	uint64_t end[STACK_END_COUNT];         /* user stacks by how they ended */
-	uint64_t scanned;                      /* stacks with a scanned frame */
-	uint64_t lost_count_full, lost_stack_full, lost_ring_full, lost_mapping; /* samples, by cause */
+	char why[160];	   /* why not a better mode; "" when it is the best one */
+	char missing[160]; /* what this kernel lacks, e.g. "no Build IDs in mmap events (5.12)" */
+	uint64_t samples, frames;      /* taken, since open */
+	uint64_t end[STACK_END_COUNT]; /* user stacks by how they ended */
+	uint64_t scanned;	       /* stacks with a scanned frame */
+	uint64_t lost_count_full, lost_stack_full, lost_ring_full,
+	    lost_mapping;		       /* samples, by cause */
 	uint64_t python_frames, python_failed; /* failed: walks that gave up */
-	uint64_t off_cpu_captures; /* stacks taken when a thread went to sleep */
-	uint64_t off_cpu_short;    /* sleeps below off_cpu_min_ns: not kept, not lost */
-	uint64_t off_cpu_leaf_only; /* long sleeps at places that were always short before: one frame */
-	uint64_t run_count, run_time_ns;       /* of the BPF programs, where the kernel counts it */
-	uint64_t target_count;                 /* of run_count, those that took a sample */
+	uint64_t off_cpu_captures;	       /* stacks taken when a thread went to sleep */
+	uint64_t off_cpu_short;		       /* sleeps below off_cpu_min_ns: not kept, not lost */
+	uint64_t
+	    off_cpu_leaf_only; /* long sleeps at places that were always short before: one frame */
+	uint64_t run_count, run_time_ns; /* of the BPF programs, where the kernel counts it */
+	uint64_t target_count,
+	    target_ns;	     /* ticks that took a sample, and their time in the kernel */
+	uint64_t off_cpu_ns; /* time in the kernel at switch-outs of sampled threads */
+	uint32_t python_refused; /* processes whose interpreter is not read: native frames only */
+	char python_why[160];    /* why, of the last of them; "" without any */
 	uint32_t processes, mappings, tables, tables_refused;
-	uint32_t pending; /* processes being read and files being compiled */
-	uint64_t table_bytes, map_bytes;       /* unwind tables; all BPF maps */
-	uint64_t table_build_ns;               /* CPU time of the worker */
+	uint32_t pending;		 /* processes being read and files being compiled */
+	uint64_t table_bytes, map_bytes; /* unwind tables; all BPF maps */
+	uint64_t table_build_ns;	 /* CPU time of the worker */
 };
 
 struct sampler;
 
 /* Defaults in *o. */
 void sampler_options_init(struct sampler_options *o);
-/* Loads and attaches the best mode that works. With SAMPLER_OFF it still succeeds: drains are empty.
- * 0, -EINVAL (options), -ENOMEM. */
+/* Loads and attaches the best mode that works. With SAMPLER_OFF it still succeeds: drains are
+ * empty. 0, -EINVAL (options), -ENOMEM. */
 int sampler_open(struct sampler **out, const struct sampler_options *o);
 void sampler_close(struct sampler *s); /* NULL is a no-op */
 /* Starts on a process, and with children on those it forks from now on and has now. Idempotent.

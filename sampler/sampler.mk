@@ -10,3 +10,13 @@ else
 sampler_SRCS += sampler/sampler_maps_none.c
 endif
 sampler_LDLIBS += -lunwind-x86_64 -lunwind -ldw -lelf
+
+UNIT += test_sampler
+test_sampler_USES := sampler symbol analysis base
+test_sampler_LDLIBS := -lcmocka
+
+ifneq ($(HAS_BPF),)
+BENCH += bench_sampler
+bench_sampler_USES := sampler symbol analysis base
+bench_sampler_LDLIBS := -lbpf
+endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * sampler_events.c - see sampler_events.h.
- * A process that execs may do so on another CPU than the one that it forked on, and each CPU has its ring:
- * all rings are read, then the records are taken in order of their time. */
+ * A process that execs may do so on another CPU than the one that it forked on, and each CPU has
+ * its ring: all rings are read, then the records are taken in order of their time. */
 #include "sampler/sampler_events.h"
 
 #include <errno.h>
@@ -61,8 +61,8 @@ static void take(void *arg, const struct perf_event_header *h)
 		e->lost = true;
 		return;
 	}
-	if (h->type != PERF_RECORD_MMAP2 && h->type != PERF_RECORD_FORK && h->type != PERF_RECORD_EXIT &&
-	    h->type != PERF_RECORD_COMM)
+	if (h->type != PERF_RECORD_MMAP2 && h->type != PERF_RECORD_FORK &&
+	    h->type != PERF_RECORD_EXIT && h->type != PERF_RECORD_COMM)
 		return;
 	if (e->bytes + h->size > PENDING_BYTES_MAX) {
 		e->lost = true;
@@ -101,10 +101,11 @@ static int by_time(const void *a, const void *b)
 static void on_mmap(struct processes *p, const struct record_mmap *r)
 {
 	bool told = r->header.misc & PERF_RECORD_MISC_MMAP_BUILD_ID;
-	struct process_mapping m = {.begin = r->address, .end = r->address + r->length,
-				    .offset = r->offset};
+	struct process_mapping m = {
+	    .begin = r->address, .end = r->address + r->length, .offset = r->offset};
 
-	if (r->header.size < sizeof(*r) + 8 || m.end <= m.begin || m.end >> 56 || (m.begin | m.end) & 4095)
+	if (r->header.size < sizeof(*r) + 8 || m.end <= m.begin || m.end >> 56 ||
+	    (m.begin | m.end) & 4095)
 		return;
 	if (told && r->build_id_bytes && r->build_id_bytes <= sizeof(r->build_id))
 		processes_on_mmap(p, r->pid, &m, r->build_id, r->build_id_bytes, r->path);
@@ -166,25 +167,26 @@ static int open_cpu(struct sampler_events *e, uint32_t i, int cpu, struct perf_e
 	return err;
 }
 
-int sampler_events_open(struct sampler_events **out, const int *cpus, uint32_t cpu_count, bool *build_ids)
+int sampler_events_open(struct sampler_events **out, const int *cpus, uint32_t cpu_count,
+			bool *build_ids)
 {
 	struct perf_event_attr attr = {
-		.size = sizeof(attr),
-		.type = PERF_TYPE_SOFTWARE,
-		.config = PERF_COUNT_SW_DUMMY,
-		.sample_type = PERF_SAMPLE_TIME,
-		.exclude_kernel = 1,
-		.mmap = 1,
-		.mmap2 = 1,
-		.comm = 1,
-		.comm_exec = 1,
-		.task = 1,
-		.build_id = 1,
-		.sample_id_all = 1,
-		.use_clockid = 1,
-		.clockid = CLOCK_MONOTONIC,
-		.watermark = 1,
-		.wakeup_watermark = 1,
+	    .size = sizeof(attr),
+	    .type = PERF_TYPE_SOFTWARE,
+	    .config = PERF_COUNT_SW_DUMMY,
+	    .sample_type = PERF_SAMPLE_TIME,
+	    .exclude_kernel = 1,
+	    .mmap = 1,
+	    .mmap2 = 1,
+	    .comm = 1,
+	    .comm_exec = 1,
+	    .task = 1,
+	    .build_id = 1,
+	    .sample_id_all = 1,
+	    .use_clockid = 1,
+	    .clockid = CLOCK_MONOTONIC,
+	    .watermark = 1,
+	    .wakeup_watermark = 1,
 	};
 	struct sampler_events *e = calloc(1, sizeof(*e));
 	int err = 0;

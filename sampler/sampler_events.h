@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * sampler_events.h - what the kernel says about all processes: forks, execs, exits, executable mappings.
- * Owns: one perf event and ring per CPU.  Threads: one caller. */
+ * sampler_events.h - what the kernel says about all processes: forks, execs, exits, executable
+ * mappings. Owns: one perf event and ring per CPU.  Threads: one caller. */
 #ifndef SYSOM_SAMPLER_SAMPLER_EVENTS_H
 #define SYSOM_SAMPLER_SAMPLER_EVENTS_H
 
@@ -11,7 +11,8 @@
 
 struct sampler_events;
 /* build_ids: whether the kernel tells them (5.12). 0, -errno. */
-int sampler_events_open(struct sampler_events **out, const int *cpus, uint32_t cpu_count, bool *build_ids);
+int sampler_events_open(struct sampler_events **out, const int *cpus, uint32_t cpu_count,
+			bool *build_ids);
 void sampler_events_close(struct sampler_events *e); /* NULL is a no-op */
 int sampler_events_fd(const struct sampler_events *e);
 /* Hands what came since the last call to p, in order of time. */

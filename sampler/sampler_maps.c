@@ -3,7 +3,6 @@
 #include "sampler/sampler_maps.h"
 
 #include <bpf/bpf.h>
-#include <bpf/btf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
 #include <linux/perf_event.h>
@@ -20,9 +19,9 @@
 #include "bpf/sampler_loop.skel.h"
 #include "bpf/sampler_tail.skel.h"
 
-#define COUNT_BATCH 4096u
+#define COUNT_BATCH	  4096u
 #define PERF_BUFFER_PAGES 32u
-#define PID_NS_FIRST 0xeffffffcu /* the inode of the first PID namespace, fixed by the kernel */
+#define PID_NS_FIRST	  0xeffffffcu /* the inode of the first PID namespace, fixed by the kernel */
 
 struct sampler_maps {
 	bool tail, mmapable;
@@ -74,7 +73,7 @@ static int map_fd(const struct bpf_object *o, const char *name)
 /* ---- loading ---- */
 
 struct settings {
-	uint32_t pid_ns, pid_ns_level, stack_padding, ring_bytes;
+	uint32_t pid_ns, pid_ns_level, ring_bytes;
 	uint64_t pid_ns_dev;
 	bool python;
 };
@@ -84,24 +83,9 @@ struct settings {
 		(skeleton)->rodata->sampler_pid_ns = (s)->pid_ns;                                  \
 		(skeleton)->rodata->sampler_pid_ns_level = (s)->pid_ns_level;                      \
 		(skeleton)->rodata->sampler_pid_ns_dev = (s)->pid_ns_dev;                          \
-		(skeleton)->rodata->sampler_stack_padding = (s)->stack_padding;                    \
 		(skeleton)->rodata->sampler_python = (s)->python;                                  \
 		(skeleton)->rodata->sampler_ring_bytes = (s)->ring_bytes;                          \
 	} while (0)
-
-/* Kernels with FRED keep 16 bytes free above the user registers. */
-static uint32_t stack_padding(void)
-{
-	struct btf *btf = btf__load_vmlinux_btf();
-	uint32_t padding = 0;
-
-	if (!btf)
-		return 0;
-	if (btf__find_by_name_kind(btf, "fred_cs", BTF_KIND_STRUCT) > 0)
-		padding = 16;
-	btf__free(btf);
-	return padding;
-}
 
 /* How deep our PID namespace is: the numbers of our own process in it and those above. */
 static uint32_t pid_ns_level(void)
@@ -131,7 +115,6 @@ static void settings_find(struct settings *s, const struct sampler_options *o, u
 		s->pid_ns_dev = (uint64_t)st.st_dev;
 		s->pid_ns_level = pid_ns_level();
 	}
-	s->stack_padding = stack_padding();
 	s->python = o->python;
 	s->ring_bytes = ring_bytes;
 }
@@ -176,7 +159,8 @@ static bool probe_batch(struct sampler_maps *m)
 {
 	LIBBPF_OPTS(bpf_map_batch_opts, opts);
 	uint32_t n = 1, at = 0;
-	int err = bpf_map_lookup_and_delete_batch(m->set[0], NULL, &at, m->keys, m->values, &n, &opts);
+	int err =
+	    bpf_map_lookup_and_delete_batch(m->set[0], NULL, &at, m->keys, m->values, &n, &opts);
 
 	return !err || err == -ENOENT;
 }
@@ -208,7 +192,8 @@ static int share_maps(struct sampler_maps *m, struct bpf_object *o)
 {
 	struct bpf_map *map;
 
-	bpf_object__for_each_map(map, o) {
+	bpf_object__for_each_map(map, o)
+	{
 		const char *name = bpf_map__name(map);
 		int fd = map_fd(m->on, name), err;
 
@@ -318,13 +303,13 @@ static enum bpf_perf_event_ret on_buffer(void *arg, int cpu, struct perf_event_h
 static int open_stacks(struct sampler_maps *m)
 {
 	struct perf_event_attr attr = {
-		.size = sizeof(attr),
-		.type = PERF_TYPE_SOFTWARE,
-		.config = PERF_COUNT_SW_BPF_OUTPUT,
-		.sample_type = PERF_SAMPLE_RAW,
-		.sample_period = 1,
-		.watermark = 1,
-		.wakeup_watermark = PERF_BUFFER_PAGES * 4096 / 4,
+	    .size = sizeof(attr),
+	    .type = PERF_TYPE_SOFTWARE,
+	    .config = PERF_COUNT_SW_BPF_OUTPUT,
+	    .sample_type = PERF_SAMPLE_RAW,
+	    .sample_period = 1,
+	    .watermark = 1,
+	    .wakeup_watermark = PERF_BUFFER_PAGES * 4096 / 4,
 	};
 	int fd = map_fd(m->on, "stacks");
 
@@ -383,7 +368,8 @@ static int shard_commit(void *context, const uint32_t *words, uint32_t first, ui
 	struct sampler_maps *m = context;
 	uint32_t shard = first / UNWIND_SHARD_WORDS;
 	uint32_t from = first % UNWIND_SHARD_WORDS / UNWIND_CHUNK_WORDS;
-	uint32_t to = (first % UNWIND_SHARD_WORDS + count + UNWIND_CHUNK_WORDS - 1) / UNWIND_CHUNK_WORDS;
+	uint32_t to =
+	    (first % UNWIND_SHARD_WORDS + count + UNWIND_CHUNK_WORDS - 1) / UNWIND_CHUNK_WORDS;
 	const uint32_t *begin = words - first % UNWIND_SHARD_WORDS;
 
 	for (uint32_t chunk = from; chunk < to; chunk++) {
@@ -475,8 +461,8 @@ int sampler_maps_counts(struct sampler_maps *m, uint32_t old, sampler_maps_count
 		return counts_one_by_one(m, fd, fn, arg);
 	do {
 		n = COUNT_BATCH;
-		err = bpf_map_lookup_and_delete_batch(fd, first ? NULL : &at, &at, m->keys, m->values,
-						      &n, &opts);
+		err = bpf_map_lookup_and_delete_batch(fd, first ? NULL : &at, &at, m->keys,
+						      m->values, &n, &opts);
 		first = false;
 		if (err && err != -ENOENT)
 			return counts_one_by_one(m, fd, fn, arg); /* a bucket larger than a batch */
@@ -528,7 +514,8 @@ void sampler_maps_run_stats(const struct sampler_maps *m, uint64_t *runs, uint64
 	for (int i = 0; i < 2; i++) {
 		if (!objects[i])
 			continue;
-		bpf_object__for_each_program(p, objects[i]) {
+		bpf_object__for_each_program(p, objects[i])
+		{
 			struct bpf_prog_info info = {0};
 			uint32_t bytes = sizeof(info);
 			int fd = bpf_program__fd(p);
@@ -569,7 +556,8 @@ static uint64_t maps_memory(const struct bpf_object *o, const struct bpf_object 
 	uint64_t sum = 0;
 	struct bpf_map *map;
 
-	bpf_object__for_each_map(map, o) {
+	bpf_object__for_each_map(map, o)
+	{
 		const char *name = bpf_map__name(map);
 
 		if (shared && map_fd(shared, name) >= 0 && strcmp(name, "scratch"))
@@ -617,9 +605,9 @@ static int maps_find(struct sampler_maps *m)
 	m->counters = map_fd(m->on, "counters");
 	m->shards = map_fd(m->on, "unwind_shards");
 	return m->control < 0 || m->processes < 0 || m->python < 0 || m->counts < 0 ||
-			       m->set[0] < 0 || m->set[1] < 0 || m->counters < 0 || m->shards < 0 ?
-		       -ENOENT :
-		       0;
+		       m->set[0] < 0 || m->set[1] < 0 || m->counters < 0 || m->shards < 0
+		   ? -ENOENT
+		   : 0;
 }
 
 static uint32_t ring_size(void)
@@ -673,16 +661,19 @@ int sampler_maps_open(struct sampler_maps **out, enum sampler_mode mode,
 	if (access("/sys/kernel/btf/vmlinux", R_OK)) {
 		err = -ENOENT;
 		snprintf(why, 160, "the kernel has no BTF (CONFIG_DEBUG_INFO_BTF)");
-	} else if (!m->tail && libbpf_probe_bpf_helper(BPF_PROG_TYPE_PERF_EVENT, BPF_FUNC_loop, NULL) == 0) {
+	} else if (!m->tail &&
+		   libbpf_probe_bpf_helper(BPF_PROG_TYPE_PERF_EVENT, BPF_FUNC_loop, NULL) == 0) {
 		err = -ENOTSUP;
 		snprintf(why, 160, "the kernel has no bpf_loop (5.17)");
 	} else {
 		m->mmapable = probe_mmapable();
 		err = maps_load(m, o, missing);
 		if (err == -EPERM || err == -EACCES)
-			snprintf(why, 160, "no permission to load BPF (CAP_BPF and CAP_PERFMON, or root)");
+			snprintf(why, 160,
+				 "no permission to load BPF (CAP_BPF and CAP_PERFMON, or root)");
 		else if (err)
-			snprintf(why, 160, "BPF did not load: %.120s", complaint[0] ? complaint : strerror(-err));
+			snprintf(why, 160, "BPF did not load: %.120s",
+				 complaint[0] ? complaint : strerror(-err));
 	}
 	libbpf_set_print(old);
 	if (err) {

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * sampler_maps.h - the kernel side as user space sees it: loads the programs of bpf/, owns their maps,
- * swaps and drains the sets.
- * Owns: BPF objects, maps, links.  Threads: one caller.  Needs CAP_BPF and CAP_PERFMON (or root) and
- * the kernel's BTF. */
+ * sampler_maps.h - the kernel side as user space sees it: loads the programs of bpf/, owns their
+ * maps, swaps and drains the sets. Owns: BPF objects, maps, links.  Threads: one caller.  Needs
+ * CAP_BPF and CAP_PERFMON (or root) and the kernel's BTF. */
 #ifndef SYSOM_SAMPLER_SAMPLER_MAPS_H
 #define SYSOM_SAMPLER_SAMPLER_MAPS_H
 
@@ -16,8 +15,8 @@
 #include "sampler/unwind_store.h"
 
 struct sampler_maps;
-/* mode: SAMPLER_BPF_LOOP or SAMPLER_BPF_TAIL. 0; or -errno and the reason in why. missing: what works
- * less well on this kernel, "" if nothing. */
+/* mode: SAMPLER_BPF_LOOP or SAMPLER_BPF_TAIL. 0; or -errno and the reason in why. missing: what
+ * works less well on this kernel, "" if nothing. */
 int sampler_maps_open(struct sampler_maps **out, enum sampler_mode mode,
 		      const struct sampler_options *o, char why[160], char missing[160]);
 void sampler_maps_close(struct sampler_maps *m); /* NULL is a no-op */
@@ -33,12 +32,12 @@ void sampler_maps_python(struct sampler_maps *m, uint32_t pid, const struct pyth
 
 /* Writes everything but the epoch, which stays. */
 int sampler_maps_control(struct sampler_maps *m, const struct sampler_control *c);
-/* Begins the next period. When it returns, no program writes what belongs to the old one any more; its
- * number is *old. */
+/* Begins the next period. When it returns, no program writes what belongs to the old one any more;
+ * its number is *old. */
 int sampler_maps_swap(struct sampler_maps *m, uint32_t *old);
 
-/* Hands out and forgets the stacks that wait. data: struct sampler_stack with its frames, not checked;
- * borrowed during the call. */
+/* Hands out and forgets the stacks that wait. data: struct sampler_stack with its frames, not
+ * checked; borrowed during the call. */
 typedef void (*sampler_maps_stack_fn)(void *arg, const void *data, size_t bytes);
 int sampler_maps_stacks(struct sampler_maps *m, sampler_maps_stack_fn fn, void *arg);
 /* Readable when stacks should be taken before the next drain. */

@@ -3,6 +3,7 @@
 #include "sampler/stack_build.h"
 
 #include <errno.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,16 +11,19 @@
 #include "base/limits.h"
 #include "sampler/python_stitch.h"
 
-#define MEMO_SLOTS 8192u
+#define MEMO_SLOTS	8192u
 #define USER_FRAMES_MAX (UNWIND_FRAME_MAX + PYTHON_FRAME_MAX)
-/* Frames of the tracepoint and of our own program that lie on top of a sleeping task's kernel stack. */
+/* Frames of the tracepoint and of our own program that lie on top of a sleeping task's kernel
+ * stack. */
 #define SCHEDULE_DEPTH_MAX 12u
 
-/* Stacks that were built in this drain already; a slot is overwritten by the next that falls into it. */
+/* Stacks that were built in this drain already; a slot is overwritten by the next that falls into
+ * it. */
 struct stack_build_memo {
 	uint64_t user, kernel, python;
 	uint32_t pid, stack;
 	uint8_t end, gil_in, gil_out, used;
+	bool missing; /* a part of it never came */
 };
 
 struct build {
@@ -94,7 +98,8 @@ static uint32_t python_file(const struct process *process)
 	if (!process || !process->python)
 		return 0;
 	for (uint32_t i = 0; i < process->count; i++) {
-		if (process->mappings[i].file && process->mappings[i].load_bias == process->python->bias)
+		if (process->mappings[i].file &&
+		    process->mappings[i].load_bias == process->python->bias)
 			return process->mappings[i].file;
 	}
 	return 0;
@@ -107,9 +112,10 @@ static void native_frames(struct stack_build *b, const struct sampler_stack *hea
 	uint32_t interpreter = python_file(process);
 
 	for (uint32_t i = 0; i < head->count && i < UNWIND_FRAME_MAX; i++) {
-		uint32_t file = (uint32_t)(from[i] >> SAMPLER_FRAME_FILE_SHIFT) & SAMPLER_FRAME_FILE_MASK;
+		uint32_t file =
+		    (uint32_t)(from[i] >> SAMPLER_FRAME_FILE_SHIFT) & SAMPLER_FRAME_FILE_MASK;
 		const struct process_file *f =
-			from[i] & SAMPLER_FRAME_ANONYMOUS ? NULL : processes_file(b->processes, file);
+		    from[i] & SAMPLER_FRAME_ANONYMOUS ? NULL : processes_file(b->processes, file);
 		struct stack_frame *to = &w->native[w->native_count];
 
 		memset(to, 0, sizeof(*to));
@@ -131,7 +137,8 @@ static void native_frames(struct stack_build *b, const struct sampler_stack *hea
 			uint64_t pc = to->address + process->python->bias -
 				      (to->flags & STACK_FRAME_RETURN ? 1 : 0);
 
-			w->mark[w->native_count] = (uint8_t)python_runtime_mark(process->python, pc);
+			w->mark[w->native_count] =
+			    (uint8_t)python_runtime_mark(process->python, pc);
 			if (w->mark[w->native_count] == PYTHON_MARK_EVAL)
 				to->flags |= STACK_FRAME_SHIM;
 		}
@@ -139,14 +146,15 @@ static void native_frames(struct stack_build *b, const struct sampler_stack *hea
 	}
 }
 
-static void python_frames(struct stack_build *b, const struct sampler_stack *head, struct process *process,
-			  struct build *w)
+static void python_frames(struct stack_build *b, const struct sampler_stack *head,
+			  struct process *process, struct build *w)
 {
 	const struct python_frame *from =
-		(const void *)((const char *)(head + 1) + offsetof(struct python_state, frame));
+	    (const void *)((const char *)(head + 1) + offsetof(struct python_state, frame));
 	struct python_memory memory;
 	struct read_user reader = {0};
-	bool readable = process->names && !python_memory_open(&memory, b->proc_root, (pid_t)process->pid);
+	bool readable =
+	    process->names && !python_memory_open(&memory, b->proc_root, (pid_t)process->pid);
 
 	if (readable)
 		reader = python_memory_reader(&memory);
@@ -187,12 +195,13 @@ void stack_build_warm(struct stack_build *b, const struct sampler_stack *head)
 	b->unnamed = unnamed; /* counted when they are drained */
 }
 
-static const struct sampler_stack *stack_of(struct stack_build *b, uint64_t hash, uint8_t kind)
+static const struct sampler_stack *stack_of(struct stack_build *b, uint64_t hash, uint8_t kind,
+					    bool *missing)
 {
 	const struct sampler_stack *head = hash ? stack_store_find(b->stacks, hash) : NULL;
 
 	if (hash && (!head || head->kind != kind)) {
-		b->missing++;
+		*missing = true;
 		return NULL;
 	}
 	return head;
@@ -203,11 +212,11 @@ static void join(struct build *w, const struct sampler_stack *python, enum stack
 {
 	const char *state = python ? (const char *)(python + 1) : NULL;
 	struct python_stitch_in in = {
-		.native = w->native,
-		.native_count = w->native_count,
-		.native_whole = end == STACK_END_ROOT,
-		.named = w->named,
-		.python_count = w->named_count,
+	    .native = w->native,
+	    .native_count = w->native_count,
+	    .native_whole = end == STACK_END_ROOT,
+	    .named = w->named,
+	    .python_count = w->named_count,
 	};
 	uint32_t count = 0;
 
@@ -224,11 +233,15 @@ static void join(struct build *w, const struct sampler_stack *python, enum stack
 	w->count += count;
 }
 
-static int build_stack(struct stack_build *b, const struct sampler_key *k, struct stack_build_memo *memo)
+static int build_stack(struct stack_build *b, const struct sampler_key *k,
+		       struct stack_build_memo *memo)
 {
-	const struct sampler_stack *kernel = stack_of(b, k->kernel_hash, SAMPLER_STACK_KERNEL);
-	const struct sampler_stack *user = stack_of(b, k->user_hash, SAMPLER_STACK_USER);
-	const struct sampler_stack *python = stack_of(b, k->python_hash, SAMPLER_STACK_PYTHON);
+	const struct sampler_stack *kernel =
+	    stack_of(b, k->kernel_hash, SAMPLER_STACK_KERNEL, &memo->missing);
+	const struct sampler_stack *user =
+	    stack_of(b, k->user_hash, SAMPLER_STACK_USER, &memo->missing);
+	const struct sampler_stack *python =
+	    stack_of(b, k->python_hash, SAMPLER_STACK_PYTHON, &memo->missing);
 	struct process *process = processes_find(b->processes, k->pid);
 	enum stack_end end = k->end < STACK_END_COUNT ? (enum stack_end)k->end : STACK_END_FAULT;
 	static struct build w; /* large, and used by one caller */
@@ -247,7 +260,8 @@ static int build_stack(struct stack_build *b, const struct sampler_key *k, struc
 
 static struct stack_build_memo *memo_of(struct stack_build *b, const struct sampler_key *k)
 {
-	uint64_t h = hash_mix(k->user_hash ^ hash_mix(k->kernel_hash ^ hash_mix(k->python_hash ^ k->pid)));
+	uint64_t h =
+	    hash_mix(k->user_hash ^ hash_mix(k->kernel_hash ^ hash_mix(k->python_hash ^ k->pid)));
 	struct stack_build_memo *memo = &b->memo[h & (MEMO_SLOTS - 1)];
 
 	if (memo->used && memo->user == k->user_hash && memo->kernel == k->kernel_hash &&
@@ -265,7 +279,8 @@ static struct stack_build_memo *memo_of(struct stack_build *b, const struct samp
 	return memo->used ? memo : NULL;
 }
 
-/* A slice's number is CLOCK_MONOTONIC over its length, cut to 32 bits: the one nearest to the period. */
+/* A slice's number is CLOCK_MONOTONIC over its length, cut to 32 bits: the one nearest to the
+ * period. */
 static uint64_t slice_begin(const struct stack_build *b, uint32_t slice)
 {
 	uint64_t now = b->slice_ns ? b->begin_ns / b->slice_ns : 0;
@@ -275,7 +290,8 @@ static uint64_t slice_begin(const struct stack_build *b, uint32_t slice)
 	return (uint64_t)((int64_t)now + (int32_t)(slice - (uint32_t)now)) * b->slice_ns;
 }
 
-void stack_build_count(struct stack_build *b, const struct sampler_key *k, const struct sampler_count *c)
+void stack_build_count(struct stack_build *b, const struct sampler_key *k,
+		       const struct sampler_count *c)
 {
 	struct stack_build_memo *memo = memo_of(b, k);
 	struct stack_sample s = {0};
@@ -285,6 +301,7 @@ void stack_build_count(struct stack_build *b, const struct sampler_key *k, const
 		b->refused += c->count;
 		return;
 	}
+	b->missing += memo->missing ? c->count : 0;
 	s.time_ns = slice_begin(b, k->slice);
 	s.weight_ns = c->weight_ns;
 	s.pid = k->pid;

@@ -20,9 +20,9 @@ struct stack_build {
 	struct stack_batch *batch;
 	uint64_t begin_ns, slice_ns;
 	struct stack_build_memo *memo;
-	uint64_t missing;      /* stacks that never came out of the kernel, since open */
-	uint64_t unnamed;      /* Python frames without a name, since open */
-	uint64_t refused;      /* samples past the batch's bounds, since open */
+	uint64_t missing; /* samples with a stack that never came out of the kernel, since open */
+	uint64_t unnamed; /* Python frames without a name, since open */
+	uint64_t refused; /* samples past the batch's bounds, since open */
 };
 
 /* The pointers above are borrowed until fini. 0, -ENOMEM. */
@@ -32,7 +32,8 @@ void stack_build_fini(struct stack_build *b);
 void stack_build_begin(struct stack_build *b, struct stack_batch *batch, uint64_t begin_ns,
 		       uint64_t slice_ns);
 /* One count. */
-void stack_build_count(struct stack_build *b, const struct sampler_key *k, const struct sampler_count *c);
+void stack_build_count(struct stack_build *b, const struct sampler_key *k,
+		       const struct sampler_count *c);
 /* Reads the names of a Python stack's code objects while the process still has them. */
 void stack_build_warm(struct stack_build *b, const struct sampler_stack *head);
 

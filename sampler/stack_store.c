@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * stack_store.c - see stack_store.h. Records lie one behind the other; a sweep moves the living together
- * and builds the index anew, which is cheaper than lists of free room for what lives five seconds. */
+ * stack_store.c - see stack_store.h. Records lie one behind the other; a sweep moves the living
+ * together and builds the index anew, which is cheaper than lists of free room for what lives five
+ * seconds. */
 #include "sampler/stack_store.h"
 
 #include <errno.h>

@@ -136,14 +136,14 @@ static int cut_extent(struct unwind_store *s, uint32_t i, uint32_t first, uint32
 	return 0;
 }
 
-/* one_chunk: the words must not cross a chunk's end. */
-static int find_room(struct unwind_store *s, uint32_t count, bool one_chunk, uint32_t *first)
+/* Room for a process's mappings: the words must not cross a chunk's end. */
+static int find_in_chunk(struct unwind_store *s, uint32_t count, uint32_t *first)
 {
 	for (uint32_t i = 0; i < s->unused.count; i++) {
 		struct extent e = s->unused.at[i];
 		uint32_t at = e.first;
 
-		if (one_chunk && at % UNWIND_CHUNK_WORDS + count > UNWIND_CHUNK_WORDS)
+		if (at % UNWIND_CHUNK_WORDS + count > UNWIND_CHUNK_WORDS)
 			at = (at / UNWIND_CHUNK_WORDS + 1) * UNWIND_CHUNK_WORDS;
 		if (at - e.first > e.count || e.count - (at - e.first) < count)
 			continue;
@@ -191,23 +191,21 @@ static bool evict_one(struct unwind_store *s, bool tabled)
 	return true;
 }
 
-static int take_room(struct unwind_store *s, uint32_t count, bool one_chunk, uint32_t *first)
+/* More room, from the backing or from a file that is not used; then it is worth trying again. */
+static int make_room(struct unwind_store *s)
 {
-	int rc;
+	int rc = grow_arena(s);
 
-	count = (count + ALIGN_WORDS - 1) / ALIGN_WORDS * ALIGN_WORDS;
-	for (;;) {
-		rc = find_room(s, count, one_chunk, first);
-		if (rc != -ENOSPC)
-			return rc;
-		rc = grow_arena(s);
-		if (rc && evict_one(s, true))
-			rc = 0;
-		if (rc) {
-			s->stats.full++;
-			return rc;
-		}
-	}
+	if (rc && evict_one(s, true))
+		rc = 0;
+	if (rc)
+		s->stats.full++;
+	return rc;
+}
+
+static uint32_t aligned(uint32_t words)
+{
+	return (words + ALIGN_WORDS - 1) / ALIGN_WORDS * ALIGN_WORDS;
 }
 
 static uint32_t *word_at(const struct unwind_store *s, uint32_t word)
@@ -286,10 +284,6 @@ static void give_rule(struct unwind_store *s, uint32_t id)
 
 /* ---- tables ---- */
 
-struct layout {
-	uint32_t pages, rows, page_rows_max;
-};
-
 /* Where each page's rows begin and end in the table's, and the rule that holds where it begins. */
 struct page_rows {
 	uint32_t page, first, end;
@@ -328,20 +322,47 @@ static uint32_t page_total(const struct unwind_table *t)
 	return (uint32_t)((t->end - t->begin + UNWIND_PAGE_BYTES - 1) >> UNWIND_PAGE_SHIFT);
 }
 
-static struct layout measure(const struct unwind_table *t)
+/* Where the next page's n rows begin, given where the last ones ended: all in one chunk. */
+static uint32_t rows_at(uint32_t at, uint32_t n)
+{
+	return at % UNWIND_CHUNK_WORDS + n > UNWIND_CHUNK_WORDS ? (at / UNWIND_CHUNK_WORDS + 1) * UNWIND_CHUNK_WORDS :
+								  at;
+}
+
+/* The words that the table takes if it begins at `first`. */
+static uint64_t measure(const struct unwind_table *t, uint32_t first)
 {
 	struct page_rows p = {.page = UINT32_MAX};
-	struct layout l = {.pages = page_total(t)};
+	uint32_t pages = page_total(t), at = first + pages * 2;
 
-	for (uint32_t i = 0; i < l.pages; i++) {
+	for (uint32_t i = 0; i < pages; i++) {
 		uint32_t n;
 
 		next_page(t, &p);
 		n = rows_of(t, &p);
-		l.rows += n;
-		l.page_rows_max = n > l.page_rows_max ? n : l.page_rows_max;
+		at = rows_at(at, n) + n;
 	}
-	return l;
+	return at - first;
+}
+
+/* An extent that holds the table, cut to its size. */
+static int find_for_table(struct unwind_store *s, const struct unwind_table *t, struct extent *out)
+{
+	uint64_t least = (uint64_t)page_total(t) * 2 + t->row_count;
+
+	for (uint32_t i = 0; i < s->unused.count; i++) {
+		struct extent e = s->unused.at[i];
+		uint64_t need;
+
+		if (e.count < least)
+			continue;
+		need = measure(t, e.first);
+		if (aligned((uint32_t)need) > e.count)
+			continue;
+		*out = (struct extent){e.first, aligned((uint32_t)need)};
+		return cut_extent(s, i, e.first, out->count);
+	}
+	return -ENOSPC;
 }
 
 /* Writes index and rows from f->words.first on; returns the words used. */
@@ -355,8 +376,7 @@ static uint32_t write_table(struct unwind_store *s, struct file *f, const struct
 
 		next_page(t, &p);
 		n = rows_of(t, &p);
-		if (at % UNWIND_CHUNK_WORDS + n > UNWIND_CHUNK_WORDS)
-			at = (at / UNWIND_CHUNK_WORDS + 1) * UNWIND_CHUNK_WORDS;
+		at = rows_at(at, n);
 		*word_at(s, index) = n ? at : 0;
 		*word_at(s, index + 1) = n;
 		if (n > p.end - p.first) {
@@ -382,13 +402,10 @@ static void drop_rules(struct unwind_store *s, struct file *f)
 
 static int put_table(struct unwind_store *s, struct file *f, const struct unwind_table *t)
 {
-	struct layout l = measure(t);
-	uint64_t need = (uint64_t)l.pages * 2 + l.rows;
-	uint32_t used;
+	uint64_t least = (uint64_t)page_total(t) * 2 + t->row_count;
 	int rc;
 
-	need += (need / UNWIND_CHUNK_WORDS + 2) * l.page_rows_max; /* what may be left at chunks' ends */
-	if (need > (uint64_t)s->shard_max * UNWIND_SHARD_WORDS - UNWIND_RULE_WORDS) {
+	if (least > (uint64_t)s->shard_max * UNWIND_SHARD_WORDS - UNWIND_RULE_WORDS) {
 		s->stats.full++;
 		return -ENOSPC;
 	}
@@ -400,18 +417,18 @@ static int put_table(struct unwind_store *s, struct file *f, const struct unwind
 		if (rc)
 			goto fail;
 	}
-	f->words.count = (uint32_t)(need + ALIGN_WORDS - 1) / ALIGN_WORDS * ALIGN_WORDS;
-	f->page_count = l.pages;
-	rc = take_room(s, f->words.count, false, &f->words.first);
+	f->page_count = page_total(t);
+	while ((rc = find_for_table(s, t, &f->words)) == -ENOSPC) {
+		rc = make_room(s);
+		if (rc)
+			break;
+	}
 	if (rc)
 		goto fail;
-	used = (write_table(s, f, t) + ALIGN_WORDS - 1) / ALIGN_WORDS * ALIGN_WORDS;
-	CHECK(used <= f->words.count);
-	give_room(s, (struct extent){f->words.first + used, f->words.count - used});
-	f->words.count = used;
+	CHECK(aligned(write_table(s, f, t)) == f->words.count);
 	f->table = f->words.first;
 	f->begin = t->begin;
-	rc = commit(s, f->words.first, used);
+	rc = commit(s, f->words.first, f->words.count);
 	if (rc) {
 		give_room(s, f->words);
 		goto fail;
@@ -623,12 +640,16 @@ int unwind_store_publish(struct unwind_store *s, struct unwind_mapping *mappings
 			unwind_store_ref(s, mappings[i].file);
 	}
 	words = count * UNWIND_MAPPING_WORDS;
-	rc = take_room(s, words, true, &first);
+	while ((rc = find_in_chunk(s, aligned(words), &first)) == -ENOSPC) {
+		rc = make_room(s);
+		if (rc)
+			break;
+	}
 	if (!rc) {
 		memcpy(word_at(s, first), mappings, count * sizeof(*mappings));
 		rc = commit(s, first, words);
 		if (rc)
-			give_room(s, (struct extent){first, (words + ALIGN_WORDS - 1) / ALIGN_WORDS * ALIGN_WORDS});
+			give_room(s, (struct extent){first, aligned(words)});
 	}
 	if (rc) {
 		for (uint32_t i = 0; i < count; i++) {
@@ -646,7 +667,7 @@ int unwind_store_publish(struct unwind_store *s, struct unwind_mapping *mappings
 void unwind_store_retire(struct unwind_store *s, struct unwind_process *p)
 {
 	uint32_t words = p->mapping_count * UNWIND_MAPPING_WORDS;
-	struct extent e = {p->mappings, (words + ALIGN_WORDS - 1) / ALIGN_WORDS * ALIGN_WORDS};
+	struct extent e = {p->mappings, aligned(words)};
 
 	if (!p->mapping_count)
 		return;
@@ -676,7 +697,6 @@ int unwind_store_open(struct unwind_store **out, const struct unwind_backing *ba
 {
 	size_t shard_bytes = (size_t)UNWIND_SHARD_WORDS * 4, shards = (bytes_max + shard_bytes - 1) / shard_bytes;
 	struct unwind_store *s;
-	uint32_t first;
 	int rc;
 
 	*out = NULL;
@@ -693,12 +713,11 @@ int unwind_store_open(struct unwind_store **out, const struct unwind_backing *ba
 	s->files = calloc(s->file_room, sizeof(*s->files));
 	rc = s->files ? grow_arena(s) : -ENOMEM;
 	if (!rc)
-		rc = find_room(s, UNWIND_RULE_WORDS, false, &first);
+		rc = cut_extent(s, 0, 0, UNWIND_RULE_WORDS);
 	if (rc) {
 		unwind_store_close(s);
 		return rc;
 	}
-	CHECK(first == 0);
 	*out = s;
 	return 0;
 }

@@ -75,7 +75,7 @@ static void run_scan(struct worker *w, struct worker_job *job)
 	if (!job->python)
 		return;
 	job->python_err =
-		python_runtime_find(w->finder, job->python, w->proc_root, (pid_t)job->pid);
+	    python_runtime_find(w->finder, job->python, w->proc_root, (pid_t)job->pid);
 }
 
 static void run_table(struct worker *w, struct worker_job *job)

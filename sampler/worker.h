@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * worker.h - the thread that does what takes long: reads a process's mappings, finds its interpreter,
- * compiles unwind tables. It runs niced and shares nothing with its caller but two queues.
- * Owns: the thread, queued jobs and results.  Threads: one caller. */
+ * worker.h - the thread that does what takes long: reads a process's mappings, finds its
+ * interpreter, compiles unwind tables. It runs niced and shares nothing with its caller but two
+ * queues. Owns: the thread, queued jobs and results.  Threads: one caller. */
 #ifndef SYSOM_SAMPLER_WORKER_H
 #define SYSOM_SAMPLER_WORKER_H
 
@@ -28,7 +28,7 @@ struct worker_job {
 	struct unwind_store_key key;
 	char *path;
 	/* results */
-	int err;        /* of the scan or table */
+	int err;	/* of the scan or table */
 	int python_err; /* of python_runtime_find */
 	struct mapping_scan scan;
 	struct python_runtime *python; /* when python_err is 0 */

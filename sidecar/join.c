@@ -308,7 +308,7 @@ static void on_launch(struct join *j, const struct join_host_pend *p)
 	if (!graph)
 		note_inner_launch(j, p, (uint32_t)(s - j->streams));
 	if (p->t_ns < j->gap_end_ns) {
-		join_count(j, JOIN_LAUNCH_NO_KERNEL, 1);
+		join_count_gap(j, JOIN_LAUNCH_NO_KERNEL);
 		return;
 	}
 	node = join_match_launch_new(j);
@@ -407,7 +407,7 @@ static void enqueue_coll(struct join *j, const struct join_host_pend *p, const s
 	if (!s)
 		return;
 	if (!grouped && p->t_ns < j->gap_end_ns) {
-		join_count(j, JOIN_COLL_NO_KERNEL, 1);
+		join_count_gap(j, JOIN_COLL_NO_KERNEL);
 		return;
 	}
 	if (s->colls.count >= JOIN_COLLS / 4)
@@ -613,8 +613,13 @@ static void on_step(struct join *j, const struct join_host_pend *p)
 	emit(j, &r, begin ? &mark : NULL);
 }
 
+/* What the gap of gap_end_ns took. */
 static void drop_before(struct join *j, uint64_t t_ns)
 {
+	uint64_t *launches = &j->stats.loss[JOIN_LAUNCH_NO_KERNEL];
+	uint64_t *colls = &j->stats.loss[JOIN_COLL_NO_KERNEL];
+	uint64_t launches_before = *launches, colls_before = *colls;
+
 	for (uint32_t i = 0; i < j->stream_count; i++) {
 		struct join_stream *s = &j->streams[i];
 
@@ -623,6 +628,11 @@ static void drop_before(struct join *j, uint64_t t_ns)
 		while (s->colls.count && j->colls[s->colls.head].call_ns < t_ns)
 			join_match_coll_drop(j, s);
 	}
+	if (!j->gap_asked)
+		return;
+	j->stats.switched_off += *launches - launches_before + *colls - colls_before;
+	*launches = launches_before;
+	*colls = colls_before;
 }
 
 /* Does the gap leave launches without kernels? */
@@ -659,8 +669,10 @@ static void on_gap(struct join *j, const struct join_host_pend *p)
 	 * as collectives do, one launch too many would shift every join after it. The gap is told as
 	 * of its beginning: launches of its last moments are still to come. */
 	if (e->to && gap_of_kernels(e->cause)) {
-		if (r.end_ns > j->gap_end_ns)
+		if (r.end_ns > j->gap_end_ns) {
 			j->gap_end_ns = r.end_ns;
+			j->gap_asked = e->cause == GAP_SWITCHED_OFF;
+		}
 		drop_before(j, r.end_ns);
 	}
 }

@@ -58,6 +58,7 @@ struct join_stats {
 	uint64_t graph_launches, graph_nodes, copies, resyncs, streams_learned;
 	uint64_t export_delay_max_ns; /* as the process measured it */
 	uint64_t graph_coarse_ns;     /* with one record for a graph launch, GAP_GRAPH_NODES */
+	uint64_t switched_off; /* launches and collectives beside `sysom off`: asked for, no loss */
 	uint64_t loss[JOIN_LOSS_COUNT];
 };
 

@@ -188,6 +188,7 @@ struct join {
 	struct join_stats stats;
 	uint64_t watermark_ns, now_ns;
 	uint64_t gap_end_ns; /* launches before this have no kernel any more: GAP_* */
+	bool gap_asked;	     /* that gap is GAP_SWITCHED_OFF */
 	uint64_t last_host_ns;
 	uint64_t group_next;
 	uint32_t replay_next;
@@ -234,6 +235,15 @@ struct join {
 static inline void join_count(struct join *j, enum join_loss loss, uint64_t n)
 {
 	j->stats.loss[loss] += n;
+}
+
+/* A launch or collective whose kernel a gap took. */
+static inline void join_count_gap(struct join *j, enum join_loss loss)
+{
+	if (j->gap_asked)
+		j->stats.switched_off++;
+	else
+		join_count(j, loss, 1);
 }
 
 /* join_match.c */

@@ -5,7 +5,15 @@ sidecar_SRCS := sidecar/clockmap.c sidecar/join.c sidecar/join_match.c sidecar/r
 	sidecar/anomaly.c sidecar/spool.c sidecar/uplink.c sidecar/canary.c sidecar/rank.c \
 	sidecar/registration.c sidecar/process.c sidecar/drain.c sidecar/ship.c sidecar/status.c \
 	sidecar/http.c sidecar/baseline.c sidecar/keep.c sidecar/cpu_stacks.c
-sidecar_LDLIBS := -lnng -lmicrohttpd
+sidecar_SRCS += sidecar/symbol_offer.c
+sidecar_LDLIBS := -lnng -lmicrohttpd -lcurl -ljansson
+# OS signals
+sidecar_SRCS += sidecar/os_signals.c sidecar/os_bpf.c sidecar/os_read.c sidecar/os_series.c \
+	sidecar/os_proc.c sidecar/os_node.c
+ifneq ($(HAS_BPF),)
+OBJ_CFLAGS_sidecar := -DSIDECAR_BPF
+sidecar_LDLIBS += -lbpf
+endif
 
 PROGS += sysomd
 INSTALL_PROGS += sysomd
@@ -44,3 +52,12 @@ test_recorder_LDLIBS := -lcmocka
 
 FUZZ += fuzz_join
 fuzz_join_USES := sidecar analysis ring base
+
+# with the aggregator's program and the command line's client
+TEST_PARTS += $(B)/bin/sysom-aggregator
+UNIT += test_symbol_offer
+test_symbol_offer_USES := sidecar cli symbol analysis base
+test_symbol_offer_LDLIBS := -lcmocka
+UNIT += test_os_signals
+test_os_signals_USES := sidecar sampler wire symbol analysis ring base
+test_os_signals_LDLIBS := -lcmocka

@@ -41,6 +41,13 @@ struct settings {
 	int sampler_mode; /* enum sampler_mode, the best to try */
 	uint64_t sampler_rate_hz, sampler_fraction, sampler_period_ns, sampler_off_cpu_min_ns;
 	bool sampler_off_cpu, sampler_python, sampler_all;
+	/* symbol files for the aggregator */
+	char uplink_http[NODE_PATH_BYTES];
+	uint64_t symbols_rate, symbols_per_day;
+	bool symbols_offer;
+	/* OS signals */
+	bool os_signals, os_bpf;
+	char proc_root[NODE_PATH_BYTES], sys_root[NODE_PATH_BYTES];
 };
 
 enum process_state {
@@ -87,7 +94,9 @@ struct node_stats {
 
 struct registration; /* registration.c */
 struct http;	     /* http.c */
-struct cpu_stacks;	     /* cpu_stacks.c */
+struct cpu_stacks;   /* cpu_stacks.c */
+struct symbol_offer; /* symbol_offer.c */
+struct os_signals;   /* os_signals.c */
 
 struct node {
 	struct settings settings;
@@ -99,6 +108,8 @@ struct node {
 	struct registration *registration;
 	struct http *http;
 	struct cpu_stacks *stacks; /* cpu_stacks.c; NULL: not opened */
+	struct symbol_offer *offer; /* symbol_offer.c; NULL: off, or nobody to offer to */
+	struct os_signals *os; /* NULL: switched off */
 	struct process *processes[LIMIT_NODE_PROCESSES]; /* NULL: free */
 	uint64_t process_serial, beat_sequence, beat_at_ns, started_ns;
 	struct loop_source *drain_timer;
@@ -174,6 +185,16 @@ void ship_beat(struct node *n, uint64_t now_ns);
 int http_open(struct node *n);
 void http_close(struct node *n);
 void http_tend(struct node *n, uint64_t now_ns);
+
+/* os_node.c: OS signals of the ranks */
+int os_node_open(struct node *n);
+void os_node_close(struct node *n);
+/* Once a second: follows the processes, reads the counters. */
+void os_node_tend(struct node *n, uint64_t now_ns);
+/* Signals of the window's stretch into w->signals (allocated). */
+void os_node_fill(struct process *p, struct window *w);
+void os_node_json(const struct node *n, struct buf *out);
+void os_node_metrics(const struct node *n, struct buf *out);
 
 /* status.c: texts of what is known */
 void status_json(struct node *n, struct buf *out);

@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "sidecar/node.h"
 #include "sidecar/cpu_stacks.h"
+#include "sidecar/symbol_offer.h"
 
 /* How long a waiting rank's window waits for a suspect to show up. */
 #define SHIP_ARBITRATION_NS 1000000000ull
@@ -142,6 +143,12 @@ static int fill_stacks(struct process *p, struct window *w, const struct request
 			add_loss(w, "stacks_too_large", 1);
 		stack_batch_clear(&w->stacks);
 	}
+	for (uint32_t i = 0; i < w->stacks.object_count; i++) {
+		const struct stack_object *o = &w->stacks.objects[i];
+
+		symbol_offer_note(p->node->offer, o->build_id, o->build_id_bytes,
+				  stack_batch_text(&w->stacks, o->path), (uint32_t)p->pid);
+	}
 	if (w->stacks.lost_samples)
 		add_loss(w, "stack_samples", w->stacks.lost_samples);
 	return 0;
@@ -175,6 +182,7 @@ static int fill_window(struct process *p, struct window *w, const struct request
 			return -ENOMEM;
 		w->part_count = explain_parts(p->rank->explain, w->parts, EXPLAIN_PARTS_MAX);
 	}
+	os_node_fill(p, w);
 	if (!q->summary_only)
 		err = fill_records(p, w, q);
 	if (!err)

@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "base/version.h"
 #include "sidecar/node.h"
+#include "sidecar/symbol_offer.h"
 #include "sidecar/cpu_stacks.h"
 
 const char *status_trace_name(uint32_t state)
@@ -98,8 +99,9 @@ static void json_rank(struct buf *b, const struct process *p)
 		   (unsigned long long)st->host_stall, m.latency_ns * 1e-6, m.expected_ns * 1e-6,
 		   (unsigned long long)process_events(p));
 	process_losses(p, json_loss, b);
-	buf_printf(b, "},\"graph_coarse_s\":%.3f,\"joined\":%llu,\"unmatched\":%llu}",
-		   js ? (double)js->graph_coarse_ns * 1e-9 : 0.0,
+	buf_printf(b,
+		   "},\"switched_off\":%llu,\"graph_coarse_s\":%.3f,\"joined\":%llu,\"unmatched\":%llu}",
+		   (unsigned long long)(js ? js->switched_off : 0), js ? (double)js->graph_coarse_ns * 1e-9 : 0.0,
 		   (unsigned long long)(js ? js->kernels_joined : 0),
 		   (unsigned long long)(js ? js->kernels_unmatched : 0));
 }
@@ -237,6 +239,7 @@ void status_json(struct node *n, struct buf *b)
 		   (unsigned long long)us.windows_sent, (unsigned long long)us.windows_dropped,
 		   (unsigned long long)us.uploaded_bytes, (unsigned long long)raw_bytes(n));
 	json_sampler(n, b);
+	os_node_json(n, b);
 	buf_printf(b,
 		   "\"own\":{\"cpu_share\":%.6f,\"rss_bytes\":%llu,\"recorder_bytes\":%llu,"
 		   "\"retention_s\":%.3f}}\n",
@@ -399,6 +402,29 @@ static void uplink_series(struct node *n, struct buf *b)
 	    (double)us.spool.disk_errors);
 }
 
+static void offer_series(struct node *n, struct buf *b)
+{
+	struct symbol_offer_stats st;
+
+	symbol_offer_stats_get(n->offer, &st);
+	one(b, "sysom_symbols_noted_total", "counter", "Build IDs of the stacks that were sent.",
+	    (double)st.noted);
+	one(b, "sysom_symbols_forgotten_total", "counter", "Told of while there was no place.",
+	    (double)st.forgotten);
+	one(b, "sysom_symbols_needed_total", "counter", "Files that the aggregator lacked.",
+	    (double)st.needed);
+	one(b, "sysom_symbols_uploaded_total", "counter", "Files sent to it.", (double)st.uploaded);
+	one(b, "sysom_symbols_uploaded_bytes_total", "counter", "Bytes of these and of attempts.",
+	    (double)st.uploaded_bytes);
+	one(b, "sysom_symbols_no_file_total", "counter", "Without a file to send.", (double)st.no_file);
+	one(b, "sysom_symbols_over_budget_total", "counter", "Put off for the day's budget.",
+	    (double)st.over_budget);
+	one(b, "sysom_symbols_refused_total", "counter", "Refused by the aggregator.",
+	    (double)st.refused);
+	one(b, "sysom_symbols_failed_total", "counter", "Requests without an answer.",
+	    (double)st.failed);
+}
+
 static void sampler_loss(void *arg, const char *cause, uint64_t count)
 {
 	buf_printf(arg, "sysom_sampler_lost_total{cause=\"%s\"} %llu\n", cause,
@@ -443,7 +469,9 @@ void status_metrics(struct node *n, struct buf *b)
 	canary_totals(n->canary, &stalls, &stalled_ns);
 	rank_series(n, b);
 	uplink_series(n, b);
+	offer_series(n, b);
 	sampler_series(n, b);
+	os_node_metrics(n, b);
 	one(b, "sysom_attached_total", "counter", "Processes attached.", (double)n->stats.attached);
 	one(b, "sysom_reattached_total", "counter", "Processes that dialled again.",
 	    (double)n->stats.reattached);

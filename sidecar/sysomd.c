@@ -19,12 +19,18 @@
 #include "base/check.h"
 #include "base/config.h"
 #include "base/log.h"
+#include "base/watchdog.h"
 #include "sidecar/node.h"
+#include "sidecar/symbol_offer.h"
 #include "sidecar/cpu_stacks.h"
 
 #define DEFAULT_CONFIG "/etc/sysom/sysomd.yaml"
 /* SIGTERM: as long as this for what is queued; what remains waits in the spool. */
 #define LINGER_MS 3000u
+/* And then it ends, whatever the disk or nng waits for. Below systemd's 90 s, after which it kills. */
+#define STOP_S 60u
+/* Once all is in the spool there is nothing left worth waiting for. */
+#define CLOSE_S 3u
 
 #define KEY(field, key, type, initial, help, ...)                                                  \
 	CONFIG_KEY(struct settings, field, key, type, initial, help, __VA_ARGS__)
@@ -43,6 +49,8 @@ static const struct config_key keys[] = {
 	    "/metrics, /healthz, /api/v1/status; empty: none"),
 	KEY(uplink_url, "uplink.url", CONFIG_STRING, "tcp://127.0.0.1:9471",
 	    "the aggregator; empty: windows wait in the spool"),
+	KEY(uplink_http, "uplink.http", CONFIG_STRING, "",
+	    "its HTTP, for symbol files; empty: port 9472 of the same host"),
 	KEY(spool_bytes, "spool.bytes", CONFIG_BYTES, "500MB",
 	    "windows that wait for the aggregator; the oldest go first", .min = 1e6, .max = 1e12),
 	KEY(spool_age_ns, "spool.age", CONFIG_DURATION, "1h", "and for how long they may wait",
@@ -103,6 +111,17 @@ static const struct config_key keys[] = {
 	KEY(sampler_python, "sampler.python", CONFIG_BOOL, "true", "CPython frames"),
 	KEY(sampler_all, "sampler.all", CONFIG_BOOL, "false",
 	    "the whole node, not only registered ranks and their children"),
+	KEY(symbols_offer, "symbols.offer", CONFIG_BOOL, "true",
+	    "send the aggregator the symbol files that it lacks, of the stacks that it was sent"),
+	KEY(symbols_rate, "symbols.rate", CONFIG_BYTES, "4 MB", "bytes per second of that",
+	    .min = 65536, .max = 1e10),
+	KEY(symbols_per_day, "symbols.per_day", CONFIG_BYTES, "4 GB", "and per 24 hours", .min = 0,
+	    .max = 1e15),
+	KEY(os_signals, "os.on", CONFIG_BOOL, "true",
+	    "what the operating system does to the ranks: interrupts, waits, faults, storage, locks"),
+	KEY(os_bpf, "os.bpf", CONFIG_BOOL, "true", "by BPF; else what /proc tells"),
+	KEY(proc_root, "proc.root", CONFIG_STRING, "/proc", "where the host's /proc is"),
+	KEY(sys_root, "sys.root", CONFIG_STRING, "/sys", "and its /sys"),
 	KEY(canary, "canary.on", CONFIG_BOOL, "true",
 	    "do not judge steps during which the whole host stood still"),
 };
@@ -253,6 +272,7 @@ static void on_second(void *arg, uint32_t count)
 	clockmap_read(&a);
 	clockmap_add(&n->clock, &a);
 	registration_tend(n, clock_monotonic_ns());
+	os_node_tend(n, clock_monotonic_ns());
 	measure_own(n, clock_monotonic_ns());
 }
 
@@ -276,6 +296,7 @@ static void on_signal(void *arg, uint32_t signum)
 	struct node *n = arg;
 
 	log_info("stop", "signal=%u", signum);
+	watchdog_arm(STOP_S, 1);
 	loop_stop(n->loop);
 }
 
@@ -325,6 +346,24 @@ static int open_stores(struct node *n)
 	return err ? err : uplink_open(&n->uplink, &uc, n->loop, ship_command, n);
 }
 
+/* Without it windows still go out: only their frames stay without names. */
+static void open_offer(struct node *n)
+{
+	char url[NODE_PATH_BYTES];
+	struct symbol_offer_config c = { .url = url, .proc_root = "/proc",
+					 .bytes_per_s = n->settings.symbols_rate,
+					 .bytes_per_day = n->settings.symbols_per_day };
+	int err;
+
+	snprintf(url, sizeof(url), "%s", n->settings.uplink_http);
+	if (!n->settings.symbols_offer ||
+	    (!*url && symbol_offer_url(n->settings.uplink_url, url, sizeof(url))))
+		return;
+	err = symbol_offer_open(&n->offer, &c);
+	if (err)
+		log_warn("symbols", "%s: %s", url, strerror(-err));
+}
+
 static int node_open(struct node *n)
 {
 	int err = loop_open(&n->loop);
@@ -350,6 +389,8 @@ static int node_open(struct node *n)
 	if (n->settings.canary && (err = canary_open(&n->canary)))
 		return err;
 	err = cpu_stacks_open(n);
+	if (!err)
+		err = os_node_open(n);
 	if (err)
 		return err;
 	err = registration_open(n);
@@ -361,10 +402,12 @@ static int node_open(struct node *n)
 	    (err = loop_add_timer(n->loop, 0, n->drain_ms, on_drain, n, &n->drain_timer)) ||
 	    (err = loop_add_timer(n->loop, 0, 1000, on_second, n, NULL)))
 		return err;
+	open_offer(n);
 	return loop_add_timer(n->loop, 50, 250, on_tend, n, NULL);
 }
 
-static void node_close(struct node *n)
+/* `code` is what the process will end with. */
+static void node_close(struct node *n, int code)
 {
 	if (n->uplink) {
 		ship_flush(n);
@@ -377,9 +420,13 @@ static void node_close(struct node *n)
 			process_forget(n->processes[i]);
 	cpu_stacks_close(n);
 	registration_close(n);
-	uplink_close(n->uplink, LINGER_MS);
+	symbol_offer_close(n->offer);
+	uplink_finish(n->uplink, LINGER_MS);
 	recorder_close(n->recorder);
 	canary_close(n->canary);
+	os_node_close(n);
+	watchdog_arm(CLOSE_S, code);
+	uplink_close(n->uplink);
 	free(n->batch);
 	free(n->name_map);
 	loop_close(n->loop);
@@ -426,6 +473,9 @@ static int check_settings(const void *values, char *why, size_t why_bytes)
 		bad = "http.listen is not ADDRESS:PORT";
 	else if (!is_uplink_url(s->uplink_url))
 		bad = "uplink.url is none of tcp://, tls+tcp://, ipc://";
+	else if (*s->uplink_http && strncmp(s->uplink_http, "http://", 7) &&
+		 strncmp(s->uplink_http, "https://", 8))
+		bad = "uplink.http is none of http://, https://";
 	if (!bad)
 		return 0;
 	snprintf(why, why_bytes, "%s", bad);
@@ -462,7 +512,7 @@ int main(int argc, char **argv)
 	}
 	if (err)
 		log_error("end", "%s", strerror(-err));
-	node_close(&node);
+	node_close(&node, err ? 1 : 0);
 	log_info("end", "code=%d", err ? 1 : 0);
 	return err ? 1 : 0;
 }

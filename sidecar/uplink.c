@@ -375,7 +375,7 @@ int uplink_open(struct uplink **out, const struct uplink_config *c, struct loop 
 		u->started = !err;
 	}
 	if (err) {
-		uplink_close(u, 0);
+		uplink_close(u);
 		return err;
 	}
 	*out = u;
@@ -416,7 +416,7 @@ void uplink_stats(struct uplink *u, struct uplink_stats *out)
 				out->spool.dropped_bad + out->spool.dropped_memory;
 }
 
-void uplink_close(struct uplink *u, uint32_t linger_ms)
+void uplink_finish(struct uplink *u, uint32_t linger_ms)
 {
 	if (!u)
 		return;
@@ -427,7 +427,17 @@ void uplink_close(struct uplink *u, uint32_t linger_ms)
 		pthread_cond_signal(&u->more);
 		pthread_mutex_unlock(&u->lock);
 		pthread_join(u->thread, NULL);
+		u->started = false;
 	}
+	spool_close(u->spool);
+	u->spool = NULL;
+}
+
+void uplink_close(struct uplink *u)
+{
+	if (!u)
+		return;
+	uplink_finish(u, 0);
 	if (u->socket_open)
 		nng_close(u->socket);
 	while (u->queue_count) {
@@ -437,7 +447,6 @@ void uplink_close(struct uplink *u, uint32_t linger_ms)
 	}
 	buf_fini(&u->beat);
 	loop_source_close(u->wake);
-	spool_close(u->spool);
 	pthread_cond_destroy(&u->more);
 	pthread_mutex_destroy(&u->lock);
 	free(u);

@@ -38,7 +38,11 @@ void uplink_put_window(struct uplink *u, struct buf *message);
 /* Takes a beat; one that was not sent yet is replaced. */
 void uplink_put_beat(struct uplink *u, struct buf *message);
 void uplink_stats(struct uplink *u, struct uplink_stats *out);
-/* Spools what is queued, goes on sending for at most linger_ms, ends. NULL is a no-op. */
-void uplink_close(struct uplink *u, uint32_t linger_ms);
+/* Spools what is queued, goes on sending for at most linger_ms, ends the thread and closes the
+ * spool: from here on nothing can be lost. Only uplink_close may follow. NULL is a no-op. */
+void uplink_finish(struct uplink *u, uint32_t linger_ms);
+/* Finishes if need be, closes the socket. NULL is a no-op. nng 1.5.2 waits without end for a
+ * connection whose peer stopped in the middle of a message: the caller bounds it (watchdog.h). */
+void uplink_close(struct uplink *u);
 
 #endif

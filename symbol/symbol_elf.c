@@ -186,6 +186,8 @@ static int name_sections(struct symbol_elf *e, uint32_t names, const char **why)
 			e->rela_plt = i;
 		else if (!strcmp(name, ".gnu_debuglink"))
 			e->debug_link = i;
+		else if (!strcmp(name, ".gnu_debugdata") && s->type == SHT_PROGBITS)
+			e->mini = i;
 		else if (!strcmp(name, ".plt"))
 			e->plt = i;
 		else if (!strcmp(name, ".plt.sec"))
@@ -194,8 +196,8 @@ static int name_sections(struct symbol_elf *e, uint32_t names, const char **why)
 			 s->type != SHT_NOBITS)
 			lines = true;
 	}
-	e->quality = e->symtab && lines ? SYMBOL_DEBUG :
-		     e->symtab		? SYMBOL_TABLE :
+	e->quality = e->symtab && lines	? SYMBOL_DEBUG :
+		     e->symtab || e->mini ? SYMBOL_TABLE :
 		     e->dynsym		? SYMBOL_DYNAMIC :
 					  SYMBOL_NONE;
 	return 0;

@@ -16,7 +16,7 @@
 enum symbol_quality {
 	SYMBOL_NONE = 0,
 	SYMBOL_DYNAMIC, /* stripped: exported functions only */
-	SYMBOL_TABLE,   /* .symtab: every function */
+	SYMBOL_TABLE,   /* .symtab, or .dynsym and .gnu_debugdata: every function */
 	SYMBOL_DEBUG,   /* .symtab and line information */
 };
 
@@ -35,6 +35,7 @@ struct symbol_elf {
 	uint32_t section_count;
 	uint32_t symtab, dynsym;  /* section numbers; 0: not there */
 	uint32_t debug_link;      /* section number of .gnu_debuglink */
+	uint32_t mini;		  /* of .gnu_debugdata: the functions that .dynsym lacks, in LZMA */
 	uint32_t plt, plt_sec, rela_plt;
 };
 

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  * symbol_index.c - see symbol_index.h.
- * The string table is copied as it is, by the kernel, and rows refer to it: names need no memory. The
- * symbol table goes through runs: each is read, filtered and sorted in a buffer of fixed size and
- * appended to a temporary file; the runs are merged while a sweep cuts the symbols into disjoint
- * rows. */
+ * The string table is copied as it is, and rows refer to it: names need no memory. The symbol table goes
+ * through runs: each is read, filtered and sorted in a buffer of fixed size and appended to a temporary
+ * file; the runs are merged while a sweep cuts the symbols into disjoint rows.
+ * Read, not mapped: pages of a mapping that random lookups touched would count as this process's memory,
+ * up to the whole index. */
 #include "symbol/symbol_index.h"
 
 #include <elf.h>
@@ -12,21 +13,23 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/limits.h"
+#include "symbol/symbol_mini.h"
 
-#define INDEX_MAGIC 0x0131584449535953ull /* "SYSIDX1" and version 1 */
+#define INDEX_MAGIC 0x0231584449535953ull /* "SYSIDX1" and version 2 */
 #define RUN_ROWS    (1u << 18)		   /* sorted in memory at a time: 6 MiB */
 #define MERGE_ROWS  256u		   /* read ahead of each run */
 #define RUNS_MAX    (LIMIT_SYMBOLS / RUN_ROWS)
+#define BLOCK_ROWS  256u		   /* read at a time by a lookup: 8 KiB */
 #define NEST_MAX    32
 #define PLT_BYTES   16u
 
+/* Of the index file: then rows, names, and the first address of every block. */
 struct header {
-	uint64_t magic, row_count, names_bytes;
+	uint64_t magic, row_count, names_bytes, top_count;
 	uint32_t quality, reserved;
 };
 
@@ -38,7 +41,7 @@ struct symbol_row {
 	uint32_t name;	   /* offset into the names */
 	uint32_t plt;	   /* 1: the name is that of the function behind this slot */
 };
-_Static_assert(sizeof(struct symbol_row) == 32 && sizeof(struct header) == 32, "file format");
+_Static_assert(sizeof(struct symbol_row) == 32 && sizeof(struct header) == 40, "file format");
 
 /* While building: a symbol. rank: of aliases the lowest is shown. */
 struct entry {
@@ -48,8 +51,7 @@ struct entry {
 
 struct builder {
 	const struct symbol_elf *e;
-	const char **why;
-	FILE *out;    /* header, rows, names */
+	FILE *out;    /* the index file */
 	FILE *runs;
 	uint64_t run_begin[RUNS_MAX + 1]; /* entry number */
 	uint32_t run_count;
@@ -58,7 +60,9 @@ struct builder {
 	struct entry nest[NEST_MAX];
 	unsigned depth;
 	uint64_t cursor; /* everything below is written */
-	uint64_t rows;
+	uint64_t rows, names_bytes;
+	uint64_t *top;
+	size_t top_room;
 };
 
 /* ---- entries ---- */
@@ -122,25 +126,27 @@ static uint32_t rank_of(const Elf64_Sym *s)
 	       (ELF64_ST_TYPE(s->st_info) == STT_NOTYPE ? 8u : 0u);
 }
 
-static int read_symbols(struct builder *b, uint32_t section)
+/* The names of this table begin at b->names_bytes. */
+static int read_symbols(struct builder *b, const struct symbol_elf *e, uint32_t section)
 {
-	const struct symbol_section *s = &b->e->sections[section];
-	uint64_t names = b->e->sections[s->link].bytes, count = s->bytes / sizeof(Elf64_Sym);
+	const struct symbol_section *s = &e->sections[section];
+	uint64_t names = e->sections[s->link].bytes, count = s->bytes / sizeof(Elf64_Sym);
 	Elf64_Sym chunk[256];
 	int err = 0;
 
-	if (count > LIMIT_SYMBOLS)
+	if (count > LIMIT_SYMBOLS || b->names_bytes + names + 1 > UINT32_MAX)
 		return -EFBIG;
 	for (uint64_t at = 0; at < count && !err; at += 256) {
 		uint64_t n = count - at < 256 ? count - at : 256;
 
-		err = symbol_elf_read(b->e->fd, chunk, n * sizeof(*chunk),
+		err = symbol_elf_read(e->fd, chunk, n * sizeof(*chunk),
 				      s->offset + at * sizeof(*chunk));
 		for (uint64_t i = 0; i < n && !err; i++) {
 			struct entry x = { chunk[i].st_value, (uint32_t)chunk[i].st_size,
-					   chunk[i].st_name, rank_of(&chunk[i]), 0 };
+					   (uint32_t)b->names_bytes + chunk[i].st_name,
+					   rank_of(&chunk[i]), 0 };
 
-			if (is_code(b->e, &chunk[i]) && x.name && x.name < names)
+			if (is_code(e, &chunk[i]) && chunk[i].st_name && chunk[i].st_name < names)
 				err = put_entry(b, &x);
 		}
 	}
@@ -179,6 +185,23 @@ static int read_plt(struct builder *b, uint32_t table)
 
 /* ---- sweep ---- */
 
+static int add_top(struct builder *b, uint64_t address)
+{
+	size_t n = b->rows / BLOCK_ROWS;
+
+	if (n == b->top_room) {
+		size_t room = n ? 2 * n : 64;
+		uint64_t *top = realloc(b->top, room * sizeof(*top));
+
+		if (!top)
+			return -ENOMEM;
+		b->top = top;
+		b->top_room = room;
+	}
+	b->top[n] = address;
+	return 0;
+}
+
 static int emit(struct builder *b, const struct entry *x, uint64_t end)
 {
 	struct symbol_row r = { b->cursor, x->begin, (uint32_t)(end - b->cursor), x->size, x->name,
@@ -188,6 +211,8 @@ static int emit(struct builder *b, const struct entry *x, uint64_t end)
 		return 0;
 	if (b->cursor < x->begin)
 		return -EBADMSG; /* cannot be: the sweep never looks back */
+	if (b->rows % BLOCK_ROWS == 0 && add_top(b, b->cursor))
+		return -ENOMEM;
 	b->cursor = end;
 	b->rows++;
 	return fwrite(&r, sizeof(r), 1, b->out) == 1 ? 0 : -errno;
@@ -249,31 +274,58 @@ static const struct entry *run_head(struct run *r, int fd, int *err)
 	return *err ? NULL : r->ahead;
 }
 
+/* A heap of runs by their heads; those that are empty fall out. */
+struct heap {
+	struct run *of[RUNS_MAX];
+	uint32_t count;
+};
+
+static bool before(const struct run *x, const struct run *y)
+{
+	return compare_entries(&x->ahead[x->at], &y->ahead[y->at]) < 0;
+}
+
+static void heap_sink(struct heap *h, uint32_t i)
+{
+	for (;;) {
+		uint32_t least = i;
+
+		for (uint32_t k = 2 * i + 1; k <= 2 * i + 2 && k < h->count; k++)
+			if (before(h->of[k], h->of[least]))
+				least = k;
+		if (least == i)
+			return;
+		struct run *r = h->of[i];
+
+		h->of[i] = h->of[least];
+		h->of[least] = r;
+		i = least;
+	}
+}
+
 static int merge_runs(struct builder *b)
 {
 	struct run *runs = calloc(b->run_count ? b->run_count : 1, sizeof(*runs));
 	int fd = fileno(b->runs), err = runs ? 0 : -ENOMEM;
+	struct heap h = { .count = 0 };
 
 	for (uint32_t i = 0; i < b->run_count && !err; i++) {
 		runs[i].next = b->run_begin[i];
 		runs[i].end = b->run_begin[i + 1];
+		if (run_head(&runs[i], fd, &err))
+			h.of[h.count++] = &runs[i];
 	}
-	while (!err) {
-		const struct entry *best = NULL;
-		struct run *from = NULL;
+	for (uint32_t i = h.count; i-- > 0 && !err;)
+		heap_sink(&h, i);
+	while (!err && h.count) {
+		struct run *r = h.of[0];
 
-		for (uint32_t i = 0; i < b->run_count; i++) {
-			const struct entry *head = run_head(&runs[i], fd, &err);
-
-			if (head && (!best || compare_entries(head, best) < 0)) {
-				best = head;
-				from = &runs[i];
-			}
-		}
-		if (err || !best)
-			break;
-		err = sweep(b, best);
-		from->at++;
+		err = sweep(b, &r->ahead[r->at]);
+		r->at++;
+		if (!err && !run_head(r, fd, &err))
+			h.of[0] = h.of[--h.count];
+		if (!err)
+			heap_sink(&h, 0);
 	}
 	free(runs);
 	return err ? err : close_until(b, UINT64_MAX);
@@ -281,48 +333,123 @@ static int merge_runs(struct builder *b)
 
 /* ---- file ---- */
 
-static int copy_names(struct builder *b, uint32_t table, uint64_t *bytes)
+static int copy_names(struct builder *b, const struct symbol_elf *e, uint32_t table)
 {
-	const struct symbol_section *s = &b->e->sections[b->e->sections[table].link];
+	const struct symbol_section *s = &e->sections[e->sections[table].link];
 	char chunk[65536];
 	int err = 0;
 
 	for (uint64_t at = 0; at < s->bytes && !err; at += sizeof(chunk)) {
 		size_t n = s->bytes - at < sizeof(chunk) ? s->bytes - at : sizeof(chunk);
 
-		err = symbol_elf_read(b->e->fd, chunk, n, s->offset + at);
+		err = symbol_elf_read(e->fd, chunk, n, s->offset + at);
 		if (!err && fwrite(chunk, 1, n, b->out) != n)
 			err = -errno;
 	}
-	*bytes = s->bytes + 1;
 	return err ? err : fputc(0, b->out) == EOF ? -errno : 0; /* the last name ends, whatever it is */
 }
 
-static int write_index(struct builder *b)
+static int add_table(struct builder *b, const struct symbol_elf *e, uint32_t table)
+{
+	int err = read_symbols(b, e, table);
+
+	if (!err && e == b->e)
+		err = read_plt(b, table);
+	if (!err)
+		b->names_bytes += e->sections[e->sections[table].link].bytes + 1;
+	return err;
+}
+
+/* Rows, then the names of one table or two, then the top. */
+static int write_rows(struct builder *b, uint32_t table, const struct symbol_elf *mini)
+{
+	int err = add_table(b, b->e, table);
+
+	if (!err && mini)
+		err = add_table(b, mini, mini->symtab);
+	if (!err)
+		err = flush_run(b);
+	if (!err && fflush(b->runs))
+		err = -errno;
+	if (!err)
+		err = merge_runs(b);
+	if (!err)
+		err = copy_names(b, b->e, table);
+	if (!err && mini)
+		err = copy_names(b, mini, mini->symtab);
+	return err;
+}
+
+static int write_index(struct builder *b, int scratch)
 {
 	struct header h = { .magic = INDEX_MAGIC, .quality = b->e->quality };
 	uint32_t table = b->e->symtab ? b->e->symtab : b->e->dynsym;
+	struct symbol_elf mini = { .fd = -1 };
+	bool more = false;
 	int err = 0;
 
 	if (fwrite(&h, sizeof(h), 1, b->out) != 1)
 		return -errno;
-	if (table) {
-		err = read_symbols(b, table);
-		if (!err)
-			err = read_plt(b, table);
-		if (!err)
-			err = flush_run(b);
-		if (!err && fflush(b->runs))
-			err = -errno;
-		if (!err)
-			err = merge_runs(b);
-		if (!err)
-			err = copy_names(b, table, &h.names_bytes);
-	}
+	/* a small symbol file that cannot be read takes nothing from the rest */
+	if (table && !b->e->symtab)
+		more = !symbol_mini_unpack(b->e, scratch, &mini);
+	if (table)
+		err = write_rows(b, table, more ? &mini : NULL);
+	if (more)
+		symbol_elf_fini(&mini);
 	h.row_count = b->rows;
+	h.names_bytes = b->names_bytes;
+	h.top_count = (b->rows + BLOCK_ROWS - 1) / BLOCK_ROWS;
+	if (!err && h.top_count && fwrite(b->top, sizeof(*b->top), h.top_count, b->out) != h.top_count)
+		err = -errno;
 	if (!err && (fseek(b->out, 0, SEEK_SET) || fwrite(&h, sizeof(h), 1, b->out) != 1 ||
 		     fflush(b->out)))
 		err = -errno;
+	return err;
+}
+
+/* A file without a name beside the index: /tmp may be memory. */
+static int scratch_file(const char *path)
+{
+	char name[4096];
+	int fd;
+
+	if ((size_t)snprintf(name, sizeof(name), "%s.XXXXXX", path) >= sizeof(name))
+		return -ENAMETOOLONG;
+	fd = mkostemp(name, O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	unlink(name);
+	return fd;
+}
+
+static int build(struct builder *b, const char *path, int out, const char **why)
+{
+	int scratch = scratch_file(path), runs = scratch_file(path), err = 0;
+
+	b->run = malloc(sizeof(*b->run) * RUN_ROWS);
+	b->runs = runs < 0 ? NULL : fdopen(runs, "w+");
+	b->out = fdopen(out, "w+");
+	if (scratch < 0 || runs < 0)
+		err = scratch < 0 ? scratch : runs;
+	else if (!b->run || !b->runs || !b->out)
+		err = -ENOMEM;
+	else
+		err = write_index(b, scratch);
+	if (err == -EBADMSG)
+		*why = "symbol table outside the file, or the file changed";
+	else if (err == -EFBIG)
+		*why = "more symbols than the limit";
+	if (b->runs)
+		fclose(b->runs);
+	else if (runs >= 0)
+		close(runs);
+	if (b->out ? fclose(b->out) : close(out))
+		err = err ? err : -errno;
+	if (scratch >= 0)
+		close(scratch);
+	free(b->run);
+	free(b->top);
 	return err;
 }
 
@@ -330,99 +457,166 @@ int symbol_index_build(const struct symbol_elf *e, const char *path, const char 
 {
 	struct builder *b = calloc(1, sizeof(*b));
 	char temporary[4096];
-	int fd = -1, err = -ENOMEM;
+	int fd, err;
 
 	*why = "";
-	if ((size_t)snprintf(temporary, sizeof(temporary), "%s.XXXXXX", path) >= sizeof(temporary)) {
-		free(b);
-		return -ENAMETOOLONG;
-	}
-	if (b) {
+	err = !b ? -ENOMEM : (size_t)snprintf(temporary, sizeof(temporary), "%s.XXXXXX", path) >=
+				     sizeof(temporary) ? -ENAMETOOLONG : 0;
+	if (!err) {
 		b->e = e;
-		b->why = why;
-		b->run = malloc(sizeof(*b->run) * RUN_ROWS);
-		b->runs = tmpfile();
 		fd = mkostemp(temporary, O_CLOEXEC);
-		b->out = fd < 0 ? NULL : fdopen(fd, "w+");
-		err = !b->run ? -ENOMEM : !b->runs || !b->out ? -errno : write_index(b);
-		if (err == -EBADMSG)
-			*why = "symbol table outside the file, or the file changed";
-		else if (err == -EFBIG)
-			*why = "more symbols than the limit";
-		if (b->runs)
-			fclose(b->runs);
-		if (b->out && fclose(b->out) && !err)
+		err = fd < 0 ? -errno : build(b, path, fd, why);
+		if (fd >= 0 && !err && rename(temporary, path))
 			err = -errno;
-		free(b->run);
+		if (fd >= 0 && err)
+			unlink(temporary);
 	}
 	free(b);
-	if (fd >= 0 && !err && rename(temporary, path))
-		err = -errno;
-	if (fd >= 0 && err)
-		unlink(temporary);
 	return err;
+}
+
+/* ---- lookup ---- */
+
+static bool fits(const struct header *h, uint64_t file_bytes)
+{
+	return h->magic == INDEX_MAGIC && h->row_count <= 2ull * LIMIT_SYMBOLS + 1 &&
+	       h->names_bytes <= UINT32_MAX + 1ull &&
+	       h->top_count == (h->row_count + BLOCK_ROWS - 1) / BLOCK_ROWS &&
+	       sizeof(*h) + h->row_count * sizeof(struct symbol_row) + h->names_bytes +
+			       h->top_count * sizeof(uint64_t) == file_bytes;
 }
 
 int symbol_index_open(struct symbol_index *x, const char *path)
 {
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
-	const struct header *h;
+	struct header h;
 	struct stat st;
-	void *map;
+	int err;
 
-	memset(x, 0, sizeof(*x));
-	if (fd < 0)
+	*x = (struct symbol_index){ .fd = open(path, O_RDONLY | O_CLOEXEC), .block_number = UINT64_MAX };
+	if (x->fd < 0)
 		return -errno;
-	if (fstat(fd, &st) || (size_t)st.st_size < sizeof(*h)) {
-		close(fd);
-		return -EBADMSG;
+	err = fstat(x->fd, &st) ? -errno : symbol_elf_read(x->fd, &h, sizeof(h), 0);
+	if (!err && !fits(&h, (uint64_t)st.st_size))
+		err = -EBADMSG;
+	if (!err) {
+		x->row_count = h.row_count;
+		x->names_bytes = h.names_bytes;
+		x->quality = h.quality;
+		x->top = malloc(h.top_count * sizeof(*x->top) + 1);
+		err = !x->top ? -ENOMEM :
+				symbol_elf_read(x->fd, x->top, h.top_count * sizeof(*x->top),
+						(uint64_t)st.st_size - h.top_count * sizeof(*x->top));
+		x->top_count = h.top_count;
 	}
-	map = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, fd, 0);
-	close(fd);
-	if (map == MAP_FAILED)
-		return -errno;
-	x->map = h = map;
-	x->map_bytes = (size_t)st.st_size;
-	x->row_count = h->row_count;
-	x->names_bytes = h->names_bytes;
-	x->quality = h->quality;
-	x->rows = (const struct symbol_row *)(h + 1);
-	x->names = (const char *)(x->rows + x->row_count);
-	if (h->magic != INDEX_MAGIC || x->row_count > 2ull * LIMIT_SYMBOLS + 1 ||
-	    x->names_bytes > UINT32_MAX + 1ull ||
-	    sizeof(*h) + x->row_count * sizeof(*x->rows) + x->names_bytes != x->map_bytes ||
-	    (x->names_bytes && x->names[x->names_bytes - 1])) {
+	if (err)
 		symbol_index_close(x);
-		return -EBADMSG;
-	}
-	return 0;
+	return err;
 }
 
 void symbol_index_close(struct symbol_index *x)
 {
-	if (x->map)
-		munmap((void *)(uintptr_t)x->map, x->map_bytes);
-	memset(x, 0, sizeof(*x));
+	if (x->fd > 0) /* 0: zeroed, never opened */
+		close(x->fd);
+	free(x->top);
+	free(x->block);
+	free(x->name);
+	*x = (struct symbol_index){ .fd = -1 };
 }
 
-int symbol_index_find(const struct symbol_index *x, uint64_t address, struct symbol_hit *out)
+size_t symbol_index_memory(const struct symbol_index *x)
 {
-	uint64_t lo = 0, hi = x->row_count;
+	return sizeof(*x) + x->top_count * sizeof(*x->top) + x->name_room +
+	       (x->block ? BLOCK_ROWS * sizeof(*x->block) : 0);
+}
+
+static uint64_t block_rows(const struct symbol_index *x, uint64_t block)
+{
+	uint64_t left = x->row_count - block * BLOCK_ROWS;
+
+	return left < BLOCK_ROWS ? left : BLOCK_ROWS;
+}
+
+static int read_block(struct symbol_index *x, uint64_t block)
+{
+	int err;
+
+	if (x->block_number == block)
+		return 0;
+	if (!x->block)
+		x->block = malloc(BLOCK_ROWS * sizeof(*x->block));
+	if (!x->block)
+		return -ENOMEM;
+	err = symbol_elf_read(x->fd, x->block, block_rows(x, block) * sizeof(*x->block),
+			      sizeof(struct header) + block * BLOCK_ROWS * sizeof(*x->block));
+	x->block_number = err ? UINT64_MAX : block;
+	return err;
+}
+
+/* Most names are short: a longer one costs a second read. */
+static int read_name(struct symbol_index *x, uint32_t name)
+{
+	size_t left = x->names_bytes - name;
+
+	for (size_t want = 256; want <= LIMIT_SYMBOL_NAME_BYTES; want *= 8) {
+		size_t n = left < want ? left : want;
+		int err;
+
+		if (x->name_room < want) {
+			char *room = realloc(x->name, want);
+
+			if (!room)
+				return -ENOMEM;
+			x->name = room;
+			x->name_room = want;
+		}
+		err = symbol_elf_read(x->fd, x->name, n,
+				      sizeof(struct header) + x->row_count * sizeof(*x->block) + name);
+		if (err)
+			return err;
+		if (memchr(x->name, 0, n))
+			return 0;
+		x->name[n - 1] = 0;
+		if (n == left)
+			return 0;
+	}
+	return 0;
+}
+
+int symbol_index_find(struct symbol_index *x, uint64_t address, struct symbol_hit *out)
+{
+	uint64_t lo = 0, hi = x->top_count, block;
 	const struct symbol_row *r;
+	int err;
 
 	while (lo < hi) {
 		uint64_t mid = lo + (hi - lo) / 2;
 
-		if (x->rows[mid].address <= address)
+		if (x->top[mid] <= address)
 			lo = mid + 1;
 		else
 			hi = mid;
 	}
 	if (!lo)
 		return -ENOENT;
-	r = &x->rows[lo - 1];
-	if (address - r->address >= r->bytes || r->name >= x->names_bytes)
+	block = lo - 1;
+	err = read_block(x, block);
+	if (err)
+		return err;
+	lo = 0;
+	hi = block_rows(x, block);
+	while (lo < hi) {
+		uint64_t mid = lo + (hi - lo) / 2;
+
+		if (x->block[mid].address <= address)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	r = lo ? &x->block[lo - 1] : NULL;
+	if (!r || address - r->address >= r->bytes || r->name >= x->names_bytes)
 		return -ENOENT;
-	*out = (struct symbol_hit){ x->names + r->name, r->begin, r->size, r->plt };
-	return 0;
+	err = read_name(x, r->name);
+	if (!err)
+		*out = (struct symbol_hit){ x->name, r->begin, r->size, r->plt };
+	return err;
 }

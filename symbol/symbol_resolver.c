@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * symbol_resolver.c - see symbol_resolver.h.
- * The cache holds mappings, not names: an index that is mapped costs the pages that were searched, and
- * the kernel takes those back when it must. What could not be found is remembered too, so that a stack
+ * The cache holds open indexes, not names: each costs a descriptor and some 10 KB. What could not be found is remembered too, so that a stack
  * full of unknown frames asks once. */
 #include "symbol/symbol_resolver.h"
 
@@ -19,18 +18,25 @@
 #include "base/hash.h"
 #include "base/limits.h"
 #include "symbol/symbol_index.h"
+#include "symbol/symbol_shelf.h"
 #include "symbol/symbol_source.h"
 
+/* Files open at a time; the usual limit of descriptors is 1,024. */
 #define ENTRIES	       512u
+#define BUCKETS	       1024u
 #define MISS_RETRY_NS  60000000000ull
 #define CACHE_BYTES    (64u << 20)
+#define INDEX_BYTES    (4ull << 30)
 
 struct entry {
-	char *name;	/* of the index file: the Build ID in hex, or a hash of the path; NULL: free */
-	char *path;	/* without a Build ID: which file this is */
-	uint64_t used;	/* clock of the resolver */
+	uint8_t id[SYMBOL_SHELF_ID_MAX];
+	uint8_t id_bytes;  /* 0 with a path; both: free */
+	char *path;	   /* without a Build ID: which file this is */
+	uint64_t used;	   /* clock of the resolver */
 	uint64_t until_ns; /* a miss holds till then */
-	int err;	/* 0: index is open */
+	int err;	   /* 0: index is open */
+	uint16_t bucket, next; /* of the chain: entry number + 1, 0: none */
+	size_t memory;	   /* of index, as counted */
 	struct symbol_index index;
 };
 
@@ -39,7 +45,9 @@ struct symbol_resolver {
 	char directory[1024], debug_root[1024], index_dir[1024];
 	bool private_dir;
 	size_t cache_bytes_max;
+	struct symbol_shelf *shelf; /* the index files */
 	uint64_t clock;
+	uint16_t buckets[BUCKETS]; /* entry number + 1 */
 	struct entry entries[ENTRIES];
 	struct symbol_resolver_stats stats;
 	char *demangled;
@@ -77,12 +85,16 @@ int symbol_resolver_open(struct symbol_resolver **out, const struct symbol_resol
 	      copy_text(r->index_dir, sizeof(r->index_dir), o->index_dir) ? 0 : -ENAMETOOLONG;
 	if (!err)
 		err = make_index_dir(r);
+	if (!err)
+		err = symbol_shelf_open(&r->shelf, r->index_dir, ".idx",
+					o->index_bytes_max ? o->index_bytes_max : INDEX_BYTES);
 	if (err) {
-		free(r);
+		symbol_resolver_close(r);
 		return err;
 	}
-	r->source = (struct symbol_source){ o->directory ? r->directory : NULL,
-					    o->debug_root ? r->debug_root : NULL, o->debuginfod };
+	r->source = (struct symbol_source){ .directory = o->directory ? r->directory : NULL,
+					    .debug_root = o->debug_root ? r->debug_root : NULL,
+					    .debuginfod = o->debuginfod, .stop = o->stop };
 	r->cache_bytes_max = o->cache_bytes_max ? o->cache_bytes_max : CACHE_BYTES;
 	r->why = "";
 	*out = r;
@@ -91,11 +103,18 @@ int symbol_resolver_open(struct symbol_resolver **out, const struct symbol_resol
 
 static void drop(struct symbol_resolver *r, struct entry *e)
 {
-	if (e->index.map) {
-		r->stats.cached_bytes -= e->index.map_bytes;
-		symbol_index_close(&e->index);
-	}
-	free(e->name);
+	uint16_t number = (uint16_t)(e - r->entries + 1), *at = &r->buckets[e->bucket];
+
+	if (!e->id_bytes && !e->path)
+		return;
+	while (*at && *at != number)
+		at = &r->entries[*at - 1].next;
+	if (*at)
+		*at = e->next;
+	if (!e->err)
+		r->stats.cached--;
+	r->stats.cached_bytes -= e->memory;
+	symbol_index_close(&e->index);
 	free(e->path);
 	memset(e, 0, sizeof(*e));
 }
@@ -111,34 +130,90 @@ void symbol_resolver_close(struct symbol_resolver *r)
 		return;
 	for (uint32_t i = 0; i < ENTRIES; i++)
 		drop(r, &r->entries[i]);
+	symbol_shelf_close(r->shelf);
 	if (r->private_dir)
 		nftw(r->index_dir, remove_one, 8, FTW_DEPTH | FTW_PHYS);
 	free(r->demangled);
 	free(r);
 }
 
-static bool entry_is(const struct entry *e, const char *name, const char *path)
+/* What a file is known by: its Build ID, or its path. */
+struct key {
+	const uint8_t *id;
+	size_t id_bytes;
+	const char *path;
+	uint64_t hash;
+};
+
+static struct key key_of(const uint8_t *id, size_t id_bytes, const char *path)
 {
-	return e->name && !strcmp(e->name, name) && !e->path == !path &&
-	       (!path || !strcmp(e->path, path));
+	struct key k = { id, id_bytes < SYMBOL_SHELF_ID_MAX ? id_bytes : SYMBOL_SHELF_ID_MAX,
+			 id_bytes ? NULL : path, 0 };
+
+	k.hash = hash_mix(id_bytes ? hash_bytes(HASH_SEED, id, k.id_bytes) :
+				     hash_bytes(~HASH_SEED, path, strlen(path)));
+	return k;
 }
 
-/* The entry of this file, or a free one in place of the longest unused. */
-static struct entry *entry_for(struct symbol_resolver *r, const char *name, const char *path)
+static bool entry_is(const struct entry *e, const struct key *k)
+{
+	if (k->id_bytes)
+		return e->id_bytes == k->id_bytes && !memcmp(e->id, k->id, k->id_bytes);
+	return e->path && !strcmp(e->path, k->path);
+}
+
+static struct entry *known(struct symbol_resolver *r, const struct key *k)
+{
+	uint16_t i = r->buckets[k->hash % BUCKETS];
+
+	while (i && !entry_is(&r->entries[i - 1], k))
+		i = r->entries[i - 1].next;
+	return i ? &r->entries[i - 1] : NULL;
+}
+
+/* A free entry, or that of the longest unused. */
+static struct entry *place(struct symbol_resolver *r)
 {
 	struct entry *oldest = &r->entries[0];
 
 	for (uint32_t i = 0; i < ENTRIES; i++) {
 		struct entry *e = &r->entries[i];
 
-		if (entry_is(e, name, path))
+		if (!e->id_bytes && !e->path)
 			return e;
 		if (e->used < oldest->used)
 			oldest = e;
 	}
-	r->stats.evicted += !!oldest->name;
+	r->stats.evicted++;
 	drop(r, oldest);
 	return oldest;
+}
+
+static struct entry *add(struct symbol_resolver *r, const struct key *k)
+{
+	struct entry *e = place(r);
+
+	if (k->id_bytes)
+		memcpy(e->id, k->id, k->id_bytes);
+	else
+		e->path = strdup(k->path);
+	if (!k->id_bytes && !e->path)
+		return NULL;
+	e->id_bytes = (uint8_t)k->id_bytes;
+	e->index.fd = -1;
+	e->err = -ENODATA;
+	e->bucket = (uint16_t)(k->hash % BUCKETS);
+	e->next = r->buckets[e->bucket];
+	r->buckets[e->bucket] = (uint16_t)(e - r->entries + 1);
+	return e;
+}
+
+static void count_memory(struct symbol_resolver *r, struct entry *e)
+{
+	size_t now = symbol_index_memory(&e->index);
+
+	r->stats.cached_bytes += now - e->memory;
+	e->memory = now;
 }
 
 static void make_room(struct symbol_resolver *r, const struct entry *keep)
@@ -149,7 +224,7 @@ static void make_room(struct symbol_resolver *r, const struct entry *keep)
 		for (uint32_t i = 0; i < ENTRIES; i++) {
 			struct entry *e = &r->entries[i];
 
-			if (e != keep && e->index.map && (!oldest || e->used < oldest->used))
+			if (e != keep && e->memory && (!oldest || e->used < oldest->used))
 				oldest = e;
 		}
 		if (!oldest)
@@ -159,19 +234,20 @@ static void make_room(struct symbol_resolver *r, const struct entry *keep)
 	}
 }
 
-static int build(struct symbol_resolver *r, const uint8_t *id, size_t id_bytes, const char *path,
-		 const char *index)
+static int build(struct symbol_resolver *r, const struct key *k, const char *path, const char *index)
 {
 	struct symbol_elf e;
-	char dir[1400];
 	int fd, err;
 
 	r->why = "";
-	err = symbol_source_open(&r->source, id, id_bytes, path, &e, &fd, &r->why);
+	err = symbol_source_open(&r->source, k->id, k->id_bytes, path, &e, &fd, &r->why);
 	if (err)
 		return err;
-	snprintf(dir, sizeof(dir), "%.*s", (int)(strrchr(index, '/') - index), index);
-	mkdir(dir, 0700);
+	/* An index has 32 bytes per symbol of 24, and the names: about what it is made from. */
+	if (k->id_bytes) {
+		symbol_shelf_make_room(r->shelf, e.file_bytes, true);
+		symbol_shelf_prepare(r->shelf, k->id, k->id_bytes);
+	}
 	err = symbol_index_build(&e, index, &r->why);
 	symbol_elf_fini(&e);
 	close(fd);
@@ -179,42 +255,44 @@ static int build(struct symbol_resolver *r, const uint8_t *id, size_t id_bytes, 
 	return err;
 }
 
-static void index_path(const struct symbol_resolver *r, const char *name, char *out, size_t bytes)
+static uint64_t bytes_of(const char *path)
 {
-	snprintf(out, bytes, "%s/%.2s/%s.idx", r->index_dir, name, name);
+	struct stat st;
+
+	return stat(path, &st) ? 0 : (uint64_t)st.st_size;
 }
 
-static void load(struct symbol_resolver *r, struct entry *e, const uint8_t *id, size_t id_bytes,
-		 const char *path)
+/* Of a file without a Build ID the index is of no use later, since the file behind the path may change:
+ * it lives as long as it is open. */
+static void load(struct symbol_resolver *r, struct entry *e, const struct key *k, const char *path)
 {
+	struct symbol_shelf_item *i = symbol_shelf_find(r->shelf, k->id, k->id_bytes);
 	char index[1400];
 
-	index_path(r, e->name, index, sizeof(index));
-	/* Without a Build ID the file behind the path may have changed since it was indexed. */
-	e->err = id_bytes ? symbol_index_open(&e->index, index) : -ENOENT;
+	if (!k->id_bytes || symbol_shelf_path(r->shelf, k->id, k->id_bytes, index, sizeof(index)))
+		snprintf(index, sizeof(index), "%s/by-path.idx", r->index_dir);
+	e->err = i ? symbol_index_open(&e->index, index) : -ENOENT;
 	if (e->err) {
-		e->err = build(r, id, id_bytes, path, index);
+		e->err = build(r, k, path, index);
 		if (!e->err)
 			e->err = symbol_index_open(&e->index, index);
+		if (!k->id_bytes)
+			unlink(index);
+		else if (!e->err)
+			i = symbol_shelf_put(r->shelf, k->id, k->id_bytes, bytes_of(index));
+		else
+			symbol_shelf_remove(r->shelf, k->id, k->id_bytes);
 	}
 	if (e->err) {
 		e->until_ns = clock_monotonic_ns() + MISS_RETRY_NS;
 		return;
 	}
+	if (i)
+		symbol_shelf_use(r->shelf, i);
 	r->stats.opened++;
-	r->stats.cached_bytes += e->index.map_bytes;
+	r->stats.cached++;
+	count_memory(r, e);
 	make_room(r, e);
-}
-
-static void name_of(const uint8_t *id, size_t id_bytes, const char *path, char *out, size_t bytes)
-{
-	size_t n = 0;
-
-	for (size_t i = 0; i < id_bytes; i++)
-		n += (size_t)snprintf(out + n, bytes - n, "%02x", id[i]);
-	if (!id_bytes)
-		snprintf(out, bytes, "%016llx-path",
-			 (unsigned long long)hash_mix(hash_bytes(HASH_SEED, path, strlen(path))));
 }
 
 /* C++ and Rust; what is neither comes back as it is. */
@@ -240,27 +318,19 @@ static const char *plt_name(struct symbol_resolver *r, const char *function)
 	return r->demangled = text;
 }
 
-static struct entry *lookup(struct symbol_resolver *r, const uint8_t *id, size_t id_bytes,
-			    const char *path)
+static struct entry *lookup(struct symbol_resolver *r, const struct key *k, const char *path)
 {
-	char name[2 * SYMBOL_BUILD_ID_MAX + 8];
-	const char *by_path = id_bytes ? NULL : path;
-	struct entry *e;
+	struct entry *e = known(r, k);
 
-	name_of(id, id_bytes, path, name, sizeof(name));
-	e = entry_for(r, name, by_path);
-	if (!e->name) {
-		e->name = strdup(name);
-		e->path = by_path ? strdup(by_path) : NULL;
-		if (!e->name || (by_path && !e->path)) {
-			drop(r, e);
-			return NULL;
-		}
-		load(r, e, id, id_bytes, path);
+	if (!e) {
+		e = add(r, k);
+		if (e)
+			load(r, e, k, path);
 	} else if (e->err && clock_monotonic_ns() >= e->until_ns) {
-		load(r, e, id, id_bytes, path);
+		load(r, e, k, path);
 	}
-	e->used = ++r->clock;
+	if (e)
+		e->used = ++r->clock;
 	return e;
 }
 
@@ -269,10 +339,13 @@ int symbol_resolver_find(struct symbol_resolver *r, const uint8_t *build_id, siz
 {
 	struct symbol_hit hit;
 	struct entry *e;
+	struct key k;
+	int err;
 
-	if (build_id_bytes > SYMBOL_BUILD_ID_MAX || (!build_id_bytes && !path))
+	if (build_id_bytes == 1 || build_id_bytes > SYMBOL_BUILD_ID_MAX || (!build_id_bytes && !path))
 		return -ENODATA;
-	e = lookup(r, build_id, build_id_bytes, path);
+	k = key_of(build_id, build_id_bytes, path);
+	e = lookup(r, &k, path);
 	if (!e)
 		return -ENOMEM;
 	if (e->err) {
@@ -280,7 +353,9 @@ int symbol_resolver_find(struct symbol_resolver *r, const uint8_t *build_id, siz
 		r->stats.refused += e->err != -ENODATA;
 		return e->err == -ENODATA ? -ENODATA : -EBADMSG;
 	}
-	if (symbol_index_find(&e->index, address, &hit)) {
+	err = symbol_index_find(&e->index, address, &hit);
+	count_memory(r, e);
+	if (err) {
 		r->stats.no_symbol++;
 		return -ENOENT;
 	}
@@ -293,16 +368,16 @@ int symbol_resolver_find(struct symbol_resolver *r, const uint8_t *build_id, siz
 
 void symbol_resolver_forget(struct symbol_resolver *r, const uint8_t *build_id, size_t build_id_bytes)
 {
-	char name[2 * SYMBOL_BUILD_ID_MAX + 8], path[1400];
+	struct entry *e;
+	struct key k;
 
-	if (!build_id_bytes || build_id_bytes > SYMBOL_BUILD_ID_MAX)
+	if (build_id_bytes < 2 || build_id_bytes > SYMBOL_BUILD_ID_MAX)
 		return;
-	name_of(build_id, build_id_bytes, NULL, name, sizeof(name));
-	for (uint32_t i = 0; i < ENTRIES; i++)
-		if (entry_is(&r->entries[i], name, NULL))
-			drop(r, &r->entries[i]);
-	index_path(r, name, path, sizeof(path));
-	unlink(path);
+	k = key_of(build_id, build_id_bytes, NULL);
+	e = known(r, &k);
+	if (e)
+		drop(r, e);
+	symbol_shelf_remove(r->shelf, k.id, k.id_bytes);
 }
 
 const char *symbol_resolver_why(const struct symbol_resolver *r)
@@ -312,5 +387,11 @@ const char *symbol_resolver_why(const struct symbol_resolver *r)
 
 void symbol_resolver_stats_get(const struct symbol_resolver *r, struct symbol_resolver_stats *out)
 {
+	struct symbol_shelf_stats shelf;
+
+	symbol_shelf_stats_get(r->shelf, &shelf);
 	*out = r->stats;
+	out->index_files = shelf.files;
+	out->index_bytes = shelf.bytes;
+	out->index_evicted = shelf.evicted;
 }

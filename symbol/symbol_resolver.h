@@ -2,7 +2,7 @@
  * symbol_resolver.h - names for (Build ID, address), late and by the file that carries that Build ID.
  * Files come from a Build-ID directory (.build-id/ab/cdef.debug), the mapped file itself or its debug
  * link, the system's debug directory, or debuginfod. Each is indexed once into a sorted file of our
- * own, which is mapped and searched in O(log n); memory is bounded by the cache's size, not by the
+ * own, which is searched in O(log n) by two reads; memory is bounded by the cache's size, not by the
  * files'. A name is given only if the address lies within the symbol's size: never the nearest lower
  * one.
  * Owns: the index files below its directory, the cache.  Threads: one caller per resolver.
@@ -10,6 +10,7 @@
 #ifndef SYSOM_SYMBOL_SYMBOL_RESOLVER_H
 #define SYSOM_SYMBOL_SYMBOL_RESOLVER_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -19,7 +20,9 @@ struct symbol_resolver_options {
 	const char *index_dir;	/* of index files; NULL: a private one, removed on close */
 	const char *debug_root; /* of the system's debug files; NULL: /usr/lib/debug */
 	bool debuginfod;	/* ask the servers of DEBUGINFOD_URLS; may block for its timeout */
-	size_t cache_bytes_max; /* of mapped indexes; 0: 64 MiB */
+	size_t cache_bytes_max; /* of memory for open indexes; 0: 64 MiB */
+	uint64_t index_bytes_max; /* of index files on disk, the longest unused goes; 0: 4 GiB */
+	const atomic_bool *stop;  /* gives a download up once it is true; NULL: never */
 };
 
 struct symbol_name {
@@ -31,7 +34,8 @@ struct symbol_name {
 struct symbol_resolver_stats {
 	uint64_t found, no_symbol, no_file, refused; /* answers */
 	uint64_t built, opened, evicted;	     /* indexes */
-	uint64_t cached_bytes;
+	uint64_t cached, cached_bytes;		     /* indexes open, and their memory */
+	uint64_t index_files, index_bytes, index_evicted; /* on disk */
 };
 
 struct symbol_resolver;
@@ -39,7 +43,8 @@ struct symbol_resolver;
 int symbol_resolver_open(struct symbol_resolver **out, const struct symbol_resolver_options *o);
 void symbol_resolver_close(struct symbol_resolver *r); /* NULL is a no-op */
 /* path: where the file may be found from here (with the process's root in front), or NULL; a file with
- * another Build ID is not used. Without a Build ID (build_id_bytes 0) the path alone decides.
+ * another Build ID is not used; of one longer than 20 bytes the first 20 count, which is what stacks
+ * carry. Without a Build ID (build_id_bytes 0) the path alone decides.
  * address: ELF virtual address, already minus 1 for return addresses.
  * 0; -ENOENT: file known, no symbol covers the address; -ENODATA: no file for this Build ID;
  * -EBADMSG: the file was refused (symbol_resolver_why). */

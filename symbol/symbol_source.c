@@ -5,8 +5,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/openat2.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 #include <zlib.h>
 
@@ -67,9 +69,32 @@ static void offer_fd(struct best *b, int fd, const uint8_t *build_id, size_t byt
 	b->any = true;
 }
 
-static void offer(struct best *b, const char *path, const uint8_t *build_id, size_t bytes)
+/* Links inside a container mean its own files, and none of them may lead out of it. Kernels before 5.6
+ * cannot be told so; what comes is checked for its Build ID all the same. */
+static int open_below(const char *root, const char *path)
 {
-	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	struct open_how how = { .flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY,
+				.resolve = RESOLVE_IN_ROOT };
+	int dir = root ? open(root, O_PATH | O_DIRECTORY | O_CLOEXEC) : AT_FDCWD, fd;
+
+	if (!root)
+		return open(path, (int)how.flags);
+	if (dir < 0)
+		return -1;
+	fd = (int)syscall(SYS_openat2, dir, path, &how, sizeof(how));
+	if (fd < 0 && (errno == ENOSYS || errno == EPERM)) {
+		while (*path == '/')
+			path++;
+		fd = openat(dir, path, (int)how.flags);
+	}
+	close(dir);
+	return fd;
+}
+
+static void offer(struct best *b, const char *root, const char *path, const uint8_t *build_id,
+		  size_t bytes)
+{
+	int fd = open_below(root, path);
 
 	if (fd >= 0)
 		offer_fd(b, fd, build_id, bytes);
@@ -109,7 +134,7 @@ static void offer_debug_link(struct best *b, const struct symbol_source *s, cons
 
 		if (n < 0 || (size_t)n >= sizeof(full))
 			continue;
-		fd = open(full, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+		fd = open_below(s->root, full);
 		if (fd < 0)
 			continue;
 		/* Without a Build ID only the checksum says that the two belong together. */
@@ -120,13 +145,23 @@ static void offer_debug_link(struct best *b, const struct symbol_source *s, cons
 	}
 }
 
-static void offer_debuginfod(struct best *b, const uint8_t *build_id, size_t bytes)
+static int on_progress(debuginfod_client *c, long a, long b)
+{
+	const atomic_bool *stop = debuginfod_get_user_data(c);
+
+	return stop && atomic_load(stop);
+}
+
+static void offer_debuginfod(struct best *b, const struct symbol_source *s, const uint8_t *build_id,
+			     size_t bytes)
 {
 	debuginfod_client *c = debuginfod_begin();
 	int fd;
 
 	if (!c)
 		return;
+	debuginfod_set_user_data(c, (void *)(uintptr_t)s->stop);
+	debuginfod_set_progressfn(c, on_progress);
 	fd = debuginfod_find_debuginfo(c, build_id, (int)bytes, NULL);
 	if (fd < 0 && !b->any)
 		fd = debuginfod_find_executable(c, build_id, (int)bytes, NULL);
@@ -145,14 +180,14 @@ int symbol_source_open(const struct symbol_source *s, const uint8_t *build_id, s
 	for (size_t i = 0; i < 2 && !enough(&b); i++)
 		if (dirs[i] && !symbol_source_path(dirs[i], build_id, build_id_bytes, ".debug", full,
 						   sizeof(full)))
-			offer(&b, full, build_id, build_id_bytes);
+			offer(&b, i ? s->root : NULL, full, build_id, build_id_bytes);
 	if (path && !enough(&b)) {
-		offer(&b, path, build_id, build_id_bytes);
+		offer(&b, s->root, path, build_id, build_id_bytes);
 		if (!enough(&b))
 			offer_debug_link(&b, s, path, build_id, build_id_bytes);
 	}
 	if (s->debuginfod && build_id_bytes && !enough(&b))
-		offer_debuginfod(&b, build_id, build_id_bytes);
+		offer_debuginfod(&b, s, build_id, build_id_bytes);
 	*why = b.why;
 	if (!b.any)
 		return b.refused ? -EBADMSG : -ENODATA;

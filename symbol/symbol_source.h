@@ -5,14 +5,18 @@
 #ifndef SYSOM_SYMBOL_SYMBOL_SOURCE_H
 #define SYSOM_SYMBOL_SYMBOL_SOURCE_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 
 #include "symbol/symbol_elf.h"
 
 struct symbol_source {
 	const char *directory;	/* or NULL */
-	const char *debug_root; /* or NULL */
+	const char *debug_root; /* or NULL: /usr/lib/debug, below root if that is given */
 	bool debuginfod;
+	const char *root; /* path and debug_root are looked up as if this directory were "/", links
+			   * included (a process's root); NULL: the caller's own */
+	const atomic_bool *stop; /* gives a download up once it is true; NULL: never */
 };
 
 /* The best file that can be had, opened and read into *e; *fd is the caller's to close after

@@ -6,6 +6,7 @@
 #define SYSOM_WIRE_WINDOW_H
 
 #include "analysis/explain.h"
+#include "analysis/os_signal.h"
 #include "analysis/record.h"
 #include "analysis/stack.h"
 #include "analysis/steps.h"
@@ -76,6 +77,9 @@ struct window {
 	uint32_t name_count;
 	/* CPU stacks of the rank's process and its children; no samples: none were taken, or left out. */
 	struct stack_batch stacks;
+	/* What the operating system did to the rank meanwhile, most important first. */
+	struct os_signal *signals;
+	uint32_t signal_count;
 	/* Losses of the rank up to this window, by cause; texts are short identifiers. */
 	struct {
 		char cause[32];

@@ -6,6 +6,7 @@
 #include "wire/codec.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -61,6 +62,7 @@ static int check_window(const struct window *w)
 {
 	if (w->step_count > LIMIT_WINDOW_STEPS || w->name_count > LIMIT_WINDOW_NAMES ||
 	    w->part_count > EXPLAIN_PARTS_MAX || w->loss_count > WIRE_LOSS_MAX ||
+	    w->signal_count > LIMIT_WINDOW_SIGNALS ||
 	    (uint64_t)w->host_count + w->device_count > LIMIT_WINDOW_RECORDS)
 		return -EMSGSIZE;
 	if (check_rows(w->host, w->host_count, false, w->name_count) ||
@@ -76,8 +78,32 @@ struct window_lists {
 	Sysom__Wire__Part parts[EXPLAIN_PARTS_MAX], *part_list[EXPLAIN_PARTS_MAX];
 	Sysom__Wire__Loss losses[WIRE_LOSS_MAX], *loss_list[WIRE_LOSS_MAX];
 	char causes[WIRE_LOSS_MAX][32];
+	Sysom__Wire__Signal signals[LIMIT_WINDOW_SIGNALS], *signal_list[LIMIT_WINDOW_SIGNALS];
+	struct {
+		char name[OS_SIGNAL_NAME_BYTES], subject[OS_SIGNAL_SUBJECT_BYTES],
+			unit[OS_SIGNAL_UNIT_BYTES];
+	} signal_texts[LIMIT_WINDOW_SIGNALS];
 	struct codec_rank rank;
 };
+
+static void fill_signal(Sysom__Wire__Window *pb, struct window_lists *l, const struct os_signal *s)
+{
+	size_t i = pb->n_signals++;
+	Sysom__Wire__Signal *to = &l->signals[i];
+
+	sysom__wire__signal__init(to);
+	codec_text_clean(s->name, l->signal_texts[i].name, sizeof(l->signal_texts[i].name));
+	codec_text_clean(s->subject, l->signal_texts[i].subject, sizeof(l->signal_texts[i].subject));
+	codec_text_clean(s->unit, l->signal_texts[i].unit, sizeof(l->signal_texts[i].unit));
+	to->name = l->signal_texts[i].name;
+	to->subject = l->signal_texts[i].subject;
+	to->unit = l->signal_texts[i].unit;
+	to->value = s->value;
+	to->usual = s->usual;
+	to->weight_ms = s->weight_ms;
+	to->flags = s->flags;
+	l->signal_list[i] = to;
+}
 
 static void fill_window(Sysom__Wire__Window *pb, struct window_lists *l, const struct window *w)
 {
@@ -108,6 +134,9 @@ static void fill_window(Sysom__Wire__Window *pb, struct window_lists *l, const s
 	pb->n_parts = w->part_count;
 	pb->losses = l->loss_list;
 	pb->n_losses = w->loss_count;
+	pb->signals = l->signal_list;
+	for (uint32_t i = 0; i < w->signal_count; i++)
+		fill_signal(pb, l, &w->signals[i]);
 }
 
 int wire_window_encode(const struct window *w, struct buf *out)
@@ -187,6 +216,33 @@ static int read_losses(const Sysom__Wire__Window *pb, struct window *w)
 	return 0;
 }
 
+static int read_signals(const Sysom__Wire__Window *pb, struct window *w)
+{
+	if (pb->n_signals > LIMIT_WINDOW_SIGNALS)
+		return -EMSGSIZE;
+	if (!pb->n_signals)
+		return 0;
+	w->signals = calloc(pb->n_signals, sizeof(*w->signals));
+	if (!w->signals)
+		return -ENOMEM;
+	w->signal_count = (uint32_t)pb->n_signals;
+	for (uint32_t i = 0; i < w->signal_count; i++) {
+		const Sysom__Wire__Signal *p = pb->signals[i];
+		struct os_signal *s = &w->signals[i];
+
+		if (codec_text_read(p->name, s->name, sizeof(s->name)) ||
+		    codec_text_read(p->subject, s->subject, sizeof(s->subject)) ||
+		    codec_text_read(p->unit, s->unit, sizeof(s->unit)) || !isfinite(p->value) ||
+		    !isfinite(p->usual) || !isfinite(p->weight_ms))
+			return -EPROTO;
+		s->value = p->value;
+		s->usual = p->usual;
+		s->weight_ms = p->weight_ms;
+		s->flags = p->flags & (OS_SIGNAL_RAISED | OS_SIGNAL_TOTAL);
+	}
+	return 0;
+}
+
 /* What all packed fields of one message may unpack to, together. */
 static int take_budget(const ProtobufCBinaryData *b, size_t *budget, size_t *unpacked)
 {
@@ -236,6 +292,8 @@ static int read_head(const Sysom__Wire__Window *pb, struct window *w, size_t *bu
 	err = read_losses(pb, w);
 	if (!err)
 		err = read_parts(pb, w);
+	if (!err)
+		err = read_signals(pb, w);
 	return err ? err : read_steps(pb, w, budget);
 }
 
@@ -365,12 +423,15 @@ void wire_window_free(struct window *w)
 {
 	free(w->steps);
 	free(w->parts);
+	free(w->signals);
 	free(w->host);
 	free(w->device);
 	free(w->names);
 	stack_batch_fini(&w->stacks);
 	w->steps = NULL;
 	w->parts = NULL;
+	w->signals = NULL;
+	w->signal_count = 0;
 	w->host = w->device = NULL;
 	w->names = NULL;
 	w->step_count = w->part_count = w->host_count = w->device_count = w->name_count = 0;

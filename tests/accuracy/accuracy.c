@@ -2,8 +2,10 @@
  * accuracy.c - how exact are the sampler's user stacks? Samples a live process with bpf/snapshot.bpf.c
  * (the sampler's own unwind.h), unwinds each very sample with libdw and, where they disagree, with
  * libunwind, and scores the walk in the kernel beside frame pointers alone and the paper's Algorithm 1.
- * usage: accuracy [-t] [-n NAME] [-s SECONDS] [-r HZ] [-v COUNT] PID
- *	-t tail-call build  -v show that many disagreements  */
+ * usage: accuracy [-t] [-n NAME] [-s SECONDS] [-r HZ] [-v COUNT] [-B TEXT] [-w FILE] PID
+ *	-t tail-call build  -v show that many disagreements  -w write one exact sample as a snapshot
+ *	-B TEXT treat files whose path has TEXT in it as if they had no unwind information (libdw still sees
+ *	it): what becomes of stripped code, with a truth to compare with */
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
@@ -23,6 +25,7 @@
 #include "bpf/snapshot_loop.skel.h"
 #include "bpf/snapshot_tail.skel.h"
 #include "sampler/unwind_replay.h"
+#include "tests/accuracy/record.h"
 #include "tests/accuracy/truth.h"
 
 #define CPUS_MAX 256
@@ -56,6 +59,11 @@ struct run {
 	uint64_t end[UNWIND_END_COUNT];
 	uint32_t tables, refused;
 	int show;
+	const char *write; /* a file for one exact sample, as soon as there is one; NULL: no */
+	const char *blind; /* part of the paths whose tables are left away */
+	time_t end_s;
+	int64_t scanned_ms;
+	uint64_t stale; /* samples that showed a new mapping: not judged */
 	struct unwind_state state;
 };
 
@@ -94,7 +102,7 @@ static uint32_t file_of(struct run *r, const struct mapping *m)
 	if (!m->elf || !unwind_store_find(r->store, &m->elf->key, &file))
 		return file;
 	fd = mapping_open("/proc", r->pid, m->begin, m->end, m->path);
-	rc = fd < 0 ? fd : unwind_table_compile(&t, fd, why);
+	rc = fd < 0 ? fd : r->blind && strstr(m->path, r->blind) ? -ENODATA : unwind_table_compile(&t, fd, why);
 	if (fd >= 0)
 		close(fd);
 	if (rc) {
@@ -202,17 +210,22 @@ static bool score_stack(struct score *s, const __u64 *frame, uint32_t count, enu
 	return exact;
 }
 
+static const struct mapping *mapping_of(const struct run *r, uint64_t pc)
+{
+	for (uint32_t k = 0; k < r->scan.count; k++) {
+		if (pc >= r->scan.mappings[k].begin && pc < r->scan.mappings[k].end)
+			return &r->scan.mappings[k];
+	}
+	return NULL;
+}
+
 static void print_stack(const struct run *r, const char *title, const __u64 *frame, uint32_t count)
 {
 	printf("    %s:", title);
 	for (uint32_t i = 0; i < count && i < 40; i++) {
 		uint64_t pc = frame[i] & UNWIND_FRAME_PC;
-		const struct mapping *m = NULL;
+		const struct mapping *m = mapping_of(r, pc);
 
-		for (uint32_t k = 0; k < r->scan.count && !m; k++) {
-			if (pc >= r->scan.mappings[k].begin && pc < r->scan.mappings[k].end)
-				m = &r->scan.mappings[k];
-		}
 		printf(" %s+%lx%s", m ? (strrchr(m->path, '/') ? strrchr(m->path, '/') + 1 : m->path) : "?",
 		       m ? pc - m->load_bias : pc, frame[i] & UNWIND_FRAME_SCANNED ? "(scan)" :
 		       frame[i] & UNWIND_FRAME_FP ? "(fp)" : "");
@@ -227,14 +240,14 @@ static void third_voice(struct run *r, const struct truth_stack *t)
 	uint32_t ours = judged(s->frame, s->count, t);
 
 	truth_libunwind(r->truth, &r->scan, s, &third);
-	if (third.count >= ours && ours && same(third.pc, s->frame, ours))
+	if (third.count == ours && same(third.pc, s->frame, ours))
 		r->third_with_us++;
 	else if (third.count == t->count && same(third.pc, t->pc, t->count))
 		r->third_with_libdw++;
 	else
 		r->third_neither++;
 	if (r->show-- > 0) {
-		printf("  disagreement: kernel %u frames, end %s; libdw %u (%s); libunwind %u\n", s->count,
+		printf("  disagreement (%s): kernel %u frames, end %s; libdw %u (%s); libunwind %u\n", r->name, s->count,
 		       end_names[s->end], t->count, t->why, third.count);
 		print_stack(r, "kernel", s->frame, s->count);
 		print_stack(r, "libdw", t->pc, t->count);
@@ -257,16 +270,50 @@ static void replay(struct run *r, int algorithm, const struct truth_stack *t)
 		r->replay_differs++;
 }
 
+static time_t seconds_now(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec;
+}
+
+/* The process has mapped something since its mappings were read, which the sampler would know from the
+ * kernel's events. */
+static bool is_stale(struct run *r, const struct snapshot_record *s)
+{
+	struct timespec now;
+
+	if (s->end != UNWIND_END_NO_MAPPING)
+		return false;
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	if (now.tv_sec * 1000 + now.tv_nsec / 1000000 - r->scanned_ms > 1000) {
+		r->scanned_ms = now.tv_sec * 1000 + now.tv_nsec / 1000000;
+		if (take_mappings(r))
+			return true;
+		r->stale++;
+		return true;
+	}
+	return false;
+}
+
 static int on_record(void *context, void *data, size_t bytes)
 {
 	static struct truth_stack t;
 	struct run *r = context;
 	struct snapshot_record *s = data;
 
+	if (seconds_now() >= r->end_s)
+		return -ETIME; /* or a slow judge would never come to the end of a ring that fills meanwhile */
 	if (bytes < sizeof(*s) || !r->truth)
 		return 0;
 	r->record = s;
+	if (is_stale(r, s))
+		return 0;
 	truth_libdw(r->truth, s, &t);
+	/* libdw counts what it can't resolve as a frame; outside executable memory it is none */
+	while (t.why[0] && t.count > 1 && !mapping_of(r, t.pc[t.count - 1]))
+		t.count--;
 	if (!t.count) /* the process has ended */
 		return 0;
 	r->samples++;
@@ -277,8 +324,13 @@ static int on_record(void *context, void *data, size_t bytes)
 	r->silent += t.silent;
 	r->cut += t.cut;
 	r->live += t.live_reads != 0;
-	if (!score_stack(&r->score[BY_TABLE], s->frame, s->count, s->end, &t))
+	if (!score_stack(&r->score[BY_TABLE], s->frame, s->count, s->end, &t)) {
 		third_voice(r, &t);
+	} else if (r->write && r->samples > 20 && !t.silent && !t.cut && t.count > 2) {
+		if (record_write(r->write, r->name, r->truth, &r->scan, s, &t, r->blind))
+			fprintf(stderr, "accuracy: %s: not written\n", r->write);
+		r->write = NULL;
+	}
 	for (int i = 0; i < ALGORITHMS; i++)
 		replay(r, i, &t);
 	return 0;
@@ -372,8 +424,8 @@ static void report(const struct run *r)
 		if (r->end[i])
 			printf(" %s %lu", end_names[i], r->end[i]);
 	}
-	printf("; in kernel %.1f%%, by fp %lu, cut %lu, live reads %lu, replay differs %lu, lost %lu, %.2f us\n",
-	       percent(r->in_kernel, r->samples), r->by_fp, r->cut, r->live, r->replay_differs,
+	printf("; in kernel %.1f%%, by fp %lu, cut %lu, live reads %lu, stale %lu, replay differs %lu, lost %lu, %.2f us\n",
+	       percent(r->in_kernel, r->samples), r->by_fp, r->cut, r->live, r->stale, r->replay_differs,
 	       counter(r, SNAPSHOT_LOST),
 	       (double)counter(r, SNAPSHOT_WALK_NS) / (double)(counter(r, SNAPSHOT_TAKEN) + 1) / 1e3);
 }
@@ -381,21 +433,18 @@ static void report(const struct run *r)
 static int sample(struct run *r, int seconds)
 {
 	struct ring_buffer *ring = ring_buffer__new(r->ring_fd, on_record, r, NULL);
-	struct timespec now;
-	time_t end;
 
 	if (!ring)
 		return -errno;
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	end = now.tv_sec + seconds;
-	while (now.tv_sec < end && !kill((pid_t)r->pid, 0)) {
-		if (ring_buffer__poll(ring, 200) < 0 && errno != EINTR)
+	r->end_s = seconds_now() + seconds;
+	while (seconds_now() < r->end_s && !kill((pid_t)r->pid, 0)) {
+		int rc = ring_buffer__poll(ring, 200);
+
+		if (rc < 0 && rc != -EINTR)
 			break;
-		clock_gettime(CLOCK_MONOTONIC, &now);
 	}
 	for (int i = 0; i < r->cpus && i < CPUS_MAX; i++)
 		close(r->perf[i]);
-	ring_buffer__consume(ring);
 	ring_buffer__free(ring);
 	return 0;
 }
@@ -424,7 +473,7 @@ int main(int argc, char **argv)
 	bool tail = false;
 
 	r.name = "";
-	while ((option = getopt(argc, argv, "tn:s:r:v:")) != -1) {
+	while ((option = getopt(argc, argv, "tn:s:r:v:B:w:")) != -1) {
 		if (option == 't')
 			tail = true;
 		else if (option == 'n')
@@ -435,11 +484,15 @@ int main(int argc, char **argv)
 			hz = atoi(optarg);
 		else if (option == 'v')
 			r.show = atoi(optarg);
+		else if (option == 'w')
+			r.write = optarg;
+		else if (option == 'B')
+			r.blind = optarg;
 		else
 			return 2;
 	}
 	if (optind + 1 != argc) {
-		fprintf(stderr, "usage: accuracy [-t] [-n NAME] [-s SECONDS] [-r HZ] [-v COUNT] PID\n");
+		fprintf(stderr, "usage: accuracy [-t] [-n NAME] [-s SECONDS] [-r HZ] [-v COUNT] [-B TEXT] [-w FILE] PID\n");
 		return 2;
 	}
 	r.pid = (uint32_t)strtoul(argv[optind], NULL, 10);

@@ -2,7 +2,7 @@
 # How exact the sampler's stacks are, against libdw and libunwind on the same samples.
 ifneq ($(HAS_BPF),)
 BENCH += accuracy
-accuracy_SRCS := tests/accuracy/accuracy.c tests/accuracy/truth.c sampler/mapping_scan.c
+accuracy_SRCS := tests/accuracy/accuracy.c tests/accuracy/truth.c tests/accuracy/record.c sampler/mapping_scan.c
 accuracy_USES := sampler symbol base
 accuracy_LDLIBS := -lbpf -lunwind-x86_64 -lunwind
 endif

@@ -55,6 +55,10 @@ int truth_read(struct truth *t, const struct snapshot_record *r, void *to, size_
 		memcpy(to, r->stack + (address - r->stack_begin), bytes);
 		return 0;
 	}
+	if (address >= r->other_begin && address + bytes <= r->other_begin + r->other_bytes) {
+		memcpy(to, r->other + (address - r->other_begin), bytes);
+		return 0;
+	}
 	if (pread(t->memory, to, bytes, (off_t)address) != (ssize_t)bytes)
 		return -1;
 	if (t->out && !is_fixed(t, address)) {

@@ -58,7 +58,7 @@ run off --job slow; is "one that does not answer is exit status 1, with what the
 run off --job none; is "off that changes nothing is exit status 1" [ $status = 1 ]
 run capture --rank 2 --seconds 5; is "capture asks for the recorder" eval '[ $status = 0 ] && grep -q "POST /api/v1/capture?rank=2&seconds=5" "$T/requests"'
 run capture; is "capture without a rank is a usage error" [ $status = 2 ]
-run incidents --job host; is "hiccups are not listed" eval '[ $status = 1 ] && has "1 hiccup of one or two steps not shown"'
+run incidents --job host; is "hiccups are not listed" eval '[ $status = 1 ] && has "1 hiccup of a few single steps not shown"'
 run incidents --job host --all; is "... but with --all" eval '[ $status = 0 ] && has 0ff0ff00'
 run wait-incident --any --job demo --timeout 5; is "wait-incident --any prints the closed incident's id" eval '[ $status = 0 ] && [ "$(cat "$T/out")" = 1234abcd ]'
 run wait-incident --job demo --timeout 0.6; is "without --any what was over does not count" eval '[ $status = 0 ] && [ "$(cat "$T/out")" = 0badcafe ]'

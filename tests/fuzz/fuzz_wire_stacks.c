@@ -23,7 +23,8 @@ static void check_again(const struct stack_batch *b)
 	CHECK(!stacks_pack(b, &out));
 	CHECK(!stacks_unpack(out.data, out.bytes, LIMIT_WIRE_UNPACKED_BYTES, &again));
 	CHECK(again.stack_count == b->stack_count && again.sample_count == b->sample_count &&
-	      again.frame_count == b->frame_count &&
+	      again.frame_count == b->frame_count);
+	CHECK(!b->frame_count ||
 	      !memcmp(again.frames, b->frames, sizeof(*b->frames) * b->frame_count));
 	stack_batch_fini(&again);
 	buf_fini(&out);

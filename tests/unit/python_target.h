@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/user.h>
 #include <sys/wait.h>
@@ -85,6 +86,7 @@ static inline void target_start(struct target *t, const char *python, const char
 	CHECK(t->pid >= 0);
 	if (!t->pid) {
 		setpgid(0, 0);
+		prctl(PR_SET_PDEATHSIG, SIGKILL); /* a failing test ends early */
 		dup2(in[0], 0);
 		dup2(out[1], 1);
 		setenv("PYTHONDONTWRITEBYTECODE", "1", 1);

@@ -133,6 +133,54 @@ static void tells_a_hiccup_from_a_fault(void **unused)
 	json_decref(j);
 }
 
+/* The n-th single slow step of rank 3, with healthy ones before it. */
+static struct digest moment(unsigned n)
+{
+	struct digest d = window("job", 3, WINDOW_SELF, 0, 1);
+
+	d.flagged = 1;
+	d.first_step = d.last_step = d.onset_step = 20 + 40 * n;
+	d.begin_unix_ns += 3000000000ull * n;
+	d.end_unix_ns = d.begin_unix_ns + 1000000000ull;
+	return d;
+}
+
+static void single_slow_steps_are_hiccups_unless_they_are_many(void **unused)
+{
+	json_t *j;
+
+	for (unsigned n = 0; n < 4; n++)
+		add(moment(n));
+	j = only();
+	assert_string_equal(text_of(j, "symptom"), "hiccup");
+	assert_string_equal(ranks_of(j, "ranks"), "3");
+	json_decref(j);
+	add(moment(4));
+	j = only();
+	assert_string_equal(text_of(j, "symptom"), "slow_rank");
+	json_decref(j);
+}
+
+static void explains_a_culprit_by_what_it_did_itself(void **unused)
+{
+	struct digest wait = window("job", 3, WINDOW_COMM, 0, 1);
+	struct digest self = window("job", 3, WINDOW_SELF, 1, 1);
+	json_t *j;
+
+	wait.flagged = 100;
+	wait.latency_ns = 50e7;
+	wait.part_count = 1;
+	wait.parts[0] = (struct digest_part){ .kind = EXPLAIN_COMM_WAIT, .share = 1 };
+	add(wait);
+	add(self);
+	j = only();
+	assert_string_equal(ranks_of(j, "ranks"), "3");
+	assert_float_equal(json_real_value(json_object_get(j, "excess")), 0.3, 1e-9);
+	assert_float_equal(json_real_value(json_object_get(j, "self_excess")), 0.375, 1e-9);
+	assert_string_equal(text_of(json_array_get(json_object_get(j, "parts"), 0), "kind"), "gap");
+	json_decref(j);
+}
+
 static void one_step_that_costs_a_second_is_no_hiccup(void **unused)
 {
 	struct digest self = window("job", 3, WINDOW_SELF, 0, 1);
@@ -429,6 +477,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		CASE(blames_the_rank_that_lost_its_own_time),
 		CASE(tells_a_hiccup_from_a_fault),
+		CASE(single_slow_steps_are_hiccups_unless_they_are_many),
+		CASE(explains_a_culprit_by_what_it_did_itself),
 		CASE(one_step_that_costs_a_second_is_no_hiccup),
 		CASE(names_several_stragglers_worst_first_but_no_echo),
 		CASE(calls_it_the_job_when_most_ranks_are_slow),

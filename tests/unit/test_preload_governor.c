@@ -35,7 +35,8 @@ struct tally {
 /* A load that costs `nodes` with a record per node, `coarse` without, nothing when off. */
 static struct tally run_graphs(struct governor *g, unsigned seconds, double nodes, double coarse)
 {
-	const double cost[] = { [GOVERNOR_ALL] = nodes, [GOVERNOR_COARSE] = coarse };
+	const double cost[] = { [GOVERNOR_ALL] = nodes, [GOVERNOR_COARSE] = coarse,
+				[GOVERNOR_NONE] = 0 };
 	enum governor_records now = GOVERNOR_ALL;
 	struct tally t = { { 0 } };
 

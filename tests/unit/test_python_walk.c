@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "base/limits.h"
 #include "bpf/python.h"
 #include "sampler/python_names.h"
 #include "tests/unit/python_snapshot.h"
@@ -439,6 +440,40 @@ static void a_new_code_object_at_an_old_address(void **unused)
 	made_end(m);
 }
 
+static void names_are_bounded_and_forgotten(void **unused)
+{
+	struct made *m = made_start();
+	struct read_user reader = { made_read, m };
+	struct python_names_stats stats;
+	struct python_runtime r;
+	struct python_names *names;
+	struct python_name name;
+	uint64_t code = made_code(m, "f", 5, 4);
+	uint8_t head[208];
+
+	assert_int_equal(made_probe(m, &r), 0);
+	assert_int_equal(python_names_open(&names, &r), 0);
+	memcpy(head, m->byte + (code - MADE_BASE), sizeof(head));
+	for (unsigned int i = 0; i < LIMIT_PYTHON_CODES + 8; i++) {
+		struct python_frame f = { .code = MADE_FRAMES + (i % 2000) * 224, .instr = 208 };
+
+		/* as many good ones as the memory has room for, then addresses that hold none */
+		put_bytes(m, f.code, head, sizeof(head));
+		if (i >= 2000)
+			f.code = MADE_BASE + sizeof(m->byte) + i * 16;
+		assert_int_equal(python_names_find(names, &reader, &f, &name),
+				 i < 2000 ? 0 : i < LIMIT_PYTHON_CODES ? -ENOENT : -ENOSPC);
+	}
+	python_names_begin(names);
+	for (int i = 0; i < 60; i++)
+		python_names_begin(names);
+	python_names_stats_get(names, &stats);
+	assert_int_equal(stats.objects, 2000);
+	assert_int_equal(stats.evicted, LIMIT_PYTHON_CODES);
+	python_names_close(names);
+	made_end(m);
+}
+
 static int record(const char *directory)
 {
 	static char python[16][512];
@@ -506,6 +541,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(refuses_versions_by_number),
 		cmocka_unit_test(garbage_ends_the_walk),
 		cmocka_unit_test(a_new_code_object_at_an_old_address),
+		cmocka_unit_test(names_are_bounded_and_forgotten),
 	};
 
 	if (argc == 3 && !strcmp(argv[1], "--record"))

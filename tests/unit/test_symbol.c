@@ -259,6 +259,77 @@ static void mangled_names_are_shown_demangled(void **state)
 	symbol_resolver_close(r);
 }
 
+/* What rustc 1.95 makes of a closure that is passed on and of a trait's method, in both manglings. */
+static void rust_names_are_shown_demangled(void **state)
+{
+	static const char *const names[][2] = {
+		{ "_RINvNtCs2OpA4fNwd7R_1r3net5applyNCNvB4_2go0EB4_", "r::net::apply::<r::go::{closure#0}>" },
+		{ "_RNvXNtCs2OpA4fNwd7R_1r3netINtB2_5LayerINtNtCslNYArtu3iFV_5alloc3vec3VechEENtB2_"
+		  "7Forward7forward",
+		  "<r::net::Layer<alloc::vec::Vec<u8>> as r::net::Forward>::forward" },
+		{ "_ZN1r3net5apply17h0627c4441a261ab2E", "r::net::apply" },
+		{ "_ZN82_$LT$r..net..Layer$LT$alloc..vec..Vec$LT$u8$GT$$GT$$u20$as$u20$r..net.."
+		  "Forward$GT$7forward17ha6f4046915dcc7deE",
+		  "<r::net::Layer<alloc::vec::Vec<u8>> as r::net::Forward>::forward" },
+	};
+	struct symbol_resolver *r = resolver(NULL);
+	char path[256], text[2048] = ".text\n";
+	struct symbol_name n;
+	unsigned long long at;
+	FILE *f;
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		snprintf(text + strlen(text), sizeof(text) - strlen(text),
+			 ".globl \"%s\"\n.type \"%s\",@function\n\"%s\": nop\nret\n.size \"%s\",.-\"%s\"\n",
+			 names[i][0], names[i][0], names[i][0], names[i][0], names[i][0]);
+	write_text("rust.s", text);
+	sh("cd %s && gcc -shared -nostdlib -o librust.so rust.s", dir);
+	snprintf(path, sizeof(path), "%s/librust.so", dir);
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		snprintf(text, sizeof(text), "nm %s | grep -F '%s'", path, names[i][0]);
+		f = popen(text, "r");
+		assert_non_null(f);
+		assert_int_equal(fscanf(f, "%llx", &at), 1);
+		pclose(f);
+		assert_int_equal(symbol_resolver_find(r, NULL, 0, path, at, &n), 0);
+		assert_string_equal(n.raw, names[i][0]);
+		assert_string_equal(n.function, names[i][1]);
+	}
+	symbol_resolver_close(r);
+}
+
+/* The distribution's kind of small symbol file: what .dynsym lacks, xz-compressed inside the file. */
+static void small_symbol_files_inside_stripped_ones_are_read(void **state)
+{
+	struct symbol_resolver *r = resolver(NULL);
+	char path[256], line[512];
+	unsigned long long hot, first;
+	struct symbol_name n;
+	FILE *f;
+
+	if (system("command -v xz >/dev/null"))
+		skip();
+	sh("cd %s && mkdir -p mini && gcc -O2 -fno-toplevel-reorder -fPIC -shared -o mini/full.so sparse.c && "
+	   "cd mini && nm full.so | sed -n 's/.* t hot$/hot/p' >keep && objcopy -S --keep-symbols=keep full.so "
+	   "small && objcopy --only-keep-debug small small.debug && xz -kf small.debug && "
+	   "strip -o stripped.so full.so && "
+	   "objcopy --add-section .gnu_debugdata=small.debug.xz stripped.so libmini.so", dir);
+	snprintf(line, sizeof(line), "nm %s/mini/full.so | sed -n 's/ t hot$//p; s/ T exported_first$//p' | "
+		 "sort -r", dir);
+	f = popen(line, "r");
+	assert_non_null(f);
+	assert_int_equal(fscanf(f, "%llx %llx", &hot, &first), 2);
+	pclose(f);
+	snprintf(path, sizeof(path), "%s/mini/stripped.so", dir);
+	assert_int_equal(symbol_resolver_find(r, NULL, 0, path, hot + 4, &n), -ENOENT);
+	snprintf(path, sizeof(path), "%s/mini/libmini.so", dir);
+	assert_int_equal(symbol_resolver_find(r, NULL, 0, path, hot + 4, &n), 0);
+	assert_string_equal(n.function, "hot");
+	assert_int_equal(symbol_resolver_find(r, NULL, 0, path, first, &n), 0);
+	assert_string_equal(n.function, "exported_first");
+	symbol_resolver_close(r);
+}
+
 static void what_is_no_symbol_file_is_refused_with_a_reason(void **state)
 {
 	struct symbol_resolver *r = resolver(NULL);
@@ -317,6 +388,8 @@ int main(void)
 		cmocka_unit_test(a_sparse_table_names_nothing_rather_than_the_neighbour),
 		cmocka_unit_test(a_debug_link_is_followed_and_a_foreign_build_id_is_not),
 		cmocka_unit_test(mangled_names_are_shown_demangled),
+		cmocka_unit_test(rust_names_are_shown_demangled),
+		cmocka_unit_test(small_symbol_files_inside_stripped_ones_are_read),
 		cmocka_unit_test(what_is_no_symbol_file_is_refused_with_a_reason),
 		cmocka_unit_test(a_small_cache_evicts_and_opens_again),
 	};

@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Thresholds are shares of a rank's time: 10 ms/s is 1 %, what a roofline can just see. Counts are
+ * raised where that many cost about as much: a migration some 50 us of cold caches, a page fault 1 us. */
+#include "analysis/os_signal.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#define USUAL_RATIO   2.0
+#define UNKNOWN_RATIO 5.0
+
+static const struct os_signal_info table[OS_SIGNAL_KINDS] = {
+	[OS_SIGNAL_SOFTIRQ_STOLEN] = { "softirq_stolen", "ms/s", 1, 10, false, true,
+				       "%w soft interrupts took %v %r" },
+	[OS_SIGNAL_SOFTIRQ_CPU] = { "softirq_cpu", "ms/s", 10, 30, false, false,
+				    "%w soft interrupts took %v %r, a CPU of the rank" },
+	[OS_SIGNAL_IRQ_STOLEN] = { "irq_stolen", "ms/s", 1, 10, false, true,
+				   "device interrupts took %v %s" },
+	[OS_SIGNAL_IRQ_LINE] = { "irq_line", "ms/s", 5, 20, false, false, "interrupt %s took %v" },
+	[OS_SIGNAL_RUN_WAIT] = { "run_wait", "ms/s", 1, 20, true, false,
+				 "its threads, runnable, waited %v for a CPU" },
+	[OS_SIGNAL_RUN_WAIT_THREAD] = { "run_wait_thread", "ms/s", 5, 20, false, true,
+					"thread %s waited %v for a CPU" },
+	[OS_SIGNAL_CPU_HOG] = { "cpu_hog", "ms/s", 5, 20, false, false,
+				"%s ran while its threads waited for the CPU: %v" },
+	[OS_SIGNAL_MIGRATIONS] = { "migrations", "1/s", 100, 200, true, false,
+				   "moves of its threads to another CPU: %v" },
+	[OS_SIGNAL_NODE_MIGRATIONS] = { "node_migrations", "1/s", 1, 10, false, false,
+					"moves of its threads to another NUMA node: %v" },
+	[OS_SIGNAL_NUMA_MOVES] = { "numa_moves", "1/s", 1, 10, false, false,
+				   "moves of its threads by NUMA balancing: %v" },
+	[OS_SIGNAL_PAGES_MIGRATED] = { "pages_migrated", "1/s", 100, 2000, false, false,
+				       "pages that its threads moved between NUMA nodes: %v" },
+	[OS_SIGNAL_FAULTS] = { "page_faults", "1/s", 1000, 10000, true, false,
+			       "page faults: %v" },
+	[OS_SIGNAL_FAULTS_MAJOR] = { "major_faults", "1/s", 1, 20, true, false,
+				     "page faults that read from storage: %v" },
+	[OS_SIGNAL_IO_WAIT] = { "io_wait", "ms/s", 1, 10, true, false,
+				"its threads slept %v in wait for storage" },
+	[OS_SIGNAL_IO_WAIT_THREAD] = { "io_wait_thread", "ms/s", 1, 10, false, true,
+				       "thread %s slept %v in wait for storage" },
+	[OS_SIGNAL_IO_LATENCY] = { "io_latency", "ms", 0.5, 5, false, false,
+				   "a block request of its own took %v" },
+	[OS_SIGNAL_DISK_LATENCY] = { "disk_latency", "ms", 1, 10, false, false, "%s took %v each" },
+	[OS_SIGNAL_RETRANSMITS] = { "tcp_retransmits", "1/s", 0.1, 2, false, false,
+				    "segments sent again on its TCP connection %s: %v" },
+	[OS_SIGNAL_RETRANSMITS_OTHER] = { "tcp_retransmits_other", "1/s", 1, 20, false, false,
+					  "segments sent again on %s, not known to be "
+					  "a connection of the rank: %v" },
+	[OS_SIGNAL_LOCK_WAIT] = { "lock_wait", "ms/s", 1, 10, true, false,
+				  "its threads waited %v for kernel locks" },
+	[OS_SIGNAL_LOCK_PLACE] = { "lock_place", "ms/s", 1, 10, false, true,
+				   "it waited %v for a kernel lock at %s" },
+	[OS_SIGNAL_THROTTLED] = { "cpu_throttled", "ms/s", 1, 10, true, true,
+				  "the CPU limit of its cgroup stopped it for %v" },
+	[OS_SIGNAL_PRESSURE] = { "pressure", "ms/s", 50, 200, false, false,
+				 "some task of the host waited for %s %v" },
+};
+
+const struct os_signal_info *os_signal_info(enum os_signal_kind kind)
+{
+	return kind < OS_SIGNAL_KINDS ? &table[kind] : NULL;
+}
+
+enum os_signal_kind os_signal_find(const char *name)
+{
+	for (unsigned i = 0; i < OS_SIGNAL_KINDS; i++)
+		if (!strcmp(table[i].name, name))
+			return i;
+	return OS_SIGNAL_KINDS;
+}
+
+static void copy(char *to, size_t bytes, const char *from)
+{
+	size_t n = strnlen(from, bytes - 1);
+
+	memcpy(to, from, n);
+	to[n] = '\0';
+}
+
+static bool is_raised(const struct os_signal_info *k, double value, double usual)
+{
+	if (usual < 0)
+		return value >= UNKNOWN_RATIO * k->raised;
+	return value - usual >= k->raised && value >= USUAL_RATIO * usual;
+}
+
+void os_signal_make(struct os_signal *s, enum os_signal_kind kind, const char *subject, double value,
+		    double usual, double step_ms)
+{
+	const struct os_signal_info *k = &table[kind];
+
+	memset(s, 0, sizeof(*s));
+	copy(s->name, sizeof(s->name), k->name);
+	copy(s->unit, sizeof(s->unit), k->unit);
+	copy(s->subject, sizeof(s->subject), subject);
+	s->value = value;
+	s->usual = usual;
+	if (k->weighs && step_ms > 0)
+		s->weight_ms = value * step_ms * 1e-3;
+	s->flags = (k->total ? OS_SIGNAL_TOTAL : 0) |
+		   (is_raised(k, value, usual) ? OS_SIGNAL_RAISED : 0);
+}
+
+bool os_signal_is_notable(const struct os_signal *s)
+{
+	enum os_signal_kind kind = os_signal_find(s->name);
+
+	return s->flags || kind == OS_SIGNAL_KINDS || s->value >= table[kind].notable;
+}
+
+double os_signal_strength(const struct os_signal *s)
+{
+	enum os_signal_kind kind = os_signal_find(s->name);
+	double usual = s->usual > 0 ? s->usual : 0;
+
+	if (kind == OS_SIGNAL_KINDS)
+		return s->value > usual ? s->value - usual : 0;
+	return (s->value - usual) / table[kind].raised;
+}
+
+int os_signal_order(const void *a, const void *b)
+{
+	const struct os_signal *x = a, *y = b;
+	double p = os_signal_strength(x), q = os_signal_strength(y);
+	int by;
+
+	if ((x->flags ^ y->flags) & OS_SIGNAL_RAISED)
+		return x->flags & OS_SIGNAL_RAISED ? -1 : 1;
+	if (p > q || p < q)
+		return p > q ? -1 : 1;
+	by = strcmp(x->name, y->name);
+	return by ? by : strcmp(x->subject, y->subject);
+}
+
+void os_signal_put(struct os_signal *list, uint32_t *count, uint32_t max, const struct os_signal *s)
+{
+	uint32_t weakest = 0;
+
+	for (uint32_t i = 0; i < *count; i++) {
+		if (!strcmp(list[i].name, s->name) && !strcmp(list[i].subject, s->subject)) {
+			if (os_signal_order(s, &list[i]) < 0)
+				list[i] = *s;
+			return;
+		}
+		if (os_signal_order(&list[weakest], &list[i]) < 0)
+			weakest = i;
+	}
+	if (*count < max)
+		list[(*count)++] = *s;
+	else if (max && os_signal_order(s, &list[weakest]) < 0)
+		list[weakest] = *s;
+}
+
+/* ---- in words ---- */
+
+struct text {
+	char *out;
+	size_t bytes, used;
+};
+
+static void put(struct text *t, const char *from, size_t n)
+{
+	for (size_t i = 0; i < n && t->used + 1 < t->bytes; i++)
+		t->out[t->used++] = from[i];
+	t->out[t->used] = '\0';
+}
+
+static void put_format(struct text *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+static void put_format(struct text *t, const char *fmt, ...)
+{
+	char line[64];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(line, sizeof(line), fmt, ap);
+	va_end(ap);
+	put(t, line, strlen(line));
+}
+
+static void put_number(struct text *t, double v)
+{
+	if (!isfinite(v))
+		put(t, "?", 1);
+	else
+		put_format(t, fabs(v) >= 100 || v == 0 ? "%.0f" : fabs(v) >= 10 ? "%.3g" : "%.2g", v);
+}
+
+static void put_value(struct text *t, const struct os_signal *s)
+{
+	put_number(t, s->value);
+	if (!strcmp(s->unit, "1/s")) {
+		put(t, " a second", 9);
+	} else {
+		put(t, " ", 1);
+		put(t, s->unit, strnlen(s->unit, sizeof(s->unit)));
+	}
+}
+
+const char *os_signal_text(const struct os_signal *s, char *out, size_t bytes)
+{
+	enum os_signal_kind kind = os_signal_find(s->name);
+	const char *from = kind < OS_SIGNAL_KINDS ? table[kind].sentence : "%n %s: %v";
+	size_t word = strcspn(s->subject, " "), all = strlen(s->subject);
+	struct text t = { out, bytes, 0 };
+
+	if (!bytes)
+		return "";
+	*out = '\0';
+	for (; *from; from++) {
+		if (*from != '%') {
+			put(&t, from, 1);
+			continue;
+		}
+		switch (*++from) {
+		case 'v':
+			put_value(&t, s);
+			break;
+		case 'n':
+			put(&t, s->name, strlen(s->name));
+			break;
+		case 's':
+			put(&t, s->subject, all);
+			break;
+		case 'w':
+			put(&t, s->subject, word);
+			break;
+		case 'r':
+			put(&t, s->subject + word + (word < all), all - word - (word < all));
+			break;
+		}
+	}
+	if (s->usual >= 0) {
+		put(&t, " (usually ", 10);
+		put_number(&t, s->usual);
+		put(&t, ")", 1);
+	}
+	return out;
+}

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * os_signal.h - what the operating system did to a rank in a stretch of time: one figure with its usual
+ * value, and the one table of all kinds (docs/os-signals.md).
+ * Pure. Threads: any. Trust: the subject holds names of processes, devices and locks as the node saw
+ * them; os_signal_text copies them as they are, whoever prints them makes them harmless. */
+#ifndef SYSOM_ANALYSIS_OS_SIGNAL_H
+#define SYSOM_ANALYSIS_OS_SIGNAL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define OS_SIGNAL_NAME_BYTES	32u
+#define OS_SIGNAL_SUBJECT_BYTES 96u
+#define OS_SIGNAL_UNIT_BYTES	16u
+
+#define OS_SIGNAL_RAISED 1u /* far above its usual value */
+#define OS_SIGNAL_TOTAL	 2u /* told in every window */
+
+struct os_signal {
+	char name[OS_SIGNAL_NAME_BYTES];       /* of the table, or another's */
+	char subject[OS_SIGNAL_SUBJECT_BYTES]; /* what it is about; "" the rank */
+	char unit[OS_SIGNAL_UNIT_BYTES];       /* of value and usual: "ms/s", "1/s", "ms", ... */
+	double value;			       /* mean over the window */
+	double usual;			       /* mean before it; negative: not known */
+	double weight_ms; /* per step, of the rank's threads' time; 0 where that has no meaning */
+	uint32_t flags;	  /* OS_SIGNAL_* */
+	uint32_t reserved;
+};
+
+enum os_signal_kind {
+	OS_SIGNAL_SOFTIRQ_STOLEN, /* subject "NET_RX from thread NAME on CPU 1" */
+	OS_SIGNAL_SOFTIRQ_CPU,	  /* "NET_RX on CPU 1" */
+	OS_SIGNAL_IRQ_STOLEN,	  /* "from thread NAME on CPU 1" */
+	OS_SIGNAL_IRQ_LINE,	  /* "34 (virtio0-input.0) on CPU 1" */
+	OS_SIGNAL_RUN_WAIT,
+	OS_SIGNAL_RUN_WAIT_THREAD, /* "NAME" */
+	OS_SIGNAL_CPU_HOG,	   /* "NAME (pid 5)" */
+	OS_SIGNAL_MIGRATIONS,
+	OS_SIGNAL_NODE_MIGRATIONS,
+	OS_SIGNAL_NUMA_MOVES,
+	OS_SIGNAL_PAGES_MIGRATED,
+	OS_SIGNAL_FAULTS,
+	OS_SIGNAL_FAULTS_MAJOR,
+	OS_SIGNAL_IO_WAIT,
+	OS_SIGNAL_IO_WAIT_THREAD, /* "NAME" */
+	OS_SIGNAL_IO_LATENCY,	  /* of the rank's own requests */
+	OS_SIGNAL_DISK_LATENCY,	  /* "reads of vda" */
+	OS_SIGNAL_RETRANSMITS,	  /* of the rank: "10.0.0.1:5 to 10.0.0.2:6" */
+	OS_SIGNAL_RETRANSMITS_OTHER,
+	OS_SIGNAL_LOCK_WAIT,
+	OS_SIGNAL_LOCK_PLACE, /* "d_alloc_parallel in lookup_open, also find (pid 7)" */
+	OS_SIGNAL_THROTTLED,  /* by the CPU limit of its cgroup */
+	OS_SIGNAL_PRESSURE,   /* "cpu", "memory", "io" */
+	OS_SIGNAL_KINDS
+};
+
+struct os_signal_info {
+	const char *name, *unit;
+	double notable;	 /* told from this value on */
+	double raised;	 /* raised where it exceeds the usual value by this much and twice */
+	bool total;	 /* told always */
+	bool weighs;	 /* ms/s of the rank's own threads: weight_ms has a meaning */
+	/* %v the value, %s the subject, %w its first word, %r what follows that */
+	const char *sentence;
+};
+const struct os_signal_info *os_signal_info(enum os_signal_kind kind);
+/* OS_SIGNAL_KINDS where the name is not of the table. */
+enum os_signal_kind os_signal_find(const char *name);
+
+/* Names, unit and flags from the table; raised by its rule. usual < 0: not known, then it takes five
+ * times as much. step_ms: the window's median step, 0 unknown. */
+void os_signal_make(struct os_signal *s, enum os_signal_kind kind, const char *subject, double value,
+		    double usual, double step_ms);
+/* Worth telling: raised, total or notable. */
+bool os_signal_is_notable(const struct os_signal *s);
+/* How far above the usual value, in units of what raises it: order of importance. */
+double os_signal_strength(const struct os_signal *s);
+/* qsort: raised first, then by strength, then by name and subject. */
+int os_signal_order(const void *a, const void *b);
+/* Adds *s to list[*count], or merges it with the same name and subject (the stronger stays); where the
+ * list is full the weakest goes. */
+void os_signal_put(struct os_signal *list, uint32_t *count, uint32_t max, const struct os_signal *s);
+/* "NET_RX soft interrupts took 310 ms/s from thread nccl-comm on CPU 1 (usually 2)". Returns out. */
+const char *os_signal_text(const struct os_signal *s, char *out, size_t bytes);
+
+#endif

@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The daemon's side of the OS signals: which processes, what goes into a window, what is told of them. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "analysis/median.h"
+#include "base/log.h"
+#include "sidecar/node.h"
+#include "sidecar/os_signals.h"
+
+int os_node_open(struct node *n)
+{
+	struct os_signals_options o = { .proc_root = n->settings.proc_root,
+					.sys_root = n->settings.sys_root,
+					.no_bpf = !n->settings.os_bpf };
+	struct os_signals_stats st;
+	int err;
+
+	if (!n->settings.os_signals)
+		return 0;
+	err = os_signals_open(&n->os, &o, clock_monotonic_ns());
+	if (err)
+		return err;
+	os_signals_stats(n->os, &st);
+	log_info("os_signals", "bpf=%d why=\"%s\" missing=\"%s\" map_bytes=%llu", st.bpf, st.why,
+		 st.missing, (unsigned long long)st.map_bytes);
+	return 0;
+}
+
+void os_node_close(struct node *n)
+{
+	os_signals_close(n->os);
+}
+
+static bool is_alive(const struct node *n, uint32_t pid)
+{
+	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++) {
+		const struct process *p = n->processes[i];
+
+		if (p && p->pid > 0 && (uint32_t)p->pid == pid)
+			return true;
+	}
+	return false;
+}
+
+void os_node_tend(struct node *n, uint64_t now_ns)
+{
+	uint32_t pid;
+
+	if (!n->os)
+		return;
+	/* those that ended are kept until the process is forgotten: their last windows want them */
+	for (uint32_t i = 0; (pid = os_signals_rank(n->os, i));)
+		if (is_alive(n, pid))
+			i++;
+		else
+			os_signals_unwatch(n->os, pid);
+	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++) {
+		const struct process *p = n->processes[i];
+
+		if (p && p->pid > 0 && p->state != PROCESS_GONE)
+			os_signals_watch(n->os, (uint32_t)p->pid, now_ns);
+	}
+	os_signals_read(n->os, now_ns);
+}
+
+/* Median length of the flagged steps, of all where none is. */
+static double step_ms(const struct window *w)
+{
+	double *v = malloc(sizeof(*v) * (w->step_count + 1)), median;
+	uint32_t n = 0;
+
+	if (!v)
+		return 0;
+	for (uint32_t i = 0; i < w->step_count; i++)
+		if (w->steps[i].flags & WINDOW_STEP_FLAGGED)
+			v[n++] = (double)w->steps[i].step.latency_ns;
+	for (uint32_t i = 0; !n && i < w->step_count; i++)
+		v[i] = (double)w->steps[i].step.latency_ns;
+	median = median_of(v, n ? n : w->step_count);
+	free(v);
+	return median * 1e-6;
+}
+
+/* The flagged stretch: margins before and after it are usual time. */
+static void stretch(const struct window *w, uint64_t *begin_ns, uint64_t *end_ns)
+{
+	bool found = false;
+
+	*begin_ns = w->begin_ns;
+	*end_ns = w->end_ns;
+	for (uint32_t i = 0; i < w->step_count; i++) {
+		const struct window_step *s = &w->steps[i];
+
+		if (!(s->flags & WINDOW_STEP_FLAGGED))
+			continue;
+		if (!found)
+			*begin_ns = s->step.begin_ns;
+		*end_ns = s->step.end_ns;
+		found = true;
+	}
+}
+
+void os_node_fill(struct process *p, struct window *w)
+{
+	struct node *n = p->node;
+	uint64_t begin_ns, end_ns;
+
+	if (!n->os || p->pid <= 0 || !os_signals_watches(n->os, (uint32_t)p->pid))
+		return;
+	w->signals = calloc(LIMIT_WINDOW_SIGNALS, sizeof(*w->signals));
+	if (!w->signals)
+		return;
+	stretch(w, &begin_ns, &end_ns);
+	os_signals_read(n->os, clock_monotonic_ns());
+	w->signal_count = os_signals_window(n->os, (uint32_t)p->pid, begin_ns, end_ns, step_ms(w),
+					    w->reason == WINDOW_SELF || w->reason == WINDOW_COMM ||
+						    w->reason == WINDOW_STALL,
+					    w->signals, LIMIT_WINDOW_SIGNALS);
+}
+
+/* ---- what is told ---- */
+
+void os_node_json(const struct node *n, struct buf *b)
+{
+	struct os_signals_stats st;
+
+	if (!n->os) {
+		buf_puts(b, "\"os\":{\"mode\":\"off\",\"why\":\"switched off\"},");
+		return;
+	}
+	os_signals_stats(n->os, &st);
+	buf_printf(b,
+		   "\"os\":{\"mode\":\"%s\",\"why\":\"%s\",\"missing\":\"%s\",\"processes\":%u,"
+		   "\"threads\":%u,\"series\":%u,\"map_bytes\":%llu,\"lost\":{\"threads\":%llu,"
+		   "\"others\":%llu,\"block\":%llu,\"locks\":%llu,\"processes\":%llu,\"series\":%llu}},",
+		   st.bpf ? "bpf" : "proc", st.why, st.missing, st.processes, st.threads, st.series,
+		   (unsigned long long)st.map_bytes, (unsigned long long)st.lost_threads,
+		   (unsigned long long)st.lost_others, (unsigned long long)st.lost_block,
+		   (unsigned long long)st.lost_locks, (unsigned long long)st.lost_processes,
+		   (unsigned long long)st.lost_series);
+}
+
+static void metric(struct buf *b, const char *name, const char *type, const char *help, double v)
+{
+	buf_printf(b, "# HELP %s %s\n# TYPE %s %s\n%s %.17g\n", name, help, name, type, name, v);
+}
+
+void os_node_metrics(const struct node *n, struct buf *b)
+{
+	struct os_signals_stats st = { .bpf = false };
+
+	if (n->os)
+		os_signals_stats(n->os, &st);
+	metric(b, "sysom_os_bpf", "gauge", "1 while OS signals come from BPF.", st.bpf);
+	metric(b, "sysom_os_processes", "gauge", "Processes whose OS signals are kept.", st.processes);
+	metric(b, "sysom_os_map_bytes", "gauge", "Kernel memory of the OS signals' maps.",
+	       (double)st.map_bytes);
+	metric(b, "sysom_os_read_seconds_total", "counter", "CPU time spent on reading OS signals.",
+	       (double)st.read_ns * 1e-9);
+	buf_printf(b,
+		   "# HELP sysom_os_lost_total OS signals lost for want of room, by what.\n"
+		   "# TYPE sysom_os_lost_total counter\n"
+		   "sysom_os_lost_total{what=\"threads\"} %llu\nsysom_os_lost_total{what=\"others\"} %llu\n"
+		   "sysom_os_lost_total{what=\"block\"} %llu\nsysom_os_lost_total{what=\"locks\"} %llu\n"
+		   "sysom_os_lost_total{what=\"processes\"} %llu\nsysom_os_lost_total{what=\"series\"} %llu\n",
+		   (unsigned long long)st.lost_threads, (unsigned long long)st.lost_others,
+		   (unsigned long long)st.lost_block, (unsigned long long)st.lost_locks,
+		   (unsigned long long)st.lost_processes, (unsigned long long)st.lost_series);
+}

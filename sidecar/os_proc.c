@@ -1,0 +1,390 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "sidecar/os_proc.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define PATH_BYTES    512
+#define TASKS_MAX     512u
+#define PROCESSES_MAX 65536u
+#define LINES_MAX     20000u
+#define FILES_MAX     8192u
+
+/* A whole small file, terminated; its bytes or -errno. */
+static ssize_t slurp(const char *path, char *out, size_t bytes)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	ssize_t n;
+
+	if (fd < 0)
+		return -errno;
+	n = read(fd, out, bytes - 1);
+	close(fd);
+	if (n < 0)
+		return -errno;
+	out[n] = '\0';
+	return n;
+}
+
+static bool is_number(const char *text, uint32_t *out)
+{
+	char *end;
+	unsigned long v = strtoul(text, &end, 10);
+
+	if (*text < '0' || *text > '9' || *end || v > INT32_MAX)
+		return false;
+	*out = (uint32_t)v;
+	return true;
+}
+
+int os_proc_stat(const char *proc, uint32_t pid, struct os_proc_stat *out)
+{
+	unsigned long long minor, major;
+	char path[PATH_BYTES], text[1024];
+	unsigned parent;
+	char *end;
+
+	snprintf(path, sizeof(path), "%s/%u/stat", proc, pid);
+	if (slurp(path, text, sizeof(text)) <= 0)
+		return -ESRCH;
+	end = strrchr(text, ')'); /* the name may hold anything */
+	if (!end || sscanf(end + 1, " %*c %u %*d %*d %*d %*d %*u %llu %*u %llu", &parent, &minor,
+			   &major) != 3)
+		return -ESRCH;
+	*out = (struct os_proc_stat){ .parent = parent, .faults = minor + major,
+				      .faults_major = major };
+	return 0;
+}
+
+struct link {
+	uint32_t pid, parent;
+};
+
+static bool has(const uint32_t *list, uint32_t count, uint32_t pid)
+{
+	for (uint32_t i = 0; i < count; i++)
+		if (list[i] == pid)
+			return true;
+	return false;
+}
+
+uint32_t os_proc_children(const char *proc, uint32_t root, uint32_t *out, uint32_t max)
+{
+	struct link *links = malloc(PROCESSES_MAX * sizeof(*links));
+	DIR *d = links ? opendir(proc) : NULL;
+	uint32_t count = 0, found = 0, before;
+	struct os_proc_stat st;
+	struct dirent *e;
+	uint32_t pid;
+
+	while (d && (e = readdir(d)) && count < PROCESSES_MAX)
+		if (is_number(e->d_name, &pid) && !os_proc_stat(proc, pid, &st))
+			links[count++] = (struct link){ pid, st.parent };
+	if (d)
+		closedir(d);
+	do { /* a child may stand before its parent */
+		before = found;
+		for (uint32_t i = 0; i < count && found < max; i++)
+			if (links[i].pid != root && !has(out, found, links[i].pid) &&
+			    (links[i].parent == root || has(out, found, links[i].parent)))
+				out[found++] = links[i].pid;
+	} while (found > before);
+	free(links);
+	return found;
+}
+
+void os_proc_name(const char *proc, uint32_t pid, uint32_t tid, char *out, size_t bytes)
+{
+	char path[PATH_BYTES];
+	ssize_t n;
+
+	snprintf(path, sizeof(path), "%s/%u/task/%u/comm", proc, pid, tid);
+	n = slurp(path, out, bytes);
+	if (n <= 0) {
+		snprintf(out, bytes, "?");
+		return;
+	}
+	out[strcspn(out, "\n")] = '\0';
+}
+
+void os_proc_run_wait(const char *proc, uint32_t pid,
+		      void (*fn)(void *arg, uint32_t tid, uint64_t wait_ns), void *arg)
+{
+	char path[PATH_BYTES], text[128];
+	uint32_t seen = 0, tid;
+	struct dirent *e;
+	DIR *d;
+
+	snprintf(path, sizeof(path), "%s/%u/task", proc, pid);
+	d = opendir(path);
+	while (d && (e = readdir(d)) && seen < TASKS_MAX) {
+		unsigned long long ran, waited;
+
+		if (!is_number(e->d_name, &tid))
+			continue;
+		seen++;
+		snprintf(path, sizeof(path), "%s/%u/task/%u/schedstat", proc, pid, tid);
+		if (slurp(path, text, sizeof(text)) > 0 &&
+		    sscanf(text, "%llu %llu", &ran, &waited) == 2)
+			fn(arg, tid, waited);
+	}
+	if (d)
+		closedir(d);
+}
+
+int os_proc_pressure(const char *proc, const char *what, uint64_t *us)
+{
+	char path[PATH_BYTES], text[512];
+	unsigned long long total;
+	const char *at;
+
+	snprintf(path, sizeof(path), "%s/pressure/%s", proc, what);
+	if (slurp(path, text, sizeof(text)) <= 0)
+		return -ENOENT;
+	at = strstr(text, "total=");
+	if (strncmp(text, "some ", 5) || !at || sscanf(at, "total=%llu", &total) != 1)
+		return -ENOENT;
+	*us = total;
+	return 0;
+}
+
+/* ---- cgroups ---- */
+
+static bool names_cpu(const char *controllers)
+{
+	for (const char *at = controllers; *at; at += strcspn(at, ",") + (at[strcspn(at, ",")] == ','))
+		if (strcspn(at, ",") == 3 && !strncmp(at, "cpu", 3))
+			return true;
+	return false;
+}
+
+/* The file of the group and of each above it. */
+static void add_levels(struct os_proc_cgroup *out, const char *mount, const char *group)
+{
+	char at[256];
+	char *slash;
+
+	if (strstr(group, "..")) /* outside of what this cgroup namespace shows */
+		return;
+	snprintf(at, sizeof(at), "%s", group);
+	while (out->count < OS_PROC_CGROUP_LEVELS) {
+		char *to = out->path[out->count];
+		bool top = !strcmp(at, "/") || !*at;
+		int n = snprintf(to, sizeof(out->path[0]), "%s%s/cpu.stat", mount, top ? "" : at);
+
+		if (n < (int)sizeof(out->path[0]) && !access(to, R_OK))
+			out->count++;
+		if (top)
+			return;
+		slash = strrchr(at, '/');
+		if (!slash)
+			return;
+		*slash = '\0';
+	}
+}
+
+void os_proc_cgroup_find(const char *proc, const char *sys, uint32_t pid, struct os_proc_cgroup *out)
+{
+	char path[PATH_BYTES], text[8192], mount[PATH_BYTES];
+	char *line, *next = text;
+
+	out->count = 0;
+	snprintf(path, sizeof(path), "%s/%u/cgroup", proc, pid);
+	if (slurp(path, text, sizeof(text)) <= 0)
+		return;
+	while ((line = strsep(&next, "\n"))) {
+		char *controllers = strchr(line, ':'), *group;
+
+		group = controllers ? strchr(controllers + 1, ':') : NULL;
+		if (!group)
+			continue;
+		*group++ = '\0';
+		controllers++;
+		if (!*controllers) {
+			snprintf(mount, sizeof(mount), "%s/fs/cgroup/unified", sys);
+			if (access(mount, F_OK))
+				snprintf(mount, sizeof(mount), "%s/fs/cgroup", sys);
+			add_levels(out, mount, group);
+		} else if (names_cpu(controllers)) {
+			snprintf(mount, sizeof(mount), "%s/fs/cgroup/cpu", sys);
+			add_levels(out, mount, group);
+		}
+	}
+}
+
+bool os_proc_cgroup_throttled(const struct os_proc_cgroup *c, uint64_t *ns)
+{
+	bool found = false;
+
+	*ns = 0;
+	for (uint32_t i = 0; i < c->count; i++) {
+		unsigned long long v;
+		char text[1024];
+		const char *at;
+
+		if (slurp(c->path[i], text, sizeof(text)) <= 0)
+			continue;
+		at = strstr(text, "throttled_usec ");
+		if (at && sscanf(at, "throttled_usec %llu", &v) == 1) {
+			*ns += v * 1000;
+			found = true;
+		}
+		at = strstr(text, "throttled_time ");
+		if (at && sscanf(at, "throttled_time %llu", &v) == 1) {
+			*ns += v;
+			found = true;
+		}
+	}
+	return found;
+}
+
+/* ---- machine ---- */
+
+static void set_cpus(const char *list, uint8_t node, uint8_t *table)
+{
+	while (*list) {
+		char *end;
+		unsigned long from = strtoul(list, &end, 10), to = from;
+
+		if (end == list)
+			return;
+		if (*end == '-')
+			to = strtoul(end + 1, &end, 10);
+		for (; from <= to && from < OS_CPU_MAX; from++)
+			table[from] = node;
+		list = *end == ',' ? end + 1 : "";
+	}
+}
+
+uint32_t os_proc_numa(const char *sys, uint8_t *table)
+{
+	char path[PATH_BYTES], text[4096];
+	uint32_t count = 0, node;
+	struct dirent *e;
+	DIR *d;
+
+	memset(table, 0, OS_CPU_MAX);
+	snprintf(path, sizeof(path), "%s/devices/system/node", sys);
+	d = opendir(path);
+	while (d && (e = readdir(d))) {
+		if (strncmp(e->d_name, "node", 4) || !is_number(e->d_name + 4, &node) || node > 255)
+			continue;
+		count++;
+		snprintf(path, sizeof(path), "%s/devices/system/node/node%u/cpulist", sys, node);
+		if (slurp(path, text, sizeof(text)) > 0)
+			set_cpus(text, (uint8_t)node, table);
+	}
+	if (d)
+		closedir(d);
+	return count;
+}
+
+void os_proc_disk_name(const char *sys, uint32_t device, char *out, size_t bytes)
+{
+	char path[PATH_BYTES], to[PATH_BYTES];
+	const char *base;
+	ssize_t n;
+
+	snprintf(path, sizeof(path), "%s/dev/block/%u:%u", sys, device >> 20, device & 0xfffff);
+	n = readlink(path, to, sizeof(to) - 1);
+	if (n <= 0) {
+		snprintf(out, bytes, "disk %u:%u", device >> 20, device & 0xfffff);
+		return;
+	}
+	to[n] = '\0';
+	base = strrchr(to, '/');
+	snprintf(out, bytes, "%s", base ? base + 1 : to);
+}
+
+/* ---- sockets ---- */
+
+/* Addresses as the kernel prints them: words of the network's bytes in the machine's order. */
+static void print_end(const uint8_t *address, uint32_t words, uint16_t port, char *out, size_t bytes)
+{
+	size_t used = 0;
+	uint32_t word;
+
+	for (uint32_t i = 0; i < words; i++) {
+		memcpy(&word, address + 4 * i, 4);
+		used += (size_t)snprintf(out + used, bytes - used, "%08X", word);
+	}
+	snprintf(out + used, bytes - used, ":%04X", port);
+}
+
+static unsigned long inode_of(const char *path, const char *local, const char *remote)
+{
+	FILE *f = fopen(path, "re");
+	char line[512], a[64], b[64];
+	unsigned long inode, found = 0;
+
+	for (uint32_t i = 0; f && !found && i < LINES_MAX && fgets(line, sizeof(line), f); i++)
+		if (sscanf(line, " %*u: %63s %63s %*s %*s %*s %*s %*u %*u %lu", a, b, &inode) == 3 &&
+		    !strcmp(a, local) && !strcmp(b, remote))
+			found = inode;
+	if (f)
+		fclose(f);
+	return found;
+}
+
+static bool holds(const char *proc, uint32_t pid, unsigned long inode)
+{
+	char path[PATH_BYTES], name[64], to[64];
+	uint32_t seen = 0;
+	bool found = false;
+	struct dirent *e;
+	DIR *d;
+
+	snprintf(name, sizeof(name), "socket:[%lu]", inode);
+	snprintf(path, sizeof(path), "%s/%u/fd", proc, pid);
+	d = opendir(path);
+	while (d && !found && (e = readdir(d)) && seen++ < FILES_MAX) {
+		ssize_t n = readlinkat(dirfd(d), e->d_name, to, sizeof(to) - 1);
+
+		if (n <= 0)
+			continue;
+		to[n] = '\0';
+		found = !strcmp(to, name);
+	}
+	if (d)
+		closedir(d);
+	return found;
+}
+
+uint32_t os_proc_socket_owner(const char *proc, const uint32_t *pids, uint32_t count,
+			      const struct os_connection *c)
+{
+	static const uint8_t mapped[12] = { [10] = 0xff, [11] = 0xff };
+	uint32_t words = c->family == AF_INET6 ? 4 : 1;
+	char path[PATH_BYTES], local[64], remote[64], local6[64], remote6[64];
+	uint8_t wide[16];
+
+	print_end(c->source, words, c->source_port, local, sizeof(local));
+	print_end(c->destination, words, c->destination_port, remote, sizeof(remote));
+	memcpy(wide, mapped, 12); /* an IPv6 socket that speaks IPv4 */
+	memcpy(wide + 12, c->source, 4);
+	print_end(wide, 4, c->source_port, local6, sizeof(local6));
+	memcpy(wide + 12, c->destination, 4);
+	print_end(wide, 4, c->destination_port, remote6, sizeof(remote6));
+	for (uint32_t i = 0; i < count; i++) {
+		unsigned long inode = 0;
+
+		if (words == 1) {
+			snprintf(path, sizeof(path), "%s/%u/net/tcp", proc, pids[i]);
+			inode = inode_of(path, local, remote);
+		}
+		if (!inode) {
+			snprintf(path, sizeof(path), "%s/%u/net/tcp6", proc, pids[i]);
+			inode = words == 4 ? inode_of(path, local, remote) :
+					     inode_of(path, local6, remote6);
+		}
+		if (inode && holds(proc, pids[i], inode))
+			return pids[i];
+	}
+	return 0;
+}

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * os_proc.h - what /proc and /sys say of processes, cgroups, sockets and NUMA nodes.
+ * proc and sys: where they are mounted, so that recorded trees can be read. Everything read is bounded.
+ * Threads: any. */
+#ifndef SYSOM_SIDECAR_OS_PROC_H
+#define SYSOM_SIDECAR_OS_PROC_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "bpf/os_signals_format.h"
+
+struct os_proc_stat {
+	uint32_t parent;
+	uint64_t faults, faults_major;
+};
+/* 0, -ESRCH. */
+int os_proc_stat(const char *proc, uint32_t pid, struct os_proc_stat *out);
+/* Descendants of root that live now (not root itself); at most max. */
+uint32_t os_proc_children(const char *proc, uint32_t root, uint32_t *out, uint32_t max);
+/* Name of a thread (pid its process); "?" where it is gone. */
+void os_proc_name(const char *proc, uint32_t pid, uint32_t tid, char *out, size_t bytes);
+/* Calls fn for each thread with its wait for a CPU since it began, at most 512. */
+void os_proc_run_wait(const char *proc, uint32_t pid,
+		      void (*fn)(void *arg, uint32_t tid, uint64_t wait_ns), void *arg);
+/* "some" of /proc/pressure/WHAT in microseconds since boot; -ENOENT. */
+int os_proc_pressure(const char *proc, const char *what, uint64_t *us);
+
+/* Paths of the cpu.stat files that bind a process: of its cgroup and those above it, v1 or v2. */
+#define OS_PROC_CGROUP_LEVELS 8
+struct os_proc_cgroup {
+	char path[OS_PROC_CGROUP_LEVELS][256];
+	uint32_t count;
+};
+void os_proc_cgroup_find(const char *proc, const char *sys, uint32_t pid, struct os_proc_cgroup *out);
+/* For how long they have stopped their tasks, summed. False: none has such a figure. */
+bool os_proc_cgroup_throttled(const struct os_proc_cgroup *c, uint64_t *ns);
+
+/* The NUMA node of each CPU into table (OS_CPU_MAX bytes); the number of nodes. */
+uint32_t os_proc_numa(const char *sys, uint8_t *table);
+/* "vda" of a device number of the block programs (major << 20 | minor). */
+void os_proc_disk_name(const char *sys, uint32_t device, char *out, size_t bytes);
+/* Which of the processes has the connection's socket; 0: none. Reads their net/tcp and descriptors. */
+uint32_t os_proc_socket_owner(const char *proc, const uint32_t *pids, uint32_t count,
+			      const struct os_connection *c);
+
+#endif

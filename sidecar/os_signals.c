@@ -1,0 +1,514 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "sidecar/os_signals.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/hash.h"
+#include "sidecar/os_internal.h"
+
+#define CGROUP_AGAIN_NS	  10000000000ull /* a process seldom changes its cgroup */
+#define CHILDREN_AGAIN_NS 5000000000ull	 /* without BPF nobody tells of forks */
+#define CHILDREN_MAX	  256u
+#define SHARERS_NAMED	  2u
+#define SHARERS_NS	  60000000000ull
+/* What a window may hold before its list is cut to the strongest. */
+#define CANDIDATES_MAX 1024u
+/* Read by hand rather than by BPF: fields of os_signals_key. */
+enum { FIELD_FAULTS = 1000, FIELD_FAULTS_MAJOR, FIELD_THROTTLED, FIELD_PRESSURE, FIELD_RUN_WAIT };
+
+/* ---- counters ---- */
+
+uint64_t os_signals_key(uint32_t map, uint32_t field, const void *key, size_t bytes)
+{
+	uint64_t h = hash_mix(hash_bytes(HASH_SEED ^ ((uint64_t)map << 32 | field), key, bytes));
+
+	return h ? h : 1;
+}
+
+static struct os_counter_seen *seen_slot(struct os_counter_seen *table, uint64_t key)
+{
+	uint32_t at = (uint32_t)(key % LIMIT_OS_COUNTERS);
+
+	while (table[at].key && table[at].key != key)
+		at = (at + 1) % LIMIT_OS_COUNTERS;
+	return &table[at];
+}
+
+/* Forgets the counters that the last reads did not see: threads and places that are gone. */
+static void seen_sweep(struct os_signals *s)
+{
+	struct os_counter_seen *old = s->seen;
+	struct os_counter_seen *fresh = calloc(LIMIT_OS_COUNTERS, sizeof(*fresh));
+
+	s->seen_count = 0;
+	if (!fresh) { /* each counter starts anew: nothing that grew meanwhile is told */
+		memset(old, 0, LIMIT_OS_COUNTERS * sizeof(*old));
+		return;
+	}
+	for (uint32_t i = 0; i < LIMIT_OS_COUNTERS; i++)
+		if (old[i].key && s->serial - old[i].serial < 3) {
+			*seen_slot(fresh, old[i].key) = old[i];
+			s->seen_count++;
+		}
+	s->seen = fresh;
+	free(old);
+}
+
+uint64_t os_signals_delta(struct os_signals *s, uint64_t key, uint64_t value, enum os_first first)
+{
+	struct os_counter_seen *c;
+	uint64_t before;
+
+	if (!value && first == OS_FIRST_IS_ALL)
+		return 0;
+	if (s->seen_count >= LIMIT_OS_COUNTERS / 4 * 3)
+		return 0;
+	c = seen_slot(s->seen, key);
+	if (!c->key) {
+		s->seen_count++;
+		c->key = key;
+		c->value = first == OS_FIRST_IS_ALL ? 0 : value;
+	}
+	before = c->value;
+	c->value = value;
+	c->serial = s->serial;
+	/* one that fell was made anew: all of it is new */
+	return value >= before ? value - before : value;
+}
+
+/* ---- who is watched ---- */
+
+struct os_rank *os_signals_find(struct os_signals *s, uint32_t pid)
+{
+	for (uint32_t i = 0; pid && i < LIMIT_NODE_PROCESSES; i++)
+		if (s->ranks[i].pid == pid)
+			return &s->ranks[i];
+	return NULL;
+}
+
+uint32_t os_signals_root(const struct os_signals *s, uint32_t pid)
+{
+	for (uint32_t i = 0; pid && i < s->pid_count; i++)
+		if (s->pids[i] == pid)
+			return s->roots[i];
+	return 0;
+}
+
+static void note_pid(struct os_signals *s, uint32_t pid, uint32_t root)
+{
+	if (os_signals_root(s, pid) || s->pid_count == OS_PROCESS_MAX)
+		return;
+	s->pids[s->pid_count] = pid;
+	s->roots[s->pid_count++] = root;
+}
+
+static void watch_family(struct os_signals *s, uint32_t root)
+{
+	uint32_t children[CHILDREN_MAX], n;
+
+	note_pid(s, root, root);
+	/* the rank first, so that what it forks from now on is watched by the kernel side */
+	os_bpf_watch(s->bpf, root, root);
+	n = os_proc_children(s->options.proc_root, root, children, CHILDREN_MAX);
+	for (uint32_t i = 0; i < n; i++) {
+		note_pid(s, children[i], root);
+		os_bpf_watch(s->bpf, children[i], root);
+	}
+}
+
+int os_signals_watch(struct os_signals *s, uint32_t pid, uint64_t now_ns)
+{
+	struct os_rank *r = os_signals_find(s, pid);
+
+	if (r || !pid)
+		return 0;
+	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES && !r; i++)
+		if (!s->ranks[i].pid)
+			r = &s->ranks[i];
+	if (!r)
+		return -ENOSPC;
+	memset(r, 0, sizeof(*r));
+	r->pid = pid;
+	r->since_ns = now_ns;
+	watch_family(s, pid);
+	return 0;
+}
+
+void os_signals_unwatch(struct os_signals *s, uint32_t pid)
+{
+	struct os_rank *r = os_signals_find(s, pid);
+	uint32_t kept = 0;
+
+	if (!r)
+		return;
+	for (uint32_t i = 0; i < s->pid_count; i++) {
+		if (s->roots[i] == pid) {
+			os_bpf_unwatch(s->bpf, s->pids[i]);
+			continue;
+		}
+		s->pids[kept] = s->pids[i];
+		s->roots[kept++] = s->roots[i];
+	}
+	s->pid_count = kept;
+	os_series_forget(s->series, pid);
+	r->pid = 0;
+}
+
+bool os_signals_watches(const struct os_signals *s, uint32_t pid)
+{
+	return os_signals_find((struct os_signals *)(uintptr_t)s, pid) != NULL;
+}
+
+uint32_t os_signals_rank(const struct os_signals *s, uint32_t n)
+{
+	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++)
+		if (s->ranks[i].pid && !n--)
+			return s->ranks[i].pid;
+	return 0;
+}
+
+/* ---- /proc ---- */
+
+struct wait_arg {
+	struct os_signals *s;
+	uint32_t pid, root;
+};
+
+static void on_run_wait(void *arg, uint32_t tid, uint64_t wait_ns)
+{
+	struct wait_arg *w = arg;
+	struct os_signals *s = w->s;
+	double ms = (double)os_signals_delta(s, os_signals_key(0, FIELD_RUN_WAIT, &tid, sizeof(tid)),
+					     wait_ns, OS_FIRST_IS_NOTHING) * 1e-6;
+	char name[32];
+
+	if (ms <= 0)
+		return;
+	os_series_add(s->series, w->root, OS_SIGNAL_RUN_WAIT, 0, ms, NULL);
+	if (ms < 0.5)
+		return;
+	os_proc_name(s->options.proc_root, w->pid, tid, name, sizeof(name));
+	os_series_add(s->series, w->root, OS_SIGNAL_RUN_WAIT_THREAD, tid, ms, name);
+}
+
+static void add_counter(struct os_signals *s, uint32_t owner, enum os_signal_kind kind, uint32_t field,
+			uint32_t id, uint64_t value, double unit, uint64_t key, const char *subject)
+{
+	uint64_t grown = os_signals_delta(s, os_signals_key(owner, field, &id, sizeof(id)), value,
+					  OS_FIRST_IS_NOTHING);
+
+	if (grown)
+		os_series_add(s->series, owner, kind, key, (double)grown * unit, subject);
+}
+
+static void read_proc_process(struct os_signals *s, uint32_t pid, uint32_t root)
+{
+	struct os_proc_stat st;
+	struct wait_arg w = { s, pid, root };
+
+	if (os_proc_stat(s->options.proc_root, pid, &st))
+		return;
+	add_counter(s, root, OS_SIGNAL_FAULTS_MAJOR, FIELD_FAULTS_MAJOR, pid, st.faults_major, 1, 0, NULL);
+	if (s->bpf)
+		return;
+	add_counter(s, root, OS_SIGNAL_FAULTS, FIELD_FAULTS, pid, st.faults, 1, 0, NULL);
+	os_proc_run_wait(s->options.proc_root, pid, on_run_wait, &w);
+}
+
+static void read_proc(struct os_signals *s)
+{
+	static const char *const pressures[] = { "cpu", "memory", "io" };
+	uint64_t v;
+
+	for (uint32_t i = 0; i < s->pid_count; i++)
+		read_proc_process(s, s->pids[i], s->roots[i]);
+	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++) {
+		struct os_rank *r = &s->ranks[i];
+
+		if (!r->pid)
+			continue;
+		if (!r->cgroup_at_ns || s->now_ns - r->cgroup_at_ns > CGROUP_AGAIN_NS) {
+			os_proc_cgroup_find(s->options.proc_root, s->options.sys_root, r->pid, &r->cgroup);
+			r->cgroup_at_ns = s->now_ns;
+		}
+		if (os_proc_cgroup_throttled(&r->cgroup, &v))
+			add_counter(s, r->pid, OS_SIGNAL_THROTTLED, FIELD_THROTTLED, r->pid, v, 1e-6, 0,
+				    NULL);
+	}
+	for (uint32_t i = 0; i < sizeof(pressures) / sizeof(pressures[0]); i++)
+		if (!os_proc_pressure(s->options.proc_root, pressures[i], &v))
+			add_counter(s, 0, OS_SIGNAL_PRESSURE, FIELD_PRESSURE, i, v, 1e-3, i, pressures[i]);
+}
+
+/* ---- reading ---- */
+
+static uint64_t own_cpu_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000ull + (uint64_t)ts.tv_nsec;
+}
+
+/* Without BPF the children are found again and again. */
+static void refresh(struct os_signals *s)
+{
+	if (s->bpf || (s->children_at_ns && s->now_ns - s->children_at_ns < CHILDREN_AGAIN_NS))
+		return;
+	s->children_at_ns = s->now_ns;
+	s->pid_count = 0;
+	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++)
+		if (s->ranks[i].pid)
+			watch_family(s, s->ranks[i].pid);
+}
+
+void os_signals_read(struct os_signals *s, uint64_t now_ns)
+{
+	uint64_t before_ns = own_cpu_ns();
+
+	s->now_ns = now_ns;
+	s->serial++;
+	os_series_advance(s->series, now_ns);
+	if (s->seen_count >= LIMIT_OS_COUNTERS / 2)
+		seen_sweep(s);
+	if (s->bpf)
+		os_read_maps(s);
+	refresh(s);
+	read_proc(s);
+	s->stats.reads++;
+	s->stats.read_ns += own_cpu_ns() - before_ns;
+}
+
+/* ---- windows ---- */
+
+struct pick {
+	struct os_signals *s;
+	struct os_signal *list;
+	uint32_t count;
+	double step_ms;
+	bool had[OS_SIGNAL_KINDS];
+	/* halves of a mean */
+	struct os_series_row io_ns, io_count;
+	struct {
+		struct os_series_row ns, count;
+	} disk[32];
+	uint32_t disks;
+};
+
+static void take(struct pick *p, enum os_signal_kind kind, const char *subject, double value, double usual)
+{
+	struct os_signal sig;
+
+	p->had[kind] = true;
+	os_signal_make(&sig, kind, subject, value, usual, p->step_ms);
+	if (os_signal_is_notable(&sig))
+		os_signal_put(p->list, &p->count, CANDIDATES_MAX, &sig);
+}
+
+static double ratio(double a, double b)
+{
+	return b > 0 ? a / b : 0;
+}
+
+static void take_mean(struct pick *p, enum os_signal_kind kind, const char *subject,
+		      const struct os_series_row *ns, const struct os_series_row *count)
+{
+	if (count->value > 0)
+		take(p, kind, subject, ratio(ns->value, count->value),
+		     count->usual > 0 ? ratio(ns->usual, count->usual) : -1);
+}
+
+/* Names of those that contend for the same lock as the rank does there. */
+static void add_sharers(const struct os_signals *s, uint32_t root, uint64_t key, char *subject, size_t bytes)
+{
+	const struct os_lock_use *mine = NULL;
+	uint32_t named[SHARERS_NAMED], count = 0;
+
+	for (uint32_t i = 0; i < OS_SHARERS && !mine; i++)
+		if (s->uses[i].pid && (uint32_t)s->uses[i].stack == (uint32_t)key &&
+		    os_signals_root(s, s->uses[i].pid) == root)
+			mine = &s->uses[i];
+	for (uint32_t i = 0; mine && i < OS_SHARERS && count < SHARERS_NAMED; i++) {
+		const struct os_lock_use *u = &s->uses[i];
+		size_t used = strlen(subject);
+		bool again = false;
+
+		for (uint32_t k = 0; k < count; k++)
+			again |= named[k] == u->pid;
+		if (!u->pid || again || u->pid == mine->pid || u->at_ns + SHARERS_NS < s->now_ns ||
+		    (u->lock != mine->lock && u->stack != mine->stack))
+			continue;
+		named[count] = u->pid;
+		snprintf(subject + used, bytes - used, "%s%.16s (pid %u)",
+			 count ? ", " : ", which is shared with ", u->comm, u->pid);
+		count++;
+	}
+}
+
+static void on_rank_row(void *arg, const struct os_series_row *row)
+{
+	struct pick *p = arg;
+	char subject[OS_SIGNAL_SUBJECT_BYTES + 64];
+
+	if (row->kind == OS_ROW_IO_NS)
+		p->io_ns = *row;
+	else if (row->kind == OS_ROW_IO_COUNT)
+		p->io_count = *row;
+	if (row->kind >= OS_SIGNAL_KINDS)
+		return;
+	snprintf(subject, sizeof(subject), "%s", row->subject);
+	if (row->kind == OS_SIGNAL_LOCK_PLACE)
+		add_sharers(p->s, row->owner, row->key, subject, sizeof(subject));
+	take(p, row->kind, subject, row->value, row->usual);
+}
+
+static void on_host_row(void *arg, const struct os_series_row *row)
+{
+	struct pick *p = arg;
+	uint32_t i = 0;
+
+	if (row->kind < OS_SIGNAL_KINDS) {
+		take(p, row->kind, row->subject, row->value, row->usual);
+		return;
+	}
+	while (i < p->disks && p->disk[i].ns.key != row->key)
+		i++;
+	if (i == sizeof(p->disk) / sizeof(p->disk[0]))
+		return;
+	if (i == p->disks) {
+		memset(&p->disk[i], 0, sizeof(p->disk[i]));
+		p->disk[p->disks++].ns.key = row->key;
+	}
+	if (row->kind == OS_ROW_DISK_NS)
+		p->disk[i].ns = *row;
+	else
+		p->disk[i].count = *row;
+}
+
+/* The totals are told also where nothing happened: zero is a finding. */
+static void take_zeroes(struct pick *p, double usual)
+{
+	for (unsigned k = 0; k < OS_SIGNAL_KINDS; k++) {
+		bool by_bpf = k != OS_SIGNAL_FAULTS_MAJOR && k != OS_SIGNAL_THROTTLED &&
+			      k != OS_SIGNAL_FAULTS && k != OS_SIGNAL_RUN_WAIT;
+
+		if (!os_signal_info(k)->total || p->had[k] || (by_bpf && !p->s->bpf))
+			continue;
+		take(p, k, "", 0, usual);
+	}
+}
+
+static void keep_unusual(struct os_rank *r, uint64_t begin_ns, uint64_t end_ns)
+{
+	struct os_span *last = &r->unusual[(r->unusual_next + OS_UNUSUAL_MAX - 1) % OS_UNUSUAL_MAX];
+
+	if (last->end_ns && begin_ns <= last->end_ns + 5000000000ull && begin_ns >= last->begin_ns) {
+		last->end_ns = end_ns > last->end_ns ? end_ns : last->end_ns;
+		return;
+	}
+	r->unusual[r->unusual_next++ % OS_UNUSUAL_MAX] = (struct os_span){ begin_ns, end_ns };
+}
+
+uint32_t os_signals_window(struct os_signals *s, uint32_t pid, uint64_t begin_ns, uint64_t end_ns,
+			   double step_ms, bool unusual, struct os_signal *list, uint32_t max)
+{
+	struct os_rank *r = os_signals_find(s, pid);
+	struct os_series_query q = { .begin_ns = begin_ns, .end_ns = end_ns };
+	struct pick *p = r ? calloc(1, sizeof(*p)) : NULL;
+	uint32_t n = 0;
+
+	if (p)
+		p->list = calloc(CANDIDATES_MAX, sizeof(*p->list));
+	if (!p || !p->list) {
+		free(p);
+		return 0;
+	}
+	p->s = s;
+	p->step_ms = step_ms;
+	q.from_ns = r->since_ns;
+	q.unusual = r->unusual;
+	q.unusual_count = OS_UNUSUAL_MAX;
+	os_series_each(s->series, pid, &q, on_rank_row, p);
+	os_series_each(s->series, 0, &q, on_host_row, p);
+	take_mean(p, OS_SIGNAL_IO_LATENCY, "", &p->io_ns, &p->io_count);
+	for (uint32_t i = 0; i < p->disks; i++)
+		if (p->disk[i].ns.subject)
+			take_mean(p, OS_SIGNAL_DISK_LATENCY, p->disk[i].ns.subject, &p->disk[i].ns,
+				  &p->disk[i].count);
+	take_zeroes(p, os_series_knows_usual(s->series, &q) ? 0 : -1);
+	qsort(p->list, p->count, sizeof(*p->list), os_signal_order);
+	for (uint32_t i = 0; i < p->count; i++)
+		os_signal_put(list, &n, max, &p->list[i]);
+	qsort(list, n, sizeof(*list), os_signal_order);
+	if (unusual)
+		keep_unusual(r, begin_ns, end_ns);
+	free(p->list);
+	free(p);
+	return n;
+}
+
+/* ---- open, close ---- */
+
+int os_signals_open(struct os_signals **out, const struct os_signals_options *o, uint64_t now_ns)
+{
+	struct os_signals *s = calloc(1, sizeof(*s));
+	int err = -ENOMEM;
+
+	if (!s)
+		return err;
+	s->options = *o;
+	if (!s->options.proc_root)
+		s->options.proc_root = "/proc";
+	if (!s->options.sys_root)
+		s->options.sys_root = "/sys";
+	s->seen = calloc(LIMIT_OS_COUNTERS, sizeof(*s->seen));
+	s->keys = malloc(OS_KEYS_BYTES);
+	s->values = malloc(OS_VALUES_BYTES);
+	if (!s->seen || !s->keys || !s->values || os_series_open(&s->series, now_ns)) {
+		os_signals_close(s);
+		return err;
+	}
+	s->now_ns = now_ns;
+	if (o->no_bpf)
+		snprintf(s->stats.why, sizeof(s->stats.why), "switched off");
+	else if (os_bpf_open(s) == -ENOMEM) {
+		os_signals_close(s);
+		return err;
+	}
+	s->stats.bpf = s->bpf != NULL;
+	s->stats.map_bytes = os_bpf_bytes(s->bpf);
+	*out = s;
+	return 0;
+}
+
+void os_signals_close(struct os_signals *s)
+{
+	if (!s)
+		return;
+	os_bpf_close(s->bpf);
+	os_series_close(s->series);
+	kernel_symbols_close(s->symbols);
+	free(s->seen);
+	free(s->keys);
+	free(s->values);
+	free(s);
+}
+
+void os_signals_stats(const struct os_signals *s, struct os_signals_stats *out)
+{
+	*out = s->stats;
+	out->processes = s->pid_count;
+	out->series = os_series_count(s->series);
+	out->lost_series = os_series_lost(s->series);
+	while (os_signals_rank(s, out->ranks))
+		out->ranks++;
+}
+
+uint32_t os_signals_programs(const struct os_signals *s, struct os_signals_program *out, uint32_t max)
+{
+	return os_bpf_programs(s->bpf, out, max);
+}

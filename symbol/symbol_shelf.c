@@ -1,0 +1,325 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "symbol/symbol_shelf.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/hash.h"
+#include "base/limits.h"
+
+#define TABLE_FIRST 1024u
+#define USE_STEP_S  3600u /* how far a file's access time may lag behind */
+
+struct symbol_shelf {
+	char dir[1024], suffix[16];
+	uint64_t bytes_max, seed;
+	struct symbol_shelf_item *table;
+	uint32_t room, count; /* room: a power of two */
+	struct symbol_shelf_stats stats;
+};
+
+static uint32_t home(const struct symbol_shelf *s, const uint8_t *id, size_t id_bytes)
+{
+	return (uint32_t)hash_mix(hash_bytes(s->seed, id, id_bytes)) & (s->room - 1);
+}
+
+static struct symbol_shelf_item *probe(struct symbol_shelf *s, const uint8_t *id, size_t id_bytes)
+{
+	for (uint32_t h = home(s, id, id_bytes);; h = (h + 1) & (s->room - 1)) {
+		struct symbol_shelf_item *i = &s->table[h];
+
+		if (!i->id_bytes || (i->id_bytes == id_bytes && !memcmp(i->id, id, id_bytes)))
+			return i;
+	}
+}
+
+static int grow(struct symbol_shelf *s)
+{
+	struct symbol_shelf_item *old = s->table;
+	uint32_t old_room = s->room;
+
+	if (s->room && s->count + 1 <= s->room / 4 * 3)
+		return 0;
+	s->table = calloc(old_room ? 2 * (size_t)old_room : TABLE_FIRST, sizeof(*s->table));
+	if (!s->table) {
+		s->table = old;
+		return -ENOMEM;
+	}
+	s->room = old_room ? 2 * old_room : TABLE_FIRST;
+	for (uint32_t k = 0; k < old_room; k++)
+		if (old[k].id_bytes)
+			*probe(s, old[k].id, old[k].id_bytes) = old[k];
+	free(old);
+	return 0;
+}
+
+/* ---- the directory as it is found ---- */
+
+static int digit(char c)
+{
+	return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+/* The bytes of as many pairs of digits as there are, at most room; 0 if there is anything else. */
+static size_t unhex(const char *text, size_t digits, uint8_t *out, size_t room)
+{
+	if (!digits || digits % 2 || digits / 2 > room)
+		return 0;
+	for (size_t i = 0; i < digits; i += 2) {
+		int hi = digit(text[i]), lo = digit(text[i + 1]);
+
+		if (hi < 0 || lo < 0)
+			return 0;
+		out[i / 2] = (uint8_t)(hi << 4 | lo);
+	}
+	return digits / 2;
+}
+
+static int found(struct symbol_shelf *s, int dir, uint8_t first, const char *name)
+{
+	size_t n = strlen(name), tail = strlen(s->suffix), bytes;
+	uint8_t id[SYMBOL_SHELF_ID_MAX] = { first };
+	struct symbol_shelf_item *i;
+	struct stat st;
+
+	if (n <= tail || strcmp(name + n - tail, s->suffix))
+		return 0;
+	bytes = unhex(name, n - tail, id + 1, sizeof(id) - 1);
+	if (!bytes || s->count >= LIMIT_SYMBOL_FILES ||
+	    fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) || !S_ISREG(st.st_mode))
+		return 0;
+	i = symbol_shelf_put(s, id, bytes + 1, (uint64_t)st.st_size);
+	if (!i)
+		return -ENOMEM;
+	i->used_s = i->kept_s = (uint32_t)st.st_atime;
+	return 0;
+}
+
+static int scan_below(struct symbol_shelf *s, int parent, const char *name, uint8_t first)
+{
+	int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC), err = 0;
+	DIR *d = fd < 0 ? NULL : fdopendir(fd);
+	struct dirent *e;
+
+	if (!d) {
+		if (fd >= 0)
+			close(fd);
+		return 0;
+	}
+	while (!err && (e = readdir(d)))
+		err = found(s, fd, first, e->d_name);
+	closedir(d);
+	return err;
+}
+
+static int scan(struct symbol_shelf *s)
+{
+	DIR *d = opendir(s->dir);
+	struct dirent *e;
+	uint8_t first;
+	int err = 0;
+
+	if (!d)
+		return -errno;
+	while (!err && (e = readdir(d)))
+		if (strlen(e->d_name) == 2 && unhex(e->d_name, 2, &first, 1))
+			err = scan_below(s, dirfd(d), e->d_name, first);
+	closedir(d);
+	return err;
+}
+
+int symbol_shelf_open(struct symbol_shelf **out, const char *dir, const char *suffix, uint64_t bytes_max)
+{
+	struct symbol_shelf *s = calloc(1, sizeof(*s));
+	int err = 0;
+
+	if (!s)
+		return -ENOMEM;
+	s->bytes_max = bytes_max;
+	if (getrandom(&s->seed, sizeof(s->seed), 0) != (ssize_t)sizeof(s->seed))
+		err = -EIO;
+	if ((size_t)snprintf(s->dir, sizeof(s->dir), "%s", dir) >= sizeof(s->dir) ||
+	    (size_t)snprintf(s->suffix, sizeof(s->suffix), "%s", suffix) >= sizeof(s->suffix))
+		err = -ENAMETOOLONG;
+	if (!err && mkdir(dir, 0755) && errno != EEXIST)
+		err = -errno;
+	if (!err)
+		err = grow(s);
+	if (!err)
+		err = scan(s);
+	if (err) {
+		symbol_shelf_close(s);
+		return err;
+	}
+	*out = s;
+	return 0;
+}
+
+void symbol_shelf_close(struct symbol_shelf *s)
+{
+	if (s)
+		free(s->table);
+	free(s);
+}
+
+/* ---- one file ---- */
+
+int symbol_shelf_path(const struct symbol_shelf *s, const uint8_t *id, size_t id_bytes, char *out,
+		      size_t out_bytes)
+{
+	size_t n;
+
+	if (id_bytes < 2)
+		return -EINVAL;
+	if (id_bytes > SYMBOL_SHELF_ID_MAX)
+		id_bytes = SYMBOL_SHELF_ID_MAX;
+	n = (size_t)snprintf(out, out_bytes, "%s/%02x/", s->dir, id[0]);
+	if (n + 2 * id_bytes + strlen(s->suffix) > out_bytes)
+		return -ENAMETOOLONG;
+	for (size_t i = 1; i < id_bytes; i++)
+		n += (size_t)snprintf(out + n, out_bytes - n, "%02x", id[i]);
+	snprintf(out + n, out_bytes - n, "%s", s->suffix);
+	return 0;
+}
+
+int symbol_shelf_prepare(struct symbol_shelf *s, const uint8_t *id, size_t id_bytes)
+{
+	char path[1100];
+
+	if (id_bytes < 2)
+		return -EINVAL;
+	snprintf(path, sizeof(path), "%s/%02x", s->dir, id[0]);
+	return mkdir(path, 0755) && errno != EEXIST ? -errno : 0;
+}
+
+struct symbol_shelf_item *symbol_shelf_find(struct symbol_shelf *s, const uint8_t *id, size_t id_bytes)
+{
+	struct symbol_shelf_item *i;
+
+	if (id_bytes < 2)
+		return NULL;
+	i = probe(s, id, id_bytes < SYMBOL_SHELF_ID_MAX ? id_bytes : SYMBOL_SHELF_ID_MAX);
+	return i->id_bytes ? i : NULL;
+}
+
+void symbol_shelf_use(struct symbol_shelf *s, struct symbol_shelf_item *i)
+{
+	struct timespec times[2] = { { .tv_nsec = 0 }, { .tv_nsec = UTIME_OMIT } };
+	char path[1200];
+
+	i->used_s = (uint32_t)time(NULL);
+	if (i->used_s - i->kept_s < USE_STEP_S)
+		return;
+	i->kept_s = i->used_s;
+	times[0].tv_sec = i->used_s;
+	if (!symbol_shelf_path(s, i->id, i->id_bytes, path, sizeof(path)))
+		utimensat(AT_FDCWD, path, times, AT_SYMLINK_NOFOLLOW);
+}
+
+struct symbol_shelf_item *symbol_shelf_put(struct symbol_shelf *s, const uint8_t *id, size_t id_bytes,
+					   uint64_t bytes)
+{
+	struct symbol_shelf_item *i;
+
+	if (id_bytes < 2 || grow(s))
+		return NULL;
+	if (id_bytes > SYMBOL_SHELF_ID_MAX)
+		id_bytes = SYMBOL_SHELF_ID_MAX;
+	i = probe(s, id, id_bytes);
+	if (i->id_bytes) {
+		s->stats.bytes -= i->bytes;
+	} else {
+		memcpy(i->id, id, id_bytes);
+		i->id_bytes = (uint8_t)id_bytes;
+		s->count++;
+	}
+	i->quality = 0;
+	i->bytes = bytes;
+	i->used_s = i->kept_s = (uint32_t)time(NULL);
+	s->stats.bytes += bytes;
+	return i;
+}
+
+/* Takes the item out; those that had to give way to it move up. */
+static void forget(struct symbol_shelf *s, struct symbol_shelf_item *i)
+{
+	uint32_t hole = (uint32_t)(i - s->table), mask = s->room - 1;
+
+	s->stats.bytes -= i->bytes;
+	s->count--;
+	for (uint32_t k = (hole + 1) & mask; s->table[k].id_bytes; k = (k + 1) & mask) {
+		uint32_t h = home(s, s->table[k].id, s->table[k].id_bytes);
+
+		if (((k - h) & mask) < ((k - hole) & mask))
+			continue; /* its home lies behind the hole */
+		s->table[hole] = s->table[k];
+		hole = k;
+	}
+	memset(&s->table[hole], 0, sizeof(s->table[hole]));
+}
+
+void symbol_shelf_remove(struct symbol_shelf *s, const uint8_t *id, size_t id_bytes)
+{
+	struct symbol_shelf_item *i = symbol_shelf_find(s, id, id_bytes);
+	char path[1200];
+
+	if (!symbol_shelf_path(s, id, id_bytes, path, sizeof(path)))
+		unlink(path);
+	if (i)
+		forget(s, i);
+}
+
+/* ---- room ---- */
+
+static int compare_use(const void *a, const void *b)
+{
+	const struct symbol_shelf_item *x = a, *y = b;
+
+	return x->used_s < y->used_s ? -1 : x->used_s > y->used_s;
+}
+
+static bool fits(const struct symbol_shelf *s, uint64_t bytes)
+{
+	return s->count < LIMIT_SYMBOL_FILES &&
+	       (!s->bytes_max || (bytes <= s->bytes_max && s->stats.bytes <= s->bytes_max - bytes));
+}
+
+int symbol_shelf_make_room(struct symbol_shelf *s, uint64_t bytes, bool evict)
+{
+	struct symbol_shelf_item *all;
+	uint32_t n = 0;
+
+	if (fits(s, bytes))
+		return 0;
+	if (!evict || (s->bytes_max && bytes > s->bytes_max))
+		return -ENOSPC;
+	all = malloc((s->count + 1) * sizeof(*all));
+	if (!all)
+		return -ENOMEM;
+	for (uint32_t k = 0; k < s->room; k++)
+		if (s->table[k].id_bytes)
+			all[n++] = s->table[k];
+	qsort(all, n, sizeof(*all), compare_use);
+	for (uint32_t k = 0; k < n && !fits(s, bytes); k++) {
+		s->stats.evicted++;
+		s->stats.evicted_bytes += all[k].bytes;
+		symbol_shelf_remove(s, all[k].id, all[k].id_bytes);
+	}
+	free(all);
+	return fits(s, bytes) ? 0 : -ENOSPC;
+}
+
+void symbol_shelf_stats_get(const struct symbol_shelf *s, struct symbol_shelf_stats *out)
+{
+	*out = s->stats;
+	out->files = s->count;
+	out->memory_bytes = sizeof(*s) + s->room * sizeof(*s->table);
+}

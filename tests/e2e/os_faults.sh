@@ -1,0 +1,71 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# A job of 4 ranks on the simulated node; a process that spins on the CPU of one rank makes it late. The
+# incident must name that process. Needs BPF, so root.
+. "$(dirname "$0")/lib.sh"
+CULPRIT=2
+
+skip_all() {
+	echo "$1"
+	rm -rf "$WORK"
+	exit 77
+}
+[ "$(id -u)" = 0 ] || skip_all "needs root for BPF"
+[ "$(nproc)" -ge 2 ] || skip_all "needs two CPUs"
+trap finish EXIT
+
+rank_pid() { node_api status ".ranks[] | select(.rank == $1 and .state == \"attached\") | .pid"; }
+armed() { # all four ranks know what is usual
+	[ "$(node_api status '[.ranks[] | select(.model == "armed")] | length')" = 4 ]
+}
+# Two of every five milliseconds are left to others, as a real-time process that polls would do.
+hog() { # cpu seconds
+	exec -a os-hog python3 - "$1" "$2" <<-'PY'
+		import ctypes, os, sys, time
+		ctypes.CDLL(None).prctl(15, b"os-hog", 0, 0, 0)  # PR_SET_NAME
+		os.sched_setaffinity(0, {int(sys.argv[1])})
+		os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
+		end = time.monotonic() + float(sys.argv[2])
+		while time.monotonic() < end:
+		    until = time.monotonic() + 0.03
+		    while time.monotonic() < until:
+		        pass
+		    time.sleep(0.02)
+	PY
+}
+
+stack_start "$WORK/stack" || { ok "daemons start" false; exit; }
+is "$(node_api status .os.mode)" bpf || { echo "# $(node_api status .os.why)"; ok "BPF loads" false; exit; }
+"$BIN/sysom" run --job os-faults -- "$BIN/simjob" --ranks 4 --seconds 45 --seed 7 >"$WORK/job.log" 2>&1 &
+JOB=$!
+ok "four ranks learn what is usual" stack_wait 25 armed
+sleep 3 # some more seconds that are usual
+PID=$(rank_pid $CULPRIT)
+for thread in /proc/"$PID"/task/*; do taskset -pc 1 "${thread##*/}" >>"$WORK/taskset.log" 2>&1; done
+hog 1 6 &
+HOG=$!
+wait $HOG
+wait $JOB
+ok "the job ends with 0" is $? 0
+stack_end sysomd "$STACK_SYSOMD_PID"
+ok "sysomd ends with 0" is $? 0
+STACK_SYSOMD_PID=
+sleep 0.5
+api incidents '{incidents: [.incidents[] | select(.symptom != "hiccup")] | sort_by(-.flagged_steps)}' \
+	>"$WORK/incidents.json"
+ok "there is an incident" test "$(jq '.incidents | length' "$WORK/incidents.json")" -ge 1
+ID=$(jq -r '.incidents[0].id' "$WORK/incidents.json")
+api incidents '.incidents[]' | jq -c '{id,symptom,ranks,victims,flagged_steps}' | sed 's/^/# /'
+"$BIN/sysom" show "$ID" >"$WORK/show.log"
+sed 's/^/# /' "$WORK/show.log"
+# a busy machine may hold up others too
+ok "it names rank $CULPRIT" jq -e ".incidents[0].ranks | index($CULPRIT) != null" "$WORK/incidents.json"
+ok "sysom show names the process that had the CPU" \
+	grep -q "os-hog (pid $HOG) ran while its threads waited for the CPU" "$WORK/show.log"
+"$BIN/sysom" show "$ID" --json >"$WORK/show.json"
+ok "the JSON form has the signal, raised" jq -e --arg who "os-hog (pid $HOG)" \
+	'[.signals[] | select(.name == "cpu_hog" and .subject == $who and .raised)] | length > 0' "$WORK/show.json"
+ok "and the totals, also those that are as usual" jq -e \
+	'[.signals[].name] | contains(["run_wait", "page_faults", "io_wait"])' "$WORK/show.json"
+"$BIN/sysom" report "$ID" -o "$WORK/report.html" >"$WORK/report.log"
+ok "the HTML report has them" grep -q "os-hog (pid $HOG) ran while" "$WORK/report.html"

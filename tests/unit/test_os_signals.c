@@ -1,0 +1,790 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * OS signals on real faults: a child process, the victim, meets each, and what is said of it is held
+ * against what the kernel's own counters or the victim itself say. As root, where BPF loads. */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/perf_event.h>
+#include <netinet/in.h>
+#include <sched.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/sysmacros.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/limits.h"
+#include "sidecar/os_signals.h"
+
+static uint64_t now_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000ull + (uint64_t)ts.tv_nsec;
+}
+
+static void pin(int cpu)
+{
+	cpu_set_t set;
+
+	CPU_ZERO(&set);
+	CPU_SET(cpu, &set);
+	sched_setaffinity(0, sizeof(set), &set);
+}
+
+static bool put_text(const char *path, const char *text)
+{
+	int fd = open(path, O_WRONLY | O_CLOEXEC);
+	bool good = fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text);
+
+	if (fd >= 0)
+		close(fd);
+	return good;
+}
+
+/* Ahead of whatever else this machine runs; for less than a second. */
+static void hurry(void)
+{
+	setpriority(PRIO_PROCESS, 0, -20);
+	put_text("/proc/self/autogroup", "-20"); /* of the session */
+}
+
+static void spin_ms(uint64_t ms)
+{
+	uint64_t until = now_ns() + ms * 1000000;
+
+	while (now_ns() < until)
+		;
+}
+
+/* The n-th number (from 0) of a small file; after a name in parentheses, where there is one. */
+static uint64_t number_of(const char *path, unsigned n)
+{
+	char text[8192], *word, *next;
+	FILE *f = fopen(path, "re");
+	size_t bytes = f ? fread(text, 1, sizeof(text) - 1, f) : 0;
+
+	if (f)
+		fclose(f);
+	text[bytes] = '\0';
+	next = strrchr(text, ')');
+	next = next ? next + 2 : text;
+	while ((word = strsep(&next, " \n")) && n--)
+		;
+	return word ? strtoull(word, NULL, 10) : 0;
+}
+
+/* ---- the victim ---- */
+
+struct victim {
+	pid_t pid;
+	int go, done;
+	struct os_signals *os;
+	uint64_t begin_ns;
+	double told; /* what it says of itself */
+	struct os_signal list[LIMIT_WINDOW_SIGNALS];
+	uint32_t count;
+	double seconds;
+};
+
+/* Forks it; work runs when victim_run is called. */
+static void victim_start(struct victim *v, const struct os_signals_options *o, double (*work)(void *arg),
+			 void *arg)
+{
+	int go[2], done[2];
+
+	memset(v, 0, sizeof(*v));
+	assert_false(pipe2(go, O_CLOEXEC) || pipe2(done, O_CLOEXEC));
+	fflush(NULL);
+	v->pid = fork();
+	assert_true(v->pid >= 0);
+	if (!v->pid) {
+		char c;
+		double told;
+
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		prctl(PR_SET_NAME, "os-victim");
+		if (read(go[0], &c, 1) != 1)
+			_exit(1);
+		told = work(arg);
+		if (write(done[1], &told, sizeof(told)) < 0 || read(go[0], &c, 1) < 0)
+			_exit(1);
+		_exit(0);
+	}
+	close(go[0]);
+	close(done[1]);
+	v->go = go[1];
+	v->done = done[0];
+	v->begin_ns = now_ns();
+	assert_false(os_signals_open(&v->os, o, v->begin_ns));
+	assert_false(os_signals_watch(v->os, (uint32_t)v->pid, now_ns()));
+	os_signals_read(v->os, now_ns());
+}
+
+static void victim_run(struct victim *v)
+{
+	uint64_t end_ns;
+
+	assert_int_equal(write(v->go, "g", 1), 1);
+	assert_int_equal(read(v->done, &v->told, sizeof(v->told)), sizeof(v->told));
+	end_ns = now_ns();
+	os_signals_read(v->os, end_ns);
+	v->seconds = (double)(end_ns - v->begin_ns) * 1e-9;
+	v->count = os_signals_window(v->os, (uint32_t)v->pid, v->begin_ns, end_ns, 10, false, v->list,
+				     LIMIT_WINDOW_SIGNALS);
+}
+
+static void victim_end(struct victim *v)
+{
+	put_text("/proc/self/autogroup", "0");
+	close(v->go);
+	close(v->done);
+	kill(v->pid, SIGKILL);
+	waitpid(v->pid, NULL, 0);
+	os_signals_close(v->os);
+}
+
+static const struct os_signal *signal_of(const struct victim *v, const char *name, const char *part)
+{
+	for (uint32_t i = 0; i < v->count; i++)
+		if (!strcmp(v->list[i].name, name) && strstr(v->list[i].subject, part))
+			return &v->list[i];
+	for (uint32_t i = 0; i < v->count; i++) {
+		char line[256];
+
+		print_message("# %s: %s\n", v->list[i].name,
+			      os_signal_text(&v->list[i], line, sizeof(line)));
+	}
+	print_message("# not there: %s about \"%s\"\n", name, part);
+	return NULL;
+}
+
+/* Of the whole stretch, in the unit's own seconds. */
+static double sum_of(const struct victim *v, const char *name, const char *part)
+{
+	const struct os_signal *s = signal_of(v, name, part);
+
+	assert_non_null(s);
+	return s->value * v->seconds;
+}
+
+static void assert_near(double a, double b, double share, double slack)
+{
+	double distance = a > b ? a - b : b - a;
+
+	if (distance > share * (a > b ? a : b) + slack)
+		print_message("# %g against %g\n", a, b);
+	assert_true(distance <= share * (a > b ? a : b) + slack);
+}
+
+static bool has_bpf(void)
+{
+	struct os_signals_options o = { .proc_root = NULL };
+	struct os_signals_stats st;
+	struct os_signals *s;
+	static int known = -1;
+
+	if (known >= 0)
+		return known;
+	if (os_signals_open(&s, &o, now_ns()))
+		return false;
+	os_signals_stats(s, &st);
+	os_signals_close(s);
+	if (!st.bpf)
+		print_message("# no BPF: %s\n", st.why);
+	known = st.bpf;
+	return known;
+}
+
+#define NEEDS_BPF()                                                                                \
+	do {                                                                                       \
+		if (!has_bpf())                                                                    \
+			skip();                                                                    \
+	} while (0)
+
+static const struct os_signals_options defaults;
+
+/* ---- CPU ---- */
+
+static double spin_with_naps(void *arg)
+{
+	char path[64];
+	uint64_t before;
+
+	hurry();
+	pin(0);
+	/* its wait for the CPU, as the scheduler counts it */
+	snprintf(path, sizeof(path), "/proc/self/schedstat");
+	before = number_of(path, 1);
+	for (int i = 0; i < 60; i++) {
+		spin_ms(10);
+		usleep(1000);
+	}
+	return (double)(number_of(path, 1) - before) * 1e-6;
+}
+
+static pid_t start_hog(int cpu)
+{
+	pid_t pid;
+
+	fflush(NULL);
+	pid = fork();
+	if (!pid) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		prctl(PR_SET_NAME, "os-hog");
+		hurry();
+		pin(cpu);
+		spin_ms(20000);
+		_exit(0);
+	}
+	return pid;
+}
+
+static void names_the_process_that_had_the_cpu(void **state)
+{
+	char who[32];
+	struct victim v;
+	pid_t hog;
+
+	NEEDS_BPF();
+	victim_start(&v, &defaults, spin_with_naps, NULL);
+	hog = start_hog(0);
+	victim_run(&v);
+	kill(hog, SIGKILL);
+	waitpid(hog, NULL, 0);
+	snprintf(who, sizeof(who), "os-hog (pid %d)", (int)hog);
+	assert_near(sum_of(&v, "run_wait", ""), v.told, 0.1, 20);
+	assert_near(sum_of(&v, "run_wait_thread", "os-victim"), v.told, 0.1, 20);
+	assert_true(sum_of(&v, "cpu_hog", who) > 20);
+	victim_end(&v);
+}
+
+static uint64_t migrations_of_self(void)
+{
+	FILE *f = fopen("/proc/self/sched", "re");
+	unsigned long long v = 0;
+	char line[256];
+
+	while (f && fgets(line, sizeof(line), f))
+		if (sscanf(line, "se.nr_migrations : %llu", &v) == 1)
+			break;
+	if (f)
+		fclose(f);
+	return v;
+}
+
+static double hop(void *arg)
+{
+	uint64_t before;
+
+	pin(0);
+	before = migrations_of_self();
+	for (int i = 0; i < 200; i++) {
+		pin((i + 1) % 2);
+		spin_ms(1);
+	}
+	return (double)(migrations_of_self() - before);
+}
+
+static void counts_migrations(void **state)
+{
+	struct victim v;
+
+	NEEDS_BPF();
+	if (sysconf(_SC_NPROCESSORS_ONLN) < 2)
+		skip();
+	victim_start(&v, &defaults, hop, NULL);
+	victim_run(&v);
+	assert_near(sum_of(&v, "migrations", ""), v.told, 0.02, 4);
+	victim_end(&v);
+}
+
+/* ---- memory ---- */
+
+static double touch_pages(void *arg)
+{
+	size_t pages = 20000, bytes = pages * 4096;
+	uint64_t before = number_of("/proc/self/stat", 7);
+	char *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	madvise(p, bytes, MADV_NOHUGEPAGE);
+	for (size_t i = 0; i < pages; i++)
+		p[i * 4096] = 1;
+	return (double)(number_of("/proc/self/stat", 7) - before);
+}
+
+static double child_touches(void *arg)
+{
+	int done[2];
+	double told = 0;
+
+	if (pipe(done))
+		return 0;
+	if (!fork()) {
+		told = touch_pages(NULL);
+		if (write(done[1], &told, sizeof(told)) < 0)
+			_exit(1);
+		/* its counters are read while it lives, or as it was */
+		usleep(300000);
+		_exit(0);
+	}
+	return read(done[0], &told, sizeof(told)) == sizeof(told) ? told : 0;
+}
+
+static void counts_page_faults(void **state)
+{
+	struct victim v;
+
+	NEEDS_BPF();
+	victim_start(&v, &defaults, touch_pages, NULL);
+	victim_run(&v);
+	assert_true(v.told >= 20000);
+	assert_near(sum_of(&v, "page_faults", ""), v.told, 0.05, 100);
+	victim_end(&v);
+}
+
+static void follows_children_of_the_rank(void **state)
+{
+	struct victim v;
+
+	NEEDS_BPF();
+	victim_start(&v, &defaults, child_touches, NULL);
+	victim_run(&v);
+	assert_true(v.told >= 20000);
+	assert_near(sum_of(&v, "page_faults", ""), v.told, 0.05, 500);
+	victim_end(&v);
+}
+
+/* ---- storage ---- */
+
+struct slow_disk {
+	char group[128], file[128];
+	unsigned major, minor;
+};
+
+static bool slow_disk_make(struct slow_disk *d)
+{
+	char path[256], text[128], *bytes;
+	struct stat st;
+	int fd;
+
+	snprintf(d->group, sizeof(d->group), "/sys/fs/cgroup/blkio/sysom-test-%d", (int)getpid());
+	snprintf(d->file, sizeof(d->file), "test_os_signals.%d", (int)getpid());
+	bytes = calloc(1, 1 << 20);
+	fd = open(d->file, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
+	if (!bytes || fd < 0 || write(fd, bytes, 1 << 20) != 1 << 20 || fsync(fd) || fstat(fd, &st))
+		return false;
+	close(fd);
+	free(bytes);
+	d->major = major(st.st_dev);
+	d->minor = minor(st.st_dev);
+	if (mkdir(d->group, 0755))
+		return false;
+	snprintf(path, sizeof(path), "%s/blkio.throttle.read_bps_device", d->group);
+	snprintf(text, sizeof(text), "%u:%u 1048576\n", d->major, d->minor);
+	return put_text(path, text);
+}
+
+static void slow_disk_remove(struct slow_disk *d)
+{
+	unlink(d->file);
+	for (int i = 0; i < 200 && rmdir(d->group) && errno == EBUSY; i++)
+		usleep(10000);
+}
+
+static double read_slowly(void *arg)
+{
+	const struct slow_disk *d = arg;
+	char path[256], text[32];
+	void *buffer = NULL;
+	uint64_t before;
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/cgroup.procs", d->group);
+	snprintf(text, sizeof(text), "%d\n", (int)getpid());
+	fd = open(d->file, O_RDONLY | O_DIRECT);
+	if (!put_text(path, text) || fd < 0 || posix_memalign(&buffer, 4096, 128 << 10))
+		return -1;
+	before = now_ns();
+	for (int i = 0; i < 4; i++)
+		if (pread(fd, buffer, 128 << 10, i * (128 << 10)) != 128 << 10)
+			return -1;
+	return (double)(now_ns() - before) * 1e-6;
+}
+
+static void sees_the_wait_for_a_slow_disk(void **state)
+{
+	const struct os_signal *s;
+	struct slow_disk d;
+	struct victim v;
+
+	NEEDS_BPF();
+	if (!slow_disk_make(&d)) {
+		slow_disk_remove(&d);
+		print_message("# no blkio throttle here\n");
+		skip();
+	}
+	victim_start(&v, &defaults, read_slowly, &d);
+	victim_run(&v);
+	if (v.told < 0) { /* a file system without O_DIRECT */
+		victim_end(&v);
+		slow_disk_remove(&d);
+		skip();
+	}
+	assert_true(v.told > 200);
+	/* its own clock also counts the wait for the CPU after each read */
+	assert_near(sum_of(&v, "io_wait", ""), v.told, 0.15, 30);
+	assert_near(sum_of(&v, "io_wait_thread", "os-victim"), v.told, 0.15, 30);
+	s = signal_of(&v, "io_wait", "");
+	assert_true(s->flags & OS_SIGNAL_RAISED);
+	victim_end(&v);
+	slow_disk_remove(&d);
+}
+
+/* ---- locks ---- */
+
+static char lock_dir[] = "/dev/shm/sysom-test-XXXXXX";
+
+static int contentions_open(pid_t pid)
+{
+	struct perf_event_attr a = { .type = PERF_TYPE_TRACEPOINT, .size = sizeof(a), .disabled = 0 };
+	static const char *const places[] = { "/sys/kernel/tracing", "/sys/kernel/debug/tracing" };
+	char path[128];
+
+	mount("tracefs", "/sys/kernel/tracing", "tracefs", 0, NULL); /* where it is not yet */
+	for (int i = 0; i < 2 && !a.config; i++) {
+		snprintf(path, sizeof(path), "%s/events/lock/contention_begin/id", places[i]);
+		a.config = number_of(path, 0);
+	}
+	return a.config ? (int)syscall(SYS_perf_event_open, &a, pid, -1, -1, 0) : -1;
+}
+
+static double look_up_nothing(void *arg)
+{
+	int fd = contentions_open(0);
+	uint64_t count = 0, until = now_ns() + 700000000ull;
+	struct stat st;
+	char path[96];
+
+	hurry();
+	pin(1);
+	for (unsigned i = 0; now_ns() < until; i++) {
+		snprintf(path, sizeof(path), "%s/none-%u", lock_dir, i);
+		stat(path, &st);
+	}
+	if (fd < 0 || read(fd, &count, sizeof(count)) != sizeof(count))
+		return -1;
+	return (double)count;
+}
+
+static pid_t start_contender(void)
+{
+	pid_t pid;
+
+	fflush(NULL);
+	pid = fork();
+	if (!pid) {
+		char path[96];
+
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		prctl(PR_SET_NAME, "os-contender");
+		hurry();
+		pin(0);
+		for (uint64_t until = now_ns() + 20000000000ull; now_ns() < until;) {
+			int fd;
+
+			snprintf(path, sizeof(path), "%s/file", lock_dir);
+			fd = open(path, O_CREAT | O_WRONLY, 0600);
+			close(fd);
+			unlink(path);
+		}
+		_exit(0);
+	}
+	return pid;
+}
+
+static void names_who_shares_a_contended_lock(void **state)
+{
+	char who[32];
+	struct victim v;
+	pid_t contender;
+	const struct os_signal *s;
+
+	NEEDS_BPF();
+	if (!mkdtemp(lock_dir) || sysconf(_SC_NPROCESSORS_ONLN) < 2)
+		skip();
+	victim_start(&v, &defaults, look_up_nothing, NULL);
+	contender = start_contender();
+	victim_run(&v);
+	kill(contender, SIGKILL);
+	waitpid(contender, NULL, 0);
+	snprintf(who, sizeof(who), "%s/file", lock_dir);
+	unlink(who);
+	rmdir(lock_dir);
+	print_message("# %g contentions by perf\n", v.told);
+	if (v.told >= 0) /* perf's own count of the same tracepoint */
+		assert_true(v.told > 100);
+	assert_true(sum_of(&v, "lock_wait", "") > 0.2);
+	snprintf(who, sizeof(who), "os-contender (pid %d)", (int)contender);
+	s = signal_of(&v, "lock_place", who);
+	assert_non_null(s);
+	assert_null(strstr(s->subject, "not known"));
+	victim_end(&v);
+}
+
+/* ---- network ---- */
+
+#define NETWORK "sysomt"
+
+static void network_remove(void)
+{
+	/* the devices go with them */
+	if (system("ip netns del " NETWORK "a 2>/dev/null; ip netns del " NETWORK "b 2>/dev/null"))
+		return;
+}
+
+/* Two namespaces and a cable; what arrives in b is handled on CPU 1. */
+static bool network_make(void)
+{
+	network_remove();
+	return !system(
+		"exec 2>/dev/null; ip netns add " NETWORK "a && ip netns add " NETWORK "b && "
+		"ip -n " NETWORK "a link add v0 type veth peer name v1 netns " NETWORK "b && "
+		"ip -n " NETWORK "a addr add 10.98.7.1/24 dev v0 && ip -n " NETWORK "a link set v0 up && "
+		"ip -n " NETWORK "b addr add 10.98.7.2/24 dev v1 && ip -n " NETWORK "b link set v1 up && "
+		"ip -n " NETWORK "a neigh add 10.98.7.77 lladdr 02:00:00:00:00:77 dev v0 && "
+		"ip netns exec " NETWORK "b sh -c 'echo 2 >/sys/class/net/v1/queues/rx-0/rps_cpus'");
+}
+
+static bool enter_network(const char *name)
+{
+	char path[64];
+	int fd;
+	bool good;
+
+	snprintf(path, sizeof(path), "/run/netns/%s", name);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	good = fd >= 0 && !syscall(SYS_setns, fd, CLONE_NEWNET);
+	if (fd >= 0)
+		close(fd);
+	return good;
+}
+
+
+static pid_t start_flood(void)
+{
+	pid_t pid;
+
+	fflush(NULL);
+	pid = fork();
+	if (!pid) {
+		struct sockaddr_in to = { .sin_family = AF_INET, .sin_port = htons(9) };
+		char packet[64] = "";
+		int fd;
+
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		hurry();
+		pin(0);
+		inet_pton(AF_INET, "10.98.7.2", &to.sin_addr);
+		if (!enter_network(NETWORK "a"))
+			_exit(1);
+		fd = socket(AF_INET, SOCK_DGRAM, 0);
+		for (uint64_t until = now_ns() + 20000000000ull; now_ns() < until;)
+			sendto(fd, packet, sizeof(packet), 0, (struct sockaddr *)&to, sizeof(to));
+		_exit(0);
+	}
+	return pid;
+}
+
+static uint64_t received_on_cpu1(void)
+{
+	FILE *f = fopen("/proc/softirqs", "re");
+	unsigned long long a, b, got = 0;
+	char line[4096];
+
+	while (f && fgets(line, sizeof(line), f))
+		if (sscanf(line, " NET_RX: %llu %llu", &a, &b) == 2)
+			got = b;
+	if (f)
+		fclose(f);
+	return got;
+}
+
+static double spin_on_cpu1(void *arg)
+{
+	uint64_t before = received_on_cpu1();
+
+	hurry();
+	pin(1);
+	spin_ms(800);
+	return (double)(received_on_cpu1() - before);
+}
+
+static void tells_interrupts_that_took_a_threads_time(void **state)
+{
+	const struct os_signal *s;
+	struct victim v;
+	pid_t flood;
+	char line[256];
+
+	NEEDS_BPF();
+	if (sysconf(_SC_NPROCESSORS_ONLN) < 2 || !network_make()) {
+		network_remove();
+		print_message("# no network namespaces here\n");
+		skip();
+	}
+	victim_start(&v, &defaults, spin_on_cpu1, NULL);
+	flood = start_flood();
+	victim_run(&v);
+	kill(flood, SIGKILL);
+	waitpid(flood, NULL, 0);
+	network_remove();
+	print_message("# %g NET_RX soft interrupts on CPU 1 by /proc/softirqs\n", v.told);
+	/* each takes a batch of packets */
+	assert_true(v.told > 100);
+	s = signal_of(&v, "softirq_stolen", "NET_RX from thread os-victim on CPU 1");
+	assert_non_null(s);
+	print_message("# %s\n", os_signal_text(s, line, sizeof(line)));
+	assert_true(s->value > 5);
+	assert_non_null(signal_of(&v, "softirq_cpu", "NET_RX on CPU 1"));
+	victim_end(&v);
+}
+
+static double connect_to_nobody(void *arg)
+{
+	struct sockaddr_in to = { .sin_family = AF_INET, .sin_port = htons(4791) };
+	int fd;
+
+	inet_pton(AF_INET, "10.98.7.77", &to.sin_addr);
+	if (!enter_network(NETWORK "a"))
+		return -1;
+	fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+	if (!connect(fd, (struct sockaddr *)&to, sizeof(to)) || errno != EINPROGRESS)
+		return -1;
+	usleep(1500000); /* the first repetition comes after a second */
+	return 1;
+}
+
+static void maps_retransmits_to_the_rank_with_the_socket(void **state)
+{
+	const struct os_signal *s;
+	struct victim v;
+
+	NEEDS_BPF();
+	if (!network_make()) {
+		network_remove();
+		print_message("# no network namespaces here\n");
+		skip();
+	}
+	victim_start(&v, &defaults, connect_to_nobody, NULL);
+	victim_run(&v);
+	network_remove();
+	assert_true(v.told == 1);
+	s = signal_of(&v, "tcp_retransmits", "10.98.7.1:");
+	assert_non_null(s);
+	assert_non_null(strstr(s->subject, "to 10.98.7.77:4791"));
+	victim_end(&v);
+}
+
+/* ---- without ---- */
+
+static void tells_which_programs_are_left_out(void **state)
+{
+	struct os_signals_options o = { .without = "os_contention_begin,os_contention_end" };
+	struct os_signals_stats st;
+	struct victim v;
+
+	NEEDS_BPF();
+	victim_start(&v, &o, touch_pages, NULL);
+	os_signals_stats(v.os, &st);
+	assert_true(st.bpf);
+	assert_non_null(strstr(st.missing, "os_contention_begin (left out)"));
+	assert_null(strstr(st.missing, "os_switch"));
+	victim_run(&v);
+	assert_near(sum_of(&v, "page_faults", ""), v.told, 0.05, 100);
+	victim_end(&v);
+}
+
+static void goes_on_without_bpf_and_says_so(void **state)
+{
+	struct os_signals_options o = { .no_bpf = true };
+	struct os_signals_stats st;
+	struct victim v;
+	pid_t hog;
+
+	victim_start(&v, &o, spin_with_naps, NULL);
+	hog = start_hog(0);
+	os_signals_stats(v.os, &st);
+	assert_false(st.bpf);
+	assert_string_equal(st.why, "switched off");
+	victim_run(&v);
+	kill(hog, SIGKILL);
+	waitpid(hog, NULL, 0);
+	assert_near(sum_of(&v, "run_wait", ""), v.told, 0.1, 20);
+	for (uint32_t i = 0; i < v.count; i++)
+		assert_string_not_equal(v.list[i].name, "io_wait");
+	victim_end(&v);
+}
+
+static void an_ordinary_user_gets_a_reason(void **state)
+{
+	struct os_signals_options o = { .proc_root = NULL };
+	int status;
+	pid_t pid;
+
+	if (geteuid())
+		goto own; /* it is one already */
+	fflush(NULL);
+	pid = fork();
+	if (!pid) {
+		struct os_signals_stats st;
+		struct os_signals *s;
+
+		if (setresgid(65534, 65534, 65534) || setresuid(65534, 65534, 65534) ||
+		    os_signals_open(&s, &o, now_ns()))
+			_exit(1);
+		os_signals_stats(s, &st);
+		_exit(!st.bpf && st.why[0] ? 0 : 2);
+	}
+	waitpid(pid, &status, 0);
+	assert_int_equal(status, 0);
+own:
+	if (geteuid())
+		has_bpf(); /* prints the reason; must not fail */
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(names_the_process_that_had_the_cpu),
+		cmocka_unit_test(counts_migrations),
+		cmocka_unit_test(counts_page_faults),
+		cmocka_unit_test(follows_children_of_the_rank),
+		cmocka_unit_test(sees_the_wait_for_a_slow_disk),
+		cmocka_unit_test(names_who_shares_a_contended_lock),
+		cmocka_unit_test(tells_interrupts_that_took_a_threads_time),
+		cmocka_unit_test(maps_retransmits_to_the_rank_with_the_socket),
+		cmocka_unit_test(tells_which_programs_are_left_out),
+		cmocka_unit_test(goes_on_without_bpf_and_says_so),
+		cmocka_unit_test(an_ordinary_user_gets_a_reason),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
