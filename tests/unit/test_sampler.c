@@ -448,8 +448,8 @@ static void measures_blocked_time(void **state)
 	assert_true(t.samples >= 4);
 	/* a busy machine has it wait elsewhere too, for a page or a lock */
 	assert_true(t.chained * 10 >= t.samples * 7);
-	/* nanosleep never sleeps shorter than it was told */
-	assert_true(t.chained_weight_ns >= t.chained * SLEEP_MS * 1000000ull);
+	/* nanosleep never sleeps shorter than it was told; the drains cut the first and the last */
+	assert_true(t.chained_weight_ns >= (t.chained - 2) * SLEEP_MS * 1000000ull);
 	stack_batch_fini(&b);
 	sampler_remove(s, (uint32_t)pid);
 	stop_target(pid);
@@ -567,7 +567,7 @@ static void loses_nothing_in_the_swap(void **state)
 	assert_true(counted > 100);
 	assert_int_equal(counted + after.lost_count_full - before.lost_count_full,
 			 after.samples - before.samples);
-	assert_int_equal(after.lost_ring_full, 0);
+	assert_int_equal(after.lost_ring_full, before.lost_ring_full);
 	stack_batch_fini(&b);
 }
 
