@@ -548,13 +548,18 @@ int sampler_drain(struct sampler *s, struct stack_batch *b)
 
 static void bpf_stats(const struct sampler *s, struct sampler_stats *out)
 {
-	uint64_t n[SAMPLER_COUNT_MAX];
+	uint64_t n[SAMPLER_COUNT_MAX], early;
 
 	sampler_maps_counters(s->maps, n);
 	out->samples = n[SAMPLER_COUNT_TAKEN] + s->asleep;
 	out->frames = n[SAMPLER_COUNT_FRAMES];
 	for (int i = 0; i < STACK_END_COUNT; i++)
 		out->end[i] = n[SAMPLER_COUNT_END + i];
+	/* what the kernel took for a root while a table was still being made */
+	early = s->build.early < out->end[STACK_END_ROOT] ? s->build.early
+							    : out->end[STACK_END_ROOT];
+	out->end[STACK_END_ROOT] -= early;
+	out->end[STACK_END_NO_TABLE] += early;
 	out->scanned = n[SAMPLER_COUNT_SCANNED];
 	out->lost_count_full = n[SAMPLER_COUNT_FULL] + n[SAMPLER_COUNT_BLOCKED_FULL];
 	out->lost_stack_full = s->stack_refused;
@@ -562,6 +567,8 @@ static void bpf_stats(const struct sampler *s, struct sampler_stats *out)
 	out->lost_mapping = n[SAMPLER_COUNT_UNMAPPED];
 	out->python_frames = n[SAMPLER_COUNT_PYTHON_FRAMES];
 	out->python_failed = n[SAMPLER_COUNT_PYTHON_FAILED] + s->build.unnamed;
+	out->python_mismatch = s->build.mismatched;
+	out->early = s->build.early;
 	out->off_cpu_short = n[SAMPLER_COUNT_SHORT];
 	out->off_cpu_asleep = s->asleep;
 	out->off_cpu_captures = n[SAMPLER_COUNT_CAPTURES];

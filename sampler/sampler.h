@@ -44,6 +44,8 @@ struct sampler_stats {
 	uint64_t lost_count_full, lost_stack_full, lost_ring_full,
 	    lost_mapping;		       /* samples, by cause */
 	uint64_t python_frames, python_failed; /* failed: walks that gave up */
+	uint64_t python_mismatch; /* samples whose Python and native stacks, both whole, disagree */
+	uint64_t early; /* samples that STACK_END_NO_TABLE ends since a table was still being made */
 	uint64_t off_cpu_captures;	       /* stacks taken when a thread went to sleep */
 	uint64_t off_cpu_asleep; /* of samples: threads that slept on at a drain, once per drain */
 	uint64_t off_cpu_short;		       /* sleeps below off_cpu_min_ns: not kept, not lost */

@@ -385,6 +385,39 @@ static void finds_the_known_chain(void **state)
 	stop_target(pid);
 }
 
+/* While a file's table is still being made, frames are guessed: such a stack has no root. */
+static void claims_no_root_before_the_tables(void **state)
+{
+	static const char *const none[] = {NULL};
+	struct sampler *s = shared;
+	struct sampler_stats before, after;
+	pid_t pid = start_target("spin");
+	struct stack_batch b;
+	struct tally t;
+
+	sampler_stats_get(s, &before);
+	let_run(s, 200);
+	assert_int_equal(sampler_add(s, (uint32_t)pid, false), 0);
+	let_run(s, 400); /* from the first mapping on, tables come one by one */
+	stack_batch_init(&b);
+	assert_int_equal(sampler_drain(s, &b), 0);
+	tally_up(&b, (uint32_t)pid, STACK_ON_CPU, none, &t);
+	for (uint32_t i = 0; i < b.sample_count; i++) {
+		const struct stack *k = &b.stacks[b.samples[i].stack];
+
+		if (b.samples[i].pid != (uint32_t)pid || k->end != STACK_END_ROOT)
+			continue;
+		for (uint32_t f = 0; f < k->count; f++)
+			assert_false(b.frames[k->first + f].flags & STACK_FRAME_SCANNED);
+	}
+	sampler_stats_get(s, &after);
+	print_message("# at first: %lu samples, %lu to the root, %lu before the tables\n", t.samples,
+		      t.rooted, after.early - before.early);
+	stack_batch_fini(&b);
+	sampler_remove(s, (uint32_t)pid);
+	stop_target(pid);
+}
+
 static void follows(const char *what, bool root_is_enough, const char *const *chain)
 {
 	struct sampler *s = shared;
@@ -393,12 +426,18 @@ static void follows(const char *what, bool root_is_enough, const char *const *ch
 	struct tally t;
 
 	assert_int_equal(sampler_add(s, (uint32_t)pid, true), 0);
-	let_run(s, 700); /* it forks, execs or loads 300 ms after its start */
-	let_settle(s);
-	let_sample(s, 100);
 	stack_batch_init(&b);
-	assert_int_equal(sampler_drain(s, &b), 0);
-	tally_up(&b, 0, STACK_ON_CPU, chain, &t);
+	/* it forks, execs or loads 300 ms after its start, and a busy machine takes its time */
+	for (int i = 0; i < 20; i++) {
+		let_run(s, 400);
+		let_settle(s);
+		let_sample(s, 100);
+		stack_batch_clear(&b);
+		assert_int_equal(sampler_drain(s, &b), 0);
+		tally_up(&b, 0, STACK_ON_CPU, chain, &t);
+		if (t.chained && t.rooted * 100 >= t.samples * 99)
+			break;
+	}
 	print_message("# %s: %lu samples, %lu with the chain, %lu to the root\n", what, t.samples,
 		      t.chained, t.rooted);
 	assert_true(t.samples >= 20);
@@ -861,7 +900,7 @@ static int as_tail(void **state)
 
 #define CASE(f) cmocka_unit_test_teardown(f, clean_up)
 #define CASES                                                                                      \
-	CASE(finds_the_known_chain), CASE(follows_a_fork), CASE(follows_an_exec),                  \
+	CASE(claims_no_root_before_the_tables), CASE(finds_the_known_chain), CASE(follows_a_fork), CASE(follows_an_exec),                  \
 	    CASE(follows_a_dlopen), CASE(measures_blocked_time),                               \
 	    CASE(tells_of_threads_that_sleep_on), CASE(shows_kernel_stacks),                       \
 	    CASE(loses_nothing_in_the_swap), CASE(changes_rate_and_fraction),                      \
