@@ -96,7 +96,7 @@ cpu=$(($(nproc) - 1))
 taskset -a -p -c $cpu "$pid" >/dev/null
 hogs=()
 for _ in 1 2 3 4; do
-	taskset -c $cpu bash -c 'while :; do :; done' &
+	timeout 40 taskset -c $cpu bash -c 'while :; do :; done' & # ends even if this script is killed
 	hogs+=($!)
 done
 begin=$(now)
