@@ -162,12 +162,13 @@ static void print_sampler(const json_t *s)
 	json_object_foreach((json_t *)lost, cause, v)
 		lost_count += json_number_value(v);
 	if (*jsonget_text(s, "why"))
-		printf("            %s%s%s\n", term_style(TERM_YELLOW), term_safe(jsonget_text(s, "why"), 160),
-		       term_style(TERM_PLAIN));
+		printf("            %s%s%s\n", term_style(TERM_YELLOW),
+		       term_safe(jsonget_text(s, "why"), 160), term_style(TERM_PLAIN));
 	if (*jsonget_text(s, "missing"))
 		printf("            this kernel lacks: %s\n", term_safe(jsonget_text(s, "missing"), 160));
 	if (jsonget_number(s, "samples_total") > 0)
-		printf("            %s Hz, %s %% of ticks%s; %s samples of %s processes, truncated %s, lost %s\n",
+		printf("            %s Hz, %s %% of ticks%s; %s samples of %s processes, truncated %s, "
+		       "lost %s\n",
 		       term_count(jsonget_number(s, "rate_hz")),
 		       term_count(jsonget_number(s, "fraction_percent")),
 		       jsonget_true(s, "raised") ? " (an anomaly is open)" : "",
