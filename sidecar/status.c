@@ -123,7 +123,7 @@ static const char *stacks_mode(const struct node *n)
 	struct sampler_stats ss;
 
 	cpu_stacks_stats_get(n, &st, &ss);
-	return ss.mode == SAMPLER_OFF ? "none" : sampler_mode_name(ss.mode);
+	return st.opening ? "starting" : ss.mode == SAMPLER_OFF ? "none" : sampler_mode_name(ss.mode);
 }
 
 struct sampler_value {
