@@ -2,7 +2,8 @@
  * cpu_stacks.h - CPU stacks in sysomd: samples the registered ranks and their children, keeps the
  * last minutes packed in memory, hands out what belongs to a window. Takes 10% of the ticks
  * (sampler.fraction) as long as nothing is wrong, and all of them while a rank of this node has an
- * anomaly open. Owns: the sampler, the packed periods, a thread while the sampler is opened.  Threads: the loop's. */
+ * anomaly open.
+ * Owns: the sampler, the packed periods, a thread for both.  Threads: the loop's. */
 #ifndef SYSOM_SIDECAR_CPU_STACKS_H
 #define SYSOM_SIDECAR_CPU_STACKS_H
 
@@ -27,10 +28,12 @@ int cpu_stacks_open(struct node *n);
 void cpu_stacks_close(struct node *n);
 void cpu_stacks_watch(struct node *n, uint32_t pid);
 void cpu_stacks_unwatch(struct node *n, uint32_t pid);
-/* Drains when it is time; raises and lowers the fraction. */
+/* Asks for a drain when it is time; raises and lowers the fraction. Never waits. */
 void cpu_stacks_tend(struct node *n, uint64_t now_ns);
+/* Waits until all that was asked for so far is done: true, or false after wait_ms. */
+bool cpu_stacks_settle(struct node *n, uint32_t wait_ms);
 /* Appends to *out what the process pid and its descendants did in [begin, end), draining first
- * where that is not over. 0, -ENOMEM, -ENOSYS without a sampler. */
+ * where that is not over (it waits 0.2 s for that at most). 0, -ENOMEM, -ENOSYS without a sampler. */
 int cpu_stacks_extract(struct node *n, uint32_t pid, uint64_t begin_ns, uint64_t end_ns,
 		       struct stack_batch *out);
 void cpu_stacks_stats_get(const struct node *n, struct cpu_stacks_stats *out,

@@ -119,6 +119,12 @@ static struct node *open_node(void)
 	return n;
 }
 
+static void tend(struct node *n, uint64_t now_ns)
+{
+	cpu_stacks_tend(n, now_ns);
+	assert_true(cpu_stacks_settle(n, 10000));
+}
+
 static void close_node(struct node *n)
 {
 	cpu_stacks_close(n);
@@ -145,9 +151,11 @@ static void a_rank_is_watched_once_with_its_children(void **state)
 
 	cpu_stacks_watch(n, 77);
 	cpu_stacks_watch(n, 77);
+	assert_true(cpu_stacks_settle(n, 10000));
 	assert_int_equal(fake.added_count, 1);
 	cpu_stacks_unwatch(n, 77);
 	cpu_stacks_unwatch(n, 77);
+	assert_true(cpu_stacks_settle(n, 10000));
 	assert_int_equal(fake.removed_count, 1);
 	close_node(n);
 }
@@ -170,9 +178,9 @@ static void a_window_gets_the_ranks_family_and_its_time(void **state)
 	fake.pids[2] = 1;
 	fake.pid_count = 3;
 	fake.time_ns = now_ns - 10 * SECOND;
-	cpu_stacks_tend(n, now_ns + 6 * SECOND);
+	tend(n, now_ns + 6 * SECOND);
 	fake.time_ns = now_ns - 5 * SECOND;
-	cpu_stacks_tend(n, now_ns + 12 * SECOND);
+	tend(n, now_ns + 12 * SECOND);
 	assert_int_equal(fake.drains, 2);
 	assert_int_equal(count_of(n, (uint32_t)getpid(), now_ns - 20 * SECOND, now_ns), 4);
 	assert_int_equal(count_of(n, (uint32_t)getpid(), now_ns - 6 * SECOND, now_ns), 2);
@@ -196,7 +204,7 @@ static void strangers_are_counted(void **state)
 	fake.pids[0] = 1;
 	fake.pid_count = 1;
 	fake.time_ns = clock_monotonic_ns();
-	cpu_stacks_tend(n, fake.time_ns + 6 * SECOND);
+	tend(n, fake.time_ns + 6 * SECOND);
 	cpu_stacks_stats_get(n, &st, &ss);
 	assert_int_equal(st.strangers, 1);
 	assert_int_equal(st.drains, 1);
@@ -213,16 +221,16 @@ static void an_open_anomaly_takes_all_ticks_and_some_time_after(void **state)
 
 	p->rank = r;
 	n->processes[0] = p;
-	cpu_stacks_tend(n, now_ns + SECOND);
+	tend(n, now_ns + SECOND);
 	assert_int_equal(fake.fraction, 10);
 	r->anomaly.state = ANOMALY_OPEN;
-	cpu_stacks_tend(n, now_ns + 2 * SECOND);
+	tend(n, now_ns + 2 * SECOND);
 	assert_int_equal(fake.fraction, 100);
 	assert_int_equal(fake.drains, 1); /* what was counted has the old weight */
 	r->anomaly.state = ANOMALY_IDLE;
-	cpu_stacks_tend(n, now_ns + 5 * SECOND);
+	tend(n, now_ns + 5 * SECOND);
 	assert_int_equal(fake.fraction, 100);
-	cpu_stacks_tend(n, now_ns + 30 * SECOND);
+	tend(n, now_ns + 30 * SECOND);
 	assert_int_equal(fake.fraction, 10);
 	n->processes[0] = NULL;
 	free(r);
