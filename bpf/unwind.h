@@ -443,6 +443,14 @@ static __always_inline int unwind_resolves(const struct unwind_state *s, __u64 p
 	       UNWIND_RULE_CFA(&rule) != UNWIND_CFA_NONE;
 }
 
+/* Whether `other` lies in the mapping that s->pc lies in. */
+static __always_inline int unwind_is_beside(const struct unwind_state *s, __u64 other)
+{
+	const struct unwind_mapping *m = unwind_find_mapping(s, s->pc);
+
+	return m && other >= m->begin && (other - m->begin) >> UNWIND_PAGE_SHIFT < m->page_total;
+}
+
 /* The instructions of every sigreturn trampoline: mov $15, %eax or %rax; syscall. */
 static __always_inline int unwind_at_sigreturn(__u64 pc)
 {
@@ -516,7 +524,10 @@ static __always_inline void unwind_blind_fp(struct unwind_state *s)
 	if (s->blind_pair[0] > rbp && s->blind_pair[0] - rbp < UNWIND_BLIND_FRAME_BYTES) {
 		if (!unwind_find_mapping(s, s->blind_pair[1] - 1))
 			return;
-	} else if (!unwind_resolves(s, s->blind_pair[1])) {
+	} else if (!unwind_resolves(s, s->blind_pair[1]) &&
+		   (s->blind_pair[0] || !unwind_is_beside(s, s->blind_pair[1]))) {
+		/* nor the outermost frame of code that has no rules though its file has: Go with
+		 * a few C functions linked in */
 		return;
 	}
 	call = unwind_call_before(s->blind_pair[1], s->pc, &target);

@@ -213,6 +213,7 @@ static uint32_t file_number(struct processes *p, uint32_t pid, const struct mapp
 	f->path = strdup(m->path);
 	f->elf = *m->elf;
 	f->known = true;
+	f->tabled = unwind_store_has_table(p->store, file);
 	p->files_known++;
 	if (found)
 		table_request(p, file, pid, m);
@@ -403,6 +404,7 @@ static void table_done(struct processes *p, struct worker_job *job)
 	f->refused = job->err && job->err != -ENODATA;
 	if (unwind_store_set_table(p->store, job->file, job->err ? NULL : &job->table))
 		f->refused = true;
+	f->tabled = !job->err && !f->refused;
 	if (job->err)
 		return; /* nothing to publish: it had no table before */
 	for (uint32_t i = 0; i < PROCESS_SLOTS; i++) {

@@ -52,6 +52,7 @@ struct process_file {
 	uint32_t users; /* mappings */
 	uint32_t idle;	/* drains without users */
 	bool known, waiting, refused;
+	bool tabled; /* it has, or had, an unwind table */
 };
 
 struct processes_stats {

@@ -20,6 +20,7 @@
 #include "bpf/sampler_tail.skel.h"
 
 #define COUNT_BATCH	  4096u
+#define BLOCKED_BATCH	  512u
 #define PERF_BUFFER_PAGES 32u
 #define PID_NS_FIRST	  0xeffffffcu /* the inode of the first PID namespace, fixed by the kernel */
 
@@ -44,6 +45,7 @@ struct sampler_maps {
 	uint64_t dropped, map_bytes;
 	struct sampler_key keys[COUNT_BATCH];
 	struct sampler_count values[COUNT_BATCH];
+	struct sampler_blocked sleepers[BLOCKED_BATCH];
 };
 
 /* libbpf's last complaint: the reason why a load failed. */
@@ -472,13 +474,33 @@ int sampler_maps_counts(struct sampler_maps *m, uint32_t old, sampler_maps_count
 	return 0;
 }
 
+static int blocked_batches(struct sampler_maps *m, sampler_maps_blocked_fn fn, void *arg)
+{
+	LIBBPF_OPTS(bpf_map_batch_opts, opts);
+	uint32_t at = 0, n, tids[BLOCKED_BATCH];
+	bool first = true;
+	int err;
+
+	do {
+		n = BLOCKED_BATCH;
+		err = bpf_map_lookup_batch(m->blocked, first ? NULL : &at, &at, tids, m->sleepers,
+					   &n, &opts);
+		if (err && err != -ENOENT)
+			return err; /* a bucket larger than a batch */
+		first = false;
+		for (uint32_t i = 0; i < n; i++)
+			fn(arg, &m->sleepers[i]);
+	} while (!err);
+	return 0;
+}
+
 void sampler_maps_blocked(struct sampler_maps *m, sampler_maps_blocked_fn fn, void *arg)
 {
 	struct sampler_blocked b;
 	uint32_t key, next;
 	bool more;
 
-	if (m->blocked < 0)
+	if (m->blocked < 0 || (m->batch && !blocked_batches(m, fn, arg)))
 		return;
 	/* bounded: threads come and go while it is read, and a deleted key begins anew */
 	more = !bpf_map_get_next_key(m->blocked, NULL, &key);

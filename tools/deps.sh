@@ -9,7 +9,7 @@ protobuf-compiler libsqlite3-dev libmicrohttpd-dev libcurl4-gnutls-dev libjansso
 libdebuginfod-dev libiberty-dev liblzma-dev libbpf-dev libelf-dev libdw-dev libunwind-dev clang bpftool"
 test="libcmocka-dev binutils g++ gdb debuginfod elfutils xz-utils jq curl python3-numpy python3-torch iproute2 procps git"
 fuzz="clang libclang-rt-14-dev"
-bench="lttng-tools liblttng-ust-dev bpftrace linux-perf redis-server golang-go"
+bench="lttng-tools liblttng-ust-dev bpftrace linux-perf redis-server nginx-light golang-go gron"
 
 list=""
 only_list=no

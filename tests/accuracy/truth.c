@@ -49,6 +49,16 @@ static bool is_fixed(const struct truth *t, uint64_t address)
 	return false;
 }
 
+bool truth_holds(const struct truth *t, const struct snapshot_record *r, size_t bytes,
+		 uint64_t address)
+{
+	return (address >= r->stack_begin &&
+		address + bytes <= r->stack_begin + r->stack_bytes) ||
+	       (address >= r->other_begin &&
+		address + bytes <= r->other_begin + r->other_bytes) ||
+	       is_fixed(t, address);
+}
+
 int truth_read(struct truth *t, const struct snapshot_record *r, void *to, size_t bytes,
 	       uint64_t address)
 {

@@ -53,7 +53,7 @@ ok "Python down to the kernel: a direct read" check kernel "$WORK/off.folded"
 caused() { # begin end: the incident of rank 1 that overlaps most with these times (ns)
 	api incidents | jq -er --argjson a "$1" --argjson b "$2" \
 		'[.incidents[] | select(.ranks | index(1)) | select(.begin_unix_ns < $b and .end_unix_ns > $a)
-		  | {id, s: ([.end_unix_ns, $b] | min) - ([.begin_unix_ns, $a] | max)}]
+		  | {id, s: (([.end_unix_ns, $b] | min) - ([.begin_unix_ns, $a] | max))}]
 		 | max_by(.s) | .id' 2>/dev/null
 }
 shows() { # begin end filter: within 60 s the incident's stacks say so
@@ -96,7 +96,7 @@ cpu=$(($(nproc) - 1))
 taskset -a -p -c $cpu "$pid" >/dev/null
 hogs=()
 for _ in 1 2 3 4; do
-	taskset -c $cpu bash -c 'while :; do :; done' &
+	timeout 40 taskset -c $cpu bash -c 'while :; do :; done' & # ends even if this script is killed
 	hogs+=($!)
 done
 begin=$(now)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * stacks.c - see stacks.h.
- * Periods are kept packed as they would be sent (wire/stacks.h): a period of a busy node is megabytes in
- * memory and some ten kilobytes packed, and most are never looked at. */
-#include "sidecar/stacks.h"
+ * cpu_stacks.c - see cpu_stacks.h.
+ * Periods are kept packed as they would be sent (wire/stacks.h): a period of a busy node is
+ * megabytes in memory and some ten kilobytes packed, and most are never looked at. */
+#include "sidecar/cpu_stacks.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -15,8 +15,9 @@
 #include "sidecar/node.h"
 #include "wire/stacks.h"
 
-#define PERIODS	      256u
-#define RAISED_NS     1000000000ull /* between drains while an anomaly is open: the count maps fill faster */
+#define PERIODS 256u
+#define RAISED_NS                                                                                  \
+	1000000000ull /* between drains while an anomaly is open: the count maps fill faster */
 #define LOWER_NS      10000000000ull /* all ticks for this long after the last anomaly closed */
 #define FAMILY_MAX    4096u
 #define ANCESTORS_MAX 32
@@ -31,7 +32,7 @@ struct member { /* a process seen in a batch: whose it is */
 	uint64_t seen; /* drain number */
 };
 
-struct stacks {
+struct cpu_stacks {
 	struct sampler *sampler;
 	struct loop_source *source;
 	struct period period[PERIODS];
@@ -40,7 +41,7 @@ struct stacks {
 	uint32_t member_count;
 	uint32_t root[LIMIT_NODE_PROCESSES];
 	uint64_t drained_ns, anomaly_ns;
-	struct stacks_stats stats;
+	struct cpu_stacks_stats stats;
 };
 
 static void on_sampler(void *arg, uint32_t events)
@@ -50,7 +51,7 @@ static void on_sampler(void *arg, uint32_t events)
 	sampler_poll(n->stacks->sampler);
 }
 
-int stacks_open(struct node *n)
+int cpu_stacks_open(struct node *n)
 {
 	const struct settings *s = &n->settings;
 	struct sampler_options o;
@@ -80,7 +81,7 @@ int stacks_open(struct node *n)
 	return fd < 0 ? 0 : loop_add_fd(n->loop, fd, EPOLLIN, on_sampler, n, &n->stacks->source);
 }
 
-static void drop_oldest(struct stacks *s)
+static void drop_oldest(struct cpu_stacks *s)
 {
 	struct period *p = &s->period[s->first];
 
@@ -90,9 +91,9 @@ static void drop_oldest(struct stacks *s)
 	s->count--;
 }
 
-void stacks_close(struct node *n)
+void cpu_stacks_close(struct node *n)
 {
-	struct stacks *s = n->stacks;
+	struct cpu_stacks *s = n->stacks;
 
 	if (!s)
 		return;
@@ -104,9 +105,9 @@ void stacks_close(struct node *n)
 	n->stacks = NULL;
 }
 
-void stacks_watch(struct node *n, uint32_t pid)
+void cpu_stacks_watch(struct node *n, uint32_t pid)
 {
-	struct stacks *s = n->stacks;
+	struct cpu_stacks *s = n->stacks;
 	int err;
 
 	if (!s || !pid)
@@ -126,9 +127,9 @@ void stacks_watch(struct node *n, uint32_t pid)
 	}
 }
 
-void stacks_unwatch(struct node *n, uint32_t pid)
+void cpu_stacks_unwatch(struct node *n, uint32_t pid)
 {
-	struct stacks *s = n->stacks;
+	struct cpu_stacks *s = n->stacks;
 
 	for (uint32_t i = 0; s && i < LIMIT_NODE_PROCESSES; i++) {
 		if (s->root[i] != pid)
@@ -158,7 +159,7 @@ static uint32_t parent_of(uint32_t pid)
 	return close && sscanf(close + 1, " %*c %u", &parent) == 1 ? parent : 0;
 }
 
-static bool is_root(const struct stacks *s, uint32_t pid)
+static bool is_root(const struct cpu_stacks *s, uint32_t pid)
 {
 	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++)
 		if (pid && s->root[i] == pid)
@@ -167,7 +168,7 @@ static bool is_root(const struct stacks *s, uint32_t pid)
 }
 
 /* The rank's process that pid descends from; 0: none that is known. */
-static uint32_t find_root(const struct stacks *s, uint32_t pid)
+static uint32_t find_root(const struct cpu_stacks *s, uint32_t pid)
 {
 	for (int i = 0; i < ANCESTORS_MAX && pid > 1; i++) {
 		if (is_root(s, pid))
@@ -177,7 +178,7 @@ static uint32_t find_root(const struct stacks *s, uint32_t pid)
 	return 0;
 }
 
-static struct member *member_of(struct stacks *s, uint32_t pid)
+static struct member *member_of(struct cpu_stacks *s, uint32_t pid)
 {
 	for (uint32_t i = 0; i < s->member_count; i++)
 		if (s->member[i].pid == pid)
@@ -185,9 +186,9 @@ static struct member *member_of(struct stacks *s, uint32_t pid)
 	return NULL;
 }
 
-/* Learns the processes of a fresh batch while they (mostly) still live. Those not seen for as long as
- * periods are kept make room. */
-static void learn_family(struct stacks *s, const struct stack_batch *b)
+/* Learns the processes of a fresh batch while they (mostly) still live. Those not seen for as long
+ * as periods are kept make room. */
+static void learn_family(struct cpu_stacks *s, const struct stack_batch *b)
 {
 	uint32_t last = 0;
 
@@ -209,10 +210,11 @@ static void learn_family(struct stacks *s, const struct stack_batch *b)
 		}
 		if (!m && s->member_count < FAMILY_MAX) {
 			m = &s->member[s->member_count++];
-			*m = (struct member){ .pid = pid, .root = find_root(s, pid) };
+			*m = (struct member){.pid = pid, .root = find_root(s, pid)};
 		}
 		if (m && (!m->root || s->stats.drains > m->seen + PERIODS))
-			m->root = find_root(s, pid); /* unknown so far, or the number is used again */
+			m->root =
+			    find_root(s, pid); /* unknown so far, or the number is used again */
 		if (m)
 			m->seen = s->stats.drains;
 		if (!m || !m->root)
@@ -222,7 +224,7 @@ static void learn_family(struct stacks *s, const struct stack_batch *b)
 
 /* ---- periods ---- */
 
-static void keep(struct stacks *s, const struct stack_batch *b)
+static void keep(struct cpu_stacks *s, const struct stack_batch *b)
 {
 	struct period *p;
 	int err;
@@ -232,7 +234,7 @@ static void keep(struct stacks *s, const struct stack_batch *b)
 	if (s->count == PERIODS)
 		drop_oldest(s);
 	p = &s->period[(s->first + s->count) % PERIODS];
-	*p = (struct period){ .begin_ns = b->begin_ns, .end_ns = b->end_ns };
+	*p = (struct period){.begin_ns = b->begin_ns, .end_ns = b->end_ns};
 	buf_init(&p->packed, LIMIT_STACKS_KEPT_BYTES);
 	err = stacks_pack(b, &p->packed);
 	if (err) {
@@ -249,7 +251,7 @@ static void keep(struct stacks *s, const struct stack_batch *b)
 		drop_oldest(s);
 }
 
-static void drain(struct stacks *s, uint64_t now_ns)
+static void drain(struct cpu_stacks *s, uint64_t now_ns)
 {
 	struct stack_batch b;
 	uint64_t spent_ns;
@@ -278,9 +280,9 @@ static bool anomaly_open(const struct node *n)
 	return false;
 }
 
-void stacks_tend(struct node *n, uint64_t now_ns)
+void cpu_stacks_tend(struct node *n, uint64_t now_ns)
 {
-	struct stacks *s = n->stacks;
+	struct cpu_stacks *s = n->stacks;
 	bool raise;
 
 	if (!s)
@@ -300,10 +302,10 @@ void stacks_tend(struct node *n, uint64_t now_ns)
 		drain(s, now_ns);
 }
 
-int stacks_extract(struct node *n, uint32_t pid, uint64_t begin_ns, uint64_t end_ns,
-		   struct stack_batch *out)
+int cpu_stacks_extract(struct node *n, uint32_t pid, uint64_t begin_ns, uint64_t end_ns,
+		       struct stack_batch *out)
 {
-	struct stacks *s = n->stacks;
+	struct cpu_stacks *s = n->stacks;
 	uint32_t pids[FAMILY_MAX];
 	size_t pid_count = 0;
 	int err = 0;
@@ -336,9 +338,10 @@ int stacks_extract(struct node *n, uint32_t pid, uint64_t begin_ns, uint64_t end
 	return err == -E2BIG ? 0 : err; /* as many as a window may hold */
 }
 
-void stacks_stats_get(const struct node *n, struct stacks_stats *out, struct sampler_stats *sampler)
+void cpu_stacks_stats_get(const struct node *n, struct cpu_stacks_stats *out,
+			  struct sampler_stats *sampler)
 {
-	const struct stacks *s = n->stacks;
+	const struct cpu_stacks *s = n->stacks;
 
 	memset(out, 0, sizeof(*out));
 	memset(sampler, 0, sizeof(*sampler));
