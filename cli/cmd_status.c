@@ -131,6 +131,7 @@ static const char *explain_mode(const char *key, const char *value)
 		const char *key, *value, *text;
 	} table[] = {
 		{ "stacks", "none", "no CPU stacks are taken" },
+		{ "stacks", "starting", "the sampler is being loaded" },
 		{ "stacks", "copy", "copied and unwound by sysomd: no Python names, no blocked time" },
 		{ "stacks", "bpf-tail", "unwound in the kernel, by tail calls" },
 		{ "stacks", "bpf-loop", "unwound in the kernel" },

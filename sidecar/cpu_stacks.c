@@ -5,6 +5,7 @@
 #include "sidecar/cpu_stacks.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,7 +34,11 @@ struct member { /* a process seen in a batch: whose it is */
 };
 
 struct cpu_stacks {
-	struct sampler *sampler;
+	struct sampler *sampler, *opening; /* NULL: not there yet */
+	struct sampler_options options;
+	pthread_t thread; /* opens it */
+	bool thread_runs, opened;
+	int open_err;
 	struct loop_source *source;
 	struct period period[PERIODS];
 	uint32_t first, count;
@@ -51,34 +56,84 @@ static void on_sampler(void *arg, uint32_t events)
 	sampler_poll(n->stacks->sampler);
 }
 
+static void add_root(struct cpu_stacks *s, uint32_t pid)
+{
+	int err = s->sampler ? sampler_add(s->sampler, pid, true) : 0;
+
+	if (err)
+		log_warn("sampler", "pid=%u: %s", pid, strerror(-err));
+}
+
+/* Loading takes the kernel's verifier seconds of CPU time: the jobs' rings are read meanwhile. */
+static void *open_sampler(void *arg)
+{
+	struct cpu_stacks *s = arg;
+
+	s->open_err = sampler_open(&s->opening, &s->options);
+	/* release: pairs with the acquire in take_sampler */
+	__atomic_store_n(&s->opened, true, __ATOMIC_RELEASE);
+	return NULL;
+}
+
 int cpu_stacks_open(struct node *n)
 {
-	const struct settings *s = &n->settings;
-	struct sampler_options o;
-	struct sampler_stats st;
-	int err, fd;
+	const struct settings *set = &n->settings;
+	struct cpu_stacks *s = calloc(1, sizeof(*s));
+	struct sampler_options *o;
+	int err;
 
-	n->stacks = calloc(1, sizeof(*n->stacks));
-	if (!n->stacks)
+	if (!s)
 		return -ENOMEM;
-	n->stacks->drained_ns = clock_monotonic_ns();
-	sampler_options_init(&o);
-	o.mode_max = (enum sampler_mode)s->sampler_mode;
-	o.rate_hz = (uint32_t)s->sampler_rate_hz;
-	o.fraction_percent = (uint32_t)s->sampler_fraction;
-	o.slice_ms = 100;
-	o.off_cpu = s->sampler_off_cpu;
-	o.off_cpu_min_ns = s->sampler_off_cpu_min_ns;
-	o.python = s->sampler_python;
-	o.all_processes = s->sampler_all;
-	err = sampler_open(&n->stacks->sampler, &o);
+	n->stacks = s;
+	s->drained_ns = clock_monotonic_ns();
+	o = &s->options;
+	sampler_options_init(o);
+	o->mode_max = (enum sampler_mode)set->sampler_mode;
+	o->rate_hz = (uint32_t)set->sampler_rate_hz;
+	o->fraction_percent = (uint32_t)set->sampler_fraction;
+	o->slice_ms = 100;
+	o->off_cpu = set->sampler_off_cpu;
+	o->off_cpu_min_ns = set->sampler_off_cpu_min_ns;
+	o->python = set->sampler_python;
+	o->all_processes = set->sampler_all;
+	s->stats.opening = true;
+	err = pthread_create(&s->thread, NULL, open_sampler, s);
 	if (err)
-		return err;
-	sampler_stats_get(n->stacks->sampler, &st);
+		return -err;
+	s->thread_runs = true;
+	return 0;
+}
+
+/* The sampler, once its thread has it; with all ranks that came meanwhile. */
+static void take_sampler(struct node *n)
+{
+	struct cpu_stacks *s = n->stacks;
+	struct sampler_stats st;
+	int fd, err;
+
+	/* acquire: pairs with the release in open_sampler */
+	if (!s->thread_runs || !__atomic_load_n(&s->opened, __ATOMIC_ACQUIRE))
+		return;
+	pthread_join(s->thread, NULL);
+	s->thread_runs = false;
+	s->stats.opening = false;
+	if (s->open_err) {
+		log_warn("sampler", "not opened: %s", strerror(-s->open_err));
+		return;
+	}
+	s->sampler = s->opening;
+	s->opening = NULL;
+	sampler_stats_get(s->sampler, &st);
 	log_info("sampler", "mode=%s rate_hz=%u fraction=%u%% why=\"%s\" missing=\"%s\"",
-		 sampler_mode_name(st.mode), o.rate_hz, o.fraction_percent, st.why, st.missing);
-	fd = sampler_fd(n->stacks->sampler);
-	return fd < 0 ? 0 : loop_add_fd(n->loop, fd, EPOLLIN, on_sampler, n, &n->stacks->source);
+		 sampler_mode_name(st.mode), s->options.rate_hz, s->options.fraction_percent, st.why,
+		 st.missing);
+	fd = sampler_fd(s->sampler);
+	err = fd < 0 ? 0 : loop_add_fd(n->loop, fd, EPOLLIN, on_sampler, n, &s->source);
+	if (err)
+		log_warn("sampler", "not watched: %s", strerror(-err));
+	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++)
+		if (s->root[i])
+			add_root(s, s->root[i]);
 }
 
 static void drop_oldest(struct cpu_stacks *s)
@@ -97,8 +152,11 @@ void cpu_stacks_close(struct node *n)
 
 	if (!s)
 		return;
+	if (s->thread_runs)
+		pthread_join(s->thread, NULL);
 	loop_source_close(s->source);
 	sampler_close(s->sampler);
+	sampler_close(s->opening);
 	while (s->count)
 		drop_oldest(s);
 	free(s);
@@ -108,7 +166,6 @@ void cpu_stacks_close(struct node *n)
 void cpu_stacks_watch(struct node *n, uint32_t pid)
 {
 	struct cpu_stacks *s = n->stacks;
-	int err;
 
 	if (!s || !pid)
 		return;
@@ -120,9 +177,7 @@ void cpu_stacks_watch(struct node *n, uint32_t pid)
 		if (s->root[i])
 			continue;
 		s->root[i] = pid;
-		err = sampler_add(s->sampler, pid, true);
-		if (err)
-			log_warn("sampler", "pid=%u: %s", pid, strerror(-err));
+		add_root(s, pid);
 		return;
 	}
 }
@@ -135,7 +190,8 @@ void cpu_stacks_unwatch(struct node *n, uint32_t pid)
 		if (s->root[i] != pid)
 			continue;
 		s->root[i] = 0;
-		sampler_remove(s->sampler, pid);
+		if (s->sampler)
+			sampler_remove(s->sampler, pid);
 	}
 }
 
@@ -287,6 +343,9 @@ void cpu_stacks_tend(struct node *n, uint64_t now_ns)
 
 	if (!s)
 		return;
+	take_sampler(n);
+	if (!s->sampler)
+		return;
 	if (anomaly_open(n))
 		s->anomaly_ns = now_ns;
 	raise = s->anomaly_ns && now_ns - s->anomaly_ns < LOWER_NS;
@@ -310,7 +369,7 @@ int cpu_stacks_extract(struct node *n, uint32_t pid, uint64_t begin_ns, uint64_t
 	size_t pid_count = 0;
 	int err = 0;
 
-	if (!s || !pid)
+	if (!s || !s->sampler || !pid)
 		return -ENOSYS;
 	if (end_ns > s->drained_ns)
 		drain(s, clock_monotonic_ns());
@@ -353,4 +412,7 @@ void cpu_stacks_stats_get(const struct node *n, struct cpu_stacks_stats *out,
 			       s->period[s->first].begin_ns;
 	if (s->sampler)
 		sampler_stats_get(s->sampler, sampler);
+	else
+		snprintf(sampler->why, sizeof(sampler->why), "%s",
+			 s->stats.opening ? "being loaded" : "could not be opened (see the log)");
 }

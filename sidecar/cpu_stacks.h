@@ -2,7 +2,7 @@
  * cpu_stacks.h - CPU stacks in sysomd: samples the registered ranks and their children, keeps the
  * last minutes packed in memory, hands out what belongs to a window. Takes 10% of the ticks
  * (sampler.fraction) as long as nothing is wrong, and all of them while a rank of this node has an
- * anomaly open. Owns: the sampler, the packed periods.  Threads: the loop's. */
+ * anomaly open. Owns: the sampler, the packed periods, a thread while the sampler is opened.  Threads: the loop's. */
 #ifndef SYSOM_SIDECAR_CPU_STACKS_H
 #define SYSOM_SIDECAR_CPU_STACKS_H
 
@@ -18,6 +18,7 @@ struct cpu_stacks_stats {
 	uint64_t kept_bytes, kept_ns; /* packed periods in memory, and how far back they reach */
 	uint64_t strangers;   /* samples of processes whose rank is not known (they ended) */
 	uint64_t pack_failed; /* periods that were too large to be kept */
+	bool opening; /* being loaded: ranks are noted, nothing is sampled yet */
 	bool raised;	      /* all ticks, since an anomaly is open */
 };
 

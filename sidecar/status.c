@@ -101,7 +101,8 @@ static void json_rank(struct buf *b, const struct process *p)
 	process_losses(p, json_loss, b);
 	buf_printf(b,
 		   "},\"switched_off\":%llu,\"graph_coarse_s\":%.3f,\"joined\":%llu,\"unmatched\":%llu}",
-		   (unsigned long long)(js ? js->switched_off : 0), js ? (double)js->graph_coarse_ns * 1e-9 : 0.0,
+		   (unsigned long long)(js ? js->switched_off : 0),
+		   js ? (double)js->graph_coarse_ns * 1e-9 : 0.0,
 		   (unsigned long long)(js ? js->kernels_joined : 0),
 		   (unsigned long long)(js ? js->kernels_unmatched : 0));
 }
@@ -122,7 +123,7 @@ static const char *stacks_mode(const struct node *n)
 	struct sampler_stats ss;
 
 	cpu_stacks_stats_get(n, &st, &ss);
-	return ss.mode == SAMPLER_OFF ? "none" : sampler_mode_name(ss.mode);
+	return st.opening ? "starting" : ss.mode == SAMPLER_OFF ? "none" : sampler_mode_name(ss.mode);
 }
 
 struct sampler_value {

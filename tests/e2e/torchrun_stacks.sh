@@ -13,6 +13,8 @@ if [ "$(id -u)" != 0 ]; then
 fi
 export STACK_SYSOMD_FLAGS="--sampler-period 2s"
 stack_start "$WORK/stack" || { ok "daemons start" false; finish; }
+loaded() { [ "$(node_api status .mode.stacks)" != starting ]; }
+stack_wait 180 loaded
 mode=$(node_api status .mode.stacks)
 case $mode in
 bpf-*) ;;

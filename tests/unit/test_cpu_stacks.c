@@ -9,6 +9,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -103,11 +104,18 @@ int sampler_drain(struct sampler *s, struct stack_batch *b)
 static struct node *open_node(void)
 {
 	struct node *n = calloc(1, sizeof(*n));
+	struct cpu_stacks_stats st;
+	struct sampler_stats ss;
 
 	n->settings.sampler_rate_hz = 99;
 	n->settings.sampler_fraction = 10;
 	n->settings.sampler_period_ns = 5 * SECOND;
 	assert_int_equal(cpu_stacks_open(n), 0);
+	do {
+		usleep(1000);
+		cpu_stacks_tend(n, clock_monotonic_ns());
+		cpu_stacks_stats_get(n, &st, &ss);
+	} while (st.opening);
 	return n;
 }
 
@@ -152,6 +160,7 @@ static void a_window_gets_the_ranks_family_and_its_time(void **state)
 	pid_t child = fork();
 
 	if (!child) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		pause();
 		_exit(0);
 	}

@@ -94,6 +94,22 @@ static uint64_t number_of(const char *path, unsigned n)
 
 /* ---- the victim ---- */
 
+/* Children that a failed test would leave. */
+static pid_t started[8];
+static unsigned started_count;
+
+static pid_t started_note(pid_t pid)
+{
+	if (pid > 0 && started_count < 8)
+		started[started_count++] = pid;
+	return pid;
+}
+
+static pid_t started_take(void)
+{
+	return started_count ? started[--started_count] : 0;
+}
+
 struct victim {
 	pid_t pid;
 	int go, done;
@@ -114,7 +130,7 @@ static void victim_start(struct victim *v, const struct os_signals_options *o,
 	memset(v, 0, sizeof(*v));
 	assert_false(pipe2(go, O_CLOEXEC) || pipe2(done, O_CLOEXEC));
 	fflush(NULL);
-	v->pid = fork();
+	v->pid = started_note(fork());
 	assert_true(v->pid >= 0);
 	if (!v->pid) {
 		char c;
@@ -248,7 +264,7 @@ static pid_t start_hog(int cpu)
 	pid_t pid;
 
 	fflush(NULL);
-	pid = fork();
+	pid = started_note(fork());
 	if (!pid) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		prctl(PR_SET_NAME, "os-hog");
@@ -382,6 +398,8 @@ struct slow_disk {
 	unsigned major, minor;
 };
 
+static struct slow_disk disk;
+
 static bool slow_disk_make(struct slow_disk *d)
 {
 	char path[256], text[128], *bytes;
@@ -435,20 +453,19 @@ static double read_slowly(void *arg)
 static void sees_the_wait_for_a_slow_disk(void **state)
 {
 	const struct os_signal *s;
-	struct slow_disk d;
 	struct victim v;
 
 	NEEDS_BPF();
-	if (!slow_disk_make(&d)) {
-		slow_disk_remove(&d);
+	if (!slow_disk_make(&disk)) {
+		slow_disk_remove(&disk);
 		print_message("# no blkio throttle here\n");
 		skip();
 	}
-	victim_start(&v, &defaults, read_slowly, &d);
+	victim_start(&v, &defaults, read_slowly, &disk);
 	victim_run(&v);
 	if (v.told < 0) { /* a file system without O_DIRECT */
 		victim_end(&v);
-		slow_disk_remove(&d);
+		slow_disk_remove(&disk);
 		skip();
 	}
 	assert_true(v.told > 200);
@@ -458,7 +475,7 @@ static void sees_the_wait_for_a_slow_disk(void **state)
 	s = signal_of(&v, "io_wait", "");
 	assert_true(s->flags & OS_SIGNAL_RAISED);
 	victim_end(&v);
-	slow_disk_remove(&d);
+	slow_disk_remove(&disk);
 }
 
 /* ---- locks ---- */
@@ -502,7 +519,7 @@ static pid_t start_contender(void)
 	pid_t pid;
 
 	fflush(NULL);
-	pid = fork();
+	pid = started_note(fork());
 	if (!pid) {
 		char path[96];
 
@@ -597,7 +614,7 @@ static pid_t start_flood(void)
 	pid_t pid;
 
 	fflush(NULL);
-	pid = fork();
+	pid = started_note(fork());
 	if (!pid) {
 		struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(9)};
 		char packet[64] = "";
@@ -774,20 +791,42 @@ own:
 		has_bpf(); /* prints the reason; must not fail */
 }
 
+/* Also after a failure: nothing is left in the machine. */
+static int clean_up(void **state)
+{
+	char path[128];
+
+	put_text("/proc/self/autogroup", "0");
+	for (pid_t pid; (pid = started_take()) > 0;) {
+		if (waitpid(pid, NULL, WNOHANG)) /* ended and waited for: not ours any more */
+			continue;
+		kill(pid, SIGKILL);
+		waitpid(pid, NULL, 0);
+	}
+	if (disk.group[0])
+		slow_disk_remove(&disk);
+	disk.group[0] = '\0';
+	network_remove();
+	snprintf(path, sizeof(path), "%s/file", lock_dir);
+	unlink(path);
+	rmdir(lock_dir);
+	return 0;
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(names_the_process_that_had_the_cpu),
-	    cmocka_unit_test(counts_migrations),
-	    cmocka_unit_test(counts_page_faults),
-	    cmocka_unit_test(follows_children_of_the_rank),
-	    cmocka_unit_test(sees_the_wait_for_a_slow_disk),
-	    cmocka_unit_test(names_who_shares_a_contended_lock),
-	    cmocka_unit_test(tells_interrupts_that_took_a_threads_time),
-	    cmocka_unit_test(maps_retransmits_to_the_rank_with_the_socket),
-	    cmocka_unit_test(tells_which_programs_are_left_out),
-	    cmocka_unit_test(goes_on_without_bpf_and_says_so),
-	    cmocka_unit_test(an_ordinary_user_gets_a_reason),
+	    cmocka_unit_test_teardown(names_the_process_that_had_the_cpu, clean_up),
+	    cmocka_unit_test_teardown(counts_migrations, clean_up),
+	    cmocka_unit_test_teardown(counts_page_faults, clean_up),
+	    cmocka_unit_test_teardown(follows_children_of_the_rank, clean_up),
+	    cmocka_unit_test_teardown(sees_the_wait_for_a_slow_disk, clean_up),
+	    cmocka_unit_test_teardown(names_who_shares_a_contended_lock, clean_up),
+	    cmocka_unit_test_teardown(tells_interrupts_that_took_a_threads_time, clean_up),
+	    cmocka_unit_test_teardown(maps_retransmits_to_the_rank_with_the_socket, clean_up),
+	    cmocka_unit_test_teardown(tells_which_programs_are_left_out, clean_up),
+	    cmocka_unit_test_teardown(goes_on_without_bpf_and_says_so, clean_up),
+	    cmocka_unit_test_teardown(an_ordinary_user_gets_a_reason, clean_up),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
