@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/incident_stacks.h"
 
+#include <errno.h>
 #include <string.h>
 
 #include "cli/term.h"
@@ -54,16 +55,34 @@ const struct trace_rank *incident_stacks_rank(const json_t *in, const struct tra
 	return r ? r : most(NULL, m, rank);
 }
 
+/* What the files here could not name. A frame without a name is no reason to show nothing. */
+static int ask_aggregator(const struct trace_rank *r, struct profile_names *names)
+{
+	struct symbol_client *c;
+	struct client_error e;
+	int err = symbol_client_open(&c, r->aggregator);
+
+	if (err)
+		return err;
+	err = profile_names_ask(names, c, &e);
+	symbol_client_close(c);
+	if (err < 0 && err != -ENOMEM && err != -ENOENT) /* -ENOENT: it knows nothing of symbols */
+		fprintf(stderr, "sysom: no names from the aggregator: %s\n", term_safe(e.why, 300));
+	return err == -ENOMEM ? err : 0;
+}
+
 int incident_stacks_names(const struct trace_rank *r, struct symbol_resolver **resolver,
 			  struct profile_names **names)
 {
-	struct symbol_resolver_options o = {.directory = NULL};
+	struct symbol_resolver_options o = { .directory = NULL };
+	int err;
 
 	*resolver = NULL;
 	*names = NULL;
 	if (symbol_resolver_open(resolver, &o))
 		*resolver = NULL; /* without names there are still modules, Python and the kernel */
-	return profile_names_open(names, &r->stacks, *resolver, NULL);
+	err = profile_names_open(names, &r->stacks, *resolver, NULL);
+	return err || !r->aggregator ? err : ask_aggregator(r, *names);
 }
 
 static double share(uint64_t part, uint64_t whole)

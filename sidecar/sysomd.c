@@ -350,7 +350,7 @@ static int open_stores(struct node *n)
 static void open_offer(struct node *n)
 {
 	char url[NODE_PATH_BYTES];
-	struct symbol_offer_config c = { .url = url, .proc_root = "/proc",
+	struct symbol_offer_config c = { .url = url, .proc_root = n->settings.proc_root,
 					 .bytes_per_s = n->settings.symbols_rate,
 					 .bytes_per_day = n->settings.symbols_per_day };
 	int err;
