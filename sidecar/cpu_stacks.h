@@ -2,7 +2,9 @@
  * cpu_stacks.h - CPU stacks in sysomd: samples the registered ranks and their children, keeps the
  * last minutes packed in memory, hands out what belongs to a window. Takes 10% of the ticks
  * (sampler.fraction) as long as nothing is wrong, and all of them while a rank of this node has an
- * anomaly open. Owns: the sampler, the packed periods, a thread while the sampler is opened.  Threads: the loop's. */
+ * anomaly open.
+ * Owns: the sampler, the packed periods, a thread while the sampler is opened.
+ * Threads: the loop's. */
 #ifndef SYSOM_SIDECAR_CPU_STACKS_H
 #define SYSOM_SIDECAR_CPU_STACKS_H
 
