@@ -87,6 +87,7 @@ static void run_table(struct worker *w, struct worker_job *job)
 	/* another file may lie at that path by now */
 	if (!job->err && memcmp(&e.key, &job->key, sizeof(e.key)))
 		job->err = -ESTALE;
+	job->unread = job->err != 0;
 	if (!job->err)
 		job->err = unwind_table_compile(&job->table, fd, job->why);
 	if (fd >= 0)
