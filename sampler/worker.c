@@ -3,6 +3,7 @@
 #include "sampler/worker.h"
 
 #include <errno.h>
+#include <malloc.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +13,12 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+
+/* glibc's threshold at start. It would raise it to 32 MiB as large blocks are freed, and then keep what
+ * a large file's compilation took. */
+#define MMAP_THRESHOLD (128 << 10)
+/* Rows of a table after which free memory goes back: libtorch's takes 40 MiB, the next largest 8. */
+#define TRIM_ROWS 100000u
 
 struct queue {
 	struct worker_job *first, **last;
@@ -25,6 +32,7 @@ struct worker {
 	bool stopping;
 	int fd;
 	struct queue scans, tables, done;
+	uint32_t tables_done; /* of done: the next file waits until they are taken */
 	struct python_finder *finder;
 	uint64_t cpu_ns;
 };
@@ -92,6 +100,8 @@ static void run_table(struct worker *w, struct worker_job *job)
 		job->err = unwind_table_compile(&job->table, fd, job->why);
 	if (fd >= 0)
 		close(fd);
+	if (job->table.row_count > TRIM_ROWS)
+		malloc_trim(0);
 }
 
 static void *worker_main(void *arg)
@@ -104,7 +114,7 @@ static void *worker_main(void *arg)
 	pthread_mutex_lock(&w->lock);
 	while (!w->stopping) {
 		job = queue_take(&w->scans);
-		if (!job)
+		if (!job && !w->tables_done)
 			job = queue_take(&w->tables);
 		if (!job) {
 			pthread_cond_wait(&w->wake, &w->lock);
@@ -117,6 +127,7 @@ static void *worker_main(void *arg)
 			run_table(w, job);
 		__atomic_store_n(&w->cpu_ns, clock_ns(CLOCK_THREAD_CPUTIME_ID), __ATOMIC_RELAXED);
 		pthread_mutex_lock(&w->lock);
+		w->tables_done += job->kind == WORKER_TABLE;
 		queue_put(&w->done, job);
 		if (write(w->fd, &one, sizeof(one)) < 0)
 			continue; /* full: it is readable already */
@@ -132,6 +143,7 @@ int worker_open(struct worker **out, const char *proc_root)
 
 	if (!w)
 		return -ENOMEM;
+	mallopt(M_MMAP_THRESHOLD, MMAP_THRESHOLD);
 	w->proc_root = proc_root;
 	queue_init(&w->scans);
 	queue_init(&w->tables);
@@ -198,6 +210,10 @@ struct worker_job *worker_next(struct worker *w)
 
 	pthread_mutex_lock(&w->lock);
 	job = queue_take(&w->done);
+	if (job && job->kind == WORKER_TABLE) {
+		w->tables_done--;
+		pthread_cond_signal(&w->wake);
+	}
 	if (!job && read(w->fd, &n, sizeof(n)) < 0)
 		n = 0; /* nothing was there: fine */
 	pthread_mutex_unlock(&w->lock);
