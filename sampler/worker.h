@@ -42,7 +42,7 @@ int worker_open(struct worker **out, const char *proc_root);
 void worker_close(struct worker *w); /* NULL is a no-op */
 /* Becomes readable when there are results. */
 int worker_fd(const struct worker *w);
-/* Takes the job. Scans go before tables. */
+/* Takes the job. Scans and tables take turns. */
 void worker_push(struct worker *w, struct worker_job *job);
 /* A finished job, to be released by the caller, or NULL. */
 struct worker_job *worker_next(struct worker *w);
