@@ -53,6 +53,7 @@ struct process_file {
 	uint32_t idle;	/* drains without users */
 	bool known, waiting, refused;
 	bool tabled; /* it has, or had, an unwind table */
+	uint32_t unread; /* times that a process ended before its file was read */
 };
 
 struct processes_stats {

@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/limits.h"
+#include "sampler/map_sizes.h"
 #include "sampler/sleepers.h"
 
 #define MS 1000000ull
@@ -142,6 +144,27 @@ static void adds_up_at_random(void **state)
 	sleepers_close(s);
 }
 
+/* Maps follow the node and the rate, within bounds, and halve where memory is short. */
+static void sizes_maps(void **state)
+{
+	struct map_sizes small, large, huge, halved;
+
+	map_sizes_for(&small, 2, 99, 0);
+	map_sizes_for(&large, 128, 99, 0);
+	map_sizes_for(&huge, 1024, 999, 0);
+	assert_int_equal(small.counts, 16384);
+	assert_true(large.counts >= 128 * 99 * 5);
+	assert_int_equal(huge.counts, LIMIT_SAMPLER_COUNTS);
+	assert_int_equal(small.ring_bytes, 1 << 20);
+	assert_int_equal(huge.ring_bytes, 8 << 20);
+	for (uint32_t i = 1; i <= MAP_SIZES_HALVINGS; i++) {
+		map_sizes_for(&halved, 128, 99, i);
+		assert_int_equal(halved.counts, large.counts >> i);
+		assert_int_equal(halved.blocked, large.blocked >> i);
+		assert_int_equal(halved.ring_bytes % 4096, 0);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -149,6 +172,7 @@ int main(void)
 		cmocka_unit_test(repays_a_drain_later),
 		cmocka_unit_test(forgives_a_lost_count),
 		cmocka_unit_test(adds_up_at_random),
+		cmocka_unit_test(sizes_maps),
 	};
 
 	return cmocka_run_group_tests_name("sleepers", tests, NULL, NULL);
