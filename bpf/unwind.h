@@ -443,11 +443,15 @@ static __always_inline int unwind_resolves(const struct unwind_state *s, __u64 p
 	       UNWIND_RULE_CFA(&rule) != UNWIND_CFA_NONE;
 }
 
-/* Whether `other` lies in the mapping that s->pc lies in. */
-static __always_inline int unwind_is_beside(const struct unwind_state *s, __u64 other)
+/* The same from the blind step that is at s->pc: or it is in the mapping that s->pc is in, code that
+ * has no rules though its file has some (Go with a few C functions linked in, V8's built-in code). */
+static __always_inline int unwind_continues(const struct unwind_state *s, __u64 other)
 {
-	const struct unwind_mapping *m = unwind_find_mapping(s, s->pc);
+	const struct unwind_mapping *m;
 
+	if (unwind_resolves(s, other))
+		return 1;
+	m = unwind_find_mapping(s, s->pc);
 	return m && other >= m->begin && (other - m->begin) >> UNWIND_PAGE_SHIFT < m->page_total;
 }
 
@@ -524,10 +528,7 @@ static __always_inline void unwind_blind_fp(struct unwind_state *s)
 	if (s->blind_pair[0] > rbp && s->blind_pair[0] - rbp < UNWIND_BLIND_FRAME_BYTES) {
 		if (!unwind_find_mapping(s, s->blind_pair[1] - 1))
 			return;
-	} else if (!unwind_resolves(s, s->blind_pair[1]) &&
-		   (s->blind_pair[0] || !unwind_is_beside(s, s->blind_pair[1]))) {
-		/* nor the outermost frame of code that has no rules though its file has: Go with
-		 * a few C functions linked in */
+	} else if (!unwind_continues(s, s->blind_pair[1])) {
 		return;
 	}
 	call = unwind_call_before(s->blind_pair[1], s->pc, &target);
@@ -573,7 +574,7 @@ static __always_inline void unwind_blind_scan(struct unwind_state *s)
 			break;
 		call = unwind_call_before(s->window[i], s->pc, &target);
 		UNWIND_HIDE(s, call);
-		if (call == UNWIND_CALL_NONE || !unwind_resolves(s, s->window[i]))
+		if (call == UNWIND_CALL_NONE || !unwind_continues(s, s->window[i]))
 			continue;
 		if (call == UNWIND_CALL_HERE && target > s->blind_target) {
 			s->blind_strong = 1;
