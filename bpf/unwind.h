@@ -443,8 +443,9 @@ static __always_inline int unwind_resolves(const struct unwind_state *s, __u64 p
 	       UNWIND_RULE_CFA(&rule) != UNWIND_CFA_NONE;
 }
 
-/* The same from the blind step that is at s->pc: or it is in the mapping that s->pc is in, code that
- * has no rules though its file has some (Go with a few C functions linked in, V8's built-in code). */
+/* The same from the blind step that is at s->pc: or it is in the mapping that s->pc is in, code
+ * that has no rules though its file has some (Go with a few C functions linked in, V8's built-in
+ * code). */
 static __always_inline int unwind_continues(const struct unwind_state *s, __u64 other)
 {
 	const struct unwind_mapping *m;

@@ -69,7 +69,7 @@ struct run {
 	/* walks over the record that gave other frames than the one in the kernel, and those of
 	 * them that read memory which the record does not hold and which changes */
 	uint64_t replay_differs, replay_past;
-	bool past; /* of the walk that runs */
+	bool past;	     /* of the walk that runs */
 	struct names *names; /* NULL: names are not asked for */
 	const char *names_file;
 	uint64_t third_with_us, third_with_libdw, third_neither;
@@ -260,9 +260,10 @@ static void print_stack(const struct run *r, const char *title, const __u64 *fra
 	printf("\n");
 }
 
-/* Without unwind information libdw goes by rbp from the first frame on. A leaf that has not saved rbp
- * then is followed by its caller's caller. True if that is all that differs, and the instruction
- * before the frame that libdw lacks calls something at most a page below the leaf's pc. */
+/* Without unwind information libdw goes by rbp from the first frame on. A leaf that has not saved
+ * rbp then is followed by its caller's caller. True if that is all that differs, and the
+ * instruction before the frame that libdw lacks calls something at most a page below the leaf's pc.
+ */
 static bool is_skipped_caller(struct run *r, const struct truth_stack *t, uint32_t ours)
 {
 	const struct snapshot_record *s = r->record;
@@ -493,11 +494,11 @@ static void report(const struct run *r)
 	printf("  %5.1f %5.1f %6.1f\n", percent(r->scanned, r->samples),
 	       percent(r->silent, r->samples),
 	       r->samples ? (double)r->score[BY_TABLE].our_frames / (double)r->samples : 0);
-	printf(
-	    "    libunwind of %lu disagreements: with us %lu, with libdw %lu, neither %lu; a leaf's "
-	    "caller that libdw skips: %lu; ends:",
-	    r->samples - r->score[BY_TABLE].exact, r->third_with_us, r->third_with_libdw,
-	    r->third_neither, r->skipped);
+	printf("    libunwind of %lu disagreements: with us %lu, with libdw %lu, neither %lu; a "
+	       "leaf's "
+	       "caller that libdw skips: %lu; ends:",
+	       r->samples - r->score[BY_TABLE].exact, r->third_with_us, r->third_with_libdw,
+	       r->third_neither, r->skipped);
 	for (int i = 0; i < UNWIND_END_COUNT; i++) {
 		if (r->end[i])
 			printf(" %s %lu", end_names[i], r->end[i]);
@@ -621,8 +622,8 @@ int main(int argc, char **argv)
 	report(&r);
 	exact = percent(r.score[BY_TABLE].exact, r.samples);
 	if (r.samples < a.samples || exact < a.percent) {
-		fprintf(stderr, "accuracy: wanted %u samples and %.1f%% of them exact\n",
-			a.samples, a.percent);
+		fprintf(stderr, "accuracy: wanted %u samples and %.1f%% of them exact\n", a.samples,
+			a.percent);
 		return 1;
 	}
 	return 0;

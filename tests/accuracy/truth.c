@@ -52,10 +52,8 @@ static bool is_fixed(const struct truth *t, uint64_t address)
 bool truth_holds(const struct truth *t, const struct snapshot_record *r, size_t bytes,
 		 uint64_t address)
 {
-	return (address >= r->stack_begin &&
-		address + bytes <= r->stack_begin + r->stack_bytes) ||
-	       (address >= r->other_begin &&
-		address + bytes <= r->other_begin + r->other_bytes) ||
+	return (address >= r->stack_begin && address + bytes <= r->stack_begin + r->stack_bytes) ||
+	       (address >= r->other_begin && address + bytes <= r->other_begin + r->other_bytes) ||
 	       is_fixed(t, address);
 }
 
@@ -134,8 +132,8 @@ static const Dwfl_Thread_Callbacks thread_callbacks = {
     .set_initial_registers = initial_registers,
 };
 
-/* Whether there is no unwind information for the code before `pc`, which libdw then says in the same
- * words as when an address is in no file. */
+/* Whether there is no unwind information for the code before `pc`, which libdw then says in the
+ * same words as when an address is in no file. */
 static bool is_mute(struct truth *t, uint64_t pc)
 {
 	Dwfl_Module *m = dwfl_addrmodule(t->dwfl, pc - 1);
