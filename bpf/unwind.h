@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
  * unwind.h - one walk over a user stack, frame by frame, by tables (unwind_format.h).
  * The same text runs in the kernel and, for replay and tests, in user space. There the includer
- *defines before the #include: long unwind_read_user(void *to, __u32 bytes, __u64 address);     0,
- *or not 0: not readable struct unwind_chunk *unwind_chunk_of(__u32 word);                the chunk
- *of a word, or NULL
+ * defines before the #include:
+ *	long unwind_read_user(void *to, __u32 bytes, __u64 address);	0, or not 0: not readable
+ *	struct unwind_chunk *unwind_chunk_of(__u32 word);	the chunk of a word, or NULL
  *	__u32 unwind_marker_get(__u64 key);  void unwind_marker_set(__u64 key, __u32 marker);
  * UNWIND_MODE may be defined as an expression (a rodata constant: dead modes cost nothing).
  * Use: unwind_start, set pc, reg, process, owner; unwind_frame until UNWIND_DONE, unwind_blind
- *whenever it asks for it; unwind_finish. Trust: registers, stack and tables may hold anything;
- *every read is checked, every loop bounded. */
+ * whenever it asks for it; unwind_finish.
+ * Trust: registers, stack and tables may hold anything; every read is checked, every loop bounded.
+ */
 #ifndef SYSOM_BPF_UNWIND_H
 #define SYSOM_BPF_UNWIND_H
 
