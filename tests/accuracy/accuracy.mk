@@ -6,7 +6,9 @@ accuracy_SRCS := tests/accuracy/accuracy.c tests/accuracy/truth.c tests/accuracy
 	tests/accuracy/names.c
 accuracy_USES := sampler symbol analysis base
 accuracy_LDLIBS := -lbpf -lunwind-x86_64 -lunwind
+TEST_PARTS += $(B)/bench/accuracy $(TARGET_BINS)
 endif
+SCRIPTS_TEST += tests/e2e/accuracy_short.sh
 
 .PHONY: accuracy
 accuracy: ## how exact user stacks are, per target, against libdw and libunwind on the same samples

@@ -76,6 +76,7 @@ def main():
                 nobody += count
             elif name == "-":
                 unnamed += count
+                print(f"    unnamed: {path}+{address:x}: {sorted(truth)}")
             elif base(name) in truth:
                 right += count
             else:

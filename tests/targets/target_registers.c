@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  * target_registers.c - frames whose address is told by a register that is neither rsp nor rbp, as
  * hand-written assembly and realigned prologues have them. usage: target_registers [r10|rbx]
- * (default both, in turns). chain r10: main -> in_r10, a leaf that realigns its stack and burns while
- * its frame is known by r10; chain rbx: main -> in_rbx -> target_burn, with in_rbx's frame known by
- * rbx, which target_burn_saved has saved and uses itself. */
+ * (default both, in turns). chain r10: main -> in_r10, a leaf that realigns its stack and burns
+ * while its frame is known by r10; chain rbx: main -> in_rbx -> target_burn, with in_rbx's frame
+ * known by rbx, which target_burn_saved has saved and uses itself. */
 #include <string.h>
 
 #include "tests/targets/target.h"
