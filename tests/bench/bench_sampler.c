@@ -298,7 +298,7 @@ struct arm {
 	const char *perf;     /* arguments of perf record */
 	int control, ack;
 	pid_t pid;
-	bool stopped;	      /* the process is removed from the sampler */
+	bool stopped; /* the process is removed from the sampler */
 	double log_ratio[PAIRS_MAX];
 	uint32_t n;
 };
@@ -490,8 +490,9 @@ int main(int argc, char **argv)
 		return 77;
 	}
 	getloadavg(load, 3);
-	printf("seed %u, %d s (BENCH_SECONDS), slices of %d ms in random order, load average %.1f\n",
-	       seed, seconds, SLICE_MS, load[0]);
+	printf(
+	    "seed %u, %d s (BENCH_SECONDS), slices of %d ms in random order, load average %.1f\n",
+	    seed, seconds, SLICE_MS, load[0]);
 	one_job("C, 30 frames", false, seconds * 500);
 	one_job("PyTorch training step, 1 thread", true, seconds * 500);
 	getloadavg(load, 3);
