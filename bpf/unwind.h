@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
  * unwind.h - one walk over a user stack, frame by frame, by tables (unwind_format.h).
  * The same text runs in the kernel and, for replay and tests, in user space. There the includer
- *defines before the #include: long unwind_read_user(void *to, __u32 bytes, __u64 address);     0,
- *or not 0: not readable struct unwind_chunk *unwind_chunk_of(__u32 word);                the chunk
- *of a word, or NULL
+ * defines before the #include:
+ *	long unwind_read_user(void *to, __u32 bytes, __u64 address);	0, or not 0: not readable
+ *	struct unwind_chunk *unwind_chunk_of(__u32 word);	the chunk of a word, or NULL
  *	__u32 unwind_marker_get(__u64 key);  void unwind_marker_set(__u64 key, __u32 marker);
  * UNWIND_MODE may be defined as an expression (a rodata constant: dead modes cost nothing).
  * Use: unwind_start, set pc, reg, process, owner; unwind_frame until UNWIND_DONE, unwind_blind
- *whenever it asks for it; unwind_finish. Trust: registers, stack and tables may hold anything;
- *every read is checked, every loop bounded. */
+ * whenever it asks for it; unwind_finish.
+ * Trust: registers, stack and tables may hold anything; every read is checked, every loop bounded.
+ */
 #ifndef SYSOM_BPF_UNWIND_H
 #define SYSOM_BPF_UNWIND_H
 
@@ -443,6 +444,19 @@ static __always_inline int unwind_resolves(const struct unwind_state *s, __u64 p
 	       UNWIND_RULE_CFA(&rule) != UNWIND_CFA_NONE;
 }
 
+/* The same from the blind step that is at s->pc: or it is in the mapping that s->pc is in, code
+ * that has no rules though its file has some (Go with a few C functions linked in, V8's built-in
+ * code). */
+static __always_inline int unwind_continues(const struct unwind_state *s, __u64 other)
+{
+	const struct unwind_mapping *m;
+
+	if (unwind_resolves(s, other))
+		return 1;
+	m = unwind_find_mapping(s, s->pc);
+	return m && other >= m->begin && (other - m->begin) >> UNWIND_PAGE_SHIFT < m->page_total;
+}
+
 /* The instructions of every sigreturn trampoline: mov $15, %eax or %rax; syscall. */
 static __always_inline int unwind_at_sigreturn(__u64 pc)
 {
@@ -516,7 +530,7 @@ static __always_inline void unwind_blind_fp(struct unwind_state *s)
 	if (s->blind_pair[0] > rbp && s->blind_pair[0] - rbp < UNWIND_BLIND_FRAME_BYTES) {
 		if (!unwind_find_mapping(s, s->blind_pair[1] - 1))
 			return;
-	} else if (!unwind_resolves(s, s->blind_pair[1])) {
+	} else if (!unwind_continues(s, s->blind_pair[1])) {
 		return;
 	}
 	call = unwind_call_before(s->blind_pair[1], s->pc, &target);
@@ -562,7 +576,7 @@ static __always_inline void unwind_blind_scan(struct unwind_state *s)
 			break;
 		call = unwind_call_before(s->window[i], s->pc, &target);
 		UNWIND_HIDE(s, call);
-		if (call == UNWIND_CALL_NONE || !unwind_resolves(s, s->window[i]))
+		if (call == UNWIND_CALL_NONE || !unwind_continues(s, s->window[i]))
 			continue;
 		if (call == UNWIND_CALL_HERE && target > s->blind_target) {
 			s->blind_strong = 1;

@@ -4,9 +4,9 @@
  * array of 64 KiB chunks (one value of a BPF array, which can be mmaped). A word index names a word
  * in it.
  *
- *   rules     words [0, UNWIND_RULE_MAX * 2): struct unwind_rule, the same for all files, by rule
- * id a table   the page index of one file, 2 words per 4 KiB page of its address range, then its
- * rows mappings  the sorted executable mappings of one process, in one chunk
+ *   rules     words [0, UNWIND_RULE_MAX * 2): struct unwind_rule by id, the same for all files
+ *   a table   the page index of one file, 2 words per 4 KiB page of its address range, then rows
+ *   mappings  the sorted executable mappings of one process, in one chunk
  *
  * A row is one word: low 12 bits the offset in the page where it begins to hold, high 20 bits the
  * rule. The rows of a page are sorted, lie in one chunk, and the first has offset 0. Writers fill a

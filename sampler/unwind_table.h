@@ -38,7 +38,7 @@ struct unwind_table {
 
 #define UNWIND_TABLE_WHY_BYTES 96
 
-/* Compiles the file behind fd (borrowed, read by mmap). 0; -ENODATA: no call frame information at
+/* Compiles the file behind fd (borrowed; read, never mapped). 0; -ENODATA: no call frame information at
  * all; -EBADMSG: refused; -E2BIG: past a bound; -ENOTSUP: not an x86-64 ELF file; -ENOMEM. why: the
  * reason as text, unless 0. *out is empty unless 0. */
 int unwind_table_compile(struct unwind_table *out, int fd, char why[UNWIND_TABLE_WHY_BYTES]);

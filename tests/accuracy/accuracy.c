@@ -1,11 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0
  * accuracy.c - how exact are the sampler's user stacks? Samples a live process with
- *bpf/snapshot.bpf.c (the sampler's own unwind.h), unwinds each very sample with libdw and, where
- *they disagree, with libunwind, and scores the walk in the kernel beside frame pointers alone and
- *the paper's Algorithm 1. usage: accuracy [-t] [-n NAME] [-s SECONDS] [-r HZ] [-v COUNT] [-B TEXT]
- *[-w FILE] PID -t tail-call build  -v show that many disagreements  -w write one exact sample as a
- *snapshot -B TEXT treat files whose path has TEXT in it as if they had no unwind information (libdw
- *still sees it): what becomes of stripped code, with a truth to compare with */
+ * bpf/snapshot.bpf.c (the sampler's own unwind.h), unwinds each very sample with libdw and, where
+ * they disagree, with libunwind, and scores the walk in the kernel beside frame pointers alone and
+ * the paper's Algorithm 1. usage: accuracy [OPTION...] PID
+ *   -t        the build with tail calls
+ *   -n NAME   of the line that is printed
+ *   -s N      seconds
+ *   -r HZ     samples per second and CPU
+ *   -v N      show that many disagreements
+ *   -w FILE   write one exact sample as a snapshot
+ *   -B TEXT   treat files whose path has TEXT in it as if they had no unwind information (libdw
+ *             still sees it): what becomes of stripped code, with a truth to compare with
+ *   -D DIR    name the frames from DIR/.build-id (and the files themselves) ...
+ *   -N FILE   ... and write the names there (names.h)
+ *   -e N      end after so many samples, before the seconds are over
+ *   -m N,P    exit 1 if there are fewer than N samples or fewer than P % of the stacks are exact
+ */
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
@@ -25,6 +35,7 @@
 #include "bpf/snapshot_loop.skel.h"
 #include "bpf/snapshot_tail.skel.h"
 #include "sampler/unwind_replay.h"
+#include "tests/accuracy/names.h"
 #include "tests/accuracy/record.h"
 #include "tests/accuracy/truth.h"
 
@@ -54,8 +65,16 @@ struct run {
 	int perf[CPUS_MAX];
 	int cpus;
 	struct score score[ALGORITHMS];
-	uint64_t samples, in_kernel, scanned, by_fp, silent, cut, live, replay_differs;
+	uint64_t samples, in_kernel, scanned, by_fp, silent, cut, live;
+	/* walks over the record that gave other frames than the one in the kernel, and those of
+	 * them that read memory which the record does not hold and which changes */
+	uint64_t replay_differs, replay_past;
+	bool past;	     /* of the walk that runs */
+	struct names *names; /* NULL: names are not asked for */
+	const char *names_file;
 	uint64_t third_with_us, third_with_libdw, third_neither;
+	uint64_t enough;  /* samples; 0: as many as there are */
+	uint64_t skipped; /* disagreements that are a caller which libdw skipped */
 	uint64_t end[UNWIND_END_COUNT];
 	uint32_t tables, refused;
 	int show;
@@ -155,6 +174,7 @@ static int replay_read(void *context, void *to, size_t bytes, uint64_t address)
 {
 	struct run *r = context;
 
+	r->past |= !truth_holds(r->truth, r->record, bytes, address);
 	return truth_read(r->truth, r->record, to, bytes, address);
 }
 
@@ -240,6 +260,28 @@ static void print_stack(const struct run *r, const char *title, const __u64 *fra
 	printf("\n");
 }
 
+/* Without unwind information libdw goes by rbp from the first frame on. A leaf that has not saved
+ * rbp then is followed by its caller's caller. True if that is all that differs, and the
+ * instruction before the frame that libdw lacks calls something at most a page below the leaf's pc.
+ */
+static bool is_skipped_caller(struct run *r, const struct truth_stack *t, uint32_t ours)
+{
+	const struct snapshot_record *s = r->record;
+	uint8_t call[5];
+	int32_t relative;
+	uint64_t ra;
+
+	if (!t->silent || ours < 2 || !t->count || !same(s->frame, t->pc, 1))
+		return false;
+	if (t->count - 1 > s->count - 2 || !same(s->frame + 2, t->pc + 1, t->count - 1))
+		return false;
+	ra = s->frame[1] & UNWIND_FRAME_PC;
+	if (truth_read(r->truth, s, call, sizeof(call), ra - sizeof(call)) || call[0] != 0xe8)
+		return false;
+	memcpy(&relative, call + 1, sizeof(relative));
+	return s->pc - (ra + (uint64_t)(int64_t)relative) < 4096;
+}
+
 static void third_voice(struct run *r, const struct truth_stack *t)
 {
 	static struct truth_stack third;
@@ -247,6 +289,7 @@ static void third_voice(struct run *r, const struct truth_stack *t)
 	uint32_t ours = judged(s->frame, s->count, t);
 
 	truth_libunwind(r->truth, &r->scan, s, &third);
+	r->skipped += is_skipped_caller(r, t, ours);
 	if (third.count == ours && same(third.pc, s->frame, ours))
 		r->third_with_us++;
 	else if (third.count == t->count && same(third.pc, t->pc, t->count))
@@ -263,6 +306,22 @@ static void third_voice(struct run *r, const struct truth_stack *t)
 	}
 }
 
+/* The same walk over the record gave other frames. */
+static void replay_other(struct run *r)
+{
+	const struct snapshot_record *k = r->record;
+
+	r->replay_differs++;
+	r->replay_past += r->past;
+	if (r->show-- <= 0)
+		return;
+	printf("  replay differs (%s)%s: kernel %u frames, end %s; replay %u, end %s\n", r->name,
+	       r->past ? ", read past the record" : "", k->count, end_names[k->end], r->state.count,
+	       end_names[r->state.end]);
+	print_stack(r, "kernel", k->frame, k->count);
+	print_stack(r, "replay", r->state.frame, r->state.count);
+}
+
 static void replay(struct run *r, int algorithm, const struct truth_stack *t)
 {
 	struct unwind_state *s = &r->state;
@@ -271,11 +330,12 @@ static void replay(struct run *r, int algorithm, const struct truth_stack *t)
 	s->pc = r->record->pc;
 	s->owner = r->pid;
 	s->process = r->process;
+	r->past = false;
 	unwind_replay_walk(r->replay[algorithm], s);
 	if (algorithm != BY_TABLE)
 		score_stack(&r->score[algorithm], s->frame, s->count, s->end, t);
 	else if (s->count != r->record->count || !same(s->frame, r->record->frame, s->count))
-		r->replay_differs++;
+		replay_other(r);
 }
 
 static time_t seconds_now(void)
@@ -311,7 +371,7 @@ static int on_record(void *context, void *data, size_t bytes)
 	struct run *r = context;
 	struct snapshot_record *s = data;
 
-	if (seconds_now() >= r->end_s)
+	if (seconds_now() >= r->end_s || (r->enough && r->samples >= r->enough))
 		return -ETIME; /* or a slow judge would never come to the end of a ring that fills
 				  meanwhile */
 	if (bytes < sizeof(*s) || !r->truth)
@@ -342,6 +402,8 @@ static int on_record(void *context, void *data, size_t bytes)
 	}
 	for (int i = 0; i < ALGORITHMS; i++)
 		replay(r, i, &t);
+	for (uint32_t i = 0; r->names && i < s->count; i++)
+		names_add(r->names, mapping_of(r, s->frame[i] & UNWIND_FRAME_PC), s->frame[i]);
 	return 0;
 }
 
@@ -432,18 +494,19 @@ static void report(const struct run *r)
 	printf("  %5.1f %5.1f %6.1f\n", percent(r->scanned, r->samples),
 	       percent(r->silent, r->samples),
 	       r->samples ? (double)r->score[BY_TABLE].our_frames / (double)r->samples : 0);
-	printf(
-	    "    libunwind of %lu disagreements: with us %lu, with libdw %lu, neither %lu; ends:",
-	    r->samples - r->score[BY_TABLE].exact, r->third_with_us, r->third_with_libdw,
-	    r->third_neither);
+	printf("    libunwind of %lu disagreements: with us %lu, with libdw %lu, neither %lu; a "
+	       "leaf's "
+	       "caller that libdw skips: %lu; ends:",
+	       r->samples - r->score[BY_TABLE].exact, r->third_with_us, r->third_with_libdw,
+	       r->third_neither, r->skipped);
 	for (int i = 0; i < UNWIND_END_COUNT; i++) {
 		if (r->end[i])
 			printf(" %s %lu", end_names[i], r->end[i]);
 	}
 	printf("; in kernel %.1f%%, by fp %lu, cut %lu, live reads %lu, stale %lu, replay differs "
-	       "%lu, lost %lu, %.2f us\n",
+	       "%lu (%lu past the record), lost %lu, %.2f us\n",
 	       percent(r->in_kernel, r->samples), r->by_fp, r->cut, r->live, r->stale,
-	       r->replay_differs, counter(r, SNAPSHOT_LOST),
+	       r->replay_differs, r->replay_past, counter(r, SNAPSHOT_LOST),
 	       (double)counter(r, SNAPSHOT_WALK_NS) / (double)(counter(r, SNAPSHOT_TAKEN) + 1) /
 		   1e3);
 }
@@ -485,44 +548,83 @@ static int start(struct run *r, bool tail, int hz)
 	return rc ? rc : attach(r, hz);
 }
 
+static int usage(void)
+{
+	fprintf(stderr, "usage: accuracy [-t] [-n NAME] [-s SECONDS] [-r HZ] [-v COUNT] [-B TEXT] "
+			"[-w FILE] [-D DIRECTORY -N FILE] [-e SAMPLES] [-m SAMPLES,PERCENT] PID\n");
+	return 2;
+}
+
+/* What the options ask for besides struct run. */
+struct asked {
+	const char *directory;
+	int seconds, hz;
+	bool tail;
+	unsigned samples;
+	double percent;
+};
+
+static bool options(struct run *r, struct asked *a, int argc, char **argv)
+{
+	int option;
+
+	while ((option = getopt(argc, argv, "tn:s:r:v:B:w:D:N:e:m:")) != -1) {
+		if (option == 't')
+			a->tail = true;
+		else if (option == 'n')
+			r->name = optarg;
+		else if (option == 's')
+			a->seconds = atoi(optarg);
+		else if (option == 'r')
+			a->hz = atoi(optarg);
+		else if (option == 'v')
+			r->show = atoi(optarg);
+		else if (option == 'w')
+			r->write = optarg;
+		else if (option == 'B')
+			r->blind = optarg;
+		else if (option == 'D')
+			a->directory = optarg;
+		else if (option == 'e')
+			r->enough = strtoul(optarg, NULL, 10);
+		else if (option == 'N')
+			r->names_file = optarg;
+		else if (option != 'm' || sscanf(optarg, "%u,%lf", &a->samples, &a->percent) != 2)
+			return false;
+	}
+	r->pid = optind < argc ? (uint32_t)strtoul(argv[optind], NULL, 10) : 0;
+	return optind + 1 == argc && !a->directory == !r->names_file;
+}
+
 int main(int argc, char **argv)
 {
 	static struct run r;
-	int option, seconds = 10, hz = 199, rc;
-	bool tail = false;
+	struct asked a = {.seconds = 10, .hz = 199};
+	double exact;
+	int rc = 0;
 
 	r.name = "";
-	while ((option = getopt(argc, argv, "tn:s:r:v:B:w:")) != -1) {
-		if (option == 't')
-			tail = true;
-		else if (option == 'n')
-			r.name = optarg;
-		else if (option == 's')
-			seconds = atoi(optarg);
-		else if (option == 'r')
-			hz = atoi(optarg);
-		else if (option == 'v')
-			r.show = atoi(optarg);
-		else if (option == 'w')
-			r.write = optarg;
-		else if (option == 'B')
-			r.blind = optarg;
-		else
-			return 2;
-	}
-	if (optind + 1 != argc) {
-		fprintf(stderr, "usage: accuracy [-t] [-n NAME] [-s SECONDS] [-r HZ] [-v COUNT] "
-				"[-B TEXT] [-w FILE] PID\n");
-		return 2;
-	}
-	r.pid = (uint32_t)strtoul(argv[optind], NULL, 10);
-	rc = start(&r, tail, hz);
+	if (!options(&r, &a, argc, argv))
+		return usage();
+	if (r.names_file)
+		rc = names_open(&r.names, a.directory, r.pid);
 	if (!rc)
-		rc = sample(&r, seconds);
+		rc = start(&r, a.tail, a.hz);
+	if (!rc)
+		rc = sample(&r, a.seconds);
+	if (!rc && r.names)
+		rc = names_write(r.names, r.names_file);
+	names_close(r.names);
 	if (rc) {
 		fprintf(stderr, "accuracy: %s\n", strerror(-rc));
 		return 1;
 	}
 	report(&r);
+	exact = percent(r.score[BY_TABLE].exact, r.samples);
+	if (r.samples < a.samples || exact < a.percent) {
+		fprintf(stderr, "accuracy: wanted %u samples and %.1f%% of them exact\n", a.samples,
+			a.percent);
+		return 1;
+	}
 	return 0;
 }

@@ -26,11 +26,27 @@ fi
 wanted() {
 	[[ $1 == *"${ONLY:-}"* ]]
 }
+# Symbols are where an operator would have them: in a Build-ID directory, and what runs is stripped.
+symbols=$dir/symbols
+stripped=$dir/stripped
+mkdir -p "$stripped" "$symbols/.build-id"
+# strip_copy FILE: $stripped/FILE without symbols, which go to the Build-ID directory. libdw needs the
+# unwind information of a program without .eh_frame (Go), so .debug_frame stays.
+strip_copy() {
+	local id
+	id=$(readelf -n "$1" | sed -n 's/^ *Build ID: *//p')
+	[ ${#id} = 40 ] || { echo "accuracy: $1: no Build ID" >&2; return 1; }
+	mkdir -p "$symbols/.build-id/${id:0:2}"
+	cp "$1" "$symbols/.build-id/${id:0:2}/${id:2}.debug"
+	objcopy --strip-all --keep-section=.debug_frame "$1" "$stripped/${1##*/}"
+}
 # judge NAME PID [OPTION...]
 judge() {
 	local name=$1 pid=$2
 	shift 2
-	"$build/bench/accuracy" -n "$name" -s "$seconds" -r "$hz" -v "${ACCURACY_SHOW:-0}" "$@" "$pid"
+	"$build/bench/accuracy" -n "$name" -s "$seconds" -r "$hz" -v "${ACCURACY_SHOW:-0}" \
+		-D "$symbols" -N "$dir/names" "$@" "$pid" &&
+		python3 "$here/names.py" "$dir/names" "$symbols"
 }
 # target NAME [OPTION...] -- COMMAND...
 target() {
@@ -49,6 +65,14 @@ target() {
 		sleep 0.1
 	done
 	judge "$name" "${pids[0]}" ${options[@]+"${options[@]}"}
+	case $name in
+	python\ 3.1[0-9].*)
+		# the whole sampler: names of Python functions too
+		"$build/bin/sysom" record -p "${pids[0]}" -S "$seconds" --rate "$hz" --no-off-cpu \
+			--group none -o "$dir/python.folded" >/dev/null &&
+			python3 "$here/chain_names.py" "$dir/python.folded"
+		;;
+	esac
 	stop
 }
 torch() {
@@ -91,27 +115,80 @@ redis() {
 	judge redis "${pids[0]}"
 	stop
 }
+nginx_server() {
+	wanted nginx || return 0
+	local nginx=$(PATH=$PATH:/usr/sbin command -v nginx) worker
+	if [ -z "$nginx" ]; then
+		echo "nginx: skipped, not installed"
+		return 0
+	fi
+	mkdir -p "$dir/www"
+	chmod 755 "$dir" "$dir/www"
+	head -c 20000 /dev/urandom | base64 >"$dir/www/page.html"
+	cat >"$dir/nginx.conf" <<-END
+		pid $dir/nginx.pid;
+		error_log $dir/nginx.log;
+		worker_processes 1;
+		events {}
+		http {
+			access_log off;
+			gzip on;
+			gzip_types *;
+			server { listen unix:$dir/nginx; root $dir/www; }
+		}
+	END
+	"$nginx" -c "$dir/nginx.conf" -g 'daemon off;' 2>/dev/null &
+	pids+=($!)
+	sleep 1
+	curl -s -o /dev/null --compressed --unix-socket "$dir/nginx" 'http://localhost/page.html?[1-9999999]' &
+	pids+=($!)
+	sleep 1
+	worker=$(pgrep -P "${pids[0]}" | head -n 1)
+	[ -n "$worker" ] && judge nginx "$worker"
+	stop
+}
+# Go as Debian ships it: stripped, without unwind information. Truth: libdw goes by frame pointers.
+gron_program() {
+	wanted gron || return 0
+	if ! command -v gron >/dev/null; then
+		echo "gron: skipped, not installed"
+		return 0
+	fi
+	mkfifo "$dir/json"
+	yes '{"a":{"b":[1,2.5,{"c":"d"}],"e":null},"f":["g","h",{"i":[true,false]}]}' >"$dir/json" &
+	pids=("$!")
+	gron -s "$dir/json" >/dev/null &
+	pids=("$!" "${pids[@]}")
+	sleep 1
+	judge "gron (Go of Debian)" "${pids[0]}"
+	stop
+}
 go_program() {
 	wanted go || return 0
 	if ! command -v go >/dev/null; then
 		echo "go: skipped, not installed"
 		return 0
 	fi
-	GO111MODULE=off GOCACHE="$dir/gocache" go build -o "$dir/chain_go" "$here/chain.go" || return 0
-	target "go" -- "$dir/chain_go"
-	target "go as if stripped" -B chain_go -- "$dir/chain_go"
+	GO111MODULE=off GOCACHE="$dir/gocache" go build -o "$dir/chain_go" \
+		-ldflags="-compressdwarf=false -B 0x$(sha1sum <"$here/chain.go" | cut -c1-40)" "$here/chain.go" &&
+		strip_copy "$dir/chain_go" || return 0
+	target "go" -- "$stripped/chain_go"
+	target "go as if stripped" -B chain_go -- "$stripped/chain_go"
 }
 
 echo "each algorithm: exact stacks %, frames found of the truth's %, frames right of the found %, not at the root %"
 printf '%-22s %7s  %-28s  %-28s  %-28s  %5s %5s %6s\n' target samples 'tables (in the kernel)' \
 	'frame pointers' 'Algorithm 1' scan% mute% frames
-for name in frames static_pie fp signal vfork deep; do
-	target "$name" -- "$build/targets/target_$name"
+for file in "$build"/targets/target_*; do
+	[[ $file == *.d ]] || strip_copy "$file" || exit 1
 done
-target dlopen -- "$build/targets/target_dlopen" "$build/targets/target_library.so"
-target "frames, tail calls" -t -- "$build/targets/target_frames"
-target "deep, tail calls" -t -- "$build/targets/target_deep"
-target "fp, no tables" -B target_fp -- "$build/targets/target_fp"
+for name in frames static_pie fp signal vfork deep registers; do
+	target "$name" -- "$stripped/target_$name"
+done
+target dlopen -- "$stripped/target_dlopen" "$stripped/target_library.so"
+target "frames, tail calls" -t -- "$stripped/target_frames"
+target "deep, tail calls" -t -- "$stripped/target_deep"
+target "fp, no tables" -B target_fp -- "$stripped/target_fp"
 for python in $(command -v python3) ${PYTHONS:-} "$HOME"/.pyenv/versions/3.*/bin/python3; do
 	[ -x "$python" ] || continue
 	target "python $("$python" -c 'import platform; print(platform.python_version())')" -- \
@@ -119,7 +196,9 @@ for python in $(command -v python3) ${PYTHONS:-} "$HOME"/.pyenv/versions/3.*/bin
 done
 torch
 redis
+nginx_server
 go_program
+gron_program
 if command -v node >/dev/null; then
 	target node -- node "$here/chain.js"
 fi

@@ -49,6 +49,14 @@ static bool is_fixed(const struct truth *t, uint64_t address)
 	return false;
 }
 
+bool truth_holds(const struct truth *t, const struct snapshot_record *r, size_t bytes,
+		 uint64_t address)
+{
+	return (address >= r->stack_begin && address + bytes <= r->stack_begin + r->stack_bytes) ||
+	       (address >= r->other_begin && address + bytes <= r->other_begin + r->other_bytes) ||
+	       is_fixed(t, address);
+}
+
 int truth_read(struct truth *t, const struct snapshot_record *r, void *to, size_t bytes,
 	       uint64_t address)
 {
@@ -124,6 +132,28 @@ static const Dwfl_Thread_Callbacks thread_callbacks = {
     .set_initial_registers = initial_registers,
 };
 
+/* Whether there is no unwind information for the code before `pc`, which libdw then says in the
+ * same words as when an address is in no file. */
+static bool is_mute(struct truth *t, uint64_t pc)
+{
+	Dwfl_Module *m = dwfl_addrmodule(t->dwfl, pc - 1);
+	Dwarf_CFI *cfi[2];
+	Dwarf_Addr bias[2];
+	Dwarf_Frame *frame;
+
+	if (!m)
+		return true;
+	cfi[0] = dwfl_module_eh_cfi(m, &bias[0]);
+	cfi[1] = dwfl_module_dwarf_cfi(m, &bias[1]);
+	for (int i = 0; i < 2; i++) {
+		if (cfi[i] && !dwarf_cfi_addrframe(cfi[i], pc - 1 - bias[i], &frame)) {
+			free(frame);
+			return false;
+		}
+	}
+	return true;
+}
+
 void truth_libdw(struct truth *t, const struct snapshot_record *r, struct truth_stack *out)
 {
 	int rc;
@@ -134,13 +164,8 @@ void truth_libdw(struct truth *t, const struct snapshot_record *r, struct truth_
 	rc = dwfl_getthread_frames(t->dwfl, (pid_t)r->tid, on_frame, t);
 	t->out = NULL;
 	if (rc < 0) {
-		uint64_t last = out->count ? out->pc[out->count - 1] : r->pc;
-		Dwfl_Module *m = dwfl_addrmodule(t->dwfl, last - 1);
-		Dwarf_Addr bias;
-
 		snprintf(out->why, sizeof(out->why), "%s", dwfl_errmsg(-1));
-		/* it says the same when a file has no CFI and when an address is in no file */
-		out->silent = !m || !dwfl_module_eh_cfi(m, &bias);
+		out->silent = is_mute(t, out->count ? out->pc[out->count - 1] : r->pc);
 	}
 }
 

@@ -5,6 +5,7 @@
 #define SYSOM_TESTS_ACCURACY_TRUTH_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "bpf/snapshot_format.h"
@@ -30,5 +31,8 @@ void truth_libunwind(struct truth *t, const struct mapping_scan *mappings,
 /* Memory of the record, or of the running process. 0 or -1. */
 int truth_read(struct truth *t, const struct snapshot_record *r, void *to, size_t bytes,
 	       uint64_t address);
+/* True if the record has these bytes, or the process can't change them. */
+bool truth_holds(const struct truth *t, const struct snapshot_record *r, size_t bytes,
+		 uint64_t address);
 
 #endif

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Programs with known call chains, built as distributions build theirs: optimised, no frame pointers.
-TARGETS := target_frames target_signal target_vfork target_deep target_dlopen
+TARGETS := target_frames target_signal target_vfork target_deep target_dlopen target_registers
 TARGET_BINS := $(addprefix $(B)/targets/,$(TARGETS) target_static_pie target_fp target_library.so)
 TARGET_CFLAGS := $(CSTD) $(WARN) -O2 -g -fomit-frame-pointer -fno-inline-functions -D_GNU_SOURCE -I. -MMD -MP
 $(addprefix $(B)/targets/,$(TARGETS)): $(B)/targets/%: tests/targets/%.c tests/targets/target.c

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -62,7 +63,7 @@ static void every_recorded_stack_is_found_again(void **state)
 		}
 	}
 	closedir(d);
-	assert_true(count >= 7);
+	assert_true(count >= 9);
 }
 
 static void frame_pointers_alone_do_not_find_them(void **state)
@@ -84,6 +85,70 @@ static void code_without_tables_is_crossed_and_marked(void **state)
 	assert_true(walked.by_fp > 10);
 	for (uint32_t i = 2; i < 20; i++)
 		assert_true(walked.frame[i] & (UNWIND_FRAME_FP | UNWIND_FRAME_SCANNED));
+	snapshot_fini(&s);
+}
+
+/* The same code in a file that has a table, though with a row for 16 other bytes only: Go with a
+ * few C functions linked in, V8's built-in code. */
+static void code_without_rows_is_crossed_where_the_file_has_some(void **state)
+{
+	struct unwind_table_row rows[] = {{0, 1}, {16, 0}};
+	struct unwind_rule rules[] = {{0},
+				      {.cfa = UNWIND_CFA_REGISTER | UNWIND_RSP << 4, .offset = 8}};
+	struct unwind_table t = {
+	    .end = 16, .rows = rows, .rules = rules, .row_count = 2, .rule_count = 2};
+	struct snapshot s;
+	int changed = 0;
+
+	assert_int_equal(snapshot_read(&s, bytes, load("fp_no_tables.snap")), 0);
+	for (uint32_t i = 0; i < s.file_count; i++) {
+		if (s.files[i].row_count)
+			continue;
+		unwind_table_fini(&s.files[i]);
+		s.files[i] = t;
+		changed++;
+	}
+	assert_int_equal(changed, 1);
+	assert_int_equal(snapshot_walk(&s, UNWIND_MODE_TABLE, &walked), 0);
+	assert_int_equal(walked.end, UNWIND_END_ROOT);
+	assert_int_equal(walked.count, s.frame_count);
+	for (uint32_t i = 0; i < s.frame_count; i++)
+		assert_int_equal(walked.frame[i] & UNWIND_FRAME_PC, s.frames[i]);
+	assert_true(walked.by_fp > 10);
+	for (uint32_t i = 0; i < s.file_count; i++) {
+		if (s.files[i].rows == rows)
+			s.files[i] = (struct unwind_table){0}; /* not the snapshot's to free */
+	}
+	snapshot_fini(&s);
+}
+
+static bool has_rule_by(const struct snapshot *s, enum unwind_register number)
+{
+	for (uint32_t i = 0; i < s->file_count; i++) {
+		for (uint32_t k = 0; k < s->files[i].rule_count; k++) {
+			const struct unwind_rule *r = &s->files[i].rules[k];
+
+			if (UNWIND_RULE_CFA(r) == UNWIND_CFA_REGISTER &&
+			    UNWIND_RULE_REGISTER(r) == number)
+				return true;
+		}
+	}
+	return false;
+}
+
+/* A leaf whose frame r10 tells, and a caller whose frame rbx tells, which its callee has saved. */
+static void frames_told_by_r10_and_rbx_need_them(void **state)
+{
+	struct snapshot s;
+
+	assert_int_equal(snapshot_read(&s, bytes, load("registers_r10.snap")), 0);
+	assert_true(has_rule_by(&s, UNWIND_R10));
+	s.reg[UNWIND_R10] += 4096;
+	assert_int_equal(snapshot_walk(&s, UNWIND_MODE_TABLE, &walked), 0);
+	assert_true(walked.count < s.frame_count);
+	snapshot_fini(&s);
+	assert_int_equal(snapshot_read(&s, bytes, load("registers_rbx.snap")), 0);
+	assert_true(has_rule_by(&s, UNWIND_RBX));
 	snapshot_fini(&s);
 }
 
@@ -133,6 +198,8 @@ int main(void)
 	    cmocka_unit_test(every_recorded_stack_is_found_again),
 	    cmocka_unit_test(frame_pointers_alone_do_not_find_them),
 	    cmocka_unit_test(code_without_tables_is_crossed_and_marked),
+	    cmocka_unit_test(code_without_rows_is_crossed_where_the_file_has_some),
+	    cmocka_unit_test(frames_told_by_r10_and_rbx_need_them),
 	    cmocka_unit_test(unreadable_memory_ends_the_walk),
 	    cmocka_unit_test(damaged_files_are_refused),
 	};

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -289,6 +290,97 @@ static void a_backing_that_can_not_grow_is_a_full_store(void **state)
 	unwind_table_fini(&t);
 }
 
+/* A backing that can't be mmaped: what readers see is a copy that commit alone fills. */
+struct copied {
+	uint32_t *seen[UNWIND_SHARD_MAX];
+	const uint32_t *words[UNWIND_SHARD_MAX];
+	uint32_t shards, commits;
+	uint64_t committed;
+	bool fails;
+};
+
+static int copied_grow(void *context, uint32_t shard, uint32_t **words)
+{
+	struct copied *c = context;
+
+	assert_int_equal(shard, c->shards);
+	*words = calloc(UNWIND_SHARD_WORDS, sizeof(**words));
+	c->seen[shard] = calloc(UNWIND_SHARD_WORDS, sizeof(**words));
+	assert_true(*words && c->seen[shard]);
+	c->words[c->shards++] = *words;
+	return 0;
+}
+
+static int copied_commit(void *context, const uint32_t *words, uint32_t first, uint32_t count)
+{
+	struct copied *c = context;
+	uint32_t shard = first / UNWIND_SHARD_WORDS, at = first % UNWIND_SHARD_WORDS;
+
+	assert_true(shard < c->shards && at + count <= UNWIND_SHARD_WORDS);
+	assert_ptr_equal(words, c->words[shard] + at);
+	if (c->fails)
+		return -EIO;
+	memcpy(c->seen[shard] + at, words, count * sizeof(*words));
+	c->commits++;
+	c->committed += count;
+	return 0;
+}
+
+static void copied_release(void *context, uint32_t shard, uint32_t *words)
+{
+	struct copied *c = context;
+
+	free(c->seen[shard]);
+	free(words);
+}
+
+static void check_copied(const struct copied *c)
+{
+	for (uint32_t i = 0; i < c->shards; i++)
+		assert_memory_equal(c->seen[i], c->words[i], UNWIND_SHARD_WORDS * 4);
+}
+
+static void every_word_is_committed_to_a_backing_that_is_not_mapped(void **state)
+{
+	static struct copied c;
+	const struct unwind_backing backing = {
+	    .context = &c, .grow = copied_grow, .commit = copied_commit, .release = copied_release};
+	struct unwind_table t = table_of(400000, 0, 3), small = table_of(3000, 100, 9);
+	struct unwind_store_key key[4] = {key_of(1), key_of(2), key_of(3), key_of(4)};
+	struct unwind_mapping m[2];
+	struct unwind_process p;
+	struct unwind_store *s;
+	uint32_t file[4];
+
+	assert_int_equal(unwind_store_open(&s, &backing, 16u << 20), 0);
+	for (int i = 0; i < 3; i++) { /* the third needs a second shard */
+		assert_int_equal(unwind_store_add(s, &key[i], &t, &file[i]), 0);
+		check_copied(&c);
+	}
+	assert_true(c.shards >= 2);
+	assert_int_equal(unwind_store_reserve(s, &key[3], &file[3]), 0);
+	assert_int_equal(unwind_store_set_table(s, file[3], &small), 0);
+	check_copied(&c);
+	unwind_store_mapping(s, file[3], 0x400000, 0x440000, 0x3ff000, &m[0]);
+	unwind_store_mapping(s, file[2], 0x800000, 0xa00000, 0x7ff000, &m[1]);
+	assert_int_equal(unwind_store_publish(s, m, 2, &p, NULL), 0);
+	check_copied(&c);
+	assert_true(c.commits >= 5 && c.committed > 1200000);
+	assert_int_equal(looked_at(s, p, 0x400000 + 100, NULL), 0x7000);
+	unwind_store_retire(s, &p);
+	c.fails = true; /* what readers can't see is not published */
+	assert_int_equal(unwind_store_publish(s, m, 2, &p, NULL), -EIO);
+	c.fails = false;
+	assert_int_equal(unwind_store_publish(s, m, 2, &p, NULL), 0);
+	unwind_store_retire(s, &p);
+	unwind_store_unref(s, file[0]);
+	unwind_store_quiesce(s);
+	check_copied(&c);
+	unwind_store_close(s);
+	unwind_table_fini(&t);
+	unwind_table_fini(&small);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -300,6 +392,7 @@ int main(void)
 	    cmocka_unit_test(mappings_hold_their_files_and_wait_for_the_quiesce),
 	    cmocka_unit_test(anonymous_neighbours_are_one_mapping),
 	    cmocka_unit_test(a_backing_that_can_not_grow_is_a_full_store),
+	    cmocka_unit_test(every_word_is_committed_to_a_backing_that_is_not_mapped),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

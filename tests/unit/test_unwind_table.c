@@ -129,6 +129,74 @@ static void knows_every_kind_of_the_c_library(void **state)
 	unwind_table_fini(&t);
 }
 
+/* Two functions that never run: their frames are told by r10, as in a realigned prologue, and by
+ * rbx. */
+void test_unwind_table_r10(void);
+void test_unwind_table_rbx(void);
+__asm__(".text\n"
+	"test_unwind_table_r10:\n"
+	"	.cfi_startproc\n"
+	"	lea 8(%rsp), %r10\n"
+	"	.cfi_def_cfa r10, 0\n"
+	"	and $-64, %rsp\n"
+	"	ud2\n"
+	"	.cfi_endproc\n"
+	"test_unwind_table_rbx:\n"
+	"	.cfi_startproc\n"
+	"	push %rbx\n"
+	"	.cfi_def_cfa rsp, 16\n"
+	"	.cfi_offset rbx, -16\n"
+	"	mov %rsp, %rbx\n"
+	"	.cfi_def_cfa rbx, 16\n"
+	"	and $-64, %rsp\n"
+	"	ud2\n"
+	"	.cfi_endproc\n");
+
+static void check_register(const struct unwind_table *t, Dwarf_CFI *cfi, void (*f)(void),
+			   unsigned bytes_in, unsigned wanted)
+{
+	const struct unwind_rule *r;
+	unsigned number = 0;
+	int64_t offset = 0;
+	uint64_t address;
+	Dl_info info;
+
+	assert_true(dladdr((const void *)(uintptr_t)f, &info));
+	address = (uint64_t)(uintptr_t)f + bytes_in - (uint64_t)(uintptr_t)info.dli_fbase;
+	assert_int_equal(libdw_cfa(cfi, address, &number, &offset), 0);
+	assert_int_equal(number, wanted);
+	r = unwind_table_find(t, address);
+	assert_non_null(r);
+	assert_int_equal(UNWIND_RULE_CFA(r), UNWIND_CFA_REGISTER);
+	assert_int_equal(UNWIND_RULE_REGISTER(r), number);
+	assert_int_equal(r->offset, offset);
+	if (wanted == UNWIND_RBX) {
+		assert_int_equal(UNWIND_RULE_RBX(r), UNWIND_SAVED_CFA);
+		assert_int_equal(r->rbx_slot, -2);
+	}
+}
+
+static void frames_told_by_r10_and_rbx_agree_with_libdw(void **state)
+{
+	int fd = open("/proc/self/exe", O_RDONLY);
+	struct unwind_table t;
+	Dwarf_CFI *cfi;
+	Elf *elf;
+
+	compile_path(&t, "/proc/self/exe");
+	elf_version(EV_CURRENT);
+	elf = elf_begin(fd, ELF_C_READ, NULL);
+	cfi = dwarf_getcfi_elf(elf);
+	assert_non_null(cfi);
+	check_register(&t, cfi, test_unwind_table_r10, 0, UNWIND_RSP);
+	check_register(&t, cfi, test_unwind_table_r10, 5, UNWIND_R10); /* behind the lea */
+	check_register(&t, cfi, test_unwind_table_rbx, 4, UNWIND_RBX); /* push and mov */
+	dwarf_cfi_end(cfi);
+	elf_end(elf);
+	close(fd);
+	unwind_table_fini(&t);
+}
+
 static void rows_are_sorted_and_gaps_are_none(void **state)
 {
 	struct unwind_table t;
@@ -233,6 +301,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(agrees_with_libdw_on_the_c_library),
 	    cmocka_unit_test(knows_every_kind_of_the_c_library),
+	    cmocka_unit_test(frames_told_by_r10_and_rbx_agree_with_libdw),
 	    cmocka_unit_test(rows_are_sorted_and_gaps_are_none),
 	    cmocka_unit_test(compiles_the_vdso_from_memory),
 	    cmocka_unit_test(refuses_what_is_no_elf_file),

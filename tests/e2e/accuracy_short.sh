@@ -1,0 +1,70 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# User stacks of one program of each kind against libdw's on the same samples: C without frame
+# pointers in both builds of the walk, frames told by odd registers, Python, PyTorch.
+. "$(dirname "$0")/lib.sh"
+accuracy=$B/bench/accuracy
+if [ "$(id -u)" != 0 ]; then
+	skip "stacks are libdw's" "not root"
+	finish
+fi
+if [ ! -x "$accuracy" ]; then
+	skip "stacks are libdw's" "built without BPF"
+	finish
+fi
+started=()
+if ! "$accuracy" -s 0 $$ >"$WORK/probe" 2>&1; then
+	skip "stacks are libdw's" "no BPF: $(tail -n 1 "$WORK/probe")"
+	finish
+fi
+trap 'kill "${started[@]}" 2>/dev/null' EXIT
+start() { # name command...
+	local log=$WORK/$1.log
+	shift
+	"$@" >"$log" 2>&1 &
+	started+=($!)
+	pid=$!
+}
+ready() { # file text: within 120 s
+	for _ in $(seq 600); do
+		grep -qs "$2" "$1" && return 0
+		sleep 0.2
+	done
+	return 1
+}
+# 100 samples are a fraction of a second of CPU time; the 60 s are for machines that are busy
+exact() { # name pid [option...]: 99 of 100 samples are libdw's to the last frame
+	local name=$1 pid=$2 rc
+	shift 2
+	"$accuracy" -n "$name" -s 60 -e 100 -r 499 -v 2 -m 100,99 "$@" "$pid" >"$WORK/out" 2>&1
+	rc=$?
+	cut -c1-300 "$WORK/out" | sed 's/^/# /'
+	return $rc
+}
+torch=
+if /usr/bin/python3 -c 'import torch.distributed' 2>/dev/null; then
+	mkdir "$WORK/pids"
+	PIDS=$WORK/pids OMP_NUM_THREADS=1 RANK=0 WORLD_SIZE=1 MASTER_ADDR=127.0.0.1 \
+		MASTER_PORT=$(free_ports 1) start torch /usr/bin/python3 tests/accuracy/train.py
+	torch=$pid
+fi
+start frames "$B/targets/target_frames"
+ok "the C target runs" ready "$WORK/frames.log" ready
+ok "C: qsort, alloca, realigned frames, tail calls" exact frames "$pid"
+ok "the same by tail calls" exact "frames, tail calls" "$pid" -t
+kill "$pid"
+start registers "$B/targets/target_registers"
+ok "the registers target runs" ready "$WORK/registers.log" ready
+ok "frames told by r10 and rbx" exact registers "$pid"
+kill "$pid"
+start python /usr/bin/python3 tests/accuracy/chain.py
+ok "the Python target runs" ready "$WORK/python.log" ready
+ok "Python" exact python "$pid"
+kill "$pid"
+if [ -n "$torch" ]; then
+	ok "the PyTorch target trains" ready "$WORK/pids/0" .
+	ok "PyTorch" exact torch "$torch"
+else
+	skip "PyTorch" "no python3-torch"
+fi
+finish
