@@ -320,6 +320,8 @@ static void perf_start(struct arm *a, pid_t target, int index)
 
 	snprintf(control, sizeof(control), "%s/control%d", dir, index);
 	snprintf(ack, sizeof(ack), "%s/ack%d", dir, index);
+	unlink(control); /* of the job before */
+	unlink(ack);
 	if (mkfifo(control, 0600) || mkfifo(ack, 0600))
 		return;
 	a->control = open(control, O_RDWR | O_CLOEXEC);
@@ -361,6 +363,20 @@ static void arm_on(struct arm *a, struct sampler *s, pid_t target, bool on)
 	if (!a->hz)
 		return;
 	sampler_set_rate(s, on ? a->hz : 10, on ? a->percent : 1);
+}
+
+/* Each arm once per round, in random order. */
+static struct arm *next_arm(struct arm *arms, uint32_t n, uint32_t k)
+{
+	static uint32_t order[32];
+
+	for (uint32_t i = 0; !k && i < n; i++) {
+		uint32_t j = (uint32_t)random() % (i + 1);
+
+		order[i] = order[j];
+		order[j] = i;
+	}
+	return &arms[order[k]];
 }
 
 static void arm_print(const struct arm *a)
@@ -410,8 +426,8 @@ static void throughput(const char *job, pid_t pid, int ms)
 			perf_start(&arms[i], pid, (int)i);
 		arm_on(&arms[i], s, pid, false);
 	}
-	while (clock_monotonic_ns() < end) {
-		struct arm *a = &arms[(uint32_t)random() % n];
+	for (uint32_t k = 0; clock_monotonic_ns() < end; k = (k + 1) % n) {
+		struct arm *a = next_arm(arms, n, k);
 		double before = slice(s), with, after;
 
 		arm_on(a, s, pid, true);
