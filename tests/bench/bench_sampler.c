@@ -379,6 +379,15 @@ static struct arm *next_arm(struct arm *arms, uint32_t n, uint32_t k)
 	return &arms[order[k]];
 }
 
+/* Of Student's distribution with n - 1 degrees of freedom, 97.5%. */
+static double quantile(uint32_t n)
+{
+	static const double q[] = {12.71, 4.31, 3.19, 2.78, 2.58, 2.45, 2.37, 2.31, 2.27, 2.23,
+				   2.21,  2.18, 2.17, 2.15, 2.14, 2.12, 2.11, 2.11, 2.10, 2.09};
+
+	return n < 2 ? HUGE_VAL : n - 2 < sizeof(q) / sizeof(q[0]) ? q[n - 2] : 2.09;
+}
+
 static void arm_print(const struct arm *a)
 {
 	double mean = 0, var = 0, half;
@@ -393,7 +402,7 @@ static void arm_print(const struct arm *a)
 	for (uint32_t i = 0; i < a->n; i++)
 		var +=
 		    (a->log_ratio[i] - mean) * (a->log_ratio[i] - mean) / (a->n > 1 ? a->n - 1 : 1);
-	half = 1.96 * sqrt(var / (a->n ? a->n : 1));
+	half = quantile(a->n) * sqrt(var / (a->n ? a->n : 1));
 	printf("  %-34s %+7.2f%%  [%+.2f, %+.2f]  n=%u%s\n", a->name, 100 * (exp(mean) - 1),
 	       100 * (exp(mean - half) - 1), 100 * (exp(mean + half) - 1), a->n,
 	       mean - half < 0 && mean + half > 0 ? "  not resolvable" : "");
