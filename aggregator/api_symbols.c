@@ -371,7 +371,7 @@ void api_symbols_metrics(struct api_symbols *a, struct buf *b)
 	    st.store.replaced);
 	one(b, "uploads_abandoned_total", "counter", "Given up for being idle.", st.store.abandoned);
 	one(b, "received_bytes_total", "counter", "Bytes of chunks.", st.store.received_bytes);
-	buf_printf(b, "# HELP sysom_aggregator_symbol_refused_total Uploads and chunks refused, by reason.\n"
+	buf_printf(b, "# HELP sysom_aggregator_symbol_refused_total Uploads refused, by reason.\n"
 		      "# TYPE sysom_aggregator_symbol_refused_total counter\n");
 	for (size_t i = 0; i < 6; i++) {
 		static const char *const reasons[] = { "known", "room", "damaged", "foreign", "stripped",

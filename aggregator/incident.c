@@ -802,7 +802,8 @@ static json_t *signal_json(const struct rank_signal *r)
 			 text_json(os_signal_text(s, line, sizeof(line))));
 }
 
-/* Those of the culprits; where nobody is to blame, of the rank that shows the most. */
+/* Those of the culprits; where nobody is to blame, of the rank that shows the most, and what is raised on
+ * the others. */
 static json_t *signals_json(const struct incident *i, const struct verdict *v)
 {
 	struct rank_signal *all = malloc(LIMIT_INCIDENT_SIGNALS * sizeof(*all));
@@ -812,10 +813,11 @@ static json_t *signals_json(const struct incident *i, const struct verdict *v)
 	for (uint32_t k = 0; all && k < i->member_count; k++) {
 		const struct member *m = &i->members[k];
 
-		if (v->worst > 0 ? !is_culprit(i, v, m) : m != v->lead)
-			continue;
+		bool whole = v->worst > 0 ? is_culprit(i, v, m) : m == v->lead;
+
 		for (uint32_t j = 0; j < m->signal_count && n < LIMIT_INCIDENT_SIGNALS; j++)
-			all[n++] = (struct rank_signal){ m->signals[j], m->rank };
+			if (whole || (v->worst <= 0 && m->signals[j].flags & OS_SIGNAL_RAISED))
+				all[n++] = (struct rank_signal){ m->signals[j], m->rank };
 	}
 	if (n)
 		qsort(all, n, sizeof(*all), os_signal_order);

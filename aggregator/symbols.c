@@ -193,7 +193,7 @@ static unsigned refuse_begin(struct buf *out, int err)
 	case -ENOSPC:
 		return refuse(out, 507, "no room");
 	case -EINVAL:
-		return refuse(out, 400, "an upload has build_id, quality (dynamic, table, debug) and bytes");
+		return refuse(out, 400, "an upload has build_id, quality and bytes");
 	}
 	return refuse(out, 500, "store failed");
 }

@@ -7,3 +7,6 @@ include analysis/steps.mk analysis/roofline.mk
 UNIT += test_stack
 test_stack_USES := analysis base
 test_stack_LDLIBS := -lcmocka
+UNIT += test_os_signal
+test_os_signal_USES := analysis
+test_os_signal_LDLIBS := -lcmocka

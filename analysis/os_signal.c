@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Thresholds are shares of a rank's time: 10 ms/s is 1 %, what a roofline can just see. Counts are
- * raised where that many cost about as much: a migration some 50 us of cold caches, a page fault 1 us. */
+ * raised where that many cost about as much: a migration some 50 us of cold caches, a page fault 1
+ * us. */
 #include "analysis/os_signal.h"
 
 #include <math.h>
@@ -12,51 +13,50 @@
 #define UNKNOWN_RATIO 5.0
 
 static const struct os_signal_info table[OS_SIGNAL_KINDS] = {
-	[OS_SIGNAL_SOFTIRQ_STOLEN] = { "softirq_stolen", "ms/s", 1, 10, false, true,
-				       "%w soft interrupts took %v %r" },
-	[OS_SIGNAL_SOFTIRQ_CPU] = { "softirq_cpu", "ms/s", 10, 30, false, false,
-				    "%w soft interrupts took %v %r, a CPU of the rank" },
-	[OS_SIGNAL_IRQ_STOLEN] = { "irq_stolen", "ms/s", 1, 10, false, true,
-				   "device interrupts took %v %s" },
-	[OS_SIGNAL_IRQ_LINE] = { "irq_line", "ms/s", 5, 20, false, false, "interrupt %s took %v" },
-	[OS_SIGNAL_RUN_WAIT] = { "run_wait", "ms/s", 1, 20, true, false,
-				 "its threads, runnable, waited %v for a CPU" },
-	[OS_SIGNAL_RUN_WAIT_THREAD] = { "run_wait_thread", "ms/s", 5, 20, false, true,
-					"thread %s waited %v for a CPU" },
-	[OS_SIGNAL_CPU_HOG] = { "cpu_hog", "ms/s", 5, 20, false, false,
-				"%s ran while its threads waited for the CPU: %v" },
-	[OS_SIGNAL_MIGRATIONS] = { "migrations", "1/s", 100, 200, true, false,
-				   "moves of its threads to another CPU: %v" },
-	[OS_SIGNAL_NODE_MIGRATIONS] = { "node_migrations", "1/s", 1, 10, false, false,
-					"moves of its threads to another NUMA node: %v" },
-	[OS_SIGNAL_NUMA_MOVES] = { "numa_moves", "1/s", 1, 10, false, false,
-				   "moves of its threads by NUMA balancing: %v" },
-	[OS_SIGNAL_PAGES_MIGRATED] = { "pages_migrated", "1/s", 100, 2000, false, false,
-				       "pages that its threads moved between NUMA nodes: %v" },
-	[OS_SIGNAL_FAULTS] = { "page_faults", "1/s", 1000, 10000, true, false,
-			       "page faults: %v" },
-	[OS_SIGNAL_FAULTS_MAJOR] = { "major_faults", "1/s", 1, 20, true, false,
-				     "page faults that read from storage: %v" },
-	[OS_SIGNAL_IO_WAIT] = { "io_wait", "ms/s", 1, 10, true, false,
-				"its threads slept %v in wait for storage" },
-	[OS_SIGNAL_IO_WAIT_THREAD] = { "io_wait_thread", "ms/s", 1, 10, false, true,
-				       "thread %s slept %v in wait for storage" },
-	[OS_SIGNAL_IO_LATENCY] = { "io_latency", "ms", 0.5, 5, false, false,
-				   "a block request of its own took %v" },
-	[OS_SIGNAL_DISK_LATENCY] = { "disk_latency", "ms", 1, 10, false, false, "%s took %v each" },
-	[OS_SIGNAL_RETRANSMITS] = { "tcp_retransmits", "1/s", 0.1, 2, false, false,
-				    "segments sent again on its TCP connection %s: %v" },
-	[OS_SIGNAL_RETRANSMITS_OTHER] = { "tcp_retransmits_other", "1/s", 1, 20, false, false,
-					  "segments sent again on %s, not known to be "
-					  "a connection of the rank: %v" },
-	[OS_SIGNAL_LOCK_WAIT] = { "lock_wait", "ms/s", 1, 10, true, false,
-				  "its threads waited %v for kernel locks" },
-	[OS_SIGNAL_LOCK_PLACE] = { "lock_place", "ms/s", 1, 10, false, true,
-				   "it waited %v for a kernel lock at %s" },
-	[OS_SIGNAL_THROTTLED] = { "cpu_throttled", "ms/s", 1, 10, true, true,
-				  "the CPU limit of its cgroup stopped it for %v" },
-	[OS_SIGNAL_PRESSURE] = { "pressure", "ms/s", 50, 200, false, false,
-				 "some task of the host waited for %s %v" },
+    [OS_SIGNAL_SOFTIRQ_STOLEN] = {"softirq_stolen", "ms/s", 1, 10, false, true,
+				  "%w soft interrupts took %v %r"},
+    [OS_SIGNAL_SOFTIRQ_CPU] = {"softirq_cpu", "ms/s", 10, 30, false, false,
+			       "%w soft interrupts took %v %r, a CPU of the rank"},
+    [OS_SIGNAL_IRQ_STOLEN] = {"irq_stolen", "ms/s", 1, 10, false, true,
+			      "device interrupts took %v %s"},
+    [OS_SIGNAL_IRQ_LINE] = {"irq_line", "ms/s", 5, 20, false, false, "interrupt %s took %v"},
+    [OS_SIGNAL_RUN_WAIT] = {"run_wait", "ms/s", 1, 20, true, false,
+			    "its threads, runnable, waited %v for a CPU"},
+    [OS_SIGNAL_RUN_WAIT_THREAD] = {"run_wait_thread", "ms/s", 5, 20, false, true,
+				   "thread %s waited %v for a CPU"},
+    [OS_SIGNAL_CPU_HOG] = {"cpu_hog", "ms/s", 5, 20, false, false,
+			   "%s ran while its threads waited for the CPU: %v"},
+    [OS_SIGNAL_MIGRATIONS] = {"migrations", "1/s", 100, 200, true, false,
+			      "moves of its threads to another CPU: %v"},
+    [OS_SIGNAL_NODE_MIGRATIONS] = {"node_migrations", "1/s", 1, 10, false, false,
+				   "moves of its threads to another NUMA node: %v"},
+    [OS_SIGNAL_NUMA_MOVES] = {"numa_moves", "1/s", 1, 10, false, false,
+			      "moves of its threads by NUMA balancing: %v"},
+    [OS_SIGNAL_PAGES_MIGRATED] = {"pages_migrated", "1/s", 100, 2000, false, false,
+				  "pages that its threads moved between NUMA nodes: %v"},
+    [OS_SIGNAL_FAULTS] = {"page_faults", "1/s", 1000, 10000, true, false, "page faults: %v"},
+    [OS_SIGNAL_FAULTS_MAJOR] = {"major_faults", "1/s", 1, 20, true, false,
+				"page faults that read from storage: %v"},
+    [OS_SIGNAL_IO_WAIT] = {"io_wait", "ms/s", 1, 10, true, false,
+			   "its threads slept %v in wait for storage"},
+    [OS_SIGNAL_IO_WAIT_THREAD] = {"io_wait_thread", "ms/s", 1, 10, false, true,
+				  "thread %s slept %v in wait for storage"},
+    [OS_SIGNAL_IO_LATENCY] = {"io_latency", "ms", 0.5, 5, false, false,
+			      "a block request of its own took %v"},
+    [OS_SIGNAL_DISK_LATENCY] = {"disk_latency", "ms", 1, 10, false, false, "%s took %v each"},
+    [OS_SIGNAL_RETRANSMITS] = {"tcp_retransmits", "1/s", 0.1, 2, false, false,
+			       "segments sent again on its TCP connection %s: %v"},
+    [OS_SIGNAL_RETRANSMITS_OTHER] = {"tcp_retransmits_other", "1/s", 1, 20, false, false,
+				     "segments sent again on %s, not known to be "
+				     "a connection of the rank: %v"},
+    [OS_SIGNAL_LOCK_WAIT] = {"lock_wait", "ms/s", 1, 10, true, false,
+			     "its threads waited %v for kernel locks"},
+    [OS_SIGNAL_LOCK_PLACE] = {"lock_place", "ms/s", 1, 10, false, true,
+			      "it waited %v for a kernel lock at %s"},
+    [OS_SIGNAL_THROTTLED] = {"cpu_throttled", "ms/s", 1, 10, true, true,
+			     "the CPU limit of its cgroup stopped it for %v"},
+    [OS_SIGNAL_PRESSURE] = {"pressure", "ms/s", 50, 200, false, false,
+			    "some task of the host waited for %s %v"},
 };
 
 const struct os_signal_info *os_signal_info(enum os_signal_kind kind)
@@ -87,8 +87,8 @@ static bool is_raised(const struct os_signal_info *k, double value, double usual
 	return value - usual >= k->raised && value >= USUAL_RATIO * usual;
 }
 
-void os_signal_make(struct os_signal *s, enum os_signal_kind kind, const char *subject, double value,
-		    double usual, double step_ms)
+void os_signal_make(struct os_signal *s, enum os_signal_kind kind, const char *subject,
+		    double value, double usual, double step_ms)
 {
 	const struct os_signal_info *k = &table[kind];
 
@@ -100,8 +100,8 @@ void os_signal_make(struct os_signal *s, enum os_signal_kind kind, const char *s
 	s->usual = usual;
 	if (k->weighs && step_ms > 0)
 		s->weight_ms = value * step_ms * 1e-3;
-	s->flags = (k->total ? OS_SIGNAL_TOTAL : 0) |
-		   (is_raised(k, value, usual) ? OS_SIGNAL_RAISED : 0);
+	s->flags =
+	    (k->total ? OS_SIGNAL_TOTAL : 0) | (is_raised(k, value, usual) ? OS_SIGNAL_RAISED : 0);
 }
 
 bool os_signal_is_notable(const struct os_signal *s)
@@ -137,7 +137,7 @@ int os_signal_order(const void *a, const void *b)
 
 void os_signal_put(struct os_signal *list, uint32_t *count, uint32_t max, const struct os_signal *s)
 {
-	uint32_t weakest = 0;
+	uint32_t weakest = *count;
 
 	for (uint32_t i = 0; i < *count; i++) {
 		if (!strcmp(list[i].name, s->name) && !strcmp(list[i].subject, s->subject)) {
@@ -145,12 +145,15 @@ void os_signal_put(struct os_signal *list, uint32_t *count, uint32_t max, const 
 				list[i] = *s;
 			return;
 		}
-		if (os_signal_order(&list[weakest], &list[i]) < 0)
+		/* the totals stay */
+		if (!(list[i].flags & OS_SIGNAL_TOTAL) &&
+		    (weakest == *count || os_signal_order(&list[weakest], &list[i]) < 0))
 			weakest = i;
 	}
 	if (*count < max)
 		list[(*count)++] = *s;
-	else if (max && os_signal_order(s, &list[weakest]) < 0)
+	else if (weakest < *count &&
+		 (s->flags & OS_SIGNAL_TOTAL || os_signal_order(s, &list[weakest]) < 0))
 		list[weakest] = *s;
 }
 
@@ -186,7 +189,11 @@ static void put_number(struct text *t, double v)
 	if (!isfinite(v))
 		put(t, "?", 1);
 	else
-		put_format(t, fabs(v) >= 100 || v == 0 ? "%.0f" : fabs(v) >= 10 ? "%.3g" : "%.2g", v);
+		put_format(t,
+			   fabs(v) >= 100 || v == 0 ? "%.0f"
+			   : fabs(v) >= 10	    ? "%.3g"
+						    : "%.2g",
+			   v);
 }
 
 static void put_value(struct text *t, const struct os_signal *s)
@@ -205,7 +212,7 @@ const char *os_signal_text(const struct os_signal *s, char *out, size_t bytes)
 	enum os_signal_kind kind = os_signal_find(s->name);
 	const char *from = kind < OS_SIGNAL_KINDS ? table[kind].sentence : "%n %s: %v";
 	size_t word = strcspn(s->subject, " "), all = strlen(s->subject);
-	struct text t = { out, bytes, 0 };
+	struct text t = {out, bytes, 0};
 
 	if (!bytes)
 		return "";

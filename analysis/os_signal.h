@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * os_signal.h - what the operating system did to a rank in a stretch of time: one figure with its usual
- * value, and the one table of all kinds (docs/os-signals.md).
- * Pure. Threads: any. Trust: the subject holds names of processes, devices and locks as the node saw
- * them; os_signal_text copies them as they are, whoever prints them makes them harmless. */
+ * os_signal.h - what the operating system did to a rank in a stretch of time: one figure with its
+ * usual value, and the one table of all kinds (docs/os-signals.md). Pure. Threads: any. Trust: the
+ * subject holds names of processes, devices and locks as the node saw them; os_signal_text copies
+ * them as they are, whoever prints them makes them harmless. */
 #ifndef SYSOM_ANALYSIS_OS_SIGNAL_H
 #define SYSOM_ANALYSIS_OS_SIGNAL_H
 
@@ -57,10 +57,10 @@ enum os_signal_kind {
 
 struct os_signal_info {
 	const char *name, *unit;
-	double notable;	 /* told from this value on */
-	double raised;	 /* raised where it exceeds the usual value by this much and twice */
-	bool total;	 /* told always */
-	bool weighs;	 /* ms/s of the rank's own threads: weight_ms has a meaning */
+	double notable; /* told from this value on */
+	double raised;	/* raised where it exceeds the usual value by this much and twice */
+	bool total;	/* told always */
+	bool weighs;	/* ms/s of the rank's own threads: weight_ms has a meaning */
 	/* %v the value, %s the subject, %w its first word, %r what follows that */
 	const char *sentence;
 };
@@ -68,20 +68,22 @@ const struct os_signal_info *os_signal_info(enum os_signal_kind kind);
 /* OS_SIGNAL_KINDS where the name is not of the table. */
 enum os_signal_kind os_signal_find(const char *name);
 
-/* Names, unit and flags from the table; raised by its rule. usual < 0: not known, then it takes five
- * times as much. step_ms: the window's median step, 0 unknown. */
-void os_signal_make(struct os_signal *s, enum os_signal_kind kind, const char *subject, double value,
-		    double usual, double step_ms);
+/* Names, unit and flags from the table; raised by its rule. usual < 0: not known, then it takes
+ * five times as much. step_ms: the window's median step, 0 unknown. */
+void os_signal_make(struct os_signal *s, enum os_signal_kind kind, const char *subject,
+		    double value, double usual, double step_ms);
 /* Worth telling: raised, total or notable. */
 bool os_signal_is_notable(const struct os_signal *s);
 /* How far above the usual value, in units of what raises it: order of importance. */
 double os_signal_strength(const struct os_signal *s);
 /* qsort: raised first, then by strength, then by name and subject. */
 int os_signal_order(const void *a, const void *b);
-/* Adds *s to list[*count], or merges it with the same name and subject (the stronger stays); where the
- * list is full the weakest goes. */
-void os_signal_put(struct os_signal *list, uint32_t *count, uint32_t max, const struct os_signal *s);
-/* "NET_RX soft interrupts took 310 ms/s from thread nccl-comm on CPU 1 (usually 2)". Returns out. */
+/* Adds *s to list[*count], or merges it with the same name and subject (the stronger stays); where
+ * the list is full the weakest goes that is no total. */
+void os_signal_put(struct os_signal *list, uint32_t *count, uint32_t max,
+		   const struct os_signal *s);
+/* "NET_RX soft interrupts took 310 ms/s from thread nccl-comm on CPU 1 (usually 2)". Returns out.
+ */
 const char *os_signal_text(const struct os_signal *s, char *out, size_t bytes);
 
 #endif

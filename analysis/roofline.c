@@ -31,6 +31,11 @@
 #define OUT_RATE 0.01	      /* healthy steps that may be out: two of three then are 0.02 % */
 #define INSTANT_RATE 0.0005   /* healthy steps that may be flagged at once */
 #define TAIL_CAP 0.45	      /* an excess that is never put down to an unmeasured tail */
+#define SUSTAIN_STEPS 16u     /* a stretch of steps beyond the noise, though not beyond the tail, is out */
+#define SUSTAIN_MANY 14u      /* where so many of them are, */
+#define SUSTAIN_HEALTHY 6u    /* and learning saw no stretch with more than so many, */
+#define SUSTAIN_LEARNED 128u  /* in at least so many steps */
+#define HOPELESS 8u	      /* fits refused in a row, after which they get rarer and cheaper */
 #define ALIKE_MIN 0.03	      /* log; two steps of one level that took the same time */
 #define CURVE_STEPS 2.5	      /* times learn_min, where work is continuous */
 #define OUT_SHARE_MAX 0.25    /* more learning steps far out than contamination explains; and two
@@ -42,10 +47,13 @@ struct roofline {
 	enum roofline_state state;
 	uint32_t features, n, cap, next_fit, fresh_novel;
 	bool drift, drift_ever;
+	uint32_t refusals; /* fits in a row that were no good */
 	bool misled; /* armed on few steps once, and wrongly */
 	uint64_t steps, out, flagged, history, novel;
 	double slower, faster; /* CUSUM */
 	double few, reach_out, reach_instant; /* calibrated on the last fit */
+	bool may_sustain;		      /* likewise: healthy steps are slow one at a time */
+	uint32_t sustain;		      /* bit per step, the newest lowest: beyond the noise */
 	uint64_t random;
 	float recent[RECENT];
 	uint32_t recent_count;
@@ -194,6 +202,31 @@ static double base_of(const struct roofline *m, const struct roofline_fit_guess 
 	return fmax(m->c.floor_ratio, m->c.tail_mads * m->few * g->mad);
 }
 
+static bool sustained(uint32_t bits, uint32_t many)
+{
+	return (uint32_t)__builtin_popcount(bits & ((1u << SUSTAIN_STEPS) - 1)) >= many;
+}
+
+/* The tail of a host that is busy with other things comes step by step; a rank that got slower stays
+ * so, and is found below what a single step may reach. Where learning steps come in slow stretches
+ * too, that tells nothing. */
+static bool may_sustain(const struct roofline *m)
+{
+	uint32_t bits = 0;
+
+	if (m->n < SUSTAIN_LEARNED)
+		return false;
+	for (uint32_t i = 0; i < m->n; i++) {
+		const struct roofline_fit_sample *s = &m->sample[i];
+		struct roofline_fit_guess g = roofline_fit_predict(&m->fit, s->work);
+
+		bits = bits << 1 | (s->latency_ns > g.expected_ns * (1 + base_of(m, &g)));
+		if (sustained(bits, SUSTAIN_HEALTHY + 1))
+			return false;
+	}
+	return true;
+}
+
 /* The tail is a guess where slow learning steps hide it, and may not hide a step half as slow. */
 static double tail_cap(const struct roofline *m, const struct roofline_fit_guess *g)
 {
@@ -261,12 +294,23 @@ static void drop_suspects(struct roofline *m)
 static void refit(struct roofline *m)
 {
 	uint32_t half = m->n / 2;
-	bool good;
+	bool hopeless = m->refusals >= HOPELESS && half >= 4 * m->c.learn_min;
+	bool good = false;
 
 	m->fresh_novel = 0;
-	roofline_fit_run(&m->fit, m->sample, m->n, m->features, &m->c, m->scratch);
-	good = fit_good(m);
-	if (!good && m->state != ROOFLINE_ARMED && half >= m->c.learn_min) {
+	if (hopeless) { /* the newer half alone tells when it gets better */
+		roofline_fit_run(&m->fit, m->sample + half, m->n - half, m->features, &m->c,
+				 m->scratch);
+		good = fit_good(m);
+		if (good) {
+			m->n -= half;
+			memmove(m->sample, m->sample + half, m->n * sizeof(*m->sample));
+		}
+	} else {
+		roofline_fit_run(&m->fit, m->sample, m->n, m->features, &m->c, m->scratch);
+		good = fit_good(m);
+	}
+	if (!good && !hopeless && m->state != ROOFLINE_ARMED && half >= m->c.learn_min) {
 		/* the newer half may be good already: recover without waiting for the ring to turn */
 		roofline_fit_run(&m->fit, m->sample + half, m->n - half, m->features,
 				 &m->c, m->scratch);
@@ -278,6 +322,7 @@ static void refit(struct roofline *m)
 			roofline_fit_run(&m->fit, m->sample, m->n, m->features, &m->c, m->scratch);
 		}
 	}
+	m->refusals = good ? 0 : m->refusals + (m->refusals < HOPELESS);
 	if (good && m->state != ROOFLINE_ARMED) {
 		m->slower = m->faster = 0;
 		m->recent_count = 0;
@@ -288,6 +333,8 @@ static void refit(struct roofline *m)
 	else if (m->state == ROOFLINE_ARMED || m->n >= CURVE_STEPS * m->c.learn_min)
 		m->state = ROOFLINE_REFUSED;
 	calibrate(m);
+	m->sustain = 0;
+	m->may_sustain = good && may_sustain(m);
 	if (good)
 		drop_suspects(m);
 	m->next_fit = m->n + (m->n < 24 ? 8 : m->n < 200 || !good ? m->n / 3 : m->n / 2);
@@ -305,7 +352,7 @@ static void learn(struct roofline *m, const float *work, double latency_ns, bool
 		/* refused: forget the older half, go on looking */
 		m->n = m->c.learn_max / 2;
 		memmove(m->sample, m->sample + m->c.learn_max - m->n, m->n * sizeof(*s));
-		m->next_fit = m->n + m->n / 4;
+		m->next_fit = m->n + (m->refusals < HOPELESS ? m->n / 4 : m->n / 2);
 	}
 	s = &m->sample[m->n++];
 	memcpy(s->work, work, sizeof(s->work));
@@ -417,7 +464,13 @@ static void push_robust(struct roofline *m, struct roofline_verdict *v, const fl
 		if (g.novel) {
 			v->out = false;
 		} else {
-			persist(m, v, v->excess > instant_of(m, &g) && !seen_once(m, &g, v));
+			bool stays;
+
+			m->sustain = m->sustain << 1 | (v->excess > base_of(m, &g) + g.second);
+			stays = m->may_sustain && sustained(m->sustain, SUSTAIN_MANY) &&
+				(m->sustain & 1);
+			v->out |= stays;
+			persist(m, v, stays || (v->excess > instant_of(m, &g) && !seen_once(m, &g, v)));
 			watch_fit(m, v->excess, v->threshold);
 			if (m->state == ROOFLINE_ARMED)
 				watch_drift(m, v->excess, g.mad);

@@ -164,6 +164,9 @@
 /* Stacks of one period in user space: 5 s of 64 CPUs at 999 Hz are 320,000 samples, of which a busy
  * PyTorch node has some 10,000 distinct stacks of 400 bytes. */
 #define LIMIT_SAMPLER_STACK_BYTES (16u << 20)
+/* Counts of one period in the kernel, in each of two sets, 160 bytes each: 2 x 20 MiB at most. 128 CPUs at
+ * 200 Hz fill it in 5 s if no two samples are alike; what finds no room is counted as lost. */
+#define LIMIT_SAMPLER_COUNTS (1u << 17)
 /* Kernel symbols: a distribution's kernel with modules has 250,000, a third of them code. */
 #define LIMIT_SAMPLER_KERNEL_SYMBOLS (1u << 19)
 #define LIMIT_SAMPLER_KERNEL_NAME_BYTES (16u << 20)

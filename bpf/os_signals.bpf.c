@@ -108,6 +108,17 @@ static __always_inline void lost(__u32 counter)
 		*n += 1;
 }
 
+/* Pointers of typed tracepoints are read without a helper. */
+static __always_inline __u32 process_of(struct task_struct *task)
+{
+	return task_number_ns ? task_process_number(task) : (__u32)task->tgid;
+}
+
+static __always_inline __u32 thread_number(struct task_struct *task)
+{
+	return task_number_ns ? task_number(task) : (__u32)task->pid;
+}
+
 static __always_inline struct os_process *watched(__u32 pid)
 {
 	return pid ? bpf_map_lookup_elem(&os_processes, &pid) : NULL;
@@ -116,7 +127,7 @@ static __always_inline struct os_process *watched(__u32 pid)
 /* The thread's row, made at its first event. */
 static __always_inline struct os_thread *thread_of(struct task_struct *task, __u32 pid)
 {
-	__u32 tid = task_number(task);
+	__u32 tid = thread_number(task);
 	struct os_thread *t = bpf_map_lookup_elem(&os_threads, &tid), fresh = {};
 
 	if (t)
@@ -171,9 +182,9 @@ static __always_inline struct os_thread *victim(void)
 	struct task_struct *task = bpf_get_current_task_btf();
 	__u32 pid;
 
-	if (!BPF_CORE_READ(task, pid))
+	if (!task->pid)
 		return NULL; /* idle */
-	pid = task_process_number(task);
+	pid = process_of(task);
 	return watched(pid) ? thread_of(task, pid) : NULL;
 }
 
@@ -256,7 +267,7 @@ int BPF_PROG(os_irq_exit, int irq, struct irqaction *action, int result)
 
 static __always_inline void runnable(struct task_struct *task)
 {
-	__u32 pid = task_process_number(task);
+	__u32 pid = process_of(task);
 	struct os_thread *t;
 
 	if (!watched(pid))
@@ -270,7 +281,7 @@ static __always_inline void runnable(struct task_struct *task)
 /* A thread that slept in wait for storage goes on. */
 static __always_inline void io_waited(struct task_struct *task)
 {
-	__u32 tid = task_number(task);
+	__u32 tid = thread_number(task);
 	struct os_thread *t = bpf_map_lookup_elem(&os_threads, &tid);
 	struct os_process *p;
 	__u64 ns;
@@ -292,20 +303,20 @@ static __always_inline __u64 task_state(struct task_struct *task)
 	struct task_struct___before_5_14 *old = (void *)task;
 
 	if (bpf_core_field_exists(task->__state))
-		return BPF_CORE_READ(task, __state);
-	return BPF_CORE_READ(old, state);
+		return task->__state;
+	return (__u64)old->state;
 }
 
 /* Leaves the CPU. */
 static __always_inline void off_cpu(struct task_struct *prev, bool preempt)
 {
 	struct task_struct___io_wait *io = (void *)prev;
-	__u32 pid = task_process_number(prev), tid;
+	__u32 pid = process_of(prev), tid;
 	struct os_thread *t;
 
 	if (!watched(pid))
 		return;
-	tid = task_number(prev);
+	tid = thread_number(prev);
 	t = bpf_map_lookup_elem(&os_threads, &tid);
 	if (!t)
 		return;
@@ -313,7 +324,7 @@ static __always_inline void off_cpu(struct task_struct *prev, bool preempt)
 	t->runnable_since = 0;
 	if (preempt || !task_state(prev))
 		t->runnable_since = bpf_ktime_get_ns(); /* it would have gone on */
-	else if (BPF_CORE_READ_BITFIELD_PROBED(io, in_iowait))
+	else if (BPF_CORE_READ_BITFIELD(io, in_iowait))
 		t->io_since = bpf_ktime_get_ns();
 }
 
@@ -354,10 +365,10 @@ static __always_inline struct slices *slice_end(struct task_struct *prev, __u64 
 
 	if (!l)
 		return NULL;
-	if (BPF_CORE_READ(prev, pid)) {
-		process = task_process_number(prev);
+	if (prev->pid) {
+		process = process_of(prev);
 		if (!process) /* outside our namespace */
-			process = (__u32)BPF_CORE_READ(prev, tgid);
+			process = (__u32)prev->tgid;
 	}
 	at = l->next - 1;
 	s = &l->slice[at & (SLICES - 1)];
@@ -409,7 +420,7 @@ static __always_inline void blame_all(__u32 pid, const struct slices *l, __u64 b
 SEC("tp_btf/sched_switch")
 int BPF_PROG(os_switch, bool preempt, struct task_struct *prev, struct task_struct *next)
 {
-	__u32 pid = task_process_number(next), cpu = bpf_get_smp_processor_id();
+	__u32 pid = process_of(next), cpu = bpf_get_smp_processor_id();
 	__u64 now = bpf_ktime_get_ns();
 	struct slices *l = slice_end(prev, now);
 	struct os_process *p;
@@ -445,12 +456,12 @@ int BPF_PROG(os_switch, bool preempt, struct task_struct *prev, struct task_stru
 SEC("tp_btf/sched_process_fork")
 int BPF_PROG(os_fork, struct task_struct *parent, struct task_struct *child)
 {
-	__u32 pid = task_process_number(child);
+	__u32 pid = process_of(child);
 	struct os_process *p, fresh = {};
 
-	if (!pid || BPF_CORE_READ(child, pid) != BPF_CORE_READ(child, tgid))
+	if (!pid || child->pid != child->tgid)
 		return 0; /* a thread, or none of our namespace */
-	p = watched(task_process_number(parent));
+	p = watched(process_of(parent));
 	if (p) {
 		fresh.root = p->root;
 		if (bpf_map_update_elem(&os_processes, &pid, &fresh, BPF_ANY))
@@ -464,9 +475,9 @@ int BPF_PROG(os_fork, struct task_struct *parent, struct task_struct *child)
 SEC("tp_btf/sched_process_exit")
 int BPF_PROG(os_exit, struct task_struct *task)
 {
-	__u32 tid = task_number(task);
+	__u32 tid = thread_number(task);
 
-	if (watched(task_process_number(task)))
+	if (watched(process_of(task)))
 		bpf_map_delete_elem(&os_threads, &tid);
 	return 0;
 }
@@ -480,7 +491,7 @@ static __always_inline __u8 node_of(__u32 cpu)
 SEC("tp_btf/sched_migrate_task")
 int BPF_PROG(os_migrate, struct task_struct *task, int destination)
 {
-	__u32 pid = task_process_number(task), to = (__u32)destination, from;
+	__u32 pid = process_of(task), to = (__u32)destination, from;
 	struct os_process *p = watched(pid);
 	struct os_thread *t = p ? thread_of(task, pid) : NULL;
 
@@ -499,13 +510,13 @@ int BPF_PROG(os_migrate, struct task_struct *task, int destination)
 
 static __always_inline struct os_process *current_watched(void)
 {
-	return watched(task_process_number(bpf_get_current_task_btf()));
+	return watched(process_of(bpf_get_current_task_btf()));
 }
 
 SEC("tp_btf/sched_move_numa")
 int BPF_PROG(os_move_numa, struct task_struct *task, int from, int to)
 {
-	struct os_process *p = watched(task_process_number(task));
+	struct os_process *p = watched(process_of(task));
 
 	if (p)
 		__sync_fetch_and_add(&p->numa_moves, 1);
@@ -539,7 +550,7 @@ int BPF_PROG(os_block_issue, struct request *request)
 {
 	struct request_begin b = { .at_ns = bpf_ktime_get_ns() };
 	__u64 key = (__u64)request;
-	__u32 pid = task_process_number(bpf_get_current_task_btf());
+	__u32 pid = process_of(bpf_get_current_task_btf());
 
 	if (watched(pid))
 		b.pid = pid;
@@ -635,13 +646,20 @@ int BPF_PROG(os_retransmit, struct sock *sk)
 SEC("tp_btf/contention_begin")
 int BPF_PROG(os_contention_begin, void *lock, unsigned int flags)
 {
-	struct contention c = { .lock = (__u64)lock, .flags = flags };
 	__u32 tid = (__u32)bpf_get_current_pid_tgid();
+	struct contention *c, fresh = { .lock = (__u64)lock, .flags = flags };
 
 	if (!tid)
 		return 0;
-	c.at_ns = bpf_ktime_get_ns();
-	bpf_map_update_elem(&os_contentions, &tid, &c, BPF_ANY);
+	c = bpf_map_lookup_elem(&os_contentions, &tid);
+	if (c) { /* its own: nobody else writes */
+		c->lock = (__u64)lock;
+		c->flags = flags;
+		c->at_ns = bpf_ktime_get_ns();
+		return 0;
+	}
+	fresh.at_ns = bpf_ktime_get_ns();
+	bpf_map_update_elem(&os_contentions, &tid, &fresh, BPF_ANY);
 	return 0;
 }
 
@@ -653,36 +671,44 @@ int BPF_PROG(os_contention_end, void *lock, int result)
 	struct os_lock_key key = { .stack = -1 };
 	struct os_lock *l, fresh = {};
 	struct os_process *p;
-	__u64 ns;
+	__u64 ns, times = 1;
 
-	if (!c || c->lock != (__u64)lock)
+	if (!c || c->lock != (__u64)lock || !c->at_ns)
 		return 0;
 	ns = since(c->at_ns, bpf_ktime_get_ns());
-	key.pid = task_process_number(bpf_get_current_task_btf());
+	key.pid = process_of(bpf_get_current_task_btf());
 	p = watched(key.pid);
 	if (p) {
 		__sync_fetch_and_add(&p->lock_ns, ns);
 		__sync_fetch_and_add(&p->lock_count, 1);
 	}
-	if (ns >= OS_LOCK_MIN_NS)
+	/* A stack costs microseconds: of a watched process's, and of short waits one in some. */
+	if (p && ns < OS_LOCK_LONG_NS) {
+		if (bpf_get_prandom_u32() % OS_LOCK_SAMPLE)
+			goto end;
+		times = OS_LOCK_SAMPLE;
+	}
+	if (p)
 		key.stack = (__s32)bpf_get_stackid(ctx, &os_lock_stacks, BPF_F_FAST_STACK_CMP);
 	l = bpf_map_lookup_elem(&os_locks, &key);
 	if (l) {
-		__sync_fetch_and_add(&l->ns, ns);
-		__sync_fetch_and_add(&l->count, 1);
+		__sync_fetch_and_add(&l->ns, ns * times);
+		__sync_fetch_and_add(&l->count, times);
 		if (ns > l->max_ns)
 			l->max_ns = ns;
 		l->flags = c->flags;
 		l->lock = c->lock;
 	} else {
-		fresh.ns = fresh.max_ns = ns;
-		fresh.count = 1;
+		fresh.max_ns = ns;
+		fresh.ns = ns * times;
+		fresh.count = times;
 		fresh.flags = c->flags;
 		fresh.lock = c->lock;
 		bpf_get_current_comm(fresh.comm, sizeof(fresh.comm));
 		if (bpf_map_update_elem(&os_locks, &key, &fresh, BPF_NOEXIST))
 			lost(OS_LOST_LOCKS);
 	}
-	bpf_map_delete_elem(&os_contentions, &tid);
+end:
+	c->at_ns = 0;
 	return 0;
 }

@@ -13,7 +13,8 @@
 #define OS_THREAD_MAX 8192u
 #define OS_CPU_MAX 1024u /* of the CPU to NUMA node table */
 #define OS_WAIT_MIN_NS 100000u /* shorter waits for a CPU are not laid at anybody's door */
-#define OS_LOCK_MIN_NS 2000u /* shorter contentions are counted without a stack */
+#define OS_LOCK_LONG_NS 100000u /* of shorter contentions one in OS_LOCK_SAMPLE stands for all */
+#define OS_LOCK_SAMPLE 16u
 #define OS_LOCK_STACK_FRAMES 32u
 
 /* Per CPU. */
@@ -89,7 +90,7 @@ struct os_connection {
 /* Contention of kernel locks and futexes at one place by one process, watched or not. */
 struct os_lock_key {
 	__u32 pid;
-	__s32 stack; /* of lock_stacks; negative: unknown */
+	__s32 stack; /* of lock_stacks; negative: unknown, or of a process that is not watched */
 };
 struct os_lock {
 	__u64 ns, count, max_ns;

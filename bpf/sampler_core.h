@@ -349,10 +349,55 @@ __attribute__((noinline))
 	return 1;
 }
 
+/* A loop's exits are as many states for what follows: global functions are verified by themselves
+ * (5.6 and later; before, everything is one program). */
+#ifdef SAMPLER_TAIL
+#define HASH_FUNCTION static __always_inline
+#else
+#define HASH_FUNCTION __attribute__((noinline))
+#endif
+
+/* Hashes what python_stack_walk found into python_head. */
+HASH_FUNCTION int python_stack_hash(void)
+{
+	struct sampler_scratch *s = scratch_get();
+	__u64 hash;
+	__u32 count;
+
+	if (!s)
+		return 0;
+	hash = SAMPLER_STACK_PYTHON ^ (__u64)s->key.pid << 32;
+	count = s->python.count;
+	for (__u32 i = 0; i < PYTHON_FRAME_MAX; i++) {
+		if (i >= count)
+			break;
+		hash_add(&hash, s->python.frame[i].code);
+		hash_add(&hash, (__u64)s->python.frame[i].flags << 32 | s->python.frame[i].instr);
+	}
+	s->python_head.hash = hash;
+	return 0;
+}
+
+/* Hashes `count` words of kernel_frame into kernel. */
+HASH_FUNCTION int kernel_stack_hash(__u32 count)
+{
+	struct sampler_scratch *s = scratch_get();
+	__u64 hash = SAMPLER_STACK_KERNEL;
+
+	if (!s)
+		return 0;
+	for (__u32 i = 0; i < SAMPLER_KERNEL_FRAME_MAX; i++) {
+		if (i >= count)
+			break;
+		hash_add(&hash, s->kernel_frame[i]);
+	}
+	s->kernel.hash = hash;
+	return 0;
+}
+
 static __always_inline void python_stack_take(void *ctx, struct sampler_scratch *s,
 					      struct task_struct *task, bool in_kernel)
 {
-	__u64 hash = SAMPLER_STACK_PYTHON ^ (__u64)s->key.pid << 32;
 	__u32 count;
 
 	s->python.fsbase = BPF_CORE_READ(task, thread.fsbase);
@@ -365,15 +410,9 @@ static __always_inline void python_stack_take(void *ctx, struct sampler_scratch 
 	count = s->python.count;
 	if (!count || count > PYTHON_FRAME_MAX)
 		return;
-	for (__u32 i = 0; i < PYTHON_FRAME_MAX; i++) {
-		if (i >= count)
-			break;
-		hash_add(&hash, s->python.frame[i].code);
-		hash_add(&hash, (__u64)s->python.frame[i].flags << 32 | s->python.frame[i].instr);
-	}
+	python_stack_hash();
 	count_up(SAMPLER_COUNT_PYTHON_FRAMES, count);
-	s->key.python_hash = hash;
-	s->python_head.hash = hash;
+	s->key.python_hash = s->python_head.hash;
 	s->python_head.count = (__u16)count;
 	s->python_head.kind = SAMPLER_STACK_PYTHON;
 	stack_send(ctx, s, &s->python_head,
@@ -385,19 +424,13 @@ static __always_inline void kernel_stack_take(void *ctx, struct sampler_scratch 
 {
 	long bytes =
 	    bpf_get_stack(ctx, s->kernel_frame, SAMPLER_KERNEL_FRAME_MAX * sizeof(__u64), 0);
-	__u64 hash = SAMPLER_STACK_KERNEL;
 	__u32 count;
 
 	if (bytes <= 0)
 		return;
 	count = (__u32)bytes / 8;
-	for (__u32 i = 0; i < SAMPLER_KERNEL_FRAME_MAX; i++) {
-		if (i >= count)
-			break;
-		hash_add(&hash, s->kernel_frame[i]);
-	}
-	s->key.kernel_hash = hash;
-	s->kernel.hash = hash;
+	kernel_stack_hash(count);
+	s->key.kernel_hash = s->kernel.hash;
 	s->kernel.count = (__u16)count;
 	s->kernel.kind = SAMPLER_STACK_KERNEL;
 	count_up(SAMPLER_COUNT_FRAMES, count);

@@ -132,6 +132,31 @@ static void check_http(struct doctor *d, const char *name, const struct client *
 	json_decref(j);
 }
 
+/* What the operating system does to the ranks: by which means the running sysomd knows. */
+static void check_os_signals(struct doctor *d, const struct client *c)
+{
+	struct client_error e;
+	json_t *j = NULL;
+	const json_t *os;
+
+	if (client_json(c, "GET", "/api/v1/status", &j, &e))
+		return;
+	os = json_object_get(j, "os");
+	if (!os)
+		; /* a sysomd that is older than this */
+	else if (strcmp(jsonget_text(os, "mode"), "bpf"))
+		doctor_add(d, "OS signals", DOCTOR_WARN,
+			   "run sysomd as root or with CAP_BPF and CAP_PERFMON, on a kernel with BTF",
+			   "%s: %s", strcmp(jsonget_text(os, "mode"), "proc") ? "off" : "from /proc alone",
+			   term_safe(jsonget_text(os, "why"), 160));
+	else if (*jsonget_text(os, "missing"))
+		doctor_add(d, "OS signals", DOCTOR_WARN, "a newer kernel has them", "left out: %s",
+			   term_safe(jsonget_text(os, "missing"), 300));
+	else
+		doctor_add(d, "OS signals", DOCTOR_OK, "", "by BPF");
+	json_decref(j);
+}
+
 /* As --state-dir says, else as sysomd does that runs here, else where it would. */
 static const char *state_dir(const struct options *o)
 {
@@ -174,6 +199,7 @@ void doctor_daemons_check(struct doctor *d, const struct options *o)
 				   "sysomd's own user (sudo)", "%s: %s", c.socket, strerror(errno));
 		else
 			check_http(d, "control socket", &c, start_remedy);
+		check_os_signals(d, &c);
 	}
 	if (!commands_aggregator(o, &c))
 		check_http(d, "aggregator", &c,

@@ -17,15 +17,19 @@ static int write_stacks(const struct options *o, const json_t *in, const struct 
 	struct profile_names *names;
 	struct profile_counts n;
 	char title[300], note[300];
-	struct profile_out out = { .path = path, .title = title, .note = note,
-				   .format = (enum profile_format)profile_out_format(NULL, path),
-				   .realtime_ns = r->stacks.begin_ns + (uint64_t)r->realtime_offset_ns };
+	struct profile_out out = {.path = path,
+				  .title = title,
+				  .note = note,
+				  .format = (enum profile_format)profile_out_format(NULL, path),
+				  .realtime_ns =
+				      r->stacks.begin_ns + (uint64_t)r->realtime_offset_ns};
 	int err;
 
 	profile_out_count(&r->stacks, &n);
 	snprintf(title, sizeof(title), "rank %d of %s: %s", r->who.rank, term_safe(r->who.job, 60),
 		 incident_text_title(in));
-	snprintf(note, sizeof(note), "Incident %s; %s samples on the CPU, %s blockings, %s truncated.",
+	snprintf(note, sizeof(note),
+		 "Incident %s; %s samples on the CPU, %s blockings, %s truncated.",
 		 term_safe(jsonget_text(in, "id"), 32), term_count((double)n.on_count),
 		 term_count((double)n.off_count), term_count((double)n.truncated));
 	err = incident_stacks_names(r, &resolver, &names);
@@ -38,11 +42,11 @@ static int write_stacks(const struct options *o, const json_t *in, const struct 
 		return err;
 	}
 	if (o->json && strcmp(path, "-")) {
-		json_t *j = json_pack("{s:s, s:s, s:s, s:i, s:I, s:I, s:I}", "incident",
-				      jsonget_text(in, "id"), "file", path, "format",
-				      profile_out_format_name(out.format), "rank", r->who.rank, "samples",
-				      (json_int_t)n.on_count, "blockings", (json_int_t)n.off_count,
-				      "truncated", (json_int_t)n.truncated);
+		json_t *j = json_pack(
+		    "{s:s, s:s, s:s, s:i, s:I, s:I, s:I}", "incident", jsonget_text(in, "id"),
+		    "file", path, "format", profile_out_format_name(out.format), "rank",
+		    r->who.rank, "samples", (json_int_t)n.on_count, "blockings",
+		    (json_int_t)n.off_count, "truncated", (json_int_t)n.truncated);
 
 		commands_print_json(j);
 		json_decref(j);
@@ -71,7 +75,8 @@ int cmd_flame_main(const struct options *o)
 	if (!in)
 		return EXIT_NOTHING;
 	if (!to) {
-		snprintf(path, sizeof(path), "%.8s.flame.html", term_safe(jsonget_text(in, "id"), 32));
+		snprintf(path, sizeof(path), "%.8s.flame.html",
+			 term_safe(jsonget_text(in, "id"), 32));
 		to = path;
 	}
 	r = trace_model_init(&m);
@@ -81,8 +86,10 @@ int cmd_flame_main(const struct options *o)
 	if (rank)
 		r = write_stacks(o, in, rank, to);
 	else
-		fprintf(stderr, "sysom flame: %s\n", r < 0 ? strerror(-r) :
-			"no CPU stacks came with this incident's windows (sysom status says why)");
+		fprintf(stderr, "sysom flame: %s\n",
+			r < 0 ? strerror(-r)
+			      : "no CPU stacks came with this incident's windows (sysom status "
+				"says why)");
 	json_decref(in);
 	trace_model_fini(&m);
 	return rank && !r ? EXIT_OK : EXIT_NOTHING;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * `sysom record`: CPU stacks of processes, without sysomd: the sampler is part of this program. What is
- * drained is merged over time at once, so that a long recording stays as small as its stacks differ. */
+ * `sysom record`: CPU stacks of processes, without sysomd: the sampler is part of this program.
+ * What is drained is merged over time at once, so that a long recording stays as small as its
+ * stacks differ. */
 #include <errno.h>
 #include <getopt.h>
 #include <poll.h>
@@ -26,10 +27,19 @@
 /* The tables of a PyTorch process that nobody sampled before take some seconds. */
 #define READY_NS 15000000000ull
 /* Nothing was pending for this long: all is there. */
-#define CALM_NS	 200000000ull
+#define CALM_NS 200000000ull
 
-enum { OPT_OFF_CPU_MIN = 256, OPT_NO_OFF_CPU, OPT_NO_PYTHON, OPT_MODE, OPT_GROUP, OPT_FRACTION,
-       OPT_BLOCKED, OPT_DEBUGINFOD, OPT_NO_WAIT };
+enum {
+	OPT_OFF_CPU_MIN = 256,
+	OPT_NO_OFF_CPU,
+	OPT_NO_PYTHON,
+	OPT_MODE,
+	OPT_GROUP,
+	OPT_FRACTION,
+	OPT_BLOCKED,
+	OPT_DEBUGINFOD,
+	OPT_NO_WAIT
+};
 
 struct record_args {
 	struct sampler_options sampler;
@@ -59,64 +69,68 @@ struct recording {
 static volatile sig_atomic_t stopped;
 
 static const char help_text[] =
-	"usage: sysom record -p PID | --rank R [--job J] | -a | -- CMD...   [options]\n\n"
-	"CPU stacks of processes, their threads and children: Python, C++ and kernel frames in one, on the\n"
-	"CPU and blocked; as a flame graph, folded stacks or a pprof profile. Needs no sysomd.\n\n"
-	"what:\n"
-	"  -p, --pid PID[,PID...]           these processes and their children\n"
-	"  -r, --rank R                     this rank's process, as the local sysomd knows it\n"
-	"  -J, --job JOB                    of this job\n"
-	"  -a, --all                        the whole node\n"
-	"  -- CMD...                        run CMD and record it until it ends\n"
-	"how:\n"
-	"  -S, --seconds S                  for so long (default 10; with CMD: until it ends)\n"
-	"      --rate HZ                    ticks per second and CPU, 10 to 999 (default 99)\n"
-	"      --fraction PERCENT           of ticks that take a sample (default 100)\n"
-	"      --no-off-cpu                 no blocked time\n"
-	"      --off-cpu-min MS             blocked for at least so long (default 1)\n"
-	"      --no-python                  no CPython frames\n"
-	"      --mode bpf|bpf_tail|copy     the best way to try (default bpf)\n"
-	"      --no-wait                    begin before the unwind tables are ready\n"
-	"  -c, --control PATH               sysomd's control socket, for --rank\n"
-	"output:\n"
-	"  -o, --output FILE                default record.html; - is standard output\n"
-	"  -f, --format html|folded|pprof   default by FILE: .folded .txt .collapsed, .pb.gz .pprof, .html\n"
-	"      --group name|thread|none     below the root: threads by name (default), each, together\n"
-	"      --blocked                    folded: nanoseconds off the CPU, not on it\n"
-	"      --debuginfod                 ask the servers of DEBUGINFOD_URLS for symbols\n"
-	"  -j, --json                       print what was recorded as JSON\n"
-	"  -h, --help                       print this\n\n"
-	"Ctrl-C ends early and writes what there is. Without the rights for BPF (root, or CAP_BPF with\n"
-	"CAP_PERFMON) stacks are copied and unwound here: no Python names, no blocked time, and the last\n"
-	"line says so.\n\n"
-	"examples:\n"
-	"  sudo sysom record -p $(pgrep -n python3) --seconds 10 -o train.html\n"
-	"  sudo sysom record --rank 3 -o rank3.pb.gz && go tool pprof -top rank3.pb.gz\n"
-	"  sudo sysom record -o step.folded -- python3 train.py --steps 20\n\n"
-	"exit status: 0 done, 1 nothing was recorded or it failed, 2 bad arguments; with CMD, CMD's\n";
+    "usage: sysom record -p PID | --rank R [--job J] | -a | -- CMD...   [options]\n\n"
+    "CPU stacks of processes, their threads and children: Python, C++ and kernel frames in one, on "
+    "the\n"
+    "CPU and blocked; as a flame graph, folded stacks or a pprof profile. Needs no sysomd.\n\n"
+    "what:\n"
+    "  -p, --pid PID[,PID...]           these processes and their children\n"
+    "  -r, --rank R                     this rank's process, as the local sysomd knows it\n"
+    "  -J, --job JOB                    of this job\n"
+    "  -a, --all                        the whole node\n"
+    "  -- CMD...                        run CMD and record it until it ends\n"
+    "how:\n"
+    "  -S, --seconds S                  for so long (default 10; with CMD: until it ends)\n"
+    "      --rate HZ                    ticks per second and CPU, 10 to 999 (default 99)\n"
+    "      --fraction PERCENT           of ticks that take a sample (default 100)\n"
+    "      --no-off-cpu                 no blocked time\n"
+    "      --off-cpu-min MS             blocked for at least so long (default 1)\n"
+    "      --no-python                  no CPython frames\n"
+    "      --mode bpf|bpf_tail|copy     the best way to try (default bpf)\n"
+    "      --no-wait                    begin before the unwind tables are ready\n"
+    "  -c, --control PATH               sysomd's control socket, for --rank\n"
+    "output:\n"
+    "  -o, --output FILE                default record.html; - is standard output\n"
+    "  -f, --format html|folded|pprof   default by FILE: .folded .txt .collapsed, .pb.gz .pprof, "
+    ".html\n"
+    "      --group name|thread|none     below the root: threads by name (default), each, together\n"
+    "      --blocked                    folded: nanoseconds off the CPU, not on it\n"
+    "      --debuginfod                 ask the servers of DEBUGINFOD_URLS for symbols\n"
+    "  -j, --json                       print what was recorded as JSON\n"
+    "  -h, --help                       print this\n\n"
+    "Ctrl-C ends early and writes what there is. Without the rights for BPF (root, or CAP_BPF "
+    "with\n"
+    "CAP_PERFMON) stacks are copied and unwound here: no Python names, no blocked time, and the "
+    "last\n"
+    "line says so.\n\n"
+    "examples:\n"
+    "  sudo sysom record -p $(pgrep -n python3) --seconds 10 -o train.html\n"
+    "  sudo sysom record --rank 3 -o rank3.pb.gz && go tool pprof -top rank3.pb.gz\n"
+    "  sudo sysom record -o step.folded -- python3 train.py --steps 20\n\n"
+    "exit status: 0 done, 1 nothing was recorded or it failed, 2 bad arguments; with CMD, CMD's\n";
 
 static const struct option long_options[] = {
-	{ "pid", required_argument, NULL, 'p' },
-	{ "rank", required_argument, NULL, 'r' },
-	{ "job", required_argument, NULL, 'J' },
-	{ "all", no_argument, NULL, 'a' },
-	{ "seconds", required_argument, NULL, 'S' },
-	{ "rate", required_argument, NULL, 'F' },
-	{ "fraction", required_argument, NULL, OPT_FRACTION },
-	{ "no-off-cpu", no_argument, NULL, OPT_NO_OFF_CPU },
-	{ "off-cpu-min", required_argument, NULL, OPT_OFF_CPU_MIN },
-	{ "no-python", no_argument, NULL, OPT_NO_PYTHON },
-	{ "mode", required_argument, NULL, OPT_MODE },
-	{ "no-wait", no_argument, NULL, OPT_NO_WAIT },
-	{ "control", required_argument, NULL, 'c' },
-	{ "output", required_argument, NULL, 'o' },
-	{ "format", required_argument, NULL, 'f' },
-	{ "group", required_argument, NULL, OPT_GROUP },
-	{ "blocked", no_argument, NULL, OPT_BLOCKED },
-	{ "debuginfod", no_argument, NULL, OPT_DEBUGINFOD },
-	{ "json", no_argument, NULL, 'j' },
-	{ "help", no_argument, NULL, 'h' },
-	{ NULL, 0, NULL, 0 },
+    {"pid", required_argument, NULL, 'p'},
+    {"rank", required_argument, NULL, 'r'},
+    {"job", required_argument, NULL, 'J'},
+    {"all", no_argument, NULL, 'a'},
+    {"seconds", required_argument, NULL, 'S'},
+    {"rate", required_argument, NULL, 'F'},
+    {"fraction", required_argument, NULL, OPT_FRACTION},
+    {"no-off-cpu", no_argument, NULL, OPT_NO_OFF_CPU},
+    {"off-cpu-min", required_argument, NULL, OPT_OFF_CPU_MIN},
+    {"no-python", no_argument, NULL, OPT_NO_PYTHON},
+    {"mode", required_argument, NULL, OPT_MODE},
+    {"no-wait", no_argument, NULL, OPT_NO_WAIT},
+    {"control", required_argument, NULL, 'c'},
+    {"output", required_argument, NULL, 'o'},
+    {"format", required_argument, NULL, 'f'},
+    {"group", required_argument, NULL, OPT_GROUP},
+    {"blocked", no_argument, NULL, OPT_BLOCKED},
+    {"debuginfod", no_argument, NULL, OPT_DEBUGINFOD},
+    {"json", no_argument, NULL, 'j'},
+    {"help", no_argument, NULL, 'h'},
+    {NULL, 0, NULL, 0},
 };
 
 /* ---- arguments ---- */
@@ -160,7 +174,7 @@ static int parse_pids(struct record_args *a, const char *text)
 
 static int parse_mode(struct record_args *a, const char *text)
 {
-	static const char *const names[] = { "copy", "bpf_tail", "bpf" };
+	static const char *const names[] = {"copy", "bpf_tail", "bpf"};
 
 	for (size_t i = 0; i < ARRAY_LEN(names); i++) {
 		if (strcmp(text, names[i]))
@@ -210,19 +224,43 @@ static int parse_one(struct record_args *a, int c)
 	case 'h':
 		fputs(help_text, stdout);
 		return 1;
-	case 'p': return parse_pids(a, optarg);
-	case 'J': a->client.job = optarg; return 0;
-	case 'c': a->client.control = optarg; return 0;
-	case 'a': a->sampler.all_processes = true; return 0;
-	case 'o': a->out.path = optarg; return 0;
-	case 'f': a->format = optarg; return 0;
-	case 'j': a->json = true; return 0;
-	case OPT_NO_OFF_CPU: a->sampler.off_cpu = false; return 0;
-	case OPT_NO_PYTHON: a->sampler.python = false; return 0;
-	case OPT_NO_WAIT: a->no_wait = true; return 0;
-	case OPT_BLOCKED: a->out.blocked = true; return 0;
-	case OPT_DEBUGINFOD: a->debuginfod = true; return 0;
-	case OPT_MODE: return parse_mode(a, optarg);
+	case 'p':
+		return parse_pids(a, optarg);
+	case 'J':
+		a->client.job = optarg;
+		return 0;
+	case 'c':
+		a->client.control = optarg;
+		return 0;
+	case 'a':
+		a->sampler.all_processes = true;
+		return 0;
+	case 'o':
+		a->out.path = optarg;
+		return 0;
+	case 'f':
+		a->format = optarg;
+		return 0;
+	case 'j':
+		a->json = true;
+		return 0;
+	case OPT_NO_OFF_CPU:
+		a->sampler.off_cpu = false;
+		return 0;
+	case OPT_NO_PYTHON:
+		a->sampler.python = false;
+		return 0;
+	case OPT_NO_WAIT:
+		a->no_wait = true;
+		return 0;
+	case OPT_BLOCKED:
+		a->out.blocked = true;
+		return 0;
+	case OPT_DEBUGINFOD:
+		a->debuginfod = true;
+		return 0;
+	case OPT_MODE:
+		return parse_mode(a, optarg);
 	case OPT_GROUP:
 		r = profile_out_group(optarg);
 		if (r < 0)
@@ -241,7 +279,7 @@ static int parse(struct record_args *a, int argc, char **argv)
 {
 	int c, r, what;
 
-	*a = (struct record_args){ .out.path = "record.html" };
+	*a = (struct record_args){.out.path = "record.html"};
 	sampler_options_init(&a->sampler);
 	a->sampler.fraction_percent = 100;
 	argv[0] = (char *)"sysom record";
@@ -254,8 +292,9 @@ static int parse(struct record_args *a, int argc, char **argv)
 	a->command = optind < argc ? argv + optind : NULL;
 	what = (a->pid_count > 0) + a->have_rank + a->sampler.all_processes + (a->command != NULL);
 	if (what != 1) {
-		fputs(what ? "sysom record: one of -p, --rank, -a and CMD alone\n" :
-			     "sysom record: what? -p PID, --rank R, -a or -- CMD...\n", stderr);
+		fputs(what ? "sysom record: one of -p, --rank, -a and CMD alone\n"
+			   : "sysom record: what? -p PID, --rank R, -a or -- CMD...\n",
+		      stderr);
 		return -EINVAL;
 	}
 	r = profile_out_format(a->format, a->out.path);
@@ -282,8 +321,10 @@ static int find_rank(struct record_args *a)
 		commands_complain("record", &e);
 		return -ENOENT;
 	}
-	json_array_foreach(json_object_get(n, "ranks"), i, r) {
-		if (jsonget_integer(r, "rank") != a->rank || !strcmp(jsonget_text(r, "state"), "gone") ||
+	json_array_foreach(json_object_get(n, "ranks"), i, r)
+	{
+		if (jsonget_integer(r, "rank") != a->rank ||
+		    !strcmp(jsonget_text(r, "state"), "gone") ||
 		    (a->client.job && strcmp(jsonget_text(r, "job"), a->client.job)))
 			continue;
 		if (a->pid_count < PIDS_MAX && jsonget_integer(r, "pid") > 0)
@@ -292,8 +333,9 @@ static int find_rank(struct record_args *a)
 	json_decref(n);
 	if (a->pid_count)
 		return 0;
-	fprintf(stderr, "sysom record: no rank %ld%s%s runs on this node (see sysom status)\n", a->rank,
-		a->client.job ? " of job " : "", a->client.job ? term_safe(a->client.job, 60) : "");
+	fprintf(stderr, "sysom record: no rank %ld%s%s runs on this node (see sysom status)\n",
+		a->rank, a->client.job ? " of job " : "",
+		a->client.job ? term_safe(a->client.job, 60) : "");
 	return -ENOENT;
 }
 
@@ -369,8 +411,8 @@ static int take(struct recording *r)
 
 static void wait_for_events(struct recording *r, uint64_t until_ns)
 {
-	struct pollfd p[2] = { { .fd = sampler_fd(r->sampler), .events = POLLIN },
-			       { .fd = r->child_ended ? -1 : r->child_fd, .events = POLLIN } };
+	struct pollfd p[2] = {{.fd = sampler_fd(r->sampler), .events = POLLIN},
+			      {.fd = r->child_ended ? -1 : r->child_fd, .events = POLLIN}};
 	uint64_t now_ns = clock_monotonic_ns();
 	int ms = now_ns < until_ns ? (int)((until_ns - now_ns) / 1000000) + 1 : 0;
 
@@ -413,7 +455,8 @@ static void show_progress(const struct recording *r, uint64_t now_ns)
 	if (r->a->seconds > 0)
 		snprintf(of, sizeof(of), " of %s", term_span(r->a->seconds));
 	fprintf(stderr, "\r\033[Krecording %s%s, %s samples; Ctrl-C ends and writes",
-		term_span((double)(now_ns - r->begin_ns) * 1e-9), of, term_count((double)r->samples));
+		term_span((double)(now_ns - r->begin_ns) * 1e-9), of,
+		term_count((double)r->samples));
 }
 
 static int record(struct recording *r)
@@ -457,7 +500,8 @@ static int add_targets(struct recording *r)
 		int err = sampler_add(r->sampler, a->pids[i], true);
 
 		if (err)
-			fprintf(stderr, "sysom record: process %u: %s\n", a->pids[i], strerror(-err));
+			fprintf(stderr, "sysom record: process %u: %s\n", a->pids[i],
+				strerror(-err));
 		else
 			added++;
 	}
@@ -480,36 +524,38 @@ static void tell(const struct recording *r, const struct profile_counts *n)
 	json_t *j;
 
 	if (r->a->json) {
-		j = json_pack("{s:s, s:s, s:s, s:s, s:s, s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}",
-			      "file", r->a->out.path, "format", profile_out_format_name(r->a->out.format),
-			      "mode", sampler_mode_name(s->mode), "why", s->why, "missing", s->missing,
-			      "seconds", (double)(r->end_ns - r->begin_ns) * 1e-9,
-			      "samples", (json_int_t)n->on_count, "on_cpu_ns", (json_int_t)n->on_ns,
-			      "blocked", (json_int_t)n->off_count, "off_cpu_ns", (json_int_t)n->off_ns,
-			      "frames", (json_int_t)n->frames, "truncated", (json_int_t)n->truncated,
-			      "scanned", (json_int_t)n->scanned, "lost", (json_int_t)lost,
-			      "python_failed", (json_int_t)(s->python_failed - r->before.python_failed));
+		j = json_pack(
+		    "{s:s, s:s, s:s, s:s, s:s, s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}",
+		    "file", r->a->out.path, "format", profile_out_format_name(r->a->out.format),
+		    "mode", sampler_mode_name(s->mode), "why", s->why, "missing", s->missing,
+		    "seconds", (double)(r->end_ns - r->begin_ns) * 1e-9, "samples",
+		    (json_int_t)n->on_count, "on_cpu_ns", (json_int_t)n->on_ns, "blocked",
+		    (json_int_t)n->off_count, "off_cpu_ns", (json_int_t)n->off_ns, "frames",
+		    (json_int_t)n->frames, "truncated", (json_int_t)n->truncated, "scanned",
+		    (json_int_t)n->scanned, "lost", (json_int_t)lost, "python_failed",
+		    (json_int_t)(s->python_failed - r->before.python_failed));
 		json_dumpf(j, to, JSON_COMPACT | JSON_REAL_PRECISION(9));
 		fputc('\n', to);
 		json_decref(j);
 		return;
 	}
-	fprintf(to, "%s: %s samples on the CPU (%s)", *r->a->out.path == '-' ? "standard output" : r->a->out.path,
+	fprintf(to, "%s: %s samples on the CPU (%s)",
+		*r->a->out.path == '-' ? "standard output" : r->a->out.path,
 		term_count((double)n->on_count), term_span((double)n->on_ns * 1e-9));
 	if (r->a->sampler.off_cpu)
 		fprintf(to, ", %s blockings (%s)", term_count((double)n->off_count),
 			term_span((double)n->off_ns * 1e-9));
 	fprintf(to, ", %s frames; truncated %s, scanned %s, lost %s; mode %s%s%s\n",
 		term_count((double)n->frames), term_count((double)n->truncated),
-		term_count((double)n->scanned), term_count((double)lost), sampler_mode_name(s->mode),
-		*s->why ? ": " : "", s->why);
+		term_count((double)n->scanned), term_count((double)lost),
+		sampler_mode_name(s->mode), *s->why ? ": " : "", s->why);
 	if (*s->missing)
 		fprintf(to, "this kernel lacks: %s\n", s->missing);
 }
 
 static int write_profile(struct recording *r)
 {
-	struct symbol_resolver_options o = { .debuginfod = r->a->debuginfod };
+	struct symbol_resolver_options o = {.debuginfod = r->a->debuginfod};
 	struct record_args *a = r->a;
 	struct symbol_resolver *resolver = NULL;
 	struct profile_names *names = NULL;
@@ -528,16 +574,18 @@ static int write_profile(struct recording *r)
 	else if (a->have_rank)
 		snprintf(title, sizeof(title), "rank %ld, pid %u", a->rank, a->pids[0]);
 	else if (a->pid_count)
-		snprintf(title, sizeof(title), "pid %u%s", a->pids[0], a->pid_count > 1 ? " and others" : "");
+		snprintf(title, sizeof(title), "pid %u%s", a->pids[0],
+			 a->pid_count > 1 ? " and others" : "");
 	else
 		snprintf(title, sizeof(title), "whole node");
-	snprintf(note, sizeof(note),
-		 "%s at %s, %u Hz, %u%% of ticks; %s samples on the CPU, %s blockings, %s truncated, %s "
-		 "scanned; mode %s.",
-		 term_span((double)(r->end_ns - r->begin_ns) * 1e-9), term_time(r->realtime_ns),
-		 a->sampler.rate_hz, a->sampler.fraction_percent, term_count((double)n.on_count),
-		 term_count((double)n.off_count), term_count((double)n.truncated),
-		 term_count((double)n.scanned), sampler_mode_name(r->after.mode));
+	snprintf(
+	    note, sizeof(note),
+	    "%s at %s, %u Hz, %u%% of ticks; %s samples on the CPU, %s blockings, %s truncated, %s "
+	    "scanned; mode %s.",
+	    term_span((double)(r->end_ns - r->begin_ns) * 1e-9), term_time(r->realtime_ns),
+	    a->sampler.rate_hz, a->sampler.fraction_percent, term_count((double)n.on_count),
+	    term_count((double)n.off_count), term_count((double)n.truncated),
+	    term_count((double)n.scanned), sampler_mode_name(r->after.mode));
 	a->out.title = title;
 	a->out.note = note;
 	a->out.realtime_ns = r->realtime_ns;
@@ -582,8 +630,10 @@ static int run(struct recording *r)
 	}
 	sampler_stats_get(r->sampler, &r->after);
 	if (r->after.mode == SAMPLER_OFF) {
-		fprintf(stderr, "sysom record: no CPU stacks can be taken here: %s (sysom doctor says more)\n",
-			r->after.why);
+		fprintf(
+		    stderr,
+		    "sysom record: no CPU stacks can be taken here: %s (sysom doctor says more)\n",
+		    r->after.why);
 		return -EPERM;
 	}
 	if (r->a->command) {
@@ -606,9 +656,9 @@ static int run(struct recording *r)
 
 int cmd_record_main(int argc, char **argv)
 {
-	struct sigaction sa = { .sa_handler = on_stop };
+	struct sigaction sa = {.sa_handler = on_stop};
 	struct record_args a;
-	struct recording r = { .a = &a, .child_fd = -1, .live = term_error_is_live() };
+	struct recording r = {.a = &a, .child_fd = -1, .live = term_error_is_live()};
 	int err = parse(&a, argc, argv), status;
 
 	if (err)

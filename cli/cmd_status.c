@@ -131,6 +131,7 @@ static const char *explain_mode(const char *key, const char *value)
 		const char *key, *value, *text;
 	} table[] = {
 		{ "stacks", "none", "no CPU stacks are taken" },
+		{ "stacks", "starting", "the sampler is being loaded" },
 		{ "stacks", "copy", "copied and unwound by sysomd: no Python names, no blocked time" },
 		{ "stacks", "bpf-tail", "unwound in the kernel, by tail calls" },
 		{ "stacks", "bpf-loop", "unwound in the kernel" },
@@ -162,12 +163,13 @@ static void print_sampler(const json_t *s)
 	json_object_foreach((json_t *)lost, cause, v)
 		lost_count += json_number_value(v);
 	if (*jsonget_text(s, "why"))
-		printf("            %s%s%s\n", term_style(TERM_YELLOW), term_safe(jsonget_text(s, "why"), 160),
-		       term_style(TERM_PLAIN));
+		printf("            %s%s%s\n", term_style(TERM_YELLOW),
+		       term_safe(jsonget_text(s, "why"), 160), term_style(TERM_PLAIN));
 	if (*jsonget_text(s, "missing"))
 		printf("            this kernel lacks: %s\n", term_safe(jsonget_text(s, "missing"), 160));
 	if (jsonget_number(s, "samples_total") > 0)
-		printf("            %s Hz, %s %% of ticks%s; %s samples of %s processes, truncated %s, lost %s\n",
+		printf("            %s Hz, %s %% of ticks%s; %s samples of %s processes, truncated %s, "
+		       "lost %s\n",
 		       term_count(jsonget_number(s, "rate_hz")),
 		       term_count(jsonget_number(s, "fraction_percent")),
 		       jsonget_true(s, "raised") ? " (an anomaly is open)" : "",
@@ -198,6 +200,24 @@ static void print_mode(const json_t *mode, const json_t *sampler)
 	}
 }
 
+static void print_os(const json_t *os)
+{
+	const char *mode = jsonget_text(os, "mode");
+	bool bpf = !strcmp(mode, "bpf");
+
+	if (!os)
+		return;
+	printf("  OS        %s%s%s%s", term_style(bpf ? TERM_PLAIN : TERM_YELLOW),
+	       bpf ? "by BPF" : !strcmp(mode, "proc") ? "from /proc alone: " : "off: ",
+	       bpf ? "" : term_safe(jsonget_text(os, "why"), 120), term_style(TERM_PLAIN));
+	if (bpf)
+		printf(", %s processes, %s threads", term_count(jsonget_number(os, "processes")),
+		       term_count(jsonget_number(os, "threads")));
+	if (*jsonget_text(os, "missing"))
+		printf("; this kernel lacks: %s", term_safe(jsonget_text(os, "missing"), 200));
+	putchar('\n');
+}
+
 static void print_node(const json_t *n)
 {
 	const json_t *up = json_object_get(n, "uplink"), *own = json_object_get(n, "own");
@@ -222,6 +242,7 @@ static void print_node(const json_t *n)
 	       term_bytes(jsonget_number(own, "rss_bytes")),
 	       term_bytes(jsonget_number(own, "recorder_bytes")),
 	       term_span(jsonget_number(own, "retention_s")));
+	print_os(json_object_get(n, "os"));
 }
 
 /* "1 job", "2 jobs" */

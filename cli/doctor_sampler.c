@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The sampler is opened as sysomd and `sysom record` would, in a child: the verifier may take seconds. */
+ * The sampler is opened as sysomd and `sysom record` would, in a child: the verifier may take
+ * seconds. */
 #include <ctype.h>
 #include <dirent.h>
 #include <signal.h>
@@ -49,8 +50,10 @@ static char *next_line(char **at)
 static void check_stacks(struct doctor *d)
 {
 	static const char *const texts[] = {
-		"none can be taken", "copied and unwound here: no Python names, no blocked time",
-		"unwound in the kernel by tail calls", "unwound in the kernel",
+	    "none can be taken",
+	    "copied and unwound here: no Python names, no blocked time",
+	    "unwound in the kernel by tail calls",
+	    "unwound in the kernel",
 	};
 	char out[600], *at = out;
 	int status = doctor_child(open_sampler, NULL, out, sizeof(out)), mode;
@@ -58,8 +61,9 @@ static void check_stacks(struct doctor *d)
 
 	if (status || !isdigit((unsigned char)*out)) {
 		doctor_add(d, "CPU stacks", DOCTOR_WARN, "report this with the kernel's version",
-			   status == -SIGALRM ? "loading the BPF programs takes more than 40 s here" :
-					   "opening the sampler failed (%d)", status);
+			   status == -SIGALRM ? "loading the BPF programs takes more than 40 s here"
+					      : "opening the sampler failed (%d)",
+			   status);
 		return;
 	}
 	mode = atoi(next_line(&at));
@@ -68,9 +72,11 @@ static void check_stacks(struct doctor *d)
 	if (mode < SAMPLER_OFF || mode > SAMPLER_BPF_LOOP)
 		return;
 	doctor_add(d, "CPU stacks", mode >= SAMPLER_BPF_TAIL ? DOCTOR_OK : DOCTOR_WARN,
-		   "run sysomd and sysom record as root, or with CAP_BPF and CAP_PERFMON, on a kernel with BTF; "
-		   "everything else works without", "%s: %s%s%s%s%s", sampler_mode_name((enum sampler_mode)mode),
-		   texts[mode], *why ? "; " : "", term_safe(why, 160), *missing ? "; " : "",
+		   "run sysomd and sysom record as root, or with CAP_BPF and CAP_PERFMON, on a "
+		   "kernel with BTF; "
+		   "everything else works without",
+		   "%s: %s%s%s%s%s", sampler_mode_name((enum sampler_mode)mode), texts[mode],
+		   *why ? "; " : "", term_safe(why, 160), *missing ? "; " : "",
 		   term_safe(missing, 120));
 }
 
@@ -81,20 +87,22 @@ static void check_rights(struct doctor *d)
 	int paranoid = 0;
 
 	if (!f || fscanf(f, "%d", &paranoid) != 1)
-		doctor_add(d, "perf events", DOCTOR_WARN, "a kernel with CONFIG_PERF_EVENTS is needed",
-			   "none in this kernel");
+		doctor_add(d, "perf events", DOCTOR_WARN,
+			   "a kernel with CONFIG_PERF_EVENTS is needed", "none in this kernel");
 	else if (geteuid() && paranoid > 2)
-		doctor_add(d, "perf events", DOCTOR_WARN, "sysctl kernel.perf_event_paranoid=2, or run as root",
+		doctor_add(d, "perf events", DOCTOR_WARN,
+			   "sysctl kernel.perf_event_paranoid=2, or run as root",
 			   "kernel.perf_event_paranoid is %d: not for ordinary users", paranoid);
 	else
-		doctor_add(d, "perf events", DOCTOR_OK, "", "kernel.perf_event_paranoid %d%s", paranoid,
-			   paranoid > 1 && geteuid() ? ": user code only" : "");
+		doctor_add(d, "perf events", DOCTOR_OK, "", "kernel.perf_event_paranoid %d%s",
+			   paranoid, paranoid > 1 && geteuid() ? ": user code only" : "");
 	if (f)
 		fclose(f);
 	if (btf)
 		doctor_add(d, "kernel BTF", DOCTOR_OK, "", "/sys/kernel/btf/vmlinux");
 	else
-		doctor_add(d, "kernel BTF", DOCTOR_WARN, "a kernel with CONFIG_DEBUG_INFO_BTF=y (most since 2021)",
+		doctor_add(d, "kernel BTF", DOCTOR_WARN,
+			   "a kernel with CONFIG_DEBUG_INFO_BTF=y (most since 2021)",
 			   "none: BPF programs can't be fitted to this kernel");
 }
 
@@ -117,7 +125,7 @@ static int python_minor(const char *pid)
 
 static void check_python(struct doctor *d)
 {
-	unsigned known[PYTHON_LAST + 1] = { 0 }, other = 0;
+	unsigned known[PYTHON_LAST + 1] = {0}, other = 0;
 	char text[200] = "";
 	struct dirent *e;
 	DIR *proc = opendir("/proc");
@@ -135,11 +143,12 @@ static void check_python(struct doctor *d)
 		closedir(proc);
 	for (int i = PYTHON_FIRST; i <= PYTHON_LAST && n < sizeof(text) - 40; i++)
 		if (known[i])
-			n += (size_t)snprintf(text + n, sizeof(text) - n, "%s3.%d (%u)", n ? ", " : "", i,
-					      known[i]);
+			n += (size_t)snprintf(text + n, sizeof(text) - n, "%s3.%d (%u)",
+					      n ? ", " : "", i, known[i]);
 	if (other)
 		doctor_add(d, "Python stacks", DOCTOR_WARN, "use CPython 3.10 to 3.14",
-			   "%u running processes are of another version: native frames only", other);
+			   "%u running processes are of another version: native frames only",
+			   other);
 	else
 		doctor_add(d, "Python stacks", DOCTOR_OK, "", "CPython 3.10 to 3.14 are read%s%s",
 			   n ? "; running now: " : "", text);

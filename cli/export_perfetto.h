@@ -4,7 +4,8 @@
  * A process per rank; below it the tracks steps, windows, gaps, one per host thread, spans per
  * thread, and one per GPU stream (more than one where slices overlap without nesting). Names are
  * interned on one packet sequence. Time stamps are CLOCK_REALTIME, declared as the trace's primary
- * clock. CPU stacks are perf_sample packets (export_stacks.h). Launch and kernel are joined by a flow; a collective has one correlation id on all ranks. */
+ * clock. Launch and kernel are joined by a flow; a collective has one correlation id on all ranks.
+ * CPU stacks are perf_sample packets (export_stacks.h). */
 #ifndef SYSOM_CLI_EXPORT_PERFETTO_H
 #define SYSOM_CLI_EXPORT_PERFETTO_H
 

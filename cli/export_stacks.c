@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Interned data goes with the first sample that needs it, so that no packet is larger than a stack. */
+ * Interned data goes with the first sample that needs it, so that no packet is larger than a stack.
+ */
 #include "cli/export_stacks.h"
 
 #include <errno.h>
@@ -26,9 +27,9 @@ struct rank_writer {
 	const struct trace_rank *r;
 	struct profile_names *names;
 	struct seen functions, frames;
-	uint64_t *stack_iid;	/* stack -> callstack; 0: not told yet */
-	uint64_t *mapping_iid;	/* object, then kernel, Python, JIT */
-	uint64_t *frame_ids;	/* of the stack at hand, LIMIT_STACK_DEPTH */
+	uint64_t *stack_iid;   /* stack -> callstack; 0: not told yet */
+	uint64_t *mapping_iid; /* object, then kernel, Python, JIT */
+	uint64_t *frame_ids;   /* of the stack at hand, LIMIT_STACK_DEPTH */
 	/* what the packet at hand interns */
 	Perfetto__Protos__InternedData data;
 	string_t *strings, **string_list;
@@ -71,7 +72,7 @@ static void fill_string(string_t *s, uint64_t iid, const void *text, size_t byte
 	*s = (string_t)PERFETTO__PROTOS__INTERNED_STRING__INIT;
 	s->has_iid = s->has_str = 1;
 	s->iid = iid;
-	s->str = (ProtobufCBinaryData){ bytes, (uint8_t *)(uintptr_t)text };
+	s->str = (ProtobufCBinaryData){bytes, (uint8_t *)(uintptr_t)text};
 }
 
 static uint64_t function_iid(struct rank_writer *w, const char *text)
@@ -93,7 +94,7 @@ static uint64_t function_iid(struct rank_writer *w, const char *text)
 /* at: object, or object_count + OTHER_. */
 static uint64_t mapping_iid(struct rank_writer *w, uint32_t at)
 {
-	static const char *const others[OTHERS] = { "[kernel]", "[python]", "[jit]" };
+	static const char *const others[OTHERS] = {"[kernel]", "[python]", "[jit]"};
 	const struct stack_batch *b = &w->r->stacks;
 	const struct stack_object *o = at < b->object_count ? &b->objects[at] : NULL;
 	const char *path = o ? stack_batch_text(b, o->path) : others[at - b->object_count];
@@ -111,7 +112,8 @@ static uint64_t mapping_iid(struct rank_writer *w, uint32_t at)
 	m->path_string_ids = &w->path_iid[n];
 	m->n_path_string_ids = 1;
 	fill_string(&w->paths[n], m->iid, path, strlen(path));
-	fill_string(&w->ids[n], m->iid, o ? o->build_id : (const uint8_t *)"", o ? o->build_id_bytes : 0);
+	fill_string(&w->ids[n], m->iid, o ? o->build_id : (const uint8_t *)"",
+		    o ? o->build_id_bytes : 0);
 	w->mapping_list[n] = m;
 	w->path_list[n] = &w->paths[n];
 	w->id_list[n] = &w->ids[n];
@@ -166,7 +168,8 @@ static int frame_iid(struct rank_writer *w, uint32_t at, uint64_t *out)
 	seen_add(&w->frames, hash, slot, *out);
 	to = &w->frame[w->data.n_frames];
 	*to = (Perfetto__Protos__Frame)PERFETTO__PROTOS__FRAME__INIT;
-	to->has_iid = to->has_function_name_id = to->has_mapping_id = to->has_rel_pc = to->has_kind = 1;
+	to->has_iid = to->has_function_name_id = to->has_mapping_id = to->has_rel_pc =
+	    to->has_kind = 1;
 	to->iid = *out;
 	to->function_name_id = key[0];
 	to->mapping_id = key[1];
@@ -226,10 +229,11 @@ static int put_sample(struct rank_writer *w, const struct stack_sample *s)
 	sample.pid = (uint32_t)pid;
 	sample.tid = (uint32_t)tid;
 	sample.callstack_iid = w->stack_iid[s->stack];
-	sample.cpu_mode = st->kernel_count ? PERFETTO__PROTOS__PROFILING__CPU_MODE__MODE_KERNEL :
-					     PERFETTO__PROTOS__PROFILING__CPU_MODE__MODE_USER;
+	sample.cpu_mode = st->kernel_count ? PERFETTO__PROTOS__PROFILING__CPU_MODE__MODE_KERNEL
+					   : PERFETTO__PROTOS__PROFILING__CPU_MODE__MODE_USER;
 	p.has_timestamp = p.has_sequence_flags = 1;
-	p.sequence_flags = PERFETTO__PROTOS__TRACE_PACKET__SEQUENCE_FLAGS__SEQ_NEEDS_INCREMENTAL_STATE;
+	p.sequence_flags =
+	    PERFETTO__PROTOS__TRACE_PACKET__SEQUENCE_FLAGS__SEQ_NEEDS_INCREMENTAL_STATE;
 	p.perf_sample = &sample;
 	for (uint32_t i = 0; i < count; i++) {
 		p.timestamp = s->time_ns + (uint64_t)w->r->realtime_offset_ns +
@@ -261,27 +265,29 @@ static int open_rank(struct rank_writer *w)
 	w->id_list = calloc(maps, sizeof(*w->id_list));
 	w->path_iid = calloc(maps, sizeof(*w->path_iid));
 	if (!w->stack_iid || !w->mapping_iid || !w->frame_ids || !w->strings || !w->string_list ||
-	    !w->frame || !w->frame_list || !w->mapping || !w->mapping_list || !w->paths || !w->path_list ||
-	    !w->ids || !w->id_list || !w->path_iid || seen_init(&w->functions, b->frame_count) ||
-	    seen_init(&w->frames, b->frame_count))
+	    !w->frame || !w->frame_list || !w->mapping || !w->mapping_list || !w->paths ||
+	    !w->path_list || !w->ids || !w->id_list || !w->path_iid ||
+	    seen_init(&w->functions, b->frame_count) || seen_init(&w->frames, b->frame_count))
 		return -ENOMEM;
 	return 0;
 }
 
 static void close_rank(struct rank_writer *w)
 {
-	void *const all[] = { w->stack_iid, w->mapping_iid, w->frame_ids, w->strings, w->string_list,
-			      w->frame, w->frame_list, w->mapping, w->mapping_list, w->paths,
-			      w->path_list, w->ids, w->id_list, w->path_iid, w->functions.hash,
-			      w->functions.iid, w->frames.hash, w->frames.iid };
+	void *const all[] = {w->stack_iid,    w->mapping_iid, w->frame_ids,	 w->strings,
+			     w->string_list,  w->frame,	      w->frame_list,	 w->mapping,
+			     w->mapping_list, w->paths,	      w->path_list,	 w->ids,
+			     w->id_list,      w->path_iid,    w->functions.hash, w->functions.iid,
+			     w->frames.hash,  w->frames.iid};
 
 	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
 		free(all[i]);
 }
 
-int export_stacks_put(struct export_stacks *e, const struct trace_rank *r, struct profile_names *names)
+int export_stacks_put(struct export_stacks *e, const struct trace_rank *r,
+		      struct profile_names *names)
 {
-	struct rank_writer w = { .e = e, .r = r, .names = names };
+	struct rank_writer w = {.e = e, .r = r, .names = names};
 	int err = open_rank(&w);
 
 	for (uint32_t i = 0; i < r->stacks.sample_count && !err; i++)

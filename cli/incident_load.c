@@ -78,6 +78,8 @@ int incident_load_windows(const struct client *c, const json_t *incident, int ra
 		count += r;
 	}
 	trace_model_finish(m);
+	for (size_t k = 0; k < m->rank_count; k++)
+		m->ranks[k].aggregator = c;
 	if (m->left_out)
 		fprintf(stderr, "sysom: %s records are left out: too many for one file (try --rank) or "
 				"impossible times\n", term_count((double)m->left_out));

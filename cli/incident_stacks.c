@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/incident_stacks.h"
 
+#include <errno.h>
 #include <string.h>
 
 #include "cli/term.h"
 
 /* Less is the usual handing over between threads. */
 #define GIL_SHARE_MIN 0.03
-#define ROWS_SHOWN 5u
-#define SHARE_MIN 0.01
+#define ROWS_SHOWN    5u
+#define SHARE_MIN     0.01
 
 static bool among(const json_t *ranks, int rank)
 {
 	const json_t *v;
 	size_t i;
 
-	json_array_foreach((json_t *)ranks, i, v)
-		if (json_is_integer(v) && json_integer_value(v) == rank)
-			return true;
+	json_array_foreach((json_t *)ranks, i,
+			   v) if (json_is_integer(v) && json_integer_value(v) == rank) return true;
 	return false;
 }
 
@@ -45,7 +45,8 @@ static const struct trace_rank *most(const json_t *ranks, const struct trace_mod
 	return best;
 }
 
-const struct trace_rank *incident_stacks_rank(const json_t *in, const struct trace_model *m, int rank)
+const struct trace_rank *incident_stacks_rank(const json_t *in, const struct trace_model *m,
+					      int rank)
 {
 	const struct trace_rank *r = NULL;
 
@@ -54,16 +55,34 @@ const struct trace_rank *incident_stacks_rank(const json_t *in, const struct tra
 	return r ? r : most(NULL, m, rank);
 }
 
+/* What the files here could not name. A frame without a name is no reason to show nothing. */
+static int ask_aggregator(const struct trace_rank *r, struct profile_names *names)
+{
+	struct symbol_client *c;
+	struct client_error e;
+	int err = symbol_client_open(&c, r->aggregator);
+
+	if (err)
+		return err;
+	err = profile_names_ask(names, c, &e);
+	symbol_client_close(c);
+	if (err < 0 && err != -ENOMEM && err != -ENOENT) /* -ENOENT: it knows nothing of symbols */
+		fprintf(stderr, "sysom: no names from the aggregator: %s\n", term_safe(e.why, 300));
+	return err == -ENOMEM ? err : 0;
+}
+
 int incident_stacks_names(const struct trace_rank *r, struct symbol_resolver **resolver,
 			  struct profile_names **names)
 {
 	struct symbol_resolver_options o = { .directory = NULL };
+	int err;
 
 	*resolver = NULL;
 	*names = NULL;
 	if (symbol_resolver_open(resolver, &o))
 		*resolver = NULL; /* without names there are still modules, Python and the kernel */
-	return profile_names_open(names, &r->stacks, *resolver, NULL);
+	err = profile_names_open(names, &r->stacks, *resolver, NULL);
+	return err || !r->aggregator ? err : ask_aggregator(r, *names);
 }
 
 static double share(uint64_t part, uint64_t whole)
@@ -83,9 +102,11 @@ static void describe(char *out, size_t bytes, const char *function, const char *
 		     const char *module)
 {
 	if (*file && line)
-		snprintf(out, bytes, "%s (%s:%u)", term_safe(function, 60), term_safe(base_name(file), 40), line);
+		snprintf(out, bytes, "%s (%s:%u)", term_safe(function, 60),
+			 term_safe(base_name(file), 40), line);
 	else if (*file)
-		snprintf(out, bytes, "%s (%s)", term_safe(function, 60), term_safe(base_name(file), 40));
+		snprintf(out, bytes, "%s (%s)", term_safe(function, 60),
+			 term_safe(base_name(file), 40));
 	else if (*module && *function != '[')
 		snprintf(out, bytes, "%s  %s", term_safe(function, 80), term_safe(module, 40));
 	else
@@ -101,7 +122,8 @@ bool incident_stacks_gil(const struct profile_summary *s, char *out, size_t byte
 	if (!g->wait_tid || share(g->wait_ns, g->thread_ns) < GIL_SHARE_MIN)
 		return false;
 	n = snprintf(out, bytes, "GIL: thread '%s'%s waits %s of its time for it",
-		     term_safe(g->wait_comm, 16), g->wait_tid == s->main_pid ? " (the main one)" : "",
+		     term_safe(g->wait_comm, 16),
+		     g->wait_tid == s->main_pid ? " (the main one)" : "",
 		     term_percent(share(g->wait_ns, g->thread_ns)));
 	if (!g->hold_tid || n < 0 || (size_t)n >= bytes)
 		return true;
@@ -122,9 +144,10 @@ static void print_rows(FILE *to, const char *title, const struct profile_row *ro
 		if (!i)
 			fprintf(to, "            %s%7s %8s  %s%s\n", term_style(TERM_DIM), "self",
 				"callees", title, term_style(TERM_PLAIN));
-		describe(text, sizeof(text), rows[i].name.function, rows[i].name.file, rows[i].name.line,
-			 rows[i].name.module);
-		fprintf(to, "            %7s %8s  %s\n", term_percent(share(rows[i].self_ns, whole)),
+		describe(text, sizeof(text), rows[i].name.function, rows[i].name.file,
+			 rows[i].name.line, rows[i].name.module);
+		fprintf(to, "            %7s %8s  %s\n",
+			term_percent(share(rows[i].self_ns, whole)),
 			term_percent(share(rows[i].total_ns, whole)), text);
 	}
 }
@@ -138,8 +161,9 @@ static void print_blocks(FILE *to, const struct profile_summary *s)
 		if (share(b->ns, s->blocks[0].ns) < SHARE_MIN)
 			break;
 		if (!i)
-			fprintf(to, "            %s%7s %8s  %s%s\n", term_style(TERM_DIM), "time", "times",
-				"the main thread blocked in, and waits for disks", term_style(TERM_PLAIN));
+			fprintf(to, "            %s%7s %8s  %s%s\n", term_style(TERM_DIM), "time",
+				"times", "the main thread blocked in, and waits for disks",
+				term_style(TERM_PLAIN));
 		describe(text, sizeof(text), b->where, b->file, b->line, "");
 		fprintf(to, "            %7s %8s  %s%s%s%s\n", term_span((double)b->ns * 1e-9),
 			term_count((double)b->count), text, *b->kernel ? ", kernel " : "",
@@ -163,12 +187,16 @@ void incident_stacks_print(FILE *to, const struct trace_rank *r, const struct pr
 	fprintf(to, "\n  stacks    rank %d: %s samples on the CPU, %s blockings\n", r->who.rank,
 		term_count((double)s->on_count), term_count((double)s->off_count));
 	if (whole)
-		fprintf(to, "            its main thread: %s on the CPU, %s blocked, %s ready to run or asleep "
-			    "below the threshold\n",
-			term_percent(share(s->main_on_ns, whole)), term_percent(share(s->main_off_ns, whole)),
+		fprintf(to,
+			"            its main thread: %s on the CPU, %s blocked, %s ready to run "
+			"or asleep "
+			"below the threshold\n",
+			term_percent(share(s->main_on_ns, whole)),
+			term_percent(share(s->main_off_ns, whole)),
 			term_percent(share(ready, whole)));
 	if (incident_stacks_gil(s, gil, sizeof(gil)))
-		fprintf(to, "            %s%s%s\n", term_style(TERM_YELLOW), gil, term_style(TERM_PLAIN));
+		fprintf(to, "            %s%s%s\n", term_style(TERM_YELLOW), gil,
+			term_style(TERM_PLAIN));
 	print_rows(to, "on the CPU, all functions", s->rows, s->row_count, s->on_ns);
 	print_rows(to, "on the CPU, Python functions", s->calls, s->call_count, s->on_ns);
 	print_blocks(to, s);
@@ -185,8 +213,8 @@ static json_t *rows_json(const struct profile_row *rows, uint32_t count)
 						      term_safe(n->function, 200), "module",
 						      term_safe(n->module, 100), "file",
 						      term_safe(n->file, 200), "line", (int)n->line,
-						      "self_ns", (json_int_t)rows[i].self_ns, "total_ns",
-						      (json_int_t)rows[i].total_ns));
+						      "self_ns", (json_int_t)rows[i].self_ns,
+						      "total_ns", (json_int_t)rows[i].total_ns));
 	}
 	return list;
 }
@@ -199,24 +227,25 @@ json_t *incident_stacks_json(const struct trace_rank *r, const struct profile_su
 	for (uint32_t i = 0; i < s->block_count; i++) {
 		const struct profile_block *b = &s->blocks[i];
 
-		json_array_append_new(blocks, json_pack("{s:s, s:s, s:i, s:s, s:b, s:I, s:I}", "function",
-							term_safe(b->where, 200), "file",
-							term_safe(b->file, 200), "line", (int)b->line,
-							"kernel", term_safe(b->kernel, 100), "disk", b->disk,
-							"ns", (json_int_t)b->ns, "count",
-							(json_int_t)b->count));
+		json_array_append_new(
+		    blocks,
+		    json_pack("{s:s, s:s, s:i, s:s, s:b, s:I, s:I}", "function",
+			      term_safe(b->where, 200), "file", term_safe(b->file, 200), "line",
+			      (int)b->line, "kernel", term_safe(b->kernel, 100), "disk", b->disk,
+			      "ns", (json_int_t)b->ns, "count", (json_int_t)b->count));
 	}
-	j = json_pack("{s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o}", "rank", r->who.rank,
-		      "samples", (json_int_t)s->on_count, "on_cpu_ns", (json_int_t)s->on_ns, "blockings",
-		      (json_int_t)s->off_count, "off_cpu_ns", (json_int_t)s->off_ns, "main_on_cpu_ns",
-		      (json_int_t)s->main_on_ns, "main_off_cpu_ns", (json_int_t)s->main_off_ns,
-		      "main_ready_ns", (json_int_t)ready_ns(r, s), "functions",
-		      rows_json(s->rows, s->row_count), "python", rows_json(s->calls, s->call_count),
-		      "blocked", blocks);
+	j = json_pack("{s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o}", "rank",
+		      r->who.rank, "samples", (json_int_t)s->on_count, "on_cpu_ns",
+		      (json_int_t)s->on_ns, "blockings", (json_int_t)s->off_count, "off_cpu_ns",
+		      (json_int_t)s->off_ns, "main_on_cpu_ns", (json_int_t)s->main_on_ns,
+		      "main_off_cpu_ns", (json_int_t)s->main_off_ns, "main_ready_ns",
+		      (json_int_t)ready_ns(r, s), "functions", rows_json(s->rows, s->row_count),
+		      "python", rows_json(s->calls, s->call_count), "blocked", blocks);
 	if (incident_stacks_gil(s, gil, sizeof(gil)))
-		json_object_set_new(j, "gil", json_pack("{s:s, s:I, s:I, s:I}", "text", gil, "wait_ns",
-							(json_int_t)s->gil.wait_ns, "thread_ns",
-							(json_int_t)s->gil.thread_ns, "held_ns",
-							(json_int_t)s->gil.held_ns));
+		json_object_set_new(j, "gil",
+				    json_pack("{s:s, s:I, s:I, s:I}", "text", gil, "wait_ns",
+					      (json_int_t)s->gil.wait_ns, "thread_ns",
+					      (json_int_t)s->gil.thread_ns, "held_ns",
+					      (json_int_t)s->gil.held_ns));
 	return j;
 }

@@ -9,11 +9,12 @@
 #include "cli/profile_summary.h"
 #include "cli/trace_model.h"
 
-/* rank >= 0: that one; else the one of the incident's ranks with the most samples, else of all. NULL:
- * no stacks came. Borrowed from the finished model. */
+/* rank >= 0: that one; else the one of the incident's ranks with the most samples, else of all.
+ * NULL: no stacks came. Borrowed from the finished model. */
 const struct trace_rank *incident_stacks_rank(const json_t *incident, const struct trace_model *m,
 					      int rank);
-/* Names for the rank's stacks by the files of this machine; *resolver is to be closed after them. */
+/* Names for the rank's stacks by the files of this machine, else by the aggregator that its windows
+ * came from; *resolver is to be closed after them. */
 int incident_stacks_names(const struct trace_rank *r, struct symbol_resolver **resolver,
 			  struct profile_names **names);
 void incident_stacks_print(FILE *to, const struct trace_rank *r, const struct profile_summary *s);

@@ -163,7 +163,7 @@ static void print_why(FILE *to, const json_t *in)
 static void print_signals(FILE *to, const json_t *in)
 {
 	const json_t *signals = json_object_get(in, "signals"), *s;
-	bool many = json_array_size(json_object_get(in, "ranks")) > 1;
+	bool many = json_array_size(json_object_get(in, "ranks")) != 1;
 	unsigned columns = term_columns(), shown = 0;
 	size_t i;
 

@@ -189,6 +189,8 @@ int profile_names_ask(struct profile_names *n, struct symbol_client *c, struct c
 	struct symbol_name name;
 	int err = 0, named = 0;
 
+	memset(e, 0, sizeof(*e));
+	e->remedy = "";
 	for (uint32_t i = 0; i < b->frame_count && !err; i++) {
 		const struct stack_frame *f = &b->frames[i];
 

@@ -12,7 +12,7 @@
 /* Narrower than a tenth of a pixel of a wide screen. */
 #define FLAME_SHARE_MIN 0.00005
 
-static const char *const format_names[] = { "html", "folded", "pprof" };
+static const char *const format_names[] = {"html", "folded", "pprof"};
 
 const char *profile_out_format_name(enum profile_format f)
 {
@@ -32,9 +32,8 @@ int profile_out_format(const char *name, const char *path)
 		const char *ending;
 		enum profile_format format;
 	} endings[] = {
-		{ ".folded", PROFILE_FOLDED }, { ".txt", PROFILE_FOLDED },
-		{ ".collapsed", PROFILE_FOLDED }, { ".pb.gz", PROFILE_PPROF },
-		{ ".pprof", PROFILE_PPROF },
+	    {".folded", PROFILE_FOLDED}, {".txt", PROFILE_FOLDED},  {".collapsed", PROFILE_FOLDED},
+	    {".pb.gz", PROFILE_PPROF},	 {".pprof", PROFILE_PPROF},
 	};
 
 	for (size_t i = 0; name && i < ARRAY_LEN(format_names); i++)
@@ -50,7 +49,7 @@ int profile_out_format(const char *name, const char *path)
 
 int profile_out_group(const char *name)
 {
-	static const char *const names[] = { "name", "thread", "none" };
+	static const char *const names[] = {"name", "thread", "none"};
 
 	for (size_t i = 0; i < ARRAY_LEN(names); i++)
 		if (!strcmp(name, names[i]))

@@ -14,7 +14,8 @@ struct profile_out {
 	enum profile_group group;
 	bool blocked; /* folded stacks: time off the CPU, not on it */
 	const char *title, *note;
-	uint64_t realtime_ns, period_ns; /* of pprof: the batch's begin; between a thread's samples */
+	uint64_t realtime_ns,
+	    period_ns; /* of pprof: the batch's begin; between a thread's samples */
 };
 
 /* What is counted of a batch for people and checks. */
@@ -24,8 +25,8 @@ struct profile_counts {
 	uint64_t truncated, scanned;		     /* of the samples */
 };
 
-/* name: "html", "folded", "pprof", or NULL: by path's ending (.folded .txt .collapsed, .pb.gz .pprof,
- * else html). -EINVAL. */
+/* name: "html", "folded", "pprof", or NULL: by path's ending (.folded .txt .collapsed, .pb.gz
+ * .pprof, else html). -EINVAL. */
 int profile_out_format(const char *name, const char *path);
 /* "thread", "name", "none" as enum profile_group, or -EINVAL. */
 int profile_out_group(const char *name);

@@ -8,7 +8,8 @@
 #include "base/check.h"
 #include "base/hash.h"
 
-/* Everything is summed by a text key: function and module, place and reason, thread and function. */
+/* Everything is summed by a text key: function and module, place and reason, thread and function.
+ */
 struct entry {
 	uint64_t hash; /* 0: free */
 	struct profile_name name;
@@ -52,7 +53,7 @@ static struct entry *find(struct sums *s, uint64_t hash, bool *fresh)
 
 	hash = hash_mix(hash) | 1;
 	if (s->count * 2 >= s->room) {
-		struct sums n = { .room = s->room * 2, .count = s->count };
+		struct sums n = {.room = s->room * 2, .count = s->count};
 
 		n.e = calloc(n.room, sizeof(*n.e));
 		if (!n.e)
@@ -77,16 +78,18 @@ static int by_self(const void *x, const void *y)
 {
 	const struct entry *a = x, *b = y;
 
-	return a->self_ns != b->self_ns ? (a->self_ns < b->self_ns ? 1 : -1) :
-	       a->hash < b->hash ? -1 : a->hash > b->hash;
+	return a->self_ns != b->self_ns ? (a->self_ns < b->self_ns ? 1 : -1)
+	       : a->hash < b->hash	? -1
+					: a->hash > b->hash;
 }
 
 static int by_total(const void *x, const void *y)
 {
 	const struct entry *a = x, *b = y;
 
-	return a->total_ns != b->total_ns ? (a->total_ns < b->total_ns ? 1 : -1) :
-	       a->hash < b->hash ? -1 : a->hash > b->hash;
+	return a->total_ns != b->total_ns ? (a->total_ns < b->total_ns ? 1 : -1)
+	       : a->hash < b->hash	  ? -1
+					  : a->hash > b->hash;
 }
 
 /* ---- functions ---- */
@@ -125,24 +128,30 @@ static void take_rows(struct profile_summary *out, struct sums *s)
 	qsort(s->e, s->room, sizeof(*s->e), by_self);
 	for (uint32_t i = 0; i < s->room && out->row_count < PROFILE_SUMMARY_ROWS; i++)
 		if (s->e[i].self_ns)
-			out->rows[out->row_count++] = (struct profile_row){ s->e[i].name, s->e[i].self_ns,
-									    s->e[i].total_ns };
+			out->rows[out->row_count++] =
+			    (struct profile_row){s->e[i].name, s->e[i].self_ns, s->e[i].total_ns};
 	qsort(s->e, s->room, sizeof(*s->e), by_total);
 	for (uint32_t i = 0; i < s->room && out->call_count < PROFILE_SUMMARY_ROWS; i++)
 		if (s->e[i].total_ns && s->e[i].name.kind == STACK_FRAME_PYTHON)
-			out->calls[out->call_count++] = (struct profile_row){ s->e[i].name, s->e[i].self_ns,
-									      s->e[i].total_ns };
+			out->calls[out->call_count++] =
+			    (struct profile_row){s->e[i].name, s->e[i].self_ns, s->e[i].total_ns};
 }
 
 /* ---- blocked ---- */
 
 static bool of_scheduler(const char *name)
 {
-	static const char *const names[] = { "__schedule", "schedule", "io_schedule", "io_schedule_timeout",
-					     "schedule_timeout", "preempt_schedule_common",
-					     "__cond_resched", "schedule_preempt_disabled",
-					     "schedule_hrtimeout_range", "schedule_hrtimeout_range_clock",
-					     "schedule_hrtimeout" };
+	static const char *const names[] = {"__schedule",
+					    "schedule",
+					    "io_schedule",
+					    "io_schedule_timeout",
+					    "schedule_timeout",
+					    "preempt_schedule_common",
+					    "__cond_resched",
+					    "schedule_preempt_disabled",
+					    "schedule_hrtimeout_range",
+					    "schedule_hrtimeout_range_clock",
+					    "schedule_hrtimeout"};
 
 	for (size_t i = 0; i < ARRAY_LEN(names); i++)
 		if (!strcmp(names[i], name))
@@ -150,13 +159,14 @@ static bool of_scheduler(const char *name)
 	return false;
 }
 
-/* The innermost Python frame; without one, the innermost function of the user part that has a name. */
-static int place_of(const struct stack_batch *b, struct profile_names *names, const struct stack *st,
-		    struct profile_name *out)
+/* The innermost Python frame; without one, the innermost function of the user part that has a name.
+ */
+static int place_of(const struct stack_batch *b, struct profile_names *names,
+		    const struct stack *st, struct profile_name *out)
 {
 	bool have = false;
 
-	*out = (struct profile_name){ .function = "[unknown]", .module = "", .file = "" };
+	*out = (struct profile_name){.function = "[unknown]", .module = "", .file = ""};
 	for (uint32_t i = st->kernel_count; i < st->count; i++) {
 		struct profile_name n;
 
@@ -174,7 +184,8 @@ static int place_of(const struct stack_batch *b, struct profile_names *names, co
 	return 0;
 }
 
-/* Most threads sleep for want of work: what tells is where the main thread does, and who reads a disk. */
+/* Most threads sleep for want of work: what tells is where the main thread does, and who reads a
+ * disk. */
 static int add_block(struct sums *s, const struct stack_batch *b, struct profile_names *names,
 		     const struct stack_sample *from, uint32_t main_pid)
 {
@@ -194,7 +205,8 @@ static int add_block(struct sums *s, const struct stack_batch *b, struct profile
 	}
 	if (err || (from->tid != main_pid && !disk))
 		return err;
-	e = find(s, text_hash(text_hash(text_hash(HASH_SEED, place.function), place.file), kernel), &fresh);
+	e = find(s, text_hash(text_hash(text_hash(HASH_SEED, place.function), place.file), kernel),
+		 &fresh);
 	if (!e)
 		return -ENOMEM;
 	if (fresh) {
@@ -215,10 +227,13 @@ static void take_blocks(struct profile_summary *out, struct sums *s)
 
 		if (!e->self_ns)
 			break;
-		out->blocks[out->block_count++] =
-			(struct profile_block){ .where = e->name.function, .file = e->name.file,
-						.line = e->name.line, .kernel = e->kernel,
-						.disk = e->disk, .ns = e->self_ns, .count = e->count };
+		out->blocks[out->block_count++] = (struct profile_block){.where = e->name.function,
+									 .file = e->name.file,
+									 .line = e->name.line,
+									 .kernel = e->kernel,
+									 .disk = e->disk,
+									 .ns = e->self_ns,
+									 .count = e->count};
 	}
 }
 
@@ -267,7 +282,7 @@ static int add_holder(struct sums *s, const struct stack_batch *b, struct profil
 
 static int find_gil(struct profile_gil *g, const struct stack_batch *b, struct profile_names *names)
 {
-	struct sums threads, holders = { .e = NULL };
+	struct sums threads, holders = {.e = NULL};
 	int err = sums_init(&threads);
 
 	if (!err)
@@ -313,7 +328,8 @@ static int find_gil(struct profile_gil *g, const struct stack_batch *b, struct p
 
 static void add_time(struct profile_summary *out, const struct stack_sample *s)
 {
-	bool off = s->kind == STACK_OFF_CPU, is_main = s->pid == out->main_pid && s->tid == out->main_pid;
+	bool off = s->kind == STACK_OFF_CPU,
+	     is_main = s->pid == out->main_pid && s->tid == out->main_pid;
 
 	*(off ? &out->off_ns : &out->on_ns) += s->weight_ns;
 	*(off ? &out->off_count : &out->on_count) += s->count;
@@ -324,7 +340,7 @@ static void add_time(struct profile_summary *out, const struct stack_sample *s)
 int profile_summary_make(struct profile_summary *out, const struct stack_batch *b,
 			 struct profile_names *names, uint32_t main_pid)
 {
-	struct sums functions, blocks = { .e = NULL };
+	struct sums functions, blocks = {.e = NULL};
 	int err = sums_init(&functions);
 
 	memset(out, 0, sizeof(*out));
@@ -335,8 +351,8 @@ int profile_summary_make(struct profile_summary *out, const struct stack_batch *
 		const struct stack_sample *s = &b->samples[i];
 
 		add_time(out, s);
-		err = s->kind == STACK_OFF_CPU ? add_block(&blocks, b, names, s, main_pid) :
-						 add_functions(&functions, b, names, i);
+		err = s->kind == STACK_OFF_CPU ? add_block(&blocks, b, names, s, main_pid)
+					       : add_functions(&functions, b, names, i);
 	}
 	if (!err) {
 		take_rows(out, &functions);

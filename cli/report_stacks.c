@@ -12,7 +12,8 @@
 /* A report is read beside other things: what is below 0.1% is not. */
 #define REPORT_SHARE_MIN 0.001
 
-/* The flame page is well-formed and its texts are escaped for a page; here it becomes an attribute. */
+/* The flame page is well-formed and its texts are escaped for a page; here it becomes an attribute.
+ */
 static void put_attribute(FILE *to, const char *text)
 {
 	for (; *text; text++) {
@@ -64,8 +65,9 @@ static void put_words(FILE *to, const struct trace_rank *r, const struct profile
 {
 	char gil[400];
 
-	fprintf(to, "<h2>CPU stacks of rank %d</h2>\n<p class=\"dim\">%s samples on the CPU (%s), %s "
-		    "blockings (%s), of its process, its threads and children.</p>\n",
+	fprintf(to,
+		"<h2>CPU stacks of rank %d</h2>\n<p class=\"dim\">%s samples on the CPU (%s), %s "
+		"blockings (%s), of its process, its threads and children.</p>\n",
 		r->who.rank, term_count((double)s->on_count), term_span((double)s->on_ns * 1e-9),
 		term_count((double)s->off_count), term_span((double)s->off_ns * 1e-9));
 	if (!incident_stacks_gil(s, gil, sizeof(gil)))
@@ -93,8 +95,10 @@ int report_stacks_put(FILE *to, const json_t *in, const struct trace_model *m)
 		err = flame_page(r, names, &page);
 	if (!err) {
 		put_words(to, r, &s);
-		fputs("<iframe title=\"flame graph\" style=\"width:100%;height:46em;border:1px solid "
-		      "var(--line);border-radius:6px\" sandbox=\"allow-scripts\" srcdoc=\"", to);
+		fputs(
+		    "<iframe title=\"flame graph\" style=\"width:100%;height:46em;border:1px solid "
+		    "var(--line);border-radius:6px\" sandbox=\"allow-scripts\" srcdoc=\"",
+		    to);
 		put_attribute(to, page);
 		fputs("\"></iframe>\n", to);
 	}

@@ -12,8 +12,8 @@
 static const char status_words[] =
 	"trace     on; off (sysom off); latched: off for good after a fault of our own in that process\n"
 	"model     learning; armed: steps are judged; refused: step times fit no line, nothing is flagged\n"
-	"stacks    how CPU stacks are taken: bpf-loop, bpf-tail (unwound in the kernel), copy (no rights for\n"
-	"          BPF: no Python names, no blocked time), none; with the reason and what was lost\n"
+	"stacks    how CPU stacks are taken: bpf-loop, bpf-tail (unwound in the kernel), copy (no rights\n"
+	"          for BPF: no Python names, no blocked time), none; why, and what was lost\n"
 	"roofline  how a step's expected time is learnt: robust, or p99 (the paper's)\n"
 	"canary    on: steps under which the whole host stood still are not held against a rank\n"
 	"spool     where windows wait until the aggregator has them: disk, or memory (disk full)\n"
@@ -75,10 +75,10 @@ static const struct command commands[] = {
 	  .flags = OPTION_JSON | OPTION_URL | OPTION_JOB | OPTION_OUT | OPTION_RANK, .args = "ID|last",
 	  .args_min = 1, .args_max = 1,
 	  .summary = "write the CPU stacks of an incident's culprit as a flame graph",
-	  .detail = "Without --output the file is ID.flame.html. By its ending: .folded (nanoseconds on the\n"
-		    "CPU), .pb.gz (pprof), else HTML. --rank takes another rank of the incident.\n",
+	  .detail = "Without --output the file is ID.flame.html. By its ending: .folded (nanoseconds\n"
+		    "on the CPU), .pb.gz (pprof), else HTML. --rank takes another rank.\n",
 	  .examples = "  sysom flame last -o slow.html\n"
-		      "  sysom flame 1234abcd --rank 3 -o rank3.pb.gz && go tool pprof -top rank3.pb.gz\n" },
+		      "  sysom flame 1234abcd --rank 3 -o r3.pb.gz && go tool pprof -top r3.pb.gz\n" },
 	{ .name = "wait-incident", .run = cmd_wait_main,
 	  .flags = OPTION_JSON | OPTION_URL | OPTION_JOB | OPTION_STATE | OPTION_TIMEOUT | OPTION_ANY,
 	  .args = "", .summary = "wait until an incident is closed and print its id",

@@ -16,6 +16,8 @@
 #define TRACE_MODEL_RANKS_MAX 4096u
 #define TRACE_MODEL_NAMES_MAX 1000000u
 
+struct client;
+
 struct trace_window {
 	uint64_t begin_ns, end_ns;
 	uint32_t reason, model_state, part_count, flagged;
@@ -41,6 +43,7 @@ struct trace_rank {
 	struct stack_batch stacks;
 	struct trace_span *covered; /* windows whose stacks are in */
 	size_t covered_count, covered_room;
+	const struct client *aggregator; /* to ask for names; borrowed; NULL: there is none */
 };
 
 struct trace_model {

@@ -21,6 +21,8 @@
 #define PYTHON_RETRY_NS 200000000ull
 /* Drains that a file stays numbered after its last mapping: stacks on their way still name it. */
 #define FILE_IDLE_DRAINS 3
+/* Processes that are asked for a file before it counts as refused. */
+#define FILE_TRIES_MAX 8
 
 struct processes {
 	char proc_root[128];
@@ -167,7 +169,8 @@ static int file_room(struct processes *p, uint32_t file)
 	return 0;
 }
 
-static void table_request(struct processes *p, uint32_t file, uint32_t pid, const struct mapping *m)
+static void table_request(struct processes *p, uint32_t file, uint32_t pid, uint64_t begin,
+			  uint64_t end)
 {
 	struct worker_job *job = p->tables ? calloc(1, sizeof(*job)) : NULL;
 
@@ -176,10 +179,10 @@ static void table_request(struct processes *p, uint32_t file, uint32_t pid, cons
 	job->kind = WORKER_TABLE;
 	job->pid = pid;
 	job->file = file;
-	job->begin = m->begin;
-	job->end = m->end;
-	job->key = m->elf->key;
-	job->path = strdup(m->path);
+	job->begin = begin;
+	job->end = end;
+	job->key = p->files[file].elf.key;
+	job->path = strdup(p->files[file].path ? p->files[file].path : "");
 	if (!job->path) {
 		worker_job_free(job);
 		return;
@@ -207,15 +210,18 @@ static uint32_t file_number(struct processes *p, uint32_t pid, const struct mapp
 	f = &p->files[file];
 	if (f->known) {
 		unwind_store_unref(p->store, file); /* one reference is enough */
+		if (f->unread && !f->waiting && !f->tabled && !f->refused)
+			table_request(p, file, pid, m->begin, m->end);
 		return file;
 	}
 	memset(f, 0, sizeof(*f));
 	f->path = strdup(m->path);
 	f->elf = *m->elf;
 	f->known = true;
+	f->tabled = unwind_store_has_table(p->store, file);
 	p->files_known++;
-	if (found)
-		table_request(p, file, pid, m);
+	if (!f->tabled)
+		table_request(p, file, pid, m->begin, m->end);
 	return file;
 }
 
@@ -391,6 +397,33 @@ static void scan_done(struct processes *p, struct worker_job *job)
 		scan_request(p, process);
 }
 
+/* The process that was asked for the file is gone or has another one there by now: others may have
+ * it, or the next that maps it. */
+static void table_unread(struct processes *p, struct worker_job *job)
+{
+	struct process_file *f = &p->files[job->file];
+
+	if (++f->unread >= FILE_TRIES_MAX) {
+		f->refused = true;
+		unwind_store_set_table(p->store, job->file, NULL);
+		return;
+	}
+	for (uint32_t i = 0; i < PROCESS_SLOTS; i++) {
+		struct process *process = p->slot[i];
+
+		if (!process || process->gone || process->pid == job->pid)
+			continue;
+		for (uint32_t k = 0; k < process->count; k++) {
+			const struct process_mapping *m = &process->mappings[k];
+
+			if (m->file != job->file)
+				continue;
+			table_request(p, job->file, process->pid, m->begin, m->end);
+			return;
+		}
+	}
+}
+
 static void table_done(struct processes *p, struct worker_job *job)
 {
 	struct process_file *f;
@@ -400,9 +433,14 @@ static void table_done(struct processes *p, struct worker_job *job)
 		return; /* forgotten meanwhile */
 	f = &p->files[job->file];
 	f->waiting = false;
+	if (job->unread) {
+		table_unread(p, job);
+		return;
+	}
 	f->refused = job->err && job->err != -ENODATA;
 	if (unwind_store_set_table(p->store, job->file, job->err ? NULL : &job->table))
 		f->refused = true;
+	f->tabled = !job->err && !f->refused;
 	if (job->err)
 		return; /* nothing to publish: it had no table before */
 	for (uint32_t i = 0; i < PROCESS_SLOTS; i++) {

@@ -52,6 +52,8 @@ struct process_file {
 	uint32_t users; /* mappings */
 	uint32_t idle;	/* drains without users */
 	bool known, waiting, refused;
+	bool tabled; /* it has, or had, an unwind table */
+	uint32_t unread; /* times that a process ended before its file was read */
 };
 
 struct processes_stats {

@@ -18,6 +18,7 @@
 #include "sampler/processes.h"
 #include "sampler/sampler_events.h"
 #include "sampler/sampler_maps.h"
+#include "sampler/sleepers.h"
 #include "sampler/stack_build.h"
 
 #define CPUS_MAX 1024u
@@ -38,13 +39,15 @@ struct sampler {
 	struct kernel_symbols *kernel;
 	struct stack_store *stacks;
 	struct stack_build build;
+	struct sleepers *sleepers;
+	uint64_t asleep; /* samples of threads that slept on at a drain */
 	struct copy_mode *copy;
 	int *tick_fd;
 	int cpus[CPUS_MAX];
 	uint32_t cpu_count;
 	int epoll_fd, timer_fd;
 	bool paused; /* event descriptors are out of the epoll set until the timer expires */
-	uint64_t begin_ns;
+	uint64_t begin_ns, drain_ns;
 	uint64_t stack_refused; /* records of the ring that were no stacks or found no room */
 	uint64_t lost_reported;
 };
@@ -297,6 +300,7 @@ static int common_open(struct sampler *s)
 	err = watch(s, s->timer_fd);
 	err = err ? err : kernel_symbols_open(&s->kernel, NULL);
 	err = err ? err : stack_store_open(&s->stacks);
+	err = err ? err : sleepers_open(&s->sleepers);
 	s->build.kernel = s->kernel;
 	s->build.stacks = s->stacks;
 	s->build.proc_root = s->proc_root;
@@ -342,6 +346,7 @@ void sampler_close(struct sampler *s)
 	copy_close(s);
 	stack_build_fini(&s->build);
 	stack_store_close(s->stacks);
+	sleepers_close(s->sleepers);
 	kernel_symbols_close(s->kernel);
 	if (s->timer_fd >= 0)
 		close(s->timer_fd);
@@ -453,8 +458,10 @@ void sampler_poll(struct sampler *s)
 static void on_count(void *arg, const struct sampler_key *k, const struct sampler_count *c)
 {
 	struct sampler *s = arg;
+	struct sampler_count rest = *c;
 
-	stack_build_count(&s->build, k, c);
+	rest.weight_ns = sleepers_repay(s->sleepers, k, c->weight_ns);
+	stack_build_count(&s->build, k, &rest);
 	/* code that no event told of: memory made executable later, as JIT compilers do */
 	if (k->end == UNWIND_END_NO_MAPPING && k->user_hash)
 		processes_doubt(s->processes, k->pid);
@@ -463,10 +470,20 @@ static void on_count(void *arg, const struct sampler_key *k, const struct sample
 static void on_blocked(void *arg, const struct sampler_blocked *b)
 {
 	struct sampler *s = arg;
+	struct sampler_key key = b->key;
+	struct sampler_count so_far = {.count = 1, .cpu = b->cpu};
+	uint64_t slice_ns = (uint64_t)s->options.slice_ms * 1000000;
 
-	stack_store_keep(s->stacks, b->key.user_hash);
-	stack_store_keep(s->stacks, b->key.kernel_hash);
-	stack_store_keep(s->stacks, b->key.python_hash);
+	stack_store_keep(s->stacks, key.user_hash);
+	stack_store_keep(s->stacks, key.kernel_hash);
+	stack_store_keep(s->stacks, key.python_hash);
+	so_far.weight_ns = sleepers_see(s->sleepers, b);
+	if (!so_far.weight_ns || !processes_find(s->processes, key.pid))
+		return;
+	key.slice = slice_ns ? (uint32_t)(s->drain_ns / slice_ns) : 0;
+	memcpy(so_far.comm, b->comm, sizeof(so_far.comm));
+	stack_build_count(&s->build, &key, &so_far);
+	s->asleep++;
 }
 
 static uint64_t lost_total(struct sampler *s)
@@ -487,14 +504,17 @@ static int bpf_drain(struct sampler *s, struct stack_batch *b)
 {
 	uint64_t slice_ns = (uint64_t)s->options.slice_ms * 1000000;
 	uint32_t old;
-	int err = sampler_maps_swap(s->maps, &old);
+	int err;
 
+	err = sampler_maps_swap(s->maps, &old);
 	if (err)
 		return err;
+	sleepers_begin(s->sleepers, s->drain_ns, s->options.off_cpu_min_ns);
 	sampler_maps_stacks(s->maps, on_stack, s);
 	stack_build_begin(&s->build, b, s->begin_ns, slice_ns);
 	err = sampler_maps_counts(s->maps, old, on_count, s);
 	sampler_maps_blocked(s->maps, on_blocked, s);
+	sleepers_end(s->sleepers);
 	stack_store_sweep(s->stacks, old);
 	return err;
 }
@@ -508,7 +528,7 @@ int sampler_drain(struct sampler *s, struct stack_batch *b)
 	now = clock_monotonic_ns();
 	if (!b->begin_ns)
 		b->begin_ns = s->begin_ns;
-	b->end_ns = now;
+	b->end_ns = s->drain_ns = now;
 	if (s->copy)
 		err = copy_mode_drain(s->copy, b);
 	else if (s->maps)
@@ -528,13 +548,18 @@ int sampler_drain(struct sampler *s, struct stack_batch *b)
 
 static void bpf_stats(const struct sampler *s, struct sampler_stats *out)
 {
-	uint64_t n[SAMPLER_COUNT_MAX];
+	uint64_t n[SAMPLER_COUNT_MAX], early;
 
 	sampler_maps_counters(s->maps, n);
-	out->samples = n[SAMPLER_COUNT_TAKEN];
+	out->samples = n[SAMPLER_COUNT_TAKEN] + s->asleep;
 	out->frames = n[SAMPLER_COUNT_FRAMES];
 	for (int i = 0; i < STACK_END_COUNT; i++)
 		out->end[i] = n[SAMPLER_COUNT_END + i];
+	/* what the kernel took for a root while a table was still being made */
+	early = s->build.early < out->end[STACK_END_ROOT] ? s->build.early
+							    : out->end[STACK_END_ROOT];
+	out->end[STACK_END_ROOT] -= early;
+	out->end[STACK_END_NO_TABLE] += early;
 	out->scanned = n[SAMPLER_COUNT_SCANNED];
 	out->lost_count_full = n[SAMPLER_COUNT_FULL] + n[SAMPLER_COUNT_BLOCKED_FULL];
 	out->lost_stack_full = s->stack_refused;
@@ -542,7 +567,10 @@ static void bpf_stats(const struct sampler *s, struct sampler_stats *out)
 	out->lost_mapping = n[SAMPLER_COUNT_UNMAPPED];
 	out->python_frames = n[SAMPLER_COUNT_PYTHON_FRAMES];
 	out->python_failed = n[SAMPLER_COUNT_PYTHON_FAILED] + s->build.unnamed;
+	out->python_mismatch = s->build.mismatched;
+	out->early = s->build.early;
 	out->off_cpu_short = n[SAMPLER_COUNT_SHORT];
+	out->off_cpu_asleep = s->asleep;
 	out->off_cpu_captures = n[SAMPLER_COUNT_CAPTURES];
 	out->off_cpu_leaf_only = n[SAMPLER_COUNT_UNSTACKED];
 	sampler_maps_run_stats(s->maps, &out->run_count, &out->run_time_ns);

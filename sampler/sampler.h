@@ -44,7 +44,10 @@ struct sampler_stats {
 	uint64_t lost_count_full, lost_stack_full, lost_ring_full,
 	    lost_mapping;		       /* samples, by cause */
 	uint64_t python_frames, python_failed; /* failed: walks that gave up */
+	uint64_t python_mismatch; /* samples whose Python and native stacks, both whole, disagree */
+	uint64_t early; /* samples that STACK_END_NO_TABLE ends since a table was still being made */
 	uint64_t off_cpu_captures;	       /* stacks taken when a thread went to sleep */
+	uint64_t off_cpu_asleep; /* of samples: threads that slept on at a drain, once per drain */
 	uint64_t off_cpu_short;		       /* sleeps below off_cpu_min_ns: not kept, not lost */
 	uint64_t
 	    off_cpu_leaf_only; /* long sleeps at places that were always short before: one frame */
@@ -78,8 +81,9 @@ int sampler_set_all_processes(struct sampler *s, bool on);
 /* A file descriptor that becomes readable when sampler_poll has something to do (new mappings). */
 int sampler_fd(const struct sampler *s);
 void sampler_poll(struct sampler *s);
-/* Ends the period: everything sampled since the last call is appended to *b. Blocks while it copies
- * maps (milliseconds). 0, -ENOMEM. */
+/* Ends the period: everything sampled since the last call is appended to *b. Threads that sleep on are
+ * in it with the time slept since the last drain; that time is not told again when they wake. Blocks
+ * while it copies maps (milliseconds). 0, -ENOMEM. */
 int sampler_drain(struct sampler *s, struct stack_batch *b);
 void sampler_stats_get(const struct sampler *s, struct sampler_stats *out);
 const char *sampler_mode_name(enum sampler_mode mode); /* "off", "copy", "bpf-tail", "bpf-loop" */

@@ -2,7 +2,7 @@
 # The sampler itself: modes, processes, draining.
 sampler_SRCS += sampler/sampler.c sampler/processes.c sampler/mapping_scan.c sampler/worker.c \
 	sampler/perf_ring.c sampler/sampler_events.c sampler/kernel_symbols.c sampler/stack_store.c \
-	sampler/stack_build.c sampler/copy_mode.c
+	sampler/stack_build.c sampler/copy_mode.c sampler/sleepers.c sampler/map_sizes.c
 ifneq ($(HAS_BPF),)
 sampler_SRCS += sampler/sampler_maps.c
 sampler_LDLIBS += -lbpf
@@ -11,7 +11,13 @@ sampler_SRCS += sampler/sampler_maps_none.c
 endif
 sampler_LDLIBS += -lunwind-x86_64 -lunwind -ldw -lelf
 
-UNIT += test_sampler
+UNIT += test_sampler test_sleepers test_sampler_none
+# what is built without clang, bpftool or libbpf takes the place of the archive's own
+test_sampler_none_SRCS := tests/unit/test_sampler_none.c sampler/sampler_maps_none.c
+test_sampler_none_USES := sampler symbol analysis base
+test_sampler_none_LDLIBS := -lcmocka
+test_sleepers_USES := sampler base
+test_sleepers_LDLIBS := -lcmocka
 test_sampler_USES := sampler symbol analysis base
 test_sampler_LDLIBS := -lcmocka
 

@@ -18,13 +18,17 @@
 #include "bpf/off_cpu_tail.skel.h"
 #include "bpf/sampler_loop.skel.h"
 #include "bpf/sampler_tail.skel.h"
+#include "sampler/map_sizes.h"
 
 #define COUNT_BATCH	  4096u
+#define BLOCKED_BATCH	  512u
 #define PERF_BUFFER_PAGES 32u
 #define PID_NS_FIRST	  0xeffffffcu /* the inode of the first PID namespace, fixed by the kernel */
 
 struct sampler_maps {
 	bool tail, mmapable;
+	bool memlock_free; /* no limit on locked memory */
+	struct map_sizes sizes;
 	struct sampler_loop *loop;
 	struct sampler_tail *tail_calls;
 	struct off_cpu_loop *off_loop;
@@ -44,6 +48,7 @@ struct sampler_maps {
 	uint64_t dropped, map_bytes;
 	struct sampler_key keys[COUNT_BATCH];
 	struct sampler_count values[COUNT_BATCH];
+	struct sampler_blocked sleepers[BLOCKED_BATCH];
 };
 
 /* libbpf's last complaint: the reason why a load failed. */
@@ -119,26 +124,25 @@ static void settings_find(struct settings *s, const struct sampler_options *o, u
 	s->ring_bytes = ring_bytes;
 }
 
-static uint32_t power_of_two(uint64_t at_least)
+static void resize(const struct bpf_object *o, const char *name, uint32_t entries)
 {
-	uint32_t v = 1;
+	struct bpf_map *map = bpf_object__find_map_by_name(o, name);
 
-	while (v < at_least && v < 1u << 30)
-		v <<= 1;
-	return v;
+	if (map)
+		bpf_map__set_max_entries(map, entries);
 }
 
-static void size_maps(struct sampler_maps *m, struct bpf_object *o, uint32_t ring_bytes)
+static void size_maps(struct sampler_maps *m, struct bpf_object *o)
 {
-	uint32_t entries = power_of_two((uint64_t)libbpf_num_possible_cpus() * 512);
-	struct bpf_map *map;
+	struct bpf_map *map = bpf_object__find_map_by_name(o, "unwind_shards");
 
-	entries = entries < 16384 ? 16384 : entries > 65536 ? 65536 : entries;
-	bpf_map__set_max_entries(bpf_object__find_map_by_name(o, "counts_even"), entries);
-	bpf_map__set_max_entries(bpf_object__find_map_by_name(o, "counts_odd"), entries);
+	resize(o, "counts_even", m->sizes.counts);
+	resize(o, "counts_odd", m->sizes.counts);
+	resize(o, "seen", m->sizes.seen);
+	resize(o, "blocked", m->sizes.blocked);
+	resize(o, "sites", m->sizes.sites);
 	if (!m->tail)
-		bpf_map__set_max_entries(bpf_object__find_map_by_name(o, "stacks"), ring_bytes);
-	map = bpf_object__find_map_by_name(o, "unwind_shards");
+		resize(o, "stacks", m->sizes.ring_bytes);
 	if (!m->mmapable && map)
 		bpf_map__set_map_flags(bpf_map__inner_map(map), 0);
 }
@@ -165,17 +169,16 @@ static bool probe_batch(struct sampler_maps *m)
 	return !err || err == -ENOENT;
 }
 
-static int load_on(struct sampler_maps *m, const struct sampler_options *o, struct settings *s,
-		   uint32_t ring_bytes)
+static int load_on(struct sampler_maps *m, const struct sampler_options *o, struct settings *s)
 {
-	settings_find(s, o, ring_bytes);
+	settings_find(s, o, m->sizes.ring_bytes);
 	if (m->tail) {
 		m->tail_calls = sampler_tail__open();
 		if (!m->tail_calls)
 			return -errno;
 		SETTINGS_APPLY(m->tail_calls, s);
 		m->on = m->tail_calls->obj;
-		size_maps(m, m->on, ring_bytes);
+		size_maps(m, m->on);
 		return sampler_tail__load(m->tail_calls);
 	}
 	m->loop = sampler_loop__open();
@@ -183,7 +186,7 @@ static int load_on(struct sampler_maps *m, const struct sampler_options *o, stru
 		return -errno;
 	SETTINGS_APPLY(m->loop, s);
 	m->on = m->loop->obj;
-	size_maps(m, m->on, ring_bytes);
+	size_maps(m, m->on);
 	return sampler_loop__load(m->loop);
 }
 
@@ -255,6 +258,7 @@ static int load_off(struct sampler_maps *m, const struct settings *s)
 		SETTINGS_APPLY(m->off_loop, s);
 		m->off = m->off_loop->obj;
 	}
+	size_maps(m, m->off);
 	err = share_maps(m, m->off);
 	if (!err)
 		err = bpf_object__load(m->off);
@@ -472,13 +476,33 @@ int sampler_maps_counts(struct sampler_maps *m, uint32_t old, sampler_maps_count
 	return 0;
 }
 
+static int blocked_batches(struct sampler_maps *m, sampler_maps_blocked_fn fn, void *arg)
+{
+	LIBBPF_OPTS(bpf_map_batch_opts, opts);
+	uint32_t at = 0, n, tids[BLOCKED_BATCH];
+	bool first = true;
+	int err;
+
+	do {
+		n = BLOCKED_BATCH;
+		err = bpf_map_lookup_batch(m->blocked, first ? NULL : &at, &at, tids, m->sleepers,
+					   &n, &opts);
+		if (err && err != -ENOENT)
+			return err; /* a bucket larger than a batch */
+		first = false;
+		for (uint32_t i = 0; i < n; i++)
+			fn(arg, &m->sleepers[i]);
+	} while (!err);
+	return 0;
+}
+
 void sampler_maps_blocked(struct sampler_maps *m, sampler_maps_blocked_fn fn, void *arg)
 {
 	struct sampler_blocked b;
 	uint32_t key, next;
 	bool more;
 
-	if (m->blocked < 0)
+	if (m->blocked < 0 || (m->batch && !blocked_batches(m, fn, arg)))
 		return;
 	/* bounded: threads come and go while it is read, and a deleted key begins anew */
 	more = !bpf_map_get_next_key(m->blocked, NULL, &key);
@@ -575,16 +599,18 @@ uint64_t sampler_maps_bytes(const struct sampler_maps *m)
 
 /* ---- open and close ---- */
 
-static void raise_memlock(void)
+/* Whether there is no limit now. */
+static bool raise_memlock(void)
 {
 	struct rlimit limit = {RLIM_INFINITY, RLIM_INFINITY};
 
 	if (!setrlimit(RLIMIT_MEMLOCK, &limit))
-		return;
+		return true;
 	if (getrlimit(RLIMIT_MEMLOCK, &limit))
-		return;
+		return false;
 	limit.rlim_cur = limit.rlim_max;
 	setrlimit(RLIMIT_MEMLOCK, &limit);
+	return limit.rlim_cur == RLIM_INFINITY;
 }
 
 static void missing_add(char missing[160], const char *what)
@@ -610,17 +636,46 @@ static int maps_find(struct sampler_maps *m)
 		   : 0;
 }
 
-static uint32_t ring_size(void)
+static void objects_close(struct sampler_maps *m)
 {
-	uint32_t bytes = power_of_two((uint64_t)libbpf_num_possible_cpus() * (256u << 10));
+	off_cpu_loop__destroy(m->off_loop);
+	off_cpu_tail__destroy(m->off_tail);
+	sampler_loop__destroy(m->loop);
+	sampler_tail__destroy(m->tail_calls);
+	m->off_loop = NULL;
+	m->off_tail = NULL;
+	m->loop = NULL;
+	m->tail_calls = NULL;
+	m->on = m->off = NULL;
+}
 
-	return bytes < (1u << 20) ? 1u << 20 : bytes > (8u << 20) ? 8u << 20 : bytes;
+/* Before 5.11 maps are charged to the locked-memory limit, and too much of them is -EPERM: half as
+ * much is tried then, a few times. */
+static int load_fitting(struct sampler_maps *m, const struct sampler_options *o,
+			struct settings *settings, char missing[160])
+{
+	int cpus = libbpf_num_possible_cpus();
+	char text[64];
+	int err = -EPERM;
+
+	for (uint32_t halvings = 0; err == -EPERM && halvings <= MAP_SIZES_HALVINGS; halvings++) {
+		if (halvings && m->memlock_free)
+			return err;
+		objects_close(m);
+		map_sizes_for(&m->sizes, cpus > 0 ? (uint32_t)cpus : 1, o->rate_hz, halvings);
+		err = load_on(m, o, settings);
+		if (!err && halvings) {
+			snprintf(text, sizeof(text), "locked memory: maps are 1/%u", 1u << halvings);
+			missing_add(missing, text);
+		}
+	}
+	return err;
 }
 
 static int maps_load(struct sampler_maps *m, const struct sampler_options *o, char missing[160])
 {
 	struct settings settings;
-	int err = load_on(m, o, &settings, ring_size());
+	int err = load_fitting(m, o, &settings, missing);
 
 	err = err ? err : maps_find(m);
 	if (!err && m->tail) {
@@ -657,7 +712,7 @@ int sampler_maps_open(struct sampler_maps **out, enum sampler_mode mode,
 		return -ENOMEM;
 	m->tail = mode == SAMPLER_BPF_TAIL;
 	m->blocked = -1;
-	raise_memlock();
+	m->memlock_free = raise_memlock();
 	if (access("/sys/kernel/btf/vmlinux", R_OK)) {
 		err = -ENOENT;
 		snprintf(why, 160, "the kernel has no BTF (CONFIG_DEBUG_INFO_BTF)");
@@ -704,10 +759,7 @@ void sampler_maps_close(struct sampler_maps *m)
 	free(m->links);
 	ring_buffer__free(m->ring);
 	perf_buffer__free(m->buffer);
-	off_cpu_loop__destroy(m->off_loop);
-	off_cpu_tail__destroy(m->off_tail);
-	sampler_loop__destroy(m->loop);
-	sampler_tail__destroy(m->tail_calls);
+	objects_close(m);
 	for (uint32_t i = 0; i < m->shard_count; i++)
 		close(m->shard_fd[i]);
 	free(m);

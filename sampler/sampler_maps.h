@@ -46,7 +46,7 @@ int sampler_maps_fd(const struct sampler_maps *m);
 typedef void (*sampler_maps_count_fn)(void *arg, const struct sampler_key *k,
 				      const struct sampler_count *c);
 int sampler_maps_counts(struct sampler_maps *m, uint32_t old, sampler_maps_count_fn fn, void *arg);
-/* The threads that are blocked now. */
+/* The threads that are blocked now; one may come twice. */
 typedef void (*sampler_maps_blocked_fn)(void *arg, const struct sampler_blocked *b);
 void sampler_maps_blocked(struct sampler_maps *m, sampler_maps_blocked_fn fn, void *arg);
 /* Sums over the CPUs. */

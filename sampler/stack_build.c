@@ -23,7 +23,9 @@ struct stack_build_memo {
 	uint64_t user, kernel, python;
 	uint32_t pid, stack;
 	uint8_t end, gil_in, gil_out, used;
-	bool missing; /* a part of it never came */
+	bool missing;	 /* a part of it never came */
+	bool mismatched; /* Python and native frames disagree */
+	bool early;	 /* a file's table was not there yet */
 };
 
 struct build {
@@ -33,6 +35,7 @@ struct build {
 	struct stack_frame whole[SAMPLER_KERNEL_FRAME_MAX + USER_FRAMES_MAX];
 	uint8_t mark[UNWIND_FRAME_MAX];
 	uint32_t kernel_count, native_count, named_count, count;
+	bool early; /* a native frame's file had no table yet, but is to have one */
 };
 
 int stack_build_init(struct stack_build *b)
@@ -132,6 +135,8 @@ static void native_frames(struct stack_build *b, const struct sampler_stack *hea
 			if (stack_batch_object(b->batch, f->elf.build_id, f->elf.build_id_bytes,
 					       f->path ? f->path : "", &to->object))
 				continue;
+			w->early |= (from[i] & SAMPLER_FRAME_BARE) && !f->refused &&
+				    (f->waiting || f->tabled);
 		}
 		if (f && interpreter && file == interpreter) {
 			uint64_t pc = to->address + process->python->bias -
@@ -208,8 +213,10 @@ static const struct sampler_stack *stack_of(struct stack_build *b, uint64_t hash
 }
 
 /* Native and Python frames to whole, behind the kernel's. */
-static void join(struct build *w, const struct sampler_stack *python, enum stack_end end)
+static enum python_stitch_result join(struct build *w, const struct sampler_stack *python,
+				      enum stack_end end)
 {
+	enum python_stitch_result result;
 	const char *state = python ? (const char *)(python + 1) : NULL;
 	struct python_stitch_in in = {
 	    .native = w->native,
@@ -225,12 +232,13 @@ static void join(struct build *w, const struct sampler_stack *python, enum stack
 	if (!python) {
 		memcpy(w->whole + w->count, w->native, w->native_count * sizeof(*w->whole));
 		w->count += w->native_count;
-		return;
+		return PYTHON_STITCH_EXACT;
 	}
 	in.python = (const void *)(state + offsetof(struct python_state, frame));
 	in.python_whole = (uint8_t)state[offsetof(struct python_state, end)] == PYTHON_END_ROOT;
-	python_stitch(&in, w->whole + w->count, USER_FRAMES_MAX, &count);
+	result = python_stitch(&in, w->whole + w->count, USER_FRAMES_MAX, &count);
 	w->count += count;
+	return result;
 }
 
 static int build_stack(struct stack_build *b, const struct sampler_key *k,
@@ -247,13 +255,19 @@ static int build_stack(struct stack_build *b, const struct sampler_key *k,
 	static struct build w; /* large, and used by one caller */
 
 	w.kernel_count = w.native_count = w.named_count = w.count = 0;
+	w.early = false;
 	if (kernel)
 		kernel_frames(b, kernel, k->kind == SAMPLER_OFF_CPU, &w);
 	if (user)
 		native_frames(b, user, process, &w);
 	if (python && process)
 		python_frames(b, python, process, &w);
-	join(&w, python && process ? python : NULL, end);
+	/* frames were guessed where the table would have told: not a root to believe in */
+	memo->early = w.early && end == STACK_END_ROOT;
+	if (memo->early)
+		end = STACK_END_NO_TABLE;
+	memo->mismatched =
+	    join(&w, python && process ? python : NULL, end) == PYTHON_STITCH_MISMATCH;
 	memo->gil_out = (uint8_t)python_stitch_gil((enum stack_gil)k->gil, w.mark, w.native_count);
 	return stack_batch_stack(b->batch, w.whole, w.count, w.kernel_count, end, &memo->stack);
 }
@@ -302,6 +316,8 @@ void stack_build_count(struct stack_build *b, const struct sampler_key *k,
 		return;
 	}
 	b->missing += memo->missing ? c->count : 0;
+	b->mismatched += memo->mismatched ? c->count : 0;
+	b->early += memo->early ? c->count : 0;
 	s.time_ns = slice_begin(b, k->slice);
 	s.weight_ns = c->weight_ns;
 	s.pid = k->pid;

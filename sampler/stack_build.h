@@ -23,6 +23,8 @@ struct stack_build {
 	uint64_t missing; /* samples with a stack that never came out of the kernel, since open */
 	uint64_t unnamed; /* Python frames without a name, since open */
 	uint64_t refused; /* samples past the batch's bounds, since open */
+	uint64_t mismatched; /* samples whose whole Python and native stacks disagree, since open */
+	uint64_t early; /* samples taken before a file's table was there, which found a root without */
 };
 
 /* The pointers above are borrowed until fini. 0, -ENOMEM. */

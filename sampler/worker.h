@@ -29,6 +29,7 @@ struct worker_job {
 	char *path;
 	/* results */
 	int err;	/* of the scan or table */
+	bool unread;	/* with err: the process did not let the file be had, which says nothing of it */
 	int python_err; /* of python_runtime_find */
 	struct mapping_scan scan;
 	struct python_runtime *python; /* when python_err is 0 */
@@ -41,7 +42,7 @@ int worker_open(struct worker **out, const char *proc_root);
 void worker_close(struct worker *w); /* NULL is a no-op */
 /* Becomes readable when there are results. */
 int worker_fd(const struct worker *w);
-/* Takes the job. Scans go before tables. */
+/* Takes the job. Scans and tables take turns. */
 void worker_push(struct worker *w, struct worker_job *job);
 /* A finished job, to be released by the caller, or NULL. */
 struct worker_job *worker_next(struct worker *w);

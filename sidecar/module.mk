@@ -4,7 +4,7 @@ LIBS += sidecar
 sidecar_SRCS := sidecar/clockmap.c sidecar/join.c sidecar/join_match.c sidecar/recorder.c \
 	sidecar/anomaly.c sidecar/spool.c sidecar/uplink.c sidecar/canary.c sidecar/rank.c \
 	sidecar/registration.c sidecar/process.c sidecar/drain.c sidecar/ship.c sidecar/status.c \
-	sidecar/http.c sidecar/baseline.c sidecar/keep.c sidecar/stacks.c
+	sidecar/http.c sidecar/baseline.c sidecar/keep.c sidecar/cpu_stacks.c
 sidecar_SRCS += sidecar/symbol_offer.c
 sidecar_LDLIBS := -lnng -lmicrohttpd -lcurl -ljansson
 # OS signals
@@ -42,9 +42,9 @@ BENCH += bench_drain
 bench_drain_USES := sidecar wire sampler symbol analysis ring base
 SCRIPTS_TEST += tests/e2e/sysomd_job.sh
 
-UNIT += test_stacks
-test_stacks_USES := sidecar wire analysis ring base
-test_stacks_LDLIBS := -lcmocka
+UNIT += test_cpu_stacks
+test_cpu_stacks_USES := sidecar wire analysis ring base
+test_cpu_stacks_LDLIBS := -lcmocka
 
 UNIT += test_recorder
 test_recorder_USES := sidecar wire analysis base
@@ -61,3 +61,10 @@ test_symbol_offer_LDLIBS := -lcmocka
 UNIT += test_os_signals
 test_os_signals_USES := sidecar sampler wire symbol analysis ring base
 test_os_signals_LDLIBS := -lcmocka
+UNIT += test_os_series
+test_os_series_USES := sidecar base
+test_os_series_LDLIBS := -lcmocka
+SCRIPTS_TEST += tests/e2e/os_faults.sh
+BENCH += bench_os_signals
+bench_os_signals_USES := sidecar sampler wire symbol analysis ring base
+OBJ_CFLAGS_tests += $(if $(HAS_BPF),-DSIDECAR_BPF)

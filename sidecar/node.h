@@ -94,7 +94,7 @@ struct node_stats {
 
 struct registration; /* registration.c */
 struct http;	     /* http.c */
-struct stacks;	     /* stacks.c */
+struct cpu_stacks;   /* cpu_stacks.c */
 struct symbol_offer; /* symbol_offer.c */
 struct os_signals;   /* os_signals.c */
 
@@ -107,7 +107,7 @@ struct node {
 	struct canary *canary;
 	struct registration *registration;
 	struct http *http;
-	struct stacks *stacks; /* stacks.c; NULL: not opened */
+	struct cpu_stacks *stacks; /* cpu_stacks.c; NULL: not opened */
 	struct symbol_offer *offer; /* symbol_offer.c; NULL: off, or nobody to offer to */
 	struct os_signals *os; /* NULL: switched off */
 	struct process *processes[LIMIT_NODE_PROCESSES]; /* NULL: free */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A program that a kernel cannot load makes libbpf refuse the whole object. So programs whose tracepoint
- * the kernel does not have are left out before, and where the verifier still refuses, each is tried alone
- * to find those it is about. */
+ * A program that a kernel cannot load makes libbpf refuse the whole object. So programs whose
+ * tracepoint the kernel does not have are left out before, and where the verifier still refuses,
+ * each is tried alone to find those it is about. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,8 +19,8 @@
 
 #include "bpf/os_programs.skel.h"
 
-#define PID_NS_FIRST  0xeffffffcu /* inode of the first PID namespace */
-#define PROGRAMS_MAX  32u
+#define PID_NS_FIRST	  0xeffffffcu /* inode of the first PID namespace */
+#define PROGRAMS_MAX	  32u
 #define BTF_TYPEDEF_BYTES 96
 
 struct os_bpf {
@@ -46,8 +46,8 @@ static void name_missing(struct os_signals *s, const char *program, const char *
 {
 	size_t used = strlen(s->stats.missing);
 
-	snprintf(s->stats.missing + used, sizeof(s->stats.missing) - used, "%s%s (%s)", used ? ", " : "",
-		 program, why);
+	snprintf(s->stats.missing + used, sizeof(s->stats.missing) - used, "%s%s (%s)",
+		 used ? ", " : "", program, why);
 }
 
 static bool listed(const char *list, const char *name)
@@ -120,9 +120,10 @@ static int load(struct os_signals *s, const struct left_out *out, uint32_t only,
 
 	if (!o)
 		return -errno;
-	bpf_object__for_each_program(p, o->obj) {
-		bool wanted = at < PROGRAMS_MAX && !out->program[at] &&
-			      (only == PROGRAMS_MAX || only == at);
+	bpf_object__for_each_program(p, o->obj)
+	{
+		bool wanted =
+		    at < PROGRAMS_MAX && !out->program[at] && (only == PROGRAMS_MAX || only == at);
 
 		bpf_program__set_autoload(p, wanted);
 		at++;
@@ -142,12 +143,14 @@ static int load(struct os_signals *s, const struct left_out *out, uint32_t only,
 }
 
 /* Adds to out what the kernel refuses when it is alone; the number of those that it takes. */
-static uint32_t try_each(struct os_signals *s, struct left_out *out, const struct os_programs *names)
+static uint32_t try_each(struct os_signals *s, struct left_out *out,
+			 const struct os_programs *names)
 {
 	struct bpf_program *p;
 	uint32_t at = 0, good = 0;
 
-	bpf_object__for_each_program(p, names->obj) {
+	bpf_object__for_each_program(p, names->obj)
+	{
 		struct os_programs *one;
 		int err;
 
@@ -171,7 +174,7 @@ static int load_most(struct os_signals *s, struct os_programs **object)
 {
 	struct btf *kernel = btf__load_vmlinux_btf();
 	struct os_programs *names = os_programs__open();
-	struct left_out out = { { false } };
+	struct left_out out = {{false}};
 	struct bpf_program *p;
 	uint32_t at = 0;
 	int err;
@@ -179,10 +182,12 @@ static int load_most(struct os_signals *s, struct os_programs **object)
 	if (!kernel || !names) {
 		err = kernel ? -errno : -ENOENT;
 		snprintf(s->stats.why, sizeof(s->stats.why), "%s",
-			 kernel ? "out of memory" : "the kernel has no BTF (CONFIG_DEBUG_INFO_BTF)");
+			 kernel ? "out of memory"
+				: "the kernel has no BTF (CONFIG_DEBUG_INFO_BTF)");
 		goto end;
 	}
-	bpf_object__for_each_program(p, names->obj) {
+	bpf_object__for_each_program(p, names->obj)
+	{
 		const char *why = why_not(s, kernel, p);
 
 		if (why && at < PROGRAMS_MAX) {
@@ -196,9 +201,9 @@ static int load_most(struct os_signals *s, struct os_programs **object)
 		err = load(s, &out, PROGRAMS_MAX, object);
 	if (err)
 		snprintf(s->stats.why, sizeof(s->stats.why), "%s",
-			 err == -EPERM || err == -EACCES ?
-				 "not allowed (needs root, or CAP_BPF and CAP_PERFMON)" :
-				 strerror(-err));
+			 err == -EPERM || err == -EACCES
+			     ? "not allowed (needs root, or CAP_BPF and CAP_PERFMON)"
+			     : strerror(-err));
 end:
 	os_programs__destroy(names);
 	btf__free(kernel);
@@ -210,7 +215,8 @@ static int attach(struct os_signals *s, struct os_bpf *b)
 	struct bpf_program *p;
 	int err = -ENOENT;
 
-	bpf_object__for_each_program(p, b->object->obj) {
+	bpf_object__for_each_program(p, b->object->obj)
+	{
 		struct bpf_link *link;
 
 		if (!bpf_program__autoload(p) || b->link_count == PROGRAMS_MAX)
@@ -233,11 +239,15 @@ static int find_maps(struct os_bpf *b)
 {
 	const struct os_programs *o = b->object;
 	const struct bpf_map *maps[OS_MAP_COUNT] = {
-		[OS_MAP_CPUS] = o->maps.os_cpus,	     [OS_MAP_IRQS] = o->maps.os_irqs,
-		[OS_MAP_PROCESSES] = o->maps.os_processes,   [OS_MAP_THREADS] = o->maps.os_threads,
-		[OS_MAP_OTHERS] = o->maps.os_others,	     [OS_MAP_DISKS] = o->maps.os_disks,
-		[OS_MAP_RETRANSMITS] = o->maps.os_retransmits, [OS_MAP_LOCKS] = o->maps.os_locks,
-		[OS_MAP_COUNTERS] = o->maps.os_counters,
+	    [OS_MAP_CPUS] = o->maps.os_cpus,
+	    [OS_MAP_IRQS] = o->maps.os_irqs,
+	    [OS_MAP_PROCESSES] = o->maps.os_processes,
+	    [OS_MAP_THREADS] = o->maps.os_threads,
+	    [OS_MAP_OTHERS] = o->maps.os_others,
+	    [OS_MAP_DISKS] = o->maps.os_disks,
+	    [OS_MAP_RETRANSMITS] = o->maps.os_retransmits,
+	    [OS_MAP_LOCKS] = o->maps.os_locks,
+	    [OS_MAP_COUNTERS] = o->maps.os_counters,
 	};
 
 	b->cpu_count = (uint32_t)libbpf_num_possible_cpus();
@@ -292,7 +302,7 @@ void os_bpf_close(struct os_bpf *b)
 
 int os_bpf_watch(struct os_bpf *b, uint32_t pid, uint32_t root)
 {
-	struct os_process p = { .root = root };
+	struct os_process p = {.root = root};
 
 	if (!b)
 		return 0;
@@ -342,7 +352,8 @@ uint32_t os_bpf_map(struct os_signals *s, enum os_map map)
 		if (map == OS_MAP_CPUS)
 			return bpf_map_lookup_elem(b->fd[map], &zero, s->values) ? 0 : b->cpu_count;
 		for (uint32_t i = 0; i < OS_COUNTER_MAX; i++)
-			if (bpf_map_lookup_elem(b->fd[map], &i, (uint64_t *)s->values + i * b->cpu_count))
+			if (bpf_map_lookup_elem(b->fd[map], &i,
+						(uint64_t *)s->values + i * b->cpu_count))
 				return 0;
 		return b->cpu_count;
 	}
@@ -355,7 +366,7 @@ uint32_t os_bpf_map(struct os_signals *s, enum os_map map)
 
 uint32_t os_bpf_stack(const struct os_bpf *b, int32_t id, uint64_t *out, uint32_t max)
 {
-	uint64_t frames[OS_LOCK_STACK_FRAMES] = { 0 };
+	uint64_t frames[OS_LOCK_STACK_FRAMES] = {0};
 	uint32_t key = (uint32_t)id, n = 0;
 
 	if (!b || id < 0 || bpf_map_lookup_elem(b->stacks_fd, &key, frames))
@@ -374,8 +385,9 @@ uint32_t os_bpf_programs(const struct os_bpf *b, struct os_signals_program *out,
 
 	if (!b)
 		return 0;
-	bpf_object__for_each_program(p, b->object->obj) {
-		struct bpf_prog_info info = { 0 };
+	bpf_object__for_each_program(p, b->object->obj)
+	{
+		struct bpf_prog_info info = {0};
 		uint32_t bytes = sizeof(info);
 
 		if (n == max || bpf_program__fd(p) < 0 ||
@@ -395,7 +407,8 @@ uint64_t os_bpf_bytes(const struct os_bpf *b)
 
 	if (!b)
 		return 0;
-	bpf_object__for_each_map(m, b->object->obj) {
+	bpf_object__for_each_map(m, b->object->obj)
+	{
 		char path[64], line[128];
 		unsigned long long bytes;
 		FILE *f;

@@ -19,10 +19,10 @@ enum os_row_kind {
 	OS_ROW_KINDS
 };
 
-#define OS_CPU_WORDS	(OS_CPU_MAX / 64)
-#define OS_UNUSUAL_MAX	16u
-#define OS_CONNECTIONS	64u
-#define OS_SHARERS	64u
+#define OS_CPU_WORDS   (OS_CPU_MAX / 64)
+#define OS_UNUSUAL_MAX 16u
+#define OS_CONNECTIONS 64u
+#define OS_SHARERS     64u
 
 struct os_rank {
 	uint32_t pid; /* 0: free */
@@ -79,8 +79,8 @@ struct os_signals {
 /* os_signals.c */
 struct os_rank *os_signals_find(struct os_signals *s, uint32_t pid);
 uint32_t os_signals_root(const struct os_signals *s, uint32_t pid); /* 0: not watched */
-/* How much the counter grew since the last read. first: what a counter that is new stands for (its value
- * where it began at 0, 0 where nobody knows). */
+/* How much the counter grew since the last read. first: what a counter that is new stands for (its
+ * value where it began at 0, 0 where nobody knows). */
 enum os_first { OS_FIRST_IS_ALL, OS_FIRST_IS_NOTHING };
 uint64_t os_signals_delta(struct os_signals *s, uint64_t key, uint64_t value, enum os_first first);
 uint64_t os_signals_key(uint32_t map, uint32_t field, const void *key, size_t bytes);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The daemon's side of the OS signals: which processes, what goes into a window, what is told of them. */
+ * The daemon's side of the OS signals: which processes, what goes into a window, what is told of
+ * them. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,9 +12,9 @@
 
 int os_node_open(struct node *n)
 {
-	struct os_signals_options o = { .proc_root = n->settings.proc_root,
-					.sys_root = n->settings.sys_root,
-					.no_bpf = !n->settings.os_bpf };
+	struct os_signals_options o = {.proc_root = n->settings.proc_root,
+				       .sys_root = n->settings.sys_root,
+				       .no_bpf = !n->settings.os_bpf};
 	struct os_signals_stats st;
 	int err;
 
@@ -116,7 +117,7 @@ void os_node_fill(struct process *p, struct window *w)
 	os_signals_read(n->os, clock_monotonic_ns());
 	w->signal_count = os_signals_window(n->os, (uint32_t)p->pid, begin_ns, end_ns, step_ms(w),
 					    w->reason == WINDOW_SELF || w->reason == WINDOW_COMM ||
-						    w->reason == WINDOW_STALL,
+						w->reason == WINDOW_STALL,
 					    w->signals, LIMIT_WINDOW_SIGNALS);
 }
 
@@ -131,15 +132,16 @@ void os_node_json(const struct node *n, struct buf *b)
 		return;
 	}
 	os_signals_stats(n->os, &st);
-	buf_printf(b,
-		   "\"os\":{\"mode\":\"%s\",\"why\":\"%s\",\"missing\":\"%s\",\"processes\":%u,"
-		   "\"threads\":%u,\"series\":%u,\"map_bytes\":%llu,\"lost\":{\"threads\":%llu,"
-		   "\"others\":%llu,\"block\":%llu,\"locks\":%llu,\"processes\":%llu,\"series\":%llu}},",
-		   st.bpf ? "bpf" : "proc", st.why, st.missing, st.processes, st.threads, st.series,
-		   (unsigned long long)st.map_bytes, (unsigned long long)st.lost_threads,
-		   (unsigned long long)st.lost_others, (unsigned long long)st.lost_block,
-		   (unsigned long long)st.lost_locks, (unsigned long long)st.lost_processes,
-		   (unsigned long long)st.lost_series);
+	buf_printf(
+	    b,
+	    "\"os\":{\"mode\":\"%s\",\"why\":\"%s\",\"missing\":\"%s\",\"processes\":%u,"
+	    "\"threads\":%u,\"series\":%u,\"map_bytes\":%llu,\"lost\":{\"threads\":%llu,"
+	    "\"others\":%llu,\"block\":%llu,\"locks\":%llu,\"processes\":%llu,\"series\":%llu}},",
+	    st.bpf ? "bpf" : "proc", st.why, st.missing, st.processes, st.threads, st.series,
+	    (unsigned long long)st.map_bytes, (unsigned long long)st.lost_threads,
+	    (unsigned long long)st.lost_others, (unsigned long long)st.lost_block,
+	    (unsigned long long)st.lost_locks, (unsigned long long)st.lost_processes,
+	    (unsigned long long)st.lost_series);
 }
 
 static void metric(struct buf *b, const char *name, const char *type, const char *help, double v)
@@ -149,23 +151,27 @@ static void metric(struct buf *b, const char *name, const char *type, const char
 
 void os_node_metrics(const struct node *n, struct buf *b)
 {
-	struct os_signals_stats st = { .bpf = false };
+	struct os_signals_stats st = {.bpf = false};
 
 	if (n->os)
 		os_signals_stats(n->os, &st);
 	metric(b, "sysom_os_bpf", "gauge", "1 while OS signals come from BPF.", st.bpf);
-	metric(b, "sysom_os_processes", "gauge", "Processes whose OS signals are kept.", st.processes);
+	metric(b, "sysom_os_processes", "gauge", "Processes whose OS signals are kept.",
+	       st.processes);
 	metric(b, "sysom_os_map_bytes", "gauge", "Kernel memory of the OS signals' maps.",
 	       (double)st.map_bytes);
 	metric(b, "sysom_os_read_seconds_total", "counter", "CPU time spent on reading OS signals.",
 	       (double)st.read_ns * 1e-9);
-	buf_printf(b,
-		   "# HELP sysom_os_lost_total OS signals lost for want of room, by what.\n"
-		   "# TYPE sysom_os_lost_total counter\n"
-		   "sysom_os_lost_total{what=\"threads\"} %llu\nsysom_os_lost_total{what=\"others\"} %llu\n"
-		   "sysom_os_lost_total{what=\"block\"} %llu\nsysom_os_lost_total{what=\"locks\"} %llu\n"
-		   "sysom_os_lost_total{what=\"processes\"} %llu\nsysom_os_lost_total{what=\"series\"} %llu\n",
-		   (unsigned long long)st.lost_threads, (unsigned long long)st.lost_others,
-		   (unsigned long long)st.lost_block, (unsigned long long)st.lost_locks,
-		   (unsigned long long)st.lost_processes, (unsigned long long)st.lost_series);
+	buf_printf(
+	    b,
+	    "# HELP sysom_os_lost_total OS signals lost for want of room, by what.\n"
+	    "# TYPE sysom_os_lost_total counter\n"
+	    "sysom_os_lost_total{what=\"threads\"} %llu\nsysom_os_lost_total{what=\"others\"} "
+	    "%llu\n"
+	    "sysom_os_lost_total{what=\"block\"} %llu\nsysom_os_lost_total{what=\"locks\"} %llu\n"
+	    "sysom_os_lost_total{what=\"processes\"} %llu\nsysom_os_lost_total{what=\"series\"} "
+	    "%llu\n",
+	    (unsigned long long)st.lost_threads, (unsigned long long)st.lost_others,
+	    (unsigned long long)st.lost_block, (unsigned long long)st.lost_locks,
+	    (unsigned long long)st.lost_processes, (unsigned long long)st.lost_series);
 }

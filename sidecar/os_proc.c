@@ -57,8 +57,8 @@ int os_proc_stat(const char *proc, uint32_t pid, struct os_proc_stat *out)
 	if (!end || sscanf(end + 1, " %*c %u %*d %*d %*d %*d %*u %llu %*u %llu", &parent, &minor,
 			   &major) != 3)
 		return -ESRCH;
-	*out = (struct os_proc_stat){ .parent = parent, .faults = minor + major,
-				      .faults_major = major };
+	*out =
+	    (struct os_proc_stat){.parent = parent, .faults = minor + major, .faults_major = major};
 	return 0;
 }
 
@@ -85,7 +85,7 @@ uint32_t os_proc_children(const char *proc, uint32_t root, uint32_t *out, uint32
 
 	while (d && (e = readdir(d)) && count < PROCESSES_MAX)
 		if (is_number(e->d_name, &pid) && !os_proc_stat(proc, pid, &st))
-			links[count++] = (struct link){ pid, st.parent };
+			links[count++] = (struct link){pid, st.parent};
 	if (d)
 		closedir(d);
 	do { /* a child may stand before its parent */
@@ -158,7 +158,8 @@ int os_proc_pressure(const char *proc, const char *what, uint64_t *us)
 
 static bool names_cpu(const char *controllers)
 {
-	for (const char *at = controllers; *at; at += strcspn(at, ",") + (at[strcspn(at, ",")] == ','))
+	for (const char *at = controllers; *at;
+	     at += strcspn(at, ",") + (at[strcspn(at, ",")] == ','))
 		if (strcspn(at, ",") == 3 && !strncmp(at, "cpu", 3))
 			return true;
 	return false;
@@ -189,7 +190,8 @@ static void add_levels(struct os_proc_cgroup *out, const char *mount, const char
 	}
 }
 
-void os_proc_cgroup_find(const char *proc, const char *sys, uint32_t pid, struct os_proc_cgroup *out)
+void os_proc_cgroup_find(const char *proc, const char *sys, uint32_t pid,
+			 struct os_proc_cgroup *out)
 {
 	char path[PATH_BYTES], text[8192], mount[PATH_BYTES];
 	char *line, *next = text;
@@ -305,7 +307,8 @@ void os_proc_disk_name(const char *sys, uint32_t device, char *out, size_t bytes
 /* ---- sockets ---- */
 
 /* Addresses as the kernel prints them: words of the network's bytes in the machine's order. */
-static void print_end(const uint8_t *address, uint32_t words, uint16_t port, char *out, size_t bytes)
+static void print_end(const uint8_t *address, uint32_t words, uint16_t port, char *out,
+		      size_t bytes)
 {
 	size_t used = 0;
 	uint32_t word;
@@ -324,7 +327,8 @@ static unsigned long inode_of(const char *path, const char *local, const char *r
 	unsigned long inode, found = 0;
 
 	for (uint32_t i = 0; f && !found && i < LINES_MAX && fgets(line, sizeof(line), f); i++)
-		if (sscanf(line, " %*u: %63s %63s %*s %*s %*s %*s %*u %*u %lu", a, b, &inode) == 3 &&
+		if (sscanf(line, " %*u: %63s %63s %*s %*s %*s %*s %*u %*u %lu", a, b, &inode) ==
+			3 &&
 		    !strcmp(a, local) && !strcmp(b, remote))
 			found = inode;
 	if (f)
@@ -359,7 +363,7 @@ static bool holds(const char *proc, uint32_t pid, unsigned long inode)
 uint32_t os_proc_socket_owner(const char *proc, const uint32_t *pids, uint32_t count,
 			      const struct os_connection *c)
 {
-	static const uint8_t mapped[12] = { [10] = 0xff, [11] = 0xff };
+	static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
 	uint32_t words = c->family == AF_INET6 ? 4 : 1;
 	char path[PATH_BYTES], local[64], remote[64], local6[64], remote6[64];
 	uint8_t wide[16];
@@ -380,8 +384,8 @@ uint32_t os_proc_socket_owner(const char *proc, const uint32_t *pids, uint32_t c
 		}
 		if (!inode) {
 			snprintf(path, sizeof(path), "%s/%u/net/tcp6", proc, pids[i]);
-			inode = words == 4 ? inode_of(path, local, remote) :
-					     inode_of(path, local6, remote6);
+			inode = words == 4 ? inode_of(path, local, remote)
+					   : inode_of(path, local6, remote6);
 		}
 		if (inode && holds(proc, pids[i], inode))
 			return pids[i];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * os_proc.h - what /proc and /sys say of processes, cgroups, sockets and NUMA nodes.
- * proc and sys: where they are mounted, so that recorded trees can be read. Everything read is bounded.
- * Threads: any. */
+ * proc and sys: where they are mounted, so that recorded trees can be read. Everything read is
+ * bounded. Threads: any. */
 #ifndef SYSOM_SIDECAR_OS_PROC_H
 #define SYSOM_SIDECAR_OS_PROC_H
 
@@ -33,7 +33,8 @@ struct os_proc_cgroup {
 	char path[OS_PROC_CGROUP_LEVELS][256];
 	uint32_t count;
 };
-void os_proc_cgroup_find(const char *proc, const char *sys, uint32_t pid, struct os_proc_cgroup *out);
+void os_proc_cgroup_find(const char *proc, const char *sys, uint32_t pid,
+			 struct os_proc_cgroup *out);
 /* For how long they have stopped their tasks, summed. False: none has such a figure. */
 bool os_proc_cgroup_throttled(const struct os_proc_cgroup *c, uint64_t *ns);
 
@@ -41,7 +42,8 @@ bool os_proc_cgroup_throttled(const struct os_proc_cgroup *c, uint64_t *ns);
 uint32_t os_proc_numa(const char *sys, uint8_t *table);
 /* "vda" of a device number of the block programs (major << 20 | minor). */
 void os_proc_disk_name(const char *sys, uint32_t device, char *out, size_t bytes);
-/* Which of the processes has the connection's socket; 0: none. Reads their net/tcp and descriptors. */
+/* Which of the processes has the connection's socket; 0: none. Reads their net/tcp and descriptors.
+ */
 uint32_t os_proc_socket_owner(const char *proc, const uint32_t *pids, uint32_t count,
 			      const struct os_connection *c);
 

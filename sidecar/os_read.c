@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * From the kernel's counters to rows by the second. A thread's or a place's row is only kept where it is
- * at least ROW_MIN_MS in a second, so that a thousand threads that lose nothing cost no rows; sums per
- * rank hold everything. */
+ * From the kernel's counters to rows by the second. A thread's or a place's row is only kept where
+ * it is at least ROW_MIN_MS in a second, so that a thousand threads that lose nothing cost no rows;
+ * sums per rank hold everything. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <stdio.h>
@@ -18,8 +18,8 @@
 #define LOOKUPS_MAX 4u
 #define FRAMES	    16u
 
-static const char *const vectors[OS_SOFTIRQ_COUNT] = { "HI",	   "TIMER",   "NET_TX", "NET_RX", "BLOCK",
-						       "IRQ_POLL", "TASKLET", "SCHED",	"HRTIMER", "RCU" };
+static const char *const vectors[OS_SOFTIRQ_COUNT] = {
+    "HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET", "SCHED", "HRTIMER", "RCU"};
 
 #define FIELD(type, member) (uint32_t)(offsetof(struct type, member) / sizeof(uint64_t))
 
@@ -27,7 +27,8 @@ static double grown_ms(struct os_signals *s, enum os_map map, uint32_t field, co
 		       size_t bytes, uint64_t ns)
 {
 	return (double)os_signals_delta(s, os_signals_key(map, field, key, bytes), ns,
-					OS_FIRST_IS_ALL) * 1e-6;
+					OS_FIRST_IS_ALL) *
+	       1e-6;
 }
 
 static uint64_t grown(struct os_signals *s, enum os_map map, uint32_t field, const void *key,
@@ -48,11 +49,13 @@ static void total(struct os_signals *s, uint32_t root, uint32_t kind, double val
 static void read_process(struct os_signals *s, uint32_t pid, const struct os_process *p)
 {
 #define NS(kind, member)                                                                           \
-	total(s, p->root, kind, grown_ms(s, OS_MAP_PROCESSES, FIELD(os_process, member), &pid,     \
-					 sizeof(pid), p->member))
+	total(s, p->root, kind,                                                                    \
+	      grown_ms(s, OS_MAP_PROCESSES, FIELD(os_process, member), &pid, sizeof(pid),          \
+		       p->member))
 #define COUNT(kind, member)                                                                        \
-	total(s, p->root, kind, (double)grown(s, OS_MAP_PROCESSES, FIELD(os_process, member), &pid, \
-					      sizeof(pid), p->member))
+	total(s, p->root, kind,                                                                    \
+	      (double)grown(s, OS_MAP_PROCESSES, FIELD(os_process, member), &pid, sizeof(pid),     \
+			    p->member))
 	NS(OS_SIGNAL_RUN_WAIT, run_wait_ns);
 	NS(OS_SIGNAL_IO_WAIT, io_wait_ns);
 	NS(OS_SIGNAL_LOCK_WAIT, lock_ns);
@@ -99,8 +102,8 @@ static void thread_row(struct os_signals *s, uint32_t root, enum os_signal_kind 
 }
 
 /* "NAME", or "NAME of process 7" where it is a child's. */
-static void thread_name(struct os_signals *s, uint32_t tid, const struct os_thread *t, uint32_t root,
-			char *out, size_t bytes)
+static void thread_name(struct os_signals *s, uint32_t tid, const struct os_thread *t,
+			uint32_t root, char *out, size_t bytes)
 {
 	char name[sizeof(t->comm) + 1];
 
@@ -113,9 +116,11 @@ static void thread_name(struct os_signals *s, uint32_t tid, const struct os_thre
 		snprintf(out, bytes, "%s of process %u", name, t->pid);
 }
 
-static void read_thread(struct os_signals *s, uint32_t tid, const struct os_thread *t, uint32_t root)
+static void read_thread(struct os_signals *s, uint32_t tid, const struct os_thread *t,
+			uint32_t root)
 {
-#define GROWN(member) grown_ms(s, OS_MAP_THREADS, FIELD(os_thread, member), &tid, sizeof(tid), t->member)
+#define GROWN(member)                                                                              \
+	grown_ms(s, OS_MAP_THREADS, FIELD(os_thread, member), &tid, sizeof(tid), t->member)
 	char name[64] = "", subject[OS_SIGNAL_SUBJECT_BYTES];
 	double wait_ms = GROWN(run_wait_ns), io_ms = GROWN(io_wait_ns), irq_ms = GROWN(irq_ns);
 	struct os_rank *r = os_signals_find(s, root);
@@ -136,7 +141,8 @@ static void read_thread(struct os_signals *s, uint32_t tid, const struct os_thre
 		if (ms < ROW_MIN_MS)
 			continue;
 		thread_name(s, tid, t, root, name, sizeof(name));
-		snprintf(subject, sizeof(subject), "%s from thread %s on CPU %u", vectors[v], name, t->cpu);
+		snprintf(subject, sizeof(subject), "%s from thread %s on CPU %u", vectors[v], name,
+			 t->cpu);
 		thread_row(s, root, OS_SIGNAL_SOFTIRQ_STOLEN,
 			   (uint64_t)tid << 32 | (uint64_t)v << 16 | t->cpu, ms, subject);
 	}
@@ -187,7 +193,8 @@ static void read_others(struct os_signals *s)
 		if (os_signals_root(s, key[i].other) == root)
 			snprintf(subject, sizeof(subject), "its own thread %.16s", b[i].comm);
 		else
-			snprintf(subject, sizeof(subject), "%.16s (pid %u)", b[i].comm, key[i].other);
+			snprintf(subject, sizeof(subject), "%.16s (pid %u)", b[i].comm,
+				 key[i].other);
 		os_series_add(s->series, root, OS_SIGNAL_CPU_HOG, key[i].other, ms, subject);
 	}
 }
@@ -217,12 +224,14 @@ static void read_interrupts(struct os_signals *s)
 
 	for (uint32_t cpu = 0; cpu < n; cpu++)
 		for (uint32_t v = 0; v < OS_SOFTIRQ_COUNT; v++) {
-			double ms = grown_ms(s, OS_MAP_CPUS, v, &cpu, sizeof(cpu), c[cpu].softirq_ns[v]);
+			double ms =
+			    grown_ms(s, OS_MAP_CPUS, v, &cpu, sizeof(cpu), c[cpu].softirq_ns[v]);
 
 			if (ms < CPU_MIN_MS)
 				continue;
 			snprintf(subject, sizeof(subject), "%s on CPU %u", vectors[v], cpu);
-			for_ranks_on(s, cpu, OS_SIGNAL_SOFTIRQ_CPU, (uint64_t)cpu << 8 | v, ms, subject);
+			for_ranks_on(s, cpu, OS_SIGNAL_SOFTIRQ_CPU, (uint64_t)cpu << 8 | v, ms,
+				     subject);
 		}
 	n = os_bpf_map(s, OS_MAP_IRQS);
 	for (uint32_t i = 0; i < n; i++) {
@@ -232,8 +241,8 @@ static void read_interrupts(struct os_signals *s)
 			continue;
 		snprintf(subject, sizeof(subject), "%u (%.16s) on CPU %u", key[i].irq, line[i].name,
 			 key[i].cpu);
-		for_ranks_on(s, key[i].cpu, OS_SIGNAL_IRQ_LINE, (uint64_t)key[i].cpu << 32 | key[i].irq, ms,
-			     subject);
+		for_ranks_on(s, key[i].cpu, OS_SIGNAL_IRQ_LINE,
+			     (uint64_t)key[i].cpu << 32 | key[i].irq, ms, subject);
 	}
 }
 
@@ -254,7 +263,8 @@ static void read_disks(struct os_signals *s)
 		if (!count)
 			continue;
 		os_proc_disk_name(s->options.sys_root, key[i].device, disk, sizeof(disk));
-		snprintf(subject, sizeof(subject), "%s of %s", key[i].write ? "writes" : "reads", disk);
+		snprintf(subject, sizeof(subject), "%s of %s", key[i].write ? "writes" : "reads",
+			 disk);
 		os_series_add(s->series, 0, OS_ROW_DISK_NS, row, ms, subject);
 		os_series_add(s->series, 0, OS_ROW_DISK_COUNT, row, (double)count, subject);
 	}
@@ -303,7 +313,8 @@ static void read_retransmits(struct os_signals *s)
 			continue;
 		owner = owner_of(s, &c[i], &lookups);
 		connection_text(&c[i], subject, sizeof(subject));
-		os_series_add(s->series, owner, owner ? OS_SIGNAL_RETRANSMITS : OS_SIGNAL_RETRANSMITS_OTHER,
+		os_series_add(s->series, owner,
+			      owner ? OS_SIGNAL_RETRANSMITS : OS_SIGNAL_RETRANSMITS_OTHER,
 			      hash_bytes(HASH_SEED, &c[i], sizeof(c[i])), (double)more, subject);
 	}
 }
@@ -313,11 +324,13 @@ static void read_retransmits(struct os_signals *s)
 /* What only waits or hands on says nothing of the place. */
 static bool is_waiting(const char *name)
 {
-	static const char *const parts[] = { "bpf_", "__bpf", "trace_", "__traceiter", "queued_",
-					     "native_queued", "_raw_", "__raw_", "rwsem_", "__mutex",
-					     "mutex_lock", "down_", "__down", "percpu_", "__percpu",
-					     "__pv_", "pv_", "osq_", "lock_", "do_raw", "__rwsem", "rt_",
-					     "futex_wait_queue" };
+	static const char *const parts[] = {
+	    "bpf_",    "__bpf",		"trace_",	   "__traceiter",
+	    "queued_", "native_queued", "_raw_",	   "__raw_",
+	    "rwsem_",  "__mutex",	"mutex_lock",	   "down_",
+	    "__down",  "percpu_",	"__percpu",	   "__pv_",
+	    "pv_",     "osq_",		"lock_",	   "do_raw",
+	    "__rwsem", "rt_",		"futex_wait_queue"};
 
 	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
 		if (!strncmp(name, parts[i], strlen(parts[i])))
@@ -337,7 +350,7 @@ void os_read_place(struct os_signals *s, int32_t stack, char *out, size_t bytes)
 	uint32_t n = os_bpf_stack(s->bpf, stack, frames, FRAMES), named = 0;
 	char place[48] = "";
 
-	if (!s->symbols && kernel_symbols_open(&s->symbols, NULL))
+	if (!s->symbols)
 		n = 0;
 	for (uint32_t i = 0; i < n && named < 2; i++) {
 		/* return addresses: the call is before them */
@@ -367,8 +380,8 @@ static void lock_note(struct os_signals *s, const struct os_lock_key *key, const
 			u = &s->uses[i];
 	if (!u)
 		u = &s->uses[s->use_next++ % OS_SHARERS];
-	*u = (struct os_lock_use){ .lock = l->lock, .pid = key->pid, .stack = key->stack, .ms = ms,
-				   .at_ns = s->now_ns };
+	*u = (struct os_lock_use){
+	    .lock = l->lock, .pid = key->pid, .stack = key->stack, .ms = ms, .at_ns = s->now_ns};
 	memcpy(u->comm, l->comm, sizeof(u->comm));
 }
 
@@ -392,7 +405,8 @@ static void read_locks(struct os_signals *s)
 			os_read_place(s, key[i].stack, subject, sizeof(subject));
 		else
 			subject[0] = '\0';
-		os_series_add(s->series, root, OS_SIGNAL_LOCK_PLACE, (uint32_t)key[i].stack, ms, subject);
+		os_series_add(s->series, root, OS_SIGNAL_LOCK_PLACE, (uint32_t)key[i].stack, ms,
+			      subject);
 	}
 }
 

@@ -236,8 +236,8 @@ void os_series_each(const struct os_series *s, uint32_t owner, const struct os_s
 	weigh(s, q, &w);
 	for (uint32_t i = 0; i < LIMIT_OS_SERIES; i++) {
 		const struct row *r = &s->rows[i];
-		struct os_series_row out = { .owner = owner, .kind = r->kind, .key = r->key,
-					     .subject = r->subject };
+		struct os_series_row out = {
+		    .owner = owner, .kind = r->kind, .key = r->key, .subject = r->subject};
 
 		if (!r->used || r->owner != owner)
 			continue;

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * os_series.h - what was counted in each second, for minutes: per owner (a rank's process, 0 the host),
- * kind and key one row of sums.
- * Owns: LIMIT_OS_SERIES rows of LIMIT_OS_SECONDS sums, allocated at open. Threads: one caller. Pure but
- * for memory: time is an argument. */
+ * os_series.h - what was counted in each second, for minutes: per owner (a rank's process, 0 the
+ * host), kind and key one row of sums. Owns: LIMIT_OS_SERIES rows of LIMIT_OS_SECONDS sums,
+ * allocated at open. Threads: one caller. Pure but for memory: time is an argument. */
 #ifndef SYSOM_SIDECAR_OS_SERIES_H
 #define SYSOM_SIDECAR_OS_SERIES_H
 
@@ -38,7 +37,7 @@ struct os_span {
 };
 struct os_series_query {
 	uint64_t begin_ns, end_ns;
-	uint64_t from_ns; /* nothing before it is usual */
+	uint64_t from_ns;	       /* nothing before it is usual */
 	const struct os_span *unusual; /* nor is what happened in these */
 	uint32_t unusual_count;
 };

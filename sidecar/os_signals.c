@@ -24,7 +24,9 @@ enum { FIELD_FAULTS = 1000, FIELD_FAULTS_MAJOR, FIELD_THROTTLED, FIELD_PRESSURE,
 
 uint64_t os_signals_key(uint32_t map, uint32_t field, const void *key, size_t bytes)
 {
-	uint64_t h = hash_mix(hash_bytes(HASH_SEED ^ ((uint64_t)map << 32 | field), key, bytes));
+	/* mixed first: field and key must not cancel each other out */
+	uint64_t seed = hash_mix(HASH_SEED ^ ((uint64_t)map << 32 | field));
+	uint64_t h = hash_mix(hash_bytes(seed, key, bytes));
 
 	return h ? h : 1;
 }
@@ -182,8 +184,10 @@ static void on_run_wait(void *arg, uint32_t tid, uint64_t wait_ns)
 {
 	struct wait_arg *w = arg;
 	struct os_signals *s = w->s;
-	double ms = (double)os_signals_delta(s, os_signals_key(0, FIELD_RUN_WAIT, &tid, sizeof(tid)),
-					     wait_ns, OS_FIRST_IS_NOTHING) * 1e-6;
+	double ms =
+	    (double)os_signals_delta(s, os_signals_key(0, FIELD_RUN_WAIT, &tid, sizeof(tid)),
+				     wait_ns, OS_FIRST_IS_NOTHING) *
+	    1e-6;
 	char name[32];
 
 	if (ms <= 0)
@@ -195,8 +199,9 @@ static void on_run_wait(void *arg, uint32_t tid, uint64_t wait_ns)
 	os_series_add(s->series, w->root, OS_SIGNAL_RUN_WAIT_THREAD, tid, ms, name);
 }
 
-static void add_counter(struct os_signals *s, uint32_t owner, enum os_signal_kind kind, uint32_t field,
-			uint32_t id, uint64_t value, double unit, uint64_t key, const char *subject)
+static void add_counter(struct os_signals *s, uint32_t owner, enum os_signal_kind kind,
+			uint32_t field, uint32_t id, uint64_t value, double unit, uint64_t key,
+			const char *subject)
 {
 	uint64_t grown = os_signals_delta(s, os_signals_key(owner, field, &id, sizeof(id)), value,
 					  OS_FIRST_IS_NOTHING);
@@ -208,11 +213,12 @@ static void add_counter(struct os_signals *s, uint32_t owner, enum os_signal_kin
 static void read_proc_process(struct os_signals *s, uint32_t pid, uint32_t root)
 {
 	struct os_proc_stat st;
-	struct wait_arg w = { s, pid, root };
+	struct wait_arg w = {s, pid, root};
 
 	if (os_proc_stat(s->options.proc_root, pid, &st))
 		return;
-	add_counter(s, root, OS_SIGNAL_FAULTS_MAJOR, FIELD_FAULTS_MAJOR, pid, st.faults_major, 1, 0, NULL);
+	add_counter(s, root, OS_SIGNAL_FAULTS_MAJOR, FIELD_FAULTS_MAJOR, pid, st.faults_major, 1, 0,
+		    NULL);
 	if (s->bpf)
 		return;
 	add_counter(s, root, OS_SIGNAL_FAULTS, FIELD_FAULTS, pid, st.faults, 1, 0, NULL);
@@ -221,7 +227,7 @@ static void read_proc_process(struct os_signals *s, uint32_t pid, uint32_t root)
 
 static void read_proc(struct os_signals *s)
 {
-	static const char *const pressures[] = { "cpu", "memory", "io" };
+	static const char *const pressures[] = {"cpu", "memory", "io"};
 	uint64_t v;
 
 	for (uint32_t i = 0; i < s->pid_count; i++)
@@ -232,16 +238,18 @@ static void read_proc(struct os_signals *s)
 		if (!r->pid)
 			continue;
 		if (!r->cgroup_at_ns || s->now_ns - r->cgroup_at_ns > CGROUP_AGAIN_NS) {
-			os_proc_cgroup_find(s->options.proc_root, s->options.sys_root, r->pid, &r->cgroup);
+			os_proc_cgroup_find(s->options.proc_root, s->options.sys_root, r->pid,
+					    &r->cgroup);
 			r->cgroup_at_ns = s->now_ns;
 		}
 		if (os_proc_cgroup_throttled(&r->cgroup, &v))
-			add_counter(s, r->pid, OS_SIGNAL_THROTTLED, FIELD_THROTTLED, r->pid, v, 1e-6, 0,
-				    NULL);
+			add_counter(s, r->pid, OS_SIGNAL_THROTTLED, FIELD_THROTTLED, r->pid, v,
+				    1e-6, 0, NULL);
 	}
 	for (uint32_t i = 0; i < sizeof(pressures) / sizeof(pressures[0]); i++)
 		if (!os_proc_pressure(s->options.proc_root, pressures[i], &v))
-			add_counter(s, 0, OS_SIGNAL_PRESSURE, FIELD_PRESSURE, i, v, 1e-3, i, pressures[i]);
+			add_counter(s, 0, OS_SIGNAL_PRESSURE, FIELD_PRESSURE, i, v, 1e-3, i,
+				    pressures[i]);
 }
 
 /* ---- reading ---- */
@@ -299,7 +307,8 @@ struct pick {
 	uint32_t disks;
 };
 
-static void take(struct pick *p, enum os_signal_kind kind, const char *subject, double value, double usual)
+static void take(struct pick *p, enum os_signal_kind kind, const char *subject, double value,
+		 double usual)
 {
 	struct os_signal sig;
 
@@ -323,7 +332,8 @@ static void take_mean(struct pick *p, enum os_signal_kind kind, const char *subj
 }
 
 /* Names of those that contend for the same lock as the rank does there. */
-static void add_sharers(const struct os_signals *s, uint32_t root, uint64_t key, char *subject, size_t bytes)
+static void add_sharers(const struct os_signals *s, uint32_t root, uint64_t key, char *subject,
+			size_t bytes)
 {
 	const struct os_lock_use *mine = NULL;
 	uint32_t named[SHARERS_NAMED], count = 0;
@@ -406,18 +416,19 @@ static void keep_unusual(struct os_rank *r, uint64_t begin_ns, uint64_t end_ns)
 {
 	struct os_span *last = &r->unusual[(r->unusual_next + OS_UNUSUAL_MAX - 1) % OS_UNUSUAL_MAX];
 
-	if (last->end_ns && begin_ns <= last->end_ns + 5000000000ull && begin_ns >= last->begin_ns) {
+	if (last->end_ns && begin_ns <= last->end_ns + 5000000000ull &&
+	    begin_ns >= last->begin_ns) {
 		last->end_ns = end_ns > last->end_ns ? end_ns : last->end_ns;
 		return;
 	}
-	r->unusual[r->unusual_next++ % OS_UNUSUAL_MAX] = (struct os_span){ begin_ns, end_ns };
+	r->unusual[r->unusual_next++ % OS_UNUSUAL_MAX] = (struct os_span){begin_ns, end_ns};
 }
 
 uint32_t os_signals_window(struct os_signals *s, uint32_t pid, uint64_t begin_ns, uint64_t end_ns,
 			   double step_ms, bool unusual, struct os_signal *list, uint32_t max)
 {
 	struct os_rank *r = os_signals_find(s, pid);
-	struct os_series_query q = { .begin_ns = begin_ns, .end_ns = end_ns };
+	struct os_series_query q = {.begin_ns = begin_ns, .end_ns = end_ns};
 	struct pick *p = r ? calloc(1, sizeof(*p)) : NULL;
 	uint32_t n = 0;
 
@@ -456,6 +467,7 @@ uint32_t os_signals_window(struct os_signals *s, uint32_t pid, uint64_t begin_ns
 int os_signals_open(struct os_signals **out, const struct os_signals_options *o, uint64_t now_ns)
 {
 	struct os_signals *s = calloc(1, sizeof(*s));
+	uint64_t offset;
 	int err = -ENOMEM;
 
 	if (!s)
@@ -480,6 +492,9 @@ int os_signals_open(struct os_signals **out, const struct os_signals_options *o,
 		return err;
 	}
 	s->stats.bpf = s->bpf != NULL;
+	/* Now rather than at the first contended lock: it takes a tenth of a second. */
+	if (s->bpf && !kernel_symbols_open(&s->symbols, NULL))
+		kernel_symbols_find(s->symbols, 1, &offset);
 	s->stats.map_bytes = os_bpf_bytes(s->bpf);
 	*out = s;
 	return 0;
@@ -508,7 +523,8 @@ void os_signals_stats(const struct os_signals *s, struct os_signals_stats *out)
 		out->ranks++;
 }
 
-uint32_t os_signals_programs(const struct os_signals *s, struct os_signals_program *out, uint32_t max)
+uint32_t os_signals_programs(const struct os_signals *s, struct os_signals_program *out,
+			     uint32_t max)
 {
 	return os_bpf_programs(s->bpf, out, max);
 }

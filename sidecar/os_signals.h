@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * os_signals.h - what the operating system does to the threads of the ranks, by BPF (bpf/os_signals.bpf.c)
- * and /proc, kept by the second (sidecar/os_series.h); docs/os-signals.md.
- * Owns: BPF programs and maps, the series. Threads: one caller. Trust: names and cgroup paths come from
- * the job's container: bounded, copied.
- * Without BPF (not built in, no BTF, not allowed) what /proc tells goes on, and the reason is told. */
+ * os_signals.h - what the operating system does to the threads of the ranks, by BPF
+ * (bpf/os_signals.bpf.c) and /proc, kept by the second (sidecar/os_series.h); docs/os-signals.md.
+ * Owns: BPF programs and maps, the series. Threads: one caller. Trust: names and cgroup paths come
+ * from the job's container: bounded, copied. Without BPF (not built in, no BTF, not allowed) what
+ * /proc tells goes on, and the reason is told. */
 #ifndef SYSOM_SIDECAR_OS_SIGNALS_H
 #define SYSOM_SIDECAR_OS_SIGNALS_H
 
@@ -18,7 +18,8 @@ struct os_signals;
 struct os_signals_options {
 	const char *proc_root, *sys_root; /* NULL: /proc, /sys; borrowed */
 	bool no_bpf;			  /* /proc alone */
-	const char *without; /* programs to leave out, as if the kernel could not load them; may be NULL */
+	const char
+	    *without; /* programs to leave out, as if the kernel could not load them; may be NULL */
 };
 
 struct os_signals_stats {
@@ -27,8 +28,9 @@ struct os_signals_stats {
 	char missing[320]; /* programs that this kernel cannot load, with the reason; "" none */
 	uint32_t ranks, processes, threads; /* watched now */
 	uint32_t series;
-	uint64_t lost_threads, lost_others, lost_block, lost_locks, lost_processes; /* no room in the kernel */
-	uint64_t lost_series;						     /* nor here */
+	uint64_t lost_threads, lost_others, lost_block, lost_locks,
+	    lost_processes;	 /* no room in the kernel */
+	uint64_t lost_series;	 /* nor here */
 	uint64_t reads, read_ns; /* of the maps, and the CPU time that took */
 	uint64_t map_bytes;
 };
@@ -49,13 +51,14 @@ bool os_signals_watches(const struct os_signals *s, uint32_t pid);
 uint32_t os_signals_rank(const struct os_signals *s, uint32_t n);
 /* Reads everything; once a second. Takes about a millisecond. */
 void os_signals_read(struct os_signals *s, uint64_t now_ns);
-/* Fills list with what was notable for the rank between begin and end, most important first, and with
- * the totals. step_ms: median step of the window, 0 unknown. unusual: the window is an anomaly, so that
- * later ones do not take it for usual. The number of signals. */
+/* Fills list with what was notable for the rank between begin and end, most important first, and
+ * with the totals. step_ms: median step of the window, 0 unknown. unusual: the window is an
+ * anomaly, so that later ones do not take it for usual. The number of signals. */
 uint32_t os_signals_window(struct os_signals *s, uint32_t pid, uint64_t begin_ns, uint64_t end_ns,
 			   double step_ms, bool unusual, struct os_signal *list, uint32_t max);
 void os_signals_stats(const struct os_signals *s, struct os_signals_stats *out);
 /* At most max; their number. */
-uint32_t os_signals_programs(const struct os_signals *s, struct os_signals_program *out, uint32_t max);
+uint32_t os_signals_programs(const struct os_signals *s, struct os_signals_program *out,
+			     uint32_t max);
 
 #endif

@@ -15,7 +15,7 @@
 #include "base/log.h"
 #include "ring/ring_text.h"
 #include "sidecar/node.h"
-#include "sidecar/stacks.h"
+#include "sidecar/cpu_stacks.h"
 
 /* A process whose socket closed dials again within 2 s (attach.h). */
 #define PROCESS_DETACHED_NS 10000000000ull
@@ -91,7 +91,7 @@ static void leave(struct process *p, enum process_state state)
 	if (state == PROCESS_GONE) {
 		keep_forget(p);
 		if (p->pid > 0)
-			stacks_unwatch(p->node, (uint32_t)p->pid);
+			cpu_stacks_unwatch(p->node, (uint32_t)p->pid);
 	}
 	if (state == PROCESS_DETACHED)
 		log_info("detach", "pid=%u rank=%d", p->id.pid, p->id.rank);
@@ -260,7 +260,7 @@ static int start(struct process *p, struct ring_reader *reader)
 	ship_init(p);
 	keep_restore(p);
 	if (p->pid > 0)
-		stacks_watch(n, (uint32_t)p->pid);
+		cpu_stacks_watch(n, (uint32_t)p->pid);
 	return watch(p);
 }
 
@@ -365,7 +365,7 @@ void process_forget(struct process *p)
 {
 	p->node->stats.raw_bytes_gone += process_raw_bytes(p);
 	if (p->pid > 0 && p->state != PROCESS_GONE)
-		stacks_unwatch(p->node, (uint32_t)p->pid);
+		cpu_stacks_unwatch(p->node, (uint32_t)p->pid);
 	release(p);
 }
 

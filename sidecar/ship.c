@@ -10,7 +10,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "sidecar/node.h"
-#include "sidecar/stacks.h"
+#include "sidecar/cpu_stacks.h"
 #include "sidecar/symbol_offer.h"
 
 /* How long a waiting rank's window waits for a suspect to show up. */
@@ -130,7 +130,7 @@ static int fill_stacks(struct process *p, struct window *w, const struct request
 {
 	uint32_t frames_max = q->summary_only ? LIMIT_WINDOW_SUMMARY_STACK_FRAMES :
 						LIMIT_WINDOW_STACK_FRAMES;
-	int err = stacks_extract(p->node, p->pid > 0 ? (uint32_t)p->pid : 0, q->begin_ns, q->end_ns,
+	int err = cpu_stacks_extract(p->node, p->pid > 0 ? (uint32_t)p->pid : 0, q->begin_ns, q->end_ns,
 				 &w->stacks);
 
 	if (err == -ENOMEM)

@@ -7,7 +7,7 @@
 #include "base/version.h"
 #include "sidecar/node.h"
 #include "sidecar/symbol_offer.h"
-#include "sidecar/stacks.h"
+#include "sidecar/cpu_stacks.h"
 
 const char *status_trace_name(uint32_t state)
 {
@@ -101,7 +101,8 @@ static void json_rank(struct buf *b, const struct process *p)
 	process_losses(p, json_loss, b);
 	buf_printf(b,
 		   "},\"switched_off\":%llu,\"graph_coarse_s\":%.3f,\"joined\":%llu,\"unmatched\":%llu}",
-		   (unsigned long long)(js ? js->switched_off : 0), js ? (double)js->graph_coarse_ns * 1e-9 : 0.0,
+		   (unsigned long long)(js ? js->switched_off : 0),
+		   js ? (double)js->graph_coarse_ns * 1e-9 : 0.0,
 		   (unsigned long long)(js ? js->kernels_joined : 0),
 		   (unsigned long long)(js ? js->kernels_unmatched : 0));
 }
@@ -118,11 +119,11 @@ static uint64_t raw_bytes(const struct node *n)
 
 static const char *stacks_mode(const struct node *n)
 {
-	struct stacks_stats st;
+	struct cpu_stacks_stats st;
 	struct sampler_stats ss;
 
-	stacks_stats_get(n, &st, &ss);
-	return ss.mode == SAMPLER_OFF ? "none" : sampler_mode_name(ss.mode);
+	cpu_stacks_stats_get(n, &st, &ss);
+	return st.opening ? "starting" : ss.mode == SAMPLER_OFF ? "none" : sampler_mode_name(ss.mode);
 }
 
 struct sampler_value {
@@ -163,7 +164,7 @@ static uint64_t sampler_value(const struct sampler_stats *s, const struct sample
 }
 
 /* Samples, by the cause of their loss. */
-static void sampler_losses(const struct stacks_stats *st, const struct sampler_stats *s,
+static void sampler_losses(const struct cpu_stacks_stats *st, const struct sampler_stats *s,
 			   void (*fn)(void *arg, const char *cause, uint64_t count), void *arg)
 {
 	fn(arg, "count_full", s->lost_count_full);
@@ -176,10 +177,10 @@ static void sampler_losses(const struct stacks_stats *st, const struct sampler_s
 
 static void json_sampler(const struct node *n, struct buf *b)
 {
-	struct stacks_stats st;
+	struct cpu_stacks_stats st;
 	struct sampler_stats s;
 
-	stacks_stats_get(n, &st, &s);
+	cpu_stacks_stats_get(n, &st, &s);
 	buf_puts(b, "\"sampler\":{\"why\":\"");
 	json_text(b, s.why);
 	buf_puts(b, "\",\"missing\":\"");
@@ -433,10 +434,10 @@ static void sampler_loss(void *arg, const char *cause, uint64_t count)
 
 static void sampler_series(struct node *n, struct buf *b)
 {
-	struct stacks_stats st;
+	struct cpu_stacks_stats st;
 	struct sampler_stats s;
 
-	stacks_stats_get(n, &st, &s);
+	cpu_stacks_stats_get(n, &st, &s);
 	one(b, "sysom_sampler_mode", "gauge", "0 none, 1 copied stacks, 2 BPF tail calls, 3 BPF loops.",
 	    s.mode);
 	one(b, "sysom_sampler_fraction", "gauge", "Share of ticks that take a sample.",

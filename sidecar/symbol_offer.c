@@ -67,7 +67,7 @@ int symbol_offer_url(const char *uplink_url, char *out, size_t out_bytes)
 	else
 		return -EINVAL;
 	colon = strrchr(host, ':');
-	if (!colon || colon == host)
+	if (!colon || colon == host || strcmp(colon, ":9471"))
 		return -EINVAL;
 	n = snprintf(out, out_bytes, "http://%.*s:9472", (int)(colon - host), host);
 	return n < 0 || (size_t)n >= out_bytes ? -EINVAL : 0;
@@ -195,8 +195,9 @@ static size_t on_body(char *data, size_t size, size_t n, void *arg)
 static long request(struct symbol_offer *o, const char *path, const char *text, struct body *body,
 		    json_t **out)
 {
-	struct curl_slist *headers = curl_slist_append(NULL, text ? "Content-Type: application/json" :
-								    "Content-Type: application/octet-stream");
+	const char *type = text ? "Content-Type: application/json" :
+				  "Content-Type: application/octet-stream";
+	struct curl_slist *headers = curl_slist_append(NULL, type);
 	char url[1024];
 	struct buf answer;
 	long status = 0;

@@ -35,7 +35,8 @@ struct symbol_offer_stats {
 
 struct symbol_offer; /* opaque */
 
-/* "tcp://HOST:PORT" of the uplink -> "http://HOST:9472". -EINVAL: the aggregator is no TCP peer. */
+/* "tcp://HOST:9471" of the uplink -> "http://HOST:9472", the two default ports. -EINVAL: anything else, of
+ * which nothing is known. */
 int symbol_offer_url(const char *uplink_url, char *out, size_t out_bytes);
 /* -EINVAL: no http(s) URL; -ENOMEM, -errno of the thread. */
 int symbol_offer_open(struct symbol_offer **out, const struct symbol_offer_config *c);

@@ -22,7 +22,7 @@
 #include "base/watchdog.h"
 #include "sidecar/node.h"
 #include "sidecar/symbol_offer.h"
-#include "sidecar/stacks.h"
+#include "sidecar/cpu_stacks.h"
 
 #define DEFAULT_CONFIG "/etc/sysom/sysomd.yaml"
 /* SIGTERM: as long as this for what is queued; what remains waits in the spool. */
@@ -50,7 +50,7 @@ static const struct config_key keys[] = {
 	KEY(uplink_url, "uplink.url", CONFIG_STRING, "tcp://127.0.0.1:9471",
 	    "the aggregator; empty: windows wait in the spool"),
 	KEY(uplink_http, "uplink.http", CONFIG_STRING, "",
-	    "its HTTP, for symbol files; empty: port 9472 of the same host"),
+	    "its HTTP, for symbol files; empty: port 9472 where uplink.url has port 9471, else none"),
 	KEY(spool_bytes, "spool.bytes", CONFIG_BYTES, "500MB",
 	    "windows that wait for the aggregator; the oldest go first", .min = 1e6, .max = 1e12),
 	KEY(spool_age_ns, "spool.age", CONFIG_DURATION, "1h", "and for how long they may wait",
@@ -284,7 +284,7 @@ static void on_tend(void *arg, uint32_t count)
 
 	ship_tend(n, now_ns);
 	keep_tend(n, now_ns);
-	stacks_tend(n, now_ns);
+	cpu_stacks_tend(n, now_ns);
 	if (n->beat_at_ns && now_ns - n->beat_at_ns < period)
 		return;
 	n->beat_at_ns = now_ns;
@@ -350,7 +350,7 @@ static int open_stores(struct node *n)
 static void open_offer(struct node *n)
 {
 	char url[NODE_PATH_BYTES];
-	struct symbol_offer_config c = { .url = url, .proc_root = "/proc",
+	struct symbol_offer_config c = { .url = url, .proc_root = n->settings.proc_root,
 					 .bytes_per_s = n->settings.symbols_rate,
 					 .bytes_per_day = n->settings.symbols_per_day };
 	int err;
@@ -388,7 +388,7 @@ static int node_open(struct node *n)
 		return -ENOMEM;
 	if (n->settings.canary && (err = canary_open(&n->canary)))
 		return err;
-	err = stacks_open(n);
+	err = cpu_stacks_open(n);
 	if (!err)
 		err = os_node_open(n);
 	if (err)
@@ -418,7 +418,7 @@ static void node_close(struct node *n, int code)
 	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++)
 		if (n->processes[i])
 			process_forget(n->processes[i]);
-	stacks_close(n);
+	cpu_stacks_close(n);
 	registration_close(n);
 	symbol_offer_close(n->offer);
 	uplink_finish(n->uplink, LINGER_MS);

@@ -18,3 +18,6 @@ test_symbol_store_LDLIBS := -lcmocka
 
 FUZZ += fuzz_symbol_upload
 fuzz_symbol_upload_USES := symbol base
+
+BENCH += bench_symbols
+bench_symbols_USES := symbol base

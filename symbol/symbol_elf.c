@@ -240,11 +240,14 @@ void symbol_elf_fini(struct symbol_elf *e)
 
 int symbol_elf_debug_link(const struct symbol_elf *e, char *name, size_t name_bytes, uint32_t *crc)
 {
-	const struct symbol_section *s = &e->sections[e->debug_link];
+	const struct symbol_section *s;
 	char link[512];
 	size_t n, at;
 
-	if (!e->debug_link || s->type == SHT_NOBITS)
+	if (!e->debug_link)
+		return -ENOENT;
+	s = &e->sections[e->debug_link];
+	if (s->type == SHT_NOBITS)
 		return -ENOENT;
 	if (s->bytes < 8 || s->bytes > sizeof(link) || symbol_elf_read(e->fd, link, s->bytes, s->offset))
 		return -EBADMSG;

@@ -27,7 +27,7 @@ struct symbol_index {
 };
 
 struct symbol_hit {
-	const char *name; /* as in the symbol table, cut to LIMIT_SYMBOL_NAME_BYTES - 1; until the next find */
+	const char *name; /* as in the symbol table, cut to its limit; until the next find */
 	uint64_t begin, size;
 	uint32_t plt; /* 1: a PLT slot through which that function is called */
 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * symbol_resolver.c - see symbol_resolver.h.
- * The cache holds open indexes, not names: each costs a descriptor and some 10 KB. What could not be found is remembered too, so that a stack
- * full of unknown frames asks once. */
+ * The cache holds open indexes, not names: each costs a descriptor and some 10 KB. What could not be
+ * found is remembered too, so that a stack full of unknown frames asks once. */
 #include "symbol/symbol_resolver.h"
 
 #include <errno.h>

@@ -87,7 +87,7 @@ static int make_dirs(struct symbol_store *s)
 int symbol_store_open(struct symbol_store **out, const struct symbol_store_options *o)
 {
 	struct symbol_store *s = calloc(1, sizeof(*s));
-	int err;
+	int err = 0;
 
 	if (!s)
 		return -ENOMEM;
@@ -96,8 +96,8 @@ int symbol_store_open(struct symbol_store **out, const struct symbol_store_optio
 	s->reserve_bytes = o->reserve_bytes;
 	s->idle_ns = o->idle_ns ? o->idle_ns : IDLE_NS;
 	s->evict = o->evict;
-	err = (size_t)snprintf(s->dir, sizeof(s->dir), "%s", o->directory) < sizeof(s->dir) ? 0 :
-												-ENAMETOOLONG;
+	if ((size_t)snprintf(s->dir, sizeof(s->dir), "%s", o->directory) >= sizeof(s->dir))
+		err = -ENAMETOOLONG;
 	snprintf(s->tree, sizeof(s->tree), "%s/tree", s->dir);
 	if (!err)
 		err = make_dirs(s);

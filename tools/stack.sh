@@ -36,7 +36,7 @@ stack_aggregator() {
 stack_sysomd() {
 	"$BIN/sysomd" --socket-path "$SYSOM_SOCKET_PATH" --control-path "$SYSOM_CONTROL_PATH" \
 		--http-listen "127.0.0.1:$STACK_NODE_HTTP" --uplink-url "$STACK_NNG" \
-		--state-dir "$STACK_DIR/state" ${STACK_SYSOMD_FLAGS:-} \
+		--uplink-http "http://127.0.0.1:$STACK_HTTP" --state-dir "$STACK_DIR/state" ${STACK_SYSOMD_FLAGS:-} \
 		>>"$STACK_DIR/sysomd.log" 2>&1 &
 	STACK_SYSOMD_PID=$!
 	stack_wait 20 curl -sf "http://127.0.0.1:$STACK_NODE_HTTP/healthz"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What the CPU sampler costs: per sample, for the job, for the node. usage: bench_sampler [SECONDS]
+ * What the CPU sampler costs: per sample, for the job, for the node. usage: bench_sampler
+ * BENCH_SECONDS (240) is about how long all of it takes; the intervals narrow with it.
  * Jobs: a C program with 30 frames and a PyTorch training step, each counting its steps in shared
  * memory. Throughput is compared in slices of 200 ms in random order inside one run of the job,
  * each slice with the idle slice before it; perf's recordings are switched by its control channel
@@ -168,8 +169,10 @@ static void measure_cost(struct sampler *s, uint32_t hz, uint32_t percent, int m
 	out->drain_ms = (double)(clock_ns(CLOCK_THREAD_CPUTIME_ID) - cpu) / 1e6;
 	out->drain_bytes_per_s = (double)batch_bytes(&batch) / ((double)(end - begin) / 1e9);
 	out->samples = (double)(b.target_count - a.target_count);
-	out->frames_per_sample = (double)(b.frames - a.frames) / out->samples;
-	out->ns_per_sample = (double)(b.target_ns - a.target_ns) / out->samples;
+	if (out->samples > 0) {
+		out->frames_per_sample = (double)(b.frames - a.frames) / out->samples;
+		out->ns_per_sample = (double)(b.target_ns - a.target_ns) / out->samples;
+	}
 	out->core_share = (double)(b.run_time_ns - a.run_time_ns) / (double)(end - begin);
 	stack_batch_fini(&batch);
 }
@@ -196,6 +199,7 @@ static void cost_table(const char *job, pid_t pid, int ms)
 					    {99, 10},	{99, 1},   {10, 100}};
 	struct cost c;
 
+	ms /= (int)(sizeof(point) / sizeof(point[0]));
 	sampler_add(s, (uint32_t)pid, true);
 	settle(s);
 	printf("\n%s: cost in the kernel (ns/sample: ticks that took one; %% of a core: BPF run "
@@ -205,7 +209,12 @@ static void cost_table(const char *job, pid_t pid, int ms)
 	printf("  %6s %9s %8s %10s %8s %12s %10s %12s\n", "Hz", "fraction", "samples", "ns/sample",
 	       "frames", "% of a core", "drain ms", "batch B/s");
 	for (size_t i = 0; i < sizeof(point) / sizeof(point[0]); i++) {
+		c = (struct cost){0};
 		measure_cost(s, point[i][0], point[i][1], ms, &c);
+		if (c.samples < 1) {
+			printf("  %6u %8u%% %8s\n", point[i][0], point[i][1], "none");
+			continue;
+		}
 		printf("  %6u %8u%% %8.0f %10.0f %8.1f %12.4f %10.2f %12.0f\n", point[i][0],
 		       point[i][1], c.samples, c.ns_per_sample, c.frames_per_sample,
 		       c.core_share * 100, c.drain_ms, c.drain_bytes_per_s);
@@ -289,6 +298,7 @@ struct arm {
 	const char *perf;     /* arguments of perf record */
 	int control, ack;
 	pid_t pid;
+	bool stopped;	      /* the process is removed from the sampler */
 	double log_ratio[PAIRS_MAX];
 	uint32_t n;
 };
@@ -336,8 +346,14 @@ static double slice(struct sampler *s)
 	return (double)(*steps - from) / (double)(clock_monotonic_ns() - begin);
 }
 
-static void arm_on(struct arm *a, struct sampler *s, bool on)
+static void arm_on(struct arm *a, struct sampler *s, pid_t target, bool on)
 {
+	if (a->stopped && on)
+		sampler_remove(s, (uint32_t)target);
+	if (a->stopped && !on) {
+		sampler_add(s, (uint32_t)target, true);
+		run_for(s, SLICE_MS); /* tables are there; its mappings are read */
+	}
 	if (a->perf) {
 		perf_say(a, on ? "enable\n" : "disable\n");
 		return;
@@ -351,6 +367,11 @@ static void arm_print(const struct arm *a)
 {
 	double mean = 0, var = 0, half;
 
+	if (a->n < 3) {
+		printf("  %-34s too few slices (%u)\n", a->name, a->n);
+		return;
+	}
+
 	for (uint32_t i = 0; i < a->n; i++)
 		mean += a->log_ratio[i] / a->n;
 	for (uint32_t i = 0; i < a->n; i++)
@@ -362,10 +383,12 @@ static void arm_print(const struct arm *a)
 	       mean - half < 0 && mean + half > 0 ? "  not resolvable" : "");
 }
 
-static void throughput(const char *job, pid_t pid, uint32_t pairs)
+static void throughput(const char *job, pid_t pid, int ms)
 {
+	uint64_t end = clock_monotonic_ns() + (uint64_t)ms * 1000000;
 	struct arm arms[] = {
 	    {.name = "nothing (A/A: the noise)"},
+	    {.name = "after stopping (process removed)", .stopped = true},
 	    {.name = "sampler 10 Hz, 100%", .hz = 10, .percent = 100},
 	    {.name = "sampler 99 Hz, 10% (default)", .hz = 99, .percent = 10},
 	    {.name = "sampler 99 Hz, 100%", .hz = 99, .percent = 100},
@@ -385,15 +408,15 @@ static void throughput(const char *job, pid_t pid, uint32_t pairs)
 		arms[i].control = -1;
 		if (arms[i].perf && !access("/usr/bin/perf", X_OK))
 			perf_start(&arms[i], pid, (int)i);
-		arm_on(&arms[i], s, false);
+		arm_on(&arms[i], s, pid, false);
 	}
-	for (uint32_t k = 0; k < pairs * n; k++) {
+	while (clock_monotonic_ns() < end) {
 		struct arm *a = &arms[(uint32_t)random() % n];
 		double before = slice(s), with, after;
 
-		arm_on(a, s, true);
+		arm_on(a, s, pid, true);
 		with = slice(s);
-		arm_on(a, s, false);
+		arm_on(a, s, pid, false);
 		after = slice(s);
 		if (before > 0 && with > 0 && after > 0 && a->n < PAIRS_MAX &&
 		    (!a->perf || a->control >= 0))
@@ -416,7 +439,8 @@ static void throughput(const char *job, pid_t pid, uint32_t pairs)
 
 /* ---- */
 
-static void one_job(const char *name, bool torch, int ms, uint32_t pairs)
+/* ms: for all of it. */
+static void one_job(const char *name, bool torch, int ms)
 {
 	char counter[64];
 	pid_t pid;
@@ -435,18 +459,20 @@ static void one_job(const char *name, bool torch, int ms, uint32_t pairs)
 		printf("\n%s: did not start\n", name);
 		return;
 	}
-	cost_table(name, pid, ms);
-	off_cpu_cost(pid, ms);
+	cost_table(name, pid, ms / 4);
+	off_cpu_cost(pid, ms / 16);
 	if (torch)
 		table_figures(pid);
-	throughput(name, pid, pairs);
+	throughput(name, pid, ms * 9 / 16);
 	kill(pid, SIGKILL);
 	waitpid(pid, NULL, 0);
 }
 
 int main(int argc, char **argv)
 {
-	int seconds = argc == 2 ? atoi(argv[1]) : 3, stats_fd;
+	const char *text = getenv("BENCH_SECONDS");
+	int seconds = text && atoi(text) > 0 ? atoi(text) : 240, stats_fd;
+	double load[3] = {0};
 	unsigned seed = (unsigned)clock_realtime_ns();
 	char command[128];
 	ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
@@ -463,9 +489,13 @@ int main(int argc, char **argv)
 		    "bench_sampler: needs root and Linux 5.8 for the run time of BPF programs\n");
 		return 77;
 	}
-	printf("seed %u, %d s per point, slices of %d ms\n", seed, seconds, SLICE_MS);
-	one_job("C, 30 frames", false, seconds * 1000, 12);
-	one_job("PyTorch training step, 1 thread", true, seconds * 1000, 12);
+	getloadavg(load, 3);
+	printf("seed %u, %d s (BENCH_SECONDS), slices of %d ms in random order, load average %.1f\n",
+	       seed, seconds, SLICE_MS, load[0]);
+	one_job("C, 30 frames", false, seconds * 500);
+	one_job("PyTorch training step, 1 thread", true, seconds * 500);
+	getloadavg(load, 3);
+	printf("\nload average at the end %.1f\n", load[0]);
 	close(stats_fd);
 	snprintf(command, sizeof(command), "rm -rf %s", dir);
 	return system(command) ? 1 : 0;

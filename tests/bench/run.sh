@@ -18,6 +18,8 @@ section "the same call under the peers" tests/bench/peers.sh "$B"
 section "ring" "$B/bench/bench_ring"
 section "drain to detect: budget 5 M events/s per core, memory 100 MB with 8 ranks" "$B/bench/bench_drain"
 section "window codec: budget 3 bytes per stored event" "$B/bench/bench_codec"
+section "OS signals: BPF programs and reading" "$B/bench/bench_os_signals"
 section "ingest" "$B/bench/bench_ingest"
+section "symbols: 1 GB file, 170,000 Build IDs" "$B/bench/bench_symbols"
 section "uploaded share and sysomd's own cost, whole flow" tests/bench/upload.sh "$B"
 exit $bad

@@ -35,7 +35,7 @@ fi
 "$CLIENT" flood "$STACK_NNG" 600 2000 4 11 "$WORK/acked" >"$WORK/flood.out" 2>&1 &
 FLOOD=$!
 full() { [ "$(metric 'windows_total{status="retry"}')" -gt 0 ]; }
-ok "a full disk answers RETRY" stack_wait 20 full
+ok "a full disk answers RETRY" stack_wait 60 full
 ok "says so in its metrics" is "$(metric disk_full)" 1
 ok "and still answers beats" "$CLIENT" beat "$STACK_NNG" demo 4
 make_room
@@ -107,7 +107,7 @@ stack_end sysom-aggregator "$STACK_AGGREGATOR_PID"
 start_few() { # with room for about 100 peers
 	(ulimit -n 256; exec "$BIN/sysom-aggregator" --nng-listen "$STACK_NNG" --http-listen "127.0.0.1:$STACK_HTTP" \
 		--store-dir "$STACK_DIR/store" >>"$STACK_DIR/aggregator.log" 2>&1) & STACK_AGGREGATOR_PID=$!
-	stack_wait 20 curl -sf "$SYSOM_URL/healthz"
+	stack_wait 60 curl -sf "$SYSOM_URL/healthz"
 }
 ok "starts with few descriptors" start_few
 python3 -c '
@@ -116,7 +116,7 @@ held = [socket.create_connection(("127.0.0.1", int(sys.argv[1]))) for _ in range
 time.sleep(60)' "${STACK_NNG##*:}" &
 SILENT=$!
 crowded() { [ "$(metric connections)" -ge 96 ]; }
-ok "silent peers take all the places" stack_wait 10 crowded
+ok "silent peers take all the places" stack_wait 30 crowded
 ok "and yet one that asks is answered" stack_wait 30 "$CLIENT" beat "$STACK_NNG" demo 4
 ok "and HTTP too" is "$(code "$SYSOM_URL/healthz")" 200
 kill $SILENT

@@ -65,7 +65,7 @@ def kernel(stacks):
             print("# user frame within the kernel:", ";".join(frames))
             return False
     return share(stacks, lambda f: in_order(
-        f, *TRAIN, r"^read_shard \(train_stacks\.py\)", r"preadv", r"sys_preadv.*_\[k\]$",
+        f, *TRAIN, r"^read_shard \(train_stacks\.py\)", r"preadv", r"^vfs_.*_\[k\]$",
         r"io_schedule.*_\[k\]$|_dio_.*_\[k\]$|submit_bio_wait_\[k\]$")) > 0
 
 

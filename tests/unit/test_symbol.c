@@ -263,7 +263,8 @@ static void mangled_names_are_shown_demangled(void **state)
 static void rust_names_are_shown_demangled(void **state)
 {
 	static const char *const names[][2] = {
-		{ "_RINvNtCs2OpA4fNwd7R_1r3net5applyNCNvB4_2go0EB4_", "r::net::apply::<r::go::{closure#0}>" },
+		{ "_RINvNtCs2OpA4fNwd7R_1r3net5applyNCNvB4_2go0EB4_",
+		  "r::net::apply::<r::go::{closure#0}>" },
 		{ "_RNvXNtCs2OpA4fNwd7R_1r3netINtB2_5LayerINtNtCslNYArtu3iFV_5alloc3vec3VechEENtB2_"
 		  "7Forward7forward",
 		  "<r::net::Layer<alloc::vec::Vec<u8>> as r::net::Forward>::forward" },
@@ -309,13 +310,14 @@ static void small_symbol_files_inside_stripped_ones_are_read(void **state)
 
 	if (system("command -v xz >/dev/null"))
 		skip();
-	sh("cd %s && mkdir -p mini && gcc -O2 -fno-toplevel-reorder -fPIC -shared -o mini/full.so sparse.c && "
-	   "cd mini && nm full.so | sed -n 's/.* t hot$/hot/p' >keep && objcopy -S --keep-symbols=keep full.so "
-	   "small && objcopy --only-keep-debug small small.debug && xz -kf small.debug && "
+	sh("cd %s && mkdir -p mini && gcc -O2 -fno-toplevel-reorder -fPIC -shared -o mini/full.so "
+	   "sparse.c && cd mini && nm full.so | sed -n 's/.* t hot$/hot/p' >keep && "
+	   "objcopy -S --keep-symbols=keep full.so small && "
+	   "objcopy --only-keep-debug small small.debug && xz -kf small.debug && "
 	   "strip -o stripped.so full.so && "
 	   "objcopy --add-section .gnu_debugdata=small.debug.xz stripped.so libmini.so", dir);
-	snprintf(line, sizeof(line), "nm %s/mini/full.so | sed -n 's/ t hot$//p; s/ T exported_first$//p' | "
-		 "sort -r", dir);
+	snprintf(line, sizeof(line), "nm %s/mini/full.so | sed -n 's/ t hot$//p; "
+		 "s/ T exported_first$//p' | sort -r", dir);
 	f = popen(line, "r");
 	assert_non_null(f);
 	assert_int_equal(fscanf(f, "%llx %llx", &hot, &first), 2);

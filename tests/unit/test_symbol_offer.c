@@ -117,16 +117,19 @@ static int set_up(void **state)
 		   "static void tick(int s, siginfo_t *i, void *u) { if (n < 400)\n"
 		   "  pc[n++] = ((ucontext_t *)u)->uc_mcontext.gregs[REG_RIP]; }\n"
 		   "int main(void) { Dl_info d; struct sigaction a = { .sa_sigaction = tick,\n"
-		   "  .sa_flags = SA_SIGINFO | SA_RESTART }; struct itimerval t = { { 0, 2000 }, { 0, 2000 } };\n"
+		   "  .sa_flags = SA_SIGINFO | SA_RESTART };\n"
+		   "  struct itimerval t = { { 0, 2000 }, { 0, 2000 } };\n"
 		   "  dladdr((void *)exported_first, &d); sigaction(SIGPROF, &a, 0);\n"
 		   "  setitimer(ITIMER_PROF, &t, 0);\n"
 		   "  while (n < 400) { exported_first(100000); exported_last(100000); }\n"
 		   "  t.it_value.tv_usec = 0; setitimer(ITIMER_PROF, &t, 0);\n"
-		   "  for (int i = 0; i < 400; i++) printf(\"%lx\\n\", pc[i] - (unsigned long)d.dli_fbase);\n"
+		   "  for (int i = 0; i < 400; i++)\n"
+		   "    printf(\"%lx\\n\", pc[i] - (unsigned long)d.dli_fbase);\n"
 		   "  fflush(stdout); pause(); return 0; }\n");
-	sh("cd %s && mkdir lib && gcc -O1 -g -fno-toplevel-reorder -fPIC -shared -Wl,--build-id -o full.so "
-	   "sparse.c && objcopy --only-keep-debug full.so libsparse.debug && strip -o lib/libsparse.so full.so "
-	   "&& (cd lib && objcopy --add-gnu-debuglink=../libsparse.debug libsparse.so) && "
+	sh("cd %s && mkdir lib && gcc -O1 -g -fno-toplevel-reorder -fPIC -shared -Wl,--build-id "
+	   "-o full.so sparse.c && objcopy --only-keep-debug full.so libsparse.debug && "
+	   "strip -o lib/libsparse.so full.so && "
+	   "(cd lib && objcopy --add-gnu-debuglink=../libsparse.debug libsparse.so) && "
 	   "gcc -O1 -o job job.c -Llib -lsparse -Wl,-rpath,%s/lib -ldl", dir, dir);
 	start_aggregator();
 	return 0;
@@ -379,11 +382,12 @@ static void the_address_is_the_uplink_s_host(void **state)
 
 	assert_int_equal(symbol_offer_url("tcp://10.0.0.7:9471", out, sizeof(out)), 0);
 	assert_string_equal(out, "http://10.0.0.7:9472");
-	assert_int_equal(symbol_offer_url("tls+tcp://[::1]:1", out, sizeof(out)), 0);
+	assert_int_equal(symbol_offer_url("tls+tcp://[::1]:9471", out, sizeof(out)), 0);
 	assert_string_equal(out, "http://[::1]:9472");
 	assert_int_equal(symbol_offer_url("ipc:///run/x", out, sizeof(out)), -EINVAL);
 	assert_int_equal(symbol_offer_url("", out, sizeof(out)), -EINVAL);
 	assert_int_equal(symbol_offer_url("tcp://:9471", out, sizeof(out)), -EINVAL);
+	assert_int_equal(symbol_offer_url("tcp://10.0.0.7:19471", out, sizeof(out)), -EINVAL);
 }
 
 int main(void)

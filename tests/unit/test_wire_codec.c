@@ -114,6 +114,7 @@ struct fixture {
 	struct window_step steps[40];
 	struct explain_part parts[EXPLAIN_PARTS_MAX];
 	struct record host[300], device[300];
+	struct os_signal signals[LIMIT_WINDOW_SIGNALS];
 };
 
 static void random_window(struct fixture *f, uint64_t *state)
@@ -156,6 +157,13 @@ static void random_window(struct fixture *f, uint64_t *state)
 		snprintf(w->losses[i].cause, sizeof(w->losses[i].cause), "cause_%u", i);
 		w->losses[i].count = synth_random(state);
 	}
+	w->signals = f->signals;
+	w->signal_count = (uint32_t)(synth_random(state) % (LIMIT_WINDOW_SIGNALS + 1));
+	for (uint32_t i = 0; i < w->signal_count; i++) {
+		os_signal_make(&f->signals[i], i % OS_SIGNAL_KINDS, "NET_RX from thread a on CPU 1",
+			       synth_random(state) % 1000, (double)i - 1, 100);
+		f->signals[i].reserved = 0;
+	}
 }
 
 static void assert_same_head(const struct window *a, const struct window *b)
@@ -181,6 +189,9 @@ static void assert_same_head(const struct window *a, const struct window *b)
 	assert_memory_equal(a->parts, b->parts, a->part_count * sizeof(*a->parts));
 	assert_int_equal(a->loss_count, b->loss_count);
 	assert_memory_equal(a->losses, b->losses, a->loss_count * sizeof(a->losses[0]));
+	assert_int_equal(a->signal_count, b->signal_count);
+	assert_memory_equal(a->signals ? a->signals : (void *)"", b->signals ? b->signals : (void *)"",
+			    a->signal_count * sizeof(*a->signals));
 	assert_int_equal(a->host_count, b->host_count);
 	assert_int_equal(a->device_count, b->device_count);
 	assert_int_equal(a->name_count, b->name_count);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * sidecar/stacks.c on a sampler that this file plays: it hands out the samples that a test prepared. */
+ * sidecar/cpu_stacks.c on a sampler that this file plays: it hands out the samples that a test
+ * prepared. */
 #include <errno.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -8,6 +9,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -15,7 +17,7 @@
 
 #include "base/clock.h"
 #include "sidecar/node.h"
-#include "sidecar/stacks.h"
+#include "sidecar/cpu_stacks.h"
 
 #define SECOND 1000000000ull
 
@@ -37,22 +39,38 @@ int sampler_open(struct sampler **out, const struct sampler_options *o)
 	*out = &fake;
 	return 0;
 }
-void sampler_close(struct sampler *s) {}
-void sampler_options_init(struct sampler_options *o) { memset(o, 0, sizeof(*o)); }
+void sampler_close(struct sampler *s)
+{
+}
+void sampler_options_init(struct sampler_options *o)
+{
+	memset(o, 0, sizeof(*o));
+}
 int sampler_add(struct sampler *s, uint32_t pid, bool children)
 {
 	s->added[s->added_count++] = pid;
 	return children ? 0 : -EINVAL;
 }
-void sampler_remove(struct sampler *s, uint32_t pid) { s->removed[s->removed_count++] = pid; }
+void sampler_remove(struct sampler *s, uint32_t pid)
+{
+	s->removed[s->removed_count++] = pid;
+}
 int sampler_set_rate(struct sampler *s, uint32_t rate_hz, uint32_t fraction_percent)
 {
 	s->fraction = fraction_percent;
 	return 0;
 }
-int sampler_fd(const struct sampler *s) { return -1; }
-void sampler_poll(struct sampler *s) {}
-const char *sampler_mode_name(enum sampler_mode mode) { return "bpf-loop"; }
+int sampler_fd(const struct sampler *s)
+{
+	return -1;
+}
+void sampler_poll(struct sampler *s)
+{
+}
+const char *sampler_mode_name(enum sampler_mode mode)
+{
+	return "bpf-loop";
+}
 void sampler_stats_get(const struct sampler *s, struct sampler_stats *out)
 {
 	memset(out, 0, sizeof(*out));
@@ -61,15 +79,19 @@ void sampler_stats_get(const struct sampler *s, struct sampler_stats *out)
 
 int sampler_drain(struct sampler *s, struct stack_batch *b)
 {
-	struct stack_frame f = { .kind = STACK_FRAME_ANONYMOUS };
+	struct stack_frame f = {.kind = STACK_FRAME_ANONYMOUS};
 	uint32_t stack;
 
 	s->drains++;
 	b->begin_ns = s->time_ns;
 	b->end_ns = s->time_ns + SECOND;
 	for (uint32_t i = 0; i < s->pid_count; i++) {
-		struct stack_sample sample = { .time_ns = s->time_ns, .pid = s->pids[i], .tid = s->pids[i],
-					       .count = 1, .weight_ns = 10, .kind = STACK_ON_CPU };
+		struct stack_sample sample = {.time_ns = s->time_ns,
+					      .pid = s->pids[i],
+					      .tid = s->pids[i],
+					      .count = 1,
+					      .weight_ns = 10,
+					      .kind = STACK_ON_CPU};
 
 		f.address = s->pids[i];
 		assert_int_equal(stack_batch_stack(b, &f, 1, 0, STACK_END_ROOT, &stack), 0);
@@ -82,17 +104,30 @@ int sampler_drain(struct sampler *s, struct stack_batch *b)
 static struct node *open_node(void)
 {
 	struct node *n = calloc(1, sizeof(*n));
+	struct cpu_stacks_stats st;
+	struct sampler_stats ss;
 
 	n->settings.sampler_rate_hz = 99;
 	n->settings.sampler_fraction = 10;
 	n->settings.sampler_period_ns = 5 * SECOND;
-	assert_int_equal(stacks_open(n), 0);
+	assert_int_equal(cpu_stacks_open(n), 0);
+	do {
+		usleep(1000);
+		cpu_stacks_tend(n, clock_monotonic_ns());
+		cpu_stacks_stats_get(n, &st, &ss);
+	} while (st.opening);
 	return n;
+}
+
+static void tend(struct node *n, uint64_t now_ns)
+{
+	cpu_stacks_tend(n, now_ns);
+	assert_true(cpu_stacks_settle(n, 10000));
 }
 
 static void close_node(struct node *n)
 {
-	stacks_close(n);
+	cpu_stacks_close(n);
 	free(n);
 }
 
@@ -102,7 +137,7 @@ static uint32_t count_of(struct node *n, uint32_t pid, uint64_t begin_ns, uint64
 	uint32_t count;
 
 	stack_batch_init(&b);
-	assert_int_equal(stacks_extract(n, pid, begin_ns, end_ns, &b), 0);
+	assert_int_equal(cpu_stacks_extract(n, pid, begin_ns, end_ns, &b), 0);
 	count = b.sample_count;
 	for (uint32_t i = 0; i < count; i++)
 		assert_true(b.samples[i].time_ns >= begin_ns && b.samples[i].time_ns < end_ns);
@@ -114,11 +149,13 @@ static void a_rank_is_watched_once_with_its_children(void **state)
 {
 	struct node *n = open_node();
 
-	stacks_watch(n, 77);
-	stacks_watch(n, 77);
+	cpu_stacks_watch(n, 77);
+	cpu_stacks_watch(n, 77);
+	assert_true(cpu_stacks_settle(n, 10000));
 	assert_int_equal(fake.added_count, 1);
-	stacks_unwatch(n, 77);
-	stacks_unwatch(n, 77);
+	cpu_stacks_unwatch(n, 77);
+	cpu_stacks_unwatch(n, 77);
+	assert_true(cpu_stacks_settle(n, 10000));
 	assert_int_equal(fake.removed_count, 1);
 	close_node(n);
 }
@@ -131,42 +168,44 @@ static void a_window_gets_the_ranks_family_and_its_time(void **state)
 	pid_t child = fork();
 
 	if (!child) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		pause();
 		_exit(0);
 	}
-	stacks_watch(n, (uint32_t)getpid());
+	cpu_stacks_watch(n, (uint32_t)getpid());
 	fake.pids[0] = (uint32_t)getpid();
 	fake.pids[1] = (uint32_t)child;
 	fake.pids[2] = 1;
 	fake.pid_count = 3;
 	fake.time_ns = now_ns - 10 * SECOND;
-	stacks_tend(n, now_ns + 6 * SECOND);
+	tend(n, now_ns + 6 * SECOND);
 	fake.time_ns = now_ns - 5 * SECOND;
-	stacks_tend(n, now_ns + 12 * SECOND);
+	tend(n, now_ns + 12 * SECOND);
 	assert_int_equal(fake.drains, 2);
 	assert_int_equal(count_of(n, (uint32_t)getpid(), now_ns - 20 * SECOND, now_ns), 4);
 	assert_int_equal(count_of(n, (uint32_t)getpid(), now_ns - 6 * SECOND, now_ns), 2);
-	assert_int_equal(count_of(n, (uint32_t)getpid(), now_ns - 9 * SECOND, now_ns - 8 * SECOND), 0);
+	assert_int_equal(count_of(n, (uint32_t)getpid(), now_ns - 9 * SECOND, now_ns - 8 * SECOND),
+			 0);
 	assert_int_equal(count_of(n, 1, now_ns - 20 * SECOND, now_ns), 0);
 	kill(child, SIGKILL);
 	waitpid(child, NULL, 0);
 	/* the processes have ended, what is known of them stays */
-	stacks_unwatch(n, (uint32_t)getpid());
+	cpu_stacks_unwatch(n, (uint32_t)getpid());
 	assert_int_equal(count_of(n, (uint32_t)getpid(), now_ns - 20 * SECOND, now_ns), 4);
 	close_node(n);
 }
 
 static void strangers_are_counted(void **state)
 {
-	struct stacks_stats st;
+	struct cpu_stacks_stats st;
 	struct sampler_stats ss;
 	struct node *n = open_node();
 
 	fake.pids[0] = 1;
 	fake.pid_count = 1;
 	fake.time_ns = clock_monotonic_ns();
-	stacks_tend(n, fake.time_ns + 6 * SECOND);
-	stacks_stats_get(n, &st, &ss);
+	tend(n, fake.time_ns + 6 * SECOND);
+	cpu_stacks_stats_get(n, &st, &ss);
 	assert_int_equal(st.strangers, 1);
 	assert_int_equal(st.drains, 1);
 	assert_true(st.kept_bytes > 0);
@@ -182,16 +221,16 @@ static void an_open_anomaly_takes_all_ticks_and_some_time_after(void **state)
 
 	p->rank = r;
 	n->processes[0] = p;
-	stacks_tend(n, now_ns + SECOND);
+	tend(n, now_ns + SECOND);
 	assert_int_equal(fake.fraction, 10);
 	r->anomaly.state = ANOMALY_OPEN;
-	stacks_tend(n, now_ns + 2 * SECOND);
+	tend(n, now_ns + 2 * SECOND);
 	assert_int_equal(fake.fraction, 100);
 	assert_int_equal(fake.drains, 1); /* what was counted has the old weight */
 	r->anomaly.state = ANOMALY_IDLE;
-	stacks_tend(n, now_ns + 5 * SECOND);
+	tend(n, now_ns + 5 * SECOND);
 	assert_int_equal(fake.fraction, 100);
-	stacks_tend(n, now_ns + 30 * SECOND);
+	tend(n, now_ns + 30 * SECOND);
 	assert_int_equal(fake.fraction, 10);
 	n->processes[0] = NULL;
 	free(r);
@@ -202,10 +241,10 @@ static void an_open_anomaly_takes_all_ticks_and_some_time_after(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_rank_is_watched_once_with_its_children),
-		cmocka_unit_test(a_window_gets_the_ranks_family_and_its_time),
-		cmocka_unit_test(strangers_are_counted),
-		cmocka_unit_test(an_open_anomaly_takes_all_ticks_and_some_time_after),
+	    cmocka_unit_test(a_rank_is_watched_once_with_its_children),
+	    cmocka_unit_test(a_window_gets_the_ranks_family_and_its_time),
+	    cmocka_unit_test(strangers_are_counted),
+	    cmocka_unit_test(an_open_anomaly_takes_all_ticks_and_some_time_after),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

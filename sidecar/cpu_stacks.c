@@ -1,0 +1,556 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * cpu_stacks.c - see cpu_stacks.h.
+ * The sampler lives in a thread of its own: loading it takes the kernel's verifier seconds, and a drain
+ * or a process with hundreds of mappings takes milliseconds, in which the jobs' rings would fill. The
+ * loop says what it wants (a turn); the thread does it and keeps the periods.
+ * Periods are kept packed as they would be sent (wire/stacks.h): a period of a busy node is
+ * megabytes in memory and some ten kilobytes packed, and most are never looked at. */
+#include "sidecar/cpu_stacks.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "base/limits.h"
+#include "base/log.h"
+#include "sidecar/node.h"
+#include "wire/stacks.h"
+
+#define PERIODS 256u
+/* Between drains while an anomaly is open: the count maps fill faster. */
+#define RAISED_NS     1000000000ull
+#define LOWER_NS      10000000000ull /* all ticks for this long after the last anomaly closed */
+#define FAMILY_MAX    4096u
+#define ANCESTORS_MAX 32
+/* For the drain that completes a window; without it the window goes as it is. */
+#define EXTRACT_WAIT_MS 200u
+#define THREAD_NICE   5
+
+struct period {
+	uint64_t begin_ns, end_ns;
+	struct buf packed;
+};
+
+struct member { /* a process seen in a batch: whose it is */
+	uint32_t pid, root;
+	uint64_t seen; /* drain number */
+};
+
+struct cpu_stacks {
+	pthread_t thread;
+	pthread_mutex_t lock;
+	pthread_cond_t turned;
+	int wake; /* eventfd: a turn was asked for, or the end */
+	bool thread_runs;
+	/* The loop's. */
+	uint64_t drain_asked_ns, anomaly_ns;
+	/* Under lock: what the loop wants ... */
+	uint32_t root[LIMIT_NODE_PROCESSES];
+	uint64_t asked, asked_ns; /* turns so far, and the time of the last */
+	bool raise, drain, stop;
+	/* ... and what the thread has done. */
+	uint64_t done, drained_ns;
+	struct period period[PERIODS];
+	uint32_t first, count;
+	struct member member[FAMILY_MAX];
+	uint32_t member_count;
+	struct cpu_stacks_stats stats;
+	struct sampler_stats sampler_stats;
+	bool sampling;
+	/* The thread's own. */
+	struct sampler *sampler;
+	struct sampler_options options;
+	uint32_t added[LIMIT_NODE_PROCESSES];
+	bool raised;
+};
+
+static void drop_oldest(struct cpu_stacks *s)
+{
+	struct period *p = &s->period[s->first];
+
+	s->stats.kept_bytes -= p->packed.bytes;
+	buf_fini(&p->packed);
+	s->first = (s->first + 1) % PERIODS;
+	s->count--;
+}
+
+/* ---- whose process is it ---- */
+
+static uint32_t parent_of(uint32_t pid)
+{
+	char path[32], text[512], *close;
+	unsigned parent = 0;
+	size_t bytes;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%u/stat", pid);
+	f = fopen(path, "re");
+	if (!f)
+		return 0;
+	bytes = fread(text, 1, sizeof(text) - 1, f);
+	fclose(f);
+	text[bytes] = 0;
+	close = strrchr(text, ')'); /* a name may hold anything, brackets too */
+	return close && sscanf(close + 1, " %*c %u", &parent) == 1 ? parent : 0;
+}
+
+static bool is_root(const struct cpu_stacks *s, uint32_t pid)
+{
+	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++)
+		if (pid && s->root[i] == pid)
+			return true;
+	return false;
+}
+
+/* The rank's process that pid descends from; 0: none that is known. */
+static uint32_t find_root(const struct cpu_stacks *s, uint32_t pid)
+{
+	for (int i = 0; i < ANCESTORS_MAX && pid > 1; i++) {
+		if (is_root(s, pid))
+			return pid;
+		pid = parent_of(pid);
+	}
+	return 0;
+}
+
+static struct member *member_of(struct cpu_stacks *s, uint32_t pid)
+{
+	for (uint32_t i = 0; i < s->member_count; i++)
+		if (s->member[i].pid == pid)
+			return &s->member[i];
+	return NULL;
+}
+
+/* Under lock. Learns the processes of a fresh batch while they (mostly) still live. Those not seen
+ * for as long as periods are kept make room. */
+static void learn_family(struct cpu_stacks *s, const struct stack_batch *b)
+{
+	uint32_t last = 0;
+
+	for (uint32_t i = 0; i < b->sample_count; i++) {
+		uint32_t pid = b->samples[i].pid;
+		struct member *m;
+
+		if (pid == last)
+			continue;
+		last = pid;
+		m = member_of(s, pid);
+		if (!m && s->member_count == FAMILY_MAX) {
+			uint32_t kept = 0;
+
+			for (uint32_t k = 0; k < s->member_count; k++)
+				if (s->member[k].seen + PERIODS > s->stats.drains)
+					s->member[kept++] = s->member[k];
+			s->member_count = kept;
+		}
+		if (!m && s->member_count < FAMILY_MAX) {
+			m = &s->member[s->member_count++];
+			*m = (struct member){.pid = pid, .root = find_root(s, pid)};
+		}
+		if (m && (!m->root || s->stats.drains > m->seen + PERIODS))
+			m->root = find_root(s, pid); /* unknown so far, or a number used again */
+		if (m)
+			m->seen = s->stats.drains;
+		if (!m || !m->root)
+			s->stats.strangers++;
+	}
+}
+
+/* ---- periods ---- */
+
+/* Under lock. Takes what packed holds. */
+static void keep(struct cpu_stacks *s, const struct stack_batch *b, struct buf *packed)
+{
+	struct period *p;
+
+	if (!packed->bytes)
+		return;
+	if (s->count == PERIODS)
+		drop_oldest(s);
+	p = &s->period[(s->first + s->count) % PERIODS];
+	*p = (struct period){.begin_ns = b->begin_ns, .end_ns = b->end_ns, .packed = *packed};
+	memset(packed, 0, sizeof(*packed));
+	s->count++;
+	s->stats.kept_bytes += p->packed.bytes;
+	while (s->count && (s->stats.kept_bytes > LIMIT_STACKS_KEPT_BYTES ||
+			    s->period[s->first].end_ns + LIMIT_STACKS_KEPT_NS < b->end_ns))
+		drop_oldest(s);
+}
+
+/* ---- the thread ---- */
+
+static void drain(struct cpu_stacks *s)
+{
+	uint64_t begin_ns = clock_monotonic_ns(), spent_ns;
+	struct stack_batch b;
+	struct buf packed;
+	int err;
+
+	stack_batch_init(&b);
+	buf_init(&packed, LIMIT_STACKS_KEPT_BYTES);
+	err = sampler_drain(s->sampler, &b);
+	if (err)
+		log_warn("sampler", "drain: %s", strerror(-err));
+	err = b.sample_count ? stacks_pack(&b, &packed) : 0;
+	if (err) {
+		log_warn("sampler", "a period of %u samples is not kept: %s", b.sample_count,
+			 strerror(-err));
+		buf_clear(&packed);
+	}
+	pthread_mutex_lock(&s->lock);
+	s->stats.drains++;
+	s->stats.pack_failed += !!err;
+	learn_family(s, &b);
+	keep(s, &b, &packed);
+	s->drained_ns = begin_ns;
+	spent_ns = clock_monotonic_ns() - begin_ns;
+	s->stats.drain_ns += spent_ns;
+	if (spent_ns > s->stats.drain_max_ns)
+		s->stats.drain_max_ns = spent_ns;
+	pthread_mutex_unlock(&s->lock);
+	buf_fini(&packed);
+	stack_batch_fini(&b);
+}
+
+static bool listed(const uint32_t *list, uint32_t pid)
+{
+	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++)
+		if (list[i] == pid)
+			return true;
+	return false;
+}
+
+/* Makes the sampler's processes those of root. */
+static void follow(struct cpu_stacks *s, const uint32_t *root)
+{
+	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++) {
+		if (s->added[i] && !listed(root, s->added[i])) {
+			sampler_remove(s->sampler, s->added[i]);
+			s->added[i] = 0;
+		}
+	}
+	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++) {
+		int err;
+
+		if (!root[i] || listed(s->added, root[i]))
+			continue;
+		err = sampler_add(s->sampler, root[i], true);
+		if (err)
+			log_warn("sampler", "pid=%u: %s", root[i], strerror(-err));
+		for (uint32_t k = 0; k < LIMIT_NODE_PROCESSES; k++) {
+			if (!s->added[k]) {
+				s->added[k] = root[i];
+				break;
+			}
+		}
+	}
+}
+
+/* What the loop asked for; false at the end. */
+static bool turn(struct cpu_stacks *s)
+{
+	uint32_t root[LIMIT_NODE_PROCESSES];
+	bool raise, wanted, stop;
+	struct sampler_stats st;
+	uint64_t serial;
+
+	pthread_mutex_lock(&s->lock);
+	memcpy(root, s->root, sizeof(root));
+	serial = s->asked;
+	raise = s->raise;
+	wanted = s->drain;
+	s->drain = false;
+	stop = s->stop;
+	pthread_mutex_unlock(&s->lock);
+	follow(s, root);
+	if (wanted || raise != s->raised) /* what was counted so far has the old weight */
+		drain(s);
+	if (raise != s->raised)
+		sampler_set_rate(s->sampler, s->options.rate_hz,
+				 raise ? 100 : s->options.fraction_percent);
+	s->raised = raise;
+	sampler_stats_get(s->sampler, &st);
+	pthread_mutex_lock(&s->lock);
+	s->stats.raised = raise;
+	s->sampler_stats = st;
+	s->done = serial;
+	pthread_cond_broadcast(&s->turned);
+	pthread_mutex_unlock(&s->lock);
+	return !stop;
+}
+
+static bool open_sampler(struct cpu_stacks *s)
+{
+	struct sampler_stats st = { .mode = SAMPLER_OFF };
+	int err = sampler_open(&s->sampler, &s->options);
+
+	if (err) {
+		log_warn("sampler", "not opened: %s", strerror(-err));
+		snprintf(st.why, sizeof(st.why), "could not be opened: %s", strerror(-err));
+	} else {
+		sampler_stats_get(s->sampler, &st);
+		log_info("sampler", "mode=%s rate_hz=%u fraction=%u%% why=\"%s\" missing=\"%s\"",
+			 sampler_mode_name(st.mode), s->options.rate_hz,
+			 s->options.fraction_percent, st.why, st.missing);
+	}
+	pthread_mutex_lock(&s->lock);
+	s->sampler_stats = st;
+	s->sampling = !err;
+	s->stats.opening = false;
+	pthread_mutex_unlock(&s->lock);
+	return !err;
+}
+
+static void *work(void *arg)
+{
+	struct cpu_stacks *s = arg;
+	struct pollfd p[2] = { { .fd = s->wake, .events = POLLIN }, { .events = POLLIN } };
+	uint64_t count;
+
+	setpriority(PRIO_PROCESS, 0, THREAD_NICE); /* of this thread: the rings come first */
+	if (!open_sampler(s))
+		return NULL;
+	p[1].fd = sampler_fd(s->sampler); /* negative: none, and poll passes it over */
+	for (;;) {
+		if (poll(p, 2, -1) < 0 && errno != EINTR)
+			break;
+		if (p[1].revents)
+			sampler_poll(s->sampler);
+		if (p[0].revents && read(s->wake, &count, sizeof(count)) == sizeof(count) && !turn(s))
+			break;
+	}
+	sampler_close(s->sampler);
+	return NULL;
+}
+
+/* ---- the loop ---- */
+
+/* Under lock: the thread shall look. */
+static void ask(struct cpu_stacks *s)
+{
+	uint64_t one = 1;
+
+	s->asked++;
+	if (write(s->wake, &one, sizeof(one)) != sizeof(one))
+		log_warn("sampler", "not woken: %s", strerror(errno));
+}
+
+static void fill_options(struct sampler_options *o, const struct settings *set)
+{
+	sampler_options_init(o);
+	o->mode_max = (enum sampler_mode)set->sampler_mode;
+	o->rate_hz = (uint32_t)set->sampler_rate_hz;
+	o->fraction_percent = (uint32_t)set->sampler_fraction;
+	o->slice_ms = 100;
+	o->off_cpu = set->sampler_off_cpu;
+	o->off_cpu_min_ns = set->sampler_off_cpu_min_ns;
+	o->python = set->sampler_python;
+	o->all_processes = set->sampler_all;
+}
+
+int cpu_stacks_open(struct node *n)
+{
+	struct cpu_stacks *s = calloc(1, sizeof(*s));
+	pthread_condattr_t attr;
+	int err;
+
+	if (!s)
+		return -ENOMEM;
+	s->wake = eventfd(0, EFD_CLOEXEC);
+	if (s->wake < 0) {
+		free(s);
+		return -errno;
+	}
+	n->stacks = s;
+	s->drained_ns = s->drain_asked_ns = clock_monotonic_ns();
+	fill_options(&s->options, &n->settings);
+	s->stats.opening = true;
+	pthread_mutex_init(&s->lock, NULL);
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(&s->turned, &attr);
+	pthread_condattr_destroy(&attr);
+	err = pthread_create(&s->thread, NULL, work, s);
+	s->thread_runs = !err;
+	return -err;
+}
+
+void cpu_stacks_close(struct node *n)
+{
+	struct cpu_stacks *s = n->stacks;
+
+	if (!s)
+		return;
+	pthread_mutex_lock(&s->lock);
+	s->stop = true;
+	ask(s);
+	pthread_mutex_unlock(&s->lock);
+	if (s->thread_runs)
+		pthread_join(s->thread, NULL);
+	while (s->count)
+		drop_oldest(s);
+	pthread_cond_destroy(&s->turned);
+	pthread_mutex_destroy(&s->lock);
+	close(s->wake);
+	free(s);
+	n->stacks = NULL;
+}
+
+/* Replaces the first `from` among the roots. */
+static void replace_root(struct cpu_stacks *s, uint32_t from, uint32_t to)
+{
+	pthread_mutex_lock(&s->lock);
+	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES && !listed(s->root, to ? to : UINT32_MAX); i++) {
+		if (s->root[i] != from)
+			continue;
+		s->root[i] = to;
+		ask(s);
+		break;
+	}
+	pthread_mutex_unlock(&s->lock);
+}
+
+void cpu_stacks_watch(struct node *n, uint32_t pid)
+{
+	if (n->stacks && pid)
+		replace_root(n->stacks, 0, pid);
+}
+
+void cpu_stacks_unwatch(struct node *n, uint32_t pid)
+{
+	if (n->stacks && pid)
+		replace_root(n->stacks, pid, 0);
+}
+
+static bool anomaly_open(const struct node *n)
+{
+	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++)
+		if (n->processes[i] && n->processes[i]->rank->anomaly.state == ANOMALY_OPEN)
+			return true;
+	return false;
+}
+
+void cpu_stacks_tend(struct node *n, uint64_t now_ns)
+{
+	struct cpu_stacks *s = n->stacks;
+	bool raise;
+
+	if (!s)
+		return;
+	if (anomaly_open(n))
+		s->anomaly_ns = now_ns;
+	raise = s->anomaly_ns && now_ns - s->anomaly_ns < LOWER_NS;
+	pthread_mutex_lock(&s->lock);
+	if (s->sampling) {
+		bool due = now_ns - s->drain_asked_ns >=
+			   (raise ? RAISED_NS : n->settings.sampler_period_ns);
+
+		if (due || raise != s->raise) {
+			s->drain_asked_ns = now_ns;
+			s->drain |= due;
+			s->raise = raise;
+			ask(s);
+		}
+	}
+	pthread_mutex_unlock(&s->lock);
+}
+
+/* Under lock, which is given up meanwhile: until the thread has done all that was asked for. */
+static bool settle(struct cpu_stacks *s, uint32_t wait_ms)
+{
+	uint64_t until_ns = clock_monotonic_ns() + wait_ms * 1000000ull, serial = s->asked;
+	struct timespec t = { (time_t)(until_ns / 1000000000ull), (long)(until_ns % 1000000000ull) };
+
+	while (s->sampling && s->done < serial)
+		if (pthread_cond_timedwait(&s->turned, &s->lock, &t))
+			return false;
+	return s->sampling;
+}
+
+bool cpu_stacks_settle(struct node *n, uint32_t wait_ms)
+{
+	bool done = false;
+
+	if (n->stacks) {
+		pthread_mutex_lock(&n->stacks->lock);
+		done = settle(n->stacks, wait_ms);
+		pthread_mutex_unlock(&n->stacks->lock);
+	}
+	return done;
+}
+
+/* Under lock. */
+static int extract(struct cpu_stacks *s, const uint32_t *pids, size_t pid_count, uint64_t begin_ns,
+		   uint64_t end_ns, struct stack_batch *out)
+{
+	int err = 0;
+
+	for (uint32_t i = 0; i < s->count && !err; i++) {
+		const struct period *p = &s->period[(s->first + i) % PERIODS];
+		struct stack_batch b;
+
+		if (p->end_ns <= begin_ns || p->begin_ns >= end_ns)
+			continue;
+		stack_batch_init(&b);
+		err = stacks_unpack(p->packed.data, p->packed.bytes, LIMIT_WIRE_UNPACKED_BYTES, &b);
+		if (!err)
+			err = stack_batch_merge(out, &b, pids, pid_count, begin_ns, end_ns);
+		if (!err)
+			out->lost_samples += b.lost_samples;
+		stack_batch_fini(&b);
+	}
+	return err == -E2BIG ? 0 : err; /* as many as a window may hold */
+}
+
+int cpu_stacks_extract(struct node *n, uint32_t pid, uint64_t begin_ns, uint64_t end_ns,
+		       struct stack_batch *out)
+{
+	struct cpu_stacks *s = n->stacks;
+	uint32_t pids[FAMILY_MAX];
+	size_t pid_count = 0;
+	int err = -ENOSYS;
+
+	if (!s || !pid)
+		return -ENOSYS;
+	out->begin_ns = begin_ns;
+	out->end_ns = end_ns;
+	pthread_mutex_lock(&s->lock);
+	if (s->sampling && end_ns > s->drained_ns) {
+		s->drain = true;
+		ask(s);
+		settle(s, EXTRACT_WAIT_MS);
+	}
+	for (uint32_t i = 0; i < s->member_count; i++)
+		if (s->member[i].root == pid)
+			pids[pid_count++] = s->member[i].pid;
+	if (s->sampling)
+		err = pid_count ? extract(s, pids, pid_count, begin_ns, end_ns, out) : 0;
+	pthread_mutex_unlock(&s->lock);
+	return err;
+}
+
+void cpu_stacks_stats_get(const struct node *n, struct cpu_stacks_stats *out,
+			  struct sampler_stats *sampler)
+{
+	struct cpu_stacks *s = n->stacks;
+
+	memset(out, 0, sizeof(*out));
+	memset(sampler, 0, sizeof(*sampler));
+	if (!s)
+		return;
+	pthread_mutex_lock(&s->lock);
+	*out = s->stats;
+	if (s->count)
+		out->kept_ns = s->period[(s->first + s->count - 1) % PERIODS].end_ns -
+			       s->period[s->first].begin_ns;
+	*sampler = s->sampler_stats;
+	if (out->opening)
+		snprintf(sampler->why, sizeof(sampler->why), "being loaded");
+	pthread_mutex_unlock(&s->lock);
+}

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * cpu_stacks.h - CPU stacks in sysomd: samples the registered ranks and their children, keeps the
+ * last minutes packed in memory, hands out what belongs to a window. Takes 10% of the ticks
+ * (sampler.fraction) as long as nothing is wrong, and all of them while a rank of this node has an
+ * anomaly open.
+ * Owns: the sampler, the packed periods, a thread for both.  Threads: the loop's. */
+#ifndef SYSOM_SIDECAR_CPU_STACKS_H
+#define SYSOM_SIDECAR_CPU_STACKS_H
+
+#include "analysis/stack.h"
+#include "sampler/sampler.h"
+
+struct node;
+struct process;
+struct cpu_stacks; /* opaque */
+
+struct cpu_stacks_stats {
+	uint64_t drains, drain_ns, drain_max_ns;
+	uint64_t kept_bytes, kept_ns; /* packed periods in memory, and how far back they reach */
+	uint64_t strangers;   /* samples of processes whose rank is not known (they ended) */
+	uint64_t pack_failed; /* periods that were too large to be kept */
+	bool opening; /* being loaded: ranks are noted, nothing is sampled yet */
+	bool raised;	      /* all ticks, since an anomaly is open */
+};
+
+/* Never fails for want of rights or BPF: the sampler then says SAMPLER_OFF and why. */
+int cpu_stacks_open(struct node *n);
+void cpu_stacks_close(struct node *n);
+void cpu_stacks_watch(struct node *n, uint32_t pid);
+void cpu_stacks_unwatch(struct node *n, uint32_t pid);
+/* Asks for a drain when it is time; raises and lowers the fraction. Never waits. */
+void cpu_stacks_tend(struct node *n, uint64_t now_ns);
+/* Waits until all that was asked for so far is done: true, or false after wait_ms. */
+bool cpu_stacks_settle(struct node *n, uint32_t wait_ms);
+/* Appends to *out what the process pid and its descendants did in [begin, end), draining first
+ * where that is not over (it waits 0.2 s for that at most). 0, -ENOMEM, -ENOSYS without a sampler. */
+int cpu_stacks_extract(struct node *n, uint32_t pid, uint64_t begin_ns, uint64_t end_ns,
+		       struct stack_batch *out);
+void cpu_stacks_stats_get(const struct node *n, struct cpu_stacks_stats *out,
+			  struct sampler_stats *sampler);
+
+#endif

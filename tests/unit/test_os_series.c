@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Sums by the second, and what /proc and /sys say, from a recorded tree. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/limits.h"
+#include "sidecar/os_proc.h"
+#include "sidecar/os_series.h"
+
+#define S 1000000000ull
+
+struct seen {
+	struct os_series_row row;
+	char subject[OS_SIGNAL_SUBJECT_BYTES];
+	unsigned count;
+};
+
+static void keep(void *arg, const struct os_series_row *row)
+{
+	struct seen *s = arg;
+
+	s->row = *row;
+	snprintf(s->subject, sizeof(s->subject), "%s", row->subject);
+	s->count++;
+}
+
+static struct seen ask(struct os_series *s, uint32_t owner, struct os_series_query q)
+{
+	struct seen out = {.count = 0};
+
+	os_series_each(s, owner, &q, keep, &out);
+	return out;
+}
+
+static void means_of_the_window_and_of_the_time_before(void **state)
+{
+	struct os_span unusual = {40 * S, 45 * S};
+	struct os_series_query q = {.begin_ns = 50 * S, .end_ns = 52 * S};
+	struct os_series *s;
+	struct seen got;
+
+	assert_false(os_series_open(&s, 0));
+	for (uint64_t t = 1; t <= 60; t++) {
+		os_series_advance(s, t * S);
+		os_series_add(s, 7, 3, 0,
+			      t > 50 && t <= 52	  ? 300
+			      : t > 40 && t <= 45 ? 100
+						  : 2,
+			      "it");
+	}
+	got = ask(s, 7, q);
+	assert_int_equal(got.count, 1);
+	assert_string_equal(got.subject, "it");
+	assert_true(got.row.value > 299.9 && got.row.value < 300.1);
+	assert_true(got.row.usual > 11); /* five seconds of 100 among the fifty */
+	q.unusual = &unusual;
+	q.unusual_count = 1;
+	got = ask(s, 7, q);
+	assert_true(got.row.usual > 1.9 && got.row.usual < 2.1);
+	q.from_ns = 47 * S; /* three seconds are too few to know */
+	assert_true(ask(s, 7, q).row.usual < 0);
+	assert_false(os_series_knows_usual(s, &q));
+	assert_int_equal(ask(s, 8, q).count, 0);
+	os_series_close(s);
+}
+
+static void a_read_in_between_makes_the_bucket_longer(void **state)
+{
+	struct os_series_query q = {.begin_ns = 10 * S, .end_ns = 11 * S};
+	struct os_series *s;
+	struct seen got;
+
+	assert_false(os_series_open(&s, 0));
+	for (uint64_t t = 1; t <= 200; t++) { /* ten reads a second */
+		os_series_advance(s, t * S / 10);
+		os_series_add(s, 7, 3, 0, 5, NULL);
+	}
+	got = ask(s, 7, q);
+	assert_true(got.row.value > 49 && got.row.value < 51);
+	assert_true(got.row.usual > 49 && got.row.usual < 51);
+	os_series_close(s);
+}
+
+static void forgets_what_has_not_grown_for_minutes(void **state)
+{
+	struct os_series *s;
+
+	assert_false(os_series_open(&s, 0));
+	os_series_advance(s, S);
+	os_series_add(s, 7, 3, 1, 5, NULL);
+	for (uint64_t t = 2; t < LIMIT_OS_SECONDS + 4; t++) {
+		os_series_advance(s, t * S);
+		os_series_add(s, 7, 3, 2, 5, NULL);
+	}
+	assert_int_equal(os_series_count(s), 1);
+	assert_false(os_series_has(s, 7, 3, 1));
+	assert_true(os_series_has(s, 7, 3, 2));
+	os_series_forget(s, 7);
+	assert_int_equal(os_series_count(s), 0);
+	os_series_close(s);
+}
+
+static void no_room_is_counted(void **state)
+{
+	struct os_series *s;
+
+	assert_false(os_series_open(&s, 0));
+	os_series_advance(s, S);
+	for (uint32_t i = 0; i < LIMIT_OS_SERIES; i++)
+		assert_true(os_series_add(s, 7, 3, i, 1, NULL));
+	assert_false(os_series_add(s, 7, 3, LIMIT_OS_SERIES, 1, NULL));
+	assert_int_equal(os_series_lost(s), 1);
+	assert_true(os_series_add(s, 7, 3, 5, 1, NULL)); /* what is there goes on */
+	os_series_close(s);
+}
+
+/* ---- a recorded host ---- */
+
+static char root[] = "/tmp/sysom-test-XXXXXX";
+
+static void file(const char *path, const char *text)
+{
+	char full[512];
+	FILE *f;
+
+	snprintf(full, sizeof(full), "%s/%s", root, path);
+	for (char *at = full + sizeof(root); (at = strchr(at, '/')); at++) {
+		*at = '\0';
+		mkdir(full, 0755);
+		*at = '/';
+	}
+	f = fopen(full, "we");
+	assert_non_null(f);
+	fputs(text, f);
+	fclose(f);
+}
+
+static int make_tree(void **state)
+{
+	if (!mkdtemp(root))
+		return -1;
+	file("proc/10/stat", "10 (a) b) R 1 10 10 0 -1 4194304 500 0 7 0 1 2 3 4 20 0");
+	file("proc/11/stat", "11 (loader) S 10 10 10 0 -1 0 1 0 0 0 1 2 3 4 20 0");
+	file("proc/9/stat", "9 (grandchild) S 11 10 10 0 -1 0 1 0 0 0 1 2 3 4 20 0");
+	file("proc/12/stat", "12 (other) S 1 10 10 0 -1 0 1 0 0 0 1 2 3 4 20 0");
+	file("proc/10/cgroup", "0::/pod/train\n");
+	file("proc/12/cgroup", "4:cpu,cpuacct:/old\n3:cpuset:/x\n");
+	file("proc/13/cgroup", "0::/../../elsewhere\n");
+	file("proc/pressure/cpu", "some avg10=1.00 avg60=0.50 avg300=0.10 total=123456\n");
+	file("sys/fs/cgroup/pod/train/cpu.stat",
+	     "usage_usec 1\nnr_throttled 3\nthrottled_usec 2000\n");
+	file("sys/fs/cgroup/pod/cpu.stat", "usage_usec 1\nnr_throttled 1\nthrottled_usec 500\n");
+	file("sys/fs/cgroup/cpu/old/cpu.stat",
+	     "nr_periods 5\nnr_throttled 2\nthrottled_time 7000000\n");
+	file("sys/devices/system/node/node0/cpulist", "0-3,8\n");
+	file("sys/devices/system/node/node1/cpulist", "4-7,9\n");
+	return 0;
+}
+
+static int remove_tree(void **state)
+{
+	char command[128];
+
+	snprintf(command, sizeof(command), "rm -rf '%s'", root);
+	return system(command);
+}
+
+static const char *below(const char *part)
+{
+	static char path[2][256];
+	static int turn;
+
+	turn ^= 1;
+	snprintf(path[turn], sizeof(path[0]), "%s/%s", root, part);
+	return path[turn];
+}
+
+static void reads_processes_and_their_families(void **state)
+{
+	struct os_proc_stat st;
+	uint32_t pids[8], n;
+
+	assert_false(os_proc_stat(below("proc"), 10, &st));
+	assert_int_equal(st.parent, 1);
+	assert_int_equal(st.faults, 507);
+	assert_int_equal(st.faults_major, 7);
+	assert_true(os_proc_stat(below("proc"), 99, &st) < 0);
+	n = os_proc_children(below("proc"), 10, pids, 8);
+	assert_int_equal(n, 2);
+	assert_true((pids[0] == 11 && pids[1] == 9) || (pids[0] == 9 && pids[1] == 11));
+}
+
+static void reads_throttling_of_both_cgroup_versions(void **state)
+{
+	struct os_proc_cgroup c;
+	uint64_t ns;
+
+	os_proc_cgroup_find(below("proc"), below("sys"), 10, &c);
+	assert_true(os_proc_cgroup_throttled(&c, &ns));
+	assert_int_equal(ns, 2500000); /* its own, and that of the group above */
+	os_proc_cgroup_find(below("proc"), below("sys"), 12, &c);
+	assert_true(os_proc_cgroup_throttled(&c, &ns));
+	assert_int_equal(ns, 7000000);
+	os_proc_cgroup_find(below("proc"), below("sys"), 13, &c);
+	assert_int_equal(c.count, 0);
+	assert_false(os_proc_cgroup_throttled(&c, &ns));
+}
+
+static void reads_pressure_and_numa(void **state)
+{
+	static uint8_t table[OS_CPU_MAX];
+	uint64_t us;
+
+	assert_false(os_proc_pressure(below("proc"), "cpu", &us));
+	assert_int_equal(us, 123456);
+	assert_true(os_proc_pressure(below("proc"), "io", &us) < 0);
+	assert_int_equal(os_proc_numa(below("sys"), table), 2);
+	assert_int_equal(table[3], 0);
+	assert_int_equal(table[4], 1);
+	assert_int_equal(table[8], 0);
+	assert_int_equal(table[9], 1);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(means_of_the_window_and_of_the_time_before),
+	    cmocka_unit_test(a_read_in_between_makes_the_bucket_longer),
+	    cmocka_unit_test(forgets_what_has_not_grown_for_minutes),
+	    cmocka_unit_test(no_room_is_counted),
+	    cmocka_unit_test(reads_processes_and_their_families),
+	    cmocka_unit_test(reads_throttling_of_both_cgroup_versions),
+	    cmocka_unit_test(reads_pressure_and_numa),
+	};
+
+	return cmocka_run_group_tests(tests, make_tree, remove_tree);
+}
