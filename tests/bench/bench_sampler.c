@@ -93,7 +93,7 @@ static pid_t job_start(bool torch, const char *counter)
 
 static void run_for(struct sampler *s, int ms)
 {
-	uint64_t end = clock_monotonic_ns() + (uint64_t)ms * 1000000;
+	uint64_t end;
 
 	for (uint64_t now; (now = clock_monotonic_ns()) < end;) {
 		struct pollfd p = {.fd = s ? sampler_fd(s) : -1, .events = POLLIN};
@@ -435,6 +435,7 @@ static void throughput(const char *job, pid_t pid, int ms)
 			perf_start(&arms[i], pid, (int)i);
 		arm_on(&arms[i], s, pid, false);
 	}
+	end = clock_monotonic_ns() + (uint64_t)ms * 1000000;
 	for (uint32_t k = 0; clock_monotonic_ns() < end; k = (k + 1) % n) {
 		struct arm *a = next_arm(arms, n, k);
 		double before = slice(s), with, after;
