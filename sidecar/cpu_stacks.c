@@ -28,7 +28,8 @@
 #define LOWER_NS      10000000000ull /* all ticks for this long after the last anomaly closed */
 #define FAMILY_MAX    4096u
 #define ANCESTORS_MAX 32
-#define EXTRACT_WAIT_MS 200u /* for the drain that completes a window; without it the window goes as it is */
+/* For the drain that completes a window; without it the window goes as it is. */
+#define EXTRACT_WAIT_MS 200u
 #define THREAD_NICE   5
 
 struct period {
@@ -126,8 +127,8 @@ static struct member *member_of(struct cpu_stacks *s, uint32_t pid)
 	return NULL;
 }
 
-/* Under lock. Learns the processes of a fresh batch while they (mostly) still live. Those not seen for as long
- * as periods are kept make room. */
+/* Under lock. Learns the processes of a fresh batch while they (mostly) still live. Those not seen
+ * for as long as periods are kept make room. */
 static void learn_family(struct cpu_stacks *s, const struct stack_batch *b)
 {
 	uint32_t last = 0;

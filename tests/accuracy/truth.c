@@ -49,22 +49,27 @@ static bool is_fixed(const struct truth *t, uint64_t address)
 	return false;
 }
 
+/* address may be anything, 2^64 - 1 too. */
+static bool is_within(uint64_t address, size_t bytes, uint64_t begin, uint64_t length)
+{
+	return address >= begin && bytes <= length && address - begin <= length - bytes;
+}
+
 bool truth_holds(const struct truth *t, const struct snapshot_record *r, size_t bytes,
 		 uint64_t address)
 {
-	return (address >= r->stack_begin && address + bytes <= r->stack_begin + r->stack_bytes) ||
-	       (address >= r->other_begin && address + bytes <= r->other_begin + r->other_bytes) ||
-	       is_fixed(t, address);
+	return is_within(address, bytes, r->stack_begin, r->stack_bytes) ||
+	       is_within(address, bytes, r->other_begin, r->other_bytes) || is_fixed(t, address);
 }
 
 int truth_read(struct truth *t, const struct snapshot_record *r, void *to, size_t bytes,
 	       uint64_t address)
 {
-	if (address >= r->stack_begin && address + bytes <= r->stack_begin + r->stack_bytes) {
+	if (is_within(address, bytes, r->stack_begin, r->stack_bytes)) {
 		memcpy(to, r->stack + (address - r->stack_begin), bytes);
 		return 0;
 	}
-	if (address >= r->other_begin && address + bytes <= r->other_begin + r->other_bytes) {
+	if (is_within(address, bytes, r->other_begin, r->other_bytes)) {
 		memcpy(to, r->other + (address - r->other_begin), bytes);
 		return 0;
 	}
