@@ -93,7 +93,7 @@ static pid_t job_start(bool torch, const char *counter)
 
 static void run_for(struct sampler *s, int ms)
 {
-	uint64_t end;
+	uint64_t end = clock_monotonic_ns() + (uint64_t)ms * 1000000;
 
 	for (uint64_t now; (now = clock_monotonic_ns()) < end;) {
 		struct pollfd p = {.fd = s ? sampler_fd(s) : -1, .events = POLLIN};
@@ -410,7 +410,7 @@ static void arm_print(const struct arm *a)
 
 static void throughput(const char *job, pid_t pid, int ms)
 {
-	uint64_t end = clock_monotonic_ns() + (uint64_t)ms * 1000000;
+	uint64_t end;
 	struct arm arms[] = {
 	    {.name = "nothing (A/A: the noise)"},
 	    {.name = "after stopping (process removed)", .stopped = true},
