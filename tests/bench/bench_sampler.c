@@ -410,7 +410,7 @@ static void arm_print(const struct arm *a)
 
 static void throughput(const char *job, pid_t pid, int ms)
 {
-	uint64_t end = clock_monotonic_ns() + (uint64_t)ms * 1000000;
+	uint64_t end;
 	struct arm arms[] = {
 	    {.name = "nothing (A/A: the noise)"},
 	    {.name = "after stopping (process removed)", .stopped = true},
@@ -435,6 +435,7 @@ static void throughput(const char *job, pid_t pid, int ms)
 			perf_start(&arms[i], pid, (int)i);
 		arm_on(&arms[i], s, pid, false);
 	}
+	end = clock_monotonic_ns() + (uint64_t)ms * 1000000;
 	for (uint32_t k = 0; clock_monotonic_ns() < end; k = (k + 1) % n) {
 		struct arm *a = next_arm(arms, n, k);
 		double before = slice(s), with, after;
