@@ -97,6 +97,7 @@ struct http;	     /* http.c */
 struct cpu_stacks;   /* cpu_stacks.c */
 struct symbol_offer; /* symbol_offer.c */
 struct os_signals;   /* os_signals.c */
+struct os_opening;   /* os_node.c */
 
 struct node {
 	struct settings settings;
@@ -109,7 +110,8 @@ struct node {
 	struct http *http;
 	struct cpu_stacks *stacks; /* cpu_stacks.c; NULL: not opened */
 	struct symbol_offer *offer; /* symbol_offer.c; NULL: off, or nobody to offer to */
-	struct os_signals *os; /* NULL: switched off */
+	struct os_signals *os; /* NULL: switched off, or being loaded */
+	struct os_opening *os_opening; /* os_node.c; NULL: not being loaded */
 	struct process *processes[LIMIT_NODE_PROCESSES]; /* NULL: free */
 	uint64_t process_serial, beat_sequence, beat_at_ns, started_ns;
 	struct loop_source *drain_timer;

@@ -2,6 +2,7 @@
  * The daemon's side of the OS signals: which processes, what goes into a window, what is told of
  * them. */
 #include <errno.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,27 +11,73 @@
 #include "sidecar/node.h"
 #include "sidecar/os_signals.h"
 
+/* Loading the programs takes the kernel's verifier half a second, in which the jobs' rings would not
+ * be read: a thread does it, and the loop takes what it made. */
+struct os_opening {
+	pthread_t thread;
+	struct os_signals_options options;
+	struct os_signals *os;
+	int err;
+	bool done;
+};
+
+static void *open_signals(void *arg)
+{
+	struct os_opening *o = arg;
+
+	o->err = os_signals_open(&o->os, &o->options, clock_monotonic_ns());
+	/* release: pairs with the acquire in take_opened */
+	__atomic_store_n(&o->done, true, __ATOMIC_RELEASE);
+	return NULL;
+}
+
 int os_node_open(struct node *n)
 {
-	struct os_signals_options o = {.proc_root = n->settings.proc_root,
-				       .sys_root = n->settings.sys_root,
-				       .no_bpf = !n->settings.os_bpf};
-	struct os_signals_stats st;
+	struct os_opening *o;
 	int err;
 
 	if (!n->settings.os_signals)
 		return 0;
-	err = os_signals_open(&n->os, &o, clock_monotonic_ns());
-	if (err)
-		return err;
-	os_signals_stats(n->os, &st);
-	log_info("os_signals", "bpf=%d why=\"%s\" missing=\"%s\" map_bytes=%llu", st.bpf, st.why,
-		 st.missing, (unsigned long long)st.map_bytes);
+	o = calloc(1, sizeof(*o));
+	if (!o)
+		return -ENOMEM;
+	o->options = (struct os_signals_options){ .proc_root = n->settings.proc_root,
+						  .sys_root = n->settings.sys_root,
+						  .no_bpf = !n->settings.os_bpf };
+	err = pthread_create(&o->thread, NULL, open_signals, o);
+	if (err) {
+		free(o);
+		return -err;
+	}
+	n->os_opening = o;
 	return 0;
+}
+
+/* With wait: whatever it takes. */
+static void take_opened(struct node *n, bool wait)
+{
+	struct os_opening *o = n->os_opening;
+	struct os_signals_stats st;
+
+	/* acquire: pairs with the release in open_signals */
+	if (!o || (!wait && !__atomic_load_n(&o->done, __ATOMIC_ACQUIRE)))
+		return;
+	pthread_join(o->thread, NULL);
+	n->os = o->os;
+	n->os_opening = NULL;
+	if (o->err) {
+		log_warn("os_signals", "not opened: %s", strerror(-o->err));
+	} else {
+		os_signals_stats(n->os, &st);
+		log_info("os_signals", "bpf=%d why=\"%s\" missing=\"%s\" map_bytes=%llu", st.bpf,
+			 st.why, st.missing, (unsigned long long)st.map_bytes);
+	}
+	free(o);
 }
 
 void os_node_close(struct node *n)
 {
+	take_opened(n, true);
 	os_signals_close(n->os);
 }
 
@@ -49,6 +96,7 @@ void os_node_tend(struct node *n, uint64_t now_ns)
 {
 	uint32_t pid;
 
+	take_opened(n, false);
 	if (!n->os)
 		return;
 	/* those that ended are kept until the process is forgotten: their last windows want them */
@@ -128,7 +176,8 @@ void os_node_json(const struct node *n, struct buf *b)
 	struct os_signals_stats st;
 
 	if (!n->os) {
-		buf_puts(b, "\"os\":{\"mode\":\"off\",\"why\":\"switched off\"},");
+		buf_puts(b, n->os_opening ? "\"os\":{\"mode\":\"starting\",\"why\":\"\"}," :
+					    "\"os\":{\"mode\":\"off\",\"why\":\"switched off\"},");
 		return;
 	}
 	os_signals_stats(n->os, &st);

@@ -35,6 +35,8 @@ hog() { # cpu seconds
 }
 
 stack_start "$WORK/stack" || { ok "daemons start" false; exit; }
+loaded() { [ "$(node_api status .os.mode)" != starting ]; }
+stack_wait 60 loaded
 is "$(node_api status .os.mode)" bpf || { echo "# $(node_api status .os.why)"; ok "BPF loads" false; exit; }
 "$BIN/sysom" run --job os-faults -- "$BIN/simjob" --ranks 4 --seconds 45 --seed 7 >"$WORK/job.log" 2>&1 &
 JOB=$!
