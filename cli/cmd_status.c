@@ -167,6 +167,10 @@ static void print_sampler(const json_t *s)
 		       term_safe(jsonget_text(s, "why"), 160), term_style(TERM_PLAIN));
 	if (*jsonget_text(s, "missing"))
 		printf("            this kernel lacks: %s\n", term_safe(jsonget_text(s, "missing"), 160));
+	if (jsonget_number(s, "python_refused") > 0)
+		printf("            no Python frames of %s processes: %s\n",
+		       term_count(jsonget_number(s, "python_refused")),
+		       term_safe(jsonget_text(s, "python_why"), 160));
 	if (jsonget_number(s, "samples_total") > 0)
 		printf("            %s Hz, %s %% of ticks%s; %s samples of %s processes, truncated %s, "
 		       "lost %s\n",

@@ -4,14 +4,14 @@
 
 #include "base/limits.h"
 
-#define DRAIN_S		5u
-#define COUNTS_MIN	16384u /* blocked time needs some whatever the rate */
-#define SEEN		16384u
-#define BLOCKED		16384u
-#define SITES		8192u
-#define RING_CPU_BYTES	(256u << 10)
-#define RING_MIN_BYTES	(1u << 20)
-#define RING_MAX_BYTES	(8u << 20)
+#define DRAIN_S	       5u
+#define COUNTS_MIN     16384u /* blocked time needs some whatever the rate */
+#define SEEN	       16384u
+#define BLOCKED	       16384u
+#define SITES	       8192u
+#define RING_CPU_BYTES (256u << 10)
+#define RING_MIN_BYTES (1u << 20)
+#define RING_MAX_BYTES (8u << 20)
 
 static uint32_t power_of_two(uint64_t at_least, uint32_t min, uint32_t max)
 {
@@ -26,8 +26,9 @@ void map_sizes_for(struct map_sizes *out, uint32_t cpus, uint32_t rate_hz, uint3
 {
 	uint32_t by = halvings < MAP_SIZES_HALVINGS ? halvings : MAP_SIZES_HALVINGS;
 
-	out->counts = power_of_two((uint64_t)cpus * rate_hz * DRAIN_S, COUNTS_MIN,
-				   LIMIT_SAMPLER_COUNTS) >> by;
+	out->counts =
+	    power_of_two((uint64_t)cpus * rate_hz * DRAIN_S, COUNTS_MIN, LIMIT_SAMPLER_COUNTS) >>
+	    by;
 	out->seen = SEEN >> by;
 	out->blocked = BLOCKED >> by;
 	out->sites = SITES >> by;

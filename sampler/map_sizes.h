@@ -17,9 +17,9 @@ struct map_sizes {
 	uint32_t ring_bytes; /* a power of two, whole pages */
 };
 
-/* For samples of every tick (fraction 100%, as in an anomaly) of `cpus` CPUs at rate_hz over one drain
- * of 5 s, each a count of its own, within LIMIT_SAMPLER_COUNTS; halved so many times where the kernel
- * grants less locked memory (before Linux 5.11). */
+/* For samples of every tick (fraction 100%, as in an anomaly) of `cpus` CPUs at rate_hz over one
+ * drain of 5 s, each a count of its own, within LIMIT_SAMPLER_COUNTS; halved so many times where
+ * the kernel grants less locked memory (before Linux 5.11). */
 void map_sizes_for(struct map_sizes *out, uint32_t cpus, uint32_t rate_hz, uint32_t halvings);
 
 #endif

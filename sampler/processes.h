@@ -52,7 +52,7 @@ struct process_file {
 	uint32_t users; /* mappings */
 	uint32_t idle;	/* drains without users */
 	bool known, waiting, refused;
-	bool tabled; /* it has, or had, an unwind table */
+	bool tabled;	 /* it has, or had, an unwind table */
 	uint32_t unread; /* times that a process ended before its file was read */
 };
 
@@ -61,7 +61,7 @@ struct processes_stats {
 	uint64_t mappings_dropped, publish_full, scans, scan_failed;
 	uint64_t worker_cpu_ns;
 	uint32_t python_refused; /* interpreters whose frames can't be read */
-	char python_why[160];    /* of the last of them */
+	char python_why[160];	 /* of the last of them */
 };
 
 struct processes;

@@ -556,8 +556,8 @@ static void bpf_stats(const struct sampler *s, struct sampler_stats *out)
 	for (int i = 0; i < STACK_END_COUNT; i++)
 		out->end[i] = n[SAMPLER_COUNT_END + i];
 	/* what the kernel took for a root while a table was still being made */
-	early = s->build.early < out->end[STACK_END_ROOT] ? s->build.early
-							    : out->end[STACK_END_ROOT];
+	early =
+	    s->build.early < out->end[STACK_END_ROOT] ? s->build.early : out->end[STACK_END_ROOT];
 	out->end[STACK_END_ROOT] -= early;
 	out->end[STACK_END_NO_TABLE] += early;
 	out->scanned = n[SAMPLER_COUNT_SCANNED];

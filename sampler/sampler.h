@@ -45,18 +45,19 @@ struct sampler_stats {
 	    lost_mapping;		       /* samples, by cause */
 	uint64_t python_frames, python_failed; /* failed: walks that gave up */
 	uint64_t python_mismatch; /* samples whose Python and native stacks, both whole, disagree */
-	uint64_t early; /* samples that STACK_END_NO_TABLE ends since a table was still being made */
-	uint64_t off_cpu_captures;	       /* stacks taken when a thread went to sleep */
+	uint64_t
+	    early; /* samples that STACK_END_NO_TABLE ends since a table was still being made */
+	uint64_t off_cpu_captures; /* stacks taken when a thread went to sleep */
 	uint64_t off_cpu_asleep; /* of samples: threads that slept on at a drain, once per drain */
-	uint64_t off_cpu_short;		       /* sleeps below off_cpu_min_ns: not kept, not lost */
+	uint64_t off_cpu_short;	 /* sleeps below off_cpu_min_ns: not kept, not lost */
 	uint64_t
 	    off_cpu_leaf_only; /* long sleeps at places that were always short before: one frame */
 	uint64_t run_count, run_time_ns; /* of the BPF programs, where the kernel counts it */
 	uint64_t target_count,
-	    target_ns;	     /* ticks that took a sample, and their time in the kernel */
-	uint64_t off_cpu_ns; /* time in the kernel at switch-outs of sampled threads */
+	    target_ns;		 /* ticks that took a sample, and their time in the kernel */
+	uint64_t off_cpu_ns;	 /* time in the kernel at switch-outs of sampled threads */
 	uint32_t python_refused; /* processes whose interpreter is not read: native frames only */
-	char python_why[160];    /* why, of the last of them; "" without any */
+	char python_why[160];	 /* why, of the last of them; "" without any */
 	uint32_t processes, mappings, tables, tables_refused;
 	uint32_t pending;		 /* processes being read and files being compiled */
 	uint64_t table_bytes, map_bytes; /* unwind tables; all BPF maps */
@@ -81,9 +82,9 @@ int sampler_set_all_processes(struct sampler *s, bool on);
 /* A file descriptor that becomes readable when sampler_poll has something to do (new mappings). */
 int sampler_fd(const struct sampler *s);
 void sampler_poll(struct sampler *s);
-/* Ends the period: everything sampled since the last call is appended to *b. Threads that sleep on are
- * in it with the time slept since the last drain; that time is not told again when they wake. Blocks
- * while it copies maps (milliseconds). 0, -ENOMEM. */
+/* Ends the period: everything sampled since the last call is appended to *b. Threads that sleep on
+ * are in it with the time slept since the last drain; that time is not told again when they wake.
+ * Blocks while it copies maps (milliseconds). 0, -ENOMEM. */
 int sampler_drain(struct sampler *s, struct stack_batch *b);
 void sampler_stats_get(const struct sampler *s, struct sampler_stats *out);
 const char *sampler_mode_name(enum sampler_mode mode); /* "off", "copy", "bpf-tail", "bpf-loop" */

@@ -665,7 +665,8 @@ static int load_fitting(struct sampler_maps *m, const struct sampler_options *o,
 		map_sizes_for(&m->sizes, cpus > 0 ? (uint32_t)cpus : 1, o->rate_hz, halvings);
 		err = load_on(m, o, settings);
 		if (!err && halvings) {
-			snprintf(text, sizeof(text), "locked memory: maps are 1/%u", 1u << halvings);
+			snprintf(text, sizeof(text), "locked memory: maps are 1/%u",
+				 1u << halvings);
 			missing_add(missing, text);
 		}
 	}

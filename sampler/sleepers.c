@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * sleepers.c - see sleepers.h. The table is built anew in each drain: those who sleep on are carried
- * over, those who don't stay until their count came or this many drains went by. */
+ * sleepers.c - see sleepers.h. The table is built anew in each drain: those who sleep on are
+ * carried over, those who don't stay until their count came or this many drains went by. */
 #include "sampler/sleepers.h"
 
 #include <errno.h>
@@ -108,9 +108,13 @@ uint64_t sleepers_see(struct sleepers *s, const struct sampler_blocked *b)
 		return 0; /* seen twice, or no room: told when it wakes */
 	old = slot_of(s->now, k->tid, b->since_ns);
 	told_ns = old->since_ns ? old->told_ns : 0;
-	*e = (struct sleeper){ .since_ns = b->since_ns, .told_ns = slept_ns, .user = k->user_hash,
-			       .kernel = k->kernel_hash, .python = k->python_hash, .pid = k->pid,
-			       .tid = k->tid };
+	*e = (struct sleeper){.since_ns = b->since_ns,
+			      .told_ns = slept_ns,
+			      .user = k->user_hash,
+			      .kernel = k->kernel_hash,
+			      .python = k->python_hash,
+			      .pid = k->pid,
+			      .tid = k->tid};
 	s->next_count++;
 	if (old->since_ns)
 		old->told_ns = 0; /* carried over */

@@ -24,7 +24,8 @@ struct stack_build {
 	uint64_t unnamed; /* Python frames without a name, since open */
 	uint64_t refused; /* samples past the batch's bounds, since open */
 	uint64_t mismatched; /* samples whose whole Python and native stacks disagree, since open */
-	uint64_t early; /* samples taken before a file's table was there, which found a root without */
+	uint64_t
+	    early; /* samples taken before a file's table was there, which found a root without */
 };
 
 /* The pointers above are borrowed until fini. 0, -ENOMEM. */

@@ -14,13 +14,14 @@
 
 #include "base/clock.h"
 
-/* Behind the job, but not so far that a node whose CPUs are all taken never gets its tables: a third of
- * a CPU's share for the 0.7 s that PyTorch's take. */
+/* Behind the job, but not so far that a node whose CPUs are all taken never gets its tables: a
+ * third of a CPU's share for the 0.7 s that PyTorch's take. */
 #define WORKER_NICE 5
-/* glibc's threshold at start. It would raise it to 32 MiB as large blocks are freed, and then keep what
- * a large file's compilation took. */
+/* glibc's threshold at start. It would raise it to 32 MiB as large blocks are freed, and then keep
+ * what a large file's compilation took. */
 #define MMAP_THRESHOLD (128 << 10)
-/* Rows of a table after which free memory goes back: libtorch's takes 40 MiB, the next largest 8. */
+/* Rows of a table after which free memory goes back: libtorch's takes 40 MiB, the next largest 8.
+ */
 #define TRIM_ROWS 100000u
 
 struct queue {

@@ -28,8 +28,9 @@ struct worker_job {
 	struct unwind_store_key key;
 	char *path;
 	/* results */
-	int err;	/* of the scan or table */
-	bool unread;	/* with err: the process did not let the file be had, which says nothing of it */
+	int err;     /* of the scan or table */
+	bool unread; /* with err: the process did not let the file be had, which says nothing of it
+		      */
 	int python_err; /* of python_runtime_find */
 	struct mapping_scan scan;
 	struct python_runtime *python; /* when python_err is 0 */

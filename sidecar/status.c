@@ -141,6 +141,11 @@ static const struct sampler_value sampler_values[] = {
 	VALUE("scanned_total", scanned, false, "Stacks with a frame that was found by scanning."),
 	VALUE("python_frames_total", python_frames, false, "CPython frames."),
 	VALUE("python_failed_total", python_failed, false, "CPython walks that gave up."),
+	VALUE("python_mismatch_total", python_mismatch, false,
+	      "Samples whose Python and native stacks disagree."),
+	VALUE("early_total", early, false, "Stacks taken before an unwind table was made."),
+	VALUE("off_cpu_asleep_total", off_cpu_asleep, false,
+	      "Sleeps that went on at a drain, once per drain."),
 	VALUE("off_cpu_captures_total", off_cpu_captures, false,
 	      "Stacks taken when a thread went to sleep."),
 	VALUE("off_cpu_short_total", off_cpu_short, false, "Sleeps below the threshold: not kept."),
@@ -185,7 +190,10 @@ static void json_sampler(const struct node *n, struct buf *b)
 	json_text(b, s.why);
 	buf_puts(b, "\",\"missing\":\"");
 	json_text(b, s.missing);
-	buf_printf(b, "\",\"rate_hz\":%llu,\"fraction_percent\":%llu,\"raised\":%s,",
+	buf_puts(b, "\",\"python_why\":\"");
+	json_text(b, s.python_why);
+	buf_printf(b, "\",\"python_refused\":%u", s.python_refused);
+	buf_printf(b, ",\"rate_hz\":%llu,\"fraction_percent\":%llu,\"raised\":%s,",
 		   (unsigned long long)n->settings.sampler_rate_hz,
 		   (unsigned long long)(st.raised ? 100 : n->settings.sampler_fraction),
 		   st.raised ? "true" : "false");

@@ -298,7 +298,7 @@ struct arm {
 	const char *perf;     /* arguments of perf record */
 	int control, ack;
 	pid_t pid;
-	bool stopped;	      /* the process is removed from the sampler */
+	bool stopped; /* the process is removed from the sampler */
 	double log_ratio[PAIRS_MAX];
 	uint32_t n;
 };
@@ -320,6 +320,8 @@ static void perf_start(struct arm *a, pid_t target, int index)
 
 	snprintf(control, sizeof(control), "%s/control%d", dir, index);
 	snprintf(ack, sizeof(ack), "%s/ack%d", dir, index);
+	unlink(control); /* of the job before */
+	unlink(ack);
 	if (mkfifo(control, 0600) || mkfifo(ack, 0600))
 		return;
 	a->control = open(control, O_RDWR | O_CLOEXEC);
@@ -363,6 +365,29 @@ static void arm_on(struct arm *a, struct sampler *s, pid_t target, bool on)
 	sampler_set_rate(s, on ? a->hz : 10, on ? a->percent : 1);
 }
 
+/* Each arm once per round, in random order. */
+static struct arm *next_arm(struct arm *arms, uint32_t n, uint32_t k)
+{
+	static uint32_t order[32];
+
+	for (uint32_t i = 0; !k && i < n; i++) {
+		uint32_t j = (uint32_t)random() % (i + 1);
+
+		order[i] = order[j];
+		order[j] = i;
+	}
+	return &arms[order[k]];
+}
+
+/* Of Student's distribution with n - 1 degrees of freedom, 97.5%. */
+static double quantile(uint32_t n)
+{
+	static const double q[] = {12.71, 4.31, 3.19, 2.78, 2.58, 2.45, 2.37, 2.31, 2.27, 2.23,
+				   2.21,  2.18, 2.17, 2.15, 2.14, 2.12, 2.11, 2.11, 2.10, 2.09};
+
+	return n < 2 ? HUGE_VAL : n - 2 < sizeof(q) / sizeof(q[0]) ? q[n - 2] : 2.09;
+}
+
 static void arm_print(const struct arm *a)
 {
 	double mean = 0, var = 0, half;
@@ -377,7 +402,7 @@ static void arm_print(const struct arm *a)
 	for (uint32_t i = 0; i < a->n; i++)
 		var +=
 		    (a->log_ratio[i] - mean) * (a->log_ratio[i] - mean) / (a->n > 1 ? a->n - 1 : 1);
-	half = 1.96 * sqrt(var / (a->n ? a->n : 1));
+	half = quantile(a->n) * sqrt(var / (a->n ? a->n : 1));
 	printf("  %-34s %+7.2f%%  [%+.2f, %+.2f]  n=%u%s\n", a->name, 100 * (exp(mean) - 1),
 	       100 * (exp(mean - half) - 1), 100 * (exp(mean + half) - 1), a->n,
 	       mean - half < 0 && mean + half > 0 ? "  not resolvable" : "");
@@ -385,7 +410,7 @@ static void arm_print(const struct arm *a)
 
 static void throughput(const char *job, pid_t pid, int ms)
 {
-	uint64_t end = clock_monotonic_ns() + (uint64_t)ms * 1000000;
+	uint64_t end;
 	struct arm arms[] = {
 	    {.name = "nothing (A/A: the noise)"},
 	    {.name = "after stopping (process removed)", .stopped = true},
@@ -410,8 +435,9 @@ static void throughput(const char *job, pid_t pid, int ms)
 			perf_start(&arms[i], pid, (int)i);
 		arm_on(&arms[i], s, pid, false);
 	}
-	while (clock_monotonic_ns() < end) {
-		struct arm *a = &arms[(uint32_t)random() % n];
+	end = clock_monotonic_ns() + (uint64_t)ms * 1000000;
+	for (uint32_t k = 0; clock_monotonic_ns() < end; k = (k + 1) % n) {
+		struct arm *a = next_arm(arms, n, k);
 		double before = slice(s), with, after;
 
 		arm_on(a, s, pid, true);
@@ -490,8 +516,9 @@ int main(int argc, char **argv)
 		return 77;
 	}
 	getloadavg(load, 3);
-	printf("seed %u, %d s (BENCH_SECONDS), slices of %d ms in random order, load average %.1f\n",
-	       seed, seconds, SLICE_MS, load[0]);
+	printf(
+	    "seed %u, %d s (BENCH_SECONDS), slices of %d ms in random order, load average %.1f\n",
+	    seed, seconds, SLICE_MS, load[0]);
 	one_job("C, 30 frames", false, seconds * 500);
 	one_job("PyTorch training step, 1 thread", true, seconds * 500);
 	getloadavg(load, 3);

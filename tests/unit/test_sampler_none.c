@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A build without BPF: the sampler opens, says why there is no more, and samples by copies if it may. */
+ * A build without BPF: the sampler opens, says why there is no more, and samples by copies if it
+ * may. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>

@@ -168,11 +168,11 @@ static void sizes_maps(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(adds_up_over_drains),
-		cmocka_unit_test(repays_a_drain_later),
-		cmocka_unit_test(forgives_a_lost_count),
-		cmocka_unit_test(adds_up_at_random),
-		cmocka_unit_test(sizes_maps),
+	    cmocka_unit_test(adds_up_over_drains),
+	    cmocka_unit_test(repays_a_drain_later),
+	    cmocka_unit_test(forgives_a_lost_count),
+	    cmocka_unit_test(adds_up_at_random),
+	    cmocka_unit_test(sizes_maps),
 	};
 
 	return cmocka_run_group_tests_name("sleepers", tests, NULL, NULL);
