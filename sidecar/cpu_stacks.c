@@ -28,8 +28,10 @@
 #define LOWER_NS      10000000000ull /* all ticks for this long after the last anomaly closed */
 #define FAMILY_MAX    4096u
 #define ANCESTORS_MAX 32
-/* For the drain that completes a window; without it the window goes as it is. */
-#define EXTRACT_WAIT_MS 200u
+/* For the drain that completes a window; without it the window goes as it is. Rings fill meanwhile, so
+ * after one wait in vain there is none for a while. */
+#define EXTRACT_WAIT_MS 40u
+#define EXTRACT_BACKOFF_NS 2000000000ull
 #define THREAD_NICE   5
 
 struct period {
@@ -49,7 +51,7 @@ struct cpu_stacks {
 	int wake; /* eventfd: a turn was asked for, or the end */
 	bool thread_runs;
 	/* The loop's. */
-	uint64_t drain_asked_ns, anomaly_ns;
+	uint64_t drain_asked_ns, anomaly_ns, hurry_until_ns;
 	/* Under lock: what the loop wants ... */
 	uint32_t root[LIMIT_NODE_PROCESSES];
 	uint64_t asked, asked_ns; /* turns so far, and the time of the last */
@@ -513,6 +515,7 @@ int cpu_stacks_extract(struct node *n, uint32_t pid, uint64_t begin_ns, uint64_t
 {
 	struct cpu_stacks *s = n->stacks;
 	uint32_t pids[FAMILY_MAX];
+	uint64_t now_ns = clock_monotonic_ns();
 	size_t pid_count = 0;
 	int err = -ENOSYS;
 
@@ -521,10 +524,11 @@ int cpu_stacks_extract(struct node *n, uint32_t pid, uint64_t begin_ns, uint64_t
 	out->begin_ns = begin_ns;
 	out->end_ns = end_ns;
 	pthread_mutex_lock(&s->lock);
-	if (s->sampling && end_ns > s->drained_ns) {
+	if (s->sampling && end_ns > s->drained_ns && now_ns >= s->hurry_until_ns) {
 		s->drain = true;
 		ask(s);
-		settle(s, EXTRACT_WAIT_MS);
+		if (!settle(s, EXTRACT_WAIT_MS))
+			s->hurry_until_ns = now_ns + EXTRACT_BACKOFF_NS;
 	}
 	for (uint32_t i = 0; i < s->member_count; i++)
 		if (s->member[i].root == pid)

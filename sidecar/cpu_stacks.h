@@ -33,7 +33,7 @@ void cpu_stacks_tend(struct node *n, uint64_t now_ns);
 /* Waits until all that was asked for so far is done: true, or false after wait_ms. */
 bool cpu_stacks_settle(struct node *n, uint32_t wait_ms);
 /* Appends to *out what the process pid and its descendants did in [begin, end), draining first
- * where that is not over (it waits 0.2 s for that at most). 0, -ENOMEM, -ENOSYS without a sampler. */
+ * where that is not over (it waits 40 ms for that at most). 0, -ENOMEM, -ENOSYS without a sampler. */
 int cpu_stacks_extract(struct node *n, uint32_t pid, uint64_t begin_ns, uint64_t end_ns,
 		       struct stack_batch *out);
 void cpu_stacks_stats_get(const struct node *n, struct cpu_stacks_stats *out,

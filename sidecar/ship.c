@@ -125,14 +125,18 @@ static int fill_records(struct process *p, struct window *w, const struct reques
 	return 0;
 }
 
-/* What a window can't hold is not sent at all and counted: a part of the stacks would mislead. */
+/* What a window can't hold is not sent at all and counted: a part of the stacks would mislead. A rank
+ * that only waits sends none with its summary: who wants them asks for the window (WINDOW_ASKED). */
 static int fill_stacks(struct process *p, struct window *w, const struct request *q)
 {
 	uint32_t frames_max = q->summary_only ? LIMIT_WINDOW_SUMMARY_STACK_FRAMES :
 						LIMIT_WINDOW_STACK_FRAMES;
-	int err = cpu_stacks_extract(p->node, p->pid > 0 ? (uint32_t)p->pid : 0, q->begin_ns, q->end_ns,
-				 &w->stacks);
+	int err;
 
+	if (q->summary_only && q->reason == WINDOW_COMM)
+		return 0;
+	err = cpu_stacks_extract(p->node, p->pid > 0 ? (uint32_t)p->pid : 0, q->begin_ns, q->end_ns,
+				 &w->stacks);
 	if (err == -ENOMEM)
 		return err;
 	if (err && err != -ENOSYS)
