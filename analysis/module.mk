@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 LIBS += analysis
-analysis_SRCS := analysis/record.c analysis/median.c analysis/stack.c analysis/os_signal.c
+analysis_SRCS := analysis/record.c analysis/median.c analysis/stack.c analysis/os_signal.c \
+	analysis/finding.c
 # rows of independent parts; each names its own sources and tests
 include analysis/steps.mk analysis/roofline.mk
 

@@ -88,6 +88,38 @@ struct window {
 	uint32_t loss_count;
 };
 
+/* Step group: neighbouring steps of one rank as one row. Of `count` steps from first_step on; count is
+ * a power of two that is the same for all ranks of one pace, first_step a multiple of it. */
+#define BEAT_GROUPS_MAX 32
+struct beat_group {
+	uint64_t first_step;
+	uint64_t end_ns; /* of its last step */
+	uint32_t count, flagged;
+	double latency_ns, self_ns, self_mad_ns; /* medians, and the spread of self time */
+	double exposed_comm_ns, compute_ns, idle_ns;
+};
+
+/* A sampled collective: which ones is a pure function of (comm, func, seq), so that all ranks send
+ * the same ones. Times of its kernel on the device where one was seen, else of the call. */
+#define BEAT_COLLS_MAX 24
+struct beat_coll {
+	uint64_t comm;
+	uint32_t func, seq;
+	uint64_t step; /* of this rank */
+	uint64_t call_ns, begin_ns, end_ns; /* host call; kernel; 0 not seen */
+};
+
+/* A communicator the rank is in, and the last collective it entered: for roles and hangs. */
+#define BEAT_COMMS_MAX 16
+struct beat_comm {
+	uint64_t comm;
+	uint32_t ranks, rank; /* size and own number in it; 0 unknown */
+	uint64_t entered;     /* collectives entered since the communicator was born */
+	uint32_t func, seq;   /* the last one entered */
+	uint64_t bytes;
+	uint64_t call_ns, done_ns; /* its call; its kernel's end, 0: not seen to end */
+};
+
 struct beat_rank {
 	struct wire_rank rank;
 	uint32_t trace_state, cupti_state, model_state, phase_count;
@@ -97,7 +129,40 @@ struct beat_rank {
 	uint64_t events, lost, ring_bytes; /* since attach */
 	uint64_t last_step_end_ns;
 	uint64_t kernels_joined, kernels_unmatched;
+	struct beat_group groups[BEAT_GROUPS_MAX]; /* since the last beat, in order */
+	struct beat_coll colls[BEAT_COLLS_MAX];
+	struct beat_comm comms[BEAT_COMMS_MAX];
+	uint32_t group_count, coll_count, comm_count;
 };
+
+/* What is normal of one rank, at most LIMIT_SKETCH_BYTES_PER_RANK a minute (DESIGN.md 1). Texts are
+ * valid UTF-8, owned by whoever made the sketch. */
+struct sketch_function {
+	char *name; /* as a person reads it; "file+0x..." where nothing names it */
+	uint32_t kind; /* enum diagnosis_function_kind */
+	double self_share, total_share; /* of the rank's CPU time */
+};
+struct sketch_kernel {
+	char *name; /* mangled */
+	double per_step, ns_per_step;
+};
+struct sketch_setting {
+	char *name, *value;
+};
+struct sketch {
+	struct wire_rank rank;
+	uint64_t begin_ns, end_ns;
+	int64_t realtime_offset_ns;
+	uint64_t steps, flagged; /* in it */
+	double latency_ns, latency_mad_ns, self_ns, self_mad_ns, compute_ns, comm_ns, exposed_comm_ns,
+		copy_ns, idle_ns; /* per step, medians of the healthy ones */
+	double cpu_ns, samples; /* on-CPU time per step, samples behind it */
+	struct sketch_function *functions;
+	struct sketch_kernel *kernels;
+	struct sketch_setting *settings;
+	uint32_t function_count, kernel_count, setting_count;
+};
+void wire_sketch_free(struct sketch *s); /* the arrays and texts, not the struct */
 
 struct beat {
 	char node[WIRE_TEXT_BYTES];

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * diagnosis.h - from what is known of the suspects, their healthy peers and the baseline to a verdict,
+ * layer by layer (SysOM-AI 3.1 and 5.4): GPU, CPU, OS, network, storage, software. Each layer gives
+ * evidence with its effect in time per step, or is ruled out with the figure that does so; what is
+ * missing lowers the confidence and is named (INV-9).
+ * Pure: no I/O, clock, threads or globals (INV-7). All pointers are borrowed for the call. */
+#ifndef SYSOM_ANALYSIS_DIAGNOSIS_H
+#define SYSOM_ANALYSIS_DIAGNOSIS_H
+
+#include "analysis/finding.h"
+#include "analysis/os_signal.h"
+
+struct diagnosis_kernel {
+	const char *name;	  /* mangled, as the GPU reports it */
+	double count, total_ns;   /* per step, medians */
+	bool collective;
+};
+enum diagnosis_function_kind { DIAGNOSIS_NATIVE, DIAGNOSIS_KERNEL, DIAGNOSIS_PYTHON };
+struct diagnosis_function {
+	const char *name;
+	uint8_t kind; /* enum diagnosis_function_kind */
+	double self_ns, total_ns; /* CPU time per step, of all threads of the rank */
+	double off_ns;		  /* blocked time per step with it on the stack, of the launch threads */
+};
+struct diagnosis_setting { /* what is installed and set: driver, libraries, environment */
+	const char *name, *value;
+};
+
+/* One rank over one stretch of steps (or a stored baseline of its role). Times per step, medians;
+ * negative: not known. */
+struct diagnosis_rank {
+	int32_t rank;
+	const char *node;
+	uint32_t steps; /* 0: nothing but signals or settings is known */
+	double step_ns, self_ns, compute_ns, comm_ns, exposed_comm_ns, copy_ns, idle_ns, late_ns;
+	double kernels; /* launches per step */
+	const struct diagnosis_kernel *kernel;
+	uint32_t kernel_count;
+	const struct diagnosis_function *function;
+	uint32_t function_count;
+	double cpu_ns, samples;	    /* on-CPU time per step of all its threads; samples behind it */
+	double off_ns;		    /* blocked time per step of its launching threads */
+	double gil_wait_ns;	    /* waiting for the GIL per step, of its launching threads */
+	double late_gap_ns;	    /* idle of the GPU that waits for launches, per step */
+	const struct os_signal *signal; /* of the kinds of os_signal.h, GPU telemetry too */
+	uint32_t signal_count;
+	const struct diagnosis_setting *setting;
+	uint32_t setting_count;
+};
+
+struct diagnosis_input {
+	enum finding_kind kind;
+	const struct diagnosis_rank *suspect; /* worst first */
+	uint32_t suspect_count;
+	const struct diagnosis_rank *peer; /* healthy, same role, same stretch */
+	uint32_t peer_count;
+	const struct diagnosis_rank *before; /* the suspects' role in earlier runs or before; NULL: none */
+	uint32_t job_ranks;
+	double gpu_seconds_per_step_lost; /* 0: from effect_ns and job_ranks */
+};
+
+#define DIAGNOSIS_LINES_MAX 24u
+struct diagnosis {
+	enum finding_cause cause;
+	double confidence, effect_ns;
+	struct finding_line evidence[DIAGNOSIS_LINES_MAX];  /* strongest first; those of the cause lead */
+	struct finding_line ruled_out[LAYER_COUNT];	     /* one line per layer that is not the cause */
+	char missing[DIAGNOSIS_LINES_MAX][FINDING_TEXT_BYTES];
+	uint32_t evidence_count, ruled_out_count, missing_count;
+	char summary[FINDING_TEXT_BYTES]; /* "rank 5 is slow because ..." */
+	char remedy[FINDING_TEXT_BYTES];  /* the catalogue's, made concrete where the evidence allows */
+};
+void diagnosis_make(const struct diagnosis_input *in, struct diagnosis *out);
+
+#endif

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "analysis/finding.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+static const struct cause {
+	const char *id, *title, *remedy;
+	enum finding_layer layer;
+} causes[CAUSE_COUNT] = {
+#define CAUSE(symbol, layer, id, title, remedy) { id, title, remedy, LAYER_##layer },
+#include "analysis/causes.def"
+#undef CAUSE
+};
+
+static const struct cause *cause_of(enum finding_cause c)
+{
+	return &causes[(unsigned)c < CAUSE_COUNT ? c : CAUSE_UNKNOWN];
+}
+
+const char *finding_kind_name(enum finding_kind kind)
+{
+	static const char *const names[] = { "unknown", "slow_rank", "uniform", "hang", "imbalance" };
+
+	return names[(unsigned)kind <= FINDING_IMBALANCE ? kind : 0];
+}
+
+const char *finding_layer_name(enum finding_layer layer)
+{
+	static const char *const names[LAYER_COUNT] = { "unknown", "gpu",     "cpu",	 "os",
+							"network", "storage", "software" };
+
+	return names[(unsigned)layer < LAYER_COUNT ? layer : LAYER_UNKNOWN];
+}
+
+const char *finding_cause_id(enum finding_cause cause)
+{
+	return cause_of(cause)->id;
+}
+
+const char *finding_cause_title(enum finding_cause cause)
+{
+	return cause_of(cause)->title;
+}
+
+const char *finding_cause_remedy(enum finding_cause cause)
+{
+	return cause_of(cause)->remedy;
+}
+
+enum finding_layer finding_cause_layer(enum finding_cause cause)
+{
+	return cause_of(cause)->layer;
+}
+
+enum finding_cause finding_cause_find(const char *id)
+{
+	unsigned i = 0;
+
+	while (i < CAUSE_COUNT && strcmp(causes[i].id, id))
+		i++;
+	return (enum finding_cause)i;
+}
+
+void finding_say(struct finding *f, enum finding_layer layer, double effect_ns, const char *fmt, ...)
+{
+	struct finding_line *at = &f->evidence[f->evidence_count];
+	va_list ap;
+
+	if (f->evidence_count == FINDING_EVIDENCE_MAX) {
+		at = &f->evidence[0];
+		for (uint32_t i = 1; i < FINDING_EVIDENCE_MAX; i++)
+			if (f->evidence[i].effect_ns < at->effect_ns)
+				at = &f->evidence[i];
+		if (at->effect_ns > effect_ns)
+			return;
+	} else {
+		f->evidence_count++;
+	}
+	at->layer = layer;
+	at->effect_ns = effect_ns;
+	va_start(ap, fmt);
+	vsnprintf(at->text, sizeof(at->text), fmt, ap);
+	va_end(ap);
+}

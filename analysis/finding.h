@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * finding.h - what detection says: these ranks were slow from this step to that one, by so much, and
+ * (where diagnosis has looked) why. The catalogue of layers and causes (docs/causes.md).
+ * Pure. Threads: any. Texts in evidence hold names from the job and the node as they were: whoever
+ * prints them makes them harmless. */
+#ifndef SYSOM_ANALYSIS_FINDING_H
+#define SYSOM_ANALYSIS_FINDING_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum finding_kind {
+	FINDING_SLOW_RANK = 1, /* ranks are slow among peers of their role */
+	FINDING_UNIFORM = 2,   /* everybody is slower than before */
+	FINDING_HANG = 3,
+	FINDING_IMBALANCE = 4, /* about a role, never an accusation of a rank */
+};
+enum finding_layer {
+	LAYER_UNKNOWN = 0, LAYER_GPU, LAYER_CPU, LAYER_OS, LAYER_NETWORK, LAYER_STORAGE, LAYER_SOFTWARE,
+	LAYER_COUNT
+};
+enum finding_cause {
+#define CAUSE(symbol, layer, id, title, remedy) CAUSE_##symbol,
+#include "analysis/causes.def"
+#undef CAUSE
+	CAUSE_COUNT
+};
+
+#define FINDING_RANKS_MAX    1024u
+#define FINDING_EVIDENCE_MAX 16u
+#define FINDING_TEXT_BYTES   256u
+
+/* One line of evidence, with its figure. effect_ns: of the excess per step; 0 where it has no meaning. */
+struct finding_line {
+	enum finding_layer layer;
+	double effect_ns;
+	char text[FINDING_TEXT_BYTES];
+};
+
+struct finding {
+	enum finding_kind kind;
+	enum finding_cause cause; /* gives the layer */
+	int32_t ranks[FINDING_RANKS_MAX]; /* worst first */
+	uint32_t rank_count;
+	uint64_t first_step, last_step; /* of the job's common numbering; inclusive */
+	double excess;		/* of the median step's own time above the peers', 0.1: 10% */
+	double effect_ns;	/* the same per step */
+	double confidence;	/* 0 to 1 */
+	struct finding_line evidence[FINDING_EVIDENCE_MAX];
+	uint32_t evidence_count;
+};
+
+const char *finding_kind_name(enum finding_kind kind);	  /* "slow_rank", "uniform", "hang", "imbalance" */
+const char *finding_layer_name(enum finding_layer layer); /* "gpu", ... "unknown" */
+const char *finding_cause_id(enum finding_cause cause);	  /* "os-softirq" */
+const char *finding_cause_title(enum finding_cause cause);
+const char *finding_cause_remedy(enum finding_cause cause);
+enum finding_layer finding_cause_layer(enum finding_cause cause);
+/* CAUSE_COUNT: no such id. */
+enum finding_cause finding_cause_find(const char *id);
+/* Adds a line; a full list drops the one of least effect. */
+void finding_say(struct finding *f, enum finding_layer layer, double effect_ns, const char *fmt, ...)
+	__attribute__((format(printf, 4, 5)));
+
+#endif

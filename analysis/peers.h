@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * peers.h - slow ranks among the peers of one role, from their steps' own times and entry lateness.
+ *
+ * Per step one value per member and measure; residuals against the median of the role's members; a
+ * member is flagged at one of several window lengths when the window's median residual exceeds what the
+ * pooled noise allows, corrected for the number of members, windows and looks, and most of the window's
+ * steps agree in sign. Short windows have a floor in percent, the longest have none (0.3 ms of 100 ms
+ * must be found). More than half slow: the split at the largest gap. Two members: the pair is reported
+ * and each one's own history decides. Mode sysom: mean + k sigma over the members' averages of W steps
+ * (SysOM-AI 3.1; W = 100, k = 2), kept for comparison.
+ *
+ * Pure; memory is the caller's; the same input gives the same output. Threads: one caller. */
+#ifndef SYSOM_ANALYSIS_PEERS_H
+#define SYSOM_ANALYSIS_PEERS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "analysis/finding.h"
+
+#define PEERS_MEMBERS_MAX 1024u
+#define PEERS_WINDOWS	  6u
+
+enum peers_mode { PEERS_ROBUST = 0, PEERS_SYSOM = 1 };
+enum peers_measure {
+	PEERS_SELF = 0, /* own time of the step, ns: what the rank alone decides */
+	PEERS_LATE = 1, /* how much later than the role's typical member it enters collectives, ns */
+	PEERS_MEASURES
+};
+
+struct peers_config {
+	enum peers_mode mode;
+	uint32_t windows[PEERS_WINDOWS]; /* steps; ascending, 0 ends the list; default 3, 5, 20, 50, 200, 1000 */
+	double false_per_member_hour;	 /* what the thresholds are corrected to; default 1e-3 */
+	double k;			 /* sysom mode */
+	uint32_t w;
+};
+void peers_config_default(struct peers_config *c);
+
+/* A stretch of steps in which a member was slow. Told when it is first sure (open), again when it ends. */
+struct peers_flag {
+	uint32_t member;
+	enum peers_measure measure;
+	uint32_t window;	/* steps of the window that was sure first */
+	uint64_t first_step, last_step; /* where the excess begins; the latest step that shows it */
+	uint64_t sure_step;	/* after which it was known */
+	double excess;		/* median residual over the stretch, of the peers' median step */
+	double excess_ns;
+	double score;		/* median residual over its threshold: > 1 */
+	bool ended;
+};
+
+struct peers; /* opaque */
+size_t peers_memory_bytes(const struct peers_config *c, uint32_t members);
+/* memory: 16-byte aligned. members: 2 to PEERS_MEMBERS_MAX. */
+struct peers *peers_init(void *memory, const struct peers_config *c, uint32_t members);
+/* One step, in order: members values per measure, NAN: not known. late may be NULL. step_ns: the
+ * typical latency of the step, for floors and rates. weight: how many steps the values are medians of. */
+void peers_push(struct peers *p, uint64_t step, const double *self_ns, const double *late_ns,
+		double step_ns, uint32_t weight);
+/* What the last push made known; false: nothing more. */
+bool peers_next(struct peers *p, struct peers_flag *out);
+/* The input ends: open flags are told once more, as ended. */
+void peers_finish(struct peers *p);
+
+#endif
