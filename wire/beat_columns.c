@@ -37,7 +37,7 @@ uint32_t beat_columns_shift(const struct beat_group *groups, uint32_t count)
 	uint32_t shift = 0;
 
 	for (uint32_t i = 0; i < count; i++)
-		if (groups[i].latency_ns > 0 && (!least || groups[i].latency_ns < least))
+		if (groups[i].latency_ns > 0 && (least <= 0 || groups[i].latency_ns < least))
 			least = groups[i].latency_ns;
 	while (shift < SHIFT_MAX && (double)(2ull << shift) * GROUP_FRACTION <= least)
 		shift++;
