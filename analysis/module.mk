@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 LIBS += analysis
 analysis_SRCS := analysis/record.c analysis/median.c analysis/stack.c analysis/os_signal.c \
-	analysis/finding.c
+	analysis/finding.c analysis/profile.c
 # rows of independent parts; each names its own sources and tests
 include analysis/steps.mk analysis/roofline.mk
 
@@ -11,3 +11,6 @@ test_stack_LDLIBS := -lcmocka
 UNIT += test_os_signal
 test_os_signal_USES := analysis
 test_os_signal_LDLIBS := -lcmocka
+UNIT += test_profile_delta
+test_profile_delta_USES := analysis
+test_profile_delta_LDLIBS := -lcmocka
