@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/escape.h"
 
-#include <string.h>
-
 #include "cli/term.h"
 
 void escape_html(FILE *to, const char *text)
@@ -13,8 +11,16 @@ void escape_html(FILE *to, const char *text)
 
 		if (!ok)
 			fputc('?', to);
-		else if (strchr("<>&\"'", *text))
-			fprintf(to, "&#%d;", *text);
+		else if (*text == '<')
+			fputs("&lt;", to);
+		else if (*text == '>')
+			fputs("&gt;", to);
+		else if (*text == '&')
+			fputs("&amp;", to);
+		else if (*text == '"')
+			fputs("&quot;", to);
+		else if (*text == '\'')
+			fputs("&#39;", to);
 		else
 			fwrite(text, 1, n, to);
 		text += n;
