@@ -2,6 +2,7 @@
 #include "sidecar/installed.h"
 
 #include <ctype.h>
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/openat2.h>
@@ -334,6 +335,33 @@ static int read_host(const char *proc_root, struct sketch *s)
 	return err;
 }
 
+/* The GPUs' model, where all have the same. */
+static int read_gpus(const char *proc_root, struct sketch *s)
+{
+	char path[TEXT_BYTES], text[TEXT_BYTES], model[LIMIT_SKETCH_VALUE_BYTES];
+	char first[LIMIT_SKETCH_VALUE_BYTES] = "";
+	bool same = true;
+	struct dirent *e;
+	DIR *d;
+
+	snprintf(path, sizeof(path), "%s/driver/nvidia/gpus", proc_root);
+	d = opendir(path);
+	while (d && (e = readdir(d))) {
+		if (e->d_name[0] == '.')
+			continue;
+		snprintf(path, sizeof(path), "%.2048s/driver/nvidia/gpus/%.255s/information", proc_root,
+			 e->d_name);
+		if (!read_file(AT_FDCWD, path, text, sizeof(text)))
+			continue;
+		first_line(text, "Model:", model, sizeof(model));
+		same &= !*first || !strcmp(first, model);
+		memcpy(first, model, sizeof(first));
+	}
+	if (d)
+		closedir(d);
+	return same && *first ? add(s, "gpu", first) : 0;
+}
+
 /* "cuda=13000 nccl=22809": each one a setting. */
 static int add_libs(const char *libs, struct sketch *s)
 {
@@ -358,6 +386,8 @@ int installed_read(const char *proc_root, uint32_t pid, const char *libs, struct
 
 	if (!err)
 		err = read_host(proc_root, s);
+	if (!err)
+		err = read_gpus(proc_root, s);
 	if (!err && pid)
 		err = read_maps(proc_root, pid, s);
 	if (!err && pid)
