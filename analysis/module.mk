@@ -4,7 +4,7 @@ analysis_SRCS := analysis/record.c analysis/median.c analysis/stack.c analysis/o
 	analysis/finding.c analysis/diagnosis.c analysis/diagnosis_gpu.c analysis/diagnosis_host.c \
 	analysis/diagnosis_os.c analysis/diagnosis_software.c analysis/diagnosis_names.c analysis/diagnosis_text.c
 # rows of independent parts; each names its own sources and tests
-include analysis/steps.mk analysis/roofline.mk analysis/peers.mk
+include analysis/steps.mk analysis/roofline.mk analysis/peers.mk analysis/crossrank.mk
 
 UNIT += test_stack
 test_stack_USES := analysis base
