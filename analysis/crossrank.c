@@ -18,6 +18,10 @@
 #define FLOOR_LEAST 0.001
 /* Of a level that may be a rank's usual one: share of its steps. */
 #define USUAL_SHARE 0.1
+/* A level is above the usual one with this share of the threshold. */
+#define ABOVE_MIN 0.5
+/* Levels that follow each other are one fault with this share of each other's height. */
+#define SAME_FAULT 0.3
 /* Share of a stretch's steps that lie above the usual level. */
 #define AGREE_MIN 0.55
 /* A rank that became slow rose itself by this share of what it exceeds its peers by. */
@@ -185,6 +189,20 @@ static bool stretch_fits(const double *v, uint32_t first, uint32_t last, double 
 	       above >= AGREE_MIN * length;
 }
 
+/* Whether a level lies above the usual one by more than noise and the floor. */
+static bool is_above(const struct level *l, double usual, const struct levels_noise *noise, double threshold)
+{
+	uint32_t length = l->last - l->first + 1;
+
+	return l->value - usual >= fmax(floor_of(length), ABOVE_MIN * threshold * levels_error(noise, length));
+}
+
+/* Two levels that are one fault, one after the other. */
+static bool same_fault(double a, double b)
+{
+	return fmin(a, b) >= SAME_FAULT * fmax(a, b);
+}
+
 /* Stretches of v (no NANs) above its usual level; their number. scratch: 4 n + 16. */
 static uint32_t stretches_of(const double *v, uint32_t n, const struct levels_noise *noise,
 			     double threshold, double *scratch, struct found *out)
@@ -195,19 +213,17 @@ static uint32_t stretches_of(const double *v, uint32_t n, const struct levels_no
 	uint32_t count = levels_find(v, n, noise, &lc, levels, scratch), made = 0;
 	double usual = usual_level(levels, count, n);
 
-	for (uint32_t i = 0; i < count; i++) {
-		uint32_t first = levels[i].first, last;
-		double score = 0;
+	for (uint32_t i = 0; i < count;) {
+		uint32_t first = levels[i].first, last = levels[i].last;
+		double score = levels[i].score, height = levels[i].value - usual;
 
-		if (levels[i].value - usual < floor_of(levels[i].last - first + 1))
+		if (!is_above(&levels[i++], usual, noise, threshold))
 			continue;
-		for (last = levels[i].last; i < count; i++) {
-			if (levels[i].value - usual < floor_of(levels[i].last - levels[i].first + 1))
-				break;
+		for (; i < count && is_above(&levels[i], usual, noise, threshold) &&
+		       same_fault(height, levels[i].value - usual); i++) {
 			last = levels[i].last;
 			score = fmax(score, levels[i].score);
 		}
-		i--;
 		if (score > 1 && stretch_fits(v, first, last, usual, noise, threshold, scratch, &out[made])) {
 			out[made].score = fmax(out[made].score, score);
 			made++;
@@ -241,22 +257,17 @@ static uint32_t stretches_known(const double *v, uint32_t n, const struct levels
 
 /* ---- slow ranks ---- */
 
-/* A rank's own noise, where it has enough steps, but not much less than everybody's. */
+/* A rank's own noise, where it is more than everybody's: of single values, and so of means. */
 static void noise_of_rank(const struct crossrank *c, const double *series, const struct levels_noise *all,
 			  struct levels_noise *out)
 {
+	double more;
+
 	levels_noise(series, 1, c->n, all->scale[0] * OWN_NOISE_MIN, c->scratch, out);
-	for (uint32_t k = 0; k < out->scales; k++) {
-		double least = OWN_NOISE_MIN * (k < all->scales ? all->scale[k] : 0);
-
-		out->scale[k] = fmax(out->scale[k], least);
-	}
-	for (; out->scales < all->scales; out->scales++) {
-		uint32_t k = out->scales;
-
-		out->scale[k] = fmax(out->scale[k - 1] / sqrt(2), all->scale[k]);
-	}
-	out->differences = all->differences;
+	more = all->scale[0] > 0 ? out->scale[0] / all->scale[0] : 1;
+	*out = *all;
+	for (uint32_t k = 0; k < out->scales; k++)
+		out->scale[k] *= more;
 }
 
 static double noise_least(const struct crossrank *c, enum crossrank_what what)
@@ -349,15 +360,14 @@ static double own_excess(const struct crossrank *c, uint32_t r, uint32_t first, 
 	return isnan(rise) ? peers : fmin(rise, fmax(peers, 0));
 }
 
-static int tell(struct crossrank *c, struct crossrank_finding *out, const uint32_t *ranks, uint32_t count,
-		bool pace)
+static int tell(struct crossrank *c, struct crossrank_finding *out, const uint32_t *ranks, uint32_t count)
 {
 	struct finding *f = &out->finding;
 	int rc;
 
 	for (uint32_t i = 0; i < count && i < FINDING_RANKS_MAX; i++)
 		f->ranks[f->rank_count++] = c->steps->rank[ranks[i]].rank;
-	rc = crossrank_cause(c, f, ranks, count, (uint32_t)f->first_step, (uint32_t)f->last_step, pace);
+	rc = crossrank_cause(c, f, ranks, count, (uint32_t)f->first_step, (uint32_t)f->last_step);
 	if (!rc)
 		c->take(c->to, out);
 	return rc;
@@ -368,7 +378,6 @@ static int tell_slow(struct crossrank *c, uint32_t from, uint32_t *ranks)
 	struct crossrank_finding out = { 0 };
 	struct crossrank_stretch *lead = &c->stretch[from];
 	uint32_t count = 0;
-	bool pace = false;
 	double worst = 0;
 
 	out.finding.kind = FINDING_SLOW_RANK;
@@ -383,7 +392,6 @@ static int tell_slow(struct crossrank *c, uint32_t from, uint32_t *ranks)
 			continue;
 		excess = fmax(own_excess(c, s->rank, s->first, s->last), 0);
 		s->taken = true;
-		pace |= s->what == CROSSRANK_PACE;
 		ranks[count++] = s->rank;
 		if (count > 1 && excess > worst) { /* worst first */
 			uint32_t t = ranks[0];
@@ -398,7 +406,7 @@ static int tell_slow(struct crossrank *c, uint32_t from, uint32_t *ranks)
 	}
 	out.finding.excess = worst;
 	out.finding.effect_ns = worst * c->typical_ns;
-	return tell(c, &out, ranks, count, pace);
+	return tell(c, &out, ranks, count);
 }
 
 static int stretch_order(const void *pa, const void *pb)
@@ -496,7 +504,7 @@ static int tell_shared(struct crossrank *c, enum crossrank_what what, const stru
 	out.finding.excess = f->excess;
 	out.finding.effect_ns = f->excess * c->typical_ns;
 	out.finding.confidence = confidence_of(f->score);
-	return tell(c, &out, ranks, count, what == CROSSRANK_PACE);
+	return tell(c, &out, ranks, count);
 }
 
 static int tell_uniform(struct crossrank *c, uint32_t *ranks)
@@ -574,7 +582,7 @@ static int tell_transfer(struct crossrank *c, uint32_t *ranks)
 		finding_say(f, LAYER_NETWORK, f->effect_ns,
 			    "collectives take %.3f ms per step longer from the last rank's entry to their end",
 			    f->effect_ns / 1e6);
-		rc = tell(c, &out, ranks, count, false);
+		rc = tell(c, &out, ranks, count);
 	}
 	free(v);
 	return rc;

@@ -184,33 +184,33 @@ static enum finding_cause kernels_say(const struct diagnosis_rank *in, const str
 										    CAUSE_GPU_SLOW;
 }
 
-static void take_diagnosis(struct finding *f, const struct diagnosis *d)
+static bool is_gpu(const struct finding_line *l)
 {
-	f->cause = d->cause;
-	for (uint32_t i = 0; i < d->evidence_count && f->evidence_count < FINDING_EVIDENCE_MAX; i++)
-		f->evidence[f->evidence_count++] = d->evidence[i];
-	for (uint32_t i = 0; i < d->ruled_out_count && f->evidence_count < FINDING_EVIDENCE_MAX; i++)
-		finding_say(f, d->ruled_out[i].layer, 0, "not the %s: %.200s",
-			    finding_layer_name(d->ruled_out[i].layer), d->ruled_out[i].text);
+	return l->layer == LAYER_GPU;
 }
 
-static void diagnose(struct finding *f, const struct diagnosis_input *given, bool pace,
-		     struct diagnosis *d)
+/* gpu: what kernels alone say, over what the diagnosis does; CAUSE_UNKNOWN: nothing. */
+static void take_diagnosis(struct finding *f, const struct diagnosis *d, enum finding_cause gpu)
 {
-	struct diagnosis_input in = *given;
-	enum finding_cause said;
+	f->cause = gpu == CAUSE_UNKNOWN ? d->cause : gpu;
+	for (int pass = 0; pass < 2; pass++) /* the GPU's lines lead where it is the cause */
+		for (uint32_t i = 0; i < d->evidence_count && f->evidence_count < FINDING_EVIDENCE_MAX; i++)
+			if (gpu == CAUSE_UNKNOWN ? !pass : is_gpu(&d->evidence[i]) == !pass)
+				f->evidence[f->evidence_count++] = d->evidence[i];
+	for (uint32_t i = 0; i < d->ruled_out_count && f->evidence_count < FINDING_EVIDENCE_MAX; i++)
+		if (gpu == CAUSE_UNKNOWN || !is_gpu(&d->ruled_out[i]))
+			finding_say(f, d->ruled_out[i].layer, 0, "not the %s: %.200s",
+				    finding_layer_name(d->ruled_out[i].layer), d->ruled_out[i].text);
+}
 
-	diagnosis_make(&in, d);
-	if (in.before && (pace || d->cause == CAUSE_CPU_HOST_GAP || d->cause == CAUSE_UNKNOWN)) {
-		enum finding_layer layer = finding_cause_layer(d->cause);
+static void diagnose(struct finding *f, const struct diagnosis_input *in, struct diagnosis *d)
+{
+	enum finding_cause gpu = CAUSE_UNKNOWN;
 
-		said = kernels_say(&in.suspect[0], in.before);
-		if (said != CAUSE_UNKNOWN && layer != LAYER_GPU && layer != LAYER_SOFTWARE) {
-			in.known = said;
-			diagnosis_make(&in, d);
-		}
-	}
-	take_diagnosis(f, d);
+	diagnosis_make(in, d);
+	if (in->before && (d->cause == CAUSE_CPU_HOST_GAP || d->cause == CAUSE_UNKNOWN))
+		gpu = kernels_say(&in->suspect[0], in->before);
+	take_diagnosis(f, d, gpu);
 	if (f->kind == FINDING_SLOW_RANK &&
 	    (f->cause == CAUSE_IMBALANCE_INPUT || f->cause == CAUSE_IMBALANCE_STAGE))
 		f->kind = FINDING_IMBALANCE;
@@ -219,7 +219,7 @@ static void diagnose(struct finding *f, const struct diagnosis_input *given, boo
 }
 
 int crossrank_cause(const struct crossrank *c, struct finding *f, const uint32_t *ranks, uint32_t count,
-		    uint32_t first, uint32_t last, bool pace)
+		    uint32_t first, uint32_t last)
 {
 	struct side mine = { 0 }, before = { 0 }, peers[PEERS_TOLD];
 	struct diagnosis_rank list[PEERS_TOLD];
@@ -247,7 +247,7 @@ int crossrank_cause(const struct crossrank *c, struct finding *f, const uint32_t
 			.peer_count = n, .before = quiet >= BEFORE_MIN ? &before.rank : NULL,
 			.job_ranks = c->ranks, .known = CAUSE_UNKNOWN };
 
-		diagnose(f, &in, pace, d);
+		diagnose(f, &in, d);
 	}
 	sides_free(&mine, 1);
 	sides_free(&before, 1);

@@ -46,6 +46,6 @@ double crossrank_rise(const struct crossrank *c, enum crossrank_what what, uint3
 /* crossrank_cause.c: fills cause, layer, evidence and effect from the traces of ranks[] over the
  * stretch. -ENOMEM. */
 int crossrank_cause(const struct crossrank *c, struct finding *f, const uint32_t *ranks, uint32_t count,
-		    uint32_t first, uint32_t last, bool pace);
+		    uint32_t first, uint32_t last);
 
 #endif

@@ -14,8 +14,10 @@
 #define SAMPLES 64u
 /* Names told apart; those beyond share one. */
 #define NAMES_MAX 65536u
-/* Step counts of ranks this near are the same. */
-#define COUNT_SAME 0.1
+/* Collectives of a step that are counted one by one. */
+#define COLLS_COUNTED 4096u
+/* Ranks' steps this near are as regular. */
+#define REGULAR_SAME 0.02
 /* The outermost steps are whole with this share of the usual kernels. */
 #define WHOLE_MIN 0.9
 #define WHOLE_MAX 1.1
@@ -24,10 +26,28 @@
 
 /* ---- where the steps end ---- */
 
+/* Share of the rank's steps that hold as many common collectives as most do. */
+static double regularity(const struct align_rank *a, const struct jobsteps_rank *x)
+{
+	uint32_t seen[COLLS_COUNTED] = { 0 }, most = 0, i = 0;
+
+	for (uint32_t k = 0; k < x->step_count; k++) {
+		uint32_t n = 0;
+
+		for (; i < a->count && a->coll[i].end_ns <= x->step_end_ns[k]; i++)
+			n += a->coll[i].instance != ALIGN_NONE;
+		if (n && k && ++seen[n < COLLS_COUNTED ? n : 0] > most)
+			most = seen[n < COLLS_COUNTED ? n : 0];
+	}
+	return x->step_count > 1 ? (double)most / (x->step_count - 1) : 0;
+}
+
+/* The rank whose steps number the job's: the most regular ones; of several as regular, the usual number
+ * of them. */
 static uint32_t reference_of(const struct jobsteps *j)
 {
-	double *v = malloc(j->rank_count * sizeof(*v)), usual;
-	uint32_t n = 0;
+	double *v = malloc(j->rank_count * sizeof(*v)), usual, best = -1, best_off = 0;
+	uint32_t n = 0, out = 0;
 
 	if (!v)
 		return 0;
@@ -36,11 +56,18 @@ static uint32_t reference_of(const struct jobsteps *j)
 			v[n++] = j->rank[r].step_count;
 	usual = median_of(v, n);
 	free(v);
-	for (uint32_t r = 0; r < j->rank_count; r++)
-		if (j->rank[r].step_count &&
-		    fabs(j->rank[r].step_count - usual) <= COUNT_SAME * usual + 1)
-			return r;
-	return 0;
+	for (uint32_t r = 0; r < j->rank_count; r++) {
+		double share = regularity(&j->align->rank[r], &j->rank[r]);
+		double off = fabs(j->rank[r].step_count - usual);
+
+		if (!j->rank[r].step_count || share < best - REGULAR_SAME ||
+		    (share <= best + REGULAR_SAME && off >= best_off && best >= 0))
+			continue;
+		best = share;
+		best_off = off;
+		out = r;
+	}
+	return out;
 }
 
 /* Per instance and rank: the local end; 0: no member. */

@@ -2,7 +2,7 @@
  * jobsteps.h - the steps of a whole job from its ranks' device records: one numbering, and per rank and
  * step where the time went.
  *
- * The steps of one rank (the lowest whose count is the usual one) number the job's. Every rank is cut at
+ * The steps of one rank (the most regular ones) number the job's. Every rank is cut at
  * the end of the same collective, the last one of each step, so that what stands in one row is the same
  * work everywhere, however each rank's own steps were found; without collectives at its own step ends.
  * What follows the last collective belongs to the next step.

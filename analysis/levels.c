@@ -13,7 +13,7 @@
 #define EXACT_MAX 1024u
 #define SHORT_MAX 64u
 /* Blocks that a scale's noise is taken from. */
-#define BLOCK_PAIRS_MIN 6u
+#define BLOCK_PAIRS_MIN 12u
 
 double levels_error(const struct levels_noise *noise, uint32_t length)
 {
@@ -28,15 +28,16 @@ double levels_error(const struct levels_noise *noise, uint32_t length)
 	return noise->scale[k] / sqrt(at);
 }
 
-/* Of differences of two independent values each: their standard deviation, clipped. */
-static double spread_of(double *d, uint32_t n)
+/* Of differences of two independent values each: their standard deviation. Heavy tails count where it is
+ * about single values; of means many may lie across a change. */
+static double spread_of(double *d, uint32_t n, bool single)
 {
 	double sum = 0, mad;
 
 	for (uint32_t i = 0; i < n; i++)
 		d[i] = fabs(d[i]);
 	mad = 1.4826 * median_of(d, n);
-	for (uint32_t i = 0; i < n; i++) {
+	for (uint32_t i = 0; i < n && single; i++) {
 		double x = fmin(d[i], CLIP * mad);
 
 		sum += x * x;
@@ -77,7 +78,7 @@ void levels_noise(const double *series, uint32_t count, uint32_t n, double floor
 			made += block_differences(series + (size_t)s * n, n, 1u << k, scratch + made);
 		if (k && made < BLOCK_PAIRS_MIN)
 			break;
-		out->scale[k] = fmax(white, spread_of(scratch, made));
+		out->scale[k] = fmax(white, spread_of(scratch, made, !k));
 		out->scales = k + 1;
 		if (!k)
 			out->differences = made;
