@@ -79,6 +79,16 @@
 #define LIMIT_WINDOW_NAMES 16384u
 /* DESIGN.md 1 */
 #define LIMIT_BEAT_BYTES_PER_RANK 2048
+/* DESIGN.md 1: a sketch, one a minute and rank; enforced at both ends. */
+#define LIMIT_SKETCH_BYTES_PER_RANK 8192u
+/* What a hostile one may unpack to: some 300 mangled names of 200 bytes are 60 kB. */
+#define LIMIT_SKETCH_UNPACKED_BYTES (128u << 10)
+/* A function below 0.1% of the time says nothing; as many kernels as a step keeps; the variables of a
+ * launcher's environment that concern us are some tens. */
+#define LIMIT_SKETCH_FUNCTIONS 512u
+#define LIMIT_SKETCH_KERNELS 192u
+#define LIMIT_SKETCH_SETTINGS 128u
+#define LIMIT_SKETCH_VALUE_BYTES 256u
 
 /* ---- in the cluster (aggregator/) ---- */
 /* 10,000 nodes of 8 ranks (DESIGN.md 7) and room for their restarts. */
