@@ -30,7 +30,8 @@ stack_start "$WORK/stack" || { ok "daemons start" false; exit; }
 loaded() { [ "$(node_api status .os.mode)" != starting ]; }
 stack_wait 60 loaded
 is "$(node_api status .os.mode)" bpf || { echo "# $(node_api status .os.why)"; ok "BPF loads" false; exit; }
-"$BIN/sysom" run --job packet-storm -- "$BIN/simjob" --ranks 4 --seconds 60 --seed 7 >"$WORK/job.log" 2>&1 &
+"$BIN/sysom" run --job packet-storm -- "$BIN/simjob" --ranks 4 --mix shard --host-work pack:kib=40960 \
+	--seconds 60 --seed 7 >"$WORK/job.log" 2>&1 &
 JOB=$!
 four() { [ "$(node_api status '[.ranks[] | select(.state == "attached")] | length')" = 4 ]; }
 stack_wait 25 four
