@@ -48,6 +48,7 @@ struct settings {
 	bool symbols_offer;
 	/* OS signals */
 	bool os_signals, os_bpf;
+	double os_bpf_budget; /* percent of the time of all CPUs */
 	char proc_root[NODE_PATH_BYTES], sys_root[NODE_PATH_BYTES];
 };
 
