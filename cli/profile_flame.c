@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/hash.h"
-#include "cli/term.h"
+#include "cli/escape.h"
 
 /* clang-format off */
 __asm__(".section .rodata\n"
@@ -26,43 +26,6 @@ struct page {
 	const char **name;
 	uint32_t *name_slot, name_room, name_count;
 };
-
-/* Within a script element nothing may look like its end, and JSON must stay JSON. */
-static void put_json(FILE *to, const char *text)
-{
-	fputc('"', to);
-	while (*text) {
-		bool ok;
-		unsigned n = term_next_char(text, &ok);
-
-		if (!ok)
-			fputc('?', to);
-		else if (*text == '"' || *text == '\\')
-			fprintf(to, "\\%c", *text);
-		else if ((unsigned char)*text < 0x20 || *text == '<' || *text == '>' || *text == '&')
-			fprintf(to, "\\u%04x", (unsigned char)*text);
-		else
-			fwrite(text, 1, n, to);
-		text += n;
-	}
-	fputc('"', to);
-}
-
-static void put_html(FILE *to, const char *text)
-{
-	while (*text) {
-		bool ok;
-		unsigned n = term_next_char(text, &ok);
-
-		if (!ok)
-			fputc('?', to);
-		else if (*text == '<' || *text == '>' || *text == '&')
-			fprintf(to, "&#%d;", *text);
-		else
-			fwrite(text, 1, n, to);
-		text += n;
-	}
-}
 
 static uint32_t name_number(struct page *p, const char *s)
 {
@@ -153,7 +116,7 @@ static void put_data(struct page *p, FILE *to)
 	fputs("\nnames: [", to);
 	for (uint32_t i = 0; i < p->name_count; i++) {
 		fputs(i ? ",\n" : "", to);
-		put_json(to, p->name[i]);
+		escape_json(to, p->name[i]);
 	}
 	fputs("]};\n</script>\n", to);
 }
@@ -193,11 +156,11 @@ int profile_flame_write(FILE *to, const struct profile_tree *t, const char *titl
 		own_times(&p);
 		fputs("<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n<meta "
 		      "name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>", to);
-		put_html(to, title);
+		escape_html(to, title);
 		fputs(" - sysom</title></head><body>\n<h1>", to);
-		put_html(to, title);
+		escape_html(to, title);
 		fputs("</h1>\n<div class=\"dim\">", to);
-		put_html(to, note);
+		escape_html(to, note);
 		if (p.left_out)
 			fprintf(to, " %u frames below %g%% are folded into their callers.", p.left_out,
 				share_min * 100);

@@ -326,6 +326,7 @@ static void fill_rank_config(struct node *n)
 	c->anomaly.summary_burst = 4 * s->window_burst;
 	c->anomaly.summary_per_s = 4 * s->window_per_minute / 60;
 	c->stall_ns = s->stall_ns;
+	c->beat_ns = s->beat_ns;
 }
 
 static int open_stores(struct node *n)
