@@ -311,7 +311,8 @@ static void member_add(struct incident_set *s, struct member *m, const struct di
 static void incident_add(struct incident_set *s, struct incident *i, const struct digest *d,
 			 uint64_t arrival_unix_ns)
 {
-	struct run r = { .member = incident_member_key(d->rank.rank, d->rank.node), .reasons = 1u << d->reason,
+	struct run r = { .member = incident_member_key(d->rank.rank, d->rank.node),
+			 .reasons = 1u << d->reason,
 			 .begin_unix_ns = d->begin_unix_ns, .end_unix_ns = d->end_unix_ns,
 			 .flagged = d->flagged, .self_excess_ns = d->self_excess_ns };
 	struct member *m = member_of(i, &d->rank);
