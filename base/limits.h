@@ -79,6 +79,16 @@
 #define LIMIT_WINDOW_NAMES 16384u
 /* DESIGN.md 1 */
 #define LIMIT_BEAT_BYTES_PER_RANK 2048
+/* DESIGN.md 1: a sketch, one a minute and rank; enforced at both ends. */
+#define LIMIT_SKETCH_BYTES_PER_RANK 8192u
+/* What a hostile one may unpack to: some 300 mangled names of 200 bytes are 60 kB. */
+#define LIMIT_SKETCH_UNPACKED_BYTES (128u << 10)
+/* A function below 0.1% of the time says nothing; as many kernels as a step keeps; the variables of a
+ * launcher's environment that concern us are some tens. */
+#define LIMIT_SKETCH_FUNCTIONS 512u
+#define LIMIT_SKETCH_KERNELS 192u
+#define LIMIT_SKETCH_SETTINGS 128u
+#define LIMIT_SKETCH_VALUE_BYTES 256u
 
 /* ---- in the cluster (aggregator/) ---- */
 /* 10,000 nodes of 8 ranks (DESIGN.md 7) and room for their restarts. */
@@ -141,6 +151,14 @@
 #define LIMIT_WINDOW_STACK_SAMPLES (1u << 16)
 /* Of a window that goes without its records: some 100 kB packed. */
 #define LIMIT_WINDOW_SUMMARY_STACK_FRAMES (1u << 15)
+
+/* Functions of one profile: a PyTorch process shows some 20,000; their names take 60 bytes each. */
+#define LIMIT_PROFILE_FUNCTIONS (1u << 18)
+#define LIMIT_PROFILE_NAME_BYTES (64u << 20)
+
+/* Of a folded file: a day of a node at 99 Hz has fewer different stacks, of some 2 kB. */
+#define LIMIT_FOLDED_LINES (8u << 20)
+#define LIMIT_FOLDED_BYTES (2ull << 30)
 
 /* What sysomd keeps of them, packed: windows ask for the last minutes (the recorder's promise). */
 #define LIMIT_STACKS_KEPT_BYTES (12u << 20)

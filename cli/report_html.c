@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Written by hand rather than from a template, so that no text reaches the file unescaped: every
- * string that came from a peer goes through put(). */
+ * string that came from a peer goes through escape_html(). */
 #include "cli/report_html.h"
 
 #include <errno.h>
@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "cli/escape.h"
 #include "cli/incident_text.h"
 #include "cli/jsonget.h"
 #include "cli/report_kernels.h"
@@ -60,41 +61,17 @@ static const char style[] =
 	"*{print-color-adjust:exact;-webkit-print-color-adjust:exact}"
 	"h2{break-after:avoid}tr,svg,.facts div{break-inside:avoid}.tip{display:none}}\n";
 
-static void put(FILE *to, const char *text)
-{
-	while (*text) {
-		bool ok;
-		unsigned n = term_next_char(text, &ok);
-
-		if (!ok)
-			fputc('?', to);
-		else if (*text == '&')
-			fputs("&amp;", to);
-		else if (*text == '<')
-			fputs("&lt;", to);
-		else if (*text == '>')
-			fputs("&gt;", to);
-		else if (*text == '"')
-			fputs("&quot;", to);
-		else if (*text == '\'')
-			fputs("&#39;", to);
-		else
-			fwrite(text, 1, n, to);
-		text += n;
-	}
-}
-
 static void cell(FILE *to, const char *text)
 {
 	fputs("<td>", to);
-	put(to, text);
+	escape_html(to, text);
 	fputs("</td>", to);
 }
 
 static void fact(FILE *to, const char *label, const char *value, const char *class)
 {
 	fprintf(to, "<div><span class=\"dim\">%s</span><b class=\"%s\">", label, class);
-	put(to, value);
+	escape_html(to, value);
 	fputs("</b></div>\n", to);
 }
 
@@ -107,20 +84,20 @@ static void put_head(FILE *to, const json_t *in)
 	fputs("<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
 	      "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
 	      "<meta name=\"color-scheme\" content=\"light dark\">\n<title>", to);
-	put(to, incident_text_title(in));
+	escape_html(to, incident_text_title(in));
 	fputs(" - sysom</title>\n<style>\n", to);
 	fputs(style, to);
 	fputs("</style></head><body>\n<h1>", to);
-	put(to, incident_text_title(in));
+	escape_html(to, incident_text_title(in));
 	fputs("</h1>\n<p class=\"dim\">Incident ", to);
-	put(to, jsonget_text(in, "id"));
+	escape_html(to, jsonget_text(in, "id"));
 	fputs(", ", to);
-	put(to, jsonget_text(in, "state"));
+	escape_html(to, jsonget_text(in, "state"));
 	fputs("; job ", to);
-	put(to, jsonget_text(in, "job"));
+	escape_html(to, jsonget_text(in, "job"));
 	json_array_foreach((json_t *)nodes, i, v) {
 		fputs(i ? ", " : json_array_size(nodes) == 1 ? "; node " : "; nodes ", to);
-		put(to, json_is_string(v) ? json_string_value(v) : "?");
+		escape_html(to, json_is_string(v) ? json_string_value(v) : "?");
 	}
 	fprintf(to, "; %s", term_time(begin));
 	if (end > begin)
@@ -151,7 +128,7 @@ static void put_facts(FILE *to, const json_t *in)
 		fprintf(to, "<p>Slow only since %s for it: rank%s ",
 			json_array_size(json_object_get(in, "victims")) == 1 ? "it waits" : "they wait",
 			json_array_size(json_object_get(in, "victims")) == 1 ? "" : "s");
-		put(to, incident_text_ranks(json_object_get(in, "victims")));
+		escape_html(to, incident_text_ranks(json_object_get(in, "victims")));
 		fputs(".</p>\n", to);
 	}
 }
@@ -465,9 +442,10 @@ static void put_parts(FILE *to, const json_t *in)
 		double share = jsonget_number(p, "share"), width = share > 1 ? 1 : share > 0 ? share : 0;
 
 		fputs("<tr><td class=\"t\">", to);
-		put(to, strcmp(jsonget_text(p, "kind"), "kernel") ? incident_text_part(p, 100) : "kernel ");
+		escape_html(to, strcmp(jsonget_text(p, "kind"), "kernel") ?
+					incident_text_part(p, 100) : "kernel ");
 		if (!strcmp(jsonget_text(p, "kind"), "kernel"))
-			put(to, jsonget_text(p, "name"));
+			escape_html(to, jsonget_text(p, "name"));
 		fputs("</td>", to);
 		cell(to, term_ms(jsonget_number(p, "expected_ms")));
 		cell(to, term_ms(jsonget_number(p, "observed_ms")));
@@ -507,16 +485,16 @@ static void put_signals(FILE *to, const json_t *in)
 			break;
 		fprintf(to, "<tr><td>%lld</td><td class=\"t%s\">", (long long)jsonget_integer(s, "rank"),
 			raised ? " bad" : "");
-		put(to, jsonget_text(s, raised ? "text" : "name"));
+		escape_html(to, jsonget_text(s, raised ? "text" : "name"));
 		if (!raised && *jsonget_text(s, "subject")) {
 			fputs(": ", to);
-			put(to, jsonget_text(s, "subject"));
+			escape_html(to, jsonget_text(s, "subject"));
 		}
 		fputs("</td>", to);
 		put_number(to, s, "value");
 		put_number(to, s, "usual");
 		fputs("<td class=\"t\">", to);
-		put(to, jsonget_text(s, "unit"));
+		escape_html(to, jsonget_text(s, "unit"));
 		fputs("</td>", to);
 		cell(to, weight_ms > 0 ? term_ms(weight_ms) : "-");
 		fputs("</tr>\n", to);
@@ -549,7 +527,7 @@ static void put_kernels(FILE *to, const struct trace_model *m, const struct trac
 		char text[64];
 
 		fputs("<tr><td class=\"t\">", to);
-		put(to, *name ? name : "(name unknown, copies)");
+		escape_html(to, *name ? name : "(name unknown, copies)");
 		fputs("</td>", to);
 		cell(to, normal ? term_ms(k[i].normal_ns / 1e6) : "-");
 		cell(to, slow ? term_ms(k[i].slow_ns / 1e6) : "-");
@@ -578,12 +556,12 @@ static void put_windows(FILE *to, const json_t *in)
 			break;
 		}
 		fprintf(to, "<tr><td>%lld</td><td class=\"t\">", (long long)jsonget_integer(w, "rank"));
-		put(to, jsonget_text(w, "node"));
+		escape_html(to, jsonget_text(w, "node"));
 		fputs("</td><td class=\"t\">", to);
-		put(to, jsonget_text(w, "reason"));
+		escape_html(to, jsonget_text(w, "reason"));
 		fputs(jsonget_true(w, "summary_only") ? " (summary)</td><td class=\"t\">" :
 							"</td><td class=\"t\">", to);
-		put(to, term_time(jsonget_unsigned(w, "begin_unix_ns")));
+		escape_html(to, term_time(jsonget_unsigned(w, "begin_unix_ns")));
 		fputs("</td>", to);
 		cell(to, term_count(jsonget_number(w, "steps")));
 		cell(to, term_count(jsonget_number(w, "records")));
@@ -593,7 +571,7 @@ static void put_windows(FILE *to, const json_t *in)
 	fputs("</table></div>\n", to);
 	json_array_foreach(json_object_get(in, "missing"), i, w) {
 		fputs("<p class=\"bad\">Missing: ", to);
-		put(to, json_is_string(w) ? json_string_value(w) : "?");
+		escape_html(to, json_is_string(w) ? json_string_value(w) : "?");
 		fputs("</p>\n", to);
 	}
 }
@@ -617,7 +595,7 @@ int report_html_write(FILE *to, const json_t *in, const struct trace_model *m)
 	err = report_stacks_put(to, in, m);
 	put_windows(to, in);
 	fputs("<p class=\"dim\">sysom trace ", to);
-	put(to, jsonget_text(in, "id"));
+	escape_html(to, jsonget_text(in, "id"));
 	fputs(" writes the same windows for ui.perfetto.dev.</p>\n</body></html>\n", to);
 	return ferror(to) ? errno ? -errno : -EIO : err;
 }

@@ -3,38 +3,14 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
+#include "cli/escape.h"
 #include "cli/incident_stacks.h"
 #include "cli/profile_flame.h"
 #include "cli/term.h"
 
 /* A report is read beside other things: what is below 0.1% is not. */
 #define REPORT_SHARE_MIN 0.001
-
-/* The flame page is well-formed and its texts are escaped for a page; here it becomes an attribute.
- */
-static void put_attribute(FILE *to, const char *text)
-{
-	for (; *text; text++) {
-		if (*text == '&')
-			fputs("&amp;", to);
-		else if (*text == '"')
-			fputs("&quot;", to);
-		else
-			fputc(*text, to);
-	}
-}
-
-static void put_text(FILE *to, const char *text)
-{
-	for (; *text; text++) {
-		if (strchr("<>&\"'", *text))
-			fprintf(to, "&#%d;", *text);
-		else
-			fputc(*text, to);
-	}
-}
 
 static int flame_page(const struct trace_rank *r, struct profile_names *names, char **page)
 {
@@ -73,7 +49,7 @@ static void put_words(FILE *to, const struct trace_rank *r, const struct profile
 	if (!incident_stacks_gil(s, gil, sizeof(gil)))
 		return;
 	fputs("<p class=\"bad\">", to);
-	put_text(to, gil);
+	escape_html(to, gil);
 	fputs("</p>\n", to);
 }
 
@@ -99,7 +75,7 @@ int report_stacks_put(FILE *to, const json_t *in, const struct trace_model *m)
 		    "<iframe title=\"flame graph\" style=\"width:100%;height:46em;border:1px solid "
 		    "var(--line);border-radius:6px\" sandbox=\"allow-scripts\" srcdoc=\"",
 		    to);
-		put_attribute(to, page);
+		escape_page(to, page);
 		fputs("\"></iframe>\n", to);
 	}
 	free(page);

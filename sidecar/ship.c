@@ -413,7 +413,24 @@ void ship_command(void *arg, const struct wire_command *c)
 
 /* ---- beats ---- */
 
-static void fill_beat_rank(const struct process *p, struct beat_rank *b)
+/* A suspect's flags of so long ago still count: steps are judged up to two seconds after their end. */
+#define SHIP_SUSPECT_NS 5000000000ull
+
+static uint32_t beat_flags(const struct process *p, uint64_t now_ns)
+{
+	const struct rank *r = p->rank;
+	uint32_t flags = 0;
+
+	if (r->anomaly.state != ANOMALY_IDLE)
+		flags |= BEAT_RANK_ANOMALY;
+	if (r->stats.last_self_flag_ns && now_ns < r->stats.last_self_flag_ns + SHIP_SUSPECT_NS)
+		flags |= BEAT_RANK_SUSPECT;
+	if (r->stalled)
+		flags |= BEAT_RANK_STALLED;
+	return flags;
+}
+
+static void fill_beat_rank(const struct process *p, struct beat_rank *b, uint64_t now_ns)
 {
 	const struct rank_stats *st = &p->rank->stats;
 	struct rank_medians m;
@@ -435,6 +452,8 @@ static void fill_beat_rank(const struct process *p, struct beat_rank *b)
 		b->kernels_joined = join_stats(p->join)->kernels_joined;
 		b->kernels_unmatched = join_stats(p->join)->kernels_unmatched;
 	}
+	b->flags = beat_flags(p, now_ns);
+	beats_fill(p->rank->beats, b, now_ns);
 }
 
 static void fill_beat(struct node *n, struct beat *b, struct beat_rank *ranks, uint64_t now_ns)
@@ -464,7 +483,7 @@ static void fill_beat(struct node *n, struct beat *b, struct beat_rank *ranks, u
 			continue;
 		b->raw_bytes += process_raw_bytes(p);
 		if (p->state != PROCESS_GONE)
-			fill_beat_rank(p, &ranks[b->rank_count++]);
+			fill_beat_rank(p, &ranks[b->rank_count++], now_ns);
 	}
 }
 
