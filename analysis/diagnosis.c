@@ -265,10 +265,35 @@ static struct choice choose(const struct diagnosis_view *v, enum finding_layer o
 	return best;
 }
 
+/* Half of how far healthy peers lie apart: a difference within it is theirs too. */
+static double noise_of(const struct diagnosis_view *v)
+{
+	double least = DBL_MAX, most = 0;
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < v->in->peer_count && v->in->kind != FINDING_UNIFORM; i++) {
+		double x = figure_of(&v->in->peer[i], FIGURE_SELF);
+
+		if (x < 0)
+			continue;
+		least = x < least ? x : least;
+		most = x > most ? x : most;
+		n++;
+	}
+	return n >= 3 ? (most - least) / 2 : 0;
+}
+
+static bool is_within_noise(const struct diagnosis_view *v)
+{
+	return v->pools_known && whole_of(v) <= noise_of(v);
+}
+
 static enum finding_cause cause_alone(const struct diagnosis_view *v)
 {
 	struct choice c = choose(v, LAYER_COUNT);
 
+	if (is_within_noise(v))
+		return CAUSE_UNKNOWN;
 	return c.lead ? c.lead->cause : CAUSE_UNKNOWN;
 }
 
@@ -567,10 +592,17 @@ static void conclude(struct diagnosis_view *v, struct diagnosis *out)
 {
 	struct choice c = choose(v, LAYER_COUNT);
 
+	if (is_within_noise(v)) {
+		c.lead = NULL;
+		if (!is_given(v->in->known))
+			diagnosis_missing(
+			    out,
+			    "a difference: in this stretch rank %d is slower by no more "
+			    "than its peers differ",
+			    v->who->rank);
+	}
 	/* what detection knows stands, unless the rank was stopped from outside */
 	if (is_given(v->in->known) && (!c.lead || c.lead->cause != CAUSE_OS_STOPPED))
-		c.lead = NULL;
-	if (c.lead && c.lead->cause == CAUSE_CPU_HOST_GAP && v->in->kind == FINDING_UNIFORM)
 		c.lead = NULL;
 	if (c.lead) {
 		out->cause = c.lead->cause;
@@ -579,6 +611,8 @@ static void conclude(struct diagnosis_view *v, struct diagnosis *out)
 		diagnosis_text_remedy(v, c.lead, out->remedy, sizeof(out->remedy));
 	} else {
 		out->cause = fallback(v);
+		if (out->cause == CAUSE_SW_ENVIRONMENT)
+			c = weigh(v, out->cause);
 		out->effect_ns = v->pools_known ? whole_of(v) : 0;
 		out->confidence = is_given(out->cause)		? 0.8
 				  : out->cause != CAUSE_UNKNOWN ? 0.3

@@ -209,12 +209,10 @@ static const struct os_signal *telemetry(const struct diagnosis_view *v, enum fi
 		const char *word;
 		enum finding_cause cause;
 	} words[] = {
-	    {"ecc", CAUSE_GPU_ECC},	      {"retired", CAUSE_GPU_ECC},
-	    {"remapped", CAUSE_GPU_ECC},      {"thermal", CAUSE_GPU_THERMAL},
-	    {"power_brake", CAUSE_GPU_POWER}, {"power_cap", CAUSE_GPU_POWER},
-	    {"power", CAUSE_GPU_POWER},	      {"temperature", CAUSE_GPU_THERMAL},
-	    {"clock", CAUSE_GPU_CLOCKS},      {"throttl", CAUSE_GPU_CLOCKS},
-	    {"slowdown", CAUSE_GPU_CLOCKS},
+	    {"gpu_ecc", CAUSE_GPU_ECC},	      {"thermal", CAUSE_GPU_THERMAL},
+	    {"heat", CAUSE_GPU_THERMAL},      {"power cap", CAUSE_GPU_POWER},
+	    {"power brake", CAUSE_GPU_POWER}, {"gpu_power", CAUSE_GPU_POWER},
+	    {"clock", CAUSE_GPU_CLOCKS},      {"gpu_throttle", CAUSE_GPU_CLOCKS},
 	};
 
 	*known = false;
@@ -442,6 +440,23 @@ static void compare_kernels(struct diagnosis_view *v, const struct bases *b)
 	free(p);
 }
 
+/* A link that has become narrower or slower, or sends again, is why copies take longer. */
+static void pcie(const struct diagnosis_view *v, struct diagnosis_candidate *c)
+{
+	for (uint32_t i = 0; i < v->who->signal_count; i++) {
+		const struct os_signal *s = &v->who->signal[i];
+		size_t used = strlen(c->text);
+		char text[120];
+
+		if (strncmp(s->name, "gpu_pcie", 8) || !(s->flags & OS_SIGNAL_RAISED))
+			continue;
+		os_signal_text(s, text, sizeof(text));
+		snprintf(c->text + used, sizeof(c->text) - used, "; %s", text);
+		snprintf(c->because, sizeof(c->because), "copies take longer: %s", text);
+		return;
+	}
+}
+
 void diagnosis_gpu_look(struct diagnosis_view *v)
 {
 	double copy = v->mine[FIGURE_COPY] - v->base[FIGURE_COPY];
@@ -472,5 +487,6 @@ void diagnosis_gpu_look(struct diagnosis_view *v)
 			 diagnosis_text_ms(v->base[FIGURE_COPY], &b),
 			 v->in->kind == FINDING_UNIFORM ? "before" : "on its peers");
 		snprintf(c->because, sizeof(c->because), "%s", c->text);
+		pcie(v, c);
 	}
 }

@@ -358,13 +358,13 @@ void diagnosis_host_look(struct diagnosis_view *v)
 	bases_of(v, &bases);
 	if (v->who->samples > 0 && bases.count)
 		look_at_functions(v, &bases);
-	else if (v->pools_known && v->pool_ns[POOL_HOST] > 0)
-		diagnosis_missing(
-		    v->out,
-		    v->who->samples > 0
-			? "CPU profiles of healthy peers or of earlier runs of rank %d"
-			: "CPU stacks of rank %d",
-		    v->who->rank);
+	else if (v->pool_ns[POOL_HOST] > 0 && !(v->who->samples > 0))
+		diagnosis_missing(v->out, "CPU stacks of rank %d", v->who->rank);
+	else if (v->pool_ns[POOL_HOST] > 0)
+		diagnosis_missing(v->out,
+				  "CPU profiles of healthy peers or of earlier runs, to compare rank "
+				  "%d with",
+				  v->who->rank);
 	if (v->mine[FIGURE_IDLE] >= 0 && v->base[FIGURE_IDLE] >= 0 && gap > 0) {
 		struct diagnosis_candidate *c =
 		    diagnosis_add(v, CAUSE_CPU_HOST_GAP, POOL_HOST, gap, 0.3);
