@@ -279,9 +279,8 @@ static void uniform(struct diagnosis_view *v, const struct pair *p, uint32_t n, 
 	}
 	if (names < 2 || 2 * slower < names)
 		return;
-	snprintf(how, sizeof(how),
-		 "%u of %u compute kernels are slower by one ratio, %.2f times %s", slower, names,
-		 r, v->than);
+	snprintf(how, sizeof(how), "%u of %u compute kernels take %.2f times as long %s", slower,
+		 names, r, v->as);
 	slow_gpu(v, effect, how);
 }
 
@@ -309,10 +308,9 @@ static void one_kernel(struct diagnosis_view *v, struct pair *p, uint32_t n, dou
 		diagnosis_text_copy(c->subject, sizeof(c->subject), p[i].name);
 		snprintf(c->text, sizeof(c->text),
 			 "kernel %.*s takes %.2f times as long %s: +%s per step", NAME_SHOWN,
-			 p[i].name, ratio_of(&p[i]), v->than,
-			 diagnosis_text_ms(p[i].extra_ns, &ms));
+			 p[i].name, ratio_of(&p[i]), v->as, diagnosis_text_ms(p[i].extra_ns, &ms));
 		snprintf(c->because, sizeof(c->because), "kernel %.*s takes %.2f times as long %s",
-			 NAME_SHOWN, p[i].name, ratio_of(&p[i]), v->than);
+			 NAME_SHOWN, p[i].name, ratio_of(&p[i]), v->as);
 	}
 }
 

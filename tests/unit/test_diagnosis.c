@@ -791,7 +791,8 @@ static void strips_what_tells_variants_of_a_kernel_apart(void **unused)
 {
 	static const char *const pairs[][2] = {
 		{ "_ZN7cutlass6KernelI4GemmILi128EEEEvT_", "cutlass::Kernel" },
-		{ "_ZN2at6native29vectorized_elementwise_kernelILi4EfEEvi", "at::native::vectorized_elementwise_kernel" },
+		{ "_ZN2at6native29vectorized_elementwise_kernelILi4EfEEvi",
+		  "at::native::vectorized_elementwise_kernel" },
 		{ "_Z6kernelPf", "kernel" },
 		{ "void at::native::reduce_kernel<512, 1>(float*)", "at::native::reduce_kernel" },
 		{ "volta_sgemm_128x64_nn", "volta_sgemm_#x#_nn" },
