@@ -734,6 +734,7 @@ int job_rank_run(const struct job_options *o, struct job_control *control, int r
 	uint64_t begins[JOB_MAX_FAULTS], step = 0;
 	struct rusage u;
 
+	prctl(PR_SET_NAME, "simjob"); /* not "exe", by which it was started */
 	memset(begins, 0xff, sizeof(begins));
 	r.random = o->seed * 1000003 + (uint64_t)rank;
 	if (!load_program(&r) || !find_driver(&r.api) || !start_device(&r))
