@@ -232,7 +232,8 @@ void incident_text_print(FILE *to, const json_t *in, const char *plots, const ch
 		fprintf(to, "  victims   %s %s: slow only since %s for the slow one\n",
 			json_array_size(victims) == 1 ? "rank" : "ranks", incident_text_ranks(victims),
 			json_array_size(victims) == 1 ? "it waits" : "they wait");
-	fprintf(to, "  evidence  %s window%s\n  uploaded  %s", term_count(jsonget_number(in, "window_count")),
+	fprintf(to, "  evidence  %s window%s\n  uploaded  %s",
+		term_count(jsonget_number(in, "window_count")),
 		jsonget_number(in, "window_count") == 1 ? "" : "s", term_bytes(sent));
 	if (raw > 0)
 		fprintf(to, " of the %s that these windows cover: %s", term_bytes(raw),

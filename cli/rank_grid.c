@@ -34,7 +34,7 @@ static void choose_ranks(struct rank_grid *g, const json_t *in, const struct tra
 
 	for (size_t i = 0; !culprit && i < m->rank_count; i++)
 		culprit = m->ranks[i].step_count ? &m->ranks[i] : NULL;
-	for (size_t i = 0; culprit && i < m->rank_count; i++) {
+	for (size_t i = 0; culprit && culprit->step_count && i < m->rank_count; i++) {
 		const struct trace_rank *r = &m->ranks[i];
 
 		if (!r->step_count || strcmp(r->who.job, culprit->who.job))

@@ -309,7 +309,8 @@ static void put_scatter(FILE *to, const struct scatter *s, const struct trace_ra
 		flagged += s->p[i].flagged;
 	fprintf(to,
 		"<svg class=\"roofline\" viewBox=\"0 0 %.0f %.0f\" role=\"img\" aria-label=\"Step time "
-		"against work of rank %d: %zu steps, %zu of them flagged, and the expected line\">\n", WIDTH, s->height, r->who.rank, s->count, flagged);
+		"against work of rank %d: %zu steps, %zu flagged, and the expected line\">\n",
+		WIDTH, s->height, r->who.rank, s->count, flagged);
 	put_scatter_axes(to, s);
 	fputs("<polyline class=\"exp\" points=\"", to);
 	for (size_t i = 0; i < s->count; i++)
