@@ -218,28 +218,36 @@ static int encode(struct window *w, struct buf *out)
 	return wire_window_encode(w, out);
 }
 
-static int ship(struct process *p, const struct request *q)
+/* The message, into an empty buffer that is the caller's to free. */
+static int pack(struct process *p, const struct request *q, struct buf *out)
 {
-	struct node *n = p->node;
 	struct window w;
-	struct buf b;
 	int err;
 
-	buf_init(&b, LIMIT_WIRE_MESSAGE_BYTES);
+	buf_init(out, LIMIT_WIRE_MESSAGE_BYTES);
 	err = fill_window(p, &w, q);
 	if (!err)
-		err = encode(&w, &b);
+		err = encode(&w, out);
 	if (err) {
-		n->stats.window_failed++;
+		p->node->stats.window_failed++;
 		log_warn("window", "rank=%d reason=%u: %s", p->id.rank, q->reason, strerror(-err));
-		buf_fini(&b);
+		buf_fini(out);
 	} else {
 		log_info("window", "rank=%d reason=%u steps=%u records=%u stacks=%u bytes=%zu summary=%d",
 			 p->id.rank, q->reason, w.step_count, w.host_count + w.device_count,
-			 w.stacks.sample_count, b.bytes, w.summary_only);
-		uplink_put_window(n->uplink, &b);
+			 w.stacks.sample_count, out->bytes, w.summary_only);
 	}
 	wire_window_free(&w);
+	return err;
+}
+
+static int ship(struct process *p, const struct request *q)
+{
+	struct buf b;
+	int err = pack(p, q, &b);
+
+	if (!err)
+		uplink_put_window(p->node->uplink, &b);
 	return err;
 }
 
@@ -375,40 +383,31 @@ void ship_stall(struct process *p, uint64_t now_ns)
 	ship(p, &q);
 }
 
-int ship_range(struct process *p, uint32_t reason, uint64_t begin_ns, uint64_t end_ns)
+int ship_pack(struct process *p, uint32_t reason, uint64_t begin_ns, uint64_t end_ns,
+	      const uint8_t *anomaly_id, struct buf *out)
 {
 	struct window_step *steps = malloc(sizeof(*steps) * SHIP_ASKED_STEPS);
 	struct request q = { .reason = reason, .steps = steps, .begin_ns = begin_ns,
-			     .end_ns = end_ns };
+			     .end_ns = end_ns, .anomaly_id = anomaly_id };
 	int err;
 
 	if (!steps)
 		return -ENOMEM;
 	q.step_count = rank_recent(p->rank, begin_ns, end_ns, steps, SHIP_ASKED_STEPS);
-	p->node->stats.asked++;
-	err = ship(p, &q);
+	err = pack(p, &q, out);
 	free(steps);
 	return err;
 }
 
-void ship_command(void *arg, const struct wire_command *c)
+int ship_range(struct process *p, uint32_t reason, uint64_t begin_ns, uint64_t end_ns,
+	       const uint8_t *anomaly_id)
 {
-	struct node *n = arg;
-	bool found = false;
+	struct buf b;
+	int err = ship_pack(p, reason, begin_ns, end_ns, anomaly_id, &b);
 
-	/* 2, hold, needs nothing here: the recorder keeps everything for as long as its retention. */
-	if (c->kind != 1 && c->kind != 2)
-		return;
-	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++) {
-		struct process *p = n->processes[i];
-
-		if (!p || !process_matches(p, c->job, c->rank))
-			continue;
-		found = true;
-		if (c->kind == 1 && c->end_ns > c->begin_ns)
-			ship_range(p, WINDOW_ASKED, c->begin_ns, c->end_ns);
-	}
-	n->stats.asked_unknown += !found;
+	if (!err)
+		uplink_put_window(p->node->uplink, &b);
+	return err;
 }
 
 /* ---- beats ---- */
