@@ -267,7 +267,8 @@ static void run_take(struct incident *i, struct run r)
 
 static bool is_own(const struct digest *d)
 {
-	return d->reason == WINDOW_SELF || d->reason == WINDOW_DRIFT || d->reason == WINDOW_STALL;
+	return d->reason == WINDOW_SELF || d->reason == WINDOW_PEER || d->reason == WINDOW_DRIFT ||
+	       d->reason == WINDOW_STALL;
 }
 
 /* Medians and explanation are those of the window that says most: what the rank did itself before
@@ -630,14 +631,14 @@ static bool is_hiccup(const struct incident *i)
 
 static void judge(const struct incident *i, uint32_t job_ranks, struct verdict *v)
 {
-	static const uint32_t order[] = { WINDOW_STALL, WINDOW_SELF, WINDOW_DRIFT };
+	static const uint32_t order[] = { WINDOW_STALL, WINDOW_SELF, WINDOW_PEER, WINDOW_DRIFT };
 	uint32_t known = job_ranks;
 
 	*v = (struct verdict){ .symptom = "slow_job" };
 	for (uint32_t k = 0; k < i->member_count; k++)
 		if (i->members[k].world_size > 0 && (uint32_t)i->members[k].world_size > known)
 			known = (uint32_t)i->members[k].world_size;
-	for (int o = 0; o < 3 && !v->reason; o++)
+	for (int o = 0; o < 4 && !v->reason; o++)
 		for (uint32_t k = 0; k < i->member_count; k++)
 			if (REASON(&i->members[k], order[o]))
 				v->reason = order[o];
@@ -662,7 +663,8 @@ static void judge(const struct incident *i, uint32_t job_ranks, struct verdict *
 		v->symptom = "drift";
 	else if (is_hiccup(i))
 		v->symptom = "hiccup";
-	else if (v->reason == WINDOW_SELF && (v->culprits < 2 || 2 * v->culprits <= known))
+	else if ((v->reason == WINDOW_SELF || v->reason == WINDOW_PEER) &&
+		 (v->culprits < 2 || 2 * v->culprits <= known))
 		v->symptom = "slow_rank";
 }
 

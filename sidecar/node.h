@@ -37,7 +37,7 @@ struct settings {
 	double window_burst, window_per_minute, asked_per_minute;
 	uint64_t hold_bytes;
 	uint64_t stall_ns;
-	bool canary;
+	bool canary, node_peers;
 	bool automatic_steps;
 	/* CPU stacks */
 	int sampler_mode; /* enum sampler_mode, the best to try */
@@ -84,6 +84,13 @@ struct process {
 	uint32_t command_serial, acked_serial;
 	uint64_t baseline_total, baseline_at_ns; /* learned steps at the latest save, and when */
 	uint64_t sketch_at_ns; /* of the latest; 0: none yet */
+	/* slow among its peers on the node, by local_peers.h */
+	bool peer_slow;
+	uint64_t peer_since_ns, peer_window_ns; /* of the stretch; when the latest window was made */
+	double peer_excess, peer_excess_ns;
+	uint8_t peer_id[16];
+	uint32_t peer_sequence;
+	uint64_t peer_flags;
 	struct anomaly_bucket asked; /* windows that the aggregator may still ask for */
 };
 
@@ -104,6 +111,7 @@ struct symbol_offer; /* symbol_offer.c */
 struct os_signals;   /* os_signals.c */
 struct sketches;     /* sketches.c */
 struct commands;     /* commands.c */
+struct local_peers;  /* local_peers.c */
 struct os_opening;   /* os_node.c */
 
 struct node {
@@ -118,6 +126,8 @@ struct node {
 	struct cpu_stacks *stacks; /* cpu_stacks.c; NULL: not opened */
 	struct symbol_offer *offer; /* symbol_offer.c; NULL: off, or nobody to offer to */
 	struct commands *commands;
+	struct local_peers *peers; /* NULL: switched off */
+	uint64_t peer_suspect_until_ns;
 	struct sketches *sketches; /* sketches.c; NULL: off */
 	struct os_signals *os; /* NULL: switched off, or being loaded */
 	struct os_opening *os_opening; /* os_node.c; NULL: not being loaded */
@@ -183,7 +193,9 @@ void drain_last(struct process *p);
 
 /* ship.c: windows and beats */
 void ship_init(struct process *p); /* sets the rank's callbacks */
-/* COMM windows that have waited for their arbitration. */
+/* The rank is gone: its peers wait for it no more. */
+void ship_forget(struct process *p);
+/* COMM windows that have waited for their arbitration; ranks that are slow among their peers. */
 void ship_tend(struct node *n, uint64_t now_ns);
 void ship_flush(struct node *n); /* closes and sends every open window */
 void ship_stall(struct process *p, uint64_t now_ns);

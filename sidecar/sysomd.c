@@ -25,6 +25,7 @@
 #include "sidecar/symbol_offer.h"
 #include "sidecar/cpu_stacks.h"
 #include "sidecar/commands.h"
+#include "sidecar/local_peers.h"
 
 #define DEFAULT_CONFIG "/etc/sysom/sysomd.yaml"
 /* SIGTERM: as long as this for what is queued; what remains waits in the spool. */
@@ -139,6 +140,8 @@ static const struct config_key keys[] = {
 	    .min = 0, .max = 100),
 	KEY(proc_root, "proc.root", CONFIG_STRING, "/proc", "where the host's /proc is"),
 	KEY(sys_root, "sys.root", CONFIG_STRING, "/sys", "and its /sys"),
+	KEY(node_peers, "peers.on", CONFIG_BOOL, "true",
+	    "compare the ranks of one job and role on this node with one another"),
 	KEY(canary, "canary.on", CONFIG_BOOL, "true",
 	    "do not judge steps during which the whole host stood still"),
 };
@@ -262,7 +265,7 @@ static bool has_suspect(const struct node *n)
 	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++)
 		if (n->processes[i] && n->processes[i]->rank->anomaly.state != ANOMALY_IDLE)
 			return true;
-	return commands_suspect_until_ns(n) != 0;
+	return commands_suspect_until_ns(n) != 0 || clock_monotonic_ns() < n->peer_suspect_until_ns;
 }
 
 static void measure_own(struct node *n, uint64_t now_ns)
@@ -409,6 +412,8 @@ static int node_open(struct node *n)
 	if (n->settings.canary && (err = canary_open(&n->canary)))
 		return err;
 	err = commands_open(n);
+	if (!err && n->settings.node_peers)
+		err = local_peers_open(&n->peers);
 	if (!err)
 		err = cpu_stacks_open(n);
 	if (!err)
@@ -447,6 +452,7 @@ static void node_close(struct node *n, int code)
 	cpu_stacks_close(n);
 	registration_close(n);
 	commands_close(n);
+	local_peers_close(n->peers);
 	symbol_offer_close(n->offer);
 	uplink_finish(n->uplink, LINGER_MS);
 	recorder_close(n->recorder);
