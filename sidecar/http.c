@@ -245,7 +245,8 @@ static enum MHD_Result on_capture(struct node *n, struct MHD_Connection *c)
 
 		if (!p || !process_matches(p, argument(c, "job"), rank))
 			continue;
-		if (ship_range(p, WINDOW_MANUAL, now_ns > back_ns ? now_ns - back_ns : 0, now_ns))
+		if (ship_range(p, WINDOW_MANUAL, now_ns > back_ns ? now_ns - back_ns : 0, now_ns,
+			       NULL))
 			failed++;
 		else
 			count++;
