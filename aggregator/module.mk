@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # all but main() is a library, for the unit tests
 LIBS += aggregator
-aggregator_SRCS := aggregator/api.c aggregator/api_symbols.c aggregator/commit.c aggregator/digest.c aggregator/fleet.c \
-	aggregator/incident.c aggregator/ingest.c aggregator/rep.c aggregator/store.c aggregator/symbols.c aggregator/text.c
-aggregator_LDLIBS := -lnng -lsqlite3 -lmicrohttpd -ljansson
+aggregator_SRCS := aggregator/api.c aggregator/alert.c aggregator/api_symbols.c aggregator/commit.c aggregator/digest.c aggregator/fleet.c \
+	aggregator/incident.c aggregator/incident_judge.c aggregator/incident_json.c aggregator/picture.c \
+	aggregator/finding_json.c aggregator/verdict.c aggregator/ingest.c aggregator/rep.c aggregator/store.c aggregator/symbols.c aggregator/text.c
+aggregator_LDLIBS := -lnng -lsqlite3 -lmicrohttpd -lcurl -ljansson
 
 PROGS += sysom-aggregator
 INSTALL_PROGS += sysom-aggregator

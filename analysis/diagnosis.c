@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The excess of a step is divided into pools (compute, copies, host, communication) by what is
- * accounted for without doubt: the times of kernels and of the device's idling. Each layer then puts
- * forward what could explain a pool, with a measured effect. The candidate that explains most wins,
- * weighted by how deep it lies: a thread that waits for the CPU is the consequence of what runs there,
- * so the deeper of two that explain as much is the cause, and the shallower its evidence. */
+ * accounted for without doubt: the times of kernels and of the device's idling. Each layer then
+ * puts forward what could explain a pool, with a measured effect. The candidate that explains most
+ * wins, weighted by how deep it lies: a thread that waits for the CPU is the consequence of what
+ * runs there, so the deeper of two that explain as much is the cause, and the shallower its
+ * evidence. */
 #include "analysis/diagnosis.h"
 
 #include <float.h>
@@ -19,17 +20,17 @@
 #define EXPLAINS_MIN 0.2
 #define PEERS_LOOKED 256u
 /* Steps from which on their median is trusted. */
-#define STEPS_SURE   5u
+#define STEPS_SURE 5u
 
 /* How deep a cause lies, 0 to 1; what is not here: 0.9. */
 static const double depths[CAUSE_COUNT] = {
-	[CAUSE_OS_STOPPED] = 1.0,     [CAUSE_OS_CPU_LIMIT] = 1.0,	[CAUSE_OS_SOFTIRQ] = 0.99,
-	[CAUSE_OS_IRQ] = 0.97,	      [CAUSE_OS_LOCK] = 0.96,	[CAUSE_OS_MEMORY] = 0.95,
-	[CAUSE_STORAGE_CLIENT] = 0.96, [CAUSE_STORAGE_LIMIT] = 0.96, [CAUSE_STORAGE_DISK] = 0.95,
-	[CAUSE_STORAGE_LOADER] = 0.85, [CAUSE_CPU_GIL] = 0.94,	[CAUSE_OS_RUN_QUEUE] = 0.8,
-	[CAUSE_CPU_PYTHON] = 0.85,     [CAUSE_CPU_FUNCTION] = 0.85, [CAUSE_CPU_HOST_GAP] = 0.3,
-	[CAUSE_SW_LOGGING] = 0.95,     [CAUSE_SW_HOT_PATH] = 0.85, [CAUSE_SW_ENVIRONMENT] = 0.8,
-	[CAUSE_OS_FAULTS] = 0.88,
+    [CAUSE_OS_STOPPED] = 1.0,	   [CAUSE_OS_CPU_LIMIT] = 1.0,	 [CAUSE_OS_SOFTIRQ] = 0.99,
+    [CAUSE_OS_IRQ] = 0.97,	   [CAUSE_OS_LOCK] = 0.96,	 [CAUSE_OS_MEMORY] = 0.95,
+    [CAUSE_STORAGE_CLIENT] = 0.96, [CAUSE_STORAGE_LIMIT] = 0.96, [CAUSE_STORAGE_DISK] = 0.95,
+    [CAUSE_STORAGE_LOADER] = 0.85, [CAUSE_CPU_GIL] = 0.94,	 [CAUSE_OS_RUN_QUEUE] = 0.8,
+    [CAUSE_CPU_PYTHON] = 0.85,	   [CAUSE_CPU_FUNCTION] = 0.85,	 [CAUSE_CPU_HOST_GAP] = 0.3,
+    [CAUSE_SW_LOGGING] = 0.95,	   [CAUSE_SW_HOT_PATH] = 0.85,	 [CAUSE_SW_ENVIRONMENT] = 0.8,
+    [CAUSE_OS_FAULTS] = 0.88,
 };
 
 static double depth_of(enum finding_cause c)
@@ -131,7 +132,7 @@ static void divide(struct diagnosis_view *v)
 	if (v->in->kind != FINDING_UNIFORM && v->in->before && v->excess_ns <= 0 &&
 	    figure_of(v->in->before, FIGURE_EXPOSED) >= 0 && v->mine[FIGURE_EXPOSED] >= 0)
 		pool[POOL_COMM] =
-			positive(v->mine[FIGURE_EXPOSED] - figure_of(v->in->before, FIGURE_EXPOSED));
+		    positive(v->mine[FIGURE_EXPOSED] - figure_of(v->in->before, FIGURE_EXPOSED));
 	if (v->pools_known &&
 	    pool[POOL_COMPUTE] + pool[POOL_COPY] + pool[POOL_HOST] + pool[POOL_COMM] > 0)
 		return;
@@ -147,7 +148,8 @@ static void look(struct diagnosis_view *v, const struct diagnosis_input *in,
 	v->in = in;
 	v->who = who;
 	v->out = out;
-	v->than = in->kind == FINDING_UNIFORM || !in->peer_count ? "than before" : "than on its peers";
+	v->than =
+	    in->kind == FINDING_UNIFORM || !in->peer_count ? "than before" : "than on its peers";
 	for (int f = 0; f < FIGURE_COUNT; f++) {
 		v->mine[f] = figure_of(who, (enum diagnosis_figure)f);
 		v->base[f] = base_figure(in, (enum diagnosis_figure)f);
@@ -172,8 +174,8 @@ struct diagnosis_candidate *diagnosis_add(struct diagnosis_view *v, enum finding
 		for (uint32_t i = 1; i < v->count; i++)
 			if (v->list[i].effect_ns * v->list[i].sure < c->effect_ns * c->sure)
 				c = &v->list[i];
-	*c = (struct diagnosis_candidate){ .cause = cause, .pool = pool, .effect_ns = effect_ns,
-					   .sure = sure };
+	*c = (struct diagnosis_candidate){
+	    .cause = cause, .pool = pool, .effect_ns = effect_ns, .sure = sure};
 	return c;
 }
 
@@ -192,8 +194,8 @@ void diagnosis_missing(struct diagnosis *out, const char *fmt, ...)
 		diagnosis_text_copy(out->missing[out->missing_count++], FINDING_TEXT_BYTES, line);
 }
 
-/* What is to be explained. A slow rank is slow by what it does itself; how long it waits for others says
- * nothing about that. */
+/* What is to be explained. A slow rank is slow by what it does itself; how long it waits for others
+ * says nothing about that. */
 static double whole_of(const struct diagnosis_view *v)
 {
 	const double *p = v->pool_ns;
@@ -218,7 +220,7 @@ struct choice {
 /* Of one cause together: its strongest candidate, and how much it explains. */
 static struct choice weigh(const struct diagnosis_view *v, enum finding_cause cause)
 {
-	struct choice out = { .lead = NULL };
+	struct choice out = {.lead = NULL};
 	double sum = 0, most = 0;
 
 	for (uint32_t i = 0; i < v->count; i++) {
@@ -237,7 +239,8 @@ static struct choice weigh(const struct diagnosis_view *v, enum finding_cause ca
 	if (!out.lead)
 		return out;
 	if (adds_up(cause))
-		out.explained_ns = sum < v->pool_ns[out.lead->pool] ? sum : v->pool_ns[out.lead->pool];
+		out.explained_ns =
+		    sum < v->pool_ns[out.lead->pool] ? sum : v->pool_ns[out.lead->pool];
 	out.score = out.explained_ns * out.lead->sure * depth_of(cause);
 	return out;
 }
@@ -246,7 +249,7 @@ static struct choice weigh(const struct diagnosis_view *v, enum finding_cause ca
 static struct choice choose(const struct diagnosis_view *v, enum finding_layer other_than)
 {
 	double whole = whole_of(v);
-	struct choice best = { .lead = NULL };
+	struct choice best = {.lead = NULL};
 
 	for (int c = CAUSE_UNKNOWN + 1; c < CAUSE_COUNT; c++) {
 		struct choice one = weigh(v, (enum finding_cause)c);
@@ -294,10 +297,12 @@ static int stronger(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-static void put_evidence(const struct diagnosis_view *v, const struct choice *chosen, struct diagnosis *out)
+static void put_evidence(const struct diagnosis_view *v, const struct choice *chosen,
+			 struct diagnosis *out)
 {
 	const struct diagnosis_candidate *order[DIAGNOSIS_CANDIDATES_MAX];
-	enum finding_layer layer = chosen->lead ? finding_cause_layer(chosen->lead->cause) : LAYER_UNKNOWN;
+	enum finding_layer layer =
+	    chosen->lead ? finding_cause_layer(chosen->lead->cause) : LAYER_UNKNOWN;
 
 	for (uint32_t i = 0; i < v->count; i++)
 		order[i] = &v->list[i];
@@ -314,7 +319,7 @@ static void put_evidence(const struct diagnosis_view *v, const struct choice *ch
 }
 
 static void rule_out(struct diagnosis *out, enum finding_layer layer, const char *fmt, ...)
-	__attribute__((format(printf, 3, 4)));
+    __attribute__((format(printf, 3, 4)));
 
 static void rule_out(struct diagnosis *out, enum finding_layer layer, const char *fmt, ...)
 {
@@ -343,22 +348,26 @@ static void rule_out_gpu(const struct diagnosis_view *v, struct diagnosis *out)
 
 	if (v->kernel_ratio > 0)
 		rule_out(out, LAYER_GPU, "kernels take %.2f times as long as %s%s", v->kernel_ratio,
-			 elsewhere(v), v->kernel_spread < 0.02 ? ", each of them" : " (the typical one)");
+			 elsewhere(v),
+			 v->kernel_spread < 0.02 ? ", each of them" : " (the typical one)");
 	else if (mine >= 0 && base > 0)
-		rule_out(out, LAYER_GPU, "compute kernels take %s per step, %s %s", diagnosis_text_ms(mine, &a),
-			 diagnosis_text_ms(base, &b), elsewhere(v));
+		rule_out(out, LAYER_GPU, "compute kernels take %s per step, %s %s",
+			 diagnosis_text_ms(mine, &a), diagnosis_text_ms(base, &b), elsewhere(v));
 }
 
 static void rule_out_cpu(const struct diagnosis_view *v, struct diagnosis *out)
 {
 	if (v->function_delta >= 0)
 		rule_out(out, LAYER_CPU,
-			 "no function explains it: the largest change of a share of the CPU time is %.1f points%s%.90s",
-			 100 * v->function_delta, v->function_name[0] ? ", " : "", v->function_name);
+			 "no function explains it: the largest change of a share of the CPU time "
+			 "is %.1f points%s%.90s",
+			 100 * v->function_delta, v->function_name[0] ? ", " : "",
+			 v->function_name);
 	else if (known(v, FIGURE_IDLE) && above(v, FIGURE_IDLE) <= 0) {
 		struct diagnosis_number a, b;
 
-		rule_out(out, LAYER_CPU, "its GPU does not wait for the host: idle for %s per step, %s %s",
+		rule_out(out, LAYER_CPU,
+			 "its GPU does not wait for the host: idle for %s per step, %s %s",
 			 diagnosis_text_ms(v->mine[FIGURE_IDLE], &a),
 			 diagnosis_text_ms(v->base[FIGURE_IDLE], &b), elsewhere(v));
 	}
@@ -374,8 +383,10 @@ static void rule_out_os(const struct diagnosis_view *v, struct diagnosis *out)
 		if (!strcmp(v->who->signal[i].name, os_signal_info(OS_SIGNAL_RUN_WAIT)->name))
 			wait = v->who->signal[i].value;
 	if (wait >= 0)
-		rule_out(out, LAYER_OS, "no signal of the operating system explains it; its threads waited %.0f "
-			 "ms/s for a CPU", wait);
+		rule_out(out, LAYER_OS,
+			 "no signal of the operating system explains it; its threads waited %.0f "
+			 "ms/s for a CPU",
+			 wait);
 	else
 		rule_out(out, LAYER_OS, "no signal of the operating system explains it");
 }
@@ -395,13 +406,15 @@ static void rule_out_storage(const struct diagnosis_view *v, struct diagnosis *o
 	struct diagnosis_number a;
 
 	if (v->storage_ns >= 0) {
-		rule_out(out, LAYER_STORAGE, "its launching threads are blocked in reads for %s per step more %s",
+		rule_out(out, LAYER_STORAGE,
+			 "its launching threads are blocked in reads for %s per step more %s",
 			 diagnosis_text_ms(v->storage_ns, &a), v->than);
 		return;
 	}
 	for (uint32_t i = 0; i < v->who->signal_count; i++)
 		if (!strcmp(v->who->signal[i].name, os_signal_info(OS_SIGNAL_IO_WAIT)->name)) {
-			rule_out(out, LAYER_STORAGE, "its threads slept %.1f ms/s in wait for storage",
+			rule_out(out, LAYER_STORAGE,
+				 "its threads slept %.1f ms/s in wait for storage",
 				 v->who->signal[i].value);
 			return;
 		}
@@ -410,8 +423,8 @@ static void rule_out_storage(const struct diagnosis_view *v, struct diagnosis *o
 static void rule_out_software(const struct diagnosis_view *v, struct diagnosis *out)
 {
 	if (v->settings_equal && !v->settings_differ)
-		rule_out(out, LAYER_SOFTWARE, "%u settings and versions are the same as %s", v->settings_equal,
-			 elsewhere(v));
+		rule_out(out, LAYER_SOFTWARE, "%u settings and versions are the same as %s",
+			 v->settings_equal, elsewhere(v));
 }
 
 /* Whether a layer has a candidate that explains something. */
@@ -424,18 +437,20 @@ static bool explains(const struct diagnosis_view *v, enum finding_layer layer)
 		double pool = v->pool_ns[c->pool], got = c->effect_ns < pool ? c->effect_ns : pool;
 
 		if (finding_cause_layer(c->cause) == layer && got > 0 &&
-		    (!v->pools_known || got >= EXPLAINS_MIN * whole) && c->cause != CAUSE_CPU_HOST_GAP)
+		    (!v->pools_known || got >= EXPLAINS_MIN * whole) &&
+		    c->cause != CAUSE_CPU_HOST_GAP)
 			return true;
 	}
 	return false;
 }
 
-static void put_ruled_out(const struct diagnosis_view *v, enum finding_layer cause, struct diagnosis *out)
+static void put_ruled_out(const struct diagnosis_view *v, enum finding_layer cause,
+			  struct diagnosis *out)
 {
 	static void (*const of[LAYER_COUNT])(const struct diagnosis_view *, struct diagnosis *) = {
-		[LAYER_GPU] = rule_out_gpu,	    [LAYER_CPU] = rule_out_cpu,
-		[LAYER_OS] = rule_out_os,	    [LAYER_NETWORK] = rule_out_network,
-		[LAYER_STORAGE] = rule_out_storage, [LAYER_SOFTWARE] = rule_out_software,
+	    [LAYER_GPU] = rule_out_gpu,		[LAYER_CPU] = rule_out_cpu,
+	    [LAYER_OS] = rule_out_os,		[LAYER_NETWORK] = rule_out_network,
+	    [LAYER_STORAGE] = rule_out_storage, [LAYER_SOFTWARE] = rule_out_software,
 	};
 
 	for (int layer = LAYER_GPU; layer < LAYER_COUNT; layer++)
@@ -469,14 +484,17 @@ static void summarise(const struct diagnosis_view *v, const struct choice *c, st
 	who_text(v->in, who, sizeof(who));
 	if (!c->lead)
 		snprintf(out->summary, sizeof(out->summary), "%s %s: %s", who,
-			 v->in->kind == FINDING_HANG ? (many ? "hang" : "hangs") : many ? "are slow" : "is slow",
+			 v->in->kind == FINDING_HANG ? (many ? "hang" : "hangs")
+			 : many			     ? "are slow"
+						     : "is slow",
 			 finding_cause_title(out->cause));
 	else
-		snprintf(out->summary, sizeof(out->summary), "%s %s because %.150s: +%s per step", who,
-			 v->in->kind == FINDING_HANG	? (many ? "hang" : "hangs") :
-			 v->in->kind == FINDING_UNIFORM ? "is slower than before" :
-			 many				? "are slow" :
-							  "is slow",
+		snprintf(out->summary, sizeof(out->summary), "%s %s because %.150s: +%s per step",
+			 who,
+			 v->in->kind == FINDING_HANG	  ? (many ? "hang" : "hangs")
+			 : v->in->kind == FINDING_UNIFORM ? "is slower than before"
+			 : many				  ? "are slow"
+							  : "is slow",
 			 c->lead->because, diagnosis_text_ms(out->effect_ns, &ms));
 }
 
@@ -513,8 +531,9 @@ static double confidence(const struct diagnosis_view *v, const struct choice *c,
 
 static bool is_given(enum finding_cause c)
 {
-	return c == CAUSE_IMBALANCE_INPUT || c == CAUSE_IMBALANCE_STAGE || c == CAUSE_HANG_MISSING ||
-	       c == CAUSE_HANG_MISMATCH || c == CAUSE_HANG_KERNEL || c == CAUSE_HANG_TRANSFER;
+	return c == CAUSE_IMBALANCE_INPUT || c == CAUSE_IMBALANCE_STAGE ||
+	       c == CAUSE_HANG_MISSING || c == CAUSE_HANG_MISMATCH || c == CAUSE_HANG_KERNEL ||
+	       c == CAUSE_HANG_TRANSFER;
 }
 
 /* How many of the suspects say the same when each is looked at alone. */
@@ -561,8 +580,11 @@ static void conclude(struct diagnosis_view *v, struct diagnosis *out)
 	} else {
 		out->cause = fallback(v);
 		out->effect_ns = v->pools_known ? whole_of(v) : 0;
-		out->confidence = is_given(out->cause) ? 0.8 : out->cause != CAUSE_UNKNOWN ? 0.3 : 0;
-		diagnosis_text_copy(out->remedy, sizeof(out->remedy), finding_cause_remedy(out->cause));
+		out->confidence = is_given(out->cause)		? 0.8
+				  : out->cause != CAUSE_UNKNOWN ? 0.3
+								: 0;
+		diagnosis_text_copy(out->remedy, sizeof(out->remedy),
+				    finding_cause_remedy(out->cause));
 	}
 	put_evidence(v, &c, out);
 	put_ruled_out(v, finding_cause_layer(out->cause), out);
@@ -576,9 +598,9 @@ static void name_missing(const struct diagnosis_input *in, struct diagnosis *out
 	for (uint32_t i = 0; i < in->peer_count; i++)
 		any |= in->peer[i].steps > 0;
 	if (in->kind == FINDING_UNIFORM ? !in->before : !any && !in->before)
-		diagnosis_missing(out, in->kind == FINDING_UNIFORM ?
-					  "figures of earlier runs, to compare with" :
-					  "windows of healthy peers, to compare with");
+		diagnosis_missing(out, in->kind == FINDING_UNIFORM
+					   ? "figures of earlier runs, to compare with"
+					   : "windows of healthy peers, to compare with");
 	if (in->suspect_count && !in->suspect[0].steps)
 		diagnosis_missing(out, "steps of rank %d", in->suspect[0].rank);
 }
@@ -592,8 +614,10 @@ void diagnosis_make(const struct diagnosis_input *in, struct diagnosis *out)
 	v = in->suspect_count ? malloc(sizeof(*v)) : NULL;
 	if (!v) {
 		out->cause = is_given(in->known) ? in->known : CAUSE_UNKNOWN;
-		diagnosis_text_copy(out->summary, sizeof(out->summary), finding_cause_title(out->cause));
-		diagnosis_text_copy(out->remedy, sizeof(out->remedy), finding_cause_remedy(out->cause));
+		diagnosis_text_copy(out->summary, sizeof(out->summary),
+				    finding_cause_title(out->cause));
+		diagnosis_text_copy(out->remedy, sizeof(out->remedy),
+				    finding_cause_remedy(out->cause));
 		return;
 	}
 	look(v, in, &in->suspect[0], out);

@@ -45,7 +45,7 @@ struct diagnosis_rank {
 	double gil_wait_ns;	    /* waiting for the GIL per step, of its launching threads */
 	double late_gap_ns;	    /* idle of the GPU that waits for launches, per step */
 	const char *launch_thread;  /* name of the thread that launches most; NULL unknown */
-	const char *gil_holder;	    /* "spin (train.py:12) in thread loader": who held it meanwhile; or NULL */
+	const char *gil_holder; /* "spin (train.py:12) in thread loader": who held it; or NULL */
 	const struct os_signal *signal; /* of the kinds of os_signal.h, GPU telemetry too */
 	uint32_t signal_count;
 	const struct diagnosis_setting *setting;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Kernels are compared by their time per launch, name by name. The typical ratio over the names (each
- * counts once) tells a slow GPU from a slow kernel: one kernel that takes half of the time may not
- * decide what is typical. What goes beyond the typical ratio belongs to single kernels. */
+ * Kernels are compared by their time per launch, name by name. The typical ratio over the names
+ * (each counts once) tells a slow GPU from a slow kernel: one kernel that takes half of the time
+ * may not decide what is typical. What goes beyond the typical ratio belongs to single kernels. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,13 +11,13 @@
 #include "analysis/median.h"
 
 /* Kernels below this share of the compute time are too short to tell anything. */
-#define MATTERS_SHARE  0.002
+#define MATTERS_SHARE 0.002
 /* One name's part of what single kernels cost, for it to be named. */
-#define CULPRIT_SHARE  0.25
+#define CULPRIT_SHARE 0.25
 /* Healthy GPUs of one type agree within so much. */
-#define EQUAL_RATIO    0.01
-#define KERNELS_MAX    512u
-#define NAME_SHOWN     90
+#define EQUAL_RATIO 0.01
+#define KERNELS_MAX 512u
+#define NAME_SHOWN  90
 
 /* ---- names ---- */
 
@@ -45,7 +45,8 @@ static bool base_of_mangled(const char *name, char *out, size_t bytes)
 
 		if (!n || n > (size_t)(end - p))
 			break;
-		used += (size_t)snprintf(out + used, bytes - used, "%s%.*s", used ? "::" : "", (int)n, p);
+		used += (size_t)snprintf(out + used, bytes - used, "%s%.*s", used ? "::" : "",
+					 (int)n, p);
 		if (used >= bytes)
 			return true;
 		p += n;
@@ -137,7 +138,7 @@ static uint32_t pair_up(const struct diagnosis_view *v, const struct bases *b, s
 
 		if (k->collective || !(k->total_ns > 0) || !*k->name)
 			continue;
-		p[n] = (struct pair){ .mine = k, .name = k->name };
+		p[n] = (struct pair){.mine = k, .name = k->name};
 		base_of(b, k->name, &p[n].count, &p[n].total_ns);
 		n++;
 	}
@@ -146,7 +147,7 @@ static uint32_t pair_up(const struct diagnosis_view *v, const struct bases *b, s
 
 		if (k->collective || !*k->name || kernel_of(v->who, k->name))
 			continue;
-		p[n] = (struct pair){ .name = k->name };
+		p[n] = (struct pair){.name = k->name};
 		base_of(b, k->name, &p[n].count, &p[n].total_ns);
 		n += p[n].total_ns > 0;
 	}
@@ -169,10 +170,10 @@ static bool matters(const struct pair *p, double whole)
 	return in_both(p) && p->total_ns >= MATTERS_SHARE * whole;
 }
 
-/* The typical ratio of the kernels that matter; with fewer than three names the smallest, so that one
- * slow kernel is not taken for the GPU. 0: none. */
-static double typical(const struct diagnosis_view *v, const struct pair *p, uint32_t n, double whole,
-		      double *spread)
+/* The typical ratio of the kernels that matter; with fewer than three names the smallest, so that
+ * one slow kernel is not taken for the GPU. 0: none. */
+static double typical(const struct diagnosis_view *v, const struct pair *p, uint32_t n,
+		      double whole, double *spread)
 {
 	double ratios[KERNELS_MAX], least = 1e300, r;
 	uint32_t count = 0;
@@ -208,12 +209,12 @@ static const struct os_signal *telemetry(const struct diagnosis_view *v, enum fi
 		const char *word;
 		enum finding_cause cause;
 	} words[] = {
-		{ "ecc", CAUSE_GPU_ECC },	{ "retired", CAUSE_GPU_ECC },
-		{ "remapped", CAUSE_GPU_ECC },	{ "thermal", CAUSE_GPU_THERMAL },
-		{ "power_brake", CAUSE_GPU_POWER }, { "power_cap", CAUSE_GPU_POWER },
-		{ "power", CAUSE_GPU_POWER },	{ "temperature", CAUSE_GPU_THERMAL },
-		{ "clock", CAUSE_GPU_CLOCKS },	{ "throttl", CAUSE_GPU_CLOCKS },
-		{ "slowdown", CAUSE_GPU_CLOCKS },
+	    {"ecc", CAUSE_GPU_ECC},	      {"retired", CAUSE_GPU_ECC},
+	    {"remapped", CAUSE_GPU_ECC},      {"thermal", CAUSE_GPU_THERMAL},
+	    {"power_brake", CAUSE_GPU_POWER}, {"power_cap", CAUSE_GPU_POWER},
+	    {"power", CAUSE_GPU_POWER},	      {"temperature", CAUSE_GPU_THERMAL},
+	    {"clock", CAUSE_GPU_CLOCKS},      {"throttl", CAUSE_GPU_CLOCKS},
+	    {"slowdown", CAUSE_GPU_CLOCKS},
 	};
 
 	*known = false;
@@ -244,13 +245,17 @@ static void slow_gpu(struct diagnosis_view *v, double effect, const char *how)
 		os_signal_text(s, text, sizeof(text));
 		diagnosis_text_copy(c->subject, sizeof(c->subject), text);
 		snprintf(c->text, sizeof(c->text), "%s; %s", how, text);
-		snprintf(c->because, sizeof(c->because), "%s (%s)", finding_cause_title(cause), text);
+		snprintf(c->because, sizeof(c->because), "%s (%s)", finding_cause_title(cause),
+			 text);
 	} else {
 		snprintf(c->text, sizeof(c->text), "%s", how);
 		snprintf(c->because, sizeof(c->because), "%s", how);
 		if (!known)
-			diagnosis_missing(v->out, "no GPU telemetry of rank %d: clocks, power, temperature and "
-					  "ECC are not known", v->who->rank);
+			diagnosis_missing(
+			    v->out,
+			    "no GPU telemetry of rank %d: clocks, power, temperature and "
+			    "ECC are not known",
+			    v->who->rank);
 	}
 }
 
@@ -271,12 +276,14 @@ static void uniform(struct diagnosis_view *v, const struct pair *p, uint32_t n, 
 		names++;
 		slower += own > 1 + (r - 1) / 2;
 		if (own > 1)
-			effect += p[i].total_ns / p[i].count * p[i].mine->count * ((own < r ? own : r) - 1);
+			effect += p[i].total_ns / p[i].count * p[i].mine->count *
+				  ((own < r ? own : r) - 1);
 	}
 	if (names < 2 || 2 * slower < names)
 		return;
-	snprintf(how, sizeof(how), "%u of %u compute kernels are slower by one ratio, %.2f times %s", slower,
-		 names, r, v->than);
+	snprintf(how, sizeof(how),
+		 "%u of %u compute kernels are slower by one ratio, %.2f times %s", slower, names,
+		 r, v->than);
 	slow_gpu(v, effect, how);
 }
 
@@ -286,9 +293,9 @@ static void one_kernel(struct diagnosis_view *v, struct pair *p, uint32_t n, dou
 	struct diagnosis_number ms;
 
 	for (uint32_t i = 0; i < n; i++) {
-		p[i].extra_ns = in_both(&p[i]) ? p[i].mine->total_ns -
-							 p[i].total_ns / p[i].count * p[i].mine->count * r :
-						 0;
+		p[i].extra_ns = in_both(&p[i]) ? p[i].mine->total_ns - p[i].total_ns / p[i].count *
+									   p[i].mine->count * r
+					       : 0;
 		if (in_both(&p[i]) && ratio_of(&p[i]) > r + EQUAL_RATIO && p[i].extra_ns > 0)
 			all += p[i].extra_ns;
 	}
@@ -298,18 +305,21 @@ static void one_kernel(struct diagnosis_view *v, struct pair *p, uint32_t n, dou
 		if (p[i].extra_ns < CULPRIT_SHARE * all || !(p[i].extra_ns > 0) ||
 		    p[i].extra_ns < MATTERS_SHARE * whole || ratio_of(&p[i]) <= r + EQUAL_RATIO)
 			continue;
-		c = diagnosis_add(v, v->in->kind == FINDING_UNIFORM ? CAUSE_SW_KERNELS : CAUSE_GPU_KERNEL,
-				  POOL_COMPUTE, p[i].extra_ns, 1);
+		c = diagnosis_add(
+		    v, v->in->kind == FINDING_UNIFORM ? CAUSE_SW_KERNELS : CAUSE_GPU_KERNEL,
+		    POOL_COMPUTE, p[i].extra_ns, 1);
 		diagnosis_text_copy(c->subject, sizeof(c->subject), p[i].name);
-		snprintf(c->text, sizeof(c->text), "kernel %.*s takes %.2f times as long %s: +%s per step",
-			 NAME_SHOWN, p[i].name, ratio_of(&p[i]), v->than,
+		snprintf(c->text, sizeof(c->text),
+			 "kernel %.*s takes %.2f times as long %s: +%s per step", NAME_SHOWN,
+			 p[i].name, ratio_of(&p[i]), v->than,
 			 diagnosis_text_ms(p[i].extra_ns, &ms));
 		snprintf(c->because, sizeof(c->because), "kernel %.*s takes %.2f times as long %s",
 			 NAME_SHOWN, p[i].name, ratio_of(&p[i]), v->than);
 	}
 }
 
-/* The kernel that is gone and of which `fresh` is another variant; of several the one of most time. */
+/* The kernel that is gone and of which `fresh` is another variant; of several the one of most time.
+ */
 static struct pair *partner(const struct pair *fresh, struct pair *p, uint32_t n)
 {
 	char mine[256], other[256];
@@ -324,7 +334,8 @@ static struct pair *partner(const struct pair *fresh, struct pair *p, uint32_t n
 	return best;
 }
 
-/* The part of a variant's name that differs from the other's: mangled names are long and begin alike. */
+/* The part of a variant's name that differs from the other's: mangled names are long and begin
+ * alike. */
 static const char *from_difference(const char *name, const char *other)
 {
 	size_t same = 0;
@@ -338,8 +349,8 @@ static void variant(struct diagnosis_view *v, const struct pair *fresh, const st
 {
 	bool uniform_kind = v->in->kind == FINDING_UNIFORM;
 	struct diagnosis_candidate *c =
-		diagnosis_add(v, uniform_kind ? CAUSE_SW_KERNELS : CAUSE_GPU_VARIANT, POOL_COMPUTE,
-			      fresh->mine->total_ns - gone->total_ns, 1);
+	    diagnosis_add(v, uniform_kind ? CAUSE_SW_KERNELS : CAUSE_GPU_VARIANT, POOL_COMPUTE,
+			  fresh->mine->total_ns - gone->total_ns, 1);
 	char name[96];
 
 	diagnosis_kernel_base(fresh->name, name, sizeof(name));
@@ -379,7 +390,8 @@ static void other_names(struct diagnosis_view *v, struct pair *p, uint32_t n, do
 			gone_ns += p[i].total_ns;
 	if (!most || fresh_ns - gone_ns < MATTERS_SHARE * whole)
 		return;
-	c = diagnosis_add(v, v->in->kind == FINDING_UNIFORM ? CAUSE_SW_KERNELS : CAUSE_SW_ENVIRONMENT,
+	c = diagnosis_add(v,
+			  v->in->kind == FINDING_UNIFORM ? CAUSE_SW_KERNELS : CAUSE_SW_ENVIRONMENT,
 			  POOL_COMPUTE, fresh_ns - gone_ns, 0.8);
 	diagnosis_text_copy(c->subject, sizeof(c->subject), most->name);
 	snprintf(c->text, sizeof(c->text), "kernels run that %s, mostly %.*s",
@@ -402,7 +414,8 @@ static void more_launches(struct diagnosis_view *v, const struct pair *p, uint32
 		}
 	if (mine <= base || extra < MATTERS_SHARE * whole)
 		return;
-	c = diagnosis_add(v, v->in->kind == FINDING_UNIFORM ? CAUSE_SW_KERNELS : CAUSE_IMBALANCE_INPUT,
+	c = diagnosis_add(v,
+			  v->in->kind == FINDING_UNIFORM ? CAUSE_SW_KERNELS : CAUSE_IMBALANCE_INPUT,
 			  POOL_COMPUTE, extra, 0.7);
 	snprintf(c->text, sizeof(c->text), "%.0f compute kernels per step, %.0f %s", mine, base,
 		 v->in->kind == FINDING_UNIFORM ? "before" : "on its peers");
@@ -445,11 +458,14 @@ void diagnosis_gpu_look(struct diagnosis_view *v)
 			 diagnosis_text_ms(v->base[FIGURE_COMPUTE], &b),
 			 v->in->kind == FINDING_UNIFORM ? "before" : "on its peers");
 		slow_gpu(v, v->pool_ns[POOL_COMPUTE], how);
-		diagnosis_missing(v->out, "kernels by name of rank %d or of its peers: whether one of them "
-				  "or the whole GPU is slow is not known", v->who->rank);
+		diagnosis_missing(v->out,
+				  "kernels by name of rank %d or of its peers: whether one of them "
+				  "or the whole GPU is slow is not known",
+				  v->who->rank);
 	}
 	if (v->mine[FIGURE_COPY] >= 0 && v->base[FIGURE_COPY] >= 0 && copy > 0) {
-		struct diagnosis_candidate *c = diagnosis_add(v, CAUSE_GPU_COPY, POOL_COPY, copy, 1);
+		struct diagnosis_candidate *c =
+		    diagnosis_add(v, CAUSE_GPU_COPY, POOL_COPY, copy, 1);
 
 		snprintf(c->text, sizeof(c->text), "copies take %s per step, %s %s",
 			 diagnosis_text_ms(v->mine[FIGURE_COPY], &a),

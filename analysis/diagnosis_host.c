@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Profiles against their base, in time per step and not in shares alone: when everything on the host
- * takes longer (a stolen CPU), no share changes. Only the launching threads' time holds the GPU up, so
- * where it is told apart it decides; a storage client's threads are the exception. A function's time
- * has its callees', so of one kind of cause the largest counts and never the sum. */
+ * Profiles against their base, in time per step and not in shares alone: when everything on the
+ * host takes longer (a stolen CPU), no share changes. Only the launching threads' time holds the
+ * GPU up, so where it is told apart it decides; a storage client's threads are the exception. A
+ * function's time has its callees', so of one kind of cause the largest counts and never the sum.
+ */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -12,13 +13,13 @@
 #include "analysis/profile.h"
 
 /* Sampling noise: so many standard deviations of both sides are no difference. */
-#define NOISE_SIGMA  3.0
+#define NOISE_SIGMA 3.0
 /* A function is to blame itself, and not what it calls, from this share of the growth on. */
 #define GROWTH_SHARE 0.8
 /* Python is named before the native code below it from this share on. */
 #define PYTHON_SHARE 0.6
 /* Waiting for the GIL below this share of a step is the usual handing over between threads. */
-#define GIL_SHARE    0.01
+#define GIL_SHARE 0.01
 /* A client that saturates the CPU takes at least so much more of it per step, of the step. */
 #define CLIENT_SHARE 0.1
 #define PEERS_LOOKED 64u
@@ -92,11 +93,12 @@ static void grow(const struct diagnosis_view *v, const struct bases *b, bool lau
 		samples += b->rank[i]->samples;
 	}
 	whole = median_of(cpu, b->count);
-	*g = (struct growth){ .f = f, .mine_ns = launch_only ? f->launch_ns : f->total_ns,
-			      .base_ns = median_of(held, b->count),
-			      .base_total_ns = median_of(total, b->count),
-			      .base_self_ns = median_of(self, b->count),
-			      .base_off_ns = median_of(off, b->count) };
+	*g = (struct growth){.f = f,
+			     .mine_ns = launch_only ? f->launch_ns : f->total_ns,
+			     .base_ns = median_of(held, b->count),
+			     .base_total_ns = median_of(total, b->count),
+			     .base_self_ns = median_of(self, b->count),
+			     .base_off_ns = median_of(off, b->count)};
 	g->delta = (v->who->cpu_ns > 0 ? f->total_ns / v->who->cpu_ns : 0) -
 		   (whole > 0 ? g->base_total_ns / whole : 0);
 	noise = sqrt(variance_of(g->mine_ns, v->who->cpu_ns, v->who->samples) +
@@ -134,8 +136,8 @@ static void take_class(struct class_sum *sums, const struct growth *g, bool laun
 	}
 }
 
-static struct diagnosis_candidate *blame(struct diagnosis_view *v, enum finding_cause cause, double ns,
-					 double sure, const char *name)
+static struct diagnosis_candidate *blame(struct diagnosis_view *v, enum finding_cause cause,
+					 double ns, double sure, const char *name)
 {
 	struct diagnosis_candidate *c = diagnosis_add(v, cause, POOL_HOST, ns, sure);
 
@@ -146,9 +148,9 @@ static struct diagnosis_candidate *blame(struct diagnosis_view *v, enum finding_
 /* What the kernel did on the rank's own threads. */
 static void kernel_time(struct diagnosis_view *v, const struct class_sum *sums)
 {
-	static const enum finding_cause of_kernel[] = { CAUSE_OS_SOFTIRQ, CAUSE_OS_IRQ,	  CAUSE_OS_LOCK,
-							CAUSE_OS_MEMORY,  CAUSE_OS_NUMA, CAUSE_OS_FAULTS,
-							CAUSE_OS_STOPPED };
+	static const enum finding_cause of_kernel[] = {
+	    CAUSE_OS_SOFTIRQ, CAUSE_OS_IRQ,    CAUSE_OS_LOCK,	CAUSE_OS_MEMORY,
+	    CAUSE_OS_NUMA,    CAUSE_OS_FAULTS, CAUSE_OS_STOPPED};
 	struct diagnosis_number ms;
 
 	for (size_t i = 0; i < sizeof(of_kernel) / sizeof(*of_kernel); i++) {
@@ -162,8 +164,8 @@ static void kernel_time(struct diagnosis_view *v, const struct class_sum *sums)
 			continue;
 		c = blame(v, of_kernel[i], ns, 0.9, f->name);
 		snprintf(c->text, sizeof(c->text), "%s in the kernel's %.80s: +%s per step %s",
-			 off ? "its launching threads are blocked" : "its threads' time goes", f->name,
-			 diagnosis_text_ms(ns, &ms), v->than);
+			 off ? "its launching threads are blocked" : "its threads' time goes",
+			 f->name, diagnosis_text_ms(ns, &ms), v->than);
 		snprintf(c->because, sizeof(c->because), "%s (%.80s, +%s per step)",
 			 finding_cause_title(of_kernel[i]), f->name, diagnosis_text_ms(ns, &ms));
 	}
@@ -183,8 +185,10 @@ static void gil(struct diagnosis_view *v, const struct class_sum *sums)
 	if (wait <= GIL_SHARE * v->mine[FIGURE_STEP] || !(wait > 0))
 		return;
 	c = blame(v, CAUSE_CPU_GIL, wait, 1, holder ? holder : "");
-	snprintf(c->text, sizeof(c->text), "its launching threads wait for the GIL %s per step longer %s%s%.110s",
-		 diagnosis_text_ms(wait, &ms), v->than, holder ? "; held by " : "", holder ? holder : "");
+	snprintf(c->text, sizeof(c->text),
+		 "its launching threads wait for the GIL %s per step longer %s%s%.110s",
+		 diagnosis_text_ms(wait, &ms), v->than, holder ? "; held by " : "",
+		 holder ? holder : "");
 	snprintf(c->because, sizeof(c->because), "its launching threads wait for the GIL%s%.130s",
 		 holder ? ", held by " : "", holder ? holder : "");
 }
@@ -192,7 +196,8 @@ static void gil(struct diagnosis_view *v, const struct class_sum *sums)
 /* The launching threads blocked in reads, or waiting for data that somebody else fetches. */
 static void storage(struct diagnosis_view *v, const struct class_sum *sums)
 {
-	const struct class_sum *disk = &sums[CAUSE_STORAGE_DISK], *limit = &sums[CAUSE_STORAGE_LIMIT],
+	const struct class_sum *disk = &sums[CAUSE_STORAGE_DISK],
+			       *limit = &sums[CAUSE_STORAGE_LIMIT],
 			       *loader = &sums[CAUSE_STORAGE_LOADER],
 			       *client = &sums[CAUSE_STORAGE_CLIENT];
 	double wait = loader->off_ns + loader->on_ns;
@@ -202,37 +207,43 @@ static void storage(struct diagnosis_view *v, const struct class_sum *sums)
 	v->storage_ns = disk->off_ns;
 	if (limit->off_ns > 0) {
 		c = blame(v, CAUSE_STORAGE_LIMIT, limit->off_ns, 1, limit->off->name);
-		snprintf(c->text, sizeof(c->text), "launching threads are held by an I/O limit in %.80s: +%s per step",
+		snprintf(c->text, sizeof(c->text),
+			 "launching threads are held by an I/O limit in %.80s: +%s per step",
 			 limit->off->name, diagnosis_text_ms(limit->off_ns, &ms));
 		snprintf(c->because, sizeof(c->because), "its reads are held by an I/O limit");
 	}
 	if (disk->off_ns > 0) {
 		c = blame(v, CAUSE_STORAGE_DISK, disk->off_ns, 0.95, disk->off->name);
-		snprintf(c->text, sizeof(c->text), "its launching threads are blocked in %.80s: +%s per step %s",
+		snprintf(c->text, sizeof(c->text),
+			 "its launching threads are blocked in %.80s: +%s per step %s",
 			 disk->off->name, diagnosis_text_ms(disk->off_ns, &ms), v->than);
-		snprintf(c->because, sizeof(c->because), "its launching threads are blocked in reads (%.80s)",
-			 disk->off->name);
+		snprintf(c->because, sizeof(c->because),
+			 "its launching threads are blocked in reads (%.80s)", disk->off->name);
 	}
 	if (wait > 0) {
-		const struct diagnosis_function *f = loader->off_ns > loader->on_ns ? loader->off : loader->on;
+		const struct diagnosis_function *f =
+		    loader->off_ns > loader->on_ns ? loader->off : loader->on;
 
 		c = blame(v, CAUSE_STORAGE_LOADER, wait, 0.85, f->name);
-		snprintf(c->text, sizeof(c->text), "its launching threads spend +%s per step in %.110s %s",
+		snprintf(c->text, sizeof(c->text),
+			 "its launching threads spend +%s per step in %.110s %s",
 			 diagnosis_text_ms(wait, &ms), f->name, v->than);
-		snprintf(c->because, sizeof(c->because), "it waits for its data loader (%.110s)", f->name);
+		snprintf(c->because, sizeof(c->because), "it waits for its data loader (%.110s)",
+			 f->name);
 	}
-	/* its threads burn the CPU: more than a tenth of a step, and no less than what is to be explained */
+	/* its threads burn the CPU: more than a tenth of a step, and no less than what is to be
+	 * explained */
 	if (client->on_all_ns > CLIENT_SHARE * v->mine[FIGURE_STEP] && client->on_all) {
 		double held = client->on_ns > wait ? client->on_ns : wait;
 
 		c = blame(v, CAUSE_STORAGE_CLIENT, held > 0 ? held : client->on_all_ns, 0.98,
 			  client->on_all->name);
-		snprintf(c->text, sizeof(c->text), "%.90s takes %s of CPU per step, %s %s", client->on_all->name,
-			 diagnosis_text_ms(client->on_all->total_ns, &ms),
+		snprintf(c->text, sizeof(c->text), "%.90s takes %s of CPU per step, %s %s",
+			 client->on_all->name, diagnosis_text_ms(client->on_all->total_ns, &ms),
 			 diagnosis_text_ms(client->on_all->total_ns - client->on_all_ns, &other),
 			 v->in->kind == FINDING_UNIFORM ? "before" : "on its peers");
-		snprintf(c->because, sizeof(c->because), "the storage client saturates the CPU (%.110s)",
-			 client->on_all->name);
+		snprintf(c->because, sizeof(c->because),
+			 "the storage client saturates the CPU (%.110s)", client->on_all->name);
 	}
 }
 
@@ -243,7 +254,8 @@ struct hottest {
 	double any_ns, python_ns;
 };
 
-/* The function nearest to the growth: of those that hold most of it, the one that does least else. */
+/* The function nearest to the growth: of those that hold most of it, the one that does least else.
+ */
 static void take_hottest(struct growth *best, const struct growth *g, double most_ns)
 {
 	if (g->grown_ns < GROWTH_SHARE * most_ns)
@@ -261,11 +273,12 @@ static enum finding_cause function_cause(const struct diagnosis_view *v,
 	return f->kind == DIAGNOSIS_PYTHON ? CAUSE_CPU_PYTHON : CAUSE_CPU_FUNCTION;
 }
 
-static void hot_function(struct diagnosis_view *v, const struct hottest *h, const struct class_sum *sums)
+static void hot_function(struct diagnosis_view *v, const struct hottest *h,
+			 const struct class_sum *sums)
 {
 	const struct class_sum *logging = &sums[CAUSE_SW_LOGGING];
-	const struct growth *g = h->python.f && h->python_ns >= PYTHON_SHARE * h->any_ns ? &h->python :
-											  &h->any;
+	const struct growth *g =
+	    h->python.f && h->python_ns >= PYTHON_SHARE * h->any_ns ? &h->python : &h->any;
 	const char *where = v->in->kind == FINDING_UNIFORM ? "before" : "on its peers";
 	double whole = v->who->cpu_ns;
 	bool logs = logging->on && logging->on_ns >= 0.5 * h->any_ns;
@@ -280,13 +293,13 @@ static void hot_function(struct diagnosis_view *v, const struct hottest *h, cons
 			  logs ? logging->on_ns : g->grown_ns, 0.9);
 	diagnosis_text_copy(c->subject, sizeof(c->subject), name);
 	if (logs)
-		snprintf(c->text, sizeof(c->text), "logging (%.100s) takes +%s of CPU per step %s", name,
-			 diagnosis_text_ms(logging->on_ns, &a), v->than);
+		snprintf(c->text, sizeof(c->text), "logging (%.100s) takes +%s of CPU per step %s",
+			 name, diagnosis_text_ms(logging->on_ns, &a), v->than);
 	else
 		snprintf(c->text, sizeof(c->text),
-			 "%.110s takes %s per step, %s %s; %.1f%% of the CPU time, %+.1f points", name,
-			 diagnosis_text_ms(g->mine_ns, &a), diagnosis_text_ms(g->base_ns, &b), where,
-			 whole > 0 ? 100 * g->f->total_ns / whole : 0, 100 * g->delta);
+			 "%.110s takes %s per step, %s %s; %.1f%% of the CPU time, %+.1f points",
+			 name, diagnosis_text_ms(g->mine_ns, &a), diagnosis_text_ms(g->base_ns, &b),
+			 where, whole > 0 ? 100 * g->f->total_ns / whole : 0, 100 * g->delta);
 	snprintf(c->because, sizeof(c->because), "%s%.120s takes %s per step longer %s",
 		 logs ? "logging in " : "", name, diagnosis_text_ms(c->effect_ns, &a), v->than);
 }
@@ -294,8 +307,8 @@ static void hot_function(struct diagnosis_view *v, const struct hottest *h, cons
 static void look_at_functions(struct diagnosis_view *v, const struct bases *b)
 {
 	bool launch_only = is_told_apart(v->who) && is_told_apart(b->rank[0]);
-	struct class_sum sums[CAUSE_COUNT] = { { 0 } };
-	struct hottest h = { .any_ns = 0 };
+	struct class_sum sums[CAUSE_COUNT] = {{0}};
+	struct hottest h = {.any_ns = 0};
 	struct growth g;
 
 	v->function_delta = 0;
@@ -346,18 +359,25 @@ void diagnosis_host_look(struct diagnosis_view *v)
 	if (v->who->samples > 0 && bases.count)
 		look_at_functions(v, &bases);
 	else if (v->pools_known && v->pool_ns[POOL_HOST] > 0)
-		diagnosis_missing(v->out, v->who->samples > 0 ?
-				  "CPU profiles of healthy peers or of earlier runs of rank %d" :
-				  "CPU stacks of rank %d", v->who->rank);
+		diagnosis_missing(
+		    v->out,
+		    v->who->samples > 0
+			? "CPU profiles of healthy peers or of earlier runs of rank %d"
+			: "CPU stacks of rank %d",
+		    v->who->rank);
 	if (v->mine[FIGURE_IDLE] >= 0 && v->base[FIGURE_IDLE] >= 0 && gap > 0) {
-		struct diagnosis_candidate *c = diagnosis_add(v, CAUSE_CPU_HOST_GAP, POOL_HOST, gap, 0.3);
+		struct diagnosis_candidate *c =
+		    diagnosis_add(v, CAUSE_CPU_HOST_GAP, POOL_HOST, gap, 0.3);
 
-		snprintf(c->text, sizeof(c->text), "its GPU idles %s per step, %s %s: the host launches late",
+		snprintf(c->text, sizeof(c->text),
+			 "its GPU idles %s per step, %s %s: the host launches late",
 			 diagnosis_text_ms(v->mine[FIGURE_IDLE], &a),
 			 diagnosis_text_ms(v->base[FIGURE_IDLE], &b),
 			 v->in->kind == FINDING_UNIFORM ? "before" : "on its peers");
 		snprintf(c->because, sizeof(c->because),
-			 "its host launches late and its GPU waits, +%s per step; what holds the host up was "
-			 "not seen", diagnosis_text_ms(gap, &a));
+			 "its host launches late and its GPU waits, +%s per step; what holds the "
+			 "host up was "
+			 "not seen",
+			 diagnosis_text_ms(gap, &a));
 	}
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Settings: one that all peers share and the suspect has otherwise. What differs from rank to rank
- * anyway (RANK, a port, a host's name) is left out by that rule, so two peers are needed. A setting is
- * a hint at why kernels or functions differ; alone it explains no time. */
+ * anyway (RANK, a port, a host's name) is left out by that rule, so two peers are needed. A setting
+ * is a hint at why kernels or functions differ; alone it explains no time. */
 #include <stdio.h>
 #include <string.h>
 
@@ -46,7 +46,8 @@ static bool common(const struct diagnosis_view *v, const char *name, const char 
 	return ranks >= 2;
 }
 
-static void differs(struct diagnosis_view *v, const char *name, const char *mine, const char *theirs)
+static void differs(struct diagnosis_view *v, const char *name, const char *mine,
+		    const char *theirs)
 {
 	struct diagnosis_candidate *c;
 
@@ -54,7 +55,8 @@ static void differs(struct diagnosis_view *v, const char *name, const char *mine
 		return;
 	c = diagnosis_add(v, CAUSE_SW_ENVIRONMENT, POOL_HOST, 0, 0.2);
 	diagnosis_text_copy(c->subject, sizeof(c->subject), name);
-	snprintf(c->text, sizeof(c->text), "%.50s is %.70s, %s %.70s", name, mine ? mine : "(not set)",
+	snprintf(c->text, sizeof(c->text), "%.50s is %.70s, %s %.70s", name,
+		 mine ? mine : "(not set)",
 		 v->in->kind == FINDING_UNIFORM ? "before it was" : "on its peers it is",
 		 theirs ? theirs : "(not set)");
 	snprintf(c->because, sizeof(c->because), "it is set up otherwise: %.230s", c->text);
@@ -62,8 +64,10 @@ static void differs(struct diagnosis_view *v, const char *name, const char *mine
 
 void diagnosis_software_look(struct diagnosis_view *v)
 {
-	const struct diagnosis_rank *first = v->in->before && v->in->kind == FINDING_UNIFORM ? v->in->before :
-					     v->in->peer_count ? &v->in->peer[0] : NULL;
+	const struct diagnosis_rank *first = v->in->before && v->in->kind == FINDING_UNIFORM
+						 ? v->in->before
+					     : v->in->peer_count ? &v->in->peer[0]
+								 : NULL;
 	const char *theirs = NULL;
 
 	for (uint32_t i = 0; i < v->who->setting_count; i++) {

@@ -16,9 +16,9 @@ const char *diagnosis_text_ms(double ns, struct diagnosis_number *t)
 		snprintf(t->text, sizeof(t->text), "%.1f s", ms * 1e-3);
 	else
 		snprintf(t->text, sizeof(t->text),
-			 fabs(ms) >= 100  ? "%.0f ms" :
-			 fabs(ms) >= 1 ? "%.1f ms" :
-					 "%.2f ms",
+			 fabs(ms) >= 100 ? "%.0f ms"
+			 : fabs(ms) >= 1 ? "%.1f ms"
+					 : "%.2f ms",
 			 ms);
 	return t->text;
 }
@@ -53,19 +53,24 @@ static const struct os_signal *line_of(const struct diagnosis_view *v)
 	return NULL;
 }
 
-static void interrupt(const struct diagnosis_view *v, const struct diagnosis_candidate *c, char *out,
-		      size_t bytes)
+static void interrupt(const struct diagnosis_view *v, const struct diagnosis_candidate *c,
+		      char *out, size_t bytes)
 {
 	const struct os_signal *line = line_of(v);
 	long cpu = cpu_in(c->subject);
 	int n = line ? (int)strspn(line->subject, "0123456789") : 0;
 
 	if (n)
-		snprintf(out, bytes, "move interrupt %.60s to another CPU (/proc/irq/%.*s/smp_affinity_list), or "
-			 "pin the thread elsewhere", line->subject, n, line->subject);
+		snprintf(
+		    out, bytes,
+		    "move interrupt %.60s to another CPU (/proc/irq/%.*s/smp_affinity_list), or "
+		    "pin the thread elsewhere",
+		    line->subject, n, line->subject);
 	else if (cpu >= 0)
-		snprintf(out, bytes, "take CPU %ld out of the interrupt's smp_affinity and of the receive "
-			 "queues' rps_cpus, or pin the thread elsewhere", cpu);
+		snprintf(out, bytes,
+			 "take CPU %ld out of the interrupt's smp_affinity and of the receive "
+			 "queues' rps_cpus, or pin the thread elsewhere",
+			 cpu);
 	else
 		snprintf(out, bytes, "%s", finding_cause_remedy(c->cause));
 }
@@ -82,7 +87,8 @@ void diagnosis_text_remedy(const struct diagnosis_view *v, const struct diagnosi
 		return;
 	case CAUSE_OS_RUN_QUEUE:
 		if (c->subject[0]) {
-			snprintf(out, bytes, "move %.100s to other CPUs, or give the rank CPUs of its own",
+			snprintf(out, bytes,
+				 "move %.100s to other CPUs, or give the rank CPUs of its own",
 				 c->subject);
 			return;
 		}
@@ -90,7 +96,8 @@ void diagnosis_text_remedy(const struct diagnosis_view *v, const struct diagnosi
 	case CAUSE_OS_LOCK:
 		also = strstr(c->subject, "also ");
 		if (also) {
-			snprintf(out, bytes, "stop or move %.100s, which takes the same lock", also + 5);
+			snprintf(out, bytes, "stop or move %.100s, which takes the same lock",
+				 also + 5);
 			return;
 		}
 		break;
@@ -103,8 +110,10 @@ void diagnosis_text_remedy(const struct diagnosis_view *v, const struct diagnosi
 	case CAUSE_CPU_FUNCTION:
 	case CAUSE_CPU_PYTHON:
 	case CAUSE_SW_HOT_PATH:
-		snprintf(out, bytes, "look at %.110s in the differential flame graph; compare the runs with "
-			 "sysom diff", c->subject);
+		snprintf(out, bytes,
+			 "look at %.110s in the differential flame graph; compare the runs with "
+			 "sysom diff",
+			 c->subject);
 		return;
 	default:
 		break;
