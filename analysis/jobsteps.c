@@ -21,6 +21,8 @@
 /* The outermost steps are whole with this share of the usual kernels. */
 #define WHOLE_MIN 0.9
 #define WHOLE_MAX 1.1
+/* A kernel that leads takes this share of the job's compute time. */
+#define LEAD_SHARE 0.02
 /* A collective that cuts is one of at least this share of the ranks. */
 #define CUT_MEMBERS_MIN 0.5
 
@@ -182,6 +184,8 @@ struct usual {
 	uint32_t *count;   /* [names] */
 	uint32_t *sample;  /* [names * SAMPLES] */
 	double *median_ns; /* [names] */
+	double *total_ns;  /* [names], of all ranks */
+	uint8_t *lead;	   /* [names]: 1 + its place among the leads; 0 none */
 	uint32_t names;
 };
 
@@ -206,7 +210,9 @@ static int usual_new(struct usual *u, uint32_t names)
 	u->count = malloc(u->names * sizeof(*u->count));
 	u->sample = malloc((size_t)u->names * SAMPLES * sizeof(*u->sample));
 	u->median_ns = malloc(u->names * sizeof(*u->median_ns));
-	return u->count && u->sample && u->median_ns ? 0 : -ENOMEM;
+	u->total_ns = calloc(u->names, sizeof(*u->total_ns));
+	u->lead = calloc(u->names, sizeof(*u->lead));
+	return u->count && u->sample && u->median_ns && u->total_ns && u->lead ? 0 : -ENOMEM;
 }
 
 static void usual_free(struct usual *u)
@@ -214,6 +220,35 @@ static void usual_free(struct usual *u)
 	free(u->count);
 	free(u->sample);
 	free(u->median_ns);
+	free(u->total_ns);
+	free(u->lead);
+}
+
+/* The names that take most of the time. */
+static void leads_find(struct jobsteps *j, struct usual *u)
+{
+	double all = 0;
+
+	for (uint32_t r = 0; r < j->rank_count; r++)
+		for (uint32_t i = 0; i < j->rank[r].event_count; i++) {
+			const struct jobsteps_event *e = &j->rank[r].event[i];
+
+			if (!is_compute(e))
+				continue;
+			u->total_ns[slot_of(u, e)] += (double)duration_of(e);
+			all += (double)duration_of(e);
+		}
+	for (j->leads = 0; j->leads < JOBSTEPS_LEADS_MAX; j->leads++) {
+		uint32_t best = 0;
+
+		for (uint32_t name = 1; name < u->names; name++)
+			if (!u->lead[name] && u->total_ns[name] > (best ? u->total_ns[best] : 0))
+				best = name;
+		if (!best || u->total_ns[best] < LEAD_SHARE * all)
+			break;
+		j->lead[j->leads] = best;
+		u->lead[best] = (uint8_t)(j->leads + 1);
+	}
 }
 
 /* Of one rank: a sample of each name's durations, spread over the trace; their medians. */
@@ -253,6 +288,7 @@ struct sweep {
 	uint32_t rank;
 	uint64_t end[COVERS];  /* of the union so far */
 	double *total[COVERS]; /* [steps] */
+	double *lead_work;     /* [leads * steps] */
 };
 
 static void cover_add(struct sweep *s, enum cover which, uint32_t step, uint64_t begin, uint64_t end)
@@ -292,6 +328,12 @@ static void event_add(struct sweep *s, const struct usual *u, uint32_t step,
 	s->j->value[JOBSTEPS_KERNELS][at]++;
 	s->j->value[JOBSTEPS_WORK][at] += u->median_ns[slot_of(u, e)];
 	s->j->value[JOBSTEPS_BUSY][at] += (double)duration_of(e);
+	if (u->lead[slot_of(u, e)]) {
+		uint32_t lead = u->lead[slot_of(u, e)] - 1u;
+
+		s->j->lead_pace[lead][at] += (double)duration_of(e);
+		s->lead_work[(size_t)lead * s->j->steps + step] += u->median_ns[slot_of(u, e)];
+	}
 }
 
 static void row_set(struct sweep *s, uint32_t step, bool known)
@@ -300,6 +342,11 @@ static void row_set(struct sweep *s, uint32_t step, bool known)
 	size_t at = (size_t)s->rank * s->j->steps + step;
 	double **v = s->j->value, span = (double)(cut[step + 1] - cut[step]);
 
+	for (uint32_t i = 0; i < s->j->leads; i++) {
+		double work = s->lead_work[(size_t)i * s->j->steps + step];
+
+		s->j->lead_pace[i][at] = known && work > 0 ? s->j->lead_pace[i][at] / work : NAN;
+	}
 	if (!known) {
 		for (int m = 0; m < JOBSTEPS_MEASURES; m++)
 			v[m][at] = NAN;
@@ -323,7 +370,8 @@ static void rank_sweep(struct jobsteps *j, uint32_t r, const struct usual *u, do
 	struct sweep s = { .j = j, .rank = r };
 	uint32_t step = 0;
 
-	memset(totals, 0, (size_t)COVERS * j->steps * sizeof(*totals));
+	memset(totals, 0, (size_t)(COVERS + j->leads) * j->steps * sizeof(*totals));
+	s.lead_work = totals + (size_t)COVERS * j->steps;
 	for (int c = 0; c < COVERS; c++)
 		s.total[c] = totals + (size_t)c * j->steps;
 	for (uint32_t i = 0; i < x->event_count; i++) {
@@ -356,6 +404,8 @@ static void outer_steps(struct jobsteps *j, uint32_t r, double *scratch)
 		double kernels = j->value[JOBSTEPS_KERNELS][at + k];
 		bool whole = kernels >= WHOLE_MIN * usual && kernels <= WHOLE_MAX * usual;
 
+		for (uint32_t i = 0; i < j->leads && !whole; i++)
+			j->lead_pace[i][at + k] = NAN;
 		for (int m = 0; m < JOBSTEPS_MEASURES; m++)
 			if (!whole || (!k && m != JOBSTEPS_PACE && m != JOBSTEPS_KERNELS &&
 				       m != JOBSTEPS_WORK && m != JOBSTEPS_BUSY && m != JOBSTEPS_COMPUTE))
@@ -464,6 +514,25 @@ static int lateness(struct jobsteps *j)
 	return 0;
 }
 
+static int tables_new(struct jobsteps *j)
+{
+	size_t cells = (size_t)j->rank_count * j->steps;
+
+	for (int m = 0; m < JOBSTEPS_MEASURES; m++) {
+		j->value[m] = calloc(cells, sizeof(double));
+		if (!j->value[m])
+			return -ENOMEM;
+	}
+	for (uint32_t i = 0; i < j->leads; i++) {
+		j->lead_pace[i] = calloc(cells, sizeof(double));
+		if (!j->lead_pace[i])
+			return -ENOMEM;
+	}
+	j->transfer_ns = calloc(j->steps, sizeof(*j->transfer_ns));
+	j->transfers = calloc(j->steps, sizeof(*j->transfers));
+	return j->transfer_ns && j->transfers ? 0 : -ENOMEM;
+}
+
 int jobsteps_make(struct jobsteps *j)
 {
 	struct usual u = { 0 };
@@ -471,30 +540,28 @@ int jobsteps_make(struct jobsteps *j)
 	int rc;
 
 	memset(j->value, 0, sizeof(j->value));
+	memset(j->lead_pace, 0, sizeof(j->lead_pace));
 	j->transfer_ns = NULL;
 	j->transfers = NULL;
-	j->steps = 0;
+	j->steps = j->leads = 0;
 	for (uint32_t r = 0; r < j->rank_count; r++)
 		j->rank[r].cut_ns = NULL;
 	rc = j->rank_count ? cuts_make(j) : -ENODATA;
 	if (rc)
 		return rc;
-	for (int m = 0; m < JOBSTEPS_MEASURES; m++) {
-		j->value[m] = calloc((size_t)j->rank_count * j->steps, sizeof(double));
-		if (!j->value[m])
-			return -ENOMEM;
-	}
-	j->transfer_ns = calloc(j->steps, sizeof(*j->transfer_ns));
-	j->transfers = calloc(j->steps, sizeof(*j->transfers));
-	totals = malloc(((size_t)COVERS * j->steps + j->steps) * sizeof(*totals));
 	rc = usual_new(&u, j->name_count);
-	if (!j->transfer_ns || !j->transfers || !totals)
+	if (!rc)
+		leads_find(j, &u);
+	if (!rc)
+		rc = tables_new(j);
+	totals = malloc((size_t)(COVERS + j->leads + 1) * j->steps * sizeof(*totals));
+	if (!totals)
 		rc = -ENOMEM;
 	if (!rc)
 		rc = lateness(j);
 	for (uint32_t r = 0; r < j->rank_count && !rc; r++) {
 		double *late = j->value[JOBSTEPS_LATE] + (size_t)r * j->steps;
-		double *keep = totals + (size_t)COVERS * j->steps;
+		double *keep = totals + (size_t)(COVERS + j->leads) * j->steps;
 
 		memcpy(keep, late, j->steps * sizeof(*late));
 		usual_of(&u, &j->rank[r]);
@@ -516,6 +583,10 @@ void jobsteps_fini(struct jobsteps *j)
 	for (int m = 0; m < JOBSTEPS_MEASURES; m++) {
 		free(j->value[m]);
 		j->value[m] = NULL;
+	}
+	for (uint32_t i = 0; i < JOBSTEPS_LEADS_MAX; i++) {
+		free(j->lead_pace[i]);
+		j->lead_pace[i] = NULL;
 	}
 	free(j->transfer_ns);
 	free(j->transfers);

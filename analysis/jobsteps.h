@@ -52,6 +52,8 @@ struct jobsteps_rank {
 			   * one like that before it is not known */
 };
 
+#define JOBSTEPS_LEADS_MAX 12u
+
 struct jobsteps {
 	struct jobsteps_rank *rank; /* the caller's */
 	uint32_t rank_count;
@@ -60,6 +62,9 @@ struct jobsteps {
 	/* out */
 	uint32_t steps;
 	double *value[JOBSTEPS_MEASURES]; /* [rank * steps + step], NAN: not known */
+	/* the compute kernels that take most of the time, job-wide, and the pace of each alone */
+	uint32_t lead[JOBSTEPS_LEADS_MAX], leads;
+	double *lead_pace[JOBSTEPS_LEADS_MAX]; /* [rank * steps + step] */
 	double *transfer_ns; /* [steps]: of its collectives, from the last one's entry to the end, summed */
 	uint32_t *transfers; /* [steps]: collectives of two ranks and more in it */
 };
