@@ -24,6 +24,9 @@
 #define SAME_FAULT 0.3
 /* Share of a stretch's steps that lie above the usual level. */
 #define AGREE_MIN 0.55
+/* Of a short one nearly all, by a third of it: two wild steps are no stretch. */
+#define SHORT_MAX   5u
+#define AGREE_SHORT 0.8
 /* In standard deviations: each single step shows it. */
 #define CLEAR 4.0
 /* A rank that became slow rose itself by this share of what it exceeds its peers by. */
@@ -187,7 +190,7 @@ static bool stretch_fits(const double *v, uint32_t first, uint32_t last, double 
 			 struct found *out)
 {
 	uint32_t length = last - first + 1, above = 0;
-	double sum = 0, excess;
+	double sum = 0, excess, agree;
 
 	memcpy(scratch, v + first, length * sizeof(*v));
 	/* what spills over from a step's tail is no step of its own */
@@ -200,11 +203,12 @@ static bool stretch_fits(const double *v, uint32_t first, uint32_t last, double 
 	memcpy(scratch, v + first, length * sizeof(*v));
 	*out = (struct found){ first, last, last, median_of(scratch, length) - usual, 0 };
 	out->score = out->excess / levels_error(noise, length) / threshold;
+	agree = length > SHORT_MAX ? AGREE_MIN : AGREE_SHORT;
 	for (uint32_t i = first; i <= last; i++) {
 		double one = v[i] - usual;
 		uint32_t so_far = i - first + 1;
 
-		above += one > 0;
+		above += length > SHORT_MAX ? one > 0 : one > out->excess / 3;
 		/* as the one who looks on would have seen it */
 		sum += fmin(one, 2 * out->excess);
 		if (out->sure == last && so_far >= STRETCH_MIN && i < last &&
@@ -212,7 +216,7 @@ static bool stretch_fits(const double *v, uint32_t first, uint32_t last, double 
 			out->sure = i;
 	}
 	return length >= STRETCH_MIN && out->excess >= floor_of(length) && out->score > 0.6 &&
-	       above >= AGREE_MIN * length;
+	       above >= agree * length;
 }
 
 /* Whether a level lies above the usual one by more than noise and the floor. */

@@ -21,6 +21,9 @@
 /* The outermost steps are whole with this share of the usual kernels. */
 #define WHOLE_MIN 0.9
 #define WHOLE_MAX 1.1
+/* Kernels after a step's last collective that are counted, and the share of steps that agree on them. */
+#define TAIL_MAX   4095u
+#define TAIL_SHARE 0.3
 /* A kernel that leads takes this share of the job's compute time. */
 #define LEAD_SHARE 0.02
 /* A collective that cuts is one of at least this share of the ranks. */
@@ -113,30 +116,96 @@ static uint32_t cutting_instance(const struct jobsteps *j, const struct ends *e,
 	return found;
 }
 
-/* Cut k + 1 of every rank, which ends job step k. */
-static void cut_ranks(struct jobsteps *j, const struct ends *e, uint32_t ref, uint32_t k,
-		      uint64_t ref_end, uint32_t instance)
+/* First event that begins at or after ns. */
+static uint32_t event_at(const struct jobsteps_rank *x, uint64_t ns)
 {
-	const struct align_job *a = j->align;
-	uint64_t common = ref_end;
+	uint32_t low = 0, high = x->event_count;
 
-	if (instance != ALIGN_NONE)
-		common = e->end[(size_t)ref * a->instances + instance];
-	common = align_to_reference(a, ref, common);
-	for (uint32_t r = 0; r < j->rank_count; r++) {
-		struct jobsteps_rank *x = &j->rank[r];
-		uint64_t at = 0;
+	while (low < high) {
+		uint32_t mid = low + (high - low) / 2;
 
-		if (instance != ALIGN_NONE)
-			at = e->end[(size_t)r * a->instances + instance];
-		if (!at && r == ref)
-			at = ref_end;
-		if (!at && a->rank[r].known && a->rank[r].common)
-			at = align_to_local(a, r, common);
-		if (!at && !a->rank[r].common && k < x->step_count) /* nothing in common: its own */
-			at = x->step_end_ns[k];
-		x->cut_ns[k + 1] = x->event_count && at > x->cut_ns[k] ? at : x->cut_ns[k];
+		if (x->event[mid].begin_ns < ns)
+			low = mid + 1;
+		else
+			high = mid;
 	}
+	return low;
+}
+
+static bool is_comm(const struct jobsteps_event *e)
+{
+	return e->kind == RECORD_COLL_KERNEL;
+}
+
+/* How many kernels and copies follow the collective that ends at `from` before the rank's own step ends;
+ * UINT32_MAX: no step of its own ends before its next collective. *own: place among its steps. */
+static uint32_t tail_here(const struct jobsteps_rank *x, uint64_t from, uint32_t *own)
+{
+	uint32_t n = 0;
+
+	while (*own < x->step_count && x->step_end_ns[*own] < from)
+		(*own)++;
+	if (*own == x->step_count)
+		return UINT32_MAX;
+	for (uint32_t i = event_at(x, from); i < x->event_count; i++) {
+		if (x->event[i].begin_ns >= x->step_end_ns[*own])
+			return n;
+		if (is_comm(&x->event[i]) || n == TAIL_MAX)
+			return UINT32_MAX;
+		n++;
+	}
+	return n;
+}
+
+/* The usual number of kernels between a step's last collective and its end; `other` where the rank's own
+ * steps do not tell. */
+static uint32_t tail_usual(const struct jobsteps_rank *x, const uint64_t *end, const uint32_t *instance,
+			   uint32_t steps, uint32_t *tally, uint32_t other)
+{
+	uint32_t own = 0, windows = 0, best = 0;
+
+	memset(tally, 0, (TAIL_MAX + 1) * sizeof(*tally));
+	for (uint32_t k = 0; k < steps; k++) {
+		uint32_t n;
+
+		if (instance[k] == ALIGN_NONE || !end[instance[k]])
+			continue;
+		windows++;
+		n = tail_here(x, end[instance[k]], &own);
+		if (n <= TAIL_MAX && ++tally[n] > tally[best])
+			best = n;
+	}
+	return tally[best] >= TAIL_SHARE * windows && windows ? best : other;
+}
+
+/* Where a step ends whose last collective ends at `from`: with so many kernels more, before the next. */
+static uint64_t tail_end(const struct jobsteps_rank *x, uint64_t from, uint32_t tail)
+{
+	uint64_t end = from;
+
+	for (uint32_t i = event_at(x, from); i < x->event_count && tail; i++) {
+		if (is_comm(&x->event[i]))
+			break;
+		end = x->event[i].end_ns > end ? x->event[i].end_ns : end;
+		tail--;
+	}
+	return end;
+}
+
+/* Cut k + 1 of a rank, which ends job step k. */
+static uint64_t cut_of(const struct jobsteps *j, uint32_t r, uint32_t ref, uint32_t k, uint64_t ref_end,
+		       uint64_t coll_end, uint32_t tail)
+{
+	const struct align_rank *a = &j->align->rank[r];
+	const struct jobsteps_rank *x = &j->rank[r];
+
+	if (coll_end)
+		return tail_end(x, coll_end, tail);
+	if (r == ref)
+		return ref_end;
+	if (a->known && a->common)
+		return align_to_local(j->align, r, align_to_reference(j->align, ref, ref_end));
+	return !a->common && k < x->step_count ? x->step_end_ns[k] : 0; /* nothing in common: its own */
 }
 
 static uint64_t end_of(const struct jobsteps_rank *x)
@@ -148,33 +217,76 @@ static uint64_t end_of(const struct jobsteps_rank *x)
 	return end;
 }
 
-static int cuts_make(struct jobsteps *j)
+struct cutter {
+	struct ends ends;
+	uint32_t *instance; /* [steps]: the last collective of each, ALIGN_NONE */
+	uint32_t *tally;
+	uint32_t ref;
+};
+
+static void cut_rank(struct jobsteps *j, const struct cutter *c, uint32_t r, uint32_t tail)
 {
-	uint32_t ref = reference_of(j), n = j->rank[ref].step_count, cursor = 0;
-	struct ends e = { 0 };
-	uint64_t after = 0, until;
-	int rc;
+	const uint64_t *end = c->ends.end + (size_t)r * j->align->instances;
+	const struct jobsteps_rank *ref = &j->rank[c->ref];
+	struct jobsteps_rank *x = &j->rank[r];
 
-	if (!n)
-		return -ENODATA;
-	j->steps = n + 1; /* and what comes after the last one, perhaps whole */
-	for (uint32_t r = 0; r < j->rank_count; r++) {
-		struct jobsteps_rank *x = &j->rank[r];
+	x->cut_ns[0] = x->event_count ? x->event[0].begin_ns : 0;
+	for (uint32_t k = 0; k < j->steps; k++) {
+		uint64_t ref_end = k < ref->step_count ? ref->step_end_ns[k] : end_of(ref), at;
 
-		x->cut_ns = calloc(j->steps + 1, sizeof(*x->cut_ns));
-		if (!x->cut_ns)
-			return -ENOMEM;
-		x->cut_ns[0] = x->event_count ? x->event[0].begin_ns : 0;
+		at = cut_of(j, r, c->ref, k, ref_end,
+			    c->instance[k] == ALIGN_NONE ? 0 : end[c->instance[k]], tail);
+		x->cut_ns[k + 1] = x->event_count && at > x->cut_ns[k] ? at : x->cut_ns[k];
 	}
-	rc = ends_make(j->align, &e);
-	for (uint32_t k = 0; k < j->steps && !rc; k++) {
-		until = k < n ? j->rank[ref].step_end_ns[k] : end_of(&j->rank[ref]);
-		cut_ranks(j, &e, ref, k, until,
-			  cutting_instance(j, &e, ref, after, until, &cursor));
+}
+
+static int cutter_new(const struct jobsteps *j, struct cutter *c)
+{
+	int rc = ends_make(j->align, &c->ends);
+
+	c->instance = malloc(j->steps * sizeof(*c->instance));
+	c->tally = malloc((TAIL_MAX + 1) * sizeof(*c->tally));
+	return rc || !c->instance || !c->tally ? -ENOMEM : 0;
+}
+
+static void cut_all(struct jobsteps *j, struct cutter *c)
+{
+	const struct jobsteps_rank *ref = &j->rank[c->ref];
+	uint32_t cursor = 0, tail;
+	uint64_t after = 0, until;
+
+	for (uint32_t k = 0; k < j->steps; k++) {
+		until = k < ref->step_count ? ref->step_end_ns[k] : end_of(ref);
+		c->instance[k] = cutting_instance(j, &c->ends, c->ref, after, until, &cursor);
 		after = until;
 	}
-	free(e.end);
-	free(e.members);
+	tail = tail_usual(ref, c->ends.end + (size_t)c->ref * j->align->instances, c->instance, j->steps,
+			  c->tally, 0);
+	for (uint32_t r = 0; r < j->rank_count; r++)
+		cut_rank(j, c, r, tail_usual(&j->rank[r], c->ends.end + (size_t)r * j->align->instances,
+					     c->instance, j->steps, c->tally, tail));
+}
+
+static int cuts_make(struct jobsteps *j)
+{
+	struct cutter c = { .ref = reference_of(j) };
+	int rc;
+
+	if (!j->rank[c.ref].step_count)
+		return -ENODATA;
+	j->steps = j->rank[c.ref].step_count + 1; /* and what comes after the last one, perhaps whole */
+	for (uint32_t r = 0; r < j->rank_count; r++) {
+		j->rank[r].cut_ns = calloc(j->steps + 1, sizeof(*j->rank[r].cut_ns));
+		if (!j->rank[r].cut_ns)
+			return -ENOMEM;
+	}
+	rc = cutter_new(j, &c);
+	if (!rc)
+		cut_all(j, &c);
+	free(c.ends.end);
+	free(c.ends.members);
+	free(c.instance);
+	free(c.tally);
 	return rc;
 }
 
@@ -603,22 +715,6 @@ static int kernel_order(const void *pa, const void *pb)
 	if (a->name != b->name)
 		return a->name < b->name ? -1 : 1;
 	return (a->kind > b->kind) - (a->kind < b->kind);
-}
-
-/* First event that begins at or after ns. */
-static uint32_t event_at(const struct jobsteps_rank *x, uint64_t ns)
-{
-	uint32_t low = 0, high = x->event_count;
-
-	while (low < high) {
-		uint32_t mid = low + (high - low) / 2;
-
-		if (x->event[mid].begin_ns < ns)
-			low = mid + 1;
-		else
-			high = mid;
-	}
-	return low;
 }
 
 int jobsteps_kernels(const struct jobsteps *j, uint32_t rank, uint32_t first, uint32_t last,

@@ -2,10 +2,10 @@
  * jobsteps.h - the steps of a whole job from its ranks' device records: one numbering, and per rank and
  * step where the time went.
  *
- * The steps of one rank (the most regular ones) number the job's. Every rank is cut at
- * the end of the same collective, the last one of each step, so that what stands in one row is the same
- * work everywhere, however each rank's own steps were found; without collectives at its own step ends.
- * What follows the last collective belongs to the next step.
+ * The steps of one rank (the most regular ones) number the job's. Every rank is cut after the same
+ * collective, the last one of each step, and as many kernels more as usually follow it, so that what
+ * stands in one row is the same work everywhere, however each rank's own steps were found; without
+ * collectives at its own step ends.
  * A rank's own time: the step less communication that nothing overlaps (own = latency - exposed). Its
  * pace: the time of its compute kernels over what the same kernels usually take on this rank, so that
  * other kernels, or more of them, do not change it.
