@@ -13,7 +13,8 @@ cli_SRCS += cli/replay_csv.c cli/replay_events.c cli/replay_load.c cli/replay_ra
 # CPU profiles
 PPROF_GEN := $(B)/gen/cli/profile.pb-c
 cli_SRCS += cli/symbol_client.c cli/profile_names.c cli/profile_tree.c cli/profile_flame.c cli/profile_pprof.c \
-	cli/profile_out.c cli/profile_summary.c cli/incident_stacks.c cli/report_stacks.c cli/export_stacks.c cli/cmd_flame.c \
+	cli/profile_out.c cli/profile_summary.c cli/incident_stacks.c cli/incident_diff.c cli/kernel_name.c \
+	cli/report_stacks.c cli/export_stacks.c cli/cmd_flame.c \
 	cli/cmd_record.c $(PPROF_GEN).c
 GEN += $(PPROF_GEN).h
 $(PPROF_GEN).h: cli/profile.proto
@@ -36,7 +37,7 @@ sysom_SRCS := cli/sysom.c
 sysom_USES := cli wire sampler symbol analysis base
 
 SCRIPTS_TEST += tests/e2e/cli_commands.sh tests/e2e/cli_doctor.sh tests/e2e/cli_run.sh \
-	tests/e2e/cli_trace.sh tests/e2e/replay_stacks.py
+	tests/e2e/cli_trace.sh tests/e2e/replay_stacks.py tests/e2e/pictures.py
 UNIT += test_export_perfetto
 test_export_perfetto_USES := cli wire symbol analysis base
 test_export_perfetto_LDLIBS := -lcmocka
@@ -55,3 +56,9 @@ fuzz_trace_export_USES := cli wire symbol analysis base
 UNIT += test_profile
 test_profile_USES := cli symbol analysis base
 test_profile_LDLIBS := -lcmocka
+UNIT += test_kernel_name
+test_kernel_name_USES := cli symbol base
+test_kernel_name_LDLIBS := -lcmocka
+UNIT += test_incident_diff
+test_incident_diff_USES := cli wire symbol analysis base
+test_incident_diff_LDLIBS := -lcmocka

@@ -442,7 +442,8 @@ static void put_parts(FILE *to, const json_t *in)
 		double share = jsonget_number(p, "share"), width = share > 1 ? 1 : share > 0 ? share : 0;
 
 		fputs("<tr><td class=\"t\">", to);
-		escape_html(to, strcmp(jsonget_text(p, "kind"), "kernel") ? incident_text_part(p, 100) : "kernel ");
+		escape_html(to, strcmp(jsonget_text(p, "kind"), "kernel") ?
+					incident_text_part(p, 100) : "kernel ");
 		if (!strcmp(jsonget_text(p, "kind"), "kernel"))
 			escape_html(to, jsonget_text(p, "name"));
 		fputs("</td>", to);

@@ -195,7 +195,8 @@ static int add_records(struct trace_model *m, struct record **to, size_t *count,
 	return 0;
 }
 
-static int add_steps(struct trace_model *m, struct trace_rank *r, const struct window *w)
+static int add_steps(struct trace_model *m, struct trace_rank *r, const struct window *w,
+		     const uint32_t *ids)
 {
 	int64_t offset_ns = offset_of(r, w);
 
@@ -205,6 +206,8 @@ static int add_steps(struct trace_model *m, struct trace_rank *r, const struct w
 		struct window_step *s = &r->steps[r->step_count];
 
 		*s = w->steps[i];
+		if (s->step.source == STEP_SOURCE_EXPLICIT) /* a name */
+			s->step.phase = s->step.phase < w->name_count ? ids[s->step.phase] : 0;
 		s->step.begin_ns = shift(s->step.begin_ns, offset_ns);
 		s->step.end_ns = shift(s->step.end_ns, offset_ns);
 		s->step.device_begin_ns = shift(s->step.device_begin_ns, offset_ns);
@@ -313,7 +316,7 @@ int trace_model_add(struct trace_model *m, const struct window *w)
 		ids[i] = trace_model_name(m, w->names[i]);
 	err = add_window(r, w, ids);
 	if (!err && w->steps)
-		err = add_steps(m, r, w);
+		err = add_steps(m, r, w, ids);
 	if (!err && w->host)
 		err = add_records(m, &r->host, &r->host_count, &r->host_room, w->host, w->host_count, w,
 				  offset_of(r, w), ids);

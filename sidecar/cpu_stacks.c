@@ -539,6 +539,53 @@ int cpu_stacks_extract(struct node *n, uint32_t pid, uint64_t begin_ns, uint64_t
 	return err;
 }
 
+/* Under lock. */
+static int copy_periods(const struct cpu_stacks *s, uint64_t begin_ns, uint64_t end_ns, struct buf *out)
+{
+	int n = 0;
+
+	for (uint32_t i = 0; i < s->count; i++) {
+		const struct period *p = &s->period[(s->first + i) % PERIODS];
+
+		if (p->end_ns <= begin_ns || p->begin_ns >= end_ns)
+			continue;
+		buf_init(&out[n], LIMIT_STACKS_KEPT_BYTES);
+		buf_append(&out[n], p->packed.data, p->packed.bytes);
+		n += !out[n].failed;
+	}
+	return n;
+}
+
+int cpu_stacks_copy(struct node *n, uint64_t begin_ns, uint64_t end_ns, struct buf **out,
+		    struct cpu_stacks_member **family, uint32_t *family_count)
+{
+	struct cpu_stacks *s = n->stacks;
+	int count = -ENOSYS;
+
+	if (!s)
+		return -ENOSYS;
+	*out = calloc(PERIODS, sizeof(**out));
+	*family = calloc(FAMILY_MAX, sizeof(**family));
+	if (!*out || !*family) {
+		free(*out);
+		free(*family);
+		return -ENOMEM;
+	}
+	pthread_mutex_lock(&s->lock);
+	if (s->sampling) {
+		count = copy_periods(s, begin_ns, end_ns, *out);
+		for (*family_count = 0; *family_count < s->member_count; (*family_count)++)
+			(*family)[*family_count] = (struct cpu_stacks_member){
+				s->member[*family_count].pid, s->member[*family_count].root };
+	}
+	pthread_mutex_unlock(&s->lock);
+	if (count < 0) {
+		free(*out);
+		free(*family);
+	}
+	return count;
+}
+
 void cpu_stacks_stats_get(const struct node *n, struct cpu_stacks_stats *out,
 			  struct sampler_stats *sampler)
 {

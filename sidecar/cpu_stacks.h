@@ -8,6 +8,7 @@
 #define SYSOM_SIDECAR_CPU_STACKS_H
 
 #include "analysis/stack.h"
+#include "base/buf.h"
 #include "sampler/sampler.h"
 
 struct node;
@@ -36,6 +37,14 @@ bool cpu_stacks_settle(struct node *n, uint32_t wait_ms);
  * where that is not over (it waits 40 ms for that at most). 0, -ENOMEM, -ENOSYS without a sampler. */
 int cpu_stacks_extract(struct node *n, uint32_t pid, uint64_t begin_ns, uint64_t end_ns,
 		       struct stack_batch *out);
+/* Copies of the packed periods that overlap [begin, end), oldest first, into *out (malloc'ed, each buf the
+ * caller's), and into *family who belonged to which rank's process. Their count; -ENOMEM, -ENOSYS
+ * without a sampler. Any thread while the node is open. */
+struct cpu_stacks_member {
+	uint32_t pid, root; /* root 0: of no rank */
+};
+int cpu_stacks_copy(struct node *n, uint64_t begin_ns, uint64_t end_ns, struct buf **out,
+		    struct cpu_stacks_member **family, uint32_t *family_count);
 void cpu_stacks_stats_get(const struct node *n, struct cpu_stacks_stats *out,
 			  struct sampler_stats *sampler);
 

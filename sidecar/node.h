@@ -28,7 +28,8 @@ struct settings {
 	char http_listen[NODE_PATH_BYTES], uplink_url[NODE_PATH_BYTES], node_name[WIRE_TEXT_BYTES];
 	uint64_t recorder_memory_bytes, recorder_file_bytes;
 	uint64_t spool_bytes, spool_age_ns;
-	uint64_t beat_ns, beat_suspect_ns;
+	uint64_t beat_ns, beat_suspect_ns, sketch_ns;
+	bool sketch_symbols;
 	int log_level, roofline_mode;
 	uint64_t learn_min, learn_max, persist_n, persist_m;
 	double tail_mads, floor_ratio;
@@ -47,6 +48,7 @@ struct settings {
 	bool symbols_offer;
 	/* OS signals */
 	bool os_signals, os_bpf;
+	double os_bpf_budget; /* percent of the time of all CPUs */
 	char proc_root[NODE_PATH_BYTES], sys_root[NODE_PATH_BYTES];
 };
 
@@ -80,6 +82,7 @@ struct process {
 	uint32_t trace_state, cupti_state; /* as the process says */
 	uint32_t command_serial, acked_serial;
 	uint64_t baseline_total, baseline_at_ns; /* learned steps at the latest save, and when */
+	uint64_t sketch_at_ns; /* of the latest; 0: none yet */
 };
 
 struct node_stats {
@@ -97,6 +100,7 @@ struct http;	     /* http.c */
 struct cpu_stacks;   /* cpu_stacks.c */
 struct symbol_offer; /* symbol_offer.c */
 struct os_signals;   /* os_signals.c */
+struct sketches;     /* sketches.c */
 struct os_opening;   /* os_node.c */
 
 struct node {
@@ -110,6 +114,7 @@ struct node {
 	struct http *http;
 	struct cpu_stacks *stacks; /* cpu_stacks.c; NULL: not opened */
 	struct symbol_offer *offer; /* symbol_offer.c; NULL: off, or nobody to offer to */
+	struct sketches *sketches; /* sketches.c; NULL: off */
 	struct os_signals *os; /* NULL: switched off, or being loaded */
 	struct os_opening *os_opening; /* os_node.c; NULL: not being loaded */
 	struct process *processes[LIMIT_NODE_PROCESSES]; /* NULL: free */

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define PATH_BYTES    512
@@ -15,6 +16,7 @@
 #define PROCESSES_MAX 65536u
 #define LINES_MAX     20000u
 #define FILES_MAX     8192u
+#define NETNS_MAX     1024u
 
 /* A whole small file, terminated; its bytes or -errno. */
 static ssize_t slurp(const char *path, char *out, size_t bytes)
@@ -302,6 +304,47 @@ void os_proc_disk_name(const char *sys, uint32_t device, char *out, size_t bytes
 	to[n] = '\0';
 	base = strrchr(to, '/');
 	snprintf(out, bytes, "%s", base ? base + 1 : to);
+}
+
+static bool is_netns_of(const char *proc, const char *pid, uint32_t inode)
+{
+	char path[PATH_BYTES];
+	struct stat st;
+
+	snprintf(path, sizeof(path), "%s/%s/ns/net", proc, pid);
+	return !stat(path, &st) && (uint32_t)st.st_ino == inode;
+}
+
+/* True: out is the name that `ip netns` gave it, as that process sees it. */
+static bool named_by(const char *proc, const char *pid, uint32_t inode, char *out, size_t bytes)
+{
+	char path[PATH_BYTES];
+	uint32_t seen = 0;
+	bool found = false;
+	struct dirent *e;
+	struct stat st;
+	DIR *d;
+
+	snprintf(path, sizeof(path), "%s/%s/root/run/netns", proc, pid);
+	d = opendir(path);
+	while (d && !found && (e = readdir(d)) && seen++ < NETNS_MAX) {
+		found = *e->d_name != '.' && !fstatat(dirfd(d), e->d_name, &st, 0) &&
+			(uint32_t)st.st_ino == inode;
+		if (found)
+			snprintf(out, bytes, "netns %s", e->d_name);
+	}
+	if (d)
+		closedir(d);
+	return found;
+}
+
+void os_proc_netns_name(const char *proc, uint32_t inode, char *out, size_t bytes)
+{
+	*out = '\0';
+	if (is_netns_of(proc, "1", inode) || is_netns_of(proc, "self", inode) ||
+	    named_by(proc, "1", inode, out, bytes) || named_by(proc, "self", inode, out, bytes))
+		return;
+	snprintf(out, bytes, "netns:[%u]", inode);
 }
 
 /* ---- sockets ---- */

@@ -42,6 +42,9 @@ bool os_proc_cgroup_throttled(const struct os_proc_cgroup *c, uint64_t *ns);
 uint32_t os_proc_numa(const char *sys, uint8_t *table);
 /* "vda" of a device number of the block programs (major << 20 | minor). */
 void os_proc_disk_name(const char *sys, uint32_t device, char *out, size_t bytes);
+/* "" the network namespace of the host's first process (or our own), the name that `ip netns` gave it, or
+ * "netns:[INODE]". */
+void os_proc_netns_name(const char *proc, uint32_t inode, char *out, size_t bytes);
 /* Which of the processes has the connection's socket; 0: none. Reads their net/tcp and descriptors.
  */
 uint32_t os_proc_socket_owner(const char *proc, const uint32_t *pids, uint32_t count,

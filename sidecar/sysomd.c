@@ -21,6 +21,7 @@
 #include "base/log.h"
 #include "base/watchdog.h"
 #include "sidecar/node.h"
+#include "sidecar/sketches.h"
 #include "sidecar/symbol_offer.h"
 #include "sidecar/cpu_stacks.h"
 
@@ -63,6 +64,11 @@ static const struct config_key keys[] = {
 	    .min = 1e8, .max = 600e9),
 	KEY(beat_suspect_ns, "beat.suspect", CONFIG_DURATION, "1s",
 	    "and while a rank of this node has a window open", .min = 1e8, .max = 600e9),
+	KEY(sketch_ns, "sketch.period", CONFIG_DURATION, "60s",
+	    "what is normal of each rank, to the aggregator, once its model is armed", .min = 1e9,
+	    .max = 3600e9),
+	KEY(sketch_symbols, "sketch.symbols", CONFIG_BOOL, "true",
+	    "name native functions in it by this node's symbol files; else file and page"),
 	KEY(roofline_mode, "roofline.mode", CONFIG_ENUM, "robust",
 	    "robust: median line and calibrated tail; p99: the paper's 99th percentile with RANSAC",
 	    .choices = "robust|p99"),
@@ -119,8 +125,12 @@ static const struct config_key keys[] = {
 	    .max = 1e15),
 	KEY(os_signals, "os.on", CONFIG_BOOL, "true",
 	    "what the operating system does to the ranks: interrupts, waits, faults, storage, locks"),
-	KEY(os_bpf, "os.bpf", CONFIG_BOOL, "false",
-	    "by BPF: more is seen, at a microsecond per context switch; else what /proc tells"),
+	KEY(os_bpf, "os.bpf", CONFIG_BOOL, "true",
+	    "by BPF: more is seen, some 50 ns per context switch; else what /proc tells"),
+	KEY(os_bpf_budget, "os.bpf_budget", CONFIG_DOUBLE, "0.3",
+	    "percent of the time of all CPUs for that; above it the costliest part is let go for a "
+	    "while; 0: no bound",
+	    .min = 0, .max = 100),
 	KEY(proc_root, "proc.root", CONFIG_STRING, "/proc", "where the host's /proc is"),
 	KEY(sys_root, "sys.root", CONFIG_STRING, "/sys", "and its /sys"),
 	KEY(canary, "canary.on", CONFIG_BOOL, "true",
@@ -286,6 +296,7 @@ static void on_tend(void *arg, uint32_t count)
 	ship_tend(n, now_ns);
 	keep_tend(n, now_ns);
 	cpu_stacks_tend(n, now_ns);
+	sketches_tend(n, now_ns);
 	if (n->beat_at_ns && now_ns - n->beat_at_ns < period)
 		return;
 	n->beat_at_ns = now_ns;
@@ -405,6 +416,9 @@ static int node_open(struct node *n)
 	    (err = loop_add_timer(n->loop, 0, 1000, on_second, n, NULL)))
 		return err;
 	open_offer(n);
+	err = sketches_open(n);
+	if (err)
+		return err;
 	return loop_add_timer(n->loop, 50, 250, on_tend, n, NULL);
 }
 
@@ -415,6 +429,7 @@ static void node_close(struct node *n, int code)
 		ship_flush(n);
 		ship_beat(n, clock_monotonic_ns());
 	}
+	sketches_close(n);
 	http_close(n);
 	keep_close(n);
 	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++)
