@@ -195,7 +195,7 @@ bench-roofline: ## recall and false positives of the roofline
 
 scenarios: ## real faults in running jobs, judged by the verdict (root, about 50 minutes); writes docs/SCENARIOS.md
 	@tools/deps.sh build test
-	@$(MAKE) --no-print-directory $(J) programs $(B)/faults/dir_churn
+	@$(MAKE) --no-print-directory $(J) programs $(B)/faults/dir_churn $(B)/parts/window_counters
 	@B=$(B) tests/scenarios/run_scenarios.py
 
 tidy: tests ## include directions and style, as a failing test

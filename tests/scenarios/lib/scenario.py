@@ -433,6 +433,12 @@ class Scenario:
     def judge_verdict(self, f, shown):
         own = [i for i in shown if i["begin_unix_ns"] < f.end_unix_ns + 2e9 and
                i["end_unix_ns"] > f.begin_unix_ns - 1e9]
+        self.judge_shown(f, own)
+        if f.right_ns is not None:
+            f.seconds = (f.right_ns - f.first_slow_ns) / 1e9
+            self.say(f"{f.seconds:.1f} s from the first slow step to the diagnosed incident")
+
+    def judge_shown(self, f, own):
         right = [i for i in own if not f.verdict(i)]
         near = right or sorted(own, key=lambda i: -i.get("flagged_steps", 0))
         f.wrong = f.verdict(near[0]) if near else "no incident"
@@ -440,9 +446,6 @@ class Scenario:
         if near:
             self.tell(near[0])
         self.ok(not f.wrong, f"{f.what} on {self.who(f)}: {f.wrong or self.summary(f)}")
-        if f.right_ns is not None:
-            f.seconds = (f.right_ns - f.first_slow_ns) / 1e9
-            self.say(f"{f.seconds:.1f} s from the first slow step to the diagnosed incident")
 
     def diagnosis(self, f):
         i = f.incident or {}
