@@ -14,6 +14,7 @@
 #include <jansson.h>
 
 #include "aggregator/digest.h"
+#include "analysis/finding.h"
 
 #define INCIDENT_ID_BYTES    9 /* 8 hex digits and NUL */
 #define INCIDENT_ABSORB_MAX  16
@@ -31,6 +32,14 @@ struct incident_change {
 	bool opened;
 	uint32_t absorbed_count; /* incidents that became part of id */
 	char absorbed[INCIDENT_ABSORB_MAX][INCIDENT_ID_BYTES];
+};
+
+/* What detection says of a job; told again while it lasts, and once more when it ends. */
+struct incident_finding {
+	char job[WIRE_TEXT_BYTES];
+	uint64_t begin_unix_ns, end_unix_ns;
+	struct finding finding;
+	bool ended;
 };
 
 /* The columns of an incident's row in the store. */
