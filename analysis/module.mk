@@ -3,7 +3,7 @@ LIBS += analysis
 analysis_SRCS := analysis/record.c analysis/median.c analysis/stack.c analysis/os_signal.c \
 	analysis/finding.c
 # rows of independent parts; each names its own sources and tests
-include analysis/steps.mk analysis/roofline.mk
+include analysis/steps.mk analysis/roofline.mk analysis/peers.mk
 
 UNIT += test_stack
 test_stack_USES := analysis base

@@ -1,13 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  * peers.h - slow ranks among the peers of one role, from their steps' own times and entry lateness.
  *
- * Per step one value per member and measure; residuals against the median of the role's members; a
- * member is flagged at one of several window lengths when the window's median residual exceeds what the
- * pooled noise allows, corrected for the number of members, windows and looks, and most of the window's
- * steps agree in sign. Short windows have a floor in percent, the longest have none (0.3 ms of 100 ms
- * must be found). More than half slow: the split at the largest gap. Two members: the pair is reported
- * and each one's own history decides. Mode sysom: mean + k sigma over the members' averages of W steps
- * (SysOM-AI 3.1; W = 100, k = 2), kept for comparison.
+ * Per step one value per member and measure; residuals against the median of the role's members. At
+ * each of several window lengths the members are split into a lower and an upper group at the largest
+ * gap; the upper group is slow when all of it lies above the lower group by more than noise and the
+ * lower group's own spread allow, corrected for windows, looks and members, and most of the window
+ * agrees. Noise is measured from the data at each length (peers_noise.c), so lag and heavy tails raise
+ * the threshold. The same is done for changes against each member's own past. So one, several and
+ * most slow members are one case; when most are, the role's own level must have risen, where a past is
+ * known. Short windows have a floor (4% at 5 steps to 1% at 50); that of the longest is 0.1% of the
+ * step (0.3 ms of 100 ms must be found). Two members: each one's own history decides who changed;
+ * without one a difference of 10% and more is told as that of the slower. docs/stragglers.md.
+ * Mode sysom: mean + k sigma over the members' averages of W steps (SysOM-AI 3.1; W = 100, k = 2), kept
+ * for comparison.
  *
  * Pure; memory is the caller's; the same input gives the same output. Threads: one caller. */
 #ifndef SYSOM_ANALYSIS_PEERS_H
@@ -21,6 +26,7 @@
 
 #define PEERS_MEMBERS_MAX 1024u
 #define PEERS_WINDOWS	  6u
+#define PEERS_WINDOW_MOST 1100u /* pushes kept per member: 20 bytes each */
 
 enum peers_mode { PEERS_ROBUST = 0, PEERS_SYSOM = 1 };
 enum peers_measure {
@@ -31,7 +37,7 @@ enum peers_measure {
 
 struct peers_config {
 	enum peers_mode mode;
-	uint32_t windows[PEERS_WINDOWS]; /* steps; ascending, 0 ends the list; default 3, 5, 20, 50, 200, 1000 */
+	uint32_t windows[PEERS_WINDOWS]; /* steps; ascending, 0 ends the list; default 5, 10, 20, 50, 200, 1000 */
 	double false_per_member_hour;	 /* what the thresholds are corrected to; default 1e-3 */
 	double k;			 /* sysom mode */
 	uint32_t w;
@@ -61,6 +67,8 @@ void peers_push(struct peers *p, uint64_t step, const double *self_ns, const dou
 		double step_ns, uint32_t weight);
 /* What the last push made known; false: nothing more. */
 bool peers_next(struct peers *p, struct peers_flag *out);
+/* Flags dropped because nobody called peers_next for four members' worth of them. */
+uint64_t peers_lost(const struct peers *p);
 /* The input ends: open flags are told once more, as ended. */
 void peers_finish(struct peers *p);
 

@@ -459,7 +459,7 @@ static void push_robust(struct roofline *m, struct roofline_verdict *v, const fl
 	if (m->state == ROOFLINE_ARMED) {
 		v->out = v->excess > v->threshold;
 		v->novel = g.novel;
-		novel = g.novel || g.sparse;
+		novel = g.novel || g.sparse || g.beyond;
 		m->novel += g.novel;
 		if (g.novel) {
 			v->out = false;
@@ -472,7 +472,8 @@ static void push_robust(struct roofline *m, struct roofline_verdict *v, const fl
 			v->out |= stays;
 			persist(m, v, stays || (v->excess > instant_of(m, &g) && !seen_once(m, &g, v)));
 			watch_fit(m, v->excess, v->threshold);
-			if (m->state == ROOFLINE_ARMED)
+			/* where the curve is prolonged its own error would add up */
+			if (m->state == ROOFLINE_ARMED && !g.beyond)
 				watch_drift(m, v->excess, g.mad);
 		}
 	}

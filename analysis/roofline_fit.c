@@ -1012,6 +1012,7 @@ struct roofline_fit_guess roofline_fit_predict(const struct roofline_fit *f, con
 	for (uint32_t i = 0; i < f->features; i++) {
 		if (work[i] > f->hi[i] * SUPPORT_MARGIN || work[i] < f->lo[i] / SUPPORT_MARGIN)
 			g.novel = true;
+		g.beyond |= work[i] > f->hi[i] || work[i] < f->lo[i];
 		if (f->feature[i].n)
 			log_ratio += curve_at(&f->feature[i], feature_log(f, i, work[i]));
 	}

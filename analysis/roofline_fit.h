@@ -75,7 +75,8 @@ struct roofline_fit_guess {
 	double second; /* excess that this level shows now and then in health */
 	double once;   /* excess that this level has shown once, whatever the reason; 0 none */
 	double mad;  /* of one step about expected_ns, relative */
-	bool novel;  /* outside the support */
+	bool novel;  /* far outside the support */
+	bool beyond; /* outside of it at all: the curve is prolonged */
 	bool sparse; /* a level seen once at most, or few steps anywhere near */
 };
 

@@ -20,6 +20,8 @@
 /* While less than this many times the launches at the lock were seen, a better cut in the same
  * period replaces the old one. */
 #define YOUNG_GROWTH 8
+/* A history of fewer periods does not speak against the longer pattern. */
+#define HISTORY_PERIODS 4
 /* Items fetched ahead of the kernel that joins them: they were written a flush ago. */
 #define PUSH_AHEAD 3
 /* Sketches of one class differ by less than this share of their launches. */
@@ -352,6 +354,10 @@ static void reconsider(struct steps *s)
 		s->detect_at = s->launches_seen * 2;
 		return;
 	}
+	/* so few returns of the pattern lie in memory that a part of it would be taken for the whole */
+	if (2 * p.launches < s->pattern.launches &&
+	    s->head - first < HISTORY_PERIODS * s->pattern.launches)
+		return;
 	s->pattern = p;
 	s->stats.period_ns = p.period_ns;
 	s->stats.resyncs++;

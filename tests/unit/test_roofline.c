@@ -280,6 +280,24 @@ static void slowdown_right_at_the_threshold_is_not_absorbed_as_a_mixture(void **
 	}
 }
 
+/* As when somebody gives the number of the row for its work. */
+static void work_that_only_grows_raises_no_drift_of_its_own(void **state)
+{
+	for (uint32_t seed = 1; seed <= 6; seed++) {
+		struct roofline *m = model();
+
+		random_state = seed;
+		for (int i = 0; i < 3000; i++) {
+			double work = i;
+
+			roofline_push(m, &work, 1, 100e6 * (1 + 0.01 * normal()));
+		}
+		assert_int_equal(summary(m).state, ROOFLINE_ARMED);
+		assert_false(summary(m).drift);
+		free(m);
+	}
+}
+
 static void wandering_healthy_noise_is_no_drift(void **state)
 {
 	for (uint32_t seed = 1; seed <= 10; seed++) {
@@ -553,6 +571,7 @@ int main(void)
 		cmocka_unit_test(sustained_slowdown_below_the_threshold_raises_drift_and_stays),
 		cmocka_unit_test(slow_stretches_below_the_tail_are_flagged_where_healthy_ones_have_none),
 		cmocka_unit_test(slowdown_right_at_the_threshold_is_not_absorbed_as_a_mixture),
+		cmocka_unit_test(work_that_only_grows_raises_no_drift_of_its_own),
 		cmocka_unit_test(wandering_healthy_noise_is_no_drift),
 		cmocka_unit_test(lasting_speed_up_becomes_the_new_baseline),
 		cmocka_unit_test(stairs_are_followed_on_both_sides_of_a_jump),

@@ -1,0 +1,460 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Residuals, what is kept of them, and the life of a flag. Every window reads the same prefix sums of
+ * clipped residuals, so a step costs a member a few additions per window, whatever its length. Sums are
+ * integers: no order of adding, and no length of run, changes them. Where a stretch begins and ends is
+ * found by a cumulative sum against half its excess: windows are too coarse for that. */
+#include "analysis/peers_private.h"
+
+#include <math.h>
+#include <string.h>
+
+#define CLIP	      4.0
+#define FOLLOW	      0.05 /* of the noise, per push, by which a location follows */
+#define RESIDUAL_MOST 15.0f
+#define END_EVIDENCE  9.2 /* log of 10,000 to 1 */
+#define END_STEP_MOST 3.0 /* of it from one step: no stretch ends by one good step */
+/* False flags per hour of a larger group are held to those of a group of this size. */
+#define GROUP_FREE 8.0
+/* Chance per group that healthy members' constant differences look like a fault. */
+#define STATIC_CHANCE 2e-3
+
+void peers_config_default(struct peers_config *c)
+{
+	*c = (struct peers_config){ .mode = PEERS_ROBUST,
+				    .windows = { 5, 10, 20, 50, 200, 1000 },
+				    .false_per_member_hour = 1e-3,
+				    .k = 2,
+				    .w = 100 };
+}
+
+static uint32_t depth_of(const struct peers_config *c)
+{
+	uint32_t longest = 5;
+
+	for (uint32_t i = 0; i < PEERS_WINDOWS && c->windows[i]; i++)
+		if (c->windows[i] > longest)
+			longest = c->windows[i];
+	/* the past that a window is held against lies in the ring too */
+	return longest < 50 ? 4 * longest : longest > PEERS_WINDOW_MOST ? PEERS_WINDOW_MOST : longest + 100;
+}
+
+/* Takes bytes from *at, 16-aligned; with memory NULL counts only. */
+static void *take(uint8_t *memory, size_t *at, size_t bytes)
+{
+	void *out = memory ? memory + *at : NULL;
+
+	*at += (bytes + 15) & ~(size_t)15;
+	return out;
+}
+
+static size_t lay_out(struct peers *p, uint8_t *memory, const struct peers_config *c, uint32_t n)
+{
+	size_t at = 0, depth = depth_of(c), most = n > depth ? n : depth;
+
+	take(memory, &at, sizeof(*p));
+	p->step = take(memory, &at, depth * sizeof(*p->step));
+	p->level_ns = take(memory, &at, depth * sizeof(*p->level_ns));
+	p->weight = take(memory, &at, depth * sizeof(*p->weight));
+	p->own = take(memory, &at, 2 * depth * sizeof(*p->own));
+	p->value = take(memory, &at, 3 * (size_t)n * sizeof(*p->value));
+	p->scratch = take(memory, &at, most * sizeof(*p->scratch));
+	p->order = take(memory, &at, n * sizeof(*p->order));
+	p->queue_room = 4 * n;
+	p->queue = take(memory, &at, p->queue_room * sizeof(*p->queue));
+	for (int q = 0; q < PEERS_MEASURES; q++) {
+		struct peers_series *s = &p->series[q];
+
+		s->residual = take(memory, &at, depth * n * sizeof(*s->residual));
+		s->sum = take(memory, &at, (depth + 1) * n * sizeof(*s->sum));
+		s->valid = take(memory, &at, (depth + 1) * n * sizeof(*s->valid));
+		s->reference = take(memory, &at, depth * sizeof(*s->reference));
+		s->member = take(memory, &at, n * sizeof(*s->member));
+		s->part = c->mode == PEERS_SYSOM ?
+				  take(memory, &at, 2 * PEERS_SYSOM_PARTS * (size_t)n * sizeof(*s->part)) :
+				  NULL;
+	}
+	return at;
+}
+
+size_t peers_memory_bytes(const struct peers_config *c, uint32_t members)
+{
+	struct peers p;
+
+	return lay_out(&p, NULL, c, members);
+}
+
+struct peers *peers_init(void *memory, const struct peers_config *c, uint32_t members)
+{
+	struct peers *p = memory;
+
+	memset(memory, 0, peers_memory_bytes(c, members));
+	lay_out(p, memory, c, members);
+	p->c = *c;
+	p->n = members;
+	p->depth = depth_of(c);
+	while (p->windows < PEERS_WINDOWS && c->windows[p->windows])
+		p->windows++;
+	for (uint32_t f = 4; f < PEERS_QUANTILES; f++)
+		p->student[f] = peers_noise_student(STATIC_CHANCE / members, f);
+	return p;
+}
+
+/* Hoare's selection, ties and all. */
+static double nth(double *v, uint32_t n, uint32_t k)
+{
+	uint32_t lo = 0, hi = n - 1;
+
+	while (lo < hi) {
+		double pivot = v[lo + (hi - lo) / 2];
+		uint32_t i = lo, j = hi;
+
+		while (i <= j) {
+			while (v[i] < pivot)
+				i++;
+			while (v[j] > pivot)
+				j--;
+			if (i <= j) {
+				double t = v[i];
+
+				v[i++] = v[j];
+				v[j] = t;
+				if (!j)
+					break;
+				j--;
+			}
+		}
+		if (k <= j)
+			hi = j;
+		else if (k >= i)
+			lo = i;
+		else
+			break;
+	}
+	return v[k];
+}
+
+double peers_median(double *v, uint32_t n)
+{
+	double upper = nth(v, n, n / 2), lower;
+
+	if (n % 2)
+		return upper;
+	lower = v[0];
+	for (uint32_t i = 1; i < n / 2; i++)
+		lower = v[i] > lower ? v[i] : lower;
+	return (lower + upper) / 2;
+}
+
+/* Median of what is known of v; NAN where nothing is. */
+static double median_known(struct peers *p, const double *v)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < p->n; i++)
+		if (isfinite(v[i]))
+			p->scratch[n++] = v[i];
+	return n ? peers_median(p->scratch, n) : NAN;
+}
+
+/* Over the members that are not open: the median of all of them is the slow ones' when most are. */
+static float reference_of(struct peers *p, const struct peers_series *s, uint64_t push)
+{
+	const float *r = s->residual + (size_t)peers_at(p, push) * p->n;
+	uint32_t n = 0;
+
+	if (p->n == 2 || s->open <= p->n / 8)
+		return 0;
+	for (uint32_t i = 0; i < p->n; i++)
+		if (!s->member[i].open && !isnan(r[i]))
+			p->scratch[n++] = r[i];
+	return n ? (float)peers_median(p->scratch, n) : 0;
+}
+
+void peers_refer(struct peers *p, struct peers_series *s, uint64_t begin, uint64_t end)
+{
+	for (uint64_t t = begin; t < end; t++)
+		s->reference[peers_at(p, t)] = reference_of(p, s, t);
+}
+
+static double above(const struct peers *p, const struct peers_series *s, uint32_t member, double base,
+		    uint64_t push)
+{
+	uint32_t at = peers_at(p, push);
+
+	return s->residual[(size_t)at * p->n + member] - s->reference[at] - base;
+}
+
+double peers_excess(struct peers *p, const struct peers_series *s, uint32_t member, double base,
+		    uint64_t begin, uint64_t end)
+{
+	uint32_t n = 0;
+
+	for (uint64_t t = begin; t < end; t++) {
+		double v = above(p, s, member, base, t);
+
+		if (!isnan(v))
+			p->scratch[n++] = v;
+	}
+	return n ? peers_median(p->scratch, n) : NAN;
+}
+
+void peers_tell(struct peers *p, const struct peers_flag *f)
+{
+	if (p->queue_count == p->queue_room) {
+		p->queue_head = (p->queue_head + 1) % p->queue_room;
+		p->queue_count--;
+		p->lost++;
+	}
+	p->queue[(p->queue_head + p->queue_count++) % p->queue_room] = *f;
+}
+
+bool peers_next(struct peers *p, struct peers_flag *out)
+{
+	if (!p->queue_count)
+		return false;
+	*out = p->queue[p->queue_head];
+	p->queue_head = (p->queue_head + 1) % p->queue_room;
+	p->queue_count--;
+	return true;
+}
+
+uint64_t peers_lost(const struct peers *p)
+{
+	return p->lost;
+}
+
+static double level_over(struct peers *p, uint64_t begin, uint64_t end)
+{
+	uint32_t n = 0;
+
+	for (uint64_t t = begin; t < end; t++)
+		if (!isnan(p->level_ns[peers_at(p, t)]))
+			p->scratch[n++] = p->level_ns[peers_at(p, t)];
+	return n ? peers_median(p->scratch, n) : 0;
+}
+
+/* Of the stretch as far as the ring holds it. */
+static void measure(struct peers *p, enum peers_measure q, uint32_t member)
+{
+	struct peers_series *s = &p->series[q];
+	struct peers_member *m = &s->member[member];
+	uint64_t end = m->last + 1, oldest = p->pushes + 1 > p->depth ? p->pushes + 1 - p->depth : 0;
+	uint64_t begin = m->first > oldest ? m->first : oldest;
+	double excess = begin < end ? peers_excess(p, s, member, m->base, begin, end) : NAN;
+
+	if (!isnan(excess)) {
+		m->flag.score *= m->flag.excess > 0 ? excess / m->flag.excess : 1;
+		m->flag.excess = excess;
+	}
+	m->flag.excess_ns = m->flag.excess *
+			    (q == PEERS_LATE ? p->step_ns : level_over(p, begin, end));
+	m->flag.last_step = p->step[peers_at(p, m->last)];
+}
+
+void peers_open(struct peers *p, enum peers_measure q, uint32_t member, uint32_t length, double base,
+		double threshold)
+{
+	struct peers_series *s = &p->series[q];
+	struct peers_member *m = &s->member[member];
+	uint64_t end = p->pushes + 1, oldest = end > p->depth ? end - p->depth : 0, first = end - length;
+	double excess = peers_excess(p, s, member, base, end - length, end), sum = 0, best = 0, steps = 0;
+
+	oldest = m->since > oldest ? m->since : oldest;
+	for (uint64_t t = end; t-- > oldest;) {
+		double v = above(p, s, member, base, t) - excess / 2;
+
+		if (isnan(v))
+			continue;
+		sum += v > excess ? excess : v < -excess ? -excess : v;
+		if (sum >= best) {
+			best = sum;
+			first = t;
+		}
+	}
+	for (uint64_t t = end - length; t < end; t++)
+		steps += p->weight[peers_at(p, t)];
+	m->open = true;
+	s->open++;
+	m->base = base;
+	m->cusum = 0;
+	m->first = first;
+	m->last = p->pushes;
+	while (m->last > m->first && !(above(p, s, member, base, m->last) >= excess / 2))
+		m->last--;
+	m->flag = (struct peers_flag){ .member = member, .measure = q, .window = (uint32_t)steps,
+				       .first_step = p->step[peers_at(p, first)],
+				       .sure_step = p->step[peers_at(p, p->pushes)],
+				       .excess = excess, .score = excess / threshold };
+	measure(p, q, member);
+	peers_tell(p, &m->flag);
+}
+
+static void close_flag(struct peers *p, enum peers_measure q, uint32_t member)
+{
+	struct peers_series *s = &p->series[q];
+	struct peers_member *m = &s->member[member];
+
+	if (p->c.mode == PEERS_ROBUST)
+		measure(p, q, member);
+	m->flag.ended = true;
+	m->open = false;
+	m->since = m->last + 1;
+	s->open--;
+	peers_tell(p, &m->flag);
+}
+
+/* Evidence that an open stretch is over: healthy against slow by its excess, per step. */
+static void follow(struct peers *p, enum peers_measure q)
+{
+	struct peers_series *s = &p->series[q];
+	double noise = s->noise.scale[0] > 1e-5 ? s->noise.scale[0] : 1e-5;
+
+	for (uint32_t i = 0; i < p->n && s->open; i++) {
+		struct peers_member *m = &s->member[i];
+		double e = m->flag.excess, v;
+
+		if (!m->open)
+			continue;
+		v = above(p, s, i, m->base, p->pushes);
+		if (isnan(v))
+			continue;
+		v = (e / 2 - v) * e / (noise * noise);
+		m->cusum += v > END_STEP_MOST ? END_STEP_MOST : v < -END_STEP_MOST ? -END_STEP_MOST : v;
+		if (m->cusum <= 0) {
+			m->cusum = 0;
+			m->last = p->pushes;
+		} else if (m->cusum > END_EVIDENCE) {
+			close_flag(p, q, i);
+		}
+	}
+}
+
+static void residuals(struct peers *p, enum peers_measure q, const double *v)
+{
+	float *r = p->series[q].residual + (size_t)peers_at(p, p->pushes) * p->n;
+	double middle = v ? median_known(p, v) : NAN;
+
+	if (q == PEERS_SELF)
+		p->level_ns[peers_at(p, p->pushes)] = (float)middle;
+	for (uint32_t i = 0; i < p->n; i++) {
+		double x = v ? v[i] : NAN, y;
+
+		if (!isfinite(x) || (q == PEERS_SELF && !(middle > 0 && x > 0))) {
+			r[i] = NAN;
+			continue;
+		}
+		if (p->n == 2) {
+			y = q == PEERS_SELF ? log(x / v[1 - i]) : (x - v[1 - i]) / p->step_ns;
+			if (q == PEERS_SELF)
+				p->own[2 * peers_at(p, p->pushes) + i] = (float)log(x);
+		} else {
+			y = q == PEERS_SELF ? x / middle - 1 : (x - middle) / p->step_ns;
+		}
+		r[i] = isfinite(y) ? fmaxf(-RESIDUAL_MOST, fminf(RESIDUAL_MOST, (float)y)) : NAN;
+	}
+}
+
+/* The location about which a member's outliers are clipped starts at the median of its first steps and
+ * follows slowly: constant differences of healthy members are no outliers. */
+static double locate(struct peers *p, struct peers_series *s, uint32_t i, double r)
+{
+	struct peers_member *m = &s->member[i];
+	double noise = s->noise.scale[0], away;
+	uint32_t n = 0;
+
+	if (p->pushes < PEERS_WARM || noise <= 0) {
+		for (uint64_t t = 0; t <= p->pushes && t < PEERS_WARM; t++) {
+			float v = s->residual[(size_t)t * p->n + i];
+
+			if (!isnan(v))
+				p->scratch[n++] = v;
+		}
+		m->location = n ? (float)peers_median(p->scratch, n) : 0;
+		return r;
+	}
+	away = r - m->location;
+	m->location += (float)(FOLLOW * (away > noise ? noise : away < -noise ? -noise : away));
+	noise *= CLIP;
+	return away > noise ? m->location + noise : away < -noise ? m->location - noise : r;
+}
+
+static void accumulate(struct peers *p, struct peers_series *s)
+{
+	const float *r = s->residual + (size_t)peers_at(p, p->pushes) * p->n;
+	size_t from = (size_t)(p->pushes % (p->depth + 1)) * p->n;
+	size_t to = (size_t)((p->pushes + 1) % (p->depth + 1)) * p->n;
+
+	for (uint32_t i = 0; i < p->n; i++) {
+		bool known = !isnan(r[i]);
+		double v = known ? locate(p, s, i, r[i]) : 0;
+
+		v = v > 1 ? 1 : v < -1 ? -1 : v;
+		s->sum[to + i] = (int32_t)((uint32_t)s->sum[from + i] +
+					   (uint32_t)(int32_t)lrint(v / PEERS_UNIT));
+		s->valid[to + i] = (uint16_t)(s->valid[from + i] + known);
+	}
+}
+
+/* How sure a look must be: false flags per member and hour are shared by the windows; neighbouring
+ * looks share most of their steps, so that a window's length is worth some three. */
+static void quantiles(struct peers *p)
+{
+	double per_hour = 3600e9 / p->step_ns;
+
+	p->quantile_step_ns = p->step_ns;
+	for (uint32_t w = 0; w < p->windows; w++) {
+		double looks = 3 * fmax(1, per_hour / p->c.windows[w]);
+		double chance = p->c.false_per_member_hour / p->windows / looks;
+
+		chance *= p->n > GROUP_FREE ? GROUP_FREE / p->n : 1;
+		p->quantile[w] = peers_noise_gauss(chance);
+	}
+}
+
+void peers_push(struct peers *p, uint64_t step, const double *self_ns, const double *late_ns,
+		double step_ns, uint32_t weight)
+{
+	const double *value[PEERS_MEASURES] = { self_ns, late_ns };
+	uint32_t at = peers_at(p, p->pushes);
+
+	weight = weight ? weight : 1;
+	if (step_ns > 0 && isfinite(step_ns))
+		p->step_ns = p->step_ns > 0 ? p->step_ns + (step_ns - p->step_ns) / 16 : step_ns;
+	if (!(p->step_ns > 0))
+		p->step_ns = 1e9;
+	if (!(p->quantile_step_ns > p->step_ns / 1.5 && p->quantile_step_ns < p->step_ns * 1.5))
+		quantiles(p);
+	p->step[at] = step;
+	p->weight[at] = (float)weight;
+	p->weight_mean = p->pushes ? p->weight_mean + (weight - p->weight_mean) / 16 : weight;
+	p->own[2 * at] = p->own[2 * at + 1] = NAN;
+	for (int q = 0; q < PEERS_MEASURES; q++) {
+		struct peers_series *s = &p->series[q];
+
+		if (p->c.mode == PEERS_SYSOM) {
+			if (value[q])
+				peers_sysom_push(p, (enum peers_measure)q, value[q]);
+			continue;
+		}
+		residuals(p, (enum peers_measure)q, value[q]);
+		accumulate(p, s);
+		s->reference[at] = reference_of(p, s, p->pushes);
+		peers_noise_push(p, s);
+		follow(p, (enum peers_measure)q);
+		if (value[q])
+			peers_test_windows(p, (enum peers_measure)q);
+	}
+	p->pushes++;
+}
+
+void peers_finish(struct peers *p)
+{
+	if (!p->pushes)
+		return;
+	p->pushes--; /* close_flag speaks of the latest push */
+	for (int q = 0; q < PEERS_MEASURES; q++)
+		for (uint32_t i = 0; i < p->n; i++)
+			if (p->series[q].member[i].open)
+				close_flag(p, (enum peers_measure)q, i);
+	p->pushes++;
+}

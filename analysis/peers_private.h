@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * peers_private.h - what peers.c, peers_noise.c, peers_test.c and peers_sysom.c share. Not for others. */
+#ifndef SYSOM_ANALYSIS_PEERS_PRIVATE_H
+#define SYSOM_ANALYSIS_PEERS_PRIVATE_H
+
+#include "analysis/peers.h"
+
+#define PEERS_SCALES	10u   /* blocks of 1 to 512 pushes */
+#define PEERS_BINS	200u  /* 8 per octave from 2^-21 to 2^4 of a step */
+#define PEERS_UNIT	0x1p-20 /* of a clipped residual in a prefix sum */
+#define PEERS_WARM	5u    /* pushes before the first look */
+#define PEERS_SYSOM_PARTS 10u
+#define PEERS_QUANTILES 64u
+
+/* Noise of block means at each dyadic length: |difference of neighbouring blocks|, of all members. */
+struct peers_noise {
+	uint32_t bin[PEERS_SCALES][PEERS_BINS];
+	uint64_t count[PEERS_SCALES];
+	double scale[PEERS_SCALES]; /* standard deviation of a block mean; 0: too few blocks */
+	double tail[PEERS_SCALES];  /* how much heavier than Gaussian its tail is; at least 1 */
+	uint64_t fresh;		    /* pushes at the last renewal of scale and tail */
+};
+
+struct peers_member {
+	float location; /* slow follower of the residual, about which outliers are clipped */
+	float jitter;	/* running mean of |difference of neighbouring residuals| */
+	bool open;
+	double base;	   /* normal residual of an open member */
+	double cusum;	   /* evidence that the open stretch is over */
+	uint64_t since;	   /* first push that belongs to no ended stretch */
+	uint64_t first, last; /* pushes of the open stretch */
+	struct peers_flag flag;
+};
+
+struct peers_series { /* one measure */
+	float *residual;   /* [depth][members]; NAN: not known */
+	int32_t *sum;	   /* [depth + 1][members]: of clipped residuals before this push, modulo 2^32 */
+	uint16_t *valid;   /* the same, number of known ones, modulo 2^16 */
+	float *reference;  /* [depth]: median residual of the members that are not open */
+	struct peers_member *member;
+	struct peers_noise noise;
+	double jitter; /* the median member's */
+	uint32_t open;
+	double *part;	   /* mode sysom: [PEERS_SYSOM_PARTS][members] sums, then counts */
+};
+
+struct peers {
+	struct peers_config c;
+	uint32_t n, depth, windows;
+	uint64_t pushes;
+	double quantile_step_ns;	  /* what quantile was made for */
+	double quantile[PEERS_WINDOWS];	  /* Gaussian, one-sided */
+	double student[PEERS_QUANTILES];  /* by degrees of freedom */
+	struct peers_series series[PEERS_MEASURES];
+	uint64_t *step;	   /* [depth] */
+	float *level_ns;   /* [depth]: the members' median self time */
+	float *weight;	   /* [depth] */
+	float *own;	   /* [depth][2]: log self times of a pair */
+	double weight_mean;
+	double step_ns;
+	double *value, *scratch;
+	uint32_t *order;
+	struct peers_flag *queue;
+	uint32_t queue_room, queue_head, queue_count;
+	uint64_t lost;
+};
+
+static inline uint32_t peers_at(const struct peers *p, uint64_t push)
+{
+	return (uint32_t)(push % p->depth);
+}
+
+/* peers_noise.c */
+void peers_noise_push(struct peers *p, struct peers_series *s);
+/* Standard deviation of a member's mean over length pushes: plain, and widened by how little is known
+ * and how heavy the tails are. 0: not known yet. */
+double peers_noise_of(const struct peers *p, const struct peers_series *s, uint32_t length,
+		      double *widened);
+/* One-sided Gaussian and Student quantiles of a small probability. */
+double peers_noise_gauss(double probability);
+double peers_noise_student(double probability, uint32_t freedom);
+
+/* peers_test.c */
+void peers_test_windows(struct peers *p, enum peers_measure q);
+/* Mean clipped residual of [begin, end) pushes; NAN where under 70% are known. */
+double peers_test_mean(const struct peers *p, const struct peers_series *s, uint32_t member,
+		       uint64_t begin, uint64_t end);
+
+/* peers.c */
+void peers_tell(struct peers *p, const struct peers_flag *f);
+/* base: its normal residual above the others; threshold: what it had to exceed. */
+void peers_open(struct peers *p, enum peers_measure q, uint32_t member, uint32_t length, double base,
+		double threshold);
+/* Median residual above base and the others over [begin, end) pushes; NAN: none known. */
+double peers_excess(struct peers *p, const struct peers_series *s, uint32_t member, double base,
+		    uint64_t begin, uint64_t end);
+/* The reference of these pushes anew, when who is open has changed. */
+void peers_refer(struct peers *p, struct peers_series *s, uint64_t begin, uint64_t end);
+/* The median of v, which is reordered. n > 0. */
+double peers_median(double *v, uint32_t n);
+
+/* peers_sysom.c */
+void peers_sysom_push(struct peers *p, enum peers_measure q, const double *value);
+
+#endif

@@ -1,0 +1,351 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * One look at a window. Members are sorted by their mean residual; a split into a lower and an upper
+ * group is accepted when even the least of the upper group lies above the lower group by more than
+ * noise (by z) and the spread that the lower group has anyway (Student's t: healthy GPUs differ a
+ * little, for ever). Of several the one with the largest gap is taken: one, some and most ranks slow
+ * are one case, and no mean or deviation includes the outliers that it is to find. The same is done
+ * for the change against each one's own past, where differences from before don't hide a new one. */
+#include "analysis/peers_private.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Below this no two members are alike: a part of a pair with no past, and of most members. */
+#define PAIR_FLOOR 0.10
+#define MOST_FLOOR 0.03
+#define JITTER_MOST 3.0
+
+struct split {
+	const double *value; /* by member */
+	double noise, widened, z;
+	double usual; /* spread assumed of healthy members where they are too few to show it */
+	uint32_t lower; /* result: members in the lower group, 0: no split */
+	double center, threshold;
+};
+
+static int by_value(const void *a, const void *b, void *context)
+{
+	const double *v = context;
+	uint32_t i = *(const uint32_t *)a, j = *(const uint32_t *)b;
+
+	return v[i] < v[j] ? -1 : v[i] > v[j] ? 1 : i < j ? -1 : i > j;
+}
+
+double peers_test_mean(const struct peers *p, const struct peers_series *s, uint32_t member,
+		       uint64_t begin, uint64_t end)
+{
+	size_t a = (size_t)(begin % (p->depth + 1)) * p->n + member;
+	size_t b = (size_t)(end % (p->depth + 1)) * p->n + member;
+	uint16_t known = (uint16_t)(s->valid[b] - s->valid[a]);
+	int32_t sum = (int32_t)((uint32_t)s->sum[b] - (uint32_t)s->sum[a]);
+
+	if (known == 0 || known < 0.7 * (double)(end - begin))
+		return NAN;
+	return sum * PEERS_UNIT / known;
+}
+
+/* The lower group's center and threshold when it has the first `lower` of order. */
+static bool split_at(const struct peers *p, struct split *t, const uint32_t *order, uint32_t lower,
+		     double sum, double squares)
+{
+	uint32_t count = lower, freedom, assumed;
+	double least = t->value[order[0]], mean, variance, spread, z;
+
+	if (lower >= 5) { /* one rank that is faster than all is not their spread */
+		count--;
+		sum -= least;
+		squares -= least * least;
+	}
+	mean = sum / count;
+	variance = fmax(0, squares - sum * mean);
+	freedom = count - 1;
+	assumed = freedom < 4 ? 4 - freedom : 0;
+	variance = (variance + assumed * t->usual * t->usual) / (freedom + assumed);
+	freedom += assumed;
+	spread = fmax(0, variance - t->noise * t->noise);
+	z = p->student[freedom < PEERS_QUANTILES ? freedom : PEERS_QUANTILES - 1];
+	t->center = mean;
+	t->threshold = sqrt(t->z * t->z * t->widened * t->widened * (1 + 1.0 / count) +
+			    z * z * spread);
+	return t->value[order[lower]] - mean > t->threshold;
+}
+
+/* Fills lower, center, threshold; orders p->order. n of the members have a value. */
+static void split(const struct peers *p, struct split *t, uint32_t *order, uint32_t n)
+{
+	double sum = 0, squares = 0, gap = 0, center = 0, threshold = 0;
+	uint32_t least = n > 8 ? (n + 3) / 4 : 2, best = 0;
+
+	for (uint32_t i = 0; i + 1 < n; i++) {
+		double v = t->value[order[i]], g = t->value[order[i + 1]] - v;
+
+		sum += v;
+		squares += v * v;
+		if (i + 1 < least || g <= gap)
+			continue;
+		if (2 * (i + 1) < n && g < MOST_FLOOR)
+			continue;
+		if (!split_at(p, t, order, i + 1, sum, squares))
+			continue;
+		best = i + 1;
+		gap = g;
+		center = t->center;
+		threshold = t->threshold;
+	}
+	t->lower = best;
+	t->center = center;
+	t->threshold = threshold;
+}
+
+/* Which members have a value, and whether they lie far enough apart to look closer. */
+static uint32_t gather(const struct peers *p, struct split *t, uint32_t *order)
+{
+	double lo = INFINITY, hi = -INFINITY;
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < p->n; i++) {
+		double v = t->value[i];
+
+		if (isnan(v))
+			continue;
+		order[n++] = i;
+		lo = v < lo ? v : lo;
+		hi = v > hi ? v : hi;
+	}
+	if (n < 2 || hi - lo <= t->z * t->widened)
+		return 0;
+	qsort_r(order, n, sizeof(*order), by_value, (void *)(uintptr_t)t->value);
+	return n;
+}
+
+/* A part of the step below which a window of so many steps says nothing. Short ones meet bursts that
+ * healthy ranks have; a thousandth of a step for a long time is still worth telling. */
+static double floor_of(double steps)
+{
+	return steps < 8 ? 0.04 : steps < 20 ? 0.03 : steps < 50 ? 0.02 : steps < 200 ? 0.01 :
+	       steps < 1000 ? 0.002 : 0.001;
+}
+
+/* Most of the window agrees: 7 of 10 blocks lie above the base by a part of the excess. */
+static bool persists(struct peers *p, struct peers_series *s, uint32_t member, double base,
+		     uint32_t length, double excess)
+{
+	uint32_t blocks = length < 10 ? length : 10, agree = 0;
+	uint64_t end = p->pushes + 1, begin = end - length;
+
+	for (uint32_t b = 0; b < blocks; b++) {
+		double v = peers_excess(p, s, member, base, begin + (uint64_t)length * b / blocks,
+					begin + (uint64_t)length * (b + 1) / blocks);
+
+		agree += v > 0.3 * excess;
+	}
+	return agree >= 0.7 * blocks;
+}
+
+static void accuse(struct peers *p, enum peers_measure q, uint32_t member, uint32_t length,
+		   double base, double threshold)
+{
+	struct peers_series *s = &p->series[q];
+	uint64_t end = p->pushes + 1;
+	double excess = peers_excess(p, s, member, base, end - length, end);
+	double least = floor_of(length * p->weight_mean);
+
+	/* who was ahead of the others and no longer is, is not slow */
+	if (p->n > 2 && !(excess + base > 0.3 * excess))
+		return;
+	if (!(excess > least) || !persists(p, s, member, base, length, excess))
+		return;
+	peers_open(p, q, member, length, base, threshold > least ? threshold : least);
+}
+
+static double own_threshold(const struct peers_series *s, uint32_t member, double threshold)
+{
+	double ratio = s->jitter > 0 ? s->member[member].jitter / s->jitter : 1;
+
+	return threshold * (ratio < 1 ? 1 : ratio > JITTER_MOST ? JITTER_MOST : ratio);
+}
+
+/* The median self time rose with the split, or nothing is known of before: then the upper group is the
+ * slow one even where it is the larger. */
+static bool level_rose(struct peers *p, uint32_t length, double gap)
+{
+	uint64_t end = p->pushes + 1, have = end < p->depth ? end : p->depth;
+	uint32_t past = have > length ? (uint32_t)(have - length) : 0;
+	double now, before;
+
+	if (past < 10)
+		return true;
+	past = past > 4 * length ? 4 * length : past;
+	for (uint32_t i = 0; i < length; i++)
+		p->scratch[i] = p->level_ns[peers_at(p, end - length + i)];
+	now = peers_median(p->scratch, length);
+	for (uint32_t i = 0; i < past; i++)
+		p->scratch[i] = p->level_ns[peers_at(p, end - length - past + i)];
+	before = peers_median(p->scratch, past);
+	return now > before * (1 + gap / 2);
+}
+
+/* A split was found: the upper group is slow, apart from what is open or not ready. base: what the
+ * members' residuals are without a fault; NULL: what the lower group's are. */
+static void found(struct peers *p, enum peers_measure q, const struct split *t, uint32_t n,
+		  uint32_t length, const double *base)
+{
+	struct peers_series *s = &p->series[q];
+	uint64_t begin = p->pushes + 1 - length;
+	bool most = 2 * t->lower < n;
+	uint32_t marked = 0;
+
+	if (most && !level_rose(p, length, t->threshold))
+		return;
+	/* for the reference, all of the upper group count as open */
+	for (uint32_t i = t->lower; i < n && most; i++)
+		if (!s->member[p->order[i]].open) {
+			s->member[p->order[i]].open = true;
+			s->member[p->order[i]].flag.score = -1; /* only for now */
+			marked++;
+		}
+	s->open += marked;
+	if (marked)
+		peers_refer(p, s, p->pushes + 1 > p->depth ? p->pushes + 1 - p->depth : 0,
+			    p->pushes + 1);
+	for (uint32_t i = n; i-- > t->lower;) {
+		struct peers_member *m = &s->member[p->order[i]];
+		double threshold = own_threshold(s, p->order[i], t->threshold);
+
+		if (m->open && m->flag.score < 0) {
+			m->open = false;
+			s->open--;
+		}
+		if (m->open || m->since > begin || t->value[p->order[i]] - t->center <= threshold)
+			continue;
+		accuse(p, q, p->order[i], length, base ? base[p->order[i]] : 0, threshold);
+	}
+	if (marked)
+		peers_refer(p, s, p->pushes + 1 > p->depth ? p->pushes + 1 - p->depth : 0,
+			    p->pushes + 1);
+}
+
+/* Past of a window: the pushes before it, as many as are kept, four times its length at most. */
+static uint32_t past_of(const struct peers *p, uint32_t length)
+{
+	uint64_t end = p->pushes + 1, have = end < p->depth ? end : p->depth;
+	uint32_t past = have > length ? (uint32_t)(have - length) : 0;
+
+	past = past > 4 * length ? 4 * length : past;
+	return past >= 10 && past >= length ? past : 0;
+}
+
+static void look(struct peers *p, enum peers_measure q, uint32_t w, uint32_t length)
+{
+	struct peers_series *s = &p->series[q];
+	uint64_t end = p->pushes + 1;
+	uint32_t past = past_of(p, length), n;
+	double *now = p->value, *base = p->value + p->n, *change = p->value + 2 * (size_t)p->n;
+	struct split t = { .value = now, .z = p->quantile[w], .usual = q == PEERS_SELF ? 0.005 : 0.001 };
+
+	t.noise = peers_noise_of(p, s, length, &t.widened);
+	if (t.noise <= 0)
+		return;
+	for (uint32_t i = 0; i < p->n; i++)
+		now[i] = peers_test_mean(p, s, i, end - length, end);
+	n = gather(p, &t, p->order);
+	if (n)
+		split(p, &t, p->order, n);
+	if (n && t.lower)
+		found(p, q, &t, n, length, NULL);
+	if (!past)
+		return;
+	for (uint32_t i = 0; i < p->n; i++) {
+		base[i] = s->member[i].since > end - length - past ?
+				  NAN :
+				  peers_test_mean(p, s, i, end - length - past, end - length);
+		change[i] = s->member[i].open ? NAN : now[i] - base[i];
+	}
+	t.value = change;
+	t.noise *= sqrt(1 + (double)length / past);
+	t.widened *= sqrt(1 + (double)length / past);
+	n = gather(p, &t, p->order);
+	if (n > 2)
+		split(p, &t, p->order, n);
+	if (n > 2 && t.lower)
+		found(p, q, &t, n, length, base);
+}
+
+/* Two members: each one's own past says which of them moved; without a past the slower is told when
+ * it is slower than two healthy ones are. */
+static double own_change(struct peers *p, uint32_t member, uint32_t length, uint32_t past)
+{
+	uint64_t end = p->pushes + 1;
+	double now;
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < length; i++) {
+		double v = p->own[2 * peers_at(p, end - length + i) + member];
+
+		if (!isnan(v))
+			p->scratch[n++] = v;
+	}
+	now = n ? peers_median(p->scratch, n) : NAN;
+	n = 0;
+	for (uint32_t i = 0; i < past; i++) {
+		double v = p->own[2 * peers_at(p, end - length - past + i) + member];
+
+		if (!isnan(v))
+			p->scratch[n++] = v;
+	}
+	return n ? now - peers_median(p->scratch, n) : NAN;
+}
+
+static void look_pair(struct peers *p, enum peers_measure q, uint32_t w, uint32_t length)
+{
+	struct peers_series *s = &p->series[q];
+	uint64_t end = p->pushes + 1, begin = end - length;
+	uint32_t past = past_of(p, length), slow;
+	double widened, now = peers_test_mean(p, s, 1, begin, end), before, threshold, moved;
+
+	if (s->open || peers_noise_of(p, s, length, &widened) <= 0 || isnan(now))
+		return;
+	slow = now > 0;
+	threshold = fmax(p->quantile[w] * widened, PAIR_FLOOR);
+	if (!past && length * p->weight_mean >= 10 && fabs(now) > threshold &&
+	    s->member[slow].since <= begin) {
+		accuse(p, q, slow, length, 0, threshold);
+		return;
+	}
+	before = past ? peers_test_mean(p, s, 1, begin - past, begin) : NAN;
+	threshold = p->quantile[w] * widened * sqrt(1 + (double)length / (past ? past : length));
+	if (isnan(before) || !(fabs(now - before) > threshold))
+		return;
+	slow = now > before;
+	if (s->member[slow].since > begin - past)
+		return;
+	if (q == PEERS_SELF) {
+		moved = own_change(p, 0, length, past) + own_change(p, 1, length, past);
+		if (!(moved >= 0)) /* the other one became faster */
+			return;
+	}
+	accuse(p, q, slow, length, slow ? before : -before, threshold);
+}
+
+void peers_test_windows(struct peers *p, enum peers_measure q)
+{
+	uint64_t done = p->pushes + 1;
+
+	if (done < PEERS_WARM)
+		return;
+	for (uint32_t w = 0; w < p->windows; w++) {
+		double pushes = ceil(p->c.windows[w] / p->weight_mean - 1e-6);
+		uint32_t length = pushes < 3 ? 3 : (uint32_t)pushes;
+		uint32_t stride = length / 10 ? length / 10 : 1;
+
+		if (length > p->depth || length > done)
+			break;
+		if (done % stride)
+			continue;
+		if (p->n == 2)
+			look_pair(p, q, w, length);
+		else
+			look(p, q, w, length);
+	}
+}
