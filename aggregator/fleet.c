@@ -13,6 +13,7 @@
 #include "base/hash.h"
 
 #define PROBE_MAX 32u
+#define EXPIRE_NS 600000000000ull
 
 void fleet_config_default(struct fleet_config *c)
 {
@@ -70,6 +71,8 @@ static void job_free(struct fleet *f, struct fleet_job *job)
 	for (uint32_t i = 0; i < job->role_count; i++) {
 		waterline_close(job->roles[i].waterline);
 		temporal_close(job->roles[i].temporal);
+		if (job->roles[i].has_base)
+			wire_sketch_free(&job->roles[i].base);
 	}
 	idmap_fini(&job->by_rank);
 	idmap_fini(&job->by_node);
@@ -94,6 +97,9 @@ void fleet_close(struct fleet *f)
 	idmap_fini(&f->by_name);
 	baselines_close(f->baselines);
 	pthread_mutex_destroy(&f->lock);
+	for (uint32_t i = 0; i < f->save_count; i++)
+		buf_fini(&f->saves[i].body);
+	free(f->saves);
 	free(f->pending);
 	free(f);
 }
@@ -228,7 +234,8 @@ static struct fleet_rank *make_rank(struct fleet *f, struct fleet_job *job, uint
 		if (at == job->rank_count)
 			job->rank_count++;
 	}
-	job->ranks[at] = (struct fleet_rank){ .used = true, .before = FLEET_NONE };
+	job->ranks[at] = (struct fleet_rank){ .used = true, .key = key, .before = FLEET_NONE,
+					       .role = FLEET_NONE };
 	job->used++;
 	f->ranks++;
 	return &job->ranks[at];
@@ -278,7 +285,7 @@ static void take_rank(struct fleet *f, struct fleet_node *n, const struct beat_r
 	r = at < job->rank_count && job->ranks[at].used ? &job->ranks[at] : NULL;
 	if (!fleet_admit_rank(f, job, r, &b->rank, node, now_ns))
 		return;
-	part = fleet_admit_part(job, node, now_ns);
+	part = fleet_admit_part(job, node, n->key, now_ns);
 	if (part && !r)
 		r = make_rank(f, job, rank_key(&b->rank));
 	if (!part || !r) {
@@ -408,7 +415,8 @@ bool fleet_window(struct fleet *f, const struct digest *d, uint64_t now_ns)
 	} else if (job) {
 		good = false;
 		for (uint32_t i = 0; i < job->part_count && !good; i++)
-			good = !strcmp(f->nodes[job->parts[i].node].name, d->rank.node);
+			good = job->parts[i].node != FLEET_NONE &&
+			       !strcmp(f->nodes[job->parts[i].node].name, d->rank.node);
 		good &= !job->world || d->rank.rank < job->world;
 	}
 	if (good && r && job->spans && !r->compared && r->seen_ns)
@@ -434,11 +442,19 @@ static void forget(struct fleet *f, uint32_t at, uint64_t now_ns)
 			continue;
 		cross_drop(job->cross, i, now_ns);
 		hang_drop(job->hang, i);
-		if (r->rank >= 0)
-			idmap_remove(&job->by_rank, rank_key(&(struct wire_rank){ .rank = r->rank }));
+		idmap_remove(&job->by_rank, r->key);
 		rank_fini(f, r);
 		job->used--;
 		f->ranks--;
+	}
+	for (uint32_t i = 0; i < job->part_count; i++) {
+		struct fleet_part *p = &job->parts[i];
+
+		if (p->node == FLEET_NONE || !too_old(f, p->seen_ns, now_ns))
+			continue;
+		idmap_remove(&job->by_node, p->node);
+		p->node = FLEET_NONE;
+		p->proven = false;
 	}
 	if (job->used)
 		return;
@@ -447,12 +463,37 @@ static void forget(struct fleet *f, uint32_t at, uint64_t now_ns)
 	job_free(f, job);
 }
 
+/* Only the thread that ticks touches these; the disk is waited for without the lock. */
+static void write_baselines(struct fleet *f, uint64_t now_ns, uint64_t now_unix_ns)
+{
+	uint64_t age = f->config.baseline_age_ns, saved = 0, failed = 0;
+
+	for (uint32_t i = 0; i < f->save_count; i++) {
+		struct fleet_save *s = &f->saves[i];
+		int err = baselines_put(f->baselines, s->job, s->role, &s->run, s->body.data, s->body.bytes);
+
+		saved += !err;
+		failed += err != 0;
+		buf_fini(&s->body);
+	}
+	f->save_count = 0;
+	if (f->baselines && now_ns - f->expire_ns >= EXPIRE_NS) {
+		f->expire_ns = now_ns;
+		failed += baselines_expire(f->baselines, now_unix_ns > age ? now_unix_ns - age : 0) != 0;
+	}
+	pthread_mutex_lock(&f->lock);
+	f->counts.baselines_saved += saved;
+	f->counts.baselines_failed += failed;
+	pthread_mutex_unlock(&f->lock);
+}
+
 void fleet_tick(struct fleet *f, uint64_t now_ns, uint64_t now_unix_ns)
 {
 	uint32_t count;
 
 	pthread_mutex_lock(&f->lock);
 	count = f->job_count;
+	f->last_tick_ns = now_ns;
 	pthread_mutex_unlock(&f->lock);
 	for (uint32_t i = 0; i < count; i++) {
 		uint32_t told;
@@ -468,4 +509,5 @@ void fleet_tick(struct fleet *f, uint64_t now_ns, uint64_t now_unix_ns)
 		for (uint32_t k = 0; k < told && f->fn; k++)
 			f->fn(f->arg, &f->pending[k]);
 	}
+	write_baselines(f, now_ns, now_unix_ns);
 }

@@ -53,11 +53,13 @@ bool fleet_admit_node(struct fleet *f, struct fleet_node *n, bool fresh, const s
 	return true;
 }
 
-struct fleet_part *fleet_admit_part(struct fleet_job *job, uint32_t node, uint64_t now_ns)
+struct fleet_part *fleet_admit_part(struct fleet_job *job, uint32_t node, uint64_t key, uint64_t now_ns)
 {
 	uint32_t at = idmap_get(&job->by_node, node);
 
-	if (at == IDMAP_NONE) {
+	if (at == IDMAP_NONE || job->parts[at].key != key) {
+		if (job->part_count == LIMIT_FLEET_NODES)
+			return NULL;
 		if (job->part_count == job->part_room) {
 			uint32_t room = job->part_room ? 2 * job->part_room : 2;
 			struct fleet_part *parts = realloc(job->parts, room * sizeof(*parts));
@@ -70,7 +72,8 @@ struct fleet_part *fleet_admit_part(struct fleet_job *job, uint32_t node, uint64
 		if (idmap_put(&job->by_node, node, job->part_count))
 			return NULL;
 		at = job->part_count++;
-		job->parts[at] = (struct fleet_part){ .node = node, .born_ns = now_ns, .proven = at == 0 };
+		job->parts[at] = (struct fleet_part){ .node = node, .key = key, .born_ns = now_ns,
+						      .proven = at == 0 };
 	}
 	job->parts[at].seen_ns = now_ns;
 	return &job->parts[at];

@@ -12,6 +12,7 @@
 #include "aggregator/idmap.h"
 #include "aggregator/temporal.h"
 #include "aggregator/waterline.h"
+#include "base/buf.h"
 #include "base/limits.h"
 
 #define FLEET_NONE IDMAP_NONE
@@ -51,7 +52,7 @@ struct fleet_rank {
 	bool used, compared;
 	int32_t rank, world_size, local_rank;
 	uint32_t pid;
-	uint64_t start_time_ticks, seen_ns, window_ns; /* of this machine; when its last window came */
+	uint64_t key, start_time_ticks, seen_ns, window_ns; /* of this machine; when its last window came */
 	uint32_t node, before; /* index of the node; of the one that had it before, or FLEET_NONE */
 	uint32_t role;	       /* index into the job's roles */
 	char *program, *role_text; /* owned; short */
@@ -64,8 +65,8 @@ struct fleet_rank {
 
 /* A node's part in a job. */
 struct fleet_part {
-	uint32_t node;
-	uint64_t born_ns, seen_ns;
+	uint32_t node; /* FLEET_NONE: gone */
+	uint64_t key, born_ns, seen_ns; /* key: of the node's name, since places are used again */
 	bool proven; /* shares a communicator with the job's other nodes, or founded the job */
 };
 
@@ -73,6 +74,8 @@ struct fleet_role {
 	char name[WIRE_TEXT_BYTES];
 	struct waterline *waterline;
 	struct temporal *temporal;
+	struct sketch base; /* of the newest earlier run */
+	bool has_base;
 };
 
 struct fleet_pull {
@@ -99,6 +102,15 @@ struct fleet_job {
 	struct fleet_pull pull;
 	uint64_t run;	  /* identity of this run; 0: not known yet */
 	bool run_loaded;  /* baselines of earlier runs were looked for */
+	bool uniform, hanging; /* a finding of that kind is open */
+	uint64_t uniform_told_ns;
+};
+
+/* A run's row for the baselines, written without the lock. */
+struct fleet_save {
+	char job[WIRE_TEXT_BYTES], role[WIRE_TEXT_BYTES];
+	struct baselines_run run;
+	struct buf body;
 };
 
 struct fleet {
@@ -113,9 +125,12 @@ struct fleet {
 	struct baselines *baselines;
 	struct fleet_totals counts; /* the counters only */
 	uint32_t ranks;
+	uint64_t last_tick_ns, expire_ns;
 	/* findings of one job's turn, told without the lock; of the thread that ticks */
 	struct incident_finding *pending;
 	uint32_t pending_count, pending_room;
+	struct fleet_save *saves; /* the same */
+	uint32_t save_count, save_room;
 };
 
 /* fleet.c */
@@ -126,7 +141,7 @@ bool fleet_is_alive(const struct fleet *f, uint64_t seen_ns, uint64_t now_ns);
 /* fleet_admit.c */
 bool fleet_admit_node(struct fleet *f, struct fleet_node *n, bool fresh, const struct beat *b,
 		      uint64_t now_ns);
-struct fleet_part *fleet_admit_part(struct fleet_job *job, uint32_t node, uint64_t now_ns);
+struct fleet_part *fleet_admit_part(struct fleet_job *job, uint32_t node, uint64_t key, uint64_t now_ns);
 /* Whether this node may speak for the rank; rank NULL: it is new. Counts refusals. */
 bool fleet_admit_rank(struct fleet *f, struct fleet_job *job, const struct fleet_rank *rank,
 		      const struct wire_rank *id, uint32_t node, uint64_t now_ns);
@@ -136,7 +151,10 @@ void fleet_admit_prove(struct fleet_job *job, struct fleet_part *part, const str
 void fleet_detect_beat(struct fleet *f, struct fleet_job *job, uint32_t slot, const struct beat_rank *b,
 		       const struct fleet_node *n, uint32_t part, bool restarted, uint64_t now_ns);
 void fleet_detect_tick(struct fleet *f, struct fleet_job *job, uint64_t now_ns, uint64_t now_unix_ns);
-struct fleet_role *fleet_detect_role(struct fleet_job *job, const char *name);
+/* fleet_temporal.c */
+void fleet_temporal_tick(struct fleet *f, struct fleet_job *job, uint64_t now_ns, uint64_t now_unix_ns);
+void fleet_temporal_tell(struct fleet *f, struct fleet_job *job, uint64_t now_ns);
+struct incident_finding *fleet_detect_pending(struct fleet *f);
 /* fleet_pull.c */
 void fleet_pull_finding(struct fleet *f, struct fleet_job *job, const struct incident_finding *e,
 			uint64_t now_ns);
