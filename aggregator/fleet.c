@@ -25,20 +25,12 @@ void fleet_config_default(struct fleet_config *c)
 int fleet_open_with(struct fleet **out, const struct fleet_config *c)
 {
 	struct fleet *f = calloc(1, sizeof(*f));
-	int err = 0;
 
 	if (!f)
 		return -ENOMEM;
 	pthread_mutex_init(&f->lock, NULL);
 	f->config = *c;
-	f->config.dir = NULL;
 	f->by_name.max = LIMIT_FLEET_JOBS;
-	if (c->dir)
-		err = baselines_open(&f->baselines, c->dir);
-	if (err) {
-		fleet_close(f);
-		return err;
-	}
 	*out = f;
 	return 0;
 }
@@ -51,6 +43,11 @@ int fleet_open(struct fleet **out, uint64_t alive_ns, uint64_t forget_ns)
 	c.alive_ns = alive_ns;
 	c.forget_ns = forget_ns;
 	return fleet_open_with(out, &c);
+}
+
+int fleet_keep_baselines(struct fleet *f, const char *dir)
+{
+	return baselines_open(&f->baselines, dir);
 }
 
 static void rank_fini(struct fleet *f, struct fleet_rank *r)

@@ -29,7 +29,6 @@ struct fleet_config {
 	uint64_t hang_ns;   /* how long a collective may take; at least ten steps are waited */
 	uint64_t waterline_ns; /* sliding window of the waterline */
 	bool pull;	       /* ask for windows */
-	const char *dir;       /* of the baselines; borrowed during open; NULL: none are kept */
 	uint64_t baseline_age_ns; /* how long a run without news is kept */
 };
 
@@ -50,11 +49,14 @@ struct fleet_totals {
 };
 
 void fleet_config_default(struct fleet_config *c);
-/* 0, -ENOMEM, and those of baselines_open. */
+/* 0, -ENOMEM. */
 int fleet_open_with(struct fleet **out, const struct fleet_config *c);
-/* With the defaults otherwise, without baselines. */
+/* With the defaults otherwise. */
 int fleet_open(struct fleet **out, uint64_t alive_ns, uint64_t forget_ns);
 void fleet_close(struct fleet *f);
+/* Baselines of earlier runs are read from and written to this directory. Before the first tick. Errors of
+ * baselines_open: none are kept. */
+int fleet_keep_baselines(struct fleet *f, const char *dir);
 
 /* Who is told of findings; f is borrowed for the call. Before the first tick. */
 typedef void (*fleet_finding_fn)(void *arg, const struct incident_finding *f);

@@ -34,6 +34,8 @@ struct ingest {
 	struct commit *commit;
 	struct fleet *fleet;
 	bool verify;
+	picture_name_fn name;
+	void *name_arg;
 	int stopping; /* atomic; a hint, no data hangs on it */
 	sem_t decoders;
 	pthread_mutex_t lock;
@@ -94,6 +96,7 @@ static void on_committed(struct commit_item *item, enum wire_status status, cons
 	count(g, status == WIRE_OK	  ? &g->stats.windows_ok :
 		 status == WIRE_DUPLICATE ? &g->stats.windows_duplicate :
 					    &g->stats.windows_retry);
+	picture_drop(item->digest.picture);
 	reply(x, status, item->digest.id, why);
 }
 
@@ -115,6 +118,7 @@ static void handle_window(struct context *x)
 			  wire_window_decode_names(body, bytes, &w);
 	if (!err) {
 		digest_make(&w, bytes, &x->item.digest);
+		x->item.digest.picture = picture_make(&w, g->name, g->name_arg);
 		wire_window_free(&w);
 	}
 	sem_post(&g->decoders);
@@ -135,6 +139,7 @@ static void handle_window(struct context *x)
 								commit_push(g->commit, &x->item);
 	if (err) {
 		count(g, &g->stats.windows_retry);
+		picture_drop(x->item.digest.picture);
 		reply(x, WIRE_RETRY, x->item.digest.id,
 			     err == -ESHUTDOWN ? "shutting down" : "busy");
 	}
@@ -235,7 +240,7 @@ static uint32_t connection_max(void)
 }
 
 int ingest_open(struct ingest **out, const char *url, uint32_t contexts, bool verify,
-		struct commit *commit, struct fleet *fleet)
+		struct commit *commit, struct fleet *fleet, picture_name_fn name, void *name_arg)
 {
 	struct ingest *g = calloc(1, sizeof(*g) + contexts * sizeof(g->contexts[0]));
 	const struct rep_config c = { .url = url, .slot_count = contexts,
@@ -250,6 +255,8 @@ int ingest_open(struct ingest **out, const char *url, uint32_t contexts, bool ve
 	g->commit = commit;
 	g->fleet = fleet;
 	g->verify = verify;
+	g->name = name;
+	g->name_arg = name_arg;
 	pthread_mutex_init(&g->lock, NULL);
 	sem_init(&g->decoders, 0, cpus < 1 ? 1 : cpus > DECODERS_MAX ? DECODERS_MAX : (unsigned)cpus);
 	for (uint32_t i = 0; i < contexts; i++)

@@ -21,13 +21,15 @@ struct diagnosis_function {
 	uint8_t kind; /* enum diagnosis_function_kind */
 	double self_ns, total_ns; /* CPU time per step, of all threads of the rank */
 	double off_ns;		  /* blocked time per step with it on the stack, of the launch threads */
+	double launch_ns;	  /* of total_ns, the launch threads'; 0 in all: not told apart */
 };
 struct diagnosis_setting { /* what is installed and set: driver, libraries, environment */
 	const char *name, *value;
 };
 
 /* One rank over one stretch of steps (or a stored baseline of its role). Times per step, medians;
- * negative: not known. */
+ * negative: not known. Profiles (cpu_ns, off_ns, gil_wait_ns, functions) are known where samples > 0,
+ * kernels and settings where their count is not 0, signals where there is one (totals are told always). */
 struct diagnosis_rank {
 	int32_t rank;
 	const char *node;
@@ -42,6 +44,8 @@ struct diagnosis_rank {
 	double off_ns;		    /* blocked time per step of its launching threads */
 	double gil_wait_ns;	    /* waiting for the GIL per step, of its launching threads */
 	double late_gap_ns;	    /* idle of the GPU that waits for launches, per step */
+	const char *launch_thread;  /* name of the thread that launches most; NULL unknown */
+	const char *gil_holder; /* "spin (train.py:12) in thread loader": who held it; or NULL */
 	const struct os_signal *signal; /* of the kinds of os_signal.h, GPU telemetry too */
 	uint32_t signal_count;
 	const struct diagnosis_setting *setting;
@@ -56,7 +60,7 @@ struct diagnosis_input {
 	uint32_t peer_count;
 	const struct diagnosis_rank *before; /* the suspects' role in earlier runs or before; NULL: none */
 	uint32_t job_ranks;
-	double gpu_seconds_per_step_lost; /* 0: from effect_ns and job_ranks */
+	enum finding_cause known; /* what detection has said already (hangs, imbalance); else UNKNOWN */
 };
 
 #define DIAGNOSIS_LINES_MAX 24u
@@ -70,6 +74,14 @@ struct diagnosis {
 	char summary[FINDING_TEXT_BYTES]; /* "rank 5 is slow because ..." */
 	char remedy[FINDING_TEXT_BYTES];  /* the catalogue's, made concrete where the evidence allows */
 };
+/* A cause is named from the first suspect's figures; the others say whether they agree. */
 void diagnosis_make(const struct diagnosis_input *in, struct diagnosis *out);
+/* Suspects with one cause get one number, from 0 on, in the order of the suspects; the numbers used (at
+ * most in->suspect_count). For telling simultaneous faults apart: one diagnosis_make per number. */
+uint32_t diagnosis_split(const struct diagnosis_input *in, uint32_t *group);
+
+/* A kernel's name without what tells its variants apart: template arguments, parameters, and in plain
+ * names (cuBLAS's) the digits. Returns out. */
+const char *diagnosis_kernel_base(const char *name, char *out, size_t out_bytes);
 
 #endif

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 LIBS += analysis
 analysis_SRCS := analysis/record.c analysis/median.c analysis/stack.c analysis/os_signal.c \
-	analysis/finding.c
+	analysis/finding.c analysis/diagnosis.c analysis/diagnosis_gpu.c analysis/diagnosis_host.c \
+	analysis/diagnosis_os.c analysis/diagnosis_software.c analysis/diagnosis_names.c analysis/diagnosis_text.c
 # rows of independent parts; each names its own sources and tests
 include analysis/steps.mk analysis/roofline.mk analysis/peers.mk
 

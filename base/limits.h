@@ -135,6 +135,21 @@
 /* Incidents that new windows may still join, and ranks told apart in one. */
 #define LIMIT_INCIDENTS_LIVE 1024u
 #define LIMIT_INCIDENT_RANKS 4096u
+/* Findings without windows that wait for the committer; a fleet of 1,000 jobs in trouble at once. */
+#define LIMIT_COMMIT_FINDINGS 1024u
+/* Alerts that fire at a time; Alertmanager's own views end far below. */
+#define LIMIT_ALERTS 1024u
+/* Findings of one incident: a few slow ranks that were found one by one. */
+#define LIMIT_INCIDENT_FINDINGS 32u
+/* Pictures of windows (aggregator/picture.h), some 50 KB each, of all live incidents: 200 MB. */
+#define LIMIT_INCIDENT_PICTURE_BYTES (200u << 20)
+/* Ranks of one incident that a diagnosis looks at, of the suspects and of their peers each. */
+#define LIMIT_VERDICT_RANKS 32u
+/* What a picture keeps: the largest by time; mangled names are cut. */
+#define LIMIT_PICTURE_FUNCTIONS 256u
+#define LIMIT_PICTURE_KERNELS 192u
+#define LIMIT_PICTURE_NAME_BYTES 1024u
+#define LIMIT_PICTURE_POOL_BYTES (512u << 10)
 /* OS signals told of one: of several culprits, the strongest. */
 #define LIMIT_INCIDENT_SIGNALS 128u
 /* Answers of the HTTP API. */

@@ -1,0 +1,653 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The excess of a step is divided into pools (compute, copies, host, communication) by what is
+ * accounted for without doubt: the times of kernels and of the device's idling. Each layer then
+ * puts forward what could explain a pool, with a measured effect. The candidate that explains most
+ * wins, weighted by how deep it lies: a thread that waits for the CPU is the consequence of what
+ * runs there, so the deeper of two that explain as much is the cause, and the shallower its
+ * evidence. */
+#include "analysis/diagnosis.h"
+
+#include <float.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "analysis/diagnosis_private.h"
+#include "analysis/median.h"
+
+/* A cause explains at least so much of the excess; a layer that explains less is ruled out. */
+#define EXPLAINS_MIN 0.2
+#define PEERS_LOOKED 256u
+/* Steps from which on their median is trusted. */
+#define STEPS_SURE 5u
+
+/* How deep a cause lies, 0 to 1; what is not here: 0.9. */
+static const double depths[CAUSE_COUNT] = {
+    [CAUSE_OS_STOPPED] = 1.0,	   [CAUSE_OS_CPU_LIMIT] = 1.0,	 [CAUSE_OS_SOFTIRQ] = 0.99,
+    [CAUSE_OS_IRQ] = 0.97,	   [CAUSE_OS_LOCK] = 0.96,	 [CAUSE_OS_MEMORY] = 0.95,
+    [CAUSE_STORAGE_CLIENT] = 0.96, [CAUSE_STORAGE_LIMIT] = 0.96, [CAUSE_STORAGE_DISK] = 0.95,
+    [CAUSE_STORAGE_LOADER] = 0.85, [CAUSE_CPU_GIL] = 0.94,	 [CAUSE_OS_RUN_QUEUE] = 0.8,
+    [CAUSE_CPU_PYTHON] = 0.85,	   [CAUSE_CPU_FUNCTION] = 0.85,	 [CAUSE_CPU_HOST_GAP] = 0.3,
+    [CAUSE_SW_LOGGING] = 0.95,	   [CAUSE_SW_HOT_PATH] = 0.85,	 [CAUSE_SW_ENVIRONMENT] = 0.8,
+    [CAUSE_OS_FAULTS] = 0.88,
+};
+
+static double depth_of(enum finding_cause c)
+{
+	return depths[c] > 0 ? depths[c] : 0.9;
+}
+
+/* ---- figures ---- */
+
+static double figure_of(const struct diagnosis_rank *r, enum diagnosis_figure f)
+{
+	if (!r->steps)
+		return -1;
+	switch (f) {
+	case FIGURE_STEP:
+		return r->step_ns;
+	case FIGURE_SELF:
+		return r->self_ns;
+	case FIGURE_COMPUTE:
+		return r->compute_ns;
+	case FIGURE_COMM:
+		return r->comm_ns;
+	case FIGURE_EXPOSED:
+		return r->exposed_comm_ns;
+	case FIGURE_COPY:
+		return r->copy_ns;
+	case FIGURE_IDLE:
+		return r->idle_ns;
+	case FIGURE_LATE:
+		return r->late_ns;
+	case FIGURE_GAP:
+		return r->late_gap_ns;
+	case FIGURE_KERNELS:
+		return r->kernels;
+	case FIGURE_CPU:
+		return r->samples > 0 ? r->cpu_ns : -1;
+	case FIGURE_OFF:
+		return r->samples > 0 ? r->off_ns : -1;
+	case FIGURE_GIL:
+		return r->samples > 0 ? r->gil_wait_ns : -1;
+	case FIGURE_COUNT:
+		break;
+	}
+	return -1;
+}
+
+static double base_figure(const struct diagnosis_input *in, enum diagnosis_figure f)
+{
+	double list[PEERS_LOOKED];
+	uint32_t n = 0;
+
+	if (in->kind != FINDING_UNIFORM)
+		for (uint32_t i = 0; i < in->peer_count && n < PEERS_LOOKED; i++) {
+			double x = figure_of(&in->peer[i], f);
+
+			if (x >= 0)
+				list[n++] = x;
+		}
+	if (n)
+		return median_of(list, n);
+	return in->before ? figure_of(in->before, f) : -1;
+}
+
+static double above(const struct diagnosis_view *v, enum diagnosis_figure f)
+{
+	return v->mine[f] >= 0 && v->base[f] >= 0 ? v->mine[f] - v->base[f] : 0;
+}
+
+static bool known(const struct diagnosis_view *v, enum diagnosis_figure f)
+{
+	return v->mine[f] >= 0 && v->base[f] >= 0;
+}
+
+static double positive(double x)
+{
+	return x > 0 ? x : 0;
+}
+
+static void divide(struct diagnosis_view *v)
+{
+	double *pool = v->pool_ns, rest;
+
+	if (known(v, FIGURE_SELF))
+		v->excess_ns = above(v, FIGURE_SELF);
+	else if (known(v, FIGURE_STEP))
+		v->excess_ns = above(v, FIGURE_STEP) - above(v, FIGURE_EXPOSED);
+	v->pools_known = known(v, FIGURE_SELF) || known(v, FIGURE_STEP);
+	pool[POOL_COMPUTE] = positive(above(v, FIGURE_COMPUTE));
+	pool[POOL_COPY] = positive(above(v, FIGURE_COPY));
+	rest = v->excess_ns - pool[POOL_COMPUTE] - pool[POOL_COPY];
+	pool[POOL_HOST] = positive(rest > above(v, FIGURE_IDLE) ? rest : above(v, FIGURE_IDLE));
+	/* what overlaps is not lost twice */
+	if (v->pools_known && pool[POOL_HOST] > positive(v->excess_ns))
+		pool[POOL_HOST] = positive(v->excess_ns);
+	if (v->pools_known && v->excess_ns <= 0 && pool[POOL_HOST] <= 0)
+		pool[POOL_HOST] = positive(above(v, FIGURE_LATE));
+	pool[POOL_COMM] = positive(above(v, FIGURE_EXPOSED));
+	/* a rank that is slow itself waits less than its peers; one that is not has its own past */
+	if (v->in->kind != FINDING_UNIFORM && v->in->before && v->excess_ns <= 0 &&
+	    figure_of(v->in->before, FIGURE_EXPOSED) >= 0 && v->mine[FIGURE_EXPOSED] >= 0)
+		pool[POOL_COMM] =
+		    positive(v->mine[FIGURE_EXPOSED] - figure_of(v->in->before, FIGURE_EXPOSED));
+	if (v->pools_known &&
+	    pool[POOL_COMPUTE] + pool[POOL_COPY] + pool[POOL_HOST] + pool[POOL_COMM] > 0)
+		return;
+	v->pools_known = false;
+	for (int p = 0; p < POOL_COUNT; p++)
+		pool[p] = v->mine[FIGURE_STEP] > 0 ? v->mine[FIGURE_STEP] : DBL_MAX;
+}
+
+static void look(struct diagnosis_view *v, const struct diagnosis_input *in,
+		 const struct diagnosis_rank *who, struct diagnosis *out)
+{
+	memset(v, 0, sizeof(*v));
+	v->in = in;
+	v->who = who;
+	v->out = out;
+	v->than =
+	    in->kind == FINDING_UNIFORM || !in->peer_count ? "than before" : "than on its peers";
+	for (int f = 0; f < FIGURE_COUNT; f++) {
+		v->mine[f] = figure_of(who, (enum diagnosis_figure)f);
+		v->base[f] = base_figure(in, (enum diagnosis_figure)f);
+	}
+	divide(v);
+	diagnosis_gpu_look(v);
+	diagnosis_host_look(v);
+	diagnosis_os_look(v);
+	diagnosis_software_look(v);
+}
+
+/* ---- candidates ---- */
+
+struct diagnosis_candidate *diagnosis_add(struct diagnosis_view *v, enum finding_cause cause,
+					  enum diagnosis_pool pool, double effect_ns, double sure)
+{
+	struct diagnosis_candidate *c = &v->list[0];
+
+	if (v->count < DIAGNOSIS_CANDIDATES_MAX)
+		c = &v->list[v->count++];
+	else
+		for (uint32_t i = 1; i < v->count; i++)
+			if (v->list[i].effect_ns * v->list[i].sure < c->effect_ns * c->sure)
+				c = &v->list[i];
+	*c = (struct diagnosis_candidate){
+	    .cause = cause, .pool = pool, .effect_ns = effect_ns, .sure = sure};
+	return c;
+}
+
+void diagnosis_missing(struct diagnosis *out, const char *fmt, ...)
+{
+	char line[FINDING_TEXT_BYTES];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(line, sizeof(line), fmt, ap);
+	va_end(ap);
+	for (uint32_t i = 0; i < out->missing_count; i++)
+		if (!strcmp(out->missing[i], line))
+			return;
+	if (out->missing_count < DIAGNOSIS_LINES_MAX)
+		diagnosis_text_copy(out->missing[out->missing_count++], FINDING_TEXT_BYTES, line);
+}
+
+/* What is to be explained. A slow rank is slow by what it does itself; how long it waits for others
+ * says nothing about that. */
+static double whole_of(const struct diagnosis_view *v)
+{
+	const double *p = v->pool_ns;
+
+	if (!v->pools_known)
+		return p[POOL_HOST];
+	if (v->in->kind != FINDING_UNIFORM && v->excess_ns > 0)
+		return p[POOL_COMPUTE] + p[POOL_COPY] + p[POOL_HOST];
+	return p[POOL_COMPUTE] + p[POOL_COPY] + p[POOL_HOST] + p[POOL_COMM];
+}
+
+static bool adds_up(enum finding_cause c)
+{
+	return c == CAUSE_GPU_KERNEL || c == CAUSE_GPU_VARIANT || c == CAUSE_SW_KERNELS;
+}
+
+struct choice {
+	const struct diagnosis_candidate *lead;
+	double explained_ns, score;
+};
+
+/* Of one cause together: its strongest candidate, and how much it explains. */
+static struct choice weigh(const struct diagnosis_view *v, enum finding_cause cause)
+{
+	struct choice out = {.lead = NULL};
+	double sum = 0, most = 0;
+
+	for (uint32_t i = 0; i < v->count; i++) {
+		const struct diagnosis_candidate *c = &v->list[i];
+		double pool = v->pool_ns[c->pool], got = c->effect_ns < pool ? c->effect_ns : pool;
+
+		if (c->cause != cause)
+			continue;
+		sum += got;
+		if (!out.lead || got * c->sure > most) {
+			most = got * c->sure;
+			out.lead = c;
+			out.explained_ns = got;
+		}
+	}
+	if (!out.lead)
+		return out;
+	if (adds_up(cause))
+		out.explained_ns =
+		    sum < v->pool_ns[out.lead->pool] ? sum : v->pool_ns[out.lead->pool];
+	out.score = out.explained_ns * out.lead->sure * depth_of(cause);
+	return out;
+}
+
+/* other_than: a layer that may not win, for the second best. */
+static struct choice choose(const struct diagnosis_view *v, enum finding_layer other_than)
+{
+	double whole = whole_of(v);
+	struct choice best = {.lead = NULL};
+
+	for (int c = CAUSE_UNKNOWN + 1; c < CAUSE_COUNT; c++) {
+		struct choice one = weigh(v, (enum finding_cause)c);
+
+		if (!one.lead || !(one.explained_ns > 0) ||
+		    finding_cause_layer((enum finding_cause)c) == other_than)
+			continue;
+		if (v->pools_known && one.explained_ns < EXPLAINS_MIN * whole)
+			continue;
+		if (one.score > best.score)
+			best = one;
+	}
+	return best;
+}
+
+static enum finding_cause cause_alone(const struct diagnosis_view *v)
+{
+	struct choice c = choose(v, LAYER_COUNT);
+
+	return c.lead ? c.lead->cause : CAUSE_UNKNOWN;
+}
+
+/* ---- the text ---- */
+
+static void say(struct diagnosis *out, enum finding_layer layer, double effect_ns, const char *text)
+{
+	struct finding_line *l = &out->evidence[out->evidence_count];
+
+	if (out->evidence_count == DIAGNOSIS_LINES_MAX || !*text)
+		return;
+	out->evidence_count++;
+	l->layer = layer;
+	l->effect_ns = effect_ns;
+	diagnosis_text_copy(l->text, sizeof(l->text), text);
+}
+
+static int stronger(const void *a, const void *b)
+{
+	const struct diagnosis_candidate *x = *(const struct diagnosis_candidate *const *)a,
+					 *y = *(const struct diagnosis_candidate *const *)b;
+	double p = x->effect_ns * x->sure, q = y->effect_ns * y->sure;
+
+	if (p > q || p < q)
+		return p > q ? -1 : 1;
+	return x < y ? -1 : x > y;
+}
+
+static void put_evidence(const struct diagnosis_view *v, const struct choice *chosen,
+			 struct diagnosis *out)
+{
+	const struct diagnosis_candidate *order[DIAGNOSIS_CANDIDATES_MAX];
+	enum finding_layer layer =
+	    chosen->lead ? finding_cause_layer(chosen->lead->cause) : LAYER_UNKNOWN;
+
+	for (uint32_t i = 0; i < v->count; i++)
+		order[i] = &v->list[i];
+	qsort(order, v->count, sizeof(*order), stronger);
+	if (chosen->lead)
+		say(out, layer, chosen->lead->effect_ns, chosen->lead->text);
+	for (int pass = 0; pass < 2; pass++) /* of the cause's layer, then of the others */
+		for (uint32_t i = 0; i < v->count; i++) {
+			enum finding_layer own = finding_cause_layer(order[i]->cause);
+
+			if (order[i] != chosen->lead && (own == layer) == !pass)
+				say(out, own, order[i]->effect_ns, order[i]->text);
+		}
+}
+
+static void rule_out(struct diagnosis *out, enum finding_layer layer, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+
+static void rule_out(struct diagnosis *out, enum finding_layer layer, const char *fmt, ...)
+{
+	struct finding_line *l = &out->ruled_out[out->ruled_out_count];
+	va_list ap;
+
+	if (out->ruled_out_count == LAYER_COUNT)
+		return;
+	out->ruled_out_count++;
+	l->layer = layer;
+	l->effect_ns = 0;
+	va_start(ap, fmt);
+	vsnprintf(l->text, sizeof(l->text), fmt, ap);
+	va_end(ap);
+}
+
+static const char *elsewhere(const struct diagnosis_view *v)
+{
+	return v->in->kind == FINDING_UNIFORM || !v->in->peer_count ? "before" : "on its peers";
+}
+
+static void rule_out_gpu(const struct diagnosis_view *v, struct diagnosis *out)
+{
+	double mine = v->mine[FIGURE_COMPUTE], base = v->base[FIGURE_COMPUTE];
+	struct diagnosis_number a, b;
+
+	if (v->kernel_ratio > 0)
+		rule_out(out, LAYER_GPU, "kernels take %.2f times as long as %s%s", v->kernel_ratio,
+			 elsewhere(v),
+			 v->kernel_spread < 0.02 ? ", each of them" : " (the typical one)");
+	else if (mine >= 0 && base > 0)
+		rule_out(out, LAYER_GPU, "compute kernels take %s per step, %s %s",
+			 diagnosis_text_ms(mine, &a), diagnosis_text_ms(base, &b), elsewhere(v));
+}
+
+static void rule_out_cpu(const struct diagnosis_view *v, struct diagnosis *out)
+{
+	if (v->function_delta >= 0)
+		rule_out(out, LAYER_CPU,
+			 "no function explains it: the largest change of a share of the CPU time "
+			 "is %.1f points%s%.90s",
+			 100 * v->function_delta, v->function_name[0] ? ", " : "",
+			 v->function_name);
+	else if (known(v, FIGURE_IDLE) && above(v, FIGURE_IDLE) <= 0) {
+		struct diagnosis_number a, b;
+
+		rule_out(out, LAYER_CPU,
+			 "its GPU does not wait for the host: idle for %s per step, %s %s",
+			 diagnosis_text_ms(v->mine[FIGURE_IDLE], &a),
+			 diagnosis_text_ms(v->base[FIGURE_IDLE], &b), elsewhere(v));
+	}
+}
+
+static void rule_out_os(const struct diagnosis_view *v, struct diagnosis *out)
+{
+	double wait = -1;
+
+	if (!v->who->signal_count)
+		return;
+	for (uint32_t i = 0; i < v->who->signal_count; i++)
+		if (!strcmp(v->who->signal[i].name, os_signal_info(OS_SIGNAL_RUN_WAIT)->name))
+			wait = v->who->signal[i].value;
+	if (wait >= 0)
+		rule_out(out, LAYER_OS,
+			 "no signal of the operating system explains it; its threads waited %.0f "
+			 "ms/s for a CPU",
+			 wait);
+	else
+		rule_out(out, LAYER_OS, "no signal of the operating system explains it");
+}
+
+static void rule_out_network(const struct diagnosis_view *v, struct diagnosis *out)
+{
+	struct diagnosis_number a, b;
+
+	if (known(v, FIGURE_EXPOSED) && (v->excess_ns > 0 || v->pool_ns[POOL_COMM] <= 0))
+		rule_out(out, LAYER_NETWORK, "it waits in collectives for %s per step, %s %s",
+			 diagnosis_text_ms(v->mine[FIGURE_EXPOSED], &a),
+			 diagnosis_text_ms(v->base[FIGURE_EXPOSED], &b), elsewhere(v));
+}
+
+static void rule_out_storage(const struct diagnosis_view *v, struct diagnosis *out)
+{
+	struct diagnosis_number a;
+
+	if (v->storage_ns >= 0) {
+		rule_out(out, LAYER_STORAGE,
+			 "its launching threads are blocked in reads for %s per step more %s",
+			 diagnosis_text_ms(v->storage_ns, &a), v->than);
+		return;
+	}
+	for (uint32_t i = 0; i < v->who->signal_count; i++)
+		if (!strcmp(v->who->signal[i].name, os_signal_info(OS_SIGNAL_IO_WAIT)->name)) {
+			rule_out(out, LAYER_STORAGE,
+				 "its threads slept %.1f ms/s in wait for storage",
+				 v->who->signal[i].value);
+			return;
+		}
+}
+
+static void rule_out_software(const struct diagnosis_view *v, struct diagnosis *out)
+{
+	if (v->settings_equal && !v->settings_differ)
+		rule_out(out, LAYER_SOFTWARE, "%u settings and versions are the same as %s",
+			 v->settings_equal, elsewhere(v));
+}
+
+/* Whether a layer has a candidate that explains something. */
+static bool explains(const struct diagnosis_view *v, enum finding_layer layer)
+{
+	double whole = whole_of(v);
+
+	for (uint32_t i = 0; i < v->count; i++) {
+		const struct diagnosis_candidate *c = &v->list[i];
+		double pool = v->pool_ns[c->pool], got = c->effect_ns < pool ? c->effect_ns : pool;
+
+		if (finding_cause_layer(c->cause) == layer && got > 0 &&
+		    (!v->pools_known || got >= EXPLAINS_MIN * whole) &&
+		    c->cause != CAUSE_CPU_HOST_GAP)
+			return true;
+	}
+	return false;
+}
+
+static void put_ruled_out(const struct diagnosis_view *v, enum finding_layer cause,
+			  struct diagnosis *out)
+{
+	static void (*const of[LAYER_COUNT])(const struct diagnosis_view *, struct diagnosis *) = {
+	    [LAYER_GPU] = rule_out_gpu,		[LAYER_CPU] = rule_out_cpu,
+	    [LAYER_OS] = rule_out_os,		[LAYER_NETWORK] = rule_out_network,
+	    [LAYER_STORAGE] = rule_out_storage, [LAYER_SOFTWARE] = rule_out_software,
+	};
+
+	for (int layer = LAYER_GPU; layer < LAYER_COUNT; layer++)
+		if (layer != (int)cause && !explains(v, (enum finding_layer)layer))
+			of[layer](v, out);
+}
+
+/* "rank 5", "ranks 2, 5 and 3 more", "every rank" */
+static void who_text(const struct diagnosis_input *in, char *out, size_t bytes)
+{
+	size_t used;
+
+	if (in->kind == FINDING_UNIFORM) {
+		snprintf(out, bytes, "every rank");
+		return;
+	}
+	snprintf(out, bytes, "rank%s %d", in->suspect_count > 1 ? "s" : "", in->suspect[0].rank);
+	used = strlen(out);
+	for (uint32_t i = 1; i < in->suspect_count && i < 6; i++)
+		used += (size_t)snprintf(out + used, bytes - used, ", %d", in->suspect[i].rank);
+	if (in->suspect_count > 6)
+		snprintf(out + used, bytes - used, " and %u more", in->suspect_count - 6);
+}
+
+static void summarise(const struct diagnosis_view *v, const struct choice *c, struct diagnosis *out)
+{
+	bool many = v->in->suspect_count > 1 && v->in->kind != FINDING_UNIFORM;
+	struct diagnosis_number ms;
+	char who[64];
+
+	who_text(v->in, who, sizeof(who));
+	if (!c->lead)
+		snprintf(out->summary, sizeof(out->summary), "%s %s: %s", who,
+			 v->in->kind == FINDING_HANG ? (many ? "hang" : "hangs")
+			 : many			     ? "are slow"
+						     : "is slow",
+			 finding_cause_title(out->cause));
+	else
+		snprintf(out->summary, sizeof(out->summary), "%s %s because %.150s: +%s per step",
+			 who,
+			 v->in->kind == FINDING_HANG	  ? (many ? "hang" : "hangs")
+			 : v->in->kind == FINDING_UNIFORM ? "is slower than before"
+			 : many				  ? "are slow"
+							  : "is slow",
+			 c->lead->because, diagnosis_text_ms(out->effect_ns, &ms));
+}
+
+/* ---- confidence ---- */
+
+static double clamp(double x, double low, double high)
+{
+	return x < low ? low : x > high ? high : x;
+}
+
+static double confidence(const struct diagnosis_view *v, const struct choice *c, uint32_t agreeing)
+{
+	const struct diagnosis_input *in = v->in;
+	struct choice second = choose(v, finding_cause_layer(c->lead->cause));
+	double whole = whole_of(v), x = c->lead->sure, base = 0.6;
+	uint32_t compared = in->kind == FINDING_UNIFORM ? 0 : in->peer_count;
+
+	x *= v->pools_known && whole > 0 ? clamp(c->explained_ns / whole, 0, 1) : 0.5;
+	if (compared >= 2 || in->before)
+		base = 1;
+	else if (compared)
+		base = 0.9;
+	x *= base;
+	if (v->who->steps < STEPS_SURE)
+		x *= 0.5 + 0.1 * v->who->steps;
+	if (second.lead && second.score > 0.7 * c->score)
+		x *= 0.85;
+	x *= 0.5 + 0.5 * agreeing / (in->suspect_count ? in->suspect_count : 1);
+	x -= 0.05 * (v->out->missing_count < 4 ? v->out->missing_count : 4);
+	return clamp(x, 0.05, 0.99);
+}
+
+/* ---- all together ---- */
+
+static bool is_given(enum finding_cause c)
+{
+	return c == CAUSE_IMBALANCE_INPUT || c == CAUSE_IMBALANCE_STAGE ||
+	       c == CAUSE_HANG_MISSING || c == CAUSE_HANG_MISMATCH || c == CAUSE_HANG_KERNEL ||
+	       c == CAUSE_HANG_TRANSFER;
+}
+
+/* How many of the suspects say the same when each is looked at alone. */
+static uint32_t agreement(const struct diagnosis_input *in, enum finding_cause cause)
+{
+	struct diagnosis_view *v = malloc(sizeof(*v));
+	struct diagnosis *scratch = malloc(sizeof(*scratch));
+	uint32_t n = 1;
+
+	for (uint32_t i = 1; v && scratch && i < in->suspect_count; i++) {
+		scratch->missing_count = 0;
+		look(v, in, &in->suspect[i], scratch);
+		n += cause_alone(v) == cause;
+	}
+	free(v);
+	free(scratch);
+	return n;
+}
+
+/* Nothing was found: what can still be said. */
+static enum finding_cause fallback(const struct diagnosis_view *v)
+{
+	if (is_given(v->in->known))
+		return v->in->known;
+	if (v->settings_differ && v->in->kind != FINDING_UNIFORM)
+		return CAUSE_SW_ENVIRONMENT;
+	return v->in->kind == FINDING_UNIFORM ? CAUSE_SW_SLOWER : CAUSE_UNKNOWN;
+}
+
+static void conclude(struct diagnosis_view *v, struct diagnosis *out)
+{
+	struct choice c = choose(v, LAYER_COUNT);
+
+	/* what detection knows stands, unless the rank was stopped from outside */
+	if (is_given(v->in->known) && (!c.lead || c.lead->cause != CAUSE_OS_STOPPED))
+		c.lead = NULL;
+	if (c.lead && c.lead->cause == CAUSE_CPU_HOST_GAP && v->in->kind == FINDING_UNIFORM)
+		c.lead = NULL;
+	if (c.lead) {
+		out->cause = c.lead->cause;
+		out->effect_ns = c.explained_ns;
+		out->confidence = confidence(v, &c, agreement(v->in, out->cause));
+		diagnosis_text_remedy(v, c.lead, out->remedy, sizeof(out->remedy));
+	} else {
+		out->cause = fallback(v);
+		out->effect_ns = v->pools_known ? whole_of(v) : 0;
+		out->confidence = is_given(out->cause)		? 0.8
+				  : out->cause != CAUSE_UNKNOWN ? 0.3
+								: 0;
+		diagnosis_text_copy(out->remedy, sizeof(out->remedy),
+				    finding_cause_remedy(out->cause));
+	}
+	put_evidence(v, &c, out);
+	put_ruled_out(v, finding_cause_layer(out->cause), out);
+	summarise(v, &c, out);
+}
+
+static void name_missing(const struct diagnosis_input *in, struct diagnosis *out)
+{
+	bool any = false;
+
+	for (uint32_t i = 0; i < in->peer_count; i++)
+		any |= in->peer[i].steps > 0;
+	if (in->kind == FINDING_UNIFORM ? !in->before : !any && !in->before)
+		diagnosis_missing(out, in->kind == FINDING_UNIFORM
+					   ? "figures of earlier runs, to compare with"
+					   : "windows of healthy peers, to compare with");
+	if (in->suspect_count && !in->suspect[0].steps)
+		diagnosis_missing(out, "steps of rank %d", in->suspect[0].rank);
+}
+
+void diagnosis_make(const struct diagnosis_input *in, struct diagnosis *out)
+{
+	struct diagnosis_view *v;
+
+	memset(out, 0, sizeof(*out));
+	name_missing(in, out);
+	v = in->suspect_count ? malloc(sizeof(*v)) : NULL;
+	if (!v) {
+		out->cause = is_given(in->known) ? in->known : CAUSE_UNKNOWN;
+		diagnosis_text_copy(out->summary, sizeof(out->summary),
+				    finding_cause_title(out->cause));
+		diagnosis_text_copy(out->remedy, sizeof(out->remedy),
+				    finding_cause_remedy(out->cause));
+		return;
+	}
+	look(v, in, &in->suspect[0], out);
+	conclude(v, out);
+	free(v);
+}
+
+uint32_t diagnosis_split(const struct diagnosis_input *in, uint32_t *group)
+{
+	enum finding_cause causes[CAUSE_COUNT];
+	struct diagnosis_view *v = malloc(sizeof(*v));
+	struct diagnosis *scratch = malloc(sizeof(*scratch));
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < in->suspect_count; i++) {
+		enum finding_cause cause = CAUSE_UNKNOWN;
+		uint32_t k = 0;
+
+		if (v && scratch) {
+			scratch->missing_count = 0;
+			look(v, in, &in->suspect[i], scratch);
+			cause = cause_alone(v);
+		}
+		while (k < n && causes[k] != cause)
+			k++;
+		if (k == n)
+			causes[n++] = cause;
+		group[i] = k;
+	}
+	free(v);
+	free(scratch);
+	return n;
+}

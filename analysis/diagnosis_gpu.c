@@ -1,0 +1,476 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Kernels are compared by their time per launch, name by name. The typical ratio over the names
+ * (each counts once) tells a slow GPU from a slow kernel: one kernel that takes half of the time
+ * may not decide what is typical. What goes beyond the typical ratio belongs to single kernels. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "analysis/diagnosis_private.h"
+#include "analysis/median.h"
+
+/* Kernels below this share of the compute time are too short to tell anything. */
+#define MATTERS_SHARE 0.002
+/* One name's part of what single kernels cost, for it to be named. */
+#define CULPRIT_SHARE 0.25
+/* Healthy GPUs of one type agree within so much. */
+#define EQUAL_RATIO 0.01
+#define KERNELS_MAX 512u
+#define NAME_SHOWN  90
+
+/* ---- names ---- */
+
+static size_t digits(const char **p)
+{
+	size_t n = 0;
+
+	while (**p >= '0' && **p <= '9' && n < 100000)
+		n = 10 * n + (size_t)(*(*p)++ - '0');
+	return n;
+}
+
+/* _ZN2at6native6kernelILi4EfEEvT_: its identifiers up to the first template argument. */
+static bool base_of_mangled(const char *name, char *out, size_t bytes)
+{
+	const char *p = name + 2, *end = name + strlen(name);
+	size_t used = 0;
+
+	if (strncmp(name, "_Z", 2))
+		return false;
+	while (*p == 'N' || *p == 'L' || *p == 'K')
+		p++;
+	while (*p >= '0' && *p <= '9') {
+		size_t n = digits(&p);
+
+		if (!n || n > (size_t)(end - p))
+			break;
+		used += (size_t)snprintf(out + used, bytes - used, "%s%.*s", used ? "::" : "",
+					 (int)n, p);
+		if (used >= bytes)
+			return true;
+		p += n;
+	}
+	return used > 0;
+}
+
+const char *diagnosis_kernel_base(const char *name, char *out, size_t bytes)
+{
+	size_t n, used = 0;
+	bool cxx;
+
+	if (!bytes)
+		return "";
+	*out = '\0';
+	if (base_of_mangled(name, out, bytes))
+		return out;
+	if (!strncmp(name, "void ", 5))
+		name += 5;
+	n = strcspn(name, "<(");
+	cxx = name[n] != '\0' || strstr(name, "::");
+	for (size_t i = 0; i < n && used + 1 < bytes; i++) {
+		bool digit = !cxx && name[i] >= '0' && name[i] <= '9';
+
+		if (digit && used && out[used - 1] == '#')
+			continue;
+		out[used++] = digit ? '#' : name[i];
+	}
+	out[used] = '\0';
+	return out;
+}
+
+/* ---- kernels against their base ---- */
+
+struct pair {
+	const struct diagnosis_kernel *mine; /* NULL: gone */
+	const char *name;
+	double count, total_ns; /* of the base */
+	double extra_ns;	/* beyond the typical ratio */
+	bool paired;
+};
+
+static const struct diagnosis_kernel *kernel_of(const struct diagnosis_rank *r, const char *name)
+{
+	for (uint32_t i = 0; i < r->kernel_count; i++)
+		if (!strcmp(r->kernel[i].name, name))
+			return &r->kernel[i];
+	return NULL;
+}
+
+struct bases {
+	const struct diagnosis_rank *rank[64];
+	uint32_t count;
+};
+
+static void bases_of(const struct diagnosis_view *v, struct bases *b)
+{
+	b->count = 0;
+	if (v->in->kind != FINDING_UNIFORM)
+		for (uint32_t i = 0; i < v->in->peer_count && b->count < 64; i++)
+			if (v->in->peer[i].kernel_count)
+				b->rank[b->count++] = &v->in->peer[i];
+	if (!b->count && v->in->before && v->in->before->kernel_count)
+		b->rank[b->count++] = v->in->before;
+}
+
+static void base_of(const struct bases *b, const char *name, double *count, double *total)
+{
+	double counts[64], totals[64];
+
+	for (uint32_t i = 0; i < b->count; i++) {
+		const struct diagnosis_kernel *k = kernel_of(b->rank[i], name);
+
+		counts[i] = k ? k->count : 0;
+		totals[i] = k ? k->total_ns : 0;
+	}
+	*count = median_of(counts, b->count);
+	*total = median_of(totals, b->count);
+}
+
+/* Compute kernels of both sides; their number. */
+static uint32_t pair_up(const struct diagnosis_view *v, const struct bases *b, struct pair *p)
+{
+	const struct diagnosis_rank *first = b->rank[0];
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < v->who->kernel_count && n < KERNELS_MAX; i++) {
+		const struct diagnosis_kernel *k = &v->who->kernel[i];
+
+		if (k->collective || !(k->total_ns > 0) || !*k->name)
+			continue;
+		p[n] = (struct pair){.mine = k, .name = k->name};
+		base_of(b, k->name, &p[n].count, &p[n].total_ns);
+		n++;
+	}
+	for (uint32_t i = 0; i < first->kernel_count && n < KERNELS_MAX; i++) {
+		const struct diagnosis_kernel *k = &first->kernel[i];
+
+		if (k->collective || !*k->name || kernel_of(v->who, k->name))
+			continue;
+		p[n] = (struct pair){.name = k->name};
+		base_of(b, k->name, &p[n].count, &p[n].total_ns);
+		n += p[n].total_ns > 0;
+	}
+	return n;
+}
+
+static double ratio_of(const struct pair *p)
+{
+	return p->mine->total_ns / p->mine->count / (p->total_ns / p->count);
+}
+
+static bool in_both(const struct pair *p)
+{
+	return p->mine && p->total_ns > 0 && p->count > 0 && p->mine->count > 0;
+}
+
+/* Of both sides' compute time. */
+static bool matters(const struct pair *p, double whole)
+{
+	return in_both(p) && p->total_ns >= MATTERS_SHARE * whole;
+}
+
+/* The typical ratio of the kernels that matter; with fewer than three names the smallest, so that
+ * one slow kernel is not taken for the GPU. 0: none. */
+static double typical(const struct diagnosis_view *v, const struct pair *p, uint32_t n,
+		      double whole, double *spread)
+{
+	double ratios[KERNELS_MAX], least = 1e300, r;
+	uint32_t count = 0;
+
+	for (uint32_t i = 0; i < n; i++)
+		if (matters(&p[i], whole)) {
+			ratios[count++] = ratio_of(&p[i]);
+			if (ratios[count - 1] < least)
+				least = ratios[count - 1];
+		}
+	if (!count)
+		return 0;
+	r = count < 3 ? least : median_of(ratios, count);
+	*spread = 0;
+	for (uint32_t i = 0; i < count; i++)
+		if (fabs(ratios[i] - r) > *spread)
+			*spread = fabs(ratios[i] - r);
+	return r;
+}
+
+/* ---- candidates ---- */
+
+static bool has_word(const struct os_signal *s, const char *word)
+{
+	return strstr(s->name, word) || strstr(s->subject, word);
+}
+
+/* The raised telemetry that names why a GPU is slow, by weight of what it says. */
+static const struct os_signal *telemetry(const struct diagnosis_view *v, enum finding_cause *cause,
+					 bool *known)
+{
+	static const struct {
+		const char *word;
+		enum finding_cause cause;
+	} words[] = {
+	    {"ecc", CAUSE_GPU_ECC},	      {"retired", CAUSE_GPU_ECC},
+	    {"remapped", CAUSE_GPU_ECC},      {"thermal", CAUSE_GPU_THERMAL},
+	    {"power_brake", CAUSE_GPU_POWER}, {"power_cap", CAUSE_GPU_POWER},
+	    {"power", CAUSE_GPU_POWER},	      {"temperature", CAUSE_GPU_THERMAL},
+	    {"clock", CAUSE_GPU_CLOCKS},      {"throttl", CAUSE_GPU_CLOCKS},
+	    {"slowdown", CAUSE_GPU_CLOCKS},
+	};
+
+	*known = false;
+	for (uint32_t i = 0; i < v->who->signal_count; i++)
+		*known |= !strncmp(v->who->signal[i].name, "gpu_", 4);
+	for (size_t w = 0; w < sizeof(words) / sizeof(*words); w++)
+		for (uint32_t i = 0; i < v->who->signal_count; i++) {
+			const struct os_signal *s = &v->who->signal[i];
+
+			if (strncmp(s->name, "gpu_", 4) || !(s->flags & OS_SIGNAL_RAISED) ||
+			    !has_word(s, words[w].word))
+				continue;
+			*cause = words[w].cause;
+			return s;
+		}
+	return NULL;
+}
+
+static void slow_gpu(struct diagnosis_view *v, double effect, const char *how)
+{
+	enum finding_cause cause = CAUSE_GPU_SLOW;
+	bool known;
+	const struct os_signal *s = telemetry(v, &cause, &known);
+	struct diagnosis_candidate *c = diagnosis_add(v, cause, POOL_COMPUTE, effect, 1);
+	char text[200];
+
+	if (s) {
+		os_signal_text(s, text, sizeof(text));
+		diagnosis_text_copy(c->subject, sizeof(c->subject), text);
+		snprintf(c->text, sizeof(c->text), "%s; %s", how, text);
+		snprintf(c->because, sizeof(c->because), "%s (%s)", finding_cause_title(cause),
+			 text);
+	} else {
+		snprintf(c->text, sizeof(c->text), "%s", how);
+		snprintf(c->because, sizeof(c->because), "%s", how);
+		if (!known)
+			diagnosis_missing(
+			    v->out,
+			    "no GPU telemetry of rank %d: clocks, power, temperature and "
+			    "ECC are not known",
+			    v->who->rank);
+	}
+}
+
+static void uniform(struct diagnosis_view *v, const struct pair *p, uint32_t n, double whole)
+{
+	double r = v->kernel_ratio, effect = 0;
+	uint32_t names = 0, slower = 0;
+	char how[160];
+
+	if (r <= 1 + EQUAL_RATIO)
+		return;
+	for (uint32_t i = 0; i < n; i++) {
+		double own;
+
+		if (!matters(&p[i], whole))
+			continue;
+		own = ratio_of(&p[i]);
+		names++;
+		slower += own > 1 + (r - 1) / 2;
+		if (own > 1)
+			effect += p[i].total_ns / p[i].count * p[i].mine->count *
+				  ((own < r ? own : r) - 1);
+	}
+	if (names < 2 || 2 * slower < names)
+		return;
+	snprintf(how, sizeof(how),
+		 "%u of %u compute kernels are slower by one ratio, %.2f times %s", slower, names,
+		 r, v->than);
+	slow_gpu(v, effect, how);
+}
+
+static void one_kernel(struct diagnosis_view *v, struct pair *p, uint32_t n, double whole)
+{
+	double r = v->kernel_ratio > 1 ? v->kernel_ratio : 1, all = 0;
+	struct diagnosis_number ms;
+
+	for (uint32_t i = 0; i < n; i++) {
+		p[i].extra_ns = in_both(&p[i]) ? p[i].mine->total_ns - p[i].total_ns / p[i].count *
+									   p[i].mine->count * r
+					       : 0;
+		if (in_both(&p[i]) && ratio_of(&p[i]) > r + EQUAL_RATIO && p[i].extra_ns > 0)
+			all += p[i].extra_ns;
+	}
+	for (uint32_t i = 0; i < n; i++) {
+		struct diagnosis_candidate *c;
+
+		if (p[i].extra_ns < CULPRIT_SHARE * all || !(p[i].extra_ns > 0) ||
+		    p[i].extra_ns < MATTERS_SHARE * whole || ratio_of(&p[i]) <= r + EQUAL_RATIO)
+			continue;
+		c = diagnosis_add(
+		    v, v->in->kind == FINDING_UNIFORM ? CAUSE_SW_KERNELS : CAUSE_GPU_KERNEL,
+		    POOL_COMPUTE, p[i].extra_ns, 1);
+		diagnosis_text_copy(c->subject, sizeof(c->subject), p[i].name);
+		snprintf(c->text, sizeof(c->text),
+			 "kernel %.*s takes %.2f times as long %s: +%s per step", NAME_SHOWN,
+			 p[i].name, ratio_of(&p[i]), v->than,
+			 diagnosis_text_ms(p[i].extra_ns, &ms));
+		snprintf(c->because, sizeof(c->because), "kernel %.*s takes %.2f times as long %s",
+			 NAME_SHOWN, p[i].name, ratio_of(&p[i]), v->than);
+	}
+}
+
+/* The kernel that is gone and of which `fresh` is another variant; of several the one of most time.
+ */
+static struct pair *partner(const struct pair *fresh, struct pair *p, uint32_t n)
+{
+	char mine[256], other[256];
+	struct pair *best = NULL;
+
+	diagnosis_kernel_base(fresh->name, mine, sizeof(mine));
+	for (uint32_t i = 0; i < n; i++)
+		if (!p[i].mine && !p[i].paired &&
+		    !strcmp(mine, diagnosis_kernel_base(p[i].name, other, sizeof(other))) &&
+		    (!best || p[i].total_ns > best->total_ns))
+			best = &p[i];
+	return best;
+}
+
+/* The part of a variant's name that differs from the other's: mangled names are long and begin
+ * alike. */
+static const char *from_difference(const char *name, const char *other)
+{
+	size_t same = 0;
+
+	while (name[same] && name[same] == other[same])
+		same++;
+	return same > 24 ? name + same - 12 : name;
+}
+
+static void variant(struct diagnosis_view *v, const struct pair *fresh, const struct pair *gone)
+{
+	bool uniform_kind = v->in->kind == FINDING_UNIFORM;
+	struct diagnosis_candidate *c =
+	    diagnosis_add(v, uniform_kind ? CAUSE_SW_KERNELS : CAUSE_GPU_VARIANT, POOL_COMPUTE,
+			  fresh->mine->total_ns - gone->total_ns, 1);
+	char name[96];
+
+	diagnosis_kernel_base(fresh->name, name, sizeof(name));
+	diagnosis_text_copy(c->subject, sizeof(c->subject), fresh->name);
+	snprintf(c->text, sizeof(c->text), "kernel %.60s runs as variant %.70s, %s as %.70s", name,
+		 from_difference(fresh->name, gone->name), uniform_kind ? "before" : "on its peers",
+		 from_difference(gone->name, fresh->name));
+	snprintf(c->because, sizeof(c->because), "another variant of kernel %.90s runs %s", name,
+		 uniform_kind ? "than before" : "than on its peers");
+}
+
+/* New names and those that are gone, by variants first; what has no partner is another set. */
+static void other_names(struct diagnosis_view *v, struct pair *p, uint32_t n, double whole)
+{
+	double fresh_ns = 0, gone_ns = 0;
+	const struct pair *most = NULL;
+	struct diagnosis_candidate *c;
+
+	for (uint32_t i = 0; i < n; i++) {
+		struct pair *other;
+
+		if (!p[i].mine || p[i].total_ns > 0)
+			continue;
+		other = partner(&p[i], p, n);
+		if (other) {
+			other->paired = true;
+			if (p[i].mine->total_ns - other->total_ns > MATTERS_SHARE * whole)
+				variant(v, &p[i], other);
+			continue;
+		}
+		fresh_ns += p[i].mine->total_ns;
+		if (!most || p[i].mine->total_ns > most->mine->total_ns)
+			most = &p[i];
+	}
+	for (uint32_t i = 0; i < n; i++)
+		if (!p[i].mine && !p[i].paired)
+			gone_ns += p[i].total_ns;
+	if (!most || fresh_ns - gone_ns < MATTERS_SHARE * whole)
+		return;
+	c = diagnosis_add(v,
+			  v->in->kind == FINDING_UNIFORM ? CAUSE_SW_KERNELS : CAUSE_SW_ENVIRONMENT,
+			  POOL_COMPUTE, fresh_ns - gone_ns, 0.8);
+	diagnosis_text_copy(c->subject, sizeof(c->subject), most->name);
+	snprintf(c->text, sizeof(c->text), "kernels run that %s, mostly %.*s",
+		 v->in->kind == FINDING_UNIFORM ? "did not run before" : "its peers do not run",
+		 NAME_SHOWN, most->name);
+	snprintf(c->because, sizeof(c->because), "%s", c->text);
+}
+
+/* More launches of the same kernels: more work, not slower work. */
+static void more_launches(struct diagnosis_view *v, const struct pair *p, uint32_t n, double whole)
+{
+	double extra = 0, mine = 0, base = 0;
+	struct diagnosis_candidate *c;
+
+	for (uint32_t i = 0; i < n; i++)
+		if (in_both(&p[i])) {
+			mine += p[i].mine->count;
+			base += p[i].count;
+			extra += (p[i].mine->count - p[i].count) * p[i].total_ns / p[i].count;
+		}
+	if (mine <= base || extra < MATTERS_SHARE * whole)
+		return;
+	c = diagnosis_add(v,
+			  v->in->kind == FINDING_UNIFORM ? CAUSE_SW_KERNELS : CAUSE_IMBALANCE_INPUT,
+			  POOL_COMPUTE, extra, 0.7);
+	snprintf(c->text, sizeof(c->text), "%.0f compute kernels per step, %.0f %s", mine, base,
+		 v->in->kind == FINDING_UNIFORM ? "before" : "on its peers");
+	snprintf(c->because, sizeof(c->because), "it launches more of the same kernels: %.200s",
+		 c->text);
+}
+
+static void compare_kernels(struct diagnosis_view *v, const struct bases *b)
+{
+	struct pair *p = calloc(KERNELS_MAX, sizeof(*p));
+	double whole = 0;
+	uint32_t n;
+
+	if (!p)
+		return;
+	n = pair_up(v, b, p);
+	for (uint32_t i = 0; i < n; i++)
+		whole += p[i].total_ns;
+	v->kernel_ratio = typical(v, p, n, whole, &v->kernel_spread);
+	uniform(v, p, n, whole);
+	one_kernel(v, p, n, whole);
+	other_names(v, p, n, whole);
+	more_launches(v, p, n, whole);
+	free(p);
+}
+
+void diagnosis_gpu_look(struct diagnosis_view *v)
+{
+	double copy = v->mine[FIGURE_COPY] - v->base[FIGURE_COPY];
+	struct diagnosis_number a, b;
+	struct bases bases;
+	char how[160];
+
+	bases_of(v, &bases);
+	if (v->who->kernel_count && bases.count) {
+		compare_kernels(v, &bases);
+	} else if (v->pools_known && v->pool_ns[POOL_COMPUTE] > 0) {
+		snprintf(how, sizeof(how), "kernels take %s per step, %s %s",
+			 diagnosis_text_ms(v->mine[FIGURE_COMPUTE], &a),
+			 diagnosis_text_ms(v->base[FIGURE_COMPUTE], &b),
+			 v->in->kind == FINDING_UNIFORM ? "before" : "on its peers");
+		slow_gpu(v, v->pool_ns[POOL_COMPUTE], how);
+		diagnosis_missing(v->out,
+				  "kernels by name of rank %d or of its peers: whether one of them "
+				  "or the whole GPU is slow is not known",
+				  v->who->rank);
+	}
+	if (v->mine[FIGURE_COPY] >= 0 && v->base[FIGURE_COPY] >= 0 && copy > 0) {
+		struct diagnosis_candidate *c =
+		    diagnosis_add(v, CAUSE_GPU_COPY, POOL_COPY, copy, 1);
+
+		snprintf(c->text, sizeof(c->text), "copies take %s per step, %s %s",
+			 diagnosis_text_ms(v->mine[FIGURE_COPY], &a),
+			 diagnosis_text_ms(v->base[FIGURE_COPY], &b),
+			 v->in->kind == FINDING_UNIFORM ? "before" : "on its peers");
+		snprintf(c->because, sizeof(c->because), "%s", c->text);
+	}
+}

@@ -1,0 +1,383 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Profiles against their base, in time per step and not in shares alone: when everything on the
+ * host takes longer (a stolen CPU), no share changes. Only the launching threads' time holds the
+ * GPU up, so where it is told apart it decides; a storage client's threads are the exception. A
+ * function's time has its callees', so of one kind of cause the largest counts and never the sum.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "analysis/diagnosis_private.h"
+#include "analysis/median.h"
+#include "analysis/profile.h"
+
+/* Sampling noise: so many standard deviations of both sides are no difference. */
+#define NOISE_SIGMA 3.0
+/* A function is to blame itself, and not what it calls, from this share of the growth on. */
+#define GROWTH_SHARE 0.8
+/* Python is named before the native code below it from this share on. */
+#define PYTHON_SHARE 0.6
+/* Waiting for the GIL below this share of a step is the usual handing over between threads. */
+#define GIL_SHARE 0.01
+/* A client that saturates the CPU takes at least so much more of it per step, of the step. */
+#define CLIENT_SHARE 0.1
+#define PEERS_LOOKED 64u
+
+struct bases {
+	const struct diagnosis_rank *rank[PEERS_LOOKED];
+	uint32_t count;
+};
+
+static void bases_of(const struct diagnosis_view *v, struct bases *b)
+{
+	b->count = 0;
+	if (v->in->kind != FINDING_UNIFORM)
+		for (uint32_t i = 0; i < v->in->peer_count && b->count < PEERS_LOOKED; i++)
+			if (v->in->peer[i].samples > 0)
+				b->rank[b->count++] = &v->in->peer[i];
+	if (!b->count && v->in->before && v->in->before->samples > 0)
+		b->rank[b->count++] = v->in->before;
+}
+
+static bool is_told_apart(const struct diagnosis_rank *r)
+{
+	for (uint32_t i = 0; i < r->function_count; i++)
+		if (r->function[i].launch_ns > 0)
+			return true;
+	return false;
+}
+
+/* One function on both sides, per step. */
+struct growth {
+	const struct diagnosis_function *f;
+	double mine_ns, base_ns, base_off_ns, base_total_ns, base_self_ns;
+	double grown_ns; /* of what holds the GPU up; 0 where it may be noise */
+	double delta;	 /* of the share of all CPU time */
+	bool sure;
+};
+
+static const struct diagnosis_function *same(const struct diagnosis_rank *r,
+					     const struct diagnosis_function *f)
+{
+	for (uint32_t i = 0; i < r->function_count; i++)
+		if (r->function[i].kind == f->kind && !strcmp(r->function[i].name, f->name))
+			return &r->function[i];
+	return NULL;
+}
+
+static double variance_of(double part_ns, double whole_ns, double samples)
+{
+	double share = whole_ns > 0 ? part_ns / whole_ns : 0;
+
+	if (!(samples > 0))
+		return 0;
+	/* never less than one sample's worth */
+	return (share * (1 - share) + 1 / samples) / samples * whole_ns * whole_ns;
+}
+
+static void grow(const struct diagnosis_view *v, const struct bases *b, bool launch_only,
+		 const struct diagnosis_function *f, struct growth *g)
+{
+	double total[PEERS_LOOKED], self[PEERS_LOOKED], off[PEERS_LOOKED], held[PEERS_LOOKED];
+	double cpu[PEERS_LOOKED], samples = 0, whole, noise;
+
+	for (uint32_t i = 0; i < b->count; i++) {
+		const struct diagnosis_function *o = same(b->rank[i], f);
+
+		total[i] = o ? o->total_ns : 0;
+		self[i] = o ? o->self_ns : 0;
+		off[i] = o ? o->off_ns : 0;
+		held[i] = o ? (launch_only ? o->launch_ns : o->total_ns) : 0;
+		cpu[i] = b->rank[i]->cpu_ns;
+		samples += b->rank[i]->samples;
+	}
+	whole = median_of(cpu, b->count);
+	*g = (struct growth){.f = f,
+			     .mine_ns = launch_only ? f->launch_ns : f->total_ns,
+			     .base_ns = median_of(held, b->count),
+			     .base_total_ns = median_of(total, b->count),
+			     .base_self_ns = median_of(self, b->count),
+			     .base_off_ns = median_of(off, b->count)};
+	g->delta = (v->who->cpu_ns > 0 ? f->total_ns / v->who->cpu_ns : 0) -
+		   (whole > 0 ? g->base_total_ns / whole : 0);
+	noise = sqrt(variance_of(g->mine_ns, v->who->cpu_ns, v->who->samples) +
+		     variance_of(g->base_ns, whole, samples));
+	g->grown_ns = g->mine_ns - g->base_ns;
+	g->sure = g->grown_ns > NOISE_SIGMA * noise && g->delta > PROFILE_DELTA;
+}
+
+/* ---- what the names say ---- */
+
+struct class_sum {
+	double on_ns, off_ns; /* the largest function's growth */
+	double on_all_ns;     /* the same of all threads */
+	const struct diagnosis_function *on, *off, *on_all;
+};
+
+static void take_class(struct class_sum *sums, const struct growth *g, bool launch_only)
+{
+	const struct diagnosis_function *f = g->f;
+	enum finding_cause on = diagnosis_names_cause(f->name, f->kind, true);
+	enum finding_cause off = diagnosis_names_cause(f->name, f->kind, false);
+	double off_ns = f->off_ns - g->base_off_ns, all_ns = f->total_ns - g->base_total_ns;
+
+	if (on != CAUSE_UNKNOWN && g->sure && g->grown_ns > sums[on].on_ns) {
+		sums[on].on_ns = g->grown_ns;
+		sums[on].on = f;
+	}
+	if (on != CAUSE_UNKNOWN && g->delta > PROFILE_DELTA && all_ns > sums[on].on_all_ns) {
+		sums[on].on_all_ns = all_ns;
+		sums[on].on_all = f;
+	}
+	if (off != CAUSE_UNKNOWN && off_ns > sums[off].off_ns) {
+		sums[off].off_ns = off_ns;
+		sums[off].off = f;
+	}
+}
+
+static struct diagnosis_candidate *blame(struct diagnosis_view *v, enum finding_cause cause,
+					 double ns, double sure, const char *name)
+{
+	struct diagnosis_candidate *c = diagnosis_add(v, cause, POOL_HOST, ns, sure);
+
+	diagnosis_text_copy(c->subject, sizeof(c->subject), name);
+	return c;
+}
+
+/* What the kernel did on the rank's own threads. */
+static void kernel_time(struct diagnosis_view *v, const struct class_sum *sums)
+{
+	static const enum finding_cause of_kernel[] = {
+	    CAUSE_OS_SOFTIRQ, CAUSE_OS_IRQ,    CAUSE_OS_LOCK,	CAUSE_OS_MEMORY,
+	    CAUSE_OS_NUMA,    CAUSE_OS_FAULTS, CAUSE_OS_STOPPED};
+	struct diagnosis_number ms;
+
+	for (size_t i = 0; i < sizeof(of_kernel) / sizeof(*of_kernel); i++) {
+		const struct class_sum *s = &sums[of_kernel[i]];
+		bool off = s->off_ns > s->on_ns;
+		double ns = off ? s->off_ns : s->on_ns;
+		const struct diagnosis_function *f = off ? s->off : s->on;
+		struct diagnosis_candidate *c;
+
+		if (!f || !(ns > 0))
+			continue;
+		c = blame(v, of_kernel[i], ns, 0.9, f->name);
+		snprintf(c->text, sizeof(c->text), "%s in the kernel's %.80s: +%s per step %s",
+			 off ? "its launching threads are blocked" : "its threads' time goes",
+			 f->name, diagnosis_text_ms(ns, &ms), v->than);
+		snprintf(c->because, sizeof(c->because), "%s (%.80s, +%s per step)",
+			 finding_cause_title(of_kernel[i]), f->name, diagnosis_text_ms(ns, &ms));
+	}
+}
+
+static void gil(struct diagnosis_view *v, const struct class_sum *sums)
+{
+	const struct class_sum *s = &sums[CAUSE_CPU_GIL];
+	double base = v->base[FIGURE_GIL] > 0 ? v->base[FIGURE_GIL] : 0,
+	       wait = v->mine[FIGURE_GIL] > 0 ? v->mine[FIGURE_GIL] - base : 0;
+	struct diagnosis_candidate *c;
+	const char *holder = v->who->gil_holder;
+	struct diagnosis_number ms;
+
+	if (s->off_ns > wait)
+		wait = s->off_ns;
+	if (wait <= GIL_SHARE * v->mine[FIGURE_STEP] || !(wait > 0))
+		return;
+	c = blame(v, CAUSE_CPU_GIL, wait, 1, holder ? holder : "");
+	snprintf(c->text, sizeof(c->text),
+		 "its launching threads wait for the GIL %s per step longer %s%s%.110s",
+		 diagnosis_text_ms(wait, &ms), v->than, holder ? "; held by " : "",
+		 holder ? holder : "");
+	snprintf(c->because, sizeof(c->because), "its launching threads wait for the GIL%s%.130s",
+		 holder ? ", held by " : "", holder ? holder : "");
+}
+
+/* The launching threads blocked in reads, or waiting for data that somebody else fetches. */
+static void storage(struct diagnosis_view *v, const struct class_sum *sums)
+{
+	const struct class_sum *disk = &sums[CAUSE_STORAGE_DISK],
+			       *limit = &sums[CAUSE_STORAGE_LIMIT],
+			       *loader = &sums[CAUSE_STORAGE_LOADER],
+			       *client = &sums[CAUSE_STORAGE_CLIENT];
+	double wait = loader->off_ns + loader->on_ns;
+	struct diagnosis_candidate *c;
+	struct diagnosis_number ms, other;
+
+	v->storage_ns = disk->off_ns;
+	if (limit->off_ns > 0) {
+		c = blame(v, CAUSE_STORAGE_LIMIT, limit->off_ns, 1, limit->off->name);
+		snprintf(c->text, sizeof(c->text),
+			 "launching threads are held by an I/O limit in %.80s: +%s per step",
+			 limit->off->name, diagnosis_text_ms(limit->off_ns, &ms));
+		snprintf(c->because, sizeof(c->because), "its reads are held by an I/O limit");
+	}
+	if (disk->off_ns > 0) {
+		c = blame(v, CAUSE_STORAGE_DISK, disk->off_ns, 0.95, disk->off->name);
+		snprintf(c->text, sizeof(c->text),
+			 "its launching threads are blocked in %.80s: +%s per step %s",
+			 disk->off->name, diagnosis_text_ms(disk->off_ns, &ms), v->than);
+		snprintf(c->because, sizeof(c->because),
+			 "its launching threads are blocked in reads (%.80s)", disk->off->name);
+	}
+	if (wait > 0) {
+		const struct diagnosis_function *f =
+		    loader->off_ns > loader->on_ns ? loader->off : loader->on;
+
+		c = blame(v, CAUSE_STORAGE_LOADER, wait, 0.85, f->name);
+		snprintf(c->text, sizeof(c->text),
+			 "its launching threads spend +%s per step in %.110s %s",
+			 diagnosis_text_ms(wait, &ms), f->name, v->than);
+		snprintf(c->because, sizeof(c->because), "it waits for its data loader (%.110s)",
+			 f->name);
+	}
+	/* its threads burn the CPU: more than a tenth of a step, and no less than what is to be
+	 * explained */
+	if (client->on_all_ns > CLIENT_SHARE * v->mine[FIGURE_STEP] && client->on_all) {
+		double held = client->on_ns > wait ? client->on_ns : wait;
+
+		c = blame(v, CAUSE_STORAGE_CLIENT, held > 0 ? held : client->on_all_ns, 0.98,
+			  client->on_all->name);
+		snprintf(c->text, sizeof(c->text), "%.90s takes %s of CPU per step, %s %s",
+			 client->on_all->name, diagnosis_text_ms(client->on_all->total_ns, &ms),
+			 diagnosis_text_ms(client->on_all->total_ns - client->on_all_ns, &other),
+			 v->in->kind == FINDING_UNIFORM ? "before" : "on its peers");
+		snprintf(c->because, sizeof(c->because),
+			 "the storage client saturates the CPU (%.110s)", client->on_all->name);
+	}
+}
+
+/* ---- a hot function ---- */
+
+struct hottest {
+	struct growth any, python;
+	double any_ns, python_ns;
+};
+
+/* The function nearest to the growth: of those that hold most of it, the one that does least else.
+ */
+static void take_hottest(struct growth *best, const struct growth *g, double most_ns)
+{
+	if (g->grown_ns < GROWTH_SHARE * most_ns)
+		return;
+	if (!best->f || g->f->total_ns < best->f->total_ns ||
+	    (g->f->total_ns <= best->f->total_ns && g->f->self_ns > best->f->self_ns))
+		*best = *g;
+}
+
+static enum finding_cause function_cause(const struct diagnosis_view *v,
+					 const struct diagnosis_function *f, bool logs)
+{
+	if (v->in->kind == FINDING_UNIFORM)
+		return logs ? CAUSE_SW_LOGGING : CAUSE_SW_HOT_PATH;
+	return f->kind == DIAGNOSIS_PYTHON ? CAUSE_CPU_PYTHON : CAUSE_CPU_FUNCTION;
+}
+
+static void hot_function(struct diagnosis_view *v, const struct hottest *h,
+			 const struct class_sum *sums)
+{
+	const struct class_sum *logging = &sums[CAUSE_SW_LOGGING];
+	const struct growth *g =
+	    h->python.f && h->python_ns >= PYTHON_SHARE * h->any_ns ? &h->python : &h->any;
+	const char *where = v->in->kind == FINDING_UNIFORM ? "before" : "on its peers";
+	double whole = v->who->cpu_ns;
+	bool logs = logging->on && logging->on_ns >= 0.5 * h->any_ns;
+	struct diagnosis_candidate *c;
+	struct diagnosis_number a, b;
+	const char *name;
+
+	if (!g->f)
+		return;
+	name = logs ? logging->on->name : g->f->name;
+	c = diagnosis_add(v, function_cause(v, logs ? logging->on : g->f, logs), POOL_HOST,
+			  logs ? logging->on_ns : g->grown_ns, 0.9);
+	diagnosis_text_copy(c->subject, sizeof(c->subject), name);
+	if (logs)
+		snprintf(c->text, sizeof(c->text), "logging (%.100s) takes +%s of CPU per step %s",
+			 name, diagnosis_text_ms(logging->on_ns, &a), v->than);
+	else
+		snprintf(c->text, sizeof(c->text),
+			 "%.110s takes %s per step, %s %s; %.1f%% of the CPU time, %+.1f points",
+			 name, diagnosis_text_ms(g->mine_ns, &a), diagnosis_text_ms(g->base_ns, &b),
+			 where, whole > 0 ? 100 * g->f->total_ns / whole : 0, 100 * g->delta);
+	snprintf(c->because, sizeof(c->because), "%s%.120s takes %s per step longer %s",
+		 logs ? "logging in " : "", name, diagnosis_text_ms(c->effect_ns, &a), v->than);
+}
+
+static void look_at_functions(struct diagnosis_view *v, const struct bases *b)
+{
+	bool launch_only = is_told_apart(v->who) && is_told_apart(b->rank[0]);
+	struct class_sum sums[CAUSE_COUNT] = {{0}};
+	struct hottest h = {.any_ns = 0};
+	struct growth g;
+
+	v->function_delta = 0;
+	for (uint32_t i = 0; i < v->who->function_count; i++) {
+		const struct diagnosis_function *f = &v->who->function[i];
+
+		grow(v, b, launch_only, f, &g);
+		take_class(sums, &g, launch_only);
+		if (diagnosis_names_is_plumbing(f->name, f->kind))
+			continue;
+		if (fabs(g.delta) > v->function_delta) {
+			v->function_delta = fabs(g.delta);
+			diagnosis_text_copy(v->function_name, sizeof(v->function_name), f->name);
+		}
+		if (!g.sure)
+			continue;
+		if (f->kind != DIAGNOSIS_KERNEL && g.grown_ns > h.any_ns)
+			h.any_ns = g.grown_ns;
+		if (f->kind == DIAGNOSIS_PYTHON && g.grown_ns > h.python_ns)
+			h.python_ns = g.grown_ns;
+	}
+	for (uint32_t i = 0; i < v->who->function_count; i++) {
+		const struct diagnosis_function *f = &v->who->function[i];
+
+		if (diagnosis_names_is_plumbing(f->name, f->kind) || f->kind == DIAGNOSIS_KERNEL)
+			continue;
+		grow(v, b, launch_only, f, &g);
+		if (!g.sure)
+			continue;
+		take_hottest(&h.any, &g, h.any_ns);
+		if (f->kind == DIAGNOSIS_PYTHON)
+			take_hottest(&h.python, &g, h.python_ns);
+	}
+	kernel_time(v, sums);
+	gil(v, sums);
+	storage(v, sums);
+	hot_function(v, &h, sums);
+}
+
+void diagnosis_host_look(struct diagnosis_view *v)
+{
+	double gap = v->mine[FIGURE_IDLE] - v->base[FIGURE_IDLE];
+	struct diagnosis_number a, b;
+	struct bases bases;
+
+	v->function_delta = v->storage_ns = -1;
+	bases_of(v, &bases);
+	if (v->who->samples > 0 && bases.count)
+		look_at_functions(v, &bases);
+	else if (v->pools_known && v->pool_ns[POOL_HOST] > 0)
+		diagnosis_missing(
+		    v->out,
+		    v->who->samples > 0
+			? "CPU profiles of healthy peers or of earlier runs of rank %d"
+			: "CPU stacks of rank %d",
+		    v->who->rank);
+	if (v->mine[FIGURE_IDLE] >= 0 && v->base[FIGURE_IDLE] >= 0 && gap > 0) {
+		struct diagnosis_candidate *c =
+		    diagnosis_add(v, CAUSE_CPU_HOST_GAP, POOL_HOST, gap, 0.3);
+
+		snprintf(c->text, sizeof(c->text),
+			 "its GPU idles %s per step, %s %s: the host launches late",
+			 diagnosis_text_ms(v->mine[FIGURE_IDLE], &a),
+			 diagnosis_text_ms(v->base[FIGURE_IDLE], &b),
+			 v->in->kind == FINDING_UNIFORM ? "before" : "on its peers");
+		snprintf(c->because, sizeof(c->because),
+			 "its host launches late and its GPU waits, +%s per step; what holds the "
+			 "host up was "
+			 "not seen",
+			 diagnosis_text_ms(gap, &a));
+	}
+}

@@ -1,0 +1,418 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * A signal counts where it is above its usual value and above the peers' (their busiest figure of
+ * the same kind): a node that is busy for everybody is no reason for one rank to be slow. Its
+ * effect is the time of one thread: threads wait beside each other, so over threads the largest
+ * counts, and over CPUs and lock places of one thread the sum. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "analysis/diagnosis_private.h"
+#include "analysis/median.h"
+
+/* Rough costs where a signal has counts and no time, for the order of magnitude of an effect. */
+#define FAULT_NS	1e3
+#define FAULT_MAJOR_NS	1e5
+#define PAGE_MIGRATE_NS 2e3
+#define MOVE_NS		5e4
+/* The device answers in less: reads that wait are held before they reach it. */
+#define DISK_FAST_MS 2.0
+#define THREADS_MAX  32u
+
+static bool is_kind(const struct os_signal *s, enum os_signal_kind kind)
+{
+	return !strcmp(s->name, os_signal_info(kind)->name);
+}
+
+static double busiest(const struct diagnosis_rank *r, enum os_signal_kind kind)
+{
+	double most = 0;
+
+	for (uint32_t i = 0; i < r->signal_count; i++)
+		if (is_kind(&r->signal[i], kind) && r->signal[i].value > most)
+			most = r->signal[i].value;
+	return most;
+}
+
+/* The peers' value of that kind; negative: no peer has signals. */
+static double peers_value(const struct diagnosis_view *v, enum os_signal_kind kind)
+{
+	double list[64];
+	uint32_t n = 0;
+
+	if (v->in->kind == FINDING_UNIFORM)
+		return -1;
+	for (uint32_t i = 0; i < v->in->peer_count && n < 64; i++)
+		if (v->in->peer[i].signal_count)
+			list[n++] = busiest(&v->in->peer[i], kind);
+	return n ? median_of(list, n) : -1;
+}
+
+/* Above what is normal, in the signal's unit; 0: not above. */
+static double extra_of(const struct diagnosis_view *v, const struct os_signal *s,
+		       enum os_signal_kind kind)
+{
+	const struct os_signal_info *info = os_signal_info(kind);
+	double peers = peers_value(v, kind), normal = s->usual > peers ? s->usual : peers;
+
+	if (normal < 0)
+		return s->flags & OS_SIGNAL_RAISED ? s->value : 0;
+	if (s->value - normal < info->raised || s->value < 2 * normal)
+		return 0;
+	return s->value - normal;
+}
+
+/* ms/s of a thread to time per step. */
+static double per_step(const struct diagnosis_view *v, double ms_per_s)
+{
+	return v->mine[FIGURE_STEP] > 0 ? ms_per_s * 1e-3 * v->mine[FIGURE_STEP] : 0;
+}
+
+/* ---- time of threads ---- */
+
+struct thread_time {
+	char name[OS_SIGNAL_SUBJECT_BYTES];
+	double extra; /* ms/s, summed */
+	const struct os_signal *most;
+};
+
+/* "NET_RX from thread NAME on CPU 1" and "NAME": whose. */
+static void thread_of(const struct os_signal *s, char *out, size_t bytes)
+{
+	const char *from = strstr(s->subject, "from thread "), *end;
+
+	diagnosis_text_copy(out, bytes, from ? from + 12 : s->subject);
+	end = from ? strstr(out, " on CPU ") : NULL;
+	if (end)
+		out[end - out] = '\0';
+}
+
+static bool gather(const struct diagnosis_view *v, enum os_signal_kind kind, bool by_thread,
+		   struct thread_time *best)
+{
+	struct thread_time list[THREADS_MAX];
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < v->who->signal_count; i++) {
+		const struct os_signal *s = &v->who->signal[i];
+		double extra = is_kind(s, kind) ? extra_of(v, s, kind) : 0;
+		char name[OS_SIGNAL_SUBJECT_BYTES] = "";
+		uint32_t k = 0;
+
+		if (!(extra > 0))
+			continue;
+		if (by_thread)
+			thread_of(s, name, sizeof(name));
+		while (k < n && strcmp(list[k].name, name))
+			k++;
+		if (k == THREADS_MAX)
+			continue;
+		if (k == n) {
+			list[n] = (struct thread_time){.most = s};
+			diagnosis_text_copy(list[n++].name, sizeof(list[0].name), name);
+		}
+		list[k].extra += extra;
+		if (s->value > list[k].most->value)
+			list[k].most = s;
+	}
+	*best = (struct thread_time){.extra = 0};
+	for (uint32_t k = 0; k < n; k++) {
+		bool launches =
+		    v->who->launch_thread && !strcmp(list[k].name, v->who->launch_thread);
+		bool led = v->who->launch_thread && !strcmp(best->name, v->who->launch_thread);
+
+		/* the launching thread before others that lose as much */
+		if (list[k].extra * (launches ? 1.5 : 1) > best->extra * (led ? 1.5 : 1))
+			*best = list[k];
+	}
+	return best->most != NULL;
+}
+
+/* "its launch thread python3", "its NCCL thread nccl-comm", "its thread x" */
+static const char *thread_words(const struct diagnosis_view *v, const char *name, char *out,
+				size_t bytes)
+{
+	bool launches = v->who->launch_thread && !strcmp(name, v->who->launch_thread);
+	bool nccl = strstr(name, "nccl") || strstr(name, "NCCL");
+
+	snprintf(out, bytes, "its %sthread %.60s",
+		 launches ? "launch "
+		 : nccl	  ? "NCCL communication "
+			  : "",
+		 name);
+	return out;
+}
+
+/* The raised signal of a kind that stands out most; NULL: none. */
+static const struct os_signal *strongest(const struct diagnosis_view *v, enum os_signal_kind kind)
+{
+	const struct os_signal *best = NULL;
+
+	for (uint32_t i = 0; i < v->who->signal_count; i++) {
+		const struct os_signal *s = &v->who->signal[i];
+
+		if (is_kind(s, kind) && extra_of(v, s, kind) > 0 &&
+		    (!best || s->value > best->value))
+			best = s;
+	}
+	return best;
+}
+
+static struct diagnosis_candidate *put(struct diagnosis_view *v, enum finding_cause cause,
+				       enum diagnosis_pool pool, double ns, double sure,
+				       const struct os_signal *s)
+{
+	struct diagnosis_candidate *c = diagnosis_add(v, cause, pool, ns, sure);
+	struct diagnosis_number ms;
+	char text[200];
+
+	diagnosis_text_copy(c->subject, sizeof(c->subject), s->subject);
+	os_signal_text(s, text, sizeof(text));
+	if (ns > 0)
+		snprintf(c->text, sizeof(c->text), "%s: %s per step", text,
+			 diagnosis_text_ms(ns, &ms));
+	else
+		snprintf(c->text, sizeof(c->text), "%s", text);
+	snprintf(c->because, sizeof(c->because), "%s (%s)", finding_cause_title(cause), text);
+	return c;
+}
+
+/* ---- causes ---- */
+
+static void interrupts(struct diagnosis_view *v)
+{
+	static const struct {
+		enum os_signal_kind kind;
+		enum finding_cause cause;
+	} of[] = {{OS_SIGNAL_SOFTIRQ_STOLEN, CAUSE_OS_SOFTIRQ},
+		  {OS_SIGNAL_IRQ_STOLEN, CAUSE_OS_IRQ}};
+	const struct os_signal *line = strongest(v, OS_SIGNAL_IRQ_LINE);
+
+	for (size_t i = 0; i < 2; i++) {
+		struct diagnosis_candidate *c;
+		struct thread_time t;
+		char words[100];
+		const char *cpu;
+		size_t vector;
+
+		if (!gather(v, of[i].kind, true, &t))
+			continue;
+		c = put(v, of[i].cause, POOL_HOST, per_step(v, t.extra), 1, t.most);
+		cpu = strstr(t.most->subject, "on CPU ");
+		vector = strcspn(t.most->subject, " ");
+		snprintf(c->because, sizeof(c->because), "%.*s%s interrupts run %s in place of %s",
+			 i ? 0 : (int)vector, t.most->subject, i ? "device" : " soft",
+			 cpu ? cpu : "", thread_words(v, t.name, words, sizeof(words)));
+		if (line)
+			snprintf(c->because + strlen(c->because),
+				 sizeof(c->because) - strlen(c->because), "; interrupt %.50s",
+				 line->subject);
+	}
+}
+
+/* Who ran meanwhile; ksoftirqd stands for soft interrupts. */
+static const struct os_signal *hog_of(const struct diagnosis_view *v)
+{
+	return strongest(v, OS_SIGNAL_CPU_HOG);
+}
+
+static void run_queue(struct diagnosis_view *v)
+{
+	const struct os_signal *hog = hog_of(v), *soft = strongest(v, OS_SIGNAL_SOFTIRQ_CPU);
+	bool is_softirq = hog && !strncmp(hog->subject, "ksoftirqd/", 10);
+	struct diagnosis_candidate *c;
+	struct thread_time t;
+	char words[100];
+
+	if (!gather(v, OS_SIGNAL_RUN_WAIT_THREAD, true, &t))
+		return;
+	c = put(v, is_softirq ? CAUSE_OS_SOFTIRQ : CAUSE_OS_RUN_QUEUE, POOL_HOST,
+		per_step(v, t.extra), hog ? 0.9 : 0.75, t.most);
+	if (hog)
+		diagnosis_text_copy(c->subject, sizeof(c->subject),
+				    is_softirq && soft ? soft->subject : hog->subject);
+	else
+		c->subject[0] = '\0';
+	snprintf(c->because, sizeof(c->because), "%s waits for a CPU%s%.90s",
+		 thread_words(v, t.name, words, sizeof(words)), hog ? " on which runs " : "",
+		 hog ? hog->subject : "");
+}
+
+static void cpu_limit(struct diagnosis_view *v)
+{
+	const struct os_signal *s = strongest(v, OS_SIGNAL_THROTTLED);
+	struct diagnosis_candidate *c;
+
+	if (!s)
+		return;
+	c = put(v, CAUSE_OS_CPU_LIMIT, POOL_HOST, per_step(v, extra_of(v, s, OS_SIGNAL_THROTTLED)),
+		1, s);
+	snprintf(c->because, sizeof(c->because),
+		 "the CPU limit of its cgroup stops it for %.0f ms a second", s->value);
+}
+
+static void locks(struct diagnosis_view *v)
+{
+	const struct os_signal *s;
+	struct diagnosis_candidate *c;
+	struct thread_time t;
+
+	if (gather(v, OS_SIGNAL_LOCK_PLACE, false, &t)) {
+		c = put(v, CAUSE_OS_LOCK, POOL_HOST, per_step(v, t.extra), 1, t.most);
+		snprintf(c->because, sizeof(c->because), "it waits for a kernel lock at %.140s",
+			 t.most->subject);
+		return;
+	}
+	s = strongest(v, OS_SIGNAL_LOCK_WAIT);
+	if (s)
+		put(v, CAUSE_OS_LOCK, POOL_HOST, per_step(v, extra_of(v, s, OS_SIGNAL_LOCK_WAIT)),
+		    0.8, s);
+}
+
+static void memory(struct diagnosis_view *v)
+{
+	static const struct {
+		enum os_signal_kind kind;
+		enum finding_cause cause;
+		double each_ns;
+	} counts[] = {
+	    {OS_SIGNAL_FAULTS, CAUSE_OS_FAULTS, FAULT_NS},
+	    {OS_SIGNAL_FAULTS_MAJOR, CAUSE_OS_FAULTS, FAULT_MAJOR_NS},
+	    {OS_SIGNAL_PAGES_MIGRATED, CAUSE_OS_NUMA, PAGE_MIGRATE_NS},
+	    {OS_SIGNAL_NUMA_MOVES, CAUSE_OS_NUMA, MOVE_NS},
+	    {OS_SIGNAL_NODE_MIGRATIONS, CAUSE_OS_NUMA, MOVE_NS},
+	};
+
+	for (size_t i = 0; i < sizeof(counts) / sizeof(*counts); i++) {
+		const struct os_signal *s = strongest(v, counts[i].kind);
+
+		if (s)
+			put(v, counts[i].cause, POOL_HOST,
+			    extra_of(v, s, counts[i].kind) * counts[i].each_ns *
+				(v->mine[FIGURE_STEP] > 0 ? v->mine[FIGURE_STEP] * 1e-9 : 0),
+			    0.8, s);
+	}
+	for (uint32_t i = 0; i < v->who->signal_count; i++) {
+		const struct os_signal *s = &v->who->signal[i];
+		double extra =
+		    is_kind(s, OS_SIGNAL_PRESSURE) ? extra_of(v, s, OS_SIGNAL_PRESSURE) : 0;
+
+		if (extra > 0 && !strcmp(s->subject, "memory"))
+			put(v, CAUSE_OS_MEMORY, POOL_HOST, per_step(v, extra), 0.85, s);
+	}
+}
+
+/* Bandwidth that somebody else takes is seen by counters of the memory controllers, where a node
+ * has them ("memory_bandwidth"), together with more cycles for the same work. */
+static void memory_bandwidth(struct diagnosis_view *v)
+{
+	for (uint32_t i = 0; i < v->who->signal_count; i++) {
+		const struct os_signal *s = &v->who->signal[i];
+
+		if (!strncmp(s->name, "memory_bandwidth", 16) && s->flags & OS_SIGNAL_RAISED)
+			put(v, CAUSE_OS_MEMORY_BANDWIDTH, POOL_HOST, v->pool_ns[POOL_HOST], 0.7, s);
+	}
+}
+
+static void storage(struct diagnosis_view *v)
+{
+	const struct os_signal *own = strongest(v, OS_SIGNAL_IO_LATENCY),
+			       *disk = strongest(v, OS_SIGNAL_DISK_LATENCY);
+	double latency_ms = busiest(v->who, OS_SIGNAL_IO_LATENCY),
+	       all = busiest(v->who, OS_SIGNAL_DISK_LATENCY);
+	struct diagnosis_candidate *c;
+	struct thread_time t;
+	bool held;
+
+	if (!gather(v, OS_SIGNAL_IO_WAIT_THREAD, true, &t) &&
+	    !gather(v, OS_SIGNAL_IO_WAIT, false, &t))
+		return;
+	/* the device was seen to answer, and answers as fast as ever */
+	held = !own && !disk && latency_ms > 0 && latency_ms < DISK_FAST_MS && all < DISK_FAST_MS;
+	c = put(v, held ? CAUSE_STORAGE_LIMIT : CAUSE_STORAGE_DISK, POOL_HOST, per_step(v, t.extra),
+		held ? 0.97 : 0.96, t.most);
+	if (held)
+		snprintf(c->because, sizeof(c->because),
+			 "its reads wait %.0f ms a second before they reach a disk that answers in "
+			 "%.1f ms",
+			 t.extra, latency_ms);
+	else
+		snprintf(c->because, sizeof(c->because),
+			 "it waits %.0f ms a second for storage%s%.90s", t.extra,
+			 disk ? ": slow are " : "", disk ? disk->subject : "");
+	if (own || disk) {
+		const struct os_signal *s = disk ? disk : own;
+		char text[160];
+
+		os_signal_text(s, text, sizeof(text));
+		c = diagnosis_add(v, CAUSE_STORAGE_DISK, POOL_HOST, 0, 0.1);
+		diagnosis_text_copy(c->subject, sizeof(c->subject), s->subject);
+		snprintf(c->text, sizeof(c->text), "%s", text);
+	}
+}
+
+/* ---- network ---- */
+
+static double late_spread(const struct diagnosis_view *v)
+{
+	double least = 1e300, most = 0;
+
+	for (uint32_t i = 0; i < v->in->peer_count + v->in->suspect_count; i++) {
+		const struct diagnosis_rank *r = i < v->in->peer_count
+						     ? &v->in->peer[i]
+						     : &v->in->suspect[i - v->in->peer_count];
+
+		if (!r->steps || r->late_ns < 0)
+			return -1;
+		least = r->late_ns < least ? r->late_ns : least;
+		most = r->late_ns > most ? r->late_ns : most;
+	}
+	return most > least ? most - least : 0;
+}
+
+static void network(struct diagnosis_view *v)
+{
+	const struct os_signal *again = strongest(v, OS_SIGNAL_RETRANSMITS);
+	double extra = v->pool_ns[POOL_COMM], spread = late_spread(v);
+	struct diagnosis_candidate *c;
+	struct diagnosis_number a, b;
+
+	if (again) {
+		c = put(v, CAUSE_NET_RETRANSMITS, POOL_COMM, extra, 1, again);
+		snprintf(c->because, sizeof(c->because),
+			 "TCP sends %.0f segments a second again, %.110s", again->value,
+			 again->subject);
+	}
+	if (!(extra > 0))
+		return;
+	if (spread > 0.5 * extra) /* somebody is late, and the others wait for it */
+		return;
+	c = diagnosis_add(v, CAUSE_NET_TRANSFER, POOL_COMM, extra, spread >= 0 ? 0.9 : 0.6);
+	snprintf(c->text, sizeof(c->text),
+		 "communication that nothing hides takes %s per step, %s %s%s",
+		 diagnosis_text_ms(v->mine[FIGURE_EXPOSED], &a),
+		 diagnosis_text_ms(v->base[FIGURE_EXPOSED], &b),
+		 v->in->kind == FINDING_UNIFORM ? "before" : "on its peers",
+		 spread >= 0 ? "; everybody entered in time" : "");
+	snprintf(c->because, sizeof(c->because), "transfers take %s per step longer%s",
+		 diagnosis_text_ms(extra, &a),
+		 spread >= 0 ? " although everybody entered in time" : "");
+	if (spread < 0)
+		diagnosis_missing(
+		    v->out, "who entered the collectives when: whether transfers are slow or a "
+			    "rank is late is not known");
+}
+
+void diagnosis_os_look(struct diagnosis_view *v)
+{
+	interrupts(v);
+	run_queue(v);
+	cpu_limit(v);
+	locks(v);
+	memory(v);
+	memory_bandwidth(v);
+	storage(v);
+	network(v);
+	if (!v->who->signal_count && v->pool_ns[POOL_HOST] > 0)
+		diagnosis_missing(v->out, "OS signals of rank %d", v->who->rank);
+}

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * diagnosis_private.h - what the parts of the diagnosis share: one suspect seen against its base,
+ * and the candidates that the layers put forward. */
+#ifndef SYSOM_ANALYSIS_DIAGNOSIS_PRIVATE_H
+#define SYSOM_ANALYSIS_DIAGNOSIS_PRIVATE_H
+
+#include "analysis/diagnosis.h"
+
+enum diagnosis_figure {
+	FIGURE_STEP,
+	FIGURE_SELF,
+	FIGURE_COMPUTE,
+	FIGURE_COMM,
+	FIGURE_EXPOSED,
+	FIGURE_COPY,
+	FIGURE_IDLE,
+	FIGURE_LATE,
+	FIGURE_GAP,
+	FIGURE_KERNELS,
+	FIGURE_CPU,
+	FIGURE_OFF,
+	FIGURE_GIL,
+	FIGURE_COUNT
+};
+
+/* Of what part of the excess a candidate is an explanation. */
+enum diagnosis_pool { POOL_COMPUTE, POOL_COPY, POOL_HOST, POOL_COMM, POOL_COUNT };
+
+#define DIAGNOSIS_SUBJECT_BYTES	 128u
+#define DIAGNOSIS_CANDIDATES_MAX 48u
+
+struct diagnosis_candidate {
+	enum finding_cause cause;
+	enum diagnosis_pool pool;
+	double effect_ns;		       /* per step, as measured; may exceed the pool */
+	double sure;			       /* 0 to 1: how directly the evidence shows it */
+	char subject[DIAGNOSIS_SUBJECT_BYTES]; /* what is to blame: a process, a function, a kernel
+						*/
+	char text[FINDING_TEXT_BYTES];	       /* evidence, with its figure */
+	char because[FINDING_TEXT_BYTES];      /* "...": the end of the summary's sentence */
+};
+
+struct diagnosis_view {
+	const struct diagnosis_input *in;
+	const struct diagnosis_rank *who;
+	double mine[FIGURE_COUNT], base[FIGURE_COUNT]; /* negative: not known */
+	const char *than;			       /* "than its peers", "than before" */
+	double excess_ns; /* of the rank's own time per step; 0: not known */
+	double pool_ns[POOL_COUNT];
+	bool pools_known; /* false: pools are as large as the candidates want */
+	struct diagnosis_candidate list[DIAGNOSIS_CANDIDATES_MAX];
+	uint32_t count;
+	/* figures for the lines that rule a layer out */
+	double kernel_ratio;   /* typical kernel's time over its base; 0 not known */
+	double kernel_spread;  /* largest deviation of a kernel that matters from kernel_ratio */
+	double function_delta; /* largest change of a function's share; negative: not known */
+	char function_name[DIAGNOSIS_SUBJECT_BYTES];
+	double storage_ns; /* launch threads blocked in reads, per step; negative: not known */
+	uint32_t settings_equal, settings_differ;
+	struct diagnosis *out;
+};
+
+/* Adds an empty one, or takes the place of the weakest; never NULL. */
+struct diagnosis_candidate *diagnosis_add(struct diagnosis_view *v, enum finding_cause cause,
+					  enum diagnosis_pool pool, double effect_ns, double sure);
+void diagnosis_missing(struct diagnosis *out, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* diagnosis_text.c */
+struct diagnosis_number {
+	char text[32];
+};
+/* "3.2 ms"; the text is in *t. */
+const char *diagnosis_text_ms(double ns, struct diagnosis_number *t);
+void diagnosis_text_copy(char *to, size_t bytes, const char *from);
+/* What the candidate's cause asks for, made concrete. */
+void diagnosis_text_remedy(const struct diagnosis_view *v, const struct diagnosis_candidate *c,
+			   char *out, size_t bytes);
+
+void diagnosis_gpu_look(struct diagnosis_view *v);
+void diagnosis_host_look(struct diagnosis_view *v); /* profiles: functions, GIL, blocked time */
+void diagnosis_os_look(struct diagnosis_view *v);   /* signals: OS, network, storage */
+void diagnosis_software_look(struct diagnosis_view *v);
+
+/* diagnosis_names.c: what a function's name says about the cause; CAUSE_UNKNOWN for most. kind:
+ * enum diagnosis_function_kind. on_cpu: it runs, else it is blocked. */
+enum finding_cause diagnosis_names_cause(const char *name, unsigned kind, bool on_cpu);
+/* Names that say nothing: the interpreter's loop, the thread's start, waiting by polling. */
+bool diagnosis_names_is_plumbing(const char *name, unsigned kind);
+
+#endif
