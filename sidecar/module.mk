@@ -48,7 +48,7 @@ bench_drain_USES := sidecar wire sampler symbol analysis ring base
 SCRIPTS_TEST += tests/e2e/sysomd_job.sh
 
 UNIT += test_cpu_stacks
-test_cpu_stacks_USES := sidecar wire analysis ring base
+test_cpu_stacks_USES := sidecar wire sampler symbol analysis ring base
 test_cpu_stacks_LDLIBS := -lcmocka
 
 UNIT += test_recorder
