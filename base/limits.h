@@ -94,6 +94,37 @@
 /* 10,000 nodes of 8 ranks (DESIGN.md 7) and room for their restarts. */
 #define LIMIT_FLEET_NODES 16384u
 #define LIMIT_FLEET_RANKS 131072u
+/* A node runs one job, seldom several; made-up names take no more than that. */
+#define LIMIT_FLEET_JOBS 16384u
+/* Last sketches as they came, 8 KiB each at most: 80,000 ranks send some 4 KiB. */
+#define LIMIT_FLEET_SKETCH_BYTES (512ull << 20)
+/* Commands waiting for a node's next beat: as many as a reply holds. */
+#define LIMIT_FLEET_COMMANDS 64u
+/* Windows asked for in a minute of one job (INV-10): a suspect and two peers, five times over. */
+#define LIMIT_PULL_WINDOWS 16u
+/* And once in ten minutes, of a job that hangs: its ranks' stacks, 100 kB each. */
+#define LIMIT_PULL_HANG_WINDOWS 256u
+/* ---- comparing the ranks of a job (aggregator/cross.h) ---- */
+/* 32 groups a beat, a beat's period of difference between ranks, and half a period to wait. */
+#define LIMIT_CROSS_ROWS 96u
+#define LIMIT_CROSS_GROUP_STEPS (1u << 20)
+/* Stages times kinds of work; 64-stage pipelines exist. */
+#define LIMIT_CROSS_ROLES 256u
+/* Sampled collectives of a job at a time: 24 a rank and beat, shared by the ranks of a communicator. */
+#define LIMIT_CROSS_COLLS (1u << 17)
+/* Ranks of one collective that are looked at; a larger one says no more. */
+#define LIMIT_CROSS_ENTRIES 4096u
+/* Simultaneous faults of one job that began at different times. */
+#define LIMIT_CROSS_FINDINGS 64u
+/* ---- waterline and baselines ---- */
+/* Functions told apart in a role: a rank's sketch has at most 512, and ranks of a role run the same. */
+#define LIMIT_WATERLINE_FUNCTIONS 4096u
+/* Sketches of a role in the sliding window; of larger roles every n-th rank's. */
+#define LIMIT_WATERLINE_SKETCHES 256u
+/* Runs kept of one job and role: the spread between runs is known from three on. */
+#define LIMIT_BASELINE_RUNS 5u
+/* Rows of all jobs, 8 KiB each at most; the longest untouched go first. */
+#define LIMIT_BASELINES 8192u
 /* One transaction, one fsync: what a reply waits for at most. */
 #define LIMIT_COMMIT_WINDOWS 64u
 #define LIMIT_COMMIT_NS 20000000ull

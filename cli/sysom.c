@@ -60,11 +60,15 @@ static const struct command commands[] = {
 	  .summary = "one incident: which rank, when, how slow, and what explains it",
 	  .examples = "  sysom show last\n  sysom show 1234abcd --json | jq .parts\n" },
 	{ .name = "trace", .run = cmd_trace_main,
-	  .flags = OPTION_JSON | OPTION_URL | OPTION_JOB | OPTION_OUT | OPTION_FORMAT | OPTION_RANK,
+	  .flags = OPTION_JSON | OPTION_URL | OPTION_JOB | OPTION_OUT | OPTION_FORMAT | OPTION_RANK |
+		   OPTION_DIFF,
 	  .args = "ID|last", .args_min = 1, .args_max = 1,
 	  .summary = "write an incident's windows as a Perfetto trace or Kineto JSON",
-	  .detail = "Without --output the file is ID.pftrace (or ID.json). Open it in ui.perfetto.dev.\n",
+	  .detail = "Without --output the file is ID.pftrace (or ID.json). Open it in ui.perfetto.dev.\n"
+		    "Ranks are put on one clock by their common collectives; --diff writes the culprit\n"
+		    "(or --rank) beside a healthy peer only.\n",
 	  .examples = "  sysom trace last -o slow.pftrace\n"
+		      "  sysom trace last --diff -o pair.pftrace\n"
 		      "  sysom trace 1234abcd --rank 3 --format kineto -o - | gzip >rank3.json.gz\n" },
 	{ .name = "report", .run = cmd_report_main,
 	  .flags = OPTION_JSON | OPTION_URL | OPTION_JOB | OPTION_OUT, .args = "ID|last", .args_min = 1,
