@@ -29,6 +29,10 @@ test_incident_LDLIBS := -lcmocka
 test_store_USES := aggregator wire analysis base
 test_store_LDLIBS := -lcmocka
 
+UNIT += test_verdict
+test_verdict_USES := aggregator wire analysis base
+test_verdict_LDLIBS := -lcmocka
+
 BENCH += bench_ingest
 bench_ingest_USES := aggregator wire analysis base
 
