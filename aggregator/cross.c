@@ -188,21 +188,38 @@ static void place(struct cross *c, struct cross_slot *s, int64_t offset, bool st
 	c->referenced = true;
 }
 
+static bool group_is_sane(const struct beat_group *g)
+{
+	return g->count && !(g->count & (g->count - 1)) && g->count <= LIMIT_CROSS_GROUP_STEPS &&
+	       g->first_step < CROSS_STEP_MAX && g->end_ns < CROSS_TIME_MAX &&
+	       g->latency_ns >= 0 && g->latency_ns < CROSS_LATENCY_MAX && g->self_ns >= 0 &&
+	       g->self_ns < CROSS_LATENCY_MAX;
+}
+
 static void place_by_time(struct cross *c, struct cross_slot *s, const struct beat_rank *b,
 			  int64_t offset_ns, uint64_t now_ns)
 {
-	const struct beat_group *g = &b->groups[b->group_count - 1];
-	int64_t end = (int64_t)g->end_ns + offset_ns;
+	const struct beat_group *g = NULL;
+	bool lost; /* nobody is there whose numbering could be told from collectives */
 	double steps;
 
+	for (uint32_t i = 0; i < b->group_count; i++)
+		if (group_is_sane(&b->groups[i]) && b->groups[i].latency_ns > 0)
+			g = &b->groups[i];
+	if (!g)
+		return;
+	if (!c->referenced) {
+		place(c, s, 0, true);
+		return;
+	}
 	if (!s->unplaced_ns)
 		s->unplaced_ns = now_ns;
-	if (now_ns - s->unplaced_ns < PLACE_BY_TIME_NS || !(c->time_latency_ns > 0))
+	if (now_ns - s->unplaced_ns < PLACE_BY_TIME_NS)
 		return;
-	steps = ((double)end - (double)c->time_unix_ns) / c->time_latency_ns;
+	lost = now_ns - c->time_seen_ns > PLACE_BY_TIME_NS;
+	steps = ((double)((int64_t)g->end_ns + offset_ns) - (double)c->time_unix_ns) / c->time_latency_ns;
 	if (fabs(steps) < 1e9)
-		place(c, s, c->time_step + llround(steps) - (int64_t)(g->first_step + g->count - 1),
-		      false);
+		place(c, s, c->time_step + llround(steps) - (int64_t)(g->first_step + g->count - 1), lost);
 }
 
 static bool coll_is_sane(const struct beat_coll *k)
@@ -230,23 +247,13 @@ static void number(struct cross *c, struct cross_slot *s, const struct beat_rank
 		place(c, s, s->other, strong > 0);
 	else if (s->placed && s->disagree > 2 * s->agree && s->disagree >= 2)
 		place(c, s, s->other, strong > 0);
-	else if (!s->placed && !c->referenced && b->group_count)
-		place(c, s, 0, true);
-	else if (!s->placed && b->group_count)
+	else if (!s->placed)
 		place_by_time(c, s, b, offset_ns, now_ns);
 	s->agree /= 2;
 	s->disagree /= 2;
 }
 
 /* ---- groups ---- */
-
-static bool group_is_sane(const struct beat_group *g)
-{
-	return g->count && !(g->count & (g->count - 1)) && g->count <= LIMIT_CROSS_GROUP_STEPS &&
-	       g->first_step < CROSS_STEP_MAX && g->end_ns < CROSS_TIME_MAX &&
-	       g->latency_ns >= 0 && g->latency_ns < CROSS_LATENCY_MAX && g->self_ns >= 0 &&
-	       g->self_ns < CROSS_LATENCY_MAX;
-}
 
 static void take_groups(struct cross *c, struct cross_slot *s, const struct beat_rank *b,
 			int64_t offset_ns, uint64_t now_ns)
@@ -274,6 +281,7 @@ static void take_groups(struct cross *c, struct cross_slot *s, const struct beat
 			c->time_step = (int64_t)(g->first_step + g->count - 1) + s->offset;
 			c->time_unix_ns = (int64_t)g->end_ns + offset_ns;
 			c->time_latency_ns = g->latency_ns;
+			c->time_seen_ns = now_ns;
 		}
 		if (s->cohort != CROSS_NONE)
 			cross_rows_put(c, s, g, (int64_t)g->end_ns + offset_ns, now_ns);

@@ -113,6 +113,7 @@ struct cross {
 	bool referenced; /* somebody is placed */
 	int64_t time_step, time_unix_ns; /* a step of the job's and when it ended */
 	double time_latency_ns;
+	uint64_t time_seen_ns;
 	struct clocks *clocks;
 	struct cross_finding findings[LIMIT_CROSS_FINDINGS];
 	struct cross_stats stats;

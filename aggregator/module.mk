@@ -29,6 +29,14 @@ test_incident_LDLIBS := -lcmocka
 test_store_USES := aggregator wire analysis base
 test_store_LDLIBS := -lcmocka
 
+UNIT += test_fleet test_hang test_temporal
+test_fleet_USES := aggregator wire analysis base
+test_fleet_LDLIBS := -lcmocka
+test_hang_USES := aggregator wire analysis base
+test_hang_LDLIBS := -lcmocka
+test_temporal_USES := aggregator wire analysis base
+test_temporal_LDLIBS := -lcmocka
+
 BENCH += bench_ingest
 bench_ingest_USES := aggregator wire analysis base
 
