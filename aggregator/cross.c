@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Numbering is settled before anything is compared: a group that falls into the wrong row costs little
- * (rows are medians of several steps), a collective that is taken for another one costs everything, so
- * the key of a collective is its communicator, function and sequence and nothing that looks alike. */
+ * Numbering is settled before anything is compared: a group that falls into the wrong row costs
+ * little (rows are medians of several steps), a collective that is taken for another one costs
+ * everything, so the key of a collective is its communicator, function and sequence and nothing
+ * that looks alike. */
 #include "aggregator/cross.h"
 
 #include <errno.h>
@@ -48,14 +49,15 @@ void cross_close(struct cross *c)
 
 bool cross_alive(const struct cross_slot *s, uint64_t now_ns)
 {
-	return s->used && s->begun && (now_ns <= s->seen_ns || now_ns - s->seen_ns < CROSS_ALIVE_NS);
+	return s->used && s->begun &&
+	       (now_ns <= s->seen_ns || now_ns - s->seen_ns < CROSS_ALIVE_NS);
 }
 
 /* ---- who is there ---- */
 
 static uint32_t role_of(struct cross *c, const char *role)
 {
-	char (*roles)[WIRE_TEXT_BYTES];
+	char(*roles)[WIRE_TEXT_BYTES];
 
 	if (!*role)
 		return CROSS_NONE;
@@ -120,8 +122,11 @@ int cross_set(struct cross *c, uint32_t slot, int32_t rank, uint32_t node, const
 	s = &c->slots[slot];
 	r = role_of(c, role);
 	if (!s->used) {
-		*s = (struct cross_slot){ .used = true, .role = CROSS_NONE, .cohort = CROSS_NONE,
-					  .member = CROSS_NONE, .seen_ns = now_ns };
+		*s = (struct cross_slot){.used = true,
+					 .role = CROSS_NONE,
+					 .cohort = CROSS_NONE,
+					 .member = CROSS_NONE,
+					 .seen_ns = now_ns};
 		c->slot_count++;
 	}
 	s->rank = rank;
@@ -191,8 +196,8 @@ static void place(struct cross *c, struct cross_slot *s, int64_t offset, bool st
 static bool group_is_sane(const struct beat_group *g)
 {
 	return g->count && !(g->count & (g->count - 1)) && g->count <= LIMIT_CROSS_GROUP_STEPS &&
-	       g->first_step < CROSS_STEP_MAX && g->end_ns < CROSS_TIME_MAX &&
-	       g->latency_ns >= 0 && g->latency_ns < CROSS_LATENCY_MAX && g->self_ns >= 0 &&
+	       g->first_step < CROSS_STEP_MAX && g->end_ns < CROSS_TIME_MAX && g->latency_ns >= 0 &&
+	       g->latency_ns < CROSS_LATENCY_MAX && g->self_ns >= 0 &&
 	       g->self_ns < CROSS_LATENCY_MAX;
 }
 
@@ -217,15 +222,17 @@ static void place_by_time(struct cross *c, struct cross_slot *s, const struct be
 	if (now_ns - s->unplaced_ns < PLACE_BY_TIME_NS)
 		return;
 	lost = now_ns - c->time_seen_ns > PLACE_BY_TIME_NS;
-	steps = ((double)((int64_t)g->end_ns + offset_ns) - (double)c->time_unix_ns) / c->time_latency_ns;
+	steps = ((double)((int64_t)g->end_ns + offset_ns) - (double)c->time_unix_ns) /
+		c->time_latency_ns;
 	if (fabs(steps) < 1e9)
-		place(c, s, c->time_step + llround(steps) - (int64_t)(g->first_step + g->count - 1), lost);
+		place(c, s, c->time_step + llround(steps) - (int64_t)(g->first_step + g->count - 1),
+		      lost);
 }
 
 static bool coll_is_sane(const struct beat_coll *k)
 {
-	return k->step < CROSS_STEP_MAX && k->call_ns < CROSS_TIME_MAX && k->begin_ns < CROSS_TIME_MAX &&
-	       k->end_ns < CROSS_TIME_MAX;
+	return k->step < CROSS_STEP_MAX && k->call_ns < CROSS_TIME_MAX &&
+	       k->begin_ns < CROSS_TIME_MAX && k->end_ns < CROSS_TIME_MAX;
 }
 
 static void number(struct cross *c, struct cross_slot *s, const struct beat_rank *b,
@@ -236,7 +243,7 @@ static void number(struct cross *c, struct cross_slot *s, const struct beat_rank
 	for (uint32_t i = 0; i < b->coll_count; i++) {
 		const struct beat_coll *k = &b->colls[i];
 		const struct cross_instance *in =
-			coll_is_sane(k) ? cross_colls_find(c, k->comm, k->func, k->seq) : NULL;
+		    coll_is_sane(k) ? cross_colls_find(c, k->comm, k->func, k->seq) : NULL;
 
 		if (!in)
 			continue;
@@ -413,10 +420,10 @@ static json_t *cohort_json(const struct cross *c, const struct cross_cohort *co)
 		if (s->findings)
 			json_array_append_new(suspects, json_integer(s->rank));
 	}
-	return json_pack("{s:s, s:i, s:o, s:i, s:f, s:f, s:I, s:o}", "role", c->roles[co->role], "part",
-			 (int)co->part, "ranks", ranks, "steps_per_row", (int)co->steps, "step_ms",
-			 text_ms(co->step_ns), "self_ms", text_ms(co->self_typical_ns), "last_step",
-			 (json_int_t)(co->next * co->steps), "suspects", suspects);
+	return json_pack("{s:s, s:i, s:o, s:i, s:f, s:f, s:I, s:o}", "role", c->roles[co->role],
+			 "part", (int)co->part, "ranks", ranks, "steps_per_row", (int)co->steps,
+			 "step_ms", text_ms(co->step_ns), "self_ms", text_ms(co->self_typical_ns),
+			 "last_step", (json_int_t)(co->next * co->steps), "suspects", suspects);
 }
 
 json_t *cross_json(const struct cross *c)

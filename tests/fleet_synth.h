@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * fleet_synth.h - a made-up job as its nodes' beats tell it: steps of a known length with noise, ranks that
- * are slower by a known amount, clocks that stand apart, collectives that all leave together. What is
- * true is known by construction. Used by the unit test and the benchmark of the fleet. */
+ * fleet_synth.h - a made-up job as its nodes' beats tell it: steps of a known length with noise,
+ * ranks that are slower by a known amount, clocks that stand apart, collectives that all leave
+ * together. What is true is known by construction. Used by the unit test and the benchmark of the
+ * fleet. */
 #ifndef SYSOM_TESTS_FLEET_SYNTH_H
 #define SYSOM_TESTS_FLEET_SYNTH_H
 
@@ -40,14 +41,15 @@ struct fs_job {
 		double error_ns; /* of the node's realtime clock */
 		uint64_t sequence;
 		double phase_s;
-	} *node;
+	} * node;
 	uint64_t comm_base;
-	bool pair_comms; /* each role's ranks share one; else all ranks one */
+	bool pair_comms;       /* each role's ranks share one; else all ranks one */
 	uint64_t stopped_step; /* 0: runs; else nobody gets beyond */
 	uint32_t sample_every; /* steps */
 };
 
-static inline void fs_init(struct fs_job *j, const char *name, uint32_t ranks, uint32_t per_node, uint64_t seed)
+static inline void fs_init(struct fs_job *j, const char *name, uint32_t ranks, uint32_t per_node,
+			   uint64_t seed)
 {
 	uint32_t nodes = (ranks + per_node - 1) / per_node;
 
@@ -102,7 +104,8 @@ static inline double fs_own(const struct fs_job *j, uint32_t r, uint64_t step)
 	return own;
 }
 
-/* The job's time at which a step has ended: steps go at a fixed pace here, so that any can be asked for. */
+/* The job's time at which a step has ended: steps go at a fixed pace here, so that any can be asked
+ * for. */
 static inline double fs_end_ns(const struct fs_job *j, uint64_t step)
 {
 	return (double)(step + 1) * j->step_ns;
@@ -115,9 +118,13 @@ static inline void fs_group(const struct fs_job *j, uint32_t r, uint64_t first, 
 
 	for (uint64_t s = first; s < first + count; s++)
 		self += fs_own(j, r, s) / count;
-	*g = (struct beat_group){ .first_step = first - j->rank[r].step_offset, .count = count, .used = count,
-				  .latency_ns = j->step_ns, .self_ns = self,
-				  .exposed_comm_ns = j->step_ns - self, .compute_ns = self * 0.9 };
+	*g = (struct beat_group){.first_step = first - j->rank[r].step_offset,
+				 .count = count,
+				 .used = count,
+				 .latency_ns = j->step_ns,
+				 .self_ns = self,
+				 .exposed_comm_ns = j->step_ns - self,
+				 .compute_ns = self * 0.9};
 	g->end_ns = (uint64_t)((int64_t)fs_end_ns(j, first + count - 1) + clock_ns);
 }
 
@@ -127,11 +134,15 @@ static inline void fs_coll(const struct fs_job *j, uint32_t r, uint64_t step, in
 {
 	double enter = fs_end_ns(j, step) - j->step_ns + fs_own(j, r, step);
 
-	*k = (struct beat_coll){ .comm = j->comm_base + (j->pair_comms ? j->rank[r].group : 0), .func = 1,
-				 .seq = (uint32_t)step, .step = step - j->rank[r].step_offset };
+	*k = (struct beat_coll){.comm = j->comm_base + (j->pair_comms ? j->rank[r].group : 0),
+				.func = 1,
+				.seq = (uint32_t)step,
+				.step = step - j->rank[r].step_offset};
 	k->begin_ns = (uint64_t)((int64_t)enter + clock_ns);
 	k->call_ns = k->begin_ns - 1000000;
-	k->end_ns = (uint64_t)((int64_t)(fs_end_ns(j, step) + 2000 * fs_noise(j, r, step + 1000000)) + clock_ns);
+	k->end_ns =
+	    (uint64_t)((int64_t)(fs_end_ns(j, step) + 2000 * fs_noise(j, r, step + 1000000)) +
+		       clock_ns);
 }
 
 static inline void fs_beat_rank(struct fs_job *j, uint32_t r, double now_s, struct beat_rank *b)
@@ -156,7 +167,8 @@ static inline void fs_beat_rank(struct fs_job *j, uint32_t r, double now_s, stru
 	if (now_s < k->joined_s)
 		steps = 0;
 	first = k->reported > k->step_offset ? k->reported : k->step_offset;
-	first = (first - k->step_offset + 1) / 2 * 2 + k->step_offset; /* groups of two, aligned in its numbering */
+	first = (first - k->step_offset + 1) / 2 * 2 +
+		k->step_offset; /* groups of two, aligned in its numbering */
 	/* After a silence only the latest are told. */
 	if (steps > first + 60)
 		first = (steps - 60 - k->step_offset) / 2 * 2 + k->step_offset;
@@ -173,15 +185,21 @@ static inline void fs_beat_rank(struct fs_job *j, uint32_t r, double now_s, stru
 	if (b->group_count && (double)k->reported * j->step_ns / 1e9 >= j->uniform_from_s)
 		b->latency_median_ns *= j->uniform;
 	b->compute_ns = b->self_median_ns * 0.9;
-	b->comms[0] = (struct beat_comm){ .comm = j->comm_base + (j->pair_comms ? k->group : 0), .ranks = j->ranks,
-					  .rank = r, .entered = k->reported, .ended = k->reported, .func = 1,
-					  .seq = (uint32_t)k->reported, .bytes = 4096 };
+	b->comms[0] = (struct beat_comm){.comm = j->comm_base + (j->pair_comms ? k->group : 0),
+					 .ranks = j->ranks,
+					 .rank = r,
+					 .entered = k->reported,
+					 .ended = k->reported,
+					 .func = 1,
+					 .seq = (uint32_t)k->reported,
+					 .bytes = 4096};
 	b->comms[0].call_ns = (uint64_t)((int64_t)fs_end_ns(j, k->reported) - 1000000 + clock);
 	b->comms[0].done_ns = b->comms[0].call_ns + 1000000;
 	b->comm_count = 1;
 }
 
-/* The beat of a node; ranks: room for per_node. false: it says nothing (all its ranks are silent). */
+/* The beat of a node; ranks: room for per_node. false: it says nothing (all its ranks are silent).
+ */
 static inline bool fs_beat(struct fs_job *j, uint32_t node, double now_s, struct beat_rank *ranks,
 			   struct beat *b)
 {
@@ -192,7 +210,8 @@ static inline bool fs_beat(struct fs_job *j, uint32_t node, double now_s, struct
 	memcpy(b->boot_id, &j->boot, sizeof(j->boot));
 	b->sequence = ++j->node[node].sequence;
 	b->now_ns = (uint64_t)(now_s * 1e9) + (uint64_t)j->node[node].mono_ns;
-	b->realtime_offset_ns = (int64_t)FS_UNIX - j->node[node].mono_ns + (int64_t)j->node[node].error_ns;
+	b->realtime_offset_ns =
+	    (int64_t)FS_UNIX - j->node[node].mono_ns + (int64_t)j->node[node].error_ns;
 	b->ranks = ranks;
 	for (uint32_t r = first; r < first + j->per_node && r < j->ranks; r++)
 		if (!j->rank[r].silent && now_s >= j->rank[r].joined_s)

@@ -86,7 +86,8 @@ static void tick_if_due(void)
 		fleet_tick(fleet, mono(now_s), FS_UNIX + (uint64_t)(now_s * 1e9));
 }
 
-/* Goes on until the job's time `until`, in tenths of a second: beats every 5 s, a tick every second. */
+/* Goes on until the job's time `until`, in tenths of a second: beats every 5 s, a tick every
+ * second. */
 static void run(struct fs_job *j, double until)
 {
 	struct beat_rank ranks[16];
@@ -159,7 +160,7 @@ static void stays_silent_about_a_healthy_job(void **unused)
 static void finds_a_rank_that_is_slower_by_a_third_of_a_millisecond(void **unused)
 {
 	struct fs_job j;
-	const int guilty[] = { 5 };
+	const int guilty[] = {5};
 	const struct incident_finding *f;
 
 	fs_init(&j, "job", 8, 4, 2);
@@ -173,14 +174,15 @@ static void finds_a_rank_that_is_slower_by_a_third_of_a_millisecond(void **unuse
 	assert_true(f->finding.effect_ns > 0.15 * FS_MS && f->finding.effect_ns < 0.6 * FS_MS);
 	/* where it begins, in the job's common numbering and on the wall clock */
 	assert_true(f->finding.first_step > 500 && f->finding.first_step < 800);
-	assert_true(f->begin_unix_ns > FS_UNIX + 50 * FS_S && f->begin_unix_ns < FS_UNIX + 80 * FS_S);
+	assert_true(f->begin_unix_ns > FS_UNIX + 50 * FS_S &&
+		    f->begin_unix_ns < FS_UNIX + 80 * FS_S);
 	fs_fini(&j);
 }
 
 static void finds_two_of_eight_as_one_finding_and_its_end(void **unused)
 {
 	struct fs_job j;
-	const int guilty[] = { 2, 6 };
+	const int guilty[] = {2, 6};
 	bool ended = false;
 
 	fs_init(&j, "job", 8, 4, 3);
@@ -222,7 +224,7 @@ static void tells_faults_apart_that_began_at_different_times(void **unused)
 static void says_who_of_a_pair_has_changed(void **unused)
 {
 	struct fs_job j;
-	const int guilty[] = { 1 };
+	const int guilty[] = {1};
 
 	fs_init(&j, "pair", 2, 1, 5);
 	j.rank[1].slow_ns = 10 * FS_MS;
@@ -246,7 +248,7 @@ static void never_compares_ranks_of_different_roles(void **unused)
 	assert_int_equal(told_count, 0);
 	j.rank[6].slow_ns += 10 * FS_MS;
 	run(&j, 180);
-	only_ranks((const int[]){ 6 }, 1);
+	only_ranks((const int[]){6}, 1);
 	assert_true(named(6));
 	fs_fini(&j);
 }
@@ -254,7 +256,7 @@ static void never_compares_ranks_of_different_roles(void **unused)
 static void numbers_steps_through_collectives(void **unused)
 {
 	struct fs_job j;
-	const int guilty[] = { 3 };
+	const int guilty[] = {3};
 	const struct incident_finding *f;
 
 	/* every rank counts from another step on, and the nodes' clocks are off by up to 40 ms */
@@ -277,10 +279,10 @@ static void numbers_steps_through_collectives(void **unused)
 
 static void recovers_the_clocks_of_the_nodes(void **unused)
 {
-	static const double error_ms[] = { -43, 12.5, 0, 31 };
+	static const double error_ms[] = {-43, 12.5, 0, 31};
 	struct fs_job j;
 	json_t *roles, *clock;
-	double got[4] = { 0 };
+	double got[4] = {0};
 	size_t i;
 
 	fs_init(&j, "job", 8, 2, 8);
@@ -289,7 +291,8 @@ static void recovers_the_clocks_of_the_nodes(void **unused)
 	run(&j, 120);
 	roles = fleet_roles_json(fleet, "job", FS_UNIX + (uint64_t)(now_s * 1e9));
 	assert_int_equal(json_array_size(json_object_get(roles, "clocks")), 4);
-	json_array_foreach(json_object_get(roles, "clocks"), i, clock) {
+	json_array_foreach(json_object_get(roles, "clocks"), i, clock)
+	{
 		int n = json_string_value(json_object_get(clock, "node"))[1] - '0';
 
 		got[n] = json_real_value(json_object_get(clock, "offset_us"));
@@ -321,7 +324,7 @@ static void the_paper_mode_misses_two_of_eight(void **unused)
 static void finds_it_again_after_a_restart(void **unused)
 {
 	struct fs_job j;
-	const int guilty[] = { 4 };
+	const int guilty[] = {4};
 
 	fs_init(&j, "job", 8, 4, 10);
 	j.rank[4].slow_ns = 6 * FS_MS;
@@ -340,7 +343,7 @@ static void finds_it_again_after_a_restart(void **unused)
 static void takes_in_a_late_joiner(void **unused)
 {
 	struct fs_job j;
-	const int guilty[] = { 7 };
+	const int guilty[] = {7};
 
 	fs_init(&j, "job", 8, 4, 11);
 	j.rank[7].joined_s = 60.5;
@@ -355,7 +358,7 @@ static void takes_in_a_late_joiner(void **unused)
 static void goes_on_without_a_rank_that_died(void **unused)
 {
 	struct fs_job j;
-	const int guilty[] = { 1 };
+	const int guilty[] = {1};
 
 	fs_init(&j, "job", 8, 4, 12);
 	run(&j, 40);
@@ -371,7 +374,8 @@ static void goes_on_without_a_rank_that_died(void **unused)
 
 /* ---- hostile and broken senders ---- */
 
-static void one_rank_beat(struct fs_job *j, const char *node, int rank, struct beat_rank *r, struct beat *b)
+static void one_rank_beat(struct fs_job *j, const char *node, int rank, struct beat_rank *r,
+			  struct beat *b)
 {
 	fs_beat(j, 0, now_s, r, b);
 	snprintf(b->node, sizeof(b->node), "%s", node);
@@ -421,7 +425,7 @@ static void a_stranger_is_compared_with_nobody(void **unused)
 {
 	struct beat_rank r[16];
 	struct fs_job j, evil;
-	struct digest d = { .reason = WINDOW_SELF, .begin_unix_ns = 1, .end_unix_ns = 2 };
+	struct digest d = {.reason = WINDOW_SELF, .begin_unix_ns = 1, .end_unix_ns = 2};
 	struct beat b;
 
 	/* rank 7 of the job never came; a stranger takes its number, and seems slow */
@@ -494,7 +498,7 @@ static void impossible_numbers_change_nothing(void **unused)
 	struct fs_job j;
 	struct beat b;
 	uint64_t state = 18;
-	const int guilty[] = { 6 };
+	const int guilty[] = {6};
 
 	/* rank 0's groups and collectives are random bits; the others are still compared */
 	fs_init(&j, "job", 8, 1, 18);
@@ -529,7 +533,7 @@ static void a_sender_of_huge_groups_moves_nobody(void **unused)
 	struct beat_rank r[16];
 	struct fs_job j;
 	struct beat b;
-	const int guilty[] = { 6 };
+	const int guilty[] = {6};
 
 	fs_init(&j, "job", 8, 1, 19);
 	j.rank[6].slow_ns = 8 * FS_MS;
@@ -540,7 +544,8 @@ static void a_sender_of_huge_groups_moves_nobody(void **unused)
 				continue;
 			for (uint32_t g = 0; n == 1 && g < r[0].group_count; g++) {
 				r[0].groups[g].count = 1u << 20;
-				r[0].groups[g].first_step = (uint64_t)(now_s * 10) << 20 | (uint64_t)g << 20;
+				r[0].groups[g].first_step =
+				    (uint64_t)(now_s * 10) << 20 | (uint64_t)g << 20;
 			}
 			send_beat(&b);
 		}
@@ -568,9 +573,11 @@ static void a_million_communicators_cost_one_beat_each(void **unused)
 		r[0].comm_count = BEAT_COMMS_MAX;
 		r[0].coll_count = BEAT_COLLS_MAX;
 		for (uint32_t k = 0; k < BEAT_COMMS_MAX; k++)
-			r[0].comms[k] = (struct beat_comm){ .comm = synth_random(&state), .ranks = 2 };
+			r[0].comms[k] =
+			    (struct beat_comm){.comm = synth_random(&state), .ranks = 2};
 		for (uint32_t k = 0; k < BEAT_COLLS_MAX; k++)
-			r[0].colls[k] = (struct beat_coll){ .comm = synth_random(&state), .call_ns = 1 };
+			r[0].colls[k] =
+			    (struct beat_coll){.comm = synth_random(&state), .call_ns = 1};
 		send_beat(&b);
 	}
 	fleet_tick(fleet, mono(now_s), FS_UNIX);
@@ -582,7 +589,7 @@ static void a_million_communicators_cost_one_beat_each(void **unused)
 static void made_up_jobs_find_an_end(void **unused)
 {
 	static struct beat_rank r[64];
-	struct beat b = { .ranks = r, .rank_count = 64, .now_ns = 1 };
+	struct beat b = {.ranks = r, .rank_count = 64, .now_ns = 1};
 
 	snprintf(b.node, sizeof(b.node), "flood");
 	for (uint32_t i = 0; i < 2 * LIMIT_FLEET_JOBS / 64; i++) {
@@ -608,7 +615,7 @@ static void asks_for_the_suspect_and_healthy_peers(void **unused)
 	struct fs_job j;
 	uint32_t holds = 0, windows = 0, of_suspect = 0;
 	struct wire_command *suspects = NULL;
-	bool held[4] = { false };
+	bool held[4] = {false};
 
 	fs_init(&j, "job", 8, 2, 21);
 	j.rank[5].slow_ns = 8 * FS_MS;
@@ -645,7 +652,7 @@ static void asks_for_the_suspect_and_healthy_peers(void **unused)
 
 static void a_window_brings_those_of_its_peers(void **unused)
 {
-	struct digest d = { .reason = WINDOW_SELF };
+	struct digest d = {.reason = WINDOW_SELF};
 	struct fs_job j;
 	uint32_t windows = 0;
 
@@ -668,8 +675,10 @@ static void a_window_brings_those_of_its_peers(void **unused)
 		windows++;
 		assert_true(commands[i].rank != 2);
 		assert_memory_equal(commands[i].anomaly_id, d.anomaly_id, 16);
-		assert_int_equal((int64_t)commands[i].begin_ns, 35 * (int64_t)FS_S + j.node[node].mono_ns);
-		assert_int_equal((int64_t)commands[i].end_ns, 37 * (int64_t)FS_S + j.node[node].mono_ns);
+		assert_int_equal((int64_t)commands[i].begin_ns,
+				 35 * (int64_t)FS_S + j.node[node].mono_ns);
+		assert_int_equal((int64_t)commands[i].end_ns,
+				 37 * (int64_t)FS_S + j.node[node].mono_ns);
 	}
 	assert_int_equal(windows, 2);
 	fs_fini(&j);
@@ -679,27 +688,27 @@ int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 	const struct CMUnitTest tests[] = {
-		T(stays_silent_about_a_healthy_job),
-		T(finds_a_rank_that_is_slower_by_a_third_of_a_millisecond),
-		T(finds_two_of_eight_as_one_finding_and_its_end),
-		T(tells_faults_apart_that_began_at_different_times),
-		T(says_who_of_a_pair_has_changed),
-		T(never_compares_ranks_of_different_roles),
-		T(numbers_steps_through_collectives),
-		T(recovers_the_clocks_of_the_nodes),
-		T(the_paper_mode_misses_two_of_eight),
-		T(finds_it_again_after_a_restart),
-		T(takes_in_a_late_joiner),
-		T(goes_on_without_a_rank_that_died),
-		T(other_peoples_ranks_are_refused),
-		T(a_stranger_is_compared_with_nobody),
-		T(time_that_runs_backwards_is_refused),
-		T(impossible_numbers_change_nothing),
-		T(a_sender_of_huge_groups_moves_nobody),
-		T(a_million_communicators_cost_one_beat_each),
-		T(made_up_jobs_find_an_end),
-		T(asks_for_the_suspect_and_healthy_peers),
-		T(a_window_brings_those_of_its_peers),
+	    T(stays_silent_about_a_healthy_job),
+	    T(finds_a_rank_that_is_slower_by_a_third_of_a_millisecond),
+	    T(finds_two_of_eight_as_one_finding_and_its_end),
+	    T(tells_faults_apart_that_began_at_different_times),
+	    T(says_who_of_a_pair_has_changed),
+	    T(never_compares_ranks_of_different_roles),
+	    T(numbers_steps_through_collectives),
+	    T(recovers_the_clocks_of_the_nodes),
+	    T(the_paper_mode_misses_two_of_eight),
+	    T(finds_it_again_after_a_restart),
+	    T(takes_in_a_late_joiner),
+	    T(goes_on_without_a_rank_that_died),
+	    T(other_peoples_ranks_are_refused),
+	    T(a_stranger_is_compared_with_nobody),
+	    T(time_that_runs_backwards_is_refused),
+	    T(impossible_numbers_change_nothing),
+	    T(a_sender_of_huge_groups_moves_nobody),
+	    T(a_million_communicators_cost_one_beat_each),
+	    T(made_up_jobs_find_an_end),
+	    T(asks_for_the_suspect_and_healthy_peers),
+	    T(a_window_brings_those_of_its_peers),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -34,14 +34,20 @@ static int teardown(void **unused)
 	return 0;
 }
 
-/* A communicator whose last call was at call_s of the node's clock; done: it ended a second later. */
-static struct beat_comm comm(uint64_t id, uint32_t ranks, uint64_t entered, uint32_t func, uint64_t bytes,
-			     uint64_t call_s, bool done)
+/* A communicator whose last call was at call_s of the node's clock; done: it ended a second later.
+ */
+static struct beat_comm comm(uint64_t id, uint32_t ranks, uint64_t entered, uint32_t func,
+			     uint64_t bytes, uint64_t call_s, bool done)
 {
-	return (struct beat_comm){ .comm = id, .ranks = ranks, .entered = entered,
-				   .ended = done ? entered : entered - 1, .func = func,
-				   .seq = (uint32_t)entered - 1, .bytes = bytes, .call_ns = call_s * S,
-				   .done_ns = done ? (call_s + 1) * S : 0 };
+	return (struct beat_comm){.comm = id,
+				  .ranks = ranks,
+				  .entered = entered,
+				  .ended = done ? entered : entered - 1,
+				  .func = func,
+				  .seq = (uint32_t)entered - 1,
+				  .bytes = bytes,
+				  .call_ns = call_s * S,
+				  .done_ns = done ? (call_s + 1) * S : 0};
 }
 
 static void push(uint32_t rank, uint64_t steps, const struct beat_comm *comms, uint32_t count)
@@ -91,8 +97,9 @@ static void expect(enum finding_cause cause, const int *ranks, uint32_t count)
 static void say_missing(void)
 {
 	for (uint32_t r = 0; r < 8; r++) {
-		struct beat_comm c = r == 5 ? comm(1, 8, 99, RECORD_COLL_ALL_REDUCE, 4096, 990, true) :
-					      comm(1, 8, 100, RECORD_COLL_ALL_REDUCE, 4096, 1000, false);
+		struct beat_comm c =
+		    r == 5 ? comm(1, 8, 99, RECORD_COLL_ALL_REDUCE, 4096, 990, true)
+			   : comm(1, 8, 100, RECORD_COLL_ALL_REDUCE, 4096, 1000, false);
 
 		push(r, 50, &c, 1);
 	}
@@ -100,7 +107,7 @@ static void say_missing(void)
 
 static void names_the_rank_that_has_not_entered(void **unused)
 {
-	const int guilty[] = { 5 };
+	const int guilty[] = {5};
 
 	hold(20, say_missing);
 	assert_int_equal(told, 0); /* not before the bound */
@@ -143,8 +150,9 @@ static void tells_it_again_while_it_lasts(void **unused)
 static void say_other_function(void)
 {
 	for (uint32_t r = 0; r < 4; r++) {
-		struct beat_comm c = comm(1, 4, 100, r == 2 ? RECORD_COLL_ALL_GATHER : RECORD_COLL_ALL_REDUCE,
-					  4096, 1000, false);
+		struct beat_comm c =
+		    comm(1, 4, 100, r == 2 ? RECORD_COLL_ALL_GATHER : RECORD_COLL_ALL_REDUCE, 4096,
+			 1000, false);
 
 		push(r, 50, &c, 1);
 	}
@@ -153,7 +161,8 @@ static void say_other_function(void)
 static void say_other_bytes(void)
 {
 	for (uint32_t r = 0; r < 4; r++) {
-		struct beat_comm c = comm(1, 4, 100, RECORD_COLL_ALL_REDUCE, r == 3 ? 2048 : 4096, 1000, false);
+		struct beat_comm c =
+		    comm(1, 4, 100, RECORD_COLL_ALL_REDUCE, r == 3 ? 2048 : 4096, 1000, false);
 
 		push(r, 50, &c, 1);
 	}
@@ -161,7 +170,7 @@ static void say_other_bytes(void)
 
 static void names_the_rank_whose_call_differs(void **unused)
 {
-	const int function[] = { 2 }, bytes[] = { 3 };
+	const int function[] = {2}, bytes[] = {3};
 
 	hold(40, say_other_function);
 	expect(CAUSE_HANG_MISMATCH, function, 1);
@@ -189,18 +198,18 @@ static void blames_nobody_when_all_are_in(void **unused)
 	expect(CAUSE_HANG_TRANSFER, NULL, 0);
 }
 
-/* Stages 0-1 and 2-3 share pairs; 0-2 and 1-3 too. Rank 3 stays away from its pair with 1; rank 1 waits there
- * and so stays away from its pair with 0, which waits too. */
+/* Stages 0-1 and 2-3 share pairs; 0-2 and 1-3 too. Rank 3 stays away from its pair with 1; rank 1
+ * waits there and so stays away from its pair with 0, which waits too. */
 static void say_chain(void)
 {
-	struct beat_comm zero[] = { comm(1, 2, 100, RECORD_COLL_ALL_REDUCE, 8, 1000, false),
-				    comm(3, 2, 50, RECORD_COLL_ALL_REDUCE, 8, 990, true) };
-	struct beat_comm one[] = { comm(1, 2, 99, RECORD_COLL_ALL_REDUCE, 8, 990, true),
-				   comm(4, 2, 60, RECORD_COLL_ALL_REDUCE, 8, 999, false) };
-	struct beat_comm two[] = { comm(2, 2, 70, RECORD_COLL_ALL_REDUCE, 8, 1001, false),
-				   comm(3, 2, 50, RECORD_COLL_ALL_REDUCE, 8, 990, true) };
-	struct beat_comm three[] = { comm(2, 2, 69, RECORD_COLL_ALL_REDUCE, 8, 990, true),
-				     comm(4, 2, 59, RECORD_COLL_ALL_REDUCE, 8, 990, true) };
+	struct beat_comm zero[] = {comm(1, 2, 100, RECORD_COLL_ALL_REDUCE, 8, 1000, false),
+				   comm(3, 2, 50, RECORD_COLL_ALL_REDUCE, 8, 990, true)};
+	struct beat_comm one[] = {comm(1, 2, 99, RECORD_COLL_ALL_REDUCE, 8, 990, true),
+				  comm(4, 2, 60, RECORD_COLL_ALL_REDUCE, 8, 999, false)};
+	struct beat_comm two[] = {comm(2, 2, 70, RECORD_COLL_ALL_REDUCE, 8, 1001, false),
+				  comm(3, 2, 50, RECORD_COLL_ALL_REDUCE, 8, 990, true)};
+	struct beat_comm three[] = {comm(2, 2, 69, RECORD_COLL_ALL_REDUCE, 8, 990, true),
+				    comm(4, 2, 59, RECORD_COLL_ALL_REDUCE, 8, 990, true)};
 
 	push(0, 50, zero, 2);
 	push(1, 50, one, 2);
@@ -210,7 +219,7 @@ static void say_chain(void)
 
 static void follows_who_waits_for_whom_to_the_root(void **unused)
 {
-	const int guilty[] = { 3 };
+	const int guilty[] = {3};
 
 	hold(40, say_chain);
 	expect(CAUSE_HANG_MISSING, guilty, 1);
@@ -218,10 +227,10 @@ static void follows_who_waits_for_whom_to_the_root(void **unused)
 
 static void say_crossed(void)
 {
-	struct beat_comm zero[] = { comm(1, 2, 100, RECORD_COLL_ALL_REDUCE, 8, 1000, false),
-				    comm(2, 2, 50, RECORD_COLL_ALL_REDUCE, 8, 990, true) };
-	struct beat_comm one[] = { comm(1, 2, 99, RECORD_COLL_ALL_REDUCE, 8, 990, true),
-				   comm(2, 2, 51, RECORD_COLL_ALL_REDUCE, 8, 1000, false) };
+	struct beat_comm zero[] = {comm(1, 2, 100, RECORD_COLL_ALL_REDUCE, 8, 1000, false),
+				   comm(2, 2, 50, RECORD_COLL_ALL_REDUCE, 8, 990, true)};
+	struct beat_comm one[] = {comm(1, 2, 99, RECORD_COLL_ALL_REDUCE, 8, 990, true),
+				  comm(2, 2, 51, RECORD_COLL_ALL_REDUCE, 8, 1000, false)};
 
 	push(0, 50, zero, 2);
 	push(1, 50, one, 2);
@@ -239,8 +248,9 @@ static bool silent;
 static void say_silent(void)
 {
 	for (uint32_t r = 0; r < 4; r++) {
-		struct beat_comm c = r == 1 ? comm(1, 4, 99, RECORD_COLL_ALL_REDUCE, 4096, 990, true) :
-					      comm(1, 4, 100, RECORD_COLL_ALL_REDUCE, 4096, 1000, false);
+		struct beat_comm c =
+		    r == 1 ? comm(1, 4, 99, RECORD_COLL_ALL_REDUCE, 4096, 990, true)
+			   : comm(1, 4, 100, RECORD_COLL_ALL_REDUCE, 4096, 1000, false);
 
 		if (r != 1 || !silent)
 			push(r, 50, &c, 1);
@@ -251,7 +261,7 @@ static void say_silent(void)
 
 static void says_that_the_missing_rank_is_silent(void **unused)
 {
-	const int guilty[] = { 1 };
+	const int guilty[] = {1};
 	bool said = false;
 
 	silent = false;
@@ -267,7 +277,8 @@ static void says_that_the_missing_rank_is_silent(void **unused)
 
 static void say_idle(void)
 {
-	/* a job that has done its work: everybody is through; rank 2's last kernel record was lost */
+	/* a job that has done its work: everybody is through; rank 2's last kernel record was lost
+	 */
 	for (uint32_t r = 0; r < 4; r++) {
 		struct beat_comm c = comm(1, 4, 100, RECORD_COLL_ALL_REDUCE, 4096, 1000, r != 2);
 
@@ -290,8 +301,9 @@ static void say_pipeline(void)
 {
 	/* each side counts its own sends and receives */
 	for (uint32_t r = 0; r < 4; r++) {
-		struct beat_comm c = comm(1, 4, 100 * r + 5, r % 2 ? RECORD_COLL_SEND : RECORD_COLL_RECV, 4096,
-					  1000, false);
+		struct beat_comm c =
+		    comm(1, 4, 100 * r + 5, r % 2 ? RECORD_COLL_SEND : RECORD_COLL_RECV, 4096, 1000,
+			 false);
 
 		push(r, 50, &c, 1);
 	}
@@ -312,7 +324,7 @@ static void say_lost_record(void)
 
 static void stays_silent_where_nothing_hangs(void **unused)
 {
-	void (*const say[])(void) = { say_idle, say_blind, say_pipeline, say_lost_record };
+	void (*const say[])(void) = {say_idle, say_blind, say_pipeline, say_lost_record};
 
 	for (size_t i = 0; i < sizeof(say) / sizeof(say[0]); i++) {
 		hang_close(hang);
@@ -325,9 +337,9 @@ static void stays_silent_where_nothing_hangs(void **unused)
 
 static void refuses_impossible_numbers(void **unused)
 {
-	struct beat_comm c[] = { comm(1, 8, 1, RECORD_COLL_ALL_REDUCE, 1, 1000, false),
-				 comm(2, UINT32_MAX, 1, RECORD_COLL_ALL_REDUCE, 1, 1000, false),
-				 comm(3, 8, 1, RECORD_COLL_ALL_REDUCE, 1, 1000, false) };
+	struct beat_comm c[] = {comm(1, 8, 1, RECORD_COLL_ALL_REDUCE, 1, 1000, false),
+				comm(2, UINT32_MAX, 1, RECORD_COLL_ALL_REDUCE, 1, 1000, false),
+				comm(3, 8, 1, RECORD_COLL_ALL_REDUCE, 1, 1000, false)};
 	struct hang_stats s;
 
 	c[0].ended = 2;
@@ -346,11 +358,11 @@ int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 	const struct CMUnitTest tests[] = {
-		T(names_the_rank_that_has_not_entered), T(ends_when_the_job_goes_on),
-		T(tells_it_again_while_it_lasts),	T(names_the_rank_whose_call_differs),
-		T(blames_nobody_when_all_are_in),	T(follows_who_waits_for_whom_to_the_root),
-		T(calls_a_circle_of_waiting_a_mismatch), T(says_that_the_missing_rank_is_silent),
-		T(stays_silent_where_nothing_hangs),	T(refuses_impossible_numbers),
+	    T(names_the_rank_that_has_not_entered),  T(ends_when_the_job_goes_on),
+	    T(tells_it_again_while_it_lasts),	     T(names_the_rank_whose_call_differs),
+	    T(blames_nobody_when_all_are_in),	     T(follows_who_waits_for_whom_to_the_root),
+	    T(calls_a_circle_of_waiting_a_mismatch), T(says_that_the_missing_rank_is_silent),
+	    T(stays_silent_where_nothing_hangs),     T(refuses_impossible_numbers),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -43,10 +43,10 @@ static int teardown(void **unused)
 /* Samples of steps of 100 ms times `factor`, with 0.5% of noise; true while a change is open. */
 static bool run(double seconds, double factor, double self_factor)
 {
-	struct temporal_change c = { 0 };
+	struct temporal_change c = {0};
 
 	for (double end = (double)at_s + seconds; (double)at_s < end;) {
-		struct temporal_sample s = { .ranks = 8, .steps = 50 / factor };
+		struct temporal_sample s = {.ranks = 8, .steps = 50 / factor};
 		double noise = 1 + 0.005 * synth_normal(&state);
 
 		at_s += 5;
@@ -61,7 +61,8 @@ static bool run(double seconds, double factor, double self_factor)
 
 static void set_base(double latency_ns, double spread)
 {
-	const struct temporal_base b = { latency_ns, 0.95 * latency_ns, 0.003 * latency_ns, spread, 1 };
+	const struct temporal_base b = {latency_ns, 0.95 * latency_ns, 0.003 * latency_ns, spread,
+					1};
 
 	temporal_set_base(temporal, &b);
 }
@@ -88,7 +89,8 @@ static void says_when_it_began(void **unused)
 	assert_false(run(300, 1, 1));
 	assert_true(run(60, 1.10, 1.10));
 	assert_true(temporal_state(temporal, &c));
-	assert_true(llabs((long long)(c.begin_unix_ns - UNIX) - 300ll * (long long)S) <= 5ll * (long long)S);
+	assert_true(llabs((long long)(c.begin_unix_ns - UNIX) - 300ll * (long long)S) <=
+		    5ll * (long long)S);
 	assert_false(run(60, 1, 1));
 	run(5, 1, 1);
 	assert_false(temporal_state(temporal, &c));
@@ -108,7 +110,8 @@ static void sees_a_change_within_a_run_without_any_other(void **unused)
 static void needs_longer_where_no_rank_itself_is_slower(void **unused)
 {
 	assert_false(run(200, 1, 1));
-	assert_false(run(20, 1.15, 1)); /* a rank that is not singled out yet would look like this */
+	assert_false(
+	    run(20, 1.15, 1)); /* a rank that is not singled out yet would look like this */
 	assert_true(run(20, 1.15, 1));
 }
 
@@ -125,7 +128,7 @@ static void stays_silent_about_noise_and_the_spread_of_runs(void **unused)
 static void does_not_learn_what_it_flags(void **unused)
 {
 	uint64_t healthy;
-	struct sketch s = { 0 };
+	struct sketch s = {0};
 
 	set_base(1e8, 0);
 	run(300, 1, 1);
@@ -144,17 +147,24 @@ static struct sketch sketch_of(double logging, double kernel_ns, const char *ker
 	static struct sketch_function functions[3];
 	static struct sketch_kernel kernels[2];
 	static struct sketch_setting settings[1];
-	struct sketch s = { .steps = 600, .latency_ns = 1e8, .self_ns = 9.5e7, .cpu_ns = 5e7,
-			    .samples = 5000, .functions = functions, .function_count = 3,
-			    .kernels = kernels, .kernel_count = 2, .settings = settings,
-			    .setting_count = 1 };
+	struct sketch s = {.steps = 600,
+			   .latency_ns = 1e8,
+			   .self_ns = 9.5e7,
+			   .cpu_ns = 5e7,
+			   .samples = 5000,
+			   .functions = functions,
+			   .function_count = 3,
+			   .kernels = kernels,
+			   .kernel_count = 2,
+			   .settings = settings,
+			   .setting_count = 1};
 
-	functions[0] = (struct sketch_function){ "train_step (train.py)", 2, 0.05, 0.8, 0 };
-	functions[1] = (struct sketch_function){ "log (log.py)", 2, logging / 2, logging, 0 };
-	functions[2] = (struct sketch_function){ "memcpy", 0, 0.1, 0.1, 0 };
-	kernels[0] = (struct sketch_kernel){ "gemm_a", 100, 6e7 };
-	kernels[1] = (struct sketch_kernel){ (char *)kernel, 50, kernel_ns };
-	settings[0] = (struct sketch_setting){ "NCCL_DEBUG", "WARN" };
+	functions[0] = (struct sketch_function){"train_step (train.py)", 2, 0.05, 0.8, 0};
+	functions[1] = (struct sketch_function){"log (log.py)", 2, logging / 2, logging, 0};
+	functions[2] = (struct sketch_function){"memcpy", 0, 0.1, 0.1, 0};
+	kernels[0] = (struct sketch_kernel){"gemm_a", 100, 6e7};
+	kernels[1] = (struct sketch_kernel){(char *)kernel, 50, kernel_ns};
+	settings[0] = (struct sketch_setting){"NCCL_DEBUG", "WARN"};
 	return s;
 }
 
@@ -171,7 +181,7 @@ static struct sketch copy_of(double logging, double kernel_ns, const char *kerne
 static void names_the_function_that_grew(void **unused)
 {
 	struct sketch base = copy_of(0.01, 2e7, "gemm_b"), now = copy_of(0.06, 2e7, "gemm_b");
-	struct finding f = { 0 };
+	struct finding f = {0};
 
 	now.latency_ns = 1.1e8;
 	assert_int_equal(sketches_compare(&base, &now, 0.005, &f), CAUSE_SW_HOT_PATH);
@@ -194,7 +204,7 @@ static void names_the_function_that_grew(void **unused)
 static void tells_another_kernel_from_a_slower_one(void **unused)
 {
 	struct sketch base = copy_of(0.01, 2e7, "gemm_b"), now = copy_of(0.01, 3e7, "gemm_b_64x64");
-	struct finding f = { 0 };
+	struct finding f = {0};
 
 	now.latency_ns = 1.1e8;
 	assert_int_equal(sketches_compare(&base, &now, 0.005, &f), CAUSE_SW_KERNELS);
@@ -210,9 +220,10 @@ static void tells_another_kernel_from_a_slower_one(void **unused)
 
 static void merges_by_medians(void **unused)
 {
-	struct sketch v[3] = { copy_of(0.01, 2e7, "gemm_b"), copy_of(0.02, 2e7, "gemm_b"),
-			       copy_of(0.30, 9e7, "gemm_c") }, out;
-	const struct sketch *in[3] = { &v[0], &v[1], &v[2] };
+	struct sketch v[3] = {copy_of(0.01, 2e7, "gemm_b"), copy_of(0.02, 2e7, "gemm_b"),
+			      copy_of(0.30, 9e7, "gemm_c")},
+		      out;
+	const struct sketch *in[3] = {&v[0], &v[1], &v[2]};
 	struct buf b;
 
 	v[2].latency_ns = 5e8;
@@ -274,7 +285,7 @@ static void draws_the_line_of_the_paper_and_a_robust_one(void **unused)
 static void made_up_functions_are_bounded(void **unused)
 {
 	struct sketch_function list[LIMIT_SKETCH_FUNCTIONS];
-	struct sketch s = { .functions = list, .function_count = LIMIT_SKETCH_FUNCTIONS };
+	struct sketch s = {.functions = list, .function_count = LIMIT_SKETCH_FUNCTIONS};
 	static char names[LIMIT_SKETCH_FUNCTIONS][32];
 	struct waterline *w;
 
@@ -282,7 +293,7 @@ static void made_up_functions_are_bounded(void **unused)
 	for (uint32_t k = 0; k < 200; k++) {
 		for (uint32_t i = 0; i < LIMIT_SKETCH_FUNCTIONS; i++) {
 			snprintf(names[i], sizeof(names[i]), "f%u_%u", k, i);
-			list[i] = (struct sketch_function){ names[i], 0, 0.001, 0.001, 0 };
+			list[i] = (struct sketch_function){names[i], 0, 0.001, 0.001, 0};
 		}
 		waterline_push(w, k, 8, &s, k * S);
 	}
@@ -388,7 +399,7 @@ static void finds_logging_on_every_rank_against_the_run_before(void **unused)
 static void keeps_the_newest_runs_and_survives_a_damaged_file(void **unused)
 {
 	char dir[] = "/tmp/test_temporal_XXXXXX", path[64];
-	struct baselines_run out[8], r = { 0, 0, 500, 1e8, 9e7, 1e6 };
+	struct baselines_run out[8], r = {0, 0, 500, 1e8, 9e7, 1e6};
 	struct sketch s = copy_of(0.01, 2e7, "gemm_b"), newest;
 	struct baselines *b;
 	struct buf body;
@@ -431,19 +442,19 @@ int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 	const struct CMUnitTest tests[] = {
-		T(says_that_a_run_is_slower_than_those_before),
-		T(says_when_it_began),
-		T(sees_a_change_within_a_run_without_any_other),
-		T(needs_longer_where_no_rank_itself_is_slower),
-		T(stays_silent_about_noise_and_the_spread_of_runs),
-		T(does_not_learn_what_it_flags),
-		T(names_the_function_that_grew),
-		T(tells_another_kernel_from_a_slower_one),
-		T(merges_by_medians),
-		T(draws_the_line_of_the_paper_and_a_robust_one),
-		T(made_up_functions_are_bounded),
-		T(finds_logging_on_every_rank_against_the_run_before),
-		T(keeps_the_newest_runs_and_survives_a_damaged_file),
+	    T(says_that_a_run_is_slower_than_those_before),
+	    T(says_when_it_began),
+	    T(sees_a_change_within_a_run_without_any_other),
+	    T(needs_longer_where_no_rank_itself_is_slower),
+	    T(stays_silent_about_noise_and_the_spread_of_runs),
+	    T(does_not_learn_what_it_flags),
+	    T(names_the_function_that_grew),
+	    T(tells_another_kernel_from_a_slower_one),
+	    T(merges_by_medians),
+	    T(draws_the_line_of_the_paper_and_a_robust_one),
+	    T(made_up_functions_are_bounded),
+	    T(finds_logging_on_every_rank_against_the_run_before),
+	    T(keeps_the_newest_runs_and_survives_a_damaged_file),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
