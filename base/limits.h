@@ -183,6 +183,14 @@
 /* Of a window that goes without its records: some 100 kB packed. */
 #define LIMIT_WINDOW_SUMMARY_STACK_FRAMES (1u << 15)
 
+/* Functions of one profile: a PyTorch process shows some 20,000; their names take 60 bytes each. */
+#define LIMIT_PROFILE_FUNCTIONS (1u << 18)
+#define LIMIT_PROFILE_NAME_BYTES (64u << 20)
+
+/* Of a folded file: a day of a node at 99 Hz has fewer different stacks, of some 2 kB. */
+#define LIMIT_FOLDED_LINES (8u << 20)
+#define LIMIT_FOLDED_BYTES (2ull << 30)
+
 /* What sysomd keeps of them, packed: windows ask for the last minutes (the recorder's promise). */
 #define LIMIT_STACKS_KEPT_BYTES (12u << 20)
 #define LIMIT_STACKS_KEPT_NS 180000000000ull

@@ -6,5 +6,6 @@
 
 int replay_steps_main(int argc, char **argv);
 int replay_events_main(int argc, char **argv);
+int replay_stacks_main(int argc, char **argv);
 
 #endif

@@ -114,7 +114,7 @@ struct beat_group {
 struct beat_coll {
 	uint64_t comm;
 	uint32_t func, seq;
-	uint64_t step; /* of this rank; the one that was open at the call */
+	uint64_t step; /* of this rank; the one that was open at the call; UINT64_MAX: not known */
 	uint64_t call_ns, begin_ns, end_ns; /* host call; kernel; 0 not seen */
 };
 
@@ -124,7 +124,7 @@ struct beat_comm {
 	uint64_t comm;
 	uint32_t ranks, rank; /* size and own number in it; ranks 0: not known */
 	uint64_t entered;     /* collectives entered since the communicator was born */
-	uint64_t ended;	      /* of them, those whose kernel was seen to end */
+	uint64_t ended;	      /* of them, up to the last one whose kernel was seen to end */
 	uint32_t func, seq;   /* the last one entered */
 	uint64_t bytes;
 	uint64_t call_ns, done_ns; /* its call; its kernel's end, 0: not seen to end */
