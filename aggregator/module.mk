@@ -38,6 +38,8 @@ test_temporal_USES := aggregator wire analysis base
 test_temporal_LDLIBS := -lcmocka
 
 BENCH += bench_ingest
+BENCH += bench_fleet
+bench_fleet_USES := aggregator wire analysis base
 bench_ingest_USES := aggregator wire analysis base
 
 FUZZ += fuzz_symbolize
