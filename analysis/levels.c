@@ -7,7 +7,13 @@
 #include "analysis/median.h"
 
 /* Clipped at so many standard deviations about the part's median. */
-#define CLIP 4.0
+#define CLIP 6.0
+/* And for the noise: jumps between levels are few, but large. */
+#define NOISE_CLIP 3.0
+/* Fewer differences than this tell no tails. */
+#define TAILS_MIN 40u
+/* How many independent looks n values are, for the threshold: max of the statistic under noise. */
+#define LOOKS_PER_VALUE 3.0
 /* Every pair of ends is tried up to so many values; beyond, stretches up to SHORT of them, and longer
  * ones on means of several. */
 #define EXACT_MAX 1024u
@@ -38,7 +44,7 @@ static double spread_of(double *d, uint32_t n, bool single)
 		d[i] = fabs(d[i]);
 	mad = 1.4826 * median_of(d, n);
 	for (uint32_t i = 0; i < n && single; i++) {
-		double x = fmin(d[i], CLIP * mad);
+		double x = fmin(d[i], NOISE_CLIP * mad);
 
 		sum += x * x;
 	}
@@ -78,7 +84,9 @@ void levels_noise(const double *series, uint32_t count, uint32_t n, double floor
 			made += block_differences(series + (size_t)s * n, n, 1u << k, scratch + made);
 		if (k && made < BLOCK_PAIRS_MIN)
 			break;
-		out->scale[k] = fmax(white, spread_of(scratch, made, !k));
+		/* what few differences show beyond white noise may be chance */
+		out->scale[k] = fmax(white, spread_of(scratch, made, !k && made >= TAILS_MIN) /
+						    (k ? 1 + 2 / sqrt(made) : 1));
 		out->scales = k + 1;
 		if (!k)
 			out->differences = made;
@@ -87,7 +95,7 @@ void levels_noise(const double *series, uint32_t count, uint32_t n, double floor
 
 double levels_threshold(const struct levels_noise *noise, uint32_t looks, uint32_t n, double wrong)
 {
-	double trials = 30.0 * (looks ? looks : 1) * (n ? n : 1) / wrong;
+	double trials = LOOKS_PER_VALUE * (looks ? looks : 1) * (n ? n : 1) / wrong;
 	double known = noise->differences ? noise->differences : 1;
 
 	/* a spread that few values tell may be too small */

@@ -11,6 +11,7 @@
 #define FOLLOW	      0.05 /* of the noise, per push, by which a location follows */
 #define RESIDUAL_MOST 15.0f
 #define END_EVIDENCE  9.2 /* log of 10,000 to 1 */
+#define STRETCH_LEAST 5
 #define END_STEP_MOST 3.0 /* of it from one step: no stretch ends by one good step */
 /* False flags per hour of a larger group are held to those of a group of this size. */
 #define GROUP_FREE 8.0
@@ -271,6 +272,8 @@ void peers_open(struct peers *p, enum peers_measure q, uint32_t member, uint32_t
 			first = t;
 		}
 	}
+	if (end - first < STRETCH_LEAST && first > 0)
+		return; /* one bad step has an echo of a few; what is slow still is so a step later */
 	for (uint64_t t = end - length; t < end; t++)
 		steps += p->weight[peers_at(p, t)];
 	m->open = true;

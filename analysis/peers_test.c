@@ -199,6 +199,8 @@ static bool persists(struct peers *p, struct peers_series *s, uint32_t member, d
 		return false;
 	/* what dies out by itself was one bad step and its echo */
 	begin = end - (length < 10 ? 2 : length / 5);
+	if (length < 10 && !(peers_excess(p, s, member, base, end - 1, end) > 0.5 * excess))
+		return false;
 	return peers_excess(p, s, member, base, begin, end) > 0.5 * excess;
 }
 
@@ -214,7 +216,7 @@ static void accuse(struct peers *p, enum peers_measure q, uint32_t member, uint3
 	if (p->n > 2 && !(excess + base > 0.3 * excess))
 		return;
 	/* nor is who has a few very long steps: the median must carry what the mean says */
-	if (!(excess > least) || excess < 0.7 * threshold || !persists(p, s, member, base, length, excess))
+	if (!(excess > least) || excess < (length < 50 ? 0.7 : 1) * threshold || !persists(p, s, member, base, length, excess))
 		return;
 	peers_open(p, q, member, length, base, threshold > least ? threshold : least);
 }

@@ -19,6 +19,7 @@
 
 #include "base/limits.h"
 #include "base/log.h"
+#include "sidecar/commands.h"
 #include "sidecar/node.h"
 #include "wire/stacks.h"
 
@@ -52,6 +53,7 @@ struct cpu_stacks {
 	bool thread_runs;
 	/* The loop's. */
 	uint64_t drain_asked_ns, anomaly_ns, hurry_until_ns;
+	bool raising;
 	/* Under lock: what the loop wants ... */
 	uint32_t root[LIMIT_NODE_PROCESSES];
 	uint64_t asked, asked_ns; /* turns so far, and the time of the last */
@@ -430,8 +432,15 @@ void cpu_stacks_unwatch(struct node *n, uint32_t pid)
 		replace_root(n->stacks, pid, 0);
 }
 
-static bool anomaly_open(const struct node *n)
+bool cpu_stacks_raised(const struct node *n)
 {
+	return n->stacks && n->stacks->raising;
+}
+
+static bool anomaly_open(const struct node *n, uint64_t now_ns)
+{
+	if (commands_suspect_until_ns(n) || now_ns < n->peer_suspect_until_ns)
+		return true;
 	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++)
 		if (n->processes[i] && n->processes[i]->rank->anomaly.state == ANOMALY_OPEN)
 			return true;
@@ -445,9 +454,9 @@ void cpu_stacks_tend(struct node *n, uint64_t now_ns)
 
 	if (!s)
 		return;
-	if (anomaly_open(n))
+	if (anomaly_open(n, now_ns))
 		s->anomaly_ns = now_ns;
-	raise = s->anomaly_ns && now_ns - s->anomaly_ns < LOWER_NS;
+	raise = s->raising = s->anomaly_ns && now_ns - s->anomaly_ns < LOWER_NS;
 	pthread_mutex_lock(&s->lock);
 	if (s->sampling) {
 		bool due = now_ns - s->drain_asked_ns >=

@@ -31,6 +31,8 @@ void cpu_stacks_watch(struct node *n, uint32_t pid);
 void cpu_stacks_unwatch(struct node *n, uint32_t pid);
 /* Asks for a drain when it is time; raises and lowers the fraction. Never waits. */
 void cpu_stacks_tend(struct node *n, uint64_t now_ns);
+/* Whether all ticks take a sample. */
+bool cpu_stacks_raised(const struct node *n);
 /* Waits until all that was asked for so far is done: true, or false after wait_ms. */
 bool cpu_stacks_settle(struct node *n, uint32_t wait_ms);
 /* Appends to *out what the process pid and its descendants did in [begin, end), draining first
