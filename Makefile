@@ -109,7 +109,7 @@ $(B)/obj/%.o: %.c | $(GEN)
 
 .PHONY: help all programs tests deps doctor demo check check-asan check-tsan check-gpu fuzz bench tidy \
 	format compdb install clean bench-demo bench-sampler bench-steps bench-roofline check-run check-unit gpu-bundle \
-	fuzz-run
+	fuzz-run scenarios
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-16s %s\n",$$1,$$2}' $(MAKEFILE_LIST) | sort
@@ -192,6 +192,11 @@ bench-roofline: ## recall and false positives of the roofline
 	@tools/deps.sh build
 	@$(MAKE) --no-print-directory $(B)/bench/bench_roofline
 	@tests/bench/bench_roofline.sh $(B)
+
+scenarios: ## real faults in running jobs, judged by the verdict (root, about 50 minutes); writes docs/SCENARIOS.md
+	@tools/deps.sh build test
+	@$(MAKE) --no-print-directory $(J) programs $(B)/faults/dir_churn $(B)/parts/window_counters
+	@B=$(B) tests/scenarios/run_scenarios.py
 
 tidy: tests ## include directions and style, as a failing test
 	@tools/tidy.py $(B)

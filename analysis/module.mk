@@ -5,7 +5,7 @@ analysis_SRCS := analysis/record.c analysis/median.c analysis/stack.c analysis/o
 	analysis/diagnosis_os.c analysis/diagnosis_software.c analysis/diagnosis_names.c analysis/diagnosis_text.c \
 	analysis/profile.c
 # rows of independent parts; each names its own sources and tests
-include analysis/steps.mk analysis/roofline.mk analysis/peers.mk
+include analysis/steps.mk analysis/roofline.mk analysis/peers.mk analysis/crossrank.mk
 
 UNIT += test_stack
 test_stack_USES := analysis base
@@ -16,3 +16,6 @@ test_os_signal_LDLIBS := -lcmocka
 UNIT += test_profile_delta
 test_profile_delta_USES := analysis
 test_profile_delta_LDLIBS := -lcmocka
+UNIT += test_diagnosis
+test_diagnosis_USES := analysis base
+test_diagnosis_LDLIBS := -lcmocka

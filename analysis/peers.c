@@ -8,10 +8,10 @@
 #include <math.h>
 #include <string.h>
 
-#define CLIP	      4.0
 #define FOLLOW	      0.05 /* of the noise, per push, by which a location follows */
 #define RESIDUAL_MOST 15.0f
 #define END_EVIDENCE  9.2 /* log of 10,000 to 1 */
+#define STRETCH_LEAST 5
 #define END_STEP_MOST 3.0 /* of it from one step: no stretch ends by one good step */
 /* False flags per hour of a larger group are held to those of a group of this size. */
 #define GROUP_FREE 8.0
@@ -58,7 +58,8 @@ static size_t lay_out(struct peers *p, uint8_t *memory, const struct peers_confi
 	p->own = take(memory, &at, 2 * depth * sizeof(*p->own));
 	p->value = take(memory, &at, 3 * (size_t)n * sizeof(*p->value));
 	p->scratch = take(memory, &at, most * sizeof(*p->scratch));
-	p->order = take(memory, &at, n * sizeof(*p->order));
+	p->order = take(memory, &at, 2 * (size_t)n * sizeof(*p->order));
+	p->key = take(memory, &at, n * sizeof(*p->key));
 	p->queue_room = 4 * n;
 	p->queue = take(memory, &at, p->queue_room * sizeof(*p->queue));
 	for (int q = 0; q < PEERS_MEASURES; q++) {
@@ -100,7 +101,7 @@ struct peers *peers_init(void *memory, const struct peers_config *c, uint32_t me
 }
 
 /* Hoare's selection, ties and all. */
-static double nth(double *v, uint32_t n, uint32_t k)
+double peers_nth(double *v, uint32_t n, uint32_t k)
 {
 	uint32_t lo = 0, hi = n - 1;
 
@@ -135,7 +136,7 @@ static double nth(double *v, uint32_t n, uint32_t k)
 
 double peers_median(double *v, uint32_t n)
 {
-	double upper = nth(v, n, n / 2), lower;
+	double upper = peers_nth(v, n, n / 2), lower;
 
 	if (n % 2)
 		return upper;
@@ -271,6 +272,8 @@ void peers_open(struct peers *p, enum peers_measure q, uint32_t member, uint32_t
 			first = t;
 		}
 	}
+	if (end - first < STRETCH_LEAST && first > 0)
+		return; /* one bad step has an echo of a few; what is slow still is so a step later */
 	for (uint64_t t = end - length; t < end; t++)
 		steps += p->weight[peers_at(p, t)];
 	m->open = true;
@@ -374,7 +377,7 @@ static double locate(struct peers *p, struct peers_series *s, uint32_t i, double
 	}
 	away = r - m->location;
 	m->location += (float)(FOLLOW * (away > noise ? noise : away < -noise ? -noise : away));
-	noise *= CLIP;
+	noise *= PEERS_CLIP;
 	return away > noise ? m->location + noise : away < -noise ? m->location - noise : r;
 }
 

@@ -10,10 +10,10 @@
 #include <string.h>
 
 #define GAUSS_MEDIAN 0.67448975
-#define ENOUGH	     30u    /* blocks that a scale needs */
+#define ENOUGH	     12u    /* blocks that a scale needs */
+#define PRIOR	     40.0   /* blocks that the scale before it is worth */
 #define FORGET	     (1u << 20) /* counts are halved: some thousand steps of a large group */
 #define JITTER	     64u    /* pushes that a member's own jitter looks back */
-#define CLIP	     4.0    /* as in peers.c: blocks nearer to it than this share are not noise */
 
 static uint32_t bin_of(float v)
 {
@@ -63,6 +63,25 @@ static double independent(const struct peers *p, const struct peers_noise *no, u
 	return (double)no->count[scale] * (p->n - 1) / p->n;
 }
 
+/* By how much, in powers of two, the noise of a mean falls when its length doubles: a half without lag. */
+static double slope_of(const struct peers_noise *no, uint32_t j)
+{
+	double slope = j ? log2(no->scale[j - 1] / no->scale[j]) : 0.5;
+
+	return slope < 0.2 ? 0.2 : slope > 0.5 ? 0.5 : slope;
+}
+
+/* A few blocks say little by themselves: what the shorter ones promise counts as some more of them. */
+static double shrink(const struct peers_noise *no, uint32_t j, double seen, double n)
+{
+	double promised;
+
+	if (!j || seen <= 0)
+		return seen;
+	promised = no->scale[j - 1] * exp2(-slope_of(no, j - 1));
+	return exp((n * log(seen) + PRIOR * log(promised)) / (n + PRIOR));
+}
+
 static void renew(struct peers *p, struct peers_series *s)
 {
 	struct peers_noise *no = &s->noise;
@@ -73,16 +92,19 @@ static void renew(struct peers *p, struct peers_series *s)
 		jitter[i] = s->member[i].jitter;
 	s->jitter = peers_median(jitter, p->n);
 	for (uint32_t j = 0; j < PEERS_SCALES; j++) {
-		double n = independent(p, no, j), median, tail = 1;
+		double n = independent(p, no, j), median, tail;
 
 		no->scale[j] = 0;
 		if (n < (j ? ENOUGH : 6))
 			break;
 		median = bin_quantile(no->bin[j], no->count[j], 0.5);
-		no->scale[j] = median / GAUSS_MEDIAN / sqrt(2);
-		if (n >= 200)
+		no->scale[j] = shrink(no, j, median / GAUSS_MEDIAN / sqrt(2), n);
+		/* tails that cannot be seen yet are not taken for Gaussian; a quantile is used only where
+		 * a fault or two, begun and ended, are not it */
+		tail = n < 500 ? 1.2 : n < 5000 ? 1.1 : 1;
+		if (n >= 500)
 			tail = fmax(tail, bin_quantile(no->bin[j], no->count[j], 0.99) / median / 3.819);
-		if (n >= 2000)
+		if (n >= 5000)
 			tail = fmax(tail, bin_quantile(no->bin[j], no->count[j], 0.999) / median / 4.879);
 		no->tail[j] = tail;
 	}
@@ -94,7 +116,7 @@ static void single(struct peers *p, struct peers_series *s)
 	const float *now = s->residual + (size_t)peers_at(p, p->pushes) * p->n;
 	const float *before = s->residual + (size_t)peers_at(p, p->pushes - 1) * p->n;
 
-	double most = s->noise.scale[0] > 0 ? CLIP * s->noise.scale[0] : 1;
+	double most = s->noise.scale[0] > 0 ? PEERS_CLIP * s->noise.scale[0] : 1;
 
 	for (uint32_t i = 0; i < p->n; i++) {
 		double d = fabs((double)now[i] - (double)before[i]);
@@ -111,7 +133,7 @@ static void single(struct peers *p, struct peers_series *s)
 static void block(struct peers *p, struct peers_series *s, uint32_t j)
 {
 	uint64_t length = 1ull << j, end = p->pushes + 1;
-	double near = 0.875 * CLIP * s->noise.scale[0];
+	double near = 0.875 * PEERS_CLIP * s->noise.scale[0];
 
 	for (uint32_t i = 0; i < p->n; i++) {
 		double now = peers_test_mean(p, s, i, end - length, end);
@@ -146,24 +168,20 @@ double peers_noise_of(const struct peers *p, const struct peers_series *s, uint3
 {
 	const struct peers_noise *no = &s->noise;
 	uint32_t j = 0;
-	double scale, slope = 0.5, ratio, white;
+	double scale, ratio, white;
 
 	*widened = 0;
 	if (no->scale[0] <= 0)
 		return 0;
 	while (j + 1 < PEERS_SCALES && (2u << j) <= length && no->scale[j + 1] > 0)
 		j++;
-	if (j) {
-		slope = log2(no->scale[j - 1] / no->scale[j]);
-		slope = slope < 0.2 ? 0.2 : slope > 0.5 ? 0.5 : slope;
-	}
 	ratio = (double)length / (double)(1u << j);
-	scale = no->scale[j] * pow(ratio, -slope);
+	scale = no->scale[j] * pow(ratio, -slope_of(no, j));
 	/* anticorrelated noise is not taken for more than a little */
 	white = 0.7 * no->scale[0] / sqrt(length);
 	scale = scale > white ? scale : white;
-	*widened = scale * (1 + (no->tail[j] - 1) / sqrt(ratio)) *
-		   (1 + 3 / sqrt(independent(p, no, j)));
+	scale *= 1 + (no->tail[j] - 1) / sqrt(ratio);
+	*widened = scale * (1 + 2 / sqrt(independent(p, no, j) + (j ? PRIOR : 0)));
 	return scale;
 }
 

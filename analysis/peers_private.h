@@ -8,6 +8,7 @@
 #define PEERS_SCALES	10u   /* blocks of 1 to 512 pushes */
 #define PEERS_BINS	200u  /* 8 per octave from 2^-21 to 2^4 of a step */
 #define PEERS_UNIT	0x1p-20 /* of a clipped residual in a prefix sum */
+#define PEERS_CLIP	10.0  /* of the noise of neighbouring steps */
 #define PEERS_WARM	5u    /* pushes before the first look */
 #define PEERS_SYSOM_PARTS 10u
 #define PEERS_QUANTILES 64u
@@ -59,7 +60,7 @@ struct peers {
 	double weight_mean;
 	double step_ns;
 	double *value, *scratch;
-	uint32_t *order;
+	uint32_t *order, *key; /* order: [2 * members] */
 	struct peers_flag *queue;
 	uint32_t queue_room, queue_head, queue_count;
 	uint64_t lost;
@@ -72,8 +73,8 @@ static inline uint32_t peers_at(const struct peers *p, uint64_t push)
 
 /* peers_noise.c */
 void peers_noise_push(struct peers *p, struct peers_series *s);
-/* Standard deviation of a member's mean over length pushes: plain, and widened by how little is known
- * and how heavy the tails are. 0: not known yet. */
+/* Standard deviation of a member's mean over length pushes, with heavy tails: that of the Gaussian which
+ * reaches as far. widened: by how little is known, too. 0: not known yet. */
 double peers_noise_of(const struct peers *p, const struct peers_series *s, uint32_t length,
 		      double *widened);
 /* One-sided Gaussian and Student quantiles of a small probability. */
@@ -98,6 +99,8 @@ double peers_excess(struct peers *p, const struct peers_series *s, uint32_t memb
 void peers_refer(struct peers *p, struct peers_series *s, uint64_t begin, uint64_t end);
 /* The median of v, which is reordered. n > 0. */
 double peers_median(double *v, uint32_t n);
+/* The k-th smallest, from 0. */
+double peers_nth(double *v, uint32_t n, uint32_t k);
 
 /* peers_sysom.c */
 void peers_sysom_push(struct peers *p, enum peers_measure q, const double *value);

@@ -8,7 +8,6 @@
 #include "analysis/peers_private.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* Below this no two members are alike: a part of a pair with no past, and of most members. */
@@ -24,12 +23,46 @@ struct split {
 	double center, threshold;
 };
 
-static int by_value(const void *a, const void *b, void *context)
+/* Ascending; equal values by index. Three passes by 11 bits of a key that orders as the float does. */
+static void sort(const struct peers *p, const double *value, uint32_t *order, uint32_t n)
 {
-	const double *v = context;
-	uint32_t i = *(const uint32_t *)a, j = *(const uint32_t *)b;
+	uint32_t *key = p->key, *from = order, *to = p->order + p->n, first[2048];
 
-	return v[i] < v[j] ? -1 : v[i] > v[j] ? 1 : i < j ? -1 : i > j;
+	for (uint32_t i = 1; i < n && n <= 32; i++) {
+		uint32_t x = order[i], j = i;
+
+		for (; j && value[order[j - 1]] > value[x]; j--)
+			order[j] = order[j - 1];
+		order[j] = x;
+	}
+	if (n <= 32)
+		return;
+	for (uint32_t i = 0; i < n; i++) {
+		float v = (float)value[order[i]];
+		uint32_t bits;
+
+		memcpy(&bits, &v, sizeof(bits));
+		key[order[i]] = bits ^ (bits >> 31 ? 0xffffffffu : 0x80000000u);
+	}
+	for (uint32_t shift = 0; shift < 33; shift += 11) {
+		uint32_t at = 0, *t = from;
+
+		memset(first, 0, sizeof(first));
+		for (uint32_t i = 0; i < n; i++)
+			first[key[from[i]] >> shift & 2047]++;
+		for (uint32_t i = 0; i < 2048; i++) {
+			uint32_t count = first[i];
+
+			first[i] = at;
+			at += count;
+		}
+		for (uint32_t i = 0; i < n; i++)
+			to[first[key[from[i]] >> shift & 2047]++] = from[i];
+		from = to;
+		to = t;
+	}
+	if (from != order)
+		memcpy(order, from, n * sizeof(*order));
 }
 
 double peers_test_mean(const struct peers *p, const struct peers_series *s, uint32_t member,
@@ -63,7 +96,7 @@ static bool split_at(const struct peers *p, struct split *t, const uint32_t *ord
 	assumed = freedom < 4 ? 4 - freedom : 0;
 	variance = (variance + assumed * t->usual * t->usual) / (freedom + assumed);
 	freedom += assumed;
-	spread = fmax(0, variance - t->noise * t->noise);
+	spread = fmax(0, variance - t->widened * t->widened);
 	z = p->student[freedom < PEERS_QUANTILES ? freedom : PEERS_QUANTILES - 1];
 	t->center = mean;
 	t->threshold = sqrt(t->z * t->z * t->widened * t->widened * (1 + 1.0 / count) +
@@ -98,6 +131,25 @@ static void split(const struct peers *p, struct split *t, uint32_t *order, uint3
 	t->threshold = threshold;
 }
 
+/* The window's mean; where most of it is cut off, what three quarters of it exceed: far out, how far
+ * counts again, but a bad step and its echo don't. */
+static double typical(struct peers *p, const struct peers_series *s, uint32_t member, uint64_t begin,
+		      uint64_t end)
+{
+	double v = peers_test_mean(p, s, member, begin, end);
+	double cut = PEERS_CLIP * s->noise.scale[0], r;
+	uint32_t n = 0;
+
+	if (!(fabs(v - s->member[member].location) > 0.6 * cut))
+		return v;
+	for (uint64_t t = begin; t < end; t++) {
+		r = s->residual[(size_t)peers_at(p, t) * p->n + member];
+		if (!isnan(r))
+			p->scratch[n++] = r;
+	}
+	return peers_nth(p->scratch, n, v > s->member[member].location ? n / 4 : n - 1 - n / 4);
+}
+
 /* Which members have a value, and whether they lie far enough apart to look closer. */
 static uint32_t gather(const struct peers *p, struct split *t, uint32_t *order)
 {
@@ -115,14 +167,17 @@ static uint32_t gather(const struct peers *p, struct split *t, uint32_t *order)
 	}
 	if (n < 2 || hi - lo <= t->z * t->widened)
 		return 0;
-	qsort_r(order, n, sizeof(*order), by_value, (void *)(uintptr_t)t->value);
+	sort(p, t->value, order, n);
 	return n;
 }
 
 /* A part of the step below which a window of so many steps says nothing. Short ones meet bursts that
  * healthy ranks have; a thousandth of a step for a long time is still worth telling. */
-static double floor_of(double steps)
+static double floor_of(enum peers_measure q, double steps)
 {
+	if (q == PEERS_LATE) /* a healthy rank is hardly late at all */
+		return steps < 8 ? 0.02 : steps < 20 ? 0.01 : steps < 50 ? 0.005 :
+		       steps < 200 ? 0.0025 : 0.001;
 	return steps < 8 ? 0.04 : steps < 20 ? 0.03 : steps < 50 ? 0.02 : steps < 200 ? 0.01 :
 	       steps < 1000 ? 0.002 : 0.001;
 }
@@ -140,7 +195,13 @@ static bool persists(struct peers *p, struct peers_series *s, uint32_t member, d
 
 		agree += v > 0.3 * excess;
 	}
-	return agree >= 0.7 * blocks;
+	if (agree < 0.7 * blocks)
+		return false;
+	/* what dies out by itself was one bad step and its echo */
+	begin = end - (length < 10 ? 2 : length / 5);
+	if (length < 10 && !(peers_excess(p, s, member, base, end - 1, end) > 0.5 * excess))
+		return false;
+	return peers_excess(p, s, member, base, begin, end) > 0.5 * excess;
 }
 
 static void accuse(struct peers *p, enum peers_measure q, uint32_t member, uint32_t length,
@@ -149,12 +210,13 @@ static void accuse(struct peers *p, enum peers_measure q, uint32_t member, uint3
 	struct peers_series *s = &p->series[q];
 	uint64_t end = p->pushes + 1;
 	double excess = peers_excess(p, s, member, base, end - length, end);
-	double least = floor_of(length * p->weight_mean);
+	double least = floor_of(q, length * p->weight_mean);
 
 	/* who was ahead of the others and no longer is, is not slow */
 	if (p->n > 2 && !(excess + base > 0.3 * excess))
 		return;
-	if (!(excess > least) || !persists(p, s, member, base, length, excess))
+	/* nor is who has a few very long steps: the median must carry what the mean says */
+	if (!(excess > least) || excess < (length < 50 ? 0.7 : 1) * threshold || !persists(p, s, member, base, length, excess))
 		return;
 	peers_open(p, q, member, length, base, threshold > least ? threshold : least);
 }
@@ -248,7 +310,7 @@ static void look(struct peers *p, enum peers_measure q, uint32_t w, uint32_t len
 	if (t.noise <= 0)
 		return;
 	for (uint32_t i = 0; i < p->n; i++)
-		now[i] = peers_test_mean(p, s, i, end - length, end);
+		now[i] = typical(p, s, i, end - length, end);
 	n = gather(p, &t, p->order);
 	if (n)
 		split(p, &t, p->order, n);
@@ -263,6 +325,7 @@ static void look(struct peers *p, enum peers_measure q, uint32_t w, uint32_t len
 		change[i] = s->member[i].open ? NAN : now[i] - base[i];
 	}
 	t.value = change;
+	t.usual = 0.001;
 	t.noise *= sqrt(1 + (double)length / past);
 	t.widened *= sqrt(1 + (double)length / past);
 	n = gather(p, &t, p->order);
@@ -302,7 +365,7 @@ static void look_pair(struct peers *p, enum peers_measure q, uint32_t w, uint32_
 	struct peers_series *s = &p->series[q];
 	uint64_t end = p->pushes + 1, begin = end - length;
 	uint32_t past = past_of(p, length), slow;
-	double widened, now = peers_test_mean(p, s, 1, begin, end), before, threshold, moved;
+	double widened, now = typical(p, s, 1, begin, end), before, threshold, moved;
 
 	if (s->open || peers_noise_of(p, s, length, &widened) <= 0 || isnan(now))
 		return;
@@ -318,8 +381,8 @@ static void look_pair(struct peers *p, enum peers_measure q, uint32_t w, uint32_
 	if (isnan(before) || !(fabs(now - before) > threshold))
 		return;
 	slow = now > before;
-	if (s->member[slow].since > begin - past)
-		return;
+	if (s->member[0].since > begin - past || s->member[1].since > begin - past)
+		return; /* the past must be free of what was told already */
 	if (q == PEERS_SELF) {
 		moved = own_change(p, 0, length, past) + own_change(p, 1, length, past);
 		if (!(moved >= 0)) /* the other one became faster */

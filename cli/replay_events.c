@@ -2,7 +2,7 @@
  * `sysom replay events`: trace files, one per rank, through the live analysis.
  *
  * Per rank: load, find steps, judge them by the roofline, print. Collectives and clocks need all
- * ranks, so only the communication kernels of each are kept (replay_ranks.c). */
+ * ranks, so the device records of each are kept (replay_ranks.c). */
 #include <errno.h>
 #include <getopt.h>
 #include <stdio.h>
@@ -22,9 +22,13 @@
 struct replay_events {
 	bool json, marks, headed;
 	enum roofline_mode mode;
+	enum peers_mode peers;
 	struct replay_ranks *ranks;
+	uint64_t *step_ends; /* of the rank that is read: device ends */
+	uint32_t step_end_count, step_end_room;
+	bool no_memory;
 	uint64_t rows, kept, api_other, unknown_kind, duplicate_marks, proxies, unmatched;
-	uint64_t steps, flagged, incomplete, files;
+	uint64_t steps, flagged, incomplete, files, findings;
 };
 
 static int usage(FILE *to)
@@ -35,7 +39,8 @@ static int usage(FILE *to)
 	      "plain, .gz or .zst, - is standard input.\n\n"
 	      "  --json             one JSON object per line\n"
 	      "  --marks ignore|use read ProfilerStep marks (default ignore)\n"
-	      "  --mode robust|p99  how steps are judged (default robust)\n\n"
+	      "  --mode robust|p99|sysom\n"
+	      "                     how steps are judged (default robust); sysom: ranks by mean + k sigma\n\n"
 	      "exit status: 0 read to the end, 2 bad arguments or malformed input\n", to);
 	return to == stdout ? 0 : 2;
 }
@@ -124,6 +129,27 @@ static void print_step(struct replay_events *ev, int rank, const struct step *st
 	       st->flags & STEP_FLAG_RESYNC ? "true" : "false");
 }
 
+/* Where the rank's steps end on its device, rising. */
+static void keep_end(struct replay_events *ev, const struct step *st)
+{
+	uint64_t end = st->device_end_ns ? st->device_end_ns : st->end_ns;
+
+	if (ev->step_end_count == ev->step_end_room) {
+		uint32_t room = ev->step_end_room ? ev->step_end_room * 2 : 1024;
+		uint64_t *more = realloc(ev->step_ends, room * sizeof(*more));
+
+		if (!more) {
+			ev->no_memory = true;
+			return;
+		}
+		ev->step_ends = more;
+		ev->step_end_room = room;
+	}
+	if (ev->step_end_count && end <= ev->step_ends[ev->step_end_count - 1])
+		end = ev->step_ends[ev->step_end_count - 1] + 1;
+	ev->step_ends[ev->step_end_count++] = end;
+}
+
 static void take_steps(struct replay_events *ev, int rank, struct steps *s, const struct judges *j)
 {
 	static struct step_kernel kernels[STEP_KERNELS_MAX];
@@ -134,6 +160,7 @@ static void take_steps(struct replay_events *ev, int rank, struct steps *s, cons
 		struct verdict v = judge(j, &st);
 
 		print_step(ev, rank, &st, &v);
+		keep_end(ev, &st);
 		ev->steps++;
 		ev->incomplete += (st.flags & STEP_FLAG_INCOMPLETE) != 0;
 		ev->flagged += v.flagged;
@@ -197,8 +224,10 @@ static int replay_rank(struct replay_events *ev, const struct replay_trace *t)
 		struct judges j = {roofline_set_init(memory[1], &rl, KEYS_MAX),
 				   roofline_set_init(memory[2], &rl, KEYS_MAX)};
 
+		ev->step_end_count = 0;
 		feed(ev, t, steps_init(memory[0], &sc), &j);
-		rc = replay_ranks_add(ev->ranks, t);
+		rc = ev->no_memory ? -ENOMEM :
+				     replay_ranks_add(ev->ranks, t, ev->step_ends, ev->step_end_count);
 	} else {
 		fprintf(stderr, "sysom replay events: out of memory\n");
 	}
@@ -235,24 +264,26 @@ static void print_summary(const struct replay_events *ev)
 		printf("{\"type\":\"summary\",\"files\":%llu,\"rows\":%llu,\"rows_used\":%llu,"
 		  "\"skipped\":{\"api_other\":%llu,\"unknown_kind\":%llu,\"duplicate_marks\":%llu},"
 		  "\"launch_proxies\":%llu,\"unmatched_device\":%llu,\"steps\":%llu,"
-		  "\"steps_incomplete\":%llu,\"flagged\":%llu}\n",
+		  "\"steps_incomplete\":%llu,\"flagged\":%llu,\"findings\":%llu}\n",
 		       (unsigned long long)ev->files, (unsigned long long)ev->rows,
 	       (unsigned long long)(ev->kept - ev->duplicate_marks),
 	       (unsigned long long)ev->api_other, (unsigned long long)ev->unknown_kind,
 	       (unsigned long long)ev->duplicate_marks, (unsigned long long)ev->proxies,
 	       (unsigned long long)ev->unmatched, (unsigned long long)ev->steps,
-	       (unsigned long long)ev->incomplete, (unsigned long long)ev->flagged);
+	       (unsigned long long)ev->incomplete, (unsigned long long)ev->flagged,
+	       (unsigned long long)ev->findings);
 	else
 		printf("%s%llu file%s, %llu rows, %llu used; skipped: %llu other API or operator calls, "
 		  "%llu of unknown kind, %llu repeated marks; %llu launches taken from kernels, "
-		  "%llu kernels without a launch; %llu steps, %llu incomplete, %llu slow\n",
+		  "%llu kernels without a launch; %llu steps, %llu incomplete, %llu slow; %llu findings\n",
 		       ev->headed ? "\n" : "", (unsigned long long)ev->files, ev->files == 1 ? "" : "s",
 		       (unsigned long long)ev->rows,
 	       (unsigned long long)(ev->kept - ev->duplicate_marks),
 	       (unsigned long long)ev->api_other, (unsigned long long)ev->unknown_kind,
 	       (unsigned long long)ev->duplicate_marks, (unsigned long long)ev->proxies,
 	       (unsigned long long)ev->unmatched, (unsigned long long)ev->steps,
-	       (unsigned long long)ev->incomplete, (unsigned long long)ev->flagged);
+	       (unsigned long long)ev->incomplete, (unsigned long long)ev->flagged,
+	       (unsigned long long)ev->findings);
 }
 
 static int options(struct replay_events *ev, int argc, char **argv)
@@ -280,9 +311,10 @@ static int options(struct replay_events *ev, int argc, char **argv)
 			ev->marks = !strcmp(optarg, "use");
 			break;
 		case 'o':
-			mode = roofline_mode_parse(optarg);
+			ev->peers = !strcmp(optarg, "sysom") ? PEERS_SYSOM : PEERS_ROBUST;
+			mode = ev->peers == PEERS_SYSOM ? ROOFLINE_ROBUST : roofline_mode_parse(optarg);
 			if (mode < 0) {
-				fprintf(stderr, "sysom replay events: --mode robust|p99\n");
+				fprintf(stderr, "sysom replay events: --mode robust|p99|sysom\n");
 				return 2;
 			}
 			ev->mode = (enum roofline_mode)mode;
@@ -311,11 +343,14 @@ int replay_events_main(int argc, char **argv)
 	}
 	for (int i = optind; i < argc && !rc; i++)
 		rc = replay_file(&ev, argv[i], i - optind);
-	if (!rc) {
-		replay_ranks_print(ev.ranks, ev.json);
+	if (!rc)
+		rc = replay_ranks_print(ev.ranks, ev.peers, ev.json, &ev.findings);
+	if (!rc)
 		print_summary(&ev);
-	}
+	else if (rc == -ENOMEM)
+		fprintf(stderr, "sysom replay events: out of memory\n");
 	replay_ranks_free(ev.ranks);
+	free(ev.step_ends);
 	if (fflush(stdout) || ferror(stdout)) {
 		fprintf(stderr, "sysom replay events: output failed\n");
 		return 1;

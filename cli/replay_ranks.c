@@ -8,34 +8,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analysis/median.h"
+#include "base/hash.h"
+#include "cli/replay_findings.h"
 
-/* A slope is told from 0 only when the ends spread over so much time. */
-#define DRIFT_SPAN_MIN_NS 1000000000.0
-/* Pairs looked at for the median slope. */
-#define SLOPE_PAIRS_MAX 20000
-/* What the ends of one collective differ by without any clock offset. */
-#define END_AGREEMENT_NS 1000.0
-/* Instances by which one trace may begin later than another. */
-#define SHIFT_MAX 64
-#define OPS (RECORD_COLL_OTHER + 1)
-
-struct coll {
-	uint64_t begin_ns, end_ns;
-};
-
-struct rank_colls {
-	int rank;
-	struct coll *of[OPS]; /* by operation, in time order */
-	uint32_t count[OPS];
-	int shift[OPS]; /* instance i of ours is i + shift of the reference */
-	double offset_ns, drift, error_ns; /* local = reference + offset + drift (t - zero) */
-	double zero_ns;
+struct names {
+	char **text; /* [0] is "" */
+	uint32_t count, room;
+	uint32_t *slots, slots_mask;
 };
 
 struct replay_ranks {
-	struct rank_colls *rank;
+	struct jobsteps_rank *rank; /* events and ends of steps are ours */
+	struct align_rank *clock;
 	uint32_t count;
+	struct names names;
+	uint64_t findings;
+	bool json;
 };
 
 struct replay_ranks *replay_ranks_new(void)
@@ -43,10 +31,11 @@ struct replay_ranks *replay_ranks_new(void)
 	return calloc(1, sizeof(struct replay_ranks));
 }
 
-static void rank_free(struct rank_colls *c)
+static void rank_free(struct jobsteps_rank *r, struct align_rank *a)
 {
-	for (int op = 0; op < OPS; op++)
-		free(c->of[op]);
+	free((void *)r->event);
+	free((void *)r->step_end_ns);
+	free(a->coll);
 }
 
 void replay_ranks_free(struct replay_ranks *r)
@@ -54,287 +43,305 @@ void replay_ranks_free(struct replay_ranks *r)
 	if (!r)
 		return;
 	for (uint32_t i = 0; i < r->count; i++)
-		rank_free(&r->rank[i]);
+		rank_free(&r->rank[i], &r->clock[i]);
+	for (uint32_t i = 0; i < r->names.count; i++)
+		free(r->names.text[i]);
+	free(r->names.text);
+	free(r->names.slots);
 	free(r->rank);
+	free(r->clock);
 	free(r);
 }
 
-int replay_ranks_add(struct replay_ranks *r, const struct replay_trace *t)
+/* ---- names of the whole job ---- */
+
+static uint32_t *name_slot(const struct names *n, const char *text)
 {
-	struct rank_colls *grown, c = {.rank = t->rank};
+	uint32_t at = (uint32_t)hash_mix(hash_bytes(HASH_SEED, text, strlen(text))) & n->slots_mask;
+
+	while (n->slots[at] && strcmp(n->text[n->slots[at]], text))
+		at = (at + 1) & n->slots_mask;
+	return &n->slots[at];
+}
+
+static bool names_grow(struct names *n)
+{
+	uint32_t room = n->room ? n->room * 2 : 512;
+	char **text = realloc(n->text, room * sizeof(*text));
+	uint32_t *slots = calloc((size_t)room * 2, sizeof(*slots));
+
+	if (text)
+		n->text = text;
+	if (text && !n->count) {
+		n->text[0] = strdup("");
+		n->count = n->text[0] != NULL;
+	}
+	if (!text || !slots || !n->count) {
+		free(slots);
+		return false;
+	}
+	free(n->slots);
+	n->slots = slots;
+	n->slots_mask = room * 2 - 1;
+	n->room = room;
+	for (uint32_t i = 1; i < n->count; i++)
+		*name_slot(n, n->text[i]) = i;
+	return true;
+}
+
+/* 0: none, or without memory. */
+static uint32_t name_id(struct names *n, const char *text)
+{
+	uint32_t *slot;
+
+	if (!*text || n->count >= REPLAY_LOAD_NAMES_MAX || (n->count + 1 >= n->room && !names_grow(n)))
+		return 0;
+	slot = name_slot(n, text);
+	if (!*slot) {
+		n->text[n->count] = strdup(text);
+		if (!n->text[n->count])
+			return 0;
+		*slot = n->count++;
+	}
+	return *slot;
+}
+
+/* ---- intake ---- */
+
+static uint64_t what_of(const struct replay_trace *t, const struct record *x)
+{
+	const char *name = t->names.text[x->name];
+
+	return hash_mix(hash_bytes(HASH_SEED + x->func, name, strlen(name)));
+}
+
+/* Device records as events, and those of collectives as marks in time. */
+static int take_events(struct replay_ranks *r, const struct replay_trace *t, struct jobsteps_event *event,
+		       struct align_rank *a)
+{
+	uint32_t *ids = calloc(t->names.count ? t->names.count : 1, sizeof(*ids));
+
+	if (!ids || (!r->names.room && !names_grow(&r->names))) {
+		free(ids);
+		return -ENOMEM;
+	}
+	for (size_t i = 0; i < t->device_count; i++) {
+		const struct record *x = &t->device[i];
+
+		if (x->name && !ids[x->name])
+			ids[x->name] = name_id(&r->names, t->names.text[x->name]);
+		event[i] = (struct jobsteps_event){ x->begin_ns, x->end_ns, ids[x->name],
+						    (uint8_t)x->kind, x->func, 0 };
+		if (x->kind == RECORD_COLL_KERNEL)
+			a->coll[a->count++] = (struct align_coll){ x->begin_ns, x->end_ns, what_of(t, x),
+								   (uint32_t)i, ALIGN_NONE };
+	}
+	free(ids);
+	return 0;
+}
+
+static int ranks_room(struct replay_ranks *r)
+{
+	struct jobsteps_rank *rank = realloc(r->rank, (r->count + 1) * sizeof(*rank));
+	struct align_rank *clock = realloc(r->clock, (r->count + 1) * sizeof(*clock));
+
+	if (rank)
+		r->rank = rank;
+	if (clock)
+		r->clock = clock;
+	return rank && clock ? 0 : -ENOMEM;
+}
+
+int replay_ranks_add(struct replay_ranks *r, const struct replay_trace *t, const uint64_t *step_end_ns,
+		     uint32_t step_count)
+{
+	struct jobsteps_event *event;
+	uint64_t *ends;
+	size_t colls = 0;
+	struct align_rank a = { 0 };
+	int rc;
 
 	for (uint32_t i = 0; i < r->count; i++)
 		if (r->rank[i].rank == t->rank) {
 			fprintf(stderr, "sysom replay events: two files of rank %d\n", t->rank);
 			return -EBADMSG;
 		}
-	if (r->count == REPLAY_RANKS_MAX)
+	if (r->count == REPLAY_RANKS_MAX || t->device_count > UINT32_MAX || ranks_room(r))
 		return -ENOMEM;
 	for (size_t i = 0; i < t->device_count; i++)
-		if (t->device[i].kind == RECORD_COLL_KERNEL)
-			c.count[t->device[i].func % OPS]++;
-	for (int op = 0; op < OPS; op++) {
-		c.of[op] = c.count[op] ? malloc(c.count[op] * sizeof(struct coll)) : NULL;
-		if (c.count[op] && !c.of[op]) {
-			rank_free(&c);
-			return -ENOMEM;
-		}
-		c.count[op] = 0;
+		colls += t->device[i].kind == RECORD_COLL_KERNEL;
+	event = malloc((t->device_count ? t->device_count : 1) * sizeof(*event));
+	ends = malloc((step_count ? step_count : 1) * sizeof(*ends));
+	a.coll = malloc((colls ? colls : 1) * sizeof(*a.coll));
+	rc = event && ends && a.coll ? take_events(r, t, event, &a) : -ENOMEM;
+	if (rc) {
+		free(event);
+		free(ends);
+		free(a.coll);
+		return rc;
 	}
-	for (size_t i = 0; i < t->device_count; i++) {
-		const struct record *x = &t->device[i];
-		unsigned op = x->func % OPS;
-
-		if (x->kind == RECORD_COLL_KERNEL)
-			c.of[op][c.count[op]++] = (struct coll){x->begin_ns, x->end_ns};
-	}
-	grown = realloc(r->rank, (r->count + 1) * sizeof(*grown));
-	if (!grown) {
-		rank_free(&c);
-		return -ENOMEM;
-	}
-	r->rank = grown;
-	r->rank[r->count++] = c;
+	memcpy(ends, step_end_ns, step_count * sizeof(*ends));
+	r->rank[r->count] = (struct jobsteps_rank){ .rank = t->rank, .event = event,
+						    .event_count = (uint32_t)t->device_count,
+						    .step_end_ns = ends, .step_count = step_count };
+	r->clock[r->count++] = a;
 	return 0;
 }
 
-static int rank_order(const void *pa, const void *pb)
+/* By rank number; few ranks. */
+static void ranks_sort(struct replay_ranks *r)
 {
-	const struct rank_colls *a = pa, *b = pb;
+	for (uint32_t i = 1; i < r->count; i++)
+		for (uint32_t k = i; k && r->rank[k - 1].rank > r->rank[k].rank; k--) {
+			struct jobsteps_rank x = r->rank[k];
+			struct align_rank a = r->clock[k];
 
+			r->rank[k] = r->rank[k - 1];
+			r->clock[k] = r->clock[k - 1];
+			r->rank[k - 1] = x;
+			r->clock[k - 1] = a;
+		}
+}
+
+/* ---- collectives ---- */
+
+struct member {
+	uint32_t instance, rank;
+	uint64_t enter_ns; /* on the common clock */
+	uint8_t func;
+};
+
+static int member_order(const void *pa, const void *pb)
+{
+	const struct member *a = pa, *b = pb;
+
+	if (a->instance != b->instance)
+		return a->instance < b->instance ? -1 : 1;
 	return (a->rank > b->rank) - (a->rank < b->rank);
 }
 
-static int double_order(const void *pa, const void *pb)
+static void print_instance(const struct replay_ranks *r, const struct member *m, uint32_t n, uint32_t seq)
 {
-	double a = *(const double *)pa, b = *(const double *)pb;
+	const struct member *first = m, *last = m;
 
-	return (a > b) - (a < b);
-}
-
-static double distance(const struct coll *a, const struct coll *b)
-{
-	return a->end_ns > b->end_ns ? (double)(a->end_ns - b->end_ns)
-				     : -(double)(b->end_ns - a->end_ns);
-}
-
-/* Reference instance that ours[i] belongs to, NULL none. */
-static const struct coll *partner(const struct rank_colls *ref, const struct rank_colls *own,
-				  int op, uint32_t i)
-{
-	int64_t at = (int64_t)i + own->shift[op];
-
-	return at >= 0 && at < ref->count[op] ? &ref->of[op][at] : NULL;
-}
-
-/* Where traces differ in length: the shift whose ends agree best. */
-static int shift_find(const struct rank_colls *ref, struct rank_colls *own, int op, double *scratch)
-{
-	double best = INFINITY;
-	int best_shift = 0;
-
-	if (ref->count[op] == own->count[op])
-		return 0;
-	for (int shift = -SHIFT_MAX; shift <= SHIFT_MAX; shift++) {
-		size_t n = 0;
-		double mid, spread;
-
-		own->shift[op] = shift;
-		for (uint32_t i = 0; i < own->count[op]; i++) {
-			const struct coll *p = partner(ref, own, op, i);
-
-			if (p)
-				scratch[n++] = distance(&own->of[op][i], p);
-		}
-		if (n < 3 || n * 2 < (ref->count[op] < own->count[op] ? ref->count[op]
-								    : own->count[op]))
-			continue;
-		mid = median_of(scratch, n);
-		for (size_t i = 0; i < n; i++)
-			scratch[i] = fabs(scratch[i] - mid);
-		spread = median_of(scratch, n);
-		if (spread < best || (spread == best && abs(shift) < abs(best_shift))) {
-			best = spread;
-			best_shift = shift;
-		}
+	for (uint32_t i = 1; i < n; i++) {
+		first = m[i].enter_ns < first->enter_ns ? &m[i] : first;
+		last = m[i].enter_ns > last->enter_ns ? &m[i] : last;
 	}
-	return best_shift;
-}
-
-/* Median of slopes between points far apart. */
-static double slope_of(const double *t, const double *y, size_t n, double *scratch)
-{
-	size_t half = n / 2, m = 0, step = half * (n - half) / SLOPE_PAIRS_MAX + 1, k = 0;
-
-	for (size_t i = 0; i < half; i++)
-		for (size_t j = n - half; j < n; j++) {
-			if (k++ % step || t[j] <= t[i] || m == SLOPE_PAIRS_MAX)
-				continue;
-			scratch[m++] = (y[j] - y[i]) / (t[j] - t[i]);
-		}
-	return median_of(scratch, m);
-}
-
-/* By time; scratch holds n pairs. */
-static void points_sort(double *t, double *y, size_t n, double *scratch)
-{
-	for (size_t i = 0; i < n; i++) {
-		scratch[2 * i] = t[i];
-		scratch[2 * i + 1] = y[i];
-	}
-	qsort(scratch, n, 2 * sizeof(*scratch), double_order);
-	for (size_t i = 0; i < n; i++) {
-		t[i] = scratch[2 * i];
-		y[i] = scratch[2 * i + 1];
-	}
-}
-
-static void clock_fit(struct rank_colls *own, double *t, double *y, size_t n, double *scratch)
-{
-	double span, mad;
-
-	points_sort(t, y, n, scratch);
-	own->zero_ns = 0;
-	memcpy(scratch, y, n * sizeof(*y));
-	own->offset_ns = median_of(scratch, n);
-	span = n ? t[n - 1] - t[0] : 0;
-	for (int pass = 0;; pass++) {
-		for (size_t i = 0; i < n; i++)
-			scratch[i] = fabs(y[i] - own->offset_ns - own->drift * t[i]);
-		mad = 1.4826 * median_of(scratch, n);
-		own->error_ns = 3 * mad / sqrt((double)(n ? n : 1)) + END_AGREEMENT_NS;
-		if (pass || n < 8 || span < DRIFT_SPAN_MIN_NS)
-			break;
-		own->drift = slope_of(t, y, n, scratch);
-		for (size_t i = 0; i < n; i++)
-			scratch[i] = y[i] - own->drift * t[i];
-		own->offset_ns = median_of(scratch, n);
-	}
-}
-
-static void clock_estimate(const struct rank_colls *ref, struct rank_colls *own, uint64_t zero,
-			   double *work, size_t most)
-{
-	double *t = work, *y = work + most, *scratch = work + 2 * most;
-	size_t n = 0;
-
-	for (int op = 0; op < OPS; op++) {
-		own->shift[op] = shift_find(ref, own, op, scratch);
-		for (uint32_t i = 0; i < own->count[op] && n < most; i++) {
-			const struct coll *p = partner(ref, own, op, i);
-
-			if (!p)
-				continue;
-			t[n] = p->end_ns > zero ? (double)(p->end_ns - zero) : 0;
-			y[n++] = distance(&own->of[op][i], p);
-		}
-	}
-	if (n)
-		clock_fit(own, t, y, n, scratch);
-	else
-		own->error_ns = INFINITY;
-}
-
-/* A time of `own` on the reference clock. Offsets that may be 0 are taken for 0. */
-static uint64_t on_reference(const struct rank_colls *own, uint64_t local, uint64_t zero)
-{
-	double off;
-
-	if (fabs(own->offset_ns) <= own->error_ns && own->drift == 0)
-		return local;
-	off = own->offset_ns + own->drift * ((double)(int64_t)(local - zero) - own->offset_ns);
-	return (uint64_t)((int64_t)local - (int64_t)llround(off));
-}
-
-static void print_instance(const struct replay_ranks *r, int op, uint32_t i, uint64_t zero,
-			   bool json)
-{
-	uint64_t first = UINT64_MAX, last = 0;
-	uint32_t members = 0;
-	int last_rank = -1;
-
-	for (uint32_t k = 0; k < r->count; k++) {
-		const struct rank_colls *c = &r->rank[k];
-		int64_t at = (int64_t)i - c->shift[op];
-		uint64_t enter;
-
-		if (at < 0 || at >= c->count[op])
-			continue;
-		enter = on_reference(c, c->of[op][at].begin_ns, zero);
-		if (!members++ || enter > last) {
-			last = enter;
-			last_rank = c->rank;
-		}
-		first = enter < first ? enter : first;
-	}
-	if (members < 2)
-		return;
-	if (!json) {
+	if (!r->json) {
 		printf("%-14s %6u %6u ranks, last in: rank %d, %.3f ms after the first\n",
-		       record_coll_name((unsigned)op), i, members, last_rank,
-		       (double)(last - first) / 1e6);
+		       record_coll_name(m->func), seq, n, r->rank[last->rank].rank,
+		       (double)(last->enter_ns - first->enter_ns) / 1e6);
 		return;
 	}
 	printf("{\"type\":\"collective\",\"op\":\"%s\",\"seq\":%u,\"enter_ns\":{",
-	       record_coll_name((unsigned)op), i);
-	members = 0;
-	for (uint32_t k = 0; k < r->count; k++) {
-		const struct rank_colls *c = &r->rank[k];
-		int64_t at = (int64_t)i - c->shift[op];
-
-		if (at >= 0 && at < c->count[op])
-			printf("%s\"%d\":%" PRIu64, members++ ? "," : "", c->rank,
-			       on_reference(c, c->of[op][at].begin_ns, zero));
-	}
-	printf("},\"last_rank\":%d,\"spread_ns\":%" PRIu64 "}\n", last_rank, last - first);
+	       record_coll_name(m->func), seq);
+	for (uint32_t i = 0; i < n; i++)
+		printf("%s\"%d\":%" PRIu64, i ? "," : "", r->rank[m[i].rank].rank, m[i].enter_ns);
+	printf("},\"last_rank\":%d,\"spread_ns\":%" PRIu64 "}\n", r->rank[last->rank].rank,
+	       last->enter_ns - first->enter_ns);
 }
 
-void replay_ranks_print(struct replay_ranks *r, bool json)
+static int print_collectives(const struct replay_ranks *r, const struct align_job *job)
 {
-	struct rank_colls *ref = r->rank;
-	uint64_t zero = UINT64_MAX;
-	size_t most = 1;
-	double *work;
+	uint32_t seq[256] = { 0 };
+	size_t total = 0, n = 0;
+	struct member *v;
 
-	if (!r->count)
-		return;
-	qsort(r->rank, r->count, sizeof(*r->rank), rank_order);
-	for (uint32_t k = 0; k < r->count; k++) {
-		size_t n = 0;
+	for (uint32_t k = 0; k < r->count; k++)
+		total += r->clock[k].count;
+	v = malloc((total ? total : 1) * sizeof(*v));
+	if (!v)
+		return -ENOMEM;
+	for (uint32_t k = 0; k < r->count; k++)
+		for (uint32_t i = 0; i < r->clock[k].count; i++) {
+			const struct align_coll *c = &r->clock[k].coll[i];
 
-		for (int op = 0; op < OPS; op++)
-			n += r->rank[k].count[op];
-		most = n > most ? n : most;
+			if (c->instance != ALIGN_NONE)
+				v[n++] = (struct member){ c->instance, k,
+							  align_to_reference(job, k, c->begin_ns),
+							  r->rank[k].event[c->order].func };
+		}
+	qsort(v, n, sizeof(*v), member_order);
+	for (size_t i = 0; i < n;) {
+		size_t first = i;
+
+		while (i < n && v[i].instance == v[first].instance)
+			i++;
+		print_instance(r, &v[first], (uint32_t)(i - first), seq[v[first].func]++);
 	}
-	for (int op = 0; op < OPS; op++)
-		if (ref->count[op] && ref->of[op][0].end_ns < zero)
-			zero = ref->of[op][0].end_ns;
-	work = calloc(2 * most + (2 * most > SLOPE_PAIRS_MAX ? 2 * most : SLOPE_PAIRS_MAX),
-		      sizeof(*work));
-	if (!work)
-		return;
-	for (uint32_t k = 1; k < r->count; k++)
-		clock_estimate(ref, &r->rank[k], zero, work, most);
-	free(work);
+	free(v);
+	return 0;
+}
+
+static void print_clocks(const struct replay_ranks *r)
+{
+	for (uint32_t k = 0; k < r->count; k++) {
+		const struct align_rank *c = &r->clock[k];
+
+		if (r->json)
+			printf("{\"type\":\"clock\",\"rank\":%d,\"offset_ns\":%.0f,\"drift_ppm\":%.3f,"
+			       "\"common\":%u,\"error_ns\":",
+			       r->rank[k].rank, c->offset_ns, c->drift * 1e6, c->common);
+		else
+			printf("clock of rank %d: offset %.0f ns, drift %.3f ppm, error ",
+			       r->rank[k].rank, c->offset_ns, c->drift * 1e6);
+		if (isfinite(c->error_ns))
+			printf("%.0f%s\n", c->error_ns, r->json ? "}" : " ns");
+		else
+			printf("%s\n", r->json ? "null}" : "unknown");
+	}
+}
+
+/* ---- findings ---- */
+
+static void print_finding(void *to, const struct crossrank_finding *f)
+{
+	struct replay_findings_extra extra = { .has_sure_step = true, .sure_step = f->sure_step };
+	struct replay_ranks *r = to;
+
+	r->findings++;
+	if (r->json)
+		replay_findings_json(stdout, &f->finding, &extra);
+	else
+		replay_findings_text(stdout, &f->finding, &extra);
+}
+
+static int print_findings(struct replay_ranks *r, const struct align_job *align, enum peers_mode mode)
+{
+	struct jobsteps steps = { .rank = r->rank, .rank_count = r->count, .align = align,
+				  .name_count = r->names.count };
+	struct crossrank_job job = { .steps = &steps, .name = (const char *const *)r->names.text };
+	struct crossrank_config config;
+	int rc = jobsteps_make(&steps);
+
+	crossrank_config_default(&config);
+	config.mode = mode;
+	if (!rc)
+		rc = crossrank_find(&job, &config, print_finding, r);
+	jobsteps_fini(&steps);
+	return rc == -ENODATA ? 0 : rc;
+}
+
+int replay_ranks_print(struct replay_ranks *r, enum peers_mode mode, bool json, uint64_t *findings)
+{
+	struct align_job job = { .rank = r->clock, .rank_count = r->count };
+	int rc = 0;
+
+	r->json = json;
+	*findings = r->findings = 0;
+	if (!r->count)
+		return 0;
+	ranks_sort(r);
+	rc = align_job(&job);
 	if (!json && r->count > 1)
 		printf("\n");
-	for (int op = 0; op < OPS && r->count > 1; op++)
-		for (uint32_t i = 0; i < ref->count[op]; i++)
-			print_instance(r, op, i, zero, json);
-	for (uint32_t k = 0; k < r->count; k++) {
-		const struct rank_colls *c = &r->rank[k];
-		bool known = isfinite(c->error_ns);
-
-		if (json)
-			printf("{\"type\":\"clock\",\"rank\":%d,\"offset_ns\":%.0f,"
-			       "\"drift_ppm\":%.3f,\"error_ns\":",
-			       c->rank, c->offset_ns, c->drift * 1e6);
-		else
-			printf("clock of rank %d: offset %.0f ns, drift %.3f ppm, error ", c->rank,
-			       c->offset_ns, c->drift * 1e6);
-		if (known)
-			printf("%.0f%s\n", c->error_ns, json ? "}" : " ns");
-		else
-			printf("%s\n", json ? "null}" : "unknown");
-	}
+	if (!rc && r->count > 1)
+		rc = print_collectives(r, &job);
+	if (!rc)
+		print_clocks(r);
+	if (!rc)
+		rc = print_findings(r, &job, mode);
+	*findings = r->findings;
+	return rc;
 }

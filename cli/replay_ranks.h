@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
- * replay_ranks.h - what only several ranks' traces tell: who entered a collective last, and how far
- * the ranks' clocks stand apart.
- *
- * The k-th kernel of an operation on every rank is taken for one instance (traces of the same
- * steps). Its ends agree within microseconds (all leave together), its starts don't: so ends give
- * the clocks, and starts, on the lowest rank's clock, the lateness. */
+ * replay_ranks.h - what only several ranks' traces tell: who entered a collective last, how far the
+ * ranks' clocks stand apart, and what was wrong (analysis/align, jobsteps, crossrank).
+ * Owns: everything behind struct replay_ranks; 24 bytes per device row. Threads: one caller. */
 #ifndef SYSOM_CLI_REPLAY_RANKS_H
 #define SYSOM_CLI_REPLAY_RANKS_H
 
 #include <stdbool.h>
 
+#include "analysis/crossrank.h"
 #include "cli/replay_load.h"
 
 #define REPLAY_RANKS_MAX 4096
@@ -17,9 +15,11 @@
 struct replay_ranks;
 struct replay_ranks *replay_ranks_new(void); /* NULL: out of memory */
 void replay_ranks_free(struct replay_ranks *r);
-/* Copies the rank's communication kernels. 0, -ENOMEM, -EBADMSG (a rank twice, after a message). */
-int replay_ranks_add(struct replay_ranks *r, const struct replay_trace *t);
-/* Collective and clock lines. */
-void replay_ranks_print(struct replay_ranks *r, bool json);
+/* Copies the rank's device records. step_end_ns: where the steps found on this rank end on its device.
+ * 0, -ENOMEM, -EBADMSG (a rank twice, after a message). */
+int replay_ranks_add(struct replay_ranks *r, const struct replay_trace *t, const uint64_t *step_end_ns,
+		     uint32_t step_count);
+/* Collective, clock and finding lines. findings: their number. 0, -ENOMEM. */
+int replay_ranks_print(struct replay_ranks *r, enum peers_mode mode, bool json, uint64_t *findings);
 
 #endif

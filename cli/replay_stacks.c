@@ -32,14 +32,15 @@ struct arguments {
 static int usage(FILE *to)
 {
 	fputs("usage: sysom replay stacks [options] BASE.folded OTHER.folded\n\n"
-	      "Per function its share of the time in two profiles of folded stacks (root;...;leaf VALUE),\n"
-	      "largest difference first. Shares are of all time with the function on the stack; _self: with\n"
-	      "it as the leaf. Flagged: the share changed by more than delta, beyond the mere dilution by\n"
-	      "what is new, and by more than sampling noise. Files may be .gz or .zst; - is standard input.\n\n"
+	      "Per function its share of the time in two profiles of folded stacks\n"
+	      "(root;...;leaf VALUE), largest difference first. Shares are of all time with the\n"
+	      "function on the stack; _self: with it as the leaf. Flagged: the share changed by\n"
+	      "more than delta, beyond the mere dilution by what is new, and by more than\n"
+	      "sampling noise. Files may be .gz or .zst; - is standard input.\n\n"
 	      "  --json             one JSON object per line\n"
 	      "  --delta X          what difference matters, of the whole (0.005)\n"
-	      "  --sample-weight N  what one sample adds to a line (1; of times in nanoseconds the smallest\n"
-	      "                     value of the file)\n\n"
+	      "  --sample-weight N  what one sample adds to a line (1; of times in nanoseconds the\n"
+	      "                     smallest value of the file)\n\n"
 	      "example:\n"
 	      "  sysom replay stacks healthy.folded slow.folded --json | jq 'select(.flagged)'\n", to);
 	return to == stdout ? EXIT_OK : EXIT_USAGE;

@@ -2,8 +2,8 @@
  * beats.h - what a beat tells of one rank beyond its totals: step groups, sampled collectives,
  * communicators (wire/window.h; DESIGN.md 1, beat).
  * Groups: the size is a power of two, doubled when at the rank's pace a beat period has more than
- * BEATS_GROUPS_HIGH of them, halved when it would have at most BEATS_GROUPS_LOW at half the size. Collectives: those that
- * wire/beat_sample.h chooses; the threshold follows their rate with hysteresis.
+ * BEATS_GROUPS_HIGH of them, halved when it would have at most BEATS_GROUPS_LOW at half the size.
+ * Collectives: those that wire/beat_sample.h chooses; the threshold follows their rate with hysteresis.
  * Owns: its memory, made at open.  Threads: one caller.  Pure but for that: time is an argument.
  * Trust: communicators and sequences are what the job says; every table is bounded, what finds no room
  * is counted. */

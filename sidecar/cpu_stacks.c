@@ -19,6 +19,7 @@
 
 #include "base/limits.h"
 #include "base/log.h"
+#include "sidecar/commands.h"
 #include "sidecar/node.h"
 #include "wire/stacks.h"
 
@@ -52,6 +53,7 @@ struct cpu_stacks {
 	bool thread_runs;
 	/* The loop's. */
 	uint64_t drain_asked_ns, anomaly_ns, hurry_until_ns;
+	bool raising;
 	/* Under lock: what the loop wants ... */
 	uint32_t root[LIMIT_NODE_PROCESSES];
 	uint64_t asked, asked_ns; /* turns so far, and the time of the last */
@@ -430,8 +432,15 @@ void cpu_stacks_unwatch(struct node *n, uint32_t pid)
 		replace_root(n->stacks, pid, 0);
 }
 
-static bool anomaly_open(const struct node *n)
+bool cpu_stacks_raised(const struct node *n)
 {
+	return n->stacks && n->stacks->raising;
+}
+
+static bool anomaly_open(const struct node *n, uint64_t now_ns)
+{
+	if (commands_suspect_until_ns(n) || now_ns < n->peer_suspect_until_ns)
+		return true;
 	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++)
 		if (n->processes[i] && n->processes[i]->rank->anomaly.state == ANOMALY_OPEN)
 			return true;
@@ -445,9 +454,9 @@ void cpu_stacks_tend(struct node *n, uint64_t now_ns)
 
 	if (!s)
 		return;
-	if (anomaly_open(n))
+	if (anomaly_open(n, now_ns))
 		s->anomaly_ns = now_ns;
-	raise = s->anomaly_ns && now_ns - s->anomaly_ns < LOWER_NS;
+	raise = s->raising = s->anomaly_ns && now_ns - s->anomaly_ns < LOWER_NS;
 	pthread_mutex_lock(&s->lock);
 	if (s->sampling) {
 		bool due = now_ns - s->drain_asked_ns >=
@@ -537,6 +546,53 @@ int cpu_stacks_extract(struct node *n, uint32_t pid, uint64_t begin_ns, uint64_t
 		err = pid_count ? extract(s, pids, pid_count, begin_ns, end_ns, out) : 0;
 	pthread_mutex_unlock(&s->lock);
 	return err;
+}
+
+/* Under lock. */
+static int copy_periods(const struct cpu_stacks *s, uint64_t begin_ns, uint64_t end_ns, struct buf *out)
+{
+	int n = 0;
+
+	for (uint32_t i = 0; i < s->count; i++) {
+		const struct period *p = &s->period[(s->first + i) % PERIODS];
+
+		if (p->end_ns <= begin_ns || p->begin_ns >= end_ns)
+			continue;
+		buf_init(&out[n], LIMIT_STACKS_KEPT_BYTES);
+		buf_append(&out[n], p->packed.data, p->packed.bytes);
+		n += !out[n].failed;
+	}
+	return n;
+}
+
+int cpu_stacks_copy(struct node *n, uint64_t begin_ns, uint64_t end_ns, struct buf **out,
+		    struct cpu_stacks_member **family, uint32_t *family_count)
+{
+	struct cpu_stacks *s = n->stacks;
+	int count = -ENOSYS;
+
+	if (!s)
+		return -ENOSYS;
+	*out = calloc(PERIODS, sizeof(**out));
+	*family = calloc(FAMILY_MAX, sizeof(**family));
+	if (!*out || !*family) {
+		free(*out);
+		free(*family);
+		return -ENOMEM;
+	}
+	pthread_mutex_lock(&s->lock);
+	if (s->sampling) {
+		count = copy_periods(s, begin_ns, end_ns, *out);
+		for (*family_count = 0; *family_count < s->member_count; (*family_count)++)
+			(*family)[*family_count] = (struct cpu_stacks_member){
+				s->member[*family_count].pid, s->member[*family_count].root };
+	}
+	pthread_mutex_unlock(&s->lock);
+	if (count < 0) {
+		free(*out);
+		free(*family);
+	}
+	return count;
 }
 
 void cpu_stacks_stats_get(const struct node *n, struct cpu_stacks_stats *out,

@@ -8,6 +8,7 @@
 #define SYSOM_SIDECAR_CPU_STACKS_H
 
 #include "analysis/stack.h"
+#include "base/buf.h"
 #include "sampler/sampler.h"
 
 struct node;
@@ -30,12 +31,22 @@ void cpu_stacks_watch(struct node *n, uint32_t pid);
 void cpu_stacks_unwatch(struct node *n, uint32_t pid);
 /* Asks for a drain when it is time; raises and lowers the fraction. Never waits. */
 void cpu_stacks_tend(struct node *n, uint64_t now_ns);
+/* Whether all ticks take a sample. */
+bool cpu_stacks_raised(const struct node *n);
 /* Waits until all that was asked for so far is done: true, or false after wait_ms. */
 bool cpu_stacks_settle(struct node *n, uint32_t wait_ms);
 /* Appends to *out what the process pid and its descendants did in [begin, end), draining first
  * where that is not over (it waits 40 ms for that at most). 0, -ENOMEM, -ENOSYS without a sampler. */
 int cpu_stacks_extract(struct node *n, uint32_t pid, uint64_t begin_ns, uint64_t end_ns,
 		       struct stack_batch *out);
+/* Copies of the packed periods that overlap [begin, end), oldest first, into *out (malloc'ed, each buf the
+ * caller's), and into *family who belonged to which rank's process. Their count; -ENOMEM, -ENOSYS
+ * without a sampler. Any thread while the node is open. */
+struct cpu_stacks_member {
+	uint32_t pid, root; /* root 0: of no rank */
+};
+int cpu_stacks_copy(struct node *n, uint64_t begin_ns, uint64_t end_ns, struct buf **out,
+		    struct cpu_stacks_member **family, uint32_t *family_count);
 void cpu_stacks_stats_get(const struct node *n, struct cpu_stacks_stats *out,
 			  struct sampler_stats *sampler);
 

@@ -4,7 +4,9 @@ LIBS += sidecar
 sidecar_SRCS := sidecar/clockmap.c sidecar/join.c sidecar/join_match.c sidecar/recorder.c \
 	sidecar/anomaly.c sidecar/spool.c sidecar/uplink.c sidecar/canary.c sidecar/rank.c \
 	sidecar/registration.c sidecar/process.c sidecar/drain.c sidecar/ship.c sidecar/status.c \
-	sidecar/http.c sidecar/baseline.c sidecar/keep.c sidecar/cpu_stacks.c sidecar/beats.c
+	sidecar/http.c sidecar/baseline.c sidecar/keep.c sidecar/cpu_stacks.c sidecar/beats.c \
+	sidecar/normal.c sidecar/installed.c sidecar/cpu_profile.c sidecar/sketches.c \
+	sidecar/commands.c sidecar/local_peers.c
 sidecar_SRCS += sidecar/symbol_offer.c
 sidecar_LDLIBS := -lnng -lmicrohttpd -lcurl -ljansson
 # OS signals
@@ -79,6 +81,8 @@ bench_os_signals_USES := sidecar sampler wire symbol analysis ring base
 OBJ_CFLAGS_tests += $(if $(HAS_BPF),-DSIDECAR_BPF)
 
 # what beats and sketches tell of a rank
-UNIT += test_beats
+UNIT += test_beats test_local_peers
+test_local_peers_USES := sidecar analysis base
+test_local_peers_LDLIBS := -lcmocka -lm
 test_beats_USES := sidecar wire analysis base
 test_beats_LDLIBS := -lcmocka -lm

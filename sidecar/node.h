@@ -28,14 +28,16 @@ struct settings {
 	char http_listen[NODE_PATH_BYTES], uplink_url[NODE_PATH_BYTES], node_name[WIRE_TEXT_BYTES];
 	uint64_t recorder_memory_bytes, recorder_file_bytes;
 	uint64_t spool_bytes, spool_age_ns;
-	uint64_t beat_ns, beat_suspect_ns;
+	uint64_t beat_ns, beat_suspect_ns, sketch_ns;
+	bool sketch_symbols;
 	int log_level, roofline_mode;
 	uint64_t learn_min, learn_max, persist_n, persist_m;
 	double tail_mads, floor_ratio;
 	uint64_t window_margin, window_steps, window_length_ns, window_records;
-	double window_burst, window_per_minute;
+	double window_burst, window_per_minute, asked_per_minute;
+	uint64_t hold_bytes;
 	uint64_t stall_ns;
-	bool canary;
+	bool canary, node_peers;
 	bool automatic_steps;
 	/* CPU stacks */
 	int sampler_mode; /* enum sampler_mode, the best to try */
@@ -85,13 +87,22 @@ struct process {
 	uint32_t trace_state, cupti_state; /* as the process says */
 	uint32_t command_serial, acked_serial;
 	uint64_t baseline_total, baseline_at_ns; /* learned steps at the latest save, and when */
+	uint64_t sketch_at_ns; /* of the latest; 0: none yet */
+	/* slow among its peers on the node, by local_peers.h */
+	bool peer_slow;
+	uint64_t peer_since_ns, peer_window_ns; /* of the stretch; when the latest window was made */
+	double peer_excess, peer_excess_ns;
+	uint8_t peer_id[16];
+	uint32_t peer_sequence;
+	uint64_t peer_flags;
+	struct anomaly_bucket asked; /* windows that the aggregator may still ask for */
 };
 
 struct node_stats {
 	uint64_t attached, reattached, refused_full, refused_bad, refused_busy, ended;
 	uint64_t drain_turns, drain_behind; /* turns that ended with events left */
 	uint64_t raw_bytes_gone; /* ring bytes of processes that are forgotten */
-	uint64_t beat_oversize, window_failed, asked, asked_unknown;
+	uint64_t beat_oversize, window_failed;
 	uint64_t baselines_restored, baseline_steps_restored, baselines_bad, baseline_errors;
 	double cpu_share;
 	uint64_t cpu_ns_before, cpu_at_ns;
@@ -102,6 +113,9 @@ struct http;	     /* http.c */
 struct cpu_stacks;   /* cpu_stacks.c */
 struct symbol_offer; /* symbol_offer.c */
 struct os_signals;   /* os_signals.c */
+struct sketches;     /* sketches.c */
+struct commands;     /* commands.c */
+struct local_peers;  /* local_peers.c */
 struct os_opening;   /* os_node.c */
 struct gpu_node;     /* gpu_node.c */
 
@@ -116,6 +130,10 @@ struct node {
 	struct http *http;
 	struct cpu_stacks *stacks; /* cpu_stacks.c; NULL: not opened */
 	struct symbol_offer *offer; /* symbol_offer.c; NULL: off, or nobody to offer to */
+	struct commands *commands;
+	struct local_peers *peers; /* NULL: switched off */
+	uint64_t peer_suspect_until_ns;
+	struct sketches *sketches; /* sketches.c; NULL: off */
 	struct os_signals *os; /* NULL: switched off, or being loaded */
 	struct os_opening *os_opening; /* os_node.c; NULL: not being loaded */
 	struct gpu_node *gpu; /* NULL: switched off */
@@ -181,13 +199,18 @@ void drain_last(struct process *p);
 
 /* ship.c: windows and beats */
 void ship_init(struct process *p); /* sets the rank's callbacks */
-/* COMM windows that have waited for their arbitration. */
+/* The rank is gone: its peers wait for it no more. */
+void ship_forget(struct process *p);
+/* COMM windows that have waited for their arbitration; ranks that are slow among their peers. */
 void ship_tend(struct node *n, uint64_t now_ns);
 void ship_flush(struct node *n); /* closes and sends every open window */
 void ship_stall(struct process *p, uint64_t now_ns);
 /* A window of what is recorded: reason WINDOW_ASKED or WINDOW_MANUAL. 0 or -errno. */
-int ship_range(struct process *p, uint32_t reason, uint64_t begin_ns, uint64_t end_ns);
-void ship_command(void *node, const struct wire_command *c);
+int ship_range(struct process *p, uint32_t reason, uint64_t begin_ns, uint64_t end_ns,
+	       const uint8_t *anomaly_id); /* 16 bytes; NULL: one of its own */
+/* The same, not sent: the message into an uninitialised buffer, the caller's to free. */
+int ship_pack(struct process *p, uint32_t reason, uint64_t begin_ns, uint64_t end_ns,
+	      const uint8_t *anomaly_id, struct buf *out);
 void ship_beat(struct node *n, uint64_t now_ns);
 
 /* http.c: /metrics, /healthz, status, control */

@@ -46,7 +46,8 @@ int rank_open(struct rank **out, const struct rank_config *c, struct recorder *r
 	r->recent = malloc(sizeof(*r->recent) * RANK_RECENT);
 	r->learned = calloc(RANK_LEARNED, sizeof(*r->learned));
 	if (!r->steps_memory || !r->latency_memory || !r->self_memory || !r->explain_memory ||
-	    !r->recent || !r->learned || beats_open(&r->beats, c->beat_ns)) {
+	    !r->recent || !r->learned || beats_open(&r->beats, c->beat_ns) ||
+	    normal_open(&r->normal)) {
 		rank_close(r);
 		return -ENOMEM;
 	}
@@ -68,6 +69,7 @@ void rank_close(struct rank *r)
 	free(r->self_memory);
 	free(r->explain_memory);
 	beats_close(r->beats);
+	normal_close(r->normal);
 	free(r->recent);
 	free(r->learned);
 	free(r);
@@ -81,6 +83,7 @@ void rank_host(struct rank *r, const struct record *rec, const struct step_mark 
 		return;
 	r->stats.host_late += late;
 	beats_host(r->beats, rec);
+	normal_host(r->normal, rec);
 	steps_push_host(r->steps, rec, mark);
 }
 
@@ -277,6 +280,7 @@ static void take_step(struct rank *r, const struct step *s, uint32_t kernel_coun
 	if (s->latency_ns >= r->config.step_min_ns)
 		remember(r, &ws);
 	beats_step(r->beats, &ws, used);
+	normal_step(r->normal, &ws, used, r->kernels, kernel_count);
 	if (r->on_step)
 		r->on_step(r->arg, r, &ws, used, kernel_count);
 	if (drift && !r->drift_raised && drift_stands_alone(r, &ws)) {

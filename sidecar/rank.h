@@ -12,6 +12,7 @@
 #include "sidecar/anomaly.h"
 #include "sidecar/beats.h"
 #include "sidecar/canary.h"
+#include "sidecar/normal.h"
 #include "sidecar/recorder.h"
 
 #define RANK_MODELS 16u	  /* phases and graph buckets of one rank that are told apart */
@@ -69,6 +70,7 @@ struct rank {
 	struct roofline_set *latency, *self;
 	struct explain *explain;
 	struct beats *beats;
+	struct normal *normal;
 	struct anomaly anomaly;
 	struct window_step *recent; /* ring of RANK_RECENT */
 	uint32_t recent_next, recent_count;

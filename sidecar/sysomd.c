@@ -21,8 +21,11 @@
 #include "base/log.h"
 #include "base/watchdog.h"
 #include "sidecar/node.h"
+#include "sidecar/sketches.h"
 #include "sidecar/symbol_offer.h"
 #include "sidecar/cpu_stacks.h"
+#include "sidecar/commands.h"
+#include "sidecar/local_peers.h"
 
 #define DEFAULT_CONFIG "/etc/sysom/sysomd.yaml"
 /* SIGTERM: as long as this for what is queued; what remains waits in the spool. */
@@ -63,6 +66,11 @@ static const struct config_key keys[] = {
 	    .min = 1e8, .max = 600e9),
 	KEY(beat_suspect_ns, "beat.suspect", CONFIG_DURATION, "1s",
 	    "and while a rank of this node has a window open", .min = 1e8, .max = 600e9),
+	KEY(sketch_ns, "sketch.period", CONFIG_DURATION, "60s",
+	    "what is normal of each rank, to the aggregator, once its model is armed", .min = 1e9,
+	    .max = 3600e9),
+	KEY(sketch_symbols, "sketch.symbols", CONFIG_BOOL, "true",
+	    "name native functions in it by this node's symbol files; else file and page"),
 	KEY(roofline_mode, "roofline.mode", CONFIG_ENUM, "robust",
 	    "robust: median line and calibrated tail; p99: the paper's 99th percentile with RANSAC",
 	    .choices = "robust|p99"),
@@ -93,6 +101,11 @@ static const struct config_key keys[] = {
 	    .max = 1000),
 	KEY(window_per_minute, "window.per_minute", CONFIG_DOUBLE, "3",
 	    "full windows of a rank in the long run", .min = 0.01, .max = 600),
+	KEY(asked_per_minute, "window.asked_per_minute", CONFIG_DOUBLE, "6",
+	    "windows of a rank that the aggregator may ask for in the long run", .min = 0, .max = 600),
+	KEY(hold_bytes, "window.hold", CONFIG_BYTES, "16MiB",
+	    "windows kept in memory that the aggregator wants held and the recorder would lose",
+	    .min = 0, .max = 1e10),
 	KEY(stall_ns, "stall.after", CONFIG_DURATION, "5s",
 	    "no step for this long (and for 30 usual ones) is a stall", .min = 1e9, .max = 3600e9),
 	KEY(sampler_mode, "sampler.mode", CONFIG_ENUM, "bpf",
@@ -132,6 +145,8 @@ static const struct config_key keys[] = {
 	KEY(gpu_library, "gpu.library", CONFIG_STRING, "", "NVML; empty: libnvidia-ml.so.1"),
 	KEY(proc_root, "proc.root", CONFIG_STRING, "/proc", "where the host's /proc is"),
 	KEY(sys_root, "sys.root", CONFIG_STRING, "/sys", "and its /sys"),
+	KEY(node_peers, "peers.on", CONFIG_BOOL, "true",
+	    "compare the ranks of one job and role on this node with one another"),
 	KEY(canary, "canary.on", CONFIG_BOOL, "true",
 	    "do not judge steps during which the whole host stood still"),
 };
@@ -255,7 +270,7 @@ static bool has_suspect(const struct node *n)
 	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++)
 		if (n->processes[i] && n->processes[i]->rank->anomaly.state != ANOMALY_IDLE)
 			return true;
-	return false;
+	return commands_suspect_until_ns(n) != 0 || clock_monotonic_ns() < n->peer_suspect_until_ns;
 }
 
 static void measure_own(struct node *n, uint64_t now_ns)
@@ -294,8 +309,10 @@ static void on_tend(void *arg, uint32_t count)
 	uint64_t period = has_suspect(n) ? n->settings.beat_suspect_ns : n->settings.beat_ns;
 
 	ship_tend(n, now_ns);
+	commands_tend(n, now_ns);
 	keep_tend(n, now_ns);
 	cpu_stacks_tend(n, now_ns);
+	sketches_tend(n, now_ns);
 	if (n->beat_at_ns && now_ns - n->beat_at_ns < period)
 		return;
 	n->beat_at_ns = now_ns;
@@ -355,7 +372,7 @@ static int open_stores(struct node *n)
 	if (rc.file_bytes && mkdir(files, 0700) && errno != EEXIST)
 		rc.file_bytes = 0; /* memory alone; retention tells */
 	err = recorder_open(&n->recorder, &rc);
-	return err ? err : uplink_open(&n->uplink, &uc, n->loop, ship_command, n);
+	return err ? err : uplink_open(&n->uplink, &uc, n->loop, commands_take, n);
 }
 
 /* Without it windows still go out: only their frames stay without names. */
@@ -400,7 +417,11 @@ static int node_open(struct node *n)
 		return -ENOMEM;
 	if (n->settings.canary && (err = canary_open(&n->canary)))
 		return err;
-	err = cpu_stacks_open(n);
+	err = commands_open(n);
+	if (!err && n->settings.node_peers)
+		err = local_peers_open(&n->peers);
+	if (!err)
+		err = cpu_stacks_open(n);
 	if (!err)
 		err = os_node_open(n);
 	if (!err)
@@ -417,6 +438,9 @@ static int node_open(struct node *n)
 	    (err = loop_add_timer(n->loop, 0, 1000, on_second, n, NULL)))
 		return err;
 	open_offer(n);
+	err = sketches_open(n);
+	if (err)
+		return err;
 	return loop_add_timer(n->loop, 50, 250, on_tend, n, NULL);
 }
 
@@ -427,6 +451,7 @@ static void node_close(struct node *n, int code)
 		ship_flush(n);
 		ship_beat(n, clock_monotonic_ns());
 	}
+	sketches_close(n);
 	http_close(n);
 	keep_close(n);
 	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++)
@@ -434,6 +459,8 @@ static void node_close(struct node *n, int code)
 			process_forget(n->processes[i]);
 	cpu_stacks_close(n);
 	registration_close(n);
+	commands_close(n);
+	local_peers_close(n->peers);
 	symbol_offer_close(n->offer);
 	uplink_finish(n->uplink, LINGER_MS);
 	recorder_close(n->recorder);

@@ -5,11 +5,11 @@ away with the group on SIGTERM or after --seconds.
 
     cpu_limit.py --pid PID --percent 5 [--seconds 30]
 """
-import group
+import fault_group
 
 
 def main():
-    o, own = group.options("cpu", lambda p: p.add_argument("--percent", type=float, required=True))
+    o, own = fault_group.options("cpu", lambda p: p.add_argument("--percent", type=float, required=True))
     own.put("cpu.cfs_period_us", 100000)
     own.put("cpu.cfs_quota_us", int(o.percent * 1000))
     own.hold(o, "cpu_limit")

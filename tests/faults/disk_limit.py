@@ -4,7 +4,7 @@
 
     disk_limit.py --pid PID --device 254:0 --bytes-per-second 300000 [--seconds 30]
 """
-import group
+import fault_group
 
 
 def more(p):
@@ -13,7 +13,7 @@ def more(p):
 
 
 def main():
-    o, own = group.options("blkio", more)
+    o, own = fault_group.options("blkio", more)
     own.put("blkio.throttle.read_bps_device", f"{o.device} {o.bytes_per_second}")
     own.hold(o, "disk_limit")
 

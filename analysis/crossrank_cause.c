@@ -1,0 +1,277 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * A rank is compared with its own steps outside the stretch where there are any, since ranks differ for
+ * good; else with its peers in the stretch. */
+#include "analysis/crossrank_private.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "analysis/diagnosis.h"
+#include "analysis/median.h"
+#include "analysis/record.h"
+
+/* Kernels handed to the diagnosis, by time. */
+#define KERNELS_TOLD 300u
+#define PEERS_TOLD   16u
+/* Own steps that a comparison with them needs, and how many are read for it. */
+#define BEFORE_MIN 3u
+#define BEFORE_MAX 256u
+/* Kernels so much slower are the GPU's, unless idle time grew by several times as much. */
+#define PACE_MIN   0.015
+#define IDLE_TIMES 3.0
+/* One name has this share of what kernels take longer, and the others rose by less than this share of
+ * the pace: a kernel, not the GPU. */
+#define ONE_SHARE 0.5
+#define OTHERS_ROSE 0.35
+
+/* Of a uniform rise that is the GPUs' waiting. */
+#define HOST_SHARE 0.5
+
+struct side {
+	struct diagnosis_rank rank;
+	struct diagnosis_kernel *kernel;
+};
+
+static double median_in(const struct crossrank *c, enum jobsteps_measure m, uint32_t r, uint32_t first,
+			uint32_t last)
+{
+	return crossrank_median(c->steps->value[m] + (size_t)r * c->n, first, last, c->scratch);
+}
+
+static int by_time(const void *pa, const void *pb)
+{
+	const struct diagnosis_kernel *a = pa, *b = pb;
+
+	if (a->total_ns != b->total_ns)
+		return a->total_ns > b->total_ns ? -1 : 1;
+	return strcmp(a->name, b->name);
+}
+
+static double known_or(double x)
+{
+	return isnan(x) ? -1 : x;
+}
+
+static int side_fill(const struct crossrank *c, uint32_t r, uint32_t first, uint32_t last, struct side *out)
+{
+	struct diagnosis_rank *d = &out->rank;
+	struct jobsteps_kernel *list;
+	int n = jobsteps_kernels(c->steps, r, first, last, &list);
+	uint32_t steps = 0;
+
+	memset(out, 0, sizeof(*out));
+	if (n < 0)
+		return n;
+	for (uint32_t s = first; s <= last; s++)
+		steps += !isnan(jobsteps_value(c->steps, JOBSTEPS_SELF, r, s));
+	*d = (struct diagnosis_rank){
+		.rank = c->steps->rank[r].rank, .node = "", .steps = steps,
+		.step_ns = known_or(median_in(c, JOBSTEPS_LATENCY, r, first, last)),
+		.self_ns = known_or(median_in(c, JOBSTEPS_SELF, r, first, last)),
+		.compute_ns = known_or(median_in(c, JOBSTEPS_COMPUTE, r, first, last)),
+		.comm_ns = known_or(median_in(c, JOBSTEPS_COMM, r, first, last)),
+		.exposed_comm_ns = known_or(median_in(c, JOBSTEPS_EXPOSED, r, first, last)),
+		.copy_ns = known_or(median_in(c, JOBSTEPS_COPY, r, first, last)),
+		.idle_ns = known_or(median_in(c, JOBSTEPS_IDLE, r, first, last)),
+		.late_ns = known_or(median_in(c, JOBSTEPS_LATE, r, first, last)),
+		.kernels = known_or(median_in(c, JOBSTEPS_KERNELS, r, first, last)),
+		.cpu_ns = -1, .off_ns = -1, .gil_wait_ns = -1, .late_gap_ns = -1,
+	};
+	out->kernel = calloc((size_t)n + 1, sizeof(*out->kernel));
+	if (!out->kernel) {
+		free(list);
+		return -ENOMEM;
+	}
+	for (int i = 0; i < n; i++) {
+		bool copy = list[i].kind == RECORD_COPY || list[i].kind == RECORD_MEMSET;
+
+		if (list[i].name >= c->steps->name_count || copy)
+			continue;
+		out->kernel[d->kernel_count++] = (struct diagnosis_kernel){
+			c->job->name[list[i].name], list[i].count, list[i].total_ns,
+			list[i].kind == RECORD_COLL_KERNEL };
+	}
+	free(list);
+	qsort(out->kernel, d->kernel_count, sizeof(*out->kernel), by_time);
+	if (d->kernel_count > KERNELS_TOLD)
+		d->kernel_count = KERNELS_TOLD;
+	d->kernel = out->kernel;
+	return 0;
+}
+
+static void sides_free(struct side *v, uint32_t n)
+{
+	for (uint32_t i = 0; i < n; i++)
+		free(v[i].kernel);
+}
+
+/* The longest run of the rank's steps outside the stretch in which it was not slow; of equal ones the
+ * later. Its length. */
+static uint32_t quiet_run(const struct crossrank *c, uint32_t r, uint32_t first, uint32_t last,
+			  uint32_t *from)
+{
+	uint32_t best = 0, run = 0;
+
+	for (uint32_t s = 0; s < c->n; s++) {
+		bool quiet = (s < first || s > last) && !crossrank_slow_in(c, r, s) &&
+			     !isnan(jobsteps_value(c->steps, JOBSTEPS_SELF, r, s));
+
+		run = quiet ? run + 1 : 0;
+		if (run && run >= best) {
+			best = run;
+			*from = s + 1 - run;
+		}
+	}
+	if (best > BEFORE_MAX) {
+		*from += best - BEFORE_MAX;
+		best = BEFORE_MAX;
+	}
+	return best;
+}
+
+/* ---- kernels against the same rank's before ---- */
+
+struct slower {
+	double extra_ns, most_ns;	/* of all names, of the one with most */
+	double others_ns, others_base_ns; /* what the other names take, and would have */
+};
+
+static struct slower kernels_slower(const struct diagnosis_rank *in, const struct diagnosis_rank *base)
+{
+	struct slower out = { 0 };
+	double most_now = 0, most_base = 0;
+
+	for (uint32_t i = 0; i < in->kernel_count; i++) {
+		const struct diagnosis_kernel *k = &in->kernel[i];
+
+		for (uint32_t b = 0; b < base->kernel_count && !k->collective; b++) {
+			const struct diagnosis_kernel *was = &base->kernel[b];
+			double would;
+
+			if (strcmp(was->name, k->name) || !(was->count > 0))
+				continue;
+			would = was->total_ns / was->count * k->count;
+			out.others_ns += k->total_ns;
+			out.others_base_ns += would;
+			out.extra_ns += k->total_ns - would;
+			if (k->total_ns - would > out.most_ns) {
+				out.most_ns = k->total_ns - would;
+				most_now = k->total_ns;
+				most_base = would;
+			}
+			break;
+		}
+	}
+	out.others_ns -= most_now;
+	out.others_base_ns -= most_base;
+	return out;
+}
+
+/* What kernels alone say; CAUSE_UNKNOWN: nothing. */
+static enum finding_cause kernels_say(const struct diagnosis_rank *in, const struct diagnosis_rank *base)
+{
+	struct slower s = kernels_slower(in, base);
+	double pace, idle = 0, others;
+
+	if (!(s.others_base_ns > 0) || !(in->compute_ns > 0))
+		return CAUSE_UNKNOWN;
+	pace = s.extra_ns / fmax(in->compute_ns - s.extra_ns, 1);
+	others = s.others_ns / s.others_base_ns - 1;
+	if (base->idle_ns > 0 && in->idle_ns > 0)
+		idle = in->idle_ns / base->idle_ns - 1;
+	if (pace < PACE_MIN || (idle > IDLE_TIMES * pace && in->idle_ns - base->idle_ns > 2 * s.extra_ns))
+		return CAUSE_UNKNOWN;
+	return s.most_ns >= ONE_SHARE * s.extra_ns && others < OTHERS_ROSE * pace ? CAUSE_GPU_KERNEL :
+										    CAUSE_GPU_SLOW;
+}
+
+static bool is_gpu(const struct finding_line *l)
+{
+	return l->layer == LAYER_GPU;
+}
+
+/* gpu: what kernels alone say, over what the diagnosis does; CAUSE_UNKNOWN: nothing. */
+static void take_diagnosis(struct finding *f, const struct diagnosis *d, enum finding_cause gpu)
+{
+	f->cause = gpu == CAUSE_UNKNOWN ? d->cause : gpu;
+	for (int pass = 0; pass < 2; pass++) /* the GPU's lines lead where it is the cause */
+		for (uint32_t i = 0; i < d->evidence_count && f->evidence_count < FINDING_EVIDENCE_MAX; i++)
+			if (gpu == CAUSE_UNKNOWN ? !pass : is_gpu(&d->evidence[i]) == !pass)
+				f->evidence[f->evidence_count++] = d->evidence[i];
+	for (uint32_t i = 0; i < d->ruled_out_count && f->evidence_count < FINDING_EVIDENCE_MAX; i++)
+		if (gpu == CAUSE_UNKNOWN || !is_gpu(&d->ruled_out[i]))
+			finding_say(f, d->ruled_out[i].layer, 0, "not the %s: %.200s",
+				    finding_layer_name(d->ruled_out[i].layer), d->ruled_out[i].text);
+}
+
+/* The GPUs wait for the hosts, and nothing else explains the rise: the host's, on every rank. */
+static bool hosts_are_late(const struct diagnosis_rank *in, const struct diagnosis_rank *base)
+{
+	double rise = in->self_ns - base->self_ns;
+
+	return rise > 0 && in->idle_ns - base->idle_ns >= HOST_SHARE * rise;
+}
+
+static void diagnose(struct finding *f, const struct diagnosis_input *in, struct diagnosis *d)
+{
+	enum finding_cause gpu = CAUSE_UNKNOWN;
+
+	diagnosis_make(in, d);
+	if (f->kind == FINDING_UNIFORM && in->before && d->cause != CAUSE_CPU_HOST_GAP &&
+	    finding_cause_layer(d->cause) != LAYER_GPU && d->cause != CAUSE_SW_KERNELS &&
+	    hosts_are_late(&in->suspect[0], in->before))
+		d->cause = CAUSE_CPU_HOST_GAP;
+	if (in->before && (d->cause == CAUSE_CPU_HOST_GAP || d->cause == CAUSE_UNKNOWN))
+		gpu = kernels_say(&in->suspect[0], in->before);
+	take_diagnosis(f, d, gpu);
+	if (f->kind == FINDING_SLOW_RANK &&
+	    (f->cause == CAUSE_IMBALANCE_INPUT || f->cause == CAUSE_IMBALANCE_STAGE))
+		f->kind = FINDING_IMBALANCE;
+	if (f->kind == FINDING_UNIFORM && f->cause == CAUSE_UNKNOWN)
+		f->cause = CAUSE_SW_SLOWER;
+}
+
+int crossrank_cause(const struct crossrank *c, struct finding *f, const uint32_t *ranks, uint32_t count,
+		    uint32_t first, uint32_t last)
+{
+	struct side mine = { 0 }, before = { 0 }, peers[PEERS_TOLD];
+	struct diagnosis_rank list[PEERS_TOLD];
+	struct diagnosis *d = malloc(sizeof(*d));
+	uint32_t from = 0, quiet, n = 0;
+	int rc = d ? side_fill(c, ranks[0], first, last, &mine) : -ENOMEM;
+
+	quiet = quiet_run(c, ranks[0], first, last, &from);
+	if (!rc && quiet >= BEFORE_MIN)
+		rc = side_fill(c, ranks[0], from, from + quiet - 1, &before);
+	for (uint32_t q = 0; q < c->ranks && n < PEERS_TOLD && quiet < BEFORE_MIN && !rc; q++) {
+		bool suspect = false;
+
+		for (uint32_t i = 0; i < count; i++)
+			suspect |= ranks[i] == q;
+		if (suspect)
+			continue;
+		rc = side_fill(c, q, first, last, &peers[n]);
+		list[n] = peers[n].rank;
+		n++;
+	}
+	if (!rc && f->cause == CAUSE_UNKNOWN) {
+		struct diagnosis_input in = {
+			.kind = f->kind, .suspect = &mine.rank, .suspect_count = 1, .peer = list,
+			.peer_count = n, .before = quiet >= BEFORE_MIN ? &before.rank : NULL,
+			.job_ranks = c->ranks, .known = CAUSE_UNKNOWN };
+
+		/* what a rise of own times is about is no matter of communication */
+		if (f->kind == FINDING_UNIFORM) {
+			mine.rank.comm_ns = mine.rank.exposed_comm_ns = -1;
+			before.rank.comm_ns = before.rank.exposed_comm_ns = -1;
+		}
+		diagnose(f, &in, d);
+	}
+	sides_free(&mine, 1);
+	sides_free(&before, 1);
+	sides_free(peers, n);
+	free(d);
+	return rc;
+}

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * jobsteps.h - the steps of a whole job from its ranks' device records: one numbering, and per rank and
+ * step where the time went.
+ *
+ * The steps of one rank (the most regular ones) number the job's. Every rank is cut after the same
+ * collective, the last one of each step, and as many kernels more as usually follow it, so that what
+ * stands in one row is the same work everywhere, however each rank's own steps were found; without
+ * collectives at its own step ends.
+ * A rank's own time: the step less communication that nothing overlaps (own = latency - exposed). Its
+ * pace: the time of its compute kernels over what the same kernels usually take on this rank, so that
+ * other kernels, or more of them, do not change it.
+ *
+ * Pure: no I/O, clock, threads or globals. Memory: malloc behind struct jobsteps. Threads: one caller. */
+#ifndef SYSOM_ANALYSIS_JOBSTEPS_H
+#define SYSOM_ANALYSIS_JOBSTEPS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "analysis/align.h"
+
+enum jobsteps_measure {
+	JOBSTEPS_LATENCY, /* ns, as all but PACE and KERNELS */
+	JOBSTEPS_SELF,	  /* latency less exposed communication */
+	JOBSTEPS_COMPUTE, JOBSTEPS_COMM, JOBSTEPS_EXPOSED, JOBSTEPS_COPY, /* unions of intervals */
+	JOBSTEPS_IDLE,	  /* nothing runs */
+	JOBSTEPS_LATE,	  /* how much later than its typical peer it enters collectives, mean */
+	JOBSTEPS_WORK,	  /* what its compute kernels would usually take, summed */
+	JOBSTEPS_BUSY,	  /* what they took, summed: pace times work */
+	JOBSTEPS_PACE,
+	JOBSTEPS_KERNELS, /* number of compute kernels */
+	JOBSTEPS_MEASURES
+};
+
+struct jobsteps_event {
+	uint64_t begin_ns, end_ns;
+	uint32_t name; /* the same id on every rank */
+	uint8_t kind;  /* enum record_kind, device ones */
+	uint8_t func;
+	uint16_t reserved;
+};
+
+struct jobsteps_rank {
+	int32_t rank;
+	const struct jobsteps_event *event; /* by begin */
+	uint32_t event_count;
+	const uint64_t *step_end_ns; /* device ends of the steps found on this rank alone, rising */
+	uint32_t step_count;
+	/* out */
+	uint64_t *cut_ns; /* [steps + 1]: step k from cut k to cut k + 1, on its own clock;
+			   * one like that before it is not known */
+};
+
+#define JOBSTEPS_LEADS_MAX 12u
+
+struct jobsteps {
+	struct jobsteps_rank *rank; /* the caller's */
+	uint32_t rank_count;
+	const struct align_job *align; /* the same ranks; coll[].order: index of its event */
+	uint32_t name_count;
+	/* out */
+	uint32_t steps;
+	double *value[JOBSTEPS_MEASURES]; /* [rank * steps + step], NAN: not known */
+	/* the compute kernels that take most of the time, job-wide, and the pace of each alone */
+	uint32_t lead[JOBSTEPS_LEADS_MAX], leads;
+	double *lead_pace[JOBSTEPS_LEADS_MAX]; /* [rank * steps + step] */
+	double *transfer_ns; /* [steps]: of its collectives, from the last one's entry to the end, summed */
+	uint32_t *transfers; /* [steps]: collectives of two ranks and more in it */
+};
+
+/* 0, -ENOMEM, -ENODATA (no steps). Afterwards jobsteps_fini, whatever came of it. */
+int jobsteps_make(struct jobsteps *j);
+void jobsteps_fini(struct jobsteps *j);
+
+static inline double jobsteps_value(const struct jobsteps *j, enum jobsteps_measure m, uint32_t rank,
+				    uint32_t step)
+{
+	return j->value[m][(size_t)rank * j->steps + step];
+}
+
+/* A rank's kernels and copies over the steps [first, last] that are known, by name; per step. */
+struct jobsteps_kernel {
+	uint32_t name;
+	uint8_t kind;
+	double count, total_ns;
+};
+/* *out is malloc'ed, by name; their number, -ENOMEM. */
+int jobsteps_kernels(const struct jobsteps *j, uint32_t rank, uint32_t first, uint32_t last,
+		     struct jobsteps_kernel **out);
+
+#endif
