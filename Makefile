@@ -108,7 +108,7 @@ $(B)/obj/%.o: %.c | $(GEN)
 -include $(shell test -d $(B)/obj && find $(B)/obj -name '*.d')
 
 .PHONY: help all programs tests deps doctor demo check check-asan check-tsan check-gpu fuzz bench tidy \
-	format compdb install clean bench-demo bench-sampler bench-steps bench-roofline check-run check-unit gpu-bundle \
+	format compdb install clean bench-demo bench-sampler bench-steps bench-roofline bench-fleet check-run check-unit gpu-bundle \
 	fuzz-run scenarios
 
 help: ## list the targets
@@ -188,6 +188,10 @@ bench-steps: ## boundary precision and recall of step detection
 	@tools/deps.sh build
 	@$(MAKE) --no-print-directory $(B)/bench/bench_steps
 	@tests/bench/bench_steps.sh $(B)
+bench-fleet: ## beats of 10,000 nodes into one aggregator: CPU, memory, what it finds
+	@tools/deps.sh build
+	@$(MAKE) --no-print-directory $(B)/bench/bench_fleet
+	@$(B)/bench/bench_fleet
 bench-roofline: ## recall and false positives of the roofline
 	@tools/deps.sh build
 	@$(MAKE) --no-print-directory $(B)/bench/bench_roofline

@@ -32,8 +32,17 @@ test_store_LDLIBS := -lcmocka
 UNIT += test_verdict
 test_verdict_USES := aggregator wire analysis base
 test_verdict_LDLIBS := -lcmocka
+UNIT += test_fleet test_hang test_temporal
+test_fleet_USES := aggregator wire analysis base
+test_fleet_LDLIBS := -lcmocka
+test_hang_USES := aggregator wire analysis base
+test_hang_LDLIBS := -lcmocka
+test_temporal_USES := aggregator wire analysis base
+test_temporal_LDLIBS := -lcmocka
 
 BENCH += bench_ingest
+BENCH += bench_fleet
+bench_fleet_USES := aggregator wire analysis base
 bench_ingest_USES := aggregator wire analysis base
 
 FUZZ += fuzz_symbolize

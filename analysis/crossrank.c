@@ -294,7 +294,10 @@ static void noise_of_rank(const struct crossrank *c, const double *series, const
 	double more;
 
 	levels_noise(series, 1, c->n, all->scale[0] * OWN_NOISE_MIN, c->scratch, out);
+	/* what few steps show beyond everybody's may be chance */
 	more = all->scale[0] > 0 ? out->scale[0] / all->scale[0] : 1;
+	if (more > 1)
+		more = fmax(1, more / (1 + 1 / sqrt(fmax(out->differences, 1))));
 	*out = *all;
 	for (uint32_t k = 0; k < out->scales; k++)
 		out->scale[k] *= more;
