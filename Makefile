@@ -108,7 +108,7 @@ $(B)/obj/%.o: %.c | $(GEN)
 -include $(shell test -d $(B)/obj && find $(B)/obj -name '*.d')
 
 .PHONY: help all programs tests deps doctor demo check check-asan check-tsan check-gpu fuzz bench tidy \
-	format compdb install clean bench-demo bench-sampler bench-steps bench-roofline check-run check-unit gpu-bundle \
+	format compdb install clean bench-demo bench-sampler bench-steps bench-roofline bench-diagnosis check-run check-unit gpu-bundle \
 	fuzz-run
 
 help: ## list the targets
@@ -192,6 +192,11 @@ bench-roofline: ## recall and false positives of the roofline
 	@tools/deps.sh build
 	@$(MAKE) --no-print-directory $(B)/bench/bench_roofline
 	@tests/bench/bench_roofline.sh $(B)
+
+bench-diagnosis: ## faults put into real traces: recall, right rank and layer, steps to detect, clocks
+	@tools/deps.sh build test
+	@$(MAKE) --no-print-directory $(B)/bin/sysom
+	@B=$(B) tests/bench/bench_diagnosis.py $(BENCH_ARGS)
 
 tidy: tests ## include directions and style, as a failing test
 	@tools/tidy.py $(B)
