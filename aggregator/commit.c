@@ -217,6 +217,8 @@ static int put_one(struct commit *c, const struct commit_item *item, uint64_t no
 
 	if (err <= 0)
 		return err;
+	if (item->stranger) /* kept as evidence of who sent it, and for nothing else */
+		return 1;
 	err = incident_set_add(c->set, &item->digest, now, &change);
 	if (err || !change.id[0])
 		return err ? err : 1;

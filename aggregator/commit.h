@@ -19,6 +19,7 @@ struct commit;
 struct commit_item {
 	struct commit_item *next;
 	struct digest digest;
+	bool stranger; /* the sender does not speak for this rank: stored, part of no incident */
 	const void *body;
 	size_t bytes;
 	void (*done)(struct commit_item *item, enum wire_status status, const char *why);

@@ -234,7 +234,8 @@ static void run_take(struct incident *i, struct run r)
 
 static bool is_own(const struct digest *d)
 {
-	return d->reason == WINDOW_SELF || d->reason == WINDOW_DRIFT || d->reason == WINDOW_STALL;
+	return d->reason == WINDOW_SELF || d->reason == WINDOW_DRIFT || d->reason == WINDOW_STALL ||
+	       d->reason == WINDOW_PEER;
 }
 
 /* Medians and explanation are those of the window that says most: what the rank did itself before
@@ -300,6 +301,13 @@ static void member_add(struct incident_set *s, struct member *m, const struct di
 		m->own_begin_unix_ns = d->begin_unix_ns;
 	if (is_own(d))
 		m->self_excess_ns += d->self_excess_ns;
+	if (d->reason == WINDOW_PEER) { /* found among the ranks of its node: as good as a finding */
+		double each = d->self_ns - d->expected_self_ns;
+
+		m->reasons |= 1u << WINDOW_SELF;
+		m->accused_ns += (each > 0 && d->expected_self_ns > 0 ? each : 1) *
+				 (d->flagged ? d->flagged : d->steps + 1.0);
+	}
 	if (d->collectives > m->collectives)
 		m->collectives = d->collectives;
 	if (d->lost > m->lost) {
@@ -465,8 +473,7 @@ static void member_merge(struct member *to, struct member *from)
 		swap_pictures(&to->calm, &from->calm);
 	if (from->slow && (!to->slow || from->weight > to->weight))
 		swap_pictures(&to->slow, &from->slow);
-	if (from->accused_ns > to->accused_ns)
-		to->accused_ns = from->accused_ns;
+	to->accused_ns += from->accused_ns;
 	if (from->own_begin_unix_ns &&
 	    (!to->own_begin_unix_ns || from->own_begin_unix_ns < to->own_begin_unix_ns))
 		to->own_begin_unix_ns = from->own_begin_unix_ns;

@@ -325,6 +325,8 @@ const char *incident_reason_name(unsigned reason)
 		return "asked";
 	case WINDOW_MANUAL:
 		return "manual";
+	case WINDOW_PEER:
+		return "peer";
 	}
 	return "unknown";
 }

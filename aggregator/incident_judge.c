@@ -59,7 +59,7 @@ static double excess_of(const struct member *m)
 /* A host that is late once, near a fault in time, is part of the same incident but not of the fault. */
 static bool is_brief(const struct run *r)
 {
-	return !(r->reasons & (1u << WINDOW_STALL | 1u << WINDOW_DRIFT)) &&
+	return !(r->reasons & (1u << WINDOW_STALL | 1u << WINDOW_DRIFT | 1u << WINDOW_PEER)) &&
 	       r->flagged <= HICCUP_STEPS_MAX && r->self_excess_ns < HICCUP_LOST_NS;
 }
 
@@ -113,19 +113,16 @@ static void judge_windows(const struct incident *i, struct incident_judgement *j
 			j->lead = m;
 		}
 	}
-	/* what lasted a moment is no fault beside what was found across ranks */
-	if (j->finding && j->finding->kind == FINDING_SLOW_RANK && j->reason == WINDOW_SELF &&
-	    is_hiccup(i))
-		j->worst = 0;
 }
 
-static const char *symptom_of(const struct incident *i, const struct incident_judgement *j)
+static const char *symptom_of(const struct incident *i, const struct incident_judgement *j,
+			      bool accused)
 {
 	bool most = j->culprits >= 2 && 2 * j->culprits > j->ranks;
 
 	if (j->reason == WINDOW_STALL || (j->finding && j->finding->kind == FINDING_HANG))
 		return "stall";
-	if (j->finding && j->finding->kind == FINDING_SLOW_RANK)
+	if (accused)
 		return most ? "slow_job" : "slow_rank";
 	if (j->reason == WINDOW_DRIFT)
 		return "drift";
@@ -162,13 +159,16 @@ void incident_judge(const struct incident *i, uint32_t job_ranks, struct inciden
 			accused = m;
 	}
 	judge_windows(i, j);
+	/* what lasted a moment is no fault beside what was found among ranks */
+	if (accused && j->reason == WINDOW_SELF && is_hiccup(i))
+		j->worst = 0;
 	if (accused && (j->worst <= 0 || !j->lead || j->lead->accused_ns <= 0))
 		j->lead = accused;
 	for (uint32_t k = 0; k < i->member_count; k++)
 		j->culprits += incident_is_culprit(i, j, &i->members[k]);
 	if (j->ranks < 2)
 		j->ranks = i->member_count;
-	j->symptom = symptom_of(i, j);
+	j->symptom = symptom_of(i, j, accused != NULL);
 	j->kind = kind_of(j);
 }
 

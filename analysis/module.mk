@@ -2,7 +2,8 @@
 LIBS += analysis
 analysis_SRCS := analysis/record.c analysis/median.c analysis/stack.c analysis/os_signal.c \
 	analysis/finding.c analysis/diagnosis.c analysis/diagnosis_gpu.c analysis/diagnosis_host.c \
-	analysis/diagnosis_os.c analysis/diagnosis_software.c analysis/diagnosis_names.c analysis/diagnosis_text.c
+	analysis/diagnosis_os.c analysis/diagnosis_software.c analysis/diagnosis_names.c analysis/diagnosis_text.c \
+	analysis/profile.c
 # rows of independent parts; each names its own sources and tests
 include analysis/steps.mk analysis/roofline.mk analysis/peers.mk analysis/crossrank.mk
 
@@ -12,3 +13,9 @@ test_stack_LDLIBS := -lcmocka
 UNIT += test_os_signal
 test_os_signal_USES := analysis
 test_os_signal_LDLIBS := -lcmocka
+UNIT += test_profile_delta
+test_profile_delta_USES := analysis
+test_profile_delta_LDLIBS := -lcmocka
+UNIT += test_diagnosis
+test_diagnosis_USES := analysis base
+test_diagnosis_LDLIBS := -lcmocka

@@ -18,7 +18,8 @@ enum record_kind {
 	RECORD_LAUNCH = 1,	 /* kernel launch; name may be 0 until a kernel tells it */
 	RECORD_GRAPH_LAUNCH = 2,
 	RECORD_COLL = 3,	 /* NCCL call: func, comm, seq, bytes; also group start and end */
-	RECORD_COMM = 4,	 /* communicator born or gone: key = id, seq = action */
+	RECORD_COMM = 4,	 /* communicator born or gone: key = id, seq = action, peer = rank in it,
+				  * bytes = number of ranks, 0: gone */
 	RECORD_SYNC = 5,	 /* host waited for the GPU */
 	RECORD_MEM = 6,		 /* allocation (bytes) or free (bytes 0) */
 	RECORD_SPAN = 7,	 /* NVTX or API span, complete; seq = depth */

@@ -79,11 +79,52 @@
 #define LIMIT_WINDOW_NAMES 16384u
 /* DESIGN.md 1 */
 #define LIMIT_BEAT_BYTES_PER_RANK 2048
+/* DESIGN.md 1: a sketch, one a minute and rank; enforced at both ends. */
+#define LIMIT_SKETCH_BYTES_PER_RANK 8192u
+/* What a hostile one may unpack to: some 300 mangled names of 200 bytes are 60 kB. */
+#define LIMIT_SKETCH_UNPACKED_BYTES (128u << 10)
+/* A function below 0.1% of the time says nothing; as many kernels as a step keeps; the variables of a
+ * launcher's environment that concern us are some tens. */
+#define LIMIT_SKETCH_FUNCTIONS 512u
+#define LIMIT_SKETCH_KERNELS 192u
+#define LIMIT_SKETCH_SETTINGS 128u
+#define LIMIT_SKETCH_VALUE_BYTES 256u
 
 /* ---- in the cluster (aggregator/) ---- */
 /* 10,000 nodes of 8 ranks (DESIGN.md 7) and room for their restarts. */
 #define LIMIT_FLEET_NODES 16384u
 #define LIMIT_FLEET_RANKS 131072u
+/* A node runs one job, seldom several; made-up names take no more than that. */
+#define LIMIT_FLEET_JOBS 16384u
+/* Last sketches as they came, 8 KiB each at most: 80,000 ranks send some 4 KiB. */
+#define LIMIT_FLEET_SKETCH_BYTES (512ull << 20)
+/* Commands waiting for a node's next beat: as many as a reply holds. */
+#define LIMIT_FLEET_COMMANDS 64u
+/* Windows asked for in a minute of one job (INV-10): a suspect and two peers, five times over. */
+#define LIMIT_PULL_WINDOWS 16u
+/* And once in ten minutes, of a job that hangs: its ranks' stacks, 100 kB each. */
+#define LIMIT_PULL_HANG_WINDOWS 256u
+/* ---- comparing the ranks of a job (aggregator/cross.h) ---- */
+/* 32 groups a beat, a beat's period of difference between ranks, and half a period to wait. */
+#define LIMIT_CROSS_ROWS 96u
+#define LIMIT_CROSS_GROUP_STEPS (1u << 20)
+/* Stages times kinds of work; 64-stage pipelines exist. */
+#define LIMIT_CROSS_ROLES 256u
+/* Sampled collectives of a job at a time: 24 a rank and beat, shared by the ranks of a communicator. */
+#define LIMIT_CROSS_COLLS (1u << 17)
+/* Ranks of one collective that are looked at; a larger one says no more. */
+#define LIMIT_CROSS_ENTRIES 4096u
+/* Simultaneous faults of one job that began at different times. */
+#define LIMIT_CROSS_FINDINGS 64u
+/* ---- waterline and baselines ---- */
+/* Functions told apart in a role: a rank's sketch has at most 512, and ranks of a role run the same. */
+#define LIMIT_WATERLINE_FUNCTIONS 4096u
+/* Sketches of a role in the sliding window; of larger roles every n-th rank's. */
+#define LIMIT_WATERLINE_SKETCHES 256u
+/* Runs kept of one job and role: the spread between runs is known from three on. */
+#define LIMIT_BASELINE_RUNS 5u
+/* Rows of all jobs, 8 KiB each at most; the longest untouched go first. */
+#define LIMIT_BASELINES 8192u
 /* One transaction, one fsync: what a reply waits for at most. */
 #define LIMIT_COMMIT_WINDOWS 64u
 #define LIMIT_COMMIT_NS 20000000ull
@@ -141,6 +182,14 @@
 #define LIMIT_WINDOW_STACK_SAMPLES (1u << 16)
 /* Of a window that goes without its records: some 100 kB packed. */
 #define LIMIT_WINDOW_SUMMARY_STACK_FRAMES (1u << 15)
+
+/* Functions of one profile: a PyTorch process shows some 20,000; their names take 60 bytes each. */
+#define LIMIT_PROFILE_FUNCTIONS (1u << 18)
+#define LIMIT_PROFILE_NAME_BYTES (64u << 20)
+
+/* Of a folded file: a day of a node at 99 Hz has fewer different stacks, of some 2 kB. */
+#define LIMIT_FOLDED_LINES (8u << 20)
+#define LIMIT_FOLDED_BYTES (2ull << 30)
 
 /* What sysomd keeps of them, packed: windows ask for the last minutes (the recorder's promise). */
 #define LIMIT_STACKS_KEPT_BYTES (12u << 20)

@@ -2,6 +2,12 @@
  * os_signals.bpf.c - what the operating system does to the threads of watched processes, counted where
  * it happens: interrupts that take their CPU, waits for a CPU and who had it, moves between CPUs and
  * NUMA nodes, page faults, block requests, TCP retransmits, contended kernel locks.
+ * Most events of a node concern nobody who is watched, so they must cost next to nothing. Where the
+ * kernel has task storage for tracing (5.12), a watched thread's row hangs at its task: one load tells
+ * whether there is any. What the scheduler counts itself (waits, faults, migrations) is then not counted
+ * again at each event but read from the task once a second by os_tell, and times come from the run
+ * queue's clock, which the scheduler has just set. Before that kernel, rows are in a hash and a table of
+ * marks says quickly who is not watched (os_by_storage is false).
  * Typed tracepoints only (5.5); user space leaves out the programs that a kernel cannot load. */
 #include "bpf/kernel_types.h"
 
@@ -46,16 +52,70 @@ struct sock_common {
 struct sock {
 	struct sock_common __sk_common;
 };
-struct task_struct___io_wait {
+struct net {
+	struct ns_common ns;
+};
+struct net_device {
+	int ifindex;
+	char name[16];
+	struct {
+		struct net *net;
+	} nd_net;
+};
+struct sk_buff {
+	struct net_device *dev;
+};
+struct sched_info {
+	unsigned long long run_delay, last_queued; /* by the run queue's clock; 0: not queued */
+};
+struct rq {
+	__u64 clock;
+};
+struct cfs_rq {
+	struct rq *rq;
+};
+struct sched_entity {
+	__u64 nr_migrations;
+	struct cfs_rq *cfs_rq; /* of the CPU that the task is on, whatever its class */
+};
+struct thread_info {
+	__u32 cpu;
+};
+struct bpf_local_storage;
+/* Of kernels with task storage. */
+struct task_struct___stored {
 	unsigned int in_iowait : 1;
+	int on_cpu;
+	struct thread_info thread_info;
+	struct sched_entity se;
+	struct sched_info sched_info;
+	unsigned long nvcsw, nivcsw, min_flt, maj_flt;
+	struct bpf_local_storage *bpf_storage;
+};
+struct task_struct___before_5_16 {
+	unsigned int cpu;
+};
+struct seq_file;
+struct bpf_iter_meta {
+	struct seq_file *seq;
+};
+struct bpf_iter__task {
+	struct bpf_iter_meta *meta;
+	struct task_struct *task;
 };
 #pragma clang attribute pop
 
 #define FAMILY_INET 2
 #define FAMILY_INET6 10
 
-/* Set before loading: the NUMA node of each CPU. */
-const volatile __u8 os_node_of_cpu[OS_CPU_MAX] = {};
+/* Set before loading. */
+const volatile __u8 os_node_of_cpu[OS_CPU_MAX] = {}; /* the NUMA node of each CPU */
+const volatile bool os_by_storage = true;
+/* What began before is not told: programs may have been detached meanwhile. */
+__u64 os_attached_ns = 0;
+/* Without task storage: a process may be watched if the mark of its number is set. */
+#define MARKS 65536u
+__u8 os_marks[MARKS] = {};
 
 #define HASH(name, flavour, entries, k, v) \
 	struct { \
@@ -65,14 +125,23 @@ const volatile __u8 os_node_of_cpu[OS_CPU_MAX] = {};
 		__type(value, v); \
 	} name SEC(".maps")
 
+struct {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct os_thread);
+} os_tasks SEC(".maps");
+
 HASH(os_cpus, BPF_MAP_TYPE_PERCPU_ARRAY, 1, __u32, struct os_cpu);
 HASH(os_irqs, BPF_MAP_TYPE_LRU_HASH, 2048, struct os_irq_key, struct os_irq);
 HASH(os_processes, BPF_MAP_TYPE_HASH, OS_PROCESS_MAX, __u32, struct os_process); /* the watched ones */
-HASH(os_threads, BPF_MAP_TYPE_LRU_HASH, OS_THREAD_MAX, __u32, struct os_thread);
+HASH(os_threads, BPF_MAP_TYPE_LRU_HASH, OS_THREAD_MAX, __u32, struct os_thread); /* without storage */
 HASH(os_others, BPF_MAP_TYPE_LRU_HASH, 4096, struct os_behind_key, struct os_behind);
 HASH(os_disks, BPF_MAP_TYPE_HASH, 256, struct os_disk_key, struct os_disk);
 HASH(os_retransmits, BPF_MAP_TYPE_LRU_HASH, 1024, struct os_connection, __u64);
 HASH(os_locks, BPF_MAP_TYPE_LRU_HASH, 4096, struct os_lock_key, struct os_lock);
+HASH(os_lock_users, BPF_MAP_TYPE_LRU_HASH, 4096, struct os_lock_user_key, struct os_lock_user);
+HASH(os_devices, BPF_MAP_TYPE_LRU_HASH, 1024, struct os_device_key, struct os_device);
 HASH(os_counters, BPF_MAP_TYPE_PERCPU_ARRAY, OS_COUNTER_MAX, __u32, __u64);
 
 struct request_begin {
@@ -82,9 +151,9 @@ struct request_begin {
 };
 HASH(os_requests, BPF_MAP_TYPE_HASH, 4096, __u64, struct request_begin);
 
+/* Of threads that are not watched. */
 struct contention {
 	__u64 lock, at_ns;
-	__u32 flags, pad;
 };
 HASH(os_contentions, BPF_MAP_TYPE_LRU_HASH, 8192, __u32, struct contention);
 struct {
@@ -124,17 +193,92 @@ static __always_inline struct os_process *watched(__u32 pid)
 	return pid ? bpf_map_lookup_elem(&os_processes, &pid) : NULL;
 }
 
-/* The thread's row, made at its first event. */
-static __always_inline struct os_thread *thread_of(struct task_struct *task, __u32 pid)
+/* ---- rows of threads ---- */
+
+static __always_inline struct task_struct___stored *stored(struct task_struct *task)
+{
+	return (void *)task;
+}
+
+static __always_inline void name_of(struct task_struct *task, char *out)
+{
+	bpf_probe_read_kernel(out, 16, (char *)task + bpf_core_field_offset(struct task_struct, comm));
+}
+
+static __always_inline bool may_be_watched(struct task_struct *task)
+{
+	return os_marks[(__u32)task->tgid & (MARKS - 1)] != 0;
+}
+
+/* The row that the thread has, NULL: it has none. */
+static __always_inline struct os_thread *thread_find(struct task_struct *task)
+{
+	__u32 tid;
+
+	if (os_by_storage)
+		return stored(task)->bpf_storage ? bpf_task_storage_get(&os_tasks, task, NULL, 0) : NULL;
+	if (!may_be_watched(task))
+		return NULL;
+	tid = thread_number(task);
+	return bpf_map_lookup_elem(&os_threads, &tid);
+}
+
+/* What the kernel has counted since it was last asked goes to the process. */
+static __always_inline void thread_tell(struct task_struct *task, struct os_thread *t)
+{
+	struct task_struct___stored *k = stored(task);
+	__u64 wait_ns = k->sched_info.run_delay, faults = k->min_flt + k->maj_flt;
+	__u64 migrations = k->se.nr_migrations, before;
+	struct os_process *p = watched(t->pid);
+
+	if (!p)
+		return;
+	/* exchanged: it may end on another CPU meanwhile */
+	before = __sync_lock_test_and_set(&t->told_wait_ns, wait_ns);
+	if (wait_ns > before) {
+		__sync_fetch_and_add(&p->run_wait_ns, wait_ns - before);
+		t->run_wait_ns += wait_ns - before;
+	}
+	before = __sync_lock_test_and_set(&t->told_faults, faults);
+	if (faults > before)
+		__sync_fetch_and_add(&p->faults, faults - before);
+	before = __sync_lock_test_and_set(&t->told_migrations, migrations);
+	if (migrations > before)
+		__sync_fetch_and_add(&p->migrations, migrations - before);
+}
+
+static __always_inline struct os_thread *thread_store(struct task_struct *task, __u32 pid)
+{
+	struct task_struct___stored *k = stored(task);
+	struct os_thread *t = bpf_task_storage_get(&os_tasks, task, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
+
+	if (!t) {
+		lost(OS_LOST_THREADS);
+		return NULL;
+	}
+	if (t->pid == pid)
+		return t;
+	/* new, or of a process that was watched as another's before */
+	t->tid = thread_number(task);
+	t->told_wait_ns = k->sched_info.run_delay;
+	t->told_faults = k->min_flt + k->maj_flt;
+	t->told_migrations = k->se.nr_migrations;
+	t->pid = pid;
+	name_of(task, t->comm);
+	return t;
+}
+
+/* Without storage the row is made at the thread's first event. */
+static __always_inline struct os_thread *thread_hash(struct task_struct *task, __u32 pid)
 {
 	__u32 tid = thread_number(task);
 	struct os_thread *t = bpf_map_lookup_elem(&os_threads, &tid), fresh = {};
 
 	if (t)
 		return t;
+	fresh.tid = tid;
 	fresh.pid = pid;
-	bpf_probe_read_kernel(fresh.comm, sizeof(fresh.comm),
-			      (char *)task + bpf_core_field_offset(struct task_struct, comm));
+	name_of(task, fresh.comm);
 	bpf_map_update_elem(&os_threads, &tid, &fresh, BPF_NOEXIST);
 	t = bpf_map_lookup_elem(&os_threads, &tid);
 	if (!t)
@@ -142,29 +286,54 @@ static __always_inline struct os_thread *thread_of(struct task_struct *task, __u
 	return t;
 }
 
-static __always_inline __u32 bucket(__u64 ns)
+/* The thread's row, if its process is watched. */
+static __always_inline struct os_thread *thread_of(struct task_struct *task)
 {
-	__u64 us = ns / 1000;
-	__u32 b = 0;
+	__u32 pid;
 
-	if (us >> 16) {
-		b += 16;
-		us >>= 16;
-	}
-	if (us >> 8) {
-		b += 8;
-		us >>= 8;
-	}
-	if (us >> 4) {
-		b += 4;
-		us >>= 4;
-	}
-	if (us >> 2) {
-		b += 2;
-		us >>= 2;
-	}
-	b += us >> 1 ? 2 : (__u32)us;
-	return b < OS_LATENCY_BUCKETS ? b : OS_LATENCY_BUCKETS - 1;
+	if (os_by_storage)
+		return thread_find(task);
+	if (!may_be_watched(task))
+		return NULL;
+	pid = process_of(task);
+	return watched(pid) ? thread_hash(task, pid) : NULL;
+}
+
+static __always_inline __u32 cpu_of(struct task_struct *task)
+{
+	struct task_struct___before_5_16 *old = (void *)task;
+
+	if (bpf_core_field_exists(stored(task)->thread_info.cpu))
+		return stored(task)->thread_info.cpu;
+	return old->cpu;
+}
+
+/* Gives threads of watched processes their row, and tells the rows: once a second, and when a process
+ * comes to be watched. */
+SEC("iter/task")
+int os_tell(struct bpf_iter__task *ctx)
+{
+	struct task_struct *task = ctx->task;
+	struct task_struct___stored *k;
+	struct os_thread *t;
+	__u32 pid;
+
+	if (!task)
+		return 0;
+	pid = process_of(task);
+	if (!watched(pid))
+		return 0;
+	t = thread_store(task, pid);
+	if (!t)
+		return 0;
+	thread_tell(task, t);
+	k = stored(task);
+	t->cpu = cpu_of(task);
+	t->on_cpu = k->on_cpu != 0;
+	t->switches = k->nvcsw + k->nivcsw;
+	name_of(task, t->comm);
+	bpf_seq_write(ctx->meta->seq, t, sizeof(*t));
+	return 0;
 }
 
 /* ---- interrupts ---- */
@@ -180,12 +349,8 @@ static __always_inline struct os_cpu *this_cpu(void)
 static __always_inline struct os_thread *victim(void)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
-	__u32 pid;
 
-	if (!task->pid)
-		return NULL; /* idle */
-	pid = process_of(task);
-	return watched(pid) ? thread_of(task, pid) : NULL;
+	return task->pid ? thread_of(task) : NULL; /* 0: idle */
 }
 
 SEC("tp_btf/softirq_entry")
@@ -207,7 +372,7 @@ int BPF_PROG(os_softirq_exit, unsigned int vector)
 	struct os_thread *t;
 	__u64 ns;
 
-	if (!c || !c->softirq_since || vector >= OS_SOFTIRQ_COUNT)
+	if (!c || c->softirq_since < os_attached_ns || vector >= OS_SOFTIRQ_COUNT)
 		return 0;
 	ns = since(c->softirq_since, bpf_ktime_get_ns());
 	ns -= c->irq_within < ns ? c->irq_within : ns;
@@ -239,7 +404,7 @@ int BPF_PROG(os_irq_exit, int irq, struct irqaction *action, int result)
 	struct os_thread *t;
 	__u64 ns;
 
-	if (!c || !c->irq_since)
+	if (!c || c->irq_since < os_attached_ns)
 		return 0;
 	ns = since(c->irq_since, bpf_ktime_get_ns());
 	c->irq_since = 0;
@@ -263,40 +428,33 @@ int BPF_PROG(os_irq_exit, int irq, struct irqaction *action, int result)
 	return 0;
 }
 
-/* ---- waiting for a CPU ---- */
-
-static __always_inline void runnable(struct task_struct *task)
+/* Which device feeds NET_RX here. After receive packet steering, so on the CPU that has the work. */
+SEC("tp_btf/netif_receive_skb")
+int BPF_PROG(os_receive, struct sk_buff *packet)
 {
-	__u32 pid = process_of(task);
-	struct os_thread *t;
+	struct os_device_key key = {};
+	struct os_cpu *c = this_cpu();
+	struct os_device *d, fresh = { .packets = OS_PACKET_SAMPLE };
+	struct net_device *device;
 
-	if (!watched(pid))
-		return;
-	t = thread_of(task, pid);
-	/* one that is woken before it has gone to sleep waits for nothing */
-	if (t && !t->runnable_since && !t->on_cpu)
-		t->runnable_since = bpf_ktime_get_ns();
-}
-
-/* A thread that slept in wait for storage goes on. */
-static __always_inline void io_waited(struct task_struct *task)
-{
-	__u32 tid = thread_number(task);
-	struct os_thread *t = bpf_map_lookup_elem(&os_threads, &tid);
-	struct os_process *p;
-	__u64 ns;
-
-	if (!t || !t->io_since)
-		return;
-	ns = since(t->io_since, bpf_ktime_get_ns());
-	t->io_since = 0;
-	t->io_wait_ns += ns;
-	p = watched(t->pid);
-	if (p) {
-		__sync_fetch_and_add(&p->io_wait_ns, ns);
-		__sync_fetch_and_add(&p->io_wait_count, 1);
+	if (!c || ++c->packets % OS_PACKET_SAMPLE)
+		return 0;
+	device = packet->dev;
+	key.cpu = bpf_get_smp_processor_id();
+	key.index = device->ifindex;
+	key.netns = BPF_CORE_READ(device, nd_net.net, ns.inum);
+	d = bpf_map_lookup_elem(&os_devices, &key);
+	if (d) {
+		d->packets += OS_PACKET_SAMPLE; /* this CPU's alone */
+		return 0;
 	}
+	bpf_probe_read_kernel_str(fresh.name, sizeof(fresh.name),
+				  (char *)device + bpf_core_field_offset(struct net_device, name));
+	bpf_map_update_elem(&os_devices, &key, &fresh, BPF_NOEXIST);
+	return 0;
 }
+
+/* ---- waiting for a CPU ---- */
 
 static __always_inline __u64 task_state(struct task_struct *task)
 {
@@ -307,31 +465,162 @@ static __always_inline __u64 task_state(struct task_struct *task)
 	return (__u64)old->state;
 }
 
-/* Leaves the CPU. */
-static __always_inline void off_cpu(struct task_struct *prev, bool preempt)
+static __always_inline bool in_io_wait(struct task_struct *task)
 {
-	struct task_struct___io_wait *io = (void *)prev;
-	__u32 pid = process_of(prev), tid;
-	struct os_thread *t;
+	struct task_struct___stored *k = stored(task);
 
-	if (!watched(pid))
+	return BPF_CORE_READ_BITFIELD(k, in_iowait) != 0;
+}
+
+static __always_inline void io_waited(struct os_thread *t, __u64 until_ns)
+{
+	__u64 ns = since(t->io_since, until_ns);
+	struct os_process *p;
+
+	t->io_since = 0;
+	t->io_wait_ns += ns;
+	p = watched(t->pid);
+	if (p)
+		__sync_fetch_and_add(&p->io_wait_ns, ns);
+}
+
+/* Who ran on this CPU of late. A slice begins where the one before it ends; the same process again
+ * lengthens its slice. */
+#define SLICES	32u
+#define NUMBERS 16u
+struct slice {
+	__u64 to_ns;
+	__u32 process, pad; /* 0: idle */
+};
+struct slices {
+	__u32 last, pad;
+	struct slice slice[SLICES];
+	/* in a namespace of our own: numbers of processes of late, by those of the first */
+	__u32 first[NUMBERS], number[NUMBERS];
+};
+HASH(os_slices, BPF_MAP_TYPE_PERCPU_ARRAY, 1, __u32, struct slices);
+
+static __always_inline __u32 slice_process(struct slices *l, struct task_struct *task)
+{
+	__u32 first = (__u32)task->tgid, at = first % NUMBERS, number;
+
+	if (!task->pid || !task_number_ns)
+		return first; /* of the idle task: 0 */
+	if (l->first[at] == first)
+		return l->number[at];
+	number = process_of(task);
+	l->first[at] = first;
+	l->number[at] = number ? number : first | OS_NOT_OURS;
+	return l->number[at];
+}
+
+static __always_inline void slice_end(struct slices *l, struct task_struct *prev, __u64 now)
+{
+	__u32 process = slice_process(l, prev);
+	struct slice *s = &l->slice[l->last % SLICES];
+
+	if (s->process != process) {
+		s = &l->slice[++l->last % SLICES];
+		s->process = process;
+	}
+	s->to_ns = now;
+}
+
+/* named: the process that ran last, whose name is at hand. The others' user space looks up. */
+static __always_inline void blame(__u32 pid, __u32 process, __u64 ns, struct task_struct *named)
+{
+	struct os_behind_key key = { .pid = pid, .other = process };
+	struct os_behind *b = bpf_map_lookup_elem(&os_others, &key), fresh = {};
+
+	if (b) {
+		__sync_fetch_and_add(&b->ns, ns);
+		if (named)
+			name_of(named, b->comm); /* it may have changed */
 		return;
-	tid = thread_number(prev);
-	t = bpf_map_lookup_elem(&os_threads, &tid);
+	}
+	fresh.ns = ns;
+	if (named)
+		name_of(named, fresh.comm);
+	if (bpf_map_update_elem(&os_others, &key, &fresh, BPF_NOEXIST))
+		lost(OS_LOST_OTHERS);
+}
+
+/* Those that ran on this CPU since then. */
+static __always_inline void blame_all(__u32 pid, const struct slices *l, __u64 begin,
+				      struct task_struct *prev)
+{
+	for (__u32 i = 0; i < SLICES - 1; i++) {
+		const struct slice *s = &l->slice[(l->last - i) % SLICES];
+		__u64 from = l->slice[(l->last - i - 1) % SLICES].to_ns;
+
+		if (s->to_ns <= begin)
+			break;
+		if (s->process)
+			blame(pid, s->process, since(from > begin ? from : begin, s->to_ns),
+			      i ? NULL : prev);
+	}
+}
+
+/* A watched thread comes to run after a wait, or after it has slept for storage. */
+static __always_inline void arrives(struct task_struct *next, struct task_struct *prev,
+				    const struct slices *l, __u64 queued_ns, __u64 now)
+{
+	struct os_thread *t = thread_find(next);
+
+	if (!t || !watched(t->pid))
+		return;
+	if (t->io_since)
+		io_waited(t, queued_ns ? queued_ns : now);
+	if (queued_ns && since(queued_ns, now) >= OS_WAIT_MIN_NS)
+		blame_all(t->pid, l, queued_ns, prev);
+}
+
+/* With task storage. A thread that nobody watches costs two loads here, and so does a watched one that
+ * did not wait for long. */
+SEC("tp_btf/sched_switch")
+int BPF_PROG(os_switch, bool preempt, struct task_struct *prev, struct task_struct *next)
+{
+	struct slices *l;
+	struct os_thread *t;
+	__u64 now, queued_ns;
+	__u32 zero = 0;
+
+	l = bpf_map_lookup_elem(&os_slices, &zero);
+	if (!l)
+		return 0;
+	now = stored(next)->se.cfs_rq->rq->clock; /* which the scheduler has just set */
+	slice_end(l, prev, now);
+	if (stored(prev)->bpf_storage && in_io_wait(prev) && !preempt && task_state(prev)) {
+		t = thread_find(prev);
+		if (t)
+			t->io_since = now;
+	}
+	if (stored(next)->bpf_storage) {
+		queued_ns = stored(next)->sched_info.last_queued;
+		if ((queued_ns && since(queued_ns, now) >= OS_WAIT_MIN_NS) || in_io_wait(next))
+			arrives(next, prev, l, queued_ns, now);
+	}
+	return 0;
+}
+
+/* ---- the same without task storage ---- */
+
+static __always_inline void runnable(struct task_struct *task)
+{
+	struct os_thread *t = thread_of(task);
+
 	if (!t)
 		return;
-	t->on_cpu = 0;
-	t->runnable_since = 0;
-	if (preempt || !task_state(prev))
-		t->runnable_since = bpf_ktime_get_ns(); /* it would have gone on */
-	else if (BPF_CORE_READ_BITFIELD(io, in_iowait))
-		t->io_since = bpf_ktime_get_ns();
+	if (t->io_since)
+		io_waited(t, bpf_ktime_get_ns());
+	/* one that is woken before it has gone to sleep waits for nothing */
+	if (!t->runnable_since_ns && !t->on_cpu)
+		t->runnable_since_ns = bpf_ktime_get_ns();
 }
 
 SEC("tp_btf/sched_wakeup")
 int BPF_PROG(os_wakeup, struct task_struct *task)
 {
-	io_waited(task);
 	runnable(task);
 	return 0;
 }
@@ -343,142 +632,116 @@ int BPF_PROG(os_wakeup_new, struct task_struct *task)
 	return 0;
 }
 
-/* Who ran on this CPU of late, a slice each; the same process again lengthens its slice. */
-#define SLICES 32u
-struct slice {
-	__u64 from_ns, to_ns;
-	__u32 process, pad; /* 0: idle */
-	char comm[16];
-};
-struct slices {
-	__u64 from_ns; /* of the one that runs */
-	__u32 next, pad;
-	struct slice slice[SLICES];
-};
-HASH(os_slices, BPF_MAP_TYPE_PERCPU_ARRAY, 1, __u32, struct slices);
-
-static __always_inline struct slices *slice_end(struct task_struct *prev, __u64 now)
+static __always_inline void leaves_by_hash(struct task_struct *prev, bool preempt, __u64 now)
 {
-	__u32 zero = 0, process = 0, at;
-	struct slices *l = bpf_map_lookup_elem(&os_slices, &zero);
-	struct slice *s;
+	struct os_thread *t = thread_find(prev);
 
-	if (!l)
-		return NULL;
-	if (prev->pid) {
-		process = process_of(prev);
-		if (!process) /* outside our namespace */
-			process = (__u32)prev->tgid;
-	}
-	at = l->next - 1;
-	s = &l->slice[at & (SLICES - 1)];
-	if (s->process != process || s->to_ns != l->from_ns) {
-		at = l->next++;
-		s = &l->slice[at & (SLICES - 1)];
-		s->from_ns = l->from_ns;
-		s->process = process;
-		bpf_probe_read_kernel(s->comm, sizeof(s->comm),
-				      (char *)prev + bpf_core_field_offset(struct task_struct, comm));
-	}
-	s->to_ns = l->from_ns = now;
-	return l;
-}
-
-static __always_inline void blame(__u32 pid, const struct slice *s, __u64 ns)
-{
-	struct os_behind_key key = { .pid = pid, .other = s->process };
-	struct os_behind *b, fresh = {};
-
-	b = bpf_map_lookup_elem(&os_others, &key);
-	if (b) {
-		__sync_fetch_and_add(&b->ns, ns);
-		__sync_fetch_and_add(&b->count, 1);
-		__builtin_memcpy(b->comm, s->comm, sizeof(b->comm)); /* it may have changed */
+	if (!t)
 		return;
-	}
-	fresh.ns = ns;
-	fresh.count = 1;
-	__builtin_memcpy(fresh.comm, s->comm, sizeof(fresh.comm));
-	if (bpf_map_update_elem(&os_others, &key, &fresh, BPF_NOEXIST))
-		lost(OS_LOST_OTHERS);
-}
-
-/* Those that ran on this CPU since then; a wait on another CPU's queue is laid at this one's door. */
-static __always_inline void blame_all(__u32 pid, const struct slices *l, __u64 begin)
-{
-	for (__u32 i = 1; i <= SLICES; i++) {
-		const struct slice *s = &l->slice[(l->next - i) & (SLICES - 1)];
-		__u64 from = s->from_ns > begin ? s->from_ns : begin;
-
-		if (s->to_ns <= begin)
-			break;
-		if (s->process)
-			blame(pid, s, since(from, s->to_ns));
-	}
+	t->on_cpu = 0;
+	t->runnable_since_ns = 0;
+	if (preempt || !task_state(prev))
+		t->runnable_since_ns = now; /* it would have gone on */
+	else if (in_io_wait(prev))
+		t->io_since = now;
 }
 
 SEC("tp_btf/sched_switch")
-int BPF_PROG(os_switch, bool preempt, struct task_struct *prev, struct task_struct *next)
+int BPF_PROG(os_switch_hash, bool preempt, struct task_struct *prev, struct task_struct *next)
 {
-	__u32 pid = process_of(next), cpu = bpf_get_smp_processor_id();
-	__u64 now = bpf_ktime_get_ns();
-	struct slices *l = slice_end(prev, now);
+	__u64 now = bpf_ktime_get_ns(), from, ns;
 	struct os_process *p;
 	struct os_thread *t;
-	__u64 ns, from;
+	struct slices *l;
+	__u32 zero = 0;
 
-	off_cpu(prev, preempt);
-	p = watched(pid);
-	t = p ? thread_of(next, pid) : NULL;
+	l = bpf_map_lookup_elem(&os_slices, &zero);
+	if (!l)
+		return 0;
+	slice_end(l, prev, now);
+	leaves_by_hash(prev, preempt, now);
+	t = thread_of(next);
 	if (!t)
 		return 0;
-	t->cpu = cpu;
+	t->cpu = bpf_get_smp_processor_id();
 	t->on_cpu = 1;
 	t->switches += 1;
-	if (!t->runnable_since)
+	from = t->runnable_since_ns;
+	t->runnable_since_ns = 0;
+	if (!from)
 		return 0;
-	from = t->runnable_since;
 	ns = since(from, now);
-	t->runnable_since = 0;
 	t->run_wait_ns += ns;
-	t->run_wait_count += 1;
-	__sync_fetch_and_add(&p->run_wait_ns, ns);
-	__sync_fetch_and_add(&p->run_wait_count, 1);
-	__sync_fetch_and_add(&p->run_wait_hist[bucket(ns)], 1);
-	if (ns > p->run_wait_max_ns)
-		p->run_wait_max_ns = ns;
-	if (l && ns >= OS_WAIT_MIN_NS)
-		blame_all(pid, l, from);
+	p = watched(t->pid);
+	if (p)
+		__sync_fetch_and_add(&p->run_wait_ns, ns);
+	if (ns >= OS_WAIT_MIN_NS)
+		blame_all(t->pid, l, from, prev);
 	return 0;
+}
+
+SEC("tp_btf/page_fault_user")
+int BPF_PROG(os_fault, unsigned long address)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct os_process *p = may_be_watched(task) ? watched(process_of(task)) : NULL;
+
+	if (p)
+		__sync_fetch_and_add(&p->faults, 1);
+	return 0;
+}
+
+/* ---- processes come and go ---- */
+
+static __always_inline void mark(struct task_struct *task)
+{
+	if (!os_by_storage)
+		os_marks[(__u32)task->tgid & (MARKS - 1)] = 1;
 }
 
 /* A child of a watched process is watched: data loaders. A number that is used again is not. */
 SEC("tp_btf/sched_process_fork")
 int BPF_PROG(os_fork, struct task_struct *parent, struct task_struct *child)
 {
+	struct os_process *p = watched(process_of(parent)), fresh = {};
 	__u32 pid = process_of(child);
-	struct os_process *p, fresh = {};
 
-	if (!pid || child->pid != child->tgid)
-		return 0; /* a thread, or none of our namespace */
-	p = watched(process_of(parent));
-	if (p) {
+	if (!pid)
+		return 0; /* none of our namespace */
+	if (child->pid == child->tgid) {
+		if (!p) {
+			if (watched(pid))
+				bpf_map_delete_elem(&os_processes, &pid);
+			return 0;
+		}
 		fresh.root = p->root;
-		if (bpf_map_update_elem(&os_processes, &pid, &fresh, BPF_ANY))
+		if (bpf_map_update_elem(&os_processes, &pid, &fresh, BPF_ANY)) {
 			lost(OS_LOST_PROCESSES);
-	} else if (watched(pid)) {
-		bpf_map_delete_elem(&os_processes, &pid);
+			return 0;
+		}
+		mark(child);
+	} else if (!p) {
+		return 0;
 	}
+	if (os_by_storage)
+		thread_store(child, pid);
 	return 0;
 }
 
 SEC("tp_btf/sched_process_exit")
 int BPF_PROG(os_exit, struct task_struct *task)
 {
-	__u32 tid = thread_number(task);
+	struct os_thread *t = thread_find(task);
+	__u32 tid;
 
-	if (watched(process_of(task)))
+	if (!t)
+		return 0;
+	if (os_by_storage) {
+		thread_tell(task, t); /* the row goes with the task */
+	} else {
+		tid = t->tid;
 		bpf_map_delete_elem(&os_threads, &tid);
+	}
 	return 0;
 }
 
@@ -488,18 +751,19 @@ static __always_inline __u8 node_of(__u32 cpu)
 	return os_node_of_cpu[cpu & (OS_CPU_MAX - 1)];
 }
 
+/* With task storage only where there is more than one node. */
 SEC("tp_btf/sched_migrate_task")
 int BPF_PROG(os_migrate, struct task_struct *task, int destination)
 {
-	__u32 pid = process_of(task), to = (__u32)destination, from;
-	struct os_process *p = watched(pid);
-	struct os_thread *t = p ? thread_of(task, pid) : NULL;
+	struct os_thread *t = thread_find(task);
+	struct os_process *p = t ? watched(t->pid) : NULL;
+	__u32 from, to = (__u32)destination;
 
-	if (!t)
+	if (!p)
 		return 0;
-	from = t->cpu;
-	__sync_fetch_and_add(&t->migrations, 1);
-	__sync_fetch_and_add(&p->migrations, 1);
+	from = os_by_storage ? cpu_of(task) : t->cpu;
+	if (!os_by_storage)
+		__sync_fetch_and_add(&p->migrations, 1);
 	/* masked rather than compared: the verifier loses a bound that the compiler has merged */
 	if (node_of(from) != node_of(to))
 		__sync_fetch_and_add(&p->node_migrations, 1);
@@ -508,15 +772,17 @@ int BPF_PROG(os_migrate, struct task_struct *task, int destination)
 
 /* ---- memory ---- */
 
-static __always_inline struct os_process *current_watched(void)
+static __always_inline struct os_process *process_watched(struct task_struct *task)
 {
-	return watched(process_of(bpf_get_current_task_btf()));
+	struct os_thread *t = thread_of(task);
+
+	return t ? watched(t->pid) : NULL;
 }
 
 SEC("tp_btf/sched_move_numa")
 int BPF_PROG(os_move_numa, struct task_struct *task, int from, int to)
 {
-	struct os_process *p = watched(process_of(task));
+	struct os_process *p = process_watched(task);
 
 	if (p)
 		__sync_fetch_and_add(&p->numa_moves, 1);
@@ -526,20 +792,10 @@ int BPF_PROG(os_move_numa, struct task_struct *task, int from, int to)
 SEC("tp_btf/mm_migrate_pages")
 int BPF_PROG(os_migrate_pages, unsigned long succeeded)
 {
-	struct os_process *p = current_watched();
+	struct os_process *p = process_watched(bpf_get_current_task_btf());
 
 	if (p)
 		__sync_fetch_and_add(&p->pages_migrated, succeeded);
-	return 0;
-}
-
-SEC("tp_btf/page_fault_user")
-int BPF_PROG(os_fault, unsigned long address)
-{
-	struct os_process *p = current_watched();
-
-	if (p)
-		__sync_fetch_and_add(&p->faults, 1);
 	return 0;
 }
 
@@ -550,10 +806,10 @@ int BPF_PROG(os_block_issue, struct request *request)
 {
 	struct request_begin b = { .at_ns = bpf_ktime_get_ns() };
 	__u64 key = (__u64)request;
-	__u32 pid = process_of(bpf_get_current_task_btf());
+	struct os_thread *t = thread_of(bpf_get_current_task_btf());
 
-	if (watched(pid))
-		b.pid = pid;
+	if (t)
+		b.pid = t->pid;
 	if (bpf_map_update_elem(&os_requests, &key, &b, BPF_ANY))
 		lost(OS_LOST_BLOCK);
 	return 0;
@@ -593,20 +849,15 @@ int BPF_PROG(os_block_complete, struct request *request, int error, unsigned int
 	if (!b)
 		return 0;
 	ns = since(b->at_ns, bpf_ktime_get_ns());
-	d = disk_of(request);
+	d = b->at_ns >= os_attached_ns ? disk_of(request) : NULL;
 	if (d) {
 		__sync_fetch_and_add(&d->ns, ns);
 		__sync_fetch_and_add(&d->count, 1);
-		__sync_fetch_and_add(&d->bytes, bytes);
-		__sync_fetch_and_add(&d->hist[bucket(ns)], 1);
-		if (ns > d->max_ns)
-			d->max_ns = ns;
 	}
-	p = watched(b->pid);
+	p = d ? watched(b->pid) : NULL;
 	if (p) {
 		__sync_fetch_and_add(&p->block_ns, ns);
 		__sync_fetch_and_add(&p->block_count, 1);
-		__sync_fetch_and_add(&p->block_bytes, bytes);
 	}
 	bpf_map_delete_elem(&os_requests, &key);
 	return 0;
@@ -643,72 +894,112 @@ int BPF_PROG(os_retransmit, struct sock *sk)
 
 /* ---- locks ---- */
 
+static __always_inline bool one_in_some(void)
+{
+	return !(bpf_get_prandom_u32() % OS_LOCK_SAMPLE);
+}
+
 SEC("tp_btf/contention_begin")
 int BPF_PROG(os_contention_begin, void *lock, unsigned int flags)
 {
-	__u32 tid = (__u32)bpf_get_current_pid_tgid();
-	struct contention *c, fresh = { .lock = (__u64)lock, .flags = flags };
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct contention c = { .lock = (__u64)lock };
+	struct os_thread *t;
+	__u32 tid;
 
-	if (!tid)
+	if (!task->pid)
 		return 0;
-	c = bpf_map_lookup_elem(&os_contentions, &tid);
-	if (c) { /* its own: nobody else writes */
-		c->lock = (__u64)lock;
-		c->flags = flags;
-		c->at_ns = bpf_ktime_get_ns();
-		return 0;
+	t = thread_of(task);
+	if (t) { /* its own: nobody else writes */
+		t->lock = (__u64)lock;
+		t->lock_since_ns = bpf_ktime_get_ns();
+	} else if (one_in_some()) {
+		tid = (__u32)task->pid;
+		c.at_ns = bpf_ktime_get_ns();
+		bpf_map_update_elem(&os_contentions, &tid, &c, BPF_ANY);
 	}
-	fresh.at_ns = bpf_ktime_get_ns();
-	bpf_map_update_elem(&os_contentions, &tid, &fresh, BPF_ANY);
 	return 0;
+}
+
+static __always_inline void lock_used(__u64 lock, __u32 pid, __u64 ns)
+{
+	struct os_lock_user_key key = { .lock = lock, .pid = pid };
+	struct os_lock_user *u = bpf_map_lookup_elem(&os_lock_users, &key), fresh = { .ns = ns };
+
+	if (u) {
+		__sync_fetch_and_add(&u->ns, ns);
+		return;
+	}
+	bpf_get_current_comm(fresh.comm, sizeof(fresh.comm));
+	if (bpf_map_update_elem(&os_lock_users, &key, &fresh, BPF_NOEXIST))
+		lost(OS_LOST_LOCKS);
+}
+
+static __always_inline void lock_placed(void *ctx, __u32 pid, __u64 lock, __u64 ns, __u64 times)
+{
+	struct os_lock_key key = { .pid = pid };
+	/* where in the table an address stands is not told by its low bits: locks are aligned */
+	__u32 at = (__u32)(lock * 0x9e3779b97f4a7c15ull >> 62) & (OS_LOCK_ADDRESSES - 1);
+	struct os_lock *l, fresh = { .ns = ns, .count = times };
+
+	key.stack = (__s32)bpf_get_stackid(ctx, &os_lock_stacks, BPF_F_FAST_STACK_CMP);
+	l = bpf_map_lookup_elem(&os_locks, &key);
+	if (l) {
+		__sync_fetch_and_add(&l->ns, ns);
+		__sync_fetch_and_add(&l->count, times);
+		l->lock[at] = lock;
+		return;
+	}
+	fresh.lock[at] = lock;
+	if (bpf_map_update_elem(&os_locks, &key, &fresh, BPF_NOEXIST))
+		lost(OS_LOST_LOCKS);
+}
+
+static __always_inline void watched_contention_end(void *ctx, struct os_thread *t, __u64 lock)
+{
+	struct os_process *p;
+	__u64 ns, times = 1;
+
+	if (t->lock != lock || t->lock_since_ns < os_attached_ns)
+		return;
+	t->lock = 0;
+	ns = since(t->lock_since_ns, bpf_ktime_get_ns());
+	p = watched(t->pid);
+	if (!p)
+		return;
+	__sync_fetch_and_add(&p->lock_ns, ns);
+	__sync_fetch_and_add(&p->lock_count, 1);
+	/* A stack costs microseconds: of short waits one in some. */
+	if (ns < OS_LOCK_LONG_NS) {
+		if (!one_in_some())
+			return;
+		times = OS_LOCK_SAMPLE;
+	}
+	lock_placed(ctx, t->pid, lock, ns * times, times);
+	lock_used(lock, t->pid, ns * times);
 }
 
 SEC("tp_btf/contention_end")
 int BPF_PROG(os_contention_end, void *lock, int result)
 {
-	__u32 tid = (__u32)bpf_get_current_pid_tgid();
-	struct contention *c = bpf_map_lookup_elem(&os_contentions, &tid);
-	struct os_lock_key key = { .stack = -1 };
-	struct os_lock *l, fresh = {};
-	struct os_process *p;
-	__u64 ns, times = 1;
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct os_thread *t;
+	struct contention *c;
+	__u32 tid = (__u32)task->pid, pid;
 
-	if (!c || c->lock != (__u64)lock || !c->at_ns)
+	if (!tid)
 		return 0;
-	ns = since(c->at_ns, bpf_ktime_get_ns());
-	key.pid = process_of(bpf_get_current_task_btf());
-	p = watched(key.pid);
-	if (p) {
-		__sync_fetch_and_add(&p->lock_ns, ns);
-		__sync_fetch_and_add(&p->lock_count, 1);
+	t = thread_of(task);
+	if (t) {
+		watched_contention_end(ctx, t, (__u64)lock);
+		return 0;
 	}
-	/* A stack costs microseconds: of a watched process's, and of short waits one in some. */
-	if (p && ns < OS_LOCK_LONG_NS) {
-		if (bpf_get_prandom_u32() % OS_LOCK_SAMPLE)
-			goto end;
-		times = OS_LOCK_SAMPLE;
-	}
-	if (p)
-		key.stack = (__s32)bpf_get_stackid(ctx, &os_lock_stacks, BPF_F_FAST_STACK_CMP);
-	l = bpf_map_lookup_elem(&os_locks, &key);
-	if (l) {
-		__sync_fetch_and_add(&l->ns, ns * times);
-		__sync_fetch_and_add(&l->count, times);
-		if (ns > l->max_ns)
-			l->max_ns = ns;
-		l->flags = c->flags;
-		l->lock = c->lock;
-	} else {
-		fresh.max_ns = ns;
-		fresh.ns = ns * times;
-		fresh.count = times;
-		fresh.flags = c->flags;
-		fresh.lock = c->lock;
-		bpf_get_current_comm(fresh.comm, sizeof(fresh.comm));
-		if (bpf_map_update_elem(&os_locks, &key, &fresh, BPF_NOEXIST))
-			lost(OS_LOST_LOCKS);
-	}
-end:
-	c->at_ns = 0;
+	c = bpf_map_lookup_elem(&os_contentions, &tid);
+	if (!c || c->lock != (__u64)lock || c->at_ns < os_attached_ns)
+		return 0;
+	pid = process_of(task);
+	if (pid)
+		lock_used((__u64)lock, pid, since(c->at_ns, bpf_ktime_get_ns()) * OS_LOCK_SAMPLE);
+	c->lock = 0;
 	return 0;
 }

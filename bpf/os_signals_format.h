@@ -8,12 +8,13 @@
 #include <linux/types.h>
 
 #define OS_SOFTIRQ_COUNT 10u /* HI, TIMER, NET_TX, NET_RX, BLOCK, IRQ_POLL, TASKLET, SCHED, HRTIMER, RCU */
-#define OS_LATENCY_BUCKETS 24u /* bucket i: below 2^i microseconds */
 #define OS_PROCESS_MAX 1024u
 #define OS_THREAD_MAX 8192u
 #define OS_CPU_MAX 1024u /* of the CPU to NUMA node table */
 #define OS_WAIT_MIN_NS 100000u /* shorter waits for a CPU are not laid at anybody's door */
-#define OS_LOCK_LONG_NS 100000u /* of shorter contentions one in OS_LOCK_SAMPLE stands for all */
+/* Of shorter contentions, and of those of processes that are not watched, one in OS_LOCK_SAMPLE stands for
+ * all. */
+#define OS_LOCK_LONG_NS 100000u
 #define OS_LOCK_SAMPLE 16u
 #define OS_LOCK_STACK_FRAMES 32u
 
@@ -23,6 +24,7 @@ struct os_cpu {
 	__u64 irq_ns, irq_count;
 	__u64 softirq_since, irq_since; /* 0: not in one */
 	__u64 irq_within;		/* interrupt time inside the softirq that runs */
+	__u64 packets;			/* that NET_RX handed up */
 };
 
 /* One interrupt line on one CPU. */
@@ -38,43 +40,44 @@ struct os_irq {
 struct os_process {
 	__u32 root; /* the rank's process that it descends from, or is */
 	__u32 pad;
-	__u64 run_wait_ns, run_wait_count, run_wait_max_ns;
-	__u64 run_wait_hist[OS_LATENCY_BUCKETS];
+	__u64 run_wait_ns;
 	__u64 migrations, node_migrations; /* to another CPU; to another NUMA node */
 	__u64 numa_moves, pages_migrated;
 	__u64 faults;
-	__u64 block_ns, block_count, block_bytes; /* requests that it issued itself */
-	__u64 io_wait_ns, io_wait_count;	  /* its threads' sleeps in wait for storage */
+	__u64 block_ns, block_count;	   /* requests that it issued itself */
+	__u64 io_wait_ns;		   /* its threads' sleeps in wait for storage */
 	__u64 lock_ns, lock_count;
 };
 
 /* A thread of a watched process. */
 struct os_thread {
-	__u32 pid, cpu; /* last run on */
+	__u32 tid, pid;
+	__u32 cpu;    /* last run on */
+	__u32 on_cpu; /* 1: it runs now */
 	char comm[16];
-	__u32 on_cpu;	      /* 1: it runs now */
-	__u32 pad;
-	__u64 switches;	      /* times it came to run */
-	__u64 runnable_since; /* 0: running or asleep */
-	__u64 io_since;	      /* asleep in wait for storage since; 0: not */
-	__u64 run_wait_ns, run_wait_count, io_wait_ns;
+	__u64 switches; /* times it came to run, or left */
+	__u64 io_since; /* asleep in wait for storage since; 0: not */
+	__u64 run_wait_ns, io_wait_ns;
 	__u64 softirq_ns[OS_SOFTIRQ_COUNT], irq_ns; /* taken from it while it ran */
-	__u64 migrations;
+	__u64 lock, lock_since_ns;		    /* that it waits for; 0: none */
+	__u64 runnable_since_ns;		    /* without task storage; 0: running or asleep */
+	/* The kernel's own counters of the thread when they were last added to its process. */
+	__u64 told_wait_ns, told_faults, told_migrations;
 };
 
 /* Who ran while a watched process waited for the CPU. */
+#define OS_NOT_OURS (1u << 31) /* a number of the first namespace: the process has none in ours */
 struct os_behind_key {
 	__u32 pid;	/* of the one that waited */
 	__u32 other;	/* of the one that ran */
 };
 struct os_behind {
-	__u64 ns, count;
-	char comm[16];
+	__u64 ns;
+	char comm[16]; /* "": not known */
 };
 
 struct os_disk {
-	__u64 ns, count, bytes, max_ns;
-	__u64 hist[OS_LATENCY_BUCKETS];
+	__u64 ns, count;
 };
 struct os_disk_key {
 	__u32 device; /* major << 20 | minor */
@@ -87,17 +90,37 @@ struct os_connection {
 	__u16 family, pad;
 };
 
-/* Contention of kernel locks and futexes at one place by one process, watched or not. */
+/* Contention of kernel locks and futexes at one place by one watched process. */
+#define OS_LOCK_ADDRESSES 4u
 struct os_lock_key {
 	__u32 pid;
-	__s32 stack; /* of lock_stacks; negative: unknown, or of a process that is not watched */
+	__s32 stack; /* of os_lock_stacks; negative: unknown */
 };
 struct os_lock {
-	__u64 ns, count, max_ns;
-	__u64 lock;  /* address of the last one */
-	__u32 flags; /* of the last one: spin, read, write, RT, per CPU, mutex */
+	__u64 ns, count;
+	__u64 lock[OS_LOCK_ADDRESSES]; /* addresses of late, each at a place of its own; 0: none */
+};
+/* Who waits for a lock, watched or not. */
+struct os_lock_user_key {
+	__u64 lock;
+	__u32 pid, pad;
+};
+struct os_lock_user {
+	__u64 ns;
 	char comm[16];
+};
+
+/* Where the packets of NET_RX come from: one in OS_PACKET_SAMPLE stands for all. */
+#define OS_PACKET_SAMPLE 64u
+struct os_device_key {
+	__u32 cpu;
+	__s32 index; /* of the interface, in its network namespace */
+	__u32 netns; /* inode of that */
 	__u32 pad;
+};
+struct os_device {
+	__u64 packets;
+	char name[16];
 };
 
 enum os_counter {

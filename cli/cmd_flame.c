@@ -3,10 +3,13 @@
 #include <string.h>
 
 #include "cli/commands.h"
+#include "cli/incident_diff.h"
 #include "cli/incident_load.h"
 #include "cli/incident_stacks.h"
 #include "cli/incident_text.h"
 #include "cli/jsonget.h"
+#include "cli/outfile.h"
+#include "cli/profile_flame.h"
 #include "cli/profile_out.h"
 #include "cli/term.h"
 
@@ -59,6 +62,132 @@ static int write_stacks(const struct options *o, const json_t *in, const struct 
 	return 0;
 }
 
+static int tell_diff(const struct options *o, const json_t *in, const char *path, int rank,
+		     const char *against, const struct incident_diff *d)
+{
+	json_t *j;
+
+	if (!strcmp(path, "-"))
+		return 0;
+	if (!o->json) {
+		printf("%s: rank %d against %s\n", path, rank, term_safe(against, 80));
+		return 0;
+	}
+	j = json_pack("{s:s, s:s, s:s, s:i, s:s, s:b, s:b}", "incident", jsonget_text(in, "id"), "file",
+		      path, "format", "html", "rank", rank, "base", term_safe(against, 100), "cpu",
+		      !d || d->has_cpu, "gpu", d && d->has_gpu);
+	commands_print_json(j);
+	json_decref(j);
+	return 0;
+}
+
+static int write_diff(const struct options *o, const json_t *in, const struct trace_model *m,
+		      const struct trace_rank *culprit, const char *path)
+{
+	const struct trace_rank *peer = incident_diff_peer(in, m, culprit);
+	struct incident_diff d;
+	struct outfile out;
+	char title[300];
+	int err;
+
+	if (!peer) {
+		fprintf(stderr, "sysom flame: no window of a healthy rank came with this incident (try "
+				"--base FILE)\n");
+		return -ENODATA;
+	}
+	err = incident_diff_make(&d, m, peer, culprit);
+	if (err) {
+		fprintf(stderr, "sysom flame: %s\n",
+			err == -ENODATA ? "rank and peer have neither stacks nor kernels in common" :
+					  strerror(-err));
+		return err;
+	}
+	snprintf(title, sizeof(title), "rank %d beside rank %d: %s", culprit->who.rank, peer->who.rank,
+		 incident_text_title(in));
+	err = outfile_open(&out, path);
+	if (!err)
+		err = outfile_close(&out, incident_diff_page(out.f, &d, title, 0));
+	if (err)
+		fprintf(stderr, "sysom flame: %s: %s\n", path, strerror(-err));
+	else
+		tell_diff(o, in, path, culprit->who.rank, incident_diff_name(&d, false), &d);
+	incident_diff_free(&d);
+	return err;
+}
+
+/* Both sides as if they had been watched for as long. */
+static int add_base(struct profile_tree *t, const struct trace_rank *r, struct profile_names *names,
+		    const struct folded *f)
+{
+	struct profile_tree whole;
+	double sum = 0;
+	int err = profile_tree_init(&whole);
+
+	if (err)
+		return err;
+	err = profile_tree_add(&whole, &r->stacks, names, PROFILE_BY_THREAD_NAME);
+	if (!err)
+		err = profile_tree_flatten(t, &whole);
+	for (uint32_t i = 0; i < whole.count; i++)
+		sum += (double)whole.nodes[i].on_ns;
+	profile_tree_fini(&whole);
+	t->differs = t->to_base = true;
+	t->scale = sum / f->total;
+	return err ? err : profile_tree_add_folded(t, f);
+}
+
+static int write_base(const struct options *o, const json_t *in, const struct trace_rank *r,
+		      const char *path)
+{
+	struct profile_flame page = { .base = "base", .note = "As if both had been watched for as long. "
+							      "Red: more than the base; blue, hatched: "
+							      "less. Grey: both." };
+	struct symbol_resolver *resolver = NULL;
+	struct profile_names *names = NULL;
+	struct profile_tree t;
+	struct outfile out;
+	struct folded f;
+	char title[300], other[32];
+	int err = folded_load(&f, o->base, 0);
+
+	if (err)
+		return err;
+	snprintf(other, sizeof(other), "rank %d", r->who.rank);
+	snprintf(title, sizeof(title), "rank %d beside %s: %s", r->who.rank, term_safe(o->base, 80),
+		 incident_text_title(in));
+	page.other = other;
+	page.title = title;
+	err = profile_tree_init(&t);
+	if (!err)
+		err = incident_stacks_names(r, &resolver, &names);
+	if (!err)
+		err = add_base(&t, r, names, &f);
+	if (!err)
+		err = outfile_open(&out, path);
+	if (!err)
+		err = outfile_close(&out, profile_flame_page(out.f, &t, &page));
+	if (err)
+		fprintf(stderr, "sysom flame: %s: %s\n", path, strerror(-err));
+	else
+		tell_diff(o, in, path, r->who.rank, o->base, NULL);
+	profile_tree_fini(&t);
+	profile_names_close(names);
+	symbol_resolver_close(resolver);
+	folded_free(&f);
+	return err;
+}
+
+static const struct trace_rank *find_rank(const struct options *o, const json_t *in,
+					  const struct trace_model *m)
+{
+	if (!o->diff)
+		return incident_stacks_rank(in, m, o->have_rank ? o->rank : -1);
+	for (size_t i = 0; o->have_rank && i < m->rank_count; i++)
+		if (m->ranks[i].who.rank == o->rank)
+			return &m->ranks[i];
+	return o->have_rank ? NULL : incident_diff_culprit(in, m);
+}
+
 int cmd_flame_main(const struct options *o)
 {
 	const struct trace_rank *rank;
@@ -69,28 +198,39 @@ int cmd_flame_main(const struct options *o)
 	json_t *in;
 	int r;
 
+	if (o->diff && o->base) {
+		fprintf(stderr, "sysom flame: --diff and --base are two things to compare with\n");
+		return EXIT_USAGE;
+	}
+	if ((o->diff || o->base) && to && profile_out_format(NULL, to) != PROFILE_HTML) {
+		fprintf(stderr, "sysom flame: a differential flame graph is HTML\n");
+		return EXIT_USAGE;
+	}
 	if (commands_aggregator(o, &c))
 		return EXIT_USAGE;
 	in = commands_incident(o, &c, o->argv[0]);
 	if (!in)
 		return EXIT_NOTHING;
 	if (!to) {
-		snprintf(path, sizeof(path), "%.8s.flame.html",
-			 term_safe(jsonget_text(in, "id"), 32));
+		snprintf(path, sizeof(path), "%.8s.%s.html", term_safe(jsonget_text(in, "id"), 32),
+			 o->diff || o->base ? "diff" : "flame");
 		to = path;
 	}
 	r = trace_model_init(&m);
 	if (!r)
-		r = incident_load_windows(&c, in, o->have_rank ? o->rank : -1, &m);
-	rank = r > 0 ? incident_stacks_rank(in, &m, o->have_rank ? o->rank : -1) : NULL;
+		r = incident_load_windows(&c, in, o->have_rank && !o->diff ? o->rank : -1, &m);
+	rank = r > 0 ? find_rank(o, in, &m) : NULL;
 	if (rank)
-		r = write_stacks(o, in, rank, to);
+		r = o->diff ? write_diff(o, in, &m, rank, to) :
+		    o->base ? write_base(o, in, rank, to) :
+			      write_stacks(o, in, rank, to);
 	else
 		fprintf(stderr, "sysom flame: %s\n",
-			r < 0 ? strerror(-r)
-			      : "no CPU stacks came with this incident's windows (sysom status "
-				"says why)");
+			r < 0	  ? strerror(-r) :
+			o->diff ? "no window of such a rank came with this incident" :
+				  "no CPU stacks came with this incident's windows (sysom status "
+				  "says why)");
 	json_decref(in);
 	trace_model_fini(&m);
-	return rank && !r ? EXIT_OK : EXIT_NOTHING;
+	return rank && !r ? EXIT_OK : r == -EBADMSG ? EXIT_USAGE : EXIT_NOTHING;
 }

@@ -33,6 +33,8 @@ static const struct option_def defs[] = {
 	{ OPTION_STATE, "state", 's', "open|closed", "only in this state" },
 	{ OPTION_LIMIT, "limit", 'n', "N", "at most so many (default 20)" },
 	{ OPTION_OUT, "output", 'o', "FILE", "where to write; - is standard output" },
+	{ OPTION_DIFF, "diff", 'D', NULL, "against a healthy peer of the incident" },
+	{ OPTION_BASE, "base", 'b', "FILE", "against these folded stacks (- is standard input)" },
 	{ OPTION_FORMAT, "format", 'f', "perfetto|kineto", "format of the trace" },
 	{ OPTION_TIMEOUT, "timeout", 't', "S", "give up after so many seconds (default 60)" },
 	{ OPTION_SECONDS, "seconds", 'S', "S", "how many seconds to send" },
@@ -112,6 +114,12 @@ static int store(struct options *o, const struct command *c, unsigned bit, const
 		return 0;
 	case OPTION_ANY:
 		o->any = true;
+		return 0;
+	case OPTION_DIFF:
+		o->diff = true;
+		return 0;
+	case OPTION_BASE:
+		o->base = arg;
 		return 0;
 	case OPTION_ONCE:
 		o->once = true;

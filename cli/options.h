@@ -31,13 +31,16 @@ enum option_bit {
 	OPTION_STATE_DIR = 1 << 13,
 	OPTION_ALL = 1 << 14,
 	OPTION_ANY = 1 << 15,
+	OPTION_DIFF = 1 << 16,
+	OPTION_BASE = 1 << 17,
 };
 
 struct options {
 	const char *url;     /* --url, SYSOM_URL, http://127.0.0.1:9472 */
 	const char *control; /* --control, or NULL: paths.h decides */
 	const char *job, *role, *state, *out, *format, *state_dir; /* NULL: not given */
-	bool json, once, all, any, have_rank;
+	const char *base;
+	bool json, once, all, any, have_rank, diff;
 	int rank;
 	unsigned limit;	   /* default 20 */
 	double timeout_s;  /* default 60 */

@@ -7,62 +7,28 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/check.h"
 #include "base/hash.h"
-#include "cli/term.h"
+#include "cli/escape.h"
 
 /* clang-format off */
 __asm__(".section .rodata\n"
-	".global profile_flame_page\nprofile_flame_page:\n.incbin \"cli/flame.html\"\n.byte 0\n"
+	".global profile_flame_page_text\nprofile_flame_page_text:\n.incbin \"cli/flame.html\"\n.byte 0\n"
 	".previous\n");
 /* clang-format on */
-extern const char profile_flame_page[];
+extern const char profile_flame_page_text[];
+
+enum { ON, OFF, GPU, BASE_ON, BASE_OFF, BASE_GPU, METRICS };
 
 struct page {
 	const struct profile_tree *t;
-	uint64_t *on, *off;   /* with callees */
+	uint64_t *sum[METRICS]; /* with callees; then of the frame itself */
 	uint32_t *number;     /* node -> number on the page + 1; 0: left out */
 	uint32_t *node;	      /* number -> node */
 	uint32_t count, left_out;
 	const char **name;
 	uint32_t *name_slot, name_room, name_count;
 };
-
-/* Within a script element nothing may look like its end, and JSON must stay JSON. */
-static void put_json(FILE *to, const char *text)
-{
-	fputc('"', to);
-	while (*text) {
-		bool ok;
-		unsigned n = term_next_char(text, &ok);
-
-		if (!ok)
-			fputc('?', to);
-		else if (*text == '"' || *text == '\\')
-			fprintf(to, "\\%c", *text);
-		else if ((unsigned char)*text < 0x20 || *text == '<' || *text == '>' || *text == '&')
-			fprintf(to, "\\u%04x", (unsigned char)*text);
-		else
-			fwrite(text, 1, n, to);
-		text += n;
-	}
-	fputc('"', to);
-}
-
-static void put_html(FILE *to, const char *text)
-{
-	while (*text) {
-		bool ok;
-		unsigned n = term_next_char(text, &ok);
-
-		if (!ok)
-			fputc('?', to);
-		else if (*text == '<' || *text == '>' || *text == '&')
-			fprintf(to, "&#%d;", *text);
-		else
-			fwrite(text, 1, n, to);
-		text += n;
-	}
-}
 
 static uint32_t name_number(struct page *p, const char *s)
 {
@@ -76,27 +42,33 @@ static uint32_t name_number(struct page *p, const char *s)
 	return p->name_count - 1;
 }
 
+static uint64_t metric(const struct profile_node *n, int m)
+{
+	const uint64_t all[METRICS] = { n->on_ns,      n->off_ns,      n->gpu_ns,
+					n->base_on_ns, n->base_off_ns, n->base_gpu_ns };
+
+	return all[m];
+}
+
 /* A node's number in the tree is above its parent's, so one pass each way does. */
 static void choose(struct page *p, double share_min)
 {
 	const struct profile_tree *t = p->t;
-	double on_min, off_min;
+	double least[METRICS];
 
-	for (uint32_t i = t->count; i-- > 0;) {
-		p->on[i] += t->nodes[i].on_ns;
-		p->off[i] += t->nodes[i].off_ns;
-		if (i) {
-			p->on[t->nodes[i].parent] += p->on[i];
-			p->off[t->nodes[i].parent] += p->off[i];
+	for (int m = 0; m < METRICS; m++) {
+		for (uint32_t i = t->count; i-- > 0;) {
+			p->sum[m][i] += metric(&t->nodes[i], m);
+			if (i)
+				p->sum[m][t->nodes[i].parent] += p->sum[m][i];
 		}
+		least[m] = share_min * (double)p->sum[m][0];
 	}
-	on_min = share_min * (double)p->on[0];
-	off_min = share_min * (double)p->off[0];
 	for (uint32_t i = 0; i < t->count; i++) {
-		bool shown = !i || (p->number[t->nodes[i].parent] &&
-				    ((p->on[i] && (double)p->on[i] >= on_min) ||
-				     (p->off[i] && (double)p->off[i] >= off_min)));
+		bool shown = !i;
 
+		for (int m = 0; m < METRICS && !shown && p->number[t->nodes[i].parent]; m++)
+			shown = p->sum[m][i] && (double)p->sum[m][i] >= least[m];
 		if (shown) {
 			p->node[p->count++] = i;
 			p->number[i] = p->count;
@@ -112,18 +84,18 @@ static void own_times(struct page *p)
 	for (uint32_t k = 1; k < p->count; k++) {
 		uint32_t i = p->node[k], parent = p->t->nodes[i].parent;
 
-		p->on[parent] -= p->on[i];
-		p->off[parent] -= p->off[i];
+		for (int m = 0; m < METRICS; m++)
+			p->sum[m][parent] -= p->sum[m][i];
 	}
 }
 
-enum column { PARENT, NAME, MODULE, FILE_NAME, LINE, KIND, FLAGS, ON, OFF, COLUMNS };
+enum column { PARENT, NAME, MODULE, FILE_NAME, LINE, KIND, FLAGS, FIRST_METRIC };
 
-static uint64_t value(struct page *p, enum column c, uint32_t i)
+static uint64_t value(struct page *p, unsigned column, uint32_t i)
 {
 	const struct profile_node *n = &p->t->nodes[i];
 
-	switch (c) {
+	switch (column) {
 	case PARENT: return i ? p->number[n->parent] - 1 : 0;
 	case NAME: return name_number(p, n->function);
 	case MODULE: return name_number(p, n->module);
@@ -131,29 +103,48 @@ static uint64_t value(struct page *p, enum column c, uint32_t i)
 	case LINE: return n->line;
 	case KIND: return n->kind;
 	case FLAGS: return n->flags;
-	case ON: return p->on[i];
-	default: return p->off[i];
+	default: return p->sum[column - FIRST_METRIC][i];
 	}
 }
 
-static void put_data(struct page *p, FILE *to)
+/* The column has figures that the page asks for. */
+static bool is_wanted(const struct page *p, unsigned column)
 {
-	static const char *const label[COLUMNS] = { "parent", "name", "module", "file", "line",
-						    "kind", "flags", "on", "off" };
+	if (column < FIRST_METRIC + GPU)
+		return true;
+	return column == FIRST_METRIC + GPU || p->t->differs;
+}
+
+static void put_data(struct page *p, FILE *to, const struct profile_flame *page)
+{
+	static const char *const label[] = { "parent", "name",	  "module",    "file",	  "line",
+					     "kind",   "flags",	  "on",	       "off",	  "gpu",
+					     "on_base", "off_base", "gpu_base" };
 
 	name_number(p, "");
 	fputs("<script>\nconst DATA = {", to);
-	for (int c = 0; c < COLUMNS; c++) {
+	for (unsigned c = 0; c < ARRAY_LEN(label); c++) {
+		if (!is_wanted(p, c))
+			continue;
 		fprintf(to, "\n%s: [", label[c]);
 		for (uint32_t k = 0; k < p->count; k++)
 			fprintf(to, k ? ",%llu" : "%llu",
 				(unsigned long long)value(p, c, p->node[k]));
 		fputs("],", to);
 	}
-	fputs("\nnames: [", to);
+	fputs("\nunit: ", to);
+	escape_json(to, page->unit ? page->unit : "");
+	if (p->t->differs) {
+		fputs(", sides: [", to);
+		escape_json(to, page->base ? page->base : "base");
+		fputc(',', to);
+		escape_json(to, page->other ? page->other : "other");
+		fputc(']', to);
+	}
+	fputs(",\nnames: [", to);
 	for (uint32_t i = 0; i < p->name_count; i++) {
 		fputs(i ? ",\n" : "", to);
-		put_json(to, p->name[i]);
+		escape_json(to, p->name[i]);
 	}
 	fputs("]};\n</script>\n", to);
 }
@@ -163,50 +154,60 @@ static int page_init(struct page *p, const struct profile_tree *t)
 	*p = (struct page){ .t = t, .name_room = 64 };
 	while (p->name_room < 6ull * t->count + 8)
 		p->name_room *= 2;
-	p->on = calloc(t->count, sizeof(*p->on));
-	p->off = calloc(t->count, sizeof(*p->off));
 	p->number = calloc(t->count, sizeof(*p->number));
 	p->node = calloc(t->count, sizeof(*p->node));
 	p->name = calloc(3ull * t->count + 1, sizeof(*p->name));
 	p->name_slot = calloc(p->name_room, sizeof(*p->name_slot));
-	return p->on && p->off && p->number && p->node && p->name && p->name_slot ? 0 : -ENOMEM;
+	for (int m = 0; m < METRICS; m++) {
+		p->sum[m] = calloc(t->count, sizeof(*p->sum[m]));
+		if (!p->sum[m])
+			return -ENOMEM;
+	}
+	return p->number && p->node && p->name && p->name_slot ? 0 : -ENOMEM;
 }
 
 static void page_fini(struct page *p)
 {
-	free(p->on);
-	free(p->off);
+	for (int m = 0; m < METRICS; m++)
+		free(p->sum[m]);
 	free(p->number);
 	free(p->node);
 	free(p->name);
 	free(p->name_slot);
 }
 
-int profile_flame_write(FILE *to, const struct profile_tree *t, const char *title, const char *note,
-			double share_min)
+int profile_flame_page(FILE *to, const struct profile_tree *t, const struct profile_flame *page)
 {
 	struct page p;
 	int err = page_init(&p, t);
 
 	if (!err) {
-		choose(&p, share_min);
+		choose(&p, page->share_min);
 		own_times(&p);
 		fputs("<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n<meta "
 		      "name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>", to);
-		put_html(to, title);
+		escape_html(to, page->title);
 		fputs(" - sysom</title></head><body>\n<h1>", to);
-		put_html(to, title);
+		escape_html(to, page->title);
 		fputs("</h1>\n<div class=\"dim\">", to);
-		put_html(to, note);
+		escape_html(to, page->note);
 		if (p.left_out)
 			fprintf(to, " %u frames below %g%% are folded into their callers.", p.left_out,
-				share_min * 100);
+				page->share_min * 100);
 		fputs("</div>\n", to);
-		put_data(&p, to);
-		fputs(profile_flame_page, to);
+		put_data(&p, to, page);
+		fputs(profile_flame_page_text, to);
 		fputs("</body></html>\n", to);
 		err = fflush(to) || ferror(to) ? -EIO : 0;
 	}
 	page_fini(&p);
 	return err;
+}
+
+int profile_flame_write(FILE *to, const struct profile_tree *t, const char *title, const char *note,
+			double share_min)
+{
+	const struct profile_flame page = { .title = title, .note = note, .share_min = share_min };
+
+	return profile_flame_page(to, t, &page);
 }

@@ -127,6 +127,18 @@ static const char *keep_text(struct profile_tree *t, char *text)
 	return t->texts[t->text_count++] = text;
 }
 
+int profile_tree_keep(struct profile_tree *t, char *text)
+{
+	return text && keep_text(t, text) ? 0 : -ENOMEM;
+}
+
+static uint64_t scaled(const struct profile_tree *t, double ns)
+{
+	double v = t->scale > 0 ? ns * t->scale + 0.5 : ns;
+
+	return v < 0x1p63 ? (uint64_t)v : (uint64_t)1 << 63;
+}
+
 static int thread_node(struct profile_tree *t, const struct stack_batch *b, const struct stack_sample *s,
 		       enum profile_group group, uint32_t *out)
 {
@@ -174,11 +186,15 @@ static int add_sample(struct profile_tree *t, const struct stack_batch *b, struc
 	}
 	if (err)
 		return err;
-	if (s->kind == STACK_OFF_CPU) {
-		t->nodes[at].off_ns += s->weight_ns;
+	if (t->to_base) {
+		uint64_t ns = scaled(t, (double)s->weight_ns);
+
+		*(s->kind == STACK_OFF_CPU ? &t->nodes[at].base_off_ns : &t->nodes[at].base_on_ns) += ns;
+	} else if (s->kind == STACK_OFF_CPU) {
+		t->nodes[at].off_ns += t->scale > 0 ? scaled(t, (double)s->weight_ns) : s->weight_ns;
 		t->nodes[at].off_count += s->count;
 	} else {
-		t->nodes[at].on_ns += s->weight_ns;
+		t->nodes[at].on_ns += t->scale > 0 ? scaled(t, (double)s->weight_ns) : s->weight_ns;
 		t->nodes[at].on_count += s->count;
 	}
 	return 0;
@@ -191,6 +207,55 @@ int profile_tree_add(struct profile_tree *t, const struct stack_batch *b, struct
 
 	for (uint32_t i = 0; i < b->sample_count && !err; i++)
 		err = add_sample(t, b, names, &b->samples[i], group);
+	return err;
+}
+
+static uint8_t kind_of(const char *name)
+{
+	size_t n = strlen(name);
+
+	if (n > 4 && !strcmp(name + n - 4, "_[k]"))
+		return STACK_FRAME_KERNEL;
+	if (n > 4 && !strcmp(name + n - 4, ".py)"))
+		return STACK_FRAME_PYTHON;
+	return n > 4 && !strcmp(name + n - 4, "_[j]") ? STACK_FRAME_ANONYMOUS : STACK_FRAME_NATIVE;
+}
+
+int profile_tree_add_folded(struct profile_tree *t, const struct folded *f)
+{
+	const char *names[LIMIT_STACK_DEPTH];
+	int err = 0;
+
+	for (uint32_t i = 0; i < f->count && !err; i++) {
+		uint32_t count = folded_names(f, i, names), at = 0;
+
+		for (uint32_t k = 0; k < count && !err; k++) {
+			struct profile_node n = { .function = names[k], .module = "", .file = "" };
+
+			n.kind = k ? kind_of(names[k]) : 0;
+			err = child(t, at, &n, &at);
+		}
+		if (!err)
+			*(t->to_base ? &t->nodes[at].base_on_ns : &t->nodes[at].on_ns) +=
+				scaled(t, f->lines[i].weight);
+	}
+	return err;
+}
+
+int profile_tree_add_gpu(struct profile_tree *t, const struct profile_node *frames, uint32_t count,
+			 double ns)
+{
+	uint32_t at = 0;
+	int err = 0;
+
+	for (uint32_t i = 0; i < count && !err; i++) {
+		struct profile_node n = { .function = frames[i].function, .module = "", .file = "",
+					  .kind = frames[i].kind };
+
+		err = child(t, at, &n, &at);
+	}
+	if (!err)
+		*(t->to_base ? &t->nodes[at].base_gpu_ns : &t->nodes[at].gpu_ns) += scaled(t, ns);
 	return err;
 }
 
@@ -216,6 +281,50 @@ static void put_path(const struct profile_tree *t, uint32_t at, FILE *to)
 		if (n)
 			fputc(';', to);
 	}
+}
+
+static int flatten_node(struct profile_tree *to, const struct profile_node *n, uint32_t parent,
+			uint32_t *out)
+{
+	struct profile_node copy = { .kind = n->kind, .module = "", .file = "" };
+	uint32_t before = to->count;
+	char *text = NULL;
+	size_t bytes;
+	FILE *f = open_memstream(&text, &bytes);
+	int err;
+
+	if (!f)
+		return -ENOMEM;
+	put_name(n, f);
+	if (fclose(f) || !text) {
+		free(text);
+		return -ENOMEM;
+	}
+	copy.function = text;
+	err = child(to, parent, &copy, out);
+	if (err || to->count == before)
+		free(text);
+	else
+		err = profile_tree_keep(to, text);
+	return err;
+}
+
+int profile_tree_flatten(struct profile_tree *to, const struct profile_tree *from)
+{
+	uint32_t *at = calloc(from->count, sizeof(*at));
+	int err = at ? 0 : -ENOMEM;
+
+	for (uint32_t i = 1; i < from->count && !err; i++) {
+		const struct profile_node *n = &from->nodes[i];
+
+		err = flatten_node(to, n, at[n->parent], &at[i]);
+		if (err)
+			break;
+		to->nodes[at[i]].on_ns += n->on_ns;
+		to->nodes[at[i]].off_ns += n->off_ns;
+	}
+	free(at);
+	return err;
 }
 
 long profile_tree_folded(const struct profile_tree *t, bool off, FILE *to)

@@ -7,7 +7,11 @@
 
 #include <stdio.h>
 
+#include "cli/folded.h"
 #include "cli/profile_names.h"
+
+/* Of nodes that stand for no frame of a stack; beside enum stack_frame_kind. */
+enum profile_kind { PROFILE_GPU_PHASE = 16, PROFILE_GPU_KERNEL };
 
 enum profile_group { /* what stands below the root, outermost first */
 	PROFILE_BY_THREAD_NAME = 0, /* threads of one name together: "python3" */
@@ -20,9 +24,11 @@ struct profile_node {
 	uint32_t line;		/* Python: of the first stack that came here */
 	uint32_t parent;	/* index; the root is its own */
 	uint32_t first, next;	/* child, sibling; 0: none */
-	uint8_t kind, flags;	/* enum stack_frame_kind, 0 for the root and thread nodes */
+	uint8_t kind, flags;	/* enum stack_frame_kind or profile_kind, 0 for the root and thread nodes */
 	uint64_t on_ns, off_ns; /* of the stacks that end here */
 	uint64_t on_count, off_count;
+	uint64_t gpu_ns; /* device time of what ends here */
+	uint64_t base_on_ns, base_off_ns, base_gpu_ns; /* what it is compared with */
 };
 
 struct profile_tree {
@@ -30,8 +36,11 @@ struct profile_tree {
 	uint32_t count, room;
 	uint32_t *slot; /* (parent, frame) -> node */
 	uint32_t slot_room;
-	char **texts; /* thread names that were made here */
+	char **texts; /* names that were made here */
 	uint32_t text_count, text_room;
+	bool differs; /* base_ figures have a meaning */
+	bool to_base; /* what is added now goes there */
+	double scale; /* of the times that are added now; 0: as they are */
 };
 
 int profile_tree_init(struct profile_tree *t);
@@ -39,6 +48,17 @@ void profile_tree_fini(struct profile_tree *t);
 /* Adds all samples of the batch that names was opened on. 0, -ENOMEM, -E2BIG. */
 int profile_tree_add(struct profile_tree *t, const struct stack_batch *b, struct profile_names *names,
 		     enum profile_group group);
+/* Folded stacks, their values as time on the CPU; texts are borrowed from *f. "f_[k]" is a kernel
+ * function, "f (x.py)" a Python one. 0, -ENOMEM, -E2BIG. */
+int profile_tree_add_folded(struct profile_tree *t, const struct folded *f);
+/* Device time below frames (function, kind; root first), texts borrowed. 0, -ENOMEM, -E2BIG. */
+int profile_tree_add_gpu(struct profile_tree *t, const struct profile_node *frames, uint32_t count,
+			 double ns);
+/* Adds another tree with its names as folded stacks have them, so that it meets one that was read from
+ * a file. 0, -ENOMEM, -E2BIG. */
+int profile_tree_flatten(struct profile_tree *to, const struct profile_tree *from);
+/* Takes a text that nodes refer to. -ENOMEM frees it. */
+int profile_tree_keep(struct profile_tree *t, char *text);
 /* One line per stack: "root;...;leaf VALUE", kernel functions with "_[k]", as flamegraph.pl and
  * speedscope read them. VALUE: nanoseconds on the CPU (off = false) or off it. Returns the lines
  * written, or -errno of the stream. */

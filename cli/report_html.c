@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Written by hand rather than from a template, so that no text reaches the file unescaped: every
- * string that came from a peer goes through put(). */
+ * string that came from a peer goes through escape_html(). */
 #include "cli/report_html.h"
 
 #include <errno.h>
@@ -9,10 +9,14 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "cli/escape.h"
 #include "cli/incident_text.h"
 #include "cli/jsonget.h"
+#include "cli/kernel_diff.h"
 #include "cli/report_kernels.h"
+#include "cli/report_plots.h"
 #include "cli/report_stacks.h"
+#include "cli/report_verdict.h"
 #include "cli/term.h"
 #include "cli/trace_label.h"
 
@@ -32,9 +36,9 @@
 
 static const char style[] =
 	":root{--bg:#fff;--fg:#1b1f24;--dim:#667080;--line:#d9dee5;--bad:#c62828;--ok:#2e7d32;"
-	"--bar:#e39b2d;--other:#b9c2cf}\n"
+	"--bar:#e39b2d;--other:#8894a6;--cool:#1f6fd6}\n"
 	"@media (prefers-color-scheme:dark){:root{--bg:#15181d;--fg:#e6e9ee;--dim:#98a2b3;"
-	"--line:#313845;--bad:#ff7b72;--ok:#7ee787;--bar:#e3b341;--other:#4b5565}}\n"
+	"--line:#313845;--bad:#ff7b72;--ok:#7ee787;--bar:#e3b341;--other:#5d6a7d;--cool:#6aa8ff}}\n"
 	"body{background:var(--bg);color:var(--fg);font:15px/1.45 system-ui,sans-serif;margin:2em auto;"
 	"max-width:1000px;padding:0 1em}\n"
 	"h1{font-size:1.6em;margin:0 0 .2em}h2{font-size:1.1em;margin:1.8em 0 .5em}\n"
@@ -52,49 +56,36 @@ static const char style[] =
 	".p:focus{outline:none}.p:focus .pt,.p:hover .pt{stroke:var(--fg);stroke-width:2}\n"
 	"details{margin:.6em 0}summary{cursor:pointer;color:var(--dim)}"
 	".scroll{overflow-x:auto}\n"
+	"h3{font-size:.98em;margin:1.2em 0 .3em}section{margin:0}code{font-size:.85em;color:var(--dim)}\n"
+	".verdict{border:1px solid var(--line);border-left:5px solid var(--bad);border-radius:6px;"
+	"padding:.2em 1.2em .8em;margin:1.4em 0}.verdict h2{margin:.6em 0 0}\n"
+	".summary{font-size:1.15em;margin:.4em 0}.remedy{border-top:1px solid var(--line);"
+	"padding-top:.6em}ul{margin:.2em 0;padding-left:1.3em}li{overflow-wrap:anywhere}\n"
+	".layer{display:inline-block;border:1px solid var(--line);border-radius:4px;padding:0 .4em;"
+	"font-size:.85em;color:var(--dim)}.ruled-out{color:var(--dim)}\n"
+	".flame{width:100%;height:46em;border:1px solid var(--line);border-radius:6px}"
+	".cool{color:var(--cool)}\n"
+	".hot{fill:var(--bad)}.cold{fill:var(--cool)}.cellbg{fill:var(--line);fill-opacity:.35}"
+	".dot{fill:var(--other)}svg text.culprit{fill:var(--bad);font-weight:600}\n"
 	".grid{stroke:var(--line)}.lat{stroke:var(--bad);stroke-width:1.6;fill:none}"
 	".exp{stroke:var(--ok);stroke-width:1.4;stroke-dasharray:5 4;fill:none}"
 	".oth{stroke:var(--other);stroke-width:1;fill:none}.pt{fill:var(--bad)}\n"
 	"@media print{:root{--bg:#fff;--fg:#000;--dim:#444;--line:#bbb;--bad:#b00020;--ok:#1b6e20;"
-	"--bar:#b9770e;--other:#999}body{margin:0;max-width:none;font-size:11px}"
+	"--bar:#b9770e;--other:#999;--cool:#1a56a8}body{margin:0;max-width:none;font-size:11px}"
 	"*{print-color-adjust:exact;-webkit-print-color-adjust:exact}"
 	"h2{break-after:avoid}tr,svg,.facts div{break-inside:avoid}.tip{display:none}}\n";
-
-static void put(FILE *to, const char *text)
-{
-	while (*text) {
-		bool ok;
-		unsigned n = term_next_char(text, &ok);
-
-		if (!ok)
-			fputc('?', to);
-		else if (*text == '&')
-			fputs("&amp;", to);
-		else if (*text == '<')
-			fputs("&lt;", to);
-		else if (*text == '>')
-			fputs("&gt;", to);
-		else if (*text == '"')
-			fputs("&quot;", to);
-		else if (*text == '\'')
-			fputs("&#39;", to);
-		else
-			fwrite(text, 1, n, to);
-		text += n;
-	}
-}
 
 static void cell(FILE *to, const char *text)
 {
 	fputs("<td>", to);
-	put(to, text);
+	escape_html(to, text);
 	fputs("</td>", to);
 }
 
 static void fact(FILE *to, const char *label, const char *value, const char *class)
 {
 	fprintf(to, "<div><span class=\"dim\">%s</span><b class=\"%s\">", label, class);
-	put(to, value);
+	escape_html(to, value);
 	fputs("</b></div>\n", to);
 }
 
@@ -107,20 +98,20 @@ static void put_head(FILE *to, const json_t *in)
 	fputs("<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
 	      "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
 	      "<meta name=\"color-scheme\" content=\"light dark\">\n<title>", to);
-	put(to, incident_text_title(in));
+	escape_html(to, incident_text_title(in));
 	fputs(" - sysom</title>\n<style>\n", to);
 	fputs(style, to);
 	fputs("</style></head><body>\n<h1>", to);
-	put(to, incident_text_title(in));
+	escape_html(to, incident_text_title(in));
 	fputs("</h1>\n<p class=\"dim\">Incident ", to);
-	put(to, jsonget_text(in, "id"));
+	escape_html(to, jsonget_text(in, "id"));
 	fputs(", ", to);
-	put(to, jsonget_text(in, "state"));
+	escape_html(to, jsonget_text(in, "state"));
 	fputs("; job ", to);
-	put(to, jsonget_text(in, "job"));
+	escape_html(to, jsonget_text(in, "job"));
 	json_array_foreach((json_t *)nodes, i, v) {
 		fputs(i ? ", " : json_array_size(nodes) == 1 ? "; node " : "; nodes ", to);
-		put(to, json_is_string(v) ? json_string_value(v) : "?");
+		escape_html(to, json_is_string(v) ? json_string_value(v) : "?");
 	}
 	fprintf(to, "; %s", term_time(begin));
 	if (end > begin)
@@ -151,7 +142,7 @@ static void put_facts(FILE *to, const json_t *in)
 		fprintf(to, "<p>Slow only since %s for it: rank%s ",
 			json_array_size(json_object_get(in, "victims")) == 1 ? "it waits" : "they wait",
 			json_array_size(json_object_get(in, "victims")) == 1 ? "" : "s");
-		put(to, incident_text_ranks(json_object_get(in, "victims")));
+		escape_html(to, incident_text_ranks(json_object_get(in, "victims")));
 		fputs(".</p>\n", to);
 	}
 }
@@ -465,9 +456,10 @@ static void put_parts(FILE *to, const json_t *in)
 		double share = jsonget_number(p, "share"), width = share > 1 ? 1 : share > 0 ? share : 0;
 
 		fputs("<tr><td class=\"t\">", to);
-		put(to, strcmp(jsonget_text(p, "kind"), "kernel") ? incident_text_part(p, 100) : "kernel ");
+		escape_html(to, strcmp(jsonget_text(p, "kind"), "kernel") ?
+					incident_text_part(p, 100) : "kernel ");
 		if (!strcmp(jsonget_text(p, "kind"), "kernel"))
-			put(to, jsonget_text(p, "name"));
+			escape_html(to, jsonget_text(p, "name"));
 		fputs("</td>", to);
 		cell(to, term_ms(jsonget_number(p, "expected_ms")));
 		cell(to, term_ms(jsonget_number(p, "observed_ms")));
@@ -507,16 +499,16 @@ static void put_signals(FILE *to, const json_t *in)
 			break;
 		fprintf(to, "<tr><td>%lld</td><td class=\"t%s\">", (long long)jsonget_integer(s, "rank"),
 			raised ? " bad" : "");
-		put(to, jsonget_text(s, raised ? "text" : "name"));
+		escape_html(to, jsonget_text(s, raised ? "text" : "name"));
 		if (!raised && *jsonget_text(s, "subject")) {
 			fputs(": ", to);
-			put(to, jsonget_text(s, "subject"));
+			escape_html(to, jsonget_text(s, "subject"));
 		}
 		fputs("</td>", to);
 		put_number(to, s, "value");
 		put_number(to, s, "usual");
 		fputs("<td class=\"t\">", to);
-		put(to, jsonget_text(s, "unit"));
+		escape_html(to, jsonget_text(s, "unit"));
 		fputs("</td>", to);
 		cell(to, weight_ms > 0 ? term_ms(weight_ms) : "-");
 		fputs("</tr>\n", to);
@@ -549,7 +541,7 @@ static void put_kernels(FILE *to, const struct trace_model *m, const struct trac
 		char text[64];
 
 		fputs("<tr><td class=\"t\">", to);
-		put(to, *name ? name : "(name unknown, copies)");
+		escape_html(to, *name ? name : "(name unknown, copies)");
 		fputs("</td>", to);
 		cell(to, normal ? term_ms(k[i].normal_ns / 1e6) : "-");
 		cell(to, slow ? term_ms(k[i].slow_ns / 1e6) : "-");
@@ -578,12 +570,12 @@ static void put_windows(FILE *to, const json_t *in)
 			break;
 		}
 		fprintf(to, "<tr><td>%lld</td><td class=\"t\">", (long long)jsonget_integer(w, "rank"));
-		put(to, jsonget_text(w, "node"));
+		escape_html(to, jsonget_text(w, "node"));
 		fputs("</td><td class=\"t\">", to);
-		put(to, jsonget_text(w, "reason"));
+		escape_html(to, jsonget_text(w, "reason"));
 		fputs(jsonget_true(w, "summary_only") ? " (summary)</td><td class=\"t\">" :
 							"</td><td class=\"t\">", to);
-		put(to, term_time(jsonget_unsigned(w, "begin_unix_ns")));
+		escape_html(to, term_time(jsonget_unsigned(w, "begin_unix_ns")));
 		fputs("</td>", to);
 		cell(to, term_count(jsonget_number(w, "steps")));
 		cell(to, term_count(jsonget_number(w, "records")));
@@ -593,19 +585,94 @@ static void put_windows(FILE *to, const json_t *in)
 	fputs("</table></div>\n", to);
 	json_array_foreach(json_object_get(in, "missing"), i, w) {
 		fputs("<p class=\"bad\">Missing: ", to);
-		put(to, json_is_string(w) ? json_string_value(w) : "?");
+		escape_html(to, json_is_string(w) ? json_string_value(w) : "?");
 		fputs("</p>\n", to);
 	}
+}
+
+/* What the GPU did in a step of the culprit and of its peer, variants of a kernel together. */
+static int put_beside(FILE *to, const struct trace_model *m, const struct trace_rank *culprit,
+		      const struct trace_rank *peer)
+{
+	struct kernel_diff d = { 0 };
+	size_t n[2], steps[2];
+	struct kernel_time *a = kernel_diff_of_rank(m, peer, false, &n[0], &steps[0]);
+	struct kernel_time *b = kernel_diff_of_rank(m, culprit, true, &n[1], &steps[1]);
+	int err = a && b ? kernel_diff_make(&d, a, n[0], b, n[1]) : 0;
+
+	if (!err && d.count) {
+		fprintf(to, "<h2>Kernels of rank %d beside rank %d</h2>\n<p class=\"dim\">Device time per "
+			    "step, means of %zu and %zu steps; %zu of %zu by the difference.</p>\n"
+			    "<div class=\"scroll\"><table id=\"beside\"><tr><th class=\"t\" "
+			    "scope=\"col\">kernel</th>", culprit->who.rank, peer->who.rank, steps[1],
+			steps[0], d.count < KERNELS_SHOWN ? d.count : (size_t)KERNELS_SHOWN, d.count);
+		fprintf(to, "<th scope=\"col\">rank %d</th><th scope=\"col\">rank %d</th>"
+			    "<th scope=\"col\">difference</th><th scope=\"col\">per step</th></tr>\n",
+			peer->who.rank, culprit->who.rank);
+	}
+	for (size_t i = 0; i < d.count && i < KERNELS_SHOWN; i++) {
+		const struct kernel_diff_row *r = &d.rows[i];
+		char text[64];
+
+		fputs("<tr><td class=\"t\">", to);
+		escape_html(to, r->base);
+		if (r->changed) {
+			fputs("<br><span class=\"bad\">another variant: ", to);
+			escape_html(to, r->changed);
+			fputs("</span>", to);
+		}
+		fputs("</td>", to);
+		cell(to, r->main[0] ? term_ms(r->time_ns[0] / 1e6) : "-");
+		cell(to, r->main[1] ? term_ms(r->time_ns[1] / 1e6) : "-");
+		cell(to, term_ms((r->time_ns[1] - r->time_ns[0]) / 1e6));
+		snprintf(text, sizeof(text), "%.1f to %.1f", r->count[0], r->count[1]);
+		cell(to, text);
+		fputs("</tr>\n", to);
+	}
+	if (d.count)
+		fputs("</table></div>\n", to);
+	kernel_diff_free(&d);
+	free(a);
+	free(b);
+	return err;
+}
+
+/* The culprit beside its peer, where the windows have both; *cpu: with stacks. */
+static int put_difference(FILE *to, const json_t *in, const struct trace_model *m, bool *cpu)
+{
+	const struct trace_rank *culprit = incident_diff_culprit(in, m);
+	const struct trace_rank *peer = incident_diff_peer(in, m, culprit);
+	struct incident_diff d;
+	int err;
+
+	*cpu = false;
+	if (!peer)
+		return 0;
+	err = incident_diff_make(&d, m, peer, culprit);
+	if (err)
+		return err == -ENODATA ? 0 : err;
+	*cpu = d.has_cpu;
+	err = report_stacks_diff(to, &d);
+	if (!err)
+		err = put_beside(to, m, culprit, peer);
+	incident_diff_free(&d);
+	return err;
 }
 
 int report_html_write(FILE *to, const json_t *in, const struct trace_model *m)
 {
 	unsigned shown = 0;
+	bool cpu = false;
 	int err;
 
 	put_head(to, in);
+	report_verdict_put(to, in);
 	put_facts(to, in);
 	put_chart(to, in, m);
+	err = report_plots_heat(to, in, m);
+	report_plots_roofline(to, in, m);
+	if (!err)
+		err = put_difference(to, in, m, &cpu);
 	put_parts(to, in);
 	put_signals(to, in);
 	for (size_t i = 0; i < m->rank_count && shown < 4; i++) {
@@ -614,10 +681,11 @@ int report_html_write(FILE *to, const json_t *in, const struct trace_model *m)
 		put_kernels(to, m, &m->ranks[i]);
 		shown++;
 	}
-	err = report_stacks_put(to, in, m);
+	if (!err)
+		err = report_stacks_put(to, in, m, !cpu);
 	put_windows(to, in);
 	fputs("<p class=\"dim\">sysom trace ", to);
-	put(to, jsonget_text(in, "id"));
+	escape_html(to, jsonget_text(in, "id"));
 	fputs(" writes the same windows for ui.perfetto.dev.</p>\n</body></html>\n", to);
 	return ferror(to) ? errno ? -errno : -EIO : err;
 }

@@ -32,20 +32,20 @@ static int by_difference(const void *x, const void *y)
 
 #define SLOW (WINDOW_STEP_OUT | WINDOW_STEP_FLAGGED)
 
-static ptrdiff_t step_of(const struct trace_rank *r, const struct record *d)
+ptrdiff_t report_kernels_step(const struct trace_rank *r, const struct record *d)
 {
 	return step_at(r, d->launch_ns ? d->launch_ns : d->begin_ns);
 }
 
 /* Per step: whether its records are there. A window may cut its first or last step, and half a step
  * would look like one with half the work. */
-static uint8_t *find_whole(const struct trace_rank *r, size_t *slow, size_t *normal)
+uint8_t *report_kernels_whole(const struct trace_rank *r, size_t *slow, size_t *normal)
 {
 	uint32_t *found = calloc(r->step_count + 1, sizeof(*found));
 	uint8_t *whole = calloc(r->step_count + 1, 1);
 
 	for (size_t i = 0; found && i < r->device_count; i++) {
-		ptrdiff_t s = step_of(r, &r->device[i]);
+		ptrdiff_t s = report_kernels_step(r, &r->device[i]);
 
 		if (s >= 0)
 			found[s]++;
@@ -56,6 +56,10 @@ static uint8_t *find_whole(const struct trace_rank *r, size_t *slow, size_t *nor
 		whole[i] = found[i] && found[i] >= s->step.kernels - s->step.kernels / 20;
 		*slow += whole[i] && (s->flags & SLOW);
 		*normal += whole[i] && !(s->flags & SLOW);
+	}
+	if (!found) {
+		free(whole);
+		whole = NULL;
 	}
 	free(found);
 	return whole;
@@ -69,10 +73,10 @@ struct report_kernel *report_kernels_make(const struct trace_model *m, const str
 	size_t n = 0;
 
 	*count = *slow_steps = *normal_steps = 0;
-	whole = find_whole(r, slow_steps, normal_steps);
+	whole = report_kernels_whole(r, slow_steps, normal_steps);
 	for (size_t i = 0; k && whole && i < r->device_count; i++) {
 		const struct record *d = &r->device[i];
-		ptrdiff_t s = step_of(r, d);
+		ptrdiff_t s = report_kernels_step(r, d);
 		struct report_kernel *e = &k[d->name];
 
 		if (s < 0 || !whole[s])

@@ -28,16 +28,34 @@ int trace_model_init(struct trace_model *m)
 	return 0;
 }
 
+static void free_rank(struct trace_rank *r)
+{
+	free(r->host);
+	free(r->device);
+	free(r->steps);
+	free(r->windows);
+	free(r->covered);
+	stack_batch_fini(&r->stacks);
+}
+
+void trace_model_keep(struct trace_model *m, const struct trace_rank *a, const struct trace_rank *b)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < m->rank_count; i++) {
+		if (&m->ranks[i] != a && &m->ranks[i] != b)
+			free_rank(&m->ranks[i]);
+	}
+	for (size_t i = 0; i < m->rank_count; i++)
+		if (&m->ranks[i] == a || &m->ranks[i] == b)
+			m->ranks[kept++] = m->ranks[i];
+	m->rank_count = kept;
+}
+
 void trace_model_fini(struct trace_model *m)
 {
-	for (size_t i = 0; i < m->rank_count; i++) {
-		free(m->ranks[i].host);
-		free(m->ranks[i].device);
-		free(m->ranks[i].steps);
-		free(m->ranks[i].windows);
-		free(m->ranks[i].covered);
-		stack_batch_fini(&m->ranks[i].stacks);
-	}
+	for (size_t i = 0; i < m->rank_count; i++)
+		free_rank(&m->ranks[i]);
 	for (size_t i = 0; i < m->name_count; i++)
 		free(m->names[i]);
 	free(m->ranks);
@@ -195,7 +213,8 @@ static int add_records(struct trace_model *m, struct record **to, size_t *count,
 	return 0;
 }
 
-static int add_steps(struct trace_model *m, struct trace_rank *r, const struct window *w)
+static int add_steps(struct trace_model *m, struct trace_rank *r, const struct window *w,
+		     const uint32_t *ids)
 {
 	int64_t offset_ns = offset_of(r, w);
 
@@ -205,6 +224,8 @@ static int add_steps(struct trace_model *m, struct trace_rank *r, const struct w
 		struct window_step *s = &r->steps[r->step_count];
 
 		*s = w->steps[i];
+		if (s->step.source == STEP_SOURCE_EXPLICIT) /* a name */
+			s->step.phase = s->step.phase < w->name_count ? ids[s->step.phase] : 0;
 		s->step.begin_ns = shift(s->step.begin_ns, offset_ns);
 		s->step.end_ns = shift(s->step.end_ns, offset_ns);
 		s->step.device_begin_ns = shift(s->step.device_begin_ns, offset_ns);
@@ -313,7 +334,7 @@ int trace_model_add(struct trace_model *m, const struct window *w)
 		ids[i] = trace_model_name(m, w->names[i]);
 	err = add_window(r, w, ids);
 	if (!err && w->steps)
-		err = add_steps(m, r, w);
+		err = add_steps(m, r, w, ids);
 	if (!err && w->host)
 		err = add_records(m, &r->host, &r->host_count, &r->host_room, w->host, w->host_count, w,
 				  offset_of(r, w), ids);

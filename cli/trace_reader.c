@@ -237,7 +237,7 @@ int trace_reader_line(struct trace_reader *r, char **line, size_t *bytes)
 	*line = r->text + r->at;
 	*bytes = end ? (size_t)(end - *line) : r->bytes - r->at;
 	if (*bytes > TRACE_READER_LINE_BYTES_MAX)
-		return fail(r, "line longer than 64 KiB");
+		return fail(r, "line longer than 512 KiB");
 	r->at += *bytes + (end ? 1 : 0);
 	while (*bytes && (*line)[*bytes - 1] == '\r')
 		--*bytes;

@@ -11,8 +11,9 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* Kernel names run to 4 KB and may be quoted; a longer line is an error, not a long wait. */
-#define TRACE_READER_LINE_BYTES_MAX (64u << 10)
+/* Kernel names run to 4 KB, folded stacks of a thousand frames to some 100 KB; a longer line is an
+ * error, not a long wait. */
+#define TRACE_READER_LINE_BYTES_MAX (512u << 10)
 
 struct trace_reader;
 /* path "-" is standard input. 0 or -errno. */

@@ -492,7 +492,8 @@ static void on_comm(struct join *j, const struct join_host_pend *p)
 		c->id = e->id;
 	r.key = c ? c->id : e->id;
 	r.seq = e->action;
-	r.peer = (int16_t)e->rank;
+	r.peer = e->rank <= INT16_MAX ? (int16_t)e->rank : -1;
+	r.bytes = gone || e->nranks < 0 ? 0 : (uint64_t)e->nranks;
 	emit(j, &r, NULL);
 }
 

@@ -1,14 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  * A program that a kernel cannot load makes libbpf refuse the whole object. So programs whose
  * tracepoint the kernel does not have are left out before, and where the verifier still refuses,
- * each is tried alone to find those it is about. */
+ * each is tried alone to find those it is about. Rows of threads hang at their tasks where the kernel
+ * can do that (5.12), else they are in a hash: two sets of scheduler programs. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/utsname.h>
+#include <time.h>
 #include <unistd.h>
+
+#include "base/check.h"
 
 #include "sidecar/os_internal.h"
 
@@ -22,11 +26,43 @@
 #define PID_NS_FIRST	  0xeffffffcu /* inode of the first PID namespace */
 #define PROGRAMS_MAX	  32u
 #define BTF_TYPEDEF_BYTES 96
+#define TASKS_OPTION	  "task_storage" /* in options.without: as if the kernel had none */
+
+/* Programs of one tracepoint family: attached and let go together. */
+static const struct {
+	const char *program;
+	enum os_group group;
+	enum { BOTH, BY_STORAGE, BY_HASH } mode;
+} programs[] = {
+    {"os_tell", OS_GROUP_ALWAYS, BY_STORAGE},
+    {"os_fork", OS_GROUP_ALWAYS, BOTH},
+    {"os_exit", OS_GROUP_ALWAYS, BOTH},
+    {"os_switch", OS_GROUP_CPU, BY_STORAGE},
+    {"os_switch_hash", OS_GROUP_CPU, BY_HASH},
+    {"os_wakeup", OS_GROUP_CPU, BY_HASH},
+    {"os_wakeup_new", OS_GROUP_CPU, BY_HASH},
+    {"os_migrate", OS_GROUP_CPU, BOTH},
+    {"os_softirq_entry", OS_GROUP_INTERRUPTS, BOTH},
+    {"os_softirq_exit", OS_GROUP_INTERRUPTS, BOTH},
+    {"os_irq_entry", OS_GROUP_INTERRUPTS, BOTH},
+    {"os_irq_exit", OS_GROUP_INTERRUPTS, BOTH},
+    {"os_receive", OS_GROUP_PACKETS, BOTH},
+    {"os_fault", OS_GROUP_MEMORY, BY_HASH},
+    {"os_move_numa", OS_GROUP_MEMORY, BOTH},
+    {"os_migrate_pages", OS_GROUP_MEMORY, BOTH},
+    {"os_block_issue", OS_GROUP_STORAGE, BOTH},
+    {"os_block_complete", OS_GROUP_STORAGE, BOTH},
+    {"os_retransmit", OS_GROUP_NETWORK, BOTH},
+    {"os_contention_begin", OS_GROUP_LOCKS, BOTH},
+    {"os_contention_end", OS_GROUP_LOCKS, BOTH},
+};
 
 struct os_bpf {
 	struct os_programs *object;
-	struct bpf_link *link[PROGRAMS_MAX];
+	struct bpf_link *link[PROGRAMS_MAX]; /* by the program's place in the object; NULL: not attached */
 	uint32_t link_count;
+	bool by_storage;
+	int stats_fd; /* -1: the kernel does not count run times now */
 	int fd[OS_MAP_COUNT], stacks_fd;
 	uint32_t key_bytes[OS_MAP_COUNT], value_bytes[OS_MAP_COUNT], entries[OS_MAP_COUNT];
 	uint32_t cpu_count;
@@ -63,6 +99,32 @@ static bool listed(const char *list, const char *name)
 	return false;
 }
 
+static uint32_t program_at(const char *name)
+{
+	uint32_t i = 0;
+
+	while (i < ARRAY_LEN(programs) && strcmp(programs[i].program, name))
+		i++;
+	CHECK(i < ARRAY_LEN(programs));
+	return i;
+}
+
+enum os_group os_bpf_group(const char *program)
+{
+	return programs[program_at(program)].group;
+}
+
+/* Not a program of this mode: nothing is missing without it. */
+static bool is_elsewhere(const struct os_signals *s, const char *name, bool by_storage)
+{
+	uint32_t at = program_at(name);
+
+	if (programs[at].mode != BOTH && (programs[at].mode == BY_STORAGE) != by_storage)
+		return true;
+	/* with task storage the scheduler's own count tells the moves on one node */
+	return by_storage && s->numa_nodes < 2 && !strcmp(name, "os_migrate");
+}
+
 /* Before 5.11 the block tracepoints had the queue as their first argument. */
 static bool is_before_5_11(void)
 {
@@ -82,6 +144,8 @@ static const char *why_not(const struct os_signals *s, const struct btf *kernel,
 
 	if (listed(s->options.without, bpf_program__name(p)))
 		return "left out";
+	if (!strncmp(section, "iter/", 5))
+		return NULL;
 	snprintf(type, sizeof(type), "btf_trace_%s", slash ? slash + 1 : section);
 	if (btf__find_by_name_kind(kernel, type, BTF_KIND_TYPEDEF) < 0)
 		return "no such tracepoint";
@@ -108,8 +172,30 @@ static uint32_t pid_ns_level(void)
 	return level ? level - 1 : 0;
 }
 
+static bool has_member(const struct btf *kernel, const char *type, const char *name)
+{
+	const struct btf_type *t =
+	    btf__type_by_id(kernel, (uint32_t)btf__find_by_name_kind(kernel, type, BTF_KIND_STRUCT));
+
+	for (uint32_t i = 0; t && btf_is_composite(t) && i < btf_vlen(t); i++)
+		if (!strcmp(btf__name_by_offset(kernel, btf_members(t)[i].name_off), name))
+			return true;
+	return false;
+}
+
+/* What the programs of that mode touch: CO-RE would find out as well, but only by a refusal. */
+static bool has_task_storage(const struct os_signals *s, const struct btf *kernel)
+{
+	return !listed(s->options.without, TASKS_OPTION) &&
+	       btf__find_by_name_kind(kernel, "bpf_local_storage", BTF_KIND_STRUCT) > 0 &&
+	       has_member(kernel, "task_struct", "sched_info") &&
+	       has_member(kernel, "sched_info", "last_queued") &&
+	       has_member(kernel, "sched_entity", "cfs_rq") && has_member(kernel, "cfs_rq", "rq") &&
+	       btf__find_by_name_kind(kernel, "bpf_iter__task", BTF_KIND_STRUCT) > 0;
+}
+
 /* only: the place of the one program wanted; PROGRAMS_MAX: all that are not left out. */
-static int load(struct os_signals *s, const struct left_out *out, uint32_t only,
+static int load(struct os_signals *s, const struct left_out *out, uint32_t only, bool by_storage,
 		struct os_programs **object)
 {
 	struct os_programs *o = os_programs__open();
@@ -131,8 +217,15 @@ static int load(struct os_signals *s, const struct left_out *out, uint32_t only,
 	if (!stat("/proc/self/ns/pid", &st) && st.st_ino != PID_NS_FIRST) {
 		o->rodata->task_number_ns = (uint32_t)st.st_ino;
 		o->rodata->task_number_ns_level = pid_ns_level();
+		/* numbers of the first namespace are not ours to know */
+		memset(o->bss->os_marks, 1, sizeof(o->bss->os_marks));
 	}
-	os_proc_numa(s->options.sys_root, (uint8_t *)(uintptr_t)o->rodata->os_node_of_cpu);
+	o->rodata->os_by_storage = by_storage;
+	if (by_storage)
+		bpf_map__set_max_entries(o->maps.os_threads, 1);
+	else
+		bpf_map__set_autocreate(o->maps.os_tasks, false);
+	memcpy((void *)(uintptr_t)o->rodata->os_node_of_cpu, s->node_of_cpu, sizeof(s->node_of_cpu));
 	err = os_programs__load(o);
 	if (err) {
 		os_programs__destroy(o);
@@ -143,7 +236,7 @@ static int load(struct os_signals *s, const struct left_out *out, uint32_t only,
 }
 
 /* Adds to out what the kernel refuses when it is alone; the number of those that it takes. */
-static uint32_t try_each(struct os_signals *s, struct left_out *out,
+static uint32_t try_each(struct os_signals *s, struct left_out *out, bool by_storage,
 			 const struct os_programs *names)
 {
 	struct bpf_program *p;
@@ -157,7 +250,7 @@ static uint32_t try_each(struct os_signals *s, struct left_out *out,
 		if (at >= PROGRAMS_MAX)
 			break;
 		if (!out->program[at]) {
-			err = load(s, out, at, &one);
+			err = load(s, out, at, by_storage, &one);
 			if (!err)
 				os_programs__destroy(one);
 			out->program[at] = err != 0;
@@ -170,13 +263,36 @@ static uint32_t try_each(struct os_signals *s, struct left_out *out,
 	return good;
 }
 
-static int load_most(struct os_signals *s, struct os_programs **object)
+static int load_mode(struct os_signals *s, const struct btf *kernel, const struct os_programs *names,
+		     bool by_storage, struct os_programs **object)
 {
-	struct btf *kernel = btf__load_vmlinux_btf();
-	struct os_programs *names = os_programs__open();
 	struct left_out out = {{false}};
 	struct bpf_program *p;
 	uint32_t at = 0;
+	int err;
+
+	s->stats.missing[0] = '\0';
+	bpf_object__for_each_program(p, names->obj)
+	{
+		bool elsewhere = is_elsewhere(s, bpf_program__name(p), by_storage);
+		const char *why = elsewhere ? NULL : why_not(s, kernel, p);
+
+		if (at < PROGRAMS_MAX)
+			out.program[at] = elsewhere || why;
+		if (why)
+			name_missing(s, bpf_program__name(p), why);
+		at++;
+	}
+	err = load(s, &out, PROGRAMS_MAX, by_storage, object);
+	if (err && err != -EPERM && try_each(s, &out, by_storage, names))
+		err = load(s, &out, PROGRAMS_MAX, by_storage, object);
+	return err;
+}
+
+static int load_most(struct os_signals *s, struct os_bpf *b)
+{
+	struct btf *kernel = btf__load_vmlinux_btf();
+	struct os_programs *names = os_programs__open();
 	int err;
 
 	if (!kernel || !names) {
@@ -186,19 +302,16 @@ static int load_most(struct os_signals *s, struct os_programs **object)
 				: "the kernel has no BTF (CONFIG_DEBUG_INFO_BTF)");
 		goto end;
 	}
-	bpf_object__for_each_program(p, names->obj)
-	{
-		const char *why = why_not(s, kernel, p);
-
-		if (why && at < PROGRAMS_MAX) {
-			out.program[at] = true;
-			name_missing(s, bpf_program__name(p), why);
-		}
-		at++;
+	b->by_storage = has_task_storage(s, kernel);
+	err = load_mode(s, kernel, names, b->by_storage, &b->object);
+	/* without the one that reads the rows the mode is no use */
+	if (b->by_storage && err != -EPERM && (err || bpf_program__fd(b->object->progs.os_tell) < 0)) {
+		if (!err)
+			os_programs__destroy(b->object);
+		b->object = NULL;
+		b->by_storage = false;
+		err = load_mode(s, kernel, names, false, &b->object);
 	}
-	err = load(s, &out, PROGRAMS_MAX, object);
-	if (err && err != -EPERM && try_each(s, &out, names))
-		err = load(s, &out, PROGRAMS_MAX, object);
 	if (err)
 		snprintf(s->stats.why, sizeof(s->stats.why), "%s",
 			 err == -EPERM || err == -EACCES
@@ -210,20 +323,30 @@ end:
 	return err;
 }
 
+static uint64_t now_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000ull + (uint64_t)ts.tv_nsec;
+}
+
 static int attach(struct os_signals *s, struct os_bpf *b)
 {
 	struct bpf_program *p;
 	int err = -ENOENT;
+	uint32_t at = 0;
 
+	b->object->bss->os_attached_ns = now_ns();
 	bpf_object__for_each_program(p, b->object->obj)
 	{
-		struct bpf_link *link;
+		uint32_t place = at++;
 
-		if (!bpf_program__autoload(p) || b->link_count == PROGRAMS_MAX)
+		if (bpf_program__fd(p) < 0 || place >= PROGRAMS_MAX)
 			continue;
-		link = bpf_program__attach(p);
-		if (link) {
-			b->link[b->link_count++] = link;
+		b->link[place] = bpf_program__attach(p);
+		if (b->link[place]) {
+			b->link_count++;
 			continue;
 		}
 		err = -errno;
@@ -233,6 +356,97 @@ static int attach(struct os_signals *s, struct os_bpf *b)
 		return 0;
 	snprintf(s->stats.why, sizeof(s->stats.why), "not attached: %s", strerror(-err));
 	return err;
+}
+
+void os_bpf_set_group(struct os_bpf *b, enum os_group group, bool on)
+{
+	struct bpf_program *p;
+	uint32_t at = 0;
+
+	if (!b)
+		return;
+	/* what began before is not told: who ends it was not there all the time */
+	if (on)
+		b->object->bss->os_attached_ns = now_ns();
+	bpf_object__for_each_program(p, b->object->obj)
+	{
+		uint32_t place = at++;
+
+		if (place >= PROGRAMS_MAX || bpf_program__fd(p) < 0 ||
+		    os_bpf_group(bpf_program__name(p)) != group)
+			continue;
+		if (!on) {
+			bpf_link__destroy(b->link[place]);
+			b->link[place] = NULL;
+		} else if (!b->link[place]) {
+			b->link[place] = bpf_program__attach(p);
+		}
+	}
+}
+
+bool os_bpf_stats(struct os_bpf *b, bool on)
+{
+	if (!b)
+		return false;
+	if (on && b->stats_fd < 0) {
+		b->stats_fd = bpf_enable_stats(BPF_STATS_RUN_TIME);
+	} else if (!on && b->stats_fd >= 0) {
+		close(b->stats_fd);
+		b->stats_fd = -1;
+	}
+	return b->stats_fd >= 0;
+}
+
+/* Runs the iterator over all tasks; rows into out (NULL: into nothing), their number. */
+static uint32_t tell_tasks(struct os_signals *s, struct os_thread *out, uint32_t max)
+{
+	struct os_bpf *b = s->bpf;
+	uint32_t at = 0, bytes = 0, limit = max * (uint32_t)sizeof(*out);
+	struct bpf_program *p;
+	char nothing[16384];
+	int fd = -1;
+
+	bpf_object__for_each_program(p, b->object->obj)
+	{
+		if (p == b->object->progs.os_tell && b->link[at])
+			fd = bpf_iter_create(bpf_link__fd(b->link[at]));
+		at++;
+	}
+	while (fd >= 0) {
+		ssize_t n = out && bytes < limit ? read(fd, (char *)out + bytes, limit - bytes)
+						 : read(fd, nothing, sizeof(nothing));
+
+		if (n < 0 && (errno == EINTR || errno == EAGAIN))
+			continue;
+		if (n <= 0)
+			break;
+		if (out && bytes < limit)
+			bytes += (uint32_t)n;
+		else if (out)
+			s->lost_rows += (uint64_t)n / sizeof(*out);
+	}
+	if (fd >= 0)
+		close(fd);
+	return bytes / (uint32_t)sizeof(*out);
+}
+
+void os_bpf_adopt(struct os_signals *s)
+{
+	if (s->bpf && s->bpf->by_storage)
+		tell_tasks(s, NULL, 0);
+}
+
+uint32_t os_bpf_threads(struct os_signals *s)
+{
+	uint32_t count;
+
+	if (!s->bpf)
+		return 0;
+	if (s->bpf->by_storage)
+		return tell_tasks(s, s->threads, OS_THREAD_MAX);
+	count = os_bpf_map(s, OS_MAP_THREADS);
+	memcpy(s->threads, s->values, count * sizeof(*s->threads));
+	return count;
 }
 
 static int find_maps(struct os_bpf *b)
@@ -247,6 +461,8 @@ static int find_maps(struct os_bpf *b)
 	    [OS_MAP_DISKS] = o->maps.os_disks,
 	    [OS_MAP_RETRANSMITS] = o->maps.os_retransmits,
 	    [OS_MAP_LOCKS] = o->maps.os_locks,
+	    [OS_MAP_LOCK_USERS] = o->maps.os_lock_users,
+	    [OS_MAP_DEVICES] = o->maps.os_devices,
 	    [OS_MAP_COUNTERS] = o->maps.os_counters,
 	};
 
@@ -275,7 +491,9 @@ int os_bpf_open(struct os_signals *s)
 	if (!b)
 		return -ENOMEM;
 	libbpf_set_print(on_print);
-	err = load_most(s, &b->object);
+	b->stats_fd = -1;
+	s->numa_nodes = os_proc_numa(s->options.sys_root, s->node_of_cpu);
+	err = load_most(s, b);
 	if (!err)
 		err = find_maps(b);
 	if (!err)
@@ -294,7 +512,8 @@ void os_bpf_close(struct os_bpf *b)
 {
 	if (!b)
 		return;
-	for (uint32_t i = 0; i < b->link_count; i++)
+	os_bpf_stats(b, false);
+	for (uint32_t i = 0; i < PROGRAMS_MAX; i++)
 		bpf_link__destroy(b->link[i]);
 	os_programs__destroy(b->object);
 	free(b);
@@ -307,6 +526,7 @@ int os_bpf_watch(struct os_bpf *b, uint32_t pid, uint32_t root)
 	if (!b)
 		return 0;
 	/* not over what is counted already */
+	b->object->bss->os_marks[pid % sizeof(b->object->bss->os_marks)] = 1;
 	if (bpf_map_update_elem(b->fd[OS_MAP_PROCESSES], &pid, &p, BPF_NOEXIST) && errno != EEXIST)
 		return errno == E2BIG ? -ENOSPC : -errno;
 	return 0;
@@ -452,6 +672,29 @@ uint32_t os_bpf_map(struct os_signals *s, enum os_map map)
 
 void os_bpf_delete(struct os_bpf *b, enum os_map map, const void *key)
 {
+}
+
+void os_bpf_adopt(struct os_signals *s)
+{
+}
+
+uint32_t os_bpf_threads(struct os_signals *s)
+{
+	return 0;
+}
+
+enum os_group os_bpf_group(const char *program)
+{
+	return OS_GROUP_ALWAYS;
+}
+
+void os_bpf_set_group(struct os_bpf *b, enum os_group group, bool on)
+{
+}
+
+bool os_bpf_stats(struct os_bpf *b, bool on)
+{
+	return false;
 }
 
 uint32_t os_bpf_stack(const struct os_bpf *b, int32_t id, uint64_t *out, uint32_t max)

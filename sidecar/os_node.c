@@ -3,11 +3,13 @@
  * them. */
 #include <errno.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "analysis/median.h"
 #include "base/log.h"
+#include "sidecar/cpu_stacks.h"
 #include "sidecar/node.h"
 #include "sidecar/os_signals.h"
 
@@ -43,7 +45,8 @@ int os_node_open(struct node *n)
 		return -ENOMEM;
 	o->options = (struct os_signals_options){ .proc_root = n->settings.proc_root,
 						  .sys_root = n->settings.sys_root,
-						  .no_bpf = !n->settings.os_bpf };
+						  .no_bpf = !n->settings.os_bpf,
+						  .bpf_budget = n->settings.os_bpf_budget / 100 };
 	err = pthread_create(&o->thread, NULL, open_signals, o);
 	if (err) {
 		free(o);
@@ -92,6 +95,23 @@ static bool is_alive(const struct node *n, uint32_t pid)
 	return false;
 }
 
+/* A line of the log when the budget makes it let go of something, or take it back. */
+static void tell_turned_down(const struct os_signals *os)
+{
+	static char told[sizeof(((struct os_signals_stats *)0)->turned_down)];
+	struct os_signals_stats st;
+
+	os_signals_stats(os, &st);
+	if (!strcmp(told, st.turned_down))
+		return;
+	snprintf(told, sizeof(told), "%s", st.turned_down);
+	if (*told)
+		log_warn("os_signals", "over its budget of %.3g%%, turned down: %s",
+			 100 * st.budget, told);
+	else
+		log_info("os_signals", "all programs attached again");
+}
+
 void os_node_tend(struct node *n, uint64_t now_ns)
 {
 	uint32_t pid;
@@ -112,6 +132,7 @@ void os_node_tend(struct node *n, uint64_t now_ns)
 			os_signals_watch(n->os, (uint32_t)p->pid, now_ns);
 	}
 	os_signals_read(n->os, now_ns);
+	tell_turned_down(n->os);
 }
 
 /* Median length of the flagged steps, of all where none is. */
@@ -155,6 +176,7 @@ void os_node_fill(struct process *p, struct window *w)
 {
 	struct node *n = p->node;
 	uint64_t begin_ns, end_ns;
+	struct os_signals_stats st;
 
 	if (!n->os || p->pid <= 0 || !os_signals_watches(n->os, (uint32_t)p->pid))
 		return;
@@ -163,10 +185,15 @@ void os_node_fill(struct process *p, struct window *w)
 		return;
 	stretch(w, &begin_ns, &end_ns);
 	os_signals_read(n->os, clock_monotonic_ns());
+	gpu_node_tend(n, clock_monotonic_ns());
 	w->signal_count = os_signals_window(n->os, (uint32_t)p->pid, begin_ns, end_ns, step_ms(w),
 					    w->reason == WINDOW_SELF || w->reason == WINDOW_COMM ||
-						w->reason == WINDOW_STALL,
+						w->reason == WINDOW_STALL || w->reason == WINDOW_PEER,
 					    w->signals, LIMIT_WINDOW_SIGNALS);
+	os_signals_stats(n->os, &st);
+	if (!st.bpf) /* nobody else tells who the others are */
+		cpu_stacks_neighbours(n, (uint32_t)p->pid, begin_ns, end_ns, step_ms(w), w->signals,
+				      &w->signal_count, LIMIT_WINDOW_SIGNALS);
 }
 
 /* ---- what is told ---- */
@@ -185,12 +212,14 @@ void os_node_json(const struct node *n, struct buf *b)
 	    b,
 	    "\"os\":{\"mode\":\"%s\",\"why\":\"%s\",\"missing\":\"%s\",\"processes\":%u,"
 	    "\"threads\":%u,\"series\":%u,\"map_bytes\":%llu,\"lost\":{\"threads\":%llu,"
-	    "\"others\":%llu,\"block\":%llu,\"locks\":%llu,\"processes\":%llu,\"series\":%llu}},",
+	    "\"others\":%llu,\"block\":%llu,\"locks\":%llu,\"processes\":%llu,\"series\":%llu},"
+	    "\"cost\":{\"measurements\":%llu,\"share\":%.6f,\"budget\":%.6f,\"turned_down\":\"%s\"}},",
 	    st.bpf ? "bpf" : "proc", st.why, st.missing, st.processes, st.threads, st.series,
 	    (unsigned long long)st.map_bytes, (unsigned long long)st.lost_threads,
 	    (unsigned long long)st.lost_others, (unsigned long long)st.lost_block,
 	    (unsigned long long)st.lost_locks, (unsigned long long)st.lost_processes,
-	    (unsigned long long)st.lost_series);
+	    (unsigned long long)st.lost_series, (unsigned long long)st.cost_measurements, st.cost,
+	    st.budget, st.turned_down);
 }
 
 static void metric(struct buf *b, const char *name, const char *type, const char *help, double v)
@@ -211,6 +240,12 @@ void os_node_metrics(const struct node *n, struct buf *b)
 	       (double)st.map_bytes);
 	metric(b, "sysom_os_read_seconds_total", "counter", "CPU time spent on reading OS signals.",
 	       (double)st.read_ns * 1e-9);
+	metric(b, "sysom_os_bpf_cost_ratio", "gauge",
+	       "Time in these programs, as a share of the time of all CPUs, when last measured.",
+	       st.cost);
+	metric(b, "sysom_os_bpf_budget_ratio", "gauge", "What it may be; 0 no bound.", st.budget);
+	metric(b, "sysom_os_bpf_turned_down", "gauge", "1 while programs are let go for their cost.",
+	       *st.turned_down != 0);
 	buf_printf(
 	    b,
 	    "# HELP sysom_os_lost_total OS signals lost for want of room, by what.\n"

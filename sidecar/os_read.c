@@ -17,6 +17,7 @@
 /* Of new connections in one read: each costs a look through descriptors. */
 #define LOOKUPS_MAX 4u
 #define FRAMES	    16u
+#define NET_RX	    3u
 
 static const char *const vectors[OS_SOFTIRQ_COUNT] = {
     "HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET", "SCHED", "HRTIMER", "RCU"};
@@ -92,6 +93,57 @@ static void read_processes(struct os_signals *s)
 	}
 }
 
+/* ---- where packets come from ---- */
+
+/* "name" of ip netns, or "netns:[4026532345]". */
+static const char *netns_name(struct os_signals *s, uint32_t inode)
+{
+	uint32_t at;
+
+	for (at = 0; at < OS_NETNS_NAMES; at++)
+		if (s->netns[at].inode == inode)
+			return s->netns[at].name;
+	at = s->netns_next++ % OS_NETNS_NAMES;
+	s->netns[at].inode = inode;
+	os_proc_netns_name(s->options.proc_root, inode, s->netns[at].name, sizeof(s->netns[at].name));
+	return s->netns[at].name;
+}
+
+static void add_feeder(struct os_signals *s, uint32_t cpu, char *subject, size_t bytes)
+{
+	const struct os_feeder *f = cpu < OS_CPU_MAX ? &s->feeders[cpu] : NULL;
+	size_t used = strlen(subject);
+	const char *netns;
+
+	if (!f || !f->all || 2 * f->most < f->all)
+		return;
+	netns = netns_name(s, f->netns);
+	snprintf(subject + used, bytes - used, ", packets of %.16s%s%.40s", f->name,
+		 *netns ? " in " : "", netns);
+}
+
+static void read_devices(struct os_signals *s)
+{
+	uint32_t n = os_bpf_map(s, OS_MAP_DEVICES);
+	const struct os_device_key *key = s->keys;
+	const struct os_device *d = s->values;
+
+	memset(s->feeders, 0, sizeof(s->feeders));
+	for (uint32_t i = 0; i < n; i++) {
+		uint64_t more = grown(s, OS_MAP_DEVICES, 0, &key[i], sizeof(key[i]), d[i].packets);
+		struct os_feeder *f = key[i].cpu < OS_CPU_MAX ? &s->feeders[key[i].cpu] : NULL;
+
+		if (!f || !more)
+			continue;
+		f->all += more;
+		if (more <= f->most)
+			continue;
+		f->most = more;
+		f->netns = key[i].netns;
+		memcpy(f->name, d[i].name, sizeof(f->name));
+	}
+}
+
 /* ---- threads ---- */
 
 static void thread_row(struct os_signals *s, uint32_t root, enum os_signal_kind kind, uint64_t key,
@@ -143,34 +195,53 @@ static void read_thread(struct os_signals *s, uint32_t tid, const struct os_thre
 		thread_name(s, tid, t, root, name, sizeof(name));
 		snprintf(subject, sizeof(subject), "%s from thread %s on CPU %u", vectors[v], name,
 			 t->cpu);
+		if (v == NET_RX)
+			add_feeder(s, t->cpu, subject, sizeof(subject));
 		thread_row(s, root, OS_SIGNAL_SOFTIRQ_STOLEN,
 			   (uint64_t)tid << 32 | (uint64_t)v << 16 | t->cpu, ms, subject);
 	}
 #undef GROWN
 }
 
-static void read_threads(struct os_signals *s)
+static void read_threads(struct os_signals *s, uint32_t count)
 {
-	uint32_t n = os_bpf_map(s, OS_MAP_THREADS), live = 0;
-	const struct os_thread *t = s->values;
-	const uint32_t *tid = s->keys;
+	uint32_t live = 0;
 
 	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++)
 		memset(s->ranks[i].cpus, 0, sizeof(s->ranks[i].cpus));
-	for (uint32_t i = 0; i < n; i++) {
-		uint32_t root = os_signals_root(s, t[i].pid);
+	for (uint32_t i = 0; i < count; i++) {
+		const struct os_thread *t = &s->threads[i];
+		uint32_t root = os_signals_root(s, t->pid);
 
 		if (root) {
-			read_thread(s, tid[i], &t[i], root);
+			read_thread(s, t->tid, t, root);
 			live++;
 		} else {
-			os_bpf_delete(s->bpf, OS_MAP_THREADS, &tid[i]);
+			os_bpf_delete(s->bpf, OS_MAP_THREADS, &t->tid);
 		}
 	}
 	s->stats.threads = live;
 }
 
 /* ---- who had the CPU ---- */
+
+/* Its name is known where it ran last before one that waited, else it is looked for now. */
+static void hog_text(const struct os_signals *s, uint32_t root, uint32_t other, const char *comm,
+		     char *out, size_t bytes)
+{
+	char name[17];
+
+	snprintf(name, sizeof(name), "%.16s", comm);
+	if (!*name && !(other & OS_NOT_OURS))
+		os_proc_name(s->options.proc_root, other, other, name, sizeof(name));
+	if (os_signals_root(s, other) == root)
+		snprintf(out, bytes, "its own thread %s", name);
+	else if (other & OS_NOT_OURS)
+		snprintf(out, bytes, "%s (pid %u of the host)", *name ? name : "?",
+			 other & ~OS_NOT_OURS);
+	else
+		snprintf(out, bytes, "%s (pid %u)", name, other);
+}
 
 static void read_others(struct os_signals *s)
 {
@@ -190,11 +261,7 @@ static void read_others(struct os_signals *s)
 		ms = grown_ms(s, OS_MAP_OTHERS, 0, &key[i], sizeof(key[i]), b[i].ns);
 		if (ms < ROW_MIN_MS)
 			continue;
-		if (os_signals_root(s, key[i].other) == root)
-			snprintf(subject, sizeof(subject), "its own thread %.16s", b[i].comm);
-		else
-			snprintf(subject, sizeof(subject), "%.16s (pid %u)", b[i].comm,
-				 key[i].other);
+		hog_text(s, root, key[i].other, b[i].comm, subject, sizeof(subject));
 		os_series_add(s->series, root, OS_SIGNAL_CPU_HOG, key[i].other, ms, subject);
 	}
 }
@@ -230,6 +297,8 @@ static void read_interrupts(struct os_signals *s)
 			if (ms < CPU_MIN_MS)
 				continue;
 			snprintf(subject, sizeof(subject), "%s on CPU %u", vectors[v], cpu);
+			if (v == NET_RX)
+				add_feeder(s, cpu, subject, sizeof(subject));
 			for_ranks_on(s, cpu, OS_SIGNAL_SOFTIRQ_CPU, (uint64_t)cpu << 8 | v, ms,
 				     subject);
 		}
@@ -370,19 +439,55 @@ void os_read_place(struct os_signals *s, int32_t stack, char *out, size_t bytes)
 		snprintf(out, bytes, "%s", named ? place : "a place not known");
 }
 
-static void lock_note(struct os_signals *s, const struct os_lock_key *key, const struct os_lock *l,
+static void lock_used(struct os_signals *s, const struct os_lock_user_key *key, const char *comm,
 		      double ms)
 {
-	struct os_lock_use *u = NULL;
+	struct os_lock_use *u = NULL, *oldest = &s->uses[0];
 
-	for (uint32_t i = 0; i < OS_SHARERS && !u; i++)
-		if (s->uses[i].pid == key->pid && s->uses[i].stack == key->stack)
+	for (uint32_t i = 0; i < OS_SHARERS && !u; i++) {
+		if (s->uses[i].lock == key->lock && s->uses[i].pid == key->pid)
 			u = &s->uses[i];
-	if (!u)
-		u = &s->uses[s->use_next++ % OS_SHARERS];
-	*u = (struct os_lock_use){
-	    .lock = l->lock, .pid = key->pid, .stack = key->stack, .ms = ms, .at_ns = s->now_ns};
-	memcpy(u->comm, l->comm, sizeof(u->comm));
+		if (s->uses[i].at_ns < oldest->at_ns)
+			oldest = &s->uses[i];
+	}
+	if (!u) {
+		u = oldest;
+		*u = (struct os_lock_use){.lock = key->lock, .pid = key->pid};
+	}
+	u->ms = u->ms / 2 + ms;
+	u->at_ns = s->now_ns;
+	memcpy(u->comm, comm, sizeof(u->comm));
+}
+
+static void read_lock_users(struct os_signals *s)
+{
+	uint32_t n = os_bpf_map(s, OS_MAP_LOCK_USERS);
+	const struct os_lock_user_key *key = s->keys;
+	const struct os_lock_user *u = s->values;
+
+	for (uint32_t i = 0; i < n; i++) {
+		double ms = grown_ms(s, OS_MAP_LOCK_USERS, 0, &key[i], sizeof(key[i]), u[i].ns);
+
+		if (ms > 0)
+			lock_used(s, &key[i], u[i].comm, ms);
+	}
+}
+
+static void lock_placed(struct os_signals *s, uint32_t root, int32_t stack, const struct os_lock *l)
+{
+	struct os_lock_place *p = NULL, *oldest = &s->places[0];
+
+	for (uint32_t i = 0; i < OS_PLACES && !p; i++) {
+		if (s->places[i].at_ns && s->places[i].root == root && s->places[i].stack == stack)
+			p = &s->places[i];
+		if (s->places[i].at_ns < oldest->at_ns)
+			oldest = &s->places[i];
+	}
+	p = p ? p : oldest;
+	p->root = root;
+	p->stack = stack;
+	memcpy(p->lock, l->lock, sizeof(p->lock));
+	p->at_ns = s->now_ns;
 }
 
 static void read_locks(struct os_signals *s)
@@ -396,11 +501,9 @@ static void read_locks(struct os_signals *s)
 		uint32_t root = os_signals_root(s, key[i].pid);
 		char subject[OS_SIGNAL_SUBJECT_BYTES];
 
-		if (ms < ROW_MIN_MS)
+		if (ms < ROW_MIN_MS || !root)
 			continue;
-		lock_note(s, &key[i], &l[i], ms);
-		if (!root)
-			continue;
+		lock_placed(s, root, key[i].stack, &l[i]);
 		if (!os_series_has(s->series, root, OS_SIGNAL_LOCK_PLACE, (uint32_t)key[i].stack))
 			os_read_place(s, key[i].stack, subject, sizeof(subject));
 		else
@@ -424,7 +527,7 @@ static void read_counters(struct os_signals *s)
 	uint32_t cpus = os_bpf_map(s, OS_MAP_COUNTERS);
 	const uint64_t *v = s->values;
 
-	s->stats.lost_threads = sum(v + OS_LOST_THREADS * cpus, cpus);
+	s->stats.lost_threads = sum(v + OS_LOST_THREADS * cpus, cpus) + s->lost_rows;
 	s->stats.lost_others = sum(v + OS_LOST_OTHERS * cpus, cpus);
 	s->stats.lost_block = sum(v + OS_LOST_BLOCK * cpus, cpus);
 	s->stats.lost_locks = sum(v + OS_LOST_LOCKS * cpus, cpus);
@@ -433,12 +536,17 @@ static void read_counters(struct os_signals *s)
 
 void os_read_maps(struct os_signals *s)
 {
+	/* first: what it reads from the tasks is in the processes' sums then */
+	uint32_t threads = os_bpf_threads(s);
+
 	read_processes(s);
-	read_threads(s);
+	read_devices(s); /* named with the interrupts */
+	read_threads(s, threads);
 	read_others(s);
 	read_interrupts(s);
 	read_disks(s);
 	read_retransmits(s);
+	read_lock_users(s);
 	read_locks(s);
 	read_counters(s);
 }

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/hash.h"
 #include "sidecar/os_internal.h"
@@ -13,12 +14,25 @@
 #define CGROUP_AGAIN_NS	  10000000000ull /* a process seldom changes its cgroup */
 #define CHILDREN_AGAIN_NS 5000000000ull	 /* without BPF nobody tells of forks */
 #define CHILDREN_MAX	  256u
+#define PROGRAMS_MAX	  32u
 #define SHARERS_NAMED	  2u
 #define SHARERS_NS	  60000000000ull
 /* What a window may hold before its list is cut to the strongest. */
 #define CANDIDATES_MAX 1024u
 /* Read by hand rather than by BPF: fields of os_signals_key. */
-enum { FIELD_FAULTS = 1000, FIELD_FAULTS_MAJOR, FIELD_THROTTLED, FIELD_PRESSURE, FIELD_RUN_WAIT };
+enum {
+	FIELD_FAULTS = 1000,
+	FIELD_FAULTS_MAJOR,
+	FIELD_THROTTLED,
+	FIELD_PRESSURE,
+	FIELD_RUN_WAIT,
+	FIELD_CGROUP_PRESSURE,
+	FIELD_IO_BYTES,
+	FIELD_IO_OPS
+};
+#define IO_LIMIT_AGAIN_NS 500000000ull /* shorter stretches say little about a rate */
+#define IO_LIMITS_MAX	  16u
+#define LEVELS_MAX	  64u
 
 /* ---- counters ---- */
 
@@ -120,6 +134,7 @@ static void watch_family(struct os_signals *s, uint32_t root)
 		note_pid(s, children[i], root);
 		os_bpf_watch(s->bpf, children[i], root);
 	}
+	os_bpf_adopt(s);
 }
 
 int os_signals_watch(struct os_signals *s, uint32_t pid, uint64_t now_ns)
@@ -225,28 +240,81 @@ static void read_proc_process(struct os_signals *s, uint32_t pid, uint32_t root)
 	os_proc_run_wait(s->options.proc_root, pid, on_run_wait, &w);
 }
 
+static const char *const pressures[] = {"cpu", "memory", "io"};
+#define PRESSURES (sizeof(pressures) / sizeof(pressures[0]))
+
+/* How much of what a limit allows went through since the last look. */
+static void read_io_limits(struct os_signals *s, struct os_rank *r)
+{
+	struct os_proc_io_limit limit[IO_LIMITS_MAX];
+	double seconds = (double)(s->now_ns - r->io_at_ns) * 1e-9;
+	bool first = !r->io_at_ns;
+	uint32_t n;
+
+	if (!first && s->now_ns - r->io_at_ns < IO_LIMIT_AGAIN_NS)
+		return;
+	r->io_at_ns = s->now_ns;
+	n = os_proc_cgroup_io(&r->cgroup, limit, IO_LIMITS_MAX);
+	for (uint32_t i = 0; i < n; i++) {
+		const struct os_proc_io_limit *l = &limit[i];
+		uint64_t id[3] = {r->pid, (uint64_t)l->device << 1 | l->write, l->level};
+		uint64_t bytes = os_signals_delta(s, os_signals_key(r->pid, FIELD_IO_BYTES, id, sizeof(id)),
+						  l->bytes, OS_FIRST_IS_NOTHING);
+		uint64_t ops = os_signals_delta(s, os_signals_key(r->pid, FIELD_IO_OPS, id, sizeof(id)),
+						l->ops, OS_FIRST_IS_NOTHING);
+		double used = 0;
+		char disk[32], subject[OS_SIGNAL_SUBJECT_BYTES];
+
+		if (first)
+			continue;
+		if (l->bytes_max)
+			used = (double)bytes / seconds / (double)l->bytes_max;
+		if (l->ops_max && (double)ops / seconds / (double)l->ops_max > used)
+			used = (double)ops / seconds / (double)l->ops_max;
+		os_proc_disk_name(s->options.sys_root, l->device, disk, sizeof(disk));
+		if (l->bytes_max)
+			snprintf(subject, sizeof(subject), "%s of %s (%.3g MB/s)",
+				 l->write ? "writes" : "reads", disk, (double)l->bytes_max * 1e-6);
+		else
+			snprintf(subject, sizeof(subject), "%s of %s (%.3g operations/s)",
+				 l->write ? "writes" : "reads", disk, (double)l->ops_max);
+		os_signals_level(s, r->pid, OS_SIGNAL_IO_LIMIT, (uint64_t)l->level << 48 | id[1],
+				 100 * used, subject);
+	}
+}
+
+static void read_cgroup(struct os_signals *s, struct os_rank *r)
+{
+	uint64_t v;
+
+	if (!r->cgroup_at_ns || s->now_ns - r->cgroup_at_ns > CGROUP_AGAIN_NS) {
+		os_proc_cgroup_find(s->options.proc_root, s->options.sys_root, r->pid, &r->cgroup);
+		r->cgroup_at_ns = s->now_ns;
+	}
+	if (os_proc_cgroup_throttled(&r->cgroup, &v))
+		add_counter(s, r->pid, OS_SIGNAL_THROTTLED, FIELD_THROTTLED, r->pid, v, 1e-6, 0, NULL);
+	for (uint32_t i = 0; i < PRESSURES; i++) {
+		char subject[OS_SIGNAL_SUBJECT_BYTES];
+
+		if (os_proc_cgroup_pressure(&r->cgroup, pressures[i], &v))
+			continue;
+		snprintf(subject, sizeof(subject), "%s in its cgroup", pressures[i]);
+		add_counter(s, r->pid, OS_SIGNAL_PRESSURE, FIELD_CGROUP_PRESSURE + i * 100, r->pid, v, 1e-3,
+			    PRESSURES + i, subject);
+	}
+	read_io_limits(s, r);
+}
+
 static void read_proc(struct os_signals *s)
 {
-	static const char *const pressures[] = {"cpu", "memory", "io"};
 	uint64_t v;
 
 	for (uint32_t i = 0; i < s->pid_count; i++)
 		read_proc_process(s, s->pids[i], s->roots[i]);
-	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++) {
-		struct os_rank *r = &s->ranks[i];
-
-		if (!r->pid)
-			continue;
-		if (!r->cgroup_at_ns || s->now_ns - r->cgroup_at_ns > CGROUP_AGAIN_NS) {
-			os_proc_cgroup_find(s->options.proc_root, s->options.sys_root, r->pid,
-					    &r->cgroup);
-			r->cgroup_at_ns = s->now_ns;
-		}
-		if (os_proc_cgroup_throttled(&r->cgroup, &v))
-			add_counter(s, r->pid, OS_SIGNAL_THROTTLED, FIELD_THROTTLED, r->pid, v,
-				    1e-6, 0, NULL);
-	}
-	for (uint32_t i = 0; i < sizeof(pressures) / sizeof(pressures[0]); i++)
+	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++)
+		if (s->ranks[i].pid)
+			read_cgroup(s, &s->ranks[i]);
+	for (uint32_t i = 0; i < PRESSURES; i++)
 		if (!os_proc_pressure(s->options.proc_root, pressures[i], &v))
 			add_counter(s, 0, OS_SIGNAL_PRESSURE, FIELD_PRESSURE, i, v, 1e-3, i,
 				    pressures[i]);
@@ -274,6 +342,42 @@ static void refresh(struct os_signals *s)
 			watch_family(s, s->ranks[i].pid);
 }
 
+static void cost_sums(const struct os_signals *s, struct os_cost_sums *sums)
+{
+	struct os_signals_program p[PROGRAMS_MAX];
+	uint32_t n = os_bpf_programs(s->bpf, p, PROGRAMS_MAX);
+
+	memset(sums, 0, sizeof(*sums));
+	for (uint32_t i = 0; i < n; i++) {
+		enum os_group g = os_bpf_group(p[i].name);
+
+		sums->run_ns[g] += p[i].run_time_ns;
+		sums->runs[g] += p[i].run_count;
+	}
+}
+
+/* Holds the programs to their budget. */
+static void govern(struct os_signals *s)
+{
+	struct os_cost_sums sums;
+	enum os_group g = os_cost_again(&s->cost, s->now_ns);
+
+	if (g < OS_GROUP_COUNT)
+		os_bpf_set_group(s->bpf, g, true);
+	if (s->cost.measuring) {
+		cost_sums(s, &sums);
+		if (!os_cost_end(&s->cost, &sums, s->now_ns, &g))
+			return;
+		os_bpf_stats(s->bpf, false);
+		if (g < OS_GROUP_COUNT)
+			os_bpf_set_group(s->bpf, g, false);
+	}
+	if (os_cost_due(&s->cost, s->now_ns) && os_bpf_stats(s->bpf, true)) {
+		cost_sums(s, &sums);
+		os_cost_begin(&s->cost, &sums, s->now_ns);
+	}
+}
+
 void os_signals_read(struct os_signals *s, uint64_t now_ns)
 {
 	uint64_t before_ns = own_cpu_ns();
@@ -283,8 +387,10 @@ void os_signals_read(struct os_signals *s, uint64_t now_ns)
 	os_series_advance(s->series, now_ns);
 	if (s->seen_count >= LIMIT_OS_COUNTERS / 2)
 		seen_sweep(s);
-	if (s->bpf)
+	if (s->bpf) {
 		os_read_maps(s);
+		govern(s);
+	}
 	refresh(s);
 	read_proc(s);
 	s->stats.reads++;
@@ -305,7 +411,37 @@ struct pick {
 		struct os_series_row ns, count;
 	} disk[32];
 	uint32_t disks;
+	struct {
+		uint32_t kind;
+		uint64_t key;
+		struct os_series_row sum, readings;
+		char subject[OS_SIGNAL_SUBJECT_BYTES];
+	} level[LEVELS_MAX];
+	uint32_t levels;
 };
+
+/* ---- what others measure ---- */
+
+uint64_t os_signals_readings_key(uint32_t kind, uint64_t key)
+{
+	return (uint64_t)kind << 56 | (key & ((1ull << 56) - 1));
+}
+
+void os_signals_level(struct os_signals *s, uint32_t pid, enum os_signal_kind kind, uint64_t key,
+		      double value, const char *subject)
+{
+	if (!os_signals_watches(s, pid))
+		return;
+	os_series_add(s->series, pid, kind, key, value, subject);
+	os_series_add(s->series, pid, OS_ROW_READINGS, os_signals_readings_key(kind, key), 1, NULL);
+}
+
+void os_signals_count(struct os_signals *s, uint32_t pid, enum os_signal_kind kind, uint64_t key,
+		      double value, const char *subject)
+{
+	if (value > 0 && os_signals_watches(s, pid))
+		os_series_add(s->series, pid, kind, key, value, subject);
+}
 
 static void take(struct pick *p, enum os_signal_kind kind, const char *subject, double value,
 		 double usual)
@@ -331,31 +467,89 @@ static void take_mean(struct pick *p, enum os_signal_kind kind, const char *subj
 		     count->usual > 0 ? ratio(ns->usual, count->usual) : -1);
 }
 
-/* Names of those that contend for the same lock as the rank does there. */
+static const struct os_lock_place *place_of(const struct os_signals *s, uint32_t root, uint64_t key)
+{
+	for (uint32_t i = 0; i < OS_PLACES; i++)
+		if (s->places[i].at_ns && s->places[i].root == root &&
+		    (uint32_t)s->places[i].stack == (uint32_t)key)
+			return &s->places[i];
+	return NULL;
+}
+
+/* How long a process waited of late for the locks of a place; *use: where it waited longest. */
+static double shares(const struct os_signals *s, const struct os_lock_place *p, uint32_t pid,
+		     const struct os_lock_use **use)
+{
+	double ms = 0;
+
+	*use = NULL;
+	for (uint32_t i = 0; i < OS_SHARERS; i++) {
+		const struct os_lock_use *u = &s->uses[i];
+		bool here = false;
+
+		for (uint32_t k = 0; k < OS_LOCK_ADDRESSES; k++)
+			here |= u->lock && u->lock == p->lock[k];
+		if (!here || u->pid != pid || u->at_ns + SHARERS_NS < s->now_ns)
+			continue;
+		ms += u->ms;
+		if (!*use || u->ms > (*use)->ms)
+			*use = u;
+	}
+	return ms;
+}
+
+/* Names of those that contend most for the same locks as the rank does there. */
 static void add_sharers(const struct os_signals *s, uint32_t root, uint64_t key, char *subject,
 			size_t bytes)
 {
-	const struct os_lock_use *mine = NULL;
-	uint32_t named[SHARERS_NAMED], count = 0;
+	const struct os_lock_place *p = place_of(s, root, key);
+	uint32_t named[SHARERS_NAMED] = {0};
 
-	for (uint32_t i = 0; i < OS_SHARERS && !mine; i++)
-		if (s->uses[i].pid && (uint32_t)s->uses[i].stack == (uint32_t)key &&
-		    os_signals_root(s, s->uses[i].pid) == root)
-			mine = &s->uses[i];
-	for (uint32_t i = 0; mine && i < OS_SHARERS && count < SHARERS_NAMED; i++) {
-		const struct os_lock_use *u = &s->uses[i];
+	for (uint32_t count = 0; p && count < SHARERS_NAMED; count++) {
+		const struct os_lock_use *best = NULL, *u = NULL;
 		size_t used = strlen(subject);
-		bool again = false;
+		double most = 0, ms;
 
-		for (uint32_t k = 0; k < count; k++)
-			again |= named[k] == u->pid;
-		if (!u->pid || again || u->pid == mine->pid || u->at_ns + SHARERS_NS < s->now_ns ||
-		    (u->lock != mine->lock && u->stack != mine->stack))
-			continue;
-		named[count] = u->pid;
+		for (uint32_t i = 0; i < OS_SHARERS; i++) {
+			bool again = os_signals_root(s, s->uses[i].pid) == root;
+
+			for (uint32_t k = 0; k < count; k++)
+				again |= named[k] == s->uses[i].pid;
+			ms = again ? 0 : shares(s, p, s->uses[i].pid, &u);
+			if (ms > most) {
+				most = ms;
+				best = u;
+			}
+		}
+		if (!best)
+			return;
+		named[count] = best->pid;
 		snprintf(subject + used, bytes - used, "%s%.16s (pid %u)",
-			 count ? ", " : ", which is shared with ", u->comm, u->pid);
-		count++;
+			 count ? ", " : ", which is shared with ", best->comm, best->pid);
+	}
+}
+
+/* The two rows of a level, in whichever order they come. */
+static void level_row(struct pick *p, const struct os_series_row *row)
+{
+	bool readings = row->kind == OS_ROW_READINGS;
+	uint64_t key = readings ? row->key : os_signals_readings_key(row->kind, row->key);
+	uint32_t i = 0;
+
+	while (i < p->levels && p->level[i].key != key)
+		i++;
+	if (i == LEVELS_MAX)
+		return;
+	if (i == p->levels) {
+		p->levels++;
+		p->level[i].key = key;
+		p->level[i].kind = (uint32_t)(key >> 56);
+	}
+	if (readings) {
+		p->level[i].readings = *row;
+	} else {
+		p->level[i].sum = *row;
+		snprintf(p->level[i].subject, sizeof(p->level[i].subject), "%s", row->subject);
 	}
 }
 
@@ -363,6 +557,12 @@ static void on_rank_row(void *arg, const struct os_series_row *row)
 {
 	struct pick *p = arg;
 	char subject[OS_SIGNAL_SUBJECT_BYTES + 64];
+
+	if (row->kind == OS_ROW_READINGS ||
+	    (row->kind < OS_SIGNAL_KINDS && os_signal_info(row->kind)->level)) {
+		level_row(p, row);
+		return;
+	}
 
 	if (row->kind == OS_ROW_IO_NS)
 		p->io_ns = *row;
@@ -399,14 +599,29 @@ static void on_host_row(void *arg, const struct os_series_row *row)
 		p->disk[i].count = *row;
 }
 
+/* Zero is only a finding where somebody counts. */
+static bool is_counted(const struct os_signals *s, enum os_signal_kind kind)
+{
+	switch (kind) {
+	case OS_SIGNAL_FAULTS_MAJOR:
+	case OS_SIGNAL_THROTTLED:
+	case OS_SIGNAL_FAULTS:
+	case OS_SIGNAL_RUN_WAIT:
+		return true;
+	case OS_SIGNAL_LOCK_WAIT:
+		return s->bpf && !s->cost.down[OS_GROUP_LOCKS].off;
+	case OS_SIGNAL_IO_WAIT:
+		return s->bpf && !s->cost.down[OS_GROUP_CPU].off;
+	default: /* a level is only known where it was read */
+		return s->bpf && !os_signal_info(kind)->level;
+	}
+}
+
 /* The totals are told also where nothing happened: zero is a finding. */
 static void take_zeroes(struct pick *p, double usual)
 {
 	for (unsigned k = 0; k < OS_SIGNAL_KINDS; k++) {
-		bool by_bpf = k != OS_SIGNAL_FAULTS_MAJOR && k != OS_SIGNAL_THROTTLED &&
-			      k != OS_SIGNAL_FAULTS && k != OS_SIGNAL_RUN_WAIT;
-
-		if (!os_signal_info(k)->total || p->had[k] || (by_bpf && !p->s->bpf))
+		if (!os_signal_info(k)->total || p->had[k] || !is_counted(p->s, k))
 			continue;
 		take(p, k, "", 0, usual);
 	}
@@ -450,6 +665,9 @@ uint32_t os_signals_window(struct os_signals *s, uint32_t pid, uint64_t begin_ns
 		if (p->disk[i].ns.subject)
 			take_mean(p, OS_SIGNAL_DISK_LATENCY, p->disk[i].ns.subject, &p->disk[i].ns,
 				  &p->disk[i].count);
+	for (uint32_t i = 0; i < p->levels; i++)
+		take_mean(p, p->level[i].kind, p->level[i].subject, &p->level[i].sum,
+			  &p->level[i].readings);
 	take_zeroes(p, os_series_knows_usual(s->series, &q) ? 0 : -1);
 	qsort(p->list, p->count, sizeof(*p->list), os_signal_order);
 	for (uint32_t i = 0; i < p->count; i++)
@@ -480,7 +698,8 @@ int os_signals_open(struct os_signals **out, const struct os_signals_options *o,
 	s->seen = calloc(LIMIT_OS_COUNTERS, sizeof(*s->seen));
 	s->keys = malloc(OS_KEYS_BYTES);
 	s->values = malloc(OS_VALUES_BYTES);
-	if (!s->seen || !s->keys || !s->values || os_series_open(&s->series, now_ns)) {
+	s->threads = malloc(OS_THREAD_MAX * sizeof(*s->threads));
+	if (!s->seen || !s->keys || !s->values || !s->threads || os_series_open(&s->series, now_ns)) {
 		os_signals_close(s);
 		return err;
 	}
@@ -492,6 +711,7 @@ int os_signals_open(struct os_signals **out, const struct os_signals_options *o,
 		return err;
 	}
 	s->stats.bpf = s->bpf != NULL;
+	os_cost_init(&s->cost, o->bpf_budget, (uint32_t)sysconf(_SC_NPROCESSORS_ONLN), now_ns);
 	/* Now rather than at the first contended lock: it takes a tenth of a second. */
 	if (s->bpf && !kernel_symbols_open(&s->symbols, NULL))
 		kernel_symbols_find(s->symbols, 1, &offset);
@@ -510,6 +730,7 @@ void os_signals_close(struct os_signals *s)
 	free(s->seen);
 	free(s->keys);
 	free(s->values);
+	free(s->threads);
 	free(s);
 }
 
@@ -519,6 +740,10 @@ void os_signals_stats(const struct os_signals *s, struct os_signals_stats *out)
 	out->processes = s->pid_count;
 	out->series = os_series_count(s->series);
 	out->lost_series = os_series_lost(s->series);
+	out->cost = s->cost.total;
+	out->budget = s->cost.budget;
+	out->cost_measurements = s->cost.measurements;
+	os_cost_text(&s->cost, out->turned_down, sizeof(out->turned_down));
 	while (os_signals_rank(s, out->ranks))
 		out->ranks++;
 }

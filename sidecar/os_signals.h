@@ -18,8 +18,10 @@ struct os_signals;
 struct os_signals_options {
 	const char *proc_root, *sys_root; /* NULL: /proc, /sys; borrowed */
 	bool no_bpf;			  /* /proc alone */
-	const char
-	    *without; /* programs to leave out, as if the kernel could not load them; may be NULL */
+	/* programs to leave out, as if the kernel could not load them; task_storage: the rows of threads
+	 * in a hash; may be NULL */
+	const char *without;
+	double bpf_budget; /* share of the time of all CPUs for the programs; 0: no bound */
 };
 
 struct os_signals_stats {
@@ -33,6 +35,10 @@ struct os_signals_stats {
 	uint64_t lost_series;	 /* nor here */
 	uint64_t reads, read_ns; /* of the maps, and the CPU time that took */
 	uint64_t map_bytes;
+	/* what the programs cost in the last measured second, as a share of the time of all CPUs */
+	double cost, budget;
+	uint64_t cost_measurements; /* 0: not yet, or the kernel has no run-time statistics (5.8) */
+	char turned_down[160];	    /* groups of programs let go for their cost; "" none */
 };
 
 struct os_signals_program { /* by BPF run-time statistics, where they are on */
@@ -56,6 +62,12 @@ void os_signals_read(struct os_signals *s, uint64_t now_ns);
  * anomaly, so that later ones do not take it for usual. The number of signals. */
 uint32_t os_signals_window(struct os_signals *s, uint32_t pid, uint64_t begin_ns, uint64_t end_ns,
 			   double step_ms, bool unusual, struct os_signal *list, uint32_t max);
+/* What others measure of a watched rank: a reading of a level, or what was counted since the last call.
+ * key: tells several of a kind apart, below 2^56. */
+void os_signals_level(struct os_signals *s, uint32_t pid, enum os_signal_kind kind, uint64_t key,
+		      double value, const char *subject);
+void os_signals_count(struct os_signals *s, uint32_t pid, enum os_signal_kind kind, uint64_t key,
+		      double value, const char *subject);
 void os_signals_stats(const struct os_signals *s, struct os_signals_stats *out);
 /* At most max; their number. */
 uint32_t os_signals_programs(const struct os_signals *s, struct os_signals_program *out,

@@ -15,7 +15,7 @@ void rank_config_default(struct rank_config *c)
 {
 	*c = (struct rank_config){ .stall_ns = 5000000000ull, .stall_latencies = 30,
 				   .step_min_ns = 200000, .instant_ratio = 0.25,
-				   .host_stall_share = 0.25 };
+				   .host_stall_share = 0.25, .beat_ns = 5000000000ull };
 	roofline_config_default(&c->roofline);
 	steps_config_default(&c->steps);
 	anomaly_config_default(&c->anomaly);
@@ -46,7 +46,8 @@ int rank_open(struct rank **out, const struct rank_config *c, struct recorder *r
 	r->recent = malloc(sizeof(*r->recent) * RANK_RECENT);
 	r->learned = calloc(RANK_LEARNED, sizeof(*r->learned));
 	if (!r->steps_memory || !r->latency_memory || !r->self_memory || !r->explain_memory ||
-	    !r->recent || !r->learned) {
+	    !r->recent || !r->learned || beats_open(&r->beats, c->beat_ns) ||
+	    normal_open(&r->normal)) {
 		rank_close(r);
 		return -ENOMEM;
 	}
@@ -67,6 +68,8 @@ void rank_close(struct rank *r)
 	free(r->latency_memory);
 	free(r->self_memory);
 	free(r->explain_memory);
+	beats_close(r->beats);
+	normal_close(r->normal);
 	free(r->recent);
 	free(r->learned);
 	free(r);
@@ -79,12 +82,15 @@ void rank_host(struct rank *r, const struct record *rec, const struct step_mark 
 	if (rec->kind == RECORD_SPAN)
 		return;
 	r->stats.host_late += late;
+	beats_host(r->beats, rec);
+	normal_host(r->normal, rec);
 	steps_push_host(r->steps, rec, mark);
 }
 
 void rank_device(struct rank *r, const struct record *rec)
 {
 	recorder_push(r->recorder, r->slot, rec);
+	beats_device(r->beats, rec);
 	steps_push_device(r->steps, rec);
 }
 
@@ -259,12 +265,13 @@ static void on_judged(struct rank *r, const struct window_step *ws, bool self, u
 static void take_step(struct rank *r, const struct step *s, uint32_t kernel_count, uint64_t now_ns)
 {
 	struct window_step ws = { .step = *s, .flags = s->flags };
-	bool self = false, drift = false;
+	bool self = false, drift = false, used;
 
 	r->stats.steps++;
 	r->stats.last_step_end_ns = s->end_ns;
 	r->stalled = false;
-	if (judgeable(r, s)) {
+	used = judgeable(r, s);
+	if (used) {
 		r->model_key = s->key;
 		r->stats.judged++;
 		ws = judge(r, s, &self, &drift);
@@ -272,6 +279,10 @@ static void take_step(struct rank *r, const struct step *s, uint32_t kernel_coun
 	}
 	if (s->latency_ns >= r->config.step_min_ns)
 		remember(r, &ws);
+	beats_step(r->beats, &ws, used);
+	normal_step(r->normal, &ws, used, r->kernels, kernel_count);
+	if (r->on_step)
+		r->on_step(r->arg, r, &ws, used, kernel_count);
 	if (drift && !r->drift_raised && drift_stands_alone(r, &ws)) {
 		r->stats.drifts++;
 		r->on_drift(r->arg, r);

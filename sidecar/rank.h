@@ -10,7 +10,9 @@
 #include "analysis/roofline.h"
 #include "analysis/steps.h"
 #include "sidecar/anomaly.h"
+#include "sidecar/beats.h"
 #include "sidecar/canary.h"
+#include "sidecar/normal.h"
 #include "sidecar/recorder.h"
 
 #define RANK_MODELS 16u	  /* phases and graph buckets of one rank that are told apart */
@@ -31,6 +33,7 @@ struct rank_config {
 	double instant_ratio;	   /* a step alone, its neighbours being as expected, needs this excess */
 	uint64_t step_min_ns;	   /* a pattern this short is none of a job's steps: not judged */
 	double host_stall_share;   /* of a step under which the canary's stalls are ignored */
+	uint64_t beat_ns;	   /* between beats, as they usually come */
 };
 void rank_config_default(struct rank_config *c);
 
@@ -66,6 +69,8 @@ struct rank {
 	struct steps *steps;
 	struct roofline_set *latency, *self;
 	struct explain *explain;
+	struct beats *beats;
+	struct normal *normal;
 	struct anomaly anomaly;
 	struct window_step *recent; /* ring of RANK_RECENT */
 	uint32_t recent_next, recent_count;
@@ -85,6 +90,9 @@ struct rank {
 	void (*on_window)(void *arg, struct rank *r);
 	/* A sustained change against the frozen baseline. */
 	void (*on_drift)(void *arg, struct rank *r);
+	/* Each step; used: it says something about the rank. Its kernels are in r->kernels. May be NULL. */
+	void (*on_step)(void *arg, struct rank *r, const struct window_step *ws, bool used,
+			uint32_t kernel_count);
 	void *arg;
 };
 

@@ -21,8 +21,11 @@
 #include "base/log.h"
 #include "base/watchdog.h"
 #include "sidecar/node.h"
+#include "sidecar/sketches.h"
 #include "sidecar/symbol_offer.h"
 #include "sidecar/cpu_stacks.h"
+#include "sidecar/commands.h"
+#include "sidecar/local_peers.h"
 
 #define DEFAULT_CONFIG "/etc/sysom/sysomd.yaml"
 /* SIGTERM: as long as this for what is queued; what remains waits in the spool. */
@@ -63,6 +66,11 @@ static const struct config_key keys[] = {
 	    .min = 1e8, .max = 600e9),
 	KEY(beat_suspect_ns, "beat.suspect", CONFIG_DURATION, "1s",
 	    "and while a rank of this node has a window open", .min = 1e8, .max = 600e9),
+	KEY(sketch_ns, "sketch.period", CONFIG_DURATION, "60s",
+	    "what is normal of each rank, to the aggregator, once its model is armed", .min = 1e9,
+	    .max = 3600e9),
+	KEY(sketch_symbols, "sketch.symbols", CONFIG_BOOL, "true",
+	    "name native functions in it by this node's symbol files; else file and page"),
 	KEY(roofline_mode, "roofline.mode", CONFIG_ENUM, "robust",
 	    "robust: median line and calibrated tail; p99: the paper's 99th percentile with RANSAC",
 	    .choices = "robust|p99"),
@@ -93,6 +101,11 @@ static const struct config_key keys[] = {
 	    .max = 1000),
 	KEY(window_per_minute, "window.per_minute", CONFIG_DOUBLE, "3",
 	    "full windows of a rank in the long run", .min = 0.01, .max = 600),
+	KEY(asked_per_minute, "window.asked_per_minute", CONFIG_DOUBLE, "6",
+	    "windows of a rank that the aggregator may ask for in the long run", .min = 0, .max = 600),
+	KEY(hold_bytes, "window.hold", CONFIG_BYTES, "16MiB",
+	    "windows kept in memory that the aggregator wants held and the recorder would lose",
+	    .min = 0, .max = 1e10),
 	KEY(stall_ns, "stall.after", CONFIG_DURATION, "5s",
 	    "no step for this long (and for 30 usual ones) is a stall", .min = 1e9, .max = 3600e9),
 	KEY(sampler_mode, "sampler.mode", CONFIG_ENUM, "bpf",
@@ -111,6 +124,8 @@ static const struct config_key keys[] = {
 	KEY(sampler_python, "sampler.python", CONFIG_BOOL, "true", "CPython frames"),
 	KEY(sampler_all, "sampler.all", CONFIG_BOOL, "false",
 	    "the whole node, not only registered ranks and their children"),
+	KEY(sampler_wide, "sampler.wide", CONFIG_BOOL, "true",
+	    "while a rank is slow also others' kernel stacks, a minute at a time, 20% in the long run"),
 	KEY(symbols_offer, "symbols.offer", CONFIG_BOOL, "true",
 	    "send the aggregator the symbol files that it lacks, of the stacks that it was sent"),
 	KEY(symbols_rate, "symbols.rate", CONFIG_BYTES, "4 MB", "bytes per second of that",
@@ -119,10 +134,21 @@ static const struct config_key keys[] = {
 	    .max = 1e15),
 	KEY(os_signals, "os.on", CONFIG_BOOL, "true",
 	    "what the operating system does to the ranks: interrupts, waits, faults, storage, locks"),
-	KEY(os_bpf, "os.bpf", CONFIG_BOOL, "false",
-	    "by BPF: more is seen, at a microsecond per context switch; else what /proc tells"),
+	KEY(os_bpf, "os.bpf", CONFIG_BOOL, "true",
+	    "by BPF: more is seen, some 50 ns per context switch; else what /proc tells"),
+	KEY(os_bpf_budget, "os.bpf_budget", CONFIG_DOUBLE, "0.3",
+	    "percent of the time of all CPUs for that; above it the costliest part is let go for a "
+	    "while; 0: no bound",
+	    .min = 0, .max = 100),
+	KEY(gpu_on, "gpu.on", CONFIG_BOOL, "true",
+	    "what the GPUs say of themselves by NVML: clocks, throttling, power, heat, errors"),
+	KEY(gpu_period_ns, "gpu.period", CONFIG_DURATION, "500ms", "how often they are asked",
+	    .min = 1e8, .max = 60e9),
+	KEY(gpu_library, "gpu.library", CONFIG_STRING, "", "NVML; empty: libnvidia-ml.so.1"),
 	KEY(proc_root, "proc.root", CONFIG_STRING, "/proc", "where the host's /proc is"),
 	KEY(sys_root, "sys.root", CONFIG_STRING, "/sys", "and its /sys"),
+	KEY(node_peers, "peers.on", CONFIG_BOOL, "true",
+	    "compare the ranks of one job and role on this node with one another"),
 	KEY(canary, "canary.on", CONFIG_BOOL, "true",
 	    "do not judge steps during which the whole host stood still"),
 };
@@ -246,7 +272,7 @@ static bool has_suspect(const struct node *n)
 	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++)
 		if (n->processes[i] && n->processes[i]->rank->anomaly.state != ANOMALY_IDLE)
 			return true;
-	return false;
+	return commands_suspect_until_ns(n) != 0 || clock_monotonic_ns() < n->peer_suspect_until_ns;
 }
 
 static void measure_own(struct node *n, uint64_t now_ns)
@@ -274,6 +300,7 @@ static void on_second(void *arg, uint32_t count)
 	clockmap_add(&n->clock, &a);
 	registration_tend(n, clock_monotonic_ns());
 	os_node_tend(n, clock_monotonic_ns());
+	gpu_node_tend(n, clock_monotonic_ns());
 	measure_own(n, clock_monotonic_ns());
 }
 
@@ -284,8 +311,10 @@ static void on_tend(void *arg, uint32_t count)
 	uint64_t period = has_suspect(n) ? n->settings.beat_suspect_ns : n->settings.beat_ns;
 
 	ship_tend(n, now_ns);
+	commands_tend(n, now_ns);
 	keep_tend(n, now_ns);
 	cpu_stacks_tend(n, now_ns);
+	sketches_tend(n, now_ns);
 	if (n->beat_at_ns && now_ns - n->beat_at_ns < period)
 		return;
 	n->beat_at_ns = now_ns;
@@ -326,6 +355,7 @@ static void fill_rank_config(struct node *n)
 	c->anomaly.summary_burst = 4 * s->window_burst;
 	c->anomaly.summary_per_s = 4 * s->window_per_minute / 60;
 	c->stall_ns = s->stall_ns;
+	c->beat_ns = s->beat_ns;
 }
 
 static int open_stores(struct node *n)
@@ -344,7 +374,7 @@ static int open_stores(struct node *n)
 	if (rc.file_bytes && mkdir(files, 0700) && errno != EEXIST)
 		rc.file_bytes = 0; /* memory alone; retention tells */
 	err = recorder_open(&n->recorder, &rc);
-	return err ? err : uplink_open(&n->uplink, &uc, n->loop, ship_command, n);
+	return err ? err : uplink_open(&n->uplink, &uc, n->loop, commands_take, n);
 }
 
 /* Without it windows still go out: only their frames stay without names. */
@@ -389,9 +419,15 @@ static int node_open(struct node *n)
 		return -ENOMEM;
 	if (n->settings.canary && (err = canary_open(&n->canary)))
 		return err;
-	err = cpu_stacks_open(n);
+	err = commands_open(n);
+	if (!err && n->settings.node_peers)
+		err = local_peers_open(&n->peers);
+	if (!err)
+		err = cpu_stacks_open(n);
 	if (!err)
 		err = os_node_open(n);
+	if (!err)
+		err = gpu_node_open(n);
 	if (err)
 		return err;
 	err = registration_open(n);
@@ -404,6 +440,9 @@ static int node_open(struct node *n)
 	    (err = loop_add_timer(n->loop, 0, 1000, on_second, n, NULL)))
 		return err;
 	open_offer(n);
+	err = sketches_open(n);
+	if (err)
+		return err;
 	return loop_add_timer(n->loop, 50, 250, on_tend, n, NULL);
 }
 
@@ -414,6 +453,7 @@ static void node_close(struct node *n, int code)
 		ship_flush(n);
 		ship_beat(n, clock_monotonic_ns());
 	}
+	sketches_close(n);
 	http_close(n);
 	keep_close(n);
 	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++)
@@ -421,10 +461,13 @@ static void node_close(struct node *n, int code)
 			process_forget(n->processes[i]);
 	cpu_stacks_close(n);
 	registration_close(n);
+	commands_close(n);
+	local_peers_close(n->peers);
 	symbol_offer_close(n->offer);
 	uplink_finish(n->uplink, LINGER_MS);
 	recorder_close(n->recorder);
 	canary_close(n->canary);
+	gpu_node_close(n);
 	os_node_close(n);
 	watchdog_arm(CLOSE_S, code);
 	uplink_close(n->uplink);

@@ -36,6 +36,8 @@ struct uplink {
 	struct buf queue[UPLINK_QUEUE];
 	uint32_t queue_head, queue_count;
 	struct buf beat;
+	struct buf sketches[UPLINK_QUEUE];
+	uint32_t sketch_head, sketch_count;
 	struct wire_command commands[UPLINK_COMMANDS];
 	uint32_t command_count;
 	struct uplink_stats stats;
@@ -248,6 +250,20 @@ static void send_beat(struct uplink *u, struct buf *beat)
 		pass_commands(u);
 }
 
+static void send_sketch(struct uplink *u, struct buf *sketch)
+{
+	int err = ask(u, sketch->data, sketch->bytes);
+
+	pthread_mutex_lock(&u->lock);
+	if (err || u->reply.status != WIRE_OK)
+		u->stats.sketches_failed++;
+	else
+		u->stats.sketches_sent++;
+	pthread_mutex_unlock(&u->lock);
+	if (!err)
+		pass_commands(u);
+}
+
 /* Moves queued windows to the spool. */
 static void spool_queued(struct uplink *u)
 {
@@ -281,21 +297,36 @@ static void publish(struct uplink *u)
 	pthread_mutex_unlock(&u->lock);
 }
 
-/* Waits for work, a connection, or a moment; takes the beat if there is one to be sent. */
-static bool wait_for_work(struct uplink *u, bool idle, struct buf *beat)
+/* Under lock: takes the oldest sketch, empty without one. */
+static struct buf take_sketch(struct uplink *u)
+{
+	struct buf b = { 0 };
+
+	if (u->sketch_count) {
+		b = u->sketches[u->sketch_head];
+		u->sketch_head = (u->sketch_head + 1) % UPLINK_QUEUE;
+		u->sketch_count--;
+	}
+	return b;
+}
+
+/* Waits for work, a connection, or a moment; takes the beat and a sketch if there is one to be sent. */
+static bool wait_for_work(struct uplink *u, bool idle, struct buf *beat, struct buf *sketch)
 {
 	uint64_t until_ns = clock_monotonic_ns() + 200000000ull;
 	struct timespec ts = { (time_t)(until_ns / 1000000000ull), (long)(until_ns % 1000000000ull) };
 	bool go;
 
 	pthread_mutex_lock(&u->lock);
-	if (idle && !u->queue_count && !(u->beat.bytes && u->stats.connected) && !u->stopping)
+	if (idle && !u->queue_count && !u->stopping &&
+	    !((u->beat.bytes || u->sketch_count) && u->stats.connected))
 		pthread_cond_timedwait(&u->more, &u->lock, &ts);
 	*beat = (struct buf){ 0 };
 	if (u->beat.bytes && u->stats.connected) {
 		*beat = u->beat;
 		buf_init(&u->beat, LIMIT_WIRE_MESSAGE_BYTES);
 	}
+	*sketch = u->stats.connected && !u->stopping ? take_sketch(u) : (struct buf){ 0 };
 	go = !u->stopping || u->queue_count || clock_monotonic_ns() < u->stop_by_ns;
 	pthread_mutex_unlock(&u->lock);
 	return go;
@@ -305,15 +336,18 @@ static void *uplink_thread(void *arg)
 {
 	struct uplink *u = arg;
 	struct spool_stats st;
-	struct buf beat;
+	struct buf beat, sketch;
 	bool idle = true;
 
-	while (wait_for_work(u, idle, &beat)) {
+	while (wait_for_work(u, idle, &beat, &sketch)) {
 		spool_queued(u);
 		spool_tend(u->spool, clock_boottime_ns());
 		if (beat.bytes && u->socket_open)
 			send_beat(u, &beat);
 		buf_fini(&beat);
+		if (sketch.bytes && u->socket_open)
+			send_sketch(u, &sketch);
+		buf_fini(&sketch);
 		idle = !u->socket_open || !is_connected(u) || !send_window(u);
 		publish(u);
 		spool_stats(u->spool, &st);
@@ -325,6 +359,7 @@ static void *uplink_thread(void *arg)
 			usleep(20000);
 	}
 	buf_fini(&beat);
+	buf_fini(&sketch);
 	spool_queued(u);
 	publish(u);
 	return NULL;
@@ -400,10 +435,27 @@ void uplink_put_window(struct uplink *u, struct buf *message)
 void uplink_put_beat(struct uplink *u, struct buf *message)
 {
 	pthread_mutex_lock(&u->lock);
+	u->stats.beats_replaced += u->beat.bytes > 0;
 	buf_fini(&u->beat);
 	u->beat = *message;
 	pthread_cond_signal(&u->more);
 	pthread_mutex_unlock(&u->lock);
+	buf_init(message, LIMIT_WIRE_MESSAGE_BYTES);
+}
+
+void uplink_put_sketch(struct uplink *u, struct buf *message)
+{
+	struct buf old = { 0 };
+
+	pthread_mutex_lock(&u->lock);
+	if (u->sketch_count == UPLINK_QUEUE) {
+		old = take_sketch(u);
+		u->stats.sketches_dropped++;
+	}
+	u->sketches[(u->sketch_head + u->sketch_count++) % UPLINK_QUEUE] = *message;
+	pthread_cond_signal(&u->more);
+	pthread_mutex_unlock(&u->lock);
+	buf_fini(&old);
 	buf_init(message, LIMIT_WIRE_MESSAGE_BYTES);
 }
 
@@ -444,6 +496,11 @@ void uplink_close(struct uplink *u)
 		buf_fini(&u->queue[u->queue_head]);
 		u->queue_head = (u->queue_head + 1) % UPLINK_QUEUE;
 		u->queue_count--;
+	}
+	while (u->sketch_count) {
+		struct buf b = take_sketch(u);
+
+		buf_fini(&b);
 	}
 	buf_fini(&u->beat);
 	loop_source_close(u->wake);

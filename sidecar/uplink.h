@@ -3,7 +3,8 @@
  * forgotten only when the aggregator says that it has committed or refuses it.
  * A thread of its own does all that may block: the spool's fsync, the network. The loop's thread
  * hands messages over and gets commands back through a wake-up.
- * Owns: the spool, the socket, the thread. Threads: all calls from the loop's thread.
+ * Owns: the spool, the socket, the thread. Threads: all calls from the loop's thread, but for
+ * uplink_put_sketch.
  * Trust: replies are hostile bytes. */
 #ifndef SYSOM_SIDECAR_UPLINK_H
 #define SYSOM_SIDECAR_UPLINK_H
@@ -23,7 +24,8 @@ struct uplink_stats {
 	struct spool_stats spool;
 	uint64_t windows_sent, windows_duplicate, windows_rejected, retries;
 	uint64_t windows_dropped; /* by spool, size, queue or rejection */
-	uint64_t beats_sent, beats_failed;
+	uint64_t beats_sent, beats_failed, beats_replaced;
+	uint64_t sketches_sent, sketches_failed, sketches_dropped; /* failed: no answer, or refused */
 	uint64_t uploaded_bytes; /* all requests, resent ones too */
 	uint64_t commands, bad_replies;
 };
@@ -37,6 +39,9 @@ int uplink_open(struct uplink **out, const struct uplink_config *c, struct loop 
 void uplink_put_window(struct uplink *u, struct buf *message);
 /* Takes a beat; one that was not sent yet is replaced. */
 void uplink_put_beat(struct uplink *u, struct buf *message);
+/* Takes a sketch; of more than wait for a connection the oldest goes. Soft state: sent once. Any thread,
+ * before uplink_finish. */
+void uplink_put_sketch(struct uplink *u, struct buf *message);
 void uplink_stats(struct uplink *u, struct uplink_stats *out);
 /* Spools what is queued, goes on sending for at most linger_ms, ends the thread and closes the
  * spool: from here on nothing can be lost. Only uplink_close may follow. NULL is a no-op. */

@@ -16,6 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "sim/gpu_clock.h"
 #include "sim/scramble.h"
 
 #define GPU_WATCH_MAX	60
@@ -213,6 +214,9 @@ static struct gpu_op *op_new(struct cu_stream_st *s, const struct gpu_work *w, u
 	op->stream_id = s->id;
 	op->correlation = correlation;
 	op->floor_ns = gpu_now() + gpu.submit_ns;
+	if (w->kind == GPU_OP_KERNEL)
+		op->work.dur_ns =
+			gpu_clock_scale(gpu.visible[op->device], w->dur_ns, op->floor_ns);
 	if (w->kind == GPU_OP_PEER) {
 		w->function->peer->ref(w->plan);
 		op->run = w->function->peer->begin(w->plan);

@@ -10,6 +10,7 @@
 
 #include "foreign/cuda.h"
 #include "foreign/nccl.h"
+#include "sim/job_host.h"
 #include "sim/scramble.h"
 
 #define JOB_MAX_RANKS  64
@@ -25,6 +26,8 @@ enum job_fault_kind {
 	JOB_FAULT_LATE,
 	JOB_FAULT_STOP,
 	JOB_FAULT_STUCK,
+	JOB_FAULT_VARIANT,
+	JOB_FAULT_HOST,
 };
 
 struct job_fault {
@@ -35,6 +38,7 @@ struct job_fault {
 	uint64_t steps;
 	double size; /* a step takes about this many times as long (slow, kernel: the kernels) */
 	char kernel[256];
+	char variant[256]; /* launched in its place */
 };
 
 #define JOB_MAX_FAULTS 8
@@ -49,6 +53,8 @@ struct job_options {
 	int fault_count;
 	const char *truth;
 	const char *mark_begin, *mark_end; /* --explicit-steps */
+	struct job_host host; /* of mix shard */
+	bool comm_thread;     /* there, shards are the business of a thread of their own */
 	bool verbose;
 };
 
@@ -76,6 +82,7 @@ enum job_action_kind {
 	JOB_SYNC_ALL,
 	JOB_GRAPH,
 	JOB_PACE,	/* the host works until at_ns */
+	JOB_SHARE,	/* rank `slot` makes its shard ready on the host and sends it to all */
 };
 
 enum job_collective {

@@ -142,6 +142,27 @@ static void train_step(struct builder *b, struct job_phase *ph, const char *name
 	end_step(b);
 }
 
+/* The optimizer's state is sharded: each rank in turn updates its part and hands it to the others. */
+static void shard_step(struct builder *b, struct job_phase *ph, int ranks)
+{
+	begin_step(b, ph, "shard", 4 << 20);
+	for (int l = 0; l < 12; l++)
+		forward_layer(b, 4);
+	kernel(b, "cross_entropy_loss_kernel<float>(float*, float const*, long const*)", 260, 512,
+	       256);
+	for (int l = 0; l < 4; l++)
+		backward_layer(b);
+	optimizer(b);
+	job_phase_add(ph, JOB_SYNC, S_COMPUTE, b->at);
+	for (int i = 0; i < ranks && i < JOB_MAX_RANKS; i++) {
+		struct job_action *a = job_phase_add(ph, JOB_SHARE, S_COMM, b->at);
+
+		a->slot = (uint16_t)i;
+		a->bytes = 24 << 20;
+	}
+	end_step(b);
+}
+
 static void eval_step(struct builder *b, struct job_phase *ph)
 {
 	begin_step(b, ph, "eval", 2 << 20);
@@ -280,7 +301,7 @@ static void build_serve(struct job_program *p, struct builder *b, int ranks)
 
 const char *job_mix_names(void)
 {
-	return "train, accum, eval, tensor, serve";
+	return "train, accum, eval, tensor, serve, shard";
 }
 
 bool job_mix_build(struct job_program *p, const char *name, int ranks)
@@ -305,6 +326,8 @@ bool job_mix_build(struct job_program *p, const char *name, int ranks)
 		train_step(&b, &p->phases[0], "train", 1);
 		eval_step(&b, &p->phases[1]);
 		p->choose = choose_eval;
+	} else if (!strcmp(name, "shard")) {
+		shard_step(&b, &p->phases[0], ranks);
 	} else if (!strcmp(name, "tensor")) {
 		tensor_step(&b, &p->phases[0]);
 		p->nominal_ns = 90 * MS;

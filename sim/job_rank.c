@@ -6,10 +6,12 @@
 #include <fcntl.h>
 #include <linux/futex.h>
 #include <math.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -19,6 +21,7 @@
 
 #define JITTER_TRACE 0.005
 #define GAPS_PER_STEP 10u
+#define SHARD_PIECES  16u
 
 struct api {
 	cu_result (*init)(unsigned flags);
@@ -83,7 +86,16 @@ struct rank {
 	cu_event events[JOB_EVENTS];
 	struct graph *graphs;
 	const struct job_fault *graph_fault; /* what the graphs' kernels were set to */
+	cu_context context;
+	cu_function variants[JOB_MAX_FAULTS];
 	nccl_comm comm;
+	struct { /* --comm-thread: takes one action at a time */
+		pthread_t thread;
+		pthread_mutex_t lock;
+		pthread_cond_t changed;
+		const struct job_action *todo;
+		bool on;
+	} sharer;
 	cu_deviceptr device;
 	void *host;
 	uint64_t random;
@@ -280,14 +292,13 @@ static bool start_device(struct rank *r)
 {
 	struct api *a = &r->api;
 	const char *local = getenv("LOCAL_RANK");
-	cu_context context;
 	cu_module module;
 	cu_device dev;
 
 	if (!check(a->init(0), "cuInit") ||
 	    !check(a->device_get(&dev, local ? atoi(local) : r->rank), "cuDeviceGet") ||
-	    !check(a->retain(&context, dev), "cuDevicePrimaryCtxRetain") ||
-	    !check(a->set_current(context), "cuCtxSetCurrent") ||
+	    !check(a->retain(&r->context, dev), "cuDevicePrimaryCtxRetain") ||
+	    !check(a->set_current(r->context), "cuCtxSetCurrent") ||
 	    !check(a->module_load(&module, "image"), "cuModuleLoadData") ||
 	    !check(a->alloc(&r->device, BUFFER_BYTES), "cuMemAlloc") ||
 	    !check(a->host_alloc(&r->host, 65536, 0), "cuMemHostAlloc"))
@@ -295,6 +306,11 @@ static bool start_device(struct rank *r)
 	r->program.functions = job_alloc(r->program.name_count, sizeof(cu_function));
 	for (unsigned i = 0; i < r->program.name_count; i++)
 		if (!check(a->get_function(&r->program.functions[i], module, r->program.names[i]),
+			   "cuModuleGetFunction"))
+			return false;
+	for (int i = 0; i < r->o->fault_count; i++)
+		if (r->o->faults[i].kind == JOB_FAULT_VARIANT &&
+		    !check(a->get_function(&r->variants[i], module, r->o->faults[i].variant),
 			   "cuModuleGetFunction"))
 			return false;
 	for (int i = 1; i < JOB_STREAMS; i++)
@@ -328,6 +344,13 @@ static bool fault_is(const struct rank *r, enum job_fault_kind kind)
 	return r->fault && r->fault->kind == kind;
 }
 
+/* One of the kernels that the fault is about. */
+static bool meant(const struct rank *r, const struct job_action *a)
+{
+	return (fault_is(r, JOB_FAULT_KERNEL) || fault_is(r, JOB_FAULT_VARIANT)) &&
+	       strstr(r->program.names[a->function], r->fault->kernel);
+}
+
 static uint64_t duration(struct rank *r, const struct job_action *a)
 {
 	double x = 0, factor;
@@ -335,9 +358,7 @@ static uint64_t duration(struct rank *r, const struct job_action *a)
 	for (int i = 0; i < 6; i++)
 		x += job_uniform(&r->random);
 	factor = 1 + r->program.jitter * (x - 3) * 1.41421356; /* six uniforms: variance 1/2 */
-	if (fault_is(r, JOB_FAULT_SLOW) ||
-	    (fault_is(r, JOB_FAULT_KERNEL) &&
-	     strstr(r->program.names[a->function], r->fault->kernel)))
+	if (fault_is(r, JOB_FAULT_SLOW) || meant(r, a))
 		factor *= r->fault->size;
 	return (uint64_t)((double)a->dur_ns * factor);
 }
@@ -348,6 +369,8 @@ static void run_kernel(struct rank *r, const struct job_action *a, cu_stream s)
 	uint64_t ns = duration(r, a);
 	void *params[] = { &ns };
 
+	if (fault_is(r, JOB_FAULT_VARIANT) && meant(r, a))
+		f = r->variants[r->fault - r->o->faults];
 	if (a->ex) {
 		cu_launch_config c = { a->grid[0], a->grid[1], a->grid[2],
 				       a->block[0], a->block[1], a->block[2], 0, s, NULL, 0 };
@@ -390,11 +413,73 @@ static void run_collective(struct rank *r, const struct job_action *a, cu_stream
 		r->api.reduce_scatter(p, p, floats, 7, 0, r->comm, s);
 		break;
 	case JOB_BROADCAST:
-		r->api.broadcast(p, p, floats, 7, 0, r->comm, s);
+		r->api.broadcast(p, p, floats, 7, a->slot, r->comm, s);
 		break;
 	default:
 		all_to_all(r, a->bytes, s);
 	}
+}
+
+static void share(struct rank *r, const struct job_action *a)
+{
+	struct job_action send = { .kind = JOB_COLLECTIVE, .collective = JOB_BROADCAST,
+				   .slot = a->slot, .bytes = a->bytes };
+	struct job_host work = r->o->host;
+	cu_stream s = r->streams[a->stream];
+
+	if (fault_is(r, JOB_FAULT_HOST)) {
+		work.kib = (uint64_t)((double)work.kib * r->fault->size);
+		work.count = (unsigned)((double)work.count * r->fault->size);
+	}
+	for (unsigned i = 0; i < SHARD_PIECES && a->slot == r->rank; i++) {
+		job_host_work(&work, r->rank, i, SHARD_PIECES);
+		r->api.copy_in(r->device, r->host, a->bytes / SHARD_PIECES, s);
+	}
+	run_collective(r, &send, s);
+	r->api.stream_sync(s);
+}
+
+static void *share_thread(void *arg)
+{
+	struct rank *r = arg;
+
+	prctl(PR_SET_NAME, "nccl-comm");
+	r->api.set_current(r->context);
+	pthread_mutex_lock(&r->sharer.lock);
+	for (;;) {
+		while (!r->sharer.todo)
+			pthread_cond_wait(&r->sharer.changed, &r->sharer.lock);
+		pthread_mutex_unlock(&r->sharer.lock);
+		share(r, r->sharer.todo);
+		pthread_mutex_lock(&r->sharer.lock);
+		r->sharer.todo = NULL;
+		pthread_cond_broadcast(&r->sharer.changed);
+	}
+	return NULL;
+}
+
+static bool start_sharer(struct rank *r)
+{
+	pthread_mutex_init(&r->sharer.lock, NULL);
+	pthread_cond_init(&r->sharer.changed, NULL);
+	r->sharer.on = r->o->comm_thread;
+	return !r->sharer.on ||
+	       check(pthread_create(&r->sharer.thread, NULL, share_thread, r), "pthread_create");
+}
+
+/* Waits until the shard has arrived, whoever sends it. */
+static void run_share(struct rank *r, const struct job_action *a)
+{
+	if (!r->sharer.on) {
+		share(r, a);
+		return;
+	}
+	pthread_mutex_lock(&r->sharer.lock);
+	r->sharer.todo = a;
+	pthread_cond_broadcast(&r->sharer.changed);
+	while (r->sharer.todo)
+		pthread_cond_wait(&r->sharer.changed, &r->sharer.lock);
+	pthread_mutex_unlock(&r->sharer.lock);
 }
 
 /* The host does nothing for a while; what follows in the step moves back by as much. */
@@ -463,6 +548,9 @@ static void run_action(struct rank *r, const struct job_action *a, bool paced)
 		r->api.ctx_sync();
 		catch_up(r, a);
 		break;
+	case JOB_SHARE:
+		run_share(r, a);
+		break;
 	case JOB_GRAPH:
 		r->api.graph_launch(r->graphs[a->slot].exec, s);
 		break;
@@ -479,7 +567,7 @@ static void fault_place(struct rank *r, const struct job_phase *ph, unsigned i, 
 
 	if (fault_is(r, JOB_FAULT_GAPS) && i % every == every / 2)
 		idle(r, (r->fault->size - 1) / GAPS_PER_STEP);
-	if (a->kind != JOB_COLLECTIVE && a->kind != JOB_GRAPH)
+	if (a->kind != JOB_COLLECTIVE && a->kind != JOB_GRAPH && a->kind != JOB_SHARE)
 		return;
 	if (fault_is(r, JOB_FAULT_STUCK))
 		for (;;)
@@ -524,7 +612,7 @@ static const struct job_fault *fault_at(struct rank *r, uint64_t step, uint64_t 
 static void truth_step(struct rank *r, uint64_t step, const struct job_phase *ph, uint64_t end_ns)
 {
 	static const char *const kinds[] = { "none", "slow", "kernel", "gaps", "late", "stop",
-					     "stuck" };
+					     "stuck", "variant", "host" };
 	char line[512];
 	int n;
 
@@ -651,11 +739,14 @@ int job_rank_run(const struct job_options *o, struct job_control *control, int r
 	uint64_t begins[JOB_MAX_FAULTS], step = 0;
 	struct rusage u;
 
+	prctl(PR_SET_NAME, "simjob"); /* not "exe", by which it was started */
 	memset(begins, 0xff, sizeof(begins));
 	r.random = o->seed * 1000003 + (uint64_t)rank;
 	if (!load_program(&r) || !find_driver(&r.api) || !start_device(&r))
 		return 1;
 	if (o->ranks > 1 && (!find_nccl(&r.api) || !start_comm(&r)))
+		return 1;
+	if (job_host_start(&o->host, rank) || !start_sharer(&r))
 		return 1;
 	if (o->truth)
 		r.truth_fd = open(o->truth, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644);

@@ -26,12 +26,15 @@ static const char usage_text[] =
 	"  --ranks N          processes, one simulated GPU each (default 8)\n"
 	"  --seconds N        run for about so long (default 60); 0: until --steps\n"
 	"  --steps N          run exactly so many steps\n"
-	"  --mix NAME         train, accum, eval, tensor or serve (default train)\n"
+	"  --mix NAME         train, accum, eval, tensor, serve or shard (default train)\n"
+	"  --host-work WORK   of mix shard: pack:kib=N or lookups:count=N:dir=DIR\n"
+	"  --comm-thread      of mix shard: a thread of its own packs and sends\n"
 	"  --trace FILE...    replay traces (*.events.csv[.gz], Kineto *.json[.gz]), one per rank,\n"
 	"                     or a directory with rankN.* files; replaces --mix\n"
 	"  --seed N           of jitter and choices (default 1)\n"
-	"  --fault KIND:rank=R:start=STEP|Ss:steps=N:size=X[:kernel=NAME]\n"
-	"                     slow, kernel, gaps, late, stop or stuck; may be repeated; rank=all\n"
+	"  --fault KIND:rank=R:start=STEP|Ss:steps=N:size=X[:kernel=NAME[:with=NAME]]\n"
+	"                     slow, kernel, gaps, late, stop, stuck, variant or host; may be\n"
+	"                     repeated; rank=all\n"
 	"  --truth FILE       write what really happened, one JSON object a line\n"
 	"  --explicit-steps B,E  call the functions of these names, if the process has them, at a\n"
 	"                     step's begin(const double *work, unsigned count) and end()\n"
@@ -59,7 +62,7 @@ static uint64_t number(const char *s, const char *what)
 static void parse_fault(struct job_options *o, const char *arg)
 {
 	static const char *const kinds[] = { "none", "slow", "kernel", "gaps", "late", "stop",
-					     "stuck" };
+					     "stuck", "variant", "host" };
 	struct job_fault f = { .steps = UINT64_MAX, .size = 1.5 };
 	char copy[1024], *save = NULL, *t, *end;
 
@@ -67,7 +70,7 @@ static void parse_fault(struct job_options *o, const char *arg)
 		usage_error("--fault", arg);
 	strcpy(copy, arg);
 	t = strtok_r(copy, ":", &save);
-	for (int i = 1; t && i < 7; i++)
+	for (int i = 1; t && i < 9; i++)
 		f.kind = strcmp(t, kinds[i]) ? f.kind : (enum job_fault_kind)i;
 	if (!f.kind)
 		usage_error("--fault", arg);
@@ -89,12 +92,16 @@ static void parse_fault(struct job_options *o, const char *arg)
 				usage_error("--fault size", t);
 		} else if (!strncmp(t, "kernel=", 7)) {
 			snprintf(f.kernel, sizeof(f.kernel), "%s", t + 7);
+		} else if (!strncmp(t, "with=", 5)) {
+			snprintf(f.variant, sizeof(f.variant), "%s", t + 5);
 		} else {
 			usage_error("--fault", t);
 		}
 	}
 	if (f.kind == JOB_FAULT_KERNEL && !f.kernel[0])
 		usage_error("--fault kernel needs kernel=NAME", arg);
+	if (f.kind == JOB_FAULT_VARIANT && (!f.kernel[0] || !f.variant[0]))
+		usage_error("--fault variant needs kernel=NAME:with=NAME", arg);
 	o->faults[o->fault_count++] = f;
 }
 
@@ -150,6 +157,7 @@ static void parse(struct job_options *o, int argc, char **argv)
 		{ "trace", 1, NULL, 't' },	    { "seed", 1, NULL, 'S' },
 		{ "fault", 1, NULL, 'f' },	    { "truth", 1, NULL, 'T' },
 		{ "explicit-steps", 1, NULL, 'e' }, { "verbose", 0, NULL, 'v' },
+		{ "host-work", 1, NULL, 'w' },	    { "comm-thread", 0, NULL, 'c' },
 		{ "help", 0, NULL, 'h' },	    { NULL, 0, NULL, 0 },
 	};
 	bool seconds = false;
@@ -157,6 +165,7 @@ static void parse(struct job_options *o, int argc, char **argv)
 	int c;
 
 	*o = (struct job_options){ .ranks = 8, .seconds = 60, .seed = 1, .mix = "train" };
+	job_host_parse(&o->host, "pack");
 	while ((c = getopt_long(argc, argv, "vh", options, NULL)) != -1) {
 		switch (c) {
 		case 'r':
@@ -191,6 +200,13 @@ static void parse(struct job_options *o, int argc, char **argv)
 			/* a copy: the ranks are given argv again */
 			o->mark_begin = strndup(optarg, (size_t)(comma - optarg));
 			o->mark_end = comma + 1;
+			break;
+		case 'w':
+			if (!job_host_parse(&o->host, optarg))
+				usage_error("--host-work", optarg);
+			break;
+		case 'c':
+			o->comm_thread = true;
 			break;
 		case 'v':
 			o->verbose = true;

@@ -8,7 +8,7 @@
 
 #include "base/limits.h"
 
-/* The envelope's own structs; a beat with LIMIT_NODE_PROCESSES ranks needs 60 KiB, the packed fields
+/* The envelope's own structs; a beat with LIMIT_NODE_PROCESSES ranks needs 200 KiB, the packed fields
  * of a window are copied once. */
 #define ARENA_EXTRA_BYTES (1u << 20)
 #define PREFIX_BYTES	  4
@@ -38,7 +38,7 @@ int codec_kind(const void *data, size_t bytes)
 	/* fields 1 and 2, both one-byte varints */
 	if (bytes < PREFIX_BYTES || p[0] != 0x08 || p[1] != WIRE_VERSION || p[2] != 0x10)
 		return -EPROTO;
-	if (p[3] < WIRE_WINDOW || p[3] > WIRE_REPLY)
+	if (p[3] < WIRE_WINDOW || p[3] > WIRE_SKETCH)
 		return -EPROTO;
 	return p[3];
 }
@@ -61,7 +61,7 @@ Sysom__Wire__Envelope *codec_open(struct codec_arena *a, const void *data, size_
 		return NULL;
 	if (e->version != WIRE_VERSION || e->kind != (uint32_t)kind ||
 	    !!e->window != (kind == WIRE_WINDOW) || !!e->beat != (kind == WIRE_BEAT) ||
-	    !!e->reply != (kind == WIRE_REPLY)) {
+	    !!e->reply != (kind == WIRE_REPLY) || !!e->sketch != (kind == WIRE_SKETCH)) {
 		codec_close(a, e);
 		return NULL;
 	}
@@ -123,40 +123,48 @@ static size_t utf8_length(const unsigned char *p)
 	return c < min || c > 0x10ffff || (c >= 0xd800 && c <= 0xdfff) ? 0 : n;
 }
 
-int codec_text_read(const char *text, char *out, size_t room)
+bool codec_text_valid(const char *text)
 {
 	const unsigned char *p = (const unsigned char *)text;
-	size_t n = strlen(text);
 
-	if (n >= room)
-		return -EPROTO;
 	while (*p) {
 		size_t step = utf8_length(p);
 
 		if (!step)
-			return -EPROTO;
+			return false;
 		p += step;
 	}
+	return true;
+}
+
+int codec_text_read(const char *text, char *out, size_t room)
+{
+	size_t n = strlen(text);
+
+	if (n >= room || !codec_text_valid(text))
+		return -EPROTO;
 	memcpy(out, text, n + 1);
 	return 0;
 }
 
+void codec_text_scrub(char *text)
+{
+	while (*text) {
+		size_t step = utf8_length((unsigned char *)text);
+
+		if (!step)
+			*text = '?';
+		text += step ? step : 1;
+	}
+}
+
 void codec_text_clean(const char *text, char *out, size_t room)
 {
-	char copy[WIRE_TEXT_BYTES + 1] = "";
-	size_t n = strnlen(text, room - 1 < WIRE_TEXT_BYTES ? room - 1 : WIRE_TEXT_BYTES), at = 0;
+	size_t n = strnlen(text, room - 1);
 
-	memcpy(copy, text, n);
-	while (at < n) {
-		size_t step = utf8_length((unsigned char *)copy + at);
-
-		if (step)
-			memcpy(out + at, copy + at, step);
-		else
-			out[at] = '?';
-		at += step ? step : 1;
-	}
-	out[at] = '\0';
+	memcpy(out, text, n);
+	out[n] = '\0';
+	codec_text_scrub(out);
 }
 
 int codec_id_read(const ProtobufCBinaryData *b, uint8_t out[16])

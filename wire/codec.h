@@ -12,12 +12,18 @@
 
 #define WIRE_VERSION 1
 
-enum wire_kind { WIRE_WINDOW = 1, WIRE_BEAT = 2, WIRE_REPLY = 3 };
+enum wire_kind { WIRE_WINDOW = 1, WIRE_BEAT = 2, WIRE_REPLY = 3, WIRE_SKETCH = 4 };
 
 /* Appends one message. 0; -EMSGSIZE when it would exceed LIMIT_WIRE_MESSAGE_BYTES (the sender then
  * sends it as summary_only or splits it); -ENOMEM. */
 int wire_window_encode(const struct window *w, struct buf *out);
+/* -EMSGSIZE too when a rank exceeds LIMIT_BEAT_BYTES_PER_RANK (ask wire_beat_rank_bytes first), -EINVAL
+ * for groups that wire/window.h does not allow. */
 int wire_beat_encode(const struct beat *b, struct buf *out);
+/* What one rank takes of a beat, or -errno. */
+int wire_beat_rank_bytes(const struct beat_rank *r);
+/* -EMSGSIZE above LIMIT_SKETCH_BYTES_PER_RANK: the sender then cuts its lists. */
+int wire_sketch_encode(const struct sketch *s, struct buf *out);
 
 /* What a message is, without decoding it; -EPROTO. */
 int wire_peek_kind(const void *data, size_t bytes);
@@ -29,6 +35,8 @@ int wire_window_decode_names(const void *data, size_t bytes, struct window *w);
 /* Everything. -EPROTO, -EMSGSIZE, -ENOMEM. On failure nothing is owned. */
 int wire_window_decode(const void *data, size_t bytes, struct window *w);
 int wire_beat_decode(const void *data, size_t bytes, struct beat *b);
+/* Free with wire_sketch_free. Numbers are finite and not negative, shares at most 1. */
+int wire_sketch_decode(const void *data, size_t bytes, struct sketch *s);
 
 enum wire_status {
 	WIRE_OK = 0,	  /* committed (windows) or seen (beats) */
@@ -36,11 +44,25 @@ enum wire_status {
 	WIRE_RETRY = 2,	  /* not stored: disk full, shutting down: send again later */
 	WIRE_REJECT = 3,  /* never acceptable: do not send again */
 };
-struct wire_command { /* commands ride in replies; INV-10 */
-	uint32_t kind; /* 1: send window of rank from begin to end; 2: hold it */
+/* Commands ride in replies (INV-10). job "": every job; rank INT32_MIN: every rank. A kind that the
+ * receiver does not know is ignored and counted. */
+enum wire_command_kind {
+	/* Send the window of what is recorded from begin_ns to end_ns. At most so many a minute as the
+	 * sidecar's settings say; the others are counted and not sent. One that ends in the future is sent
+	 * when that time has come. Records that are gone are not in it. */
+	WIRE_COMMAND_WINDOW = 1,
+	/* Keep what is recorded from begin_ns to end_ns for longer than the retention would. */
+	WIRE_COMMAND_HOLD = 2,
+	/* The rank, or a peer of it, is under suspicion until end_ns: beats come at the suspect's pace and
+	 * the sampler takes all ticks, of the whole node, within the sidecar's own bounds. */
+	WIRE_COMMAND_SUSPECT = 3,
+};
+struct wire_command {
+	uint32_t kind; /* enum wire_command_kind, or one that is not known */
 	int32_t rank;
 	char job[WIRE_TEXT_BYTES];
 	uint64_t begin_ns, end_ns; /* of the receiving node's clock */
+	uint8_t anomaly_id[16];	   /* of the window that answers; zero: one of its own */
 };
 #define WIRE_COMMANDS_MAX 64
 struct wire_reply {

@@ -34,6 +34,8 @@ enum window_reason {
 	WINDOW_STALL = 4,   /* no step for many times the expected latency: hang or stop */
 	WINDOW_ASKED = 5,   /* the aggregator asked for it */
 	WINDOW_MANUAL = 6,
+	WINDOW_PEER = 7,    /* the rank is slow among its peers on the node: a suspect, though its own
+			     * model sees nothing */
 };
 
 #define WINDOW_STEP_OUT	    0x0100 /* in window_step.flags, above the STEP_FLAG_* */
@@ -88,24 +90,31 @@ struct window {
 	uint32_t loss_count;
 };
 
-/* Step group: neighbouring steps of one rank as one row. Of `count` steps from first_step on; count is
- * a power of two that is the same for all ranks of one pace, first_step a multiple of it. */
-#define BEAT_GROUPS_MAX 32
+/* Step group: neighbouring steps of one rank as one row: steps first_step to first_step + count - 1, in
+ * the rank's own numbering (beat_coll.step says which of a peer's they are). count is a power of two,
+ * first_step a multiple of it; rows ascend and do not overlap. */
+#define BEAT_GROUPS_MAX	     32
+#define BEAT_GROUP_STEPS_MAX (1u << 20)
 struct beat_group {
 	uint64_t first_step;
 	uint64_t end_ns; /* of its last step */
-	uint32_t count, flagged;
-	double latency_ns, self_ns, self_mad_ns; /* medians, and the spread of self time */
-	double exposed_comm_ns, compute_ns, idle_ns;
+	uint32_t count;
+	uint32_t used;	  /* of them, those that the figures are of: whole, no host stall */
+	uint32_t flagged; /* of them, by the roofline */
+	/* Medians of the used ones, and the spread (MAD) of self time; 0: not known. Times survive the
+	 * wire to 1/16,384 of the shortest latency of the beat's groups (docs/wire-format.md). */
+	double latency_ns, self_ns, self_mad_ns;
+	double exposed_comm_ns, compute_ns, idle_ns, copy_ns;
+	double kernels; /* launches; whole */
 };
 
-/* A sampled collective: which ones is a pure function of (comm, func, seq), so that all ranks send
- * the same ones. Times of its kernel on the device where one was seen, else of the call. */
+/* A sampled collective: which ones is a pure function of (comm, func, seq) and of a threshold in powers
+ * of two, so that of two ranks' sets one holds the other. Times of its kernel where one was seen. */
 #define BEAT_COLLS_MAX 24
 struct beat_coll {
 	uint64_t comm;
 	uint32_t func, seq;
-	uint64_t step; /* of this rank */
+	uint64_t step; /* of this rank; the one that was open at the call; UINT64_MAX: not known */
 	uint64_t call_ns, begin_ns, end_ns; /* host call; kernel; 0 not seen */
 };
 
@@ -113,12 +122,19 @@ struct beat_coll {
 #define BEAT_COMMS_MAX 16
 struct beat_comm {
 	uint64_t comm;
-	uint32_t ranks, rank; /* size and own number in it; 0 unknown */
+	uint32_t ranks, rank; /* size and own number in it; ranks 0: not known */
 	uint64_t entered;     /* collectives entered since the communicator was born */
+	uint64_t ended;	      /* of them, up to the last one whose kernel was seen to end */
 	uint32_t func, seq;   /* the last one entered */
 	uint64_t bytes;
 	uint64_t call_ns, done_ns; /* its call; its kernel's end, 0: not seen to end */
 };
+
+#define BEAT_RANK_ANOMALY 0x01 /* a window is open */
+#define BEAT_RANK_SUSPECT 0x02 /* for its own time, or among its peers on the node */
+#define BEAT_RANK_PEER	  0x04 /* slow among its peers on the node */
+#define BEAT_RANK_STALLED 0x08 /* no step for too long */
+#define BEAT_RANK_WIDE	  0x10 /* sampled at full rate */
 
 struct beat_rank {
 	struct wire_rank rank;
@@ -129,6 +145,8 @@ struct beat_rank {
 	uint64_t events, lost, ring_bytes; /* since attach */
 	uint64_t last_step_end_ns;
 	uint64_t kernels_joined, kernels_unmatched;
+	uint32_t flags;	     /* BEAT_RANK_* */
+	uint32_t coll_shift; /* of colls: one of 2^coll_shift is sampled */
 	struct beat_group groups[BEAT_GROUPS_MAX]; /* since the last beat, in order */
 	struct beat_coll colls[BEAT_COLLS_MAX];
 	struct beat_comm comms[BEAT_COMMS_MAX];
@@ -140,11 +158,12 @@ struct beat_rank {
 struct sketch_function {
 	char *name; /* as a person reads it; "file+0x..." where nothing names it */
 	uint32_t kind; /* enum diagnosis_function_kind */
-	double self_share, total_share; /* of the rank's CPU time */
+	double self_share, total_share; /* of the rank's CPU time; to 1e-6 */
+	double off_ns; /* blocked time per step with it on the stack, of the launching threads; whole */
 };
 struct sketch_kernel {
 	char *name; /* mangled */
-	double per_step, ns_per_step;
+	double per_step, ns_per_step; /* to 1/1000 of a call; whole nanoseconds */
 };
 struct sketch_setting {
 	char *name, *value;
@@ -156,7 +175,12 @@ struct sketch {
 	uint64_t steps, flagged; /* in it */
 	double latency_ns, latency_mad_ns, self_ns, self_mad_ns, compute_ns, comm_ns, exposed_comm_ns,
 		copy_ns, idle_ns; /* per step, medians of the healthy ones */
-	double cpu_ns, samples; /* on-CPU time per step, samples behind it */
+	double launches;	/* the same */
+	double cpu_ns, samples; /* on-CPU time per step of all threads, samples behind it */
+	double off_ns, gil_wait_ns; /* of the launching threads, per step: blocked; waiting for the GIL */
+	uint32_t model_state;	    /* enum roofline_state of the latency model */
+	double model_r2;
+	uint32_t functions_cut, kernels_cut; /* had no room */
 	struct sketch_function *functions;
 	struct sketch_kernel *kernels;
 	struct sketch_setting *settings;

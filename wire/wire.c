@@ -274,7 +274,7 @@ static int read_head(const Sysom__Wire__Window *pb, struct window *w, size_t *bu
 {
 	int err;
 
-	if (pb->reason < WINDOW_SELF || pb->reason > WINDOW_MANUAL)
+	if (pb->reason < WINDOW_SELF || pb->reason > WINDOW_PEER)
 		return -EPROTO;
 	if (pb->step_count > LIMIT_WINDOW_STEPS || pb->name_count > LIMIT_WINDOW_NAMES ||
 	    (uint64_t)pb->host_count + pb->device_count > LIMIT_WINDOW_RECORDS)

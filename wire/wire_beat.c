@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/limits.h"
+#include "wire/beat_columns.h"
 #include "wire/codec_internal.h"
 
 /* Fields that have the same name and type on both sides. */
@@ -14,7 +15,8 @@
 	X(trace_state) X(cupti_state) X(model_state) X(phase_count) X(steps) X(flagged)            \
 	X(incomplete) X(latency_median_ns) X(latency_mad_ns) X(self_median_ns) X(expected_ns)      \
 	X(compute_ns) X(comm_ns) X(exposed_comm_ns) X(copy_ns) X(idle_ns) X(events) X(lost)        \
-	X(ring_bytes) X(last_step_end_ns) X(kernels_joined) X(kernels_unmatched)
+	X(ring_bytes) X(last_step_end_ns) X(kernels_joined) X(kernels_unmatched) X(flags)          \
+	X(coll_shift)
 #define BEAT_FIELDS(X)                                                                             \
 	X(sequence) X(now_ns) X(realtime_offset_ns) X(cpu_share) X(rss_bytes) X(recorder_bytes)    \
 	X(spool_bytes) X(retention_ns) X(uploaded_bytes) X(raw_bytes) X(windows_sent)              \
@@ -25,38 +27,84 @@ static size_t beat_bytes_max(size_t ranks)
 	return LIMIT_BEAT_BYTES_PER_RANK * (ranks + 1);
 }
 
+struct item {
+	Sysom__Wire__BeatRank pb;
+	struct codec_rank rank;
+	struct buf groups, comms, colls;
+};
+
+/* Fills an empty item, which is to be released whatever this returns. */
+static int item_fill(struct item *it, const struct beat_rank *r)
+{
+	int err;
+
+	sysom__wire__beat_rank__init(&it->pb);
+	codec_rank_fill(&it->rank, &r->rank);
+	it->pb.rank = &it->rank.pb;
+#define X(f) it->pb.f = r->f;
+	BEAT_RANK_FIELDS(X)
+#undef X
+	buf_init(&it->groups, LIMIT_WIRE_MESSAGE_BYTES);
+	buf_init(&it->comms, LIMIT_WIRE_MESSAGE_BYTES);
+	buf_init(&it->colls, LIMIT_WIRE_MESSAGE_BYTES);
+	err = beat_columns_groups_pack(r, &it->groups);
+	if (!err)
+		err = beat_columns_comms_pack(r, &it->comms);
+	if (!err)
+		err = beat_columns_colls_pack(r, &it->colls);
+	it->pb.groups = (ProtobufCBinaryData){ it->groups.bytes, it->groups.data };
+	it->pb.comms = (ProtobufCBinaryData){ it->comms.bytes, it->comms.data };
+	it->pb.colls = (ProtobufCBinaryData){ it->colls.bytes, it->colls.data };
+	return err;
+}
+
+static void item_release(struct item *it)
+{
+	buf_fini(&it->groups);
+	buf_fini(&it->comms);
+	buf_fini(&it->colls);
+}
+
+static size_t item_bytes(const Sysom__Wire__BeatRank *pb)
+{
+	return sysom__wire__beat_rank__get_packed_size(pb);
+}
+
+int wire_beat_rank_bytes(const struct beat_rank *r)
+{
+	struct item it;
+	int err = item_fill(&it, r);
+
+	if (!err)
+		err = (int)item_bytes(&it.pb);
+	item_release(&it);
+	return err;
+}
+
 int wire_beat_encode(const struct beat *b, struct buf *out)
 {
-	struct item {
-		Sysom__Wire__BeatRank pb;
-		struct codec_rank rank;
-	} *items;
+	struct item *items;
 	Sysom__Wire__BeatRank **list;
 	Sysom__Wire__Envelope e = SYSOM__WIRE__ENVELOPE__INIT;
 	Sysom__Wire__Beat pb = SYSOM__WIRE__BEAT__INIT;
 	char node[WIRE_TEXT_BYTES];
-	int err = -ENOMEM;
+	int err = 0;
 
 	if (b->rank_count > LIMIT_NODE_PROCESSES)
 		return -EMSGSIZE;
 	items = calloc(b->rank_count + 1, sizeof(*items));
 	list = calloc(b->rank_count + 1, sizeof(*list));
 	if (!items || !list)
-		goto out;
-	for (uint32_t i = 0; i < b->rank_count; i++) {
-		const struct beat_rank *r = &b->ranks[i];
-
-		sysom__wire__beat_rank__init(&items[i].pb);
-		codec_rank_fill(&items[i].rank, &r->rank);
-		items[i].pb.rank = &items[i].rank.pb;
-#define X(f) items[i].pb.f = r->f;
-		BEAT_RANK_FIELDS(X)
-#undef X
+		err = -ENOMEM;
+	for (uint32_t i = 0; i < b->rank_count && !err; i++) {
+		err = item_fill(&items[i], &b->ranks[i]);
+		if (!err && item_bytes(&items[i].pb) > LIMIT_BEAT_BYTES_PER_RANK)
+			err = -EMSGSIZE;
 		list[i] = &items[i].pb;
 	}
 	codec_text_clean(b->node, node, sizeof(node));
 	pb.node = node;
-	pb.boot_id.data = (uint8_t *)b->boot_id;
+	pb.boot_id.data = (uint8_t *)(uintptr_t)b->boot_id;
 	pb.boot_id.len = sizeof(b->boot_id);
 #define X(f) pb.f = b->f;
 	BEAT_FIELDS(X)
@@ -64,10 +112,30 @@ int wire_beat_encode(const struct beat *b, struct buf *out)
 	pb.ranks = list;
 	pb.n_ranks = b->rank_count;
 	e.beat = &pb;
-	err = codec_emit(&e, WIRE_BEAT, beat_bytes_max(b->rank_count), out);
-out:
+	if (!err)
+		err = codec_emit(&e, WIRE_BEAT, beat_bytes_max(b->rank_count), out);
+	for (uint32_t i = 0; items && i < b->rank_count; i++)
+		item_release(&items[i]);
 	free(items);
 	free(list);
+	return err;
+}
+
+static int rank_fill(const Sysom__Wire__BeatRank *from, struct beat_rank *r)
+{
+	int err = codec_rank_read(from->rank, &r->rank);
+
+	if (!err && item_bytes(from) > LIMIT_BEAT_BYTES_PER_RANK)
+		err = -EMSGSIZE;
+#define X(f) r->f = from->f;
+	BEAT_RANK_FIELDS(X)
+#undef X
+	if (!err)
+		err = beat_columns_groups_unpack(from->groups.data, from->groups.len, r);
+	if (!err)
+		err = beat_columns_comms_unpack(from->comms.data, from->comms.len, r);
+	if (!err)
+		err = beat_columns_colls_unpack(from->colls.data, from->colls.len, r);
 	return err;
 }
 
@@ -89,15 +157,8 @@ static int beat_fill(const Sysom__Wire__Beat *pb, struct beat *b)
 	b->ranks = calloc(pb->n_ranks + 1, sizeof(*b->ranks));
 	if (!b->ranks)
 		return -ENOMEM;
-	for (size_t i = 0; i < pb->n_ranks && !err; i++) {
-		const Sysom__Wire__BeatRank *from = pb->ranks[i];
-		struct beat_rank *r = &b->ranks[i];
-
-		err = codec_rank_read(from->rank, &r->rank);
-#define X(f) r->f = from->f;
-		BEAT_RANK_FIELDS(X)
-#undef X
-	}
+	for (size_t i = 0; i < pb->n_ranks && !err; i++)
+		err = rank_fill(pb->ranks[i], &b->ranks[i]);
 	b->rank_count = (uint32_t)pb->n_ranks;
 	if (err)
 		wire_beat_free(b);

@@ -10,6 +10,7 @@
 
 int wire_reply_encode(const struct wire_reply *r, struct buf *out)
 {
+	static const uint8_t none[16];
 	Sysom__Wire__Envelope e = SYSOM__WIRE__ENVELOPE__INIT;
 	Sysom__Wire__Reply pb = SYSOM__WIRE__REPLY__INIT;
 	Sysom__Wire__Command commands[WIRE_COMMANDS_MAX], *list[WIRE_COMMANDS_MAX];
@@ -32,6 +33,10 @@ int wire_reply_encode(const struct wire_reply *r, struct buf *out)
 		commands[i].job = jobs[i];
 		commands[i].begin_ns = c->begin_ns;
 		commands[i].end_ns = c->end_ns;
+		if (memcmp(c->anomaly_id, none, sizeof(none))) {
+			commands[i].anomaly_id.data = (uint8_t *)(uintptr_t)c->anomaly_id;
+			commands[i].anomaly_id.len = sizeof(c->anomaly_id);
+		}
 		list[i] = &commands[i];
 	}
 	pb.commands = list;
@@ -62,6 +67,8 @@ static int reply_fill(const Sysom__Wire__Reply *pb, struct wire_reply *r)
 		c->begin_ns = from->begin_ns;
 		c->end_ns = from->end_ns;
 		err = codec_text_read(from->job, c->job, sizeof(c->job));
+		if (!err && from->anomaly_id.len) /* older senders have none */
+			err = codec_id_read(&from->anomaly_id, c->anomaly_id);
 	}
 	r->command_count = (uint32_t)pb->n_commands;
 	return err;

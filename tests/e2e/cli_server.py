@@ -36,6 +36,39 @@ def incident(name, job, state, symptom="slow_rank", rank=5):
                         for w in sorted(os.listdir(work + "/windows")) or [WINDOW]]}
 
 
+DIAGNOSIS = {
+    "layer": "os", "cause": "os-softirq",
+    "title": "soft interrupts take the CPU of a thread of the rank",
+    "summary": "rank 2 is slow because NET_RX soft interrupts run on the core of its launch thread",
+    "confidence": 0.93, "effect_ms": 5.0, "gpu_hours_lost": 0.42, "gpu_hours_per_day": 19.2,
+    "evidence": [
+        {"layer": "os", "effect_ms": 5.0, "text": "NET_RX soft interrupts took 250 ms/s from thread python3 "
+                                                  "on CPU 1 (usually 2)"},
+        {"layer": "cpu", "effect_ms": 4.1, "text": "net_rx_action: 16.7% of the CPU time, 0% on the peers"},
+        {"layer": "gpu", "effect_ms": 0, "text": "<script>document.title='owned'</script> & \x1b[31mred"}],
+    "ruled_out": [
+        {"layer": "gpu", "effect_ms": 0.1, "text": "kernels are equal to the peers' within 1%"},
+        {"layer": "network", "effect_ms": 0, "text": "transfers end with the others'"}],
+    "missing": ["no earlier run of the job"],
+    "remedy": "move the interrupt of eth0 (smp_affinity) off CPU 1, or pin the thread elsewhere"}
+
+
+def diagnosed(name):
+    """The incident of tests/unit/cli_incident.h."""
+    out = incident(name, "demo", "closed", rank=2)
+    out["diagnosis"] = DIAGNOSIS
+    out["ranks"], out["victims"], out["nodes"] = [2], [0, 1, 3], ["node-1"]
+    out["signals"] = [{"rank": 2, "name": "softirq_stolen", "subject": "NET_RX from thread python3<b> on CPU 1",
+                       "unit": "ms/s", "value": 250.0, "usual": 2.0, "weight_ms": 5.0, "raised": True,
+                       "text": "NET_RX soft interrupts took 250 ms/s from thread python3<b> on CPU 1"}]
+    out["windows"] = [{"id": w, "rank": int(w[:2], 16) - 0xa0, "node": "node-%d" % ((int(w[:2], 16) - 0xa0) // 2),
+                       "reason": "self" if w.startswith("a2") else "asked", "steps": 40, "records": 900,
+                       "begin_unix_ns": 1795229412000000000, "end_unix_ns": 1795229413000000000,
+                       "bytes": 9000, "summary_only": False}
+                      for w in sorted(os.listdir(work + "/windows"))]
+    return out
+
+
 def rank(job, n, latency):
     return {"job": job, "node": "gpu-3", "rank": n, "world_size": 8, "alive": True,
             "beat_age_ms": 400, "steps": 1000 + n, "flagged": 48 if n == 5 else 0,
@@ -140,6 +173,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 return self.answer(200, incident(name, "demo", "closed"))
             if name == "cafe0001":  # of the rank whose windows are there
                 return self.answer(200, incident(name, "demo", "closed", rank=1))
+            if name == "d1a60001":
+                return self.answer(200, diagnosed(name))
             if name == "0badc0de":
                 return self.answer(200, b"[1, 2")
             if name == "0dd":

@@ -34,7 +34,6 @@ hog() { # cpu seconds
 	PY
 }
 
-export STACK_SYSOMD_FLAGS="--os-bpf true"
 stack_start "$WORK/stack" || { ok "daemons start" false; exit; }
 loaded() { [ "$(node_api status .os.mode)" != starting ]; }
 stack_wait 60 loaded

@@ -11,7 +11,7 @@ if [ "$(id -u)" != 0 ]; then
 	skip "stacks under torchrun" "not root"
 	finish
 fi
-export STACK_SYSOMD_FLAGS="--sampler-period 2s --os-bpf true"
+export STACK_SYSOMD_FLAGS="--sampler-period 2s"
 stack_start "$WORK/stack" || { ok "daemons start" false; finish; }
 loaded() { [ "$(node_api status .mode.stacks)" != starting ]; }
 stack_wait 180 loaded

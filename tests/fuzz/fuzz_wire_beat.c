@@ -3,12 +3,27 @@
  * same. */
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/check.h"
 #include "base/limits.h"
 #include "wire/codec.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
+
+/* All but the groups' rounded times comes back as it was. */
+static void check_rows(const struct beat_rank *a, const struct beat_rank *b)
+{
+	CHECK(a->group_count <= BEAT_GROUPS_MAX && a->group_count == b->group_count);
+	CHECK(a->comm_count <= BEAT_COMMS_MAX && a->comm_count == b->comm_count);
+	CHECK(a->coll_count <= BEAT_COLLS_MAX && a->coll_count == b->coll_count);
+	for (uint32_t i = 0; i < a->group_count; i++) {
+		CHECK(a->groups[i].first_step == b->groups[i].first_step);
+		CHECK(a->groups[i].count == b->groups[i].count && a->groups[i].used <= a->groups[i].count);
+	}
+	CHECK(!memcmp(a->comms, b->comms, a->comm_count * sizeof(a->comms[0])));
+	CHECK(!memcmp(a->colls, b->colls, a->coll_count * sizeof(a->colls[0])));
+}
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
@@ -21,6 +36,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 		if (!wire_beat_encode(&beat, &b)) {
 			CHECK(!wire_beat_decode(b.data, b.bytes, &again));
 			CHECK(again.rank_count == beat.rank_count);
+			for (uint32_t i = 0; i < beat.rank_count; i++)
+				check_rows(&beat.ranks[i], &again.ranks[i]);
 			wire_beat_free(&again);
 		}
 		wire_beat_free(&beat);

@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <linux/perf_event.h>
 #include <netinet/in.h>
+#include <pthread.h>
 #include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -239,6 +240,8 @@ static bool has_bpf(void)
 	} while (0)
 
 static const struct os_signals_options defaults;
+/* as kernels before 5.12 */
+static const struct os_signals_options by_hash = {.without = "task_storage"};
 
 /* ---- CPU ---- */
 
@@ -276,14 +279,13 @@ static pid_t start_hog(int cpu)
 	return pid;
 }
 
-static void names_the_process_that_had_the_cpu(void **state)
+static void had_the_cpu(const struct os_signals_options *o)
 {
 	char who[32];
 	struct victim v;
 	pid_t hog;
 
-	NEEDS_BPF();
-	victim_start(&v, &defaults, spin_with_naps, NULL);
+	victim_start(&v, o, spin_with_naps, NULL);
 	hog = start_hog(0);
 	victim_run(&v);
 	kill(hog, SIGKILL);
@@ -293,6 +295,18 @@ static void names_the_process_that_had_the_cpu(void **state)
 	assert_near(sum_of(&v, "run_wait_thread", "os-victim"), v.told, 0.1, 20);
 	assert_true(sum_of(&v, "cpu_hog", who) > 20);
 	victim_end(&v);
+}
+
+static void names_the_process_that_had_the_cpu(void **state)
+{
+	NEEDS_BPF();
+	had_the_cpu(&defaults);
+}
+
+static void names_the_process_that_had_the_cpu_without_task_storage(void **state)
+{
+	NEEDS_BPF();
+	had_the_cpu(&by_hash);
 }
 
 static uint64_t migrations_of_self(void)
@@ -322,17 +336,28 @@ static double hop(void *arg)
 	return (double)(migrations_of_self() - before);
 }
 
-static void counts_migrations(void **state)
+static void migrate(const struct os_signals_options *o)
 {
 	struct victim v;
 
-	NEEDS_BPF();
 	if (sysconf(_SC_NPROCESSORS_ONLN) < 2)
 		skip();
-	victim_start(&v, &defaults, hop, NULL);
+	victim_start(&v, o, hop, NULL);
 	victim_run(&v);
 	assert_near(sum_of(&v, "migrations", ""), v.told, 0.02, 4);
 	victim_end(&v);
+}
+
+static void counts_migrations(void **state)
+{
+	NEEDS_BPF();
+	migrate(&defaults);
+}
+
+static void counts_migrations_without_task_storage(void **state)
+{
+	NEEDS_BPF();
+	migrate(&by_hash);
 }
 
 /* ---- memory ---- */
@@ -379,12 +404,53 @@ static void counts_page_faults(void **state)
 	victim_end(&v);
 }
 
+static void follow_children(const struct os_signals_options *o)
+{
+	struct victim v;
+
+	victim_start(&v, o, child_touches, NULL);
+	victim_run(&v);
+	assert_true(v.told >= 20000);
+	assert_near(sum_of(&v, "page_faults", ""), v.told, 0.05, 500);
+	victim_end(&v);
+}
+
 static void follows_children_of_the_rank(void **state)
+{
+	NEEDS_BPF();
+	follow_children(&defaults);
+}
+
+static void follows_children_without_task_storage(void **state)
+{
+	NEEDS_BPF();
+	follow_children(&by_hash);
+}
+
+static void *in_a_thread(void *arg)
+{
+	*(double *)arg = touch_pages(NULL);
+	return NULL;
+}
+
+/* A thread that is gone before anybody reads. */
+static double thread_touches(void *arg)
+{
+	double told = 0;
+	pthread_t t;
+
+	if (pthread_create(&t, NULL, in_a_thread, &told))
+		return 0;
+	pthread_join(t, NULL);
+	return told;
+}
+
+static void counts_what_an_ended_thread_did(void **state)
 {
 	struct victim v;
 
 	NEEDS_BPF();
-	victim_start(&v, &defaults, child_touches, NULL);
+	victim_start(&v, &defaults, thread_touches, NULL);
 	victim_run(&v);
 	assert_true(v.told >= 20000);
 	assert_near(sum_of(&v, "page_faults", ""), v.told, 0.05, 500);
@@ -450,18 +516,17 @@ static double read_slowly(void *arg)
 	return (double)(now_ns() - before) * 1e-6;
 }
 
-static void sees_the_wait_for_a_slow_disk(void **state)
+static void wait_for_a_slow_disk(const struct os_signals_options *o)
 {
 	const struct os_signal *s;
 	struct victim v;
 
-	NEEDS_BPF();
 	if (!slow_disk_make(&disk)) {
 		slow_disk_remove(&disk);
 		print_message("# no blkio throttle here\n");
 		skip();
 	}
-	victim_start(&v, &defaults, read_slowly, &disk);
+	victim_start(&v, o, read_slowly, &disk);
 	victim_run(&v);
 	if (v.told < 0) { /* a file system without O_DIRECT */
 		victim_end(&v);
@@ -476,6 +541,18 @@ static void sees_the_wait_for_a_slow_disk(void **state)
 	assert_true(s->flags & OS_SIGNAL_RAISED);
 	victim_end(&v);
 	slow_disk_remove(&disk);
+}
+
+static void sees_the_wait_for_a_slow_disk(void **state)
+{
+	NEEDS_BPF();
+	wait_for_a_slow_disk(&defaults);
+}
+
+static void sees_the_wait_for_a_slow_disk_without_task_storage(void **state)
+{
+	NEEDS_BPF();
+	wait_for_a_slow_disk(&by_hash);
 }
 
 /* ---- locks ---- */
@@ -684,6 +761,7 @@ static void tells_interrupts_that_took_a_threads_time(void **state)
 	assert_non_null(s);
 	print_message("# %s\n", os_signal_text(s, line, sizeof(line)));
 	assert_true(s->value > 5);
+	assert_non_null(strstr(s->subject, "packets of v1 in net"));
 	assert_non_null(signal_of(&v, "softirq_cpu", "NET_RX on CPU 1"));
 	victim_end(&v);
 }
@@ -740,6 +818,38 @@ static void tells_which_programs_are_left_out(void **state)
 	assert_null(strstr(st.missing, "os_switch"));
 	victim_run(&v);
 	assert_near(sum_of(&v, "page_faults", ""), v.told, 0.05, 100);
+	victim_end(&v);
+}
+
+/* Runs of programs are forced by the victim; the clock is ours, so that nothing has to be waited for. */
+static void lets_go_of_what_is_over_its_budget(void **state)
+{
+	struct os_signals_options o = {.bpf_budget = 1e-12};
+	struct os_signals_stats st;
+	struct victim v;
+	uint64_t at_ns;
+
+	NEEDS_BPF();
+	victim_start(&v, &o, hop, NULL);
+	at_ns = v.begin_ns + 20000000000ull;
+	os_signals_read(v.os, at_ns); /* a measurement begins */
+	assert_int_equal(write(v.go, "g", 1), 1);
+	assert_int_equal(read(v.done, &v.told, sizeof(v.told)), sizeof(v.told));
+	os_signals_stats(v.os, &st);
+	assert_int_equal(st.cost_measurements, 0);
+	for (int i = 0; i < 40 && st.cost_measurements < 2; i++) {
+		usleep(10000); /* of a running machine: some context switches */
+		os_signals_read(v.os, at_ns += 1000000000ull);
+		os_signals_stats(v.os, &st);
+	}
+	if (!st.cost_measurements) { /* before 5.8 */
+		victim_end(&v);
+		skip();
+	}
+	print_message("# %g of the CPUs' time, turned down: %s\n", st.cost, st.turned_down);
+	assert_true(st.cost > 0);
+	assert_true(st.turned_down[0] != '\0');
+	assert_null(strstr(st.turned_down, "processes"));
 	victim_end(&v);
 }
 
@@ -821,6 +931,13 @@ int main(void)
 	    cmocka_unit_test_teardown(counts_page_faults, clean_up),
 	    cmocka_unit_test_teardown(follows_children_of_the_rank, clean_up),
 	    cmocka_unit_test_teardown(sees_the_wait_for_a_slow_disk, clean_up),
+	    cmocka_unit_test_teardown(names_the_process_that_had_the_cpu_without_task_storage,
+				      clean_up),
+	    cmocka_unit_test_teardown(counts_migrations_without_task_storage, clean_up),
+	    cmocka_unit_test_teardown(follows_children_without_task_storage, clean_up),
+	    cmocka_unit_test_teardown(counts_what_an_ended_thread_did, clean_up),
+	    cmocka_unit_test_teardown(sees_the_wait_for_a_slow_disk_without_task_storage, clean_up),
+	    cmocka_unit_test_teardown(lets_go_of_what_is_over_its_budget, clean_up),
 	    cmocka_unit_test_teardown(names_who_shares_a_contended_lock, clean_up),
 	    cmocka_unit_test_teardown(tells_interrupts_that_took_a_threads_time, clean_up),
 	    cmocka_unit_test_teardown(maps_retransmits_to_the_rank_with_the_socket, clean_up),

@@ -20,6 +20,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <sys/utsname.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -46,8 +47,38 @@ struct sink {
 	enum wire_status status; /* answered to windows */
 	struct window windows[WINDOWS_MAX];
 	unsigned window_count, refused_count, beat_count, beat_ranks;
+	/* of the only rank: groups told, as one row; its latest collectives and communicators; sketches */
+	uint64_t group_first, group_next, group_used, group_flagged, group_gaps;
+	double group_latency_ns, group_self_ns; /* of the latest */
+	struct beat_coll colls[BEAT_COLLS_MAX];
+	struct beat_comm comms[BEAT_COMMS_MAX];
+	uint32_t coll_count, comm_count, beat_flags;
+	unsigned sketch_count;
+	struct sketch sketch; /* the first */
 	struct wire_command command; /* rides in the next reply when kind is set */
 };
+
+static void sink_take_rank(struct sink *s, const struct beat_rank *r)
+{
+	for (uint32_t i = 0; i < r->group_count; i++) {
+		const struct beat_group *g = &r->groups[i];
+
+		if (!s->group_next)
+			s->group_first = g->first_step;
+		else
+			s->group_gaps += g->first_step != s->group_next;
+		s->group_next = g->first_step + g->count;
+		s->group_used += g->used;
+		s->group_flagged += g->flagged;
+		s->group_latency_ns = g->latency_ns;
+		s->group_self_ns = g->self_ns;
+	}
+	for (uint32_t i = 0; i < r->coll_count && s->coll_count < BEAT_COLLS_MAX; i++)
+		s->colls[s->coll_count++] = r->colls[i];
+	s->comm_count = r->comm_count;
+	memcpy(s->comms, r->comms, sizeof(s->comms));
+	s->beat_flags = r->flags;
+}
 
 static void sink_take(struct sink *s, const void *data, size_t bytes, struct wire_reply *r)
 {
@@ -58,7 +89,17 @@ static void sink_take(struct sink *s, const void *data, size_t bytes, struct wir
 		assert_int_equal(wire_beat_decode(data, bytes, &b), 0);
 		s->beat_count++;
 		s->beat_ranks = b.rank_count;
+		if (b.rank_count == 1)
+			sink_take_rank(s, &b.ranks[0]);
 		wire_beat_free(&b);
+	} else if (wire_peek_kind(data, bytes) == WIRE_SKETCH) {
+		struct sketch k;
+
+		assert_int_equal(wire_sketch_decode(data, bytes, &k), 0);
+		if (s->sketch_count++)
+			wire_sketch_free(&k);
+		else
+			s->sketch = k;
 	} else {
 		assert_int_equal(wire_window_decode(data, bytes, &w), 0);
 		memcpy(r->id, w.id, sizeof(r->id));
@@ -382,6 +423,7 @@ static int teardown(void **state)
 	sink_stop(&g->sink);
 	for (unsigned i = 0; i < g->sink.window_count; i++)
 		wire_window_free(&g->sink.windows[i]);
+	wire_sketch_free(&g->sink.sketch);
 	if (g->ring.base)
 		job_end(g);
 	snprintf(command, sizeof(command), "rm -rf %s", g->dir);
@@ -499,6 +541,61 @@ static void a_slow_rank_arrives_at_the_aggregator_as_a_window(void **state)
 	assert_true(w->part_count > 0);
 	sink_stop(&g->sink);
 	assert_true(g->sink.beat_count > 0);
+}
+
+static bool has_groups(struct rig *g)
+{
+	bool yes;
+
+	pthread_mutex_lock(&g->sink.lock);
+	yes = g->sink.group_next >= 296 && g->sink.sketch_count;
+	pthread_mutex_unlock(&g->sink.lock);
+	return yes;
+}
+
+static const char *setting(const struct sketch *k, const char *name)
+{
+	for (uint32_t i = 0; i < k->setting_count; i++)
+		if (!strcmp(k->settings[i].name, name))
+			return k->settings[i].value;
+	return NULL;
+}
+
+/* A step is 20 ms and up to 120 us, its ten kernels 1.77 ms each, gemm and relu in turn. */
+static void beats_and_sketches_tell_the_jobs_figures(void **state)
+{
+	struct rig *g = *state;
+	const struct sketch *k = &g->sink.sketch;
+	struct utsname u;
+
+	sink_start(&g->sink, g->url);
+	daemon_start(g);
+	job_start(g);
+	job_attach(g);
+	job_steps(g, 300, 1);
+	assert_true(until(has_groups, g));
+	sink_stop(&g->sink);
+	assert_int_equal(g->sink.group_first, 0);
+	assert_int_equal(g->sink.group_gaps, 0);
+	/* the first step's begin is no boundary */
+	assert_in_range(g->sink.group_used, g->sink.group_next - 2, g->sink.group_next);
+	assert_int_equal(g->sink.group_flagged, 0);
+	assert_true(g->sink.group_latency_ns > 19.99e6 && g->sink.group_latency_ns < 20.13e6);
+	assert_true(g->sink.group_self_ns > 17e6 && g->sink.group_self_ns < 20.13e6);
+	assert_int_equal(k->rank.rank, 3);
+	assert_true(k->steps >= 50 && k->steps <= 300);
+	assert_int_equal(k->flagged, 0);
+	assert_true(k->latency_ns > 19.99e6 && k->latency_ns < 20.13e6);
+	assert_true(k->launches == STEP_KERNELS);
+	assert_int_equal(k->kernel_count, 2);
+	for (uint32_t i = 0; i < 2; i++) {
+		assert_true(!strcmp(k->kernels[i].name, i ? "relu_kernel" : "gemm_kernel") ||
+			    !strcmp(k->kernels[i].name, i ? "gemm_kernel" : "relu_kernel"));
+		assert_true(k->kernels[i].per_step > 4.9 && k->kernels[i].per_step < 5.1);
+		assert_true(k->kernels[i].ns_per_step > 8.7e6 && k->kernels[i].ns_per_step < 9e6);
+	}
+	assert_int_equal(uname(&u), 0);
+	assert_string_equal(setting(k, "kernel"), u.release);
 }
 
 static void an_open_window_is_sent_on_sigterm_and_the_exit_is_clean(void **state)
@@ -938,6 +1035,7 @@ int main(void)
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 	const struct CMUnitTest tests[] = {
 		T(a_slow_rank_arrives_at_the_aggregator_as_a_window),
+		T(beats_and_sketches_tell_the_jobs_figures),
 		T(an_open_window_is_sent_on_sigterm_and_the_exit_is_clean),
 		T(a_window_waits_on_disk_while_the_aggregator_is_away_and_survives_kill_9),
 		T(a_job_is_picked_up_again_after_kill_9),

@@ -129,7 +129,7 @@ static void random_window(struct fixture *f, uint64_t *state)
 	w->end_ns = synth_random(state);
 	w->realtime_offset_ns = (int64_t)synth_random(state);
 	w->clock_error_ns = synth_random(state) % 1000;
-	w->reason = WINDOW_SELF + (uint32_t)(synth_random(state) % 6);
+	w->reason = WINDOW_SELF + (uint32_t)(synth_random(state) % WINDOW_PEER);
 	w->sequence = (uint32_t)synth_random(state);
 	w->summary_only = synth_random(state) % 2;
 	w->model_state = 1;
@@ -451,7 +451,7 @@ static void bend_id(Sysom__Wire__Window *w)
 }
 static void bend_reason(Sysom__Wire__Window *w)
 {
-	w->reason = 7;
+	w->reason = WINDOW_PEER + 1;
 }
 
 static void rejects_counts_that_its_columns_do_not_hold(void **unused)
@@ -505,7 +505,8 @@ static void round_trips_a_full_beat_within_its_limit(void **unused)
 	random_text(b.node, &state);
 	random_bytes(b.boot_id, 16, &state);
 	for (int i = 0; i < LIMIT_NODE_PROCESSES; i++) {
-		random_bytes(&ranks[i], sizeof(ranks[i]), &state);
+		memset(&ranks[i], 0, sizeof(ranks[i]));
+		random_bytes(&ranks[i], offsetof(struct beat_rank, groups), &state);
 		random_rank(&ranks[i].rank, &state);
 		ranks[i].latency_median_ns = random_double(&state);
 	}

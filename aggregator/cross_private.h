@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * cross_private.h - what the parts of cross share: slots (ranks), instances (sampled collectives),
+ * cohorts (members of one role, rows of steps), findings that have not ended. */
+#ifndef SYSOM_AGGREGATOR_CROSS_PRIVATE_H
+#define SYSOM_AGGREGATOR_CROSS_PRIVATE_H
+
+#include "aggregator/clocks.h"
+#include "aggregator/cross.h"
+#include "base/limits.h"
+
+#define CROSS_NONE  UINT32_MAX
+#define CROSS_TIMES 128u
+/* Beyond these a number of a beat is nonsense: 2^48 steps are 9,000 years of a millisecond, 2^62 ns
+ * 146. */
+#define CROSS_STEP_MAX	  (1ull << 48)
+#define CROSS_TIME_MAX	  (1ull << 62)
+#define CROSS_LATENCY_MAX 3.6e12
+
+struct cross_slot {
+	bool used;
+	bool placed; /* offset is known */
+	bool strong; /* by collectives, not by time */
+	bool begun;  /* it has sent groups */
+	int32_t rank;
+	uint32_t node, role, cohort, member;
+	uint64_t seen_ns, unplaced_ns, next_own, last_end_ns;
+	int64_t offset, other; /* job's step = own step + offset */
+	uint32_t agree, disagree;
+	uint32_t findings; /* open ones that name it */
+};
+
+struct cross_entry {
+	uint32_t slot;
+	float enter_ns, end_ns; /* after the instance's base; NAN not seen */
+};
+
+struct cross_instance {
+	uint64_t key; /* 0: free */
+	uint64_t comm, born_ns;
+	int64_t step, base_unix_ns;
+	struct cross_entry *entries;
+	uint32_t count, room, expected;
+	bool settled, weak;
+};
+
+struct cross_member {
+	uint32_t slot;	 /* CROSS_NONE: gone */
+	uint32_t steps;	 /* per group, latest */
+	uint64_t passed; /* rows below are complete as far as it goes */
+	float latency_ns;
+	bool ahead;
+};
+
+struct cross_row {
+	uint64_t index, born_ns;
+	int64_t end_unix_ns;
+	bool live;
+};
+
+struct cross_cohort {
+	bool used;
+	uint32_t role, part, count;
+	struct cross_member *members;
+	uint32_t steps, steps_next,
+	    steps_votes; /* per row; what most members send instead, since */
+	bool started;
+	uint64_t next; /* row */
+	struct cross_row rows[LIMIT_CROSS_ROWS];
+	float *self_ns, *late_ns; /* [row][member]: mean over cover steps; sum over late_n */
+	uint16_t *cover;
+	uint8_t *late_n;
+	double step_ns, self_typical_ns;
+	struct {
+		uint64_t step;
+		int64_t end_unix_ns;
+	} times[CROSS_TIMES];
+	uint32_t time_count;
+	void *memory;
+	struct peers *peers;
+	double *values[PEERS_MEASURES];
+	size_t bytes;
+};
+
+struct cross_culprit {
+	uint32_t slot, measures; /* bits of those flagged now */
+	int32_t rank;
+	uint32_t window;
+	double excess, excess_ns, late_excess_ns, score;
+	uint64_t orphan_ns; /* since when nobody would tell its end; 0: somebody does */
+	bool done;
+};
+
+struct cross_finding {
+	bool used, changed, ended;
+	uint32_t role;
+	uint64_t first_step, last_step, opened_ns, told_ns;
+	int64_t begin_unix_ns, end_unix_ns;
+	struct cross_culprit *culprits;
+	uint32_t count, room, peers;
+};
+
+struct cross {
+	char job[WIRE_TEXT_BYTES];
+	struct peers_config config;
+	struct cross_slot *slots;
+	uint32_t slot_room, slot_count; /* used ones */
+	char (*roles)[WIRE_TEXT_BYTES];
+	uint32_t role_count;
+	struct cross_instance *instances;
+	uint32_t instance_room;
+	struct cross_cohort *cohorts;
+	uint32_t cohort_count;
+	bool dirty;
+	uint64_t dirty_ns, dirty_last_ns;
+	bool referenced;		 /* somebody is placed */
+	int64_t time_step, time_unix_ns; /* a step of the job's and when it ended */
+	double time_latency_ns;
+	uint64_t time_seen_ns;
+	struct clocks *clocks;
+	struct cross_finding findings[LIMIT_CROSS_FINDINGS];
+	struct cross_stats stats;
+};
+
+/* cross.c */
+bool cross_alive(const struct cross_slot *s, uint64_t now_ns);
+/* cross_colls.c */
+struct cross_instance *cross_colls_find(struct cross *c, uint64_t comm, uint32_t func,
+					uint32_t seq);
+void cross_colls_take(struct cross *c, uint32_t slot, const struct beat_rank *b, int64_t offset_ns,
+		      uint64_t now_ns);
+void cross_colls_tick(struct cross *c, uint64_t now_ns);
+int cross_colls_resize(struct cross *c, uint32_t ranks);
+void cross_colls_free(struct cross *c);
+/* cross_rows.c */
+void cross_rows_regroup(struct cross *c, uint64_t now_ns);
+void cross_rows_put(struct cross *c, struct cross_slot *s, const struct beat_group *g,
+		    int64_t end_unix_ns, uint64_t now_ns);
+void cross_rows_late(struct cross *c, const struct cross_slot *s, int64_t step, double late_ns);
+/* Rows that are complete but for late members; what is below may be settled. */
+uint64_t cross_rows_limit(const struct cross *c, const struct cross_cohort *co, uint64_t now_ns);
+void cross_rows_tick(struct cross *c, uint64_t now_ns);
+void cross_rows_free(struct cross_cohort *co);
+/* cross_findings.c */
+void cross_findings_flag(struct cross *c, struct cross_cohort *co, const struct peers_flag *f,
+			 uint64_t now_ns);
+void cross_findings_orphan(struct cross *c, uint32_t slot, uint64_t now_ns);
+void cross_findings_tick(struct cross *c, uint64_t now_ns);
+
+#endif

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/escape.h"
+
+#include "cli/term.h"
+
+void escape_html(FILE *to, const char *text)
+{
+	while (*text) {
+		bool ok;
+		unsigned n = term_next_char(text, &ok);
+
+		if (!ok)
+			fputc('?', to);
+		else if (*text == '<')
+			fputs("&lt;", to);
+		else if (*text == '>')
+			fputs("&gt;", to);
+		else if (*text == '&')
+			fputs("&amp;", to);
+		else if (*text == '"')
+			fputs("&quot;", to);
+		else if (*text == '\'')
+			fputs("&#39;", to);
+		else
+			fwrite(text, 1, n, to);
+		text += n;
+	}
+}
+
+void escape_json(FILE *to, const char *text)
+{
+	fputc('"', to);
+	while (*text) {
+		bool ok;
+		unsigned n = term_next_char(text, &ok);
+
+		if (!ok)
+			fputc('?', to);
+		else if (*text == '"' || *text == '\\')
+			fprintf(to, "\\%c", *text);
+		else if (*text == '<' || *text == '>' || *text == '&')
+			fprintf(to, "\\u%04x", (unsigned char)*text);
+		else
+			fwrite(text, 1, n, to);
+		text += n;
+	}
+	fputc('"', to);
+}
+
+void escape_page(FILE *to, const char *page)
+{
+	for (; *page; page++) {
+		if (*page == '&')
+			fputs("&amp;", to);
+		else if (*page == '"')
+			fputs("&quot;", to);
+		else
+			fputc(*page, to);
+	}
+}

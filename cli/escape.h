@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * escape.h - text from peers and files, made harmless for the page or document it is put into. What is
+ * no well-formed UTF-8, a control or a direction-changing character becomes "?". Threads: any, one
+ * stream each. */
+#ifndef SYSOM_CLI_ESCAPE_H
+#define SYSOM_CLI_ESCAPE_H
+
+#include <stdio.h>
+
+/* As text of an element or within a quoted attribute. */
+void escape_html(FILE *to, const char *text);
+/* A JSON string with its quotes, which also stands in a script element: no <, > or & in it. */
+void escape_json(FILE *to, const char *text);
+/* A page that is well-formed and escaped already, as an attribute's value (srcdoc). */
+void escape_page(FILE *to, const char *page);
+
+#endif

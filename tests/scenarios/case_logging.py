@@ -1,0 +1,27 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Case 4: logging is turned up on every rank; only the earlier run of the same job tells."""
+import os
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
+
+import scenario  # noqa: E402
+
+
+def main():
+    with scenario.Scenario("case_logging", "logging turned up on every rank", 420) as s:
+        s.start_stack()
+        # at least 200 healthy steps of a first run
+        s.begin(s.torchrun(), learn=150, quiet=25)
+        usual = s.usual_ms()
+        s.end_job()
+        if s.full:
+            s.begin(s.torchrun(), learn=150, quiet=25)
+            s.end_job()
+        s.fault_from_start("log level DEBUG", None, s.torchrun("--log-level", "DEBUG"),
+                           scenario.Want("sw-logging", "software", kind="uniform",
+                                         named=["log"], remedy="log"), usual_ms=usual)
+
+
+main()

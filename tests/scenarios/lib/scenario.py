@@ -1,0 +1,481 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One scenario: a job learns what is usual, runs on without a fault, has the real fault on one rank,
+rests, has it on another one. What is asserted is the verdict that `sysom show ID --json` gives, that the
+fault was really there (the job's own step times and a counter of the kernel's), and that no other
+incident opened. TAP on standard output; --full does all of it, without it the second rank is left out.
+
+    import scenario
+    with scenario.Scenario("name", "what it is") as s:
+        s.begin(argv, ranks=4)
+        s.fault("what", rank=1, start=[injector argv], want=scenario.Want("os-lock", "os"))
+"""
+import json
+import os
+import re
+import signal
+import statistics
+import sys
+import time
+
+import scenario_stack
+from scenario_stack import BIN, BUILD, FAULTS, ROOT, free_ports  # noqa: F401  (for the scenarios)
+
+SLOWER = 1.05  # a fault that makes no step this much longer is none
+SECONDS_MAX = 14 if "--short" in sys.argv else 45  # a fault is left on so long until its verdict is there
+SECONDS_MIN = 14
+STEPS_KNOWN = 200
+VICTIM_CPU, OTHER_CPU = 1, 0
+
+
+class Want:
+    """The verdict that is right. named, remedy: patterns that must stand in it."""
+
+    def __init__(self, cause, layer, ranks=None, named=(), remedy=None, kind="slow_rank"):
+        self.causes = {cause} if isinstance(cause, str) else set(cause)
+        self.layer, self.ranks, self.kind = layer, ranks, kind
+        self.named, self.remedy = list(named), remedy
+
+    def wrong(self, incident):
+        """What is wrong with an incident's verdict; "" nothing."""
+        if self.ranks is not None and incident.get("ranks") != self.ranks:
+            return f"ranks {incident.get('ranks')}, not {self.ranks}"
+        others = incident.get("diagnoses", [])[1:]
+        if others:
+            return f"a second verdict: {others[0].get('cause')} of {others[0].get('ranks')}"
+        return self.wrong_in(incident, incident.get("diagnosis"))
+
+    def wrong_of_several(self, incident):
+        """The same of an incident that tells several faults apart."""
+        mine = [d for d in incident.get("diagnoses", []) if d.get("ranks") == self.ranks]
+        return self.wrong_in(incident, mine[0] if mine else None)
+
+    def wrong_in(self, incident, d):
+        if not d:
+            return "no diagnosis"
+        text = json.dumps([d.get("summary"), d.get("evidence"), incident.get("signals")])
+        if d.get("cause") not in self.causes:
+            return f"cause {d.get('cause')}, not {' or '.join(sorted(self.causes))}"
+        if d.get("layer") != self.layer:
+            return f"layer {d.get('layer')}, not {self.layer}"
+        for pattern in self.named:
+            if not re.search(pattern, text):
+                return f"/{pattern}/ is not named"
+        if self.remedy and not re.search(self.remedy, d.get("remedy", "")):
+            return f"the remedy lacks /{self.remedy}/: {d.get('remedy')}"
+        return ""
+
+
+class Fault:
+    """start: an injector's argv, or a function; stop: a function. observe: (a function that reads a
+    counter, what it counts, least per second)."""
+
+    def __init__(self, what, rank, start, want, observe=None, stop=None):
+        self.what, self.rank, self.start, self.want = what, rank, start, want
+        self.observe, self.stop = observe, stop
+        if want.ranks is None and rank is not None and want.kind == "slow_rank":
+            want.ranks = [rank]
+        self.begin_ns = self.end_ns = None  # CLOCK_MONOTONIC
+        self.begin_unix_ns = self.end_unix_ns = None
+        self.right_ns = None  # when its verdict was first right
+        self.first_slow_ns = None
+        self.shared = False  # with another fault
+        self.process = self.seen = self.incident = self.wrong = self.seconds = None
+        self.counter = self.rate = 0
+
+    def verdict(self, incident):
+        return self.want.wrong_of_several(incident) if self.shared else self.want.wrong(incident)
+
+
+class Late(Exception):
+    pass
+
+
+class Scenario:
+    def __init__(self, name, title, limit_s=300):
+        self.name, self.title, self.limit_s = name, title, limit_s
+        self.full = "--full" in sys.argv
+        self.count = self.failed = 0
+        self.faults, self.quiet_s, self.strangers = [], 0.0, []
+        self.stack = self.job = self.job_name = None
+        self.began_unix_ns = self.job_began_ns = 0
+        self.python = False
+        self.keep = "--keep" in sys.argv
+        self.why_skipped = None
+
+    # ---- TAP ----
+
+    def ok(self, good, text):
+        self.count += 1
+        self.failed += not good
+        print(f"{'ok' if good else 'not ok'} {self.count} - {text}", flush=True)
+        return good
+
+    @staticmethod
+    def say(text):
+        print("\n".join("# " + line for line in str(text).splitlines()), flush=True)
+
+    @staticmethod
+    def skip(why):
+        """Leaves: the machine lacks the means."""
+        print(why)
+        sys.exit(77)
+
+    # ---- life ----
+
+    def __enter__(self):
+        def late(*_):
+            raise Late(f"ran past {self.limit_s} s")
+
+        signal.signal(signal.SIGALRM, late)
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+        signal.alarm(self.limit_s)
+        self.began = time.monotonic()
+        return self
+
+    def __exit__(self, kind, error, trace):
+        try:
+            if kind is None:
+                self.end()
+            elif kind is not SystemExit:
+                self.ok(False, f"{kind.__name__}: {error}")
+        except (Exception, Late) as e:  # the clean-up below has to come
+            self.ok(False, f"{type(e).__name__}: {e}")
+        signal.alarm(0)
+        if kind is SystemExit:
+            self.close()
+            return False
+        if self.failed and self.stack:
+            self.logs()
+        self.close()
+        self.write_result()
+        print(f"1..{self.count}", flush=True)
+        sys.exit(1 if self.failed else 0)
+
+    def close(self):
+        if self.stack:
+            self.stack.close(self.keep)
+
+    def logs(self):
+        for name in ("job.log", "sysomd.log", "aggregator.log", "fault.log"):
+            path = self.stack.path(name)
+            if os.path.exists(path) and os.path.getsize(path):
+                with open(path, encoding="utf-8", errors="replace") as f:
+                    self.say(f"{name}:\n" + "".join(f.readlines()[-12:])[:3000])
+
+    # ---- the job ----
+
+    def start_stack(self, cpus=None, flags=()):
+        if os.geteuid():
+            self.skip("needs root")
+        if os.cpu_count() < 2:
+            self.skip("needs two CPUs")
+        self.stack = scenario_stack.Stack(cpus, flags)
+        self.stack.start()
+
+    def begin(self, argv, ranks=4, name=None, pin=None, quiet=None, learn=90):
+        """Starts a job and waits until sysomd knows what is usual of each rank. pin: as pin()'s."""
+        self.start_job(argv, ranks, name)
+        if pin:
+            self.stack.wait(30, lambda: self.attached() == ranks or self.job.poll() is not None)
+            self.pin(*pin)
+
+        def armed():
+            if self.job.poll() is not None:
+                return True
+            now = [r for r in self.stack.status()["ranks"] if r.get("state") == "attached"]
+            # where the machine is restless a rank's own model may be refused; its peers are there still
+            return len(now) == ranks and (all(r["model"] == "armed" for r in now) or
+                                          all(r["steps"] >= STEPS_KNOWN for r in now))
+        good = self.stack.wait(learn, armed, 0.5) and self.job.poll() is None
+        if not self.ok(good, f"{ranks} ranks run and are known"):
+            raise Late("the job did not get under way")
+        self.quiet((15 if self.full else 8) if quiet is None else quiet)
+
+    def start_job(self, argv, ranks, name=None):
+        if not self.stack:
+            self.start_stack()
+        self.job_name, self.ranks, self.began_unix_ns = name or self.name, ranks, time.time_ns()
+        self.job_began_ns = time.monotonic_ns()
+        self.job = self.stack.job(self.job_name, argv)
+
+    def simjob(self, *more):
+        return [f"{BIN}/simjob", "--ranks", 4, "--seconds", 3600, "--truth", self.stack.truth, *more]
+
+    def torchrun(self, *more):
+        """Four Python ranks by Debian's torchrun."""
+        if not os.path.exists("/usr/lib/python3/dist-packages/torch/distributed/run.py"):
+            self.skip("no python3-torch")
+        with open(self.stack.path("orders"), "w", encoding="ascii"):
+            pass
+        for name in os.listdir(self.stack.dir):  # of an earlier job
+            if name in ("stop", "end-after") or name.startswith("unique-id"):
+                os.unlink(self.stack.path(name))
+        self.python = True
+        return ["/usr/bin/python3", "-m", "torch.distributed.run", "--nproc_per_node", 4,
+                "-r", "9:3", "-t", "9:3",  # its own default fails in 1.13
+                "--master_port", free_ports(1)[0], f"{ROOT}/tests/scenarios/lib/rank_victim.py",
+                "--dir", self.stack.dir, *more]
+
+    def order(self, line):
+        with open(self.stack.path("orders"), "a", encoding="ascii") as f:
+            f.write(line + "\n")
+
+    def serve_storage(self):
+        server = f"{ROOT}/tests/scenarios/lib/storage_server.py"
+        self.stack.processes.start(["/usr/bin/python3", server, self.stack.dir],
+                                   self.stack.path("storage.log"))
+        self.stack.wait(10, lambda: os.path.exists(self.stack.path("storage.sock")))
+
+    def slow_storage(self, rank, ms):
+        with open(self.stack.path("slow.new"), "w", encoding="ascii") as f:
+            f.write(f"{rank} {ms}\n")
+        os.rename(self.stack.path("slow.new"), self.stack.path("slow"))
+
+    def usual_storage(self):
+        os.unlink(self.stack.path("slow"))
+
+    def attached(self):
+        return sum(r.get("state") == "attached" for r in self.stack.status()["ranks"])
+
+    def quiet(self, seconds):
+        """The job without a fault."""
+        self.quiet_s += seconds
+        self.watch(seconds)
+
+    def watch(self, seconds):
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            if self.job.poll() is not None:
+                raise Late(f"the job ended early, with {self.job.returncode}")
+            time.sleep(0.2)
+
+    def rank_pids(self):
+        """Of the job's processes, by what their environment says and not by what sysom says."""
+        found = {}
+        for pid in filter(str.isdigit, os.listdir("/proc")):
+            try:
+                with open(f"/proc/{pid}/environ", "rb") as f:
+                    env = dict(x.split(b"=", 1) for x in f.read().split(b"\0") if b"=" in x)
+                with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as f:
+                    parent = int(f.read().rpartition(")")[2].split()[1])
+            except (OSError, ValueError):
+                continue
+            if env.get(b"SYSOM_SOCKET_PATH", b"").decode() == self.stack.env["SYSOM_SOCKET_PATH"] and \
+                    env.get(b"RANK"):
+                found.setdefault(int(env[b"RANK"]), []).append((int(pid), parent))
+        out = {}
+        for rank, processes in found.items():
+            pids = {pid for pid, _ in processes}
+            tops = [pid for pid, parent in processes if parent not in pids]
+            out[rank] = tops[0]
+        return out
+
+    def pin(self, victim, thread=None):
+        """The victim (or its one thread of that name) alone on a CPU, everybody else on the other."""
+        for rank, pid in self.rank_pids().items():
+            for tid in os.listdir(f"/proc/{pid}/task"):
+                with open(f"/proc/{pid}/task/{tid}/comm", encoding="utf-8") as f:
+                    comm = f.read().rstrip("\n")
+                alone = rank == victim and (thread is None or comm == thread)
+                os.sched_setaffinity(int(tid), {VICTIM_CPU if alone else OTHER_CPU})
+
+    def steps(self):
+        """(begin_ns, ms) of the job's steps, of the slowest rank each."""
+        by_step = {}
+        with open(self.stack.truth, encoding="utf-8") as f:
+            for line in f:
+                try:
+                    s = json.loads(line)
+                except ValueError:
+                    continue
+                if "step" in s and s["begin_ns"] > self.job_began_ns:
+                    ms = (s["end_ns"] - s["begin_ns"]) / 1e6
+                    old = by_step.get(s["step"])
+                    if old is None or ms > old[1]:
+                        by_step[s["step"]] = (s["begin_ns"], ms)
+        return [by_step[k] for k in sorted(by_step)]
+
+    # ---- the fault ----
+
+    def fault(self, *args, **more):
+        """One fault (as Fault's arguments), on until its verdict is right and 5 s more."""
+        self.faults_at_once([Fault(*args, **more)])
+
+    def faults_at_once(self, faults):
+        for f in faults:
+            f.shared = len(faults) > 1
+            f.counter = f.observe[0]() if f.observe else 0
+            f.begin_ns, f.begin_unix_ns = time.monotonic_ns(), time.time_ns()
+            if callable(f.start):
+                f.start()
+            else:
+                f.process = self.stack.processes.start(f.start, self.stack.path("fault.log"),
+                                                       {OTHER_CPU})
+        self.faults += faults
+        try:
+            self.until_right(faults)
+        finally:
+            for f in faults:
+                if f.observe:
+                    f.rate = (f.observe[0]() - f.counter) / ((time.monotonic_ns() - f.begin_ns) / 1e9)
+                if f.process:
+                    self.stack.processes.end(f.process)
+                if f.stop:
+                    f.stop()
+        for f in faults:
+            f.end_ns, f.end_unix_ns = time.monotonic_ns(), time.time_ns()
+            self.judge_steps(f)
+
+    def until_right(self, faults, seconds_max=SECONDS_MAX):
+        begin = time.monotonic()
+        while True:
+            now = time.monotonic() - begin
+            if now >= 1:
+                self.look([f for f in faults if f.right_ns is None])
+            right = [f.right_ns for f in faults]
+            if None not in right and now >= SECONDS_MIN and time.monotonic_ns() - max(right) > 5e9:
+                return
+            if now >= seconds_max:
+                return
+            for f in faults:
+                if f.process and f.process.poll() is not None:
+                    raise Late(f"the injector ended, with {f.process.returncode}")
+            self.watch(0.5)
+
+    def look(self, faults):
+        if not faults:
+            return
+        for i in self.stack.incidents(self.job_name):
+            if i["end_unix_ns"] <= faults[0].begin_unix_ns:
+                continue
+            shown = self.stack.show(i["id"])
+            for f in faults:
+                if not f.verdict(shown):
+                    f.right_ns = time.monotonic_ns()
+
+    def judge_steps(self, f):
+        steps = self.steps()
+        before = [ms for at, ms in steps if f.begin_ns - 8e9 < at and at + ms * 1e6 < f.begin_ns]
+        during = [ms for at, ms in steps if f.begin_ns + 1e9 < at < f.end_ns]
+        if not before or not during:
+            self.ok(False, f"{f.what}: no steps to compare")
+            return
+        usual, now = statistics.median(before), statistics.median(during)
+        spread = statistics.median(abs(ms - usual) for ms in before)
+        bound = max(usual * SLOWER, usual + 4 * spread)
+        slow = [at + ms * 1e6 for at, ms in steps if at + ms * 1e6 > f.begin_ns and ms > bound]
+        f.first_slow_ns = slow[0] if slow else f.begin_ns
+        f.seen = f"steps {usual:.0f} -> {now:.0f} ms"
+        real = now > usual * SLOWER
+        if f.observe:
+            f.seen += f", {f.rate:.0f} {f.observe[1]}"
+            real = real and f.rate >= f.observe[2]
+        self.ok(real, f"{f.what} on {self.who(f)} is real: {f.seen}")
+
+    def fault_from_start(self, what, rank, argv, want, name=None, usual_ms=0):
+        """A job that has the fault from its first step on. usual_ms: of a step without it."""
+        self.start_job(argv, 4, name)
+        f = Fault(what, rank, None, want)
+        f.begin_ns, f.begin_unix_ns = self.job_began_ns, self.began_unix_ns
+        self.faults.append(f)
+        self.stack.wait(60, lambda: len(self.steps()) > 3 or self.job.poll() is not None)
+        self.until_right([f], SECONDS_MAX + 30)
+        f.end_ns, f.end_unix_ns = time.monotonic_ns(), time.time_ns()
+        steps = self.steps()
+        now = statistics.median(ms for _, ms in steps)
+        f.first_slow_ns = steps[0][0] + steps[0][1] * 1e6
+        f.seen = f"steps {usual_ms:.0f} -> {now:.0f} ms"
+        self.ok(now > usual_ms * SLOWER, f"{what} on {self.who(f)} is real: {f.seen}")
+
+    @staticmethod
+    def who(f):
+        return "every rank" if f.rank is None else f"rank {f.rank}"
+
+    def usual_ms(self):
+        return statistics.median(ms for _, ms in self.steps()[20:])
+
+    def rest(self, seconds=None):
+        """Without the fault, longer than its incident waits for its next window."""
+        self.watch(seconds or (15 if self.full else 6))
+
+    # ---- the end ----
+
+    def end(self):
+        self.end_job()
+        wrong = self.stack.stop()
+        self.ok(not wrong, wrong or "the daemons end with 0")
+
+    def end_job(self):
+        """Ends the job and judges its incidents."""
+        if not self.job:
+            return
+        self.rest(10 if self.full else 6)
+        with open(self.stack.path("stop"), "w", encoding="ascii"):
+            pass  # Python ranks end by themselves
+        if self.python:
+            self.stack.wait(20, lambda: self.job.poll() is not None)
+        code = self.stack.processes.end(self.job, 20)
+        self.ok(code in (0, 143, -15), f"the job ends (status {code})")
+        self.job = None
+        time.sleep(2)  # what is on its way to the aggregator
+        shown = [self.stack.show(i["id"]) for i in self.stack.incidents(self.job_name)
+                 if i["end_unix_ns"] > self.began_unix_ns]
+        faults = [f for f in self.faults if f.begin_unix_ns >= self.began_unix_ns]
+        for f in faults:
+            self.judge_verdict(f, shown)
+        strangers = [i for i in shown if all(i is not f.incident for f in faults)]
+        for i in strangers:
+            self.tell(i)
+        seconds = (time.time_ns() - self.began_unix_ns) / 1e9
+        self.ok(not strangers, f"no other incident in the job's {seconds:.0f} s")
+        self.strangers += strangers
+
+    def judge_verdict(self, f, shown):
+        own = [i for i in shown if i["begin_unix_ns"] < f.end_unix_ns + 2e9 and
+               i["end_unix_ns"] > f.begin_unix_ns - 1e9]
+        self.judge_shown(f, own)
+        if f.right_ns is not None:
+            f.seconds = (f.right_ns - f.first_slow_ns) / 1e9
+            self.say(f"{f.seconds:.1f} s from the first slow step to the diagnosed incident")
+
+    def judge_shown(self, f, own):
+        right = [i for i in own if not f.verdict(i)]
+        near = right or sorted(own, key=lambda i: -i.get("flagged_steps", 0))
+        f.wrong = f.verdict(near[0]) if near else "no incident"
+        f.incident = near[0] if near else None
+        if near:
+            self.tell(near[0])
+        self.ok(not f.wrong, f"{f.what} on {self.who(f)}: {f.wrong or self.summary(f)}")
+
+    def diagnosis(self, f):
+        i = f.incident or {}
+        if f.shared:
+            return next((d for d in i.get("diagnoses", []) if d.get("ranks") == f.want.ranks), {})
+        return i.get("diagnosis") or {}
+
+    def summary(self, f):
+        return self.diagnosis(f).get("summary") or (f.incident or {}).get("symptom")
+
+    def tell(self, i):
+        self.say(f"incident {i['id']}: {i['symptom']}, ranks {i['ranks']}, {i.get('flagged_steps')} steps")
+        for d in i.get("diagnoses") or ([i["diagnosis"]] if i.get("diagnosis") else []):
+            self.say(f"  {d.get('cause')} ({d.get('layer')}) of {d.get('ranks')}, confidence "
+                     f"{d.get('confidence')}: {d.get('summary')}\n  remedy: {d.get('remedy')}")
+            for e in d.get("evidence", [])[:6]:
+                self.say(f"  evidence: {json.dumps(e)}")
+            for m in d.get("missing", []):
+                self.say(f"  missing: {m}")
+        for sig in [x for x in i.get("signals", []) if x.get("raised")][:6]:
+            self.say(f"  signal: {json.dumps(sig)}")
+
+    def write_result(self):
+        path = os.environ.get("SCENARIO_RESULT")
+        if not path:
+            return
+        rows = [{"what": f.what, "rank": f.rank, "steps": f.seen, "wrong": f.wrong,
+                 "cause": self.diagnosis(f).get("cause"), "summary": self.summary(f),
+                 "seconds": f.seconds} for f in self.faults]
+        with open(path, "w", encoding="utf-8") as out:
+            json.dump({"name": self.name, "title": self.title, "rows": rows, "quiet_s": self.quiet_s,
+                       "checks": self.count, "failed": self.failed, "others": len(self.strangers), "full": self.full,
+                       "seconds": time.monotonic() - self.began}, out)

@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A real packet flood whose NET_RX soft interrupts run on the CPU of one thread of one rank."""
+import scenario
+
+
+def packets():
+    """That the CPU has handled, by the kernel's own count."""
+    with open("/proc/net/softnet_stat", encoding="ascii") as f:
+        for line in f:
+            words = line.split()
+            if len(words) < 13 or int(words[12], 16) == scenario.VICTIM_CPU:
+                count = int(words[0], 16)
+    return count
+
+
+def run(name, title, thread, *job):
+    with scenario.Scenario(name, title) as s:
+        s.start_stack(cpus={scenario.OTHER_CPU})
+        s.begin(s.simjob("--mix", "shard", "--host-work", "pack:kib=40960", *job), pin=(1, thread))
+        for rank in (1, 2) if s.full else (1,):
+            if rank == 2:
+                s.pin(rank, thread)
+                s.rest()
+            s.fault(f"NET_RX on the CPU of its {title}", rank,
+                    [f"{scenario.FAULTS}/packet_storm.py", "--cpu", scenario.VICTIM_CPU, "--seconds",
+                     300, "--share", 60, "--sender-cpu", scenario.OTHER_CPU],
+                    scenario.Want("os-softirq", "os", named=["NET_RX", "srx[0-9]+"],
+                                  remedy="smp_affinity|rps_cpus|move"),
+                    observe=(packets, "packets/s on that CPU", 300))
+            s.rest()

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "cli/kernel_name.h"
+
+/* args: joined by '|' */
+static void expect(const char *raw, const char *base, const char *args)
+{
+	char joined[2048] = "";
+	struct kernel_name k;
+
+	assert_int_equal(kernel_name_parse(&k, raw), 0);
+	for (uint32_t i = 0; i < k.arg_count; i++) {
+		strcat(joined, i ? "|" : "");
+		strncat(joined, k.args[i], 64);
+	}
+	assert_string_equal(k.base, base);
+	assert_string_equal(joined, args);
+	kernel_name_free(&k);
+}
+
+static void takes_demangled_names_apart(void **state)
+{
+	(void)state;
+	expect("ampere_sgemm_128x64_nn", "ampere_sgemm_128x64_nn", "");
+	expect("void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>, "
+	       "at::detail::Array<char*, 3> >(int, at::native::CUDAFunctor_add<float>)",
+	       "at::native::vectorized_elementwise_kernel",
+	       "4|at::native::CUDAFunctor_add<float>|at::detail::Array<char*, 3>");
+	expect("void cutlass::Kernel<cutlass_80_tensorop_s1688gemm_128x64_32x6_nn_align4>(Params)",
+	       "cutlass::Kernel", "cutlass_80_tensorop_s1688gemm_128x64_32x6_nn_align4");
+	expect("void at::(anonymous namespace)::fill<float>(float*, (anonymous namespace)::X)",
+	       "at::(anonymous namespace)::fill", "float");
+	expect("unsigned long ns::Class<int, 3>::run<bool>() const", "ns::Class::run", "int|3|bool");
+	expect("void f<(lambda(int)#1)>(int)", "f", "(lambda(int)#1)");
+	/* cut, as traces do with long names */
+	expect("void at::native::reduce_kernel<512, 1, at::native::ReduceOp<bool, at::na",
+	       "at::native::reduce_kernel", "512|1|at::native::ReduceOp<bool, at::na");
+	expect("Memcpy HtoD (Pageable -> Device)", "Memcpy HtoD (Pageable -> Device)", "");
+	expect("", "", "");
+}
+
+static void takes_mangled_names_apart(void **state)
+{
+	(void)state;
+	/* void gemm<float, 128, true>(float*) */
+	expect("_Z4gemmIfLi128ELb1EEvPT_", "gemm", "float|128|true");
+	/* ns::reduce<double>(int), by c++filt */
+	expect("_ZN2ns6reduceIdEEvi", "ns::reduce", "double");
+	expect("_Znotaname", "_Znotaname", "");
+}
+
+static void odd_names_stay_whole(void **state)
+{
+	char *deep = malloc(5000), *many = malloc(5000), *at;
+	struct kernel_name k;
+
+	(void)state;
+	expect("a>b", "a>b", "");
+	memset(deep, '<', 4999);
+	deep[4999] = '\0';
+	expect(deep, deep, "");
+	at = stpcpy(many, "f<");
+	for (int i = 0; i < 100; i++)
+		at += sprintf(at, "%d,", i);
+	strcpy(at, "x>(int)");
+	assert_int_equal(kernel_name_parse(&k, many), 0);
+	assert_int_equal(k.arg_count, KERNEL_NAME_ARGS_MAX);
+	assert_string_equal(k.args[62], "62");
+	assert_non_null(strstr(k.args[63], "99,x"));
+	kernel_name_free(&k);
+	free(deep);
+	free(many);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(takes_demangled_names_apart),
+		cmocka_unit_test(takes_mangled_names_apart),
+		cmocka_unit_test(odd_names_stay_whole),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
