@@ -34,14 +34,15 @@ struct settings {
 	uint64_t learn_min, learn_max, persist_n, persist_m;
 	double tail_mads, floor_ratio;
 	uint64_t window_margin, window_steps, window_length_ns, window_records;
-	double window_burst, window_per_minute;
+	double window_burst, window_per_minute, asked_per_minute;
+	uint64_t hold_bytes;
 	uint64_t stall_ns;
-	bool canary;
+	bool canary, node_peers;
 	bool automatic_steps;
 	/* CPU stacks */
 	int sampler_mode; /* enum sampler_mode, the best to try */
 	uint64_t sampler_rate_hz, sampler_fraction, sampler_period_ns, sampler_off_cpu_min_ns;
-	bool sampler_off_cpu, sampler_python, sampler_all;
+	bool sampler_off_cpu, sampler_python, sampler_all, sampler_wide;
 	/* symbol files for the aggregator */
 	char uplink_http[NODE_PATH_BYTES];
 	uint64_t symbols_rate, symbols_per_day;
@@ -49,6 +50,10 @@ struct settings {
 	/* OS signals */
 	bool os_signals, os_bpf;
 	double os_bpf_budget; /* percent of the time of all CPUs */
+	/* GPU telemetry */
+	bool gpu_on;
+	uint64_t gpu_period_ns;
+	char gpu_library[NODE_PATH_BYTES];
 	char proc_root[NODE_PATH_BYTES], sys_root[NODE_PATH_BYTES];
 };
 
@@ -83,13 +88,21 @@ struct process {
 	uint32_t command_serial, acked_serial;
 	uint64_t baseline_total, baseline_at_ns; /* learned steps at the latest save, and when */
 	uint64_t sketch_at_ns; /* of the latest; 0: none yet */
+	/* slow among its peers on the node, by local_peers.h */
+	bool peer_slow;
+	uint64_t peer_since_ns, peer_window_ns; /* of the stretch; when the latest window was made */
+	double peer_excess, peer_excess_ns;
+	uint8_t peer_id[16];
+	uint32_t peer_sequence;
+	uint64_t peer_flags;
+	struct anomaly_bucket asked; /* windows that the aggregator may still ask for */
 };
 
 struct node_stats {
 	uint64_t attached, reattached, refused_full, refused_bad, refused_busy, ended;
 	uint64_t drain_turns, drain_behind; /* turns that ended with events left */
 	uint64_t raw_bytes_gone; /* ring bytes of processes that are forgotten */
-	uint64_t beat_oversize, window_failed, asked, asked_unknown;
+	uint64_t beat_oversize, window_failed;
 	uint64_t baselines_restored, baseline_steps_restored, baselines_bad, baseline_errors;
 	double cpu_share;
 	uint64_t cpu_ns_before, cpu_at_ns;
@@ -101,7 +114,10 @@ struct cpu_stacks;   /* cpu_stacks.c */
 struct symbol_offer; /* symbol_offer.c */
 struct os_signals;   /* os_signals.c */
 struct sketches;     /* sketches.c */
+struct commands;     /* commands.c */
+struct local_peers;  /* local_peers.c */
 struct os_opening;   /* os_node.c */
+struct gpu_node;     /* gpu_node.c */
 
 struct node {
 	struct settings settings;
@@ -114,9 +130,13 @@ struct node {
 	struct http *http;
 	struct cpu_stacks *stacks; /* cpu_stacks.c; NULL: not opened */
 	struct symbol_offer *offer; /* symbol_offer.c; NULL: off, or nobody to offer to */
+	struct commands *commands;
+	struct local_peers *peers; /* NULL: switched off */
+	uint64_t peer_suspect_until_ns;
 	struct sketches *sketches; /* sketches.c; NULL: off */
 	struct os_signals *os; /* NULL: switched off, or being loaded */
 	struct os_opening *os_opening; /* os_node.c; NULL: not being loaded */
+	struct gpu_node *gpu; /* NULL: switched off */
 	struct process *processes[LIMIT_NODE_PROCESSES]; /* NULL: free */
 	uint64_t process_serial, beat_sequence, beat_at_ns, started_ns;
 	struct loop_source *drain_timer;
@@ -179,13 +199,18 @@ void drain_last(struct process *p);
 
 /* ship.c: windows and beats */
 void ship_init(struct process *p); /* sets the rank's callbacks */
-/* COMM windows that have waited for their arbitration. */
+/* The rank is gone: its peers wait for it no more. */
+void ship_forget(struct process *p);
+/* COMM windows that have waited for their arbitration; ranks that are slow among their peers. */
 void ship_tend(struct node *n, uint64_t now_ns);
 void ship_flush(struct node *n); /* closes and sends every open window */
 void ship_stall(struct process *p, uint64_t now_ns);
 /* A window of what is recorded: reason WINDOW_ASKED or WINDOW_MANUAL. 0 or -errno. */
-int ship_range(struct process *p, uint32_t reason, uint64_t begin_ns, uint64_t end_ns);
-void ship_command(void *node, const struct wire_command *c);
+int ship_range(struct process *p, uint32_t reason, uint64_t begin_ns, uint64_t end_ns,
+	       const uint8_t *anomaly_id); /* 16 bytes; NULL: one of its own */
+/* The same, not sent: the message into an uninitialised buffer, the caller's to free. */
+int ship_pack(struct process *p, uint32_t reason, uint64_t begin_ns, uint64_t end_ns,
+	      const uint8_t *anomaly_id, struct buf *out);
 void ship_beat(struct node *n, uint64_t now_ns);
 
 /* http.c: /metrics, /healthz, status, control */
@@ -203,9 +228,20 @@ void os_node_fill(struct process *p, struct window *w);
 void os_node_json(const struct node *n, struct buf *out);
 void os_node_metrics(const struct node *n, struct buf *out);
 
+/* gpu_node.c: what the GPUs say of themselves */
+int gpu_node_open(struct node *n);
+void gpu_node_close(struct node *n);
+/* New readings become signals of the ranks. Once a second, and before a window is made. */
+void gpu_node_tend(struct node *n, uint64_t now_ns);
+void gpu_node_json(const struct node *n, struct buf *out);
+void gpu_node_metrics(const struct node *n, struct buf *out);
+
 /* status.c: texts of what is known */
 void status_json(struct node *n, struct buf *out);
 void status_metrics(struct node *n, struct buf *out);
+/* status_compare.c: beats, sketches, peers, commands */
+void status_compare_json(struct node *n, struct buf *out);
+void status_compare_metrics(struct node *n, struct buf *out);
 uint64_t status_rss_bytes(void);
 uint64_t status_retention_ns(const struct node *n, uint64_t now_ns);
 const char *status_trace_name(uint32_t state);

@@ -89,6 +89,7 @@ static void leave(struct process *p, enum process_state state)
 	p->left_ns = clock_monotonic_ns();
 	drop_socket(p);
 	if (state == PROCESS_GONE) {
+		ship_forget(p);
 		keep_forget(p);
 		if (p->pid > 0)
 			cpu_stacks_unwatch(p->node, (uint32_t)p->pid);
@@ -363,6 +364,7 @@ int process_attach(struct node *n, const struct attach_hello *h, pid_t pid, uid_
 
 void process_forget(struct process *p)
 {
+	ship_forget(p);
 	p->node->stats.raw_bytes_gone += process_raw_bytes(p);
 	if (p->pid > 0 && p->state != PROCESS_GONE)
 		cpu_stacks_unwatch(p->node, (uint32_t)p->pid);

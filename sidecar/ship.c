@@ -3,6 +3,7 @@
  * A rank that only waits for others ships no records while a rank of the same job here is the
  * suspect: the suspect's own window shows more. */
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -11,6 +12,7 @@
 #include "base/log.h"
 #include "sidecar/node.h"
 #include "sidecar/cpu_stacks.h"
+#include "sidecar/local_peers.h"
 #include "sidecar/symbol_offer.h"
 
 /* How long a waiting rank's window waits for a suspect to show up. */
@@ -18,7 +20,13 @@
 /* A suspect's flags count this long before and after the window. */
 #define SHIP_SUSPECT_SLACK_NS 3000000000ull
 #define SHIP_ASKED_STEPS 256u
-#define SHIP_MANUAL_SECONDS 10u
+#define SHIP_PEER_STEPS 64u
+/* While a rank stays slow among its peers, a window so often. */
+#define SHIP_PEER_AGAIN_NS 60000000000ull
+/* The second one sooner: by then all ticks have been sampled for a while. */
+#define SHIP_PEER_SECOND_NS 6000000000ull
+/* And beats at a suspect's pace, all ticks sampled, for so long from when it is found. */
+#define SHIP_PEER_SUSPECT_NS 30000000000ull
 
 struct request {
 	uint32_t reason;
@@ -218,28 +226,36 @@ static int encode(struct window *w, struct buf *out)
 	return wire_window_encode(w, out);
 }
 
-static int ship(struct process *p, const struct request *q)
+/* The message, into an empty buffer that is the caller's to free. */
+static int pack(struct process *p, const struct request *q, struct buf *out)
 {
-	struct node *n = p->node;
 	struct window w;
-	struct buf b;
 	int err;
 
-	buf_init(&b, LIMIT_WIRE_MESSAGE_BYTES);
+	buf_init(out, LIMIT_WIRE_MESSAGE_BYTES);
 	err = fill_window(p, &w, q);
 	if (!err)
-		err = encode(&w, &b);
+		err = encode(&w, out);
 	if (err) {
-		n->stats.window_failed++;
+		p->node->stats.window_failed++;
 		log_warn("window", "rank=%d reason=%u: %s", p->id.rank, q->reason, strerror(-err));
-		buf_fini(&b);
+		buf_fini(out);
 	} else {
 		log_info("window", "rank=%d reason=%u steps=%u records=%u stacks=%u bytes=%zu summary=%d",
 			 p->id.rank, q->reason, w.step_count, w.host_count + w.device_count,
-			 w.stacks.sample_count, b.bytes, w.summary_only);
-		uplink_put_window(n->uplink, &b);
+			 w.stacks.sample_count, out->bytes, w.summary_only);
 	}
 	wire_window_free(&w);
+	return err;
+}
+
+static int ship(struct process *p, const struct request *q)
+{
+	struct buf b;
+	int err = pack(p, q, &b);
+
+	if (!err)
+		uplink_put_window(p->node->uplink, &b);
 	return err;
 }
 
@@ -320,8 +336,118 @@ static void on_drift(void *arg, struct rank *r)
 	free(steps);
 }
 
+/* ---- slow among its peers on the node ---- */
+
+static void on_step(void *arg, struct rank *r, const struct window_step *ws, bool used,
+		    uint32_t kernel_count)
+{
+	const struct process *p = arg;
+	uint64_t key = hash_bytes(HASH_SEED, p->id.job, strlen(p->id.job));
+
+	key = hash_bytes(hash_mix(key), p->id.role, strlen(p->id.role));
+	if (p->node->peers)
+		local_peers_step(p->node->peers, p->slot, key, &ws->step, used);
+}
+
+/* What the rank's own model calls usual is what the peers show to be slow. */
+static void mark_steps(const struct process *p, struct window_step *steps, uint32_t count)
+{
+	for (uint32_t i = 0; i < count; i++) {
+		struct window_step *w = &steps[i];
+
+		if (w->step.end_ns <= p->peer_since_ns) {
+			w->flags |= WINDOW_STEP_MARGIN;
+			continue;
+		}
+		w->flags |= WINDOW_STEP_OUT | WINDOW_STEP_FLAGGED;
+		w->expected_self_ns = (double)w->step.self_ns / (1 + p->peer_excess);
+		w->self_excess = p->peer_excess;
+		w->expected_ns = fmax((double)w->step.latency_ns - p->peer_excess_ns, 0);
+		w->excess = w->expected_ns > 0 ? p->peer_excess_ns / w->expected_ns : 0;
+	}
+}
+
+/* The latest steps; the full records while the bucket has some. */
+static void ship_peer(struct process *p, uint64_t now_ns)
+{
+	struct rank *r = p->rank;
+	struct window_step *steps = malloc(sizeof(*steps) * SHIP_PEER_STEPS);
+	enum anomaly_grant grant = anomaly_grant(&r->anomaly, true, now_ns);
+	struct request q = { .reason = WINDOW_PEER, .summary_only = grant == ANOMALY_SUMMARY,
+			     .steps = steps, .anomaly_id = p->peer_id, .sequence = p->peer_sequence };
+
+	if (!steps || grant == ANOMALY_COUNT_ONLY) {
+		r->stats.windows_counted++;
+		free(steps);
+		return;
+	}
+	q.step_count = rank_recent(r, now_ns - p->node->settings.window_length_ns, UINT64_MAX, steps,
+				   SHIP_PEER_STEPS);
+	if (q.step_count) {
+		mark_steps(p, steps, q.step_count);
+		q.begin_ns = steps[0].step.begin_ns;
+		q.end_ns = steps[q.step_count - 1].step.end_ns;
+		ship(p, &q);
+		p->peer_sequence++;
+	}
+	free(steps);
+}
+
+static void take_peer_flag(struct process *p, const struct local_peers_flag *f, uint64_t now_ns)
+{
+	log_info("peers", "rank=%d slow=%d excess=%.2f%% excess_ms=%.3f", p->id.rank, !f->ended,
+		 f->excess * 100, f->excess_ns * 1e-6);
+	p->peer_excess = f->excess;
+	p->peer_excess_ns = f->excess_ns;
+	if (f->ended) {
+		p->peer_slow = false;
+		return;
+	}
+	if (!p->peer_slow) {
+		random_id(p->peer_id);
+		p->peer_sequence = 0;
+		p->peer_window_ns = 0;
+		p->peer_flags++;
+		p->node->peer_suspect_until_ns = now_ns + SHIP_PEER_SUSPECT_NS;
+	}
+	p->peer_slow = true;
+	p->peer_since_ns = f->begin_ns;
+}
+
+/* A window when it is found, and again now and then while it lasts; none where the rank's own model has
+ * just sent one that shows the same. */
+static void tend_peers(struct node *n, uint64_t now_ns)
+{
+	struct local_peers_flag f;
+
+	while (n->peers && local_peers_next(n->peers, &f))
+		if (n->processes[f.slot])
+			take_peer_flag(n->processes[f.slot], &f, now_ns);
+	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++) {
+		struct process *p = n->processes[i];
+
+		if (!p || !p->peer_slow || p->state == PROCESS_GONE ||
+		    (p->peer_window_ns &&
+		     now_ns - p->peer_window_ns <
+			     (p->peer_sequence < 2 ? SHIP_PEER_SECOND_NS : SHIP_PEER_AGAIN_NS)))
+			continue;
+		p->peer_window_ns = now_ns;
+		if (!p->rank->stats.last_self_flag_ns ||
+		    now_ns - p->rank->stats.last_self_flag_ns > SHIP_PEER_AGAIN_NS)
+			ship_peer(p, now_ns);
+	}
+}
+
+void ship_forget(struct process *p)
+{
+	if (p->node->peers)
+		local_peers_forget(p->node->peers, p->slot);
+	p->peer_slow = false;
+}
+
 void ship_init(struct process *p)
 {
+	p->rank->on_step = on_step;
 	p->rank->on_window = on_window;
 	p->rank->on_drift = on_drift;
 	p->rank->arg = p;
@@ -329,6 +455,7 @@ void ship_init(struct process *p)
 
 void ship_tend(struct node *n, uint64_t now_ns)
 {
+	tend_peers(n, now_ns);
 	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++) {
 		struct process *p = n->processes[i];
 
@@ -375,40 +502,31 @@ void ship_stall(struct process *p, uint64_t now_ns)
 	ship(p, &q);
 }
 
-int ship_range(struct process *p, uint32_t reason, uint64_t begin_ns, uint64_t end_ns)
+int ship_pack(struct process *p, uint32_t reason, uint64_t begin_ns, uint64_t end_ns,
+	      const uint8_t *anomaly_id, struct buf *out)
 {
 	struct window_step *steps = malloc(sizeof(*steps) * SHIP_ASKED_STEPS);
 	struct request q = { .reason = reason, .steps = steps, .begin_ns = begin_ns,
-			     .end_ns = end_ns };
+			     .end_ns = end_ns, .anomaly_id = anomaly_id };
 	int err;
 
 	if (!steps)
 		return -ENOMEM;
 	q.step_count = rank_recent(p->rank, begin_ns, end_ns, steps, SHIP_ASKED_STEPS);
-	p->node->stats.asked++;
-	err = ship(p, &q);
+	err = pack(p, &q, out);
 	free(steps);
 	return err;
 }
 
-void ship_command(void *arg, const struct wire_command *c)
+int ship_range(struct process *p, uint32_t reason, uint64_t begin_ns, uint64_t end_ns,
+	       const uint8_t *anomaly_id)
 {
-	struct node *n = arg;
-	bool found = false;
+	struct buf b;
+	int err = ship_pack(p, reason, begin_ns, end_ns, anomaly_id, &b);
 
-	/* 2, hold, needs nothing here: the recorder keeps everything for as long as its retention. */
-	if (c->kind != 1 && c->kind != 2)
-		return;
-	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++) {
-		struct process *p = n->processes[i];
-
-		if (!p || !process_matches(p, c->job, c->rank))
-			continue;
-		found = true;
-		if (c->kind == 1 && c->end_ns > c->begin_ns)
-			ship_range(p, WINDOW_ASKED, c->begin_ns, c->end_ns);
-	}
-	n->stats.asked_unknown += !found;
+	if (!err)
+		uplink_put_window(p->node->uplink, &b);
+	return err;
 }
 
 /* ---- beats ---- */
@@ -425,8 +543,12 @@ static uint32_t beat_flags(const struct process *p, uint64_t now_ns)
 		flags |= BEAT_RANK_ANOMALY;
 	if (r->stats.last_self_flag_ns && now_ns < r->stats.last_self_flag_ns + SHIP_SUSPECT_NS)
 		flags |= BEAT_RANK_SUSPECT;
+	if (p->peer_slow)
+		flags |= BEAT_RANK_PEER | BEAT_RANK_SUSPECT;
 	if (r->stalled)
 		flags |= BEAT_RANK_STALLED;
+	if (cpu_stacks_raised(p->node))
+		flags |= BEAT_RANK_WIDE;
 	return flags;
 }
 

@@ -24,6 +24,8 @@
 #include "sidecar/sketches.h"
 #include "sidecar/symbol_offer.h"
 #include "sidecar/cpu_stacks.h"
+#include "sidecar/commands.h"
+#include "sidecar/local_peers.h"
 
 #define DEFAULT_CONFIG "/etc/sysom/sysomd.yaml"
 /* SIGTERM: as long as this for what is queued; what remains waits in the spool. */
@@ -99,6 +101,11 @@ static const struct config_key keys[] = {
 	    .max = 1000),
 	KEY(window_per_minute, "window.per_minute", CONFIG_DOUBLE, "3",
 	    "full windows of a rank in the long run", .min = 0.01, .max = 600),
+	KEY(asked_per_minute, "window.asked_per_minute", CONFIG_DOUBLE, "6",
+	    "windows of a rank that the aggregator may ask for in the long run", .min = 0, .max = 600),
+	KEY(hold_bytes, "window.hold", CONFIG_BYTES, "16MiB",
+	    "windows kept in memory that the aggregator wants held and the recorder would lose",
+	    .min = 0, .max = 1e10),
 	KEY(stall_ns, "stall.after", CONFIG_DURATION, "5s",
 	    "no step for this long (and for 30 usual ones) is a stall", .min = 1e9, .max = 3600e9),
 	KEY(sampler_mode, "sampler.mode", CONFIG_ENUM, "bpf",
@@ -117,6 +124,8 @@ static const struct config_key keys[] = {
 	KEY(sampler_python, "sampler.python", CONFIG_BOOL, "true", "CPython frames"),
 	KEY(sampler_all, "sampler.all", CONFIG_BOOL, "false",
 	    "the whole node, not only registered ranks and their children"),
+	KEY(sampler_wide, "sampler.wide", CONFIG_BOOL, "true",
+	    "while a rank is slow also others' kernel stacks, a minute at a time, 20% in the long run"),
 	KEY(symbols_offer, "symbols.offer", CONFIG_BOOL, "true",
 	    "send the aggregator the symbol files that it lacks, of the stacks that it was sent"),
 	KEY(symbols_rate, "symbols.rate", CONFIG_BYTES, "4 MB", "bytes per second of that",
@@ -131,8 +140,15 @@ static const struct config_key keys[] = {
 	    "percent of the time of all CPUs for that; above it the costliest part is let go for a "
 	    "while; 0: no bound",
 	    .min = 0, .max = 100),
+	KEY(gpu_on, "gpu.on", CONFIG_BOOL, "true",
+	    "what the GPUs say of themselves by NVML: clocks, throttling, power, heat, errors"),
+	KEY(gpu_period_ns, "gpu.period", CONFIG_DURATION, "500ms", "how often they are asked",
+	    .min = 1e8, .max = 60e9),
+	KEY(gpu_library, "gpu.library", CONFIG_STRING, "", "NVML; empty: libnvidia-ml.so.1"),
 	KEY(proc_root, "proc.root", CONFIG_STRING, "/proc", "where the host's /proc is"),
 	KEY(sys_root, "sys.root", CONFIG_STRING, "/sys", "and its /sys"),
+	KEY(node_peers, "peers.on", CONFIG_BOOL, "true",
+	    "compare the ranks of one job and role on this node with one another"),
 	KEY(canary, "canary.on", CONFIG_BOOL, "true",
 	    "do not judge steps during which the whole host stood still"),
 };
@@ -256,7 +272,7 @@ static bool has_suspect(const struct node *n)
 	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++)
 		if (n->processes[i] && n->processes[i]->rank->anomaly.state != ANOMALY_IDLE)
 			return true;
-	return false;
+	return commands_suspect_until_ns(n) != 0 || clock_monotonic_ns() < n->peer_suspect_until_ns;
 }
 
 static void measure_own(struct node *n, uint64_t now_ns)
@@ -284,6 +300,7 @@ static void on_second(void *arg, uint32_t count)
 	clockmap_add(&n->clock, &a);
 	registration_tend(n, clock_monotonic_ns());
 	os_node_tend(n, clock_monotonic_ns());
+	gpu_node_tend(n, clock_monotonic_ns());
 	measure_own(n, clock_monotonic_ns());
 }
 
@@ -294,6 +311,7 @@ static void on_tend(void *arg, uint32_t count)
 	uint64_t period = has_suspect(n) ? n->settings.beat_suspect_ns : n->settings.beat_ns;
 
 	ship_tend(n, now_ns);
+	commands_tend(n, now_ns);
 	keep_tend(n, now_ns);
 	cpu_stacks_tend(n, now_ns);
 	sketches_tend(n, now_ns);
@@ -356,7 +374,7 @@ static int open_stores(struct node *n)
 	if (rc.file_bytes && mkdir(files, 0700) && errno != EEXIST)
 		rc.file_bytes = 0; /* memory alone; retention tells */
 	err = recorder_open(&n->recorder, &rc);
-	return err ? err : uplink_open(&n->uplink, &uc, n->loop, ship_command, n);
+	return err ? err : uplink_open(&n->uplink, &uc, n->loop, commands_take, n);
 }
 
 /* Without it windows still go out: only their frames stay without names. */
@@ -401,9 +419,15 @@ static int node_open(struct node *n)
 		return -ENOMEM;
 	if (n->settings.canary && (err = canary_open(&n->canary)))
 		return err;
-	err = cpu_stacks_open(n);
+	err = commands_open(n);
+	if (!err && n->settings.node_peers)
+		err = local_peers_open(&n->peers);
+	if (!err)
+		err = cpu_stacks_open(n);
 	if (!err)
 		err = os_node_open(n);
+	if (!err)
+		err = gpu_node_open(n);
 	if (err)
 		return err;
 	err = registration_open(n);
@@ -437,10 +461,13 @@ static void node_close(struct node *n, int code)
 			process_forget(n->processes[i]);
 	cpu_stacks_close(n);
 	registration_close(n);
+	commands_close(n);
+	local_peers_close(n->peers);
 	symbol_offer_close(n->offer);
 	uplink_finish(n->uplink, LINGER_MS);
 	recorder_close(n->recorder);
 	canary_close(n->canary);
+	gpu_node_close(n);
 	os_node_close(n);
 	watchdog_arm(CLOSE_S, code);
 	uplink_close(n->uplink);

@@ -1,0 +1,303 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * A window takes the loop some ten milliseconds, in which rings fill, so one is made per turn. Holding
+ * costs nothing as long as the recorder still has the stretch: only when it is about to lose it, or its
+ * steps, is the window made and kept. */
+#include "sidecar/commands.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "sidecar/node.h"
+
+#define TASKS 128u
+/* A stretch longer than this is the last part of it: more does not fit into a window. */
+#define LENGTH_MAX_NS 120000000000ull
+/* One that ends later than so is no request of a window that is of use to anybody. */
+#define AHEAD_MAX_NS 120000000000ull
+/* Before the recorder loses it: a few turns of the loop for every rank of the node. */
+#define MARGIN_NS 20000000000ull
+#define HOLD_NS 600000000000ull /* a diagnosis that has not asked by then won't */
+
+struct task {
+	uint32_t kind; /* enum wire_command_kind; 0: free */
+	uint64_t process; /* serial */
+	uint64_t begin_ns, end_ns, asked_ns;
+	uint8_t anomaly_id[16];
+	struct buf kept; /* of a hold: the message, once it had to be made */
+};
+
+struct commands {
+	struct task task[TASKS];
+	struct commands_stats stats;
+	uint64_t suspect_until_ns;
+};
+
+int commands_open(struct node *n)
+{
+	n->commands = calloc(1, sizeof(*n->commands));
+	return n->commands ? 0 : -ENOMEM;
+}
+
+static void drop(struct commands *k, struct task *t)
+{
+	k->stats.held_bytes -= t->kept.bytes;
+	buf_fini(&t->kept);
+	memset(t, 0, sizeof(*t));
+}
+
+void commands_close(struct node *n)
+{
+	for (uint32_t i = 0; n->commands && i < TASKS; i++)
+		drop(n->commands, &n->commands->task[i]);
+	free(n->commands);
+	n->commands = NULL;
+}
+
+static struct process *process_of(struct node *n, uint64_t serial)
+{
+	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++)
+		if (n->processes[i] && n->processes[i]->serial == serial)
+			return n->processes[i];
+	return NULL;
+}
+
+/* ---- taking ---- */
+
+static bool asks_again(const struct commands *k, const struct task *t)
+{
+	for (uint32_t i = 0; i < TASKS; i++) {
+		const struct task *o = &k->task[i];
+
+		if (o->kind == t->kind && o->process == t->process && o->begin_ns == t->begin_ns &&
+		    o->end_ns == t->end_ns && !memcmp(o->anomaly_id, t->anomaly_id, 16))
+			return true;
+	}
+	return false;
+}
+
+static void enqueue(struct commands *k, const struct wire_command *c, const struct process *p,
+		    uint64_t now_ns)
+{
+	struct task t = { .kind = c->kind, .process = p->serial, .begin_ns = c->begin_ns,
+			  .end_ns = c->end_ns, .asked_ns = now_ns };
+
+	if (t.end_ns - t.begin_ns > LENGTH_MAX_NS)
+		t.begin_ns = t.end_ns - LENGTH_MAX_NS;
+	memcpy(t.anomaly_id, c->anomaly_id, sizeof(t.anomaly_id));
+	if (asks_again(k, &t))
+		return;
+	for (uint32_t i = 0; i < TASKS; i++) {
+		if (k->task[i].kind)
+			continue;
+		k->task[i] = t;
+		k->stats.holds += c->kind == WIRE_COMMAND_HOLD;
+		return;
+	}
+	k->stats.full++;
+}
+
+static void suspect(struct commands *k, uint64_t end_ns, uint64_t now_ns)
+{
+	uint64_t latest = now_ns + COMMANDS_SUSPECT_MAX_NS;
+
+	if (end_ns > latest)
+		end_ns = latest;
+	if (end_ns <= now_ns)
+		return;
+	k->stats.suspects++;
+	if (end_ns > k->suspect_until_ns)
+		k->suspect_until_ns = end_ns;
+}
+
+void commands_take(void *arg, const struct wire_command *c)
+{
+	struct node *n = arg;
+	struct commands *k = n->commands;
+	uint64_t now_ns = clock_monotonic_ns();
+	bool found = false;
+
+	if (c->kind < WIRE_COMMAND_WINDOW || c->kind > WIRE_COMMAND_SUSPECT) {
+		k->stats.unknown++;
+		return;
+	}
+	if (c->kind != WIRE_COMMAND_SUSPECT &&
+	    (c->end_ns <= c->begin_ns || c->end_ns > now_ns + AHEAD_MAX_NS)) {
+		k->stats.bad++;
+		return;
+	}
+	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++) {
+		const struct process *p = n->processes[i];
+
+		if (!p || !process_matches(p, c->job, c->rank))
+			continue;
+		found = true;
+		if (c->kind == WIRE_COMMAND_SUSPECT)
+			suspect(k, c->end_ns, now_ns);
+		else
+			enqueue(k, c, p, now_ns);
+	}
+	k->stats.nobody += !found;
+}
+
+/* ---- doing ---- */
+
+static const uint8_t *id_of(const struct task *t)
+{
+	static const uint8_t none[16];
+
+	return memcmp(t->anomaly_id, none, sizeof(none)) ? t->anomaly_id : NULL;
+}
+
+static uint64_t oldest_record_ns(const struct node *n)
+{
+	struct recorder_stats rs;
+
+	recorder_stats(n->recorder, &rs);
+	return rs.oldest_ns;
+}
+
+/* Begin of the oldest step still known; 0 when none was forgotten yet. */
+static uint64_t oldest_step_ns(const struct rank *r)
+{
+	return r->recent_count < RANK_RECENT ? 0 : r->recent[r->recent_next].step.begin_ns;
+}
+
+/* A kept message of this rank that begins no later: what was asked for is gone by now. */
+static struct task *kept_for(struct commands *k, const struct task *t)
+{
+	for (uint32_t i = 0; i < TASKS; i++) {
+		struct task *h = &k->task[i];
+
+		if (h->kind == WIRE_COMMAND_HOLD && h->kept.bytes && h->process == t->process &&
+		    h->begin_ns <= t->begin_ns && h->end_ns > t->begin_ns)
+			return h;
+	}
+	return NULL;
+}
+
+static bool take_token(struct process *p, uint64_t now_ns)
+{
+	struct anomaly_bucket *b = &p->asked;
+
+	if (!b->at_ns)
+		*b = (struct anomaly_bucket){ COMMANDS_ASKED_BURST, now_ns };
+	b->tokens += (double)(now_ns - b->at_ns) * 1e-9 * p->node->settings.asked_per_minute / 60;
+	if (b->tokens > COMMANDS_ASKED_BURST)
+		b->tokens = COMMANDS_ASKED_BURST;
+	b->at_ns = now_ns;
+	if (b->tokens < 1)
+		return false;
+	b->tokens -= 1;
+	return true;
+}
+
+static bool send_kept(struct node *n, struct task *held)
+{
+	struct buf copy;
+
+	buf_init(&copy, LIMIT_WIRE_MESSAGE_BYTES);
+	buf_append(&copy, held->kept.data, held->kept.bytes);
+	if (copy.failed) {
+		buf_fini(&copy);
+		return false;
+	}
+	uplink_put_window(n->uplink, &copy); /* one that comes twice counts once */
+	n->commands->stats.holds_used++;
+	return true;
+}
+
+/* True when a window was made. */
+static bool answer(struct node *n, struct task *t, uint64_t now_ns)
+{
+	struct commands *k = n->commands;
+	struct process *p = process_of(n, t->process);
+	struct task *held;
+	bool made = false;
+
+	if (now_ns < t->end_ns + COMMANDS_SETTLE_NS)
+		return false;
+	if (!p) {
+		k->stats.nobody++;
+	} else if (!take_token(p, now_ns)) {
+		k->stats.windows_bounded++;
+	} else {
+		held = oldest_record_ns(n) > t->begin_ns || oldest_step_ns(p->rank) > t->begin_ns ?
+			       kept_for(k, t) : NULL;
+		made = !held || !send_kept(n, held);
+		if (!made || !ship_range(p, WINDOW_ASKED, t->begin_ns, t->end_ns, id_of(t)))
+			k->stats.windows++;
+	}
+	drop(k, t);
+	return made;
+}
+
+/* True when a window was made. */
+static bool hold(struct node *n, struct task *t, uint64_t now_ns)
+{
+	struct commands *k = n->commands;
+	struct process *p = process_of(n, t->process);
+	uint64_t steps_ns, records_ns;
+	struct buf b;
+
+	if (now_ns > t->asked_ns + HOLD_NS) {
+		drop(k, t);
+		return false;
+	}
+	if (t->kept.bytes || now_ns < t->end_ns + COMMANDS_SETTLE_NS)
+		return false;
+	if (!p) {
+		k->stats.holds_lost++;
+		drop(k, t);
+		return false;
+	}
+	records_ns = oldest_record_ns(n);
+	steps_ns = oldest_step_ns(p->rank);
+	if (records_ns + MARGIN_NS <= t->begin_ns && (!steps_ns || steps_ns + MARGIN_NS <= t->begin_ns))
+		return false;
+	if (k->stats.held_bytes >= n->settings.hold_bytes ||
+	    ship_pack(p, WINDOW_ASKED, t->begin_ns, t->end_ns, id_of(t), &b)) {
+		k->stats.holds_lost++;
+		drop(k, t);
+		return true;
+	}
+	if (k->stats.held_bytes + b.bytes > n->settings.hold_bytes) {
+		k->stats.holds_lost++;
+		buf_fini(&b);
+		drop(k, t);
+		return true;
+	}
+	t->kept = b;
+	k->stats.held_bytes += b.bytes;
+	k->stats.holds_kept++;
+	return true;
+}
+
+void commands_tend(struct node *n, uint64_t now_ns)
+{
+	struct commands *k = n->commands;
+	bool made = false;
+
+	/* what must be kept goes first: an answer may need it */
+	for (uint32_t i = 0; i < TASKS && !made; i++)
+		if (k->task[i].kind == WIRE_COMMAND_HOLD)
+			made = hold(n, &k->task[i], now_ns);
+	for (uint32_t i = 0; i < TASKS && !made; i++)
+		if (k->task[i].kind == WIRE_COMMAND_WINDOW)
+			made = answer(n, &k->task[i], now_ns);
+	if (k->suspect_until_ns && now_ns >= k->suspect_until_ns)
+		k->suspect_until_ns = 0;
+}
+
+uint64_t commands_suspect_until_ns(const struct node *n)
+{
+	return n->commands ? n->commands->suspect_until_ns : 0;
+}
+
+void commands_stats_get(const struct node *n, struct commands_stats *out)
+{
+	memset(out, 0, sizeof(*out));
+	if (n->commands)
+		*out = n->commands->stats;
+}
