@@ -10,6 +10,8 @@
 
 /* A role, or the input, is worth a word from this part of a step on. */
 #define IMBALANCE 0.10
+/* A worker may be the heavy one for a while by so many times what the heavy one usually is. */
+#define EXPLAINED 2.5
 /* A whole job: its work varies for good reasons too. */
 #define UNIFORM	     0.10
 #define UNIFORM_PAST 20u
@@ -216,13 +218,16 @@ static bool *flagged_cells(const struct workers *w)
 }
 
 struct skew {
-	double loss; /* mean over steps of the heaviest worker above the median one */
+	double loss; /* median over steps of the heaviest worker above the median one */
 	double most; /* share of steps whose heaviest worker is the most frequent one */
 	uint32_t members, steps;
+	uint32_t folded; /* flags that are a part of it */
 };
 
-/* How uneven a role's steps are, and whether the heaviest worker changes. times: [workers], zeroed. */
-static struct skew skew_of(struct workers *w, uint32_t role, const bool *slow, uint32_t *times)
+/* How uneven a role's steps are, and whether the heaviest worker changes. times: [workers], zeroed;
+ * loss: [steps]. */
+static struct skew skew_of(struct workers *w, uint32_t role, const bool *slow, uint32_t *times,
+			   double *loss)
 {
 	const struct workers_table *t = w->t;
 	struct skew k = { 0 };
@@ -244,55 +249,79 @@ static struct skew skew_of(struct workers *w, uint32_t role, const bool *slow, u
 		if (n < 2)
 			continue;
 		k.members = n > k.members ? n : k.members;
-		k.loss += most / median_of(w->scratch, n) - 1;
+		loss[k.steps++] = most / median_of(w->scratch, n) - 1;
 		times[heaviest]++;
-		k.steps++;
 	}
 	for (uint32_t i = 0; i < t->workers; i++)
 		k.most = times[i] > k.most ? times[i] : k.most;
-	k.loss /= k.steps ? k.steps : 1;
+	k.loss = median_of(loss, k.steps);
 	k.most /= k.steps ? k.steps : 1;
 	return k;
 }
 
-static int tell_skew(struct workers *w, const bool *slow, workers_tell *tell, void *context)
+/* The heaviest one changes, and by enough; a pair's loss is half its difference. */
+static bool uneven(const struct skew *k)
+{
+	return k->steps >= 10 && k->loss >= IMBALANCE / (k->members == 2 ? 2 : 1) &&
+	       k->most <= (k->members == 2 ? 0.75 : 0.6);
+}
+
+/* The skew of every role; flags that a role's uneven input explains are not told. */
+static int find_skews(struct workers *w, const bool *slow, struct skew *skew)
+{
+	uint32_t *times = malloc(w->t->workers * sizeof(*times));
+	double *loss = malloc(w->t->steps * sizeof(*loss));
+
+	for (uint32_t r = 0; times && loss && r < w->t->roles; r++) {
+		memset(times, 0, w->t->workers * sizeof(*times));
+		skew[r] = skew_of(w, r, slow, times, loss);
+	}
+	for (uint32_t i = 0; i < w->flags; i++) {
+		struct workers_flag *f = &w->flag[i];
+		struct skew *k = f->replica ? NULL : &skew[w->t->role[f->worker]];
+
+		if (!k || f->flag.measure != PEERS_SELF || !uneven(k) ||
+		    f->flag.excess > EXPLAINED * k->loss)
+			continue;
+		f->told = true;
+		k->folded++;
+	}
+	free(times);
+	free(loss);
+	return times && loss ? 0 : -ENOMEM;
+}
+
+static void tell_skew(struct workers *w, const struct skew *skew, workers_tell *tell, void *context)
 {
 	static const struct workers_finding none;
-	uint32_t *times = NULL;
 
 	for (uint32_t r = 0; r < w->t->roles; r++) {
 		struct workers_finding out = none;
 		struct finding *f = &out.finding;
-		struct skew k;
+		const struct skew *k = &skew[r];
 
-		free(times);
-		times = calloc(w->t->workers, sizeof(*times));
-		if (!times)
-			return -ENOMEM;
-		k = skew_of(w, r, slow, times);
-		/* a pair's loss is half its difference; the heavier one must change */
-		if (k.steps < 10 || k.loss < IMBALANCE / (k.members == 2 ? 2 : 1) ||
-		    k.most > (k.members == 2 ? 0.75 : 0.6))
+		if (!uneven(k))
 			continue;
 		f->kind = FINDING_IMBALANCE;
 		f->cause = CAUSE_IMBALANCE_INPUT;
 		f->first_step = w->t->step[0];
 		f->last_step = w->t->step[w->t->steps - 1];
 		out.sure_step = f->last_step;
-		f->excess = k.loss;
-		f->effect_ns = k.loss * w->role_level[r];
+		f->excess = k->loss;
+		f->effect_ns = k->loss * w->role_level[r];
 		f->confidence = 0.8;
 		for (uint32_t i = 0; i < w->t->workers && f->rank_count < FINDING_RANKS_MAX; i++)
 			if (w->t->role[i] == r)
 				f->ranks[f->rank_count++] = w->t->rank[i];
 		finding_say(f, LAYER_SOFTWARE, f->effect_ns,
 			    "the heaviest of %" PRIu32 " workers takes %.1f%% more than the median one, and "
-			    "changes from step to step: none is it in more than %.0f%% of the steps",
-			    k.members, 100 * k.loss, 100 * k.most);
+			    "changes: none is it in more than %.0f%% of the steps",
+			    k->members, 100 * k->loss, 100 * k->most);
+		if (k->folded)
+			finding_say(f, LAYER_SOFTWARE, 0, "%" PRIu32 " stretches in which one worker was heavy "
+				    "for longer are a part of it", k->folded);
 		tell(context, &out);
 	}
-	free(times);
-	return 0;
 }
 
 /* ---- the job as a whole ---- */
@@ -396,18 +425,20 @@ static void tell_uniform(struct workers *w, const bool *slow, workers_tell *tell
 
 int workers_findings(struct workers *w, workers_tell *tell, void *context)
 {
-	int err = tell_flags(w, tell, context);
-	bool *slow;
+	bool *slow = flagged_cells(w);
+	struct skew *skew = calloc(w->t->roles, sizeof(*skew));
+	int err = -ENOMEM;
 
-	if (err)
-		return err;
-	slow = flagged_cells(w);
-	if (!slow)
-		return -ENOMEM;
-	tell_stages(w, tell, context);
-	err = tell_skew(w, slow, tell, context);
+	if (slow && skew)
+		err = find_skews(w, slow, skew);
 	if (!err)
+		err = tell_flags(w, tell, context);
+	if (!err) {
+		tell_stages(w, tell, context);
+		tell_skew(w, skew, tell, context);
 		tell_uniform(w, slow, tell, context);
+	}
 	free(slow);
+	free(skew);
 	return err;
 }
