@@ -240,7 +240,8 @@ static void accuse(struct peers *p, enum peers_measure q, uint32_t member, uint3
 /* A member noisier than the others must be further out. */
 static double own_threshold(const struct peers_series *s, uint32_t member, double threshold)
 {
-	double ratio = s->jitter > 0 ? s->member[member].jitter / s->jitter : 1;
+	double usual_jitter = s->jitter > s->noise.scale[0] ? s->jitter : s->noise.scale[0];
+	double ratio = usual_jitter > 0 ? s->member[member].jitter / usual_jitter : 1;
 
 	return threshold * (ratio < 1 ? 1 : ratio);
 }

@@ -11,7 +11,8 @@
 /* A role, or the input, is worth a word from this part of a step on. */
 #define IMBALANCE 0.10
 /* A worker may be the heavy one for a while by so many times what the heavy one usually is. */
-#define EXPLAINED 2.5
+#define EXPLAINED      2.5
+#define EXPLAINED_RARE 1.5 /* or of what it is in one of a hundred steps */
 /* A whole job: its work varies for good reasons too. */
 #define UNIFORM	     0.10
 #define UNIFORM_PAST 20u
@@ -219,6 +220,7 @@ static bool *flagged_cells(const struct workers *w)
 
 struct skew {
 	double loss; /* median over steps of the heaviest worker above the median one */
+	double rare; /* the same of one step in a hundred */
 	double most; /* share of steps whose heaviest worker is the most frequent one */
 	uint32_t members, steps;
 	uint32_t folded; /* flags that are a part of it */
@@ -254,7 +256,8 @@ static struct skew skew_of(struct workers *w, uint32_t role, const bool *slow, u
 	}
 	for (uint32_t i = 0; i < t->workers; i++)
 		k.most = times[i] > k.most ? times[i] : k.most;
-	k.loss = median_of(loss, k.steps);
+	k.loss = median_of(loss, k.steps); /* sorts */
+	k.rare = k.steps ? loss[k.steps - 1 - k.steps / 100] : 0;
 	k.most /= k.steps ? k.steps : 1;
 	return k;
 }
@@ -281,7 +284,7 @@ static int find_skews(struct workers *w, const bool *slow, struct skew *skew)
 		struct skew *k = f->replica ? NULL : &skew[w->t->role[f->worker]];
 
 		if (!k || f->flag.measure != PEERS_SELF || !uneven(k) ||
-		    f->flag.excess > EXPLAINED * k->loss)
+		    f->flag.excess > fmax(EXPLAINED * k->loss, EXPLAINED_RARE * k->rare))
 			continue;
 		f->told = true;
 		k->folded++;
@@ -341,7 +344,18 @@ static double median_between(struct workers *w, uint32_t begin, uint32_t end)
 	return n ? median_of(w->scratch, n) : NAN;
 }
 
-/* Steps [at, at + UNIFORM_STEPS) lie above those before by more than their noise. */
+/* The highest median of so many steps on end among those before. */
+static double highest_before(struct workers *w, uint32_t begin, uint32_t end)
+{
+	double most = 0;
+
+	for (uint32_t s = begin; s + UNIFORM_STEPS <= end; s += UNIFORM_STEPS / 4)
+		most = fmax(most, median_between(w, s, s + UNIFORM_STEPS));
+	return most;
+}
+
+/* Steps [at, at + UNIFORM_STEPS) lie above those before by more than their noise, and above all stretches
+ * of this length: work that wanders did so before. */
 static bool rises(struct workers *w, uint32_t at, uint32_t past, double *before, double *excess)
 {
 	uint32_t n = 0, above = 0;
@@ -355,7 +369,7 @@ static bool rises(struct workers *w, uint32_t at, uint32_t past, double *before,
 	*excess = now / *before - 1;
 	for (uint32_t s = at; s < at + UNIFORM_STEPS; s++)
 		above += w->common[s] > *before * (1 + *excess / 2);
-	return *excess > UNIFORM && above >= 0.8 * UNIFORM_STEPS &&
+	return *excess > UNIFORM && now > (1 + UNIFORM / 2) * highest_before(w, at - past, at) && above >= 0.8 * UNIFORM_STEPS &&
 	       *excess > UNIFORM_SIGMAS * spread * 1.2533 * sqrt(1.0 / UNIFORM_STEPS + 1.0 / past);
 }
 
@@ -386,7 +400,9 @@ static bool told_already(const struct workers *w, const bool *slow, const struct
 	return 4 * count > n;
 }
 
-static void tell_uniform(struct workers *w, const bool *slow, workers_tell *tell, void *context)
+/* uneven_input: what that of any role makes of a step; no less is told. */
+static void tell_uniform(struct workers *w, const bool *slow, double uneven_input, workers_tell *tell,
+			 void *context)
 {
 	static const struct workers_finding none;
 	const struct workers_table *t = w->t;
@@ -403,7 +419,7 @@ static void tell_uniform(struct workers *w, const bool *slow, workers_tell *tell
 		c = follow_level(w, at, before, excess);
 		from = c.last + 1;
 		at = c.last;
-		if (told_already(w, slow, &c))
+		if (told_already(w, slow, &c) || excess < uneven_input)
 			continue;
 		f->kind = FINDING_UNIFORM;
 		f->cause = CAUSE_UNKNOWN;
@@ -427,6 +443,7 @@ int workers_findings(struct workers *w, workers_tell *tell, void *context)
 {
 	bool *slow = flagged_cells(w);
 	struct skew *skew = calloc(w->t->roles, sizeof(*skew));
+	double input = 0;
 	int err = -ENOMEM;
 
 	if (slow && skew)
@@ -436,7 +453,10 @@ int workers_findings(struct workers *w, workers_tell *tell, void *context)
 	if (!err) {
 		tell_stages(w, tell, context);
 		tell_skew(w, skew, tell, context);
-		tell_uniform(w, slow, tell, context);
+		for (uint32_t r = 0; r < w->t->roles; r++)
+			if (uneven(&skew[r]))
+				input = fmax(input, skew[r].loss);
+		tell_uniform(w, slow, input, tell, context);
 	}
 	free(slow);
 	free(skew);
