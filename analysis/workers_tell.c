@@ -199,13 +199,20 @@ static void tell_stages(struct workers *w, workers_tell *tell, void *context)
 	}
 }
 
-static bool flagged(const struct workers *w, uint32_t worker, uint64_t step)
+/* Which cells lie in a told stretch of their worker. Owned; NULL without memory. */
+static bool *flagged_cells(const struct workers *w)
 {
-	for (uint32_t k = 0; k < w->flags; k++)
-		if (!w->flag[k].replica && w->flag[k].worker == worker &&
-		    step >= w->flag[k].flag.first_step && step <= w->flag[k].flag.last_step)
-			return true;
-	return false;
+	const struct workers_table *t = w->t;
+	bool *in = calloc((size_t)t->steps * t->workers, sizeof(*in));
+
+	for (uint32_t k = 0; in && k < w->flags; k++) {
+		const struct workers_flag *f = &w->flag[k];
+
+		for (uint32_t s = 0; s < t->steps && !f->replica; s++)
+			if (t->step[s] >= f->flag.first_step && t->step[s] <= f->flag.last_step)
+				in[(size_t)s * t->workers + f->worker] = true;
+	}
+	return in;
 }
 
 struct skew {
@@ -215,7 +222,7 @@ struct skew {
 };
 
 /* How uneven a role's steps are, and whether the heaviest worker changes. times: [workers], zeroed. */
-static struct skew skew_of(struct workers *w, uint32_t role, uint32_t *times)
+static struct skew skew_of(struct workers *w, uint32_t role, const bool *slow, uint32_t *times)
 {
 	const struct workers_table *t = w->t;
 	struct skew k = { 0 };
@@ -225,8 +232,10 @@ static struct skew skew_of(struct workers *w, uint32_t role, uint32_t *times)
 		double most = 0, v;
 
 		for (uint32_t i = 0; i < t->workers; i++) {
-			v = t->self_ns[(size_t)s * t->workers + i];
-			if (t->role[i] != role || !(v > 0) || flagged(w, i, t->step[s]))
+			size_t at = (size_t)s * t->workers + i;
+
+			v = t->self_ns[at];
+			if (t->role[i] != role || !(v > 0) || slow[at])
 				continue;
 			w->scratch[n++] = v;
 			heaviest = v > most ? i : heaviest;
@@ -246,7 +255,7 @@ static struct skew skew_of(struct workers *w, uint32_t role, uint32_t *times)
 	return k;
 }
 
-static int tell_skew(struct workers *w, workers_tell *tell, void *context)
+static int tell_skew(struct workers *w, const bool *slow, workers_tell *tell, void *context)
 {
 	static const struct workers_finding none;
 	uint32_t *times = NULL;
@@ -260,7 +269,7 @@ static int tell_skew(struct workers *w, workers_tell *tell, void *context)
 		times = calloc(w->t->workers, sizeof(*times));
 		if (!times)
 			return -ENOMEM;
-		k = skew_of(w, r, times);
+		k = skew_of(w, r, slow, times);
 		/* a pair's loss is half its difference; the heavier one must change */
 		if (k.steps < 10 || k.loss < IMBALANCE / (k.members == 2 ? 2 : 1) ||
 		    k.most > (k.members == 2 ? 0.75 : 0.6))
@@ -338,7 +347,17 @@ static struct level_change follow_level(struct workers *w, uint32_t at, double b
 	return c;
 }
 
-static void tell_uniform(struct workers *w, workers_tell *tell, void *context)
+/* Enough ranks were told as slow that the median worker is one of them, or nearly. */
+static bool told_already(const struct workers *w, const bool *slow, const struct level_change *c)
+{
+	uint32_t n = w->t->workers, count = 0;
+
+	for (uint32_t i = 0; i < n; i++)
+		count += slow[(size_t)(c->first + (c->last - c->first) / 2) * n + i];
+	return 4 * count > n;
+}
+
+static void tell_uniform(struct workers *w, const bool *slow, workers_tell *tell, void *context)
 {
 	static const struct workers_finding none;
 	const struct workers_table *t = w->t;
@@ -353,6 +372,10 @@ static void tell_uniform(struct workers *w, workers_tell *tell, void *context)
 		if (past < UNIFORM_PAST || !rises(w, at, past, &before, &excess))
 			continue;
 		c = follow_level(w, at, before, excess);
+		from = c.last + 1;
+		at = c.last;
+		if (told_already(w, slow, &c))
+			continue;
 		f->kind = FINDING_UNIFORM;
 		f->cause = CAUSE_UNKNOWN;
 		f->first_step = t->step[c.first];
@@ -368,21 +391,23 @@ static void tell_uniform(struct workers *w, workers_tell *tell, void *context)
 			    "the median worker takes %.1f%% longer than in the %" PRIu32 " steps before",
 			    100 * f->excess, past);
 		tell(context, &out);
-		from = c.last + 1;
-		at = c.last;
 	}
 }
 
 int workers_findings(struct workers *w, workers_tell *tell, void *context)
 {
 	int err = tell_flags(w, tell, context);
+	bool *slow;
 
 	if (err)
 		return err;
+	slow = flagged_cells(w);
+	if (!slow)
+		return -ENOMEM;
 	tell_stages(w, tell, context);
-	err = tell_skew(w, tell, context);
-	if (err)
-		return err;
-	tell_uniform(w, tell, context);
-	return 0;
+	err = tell_skew(w, slow, tell, context);
+	if (!err)
+		tell_uniform(w, slow, tell, context);
+	free(slow);
+	return err;
 }

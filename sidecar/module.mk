@@ -82,7 +82,13 @@ bench_os_signals_USES := sidecar sampler wire symbol analysis ring base
 OBJ_CFLAGS_tests += $(if $(HAS_BPF),-DSIDECAR_BPF)
 
 # what beats and sketches tell of a rank
-UNIT += test_beats test_local_peers
+UNIT += test_beats test_local_peers test_installed test_cpu_profile test_neighbours
+test_installed_USES := sidecar wire symbol analysis base
+test_installed_LDLIBS := -lcmocka
+test_cpu_profile_USES := sidecar wire symbol analysis base
+test_cpu_profile_LDLIBS := -lcmocka -lm
+test_neighbours_USES := sidecar analysis base
+test_neighbours_LDLIBS := -lcmocka -lm
 test_local_peers_USES := sidecar analysis base
 test_local_peers_LDLIBS := -lcmocka -lm
 test_beats_USES := sidecar wire analysis base

@@ -162,7 +162,8 @@ static void see_other(struct view *v, const struct neighbours_row *r)
 	}
 	if (!o)
 		return;
-	if (r->cpu < CPUS - 1 && v->own_cpu_ns[r->cpu] >= OWN_CPU_SHARE * v->own_ns)
+	if (r->cpu < CPUS - 1 && v->own_ns > 0 &&
+	    v->own_cpu_ns[r->cpu] >= OWN_CPU_SHARE * v->own_ns)
 		o->cpu_ns += (double)r->ns;
 	if (r->lock && v->lock_ns[r->lock] > 0)
 		o->lock_ns[r->lock] += (double)r->ns;
