@@ -706,6 +706,22 @@ static void rules_out_the_other_layers_with_figures(void **unused)
 	assert_non_null(strstr(out.summary, "rank 5"));
 }
 
+static void names_the_device_of_a_storm_in_the_remedy(void **unused)
+{
+	static struct world w;
+
+	build(&w);
+	late(&w.sick, 20);
+	signal_add(&w.sick, OS_SIGNAL_SOFTIRQ_STOLEN,
+		   "NET_RX from thread python3 on CPU 1, packets of veth-storm", 180, 1);
+	judge(&w);
+	assert_int_equal(out.cause, CAUSE_OS_SOFTIRQ);
+	assert_non_null(strstr(out.remedy, "CPU 1 "));
+	assert_non_null(strstr(out.remedy, "rps_cpus of veth-storm"));
+	assert_non_null(strstr(out.summary, "veth-storm"));
+	assert_non_null(strstr(out.summary, "launch thread python3"));
+}
+
 static void says_what_is_missing_and_is_less_sure(void **unused)
 {
 	static struct world w;
@@ -867,6 +883,7 @@ int main(void)
 		cmocka_unit_test(what_peers_have_too_is_not_the_cause),
 		cmocka_unit_test(a_signal_explains_no_slow_kernels),
 		cmocka_unit_test(rules_out_the_other_layers_with_figures),
+		cmocka_unit_test(names_the_device_of_a_storm_in_the_remedy),
 		cmocka_unit_test(says_what_is_missing_and_is_less_sure),
 		cmocka_unit_test(knows_nothing_of_nothing),
 		cmocka_unit_test(tells_two_faults_at_once_apart),
