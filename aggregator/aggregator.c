@@ -8,12 +8,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "aggregator/alert.h"
 #include "aggregator/api.h"
 #include "aggregator/commit.h"
 #include "aggregator/fleet.h"
+#include "aggregator/incident.h"
 #include "aggregator/ingest.h"
 #include "aggregator/symbols.h"
 #include "aggregator/text.h"
+#include "analysis/peers.h"
+#include "base/clock.h"
 #include "base/config.h"
 #include "base/limits.h"
 #include "base/log.h"
@@ -24,14 +28,19 @@
 /* From SIGTERM to the end at most, whatever the disk waits for. What is not committed by then is not
  * acknowledged, and comes again. */
 #define STOP_S 60u
+#define TICK_MS 1000u
 
 struct settings {
 	char nng_listen[256], http_listen[128], store_dir[1024], symbols_dir[1024];
 	uint64_t contexts, store_max_bytes, store_reserve_bytes;
 	uint64_t window_age_ns, incident_age_ns;
 	uint64_t gap_ns, silence_ns, memory_ns;
-	uint64_t alive_ns, forget_ns;
+	uint64_t alive_ns, forget_ns, hang_ns, waterline_ns, baseline_age_ns;
+	int detect_mode; /* enum peers_mode */
+	bool pull;
 	uint64_t symbols_max_bytes, symbols_index_bytes;
+	char alert_webhook[1024], alert_link[256];
+	uint64_t alert_repeat_ns;
 	bool symbols_upload, symbols_evict, symbols_debuginfod;
 	bool verify;
 	int level;
@@ -67,10 +76,29 @@ static const struct config_key keys[] = {
 	    "an incident is closed after so long without a window", .min = 1e9, .max = 86400e9),
 	KEY(memory_ns, "incident.memory", CONFIG_DURATION, "2h",
 	    "how long late windows may still join a closed incident", .min = 1e9, .max = 86400e9),
+	KEY(alert_webhook, "alert.webhook", CONFIG_STRING, "",
+	    "URL of Alertmanager's v2 endpoint, http://HOST:9093/api/v2/alerts; empty: no alerts"),
+	KEY(alert_link, "alert.link", CONFIG_STRING, "",
+	    "what alerts link to: this server's HTTP address as people reach it; empty: no link"),
+	KEY(alert_repeat_ns, "alert.repeat", CONFIG_DURATION, "1m",
+	    "an alert that fires is sent again so often", .min = 1e9, .max = 3600e9),
 	KEY(alive_ns, "fleet.alive", CONFIG_DURATION, "15s", "a rank is alive so long after its beat",
 	    .min = 1e9, .max = 3600e9),
 	KEY(forget_ns, "fleet.forget", CONFIG_DURATION, "10m", "a rank is forgotten after so long",
 	    .min = 1e9, .max = 86400e9),
+	KEY(detect_mode, "detect.mode", CONFIG_ENUM, "robust",
+	    "how ranks are compared: robust, or mean + k sigma as SysOM-AI has it",
+	    .choices = "robust|sysom"),
+	KEY(hang_ns, "detect.hang", CONFIG_DURATION, "20s",
+	    "how long a collective may take before its job is said to hang; at least ten steps",
+	    .min = 1e9, .max = 86400e9),
+	KEY(waterline_ns, "detect.waterline", CONFIG_DURATION, "10m",
+	    "sliding window over which the shares of functions are normal", .min = 60e9, .max = 86400e9),
+	KEY(pull, "detect.pull", CONFIG_BOOL, "true",
+	    "ask the nodes of a job with a suspect for windows of it and of its healthy peers"),
+	KEY(baseline_age_ns, "retention.baselines", CONFIG_DURATION, "90d",
+	    "how long a run is remembered as what is normal of its job", .min = 60e9,
+	    .max = 3650 * 86400e9),
 	KEY(symbols_dir, "symbols.dir", CONFIG_STRING, "",
 	    "Build-ID directory: debuginfod -F DIR/tree serves it; empty: symbols below store.dir"),
 	KEY(symbols_upload, "symbols.upload", CONFIG_BOOL, "true",
@@ -91,6 +119,7 @@ struct aggregator {
 	struct settings settings;
 	struct loop *loop;
 	struct fleet *fleet;
+	struct alert *alert;
 	struct commit *commit;
 	struct ingest *ingest;
 	struct symbols *symbols;
@@ -162,16 +191,82 @@ static int start_symbols(struct aggregator *a)
 	return err;
 }
 
+/* ---- detection: a turn a second, on the loop's thread ---- */
+
+static void on_tick(void *arg, uint32_t expired)
+{
+	struct aggregator *a = arg;
+
+	(void)expired;
+	fleet_tick(a->fleet, clock_monotonic_ns(), clock_realtime_ns());
+}
+
+static void on_finding(void *arg, const struct incident_finding *f)
+{
+	struct aggregator *a = arg;
+
+	log_info("finding", "job=%s kind=%s ranks=%u first=%d state=%s", f->job,
+		 finding_kind_name(f->finding.kind), f->finding.rank_count,
+		 f->finding.rank_count ? f->finding.ranks[0] : -1, f->ended ? "ended" : "open");
+	commit_push_finding(a->commit, f);
+}
+
+static int start_fleet(struct aggregator *a)
+{
+	const struct settings *s = &a->settings;
+	struct fleet_config c = {
+		.alive_ns = s->alive_ns, .forget_ns = s->forget_ns,
+		.sysom = s->detect_mode == PEERS_SYSOM, .hang_ns = s->hang_ns,
+		.waterline_ns = s->waterline_ns, .pull = s->pull,
+		.baseline_age_ns = s->baseline_age_ns,
+	};
+	int err = fleet_open_with(&a->fleet, &c);
+
+	if (!err)
+		fleet_on_finding(a->fleet, on_finding, a);
+	return err;
+}
+
+/* Once the store is ours. Without a Build-ID directory (a full disk) everything else still works. */
+static void on_store_opened(void *arg)
+{
+	start_symbols(arg);
+}
+
+static bool name_function(void *arg, const uint8_t *build_id, size_t build_id_bytes, uint64_t address,
+			  char *out, size_t out_bytes)
+{
+	const struct aggregator *a = arg;
+
+	return a->symbols &&
+	       symbols_name(a->symbols, build_id, build_id_bytes, address, out, out_bytes);
+}
+
+static int start_alerts(struct aggregator *a)
+{
+	struct alert_config c = { a->settings.alert_webhook, a->settings.alert_link,
+				  a->settings.alert_repeat_ns };
+	int err = *c.url ? alert_open(&a->alert, &c) : 0;
+
+	if (err)
+		log_error("alert", "webhook=%s why=\"%s\"", c.url, strerror(-err));
+	return err;
+}
+
 static int start(struct aggregator *a)
 {
 	const struct settings *s = &a->settings;
 	struct commit_config c = {
 		.dir = s->store_dir,
-		.incident = { s->gap_ns, s->silence_ns, s->memory_ns },
+		.incident = { .gap_ns = s->gap_ns, .silence_ns = s->silence_ns,
+			      .memory_ns = s->memory_ns },
 		.window_age_ns = s->window_age_ns,
 		.incident_age_ns = s->incident_age_ns,
 		.max_bytes = s->store_max_bytes,
 		.reserve_bytes = s->store_reserve_bytes,
+		.name = name_function,
+		.opened = on_store_opened,
+		.name_arg = a,
 	};
 	int err = loop_open(&a->loop);
 
@@ -181,11 +276,15 @@ static int start(struct aggregator *a)
 	if (!err)
 		err = loop_add_signal(a->loop, SIGINT, on_signal, a, NULL);
 	if (!err)
-		err = fleet_open(&a->fleet, s->alive_ns, s->forget_ns);
+		err = start_fleet(a);
 	if (err) {
 		log_error("start", "why=\"%s\"", strerror(-err));
 		return err;
 	}
+	err = start_alerts(a);
+	if (err)
+		return err;
+	c.alert = a->alert;
 	err = commit_open(&a->commit, &c, a->fleet);
 	if (err) {
 		log_error("store", "dir=%s why=\"%s\"", s->store_dir,
@@ -194,13 +293,17 @@ static int start(struct aggregator *a)
 					   strerror(-err));
 		return err;
 	}
+	/* without a file for baselines everything else still works */
+	err = fleet_keep_baselines(a->fleet, s->store_dir);
+	if (err)
+		log_error("baselines", "dir=%s why=\"%s\"", s->store_dir, strerror(-err));
+	err = loop_add_timer(a->loop, TICK_MS, TICK_MS, on_tick, a, NULL);
+	if (err)
+		return err;
 	err = ingest_open(&a->ingest, s->nng_listen, (uint32_t)s->contexts, s->verify, a->commit,
-			  a->fleet);
-	/* without a Build-ID directory (a full disk) everything else still works */
-	if (!err)
-		start_symbols(a);
+			  a->fleet, name_function, a);
 	return err ? err : api_open(&a->api, s->http_listen, s->store_dir, a->commit, a->fleet,
-				    a->ingest, a->symbols);
+				    a->ingest, a->symbols, a->alert);
 }
 
 static void stop(struct aggregator *a)
@@ -212,6 +315,7 @@ static void stop(struct aggregator *a)
 		commit_stop(a->commit);
 	ingest_close(a->ingest);
 	commit_close(a->commit);
+	alert_close(a->alert);
 	symbols_close(a->symbols);
 	fleet_close(a->fleet);
 	loop_close(a->loop);
@@ -252,6 +356,9 @@ static int check_settings(const void *values, char *why, size_t why_bytes)
 		bad = "incident.silence is longer than incident.memory";
 	else if (s->memory_ns > s->incident_age_ns)
 		bad = "incident.memory is longer than retention.incidents";
+	else if (*s->alert_webhook && strncmp(s->alert_webhook, "http://", 7) &&
+		 strncmp(s->alert_webhook, "https://", 8))
+		bad = "alert.webhook is neither an http:// nor an https:// URL";
 	else if (s->alive_ns > s->forget_ns)
 		bad = "fleet.alive is longer than fleet.forget";
 	if (!bad)

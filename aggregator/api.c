@@ -32,6 +32,7 @@ struct api {
 	struct commit *commit;
 	struct fleet *fleet;
 	struct ingest *ingest;
+	struct alert *alert;
 	struct api_symbols *symbols;
 	struct idle idle;     /* of the one thread */
 	uint64_t requests[6]; /* by hundreds of the status; of the one thread, read by itself */
@@ -130,6 +131,30 @@ static void get_incidents(struct api *api, struct MHD_Connection *c, struct answ
 	answer_json(a, store_incidents_json(api->store, job, state, n));
 }
 
+/* Newline-delimited, so that a reader may take line by line and come back with the last one's time. */
+static void get_feed(struct api *api, struct MHD_Connection *c, struct answer *a)
+{
+	const char *since = argument(c, "since"), *limit = argument(c, "limit");
+	size_t digits = since ? strspn(since, "0123456789") : 1;
+	uint32_t n = LIMIT_DEFAULT;
+
+	if (!digits || digits > 19 || (since && since[digits])) {
+		answer_error(a, MHD_HTTP_BAD_REQUEST, "since: the updated_unix_ns of the last line had");
+		return;
+	}
+	if (limit) {
+		digits = strspn(limit, "0123456789");
+		n = digits && digits <= 5 && !limit[digits] ? (uint32_t)atoi(limit) : 0;
+		if (!n || n > LIMIT_API_INCIDENTS) {
+			answer_error(a, MHD_HTTP_BAD_REQUEST, "limit: 1 to 1000");
+			return;
+		}
+	}
+	a->type = "application/x-ndjson";
+	if (store_feed(api->store, since ? strtoull(since, NULL, 10) : 0, n, &a->body))
+		a->status = MHD_HTTP_INTERNAL_SERVER_ERROR;
+}
+
 static void get_incident(struct api *api, const char *id, struct answer *a)
 {
 	uint8_t bytes[4];
@@ -225,6 +250,23 @@ static void metrics_store(struct api *api, struct buf *b)
 	sample(b, "incidents", "{state=\"closed\"}", s.store.incidents - s.store.open_incidents);
 }
 
+static void metrics_verdicts(struct api *api, struct buf *b)
+{
+	struct alert_stats alerts = { 0 };
+	struct commit_stats s;
+
+	commit_stats(api->commit, &s);
+	if (api->alert)
+		alert_stats(api->alert, &alerts);
+	counter(b, "findings_total", "Findings without windows that were committed.", s.findings);
+	counter(b, "findings_dropped_total", "Findings for which there was no room.", s.findings_dropped);
+	gauge(b, "alerts_firing", "Alerts that fire.", alerts.firing);
+	metric(b, "alert_posts_total", "counter", "POSTs to the webhook, by outcome.");
+	sample(b, "alert_posts_total", "{outcome=\"ok\"}", alerts.sent);
+	sample(b, "alert_posts_total", "{outcome=\"failed\"}", alerts.failed);
+	counter(b, "alerts_dropped_total", "Alerts for which there was no room.", alerts.dropped);
+}
+
 static void metrics_fleet(struct api *api, struct buf *b)
 {
 	struct fleet_totals f;
@@ -250,6 +292,7 @@ static void get_metrics(struct api *api, struct answer *a)
 	a->type = "text/plain; version=0.0.4; charset=utf-8";
 	metrics_ingest(api, b);
 	metrics_store(api, b);
+	metrics_verdicts(api, b);
 	metrics_fleet(api, b);
 	api_symbols_metrics(api->symbols, b);
 	metric(b, "http_requests_total", "counter", "Answers of this API, by status class.");
@@ -280,6 +323,8 @@ static void route(struct api *api, struct MHD_Connection *c, const char *url, st
 		get_status(api, a);
 	else if (!strcmp(url, "/api/v1/ranks"))
 		get_ranks(api, c, a);
+	else if (!strcmp(url, "/api/v1/feed") || !strcmp(url, "/api/feed"))
+		get_feed(api, c, a);
 	else if (!strcmp(url, "/api/v1/incidents"))
 		get_incidents(api, c, a);
 	else if (!strncmp(url, "/api/v1/incidents/", 18))
@@ -459,7 +504,7 @@ static void on_mhd_log(void *arg, const char *fmt, va_list ap)
 }
 
 int api_open(struct api **out, const char *listen, const char *store_dir, struct commit *commit,
-	     struct fleet *fleet, struct ingest *ingest, struct symbols *symbols)
+	     struct fleet *fleet, struct ingest *ingest, struct symbols *symbols, struct alert *alert)
 {
 	struct api *a = calloc(1, sizeof(*a));
 	unsigned flags = MHD_USE_EPOLL_INTERNAL_THREAD | MHD_USE_ERROR_LOG |
@@ -472,6 +517,7 @@ int api_open(struct api **out, const char *listen, const char *store_dir, struct
 	a->commit = commit;
 	a->fleet = fleet;
 	a->ingest = ingest;
+	a->alert = alert;
 	idle_init(&a->idle, CONNECTIONS_KEPT);
 	err = parse_listen(listen, &address);
 	if (!err)

@@ -7,6 +7,7 @@
 #ifndef SYSOM_AGGREGATOR_API_H
 #define SYSOM_AGGREGATOR_API_H
 
+#include "aggregator/alert.h"
 #include "aggregator/commit.h"
 #include "aggregator/fleet.h"
 #include "aggregator/ingest.h"
@@ -15,9 +16,9 @@
 struct api;
 
 /* listen: "ADDRESS:PORT" ("[::1]:9472" for IPv6). -EINVAL, -EADDRINUSE, -ENOMEM, and store_open's. symbols:
- * borrowed; NULL: there is no Build-ID directory. */
+ * borrowed; NULL: there is no Build-ID directory. alert: for the metrics; NULL: none. */
 int api_open(struct api **out, const char *listen, const char *store_dir, struct commit *commit,
-	     struct fleet *fleet, struct ingest *ingest, struct symbols *symbols);
+	     struct fleet *fleet, struct ingest *ingest, struct symbols *symbols, struct alert *alert);
 void api_close(struct api *a); /* NULL is a no-op */
 /* Whether api_open could take it. */
 bool api_is_address(const char *listen);

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "aggregator/finding_json.h"
 #include "aggregator/text.h"
 #include "base/check.h"
 #include "base/clock.h"
@@ -18,6 +19,11 @@
 #define TICK_NS	      1000000000ull
 #define EXPIRE_NS     10000000000ull
 #define DIRTY_MAX     (LIMIT_COMMIT_WINDOWS + 64)
+
+struct told { /* a finding that waits */
+	struct told *next;
+	struct incident_finding finding;
+};
 
 struct commit {
 	struct commit_config config;
@@ -29,12 +35,20 @@ struct commit {
 	pthread_cond_t wake;
 	/* under lock */
 	struct commit_item *first, **last;
+	struct told *told, **told_last;
+	uint32_t told_count;
 	struct commit_stats stats;
 	bool closing;
 	/* of the thread */
 	uint64_t tick_ns, expire_ns;
 	char dirty[DIRTY_MAX][INCIDENT_ID_BYTES];
 	uint32_t dirty_count, opened;
+	char gone[DIRTY_MAX][INCIDENT_ID_BYTES]; /* became part of another one */
+	uint32_t gone_count;
+	json_t *written[DIRTY_MAX]; /* by this transaction, for the alerts */
+	uint32_t written_count;
+	uint64_t updated_unix_ns;
+	bool told_failed; /* findings wait for the next second, not for the next moment */
 };
 
 /* ---- restoring ---- */
@@ -49,13 +63,34 @@ static int restore_window(void *arg, const void *body, size_t bytes)
 	struct restore *r = arg;
 	struct digest d;
 	struct window w;
+	int err;
 
 	/* the records were checked when the window came; the full decode is for stalls only */
 	if (wire_window_decode(body, bytes, &w))
 		return 0;
 	digest_make(&w, bytes, &d);
+	d.picture = picture_make(&w, r->c->config.name, r->c->config.name_arg);
 	wire_window_free(&w);
-	return incident_set_restore_window(r->c->set, r->id, &d);
+	err = incident_set_restore_window(r->c->set, r->id, &d);
+	picture_drop(d.picture);
+	return err;
+}
+
+/* What can't be read is left out: an incident without a finding is better than none. */
+static void restore_findings(struct commit *c, const struct incident_row *row)
+{
+	json_t *list = store_findings(c->store, row->id), *one;
+	struct incident_finding *f = malloc(sizeof(*f));
+	size_t k;
+
+	json_array_foreach(list, k, one) {
+		if (!f || finding_json_parse(one, f))
+			continue;
+		text_copy(f->job, sizeof(f->job), row->job);
+		incident_set_restore_finding(c->set, row->id, f);
+	}
+	free(f);
+	json_decref(list);
 }
 
 static int restore_incident(void *arg, const struct incident_row *row)
@@ -64,7 +99,10 @@ static int restore_incident(void *arg, const struct incident_row *row)
 	struct restore r = { c, row->id };
 	int err = incident_set_restore(c->set, row);
 
-	return err ? err : store_each_window_body(c->store, row->id, restore_window, &r);
+	if (err)
+		return err;
+	restore_findings(c, row);
+	return store_each_window_body(c->store, row->id, restore_window, &r);
 }
 
 /* The set as the store has it: at the start, and after a transaction that failed. */
@@ -98,26 +136,77 @@ static void mark_dirty(struct commit *c, const char *id)
 		text_copy(c->dirty[c->dirty_count++], INCIDENT_ID_BYTES, id);
 }
 
+/* Two writes never have the same time, so that a reader of the feed misses none. */
+static uint64_t next_update(struct commit *c)
+{
+	uint64_t now = clock_realtime_ns();
+
+	c->updated_unix_ns = now > c->updated_unix_ns ? now : c->updated_unix_ns + 1;
+	return c->updated_unix_ns;
+}
+
+static int put_json(struct commit *c, const struct incident_row *row, const json_t *j)
+{
+	char *text = json_dumps(j, JSON_COMPACT);
+	int err = text ? store_put_incident(c->store, row, text) : -ENOMEM;
+	json_t *findings = incident_set_findings(c->set, row->id);
+
+	free(text);
+	if (findings && !err) {
+		text = json_dumps(findings, JSON_COMPACT);
+		err = text ? store_put_findings(c->store, row->id, text) : -ENOMEM;
+		free(text);
+	}
+	json_decref(findings);
+	return err;
+}
+
 static int put_dirty(struct commit *c)
 {
 	int err = 0;
 
 	for (uint32_t i = 0; i < c->dirty_count && !err; i++) {
 		struct incident_row row;
-		json_t *j = incident_set_json(c->set, c->dirty[i], 0, &row);
-		char *text;
+		json_t *j;
 
-		if (!j) /* absorbed by another one meanwhile */
+		if (!incident_set_row(c->set, c->dirty[i], &row)) /* absorbed by another one meanwhile */
 			continue;
-		json_decref(j);
 		j = incident_set_json(c->set, c->dirty[i],
-				      fleet_job_ranks(c->fleet, row.job, clock_monotonic_ns()), &row);
-		text = j ? json_dumps(j, JSON_COMPACT) : NULL;
-		err = text ? store_put_incident(c->store, &row, text) : -ENOMEM;
-		free(text);
+				      fleet_job_ranks(c->fleet, row.job, clock_monotonic_ns()), NULL);
+		row.updated_unix_ns = next_update(c);
+		err = j ? put_json(c, &row, j) : -ENOMEM;
+		if (c->config.alert && j && !err && c->written_count < DIRTY_MAX)
+			c->written[c->written_count++] = json_incref(j);
 		json_decref(j);
 	}
 	c->dirty_count = 0;
+	return err;
+}
+
+/* After the transaction: tells of what was written, or forgets it. */
+static void tell(struct commit *c, bool committed)
+{
+	for (uint32_t i = 0; i < c->gone_count && committed && c->config.alert; i++)
+		alert_resolve(c->config.alert, c->gone[i], clock_realtime_ns());
+	for (uint32_t i = 0; i < c->written_count; i++) {
+		if (committed)
+			alert_push(c->config.alert, c->written[i]);
+		json_decref(c->written[i]);
+	}
+	c->written_count = c->gone_count = 0;
+}
+
+static int take_change(struct commit *c, const struct incident_change *change)
+{
+	int err = 0;
+
+	for (uint32_t i = 0; i < change->absorbed_count && !err; i++) {
+		err = store_merge_incident(c->store, change->id, change->absorbed[i]);
+		if (c->gone_count < DIRTY_MAX)
+			text_copy(c->gone[c->gone_count++], INCIDENT_ID_BYTES, change->absorbed[i]);
+	}
+	mark_dirty(c, change->id);
+	c->opened += change->opened;
 	return err;
 }
 
@@ -128,16 +217,33 @@ static int put_one(struct commit *c, const struct commit_item *item, uint64_t no
 
 	if (err <= 0)
 		return err;
+	if (item->stranger) /* kept as evidence of who sent it, and for nothing else */
+		return 1;
 	err = incident_set_add(c->set, &item->digest, now, &change);
 	if (err || !change.id[0])
 		return err ? err : 1;
-	for (uint32_t i = 0; i < change.absorbed_count && !err; i++)
-		err = store_merge_incident(c->store, change.id, change.absorbed[i]);
+	err = take_change(c, &change);
 	if (!err)
 		err = store_set_window_incident(c->store, item->digest.id, change.id);
-	mark_dirty(c, change.id);
-	c->opened += change.opened;
 	return err ? err : 1;
+}
+
+/* A finding that makes no sense is dropped; the others go on. */
+static int put_findings(struct commit *c, const struct told *list, uint64_t now)
+{
+	int err = 0;
+
+	for (; list && !err; list = list->next) {
+		struct incident_change change;
+
+		err = incident_set_add_finding(c->set, &list->finding, now, &change);
+		if (err == -EINVAL)
+			log_warn("finding", "why=\"not sound\" kind=%d", (int)list->finding.finding.kind);
+		else if (!err && change.id[0])
+			err = take_change(c, &change);
+		err = err == -EINVAL ? 0 : err;
+	}
+	return err;
 }
 
 /* Takes up to a batch off the queue. */
@@ -154,6 +260,40 @@ static struct commit_item *take(struct commit *c)
 	if (!c->first)
 		c->last = &c->first;
 	return list;
+}
+
+/* Takes what findings wait; under the lock. */
+static struct told *take_told(struct commit *c)
+{
+	struct told *list = c->told;
+
+	c->told = NULL;
+	c->told_last = &c->told;
+	return list;
+}
+
+/* After the transaction: done with, or to be tried again before those that came meanwhile. */
+static void settle_told(struct commit *c, struct told *list, int err)
+{
+	struct told *p = list;
+
+	pthread_mutex_lock(&c->lock);
+	if (err && list) {
+		while (p->next)
+			p = p->next;
+		p->next = c->told;
+		if (!c->told)
+			c->told_last = &p->next;
+		c->told = list;
+		list = NULL;
+	}
+	for (; list; list = p) {
+		p = list->next;
+		free(list);
+		c->told_count--;
+		c->stats.findings++;
+	}
+	pthread_mutex_unlock(&c->lock);
 }
 
 /* Gives the items from `rest` on back to the head of the queue. */
@@ -227,7 +367,7 @@ static int check_space(const struct commit *c)
 	return store_free_bytes(c->store) < c->config.reserve_bytes ? -ENOSPC : 0;
 }
 
-static void commit_batch(struct commit *c, struct commit_item *list)
+static void commit_batch(struct commit *c, struct commit_item *list, struct told *told)
 {
 	bool fresh[LIMIT_COMMIT_WINDOWS] = { false };
 	uint64_t begun = clock_monotonic_ns(), now = clock_realtime_ns();
@@ -251,9 +391,12 @@ static void commit_batch(struct commit *c, struct commit_item *list)
 		p = next;
 	}
 	if (!err)
+		err = put_findings(c, told, now);
+	if (!err)
 		err = put_dirty(c);
 	if (!err)
 		err = store_commit(c->store);
+	tell(c, !err);
 	if (err) {
 		store_rollback(c->store);
 		c->dirty_count = 0;
@@ -264,19 +407,36 @@ static void commit_batch(struct commit *c, struct commit_item *list)
 	count_transaction(c, begun, err);
 	for (uint32_t i = 0; i < LIMIT_COMMIT_WINDOWS && !err; i++)
 		news += fresh[i];
-	if (news)
+	if (news || (told && !err))
 		refresh_totals(c, news);
+	c->told_failed = err && told;
+	settle_told(c, told, err);
 	finish(c, list, fresh, err);
 }
 
 /* ---- upkeep ---- */
 
+/* A job whose ranks are gone has no finding that goes on. */
+static void end_findings(struct commit *c)
+{
+	char job[WIRE_TEXT_BYTES];
+
+	for (uint32_t k = 0; incident_set_held_job(c->set, k, job);) {
+		if (!fleet_job_ranks(c->fleet, job, clock_monotonic_ns()))
+			incident_set_job_ended(c->set, job); /* the next one has its index now */
+		else
+			k++;
+	}
+}
+
 static void close_silent(struct commit *c, uint64_t now)
 {
 	char ids[64][INCIDENT_ID_BYTES];
-	uint32_t n = incident_set_tick(c->set, now, ids, 64);
+	uint32_t n;
 	int err;
 
+	end_findings(c);
+	n = incident_set_tick(c->set, now, ids, 64);
 	if (!n)
 		return;
 	err = store_begin(c->store);
@@ -286,6 +446,7 @@ static void close_silent(struct commit *c, uint64_t now)
 		err = put_dirty(c);
 	if (!err)
 		err = store_commit(c->store);
+	tell(c, !err);
 	c->dirty_count = 0;
 	if (err) {
 		store_rollback(c->store);
@@ -334,21 +495,23 @@ static void *thread_main(void *arg)
 
 	for (;;) {
 		struct commit_item *list;
+		struct told *told;
 		struct timespec until;
 		bool closing;
 
 		clock_gettime(CLOCK_MONOTONIC, &until);
 		until.tv_sec += 1;
 		pthread_mutex_lock(&c->lock);
-		while (!c->first && !c->closing &&
+		while (!c->first && (!c->told || c->told_failed) && !c->closing &&
 		       pthread_cond_timedwait(&c->wake, &c->lock, &until) != ETIMEDOUT)
 			;
 		list = take(c);
+		told = take_told(c);
 		closing = c->closing;
 		pthread_mutex_unlock(&c->lock);
-		if (list)
-			commit_batch(c, list);
-		else if (closing)
+		if (list || told)
+			commit_batch(c, list, told);
+		if (closing && !list)
 			return NULL;
 		upkeep(c);
 	}
@@ -366,6 +529,26 @@ static int start_thread(struct commit *c)
 	return -pthread_create(&c->thread, NULL, thread_main, c);
 }
 
+/* ---- what the fleet knows of a rank ---- */
+
+static int sketch_of(void *arg, const char *job, int32_t rank, struct sketch *out)
+{
+	return fleet_sketch(arg, job, rank, out);
+}
+
+static int baseline_of(void *arg, const char *job, int32_t rank, struct sketch *out)
+{
+	struct fleet_rank_info info;
+	int err = fleet_rank_info(arg, job, rank, &info);
+
+	return err ? err : fleet_baseline(arg, job, info.role, out);
+}
+
+static uint32_t peers_of(void *arg, const char *job, int32_t rank, int32_t *ranks, uint32_t max)
+{
+	return fleet_peers(arg, job, rank, ranks, max);
+}
+
 int commit_open(struct commit **out, const struct commit_config *config, struct fleet *fleet)
 {
 	struct commit *c = calloc(1, sizeof(*c));
@@ -375,8 +558,12 @@ int commit_open(struct commit **out, const struct commit_config *config, struct 
 		return -ENOMEM;
 	c->config = *config;
 	c->fleet = fleet;
+	c->config.incident.sources = (struct incident_sources){ fleet, sketch_of, baseline_of, peers_of };
 	c->last = &c->first;
+	c->told_last = &c->told;
 	err = store_open(&c->store, config->dir);
+	if (!err && config->opened)
+		config->opened(config->name_arg);
 	if (!err)
 		err = restore(c);
 	if (!err)
@@ -407,6 +594,7 @@ void commit_close(struct commit *c)
 {
 	if (!c)
 		return;
+	settle_told(c, take_told(c), 0);
 	incident_set_close(c->set);
 	store_close(c->store);
 	pthread_cond_destroy(&c->wake);
@@ -433,6 +621,32 @@ int commit_push(struct commit *c, struct commit_item *item)
 		pthread_cond_signal(&c->wake);
 	}
 	pthread_mutex_unlock(&c->lock);
+	return err;
+}
+
+int commit_push_finding(struct commit *c, const struct incident_finding *f)
+{
+	struct told *t = malloc(sizeof(*t));
+	int err = t ? 0 : -ENOMEM;
+
+	pthread_mutex_lock(&c->lock);
+	if (!err && c->closing)
+		err = -ESHUTDOWN;
+	else if (!err && c->told_count >= LIMIT_COMMIT_FINDINGS)
+		err = -EBUSY;
+	if (err) {
+		c->stats.findings_dropped++;
+	} else {
+		t->next = NULL;
+		t->finding = *f;
+		*c->told_last = t;
+		c->told_last = &t->next;
+		c->told_count++;
+		pthread_cond_signal(&c->wake);
+	}
+	pthread_mutex_unlock(&c->lock);
+	if (err)
+		free(t);
 	return err;
 }
 

@@ -6,17 +6,20 @@
 #ifndef SYSOM_AGGREGATOR_COMMIT_H
 #define SYSOM_AGGREGATOR_COMMIT_H
 
+#include "aggregator/alert.h"
 #include "aggregator/fleet.h"
 #include "aggregator/incident.h"
+#include "aggregator/picture.h"
 #include "aggregator/store.h"
 #include "wire/codec.h"
 
 struct commit;
 
-/* Embedded in the caller's request; the caller keeps it, and body, until done. */
+/* Embedded in the caller's request; the caller keeps it, its digest's picture and body, until done. */
 struct commit_item {
 	struct commit_item *next;
 	struct digest digest;
+	bool stranger; /* the sender does not speak for this rank: stored, part of no incident */
 	const void *body;
 	size_t bytes;
 	void (*done)(struct commit_item *item, enum wire_status status, const char *why);
@@ -26,11 +29,18 @@ struct commit_config {
 	const char *dir;
 	struct incident_config incident;
 	uint64_t window_age_ns, incident_age_ns, max_bytes, reserve_bytes;
+	struct alert *alert; /* is told of every incident that was written; NULL: nobody */
+	/* For the functions of stacks, any thread; NULL: native ones stay without names. opened: the store
+	 * is this process's now; called before the first name is asked for. NULL: not called. */
+	picture_name_fn name;
+	void (*opened)(void *arg);
+	void *name_arg;
 };
 
 struct commit_stats {
 	uint64_t committed, duplicates, retries, transactions, expired, incidents_opened;
 	uint64_t transaction_ns, pending_bytes;
+	uint64_t findings, findings_dropped; /* taken in; refused for want of room */
 	struct store_totals store;
 	bool disk_full;
 };
@@ -43,6 +53,9 @@ void commit_stop(struct commit *c);
 void commit_close(struct commit *c);
 /* 0: done will be called; -EBUSY: too much is pending, -ESHUTDOWN: stopped. */
 int commit_push(struct commit *c, struct commit_item *item);
+/* Copied; committed with the next batch. 0; -EBUSY: LIMIT_COMMIT_FINDINGS are waiting (counted in
+ * findings_dropped); -ESHUTDOWN: stopped. Any thread, never blocks for long. */
+int commit_push_finding(struct commit *c, const struct incident_finding *f);
 void commit_stats(struct commit *c, struct commit_stats *out);
 
 #endif

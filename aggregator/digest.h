@@ -17,6 +17,8 @@ struct digest_part {
 	double expected_ns, observed_ns, share;
 };
 
+struct picture;
+
 struct digest {
 	uint8_t id[16], anomaly_id[16];
 	struct wire_rank rank;
@@ -39,6 +41,7 @@ struct digest {
 	uint32_t part_count;
 	struct os_signal signals[DIGEST_SIGNALS_MAX];
 	uint32_t signal_count;
+	struct picture *picture; /* of who made the digest, which takes no part in it; NULL: none */
 };
 
 /* w: decoded with its names; host records are used where they are there. */

@@ -1,81 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0
  * An incident keeps sums per rank and not its windows, so that a storm of ten thousand windows costs
  * what its ranks cost; the windows are in the store. Sums don't depend on the order of arrival. */
-#include "aggregator/incident.h"
+#include "aggregator/incident_private.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "aggregator/finding_json.h"
 #include "aggregator/text.h"
 #include "base/hash.h"
 #include "base/limits.h"
 
-/* A rank is a culprit when it lost at least this share of what the worst rank lost: several
- * stragglers of one fault lose alike, echoes of a fault lose little. */
-#define CULPRIT_SHARE 0.5
-#define NAMED_RANKS_MAX 256
-/* A host that is late once makes one or two steps of a rank slow. That is told apart as a hiccup: up to
- * so many flagged steps of any rank, and less than so much of a rank's own time lost in all. */
-#define HICCUP_STEPS_MAX 2
-#define HICCUP_LOST_NS	 1e9
-/* And so many in all, with healthy ones between; more is a rank that is slow now and then. */
-#define HICCUP_ALL_MAX	 4
 /* Two readings of a node's clock differ by less; steps are longer. */
 #define CLOCK_JITTER_NS 100000
 /* More than any window has flagged steps, and small enough for a double to add one half to it. */
 #define OWN_WEIGHT 1e12
-
-struct member {
-	int32_t rank;
-	char node[WIRE_TEXT_BYTES];
-	int32_t world_size;
-	uint32_t reasons; /* bit per enum window_reason */
-	uint64_t windows, summaries, flagged, first_step, last_step, onset_step, collectives, lost;
-	double self_excess_ns;
-	char lost_cause[32];
-	double weight; /* of the window that the medians and parts below come from */
-	double latency_ns, expected_ns, self_ns, expected_self_ns;
-	struct digest_part *parts; /* DIGEST_PARTS_MAX or NULL */
-	uint32_t part_count;
-	struct os_signal *signals; /* DIGEST_SIGNALS_MAX or NULL; of all windows, the strongest */
-	uint32_t signal_count;
-};
-
-struct anomaly {
-	uint8_t id[16];
-};
-
-/* Slow steps of one rank without healthy ones between: windows that go on where another ends. (An
- * anomaly also holds what comes seconds later.) */
-struct run {
-	uint64_t member; /* member_key() */
-	uint32_t reasons;
-	uint64_t flagged, first_step, last_step, onset_step;
-	uint64_t begin_unix_ns, end_unix_ns;
-	double self_excess_ns;
-};
-
-struct incident {
-	struct incident *next;
-	struct incident_row row;
-	struct member *members;
-	uint32_t member_count, member_room;
-	struct anomaly *anomalies; /* of the members' windows, for those that arrive far apart */
-	uint32_t anomaly_count, anomaly_room;
-	struct run *runs;
-	uint32_t run_count, run_room;
-	uint64_t windows, bytes, raw_bytes, ranks_dropped;
-	uint64_t order; /* of creation */
-};
-
-struct incident_set {
-	struct incident_config config;
-	struct incident *first;
-	uint32_t count;
-	uint64_t orders;
-};
 
 int incident_set_open(struct incident_set **out, const struct incident_config *c)
 {
@@ -88,12 +30,33 @@ int incident_set_open(struct incident_set **out, const struct incident_config *c
 	return 0;
 }
 
-static void incident_free(struct incident *i)
+static void drop_picture(struct incident_set *s, struct picture **p)
+{
+	if (*p)
+		s->picture_bytes -= picture_bytes(*p);
+	picture_drop(*p);
+	*p = NULL;
+}
+
+/* Takes the place of what *to holds. One picture may be held twice (slow and calm) and counts twice. */
+static void take_picture(struct incident_set *s, struct picture **to, struct picture *p)
+{
+	struct picture *held = picture_hold(p);
+
+	drop_picture(s, to);
+	*to = held;
+	s->picture_bytes += picture_bytes(held);
+}
+
+static void incident_free(struct incident_set *s, struct incident *i)
 {
 	for (uint32_t k = 0; k < i->member_count; k++) {
 		free(i->members[k].parts);
 		free(i->members[k].signals);
+		drop_picture(s, &i->members[k].slow);
+		drop_picture(s, &i->members[k].calm);
 	}
+	free(i->findings);
 	free(i->members);
 	free(i->anomalies);
 	free(i->runs);
@@ -107,7 +70,7 @@ void incident_set_close(struct incident_set *s)
 	while (s->first) {
 		struct incident *next = s->first->next;
 
-		incident_free(s->first);
+		incident_free(s, s->first);
 		s->first = next;
 	}
 	free(s);
@@ -145,7 +108,7 @@ static void make_room(struct incident_set *s)
 		     i->row.arrival_unix_ns < oldest->row.arrival_unix_ns))
 			oldest = i;
 	unlink_incident(s, oldest);
-	incident_free(oldest);
+	incident_free(s, oldest);
 }
 
 static struct incident *incident_new(struct incident_set *s, const struct incident_row *row)
@@ -178,16 +141,20 @@ static int grow(void **list, uint32_t count, uint32_t *room, size_t item)
 	return 0;
 }
 
-static struct member *member_of(struct incident *i, const struct digest *d)
+static struct member *member_of(struct incident *i, const struct wire_rank *who)
 {
 	struct member *m;
 
 	for (uint32_t k = 0; k < i->member_count; k++) {
 		m = &i->members[k];
 		/* ranks that nobody numbered are told apart by their node */
-		if (m->rank == d->rank.rank &&
-		    (m->rank >= 0 || !strcmp(m->node, d->rank.node)))
-			return m;
+		if (m->rank != who->rank || (m->rank < 0 && strcmp(m->node, who->node)))
+			continue;
+		if (!m->node[0]) /* a finding had named it */
+			text_copy(m->node, sizeof(m->node), who->node);
+		if (who->world_size > m->world_size)
+			m->world_size = who->world_size;
+		return m;
 	}
 	if (i->member_count >= LIMIT_INCIDENT_RANKS) {
 		i->ranks_dropped++;
@@ -196,8 +163,8 @@ static struct member *member_of(struct incident *i, const struct digest *d)
 	if (grow((void **)&i->members, i->member_count, &i->member_room, sizeof(*m)))
 		return NULL;
 	m = &i->members[i->member_count++];
-	*m = (struct member){ .rank = d->rank.rank, .world_size = d->rank.world_size };
-	text_copy(m->node, sizeof(m->node), d->rank.node);
+	*m = (struct member){ .rank = who->rank, .world_size = who->world_size };
+	text_copy(m->node, sizeof(m->node), who->node);
 	return m;
 }
 
@@ -217,12 +184,12 @@ static void anomaly_take(struct incident *i, const uint8_t id[16])
 }
 
 /* Ranks that nobody numbered are told apart by their node, as members are. */
-static uint64_t member_key(int32_t rank, const char *node)
+uint64_t incident_member_key(int32_t rank, const char *node)
 {
 	return rank >= 0 ? (uint64_t)rank : hash_bytes(HASH_SEED, node, strlen(node)) | 1ull << 63;
 }
 
-static void run_merge(struct run *to, const struct run *from)
+void incident_run_merge(struct run *to, const struct run *from)
 {
 	if (from->flagged && (!to->flagged || from->first_step < to->first_step)) {
 		to->first_step = from->first_step;
@@ -256,7 +223,7 @@ static void run_take(struct incident *i, struct run r)
 			k++;
 			continue;
 		}
-		run_merge(&r, &i->runs[k]);
+		incident_run_merge(&r, &i->runs[k]);
 		i->runs[k] = i->runs[--i->run_count];
 		k = 0; /* it has grown: what it did not touch may do so now */
 	}
@@ -267,18 +234,24 @@ static void run_take(struct incident *i, struct run r)
 
 static bool is_own(const struct digest *d)
 {
-	return d->reason == WINDOW_SELF || d->reason == WINDOW_PEER || d->reason == WINDOW_DRIFT ||
-	       d->reason == WINDOW_STALL;
+	return d->reason == WINDOW_SELF || d->reason == WINDOW_DRIFT || d->reason == WINDOW_STALL ||
+	       d->reason == WINDOW_PEER;
 }
 
 /* Medians and explanation are those of the window that says most: what the rank did itself before
  * what it waited for, then the most flagged steps. */
-static void take_better(struct member *m, const struct digest *d)
+static void take_better(struct incident_set *s, struct member *m, const struct digest *d)
 {
+	bool room = s->picture_bytes < LIMIT_INCIDENT_PICTURE_BYTES;
 	double weight = (double)d->flagged + (d->part_count ? 0.5 : 0) + (is_own(d) ? OWN_WEIGHT : 0);
 
+	if (d->picture && room && picture_steps(d->picture, true) &&
+	    (!m->calm || picture_steps(d->picture, true) > picture_steps(m->calm, true)))
+		take_picture(s, &m->calm, d->picture);
 	if (m->windows && weight <= m->weight)
 		return;
+	if (d->picture && (room || m->slow))
+		take_picture(s, &m->slow, d->picture);
 	if (is_own(d) && m->weight < OWN_WEIGHT)
 		m->part_count = 0;
 	m->weight = weight;
@@ -304,13 +277,13 @@ static void take_signals(struct member *m, const struct os_signal *signals, uint
 		os_signal_put(m->signals, &m->signal_count, DIGEST_SIGNALS_MAX, &signals[k]);
 }
 
-static void member_add(struct member *m, const struct digest *d)
+static void member_add(struct incident_set *s, struct member *m, const struct digest *d)
 {
 	/* What somebody asked for repeats steps that other windows have told of. */
 	bool repeats = d->reason == WINDOW_ASKED || d->reason == WINDOW_MANUAL;
 
-	take_better(m, d);
-	if (!repeats)
+	take_better(s, m, d);
+	if (!repeats || !m->signal_count)
 		take_signals(m, d->signals, d->signal_count);
 	if (d->flagged && !repeats) {
 		if (!m->flagged || d->first_step < m->first_step) {
@@ -324,8 +297,17 @@ static void member_add(struct member *m, const struct digest *d)
 	m->summaries += d->summary_only;
 	m->flagged += repeats ? 0 : d->flagged;
 	m->reasons |= 1u << d->reason;
+	if (is_own(d) && (!m->own_begin_unix_ns || d->begin_unix_ns < m->own_begin_unix_ns))
+		m->own_begin_unix_ns = d->begin_unix_ns;
 	if (is_own(d))
 		m->self_excess_ns += d->self_excess_ns;
+	if (d->reason == WINDOW_PEER) { /* found among the ranks of its node: as good as a finding */
+		double each = d->self_ns - d->expected_self_ns;
+
+		m->reasons |= 1u << WINDOW_SELF;
+		m->accused_ns += (each > 0 && d->expected_self_ns > 0 ? each : 1) *
+				 (d->flagged ? d->flagged : d->steps + 1.0);
+	}
 	if (d->collectives > m->collectives)
 		m->collectives = d->collectives;
 	if (d->lost > m->lost) {
@@ -334,15 +316,17 @@ static void member_add(struct member *m, const struct digest *d)
 	}
 }
 
-static void incident_add(struct incident *i, const struct digest *d, uint64_t arrival_unix_ns)
+static void incident_add(struct incident_set *s, struct incident *i, const struct digest *d,
+			 uint64_t arrival_unix_ns)
 {
-	struct run r = { .member = member_key(d->rank.rank, d->rank.node), .reasons = 1u << d->reason,
+	struct run r = { .member = incident_member_key(d->rank.rank, d->rank.node),
+			 .reasons = 1u << d->reason,
 			 .begin_unix_ns = d->begin_unix_ns, .end_unix_ns = d->end_unix_ns,
 			 .flagged = d->flagged, .self_excess_ns = d->self_excess_ns };
-	struct member *m = member_of(i, d);
+	struct member *m = member_of(i, &d->rank);
 
 	if (m)
-		member_add(m, d);
+		member_add(s, m, d);
 	if (d->flagged) {
 		r.first_step = d->first_step;
 		r.last_step = d->last_step;
@@ -363,43 +347,136 @@ static void incident_add(struct incident *i, const struct digest *d, uint64_t ar
 		i->row.arrival_unix_ns = arrival_unix_ns;
 }
 
+/* ---- findings ---- */
+
+static bool is_same(const struct incident_finding *a, const struct incident_finding *b)
+{
+	return a->finding.kind == b->finding.kind &&
+	       (a->begin_unix_ns == b->begin_unix_ns ||
+		(a->finding.rank_count && b->finding.rank_count &&
+		 a->finding.ranks[0] == b->finding.ranks[0]));
+}
+
+/* Its ranks become members, and culprits where it accuses. */
+static void accuse(struct incident *i, const struct finding *f)
+{
+	double steps = (double)(f->last_step - f->first_step) + 1;
+
+	if (f->kind != FINDING_SLOW_RANK && f->kind != FINDING_HANG)
+		return;
+	for (uint32_t k = 0; k < f->rank_count; k++) {
+		struct wire_rank who = { .rank = f->ranks[k] };
+		struct member *m = who.rank >= 0 ? member_of(i, &who) : NULL;
+		/* worst first, also where nothing tells them apart */
+		double ns = ((f->effect_ns > 0 ? f->effect_ns : 1) * steps) * (1 - 1e-6 * k);
+
+		if (m && ns > m->accused_ns)
+			m->accused_ns = ns;
+	}
+}
+
+static void finding_take(struct incident *i, const struct incident_finding *f)
+{
+	struct incident_finding *to = NULL;
+
+	for (uint32_t k = 0; k < i->finding_count && !to; k++)
+		if (is_same(&i->findings[k], f))
+			to = &i->findings[k];
+	if (!to) {
+		if (i->finding_count == LIMIT_INCIDENT_FINDINGS ||
+		    grow((void **)&i->findings, i->finding_count, &i->finding_room,
+			 sizeof(*i->findings))) {
+			i->findings_dropped++;
+			return;
+		}
+		to = &i->findings[i->finding_count++];
+	}
+	*to = *f;
+	accuse(i, &f->finding);
+	if (f->begin_unix_ns < i->row.begin_unix_ns)
+		i->row.begin_unix_ns = f->begin_unix_ns;
+	if (f->end_unix_ns > i->row.end_unix_ns)
+		i->row.end_unix_ns = f->end_unix_ns;
+}
+
 /* ---- which incident ---- */
 
-static bool near(const struct incident_set *s, const struct incident *i, const struct digest *d)
+/* What asks to join: a window or a finding. */
+struct newcomer {
+	const char *job;
+	uint64_t begin_unix_ns, end_unix_ns;
+	const uint8_t *anomaly_id; /* NULL: none */
+	bool blameless;
+};
+
+static struct newcomer of_window(const struct digest *d)
+{
+	return (struct newcomer){ d->rank.job, d->begin_unix_ns, d->end_unix_ns, d->anomaly_id,
+				  false };
+}
+
+/* A slow or hanging rank that a finding holds to be so until now. */
+static bool is_held(const struct incident *i)
+{
+	for (uint32_t k = 0; k < i->finding_count; k++)
+		if (!i->findings[k].ended && (i->findings[k].finding.kind == FINDING_SLOW_RANK ||
+					      i->findings[k].finding.kind == FINDING_HANG))
+			return true;
+	return false;
+}
+
+static bool near(const struct incident_set *s, const struct incident *i, const struct newcomer *n)
 {
 	uint64_t gap = s->config.gap_ns;
 
-	return (d->begin_unix_ns <= i->row.end_unix_ns ||
-		d->begin_unix_ns - i->row.end_unix_ns <= gap) &&
-	       (i->row.begin_unix_ns <= d->end_unix_ns ||
-		i->row.begin_unix_ns - d->end_unix_ns <= gap);
+	return (n->begin_unix_ns <= i->row.end_unix_ns ||
+		n->begin_unix_ns - i->row.end_unix_ns <= gap || (i->row.open && is_held(i))) &&
+	       (i->row.begin_unix_ns <= n->end_unix_ns ||
+		i->row.begin_unix_ns - n->end_unix_ns <= gap);
 }
 
-static bool continues(const struct incident *i, const struct digest *d)
+static bool continues(const struct incident *i, const uint8_t *anomaly_id)
 {
 	static const uint8_t none[16];
 
-	return memcmp(d->anomaly_id, none, 16) && has_anomaly(i, d->anomaly_id);
+	return anomaly_id && memcmp(anomaly_id, none, 16) && has_anomaly(i, anomaly_id);
 }
 
-static bool belongs(const struct incident_set *s, const struct incident *i, const struct digest *d)
+static bool belongs(const struct incident_set *s, const struct incident *i, const struct newcomer *n)
 {
-	return !strcmp(i->row.job, d->rank.job) && (near(s, i, d) || continues(i, d));
+	return !strcmp(i->row.job, n->job) && i->blameless == n->blameless &&
+	       (near(s, i, n) || continues(i, n->anomaly_id));
 }
 
-static struct incident *oldest_match(const struct incident_set *s, const struct digest *d)
+static struct incident *oldest_match(const struct incident_set *s, const struct newcomer *n)
 {
 	struct incident *best = NULL;
 
 	for (struct incident *i = s->first; i; i = i->next)
-		if (belongs(s, i, d) && (!best || i->order < best->order))
+		if (belongs(s, i, n) && (!best || i->order < best->order))
 			best = i;
 	return best;
 }
 
-/* Sums of one member into the other's; the parts change hands. */
+static void swap_pictures(struct picture **a, struct picture **b)
+{
+	struct picture *p = *a;
+
+	*a = *b;
+	*b = p;
+}
+
+/* Sums of one member into the other's; parts and pictures change hands. */
 static void member_merge(struct member *to, struct member *from)
 {
+	if (from->calm && (!to->calm || picture_steps(from->calm, true) > picture_steps(to->calm, true)))
+		swap_pictures(&to->calm, &from->calm);
+	if (from->slow && (!to->slow || from->weight > to->weight))
+		swap_pictures(&to->slow, &from->slow);
+	to->accused_ns += from->accused_ns;
+	if (from->own_begin_unix_ns &&
+	    (!to->own_begin_unix_ns || from->own_begin_unix_ns < to->own_begin_unix_ns))
+		to->own_begin_unix_ns = from->own_begin_unix_ns;
 	if (from->flagged && (!to->flagged || from->first_step < to->first_step)) {
 		to->first_step = from->first_step;
 		to->onset_step = from->onset_step;
@@ -437,12 +514,12 @@ static void member_merge(struct member *to, struct member *from)
 static void incident_merge(struct incident *to, struct incident *from)
 {
 	for (uint32_t k = 0; k < from->member_count; k++) {
-		struct digest key = { .rank = { .rank = from->members[k].rank,
-						.world_size = from->members[k].world_size } };
+		struct wire_rank who = { .rank = from->members[k].rank,
+					 .world_size = from->members[k].world_size };
 		struct member *m;
 
-		text_copy(key.rank.node, sizeof(key.rank.node), from->members[k].node);
-		m = member_of(to, &key);
+		text_copy(who.node, sizeof(who.node), from->members[k].node);
+		m = member_of(to, &who);
 		if (m)
 			member_merge(m, &from->members[k]);
 	}
@@ -450,6 +527,8 @@ static void incident_merge(struct incident *to, struct incident *from)
 		anomaly_take(to, from->anomalies[k].id);
 	for (uint32_t k = 0; k < from->run_count; k++)
 		run_take(to, from->runs[k]);
+	for (uint32_t k = 0; k < from->finding_count; k++)
+		finding_take(to, &from->findings[k]);
 	to->windows += from->windows;
 	to->bytes += from->bytes;
 	to->raw_bytes += from->raw_bytes;
@@ -461,7 +540,7 @@ static void incident_merge(struct incident *to, struct incident *from)
 }
 
 /* The grown incident may now touch others of its job. */
-static void absorb(struct incident_set *s, struct incident *to, const struct digest *d,
+static void absorb(struct incident_set *s, struct incident *to, const struct newcomer *n,
 		   struct incident_change *out)
 {
 	struct incident *i = s->first;
@@ -469,20 +548,20 @@ static void absorb(struct incident_set *s, struct incident *to, const struct dig
 	while (i && out->absorbed_count < INCIDENT_ABSORB_MAX) {
 		struct incident *next = i->next;
 
-		if (i != to && belongs(s, i, d)) {
+		if (i != to && belongs(s, i, n)) {
 			incident_merge(to, i);
 			text_copy(out->absorbed[out->absorbed_count++], INCIDENT_ID_BYTES,
 				  i->row.id);
 			unlink_incident(s, i);
-			incident_free(i);
+			incident_free(s, i);
 		}
 		i = next;
 	}
 }
 
-static void new_id(const struct incident_set *s, const struct digest *d, char id[INCIDENT_ID_BYTES])
+static void new_id(const struct incident_set *s, uint64_t seed, char id[INCIDENT_ID_BYTES])
 {
-	uint64_t h = hash_mix(hash_bytes(HASH_SEED, d->id, sizeof(d->id)));
+	uint64_t h = hash_mix(seed);
 
 	do {
 		snprintf(id, INCIDENT_ID_BYTES, "%08x", (uint32_t)h);
@@ -490,28 +569,81 @@ static void new_id(const struct incident_set *s, const struct digest *d, char id
 	} while (find(s, id));
 }
 
+static struct incident *found(struct incident_set *s, const struct newcomer *n, uint64_t seed)
+{
+	struct incident_row row = { .open = true, .begin_unix_ns = n->begin_unix_ns,
+				    .end_unix_ns = n->end_unix_ns };
+	struct incident *i;
+
+	text_copy(row.job, sizeof(row.job), n->job);
+	new_id(s, seed, row.id);
+	i = incident_new(s, &row);
+	if (i)
+		i->blameless = n->blameless;
+	return i;
+}
+
 int incident_set_add(struct incident_set *s, const struct digest *d, uint64_t arrival_unix_ns,
 		     struct incident_change *out)
 {
-	struct incident *i = oldest_match(s, d);
+	struct newcomer n = of_window(d);
+	struct incident *i = oldest_match(s, &n);
 
 	memset(out, 0, sizeof(*out));
 	if (!i && (d->reason == WINDOW_ASKED || d->reason == WINDOW_MANUAL))
 		return 0;
 	if (!i) {
-		struct incident_row row = { .open = true, .begin_unix_ns = d->begin_unix_ns,
-					    .end_unix_ns = d->end_unix_ns };
-
-		text_copy(row.job, sizeof(row.job), d->rank.job);
-		new_id(s, d, row.id);
-		i = incident_new(s, &row);
+		i = found(s, &n, hash_bytes(HASH_SEED, d->id, sizeof(d->id)));
 		if (!i)
 			return -ENOMEM;
 		out->opened = true;
 	}
-	incident_add(i, d, arrival_unix_ns);
+	incident_add(s, i, d, arrival_unix_ns);
 	i->row.open = true;
-	absorb(s, i, d, out);
+	absorb(s, i, &n, out);
+	text_copy(out->id, sizeof(out->id), i->row.id);
+	return 0;
+}
+
+static bool is_sound(const struct incident_finding *f)
+{
+	const struct finding *g = &f->finding;
+
+	return f->job[0] && memchr(f->job, 0, sizeof(f->job)) && g->kind >= FINDING_SLOW_RANK &&
+	       g->kind <= FINDING_IMBALANCE && g->cause < CAUSE_COUNT &&
+	       g->rank_count <= FINDING_RANKS_MAX && g->evidence_count <= FINDING_EVIDENCE_MAX &&
+	       g->last_step >= g->first_step && isfinite(g->excess) && isfinite(g->effect_ns) &&
+	       isfinite(g->confidence);
+}
+
+int incident_set_add_finding(struct incident_set *s, const struct incident_finding *f,
+			     uint64_t arrival_unix_ns, struct incident_change *out)
+{
+	struct newcomer n = { f->job, f->begin_unix_ns, f->end_unix_ns, NULL,
+			      f->finding.kind == FINDING_IMBALANCE };
+	struct incident *i;
+
+	memset(out, 0, sizeof(*out));
+	if (!is_sound(f))
+		return -EINVAL;
+	if (n.end_unix_ns < n.begin_unix_ns)
+		n.end_unix_ns = n.begin_unix_ns;
+	i = oldest_match(s, &n);
+	if (!i && f->ended) /* of an incident that is forgotten, or too old to tell */
+		return 0;
+	if (!i) {
+		uint64_t seed = hash_bytes(HASH_SEED, f->job, strlen(f->job));
+
+		i = found(s, &n, hash_mix(seed ^ f->begin_unix_ns) + (uint64_t)f->finding.kind);
+		if (!i)
+			return -ENOMEM;
+		out->opened = true;
+	}
+	finding_take(i, f);
+	i->row.open |= !f->ended;
+	if (arrival_unix_ns > i->row.arrival_unix_ns)
+		i->row.arrival_unix_ns = arrival_unix_ns;
+	absorb(s, i, &n, out);
 	text_copy(out->id, sizeof(out->id), i->row.id);
 	return 0;
 }
@@ -529,8 +661,48 @@ int incident_set_restore_window(struct incident_set *s, const char *id, const st
 
 	if (!i)
 		return -ENOENT;
-	incident_add(i, d, 0);
+	incident_add(s, i, d, 0);
 	return 0;
+}
+
+int incident_set_restore_finding(struct incident_set *s, const char *id,
+				 const struct incident_finding *f)
+{
+	struct incident *i = find(s, id);
+
+	if (!i)
+		return -ENOENT;
+	if (!is_sound(f))
+		return -EINVAL;
+	i->blameless = f->finding.kind == FINDING_IMBALANCE;
+	finding_take(i, f);
+	return 0;
+}
+
+void incident_set_job_ended(struct incident_set *s, const char *job)
+{
+	for (struct incident *i = s->first; i; i = i->next)
+		for (uint32_t k = 0; k < i->finding_count && !strcmp(i->row.job, job); k++)
+			i->findings[k].ended = true;
+}
+
+bool incident_set_held_job(const struct incident_set *s, uint32_t index, char job[WIRE_TEXT_BYTES])
+{
+	for (struct incident *i = s->first; i; i = i->next)
+		for (uint32_t k = 0; k < i->finding_count; k++)
+			if (i->row.open && !i->findings[k].ended && !index--) {
+				text_copy(job, WIRE_TEXT_BYTES, i->row.job);
+				return true;
+			}
+	return false;
+}
+
+static bool has_unended(const struct incident *i)
+{
+	for (uint32_t k = 0; k < i->finding_count; k++)
+		if (!i->findings[k].ended)
+			return true;
+	return false;
 }
 
 uint32_t incident_set_tick(struct incident_set *s, uint64_t now_unix_ns,
@@ -545,12 +717,13 @@ uint32_t incident_set_tick(struct incident_set *s, uint64_t now_unix_ns,
 					    now_unix_ns - i->row.arrival_unix_ns :
 					    0;
 
-		if (i->row.open && quiet_ns > s->config.silence_ns && n < max) {
+		if (i->row.open && n < max &&
+		    quiet_ns > (has_unended(i) ? s->config.memory_ns : s->config.silence_ns)) {
 			i->row.open = false;
 			text_copy(closed[n++], INCIDENT_ID_BYTES, i->row.id);
 		} else if (!i->row.open && quiet_ns > s->config.memory_ns) {
 			unlink_incident(s, i);
-			incident_free(i);
+			incident_free(s, i);
 		}
 		i = next;
 	}
@@ -566,364 +739,31 @@ uint32_t incident_set_count(const struct incident_set *s, bool open_only)
 	return n;
 }
 
-/* ---- the verdict ---- */
-
-#define REASON(m, r) ((m)->reasons >> (r)&1)
-
-/* What a rank is to blame for; 0: nothing. */
-static double blame(const struct incident *i, const struct member *m, uint32_t reason)
+bool incident_set_row(const struct incident_set *s, const char *id, struct incident_row *row)
 {
-	uint64_t most = 0, stalled = 0;
+	const struct incident *i = find(s, id);
 
-	if (!REASON(m, reason))
-		return 0;
-	if (reason != WINDOW_STALL)
-		return m->self_excess_ns > 0 ? m->self_excess_ns : 1;
-	/* Everybody stops when one is stuck: it is the one that entered the fewest collectives. Where
-	 * all entered the same, nobody is blamed, unless there is but one. */
-	for (uint32_t k = 0; k < i->member_count; k++) {
-		if (!REASON(&i->members[k], WINDOW_STALL))
-			continue;
-		stalled++;
-		if (i->members[k].collectives > most)
-			most = i->members[k].collectives;
-	}
-	return (double)(most - m->collectives) + (stalled == 1);
-}
-
-struct verdict {
-	const char *symptom;
-	uint32_t reason; /* whose ranks are the culprits; 0: nobody is known */
-	double worst;
-	uint32_t culprits, suspects;
-	const struct member *lead; /* the worst culprit, else the worst victim */
-};
-
-static bool is_culprit(const struct incident *i, const struct verdict *v, const struct member *m)
-{
-	return v->worst > 0 && blame(i, m, v->reason) >= CULPRIT_SHARE * v->worst;
-}
-
-static double excess_of(const struct member *m)
-{
-	return m->expected_ns > 0 ? m->latency_ns / m->expected_ns - 1 : 0;
-}
-
-/* A host that is late once, near a fault in time, is part of the same incident but not of the fault. */
-static bool is_brief(const struct run *r)
-{
-	return !(r->reasons & (1u << WINDOW_STALL | 1u << WINDOW_DRIFT)) &&
-	       r->flagged <= HICCUP_STEPS_MAX && r->self_excess_ns < HICCUP_LOST_NS;
-}
-
-/* Nobody was slow for longer than a moment, and nobody often. */
-static bool is_hiccup(const struct incident *i)
-{
-	for (uint32_t k = 0; k < i->member_count; k++)
-		if (i->members[k].flagged > HICCUP_ALL_MAX ||
-		    i->members[k].self_excess_ns >= HICCUP_LOST_NS)
-			return false;
-	for (uint32_t k = 0; k < i->run_count; k++)
-		if (!is_brief(&i->runs[k]))
-			return false;
-	return true;
-}
-
-static void judge(const struct incident *i, uint32_t job_ranks, struct verdict *v)
-{
-	static const uint32_t order[] = { WINDOW_STALL, WINDOW_SELF, WINDOW_PEER, WINDOW_DRIFT };
-	uint32_t known = job_ranks;
-
-	*v = (struct verdict){ .symptom = "slow_job" };
-	for (uint32_t k = 0; k < i->member_count; k++)
-		if (i->members[k].world_size > 0 && (uint32_t)i->members[k].world_size > known)
-			known = (uint32_t)i->members[k].world_size;
-	for (int o = 0; o < 4 && !v->reason; o++)
-		for (uint32_t k = 0; k < i->member_count; k++)
-			if (REASON(&i->members[k], order[o]))
-				v->reason = order[o];
-	for (uint32_t k = 0; k < i->member_count; k++) {
-		const struct member *m = &i->members[k];
-		double b = v->reason ? blame(i, m, v->reason) : 0;
-
-		v->suspects += v->reason && REASON(m, v->reason);
-		if (b > v->worst ||
-		    (v->worst <= 0 && (!v->lead || excess_of(m) > excess_of(v->lead)))) {
-			v->worst = b;
-			v->lead = m;
-		}
-	}
-	for (uint32_t k = 0; k < i->member_count; k++)
-		v->culprits += is_culprit(i, v, &i->members[k]);
-	if (known < 2)
-		known = i->member_count;
-	if (v->reason == WINDOW_STALL)
-		v->symptom = "stall";
-	else if (v->reason == WINDOW_DRIFT)
-		v->symptom = "drift";
-	else if (is_hiccup(i))
-		v->symptom = "hiccup";
-	else if ((v->reason == WINDOW_SELF || v->reason == WINDOW_PEER) &&
-		 (v->culprits < 2 || 2 * v->culprits <= known))
-		v->symptom = "slow_rank";
-}
-
-static int by_key(const void *a, const void *b)
-{
-	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-
-	return x < y ? -1 : x > y;
-}
-
-/* When the fault was: from the culprits' runs (everybody's where there is no culprit) that are more
- * than hiccups; where all are hiccups, the incident's own time. */
-static void fault_time(const struct incident *i, const struct verdict *v, uint64_t *begin_unix_ns,
-		       uint64_t *end_unix_ns)
-{
-	static uint64_t culprits[LIMIT_INCIDENT_RANKS];
-	struct run all = { .begin_unix_ns = UINT64_MAX };
-	uint32_t count = 0;
-	bool found = false;
-
-	for (uint32_t k = 0; k < i->member_count; k++)
-		if (v->worst > 0 && is_culprit(i, v, &i->members[k]))
-			culprits[count++] = member_key(i->members[k].rank, i->members[k].node);
-	qsort(culprits, count, sizeof(*culprits), by_key);
-	for (uint32_t k = 0; k < i->run_count; k++) {
-		const struct run *r = &i->runs[k];
-
-		if (is_brief(r) ||
-		    (count && !bsearch(&r->member, culprits, count, sizeof(*culprits), by_key)))
-			continue;
-		run_merge(&all, r);
-		found = true;
-	}
-	*begin_unix_ns = found ? all.begin_unix_ns : i->row.begin_unix_ns;
-	*end_unix_ns = found ? all.end_unix_ns : i->row.end_unix_ns;
-}
-
-/* Its steps that were slow, by the same rule. */
-static struct run fault_steps(const struct incident *i, const struct member *m)
-{
-	struct run all = { .begin_unix_ns = UINT64_MAX };
-	uint64_t key = member_key(m->rank, m->node);
-
-	for (uint32_t k = 0; k < i->run_count; k++)
-		if (i->runs[k].member == key && !is_brief(&i->runs[k]))
-			run_merge(&all, &i->runs[k]);
-	if (!all.flagged)
-		all = (struct run){ .flagged = m->flagged, .first_step = m->first_step,
-					.last_step = m->last_step, .onset_step = m->onset_step };
-	return all;
-}
-
-static int by_number(const void *a, const void *b)
-{
-	int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
-
-	return x < y ? -1 : x > y;
-}
-
-/* Worst first for culprits, so that `ranks[0]` is the one to look at; victims by number. */
-static json_t *ranks_json(const struct incident *i, const struct verdict *v, bool culprits)
-{
-	int32_t ranks[NAMED_RANKS_MAX];
-	uint32_t n = 0;
-	json_t *out = json_array();
-
-	if (culprits && v->lead && is_culprit(i, v, v->lead))
-		ranks[n++] = v->lead->rank;
-	for (uint32_t k = 0; k < i->member_count && n < NAMED_RANKS_MAX; k++) {
-		const struct member *m = &i->members[k];
-
-		if (is_culprit(i, v, m) != culprits || (culprits && m == v->lead))
-			continue;
-		if (culprits || REASON(m, WINDOW_COMM) || REASON(m, WINDOW_STALL))
-			ranks[n++] = m->rank;
-	}
-	if (n > 1 && !culprits)
-		qsort(ranks, n, sizeof(*ranks), by_number);
-	else if (n > 2)
-		qsort(ranks + 1, n - 1, sizeof(*ranks), by_number);
-	for (uint32_t k = 0; k < n; k++)
-		json_array_append_new(out, json_integer(ranks[k]));
-	return out;
-}
-
-static json_t *nodes_json(const struct incident *i, const struct verdict *v)
-{
-	json_t *out = json_array();
-
-	for (uint32_t k = 0; k < i->member_count && json_array_size(out) < 64; k++) {
-		const struct member *m = &i->members[k];
-		bool seen = false;
-		size_t at;
-		json_t *j;
-
-		if (v->worst > 0 && !is_culprit(i, v, m))
-			continue;
-		json_array_foreach(out, at, j)
-			seen |= !strcmp(json_string_value(j), m->node);
-		if (!seen)
-			json_array_append_new(out, text_json(m->node));
-	}
-	return out;
-}
-
-static json_t *parts_json(const struct member *m)
-{
-	json_t *out = json_array();
-
-	for (uint32_t k = 0; m && k < m->part_count; k++) {
-		const struct digest_part *p = &m->parts[k];
-
-		json_array_append_new(out, json_pack("{s:s, s:o, s:f, s:f, s:f}", "kind",
-						     explain_kind_name(p->kind), "name",
-						     text_json(p->name), "expected_ms",
-						     text_ms(p->expected_ns), "observed_ms",
-						     text_ms(p->observed_ns), "share", p->share));
-	}
-	return out;
-}
-
-struct rank_signal {
-	struct os_signal s; /* first: os_signal_order gets this pointer */
-	int32_t rank;
-};
-
-static json_t *signal_json(const struct rank_signal *r)
-{
-	const struct os_signal *s = &r->s;
-	char line[256];
-
-	return json_pack("{s:i, s:o, s:o, s:o, s:f, s:o, s:f, s:b, s:o}", "rank", (int)r->rank, "name",
-			 text_json(s->name), "subject", text_json(s->subject), "unit",
-			 text_json(s->unit), "value", s->value, "usual",
-			 s->usual < 0 ? json_null() : json_real(s->usual), "weight_ms", s->weight_ms,
-			 "raised", (int)(s->flags & OS_SIGNAL_RAISED), "text",
-			 text_json(os_signal_text(s, line, sizeof(line))));
-}
-
-/* Those of the culprits; where nobody is to blame, of the rank that shows the most, and what is raised on
- * the others. */
-static json_t *signals_json(const struct incident *i, const struct verdict *v)
-{
-	struct rank_signal *all = malloc(LIMIT_INCIDENT_SIGNALS * sizeof(*all));
-	json_t *out = json_array();
-	uint32_t n = 0;
-
-	for (uint32_t k = 0; all && k < i->member_count; k++) {
-		const struct member *m = &i->members[k];
-
-		bool whole = v->worst > 0 ? is_culprit(i, v, m) : m == v->lead;
-
-		for (uint32_t j = 0; j < m->signal_count && n < LIMIT_INCIDENT_SIGNALS; j++)
-			if (whole || (v->worst <= 0 && m->signals[j].flags & OS_SIGNAL_RAISED))
-				all[n++] = (struct rank_signal){ m->signals[j], m->rank };
-	}
-	if (n)
-		qsort(all, n, sizeof(*all), os_signal_order);
-	for (uint32_t j = 0; j < n; j++)
-		json_array_append_new(out, signal_json(&all[j]));
-	free(all);
-	return out;
-}
-
-static void say(json_t *list, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-
-static void say(json_t *list, const char *fmt, ...)
-{
-	char line[256];
-	va_list ap;
-
-	if (json_array_size(list) >= 32)
-		return;
-	va_start(ap, fmt);
-	vsnprintf(line, sizeof(line), fmt, ap);
-	va_end(ap);
-	json_array_append_new(list, text_json(line));
-}
-
-/* INV-9: what is not there is named. */
-static json_t *missing_json(const struct incident *i, const struct verdict *v)
-{
-	json_t *out = json_array();
-
-	if (!v->reason)
-		say(out, "no rank has lost time of its own: the cause is outside of what was seen");
-	else if (v->worst <= 0)
-		say(out, "all ranks stopped at the same collective: nothing tells who stopped first");
-	else if (v->lead && !v->lead->part_count)
-		say(out, "rank %d: no healthy steps to explain the excess by", v->lead->rank);
-	for (uint32_t k = 0; k < i->member_count; k++) {
-		const struct member *m = &i->members[k];
-
-		if (is_culprit(i, v, m) && m->summaries == m->windows)
-			say(out, "rank %d: summaries only, no events", m->rank);
-		if (m->lost)
-			say(out, "rank %d: %llu events lost (mostly %s)", m->rank,
-			    (unsigned long long)m->lost, m->lost_cause);
-	}
-	if (i->ranks_dropped)
-		say(out, "windows of further ranks are not summed up");
-	return out;
+	if (i)
+		*row = i->row;
+	return i != NULL;
 }
 
 json_t *incident_set_json(const struct incident_set *s, const char *id, uint32_t job_ranks,
 			  struct incident_row *row)
 {
-	static const struct member nobody;
 	const struct incident *i = find(s, id);
-	const struct member *m;
-	uint64_t begin_unix_ns, end_unix_ns;
-	struct run steps;
-	struct verdict v;
-	double self_excess;
 
-	if (!i)
-		return NULL;
-	if (row)
+	if (i && row)
 		*row = i->row;
-	judge(i, job_ranks, &v);
-	m = v.lead ? v.lead : &nobody;
-	fault_time(i, &v, &begin_unix_ns, &end_unix_ns);
-	steps = fault_steps(i, m);
-	self_excess = m->expected_self_ns > 0 ? m->self_ns / m->expected_self_ns - 1 : 0;
-	return json_pack(
-		"{s:s, s:s, s:s, s:I, s:I, s:s, s:o, s:o, s:o, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:f, "
-		"s:o, s:o, s:I, s:I, s:I, s:o}",
-		"id", i->row.id, "job", i->row.job, "state", i->row.open ? "open" : "closed",
-		"begin_unix_ns", (json_int_t)begin_unix_ns, "end_unix_ns",
-		(json_int_t)end_unix_ns, "symptom", v.symptom, "ranks",
-		ranks_json(i, &v, true), "victims", ranks_json(i, &v, false), "nodes",
-		nodes_json(i, &v), "first_step", (json_int_t)steps.first_step, "last_step",
-		(json_int_t)steps.last_step, "flagged_steps", (json_int_t)steps.flagged,
-		"steps_to_flag",
-		(json_int_t)(steps.flagged ? steps.first_step - steps.onset_step + 1 : 0), "latency_ms",
-		text_ms(m->latency_ns), "expected_ms", text_ms(m->expected_ns), "excess",
-		excess_of(m), "self_excess", self_excess, "parts", parts_json(m), "signals",
-		signals_json(i, &v), "uploaded_bytes",
-		(json_int_t)i->bytes, "raw_bytes", (json_int_t)i->raw_bytes, "window_count",
-		(json_int_t)i->windows, "missing", missing_json(i, &v));
+	return i ? incident_json_make(s, i, job_ranks) : NULL;
 }
 
-const char *incident_reason_name(unsigned reason)
+json_t *incident_set_findings(const struct incident_set *s, const char *id)
 {
-	switch ((enum window_reason)reason) {
-	case WINDOW_SELF:
-		return "self";
-	case WINDOW_COMM:
-		return "comm";
-	case WINDOW_DRIFT:
-		return "drift";
-	case WINDOW_STALL:
-		return "stall";
-	case WINDOW_ASKED:
-		return "asked";
-	case WINDOW_MANUAL:
-		return "manual";
-	case WINDOW_PEER:
-		return "peer";
-	}
-	return "unknown";
+	const struct incident *i = find(s, id);
+	json_t *list = i && i->finding_count ? json_array() : NULL;
+
+	for (uint32_t k = 0; list && k < i->finding_count; k++)
+		json_array_append_new(list, finding_json_make(&i->findings[k]));
+	return list;
 }

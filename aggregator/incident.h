@@ -14,16 +14,29 @@
 #include <jansson.h>
 
 #include "aggregator/digest.h"
+#include "analysis/finding.h"
 
 #define INCIDENT_ID_BYTES    9 /* 8 hex digits and NUL */
 #define INCIDENT_ABSORB_MAX  16
 
 struct incident_set;
 
+/* What else is known of a job's ranks, from sketches; any member may be NULL. Called while a verdict is
+ * made; results are the caller's (wire_sketch_free). */
+struct incident_sources {
+	void *arg;
+	int (*sketch)(void *arg, const char *job, int32_t rank, struct sketch *out); /* 0, -errno */
+	/* what is normal of its role by earlier runs */
+	int (*baseline)(void *arg, const char *job, int32_t rank, struct sketch *out);
+	/* healthy ranks of its role; their number */
+	uint32_t (*peers)(void *arg, const char *job, int32_t rank, int32_t *ranks, uint32_t max);
+};
+
 struct incident_config {
 	uint64_t gap_ns;     /* between windows of one incident */
 	uint64_t silence_ns; /* without a window until an incident is closed */
 	uint64_t memory_ns;  /* how long late windows may still join a closed one */
+	struct incident_sources sources;
 };
 
 struct incident_change {
@@ -33,11 +46,22 @@ struct incident_change {
 	char absorbed[INCIDENT_ABSORB_MAX][INCIDENT_ID_BYTES];
 };
 
+/* What detection across ranks says without any window: told when it is sure, as often as it knows more,
+ * and once more when it has ended. The same job, kind and begin_unix_ns (or worst rank) is the same
+ * finding. begin_unix_ns: of its first step; end_unix_ns: of the latest step that shows it. */
+struct incident_finding {
+	char job[WIRE_TEXT_BYTES];
+	uint64_t begin_unix_ns, end_unix_ns;
+	struct finding finding;
+	bool ended;
+};
+
 /* The columns of an incident's row in the store. */
 struct incident_row {
 	char id[INCIDENT_ID_BYTES], job[WIRE_TEXT_BYTES];
 	bool open;
 	uint64_t begin_unix_ns, end_unix_ns, arrival_unix_ns; /* of the last window */
+	uint64_t updated_unix_ns; /* when it was written; never the same for two writes */
 };
 
 int incident_set_open(struct incident_set **out, const struct incident_config *c);
@@ -46,15 +70,28 @@ void incident_set_close(struct incident_set *s); /* NULL is a no-op */
  * 0, -ENOMEM (nothing changed). */
 int incident_set_add(struct incident_set *s, const struct digest *d, uint64_t arrival_unix_ns,
 		     struct incident_change *out);
+/* A finding joins the incident of its job as a window does; one about imbalance joins only its like,
+ * since it blames nobody. 0, -ENOMEM, -EINVAL (no job, impossible kind or counts). */
+int incident_set_add_finding(struct incident_set *s, const struct incident_finding *f,
+			     uint64_t arrival_unix_ns, struct incident_change *out);
 /* As stored earlier: an incident without its windows, then its windows. -EEXIST, -ENOENT. */
 int incident_set_restore(struct incident_set *s, const struct incident_row *row);
 int incident_set_restore_window(struct incident_set *s, const char *id, const struct digest *d);
+int incident_set_restore_finding(struct incident_set *s, const char *id,
+				 const struct incident_finding *f);
+/* A finding that has not ended holds its incident open for memory_ns at most, or until its job is told
+ * to be gone. The index-th job with such a finding (jobs may come twice); false: no more. */
+bool incident_set_held_job(const struct incident_set *s, uint32_t index, char job[WIRE_TEXT_BYTES]);
+void incident_set_job_ended(struct incident_set *s, const char *job);
 /* Closes what is silent and forgets what is old; the ids of the newly closed. */
 uint32_t incident_set_tick(struct incident_set *s, uint64_t now_unix_ns,
 			   char closed[][INCIDENT_ID_BYTES], uint32_t max);
 /* job_ranks: ranks of the job that are known to be alive, 0 unknown. Returns owned; NULL: no such. */
 json_t *incident_set_json(const struct incident_set *s, const char *id, uint32_t job_ranks,
 			  struct incident_row *row);
+bool incident_set_row(const struct incident_set *s, const char *id, struct incident_row *row);
+/* Its findings for the store, a list as finding_json.h makes them; NULL: it has none. */
+json_t *incident_set_findings(const struct incident_set *s, const char *id);
 uint32_t incident_set_count(const struct incident_set *s, bool open_only);
 const char *incident_reason_name(unsigned reason);
 

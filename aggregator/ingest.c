@@ -34,6 +34,8 @@ struct ingest {
 	struct commit *commit;
 	struct fleet *fleet;
 	bool verify;
+	picture_name_fn name;
+	void *name_arg;
 	int stopping; /* atomic; a hint, no data hangs on it */
 	sem_t decoders;
 	pthread_mutex_t lock;
@@ -49,23 +51,41 @@ static void count(struct ingest *g, uint64_t *counter)
 	pthread_mutex_unlock(&g->lock);
 }
 
-static void reply(struct context *x, enum wire_status status, const uint8_t *id, const char *why)
+/* r NULL: no memory for an answer; the peer sends again. */
+static void send_reply(struct context *x, const struct wire_reply *r)
 {
-	struct wire_reply *r = calloc(1, sizeof(*r));
 	struct buf b;
 
 	buf_init(&b, LIMIT_WIRE_MESSAGE_BYTES);
+	if (r && wire_reply_encode(r, &b))
+		b.bytes = 0;
+	rep_answer(x->g->rep, x->request, b.data, b.bytes);
+	buf_fini(&b);
+}
+
+static void reply(struct context *x, enum wire_status status, const uint8_t *id, const char *why)
+{
+	struct wire_reply *r = calloc(1, sizeof(*r));
+
 	if (r) {
 		r->status = status;
 		if (id)
 			memcpy(r->id, id, sizeof(r->id));
 		text_copy(r->message, sizeof(r->message), why);
-		if (wire_reply_encode(r, &b))
-			b.bytes = 0; /* no memory for an answer: the peer sends again */
 	}
+	send_reply(x, r);
 	free(r);
-	rep_answer(x->g->rep, x->request, b.data, b.bytes);
-	buf_fini(&b);
+}
+
+/* Commands for the node ride along. */
+static void reply_commands(struct context *x, const struct beat *b)
+{
+	struct wire_reply *r = calloc(1, sizeof(*r));
+
+	if (r)
+		r->command_count = fleet_commands(x->g->fleet, b, r->commands, WIRE_COMMANDS_MAX);
+	send_reply(x, r);
+	free(r);
 }
 
 static void on_committed(struct commit_item *item, enum wire_status status, const char *why)
@@ -76,6 +96,7 @@ static void on_committed(struct commit_item *item, enum wire_status status, cons
 	count(g, status == WIRE_OK	  ? &g->stats.windows_ok :
 		 status == WIRE_DUPLICATE ? &g->stats.windows_duplicate :
 					    &g->stats.windows_retry);
+	picture_drop(item->digest.picture);
 	reply(x, status, item->digest.id, why);
 }
 
@@ -97,6 +118,7 @@ static void handle_window(struct context *x)
 			  wire_window_decode_names(body, bytes, &w);
 	if (!err) {
 		digest_make(&w, bytes, &x->item.digest);
+		x->item.digest.picture = picture_make(&w, g->name, g->name_arg);
 		wire_window_free(&w);
 	}
 	sem_post(&g->decoders);
@@ -111,11 +133,13 @@ static void handle_window(struct context *x)
 	}
 	x->item.body = body;
 	x->item.bytes = bytes;
+	x->item.stranger = !fleet_window(g->fleet, &x->item.digest, clock_monotonic_ns());
 	x->item.done = on_committed;
 	err = __atomic_load_n(&g->stopping, __ATOMIC_RELAXED) ? -ESHUTDOWN :
 								commit_push(g->commit, &x->item);
 	if (err) {
 		count(g, &g->stats.windows_retry);
+		picture_drop(x->item.digest.picture);
 		reply(x, WIRE_RETRY, x->item.digest.id,
 			     err == -ESHUTDOWN ? "shutting down" : "busy");
 	}
@@ -133,8 +157,29 @@ static void handle_beat(struct context *x)
 		return;
 	}
 	fleet_beat(g->fleet, &b, clock_monotonic_ns());
+	reply_commands(x, &b);
 	wire_beat_free(&b);
-	reply(x, WIRE_OK, NULL, "");
+}
+
+static void handle_sketch(struct context *x)
+{
+	struct ingest *g = x->g;
+	struct sketch s;
+	int err;
+	bool good;
+
+	sem_wait(&g->decoders);
+	err = wire_sketch_decode(x->request->body, x->request->bytes, &s);
+	sem_post(&g->decoders);
+	if (err) {
+		count(g, &g->stats.sketches_reject);
+		reply(x, err == -ENOMEM ? WIRE_RETRY : WIRE_REJECT, NULL, why_rejected(err));
+		return;
+	}
+	good = fleet_sketch_put(g->fleet, &s, x->request->body, x->request->bytes, clock_monotonic_ns());
+	count(g, good ? &g->stats.sketches_ok : &g->stats.sketches_reject);
+	wire_sketch_free(&s);
+	reply(x, good ? WIRE_OK : WIRE_REJECT, NULL, good ? "" : "not this node's rank");
 }
 
 static void on_request(void *arg, struct rep_request *q)
@@ -154,6 +199,9 @@ static void on_request(void *arg, struct rep_request *q)
 		break;
 	case WIRE_BEAT:
 		handle_beat(x);
+		break;
+	case WIRE_SKETCH:
+		handle_sketch(x);
 		break;
 	default:
 		count(g, &g->stats.other_reject);
@@ -192,7 +240,7 @@ static uint32_t connection_max(void)
 }
 
 int ingest_open(struct ingest **out, const char *url, uint32_t contexts, bool verify,
-		struct commit *commit, struct fleet *fleet)
+		struct commit *commit, struct fleet *fleet, picture_name_fn name, void *name_arg)
 {
 	struct ingest *g = calloc(1, sizeof(*g) + contexts * sizeof(g->contexts[0]));
 	const struct rep_config c = { .url = url, .slot_count = contexts,
@@ -207,6 +255,8 @@ int ingest_open(struct ingest **out, const char *url, uint32_t contexts, bool ve
 	g->commit = commit;
 	g->fleet = fleet;
 	g->verify = verify;
+	g->name = name;
+	g->name_arg = name_arg;
 	pthread_mutex_init(&g->lock, NULL);
 	sem_init(&g->decoders, 0, cpus < 1 ? 1 : cpus > DECODERS_MAX ? DECODERS_MAX : (unsigned)cpus);
 	for (uint32_t i = 0; i < contexts; i++)

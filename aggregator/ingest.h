@@ -16,15 +16,16 @@ struct ingest;
 
 struct ingest_stats {
 	uint64_t windows_ok, windows_duplicate, windows_retry, windows_reject;
-	uint64_t beats_ok, beats_reject, other_reject;
+	uint64_t beats_ok, beats_reject, sketches_ok, sketches_reject, other_reject;
 	uint64_t received_bytes;
 	struct rep_stats peers;
 };
 
-/* verify: decode the records too before a window is acknowledged. 0; -EADDRINUSE, -EINVAL (url),
+/* name: for the functions of stacks (aggregator/picture.h), NULL: none.
+ * verify: decode the records too before a window is acknowledged. 0; -EADDRINUSE, -EINVAL (url),
  * -ENOMEM, -EIO. */
 int ingest_open(struct ingest **out, const char *url, uint32_t contexts, bool verify,
-		struct commit *commit, struct fleet *fleet);
+		struct commit *commit, struct fleet *fleet, picture_name_fn name, void *name_arg);
 /* From now on windows are told to come again; replies under way still go out. */
 void ingest_stop(struct ingest *g);
 /* After commit_stop: no item is with the committer any more. Lets replies go out, then waits for

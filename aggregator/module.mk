@@ -1,9 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 # all but main() is a library, for the unit tests
 LIBS += aggregator
-aggregator_SRCS := aggregator/api.c aggregator/api_symbols.c aggregator/commit.c aggregator/digest.c aggregator/fleet.c \
-	aggregator/incident.c aggregator/ingest.c aggregator/rep.c aggregator/store.c aggregator/symbols.c aggregator/text.c
-aggregator_LDLIBS := -lnng -lsqlite3 -lmicrohttpd -ljansson
+aggregator_SRCS := aggregator/api.c aggregator/alert.c aggregator/api_symbols.c aggregator/commit.c aggregator/digest.c \
+	aggregator/incident.c aggregator/incident_judge.c aggregator/incident_json.c aggregator/picture.c \
+	aggregator/finding_json.c aggregator/verdict.c aggregator/verdict_sketch.c aggregator/ingest.c aggregator/rep.c aggregator/store.c aggregator/symbols.c aggregator/text.c
+aggregator_SRCS += aggregator/baselines.c aggregator/clocks.c aggregator/cross.c aggregator/cross_colls.c \
+	aggregator/cross_findings.c aggregator/cross_rows.c aggregator/fleet.c aggregator/fleet_admit.c \
+	aggregator/fleet_detect.c aggregator/fleet_json.c aggregator/fleet_pull.c aggregator/fleet_temporal.c \
+	aggregator/hang.c aggregator/idmap.c aggregator/sketches.c aggregator/temporal.c aggregator/waterline.c
+aggregator_LDLIBS := -lnng -lsqlite3 -lmicrohttpd -lcurl -ljansson
 
 PROGS += sysom-aggregator
 INSTALL_PROGS += sysom-aggregator
@@ -24,7 +29,20 @@ test_incident_LDLIBS := -lcmocka
 test_store_USES := aggregator wire analysis base
 test_store_LDLIBS := -lcmocka
 
+UNIT += test_verdict
+test_verdict_USES := aggregator wire analysis base
+test_verdict_LDLIBS := -lcmocka
+UNIT += test_fleet test_hang test_temporal
+test_fleet_USES := aggregator wire analysis base
+test_fleet_LDLIBS := -lcmocka
+test_hang_USES := aggregator wire analysis base
+test_hang_LDLIBS := -lcmocka
+test_temporal_USES := aggregator wire analysis base
+test_temporal_LDLIBS := -lcmocka
+
 BENCH += bench_ingest
+BENCH += bench_fleet
+bench_fleet_USES := aggregator wire analysis base
 bench_ingest_USES := aggregator wire analysis base
 
 FUZZ += fuzz_symbolize

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "aggregator/text.h"
+#include "base/clock.h"
 #include "base/limits.h"
 #include "base/log.h"
 
@@ -32,6 +33,15 @@ enum statement {
 	ST_SET_INCIDENT,
 	ST_MOVE_WINDOWS,
 	ST_DROP_INCIDENT,
+	ST_PUT_MERGED,
+	ST_MOVE_MERGED,
+	ST_SUCCESSOR,
+	ST_PUT_FINDINGS,
+	ST_DROP_FINDINGS,
+	ST_FINDINGS,
+	ST_EXPIRE_MERGED,
+	ST_EXPIRE_FINDINGS,
+	ST_FEED,
 	ST_PUT_INCIDENT,
 	ST_EACH_INCIDENT,
 	ST_EACH_BODY,
@@ -64,10 +74,21 @@ static const char *const sql[ST_COUNT] = {
 	[ST_SET_INCIDENT] = "UPDATE windows SET incident=?2 WHERE id=?1",
 	[ST_MOVE_WINDOWS] = "UPDATE windows SET incident=?1 WHERE incident=?2",
 	[ST_DROP_INCIDENT] = "DELETE FROM incidents WHERE id=?1",
+	[ST_PUT_MERGED] = "INSERT OR REPLACE INTO merged(id,successor,at_ns) VALUES(?1,?2,?3)",
+	[ST_MOVE_MERGED] = "UPDATE merged SET successor=?1 WHERE successor=?2",
+	[ST_SUCCESSOR] = "SELECT successor FROM merged WHERE id=?1",
+	[ST_PUT_FINDINGS] = "INSERT OR REPLACE INTO findings(incident,body) VALUES(?1,?2)",
+	[ST_DROP_FINDINGS] = "DELETE FROM findings WHERE incident=?1",
+	[ST_FINDINGS] = "SELECT body FROM findings WHERE incident=?1",
+	[ST_EXPIRE_MERGED] = "DELETE FROM merged WHERE at_ns<?1",
+	[ST_EXPIRE_FINDINGS] =
+		"DELETE FROM findings WHERE ?1 AND incident NOT IN (SELECT id FROM incidents)",
+	[ST_FEED] = "SELECT updated_ns,body,NULL,id FROM incidents WHERE updated_ns>?1 UNION ALL "
+		    "SELECT at_ns,NULL,successor,id FROM merged WHERE at_ns>?1 ORDER BY 1 LIMIT ?2",
 	[ST_PUT_INCIDENT] =
-		"INSERT INTO incidents(id,job,open,begin_ns,end_ns,arrival_ns,body) "
-		"VALUES(?1,?2,?3,?4,?5,?6,?7) ON CONFLICT(id) DO UPDATE SET "
-		"open=?3,begin_ns=?4,end_ns=?5,arrival_ns=?6,body=?7",
+		"INSERT INTO incidents(id,job,open,begin_ns,end_ns,arrival_ns,body,updated_ns) "
+		"VALUES(?1,?2,?3,?4,?5,?6,?7,?8) ON CONFLICT(id) DO UPDATE SET "
+		"open=?3,begin_ns=?4,end_ns=?5,arrival_ns=?6,body=?7,updated_ns=?8",
 	[ST_EACH_INCIDENT] = "SELECT id,job,open,begin_ns,end_ns,arrival_ns FROM incidents "
 			     "WHERE open=1 OR arrival_ns>=?1 ORDER BY arrival_ns DESC LIMIT ?2",
 	[ST_EACH_BODY] = "SELECT b.body FROM windows w JOIN bodies b ON b.seq=w.seq "
@@ -110,6 +131,16 @@ static const char schema[] =
 	"CREATE TABLE ranks(job TEXT NOT NULL, rank INTEGER NOT NULL, node TEXT NOT NULL,"
 	" world_size INTEGER NOT NULL, program TEXT NOT NULL, seen_ns INTEGER NOT NULL,"
 	" PRIMARY KEY(job,rank,node)) WITHOUT ROWID;";
+
+/* What version 2 has beyond version 1. */
+static const char schema_2[] =
+	"ALTER TABLE incidents ADD COLUMN updated_ns INTEGER NOT NULL DEFAULT 0;"
+	"CREATE INDEX incidents_updated ON incidents(updated_ns);"
+	"CREATE TABLE findings(incident TEXT PRIMARY KEY, body TEXT NOT NULL) WITHOUT ROWID;"
+	"CREATE TABLE merged(id TEXT PRIMARY KEY, successor TEXT NOT NULL, at_ns INTEGER NOT NULL)"
+	" WITHOUT ROWID;"
+	"CREATE INDEX merged_at ON merged(at_ns);"
+	"CREATE INDEX merged_successor ON merged(successor);";
 
 struct store {
 	sqlite3 *db;
@@ -212,16 +243,21 @@ static int make_schema(struct store *s)
 	int64_t version = pragma(s, "PRAGMA user_version");
 	int err;
 
-	if (version == STORE_SCHEMA_VERSION && pragma(s, "PRAGMA application_id") == APPLICATION_ID)
+	bool ours = pragma(s, "PRAGMA application_id") == APPLICATION_ID;
+	bool fresh = !version && !pragma(s, "SELECT COUNT(*) FROM sqlite_master");
+
+	if (ours && version == STORE_SCHEMA_VERSION)
 		return 0;
-	if (version != 0 || pragma(s, "SELECT COUNT(*) FROM sqlite_master") != 0) {
+	if (!fresh && !(ours && version == 1)) {
 		log_error("store", "why=\"not a store of this version\" dir=%s version=%lld", s->dir,
 			  (long long)version);
 		return -EPROTO;
 	}
 	err = exec(s, "BEGIN IMMEDIATE", "begin");
-	if (!err)
+	if (!err && fresh)
 		err = exec(s, schema, "schema");
+	if (!err)
+		err = exec(s, schema_2, "schema");
 	snprintf(text, sizeof(text), "PRAGMA application_id=%d; PRAGMA user_version=%d", APPLICATION_ID,
 		 STORE_SCHEMA_VERSION);
 	if (!err)
@@ -446,21 +482,41 @@ int store_set_window_incident(struct store *s, const uint8_t id[16], const char 
 	return run(s, st, "window incident");
 }
 
-int store_merge_incident(struct store *s, const char *to, const char *from)
+/* Statements with up to three values. */
+static int run_with(struct store *s, enum statement which, const char *a, const char *b, uint64_t n)
 {
 	int err;
-	sqlite3_stmt *st = statement(s, ST_MOVE_WINDOWS, &err);
+	sqlite3_stmt *st = statement(s, which, &err);
 
 	if (!st)
 		return err;
-	bind_text(st, 1, to);
-	bind_text(st, 2, from);
-	err = run(s, st, "merge");
-	st = err ? NULL : statement(s, ST_DROP_INCIDENT, &err);
-	if (!st)
-		return err;
-	bind_text(st, 1, from);
+	bind_text(st, 1, a);
+	if (sqlite3_bind_parameter_count(st) > 1)
+		bind_text(st, 2, b);
+	if (sqlite3_bind_parameter_count(st) > 2)
+		sqlite3_bind_int64(st, 3, (int64_t)n);
 	return run(s, st, "merge");
+}
+
+int store_merge_incident(struct store *s, const char *to, const char *from)
+{
+	int err = run_with(s, ST_MOVE_WINDOWS, to, from, 0);
+
+	if (!err)
+		err = run_with(s, ST_DROP_INCIDENT, from, NULL, 0);
+	if (!err)
+		err = run_with(s, ST_DROP_FINDINGS, from, NULL, 0);
+	if (!err)
+		err = run_with(s, ST_MOVE_MERGED, to, from, 0);
+	if (!err)
+		err = run_with(s, ST_PUT_MERGED, from, to, clock_realtime_ns());
+	return err;
+}
+
+int store_put_findings(struct store *s, const char *incident, const char *json)
+{
+	return json ? run_with(s, ST_PUT_FINDINGS, incident, json, 0) :
+		      run_with(s, ST_DROP_FINDINGS, incident, NULL, 0);
 }
 
 int store_put_incident(struct store *s, const struct incident_row *row, const char *json)
@@ -477,6 +533,7 @@ int store_put_incident(struct store *s, const struct incident_row *row, const ch
 	sqlite3_bind_int64(st, 5, (int64_t)row->end_unix_ns);
 	sqlite3_bind_int64(st, 6, (int64_t)row->arrival_unix_ns);
 	bind_text(st, 7, json);
+	sqlite3_bind_int64(st, 8, (int64_t)row->updated_unix_ns);
 	return run(s, st, "incident");
 }
 
@@ -539,6 +596,21 @@ int store_each_window_body(struct store *s, const char *incident,
 	return err;
 }
 
+json_t *store_findings(struct store *s, const char *incident)
+{
+	int err;
+	sqlite3_stmt *st = statement(s, ST_FINDINGS, &err);
+	json_t *list = NULL;
+
+	if (!st)
+		return NULL;
+	bind_text(st, 1, incident);
+	if (sqlite3_step(st) == SQLITE_ROW)
+		list = json_loads(column_text(st, 0), 0, NULL);
+	done(st);
+	return list;
+}
+
 /* ---- retention ---- */
 
 static int expire(struct store *s, enum statement which, uint64_t before)
@@ -549,7 +621,7 @@ static int expire(struct store *s, enum statement which, uint64_t before)
 	if (!st)
 		return err;
 	sqlite3_bind_int64(st, 1, (int64_t)before);
-	if (which != ST_OLDEST_BODIES && which != ST_EXPIRE_INCIDENTS)
+	if (sqlite3_bind_parameter_count(st) > 1)
 		sqlite3_bind_int(st, 2, EXPIRE_BATCH);
 	err = run(s, st, "expire");
 	return err ? err : sqlite3_changes(s->db);
@@ -575,6 +647,10 @@ int store_expire(struct store *s, uint64_t windows_before, uint64_t incidents_be
 		err = expire(s, ST_EXPIRE_WINDOWS, incidents_before);
 	if (err >= 0)
 		err = expire(s, ST_EXPIRE_INCIDENTS, incidents_before);
+	if (err > 0)
+		err = expire(s, ST_EXPIRE_FINDINGS, 1);
+	if (err >= 0)
+		err = expire(s, ST_EXPIRE_MERGED, incidents_before);
 	for (int i = 0; i < 64 && err >= 0 && max_bytes && used_bytes(s) > max_bytes; i++) {
 		err = gone = expire(s, ST_OLDEST_BODIES, 8);
 		n += gone > 0 ? gone : 0;
@@ -687,7 +763,7 @@ static json_t *windows_json(struct store *s, const char *incident)
 	return list;
 }
 
-json_t *store_incident_json(struct store *s, const char *id)
+static json_t *body_json(struct store *s, const char *id)
 {
 	int err;
 	sqlite3_stmt *st = statement(s, ST_INCIDENT, &err);
@@ -699,9 +775,76 @@ json_t *store_incident_json(struct store *s, const char *id)
 	if (sqlite3_step(st) == SQLITE_ROW)
 		j = json_loads(column_text(st, 0), 0, NULL);
 	done(st);
-	if (j)
-		json_object_set_new(j, "windows", windows_json(s, id));
 	return j;
+}
+
+static bool successor_of(struct store *s, const char *id, char out[INCIDENT_ID_BYTES])
+{
+	int err;
+	sqlite3_stmt *st = statement(s, ST_SUCCESSOR, &err);
+	bool known = false;
+
+	if (!st)
+		return false;
+	bind_text(st, 1, id);
+	known = sqlite3_step(st) == SQLITE_ROW;
+	if (known)
+		text_copy(out, INCIDENT_ID_BYTES, column_text(st, 0));
+	done(st);
+	return known;
+}
+
+json_t *store_incident_json(struct store *s, const char *id)
+{
+	char successor[INCIDENT_ID_BYTES];
+	json_t *j = body_json(s, id);
+
+	if (j) {
+		json_object_set_new(j, "windows", windows_json(s, id));
+	} else if (successor_of(s, id, successor)) {
+		j = body_json(s, successor);
+		if (j) {
+			json_object_set_new(j, "merged_from", json_string(id));
+			json_object_set_new(j, "windows", windows_json(s, successor));
+		}
+	}
+	return j;
+}
+
+static json_t *feed_line(sqlite3_stmt *st)
+{
+	json_t *j = sqlite3_column_type(st, 1) == SQLITE_NULL ?
+			    json_pack("{s:s, s:s, s:s}", "id", column_text(st, 3), "life", "merged",
+				      "merged_into", column_text(st, 2)) :
+			    json_loads(column_text(st, 1), 0, NULL);
+
+	if (j)
+		json_object_set_new(j, "updated_unix_ns", json_integer(sqlite3_column_int64(st, 0)));
+	return j;
+}
+
+int store_feed(struct store *s, uint64_t since_unix_ns, uint32_t limit, struct buf *out)
+{
+	int err;
+	sqlite3_stmt *st = statement(s, ST_FEED, &err);
+
+	if (!st)
+		return err;
+	sqlite3_bind_int64(st, 1, (int64_t)(since_unix_ns < INT64_MAX ? since_unix_ns : INT64_MAX));
+	sqlite3_bind_int64(st, 2, limit);
+	while (sqlite3_step(st) == SQLITE_ROW) {
+		json_t *j = feed_line(st);
+		char *text = j ? json_dumps(j, JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL;
+
+		if (text) {
+			buf_puts(out, text);
+			buf_puts(out, "\n");
+		}
+		free(text);
+		json_decref(j);
+	}
+	done(st);
+	return out->failed ? -ENOMEM : 0;
 }
 
 static bool is_known(struct store *s, const uint8_t id[16])

@@ -16,7 +16,7 @@
 #include "aggregator/incident.h"
 #include "base/buf.h"
 
-#define STORE_SCHEMA_VERSION 1
+#define STORE_SCHEMA_VERSION 2
 
 struct store;
 
@@ -34,9 +34,11 @@ void store_rollback(struct store *s);
 int store_put_window(struct store *s, const struct digest *d, uint64_t received_unix_ns,
 		     const void *body, size_t bytes);
 int store_set_window_incident(struct store *s, const uint8_t id[16], const char *incident);
-/* Windows of `from` become windows of `to`, and `from` goes. */
+/* Windows of `from` become windows of `to`; of `from` stays that it became part of `to`. */
 int store_merge_incident(struct store *s, const char *to, const char *from);
 int store_put_incident(struct store *s, const struct incident_row *row, const char *json);
+/* An incident's findings (finding_json.h) as a list; NULL: it has none any more. */
+int store_put_findings(struct store *s, const char *incident, const char *json);
 
 /* Incidents whose last window came after since_unix_ns, oldest first; then the bodies of one's
  * windows in order of arrival. The callbacks' arguments are borrowed for the call; non-zero stops. */
@@ -44,6 +46,9 @@ int store_each_incident(struct store *s, uint64_t since_unix_ns,
 			int (*fn)(void *arg, const struct incident_row *row), void *arg);
 int store_each_window_body(struct store *s, const char *incident,
 			   int (*fn)(void *arg, const void *body, size_t bytes), void *arg);
+
+/* Returns owned; NULL: none. */
+json_t *store_findings(struct store *s, const char *incident);
 
 /* Removes bodies received before windows_before, then incidents and the last traces of windows from
  * before incidents_before, then the oldest bodies until the file holds at most max_bytes; bounded
@@ -63,8 +68,12 @@ uint64_t store_free_bytes(const struct store *s);
 
 /* job and state ("open", "closed") may be NULL. {"incidents":[...]}, newest first; returns owned. */
 json_t *store_incidents_json(struct store *s, const char *job, const char *state, uint32_t limit);
-/* With "windows"; NULL: no such. */
+/* With "windows"; one that was merged is answered by what it became part of, with "merged_from".
+ * NULL: no such. */
 json_t *store_incident_json(struct store *s, const char *id);
+/* Appends incidents that were written after since_unix_ns, oldest first, one JSON object a line, each
+ * with updated_unix_ns; {"id":...,"life":"merged","merged_into":...} for those that were merged. */
+int store_feed(struct store *s, uint64_t since_unix_ns, uint32_t limit, struct buf *out);
 /* Appends the message as received; -ENOENT: never seen; -ESTALE: expired. */
 int store_window_body(struct store *s, const uint8_t id[16], struct buf *out);
 

@@ -21,6 +21,8 @@
 struct symbols {
 	struct symbol_store *store;
 	struct symbol_resolver *resolver;
+	struct symbol_resolver *namer; /* under name_lock */
+	pthread_mutex_t name_lock;
 	atomic_bool stop;
 	bool upload;
 	pthread_mutex_t lock; /* of stats */
@@ -44,6 +46,7 @@ int symbols_open(struct symbols **out, const struct symbols_config *c)
 	if (!s)
 		return -ENOMEM;
 	pthread_mutex_init(&s->lock, NULL);
+	pthread_mutex_init(&s->name_lock, NULL);
 	atomic_init(&s->stop, false);
 	s->upload = c->upload;
 	err = symbol_store_open(&s->store, &o);
@@ -53,6 +56,11 @@ int symbols_open(struct symbols **out, const struct symbols_config *c)
 		r.index_dir = index;
 		r.stop = &s->stop;
 		err = symbol_resolver_open(&s->resolver, &r);
+	}
+	if (!err) { /* indexes of its own: a resolver has one caller, and so have its files */
+		snprintf(index, sizeof(index), "%.1000s/window-index", c->dir);
+		r.debuginfod = false;
+		err = symbol_resolver_open(&s->namer, &r);
 	}
 	if (err) {
 		symbols_close(s);
@@ -66,9 +74,11 @@ void symbols_close(struct symbols *s)
 {
 	if (!s)
 		return;
+	symbol_resolver_close(s->namer);
 	symbol_resolver_close(s->resolver);
 	symbol_store_close(s->store);
 	pthread_mutex_destroy(&s->lock);
+	pthread_mutex_destroy(&s->name_lock);
 	free(s);
 }
 
@@ -275,6 +285,9 @@ unsigned symbols_finish(struct symbols *s, uint64_t session, struct buf *out)
 	text_hex(id, id_bytes, text);
 	if (!err) {
 		symbol_resolver_forget(s->resolver, id, id_bytes);
+		pthread_mutex_lock(&s->name_lock);
+		symbol_resolver_forget(s->namer, id, id_bytes);
+		pthread_mutex_unlock(&s->name_lock);
 		log_info("symbols", "build_id=%s stored", text);
 		return answer(out, 201, json_pack("{s:s}", "stored", text));
 	}
@@ -383,6 +396,21 @@ unsigned symbols_symbolize(struct symbols *s, const void *body, size_t bytes, st
 	status = answer(out, 200, json_pack("{s:o}", "objects", list));
 	json_decref(j);
 	return status;
+}
+
+bool symbols_name(struct symbols *s, const uint8_t *build_id, size_t build_id_bytes, uint64_t address,
+		  char *out, size_t out_bytes)
+{
+	struct symbol_name name;
+	bool known;
+
+	pthread_mutex_lock(&s->name_lock);
+	known = build_id_bytes && !symbol_resolver_find(s->namer, build_id, build_id_bytes, NULL,
+							address, &name);
+	if (known)
+		text_copy(out, out_bytes, name.function);
+	pthread_mutex_unlock(&s->name_lock);
+	return known;
 }
 
 /* ---- figures ---- */

@@ -46,6 +46,11 @@ bool symbols_complete(struct symbols *s, uint64_t session);
 void symbols_abort(struct symbols *s, uint64_t session);
 void symbols_tend(struct symbols *s);
 
+/* The function at an ELF address, from a resolver of its own, which asks no server. false: not known.
+ * Any thread; one at a time gets its answer. */
+bool symbols_name(struct symbols *s, const uint8_t *build_id, size_t build_id_bytes, uint64_t address,
+		  char *out, size_t out_bytes);
+
 struct symbols_stats {
 	struct symbol_store_stats store;
 	struct symbol_resolver_stats resolver; /* as of the last answer */

@@ -24,6 +24,11 @@
 #define SAME_FAULT 0.3
 /* Share of a stretch's steps that lie above the usual level. */
 #define AGREE_MIN 0.55
+/* Of a short one nearly all, by a third of it: two wild steps are no stretch. */
+#define SHORT_MAX   5u
+#define AGREE_SHORT 0.8
+/* In standard deviations: each single step shows it. */
+#define CLEAR 4.0
 /* A rank that became slow rose itself by this share of what it exceeds its peers by. */
 #define ROSE_MIN 0.4
 /* Of a rise that most ranks share, those that rose by half of it are slow. */
@@ -37,6 +42,8 @@
 #define WORK_OTHER 0.05
 /* A rise counts only after so many steps without it. */
 #define BEFORE_MIN 3u
+/* So many kernels that are slow each are the GPU. */
+#define LEADS_ALL 3u
 /* Stretches of several ranks this equal are one fault. */
 #define EQUAL_STEPS 2u
 #define EQUAL_SHARE 0.1
@@ -128,8 +135,22 @@ static void series_make(struct crossrank *c)
 	c->typical_ns = median_of(c->scratch, n);
 	own_series(c, CROSSRANK_OWN, self, c->typical_ns);
 	own_series(c, CROSSRANK_PACE, c->steps->value[JOBSTEPS_PACE], 0);
-	for (int w = 0; w < CROSSRANK_WHATS; w++)
-		against_peers(c, (enum crossrank_what)w);
+	against_peers(c, CROSSRANK_OWN);
+	against_peers(c, CROSSRANK_PACE);
+}
+
+/* One name's pace against that of all kernels: what slows all of them is no news. */
+static void lead_series(struct crossrank *c, uint32_t lead)
+{
+	const double *all = c->steps->value[JOBSTEPS_PACE], *one = c->steps->lead_pace[lead];
+	size_t cells = (size_t)c->ranks * c->n;
+	double *ratio = c->scratch + 7 * cells; /* own_series takes one series of the rest */
+
+	for (size_t i = 0; i < cells; i++)
+		ratio[i] = one[i] / all[i];
+	c->lead = lead;
+	own_series(c, CROSSRANK_LEAD, ratio, 0);
+	against_peers(c, CROSSRANK_LEAD);
 }
 
 /* ---- stretches of one series ---- */
@@ -169,16 +190,25 @@ static bool stretch_fits(const double *v, uint32_t first, uint32_t last, double 
 			 struct found *out)
 {
 	uint32_t length = last - first + 1, above = 0;
-	double sum = 0;
+	double sum = 0, excess, agree;
 
+	memcpy(scratch, v + first, length * sizeof(*v));
+	/* what spills over from a step's tail is no step of its own */
+	excess = median_of(scratch, length) - usual;
+	while (excess > CLEAR * noise->scale[0] && last - first >= STRETCH_MIN && v[last] - usual < excess / 2)
+		last--;
+	while (excess > CLEAR * noise->scale[0] && last - first >= STRETCH_MIN && v[first] - usual < excess / 2)
+		first++;
+	length = last - first + 1;
 	memcpy(scratch, v + first, length * sizeof(*v));
 	*out = (struct found){ first, last, last, median_of(scratch, length) - usual, 0 };
 	out->score = out->excess / levels_error(noise, length) / threshold;
+	agree = length > SHORT_MAX ? AGREE_MIN : AGREE_SHORT;
 	for (uint32_t i = first; i <= last; i++) {
 		double one = v[i] - usual;
 		uint32_t so_far = i - first + 1;
 
-		above += one > 0;
+		above += length > SHORT_MAX ? one > 0 : one > out->excess / 3;
 		/* as the one who looks on would have seen it */
 		sum += fmin(one, 2 * out->excess);
 		if (out->sure == last && so_far >= STRETCH_MIN && i < last &&
@@ -186,7 +216,7 @@ static bool stretch_fits(const double *v, uint32_t first, uint32_t last, double 
 			out->sure = i;
 	}
 	return length >= STRETCH_MIN && out->excess >= floor_of(length) && out->score > 0.6 &&
-	       above >= AGREE_MIN * length;
+	       above >= agree * length;
 }
 
 /* Whether a level lies above the usual one by more than noise and the floor. */
@@ -264,7 +294,10 @@ static void noise_of_rank(const struct crossrank *c, const double *series, const
 	double more;
 
 	levels_noise(series, 1, c->n, all->scale[0] * OWN_NOISE_MIN, c->scratch, out);
+	/* what few steps show beyond everybody's may be chance */
 	more = all->scale[0] > 0 ? out->scale[0] / all->scale[0] : 1;
+	if (more > 1)
+		more = fmax(1, more / (1 + 1 / sqrt(fmax(out->differences, 1))));
 	*out = *all;
 	for (uint32_t k = 0; k < out->scales; k++)
 		out->scale[k] *= more;
@@ -280,7 +313,7 @@ static void add_stretch(struct crossrank *c, uint32_t r, enum crossrank_what wha
 {
 	if (c->stretches < CROSSRANK_STRETCHES_MAX)
 		c->stretch[c->stretches++] = (struct crossrank_stretch){
-			r, what, f->first, f->last, f->sure, f->excess, f->score, false };
+			r, what, f->first, f->last, f->sure, f->excess, f->score, c->lead, 0, false };
 }
 
 static void slow_stretches(struct crossrank *c, enum crossrank_what what)
@@ -291,7 +324,7 @@ static void slow_stretches(struct crossrank *c, enum crossrank_what what)
 	double threshold;
 
 	levels_noise(series, c->ranks, c->n, noise_least(c, what), c->scratch, &all);
-	threshold = levels_threshold(&all, c->ranks * CROSSRANK_WHATS, c->n, c->config->wrong);
+	threshold = levels_threshold(&all, c->ranks * (2 + c->steps->leads), c->n, c->config->wrong);
 	for (uint32_t r = 0; r < c->ranks; r++) {
 		const double *v = series + (size_t)r * c->n;
 		uint32_t n;
@@ -325,21 +358,23 @@ static bool as_long(const struct crossrank_stretch *a, const struct crossrank_st
 	return fabs((double)a->first - b->first) <= near && fabs((double)a->last - b->last) <= near;
 }
 
-/* One rank's stretches of both series that overlap are one; the surer one tells from where to where. */
+/* One rank's stretches of several series that overlap are one; the surest tells from where to where. */
 static void join_whats(struct crossrank *c)
 {
 	for (uint32_t i = 0; i < c->stretches; i++)
 		for (uint32_t k = 0; k < c->stretches; k++) {
 			struct crossrank_stretch *a = &c->stretch[i], *b = &c->stretch[k];
 
-			if (a->rank != b->rank || a->what != CROSSRANK_OWN || b->what != CROSSRANK_PACE ||
-			    a->taken || b->taken || overlap(a, b) <= 0)
+			if (i == k || a->rank != b->rank || a->taken || b->taken || overlap(a, b) <= 0 ||
+			    a->what > b->what || (a->what == b->what && (a->what != CROSSRANK_LEAD || i > k)))
 				continue;
 			b->taken = true;
+			a->leads += b->what == CROSSRANK_LEAD;
 			if (b->score > a->score) {
 				a->first = b->first;
 				a->last = b->last;
 				a->score = b->score;
+				a->lead = b->lead;
 			}
 			a->sure = a->sure < b->sure ? a->sure : b->sure;
 		}
@@ -350,14 +385,15 @@ static double confidence_of(double score)
 	return score > 1 ? 1 - 0.4 / (score * score) : 0.6;
 }
 
-/* Of the steps' own times, in stretch [first, last] of rank r. */
-static double own_excess(const struct crossrank *c, uint32_t r, uint32_t first, uint32_t last)
+/* Of the steps' own times. */
+static double own_excess(const struct crossrank *c, const struct crossrank_stretch *s)
 {
-	double rise = crossrank_rise(c, CROSSRANK_OWN, r, first, last);
-	double peers = crossrank_median(c->against[CROSSRANK_OWN] + (size_t)r * c->n, first, last,
-					c->scratch);
+	double rise;
 
-	return isnan(rise) ? peers : fmin(rise, fmax(peers, 0));
+	if (s->what == CROSSRANK_OWN)
+		return s->excess;
+	rise = crossrank_rise(c, CROSSRANK_OWN, s->rank, s->first, s->last);
+	return isnan(rise) ? 0 : rise;
 }
 
 static int tell(struct crossrank *c, struct crossrank_finding *out, const uint32_t *ranks, uint32_t count)
@@ -371,6 +407,26 @@ static int tell(struct crossrank *c, struct crossrank_finding *out, const uint32
 	if (!rc)
 		c->take(c->to, out);
 	return rc;
+}
+
+/* Only single kernels tell, too short for the step to show it. */
+static void say_lead(const struct crossrank *c, struct finding *f, const struct crossrank_stretch *s)
+{
+	uint32_t name = c->steps->lead[s->lead];
+	double ns = crossrank_median(c->steps->lead_pace[s->lead] + (size_t)s->rank * c->n, s->first, s->last,
+				     c->scratch);
+
+	f->cause = s->leads >= LEADS_ALL ? CAUSE_GPU_SLOW : CAUSE_GPU_KERNEL;
+	finding_say(f, LAYER_GPU, 0, "kernel %.160s takes %.2f times as long as usual", c->job->name[name], ns);
+	if (s->leads)
+		finding_say(f, LAYER_GPU, 0, "and so do %u other kernels", s->leads);
+}
+
+/* Stretches of several ranks that are as long are told together, if both are of steps or of kernels. */
+static bool together(const struct crossrank_stretch *a, const struct crossrank_stretch *b)
+{
+	return as_long(a, b) && (a->what == CROSSRANK_LEAD) == (b->what == CROSSRANK_LEAD) &&
+	       (a->what != CROSSRANK_LEAD || a->lead == b->lead);
 }
 
 static int tell_slow(struct crossrank *c, uint32_t from, uint32_t *ranks)
@@ -388,9 +444,9 @@ static int tell_slow(struct crossrank *c, uint32_t from, uint32_t *ranks)
 		struct crossrank_stretch *s = &c->stretch[i];
 		double excess;
 
-		if (s->taken || !as_long(lead, s))
+		if (s->taken || !together(lead, s))
 			continue;
-		excess = fmax(own_excess(c, s->rank, s->first, s->last), 0);
+		excess = fmax(own_excess(c, s), 0);
 		s->taken = true;
 		ranks[count++] = s->rank;
 		if (count > 1 && excess > worst) { /* worst first */
@@ -404,6 +460,8 @@ static int tell_slow(struct crossrank *c, uint32_t from, uint32_t *ranks)
 		out.finding.confidence = fmax(out.finding.confidence, confidence_of(s->score));
 		out.sure_step = out.sure_step < s->sure ? out.sure_step : s->sure;
 	}
+	if (lead->what == CROSSRANK_LEAD)
+		say_lead(c, &out.finding, lead);
 	out.finding.excess = worst;
 	out.finding.effect_ns = worst * c->typical_ns;
 	return tell(c, &out, ranks, count);
@@ -509,9 +567,9 @@ static int tell_shared(struct crossrank *c, enum crossrank_what what, const stru
 
 static int tell_uniform(struct crossrank *c, uint32_t *ranks)
 {
-	double *series[CROSSRANK_WHATS], *scratch;
-	struct found found[CROSSRANK_WHATS][LEVELS_MAX];
-	uint32_t n[CROSSRANK_WHATS];
+	double *series[2], *scratch;
+	struct found found[2][LEVELS_MAX];
+	uint32_t n[2];
 	int rc = 0;
 
 	series[0] = malloc(((size_t)c->n * 16 + 128) * sizeof(double));
@@ -519,13 +577,13 @@ static int tell_uniform(struct crossrank *c, uint32_t *ranks)
 		return -ENOMEM;
 	series[1] = series[0] + c->n;
 	scratch = series[1] + c->n;
-	for (int w = 0; w < CROSSRANK_WHATS; w++) {
+	for (int w = 0; w <= CROSSRANK_PACE; w++) {
 		struct levels_noise noise;
 
 		shared_series(c, (enum crossrank_what)w, series[w]);
 		levels_noise(series[w], 1, c->n, noise_least(c, (enum crossrank_what)w), scratch, &noise);
 		n[w] = stretches_known(series[w], c->n, &noise,
-				       levels_threshold(&noise, CROSSRANK_WHATS, c->n, c->config->wrong),
+				       levels_threshold(&noise, 3, c->n, c->config->wrong),
 				       scratch, found[w]);
 	}
 	for (uint32_t i = 0; i < n[0] && !rc; i++)
@@ -562,7 +620,7 @@ static int tell_transfer(struct crossrank *c, uint32_t *ranks)
 		v[s] = c->steps->transfers[s] && fabs(c->steps->transfers[s] - usual) < 0.5 ?
 			       c->steps->transfer_ns[s] / c->typical_ns : NAN;
 	levels_noise(v, 1, c->n, noise_least(c, CROSSRANK_OWN), scratch, &noise);
-	n = stretches_known(v, c->n, &noise, levels_threshold(&noise, CROSSRANK_WHATS, c->n, c->config->wrong),
+	n = stretches_known(v, c->n, &noise, levels_threshold(&noise, 3, c->n, c->config->wrong),
 			    scratch, found);
 	for (uint32_t r = 0; r < c->ranks; r++)
 		ranks[count++] = r;
@@ -615,6 +673,43 @@ static void crossrank_free(struct crossrank *c)
 	free(c->stretch);
 }
 
+/* The step's latency over all steps and ranks, for what has no other measure. */
+static double usual_step(struct crossrank *c)
+{
+	return crossrank_median(c->steps->value[JOBSTEPS_LATENCY], 0, c->ranks * c->n - 1, c->scratch);
+}
+
+static int tell_hang(struct crossrank *c, uint32_t *ranks)
+{
+	uint32_t *members = calloc(c->steps->align->instances + 1u, sizeof(*members));
+
+	if (!members)
+		return -ENOMEM;
+	crossrank_hang(c, usual_step(c), members, ranks);
+	free(members);
+	return 0;
+}
+
+static int tell_all(struct crossrank *c, uint32_t *ranks)
+{
+	int rc;
+
+	for (int w = 0; w <= CROSSRANK_PACE && c->ranks > 1; w++)
+		slow_stretches(c, (enum crossrank_what)w);
+	for (uint32_t i = 0; i < c->steps->leads && c->ranks > 1; i++) {
+		lead_series(c, i);
+		slow_stretches(c, CROSSRANK_LEAD);
+	}
+	rc = tell_slow_ranks(c, ranks);
+	if (!rc)
+		rc = tell_uniform(c, ranks);
+	if (!rc && c->ranks > 1 && c->typical_ns > 0)
+		rc = tell_transfer(c, ranks);
+	if (!rc && c->ranks > 1)
+		rc = tell_hang(c, ranks);
+	return rc;
+}
+
 int crossrank_find(const struct crossrank_job *job, const struct crossrank_config *config,
 		   void (*take)(void *to, const struct crossrank_finding *f), void *to)
 {
@@ -630,16 +725,10 @@ int crossrank_find(const struct crossrank_job *job, const struct crossrank_confi
 	rc = crossrank_new(&c);
 	if (!ranks)
 		rc = -ENOMEM;
-	if (!rc) {
-		series_make(&c);
-		for (int w = 0; w < CROSSRANK_WHATS && c.ranks > 1; w++)
-			slow_stretches(&c, (enum crossrank_what)w);
-		rc = tell_slow_ranks(&c, ranks);
-	}
 	if (!rc)
-		rc = tell_uniform(&c, ranks);
-	if (!rc && c.ranks > 1 && c.typical_ns > 0)
-		rc = tell_transfer(&c, ranks);
+		series_make(&c);
+	if (!rc)
+		rc = config->mode == PEERS_SYSOM ? crossrank_sysom(&c) : tell_all(&c, ranks);
 	free(ranks);
 	crossrank_free(&c);
 	return rc;

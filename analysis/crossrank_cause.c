@@ -26,6 +26,9 @@
 #define ONE_SHARE 0.5
 #define OTHERS_ROSE 0.35
 
+/* Of a uniform rise that is the GPUs' waiting. */
+#define HOST_SHARE 0.5
+
 struct side {
 	struct diagnosis_rank rank;
 	struct diagnosis_kernel *kernel;
@@ -203,11 +206,23 @@ static void take_diagnosis(struct finding *f, const struct diagnosis *d, enum fi
 				    finding_layer_name(d->ruled_out[i].layer), d->ruled_out[i].text);
 }
 
+/* The GPUs wait for the hosts, and nothing else explains the rise: the host's, on every rank. */
+static bool hosts_are_late(const struct diagnosis_rank *in, const struct diagnosis_rank *base)
+{
+	double rise = in->self_ns - base->self_ns;
+
+	return rise > 0 && in->idle_ns - base->idle_ns >= HOST_SHARE * rise;
+}
+
 static void diagnose(struct finding *f, const struct diagnosis_input *in, struct diagnosis *d)
 {
 	enum finding_cause gpu = CAUSE_UNKNOWN;
 
 	diagnosis_make(in, d);
+	if (f->kind == FINDING_UNIFORM && in->before && d->cause != CAUSE_CPU_HOST_GAP &&
+	    finding_cause_layer(d->cause) != LAYER_GPU && d->cause != CAUSE_SW_KERNELS &&
+	    hosts_are_late(&in->suspect[0], in->before))
+		d->cause = CAUSE_CPU_HOST_GAP;
 	if (in->before && (d->cause == CAUSE_CPU_HOST_GAP || d->cause == CAUSE_UNKNOWN))
 		gpu = kernels_say(&in->suspect[0], in->before);
 	take_diagnosis(f, d, gpu);
@@ -247,6 +262,11 @@ int crossrank_cause(const struct crossrank *c, struct finding *f, const uint32_t
 			.peer_count = n, .before = quiet >= BEFORE_MIN ? &before.rank : NULL,
 			.job_ranks = c->ranks, .known = CAUSE_UNKNOWN };
 
+		/* what a rise of own times is about is no matter of communication */
+		if (f->kind == FINDING_UNIFORM) {
+			mine.rank.comm_ns = mine.rank.exposed_comm_ns = -1;
+			before.rank.comm_ns = before.rank.exposed_comm_ns = -1;
+		}
 		diagnose(f, &in, d);
 	}
 	sides_free(&mine, 1);

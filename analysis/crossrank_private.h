@@ -9,7 +9,12 @@
 /* Stretches kept per job: a rank that is slow now and then, on every rank of a large job. */
 #define CROSSRANK_STRETCHES_MAX 4096u
 
-enum crossrank_what { CROSSRANK_OWN = 0, CROSSRANK_PACE = 1, CROSSRANK_WHATS };
+enum crossrank_what {
+	CROSSRANK_OWN = 0,  /* own time of the step */
+	CROSSRANK_PACE = 1, /* of its kernels */
+	CROSSRANK_LEAD = 2, /* of one kernel name against the pace of all; filled for one name after another */
+	CROSSRANK_WHATS
+};
 
 struct crossrank_stretch {
 	uint32_t rank; /* index */
@@ -17,6 +22,8 @@ struct crossrank_stretch {
 	uint32_t first, last, sure;
 	double excess; /* of the typical step's own time; of the usual pace */
 	double score;  /* over the threshold */
+	uint32_t lead; /* LEAD: which name */
+	uint32_t leads; /* names joined into it */
 	bool taken;
 };
 
@@ -31,6 +38,7 @@ struct crossrank {
 	double *scratch;	/* 8 * ranks * n + 64 */
 	struct crossrank_stretch *stretch;
 	uint32_t stretches;
+	uint32_t lead; /* whose series own[LEAD] and against[LEAD] are */
 	void (*take)(void *to, const struct crossrank_finding *f);
 	void *to;
 };
@@ -47,5 +55,9 @@ double crossrank_rise(const struct crossrank *c, enum crossrank_what what, uint3
  * stretch. -ENOMEM. */
 int crossrank_cause(const struct crossrank *c, struct finding *f, const uint32_t *ranks, uint32_t count,
 		    uint32_t first, uint32_t last);
+/* crossrank_sysom.c: slow ranks by the paper's rule. -ENOMEM. */
+int crossrank_sysom(struct crossrank *c);
+/* crossrank_hang.c. members: [align->instances] zeros; missing: [ranks]. */
+void crossrank_hang(struct crossrank *c, double step_ns, uint32_t *members, uint32_t *missing);
 
 #endif

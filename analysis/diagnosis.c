@@ -8,6 +8,7 @@
 #include "analysis/diagnosis.h"
 
 #include <float.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,6 +19,8 @@
 
 /* A cause explains at least so much of the excess; a layer that explains less is ruled out. */
 #define EXPLAINS_MIN 0.2
+/* And a line of evidence so much. */
+#define TOLD_MIN     0.05
 #define PEERS_LOOKED 256u
 /* Steps from which on their median is trusted. */
 #define STEPS_SURE 5u
@@ -150,6 +153,7 @@ static void look(struct diagnosis_view *v, const struct diagnosis_input *in,
 	v->out = out;
 	v->than =
 	    in->kind == FINDING_UNIFORM || !in->peer_count ? "than before" : "than on its peers";
+	v->as = in->kind == FINDING_UNIFORM || !in->peer_count ? "as before" : "as on its peers";
 	for (int f = 0; f < FIGURE_COUNT; f++) {
 		v->mine[f] = figure_of(who, (enum diagnosis_figure)f);
 		v->base[f] = base_figure(in, (enum diagnosis_figure)f);
@@ -265,10 +269,35 @@ static struct choice choose(const struct diagnosis_view *v, enum finding_layer o
 	return best;
 }
 
+/* Half of how far healthy peers lie apart: a difference within it is theirs too. */
+static double noise_of(const struct diagnosis_view *v)
+{
+	double least = DBL_MAX, most = 0;
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < v->in->peer_count && v->in->kind != FINDING_UNIFORM; i++) {
+		double x = figure_of(&v->in->peer[i], FIGURE_SELF);
+
+		if (x < 0)
+			continue;
+		least = x < least ? x : least;
+		most = x > most ? x : most;
+		n++;
+	}
+	return n >= 3 ? (most - least) / 2 : 0;
+}
+
+static bool is_within_noise(const struct diagnosis_view *v)
+{
+	return v->pools_known && whole_of(v) <= noise_of(v);
+}
+
 static enum finding_cause cause_alone(const struct diagnosis_view *v)
 {
 	struct choice c = choose(v, LAYER_COUNT);
 
+	if (is_within_noise(v))
+		return CAUSE_UNKNOWN;
 	return c.lead ? c.lead->cause : CAUSE_UNKNOWN;
 }
 
@@ -297,6 +326,12 @@ static int stronger(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
+/* What has a figure that does not matter is no evidence; what has none is told (a setting). */
+static bool is_worth_a_line(const struct diagnosis_view *v, const struct diagnosis_candidate *c)
+{
+	return !(c->effect_ns > 0) || !v->pools_known || c->effect_ns >= TOLD_MIN * whole_of(v);
+}
+
 static void put_evidence(const struct diagnosis_view *v, const struct choice *chosen,
 			 struct diagnosis *out)
 {
@@ -313,7 +348,8 @@ static void put_evidence(const struct diagnosis_view *v, const struct choice *ch
 		for (uint32_t i = 0; i < v->count; i++) {
 			enum finding_layer own = finding_cause_layer(order[i]->cause);
 
-			if (order[i] != chosen->lead && (own == layer) == !pass)
+			if (order[i] != chosen->lead && (own == layer) == !pass &&
+			    is_worth_a_line(v, order[i]))
 				say(out, own, order[i]->effect_ns, order[i]->text);
 		}
 }
@@ -347,9 +383,10 @@ static void rule_out_gpu(const struct diagnosis_view *v, struct diagnosis *out)
 	struct diagnosis_number a, b;
 
 	if (v->kernel_ratio > 0)
-		rule_out(out, LAYER_GPU, "kernels take %.2f times as long as %s%s", v->kernel_ratio,
-			 elsewhere(v),
-			 v->kernel_spread < 0.02 ? ", each of them" : " (the typical one)");
+		rule_out(out, LAYER_GPU,
+			 "kernels take as long %s within %.1f%% (no single one differs by "
+			 "more than %.0f%%)",
+			 v->as, 100 * fabs(v->kernel_ratio - 1), 100 * v->kernel_spread + 0.5);
 	else if (mine >= 0 && base > 0)
 		rule_out(out, LAYER_GPU, "compute kernels take %s per step, %s %s",
 			 diagnosis_text_ms(mine, &a), diagnosis_text_ms(base, &b), elsewhere(v));
@@ -357,20 +394,21 @@ static void rule_out_gpu(const struct diagnosis_view *v, struct diagnosis *out)
 
 static void rule_out_cpu(const struct diagnosis_view *v, struct diagnosis *out)
 {
-	if (v->function_delta >= 0)
-		rule_out(out, LAYER_CPU,
-			 "no function explains it: the largest change of a share of the CPU time "
-			 "is %.1f points%s%.90s",
-			 100 * v->function_delta, v->function_name[0] ? ", " : "",
-			 v->function_name);
-	else if (known(v, FIGURE_IDLE) && above(v, FIGURE_IDLE) <= 0) {
-		struct diagnosis_number a, b;
+	bool waits = known(v, FIGURE_IDLE) && v->pool_ns[POOL_HOST] > EXPLAINS_MIN * whole_of(v);
+	struct diagnosis_number a, b;
 
+	if (known(v, FIGURE_IDLE) && !waits)
 		rule_out(out, LAYER_CPU,
 			 "its GPU does not wait for the host: idle for %s per step, %s %s",
 			 diagnosis_text_ms(v->mine[FIGURE_IDLE], &a),
 			 diagnosis_text_ms(v->base[FIGURE_IDLE], &b), elsewhere(v));
-	}
+	else if (v->function_delta >= 0)
+		rule_out(out, LAYER_CPU,
+			 "no function explains it: no share of the launching threads' CPU time "
+			 "grew by more "
+			 "than %.1f points%s%.90s",
+			 100 * v->function_delta, v->function_name[0] ? ", " : "",
+			 v->function_name);
 }
 
 static void rule_out_os(const struct diagnosis_view *v, struct diagnosis *out)
@@ -567,10 +605,17 @@ static void conclude(struct diagnosis_view *v, struct diagnosis *out)
 {
 	struct choice c = choose(v, LAYER_COUNT);
 
+	if (is_within_noise(v)) {
+		c.lead = NULL;
+		if (!is_given(v->in->known))
+			diagnosis_missing(
+			    out,
+			    "a difference: in this stretch rank %d is slower by no more "
+			    "than its peers differ",
+			    v->who->rank);
+	}
 	/* what detection knows stands, unless the rank was stopped from outside */
 	if (is_given(v->in->known) && (!c.lead || c.lead->cause != CAUSE_OS_STOPPED))
-		c.lead = NULL;
-	if (c.lead && c.lead->cause == CAUSE_CPU_HOST_GAP && v->in->kind == FINDING_UNIFORM)
 		c.lead = NULL;
 	if (c.lead) {
 		out->cause = c.lead->cause;
@@ -579,6 +624,8 @@ static void conclude(struct diagnosis_view *v, struct diagnosis *out)
 		diagnosis_text_remedy(v, c.lead, out->remedy, sizeof(out->remedy));
 	} else {
 		out->cause = fallback(v);
+		if (out->cause == CAUSE_SW_ENVIRONMENT)
+			c = weigh(v, out->cause);
 		out->effect_ns = v->pools_known ? whole_of(v) : 0;
 		out->confidence = is_given(out->cause)		? 0.8
 				  : out->cause != CAUSE_UNKNOWN ? 0.3

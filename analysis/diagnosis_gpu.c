@@ -201,6 +201,22 @@ static bool has_word(const struct os_signal *s, const char *word)
 	return strstr(s->name, word) || strstr(s->subject, word);
 }
 
+/* A clock that was low from the beginning is as usual, but not as the peers'. */
+static bool is_low(const struct diagnosis_view *v, const struct os_signal *s)
+{
+	const struct os_signal_info *clock = os_signal_info(OS_SIGNAL_GPU_SM_CLOCK);
+	double list[64];
+	uint32_t n = 0;
+
+	if (strcmp(s->name, clock->name) || v->in->kind == FINDING_UNIFORM)
+		return false;
+	for (uint32_t i = 0; i < v->in->peer_count && n < 64; i++)
+		for (uint32_t k = 0; k < v->in->peer[i].signal_count && n < 64; k++)
+			if (!strcmp(v->in->peer[i].signal[k].name, clock->name))
+				list[n++] = v->in->peer[i].signal[k].value;
+	return n && s->value < median_of(list, n) * (1 - clock->raised);
+}
+
 /* The raised telemetry that names why a GPU is slow, by weight of what it says. */
 static const struct os_signal *telemetry(const struct diagnosis_view *v, enum finding_cause *cause,
 					 bool *known)
@@ -209,12 +225,10 @@ static const struct os_signal *telemetry(const struct diagnosis_view *v, enum fi
 		const char *word;
 		enum finding_cause cause;
 	} words[] = {
-	    {"ecc", CAUSE_GPU_ECC},	      {"retired", CAUSE_GPU_ECC},
-	    {"remapped", CAUSE_GPU_ECC},      {"thermal", CAUSE_GPU_THERMAL},
-	    {"power_brake", CAUSE_GPU_POWER}, {"power_cap", CAUSE_GPU_POWER},
-	    {"power", CAUSE_GPU_POWER},	      {"temperature", CAUSE_GPU_THERMAL},
-	    {"clock", CAUSE_GPU_CLOCKS},      {"throttl", CAUSE_GPU_CLOCKS},
-	    {"slowdown", CAUSE_GPU_CLOCKS},
+	    {"gpu_ecc", CAUSE_GPU_ECC},	      {"thermal", CAUSE_GPU_THERMAL},
+	    {"heat", CAUSE_GPU_THERMAL},      {"power cap", CAUSE_GPU_POWER},
+	    {"power brake", CAUSE_GPU_POWER}, {"gpu_power", CAUSE_GPU_POWER},
+	    {"clock", CAUSE_GPU_CLOCKS},      {"gpu_throttle", CAUSE_GPU_CLOCKS},
 	};
 
 	*known = false;
@@ -224,7 +238,8 @@ static const struct os_signal *telemetry(const struct diagnosis_view *v, enum fi
 		for (uint32_t i = 0; i < v->who->signal_count; i++) {
 			const struct os_signal *s = &v->who->signal[i];
 
-			if (strncmp(s->name, "gpu_", 4) || !(s->flags & OS_SIGNAL_RAISED) ||
+			if (strncmp(s->name, "gpu_", 4) ||
+			    !(s->flags & OS_SIGNAL_RAISED || is_low(v, s)) ||
 			    !has_word(s, words[w].word))
 				continue;
 			*cause = words[w].cause;
@@ -281,9 +296,8 @@ static void uniform(struct diagnosis_view *v, const struct pair *p, uint32_t n, 
 	}
 	if (names < 2 || 2 * slower < names)
 		return;
-	snprintf(how, sizeof(how),
-		 "%u of %u compute kernels are slower by one ratio, %.2f times %s", slower, names,
-		 r, v->than);
+	snprintf(how, sizeof(how), "%u of %u compute kernels take %.2f times as long %s", slower,
+		 names, r, v->as);
 	slow_gpu(v, effect, how);
 }
 
@@ -311,10 +325,9 @@ static void one_kernel(struct diagnosis_view *v, struct pair *p, uint32_t n, dou
 		diagnosis_text_copy(c->subject, sizeof(c->subject), p[i].name);
 		snprintf(c->text, sizeof(c->text),
 			 "kernel %.*s takes %.2f times as long %s: +%s per step", NAME_SHOWN,
-			 p[i].name, ratio_of(&p[i]), v->than,
-			 diagnosis_text_ms(p[i].extra_ns, &ms));
+			 p[i].name, ratio_of(&p[i]), v->as, diagnosis_text_ms(p[i].extra_ns, &ms));
 		snprintf(c->because, sizeof(c->because), "kernel %.*s takes %.2f times as long %s",
-			 NAME_SHOWN, p[i].name, ratio_of(&p[i]), v->than);
+			 NAME_SHOWN, p[i].name, ratio_of(&p[i]), v->as);
 	}
 }
 
@@ -442,6 +455,23 @@ static void compare_kernels(struct diagnosis_view *v, const struct bases *b)
 	free(p);
 }
 
+/* A link that has become narrower or slower, or sends again, is why copies take longer. */
+static void pcie(const struct diagnosis_view *v, struct diagnosis_candidate *c)
+{
+	for (uint32_t i = 0; i < v->who->signal_count; i++) {
+		const struct os_signal *s = &v->who->signal[i];
+		size_t used = strlen(c->text);
+		char text[120];
+
+		if (strncmp(s->name, "gpu_pcie", 8) || !(s->flags & OS_SIGNAL_RAISED))
+			continue;
+		os_signal_text(s, text, sizeof(text));
+		snprintf(c->text + used, sizeof(c->text) - used, "; %s", text);
+		snprintf(c->because, sizeof(c->because), "copies take longer: %s", text);
+		return;
+	}
+}
+
 void diagnosis_gpu_look(struct diagnosis_view *v)
 {
 	double copy = v->mine[FIGURE_COPY] - v->base[FIGURE_COPY];
@@ -472,5 +502,6 @@ void diagnosis_gpu_look(struct diagnosis_view *v)
 			 diagnosis_text_ms(v->base[FIGURE_COPY], &b),
 			 v->in->kind == FINDING_UNIFORM ? "before" : "on its peers");
 		snprintf(c->because, sizeof(c->because), "%s", c->text);
+		pcie(v, c);
 	}
 }

@@ -52,16 +52,31 @@ static bool is_told_apart(const struct diagnosis_rank *r)
 struct growth {
 	const struct diagnosis_function *f;
 	double mine_ns, base_ns, base_off_ns, base_total_ns, base_self_ns;
-	double grown_ns; /* of what holds the GPU up; 0 where it may be noise */
-	double delta;	 /* of the share of all CPU time */
+	double grown_ns;   /* of what holds the GPU up; 0 where it may be noise */
+	double delta;	   /* of the share of all CPU time */
+	double held_delta; /* the same of what holds the GPU up */
 	bool sure;
 };
+
+/* Sketches name Python functions without their file: "forward" is "forward (model.py)". */
+static bool is_same(const struct diagnosis_function *a, const struct diagnosis_function *b)
+{
+	size_t n, m;
+
+	if (a->kind != b->kind)
+		return false;
+	if (a->kind != DIAGNOSIS_PYTHON || !strcmp(a->name, b->name))
+		return !strcmp(a->name, b->name);
+	n = strcspn(a->name, " ");
+	m = strcspn(b->name, " ");
+	return n == m && !(a->name[n] && b->name[m]) && !strncmp(a->name, b->name, n);
+}
 
 static const struct diagnosis_function *same(const struct diagnosis_rank *r,
 					     const struct diagnosis_function *f)
 {
 	for (uint32_t i = 0; i < r->function_count; i++)
-		if (r->function[i].kind == f->kind && !strcmp(r->function[i].name, f->name))
+		if (is_same(&r->function[i], f))
 			return &r->function[i];
 	return NULL;
 }
@@ -101,6 +116,8 @@ static void grow(const struct diagnosis_view *v, const struct bases *b, bool lau
 			     .base_off_ns = median_of(off, b->count)};
 	g->delta = (v->who->cpu_ns > 0 ? f->total_ns / v->who->cpu_ns : 0) -
 		   (whole > 0 ? g->base_total_ns / whole : 0);
+	g->held_delta = (v->who->cpu_ns > 0 ? g->mine_ns / v->who->cpu_ns : 0) -
+			(whole > 0 ? g->base_ns / whole : 0);
 	noise = sqrt(variance_of(g->mine_ns, v->who->cpu_ns, v->who->samples) +
 		     variance_of(g->base_ns, whole, samples));
 	g->grown_ns = g->mine_ns - g->base_ns;
@@ -319,8 +336,8 @@ static void look_at_functions(struct diagnosis_view *v, const struct bases *b)
 		take_class(sums, &g, launch_only);
 		if (diagnosis_names_is_plumbing(f->name, f->kind))
 			continue;
-		if (fabs(g.delta) > v->function_delta) {
-			v->function_delta = fabs(g.delta);
+		if (f->kind != DIAGNOSIS_KERNEL && g.held_delta > v->function_delta) {
+			v->function_delta = g.held_delta;
 			diagnosis_text_copy(v->function_name, sizeof(v->function_name), f->name);
 		}
 		if (!g.sure)
@@ -358,12 +375,13 @@ void diagnosis_host_look(struct diagnosis_view *v)
 	bases_of(v, &bases);
 	if (v->who->samples > 0 && bases.count)
 		look_at_functions(v, &bases);
-	else if (v->pools_known && v->pool_ns[POOL_HOST] > 0)
+	else if (v->pool_ns[POOL_HOST] > 0 && !(v->who->samples > 0))
+		diagnosis_missing(v->out, "CPU stacks of rank %d", v->who->rank);
+	else if (v->pool_ns[POOL_HOST] > 0)
 		diagnosis_missing(
 		    v->out,
-		    v->who->samples > 0
-			? "CPU profiles of healthy peers or of earlier runs of rank %d"
-			: "CPU stacks of rank %d",
+		    "CPU profiles of healthy peers or of earlier runs, to compare rank "
+		    "%d with",
 		    v->who->rank);
 	if (v->mine[FIGURE_IDLE] >= 0 && v->base[FIGURE_IDLE] >= 0 && gap > 0) {
 		struct diagnosis_candidate *c =

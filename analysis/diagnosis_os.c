@@ -314,8 +314,19 @@ static void memory_bandwidth(struct diagnosis_view *v)
 	}
 }
 
+/* The cgroup's own count of how far its I/O limit is used. */
+static const struct os_signal *io_limit(const struct diagnosis_view *v)
+{
+	for (uint32_t i = 0; i < v->who->signal_count; i++)
+		if (!strcmp(v->who->signal[i].name, "io_limit") &&
+		    v->who->signal[i].flags & OS_SIGNAL_RAISED)
+			return &v->who->signal[i];
+	return NULL;
+}
+
 static void storage(struct diagnosis_view *v)
 {
+	const struct os_signal *limit = io_limit(v);
 	const struct os_signal *own = strongest(v, OS_SIGNAL_IO_LATENCY),
 			       *disk = strongest(v, OS_SIGNAL_DISK_LATENCY);
 	double latency_ms = busiest(v->who, OS_SIGNAL_IO_LATENCY),
@@ -328,10 +339,16 @@ static void storage(struct diagnosis_view *v)
 	    !gather(v, OS_SIGNAL_IO_WAIT, false, &t))
 		return;
 	/* the device was seen to answer, and answers as fast as ever */
-	held = !own && !disk && latency_ms > 0 && latency_ms < DISK_FAST_MS && all < DISK_FAST_MS;
+	held = limit ||
+	       (!own && !disk && latency_ms > 0 && latency_ms < DISK_FAST_MS && all < DISK_FAST_MS);
 	c = put(v, held ? CAUSE_STORAGE_LIMIT : CAUSE_STORAGE_DISK, POOL_HOST, per_step(v, t.extra),
 		held ? 0.97 : 0.96, t.most);
-	if (held)
+	if (limit) {
+		char text[160];
+
+		os_signal_text(limit, text, sizeof(text));
+		snprintf(c->because, sizeof(c->because), "its reads are held: %s", text);
+	} else if (held)
 		snprintf(c->because, sizeof(c->because),
 			 "its reads wait %.0f ms a second before they reach a disk that answers in "
 			 "%.1f ms",
@@ -383,7 +400,7 @@ static void network(struct diagnosis_view *v)
 			 "TCP sends %.0f segments a second again, %.110s", again->value,
 			 again->subject);
 	}
-	if (!(extra > 0))
+	if (!(extra > 0) || !v->pools_known)
 		return;
 	if (spread > 0.5 * extra) /* somebody is late, and the others wait for it */
 		return;

@@ -45,6 +45,7 @@ struct diagnosis_view {
 	const struct diagnosis_rank *who;
 	double mine[FIGURE_COUNT], base[FIGURE_COUNT]; /* negative: not known */
 	const char *than;			       /* "than its peers", "than before" */
+	const char *as;				       /* "as on its peers", "as before" */
 	double excess_ns; /* of the rank's own time per step; 0: not known */
 	double pool_ns[POOL_COUNT];
 	bool pools_known; /* false: pools are as large as the candidates want */

@@ -21,6 +21,11 @@
 /* The outermost steps are whole with this share of the usual kernels. */
 #define WHOLE_MIN 0.9
 #define WHOLE_MAX 1.1
+/* Kernels after a step's last collective that are counted, and the share of steps that agree on them. */
+#define TAIL_MAX   4095u
+#define TAIL_SHARE 0.3
+/* A kernel that leads takes this share of the job's compute time. */
+#define LEAD_SHARE 0.02
 /* A collective that cuts is one of at least this share of the ranks. */
 #define CUT_MEMBERS_MIN 0.5
 
@@ -111,30 +116,96 @@ static uint32_t cutting_instance(const struct jobsteps *j, const struct ends *e,
 	return found;
 }
 
-/* Cut k + 1 of every rank, which ends job step k. */
-static void cut_ranks(struct jobsteps *j, const struct ends *e, uint32_t ref, uint32_t k,
-		      uint64_t ref_end, uint32_t instance)
+/* First event that begins at or after ns. */
+static uint32_t event_at(const struct jobsteps_rank *x, uint64_t ns)
 {
-	const struct align_job *a = j->align;
-	uint64_t common = ref_end;
+	uint32_t low = 0, high = x->event_count;
 
-	if (instance != ALIGN_NONE)
-		common = e->end[(size_t)ref * a->instances + instance];
-	common = align_to_reference(a, ref, common);
-	for (uint32_t r = 0; r < j->rank_count; r++) {
-		struct jobsteps_rank *x = &j->rank[r];
-		uint64_t at = 0;
+	while (low < high) {
+		uint32_t mid = low + (high - low) / 2;
 
-		if (instance != ALIGN_NONE)
-			at = e->end[(size_t)r * a->instances + instance];
-		if (!at && r == ref)
-			at = ref_end;
-		if (!at && a->rank[r].known && a->rank[r].common)
-			at = align_to_local(a, r, common);
-		if (!at && !a->rank[r].common && k < x->step_count) /* nothing in common: its own */
-			at = x->step_end_ns[k];
-		x->cut_ns[k + 1] = x->event_count && at > x->cut_ns[k] ? at : x->cut_ns[k];
+		if (x->event[mid].begin_ns < ns)
+			low = mid + 1;
+		else
+			high = mid;
 	}
+	return low;
+}
+
+static bool is_comm(const struct jobsteps_event *e)
+{
+	return e->kind == RECORD_COLL_KERNEL;
+}
+
+/* How many kernels and copies follow the collective that ends at `from` before the rank's own step ends;
+ * UINT32_MAX: no step of its own ends before its next collective. *own: place among its steps. */
+static uint32_t tail_here(const struct jobsteps_rank *x, uint64_t from, uint32_t *own)
+{
+	uint32_t n = 0;
+
+	while (*own < x->step_count && x->step_end_ns[*own] < from)
+		(*own)++;
+	if (*own == x->step_count)
+		return UINT32_MAX;
+	for (uint32_t i = event_at(x, from); i < x->event_count; i++) {
+		if (x->event[i].begin_ns >= x->step_end_ns[*own])
+			return n;
+		if (is_comm(&x->event[i]) || n == TAIL_MAX)
+			return UINT32_MAX;
+		n++;
+	}
+	return n;
+}
+
+/* The usual number of kernels between a step's last collective and its end; `other` where the rank's own
+ * steps do not tell. */
+static uint32_t tail_usual(const struct jobsteps_rank *x, const uint64_t *end, const uint32_t *instance,
+			   uint32_t steps, uint32_t *tally, uint32_t other)
+{
+	uint32_t own = 0, windows = 0, best = 0;
+
+	memset(tally, 0, (TAIL_MAX + 1) * sizeof(*tally));
+	for (uint32_t k = 0; k < steps; k++) {
+		uint32_t n;
+
+		if (instance[k] == ALIGN_NONE || !end[instance[k]])
+			continue;
+		windows++;
+		n = tail_here(x, end[instance[k]], &own);
+		if (n <= TAIL_MAX && ++tally[n] > tally[best])
+			best = n;
+	}
+	return tally[best] >= TAIL_SHARE * windows && windows ? best : other;
+}
+
+/* Where a step ends whose last collective ends at `from`: with so many kernels more, before the next. */
+static uint64_t tail_end(const struct jobsteps_rank *x, uint64_t from, uint32_t tail)
+{
+	uint64_t end = from;
+
+	for (uint32_t i = event_at(x, from); i < x->event_count && tail; i++) {
+		if (is_comm(&x->event[i]))
+			break;
+		end = x->event[i].end_ns > end ? x->event[i].end_ns : end;
+		tail--;
+	}
+	return end;
+}
+
+/* Cut k + 1 of a rank, which ends job step k. */
+static uint64_t cut_of(const struct jobsteps *j, uint32_t r, uint32_t ref, uint32_t k, uint64_t ref_end,
+		       uint64_t coll_end, uint32_t tail)
+{
+	const struct align_rank *a = &j->align->rank[r];
+	const struct jobsteps_rank *x = &j->rank[r];
+
+	if (coll_end)
+		return tail_end(x, coll_end, tail);
+	if (r == ref)
+		return ref_end;
+	if (a->known && a->common)
+		return align_to_local(j->align, r, align_to_reference(j->align, ref, ref_end));
+	return !a->common && k < x->step_count ? x->step_end_ns[k] : 0; /* nothing in common: its own */
 }
 
 static uint64_t end_of(const struct jobsteps_rank *x)
@@ -146,33 +217,76 @@ static uint64_t end_of(const struct jobsteps_rank *x)
 	return end;
 }
 
-static int cuts_make(struct jobsteps *j)
+struct cutter {
+	struct ends ends;
+	uint32_t *instance; /* [steps]: the last collective of each, ALIGN_NONE */
+	uint32_t *tally;
+	uint32_t ref;
+};
+
+static void cut_rank(struct jobsteps *j, const struct cutter *c, uint32_t r, uint32_t tail)
 {
-	uint32_t ref = reference_of(j), n = j->rank[ref].step_count, cursor = 0;
-	struct ends e = { 0 };
-	uint64_t after = 0, until;
-	int rc;
+	const uint64_t *end = c->ends.end + (size_t)r * j->align->instances;
+	const struct jobsteps_rank *ref = &j->rank[c->ref];
+	struct jobsteps_rank *x = &j->rank[r];
 
-	if (!n)
-		return -ENODATA;
-	j->steps = n + 1; /* and what comes after the last one, perhaps whole */
-	for (uint32_t r = 0; r < j->rank_count; r++) {
-		struct jobsteps_rank *x = &j->rank[r];
+	x->cut_ns[0] = x->event_count ? x->event[0].begin_ns : 0;
+	for (uint32_t k = 0; k < j->steps; k++) {
+		uint64_t ref_end = k < ref->step_count ? ref->step_end_ns[k] : end_of(ref), at;
 
-		x->cut_ns = calloc(j->steps + 1, sizeof(*x->cut_ns));
-		if (!x->cut_ns)
-			return -ENOMEM;
-		x->cut_ns[0] = x->event_count ? x->event[0].begin_ns : 0;
+		at = cut_of(j, r, c->ref, k, ref_end,
+			    c->instance[k] == ALIGN_NONE ? 0 : end[c->instance[k]], tail);
+		x->cut_ns[k + 1] = x->event_count && at > x->cut_ns[k] ? at : x->cut_ns[k];
 	}
-	rc = ends_make(j->align, &e);
-	for (uint32_t k = 0; k < j->steps && !rc; k++) {
-		until = k < n ? j->rank[ref].step_end_ns[k] : end_of(&j->rank[ref]);
-		cut_ranks(j, &e, ref, k, until,
-			  cutting_instance(j, &e, ref, after, until, &cursor));
+}
+
+static int cutter_new(const struct jobsteps *j, struct cutter *c)
+{
+	int rc = ends_make(j->align, &c->ends);
+
+	c->instance = malloc(j->steps * sizeof(*c->instance));
+	c->tally = malloc((TAIL_MAX + 1) * sizeof(*c->tally));
+	return rc || !c->instance || !c->tally ? -ENOMEM : 0;
+}
+
+static void cut_all(struct jobsteps *j, struct cutter *c)
+{
+	const struct jobsteps_rank *ref = &j->rank[c->ref];
+	uint32_t cursor = 0, tail;
+	uint64_t after = 0, until;
+
+	for (uint32_t k = 0; k < j->steps; k++) {
+		until = k < ref->step_count ? ref->step_end_ns[k] : end_of(ref);
+		c->instance[k] = cutting_instance(j, &c->ends, c->ref, after, until, &cursor);
 		after = until;
 	}
-	free(e.end);
-	free(e.members);
+	tail = tail_usual(ref, c->ends.end + (size_t)c->ref * j->align->instances, c->instance, j->steps,
+			  c->tally, 0);
+	for (uint32_t r = 0; r < j->rank_count; r++)
+		cut_rank(j, c, r, tail_usual(&j->rank[r], c->ends.end + (size_t)r * j->align->instances,
+					     c->instance, j->steps, c->tally, tail));
+}
+
+static int cuts_make(struct jobsteps *j)
+{
+	struct cutter c = { .ref = reference_of(j) };
+	int rc;
+
+	if (!j->rank[c.ref].step_count)
+		return -ENODATA;
+	j->steps = j->rank[c.ref].step_count + 1; /* and what comes after the last one, perhaps whole */
+	for (uint32_t r = 0; r < j->rank_count; r++) {
+		j->rank[r].cut_ns = calloc(j->steps + 1, sizeof(*j->rank[r].cut_ns));
+		if (!j->rank[r].cut_ns)
+			return -ENOMEM;
+	}
+	rc = cutter_new(j, &c);
+	if (!rc)
+		cut_all(j, &c);
+	free(c.ends.end);
+	free(c.ends.members);
+	free(c.instance);
+	free(c.tally);
 	return rc;
 }
 
@@ -182,6 +296,8 @@ struct usual {
 	uint32_t *count;   /* [names] */
 	uint32_t *sample;  /* [names * SAMPLES] */
 	double *median_ns; /* [names] */
+	double *total_ns;  /* [names], of all ranks */
+	uint8_t *lead;	   /* [names]: 1 + its place among the leads; 0 none */
 	uint32_t names;
 };
 
@@ -206,7 +322,9 @@ static int usual_new(struct usual *u, uint32_t names)
 	u->count = malloc(u->names * sizeof(*u->count));
 	u->sample = malloc((size_t)u->names * SAMPLES * sizeof(*u->sample));
 	u->median_ns = malloc(u->names * sizeof(*u->median_ns));
-	return u->count && u->sample && u->median_ns ? 0 : -ENOMEM;
+	u->total_ns = calloc(u->names, sizeof(*u->total_ns));
+	u->lead = calloc(u->names, sizeof(*u->lead));
+	return u->count && u->sample && u->median_ns && u->total_ns && u->lead ? 0 : -ENOMEM;
 }
 
 static void usual_free(struct usual *u)
@@ -214,6 +332,35 @@ static void usual_free(struct usual *u)
 	free(u->count);
 	free(u->sample);
 	free(u->median_ns);
+	free(u->total_ns);
+	free(u->lead);
+}
+
+/* The names that take most of the time. */
+static void leads_find(struct jobsteps *j, struct usual *u)
+{
+	double all = 0;
+
+	for (uint32_t r = 0; r < j->rank_count; r++)
+		for (uint32_t i = 0; i < j->rank[r].event_count; i++) {
+			const struct jobsteps_event *e = &j->rank[r].event[i];
+
+			if (!is_compute(e))
+				continue;
+			u->total_ns[slot_of(u, e)] += (double)duration_of(e);
+			all += (double)duration_of(e);
+		}
+	for (j->leads = 0; j->leads < JOBSTEPS_LEADS_MAX; j->leads++) {
+		uint32_t best = 0;
+
+		for (uint32_t name = 1; name < u->names; name++)
+			if (!u->lead[name] && u->total_ns[name] > (best ? u->total_ns[best] : 0))
+				best = name;
+		if (!best || u->total_ns[best] < LEAD_SHARE * all)
+			break;
+		j->lead[j->leads] = best;
+		u->lead[best] = (uint8_t)(j->leads + 1);
+	}
 }
 
 /* Of one rank: a sample of each name's durations, spread over the trace; their medians. */
@@ -253,6 +400,7 @@ struct sweep {
 	uint32_t rank;
 	uint64_t end[COVERS];  /* of the union so far */
 	double *total[COVERS]; /* [steps] */
+	double *lead_work;     /* [leads * steps] */
 };
 
 static void cover_add(struct sweep *s, enum cover which, uint32_t step, uint64_t begin, uint64_t end)
@@ -292,6 +440,12 @@ static void event_add(struct sweep *s, const struct usual *u, uint32_t step,
 	s->j->value[JOBSTEPS_KERNELS][at]++;
 	s->j->value[JOBSTEPS_WORK][at] += u->median_ns[slot_of(u, e)];
 	s->j->value[JOBSTEPS_BUSY][at] += (double)duration_of(e);
+	if (u->lead[slot_of(u, e)]) {
+		uint32_t lead = u->lead[slot_of(u, e)] - 1u;
+
+		s->j->lead_pace[lead][at] += (double)duration_of(e);
+		s->lead_work[(size_t)lead * s->j->steps + step] += u->median_ns[slot_of(u, e)];
+	}
 }
 
 static void row_set(struct sweep *s, uint32_t step, bool known)
@@ -300,6 +454,11 @@ static void row_set(struct sweep *s, uint32_t step, bool known)
 	size_t at = (size_t)s->rank * s->j->steps + step;
 	double **v = s->j->value, span = (double)(cut[step + 1] - cut[step]);
 
+	for (uint32_t i = 0; i < s->j->leads; i++) {
+		double work = s->lead_work[(size_t)i * s->j->steps + step];
+
+		s->j->lead_pace[i][at] = known && work > 0 ? s->j->lead_pace[i][at] / work : NAN;
+	}
 	if (!known) {
 		for (int m = 0; m < JOBSTEPS_MEASURES; m++)
 			v[m][at] = NAN;
@@ -323,7 +482,8 @@ static void rank_sweep(struct jobsteps *j, uint32_t r, const struct usual *u, do
 	struct sweep s = { .j = j, .rank = r };
 	uint32_t step = 0;
 
-	memset(totals, 0, (size_t)COVERS * j->steps * sizeof(*totals));
+	memset(totals, 0, (size_t)(COVERS + j->leads) * j->steps * sizeof(*totals));
+	s.lead_work = totals + (size_t)COVERS * j->steps;
 	for (int c = 0; c < COVERS; c++)
 		s.total[c] = totals + (size_t)c * j->steps;
 	for (uint32_t i = 0; i < x->event_count; i++) {
@@ -356,6 +516,8 @@ static void outer_steps(struct jobsteps *j, uint32_t r, double *scratch)
 		double kernels = j->value[JOBSTEPS_KERNELS][at + k];
 		bool whole = kernels >= WHOLE_MIN * usual && kernels <= WHOLE_MAX * usual;
 
+		for (uint32_t i = 0; i < j->leads && !whole; i++)
+			j->lead_pace[i][at + k] = NAN;
 		for (int m = 0; m < JOBSTEPS_MEASURES; m++)
 			if (!whole || (!k && m != JOBSTEPS_PACE && m != JOBSTEPS_KERNELS &&
 				       m != JOBSTEPS_WORK && m != JOBSTEPS_BUSY && m != JOBSTEPS_COMPUTE))
@@ -464,6 +626,25 @@ static int lateness(struct jobsteps *j)
 	return 0;
 }
 
+static int tables_new(struct jobsteps *j)
+{
+	size_t cells = (size_t)j->rank_count * j->steps;
+
+	for (int m = 0; m < JOBSTEPS_MEASURES; m++) {
+		j->value[m] = calloc(cells, sizeof(double));
+		if (!j->value[m])
+			return -ENOMEM;
+	}
+	for (uint32_t i = 0; i < j->leads; i++) {
+		j->lead_pace[i] = calloc(cells, sizeof(double));
+		if (!j->lead_pace[i])
+			return -ENOMEM;
+	}
+	j->transfer_ns = calloc(j->steps, sizeof(*j->transfer_ns));
+	j->transfers = calloc(j->steps, sizeof(*j->transfers));
+	return j->transfer_ns && j->transfers ? 0 : -ENOMEM;
+}
+
 int jobsteps_make(struct jobsteps *j)
 {
 	struct usual u = { 0 };
@@ -471,30 +652,28 @@ int jobsteps_make(struct jobsteps *j)
 	int rc;
 
 	memset(j->value, 0, sizeof(j->value));
+	memset(j->lead_pace, 0, sizeof(j->lead_pace));
 	j->transfer_ns = NULL;
 	j->transfers = NULL;
-	j->steps = 0;
+	j->steps = j->leads = 0;
 	for (uint32_t r = 0; r < j->rank_count; r++)
 		j->rank[r].cut_ns = NULL;
 	rc = j->rank_count ? cuts_make(j) : -ENODATA;
 	if (rc)
 		return rc;
-	for (int m = 0; m < JOBSTEPS_MEASURES; m++) {
-		j->value[m] = calloc((size_t)j->rank_count * j->steps, sizeof(double));
-		if (!j->value[m])
-			return -ENOMEM;
-	}
-	j->transfer_ns = calloc(j->steps, sizeof(*j->transfer_ns));
-	j->transfers = calloc(j->steps, sizeof(*j->transfers));
-	totals = malloc(((size_t)COVERS * j->steps + j->steps) * sizeof(*totals));
 	rc = usual_new(&u, j->name_count);
-	if (!j->transfer_ns || !j->transfers || !totals)
+	if (!rc)
+		leads_find(j, &u);
+	if (!rc)
+		rc = tables_new(j);
+	totals = malloc((size_t)(COVERS + j->leads + 1) * j->steps * sizeof(*totals));
+	if (!totals)
 		rc = -ENOMEM;
 	if (!rc)
 		rc = lateness(j);
 	for (uint32_t r = 0; r < j->rank_count && !rc; r++) {
 		double *late = j->value[JOBSTEPS_LATE] + (size_t)r * j->steps;
-		double *keep = totals + (size_t)COVERS * j->steps;
+		double *keep = totals + (size_t)(COVERS + j->leads) * j->steps;
 
 		memcpy(keep, late, j->steps * sizeof(*late));
 		usual_of(&u, &j->rank[r]);
@@ -517,6 +696,10 @@ void jobsteps_fini(struct jobsteps *j)
 		free(j->value[m]);
 		j->value[m] = NULL;
 	}
+	for (uint32_t i = 0; i < JOBSTEPS_LEADS_MAX; i++) {
+		free(j->lead_pace[i]);
+		j->lead_pace[i] = NULL;
+	}
 	free(j->transfer_ns);
 	free(j->transfers);
 	j->transfer_ns = NULL;
@@ -532,22 +715,6 @@ static int kernel_order(const void *pa, const void *pb)
 	if (a->name != b->name)
 		return a->name < b->name ? -1 : 1;
 	return (a->kind > b->kind) - (a->kind < b->kind);
-}
-
-/* First event that begins at or after ns. */
-static uint32_t event_at(const struct jobsteps_rank *x, uint64_t ns)
-{
-	uint32_t low = 0, high = x->event_count;
-
-	while (low < high) {
-		uint32_t mid = low + (high - low) / 2;
-
-		if (x->event[mid].begin_ns < ns)
-			low = mid + 1;
-		else
-			high = mid;
-	}
-	return low;
 }
 
 int jobsteps_kernels(const struct jobsteps *j, uint32_t rank, uint32_t first, uint32_t last,

@@ -2,10 +2,10 @@
  * jobsteps.h - the steps of a whole job from its ranks' device records: one numbering, and per rank and
  * step where the time went.
  *
- * The steps of one rank (the most regular ones) number the job's. Every rank is cut at
- * the end of the same collective, the last one of each step, so that what stands in one row is the same
- * work everywhere, however each rank's own steps were found; without collectives at its own step ends.
- * What follows the last collective belongs to the next step.
+ * The steps of one rank (the most regular ones) number the job's. Every rank is cut after the same
+ * collective, the last one of each step, and as many kernels more as usually follow it, so that what
+ * stands in one row is the same work everywhere, however each rank's own steps were found; without
+ * collectives at its own step ends.
  * A rank's own time: the step less communication that nothing overlaps (own = latency - exposed). Its
  * pace: the time of its compute kernels over what the same kernels usually take on this rank, so that
  * other kernels, or more of them, do not change it.
@@ -52,6 +52,8 @@ struct jobsteps_rank {
 			   * one like that before it is not known */
 };
 
+#define JOBSTEPS_LEADS_MAX 12u
+
 struct jobsteps {
 	struct jobsteps_rank *rank; /* the caller's */
 	uint32_t rank_count;
@@ -60,6 +62,9 @@ struct jobsteps {
 	/* out */
 	uint32_t steps;
 	double *value[JOBSTEPS_MEASURES]; /* [rank * steps + step], NAN: not known */
+	/* the compute kernels that take most of the time, job-wide, and the pace of each alone */
+	uint32_t lead[JOBSTEPS_LEADS_MAX], leads;
+	double *lead_pace[JOBSTEPS_LEADS_MAX]; /* [rank * steps + step] */
 	double *transfer_ns; /* [steps]: of its collectives, from the last one's entry to the end, summed */
 	uint32_t *transfers; /* [steps]: collectives of two ranks and more in it */
 };

@@ -7,7 +7,13 @@
 #include "analysis/median.h"
 
 /* Clipped at so many standard deviations about the part's median. */
-#define CLIP 4.0
+#define CLIP 6.0
+/* And for the noise: jumps between levels are few, but large. */
+#define NOISE_CLIP 3.0
+/* Fewer differences than this tell no tails. */
+#define TAILS_MIN 40u
+/* How many independent looks n values are, for the threshold: max of the statistic under noise. */
+#define LOOKS_PER_VALUE 3.0
 /* Every pair of ends is tried up to so many values; beyond, stretches up to SHORT of them, and longer
  * ones on means of several. */
 #define EXACT_MAX 1024u
@@ -38,7 +44,7 @@ static double spread_of(double *d, uint32_t n, bool single)
 		d[i] = fabs(d[i]);
 	mad = 1.4826 * median_of(d, n);
 	for (uint32_t i = 0; i < n && single; i++) {
-		double x = fmin(d[i], CLIP * mad);
+		double x = fmin(d[i], NOISE_CLIP * mad);
 
 		sum += x * x;
 	}
@@ -78,7 +84,9 @@ void levels_noise(const double *series, uint32_t count, uint32_t n, double floor
 			made += block_differences(series + (size_t)s * n, n, 1u << k, scratch + made);
 		if (k && made < BLOCK_PAIRS_MIN)
 			break;
-		out->scale[k] = fmax(white, spread_of(scratch, made, !k));
+		/* what few differences show beyond white noise may be chance */
+		out->scale[k] = fmax(white, spread_of(scratch, made, !k && made >= TAILS_MIN) /
+						    (k ? 1 + 2 / sqrt(made) : 1));
 		out->scales = k + 1;
 		if (!k)
 			out->differences = made;
@@ -87,7 +95,7 @@ void levels_noise(const double *series, uint32_t count, uint32_t n, double floor
 
 double levels_threshold(const struct levels_noise *noise, uint32_t looks, uint32_t n, double wrong)
 {
-	double trials = 30.0 * (looks ? looks : 1) * (n ? n : 1) / wrong;
+	double trials = LOOKS_PER_VALUE * (looks ? looks : 1) * (n ? n : 1) / wrong;
 	double known = noise->differences ? noise->differences : 1;
 
 	/* a spread that few values tell may be too small */
@@ -214,6 +222,45 @@ static uint32_t levels_merge(const struct finder *f, struct level *v, uint32_t n
 	return n;
 }
 
+/* Misfit of a value to a level; wild ones count no more than CLIP deviations. */
+static double misfit(const struct finder *f, uint32_t i, double level)
+{
+	double x = fabs(f->v[i] - level), most = CLIP * f->noise->scale[0];
+
+	x = x < most ? x : most;
+	return x * x;
+}
+
+/* Where one level becomes the next: the place that leaves least misfit. The search that found them
+ * weighs long stretches by noise that grows with length, and so likes the middle of one best. */
+static void boundary_settle(const struct finder *f, struct level *a, struct level *b)
+{
+	uint32_t best = b->first;
+	double sum = 0, least = INFINITY;
+
+	/* of a boundary before i, less that of one before a's second value */
+	for (uint32_t i = a->first + 1; i <= b->last; i++) {
+		if (i >= a->first + f->config->least && i + f->config->least <= b->last + 1 &&
+		    sum < least) {
+			least = sum;
+			best = i;
+		}
+		sum += misfit(f, i, a->value) - misfit(f, i, b->value);
+	}
+	a->last = best - 1;
+	b->first = best;
+}
+
+static void levels_settle(const struct finder *f, struct level *v, uint32_t n)
+{
+	for (int pass = 0; pass < 2; pass++) {
+		for (uint32_t i = 0; i + 1 < n; i++)
+			boundary_settle(f, &v[i], &v[i + 1]);
+		for (uint32_t i = 0; i < n; i++)
+			v[i].value = median_between(f, v[i].first, v[i].last + 1);
+	}
+}
+
 uint32_t levels_find(const double *v, uint32_t n, const struct levels_noise *noise,
 		     const struct levels_config *config, struct level *out, double *scratch)
 {
@@ -245,5 +292,7 @@ uint32_t levels_find(const double *v, uint32_t n, const struct levels_noise *noi
 		out[i] = (struct level){ done[i].first, done[i].end - 1,
 					 median_between(&f, done[i].first, done[i].end),
 					 done[i].score };
-	return levels_merge(&f, out, dones);
+	dones = levels_merge(&f, out, dones);
+	levels_settle(&f, out, dones);
+	return dones;
 }

@@ -16,3 +16,6 @@ test_os_signal_LDLIBS := -lcmocka
 UNIT += test_profile_delta
 test_profile_delta_USES := analysis
 test_profile_delta_LDLIBS := -lcmocka
+UNIT += test_diagnosis
+test_diagnosis_USES := analysis base
+test_diagnosis_LDLIBS := -lcmocka

@@ -57,6 +57,31 @@ static const struct os_signal_info table[OS_SIGNAL_KINDS] = {
 			     "the CPU limit of its cgroup stopped it for %v"},
     [OS_SIGNAL_PRESSURE] = {"pressure", "ms/s", 50, 200, false, false,
 			    "some task of the host waited for %s %v"},
+    [OS_SIGNAL_IO_LIMIT] = {"io_limit", "%", 50, 85, false, false,
+			    "the I/O limit of its cgroup for %s was used to %v", OS_SIGNAL_REACHES,
+			    true},
+    [OS_SIGNAL_GPU_SM_CLOCK] = {"gpu_sm_clock", "MHz", HUGE_VAL, 0.05, true, false,
+				"SM clock of %s: %v", OS_SIGNAL_FALLS, true},
+    [OS_SIGNAL_GPU_MEM_CLOCK] = {"gpu_mem_clock", "MHz", HUGE_VAL, 0.05, false, false,
+				 "memory clock of %s: %v", OS_SIGNAL_FALLS, true},
+    [OS_SIGNAL_GPU_THROTTLE] = {"gpu_throttle", "ms/s", 1, 50, false, false,
+				"%s held its clocks down for %v"},
+    [OS_SIGNAL_GPU_TEMPERATURE] = {"gpu_temperature", "C", HUGE_VAL, 10, true, false,
+				   "temperature of %s: %v", OS_SIGNAL_RISES, true},
+    [OS_SIGNAL_GPU_POWER] = {"gpu_power", "W", HUGE_VAL, HUGE_VAL, true, false,
+			     "power of %s: %v", OS_SIGNAL_RISES, true},
+    [OS_SIGNAL_GPU_UTILISATION] = {"gpu_utilisation", "%", HUGE_VAL, HUGE_VAL, true, false,
+				   "%s was busy for %v of the time", OS_SIGNAL_RISES, true},
+    [OS_SIGNAL_GPU_ECC] = {"gpu_ecc", "1/s", 1e-6, 1, false, false,
+			   "memory errors that %s corrected: %v"},
+    [OS_SIGNAL_GPU_ECC_UNCORRECTED] = {"gpu_ecc_uncorrected", "1/s", 1e-6, 0, false, false,
+				       "memory errors that %s could not correct: %v", OS_SIGNAL_EVER},
+    [OS_SIGNAL_GPU_PCIE_REPLAYS] = {"gpu_pcie_replays", "1/s", 0.1, 1, false, false,
+				    "packets sent again on the PCIe link of %s: %v"},
+    [OS_SIGNAL_GPU_PCIE_LINK] = {"gpu_pcie_link", "GB/s", HUGE_VAL, 0.4, false, false,
+				 "what the PCIe link of %s can carry: %v", OS_SIGNAL_FALLS, true},
+    [OS_SIGNAL_GPU_XID] = {"gpu_xid", "1/s", 1e-6, 0, false, false,
+			   "the driver reported %s: %v", OS_SIGNAL_EVER},
 };
 
 const struct os_signal_info *os_signal_info(enum os_signal_kind kind)
@@ -82,6 +107,18 @@ static void copy(char *to, size_t bytes, const char *from)
 
 static bool is_raised(const struct os_signal_info *k, double value, double usual)
 {
+	switch (k->rule) {
+	case OS_SIGNAL_EVER:
+		return value > 0;
+	case OS_SIGNAL_RISES:
+		return usual >= 0 && value - usual >= k->raised;
+	case OS_SIGNAL_REACHES:
+		return value >= k->raised && usual < k->raised;
+	case OS_SIGNAL_FALLS:
+		return usual > 0 && value <= usual * (1 - k->raised);
+	case OS_SIGNAL_GROWS:
+		break;
+	}
 	if (usual < 0)
 		return value >= UNKNOWN_RATIO * k->raised;
 	return value - usual >= k->raised && value >= USUAL_RATIO * usual;
@@ -118,6 +155,18 @@ double os_signal_strength(const struct os_signal *s)
 
 	if (kind == OS_SIGNAL_KINDS)
 		return s->value > usual ? s->value - usual : 0;
+	switch (table[kind].rule) {
+	case OS_SIGNAL_EVER: /* there is nothing like it among the others */
+		return s->value > 0 ? UNKNOWN_RATIO + s->value : 0;
+	case OS_SIGNAL_FALLS:
+		return usual > 0 ? (usual - s->value) / (usual * table[kind].raised) : 0;
+	case OS_SIGNAL_RISES:
+		return s->usual >= 0 ? (s->value - usual) / table[kind].raised : 0;
+	case OS_SIGNAL_REACHES: /* five times where nothing was used before */
+		return UNKNOWN_RATIO * (s->value - usual) / table[kind].raised;
+	case OS_SIGNAL_GROWS:
+		break;
+	}
 	return (s->value - usual) / table[kind].raised;
 }
 

@@ -51,18 +51,41 @@ enum os_signal_kind {
 	OS_SIGNAL_LOCK_WAIT,
 	OS_SIGNAL_LOCK_PLACE, /* "d_alloc_parallel in lookup_open, also find (pid 7)" */
 	OS_SIGNAL_THROTTLED,  /* by the CPU limit of its cgroup */
-	OS_SIGNAL_PRESSURE,   /* "cpu", "memory", "io" */
+	OS_SIGNAL_PRESSURE,   /* "cpu", "memory", "io" of the host; "cpu in its cgroup" */
+	OS_SIGNAL_IO_LIMIT,   /* of its cgroup or one above: "reads of vda (1 MB/s)" */
+	/* of the rank's GPU: "GPU 3" */
+	OS_SIGNAL_GPU_SM_CLOCK, /* "GPU 3 (at most 1980 MHz)" */
+	OS_SIGNAL_GPU_MEM_CLOCK,
+	OS_SIGNAL_GPU_THROTTLE, /* "power cap of GPU 3", "heat (hardware) of GPU 3" */
+	OS_SIGNAL_GPU_TEMPERATURE,
+	OS_SIGNAL_GPU_POWER,
+	OS_SIGNAL_GPU_UTILISATION,
+	OS_SIGNAL_GPU_ECC,
+	OS_SIGNAL_GPU_ECC_UNCORRECTED,
+	OS_SIGNAL_GPU_PCIE_REPLAYS,
+	OS_SIGNAL_GPU_PCIE_LINK,
+	OS_SIGNAL_GPU_XID, /* "XID 79 of GPU 3" */
 	OS_SIGNAL_KINDS
 };
 
+/* When a signal is raised against its usual value; not known: usual < 0. */
+enum os_signal_rule {
+	OS_SIGNAL_GROWS = 0, /* above it by `raised` and twice; not known: above five times `raised` */
+	OS_SIGNAL_RISES,     /* a level: above it by `raised`; not known: never */
+	OS_SIGNAL_FALLS,     /* a level: below it by the share `raised`; not known: never */
+	OS_SIGNAL_REACHES,   /* a level: at `raised` or above, and not usually */
+	OS_SIGNAL_EVER,	     /* whenever it is not 0 */
+};
 struct os_signal_info {
 	const char *name, *unit;
-	double notable; /* told from this value on */
-	double raised;	/* raised where it exceeds the usual value by this much and twice */
+	double notable; /* told from this value on; HUGE_VAL: only where it is raised or a total */
+	double raised;	/* by the rule; HUGE_VAL: never */
 	bool total;	/* told always */
 	bool weighs;	/* ms/s of the rank's own threads: weight_ms has a meaning */
 	/* %v the value, %s the subject, %w its first word, %r what follows that */
 	const char *sentence;
+	enum os_signal_rule rule;
+	bool level; /* the value is a mean of readings, not a sum by the second */
 };
 const struct os_signal_info *os_signal_info(enum os_signal_kind kind);
 /* OS_SIGNAL_KINDS where the name is not of the table. */

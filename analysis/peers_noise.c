@@ -101,7 +101,7 @@ static void renew(struct peers *p, struct peers_series *s)
 		no->scale[j] = shrink(no, j, median / GAUSS_MEDIAN / sqrt(2), n);
 		/* tails that cannot be seen yet are not taken for Gaussian; a quantile is used only where
 		 * a fault or two, begun and ended, are not it */
-		tail = n < 500 ? 1.3 : n < 5000 ? 1.2 : 1;
+		tail = n < 500 ? 1.2 : n < 5000 ? 1.1 : 1;
 		if (n >= 500)
 			tail = fmax(tail, bin_quantile(no->bin[j], no->count[j], 0.99) / median / 3.819);
 		if (n >= 5000)

@@ -94,6 +94,37 @@
 /* 10,000 nodes of 8 ranks (DESIGN.md 7) and room for their restarts. */
 #define LIMIT_FLEET_NODES 16384u
 #define LIMIT_FLEET_RANKS 131072u
+/* A node runs one job, seldom several; made-up names take no more than that. */
+#define LIMIT_FLEET_JOBS 16384u
+/* Last sketches as they came, 8 KiB each at most: 80,000 ranks send some 4 KiB. */
+#define LIMIT_FLEET_SKETCH_BYTES (512ull << 20)
+/* Commands waiting for a node's next beat: as many as a reply holds. */
+#define LIMIT_FLEET_COMMANDS 64u
+/* Windows asked for in a minute of one job (INV-10): a suspect and two peers, five times over. */
+#define LIMIT_PULL_WINDOWS 16u
+/* And once in ten minutes, of a job that hangs: its ranks' stacks, 100 kB each. */
+#define LIMIT_PULL_HANG_WINDOWS 256u
+/* ---- comparing the ranks of a job (aggregator/cross.h) ---- */
+/* 32 groups a beat, a beat's period of difference between ranks, and half a period to wait. */
+#define LIMIT_CROSS_ROWS 96u
+#define LIMIT_CROSS_GROUP_STEPS (1u << 20)
+/* Stages times kinds of work; 64-stage pipelines exist. */
+#define LIMIT_CROSS_ROLES 256u
+/* Sampled collectives of a job at a time: 24 a rank and beat, shared by the ranks of a communicator. */
+#define LIMIT_CROSS_COLLS (1u << 17)
+/* Ranks of one collective that are looked at; a larger one says no more. */
+#define LIMIT_CROSS_ENTRIES 4096u
+/* Simultaneous faults of one job that began at different times. */
+#define LIMIT_CROSS_FINDINGS 64u
+/* ---- waterline and baselines ---- */
+/* Functions told apart in a role: a rank's sketch has at most 512, and ranks of a role run the same. */
+#define LIMIT_WATERLINE_FUNCTIONS 4096u
+/* Sketches of a role in the sliding window; of larger roles every n-th rank's. */
+#define LIMIT_WATERLINE_SKETCHES 256u
+/* Runs kept of one job and role: the spread between runs is known from three on. */
+#define LIMIT_BASELINE_RUNS 5u
+/* Rows of all jobs, 8 KiB each at most; the longest untouched go first. */
+#define LIMIT_BASELINES 8192u
 /* One transaction, one fsync: what a reply waits for at most. */
 #define LIMIT_COMMIT_WINDOWS 64u
 #define LIMIT_COMMIT_NS 20000000ull
@@ -104,6 +135,21 @@
 /* Incidents that new windows may still join, and ranks told apart in one. */
 #define LIMIT_INCIDENTS_LIVE 1024u
 #define LIMIT_INCIDENT_RANKS 4096u
+/* Findings without windows that wait for the committer; a fleet of 1,000 jobs in trouble at once. */
+#define LIMIT_COMMIT_FINDINGS 1024u
+/* Alerts that fire at a time; Alertmanager's own views end far below. */
+#define LIMIT_ALERTS 1024u
+/* Findings of one incident: a few slow ranks that were found one by one. */
+#define LIMIT_INCIDENT_FINDINGS 32u
+/* Pictures of windows (aggregator/picture.h), some 50 KB each, of all live incidents: 200 MB. */
+#define LIMIT_INCIDENT_PICTURE_BYTES (200u << 20)
+/* Ranks of one incident that a diagnosis looks at, of the suspects and of their peers each. */
+#define LIMIT_VERDICT_RANKS 32u
+/* What a picture keeps: the largest by time; mangled names are cut. */
+#define LIMIT_PICTURE_FUNCTIONS 256u
+#define LIMIT_PICTURE_KERNELS 192u
+#define LIMIT_PICTURE_NAME_BYTES 1024u
+#define LIMIT_PICTURE_POOL_BYTES (512u << 10)
 /* OS signals told of one: of several culprits, the strongest. */
 #define LIMIT_INCIDENT_SIGNALS 128u
 /* Answers of the HTTP API. */

@@ -7,6 +7,7 @@
 #include "cli/incident_stacks.h"
 #include "cli/incident_text.h"
 #include "cli/jsonget.h"
+#include "cli/show_plots.h"
 
 int cmd_incidents_list(const struct options *o)
 {
@@ -54,22 +55,51 @@ int cmd_incidents_list(const struct options *o)
 	return count ? EXIT_OK : EXIT_NOTHING;
 }
 
-/* The culprit's stacks in words, to be freed, and as JSON in the incident; NULL: none came. */
-static char *show_stacks(const struct options *o, const struct client *c, json_t *in)
+/* More is not downloaded for a look: then only the culprit's windows are. */
+#define SHOW_BYTES_MAX (96e6)
+
+static int rank_to_load(const json_t *in)
+{
+	const json_t *ranks = json_object_get(in, "ranks"), *windows = json_object_get(in, "windows"), *w;
+	double bytes = 0;
+	size_t i;
+
+	json_array_foreach((json_t *)windows, i, w)
+		bytes += jsonget_number(w, "bytes");
+	if (bytes <= SHOW_BYTES_MAX || json_array_size(ranks) != 1)
+		return -1;
+	return (int)json_integer_value(json_array_get(ranks, 0));
+}
+
+/* What the windows show: plots and the culprit's stacks. Texts are to be freed; NULL: nothing. */
+struct shown {
+	char *plots, *stacks;
+};
+
+static char *shown_plots(const json_t *in, const struct trace_model *m)
+{
+	char *text = NULL;
+	size_t bytes;
+	FILE *to = open_memstream(&text, &bytes);
+
+	if (!to)
+		return NULL;
+	show_plots_print(to, in, m, incident_text_columns());
+	fclose(to);
+	return text;
+}
+
+/* As JSON in the incident too. */
+static char *shown_stacks(const struct options *o, json_t *in, const struct trace_model *m)
 {
 	struct symbol_resolver *resolver = NULL;
 	struct profile_names *names = NULL;
-	const json_t *ranks = json_object_get(in, "ranks");
-	int one = json_array_size(ranks) == 1 ? (int)json_integer_value(json_array_get(ranks, 0)) : -1;
-	const struct trace_rank *r = NULL;
+	const struct trace_rank *r = incident_stacks_rank(in, m, -1);
 	struct profile_summary s;
-	struct trace_model m;
 	char *text = NULL;
 	size_t bytes;
 	FILE *to;
 
-	if (!trace_model_init(&m) && incident_load_windows(c, in, one, &m) > 0)
-		r = incident_stacks_rank(in, &m, -1);
 	if (r && !incident_stacks_names(r, &resolver, &names) &&
 	    !profile_summary_make(&s, &r->stacks, names, r->who.pid)) {
 		if (o->json)
@@ -82,14 +112,26 @@ static char *show_stacks(const struct options *o, const struct client *c, json_t
 	}
 	profile_names_close(names);
 	symbol_resolver_close(resolver);
-	trace_model_fini(&m);
 	return text;
+}
+
+static struct shown look(const struct options *o, const struct client *c, json_t *in)
+{
+	struct shown out = { NULL, NULL };
+	struct trace_model m;
+
+	if (!trace_model_init(&m) && incident_load_windows(c, in, rank_to_load(in), &m) > 0) {
+		out.stacks = shown_stacks(o, in, &m);
+		out.plots = o->json ? NULL : shown_plots(in, &m);
+	}
+	trace_model_fini(&m);
+	return out;
 }
 
 int cmd_incidents_show(const struct options *o)
 {
+	struct shown shown;
 	struct client c;
-	char *stacks;
 	json_t *j;
 
 	if (commands_aggregator(o, &c))
@@ -97,12 +139,13 @@ int cmd_incidents_show(const struct options *o)
 	j = commands_incident(o, &c, o->argv[0]);
 	if (!j)
 		return EXIT_NOTHING;
-	stacks = show_stacks(o, &c, j);
+	shown = look(o, &c, j);
 	if (o->json)
 		commands_print_json(j);
 	else
-		incident_text_print(stdout, j, stacks);
-	free(stacks);
+		incident_text_print(stdout, j, shown.plots, shown.stacks);
+	free(shown.plots);
+	free(shown.stacks);
 	json_decref(j);
 	return EXIT_OK;
 }

@@ -219,7 +219,80 @@ static void print_os(const json_t *os)
 		       term_count(jsonget_number(os, "threads")));
 	if (*jsonget_text(os, "missing"))
 		printf("; this kernel lacks: %s", term_safe(jsonget_text(os, "missing"), 200));
+	if (*jsonget_text(json_object_get(os, "cost"), "turned_down"))
+		printf("%s; over its budget, turned down: %s%s", term_style(TERM_YELLOW),
+		       term_safe(jsonget_text(json_object_get(os, "cost"), "turned_down"), 160),
+		       term_style(TERM_PLAIN));
 	putchar('\n');
+}
+
+/* What holds a GPU's clocks down. */
+static const char *reason_text(const char *reason)
+{
+	static const char *const texts[][2] = {
+		{ "power_cap", "power cap" },	  { "hw_slowdown", "hardware slowdown" },
+		{ "sync_boost", "sync boost" },	  { "sw_thermal", "heat (software limit)" },
+		{ "hw_thermal", "heat (hardware limit)" }, { "power_brake", "power brake" },
+	};
+
+	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
+		if (!strcmp(texts[i][0], reason))
+			return texts[i][1];
+	return reason;
+}
+
+/* A line of a GPU that is a rank's, or that something is wrong with. */
+static void print_device(const json_t *d)
+{
+	const json_t *ranks = json_object_get(d, "ranks"), *throttle = json_object_get(d, "throttle"), *v;
+	bool answers = jsonget_true(d, "answers");
+	double xids = jsonget_number(d, "xids");
+	size_t i;
+
+	if (!json_array_size(ranks) && answers && !json_array_size(throttle) && xids <= 0)
+		return;
+	printf("  %-9s GPU %.0f", "", jsonget_number(d, "index"));
+	json_array_foreach((json_t *)ranks, i, v)
+		printf("%s%.0f", i ? ", " : " of rank ", jsonget_number(v, "rank"));
+	if (!answers) {
+		printf(": %sgives no answer%s\n", term_style(TERM_RED), term_style(TERM_PLAIN));
+		return;
+	}
+	printf(": %.0f of %.0f MHz, %.0f C, %.0f W", jsonget_number(d, "sm_clock_mhz"),
+	       jsonget_number(d, "sm_clock_max_mhz"), jsonget_number(d, "temperature_c"),
+	       jsonget_number(d, "power_mw") * 1e-3);
+	json_array_foreach((json_t *)throttle, i, v)
+		printf("%s%s%s%s", i ? ", " : "; clocks held down by ", term_style(TERM_YELLOW),
+		       reason_text(json_string_value(v) ? term_safe(json_string_value(v), 20) : ""),
+		       term_style(TERM_PLAIN));
+	if (jsonget_number(d, "ecc_uncorrected") > 0)
+		printf("; %s memory errors not corrected",
+		       term_count(jsonget_number(d, "ecc_uncorrected")));
+	if (xids > 0)
+		printf("; XID %.0f", jsonget_number(d, "xid"));
+	putchar('\n');
+}
+
+static void print_gpu(const json_t *g)
+{
+	const json_t *devices = json_object_get(g, "devices"), *d;
+	bool open = !strcmp(jsonget_text(g, "mode"), "nvml");
+	size_t i;
+
+	if (!g)
+		return;
+	if (!open) {
+		printf("  %-9s no telemetry: %s\n", "GPU", term_safe(jsonget_text(g, "why"), 120));
+		return;
+	}
+	printf("  %-9s NVML, driver %s, %zu devices", "GPU", term_safe(jsonget_text(g, "driver"), 30),
+	       json_array_size(devices));
+	if (jsonget_number(g, "hangs_s") > 5)
+		printf("; %sno answer for %s%s", term_style(TERM_RED),
+		       term_span(jsonget_number(g, "hangs_s")), term_style(TERM_PLAIN));
+	putchar('\n');
+	json_array_foreach((json_t *)devices, i, d)
+		print_device(d);
 }
 
 static void print_node(const json_t *n)
@@ -247,6 +320,7 @@ static void print_node(const json_t *n)
 	       term_bytes(jsonget_number(own, "recorder_bytes")),
 	       term_span(jsonget_number(own, "retention_s")));
 	print_os(json_object_get(n, "os"));
+	print_gpu(json_object_get(n, "gpu"));
 }
 
 /* "1 job", "2 jobs" */

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
+#include <math.h>
 #include <string.h>
 
 #include "cli/commands.h"
 #include "cli/export_kineto.h"
 #include "cli/export_perfetto.h"
+#include "cli/incident_diff.h"
 #include "cli/incident_load.h"
 #include "cli/jsonget.h"
 #include "cli/outfile.h"
@@ -29,15 +31,77 @@ static int write_trace(const struct options *o, struct trace_model *m, const cha
 	return outfile_close(&out, r);
 }
 
+static json_t *clocks_json(const struct trace_model *m)
+{
+	json_t *list = json_array();
+
+	for (size_t i = 0; i < m->rank_count; i++)
+		if (m->ranks[i].aligned)
+			json_array_append_new(list, json_pack("{s:i, s:f, s:f}", "rank",
+							      m->ranks[i].who.rank, "offset_ns",
+							      m->ranks[i].clock_offset_ns, "error_ns",
+							      m->ranks[i].clock_error_ns));
+	return list;
+}
+
+/* Whose clock was set, by common collectives. */
+static void tell_clocks(FILE *to, const struct trace_model *m)
+{
+	for (size_t i = 0; i < m->rank_count; i++) {
+		const struct trace_rank *r = &m->ranks[i];
+
+		if (r->aligned && r->clock_offset_ns != 0)
+			fprintf(to, "rank %d: its clock was %s %s the others', known to %s\n",
+				r->who.rank, term_ms(fabs(r->clock_offset_ns) / 1e6),
+				r->clock_offset_ns > 0 ? "ahead of" : "behind",
+				term_ms(r->clock_error_ns / 1e6));
+	}
+}
+
+static void name_parts(struct trace_model *m, const json_t *in, const struct trace_rank *peer)
+{
+	const json_t *v;
+	size_t k;
+
+	for (size_t i = 0; i < m->rank_count; i++) {
+		json_array_foreach(json_object_get(in, "ranks"), k, v)
+			if (json_is_integer(v) && json_integer_value(v) == m->ranks[i].who.rank)
+				m->ranks[i].part = "slow";
+		if (&m->ranks[i] == peer)
+			m->ranks[i].part = "healthy peer";
+	}
+}
+
+/* 0, or -ENODATA, said. */
+static int choose_ranks(const struct options *o, struct trace_model *m, const json_t *in)
+{
+	const struct trace_rank *culprit = incident_diff_culprit(in, m), *peer;
+
+	for (size_t i = 0; o->diff && o->have_rank && i < m->rank_count; i++)
+		if (m->ranks[i].who.rank == o->rank)
+			culprit = &m->ranks[i];
+	peer = incident_diff_peer(in, m, culprit);
+	name_parts(m, in, peer);
+	if (!o->diff)
+		return 0;
+	if (!peer) {
+		fprintf(stderr, "sysom trace: no window of a healthy rank came with this incident\n");
+		return -ENODATA;
+	}
+	trace_model_keep(m, culprit, peer);
+	return 0;
+}
+
 static void tell(const struct options *o, const char *id, const char *path,
 		 const struct trace_model *m, int windows, uint64_t slices)
 {
 	bool to_stdout = strcmp(path, "-") == 0;
 
 	if (o->json && !to_stdout) {
-		json_t *j = json_pack("{s:s, s:s, s:s, s:i, s:I, s:I}", "incident", id, "file", path,
-				      "format", o->format ? o->format : "perfetto", "windows", windows,
-				      "ranks", (json_int_t)m->rank_count, "slices", (json_int_t)slices);
+		json_t *j = json_pack("{s:s, s:s, s:s, s:i, s:I, s:I, s:o}", "incident", id, "file",
+				      path, "format", o->format ? o->format : "perfetto", "windows",
+				      windows, "ranks", (json_int_t)m->rank_count, "slices",
+				      (json_int_t)slices, "clocks", clocks_json(m));
 
 		commands_print_json(j);
 		json_decref(j);
@@ -46,6 +110,7 @@ static void tell(const struct options *o, const char *id, const char *path,
 	fprintf(to_stdout ? stderr : stdout, "%s: %s slices of %zu %s from %d %s\n",
 		to_stdout ? "standard output" : path, term_count((double)slices), m->rank_count,
 		m->rank_count == 1 ? "rank" : "ranks", windows, windows == 1 ? "window" : "windows");
+	tell_clocks(to_stdout ? stderr : stdout, m);
 }
 
 int cmd_trace_main(const struct options *o)
@@ -70,8 +135,13 @@ int cmd_trace_main(const struct options *o)
 		to = path;
 	}
 	r = trace_model_init(&m);
-	windows = r ? r : incident_load_windows(&c, in, o->have_rank ? o->rank : -1, &m);
+	windows = r ? r : incident_load_windows(&c, in, o->have_rank && !o->diff ? o->rank : -1, &m);
+	r = windows > 0 ? choose_ranks(o, &m, in) : 0;
 	json_decref(in);
+	if (r) {
+		trace_model_fini(&m);
+		return EXIT_NOTHING;
+	}
 	if (windows <= 0) {
 		fprintf(stderr, "sysom trace: %s\n", windows ? strerror(-windows) :
 			"the incident has no such windows (retention may have taken them)");

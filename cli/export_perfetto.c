@@ -447,11 +447,13 @@ static int pid_of(const struct writer *w)
 static void put_process(struct writer *w)
 {
 	const struct wire_rank *who = &w->model->ranks[w->rank].who;
+	const char *part = w->model->ranks[w->rank].part;
 	Perfetto__Protos__ProcessDescriptor d = PERFETTO__PROTOS__PROCESS_DESCRIPTOR__INIT;
 	track_t t = PERFETTO__PROTOS__TRACK_DESCRIPTOR__INIT;
 	char name[4 * WIRE_TEXT_BYTES], label[64], *labels[1] = { label };
 
-	snprintf(name, sizeof(name), "rank %d %s on %s", who->rank, who->program, who->node);
+	snprintf(name, sizeof(name), "rank %d %s on %s%s%s%s", who->rank, who->program, who->node,
+		 part ? " (" : "", part ? part : "", part ? ")" : "");
 	snprintf(label, sizeof(label), "pid %u", who->pid);
 	d.has_pid = 1;
 	d.pid = pid_of(w);

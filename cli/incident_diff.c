@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/limits.h"
 #include "cli/incident_stacks.h"
 #include "cli/kernel_name.h"
 #include "cli/profile_flame.h"
@@ -321,4 +322,68 @@ int incident_diff_page(FILE *to, const struct incident_diff *d, const char *titl
 	snprintf(note + n, sizeof(note) - (size_t)n,
 		 "Red: %s takes more; blue, hatched: less. Grey: both take it.", other);
 	return profile_flame_page(to, &d->tree, &page);
+}
+
+/* ---- functions ---- */
+
+/* As folded stacks have it; *made: to be freed, where the name had to be. NULL: out of memory. */
+static const char *folded_name(const struct profile_name *n, char **made)
+{
+	const char *slash = strrchr(n->file, '/');
+
+	*made = NULL;
+	if (n->kind == STACK_FRAME_KERNEL) {
+		if (asprintf(made, "%s_[k]", n->function) < 0)
+			*made = NULL;
+		return *made;
+	}
+	if (n->kind == STACK_FRAME_PYTHON && *n->file) {
+		if (asprintf(made, "%s (%s)", n->function, slash ? slash + 1 : n->file) < 0)
+			*made = NULL;
+		return *made;
+	}
+	return n->function;
+}
+
+static int add_stack(struct profile *p, const struct stack_batch *b, struct profile_names *names,
+		     const struct stack_sample *s)
+{
+	const char *frame[LIMIT_STACK_DEPTH];
+	char *made[LIMIT_STACK_DEPTH];
+	const struct stack *st = &b->stacks[s->stack];
+	uint32_t n = 0;
+	int err = 0;
+
+	for (uint32_t i = st->count; i-- && n < LIMIT_STACK_DEPTH && !err;) {
+		struct profile_name name;
+
+		err = profile_names_get(names, st->first + i, &name);
+		if (err)
+			break;
+		frame[n] = folded_name(&name, &made[n]);
+		if (frame[n])
+			n++;
+		else
+			err = -ENOMEM;
+	}
+	if (!err && n)
+		err = profile_add(p, frame, n, (double)s->weight_ns, s->count);
+	while (n)
+		free(made[--n]);
+	return err == -E2BIG ? 0 : err; /* counted in profile_dropped */
+}
+
+int incident_diff_profile(struct profile **out, const struct stack_batch *b,
+			  struct profile_names *names)
+{
+	int err = profile_open(out);
+
+	for (uint32_t i = 0; i < b->sample_count && !err; i++)
+		if (b->samples[i].kind == STACK_ON_CPU && b->samples[i].count)
+			err = add_stack(*out, b, names, &b->samples[i]);
+	if (err) {
+		profile_close(*out);
+		*out = NULL;
+	}
+	return err;
 }

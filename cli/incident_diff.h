@@ -10,6 +10,7 @@
 
 #include <jansson.h>
 
+#include "analysis/profile.h"
 #include "cli/profile_tree.h"
 #include "cli/trace_model.h"
 
@@ -36,5 +37,10 @@ void incident_diff_free(struct incident_diff *d); /* of a zeroed struct: a no-op
 const char *incident_diff_name(const struct incident_diff *d, bool other);
 /* One page with everything. 0 or -errno. */
 int incident_diff_page(FILE *to, const struct incident_diff *d, const char *title, double share_min);
+
+/* The functions of a rank's stacks on the CPU, names as folded stacks have them. *out is the caller's.
+ * 0, -ENOMEM. */
+int incident_diff_profile(struct profile **out, const struct stack_batch *b,
+			  struct profile_names *names);
 
 #endif

@@ -9,6 +9,7 @@
 #include "cli/commands.h"
 #include "cli/jsonget.h"
 #include "cli/term.h"
+#include "cli/trace_align.h"
 #include "wire/codec.h"
 
 /* Windows of one incident that are looked at: 8 ranks for minutes. */
@@ -78,6 +79,9 @@ int incident_load_windows(const struct client *c, const json_t *incident, int ra
 		count += r;
 	}
 	trace_model_finish(m);
+	r = trace_align_apply(m);
+	if (r)
+		return r;
 	for (size_t k = 0; k < m->rank_count; k++)
 		m->ranks[k].aggregator = c;
 	if (m->left_out)

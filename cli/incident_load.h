@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * incident_load.h - downloads the windows of an incident into a trace_model. Says on standard error
- * what could not be had. Threads: one caller. */
+ * incident_load.h - downloads the windows of an incident into a trace_model, on one clock. Says on
+ * standard error what could not be had. Threads: one caller. */
 #ifndef SYSOM_CLI_INCIDENT_LOAD_H
 #define SYSOM_CLI_INCIDENT_LOAD_H
 

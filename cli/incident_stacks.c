@@ -188,15 +188,16 @@ void incident_stacks_print(FILE *to, const struct trace_rank *r, const struct pr
 		term_count((double)s->on_count), term_count((double)s->off_count));
 	if (whole)
 		fprintf(to,
-			"            its main thread: %s on the CPU, %s blocked, %s ready to run "
-			"or asleep "
-			"below the threshold\n",
+			"            its main thread: %s on the CPU, %s blocked,\n"
+			"            %s ready to run or asleep below the threshold\n",
 			term_percent(share(s->main_on_ns, whole)),
 			term_percent(share(s->main_off_ns, whole)),
 			term_percent(share(ready, whole)));
-	if (incident_stacks_gil(s, gil, sizeof(gil)))
-		fprintf(to, "            %s%s%s\n", term_style(TERM_YELLOW), gil,
-			term_style(TERM_PLAIN));
+	if (incident_stacks_gil(s, gil, sizeof(gil))) {
+		fputs(term_style(TERM_YELLOW), to);
+		term_wrap(to, 12, "", gil, term_is_live() ? term_columns() : 80);
+		fputs(term_style(TERM_PLAIN), to);
+	}
 	print_rows(to, "on the CPU, all functions", s->rows, s->row_count, s->on_ns);
 	print_rows(to, "on the CPU, Python functions", s->calls, s->call_count, s->on_ns);
 	print_blocks(to, s);

@@ -5,12 +5,20 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "cli/incident_verdict.h"
 #include "cli/jsonget.h"
 #include "cli/term.h"
 
 #define RANKS_SHOWN 1024
 #define BAR_COLUMNS 30
 #define SIGNALS_SHOWN 12
+
+unsigned incident_text_columns(void)
+{
+	unsigned columns = term_is_live() ? term_columns() : 80;
+
+	return columns < 100 ? columns : 100;
+}
 
 static int ascending(const void *a, const void *b)
 {
@@ -164,19 +172,24 @@ static void print_signals(FILE *to, const json_t *in)
 {
 	const json_t *signals = json_object_get(in, "signals"), *s;
 	bool many = json_array_size(json_object_get(in, "ranks")) != 1;
-	unsigned columns = term_columns(), shown = 0;
+	unsigned shown = 0;
 	size_t i;
 
 	json_array_foreach((json_t *)signals, i, s) {
+		char text[400], rank[24] = "", weight[40] = "";
+
 		if (!jsonget_true(s, "raised") || shown == SIGNALS_SHOWN)
 			continue;
-		fprintf(to, "%s", shown++ ? "            " : "\n  OS signals:\n            ");
+		if (!shown++)
+			fprintf(to, "\n  OS signals:\n");
 		if (many)
-			fprintf(to, "rank %lld: ", (long long)jsonget_integer(s, "rank"));
-		fprintf(to, "%s", term_safe(jsonget_text(s, "text"), columns > 60 ? 160 : columns));
+			snprintf(rank, sizeof(rank), "rank %lld: ", (long long)jsonget_integer(s, "rank"));
 		if (jsonget_number(s, "weight_ms") >= 0.01)
-			fprintf(to, ", %s per step", term_ms(jsonget_number(s, "weight_ms")));
-		fputc('\n', to);
+			snprintf(weight, sizeof(weight), ", %s per step",
+				 term_ms(jsonget_number(s, "weight_ms")));
+		snprintf(text, sizeof(text), "%s%s%s", rank, term_safe(jsonget_text(s, "text"), 160),
+			 weight);
+		term_wrap(to, 12, "", text, incident_text_columns());
 	}
 	if (!shown && json_array_size(signals))
 		fprintf(to, "\n  OS signals: none is above its usual value\n");
@@ -191,7 +204,7 @@ static void print_texts(FILE *to, const char *label, const json_t *array)
 		fprintf(to, "  %-9s %s\n", i ? "" : label, term_safe(json_string_value(v), 100));
 }
 
-void incident_text_print(FILE *to, const json_t *in, const char *stacks)
+void incident_text_print(FILE *to, const json_t *in, const char *plots, const char *stacks)
 {
 	double sent = jsonget_number(in, "uploaded_bytes"), raw = jsonget_number(in, "raw_bytes");
 	const char *state = jsonget_text(in, "state");
@@ -204,9 +217,12 @@ void incident_text_print(FILE *to, const json_t *in, const char *stacks)
 		term_safe(state, 16), term_style(TERM_PLAIN), term_safe(jsonget_text(in, "job"), 60));
 	fprintf(to, "  %s%s%s\n\n", term_style(TERM_BOLD), incident_text_title(in),
 		term_style(TERM_PLAIN));
+	incident_verdict_print(to, in, incident_text_columns());
 	print_when(to, in);
 	print_texts(to, json_array_size(nodes) == 1 ? "node" : "nodes", nodes);
 	print_how_slow(to, in);
+	if (plots)
+		fputs(plots, to);
 	print_why(to, in);
 	if (stacks)
 		fputs(stacks, to);
@@ -216,7 +232,7 @@ void incident_text_print(FILE *to, const json_t *in, const char *stacks)
 		fprintf(to, "  victims   %s %s: slow only since %s for the slow one\n",
 			json_array_size(victims) == 1 ? "rank" : "ranks", incident_text_ranks(victims),
 			json_array_size(victims) == 1 ? "it waits" : "they wait");
-	fprintf(to, "  evidence  %s window%s; uploaded %s",
+	fprintf(to, "  evidence  %s window%s\n  uploaded  %s",
 		term_count(jsonget_number(in, "window_count")),
 		jsonget_number(in, "window_count") == 1 ? "" : "s", term_bytes(sent));
 	if (raw > 0)
@@ -224,7 +240,7 @@ void incident_text_print(FILE *to, const json_t *in, const char *stacks)
 			term_percent(sent / raw));
 	fputc('\n', to);
 	print_texts(to, "missing", json_object_get(in, "missing"));
-	fprintf(to, "  trace     sysom trace %s -o %s.pftrace    (opens in ui.perfetto.dev)\n", id, id);
+	fprintf(to, "  trace     sysom trace %s -o %s.pftrace  (ui.perfetto.dev)\n", id, id);
 	fprintf(to, "  report    sysom report %s -o %s.html\n", id, id);
 	if (stacks)
 		fprintf(to, "  stacks    sysom flame %s -o %s.flame.html\n", id, id);

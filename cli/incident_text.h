@@ -8,8 +8,11 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-/* stacks: what incident_stacks_print wrote, or NULL. */
-void incident_text_print(FILE *to, const json_t *incident, const char *stacks);
+/* The verdict first, if there is one. plots: what show_plots_print wrote, stacks: what
+ * incident_stacks_print did, or NULL. */
+void incident_text_print(FILE *to, const json_t *incident, const char *plots, const char *stacks);
+/* How wide running text may be: 80 where standard output is no terminal. */
+unsigned incident_text_columns(void);
 /* One line of a list; the head names its columns. */
 void incident_text_row(FILE *to, const json_t *incident);
 void incident_text_head(FILE *to);

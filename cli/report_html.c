@@ -12,8 +12,11 @@
 #include "cli/escape.h"
 #include "cli/incident_text.h"
 #include "cli/jsonget.h"
+#include "cli/kernel_diff.h"
 #include "cli/report_kernels.h"
+#include "cli/report_plots.h"
 #include "cli/report_stacks.h"
+#include "cli/report_verdict.h"
 #include "cli/term.h"
 #include "cli/trace_label.h"
 
@@ -33,9 +36,9 @@
 
 static const char style[] =
 	":root{--bg:#fff;--fg:#1b1f24;--dim:#667080;--line:#d9dee5;--bad:#c62828;--ok:#2e7d32;"
-	"--bar:#e39b2d;--other:#b9c2cf}\n"
+	"--bar:#e39b2d;--other:#8894a6;--cool:#1f6fd6}\n"
 	"@media (prefers-color-scheme:dark){:root{--bg:#15181d;--fg:#e6e9ee;--dim:#98a2b3;"
-	"--line:#313845;--bad:#ff7b72;--ok:#7ee787;--bar:#e3b341;--other:#4b5565}}\n"
+	"--line:#313845;--bad:#ff7b72;--ok:#7ee787;--bar:#e3b341;--other:#5d6a7d;--cool:#6aa8ff}}\n"
 	"body{background:var(--bg);color:var(--fg);font:15px/1.45 system-ui,sans-serif;margin:2em auto;"
 	"max-width:1000px;padding:0 1em}\n"
 	"h1{font-size:1.6em;margin:0 0 .2em}h2{font-size:1.1em;margin:1.8em 0 .5em}\n"
@@ -53,11 +56,22 @@ static const char style[] =
 	".p:focus{outline:none}.p:focus .pt,.p:hover .pt{stroke:var(--fg);stroke-width:2}\n"
 	"details{margin:.6em 0}summary{cursor:pointer;color:var(--dim)}"
 	".scroll{overflow-x:auto}\n"
+	"h3{font-size:.98em;margin:1.2em 0 .3em}section{margin:0}code{font-size:.85em;color:var(--dim)}\n"
+	".verdict{border:1px solid var(--line);border-left:5px solid var(--bad);border-radius:6px;"
+	"padding:.2em 1.2em .8em;margin:1.4em 0}.verdict h2{margin:.6em 0 0}\n"
+	".summary{font-size:1.15em;margin:.4em 0}.remedy{border-top:1px solid var(--line);"
+	"padding-top:.6em}ul{margin:.2em 0;padding-left:1.3em}li{overflow-wrap:anywhere}\n"
+	".layer{display:inline-block;border:1px solid var(--line);border-radius:4px;padding:0 .4em;"
+	"font-size:.85em;color:var(--dim)}.ruled-out{color:var(--dim)}\n"
+	".flame{width:100%;height:46em;border:1px solid var(--line);border-radius:6px}"
+	".cool{color:var(--cool)}\n"
+	".hot{fill:var(--bad)}.cold{fill:var(--cool)}.cellbg{fill:var(--line);fill-opacity:.35}"
+	".dot{fill:var(--other)}svg text.culprit{fill:var(--bad);font-weight:600}\n"
 	".grid{stroke:var(--line)}.lat{stroke:var(--bad);stroke-width:1.6;fill:none}"
 	".exp{stroke:var(--ok);stroke-width:1.4;stroke-dasharray:5 4;fill:none}"
 	".oth{stroke:var(--other);stroke-width:1;fill:none}.pt{fill:var(--bad)}\n"
 	"@media print{:root{--bg:#fff;--fg:#000;--dim:#444;--line:#bbb;--bad:#b00020;--ok:#1b6e20;"
-	"--bar:#b9770e;--other:#999}body{margin:0;max-width:none;font-size:11px}"
+	"--bar:#b9770e;--other:#999;--cool:#1a56a8}body{margin:0;max-width:none;font-size:11px}"
 	"*{print-color-adjust:exact;-webkit-print-color-adjust:exact}"
 	"h2{break-after:avoid}tr,svg,.facts div{break-inside:avoid}.tip{display:none}}\n";
 
@@ -576,14 +590,89 @@ static void put_windows(FILE *to, const json_t *in)
 	}
 }
 
+/* What the GPU did in a step of the culprit and of its peer, variants of a kernel together. */
+static int put_beside(FILE *to, const struct trace_model *m, const struct trace_rank *culprit,
+		      const struct trace_rank *peer)
+{
+	struct kernel_diff d = { 0 };
+	size_t n[2], steps[2];
+	struct kernel_time *a = kernel_diff_of_rank(m, peer, false, &n[0], &steps[0]);
+	struct kernel_time *b = kernel_diff_of_rank(m, culprit, true, &n[1], &steps[1]);
+	int err = a && b ? kernel_diff_make(&d, a, n[0], b, n[1]) : 0;
+
+	if (!err && d.count) {
+		fprintf(to, "<h2>Kernels of rank %d beside rank %d</h2>\n<p class=\"dim\">Device time per "
+			    "step, means of %zu and %zu steps; %zu of %zu by the difference.</p>\n"
+			    "<div class=\"scroll\"><table id=\"beside\"><tr><th class=\"t\" "
+			    "scope=\"col\">kernel</th>", culprit->who.rank, peer->who.rank, steps[1],
+			steps[0], d.count < KERNELS_SHOWN ? d.count : (size_t)KERNELS_SHOWN, d.count);
+		fprintf(to, "<th scope=\"col\">rank %d</th><th scope=\"col\">rank %d</th>"
+			    "<th scope=\"col\">difference</th><th scope=\"col\">per step</th></tr>\n",
+			peer->who.rank, culprit->who.rank);
+	}
+	for (size_t i = 0; i < d.count && i < KERNELS_SHOWN; i++) {
+		const struct kernel_diff_row *r = &d.rows[i];
+		char text[64];
+
+		fputs("<tr><td class=\"t\">", to);
+		escape_html(to, r->base);
+		if (r->changed) {
+			fputs("<br><span class=\"bad\">another variant: ", to);
+			escape_html(to, r->changed);
+			fputs("</span>", to);
+		}
+		fputs("</td>", to);
+		cell(to, r->main[0] ? term_ms(r->time_ns[0] / 1e6) : "-");
+		cell(to, r->main[1] ? term_ms(r->time_ns[1] / 1e6) : "-");
+		cell(to, term_ms((r->time_ns[1] - r->time_ns[0]) / 1e6));
+		snprintf(text, sizeof(text), "%.1f to %.1f", r->count[0], r->count[1]);
+		cell(to, text);
+		fputs("</tr>\n", to);
+	}
+	if (d.count)
+		fputs("</table></div>\n", to);
+	kernel_diff_free(&d);
+	free(a);
+	free(b);
+	return err;
+}
+
+/* The culprit beside its peer, where the windows have both; *cpu: with stacks. */
+static int put_difference(FILE *to, const json_t *in, const struct trace_model *m, bool *cpu)
+{
+	const struct trace_rank *culprit = incident_diff_culprit(in, m);
+	const struct trace_rank *peer = incident_diff_peer(in, m, culprit);
+	struct incident_diff d;
+	int err;
+
+	*cpu = false;
+	if (!peer)
+		return 0;
+	err = incident_diff_make(&d, m, peer, culprit);
+	if (err)
+		return err == -ENODATA ? 0 : err;
+	*cpu = d.has_cpu;
+	err = report_stacks_diff(to, &d);
+	if (!err)
+		err = put_beside(to, m, culprit, peer);
+	incident_diff_free(&d);
+	return err;
+}
+
 int report_html_write(FILE *to, const json_t *in, const struct trace_model *m)
 {
 	unsigned shown = 0;
+	bool cpu = false;
 	int err;
 
 	put_head(to, in);
+	report_verdict_put(to, in);
 	put_facts(to, in);
 	put_chart(to, in, m);
+	err = report_plots_heat(to, in, m);
+	report_plots_roofline(to, in, m);
+	if (!err)
+		err = put_difference(to, in, m, &cpu);
 	put_parts(to, in);
 	put_signals(to, in);
 	for (size_t i = 0; i < m->rank_count && shown < 4; i++) {
@@ -592,7 +681,8 @@ int report_html_write(FILE *to, const json_t *in, const struct trace_model *m)
 		put_kernels(to, m, &m->ranks[i]);
 		shown++;
 	}
-	err = report_stacks_put(to, in, m);
+	if (!err)
+		err = report_stacks_put(to, in, m, !cpu);
 	put_windows(to, in);
 	fputs("<p class=\"dim\">sysom trace ", to);
 	escape_html(to, jsonget_text(in, "id"));

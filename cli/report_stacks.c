@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "analysis/profile.h"
 #include "cli/escape.h"
 #include "cli/incident_stacks.h"
 #include "cli/profile_flame.h"
@@ -11,6 +12,7 @@
 
 /* A report is read beside other things: what is below 0.1% is not. */
 #define REPORT_SHARE_MIN 0.001
+#define FUNCTIONS_SHOWN	 15u
 
 static int flame_page(const struct trace_rank *r, struct profile_names *names, char **page)
 {
@@ -53,7 +55,92 @@ static void put_words(FILE *to, const struct trace_rank *r, const struct profile
 	fputs("</p>\n", to);
 }
 
-int report_stacks_put(FILE *to, const json_t *in, const struct trace_model *m)
+static void put_frame(FILE *to, const char *id, const char *title, const char *page)
+{
+	fprintf(to,
+		"<iframe id=\"%s\" title=\"%s\" class=\"flame\" sandbox=\"allow-scripts\" srcdoc=\"", id,
+		title);
+	escape_page(to, page);
+	fputs("\"></iframe>\n", to);
+}
+
+static void put_delta(FILE *to, const struct profile_delta *d)
+{
+	double v[] = { d->base, d->other, d->delta, d->base_self, d->other_self };
+
+	fputs("<tr>", to);
+	for (size_t i = 0; i < sizeof(v) / sizeof(v[0]); i++)
+		fprintf(to, i == 2 ? "<td class=\"%s\">%+.1f %%</td>" : "<td class=\"%s\">%.1f %%</td>",
+			i == 2 ? (d->delta > 0 ? "bad" : "cool") : "", 100 * v[i]);
+	fputs("<td class=\"t\">", to);
+	escape_html(to, d->name);
+	fputs("</td></tr>\n", to);
+}
+
+/* Functions whose share of the CPU is surely another. */
+static int put_functions(FILE *to, const struct incident_diff *diff)
+{
+	struct profile *p[2] = { NULL, NULL };
+	struct profile_delta *d = NULL;
+	uint32_t count = 0, shown = 0;
+	int err = 0;
+
+	for (int i = 0; i < 2 && !err; i++)
+		err = incident_diff_profile(&p[i], &(i ? diff->other : diff->base)->stacks,
+					    diff->names[i]);
+	if (!err)
+		err = profile_compare(p[0], p[1], PROFILE_DELTA, &d, &count);
+	for (uint32_t i = 0; i < count && shown < FUNCTIONS_SHOWN; i++) {
+		if (!d[i].flagged)
+			continue;
+		if (!shown++)
+			fprintf(to, "<h3>Functions whose share of the CPU changed</h3>\n"
+				    "<div class=\"scroll\"><table id=\"functions\"><tr>"
+				    "<th scope=\"col\">%s</th><th scope=\"col\">rank %d</th>"
+				    "<th scope=\"col\">change</th><th scope=\"col\">self</th>"
+				    "<th scope=\"col\">self, rank %d</th>"
+				    "<th class=\"t\" scope=\"col\">function</th></tr>\n",
+				incident_diff_name(diff, false), diff->other->who.rank,
+				diff->other->who.rank);
+		put_delta(to, &d[i]);
+	}
+	if (shown)
+		fputs("</table></div>\n", to);
+	else if (!err)
+		fputs("<p class=\"dim\">No function's share of the CPU differs by 0.5 % of the whole and "
+		      "more than sampling noise.</p>\n", to);
+	free(d);
+	profile_close(p[0]);
+	profile_close(p[1]);
+	return err == -EINVAL ? 0 : err; /* blocked all the time */
+}
+
+int report_stacks_diff(FILE *to, const struct incident_diff *d)
+{
+	char title[80], *page = NULL;
+	size_t bytes;
+	FILE *f = open_memstream(&page, &bytes);
+	int err = f ? 0 : -ENOMEM;
+
+	if (f) {
+		snprintf(title, sizeof(title), "rank %d beside rank %d", d->other->who.rank,
+			 d->base->who.rank);
+		err = incident_diff_page(f, d, title, REPORT_SHARE_MIN);
+		if (fclose(f) && !err)
+			err = -ENOMEM;
+	}
+	if (!err) {
+		fprintf(to, "<section id=\"diff\">\n<h2>Rank %d beside %s</h2>\n",
+			d->other->who.rank, incident_diff_name(d, false));
+		put_frame(to, "diff-flame", "differential flame graph", page);
+		err = d->has_cpu ? put_functions(to, d) : 0;
+		fputs("</section>\n", to);
+	}
+	free(page);
+	return err;
+}
+
+int report_stacks_put(FILE *to, const json_t *in, const struct trace_model *m, bool graph)
 {
 	const struct trace_rank *r = incident_stacks_rank(in, m, -1);
 	struct symbol_resolver *resolver;
@@ -67,17 +154,12 @@ int report_stacks_put(FILE *to, const json_t *in, const struct trace_model *m)
 	err = incident_stacks_names(r, &resolver, &names);
 	if (!err)
 		err = profile_summary_make(&s, &r->stacks, names, r->who.pid);
-	if (!err)
+	if (!err && graph)
 		err = flame_page(r, names, &page);
-	if (!err) {
+	if (!err)
 		put_words(to, r, &s);
-		fputs(
-		    "<iframe title=\"flame graph\" style=\"width:100%;height:46em;border:1px solid "
-		    "var(--line);border-radius:6px\" sandbox=\"allow-scripts\" srcdoc=\"",
-		    to);
-		escape_page(to, page);
-		fputs("\"></iframe>\n", to);
-	}
+	if (!err && graph)
+		put_frame(to, "flame", "flame graph", page);
 	free(page);
 	profile_names_close(names);
 	symbol_resolver_close(resolver);

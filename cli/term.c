@@ -317,6 +317,49 @@ const char *term_bar(double fraction, unsigned width)
 	return out;
 }
 
+void term_wrap(FILE *to, unsigned indent, const char *label, const char *text, unsigned columns)
+{
+	unsigned room = columns > indent + 20 ? columns - indent : 20, at = 0;
+	const char *p = term_safe(text, TERM_COLUMNS_MAX);
+
+	fprintf(to, "  %-*s", (int)indent - 2, label);
+	while (*p) {
+		const char *end = p;
+		unsigned width = 0;
+
+		while (*end && *end != ' ') {
+			bool ok;
+
+			end += term_next_char(end, &ok);
+			width++;
+		}
+		if (at && at + 1 + width > room) {
+			fprintf(to, "\n%*s", (int)indent, "");
+			at = 0;
+		}
+		if (at) {
+			fputc(' ', to);
+			at++;
+		}
+		fwrite(p, 1, (size_t)(end - p), to);
+		at += width;
+		for (p = end; *p == ' ';)
+			p++;
+	}
+	fputc('\n', to);
+}
+
+const char *term_level(double fraction)
+{
+	static const char *const blocks[] = { "\u2581", "\u2582", "\u2583", "\u2584",
+					      "\u2585", "\u2586", "\u2587", "\u2588" };
+	static const char *const plain[] = { ".", ":", "-", "=", "+", "*", "%", "#" };
+	int at = fraction > 0 ? (int)lround(fraction * 7) : 0;
+
+	at = at > 7 ? 7 : at;
+	return utf8 ? blocks[at] : plain[at];
+}
+
 const char *term_ranges(const int *values, size_t count)
 {
 	char *out = next_text(), *p = out, *end = out + TERM_TEXT_BYTES;

@@ -39,6 +39,11 @@ const char *term_span(double seconds); /* "12.4 s", "3 min 5 s" */
 const char *term_time(uint64_t unix_ns); /* "2026-11-21 02:50:12 UTC" */
 /* fraction 0..1 of width cells, padded to them; eighth blocks where the locale can show them. */
 const char *term_bar(double fraction, unsigned width);
+/* Untrusted text in lines of at most `columns` between words, each behind `indent` cells; the label stands
+ * two cells from the left in the first. */
+void term_wrap(FILE *to, unsigned indent, const char *label, const char *text, unsigned columns);
+/* One cell of a column chart, 0..1 in eighths (in ASCII by weight of the character). Static. */
+const char *term_level(double fraction);
 /* Ascending numbers as "0-4, 6, 7". */
 const char *term_ranges(const int *values, size_t count);
 

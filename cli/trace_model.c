@@ -28,16 +28,34 @@ int trace_model_init(struct trace_model *m)
 	return 0;
 }
 
+static void free_rank(struct trace_rank *r)
+{
+	free(r->host);
+	free(r->device);
+	free(r->steps);
+	free(r->windows);
+	free(r->covered);
+	stack_batch_fini(&r->stacks);
+}
+
+void trace_model_keep(struct trace_model *m, const struct trace_rank *a, const struct trace_rank *b)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < m->rank_count; i++) {
+		if (&m->ranks[i] != a && &m->ranks[i] != b)
+			free_rank(&m->ranks[i]);
+	}
+	for (size_t i = 0; i < m->rank_count; i++)
+		if (&m->ranks[i] == a || &m->ranks[i] == b)
+			m->ranks[kept++] = m->ranks[i];
+	m->rank_count = kept;
+}
+
 void trace_model_fini(struct trace_model *m)
 {
-	for (size_t i = 0; i < m->rank_count; i++) {
-		free(m->ranks[i].host);
-		free(m->ranks[i].device);
-		free(m->ranks[i].steps);
-		free(m->ranks[i].windows);
-		free(m->ranks[i].covered);
-		stack_batch_fini(&m->ranks[i].stacks);
-	}
+	for (size_t i = 0; i < m->rank_count; i++)
+		free_rank(&m->ranks[i]);
 	for (size_t i = 0; i < m->name_count; i++)
 		free(m->names[i]);
 	free(m->ranks);

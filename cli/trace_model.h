@@ -6,6 +6,7 @@
 #ifndef SYSOM_CLI_TRACE_MODEL_H
 #define SYSOM_CLI_TRACE_MODEL_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -43,6 +44,9 @@ struct trace_rank {
 	struct stack_batch stacks;
 	struct trace_span *covered; /* windows whose stacks are in */
 	size_t covered_count, covered_room;
+	bool aligned; /* with the other ranks, by common collectives (trace_align.h) */
+	double clock_offset_ns, clock_error_ns; /* what its clock was ahead of theirs */
+	const char *part; /* that it plays, for people: "slow", "healthy peer"; NULL: none. Static */
 	const struct client *aggregator; /* to ask for names; borrowed; NULL: there is none */
 };
 
@@ -61,6 +65,8 @@ int trace_model_add(struct trace_model *m, const struct window *w);
 /* The id of a name (0 for "" and where there is no more room). */
 uint32_t trace_model_name(struct trace_model *m, const char *text);
 void trace_model_finish(struct trace_model *m);
+/* Forgets all ranks but these two of it, in their order. */
+void trace_model_keep(struct trace_model *m, const struct trace_rank *a, const struct trace_rank *b);
 /* Index of the host record that launched a device record, or -1. */
 ptrdiff_t trace_model_launch(const struct trace_rank *r, const struct record *device);
 /* How long the windows are whose stacks are in, each instant once. */

@@ -15,6 +15,8 @@ enum {
 	NVML_NO_PERMISSION = 4,
 	NVML_NOT_FOUND = 6,
 	NVML_INSUFFICIENT_SIZE = 7,
+	NVML_TIMEOUT = 10,
+	NVML_GPU_IS_LOST = 15,
 	NVML_UNKNOWN = 999,
 };
 
@@ -62,6 +64,24 @@ typedef struct {
 } nvml_pci_info; /* nvmlPciInfo_t of nvmlDeviceGetPciInfo_v3 */
 _Static_assert(sizeof(nvml_pci_info) == 68, "nvml_pci_info");
 
+/* Of nvmlDeviceGetComputeRunningProcesses_v3 (nvmlProcessInfo_t). */
+typedef struct {
+	unsigned pid;
+	unsigned long long used_memory;
+	unsigned gpu_instance, compute_instance;
+} nvml_process;
+_Static_assert(sizeof(nvml_process) == 24, "nvml_process");
+
+/* nvmlEventData_t of nvmlEventSetWait_v2 */
+#define NVML_EVENT_XID 0x8ull /* nvmlEventTypeXidCriticalError; data: the XID */
+typedef struct nvml_event_set_st *nvml_event_set;
+typedef struct {
+	nvml_device device;
+	unsigned long long type, data;
+	unsigned gpu_instance, compute_instance;
+} nvml_event;
+_Static_assert(sizeof(nvml_event) == 32, "nvml_event");
+
 /* Signatures of what is looked up by dlsym; the names follow NVML's: nvmlInit_v2 and so on. */
 typedef nvml_result (*nvml_init_fn)(void);
 typedef nvml_result (*nvml_shutdown_fn)(void);
@@ -77,5 +97,13 @@ typedef nvml_result (*nvml_utilization_fn)(nvml_device device, nvml_utilization 
 typedef nvml_result (*nvml_pci_fn)(nvml_device device, nvml_pci_info *info);
 typedef nvml_result (*nvml_ecc_fn)(nvml_device device, int type, int counter,
 				   unsigned long long *count);
+typedef nvml_result (*nvml_system_text_fn)(char *text, unsigned bytes);
+/* count: room in, number out */
+typedef nvml_result (*nvml_processes_fn)(nvml_device device, unsigned *count, nvml_process *list);
+typedef nvml_result (*nvml_event_create_fn)(nvml_event_set *set);
+typedef nvml_result (*nvml_event_register_fn)(nvml_device device, unsigned long long types,
+					      nvml_event_set set);
+typedef nvml_result (*nvml_event_wait_fn)(nvml_event_set set, nvml_event *event, unsigned timeout_ms);
+typedef nvml_result (*nvml_event_free_fn)(nvml_event_set set);
 
 #endif

@@ -13,6 +13,9 @@ sidecar_LDLIBS := -lnng -lmicrohttpd -lcurl -ljansson
 # OS signals
 sidecar_SRCS += sidecar/os_signals.c sidecar/os_bpf.c sidecar/os_read.c sidecar/os_series.c \
 	sidecar/os_proc.c sidecar/os_node.c sidecar/os_cost.c
+# GPU telemetry
+sidecar_SRCS += sidecar/gpu_nvml.c sidecar/gpu_poll.c sidecar/gpu_match.c sidecar/gpu_node.c
+sidecar_LDLIBS += -ldl -lpthread
 ifneq ($(HAS_BPF),)
 OBJ_CFLAGS_sidecar := -DSIDECAR_BPF
 sidecar_LDLIBS += -lbpf
@@ -46,7 +49,7 @@ bench_drain_USES := sidecar wire sampler symbol analysis ring base
 SCRIPTS_TEST += tests/e2e/sysomd_job.sh
 
 UNIT += test_cpu_stacks
-test_cpu_stacks_USES := sidecar wire analysis ring base
+test_cpu_stacks_USES := sidecar wire sampler symbol analysis ring base
 test_cpu_stacks_LDLIBS := -lcmocka
 
 UNIT += test_recorder
@@ -64,13 +67,16 @@ test_symbol_offer_LDLIBS := -lcmocka
 UNIT += test_os_signals
 test_os_signals_USES := sidecar sampler wire symbol analysis ring base
 test_os_signals_LDLIBS := -lcmocka
+UNIT += test_gpu
+test_gpu_USES := sidecar
+test_gpu_LDLIBS := -lcmocka
 UNIT += test_os_cost
 test_os_cost_USES := sidecar
 test_os_cost_LDLIBS := -lcmocka
 UNIT += test_os_series
 test_os_series_USES := sidecar base
 test_os_series_LDLIBS := -lcmocka
-SCRIPTS_TEST += tests/e2e/os_faults.sh tests/e2e/packet_storm.sh
+SCRIPTS_TEST += tests/e2e/os_faults.sh tests/e2e/packet_storm.sh tests/e2e/gpu_telemetry.sh
 BENCH += bench_os_signals
 bench_os_signals_USES := sidecar sampler wire symbol analysis ring base
 OBJ_CFLAGS_tests += $(if $(HAS_BPF),-DSIDECAR_BPF)

@@ -50,6 +50,10 @@ struct settings {
 	/* OS signals */
 	bool os_signals, os_bpf;
 	double os_bpf_budget; /* percent of the time of all CPUs */
+	/* GPU telemetry */
+	bool gpu_on;
+	uint64_t gpu_period_ns;
+	char gpu_library[NODE_PATH_BYTES];
 	char proc_root[NODE_PATH_BYTES], sys_root[NODE_PATH_BYTES];
 };
 
@@ -113,6 +117,7 @@ struct sketches;     /* sketches.c */
 struct requests;     /* requests.c */
 struct local_peers;  /* local_peers.c */
 struct os_opening;   /* os_node.c */
+struct gpu_node;     /* gpu_node.c */
 
 struct node {
 	struct settings settings;
@@ -131,6 +136,7 @@ struct node {
 	struct sketches *sketches; /* sketches.c; NULL: off */
 	struct os_signals *os; /* NULL: switched off, or being loaded */
 	struct os_opening *os_opening; /* os_node.c; NULL: not being loaded */
+	struct gpu_node *gpu; /* NULL: switched off */
 	struct process *processes[LIMIT_NODE_PROCESSES]; /* NULL: free */
 	uint64_t process_serial, beat_sequence, beat_at_ns, started_ns;
 	struct loop_source *drain_timer;
@@ -221,6 +227,14 @@ void os_node_tend(struct node *n, uint64_t now_ns);
 void os_node_fill(struct process *p, struct window *w);
 void os_node_json(const struct node *n, struct buf *out);
 void os_node_metrics(const struct node *n, struct buf *out);
+
+/* gpu_node.c: what the GPUs say of themselves */
+int gpu_node_open(struct node *n);
+void gpu_node_close(struct node *n);
+/* New readings become signals of the ranks. Once a second, and before a window is made. */
+void gpu_node_tend(struct node *n, uint64_t now_ns);
+void gpu_node_json(const struct node *n, struct buf *out);
+void gpu_node_metrics(const struct node *n, struct buf *out);
 
 /* status.c: texts of what is known */
 void status_json(struct node *n, struct buf *out);

@@ -17,6 +17,7 @@ enum os_row_kind {
 	OS_ROW_IO_COUNT,
 	OS_ROW_DISK_NS, /* key: device << 1 | write */
 	OS_ROW_DISK_COUNT,
+	OS_ROW_READINGS, /* of a level; key: kind << 56 | the level's key */
 	OS_ROW_KINDS
 };
 
@@ -33,7 +34,7 @@ struct os_rank {
 	struct os_span unusual[OS_UNUSUAL_MAX]; /* a ring */
 	uint32_t unusual_next;
 	struct os_proc_cgroup cgroup;
-	uint64_t cgroup_at_ns;
+	uint64_t cgroup_at_ns, io_at_ns;
 	uint64_t cpus[OS_CPU_WORDS]; /* that its threads ran on since the last read */
 };
 
@@ -112,6 +113,9 @@ uint32_t os_signals_root(const struct os_signals *s, uint32_t pid); /* 0: not wa
 enum os_first { OS_FIRST_IS_ALL, OS_FIRST_IS_NOTHING };
 uint64_t os_signals_delta(struct os_signals *s, uint64_t key, uint64_t value, enum os_first first);
 uint64_t os_signals_key(uint32_t map, uint32_t field, const void *key, size_t bytes);
+
+/* The key of the readings of a level. */
+uint64_t os_signals_readings_key(uint32_t kind, uint64_t key);
 
 /* os_bpf.c: programs and maps. All but open are no-ops where bpf is NULL. */
 int os_bpf_open(struct os_signals *s); /* fills stats.why and missing; -errno: off */

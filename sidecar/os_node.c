@@ -185,6 +185,7 @@ void os_node_fill(struct process *p, struct window *w)
 		return;
 	stretch(w, &begin_ns, &end_ns);
 	os_signals_read(n->os, clock_monotonic_ns());
+	gpu_node_tend(n, clock_monotonic_ns());
 	w->signal_count = os_signals_window(n->os, (uint32_t)p->pid, begin_ns, end_ns, step_ms(w),
 					    w->reason == WINDOW_SELF || w->reason == WINDOW_COMM ||
 						w->reason == WINDOW_STALL || w->reason == WINDOW_PEER,

@@ -140,13 +140,13 @@ void os_proc_run_wait(const char *proc, uint32_t pid,
 		closedir(d);
 }
 
-int os_proc_pressure(const char *proc, const char *what, uint64_t *us)
+/* "some" of a pressure file. */
+static int pressure(const char *path, uint64_t *us)
 {
-	char path[PATH_BYTES], text[512];
+	char text[512];
 	unsigned long long total;
 	const char *at;
 
-	snprintf(path, sizeof(path), "%s/pressure/%s", proc, what);
 	if (slurp(path, text, sizeof(text)) <= 0)
 		return -ENOENT;
 	at = strstr(text, "total=");
@@ -156,40 +156,81 @@ int os_proc_pressure(const char *proc, const char *what, uint64_t *us)
 	return 0;
 }
 
+int os_proc_pressure(const char *proc, const char *what, uint64_t *us)
+{
+	char path[PATH_BYTES];
+
+	snprintf(path, sizeof(path), "%s/pressure/%s", proc, what);
+	return pressure(path, us);
+}
+
 /* ---- cgroups ---- */
 
-static bool names_cpu(const char *controllers)
+static bool names(const char *controllers, const char *name)
 {
+	size_t n = strlen(name);
+
 	for (const char *at = controllers; *at;
 	     at += strcspn(at, ",") + (at[strcspn(at, ",")] == ','))
-		if (strcspn(at, ",") == 3 && !strncmp(at, "cpu", 3))
+		if (strcspn(at, ",") == n && !strncmp(at, name, n))
 			return true;
 	return false;
 }
 
-/* The file of the group and of each above it. */
-static void add_levels(struct os_proc_cgroup *out, const char *mount, const char *group)
+/* The directories of the group and of each above it. */
+static uint32_t directories(char (*out)[256], uint32_t max, const char *mount, const char *group)
 {
+	uint32_t count = 0;
 	char at[256];
 	char *slash;
 
 	if (strstr(group, "..")) /* outside of what this cgroup namespace shows */
-		return;
+		return 0;
 	snprintf(at, sizeof(at), "%s", group);
-	while (out->count < OS_PROC_CGROUP_LEVELS) {
-		char *to = out->path[out->count];
+	while (count < max) {
 		bool top = !strcmp(at, "/") || !*at;
-		int n = snprintf(to, sizeof(out->path[0]), "%s%s/cpu.stat", mount, top ? "" : at);
+		int n = snprintf(out[count], sizeof(out[0]), "%s%s", mount, top ? "" : at);
 
-		if (n < (int)sizeof(out->path[0]) && !access(to, R_OK))
-			out->count++;
-		if (top)
-			return;
+		if (n < (int)sizeof(out[0]) && !access(out[count], R_OK))
+			count++;
 		slash = strrchr(at, '/');
-		if (!slash)
-			return;
+		if (top || !slash)
+			break;
 		*slash = '\0';
 	}
+	return count;
+}
+
+static void add_cpu(struct os_proc_cgroup *out, const char *mount, const char *group)
+{
+	char dir[OS_PROC_CGROUP_LEVELS][256];
+	uint32_t n = directories(dir, OS_PROC_CGROUP_LEVELS, mount, group);
+
+	for (uint32_t i = 0; i < n && out->count < OS_PROC_CGROUP_LEVELS; i++) {
+		char *to = out->path[out->count];
+
+		if (snprintf(to, sizeof(out->path[0]), "%s/cpu.stat", dir[i]) <
+			(int)sizeof(out->path[0]) &&
+		    !access(to, R_OK))
+			out->count++;
+	}
+}
+
+static void add_unified(struct os_proc_cgroup *out, const char *sys, const char *group)
+{
+	char mount[PATH_BYTES], dir[1][256];
+
+	snprintf(mount, sizeof(mount), "%s/fs/cgroup/unified", sys);
+	if (access(mount, F_OK))
+		snprintf(mount, sizeof(mount), "%s/fs/cgroup", sys);
+	add_cpu(out, mount, group);
+	/* the root's pressure is the host's, which is told as that */
+	if (strcmp(group, "/") && directories(dir, 1, mount, group))
+		memcpy(out->unified, dir[0], sizeof(out->unified));
+	if (out->io_count) /* the v1 controller is mounted: it has the limits */
+		return;
+	out->io_count = directories(out->io, OS_PROC_CGROUP_LEVELS, mount, group);
+	out->io_v2 = true;
 }
 
 void os_proc_cgroup_find(const char *proc, const char *sys, uint32_t pid,
@@ -198,7 +239,7 @@ void os_proc_cgroup_find(const char *proc, const char *sys, uint32_t pid,
 	char path[PATH_BYTES], text[8192], mount[PATH_BYTES];
 	char *line, *next = text;
 
-	out->count = 0;
+	memset(out, 0, sizeof(*out));
 	snprintf(path, sizeof(path), "%s/%u/cgroup", proc, pid);
 	if (slurp(path, text, sizeof(text)) <= 0)
 		return;
@@ -211,13 +252,17 @@ void os_proc_cgroup_find(const char *proc, const char *sys, uint32_t pid,
 		*group++ = '\0';
 		controllers++;
 		if (!*controllers) {
-			snprintf(mount, sizeof(mount), "%s/fs/cgroup/unified", sys);
-			if (access(mount, F_OK))
-				snprintf(mount, sizeof(mount), "%s/fs/cgroup", sys);
-			add_levels(out, mount, group);
-		} else if (names_cpu(controllers)) {
+			add_unified(out, sys, group);
+			continue;
+		}
+		if (names(controllers, "cpu")) {
 			snprintf(mount, sizeof(mount), "%s/fs/cgroup/cpu", sys);
-			add_levels(out, mount, group);
+			add_cpu(out, mount, group);
+		}
+		if (names(controllers, "blkio")) {
+			snprintf(mount, sizeof(mount), "%s/fs/cgroup/blkio", sys);
+			out->io_count = directories(out->io, OS_PROC_CGROUP_LEVELS, mount, group);
+			out->io_v2 = false;
 		}
 	}
 }
@@ -246,6 +291,179 @@ bool os_proc_cgroup_throttled(const struct os_proc_cgroup *c, uint64_t *ns)
 		}
 	}
 	return found;
+}
+
+int os_proc_cgroup_pressure(const struct os_proc_cgroup *c, const char *what, uint64_t *us)
+{
+	char path[PATH_BYTES];
+
+	if (!*c->unified)
+		return -ENOENT;
+	snprintf(path, sizeof(path), "%s/%s.pressure", c->unified, what);
+	return pressure(path, us);
+}
+
+static struct os_proc_io_limit *limit_of(struct os_proc_io_limit *out, uint32_t *count, uint32_t max,
+					 uint32_t device, bool write, uint32_t level)
+{
+	for (uint32_t i = 0; i < *count; i++)
+		if (out[i].device == device && out[i].write == write && out[i].level == level)
+			return &out[i];
+	if (*count == max)
+		return NULL;
+	out[*count] = (struct os_proc_io_limit){.device = device, .write = write, .level = level};
+	return &out[(*count)++];
+}
+
+struct io_lines {
+	struct os_proc_io_limit *out;
+	uint32_t *count;
+	uint32_t max, level;
+	bool write, ops; /* of a v1 file */
+};
+
+/* Calls fn with each line of a file, the device taken off. */
+static void each_line(const char *dir, const char *name, struct io_lines *a,
+		      void (*fn)(struct io_lines *a, uint32_t device, const char *rest))
+{
+	char path[PATH_BYTES], text[8192], *line, *next = text;
+	unsigned major, minor;
+	int used;
+
+	snprintf(path, sizeof(path), "%s/%s", dir, name);
+	if (slurp(path, text, sizeof(text)) <= 0)
+		return;
+	while ((line = strsep(&next, "\n")))
+		if (sscanf(line, "%u:%u %n", &major, &minor, &used) == 2 && major < 4096 &&
+		    minor < 1u << 20)
+			fn(a, major << 20 | minor, line + used);
+}
+
+static void v1_limit(struct io_lines *a, uint32_t device, const char *rest)
+{
+	struct os_proc_io_limit *l;
+	unsigned long long v;
+
+	if (sscanf(rest, "%llu", &v) != 1 || !v)
+		return;
+	l = limit_of(a->out, a->count, a->max, device, a->write, a->level);
+	if (l && a->ops)
+		l->ops_max = v;
+	else if (l)
+		l->bytes_max = v;
+}
+
+/* The limit that the line of a counter is of; NULL: there is none. */
+static struct os_proc_io_limit *known_limit(struct io_lines *a, uint32_t device, bool write)
+{
+	for (uint32_t i = 0; i < *a->count; i++)
+		if (a->out[i].device == device && a->out[i].write == write &&
+		    a->out[i].level == a->level)
+			return &a->out[i];
+	return NULL;
+}
+
+static void v1_count(struct io_lines *a, uint32_t device, const char *rest)
+{
+	struct os_proc_io_limit *l;
+	unsigned long long v;
+	char what[16];
+
+	if (sscanf(rest, "%15s %llu", what, &v) != 2 || (strcmp(what, "Read") && strcmp(what, "Write")))
+		return;
+	l = known_limit(a, device, !strcmp(what, "Write"));
+	if (l && a->ops)
+		l->ops = v;
+	else if (l)
+		l->bytes = v;
+}
+
+/* "rbps=1048576"; "max" and what is not there are 0. */
+static uint64_t value_after(const char *text, const char *name)
+{
+	const char *at = strstr(text, name);
+
+	return at ? strtoull(at + strlen(name), NULL, 10) : 0;
+}
+
+static void v2_limit(struct io_lines *a, uint32_t device, const char *rest)
+{
+	static const char *const names_of[2][2] = {{"rbps=", "riops="}, {"wbps=", "wiops="}};
+
+	for (int write = 0; write < 2; write++) {
+		uint64_t bytes = value_after(rest, names_of[write][0]);
+		uint64_t ops = value_after(rest, names_of[write][1]);
+		struct os_proc_io_limit *l;
+
+		if (!bytes && !ops)
+			continue;
+		l = limit_of(a->out, a->count, a->max, device, write, a->level);
+		if (l) {
+			l->bytes_max = bytes;
+			l->ops_max = ops;
+		}
+	}
+}
+
+static void v2_count(struct io_lines *a, uint32_t device, const char *rest)
+{
+	struct os_proc_io_limit *l = known_limit(a, device, false);
+
+	if (l) {
+		l->bytes = value_after(rest, "rbytes=");
+		l->ops = value_after(rest, "rios=");
+	}
+	l = known_limit(a, device, true);
+	if (l) {
+		l->bytes = value_after(rest, "wbytes=");
+		l->ops = value_after(rest, "wios=");
+	}
+}
+
+static void v1_level(const char *dir, struct io_lines *a)
+{
+	static const struct {
+		const char *file;
+		bool write, ops;
+	} limits[] = {{"blkio.throttle.read_bps_device", false, false},
+		      {"blkio.throttle.write_bps_device", true, false},
+		      {"blkio.throttle.read_iops_device", false, true},
+		      {"blkio.throttle.write_iops_device", true, true}};
+	uint32_t before = *a->count;
+
+	for (size_t i = 0; i < sizeof(limits) / sizeof(limits[0]); i++) {
+		a->write = limits[i].write;
+		a->ops = limits[i].ops;
+		each_line(dir, limits[i].file, a, v1_limit);
+	}
+	if (*a->count == before)
+		return;
+	for (int ops = 0; ops < 2; ops++) {
+		a->ops = ops;
+		each_line(dir, ops ? "blkio.throttle.io_serviced" : "blkio.throttle.io_service_bytes", a,
+			  v1_count);
+		/* with the groups below it, where the kernel tells that */
+		each_line(dir,
+			  ops ? "blkio.throttle.io_serviced_recursive"
+			      : "blkio.throttle.io_service_bytes_recursive",
+			  a, v1_count);
+	}
+}
+
+uint32_t os_proc_cgroup_io(const struct os_proc_cgroup *c, struct os_proc_io_limit *out, uint32_t max)
+{
+	uint32_t count = 0;
+	struct io_lines a = {.out = out, .count = &count, .max = max};
+
+	for (a.level = 0; a.level < c->io_count; a.level++) {
+		if (!c->io_v2) {
+			v1_level(c->io[a.level], &a);
+			continue;
+		}
+		each_line(c->io[a.level], "io.max", &a, v2_limit);
+		each_line(c->io[a.level], "io.stat", &a, v2_count);
+	}
+	return count;
 }
 
 /* ---- machine ---- */

@@ -32,11 +32,29 @@ int os_proc_pressure(const char *proc, const char *what, uint64_t *us);
 struct os_proc_cgroup {
 	char path[OS_PROC_CGROUP_LEVELS][256];
 	uint32_t count;
+	char unified[256]; /* the group's directory in the v2 hierarchy; "" none */
+	/* directories whose I/O limits bind it, its own first; v2: in the unified hierarchy */
+	char io[OS_PROC_CGROUP_LEVELS][256];
+	uint32_t io_count;
+	bool io_v2;
 };
 void os_proc_cgroup_find(const char *proc, const char *sys, uint32_t pid,
 			 struct os_proc_cgroup *out);
 /* For how long they have stopped their tasks, summed. False: none has such a figure. */
 bool os_proc_cgroup_throttled(const struct os_proc_cgroup *c, uint64_t *ns);
+
+/* "some" of the group's own cpu, memory or io pressure (v2) in microseconds; -ENOENT. */
+int os_proc_cgroup_pressure(const struct os_proc_cgroup *c, const char *what, uint64_t *us);
+/* An I/O limit of the group or of one above it, and what went through it so far. */
+struct os_proc_io_limit {
+	uint32_t device; /* major << 20 | minor */
+	uint32_t level;	 /* 0: its own group's */
+	bool write;
+	uint64_t bytes_max, ops_max; /* per second; 0: none */
+	uint64_t bytes, ops;
+};
+/* Those that are set; their number, at most max. */
+uint32_t os_proc_cgroup_io(const struct os_proc_cgroup *c, struct os_proc_io_limit *out, uint32_t max);
 
 /* The NUMA node of each CPU into table (OS_CPU_MAX bytes); the number of nodes. */
 uint32_t os_proc_numa(const char *sys, uint8_t *table);

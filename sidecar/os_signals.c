@@ -20,7 +20,19 @@
 /* What a window may hold before its list is cut to the strongest. */
 #define CANDIDATES_MAX 1024u
 /* Read by hand rather than by BPF: fields of os_signals_key. */
-enum { FIELD_FAULTS = 1000, FIELD_FAULTS_MAJOR, FIELD_THROTTLED, FIELD_PRESSURE, FIELD_RUN_WAIT };
+enum {
+	FIELD_FAULTS = 1000,
+	FIELD_FAULTS_MAJOR,
+	FIELD_THROTTLED,
+	FIELD_PRESSURE,
+	FIELD_RUN_WAIT,
+	FIELD_CGROUP_PRESSURE,
+	FIELD_IO_BYTES,
+	FIELD_IO_OPS
+};
+#define IO_LIMIT_AGAIN_NS 500000000ull /* shorter stretches say little about a rate */
+#define IO_LIMITS_MAX	  16u
+#define LEVELS_MAX	  64u
 
 /* ---- counters ---- */
 
@@ -228,28 +240,81 @@ static void read_proc_process(struct os_signals *s, uint32_t pid, uint32_t root)
 	os_proc_run_wait(s->options.proc_root, pid, on_run_wait, &w);
 }
 
+static const char *const pressures[] = {"cpu", "memory", "io"};
+#define PRESSURES (sizeof(pressures) / sizeof(pressures[0]))
+
+/* How much of what a limit allows went through since the last look. */
+static void read_io_limits(struct os_signals *s, struct os_rank *r)
+{
+	struct os_proc_io_limit limit[IO_LIMITS_MAX];
+	double seconds = (double)(s->now_ns - r->io_at_ns) * 1e-9;
+	bool first = !r->io_at_ns;
+	uint32_t n;
+
+	if (!first && s->now_ns - r->io_at_ns < IO_LIMIT_AGAIN_NS)
+		return;
+	r->io_at_ns = s->now_ns;
+	n = os_proc_cgroup_io(&r->cgroup, limit, IO_LIMITS_MAX);
+	for (uint32_t i = 0; i < n; i++) {
+		const struct os_proc_io_limit *l = &limit[i];
+		uint64_t id[3] = {r->pid, (uint64_t)l->device << 1 | l->write, l->level};
+		uint64_t bytes = os_signals_delta(s, os_signals_key(r->pid, FIELD_IO_BYTES, id, sizeof(id)),
+						  l->bytes, OS_FIRST_IS_NOTHING);
+		uint64_t ops = os_signals_delta(s, os_signals_key(r->pid, FIELD_IO_OPS, id, sizeof(id)),
+						l->ops, OS_FIRST_IS_NOTHING);
+		double used = 0;
+		char disk[32], subject[OS_SIGNAL_SUBJECT_BYTES];
+
+		if (first)
+			continue;
+		if (l->bytes_max)
+			used = (double)bytes / seconds / (double)l->bytes_max;
+		if (l->ops_max && (double)ops / seconds / (double)l->ops_max > used)
+			used = (double)ops / seconds / (double)l->ops_max;
+		os_proc_disk_name(s->options.sys_root, l->device, disk, sizeof(disk));
+		if (l->bytes_max)
+			snprintf(subject, sizeof(subject), "%s of %s (%.3g MB/s)",
+				 l->write ? "writes" : "reads", disk, (double)l->bytes_max * 1e-6);
+		else
+			snprintf(subject, sizeof(subject), "%s of %s (%.3g operations/s)",
+				 l->write ? "writes" : "reads", disk, (double)l->ops_max);
+		os_signals_level(s, r->pid, OS_SIGNAL_IO_LIMIT, (uint64_t)l->level << 48 | id[1],
+				 100 * used, subject);
+	}
+}
+
+static void read_cgroup(struct os_signals *s, struct os_rank *r)
+{
+	uint64_t v;
+
+	if (!r->cgroup_at_ns || s->now_ns - r->cgroup_at_ns > CGROUP_AGAIN_NS) {
+		os_proc_cgroup_find(s->options.proc_root, s->options.sys_root, r->pid, &r->cgroup);
+		r->cgroup_at_ns = s->now_ns;
+	}
+	if (os_proc_cgroup_throttled(&r->cgroup, &v))
+		add_counter(s, r->pid, OS_SIGNAL_THROTTLED, FIELD_THROTTLED, r->pid, v, 1e-6, 0, NULL);
+	for (uint32_t i = 0; i < PRESSURES; i++) {
+		char subject[OS_SIGNAL_SUBJECT_BYTES];
+
+		if (os_proc_cgroup_pressure(&r->cgroup, pressures[i], &v))
+			continue;
+		snprintf(subject, sizeof(subject), "%s in its cgroup", pressures[i]);
+		add_counter(s, r->pid, OS_SIGNAL_PRESSURE, FIELD_CGROUP_PRESSURE + i * 100, r->pid, v, 1e-3,
+			    PRESSURES + i, subject);
+	}
+	read_io_limits(s, r);
+}
+
 static void read_proc(struct os_signals *s)
 {
-	static const char *const pressures[] = {"cpu", "memory", "io"};
 	uint64_t v;
 
 	for (uint32_t i = 0; i < s->pid_count; i++)
 		read_proc_process(s, s->pids[i], s->roots[i]);
-	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++) {
-		struct os_rank *r = &s->ranks[i];
-
-		if (!r->pid)
-			continue;
-		if (!r->cgroup_at_ns || s->now_ns - r->cgroup_at_ns > CGROUP_AGAIN_NS) {
-			os_proc_cgroup_find(s->options.proc_root, s->options.sys_root, r->pid,
-					    &r->cgroup);
-			r->cgroup_at_ns = s->now_ns;
-		}
-		if (os_proc_cgroup_throttled(&r->cgroup, &v))
-			add_counter(s, r->pid, OS_SIGNAL_THROTTLED, FIELD_THROTTLED, r->pid, v,
-				    1e-6, 0, NULL);
-	}
-	for (uint32_t i = 0; i < sizeof(pressures) / sizeof(pressures[0]); i++)
+	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++)
+		if (s->ranks[i].pid)
+			read_cgroup(s, &s->ranks[i]);
+	for (uint32_t i = 0; i < PRESSURES; i++)
 		if (!os_proc_pressure(s->options.proc_root, pressures[i], &v))
 			add_counter(s, 0, OS_SIGNAL_PRESSURE, FIELD_PRESSURE, i, v, 1e-3, i,
 				    pressures[i]);
@@ -346,7 +411,37 @@ struct pick {
 		struct os_series_row ns, count;
 	} disk[32];
 	uint32_t disks;
+	struct {
+		uint32_t kind;
+		uint64_t key;
+		struct os_series_row sum, readings;
+		char subject[OS_SIGNAL_SUBJECT_BYTES];
+	} level[LEVELS_MAX];
+	uint32_t levels;
 };
+
+/* ---- what others measure ---- */
+
+uint64_t os_signals_readings_key(uint32_t kind, uint64_t key)
+{
+	return (uint64_t)kind << 56 | (key & ((1ull << 56) - 1));
+}
+
+void os_signals_level(struct os_signals *s, uint32_t pid, enum os_signal_kind kind, uint64_t key,
+		      double value, const char *subject)
+{
+	if (!os_signals_watches(s, pid))
+		return;
+	os_series_add(s->series, pid, kind, key, value, subject);
+	os_series_add(s->series, pid, OS_ROW_READINGS, os_signals_readings_key(kind, key), 1, NULL);
+}
+
+void os_signals_count(struct os_signals *s, uint32_t pid, enum os_signal_kind kind, uint64_t key,
+		      double value, const char *subject)
+{
+	if (value > 0 && os_signals_watches(s, pid))
+		os_series_add(s->series, pid, kind, key, value, subject);
+}
 
 static void take(struct pick *p, enum os_signal_kind kind, const char *subject, double value,
 		 double usual)
@@ -434,10 +529,40 @@ static void add_sharers(const struct os_signals *s, uint32_t root, uint64_t key,
 	}
 }
 
+/* The two rows of a level, in whichever order they come. */
+static void level_row(struct pick *p, const struct os_series_row *row)
+{
+	bool readings = row->kind == OS_ROW_READINGS;
+	uint64_t key = readings ? row->key : os_signals_readings_key(row->kind, row->key);
+	uint32_t i = 0;
+
+	while (i < p->levels && p->level[i].key != key)
+		i++;
+	if (i == LEVELS_MAX)
+		return;
+	if (i == p->levels) {
+		p->levels++;
+		p->level[i].key = key;
+		p->level[i].kind = (uint32_t)(key >> 56);
+	}
+	if (readings) {
+		p->level[i].readings = *row;
+	} else {
+		p->level[i].sum = *row;
+		snprintf(p->level[i].subject, sizeof(p->level[i].subject), "%s", row->subject);
+	}
+}
+
 static void on_rank_row(void *arg, const struct os_series_row *row)
 {
 	struct pick *p = arg;
 	char subject[OS_SIGNAL_SUBJECT_BYTES + 64];
+
+	if (row->kind == OS_ROW_READINGS ||
+	    (row->kind < OS_SIGNAL_KINDS && os_signal_info(row->kind)->level)) {
+		level_row(p, row);
+		return;
+	}
 
 	if (row->kind == OS_ROW_IO_NS)
 		p->io_ns = *row;
@@ -487,8 +612,8 @@ static bool is_counted(const struct os_signals *s, enum os_signal_kind kind)
 		return s->bpf && !s->cost.down[OS_GROUP_LOCKS].off;
 	case OS_SIGNAL_IO_WAIT:
 		return s->bpf && !s->cost.down[OS_GROUP_CPU].off;
-	default:
-		return s->bpf != NULL;
+	default: /* a level is only known where it was read */
+		return s->bpf && !os_signal_info(kind)->level;
 	}
 }
 
@@ -540,6 +665,9 @@ uint32_t os_signals_window(struct os_signals *s, uint32_t pid, uint64_t begin_ns
 		if (p->disk[i].ns.subject)
 			take_mean(p, OS_SIGNAL_DISK_LATENCY, p->disk[i].ns.subject, &p->disk[i].ns,
 				  &p->disk[i].count);
+	for (uint32_t i = 0; i < p->levels; i++)
+		take_mean(p, p->level[i].kind, p->level[i].subject, &p->level[i].sum,
+			  &p->level[i].readings);
 	take_zeroes(p, os_series_knows_usual(s->series, &q) ? 0 : -1);
 	qsort(p->list, p->count, sizeof(*p->list), os_signal_order);
 	for (uint32_t i = 0; i < p->count; i++)

@@ -62,6 +62,12 @@ void os_signals_read(struct os_signals *s, uint64_t now_ns);
  * anomaly, so that later ones do not take it for usual. The number of signals. */
 uint32_t os_signals_window(struct os_signals *s, uint32_t pid, uint64_t begin_ns, uint64_t end_ns,
 			   double step_ms, bool unusual, struct os_signal *list, uint32_t max);
+/* What others measure of a watched rank: a reading of a level, or what was counted since the last call.
+ * key: tells several of a kind apart, below 2^56. */
+void os_signals_level(struct os_signals *s, uint32_t pid, enum os_signal_kind kind, uint64_t key,
+		      double value, const char *subject);
+void os_signals_count(struct os_signals *s, uint32_t pid, enum os_signal_kind kind, uint64_t key,
+		      double value, const char *subject);
 void os_signals_stats(const struct os_signals *s, struct os_signals_stats *out);
 /* At most max; their number. */
 uint32_t os_signals_programs(const struct os_signals *s, struct os_signals_program *out,

@@ -232,6 +232,8 @@ void status_json(struct node *n, struct buf *b)
 	json_text(b, n->settings.node_name);
 	buf_puts(b, "\",\"state_dir\":\"");
 	json_text(b, n->settings.state_dir);
+	buf_puts(b, "\",\"state_dir\":\"");
+	json_text(b, n->settings.state_dir);
 	buf_printf(b,
 		   "\",\"version\":\"%s\",\"mode\":{\"stacks\":\"%s\",\"roofline\":\"%s\","
 		   "\"canary\":%s,\"spool\":\"%s\"},\"ranks\":[",
@@ -255,6 +257,7 @@ void status_json(struct node *n, struct buf *b)
 		   (unsigned long long)us.uploaded_bytes, (unsigned long long)raw_bytes(n));
 	json_sampler(n, b);
 	os_node_json(n, b);
+	gpu_node_json(n, b);
 	status_compare_json(n, b);
 	buf_printf(b,
 		   "\"own\":{\"cpu_share\":%.6f,\"rss_bytes\":%llu,\"recorder_bytes\":%llu,"
@@ -501,6 +504,7 @@ void status_metrics(struct node *n, struct buf *b)
 	offer_series(n, b);
 	sampler_series(n, b);
 	os_node_metrics(n, b);
+	gpu_node_metrics(n, b);
 	status_compare_metrics(n, b);
 	one(b, "sysom_attached_total", "counter", "Processes attached.", (double)n->stats.attached);
 	one(b, "sysom_reattached_total", "counter", "Processes that dialled again.",

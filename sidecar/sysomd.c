@@ -140,6 +140,11 @@ static const struct config_key keys[] = {
 	    "percent of the time of all CPUs for that; above it the costliest part is let go for a "
 	    "while; 0: no bound",
 	    .min = 0, .max = 100),
+	KEY(gpu_on, "gpu.on", CONFIG_BOOL, "true",
+	    "what the GPUs say of themselves by NVML: clocks, throttling, power, heat, errors"),
+	KEY(gpu_period_ns, "gpu.period", CONFIG_DURATION, "500ms", "how often they are asked",
+	    .min = 1e8, .max = 60e9),
+	KEY(gpu_library, "gpu.library", CONFIG_STRING, "", "NVML; empty: libnvidia-ml.so.1"),
 	KEY(proc_root, "proc.root", CONFIG_STRING, "/proc", "where the host's /proc is"),
 	KEY(sys_root, "sys.root", CONFIG_STRING, "/sys", "and its /sys"),
 	KEY(node_peers, "peers.on", CONFIG_BOOL, "true",
@@ -295,6 +300,7 @@ static void on_second(void *arg, uint32_t count)
 	clockmap_add(&n->clock, &a);
 	registration_tend(n, clock_monotonic_ns());
 	os_node_tend(n, clock_monotonic_ns());
+	gpu_node_tend(n, clock_monotonic_ns());
 	measure_own(n, clock_monotonic_ns());
 }
 
@@ -420,6 +426,8 @@ static int node_open(struct node *n)
 		err = cpu_stacks_open(n);
 	if (!err)
 		err = os_node_open(n);
+	if (!err)
+		err = gpu_node_open(n);
 	if (err)
 		return err;
 	err = registration_open(n);
@@ -459,6 +467,7 @@ static void node_close(struct node *n, int code)
 	uplink_finish(n->uplink, LINGER_MS);
 	recorder_close(n->recorder);
 	canary_close(n->canary);
+	gpu_node_close(n);
 	os_node_close(n);
 	watchdog_arm(CLOSE_S, code);
 	uplink_close(n->uplink);

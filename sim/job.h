@@ -27,6 +27,7 @@ enum job_fault_kind {
 	JOB_FAULT_STOP,
 	JOB_FAULT_STUCK,
 	JOB_FAULT_VARIANT,
+	JOB_FAULT_HOST,
 };
 
 struct job_fault {

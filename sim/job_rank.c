@@ -424,10 +424,15 @@ static void share(struct rank *r, const struct job_action *a)
 {
 	struct job_action send = { .kind = JOB_COLLECTIVE, .collective = JOB_BROADCAST,
 				   .slot = a->slot, .bytes = a->bytes };
+	struct job_host work = r->o->host;
 	cu_stream s = r->streams[a->stream];
 
+	if (fault_is(r, JOB_FAULT_HOST)) {
+		work.kib = (uint64_t)((double)work.kib * r->fault->size);
+		work.count = (unsigned)((double)work.count * r->fault->size);
+	}
 	for (unsigned i = 0; i < SHARD_PIECES && a->slot == r->rank; i++) {
-		job_host_work(&r->o->host, r->rank, i, SHARD_PIECES);
+		job_host_work(&work, r->rank, i, SHARD_PIECES);
 		r->api.copy_in(r->device, r->host, a->bytes / SHARD_PIECES, s);
 	}
 	run_collective(r, &send, s);
@@ -607,7 +612,7 @@ static const struct job_fault *fault_at(struct rank *r, uint64_t step, uint64_t 
 static void truth_step(struct rank *r, uint64_t step, const struct job_phase *ph, uint64_t end_ns)
 {
 	static const char *const kinds[] = { "none", "slow", "kernel", "gaps", "late", "stop",
-					     "stuck", "variant" };
+					     "stuck", "variant", "host" };
 	char line[512];
 	int n;
 

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  * nvml_double.c - NVML over a text file. $SIM_NVML_FILE holds lines `KEY VALUE` for every device or
  * `INDEX.KEY VALUE` for one; it is read again whenever it changed, so that a test or a scenario can
- * lower a clock or raise a throttle reason while a job runs. Absent keys have a healthy default. */
+ * lower a clock or raise a throttle reason while a job runs. Absent keys have a healthy default. A key
+ * `xid` that changes to another value than 0 is an event; `process` is the process that the device says it
+ * runs; `lost 1`: the device has fallen off the bus; `hang_ms`: how long each call takes. */
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,6 +35,8 @@ static const struct {
 	{ "ecc_corrected", 0 },	      { "ecc_uncorrected", 0 },	  { "pcie_tx_kbs", 120000 },
 	{ "pcie_rx_kbs", 480000 },    { "pcie_replay", 0 },	  { "pcie_generation", 5 },
 	{ "pcie_width", 16 },	      { "performance_state", 0 }, { "energy_mj", 0 },
+	{ "xid", 0 },		      { "process", 0 },		  { "lost", 0 },
+	{ "hang_ms", 0 },
 };
 #define KEYS (sizeof(keys) / sizeof(keys[0]))
 
@@ -87,19 +92,38 @@ static void refresh_locked(void)
 	fclose(f);
 }
 
+static uint64_t value_locked(unsigned device, const char *key)
+{
+	for (size_t k = 0; k < KEYS; k++)
+		if (!strcmp(keys[k].name, key))
+			return values[device][k];
+	return 0;
+}
+
+static void sleep_ms(uint64_t ms)
+{
+	struct timespec ts = { (time_t)(ms / 1000), (long)(ms % 1000) * 1000000 };
+
+	while (ms && nanosleep(&ts, &ts))
+		;
+}
+
 static nvml_result get(nvml_device d, const char *key, uint64_t *out)
 {
+	uint64_t hang_ms, lost;
+
 	if (!refs)
 		return NVML_UNINITIALIZED;
 	if (!d || d < devices || d >= devices + MAX_DEVICES || !out)
 		return NVML_INVALID_ARGUMENT;
 	pthread_mutex_lock(&lock);
 	refresh_locked();
-	for (size_t k = 0; k < KEYS; k++)
-		if (!strcmp(keys[k].name, key))
-			*out = values[d->index][k];
+	*out = value_locked(d->index, key);
+	hang_ms = value_locked(d->index, "hang_ms");
+	lost = value_locked(d->index, "lost");
 	pthread_mutex_unlock(&lock);
-	return NVML_OK;
+	sleep_ms(hang_ms);
+	return lost ? NVML_GPU_IS_LOST : NVML_OK;
 }
 
 static nvml_result get_unsigned(nvml_device d, const char *key, unsigned *out)
@@ -398,4 +422,96 @@ NVML_API(nvmlDeviceGetCurrPcieLinkWidth, (nvml_device d, unsigned *width))
 NVML_API(nvmlDeviceGetPerformanceState, (nvml_device d, unsigned *state))
 {
 	return get_unsigned(d, "performance_state", state);
+}
+
+NVML_API(nvmlDeviceGetComputeRunningProcesses_v3,
+	 (nvml_device d, unsigned *count, nvml_process *list))
+{
+	uint64_t pid = 0;
+	nvml_result rc = count ? get(d, "process", &pid) : NVML_INVALID_ARGUMENT;
+
+	if (rc)
+		return rc;
+	if (!pid) {
+		*count = 0;
+		return NVML_OK;
+	}
+	if (!*count || !list)
+		return NVML_INSUFFICIENT_SIZE;
+	*count = 1;
+	memset(list, 0, sizeof(*list));
+	list->pid = (unsigned)pid;
+	return NVML_OK;
+}
+
+/* ---- events: one set is enough for whoever asks ---- */
+
+struct nvml_event_set_st {
+	bool registered[MAX_DEVICES];
+	uint64_t seen[MAX_DEVICES]; /* the XID that was told last */
+};
+
+NVML_API(nvmlEventSetCreate, (nvml_event_set *set))
+{
+	if (!refs)
+		return NVML_UNINITIALIZED;
+	if (!set)
+		return NVML_INVALID_ARGUMENT;
+	*set = calloc(1, sizeof(**set));
+	return *set ? NVML_OK : NVML_UNKNOWN;
+}
+
+NVML_API(nvmlDeviceRegisterEvents,
+	 (nvml_device d, unsigned long long types, nvml_event_set set))
+{
+	uint64_t xid;
+	nvml_result rc = set && types == NVML_EVENT_XID ? get(d, "xid", &xid) : NVML_INVALID_ARGUMENT;
+
+	if (rc)
+		return rc;
+	set->registered[d->index] = true;
+	set->seen[d->index] = xid; /* what was before is no event */
+	return NVML_OK;
+}
+
+static bool next_event(nvml_event_set set, nvml_event *event)
+{
+	bool found = false;
+
+	pthread_mutex_lock(&lock);
+	refresh_locked();
+	for (unsigned d = 0; d < MAX_DEVICES && !found; d++) {
+		uint64_t xid = value_locked(d, "xid");
+
+		if (!set->registered[d] || xid == set->seen[d])
+			continue;
+		set->seen[d] = xid;
+		if (!xid)
+			continue;
+		*event = (nvml_event){ .device = &devices[d], .type = NVML_EVENT_XID, .data = xid };
+		found = true;
+	}
+	pthread_mutex_unlock(&lock);
+	return found;
+}
+
+NVML_API(nvmlEventSetWait_v2, (nvml_event_set set, nvml_event *event, unsigned timeout_ms))
+{
+	if (!refs)
+		return NVML_UNINITIALIZED;
+	if (!set || !event)
+		return NVML_INVALID_ARGUMENT;
+	for (unsigned waited_ms = 0;; waited_ms += 10) {
+		if (next_event(set, event))
+			return NVML_OK;
+		if (waited_ms >= timeout_ms)
+			return NVML_TIMEOUT;
+		sleep_ms(timeout_ms - waited_ms < 10 ? timeout_ms - waited_ms : 10);
+	}
+}
+
+NVML_API(nvmlEventSetFree, (nvml_event_set set))
+{
+	free(set);
+	return NVML_OK;
 }

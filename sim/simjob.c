@@ -33,8 +33,8 @@ static const char usage_text[] =
 	"                     or a directory with rankN.* files; replaces --mix\n"
 	"  --seed N           of jitter and choices (default 1)\n"
 	"  --fault KIND:rank=R:start=STEP|Ss:steps=N:size=X[:kernel=NAME[:with=NAME]]\n"
-	"                     slow, kernel, gaps, late, stop, stuck or variant; may be repeated;\n"
-	"                     rank=all\n"
+	"                     slow, kernel, gaps, late, stop, stuck, variant or host; may be\n"
+	"                     repeated; rank=all\n"
 	"  --truth FILE       write what really happened, one JSON object a line\n"
 	"  --explicit-steps B,E  call the functions of these names, if the process has them, at a\n"
 	"                     step's begin(const double *work, unsigned count) and end()\n"
@@ -62,7 +62,7 @@ static uint64_t number(const char *s, const char *what)
 static void parse_fault(struct job_options *o, const char *arg)
 {
 	static const char *const kinds[] = { "none", "slow", "kernel", "gaps", "late", "stop",
-					     "stuck", "variant" };
+					     "stuck", "variant", "host" };
 	struct job_fault f = { .steps = UINT64_MAX, .size = 1.5 };
 	char copy[1024], *save = NULL, *t, *end;
 
@@ -70,7 +70,7 @@ static void parse_fault(struct job_options *o, const char *arg)
 		usage_error("--fault", arg);
 	strcpy(copy, arg);
 	t = strtok_r(copy, ":", &save);
-	for (int i = 1; t && i < 8; i++)
+	for (int i = 1; t && i < 9; i++)
 		f.kind = strcmp(t, kinds[i]) ? f.kind : (enum job_fault_kind)i;
 	if (!f.kind)
 		usage_error("--fault", arg);

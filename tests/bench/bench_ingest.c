@@ -133,7 +133,7 @@ static double aggregator_rate(bool verify, double *per_commit)
 	unlink(url + 6);
 	CHECK(!fleet_open(&fleet, 15000000000, 600000000000));
 	CHECK(!commit_open(&commit, &c, fleet));
-	CHECK(!ingest_open(&ingest, url, 96, verify, commit, fleet));
+	CHECK(!ingest_open(&ingest, url, 96, verify, commit, fleet, NULL, NULL));
 	sent = 0;
 	begun = clock_monotonic_ns();
 	deadline_ns = begun + RUN_NS;

@@ -158,10 +158,183 @@ def flames():
     ok(all(len(p) > 20000 for p in pictures) and pictures[0] != pictures[1], "and can be looked at")
 
 
+class Shown(html.parser.HTMLParser):
+    """What a browser made of the report: elements by id or class, their attributes and texts."""
+
+    def __init__(self, text):
+        super().__init__(convert_charrefs=True)
+        self.found, self.open = [], []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        element = {"tag": tag, "attrs": dict(attrs), "text": ""}
+        self.found.append(element)
+        if tag not in ("meta", "br", "hr", "input"):
+            self.open.append(element)
+
+    def handle_endtag(self, tag):
+        while self.open and self.open.pop()["tag"] != tag:
+            pass
+
+    def handle_data(self, data):
+        for element in self.open:
+            element["text"] += data
+
+    def all(self, **want):
+        return [e for e in self.found if all((e["tag"] if k == "tag" else e["attrs"].get(k)) == v
+                                              for k, v in want.items())]
+
+
+def cells(page, kind):
+    """Opacity by (rank, step) of a heat map."""
+    out, inside = {}, False
+    for e in page.found:
+        if e["tag"] == "svg":
+            inside = e["attrs"].get("data-kind") == kind
+        m = e["tag"] == "rect" and inside and re.match(r"rank (\d+), step (\d+): ", e["text"])
+        if m:
+            out[int(m.group(1)), int(m.group(2))] = (float(e["attrs"]["fill-opacity"]), e["attrs"]["class"])
+    return out
+
+
+def report():
+    path = os.path.join(OUT, "report.html")
+    rc, out, err = run("report", ID, "-o", path, "--json")
+    ok(rc == 0 and json.loads(out)["windows"] == 4, "report writes one file", err)
+    with open(path, encoding="utf-8") as f:
+        text = f.read()
+    page = Page(text)
+    ok(not page.problems and not page.tags & {"script", "link", "img"},
+       "it is well-formed and has no script of its own, no resource from elsewhere", page.problems)
+    ok("http" not in text and not re.search(r"[\x00-\x08\x0b-\x1f\x7f]", text), "no address, no control character")
+    if not CHROMIUM:
+        skip("the report in a browser", "no chromium")
+        return
+    page = Shown(dom(path))
+    ok(page.all(tag="title")[0]["text"] == "rank 2 is slow - sysom", "no name runs as a script")
+    verdict = page.all(id="verdict")[0]["text"]
+    ok(all(word in verdict for word in ("NET_RX soft interrupts run on the core", "os-softirq", "93 %", "5.00 ms",
+                                        "19.2", "move the interrupt of eth0", "<script>document.title", "kernels are equal",
+                                        "no earlier run")), "the verdict is all there", verdict)
+    own, late = cells(page, "self"), cells(page, "late")
+    slow = range(116, 140)
+    ok(all(own[2, s] == (1.0, "hot") for s in slow) and all((r, s) not in own for r in (0, 1, 3) for s in slow),
+       "the heat map of own time shows rank 2 from its first slow step on, and nobody else")
+    # late by 1.6 ms before, since its 8 gemms are longer, and by 6.6 ms in the slow steps; its node's clock
+    # stands 3 ms apart from the first one's
+    ok(all(late[2, s][0] > 0.99 for s in slow) and all(abs(late[2, s][0] - 1.6 / 6.6) < 0.02 for s in range(100, 116)) and
+       all((r, s) not in late for r in (0, 1, 3) for s in slow),
+       "that of lateness too, on one clock", sorted(late)[:8])
+    flagged = [e for e in page.all(tag="circle") if e["text"].startswith("step ") and "flagged" in e["text"]]
+    ok(len(flagged) == len(slow) and page.all(tag="svg", **{"class": "roofline"}), "flagged steps stand in the roofline")
+    functions = page.all(id="functions")[0]["text"]
+    ok("net_rx_action_[k]" in functions and "read_batch" not in functions,
+       "functions whose share changed, and no others", functions)
+    beside = page.all(id="beside")[0]["text"]
+    ok("another variant: argument 2: 128, now 64" in beside and "8.00 ms" in beside and "9.60 ms" in beside,
+       "kernels beside the peer, with the variant", beside)
+    frame = page.all(id="diff-flame")[0]["attrs"]
+    ok(frame["sandbox"] == "allow-scripts" and "DATA" in frame["srcdoc"],
+       "the flame graph is in a frame without rights")
+    inner = os.path.join(T, "inner.html")
+    with open(inner, "w", encoding="utf-8") as f:
+        f.write(frame["srcdoc"])
+    ok("net_rx_action" in Shown(dom(inner)).all(tag="tbody")[0]["text"], "and runs")
+    pictures = [shot(path, "report.png", "1100,4700"), shot(path, "report-dark.png", "1100,4700", dark=True),
+                shot(path, "report-narrow.png", "420,5200")]
+    ok(all(len(p) > 40000 for p in pictures) and pictures[0] != pictures[1], "light, dark and narrow")
+
+
+def terminal(columns):
+    """`sysom show` on a terminal of so many columns, as its lines without and with escape sequences."""
+    import fcntl
+    import pty
+    import struct
+    import termios
+    pid, fd = pty.fork()
+    if pid == 0:
+        fcntl.ioctl(1, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
+        os.execve(SYSOM, [SYSOM, "show", ID], {**os.environ, "LC_ALL": "C.UTF-8", "TERM": "xterm"})
+    out = b""
+    while True:
+        try:
+            more = os.read(fd, 65536)
+        except OSError:
+            break
+        if not more:
+            break
+        out += more
+    os.waitpid(pid, 0)
+    text = out.decode().replace("\r\n", "\n")
+    return re.sub(r"\x1b\[[0-9;]*m", "", text).split("\n"), text
+
+
+def show():
+    rc, out, err = run("show", ID)
+    ok(rc == 0 and "\x1b" not in out, "show has no colours where nobody sees them", err)
+    flat = " ".join(out.split())
+    ok(all(w in flat for w in ("verdict rank 2 is slow because NET_RX soft interrupts run on the core of its launch thread",
+                               "(os-softirq)", "93 %", "5.00 ms per step; 0.42 GPU-hours lost so far, 19.2 a day",
+                               "do move the interrupt of eth0", "shown by os: NET_RX", "ruled out gpu: kernels are equal",
+                               "not known no earlier run of the job")), "show prints the verdict as a note", out)
+    marks = [line for line in out.split("\n") if re.fullmatch(r" *\^+ *", line)]
+    spark = out.split("\n")[out.split("\n").index(marks[0]) - 1] if marks else ""
+    ok(len(marks) == 1 and marks[0].count("^") == 24 and spark[12:] == "▁" * 16 + "█" * 24,
+       "step times as columns, flagged ones marked", out)
+    ranks = {int(m.group(1)): m.group(2) for m in re.finditer(r"^    rank (\d) (.*)$", out, re.M)}
+    ok(sorted(ranks) == [0, 1, 2, 3] and "+65 %" in ranks[2] and "6.60 ms" in ranks[2] and
+       all(re.search(r"\+0 %\s+0 ms", ranks[r]) for r in (0, 1, 3)), "own time and lateness of each rank", ranks)
+    lines, raw = terminal(80)
+    ok("\x1b[31m" in raw and max(map(len, lines)) <= 80, "in colours on a terminal, within 80 columns",
+       [line for line in lines if len(line) > 80])
+    plain = run("show", ID, LC_ALL="C")[1]
+    ok(all(ord(c) < 128 for c in plain) and "................################" in plain, "plain where the locale is")
+    rc, out, err = run("show", ID, "--json")
+    ok(rc == 0 and json.loads(out)["diagnosis"]["cause"] == "os-softirq" and len(out.splitlines()) == 1,
+       "show --json is the incident")
+
+
+def trace():
+    path = os.path.join(OUT, "pair.pftrace")
+    rc, out, err = run("trace", ID, "--diff", "-o", path, "--json")
+    ok(rc == 0 and json.loads(out)["ranks"] == 2, "trace --diff writes two ranks", err)
+    rc, out, err = run("trace", ID, "-o", os.path.join(OUT, "all.pftrace"), "--json")
+    clocks = {c["rank"]: c for c in json.loads(out)["clocks"]}
+    ok(sorted(clocks) == [0, 1, 2, 3] and all(abs(clocks[r]["offset_ns"] - 3e6 * (r // 2)) < 1000 and
+                                              clocks[r]["error_ns"] < 20000 for r in clocks),
+       "clocks of nodes are put on one by common collectives", clocks)
+    rc, out, err = run("trace", ID, "-f", "kineto", "--rank", "2", "-o", os.path.join(T, "r2.json"))
+    if not shutil.which("protoc"):
+        skip("both ranks stand beside each other", "no protoc")
+        return
+    with open(path, "rb") as f:
+        text = subprocess.run(["protoc", "-I", os.path.join(ROOT, "cli"), "--decode=perfetto.protos.Trace",
+                               os.path.join(ROOT, "cli/perfetto.proto")], stdin=f, capture_output=True,
+                              check=True).stdout.decode()
+    names = re.findall(r'process_name: "([^"]*)"', text)
+    ok(len(names) == 2 and any("(slow)" in n and n.startswith("rank 2 ") for n in names) and
+       any("(healthy peer)" in n for n in names), "the slow one and the healthy one are named", names)
+    # both ranks' first steps begin at one time
+    tracks = {}
+    for packet in text.split("\npacket {"):
+        uuid = re.search(r"track_uuid: (\d+)", packet)
+        at = re.search(r"\n  timestamp: (\d+)", packet)
+        if uuid and at and "TYPE_SLICE_BEGIN" in packet:
+            tracks.setdefault(uuid.group(1), []).append(int(at.group(1)))
+    described = dict((m.group(1), m.group(2)) for m in re.finditer(
+        r'track_descriptor \{\n\s+uuid: (\d+)\n\s+name: "([^"]*)"', text))
+    steps = [tracks[u] for u, name in described.items() if name == "steps"]
+    ok(len(steps) == 2 and len(steps[0]) == 40 and
+       all(abs(a - b) < 2000 for a, b in zip(*steps)), "their steps begin together", [s[:3] for s in steps])
+
+
 def main():
     server = serve()
     try:
         flames()
+        report()
+        show()
+        trace()
     finally:
         server.stdin.close()
         server.wait()

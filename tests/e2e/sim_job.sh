@@ -19,7 +19,7 @@ mix() { # NAME STEPS
 	"$job" --ranks 2 --steps "$2" --mix "$1" --truth "$WORK/$1.jsonl" --verbose 2>"$WORK/$1.log" &&
 		steps_of "$WORK/$1.jsonl" 2 "$2"
 }
-for m in train:4 accum:2 eval:43 tensor:4 serve:60; do
+for m in train:4 accum:2 eval:43 tensor:4 serve:60 shard:4; do
 	ok "mix ${m%:*} runs its steps on two ranks" mix "${m%:*}" "${m#*:}"
 done
 
@@ -34,6 +34,27 @@ fault() { # SPEC: the faulty steps take clearly longer
 for f in slow kernel:kernel=gemm gaps late stop; do
 	ok "fault ${f%%:*} makes a rank's steps longer" fault "$f"
 done
+
+variant() { # the other kernel runs in its place, for longer
+	"$job" --ranks 2 --steps 8 --truth "$WORK/variant.jsonl" --fault \
+		"variant:rank=1:start=4:steps=2:size=3:kernel=gemm_bf16_256x128:with=gemm_bf16_64x64" || return
+	read -r steps slow usual <<<"$(truth "$WORK/variant.jsonl")"
+	[ "$steps" = 2 ] && [ "$slow" -ge $((usual * 5 / 4)) ]
+}
+ok "another variant of a kernel makes its rank's steps longer" variant
+
+shards() { # MILLISECONDS WORK...: steps with that work on the host are longer by so much than without
+	local plain much none
+	"$job" --ranks 2 --steps 8 --mix shard --host-work pack:kib=1 --truth "$WORK/plain.jsonl" &&
+		"$job" --ranks 2 --steps 8 --mix shard --truth "$WORK/much.jsonl" "${@:2}" || return
+	read -r none none plain <<<"$(truth "$WORK/plain.jsonl")"
+	read -r none none much <<<"$(truth "$WORK/much.jsonl")"
+	echo "# ${*:2}: $plain ms without, $much ms with it"
+	[ "$much" -ge $((plain + $1)) ]
+}
+ok "packing shards takes host time" shards 10 --host-work pack:kib=131072
+ok "on a thread of its own too" shards 10 --host-work pack:kib=131072 --comm-thread
+ok "so does looking up what is not there" shards 10 --host-work "lookups:count=30000:dir=$WORK"
 
 stuck() {
 	"$job" --ranks 2 --seconds 1 --fault stuck:rank=1:start=2 --truth "$WORK/stuck.jsonl" || return
@@ -71,6 +92,10 @@ bad_usage() {
 	"$job" --mix nosuch 2>/dev/null
 	is $? 2 || return
 	"$job" --fault "slow:rank=x" 2>/dev/null
+	is $? 2 || return
+	"$job" --host-work lookups:count=5 2>/dev/null
+	is $? 2 || return
+	"$job" --fault variant:rank=1:kernel=gemm 2>/dev/null
 	is $? 2 || return
 	printf 'not,a,trace\n' >"$WORK/bad.csv"
 	"$job" --ranks 1 --steps 1 --trace "$WORK/bad.csv" 2>"$WORK/bad.log"

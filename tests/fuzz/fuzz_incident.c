@@ -37,7 +37,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 	if (to && !trace_model_init(&m)) {
 		incident_text_head(to);
 		incident_text_row(to, in);
-		incident_text_print(to, in, NULL);
+		incident_text_print(to, in, NULL, NULL);
 		fflush(to);
 		/* text may hold "<": only the HTML is checked for markup */
 		for (size_t i = 0; i < length; i++)

@@ -160,6 +160,22 @@ static int make_tree(void **state)
 	file("sys/fs/cgroup/pod/cpu.stat", "usage_usec 1\nnr_throttled 1\nthrottled_usec 500\n");
 	file("sys/fs/cgroup/cpu/old/cpu.stat",
 	     "nr_periods 5\nnr_throttled 2\nthrottled_time 7000000\n");
+	file("sys/fs/cgroup/pod/train/io.max", "254:0 rbps=1048576 wbps=max riops=max wiops=120\n");
+	file("sys/fs/cgroup/pod/train/io.stat",
+	     "254:0 rbytes=5000 wbytes=70 rios=3 wios=4 dbytes=0 dios=0\n"
+	     "8:0 rbytes=1 wbytes=1 rios=1 wios=1 dbytes=0 dios=0\n");
+	file("sys/fs/cgroup/pod/io.max", "8:0 rbps=max wbps=2000000 riops=max wiops=max\n");
+	file("sys/fs/cgroup/pod/io.stat", "8:0 rbytes=9 wbytes=900 rios=1 wios=8\n");
+	file("sys/fs/cgroup/pod/train/memory.pressure",
+	     "some avg10=0.00 avg60=0.00 avg300=0.00 total=777\nfull avg10=0.00 total=5\n");
+	file("proc/14/cgroup", "6:blkio:/slow\n4:cpu,cpuacct:/\n0::/system\n");
+	file("hybrid/fs/cgroup/unified/system/cgroup.procs", "");
+	file("hybrid/fs/cgroup/blkio/slow/blkio.throttle.read_bps_device", "254:16 300000\n");
+	file("hybrid/fs/cgroup/blkio/slow/blkio.throttle.write_iops_device", "254:16 50\n");
+	file("hybrid/fs/cgroup/blkio/slow/blkio.throttle.io_service_bytes",
+	     "254:16 Read 1000\n254:16 Write 2000\n254:16 Sync 3000\n254:16 Total 3000\nTotal 3000\n");
+	file("hybrid/fs/cgroup/blkio/slow/blkio.throttle.io_serviced_recursive",
+	     "254:16 Read 10\n254:16 Write 20\n254:0 Write 7\nTotal 37\n");
 	file("sys/devices/system/node/node0/cpulist", "0-3,8\n");
 	file("sys/devices/system/node/node1/cpulist", "4-7,9\n");
 	return 0;
@@ -229,6 +245,65 @@ static void reads_pressure_and_numa(void **state)
 	assert_int_equal(table[9], 1);
 }
 
+#define DISK(major, minor) ((uint32_t)(major) << 20 | (minor))
+
+static void reads_io_limits_of_version_2_and_of_groups_above(void **state)
+{
+	struct os_proc_io_limit l[8];
+	struct os_proc_cgroup c;
+
+	os_proc_cgroup_find(below("proc"), below("sys"), 10, &c);
+	assert_int_equal(os_proc_cgroup_io(&c, l, 8), 3);
+	assert_int_equal(l[0].device, DISK(254, 0));
+	assert_false(l[0].write);
+	assert_int_equal(l[0].level, 0);
+	assert_int_equal(l[0].bytes_max, 1048576);
+	assert_int_equal(l[0].ops_max, 0);
+	assert_int_equal(l[0].bytes, 5000);
+	assert_true(l[1].write);
+	assert_int_equal(l[1].bytes_max, 0);
+	assert_int_equal(l[1].ops_max, 120);
+	assert_int_equal(l[1].ops, 4);
+	assert_int_equal(l[2].device, DISK(8, 0));
+	assert_true(l[2].write);
+	assert_int_equal(l[2].level, 1);
+	assert_int_equal(l[2].bytes_max, 2000000);
+	assert_int_equal(l[2].bytes, 900);
+	assert_int_equal(os_proc_cgroup_io(&c, l, 1), 1); /* no further than there is room */
+}
+
+static void reads_io_limits_of_version_1(void **state)
+{
+	struct os_proc_io_limit l[8];
+	struct os_proc_cgroup c;
+
+	os_proc_cgroup_find(below("proc"), below("hybrid"), 14, &c);
+	assert_int_equal(os_proc_cgroup_io(&c, l, 8), 2);
+	assert_int_equal(l[0].device, DISK(254, 16));
+	assert_false(l[0].write);
+	assert_int_equal(l[0].bytes_max, 300000);
+	assert_int_equal(l[0].bytes, 1000);
+	assert_int_equal(l[0].ops, 10);
+	assert_true(l[1].write);
+	assert_int_equal(l[1].ops_max, 50);
+	assert_int_equal(l[1].ops, 20);
+	assert_int_equal(l[1].bytes, 2000);
+}
+
+static void reads_the_pressure_of_a_cgroup(void **state)
+{
+	struct os_proc_cgroup c;
+	uint64_t us;
+
+	os_proc_cgroup_find(below("proc"), below("sys"), 10, &c);
+	assert_false(os_proc_cgroup_pressure(&c, "memory", &us));
+	assert_int_equal(us, 777);
+	assert_true(os_proc_cgroup_pressure(&c, "cpu", &us) < 0);
+	os_proc_cgroup_find(below("proc"), below("sys"), 12, &c); /* version 1 alone */
+	assert_true(os_proc_cgroup_pressure(&c, "memory", &us) < 0);
+	assert_int_equal(os_proc_cgroup_io(&c, NULL, 0), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -238,6 +313,9 @@ int main(void)
 	    cmocka_unit_test(no_room_is_counted),
 	    cmocka_unit_test(reads_processes_and_their_families),
 	    cmocka_unit_test(reads_throttling_of_both_cgroup_versions),
+	    cmocka_unit_test(reads_io_limits_of_version_2_and_of_groups_above),
+	    cmocka_unit_test(reads_io_limits_of_version_1),
+	    cmocka_unit_test(reads_the_pressure_of_a_cgroup),
 	    cmocka_unit_test(reads_pressure_and_numa),
 	};
 

@@ -279,6 +279,31 @@ static void nvml_file(void *arg)
 	unlink(path);
 }
 
+static void clock_down(void *arg)
+{
+	char path[] = "/tmp/sim_clock_XXXXXX";
+	struct timespec ms = { .tv_nsec = 80000000 };
+	int fd = mkstemp(path);
+	cu_event a, b, c, d;
+	cu_stream s;
+
+	EXPECT(fd >= 0 && write(fd, "1.sm_clock_mhz 660\n", 19) == 19);
+	setenv("SIM_NVML_FILE", path, 1);
+	begin();
+	EXPECT(cuda.stream_create(&s, 1) == 0);
+	a = mark(s);
+	sim_launch(&cuda, kernel, 60 * MS, s);
+	b = mark(s);
+	EXPECT(between(a, b) >= 59.9f && between(a, b) < 119); /* another device's clock */
+	EXPECT(write(fd, "0.sm_clock_mhz 660\n", 19) == 19);
+	nanosleep(&ms, NULL);
+	c = mark(s);
+	sim_launch(&cuda, kernel, 60 * MS, s);
+	d = mark(s);
+	EXPECT(between(c, d) >= 179.9f); /* a third of 1,980 MHz */
+	unlink(path);
+}
+
 #define CASE(name, fn)                                                                             \
 	static void name(void **state)                                                             \
 	{                                                                                          \
@@ -294,6 +319,7 @@ CASE(host_functions_run_in_stream_order, host_functions)
 CASE(a_forked_child_has_no_gpu, forked)
 CASE(misuse_returns_the_drivers_errors, misuse)
 CASE(nvml_follows_its_file, nvml_file)
+CASE(a_clock_that_is_down_slows_kernels, clock_down)
 
 int main(void)
 {
@@ -308,6 +334,7 @@ int main(void)
 		cmocka_unit_test(a_forked_child_has_no_gpu),
 		cmocka_unit_test(misuse_returns_the_drivers_errors),
 		cmocka_unit_test(nvml_follows_its_file),
+		cmocka_unit_test(a_clock_that_is_down_slows_kernels),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -176,10 +176,100 @@ static void merges_incidents(void **unused)
 	assert_int_equal(store_commit(store), 0);
 	assert_int_equal(store_each_incident(store, 0, count_row, &rows), 0);
 	assert_int_equal(rows, 1);
-	assert_null(store_incident_json(store, "bbbbbbbb"));
-	j = store_incident_json(store, "aaaaaaaa");
+	j = store_incident_json(store, "bbbbbbbb");
+	assert_string_equal(json_string_value(json_object_get(j, "merged_from")), "bbbbbbbb");
 	assert_int_equal(json_array_size(json_object_get(j, "windows")), 1);
 	json_decref(j);
+	j = store_incident_json(store, "aaaaaaaa");
+	assert_null(json_object_get(j, "merged_from"));
+	assert_int_equal(json_array_size(json_object_get(j, "windows")), 1);
+	json_decref(j);
+	assert_null(store_incident_json(store, "cccccccc"));
+}
+
+static void follows_an_incident_that_was_merged_twice(void **unused)
+{
+	struct incident_row rows[3] = { { .id = "aaaaaaaa" }, { .id = "bbbbbbbb" }, { .id = "cccccccc" } };
+	json_t *j;
+
+	assert_int_equal(store_begin(store), 0);
+	for (int k = 0; k < 3; k++)
+		assert_int_equal(store_put_incident(store, &rows[k], k ? "{}" : "{\"id\":\"a\"}"), 0);
+	assert_int_equal(store_merge_incident(store, "bbbbbbbb", "cccccccc"), 0);
+	assert_int_equal(store_merge_incident(store, "aaaaaaaa", "bbbbbbbb"), 0);
+	assert_int_equal(store_commit(store), 0);
+	j = store_incident_json(store, "cccccccc");
+	assert_string_equal(json_string_value(json_object_get(j, "id")), "a");
+	json_decref(j);
+}
+
+static void keeps_findings_with_their_incident(void **unused)
+{
+	struct incident_row row = { .id = "aaaaaaaa" };
+	json_t *list;
+
+	assert_int_equal(store_begin(store), 0);
+	assert_int_equal(store_put_incident(store, &row, "{}"), 0);
+	assert_int_equal(store_put_findings(store, "aaaaaaaa", "[1]"), 0);
+	assert_int_equal(store_put_findings(store, "aaaaaaaa", "[1,2]"), 0);
+	assert_int_equal(store_commit(store), 0);
+	list = store_findings(store, "aaaaaaaa");
+	assert_int_equal(json_array_size(list), 2);
+	json_decref(list);
+	assert_null(store_findings(store, "bbbbbbbb"));
+	assert_int_equal(store_begin(store), 0);
+	assert_int_equal(store_put_findings(store, "aaaaaaaa", NULL), 0);
+	assert_int_equal(store_commit(store), 0);
+	assert_null(store_findings(store, "aaaaaaaa"));
+}
+
+static void the_feed_tells_each_write_once_and_in_order(void **unused)
+{
+	struct incident_row a = { .id = "aaaaaaaa", .updated_unix_ns = 10 },
+			    b = { .id = "bbbbbbbb", .updated_unix_ns = 20 };
+	struct buf out;
+
+	assert_int_equal(store_begin(store), 0);
+	assert_int_equal(store_put_incident(store, &b, "{\"id\":\"b\"}"), 0);
+	assert_int_equal(store_put_incident(store, &a, "{\"id\":\"a\"}"), 0);
+	assert_int_equal(store_commit(store), 0);
+	buf_init(&out, 1 << 16);
+	assert_int_equal(store_feed(store, 0, 10, &out), 0);
+	buf_append(&out, "", 1);
+	assert_string_equal((char *)out.data, "{\"id\":\"a\",\"updated_unix_ns\":10}\n"
+					      "{\"id\":\"b\",\"updated_unix_ns\":20}\n");
+	out.bytes = 0;
+	assert_int_equal(store_feed(store, 10, 10, &out), 0);
+	buf_append(&out, "", 1);
+	assert_string_equal((char *)out.data, "{\"id\":\"b\",\"updated_unix_ns\":20}\n");
+	out.bytes = 0;
+	assert_int_equal(store_feed(store, 20, 10, &out), 0);
+	assert_int_equal(out.bytes, 0);
+	buf_fini(&out);
+}
+
+/* A store as version 0.1 made it: what it holds is still there, and new things find their place. */
+static void takes_over_a_store_of_version_1(void **unused)
+{
+	struct incident_row row = { .id = "bbbbbbbb", .updated_unix_ns = 5 };
+	char command[512];
+	json_t *j;
+
+	store_close(store);
+	store = NULL;
+	snprintf(command, sizeof(command),
+		 "rm -f %s/store.db* && python3 tests/unit/store_v1.py %s/store.db", dir, dir);
+	assert_int_equal(system(command), 0);
+	assert_int_equal(store_open(&store, dir), 0);
+	j = store_incident_json(store, "aaaaaaaa");
+	assert_string_equal(json_string_value(json_object_get(j, "id")), "aaaaaaaa");
+	json_decref(j);
+	assert_int_equal(store_begin(store), 0);
+	assert_int_equal(store_put_incident(store, &row, "{}"), 0);
+	assert_int_equal(store_put_findings(store, "bbbbbbbb", "[1]"), 0);
+	assert_int_equal(store_commit(store), 0);
+	store_close(store);
+	assert_int_equal(store_open(&store, dir), 0);
 }
 
 static void expires_evidence_by_age_but_remembers_ids(void **unused)
@@ -222,6 +312,10 @@ int main(void)
 		CASE(refuses_a_second_writer_and_foreign_files),
 		CASE(keeps_everything_over_a_reopen),
 		CASE(merges_incidents),
+		CASE(follows_an_incident_that_was_merged_twice),
+		CASE(keeps_findings_with_their_incident),
+		CASE(the_feed_tells_each_write_once_and_in_order),
+		CASE(takes_over_a_store_of_version_1),
 		CASE(expires_evidence_by_age_but_remembers_ids),
 		CASE(expires_the_oldest_evidence_by_size),
 	};

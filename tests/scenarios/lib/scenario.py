@@ -23,6 +23,7 @@ from scenario_stack import BIN, BUILD, FAULTS, ROOT, free_ports  # noqa: F401  (
 SLOWER = 1.05  # a fault that makes no step this much longer is none
 SECONDS_MAX = 14 if "--short" in sys.argv else 45  # a fault is left on so long until its verdict is there
 SECONDS_MIN = 14
+STEPS_KNOWN = 200
 VICTIM_CPU, OTHER_CPU = 1, 0
 
 
@@ -36,7 +37,19 @@ class Want:
 
     def wrong(self, incident):
         """What is wrong with an incident's verdict; "" nothing."""
-        d = incident.get("diagnosis")
+        if self.ranks is not None and incident.get("ranks") != self.ranks:
+            return f"ranks {incident.get('ranks')}, not {self.ranks}"
+        others = incident.get("diagnoses", [])[1:]
+        if others:
+            return f"a second verdict: {others[0].get('cause')} of {others[0].get('ranks')}"
+        return self.wrong_in(incident, incident.get("diagnosis"))
+
+    def wrong_of_several(self, incident):
+        """The same of an incident that tells several faults apart."""
+        mine = [d for d in incident.get("diagnoses", []) if d.get("ranks") == self.ranks]
+        return self.wrong_in(incident, mine[0] if mine else None)
+
+    def wrong_in(self, incident, d):
         if not d:
             return "no diagnosis"
         text = json.dumps([d.get("summary"), d.get("evidence"), incident.get("signals")])
@@ -44,8 +57,6 @@ class Want:
             return f"cause {d.get('cause')}, not {' or '.join(sorted(self.causes))}"
         if d.get("layer") != self.layer:
             return f"layer {d.get('layer')}, not {self.layer}"
-        if self.ranks is not None and incident.get("ranks") != self.ranks:
-            return f"ranks {incident.get('ranks')}, not {self.ranks}"
         for pattern in self.named:
             if not re.search(pattern, text):
                 return f"/{pattern}/ is not named"
@@ -55,14 +66,24 @@ class Want:
 
 
 class Fault:
-    def __init__(self, what, rank, want):
-        self.what, self.rank, self.want = what, rank, want
+    """start: an injector's argv, or a function; stop: a function. observe: (a function that reads a
+    counter, what it counts, least per second)."""
+
+    def __init__(self, what, rank, start, want, observe=None, stop=None):
+        self.what, self.rank, self.start, self.want = what, rank, start, want
+        self.observe, self.stop = observe, stop
+        if want.ranks is None and rank is not None and want.kind == "slow_rank":
+            want.ranks = [rank]
         self.begin_ns = self.end_ns = None  # CLOCK_MONOTONIC
         self.begin_unix_ns = self.end_unix_ns = None
         self.right_ns = None  # when its verdict was first right
         self.first_slow_ns = None
-        self.before_ms = self.during_ms = None
-        self.seen = self.incident = self.wrong = None
+        self.shared = False  # with another fault
+        self.process = self.seen = self.incident = self.wrong = self.seconds = None
+        self.counter = self.rate = 0
+
+    def verdict(self, incident):
+        return self.want.wrong_of_several(incident) if self.shared else self.want.wrong(incident)
 
 
 class Late(Exception):
@@ -161,9 +182,10 @@ class Scenario:
         def armed():
             if self.job.poll() is not None:
                 return True
-            known = [r for r in self.stack.status()["ranks"] if r.get("model") == "armed" and
-                     r.get("state") == "attached"]
-            return len(known) == ranks
+            now = [r for r in self.stack.status()["ranks"] if r.get("state") == "attached"]
+            # where the machine is restless a rank's own model may be refused; its peers are there still
+            return len(now) == ranks and (all(r["model"] == "armed" for r in now) or
+                                          all(r["steps"] >= STEPS_KNOWN for r in now))
         good = self.stack.wait(learn, armed, 0.5) and self.job.poll() is None
         if not self.ok(good, f"{ranks} ranks run and are known"):
             raise Late("the job did not get under way")
@@ -185,8 +207,8 @@ class Scenario:
             self.skip("no python3-torch")
         with open(self.stack.path("orders"), "w", encoding="ascii"):
             pass
-        for name in ("stop", "end-after"):
-            if os.path.exists(self.stack.path(name)):
+        for name in os.listdir(self.stack.dir):  # of an earlier job
+            if name in ("stop", "end-after") or name.startswith("unique-id"):
                 os.unlink(self.stack.path(name))
         self.python = True
         return ["/usr/bin/python3", "-m", "torch.distributed.run", "--nproc_per_node", 4,
@@ -275,87 +297,99 @@ class Scenario:
 
     # ---- the fault ----
 
-    def fault(self, what, rank, start, want, observe=None, stop=None):
-        """start: an injector's argv, or a function. It is on until its verdict is right, and 5 s more.
-        observe: a function of no arguments that reads a counter, with how to tell it: (read, text,
-        least per second)."""
-        if want.ranks is None and rank is not None and want.kind == "slow_rank":
-            want.ranks = [rank]
-        f = Fault(what, rank, want)
-        self.faults.append(f)
-        counter = observe[0]() if observe else 0
-        process = None
-        f.begin_ns, f.begin_unix_ns = time.monotonic_ns(), time.time_ns()
-        if callable(start):
-            start()
-        else:
-            process = self.stack.processes.start(start, self.stack.path("fault.log"), {OTHER_CPU})
-        try:
-            self.until_right(f, process)
-        finally:
-            if observe:
-                f.rate = (observe[0]() - counter) / ((time.monotonic_ns() - f.begin_ns) / 1e9)
-            if process:
-                self.stack.processes.end(process)
-            if stop:
-                stop()
-        f.end_ns, f.end_unix_ns = time.monotonic_ns(), time.time_ns()
-        self.judge_steps(f, observe)
+    def fault(self, *args, **more):
+        """One fault (as Fault's arguments), on until its verdict is right and 5 s more."""
+        self.faults_at_once([Fault(*args, **more)])
 
-    def until_right(self, f, process, seconds_max=SECONDS_MAX):
+    def faults_at_once(self, faults):
+        for f in faults:
+            f.shared = len(faults) > 1
+            f.counter = f.observe[0]() if f.observe else 0
+            f.begin_ns, f.begin_unix_ns = time.monotonic_ns(), time.time_ns()
+            if callable(f.start):
+                f.start()
+            else:
+                f.process = self.stack.processes.start(f.start, self.stack.path("fault.log"),
+                                                       {OTHER_CPU})
+        self.faults += faults
+        try:
+            self.until_right(faults)
+        finally:
+            for f in faults:
+                if f.observe:
+                    f.rate = (f.observe[0]() - f.counter) / ((time.monotonic_ns() - f.begin_ns) / 1e9)
+                if f.process:
+                    self.stack.processes.end(f.process)
+                if f.stop:
+                    f.stop()
+        for f in faults:
+            f.end_ns, f.end_unix_ns = time.monotonic_ns(), time.time_ns()
+            self.judge_steps(f)
+
+    def until_right(self, faults, seconds_max=SECONDS_MAX):
         begin = time.monotonic()
         while True:
             now = time.monotonic() - begin
-            if f.right_ns is None and now >= 1:
-                self.look(f)
-            if f.right_ns is not None and now >= SECONDS_MIN and \
-                    time.monotonic_ns() - f.right_ns > 5e9:
+            if now >= 1:
+                self.look([f for f in faults if f.right_ns is None])
+            right = [f.right_ns for f in faults]
+            if None not in right and now >= SECONDS_MIN and time.monotonic_ns() - max(right) > 5e9:
                 return
             if now >= seconds_max:
                 return
-            if process and process.poll() is not None:
-                raise Late(f"the injector ended, with {process.returncode}")
+            for f in faults:
+                if f.process and f.process.poll() is not None:
+                    raise Late(f"the injector ended, with {f.process.returncode}")
             self.watch(0.5)
 
-    def look(self, f):
+    def look(self, faults):
+        if not faults:
+            return
         for i in self.stack.incidents(self.job_name):
-            if i["end_unix_ns"] > f.begin_unix_ns and not f.want.wrong(self.stack.show(i["id"])):
-                f.right_ns = time.monotonic_ns()
+            if i["end_unix_ns"] <= faults[0].begin_unix_ns:
+                continue
+            shown = self.stack.show(i["id"])
+            for f in faults:
+                if not f.verdict(shown):
+                    f.right_ns = time.monotonic_ns()
 
-    def judge_steps(self, f, observe):
+    def judge_steps(self, f):
         steps = self.steps()
         before = [ms for at, ms in steps if f.begin_ns - 8e9 < at and at + ms * 1e6 < f.begin_ns]
         during = [ms for at, ms in steps if f.begin_ns + 1e9 < at < f.end_ns]
         if not before or not during:
             self.ok(False, f"{f.what}: no steps to compare")
             return
-        f.before_ms, f.during_ms = statistics.median(before), statistics.median(during)
-        spread = statistics.median(abs(ms - f.before_ms) for ms in before)
-        bound = max(f.before_ms * SLOWER, f.before_ms + 4 * spread)
+        usual, now = statistics.median(before), statistics.median(during)
+        spread = statistics.median(abs(ms - usual) for ms in before)
+        bound = max(usual * SLOWER, usual + 4 * spread)
         slow = [at + ms * 1e6 for at, ms in steps if at + ms * 1e6 > f.begin_ns and ms > bound]
         f.first_slow_ns = slow[0] if slow else f.begin_ns
-        f.seen = f"steps {f.before_ms:.0f} -> {f.during_ms:.0f} ms"
-        real = f.during_ms > f.before_ms * SLOWER
-        if observe:
-            f.seen += f", {f.rate:.0f} {observe[1]}"
-            real = real and f.rate >= observe[2]
-        self.ok(real, f"{f.what} on rank {f.rank} is real: {f.seen}")
+        f.seen = f"steps {usual:.0f} -> {now:.0f} ms"
+        real = now > usual * SLOWER
+        if f.observe:
+            f.seen += f", {f.rate:.0f} {f.observe[1]}"
+            real = real and f.rate >= f.observe[2]
+        self.ok(real, f"{f.what} on {self.who(f)} is real: {f.seen}")
 
-    def fault_from_start(self, what, rank, argv, want, ranks=4, name=None, usual_ms=None):
+    def fault_from_start(self, what, rank, argv, want, name=None, usual_ms=0):
         """A job that has the fault from its first step on. usual_ms: of a step without it."""
-        want.ranks = [rank] if want.ranks is None and want.kind == "slow_rank" else want.ranks
-        self.start_job(argv, ranks, name)
-        f = Fault(what, rank, want)
+        self.start_job(argv, 4, name)
+        f = Fault(what, rank, None, want)
         f.begin_ns, f.begin_unix_ns = self.job_began_ns, self.began_unix_ns
         self.faults.append(f)
         self.stack.wait(60, lambda: len(self.steps()) > 3 or self.job.poll() is not None)
-        self.until_right(f, None, SECONDS_MAX + 30)
+        self.until_right([f], SECONDS_MAX + 30)
         f.end_ns, f.end_unix_ns = time.monotonic_ns(), time.time_ns()
         steps = self.steps()
-        f.before_ms, f.during_ms = usual_ms, statistics.median(ms for _, ms in steps)
+        now = statistics.median(ms for _, ms in steps)
         f.first_slow_ns = steps[0][0] + steps[0][1] * 1e6
-        f.seen = f"steps {usual_ms:.0f} -> {f.during_ms:.0f} ms"
-        self.ok(f.during_ms > usual_ms * SLOWER, f"{what} on rank {rank} is real: {f.seen}")
+        f.seen = f"steps {usual_ms:.0f} -> {now:.0f} ms"
+        self.ok(now > usual_ms * SLOWER, f"{what} on {self.who(f)} is real: {f.seen}")
+
+    @staticmethod
+    def who(f):
+        return "every rank" if f.rank is None else f"rank {f.rank}"
 
     def usual_ms(self):
         return statistics.median(ms for _, ms in self.steps()[20:])
@@ -399,27 +433,34 @@ class Scenario:
     def judge_verdict(self, f, shown):
         own = [i for i in shown if i["begin_unix_ns"] < f.end_unix_ns + 2e9 and
                i["end_unix_ns"] > f.begin_unix_ns - 1e9]
-        right = [i for i in own if not f.want.wrong(i)]
-        near = right or sorted(own, key=lambda i: -i.get("flagged_steps", 0))
-        f.wrong = f.want.wrong(near[0]) if near else "no incident"
-        f.incident = near[0] if near else None
-        if near:
-            self.tell(near[0])
-        self.ok(not f.wrong, f"{f.what} on rank {f.rank}: {f.wrong or self.summary(near[0])}")
+        self.judge_shown(f, own)
         if f.right_ns is not None:
             f.seconds = (f.right_ns - f.first_slow_ns) / 1e9
             self.say(f"{f.seconds:.1f} s from the first slow step to the diagnosed incident")
 
-    @staticmethod
-    def summary(i):
-        return (i.get("diagnosis") or {}).get("summary") or i.get("symptom")
+    def judge_shown(self, f, own):
+        right = [i for i in own if not f.verdict(i)]
+        near = right or sorted(own, key=lambda i: -i.get("flagged_steps", 0))
+        f.wrong = f.verdict(near[0]) if near else "no incident"
+        f.incident = near[0] if near else None
+        if near:
+            self.tell(near[0])
+        self.ok(not f.wrong, f"{f.what} on {self.who(f)}: {f.wrong or self.summary(f)}")
+
+    def diagnosis(self, f):
+        i = f.incident or {}
+        if f.shared:
+            return next((d for d in i.get("diagnoses", []) if d.get("ranks") == f.want.ranks), {})
+        return i.get("diagnosis") or {}
+
+    def summary(self, f):
+        return self.diagnosis(f).get("summary") or (f.incident or {}).get("symptom")
 
     def tell(self, i):
-        d = i.get("diagnosis") or {}
-        self.say(f"incident {i['id']}: {i['symptom']}, ranks {i['ranks']}, {i.get('flagged_steps')} "
-                 f"steps, cause {d.get('cause')} ({d.get('layer')}), confidence {d.get('confidence')}")
-        if d:
-            self.say(f"  {d.get('summary')}\n  remedy: {d.get('remedy')}")
+        self.say(f"incident {i['id']}: {i['symptom']}, ranks {i['ranks']}, {i.get('flagged_steps')} steps")
+        for d in i.get("diagnoses") or ([i["diagnosis"]] if i.get("diagnosis") else []):
+            self.say(f"  {d.get('cause')} ({d.get('layer')}) of {d.get('ranks')}, confidence "
+                     f"{d.get('confidence')}: {d.get('summary')}\n  remedy: {d.get('remedy')}")
             for e in d.get("evidence", [])[:6]:
                 self.say(f"  evidence: {json.dumps(e)}")
             for m in d.get("missing", []):
@@ -432,10 +473,9 @@ class Scenario:
         if not path:
             return
         rows = [{"what": f.what, "rank": f.rank, "steps": f.seen, "wrong": f.wrong,
-                 "cause": ((f.incident or {}).get("diagnosis") or {}).get("cause"),
-                 "summary": self.summary(f.incident) if f.incident else None,
-                 "seconds": getattr(f, "seconds", None)} for f in self.faults]
+                 "cause": self.diagnosis(f).get("cause"), "summary": self.summary(f),
+                 "seconds": f.seconds} for f in self.faults]
         with open(path, "w", encoding="utf-8") as out:
             json.dump({"name": self.name, "title": self.title, "rows": rows, "quiet_s": self.quiet_s,
-                       "checks": self.count, "failed": self.failed, "others": len(self.strangers),
+                       "checks": self.count, "failed": self.failed, "others": len(self.strangers), "full": self.full,
                        "seconds": time.monotonic() - self.began}, out)

@@ -144,6 +144,10 @@ class Stack:
         found = get(f"{self.url}/api/v1/incidents?job={job}&limit=1000")["incidents"]
         return sorted((i for i in found if i["symptom"] != "hiccup"), key=lambda i: i["begin_unix_ns"])
 
+    def incident(self, incident):
+        """With the list of its windows."""
+        return get(f"{self.url}/api/v1/incidents/{incident}")
+
     def show(self, incident):
         """What a person gets: `sysom show ID --json`."""
         done = subprocess.run([f"{BIN}/sysom", "show", incident, "--json"], env=self.env, timeout=30,

@@ -1,0 +1,432 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The state of each alert is kept and not a queue of messages: a receiver that was away for an hour
+ * wants to know what is firing now, once. */
+#include "aggregator/alert.h"
+
+#include <curl/curl.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "aggregator/text.h"
+#include "base/clock.h"
+#include "base/limits.h"
+#include "base/log.h"
+
+#define ID_BYTES	 9
+#define CONNECT_S	 5L
+#define TIMEOUT_S	 10L
+#define CLOSE_S		 5L
+#define BACKOFF_FIRST_NS 1000000000ull
+#define BACKOFF_LAST_NS	 60000000000ull
+/* Alertmanager takes an alert for resolved after its endsAt: so many repeats may get lost. */
+#define EXPIRES_REPEATS 4u
+#define BATCH		64u
+
+struct slot {
+	char id[ID_BYTES]; /* "" free */
+	json_t *incident;
+	uint64_t begin_unix_ns;
+	bool resolved, changed;
+	uint64_t sent_ns; /* CLOCK_MONOTONIC; 0 never */
+};
+
+struct alert {
+	char url[1024], link[256];
+	uint64_t repeat_ns;
+	pthread_t thread;
+	pthread_mutex_t lock;
+	pthread_cond_t wake;
+	/* under lock */
+	struct slot slots[LIMIT_ALERTS];
+	struct alert_stats stats;
+	bool closing;
+	/* of the thread */
+	CURL *curl;
+	uint64_t backoff_ns, next_ns;
+};
+
+/* ---- an alert's JSON ---- */
+
+static void put_time(json_t *to, const char *key, uint64_t unix_ns)
+{
+	time_t s = (time_t)(unix_ns / 1000000000);
+	char text[64];
+	struct tm tm;
+	size_t n;
+
+	gmtime_r(&s, &tm);
+	n = strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%S", &tm);
+	snprintf(text + n, sizeof(text) - n, ".%03uZ", (unsigned)(unix_ns / 1000000 % 1000));
+	json_object_set_new(to, key, json_string(text));
+}
+
+static const char *text_of(const json_t *j, const char *key)
+{
+	const char *t = json_string_value(json_object_get(j, key));
+
+	return t ? t : "";
+}
+
+static uint64_t time_of(const json_t *j, const char *key)
+{
+	json_int_t v = json_integer_value(json_object_get(j, key));
+
+	return v > 0 ? (uint64_t)v : 0;
+}
+
+static void put_list(json_t *to, const char *key, const json_t *list)
+{
+	char text[512] = "";
+	size_t used = 0, k;
+	json_t *v;
+
+	json_array_foreach((json_t *)list, k, v)
+	{
+		int n = json_is_integer(v)
+			    ? snprintf(text + used, sizeof(text) - used, "%s%lld", k ? ", " : "",
+				       (long long)json_integer_value(v))
+			    : snprintf(text + used, sizeof(text) - used, "%s%s", k ? ", " : "",
+				       json_string_value(v));
+
+		if (n < 0 || used + (size_t)n >= sizeof(text))
+			break;
+		used += (size_t)n;
+	}
+	json_object_set_new(to, key, text_json(text));
+}
+
+static void put_number(json_t *to, const char *key, double v)
+{
+	char text[32];
+
+	snprintf(text, sizeof(text), "%.3g", v);
+	json_object_set_new(to, key, json_string(text));
+}
+
+static json_t *annotations_of(const json_t *incident)
+{
+	const json_t *d = json_object_get(incident, "diagnosis");
+	json_t *out = json_object(), *others = json_object_get(incident, "diagnoses");
+	char also[512] = "";
+
+	json_object_set_new(out, "summary", json_string(text_of(d, "summary")));
+	json_object_set_new(out, "cause", json_string(text_of(d, "cause")));
+	json_object_set_new(out, "layer", json_string(text_of(d, "layer")));
+	json_object_set_new(out, "remedy", json_string(text_of(d, "remedy")));
+	json_object_set_new(out, "symptom", json_string(text_of(incident, "symptom")));
+	put_list(out, "ranks", json_object_get(incident, "ranks"));
+	put_list(out, "nodes", json_object_get(incident, "nodes"));
+	put_number(out, "confidence", json_number_value(json_object_get(d, "confidence")));
+	put_number(out, "effect_ms", json_number_value(json_object_get(d, "effect_ms")));
+	put_number(out, "gpu_hours_lost",
+		   json_number_value(json_object_get(incident, "gpu_hours_lost")));
+	for (size_t k = 1; k < json_array_size(others); k++)
+		snprintf(also + strlen(also), sizeof(also) - strlen(also), "%s%.200s",
+			 k > 1 ? "; " : "", text_of(json_array_get(others, k), "summary"));
+	if (*also)
+		json_object_set_new(out, "also", text_json(also));
+	return out;
+}
+
+static const char *severity_of(const char *symptom)
+{
+	return !strcmp(symptom, "stall")       ? "critical"
+	       : !strcmp(symptom, "imbalance") ? "info"
+					       : "warning";
+}
+
+json_t *alert_json(const json_t *incident, const char *link, uint64_t expires_unix_ns)
+{
+	const char *symptom = text_of(incident, "symptom"), *id = text_of(incident, "id");
+	bool open = !strcmp(text_of(incident, "state"), "open");
+	json_t *out;
+
+	if (!*id || !strcmp(symptom, "hiccup"))
+		return NULL;
+	out = json_object();
+	json_object_set_new(out, "labels",
+			    json_pack("{s:s, s:s, s:s, s:s}", "alertname", "SysomIncident",
+				      "incident", id, "job", text_of(incident, "job"), "severity",
+				      severity_of(symptom)));
+	json_object_set_new(out, "annotations", annotations_of(incident));
+	put_time(out, "startsAt", time_of(incident, "begin_unix_ns"));
+	put_time(out, "endsAt", open ? expires_unix_ns : time_of(incident, "end_unix_ns"));
+	if (*link) {
+		char url[512];
+
+		snprintf(url, sizeof(url), "%.400s/api/v1/incidents/%s", link, id);
+		json_object_set_new(out, "generatorURL", json_string(url));
+	}
+	return out;
+}
+
+/* ---- slots ---- */
+
+static struct slot *slot_of(struct alert *a, const char *id)
+{
+	struct slot *free_slot = NULL;
+
+	for (uint32_t k = 0; k < LIMIT_ALERTS; k++) {
+		if (!strcmp(a->slots[k].id, id))
+			return &a->slots[k];
+		if (!a->slots[k].id[0] && !free_slot)
+			free_slot = &a->slots[k];
+	}
+	return free_slot;
+}
+
+void alert_push(struct alert *a, const json_t *incident)
+{
+	const char *id = text_of(incident, "id");
+	json_t *copy;
+	struct slot *s;
+
+	if (!*id || strlen(id) >= ID_BYTES || !strcmp(text_of(incident, "symptom"), "hiccup"))
+		return;
+	copy = json_deep_copy(incident);
+	pthread_mutex_lock(&a->lock);
+	s = copy ? slot_of(a, id) : NULL;
+	if (s) {
+		/* an alert's start stays, also when earlier windows come in late */
+		if (!s->id[0])
+			s->begin_unix_ns = time_of(incident, "begin_unix_ns");
+		text_copy(s->id, sizeof(s->id), id);
+		json_decref(s->incident);
+		s->incident = copy;
+		s->resolved = strcmp(text_of(incident, "state"), "open") != 0;
+		s->changed = true;
+		pthread_cond_signal(&a->wake);
+	} else {
+		json_decref(copy);
+		a->stats.dropped++;
+	}
+	pthread_mutex_unlock(&a->lock);
+}
+
+void alert_resolve(struct alert *a, const char *incident, uint64_t now_unix_ns)
+{
+	pthread_mutex_lock(&a->lock);
+	for (uint32_t k = 0; k < LIMIT_ALERTS; k++) {
+		struct slot *s = &a->slots[k];
+
+		if (!s->id[0] || strcmp(s->id, incident))
+			continue;
+		json_object_set_new(s->incident, "state", json_string("closed"));
+		json_object_set_new(s->incident, "end_unix_ns",
+				    json_integer((json_int_t)now_unix_ns));
+		s->resolved = s->changed = true;
+		pthread_cond_signal(&a->wake);
+	}
+	pthread_mutex_unlock(&a->lock);
+}
+
+/* ---- sending ---- */
+
+static bool is_due(const struct alert *a, const struct slot *s, uint64_t now)
+{
+	return s->id[0] && (s->changed || !s->sent_ns || now - s->sent_ns >= a->repeat_ns);
+}
+
+/* What is due, under the lock; taken[k] is its slot. */
+static json_t *gather(struct alert *a, uint64_t now, uint32_t *taken, uint32_t *count)
+{
+	uint64_t expires = clock_realtime_ns() + EXPIRES_REPEATS * a->repeat_ns;
+	json_t *list = json_array();
+
+	*count = 0;
+	for (uint32_t k = 0; k < LIMIT_ALERTS && *count < BATCH; k++) {
+		struct slot *s = &a->slots[k];
+		json_t *one;
+
+		if (!is_due(a, s, now))
+			continue;
+		one = alert_json(s->incident, a->link, expires);
+		s->changed = false;
+		if (!one) {
+			s->sent_ns = now;
+			continue;
+		}
+		put_time(one, "startsAt", s->begin_unix_ns);
+		json_array_append_new(list, one);
+		taken[(*count)++] = k;
+	}
+	return list;
+}
+
+static size_t swallow(char *data, size_t size, size_t count, void *arg)
+{
+	(void)data;
+	(void)arg;
+	return size * count;
+}
+
+static int post(struct alert *a, const char *body, long timeout_s)
+{
+	struct curl_slist *headers = curl_slist_append(NULL, "Content-Type: application/json");
+	long status = 0;
+	CURLcode code;
+
+	curl_easy_reset(a->curl);
+	curl_easy_setopt(a->curl, CURLOPT_URL, a->url);
+	curl_easy_setopt(a->curl, CURLOPT_POSTFIELDS, body);
+	curl_easy_setopt(a->curl, CURLOPT_HTTPHEADER, headers);
+	curl_easy_setopt(a->curl, CURLOPT_NOSIGNAL, 1L);
+	curl_easy_setopt(a->curl, CURLOPT_CONNECTTIMEOUT, CONNECT_S);
+	curl_easy_setopt(a->curl, CURLOPT_TIMEOUT, timeout_s);
+	curl_easy_setopt(a->curl, CURLOPT_WRITEFUNCTION, swallow);
+	curl_easy_setopt(a->curl, CURLOPT_USERAGENT, "sysom-aggregator");
+	code = curl_easy_perform(a->curl);
+	if (code == CURLE_OK)
+		curl_easy_getinfo(a->curl, CURLINFO_RESPONSE_CODE, &status);
+	curl_slist_free_all(headers);
+	if (code == CURLE_OK && status >= 200 && status < 300)
+		return 0;
+	log_warn("alert", "why=\"%s\" status=%ld", code ? curl_easy_strerror(code) : "refused",
+		 status);
+	/* what the receiver calls wrong does not become right by being said again */
+	return code == CURLE_OK && status >= 400 && status < 500 && status != 429 ? -EINVAL
+										  : -EAGAIN;
+}
+
+/* Under the lock: what came of them. */
+static void settle(struct alert *a, const uint32_t *taken, uint32_t count, int err, uint64_t now)
+{
+	for (uint32_t k = 0; k < count; k++) {
+		struct slot *s = &a->slots[taken[k]];
+
+		if (err == -EAGAIN) {
+			s->changed = true;
+			continue;
+		}
+		s->sent_ns = now;
+		if (!s->resolved || s->changed) /* changed meanwhile: it goes once more */
+			continue;
+		json_decref(s->incident);
+		*s = (struct slot){.id = ""};
+	}
+	a->stats.sent += !err;
+	a->stats.failed += err != 0;
+}
+
+/* One POST of what is due; whether there was anything. */
+static bool send_due(struct alert *a, long timeout_s)
+{
+	uint64_t now = clock_monotonic_ns();
+	uint32_t taken[BATCH], count;
+	json_t *list;
+	char *body;
+	int err;
+
+	pthread_mutex_lock(&a->lock);
+	list = gather(a, now, taken, &count);
+	pthread_mutex_unlock(&a->lock);
+	body = count ? json_dumps(list, JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL;
+	json_decref(list);
+	if (!count)
+		return false;
+	err = body ? post(a, body, timeout_s) : -EAGAIN;
+	free(body);
+	pthread_mutex_lock(&a->lock);
+	settle(a, taken, count, err, now);
+	pthread_mutex_unlock(&a->lock);
+	if (err != -EAGAIN) {
+		a->backoff_ns = 0;
+		return true;
+	}
+	a->backoff_ns = a->backoff_ns ? 2 * a->backoff_ns : BACKOFF_FIRST_NS;
+	if (a->backoff_ns > BACKOFF_LAST_NS)
+		a->backoff_ns = BACKOFF_LAST_NS;
+	a->next_ns = clock_monotonic_ns() + a->backoff_ns;
+	return false;
+}
+
+/* Until something changes, a retry is due or a repeat may be. */
+static bool wait_for_work(struct alert *a)
+{
+	bool closing, changed = false;
+	struct timespec until;
+
+	clock_gettime(CLOCK_MONOTONIC, &until);
+	until.tv_sec += 1;
+	pthread_mutex_lock(&a->lock);
+	for (uint32_t k = 0; k < LIMIT_ALERTS; k++)
+		changed |= a->slots[k].changed;
+	if (!a->closing && (!changed || a->backoff_ns))
+		pthread_cond_timedwait(&a->wake, &a->lock, &until);
+	closing = a->closing;
+	pthread_mutex_unlock(&a->lock);
+	return !closing;
+}
+
+static void *thread_main(void *arg)
+{
+	struct alert *a = arg;
+
+	while (wait_for_work(a))
+		if (!a->backoff_ns || clock_monotonic_ns() >= a->next_ns)
+			while (send_due(a, TIMEOUT_S))
+				;
+	send_due(a, CLOSE_S);
+	return NULL;
+}
+
+int alert_open(struct alert **out, const struct alert_config *c)
+{
+	pthread_condattr_t attr;
+	struct alert *a;
+	int err;
+
+	if (strncmp(c->url, "http://", 7) && strncmp(c->url, "https://", 8))
+		return -EINVAL;
+	a = calloc(1, sizeof(*a));
+	if (!a)
+		return -ENOMEM;
+	text_copy(a->url, sizeof(a->url), c->url);
+	text_copy(a->link, sizeof(a->link), c->link ? c->link : "");
+	a->repeat_ns = c->repeat_ns;
+	curl_global_init(CURL_GLOBAL_DEFAULT);
+	a->curl = curl_easy_init();
+	pthread_mutex_init(&a->lock, NULL);
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(&a->wake, &attr);
+	pthread_condattr_destroy(&attr);
+	err = a->curl ? -pthread_create(&a->thread, NULL, thread_main, a) : -ENOMEM;
+	if (err) {
+		curl_easy_cleanup(a->curl);
+		free(a);
+		return err;
+	}
+	*out = a;
+	return 0;
+}
+
+void alert_close(struct alert *a)
+{
+	if (!a)
+		return;
+	pthread_mutex_lock(&a->lock);
+	a->closing = true;
+	pthread_cond_signal(&a->wake);
+	pthread_mutex_unlock(&a->lock);
+	pthread_join(a->thread, NULL);
+	for (uint32_t k = 0; k < LIMIT_ALERTS; k++)
+		json_decref(a->slots[k].incident);
+	curl_easy_cleanup(a->curl);
+	pthread_cond_destroy(&a->wake);
+	pthread_mutex_destroy(&a->lock);
+	free(a);
+}
+
+void alert_stats(struct alert *a, struct alert_stats *out)
+{
+	pthread_mutex_lock(&a->lock);
+	*out = a->stats;
+	out->firing = 0;
+	for (uint32_t k = 0; k < LIMIT_ALERTS; k++)
+		out->firing += a->slots[k].id[0] && !a->slots[k].resolved;
+	pthread_mutex_unlock(&a->lock);
+}

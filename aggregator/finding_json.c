@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "aggregator/finding_json.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "aggregator/text.h"
+
+json_t *finding_json_make(const struct incident_finding *f)
+{
+	const struct finding *g = &f->finding;
+	json_t *ranks = json_array(), *lines = json_array();
+
+	for (uint32_t k = 0; k < g->rank_count; k++)
+		json_array_append_new(ranks, json_integer(g->ranks[k]));
+	for (uint32_t k = 0; k < g->evidence_count; k++)
+		json_array_append_new(lines,
+				      json_pack("{s:s, s:f, s:o}", "layer",
+						finding_layer_name(g->evidence[k].layer),
+						"effect_ms", text_ms(g->evidence[k].effect_ns),
+						"text", text_json(g->evidence[k].text)));
+	return json_pack("{s:s, s:s, s:o, s:I, s:I, s:f, s:f, s:f, s:I, s:I, s:b, s:o}", "kind",
+			 finding_kind_name(g->kind), "cause", finding_cause_id(g->cause), "ranks",
+			 ranks, "first_step", (json_int_t)g->first_step, "last_step",
+			 (json_int_t)g->last_step, "excess", text_finite(g->excess), "effect_ms",
+			 text_ms(g->effect_ns), "confidence", text_finite(g->confidence),
+			 "begin_unix_ns", (json_int_t)f->begin_unix_ns, "end_unix_ns",
+			 (json_int_t)f->end_unix_ns, "ended", f->ended, "evidence", lines);
+}
+
+static uint64_t whole(const json_t *j, const char *key)
+{
+	json_int_t v = json_integer_value(json_object_get(j, key));
+
+	return v > 0 ? (uint64_t)v : 0;
+}
+
+static double real(const json_t *j, const char *key)
+{
+	return json_number_value(json_object_get(j, key));
+}
+
+static const char *text(const json_t *j, const char *key)
+{
+	const char *t = json_string_value(json_object_get(j, key));
+
+	return t ? t : "";
+}
+
+static enum finding_layer layer_of(const char *name)
+{
+	unsigned layer = LAYER_COUNT;
+
+	while (layer-- > 0)
+		if (!strcmp(finding_layer_name((enum finding_layer)layer), name))
+			return (enum finding_layer)layer;
+	return LAYER_UNKNOWN;
+}
+
+int finding_json_parse(const json_t *j, struct incident_finding *out)
+{
+	const json_t *ranks = json_object_get(j, "ranks"), *lines = json_object_get(j, "evidence"),
+		     *v;
+	struct finding *g = &out->finding;
+	size_t k;
+
+	memset(out, 0, sizeof(*out));
+	for (int kind = FINDING_SLOW_RANK; kind <= FINDING_IMBALANCE; kind++)
+		if (!strcmp(text(j, "kind"), finding_kind_name((enum finding_kind)kind)))
+			g->kind = (enum finding_kind)kind;
+	if (!g->kind)
+		return -EINVAL;
+	g->cause = finding_cause_find(text(j, "cause"));
+	if (g->cause == CAUSE_COUNT)
+		g->cause = CAUSE_UNKNOWN;
+	for (k = 0; k < json_array_size(ranks) && k < FINDING_RANKS_MAX; k++)
+		g->ranks[g->rank_count++] = (int32_t)json_integer_value(json_array_get(ranks, k));
+	for (k = 0; k < json_array_size(lines) && k < FINDING_EVIDENCE_MAX; k++) {
+		struct finding_line *l = &g->evidence[g->evidence_count++];
+
+		v = json_array_get(lines, k);
+		l->layer = layer_of(text(v, "layer"));
+		l->effect_ns = real(v, "effect_ms") * 1e6;
+		text_copy(l->text, sizeof(l->text), text(v, "text"));
+	}
+	g->first_step = whole(j, "first_step");
+	g->last_step = whole(j, "last_step");
+	g->excess = real(j, "excess");
+	g->effect_ns = real(j, "effect_ms") * 1e6;
+	g->confidence = real(j, "confidence");
+	out->begin_unix_ns = whole(j, "begin_unix_ns");
+	out->end_unix_ns = whole(j, "end_unix_ns");
+	out->ended = json_is_true(json_object_get(j, "ended"));
+	return 0;
+}

@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * finding_json.h - a finding as it stands in the store and in an incident's JSON. Threads: any. */
+#ifndef SYSOM_AGGREGATOR_FINDING_JSON_H
+#define SYSOM_AGGREGATOR_FINDING_JSON_H
+
+#include "aggregator/incident.h"
+
+/* Returns owned. */
+json_t *finding_json_make(const struct incident_finding *f);
+/* job is not part of it. 0, -EINVAL. */
+int finding_json_parse(const json_t *j, struct incident_finding *out);
+
+#endif

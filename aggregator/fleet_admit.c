@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Whose word counts. Names are claims: nothing on the wire proves that a sender is the node it
+ * says. What can be had without keys is that a job once seen can't be taken over while its nodes
+ * live, and that a stranger who knows no communicator of the job (64 bits that only its ranks
+ * share) is compared with nobody. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "aggregator/fleet_private.h"
+#include "base/hash.h"
+
+/* How far a beat may lie behind the one before: they are sent one after another. */
+#define BACKWARDS_NS 1000000000ull
+#define TIME_MAX     (1ll << 62)
+
+static bool node_switch(struct fleet *f, struct fleet_node *n, const struct beat *b,
+			uint64_t now_ns)
+{
+	/* Two that answer to one name: the later one, until the earlier one has gone silent. */
+	if (fleet_is_alive(f, n->seen_ns, now_ns) &&
+	    (!memcmp(b->boot_id, n->boot_before, sizeof(b->boot_id)) ||
+	     b->now_ns + BACKWARDS_NS < n->now_ns)) {
+		f->counts.refused_node++;
+		return false;
+	}
+	memcpy(n->boot_before, n->boot_id, sizeof(n->boot_before));
+	return true;
+}
+
+bool fleet_admit_node(struct fleet *f, struct fleet_node *n, bool fresh, const struct beat *b,
+		      uint64_t now_ns)
+{
+	if (b->now_ns > (uint64_t)TIME_MAX || b->realtime_offset_ns > TIME_MAX ||
+	    b->realtime_offset_ns < -TIME_MAX) {
+		f->counts.bad++;
+		return false;
+	}
+	if (fresh) {
+		memset(n->boot_before, 0, sizeof(n->boot_before));
+	} else if (memcmp(n->boot_id, b->boot_id, sizeof(n->boot_id))) {
+		if (!node_switch(f, n, b, now_ns))
+			return false;
+	} else if (b->sequence <= n->sequence) { /* asked again: the answer was lost */
+		f->counts.refused_repeated++;
+		return false;
+	} else if (b->now_ns + BACKWARDS_NS < n->now_ns) {
+		f->counts.refused_backwards++;
+		return false;
+	}
+	memcpy(n->boot_id, b->boot_id, sizeof(n->boot_id));
+	n->sequence = b->sequence;
+	n->now_ns = b->now_ns;
+	n->realtime_offset_ns = b->realtime_offset_ns;
+	return true;
+}
+
+struct fleet_part *fleet_admit_part(struct fleet_job *job, uint32_t node, uint64_t key,
+				    uint64_t now_ns)
+{
+	uint32_t at = idmap_get(&job->by_node, node);
+
+	if (at == IDMAP_NONE || job->parts[at].key != key) {
+		if (job->part_count == LIMIT_FLEET_NODES)
+			return NULL;
+		if (job->part_count == job->part_room) {
+			uint32_t room = job->part_room ? 2 * job->part_room : 2;
+			struct fleet_part *parts = realloc(job->parts, room * sizeof(*parts));
+
+			if (!parts)
+				return NULL;
+			job->parts = parts;
+			job->part_room = room;
+		}
+		if (idmap_put(&job->by_node, node, job->part_count))
+			return NULL;
+		at = job->part_count++;
+		job->parts[at] = (struct fleet_part){
+		    .node = node, .key = key, .born_ns = now_ns, .proven = at == 0};
+	}
+	job->parts[at].seen_ns = now_ns;
+	return &job->parts[at];
+}
+
+static bool speaks_for_another(struct fleet_job *job, uint32_t node)
+{
+	for (uint32_t i = 0; i < job->rank_count; i++)
+		if (job->ranks[i].used && job->ranks[i].node == node)
+			return true;
+	return false;
+}
+
+bool fleet_admit_rank(struct fleet *f, struct fleet_job *job, const struct fleet_rank *rank,
+		      const struct wire_rank *id, uint32_t node, uint64_t now_ns)
+{
+	if (rank && rank->node != node && fleet_is_alive(f, rank->seen_ns, now_ns)) {
+		f->counts.refused_foreign++;
+		job->refused++;
+		return false;
+	}
+	if (id->rank < 0)
+		return true;
+	if (id->world_size > 0 && id->rank >= id->world_size) {
+		f->counts.refused_range++;
+		job->refused++;
+		return false;
+	}
+	if (!job->world) {
+		job->world = id->world_size > 0 ? id->world_size : 0;
+		return true;
+	}
+	if (id->world_size == job->world)
+		return true;
+	if (id->world_size <= 0 && id->rank < job->world)
+		return true;
+	/* An elastic job starts anew with another size: its own nodes may say so. */
+	if (id->world_size > 0 && speaks_for_another(job, node)) {
+		job->world = id->world_size;
+		return true;
+	}
+	f->counts.refused_world++;
+	job->refused++;
+	return false;
+}
+
+void fleet_admit_prove(struct fleet_job *job, struct fleet_part *part, const struct beat_rank *b)
+{
+	uint32_t own = (uint32_t)(part - job->parts);
+
+	for (uint32_t i = 0; i < b->comm_count && i < BEAT_COMMS_MAX; i++) {
+		uint32_t first = idmap_get(&job->comms, b->comms[i].comm);
+
+		if (first != IDMAP_NONE && first != own && first < job->part_count)
+			part->proven = true;
+	}
+	if (!part->proven)
+		return;
+	for (uint32_t i = 0; i < b->comm_count && i < BEAT_COMMS_MAX; i++) {
+		uint32_t first = idmap_get(&job->comms, b->comms[i].comm);
+
+		if (first != IDMAP_NONE && first != own)
+			job->spans = true;
+		/* Too many to keep: communicators that are still in use come back with the next
+		 * beats. */
+		if (first == IDMAP_NONE && job->comms.count >= BEAT_COMMS_MAX * (job->used + 1))
+			idmap_clear(&job->comms);
+		if (first == IDMAP_NONE)
+			idmap_put(&job->comms, b->comms[i].comm, own);
+	}
+}

@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * fleet_private.h - what the parts of fleet share. Everything below fleet.lock. */
+#ifndef SYSOM_AGGREGATOR_FLEET_PRIVATE_H
+#define SYSOM_AGGREGATOR_FLEET_PRIVATE_H
+
+#include <pthread.h>
+
+#include "aggregator/baselines.h"
+#include "aggregator/cross.h"
+#include "aggregator/fleet.h"
+#include "aggregator/hang.h"
+#include "aggregator/idmap.h"
+#include "aggregator/temporal.h"
+#include "aggregator/waterline.h"
+#include "base/buf.h"
+#include "base/limits.h"
+
+#define FLEET_NONE IDMAP_NONE
+
+struct fleet_node {
+	char name[WIRE_TEXT_BYTES];
+	bool used;
+	uint8_t boot_id[16], boot_before[16];
+	uint64_t key, seen_ns, sequence, now_ns;
+	int64_t realtime_offset_ns;
+	uint64_t uploaded_bytes, raw_bytes, windows_dropped;
+	struct wire_command *commands; /* LIMIT_FLEET_COMMANDS, while there are any */
+	uint32_t command_count;
+};
+
+#define FLEET_STATS_32(X) X(trace_state) X(cupti_state) X(model_state) X(phase_count) X(flags)
+#define FLEET_STATS_64(X)                                                                          \
+	X(steps)                                                                                   \
+	X(flagged) X(incomplete) X(events) X(lost) X(last_step_end_ns) X(kernels_joined)           \
+	    X(kernels_unmatched)
+#define FLEET_STATS_DOUBLE(X)                                                                      \
+	X(latency_median_ns)                                                                       \
+	X(latency_mad_ns) X(self_median_ns) X(expected_ns) X(compute_ns) X(comm_ns)                \
+	    X(exposed_comm_ns) X(copy_ns) X(idle_ns)
+
+struct fleet_stats {
+#define X(f) uint32_t f;
+	FLEET_STATS_32(X)
+#undef X
+#define X(f) uint64_t f;
+	FLEET_STATS_64(X)
+#undef X
+#define X(f) double f;
+	FLEET_STATS_DOUBLE(X)
+#undef X
+};
+
+struct fleet_rank {
+	bool used, compared;
+	int32_t rank, world_size, local_rank;
+	uint32_t pid;
+	uint64_t key, start_time_ticks, seen_ns,
+	    window_ns;	       /* of this machine; when its last window came */
+	uint32_t node, before; /* index of the node; of the one that had it before, or FLEET_NONE */
+	uint32_t role;	       /* index into the job's roles */
+	char *program, *role_text; /* owned; short */
+	struct fleet_stats stats;
+	uint64_t steps_before, flagged_before; /* at the temporal model's last look */
+	void *sketch;			       /* as it came */
+	uint32_t sketch_bytes;
+	uint64_t sketch_ns;
+};
+
+/* A node's part in a job. */
+struct fleet_part {
+	uint32_t node;			/* FLEET_NONE: gone */
+	uint64_t key, born_ns, seen_ns; /* key: of the node's name, since places are used again */
+	bool proven; /* shares a communicator with the job's other nodes, or founded the job */
+};
+
+struct fleet_role {
+	char name[WIRE_TEXT_BYTES];
+	struct waterline *waterline;
+	struct temporal *temporal;
+	struct sketch base; /* of the newest earlier run */
+	bool has_base;
+};
+
+struct fleet_pull {
+	uint64_t minute_ns, hold_ns, suspect_ns, hang_ns;
+	uint32_t windows; /* asked in this minute */
+};
+
+struct fleet_job {
+	char name[WIRE_TEXT_BYTES];
+	uint64_t key, born_ns, seen_ns, look_ns, save_ns, refused;
+	int32_t world; /* 0: not known */
+	struct fleet_rank *ranks;
+	uint32_t rank_count, rank_room, used;
+	struct idmap by_rank; /* rank_key -> slot */
+	struct fleet_part *parts;
+	uint32_t part_count, part_room;
+	struct idmap by_node; /* node index -> part */
+	struct idmap comms;   /* of proven nodes -> part that showed it first */
+	bool spans;	      /* a communicator reaches beyond its node */
+	struct fleet_role *roles;
+	uint32_t role_count;
+	struct cross *cross;
+	struct hang *hang;
+	struct fleet_pull pull;
+	uint64_t run;	       /* identity of this run; 0: not known yet */
+	bool run_loaded;       /* baselines of earlier runs were looked for */
+	bool uniform, hanging; /* a finding of that kind is open */
+	uint64_t uniform_told_ns;
+};
+
+/* A run's row for the baselines, written without the lock. */
+struct fleet_save {
+	char job[WIRE_TEXT_BYTES], role[WIRE_TEXT_BYTES];
+	struct baselines_run run;
+	struct buf body;
+};
+
+struct fleet {
+	pthread_mutex_t lock;
+	struct fleet_config config;
+	fleet_finding_fn fn;
+	void *arg;
+	struct fleet_node nodes[LIMIT_FLEET_NODES];
+	struct fleet_job *jobs[LIMIT_FLEET_JOBS];
+	uint32_t job_count; /* slots ever used; holes are NULL */
+	struct idmap by_name;
+	struct baselines *baselines;
+	struct fleet_totals counts; /* the counters only */
+	uint32_t ranks;
+	uint64_t last_tick_ns, expire_ns;
+	/* findings of one job's turn, told without the lock; of the thread that ticks */
+	struct incident_finding *pending;
+	uint32_t pending_count, pending_room;
+	struct fleet_save *saves; /* the same */
+	uint32_t save_count, save_room;
+};
+
+/* fleet.c */
+uint64_t fleet_text_key(const char *text);
+struct fleet_job *fleet_find_job(const struct fleet *f, const char *name);
+struct fleet_rank *fleet_find_rank(struct fleet_job *job, int32_t rank);
+bool fleet_is_alive(const struct fleet *f, uint64_t seen_ns, uint64_t now_ns);
+/* fleet_admit.c */
+bool fleet_admit_node(struct fleet *f, struct fleet_node *n, bool fresh, const struct beat *b,
+		      uint64_t now_ns);
+struct fleet_part *fleet_admit_part(struct fleet_job *job, uint32_t node, uint64_t key,
+				    uint64_t now_ns);
+/* Whether this node may speak for the rank; rank NULL: it is new. Counts refusals. */
+bool fleet_admit_rank(struct fleet *f, struct fleet_job *job, const struct fleet_rank *rank,
+		      const struct wire_rank *id, uint32_t node, uint64_t now_ns);
+/* The rank's communicators against those of the job. */
+void fleet_admit_prove(struct fleet_job *job, struct fleet_part *part, const struct beat_rank *b);
+/* fleet_detect.c */
+void fleet_detect_beat(struct fleet *f, struct fleet_job *job, uint32_t slot,
+		       const struct beat_rank *b, const struct fleet_node *n, uint32_t part,
+		       bool restarted, uint64_t now_ns);
+void fleet_detect_tick(struct fleet *f, struct fleet_job *job, uint64_t now_ns,
+		       uint64_t now_unix_ns);
+/* fleet_temporal.c */
+void fleet_temporal_tick(struct fleet *f, struct fleet_job *job, uint64_t now_ns,
+			 uint64_t now_unix_ns);
+void fleet_temporal_tell(struct fleet *f, struct fleet_job *job, uint64_t now_ns);
+struct incident_finding *fleet_detect_pending(struct fleet *f);
+/* fleet_pull.c */
+void fleet_pull_finding(struct fleet *f, struct fleet_job *job, const struct incident_finding *e,
+			uint64_t now_ns);
+void fleet_pull_window(struct fleet *f, struct fleet_job *job, struct fleet_rank *r,
+		       const struct digest *d, uint64_t now_ns);
+
+#endif

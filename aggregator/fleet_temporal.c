@@ -1,0 +1,351 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The job over time: samples of each role for the temporal model, baselines read at a run's start
+ * and written once a minute, the finding that everybody is slower. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "aggregator/fleet_private.h"
+#include "aggregator/sketches.h"
+#include "aggregator/text.h"
+#include "analysis/median.h"
+#include "base/hash.h"
+
+/* Ranks of a starting job come within a beat; who has the lowest number is known then. */
+#define RUN_SETTLE_NS 10000000000ull
+#define SAVE_NS	      60000000000ull
+#define TELL_NS	      10000000000ull
+/* Sketches that stand for a role: more would not move a median. */
+#define MERGE_MAX 16u
+
+/* ---- which run this is ---- */
+
+static uint64_t identity_of(const struct fleet *f, const struct fleet_rank *r)
+{
+	const char *node = f->nodes[r->node].name;
+	uint64_t h = hash_bytes(HASH_SEED, node, strlen(node) + 1);
+
+	h = hash_bytes(h, &r->pid, sizeof(r->pid));
+	h = hash_mix(hash_bytes(h, &r->start_time_ticks, sizeof(r->start_time_ticks)));
+	return h ? h : 1;
+}
+
+/* A run is known by its lowest rank's process: the same after a restart of the aggregator. */
+static void look_at_run(struct fleet *f, struct fleet_job *job)
+{
+	const struct fleet_rank *lowest = NULL;
+	uint64_t run;
+
+	for (uint32_t i = 0; i < job->rank_count; i++) {
+		const struct fleet_rank *r = &job->ranks[i];
+
+		if (r->used && r->compared && r->rank >= 0 && (!lowest || r->rank < lowest->rank))
+			lowest = r;
+	}
+	run = lowest ? identity_of(f, lowest) : 0;
+	if (!run || run == job->run)
+		return;
+	for (uint32_t i = 0; i < job->role_count && job->run; i++)
+		temporal_restart(job->roles[i].temporal);
+	job->run = run;
+	job->run_loaded = false;
+}
+
+static void load(struct fleet *f, struct fleet_job *job, struct fleet_role *role)
+{
+	struct baselines_run runs[LIMIT_BASELINE_RUNS];
+	double v[LIMIT_BASELINE_RUNS], typical;
+	struct temporal_base base = {0};
+	struct sketch newest;
+	int n = baselines_runs(f->baselines, job->name, role->name, job->run, runs,
+			       LIMIT_BASELINE_RUNS, &newest);
+
+	if (n < 0)
+		f->counts.baselines_failed++;
+	if (n <= 0)
+		return;
+	if (role->has_base)
+		wire_sketch_free(&role->base);
+	role->base = newest;
+	role->has_base = true;
+	base.runs = (uint32_t)n;
+	base.latency_ns = runs[0].latency_ns;
+	base.self_ns = runs[0].self_ns;
+	base.mad_ns = runs[0].mad_ns;
+	for (int i = 0; i < n; i++)
+		v[i] = runs[i].latency_ns;
+	typical = median_of(v, (uint32_t)n);
+	for (int i = 0; i < n && typical > 0; i++)
+		v[i] = v[i] > typical ? v[i] / typical - 1 : 1 - v[i] / typical;
+	base.spread = n > 1 ? median_of(v, (uint32_t)n) : 0;
+	temporal_set_base(role->temporal, &base);
+}
+
+/* ---- samples ---- */
+
+enum figure { LATENCY, SELF, COMPUTE, COMM, EXPOSED, COPY, IDLE, RATIO, STEPS, FLAGGED, FIGURES };
+
+static double figure_of(const struct fleet_rank *r, enum figure which)
+{
+	const struct fleet_stats *s = &r->stats;
+	uint64_t steps = s->steps >= r->steps_before ? s->steps - r->steps_before : s->steps;
+	uint64_t flagged = s->flagged >= r->flagged_before ? s->flagged - r->flagged_before : 0;
+
+	switch (which) {
+	case LATENCY:
+		return s->latency_median_ns;
+	case SELF:
+		return s->self_median_ns;
+	case COMPUTE:
+		return s->compute_ns;
+	case COMM:
+		return s->comm_ns;
+	case EXPOSED:
+		return s->exposed_comm_ns;
+	case COPY:
+		return s->copy_ns;
+	case IDLE:
+		return s->idle_ns;
+	case RATIO:
+		return s->model_state == 1 && s->expected_ns > 0
+			   ? s->latency_median_ns / s->expected_ns
+			   : 0;
+	case STEPS:
+		return (double)steps;
+	default:
+		return steps ? (double)flagged / (double)steps : 0;
+	}
+}
+
+/* The median; *low the value that a tenth lies below. */
+static double over_ranks(const struct fleet_job *job, const uint32_t *slots, uint32_t n,
+			 enum figure which, double *v, double *low)
+{
+	double middle;
+
+	for (uint32_t i = 0; i < n; i++)
+		v[i] = figure_of(&job->ranks[slots[i]], which);
+	middle = median_of(v, n);
+	if (low)
+		*low = v[n / 10];
+	return middle;
+}
+
+static void sample_role(struct fleet *f, struct fleet_job *job, uint32_t role, uint32_t *slots,
+			double *v, uint64_t now_ns, uint64_t now_unix_ns)
+{
+	struct temporal_sample s = {.unix_ns = now_unix_ns};
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < job->rank_count; i++)
+		if (job->ranks[i].used && job->ranks[i].compared && job->ranks[i].role == role &&
+		    fleet_is_alive(f, job->ranks[i].seen_ns, now_ns) &&
+		    job->ranks[i].stats.latency_median_ns > 0)
+			slots[n++] = i;
+	if (!n)
+		return;
+	s.ranks = n;
+	s.latency_ns = over_ranks(job, slots, n, LATENCY, v, NULL);
+	s.self_ns = over_ranks(job, slots, n, SELF, v, &s.self_low_ns);
+	s.compute_ns = over_ranks(job, slots, n, COMPUTE, v, NULL);
+	s.comm_ns = over_ranks(job, slots, n, COMM, v, NULL);
+	s.exposed_comm_ns = over_ranks(job, slots, n, EXPOSED, v, NULL);
+	s.copy_ns = over_ranks(job, slots, n, COPY, v, NULL);
+	s.idle_ns = over_ranks(job, slots, n, IDLE, v, NULL);
+	s.ratio = over_ranks(job, slots, n, RATIO, v, NULL);
+	s.steps = over_ranks(job, slots, n, STEPS, v, NULL);
+	s.flagged = over_ranks(job, slots, n, FLAGGED, v, NULL);
+	s.suspects = cross_suspects(job->cross) > 0 || hang_is_open(job->hang);
+	for (uint32_t i = 0; i < n; i++) {
+		job->ranks[slots[i]].steps_before = job->ranks[slots[i]].stats.steps;
+		job->ranks[slots[i]].flagged_before = job->ranks[slots[i]].stats.flagged;
+	}
+	temporal_push(job->roles[role].temporal, &s);
+}
+
+/* ---- the role's sketch ---- */
+
+/* Over up to MERGE_MAX of its ranks' latest; -ENOENT: nobody sent one. */
+static int merge_role(struct fleet_job *job, uint32_t role, struct sketch *out)
+{
+	struct sketch *list = calloc(MERGE_MAX, sizeof(*list));
+	const struct sketch *in[MERGE_MAX];
+	uint32_t n = 0;
+	int err = -ENOENT;
+
+	if (!list)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < job->rank_count && n < MERGE_MAX; i++) {
+		const struct fleet_rank *r = &job->ranks[i];
+
+		if (!r->used || r->role != role || !r->sketch ||
+		    wire_sketch_decode(r->sketch, r->sketch_bytes, &list[n]))
+			continue;
+		in[n] = &list[n];
+		n++;
+	}
+	if (n)
+		err = sketches_merge(in, n, out);
+	for (uint32_t i = 0; i < n; i++)
+		wire_sketch_free(&list[i]);
+	free(list);
+	return err;
+}
+
+static void save_role(struct fleet *f, struct fleet_job *job, uint32_t role, uint64_t now_unix_ns)
+{
+	struct fleet_role *r = &job->roles[role];
+	struct fleet_save *save;
+	struct sketch s;
+
+	if (temporal_healthy_steps(r->temporal) < TEMPORAL_STEPS_MIN)
+		return;
+	if (f->save_count == f->save_room) {
+		uint32_t room = f->save_room ? 2 * f->save_room : 4;
+		struct fleet_save *list = realloc(f->saves, room * sizeof(*list));
+
+		if (!list)
+			return;
+		f->saves = list;
+		f->save_room = room;
+	}
+	if (merge_role(job, role, &s))
+		memset(&s, 0, sizeof(s));
+	text_copy(s.rank.job, sizeof(s.rank.job), job->name);
+	text_copy(s.rank.role, sizeof(s.rank.role), r->name);
+	s.rank.rank = -1;
+	temporal_summary(r->temporal, &s);
+	save = &f->saves[f->save_count];
+	memset(save, 0, sizeof(*save));
+	buf_init(&save->body, 2 * LIMIT_SKETCH_BYTES_PER_RANK);
+	text_copy(save->job, sizeof(save->job), job->name);
+	text_copy(save->role, sizeof(save->role), r->name);
+	save->run = (struct baselines_run){job->run,	 now_unix_ns, s.steps,
+					   s.latency_ns, s.self_ns,   s.latency_mad_ns};
+	if (sketches_encode(&s, &save->body))
+		buf_fini(&save->body);
+	else
+		f->save_count++;
+	wire_sketch_free(&s);
+}
+
+/* ---- everybody is slower ---- */
+
+static void say_role(struct fleet_job *job, uint32_t role, const struct temporal_change *c,
+		     struct finding *to)
+{
+	struct fleet_role *r = &job->roles[role];
+	struct sketch now;
+	enum finding_cause cause;
+
+	finding_say(to, LAYER_UNKNOWN, c->latency_ns - c->before_ns,
+		    "role %.80s: steps of %.3f ms, %.3f ms %s (%+.1f%%; noise explains %.1f%%)",
+		    r->name, c->latency_ns / 1e6, c->before_ns / 1e6,
+		    c->runs ? "in earlier runs" : "earlier in this run", 100 * c->excess,
+		    100 * c->threshold);
+	if (!c->runs || !r->has_base || merge_role(job, role, &now))
+		return;
+	/* The time per step is what was seen; the sketches may be a minute old. */
+	now.latency_ns = c->latency_ns;
+	cause = sketches_compare(&r->base, &now, 0.005, to);
+	if (to->cause == CAUSE_UNKNOWN || to->cause == CAUSE_SW_SLOWER)
+		to->cause = cause == CAUSE_UNKNOWN ? CAUSE_SW_SLOWER : cause;
+	wire_sketch_free(&now);
+}
+
+static void add_ranks(const struct fleet_job *job, uint32_t role, struct finding *to)
+{
+	for (uint32_t i = 0; i < job->rank_count && to->rank_count < FINDING_RANKS_MAX; i++)
+		if (job->ranks[i].used && job->ranks[i].compared && job->ranks[i].role == role)
+			to->ranks[to->rank_count++] = job->ranks[i].rank;
+}
+
+static int by_number(const void *a, const void *b)
+{
+	int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+void fleet_temporal_tell(struct fleet *f, struct fleet_job *job, uint64_t now_ns)
+{
+	struct incident_finding *e = fleet_detect_pending(f);
+	struct temporal_change c;
+	int64_t last = -1;
+	bool open = false;
+
+	if (!e)
+		return;
+	*e = (struct incident_finding){.begin_unix_ns = UINT64_MAX};
+	memcpy(e->job, job->name, sizeof(e->job));
+	e->finding.kind = FINDING_UNIFORM;
+	for (uint32_t i = 0; i < job->role_count; i++) {
+		if (!temporal_state(job->roles[i].temporal, &c))
+			continue;
+		open |= c.open;
+		e->begin_unix_ns =
+		    c.begin_unix_ns < e->begin_unix_ns ? c.begin_unix_ns : e->begin_unix_ns;
+		e->end_unix_ns = c.end_unix_ns > e->end_unix_ns ? c.end_unix_ns : e->end_unix_ns;
+		if (c.excess > e->finding.excess) {
+			e->finding.excess = c.excess;
+			e->finding.effect_ns = c.latency_ns - c.before_ns;
+			e->finding.confidence = 0.5 + 0.45 * (1 - c.threshold / (c.excess + 1e-9));
+		}
+		add_ranks(job, i, &e->finding);
+		say_role(job, i, &c, &e->finding);
+		for (uint32_t k = 0; k < job->rank_count && last < 0; k++)
+			if (job->ranks[k].used && job->ranks[k].role == i &&
+			    job->ranks[k].stats.steps)
+				last = cross_step(job->cross, k, job->ranks[k].stats.steps - 1);
+		if (last >= 0)
+			e->finding.last_step = (uint64_t)last;
+		e->finding.first_step = (double)e->finding.last_step > c.steps
+					    ? e->finding.last_step - (uint64_t)c.steps
+					    : 0;
+	}
+	if (!open && !job->uniform) {
+		f->pending_count--;
+		return;
+	}
+	qsort(e->finding.ranks, e->finding.rank_count, sizeof(e->finding.ranks[0]), by_number);
+	e->ended = !open;
+	if (job->uniform && open && now_ns - job->uniform_told_ns < TELL_NS) {
+		f->pending_count--;
+		return;
+	}
+	f->counts.uniform += !job->uniform;
+	job->uniform = open;
+	job->uniform_told_ns = now_ns;
+	fleet_pull_finding(f, job, e, now_ns);
+}
+
+void fleet_temporal_tick(struct fleet *f, struct fleet_job *job, uint64_t now_ns,
+			 uint64_t now_unix_ns)
+{
+	uint32_t *slots = malloc((job->rank_count + 1) * sizeof(*slots));
+	double *v = malloc((job->rank_count + 1) * sizeof(*v));
+	bool changed = job->uniform;
+
+	if (now_ns - job->born_ns >= RUN_SETTLE_NS)
+		look_at_run(f, job);
+	if (job->run && !job->run_loaded && f->baselines) {
+		for (uint32_t i = 0; i < job->role_count; i++)
+			load(f, job, &job->roles[i]);
+		job->run_loaded = true;
+	}
+	for (uint32_t i = 0; i < job->role_count && slots && v && job->run; i++) {
+		struct temporal_change c;
+
+		sample_role(f, job, i, slots, v, now_ns, now_unix_ns);
+		changed |= temporal_state(job->roles[i].temporal, &c);
+	}
+	free(slots);
+	free(v);
+	if (changed)
+		fleet_temporal_tell(f, job, now_ns);
+	if (!f->baselines || !job->run || now_ns - job->save_ns < SAVE_NS)
+		return;
+	job->save_ns = now_ns;
+	for (uint32_t i = 0; i < job->role_count; i++)
+		save_role(f, job, i, now_unix_ns);
+}

@@ -1,0 +1,332 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "aggregator/incident_private.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "aggregator/finding_json.h"
+#include "aggregator/text.h"
+#include "aggregator/verdict.h"
+#include "base/limits.h"
+
+#define NAMED_RANKS_MAX 256
+
+static int by_number(const void *a, const void *b)
+{
+	int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+/* Worst first for culprits, so that `ranks[0]` is the one to look at; victims by number. */
+static json_t *ranks_json(const struct incident *i, const struct incident_judgement *j, bool culprits)
+{
+	int32_t ranks[NAMED_RANKS_MAX];
+	uint32_t n = 0;
+	json_t *out = json_array();
+
+	if (culprits && j->lead && incident_is_culprit(i, j, j->lead))
+		ranks[n++] = j->lead->rank;
+	for (uint32_t k = 0; k < i->member_count && n < NAMED_RANKS_MAX; k++) {
+		const struct member *m = &i->members[k];
+
+		if (incident_is_culprit(i, j, m) != culprits || (culprits && m == j->lead))
+			continue;
+		if (culprits || INCIDENT_REASON(m, WINDOW_COMM) || INCIDENT_REASON(m, WINDOW_STALL))
+			ranks[n++] = m->rank;
+	}
+	if (n > 1 && !culprits)
+		qsort(ranks, n, sizeof(*ranks), by_number);
+	else if (n > 2)
+		qsort(ranks + 1, n - 1, sizeof(*ranks), by_number);
+	for (uint32_t k = 0; k < n; k++)
+		json_array_append_new(out, json_integer(ranks[k]));
+	return out;
+}
+
+static json_t *nodes_json(const struct incident *i, const struct incident_judgement *j)
+{
+	json_t *out = json_array();
+
+	for (uint32_t k = 0; k < i->member_count && json_array_size(out) < 64; k++) {
+		const struct member *m = &i->members[k];
+		bool seen = false;
+		size_t at;
+		json_t *name;
+
+		if (j->culprits && !incident_is_culprit(i, j, m))
+			continue;
+		json_array_foreach(out, at, name)
+			seen |= !strcmp(json_string_value(name), m->node);
+		if (!seen && m->node[0])
+			json_array_append_new(out, text_json(m->node));
+	}
+	return out;
+}
+
+static json_t *parts_json(const struct member *m)
+{
+	json_t *out = json_array();
+
+	for (uint32_t k = 0; m && k < m->part_count; k++) {
+		const struct digest_part *p = &m->parts[k];
+
+		json_array_append_new(out, json_pack("{s:s, s:o, s:f, s:f, s:f}", "kind",
+						     explain_kind_name(p->kind), "name",
+						     text_json(p->name), "expected_ms",
+						     text_ms(p->expected_ns), "observed_ms",
+						     text_ms(p->observed_ns), "share", p->share));
+	}
+	return out;
+}
+
+struct rank_signal {
+	struct os_signal s; /* first: os_signal_order gets this pointer */
+	int32_t rank;
+};
+
+static json_t *signal_json(const struct rank_signal *r)
+{
+	const struct os_signal *s = &r->s;
+	char line[256];
+
+	return json_pack("{s:i, s:o, s:o, s:o, s:f, s:o, s:f, s:b, s:o}", "rank", (int)r->rank, "name",
+			 text_json(s->name), "subject", text_json(s->subject), "unit",
+			 text_json(s->unit), "value", s->value, "usual",
+			 s->usual < 0 ? json_null() : json_real(s->usual), "weight_ms", s->weight_ms,
+			 "raised", (int)(s->flags & OS_SIGNAL_RAISED), "text",
+			 text_json(os_signal_text(s, line, sizeof(line))));
+}
+
+/* Those of the culprits; where nobody is to blame, of the rank that shows the most, and what is raised on
+ * the others. */
+static json_t *signals_json(const struct incident *i, const struct incident_judgement *j)
+{
+	struct rank_signal *all = malloc(LIMIT_INCIDENT_SIGNALS * sizeof(*all));
+	json_t *out = json_array();
+	uint32_t n = 0;
+
+	for (uint32_t k = 0; all && k < i->member_count; k++) {
+		const struct member *m = &i->members[k];
+
+		bool whole = j->culprits ? incident_is_culprit(i, j, m) : m == j->lead;
+
+		for (uint32_t q = 0; q < m->signal_count && n < LIMIT_INCIDENT_SIGNALS; q++)
+			if (whole || (!j->culprits && m->signals[q].flags & OS_SIGNAL_RAISED))
+				all[n++] = (struct rank_signal){ m->signals[q], m->rank };
+	}
+	if (n)
+		qsort(all, n, sizeof(*all), os_signal_order);
+	for (uint32_t q = 0; q < n; q++)
+		json_array_append_new(out, signal_json(&all[q]));
+	free(all);
+	return out;
+}
+
+static void say(json_t *list, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+static void say(json_t *list, const char *fmt, ...)
+{
+	char line[256];
+	va_list ap;
+
+	if (json_array_size(list) >= 32)
+		return;
+	va_start(ap, fmt);
+	vsnprintf(line, sizeof(line), fmt, ap);
+	va_end(ap);
+	json_array_append_new(list, text_json(line));
+}
+
+/* INV-9: what is not there is named. */
+static json_t *missing_json(const struct incident *i, const struct incident_judgement *j)
+{
+	json_t *out = json_array();
+
+	if (!j->reason && !j->finding)
+		say(out, "no rank has lost time of its own: the cause is outside of what was seen");
+	else if (!j->culprits && j->reason)
+		say(out, "all ranks stopped at the same collective: nothing tells who stopped first");
+	else if (j->reason && j->lead && !j->lead->part_count)
+		say(out, "rank %d: no healthy steps to explain the excess by", j->lead->rank);
+	for (uint32_t k = 0; k < i->member_count; k++) {
+		const struct member *m = &i->members[k];
+
+		if (incident_is_culprit(i, j, m) && m->windows && m->summaries == m->windows)
+			say(out, "rank %d: summaries only, no events", m->rank);
+		if (m->lost)
+			say(out, "rank %d: %llu events lost (mostly %s)", m->rank,
+			    (unsigned long long)m->lost, m->lost_cause);
+	}
+	if (i->ranks_dropped)
+		say(out, "windows of further ranks are not summed up");
+	return out;
+}
+
+/* ---- what it costs ---- */
+
+struct cost {
+	double hours, hours_per_day; /* of GPUs */
+};
+
+/* What every rank of the job loses while it waits for the slowest: (step - expected) x ranks. */
+static struct cost cost_of(const struct incident *i, const struct incident_judgement *j,
+			   const struct run *steps, uint64_t duration_ns)
+{
+	double each_ns = 0, count = (double)steps->flagged, lost_ns, part;
+	struct cost c = { 0, 0 };
+
+	if (j->lead && j->lead->latency_ns > j->lead->expected_ns && j->lead->expected_ns > 0)
+		each_ns = j->lead->latency_ns - j->lead->expected_ns;
+	if (j->finding) {
+		const struct finding *f = j->finding;
+
+		if (f->effect_ns > each_ns)
+			each_ns = f->effect_ns;
+		if ((double)(f->last_step - f->first_step) + 1 > count)
+			count = (double)(f->last_step - f->first_step) + 1;
+	}
+	lost_ns = each_ns * count;
+	if (!strcmp(j->symptom, "stall")) /* all of them, all the time */
+		lost_ns = (double)duration_ns;
+	if (duration_ns && lost_ns > (double)duration_ns)
+		lost_ns = (double)duration_ns;
+	part = duration_ns ? lost_ns / (double)duration_ns : 0;
+	c.hours = lost_ns / 3.6e12 * j->ranks;
+	c.hours_per_day = 24 * part * j->ranks;
+	return c;
+}
+
+static const char *life_of(const struct incident_set *s, const struct incident *i)
+{
+	if (!i->row.open)
+		return "cleared";
+	return i->row.end_unix_ns - i->row.begin_unix_ns > s->config.gap_ns ? "ongoing" : "open";
+}
+
+static json_t *findings_json(const struct incident *i)
+{
+	json_t *list = json_array();
+
+	for (uint32_t k = 0; k < i->finding_count; k++)
+		json_array_append_new(list, finding_json_make(&i->findings[k]));
+	return list;
+}
+
+/* "diagnosis" is the first of "diagnoses"; the ranks of all are culprits. */
+static void put_verdicts(json_t *out, const struct incident_set *s, const struct incident *i,
+			 const struct incident_judgement *j, const struct cost *cost)
+{
+	struct verdict *v = calloc(VERDICTS_MAX, sizeof(*v));
+	uint32_t n = v ? verdict_make(s, i, j, v) : 0;
+	json_t *list = json_array(), *ranks = json_object_get(out, "ranks"),
+	       *victims = json_object_get(out, "victims"), *have;
+
+	for (uint32_t k = 0; k < n; k++) {
+		json_t *one = verdict_json(&v[k]);
+
+		json_object_set_new(one, "gpu_hours_lost", json_real(k ? 0 : cost->hours));
+		json_object_set_new(one, "gpu_hours_per_day", json_real(k ? 0 : cost->hours_per_day));
+		json_array_append_new(list, one);
+		for (uint32_t q = 0; k && q < v[k].rank_count; q++) {
+			size_t at;
+			bool known = false;
+
+			json_array_foreach(ranks, at, have)
+				known |= json_integer_value(have) == v[k].ranks[q];
+			if (!known)
+				json_array_append_new(ranks, json_integer(v[k].ranks[q]));
+			json_array_foreach(victims, at, have)
+				if (json_integer_value(have) == v[k].ranks[q])
+					json_array_remove(victims, at--);
+		}
+	}
+	json_object_set(out, "diagnosis", n ? json_array_get(list, 0) : json_null());
+	json_object_set_new(out, "diagnoses", list);
+	free(v);
+}
+
+static void put_figures(json_t *out, const struct incident *i, const struct incident_judgement *j,
+			const struct run *steps)
+{
+	static const struct member nobody;
+	const struct member *m = j->lead ? j->lead : &nobody;
+	const struct finding *f = j->finding;
+	bool seen = steps->flagged > 0 || !f;
+	double excess = m->expected_ns > 0 ? m->latency_ns / m->expected_ns - 1 : 0,
+	       self = m->expected_self_ns > 0 ? m->self_ns / m->expected_self_ns - 1 : 0;
+
+	json_object_set_new(out, "first_step",
+			    json_integer((json_int_t)(seen ? steps->first_step : f->first_step)));
+	json_object_set_new(out, "last_step",
+			    json_integer((json_int_t)(seen ? steps->last_step : f->last_step)));
+	json_object_set_new(out, "flagged_steps", json_integer((json_int_t)steps->flagged));
+	json_object_set_new(out, "steps_to_flag",
+			    json_integer((json_int_t)(steps->flagged ?
+					 steps->first_step - steps->onset_step + 1 : 0)));
+	json_object_set_new(out, "latency_ms", json_real(text_ms(m->latency_ns)));
+	json_object_set_new(out, "expected_ms", json_real(text_ms(m->expected_ns)));
+	json_object_set_new(out, "excess", json_real(m->expected_ns > 0 || !f ? excess :
+									       text_finite(f->excess)));
+	json_object_set_new(out, "self_excess",
+			    json_real(m->expected_self_ns > 0 || !f ? self : text_finite(f->excess)));
+	json_object_set_new(out, "parts", parts_json(m));
+	json_object_set_new(out, "uploaded_bytes", json_integer((json_int_t)i->bytes));
+	json_object_set_new(out, "raw_bytes", json_integer((json_int_t)i->raw_bytes));
+	json_object_set_new(out, "window_count", json_integer((json_int_t)i->windows));
+}
+
+json_t *incident_json_make(const struct incident_set *s, const struct incident *i,
+			   uint32_t job_ranks)
+{
+	uint64_t begin_unix_ns, end_unix_ns, duration_ns;
+	struct incident_judgement j;
+	struct cost cost;
+	struct run steps;
+	json_t *out;
+
+	incident_judge(i, job_ranks, &j);
+	incident_fault_time(i, &j, &begin_unix_ns, &end_unix_ns);
+	duration_ns = end_unix_ns > begin_unix_ns ? end_unix_ns - begin_unix_ns : 0;
+	steps = j.lead ? incident_fault_steps(i, j.lead) : (struct run){ .flagged = 0 };
+	cost = cost_of(i, &j, &steps, duration_ns);
+	out = json_pack("{s:s, s:s, s:s, s:s, s:I, s:I, s:f, s:s, s:s, s:i, s:o, s:o, s:o}", "id",
+			i->row.id, "job", i->row.job, "state", i->row.open ? "open" : "closed", "life",
+			life_of(s, i), "begin_unix_ns", (json_int_t)begin_unix_ns, "end_unix_ns",
+			(json_int_t)end_unix_ns, "duration_s", (double)duration_ns * 1e-9, "symptom",
+			j.symptom, "kind", finding_kind_name(j.kind), "job_ranks", (int)j.ranks, "ranks",
+			ranks_json(i, &j, true), "victims", ranks_json(i, &j, false), "nodes",
+			nodes_json(i, &j));
+	if (!out)
+		return NULL;
+	put_figures(out, i, &j, &steps);
+	put_verdicts(out, s, i, &j, &cost);
+	json_object_set_new(out, "gpu_hours_lost", json_real(cost.hours));
+	json_object_set_new(out, "gpu_hours_per_day", json_real(cost.hours_per_day));
+	json_object_set_new(out, "signals", signals_json(i, &j));
+	json_object_set_new(out, "findings", findings_json(i));
+	json_object_set_new(out, "missing", missing_json(i, &j));
+	return out;
+}
+
+const char *incident_reason_name(unsigned reason)
+{
+	switch ((enum window_reason)reason) {
+	case WINDOW_SELF:
+		return "self";
+	case WINDOW_COMM:
+		return "comm";
+	case WINDOW_DRIFT:
+		return "drift";
+	case WINDOW_STALL:
+		return "stall";
+	case WINDOW_ASKED:
+		return "asked";
+	case WINDOW_MANUAL:
+		return "manual";
+	case WINDOW_PEER:
+		return "peer";
+	}
+	return "unknown";
+}

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * incident_private.h - what an incident is made of, for the files that add to it (incident.c), judge it
+ * (incident_judge.c), diagnose it (verdict.c) and write it (incident_json.c). */
+#ifndef SYSOM_AGGREGATOR_INCIDENT_PRIVATE_H
+#define SYSOM_AGGREGATOR_INCIDENT_PRIVATE_H
+
+#include "aggregator/incident.h"
+#include "aggregator/picture.h"
+
+struct member {
+	int32_t rank;
+	char node[WIRE_TEXT_BYTES];
+	int32_t world_size;
+	uint32_t reasons; /* bit per enum window_reason */
+	uint64_t windows, summaries, flagged, first_step, last_step, onset_step, collectives, lost;
+	double self_excess_ns;
+	char lost_cause[32];
+	double weight; /* of the window that the medians and parts below come from */
+	double latency_ns, expected_ns, self_ns, expected_self_ns;
+	struct digest_part *parts; /* DIGEST_PARTS_MAX or NULL */
+	uint32_t part_count;
+	struct os_signal *signals; /* DIGEST_SIGNALS_MAX or NULL; of all windows, the strongest */
+	uint32_t signal_count;
+	struct picture *slow, *calm; /* of the window that says most, and of its healthy steps; or NULL */
+	double accused_ns; /* lost by what a finding across ranks says; 0: no finding names it */
+	uint64_t own_begin_unix_ns; /* of its first own window; 0 none */
+};
+
+struct anomaly {
+	uint8_t id[16];
+};
+
+/* Slow steps of one rank without healthy ones between: windows that go on where another ends. (An
+ * anomaly also holds what comes seconds later.) */
+struct run {
+	uint64_t member; /* member_key() */
+	uint32_t reasons;
+	uint64_t flagged, first_step, last_step, onset_step;
+	uint64_t begin_unix_ns, end_unix_ns;
+	double self_excess_ns;
+};
+
+struct incident {
+	struct incident *next;
+	struct incident_row row;
+	struct member *members;
+	uint32_t member_count, member_room;
+	struct anomaly *anomalies; /* of the members' windows, for those that arrive far apart */
+	uint32_t anomaly_count, anomaly_room;
+	struct run *runs;
+	uint32_t run_count, run_room;
+	struct incident_finding *findings;
+	uint32_t finding_count, finding_room;
+	uint64_t windows, bytes, raw_bytes, ranks_dropped, findings_dropped;
+	uint64_t order; /* of creation */
+	bool blameless; /* imbalance: no window and no other finding joins it */
+};
+
+struct incident_set {
+	struct incident_config config;
+	struct incident *first;
+	uint32_t count;
+	uint64_t orders, picture_bytes;
+};
+
+/* Who is to blame, and for what. */
+struct incident_judgement {
+	const char *symptom;
+	enum finding_kind kind;
+	uint32_t reason; /* whose windows make ranks culprits; 0: no window does */
+	double worst;	 /* blame by windows */
+	uint32_t culprits, suspects, ranks; /* ranks: of the job, as far as known */
+	const struct member *lead; /* the worst culprit, else the worst victim; NULL: nobody is known */
+	const struct finding *finding; /* the one that says most; NULL none */
+};
+
+void incident_judge(const struct incident *i, uint32_t job_ranks, struct incident_judgement *out);
+bool incident_is_culprit(const struct incident *i, const struct incident_judgement *j,
+			 const struct member *m);
+/* When the fault was: from the culprits' runs (everybody's where there is no culprit) that are more
+ * than hiccups; where all are hiccups, the incident's own time. */
+void incident_fault_time(const struct incident *i, const struct incident_judgement *j,
+			 uint64_t *begin_unix_ns, uint64_t *end_unix_ns);
+/* Its steps that were slow, by the same rule. */
+struct run incident_fault_steps(const struct incident *i, const struct member *m);
+/* Slow for longer than a moment. */
+bool incident_is_lasting(const struct incident *i, const struct member *m);
+json_t *incident_json_make(const struct incident_set *s, const struct incident *i,
+			   uint32_t job_ranks);
+void incident_run_merge(struct run *to, const struct run *from);
+uint64_t incident_member_key(int32_t rank, const char *node);
+#define INCIDENT_REASON(m, r) ((m)->reasons >> (r)&1)
+
+#endif

@@ -1,0 +1,618 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Kernels are given to the step in whose span their launch lies, since the device trails the host.
+ * Means over the steps, not medians: kernels of one name may run in some steps only. CPU samples
+ * have the time of their slice, which is longer than a step: they are spread over the whole window.
+ */
+#include "aggregator/picture.h"
+
+#include <math.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "aggregator/text.h"
+#include "analysis/median.h"
+#include "base/hash.h"
+#include "base/limits.h"
+
+#define NAME_BYTES LIMIT_PICTURE_NAME_BYTES
+/* Threads that launch less than this share of the most are helpers. */
+#define LAUNCHES_SHARE 0.2
+#define LAUNCH_THREADS 8u
+#define THREADS_MAX    64u
+/* A file that so many addresses in a row are not found in has no symbols. */
+#define MISSES_MAX 16u
+#define TABLE_ROOM 4096u /* entries of a hash table, at most half of them in use */
+
+struct part {
+	struct diagnosis_rank rank; /* its arrays are the picture's */
+	struct diagnosis_kernel *kernels;
+};
+
+struct picture {
+	atomic_uint holders;
+	struct part slow, calm;
+	struct diagnosis_function *functions;
+	uint32_t function_count;
+	char *pool; /* all names */
+	size_t pool_bytes, pool_room, bytes;
+	struct os_signal *signals;
+	char node[WIRE_TEXT_BYTES], launch_thread[32], gil_holder[128];
+};
+
+struct picture *picture_hold(struct picture *p)
+{
+	if (p)
+		atomic_fetch_add_explicit(&p->holders, 1, memory_order_relaxed);
+	return p;
+}
+
+void picture_drop(struct picture *p)
+{
+	/* acq_rel: pairs with the other holders' drops, so that the last one sees their reads done
+	 */
+	if (!p || atomic_fetch_sub_explicit(&p->holders, 1, memory_order_acq_rel) != 1)
+		return;
+	free(p->slow.kernels);
+	free(p->calm.kernels);
+	free(p->functions);
+	free(p->signals);
+	free(p->pool);
+	free(p);
+}
+
+size_t picture_bytes(const struct picture *p)
+{
+	return p->bytes;
+}
+
+uint32_t picture_steps(const struct picture *p, bool calm)
+{
+	return (calm ? &p->calm : &p->slow)->rank.steps;
+}
+
+void picture_rank(const struct picture *p, bool calm, struct diagnosis_rank *out)
+{
+	*out = (calm ? &p->calm : &p->slow)->rank;
+}
+
+/* Offsets while the pool may still move; turned into pointers at the end. 0: no room. */
+static size_t pool_put(struct picture *p, const char *text)
+{
+	size_t n = strnlen(text, NAME_BYTES - 1), at = p->pool_bytes;
+
+	if (at + n + 1 > LIMIT_PICTURE_POOL_BYTES)
+		return 0;
+	if (at + n + 1 > p->pool_room) {
+		size_t room = 2 * p->pool_room + n + 4096;
+		char *pool = realloc(p->pool, room);
+
+		if (!pool)
+			return 0;
+		p->pool = pool;
+		p->pool_room = room;
+	}
+	memcpy(p->pool + at, text, n);
+	p->pool[at + n] = '\0';
+	p->pool_bytes = at + n + 1;
+	return at;
+}
+
+/* ---- steps ---- */
+
+enum part_of { PART_NONE, PART_SLOW, PART_CALM };
+
+struct span {
+	uint64_t begin_ns, end_ns;
+	enum part_of part;
+};
+
+static uint32_t slow_flag(const struct window *w)
+{
+	uint32_t flags = 0;
+
+	for (uint32_t i = 0; i < w->step_count; i++)
+		flags |= w->steps[i].flags;
+	return flags & WINDOW_STEP_FLAGGED ? WINDOW_STEP_FLAGGED : flags & WINDOW_STEP_OUT;
+}
+
+static enum part_of part_of(const struct window_step *s, uint32_t slow)
+{
+	if (s->step.flags & (STEP_FLAG_FIRST | STEP_FLAG_GAP | STEP_FLAG_INCOMPLETE))
+		return PART_NONE;
+	if (!slow || s->flags & slow)
+		return PART_SLOW;
+	return s->flags & (WINDOW_STEP_OUT | WINDOW_STEP_FLAGGED) ? PART_NONE : PART_CALM;
+}
+
+static double figure(const struct step *s, int which)
+{
+	const uint64_t list[] = {s->latency_ns,	     s->self_ns, s->compute_ns, s->comm_ns,
+				 s->exposed_comm_ns, s->copy_ns, s->idle_ns};
+
+	return which < 7 ? (double)list[which] : (double)s->kernels;
+}
+
+static void sum_up(const struct window *w, uint32_t slow, enum part_of which, double *scratch,
+		   struct diagnosis_rank *r)
+{
+	double *const to[] = {&r->step_ns,	   &r->self_ns, &r->compute_ns, &r->comm_ns,
+			      &r->exposed_comm_ns, &r->copy_ns, &r->idle_ns,	&r->kernels};
+
+	*r = (struct diagnosis_rank){.rank = w->rank.rank,
+				     .late_ns = -1,
+				     .late_gap_ns = -1,
+				     .off_ns = -1,
+				     .gil_wait_ns = -1};
+	for (int f = 0; f < 8; f++) {
+		uint32_t n = 0;
+
+		for (uint32_t i = 0; i < w->step_count; i++)
+			if (part_of(&w->steps[i], slow) == which)
+				scratch[n++] = figure(&w->steps[i].step, f);
+		*to[f] = median_of(scratch, n);
+		r->steps = n;
+	}
+}
+
+/* ---- sums by name ---- */
+
+struct entry {
+	uint64_t hash;			 /* 0: free */
+	size_t name;			 /* in the pool */
+	double self, total, off, launch; /* kernels: total and count in total, self */
+	uint32_t seen;
+	uint8_t kind;
+	bool collective;
+};
+
+struct table {
+	struct entry *e; /* TABLE_ROOM */
+	uint32_t count;
+};
+
+static struct entry *find(struct picture *p, struct table *t, unsigned kind, const char *name)
+{
+	uint64_t hash = hash_mix(hash_bytes(HASH_SEED ^ kind, name, strlen(name))) | 1;
+	uint32_t at = (uint32_t)hash & (TABLE_ROOM - 1);
+	size_t text;
+
+	while (t->e[at].hash && t->e[at].hash != hash)
+		at = (at + 1) & (TABLE_ROOM - 1);
+	if (t->e[at].hash)
+		return &t->e[at];
+	if (t->count >= TABLE_ROOM / 2)
+		return NULL;
+	text = pool_put(p, name);
+	if (!text)
+		return NULL;
+	t->count++;
+	t->e[at] = (struct entry){.hash = hash, .name = text, .kind = (uint8_t)kind};
+	return &t->e[at];
+}
+
+static int by_weight(const void *a, const void *b)
+{
+	const struct entry *x = a, *y = b;
+	double p = x->total > x->off ? x->total : x->off, q = y->total > y->off ? y->total : y->off;
+
+	if (p > q || p < q)
+		return p > q ? -1 : 1;
+	return x->hash < y->hash ? -1 : x->hash > y->hash;
+}
+
+/* ---- kernels ---- */
+
+static const struct span *span_of(const struct span *spans, uint32_t count, uint64_t t)
+{
+	uint32_t low = 0, high = count;
+
+	while (low < high) {
+		uint32_t middle = (low + high) / 2;
+
+		if (spans[middle].end_ns <= t)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low < count && spans[low].begin_ns <= t ? &spans[low] : NULL;
+}
+
+static void take_kernels(struct picture *p, const struct window *w, const struct span *spans,
+			 struct table *slow, struct table *calm)
+{
+	for (uint32_t i = 0; w->device && i < w->device_count; i++) {
+		const struct record *r = &w->device[i];
+		const struct span *s =
+		    span_of(spans, w->step_count, r->launch_ns ? r->launch_ns : r->begin_ns);
+		struct entry *e;
+
+		if ((r->kind != RECORD_KERNEL && r->kind != RECORD_COLL_KERNEL) || !s ||
+		    s->part == PART_NONE || r->name >= w->name_count || !w->names ||
+		    r->end_ns < r->begin_ns)
+			continue;
+		e = find(p, s->part == PART_SLOW ? slow : calm, 0, w->names[r->name]);
+		if (!e)
+			continue;
+		e->total += (double)(r->end_ns - r->begin_ns);
+		e->self += 1;
+		e->collective |= r->kind == RECORD_COLL_KERNEL;
+	}
+}
+
+static void keep_kernels(struct table *t, struct part *part)
+{
+	uint32_t n = t->count < LIMIT_PICTURE_KERNELS ? t->count : LIMIT_PICTURE_KERNELS;
+
+	qsort(t->e, TABLE_ROOM, sizeof(*t->e), by_weight);
+	part->kernels = n && part->rank.steps ? calloc(n, sizeof(*part->kernels)) : NULL;
+	for (uint32_t i = 0; part->kernels && i < n; i++) {
+		struct diagnosis_kernel *k = &part->kernels[part->rank.kernel_count++];
+
+		k->name = (const char *)t->e[i].name; /* an offset until the pool is done */
+		k->count = t->e[i].self / part->rank.steps;
+		k->total_ns = t->e[i].total / part->rank.steps;
+		k->collective = t->e[i].collective;
+	}
+}
+
+/* ---- threads ---- */
+
+struct threads {
+	uint32_t tid[THREADS_MAX], launches[THREADS_MAX];
+	uint32_t count;
+	uint32_t launching[LAUNCH_THREADS];
+	uint32_t launching_count;
+};
+
+static bool is_launch(const struct record *r)
+{
+	return r->kind == RECORD_LAUNCH || r->kind == RECORD_GRAPH_LAUNCH || r->kind == RECORD_COLL;
+}
+
+static bool has_samples(const struct window *w, uint32_t tid)
+{
+	for (uint32_t i = 0; i < w->stacks.sample_count; i++)
+		if (w->stacks.samples[i].tid == tid)
+			return true;
+	return false;
+}
+
+static void find_threads(const struct window *w, struct threads *t)
+{
+	uint32_t most = 0, k;
+
+	memset(t, 0, sizeof(*t));
+	for (uint32_t i = 0; w->host && i < w->host_count; i++) {
+		if (!is_launch(&w->host[i]))
+			continue;
+		for (k = 0; k < t->count && t->tid[k] != w->host[i].thread; k++)
+			;
+		if (k == THREADS_MAX)
+			continue;
+		t->count += k == t->count;
+		t->tid[k] = w->host[i].thread;
+		if (++t->launches[k] > most)
+			most = t->launches[k];
+	}
+	for (k = 0; k < t->count && t->launching_count < LAUNCH_THREADS; k++)
+		if (t->launches[k] >= LAUNCHES_SHARE * most && has_samples(w, t->tid[k]))
+			t->launching[t->launching_count++] = t->tid[k];
+	/* without records, or in another PID namespace: the thread that the process began with */
+	if (!t->launching_count && w->rank.pid)
+		t->launching[t->launching_count++] = w->rank.pid;
+}
+
+static bool launches(const struct threads *t, uint32_t tid)
+{
+	for (uint32_t k = 0; k < t->launching_count; k++)
+		if (t->launching[k] == tid)
+			return true;
+	return false;
+}
+
+/* ---- functions ---- */
+
+struct namer {
+	picture_name_fn fn;
+	void *arg;
+	char **known; /* by frame */
+	uint8_t
+	    *misses; /* by object: names in a row that were not found; then nobody asks any more */
+};
+
+static const char *base_of(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+
+	return slash && slash[1] ? slash + 1 : path;
+}
+
+static bool resolve(const struct window *w, struct namer *n, const struct stack_frame *f, char *out,
+		    size_t bytes)
+{
+	const struct stack_object *o = &w->stacks.objects[f->object];
+	uint8_t *misses = &n->misses[f->object];
+
+	if (!n->fn || *misses >= MISSES_MAX)
+		return false;
+	if (n->fn(n->arg, o->build_id, o->build_id_bytes,
+		  f->address - (f->flags & STACK_FRAME_RETURN ? 1 : 0), out, bytes) &&
+	    *out) {
+		*misses = 0;
+		return true;
+	}
+	++*misses;
+	return false;
+}
+
+static void name_frame(const struct window *w, struct namer *n, const struct stack_frame *f,
+		       char *out, size_t bytes)
+{
+	const struct stack_batch *b = &w->stacks;
+	const char *text;
+
+	switch (f->kind) {
+	case STACK_FRAME_KERNEL:
+		text_copy(out, bytes, stack_batch_text(b, f->object));
+		return;
+	case STACK_FRAME_PYTHON:
+		text = stack_batch_text(b, f->file);
+		snprintf(out, bytes, "%s%s%s%s", stack_batch_text(b, f->object), *text ? " (" : "",
+			 base_of(text), *text ? ")" : "");
+		return;
+	case STACK_FRAME_NATIVE:
+		if (f->object >= b->object_count)
+			break;
+		if (resolve(w, n, f, out, bytes))
+			return;
+		snprintf(out, bytes, "[%s]",
+			 base_of(stack_batch_text(b, b->objects[f->object].path)));
+		return;
+	default:
+		break;
+	}
+	text_copy(out, bytes, "[jit]");
+}
+
+static const char *frame_name(const struct window *w, struct namer *n, uint32_t frame, char *room)
+{
+	if (n->known[frame])
+		return n->known[frame];
+	name_frame(w, n, &w->stacks.frames[frame], room, NAME_BYTES);
+	n->known[frame] = strdup(room);
+	return n->known[frame] ? n->known[frame] : room;
+}
+
+static unsigned kind_of(const struct stack_frame *f)
+{
+	return f->kind == STACK_FRAME_KERNEL   ? DIAGNOSIS_KERNEL
+	       : f->kind == STACK_FRAME_PYTHON ? DIAGNOSIS_PYTHON
+					       : DIAGNOSIS_NATIVE;
+}
+
+static void take_sample(struct picture *p, const struct window *w, const struct threads *t,
+			struct namer *names, struct table *functions, uint32_t sample)
+{
+	const struct stack_batch *b = &w->stacks;
+	const struct stack_sample *s = &b->samples[sample];
+	const struct stack *st = &b->stacks[s->stack];
+	bool off = s->kind == STACK_OFF_CPU, launching = launches(t, s->tid);
+	char room[NAME_BYTES];
+
+	if (off && !launching)
+		return;
+	for (uint32_t i = 0; i < st->count; i++) {
+		const struct stack_frame *f = &b->frames[st->first + i];
+		struct entry *e =
+		    find(p, functions, kind_of(f), frame_name(w, names, st->first + i, room));
+
+		if (!e)
+			continue;
+		if (!i && !off)
+			e->self += (double)s->weight_ns;
+		if (e->seen == sample + 1)
+			continue;
+		e->seen = sample + 1;
+		*(off ? &e->off : &e->total) += (double)s->weight_ns;
+		if (!off && launching)
+			e->launch += (double)s->weight_ns;
+	}
+}
+
+/* Who has the GIL while launching threads wait: the function and thread of most samples. */
+static void find_holder(struct picture *p, const struct window *w, const struct threads *t,
+			struct namer *names)
+{
+	const struct stack_batch *b = &w->stacks;
+	struct table holders = {calloc(TABLE_ROOM, sizeof(*holders.e)), 0};
+	char room[NAME_BYTES], text[NAME_BYTES];
+	const struct entry *best = NULL;
+
+	for (uint32_t i = 0; holders.e && i < b->sample_count; i++) {
+		const struct stack_sample *s = &b->samples[i];
+		const struct stack *st = &b->stacks[s->stack];
+		struct entry *e;
+		uint32_t k = 0;
+
+		if (s->gil != STACK_GIL_HOLDER || launches(t, s->tid))
+			continue;
+		while (k < st->count && b->frames[st->first + k].kind != STACK_FRAME_PYTHON)
+			k++;
+		if (k == st->count)
+			continue;
+		snprintf(text, sizeof(text), "%.300s in thread %s",
+			 frame_name(w, names, st->first + k, room), stack_batch_text(b, s->comm));
+		e = find(p, &holders, 0, text);
+		if (!e)
+			continue;
+		e->total += (double)s->weight_ns;
+		if (!best || e->total > best->total)
+			best = e;
+	}
+	if (best)
+		text_copy(p->gil_holder, sizeof(p->gil_holder), p->pool + best->name);
+	free(holders.e);
+}
+
+static void take_threads(struct picture *p, const struct window *w, const struct threads *t,
+			 struct diagnosis_rank *r)
+{
+	const struct stack_batch *b = &w->stacks;
+
+	r->cpu_ns = r->off_ns = r->gil_wait_ns = 0;
+	for (uint32_t i = 0; i < b->sample_count; i++) {
+		const struct stack_sample *s = &b->samples[i];
+		bool launching = launches(t, s->tid);
+
+		if (s->kind == STACK_ON_CPU) {
+			r->cpu_ns += (double)s->weight_ns;
+			r->samples += s->count;
+		} else if (launching) {
+			r->off_ns += (double)s->weight_ns;
+		}
+		if (launching && s->gil == STACK_GIL_WAITER)
+			r->gil_wait_ns += (double)s->weight_ns;
+		if (launching && !p->launch_thread[0])
+			text_copy(p->launch_thread, sizeof(p->launch_thread),
+				  stack_batch_text(b, s->comm));
+	}
+}
+
+static void keep_functions(struct picture *p, struct table *t, double scale)
+{
+	uint32_t n = t->count < LIMIT_PICTURE_FUNCTIONS ? t->count : LIMIT_PICTURE_FUNCTIONS;
+
+	qsort(t->e, TABLE_ROOM, sizeof(*t->e), by_weight);
+	p->functions = n ? calloc(n, sizeof(*p->functions)) : NULL;
+	for (uint32_t i = 0; p->functions && i < n; i++)
+		p->functions[p->function_count++] =
+		    (struct diagnosis_function){.name = (const char *)t->e[i].name,
+						.kind = t->e[i].kind,
+						.self_ns = t->e[i].self * scale,
+						.total_ns = t->e[i].total * scale,
+						.off_ns = t->e[i].off * scale,
+						.launch_ns = t->e[i].launch * scale};
+}
+
+static void take_stacks(struct picture *p, const struct window *w, picture_name_fn name, void *arg)
+{
+	const struct stack_batch *b = &w->stacks;
+	struct diagnosis_rank *r = &p->slow.rank;
+	uint64_t begin = b->begin_ns ? b->begin_ns : w->begin_ns,
+		 end = b->end_ns > begin ? b->end_ns : w->end_ns;
+	struct table functions = {calloc(TABLE_ROOM, sizeof(*functions.e)), 0};
+	struct namer names = {.fn = name,
+			      .arg = arg,
+			      .known = calloc((size_t)b->frame_count + 1, sizeof(*names.known)),
+			      .misses = calloc((size_t)b->object_count + 1, 1)};
+	struct threads t;
+	double scale;
+
+	if (!functions.e || !names.known || !names.misses || end <= begin || !(r->step_ns > 0)) {
+		free(functions.e);
+		free(names.known);
+		free(names.misses);
+		return;
+	}
+	scale = r->step_ns / (double)(end - begin);
+	find_threads(w, &t);
+	for (uint32_t i = 0; i < b->sample_count; i++)
+		take_sample(p, w, &t, &names, &functions, i);
+	take_threads(p, w, &t, r);
+	if (r->gil_wait_ns > 0)
+		find_holder(p, w, &t, &names);
+	r->cpu_ns *= scale;
+	r->off_ns *= scale;
+	r->gil_wait_ns *= scale;
+	keep_functions(p, &functions, scale);
+	for (uint32_t i = 0; i < b->frame_count; i++)
+		free(names.known[i]);
+	free(names.known);
+	free(names.misses);
+	free(functions.e);
+}
+
+/* ---- all together ---- */
+
+/* Offsets become pointers: the pool does not move any more. */
+static void finish(struct picture *p)
+{
+	struct part *const parts[] = {&p->slow, &p->calm};
+
+	for (uint32_t i = 0; i < p->function_count; i++)
+		p->functions[i].name = p->pool + (size_t)p->functions[i].name;
+	for (int k = 0; k < 2; k++) {
+		for (uint32_t i = 0; i < parts[k]->rank.kernel_count; i++)
+			parts[k]->kernels[i].name = p->pool + (size_t)parts[k]->kernels[i].name;
+		parts[k]->rank.kernel = parts[k]->kernels;
+		parts[k]->rank.node = p->node;
+		p->bytes += parts[k]->rank.kernel_count * sizeof(struct diagnosis_kernel);
+	}
+	p->slow.rank.function = p->functions;
+	p->slow.rank.function_count = p->function_count;
+	p->slow.rank.launch_thread = p->launch_thread[0] ? p->launch_thread : NULL;
+	p->slow.rank.gil_holder = p->gil_holder[0] ? p->gil_holder : NULL;
+	p->bytes += sizeof(*p) + p->pool_room + p->function_count * sizeof(*p->functions);
+}
+
+static void take_signals(struct picture *p, const struct window *w)
+{
+	uint32_t n = 0;
+
+	p->signals = w->signal_count ? calloc(LIMIT_WINDOW_SIGNALS, sizeof(*p->signals)) : NULL;
+	for (uint32_t i = 0; p->signals && i < w->signal_count; i++)
+		os_signal_put(p->signals, &n, LIMIT_WINDOW_SIGNALS, &w->signals[i]);
+	p->slow.rank.signal = p->signals;
+	p->slow.rank.signal_count = n;
+	p->bytes += p->signals ? LIMIT_WINDOW_SIGNALS * sizeof(*p->signals) : 0;
+}
+
+static bool take_steps(struct picture *p, const struct window *w)
+{
+	double *scratch = malloc(w->step_count * sizeof(*scratch) + 1);
+	struct span *spans = calloc((size_t)w->step_count + 1, sizeof(*spans));
+	struct table slow = {calloc(TABLE_ROOM, sizeof(*slow.e)), 0},
+		     calm = {calloc(TABLE_ROOM, sizeof(*calm.e)), 0};
+	uint32_t flag = slow_flag(w);
+	bool good = scratch && spans && slow.e && calm.e;
+
+	for (uint32_t i = 0; good && i < w->step_count; i++)
+		spans[i] = (struct span){w->steps[i].step.begin_ns, w->steps[i].step.end_ns,
+					 part_of(&w->steps[i], flag)};
+	if (good) {
+		sum_up(w, flag, PART_SLOW, scratch, &p->slow.rank);
+		sum_up(w, flag, PART_CALM, scratch, &p->calm.rank);
+		take_kernels(p, w, spans, &slow, &calm);
+		keep_kernels(&slow, &p->slow);
+		keep_kernels(&calm, &p->calm);
+	}
+	free(scratch);
+	free(spans);
+	free(slow.e);
+	free(calm.e);
+	return good;
+}
+
+struct picture *picture_make(const struct window *w, picture_name_fn name, void *arg)
+{
+	struct picture *p;
+
+	if (!w->step_count && !w->signal_count && !w->stacks.sample_count)
+		return NULL;
+	p = calloc(1, sizeof(*p));
+	if (!p)
+		return NULL;
+	atomic_init(&p->holders, 1);
+	text_copy(p->node, sizeof(p->node), w->rank.node);
+	pool_put(p, ""); /* so that no name has offset 0 */
+	if (!p->pool || !take_steps(p, w)) {
+		picture_drop(p);
+		return NULL;
+	}
+	if (w->stacks.sample_count)
+		take_stacks(p, w, name, arg);
+	take_signals(p, w);
+	finish(p);
+	return p;
+}

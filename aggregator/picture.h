@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * picture.h - what a diagnosis needs to know of one window: where its slow steps went and its
+ * healthy ones, by kernel name, and what its threads did meanwhile, by function. Some 50 KB of some
+ * 100 KB to 8 MB; bounded by LIMIT_PICTURE_*. Names: Python and kernel functions as the window has
+ * them, native ones through the caller's resolver, else "[libx.so]". Kernels by mangled name. Owns:
+ * its memory, by count of holders. Threads: any; it does not change. Trust: the window was decoded,
+ * its numbers are checked here. */
+#ifndef SYSOM_AGGREGATOR_PICTURE_H
+#define SYSOM_AGGREGATOR_PICTURE_H
+
+#include "analysis/diagnosis.h"
+#include "wire/window.h"
+
+struct picture; /* opaque */
+
+/* Puts the name of the function at an ELF address of a file into out; false: not known. */
+typedef bool (*picture_name_fn)(void *arg, const uint8_t *build_id, size_t build_id_bytes,
+				uint64_t address, char *out, size_t out_bytes);
+
+/* name NULL: native functions stay without names. NULL: nothing to tell, or no memory. */
+struct picture *picture_make(const struct window *w, picture_name_fn name, void *arg);
+struct picture *picture_hold(struct picture *p);
+void picture_drop(struct picture *p); /* NULL is a no-op */
+size_t picture_bytes(const struct picture *p);
+/* Steps of the slow part (flagged; where none is, those that are out; where none is either, all)
+ * and of the calm part (neither out nor flagged). */
+uint32_t picture_steps(const struct picture *p, bool calm);
+/* Borrows p. Calm: no functions, since samples are not told apart by step. */
+void picture_rank(const struct picture *p, bool calm, struct diagnosis_rank *out);
+
+#endif

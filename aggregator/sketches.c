@@ -1,0 +1,350 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "aggregator/sketches.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "analysis/median.h"
+#include "base/limits.h"
+#include "wire/codec.h"
+
+#define FIGURES(X)                                                                                 \
+	X(latency_ns)                                                                              \
+	X(latency_mad_ns) X(self_ns) X(self_mad_ns) X(compute_ns) X(comm_ns) X(exposed_comm_ns)    \
+	    X(copy_ns) X(idle_ns) X(launches) X(cpu_ns) X(off_ns) X(gil_wait_ns)
+
+/* A function or kernel of one sketch: two figures under a name. */
+struct named {
+	const char *name;
+	uint32_t kind;
+	double a, b, c;
+};
+
+static int by_name(const void *x, const void *y)
+{
+	const struct named *p = x, *q = y;
+
+	return p->kind != q->kind ? (p->kind < q->kind ? -1 : 1) : strcmp(p->name, q->name);
+}
+
+/* Merges runs of equal names in place; a run in less than half of n sketches is dropped. The number
+ * left. */
+static uint32_t fold(struct named *v, uint32_t count, uint32_t n, double *scratch)
+{
+	uint32_t made = 0, begin = 0;
+
+	qsort(v, count, sizeof(*v), by_name);
+	while (begin < count) {
+		uint32_t end = begin;
+
+		while (end < count && !by_name(&v[begin], &v[end]))
+			end++;
+		if (2 * (end - begin) >= n) {
+			struct named to = v[begin];
+			uint32_t have = end - begin < n ? end - begin : n;
+
+			for (int k = 0; k < 3; k++) {
+				memset(scratch, 0, n * sizeof(*scratch));
+				for (uint32_t i = 0; i < have; i++)
+					scratch[i] = k == 0   ? v[begin + i].a
+						     : k == 1 ? v[begin + i].b
+							      : v[begin + i].c;
+				*(k == 0 ? &to.a : k == 1 ? &to.b : &to.c) = median_of(scratch, n);
+			}
+			if (to.a > 0 || to.b > 0)
+				v[made++] = to;
+		}
+		begin = end;
+	}
+	return made;
+}
+
+static int by_b(const void *x, const void *y)
+{
+	const struct named *p = x, *q = y;
+
+	return p->b > q->b ? -1 : p->b < q->b ? 1 : strcmp(p->name, q->name);
+}
+
+static int merge_functions(const struct sketch *const *in, uint32_t n, double *scratch,
+			   struct sketch *out)
+{
+	uint32_t total = 0, at = 0;
+	struct named *v;
+	int err = 0;
+
+	for (uint32_t i = 0; i < n; i++)
+		total += in[i]->function_count;
+	v = malloc((total + 1) * sizeof(*v));
+	if (!v)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < n; i++)
+		for (uint32_t k = 0; k < in[i]->function_count; k++) {
+			const struct sketch_function *f = &in[i]->functions[k];
+
+			v[at++] = (struct named){f->name, f->kind, f->self_share, f->total_share,
+						 f->off_ns};
+		}
+	total = fold(v, total, n, scratch);
+	qsort(v, total, sizeof(*v), by_b);
+	total = total < LIMIT_SKETCH_FUNCTIONS ? total : LIMIT_SKETCH_FUNCTIONS;
+	out->functions = calloc(total + 1, sizeof(*out->functions));
+	for (uint32_t i = 0; i < total && out->functions; i++) {
+		char *name = strdup(v[i].name);
+
+		if (!name)
+			err = -ENOMEM;
+		else
+			out->functions[out->function_count++] =
+			    (struct sketch_function){name, v[i].kind, v[i].a, v[i].b, v[i].c};
+	}
+	free(v);
+	return out->functions ? err : -ENOMEM;
+}
+
+static int merge_kernels(const struct sketch *const *in, uint32_t n, double *scratch,
+			 struct sketch *out)
+{
+	uint32_t total = 0, at = 0;
+	struct named *v;
+	int err = 0;
+
+	for (uint32_t i = 0; i < n; i++)
+		total += in[i]->kernel_count;
+	v = malloc((total + 1) * sizeof(*v));
+	if (!v)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < n; i++)
+		for (uint32_t k = 0; k < in[i]->kernel_count; k++) {
+			const struct sketch_kernel *f = &in[i]->kernels[k];
+
+			v[at++] = (struct named){f->name, 0, f->per_step, f->ns_per_step, 0};
+		}
+	total = fold(v, total, n, scratch);
+	qsort(v, total, sizeof(*v), by_b);
+	total = total < LIMIT_SKETCH_KERNELS ? total : LIMIT_SKETCH_KERNELS;
+	out->kernels = calloc(total + 1, sizeof(*out->kernels));
+	for (uint32_t i = 0; i < total && out->kernels; i++) {
+		char *name = strdup(v[i].name);
+
+		if (!name)
+			err = -ENOMEM;
+		else
+			out->kernels[out->kernel_count++] =
+			    (struct sketch_kernel){name, v[i].a, v[i].b};
+	}
+	free(v);
+	return out->kernels ? err : -ENOMEM;
+}
+
+static const char *setting_of(const struct sketch *s, const char *name)
+{
+	for (uint32_t i = 0; i < s->setting_count; i++)
+		if (!strcmp(s->settings[i].name, name))
+			return s->settings[i].value;
+	return NULL;
+}
+
+static int merge_settings(const struct sketch *const *in, uint32_t n, struct sketch *out)
+{
+	out->settings = calloc(in[0]->setting_count + 1, sizeof(*out->settings));
+	if (!out->settings)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < in[0]->setting_count; i++) {
+		const struct sketch_setting *s = &in[0]->settings[i];
+		struct sketch_setting *to = &out->settings[out->setting_count];
+		bool same = true;
+
+		for (uint32_t k = 1; k < n && same; k++) {
+			const char *other = setting_of(in[k], s->name);
+
+			same = other && !strcmp(other, s->value);
+		}
+		if (!same)
+			continue;
+		to->name = strdup(s->name);
+		to->value = strdup(s->value);
+		if (!to->name || !to->value) {
+			free(to->name);
+			free(to->value);
+			return -ENOMEM;
+		}
+		out->setting_count++;
+	}
+	return 0;
+}
+
+int sketches_merge(const struct sketch *const *in, uint32_t n, struct sketch *out)
+{
+	double *scratch = calloc(n + 1, sizeof(*scratch));
+	uint32_t known = 0;
+	int err;
+
+	memset(out, 0, sizeof(*out));
+	if (!n || !scratch) {
+		free(scratch);
+		return n ? -ENOMEM : -EINVAL;
+	}
+	out->rank = in[0]->rank;
+	out->rank.rank = -1;
+	out->begin_ns = UINT64_MAX;
+	for (uint32_t i = 0; i < n; i++) {
+		out->steps += in[i]->steps;
+		out->flagged += in[i]->flagged;
+		out->samples += in[i]->samples;
+		out->begin_ns = in[i]->begin_ns < out->begin_ns ? in[i]->begin_ns : out->begin_ns;
+		out->end_ns = in[i]->end_ns > out->end_ns ? in[i]->end_ns : out->end_ns;
+	}
+	out->realtime_offset_ns = in[0]->realtime_offset_ns;
+#define X(f)                                                                                       \
+	known = 0;                                                                                 \
+	for (uint32_t i = 0; i < n; i++)                                                           \
+		if (in[i]->f > 0)                                                                  \
+			scratch[known++] = in[i]->f;                                               \
+	out->f = 2 * known >= n ? median_of(scratch, known) : 0;
+	FIGURES(X)
+#undef X
+	err = merge_functions(in, n, scratch, out);
+	if (!err)
+		err = merge_kernels(in, n, scratch, out);
+	if (!err)
+		err = merge_settings(in, n, out);
+	free(scratch);
+	if (err)
+		wire_sketch_free(out);
+	return err;
+}
+
+static void cut(struct sketch *s)
+{
+	uint32_t functions = s->function_count * 3 / 4, kernels = s->kernel_count * 3 / 4;
+
+	while (s->function_count > functions) {
+		free(s->functions[--s->function_count].name);
+		s->functions_cut++;
+	}
+	while (s->kernel_count > kernels) {
+		free(s->kernels[--s->kernel_count].name);
+		s->kernels_cut++;
+	}
+}
+
+int sketches_encode(struct sketch *s, struct buf *out)
+{
+	int err;
+
+	while ((err = wire_sketch_encode(s, out)) == -EMSGSIZE &&
+	       (s->function_count || s->kernel_count)) {
+		buf_clear(out);
+		cut(s);
+	}
+	return err;
+}
+
+/* ---- comparing ---- */
+
+static const struct sketch_function *function_in(const struct sketch *s,
+						 const struct sketch_function *f)
+{
+	for (uint32_t i = 0; i < s->function_count; i++)
+		if (s->functions[i].kind == f->kind && !strcmp(s->functions[i].name, f->name))
+			return &s->functions[i];
+	return NULL;
+}
+
+static const struct sketch_kernel *kernel_in(const struct sketch *s, const char *name)
+{
+	for (uint32_t i = 0; i < s->kernel_count; i++)
+		if (!strcmp(s->kernels[i].name, name))
+			return &s->kernels[i];
+	return NULL;
+}
+
+/* Of the difference of two shares, from their samples. */
+static double share_error(double p, double samples)
+{
+	return samples >= 1 ? (p * (1 - p) + 0.25 / samples) / samples : 0.25;
+}
+
+static double compare_functions(const struct sketch *base, const struct sketch *now, double delta,
+				struct finding *f)
+{
+	double grown = 0;
+
+	if (!base->function_count || !now->function_count)
+		return 0;
+	for (uint32_t i = 0; i < now->function_count; i++) {
+		const struct sketch_function *n = &now->functions[i], *b = function_in(base, n);
+		double before = b ? b->total_share : 0, more = n->total_share - before;
+		double self = n->self_share - (b ? b->self_share : 0);
+		double error = sqrt(share_error(n->total_share, now->samples) +
+				    share_error(before, base->samples));
+
+		/* What is only cut off from the list of before is no news. */
+		if (more <= delta || more <= 3 * error ||
+		    (!b && base->functions_cut && more < 4 * delta))
+			continue;
+		finding_say(
+		    f, LAYER_SOFTWARE, more * now->cpu_ns,
+		    "function %.120s: %.2f%% of the CPU time, %.2f%% before (itself %+.2f%%)",
+		    n->name, 100 * n->total_share, 100 * before, 100 * self);
+		grown = more > grown ? more : grown;
+	}
+	return grown;
+}
+
+static double compare_kernels(const struct sketch *base, const struct sketch *now, double *changed,
+			      struct finding *f)
+{
+	double slower = 0;
+
+	*changed = 0;
+	if (!base->kernel_count || !now->kernel_count)
+		return 0;
+	for (uint32_t i = 0; i < now->kernel_count; i++) {
+		const struct sketch_kernel *n = &now->kernels[i], *b = kernel_in(base, n->name);
+		double more = n->ns_per_step - (b ? b->ns_per_step : 0);
+
+		if (!b && n->ns_per_step < 0.001 * now->latency_ns)
+			continue;
+		if (!b) {
+			finding_say(f, LAYER_SOFTWARE, n->ns_per_step,
+				    "kernel %.120s: new, %.1f a step, %.3f ms", n->name,
+				    n->per_step, n->ns_per_step / 1e6);
+			*changed += n->ns_per_step;
+		} else if (more > 0.05 * b->ns_per_step && more > 0.0005 * now->latency_ns) {
+			finding_say(f, LAYER_GPU, more,
+				    "kernel %.120s: %.3f ms a step, %.3f before", n->name,
+				    n->ns_per_step / 1e6, b->ns_per_step / 1e6);
+			slower += more;
+		}
+	}
+	for (uint32_t i = 0; i < base->kernel_count; i++) {
+		const struct sketch_kernel *b = &base->kernels[i];
+
+		if (!kernel_in(now, b->name) && !now->kernels_cut &&
+		    b->ns_per_step > 0.001 * base->latency_ns)
+			finding_say(f, LAYER_SOFTWARE, 0,
+				    "kernel %.120s: gone, %.3f ms a step before", b->name,
+				    b->ns_per_step / 1e6);
+	}
+	return slower;
+}
+
+enum finding_cause sketches_compare(const struct sketch *base, const struct sketch *now,
+				    double delta, struct finding *f)
+{
+	double changed, slower = compare_kernels(base, now, &changed, f);
+	double grown = compare_functions(base, now, delta, f);
+	double excess = now->latency_ns - base->latency_ns;
+
+	if (changed > 0 && changed + slower >= 0.3 * excess)
+		return CAUSE_SW_KERNELS;
+	if (slower > 0 && slower >= 0.5 * excess)
+		return CAUSE_GPU_SLOW;
+	if (grown > 0)
+		return CAUSE_SW_HOT_PATH;
+	return CAUSE_UNKNOWN;
+}

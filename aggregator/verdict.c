@@ -1,0 +1,419 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * One incident with several verdicts, and not several incidents: windows arrive before anybody
+ * knows their cause, and to move them later would change what somebody was already told about an
+ * id. */
+#include "aggregator/verdict.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "aggregator/text.h"
+#include "aggregator/verdict_sketch.h"
+#include "base/limits.h"
+
+/* Below it a cause is no reason to speak of a fault of its own. */
+#define SURE_ENOUGH 0.4
+/* A rank that lost at least this share of the worst rank's loss may have a fault of its own. */
+#define SECOND_SHARE 0.1
+/* Sketches are looked at of so many suspects, of so many peers, and so many peers are taken in
+ * where fewer than two sent a window. */
+#define SUSPECT_SKETCHES 4u
+#define PEER_SKETCHES	 4u
+
+struct cast {
+	const struct member *member[LIMIT_VERDICT_RANKS]; /* NULL: known from its sketch alone */
+	struct diagnosis_rank rank[LIMIT_VERDICT_RANKS];
+	uint32_t count;
+};
+
+/* What a verdict is made with. */
+struct court {
+	const struct incident_sources *sources;
+	const char *job;
+	struct verdict_shelf shelf;
+	struct cast all, peers, part;
+	const struct diagnosis_rank
+	    *own; /* the first suspect's healthy steps of its last minute; or NULL */
+	const struct diagnosis_rank *baseline; /* of the suspects' role; NULL: none is known */
+};
+
+static void view_of(const struct member *m, bool calm, struct diagnosis_rank *out)
+{
+	const struct picture *p = calm ? m->calm : m->slow;
+
+	if (p)
+		picture_rank(p, calm, out);
+	else
+		*out = (struct diagnosis_rank){.late_ns = -1, .gil_wait_ns = -1, .off_ns = -1};
+	out->rank = m->rank;
+	out->node = m->node;
+	if (!calm && m->signal_count) { /* of all its windows */
+		out->signal = m->signals;
+		out->signal_count = m->signal_count;
+	}
+}
+
+static void cast_add(struct cast *c, const struct member *m)
+{
+	if (c->count == LIMIT_VERDICT_RANKS)
+		return;
+	c->member[c->count] = m;
+	view_of(m, false, &c->rank[c->count++]);
+}
+
+static double loss_of(const struct member *m)
+{
+	return m->accused_ns > m->self_excess_ns ? m->accused_ns : m->self_excess_ns;
+}
+
+static int by_loss(const void *a, const void *b)
+{
+	const struct member *x = *(const struct member *const *)a,
+			    *y = *(const struct member *const *)b;
+	double p = loss_of(x), q = loss_of(y);
+
+	if (p > q || p < q)
+		return p > q ? -1 : 1;
+	return x->rank < y->rank ? -1 : x->rank > y->rank;
+}
+
+/* Culprits, worst first; where everybody is slow together and nobody is to blame, who has figures.
+ */
+static void find_suspects(const struct incident *i, const struct incident_judgement *j,
+			  struct cast *c)
+{
+	const struct member **list = calloc((size_t)i->member_count + 1, sizeof(*list));
+	uint32_t n = 0;
+
+	for (uint32_t k = 0; list && k < i->member_count; k++)
+		if (incident_is_culprit(i, j, &i->members[k]))
+			list[n++] = &i->members[k];
+	if (list && !n && j->kind == FINDING_UNIFORM)
+		for (uint32_t k = 0; k < i->member_count; k++)
+			if (i->members[k].slow)
+				list[n++] = &i->members[k];
+	if (n)
+		qsort(list, n, sizeof(*list), by_loss);
+	if (n && j->lead && incident_is_culprit(i, j, j->lead))
+		cast_add(c, j->lead);
+	for (uint32_t k = 0; k < n; k++)
+		if (!c->count || list[k] != c->member[0])
+			cast_add(c, list[k]);
+	free(list);
+}
+
+static void find_peers(const struct incident *i, const struct incident_judgement *j, struct cast *c)
+{
+	for (uint32_t k = 0; k < i->member_count; k++) {
+		const struct member *m = &i->members[k];
+
+		if (m->slow && picture_steps(m->slow, false) && !incident_is_culprit(i, j, m))
+			cast_add(c, m);
+	}
+}
+
+/* ---- what the findings know ---- */
+
+static void add_line(struct diagnosis *d, const struct finding_line *from)
+{
+	for (uint32_t k = 0; k < d->evidence_count; k++)
+		if (!strcmp(d->evidence[k].text, from->text))
+			return;
+	if (d->evidence_count < DIAGNOSIS_LINES_MAX)
+		d->evidence[d->evidence_count++] = *from;
+}
+
+/* Detection looks over more steps than a window has, and over every rank: where it names a cause
+ * that the windows do not show better, it is the verdict. */
+static void take_finding(const struct finding *f, struct verdict *v)
+{
+	struct diagnosis *d = &v->diagnosis;
+	bool blind = d->cause == CAUSE_UNKNOWN || d->cause == CAUSE_CPU_HOST_GAP ||
+		     d->cause == CAUSE_SW_SLOWER;
+
+	if (f->cause != CAUSE_UNKNOWN && f->cause != d->cause &&
+	    (blind || f->confidence > d->confidence)) {
+		struct finding_line first = {.layer = finding_cause_layer(f->cause),
+					     .effect_ns = f->effect_ns};
+
+		d->cause = f->cause;
+		d->confidence = f->confidence < 0 ? 0 : f->confidence > 0.99 ? 0.99 : f->confidence;
+		text_copy(d->summary, sizeof(d->summary),
+			  f->evidence_count ? f->evidence[0].text : finding_cause_title(f->cause));
+		text_copy(d->remedy, sizeof(d->remedy), finding_cause_remedy(f->cause));
+		for (uint32_t k = 0; k < d->ruled_out_count; k++)
+			if (d->ruled_out[k].layer == first.layer)
+				d->ruled_out[k--] = d->ruled_out[--d->ruled_out_count];
+	}
+	if (!(d->effect_ns > 0))
+		d->effect_ns = f->effect_ns;
+	for (uint32_t k = 0; k < f->evidence_count; k++)
+		add_line(d, &f->evidence[k]);
+}
+
+/* ---- verdicts ---- */
+
+static bool is_telling(const struct diagnosis *d)
+{
+	return d->cause != CAUSE_UNKNOWN && d->cause != CAUSE_CPU_HOST_GAP &&
+	       d->confidence >= SURE_ENOUGH;
+}
+
+static void conclude(const struct incident_judgement *j, const struct diagnosis_input *in,
+		     const struct cast *who, struct verdict *v)
+{
+	diagnosis_make(in, &v->diagnosis);
+	v->rank_count = 0;
+	v->begin_unix_ns = 0;
+	for (uint32_t k = 0; k < who->count; k++) {
+		uint64_t begin = who->member[k]->own_begin_unix_ns;
+
+		if (begin && (!v->begin_unix_ns || begin < v->begin_unix_ns))
+			v->begin_unix_ns = begin;
+		if (j->kind == FINDING_SLOW_RANK || j->kind == FINDING_HANG)
+			v->ranks[v->rank_count++] = who->member[k]->rank;
+	}
+}
+
+static struct diagnosis_input input_of(const struct incident_judgement *j,
+				       const struct cast *suspects, const struct cast *peers,
+				       const struct diagnosis_rank *before)
+{
+	struct diagnosis_input in = {.kind = j->kind,
+				     .suspect = suspects->rank,
+				     .suspect_count = suspects->count,
+				     .peer = peers->rank,
+				     .peer_count = peers->count,
+				     .job_ranks = j->ranks,
+				     .known = j->finding ? j->finding->cause : CAUSE_UNKNOWN};
+
+	if (before->steps)
+		in.before = before;
+	return in;
+}
+
+/* The suspects' own healthy steps; where everybody is slow, or nobody healthy is known, earlier
+ * runs. */
+static void before_of(const struct court *c, const struct incident_judgement *j,
+		      const struct cast *who, struct diagnosis_rank *before)
+{
+	*before = (struct diagnosis_rank){.steps = 0};
+	for (uint32_t k = 0; k < who->count && !before->steps; k++)
+		if (who->member[k]->calm)
+			view_of(who->member[k], true, before);
+	if (!before->steps && c->baseline && (j->kind == FINDING_UNIFORM || !c->peers.count))
+		*before = *c->baseline;
+	else if (before->steps && c->own && j->kind != FINDING_UNIFORM && who->count &&
+		 who->rank[0].rank == c->own->rank)
+		verdict_shelf_fill(before, c->own);
+	if (before->steps && c->baseline)
+		verdict_shelf_fill(before, c->baseline);
+}
+
+static void judge_part(const struct court *c, const struct incident_judgement *j,
+		       const struct cast *who, struct verdict *v)
+{
+	struct diagnosis_rank before;
+	struct diagnosis_input in;
+
+	before_of(c, j, who, &before);
+	in = input_of(j, who, &c->peers, &before);
+	conclude(j, &in, who, v);
+}
+
+/* A suspect again, with what its sketch had given it. */
+static void part_add(struct court *c, uint32_t k)
+{
+	struct cast *p = &c->part;
+
+	p->member[p->count] = c->all.member[k];
+	p->rank[p->count++] = c->all.rank[k];
+}
+
+/* Groups of suspects by cause. Those that show no cause of their own stay with the first. */
+static uint32_t by_cause(struct court *c, const struct incident_judgement *j, struct verdict *out)
+{
+	uint32_t group[LIMIT_VERDICT_RANKS] = {0}, groups = 1, n = 0;
+	struct cast *all = &c->all, *part = &c->part;
+	struct diagnosis_rank before;
+	struct diagnosis_input in;
+
+	before_of(c, j, all, &before);
+	in = input_of(j, all, &c->peers, &before);
+	if (j->kind == FINDING_SLOW_RANK && all->count > 1)
+		groups = diagnosis_split(&in, group);
+	for (uint32_t g = 1; g < groups; g++) {
+		part->count = 0;
+		for (uint32_t k = 0; k < all->count; k++)
+			if (group[k] == g)
+				part_add(c, k);
+		if (n + 1 < VERDICTS_MAX) {
+			judge_part(c, j, part, &out[n + 1]);
+			if (is_telling(&out[n + 1].diagnosis)) {
+				n++;
+				continue;
+			}
+		}
+		for (uint32_t k = 0; k < all->count; k++)
+			if (group[k] == g)
+				group[k] = 0;
+	}
+	part->count = 0;
+	for (uint32_t k = 0; k < all->count; k++)
+		if (!group[k])
+			part_add(c, k);
+	judge_part(c, j, part, &out[0]);
+	return n + 1;
+}
+
+/* A second fault that costs less than the first: its rank lost time of its own, for longer than a
+ * moment, and shows a cause that no other has. */
+static uint32_t add_seconds(struct court *c, const struct incident *i,
+			    const struct incident_judgement *j, struct verdict *out, uint32_t n)
+{
+	for (uint32_t k = 0; k < i->member_count && n < VERDICTS_MAX; k++) {
+		const struct member *m = &i->members[k];
+		uint32_t same = 0;
+
+		if (!INCIDENT_REASON(m, WINDOW_SELF) || incident_is_culprit(i, j, m) || !m->slow ||
+		    m->self_excess_ns < SECOND_SHARE * j->worst || !incident_is_lasting(i, m))
+			continue;
+		c->part.count = 0;
+		cast_add(&c->part, m);
+		judge_part(c, j, &c->part, &out[n]);
+		while (same < n && out[same].diagnosis.cause != out[n].diagnosis.cause)
+			same++;
+		if (same == n && is_telling(&out[n].diagnosis))
+			n++;
+	}
+	return n;
+}
+
+/* ---- sketches ---- */
+
+static const struct diagnosis_rank *sketch_of(struct court *c, int32_t rank)
+{
+	struct sketch *room = c->sources->sketch ? verdict_shelf_room(&c->shelf) : NULL;
+
+	if (!room || c->sources->sketch(c->sources->arg, c->job, rank, room))
+		return NULL;
+	return verdict_shelf_take(&c->shelf);
+}
+
+static bool is_in(const struct cast *c, int32_t rank)
+{
+	for (uint32_t k = 0; k < c->count; k++)
+		if (c->rank[k].rank == rank)
+			return true;
+	return false;
+}
+
+/* Healthy ranks that sent no window: their last minute stands for them. */
+static void more_peers(struct court *c, const struct incident *i,
+		       const struct incident_judgement *j)
+{
+	int32_t ranks[PEER_SKETCHES];
+	uint32_t n = 0;
+
+	if (c->sources->peers && c->all.count && c->peers.count < 2)
+		n = c->sources->peers(c->sources->arg, c->job, c->all.rank[0].rank, ranks,
+				      PEER_SKETCHES);
+	for (uint32_t k = 0; k < n && k < PEER_SKETCHES; k++) {
+		const struct diagnosis_rank *r;
+
+		if (is_in(&c->all, ranks[k]) || is_in(&c->peers, ranks[k]) ||
+		    c->peers.count == LIMIT_VERDICT_RANKS)
+			continue;
+		r = sketch_of(c, ranks[k]);
+		if (r && r->steps)
+			c->peers.rank[c->peers.count++] = *r;
+	}
+}
+
+static void add_sketches(struct court *c, const struct incident *i,
+			 const struct incident_judgement *j)
+{
+	bool slow_rank = j->kind == FINDING_SLOW_RANK || j->kind == FINDING_HANG;
+	struct sketch *room;
+
+	for (uint32_t k = 0; k < c->all.count && k < SUSPECT_SKETCHES; k++) {
+		const struct diagnosis_rank *r = sketch_of(c, c->all.rank[k].rank);
+
+		if (r) { /* its profile is of its healthy steps, and so is no evidence of the fault
+			  */
+			c->all.rank[k].setting = r->setting;
+			c->all.rank[k].setting_count = r->setting_count;
+			c->own = k ? c->own : r;
+		}
+	}
+	for (uint32_t k = 0; k < c->peers.count && k < PEER_SKETCHES; k++) {
+		const struct diagnosis_rank *r = sketch_of(c, c->peers.rank[k].rank);
+
+		if (r)
+			verdict_shelf_fill(&c->peers.rank[k], r);
+	}
+	if (slow_rank)
+		more_peers(c, i, j);
+	room = c->sources->baseline && c->all.count ? verdict_shelf_room(&c->shelf) : NULL;
+	if (room && !c->sources->baseline(c->sources->arg, c->job, c->all.rank[0].rank, room))
+		c->baseline = verdict_shelf_take(&c->shelf);
+}
+
+uint32_t verdict_make(const struct incident_set *s, const struct incident *i,
+		      const struct incident_judgement *j, struct verdict *out)
+{
+	struct court *c = calloc(1, sizeof(*c));
+	uint32_t n;
+
+	if (!c)
+		return 0;
+	verdict_shelf_init(&c->shelf);
+	c->sources = &s->config.sources;
+	c->job = i->row.job;
+	find_suspects(i, j, &c->all);
+	if (j->kind == FINDING_SLOW_RANK || j->kind == FINDING_HANG)
+		find_peers(i, j, &c->peers);
+	add_sketches(c, i, j);
+	n = by_cause(c, j, out);
+	if (j->kind == FINDING_SLOW_RANK && !strcmp(j->symptom, "slow_rank"))
+		n = add_seconds(c, i, j, out, n);
+	if (j->finding)
+		take_finding(j->finding, &out[0]);
+	verdict_shelf_fini(&c->shelf);
+	free(c);
+	return n;
+}
+
+/* ---- as JSON ---- */
+
+static json_t *lines_json(const struct finding_line *lines, uint32_t count)
+{
+	json_t *list = json_array();
+
+	for (uint32_t k = 0; k < count; k++)
+		json_array_append_new(list, json_pack("{s:s, s:f, s:o}", "layer",
+						      finding_layer_name(lines[k].layer),
+						      "effect_ms", text_ms(lines[k].effect_ns),
+						      "text", text_json(lines[k].text)));
+	return list;
+}
+
+json_t *verdict_json(const struct verdict *v)
+{
+	const struct diagnosis *d = &v->diagnosis;
+	json_t *ranks = json_array(), *missing = json_array();
+
+	for (uint32_t k = 0; k < v->rank_count; k++)
+		json_array_append_new(ranks, json_integer(v->ranks[k]));
+	for (uint32_t k = 0; k < d->missing_count; k++)
+		json_array_append_new(missing, text_json(d->missing[k]));
+	return json_pack("{s:s, s:s, s:s, s:o, s:o, s:f, s:f, s:I, s:o, s:o, s:o, s:o}", "layer",
+			 finding_layer_name(finding_cause_layer(d->cause)), "cause",
+			 finding_cause_id(d->cause), "title", finding_cause_title(d->cause),
+			 "ranks", ranks, "summary", text_json(d->summary), "confidence",
+			 text_finite(d->confidence), "effect_ms", text_ms(d->effect_ns),
+			 "begin_unix_ns", (json_int_t)v->begin_unix_ns, "evidence",
+			 lines_json(d->evidence, d->evidence_count), "ruled_out",
+			 lines_json(d->ruled_out, d->ruled_out_count), "missing", missing, "remedy",
+			 text_json(d->remedy));
+}

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/incident_verdict.h"
+
+#include <string.h>
+
+#include "cli/jsonget.h"
+#include "cli/term.h"
+
+#define LABEL_COLUMNS 12u
+#define CONFIDENCE_BAR 10u
+
+const char *incident_verdict_line(const json_t *line)
+{
+	return json_is_string(line) ? json_string_value(line) : jsonget_text(line, "text");
+}
+
+const char *incident_verdict_hours(double hours)
+{
+	char text[32];
+
+	if (!(hours >= 0) || hours > 1e12)
+		return "?";
+	snprintf(text, sizeof(text), hours >= 100 ? "%.0f" : hours >= 1 ? "%.1f" : "%.2g", hours);
+	return term_safe(text, 30);
+}
+
+static void print_lines(FILE *to, const char *label, const json_t *lines, unsigned columns)
+{
+	const json_t *v;
+	size_t i;
+
+	json_array_foreach((json_t *)lines, i, v) {
+		const char *layer = jsonget_text(v, "layer");
+		double effect_ms = jsonget_number(v, "effect_ms");
+		char text[600];
+
+		snprintf(text, sizeof(text), "%s%s%s%s%s%s", *layer ? term_safe(layer, 12) : "",
+			 *layer ? ": " : "", incident_verdict_line(v), effect_ms > 0 ? " (" : "",
+			 effect_ms > 0 ? term_ms(effect_ms) : "", effect_ms > 0 ? " per step)" : "");
+		term_wrap(to, LABEL_COLUMNS, i ? "" : label, text, columns);
+	}
+}
+
+void incident_verdict_print(FILE *to, const json_t *in, unsigned columns)
+{
+	const json_t *d = json_object_get(in, "diagnosis");
+	double confidence = jsonget_number(d, "confidence"), lost = jsonget_number(d, "gpu_hours_lost");
+	double per_day = jsonget_number(d, "gpu_hours_per_day");
+	char text[256];
+
+	if (!json_is_object(d))
+		return;
+	if (*jsonget_text(d, "summary")) {
+		fputs(term_style(TERM_BOLD), to);
+		term_wrap(to, LABEL_COLUMNS, "verdict", jsonget_text(d, "summary"), columns);
+		fputs(term_style(TERM_PLAIN), to);
+	}
+	snprintf(text, sizeof(text), "%s: %s (%s)", term_safe(jsonget_text(d, "layer"), 12),
+		 term_safe(jsonget_text(d, "title"), 120), term_safe(jsonget_text(d, "cause"), 40));
+	term_wrap(to, LABEL_COLUMNS, "layer", text, columns);
+	fprintf(to, "  %-10s%s%s%s %s\n", "certainty", term_style(TERM_GREEN),
+		term_bar(confidence, CONFIDENCE_BAR), term_style(TERM_PLAIN), term_percent(confidence));
+	if (jsonget_number(d, "effect_ms") > 0 || lost > 0) {
+		fprintf(to, "  %-10s%s per step", "cost", term_ms(jsonget_number(d, "effect_ms")));
+		if (lost > 0)
+			fprintf(to, "; %s GPU-hours lost so far", incident_verdict_hours(lost));
+		if (per_day > 0)
+			fprintf(to, ", %s a day", incident_verdict_hours(per_day));
+		fputc('\n', to);
+	}
+	if (*jsonget_text(d, "remedy")) {
+		fputs(term_style(TERM_CYAN), to);
+		term_wrap(to, LABEL_COLUMNS, "do", jsonget_text(d, "remedy"), columns);
+		fputs(term_style(TERM_PLAIN), to);
+	}
+	print_lines(to, "shown by", json_object_get(d, "evidence"), columns);
+	print_lines(to, "ruled out", json_object_get(d, "ruled_out"), columns);
+	print_lines(to, "not known", json_object_get(d, "missing"), columns);
+	fputc('\n', to);
+}

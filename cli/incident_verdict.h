@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * incident_verdict.h - the diagnosis of an incident (docs/INTERFACES.md) as an engineer would note it.
+ * Trust: it is a peer's JSON. Threads: one caller; texts are term.h's. */
+#ifndef SYSOM_CLI_INCIDENT_VERDICT_H
+#define SYSOM_CLI_INCIDENT_VERDICT_H
+
+#include <jansson.h>
+#include <stdio.h>
+
+/* What is said of one line of evidence: its text, or itself where it is a text. Borrowed. */
+const char *incident_verdict_line(const json_t *line);
+const char *incident_verdict_hours(double gpu_hours); /* "19.2", "0.4" */
+/* Nothing where there is no diagnosis; columns wide. */
+void incident_verdict_print(FILE *to, const json_t *incident, unsigned columns);
+
+#endif

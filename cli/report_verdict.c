@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/report_verdict.h"
+
+#include <string.h>
+
+#include "cli/escape.h"
+#include "cli/incident_verdict.h"
+#include "cli/jsonget.h"
+#include "cli/term.h"
+
+static void put_lines(FILE *to, const char *title, const char *class, const json_t *lines)
+{
+	const json_t *v;
+	size_t i;
+
+	if (!json_array_size(lines))
+		return;
+	fprintf(to, "<h3>%s</h3>\n<ul class=\"%s\">\n", title, class);
+	json_array_foreach((json_t *)lines, i, v) {
+		double effect_ms = jsonget_number(v, "effect_ms");
+		const char *layer = jsonget_text(v, "layer");
+
+		fputs("<li>", to);
+		if (*layer) {
+			fputs("<span class=\"layer\">", to);
+			escape_html(to, layer);
+			fputs("</span> ", to);
+		}
+		escape_html(to, incident_verdict_line(v));
+		if (effect_ms > 0)
+			fprintf(to, " <span class=\"dim\">%s per step</span>", term_ms(effect_ms));
+		fputs("</li>\n", to);
+	}
+	fputs("</ul>\n", to);
+}
+
+static void put_figure(FILE *to, const char *label, const char *value)
+{
+	fprintf(to, "<div><span class=\"dim\">%s</span><b>", label);
+	escape_html(to, value);
+	fputs("</b></div>\n", to);
+}
+
+void report_verdict_put(FILE *to, const json_t *in)
+{
+	const json_t *d = json_object_get(in, "diagnosis");
+	double lost = jsonget_number(d, "gpu_hours_lost"), per_day = jsonget_number(d, "gpu_hours_per_day");
+
+	fputs("<section class=\"verdict\" id=\"verdict\">\n<h2>Verdict</h2>\n", to);
+	if (!json_is_object(d)) {
+		fputs("<p class=\"dim\">No diagnosis: the aggregator has not made one of this incident."
+		      "</p>\n</section>\n", to);
+		return;
+	}
+	fputs("<p class=\"summary\">", to);
+	escape_html(to, *jsonget_text(d, "summary") ? jsonget_text(d, "summary") :
+						      jsonget_text(d, "title"));
+	fputs("</p>\n<p>", to);
+	escape_html(to, jsonget_text(d, "title"));
+	fputs(" <code>", to);
+	escape_html(to, jsonget_text(d, "cause"));
+	fputs("</code></p>\n<div class=\"facts\">\n", to);
+	put_figure(to, "layer", jsonget_text(d, "layer"));
+	put_figure(to, "confidence", term_percent(jsonget_number(d, "confidence")));
+	if (jsonget_number(d, "effect_ms") > 0)
+		put_figure(to, "effect per step", term_ms(jsonget_number(d, "effect_ms")));
+	if (lost > 0)
+		put_figure(to, "GPU-hours lost so far", incident_verdict_hours(lost));
+	if (per_day > 0)
+		put_figure(to, "GPU-hours per day", incident_verdict_hours(per_day));
+	fputs("</div>\n", to);
+	if (*jsonget_text(d, "remedy")) {
+		fputs("<p class=\"remedy\"><b>What to do:</b> ", to);
+		escape_html(to, jsonget_text(d, "remedy"));
+		fputs("</p>\n", to);
+	}
+	put_lines(to, "Evidence", "evidence", json_object_get(d, "evidence"));
+	put_lines(to, "Ruled out", "ruled-out", json_object_get(d, "ruled_out"));
+	put_lines(to, "Missing", "missing", json_object_get(d, "missing"));
+	fputs("</section>\n", to);
+}

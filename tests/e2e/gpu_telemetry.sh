@@ -1,0 +1,70 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# What the GPUs say of themselves: a job of 4 ranks on the simulated node, whose NVML says what stands in a
+# file. The clock of rank 2's GPU is held down by heat: its kernels really take longer, its incident must say
+# why, and no other rank's may.
+. "$(dirname "$0")/lib.sh"
+CULPRIT=2
+trap finish EXIT
+export SIM_NVML_FILE=$WORK/nvml
+says() { printf '%s\n' "$@" >"$SIM_NVML_FILE.new" && mv "$SIM_NVML_FILE.new" "$SIM_NVML_FILE"; }
+says "# healthy"
+armed() { # all four ranks know what is usual
+	[ "$(node_api status '[.ranks[] | select(.model == "armed")] | length')" = 4 ]
+}
+gpu() { node_api status ".gpu$1"; }
+metric() { curl -sf -m 10 "http://127.0.0.1:$STACK_NODE_HTTP/metrics" | grep -F "$1"; }
+
+export STACK_SYSOMD_FLAGS="--gpu-library $PWD/$B/lib/sim/libnvidia-ml.so.1 --gpu-period 200ms"
+stack_start "$WORK/stack" || { ok "daemons start" false; exit; }
+open() { [ "$(gpu .mode)" = nvml ] && [ "$(gpu '.devices | length')" = 8 ]; }
+ok "NVML opens and has 8 devices" stack_wait 20 open
+"$BIN/sysom" run --job gpu-telemetry -- "$BIN/simjob" --ranks 4 --seconds 45 --seed 7 >"$WORK/job.log" 2>&1 &
+JOB=$!
+ok "four ranks learn what is usual" stack_wait 30 armed
+ok "each device knows its rank" is "$(gpu ' | [.devices[:4][] | .ranks[0].rank]' | jq -c .)" "[0,1,2,3]"
+sleep 6 # some more seconds that are usual
+says "$CULPRIT.sm_clock_mhz 1250" "$CULPRIT.throttle 0x60" "$CULPRIT.temperature_c 93" \
+	"$CULPRIT.power_mw 340000"
+held() { [ "$(gpu ".devices[$CULPRIT].sm_clock_mhz")" = 1250 ]; }
+ok "the status follows" stack_wait 5 held
+ok "with what holds the clock down" is "$(gpu ".devices[$CULPRIT].throttle" | jq -c .)" '["sw_thermal","hw_thermal"]'
+ok "the metrics have the clock" metric \
+	"sysom_gpu_sm_clock_hertz{gpu=\"$CULPRIT\",uuid=\"GPU-53494d47-5055-0000-0000-00000000000$CULPRIT\"} 1250000000"
+ok "and the reason" metric "gpu=\"$CULPRIT\",uuid=\"GPU-53494d47-5055-0000-0000-00000000000$CULPRIT\",reason=\"hw_thermal\"} 1"
+ok "sysom status tells of it" bash -c "'$BIN/sysom' status | tee '$WORK/status.log' | grep -q 'GPU $CULPRIT of rank $CULPRIT: 1250 of 1980 MHz, 93 C.*heat'"
+sleep 6
+says "0.xid 79" # and the clock is free again
+wait $JOB
+ok "the job ends with 0" is $? 0
+ok "an XID is counted" metric 'sysom_gpu_xid_total{gpu="0",uuid="GPU-53494d47-5055-0000-0000-000000000000"} 1'
+stack_end sysomd "$STACK_SYSOMD_PID"
+ok "sysomd ends with 0" is $? 0
+STACK_SYSOMD_PID=
+sleep 0.5
+api incidents '.incidents[]' | jq -c '{id,symptom,ranks,victims,flagged_steps}' | sed 's/^/# /'
+ID=none
+for id in $(api incidents '[.incidents[] | select(.symptom != "hiccup")] | sort_by(-.flagged_steps)[].id'); do
+	"$BIN/sysom" show "$id" --json >"$WORK/show.json"
+	jq -e --argjson rank $CULPRIT '.ranks | index($rank)' "$WORK/show.json" >/dev/null && ID=$id && break
+done
+ok "the culprit has an incident" test "$ID" != none
+"$BIN/sysom" show "$ID" | tee "$WORK/show.log" | sed 's/^/# /'
+raised() { # name subject-part
+	jq -e --arg name "$1" --arg part "$2" '[.signals[] | select(.name == $name and .raised and
+		(.subject | contains($part)))] | length > 0' "$WORK/show.json" >/dev/null
+}
+ok "its SM clock fell" raised gpu_sm_clock "GPU $CULPRIT (at most 1980 MHz)"
+ok "heat held it down" raised gpu_throttle "heat (hardware limit) of GPU $CULPRIT"
+ok "and it was hot" raised gpu_temperature "GPU $CULPRIT"
+ok "sysom show says so in words" grep -Eq "SM clock of GPU $CULPRIT .at most 1980 MHz.: 1[0-9]{3} MHz \(usually 19[0-9]{2}\)" "$WORK/show.log"
+ok "no other GPU is told of" jq -e --arg gpu "GPU $CULPRIT" '[.signals[] | select((.name | startswith("gpu_")) and
+	(.subject | contains($gpu) | not))] | length == 0' "$WORK/show.json"
+
+# ---- without ----
+export STACK_SYSOMD_FLAGS="--gpu-library /nowhere/libnvidia-ml.so.1"
+stack_sysomd || { ok "sysomd starts without NVML" false; exit; }
+none() { [ "$(gpu .mode)" = none ] && [ "$(gpu .why)" != starting ]; }
+ok "without NVML the status says so" stack_wait 10 none
+ok "with the reason" grep -q /nowhere/libnvidia-ml.so.1 <(gpu .why)
+ok "and everything else goes on" curl -sf -o /dev/null "http://127.0.0.1:$STACK_NODE_HTTP/metrics"

@@ -1,0 +1,36 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Two faults that have nothing to do with each other, on two ranks at once: each gets its own verdict."""
+import os
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
+
+import scenario  # noqa: E402
+
+
+def both(s, slow_gpu, limited):
+    clock = scenario.Fault(
+        "clock at 1,400 of 1,980 MHz", slow_gpu,
+        [f"{scenario.FAULTS}/gpu_clock.py", "--file", s.stack.nvml, "--device", slow_gpu, "--mhz", 1400],
+        scenario.Want("gpu-clocks", "gpu", remedy="clock"))
+    limit = scenario.Fault(
+        "a limit of 8% of a CPU", limited,
+        [f"{scenario.FAULTS}/cpu_limit.py", "--pid", s.rank_pids()[limited], "--percent", 8],
+        scenario.Want("os-cpu-limit", "os", remedy="limit"))
+    s.faults_at_once([clock, limit])
+    s.rest()
+
+
+def main():
+    with scenario.Scenario("case_two_faults", "two unrelated faults at once") as s:
+        if not os.path.exists("/sys/fs/cgroup/cpu/cpu.cfs_quota_us"):
+            s.skip("no version 1 cgroup cpu with quotas")
+        s.start_stack()
+        s.begin(s.simjob("--mix", "shard", "--host-work", "pack:kib=40960"))
+        both(s, 1, 3)
+        if s.full:
+            both(s, 2, 0)
+
+
+main()

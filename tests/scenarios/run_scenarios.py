@@ -1,0 +1,128 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Runs the scenarios one after another and writes docs/SCENARIOS.md. Ends with a tally.
+
+    run_scenarios.py [--only PART] [--no-table] [--healthy-seconds N]
+"""
+import argparse
+import glob
+import json
+import os
+import platform
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
+LAST = "case_healthy"  # as long as all others together
+LIMIT_S = 900  # of a scenario, above its own limit
+
+
+def ordered(only):
+    names = sorted(os.path.basename(p)[:-3] for p in glob.glob(os.path.join(HERE, "case_*.py")))
+    names = [n for n in names if only in n]
+    return sorted(names, key=lambda n: n == LAST)
+
+
+def run(name, seconds, directory):
+    """(state, text, result): state pass, fail or skip."""
+    result = os.path.join(directory, name + ".json")
+    env = dict(os.environ, SCENARIO_RESULT=result, SCENARIO_SECONDS=str(seconds), LC_ALL="C.UTF-8",
+               PYTHONDONTWRITEBYTECODE="1")
+    p = subprocess.Popen(["/usr/bin/python3", os.path.join(HERE, name + ".py"), "--full"], env=env,
+                         cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                         stderr=subprocess.STDOUT, text=True, start_new_session=True)
+
+    def forward(signum, frame):
+        p.terminate()
+        p.wait(60)
+        sys.exit(130)
+
+    signal.signal(signal.SIGINT, forward)
+    signal.signal(signal.SIGTERM, forward)
+    lines, end = [], time.monotonic() + LIMIT_S + seconds
+    signal.signal(signal.SIGALRM, lambda *_: p.terminate())
+    signal.alarm(int(end - time.monotonic()))
+    for line in p.stdout:
+        lines.append(line)
+        print("    " + line, end="", flush=True)
+    p.wait()
+    signal.alarm(0)
+    if p.returncode == 77:
+        return "skip", lines[-1].strip() if lines else "no reason given", None
+    got = None
+    if os.path.exists(result):
+        with open(result, encoding="utf-8") as f:
+            got = json.load(f)
+    good = p.returncode == 0 and got and not got["failed"]
+    return ("pass" if good else "fail"), "", got
+
+
+def cell(text):
+    return str(text if text is not None else "").replace("|", "\\|").replace("\n", " ")
+
+
+def row_of(got, r):
+    seconds = f"{r['seconds']:.1f}" if r["seconds"] is not None else "-"
+    who = "all" if r["rank"] is None else r["rank"]
+    verdict = f"**{r['wrong']}**; " if r["wrong"] else ""
+    return f"| {cell(got['title'])} | {cell(r['what'])} | {who} | {cell(r['steps'])} | " \
+           f"{cell(verdict + '`' + str(r['cause']) + '`: ' + str(r['summary']))} | {seconds} |"
+
+
+def write_table(done, tally, seconds):
+    rows, quiet = [], []
+    for name, state, why, got in done:
+        if state == "skip":
+            rows.append(f"| {name} | | | skipped: {cell(why)} | | |")
+        elif not got:
+            rows.append(f"| {name} | | | failed: no result | | |")
+        else:
+            rows += [row_of(got, r) for r in got["rows"]]
+            word = "silent" if not got["others"] else f"{got['others']} incidents too many"
+            quiet.append(f"| {cell(got['title'])} | {got['quiet_s']:.0f} | {got['seconds']:.0f} | "
+                         f"{word} | {state} |")
+    text = [
+        "# Scenarios", "",
+        f"Written by `make scenarios` on {time.strftime('%Y-%m-%d %H:%M', time.gmtime())} UTC: "
+        f"{os.cpu_count()} CPUs, Linux {platform.release()}; {seconds / 60:.0f} minutes. {tally}.", "",
+        "Each is a job of four ranks on the simulated GPU node with a real `sysomd` and `sysom-aggregator`;",
+        "the fault is real (`tests/faults/`), and what is judged is what `sysom show ID --json` says. The",
+        "seconds run from the first slow step to the incident with the right verdict. How it works:",
+        "[TESTING.md](TESTING.md).", "",
+        "| scenario | fault | rank | the job | verdict | s |", "|---|---|---|---|---|---|", *rows, "",
+        "No other incident may open, neither beside the fault nor without it:", "",
+        "| scenario | s without a fault | s in all | other incidents | |", "|---|---|---|---|---|", *quiet, ""]
+    with open(os.path.join(ROOT, "docs/SCENARIOS.md"), "w", encoding="utf-8") as f:
+        f.write("\n".join(text))
+
+
+def main():
+    p = argparse.ArgumentParser()
+    p.add_argument("--only", default=os.environ.get("ONLY", ""))
+    p.add_argument("--no-table", action="store_true")
+    p.add_argument("--healthy-seconds", type=float, default=None)
+    o = p.parse_args()
+    names, done, count = ordered(o.only), [], {"pass": 0, "fail": 0, "skip": 0}
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="scenarios-") as directory:
+        for n, name in enumerate(names, 1):
+            so_far = time.monotonic() - began
+            seconds = o.healthy_seconds if o.healthy_seconds is not None else max(so_far, 30)
+            print(f"[{n}/{len(names)}, {so_far:.0f} s] {name}", flush=True)
+            state, why, got = run(name, seconds if name == LAST else 0, directory)
+            count[state] += 1
+            done.append((name, state, why, got))
+            print(f"{state} {name}{': ' + why if why else ''}", flush=True)
+    tally = f"{count['pass']} passed, {count['fail']} failed, {count['skip']} skipped"
+    if not o.no_table and not o.only:
+        write_table(done, tally, time.monotonic() - began)
+    print(tally)
+    return 1 if count["fail"] or not count["pass"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,11 @@
+# SPDX-License-Identifier: Apache-2.0
+# Real faults in running jobs: `make scenarios` runs all, `make check` the short form of one per layer.
+TEST_PARTS += $(B)/faults/dir_churn $(B)/parts/window_counters
+SCRIPTS_TEST += $(addprefix tests/scenarios/,case_gpu_clocks.py case_gil.py case_path_lookup.py \
+	case_storage_limit.py case_logging.py)
+$(B)/faults/%: tests/faults/%.c
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CSTD) $(WARN) -O2 -g -D_GNU_SOURCE -o $@ $<
+$(B)/parts/window_counters: tests/scenarios/lib/window_counters.c $(B)/libwire.a $(B)/libanalysis.a $(B)/libbase.a
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS_ALL) -o $@ $^ $(LDFLAGS_ALL) $(wire_LDLIBS) $(base_LDLIBS) -lnng -lm -lpthread

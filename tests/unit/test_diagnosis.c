@@ -1,0 +1,854 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * A job of eight ranks, made by hand, of which rank 5 has one fault by construction; and its twin, the
+ * same without the fault. Every cause is named in the one and not in the other. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "analysis/diagnosis.h"
+
+#define MS    1e6
+#define ROOM  24
+#define PEERS 3
+
+struct fake {
+	struct diagnosis_rank r;
+	struct diagnosis_kernel kernel[ROOM];
+	struct diagnosis_function function[ROOM];
+	struct os_signal signal[ROOM];
+	struct diagnosis_setting setting[ROOM];
+};
+
+struct world {
+	struct fake sick, second, peer[PEERS], before;
+	enum finding_kind kind;
+	enum finding_cause known;
+	bool with_before, without_peers;
+	uint32_t suspects;
+};
+
+static struct diagnosis out;
+
+static void signal_add(struct fake *f, enum os_signal_kind kind, const char *subject, double value,
+		       double usual)
+{
+	os_signal_make(&f->signal[f->r.signal_count++], kind, subject, value, usual,
+		       f->r.step_ns * 1e-6);
+}
+
+/* As other parts add signals that the table may not have. */
+static void other_signal(struct fake *f, const char *name, const char *subject, double value, double usual,
+		       bool raised)
+{
+	struct os_signal *s = &f->signal[f->r.signal_count++];
+
+	*s = (struct os_signal){ .value = value, .usual = usual,
+				 .flags = raised ? OS_SIGNAL_RAISED : OS_SIGNAL_TOTAL };
+	snprintf(s->name, sizeof(s->name), "%s", name);
+	snprintf(s->subject, sizeof(s->subject), "%s", subject);
+}
+
+static void kernel(struct fake *f, const char *name, double count, double ms, double scale)
+{
+	f->kernel[f->r.kernel_count++] =
+	    (struct diagnosis_kernel){ name, count, ms * MS * scale, strstr(name, "nccl") != NULL };
+}
+
+static struct diagnosis_function *function(struct fake *f, const char *name, unsigned kind,
+					   double self_ms, double total_ms, double launch_ms)
+{
+	struct diagnosis_function *x = &f->function[f->r.function_count++];
+
+	*x = (struct diagnosis_function){ .name = name, .kind = (uint8_t)kind,
+					  .self_ns = self_ms * MS, .total_ns = total_ms * MS,
+					  .launch_ns = launch_ms * MS };
+	return x;
+}
+
+static struct diagnosis_function *find(struct fake *f, const char *name)
+{
+	for (uint32_t i = 0; i < f->r.function_count; i++)
+		if (!strcmp(f->function[i].name, name))
+			return &f->function[i];
+	fail_msg("no function %s", name);
+	return NULL;
+}
+
+/* Steps of 100 ms: 60 of kernels, 2 of copies, 30 idle, 8 of communication that nothing hides. noise:
+ * what differs from healthy rank to healthy rank. */
+static void healthy(struct fake *f, int rank, double noise)
+{
+	double k = 1 + noise;
+
+	memset(f, 0, sizeof(*f));
+	f->r = (struct diagnosis_rank){
+		.rank = rank, .node = "node-1", .steps = 40, .step_ns = 100 * MS, .self_ns = 92 * MS * k,
+		.compute_ns = 60 * MS * k, .comm_ns = 12 * MS, .exposed_comm_ns = 8 * MS,
+		.copy_ns = 2 * MS, .idle_ns = 30 * MS * k, .late_ns = 0.1 * MS, .kernels = 400,
+		.kernel = f->kernel, .function = f->function, .signal = f->signal,
+		.setting = f->setting, .cpu_ns = 80 * MS, .samples = 400, .off_ns = 15 * MS,
+		.gil_wait_ns = 0.2 * MS, .late_gap_ns = -1, .launch_thread = "python3",
+	};
+	kernel(f, "_ZN7cutlass6KernelI4GemmILi128ELi128EEEEvT_", 100, 30, k);
+	kernel(f, "_ZN5flash9attentionILi64ELi2EEEvPf", 50, 20, k);
+	kernel(f, "_ZN4norm7forwardEPf", 100, 6, k);
+	kernel(f, "volta_sgemm_128x64_nn", 10, 4, k);
+	kernel(f, "ncclDevKernel_AllReduce_Sum_f16_RING_LL", 10, 12, 1);
+	function(f, "train_step (train.py)", DIAGNOSIS_PYTHON, 2, 60 * k, 60 * k);
+	function(f, "Layer.forward (model.py)", DIAGNOSIS_PYTHON, 20, 35 * k, 35 * k);
+	function(f, "cuLaunchKernel", DIAGNOSIS_NATIVE, 15, 15 * k, 15 * k);
+	function(f, "DataLoader.__next__ (dataloader.py)", DIAGNOSIS_PYTHON, 1, 1, 1);
+	function(f, "Logger.info (logger.py)", DIAGNOSIS_PYTHON, 0.2, 0.5, 0.5);
+	function(f, "BZ2_bzDecompress", DIAGNOSIS_NATIVE, 2, 2, 0);
+	function(f, "filemap_read", DIAGNOSIS_KERNEL, 0.5, 0.5, 0.2);
+	function(f, "do_syscall_64", DIAGNOSIS_KERNEL, 1, 5, 4);
+	signal_add(f, OS_SIGNAL_RUN_WAIT, "", 8, 7);
+	signal_add(f, OS_SIGNAL_IO_WAIT, "", 0, 0);
+	signal_add(f, OS_SIGNAL_LOCK_WAIT, "", 0, 0);
+	signal_add(f, OS_SIGNAL_FAULTS, "", 300, 300);
+	signal_add(f, OS_SIGNAL_GPU_SM_CLOCK, "GPU 0", 1410, 1410);
+	f->setting[f->r.setting_count++] = (struct diagnosis_setting){ "NCCL_ALGO", "Ring" };
+	f->setting[f->r.setting_count++] = (struct diagnosis_setting){ "torch", "2.6.0" };
+	f->setting[f->r.setting_count++] =
+	    (struct diagnosis_setting){ "RANK", rank % 3 ? rank % 3 == 1 ? "1" : "2" : "0" };
+}
+
+static void build(struct world *w)
+{
+	memset(w, 0, sizeof(*w));
+	w->kind = FINDING_SLOW_RANK;
+	w->suspects = 1;
+	healthy(&w->sick, 5, 0.002);
+	healthy(&w->second, 2, -0.003);
+	for (int i = 0; i < PEERS; i++)
+		healthy(&w->peer[i], i, 0.004 * (i - 1));
+	healthy(&w->before, 5, 0.001);
+}
+
+static void judge(struct world *w)
+{
+	struct diagnosis_rank suspects[2] = { w->sick.r, w->second.r }, peers[PEERS];
+	struct diagnosis_input in = { .kind = w->kind, .suspect = suspects,
+				      .suspect_count = w->suspects, .peer = peers,
+				      .peer_count = w->without_peers ? 0 : PEERS, .job_ranks = 8,
+				      .before = w->with_before ? &w->before.r : NULL,
+				      .known = w->known };
+
+	for (int i = 0; i < PEERS; i++)
+		peers[i] = w->peer[i].r;
+	diagnosis_make(&in, &out);
+}
+
+/* ---- faults ---- */
+
+/* The host is late by so much: the GPU idles. */
+static void late(struct fake *f, double ms)
+{
+	f->r.idle_ns += ms * MS;
+	f->r.self_ns += ms * MS;
+	f->r.step_ns += ms * MS;
+	f->r.exposed_comm_ns = 1 * MS;
+	f->r.late_ns += ms * MS;
+}
+
+static void slower_kernels(struct fake *f, double ratio)
+{
+	double extra = 0;
+
+	for (uint32_t i = 0; i < f->r.kernel_count; i++)
+		if (!f->kernel[i].collective) {
+			extra += f->kernel[i].total_ns * (ratio - 1);
+			f->kernel[i].total_ns *= ratio;
+		}
+	f->r.compute_ns += extra;
+	f->r.self_ns += extra;
+	f->r.step_ns += extra;
+	f->r.exposed_comm_ns = 1 * MS;
+}
+
+static void one_kernel(struct fake *f, uint32_t k, double ratio)
+{
+	double extra = f->kernel[k].total_ns * (ratio - 1);
+
+	f->kernel[k].total_ns += extra;
+	f->r.compute_ns += extra;
+	f->r.self_ns += extra;
+	f->r.step_ns += extra;
+}
+
+static void gpu_slow(struct world *w)
+{
+	slower_kernels(&w->sick, 1.3);
+}
+
+static void gpu_clocks(struct world *w)
+{
+	slower_kernels(&w->sick, 1.3);
+	w->sick.r.signal_count--;
+	signal_add(&w->sick, OS_SIGNAL_GPU_SM_CLOCK, "GPU 0", 1080, 1410);
+}
+
+/* Low since the beginning: only the peers tell. */
+static void gpu_clocks_since_ever(struct world *w)
+{
+	slower_kernels(&w->sick, 1.3);
+	w->sick.r.signal_count--;
+	signal_add(&w->sick, OS_SIGNAL_GPU_SM_CLOCK, "GPU 0", 1080, 1080);
+}
+
+static void gpu_thermal(struct world *w)
+{
+	gpu_clocks(w);
+	signal_add(&w->sick, OS_SIGNAL_GPU_THROTTLE, "heat (hardware limit) of GPU 0", 900, 0);
+}
+
+static void gpu_power(struct world *w)
+{
+	gpu_clocks(w);
+	signal_add(&w->sick, OS_SIGNAL_GPU_THROTTLE, "power cap of GPU 0", 700, 0);
+}
+
+static void gpu_ecc(struct world *w)
+{
+	gpu_clocks(w);
+	signal_add(&w->sick, OS_SIGNAL_GPU_ECC, "GPU 0", 20, 0);
+}
+
+static void gpu_kernel(struct world *w)
+{
+	one_kernel(&w->sick, 1, 1.5);
+}
+
+static void gpu_variant(struct world *w)
+{
+	w->sick.kernel[0].name = "_ZN7cutlass6KernelI4GemmILi64ELi64EEEEvT_";
+	one_kernel(&w->sick, 0, 1.4);
+}
+
+static void gpu_variant_by_plain_name(struct world *w)
+{
+	w->sick.kernel[3].name = "volta_sgemm_32x32_nn";
+	one_kernel(&w->sick, 3, 3);
+}
+
+static void gpu_copy(struct world *w)
+{
+	w->sick.r.copy_ns += 9 * MS;
+	w->sick.r.self_ns += 9 * MS;
+	w->sick.r.step_ns += 9 * MS;
+}
+
+static void cpu_function(struct world *w)
+{
+	late(&w->sick, 12);
+	w->sick.r.cpu_ns += 12 * MS;
+	find(&w->sick, "train_step (train.py)")->total_ns += 1 * MS;
+	function(&w->sick, "hash_weights", DIAGNOSIS_NATIVE, 12, 12, 12);
+}
+
+static void cpu_python(struct world *w)
+{
+	late(&w->sick, 12);
+	w->sick.r.cpu_ns += 12 * MS;
+	find(&w->sick, "train_step (train.py)")->total_ns += 12 * MS;
+	find(&w->sick, "train_step (train.py)")->launch_ns += 12 * MS;
+	function(&w->sick, "check_gradients (train.py)", DIAGNOSIS_PYTHON, 11, 12, 12);
+}
+
+static void cpu_gil(struct world *w)
+{
+	late(&w->sick, 14);
+	w->sick.r.cpu_ns += 60 * MS;
+	w->sick.r.gil_wait_ns = 14 * MS;
+	w->sick.r.gil_holder = "gil_hog (train.py) in thread hog";
+	function(&w->sick, "gil_hog (train.py)", DIAGNOSIS_PYTHON, 60, 60, 0);
+}
+
+static void cpu_host_gap(struct world *w)
+{
+	late(&w->sick, 10);
+}
+
+static void os_softirq(struct world *w)
+{
+	late(&w->sick, 20);
+	signal_add(&w->sick, OS_SIGNAL_SOFTIRQ_STOLEN, "NET_RX from thread python3 on CPU 1", 180, 1);
+	signal_add(&w->sick, OS_SIGNAL_RUN_WAIT_THREAD, "python3", 190, 8);
+}
+
+static void os_softirq_by_ksoftirqd(struct world *w)
+{
+	late(&w->sick, 20);
+	signal_add(&w->sick, OS_SIGNAL_RUN_WAIT_THREAD, "python3", 180, 8);
+	signal_add(&w->sick, OS_SIGNAL_CPU_HOG, "ksoftirqd/1 (pid 21)", 180, 0);
+	signal_add(&w->sick, OS_SIGNAL_SOFTIRQ_CPU, "NET_RX on CPU 1", 400, 2);
+}
+
+static void os_softirq_in_stacks(struct world *w)
+{
+	late(&w->sick, 20);
+	w->sick.r.cpu_ns += 20 * MS;
+	find(&w->sick, "train_step (train.py)")->launch_ns += 20 * MS;
+	find(&w->sick, "train_step (train.py)")->total_ns += 20 * MS;
+	find(&w->sick, "Layer.forward (model.py)")->launch_ns += 12 * MS;
+	find(&w->sick, "Layer.forward (model.py)")->total_ns += 12 * MS;
+	function(&w->sick, "net_rx_action", DIAGNOSIS_KERNEL, 5, 20, 20);
+}
+
+static void os_irq(struct world *w)
+{
+	late(&w->sick, 20);
+	signal_add(&w->sick, OS_SIGNAL_IRQ_STOLEN, "from thread python3 on CPU 1", 170, 1);
+	signal_add(&w->sick, OS_SIGNAL_IRQ_LINE, "34 (virtio0-input.0) on CPU 1", 170, 1);
+}
+
+static void os_run_queue(struct world *w)
+{
+	late(&w->sick, 20);
+	signal_add(&w->sick, OS_SIGNAL_RUN_WAIT_THREAD, "python3", 180, 8);
+	signal_add(&w->sick, OS_SIGNAL_CPU_HOG, "backup (pid 77)", 180, 0);
+}
+
+static void os_cpu_limit(struct world *w)
+{
+	late(&w->sick, 20);
+	signal_add(&w->sick, OS_SIGNAL_THROTTLED, "", 170, 0);
+	signal_add(&w->sick, OS_SIGNAL_RUN_WAIT_THREAD, "python3", 200, 8);
+}
+
+static void os_numa(struct world *w)
+{
+	late(&w->sick, 10);
+	signal_add(&w->sick, OS_SIGNAL_PAGES_MIGRATED, "", 45000, 100);
+}
+
+static void os_lock(struct world *w)
+{
+	late(&w->sick, 20);
+	signal_add(&w->sick, OS_SIGNAL_LOCK_PLACE, "d_alloc_parallel in lookup_open, also find (pid 7)",
+		   160, 0);
+	signal_add(&w->sick, OS_SIGNAL_RUN_WAIT_THREAD, "python3", 60, 8);
+}
+
+static void os_faults(struct world *w)
+{
+	late(&w->sick, 12);
+	signal_add(&w->sick, OS_SIGNAL_FAULTS_MAJOR, "", 900, 0);
+}
+
+static void os_memory(struct world *w)
+{
+	late(&w->sick, 12);
+	w->sick.r.cpu_ns += 12 * MS;
+	function(&w->sick, "try_to_free_mem_cgroup_pages", DIAGNOSIS_KERNEL, 3, 12, 12);
+}
+
+static void os_stopped(struct world *w)
+{
+	late(&w->sick, 60);
+	function(&w->sick, "do_signal_stop", DIAGNOSIS_KERNEL, 0, 0, 0)->off_ns = 58 * MS;
+}
+
+static void os_memory_bandwidth(struct world *w)
+{
+	late(&w->sick, 12);
+	other_signal(&w->sick, "memory_bandwidth", "socket 0, mostly stream (pid 9)", 90, 20, true);
+}
+
+/* All ranks wait longer, nobody is late. */
+static void slow_transfer(struct world *w, double ms)
+{
+	struct fake *all[] = { &w->sick, &w->peer[0], &w->peer[1], &w->peer[2] };
+
+	w->kind = FINDING_UNIFORM;
+	w->with_before = true;
+	for (int i = 0; i < 4; i++) {
+		all[i]->r.comm_ns += ms * MS;
+		all[i]->r.exposed_comm_ns += ms * MS;
+		all[i]->r.step_ns += ms * MS;
+	}
+}
+
+static void net_transfer(struct world *w)
+{
+	slow_transfer(w, 9);
+}
+
+static void net_retransmits(struct world *w)
+{
+	slow_transfer(w, 9);
+	signal_add(&w->sick, OS_SIGNAL_RETRANSMITS, "10.0.0.1:500 to 10.0.0.2:600", 80, 0);
+}
+
+static void blocked(struct world *w, double ms)
+{
+	late(&w->sick, ms);
+	w->sick.r.off_ns += ms * MS;
+	find(&w->sick, "filemap_read")->off_ns = ms * MS;
+	find(&w->sick, "train_step (train.py)")->off_ns = ms * MS;
+}
+
+static void storage_disk(struct world *w)
+{
+	blocked(w, 15);
+	signal_add(&w->sick, OS_SIGNAL_IO_WAIT_THREAD, "python3", 130, 0);
+	signal_add(&w->sick, OS_SIGNAL_DISK_LATENCY, "reads of vda", 40, 1);
+}
+
+static void storage_limit(struct world *w)
+{
+	blocked(w, 15);
+	signal_add(&w->sick, OS_SIGNAL_IO_WAIT_THREAD, "python3", 130, 0);
+	signal_add(&w->sick, OS_SIGNAL_IO_LATENCY, "", 0.6, 0.6);
+}
+
+static void storage_limit_told_by_the_cgroup(struct world *w)
+{
+	blocked(w, 15);
+	signal_add(&w->sick, OS_SIGNAL_IO_WAIT_THREAD, "python3", 130, 0);
+	signal_add(&w->sick, OS_SIGNAL_IO_LIMIT, "vda", 99, 0);
+}
+
+static void storage_loader(struct world *w)
+{
+	late(&w->sick, 15);
+	w->sick.r.off_ns += 15 * MS;
+	find(&w->sick, "DataLoader.__next__ (dataloader.py)")->off_ns = 15 * MS;
+	find(&w->sick, "train_step (train.py)")->off_ns = 15 * MS;
+}
+
+static void storage_client(struct world *w)
+{
+	storage_loader(w);
+	w->sick.r.cpu_ns += 70 * MS;
+	find(&w->sick, "BZ2_bzDecompress")->self_ns += 70 * MS;
+	find(&w->sick, "BZ2_bzDecompress")->total_ns += 70 * MS;
+	signal_add(&w->sick, OS_SIGNAL_RUN_WAIT_THREAD, "python3", 120, 8);
+}
+
+static void everywhere(struct world *w)
+{
+	w->kind = FINDING_UNIFORM;
+	w->with_before = true;
+	w->sick.r.cpu_ns += 9 * MS;
+	late(&w->sick, 9);
+	w->sick.r.exposed_comm_ns = 8 * MS;
+	find(&w->sick, "train_step (train.py)")->total_ns += 9 * MS;
+	find(&w->sick, "train_step (train.py)")->launch_ns += 9 * MS;
+}
+
+static void sw_hot_path(struct world *w)
+{
+	everywhere(w);
+	function(&w->sick, "validate_batch (train.py)", DIAGNOSIS_PYTHON, 9, 9, 9);
+}
+
+static void sw_logging(struct world *w)
+{
+	everywhere(w);
+	find(&w->sick, "Logger.info (logger.py)")->total_ns += 8.5 * MS;
+	find(&w->sick, "Logger.info (logger.py)")->launch_ns += 8.5 * MS;
+}
+
+static void sw_kernels(struct world *w)
+{
+	w->kind = FINDING_UNIFORM;
+	w->with_before = true;
+	gpu_variant(w);
+}
+
+static void sw_slower(struct world *w)
+{
+	w->kind = FINDING_UNIFORM;
+	w->with_before = true;
+	w->sick.r.self_ns += 9 * MS;
+	w->sick.r.step_ns += 9 * MS;
+}
+
+static void sw_environment(struct world *w)
+{
+	w->sick.setting[1].value = "2.4.1";
+	w->sick.r.self_ns += 5 * MS;
+	w->sick.r.step_ns += 5 * MS;
+}
+
+static void sw_environment_by_kernels(struct world *w)
+{
+	kernel(&w->sick, "_ZN5extra6kernelEv", 50, 8, 1);
+	w->sick.r.compute_ns += 8 * MS;
+	w->sick.r.self_ns += 8 * MS;
+	w->sick.r.step_ns += 8 * MS;
+	w->sick.r.kernels += 50;
+}
+
+static void imbalance_input(struct world *w)
+{
+	for (uint32_t i = 0; i < 4; i++) {
+		w->sick.kernel[i].count *= 1.2;
+		w->sick.kernel[i].total_ns *= 1.2;
+	}
+	w->sick.r.compute_ns *= 1.2;
+	w->sick.r.self_ns += 12 * MS;
+	w->sick.r.step_ns += 12 * MS;
+	w->sick.r.kernels *= 1.2;
+}
+
+static void imbalance_stage(struct world *w)
+{
+	w->kind = FINDING_IMBALANCE;
+	w->known = CAUSE_IMBALANCE_STAGE;
+	slower_kernels(&w->sick, 1.2);
+}
+
+static void hang(struct world *w, enum finding_cause known)
+{
+	w->kind = FINDING_HANG;
+	w->known = known;
+}
+
+static void hang_missing(struct world *w)
+{
+	hang(w, CAUSE_HANG_MISSING);
+}
+
+static void hang_mismatch(struct world *w)
+{
+	hang(w, CAUSE_HANG_MISMATCH);
+}
+
+static void hang_kernel(struct world *w)
+{
+	hang(w, CAUSE_HANG_KERNEL);
+}
+
+static void hang_transfer(struct world *w)
+{
+	hang(w, CAUSE_HANG_TRANSFER);
+}
+
+static const struct fault {
+	enum finding_cause cause;
+	void (*make)(struct world *w);
+	const char *named; /* stands in the summary or the first line of evidence */
+} faults[] = {
+	{ CAUSE_GPU_SLOW, gpu_slow, "1.30 times" },
+	{ CAUSE_GPU_CLOCKS, gpu_clocks, "SM clock" },
+	{ CAUSE_GPU_CLOCKS, gpu_clocks_since_ever, "1080" },
+	{ CAUSE_GPU_THERMAL, gpu_thermal, "heat" },
+	{ CAUSE_GPU_POWER, gpu_power, "power cap" },
+	{ CAUSE_GPU_ECC, gpu_ecc, "memory errors" },
+	{ CAUSE_GPU_KERNEL, gpu_kernel, "_ZN5flash9attention" },
+	{ CAUSE_GPU_VARIANT, gpu_variant, "ILi64ELi64E" },
+	{ CAUSE_GPU_VARIANT, gpu_variant_by_plain_name, "32x32" },
+	{ CAUSE_GPU_COPY, gpu_copy, "11.0 ms" },
+	{ CAUSE_CPU_FUNCTION, cpu_function, "hash_weights" },
+	{ CAUSE_CPU_PYTHON, cpu_python, "check_gradients (train.py)" },
+	{ CAUSE_CPU_GIL, cpu_gil, "gil_hog" },
+	{ CAUSE_CPU_HOST_GAP, cpu_host_gap, "launches late" },
+	{ CAUSE_OS_SOFTIRQ, os_softirq, "NET_RX" },
+	{ CAUSE_OS_SOFTIRQ, os_softirq_by_ksoftirqd, "ksoftirqd/1" },
+	{ CAUSE_OS_SOFTIRQ, os_softirq_in_stacks, "net_rx_action" },
+	{ CAUSE_OS_IRQ, os_irq, "virtio0-input.0" },
+	{ CAUSE_OS_RUN_QUEUE, os_run_queue, "backup (pid 77)" },
+	{ CAUSE_OS_CPU_LIMIT, os_cpu_limit, "CPU limit" },
+	{ CAUSE_OS_NUMA, os_numa, "NUMA" },
+	{ CAUSE_OS_LOCK, os_lock, "find (pid 7)" },
+	{ CAUSE_OS_FAULTS, os_faults, "page faults" },
+	{ CAUSE_OS_MEMORY, os_memory, "try_to_free_mem_cgroup_pages" },
+	{ CAUSE_OS_MEMORY_BANDWIDTH, os_memory_bandwidth, "stream (pid 9)" },
+	{ CAUSE_OS_STOPPED, os_stopped, "do_signal_stop" },
+	{ CAUSE_NET_TRANSFER, net_transfer, "everybody entered in time" },
+	{ CAUSE_NET_RETRANSMITS, net_retransmits, "10.0.0.2:600" },
+	{ CAUSE_STORAGE_DISK, storage_disk, "vda" },
+	{ CAUSE_STORAGE_LIMIT, storage_limit, "0.6 ms" },
+	{ CAUSE_STORAGE_LIMIT, storage_limit_told_by_the_cgroup, "I/O limit" },
+	{ CAUSE_STORAGE_LOADER, storage_loader, "DataLoader.__next__" },
+	{ CAUSE_STORAGE_CLIENT, storage_client, "BZ2_bzDecompress" },
+	{ CAUSE_SW_HOT_PATH, sw_hot_path, "validate_batch (train.py)" },
+	{ CAUSE_SW_LOGGING, sw_logging, "Logger.info" },
+	{ CAUSE_SW_KERNELS, sw_kernels, "cutlass" },
+	{ CAUSE_SW_SLOWER, sw_slower, "" },
+	{ CAUSE_SW_ENVIRONMENT, sw_environment, "torch" },
+	{ CAUSE_SW_ENVIRONMENT, sw_environment_by_kernels, "_ZN5extra6kernel" },
+	{ CAUSE_IMBALANCE_INPUT, imbalance_input, "480 compute kernels|more of the same" },
+	{ CAUSE_IMBALANCE_STAGE, imbalance_stage, "" },
+	{ CAUSE_HANG_MISSING, hang_missing, "" },
+	{ CAUSE_HANG_MISMATCH, hang_mismatch, "" },
+	{ CAUSE_HANG_KERNEL, hang_kernel, "" },
+	{ CAUSE_HANG_TRANSFER, hang_transfer, "" },
+};
+
+static bool is_named(const char *word)
+{
+	size_t n = strcspn(word, "|");
+	char first[64];
+
+	snprintf(first, sizeof(first), "%.*s", (int)n, word);
+	if (strstr(out.summary, first) || (out.evidence_count && strstr(out.evidence[0].text, first)))
+		return true;
+	return word[n] && is_named(word + n + 1);
+}
+
+static void names_every_cause_where_it_is(void **unused)
+{
+	static struct world w;
+	unsigned wrong = 0;
+
+	for (size_t i = 0; i < sizeof(faults) / sizeof(*faults); i++) {
+		build(&w);
+		faults[i].make(&w);
+		judge(&w);
+		if (out.cause == faults[i].cause && is_named(faults[i].named) && out.remedy[0] &&
+		    (out.confidence >= 0.3 || out.cause == CAUSE_CPU_HOST_GAP))
+			continue;
+		wrong++;
+		print_message("# fault %zu: %s, not %s, confidence %.2f: %s | %s\n", i,
+			      finding_cause_id(out.cause), finding_cause_id(faults[i].cause),
+			      out.confidence, out.summary,
+			      out.evidence_count ? out.evidence[0].text : "");
+	}
+	assert_int_equal(wrong, 0);
+}
+
+/* Every cause of the catalogue but "unknown" has a fault above. */
+static void every_cause_of_the_catalogue_has_its_fault(void **unused)
+{
+	for (int c = CAUSE_UNKNOWN + 1; c < CAUSE_COUNT; c++) {
+		bool has = false;
+
+		for (size_t i = 0; i < sizeof(faults) / sizeof(*faults); i++)
+			has |= faults[i].cause == (enum finding_cause)c;
+		if (!has)
+			fail_msg("no fault for %s", finding_cause_id((enum finding_cause)c));
+	}
+}
+
+/* The twin: the same kind of question, and nothing wrong. */
+static void names_no_cause_where_none_is(void **unused)
+{
+	static struct world w, twin;
+
+	for (size_t i = 0; i < sizeof(faults) / sizeof(*faults); i++) {
+		build(&w);
+		faults[i].make(&w);
+		build(&twin);
+		twin.kind = w.kind;
+		twin.with_before = w.with_before;
+		judge(&twin);
+		if (out.cause != CAUSE_UNKNOWN && out.cause != CAUSE_SW_SLOWER && out.confidence > 0.3)
+			fail_msg("twin of %s: %s, %s", finding_cause_id(faults[i].cause),
+				 finding_cause_id(out.cause), out.summary);
+		if (out.cause == faults[i].cause && faults[i].cause != CAUSE_SW_SLOWER)
+			fail_msg("twin of %s is called so", finding_cause_id(faults[i].cause));
+	}
+}
+
+/* The fault is everybody's: no reason why one is slow. */
+static void what_peers_have_too_is_not_the_cause(void **unused)
+{
+	static struct world w;
+
+	build(&w);
+	late(&w.sick, 20);
+	signal_add(&w.sick, OS_SIGNAL_SOFTIRQ_STOLEN, "NET_RX from thread python3 on CPU 1", 180, 1);
+	for (int i = 0; i < PEERS; i++)
+		signal_add(&w.peer[i], OS_SIGNAL_SOFTIRQ_STOLEN, "NET_RX from thread python3 on CPU 2",
+			   175, 1);
+	judge(&w);
+	assert_int_equal(out.cause, CAUSE_CPU_HOST_GAP);
+}
+
+/* A busy host that does not hold the GPU up is no cause of slow kernels. */
+static void a_signal_explains_no_slow_kernels(void **unused)
+{
+	static struct world w;
+
+	build(&w);
+	slower_kernels(&w.sick, 1.3);
+	signal_add(&w.sick, OS_SIGNAL_RUN_WAIT_THREAD, "python3", 300, 8);
+	signal_add(&w.sick, OS_SIGNAL_CPU_HOG, "backup (pid 77)", 300, 0);
+	judge(&w);
+	assert_int_equal(out.cause, CAUSE_GPU_SLOW);
+}
+
+static bool rules_out(enum finding_layer layer)
+{
+	for (uint32_t i = 0; i < out.ruled_out_count; i++)
+		if (out.ruled_out[i].layer == layer)
+			return true;
+	return false;
+}
+
+static void rules_out_the_other_layers_with_figures(void **unused)
+{
+	static struct world w;
+
+	build(&w);
+	os_softirq(&w);
+	judge(&w);
+	assert_true(rules_out(LAYER_GPU));
+	assert_true(rules_out(LAYER_CPU));
+	assert_true(rules_out(LAYER_NETWORK));
+	assert_true(rules_out(LAYER_STORAGE));
+	assert_true(rules_out(LAYER_SOFTWARE));
+	assert_false(rules_out(LAYER_OS));
+	for (uint32_t i = 0; i < out.ruled_out_count; i++)
+		assert_non_null(strpbrk(out.ruled_out[i].text, "0123456789"));
+	assert_int_equal(out.missing_count, 0);
+	assert_non_null(strstr(out.remedy, "CPU 1"));
+	assert_true(out.effect_ns > 15 * MS && out.effect_ns < 25 * MS);
+	assert_non_null(strstr(out.summary, "rank 5"));
+}
+
+static void says_what_is_missing_and_is_less_sure(void **unused)
+{
+	static struct world w;
+	double sure;
+
+	build(&w);
+	os_softirq(&w);
+	judge(&w);
+	sure = out.confidence;
+	for (int i = 0; i < PEERS; i++)
+		w.peer[i].r.samples = w.peer[i].r.function_count = 0;
+	w.sick.r.samples = w.sick.r.function_count = 0;
+	judge(&w);
+	assert_int_equal(out.cause, CAUSE_OS_SOFTIRQ);
+	assert_true(out.confidence < sure);
+	assert_true(out.missing_count > 0);
+	w.without_peers = true;
+	judge(&w);
+	assert_int_equal(out.cause, CAUSE_OS_SOFTIRQ);
+	assert_true(out.missing_count > 1);
+	assert_true(out.confidence < sure / 1.5);
+}
+
+/* Nothing but zeros and "not known" must be handled, too. */
+static void knows_nothing_of_nothing(void **unused)
+{
+	struct diagnosis_rank empty = { .rank = 3 };
+	struct diagnosis_input in = { .kind = FINDING_SLOW_RANK, .suspect = &empty, .suspect_count = 1 };
+
+	diagnosis_make(&in, &out);
+	assert_int_equal(out.cause, CAUSE_UNKNOWN);
+	assert_true(out.missing_count > 0);
+	in.suspect_count = 0;
+	diagnosis_make(&in, &out);
+	assert_int_equal(out.cause, CAUSE_UNKNOWN);
+}
+
+static void tells_two_faults_at_once_apart(void **unused)
+{
+	static struct world w;
+	struct diagnosis_rank suspects[2], peers[PEERS];
+	struct diagnosis_input in = { .kind = FINDING_SLOW_RANK, .suspect = suspects,
+				      .suspect_count = 2, .peer = peers, .peer_count = PEERS };
+	uint32_t group[2];
+
+	build(&w);
+	os_softirq(&w);
+	slower_kernels(&w.second, 1.3);
+	suspects[0] = w.sick.r;
+	suspects[1] = w.second.r;
+	for (int i = 0; i < PEERS; i++)
+		peers[i] = w.peer[i].r;
+	assert_int_equal(diagnosis_split(&in, group), 2);
+	assert_int_equal(group[0], 0);
+	assert_int_equal(group[1], 1);
+	in.suspect = &suspects[1];
+	in.suspect_count = 1;
+	diagnosis_make(&in, &out);
+	assert_int_equal(out.cause, CAUSE_GPU_SLOW);
+	build(&w);
+	os_softirq(&w);
+	late(&w.second, 20);
+	signal_add(&w.second, OS_SIGNAL_SOFTIRQ_STOLEN, "NET_RX from thread python3 on CPU 3", 180, 1);
+	suspects[0] = w.sick.r;
+	suspects[1] = w.second.r;
+	in.suspect = suspects;
+	in.suspect_count = 2;
+	assert_int_equal(diagnosis_split(&in, group), 1);
+	diagnosis_make(&in, &out);
+	assert_non_null(strstr(out.summary, "ranks 5, 2"));
+}
+
+/* Sketches name Python functions without their file, stacks with it. */
+static void knows_a_function_with_and_without_its_file(void **unused)
+{
+	static struct world w;
+
+	build(&w);
+	late(&w.sick, 10);
+	for (int i = 0; i < PEERS; i++)
+		for (uint32_t k = 0; k < w.peer[i].r.function_count; k++)
+			if (!strcmp(w.peer[i].function[k].name, "Layer.forward (model.py)"))
+				w.peer[i].function[k].name = "Layer.forward";
+	judge(&w);
+	assert_int_equal(out.cause, CAUSE_CPU_HOST_GAP);
+}
+
+/* Long names of a hostile job: cut, not overrun. */
+static void bears_long_names(void **unused)
+{
+	static char name[5000];
+	static struct world w;
+
+	memset(name, 'x', sizeof(name) - 1);
+	build(&w);
+	w.sick.kernel[0].name = name;
+	one_kernel(&w.sick, 0, 1.5);
+	function(&w.sick, name, DIAGNOSIS_PYTHON, 12, 12, 12);
+	w.sick.r.gil_holder = name;
+	w.sick.r.gil_wait_ns = 30 * MS;
+	w.sick.setting[0].value = name;
+	judge(&w);
+	for (uint32_t i = 0; i < out.evidence_count; i++)
+		assert_true(strnlen(out.evidence[i].text, FINDING_TEXT_BYTES) < FINDING_TEXT_BYTES);
+}
+
+static void strips_what_tells_variants_of_a_kernel_apart(void **unused)
+{
+	static const char *const pairs[][2] = {
+		{ "_ZN7cutlass6KernelI4GemmILi128EEEEvT_", "cutlass::Kernel" },
+		{ "_ZN2at6native29vectorized_elementwise_kernelILi4EfEEvi",
+		  "at::native::vectorized_elementwise_kernel" },
+		{ "_Z6kernelPf", "kernel" },
+		{ "void at::native::reduce_kernel<512, 1>(float*)", "at::native::reduce_kernel" },
+		{ "volta_sgemm_128x64_nn", "volta_sgemm_#x#_nn" },
+		{ "", "" },
+		{ "_ZN", "_ZN" },
+		{ "_Z9999999999999999999x", "_Z#x" },
+	};
+	char base[256], tiny[4];
+
+	for (size_t i = 0; i < sizeof(pairs) / sizeof(*pairs); i++)
+		assert_string_equal(diagnosis_kernel_base(pairs[i][0], base, sizeof(base)), pairs[i][1]);
+	diagnosis_kernel_base("_ZN7cutlass6KernelE", tiny, sizeof(tiny));
+	assert_true(strlen(tiny) < sizeof(tiny));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(names_every_cause_where_it_is),
+		cmocka_unit_test(every_cause_of_the_catalogue_has_its_fault),
+		cmocka_unit_test(names_no_cause_where_none_is),
+		cmocka_unit_test(what_peers_have_too_is_not_the_cause),
+		cmocka_unit_test(a_signal_explains_no_slow_kernels),
+		cmocka_unit_test(rules_out_the_other_layers_with_figures),
+		cmocka_unit_test(says_what_is_missing_and_is_less_sure),
+		cmocka_unit_test(knows_nothing_of_nothing),
+		cmocka_unit_test(tells_two_faults_at_once_apart),
+		cmocka_unit_test(knows_a_function_with_and_without_its_file),
+		cmocka_unit_test(bears_long_names),
+		cmocka_unit_test(strips_what_tells_variants_of_a_kernel_apart),
+	};
+
+	cmocka_set_message_output(CM_OUTPUT_TAP);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

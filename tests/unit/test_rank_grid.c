@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "cli/rank_grid.h"
+#include "cli/trace_align.h"
+#include "tests/unit/cli_incident.h"
+
+static struct trace_model model;
+static json_t *incident;
+
+static void load(bool records)
+{
+	struct cli_incident *c = cli_incident_make();
+
+	assert_int_equal(trace_model_init(&model), 0);
+	for (int i = 0; i < CLI_INCIDENT_RANKS; i++) {
+		if (!records)
+			c->w[i].host_count = c->w[i].device_count = 0;
+		assert_int_equal(trace_model_add(&model, &c->w[i]), 0);
+	}
+	trace_model_finish(&model);
+	incident = json_pack("{s:[i]}", "ranks", CLI_INCIDENT_CULPRIT);
+}
+
+static int unload(void **state)
+{
+	(void)state;
+	trace_model_fini(&model);
+	json_decref(incident);
+	return 0;
+}
+
+static void shows_own_time_and_lateness_on_one_clock(void **state)
+{
+	struct rank_grid g;
+
+	(void)state;
+	load(true);
+	assert_int_equal(trace_align_apply(&model), 0);
+	for (size_t i = 0; i < model.rank_count; i++) {
+		double skew = (double)(model.ranks[i].who.rank / 2) * CLI_INCIDENT_SKEW_NS;
+
+		assert_true(model.ranks[i].aligned);
+		assert_true(fabs(model.ranks[i].clock_offset_ns - skew) < 1000);
+	}
+	assert_int_equal(rank_grid_make(&g, incident, &model), 0);
+	assert_int_equal(g.columns, CLI_INCIDENT_STEPS);
+	assert_int_equal(g.rank_count, CLI_INCIDENT_RANKS);
+	assert_int_equal(g.culprit, CLI_INCIDENT_CULPRIT);
+	for (uint32_t r = 0; r < g.rank_count; r++)
+		for (uint32_t c = 0; c < g.columns; c++) {
+			const struct rank_grid_cell *cell = rank_grid_at(&g, r, c);
+			double late = r != g.culprit ? 0 : c < CLI_INCIDENT_SLOW_FROM ? 1.6e6 : 6.6e6;
+
+			assert_true(fabs(cell->late_ns - late) < 2000);
+			assert_int_equal(cell->excess > 0.1, r == g.culprit);
+			assert_int_equal(g.flagged[c], c >= CLI_INCIDENT_SLOW_FROM);
+		}
+	assert_true(fabs(rank_grid_typical(&g, g.culprit, true).late_ns - 6.6e6) < 2000);
+	rank_grid_free(&g);
+}
+
+static void says_nothing_of_lateness_without_records(void **state)
+{
+	struct rank_grid g;
+
+	(void)state;
+	load(false);
+	assert_int_equal(trace_align_apply(&model), 0);
+	assert_false(model.ranks[3].aligned);
+	assert_int_equal(rank_grid_make(&g, incident, &model), 0);
+	assert_true(isnan(rank_grid_typical(&g, g.culprit, true).late_ns));
+	assert_true(rank_grid_typical(&g, g.culprit, true).excess > 0.1);
+	rank_grid_free(&g);
+}
+
+static void puts_many_steps_into_the_columns_it_has(void **state)
+{
+	struct trace_rank *r;
+	struct rank_grid g;
+
+	(void)state;
+	load(false);
+	r = &model.ranks[CLI_INCIDENT_CULPRIT];
+	r->steps = realloc(r->steps, 1001 * sizeof(*r->steps));
+	r->step_room = 1001;
+	for (size_t i = CLI_INCIDENT_STEPS; i < 1001; i++) {
+		r->steps[i] = r->steps[i - 1];
+		r->steps[i].step.index++;
+		r->steps[i].step.begin_ns = r->steps[i - 1].step.end_ns;
+		r->steps[i].step.end_ns = r->steps[i].step.begin_ns + 20000000;
+	}
+	r->step_count = 1001;
+	assert_int_equal(rank_grid_make(&g, incident, &model), 0);
+	assert_int_equal(g.per_column, 6);
+	assert_int_equal(g.columns, 167);
+	assert_int_equal(g.first_step[166], 100 + 996);
+	rank_grid_free(&g);
+	r->step_count = 0;
+	assert_int_equal(rank_grid_make(&g, incident, &model), -ENODATA);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_teardown(shows_own_time_and_lateness_on_one_clock, unload),
+		cmocka_unit_test_teardown(says_nothing_of_lateness_without_records, unload),
+		cmocka_unit_test_teardown(puts_many_steps_into_the_columns_it_has, unload),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
