@@ -41,6 +41,8 @@ struct peers_config {
 	double false_per_member_hour;	 /* what the thresholds are corrected to; default 1e-3 */
 	double k;			 /* sysom mode */
 	uint32_t w;
+	uint32_t pushes; /* kept; 0: as many as the longest window has steps, and its past. Fewer do where a
+			  * push stands for several steps; a window that does not fit is left out */
 };
 void peers_config_default(struct peers_config *c);
 
