@@ -529,6 +529,26 @@ static int start_thread(struct commit *c)
 	return -pthread_create(&c->thread, NULL, thread_main, c);
 }
 
+/* ---- what the fleet knows of a rank ---- */
+
+static int sketch_of(void *arg, const char *job, int32_t rank, struct sketch *out)
+{
+	return fleet_sketch(arg, job, rank, out);
+}
+
+static int baseline_of(void *arg, const char *job, int32_t rank, struct sketch *out)
+{
+	struct fleet_rank_info info;
+	int err = fleet_rank_info(arg, job, rank, &info);
+
+	return err ? err : fleet_baseline(arg, job, info.role, out);
+}
+
+static uint32_t peers_of(void *arg, const char *job, int32_t rank, int32_t *ranks, uint32_t max)
+{
+	return fleet_peers(arg, job, rank, ranks, max);
+}
+
 int commit_open(struct commit **out, const struct commit_config *config, struct fleet *fleet)
 {
 	struct commit *c = calloc(1, sizeof(*c));
@@ -538,6 +558,7 @@ int commit_open(struct commit **out, const struct commit_config *config, struct 
 		return -ENOMEM;
 	c->config = *config;
 	c->fleet = fleet;
+	c->config.incident.sources = (struct incident_sources){ fleet, sketch_of, baseline_of, peers_of };
 	c->last = &c->first;
 	c->told_last = &c->told;
 	err = store_open(&c->store, config->dir);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Rows of steps, one column per member of a role. What most members send decides how many steps a row
- * has, so that one that sends nonsense moves nobody else's rows; in the same way the rows go on only
- * where most are. */
+ * Rows of steps, one column per member of a role. What most members send decides how many steps a
+ * row has, so that one that sends nonsense moves nobody else's rows; in the same way the rows go on
+ * only where most are. */
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -22,7 +22,7 @@ void cross_rows_free(struct cross_cohort *co)
 	free(co->memory);
 	for (int m = 0; m < PEERS_MEASURES; m++)
 		free(co->values[m]);
-	*co = (struct cross_cohort){ 0 };
+	*co = (struct cross_cohort){0};
 }
 
 /* ---- who is compared with whom ---- */
@@ -32,7 +32,7 @@ static int cohort_fill(struct cross *c, struct cross_cohort *co, uint32_t role, 
 {
 	size_t cells = (size_t)count * ROWS, bytes = peers_memory_bytes(&c->config, count);
 
-	*co = (struct cross_cohort){ .used = true, .role = role, .part = part, .count = count };
+	*co = (struct cross_cohort){.used = true, .role = role, .part = part, .count = count};
 	co->members = calloc(count, sizeof(*co->members));
 	co->self_ns = calloc(cells, sizeof(*co->self_ns));
 	co->late_ns = calloc(cells, sizeof(*co->late_ns));
@@ -41,15 +41,15 @@ static int cohort_fill(struct cross *c, struct cross_cohort *co, uint32_t role, 
 	co->memory = aligned_alloc(16, (bytes + 15) / 16 * 16);
 	for (int m = 0; m < PEERS_MEASURES; m++)
 		co->values[m] = calloc(count, sizeof(double));
-	if (!co->members || !co->self_ns || !co->late_ns || !co->cover || !co->late_n || !co->memory ||
-	    !co->values[0] || !co->values[1]) {
+	if (!co->members || !co->self_ns || !co->late_ns || !co->cover || !co->late_n ||
+	    !co->memory || !co->values[0] || !co->values[1]) {
 		cross_rows_free(co);
 		return -ENOMEM;
 	}
 	co->bytes = bytes + cells * 11 + count * (sizeof(*co->members) + 2 * sizeof(double));
 	co->peers = peers_init(co->memory, &c->config, count);
 	for (uint32_t i = 0; i < count; i++)
-		co->members[i] = (struct cross_member){ .slot = slots[i] };
+		co->members[i] = (struct cross_member){.slot = slots[i]};
 	return 0;
 }
 
@@ -82,7 +82,9 @@ static int by_role_and_rank(const void *a, const void *b)
 
 	if (x->role != y->role)
 		return x->role < y->role ? -1 : 1;
-	return x->rank != y->rank ? (x->rank < y->rank ? -1 : 1) : x->slot < y->slot ? -1 : x->slot > y->slot;
+	return x->rank != y->rank  ? (x->rank < y->rank ? -1 : 1)
+	       : x->slot < y->slot ? -1
+				   : x->slot > y->slot;
 }
 
 /* One cohort of these, kept as it was where nothing changed. */
@@ -132,7 +134,7 @@ void cross_rows_regroup(struct cross *c, uint64_t now_ns)
 	}
 	for (uint32_t i = 0; i < c->slot_room; i++)
 		if (c->slots[i].used && c->slots[i].role != CROSS_NONE)
-			w[n++] = (struct wanted){ c->slots[i].role, i, c->slots[i].rank };
+			w[n++] = (struct wanted){c->slots[i].role, i, c->slots[i].rank};
 	qsort(w, n, sizeof(*w), by_role_and_rank);
 	while (at < n) {
 		uint32_t end = at, parts, part = 0;
@@ -145,8 +147,8 @@ void cross_rows_regroup(struct cross *c, uint64_t now_ns)
 			uint32_t share = (end - at) / (parts - part);
 
 			if (share > 1 && made < room)
-				group_up(c, &list[made++], c->cohorts, c->cohort_count, part, &w[at], share,
-					 slots, now_ns);
+				group_up(c, &list[made++], c->cohorts, c->cohort_count, part,
+					 &w[at], share, slots, now_ns);
 			at += share;
 		}
 		at = end;
@@ -177,7 +179,7 @@ static struct cross_row *row_at(struct cross_cohort *co, uint64_t index, uint64_
 
 	if (r->live && r->index == index)
 		return r;
-	*r = (struct cross_row){ .index = index, .born_ns = now_ns, .live = true };
+	*r = (struct cross_row){.index = index, .born_ns = now_ns, .live = true};
 	memset(co->cover + at, 0, co->count * sizeof(*co->cover));
 	memset(co->late_n + at, 0, co->count * sizeof(*co->late_n));
 	memset(co->late_ns + at, 0, co->count * sizeof(*co->late_ns));
@@ -221,9 +223,10 @@ static void put(struct cross *c, struct cross_cohort *co, uint32_t member, uint6
 	covered = co->cover[at];
 	if (covered + more > UINT16_MAX)
 		return;
-	co->self_ns[at] = covered ? (float)(((double)co->self_ns[at] * covered + g->self_ns * more) /
-					    (covered + more)) :
-				    (float)g->self_ns;
+	co->self_ns[at] = covered
+			      ? (float)(((double)co->self_ns[at] * covered + g->self_ns * more) /
+					(covered + more))
+			      : (float)g->self_ns;
 	co->cover[at] = (uint16_t)(covered + more);
 }
 
@@ -252,7 +255,8 @@ void cross_rows_put(struct cross *c, struct cross_slot *s, const struct beat_gro
 	}
 	for (uint64_t k = 0; k == 0 || (k < ROWS && k < g->count / co->steps); k++)
 		put(c, co, s->member, first + k, g, end_unix_ns, now_ns);
-	passed = ((uint64_t)step + g->count + (g->count <= co->steps ? g->count / 2 : 0)) / co->steps;
+	passed =
+	    ((uint64_t)step + g->count + (g->count <= co->steps ? g->count / 2 : 0)) / co->steps;
 	m->passed = passed;
 }
 
@@ -298,14 +302,15 @@ uint64_t cross_rows_limit(const struct cross *c, const struct cross_cohort *co, 
 	for (uint64_t k = 0; k < ROWS; k++) {
 		const struct cross_row *r = &co->rows[(co->next + k) % ROWS];
 
-		if (r->live && r->index == co->next + k && now_ns - r->born_ns >= CROSS_ROW_WAIT_NS &&
-		    r->index + 1 > limit)
+		if (r->live && r->index == co->next + k &&
+		    now_ns - r->born_ns >= CROSS_ROW_WAIT_NS && r->index + 1 > limit)
 			limit = r->index + 1;
 	}
 	return limit;
 }
 
-static void hand_on(struct cross *c, struct cross_cohort *co, const struct cross_row *r, uint64_t now_ns)
+static void hand_on(struct cross *c, struct cross_cohort *co, const struct cross_row *r,
+		    uint64_t now_ns)
 {
 	double *self = co->values[PEERS_SELF], *late = co->values[PEERS_LATE];
 	uint32_t known = 0;
@@ -334,7 +339,7 @@ static void hand_on(struct cross *c, struct cross_cohort *co, const struct cross
 /* What most living members send, and what is typical of them now. */
 static void look_around(struct cross *c, struct cross_cohort *co, uint64_t now_ns)
 {
-	uint32_t sizes[32] = { 0 }, alive = 0, ahead = 0, n = 0, seen = 0, most;
+	uint32_t sizes[32] = {0}, alive = 0, ahead = 0, n = 0, seen = 0, most;
 
 	for (uint32_t i = 0; i < co->count; i++) {
 		const struct cross_member *m = &co->members[i];

@@ -294,7 +294,10 @@ static void noise_of_rank(const struct crossrank *c, const double *series, const
 	double more;
 
 	levels_noise(series, 1, c->n, all->scale[0] * OWN_NOISE_MIN, c->scratch, out);
+	/* what few steps show beyond everybody's may be chance */
 	more = all->scale[0] > 0 ? out->scale[0] / all->scale[0] : 1;
+	if (more > 1)
+		more = fmax(1, more / (1 + 1 / sqrt(fmax(out->differences, 1))));
 	*out = *all;
 	for (uint32_t k = 0; k < out->scales; k++)
 		out->scale[k] *= more;
@@ -382,14 +385,15 @@ static double confidence_of(double score)
 	return score > 1 ? 1 - 0.4 / (score * score) : 0.6;
 }
 
-/* Of the steps' own times, in stretch [first, last] of rank r. */
-static double own_excess(const struct crossrank *c, uint32_t r, uint32_t first, uint32_t last)
+/* Of the steps' own times. */
+static double own_excess(const struct crossrank *c, const struct crossrank_stretch *s)
 {
-	double rise = crossrank_rise(c, CROSSRANK_OWN, r, first, last);
-	double peers = crossrank_median(c->against[CROSSRANK_OWN] + (size_t)r * c->n, first, last,
-					c->scratch);
+	double rise;
 
-	return isnan(rise) ? peers : fmin(rise, fmax(peers, 0));
+	if (s->what == CROSSRANK_OWN)
+		return s->excess;
+	rise = crossrank_rise(c, CROSSRANK_OWN, s->rank, s->first, s->last);
+	return isnan(rise) ? 0 : rise;
 }
 
 static int tell(struct crossrank *c, struct crossrank_finding *out, const uint32_t *ranks, uint32_t count)
@@ -442,7 +446,7 @@ static int tell_slow(struct crossrank *c, uint32_t from, uint32_t *ranks)
 
 		if (s->taken || !together(lead, s))
 			continue;
-		excess = fmax(own_excess(c, s->rank, s->first, s->last), 0);
+		excess = fmax(own_excess(c, s), 0);
 		s->taken = true;
 		ranks[count++] = s->rank;
 		if (count > 1 && excess > worst) { /* worst first */

@@ -27,6 +27,7 @@ struct peers_member {
 	float jitter;	/* running mean of |difference of neighbouring residuals| */
 	bool open;
 	double base;	   /* normal residual of an open member */
+	double height;	   /* its excess, in residuals */
 	double cusum;	   /* evidence that the open stretch is over */
 	uint64_t since;	   /* first push that belongs to no ended stretch */
 	uint64_t first, last; /* pushes of the open stretch */

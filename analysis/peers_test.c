@@ -13,7 +13,6 @@
 /* Below this no two members are alike: a part of a pair with no past, and of most members. */
 #define PAIR_FLOOR 0.10
 #define MOST_FLOOR 0.03
-#define JITTER_MOST 3.0
 
 struct split {
 	const double *value; /* by member */
@@ -212,6 +211,7 @@ static void accuse(struct peers *p, enum peers_measure q, uint32_t member, uint3
 	double excess = peers_excess(p, s, member, base, end - length, end);
 	double least = floor_of(q, length * p->weight_mean);
 
+	least = least > p->c.least[q] ? least : p->c.least[q];
 	/* who was ahead of the others and no longer is, is not slow */
 	if (p->n > 2 && !(excess + base > 0.3 * excess))
 		return;
@@ -221,11 +221,12 @@ static void accuse(struct peers *p, enum peers_measure q, uint32_t member, uint3
 	peers_open(p, q, member, length, base, threshold > least ? threshold : least);
 }
 
+/* A member noisier than the others must be further out. */
 static double own_threshold(const struct peers_series *s, uint32_t member, double threshold)
 {
 	double ratio = s->jitter > 0 ? s->member[member].jitter / s->jitter : 1;
 
-	return threshold * (ratio < 1 ? 1 : ratio > JITTER_MOST ? JITTER_MOST : ratio);
+	return threshold * (ratio < 1 ? 1 : ratio);
 }
 
 /* The median self time rose with the split, or nothing is known of before: then the upper group is the

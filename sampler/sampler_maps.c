@@ -85,8 +85,8 @@ struct settings {
 
 #define SETTINGS_APPLY(skeleton, s)                                                                \
 	do {                                                                                       \
-		(skeleton)->rodata->sampler_pid_ns = (s)->pid_ns;                                  \
-		(skeleton)->rodata->sampler_pid_ns_level = (s)->pid_ns_level;                      \
+		(skeleton)->rodata->task_number_ns = (s)->pid_ns;                                  \
+		(skeleton)->rodata->task_number_ns_level = (s)->pid_ns_level;                      \
 		(skeleton)->rodata->sampler_pid_ns_dev = (s)->pid_ns_dev;                          \
 		(skeleton)->rodata->sampler_python = (s)->python;                                  \
 		(skeleton)->rodata->sampler_ring_bytes = (s)->ring_bytes;                          \

@@ -249,7 +249,7 @@ static void json_text_of(struct buf *b, const char *text)
 {
 	buf_puts(b, "\"");
 	for (; *text; text++)
-		buf_printf(b, "%c", *text == '"' || *text == '\\' || (unsigned char)*text < 32 ? '?' : *text);
+		buf_printf(b, "%c", strchr("\"\\", *text) || (unsigned char)*text < 32 ? '?' : *text);
 	buf_puts(b, "\"");
 }
 

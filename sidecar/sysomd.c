@@ -124,6 +124,8 @@ static const struct config_key keys[] = {
 	KEY(sampler_python, "sampler.python", CONFIG_BOOL, "true", "CPython frames"),
 	KEY(sampler_all, "sampler.all", CONFIG_BOOL, "false",
 	    "the whole node, not only registered ranks and their children"),
+	KEY(sampler_wide, "sampler.wide", CONFIG_BOOL, "true",
+	    "while a rank is slow also others' kernel stacks, a minute at a time, 20% in the long run"),
 	KEY(symbols_offer, "symbols.offer", CONFIG_BOOL, "true",
 	    "send the aggregator the symbol files that it lacks, of the stacks that it was sent"),
 	KEY(symbols_rate, "symbols.rate", CONFIG_BYTES, "4 MB", "bytes per second of that",

@@ -17,13 +17,12 @@ metric() { curl -sf -m 10 "http://127.0.0.1:$STACK_NODE_HTTP/metrics" | grep -F 
 
 export STACK_SYSOMD_FLAGS="--gpu-library $PWD/$B/lib/sim/libnvidia-ml.so.1 --gpu-period 200ms"
 stack_start "$WORK/stack" || { ok "daemons start" false; exit; }
-open() { [ "$(gpu .mode)" = nvml ]; }
-ok "NVML opens" stack_wait 20 open
-ok "the status has 8 devices" is "$(gpu '.devices | length')" 8
+open() { [ "$(gpu .mode)" = nvml ] && [ "$(gpu '.devices | length')" = 8 ]; }
+ok "NVML opens and has 8 devices" stack_wait 20 open
 "$BIN/sysom" run --job gpu-telemetry -- "$BIN/simjob" --ranks 4 --seconds 45 --seed 7 >"$WORK/job.log" 2>&1 &
 JOB=$!
 ok "four ranks learn what is usual" stack_wait 30 armed
-ok "each device knows its rank" is "$(gpu '[.devices[:4][] | .ranks[0].rank]' | jq -c .)" "[0,1,2,3]"
+ok "each device knows its rank" is "$(gpu ' | [.devices[:4][] | .ranks[0].rank]' | jq -c .)" "[0,1,2,3]"
 sleep 6 # some more seconds that are usual
 says "$CULPRIT.sm_clock_mhz 1250" "$CULPRIT.throttle 0x60" "$CULPRIT.temperature_c 93" \
 	"$CULPRIT.power_mw 340000"

@@ -27,6 +27,7 @@ struct sampler {
 	uint32_t added_count, removed_count, drains, fraction;
 	uint32_t pids[4], pid_count; /* each gives a sample at the next drain */
 	uint64_t time_ns;
+	bool wide;
 };
 
 static struct sampler fake;
@@ -58,6 +59,11 @@ void sampler_remove(struct sampler *s, uint32_t pid)
 int sampler_set_rate(struct sampler *s, uint32_t rate_hz, uint32_t fraction_percent)
 {
 	s->fraction = fraction_percent;
+	return 0;
+}
+int sampler_set_wide(struct sampler *s, bool on)
+{
+	s->wide = on;
 	return 0;
 }
 int sampler_fd(const struct sampler *s)

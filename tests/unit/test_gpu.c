@@ -58,9 +58,9 @@ static void reads_what_the_device_says(void **state)
 	struct gpu_sample s;
 	struct gpu_nvml *n;
 
-	file_says("3.sm_clock_mhz 1335\n3.throttle 0x60\n3.power_mw 412000\n3.temperature_c 91\n"
-		  "3.ecc_corrected 7\n3.ecc_uncorrected 1\n3.pcie_replay 12\n3.pcie_width 8\n3.util_gpu 55\n"
-		  "3.process 4711\n");
+	file_says("3.sm_clock_mhz 1335\n3.throttle 0x60\n3.power_mw 412000\n"
+		  "3.temperature_c 91\n3.ecc_corrected 7\n3.ecc_uncorrected 1\n"
+		  "3.pcie_replay 12\n3.pcie_width 8\n3.util_gpu 55\n3.process 4711\n");
 	n = opened();
 	assert_int_equal(gpu_nvml_count(n), 8);
 	assert_string_equal(gpu_nvml_driver(n), "580.65.06");

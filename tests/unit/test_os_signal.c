@@ -117,9 +117,10 @@ static void levels_stand_in_order_with_the_others(void **state)
 	struct os_signal list[3];
 	char line[256];
 
-	os_signal_make(&list[0], OS_SIGNAL_RUN_WAIT, "", 30, 1, 0);	       /* 1.45 times what raises it */
-	os_signal_make(&list[1], OS_SIGNAL_GPU_POWER, "GPU 3", 500, 520, 0);   /* never raised */
-	os_signal_make(&list[2], OS_SIGNAL_GPU_SM_CLOCK, "GPU 3", 990, 1980, 0); /* ten times */
+	/* 1.45 times what raises it, never raised, ten times */
+	os_signal_make(&list[0], OS_SIGNAL_RUN_WAIT, "", 30, 1, 0);
+	os_signal_make(&list[1], OS_SIGNAL_GPU_POWER, "GPU 3", 500, 520, 0);
+	os_signal_make(&list[2], OS_SIGNAL_GPU_SM_CLOCK, "GPU 3", 990, 1980, 0);
 	qsort(list, 3, sizeof(list[0]), os_signal_order);
 	assert_string_equal(list[0].name, "gpu_sm_clock");
 	assert_string_equal(list[1].name, "run_wait");

@@ -674,7 +674,7 @@ static void a_job_is_picked_up_again_after_kill_9(void **state)
 static void a_process_that_dials_again_keeps_its_models(void **state)
 {
 	struct rig *g = *state;
-	char text[16384];
+	char text[65536];
 
 	sink_start(&g->sink, g->url);
 	daemon_start(g);
