@@ -32,6 +32,8 @@ static uint32_t depth_of(const struct peers_config *c)
 {
 	uint32_t longest = 5;
 
+	if (c->pushes)
+		return c->pushes > PEERS_WINDOW_MOST ? PEERS_WINDOW_MOST : c->pushes < 20 ? 20 : c->pushes;
 	for (uint32_t i = 0; i < PEERS_WINDOWS && c->windows[i]; i++)
 		if (c->windows[i] > longest)
 			longest = c->windows[i];
