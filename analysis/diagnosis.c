@@ -22,6 +22,8 @@
 /* And a line of evidence so much. */
 #define TOLD_MIN     0.05
 #define PEERS_LOOKED 256u
+/* A function that grew by more is no reason to rule the CPU out, whoever is to blame for it. */
+#define SHARE_GREW 0.05
 /* Steps from which on their median is trusted. */
 #define STEPS_SURE 5u
 
@@ -402,7 +404,7 @@ static void rule_out_cpu(const struct diagnosis_view *v, struct diagnosis *out)
 			 "its GPU does not wait for the host: idle for %s per step, %s %s",
 			 diagnosis_text_ms(v->mine[FIGURE_IDLE], &a),
 			 diagnosis_text_ms(v->base[FIGURE_IDLE], &b), elsewhere(v));
-	else if (v->function_delta >= 0)
+	else if (v->function_delta >= 0 && v->function_delta < SHARE_GREW)
 		rule_out(out, LAYER_CPU,
 			 "no function explains it: no share of the launching threads' CPU time "
 			 "grew by more "

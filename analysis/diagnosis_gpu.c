@@ -14,6 +14,8 @@
 #define MATTERS_SHARE 0.002
 /* One name's part of what single kernels cost, for it to be named. */
 #define CULPRIT_SHARE 0.25
+/* So many times the launches are more work. */
+#define MORE_LAUNCHES 1.02
 /* Healthy GPUs of one type agree within so much. */
 #define EQUAL_RATIO 0.01
 #define KERNELS_MAX 512u
@@ -426,6 +428,11 @@ static void more_launches(struct diagnosis_view *v, const struct pair *p, uint32
 			extra += (p[i].mine->count - p[i].count) * p[i].total_ns / p[i].count;
 		}
 	if (mine <= base || extra < MATTERS_SHARE * whole)
+		return;
+	/* a few steps of a window may have kernels of their neighbours; the steps' own count
+	 * decides */
+	if (v->mine[FIGURE_KERNELS] >= 0 && v->base[FIGURE_KERNELS] >= 0 &&
+	    v->mine[FIGURE_KERNELS] < MORE_LAUNCHES * v->base[FIGURE_KERNELS])
 		return;
 	c = diagnosis_add(v,
 			  v->in->kind == FINDING_UNIFORM ? CAUSE_SW_KERNELS : CAUSE_IMBALANCE_INPUT,

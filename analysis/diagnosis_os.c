@@ -400,7 +400,8 @@ static void network(struct diagnosis_view *v)
 			 "TCP sends %.0f segments a second again, %.110s", again->value,
 			 again->subject);
 	}
-	if (!(extra > 0) || !v->pools_known)
+	/* a rank that is slow by what it does itself is no matter of the network */
+	if (!(extra > 0) || !v->pools_known || (v->in->kind != FINDING_UNIFORM && v->excess_ns > 0))
 		return;
 	if (spread > 0.5 * extra) /* somebody is late, and the others wait for it */
 		return;
