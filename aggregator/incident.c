@@ -16,7 +16,8 @@
 
 /* Two readings of a node's clock differ by less; steps are longer. */
 #define CLOCK_JITTER_NS 100000
-/* More than any window has flagged steps or loses in milliseconds, and small enough for a double to add one half to it. */
+/* More than any window has flagged steps or loses in milliseconds, and small enough for a double to add
+ * one half to it. */
 #define OWN_WEIGHT 1e12
 
 int incident_set_open(struct incident_set **out, const struct incident_config *c)

@@ -82,21 +82,40 @@ static double figure_of(const struct diagnosis_rank *r, enum diagnosis_figure f)
 	return -1;
 }
 
-static double base_figure(const struct diagnosis_input *in, enum diagnosis_figure f)
+static double peers_figure(const struct diagnosis_input *in, enum diagnosis_figure f)
 {
 	double list[PEERS_LOOKED];
 	uint32_t n = 0;
 
-	if (in->kind != FINDING_UNIFORM)
-		for (uint32_t i = 0; i < in->peer_count && n < PEERS_LOOKED; i++) {
-			double x = figure_of(&in->peer[i], f);
+	for (uint32_t i = 0; i < in->peer_count && n < PEERS_LOOKED; i++) {
+		double x = figure_of(&in->peer[i], f);
 
-			if (x >= 0)
-				list[n++] = x;
-		}
-	if (n)
-		return median_of(list, n);
-	return in->before ? figure_of(in->before, f) : -1;
+		if (x >= 0)
+			list[n++] = x;
+	}
+	return n ? median_of(list, n) : -1;
+}
+
+/* Peers, or the rank's own past: the one that it exceeds by more. A disturbed host makes the peers
+ * slower too, a rank that was always late has no past without it. Then one reference for all
+ * figures, and the other for what it does not know. */
+static void find_base(struct diagnosis_view *v)
+{
+	const struct diagnosis_input *in = v->in;
+	bool uniform = in->kind == FINDING_UNIFORM, past = uniform;
+	double peers = uniform ? -1 : peers_figure(in, FIGURE_SELF);
+	double before = in->before ? figure_of(in->before, FIGURE_SELF) : -1;
+
+	if (!uniform && before >= 0)
+		past = peers < 0 || before < peers;
+	for (int k = 0; k < FIGURE_COUNT; k++) {
+		enum diagnosis_figure f = (enum diagnosis_figure)k;
+		double x = uniform ? -1 : peers_figure(in, f),
+		       y = in->before ? figure_of(in->before, f) : -1;
+
+		v->base[f] = past ? (y >= 0 ? y : x) : x >= 0 ? x : y;
+	}
+	v->past = past;
 }
 
 static double above(const struct diagnosis_view *v, enum diagnosis_figure f)
@@ -153,13 +172,12 @@ static void look(struct diagnosis_view *v, const struct diagnosis_input *in,
 	v->in = in;
 	v->who = who;
 	v->out = out;
+	for (int f = 0; f < FIGURE_COUNT; f++)
+		v->mine[f] = figure_of(who, (enum diagnosis_figure)f);
+	find_base(v);
 	v->than =
 	    in->kind == FINDING_UNIFORM || !in->peer_count ? "than before" : "than on its peers";
 	v->as = in->kind == FINDING_UNIFORM || !in->peer_count ? "as before" : "as on its peers";
-	for (int f = 0; f < FIGURE_COUNT; f++) {
-		v->mine[f] = figure_of(who, (enum diagnosis_figure)f);
-		v->base[f] = base_figure(in, (enum diagnosis_figure)f);
-	}
 	divide(v);
 	diagnosis_gpu_look(v);
 	diagnosis_host_look(v);
@@ -289,16 +307,18 @@ static double noise_of(const struct diagnosis_view *v)
 	return n >= 3 ? (most - least) / 2 : 0;
 }
 
+/* Detection may know better: it saw more steps. But a difference that is no larger than the peers'
+ * own is a weak reason. */
 static bool is_within_noise(const struct diagnosis_view *v)
 {
-	return v->pools_known && whole_of(v) <= noise_of(v);
+	return v->pools_known && !v->past && whole_of(v) <= noise_of(v);
 }
 
 static enum finding_cause cause_alone(const struct diagnosis_view *v)
 {
 	struct choice c = choose(v, LAYER_COUNT);
 
-	if (is_within_noise(v))
+	if (c.lead && c.lead->cause == CAUSE_CPU_HOST_GAP && is_within_noise(v))
 		return CAUSE_UNKNOWN;
 	return c.lead ? c.lead->cause : CAUSE_UNKNOWN;
 }
@@ -376,7 +396,7 @@ static void rule_out(struct diagnosis *out, enum finding_layer layer, const char
 
 static const char *elsewhere(const struct diagnosis_view *v)
 {
-	return v->in->kind == FINDING_UNIFORM || !v->in->peer_count ? "before" : "on its peers";
+	return v->past || !v->in->peer_count ? "before" : "on its peers";
 }
 
 static void rule_out_gpu(const struct diagnosis_view *v, struct diagnosis *out)
@@ -463,8 +483,8 @@ static void rule_out_storage(const struct diagnosis_view *v, struct diagnosis *o
 static void rule_out_software(const struct diagnosis_view *v, struct diagnosis *out)
 {
 	if (v->settings_equal && !v->settings_differ)
-		rule_out(out, LAYER_SOFTWARE, "%u settings and versions are the same as %s",
-			 v->settings_equal, elsewhere(v));
+		rule_out(out, LAYER_SOFTWARE, "%u settings and versions are the same %s",
+			 v->settings_equal, v->as);
 }
 
 /* Whether a layer has a candidate that explains something. */
@@ -557,7 +577,7 @@ static double confidence(const struct diagnosis_view *v, const struct choice *c,
 		base = 1;
 	else if (compared)
 		base = 0.9;
-	x *= base;
+	x *= is_within_noise(v) ? 0.6 * base : base;
 	if (v->who->steps < STEPS_SURE)
 		x *= 0.5 + 0.1 * v->who->steps;
 	if (second.lead && second.score > 0.7 * c->score)
@@ -608,7 +628,8 @@ static void conclude(struct diagnosis_view *v, struct diagnosis *out)
 	struct choice c = choose(v, LAYER_COUNT);
 
 	if (is_within_noise(v)) {
-		c.lead = NULL;
+		if (c.lead && c.lead->cause == CAUSE_CPU_HOST_GAP)
+			c.lead = NULL;
 		if (!is_given(v->in->known))
 			diagnosis_missing(
 			    out,

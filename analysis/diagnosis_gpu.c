@@ -493,7 +493,7 @@ void diagnosis_gpu_look(struct diagnosis_view *v)
 		snprintf(how, sizeof(how), "kernels take %s per step, %s %s",
 			 diagnosis_text_ms(v->mine[FIGURE_COMPUTE], &a),
 			 diagnosis_text_ms(v->base[FIGURE_COMPUTE], &b),
-			 v->in->kind == FINDING_UNIFORM ? "before" : "on its peers");
+			 v->past ? "before" : "on its peers");
 		slow_gpu(v, v->pool_ns[POOL_COMPUTE], how);
 		diagnosis_missing(v->out,
 				  "kernels by name of rank %d or of its peers: whether one of them "
@@ -507,7 +507,7 @@ void diagnosis_gpu_look(struct diagnosis_view *v)
 		snprintf(c->text, sizeof(c->text), "copies take %s per step, %s %s",
 			 diagnosis_text_ms(v->mine[FIGURE_COPY], &a),
 			 diagnosis_text_ms(v->base[FIGURE_COPY], &b),
-			 v->in->kind == FINDING_UNIFORM ? "before" : "on its peers");
+			 v->past ? "before" : "on its peers");
 		snprintf(c->because, sizeof(c->because), "%s", c->text);
 		pcie(v, c);
 	}

@@ -393,7 +393,7 @@ void diagnosis_host_look(struct diagnosis_view *v)
 			 "its GPU idles %s per step, %s %s: the host launches late",
 			 diagnosis_text_ms(v->mine[FIGURE_IDLE], &a),
 			 diagnosis_text_ms(v->base[FIGURE_IDLE], &b),
-			 v->in->kind == FINDING_UNIFORM ? "before" : "on its peers");
+			 v->past ? "before" : "on its peers");
 		snprintf(c->because, sizeof(c->because),
 			 "its host launches late and its GPU waits, +%s per step; what holds the "
 			 "host up was "
