@@ -22,6 +22,8 @@
 /* And a line of evidence so much. */
 #define TOLD_MIN     0.05
 #define PEERS_LOOKED 256u
+/* The rank's own past shows the excess when it shows so much of what the peers show. */
+#define PAST_SHARE 0.3
 /* A function that grew by more is no reason to rule the CPU out, whoever is to blame for it. */
 #define SHARE_GREW 0.05
 /* Steps from which on their median is trusted. */
@@ -96,26 +98,36 @@ static double peers_figure(const struct diagnosis_input *in, enum diagnosis_figu
 	return n ? median_of(list, n) : -1;
 }
 
-/* Peers, or the rank's own past: the one that it exceeds by more. A disturbed host makes the peers
- * slower too, a rank that was always late has no past without it. Then one reference for all
- * figures, and the other for what it does not know. */
+/* The rank's own past where it shows the excess, since it did the same work with the same habits;
+ * peers where it does not (a rank that was always slow). Then one reference for all figures, and
+ * the other for what it does not know. */
+static bool is_past(const struct diagnosis_view *v)
+{
+	const struct diagnosis_input *in = v->in;
+	double mine = v->mine[FIGURE_SELF], before, peers;
+
+	if (in->kind == FINDING_UNIFORM || !in->before)
+		return in->kind == FINDING_UNIFORM;
+	before = figure_of(in->before, FIGURE_SELF);
+	peers = peers_figure(in, FIGURE_SELF);
+	if (mine < 0 || before < 0 || peers < 0)
+		return peers < 0;
+	return mine > before && mine - before >= PAST_SHARE * (mine - peers);
+}
+
 static void find_base(struct diagnosis_view *v)
 {
 	const struct diagnosis_input *in = v->in;
-	bool uniform = in->kind == FINDING_UNIFORM, past = uniform;
-	double peers = uniform ? -1 : peers_figure(in, FIGURE_SELF);
-	double before = in->before ? figure_of(in->before, FIGURE_SELF) : -1;
+	bool uniform = in->kind == FINDING_UNIFORM;
 
-	if (!uniform && before >= 0)
-		past = peers < 0 || before < peers;
+	v->past = is_past(v);
 	for (int k = 0; k < FIGURE_COUNT; k++) {
 		enum diagnosis_figure f = (enum diagnosis_figure)k;
-		double x = uniform ? -1 : peers_figure(in, f),
-		       y = in->before ? figure_of(in->before, f) : -1;
+		double x = uniform ? -1 : peers_figure(in, f);
+		double y = in->before ? figure_of(in->before, f) : -1;
 
-		v->base[f] = past ? (y >= 0 ? y : x) : x >= 0 ? x : y;
+		v->base[f] = v->past ? (y >= 0 ? y : x) : x >= 0 ? x : y;
 	}
-	v->past = past;
 }
 
 static double above(const struct diagnosis_view *v, enum diagnosis_figure f)
