@@ -359,7 +359,7 @@ static void add_stretch(struct crossrank *c, uint32_t r, enum crossrank_what wha
 {
 	if (c->stretches < CROSSRANK_STRETCHES_MAX)
 		c->stretch[c->stretches++] = (struct crossrank_stretch){
-		    r, what, f->first, f->last, f->sure, f->excess, f->score, c->lead, 0, false};
+		    r, what, f->first, f->last, f->sure, f->excess, f->score, c->lead, 0, LAYER_UNKNOWN, false};
 }
 
 static void slow_stretches(struct crossrank *c, enum crossrank_what what)
@@ -478,12 +478,33 @@ static void say_lead(const struct crossrank *c, struct finding *f,
 		finding_say(f, LAYER_GPU, 0, "and so do %u other kernels", s->leads);
 }
 
-/* Stretches of several ranks that are as long are told together, if both are of steps or of
- * kernels. */
+/* Stretches of several ranks that are as long are told together, if both are of steps or of the same
+ * kernel and lie in one layer. */
 static bool together(const struct crossrank_stretch *a, const struct crossrank_stretch *b)
 {
 	return as_long(a, b) && (a->what == CROSSRANK_LEAD) == (b->what == CROSSRANK_LEAD) &&
-	       (a->what != CROSSRANK_LEAD || a->lead == b->lead);
+	       (a->what != CROSSRANK_LEAD || a->lead == b->lead) && a->layer == b->layer;
+}
+
+/* Each stretch's layer for itself: two faults at once are two findings. */
+static int layers_find(struct crossrank *c)
+{
+	struct finding *f = malloc(sizeof(*f));
+	int rc = f ? 0 : -ENOMEM;
+
+	for (uint32_t i = 0; i < c->stretches && !rc; i++) {
+		struct crossrank_stretch *s = &c->stretch[i];
+
+		s->layer = LAYER_GPU;
+		if (s->taken || s->what == CROSSRANK_LEAD)
+			continue;
+		memset(f, 0, sizeof(*f));
+		f->kind = FINDING_SLOW_RANK;
+		rc = crossrank_cause(c, f, &s->rank, 1, s->first, s->last);
+		s->layer = finding_cause_layer(f->cause);
+	}
+	free(f);
+	return rc;
 }
 
 static int tell_slow(struct crossrank *c, uint32_t from, uint32_t *ranks)
@@ -542,6 +563,7 @@ static int tell_slow_ranks(struct crossrank *c, uint32_t *ranks)
 	if (c->stretches)
 		qsort(c->stretch, c->stretches, sizeof(*c->stretch), stretch_order);
 	join_whats(c);
+	rc = layers_find(c);
 	for (uint32_t i = 0; i < c->stretches && !rc; i++)
 		if (!c->stretch[i].taken)
 			rc = tell_slow(c, i, ranks);
@@ -595,6 +617,16 @@ static bool told_already(const struct crossrank *c, uint32_t r, const struct fou
 	return false;
 }
 
+/* What a shared rise brings one rank more of than others is no fault beside it. */
+static void told_by_all(struct crossrank *c, const struct found *f)
+{
+	struct crossrank_stretch all = {.first = f->first, .last = f->last};
+
+	for (uint32_t i = 0; i < c->stretches; i++)
+		if (as_long(&all, &c->stretch[i]) && c->stretch[i].excess < f->excess)
+			c->stretch[i].taken = true;
+}
+
 static int tell_shared(struct crossrank *c, enum crossrank_what what, const struct found *f,
 		       uint32_t *ranks)
 {
@@ -619,6 +651,7 @@ static int tell_shared(struct crossrank *c, enum crossrank_what what, const stru
 	out.finding.excess = f->excess;
 	out.finding.effect_ns = f->excess * c->typical_ns;
 	out.finding.confidence = confidence_of(f->score);
+	told_by_all(c, f);
 	return tell(c, &out, ranks, count);
 }
 
@@ -843,11 +876,11 @@ static int tell_all(struct crossrank *c, uint32_t *ranks)
 		lead_series(c, i);
 		slow_stretches(c, CROSSRANK_LEAD);
 	}
-	rc = tell_slow_ranks(c, ranks);
+	rc = tell_uniform(c, ranks);
+	if (!rc)
+		rc = tell_slow_ranks(c, ranks);
 	if (!rc && c->ranks > 2)
 		rc = tell_constant(c, ranks);
-	if (!rc)
-		rc = tell_uniform(c, ranks);
 	if (!rc && c->ranks > 1 && c->typical_ns > 0)
 		rc = tell_transfer(c, ranks);
 	if (!rc && c->ranks > 1)

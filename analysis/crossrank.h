@@ -36,7 +36,7 @@ struct crossrank_finding {
 	uint64_t sure_step; /* after which it was sure */
 };
 
-/* Findings in the order of their first steps. 0, -ENOMEM. */
+/* 0, -ENOMEM. */
 int crossrank_find(const struct crossrank_job *job, const struct crossrank_config *config,
 		   void (*take)(void *to, const struct crossrank_finding *f), void *to);
 

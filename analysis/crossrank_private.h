@@ -25,6 +25,7 @@ struct crossrank_stretch {
 	double score;	/* over the threshold */
 	uint32_t lead;	/* LEAD: which name */
 	uint32_t leads; /* names joined into it */
+	enum finding_layer layer;
 	bool taken;
 };
 
