@@ -46,7 +46,7 @@ test_sysomd_LDLIBS := -lcmocka -lnng
 
 BENCH += bench_drain
 bench_drain_USES := sidecar wire sampler symbol analysis ring base
-SCRIPTS_TEST += tests/e2e/sysomd_job.sh
+SCRIPTS_TEST += tests/e2e/sysomd_job.sh tests/e2e/node_peers.sh
 
 UNIT += test_cpu_stacks
 test_cpu_stacks_USES := sidecar wire sampler symbol analysis ring base
