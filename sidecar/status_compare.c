@@ -94,7 +94,7 @@ static void collect(struct node *n, struct compare *c)
 	if (n->peers)
 		local_peers_stats_get(n->peers, &c->peers);
 	uplink_stats(n->uplink, &c->uplink);
-	c->sketch_cpu_ms = c->sketch_maker.cpu_ns / 1000000;
+	c->sketch_cpu_ms = c->sketches.cpu_ns / 1000000;
 }
 
 static uint64_t value_of(const struct compare *c, const struct compare_value *v)
