@@ -64,6 +64,12 @@ static void rank_fini(struct fleet *f, struct fleet_rank *r)
 
 static void job_free(struct fleet *f, struct fleet_job *job)
 {
+	struct cross_stats c;
+
+	if (job->cross) { /* a counter does not go down */
+		cross_stats(job->cross, &c);
+		f->counts.findings += c.findings;
+	}
 	for (uint32_t i = 0; i < job->rank_count; i++) {
 		f->ranks -= job->ranks[i].used;
 		rank_fini(f, &job->ranks[i]);

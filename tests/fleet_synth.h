@@ -46,6 +46,7 @@ struct fs_job {
 	bool pair_comms;       /* each role's ranks share one; else all ranks one */
 	uint64_t stopped_step; /* 0: runs; else nobody gets beyond */
 	uint32_t sample_every; /* steps */
+	uint64_t unix_ns;      /* when the job's time began */
 };
 
 static inline void fs_init(struct fs_job *j, const char *name, uint32_t ranks, uint32_t per_node,
@@ -67,6 +68,7 @@ static inline void fs_init(struct fs_job *j, const char *name, uint32_t ranks, u
 	j->node = calloc(nodes, sizeof(*j->node));
 	j->comm_base = hash_mix(seed + 17);
 	j->sample_every = 8;
+	j->unix_ns = FS_UNIX;
 	if (!j->rank || !j->node)
 		abort();
 	for (uint32_t r = 0; r < ranks; r++) {
@@ -211,7 +213,7 @@ static inline bool fs_beat(struct fs_job *j, uint32_t node, double now_s, struct
 	b->sequence = ++j->node[node].sequence;
 	b->now_ns = (uint64_t)(now_s * 1e9) + (uint64_t)j->node[node].mono_ns;
 	b->realtime_offset_ns =
-	    (int64_t)FS_UNIX - j->node[node].mono_ns + (int64_t)j->node[node].error_ns;
+	    (int64_t)j->unix_ns - j->node[node].mono_ns + (int64_t)j->node[node].error_ns;
 	b->ranks = ranks;
 	for (uint32_t r = first; r < first + j->per_node && r < j->ranks; r++)
 		if (!j->rank[r].silent && now_s >= j->rank[r].joined_s)
