@@ -319,10 +319,10 @@ static void metrics_detect(struct buf *b, const struct fleet_totals *f)
 	gauge(b, "suspects", "Ranks that a finding names which has not ended.", f->suspects);
 	gauge(b, "compared_rows", "Rows of steps compared in the known jobs.", f->rows);
 	gauge(b, "detect_bytes", "Memory of the comparison and the waterlines.", f->bytes);
-	metric(b, "findings_total", "counter", "Findings opened, by kind.");
-	sample(b, "findings_total", "{kind=\"slow_rank\"}", f->findings);
-	sample(b, "findings_total", "{kind=\"hang\"}", f->hangs);
-	sample(b, "findings_total", "{kind=\"uniform\"}", f->uniform);
+	metric(b, "detected_total", "counter", "What detection opened, by kind.");
+	sample(b, "detected_total", "{kind=\"slow_rank\"}", f->findings);
+	sample(b, "detected_total", "{kind=\"hang\"}", f->hangs);
+	sample(b, "detected_total", "{kind=\"uniform\"}", f->uniform);
 	metric(b, "commands_total", "counter", "Commands for nodes, by kind.");
 	sample(b, "commands_total", "{kind=\"window\"}", f->commands_window);
 	sample(b, "commands_total", "{kind=\"hold\"}", f->commands_hold);

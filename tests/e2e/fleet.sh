@@ -29,7 +29,7 @@ ok "roles, jobs, waterline and baselines are served" test "$(api 'jobs' '.jobs[0
 	api 'roles?job=fleet' '.roles[0].ranks | length')$(api 'waterline?job=fleet' .sketches)$(
 	api 'baselines?job=fleet' '.baselines | length')" = 8800
 ok "a job that is not known is none" is "$(curl -s -o /dev/null -w '%{http_code}' "$SYSOM_URL/api/v1/roles?job=x")" 404
-ok "the metrics count it" test "$(metric 'findings_total{kind="slow_rank"}')" -ge 1
+ok "the metrics count it" test "$(metric 'detected_total{kind="slow_rank"}')" -ge 1
 kill -KILL "$STACK_AGGREGATOR_PID"
 wait "$STACK_AGGREGATOR_PID" 2>/dev/null
 ok "starts again" stack_aggregator
