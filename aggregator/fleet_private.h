@@ -64,6 +64,9 @@ struct fleet_rank {
 	char *program, *role_text; /* owned; short */
 	struct fleet_stats stats;
 	uint64_t steps_before, flagged_before; /* at the temporal model's last look */
+	uint64_t born_ns, signature;
+	struct roles_kernel *kernels; /* what it launches, where its role has to be learned */
+	uint32_t kernel_count, learned; /* 1 + role; 0: not yet */
 	void *sketch;			       /* as it came */
 	uint32_t sketch_bytes;
 	uint64_t sketch_ns;
