@@ -45,6 +45,7 @@ struct fs_job {
 	uint64_t comm_base;
 	bool pair_comms;       /* each role's ranks share one; else all ranks one */
 	uint64_t stopped_step; /* 0: runs; else nobody gets beyond */
+	uint32_t comm_ranks;   /* of a communicator */
 	uint32_t sample_every; /* steps */
 	uint64_t unix_ns;      /* when the job's time began */
 };
@@ -67,6 +68,7 @@ static inline void fs_init(struct fs_job *j, const char *name, uint32_t ranks, u
 	j->rank = calloc(ranks, sizeof(*j->rank));
 	j->node = calloc(nodes, sizeof(*j->node));
 	j->comm_base = hash_mix(seed + 17);
+	j->comm_ranks = ranks;
 	j->sample_every = 8;
 	j->unix_ns = FS_UNIX;
 	if (!j->rank || !j->node)
@@ -188,7 +190,7 @@ static inline void fs_beat_rank(struct fs_job *j, uint32_t r, double now_s, stru
 		b->latency_median_ns *= j->uniform;
 	b->compute_ns = b->self_median_ns * 0.9;
 	b->comms[0] = (struct beat_comm){.comm = j->comm_base + (j->pair_comms ? k->group : 0),
-					 .ranks = j->ranks,
+					 .ranks = j->comm_ranks,
 					 .rank = r,
 					 .entered = k->reported,
 					 .ended = k->reported,
