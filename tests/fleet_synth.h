@@ -157,7 +157,7 @@ static inline void fs_beat_rank(struct fs_job *j, uint32_t r, double now_s, stru
 	int64_t clock = j->node[n].mono_ns;
 
 	memset(b, 0, sizeof(*b));
-	snprintf(b->rank.job, sizeof(b->rank.job), "%s", j->name);
+	memcpy(b->rank.job, j->name, sizeof(j->name));
 	snprintf(b->rank.node, sizeof(b->rank.node), "n%u", j->first_node + n);
 	memcpy(b->rank.role, k->role, sizeof(k->role));
 	snprintf(b->rank.program, sizeof(b->rank.program), "train.py");
@@ -200,6 +200,13 @@ static inline void fs_beat_rank(struct fs_job *j, uint32_t r, double now_s, stru
 	b->comms[0].call_ns = (uint64_t)((int64_t)fs_end_ns(j, k->reported) - 1000000 + clock);
 	b->comms[0].done_ns = b->comms[0].call_ns + 1000000;
 	b->comm_count = 1;
+	if (j->pair_comms) { /* stages send to each other */
+		b->comms[1] = b->comms[0];
+		b->comms[1].comm = j->comm_base + 999;
+		b->comms[1].ranks = j->ranks;
+		b->comms[1].func = RECORD_COLL_SEND;
+		b->comm_count = 2;
+	}
 }
 
 /* The beat of a node; ranks: room for per_node. false: it says nothing (all its ranks are silent).

@@ -255,8 +255,8 @@ static void never_compares_ranks_of_different_roles(void **unused)
 
 static void send_sketch(const struct fs_job *j, uint32_t r, const char *kernel)
 {
-	struct sketch_kernel kernels[] = { { "gemm", 40, 1e6 }, { (char *)kernel, 60, 1e6 } };
-	struct sketch s = { .steps = 600, .latency_ns = 1e8, .kernels = kernels, .kernel_count = 2 };
+	struct sketch_kernel kernels[] = {{"gemm", 40, 1e6}, {(char *)kernel, 60, 1e6}};
+	struct sketch s = {.steps = 600, .latency_ns = 1e8, .kernels = kernels, .kernel_count = 2};
 	struct buf b;
 
 	snprintf(s.rank.job, sizeof(s.rank.job), "%s", j->name);
@@ -291,7 +291,7 @@ static void learns_roles_that_nobody_names(void **unused)
 	j.rank[6].slow_ns += 8 * FS_MS;
 	run(&j, 180);
 	assert_true(named(6));
-	only_ranks((const int[]){ 6 }, 1);
+	only_ranks((const int[]){6}, 1);
 	fs_fini(&j);
 }
 
@@ -736,6 +736,7 @@ int main(void)
 	    T(tells_faults_apart_that_began_at_different_times),
 	    T(says_who_of_a_pair_has_changed),
 	    T(never_compares_ranks_of_different_roles),
+	    T(learns_roles_that_nobody_names),
 	    T(numbers_steps_through_collectives),
 	    T(recovers_the_clocks_of_the_nodes),
 	    T(the_paper_mode_misses_two_of_eight),
