@@ -108,8 +108,8 @@ $(B)/obj/%.o: %.c | $(GEN)
 -include $(shell test -d $(B)/obj && find $(B)/obj -name '*.d')
 
 .PHONY: help all programs tests deps doctor demo check check-asan check-tsan check-gpu fuzz bench tidy \
-	format compdb install clean bench-demo bench-sampler bench-steps bench-roofline check-run check-unit gpu-bundle \
-	fuzz-run scenarios
+	format compdb install clean bench-demo bench-sampler bench-steps bench-roofline bench-fleet bench-diagnosis check-run \
+	check-unit gpu-bundle fuzz-run scenarios
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-16s %s\n",$$1,$$2}' $(MAKEFILE_LIST) | sort
@@ -188,11 +188,19 @@ bench-steps: ## boundary precision and recall of step detection
 	@tools/deps.sh build
 	@$(MAKE) --no-print-directory $(B)/bench/bench_steps
 	@tests/bench/bench_steps.sh $(B)
+bench-fleet: ## beats of 10,000 nodes into one aggregator: CPU, memory, what it finds
+	@tools/deps.sh build
+	@$(MAKE) --no-print-directory $(B)/bench/bench_fleet
+	@$(B)/bench/bench_fleet
 bench-roofline: ## recall and false positives of the roofline
 	@tools/deps.sh build
 	@$(MAKE) --no-print-directory $(B)/bench/bench_roofline
 	@tests/bench/bench_roofline.sh $(B)
 
+bench-diagnosis: ## faults put into real traces: recall, right rank and layer, steps to detect, clocks
+	@tools/deps.sh build test
+	@$(MAKE) --no-print-directory $(B)/bin/sysom
+	@B=$(B) tests/bench/bench_diagnosis.py $(BENCH_ARGS)
 scenarios: ## real faults in running jobs, judged by the verdict (root, about 50 minutes); writes docs/SCENARIOS.md
 	@tools/deps.sh build test
 	@$(MAKE) --no-print-directory $(J) programs $(B)/faults/dir_churn $(B)/parts/window_counters

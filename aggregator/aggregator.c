@@ -258,7 +258,8 @@ static int start(struct aggregator *a)
 	const struct settings *s = &a->settings;
 	struct commit_config c = {
 		.dir = s->store_dir,
-		.incident = { s->gap_ns, s->silence_ns, s->memory_ns },
+		.incident = { .gap_ns = s->gap_ns, .silence_ns = s->silence_ns,
+			      .memory_ns = s->memory_ns },
 		.window_age_ns = s->window_age_ns,
 		.incident_age_ns = s->incident_age_ns,
 		.max_bytes = s->store_max_bytes,

@@ -21,27 +21,29 @@
 enum statement { ST_PUT, ST_TRIM, ST_RUNS, ST_EXPIRE, ST_BOUND, ST_LIST, ST_COUNT };
 
 static const char *const sql[ST_COUNT] = {
-	[ST_PUT] = "INSERT INTO baselines(job,role,run,updated_ns,steps,latency_ns,self_ns,mad_ns,"
-		   "body) VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9) ON CONFLICT(job,role,run) DO "
-		   "UPDATE SET updated_ns=?4,steps=?5,latency_ns=?6,self_ns=?7,mad_ns=?8,body=?9",
-	[ST_TRIM] = "DELETE FROM baselines WHERE job=?1 AND role=?2 AND run NOT IN (SELECT run FROM "
-		    "baselines WHERE job=?1 AND role=?2 ORDER BY updated_ns DESC LIMIT ?3)",
-	[ST_RUNS] = "SELECT run,updated_ns,steps,latency_ns,self_ns,mad_ns,body FROM baselines "
-		    "WHERE job=?1 AND role=?2 AND run<>?3 AND steps>=?4 "
-		    "ORDER BY updated_ns DESC LIMIT ?5",
-	[ST_EXPIRE] = "DELETE FROM baselines WHERE updated_ns<?1",
-	[ST_BOUND] = "DELETE FROM baselines WHERE updated_ns<(SELECT updated_ns FROM baselines ORDER BY "
-		     "updated_ns DESC LIMIT 1 OFFSET ?1)",
-	[ST_LIST] = "SELECT role,run,updated_ns,steps,latency_ns,self_ns,mad_ns FROM baselines "
-		    "WHERE job=?1 ORDER BY role,updated_ns DESC LIMIT 1000",
+    [ST_PUT] = "INSERT INTO baselines(job,role,run,updated_ns,steps,latency_ns,self_ns,mad_ns,"
+	       "body) VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9) ON CONFLICT(job,role,run) DO "
+	       "UPDATE SET updated_ns=?4,steps=?5,latency_ns=?6,self_ns=?7,mad_ns=?8,body=?9",
+    [ST_TRIM] = "DELETE FROM baselines WHERE job=?1 AND role=?2 AND run NOT IN (SELECT run FROM "
+		"baselines WHERE job=?1 AND role=?2 ORDER BY updated_ns DESC LIMIT ?3)",
+    [ST_RUNS] = "SELECT run,updated_ns,steps,latency_ns,self_ns,mad_ns,body FROM baselines "
+		"WHERE job=?1 AND role=?2 AND run<>?3 AND steps>=?4 "
+		"ORDER BY updated_ns DESC LIMIT ?5",
+    [ST_EXPIRE] = "DELETE FROM baselines WHERE updated_ns<?1",
+    [ST_BOUND] =
+	"DELETE FROM baselines WHERE updated_ns<(SELECT updated_ns FROM baselines ORDER BY "
+	"updated_ns DESC LIMIT 1 OFFSET ?1)",
+    [ST_LIST] = "SELECT role,run,updated_ns,steps,latency_ns,self_ns,mad_ns FROM baselines "
+		"WHERE job=?1 ORDER BY role,updated_ns DESC LIMIT 1000",
 };
 
 static const char schema[] =
-	"CREATE TABLE IF NOT EXISTS baselines(job TEXT NOT NULL, role TEXT NOT NULL, run INTEGER NOT NULL,"
-	" updated_ns INTEGER NOT NULL, steps INTEGER NOT NULL, latency_ns REAL NOT NULL,"
-	" self_ns REAL NOT NULL, mad_ns REAL NOT NULL, body BLOB NOT NULL,"
-	" PRIMARY KEY(job,role,run));"
-	"CREATE INDEX IF NOT EXISTS baselines_updated ON baselines(updated_ns)";
+    "CREATE TABLE IF NOT EXISTS baselines(job TEXT NOT NULL, role TEXT NOT NULL, run INTEGER NOT "
+    "NULL,"
+    " updated_ns INTEGER NOT NULL, steps INTEGER NOT NULL, latency_ns REAL NOT NULL,"
+    " self_ns REAL NOT NULL, mad_ns REAL NOT NULL, body BLOB NOT NULL,"
+    " PRIMARY KEY(job,role,run));"
+    "CREATE INDEX IF NOT EXISTS baselines_updated ON baselines(updated_ns)";
 
 struct baselines {
 	sqlite3 *db;
@@ -61,7 +63,8 @@ static int to_errno(struct baselines *b, int code, const char *what)
 	case SQLITE_NOMEM:
 		return -ENOMEM;
 	default:
-		log_warn("baselines", "what=%s code=%d message=\"%s\"", what, code, sqlite3_errmsg(b->db));
+		log_warn("baselines", "what=%s code=%d message=\"%s\"", what, code,
+			 sqlite3_errmsg(b->db));
 		return -EIO;
 	}
 }
@@ -88,8 +91,8 @@ static int run(struct baselines *b, sqlite3_stmt *st, const char *what)
 static int open_file(struct baselines *b, const char *path)
 {
 	char id[64];
-	int code = sqlite3_open_v2(path, &b->db,
-				   SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, NULL);
+	int code = sqlite3_open_v2(
+	    path, &b->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, NULL);
 
 	if (code != SQLITE_OK)
 		return b->db ? to_errno(b, code, "open") : -ENOMEM;
@@ -157,8 +160,8 @@ void baselines_close(struct baselines *b)
 
 /* ---- use ---- */
 
-int baselines_put(struct baselines *b, const char *job, const char *role, const struct baselines_run *r,
-		  const void *body, size_t bytes)
+int baselines_put(struct baselines *b, const char *job, const char *role,
+		  const struct baselines_run *r, const void *body, size_t bytes)
 {
 	sqlite3_stmt *st;
 	int err = -EIO;
@@ -260,15 +263,16 @@ json_t *baselines_json(struct baselines *b, const char *job)
 	while (st && sqlite3_step(st) == SQLITE_ROW) {
 		char id[17];
 
-		snprintf(id, sizeof(id), "%016llx", (unsigned long long)sqlite3_column_int64(st, 1));
+		snprintf(id, sizeof(id), "%016llx",
+			 (unsigned long long)sqlite3_column_int64(st, 1));
 		json_array_append_new(
-			list, json_pack("{s:s, s:s, s:I, s:I, s:f, s:f, s:f}", "role",
-					(const char *)sqlite3_column_text(st, 0), "run", id,
-					"updated_unix_ns", (json_int_t)sqlite3_column_int64(st, 2), "steps",
-					(json_int_t)sqlite3_column_int64(st, 3), "latency_ms",
-					text_ms(sqlite3_column_double(st, 4)), "self_ms",
-					text_ms(sqlite3_column_double(st, 5)), "spread_ms",
-					text_ms(sqlite3_column_double(st, 6))));
+		    list, json_pack("{s:s, s:s, s:I, s:I, s:f, s:f, s:f}", "role",
+				    (const char *)sqlite3_column_text(st, 0), "run", id,
+				    "updated_unix_ns", (json_int_t)sqlite3_column_int64(st, 2),
+				    "steps", (json_int_t)sqlite3_column_int64(st, 3), "latency_ms",
+				    text_ms(sqlite3_column_double(st, 4)), "self_ms",
+				    text_ms(sqlite3_column_double(st, 5)), "spread_ms",
+				    text_ms(sqlite3_column_double(st, 6))));
 	}
 	if (st) {
 		sqlite3_reset(st);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
- * baselines.h - what was normal in earlier runs of a job, by role: one sketch per (job, role, run) in a
- * small SQLite file of its own, baselines.db beside the store, so that detection never waits for a window's
- * commit, nor a window for it.
+ * baselines.h - what was normal in earlier runs of a job, by role: one sketch per (job, role, run)
+ * in a small SQLite file of its own, baselines.db beside the store, so that detection never waits
+ * for a window's commit, nor a window for it.
  *
- * The newest LIMIT_BASELINE_RUNS runs of a job and role are kept, LIMIT_BASELINES rows in all. A run
- * only brings its healthy samples, so one that was slower from its first step on is no reference. Losing the last minute in a
- * crash of the machine is no loss (synchronous=NORMAL); a damaged file is set aside and begun anew.
- * Owns its connection. Threads: any, one mutex inside. */
+ * The newest LIMIT_BASELINE_RUNS runs of a job and role are kept, LIMIT_BASELINES rows in all. A
+ * run only brings its healthy samples, so one that was slower from its first step on is no
+ * reference. Losing the last minute in a crash of the machine is no loss (synchronous=NORMAL); a
+ * damaged file is set aside and begun anew. Owns its connection. Threads: any, one mutex inside. */
 #ifndef SYSOM_AGGREGATOR_BASELINES_H
 #define SYSOM_AGGREGATOR_BASELINES_H
 
@@ -25,8 +25,8 @@ struct baselines_run {
 int baselines_open(struct baselines **out, const char *dir);
 void baselines_close(struct baselines *b); /* NULL is a no-op */
 /* body: a sketch as a message. Replaces the run's earlier row. */
-int baselines_put(struct baselines *b, const char *job, const char *role, const struct baselines_run *run,
-		  const void *body, size_t bytes);
+int baselines_put(struct baselines *b, const char *job, const char *role,
+		  const struct baselines_run *run, const void *body, size_t bytes);
 /* Runs but `except` with at least 200 steps, newest first; the number, or -errno.
  * The newest one's sketch in *newest where that is not NULL (wire_sketch_free). */
 int baselines_runs(struct baselines *b, const char *job, const char *role, uint64_t except,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The reference of a collective is the median of its ends after correction: a node that is far off moves
- * it by nothing, and a job whose communicators overlap only in chains settles within some collectives. */
+ * The reference of a collective is the median of its ends after correction: a node that is far off
+ * moves it by nothing, and a job whose communicators overlap only in chains settles within some
+ * collectives. */
 #include "aggregator/clocks.h"
 
 #include <errno.h>
@@ -71,7 +72,8 @@ static double slope_of(const struct node *n, uint32_t count, double sigma)
 		return 0;
 	slope = median_of(slopes, k);
 	/* no quartz is off by a thousandth */
-	return fabs(slope) < 1e-3 && fabs(slope) * span > 3 * sigma * sqrt(12.0 / count) ? slope : 0;
+	return fabs(slope) < 1e-3 && fabs(slope) * span > 3 * sigma * sqrt(12.0 / count) ? slope
+											 : 0;
 }
 
 static void fit(struct node *n)
@@ -141,14 +143,16 @@ void clocks_push(struct clocks *c, const uint32_t *node, const int64_t *end_ns, 
 		return;
 	reference = median_of(corrected, n);
 	for (uint32_t i = 0; i < count; i++) {
-		struct node *at = llabs(end_ns[i] - base) < CLOCKS_REACH_NS ? node_at(c, node[i]) : NULL;
+		struct node *at =
+		    llabs(end_ns[i] - base) < CLOCKS_REACH_NS ? node_at(c, node[i]) : NULL;
 
 		if (!at) {
 			c->dropped++;
 			continue;
 		}
 		at->at_ns[at->pushed % CLOCKS_SAMPLES] = end_ns[i];
-		at->residual_ns[at->pushed % CLOCKS_SAMPLES] = (double)(end_ns[i] - base) - reference;
+		at->residual_ns[at->pushed % CLOCKS_SAMPLES] =
+		    (double)(end_ns[i] - base) - reference;
 		at->pushed++;
 		/* Often at first, then with every quarter of new samples. */
 		if (at->pushed >= KNOWN_SAMPLES && (at->pushed < 8 || at->pushed % 8 == 0))
@@ -158,7 +162,8 @@ void clocks_push(struct clocks *c, const uint32_t *node, const int64_t *end_ns, 
 
 static const struct node *known(const struct clocks *c, uint32_t number)
 {
-	return number < c->count && c->nodes[number].pushed >= KNOWN_SAMPLES ? &c->nodes[number] : NULL;
+	return number < c->count && c->nodes[number].pushed >= KNOWN_SAMPLES ? &c->nodes[number]
+									     : NULL;
 }
 
 int64_t clocks_correction(const struct clocks *c, uint32_t node, int64_t at_ns)
@@ -172,7 +177,7 @@ void clocks_state(const struct clocks *c, uint32_t node, int64_t at_ns, struct c
 {
 	const struct node *n = known(c, node);
 
-	*out = (struct clocks_state){ .known = n != NULL };
+	*out = (struct clocks_state){.known = n != NULL};
 	if (!n)
 		return;
 	out->offset_ns = predicted(n, at_ns);

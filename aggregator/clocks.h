@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
- * clocks.h - how far the clocks of a job's nodes stand apart, from the ends of collectives that they
- * share: all ranks leave a collective within microseconds, though they enter it milliseconds apart.
+ * clocks.h - how far the clocks of a job's nodes stand apart, from the ends of collectives that
+ * they share: all ranks leave a collective within microseconds, though they enter it milliseconds
+ * apart.
  *
- * The live side of analysis/align.h: here it is known which kernels are one collective, samples come
- * one by one, and the reference is the job's typical node (median of the corrected ends) and not one
- * rank, whose end would be everybody's. Per node: residual(t) = offset + drift * (t - zero); drift is the
- * median of slopes, taken for 0 unless it exceeds three of its standard errors; the error of the offset
- * is three robust standard errors and 1 us.
+ * The live side of analysis/align.h: here it is known which kernels are one collective, samples
+ * come one by one, and the reference is the job's typical node (median of the corrected ends) and
+ * not one rank, whose end would be everybody's. Per node: residual(t) = offset + drift * (t -
+ * zero); drift is the median of slopes, taken for 0 unless it exceeds three of its standard errors;
+ * the error of the offset is three robust standard errors and 1 us.
  *
- * Times are nanoseconds of the node's own CLOCK_REALTIME (its monotonic clock and the offset its beats
- * tell). Pure but for memory. Threads: one caller. Trust: ends may be anything; what is further off than
- * CLOCKS_REACH_NS is dropped and counted. */
+ * Times are nanoseconds of the node's own CLOCK_REALTIME (its monotonic clock and the offset its
+ * beats tell). Pure but for memory. Threads: one caller. Trust: ends may be anything; what is
+ * further off than CLOCKS_REACH_NS is dropped and counted. */
 #ifndef SYSOM_AGGREGATOR_CLOCKS_H
 #define SYSOM_AGGREGATOR_CLOCKS_H
 

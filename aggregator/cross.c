@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Numbering is settled before anything is compared: a group that falls into the wrong row costs little
- * (rows are medians of several steps), a collective that is taken for another one costs everything, so
- * the key of a collective is its communicator, function and sequence and nothing that looks alike. */
+ * Numbering is settled before anything is compared: a group that falls into the wrong row costs
+ * little (rows are medians of several steps), a collective that is taken for another one costs
+ * everything, so the key of a collective is its communicator, function and sequence and nothing
+ * that looks alike. */
 #include "aggregator/cross.h"
 
 #include <errno.h>
@@ -48,14 +49,15 @@ void cross_close(struct cross *c)
 
 bool cross_alive(const struct cross_slot *s, uint64_t now_ns)
 {
-	return s->used && s->begun && (now_ns <= s->seen_ns || now_ns - s->seen_ns < CROSS_ALIVE_NS);
+	return s->used && s->begun &&
+	       (now_ns <= s->seen_ns || now_ns - s->seen_ns < CROSS_ALIVE_NS);
 }
 
 /* ---- who is there ---- */
 
 static uint32_t role_of(struct cross *c, const char *role)
 {
-	char (*roles)[WIRE_TEXT_BYTES];
+	char(*roles)[WIRE_TEXT_BYTES];
 
 	if (!*role)
 		return CROSS_NONE;
@@ -120,8 +122,11 @@ int cross_set(struct cross *c, uint32_t slot, int32_t rank, uint32_t node, const
 	s = &c->slots[slot];
 	r = role_of(c, role);
 	if (!s->used) {
-		*s = (struct cross_slot){ .used = true, .role = CROSS_NONE, .cohort = CROSS_NONE,
-					  .member = CROSS_NONE, .seen_ns = now_ns };
+		*s = (struct cross_slot){.used = true,
+					 .role = CROSS_NONE,
+					 .cohort = CROSS_NONE,
+					 .member = CROSS_NONE,
+					 .seen_ns = now_ns};
 		c->slot_count++;
 	}
 	s->rank = rank;
@@ -188,27 +193,46 @@ static void place(struct cross *c, struct cross_slot *s, int64_t offset, bool st
 	c->referenced = true;
 }
 
+static bool group_is_sane(const struct beat_group *g)
+{
+	return g->count && !(g->count & (g->count - 1)) && g->count <= LIMIT_CROSS_GROUP_STEPS &&
+	       g->first_step < CROSS_STEP_MAX && g->end_ns < CROSS_TIME_MAX && g->latency_ns >= 0 &&
+	       g->latency_ns < CROSS_LATENCY_MAX && g->self_ns >= 0 &&
+	       g->self_ns < CROSS_LATENCY_MAX;
+}
+
 static void place_by_time(struct cross *c, struct cross_slot *s, const struct beat_rank *b,
 			  int64_t offset_ns, uint64_t now_ns)
 {
-	const struct beat_group *g = &b->groups[b->group_count - 1];
-	int64_t end = (int64_t)g->end_ns + offset_ns;
+	const struct beat_group *g = NULL;
+	bool lost; /* nobody is there whose numbering could be told from collectives */
 	double steps;
 
+	for (uint32_t i = 0; i < b->group_count; i++)
+		if (group_is_sane(&b->groups[i]) && b->groups[i].latency_ns > 0)
+			g = &b->groups[i];
+	if (!g)
+		return;
+	if (!c->referenced) {
+		place(c, s, 0, true);
+		return;
+	}
 	if (!s->unplaced_ns)
 		s->unplaced_ns = now_ns;
-	if (now_ns - s->unplaced_ns < PLACE_BY_TIME_NS || !(c->time_latency_ns > 0))
+	if (now_ns - s->unplaced_ns < PLACE_BY_TIME_NS)
 		return;
-	steps = ((double)end - (double)c->time_unix_ns) / c->time_latency_ns;
+	lost = now_ns - c->time_seen_ns > PLACE_BY_TIME_NS;
+	steps = ((double)((int64_t)g->end_ns + offset_ns) - (double)c->time_unix_ns) /
+		c->time_latency_ns;
 	if (fabs(steps) < 1e9)
 		place(c, s, c->time_step + llround(steps) - (int64_t)(g->first_step + g->count - 1),
-		      false);
+		      lost);
 }
 
 static bool coll_is_sane(const struct beat_coll *k)
 {
-	return k->step < CROSS_STEP_MAX && k->call_ns < CROSS_TIME_MAX && k->begin_ns < CROSS_TIME_MAX &&
-	       k->end_ns < CROSS_TIME_MAX;
+	return k->step < CROSS_STEP_MAX && k->call_ns < CROSS_TIME_MAX &&
+	       k->begin_ns < CROSS_TIME_MAX && k->end_ns < CROSS_TIME_MAX;
 }
 
 static void number(struct cross *c, struct cross_slot *s, const struct beat_rank *b,
@@ -219,7 +243,7 @@ static void number(struct cross *c, struct cross_slot *s, const struct beat_rank
 	for (uint32_t i = 0; i < b->coll_count; i++) {
 		const struct beat_coll *k = &b->colls[i];
 		const struct cross_instance *in =
-			coll_is_sane(k) ? cross_colls_find(c, k->comm, k->func, k->seq) : NULL;
+		    coll_is_sane(k) ? cross_colls_find(c, k->comm, k->func, k->seq) : NULL;
 
 		if (!in)
 			continue;
@@ -230,23 +254,13 @@ static void number(struct cross *c, struct cross_slot *s, const struct beat_rank
 		place(c, s, s->other, strong > 0);
 	else if (s->placed && s->disagree > 2 * s->agree && s->disagree >= 2)
 		place(c, s, s->other, strong > 0);
-	else if (!s->placed && !c->referenced && b->group_count)
-		place(c, s, 0, true);
-	else if (!s->placed && b->group_count)
+	else if (!s->placed)
 		place_by_time(c, s, b, offset_ns, now_ns);
 	s->agree /= 2;
 	s->disagree /= 2;
 }
 
 /* ---- groups ---- */
-
-static bool group_is_sane(const struct beat_group *g)
-{
-	return g->count && !(g->count & (g->count - 1)) && g->count <= LIMIT_CROSS_GROUP_STEPS &&
-	       g->first_step < CROSS_STEP_MAX && g->end_ns < CROSS_TIME_MAX &&
-	       g->latency_ns >= 0 && g->latency_ns < CROSS_LATENCY_MAX && g->self_ns >= 0 &&
-	       g->self_ns < CROSS_LATENCY_MAX;
-}
 
 static void take_groups(struct cross *c, struct cross_slot *s, const struct beat_rank *b,
 			int64_t offset_ns, uint64_t now_ns)
@@ -265,6 +279,9 @@ static void take_groups(struct cross *c, struct cross_slot *s, const struct beat
 		s->next_own = g->first_step + g->count;
 		s->last_end_ns = g->end_ns;
 		s->begun = true;
+		s->steps = g->count;
+		if (g->latency_ns > 0)
+			s->latency_ns = g->latency_ns;
 		if (!s->placed) {
 			c->stats.unplaced++;
 			continue;
@@ -274,6 +291,7 @@ static void take_groups(struct cross *c, struct cross_slot *s, const struct beat
 			c->time_step = (int64_t)(g->first_step + g->count - 1) + s->offset;
 			c->time_unix_ns = (int64_t)g->end_ns + offset_ns;
 			c->time_latency_ns = g->latency_ns;
+			c->time_seen_ns = now_ns;
 		}
 		if (s->cohort != CROSS_NONE)
 			cross_rows_put(c, s, g, (int64_t)g->end_ns + offset_ns, now_ns);
@@ -405,10 +423,10 @@ static json_t *cohort_json(const struct cross *c, const struct cross_cohort *co)
 		if (s->findings)
 			json_array_append_new(suspects, json_integer(s->rank));
 	}
-	return json_pack("{s:s, s:i, s:o, s:i, s:f, s:f, s:I, s:o}", "role", c->roles[co->role], "part",
-			 (int)co->part, "ranks", ranks, "steps_per_row", (int)co->steps, "step_ms",
-			 text_ms(co->step_ns), "self_ms", text_ms(co->self_typical_ns), "last_step",
-			 (json_int_t)(co->next * co->steps), "suspects", suspects);
+	return json_pack("{s:s, s:i, s:o, s:i, s:f, s:f, s:I, s:o}", "role", c->roles[co->role],
+			 "part", (int)co->part, "ranks", ranks, "steps_per_row", (int)co->steps,
+			 "step_ms", text_ms(co->step_ns), "self_ms", text_ms(co->self_typical_ns),
+			 "last_step", (json_int_t)(co->next * co->steps), "suspects", suspects);
 }
 
 json_t *cross_json(const struct cross *c)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Sampled collectives. One table per job, sized by its ranks: an instance is born with its first rank's
- * report, settled when all ranks of its communicator have reported or their beats must have come, and
- * kept without its entries for a while, since it still tells a late joiner its number. */
+ * Sampled collectives. One table per job, sized by its ranks: an instance is born with its first
+ * rank's report, settled when all ranks of its communicator have reported or their beats must have
+ * come, and kept without its entries for a while, since it still tells a late joiner its number. */
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -10,12 +10,13 @@
 #include "aggregator/cross_private.h"
 #include "base/hash.h"
 
-#define PROBE_MAX	16u
-#define FORGET_NS	30000000000ull
-#define MORE_PER_RANK	8u
-/* Lateness beyond this is no lateness (a rank that attached in the middle, a clock that was set). */
-#define LATE_MAX_NS	60e9
-#define REACH_NS	60000000000ll
+#define PROBE_MAX     16u
+#define FORGET_NS     30000000000ull
+#define MORE_PER_RANK 8u
+/* Lateness beyond this is no lateness (a rank that attached in the middle, a clock that was set).
+ */
+#define LATE_MAX_NS 60e9
+#define REACH_NS    60000000000ll
 
 static uint64_t key_of(uint64_t comm, uint32_t func, uint32_t seq)
 {
@@ -99,7 +100,7 @@ static struct cross_instance *make(struct cross *c, uint64_t key, uint64_t now_n
 	if (!best)
 		return NULL;
 	free(best->entries);
-	*best = (struct cross_instance){ .key = key, .born_ns = now_ns };
+	*best = (struct cross_instance){.key = key, .born_ns = now_ns};
 	return best;
 }
 
@@ -124,12 +125,15 @@ static void add_entry(struct cross *c, struct cross_instance *in, uint32_t slot,
 	}
 	if (!in->count)
 		in->base_unix_ns = enter;
-	if (llabs(enter - in->base_unix_ns) > REACH_NS || (end && llabs(end - in->base_unix_ns) > REACH_NS)) {
+	if (llabs(enter - in->base_unix_ns) > REACH_NS ||
+	    (end && llabs(end - in->base_unix_ns) > REACH_NS)) {
 		c->stats.bad++;
 		return;
 	}
 	if (in->count == in->room) {
-		uint32_t room = in->room ? 2 * in->room : in->expected && in->expected < 64 ? in->expected : 8;
+		uint32_t room = in->room			    ? 2 * in->room
+				: in->expected && in->expected < 64 ? in->expected
+								    : 8;
 
 		e = realloc(in->entries, room * sizeof(*e));
 		if (!e)
@@ -145,8 +149,9 @@ static void add_entry(struct cross *c, struct cross_instance *in, uint32_t slot,
 
 static bool is_sane(const struct beat_coll *k)
 {
-	return k->step < CROSS_STEP_MAX && (k->call_ns || k->begin_ns) && k->call_ns < CROSS_TIME_MAX &&
-	       k->begin_ns < CROSS_TIME_MAX && k->end_ns < CROSS_TIME_MAX;
+	return k->step < CROSS_STEP_MAX && (k->call_ns || k->begin_ns) &&
+	       k->call_ns < CROSS_TIME_MAX && k->begin_ns < CROSS_TIME_MAX &&
+	       k->end_ns < CROSS_TIME_MAX;
 }
 
 void cross_colls_take(struct cross *c, uint32_t slot, const struct beat_rank *b, int64_t offset_ns,
@@ -197,9 +202,9 @@ static int by_cohort(const void *a, const void *b)
 {
 	const struct sorted *x = a, *y = b;
 
-	return x->cohort != y->cohort ? (x->cohort < y->cohort ? -1 : 1) :
-	       x->enter_ns < y->enter_ns ? -1 :
-					   x->enter_ns > y->enter_ns;
+	return x->cohort != y->cohort	   ? (x->cohort < y->cohort ? -1 : 1)
+	       : x->enter_ns < y->enter_ns ? -1
+					   : x->enter_ns > y->enter_ns;
 }
 
 static int by_node(const void *a, const void *b)
@@ -210,7 +215,8 @@ static int by_node(const void *a, const void *b)
 }
 
 /* The ends of one collective, one per node, tell the clocks apart. */
-static void tell_clocks(struct cross *c, const struct cross_instance *in, struct sorted *v, uint32_t n)
+static void tell_clocks(struct cross *c, const struct cross_instance *in, struct sorted *v,
+			uint32_t n)
 {
 	uint32_t nodes[256], k = 0;
 	int64_t ends[256];
@@ -226,8 +232,8 @@ static void tell_clocks(struct cross *c, const struct cross_instance *in, struct
 		clocks_push(c->clocks, nodes, ends, k);
 }
 
-static void tell_lateness(struct cross *c, const struct cross_instance *in, struct sorted *v, uint32_t n,
-			  bool nodes)
+static void tell_lateness(struct cross *c, const struct cross_instance *in, struct sorted *v,
+			  uint32_t n, bool nodes)
 {
 	uint32_t begin = 0;
 
@@ -235,7 +241,8 @@ static void tell_lateness(struct cross *c, const struct cross_instance *in, stru
 		double offset, drift, error;
 
 		/* Nobody is compared across clocks that are not known yet. */
-		if (nodes && !cross_clock_state(c, v[i].node, in->base_unix_ns, &offset, &drift, &error))
+		if (nodes &&
+		    !cross_clock_state(c, v[i].node, in->base_unix_ns, &offset, &drift, &error))
 			v[i].cohort = CROSS_NONE;
 		else if (nodes)
 			v[i].enter_ns -= offset;
@@ -251,9 +258,10 @@ static void tell_lateness(struct cross *c, const struct cross_instance *in, stru
 		/* A pair of a larger role says nothing of which one is late. */
 		if (v[begin].cohort != CROSS_NONE &&
 		    (count > 2 || (count == 2 && c->cohorts[v[begin].cohort].count == 2))) {
-			typical = count % 2 ? v[begin + count / 2].enter_ns :
-					      (v[begin + count / 2 - 1].enter_ns +
-					       v[begin + count / 2].enter_ns) / 2;
+			typical = count % 2 ? v[begin + count / 2].enter_ns
+					    : (v[begin + count / 2 - 1].enter_ns +
+					       v[begin + count / 2].enter_ns) /
+						  2;
 			for (uint32_t i = begin; i < end; i++) {
 				double late = v[i].enter_ns - typical;
 
@@ -278,7 +286,7 @@ static void settle(struct cross *c, struct cross_instance *in)
 		if (!s->used)
 			continue;
 		nodes |= n && v[0].node != s->node;
-		v[n++] = (struct sorted){ s->cohort, e->slot, s->node, e->enter_ns, e->end_ns };
+		v[n++] = (struct sorted){s->cohort, e->slot, s->node, e->enter_ns, e->end_ns};
 	}
 	if (n > 1 && nodes)
 		tell_clocks(c, in, v, n);

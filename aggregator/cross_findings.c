@@ -7,9 +7,9 @@
 
 #include "aggregator/cross_private.h"
 
-#define TOGETHER_NS	10000000000ll
+#define TOGETHER_NS 10000000000ll
 /* Whose columns were made anew, or who sends nothing any more: its flag's end is told by nobody. */
-#define ORPHAN_NS	60000000000ull
+#define ORPHAN_NS 60000000000ull
 
 static struct cross_culprit *find_culprit(struct cross_finding *f, uint32_t slot)
 {
@@ -72,13 +72,13 @@ static struct cross_culprit *add_culprit(struct cross *c, struct cross_finding *
 		f->culprits = list;
 		f->room = room;
 	}
-	f->culprits[f->count] = (struct cross_culprit){ .slot = slot, .rank = c->slots[slot].rank };
+	f->culprits[f->count] = (struct cross_culprit){.slot = slot, .rank = c->slots[slot].rank};
 	c->slots[slot].findings++;
 	return &f->culprits[f->count++];
 }
 
-static struct cross_finding *open_one(struct cross *c, const struct cross_cohort *co, int64_t begin_ns,
-				      uint64_t first_step, uint64_t now_ns)
+static struct cross_finding *open_one(struct cross *c, const struct cross_cohort *co,
+				      int64_t begin_ns, uint64_t first_step, uint64_t now_ns)
 {
 	struct cross_finding *room = NULL;
 
@@ -87,7 +87,8 @@ static struct cross_finding *open_one(struct cross *c, const struct cross_cohort
 
 		if (!f->used)
 			room = room ? room : f;
-		else if (!f->ended && f->role == co->role && llabs(f->begin_unix_ns - begin_ns) <= TOGETHER_NS)
+		else if (!f->ended && f->role == co->role &&
+			 llabs(f->begin_unix_ns - begin_ns) <= TOGETHER_NS)
 			return f;
 	}
 	if (!room) {
@@ -95,8 +96,11 @@ static struct cross_finding *open_one(struct cross *c, const struct cross_cohort
 		return NULL;
 	}
 	free(room->culprits);
-	*room = (struct cross_finding){ .used = true, .role = co->role, .first_step = first_step,
-					.begin_unix_ns = begin_ns, .opened_ns = now_ns };
+	*room = (struct cross_finding){.used = true,
+				       .role = co->role,
+				       .first_step = first_step,
+				       .begin_unix_ns = begin_ns,
+				       .opened_ns = now_ns};
 	c->stats.findings++;
 	return room;
 }
@@ -214,8 +218,10 @@ static int worst_first(const void *a, const void *b)
 {
 	double x = effect_of(a), y = effect_of(b);
 
-	return x > y ? -1 : x < y ? 1 : ((const struct cross_culprit *)a)->rank -
-					     ((const struct cross_culprit *)b)->rank;
+	return x > y   ? -1
+	       : x < y ? 1
+		       : ((const struct cross_culprit *)a)->rank -
+			     ((const struct cross_culprit *)b)->rank;
 }
 
 static void say(const struct cross_finding *f, const struct cross_culprit *k, struct finding *out)
@@ -224,14 +230,16 @@ static void say(const struct cross_finding *f, const struct cross_culprit *k, st
 
 	if (k->excess_ns > 0)
 		finding_say(out, LAYER_UNKNOWN, effect,
-			    "rank %d: own time of a step %.3f ms (%.2f%%) above the median of its role's %u "
+			    "rank %d: own time of a step %.3f ms (%.2f%%) above the median of its "
+			    "role's %u "
 			    "ranks from step %llu on; sure over %u steps, %.1f times the threshold",
 			    k->rank, k->excess_ns / 1e6, 100 * k->excess, f->peers,
 			    (unsigned long long)f->first_step, k->window, k->score);
 	if (k->late_excess_ns > 0)
-		finding_say(out, LAYER_UNKNOWN, effect,
-			    "rank %d: enters collectives %.3f ms later than its role's typical rank", k->rank,
-			    k->late_excess_ns / 1e6);
+		finding_say(
+		    out, LAYER_UNKNOWN, effect,
+		    "rank %d: enters collectives %.3f ms later than its role's typical rank",
+		    k->rank, k->late_excess_ns / 1e6);
 }
 
 static void fill(const struct cross *c, struct cross_finding *f, struct incident_finding *out)
@@ -242,8 +250,8 @@ static void fill(const struct cross *c, struct cross_finding *f, struct incident
 	memset(out, 0, sizeof(*out));
 	memcpy(out->job, c->job, sizeof(out->job));
 	out->begin_unix_ns = f->begin_unix_ns > 0 ? (uint64_t)f->begin_unix_ns : 0;
-	out->end_unix_ns = f->end_unix_ns > f->begin_unix_ns ? (uint64_t)f->end_unix_ns :
-							       out->begin_unix_ns;
+	out->end_unix_ns =
+	    f->end_unix_ns > f->begin_unix_ns ? (uint64_t)f->end_unix_ns : out->begin_unix_ns;
 	out->ended = f->ended;
 	to->kind = FINDING_SLOW_RANK;
 	to->cause = CAUSE_UNKNOWN;
@@ -261,7 +269,8 @@ static void fill(const struct cross *c, struct cross_finding *f, struct incident
 	}
 	to->effect_ns = f->count ? effect_of(&f->culprits[0]) : 0;
 	to->excess = excess;
-	/* At the threshold one look in a thousand errs at most; three times above it nobody doubts. */
+	/* At the threshold one look in a thousand errs at most; three times above it nobody doubts.
+	 */
 	to->confidence = score > 1 ? fmin(0.99, 0.6 + 0.2 * (score - 1)) : 0.6;
 }
 
@@ -276,7 +285,7 @@ bool cross_next(struct cross *c, struct incident_finding *out)
 		fill(c, f, out);
 		if (f->ended) {
 			free(f->culprits);
-			*f = (struct cross_finding){ 0 };
+			*f = (struct cross_finding){0};
 		}
 		return true;
 	}

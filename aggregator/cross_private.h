@@ -8,9 +8,10 @@
 #include "aggregator/cross.h"
 #include "base/limits.h"
 
-#define CROSS_NONE UINT32_MAX
+#define CROSS_NONE  UINT32_MAX
 #define CROSS_TIMES 128u
-/* Beyond these a number of a beat is nonsense: 2^48 steps are 9,000 years of a millisecond, 2^62 ns 146. */
+/* Beyond these a number of a beat is nonsense: 2^48 steps are 9,000 years of a millisecond, 2^62 ns
+ * 146. */
 #define CROSS_STEP_MAX	  (1ull << 48)
 #define CROSS_TIME_MAX	  (1ull << 62)
 #define CROSS_LATENCY_MAX 3.6e12
@@ -26,6 +27,8 @@ struct cross_slot {
 	int64_t offset, other; /* job's step = own step + offset */
 	uint32_t agree, disagree;
 	uint32_t findings; /* open ones that name it */
+	uint32_t steps;	   /* of its latest group */
+	double latency_ns;
 };
 
 struct cross_entry {
@@ -43,8 +46,8 @@ struct cross_instance {
 };
 
 struct cross_member {
-	uint32_t slot; /* CROSS_NONE: gone */
-	uint32_t steps; /* per group, latest */
+	uint32_t slot;	 /* CROSS_NONE: gone */
+	uint32_t steps;	 /* per group, latest */
 	uint64_t passed; /* rows below are complete as far as it goes */
 	float latency_ns;
 	bool ahead;
@@ -60,11 +63,12 @@ struct cross_cohort {
 	bool used;
 	uint32_t role, part, count;
 	struct cross_member *members;
-	uint32_t steps, steps_next, steps_votes; /* per row; what most members send instead, since */
+	uint32_t steps, steps_next,
+	    steps_votes; /* per row; what most members send instead, since */
 	bool started;
 	uint64_t next; /* row */
 	struct cross_row rows[LIMIT_CROSS_ROWS];
-	float *self_ns, *late_ns;	  /* [row][member]: mean over cover steps; sum over late_n */
+	float *self_ns, *late_ns; /* [row][member]: mean over cover steps; sum over late_n */
 	uint16_t *cover;
 	uint8_t *late_n;
 	double step_ns, self_typical_ns;
@@ -110,9 +114,10 @@ struct cross {
 	uint32_t cohort_count;
 	bool dirty;
 	uint64_t dirty_ns, dirty_last_ns;
-	bool referenced; /* somebody is placed */
+	bool referenced;		 /* somebody is placed */
 	int64_t time_step, time_unix_ns; /* a step of the job's and when it ended */
 	double time_latency_ns;
+	uint64_t time_seen_ns;
 	struct clocks *clocks;
 	struct cross_finding findings[LIMIT_CROSS_FINDINGS];
 	struct cross_stats stats;
@@ -121,7 +126,8 @@ struct cross {
 /* cross.c */
 bool cross_alive(const struct cross_slot *s, uint64_t now_ns);
 /* cross_colls.c */
-struct cross_instance *cross_colls_find(struct cross *c, uint64_t comm, uint32_t func, uint32_t seq);
+struct cross_instance *cross_colls_find(struct cross *c, uint64_t comm, uint32_t func,
+					uint32_t seq);
 void cross_colls_take(struct cross *c, uint32_t slot, const struct beat_rank *b, int64_t offset_ns,
 		      uint64_t now_ns);
 void cross_colls_tick(struct cross *c, uint64_t now_ns);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Tables: nodes, sized once, so that a flood of made-up names can't grow it; jobs with their ranks, as many
- * as LIMIT_FLEET_RANKS in all. A beat touches its own ranks and nothing else; what looks at all ranks of
- * a job is done once a second, job by job, and the lock is let go between two jobs. */
+ * Tables: nodes, sized once, so that a flood of made-up names can't grow it; jobs with their ranks,
+ * as many as LIMIT_FLEET_RANKS in all. A beat touches its own ranks and nothing else; what looks at
+ * all ranks of a job is done once a second, job by job, and the lock is let go between two jobs. */
 #include "aggregator/fleet.h"
 
 #include <errno.h>
@@ -17,9 +17,12 @@
 
 void fleet_config_default(struct fleet_config *c)
 {
-	*c = (struct fleet_config){ .alive_ns = 15000000000, .forget_ns = 600000000000,
-				    .hang_ns = 20000000000, .waterline_ns = 600000000000, .pull = true,
-				    .baseline_age_ns = 90ull * 86400 * 1000000000 };
+	*c = (struct fleet_config){.alive_ns = 15000000000,
+				   .forget_ns = 600000000000,
+				   .hang_ns = 20000000000,
+				   .waterline_ns = 600000000000,
+				   .pull = true,
+				   .baseline_age_ns = 90ull * 86400 * 1000000000};
 }
 
 int fleet_open_with(struct fleet **out, const struct fleet_config *c)
@@ -56,7 +59,7 @@ static void rank_fini(struct fleet *f, struct fleet_rank *r)
 	free(r->sketch);
 	free(r->program);
 	free(r->role_text);
-	*r = (struct fleet_rank){ 0 };
+	*r = (struct fleet_rank){0};
 }
 
 static void job_free(struct fleet *f, struct fleet_job *job)
@@ -151,7 +154,7 @@ static struct fleet_node *find_node(struct fleet *f, const char *name, uint64_t 
 	}
 	if (room) {
 		free(room->commands);
-		*room = (struct fleet_node){ .key = key, .used = true };
+		*room = (struct fleet_node){.key = key, .used = true};
 		text_copy(room->name, sizeof(room->name), name);
 		*fresh = true;
 	}
@@ -176,6 +179,8 @@ static struct fleet_job *make_job(struct fleet *f, const char *name, uint64_t no
 		at++;
 	peers_config_default(&c);
 	c.mode = f->config.sysom ? PEERS_SYSOM : PEERS_ROBUST;
+	/* Of 80,000 ranks one in half a day; the price is a few steps. */
+	c.false_per_member_hour = 1e-6;
 	if (!job || at == LIMIT_FLEET_JOBS || cross_open(&job->cross, name, &c) ||
 	    hang_open(&job->hang, name))
 		goto fail;
@@ -198,7 +203,7 @@ fail:
 
 struct fleet_rank *fleet_find_rank(struct fleet_job *job, int32_t rank)
 {
-	struct wire_rank id = { .rank = rank };
+	struct wire_rank id = {.rank = rank};
 	uint32_t at = rank < 0 ? IDMAP_NONE : idmap_get(&job->by_rank, rank_key(&id));
 
 	return at < job->rank_count && job->ranks[at].used ? &job->ranks[at] : NULL;
@@ -213,7 +218,8 @@ static struct fleet_rank *make_rank(struct fleet *f, struct fleet_job *job, uint
 	if (f->ranks == LIMIT_FLEET_RANKS)
 		return NULL;
 	if (at == IDMAP_NONE) {
-		for (at = 0; job->used < job->rank_count && at < job->rank_count && job->ranks[at].used;)
+		for (at = 0;
+		     job->used < job->rank_count && at < job->rank_count && job->ranks[at].used;)
 			at++;
 		if (job->used == job->rank_count)
 			at = job->rank_count;
@@ -231,8 +237,8 @@ static struct fleet_rank *make_rank(struct fleet *f, struct fleet_job *job, uint
 		if (at == job->rank_count)
 			job->rank_count++;
 	}
-	job->ranks[at] = (struct fleet_rank){ .used = true, .key = key, .before = FLEET_NONE,
-					       .role = FLEET_NONE };
+	job->ranks[at] =
+	    (struct fleet_rank){.used = true, .key = key, .before = FLEET_NONE, .role = FLEET_NONE};
 	job->used++;
 	f->ranks++;
 	return &job->ranks[at];
@@ -264,7 +270,8 @@ static void fill_stats(struct fleet_stats *s, const struct beat_rank *b)
 #undef X
 }
 
-static void take_rank(struct fleet *f, struct fleet_node *n, const struct beat_rank *b, uint64_t now_ns)
+static void take_rank(struct fleet *f, struct fleet_node *n, const struct beat_rank *b,
+		      uint64_t now_ns)
 {
 	uint32_t node = (uint32_t)(n - f->nodes), at;
 	struct fleet_job *job = fleet_find_job(f, b->rank.job);
@@ -305,8 +312,8 @@ static void take_rank(struct fleet *f, struct fleet_node *n, const struct beat_r
 	fill_stats(&r->stats, b);
 	fleet_admit_prove(job, part, b);
 	if (r->rank >= 0)
-		fleet_detect_beat(f, job, (uint32_t)(r - job->ranks), b, n, (uint32_t)(part - job->parts),
-				  restarted, now_ns);
+		fleet_detect_beat(f, job, (uint32_t)(r - job->ranks), b, n,
+				  (uint32_t)(part - job->parts), restarted, now_ns);
 }
 
 void fleet_beat(struct fleet *f, const struct beat *b, uint64_t now_ns)
@@ -329,7 +336,8 @@ void fleet_beat(struct fleet *f, const struct beat *b, uint64_t now_ns)
 	pthread_mutex_unlock(&f->lock);
 }
 
-uint32_t fleet_commands(struct fleet *f, const struct beat *b, struct wire_command *out, uint32_t max)
+uint32_t fleet_commands(struct fleet *f, const struct beat *b, struct wire_command *out,
+			uint32_t max)
 {
 	struct fleet_node *n = NULL;
 	uint32_t count = 0;
@@ -371,7 +379,8 @@ bool fleet_sketch_put(struct fleet *f, const struct sketch *s, const void *data,
 	pthread_mutex_lock(&f->lock);
 	job = fleet_find_job(f, s->rank.job);
 	r = job ? fleet_find_rank(job, s->rank.rank) : NULL;
-	good = r && !strcmp(f->nodes[r->node].name, s->rank.node) && bytes <= LIMIT_SKETCH_BYTES_PER_RANK;
+	good = r && !strcmp(f->nodes[r->node].name, s->rank.node) &&
+	       bytes <= LIMIT_SKETCH_BYTES_PER_RANK;
 	if (!good) {
 		f->counts.refused_sketch++;
 		goto out;
@@ -467,7 +476,8 @@ static void write_baselines(struct fleet *f, uint64_t now_ns, uint64_t now_unix_
 
 	for (uint32_t i = 0; i < f->save_count; i++) {
 		struct fleet_save *s = &f->saves[i];
-		int err = baselines_put(f->baselines, s->job, s->role, &s->run, s->body.data, s->body.bytes);
+		int err = baselines_put(f->baselines, s->job, s->role, &s->run, s->body.data,
+					s->body.bytes);
 
 		saved += !err;
 		failed += err != 0;
@@ -476,7 +486,8 @@ static void write_baselines(struct fleet *f, uint64_t now_ns, uint64_t now_unix_
 	f->save_count = 0;
 	if (f->baselines && now_ns - f->expire_ns >= EXPIRE_NS) {
 		f->expire_ns = now_ns;
-		failed += baselines_expire(f->baselines, now_unix_ns > age ? now_unix_ns - age : 0) != 0;
+		failed +=
+		    baselines_expire(f->baselines, now_unix_ns > age ? now_unix_ns - age : 0) != 0;
 	}
 	pthread_mutex_lock(&f->lock);
 	f->counts.baselines_saved += saved;

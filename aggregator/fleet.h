@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
- * fleet.h - what beats and sketches say: jobs, ranks, roles, nodes, who is alive; and what detection makes
- * of it: findings, and the windows that are asked for. Soft state: in memory only, rebuilt from beats
- * within 60 s of a start; baselines of earlier runs are on disk (baselines.h).
+ * fleet.h - what beats and sketches say: jobs, ranks, roles, nodes, who is alive; and what
+ * detection makes of it: findings, and the windows that are asked for. Soft state: in memory only,
+ * rebuilt from beats within 60 s of a start; baselines of earlier runs are on disk (baselines.h).
  *
- * Whose word counts (INV-6; docs/aggregator.md): a rank belongs to the node that named it first for as long
- * as that node's beats come; a rank beyond the job's world size, or of another world size than the job's
- * nodes say, is refused; where the job's communicators reach beyond a node, the ranks of a node that shows
- * none of them are kept and shown, but compared with nobody. Every refusal is counted.
+ * Whose word counts (INV-6; docs/aggregator.md): a rank belongs to the node that named it first for
+ * as long as that node's beats come; a rank beyond the job's world size, or of another world size
+ * than the job's nodes say, is refused; where the job's communicators reach beyond a node, the
+ * ranks of a node that shows none of them are kept and shown, but compared with nobody. Every
+ * refusal is counted.
  *
- * Owns its tables. Threads: any; one mutex inside, held for one beat or one job's turn of a tick. Findings
- * are told on the thread that ticks, without the mutex. Trust: beats are decoded and bounded, what their
- * numbers claim is not believed. */
+ * Owns its tables. Threads: any; one mutex inside, held for one beat or one job's turn of a tick.
+ * Findings are told on the thread that ticks, without the mutex. Trust: beats are decoded and
+ * bounded, what their numbers claim is not believed. */
 #ifndef SYSOM_AGGREGATOR_FLEET_H
 #define SYSOM_AGGREGATOR_FLEET_H
 
@@ -23,10 +24,10 @@ struct fleet;
 struct incident_finding;
 
 struct fleet_config {
-	uint64_t alive_ns;  /* a rank counts as alive for so long after the beat that named it */
-	uint64_t forget_ns; /* and is forgotten after so long */
-	bool sysom;	    /* mean + k sigma in place of the robust comparison */
-	uint64_t hang_ns;   /* how long a collective may take; at least ten steps are waited */
+	uint64_t alive_ns;     /* a rank counts as alive for so long after the beat that named it */
+	uint64_t forget_ns;    /* and is forgotten after so long */
+	bool sysom;	       /* mean + k sigma in place of the robust comparison */
+	uint64_t hang_ns;      /* how long a collective may take; at least ten steps are waited */
 	uint64_t waterline_ns; /* sliding window of the waterline */
 	bool pull;	       /* ask for windows */
 	uint64_t baseline_age_ns; /* how long a run without news is kept */
@@ -36,10 +37,10 @@ struct fleet_totals {
 	uint32_t jobs, ranks, ranks_alive, ranks_quarantined, nodes, nodes_alive, suspects;
 	uint64_t events, lost, dropped; /* of the known ranks; entries that found no room */
 	uint64_t uploaded_bytes, raw_bytes, windows_dropped; /* of the known nodes */
-	uint64_t bytes; /* of memory for detection */
+	uint64_t bytes;					     /* of memory for detection */
 	/* refused, by reason */
 	uint64_t refused_foreign, refused_range, refused_world, refused_node, refused_backwards,
-		refused_repeated, refused_window, refused_sketch;
+	    refused_repeated, refused_window, refused_sketch;
 	/* of the comparison; see cross.h and hang.h */
 	uint64_t groups, rows, stale, ahead, bad, unplaced, no_room, renumbered;
 	uint64_t findings, hangs, uniform;
@@ -54,8 +55,8 @@ int fleet_open_with(struct fleet **out, const struct fleet_config *c);
 /* With the defaults otherwise. */
 int fleet_open(struct fleet **out, uint64_t alive_ns, uint64_t forget_ns);
 void fleet_close(struct fleet *f);
-/* Baselines of earlier runs are read from and written to this directory. Before the first tick. Errors of
- * baselines_open: none are kept. */
+/* Baselines of earlier runs are read from and written to this directory. Before the first tick.
+ * Errors of baselines_open: none are kept. */
 int fleet_keep_baselines(struct fleet *f, const char *dir);
 
 /* Who is told of findings; f is borrowed for the call. Before the first tick. */
@@ -65,12 +66,13 @@ void fleet_on_finding(struct fleet *f, fleet_finding_fn fn, void *arg);
 /* now_ns: CLOCK_MONOTONIC of this machine. */
 void fleet_beat(struct fleet *f, const struct beat *b, uint64_t now_ns);
 /* Commands for the sender of this beat, taken off the queue; at most max. */
-uint32_t fleet_commands(struct fleet *f, const struct beat *b, struct wire_command *out, uint32_t max);
+uint32_t fleet_commands(struct fleet *f, const struct beat *b, struct wire_command *out,
+			uint32_t max);
 /* A sketch as decoded and as it came. false: refused. */
 bool fleet_sketch_put(struct fleet *f, const struct sketch *s, const void *data, size_t bytes,
 		      uint64_t now_ns);
-/* A window has come. false: the sender is no node of this job, or the rank is another node's: it must not
- * lead to any verdict about the job. */
+/* A window has come. false: the sender is no node of this job, or the rank is another node's: it
+ * must not lead to any verdict about the job. */
 bool fleet_window(struct fleet *f, const struct digest *d, uint64_t now_ns);
 /* Once a second: compares, tells findings, queues commands. One thread. */
 void fleet_tick(struct fleet *f, uint64_t now_ns, uint64_t now_unix_ns);
@@ -81,7 +83,8 @@ struct fleet_rank_info {
 	int32_t rank;
 	char node[WIRE_TEXT_BYTES], role[WIRE_TEXT_BYTES];
 	bool alive, suspect;
-	double latency_ns, self_ns, compute_ns, comm_ns, exposed_comm_ns, copy_ns, idle_ns; /* last beat's */
+	double latency_ns, self_ns, compute_ns, comm_ns, exposed_comm_ns, copy_ns,
+	    idle_ns; /* last beat's */
 	uint64_t steps;
 };
 /* 0, -ENOENT. */
@@ -90,8 +93,8 @@ int fleet_rank_info(struct fleet *f, const char *job, int32_t rank, struct fleet
 uint32_t fleet_peers(struct fleet *f, const char *job, int32_t rank, int32_t *ranks, uint32_t max);
 /* The latest sketch of a rank; the caller frees it (wire_sketch_free). -ENOENT, -ENOMEM. */
 int fleet_sketch(struct fleet *f, const char *job, int32_t rank, struct sketch *out);
-/* What is normal of a role by earlier runs of the job: a sketch over the role's ranks (rank -1), the
- * caller frees it. -ENOENT: no run of 200 healthy steps is known. */
+/* What is normal of a role by earlier runs of the job: a sketch over the role's ranks (rank -1),
+ * the caller frees it. -ENOENT: no run of 200 healthy steps is known. */
 int fleet_baseline(struct fleet *f, const char *job, const char *role, struct sketch *out);
 
 /* ---- for people ---- */

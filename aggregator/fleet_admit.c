@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Whose word counts. Names are claims: nothing on the wire proves that a sender is the node it says. What
- * can be had without keys is that a job once seen can't be taken over while its nodes live, and that a
- * stranger who knows no communicator of the job (64 bits that only its ranks share) is compared with
- * nobody. */
+ * Whose word counts. Names are claims: nothing on the wire proves that a sender is the node it
+ * says. What can be had without keys is that a job once seen can't be taken over while its nodes
+ * live, and that a stranger who knows no communicator of the job (64 bits that only its ranks
+ * share) is compared with nobody. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,7 +13,8 @@
 #define BACKWARDS_NS 1000000000ull
 #define TIME_MAX     (1ll << 62)
 
-static bool node_switch(struct fleet *f, struct fleet_node *n, const struct beat *b, uint64_t now_ns)
+static bool node_switch(struct fleet *f, struct fleet_node *n, const struct beat *b,
+			uint64_t now_ns)
 {
 	/* Two that answer to one name: the later one, until the earlier one has gone silent. */
 	if (fleet_is_alive(f, n->seen_ns, now_ns) &&
@@ -53,7 +54,8 @@ bool fleet_admit_node(struct fleet *f, struct fleet_node *n, bool fresh, const s
 	return true;
 }
 
-struct fleet_part *fleet_admit_part(struct fleet_job *job, uint32_t node, uint64_t key, uint64_t now_ns)
+struct fleet_part *fleet_admit_part(struct fleet_job *job, uint32_t node, uint64_t key,
+				    uint64_t now_ns)
 {
 	uint32_t at = idmap_get(&job->by_node, node);
 
@@ -72,8 +74,8 @@ struct fleet_part *fleet_admit_part(struct fleet_job *job, uint32_t node, uint64
 		if (idmap_put(&job->by_node, node, job->part_count))
 			return NULL;
 		at = job->part_count++;
-		job->parts[at] = (struct fleet_part){ .node = node, .key = key, .born_ns = now_ns,
-						      .proven = at == 0 };
+		job->parts[at] = (struct fleet_part){
+		    .node = node, .key = key, .born_ns = now_ns, .proven = at == 0};
 	}
 	job->parts[at].seen_ns = now_ns;
 	return &job->parts[at];
@@ -137,7 +139,8 @@ void fleet_admit_prove(struct fleet_job *job, struct fleet_part *part, const str
 
 		if (first != IDMAP_NONE && first != own)
 			job->spans = true;
-		/* Too many to keep: communicators that are still in use come back with the next beats. */
+		/* Too many to keep: communicators that are still in use come back with the next
+		 * beats. */
 		if (first == IDMAP_NONE && job->comms.count >= BEAT_COMMS_MAX * (job->used + 1))
 			idmap_clear(&job->comms);
 		if (first == IDMAP_NONE)

@@ -7,7 +7,7 @@
 #include "aggregator/text.h"
 
 /* Where nobody says what kind of work a rank does, all ranks do the same. */
-#define ANY_ROLE "rank"
+#define ANY_ROLE   "rank"
 #define HANG_STEPS 10
 
 static uint32_t role_of(struct fleet *f, struct fleet_job *job, const char *name)
@@ -25,7 +25,7 @@ static uint32_t role_of(struct fleet *f, struct fleet_job *job, const char *name
 		return FLEET_NONE;
 	job->roles = roles;
 	r = &roles[job->role_count];
-	*r = (struct fleet_role){ 0 };
+	*r = (struct fleet_role){0};
 	text_copy(r->name, sizeof(r->name), name);
 	if (waterline_open(&r->waterline, f->config.waterline_ns) || temporal_open(&r->temporal)) {
 		waterline_close(r->waterline);
@@ -35,8 +35,9 @@ static uint32_t role_of(struct fleet *f, struct fleet_job *job, const char *name
 	return job->role_count++;
 }
 
-void fleet_detect_beat(struct fleet *f, struct fleet_job *job, uint32_t slot, const struct beat_rank *b,
-		       const struct fleet_node *n, uint32_t part, bool restarted, uint64_t now_ns)
+void fleet_detect_beat(struct fleet *f, struct fleet_job *job, uint32_t slot,
+		       const struct beat_rank *b, const struct fleet_node *n, uint32_t part,
+		       bool restarted, uint64_t now_ns)
 {
 	struct fleet_rank *r = &job->ranks[slot];
 	/* Who shares nothing with a job that shares much is a stranger until proven otherwise. */
@@ -56,7 +57,8 @@ void fleet_detect_beat(struct fleet *f, struct fleet_job *job, uint32_t slot, co
 	if (!compared)
 		return;
 	cross_push(job->cross, slot, b, n->realtime_offset_ns, now_ns);
-	if (hang_push(job->hang, slot, b, b->steps ? cross_step(job->cross, slot, b->steps - 1) : -1,
+	if (hang_push(job->hang, slot, b,
+		      b->steps ? cross_step(job->cross, slot, b->steps - 1) : -1,
 		      n->realtime_offset_ns, now_ns))
 		f->counts.dropped++;
 }
@@ -110,7 +112,8 @@ static void hangs(struct fleet *f, struct fleet_job *job, uint64_t now_ns, uint6
 	fleet_pull_finding(f, job, e, now_ns);
 }
 
-void fleet_detect_tick(struct fleet *f, struct fleet_job *job, uint64_t now_ns, uint64_t now_unix_ns)
+void fleet_detect_tick(struct fleet *f, struct fleet_job *job, uint64_t now_ns,
+		       uint64_t now_unix_ns)
 {
 	struct incident_finding *e;
 

@@ -18,36 +18,39 @@ static const char *role_name(const struct fleet_job *job, const struct fleet_ran
 	return r->role < job->role_count ? job->roles[r->role].name : "";
 }
 
-static json_t *rank_json(const struct fleet *f, const struct fleet_job *job, const struct fleet_rank *r,
-			 uint64_t now_ns)
+static json_t *rank_json(const struct fleet *f, const struct fleet_job *job,
+			 const struct fleet_rank *r, uint64_t now_ns)
 {
-	static const char *const traces[] = { "off", "on", "latched" };
-	static const char *const cuptis[] = { "none", "v2", "legacy", "yielded", "refused", "idle" };
-	static const char *const models[] = { "learning", "armed", "refused" };
+	static const char *const traces[] = {"off", "on", "latched"};
+	static const char *const cuptis[] = {"none", "v2", "legacy", "yielded", "refused", "idle"};
+	static const char *const models[] = {"learning", "armed", "refused"};
 	const struct fleet_stats *s = &r->stats;
 	uint64_t age_ns = now_ns > r->seen_ns ? now_ns - r->seen_ns : 0;
 
 	return json_pack(
-		"{s:s, s:s, s:s, s:i, s:i, s:b, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, "
-		"s:I, s:I, s:s, s:s, s:s, s:I, s:I, s:s, s:b, s:b}",
-		"job", job->name, "node", f->nodes[r->node].name, "program", r->program ? r->program : "",
-		"rank", (int)r->rank, "world_size", (int)r->world_size, "alive",
-		fleet_is_alive(f, r->seen_ns, now_ns), "beat_age_ms", (json_int_t)(age_ns / 1000000), "steps",
-		(json_int_t)s->steps, "flagged", (json_int_t)s->flagged, "latency_ms",
-		text_ms(s->latency_median_ns), "self_ms", text_ms(s->self_median_ns), "expected_ms",
-		text_ms(s->expected_ns), "compute_ms", text_ms(s->compute_ns), "comm_ms", text_ms(s->comm_ns),
-		"exposed_comm_ms", text_ms(s->exposed_comm_ns), "copy_ms", text_ms(s->copy_ns), "idle_ms",
-		text_ms(s->idle_ns), "events", (json_int_t)s->events, "lost", (json_int_t)s->lost, "trace",
-		name_of(traces, 3, s->trace_state), "cupti", name_of(cuptis, 6, s->cupti_state), "model",
-		name_of(models, 3, s->model_state), "joined", (json_int_t)s->kernels_joined, "unmatched",
-		(json_int_t)s->kernels_unmatched, "role", role_name(job, r), "suspect",
-		cross_is_suspect(job->cross, (uint32_t)(r - job->ranks)), "quarantined",
-		r->rank >= 0 && !r->compared);
+	    "{s:s, s:s, s:s, s:i, s:i, s:b, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, "
+	    "s:I, s:I, s:s, s:s, s:s, s:I, s:I, s:s, s:b, s:b}",
+	    "job", job->name, "node", f->nodes[r->node].name, "program",
+	    r->program ? r->program : "", "rank", (int)r->rank, "world_size", (int)r->world_size,
+	    "alive", fleet_is_alive(f, r->seen_ns, now_ns), "beat_age_ms",
+	    (json_int_t)(age_ns / 1000000), "steps", (json_int_t)s->steps, "flagged",
+	    (json_int_t)s->flagged, "latency_ms", text_ms(s->latency_median_ns), "self_ms",
+	    text_ms(s->self_median_ns), "expected_ms", text_ms(s->expected_ns), "compute_ms",
+	    text_ms(s->compute_ns), "comm_ms", text_ms(s->comm_ns), "exposed_comm_ms",
+	    text_ms(s->exposed_comm_ns), "copy_ms", text_ms(s->copy_ns), "idle_ms",
+	    text_ms(s->idle_ns), "events", (json_int_t)s->events, "lost", (json_int_t)s->lost,
+	    "trace", name_of(traces, 3, s->trace_state), "cupti",
+	    name_of(cuptis, 6, s->cupti_state), "model", name_of(models, 3, s->model_state),
+	    "joined", (json_int_t)s->kernels_joined, "unmatched", (json_int_t)s->kernels_unmatched,
+	    "role", role_name(job, r), "suspect",
+	    cross_is_suspect(job->cross, (uint32_t)(r - job->ranks)), "quarantined",
+	    r->rank >= 0 && !r->compared);
 }
 
 static int by_rank(const void *a, const void *b)
 {
-	const struct fleet_rank *x = *(struct fleet_rank *const *)a, *y = *(struct fleet_rank *const *)b;
+	const struct fleet_rank *x = *(struct fleet_rank *const *)a,
+				*y = *(struct fleet_rank *const *)b;
 
 	return x->rank < y->rank ? -1 : x->rank > y->rank;
 }
@@ -186,11 +189,16 @@ int fleet_rank_info(struct fleet *f, const char *name, int32_t rank, struct flee
 		const struct fleet_stats *s = &r->stats;
 
 		*out = (struct fleet_rank_info){
-			.rank = rank, .suspect = cross_is_suspect(job->cross, (uint32_t)(r - job->ranks)),
-			.latency_ns = s->latency_median_ns, .self_ns = s->self_median_ns,
-			.compute_ns = s->compute_ns, .comm_ns = s->comm_ns,
-			.exposed_comm_ns = s->exposed_comm_ns, .copy_ns = s->copy_ns,
-			.idle_ns = s->idle_ns, .steps = s->steps,
+		    .rank = rank,
+		    .suspect = cross_is_suspect(job->cross, (uint32_t)(r - job->ranks)),
+		    .latency_ns = s->latency_median_ns,
+		    .self_ns = s->self_median_ns,
+		    .compute_ns = s->compute_ns,
+		    .comm_ns = s->comm_ns,
+		    .exposed_comm_ns = s->exposed_comm_ns,
+		    .copy_ns = s->copy_ns,
+		    .idle_ns = s->idle_ns,
+		    .steps = s->steps,
 		};
 		out->alive = fleet_is_alive(f, r->seen_ns, f->last_tick_ns);
 		text_copy(out->node, sizeof(out->node), f->nodes[r->node].name);
@@ -210,7 +218,8 @@ uint32_t fleet_peers(struct fleet *f, const char *name, int32_t rank, int32_t *r
 	job = fleet_find_job(f, name);
 	r = job ? fleet_find_rank(job, rank) : NULL;
 	if (r)
-		n = cross_healthy_peers(job->cross, (uint32_t)(r - job->ranks), slots, max < 64 ? max : 64);
+		n = cross_healthy_peers(job->cross, (uint32_t)(r - job->ranks), slots,
+					max < 64 ? max : 64);
 	for (uint32_t i = 0; i < n; i++)
 		ranks[i] = job->ranks[slots[i]].rank;
 	pthread_mutex_unlock(&f->lock);
@@ -267,16 +276,18 @@ json_t *fleet_jobs_json(struct fleet *f, uint64_t now_ns)
 		char run[17];
 
 		for (uint32_t k = 0; k < job->rank_count; k++)
-			alive += job->ranks[k].used && fleet_is_alive(f, job->ranks[k].seen_ns, now_ns);
+			alive +=
+			    job->ranks[k].used && fleet_is_alive(f, job->ranks[k].seen_ns, now_ns);
 		for (uint32_t k = 0; k < job->role_count; k++)
 			json_array_append_new(roles, json_string(job->roles[k].name));
 		snprintf(run, sizeof(run), "%016llx", (unsigned long long)job->run);
-		json_array_append_new(
-			out, json_pack("{s:s, s:i, s:i, s:i, s:i, s:s, s:o, s:i, s:I}", "job", job->name,
-				       "world_size", (int)job->world, "ranks", (int)job->used, "alive",
-				       (int)alive, "nodes", (int)job->part_count, "run", run, "roles", roles,
-				       "suspects", (int)cross_suspects(job->cross), "refused",
-				       (json_int_t)job->refused));
+		json_array_append_new(out,
+				      json_pack("{s:s, s:i, s:i, s:i, s:i, s:s, s:o, s:i, s:I}",
+						"job", job->name, "world_size", (int)job->world,
+						"ranks", (int)job->used, "alive", (int)alive,
+						"nodes", (int)job->part_count, "run", run, "roles",
+						roles, "suspects", (int)cross_suspects(job->cross),
+						"refused", (json_int_t)job->refused));
 	}
 	pthread_mutex_unlock(&f->lock);
 	free(list);
@@ -294,12 +305,13 @@ json_t *fleet_roles_json(struct fleet *f, const char *name, uint64_t now_unix_ns
 		double offset, drift, error;
 
 		if (job->parts[i].node == FLEET_NONE ||
-		    !cross_clock_state(job->cross, i, (int64_t)now_unix_ns, &offset, &drift, &error))
+		    !cross_clock_state(job->cross, i, (int64_t)now_unix_ns, &offset, &drift,
+				       &error))
 			continue;
 		json_array_append_new(clocks, json_pack("{s:s, s:f, s:f, s:f}", "node",
-							f->nodes[job->parts[i].node].name, "offset_us",
-							offset / 1e3, "drift_ppm", drift * 1e6, "error_us",
-							error / 1e3));
+							f->nodes[job->parts[i].node].name,
+							"offset_us", offset / 1e3, "drift_ppm",
+							drift * 1e6, "error_us", error / 1e3));
 	}
 	if (job)
 		roles = cross_json(job->cross);
@@ -311,9 +323,10 @@ json_t *fleet_roles_json(struct fleet *f, const char *name, uint64_t now_unix_ns
 	return json_pack("{s:s, s:o, s:o}", "job", name, "roles", roles, "clocks", clocks);
 }
 
-static json_t *waterline_json(struct fleet_job *job, struct waterline *w, uint64_t now_ns, int *sketches)
+static json_t *waterline_json(struct fleet_job *job, struct waterline *w, uint64_t now_ns,
+			      int *sketches)
 {
-	static const char *const kinds[] = { "native", "kernel", "python" };
+	static const char *const kinds[] = {"native", "kernel", "python"};
 	struct waterline_row *rows;
 	json_t *list = json_array();
 	uint32_t n;
@@ -321,15 +334,17 @@ static json_t *waterline_json(struct fleet_job *job, struct waterline *w, uint64
 	*sketches = waterline_rows(w, now_ns, &rows, &n);
 	for (uint32_t i = 0; i < n; i++) {
 		const struct waterline_row *r = &rows[i];
-		int highest = r->highest_slot < job->rank_count ? job->ranks[r->highest_slot].rank : -1;
+		int highest =
+		    r->highest_slot < job->rank_count ? job->ranks[r->highest_slot].rank : -1;
 
 		json_array_append_new(
-			list, json_pack("{s:o, s:s, s:i, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:i}", "function",
-					text_json(r->name), "kind", name_of(kinds, 3, r->kind), "sketches",
-					(int)r->sketches, "mean", r->mean, "sigma", r->sigma, "line",
-					r->mean + 2 * r->sigma, "median", r->median, "spread", r->spread,
-					"self_median", r->self_median, "highest", r->highest, "highest_rank",
-					highest));
+		    list,
+		    json_pack("{s:o, s:s, s:i, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:i}", "function",
+			      text_json(r->name), "kind", name_of(kinds, 3, r->kind), "sketches",
+			      (int)r->sketches, "mean", r->mean, "sigma", r->sigma, "line",
+			      r->mean + 2 * r->sigma, "median", r->median, "spread", r->spread,
+			      "self_median", r->self_median, "highest", r->highest, "highest_rank",
+			      highest));
 	}
 	free(rows);
 	return list;
@@ -349,8 +364,8 @@ json_t *fleet_waterline_json(struct fleet *f, const char *name, const char *role
 		if (role && strcmp(job->roles[i].name, role))
 			continue;
 		list = waterline_json(job, job->roles[i].waterline, now_ns, &sketches);
-		out = json_pack("{s:s, s:s, s:i, s:o}", "job", name, "role", job->roles[i].name, "sketches",
-				sketches > 0 ? sketches : 0, "functions", list);
+		out = json_pack("{s:s, s:s, s:i, s:o}", "job", name, "role", job->roles[i].name,
+				"sketches", sketches > 0 ? sketches : 0, "functions", list);
 	}
 	pthread_mutex_unlock(&f->lock);
 	return out;

@@ -30,11 +30,13 @@ struct fleet_node {
 
 #define FLEET_STATS_32(X) X(trace_state) X(cupti_state) X(model_state) X(phase_count) X(flags)
 #define FLEET_STATS_64(X)                                                                          \
-	X(steps) X(flagged) X(incomplete) X(events) X(lost) X(last_step_end_ns) X(kernels_joined)  \
-	X(kernels_unmatched)
+	X(steps)                                                                                   \
+	X(flagged) X(incomplete) X(events) X(lost) X(last_step_end_ns) X(kernels_joined)           \
+	    X(kernels_unmatched)
 #define FLEET_STATS_DOUBLE(X)                                                                      \
-	X(latency_median_ns) X(latency_mad_ns) X(self_median_ns) X(expected_ns) X(compute_ns)      \
-	X(comm_ns) X(exposed_comm_ns) X(copy_ns) X(idle_ns)
+	X(latency_median_ns)                                                                       \
+	X(latency_mad_ns) X(self_median_ns) X(expected_ns) X(compute_ns) X(comm_ns)                \
+	    X(exposed_comm_ns) X(copy_ns) X(idle_ns)
 
 struct fleet_stats {
 #define X(f) uint32_t f;
@@ -52,20 +54,21 @@ struct fleet_rank {
 	bool used, compared;
 	int32_t rank, world_size, local_rank;
 	uint32_t pid;
-	uint64_t key, start_time_ticks, seen_ns, window_ns; /* of this machine; when its last window came */
+	uint64_t key, start_time_ticks, seen_ns,
+	    window_ns;	       /* of this machine; when its last window came */
 	uint32_t node, before; /* index of the node; of the one that had it before, or FLEET_NONE */
 	uint32_t role;	       /* index into the job's roles */
 	char *program, *role_text; /* owned; short */
 	struct fleet_stats stats;
 	uint64_t steps_before, flagged_before; /* at the temporal model's last look */
-	void *sketch; /* as it came */
+	void *sketch;			       /* as it came */
 	uint32_t sketch_bytes;
 	uint64_t sketch_ns;
 };
 
 /* A node's part in a job. */
 struct fleet_part {
-	uint32_t node; /* FLEET_NONE: gone */
+	uint32_t node;			/* FLEET_NONE: gone */
 	uint64_t key, born_ns, seen_ns; /* key: of the node's name, since places are used again */
 	bool proven; /* shares a communicator with the job's other nodes, or founded the job */
 };
@@ -100,8 +103,8 @@ struct fleet_job {
 	struct cross *cross;
 	struct hang *hang;
 	struct fleet_pull pull;
-	uint64_t run;	  /* identity of this run; 0: not known yet */
-	bool run_loaded;  /* baselines of earlier runs were looked for */
+	uint64_t run;	       /* identity of this run; 0: not known yet */
+	bool run_loaded;       /* baselines of earlier runs were looked for */
 	bool uniform, hanging; /* a finding of that kind is open */
 	uint64_t uniform_told_ns;
 };
@@ -141,18 +144,22 @@ bool fleet_is_alive(const struct fleet *f, uint64_t seen_ns, uint64_t now_ns);
 /* fleet_admit.c */
 bool fleet_admit_node(struct fleet *f, struct fleet_node *n, bool fresh, const struct beat *b,
 		      uint64_t now_ns);
-struct fleet_part *fleet_admit_part(struct fleet_job *job, uint32_t node, uint64_t key, uint64_t now_ns);
+struct fleet_part *fleet_admit_part(struct fleet_job *job, uint32_t node, uint64_t key,
+				    uint64_t now_ns);
 /* Whether this node may speak for the rank; rank NULL: it is new. Counts refusals. */
 bool fleet_admit_rank(struct fleet *f, struct fleet_job *job, const struct fleet_rank *rank,
 		      const struct wire_rank *id, uint32_t node, uint64_t now_ns);
 /* The rank's communicators against those of the job. */
 void fleet_admit_prove(struct fleet_job *job, struct fleet_part *part, const struct beat_rank *b);
 /* fleet_detect.c */
-void fleet_detect_beat(struct fleet *f, struct fleet_job *job, uint32_t slot, const struct beat_rank *b,
-		       const struct fleet_node *n, uint32_t part, bool restarted, uint64_t now_ns);
-void fleet_detect_tick(struct fleet *f, struct fleet_job *job, uint64_t now_ns, uint64_t now_unix_ns);
+void fleet_detect_beat(struct fleet *f, struct fleet_job *job, uint32_t slot,
+		       const struct beat_rank *b, const struct fleet_node *n, uint32_t part,
+		       bool restarted, uint64_t now_ns);
+void fleet_detect_tick(struct fleet *f, struct fleet_job *job, uint64_t now_ns,
+		       uint64_t now_unix_ns);
 /* fleet_temporal.c */
-void fleet_temporal_tick(struct fleet *f, struct fleet_job *job, uint64_t now_ns, uint64_t now_unix_ns);
+void fleet_temporal_tick(struct fleet *f, struct fleet_job *job, uint64_t now_ns,
+			 uint64_t now_unix_ns);
 void fleet_temporal_tell(struct fleet *f, struct fleet_job *job, uint64_t now_ns);
 struct incident_finding *fleet_detect_pending(struct fleet *f);
 /* fleet_pull.c */

@@ -1,37 +1,38 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What is asked of the nodes: hold first, so that nothing is overwritten meanwhile; then windows of the
- * suspects that sent none and of healthy peers of theirs, over the same stretch, on each node's own clock.
- * Sidecars dial, so commands wait for their beats. A node is only asked about ranks it reports. */
+ * What is asked of the nodes: hold first, so that nothing is overwritten meanwhile; then windows of
+ * the suspects that sent none and of healthy peers of theirs, over the same stretch, on each node's
+ * own clock. Sidecars dial, so commands wait for their beats. A node is only asked about ranks it
+ * reports. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "aggregator/fleet_private.h"
 #include "aggregator/text.h"
 
-#define MINUTE_NS	60000000000ull
-#define HANG_AGAIN_NS	600000000000ull
-#define HOLD_AGAIN_NS	60000000000ull
+#define MINUTE_NS	 60000000000ull
+#define HANG_AGAIN_NS	 600000000000ull
+#define HOLD_AGAIN_NS	 60000000000ull
 #define SUSPECT_AGAIN_NS 15000000000ull
-#define SUSPECT_NS	40000000000ull
-#define HOLD_BEFORE_NS	20000000000ull
-#define HOLD_AFTER_NS	120000000000ull
-#define STRETCH_NS	10000000000ull /* of a window, where the fault goes on */
-#define HANG_STRETCH_NS 20000000000ull
-#define PEERS		2u
-#define SUSPECTS	3u /* windows of more say nothing that these don't */
+#define SUSPECT_NS	 40000000000ull
+#define HOLD_BEFORE_NS	 20000000000ull
+#define HOLD_AFTER_NS	 120000000000ull
+#define STRETCH_NS	 10000000000ull /* of a window, where the fault goes on */
+#define HANG_STRETCH_NS	 20000000000ull
+#define PEERS		 2u
+#define SUSPECTS	 3u /* windows of more say nothing that these don't */
 /* A suspect of which a window came lately has sent its own. */
 #define OWN_WINDOW_NS 60000000000ull
 
 static uint64_t *counter(struct fleet *f, uint32_t kind)
 {
-	return kind == WIRE_COMMAND_WINDOW ? &f->counts.commands_window :
-	       kind == WIRE_COMMAND_HOLD   ? &f->counts.commands_hold :
-					     &f->counts.commands_suspect;
+	return kind == WIRE_COMMAND_WINDOW ? &f->counts.commands_window
+	       : kind == WIRE_COMMAND_HOLD ? &f->counts.commands_hold
+					   : &f->counts.commands_suspect;
 }
 
 /* times on the job's clock; anomaly may be NULL. */
-static bool ask(struct fleet *f, const struct fleet_job *job, uint32_t node, uint32_t kind, int32_t rank,
-		uint64_t begin_unix_ns, uint64_t end_unix_ns, const uint8_t *anomaly)
+static bool ask(struct fleet *f, const struct fleet_job *job, uint32_t node, uint32_t kind,
+		int32_t rank, uint64_t begin_unix_ns, uint64_t end_unix_ns, const uint8_t *anomaly)
 {
 	struct fleet_node *n = &f->nodes[node];
 	struct wire_command *c;
@@ -45,8 +46,10 @@ static bool ask(struct fleet *f, const struct fleet_job *job, uint32_t node, uin
 		return false;
 	}
 	c = &n->commands[n->command_count++];
-	*c = (struct wire_command){ .kind = kind, .rank = rank, .begin_ns = begin > 0 ? (uint64_t)begin : 0,
-				    .end_ns = (uint64_t)end };
+	*c = (struct wire_command){.kind = kind,
+				   .rank = rank,
+				   .begin_ns = begin > 0 ? (uint64_t)begin : 0,
+				   .end_ns = (uint64_t)end};
 	text_copy(c->job, sizeof(c->job), job->name);
 	if (anomaly)
 		memcpy(c->anomaly_id, anomaly, sizeof(c->anomaly_id));
@@ -55,8 +58,8 @@ static bool ask(struct fleet *f, const struct fleet_job *job, uint32_t node, uin
 }
 
 /* Every rank of the job: one command per node. */
-static void hold(struct fleet *f, struct fleet_job *job, uint64_t begin_unix_ns, uint64_t end_unix_ns,
-		 uint64_t now_ns)
+static void hold(struct fleet *f, struct fleet_job *job, uint64_t begin_unix_ns,
+		 uint64_t end_unix_ns, uint64_t now_ns)
 {
 	struct fleet_pull *p = &job->pull;
 
@@ -64,13 +67,15 @@ static void hold(struct fleet *f, struct fleet_job *job, uint64_t begin_unix_ns,
 		return;
 	p->hold_ns = now_ns;
 	for (uint32_t i = 0; i < job->part_count; i++)
-		if (job->parts[i].node != FLEET_NONE && fleet_is_alive(f, job->parts[i].seen_ns, now_ns))
+		if (job->parts[i].node != FLEET_NONE &&
+		    fleet_is_alive(f, job->parts[i].seen_ns, now_ns))
 			ask(f, job, job->parts[i].node, WIRE_COMMAND_HOLD, INT32_MIN,
 			    begin_unix_ns - HOLD_BEFORE_NS, end_unix_ns + HOLD_AFTER_NS, NULL);
 }
 
-static bool ask_window(struct fleet *f, struct fleet_job *job, struct fleet_rank *r, uint64_t begin_unix_ns,
-		       uint64_t end_unix_ns, const uint8_t *anomaly, uint64_t now_ns)
+static bool ask_window(struct fleet *f, struct fleet_job *job, struct fleet_rank *r,
+		       uint64_t begin_unix_ns, uint64_t end_unix_ns, const uint8_t *anomaly,
+		       uint64_t now_ns)
 {
 	struct fleet_pull *p = &job->pull;
 
@@ -83,16 +88,19 @@ static bool ask_window(struct fleet *f, struct fleet_job *job, struct fleet_rank
 		return false;
 	}
 	if (!fleet_is_alive(f, r->seen_ns, now_ns) ||
-	    !ask(f, job, r->node, WIRE_COMMAND_WINDOW, r->rank, begin_unix_ns, end_unix_ns, anomaly))
+	    !ask(f, job, r->node, WIRE_COMMAND_WINDOW, r->rank, begin_unix_ns, end_unix_ns,
+		 anomaly))
 		return false;
 	p->windows++;
 	r->window_ns = now_ns; /* it will come */
 	return true;
 }
 
-/* Healthy ranks of the suspect's role: their windows over the stretch, and a closer look from now on. */
+/* Healthy ranks of the suspect's role: their windows over the stretch, and a closer look from now
+ * on. */
 static void ask_peers(struct fleet *f, struct fleet_job *job, struct fleet_rank *suspect,
-		      uint64_t begin_unix_ns, uint64_t end_unix_ns, const uint8_t *anomaly, uint64_t now_ns)
+		      uint64_t begin_unix_ns, uint64_t end_unix_ns, const uint8_t *anomaly,
+		      uint64_t now_ns)
 {
 	uint32_t slots[PEERS], n;
 
@@ -109,7 +117,8 @@ static void ask_peers(struct fleet *f, struct fleet_job *job, struct fleet_rank 
 }
 
 /* Stacks of all ranks at that moment. */
-static void ask_all(struct fleet *f, struct fleet_job *job, const struct incident_finding *e, uint64_t now_ns)
+static void ask_all(struct fleet *f, struct fleet_job *job, const struct incident_finding *e,
+		    uint64_t now_ns)
 {
 	uint64_t begin = e->end_unix_ns - HANG_STRETCH_NS;
 	uint32_t asked = 0;
@@ -123,7 +132,8 @@ static void ask_all(struct fleet *f, struct fleet_job *job, const struct inciden
 
 		if (!r || !fleet_is_alive(f, r->seen_ns, now_ns))
 			continue;
-		asked += ask(f, job, r->node, WIRE_COMMAND_WINDOW, r->rank, begin, e->end_unix_ns, NULL);
+		asked +=
+		    ask(f, job, r->node, WIRE_COMMAND_WINDOW, r->rank, begin, e->end_unix_ns, NULL);
 		r->window_ns = now_ns;
 	}
 	for (uint32_t i = 0; i < job->rank_count && asked < LIMIT_PULL_HANG_WINDOWS; i++) {
@@ -132,7 +142,8 @@ static void ask_all(struct fleet *f, struct fleet_job *job, const struct inciden
 		if (!r->used || r->rank < 0 || r->window_ns == now_ns ||
 		    !fleet_is_alive(f, r->seen_ns, now_ns))
 			continue;
-		asked += ask(f, job, r->node, WIRE_COMMAND_WINDOW, r->rank, begin, e->end_unix_ns, NULL);
+		asked +=
+		    ask(f, job, r->node, WIRE_COMMAND_WINDOW, r->rank, begin, e->end_unix_ns, NULL);
 		r->window_ns = now_ns;
 	}
 }
@@ -160,7 +171,8 @@ void fleet_pull_finding(struct fleet *f, struct fleet_job *job, const struct inc
 		if (!r)
 			continue;
 		if (again)
-			ask(f, job, r->node, WIRE_COMMAND_SUSPECT, r->rank, begin, end + SUSPECT_NS, NULL);
+			ask(f, job, r->node, WIRE_COMMAND_SUSPECT, r->rank, begin, end + SUSPECT_NS,
+			    NULL);
 		if (r->window_ns && now_ns - r->window_ns < OWN_WINDOW_NS)
 			continue;
 		ask_window(f, job, r, begin, end, NULL, now_ns);
@@ -175,8 +187,8 @@ void fleet_pull_window(struct fleet *f, struct fleet_job *job, struct fleet_rank
 		       const struct digest *d, uint64_t now_ns)
 {
 	uint64_t begin = d->begin_unix_ns, end = d->end_unix_ns;
-	bool own = d->reason == WINDOW_SELF || d->reason == WINDOW_PEER || d->reason == WINDOW_DRIFT ||
-		   d->reason == WINDOW_STALL;
+	bool own = d->reason == WINDOW_SELF || d->reason == WINDOW_PEER ||
+		   d->reason == WINDOW_DRIFT || d->reason == WINDOW_STALL;
 
 	r->window_ns = now_ns;
 	if (!f->config.pull || !own || end <= begin || !r->compared)

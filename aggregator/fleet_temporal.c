@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The job over time: samples of each role for the temporal model, baselines read at a run's start and
- * written once a minute, the finding that everybody is slower. */
+ * The job over time: samples of each role for the temporal model, baselines read at a run's start
+ * and written once a minute, the finding that everybody is slower. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -55,10 +55,10 @@ static void load(struct fleet *f, struct fleet_job *job, struct fleet_role *role
 {
 	struct baselines_run runs[LIMIT_BASELINE_RUNS];
 	double v[LIMIT_BASELINE_RUNS], typical;
-	struct temporal_base base = { 0 };
+	struct temporal_base base = {0};
 	struct sketch newest;
-	int n = baselines_runs(f->baselines, job->name, role->name, job->run, runs, LIMIT_BASELINE_RUNS,
-			       &newest);
+	int n = baselines_runs(f->baselines, job->name, role->name, job->run, runs,
+			       LIMIT_BASELINE_RUNS, &newest);
 
 	if (n < 0)
 		f->counts.baselines_failed++;
@@ -107,7 +107,9 @@ static double figure_of(const struct fleet_rank *r, enum figure which)
 	case IDLE:
 		return s->idle_ns;
 	case RATIO:
-		return s->model_state == 1 && s->expected_ns > 0 ? s->latency_median_ns / s->expected_ns : 0;
+		return s->model_state == 1 && s->expected_ns > 0
+			   ? s->latency_median_ns / s->expected_ns
+			   : 0;
 	case STEPS:
 		return (double)steps;
 	default:
@@ -116,8 +118,8 @@ static double figure_of(const struct fleet_rank *r, enum figure which)
 }
 
 /* The median; *low the value that a tenth lies below. */
-static double over_ranks(const struct fleet_job *job, const uint32_t *slots, uint32_t n, enum figure which,
-			 double *v, double *low)
+static double over_ranks(const struct fleet_job *job, const uint32_t *slots, uint32_t n,
+			 enum figure which, double *v, double *low)
 {
 	double middle;
 
@@ -129,10 +131,10 @@ static double over_ranks(const struct fleet_job *job, const uint32_t *slots, uin
 	return middle;
 }
 
-static void sample_role(struct fleet *f, struct fleet_job *job, uint32_t role, uint32_t *slots, double *v,
-			uint64_t now_ns, uint64_t now_unix_ns)
+static void sample_role(struct fleet *f, struct fleet_job *job, uint32_t role, uint32_t *slots,
+			double *v, uint64_t now_ns, uint64_t now_unix_ns)
 {
-	struct temporal_sample s = { .unix_ns = now_unix_ns };
+	struct temporal_sample s = {.unix_ns = now_unix_ns};
 	uint32_t n = 0;
 
 	for (uint32_t i = 0; i < job->rank_count; i++)
@@ -218,8 +220,8 @@ static void save_role(struct fleet *f, struct fleet_job *job, uint32_t role, uin
 	buf_init(&save->body, 2 * LIMIT_SKETCH_BYTES_PER_RANK);
 	text_copy(save->job, sizeof(save->job), job->name);
 	text_copy(save->role, sizeof(save->role), r->name);
-	save->run = (struct baselines_run){ job->run,	  now_unix_ns, s.steps, s.latency_ns,
-					    s.self_ns,	  s.latency_mad_ns };
+	save->run = (struct baselines_run){job->run,	 now_unix_ns, s.steps,
+					   s.latency_ns, s.self_ns,   s.latency_mad_ns};
 	if (sketches_encode(&s, &save->body))
 		buf_fini(&save->body);
 	else
@@ -229,16 +231,18 @@ static void save_role(struct fleet *f, struct fleet_job *job, uint32_t role, uin
 
 /* ---- everybody is slower ---- */
 
-static void say_role(struct fleet_job *job, uint32_t role, const struct temporal_change *c, struct finding *to)
+static void say_role(struct fleet_job *job, uint32_t role, const struct temporal_change *c,
+		     struct finding *to)
 {
 	struct fleet_role *r = &job->roles[role];
 	struct sketch now;
 	enum finding_cause cause;
 
 	finding_say(to, LAYER_UNKNOWN, c->latency_ns - c->before_ns,
-		    "role %.80s: steps of %.3f ms, %.3f ms %s (%+.1f%%; noise explains %.1f%%)", r->name,
-		    c->latency_ns / 1e6, c->before_ns / 1e6, c->runs ? "in earlier runs" : "earlier in this run",
-		    100 * c->excess, 100 * c->threshold);
+		    "role %.80s: steps of %.3f ms, %.3f ms %s (%+.1f%%; noise explains %.1f%%)",
+		    r->name, c->latency_ns / 1e6, c->before_ns / 1e6,
+		    c->runs ? "in earlier runs" : "earlier in this run", 100 * c->excess,
+		    100 * c->threshold);
 	if (!c->runs || !r->has_base || merge_role(job, role, &now))
 		return;
 	/* The time per step is what was seen; the sketches may be a minute old. */
@@ -272,14 +276,15 @@ void fleet_temporal_tell(struct fleet *f, struct fleet_job *job, uint64_t now_ns
 
 	if (!e)
 		return;
-	*e = (struct incident_finding){ .begin_unix_ns = UINT64_MAX };
+	*e = (struct incident_finding){.begin_unix_ns = UINT64_MAX};
 	memcpy(e->job, job->name, sizeof(e->job));
 	e->finding.kind = FINDING_UNIFORM;
 	for (uint32_t i = 0; i < job->role_count; i++) {
 		if (!temporal_state(job->roles[i].temporal, &c))
 			continue;
 		open |= c.open;
-		e->begin_unix_ns = c.begin_unix_ns < e->begin_unix_ns ? c.begin_unix_ns : e->begin_unix_ns;
+		e->begin_unix_ns =
+		    c.begin_unix_ns < e->begin_unix_ns ? c.begin_unix_ns : e->begin_unix_ns;
 		e->end_unix_ns = c.end_unix_ns > e->end_unix_ns ? c.end_unix_ns : e->end_unix_ns;
 		if (c.excess > e->finding.excess) {
 			e->finding.excess = c.excess;
@@ -289,13 +294,14 @@ void fleet_temporal_tell(struct fleet *f, struct fleet_job *job, uint64_t now_ns
 		add_ranks(job, i, &e->finding);
 		say_role(job, i, &c, &e->finding);
 		for (uint32_t k = 0; k < job->rank_count && last < 0; k++)
-			if (job->ranks[k].used && job->ranks[k].role == i && job->ranks[k].stats.steps)
+			if (job->ranks[k].used && job->ranks[k].role == i &&
+			    job->ranks[k].stats.steps)
 				last = cross_step(job->cross, k, job->ranks[k].stats.steps - 1);
 		if (last >= 0)
 			e->finding.last_step = (uint64_t)last;
-		e->finding.first_step = (double)e->finding.last_step > c.steps ?
-						e->finding.last_step - (uint64_t)c.steps :
-						0;
+		e->finding.first_step = (double)e->finding.last_step > c.steps
+					    ? e->finding.last_step - (uint64_t)c.steps
+					    : 0;
 	}
 	if (!open && !job->uniform) {
 		f->pending_count--;
@@ -313,7 +319,8 @@ void fleet_temporal_tell(struct fleet *f, struct fleet_job *job, uint64_t now_ns
 	fleet_pull_finding(f, job, e, now_ns);
 }
 
-void fleet_temporal_tick(struct fleet *f, struct fleet_job *job, uint64_t now_ns, uint64_t now_unix_ns)
+void fleet_temporal_tick(struct fleet *f, struct fleet_job *job, uint64_t now_ns,
+			 uint64_t now_unix_ns)
 {
 	uint32_t *slots = malloc((job->rank_count + 1) * sizeof(*slots));
 	double *v = malloc((job->rank_count + 1) * sizeof(*v));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Nothing is looked up per beat: a job is examined only while one of its ranks has waited too long, and
- * then all of it, sorted by communicator. */
+ * Nothing is looked up per beat: a job is examined only while one of its ranks has waited too long,
+ * and then all of it, sorted by communicator. */
 #include "aggregator/hang.h"
 
 #include <errno.h>
@@ -13,8 +13,8 @@
 #include "analysis/record.h"
 #include "base/limits.h"
 
-#define TELL_NS	   10000000000ull
-#define TIME_MAX   (1ull << 62)
+#define TELL_NS	 10000000000ull
+#define TIME_MAX (1ull << 62)
 
 struct slot {
 	int32_t rank;
@@ -87,8 +87,8 @@ static bool is_sane(const struct beat_comm *k)
 	       k->ranks <= LIMIT_FLEET_RANKS;
 }
 
-int hang_push(struct hang *h, uint32_t slot, const struct beat_rank *b, int64_t step, int64_t offset_ns,
-	      uint64_t now_ns)
+int hang_push(struct hang *h, uint32_t slot, const struct beat_rank *b, int64_t step,
+	      int64_t offset_ns, uint64_t now_ns)
 {
 	struct slot *s = slot_at(h, slot);
 	uint32_t count = b->comm_count < BEAT_COMMS_MAX ? b->comm_count : BEAT_COMMS_MAX, n = 0;
@@ -129,25 +129,28 @@ void hang_drop(struct hang *h, uint32_t slot)
 		return;
 	h->stats.comms -= h->slots[slot].count;
 	free(h->slots[slot].comms);
-	h->slots[slot] = (struct slot){ 0 };
+	h->slots[slot] = (struct slot){0};
 }
 
 /* ---- one examination ---- */
 
 static bool is_p2p(uint32_t func)
 {
-	return func == RECORD_COLL_SEND || func == RECORD_COLL_RECV || func >= RECORD_COLL_GROUP_START;
+	return func == RECORD_COLL_SEND || func == RECORD_COLL_RECV ||
+	       func >= RECORD_COLL_GROUP_START;
 }
 
-/* Its last collective was not seen to end, though earlier ones were: who never saw one end sees none. */
-static bool waits(const struct slot *s, const struct beat_comm *k, uint64_t bound_ns, uint64_t now_ns,
-		  uint64_t now_unix_ns)
+/* Its last collective was not seen to end, though earlier ones were: who never saw one end sees
+ * none. */
+static bool waits(const struct slot *s, const struct beat_comm *k, uint64_t bound_ns,
+		  uint64_t now_ns, uint64_t now_unix_ns)
 {
 	uint64_t call = k->call_ns + (uint64_t)s->offset_ns;
 
 	/* Whose steps go on has only lost the record of that kernel. */
-	return now_ns - s->moved_ns > bound_ns / 2 && k->call_ns && !k->done_ns && k->ended && k->ended < k->entered && !is_p2p(k->func) &&
-	       now_unix_ns > call && now_unix_ns - call > bound_ns;
+	return now_ns - s->moved_ns > bound_ns / 2 && k->call_ns && !k->done_ns && k->ended &&
+	       k->ended < k->entered && !is_p2p(k->func) && now_unix_ns > call &&
+	       now_unix_ns - call > bound_ns;
 }
 
 static int by_comm(const void *a, const void *b)
@@ -180,8 +183,8 @@ static struct seat *seats_of(const struct hang *h, uint64_t bound_ns, uint64_t n
 		const struct slot *s = &h->slots[i];
 
 		for (uint32_t k = 0; k < s->count; k++)
-			v[n++] = (struct seat){ &s->comms[k], i,
-						waits(s, &s->comms[k], bound_ns, now_ns, now_unix_ns) };
+			v[n++] = (struct seat){
+			    &s->comms[k], i, waits(s, &s->comms[k], bound_ns, now_ns, now_unix_ns)};
 	}
 	qsort(v, n, sizeof(*v), by_comm);
 	*count = n;
@@ -227,7 +230,7 @@ static const struct beat_comm *usual_of(const struct seat *v, uint32_t n, uint64
 static bool examine(const struct hang *h, const struct seat *v, uint32_t n, const bool *busy,
 		    struct verdict *out)
 {
-	*out = (struct verdict){ .seats = v, .count = n, .since_unix_ns = UINT64_MAX };
+	*out = (struct verdict){.seats = v, .count = n, .since_unix_ns = UINT64_MAX};
 	for (uint32_t i = 0; i < n; i++) {
 		if (is_p2p(v[i].comm->func))
 			return false;
@@ -253,9 +256,9 @@ static bool examine(const struct hang *h, const struct seat *v, uint32_t n, cons
 	out->usual = usual_of(v, n, out->most);
 	for (uint32_t i = 0; i < n; i++)
 		out->odd += v[i].comm->entered == out->most && differs(v[i].comm, out->usual);
-	out->cause = out->odd	  ? CAUSE_HANG_MISMATCH :
-		     out->missing ? (out->rooted ? CAUSE_HANG_MISSING : CAUSE_HANG_MISMATCH) :
-				    CAUSE_HANG_TRANSFER;
+	out->cause = out->odd	    ? CAUSE_HANG_MISMATCH
+		     : out->missing ? (out->rooted ? CAUSE_HANG_MISSING : CAUSE_HANG_MISMATCH)
+				    : CAUSE_HANG_TRANSFER;
 	/* One that is alone in telling may have lost its records. */
 	return out->odd || out->missing || (out->waiting > 1 && out->usual->ranks <= out->waiting);
 }
@@ -273,8 +276,8 @@ static bool explains_more(const struct verdict *a, const struct verdict *b)
 
 /* ---- telling ---- */
 
-static void say_seat(struct hang *h, struct finding *f, const struct verdict *v, const struct seat *seat,
-		     uint64_t alive_ns, uint64_t now_ns)
+static void say_seat(struct hang *h, struct finding *f, const struct verdict *v,
+		     const struct seat *seat, uint64_t alive_ns, uint64_t now_ns)
 {
 	const struct slot *s = &h->slots[seat->slot];
 	const struct beat_comm *k = seat->comm;
@@ -284,14 +287,16 @@ static void say_seat(struct hang *h, struct finding *f, const struct verdict *v,
 			    (double)(now_ns - s->seen_ns) / 1e9);
 	if (k->entered == v->most)
 		finding_say(f, LAYER_SOFTWARE, 0,
-			    "rank %d called %s of %llu bytes where the others called %s of %llu bytes, both "
+			    "rank %d called %s of %llu bytes where the others called %s of %llu "
+			    "bytes, both "
 			    "as number %llu of communicator %016llx",
 			    s->rank, record_coll_name(k->func), (unsigned long long)k->bytes,
 			    record_coll_name(v->usual->func), (unsigned long long)v->usual->bytes,
 			    (unsigned long long)k->entered, (unsigned long long)k->comm);
 	else
 		finding_say(f, LAYER_UNKNOWN, 0,
-			    "rank %d has entered %llu collectives of communicator %016llx, the waiting ranks "
+			    "rank %d has entered %llu collectives of communicator %016llx, the "
+			    "waiting ranks "
 			    "%llu; its last one was %s %u",
 			    s->rank, (unsigned long long)k->entered, (unsigned long long)k->comm,
 			    (unsigned long long)v->most, record_coll_name(k->func), k->seq);
@@ -305,24 +310,26 @@ static void tell(struct hang *h, const struct verdict *v, const bool *busy, uint
 	int64_t step = -1;
 	bool silent = false;
 
-	h->now = (struct incident_finding){ .begin_unix_ns = v->since_unix_ns, .end_unix_ns = now_unix_ns };
+	h->now = (struct incident_finding){.begin_unix_ns = v->since_unix_ns,
+					   .end_unix_ns = now_unix_ns};
 	memcpy(h->now.job, h->job, sizeof(h->job));
 	f->kind = FINDING_HANG;
 	f->cause = v->cause;
 	f->effect_ns = (double)waited;
 	finding_say(f, LAYER_UNKNOWN, (double)waited,
-		    "%u of %u ranks wait in %s %u (%llu bytes) of communicator %016llx for %.1f s", v->waiting,
-		    v->usual->ranks > v->count ? v->usual->ranks : v->count, record_coll_name(v->usual->func),
-		    v->usual->seq, (unsigned long long)v->usual->bytes,
-		    (unsigned long long)v->usual->comm, (double)waited / 1e9);
+		    "%u of %u ranks wait in %s %u (%llu bytes) of communicator %016llx for %.1f s",
+		    v->waiting, v->usual->ranks > v->count ? v->usual->ranks : v->count,
+		    record_coll_name(v->usual->func), v->usual->seq,
+		    (unsigned long long)v->usual->bytes, (unsigned long long)v->usual->comm,
+		    (double)waited / 1e9);
 	if (v->usual->ranks > v->count)
 		finding_say(f, LAYER_UNKNOWN, 0, "%u of its ranks are not known here",
 			    v->usual->ranks - v->count);
 	for (uint32_t i = 0; i < v->count; i++) {
 		const struct seat *seat = &v->seats[i];
 		bool behind = seat->comm->entered < v->most;
-		bool guilty = v->odd ? !behind && differs(seat->comm, v->usual) :
-				       behind && (!v->rooted || !busy[seat->slot]);
+		bool guilty = v->odd ? !behind && differs(seat->comm, v->usual)
+				     : behind && (!v->rooted || !busy[seat->slot]);
 
 		if (h->slots[seat->slot].step > step)
 			step = h->slots[seat->slot].step;
@@ -346,9 +353,10 @@ static void close_one(struct hang *h, uint64_t now_unix_ns)
 	h->now.end_unix_ns = now_unix_ns;
 }
 
-void hang_tick(struct hang *h, uint64_t bound_ns, uint64_t alive_ns, uint64_t now_ns, uint64_t now_unix_ns)
+void hang_tick(struct hang *h, uint64_t bound_ns, uint64_t alive_ns, uint64_t now_ns,
+	       uint64_t now_unix_ns)
 {
-	struct verdict best = { 0 }, v;
+	struct verdict best = {0}, v;
 	uint32_t count = 0, begin = 0;
 	struct seat *all = seats_of(h, bound_ns, now_ns, now_unix_ns, &count);
 	bool *busy = all ? calloc(h->slot_count, sizeof(*busy)) : NULL;
@@ -361,7 +369,8 @@ void hang_tick(struct hang *h, uint64_t bound_ns, uint64_t alive_ns, uint64_t no
 
 		while (end < count && all[end].comm->comm == all[begin].comm->comm)
 			end++;
-		if (examine(h, all + begin, end - begin, busy, &v) && (!found || explains_more(&v, &best))) {
+		if (examine(h, all + begin, end - begin, busy, &v) &&
+		    (!found || explains_more(&v, &best))) {
 			best = v;
 			found = true;
 		}

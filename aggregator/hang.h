@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  * hang.h - one job's communicators: who has not entered which collective while others wait in it.
  *
- * Every beat tells, per communicator of a rank, how many collectives it entered, the last one's function,
- * sequence and bytes, and whether its kernel was seen to end. A rank waits when its last collective has
- * not ended for longer than the bound; a communicator hangs when nobody's last one (of those that entered
- * most) has ended. Then: ranks that entered fewer are missing (hang-missing); ranks that entered as many
- * but another function or other bytes differ (hang-mismatch); else all are in and it does not end
- * (hang-transfer). Of several communicators that hang, the one is told whose missing ranks wait nowhere
- * themselves; when all of them wait, the ranks entered collectives in different orders (hang-mismatch).
- * Point-to-point calls are counted by each side for itself and are not compared.
+ * Every beat tells, per communicator of a rank, how many collectives it entered, the last one's
+ * function, sequence and bytes, and whether its kernel was seen to end. A rank waits when its last
+ * collective has not ended for longer than the bound; a communicator hangs when nobody's last one
+ * (of those that entered most) has ended. Then: ranks that entered fewer are missing
+ * (hang-missing); ranks that entered as many but another function or other bytes differ
+ * (hang-mismatch); else all are in and it does not end (hang-transfer). Of several communicators
+ * that hang, the one is told whose missing ranks wait nowhere themselves; when all of them wait,
+ * the ranks entered collectives in different orders (hang-mismatch). Point-to-point calls are
+ * counted by each side for itself and are not compared.
  *
- * Owns its state, bounded by the ranks that were pushed times BEAT_COMMS_MAX. Pure but for memory. Threads:
- * one caller. Trust: numbers may be anything; no communicator is kept that no rank's last beat names. */
+ * Owns its state, bounded by the ranks that were pushed times BEAT_COMMS_MAX. Pure but for memory.
+ * Threads: one caller. Trust: numbers may be anything; no communicator is kept that no rank's last
+ * beat names. */
 #ifndef SYSOM_AGGREGATOR_HANG_H
 #define SYSOM_AGGREGATOR_HANG_H
 
@@ -28,14 +30,16 @@ struct hang_stats {
 /* 0, -ENOMEM. */
 int hang_open(struct hang **out, const char *job);
 void hang_close(struct hang *h); /* NULL is a no-op */
-/* The communicators of a rank's beat take the place of its earlier ones. step: the job's common number of
- * its last step, -1 not known. offset_ns: of the node's realtime to its monotonic clock. -ENOMEM. */
-int hang_push(struct hang *h, uint32_t slot, const struct beat_rank *b, int64_t step, int64_t offset_ns,
-	      uint64_t now_ns);
+/* The communicators of a rank's beat take the place of its earlier ones. step: the job's common
+ * number of its last step, -1 not known. offset_ns: of the node's realtime to its monotonic clock.
+ * -ENOMEM. */
+int hang_push(struct hang *h, uint32_t slot, const struct beat_rank *b, int64_t step,
+	      int64_t offset_ns, uint64_t now_ns);
 void hang_drop(struct hang *h, uint32_t slot);
-/* bound_ns: how long is too long; now on both clocks of this machine. alive_ns: a rank whose beats are older
- * is told as silent. */
-void hang_tick(struct hang *h, uint64_t bound_ns, uint64_t alive_ns, uint64_t now_ns, uint64_t now_unix_ns);
+/* bound_ns: how long is too long; now on both clocks of this machine. alive_ns: a rank whose beats
+ * are older is told as silent. */
+void hang_tick(struct hang *h, uint64_t bound_ns, uint64_t alive_ns, uint64_t now_ns,
+	       uint64_t now_unix_ns);
 bool hang_next(struct hang *h, struct incident_finding *out);
 /* Whether one is under way: windows of all ranks are wanted then. */
 bool hang_is_open(const struct hang *h);

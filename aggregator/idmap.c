@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The keys are mixed with a number that is the process's own, so that nobody can prepare a set of keys
- * that all fall into one chain. */
+ * The keys are mixed with a number that is the process's own, so that nobody can prepare a set of
+ * keys that all fall into one chain. */
 #include "aggregator/idmap.h"
 
 #include <errno.h>
@@ -14,7 +14,8 @@
 
 static uint64_t place(uint64_t key)
 {
-	static uint64_t salt; /* any value will do; two threads at the start agree on one of theirs */
+	static uint64_t
+	    salt; /* any value will do; two threads at the start agree on one of theirs */
 	uint64_t s = __atomic_load_n(&salt, __ATOMIC_RELAXED), none = 0;
 
 	if (!s) {
@@ -31,7 +32,7 @@ void idmap_fini(struct idmap *m)
 {
 	free(m->keys);
 	free(m->values);
-	*m = (struct idmap){ .max = m->max };
+	*m = (struct idmap){.max = m->max};
 }
 
 void idmap_clear(struct idmap *m)
@@ -79,7 +80,7 @@ static int grow(struct idmap *m)
 	struct idmap old = *m;
 
 	for (uint32_t room = old.room ? 2 * old.room : 16; room / 4 < max; room *= 2) {
-		struct idmap more = { .max = old.max, .room = room };
+		struct idmap more = {.max = old.max, .room = room};
 		bool all = true;
 
 		more.keys = malloc(room * sizeof(*more.keys));
@@ -143,4 +144,3 @@ void idmap_remove(struct idmap *m, uint64_t key)
 		}
 	}
 }
-

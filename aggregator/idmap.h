@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * idmap.h - 64-bit keys to 32-bit numbers, open-addressed, growing up to a bound. Threads: one caller.
- * Trust: keys may be chosen by a peer; they are mixed, and a chain beyond IDMAP_PROBE_MAX grows the table
- * or, at the bound, refuses. */
+ * idmap.h - 64-bit keys to 32-bit numbers, open-addressed, growing up to a bound. Threads: one
+ * caller. Trust: keys may be chosen by a peer; they are mixed, and a chain beyond IDMAP_PROBE_MAX
+ * grows the table or, at the bound, refuses. */
 #ifndef SYSOM_AGGREGATOR_IDMAP_H
 #define SYSOM_AGGREGATOR_IDMAP_H
 
@@ -13,7 +13,7 @@
 
 struct idmap { /* all zero is an empty one without a bound of its own */
 	uint64_t *keys;
-	uint32_t *values; /* IDMAP_NONE: free, IDMAP_NONE - 1: was removed */
+	uint32_t *values;	   /* IDMAP_NONE: free, IDMAP_NONE - 1: was removed */
 	uint32_t room, count, max; /* max 0: 2^20 */
 };
 

@@ -11,8 +11,9 @@
 #include "wire/codec.h"
 
 #define FIGURES(X)                                                                                 \
-	X(latency_ns) X(latency_mad_ns) X(self_ns) X(self_mad_ns) X(compute_ns) X(comm_ns)         \
-	X(exposed_comm_ns) X(copy_ns) X(idle_ns) X(launches) X(cpu_ns) X(off_ns) X(gil_wait_ns)
+	X(latency_ns)                                                                              \
+	X(latency_mad_ns) X(self_ns) X(self_mad_ns) X(compute_ns) X(comm_ns) X(exposed_comm_ns)    \
+	    X(copy_ns) X(idle_ns) X(launches) X(cpu_ns) X(off_ns) X(gil_wait_ns)
 
 /* A function or kernel of one sketch: two figures under a name. */
 struct named {
@@ -28,7 +29,8 @@ static int by_name(const void *x, const void *y)
 	return p->kind != q->kind ? (p->kind < q->kind ? -1 : 1) : strcmp(p->name, q->name);
 }
 
-/* Merges runs of equal names in place; a run in less than half of n sketches is dropped. The number left. */
+/* Merges runs of equal names in place; a run in less than half of n sketches is dropped. The number
+ * left. */
 static uint32_t fold(struct named *v, uint32_t count, uint32_t n, double *scratch)
 {
 	uint32_t made = 0, begin = 0;
@@ -46,9 +48,9 @@ static uint32_t fold(struct named *v, uint32_t count, uint32_t n, double *scratc
 			for (int k = 0; k < 3; k++) {
 				memset(scratch, 0, n * sizeof(*scratch));
 				for (uint32_t i = 0; i < have; i++)
-					scratch[i] = k == 0 ? v[begin + i].a :
-						     k == 1 ? v[begin + i].b :
-							      v[begin + i].c;
+					scratch[i] = k == 0   ? v[begin + i].a
+						     : k == 1 ? v[begin + i].b
+							      : v[begin + i].c;
 				*(k == 0 ? &to.a : k == 1 ? &to.b : &to.c) = median_of(scratch, n);
 			}
 			if (to.a > 0 || to.b > 0)
@@ -66,7 +68,8 @@ static int by_b(const void *x, const void *y)
 	return p->b > q->b ? -1 : p->b < q->b ? 1 : strcmp(p->name, q->name);
 }
 
-static int merge_functions(const struct sketch *const *in, uint32_t n, double *scratch, struct sketch *out)
+static int merge_functions(const struct sketch *const *in, uint32_t n, double *scratch,
+			   struct sketch *out)
 {
 	uint32_t total = 0, at = 0;
 	struct named *v;
@@ -81,7 +84,8 @@ static int merge_functions(const struct sketch *const *in, uint32_t n, double *s
 		for (uint32_t k = 0; k < in[i]->function_count; k++) {
 			const struct sketch_function *f = &in[i]->functions[k];
 
-			v[at++] = (struct named){ f->name, f->kind, f->self_share, f->total_share, f->off_ns };
+			v[at++] = (struct named){f->name, f->kind, f->self_share, f->total_share,
+						 f->off_ns};
 		}
 	total = fold(v, total, n, scratch);
 	qsort(v, total, sizeof(*v), by_b);
@@ -93,14 +97,15 @@ static int merge_functions(const struct sketch *const *in, uint32_t n, double *s
 		if (!name)
 			err = -ENOMEM;
 		else
-			out->functions[out->function_count++] = (struct sketch_function){
-				name, v[i].kind, v[i].a, v[i].b, v[i].c };
+			out->functions[out->function_count++] =
+			    (struct sketch_function){name, v[i].kind, v[i].a, v[i].b, v[i].c};
 	}
 	free(v);
 	return out->functions ? err : -ENOMEM;
 }
 
-static int merge_kernels(const struct sketch *const *in, uint32_t n, double *scratch, struct sketch *out)
+static int merge_kernels(const struct sketch *const *in, uint32_t n, double *scratch,
+			 struct sketch *out)
 {
 	uint32_t total = 0, at = 0;
 	struct named *v;
@@ -115,7 +120,7 @@ static int merge_kernels(const struct sketch *const *in, uint32_t n, double *scr
 		for (uint32_t k = 0; k < in[i]->kernel_count; k++) {
 			const struct sketch_kernel *f = &in[i]->kernels[k];
 
-			v[at++] = (struct named){ f->name, 0, f->per_step, f->ns_per_step, 0 };
+			v[at++] = (struct named){f->name, 0, f->per_step, f->ns_per_step, 0};
 		}
 	total = fold(v, total, n, scratch);
 	qsort(v, total, sizeof(*v), by_b);
@@ -127,7 +132,8 @@ static int merge_kernels(const struct sketch *const *in, uint32_t n, double *scr
 		if (!name)
 			err = -ENOMEM;
 		else
-			out->kernels[out->kernel_count++] = (struct sketch_kernel){ name, v[i].a, v[i].b };
+			out->kernels[out->kernel_count++] =
+			    (struct sketch_kernel){name, v[i].a, v[i].b};
 	}
 	free(v);
 	return out->kernels ? err : -ENOMEM;
@@ -229,7 +235,8 @@ int sketches_encode(struct sketch *s, struct buf *out)
 {
 	int err;
 
-	while ((err = wire_sketch_encode(s, out)) == -EMSGSIZE && (s->function_count || s->kernel_count)) {
+	while ((err = wire_sketch_encode(s, out)) == -EMSGSIZE &&
+	       (s->function_count || s->kernel_count)) {
 		buf_clear(out);
 		cut(s);
 	}
@@ -238,7 +245,8 @@ int sketches_encode(struct sketch *s, struct buf *out)
 
 /* ---- comparing ---- */
 
-static const struct sketch_function *function_in(const struct sketch *s, const struct sketch_function *f)
+static const struct sketch_function *function_in(const struct sketch *s,
+						 const struct sketch_function *f)
 {
 	for (uint32_t i = 0; i < s->function_count; i++)
 		if (s->functions[i].kind == f->kind && !strcmp(s->functions[i].name, f->name))
@@ -275,11 +283,13 @@ static double compare_functions(const struct sketch *base, const struct sketch *
 				    share_error(before, base->samples));
 
 		/* What is only cut off from the list of before is no news. */
-		if (more <= delta || more <= 3 * error || (!b && base->functions_cut && more < 4 * delta))
+		if (more <= delta || more <= 3 * error ||
+		    (!b && base->functions_cut && more < 4 * delta))
 			continue;
-		finding_say(f, LAYER_SOFTWARE, more * now->cpu_ns,
-			    "function %.120s: %.2f%% of the CPU time, %.2f%% before (itself %+.2f%%)", n->name,
-			    100 * n->total_share, 100 * before, 100 * self);
+		finding_say(
+		    f, LAYER_SOFTWARE, more * now->cpu_ns,
+		    "function %.120s: %.2f%% of the CPU time, %.2f%% before (itself %+.2f%%)",
+		    n->name, 100 * n->total_share, 100 * before, 100 * self);
 		grown = more > grown ? more : grown;
 	}
 	return grown;
@@ -301,11 +311,12 @@ static double compare_kernels(const struct sketch *base, const struct sketch *no
 			continue;
 		if (!b) {
 			finding_say(f, LAYER_SOFTWARE, n->ns_per_step,
-				    "kernel %.120s: new, %.1f a step, %.3f ms", n->name, n->per_step,
-				    n->ns_per_step / 1e6);
+				    "kernel %.120s: new, %.1f a step, %.3f ms", n->name,
+				    n->per_step, n->ns_per_step / 1e6);
 			*changed += n->ns_per_step;
 		} else if (more > 0.05 * b->ns_per_step && more > 0.0005 * now->latency_ns) {
-			finding_say(f, LAYER_GPU, more, "kernel %.120s: %.3f ms a step, %.3f before", n->name,
+			finding_say(f, LAYER_GPU, more,
+				    "kernel %.120s: %.3f ms a step, %.3f before", n->name,
 				    n->ns_per_step / 1e6, b->ns_per_step / 1e6);
 			slower += more;
 		}
@@ -313,15 +324,17 @@ static double compare_kernels(const struct sketch *base, const struct sketch *no
 	for (uint32_t i = 0; i < base->kernel_count; i++) {
 		const struct sketch_kernel *b = &base->kernels[i];
 
-		if (!kernel_in(now, b->name) && !now->kernels_cut && b->ns_per_step > 0.001 * base->latency_ns)
-			finding_say(f, LAYER_SOFTWARE, 0, "kernel %.120s: gone, %.3f ms a step before", b->name,
+		if (!kernel_in(now, b->name) && !now->kernels_cut &&
+		    b->ns_per_step > 0.001 * base->latency_ns)
+			finding_say(f, LAYER_SOFTWARE, 0,
+				    "kernel %.120s: gone, %.3f ms a step before", b->name,
 				    b->ns_per_step / 1e6);
 	}
 	return slower;
 }
 
-enum finding_cause sketches_compare(const struct sketch *base, const struct sketch *now, double delta,
-				    struct finding *f)
+enum finding_cause sketches_compare(const struct sketch *base, const struct sketch *now,
+				    double delta, struct finding *f)
 {
 	double changed, slower = compare_kernels(base, now, &changed, f);
 	double grown = compare_functions(base, now, delta, f);

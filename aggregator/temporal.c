@@ -9,10 +9,11 @@
 
 #include "analysis/median.h"
 
-#define FLOOR	     0.03
-#define SIGMAS	     4.0
-#define SURE	     3u	 /* samples */
-#define SURE_ALONE   6u	 /* where no rank's own time rose: a network, or somebody not yet singled out */
+#define FLOOR  0.03
+#define SIGMAS 4.0
+#define SURE   3u /* samples */
+#define SURE_ALONE                                                                                 \
+	6u /* where no rank's own time rose: a network, or somebody not yet singled out */
 #define WARM_SAMPLES 6u	 /* of a run: compiling, filling caches, first epochs of data loaders */
 #define PAST_MIN     12u /* samples of the own past */
 
@@ -105,8 +106,8 @@ static bool runs(const struct temporal *t, struct reference *r)
 
 	if (!b->runs || !(b->latency_ns > 0) || t->pushed <= WARM_SAMPLES)
 		return false;
-	*r = (struct reference){ b->latency_ns, b->self_ns, 0,
-				 fmax(FLOOR, SIGMAS * 1.4826 * b->mad_ns / b->latency_ns) };
+	*r = (struct reference){b->latency_ns, b->self_ns, 0,
+				fmax(FLOOR, SIGMAS * 1.4826 * b->mad_ns / b->latency_ns)};
 	r->threshold = fmax(r->threshold, 2 * b->spread);
 	return true;
 }
@@ -151,9 +152,11 @@ static void open_change(struct temporal *t, const struct reference *r, bool agai
 		steps += back(t, n)->s.steps;
 		n++;
 	}
-	t->now = (struct temporal_change){ .open = true, .runs = against_runs,
-					   .before_ns = r->latency_ns, .threshold = r->threshold,
-					   .steps = steps };
+	t->now = (struct temporal_change){.open = true,
+					  .runs = against_runs,
+					  .before_ns = r->latency_ns,
+					  .threshold = r->threshold,
+					  .steps = steps};
 	/* A sample tells of the period before it. */
 	t->now.begin_unix_ns = back(t, n - 1)->s.unix_ns - TEMPORAL_PERIOD_NS;
 	t->now.latency_ns = median_of(v, n);
@@ -171,7 +174,7 @@ static void open_change(struct temporal *t, const struct reference *r, bool agai
 
 static void tend_change(struct temporal *t, const struct temporal_sample *s)
 {
-	struct reference r = { .latency_ns = t->now.before_ns };
+	struct reference r = {.latency_ns = t->now.before_ns};
 
 	t->now.steps += s->steps;
 	t->now.end_unix_ns = s->unix_ns;
@@ -185,7 +188,7 @@ static void tend_change(struct temporal *t, const struct temporal_sample *s)
 void temporal_push(struct temporal *t, const struct temporal_sample *s)
 {
 	struct kept *k = &t->ring[t->pushed % TEMPORAL_SAMPLES];
-	struct reference r = { 0 };
+	struct reference r = {0};
 
 	if (!(s->latency_ns > 0) || !(s->steps > 0))
 		return; /* a job that stands still is not slower */

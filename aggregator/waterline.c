@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Shares are kept as they came and summed up when somebody asks: nobody does so for most roles, and what
- * slides out of the window needs no undoing. */
+ * Shares are kept as they came and summed up when somebody asks: nobody does so for most roles, and
+ * what slides out of the window needs no undoing. */
 #include "aggregator/waterline.h"
 
 #include <errno.h>
@@ -63,7 +63,7 @@ static void drop(struct waterline *w, struct kept *k)
 {
 	w->bytes -= k->count * sizeof(*k->shares);
 	free(k->shares);
-	*k = (struct kept){ 0 };
+	*k = (struct kept){0};
 }
 
 void waterline_close(struct waterline *w)
@@ -104,7 +104,7 @@ static uint32_t function_of(struct waterline *w, const struct sketch_function *f
 		return IDMAP_NONE;
 	}
 	w->bytes += strlen(name) + 1 + sizeof(struct function);
-	w->functions[w->function_count] = (struct function){ name, f->kind };
+	w->functions[w->function_count] = (struct function){name, f->kind};
 	return w->function_count++;
 }
 
@@ -134,16 +134,17 @@ void waterline_push(struct waterline *w, uint32_t slot, uint32_t ranks, const st
 		if (f == IDMAP_NONE)
 			w->dropped++;
 		else
-			shares[n++] = (struct share){ f, (float)s->functions[i].self_share,
-						      (float)s->functions[i].total_share };
+			shares[n++] = (struct share){f, (float)s->functions[i].self_share,
+						     (float)s->functions[i].total_share};
 	}
 	drop(w, k);
-	*k = (struct kept){ now_ns, slot, n, shares };
+	*k = (struct kept){now_ns, slot, n, shares};
 	w->bytes += n * sizeof(*shares);
 	w->next++;
 }
 
-static void row_fill(struct waterline_row *r, double *total, double *self, uint32_t n, uint32_t sketches)
+static void row_fill(struct waterline_row *r, double *total, double *self, uint32_t n,
+		     uint32_t sketches)
 {
 	double sum = 0, squares = 0, self_sum = 0;
 
@@ -177,8 +178,10 @@ static bool is_in(const struct waterline *w, const struct kept *k, uint64_t now_
 	return k->shares && (now_ns <= k->at_ns || now_ns - k->at_ns <= w->window_ns);
 }
 
-/* The shares of all functions, one function's after another: at[f] is where f's begin, at[count] the end. */
-static uint32_t *transpose(const struct waterline *w, uint64_t now_ns, struct share *all, uint32_t *slots)
+/* The shares of all functions, one function's after another: at[f] is where f's begin, at[count]
+ * the end. */
+static uint32_t *transpose(const struct waterline *w, uint64_t now_ns, struct share *all,
+			   uint32_t *slots)
 {
 	uint32_t *at = calloc(w->function_count + 2, sizeof(*at));
 
@@ -197,8 +200,8 @@ static uint32_t *transpose(const struct waterline *w, uint64_t now_ns, struct sh
 	return at;
 }
 
-static void one_row(struct waterline_row *r, const struct share *all, const uint32_t *slots, uint32_t n,
-		    uint32_t sketches, double *total, double *self)
+static void one_row(struct waterline_row *r, const struct share *all, const uint32_t *slots,
+		    uint32_t n, uint32_t sketches, double *total, double *self)
 {
 	/* A sketch that names a function twice was made by nobody of ours. */
 	n = n < sketches ? n : sketches;
@@ -214,7 +217,8 @@ static void one_row(struct waterline_row *r, const struct share *all, const uint
 	row_fill(r, total, self, n, sketches);
 }
 
-int waterline_rows(struct waterline *w, uint64_t now_ns, struct waterline_row **rows, uint32_t *count)
+int waterline_rows(struct waterline *w, uint64_t now_ns, struct waterline_row **rows,
+		   uint32_t *count)
 {
 	uint32_t sketches = 0, n = 0, shares = 1, *at = NULL, *slots;
 	struct waterline_row *list = calloc(w->function_count + 1, sizeof(*list));
@@ -232,8 +236,8 @@ int waterline_rows(struct waterline *w, uint64_t now_ns, struct waterline_row **
 	for (uint32_t f = 0; at && f < w->function_count; f++) {
 		if (at[f] == at[f + 1])
 			continue;
-		list[n] = (struct waterline_row){ .name = w->functions[f].name,
-						  .kind = w->functions[f].kind };
+		list[n] = (struct waterline_row){.name = w->functions[f].name,
+						 .kind = w->functions[f].kind};
 		one_row(&list[n++], all + at[f], slots + at[f], at[f + 1] - at[f], sketches, values,
 			values + LIMIT_WATERLINE_SKETCHES);
 	}

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
- * waterline.h - what is normal of each function's CPU share among the ranks of one role, over the sketches
- * of a sliding window (SysOM-AI 5.2: mean and standard deviation per function, line at mean + k sigma).
- * Beside the paper's there is a robust one, median and 1.4826 MAD, which one hot rank does not move.
- * A function that a sketch does not name has share 0 in it.
+ * waterline.h - what is normal of each function's CPU share among the ranks of one role, over the
+ * sketches of a sliding window (SysOM-AI 5.2: mean and standard deviation per function, line at
+ * mean + k sigma). Beside the paper's there is a robust one, median and 1.4826 MAD, which one hot
+ * rank does not move. A function that a sketch does not name has share 0 in it.
  *
- * Bounded by LIMIT_WATERLINE_FUNCTIONS and LIMIT_WATERLINE_SKETCHES; of larger roles every n-th rank's
- * sketches are kept. Pure but for memory. Threads: one caller. Trust: shares are finite and within 0 to 1
- * (the codec sees to it), names are anybody's. */
+ * Bounded by LIMIT_WATERLINE_FUNCTIONS and LIMIT_WATERLINE_SKETCHES; of larger roles every n-th
+ * rank's sketches are kept. Pure but for memory. Threads: one caller. Trust: shares are finite and
+ * within 0 to 1 (the codec sees to it), names are anybody's. */
 #ifndef SYSOM_AGGREGATOR_WATERLINE_H
 #define SYSOM_AGGREGATOR_WATERLINE_H
 
@@ -17,7 +17,7 @@
 struct waterline;
 
 struct waterline_row {
-	const char *name; /* the waterline's, until the next push */
+	const char *name;	 /* the waterline's, until the next push */
 	uint32_t kind, sketches; /* of the window, those that name it */
 	double mean, sigma;	 /* of the total share, 0 to 1 */
 	double median, spread;	 /* the same, robust; spread 1.4826 MAD */
@@ -32,7 +32,8 @@ void waterline_close(struct waterline *w);			/* NULL is a no-op */
 void waterline_push(struct waterline *w, uint32_t slot, uint32_t ranks, const struct sketch *s,
 		    uint64_t now_ns);
 /* Rows by mean, largest first; *rows is the caller's. Number of sketches in the window, -ENOMEM. */
-int waterline_rows(struct waterline *w, uint64_t now_ns, struct waterline_row **rows, uint32_t *count);
+int waterline_rows(struct waterline *w, uint64_t now_ns, struct waterline_row **rows,
+		   uint32_t *count);
 uint64_t waterline_dropped(const struct waterline *w); /* functions without room */
 uint64_t waterline_bytes(const struct waterline *w);
 

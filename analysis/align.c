@@ -12,6 +12,7 @@
 
 /* Intervals of the stretch that is looked for, and how many stretches are tried. */
 #define ANCHOR_LENGTH 64u
+#define ANCHOR_SHORT  8u
 #define ANCHORS	      7u
 /* A rate that clocks may differ by, and what the ends of one collective differ by. */
 #define RATE_MAX      200e-6
@@ -171,24 +172,34 @@ static void place_settle(const struct work *w, const struct align_rank *ref,
 	best->ref = found.ref;
 }
 
+/* The best place of any stretch of `length` intervals. */
+static bool place_of_length(const struct work *w, const struct align_rank *ref,
+			    const struct align_rank *own, uint32_t length, uint32_t anchors,
+			    struct place *out)
+{
+	uint32_t room = w->own_count - 1 - length;
+
+	*out = (struct place){ .cost = INFINITY };
+	for (uint32_t a = 0; a < anchors && a <= room; a++)
+		place_try(w, ref, own, (uint32_t)((uint64_t)room * a / (anchors - 1)), length, out);
+	return out->cost <= FIT_SHARE * out->most;
+}
+
 static bool place_find(const struct work *w, const struct align_rank *ref, const struct align_rank *own,
 		       struct place *out)
 {
-	uint32_t few = w->own_count < w->ref_count ? w->own_count : w->ref_count, length;
+	uint32_t few = w->own_count < w->ref_count ? w->own_count : w->ref_count;
+	uint32_t length = few - 1 < ANCHOR_LENGTH ? few - 1 : ANCHOR_LENGTH, anchors = ANCHORS;
 
 	if (!few)
 		return false;
-	length = few - 1 < ANCHOR_LENGTH ? few - 1 : ANCHOR_LENGTH;
-	*out = (struct place){ .cost = INFINITY };
-	for (uint32_t a = 0; a < ANCHORS; a++) {
-		uint32_t room = w->own_count - 1 - length;
-
-		if (a && room < a)
-			break;
-		place_try(w, ref, own, (uint32_t)((uint64_t)room * a / (ANCHORS - 1)), length, out);
+	/* what one of them misses breaks a long stretch */
+	while (!place_of_length(w, ref, own, length, anchors, out)) {
+		if (length <= ANCHOR_SHORT)
+			return false;
+		length = length / 4 > ANCHOR_SHORT ? length / 4 : ANCHOR_SHORT;
+		anchors *= 4;
 	}
-	if (!(out->cost <= FIT_SHARE * out->most))
-		return false;
 	place_settle(w, ref, own, out);
 	return true;
 }

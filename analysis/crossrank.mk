@@ -1,3 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 analysis_SRCS += analysis/align.c analysis/levels.c analysis/jobsteps.c analysis/crossrank.c \
 	analysis/crossrank_cause.c analysis/crossrank_hang.c analysis/crossrank_sysom.c
+
+UNIT += test_align test_levels test_crossrank
+test_align_USES := analysis base
+test_align_LDLIBS := -lcmocka
+test_levels_USES := analysis base
+test_levels_LDLIBS := -lcmocka
+test_crossrank_USES := analysis base
+test_crossrank_LDLIBS := -lcmocka
+SCRIPTS_TEST += tests/e2e/replay_faults.sh

@@ -201,6 +201,22 @@ static bool has_word(const struct os_signal *s, const char *word)
 	return strstr(s->name, word) || strstr(s->subject, word);
 }
 
+/* A clock that was low from the beginning is as usual, but not as the peers'. */
+static bool is_low(const struct diagnosis_view *v, const struct os_signal *s)
+{
+	const struct os_signal_info *clock = os_signal_info(OS_SIGNAL_GPU_SM_CLOCK);
+	double list[64];
+	uint32_t n = 0;
+
+	if (strcmp(s->name, clock->name) || v->in->kind == FINDING_UNIFORM)
+		return false;
+	for (uint32_t i = 0; i < v->in->peer_count && n < 64; i++)
+		for (uint32_t k = 0; k < v->in->peer[i].signal_count && n < 64; k++)
+			if (!strcmp(v->in->peer[i].signal[k].name, clock->name))
+				list[n++] = v->in->peer[i].signal[k].value;
+	return n && s->value < median_of(list, n) * (1 - clock->raised);
+}
+
 /* The raised telemetry that names why a GPU is slow, by weight of what it says. */
 static const struct os_signal *telemetry(const struct diagnosis_view *v, enum finding_cause *cause,
 					 bool *known)
@@ -222,7 +238,8 @@ static const struct os_signal *telemetry(const struct diagnosis_view *v, enum fi
 		for (uint32_t i = 0; i < v->who->signal_count; i++) {
 			const struct os_signal *s = &v->who->signal[i];
 
-			if (strncmp(s->name, "gpu_", 4) || !(s->flags & OS_SIGNAL_RAISED) ||
+			if (strncmp(s->name, "gpu_", 4) ||
+			    !(s->flags & OS_SIGNAL_RAISED || is_low(v, s)) ||
 			    !has_word(s, words[w].word))
 				continue;
 			*cause = words[w].cause;

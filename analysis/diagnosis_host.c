@@ -58,11 +58,25 @@ struct growth {
 	bool sure;
 };
 
+/* Sketches name Python functions without their file: "forward" is "forward (model.py)". */
+static bool is_same(const struct diagnosis_function *a, const struct diagnosis_function *b)
+{
+	size_t n, m;
+
+	if (a->kind != b->kind)
+		return false;
+	if (a->kind != DIAGNOSIS_PYTHON || !strcmp(a->name, b->name))
+		return !strcmp(a->name, b->name);
+	n = strcspn(a->name, " ");
+	m = strcspn(b->name, " ");
+	return n == m && !(a->name[n] && b->name[m]) && !strncmp(a->name, b->name, n);
+}
+
 static const struct diagnosis_function *same(const struct diagnosis_rank *r,
 					     const struct diagnosis_function *f)
 {
 	for (uint32_t i = 0; i < r->function_count; i++)
-		if (r->function[i].kind == f->kind && !strcmp(r->function[i].name, f->name))
+		if (is_same(&r->function[i], f))
 			return &r->function[i];
 	return NULL;
 }

@@ -222,6 +222,45 @@ static uint32_t levels_merge(const struct finder *f, struct level *v, uint32_t n
 	return n;
 }
 
+/* Misfit of a value to a level; wild ones count no more than CLIP deviations. */
+static double misfit(const struct finder *f, uint32_t i, double level)
+{
+	double x = fabs(f->v[i] - level), most = CLIP * f->noise->scale[0];
+
+	x = x < most ? x : most;
+	return x * x;
+}
+
+/* Where one level becomes the next: the place that leaves least misfit. The search that found them
+ * weighs long stretches by noise that grows with length, and so likes the middle of one best. */
+static void boundary_settle(const struct finder *f, struct level *a, struct level *b)
+{
+	uint32_t best = b->first;
+	double sum = 0, least = INFINITY;
+
+	/* of a boundary before i, less that of one before a's second value */
+	for (uint32_t i = a->first + 1; i <= b->last; i++) {
+		if (i >= a->first + f->config->least && i + f->config->least <= b->last + 1 &&
+		    sum < least) {
+			least = sum;
+			best = i;
+		}
+		sum += misfit(f, i, a->value) - misfit(f, i, b->value);
+	}
+	a->last = best - 1;
+	b->first = best;
+}
+
+static void levels_settle(const struct finder *f, struct level *v, uint32_t n)
+{
+	for (int pass = 0; pass < 2; pass++) {
+		for (uint32_t i = 0; i + 1 < n; i++)
+			boundary_settle(f, &v[i], &v[i + 1]);
+		for (uint32_t i = 0; i < n; i++)
+			v[i].value = median_between(f, v[i].first, v[i].last + 1);
+	}
+}
+
 uint32_t levels_find(const double *v, uint32_t n, const struct levels_noise *noise,
 		     const struct levels_config *config, struct level *out, double *scratch)
 {
@@ -253,5 +292,7 @@ uint32_t levels_find(const double *v, uint32_t n, const struct levels_noise *noi
 		out[i] = (struct level){ done[i].first, done[i].end - 1,
 					 median_between(&f, done[i].first, done[i].end),
 					 done[i].score };
-	return levels_merge(&f, out, dones);
+	dones = levels_merge(&f, out, dones);
+	levels_settle(&f, out, dones);
+	return dones;
 }

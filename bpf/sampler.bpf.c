@@ -95,7 +95,10 @@ static __always_inline bool tick_stacks(struct bpf_perf_event_data *ctx, struct 
 		tick_user_regs(ctx, &s->regs);
 	}
 	if (!process || !process->mapping_count) {
-		count_up(SAMPLER_COUNT_UNMAPPED, 1);
+		struct sampler_control *c = control_get();
+
+		if (process || (c && c->all_processes == SAMPLER_OTHERS_ALL))
+			count_up(SAMPLER_COUNT_UNMAPPED, 1);
 		return false;
 	}
 	user_walk_begin(s, process);

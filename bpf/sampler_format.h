@@ -13,13 +13,18 @@
 #define SAMPLER_KERNEL_FRAME_MAX 127u
 
 /* One value, written by user space while programs run. */
+#define SAMPLER_OTHERS_ALL    1
+#define SAMPLER_OTHERS_KERNEL 2
+
 struct sampler_control {
 	__u32 epoch;		/* of the drain period; its last bit is the set to count into */
 	__u32 fraction_percent; /* of ticks that take a sample */
 	__u64 weight_ns;	/* of one on-CPU sample: the tick's period over the fraction */
 	__u64 slice_ns;		/* 0: one slice per period */
 	__u64 off_cpu_min_ns;
-	__u32 all_processes; /* also what `processes` does not name, as kernel stacks */
+	/* Also what `processes` does not name, as kernel stacks. SAMPLER_OTHERS_ALL: they are to be known
+	 * soon, and a user stack that is not walked is a loss; SAMPLER_OTHERS_KERNEL: they are not. */
+	__u32 all_processes;
 	__u32 off_cpu;	     /* blocked time is sampled */
 };
 _Static_assert(sizeof(struct sampler_control) == 40, "");

@@ -20,6 +20,7 @@ int cmd_record_main(int argc, char **argv);
 int cmd_trace_main(const struct options *o);
 int cmd_report_main(const struct options *o);
 int cmd_flame_main(const struct options *o);
+int cmd_diff_main(const struct options *o);
 int cmd_doctor_main(const struct options *o);
 
 /* Shared by the commands. Each prints to standard error why it failed. */

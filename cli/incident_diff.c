@@ -326,13 +326,32 @@ int incident_diff_page(FILE *to, const struct incident_diff *d, const char *titl
 
 /* ---- functions ---- */
 
+/* As folded stacks have it; *made: to be freed, where the name had to be. NULL: out of memory. */
+static const char *folded_name(const struct profile_name *n, char **made)
+{
+	const char *slash = strrchr(n->file, '/');
+
+	*made = NULL;
+	if (n->kind == STACK_FRAME_KERNEL) {
+		if (asprintf(made, "%s_[k]", n->function) < 0)
+			*made = NULL;
+		return *made;
+	}
+	if (n->kind == STACK_FRAME_PYTHON && *n->file) {
+		if (asprintf(made, "%s (%s)", n->function, slash ? slash + 1 : n->file) < 0)
+			*made = NULL;
+		return *made;
+	}
+	return n->function;
+}
+
 static int add_stack(struct profile *p, const struct stack_batch *b, struct profile_names *names,
 		     const struct stack_sample *s)
 {
 	const char *frame[LIMIT_STACK_DEPTH];
-	char *kernel[LIMIT_STACK_DEPTH];
+	char *made[LIMIT_STACK_DEPTH];
 	const struct stack *st = &b->stacks[s->stack];
-	uint32_t n = 0, kernels = 0;
+	uint32_t n = 0;
 	int err = 0;
 
 	for (uint32_t i = st->count; i-- && n < LIMIT_STACK_DEPTH && !err;) {
@@ -341,20 +360,16 @@ static int add_stack(struct profile *p, const struct stack_batch *b, struct prof
 		err = profile_names_get(names, st->first + i, &name);
 		if (err)
 			break;
-		frame[n] = name.function;
-		if (name.kind == STACK_FRAME_KERNEL) {
-			if (asprintf(&kernel[kernels], "%s_[k]", name.function) < 0) {
-				err = -ENOMEM;
-				break;
-			}
-			frame[n] = kernel[kernels++];
-		}
-		n++;
+		frame[n] = folded_name(&name, &made[n]);
+		if (frame[n])
+			n++;
+		else
+			err = -ENOMEM;
 	}
 	if (!err && n)
 		err = profile_add(p, frame, n, (double)s->weight_ns, s->count);
-	while (kernels)
-		free(kernel[--kernels]);
+	while (n)
+		free(made[--n]);
 	return err == -E2BIG ? 0 : err; /* counted in profile_dropped */
 }
 

@@ -44,8 +44,8 @@ static void put_arg(struct scan *s, const char *from, const char *to)
 	s->arg[s->arg_count++].bytes = (size_t)(to - from);
 }
 
-/* From behind '<' to behind its '>'; false: it does not close. */
-static bool take_arguments(struct scan *s)
+/* From behind '<' to behind its '>', or to the end: traces cut long names. */
+static void take_arguments(struct scan *s)
 {
 	const char *from = s->at;
 	unsigned depth = 1;
@@ -60,13 +60,13 @@ static bool take_arguments(struct scan *s)
 				continue;
 			put_arg(s, from, s->at);
 			s->at++;
-			return true;
+			return;
 		} else if (c == ',' && depth == 1) {
 			put_arg(s, from, s->at);
 			from = s->at + 1;
 		}
 	}
-	return false;
+	put_arg(s, from, s->at);
 }
 
 static bool looks_like_cxx(const char *text)
@@ -86,8 +86,7 @@ static bool scan_name(struct scan *s)
 			s->at += strlen(ANONYMOUS);
 		} else if (*s->at == '<' && !is_operator(s)) {
 			s->at++;
-			if (!take_arguments(s))
-				return false;
+			take_arguments(s);
 		} else if (*s->at == '(' && !is_operator(s)) {
 			break; /* the parameters */
 		} else if (*s->at == ' ') {

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 LIBS += cli
 PERFETTO_GEN := $(B)/gen/cli/perfetto.pb-c
-cli_SRCS := cli/client.c cli/cmd_control.c cli/cmd_doctor.c cli/cmd_incidents.c cli/cmd_replay.c \
+cli_SRCS := cli/client.c cli/cmd_control.c cli/cmd_diff.c cli/cmd_doctor.c cli/cmd_incidents.c cli/cmd_replay.c \
 	cli/cmd_report.c cli/cmd_run.c cli/cmd_status.c cli/cmd_trace.c cli/cmd_wait.c cli/commands.c \
 	cli/escape.c cli/doctor_gpu.c cli/doctor_sampler.c cli/doctor_preload.c cli/doctor_system.c \
 	cli/export_kineto.c cli/export_perfetto.c cli/incident_load.c cli/incident_text.c \
@@ -9,13 +9,14 @@ cli_SRCS := cli/client.c cli/cmd_control.c cli/cmd_doctor.c cli/cmd_incidents.c 
 	cli/trace_align.c cli/trace_label.c cli/trace_lanes.c cli/trace_model.c $(PERFETTO_GEN).c
 # `sysom replay`
 cli_SRCS += cli/replay_csv.c cli/replay_events.c cli/replay_load.c cli/replay_ranks.c \
-	cli/replay_steps.c cli/trace_reader.c cli/replay_findings.c cli/replay_stacks.c cli/folded.c
+	cli/replay_steps.c cli/trace_reader.c cli/replay_findings.c cli/replay_stacks.c \
+	cli/replay_ops.c cli/replay_timings.c cli/replay_workers.c cli/folded.c
 # CPU profiles
 PPROF_GEN := $(B)/gen/cli/profile.pb-c
 cli_SRCS += cli/symbol_client.c cli/profile_names.c cli/profile_tree.c cli/profile_flame.c cli/profile_pprof.c \
 	cli/profile_out.c cli/profile_summary.c cli/incident_stacks.c cli/incident_diff.c cli/kernel_name.c \
 	cli/report_stacks.c cli/report_verdict.c cli/report_plots.c cli/rank_grid.c cli/kernel_diff.c \
-	cli/incident_verdict.c cli/show_plots.c cli/export_stacks.c cli/cmd_flame.c \
+	cli/incident_verdict.c cli/show_plots.c cli/diff_source.c cli/diff_trace.c cli/run_diff.c cli/pprof_read.c cli/export_stacks.c cli/cmd_flame.c \
 	cli/cmd_record.c $(PPROF_GEN).c
 GEN += $(PPROF_GEN).h
 $(PPROF_GEN).h: cli/profile.proto
@@ -38,7 +39,7 @@ sysom_SRCS := cli/sysom.c
 sysom_USES := cli wire sampler symbol analysis base
 
 SCRIPTS_TEST += tests/e2e/cli_commands.sh tests/e2e/cli_doctor.sh tests/e2e/cli_run.sh \
-	tests/e2e/cli_trace.sh tests/e2e/replay_stacks.py tests/e2e/pictures.py
+	tests/e2e/cli_trace.sh tests/e2e/replay_stacks.py tests/e2e/pictures.py tests/e2e/diff.py
 UNIT += test_export_perfetto
 test_export_perfetto_USES := cli wire symbol analysis base
 test_export_perfetto_LDLIBS := -lcmocka
@@ -66,3 +67,5 @@ test_incident_diff_LDLIBS := -lcmocka
 UNIT += test_rank_grid
 test_rank_grid_USES := cli wire symbol analysis base
 test_rank_grid_LDLIBS := -lcmocka
+FUZZ += fuzz_profile_files
+fuzz_profile_files_USES := cli symbol analysis base

@@ -6,6 +6,8 @@
 
 int replay_steps_main(int argc, char **argv);
 int replay_events_main(int argc, char **argv);
+int replay_ops_main(int argc, char **argv);
 int replay_stacks_main(int argc, char **argv);
+int replay_timings_main(int argc, char **argv);
 
 #endif

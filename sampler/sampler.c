@@ -29,6 +29,7 @@
 
 struct sampler {
 	struct sampler_options options;
+	bool wide; /* others too, as kernel stacks */
 	char proc_root[128];
 	enum sampler_mode mode;
 	char why[160], missing[160];
@@ -106,7 +107,8 @@ static int control_write(struct sampler *s)
 	    .weight_ns = sample_weight_ns(s),
 	    .slice_ns = (uint64_t)s->options.slice_ms * 1000000,
 	    .off_cpu_min_ns = s->options.off_cpu_min_ns,
-	    .all_processes = s->options.all_processes,
+	    .all_processes = s->options.all_processes ? SAMPLER_OTHERS_ALL :
+			     s->wide ? SAMPLER_OTHERS_KERNEL : 0,
 	    .off_cpu = s->options.off_cpu,
 	};
 
@@ -400,6 +402,14 @@ int sampler_set_all_processes(struct sampler *s, bool on)
 		return s->copy && on ? -ENOTSUP : 0;
 	s->options.all_processes = on;
 	processes_set_all(s->processes, on);
+	return control_write(s);
+}
+
+int sampler_set_wide(struct sampler *s, bool on)
+{
+	if (!s->maps)
+		return s->copy && on ? -ENOTSUP : 0;
+	s->wide = on;
 	return control_write(s);
 }
 

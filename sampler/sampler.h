@@ -79,6 +79,9 @@ void sampler_remove(struct sampler *s, uint32_t pid);
 /* Rate and fraction while running: 100% during an anomaly. 0, -EINVAL. */
 int sampler_set_rate(struct sampler *s, uint32_t rate_hz, uint32_t fraction_percent);
 int sampler_set_all_processes(struct sampler *s, bool on);
+/* Processes that were not added too, by name and kernel stack alone, which needs nothing to be known of
+ * them. 0, -ENOTSUP in copy mode, -errno. */
+int sampler_set_wide(struct sampler *s, bool on);
 /* A file descriptor that becomes readable when sampler_poll has something to do (new mappings). */
 int sampler_fd(const struct sampler *s);
 void sampler_poll(struct sampler *s);

@@ -19,7 +19,7 @@
 
 #include "base/limits.h"
 #include "base/log.h"
-#include "sidecar/commands.h"
+#include "sidecar/neighbours.h"
 #include "sidecar/node.h"
 #include "wire/stacks.h"
 
@@ -27,6 +27,11 @@
 /* Between drains while an anomaly is open: the count maps fill faster. */
 #define RAISED_NS     1000000000ull
 #define LOWER_NS      10000000000ull /* all ticks for this long after the last anomaly closed */
+/* The whole node for so long at a time, and for a fifth of the time in the long run: what others do is
+ * read from their own time. */
+#define WIDE_MAX_NS   60000000000ull
+#define WIDE_SHARE    0.2
+#define WIDE_MIN_NS   10000000000ull /* not begun for less */
 #define FAMILY_MAX    4096u
 #define ANCESTORS_MAX 32
 /* For the drain that completes a window; without it the window goes as it is. Rings fill meanwhile, so
@@ -42,7 +47,8 @@ struct period {
 
 struct member { /* a process seen in a batch: whose it is */
 	uint32_t pid, root;
-	uint64_t seen; /* drain number */
+	uint64_t seen;	    /* drain number */
+	uint64_t asked_of; /* serial of the roots when it belonged to none */
 };
 
 struct cpu_stacks {
@@ -54,10 +60,13 @@ struct cpu_stacks {
 	/* The loop's. */
 	uint64_t drain_asked_ns, anomaly_ns, hurry_until_ns;
 	bool raising;
+	double wide_left_ns; /* of the whole node */
+	uint64_t wide_at_ns;
 	/* Under lock: what the loop wants ... */
 	uint32_t root[LIMIT_NODE_PROCESSES];
 	uint64_t asked, asked_ns; /* turns so far, and the time of the last */
-	bool raise, drain, stop;
+	uint64_t roots_serial;
+	bool raise, drain, stop, wide;
 	/* ... and what the thread has done. */
 	uint64_t done, drained_ns;
 	struct period period[PERIODS];
@@ -66,12 +75,13 @@ struct cpu_stacks {
 	uint32_t member_count;
 	struct cpu_stacks_stats stats;
 	struct sampler_stats sampler_stats;
+	struct neighbours *neighbours; /* NULL: the node was never sampled as a whole */
 	bool sampling;
 	/* The thread's own. */
 	struct sampler *sampler;
 	struct sampler_options options;
 	uint32_t added[LIMIT_NODE_PROCESSES];
-	bool raised;
+	bool raised, widened;
 };
 
 static void drop_oldest(struct cpu_stacks *s)
@@ -155,13 +165,22 @@ static void learn_family(struct cpu_stacks *s, const struct stack_batch *b)
 		}
 		if (!m && s->member_count < FAMILY_MAX) {
 			m = &s->member[s->member_count++];
-			*m = (struct member){.pid = pid, .root = find_root(s, pid)};
+			*m = (struct member){.pid = pid};
+			m->asked_of = s->roots_serial - 1;
 		}
-		if (m && (!m->root || s->stats.drains > m->seen + PERIODS))
-			m->root = find_root(s, pid); /* unknown so far, or a number used again */
+		/* unknown so far, or a number used again */
+		if (m && ((!m->root && m->asked_of != s->roots_serial) ||
+			  s->stats.drains > m->seen + PERIODS)) {
+			m->root = find_root(s, pid);
+			m->asked_of = s->roots_serial;
+		}
 		if (m)
 			m->seen = s->stats.drains;
-		if (!m || !m->root)
+		if (m && m->root)
+			continue;
+		if (s->widened)
+			s->stats.others++;
+		else
 			s->stats.strangers++;
 	}
 }
@@ -189,6 +208,13 @@ static void keep(struct cpu_stacks *s, const struct stack_batch *b, struct buf *
 
 /* ---- the thread ---- */
 
+static uint32_t root_of(void *arg, uint32_t pid)
+{
+	const struct member *m = member_of(arg, pid);
+
+	return m ? m->root : 0;
+}
+
 static void drain(struct cpu_stacks *s)
 {
 	uint64_t begin_ns = clock_monotonic_ns(), spent_ns;
@@ -211,6 +237,8 @@ static void drain(struct cpu_stacks *s)
 	s->stats.drains++;
 	s->stats.pack_failed += !!err;
 	learn_family(s, &b);
+	if (s->widened && s->neighbours)
+		neighbours_add(s->neighbours, &b, root_of, s);
 	keep(s, &b, &packed);
 	s->drained_ns = begin_ns;
 	spent_ns = clock_monotonic_ns() - begin_ns;
@@ -256,11 +284,28 @@ static void follow(struct cpu_stacks *s, const uint32_t *root)
 	}
 }
 
+static void widen(struct cpu_stacks *s, bool wide)
+{
+	int err;
+
+	if (wide == s->widened)
+		return;
+	err = sampler_set_wide(s->sampler, wide);
+	if (err && wide)
+		log_warn("sampler", "not the whole node: %s", strerror(-err));
+	pthread_mutex_lock(&s->lock);
+	if (wide && !err && !s->neighbours)
+		s->neighbours = calloc(1, sizeof(*s->neighbours));
+	s->widened = wide && !err;
+	s->stats.wide_begun += s->widened;
+	pthread_mutex_unlock(&s->lock);
+}
+
 /* What the loop asked for; false at the end. */
 static bool turn(struct cpu_stacks *s)
 {
 	uint32_t root[LIMIT_NODE_PROCESSES];
-	bool raise, wanted, stop;
+	bool raise, wanted, stop, wide;
 	struct sampler_stats st;
 	uint64_t serial;
 
@@ -268,20 +313,23 @@ static bool turn(struct cpu_stacks *s)
 	memcpy(root, s->root, sizeof(root));
 	serial = s->asked;
 	raise = s->raise;
+	wide = s->wide;
 	wanted = s->drain;
 	s->drain = false;
 	stop = s->stop;
 	pthread_mutex_unlock(&s->lock);
 	follow(s, root);
-	if (wanted || raise != s->raised) /* what was counted so far has the old weight */
-		drain(s);
+	if (wanted || raise != s->raised || wide != s->widened)
+		drain(s); /* what was counted so far has the old weight */
 	if (raise != s->raised)
 		sampler_set_rate(s->sampler, s->options.rate_hz,
 				 raise ? 100 : s->options.fraction_percent);
 	s->raised = raise;
+	widen(s, wide);
 	sampler_stats_get(s->sampler, &st);
 	pthread_mutex_lock(&s->lock);
 	s->stats.raised = raise;
+	s->stats.wide = s->widened;
 	s->sampler_stats = st;
 	s->done = serial;
 	pthread_cond_broadcast(&s->turned);
@@ -399,6 +447,7 @@ void cpu_stacks_close(struct node *n)
 		pthread_join(s->thread, NULL);
 	while (s->count)
 		drop_oldest(s);
+	free(s->neighbours);
 	pthread_cond_destroy(&s->turned);
 	pthread_mutex_destroy(&s->lock);
 	close(s->wake);
@@ -414,6 +463,7 @@ static void replace_root(struct cpu_stacks *s, uint32_t from, uint32_t to)
 		if (s->root[i] != from)
 			continue;
 		s->root[i] = to;
+		s->roots_serial++;
 		ask(s);
 		break;
 	}
@@ -439,7 +489,7 @@ bool cpu_stacks_raised(const struct node *n)
 
 static bool anomaly_open(const struct node *n, uint64_t now_ns)
 {
-	if (commands_suspect_until_ns(n) || now_ns < n->peer_suspect_until_ns)
+	if (now_ns < n->closer_until_ns)
 		return true;
 	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++)
 		if (n->processes[i] && n->processes[i]->rank->anomaly.state == ANOMALY_OPEN)
@@ -447,10 +497,26 @@ static bool anomaly_open(const struct node *n, uint64_t now_ns)
 	return false;
 }
 
+/* Whether the node may be sampled as a whole now. Under lock. */
+static bool may_widen(struct cpu_stacks *s, bool raise, uint64_t now_ns)
+{
+	double passed_ns = s->wide_at_ns ? (double)(now_ns - s->wide_at_ns) : 0;
+
+	s->wide_left_ns = s->wide_at_ns ? s->wide_left_ns + passed_ns * WIDE_SHARE : (double)WIDE_MAX_NS;
+	s->wide_at_ns = now_ns;
+	if (s->wide) {
+		s->wide_left_ns -= passed_ns;
+		s->stats.wide_ns += (uint64_t)passed_ns;
+	}
+	if (s->wide_left_ns > (double)WIDE_MAX_NS)
+		s->wide_left_ns = (double)WIDE_MAX_NS;
+	return raise && s->wide_left_ns > (s->wide ? 0.0 : (double)WIDE_MIN_NS);
+}
+
 void cpu_stacks_tend(struct node *n, uint64_t now_ns)
 {
 	struct cpu_stacks *s = n->stacks;
-	bool raise;
+	bool raise, wide;
 
 	if (!s)
 		return;
@@ -462,10 +528,12 @@ void cpu_stacks_tend(struct node *n, uint64_t now_ns)
 		bool due = now_ns - s->drain_asked_ns >=
 			   (raise ? RAISED_NS : n->settings.sampler_period_ns);
 
-		if (due || raise != s->raise) {
+		wide = n->settings.sampler_wide && may_widen(s, raise, now_ns);
+		if (due || raise != s->raise || wide != s->wide) {
 			s->drain_asked_ns = now_ns;
 			s->drain |= due;
 			s->raise = raise;
+			s->wide = wide;
 			ask(s);
 		}
 	}
@@ -548,6 +616,19 @@ int cpu_stacks_extract(struct node *n, uint32_t pid, uint64_t begin_ns, uint64_t
 	return err;
 }
 
+void cpu_stacks_neighbours(const struct node *n, uint32_t pid, uint64_t begin_ns, uint64_t end_ns,
+			   double step_ms, struct os_signal *list, uint32_t *count, uint32_t max)
+{
+	struct cpu_stacks *s = n->stacks;
+
+	if (!s || !pid)
+		return;
+	pthread_mutex_lock(&s->lock);
+	if (s->neighbours)
+		neighbours_signals(s->neighbours, pid, begin_ns, end_ns, step_ms, list, count, max);
+	pthread_mutex_unlock(&s->lock);
+}
+
 /* Under lock. */
 static int copy_periods(const struct cpu_stacks *s, uint64_t begin_ns, uint64_t end_ns, struct buf *out)
 {
@@ -606,6 +687,7 @@ void cpu_stacks_stats_get(const struct node *n, struct cpu_stacks_stats *out,
 		return;
 	pthread_mutex_lock(&s->lock);
 	*out = s->stats;
+	out->neighbours_lost = s->neighbours ? s->neighbours->lost : 0;
 	if (s->count)
 		out->kept_ns = s->period[(s->first + s->count - 1) % PERIODS].end_ns -
 			       s->period[s->first].begin_ns;

@@ -2,11 +2,13 @@
  * cpu_stacks.h - CPU stacks in sysomd: samples the registered ranks and their children, keeps the
  * last minutes packed in memory, hands out what belongs to a window. Takes 10% of the ticks
  * (sampler.fraction) as long as nothing is wrong, and all of them while a rank of this node has an
- * anomaly open.
+ * anomaly open; then, for a bounded time, it also takes kernel stacks of every other process, so that one
+ * that takes the rank's CPUs or its locks is named.
  * Owns: the sampler, the packed periods, a thread for both.  Threads: the loop's. */
 #ifndef SYSOM_SIDECAR_CPU_STACKS_H
 #define SYSOM_SIDECAR_CPU_STACKS_H
 
+#include "analysis/os_signal.h"
 #include "analysis/stack.h"
 #include "base/buf.h"
 #include "sampler/sampler.h"
@@ -22,6 +24,9 @@ struct cpu_stacks_stats {
 	uint64_t pack_failed; /* periods that were too large to be kept */
 	bool opening; /* being loaded: ranks are noted, nothing is sampled yet */
 	bool raised;	      /* all ticks, since an anomaly is open */
+	bool wide;	      /* and others' processes, by name and kernel stack */
+	uint64_t wide_ns, wide_begun, others; /* so far: time, times, samples of others */
+	uint64_t neighbours_lost; /* rows of them that found no room */
 };
 
 /* Never fails for want of rights or BPF: the sampler then says SAMPLER_OFF and why. */
@@ -31,6 +36,10 @@ void cpu_stacks_watch(struct node *n, uint32_t pid);
 void cpu_stacks_unwatch(struct node *n, uint32_t pid);
 /* Asks for a drain when it is time; raises and lowers the fraction. Never waits. */
 void cpu_stacks_tend(struct node *n, uint64_t now_ns);
+/* Appends what others did on the rank's CPUs and locks in [begin, end): OS_SIGNAL_CPU_HOG and
+ * OS_SIGNAL_LOCK_PLACE, at most max in the list. */
+void cpu_stacks_neighbours(const struct node *n, uint32_t pid, uint64_t begin_ns, uint64_t end_ns,
+			   double step_ms, struct os_signal *list, uint32_t *count, uint32_t max);
 /* Whether all ticks take a sample. */
 bool cpu_stacks_raised(const struct node *n);
 /* Waits until all that was asked for so far is done: true, or false after wait_ms. */

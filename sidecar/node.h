@@ -42,7 +42,7 @@ struct settings {
 	/* CPU stacks */
 	int sampler_mode; /* enum sampler_mode, the best to try */
 	uint64_t sampler_rate_hz, sampler_fraction, sampler_period_ns, sampler_off_cpu_min_ns;
-	bool sampler_off_cpu, sampler_python, sampler_all;
+	bool sampler_off_cpu, sampler_python, sampler_all, sampler_wide;
 	/* symbol files for the aggregator */
 	char uplink_http[NODE_PATH_BYTES];
 	uint64_t symbols_rate, symbols_per_day;
@@ -114,7 +114,7 @@ struct cpu_stacks;   /* cpu_stacks.c */
 struct symbol_offer; /* symbol_offer.c */
 struct os_signals;   /* os_signals.c */
 struct sketches;     /* sketches.c */
-struct commands;     /* commands.c */
+struct requests;     /* requests.c */
 struct local_peers;  /* local_peers.c */
 struct os_opening;   /* os_node.c */
 struct gpu_node;     /* gpu_node.c */
@@ -130,9 +130,9 @@ struct node {
 	struct http *http;
 	struct cpu_stacks *stacks; /* cpu_stacks.c; NULL: not opened */
 	struct symbol_offer *offer; /* symbol_offer.c; NULL: off, or nobody to offer to */
-	struct commands *commands;
+	struct requests *requests;
 	struct local_peers *peers; /* NULL: switched off */
-	uint64_t peer_suspect_until_ns;
+	uint64_t closer_until_ns; /* till then beats at a suspect's pace, and all ticks */
 	struct sketches *sketches; /* sketches.c; NULL: off */
 	struct os_signals *os; /* NULL: switched off, or being loaded */
 	struct os_opening *os_opening; /* os_node.c; NULL: not being loaded */
@@ -239,6 +239,9 @@ void gpu_node_metrics(const struct node *n, struct buf *out);
 /* status.c: texts of what is known */
 void status_json(struct node *n, struct buf *out);
 void status_metrics(struct node *n, struct buf *out);
+/* status_compare.c: beats, sketches, peers, commands */
+void status_compare_json(struct node *n, struct buf *out);
+void status_compare_metrics(struct node *n, struct buf *out);
 uint64_t status_rss_bytes(void);
 uint64_t status_retention_ns(const struct node *n, uint64_t now_ns);
 const char *status_trace_name(uint32_t state);

@@ -9,6 +9,7 @@
 
 #include "analysis/median.h"
 #include "base/log.h"
+#include "sidecar/cpu_stacks.h"
 #include "sidecar/node.h"
 #include "sidecar/os_signals.h"
 
@@ -175,6 +176,7 @@ void os_node_fill(struct process *p, struct window *w)
 {
 	struct node *n = p->node;
 	uint64_t begin_ns, end_ns;
+	struct os_signals_stats st;
 
 	if (!n->os || p->pid <= 0 || !os_signals_watches(n->os, (uint32_t)p->pid))
 		return;
@@ -186,8 +188,12 @@ void os_node_fill(struct process *p, struct window *w)
 	gpu_node_tend(n, clock_monotonic_ns());
 	w->signal_count = os_signals_window(n->os, (uint32_t)p->pid, begin_ns, end_ns, step_ms(w),
 					    w->reason == WINDOW_SELF || w->reason == WINDOW_COMM ||
-						w->reason == WINDOW_STALL,
+						w->reason == WINDOW_STALL || w->reason == WINDOW_PEER,
 					    w->signals, LIMIT_WINDOW_SIGNALS);
+	os_signals_stats(n->os, &st);
+	if (!st.bpf) /* nobody else tells who the others are */
+		cpu_stacks_neighbours(n, (uint32_t)p->pid, begin_ns, end_ns, step_ms(w), w->signals,
+				      &w->signal_count, LIMIT_WINDOW_SIGNALS);
 }
 
 /* ---- what is told ---- */

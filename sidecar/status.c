@@ -99,8 +99,11 @@ static void json_rank(struct buf *b, const struct process *p)
 		   (unsigned long long)st->host_stall, m.latency_ns * 1e-6, m.expected_ns * 1e-6,
 		   (unsigned long long)process_events(p));
 	process_losses(p, json_loss, b);
+	buf_printf(b, "},\"peer_slow\":%s,\"peer_excess_ms\":%.6f,\"peer_flags\":%llu",
+		   p->peer_slow ? "true" : "false", p->peer_slow ? p->peer_excess_ns * 1e-6 : 0.0,
+		   (unsigned long long)p->peer_flags);
 	buf_printf(b,
-		   "},\"switched_off\":%llu,\"graph_coarse_s\":%.3f,\"joined\":%llu,\"unmatched\":%llu}",
+		   ",\"switched_off\":%llu,\"graph_coarse_s\":%.3f,\"joined\":%llu,\"unmatched\":%llu}",
 		   (unsigned long long)(js ? js->switched_off : 0),
 		   js ? (double)js->graph_coarse_ns * 1e-9 : 0.0,
 		   (unsigned long long)(js ? js->kernels_joined : 0),
@@ -193,10 +196,13 @@ static void json_sampler(const struct node *n, struct buf *b)
 	buf_puts(b, "\",\"python_why\":\"");
 	json_text(b, s.python_why);
 	buf_printf(b, "\",\"python_refused\":%u", s.python_refused);
-	buf_printf(b, ",\"rate_hz\":%llu,\"fraction_percent\":%llu,\"raised\":%s,",
+	buf_printf(b, ",\"rate_hz\":%llu,\"fraction_percent\":%llu,\"raised\":%s,\"wide\":%s,"
+		      "\"wide_s\":%.3f,\"wide_begun\":%llu,\"others\":%llu,\"neighbours_lost\":%llu,",
 		   (unsigned long long)n->settings.sampler_rate_hz,
 		   (unsigned long long)(st.raised ? 100 : n->settings.sampler_fraction),
-		   st.raised ? "true" : "false");
+		   st.raised ? "true" : "false", st.wide ? "true" : "false",
+		   (double)st.wide_ns * 1e-9, (unsigned long long)st.wide_begun,
+		   (unsigned long long)st.others, (unsigned long long)st.neighbours_lost);
 	for (size_t i = 0; i < ARRAY_LEN(sampler_values); i++)
 		buf_printf(b, "\"%s\":%llu,", sampler_values[i].key,
 			   (unsigned long long)sampler_value(&s, &sampler_values[i]));
@@ -252,6 +258,7 @@ void status_json(struct node *n, struct buf *b)
 	json_sampler(n, b);
 	os_node_json(n, b);
 	gpu_node_json(n, b);
+	status_compare_json(n, b);
 	buf_printf(b,
 		   "\"own\":{\"cpu_share\":%.6f,\"rss_bytes\":%llu,\"recorder_bytes\":%llu,"
 		   "\"retention_s\":%.3f}}\n",
@@ -322,6 +329,10 @@ static double value_model(const struct process *p)
 {
 	return (double)rank_model(p->rank, NULL, NULL);
 }
+static double value_peer(const struct process *p)
+{
+	return p->peer_slow ? p->peer_excess_ns * 1e-9 : 0;
+}
 static double value_counted(const struct process *p)
 {
 	return (double)p->rank->stats.windows_counted;
@@ -346,6 +357,8 @@ static const struct rank_metric rank_metrics[] = {
 	  value_unmatched },
 	{ "sysom_rank_trace_on", "gauge", "1 while tracing is on.", value_trace },
 	{ "sysom_rank_model_state", "gauge", "0 learning, 1 armed, 2 refused.", value_model },
+	{ "sysom_rank_peer_excess_seconds", "gauge",
+	  "Per step, above its peers on this node; 0 where it is as they are.", value_peer },
 	{ "sysom_rank_windows_counted_total", "counter",
 	  "Windows that the token buckets let only be counted.", value_counted },
 };
@@ -453,6 +466,13 @@ static void sampler_series(struct node *n, struct buf *b)
 	    s.mode);
 	one(b, "sysom_sampler_fraction", "gauge", "Share of ticks that take a sample.",
 	    st.raised ? 1 : (double)n->settings.sampler_fraction / 100);
+	one(b, "sysom_sampler_wide", "gauge", "1 while the whole node is sampled.", st.wide);
+	one(b, "sysom_sampler_wide_seconds_total", "counter", "For how long it was.",
+	    (double)st.wide_ns * 1e-9);
+	one(b, "sysom_sampler_others_total", "counter", "Samples of others' processes then.",
+	    (double)st.others);
+	one(b, "sysom_sampler_neighbours_lost_total", "counter", "Others that found no room.",
+	    (double)st.neighbours_lost);
 	for (size_t i = 0; i < ARRAY_LEN(sampler_values); i++)
 		one(b, sampler_values[i].name, sampler_values[i].gauge ? "gauge" : "counter",
 		    sampler_values[i].help, (double)sampler_value(&s, &sampler_values[i]));
@@ -485,6 +505,7 @@ void status_metrics(struct node *n, struct buf *b)
 	sampler_series(n, b);
 	os_node_metrics(n, b);
 	gpu_node_metrics(n, b);
+	status_compare_metrics(n, b);
 	one(b, "sysom_attached_total", "counter", "Processes attached.", (double)n->stats.attached);
 	one(b, "sysom_reattached_total", "counter", "Processes that dialled again.",
 	    (double)n->stats.reattached);

@@ -462,7 +462,7 @@ def run_clocks(b, t, long_s):
             continue
         if not steps:
             steps = int(long_s / period)
-        worst, runs = 0, 3 if steps > 1000 else 10
+        worst, runs = 0, 2 if b.args.quick else 3 if steps > 1000 else 10
         for i in range(runs):
             b.progress(f"clocks {name} {i + 1}/{runs}")
             skips = [int(b.rng.integers(0, 3)) if steps >= 60 and i % 2 else 0 for _ in t.ranks]
@@ -525,7 +525,7 @@ def main():
     elif not args.synthetic:
         print(f"skipped: the real traces, no {args.data}/dlrm-8rank-v100")
     rows = list(run_faults(b, templates, args.runs or (2 if args.quick else 5), args.steps))
-    healthy = list(run_healthy(b, templates, args.runs or (2 if args.quick else 6),
+    healthy = list(run_healthy(b, templates, args.runs or (1 if args.quick else 6),
                                args.steps * (2 if args.quick else 10), 0 if args.quick else 12))
     clocks = list(run_clocks(b, templates[0], 5 if args.quick else 60))
     judge(b, rows, healthy, clocks)

@@ -41,6 +41,9 @@ static void takes_demangled_names_apart(void **state)
 	       "at::(anonymous namespace)::fill", "float");
 	expect("unsigned long ns::Class<int, 3>::run<bool>() const", "ns::Class::run", "int|3|bool");
 	expect("void f<(lambda(int)#1)>(int)", "f", "(lambda(int)#1)");
+	/* cut, as traces do with long names */
+	expect("void at::native::reduce_kernel<512, 1, at::native::ReduceOp<bool, at::na",
+	       "at::native::reduce_kernel", "512|1|at::native::ReduceOp<bool, at::na");
 	expect("Memcpy HtoD (Pageable -> Device)", "Memcpy HtoD (Pageable -> Device)", "");
 	expect("", "", "");
 }
@@ -61,8 +64,7 @@ static void odd_names_stay_whole(void **state)
 	struct kernel_name k;
 
 	(void)state;
-	expect("a<b", "a<b", "");
-	expect("a>b<c", "a>b<c", "");
+	expect("a>b", "a>b", "");
 	memset(deep, '<', 4999);
 	deep[4999] = '\0';
 	expect(deep, deep, "");

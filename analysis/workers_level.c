@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * A worker's step is its role's level times the step's size times its input times what is its own. The
+ * factors are medians, found one after the other, twice: so a slow worker hardly moves them. A role's
+ * level is that of the lower half of its workers: of two, the faster one, whatever the other does. What
+ * most stages of a replica have in common is its input (longer sequences, say), not a fault of theirs. */
+#include <math.h>
+
+#include "analysis/median.h"
+#include "analysis/workers_private.h"
+
+/* v[(n - 1) q] of the sorted values; NAN where there are none. */
+static double sorted_at(double *v, uint32_t n, double q)
+{
+	if (!n)
+		return NAN;
+	median_of(v, n); /* sorts */
+	return v[(uint32_t)(q * (n - 1))];
+}
+
+/* Each worker's level: most of its steps, those that are not slow for a part of the time. */
+static void levels(struct workers *w)
+{
+	const struct workers_table *t = w->t;
+
+	for (uint32_t i = 0; i < t->workers; i++) {
+		uint32_t n = 0;
+
+		for (uint32_t s = 0; s < t->steps; s++) {
+			double v = t->self_ns[(size_t)s * t->workers + i] / w->common[s];
+
+			if (isfinite(v) && v > 0)
+				w->scratch[n++] = v;
+		}
+		w->level[i] = sorted_at(w->scratch, n, 0.4);
+	}
+	for (uint32_t r = 0; r < t->roles; r++) {
+		uint32_t n = 0;
+
+		for (uint32_t i = 0; i < t->workers; i++)
+			if (t->role[i] == r && w->level[i] > 0)
+				w->scratch[n++] = w->level[i];
+		w->role_level[r] = sorted_at(w->scratch, n, 0.5);
+	}
+}
+
+static void commons(struct workers *w)
+{
+	const struct workers_table *t = w->t;
+
+	for (uint32_t s = 0; s < t->steps; s++) {
+		uint32_t n = 0;
+
+		for (uint32_t i = 0; i < t->workers; i++) {
+			double v = t->self_ns[(size_t)s * t->workers + i] / w->role_level[t->role[i]];
+
+			if (isfinite(v) && v > 0)
+				w->scratch[n++] = v;
+		}
+		w->common[s] = n ? median_of(w->scratch, n) : NAN;
+	}
+}
+
+static double own_part(const struct workers *w, uint32_t step, uint32_t worker)
+{
+	const struct workers_table *t = w->t;
+	double v = t->self_ns[(size_t)step * t->workers + worker];
+
+	return v > 0 ? v / w->role_level[t->role[worker]] : NAN;
+}
+
+/* Of two stages both must agree; of more, most. Fewer, or one replica: nothing can be told apart. */
+static void inputs(struct workers *w)
+{
+	const struct workers_table *t = w->t;
+
+	for (uint32_t s = 0; s < t->steps; s++)
+		for (uint32_t r = 0; r < t->replicas; r++) {
+			double *input = &w->input[(size_t)s * t->replicas + r], v;
+			uint32_t n = 0;
+
+			*input = 1;
+			for (uint32_t i = 0; i < t->workers; i++) {
+				v = t->replica[i] == r ? own_part(w, s, i) / w->common[s] : NAN;
+				if (isfinite(v))
+					w->scratch[n++] = v;
+			}
+			if (n > 2)
+				*input = sorted_at(w->scratch, n, 0.5);
+			else if (n == 2 && (w->scratch[0] > 1) == (w->scratch[1] > 1))
+				*input = fabs(w->scratch[0] - 1) < fabs(w->scratch[1] - 1) ?
+						 w->scratch[0] : w->scratch[1];
+		}
+}
+
+static void latenesses(struct workers *w)
+{
+	const struct workers_table *t = w->t;
+	size_t n = t->workers;
+
+	for (uint32_t r = 0; r < t->roles; r++) {
+		uint32_t members = 0;
+		double usual;
+
+		for (uint32_t i = 0; i < t->workers; i++) {
+			uint32_t known = 0;
+
+			for (uint32_t s = 0; s < t->steps && t->role[i] == r; s++)
+				if (isfinite(t->late_ns[s * n + i]))
+					w->scratch[known++] = t->late_ns[s * n + i];
+			/* the workers' medians, in the place of a row that is filled below */
+			if (known)
+				w->late[members++] = median_of(w->scratch, known);
+		}
+		for (uint32_t k = 0; k < members; k++)
+			w->scratch[k] = w->late[k];
+		usual = sorted_at(w->scratch, members, 0.5);
+		w->role_late[r] = members ? usual : 0;
+	}
+	for (uint32_t s = 0; s < t->steps; s++)
+		for (uint32_t i = 0; i < t->workers; i++)
+			w->late[s * n + i] = t->late_ns[s * n + i] - w->role_late[t->role[i]];
+}
+
+void workers_level(struct workers *w)
+{
+	const struct workers_table *t = w->t;
+	bool has_input = t->replica && t->roles > 1 && t->replicas > 1;
+
+	for (uint32_t s = 0; s < t->steps; s++)
+		w->common[s] = 1;
+	for (int round = 0; round < 2; round++) {
+		levels(w);
+		commons(w);
+	}
+	if (has_input)
+		inputs(w);
+	for (uint32_t s = 0; s < t->steps; s++)
+		for (uint32_t i = 0; i < t->workers; i++)
+			w->self[(size_t)s * t->workers + i] =
+				own_part(w, s, i) /
+				(has_input ? w->input[(size_t)s * t->replicas + t->replica[i]] : 1);
+	if (t->late_ns)
+		latenesses(w);
+}

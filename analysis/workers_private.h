@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * workers_private.h - between workers.c, workers_level.c and workers_tell.c. Not for others. */
+#ifndef SYSOM_ANALYSIS_WORKERS_PRIVATE_H
+#define SYSOM_ANALYSIS_WORKERS_PRIVATE_H
+
+#include "analysis/workers.h"
+
+struct workers_flag {
+	struct peers_flag flag;
+	uint32_t worker; /* or the replica */
+	bool replica;	 /* all ranks of a replica */
+	bool pair;	 /* one of two */
+	bool told;
+};
+
+struct workers {
+	const struct workers_table *t;
+	double step_ns;
+	double *self;	    /* [steps][workers]: own time, of its role's level */
+	double *late;	    /* [steps][workers]: ns above its role's level */
+	double *level;	    /* [workers]: own time, ns */
+	double *role_level; /* [roles]: of the lower half of its workers */
+	double *role_late;  /* [roles], ns */
+	double *common;	    /* [steps]: how long the step is, of the usual */
+	double *input;	    /* [steps][replicas]: what a replica's workers have in common */
+	double *scratch;    /* max(steps, workers) */
+	struct workers_flag *flag;
+	uint32_t flags, flags_room;
+	bool no_memory;
+};
+
+/* Fills self, late, level, role_level, common and input. */
+void workers_level(struct workers *w);
+/* Flags become findings; roles and the job as a whole are looked at. 0, -ENOMEM. */
+int workers_findings(struct workers *w, workers_tell *tell, void *context);
+
+#endif

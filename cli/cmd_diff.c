@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/commands.h"
+#include "cli/run_diff.h"
+#include "cli/term.h"
+
+static const char *colour(double change, bool sure)
+{
+	return term_style(!sure || change == 0 ? TERM_PLAIN : change > 0 ? TERM_RED : TERM_GREEN);
+}
+
+static const char *figure(const struct run_diff_metric *m, double v)
+{
+	char text[32];
+
+	if (m->time)
+		return term_ms(v / 1e6);
+	snprintf(text, sizeof(text), "%.4g", v);
+	return term_safe(text, 30);
+}
+
+static void head(const char *what, const char *last)
+{
+	printf("\n%s%-24s %10s %10s %11s%s%s%s\n", term_style(TERM_BOLD), what, "A", "B", "change",
+	       *last ? "  " : "", last, term_style(TERM_PLAIN));
+}
+
+static void print_steps(const struct run_diff *d)
+{
+	double rate[2];
+
+	head("per step, medians", "!: surely another");
+	for (unsigned i = 0; i < RUN_DIFF_METRICS; i++) {
+		const struct run_diff_metric *m = &d->metric[i];
+		double change = m->median[1] - m->median[0];
+
+		printf("%-24s %10s %10s %s%11s%s %c %s\n", m->name, figure(m, m->median[0]),
+		       figure(m, m->median[1]), colour(change, m->differs), figure(m, change),
+		       term_style(TERM_PLAIN), m->differs ? '!' : ' ',
+		       m->median[0] > 0 ? term_excess(m->median[1] / m->median[0] - 1) : "");
+	}
+	for (int s = 0; s < 2; s++)
+		rate[s] = d->steps[s] ? (double)d->flagged[s] / (double)d->steps[s] : 0;
+	printf("%-24s %10s %10s %11s %c\n", "steps", term_count((double)d->steps[0]),
+	       term_count((double)d->steps[1]), "", ' ');
+	printf("%-24s %10s %10s %s%11s%s %c\n", "of them flagged", term_percent(rate[0]),
+	       term_percent(rate[1]), colour(rate[1] - rate[0], d->rate_differs),
+	       term_percent(rate[1] - rate[0]), term_style(TERM_PLAIN), d->rate_differs ? '!' : ' ');
+}
+
+/* A name that may be long, behind the figures of its row; note: before it. */
+static void row(const double ns[2], const char *note, const char *name, const char *more)
+{
+	double change = ns[1] - ns[0];
+	unsigned columns = term_columns(), taken = 36 + (unsigned)strlen(note);
+
+	printf("%10s %10s %s%11s%s  %s%s\n", term_ms(ns[0] / 1e6), term_ms(ns[1] / 1e6),
+	       colour(change, true), term_ms(change / 1e6), term_style(TERM_PLAIN), note,
+	       term_safe(name, columns > taken + 20 ? columns - taken : 30));
+	if (more)
+		printf("%37s%s%s%s\n", "", term_style(TERM_YELLOW),
+		       term_safe(more, columns > 60 ? columns - 38 : 40), term_style(TERM_PLAIN));
+}
+
+static void print_spans(const struct run_diff *d, unsigned limit)
+{
+	if (!d->span_count)
+		return;
+	printf("\n%s%10s %10s %11s  spans, per step%s\n", term_style(TERM_BOLD), "A", "B", "change",
+	       term_style(TERM_PLAIN));
+	for (size_t i = 0; i < d->span_count && i < limit; i++)
+		row(d->spans[i].time_ns, "", d->spans[i].name, NULL);
+}
+
+static void print_kernels(const struct run_diff *d, unsigned limit)
+{
+	if (!d->kernels.count)
+		return;
+	printf("\n%s%10s %10s %11s  kernels and copies, per step, variants together%s\n",
+	       term_style(TERM_BOLD), "A", "B", "change", term_style(TERM_PLAIN));
+	for (size_t i = 0; i < d->kernels.count && i < limit; i++) {
+		const struct kernel_diff_row *k = &d->kernels.rows[i];
+
+		row(k->time_ns, !k->main[0] ? "only in B: " : !k->main[1] ? "only in A: " : "",
+		    k->base, k->changed);
+	}
+	if (d->kernels.count > limit)
+		printf("%34s  and %zu more\n", "", d->kernels.count - limit);
+}
+
+static void print_functions(const struct run_diff *d, unsigned limit)
+{
+	unsigned columns = term_columns(), shown = 0;
+
+	if (!d->function_count)
+		return;
+	printf("\n%s%10s %10s %11s  functions, share of the CPU with callees; !: surely another%s\n",
+	       term_style(TERM_BOLD), "A", "B", "change", term_style(TERM_PLAIN));
+	for (uint32_t i = 0; i < d->function_count && shown < limit; i++) {
+		const struct profile_delta *f = &d->functions[i];
+
+		if (fabs(f->delta) <= PROFILE_DELTA)
+			break;
+		shown++;
+		printf("%9.2f%% %9.2f%% %s%+10.2f%%%s %c%s\n", 100 * f->base, 100 * f->other,
+		       colour(f->delta, f->flagged), 100 * f->delta, term_style(TERM_PLAIN),
+		       f->flagged ? '!' : ' ', term_safe(f->name, columns > 60 ? columns - 36 : 30));
+	}
+	if (!shown)
+		printf("%34s  none differs by 0.5%% of the whole\n", "");
+}
+
+static json_t *pair(double a, double b)
+{
+	return json_pack("[f, f]", a, b);
+}
+
+static json_t *name_json(const char *name)
+{
+	/* a peer's text need not be UTF-8 */
+	json_t *j = json_string(name);
+
+	return j ? j : json_string(term_safe(name, TERM_COLUMNS_MAX));
+}
+
+static json_t *side_json(const struct run_diff *d, int s)
+{
+	return json_pack("{s:o, s:s, s:I, s:I, s:I}", "label", name_json(d->side[s]->label), "kind",
+			 d->side[s]->kind, "steps", (json_int_t)d->steps[s], "flagged",
+			 (json_int_t)d->flagged[s], "skipped", (json_int_t)d->side[s]->skipped);
+}
+
+static json_t *kernels_json(const struct run_diff *d)
+{
+	json_t *list = json_array();
+
+	for (size_t i = 0; i < d->kernels.count; i++) {
+		const struct kernel_diff_row *k = &d->kernels.rows[i];
+		json_t *j = json_pack("{s:o, s:o, s:o}", "kernel", name_json(k->base), "ns",
+				      pair(k->time_ns[0], k->time_ns[1]), "count",
+				      pair(k->count[0], k->count[1]));
+
+		for (int s = 0; s < 2; s++)
+			if (k->main[s])
+				json_object_set_new(j, s ? "variant_b" : "variant_a",
+						    name_json(k->main[s]));
+		if (k->changed)
+			json_object_set_new(j, "changed", name_json(k->changed));
+		json_array_append_new(list, j);
+	}
+	return list;
+}
+
+static json_t *functions_json(const struct run_diff *d)
+{
+	json_t *list = json_array();
+
+	for (uint32_t i = 0; i < d->function_count; i++) {
+		const struct profile_delta *f = &d->functions[i];
+
+		json_array_append_new(list, json_pack("{s:o, s:f, s:f, s:f, s:f, s:f, s:b}", "function",
+						      name_json(f->name), "base", f->base, "other",
+						      f->other, "base_self", f->base_self, "other_self",
+						      f->other_self, "delta", f->delta, "flagged",
+						      f->flagged));
+	}
+	return list;
+}
+
+static void print_json(const struct run_diff *d)
+{
+	json_t *steps = json_object(), *spans = json_array(), *j;
+
+	for (unsigned i = 0; d->has_steps && i < RUN_DIFF_METRICS; i++) {
+		const struct run_diff_metric *m = &d->metric[i];
+
+		json_object_set_new(steps, m->name,
+				    json_pack("{s:o, s:o, s:b}", "median",
+					      pair(m->median[0], m->median[1]), "spread",
+					      pair(m->spread[0], m->spread[1]), "differs",
+					      m->differs));
+	}
+	for (size_t i = 0; i < d->span_count; i++)
+		json_array_append_new(spans,
+				      json_pack("{s:o, s:o, s:o}", "span", name_json(d->spans[i].name),
+						"ns", pair(d->spans[i].time_ns[0],
+							   d->spans[i].time_ns[1]),
+						"count", pair(d->spans[i].count[0],
+							      d->spans[i].count[1])));
+	j = json_pack("{s:o, s:o, s:o, s:b, s:o, s:o, s:o}", "a", side_json(d, 0), "b", side_json(d, 1),
+		      "steps", steps, "rate_differs", d->rate_differs, "spans", spans, "kernels",
+		      kernels_json(d), "functions", functions_json(d));
+	commands_print_json(j);
+	json_decref(j);
+}
+
+static int compare(const struct options *o, const struct diff_source *side)
+{
+	struct run_diff d;
+	int err = run_diff_make(&d, &side[0], &side[1]);
+
+	if (err) {
+		fprintf(stderr, "sysom diff: %s\n",
+			err == -ENODATA ? "the two have neither steps nor stacks in common" :
+					  strerror(-err));
+		return EXIT_NOTHING;
+	}
+	if (o->json) {
+		print_json(&d);
+	} else {
+		for (int s = 0; s < 2; s++)
+			printf("%s%c%s  %s\n", term_style(TERM_BOLD), 'A' + s, term_style(TERM_PLAIN),
+			       side[s].label);
+		if (d.has_steps)
+			print_steps(&d);
+		print_spans(&d, o->limit);
+		print_kernels(&d, o->limit);
+		print_functions(&d, o->limit);
+	}
+	run_diff_free(&d);
+	return EXIT_OK;
+}
+
+int cmd_diff_main(const struct options *o)
+{
+	struct diff_source *side = calloc(2, sizeof(*side));
+	int rc = side ? EXIT_OK : EXIT_NOTHING, opened = 0;
+
+	for (; side && opened < 2 && rc == EXIT_OK; opened++)
+		rc = diff_source_open(&side[opened], o, o->argv[opened]);
+	if (rc == EXIT_OK)
+		rc = compare(o, side);
+	for (int s = 0; s < opened; s++)
+		diff_source_close(&side[s]);
+	free(side);
+	return rc;
+}

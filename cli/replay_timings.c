@@ -1,0 +1,486 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * sysom replay timings: step seconds by worker, as a table (a column each) or a list (a row each). Where
+ * all columns wait for each other they are equal, and only a change of the whole job can be told. */
+#include <ctype.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "cli/replay.h"
+#include "cli/replay_workers.h"
+
+struct value {
+	uint32_t worker, step;
+	double seconds;
+};
+
+struct timings {
+	struct replay_workers r;
+	bool list, header;
+	uint32_t width, step_column, worker_column, seconds_column; /* width: no such column */
+	struct value *value;
+	size_t count, room;
+	uint64_t missing, not_positive, twice;
+	int32_t *name; /* of the table's columns */
+};
+
+static const char usage[] =
+	"usage: sysom replay timings F.csv [options]\n\n"
+	"Finds slow workers in step times (seconds): a column per worker and a row per step, or rows of\n"
+	"worker,step,seconds; with a header or without. Empty and nan cells are not known. F.csv may be\n"
+	"gzipped or zstd-packed; - is standard input.\n\n"
+	"  --mode robust|sysom   peers and each one's past (default), or mean + k sigma (SysOM-AI)\n"
+	"  --k N, --window N     of mode sysom: 2, 100 steps\n"
+	"  --json                one JSON object per line\n\n"
+	"exit status: 0 read to the end, 2 bad arguments or malformed input\n";
+
+static bool unknown(const struct replay_csv_field *f)
+{
+	const char *p = f->text;
+
+	while (isspace((unsigned char)*p))
+		p++;
+	return !*p || !strcasecmp(p, "nan") || !strcasecmp(p, "na") || !strcasecmp(p, "null") ||
+	       !strcasecmp(p, "none") || !strcasecmp(p, "-");
+}
+
+/* A column's name says what it is. */
+static bool named(const struct replay_csv_field *f, const char *const *words, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		if (!strcasecmp(f->text, words[i]))
+			return true;
+	return false;
+}
+
+static const char *const step_words[] = { "step", "steps", "iteration", "iter", "index", "global_step",
+					  "step_id", "" };
+static const char *const worker_words[] = { "worker", "rank", "node", "host", "gpu", "device",
+					    "worker_id", "dp_rank", "process" };
+static const char *const seconds_words[] = { "seconds", "duration", "time", "value", "step_time",
+					     "duration_s", "step_seconds", "time_s", "latency", "secs" };
+
+static void find_by_name(struct timings *t, const struct replay_csv_field *f)
+{
+	t->step_column = t->worker_column = t->seconds_column = t->width;
+	for (uint32_t i = t->width; i--;) {
+		if (named(&f[i], step_words, ARRAY_LEN(step_words)))
+			t->step_column = i;
+		if (named(&f[i], worker_words, ARRAY_LEN(worker_words)))
+			t->worker_column = i;
+		if (named(&f[i], seconds_words, ARRAY_LEN(seconds_words)))
+			t->seconds_column = i;
+	}
+	/* "0,1,2" may be the first three columns of a table: only names make a list of a header */
+	t->list = t->step_column < t->width && t->worker_column < t->width && t->width >= 3;
+	for (uint32_t i = 0; t->list && t->seconds_column == t->width && i < t->width; i++)
+		if (i != t->step_column && i != t->worker_column)
+			t->seconds_column = i;
+}
+
+/* The number at a name's end: "worker 3", "rank3", "3". */
+static bool name_number(const char *text, int64_t *out)
+{
+	size_t n = strlen(text);
+
+	while (n && isspace((unsigned char)text[n - 1]))
+		n--;
+	if (!n || !isdigit((unsigned char)text[n - 1]))
+		return false;
+	while (n && isdigit((unsigned char)text[n - 1]))
+		n--;
+	*out = strtoll(text + n, NULL, 10);
+	return *out <= INT32_MAX;
+}
+
+static int name_columns(struct timings *t, const struct replay_csv_field *f, bool header)
+{
+	struct replay_workers_ids seen = { 0 };
+	uint32_t workers = 0;
+	bool all = header;
+
+	t->name = calloc(t->width + 1, sizeof(*t->name));
+	if (!t->name)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < t->width && all; i++) {
+		int64_t n;
+
+		if (i == t->step_column)
+			continue;
+		all = name_number(f[i].text, &n) && replay_workers_find(&seen, n, UINT32_MAX) == workers;
+		if (all)
+			t->name[workers++] = (int32_t)n;
+	}
+	for (uint32_t i = 0; !all && i < t->width; i++)
+		t->name[i] = (int32_t)i;
+	free(seen.id);
+	free(seen.slot);
+	return 0;
+}
+
+static struct value *value_new(struct timings *t)
+{
+	if (t->count == t->room) {
+		size_t room = t->room ? 2 * t->room : 4096;
+		struct value *v = room > 2 * REPLAY_WORKERS_CELLS_MAX ? NULL :
+					  realloc(t->value, room * sizeof(*v));
+
+		if (!v)
+			return NULL;
+		t->value = v;
+		t->room = room;
+	}
+	return &t->value[t->count++];
+}
+
+static int add(struct timings *t, const struct replay_csv *c, int64_t worker, int64_t step,
+	       const struct replay_csv_field *f)
+{
+	int64_t w = replay_workers_find(&t->r.rank, worker, REPLAY_WORKERS_MAX);
+	int64_t s = replay_workers_find(&t->r.step, step, REPLAY_WORKERS_STEPS_MAX);
+	struct value *v;
+	double seconds = NAN;
+
+	if (w < 0 || s < 0)
+		return replay_workers_bad(&t->r, c, "too many workers or steps", NULL);
+	if (unknown(f)) {
+		t->missing++;
+	} else if (!replay_csv_number(f, &seconds) || seconds > 1e8) {
+		return replay_workers_bad(&t->r, c, "not a number of seconds", f->text);
+	} else if (seconds <= 0) {
+		t->not_positive++;
+		seconds = NAN;
+	}
+	v = value_new(t);
+	if (!v)
+		return replay_workers_bad(&t->r, c, "more values than memory", NULL);
+	*v = (struct value){ .worker = (uint32_t)w, .step = (uint32_t)s, .seconds = seconds };
+	return 0;
+}
+
+static bool integer(const struct replay_csv_field *f, int64_t *out)
+{
+	double v;
+
+	if (!replay_csv_number(f, &v) || v != floor(v) || fabs(v) > 0x1p53)
+		return false;
+	*out = (int64_t)v;
+	return true;
+}
+
+static int read_list_row(struct timings *t, const struct replay_csv *c, const struct replay_csv_field *f)
+{
+	int64_t worker, step;
+
+	if (!integer(&f[t->worker_column], &worker) && !name_number(f[t->worker_column].text, &worker))
+		return replay_workers_bad(&t->r, c, "no number in a worker's name",
+					  f[t->worker_column].text);
+	if (worker < 0 || worker > INT32_MAX)
+		return replay_workers_bad(&t->r, c, "not a worker", f[t->worker_column].text);
+	if (!integer(&f[t->step_column], &step) || step < 0)
+		return replay_workers_bad(&t->r, c, "not a step", f[t->step_column].text);
+	return add(t, c, worker, step, &f[t->seconds_column]);
+}
+
+static int read_table_row(struct timings *t, const struct replay_csv *c, const struct replay_csv_field *f)
+{
+	int64_t step = (int64_t)t->r.rows;
+	uint32_t worker = 0;
+
+	if (t->step_column < t->width && (!integer(&f[t->step_column], &step) || step < 0))
+		return replay_workers_bad(&t->r, c, "not a step", f[t->step_column].text);
+	for (uint32_t i = 0; i < t->width; i++) {
+		int rc;
+
+		if (i == t->step_column)
+			continue;
+		rc = add(t, c, worker++, step, &f[i]);
+		if (rc)
+			return rc;
+	}
+	return 0;
+}
+
+/* 0,1,2,... or 1,2,3,...: the workers' names, hardly step times. */
+static bool counts_up(const struct replay_csv_field *f, uint32_t n)
+{
+	double first, v;
+
+	if (n < 2 || !replay_csv_number(&f[0], &first) || (first != 0 && first != 1))
+		return false;
+	for (uint32_t i = 1; i < n; i++)
+		if (!replay_csv_number(&f[i], &v) || v != first + i)
+			return false;
+	return true;
+}
+
+/* The first row: a header where it has text that is no value, or counts. */
+static int first_row(struct timings *t, const struct replay_csv *c, const struct replay_csv_field *f,
+		     uint32_t n)
+{
+	double v;
+
+	t->width = n;
+	t->step_column = t->worker_column = t->seconds_column = n;
+	for (uint32_t i = 0; i < n; i++)
+		t->header |= !unknown(&f[i]) && !replay_csv_number(&f[i], &v);
+	if (t->header)
+		find_by_name(t, f);
+	t->header |= counts_up(f, n);
+	if (!t->list && name_columns(t, f, t->header))
+		return replay_workers_bad(&t->r, c, "out of memory", NULL);
+	return 0;
+}
+
+static int read_all(struct timings *t, struct replay_csv *c)
+{
+	struct replay_csv_field *f;
+	int n, rc;
+
+	while ((n = replay_csv_next(c, &f)) > 0) {
+		if (!t->width) {
+			rc = first_row(t, c, f, (uint32_t)n);
+			if (rc)
+				return rc;
+			if (t->header)
+				continue;
+		}
+		if ((uint32_t)n != t->width)
+			return replay_workers_bad(&t->r, c, "another number of fields than before", NULL);
+		rc = t->list ? read_list_row(t, c, f) : read_table_row(t, c, f);
+		if (rc)
+			return rc;
+		t->r.rows++;
+	}
+	t->r.blank = replay_csv_blank(c);
+	if (n < 0)
+		return replay_workers_bad(&t->r, c, replay_csv_error(c), NULL);
+	return t->width ? 0 : replay_workers_bad(&t->r, c, "no rows", NULL);
+}
+
+/* ---- a table without a header ---- */
+
+static double cell(const struct timings *t, size_t row, uint32_t column)
+{
+	return t->value[row * t->width + column].seconds;
+}
+
+static bool whole(double v)
+{
+	return isnan(v) || (v == floor(v) && v >= 0 && v < 0x1p53);
+}
+
+/* Rows of worker,step,seconds: two columns of integers, each pair once, and a third that has fractions.
+ * 0 is no time, so that it reads as a worker or step; hence from the raw values. */
+static bool looks_like_list(const struct timings *t)
+{
+	bool fractions = false;
+
+	if (t->header || t->width != 3 || t->count < 6)
+		return false;
+	for (size_t r = 0; r < t->count / 3; r++) {
+		if (!whole(cell(t, r, 0)) || !whole(cell(t, r, 1)))
+			return false;
+		fractions |= !whole(cell(t, r, 2));
+	}
+	return fractions;
+}
+
+/* The first column counts the rows. */
+static bool first_counts(const struct timings *t)
+{
+	bool fractions = false;
+
+	if (t->header || t->width < 3 || t->count < 2 * (size_t)t->width)
+		return false;
+	for (size_t r = 0; r < t->count / t->width; r++) {
+		double v = cell(t, r, 0), before = r ? cell(t, r - 1, 0) : NAN;
+
+		if (!whole(v) || (r > 1 && v != before + 1))
+			return false;
+		fractions |= !whole(cell(t, r, 1));
+	}
+	return fractions;
+}
+
+/* Reads the values again as a list, or with their first column as steps. */
+static int reread(struct timings *t, bool list)
+{
+	struct value *old = t->value;
+	size_t rows = t->count / t->width;
+	int err = 0;
+
+	free(t->r.rank.id);
+	free(t->r.rank.slot);
+	free(t->r.step.id);
+	free(t->r.step.slot);
+	memset(&t->r.rank, 0, sizeof(t->r.rank));
+	memset(&t->r.step, 0, sizeof(t->r.step));
+	t->value = NULL;
+	t->count = t->room = 0;
+	t->not_positive = 0;
+	for (size_t r = 0; r < rows && !err; r++)
+		for (uint32_t k = list ? 2 : 1; k < t->width && !err; k++) {
+			const struct value *row = &old[r * t->width];
+			double first = isnan(row[0].seconds) ? 0 : row[0].seconds;
+			double second = isnan(row[1].seconds) ? 0 : row[1].seconds;
+			int64_t worker = list ? (int64_t)first : (int64_t)k - 1;
+			int64_t step = list ? (int64_t)second : (int64_t)first;
+			int64_t w = replay_workers_find(&t->r.rank, worker, REPLAY_WORKERS_MAX);
+			int64_t s = replay_workers_find(&t->r.step, step, REPLAY_WORKERS_STEPS_MAX);
+			struct value *v = w < 0 || s < 0 ? NULL : value_new(t);
+
+			if (v)
+				*v = (struct value){ (uint32_t)w, (uint32_t)s, row[k].seconds };
+			err = v ? 0 : w == -E2BIG || s == -E2BIG ? -E2BIG : -ENOMEM;
+		}
+	free(old);
+	t->list = list;
+	return err;
+}
+
+/* ---- judging ---- */
+
+static const int64_t *sort_ids; /* of by_id: qsort has no context */
+static int by_id(const void *a, const void *b)
+{
+	int64_t x = sort_ids[*(const uint32_t *)a], y = sort_ids[*(const uint32_t *)b];
+
+	return (x > y) - (x < y);
+}
+
+static void places(const struct replay_workers_ids *ids, uint32_t *by, uint32_t *to)
+{
+	for (uint32_t i = 0; i < ids->count; i++)
+		by[i] = i;
+	sort_ids = ids->id;
+	qsort(by, ids->count, sizeof(*by), by_id);
+	for (uint32_t i = 0; i < ids->count; i++)
+		to[by[i]] = i;
+}
+
+struct matrix {
+	struct workers_table t;
+	double *self;
+	uint64_t *step;
+	int32_t *rank;
+	uint32_t *role, *by, *to[2];
+};
+
+static int fill(struct timings *t, struct matrix *m)
+{
+	uint32_t workers = t->r.rank.count, steps = t->r.step.count;
+	uint32_t most = workers > steps ? workers : steps;
+	size_t cells = (size_t)workers * steps;
+
+	if (cells > REPLAY_WORKERS_CELLS_MAX || workers > PEERS_MEMBERS_MAX)
+		return -E2BIG;
+	m->self = malloc(cells * sizeof(*m->self));
+	m->step = malloc(steps * sizeof(*m->step));
+	m->rank = malloc(workers * sizeof(*m->rank));
+	m->role = calloc(workers, sizeof(*m->role));
+	m->by = malloc(most * sizeof(*m->by));
+	m->to[0] = malloc(workers * sizeof(uint32_t));
+	m->to[1] = malloc(steps * sizeof(uint32_t));
+	if (!m->self || !m->step || !m->rank || !m->role || !m->by || !m->to[0] || !m->to[1])
+		return -ENOMEM;
+	places(&t->r.rank, m->by, m->to[0]);
+	places(&t->r.step, m->by, m->to[1]);
+	for (uint32_t i = 0; i < workers; i++)
+		m->rank[m->to[0][i]] = t->list || !t->name ? (int32_t)t->r.rank.id[i] :
+							     t->name[t->r.rank.id[i]];
+	for (uint32_t s = 0; s < steps; s++)
+		m->step[m->to[1][s]] = (uint64_t)t->r.step.id[s];
+	for (size_t i = 0; i < cells; i++)
+		m->self[i] = NAN;
+	for (size_t i = 0; i < t->count; i++) {
+		double *at = &m->self[(size_t)m->to[1][t->value[i].step] * workers +
+				      m->to[0][t->value[i].worker]];
+
+		t->twice += !isnan(*at) && !isnan(t->value[i].seconds);
+		*at = isnan(t->value[i].seconds) ? *at : 1e9 * t->value[i].seconds;
+	}
+	m->t = (struct workers_table){ .workers = workers, .steps = steps, .step = m->step,
+				       .rank = m->rank, .role = m->role, .roles = 1, .self_ns = m->self };
+	return 0;
+}
+
+static void print_summary(const struct timings *t, const struct matrix *m)
+{
+	if (t->r.json)
+		printf("{\"type\":\"summary\",\"kind\":\"timings\",\"rows\":%" PRIu64
+		       ",\"skipped\":{\"blank_line\":%" PRIu64 ",\"missing\":%" PRIu64
+		       ",\"not_positive\":%" PRIu64 ",\"overwritten\":%" PRIu64 "},\"workers\":%" PRIu32
+		       ",\"steps\":%" PRIu32 ",\"layout\":\"%s\",\"findings\":%" PRIu64
+		       ",\"mode\":\"%s\"}\n",
+		       t->r.rows, t->r.blank, t->missing, t->not_positive, t->twice, m->t.workers,
+		       m->t.steps, t->list ? "list" : "table", t->r.findings,
+		       t->r.config.mode == PEERS_SYSOM ? "sysom" : "robust");
+	else
+		printf("\n%" PRIu32 " workers, %" PRIu32 " steps (%s); skipped: %" PRIu64
+		       " blank lines, %" PRIu64 " missing, %" PRIu64 " not positive, %" PRIu64
+		       " overwritten by a later row\n",
+		       m->t.workers, m->t.steps, t->list ? "list" : "table", t->r.blank, t->missing,
+		       t->not_positive, t->twice);
+}
+
+static int run(struct timings *t, struct replay_csv *c)
+{
+	struct matrix m = { 0 };
+	int rc = read_all(t, c), err = 0;
+
+	if (rc)
+		return rc;
+	if (!t->list && looks_like_list(t))
+		err = reread(t, true);
+	else if (!t->list && first_counts(t))
+		err = reread(t, false);
+	if (!err && t->count)
+		err = fill(t, &m);
+	if (err == -E2BIG) {
+		fprintf(stderr, "%s: too many workers or steps\n", t->r.path);
+		rc = 2;
+	} else if (err) {
+		fprintf(stderr, "sysom replay timings: out of memory\n");
+		rc = 1;
+	} else if (t->count) {
+		rc = replay_workers_judge(&t->r, &m.t);
+	}
+	if (!rc)
+		print_summary(t, &m);
+	free(m.self);
+	free(m.step);
+	free(m.rank);
+	free(m.role);
+	free(m.by);
+	free(m.to[0]);
+	free(m.to[1]);
+	return rc ? rc : fflush(stdout) || ferror(stdout) ? 1 : 0;
+}
+
+int replay_timings_main(int argc, char **argv)
+{
+	struct timings t = { .r.kind = "timings" };
+	struct replay_csv *c = NULL;
+	int rc = replay_workers_options(&t.r, argc, argv, usage);
+
+	if (rc)
+		return rc == REPLAY_WORKERS_HELP ? 0 : rc;
+	rc = replay_csv_open(&c, t.r.path);
+	if (rc) {
+		fprintf(stderr, "%s: %s\n", t.r.path, strerror(-rc));
+		rc = 2;
+	} else {
+		rc = run(&t, c);
+	}
+	fflush(stdout);
+	replay_csv_close(c);
+	replay_workers_free(&t.r);
+	free(t.value);
+	free(t.name);
+	return rc;
+}

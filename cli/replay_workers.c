@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/replay_workers.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/hash.h"
+#include "cli/replay_findings.h"
+#include "cli/term.h"
+
+static int usage_error(const struct replay_workers *r, const char *what, const char *which)
+{
+	fprintf(stderr, "sysom replay %s: %s%s%s; try --help\n", r->kind, what, which ? ": " : "",
+		which ? term_safe(which, 80) : "");
+	return 2;
+}
+
+static bool number(const char *text, double least, double most, double *out)
+{
+	char *end;
+
+	*out = strtod(text, &end);
+	return end != text && !*end && *out >= least && *out <= most;
+}
+
+static int option_of(struct replay_workers *r, int option, const char *arg)
+{
+	double v;
+
+	switch (option) {
+	case 'j':
+		r->json = true;
+		return 0;
+	case 'm':
+		if (strcmp(arg, "robust") && strcmp(arg, "sysom"))
+			return usage_error(r, "unknown mode", arg);
+		r->config.mode = *arg == 's' ? PEERS_SYSOM : PEERS_ROBUST;
+		return 0;
+	case 'k':
+		if (!number(arg, 0, 100, &r->config.k))
+			return usage_error(r, "not a number of deviations", arg);
+		return 0;
+	case 'w':
+		if (!number(arg, 1, 1e6, &v) || v != floor(v))
+			return usage_error(r, "not a number of steps", arg);
+		r->config.w = (uint32_t)v;
+		return 0;
+	}
+	return 2; /* getopt has said why */
+}
+
+int replay_workers_options(struct replay_workers *r, int argc, char **argv, const char *usage)
+{
+	static const struct option options[] = {
+		{ "json", no_argument, NULL, 'j' }, { "mode", required_argument, NULL, 'm' },
+		{ "k", required_argument, NULL, 'k' }, { "window", required_argument, NULL, 'w' },
+		{ "help", no_argument, NULL, 'h' }, { NULL, 0, NULL, 0 },
+	};
+	int option, rc;
+
+	peers_config_default(&r->config);
+	optind = 0; /* another command may have used getopt before */
+	while ((option = getopt_long(argc, argv, "h", options, NULL)) != -1) {
+		if (option == 'h') {
+			fputs(usage, stdout);
+			return REPLAY_WORKERS_HELP;
+		}
+		rc = option_of(r, option, optarg);
+		if (rc)
+			return rc;
+	}
+	if (optind + 1 != argc)
+		return usage_error(r, "one file is read", optind < argc ? argv[optind + 1] : NULL);
+	r->path = argv[optind];
+	return 0;
+}
+
+int replay_workers_bad(const struct replay_workers *r, const struct replay_csv *c, const char *what,
+		       const char *which)
+{
+	fprintf(stderr, "%s:%" PRIu64 ": %s%s%s\n", r->path, replay_csv_line(c), what,
+		which ? ": " : "", which ? term_safe(which, 80) : "");
+	return 2;
+}
+
+static uint32_t slot_of(const struct replay_workers_ids *ids, int64_t id)
+{
+	uint64_t at = hash_mix(HASH_SEED ^ (uint64_t)id);
+
+	while (ids->slot[at & (ids->slots - 1)] && ids->id[ids->slot[at & (ids->slots - 1)] - 1] != id)
+		at++;
+	return (uint32_t)(at & (ids->slots - 1));
+}
+
+static int grow(struct replay_workers_ids *ids)
+{
+	uint32_t room = ids->room ? 2 * ids->room : 64;
+	int64_t *id = realloc(ids->id, room * sizeof(*id));
+	uint32_t *slot = calloc(2 * (size_t)room, sizeof(*slot));
+
+	if (id)
+		ids->id = id;
+	if (!id || !slot) {
+		free(slot);
+		return -ENOMEM;
+	}
+	free(ids->slot);
+	ids->slot = slot;
+	ids->slots = 2 * room;
+	ids->room = room;
+	for (uint32_t i = 0; i < ids->count; i++)
+		slot[slot_of(ids, ids->id[i])] = i + 1;
+	return 0;
+}
+
+int64_t replay_workers_find(struct replay_workers_ids *ids, int64_t id, uint32_t max)
+{
+	uint32_t at;
+
+	if (ids->count == ids->room && grow(ids))
+		return -ENOMEM;
+	at = slot_of(ids, id);
+	if (ids->slot[at])
+		return ids->slot[at] - 1;
+	if (ids->count >= max)
+		return -E2BIG;
+	ids->id[ids->count] = id;
+	ids->slot[at] = ++ids->count;
+	return ids->count - 1;
+}
+
+static void print(void *context, const struct workers_finding *found)
+{
+	struct replay_workers *r = context;
+	struct workers_finding f = *found;
+	struct replay_findings_extra extra = { .has_sure_step = true, .sure_step = f.sure_step,
+					       .window = f.window,
+					       .measure = f.finding.kind != FINDING_SLOW_RANK ? NULL :
+							  f.measure == PEERS_LATE ? "late" : "self" };
+
+	if (r->refine)
+		r->refine(r->context, &f);
+	r->findings++;
+	if (r->json)
+		replay_findings_json(stdout, &f.finding, &extra);
+	else
+		replay_findings_text(stdout, &f.finding, &extra);
+}
+
+int replay_workers_judge(struct replay_workers *r, struct workers_table *t)
+{
+	int err;
+
+	t->config = r->config;
+	err = workers_find(t, print, r);
+	if (err == -E2BIG) {
+		fprintf(stderr, "%s: a role of more than %u workers\n", r->path, PEERS_MEMBERS_MAX);
+		return 2;
+	}
+	if (err) {
+		fprintf(stderr, "sysom replay %s: out of memory\n", r->kind);
+		return 1;
+	}
+	if (!r->json && !r->findings)
+		printf("no slow rank, no imbalance\n");
+	return 0;
+}
+
+void replay_workers_free(struct replay_workers *r)
+{
+	free(r->rank.id);
+	free(r->rank.slot);
+	free(r->step.id);
+	free(r->step.slot);
+}

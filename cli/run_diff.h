@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * run_diff.h - two sides of `sysom diff` compared: steps, rates of anomalies, spans, kernels, functions.
+ * Owns: its rows; the sides are borrowed for its life. Threads: one caller.
+ *
+ * A step figure differs when its medians do by more than RUN_DIFF_SHARE of the step and by more than
+ * four standard errors of the difference (of medians: 1.2533 sigma / sqrt(n), sigma from the MAD). Rates
+ * differ by more than four of a binomial's. Edges and gaps (STEP_FLAG_FIRST, _GAP, _RESYNC) don't count.
+ * Functions: analysis/profile.h. */
+#ifndef SYSOM_CLI_RUN_DIFF_H
+#define SYSOM_CLI_RUN_DIFF_H
+
+#include "analysis/profile.h"
+#include "cli/diff_source.h"
+#include "cli/kernel_diff.h"
+
+#define RUN_DIFF_SHARE	 0.005
+#define RUN_DIFF_METRICS 8u
+
+struct run_diff_metric {
+	const char *name; /* "step", "own", "compute", ... */
+	bool time;	  /* in nanoseconds, else a count */
+	double median[2], spread[2]; /* spread: 1.4826 MAD */
+	bool differs;
+};
+
+struct run_diff_span {
+	const char *name; /* borrowed from the sides */
+	double count[2], time_ns[2]; /* per step */
+};
+
+struct run_diff {
+	const struct diff_source *side[2];
+	bool has_steps;
+	uint64_t steps[2], flagged[2];
+	bool rate_differs;
+	struct run_diff_metric metric[RUN_DIFF_METRICS];
+	struct run_diff_span *spans; /* by difference of their time, largest first */
+	size_t span_count;
+	struct kernel_diff kernels;
+	size_t kernel_steps[2]; /* whole ones, that kernels are means of */
+	struct profile_delta *functions;
+	uint32_t function_count;
+};
+
+/* 0, -ENOMEM, -ENODATA (nothing that both sides have). */
+int run_diff_make(struct run_diff *d, const struct diff_source *a, const struct diff_source *b);
+void run_diff_free(struct run_diff *d);
+
+#endif

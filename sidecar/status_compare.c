@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Texts about what serves the comparison of ranks: beats, sketches, the peers on this node, what the
+ * aggregator asked for. */
+#include <string.h>
+
+#include "base/check.h"
+#include "sidecar/requests.h"
+#include "sidecar/local_peers.h"
+#include "sidecar/node.h"
+#include "sidecar/sketches.h"
+
+struct compare {
+	struct beats_stats beats; /* of all ranks that are here */
+	struct sketches_stats sketches;
+	struct requests_stats requests;
+	struct local_peers_stats peers;
+	struct uplink_stats uplink;
+	uint64_t sketch_cpu_ms;
+};
+
+struct compare_value {
+	const char *part, *key, *help;
+	bool gauge;
+	size_t offset; /* of a uint64_t in struct compare */
+};
+
+static const struct compare_value values[] = {
+#define VALUE(part, key, field, gauge, help)                                                       \
+	{ part, key, help, gauge, offsetof(struct compare, field) }
+	VALUE("beats", "sent", uplink.beats_sent, false, "Beats answered."),
+	VALUE("beats", "failed", uplink.beats_failed, false, "Beats without an answer."),
+	VALUE("beats", "replaced", uplink.beats_replaced, false,
+	      "Beats that the next one replaced before they were sent."),
+	VALUE("beats", "groups_merged", beats.groups_merged, false,
+	      "Step groups made coarser since a beat had no room."),
+	VALUE("beats", "groups_lost", beats.groups_lost, false, "Step groups that had no room at all."),
+	VALUE("beats", "collectives_thinned", beats.colls_thinned, false,
+	      "Sampled collectives left out since a beat had no room."),
+	VALUE("beats", "communicators_forgotten", beats.comms_forgotten, false,
+	      "Communicators that made room for newer ones."),
+	VALUE("sketches", "made", sketches.made, false, "Sketches made."),
+	VALUE("sketches", "failed", sketches.failed, false, "Sketches that could not be made."),
+	VALUE("sketches", "cut", sketches.cut, false, "Functions and kernels that had no room in them."),
+	VALUE("sketches", "sent", uplink.sketches_sent, false, "Sketches taken by the aggregator."),
+	VALUE("sketches", "refused", uplink.sketches_failed, false,
+	      "Sketches refused by it or not answered."),
+	VALUE("sketches", "dropped", uplink.sketches_dropped, false,
+	      "Sketches dropped while it was away."),
+	VALUE("sketches", "addresses_named", sketches.profile.named, false,
+	      "Native addresses named for them."),
+	VALUE("sketches", "addresses_unnamed", sketches.profile.unnamed, false,
+	      "Native addresses that no symbol covers."),
+	VALUE("sketches", "addresses_over_budget", sketches.profile.over_budget, false,
+	      "Native addresses put off to a later sketch."),
+	VALUE("sketches", "cpu_ms", sketch_cpu_ms, false, "CPU time of the thread that makes them."),
+	VALUE("peers", "rounds", peers.rounds, false, "Steps compared among ranks of this node."),
+	VALUE("peers", "missing", peers.missing, false, "Steps that found no partner."),
+	VALUE("peers", "unlike", peers.unlike, false, "Steps not compared since their work differed."),
+	VALUE("peers", "flags", peers.flags, false, "Ranks found slow among their peers here."),
+	VALUE("asked", "windows", requests.windows, false, "Windows the aggregator asked for, sent."),
+	VALUE("asked", "windows_bounded", requests.windows_bounded, false,
+	      "Windows it asked for beyond the rank's share: not sent."),
+	VALUE("asked", "holds", requests.holds, false, "Stretches to be held."),
+	VALUE("asked", "holds_kept", requests.holds_kept, false,
+	      "Of these, copied before the recorder lost them."),
+	VALUE("asked", "holds_used", requests.holds_used, false, "Of these, asked for later."),
+	VALUE("asked", "holds_lost", requests.holds_lost, false, "Stretches that could not be held."),
+	VALUE("asked", "held_bytes", requests.held_bytes, true, "Memory of what is held."),
+	VALUE("asked", "suspects", requests.suspects, false, "Times it wanted a closer look."),
+	VALUE("asked", "nobody", requests.nobody, false, "Commands about no rank of this node."),
+	VALUE("asked", "unknown", requests.unknown, false, "Commands of a kind not known."),
+	VALUE("asked", "bad", requests.bad, false, "Commands about times that cannot be."),
+	VALUE("asked", "full", requests.full, false, "Commands that found no room."),
+#undef VALUE
+};
+
+static void collect(struct node *n, struct compare *c)
+{
+	memset(c, 0, sizeof(*c));
+	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++) {
+		struct beats_stats st;
+
+		if (!n->processes[i])
+			continue;
+		beats_stats_get(n->processes[i]->rank->beats, &st);
+		c->beats.groups_merged += st.groups_merged;
+		c->beats.groups_lost += st.groups_lost;
+		c->beats.colls_thinned += st.colls_thinned;
+		c->beats.comms_forgotten += st.comms_forgotten;
+	}
+	sketches_stats_get(n, &c->sketches);
+	requests_stats_get(n, &c->requests);
+	if (n->peers)
+		local_peers_stats_get(n->peers, &c->peers);
+	uplink_stats(n->uplink, &c->uplink);
+	c->sketch_cpu_ms = c->sketches.cpu_ns / 1000000;
+}
+
+static uint64_t value_of(const struct compare *c, const struct compare_value *v)
+{
+	uint64_t value;
+
+	memcpy(&value, (const char *)c + v->offset, sizeof(value));
+	return value;
+}
+
+void status_compare_json(struct node *n, struct buf *b)
+{
+	const char *part = "";
+	struct compare c;
+
+	collect(n, &c);
+	buf_puts(b, "\"compare\":{");
+	for (size_t i = 0; i < ARRAY_LEN(values); i++) {
+		const struct compare_value *v = &values[i];
+		bool fresh = strcmp(part, v->part) != 0;
+
+		if (fresh)
+			buf_printf(b, "%s\"%s\":{", i ? "}," : "", v->part);
+		part = v->part;
+		buf_printf(b, "%s\"%s\":%llu", fresh ? "" : ",", v->key,
+			   (unsigned long long)value_of(&c, v));
+	}
+	buf_puts(b, "}},");
+}
+
+void status_compare_metrics(struct node *n, struct buf *b)
+{
+	struct compare c;
+
+	collect(n, &c);
+	for (size_t i = 0; i < ARRAY_LEN(values); i++) {
+		const struct compare_value *v = &values[i];
+		const char *end = v->gauge ? "" : "_total", *type = v->gauge ? "gauge" : "counter";
+
+		buf_printf(b, "# HELP sysom_%s_%s%s %s\n# TYPE sysom_%s_%s%s %s\nsysom_%s_%s%s %llu\n",
+			   v->part, v->key, end, v->help, v->part, v->key, end, type, v->part, v->key, end,
+			   (unsigned long long)value_of(&c, v));
+	}
+}

@@ -1,0 +1,378 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Jobs made here: every rank runs its kernels, enters the step's collective, all leave it together. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "analysis/crossrank.h"
+#include "analysis/record.h"
+
+#define RANKS_MAX 8
+#define STEPS	  50
+#define KERNELS	  24
+#define EVENTS	  (STEPS * (KERNELS * 2 + 4))
+#define TAKEN_MAX 16
+
+static const char *const names[] = { "",   "k1", "k2", "k3", "k4",  "k5",  "k6",
+				     "k7", "k8", "k9", "ka", "nccl", "copy" };
+
+struct fault {
+	uint32_t ranks; /* mask */
+	uint32_t first, last;
+	double kernels, one, gaps, more, transfer, variant; /* factors; 0: none */
+};
+
+struct job {
+	struct jobsteps_event event[RANKS_MAX][EVENTS];
+	struct align_coll coll[RANKS_MAX][STEPS + 4];
+	uint64_t end[RANKS_MAX][STEPS + 4];
+	struct jobsteps_rank rank[RANKS_MAX];
+	struct align_rank clock[RANKS_MAX];
+	struct align_job align;
+	struct jobsteps steps;
+	struct crossrank_finding taken[TAKEN_MAX];
+	uint32_t taken_count;
+	uint64_t seed;
+	double at[RANKS_MAX], scale[RANKS_MAX], noise;
+};
+
+static double uniform(struct job *j)
+{
+	j->seed = j->seed * 6364136223846793005ull + 1442695040888963407ull;
+	return (double)(j->seed >> 11) / 9007199254740992.0;
+}
+
+static double noisy(struct job *j)
+{
+	return 1 + j->noise * (uniform(j) + uniform(j) + uniform(j) + uniform(j) - 2);
+}
+
+static void event_add(struct job *j, uint32_t r, double begin, double end, uint32_t name, unsigned kind)
+{
+	j->event[r][j->rank[r].event_count++] = (struct jobsteps_event){
+		1000000000ull + (uint64_t)begin, 1000000000ull + (uint64_t)end, name, (uint8_t)kind, 0, 0 };
+}
+
+/* The rank's kernels of one step; when it is done with them. */
+static double compute(struct job *j, uint32_t r, uint32_t step, const struct fault *f)
+{
+	bool hit = (f->ranks >> r & 1) && step >= f->first && step <= f->last;
+	double at = j->at[r], segment = noisy(j) * j->scale[r];
+	uint32_t kernels = KERNELS + (hit && f->more > 0 ? (uint32_t)(KERNELS * f->more) : 0);
+
+	for (uint32_t k = 0; k < kernels; k++) {
+		uint32_t name = 1 + k % 10;
+		double ns = (2e5 + 1e4 * name) * segment;
+
+		if (hit && f->kernels > 0)
+			ns *= f->kernels;
+		if (hit && f->one > 0 && name == 3)
+			ns *= f->one;
+		at += 3e4 * segment;
+		if (hit && f->gaps > 0 && k % 6 == 1)
+			at += f->gaps * 5e6 / 4;
+		event_add(j, r, at, at + ns, name, RECORD_KERNEL);
+		at += ns;
+	}
+	return at;
+}
+
+static void step_add(struct job *j, uint32_t ranks, uint32_t step, const struct fault *f)
+{
+	double enter[RANKS_MAX], last = 0, end;
+
+	for (uint32_t r = 0; r < ranks; r++) {
+		enter[r] = compute(j, r, step, f) + 2e4;
+		last = fmax(last, enter[r]);
+	}
+	end = last + 8e5 * noisy(j) * (f->transfer > 0 && step >= f->first && step <= f->last ? f->transfer : 1);
+	for (uint32_t r = 0; r < ranks; r++) {
+		double mine = end + 4e3 * uniform(j);
+
+		j->coll[r][j->clock[r].count++] = (struct align_coll){
+			1000000000ull + (uint64_t)enter[r], 1000000000ull + (uint64_t)mine, 5,
+			j->rank[r].event_count, 0 };
+		event_add(j, r, enter[r], mine, 11, RECORD_COLL_KERNEL);
+		event_add(j, r, mine + 2e4, mine + 3e5, 10, RECORD_KERNEL);
+		j->at[r] = mine + 3e5 + 1e5;
+		j->end[r][step] = 1000000000ull + (uint64_t)(mine + 3e5);
+	}
+}
+
+static void take(void *to, const struct crossrank_finding *f)
+{
+	struct job *j = to;
+
+	assert_in_range(j->taken_count, 0, TAKEN_MAX - 1);
+	j->taken[j->taken_count++] = *f;
+}
+
+static struct job *job_new(uint64_t seed, uint32_t ranks)
+{
+	struct job *j = calloc(1, sizeof(*j));
+
+	j->seed = seed;
+	j->noise = 0.03;
+	for (uint32_t r = 0; r < ranks; r++) {
+		j->rank[r] = (struct jobsteps_rank){ .rank = (int32_t)r, .event = j->event[r],
+						     .step_end_ns = j->end[r], .step_count = STEPS };
+		j->clock[r] = (struct align_rank){ .coll = j->coll[r] };
+		j->scale[r] = 1;
+	}
+	j->align = (struct align_job){ .rank = j->clock, .rank_count = ranks };
+	j->steps = (struct jobsteps){ .rank = j->rank, .rank_count = ranks, .align = &j->align,
+				      .name_count = sizeof(names) / sizeof(*names) };
+	return j;
+}
+
+static void job_find(struct job *j, enum peers_mode mode)
+{
+	struct crossrank_job job = { .steps = &j->steps, .name = names };
+	struct crossrank_config c;
+
+	crossrank_config_default(&c);
+	c.mode = mode;
+	assert_int_equal(align_job(&j->align), 0);
+	assert_int_equal(jobsteps_make(&j->steps), 0);
+	assert_int_equal(crossrank_find(&job, &c, take, j), 0);
+	jobsteps_fini(&j->steps);
+}
+
+static struct job *job_run(uint64_t seed, uint32_t ranks, const struct fault *f)
+{
+	struct job *j = job_new(seed, ranks);
+
+	for (uint32_t r = 0; r < ranks; r++) /* ranks differ for good */
+		j->scale[r] = 1 + 0.1 * uniform(j);
+	for (uint32_t step = 0; step < STEPS; step++)
+		step_add(j, ranks, step, f);
+	job_find(j, PEERS_ROBUST);
+	return j;
+}
+
+/* Steps by which a stretch may be off: more where the fault is small against the noise. */
+static uint32_t slack = 1;
+
+static void expect(struct job *j, enum finding_kind kind, uint32_t ranks, uint32_t first, uint32_t last,
+		   enum finding_cause cause)
+{
+	const struct finding *f = &j->taken[0].finding;
+	uint32_t mask = 0;
+
+	assert_int_equal(j->taken_count, 1);
+	for (uint32_t i = 0; i < f->rank_count; i++)
+		mask |= 1u << f->ranks[i];
+	assert_string_equal(finding_kind_name(f->kind), finding_kind_name(kind));
+	assert_int_equal(mask, ranks);
+	assert_in_range(f->first_step, first - slack, first + slack);
+	assert_in_range(f->last_step, last - slack, last + slack);
+	assert_string_equal(finding_cause_id(f->cause), finding_cause_id(cause));
+	assert_in_range(j->taken[0].sure_step, first, first + 10);
+	assert_true(f->evidence_count > 0);
+	free(j);
+}
+
+static void healthy_jobs_are_silent(void **state)
+{
+	static const struct fault none;
+
+	for (uint64_t seed = 1; seed < 40; seed++) {
+		struct job *j = job_run(seed, 2 + seed % 7, &none);
+
+		assert_int_equal(j->taken_count, 0);
+		free(j);
+	}
+}
+
+static void finds_a_slow_gpu(void **state)
+{
+	slack = 3;
+	for (uint32_t seed = 1; seed < 20; seed++) {
+		uint32_t ranks = 3 + seed % 6, rank = seed % ranks;
+		struct fault f = { .ranks = 1u << rank, .first = 20, .last = 31, .kernels = 1.1 };
+
+		expect(job_run(seed, ranks, &f), FINDING_SLOW_RANK, f.ranks, 20, 31, CAUSE_GPU_SLOW);
+	}
+	slack = 1;
+}
+
+static void two_ranks_have_their_own_past(void **state)
+{
+	struct fault f = { .ranks = 2, .first = 12, .last = 40, .kernels = 1.2 };
+
+	expect(job_run(5, 2, &f), FINDING_SLOW_RANK, 2, 12, 40, CAUSE_GPU_SLOW);
+}
+
+static void finds_a_late_host(void **state)
+{
+	struct fault f = { .ranks = 1 << 2, .first = 10, .last = 21, .gaps = 0.15 };
+
+	expect(job_run(3, 8, &f), FINDING_SLOW_RANK, f.ranks, 10, 21, CAUSE_CPU_HOST_GAP);
+}
+
+static void finds_one_slow_kernel(void **state)
+{
+	struct fault f = { .ranks = 1 << 6, .first = 25, .last = 40, .one = 1.4 };
+
+	expect(job_run(4, 8, &f), FINDING_SLOW_RANK, f.ranks, 25, 40, CAUSE_GPU_KERNEL);
+}
+
+static void finds_several_slow_ranks(void **state)
+{
+	struct fault f = { .ranks = 0x22, .first = 20, .last = 31, .kernels = 1.2 };
+
+	expect(job_run(5, 8, &f), FINDING_SLOW_RANK, f.ranks, 20, 31, CAUSE_GPU_SLOW);
+	f.ranks = 0x37; /* five of eight */
+	expect(job_run(6, 8, &f), FINDING_SLOW_RANK, f.ranks, 20, 31, CAUSE_GPU_SLOW);
+}
+
+static void finds_what_all_share(void **state)
+{
+	struct fault f = { .ranks = 0xff, .first = 20, .last = 35, .kernels = 1.2 };
+
+	expect(job_run(7, 8, &f), FINDING_UNIFORM, 0xff, 20, 35, CAUSE_GPU_SLOW);
+	f.kernels = 0;
+	f.gaps = 0.3;
+	expect(job_run(8, 8, &f), FINDING_UNIFORM, 0xff, 20, 35, CAUSE_CPU_HOST_GAP);
+	expect(job_run(9, 1, &f), FINDING_UNIFORM, 1, 20, 35, CAUSE_CPU_HOST_GAP);
+}
+
+static void finds_slow_transfers(void **state)
+{
+	struct fault f = { .first = 20, .last = 35, .transfer = 3 };
+
+	expect(job_run(10, 8, &f), FINDING_UNIFORM, 0xff, 20, 35, CAUSE_NET_TRANSFER);
+}
+
+static void more_work_is_an_imbalance(void **state)
+{
+	struct fault f = { .ranks = 1 << 3, .first = 20, .last = 35, .more = 0.5 };
+	struct job *j = job_run(11, 8, &f);
+
+	assert_int_equal(j->taken_count, 1);
+	assert_int_equal(j->taken[0].finding.kind, FINDING_IMBALANCE);
+	free(j);
+}
+
+static void slow_first_steps_are_no_fault(void **state)
+{
+	struct fault f = { .ranks = 0xff, .first = 0, .last = 8, .kernels = 1.5 };
+	struct job *j = job_run(12, 8, &f);
+
+	assert_int_equal(j->taken_count, 0);
+	free(j);
+}
+
+static void tells_who_is_missing_in_a_hang(void **state)
+{
+	static const struct fault none;
+	struct job *j = job_new(13, 4);
+
+	for (uint32_t step = 0; step < 30; step++)
+		step_add(j, 4, step, &none);
+	for (uint32_t r = 0; r < 4; r++) {
+		double enter = compute(j, r, 30, &none) + 2e4, end = enter + 5e9;
+
+		j->rank[r].step_count = 30;
+		if (r == 2)
+			continue;
+		j->coll[r][j->clock[r].count++] = (struct align_coll){
+			1000000000ull + (uint64_t)enter, 1000000000ull + (uint64_t)end, 5,
+			j->rank[r].event_count, 0 };
+		event_add(j, r, enter, end, 11, RECORD_COLL_KERNEL);
+	}
+	job_find(j, PEERS_ROBUST);
+	assert_int_equal(j->taken_count, 1);
+	assert_int_equal(j->taken[0].finding.kind, FINDING_HANG);
+	assert_int_equal(j->taken[0].finding.cause, CAUSE_HANG_MISSING);
+	assert_int_equal(j->taken[0].finding.rank_count, 1);
+	assert_int_equal(j->taken[0].finding.ranks[0], 2);
+	assert_in_range(j->taken[0].finding.first_step, 29, 31);
+	free(j);
+}
+
+static void traces_that_end_at_different_times_hang_nowhere(void **state)
+{
+	static const struct fault none;
+	struct job *j = job_new(14, 4);
+
+	for (uint32_t step = 0; step < 30; step++)
+		step_add(j, 4, step, &none);
+	for (uint32_t r = 0; r < 4; r++)
+		j->rank[r].step_count = 28;
+	j->clock[1].count -= 1;
+	j->rank[1].event_count -= 2;
+	j->clock[3].count -= 2;
+	j->rank[3].event_count -= 2 * (KERNELS + 2);
+	job_find(j, PEERS_ROBUST);
+	assert_int_equal(j->taken_count, 0);
+	free(j);
+}
+
+/* 8 ranks, one at twice the time: the largest z there can be is above 2. */
+static void the_papers_rule_works_beside_ours(void **state)
+{
+	struct fault f = { .ranks = 1, .first = 0, .last = STEPS, .kernels = 2 };
+	struct job *j = job_new(15, 8);
+
+	for (uint32_t step = 0; step < STEPS; step++)
+		step_add(j, 8, step, &f);
+	job_find(j, PEERS_SYSOM);
+	assert_in_range(j->taken_count, 1, 2);
+	assert_int_equal(j->taken[0].finding.ranks[0], 0);
+	free(j);
+}
+
+static void too_little_says_nothing(void **state)
+{
+	static const struct fault none;
+
+	for (uint32_t steps = 0; steps < 5; steps++) {
+		struct job *j = job_new(16, 3);
+		struct crossrank_job job = { .steps = &j->steps, .name = names };
+		struct crossrank_config c;
+		int rc;
+
+		crossrank_config_default(&c);
+		for (uint32_t step = 0; step < steps; step++)
+			step_add(j, 3, step, &none);
+		for (uint32_t r = 0; r < 3; r++)
+			j->rank[r].step_count = steps;
+		assert_int_equal(align_job(&j->align), 0);
+		rc = jobsteps_make(&j->steps);
+		assert_true(steps ? !rc : rc < 0);
+		if (!rc)
+			assert_int_equal(crossrank_find(&job, &c, take, j), 0);
+		assert_int_equal(j->taken_count, 0);
+		jobsteps_fini(&j->steps);
+		free(j);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(healthy_jobs_are_silent),
+		cmocka_unit_test(finds_a_slow_gpu),
+		cmocka_unit_test(two_ranks_have_their_own_past),
+		cmocka_unit_test(finds_a_late_host),
+		cmocka_unit_test(finds_one_slow_kernel),
+		cmocka_unit_test(finds_several_slow_ranks),
+		cmocka_unit_test(finds_what_all_share),
+		cmocka_unit_test(finds_slow_transfers),
+		cmocka_unit_test(more_work_is_an_imbalance),
+		cmocka_unit_test(slow_first_steps_are_no_fault),
+		cmocka_unit_test(tells_who_is_missing_in_a_hang),
+		cmocka_unit_test(traces_that_end_at_different_times_hang_nowhere),
+		cmocka_unit_test(the_papers_rule_works_beside_ours),
+		cmocka_unit_test(too_little_says_nothing),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,715 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "aggregator/fleet.h"
+#include "aggregator/incident.h"
+#include "base/hash.h"
+#include "base/limits.h"
+#include "tests/fleet_synth.h"
+
+#define TOLD_MAX 256
+
+static struct fleet *fleet;
+static struct incident_finding told[TOLD_MAX];
+static uint32_t told_count;
+static double now_s;
+static struct wire_command commands[1024];
+static char command_node[1024][WIRE_TEXT_BYTES];
+static uint32_t command_count;
+
+static void on_finding(void *arg, const struct incident_finding *f)
+{
+	(void)arg;
+	if (told_count < TOLD_MAX)
+		told[told_count++] = *f;
+}
+
+static void open_fleet(const char *dir, bool sysom)
+{
+	struct fleet_config c;
+
+	fleet_config_default(&c);
+	c.sysom = sysom;
+	assert_int_equal(fleet_open_with(&fleet, &c), 0);
+	if (dir)
+		assert_int_equal(fleet_keep_baselines(fleet, dir), 0);
+	fleet_on_finding(fleet, on_finding, NULL);
+}
+
+static int setup(void **unused)
+{
+	told_count = command_count = 0;
+	now_s = 0;
+	open_fleet(NULL, false);
+	return 0;
+}
+
+static int teardown(void **unused)
+{
+	fleet_close(fleet);
+	return 0;
+}
+
+static uint64_t mono(double s)
+{
+	return (uint64_t)((s + 5000) * 1e9);
+}
+
+static void send_beat(const struct beat *b)
+{
+	uint32_t n;
+
+	fleet_beat(fleet, b, mono(now_s));
+	n = fleet_commands(fleet, b, commands + command_count, 1024 - command_count);
+	for (uint32_t i = 0; i < n; i++)
+		snprintf(command_node[command_count + i], WIRE_TEXT_BYTES, "%s", b->node);
+	command_count += n;
+}
+
+static bool beat_due(const struct fs_job *j, uint32_t node)
+{
+	return (lround(now_s * 10) + lround(j->node[node].phase_s * 10)) % 50 == 0;
+}
+
+static void tick_if_due(void)
+{
+	if (lround(now_s * 10) % 10 == 3)
+		fleet_tick(fleet, mono(now_s), FS_UNIX + (uint64_t)(now_s * 1e9));
+}
+
+/* Goes on until the job's time `until`, in tenths of a second: beats every 5 s, a tick every
+ * second. */
+static void run(struct fs_job *j, double until)
+{
+	struct beat_rank ranks[16];
+	uint32_t nodes = (j->ranks + j->per_node - 1) / j->per_node;
+	struct beat b;
+
+	for (; now_s < until; now_s += 0.1) {
+		for (uint32_t n = 0; n < nodes; n++)
+			if (beat_due(j, n) && fs_beat(j, n, now_s, ranks, &b))
+				send_beat(&b);
+		tick_if_due();
+	}
+}
+
+static const struct incident_finding *first_of(enum finding_kind kind)
+{
+	for (uint32_t i = 0; i < told_count; i++)
+		if (told[i].finding.kind == kind)
+			return &told[i];
+	return NULL;
+}
+
+static void only_ranks(const int *ranks, uint32_t count)
+{
+	for (uint32_t i = 0; i < told_count; i++)
+		for (uint32_t k = 0; k < told[i].finding.rank_count; k++) {
+			bool known = false;
+
+			for (uint32_t m = 0; m < count; m++)
+				known |= told[i].finding.ranks[k] == ranks[m];
+			if (!known)
+				print_message("rank %d: %s\n", told[i].finding.ranks[k],
+					      told[i].finding.evidence[0].text);
+			assert_true(known);
+		}
+}
+
+static uint32_t named(int rank)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < told_count; i++)
+		for (uint32_t k = 0; k < told[i].finding.rank_count; k++)
+			n += told[i].finding.ranks[k] == rank;
+	return n;
+}
+
+static struct fleet_totals totals(void)
+{
+	struct fleet_totals t;
+
+	fleet_totals(fleet, mono(now_s), &t);
+	return t;
+}
+
+/* ---- slow ranks ---- */
+
+static void stays_silent_about_a_healthy_job(void **unused)
+{
+	struct fs_job j;
+
+	fs_init(&j, "job", 16, 8, 1);
+	run(&j, 300);
+	assert_int_equal(told_count, 0);
+	assert_true(totals().rows > 1000);
+	assert_int_equal(totals().unplaced, 0);
+	fs_fini(&j);
+}
+
+static void finds_a_rank_that_is_slower_by_a_third_of_a_millisecond(void **unused)
+{
+	struct fs_job j;
+	const int guilty[] = {5};
+	const struct incident_finding *f;
+
+	fs_init(&j, "job", 8, 4, 2);
+	j.noise = 0.002;
+	j.rank[5].slow_ns = 0.3 * FS_MS;
+	j.rank[5].slow_from_s = 60;
+	run(&j, 240);
+	f = first_of(FINDING_SLOW_RANK);
+	assert_non_null(f);
+	only_ranks(guilty, 1);
+	assert_true(f->finding.effect_ns > 0.15 * FS_MS && f->finding.effect_ns < 0.6 * FS_MS);
+	/* where it begins, in the job's common numbering and on the wall clock */
+	assert_true(f->finding.first_step > 500 && f->finding.first_step < 800);
+	assert_true(f->begin_unix_ns > FS_UNIX + 50 * FS_S &&
+		    f->begin_unix_ns < FS_UNIX + 80 * FS_S);
+	fs_fini(&j);
+}
+
+static void finds_two_of_eight_as_one_finding_and_its_end(void **unused)
+{
+	struct fs_job j;
+	const int guilty[] = {2, 6};
+	bool ended = false;
+
+	fs_init(&j, "job", 8, 4, 3);
+	for (int i = 0; i < 2; i++) {
+		j.rank[guilty[i]].slow_ns = 8 * FS_MS;
+		j.rank[guilty[i]].slow_from_s = 40;
+		j.rank[guilty[i]].slow_until_s = 90;
+	}
+	run(&j, 85);
+	assert_true(named(2) && named(6));
+	only_ranks(guilty, 2);
+	assert_int_equal(totals().findings, 1);
+	assert_int_equal(totals().suspects, 2);
+	run(&j, 150);
+	for (uint32_t i = 0; i < told_count; i++)
+		ended |= told[i].ended;
+	assert_true(ended);
+	assert_int_equal(totals().suspects, 0);
+	only_ranks(guilty, 2);
+	fs_fini(&j);
+}
+
+static void tells_faults_apart_that_began_at_different_times(void **unused)
+{
+	struct fs_job j;
+
+	fs_init(&j, "job", 8, 4, 4);
+	j.rank[1].slow_ns = j.rank[7].slow_ns = 10 * FS_MS;
+	j.rank[1].slow_from_s = 40;
+	j.rank[7].slow_from_s = 80;
+	run(&j, 120);
+	assert_int_equal(totals().findings, 2);
+	for (uint32_t i = 0; i < told_count; i++)
+		assert_int_equal(told[i].finding.rank_count, 1);
+	assert_true(named(1) && named(7));
+	fs_fini(&j);
+}
+
+static void says_who_of_a_pair_has_changed(void **unused)
+{
+	struct fs_job j;
+	const int guilty[] = {1};
+
+	fs_init(&j, "pair", 2, 1, 5);
+	j.rank[1].slow_ns = 10 * FS_MS;
+	j.rank[1].slow_from_s = 60;
+	run(&j, 120);
+	assert_true(named(1));
+	only_ranks(guilty, 1);
+	fs_fini(&j);
+}
+
+static void never_compares_ranks_of_different_roles(void **unused)
+{
+	struct fs_job j;
+
+	fs_init(&j, "stages", 8, 4, 6);
+	for (uint32_t r = 4; r < 8; r++) {
+		snprintf(j.rank[r].role, sizeof(j.rank[r].role), "stage-1");
+		j.rank[r].slow_ns = -20 * FS_MS;
+	}
+	run(&j, 120);
+	assert_int_equal(told_count, 0);
+	j.rank[6].slow_ns += 10 * FS_MS;
+	run(&j, 180);
+	only_ranks((const int[]){6}, 1);
+	assert_true(named(6));
+	fs_fini(&j);
+}
+
+static void numbers_steps_through_collectives(void **unused)
+{
+	struct fs_job j;
+	const int guilty[] = {3};
+	const struct incident_finding *f;
+
+	/* every rank counts from another step on, and the nodes' clocks are off by up to 40 ms */
+	fs_init(&j, "job", 8, 2, 7);
+	for (uint32_t r = 0; r < 8; r++)
+		j.rank[r].step_offset = r ? 10 + 7 * r : 0;
+	for (uint32_t n = 0; n < 4; n++)
+		j.node[n].error_ns = (double)n * 17 * FS_MS - 30 * FS_MS;
+	j.rank[3].slow_ns = 4 * FS_MS;
+	j.rank[3].slow_from_s = 60;
+	run(&j, 120);
+	f = first_of(FINDING_SLOW_RANK);
+	assert_non_null(f);
+	only_ranks(guilty, 1);
+	/* only what came before the first common collective */
+	assert_true(totals().unplaced < 8 * BEAT_GROUPS_MAX);
+	assert_true(llabs((long long)f->finding.first_step - 600) <= 20);
+	fs_fini(&j);
+}
+
+static void recovers_the_clocks_of_the_nodes(void **unused)
+{
+	static const double error_ms[] = {-43, 12.5, 0, 31};
+	struct fs_job j;
+	json_t *roles, *clock;
+	double got[4] = {0};
+	size_t i;
+
+	fs_init(&j, "job", 8, 2, 8);
+	for (uint32_t n = 0; n < 4; n++)
+		j.node[n].error_ns = error_ms[n] * FS_MS;
+	run(&j, 120);
+	roles = fleet_roles_json(fleet, "job", FS_UNIX + (uint64_t)(now_s * 1e9));
+	assert_int_equal(json_array_size(json_object_get(roles, "clocks")), 4);
+	json_array_foreach(json_object_get(roles, "clocks"), i, clock)
+	{
+		int n = json_string_value(json_object_get(clock, "node"))[1] - '0';
+
+		got[n] = json_real_value(json_object_get(clock, "offset_us"));
+		assert_true(json_real_value(json_object_get(clock, "error_us")) < 20);
+		assert_true(fabs(json_real_value(json_object_get(clock, "drift_ppm"))) < 1);
+	}
+	for (int n = 1; n < 4; n++)
+		assert_true(fabs(got[n] - got[0] - 1000 * (error_ms[n] - error_ms[0])) < 20);
+	json_decref(roles);
+	fs_fini(&j);
+}
+
+static void the_paper_mode_misses_two_of_eight(void **unused)
+{
+	struct fs_job j;
+
+	/* m equal stragglers of N never exceed sqrt((N - m) / m) sigma: 1.73 for two of eight */
+	fleet_close(fleet);
+	open_fleet(NULL, true);
+	fs_init(&j, "job", 8, 4, 9);
+	j.rank[2].slow_ns = j.rank[6].slow_ns = 8 * FS_MS;
+	run(&j, 120);
+	assert_int_equal(named(2) + named(6), 0);
+	fs_fini(&j);
+}
+
+/* ---- coming and going ---- */
+
+static void finds_it_again_after_a_restart(void **unused)
+{
+	struct fs_job j;
+	const int guilty[] = {4};
+
+	fs_init(&j, "job", 8, 4, 10);
+	j.rank[4].slow_ns = 6 * FS_MS;
+	j.rank[4].slow_from_s = 60;
+	run(&j, 100);
+	assert_true(named(4));
+	fleet_close(fleet);
+	told_count = 0;
+	open_fleet(NULL, false);
+	run(&j, 160); /* 60 s later it is known again */
+	assert_true(named(4));
+	only_ranks(guilty, 1);
+	fs_fini(&j);
+}
+
+static void takes_in_a_late_joiner(void **unused)
+{
+	struct fs_job j;
+	const int guilty[] = {7};
+
+	fs_init(&j, "job", 8, 4, 11);
+	j.rank[7].joined_s = 60.5;
+	j.rank[7].step_offset = 605;
+	j.rank[7].slow_ns = 6 * FS_MS;
+	run(&j, 180);
+	assert_true(named(7));
+	only_ranks(guilty, 1);
+	fs_fini(&j);
+}
+
+static void goes_on_without_a_rank_that_died(void **unused)
+{
+	struct fs_job j;
+	const int guilty[] = {1};
+
+	fs_init(&j, "job", 8, 4, 12);
+	run(&j, 40);
+	j.rank[3].silent = true;
+	j.rank[1].slow_ns = 6 * FS_MS;
+	j.rank[1].slow_from_s = 60;
+	run(&j, 140);
+	assert_true(named(1));
+	only_ranks(guilty, 1);
+	assert_int_equal(fleet_job_ranks(fleet, "job", mono(now_s)), 7);
+	fs_fini(&j);
+}
+
+/* ---- hostile and broken senders ---- */
+
+static void one_rank_beat(struct fs_job *j, const char *node, int rank, struct beat_rank *r,
+			  struct beat *b)
+{
+	fs_beat(j, 0, now_s, r, b);
+	snprintf(b->node, sizeof(b->node), "%s", node);
+	b->boot_id[8] = 7;
+	b->rank_count = 1;
+	snprintf(r[0].rank.node, sizeof(r[0].rank.node), "%s", node);
+	r[0].rank.rank = rank;
+}
+
+static void other_peoples_ranks_are_refused(void **unused)
+{
+	struct beat_rank r[16];
+	struct fleet_rank_info info;
+	struct fs_job j, evil;
+	struct beat b;
+
+	fs_init(&j, "job", 8, 4, 13);
+	fs_init(&evil, "job", 8, 8, 14);
+	evil.first_node = 90;
+	for (uint32_t k = 0; k < 8; k++)
+		evil.rank[k].slow_ns = 50 * FS_MS;
+	run(&j, 20);
+	for (int i = 0; i < 30; i++) { /* beside the true ones, for 30 s */
+		one_rank_beat(&evil, "evil", 3, r, &b);
+		send_beat(&b);
+		run(&j, now_s + 1);
+	}
+	run(&j, 120);
+	assert_int_equal(told_count, 0);
+	assert_int_equal(totals().refused_foreign, 30);
+	assert_int_equal(fleet_rank_info(fleet, "job", 3, &info), 0);
+	assert_string_equal(info.node, "n0");
+	/* beyond the world, and of another world */
+	one_rank_beat(&evil, "evil", 8, r, &b);
+	send_beat(&b);
+	assert_int_equal(totals().refused_range, 1);
+	one_rank_beat(&evil, "evil", 9, r, &b);
+	r[0].rank.world_size = 16;
+	send_beat(&b);
+	assert_int_equal(totals().refused_world, 1);
+	assert_int_equal(fleet_job_ranks(fleet, "job", mono(now_s)), 8);
+	fs_fini(&j);
+	fs_fini(&evil);
+}
+
+static void a_stranger_is_compared_with_nobody(void **unused)
+{
+	struct beat_rank r[16];
+	struct fs_job j, evil;
+	struct digest d = {.reason = WINDOW_SELF, .begin_unix_ns = 1, .end_unix_ns = 2};
+	struct beat b;
+
+	/* rank 7 of the job never came; a stranger takes its number, and seems slow */
+	fs_init(&j, "job", 8, 1, 15);
+	j.rank[7].silent = true;
+	fs_init(&evil, "job", 8, 1, 16);
+	for (uint32_t k = 0; k < 8; k++)
+		evil.rank[k].slow_ns = 50 * FS_MS;
+	for (int i = 0; i < 24; i++) {
+		run(&j, now_s + 5);
+		one_rank_beat(&evil, "evil", 7, r, &b);
+		send_beat(&b);
+	}
+	assert_int_equal(told_count, 0);
+	assert_int_equal(totals().ranks_quarantined, 1);
+	/* nor do its windows count, nor those of a node that is not in the job at all */
+	snprintf(d.rank.job, sizeof(d.rank.job), "job");
+	snprintf(d.rank.node, sizeof(d.rank.node), "evil");
+	d.rank.rank = 7;
+	assert_false(fleet_window(fleet, &d, mono(now_s)));
+	d.rank.rank = 2;
+	assert_false(fleet_window(fleet, &d, mono(now_s)));
+	snprintf(d.rank.node, sizeof(d.rank.node), "elsewhere");
+	assert_false(fleet_window(fleet, &d, mono(now_s)));
+	assert_int_equal(totals().refused_window, 3);
+	snprintf(d.rank.node, sizeof(d.rank.node), "n2");
+	assert_true(fleet_window(fleet, &d, mono(now_s)));
+	snprintf(d.rank.job, sizeof(d.rank.job), "not known");
+	assert_true(fleet_window(fleet, &d, mono(now_s)));
+	fs_fini(&j);
+	fs_fini(&evil);
+}
+
+static void time_that_runs_backwards_is_refused(void **unused)
+{
+	struct beat_rank r[16];
+	struct fs_job j;
+	struct beat b;
+
+	fs_init(&j, "job", 4, 4, 17);
+	run(&j, 30);
+	assert_true(fs_beat(&j, 0, now_s, r, &b));
+	send_beat(&b);
+	send_beat(&b); /* asked again: the same sequence */
+	assert_int_equal(totals().refused_repeated, 1);
+	b.sequence++;
+	b.now_ns -= 20 * FS_S;
+	send_beat(&b);
+	assert_int_equal(totals().refused_backwards, 1);
+	/* another sysomd under the same name, with an older clock */
+	b.sequence++;
+	b.boot_id[0] ^= 0xff;
+	send_beat(&b);
+	assert_int_equal(totals().refused_node, 1);
+	b.now_ns = UINT64_MAX;
+	send_beat(&b);
+	assert_int_equal(totals().bad, 1);
+	b.now_ns = 1;
+	b.realtime_offset_ns = INT64_MAX;
+	send_beat(&b);
+	assert_int_equal(totals().bad, 2);
+	run(&j, 60);
+	assert_int_equal(told_count, 0);
+	fs_fini(&j);
+}
+
+static void impossible_numbers_change_nothing(void **unused)
+{
+	struct beat_rank r[16];
+	struct fs_job j;
+	struct beat b;
+	uint64_t state = 18;
+	const int guilty[] = {6};
+
+	/* rank 0's groups and collectives are random bits; the others are still compared */
+	fs_init(&j, "job", 8, 1, 18);
+	j.rank[6].slow_ns = 8 * FS_MS;
+	j.rank[6].slow_from_s = 60;
+	for (; now_s < 120; now_s += 0.1) {
+		for (uint32_t n = 0; n < 8; n++) {
+			if (!beat_due(&j, n) || !fs_beat(&j, n, now_s, r, &b))
+				continue;
+			for (size_t i = 0; !n && i < sizeof(r[0].groups); i++)
+				((uint8_t *)r[0].groups)[i] = (uint8_t)synth_random(&state);
+			for (size_t i = 0; !n && i < sizeof(r[0].colls); i++)
+				((uint8_t *)r[0].colls)[i] = (uint8_t)synth_random(&state);
+			for (size_t i = sizeof(r[0].comms[0]); !n && i < sizeof(r[0].comms); i++)
+				((uint8_t *)r[0].comms)[i] = (uint8_t)synth_random(&state);
+			if (!n) {
+				r[0].group_count = r[0].coll_count = r[0].comm_count = 16;
+				r[0].latency_median_ns = NAN;
+			}
+			send_beat(&b);
+		}
+		tick_if_due();
+	}
+	assert_true(named(6));
+	only_ranks(guilty, 1);
+	assert_true(totals().bad > 100);
+	fs_fini(&j);
+}
+
+static void a_sender_of_huge_groups_moves_nobody(void **unused)
+{
+	struct beat_rank r[16];
+	struct fs_job j;
+	struct beat b;
+	const int guilty[] = {6};
+
+	fs_init(&j, "job", 8, 1, 19);
+	j.rank[6].slow_ns = 8 * FS_MS;
+	j.rank[6].slow_from_s = 60;
+	for (; now_s < 120; now_s += 0.1) {
+		for (uint32_t n = 0; n < 8; n++) {
+			if (!beat_due(&j, n) || !fs_beat(&j, n, now_s, r, &b))
+				continue;
+			for (uint32_t g = 0; n == 1 && g < r[0].group_count; g++) {
+				r[0].groups[g].count = 1u << 20;
+				r[0].groups[g].first_step =
+				    (uint64_t)(now_s * 10) << 20 | (uint64_t)g << 20;
+			}
+			send_beat(&b);
+		}
+		tick_if_due();
+	}
+	assert_true(named(6));
+	only_ranks(guilty, 1);
+	assert_true(totals().ahead > 0);
+	fs_fini(&j);
+}
+
+static void a_million_communicators_cost_one_beat_each(void **unused)
+{
+	struct beat_rank r[16];
+	struct fs_job j;
+	struct beat b;
+	uint64_t state = 20, before;
+
+	fs_init(&j, "job", 1, 1, 20);
+	run(&j, 10);
+	before = totals().bytes;
+	for (uint32_t i = 0; i < 1000000 / BEAT_COMMS_MAX; i++) {
+		now_s += 0.001;
+		fs_beat(&j, 0, now_s, r, &b);
+		r[0].comm_count = BEAT_COMMS_MAX;
+		r[0].coll_count = BEAT_COLLS_MAX;
+		for (uint32_t k = 0; k < BEAT_COMMS_MAX; k++)
+			r[0].comms[k] =
+			    (struct beat_comm){.comm = synth_random(&state), .ranks = 2};
+		for (uint32_t k = 0; k < BEAT_COLLS_MAX; k++)
+			r[0].colls[k] =
+			    (struct beat_coll){.comm = synth_random(&state), .call_ns = 1};
+		send_beat(&b);
+	}
+	fleet_tick(fleet, mono(now_s), FS_UNIX);
+	assert_true(totals().no_room > 0);
+	assert_true(totals().bytes < before + (1u << 20));
+	fs_fini(&j);
+}
+
+static void made_up_jobs_find_an_end(void **unused)
+{
+	static struct beat_rank r[64];
+	struct beat b = {.ranks = r, .rank_count = 64, .now_ns = 1};
+
+	snprintf(b.node, sizeof(b.node), "flood");
+	for (uint32_t i = 0; i < 2 * LIMIT_FLEET_JOBS / 64; i++) {
+		b.sequence++;
+		for (uint32_t k = 0; k < 64; k++) {
+			snprintf(r[k].rank.job, sizeof(r[k].rank.job), "job-%u-%u", i, k);
+			snprintf(r[k].rank.node, sizeof(r[k].rank.node), "flood");
+		}
+		fleet_beat(fleet, &b, mono(0));
+	}
+	assert_int_equal(totals().jobs, LIMIT_FLEET_JOBS);
+	assert_int_equal(totals().dropped, LIMIT_FLEET_JOBS);
+	/* and are forgotten */
+	fleet_tick(fleet, mono(1000), FS_UNIX);
+	assert_int_equal(totals().jobs, 0);
+	assert_int_equal(totals().ranks, 0);
+}
+
+/* ---- asking for windows ---- */
+
+static void asks_for_the_suspect_and_healthy_peers(void **unused)
+{
+	struct fs_job j;
+	uint32_t holds = 0, windows = 0, of_suspect = 0;
+	struct wire_command *suspects = NULL;
+	bool held[4] = {false};
+
+	fs_init(&j, "job", 8, 2, 21);
+	j.rank[5].slow_ns = 8 * FS_MS;
+	j.rank[5].slow_from_s = 60;
+	run(&j, 110);
+	for (uint32_t i = 0; i < command_count; i++) {
+		struct wire_command *c = &commands[i];
+		int node = command_node[i][1] - '0';
+		double begin_s = ((double)c->begin_ns - (double)j.node[node].mono_ns) / 1e9;
+
+		assert_string_equal(c->job, "job");
+		assert_true(c->end_ns > c->begin_ns);
+		if (c->kind == WIRE_COMMAND_HOLD) {
+			assert_int_equal(c->rank, INT32_MIN);
+			holds++;
+			held[node] = true;
+			continue;
+		}
+		assert_true(held[node]); /* first of all */
+		/* a node is only asked about ranks it reports, on its own clock */
+		assert_int_equal(c->rank / 2, node);
+		assert_true(begin_s > 40 && begin_s < 110);
+		if (c->kind == WIRE_COMMAND_SUSPECT)
+			suspects = c;
+		windows += c->kind == WIRE_COMMAND_WINDOW;
+		of_suspect += c->kind == WIRE_COMMAND_WINDOW && c->rank == 5;
+	}
+	assert_int_equal(holds, 4);
+	assert_int_equal(windows, 3);
+	assert_int_equal(of_suspect, 1);
+	assert_non_null(suspects);
+	fs_fini(&j);
+}
+
+static void a_window_brings_those_of_its_peers(void **unused)
+{
+	struct digest d = {.reason = WINDOW_SELF};
+	struct fs_job j;
+	uint32_t windows = 0;
+
+	fs_init(&j, "job", 8, 2, 22);
+	run(&j, 40);
+	snprintf(d.rank.job, sizeof(d.rank.job), "job");
+	snprintf(d.rank.node, sizeof(d.rank.node), "n1");
+	d.rank.rank = 2;
+	d.begin_unix_ns = FS_UNIX + 35 * FS_S;
+	d.end_unix_ns = FS_UNIX + 37 * FS_S;
+	memset(d.anomaly_id, 0x5a, sizeof(d.anomaly_id));
+	for (int i = 0; i < 50; i++) /* however many come */
+		assert_true(fleet_window(fleet, &d, mono(now_s)));
+	run(&j, 50);
+	for (uint32_t i = 0; i < command_count; i++) {
+		int node = command_node[i][1] - '0';
+
+		if (commands[i].kind != WIRE_COMMAND_WINDOW)
+			continue;
+		windows++;
+		assert_true(commands[i].rank != 2);
+		assert_memory_equal(commands[i].anomaly_id, d.anomaly_id, 16);
+		assert_int_equal((int64_t)commands[i].begin_ns,
+				 35 * (int64_t)FS_S + j.node[node].mono_ns);
+		assert_int_equal((int64_t)commands[i].end_ns,
+				 37 * (int64_t)FS_S + j.node[node].mono_ns);
+	}
+	assert_int_equal(windows, 2);
+	fs_fini(&j);
+}
+
+int main(void)
+{
+#define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+	const struct CMUnitTest tests[] = {
+	    T(stays_silent_about_a_healthy_job),
+	    T(finds_a_rank_that_is_slower_by_a_third_of_a_millisecond),
+	    T(finds_two_of_eight_as_one_finding_and_its_end),
+	    T(tells_faults_apart_that_began_at_different_times),
+	    T(says_who_of_a_pair_has_changed),
+	    T(never_compares_ranks_of_different_roles),
+	    T(numbers_steps_through_collectives),
+	    T(recovers_the_clocks_of_the_nodes),
+	    T(the_paper_mode_misses_two_of_eight),
+	    T(finds_it_again_after_a_restart),
+	    T(takes_in_a_late_joiner),
+	    T(goes_on_without_a_rank_that_died),
+	    T(other_peoples_ranks_are_refused),
+	    T(a_stranger_is_compared_with_nobody),
+	    T(time_that_runs_backwards_is_refused),
+	    T(impossible_numbers_change_nothing),
+	    T(a_sender_of_huge_groups_moves_nobody),
+	    T(a_million_communicators_cost_one_beat_each),
+	    T(made_up_jobs_find_an_end),
+	    T(asks_for_the_suspect_and_healthy_peers),
+	    T(a_window_brings_those_of_its_peers),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,369 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "aggregator/hang.h"
+#include "analysis/record.h"
+
+#define S     1000000000ull
+#define UNIX  (1800000000ull * S)
+#define BOUND (20 * S)
+#define ALIVE (15 * S)
+
+static struct hang *hang;
+static uint64_t now_s;
+static struct incident_finding last;
+static uint32_t told;
+
+static int setup(void **unused)
+{
+	now_s = 1000;
+	told = 0;
+	return hang_open(&hang, "job");
+}
+
+static int teardown(void **unused)
+{
+	hang_close(hang);
+	return 0;
+}
+
+/* A communicator whose last call was at call_s of the node's clock; done: it ended a second later.
+ */
+static struct beat_comm comm(uint64_t id, uint32_t ranks, uint64_t entered, uint32_t func,
+			     uint64_t bytes, uint64_t call_s, bool done)
+{
+	return (struct beat_comm){.comm = id,
+				  .ranks = ranks,
+				  .entered = entered,
+				  .ended = done ? entered : entered - 1,
+				  .func = func,
+				  .seq = (uint32_t)entered - 1,
+				  .bytes = bytes,
+				  .call_ns = call_s * S,
+				  .done_ns = done ? (call_s + 1) * S : 0};
+}
+
+static void push(uint32_t rank, uint64_t steps, const struct beat_comm *comms, uint32_t count)
+{
+	static struct beat_rank b;
+
+	memset(&b, 0, sizeof(b));
+	b.rank.rank = (int32_t)rank;
+	b.steps = steps;
+	memcpy(b.comms, comms, count * sizeof(*comms));
+	b.comm_count = count;
+	assert_int_equal(hang_push(hang, rank, &b, (int64_t)steps - 1, UNIX, now_s * S), 0);
+}
+
+static void tick(void)
+{
+	hang_tick(hang, BOUND, ALIVE, now_s * S, UNIX + now_s * S);
+	while (hang_next(hang, &last))
+		told++;
+}
+
+/* Everybody says the same for `seconds`, every 5 s. */
+static void hold(uint64_t seconds, void (*say)(void))
+{
+	uint64_t until = now_s + seconds;
+
+	for (; now_s < until; now_s++) {
+		if (now_s % 5 == 0)
+			say();
+		tick();
+	}
+}
+
+static void expect(enum finding_cause cause, const int *ranks, uint32_t count)
+{
+	assert_true(told > 0);
+	assert_int_equal(last.finding.kind, FINDING_HANG);
+	assert_int_equal(last.finding.cause, cause);
+	assert_int_equal(last.finding.rank_count, count);
+	for (uint32_t i = 0; i < count; i++)
+		assert_int_equal(last.finding.ranks[i], ranks[i]);
+	assert_true(last.finding.evidence_count > 0);
+}
+
+/* ---- one rank stays away ---- */
+
+static void say_missing(void)
+{
+	for (uint32_t r = 0; r < 8; r++) {
+		struct beat_comm c =
+		    r == 5 ? comm(1, 8, 99, RECORD_COLL_ALL_REDUCE, 4096, 990, true)
+			   : comm(1, 8, 100, RECORD_COLL_ALL_REDUCE, 4096, 1000, false);
+
+		push(r, 50, &c, 1);
+	}
+}
+
+static void names_the_rank_that_has_not_entered(void **unused)
+{
+	const int guilty[] = {5};
+
+	hold(20, say_missing);
+	assert_int_equal(told, 0); /* not before the bound */
+	hold(15, say_missing);
+	expect(CAUSE_HANG_MISSING, guilty, 1);
+	assert_int_equal(last.begin_unix_ns, UNIX + 1000 * S);
+	assert_int_equal(last.finding.first_step, 49);
+	assert_false(last.ended);
+}
+
+static void say_gone_on(void)
+{
+	for (uint32_t r = 0; r < 8; r++) {
+		struct beat_comm c = comm(1, 8, 101, RECORD_COLL_ALL_REDUCE, 4096, now_s - 1, true);
+
+		push(r, 51, &c, 1);
+	}
+}
+
+static void ends_when_the_job_goes_on(void **unused)
+{
+	hold(40, say_missing);
+	assert_true(told > 0 && !last.ended);
+	hold(10, say_gone_on);
+	assert_true(last.ended);
+	assert_false(hang_is_open(hang));
+	told = 0;
+	hold(60, say_gone_on);
+	assert_int_equal(told, 0);
+}
+
+static void tells_it_again_while_it_lasts(void **unused)
+{
+	hold(75, say_missing);
+	assert_true(told >= 4 && told <= 7);
+}
+
+/* ---- others ---- */
+
+static void say_other_function(void)
+{
+	for (uint32_t r = 0; r < 4; r++) {
+		struct beat_comm c =
+		    comm(1, 4, 100, r == 2 ? RECORD_COLL_ALL_GATHER : RECORD_COLL_ALL_REDUCE, 4096,
+			 1000, false);
+
+		push(r, 50, &c, 1);
+	}
+}
+
+static void say_other_bytes(void)
+{
+	for (uint32_t r = 0; r < 4; r++) {
+		struct beat_comm c =
+		    comm(1, 4, 100, RECORD_COLL_ALL_REDUCE, r == 3 ? 2048 : 4096, 1000, false);
+
+		push(r, 50, &c, 1);
+	}
+}
+
+static void names_the_rank_whose_call_differs(void **unused)
+{
+	const int function[] = {2}, bytes[] = {3};
+
+	hold(40, say_other_function);
+	expect(CAUSE_HANG_MISMATCH, function, 1);
+	assert_non_null(strstr(last.finding.evidence[0].text, "AllReduce"));
+	told = 0;
+	hang_close(hang);
+	assert_int_equal(hang_open(&hang, "job"), 0);
+	now_s = 1000;
+	hold(40, say_other_bytes);
+	expect(CAUSE_HANG_MISMATCH, bytes, 1);
+}
+
+static void say_transfer(void)
+{
+	for (uint32_t r = 0; r < 4; r++) {
+		struct beat_comm c = comm(1, 4, 100, RECORD_COLL_ALL_REDUCE, 4096, 1000, false);
+
+		push(r, 50, &c, 1);
+	}
+}
+
+static void blames_nobody_when_all_are_in(void **unused)
+{
+	hold(40, say_transfer);
+	expect(CAUSE_HANG_TRANSFER, NULL, 0);
+}
+
+/* Stages 0-1 and 2-3 share pairs; 0-2 and 1-3 too. Rank 3 stays away from its pair with 1; rank 1
+ * waits there and so stays away from its pair with 0, which waits too. */
+static void say_chain(void)
+{
+	struct beat_comm zero[] = {comm(1, 2, 100, RECORD_COLL_ALL_REDUCE, 8, 1000, false),
+				   comm(3, 2, 50, RECORD_COLL_ALL_REDUCE, 8, 990, true)};
+	struct beat_comm one[] = {comm(1, 2, 99, RECORD_COLL_ALL_REDUCE, 8, 990, true),
+				  comm(4, 2, 60, RECORD_COLL_ALL_REDUCE, 8, 999, false)};
+	struct beat_comm two[] = {comm(2, 2, 70, RECORD_COLL_ALL_REDUCE, 8, 1001, false),
+				  comm(3, 2, 50, RECORD_COLL_ALL_REDUCE, 8, 990, true)};
+	struct beat_comm three[] = {comm(2, 2, 69, RECORD_COLL_ALL_REDUCE, 8, 990, true),
+				    comm(4, 2, 59, RECORD_COLL_ALL_REDUCE, 8, 990, true)};
+
+	push(0, 50, zero, 2);
+	push(1, 50, one, 2);
+	push(2, 50, two, 2);
+	push(3, 50, three, 2);
+}
+
+static void follows_who_waits_for_whom_to_the_root(void **unused)
+{
+	const int guilty[] = {3};
+
+	hold(40, say_chain);
+	expect(CAUSE_HANG_MISSING, guilty, 1);
+}
+
+static void say_crossed(void)
+{
+	struct beat_comm zero[] = {comm(1, 2, 100, RECORD_COLL_ALL_REDUCE, 8, 1000, false),
+				   comm(2, 2, 50, RECORD_COLL_ALL_REDUCE, 8, 990, true)};
+	struct beat_comm one[] = {comm(1, 2, 99, RECORD_COLL_ALL_REDUCE, 8, 990, true),
+				  comm(2, 2, 51, RECORD_COLL_ALL_REDUCE, 8, 1000, false)};
+
+	push(0, 50, zero, 2);
+	push(1, 50, one, 2);
+}
+
+static void calls_a_circle_of_waiting_a_mismatch(void **unused)
+{
+	hold(40, say_crossed);
+	assert_true(told > 0);
+	assert_int_equal(last.finding.cause, CAUSE_HANG_MISMATCH);
+}
+
+static bool silent;
+
+static void say_silent(void)
+{
+	for (uint32_t r = 0; r < 4; r++) {
+		struct beat_comm c =
+		    r == 1 ? comm(1, 4, 99, RECORD_COLL_ALL_REDUCE, 4096, 990, true)
+			   : comm(1, 4, 100, RECORD_COLL_ALL_REDUCE, 4096, 1000, false);
+
+		if (r != 1 || !silent)
+			push(r, 50, &c, 1);
+		if (r == 1)
+			silent = true;
+	}
+}
+
+static void says_that_the_missing_rank_is_silent(void **unused)
+{
+	const int guilty[] = {1};
+	bool said = false;
+
+	silent = false;
+	hold(40, say_silent);
+	expect(CAUSE_HANG_MISSING, guilty, 1);
+	for (uint32_t i = 0; i < last.finding.evidence_count; i++)
+		said |= strstr(last.finding.evidence[i].text, "no beat") != NULL;
+	assert_true(said);
+	assert_true(last.finding.confidence < 0.9);
+}
+
+/* ---- what is none ---- */
+
+static void say_idle(void)
+{
+	/* a job that has done its work: everybody is through; rank 2's last kernel record was lost
+	 */
+	for (uint32_t r = 0; r < 4; r++) {
+		struct beat_comm c = comm(1, 4, 100, RECORD_COLL_ALL_REDUCE, 4096, 1000, r != 2);
+
+		push(r, 50, &c, 1);
+	}
+}
+
+static void say_blind(void)
+{
+	/* no kernel of this job was ever seen to end */
+	for (uint32_t r = 0; r < 4; r++) {
+		struct beat_comm c = comm(1, 4, 100 + r, RECORD_COLL_ALL_REDUCE, 4096, 1000, false);
+
+		c.ended = 0;
+		push(r, 50, &c, 1);
+	}
+}
+
+static void say_pipeline(void)
+{
+	/* each side counts its own sends and receives */
+	for (uint32_t r = 0; r < 4; r++) {
+		struct beat_comm c =
+		    comm(1, 4, 100 * r + 5, r % 2 ? RECORD_COLL_SEND : RECORD_COLL_RECV, 4096, 1000,
+			 false);
+
+		push(r, 50, &c, 1);
+	}
+}
+
+static uint64_t steps;
+
+static void say_lost_record(void)
+{
+	/* a communicator used once an epoch, whose last kernel nobody saw: the steps go on */
+	steps += 50;
+	for (uint32_t r = 0; r < 4; r++) {
+		struct beat_comm c = comm(1, 4, 100, RECORD_COLL_ALL_REDUCE, 4096, 1000, false);
+
+		push(r, steps, &c, 1);
+	}
+}
+
+static void stays_silent_where_nothing_hangs(void **unused)
+{
+	void (*const say[])(void) = {say_idle, say_blind, say_pipeline, say_lost_record};
+
+	for (size_t i = 0; i < sizeof(say) / sizeof(say[0]); i++) {
+		hang_close(hang);
+		assert_int_equal(hang_open(&hang, "job"), 0);
+		now_s = 1000;
+		hold(120, say[i]);
+		assert_int_equal(told, 0);
+	}
+}
+
+static void refuses_impossible_numbers(void **unused)
+{
+	struct beat_comm c[] = {comm(1, 8, 1, RECORD_COLL_ALL_REDUCE, 1, 1000, false),
+				comm(2, UINT32_MAX, 1, RECORD_COLL_ALL_REDUCE, 1, 1000, false),
+				comm(3, 8, 1, RECORD_COLL_ALL_REDUCE, 1, 1000, false)};
+	struct hang_stats s;
+
+	c[0].ended = 2;
+	c[2].call_ns = UINT64_MAX;
+	push(0, 1, c, 3);
+	hang_stats(hang, &s);
+	assert_int_equal(s.bad, 3);
+	assert_int_equal(s.comms, 0);
+	hang_drop(hang, 0);
+	hang_drop(hang, 12345);
+	tick();
+	assert_int_equal(told, 0);
+}
+
+int main(void)
+{
+#define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+	const struct CMUnitTest tests[] = {
+	    T(names_the_rank_that_has_not_entered),  T(ends_when_the_job_goes_on),
+	    T(tells_it_again_while_it_lasts),	     T(names_the_rank_whose_call_differs),
+	    T(blames_nobody_when_all_are_in),	     T(follows_who_waits_for_whom_to_the_root),
+	    T(calls_a_circle_of_waiting_a_mismatch), T(says_that_the_missing_rank_is_silent),
+	    T(stays_silent_where_nothing_hangs),     T(refuses_impossible_numbers),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,792 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Windows and findings as a cluster would send them, and what the incident then says. */
+#include <errno.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "aggregator/finding_json.h"
+#include "aggregator/incident_private.h"
+#include "aggregator/picture.h"
+#include "analysis/stack.h"
+#include "base/limits.h"
+
+#define S     1000000000ull
+#define MS    1000000ull
+#define T0    (1700000000 * S)
+#define STEPS 20u
+#define CALM  6u /* the first ones are healthy */
+
+static struct incident_set *set;
+static uint32_t next_id;
+
+static int setup(void **unused)
+{
+	const struct incident_config c = { .gap_ns = 5 * S, .silence_ns = 30 * S, .memory_ns = 3600 * S };
+
+	next_id = 0;
+	return incident_set_open(&set, &c);
+}
+
+static int teardown(void **unused)
+{
+	incident_set_close(set);
+	return 0;
+}
+
+/* ---- a window by hand ---- */
+
+struct made {
+	struct window w;
+	struct window_step steps[STEPS];
+	struct record device[STEPS * 4], host[STEPS];
+	struct os_signal signals[8];
+	char *names[4];
+};
+
+/* Steps of 100 ms: gemm 40 ms, norm 10 ms, an all-reduce; the slow ones last slow_ms longer. */
+static void make(struct made *m, int rank, uint32_t reason, double begin_s, double slow_ms)
+{
+	static char empty[] = "", gemm[] = "gemm", norm[] = "norm", reduce[] = "ncclDevKernel_AllReduce";
+	uint64_t t = (uint64_t)(begin_s * 1e9);
+
+	memset(m, 0, sizeof(*m));
+	m->names[0] = empty;
+	m->names[1] = gemm;
+	m->names[2] = norm;
+	m->names[3] = reduce;
+	m->w = (struct window){ .begin_ns = t, .realtime_offset_ns = (int64_t)T0, .reason = reason,
+				.steps = m->steps, .step_count = STEPS, .device = m->device,
+				.host = m->host, .names = m->names, .name_count = 4,
+				.signals = m->signals, .raw_bytes = 50000 };
+	next_id++;
+	memcpy(m->w.id, &next_id, sizeof(next_id));
+	memset(m->w.anomaly_id, rank + 1, 16);
+	snprintf(m->w.rank.job, WIRE_TEXT_BYTES, "job");
+	snprintf(m->w.rank.node, WIRE_TEXT_BYTES, "node-%d", rank / 4);
+	m->w.rank.rank = rank;
+	m->w.rank.world_size = 8;
+	m->w.rank.pid = 100 + (uint32_t)rank;
+	for (uint32_t i = 0; i < STEPS; i++) {
+		struct window_step *s = &m->steps[i];
+		bool slow = i >= CALM && slow_ms > 0;
+		uint64_t extra = slow ? (uint64_t)(slow_ms * 1e6) : 0;
+
+		s->step = (struct step){ .index = 100 + i, .begin_ns = t, .end_ns = t + 100 * MS + extra,
+					 .latency_ns = 100 * MS + extra, .self_ns = 90 * MS + extra,
+					 .compute_ns = 50 * MS, .comm_ns = 10 * MS,
+					 .exposed_comm_ns = 10 * MS, .idle_ns = 40 * MS + extra,
+					 .kernels = 3 };
+		if (reason == WINDOW_COMM) { /* it waits for somebody else */
+			s->step.self_ns -= extra;
+			s->step.idle_ns -= extra;
+			s->step.exposed_comm_ns += extra;
+		}
+		s->expected_ns = 100 * MS;
+		s->expected_self_ns = 90 * MS;
+		s->flags = slow && reason != WINDOW_ASKED ? WINDOW_STEP_OUT | WINDOW_STEP_FLAGGED :
+							    WINDOW_STEP_MARGIN;
+		for (uint32_t k = 0; k < 3; k++)
+			m->device[m->w.device_count++] = (struct record){
+				.kind = k == 2 ? RECORD_COLL_KERNEL : RECORD_KERNEL, .name = k + 1,
+				.launch_ns = t + 1 + k, .begin_ns = t + 10 * MS + k,
+				.end_ns = t + 10 * MS + k + (k == 0 ? 40 : 10) * MS };
+		m->host[m->w.host_count++] =
+			(struct record){ .kind = RECORD_LAUNCH, .begin_ns = t + 1, .end_ns = t + 2,
+					 .thread = 100 + (uint32_t)rank };
+		t = s->step.end_ns;
+	}
+	m->w.end_ns = t;
+	stack_batch_init(&m->w.stacks);
+	os_signal_make(&m->signals[m->w.signal_count++], OS_SIGNAL_RUN_WAIT, "", 8, 7, 100);
+}
+
+static void signal_add(struct made *m, enum os_signal_kind kind, const char *subject, double value)
+{
+	os_signal_make(&m->signals[m->w.signal_count++], kind, subject, value, 0, 100);
+}
+
+static void slow_gemm(struct made *m, double ratio)
+{
+	uint64_t extra = (uint64_t)(40 * MS * (ratio - 1));
+
+	for (uint32_t i = 0; i < m->w.device_count; i++)
+		if (m->device[i].name == 1 && i >= 3 * CALM)
+			m->device[i].end_ns += extra;
+	for (uint32_t i = CALM; i < STEPS; i++) {
+		m->steps[i].step.compute_ns += extra;
+		m->steps[i].step.idle_ns -= extra;
+	}
+}
+
+static struct incident_change send(struct made *m)
+{
+	struct incident_change c;
+	struct digest d;
+
+	digest_make(&m->w, 1000, &d);
+	d.picture = picture_make(&m->w, NULL, NULL);
+	assert_int_equal(incident_set_add(set, &d, d.end_unix_ns, &c), 0);
+	picture_drop(d.picture);
+	stack_batch_fini(&m->w.stacks);
+	return c;
+}
+
+static struct incident_change window(int rank, uint32_t reason, double slow_ms)
+{
+	static struct made m;
+
+	make(&m, rank, reason, 1, slow_ms);
+	return send(&m);
+}
+
+static json_t *json_of(struct incident_change c)
+{
+	json_t *j = incident_set_json(set, c.id, 8, NULL);
+
+	assert_non_null(j);
+	return j;
+}
+
+static const char *text_of(const json_t *j, const char *key)
+{
+	const char *t = json_string_value(json_object_get(j, key));
+
+	return t ? t : "(none)";
+}
+
+static const char *ranks_of(const json_t *j)
+{
+	static char text[4][128];
+	static int turn;
+	char *out = text[++turn % 4];
+	size_t k;
+	json_t *v;
+
+	out[0] = '\0';
+	json_array_foreach(json_object_get(j, "ranks"), k, v)
+		snprintf(out + strlen(out), 128 - strlen(out), "%s%d", k ? "," : "",
+			 (int)json_integer_value(v));
+	return out;
+}
+
+static const char *cause_of(const json_t *j)
+{
+	return text_of(json_object_get(j, "diagnosis"), "cause");
+}
+
+static struct incident_finding finding(enum finding_kind kind, enum finding_cause cause, int rank)
+{
+	struct incident_finding f = { .job = "job", .begin_unix_ns = T0 + 1 * S,
+				      .end_unix_ns = T0 + 4 * S };
+
+	f.finding = (struct finding){ .kind = kind, .cause = cause, .first_step = 100,
+				      .last_step = 139, .excess = 0.05, .effect_ns = 5e6,
+				      .confidence = 0.7 };
+	if (rank >= 0)
+		f.finding.ranks[f.finding.rank_count++] = rank;
+	finding_say(&f.finding, LAYER_SOFTWARE, 5e6, "found across ranks, %d", rank);
+	return f;
+}
+
+static struct incident_change tell(struct incident_finding f)
+{
+	struct incident_change c;
+
+	assert_int_equal(incident_set_add_finding(set, &f, f.end_unix_ns, &c), 0);
+	return c;
+}
+
+/* ---- pictures ---- */
+
+static void counts_kernels_of_slow_and_of_healthy_steps_apart(void **unused)
+{
+	static struct made m;
+	struct diagnosis_rank r;
+	struct picture *p;
+
+	make(&m, 5, WINDOW_SELF, 1, 20);
+	slow_gemm(&m, 1.5);
+	p = picture_make(&m.w, NULL, NULL);
+	assert_int_equal(picture_steps(p, false), STEPS - CALM);
+	assert_int_equal(picture_steps(p, true), CALM);
+	picture_rank(p, false, &r);
+	assert_int_equal(r.kernel_count, 3);
+	assert_string_equal(r.kernel[0].name, "gemm");
+	assert_float_equal(r.kernel[0].total_ns, 60e6, 1);
+	assert_float_equal(r.kernel[0].count, 1, 1e-9);
+	assert_float_equal(r.step_ns, 120e6, 1);
+	assert_false(r.kernel[0].collective);
+	picture_rank(p, true, &r);
+	assert_float_equal(r.kernel[0].total_ns, 40e6, 1);
+	assert_float_equal(r.step_ns, 100e6, 1);
+	assert_int_equal(r.function_count, 0);
+	picture_drop(p);
+}
+
+static void add_sample(struct stack_batch *b, const char *python, uint32_t tid, unsigned kind,
+		       unsigned gil, uint64_t ms)
+{
+	struct stack_frame f = { .kind = STACK_FRAME_PYTHON };
+	struct stack_sample s = { .time_ns = S, .weight_ns = ms * MS, .pid = 105, .tid = tid,
+				  .count = (uint32_t)ms / 10, .kind = (uint8_t)kind,
+				  .gil = (uint8_t)gil };
+
+	assert_int_equal(stack_batch_string(b, python, strlen(python), &f.object), 0);
+	assert_int_equal(stack_batch_string(b, "/a/train.py", 11, &f.file), 0);
+	assert_int_equal(stack_batch_string(b, tid == 105 ? "main" : "hog", tid == 105 ? 4 : 3, &s.comm),
+			 0);
+	assert_int_equal(stack_batch_stack(b, &f, 1, 0, STACK_END_ROOT, &s.stack), 0);
+	assert_int_equal(stack_batch_sample(b, &s), 0);
+}
+
+static const struct diagnosis_function *function_of(const struct diagnosis_rank *r, const char *name)
+{
+	for (uint32_t i = 0; i < r->function_count; i++)
+		if (!strcmp(r->function[i].name, name))
+			return &r->function[i];
+	fail_msg("no function %s", name);
+	return NULL;
+}
+
+/* 20 steps of 100 ms are 2 s: 400 ms of it are 20 ms per step. */
+static void gives_functions_in_time_per_step(void **unused)
+{
+	static struct made m;
+	const struct diagnosis_function *f;
+	struct diagnosis_rank r;
+	struct picture *p;
+
+	make(&m, 5, WINDOW_ASKED, 1, 0);
+	m.w.stacks.begin_ns = m.w.begin_ns;
+	m.w.stacks.end_ns = m.w.end_ns;
+	add_sample(&m.w.stacks, "step", 105, STACK_ON_CPU, STACK_GIL_HOLDER, 400);
+	add_sample(&m.w.stacks, "read", 105, STACK_OFF_CPU, STACK_GIL_RELEASED, 200);
+	add_sample(&m.w.stacks, "wait", 105, STACK_OFF_CPU, STACK_GIL_WAITER, 100);
+	add_sample(&m.w.stacks, "spin", 300, STACK_ON_CPU, STACK_GIL_HOLDER, 600);
+	add_sample(&m.w.stacks, "idle", 300, STACK_OFF_CPU, STACK_GIL_RELEASED, 900);
+	p = picture_make(&m.w, NULL, NULL);
+	stack_batch_fini(&m.w.stacks);
+	picture_rank(p, false, &r);
+	assert_float_equal(r.cpu_ns, 50e6, 1);
+	assert_float_equal(r.off_ns, 15e6, 1);
+	assert_float_equal(r.gil_wait_ns, 5e6, 1);
+	assert_float_equal(r.samples, 100, 0);
+	assert_string_equal(r.launch_thread, "main");
+	assert_string_equal(r.gil_holder, "spin (train.py) in thread hog");
+	f = function_of(&r, "step (train.py)");
+	assert_float_equal(f->launch_ns, 20e6, 1);
+	assert_float_equal(f->total_ns, 20e6, 1);
+	f = function_of(&r, "spin (train.py)");
+	assert_float_equal(f->launch_ns, 0, 0);
+	assert_float_equal(f->total_ns, 30e6, 1);
+	assert_float_equal(function_of(&r, "read (train.py)")->off_ns, 10e6, 1);
+	for (uint32_t i = 0; i < r.function_count; i++) /* what other threads sleep in is of no concern */
+		assert_string_not_equal(r.function[i].name, "idle (train.py)");
+	picture_drop(p);
+}
+
+static bool names_it(void *arg, const uint8_t *id, size_t bytes, uint64_t address, char *out, size_t room)
+{
+	++*(uint32_t *)arg;
+	snprintf(out, room, "f%llu", (unsigned long long)address);
+	return bytes == 2 && id[0] == 7 && address < 100;
+}
+
+static void names_native_functions_and_gives_up_on_files_without_symbols(void **unused)
+{
+	static const uint8_t good[2] = { 7, 7 }, bad[2] = { 8, 8 };
+	static struct made m;
+	struct diagnosis_rank r;
+	struct picture *p;
+	uint32_t asked = 0;
+
+	make(&m, 5, WINDOW_ASKED, 1, 0);
+	m.w.stacks.begin_ns = m.w.begin_ns;
+	m.w.stacks.end_ns = m.w.end_ns;
+	for (uint32_t i = 0; i < 200; i++) {
+		struct stack_frame f = { .kind = STACK_FRAME_NATIVE, .flags = STACK_FRAME_RETURN,
+					 .address = 50 + i / 2 };
+		struct stack_sample s = { .weight_ns = MS, .pid = 105, .tid = 105, .count = 1,
+					  .kind = STACK_ON_CPU };
+
+		assert_int_equal(stack_batch_object(&m.w.stacks, i % 2 ? good : bad, 2, "/lib/libx.so",
+						    &f.object), 0);
+		assert_int_equal(stack_batch_stack(&m.w.stacks, &f, 1, 0, STACK_END_ROOT, &s.stack), 0);
+		assert_int_equal(stack_batch_sample(&m.w.stacks, &s), 0);
+	}
+	p = picture_make(&m.w, names_it, &asked);
+	stack_batch_fini(&m.w.stacks);
+	picture_rank(p, false, &r);
+	function_of(&r, "f49"); /* a return address belongs to the call before it */
+	function_of(&r, "[libx.so]");
+	assert_true(asked < 100);
+	picture_drop(p);
+}
+
+/* ---- verdicts ---- */
+
+static void victims_are_the_peers_that_a_cause_is_seen_against(void **unused)
+{
+	static struct made m;
+	json_t *j, *d;
+
+	for (int r = 0; r < 4; r++)
+		window(r, WINDOW_COMM, 20);
+	make(&m, 5, WINDOW_SELF, 1, 20);
+	signal_add(&m, OS_SIGNAL_SOFTIRQ_STOLEN, "NET_RX from thread main on CPU 1", 200);
+	j = json_of(send(&m));
+	d = json_object_get(j, "diagnosis");
+	assert_string_equal(text_of(j, "symptom"), "slow_rank");
+	assert_string_equal(ranks_of(j), "5");
+	assert_string_equal(ranks_of(d), "5");
+	assert_string_equal(text_of(d, "cause"), "os-softirq");
+	json_decref(j);
+}
+
+/* Peers that are as fast as ever, asked for. */
+static void healthy_peers(void)
+{
+	for (int r = 0; r < 4; r++)
+		window(r, WINDOW_ASKED, 0);
+}
+
+static struct incident_change softirq(int rank, double slow_ms)
+{
+	static struct made m;
+
+	make(&m, rank, WINDOW_SELF, 1, slow_ms);
+	signal_add(&m, OS_SIGNAL_SOFTIRQ_STOLEN, "NET_RX from thread main on CPU 1", 10 * slow_ms);
+	return send(&m);
+}
+
+static struct incident_change slow_kernel(int rank, double slow_ms)
+{
+	static struct made m;
+
+	make(&m, rank, WINDOW_SELF, 1, slow_ms);
+	slow_gemm(&m, 1 + slow_ms / 40);
+	return send(&m);
+}
+
+static void names_the_cause_of_the_culprit(void **unused)
+{
+	json_t *j;
+
+	softirq(5, 20);
+	healthy_peers();
+	j = json_of(softirq(5, 20));
+	assert_string_equal(cause_of(j), "os-softirq");
+	assert_string_equal(text_of(json_object_get(j, "diagnosis"), "layer"), "os");
+	assert_true(json_array_size(json_object_get(json_object_get(j, "diagnosis"), "evidence")) > 0);
+	assert_true(json_array_size(json_object_get(json_object_get(j, "diagnosis"), "ruled_out")) > 0);
+	assert_int_equal(json_array_size(json_object_get(j, "diagnoses")), 1);
+	json_decref(j);
+}
+
+static void names_no_cause_where_none_shows(void **unused)
+{
+	json_t *j;
+
+	window(5, WINDOW_SELF, 20);
+	healthy_peers();
+	j = json_of(window(5, WINDOW_SELF, 20));
+	assert_string_equal(cause_of(j), "cpu-host-gap");
+	json_decref(j);
+}
+
+static void two_faults_at_once_have_a_verdict_each(void **unused)
+{
+	json_t *j, *list;
+
+	softirq(5, 20);
+	healthy_peers();
+	j = json_of(slow_kernel(6, 20));
+	list = json_object_get(j, "diagnoses");
+	assert_int_equal(json_array_size(list), 2);
+	for (size_t k = 0; k < 2; k++) {
+		const json_t *d = json_array_get(list, k);
+		bool net = !strcmp(ranks_of(d), "5");
+
+		assert_string_equal(ranks_of(d), net ? "5" : "6");
+		assert_string_equal(text_of(d, "cause"), net ? "os-softirq" : "gpu-kernel");
+	}
+	assert_string_not_equal(text_of(json_array_get(list, 0), "cause"),
+				text_of(json_array_get(list, 1), "cause"));
+	assert_int_equal(strlen(ranks_of(j)), 3);
+	json_decref(j);
+}
+
+static void a_second_fault_that_costs_less_is_told_too(void **unused)
+{
+	json_t *j;
+
+	softirq(5, 40);
+	softirq(5, 40);
+	healthy_peers();
+	j = json_of(slow_kernel(6, 14)); /* loses a sixth of the other's */
+	assert_string_equal(ranks_of(json_object_get(j, "diagnosis")), "5");
+	assert_int_equal(json_array_size(json_object_get(j, "diagnoses")), 2);
+	assert_string_equal(ranks_of(json_array_get(json_object_get(j, "diagnoses"), 1)), "6");
+	assert_string_equal(ranks_of(j), "5,6");
+	json_decref(j);
+}
+
+static void an_echo_without_a_cause_of_its_own_is_not_accused(void **unused)
+{
+	json_t *j;
+
+	softirq(5, 40);
+	softirq(5, 40);
+	healthy_peers();
+	j = json_of(window(6, WINDOW_SELF, 14));
+	assert_string_equal(ranks_of(j), "5");
+	assert_int_equal(json_array_size(json_object_get(j, "diagnoses")), 1);
+	json_decref(j);
+}
+
+/* 14 slow steps, each 20 ms too long, of eight ranks: 2.24 s of GPU time. */
+static void counts_what_it_costs(void **unused)
+{
+	json_t *j = json_of(softirq(5, 20));
+
+	assert_float_equal(json_number_value(json_object_get(j, "gpu_hours_lost")),
+			   14 * 0.020 * 8 / 3600, 1e-9);
+	assert_float_equal(json_number_value(json_object_get(json_object_get(j, "diagnosis"),
+							     "gpu_hours_lost")),
+			   14 * 0.020 * 8 / 3600, 1e-9);
+	json_decref(j);
+}
+
+static void has_a_life(void **unused)
+{
+	char closed[4][INCIDENT_ID_BYTES];
+	struct incident_change c = softirq(5, 20);
+	static struct made m;
+	json_t *j = json_of(c);
+
+	assert_string_equal(text_of(j, "life"), "open");
+	assert_string_equal(text_of(j, "state"), "open");
+	json_decref(j);
+	make(&m, 5, WINDOW_SELF, 7, 20);
+	c = send(&m);
+	assert_false(c.opened);
+	j = json_of(c);
+	assert_string_equal(text_of(j, "life"), "ongoing");
+	json_decref(j);
+	assert_int_equal(incident_set_tick(set, T0 + 60 * S, closed, 4), 1);
+	j = json_of(c);
+	assert_string_equal(text_of(j, "life"), "cleared");
+	assert_string_equal(text_of(j, "state"), "closed");
+	assert_true(json_number_value(json_object_get(j, "duration_s")) > 6);
+	json_decref(j);
+}
+
+/* ---- sketches ---- */
+
+/* Rank 5 has another version; everybody spends 40 ms of 60 in "step". */
+static int fake_sketch(void *arg, const char *job, int32_t rank, struct sketch *out)
+{
+	assert_string_equal(job, "job");
+	memset(out, 0, sizeof(*out));
+	*(uint32_t *)arg |= 1u << rank;
+	out->rank.rank = rank;
+	out->steps = 500;
+	out->latency_ns = 100e6;
+	out->self_ns = 90e6;
+	out->compute_ns = 50e6;
+	out->idle_ns = 40e6;
+	out->exposed_comm_ns = 10e6;
+	out->cpu_ns = 60e6;
+	out->samples = 1000;
+	out->settings = calloc(1, sizeof(*out->settings));
+	out->settings[0] = (struct sketch_setting){ strdup("torch"), strdup(rank == 5 ? "2.4" : "2.6") };
+	out->setting_count = 1;
+	out->functions = calloc(1, sizeof(*out->functions));
+	out->functions[0] = (struct sketch_function){ .name = strdup("step"), .kind = DIAGNOSIS_PYTHON,
+						      .total_share = 40.0 / 60 };
+	out->function_count = 1;
+	return 0;
+}
+
+static uint32_t fake_peers(void *arg, const char *job, int32_t rank, int32_t *ranks, uint32_t max)
+{
+	assert_true(max >= 3);
+	for (int32_t k = 0; k < 3; k++)
+		ranks[k] = k;
+	return 3;
+}
+
+static bool is_said(const json_t *d, const char *word)
+{
+	char *text = json_dumps(d, 0);
+	bool said = strstr(text, word) != NULL;
+
+	free(text);
+	return said;
+}
+
+static void sketches_stand_for_peers_that_sent_nothing_and_tell_settings(void **unused)
+{
+	static struct made m;
+	uint32_t asked = 0;
+	json_t *j, *d;
+
+	set->config.sources = (struct incident_sources){ &asked, fake_sketch, NULL, fake_peers };
+	make(&m, 5, WINDOW_SELF, 1, 20);
+	m.w.stacks.begin_ns = m.w.begin_ns;
+	m.w.stacks.end_ns = m.w.end_ns;
+	/* per step of 114 ms of 2.28 s: 45 ms of step, 20 ms more in spin */
+	add_sample(&m.w.stacks, "step", 105, STACK_ON_CPU, STACK_GIL_HOLDER, 800);
+	add_sample(&m.w.stacks, "spin", 105, STACK_ON_CPU, STACK_GIL_HOLDER, 400);
+	j = json_of(send(&m));
+	d = json_object_get(j, "diagnosis");
+	assert_int_equal(asked, 1 << 5 | 7);
+	assert_string_equal(text_of(d, "cause"), "cpu-python");
+	assert_true(is_said(d, "spin (train.py)"));
+	assert_true(is_said(d, "torch is 2.4, on its peers it is 2.6"));
+	json_decref(j);
+}
+
+/* ---- findings ---- */
+
+static void a_finding_alone_is_an_incident(void **unused)
+{
+	struct incident_change c = tell(finding(FINDING_SLOW_RANK, CAUSE_UNKNOWN, 3));
+	json_t *j = json_of(c);
+
+	assert_true(c.opened);
+	assert_string_equal(text_of(j, "symptom"), "slow_rank");
+	assert_string_equal(ranks_of(j), "3");
+	assert_int_equal(json_integer_value(json_object_get(j, "last_step")), 139);
+	assert_float_equal(json_number_value(json_object_get(j, "excess")), 0.05, 1e-9);
+	assert_float_equal(json_number_value(json_object_get(j, "gpu_hours_lost")),
+			   40 * 0.005 * 8 / 3600, 1e-6);
+	assert_true(json_array_size(json_object_get(j, "findings")) == 1);
+	json_decref(j);
+}
+
+static void windows_join_the_finding_of_their_fault_and_say_why(void **unused)
+{
+	struct incident_change c = tell(finding(FINDING_SLOW_RANK, CAUSE_UNKNOWN, 5));
+	static struct made m;
+	json_t *j;
+
+	healthy_peers();
+	make(&m, 5, WINDOW_SELF, 200, 20); /* minutes later: the finding has not ended */
+	signal_add(&m, OS_SIGNAL_SOFTIRQ_STOLEN, "NET_RX from thread main on CPU 1", 200);
+	assert_string_equal(send(&m).id, c.id);
+	j = json_of(c);
+	assert_string_equal(ranks_of(j), "5");
+	assert_string_equal(cause_of(j), "os-softirq");
+	json_decref(j);
+}
+
+static void a_finding_holds_its_incident_open_until_it_ends(void **unused)
+{
+	char closed[4][INCIDENT_ID_BYTES], job[WIRE_TEXT_BYTES];
+	struct incident_finding f = finding(FINDING_SLOW_RANK, CAUSE_UNKNOWN, 3);
+	struct incident_change c = tell(f);
+
+	assert_int_equal(incident_set_tick(set, T0 + 100 * S, closed, 4), 0);
+	assert_true(incident_set_held_job(set, 0, job));
+	assert_string_equal(job, "job");
+	f.ended = true;
+	f.end_unix_ns = T0 + 100 * S;
+	assert_string_equal(tell(f).id, c.id);
+	assert_false(incident_set_held_job(set, 0, job));
+	assert_int_equal(incident_set_tick(set, T0 + 120 * S, closed, 4), 0);
+	assert_int_equal(incident_set_tick(set, T0 + 131 * S, closed, 4), 1);
+	assert_string_equal(closed[0], c.id);
+}
+
+static void a_job_that_is_gone_ends_its_findings(void **unused)
+{
+	char closed[4][INCIDENT_ID_BYTES];
+
+	tell(finding(FINDING_SLOW_RANK, CAUSE_UNKNOWN, 3));
+	incident_set_job_ended(set, "another job");
+	assert_int_equal(incident_set_tick(set, T0 + 100 * S, closed, 4), 0);
+	incident_set_job_ended(set, "job");
+	assert_int_equal(incident_set_tick(set, T0 + 100 * S, closed, 4), 1);
+}
+
+static void a_finding_that_nobody_ends_is_closed_in_the_end(void **unused)
+{
+	char closed[4][INCIDENT_ID_BYTES];
+
+	tell(finding(FINDING_SLOW_RANK, CAUSE_UNKNOWN, 3));
+	assert_int_equal(incident_set_tick(set, T0 + 3700 * S, closed, 4), 1);
+}
+
+static void the_same_finding_told_again_is_one(void **unused)
+{
+	struct incident_finding f = finding(FINDING_SLOW_RANK, CAUSE_UNKNOWN, 3);
+	json_t *j;
+
+	tell(f);
+	f.end_unix_ns += 60 * S;
+	f.finding.last_step = 500;
+	f.finding.ranks[f.finding.rank_count++] = 4;
+	j = json_of(tell(f));
+	assert_int_equal(json_array_size(json_object_get(j, "findings")), 1);
+	assert_int_equal(json_integer_value(json_object_get(j, "last_step")), 500);
+	assert_string_equal(ranks_of(j), "3,4");
+	json_decref(j);
+}
+
+static void uniform_degradation_accuses_no_rank(void **unused)
+{
+	json_t *j = json_of(tell(finding(FINDING_UNIFORM, CAUSE_SW_LOGGING, -1)));
+
+	assert_string_equal(text_of(j, "symptom"), "slow_job");
+	assert_string_equal(text_of(j, "kind"), "uniform");
+	assert_string_equal(ranks_of(j), "");
+	assert_string_equal(cause_of(j), "sw-logging");
+	assert_string_equal(text_of(json_object_get(j, "diagnosis"), "layer"), "software");
+	json_decref(j);
+}
+
+static void a_hang_is_a_stall_with_the_cause_that_was_found(void **unused)
+{
+	json_t *j = json_of(tell(finding(FINDING_HANG, CAUSE_HANG_MISSING, 2)));
+
+	assert_string_equal(text_of(j, "symptom"), "stall");
+	assert_string_equal(ranks_of(j), "2");
+	assert_string_equal(cause_of(j), "hang-missing");
+	json_decref(j);
+}
+
+static void imbalance_accuses_nobody_and_takes_no_windows(void **unused)
+{
+	struct incident_change c = tell(finding(FINDING_IMBALANCE, CAUSE_IMBALANCE_STAGE, 2)), d;
+	json_t *j;
+
+	d = softirq(5, 20);
+	assert_string_not_equal(c.id, d.id);
+	assert_string_equal(tell(finding(FINDING_IMBALANCE, CAUSE_IMBALANCE_STAGE, 2)).id, c.id);
+	assert_string_equal(tell(finding(FINDING_SLOW_RANK, CAUSE_UNKNOWN, 5)).id, d.id);
+	j = json_of(c);
+	assert_string_equal(text_of(j, "symptom"), "imbalance");
+	assert_string_equal(ranks_of(j), "");
+	assert_string_equal(cause_of(j), "imbalance-stage");
+	json_decref(j);
+}
+
+static void refuses_findings_that_make_no_sense(void **unused)
+{
+	struct incident_finding f = finding(FINDING_SLOW_RANK, CAUSE_UNKNOWN, 3), g;
+	struct incident_change c;
+
+	g = f;
+	g.job[0] = '\0';
+	assert_int_equal(incident_set_add_finding(set, &g, T0, &c), -EINVAL);
+	g = f;
+	g.finding.kind = 0;
+	assert_int_equal(incident_set_add_finding(set, &g, T0, &c), -EINVAL);
+	g = f;
+	g.finding.rank_count = FINDING_RANKS_MAX + 1;
+	assert_int_equal(incident_set_add_finding(set, &g, T0, &c), -EINVAL);
+	g = f;
+	g.finding.effect_ns = NAN;
+	assert_int_equal(incident_set_add_finding(set, &g, T0, &c), -EINVAL);
+	g = f;
+	memset(g.job, 'x', sizeof(g.job));
+	assert_int_equal(incident_set_add_finding(set, &g, T0, &c), -EINVAL);
+	assert_int_equal(incident_set_count(set, false), 0);
+}
+
+static void findings_survive_a_restart(void **unused)
+{
+	struct incident_change c = tell(finding(FINDING_SLOW_RANK, CAUSE_NET_TRANSFER, 3));
+	struct incident_finding back;
+	struct incident_row row;
+	json_t *before, *after, *list;
+	size_t k;
+	json_t *one;
+
+	tell(finding(FINDING_UNIFORM, CAUSE_SW_LOGGING, -1));
+	before = json_of(c);
+	list = incident_set_findings(set, c.id);
+	assert_int_equal(json_array_size(list), 2);
+	assert_true(incident_set_row(set, c.id, &row));
+	teardown(NULL);
+	setup(NULL);
+	assert_int_equal(incident_set_restore(set, &row), 0);
+	json_array_foreach(list, k, one) {
+		assert_int_equal(finding_json_parse(one, &back), 0);
+		snprintf(back.job, sizeof(back.job), "job");
+		assert_int_equal(incident_set_restore_finding(set, c.id, &back), 0);
+	}
+	after = json_of(c);
+	assert_true(json_equal(before, after));
+	json_decref(before);
+	json_decref(after);
+	json_decref(list);
+}
+
+/* Two jobs and a restart of one say nothing about the other. */
+static void findings_of_one_job_touch_no_other(void **unused)
+{
+	struct incident_finding f = finding(FINDING_SLOW_RANK, CAUSE_UNKNOWN, 3);
+	struct incident_change a = softirq(5, 20), b;
+
+	snprintf(f.job, sizeof(f.job), "another job");
+	b = tell(f);
+	assert_true(b.opened);
+	assert_string_not_equal(a.id, b.id);
+}
+
+static void a_rank_slow_among_its_peers_is_accused_without_flagged_steps(void **unused)
+{
+	static struct made m;
+	json_t *j;
+
+	make(&m, 5, WINDOW_PEER, 1, 0);
+	j = json_of(send(&m));
+	assert_string_equal(text_of(j, "symptom"), "slow_rank");
+	assert_string_equal(ranks_of(j), "5");
+	json_decref(j);
+}
+
+int main(void)
+{
+#define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+	const struct CMUnitTest tests[] = {
+		CASE(counts_kernels_of_slow_and_of_healthy_steps_apart),
+		CASE(gives_functions_in_time_per_step),
+		CASE(names_native_functions_and_gives_up_on_files_without_symbols),
+		CASE(victims_are_the_peers_that_a_cause_is_seen_against),
+		CASE(names_the_cause_of_the_culprit),
+		CASE(names_no_cause_where_none_shows),
+		CASE(two_faults_at_once_have_a_verdict_each),
+		CASE(a_second_fault_that_costs_less_is_told_too),
+		CASE(an_echo_without_a_cause_of_its_own_is_not_accused),
+		CASE(counts_what_it_costs),
+		CASE(has_a_life),
+		CASE(sketches_stand_for_peers_that_sent_nothing_and_tell_settings),
+		CASE(a_finding_alone_is_an_incident),
+		CASE(windows_join_the_finding_of_their_fault_and_say_why),
+		CASE(a_finding_holds_its_incident_open_until_it_ends),
+		CASE(a_job_that_is_gone_ends_its_findings),
+		CASE(a_finding_that_nobody_ends_is_closed_in_the_end),
+		CASE(the_same_finding_told_again_is_one),
+		CASE(uniform_degradation_accuses_no_rank),
+		CASE(a_hang_is_a_stall_with_the_cause_that_was_found),
+		CASE(imbalance_accuses_nobody_and_takes_no_windows),
+		CASE(refuses_findings_that_make_no_sense),
+		CASE(findings_survive_a_restart),
+		CASE(findings_of_one_job_touch_no_other),
+		CASE(a_rank_slow_among_its_peers_is_accused_without_flagged_steps),
+	};
+
+	cmocka_set_message_output(CM_OUTPUT_TAP);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
