@@ -23,8 +23,8 @@ def main():
                     s.pin(rank)
                     s.rest()
                 s.fault("files made and removed where it looks", rank,
-                        ["nice", "-n", 19, f"{scenario.BUILD}/faults/dir_churn", f"{places}/r{rank}"],
-                        scenario.Want("os-lock", "os", named=["dir_churn"], remedy="dir_churn|process"))
+                        [f"{scenario.BUILD}/faults/dir_churn", f"{places}/r{rank}"],
+                        scenario.Want("os-lock", "os", named=["dir_churn"], remedy="dir_churn|process"), urgency=10)
                 s.rest()
             s.end_job()
         finally:
