@@ -42,6 +42,16 @@
 #define WORK_OTHER 0.05
 /* A rise counts only after so many steps without it. */
 #define BEFORE_MIN 3u
+/* Slow in all steps: this much above the typical rank and so many robust deviations of the ranks'
+ * ratios, in this share of at least so many names, each seen on so many others. */
+#define CONSTANT_MIN	 0.08
+#define CONSTANT_SPREADS 6.0
+#define CONSTANT_AGREE	 0.75
+#define CONSTANT_NAMES	 4u
+#define CONSTANT_OTHERS	 2u
+#define CONSTANT_SURE	 0.7
+/* Steps of the shortest stretch that single kernels tell. */
+#define LEAD_STEPS_MIN 5u
 /* So many kernels that are slow each are the GPU. */
 #define LEADS_ALL 3u
 /* Stretches of several ranks this equal are one fault. */
@@ -106,21 +116,46 @@ static void own_series(struct crossrank *c, enum crossrank_what what, const doub
 	}
 }
 
+struct ranked {
+	double value;
+	uint32_t rank;
+};
+
+static int ranked_order(const void *pa, const void *pb)
+{
+	const struct ranked *a = pa, *b = pb;
+
+	return (a->value > b->value) - (a->value < b->value);
+}
+
+/* The median of v[0..n), sorted, without v[at]; n > 1. */
+static double median_without(const struct ranked *v, uint32_t n, uint32_t at)
+{
+	uint32_t half = (n - 1) / 2, low = half - 1 + (half - 1 >= at), high = half + (half >= at);
+
+	if (n % 2) /* an even number of others */
+		return (v[low].value + v[high].value) / 2;
+	return v[high].value;
+}
+
 static void against_peers(struct crossrank *c, enum crossrank_what what)
 {
-	for (uint32_t s = 0; s < c->n; s++)
+	struct ranked *v = (struct ranked *)c->scratch;
+
+	for (uint32_t s = 0; s < c->n; s++) {
+		uint32_t n = 0;
+
 		for (uint32_t r = 0; r < c->ranks; r++) {
-			uint32_t n = 0;
+			double x = c->own[what][(size_t)r * c->n + s];
 
-			for (uint32_t q = 0; q < c->ranks; q++) {
-				double x = c->own[what][(size_t)q * c->n + s];
-
-				if (q != r && !isnan(x))
-					c->scratch[n++] = x;
-			}
-			c->against[what][(size_t)r * c->n + s] =
-				n ? c->own[what][(size_t)r * c->n + s] - median_of(c->scratch, n) : NAN;
+			c->against[what][(size_t)r * c->n + s] = NAN;
+			if (!isnan(x))
+				v[n++] = (struct ranked){ x, r };
 		}
+		qsort(v, n, sizeof(*v), ranked_order);
+		for (uint32_t i = 0; i < n && n > 1; i++)
+			c->against[what][(size_t)v[i].rank * c->n + s] = v[i].value - median_without(v, n, i);
+	}
 }
 
 static void series_make(struct crossrank *c)
@@ -334,6 +369,9 @@ static void slow_stretches(struct crossrank *c, enum crossrank_what what)
 		for (uint32_t i = 0; i < n; i++) {
 			double rise = crossrank_rise(c, what, r, found[i].first, found[i].last);
 
+			/* one name of many looks far more often at chance */
+			if (what == CROSSRANK_LEAD && found[i].last - found[i].first + 1 < LEAD_STEPS_MIN)
+				continue;
 			if (!isnan(rise) && rise >= ROSE_MIN * found[i].excess)
 				add_stretch(c, r, what, &found[i]);
 		}
@@ -601,6 +639,82 @@ static int tell_uniform(struct crossrank *c, uint32_t *ranks)
 	return rc;
 }
 
+/* ---- slow from the first step to the last ---- */
+
+/* A name's time per kernel on rank r, over the steps that are known; NAN: it does not run there. */
+static double lead_time(const struct crossrank *c, uint32_t r, uint32_t lead)
+{
+	double ns = jobsteps_lead_ns(c->steps, r, lead);
+
+	return ns > 0 ? ns : NAN;
+}
+
+/* The typical ratio of rank r's kernels to those of the others; agree: share of the names that show at
+ * least half of it. 0: too few names. */
+static double constant_ratio(struct crossrank *c, uint32_t r, double *agree)
+{
+	double ratio[JOBSTEPS_LEADS_MAX], sorted[JOBSTEPS_LEADS_MAX], typical;
+	uint32_t n = 0, same = 0;
+
+	for (uint32_t i = 0; i < c->steps->leads; i++) {
+		uint32_t others = 0;
+		double mine = lead_time(c, r, i);
+
+		for (uint32_t q = 0; q < c->ranks; q++)
+			if (q != r && !isnan(lead_time(c, q, i)))
+				c->scratch[others++] = lead_time(c, q, i);
+		if (!isnan(mine) && others >= CONSTANT_OTHERS)
+			ratio[n++] = mine / median_of(c->scratch, others);
+	}
+	*agree = 0;
+	if (n < CONSTANT_NAMES)
+		return 0;
+	memcpy(sorted, ratio, n * sizeof(*sorted));
+	typical = median_of(sorted, n);
+	for (uint32_t i = 0; i < n; i++)
+		same += ratio[i] > 1 + (typical - 1) / 2;
+	*agree = (double)same / n;
+	return typical;
+}
+
+/* Ranks whose kernels all take longer than on their peers, by one ratio that stands out. */
+static int tell_constant(struct crossrank *c, uint32_t *ranks)
+{
+	double *ratio = malloc(3 * c->ranks * sizeof(*ratio)), *agree = ratio ? ratio + c->ranks : NULL;
+	double usual, spread;
+	int rc = 0;
+
+	if (!ratio)
+		return -ENOMEM;
+	for (uint32_t r = 0; r < c->ranks; r++)
+		ratio[r] = constant_ratio(c, r, &agree[r]);
+	memcpy(agree + c->ranks, ratio, c->ranks * sizeof(*ratio));
+	usual = median_of(agree + c->ranks, c->ranks);
+	for (uint32_t r = 0; r < c->ranks; r++)
+		agree[c->ranks + r] = fabs(ratio[r] - usual);
+	spread = 1.4826 * median_of(agree + c->ranks, c->ranks);
+	for (uint32_t r = 0; r < c->ranks && !rc; r++) {
+		struct crossrank_finding out = { .sure_step = STRETCH_MIN };
+		struct finding *f = &out.finding;
+		struct found all = { .first = 0, .last = c->n - 1 };
+
+		if (!(ratio[r] > usual + fmax(CONSTANT_MIN, CONSTANT_SPREADS * spread)) ||
+		    agree[r] < CONSTANT_AGREE || told_already(c, r, &all))
+			continue;
+		f->kind = FINDING_SLOW_RANK;
+		f->cause = CAUSE_GPU_SLOW;
+		f->last_step = c->n - 1;
+		f->excess = ratio[r] - 1;
+		f->confidence = CONSTANT_SURE;
+		finding_say(f, LAYER_GPU, 0, "its kernels take %.2f times as long as on its peers in all steps, %.0f%% of the names alike",
+			    ratio[r], 100 * agree[r]);
+		ranks[0] = r;
+		rc = tell(c, &out, ranks, 1);
+	}
+	free(ratio);
+	return rc;
+}
+
 /* The collectives themselves, from the last entry to the end. */
 static int tell_transfer(struct crossrank *c, uint32_t *ranks)
 {
@@ -701,6 +815,8 @@ static int tell_all(struct crossrank *c, uint32_t *ranks)
 		slow_stretches(c, CROSSRANK_LEAD);
 	}
 	rc = tell_slow_ranks(c, ranks);
+	if (!rc && c->ranks > 2)
+		rc = tell_constant(c, ranks);
 	if (!rc)
 		rc = tell_uniform(c, ranks);
 	if (!rc && c->ranks > 1 && c->typical_ns > 0)

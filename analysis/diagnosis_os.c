@@ -297,7 +297,7 @@ static void memory(struct diagnosis_view *v)
 		double extra =
 		    is_kind(s, OS_SIGNAL_PRESSURE) ? extra_of(v, s, OS_SIGNAL_PRESSURE) : 0;
 
-		if (extra > 0 && !strcmp(s->subject, "memory"))
+		if (extra > 0 && !strncmp(s->subject, "memory", 6))
 			put(v, CAUSE_OS_MEMORY, POOL_HOST, per_step(v, extra), 0.85, s);
 	}
 }

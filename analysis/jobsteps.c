@@ -296,7 +296,7 @@ struct usual {
 	uint32_t *count;   /* [names] */
 	uint32_t *sample;  /* [names * SAMPLES] */
 	double *median_ns; /* [names] */
-	double *total_ns;  /* [names], of all ranks */
+	double *total_ns;  /* [names], of all ranks, later of one */
 	uint8_t *lead;	   /* [names]: 1 + its place among the leads; 0 none */
 	uint32_t names;
 };
@@ -369,6 +369,7 @@ static void usual_of(struct usual *u, const struct jobsteps_rank *x)
 	double v[SAMPLES];
 
 	memset(u->count, 0, u->names * sizeof(*u->count));
+	memset(u->total_ns, 0, u->names * sizeof(*u->total_ns));
 	for (uint32_t i = 0; i < x->event_count; i++) {
 		const struct jobsteps_event *e = &x->event[i];
 		uint32_t at = slot_of(u, e), seen;
@@ -377,6 +378,7 @@ static void usual_of(struct usual *u, const struct jobsteps_rank *x)
 		if (!is_compute(e))
 			continue;
 		seen = u->count[at]++;
+		u->total_ns[at] += (double)ns;
 		if (seen >= SAMPLES)
 			seen = (uint32_t)(hash_mix(((uint64_t)at << 32) + seen) % (seen + 1));
 		if (seen < SAMPLES)
@@ -640,9 +642,10 @@ static int tables_new(struct jobsteps *j)
 		if (!j->lead_pace[i])
 			return -ENOMEM;
 	}
+	j->lead_ns = calloc((size_t)j->rank_count * JOBSTEPS_LEADS_MAX, sizeof(*j->lead_ns));
 	j->transfer_ns = calloc(j->steps, sizeof(*j->transfer_ns));
 	j->transfers = calloc(j->steps, sizeof(*j->transfers));
-	return j->transfer_ns && j->transfers ? 0 : -ENOMEM;
+	return j->lead_ns && j->transfer_ns && j->transfers ? 0 : -ENOMEM;
 }
 
 int jobsteps_make(struct jobsteps *j)
@@ -653,6 +656,7 @@ int jobsteps_make(struct jobsteps *j)
 
 	memset(j->value, 0, sizeof(j->value));
 	memset(j->lead_pace, 0, sizeof(j->lead_pace));
+	j->lead_ns = NULL;
 	j->transfer_ns = NULL;
 	j->transfers = NULL;
 	j->steps = j->leads = 0;
@@ -677,6 +681,10 @@ int jobsteps_make(struct jobsteps *j)
 
 		memcpy(keep, late, j->steps * sizeof(*late));
 		usual_of(&u, &j->rank[r]);
+		for (uint32_t i = 0; i < j->leads; i++)
+			if (u.count[j->lead[i]])
+				j->lead_ns[(size_t)r * JOBSTEPS_LEADS_MAX + i] =
+					u.total_ns[j->lead[i]] / u.count[j->lead[i]];
 		rank_sweep(j, r, &u, totals);
 		memcpy(late, keep, j->steps * sizeof(*late));
 		outer_steps(j, r, totals);
@@ -700,6 +708,8 @@ void jobsteps_fini(struct jobsteps *j)
 		free(j->lead_pace[i]);
 		j->lead_pace[i] = NULL;
 	}
+	free(j->lead_ns);
+	j->lead_ns = NULL;
 	free(j->transfer_ns);
 	free(j->transfers);
 	j->transfer_ns = NULL;

@@ -65,6 +65,7 @@ struct jobsteps {
 	/* the compute kernels that take most of the time, job-wide, and the pace of each alone */
 	uint32_t lead[JOBSTEPS_LEADS_MAX], leads;
 	double *lead_pace[JOBSTEPS_LEADS_MAX]; /* [rank * steps + step] */
+	double *lead_ns; /* [rank * JOBSTEPS_LEADS_MAX + lead]: mean time of one, 0: none */
 	double *transfer_ns; /* [steps]: of its collectives, from the last one's entry to the end, summed */
 	uint32_t *transfers; /* [steps]: collectives of two ranks and more in it */
 };
@@ -77,6 +78,11 @@ static inline double jobsteps_value(const struct jobsteps *j, enum jobsteps_meas
 				    uint32_t step)
 {
 	return j->value[m][(size_t)rank * j->steps + step];
+}
+
+static inline double jobsteps_lead_ns(const struct jobsteps *j, uint32_t rank, uint32_t lead)
+{
+	return j->lead_ns[(size_t)rank * JOBSTEPS_LEADS_MAX + lead];
 }
 
 /* A rank's kernels and copies over the steps [first, last] that are known, by name; per step. */

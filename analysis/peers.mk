@@ -5,3 +5,6 @@ BENCH += bench_peers
 bench_peers_SRCS := tests/bench/bench_peers.c cli/replay_csv.c
 bench_peers_USES := analysis base
 bench_peers_LDLIBS := -lz -lzstd
+UNIT += test_peers
+test_peers_USES := analysis base
+test_peers_LDLIBS := -lcmocka

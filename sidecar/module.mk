@@ -6,7 +6,7 @@ sidecar_SRCS := sidecar/clockmap.c sidecar/join.c sidecar/join_match.c sidecar/r
 	sidecar/registration.c sidecar/process.c sidecar/drain.c sidecar/ship.c sidecar/status.c \
 	sidecar/http.c sidecar/baseline.c sidecar/keep.c sidecar/cpu_stacks.c sidecar/beats.c \
 	sidecar/normal.c sidecar/installed.c sidecar/cpu_profile.c sidecar/sketches.c \
-	sidecar/commands.c sidecar/local_peers.c sidecar/neighbours.c \
+	sidecar/requests.c sidecar/local_peers.c sidecar/neighbours.c \
 	sidecar/status_compare.c
 sidecar_SRCS += sidecar/symbol_offer.c
 sidecar_LDLIBS := -lnng -lmicrohttpd -lcurl -ljansson

@@ -155,7 +155,7 @@ static inline void fs_beat_rank(struct fs_job *j, uint32_t r, double now_s, stru
 	memset(b, 0, sizeof(*b));
 	snprintf(b->rank.job, sizeof(b->rank.job), "%s", j->name);
 	snprintf(b->rank.node, sizeof(b->rank.node), "n%u", j->first_node + n);
-	snprintf(b->rank.role, sizeof(b->rank.role), "%.31s", k->role);
+	memcpy(b->rank.role, k->role, sizeof(k->role));
 	snprintf(b->rank.program, sizeof(b->rank.program), "train.py");
 	b->rank.rank = (int32_t)r;
 	b->rank.world_size = (int32_t)j->ranks;

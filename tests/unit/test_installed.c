@@ -108,7 +108,8 @@ static void tells_the_host_and_what_the_process_said(void **state)
 	struct sketch *s;
 
 	put_text(t, "sys/kernel/osrelease", "6.1.0-18-amd64\n");
-	put_text(t, "cpuinfo", "processor\t: 0\nmodel name\t: AMD EPYC 9654\nflags : x\nmodel name\t: other\n");
+	put_text(t, "cpuinfo",
+		 "processor\t: 0\nmodel name\t: AMD EPYC 9654\nflags : x\nmodel name\t: other\n");
 	put_text(t, "driver/nvidia/version", "NVRM version: NVIDIA UNIX x86_64  550.54.15\nGCC x\n");
 	put_text(t, "driver/nvidia/gpus/0000:01:00.0/information", "Model: \t\t NVIDIA H200\nIRQ: 4\n");
 	put_text(t, "driver/nvidia/gpus/0000:02:00.0/information", "Model: \t\t NVIDIA H200\nIRQ: 5\n");
