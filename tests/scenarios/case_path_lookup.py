@@ -24,7 +24,7 @@ def main():
                     s.rest()
                 s.fault("files made and removed where it looks", rank,
                         [f"{scenario.BUILD}/faults/dir_churn", f"{places}/r{rank}"],
-                        scenario.Want("os-lock", "os", named=["dir_churn"], remedy="dir_churn|process"), urgency=10)
+                        scenario.Want("os-lock", "os", named=["dir_churn"], remedy="dir_churn|process"))
                 s.rest()
             s.end_job()
         finally:

@@ -82,7 +82,7 @@ class Stack:
     """cpus: where the daemons may run. flags: of sysomd."""
 
     def __init__(self, cpus=None, flags=()):
-        self.dir = tempfile.mkdtemp(prefix="sysom-scenario-")
+        self.dir = tempfile.mkdtemp(prefix="real-fault-")
         self.processes = Processes()
         self.cpus, self.flags = cpus, list(flags)
         nng, self.http, self.node_http = free_ports(3)
