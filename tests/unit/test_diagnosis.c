@@ -290,6 +290,17 @@ static void os_softirq_by_ksoftirqd(struct world *w)
 	signal_add(&w->sick, OS_SIGNAL_SOFTIRQ_CPU, "NET_RX on CPU 1", 400, 2);
 }
 
+/* Soft interrupts take more of the CPU than any process, and every rank has hogs of its own. */
+static void os_softirq_on_a_busy_node(struct world *w)
+{
+	late(&w->sick, 20);
+	signal_add(&w->sick, OS_SIGNAL_RUN_WAIT_THREAD, "python3", 180, -1);
+	signal_add(&w->sick, OS_SIGNAL_SOFTIRQ_CPU, "NET_RX on CPU 1, packets of veth1", 700, 20);
+	signal_add(&w->sick, OS_SIGNAL_CPU_HOG, "cc1 (pid 9)", 90, 0);
+	for (int i = 0; i < PEERS; i++)
+		signal_add(&w->peer[i], OS_SIGNAL_CPU_HOG, "cc1 (pid 8)", 300, 0);
+}
+
 static void os_softirq_in_stacks(struct world *w)
 {
 	late(&w->sick, 20);
@@ -552,7 +563,8 @@ static const struct fault {
 	{ CAUSE_CPU_GIL, cpu_gil, "gil_hog" },
 	{ CAUSE_CPU_HOST_GAP, cpu_host_gap, "launches late" },
 	{ CAUSE_OS_SOFTIRQ, os_softirq, "NET_RX" },
-	{ CAUSE_OS_SOFTIRQ, os_softirq_by_ksoftirqd, "ksoftirqd/1" },
+	{ CAUSE_OS_SOFTIRQ, os_softirq_by_ksoftirqd, "NET_RX on CPU 1" },
+	{ CAUSE_OS_SOFTIRQ, os_softirq_on_a_busy_node, "veth1" },
 	{ CAUSE_OS_SOFTIRQ, os_softirq_in_stacks, "net_rx_action" },
 	{ CAUSE_OS_IRQ, os_irq, "virtio0-input.0" },
 	{ CAUSE_OS_RUN_QUEUE, os_run_queue, "backup (pid 77)" },
