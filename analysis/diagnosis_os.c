@@ -428,6 +428,10 @@ static void network(struct diagnosis_view *v)
 		return;
 	if (spread > 0.5 * extra) /* somebody is late, and the others wait for it */
 		return;
+	/* slow transfers hold everybody up: whoever waits less than its peers do is waited for */
+	if (v->in->kind != FINDING_UNIFORM && v->base[FIGURE_EXPOSED] >= 0 &&
+	    v->mine[FIGURE_EXPOSED] < v->base[FIGURE_EXPOSED])
+		return;
 	c = diagnosis_add(v, CAUSE_NET_TRANSFER, POOL_COMM, extra, spread >= 0 ? 0.9 : 0.6);
 	snprintf(
 	    c->text, sizeof(c->text), "communication that nothing hides takes %s per step, %s %s%s",
