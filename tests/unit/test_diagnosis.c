@@ -734,6 +734,24 @@ static void names_the_device_of_a_storm_in_the_remedy(void **unused)
 	assert_non_null(strstr(out.summary, "launch thread python3"));
 }
 
+static void names_who_to_stop_for_a_lock(void **unused)
+{
+	static const char *const subjects[] = {
+		"d_alloc_parallel in lookup_open, also find (pid 7)",
+		"d_alloc_parallel in lookup_open, which is shared with find (pid 7)",
+	};
+	static struct world w;
+
+	for (int i = 0; i < 2; i++) {
+		build(&w);
+		late(&w.sick, 20);
+		signal_add(&w.sick, OS_SIGNAL_LOCK_PLACE, subjects[i], 160, 0);
+		judge(&w);
+		assert_int_equal(out.cause, CAUSE_OS_LOCK);
+		assert_string_equal(out.remedy, "stop or move find (pid 7), which takes the same lock");
+	}
+}
+
 static void says_what_is_missing_and_is_less_sure(void **unused)
 {
 	static struct world w;
@@ -896,6 +914,7 @@ int main(void)
 		cmocka_unit_test(a_signal_explains_no_slow_kernels),
 		cmocka_unit_test(rules_out_the_other_layers_with_figures),
 		cmocka_unit_test(names_the_device_of_a_storm_in_the_remedy),
+		cmocka_unit_test(names_who_to_stop_for_a_lock),
 		cmocka_unit_test(says_what_is_missing_and_is_less_sure),
 		cmocka_unit_test(knows_nothing_of_nothing),
 		cmocka_unit_test(tells_two_faults_at_once_apart),
