@@ -148,7 +148,7 @@ check-run: # what `check` does once packages and programs are there
 
 # Scripted tests whose programs can be sanitized, since no job with the preload is part of them.
 SCRIPTS_SAN := $(addprefix tests/e2e/,config_files.sh cli_commands.sh cli_trace.sh replay_steps.sh \
-	aggregator_ingest.sh aggregator_hostile.sh uplink_hostile.sh)
+	aggregator_ingest.sh aggregator_hostile.sh uplink_hostile.sh symbols.sh)
 
 check-asan: ## unit tests, fuzz corpora and daemons under address and undefined-behaviour sanitizers
 	@tools/deps.sh build test

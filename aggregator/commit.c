@@ -139,9 +139,7 @@ static void mark_dirty(struct commit *c, const char *id)
 /* Two writes never have the same time, so that a reader of the feed misses none. */
 static uint64_t next_update(struct commit *c)
 {
-	uint64_t now = clock_realtime_ns();
-
-	c->updated_unix_ns = now > c->updated_unix_ns ? now : c->updated_unix_ns + 1;
+	c->updated_unix_ns = store_update_ns(c->updated_unix_ns);
 	return c->updated_unix_ns;
 }
 
@@ -529,6 +527,26 @@ static int start_thread(struct commit *c)
 	return -pthread_create(&c->thread, NULL, thread_main, c);
 }
 
+/* ---- what the fleet knows of a rank ---- */
+
+static int sketch_of(void *arg, const char *job, int32_t rank, struct sketch *out)
+{
+	return fleet_sketch(arg, job, rank, out);
+}
+
+static int baseline_of(void *arg, const char *job, int32_t rank, struct sketch *out)
+{
+	struct fleet_rank_info info;
+	int err = fleet_rank_info(arg, job, rank, &info);
+
+	return err ? err : fleet_baseline(arg, job, info.role, out);
+}
+
+static uint32_t peers_of(void *arg, const char *job, int32_t rank, int32_t *ranks, uint32_t max)
+{
+	return fleet_peers(arg, job, rank, ranks, max);
+}
+
 int commit_open(struct commit **out, const struct commit_config *config, struct fleet *fleet)
 {
 	struct commit *c = calloc(1, sizeof(*c));
@@ -538,6 +556,7 @@ int commit_open(struct commit **out, const struct commit_config *config, struct 
 		return -ENOMEM;
 	c->config = *config;
 	c->fleet = fleet;
+	c->config.incident.sources = (struct incident_sources){ fleet, sketch_of, baseline_of, peers_of };
 	c->last = &c->first;
 	c->told_last = &c->told;
 	err = store_open(&c->store, config->dir);

@@ -21,10 +21,22 @@
 
 struct incident_set;
 
+/* What else is known of a job's ranks, from sketches; any member may be NULL. Called while a verdict is
+ * made; results are the caller's (wire_sketch_free). */
+struct incident_sources {
+	void *arg;
+	int (*sketch)(void *arg, const char *job, int32_t rank, struct sketch *out); /* 0, -errno */
+	/* what is normal of its role by earlier runs */
+	int (*baseline)(void *arg, const char *job, int32_t rank, struct sketch *out);
+	/* healthy ranks of its role; their number */
+	uint32_t (*peers)(void *arg, const char *job, int32_t rank, int32_t *ranks, uint32_t max);
+};
+
 struct incident_config {
 	uint64_t gap_ns;     /* between windows of one incident */
 	uint64_t silence_ns; /* without a window until an incident is closed */
 	uint64_t memory_ns;  /* how long late windows may still join a closed one */
+	struct incident_sources sources;
 };
 
 struct incident_change {

@@ -215,11 +215,11 @@ static json_t *findings_json(const struct incident *i)
 }
 
 /* "diagnosis" is the first of "diagnoses"; the ranks of all are culprits. */
-static void put_verdicts(json_t *out, const struct incident *i, const struct incident_judgement *j,
-			 const struct cost *cost)
+static void put_verdicts(json_t *out, const struct incident_set *s, const struct incident *i,
+			 const struct incident_judgement *j, const struct cost *cost)
 {
 	struct verdict *v = calloc(VERDICTS_MAX, sizeof(*v));
-	uint32_t n = v ? verdict_make(i, j, v) : 0;
+	uint32_t n = v ? verdict_make(s, i, j, v) : 0;
 	json_t *list = json_array(), *ranks = json_object_get(out, "ranks"),
 	       *victims = json_object_get(out, "victims"), *have;
 
@@ -301,7 +301,7 @@ json_t *incident_json_make(const struct incident_set *s, const struct incident *
 	if (!out)
 		return NULL;
 	put_figures(out, i, &j, &steps);
-	put_verdicts(out, i, &j, &cost);
+	put_verdicts(out, s, i, &j, &cost);
 	json_object_set_new(out, "gpu_hours_lost", json_real(cost.hours));
 	json_object_set_new(out, "gpu_hours_per_day", json_real(cost.hours_per_day));
 	json_object_set_new(out, "signals", signals_json(i, &j));

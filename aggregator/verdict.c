@@ -8,17 +8,33 @@
 #include <string.h>
 
 #include "aggregator/text.h"
+#include "aggregator/verdict_sketch.h"
 #include "base/limits.h"
 
 /* Below it a cause is no reason to speak of a fault of its own. */
 #define SURE_ENOUGH 0.4
 /* A rank that lost at least this share of the worst rank's loss may have a fault of its own. */
 #define SECOND_SHARE 0.1
+/* Sketches are looked at of so many suspects, of so many peers, and so many peers are taken in
+ * where fewer than two sent a window. */
+#define SUSPECT_SKETCHES 4u
+#define PEER_SKETCHES	 4u
 
 struct cast {
-	const struct member *member[LIMIT_VERDICT_RANKS];
+	const struct member *member[LIMIT_VERDICT_RANKS]; /* NULL: known from its sketch alone */
 	struct diagnosis_rank rank[LIMIT_VERDICT_RANKS];
 	uint32_t count;
+};
+
+/* What a verdict is made with. */
+struct court {
+	const struct incident_sources *sources;
+	const char *job;
+	struct verdict_shelf shelf;
+	struct cast all, peers, part;
+	const struct diagnosis_rank
+	    *own; /* the first suspect's healthy steps of its last minute; or NULL */
+	const struct diagnosis_rank *baseline; /* of the suspects' role; NULL: none is known */
 };
 
 static void view_of(const struct member *m, bool calm, struct diagnosis_rank *out)
@@ -31,6 +47,8 @@ static void view_of(const struct member *m, bool calm, struct diagnosis_rank *ou
 		*out = (struct diagnosis_rank){.late_ns = -1, .gil_wait_ns = -1, .off_ns = -1};
 	out->rank = m->rank;
 	out->node = m->node;
+	if (!calm && m->flagged > out->steps && out->steps) /* more windows say the same */
+		out->steps = m->flagged < UINT32_MAX ? (uint32_t)m->flagged : UINT32_MAX;
 	if (!calm && m->signal_count) { /* of all its windows */
 		out->signal = m->signals;
 		out->signal_count = m->signal_count;
@@ -176,38 +194,67 @@ static struct diagnosis_input input_of(const struct incident_judgement *j,
 	return in;
 }
 
-static void before_of(const struct cast *c, struct diagnosis_rank *before)
+/* The suspects' own healthy steps; where everybody is slow, or nobody healthy is known, earlier
+ * runs. */
+static void before_of(const struct court *c, const struct incident_judgement *j,
+		      const struct cast *who, struct diagnosis_rank *before)
 {
 	*before = (struct diagnosis_rank){.steps = 0};
-	for (uint32_t k = 0; k < c->count && !before->steps; k++)
-		if (c->member[k]->calm)
-			view_of(c->member[k], true, before);
+	for (uint32_t k = 0; k < who->count && !before->steps; k++)
+		if (who->member[k]->calm)
+			view_of(who->member[k], true, before);
+	if (!before->steps && c->baseline && (j->kind == FINDING_UNIFORM || !c->peers.count))
+		*before = *c->baseline;
+	else if (before->steps && c->own && j->kind != FINDING_UNIFORM && who->count &&
+		 who->rank[0].rank == c->own->rank)
+		verdict_shelf_fill(before, c->own);
+	if (before->steps && c->baseline)
+		verdict_shelf_fill(before, c->baseline);
 }
 
-/* Groups of suspects by cause. Those that show no cause of their own stay with the first. */
-static uint32_t by_cause(const struct incident_judgement *j, const struct cast *all,
-			 const struct cast *peers, struct cast *part, struct verdict *out)
+static void judge_part(const struct court *c, const struct incident_judgement *j,
+		       const struct cast *who, struct verdict *v)
 {
-	uint32_t group[LIMIT_VERDICT_RANKS] = {0}, groups = 1, n = 0;
 	struct diagnosis_rank before;
 	struct diagnosis_input in;
 
-	before_of(all, &before);
-	in = input_of(j, all, peers, &before);
+	before_of(c, j, who, &before);
+	in = input_of(j, who, &c->peers, &before);
+	conclude(j, &in, who, v);
+}
+
+/* A suspect again, with what its sketch had given it. */
+static void part_add(struct court *c, uint32_t k)
+{
+	struct cast *p = &c->part;
+
+	p->member[p->count] = c->all.member[k];
+	p->rank[p->count++] = c->all.rank[k];
+}
+
+/* Groups of suspects by cause. Those that show no cause of their own stay with the first. */
+static uint32_t by_cause(struct court *c, const struct incident_judgement *j, struct verdict *out)
+{
+	uint32_t group[LIMIT_VERDICT_RANKS] = {0}, groups = 1, n = 0;
+	struct cast *all = &c->all, *part = &c->part;
+	struct diagnosis_rank before;
+	struct diagnosis_input in;
+
+	before_of(c, j, all, &before);
+	in = input_of(j, all, &c->peers, &before);
 	if (j->kind == FINDING_SLOW_RANK && all->count > 1)
 		groups = diagnosis_split(&in, group);
 	for (uint32_t g = 1; g < groups; g++) {
 		part->count = 0;
 		for (uint32_t k = 0; k < all->count; k++)
 			if (group[k] == g)
-				cast_add(part, all->member[k]);
-		before_of(part, &before);
-		in = input_of(j, part, peers, &before);
-		if (n + 1 < VERDICTS_MAX)
-			conclude(j, &in, part, &out[n + 1]);
-		if (n + 1 < VERDICTS_MAX && is_telling(&out[n + 1].diagnosis)) {
-			n++;
-			continue;
+				part_add(c, k);
+		if (n + 1 < VERDICTS_MAX) {
+			judge_part(c, j, part, &out[n + 1]);
+			if (is_telling(&out[n + 1].diagnosis)) {
+				n++;
+				continue;
+			}
 		}
 		for (uint32_t k = 0; k < all->count; k++)
 			if (group[k] == g)
@@ -216,33 +263,26 @@ static uint32_t by_cause(const struct incident_judgement *j, const struct cast *
 	part->count = 0;
 	for (uint32_t k = 0; k < all->count; k++)
 		if (!group[k])
-			cast_add(part, all->member[k]);
-	before_of(part, &before);
-	in = input_of(j, part, peers, &before);
-	conclude(j, &in, part, &out[0]);
+			part_add(c, k);
+	judge_part(c, j, part, &out[0]);
 	return n + 1;
 }
 
 /* A second fault that costs less than the first: its rank lost time of its own, for longer than a
  * moment, and shows a cause that no other has. */
-static uint32_t add_seconds(const struct incident *i, const struct incident_judgement *j,
-			    const struct cast *peers, struct cast *part, struct verdict *out,
-			    uint32_t n)
+static uint32_t add_seconds(struct court *c, const struct incident *i,
+			    const struct incident_judgement *j, struct verdict *out, uint32_t n)
 {
 	for (uint32_t k = 0; k < i->member_count && n < VERDICTS_MAX; k++) {
 		const struct member *m = &i->members[k];
-		struct diagnosis_rank before;
-		struct diagnosis_input in;
 		uint32_t same = 0;
 
 		if (!INCIDENT_REASON(m, WINDOW_SELF) || incident_is_culprit(i, j, m) || !m->slow ||
 		    m->self_excess_ns < SECOND_SHARE * j->worst || !incident_is_lasting(i, m))
 			continue;
-		part->count = 0;
-		cast_add(part, m);
-		before_of(part, &before);
-		in = input_of(j, part, peers, &before);
-		conclude(j, &in, part, &out[n]);
+		c->part.count = 0;
+		cast_add(&c->part, m);
+		judge_part(c, j, &c->part, &out[n]);
 		while (same < n && out[same].diagnosis.cause != out[n].diagnosis.cause)
 			same++;
 		if (same == n && is_telling(&out[n].diagnosis))
@@ -251,24 +291,98 @@ static uint32_t add_seconds(const struct incident *i, const struct incident_judg
 	return n;
 }
 
-uint32_t verdict_make(const struct incident *i, const struct incident_judgement *j,
-		      struct verdict *out)
+/* ---- sketches ---- */
+
+static const struct diagnosis_rank *sketch_of(struct court *c, int32_t rank)
 {
-	struct cast *casts = calloc(3, sizeof(*casts)), *all = casts, *peers = casts + 1,
-		    *part = casts + 2;
+	struct sketch *room = c->sources->sketch ? verdict_shelf_room(&c->shelf) : NULL;
+
+	if (!room || c->sources->sketch(c->sources->arg, c->job, rank, room))
+		return NULL;
+	return verdict_shelf_take(&c->shelf);
+}
+
+static bool is_in(const struct cast *c, int32_t rank)
+{
+	for (uint32_t k = 0; k < c->count; k++)
+		if (c->rank[k].rank == rank)
+			return true;
+	return false;
+}
+
+/* Healthy ranks that sent no window: their last minute stands for them. */
+static void more_peers(struct court *c, const struct incident *i,
+		       const struct incident_judgement *j)
+{
+	int32_t ranks[PEER_SKETCHES];
+	uint32_t n = 0;
+
+	if (c->sources->peers && c->all.count && c->peers.count < 2)
+		n = c->sources->peers(c->sources->arg, c->job, c->all.rank[0].rank, ranks,
+				      PEER_SKETCHES);
+	for (uint32_t k = 0; k < n && k < PEER_SKETCHES; k++) {
+		const struct diagnosis_rank *r;
+
+		if (is_in(&c->all, ranks[k]) || is_in(&c->peers, ranks[k]) ||
+		    c->peers.count == LIMIT_VERDICT_RANKS)
+			continue;
+		r = sketch_of(c, ranks[k]);
+		if (r && r->steps)
+			c->peers.rank[c->peers.count++] = *r;
+	}
+}
+
+static void add_sketches(struct court *c, const struct incident *i,
+			 const struct incident_judgement *j)
+{
+	bool slow_rank = j->kind == FINDING_SLOW_RANK || j->kind == FINDING_HANG;
+	struct sketch *room;
+
+	for (uint32_t k = 0; k < c->all.count && k < SUSPECT_SKETCHES; k++) {
+		const struct diagnosis_rank *r = sketch_of(c, c->all.rank[k].rank);
+
+		if (r) { /* its profile is of its healthy steps, and so is no evidence of the fault
+			  */
+			c->all.rank[k].setting = r->setting;
+			c->all.rank[k].setting_count = r->setting_count;
+			c->own = k ? c->own : r;
+		}
+	}
+	for (uint32_t k = 0; k < c->peers.count && k < PEER_SKETCHES; k++) {
+		const struct diagnosis_rank *r = sketch_of(c, c->peers.rank[k].rank);
+
+		if (r)
+			verdict_shelf_fill(&c->peers.rank[k], r);
+	}
+	if (slow_rank)
+		more_peers(c, i, j);
+	room = c->sources->baseline && c->all.count ? verdict_shelf_room(&c->shelf) : NULL;
+	if (room && !c->sources->baseline(c->sources->arg, c->job, c->all.rank[0].rank, room))
+		c->baseline = verdict_shelf_take(&c->shelf);
+}
+
+uint32_t verdict_make(const struct incident_set *s, const struct incident *i,
+		      const struct incident_judgement *j, struct verdict *out)
+{
+	struct court *c = calloc(1, sizeof(*c));
 	uint32_t n;
 
-	if (!casts)
+	if (!c)
 		return 0;
-	find_suspects(i, j, all);
+	verdict_shelf_init(&c->shelf);
+	c->sources = &s->config.sources;
+	c->job = i->row.job;
+	find_suspects(i, j, &c->all);
 	if (j->kind == FINDING_SLOW_RANK || j->kind == FINDING_HANG)
-		find_peers(i, j, peers);
-	n = by_cause(j, all, peers, part, out);
+		find_peers(i, j, &c->peers);
+	add_sketches(c, i, j);
+	n = by_cause(c, j, out);
 	if (j->kind == FINDING_SLOW_RANK && !strcmp(j->symptom, "slow_rank"))
-		n = add_seconds(i, j, peers, part, out, n);
+		n = add_seconds(c, i, j, out, n);
 	if (j->finding)
 		take_finding(j->finding, &out[0]);
-	free(casts);
+	verdict_shelf_fini(&c->shelf);
+	free(c);
 	return n;
 }
 

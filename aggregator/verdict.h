@@ -20,9 +20,10 @@ struct verdict {
 	uint64_t begin_unix_ns; /* of its ranks' first slow window; 0 not known */
 };
 
-/* out: VERDICTS_MAX. The number of verdicts, the weightiest first; 0: no memory. */
-uint32_t verdict_make(const struct incident *i, const struct incident_judgement *j,
-		      struct verdict *out);
+/* s: for its sources of sketches. out: VERDICTS_MAX. The number of verdicts, the weightiest first;
+ * 0: no memory. */
+uint32_t verdict_make(const struct incident_set *s, const struct incident *i,
+		      const struct incident_judgement *j, struct verdict *out);
 json_t *verdict_json(const struct verdict *v);
 
 #endif

@@ -14,6 +14,8 @@
 #define MATTERS_SHARE 0.002
 /* One name's part of what single kernels cost, for it to be named. */
 #define CULPRIT_SHARE 0.25
+/* So many times the launches are more work. */
+#define MORE_LAUNCHES 1.02
 /* Healthy GPUs of one type agree within so much. */
 #define EQUAL_RATIO 0.01
 #define KERNELS_MAX 512u
@@ -201,6 +203,22 @@ static bool has_word(const struct os_signal *s, const char *word)
 	return strstr(s->name, word) || strstr(s->subject, word);
 }
 
+/* A clock that was low from the beginning is as usual, but not as the peers'. */
+static bool is_low(const struct diagnosis_view *v, const struct os_signal *s)
+{
+	const struct os_signal_info *clock = os_signal_info(OS_SIGNAL_GPU_SM_CLOCK);
+	double list[64];
+	uint32_t n = 0;
+
+	if (strcmp(s->name, clock->name) || v->in->kind == FINDING_UNIFORM)
+		return false;
+	for (uint32_t i = 0; i < v->in->peer_count && n < 64; i++)
+		for (uint32_t k = 0; k < v->in->peer[i].signal_count && n < 64; k++)
+			if (!strcmp(v->in->peer[i].signal[k].name, clock->name))
+				list[n++] = v->in->peer[i].signal[k].value;
+	return n && s->value < median_of(list, n) * (1 - clock->raised);
+}
+
 /* The raised telemetry that names why a GPU is slow, by weight of what it says. */
 static const struct os_signal *telemetry(const struct diagnosis_view *v, enum finding_cause *cause,
 					 bool *known)
@@ -222,7 +240,8 @@ static const struct os_signal *telemetry(const struct diagnosis_view *v, enum fi
 		for (uint32_t i = 0; i < v->who->signal_count; i++) {
 			const struct os_signal *s = &v->who->signal[i];
 
-			if (strncmp(s->name, "gpu_", 4) || !(s->flags & OS_SIGNAL_RAISED) ||
+			if (strncmp(s->name, "gpu_", 4) ||
+			    !(s->flags & OS_SIGNAL_RAISED || is_low(v, s)) ||
 			    !has_word(s, words[w].word))
 				continue;
 			*cause = words[w].cause;
@@ -410,6 +429,11 @@ static void more_launches(struct diagnosis_view *v, const struct pair *p, uint32
 		}
 	if (mine <= base || extra < MATTERS_SHARE * whole)
 		return;
+	/* a few steps of a window may have kernels of their neighbours; the steps' own count
+	 * decides */
+	if (v->mine[FIGURE_KERNELS] >= 0 && v->base[FIGURE_KERNELS] >= 0 &&
+	    v->mine[FIGURE_KERNELS] < MORE_LAUNCHES * v->base[FIGURE_KERNELS])
+		return;
 	c = diagnosis_add(v,
 			  v->in->kind == FINDING_UNIFORM ? CAUSE_SW_KERNELS : CAUSE_IMBALANCE_INPUT,
 			  POOL_COMPUTE, extra, 0.7);
@@ -469,7 +493,7 @@ void diagnosis_gpu_look(struct diagnosis_view *v)
 		snprintf(how, sizeof(how), "kernels take %s per step, %s %s",
 			 diagnosis_text_ms(v->mine[FIGURE_COMPUTE], &a),
 			 diagnosis_text_ms(v->base[FIGURE_COMPUTE], &b),
-			 v->in->kind == FINDING_UNIFORM ? "before" : "on its peers");
+			 v->past ? "before" : "on its peers");
 		slow_gpu(v, v->pool_ns[POOL_COMPUTE], how);
 		diagnosis_missing(v->out,
 				  "kernels by name of rank %d or of its peers: whether one of them "
@@ -483,7 +507,7 @@ void diagnosis_gpu_look(struct diagnosis_view *v)
 		snprintf(c->text, sizeof(c->text), "copies take %s per step, %s %s",
 			 diagnosis_text_ms(v->mine[FIGURE_COPY], &a),
 			 diagnosis_text_ms(v->base[FIGURE_COPY], &b),
-			 v->in->kind == FINDING_UNIFORM ? "before" : "on its peers");
+			 v->past ? "before" : "on its peers");
 		snprintf(c->because, sizeof(c->because), "%s", c->text);
 		pcie(v, c);
 	}

@@ -10,8 +10,9 @@
 
 #define FOLLOW	      0.05 /* of the noise, per push, by which a location follows */
 #define RESIDUAL_MOST 15.0f
-#define END_EVIDENCE  9.2 /* log of 10,000 to 1 */
+#define END_EVIDENCE  9.2 /* log of 10,000 to 1, and as much more as the stretch has steps to err */
 #define STRETCH_LEAST 5
+#define PLAIN_LEAST   0.10
 #define END_STEP_MOST 3.0 /* of it from one step: no stretch ends by one good step */
 /* False flags per hour of a larger group are held to those of a group of this size. */
 #define GROUP_FREE 8.0
@@ -21,7 +22,7 @@
 void peers_config_default(struct peers_config *c)
 {
 	*c = (struct peers_config){ .mode = PEERS_ROBUST,
-				    .windows = { 5, 10, 20, 50, 200, 1000 },
+				    .windows = { 3, 5, 10, 20, 50, 200, 1000 },
 				    .false_per_member_hour = 1e-3,
 				    .k = 2,
 				    .w = 100 };
@@ -31,6 +32,8 @@ static uint32_t depth_of(const struct peers_config *c)
 {
 	uint32_t longest = 5;
 
+	if (c->pushes)
+		return c->pushes > PEERS_WINDOW_MOST ? PEERS_WINDOW_MOST : c->pushes < 20 ? 20 : c->pushes;
 	for (uint32_t i = 0; i < PEERS_WINDOWS && c->windows[i]; i++)
 		if (c->windows[i] > longest)
 			longest = c->windows[i];
@@ -244,12 +247,31 @@ static void measure(struct peers *p, enum peers_measure q, uint32_t member)
 	double excess = begin < end ? peers_excess(p, s, member, m->base, begin, end) : NAN;
 
 	if (!isnan(excess)) {
-		m->flag.score *= m->flag.excess > 0 ? excess / m->flag.excess : 1;
-		m->flag.excess = excess;
+		m->flag.score *= excess / m->height;
+		m->height = excess;
+		/* the residuals of a pair are logarithms */
+		m->flag.excess = p->n == 2 && q == PEERS_SELF ? expm1(excess) : excess;
 	}
 	m->flag.excess_ns = m->flag.excess *
 			    (q == PEERS_LATE ? p->step_ns : level_over(p, begin, end));
 	m->flag.last_step = p->step[peers_at(p, m->last)];
+}
+
+/* One bad step has an echo of a few, each less than the one before, so a short stretch isn't told before
+ * it is longer; unless it is level, and far beyond all noise. */
+static bool plain(struct peers *p, struct peers_series *s, uint32_t member, double base, uint64_t first,
+		  double threshold)
+{
+	double least = INFINITY, most = -INFINITY;
+
+	for (uint64_t t = first; t <= p->pushes; t++) {
+		double v = above(p, s, member, base, t);
+
+		least = v < least ? v : least;
+		most = v > most ? v : most;
+	}
+	return p->pushes - first >= 2 && least > 0.7 * most && least > PLAIN_LEAST &&
+	       least > 2 * threshold;
 }
 
 void peers_open(struct peers *p, enum peers_measure q, uint32_t member, uint32_t length, double base,
@@ -272,13 +294,15 @@ void peers_open(struct peers *p, enum peers_measure q, uint32_t member, uint32_t
 			first = t;
 		}
 	}
-	if (end - first < STRETCH_LEAST && first > 0)
-		return; /* one bad step has an echo of a few; what is slow still is so a step later */
+	if ((length < STRETCH_LEAST || end - first < STRETCH_LEAST) &&
+	    !plain(p, s, member, base, end - length > first ? end - length : first, threshold))
+		return;
 	for (uint64_t t = end - length; t < end; t++)
 		steps += p->weight[peers_at(p, t)];
 	m->open = true;
 	s->open++;
 	m->base = base;
+	m->height = excess;
 	m->cusum = 0;
 	m->first = first;
 	m->last = p->pushes;
@@ -314,7 +338,7 @@ static void follow(struct peers *p, enum peers_measure q)
 
 	for (uint32_t i = 0; i < p->n && s->open; i++) {
 		struct peers_member *m = &s->member[i];
-		double e = m->flag.excess, v;
+		double e = m->height, v;
 
 		if (!m->open)
 			continue;
@@ -326,7 +350,7 @@ static void follow(struct peers *p, enum peers_measure q)
 		if (m->cusum <= 0) {
 			m->cusum = 0;
 			m->last = p->pushes;
-		} else if (m->cusum > END_EVIDENCE) {
+		} else if (m->cusum > END_EVIDENCE + log((double)(m->last - m->first + 1))) {
 			close_flag(p, q, i);
 		}
 	}
@@ -365,6 +389,8 @@ static double locate(struct peers *p, struct peers_series *s, uint32_t i, double
 	double noise = s->noise.scale[0], away;
 	uint32_t n = 0;
 
+	if (!m->open)
+		peers_noise_step(&s->noise, r - m->location);
 	if (p->pushes < PEERS_WARM || noise <= 0) {
 		for (uint64_t t = 0; t <= p->pushes && t < PEERS_WARM; t++) {
 			float v = s->residual[(size_t)t * p->n + i];
@@ -411,6 +437,7 @@ static void quantiles(struct peers *p)
 
 		chance *= p->n > GROUP_FREE ? GROUP_FREE / p->n : 1;
 		p->quantile[w] = peers_noise_gauss(chance);
+		p->evidence[w] = -log(chance);
 	}
 }
 

@@ -25,7 +25,7 @@
 #include "analysis/finding.h"
 
 #define PEERS_MEMBERS_MAX 1024u
-#define PEERS_WINDOWS	  6u
+#define PEERS_WINDOWS	  7u
 #define PEERS_WINDOW_MOST 1100u /* pushes kept per member: 20 bytes each */
 
 enum peers_mode { PEERS_ROBUST = 0, PEERS_SYSOM = 1 };
@@ -37,11 +37,13 @@ enum peers_measure {
 
 struct peers_config {
 	enum peers_mode mode;
-	uint32_t windows[PEERS_WINDOWS]; /* steps; ascending, 0 ends the list; default 5, 10, 20, 50, 200, 1000 */
+	uint32_t windows[PEERS_WINDOWS]; /* steps; ascending, 0 ends the list; default 3, 5, 10, 20, 50, 200, 1000 */
 	double false_per_member_hour;	 /* what the thresholds are corrected to; default 1e-3 */
 	double least[PEERS_MEASURES];	 /* excess, of a step, below which nothing is told; default 0 */
 	double k;			 /* sysom mode */
 	uint32_t w;
+	uint32_t pushes; /* kept; 0: as many as the longest window has steps, and its past. Fewer do where a
+			  * push stands for several steps; a window that does not fit is left out */
 };
 void peers_config_default(struct peers_config *c);
 

@@ -1,7 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 analysis_SRCS += analysis/peers.c analysis/peers_noise.c analysis/peers_sysom.c analysis/peers_test.c \
-	analysis/workers.c analysis/workers_level.c analysis/workers_tell.c
+	analysis/workers.c analysis/workers_level.c analysis/workers_tell.c analysis/roles.c
 BENCH += bench_peers
 bench_peers_SRCS := tests/bench/bench_peers.c cli/replay_csv.c
 bench_peers_USES := analysis base
 bench_peers_LDLIBS := -lz -lzstd
+UNIT += test_peers
+test_peers_USES := analysis base
+test_peers_LDLIBS := -lcmocka
+UNIT += test_roles
+test_roles_USES := analysis base
+test_roles_LDLIBS := -lcmocka
+SCRIPTS_TEST += tests/e2e/replay_workers.py

@@ -24,12 +24,11 @@
 #endif
 #include "bpf/python.h"
 #include "bpf/sampler_format.h"
+#include "bpf/task_number.h"
 #include "bpf/unwind.h"
 
 /* Set before loading. */
-const volatile __u32 sampler_pid_ns = 0; /* inode of the daemon's PID namespace; 0: the first */
-const volatile __u32 sampler_pid_ns_level = 0; /* its depth */
-const volatile __u64 sampler_pid_ns_dev = 0;
+const volatile __u64 sampler_pid_ns_dev = 0; /* of the daemon's PID namespace (task_number.h) */
 const volatile bool sampler_python = false;
 const volatile __u32 sampler_ring_bytes = 0;
 
@@ -144,35 +143,18 @@ static __always_inline struct sampler_scratch *scratch_get(void)
 	return bpf_map_lookup_elem(&scratch, &zero);
 }
 
-/* A task's number in the daemon's PID namespace; 0 where it has none. */
-static __always_inline __u32 task_number(struct task_struct *task)
-{
-	struct pid *pid = BPF_CORE_READ(task, thread_pid);
-	struct upid upid = {};
-	char *at;
-
-	if (!pid || BPF_CORE_READ(pid, level) < sampler_pid_ns_level)
-		return 0;
-	at = (char *)pid + bpf_core_field_offset(struct pid, numbers) +
-	     sampler_pid_ns_level * bpf_core_type_size(struct upid);
-	if (bpf_probe_read_kernel(&upid, sizeof(upid), at) ||
-	    BPF_CORE_READ(upid.ns, ns.inum) != sampler_pid_ns)
-		return 0;
-	return (__u32)upid.nr;
-}
-
 /* tgid << 32 | tid of the current task as the daemon's PID namespace has them; 0: not in it. */
 static __always_inline __u64 current_identity(struct task_struct *task)
 {
 	__u32 pid, tid;
 
-	if (!sampler_pid_ns)
+	if (!task_number_ns)
 		return bpf_get_current_pid_tgid();
 #ifndef SAMPLER_TAIL
 	struct bpf_pidns_info info = {};
 
 	/* refuses a task in a namespace below ours */
-	if (!bpf_get_ns_current_pid_tgid(sampler_pid_ns_dev, sampler_pid_ns, &info, sizeof(info)))
+	if (!bpf_get_ns_current_pid_tgid(sampler_pid_ns_dev, task_number_ns, &info, sizeof(info)))
 		return (__u64)info.tgid << 32 | info.pid;
 #endif
 	pid = task_number(BPF_CORE_READ(task, group_leader));

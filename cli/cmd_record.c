@@ -38,6 +38,7 @@ enum {
 	OPT_FRACTION,
 	OPT_BLOCKED,
 	OPT_DEBUGINFOD,
+	OPT_SYMBOLS,
 	OPT_NO_WAIT
 };
 
@@ -50,6 +51,7 @@ struct record_args {
 	long rank;
 	bool have_rank, json, debuginfod, no_wait;
 	const char *format;
+	const char *symbols; /* URL of an aggregator; NULL: names from the files here alone */
 	double seconds; /* 0: until the command ends, or Ctrl-C */
 	char **command; /* NULL: none */
 };
@@ -96,6 +98,7 @@ static const char help_text[] =
     "      --group name|thread|none     below the root: threads by name (default), each, together\n"
     "      --blocked                    folded: nanoseconds off the CPU, not on it\n"
     "      --debuginfod                 ask the servers of DEBUGINFOD_URLS for symbols\n"
+    "      --symbols URL                and this aggregator for what the files here cannot name\n"
     "  -j, --json                       print what was recorded as JSON\n"
     "  -h, --help                       print this\n\n"
     "Ctrl-C ends early and writes what there is. Without the rights for BPF (root, or CAP_BPF "
@@ -128,6 +131,7 @@ static const struct option long_options[] = {
     {"group", required_argument, NULL, OPT_GROUP},
     {"blocked", no_argument, NULL, OPT_BLOCKED},
     {"debuginfod", no_argument, NULL, OPT_DEBUGINFOD},
+    {"symbols", required_argument, NULL, OPT_SYMBOLS},
     {"json", no_argument, NULL, 'j'},
     {"help", no_argument, NULL, 'h'},
     {NULL, 0, NULL, 0},
@@ -218,6 +222,7 @@ static int parse_numbers(struct record_args *a, int c, const char *text)
 /* 0, 1 after --help, -EINVAL. */
 static int parse_one(struct record_args *a, int c)
 {
+	struct client aggregator;
 	int r;
 
 	switch (c) {
@@ -258,6 +263,11 @@ static int parse_one(struct record_args *a, int c)
 		return 0;
 	case OPT_DEBUGINFOD:
 		a->debuginfod = true;
+		return 0;
+	case OPT_SYMBOLS:
+		a->symbols = optarg;
+		if (client_init_url(&aggregator, optarg))
+			return bad("--symbols", optarg, "an http:// or https:// URL is wanted");
 		return 0;
 	case OPT_MODE:
 		return parse_mode(a, optarg);
@@ -553,6 +563,27 @@ static void tell(const struct recording *r, const struct profile_counts *n)
 		fprintf(to, "this kernel lacks: %s\n", s->missing);
 }
 
+/* A frame without a name is no reason to write nothing. */
+static int ask_aggregator(const char *url, struct profile_names *names)
+{
+	struct symbol_client *symbols;
+	struct client_error e;
+	struct client c;
+	int err = client_init_url(&c, url);
+
+	if (!err)
+		err = symbol_client_open(&symbols, &c);
+	if (err)
+		return err;
+	err = profile_names_ask(names, symbols, &e);
+	symbol_client_close(symbols);
+	if (err < 0 && err != -ENOMEM)
+		fprintf(stderr, "sysom record: no names from %s: %s\n", term_safe(url, 100),
+			term_safe(e.why, 300));
+	return err == -ENOMEM ? err : 0;
+}
+
+
 static int write_profile(struct recording *r)
 {
 	struct symbol_resolver_options o = {.debuginfod = r->a->debuginfod};
@@ -594,6 +625,8 @@ static int write_profile(struct recording *r)
 	if (err)
 		fprintf(stderr, "sysom record: no symbols: %s\n", strerror(-err));
 	err = profile_names_open(&names, &r->total, resolver, "/proc");
+	if (!err && a->symbols)
+		err = ask_aggregator(a->symbols, names);
 	if (!err)
 		err = profile_out_write(&a->out, &r->total, names);
 	profile_names_close(names);

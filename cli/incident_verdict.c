@@ -8,10 +8,21 @@
 
 #define LABEL_COLUMNS 12u
 #define CONFIDENCE_BAR 10u
+#define VERDICTS_SHOWN 8u
 
 const char *incident_verdict_line(const json_t *line)
 {
 	return json_is_string(line) ? json_string_value(line) : jsonget_text(line, "text");
+}
+
+const json_t *incident_verdict_at(const json_t *in, size_t k)
+{
+	const json_t *list = json_object_get(in, "diagnoses"), *d;
+
+	d = json_array_size(list) ? json_array_get(list, k) :
+	    k			  ? NULL :
+				    json_object_get(in, "diagnosis");
+	return json_is_object(d) && k < VERDICTS_SHOWN ? d : NULL;
 }
 
 const char *incident_verdict_hours(double hours)
@@ -41,15 +52,12 @@ static void print_lines(FILE *to, const char *label, const json_t *lines, unsign
 	}
 }
 
-void incident_verdict_print(FILE *to, const json_t *in, unsigned columns)
+static void print_one(FILE *to, const json_t *d, unsigned columns)
 {
-	const json_t *d = json_object_get(in, "diagnosis");
 	double confidence = jsonget_number(d, "confidence"), lost = jsonget_number(d, "gpu_hours_lost");
 	double per_day = jsonget_number(d, "gpu_hours_per_day");
 	char text[256];
 
-	if (!json_is_object(d))
-		return;
 	if (*jsonget_text(d, "summary")) {
 		fputs(term_style(TERM_BOLD), to);
 		term_wrap(to, LABEL_COLUMNS, "verdict", jsonget_text(d, "summary"), columns);
@@ -77,4 +85,12 @@ void incident_verdict_print(FILE *to, const json_t *in, unsigned columns)
 	print_lines(to, "ruled out", json_object_get(d, "ruled_out"), columns);
 	print_lines(to, "not known", json_object_get(d, "missing"), columns);
 	fputc('\n', to);
+}
+
+void incident_verdict_print(FILE *to, const json_t *in, unsigned columns)
+{
+	const json_t *d;
+
+	for (size_t k = 0; (d = incident_verdict_at(in, k)); k++)
+		print_one(to, d, columns);
 }

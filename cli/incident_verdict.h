@@ -10,6 +10,9 @@
 /* What is said of one line of evidence: its text, or itself where it is a text. Borrowed. */
 const char *incident_verdict_line(const json_t *line);
 const char *incident_verdict_hours(double gpu_hours); /* "19.2", "0.4" */
+/* The k-th diagnosis, the one of the incident first; several unrelated faults have one each. NULL: no
+ * more. Borrowed. */
+const json_t *incident_verdict_at(const json_t *incident, size_t k);
 /* Nothing where there is no diagnosis; columns wide. */
 void incident_verdict_print(FILE *to, const json_t *incident, unsigned columns);
 

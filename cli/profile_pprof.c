@@ -4,6 +4,7 @@
 #include "cli/profile_pprof.h"
 
 #include <errno.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <zlib.h>
@@ -183,6 +184,40 @@ static int make_mappings(struct writer *w)
 	return 0;
 }
 
+static bool is_library(const char *path)
+{
+	const char *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path;
+	const char *so = strstr(base, ".so");
+
+	return *base == '[' || !*base || (so && (!so[3] || so[3] == '.'));
+}
+
+/* pprof takes the first mapping for the main program: the file, no library, that most of the time has on
+ * its stacks. Without one: the first. */
+static uint32_t main_object(const struct stack_batch *b)
+{
+	uint64_t *weight = calloc(b->object_count + 1, sizeof(*weight));
+	uint32_t best = 0;
+
+	for (uint32_t i = 0; weight && i < b->sample_count; i++) {
+		const struct stack *st = &b->stacks[b->samples[i].stack];
+
+		for (uint32_t k = 0; k < st->count; k++) {
+			const struct stack_frame *f = &b->frames[st->first + k];
+
+			if (f->kind == STACK_FRAME_NATIVE)
+				weight[f->object] += b->samples[i].weight_ns;
+		}
+	}
+	if (b->object_count && is_library(stack_batch_text(b, b->objects[0].path)) && weight)
+		weight[0] = 0;
+	for (uint32_t i = 1; weight && i < b->object_count; i++)
+		if (!is_library(stack_batch_text(b, b->objects[i].path)) && weight[i] > weight[best])
+			best = i;
+	free(weight);
+	return best;
+}
+
 struct samples {
 	Sysom__Pprof__Sample *sample, **list;
 	Sysom__Pprof__Label *labels, **label_list;
@@ -262,6 +297,7 @@ static int write_profile(struct writer *w, Sysom__Pprof__Profile *p, FILE *to)
 	static char empty[1];
 	uint8_t *data = NULL;
 	size_t bytes = 0;
+	uint32_t first = main_object(w->b);
 	int err = -ENOMEM;
 
 	if (!lists)
@@ -276,8 +312,11 @@ static int write_profile(struct writer *w, Sysom__Pprof__Profile *p, FILE *to)
 		*at++ = &w->location[i];
 	p->mapping = (Sysom__Pprof__Mapping **)at;
 	p->n_mapping = w->b->object_count;
+	if (w->b->object_count)
+		*at++ = &w->mapping[first];
 	for (uint32_t i = 0; i < w->b->object_count; i++)
-		*at++ = &w->mapping[i];
+		if (i != first)
+			*at++ = &w->mapping[i];
 	p->string_table = (char **)at;
 	p->n_string_table = w->strings.count + 1;
 	*at++ = empty;

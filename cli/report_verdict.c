@@ -41,17 +41,10 @@ static void put_figure(FILE *to, const char *label, const char *value)
 	fputs("</b></div>\n", to);
 }
 
-void report_verdict_put(FILE *to, const json_t *in)
+static void put_one(FILE *to, const json_t *d)
 {
-	const json_t *d = json_object_get(in, "diagnosis");
 	double lost = jsonget_number(d, "gpu_hours_lost"), per_day = jsonget_number(d, "gpu_hours_per_day");
 
-	fputs("<section class=\"verdict\" id=\"verdict\">\n<h2>Verdict</h2>\n", to);
-	if (!json_is_object(d)) {
-		fputs("<p class=\"dim\">No diagnosis: the aggregator has not made one of this incident."
-		      "</p>\n</section>\n", to);
-		return;
-	}
 	fputs("<p class=\"summary\">", to);
 	escape_html(to, *jsonget_text(d, "summary") ? jsonget_text(d, "summary") :
 						      jsonget_text(d, "title"));
@@ -77,5 +70,20 @@ void report_verdict_put(FILE *to, const json_t *in)
 	put_lines(to, "Evidence", "evidence", json_object_get(d, "evidence"));
 	put_lines(to, "Ruled out", "ruled-out", json_object_get(d, "ruled_out"));
 	put_lines(to, "Missing", "missing", json_object_get(d, "missing"));
-	fputs("</section>\n", to);
+}
+
+void report_verdict_put(FILE *to, const json_t *in)
+{
+	const json_t *d;
+	size_t k;
+
+	for (k = 0; (d = incident_verdict_at(in, k)); k++) {
+		fprintf(to, "<section class=\"verdict\"%s>\n<h2>%s</h2>\n", k ? "" : " id=\"verdict\"",
+			k ? "Another fault" : "Verdict");
+		put_one(to, d);
+		fputs("</section>\n", to);
+	}
+	if (!k)
+		fputs("<p class=\"dim\">No diagnosis: the aggregator has not made one of this incident."
+		      "</p>\n", to);
 }

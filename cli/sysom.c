@@ -91,13 +91,14 @@ static const struct command commands[] = {
 	{ .name = "diff", .run = cmd_diff_main,
 	  .flags = OPTION_JSON | OPTION_URL | OPTION_JOB | OPTION_LIMIT, .args = "A B", .args_min = 2,
 	  .args_max = 2, .summary = "two runs, builds or ranks side by side",
-	  .detail = "A and B: an incident's id (its culprit), ID:RANK, a window's file, a trace file as\n"
-		    "sysom replay events reads it (events as CSV, Kineto JSON), or a profile (folded stacks,\n"
-		    "pprof). Compares what both have: steps, how many are flagged, spans, kernels by name\n"
-		    "with the template arguments that changed, functions. --limit is of rows in each table.\n",
+	  .detail = "A and B: an incident's id (its culprit), ID:RANK, a window's file, a trace file\n"
+		    "as sysom replay events reads it (events as CSV, Kineto JSON), or a profile\n"
+		    "(folded stacks, pprof). Compares what both have: steps, how many are flagged,\n"
+		    "spans, kernels by name with the template arguments that changed, functions.\n"
+		    "--limit is of rows in each table.\n",
 	  .examples = "  sysom diff 1234abcd:5 1234abcd:4\n"
 		      "  sysom diff before/rank0.json.gz after/rank0.json.gz\n"
-		      "  sysom diff healthy.folded slow.folded --json | jq '.functions[] | select(.flagged)'\n" },
+		      "  sysom diff healthy.folded slow.folded --json | jq .functions\n" },
 	{ .name = "wait-incident", .run = cmd_wait_main,
 	  .flags = OPTION_JSON | OPTION_URL | OPTION_JOB | OPTION_STATE | OPTION_TIMEOUT | OPTION_ANY,
 	  .args = "", .summary = "wait until an incident is closed and print its id",

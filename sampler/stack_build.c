@@ -151,6 +151,14 @@ static void native_frames(struct stack_build *b, const struct sampler_stack *hea
 	}
 }
 
+/* The code object was freed since the sample and its place is a module's now: the interpreter calls a
+ * module's code from C alone, so that its frame begins an entry, or is the outermost. */
+static bool is_reused(const struct python_frame *f, bool outermost, const char *function)
+{
+	return !outermost && !(f->flags & PYTHON_FRAME_ENTRY) && !strcmp(function, "<module>");
+}
+
+
 static void python_frames(struct stack_build *b, const struct sampler_stack *head,
 			  struct process *process, struct build *w)
 {
@@ -171,7 +179,8 @@ static void python_frames(struct stack_build *b, const struct sampler_stack *hea
 		to->kind = STACK_FRAME_PYTHON;
 		if (!from[i].code)
 			continue;
-		if (!readable || python_names_find(process->names, &reader, &from[i], &name)) {
+		if (!readable || python_names_find(process->names, &reader, &from[i], &name) ||
+		    is_reused(&from[i], i + 1 == head->count, name.function)) {
 			b->unnamed++;
 			to->object = b->batch ? string_of(b, "?") : 0;
 			continue;

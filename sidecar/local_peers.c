@@ -311,6 +311,7 @@ static void advance(struct local_peers *l, struct group *g)
 static void push(struct local_peers *l, struct member *m, const struct step *s, bool used)
 {
 	struct peer_step *to = &m->ring[m->count++ % RING];
+	uint32_t n = s->work_count;
 
 	if (m->count - m->head > RING) {
 		m->head = m->count - RING;
@@ -319,8 +320,12 @@ static void push(struct local_peers *l, struct member *m, const struct step *s, 
 	*to = (struct peer_step){ .end_ns = s->end_ns, .latency_ns = (double)s->latency_ns,
 				  .self_ns = (double)s->self_ns, .used = used && s->kernels };
 	to->work[0] = s->launches;
+	/* whether a copy falls into this step or its neighbour is chance: where nobody says what a step's
+	 * work is, its launches, blocks and the bytes of its collectives are */
+	if (s->source != STEP_SOURCE_EXPLICIT && n > STEP_WORK_COPY_BYTES)
+		n = STEP_WORK_COPY_BYTES;
 	for (uint32_t i = 0; i < STEP_WORK_MAX; i++)
-		to->work[i + 1] = i < s->work_count ? s->work[i] : 0;
+		to->work[i + 1] = i < n ? s->work[i] : 0;
 }
 
 void local_peers_step(struct local_peers *l, uint32_t slot, uint64_t key, const struct step *s,

@@ -65,13 +65,16 @@ static enum lock_kind lock_of(const struct stack_batch *b, const struct stack *s
 	while (i < s->kernel_count && is_lock(kernel_name(b, s, i), &kind))
 		i++;
 	*place = '\0';
-	if (kind && i < s->kernel_count)
-		snprintf(place, NEIGHBOURS_PLACE_BYTES, i + 1 < s->kernel_count ? "%.28s in %.28s" : "%.28s",
-			 kernel_name(b, s, i), i + 1 < s->kernel_count ? kernel_name(b, s, i + 1) : "");
+	if (kind && i + 1 < s->kernel_count)
+		snprintf(place, NEIGHBOURS_PLACE_BYTES, "%.28s in %.28s", kernel_name(b, s, i),
+			 kernel_name(b, s, i + 1));
+	else if (kind && i < s->kernel_count)
+		snprintf(place, NEIGHBOURS_PLACE_BYTES, "%.28s", kernel_name(b, s, i));
 	return kind;
 }
 
-static struct neighbours_row *find_row(struct neighbours *n, uint32_t since, const struct neighbours_row *r)
+static struct neighbours_row *find_row(struct neighbours *n, uint32_t since,
+				       const struct neighbours_row *r)
 {
 	for (uint32_t k = since; k < n->count; k++) {
 		struct neighbours_row *o = &n->row[(n->first + k) % NEIGHBOURS_ROWS];
@@ -162,7 +165,8 @@ static void see_other(struct view *v, const struct neighbours_row *r)
 	}
 	if (!o)
 		return;
-	if (r->cpu < CPUS - 1 && v->own_cpu_ns[r->cpu] >= OWN_CPU_SHARE * v->own_ns)
+	if (r->cpu < CPUS - 1 && v->own_ns > 0 &&
+	    v->own_cpu_ns[r->cpu] >= OWN_CPU_SHARE * v->own_ns)
 		o->cpu_ns += (double)r->ns;
 	if (r->lock && v->lock_ns[r->lock] > 0)
 		o->lock_ns[r->lock] += (double)r->ns;

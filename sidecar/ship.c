@@ -23,6 +23,8 @@
 #define SHIP_PEER_STEPS 64u
 /* While a rank stays slow among its peers, a window so often. */
 #define SHIP_PEER_AGAIN_NS 60000000000ull
+/* The second one sooner: by then all ticks have been sampled for a while. */
+#define SHIP_PEER_SECOND_NS 6000000000ull
 /* And beats at a suspect's pace, all ticks sampled, for so long from when it is found. */
 #define SHIP_PEER_SUSPECT_NS 30000000000ull
 
@@ -406,7 +408,8 @@ static void take_peer_flag(struct process *p, const struct local_peers_flag *f, 
 		p->peer_sequence = 0;
 		p->peer_window_ns = 0;
 		p->peer_flags++;
-		p->node->peer_suspect_until_ns = now_ns + SHIP_PEER_SUSPECT_NS;
+		if (p->node->closer_until_ns < now_ns + SHIP_PEER_SUSPECT_NS)
+			p->node->closer_until_ns = now_ns + SHIP_PEER_SUSPECT_NS;
 	}
 	p->peer_slow = true;
 	p->peer_since_ns = f->begin_ns;
@@ -425,7 +428,9 @@ static void tend_peers(struct node *n, uint64_t now_ns)
 		struct process *p = n->processes[i];
 
 		if (!p || !p->peer_slow || p->state == PROCESS_GONE ||
-		    (p->peer_window_ns && now_ns - p->peer_window_ns < SHIP_PEER_AGAIN_NS))
+		    (p->peer_window_ns &&
+		     now_ns - p->peer_window_ns <
+			     (p->peer_sequence < 2 ? SHIP_PEER_SECOND_NS : SHIP_PEER_AGAIN_NS)))
 			continue;
 		p->peer_window_ns = now_ns;
 		if (!p->rank->stats.last_self_flag_ns ||

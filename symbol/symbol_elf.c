@@ -55,8 +55,25 @@ static int read_header(int fd, Elf64_Ehdr *h, uint64_t *file_bytes)
 	return 0;
 }
 
-/* The GNU build-id among the notes of one block; 0 if it is not there. */
-static size_t find_build_id(const uint8_t *note, size_t bytes, size_t align, uint8_t *id)
+enum note_kind { NOTE_GNU, NOTE_GO };
+#define NOTE_GO_BUILD_ID 4u
+
+/* Go's linker writes "ACTION/.../CONTENT"; the last part is the hash of what it linked, as text. */
+static size_t go_build_id(const uint8_t *text, size_t bytes, uint8_t *id)
+{
+	size_t begin = bytes;
+
+	while (begin && text[begin - 1] != '/')
+		begin--;
+	if (!begin || bytes - begin < 8 || bytes - begin > SYMBOL_BUILD_ID_MAX)
+		return 0;
+	memcpy(id, text + begin, bytes - begin);
+	return bytes - begin;
+}
+
+/* The build-id of that kind among the notes of one block; 0 if it is not there. */
+static size_t find_build_id(const uint8_t *note, size_t bytes, size_t align, enum note_kind kind,
+			    uint8_t *id)
 {
 	size_t at = 0;
 
@@ -70,11 +87,15 @@ static size_t find_build_id(const uint8_t *note, size_t bytes, size_t align, uin
 		next = desc + (((uint64_t)n.n_descsz + align - 1) & ~(uint64_t)(align - 1));
 		if (desc > bytes || n.n_descsz > bytes - desc)
 			return 0;
-		if (n.n_type == NT_GNU_BUILD_ID && n.n_namesz == 4 && !memcmp(note + name, "GNU", 4) &&
-		    n.n_descsz && n.n_descsz <= SYMBOL_BUILD_ID_MAX) {
+		if (kind == NOTE_GNU && n.n_type == NT_GNU_BUILD_ID && n.n_namesz == 4 &&
+		    !memcmp(note + name, "GNU", 4) && n.n_descsz &&
+		    n.n_descsz <= SYMBOL_BUILD_ID_MAX) {
 			memcpy(id, note + desc, n.n_descsz);
 			return n.n_descsz;
 		}
+		if (kind == NOTE_GO && n.n_type == NOTE_GO_BUILD_ID && n.n_namesz == 4 &&
+		    !memcmp(note + name, "Go\0", 4))
+			return go_build_id(note + desc, n.n_descsz, id);
 		if (next > bytes)
 			return 0;
 		at = next;
@@ -82,40 +103,72 @@ static size_t find_build_id(const uint8_t *note, size_t bytes, size_t align, uin
 	return 0;
 }
 
-static size_t read_note(int fd, uint64_t offset, uint64_t bytes, uint64_t align, uint8_t *id)
+static size_t read_note(int fd, uint64_t offset, uint64_t bytes, uint64_t align, enum note_kind kind,
+			uint8_t *id)
 {
 	uint8_t note[LIMIT_SYMBOL_NOTE_BYTES];
 	size_t n = bytes < sizeof(note) ? bytes : sizeof(note);
 
 	if (symbol_elf_read(fd, note, n, offset))
 		return 0;
-	return find_build_id(note, n, align == 8 ? 8 : 4, id);
+	return find_build_id(note, n, align == 8 ? 8 : 4, kind, id);
+}
+
+/* Of the note segments. 0: none. */
+static int segment_build_id(int fd, const Elf64_Ehdr *h, enum note_kind kind, uint8_t *id)
+{
+	int err;
+
+	if (h->e_phentsize != sizeof(Elf64_Phdr))
+		return 0;
+	for (unsigned i = 0; i < h->e_phnum && i < LIMIT_SYMBOL_SEGMENTS; i++) {
+		Elf64_Phdr p;
+		size_t n;
+
+		err = symbol_elf_read(fd, &p, sizeof(p), h->e_phoff + i * sizeof(p));
+		if (err)
+			return err;
+		if (p.p_type != PT_NOTE)
+			continue;
+		n = read_note(fd, p.p_offset, p.p_filesz, p.p_align, kind, id);
+		if (n)
+			return (int)n;
+	}
+	return 0;
+}
+
+/* Of the note sections: some linkers put a note into a section alone. */
+static int section_build_id(int fd, const Elf64_Ehdr *h, enum note_kind kind, uint8_t *id)
+{
+	if (h->e_shentsize != sizeof(Elf64_Shdr))
+		return 0;
+	for (unsigned i = 0; i < h->e_shnum && i < LIMIT_SYMBOL_SEGMENTS; i++) {
+		Elf64_Shdr s;
+		size_t n;
+
+		if (symbol_elf_read(fd, &s, sizeof(s), h->e_shoff + i * sizeof(s)))
+			return 0; /* no section headers: stripped of them, no mistake */
+		if (s.sh_type != SHT_NOTE)
+			continue;
+		n = read_note(fd, s.sh_offset, s.sh_size, s.sh_addralign, kind, id);
+		if (n)
+			return (int)n;
+	}
+	return 0;
 }
 
 int symbol_elf_build_id(int fd, uint8_t id[SYMBOL_BUILD_ID_MAX])
 {
 	uint64_t file_bytes;
 	Elf64_Ehdr h;
-	int err = read_header(fd, &h, &file_bytes);
+	int n = read_header(fd, &h, &file_bytes);
 
-	if (err)
-		return err;
-	if (h.e_phentsize != sizeof(Elf64_Phdr))
-		return 0;
-	for (unsigned i = 0; i < h.e_phnum && i < LIMIT_SYMBOL_SEGMENTS; i++) {
-		Elf64_Phdr p;
-		size_t n;
-
-		err = symbol_elf_read(fd, &p, sizeof(p), h.e_phoff + i * sizeof(p));
-		if (err)
-			return err;
-		if (p.p_type != PT_NOTE)
-			continue;
-		n = read_note(fd, p.p_offset, p.p_filesz, p.p_align, id);
-		if (n)
-			return (int)n;
+	for (int kind = NOTE_GNU; !n && kind <= NOTE_GO; kind++) {
+		n = segment_build_id(fd, &h, kind, id);
+		if (!n)
+			n = section_build_id(fd, &h, kind, id);
 	}
-	return 0;
+	return n;
 }
 
 static int read_sections(struct symbol_elf *e, const Elf64_Ehdr *h, const char **why)
@@ -222,8 +275,9 @@ int symbol_elf_init(struct symbol_elf *e, int fd, const char **why)
 		e->build_id_bytes = n > 0 ? (size_t)n : 0;
 		for (uint32_t i = 1; i < e->section_count && !e->build_id_bytes; i++)
 			if (e->sections[i].type == SHT_NOTE)
-				e->build_id_bytes = read_note(fd, e->sections[i].offset,
-							      e->sections[i].bytes, 4, e->build_id);
+				e->build_id_bytes =
+				    read_note(fd, e->sections[i].offset, e->sections[i].bytes, 4,
+					      NOTE_GNU, e->build_id);
 		*why = "";
 		return 0;
 	}

@@ -57,6 +57,10 @@ def diagnosed(name):
     """The incident of tests/unit/cli_incident.h."""
     out = incident(name, "demo", "closed", rank=2)
     out["diagnosis"] = DIAGNOSIS
+    out["diagnoses"] = [DIAGNOSIS, {"layer": "gpu", "cause": "gpu-variant", "title": "another variant of a kernel runs here",
+                                    "ranks": [2], "summary": "rank 2 runs gemm<64> & not gemm<128>", "confidence": 0.8,
+                                    "effect_ms": 1.6, "evidence": [], "ruled_out": [], "missing": [],
+                                    "remedy": "compare library versions"}]
     out["ranks"], out["victims"], out["nodes"] = [2], [0, 1, 3], ["node-1"]
     out["signals"] = [{"rank": 2, "name": "softirq_stolen", "subject": "NET_RX from thread python3<b> on CPU 1",
                        "unit": "ms/s", "value": 250.0, "usual": 2.0, "weight_ms": 5.0, "raised": True,

@@ -12,7 +12,7 @@ mkdir -p "$STACK_DIR" "$WORK/cache"
 export HOME=$WORK DEBUGINFOD_CACHE_PATH=$WORK/cache
 unset DEBUGINFOD_URLS
 
-printf 'int shown(int a) { return a; }\nstatic __attribute__((noinline,used)) int hidden(int a) { return shown(a) + 1; }\n' >"$WORK/a.c"
+printf 'int shown(int a) { return a; }\nstatic __attribute__((noinline,used)) int hidden(int a) { return shown(a) + 1; }\nvoid spin(void) { for (volatile int i = 0; i < 500000000; i++) hidden(i); }\n' >"$WORK/a.c"
 gcc -O1 -g -fPIC -shared -Wl,--build-id -o "$WORK/full.so" "$WORK/a.c"
 strip -o "$WORK/stripped.so" "$WORK/full.so"
 build_id() { readelf -n "$1" | sed -n 's/.*Build ID: //p'; }
@@ -74,6 +74,20 @@ ok "the static function has its name now" is "$(name "$URL" "$ID" "$HIDDEN")" hi
 ok "one byte beyond a function there is none" is "$(name "$URL" "$ID" 1)" null
 ok "a stripped one over it is refused" is \
 	"$(post symbols/uploads "{\"build_id\":\"$ID\",\"quality\":\"dynamic\",\"bytes\":5}" "${CODE[@]}")" 409
+# ---- sysom record asks as well ----
+printf 'void spin(void);\nint main(void) { spin(); }\n' >"$WORK/main.c"
+gcc -o "$WORK/main" "$WORK/main.c" "$WORK/stripped.so" -Wl,-rpath,"$WORK"
+record() { # file [options]: what ran there
+	timeout 60 "$BIN/sysom" record --no-off-cpu --rate 499 --seconds 2 "${@:2}" -o "$1" -- "$WORK/main" \
+		>>"$WORK/record.log" 2>&1
+}
+if record "$WORK/alone.folded" && [ -s "$WORK/alone.folded" ]; then
+	record "$WORK/asked.folded" --symbols "$URL"
+	ok "sysom record has no name for a stripped function" is "$(grep -c hidden "$WORK/alone.folded")" 0
+	ok "with --symbols the aggregator names it" grep -q hidden "$WORK/asked.folded"
+else
+	skip "sysom record asks the aggregator" "no CPU stacks here: $(tail -n 1 "$WORK/record.log")"
+fi
 OTHER=00112233445566778899aabbccddeeff00112233
 S=$(post symbols/uploads "{\"build_id\":\"$OTHER\",\"quality\":\"debug\",\"bytes\":$BYTES}" | jq -r .session)
 ok "under a Build ID that is not its own too" is "$(put "$S" 0 "${CODE[@]}" <"$WORK/full.so")" 422

@@ -3,6 +3,7 @@
  * same without the fault. Every cause is named in the one and not in the other. */
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -41,8 +42,8 @@ static void signal_add(struct fake *f, enum os_signal_kind kind, const char *sub
 		       f->r.step_ns * 1e-6);
 }
 
-/* Telemetry of the GPU, as other parts add signals that the table may not have. */
-static void gpu_signal(struct fake *f, const char *name, const char *subject, double value, double usual,
+/* As other parts add signals that the table may not have. */
+static void other_signal(struct fake *f, const char *name, const char *subject, double value, double usual,
 		       bool raised)
 {
 	struct os_signal *s = &f->signal[f->r.signal_count++];
@@ -111,7 +112,7 @@ static void healthy(struct fake *f, int rank, double noise)
 	signal_add(f, OS_SIGNAL_IO_WAIT, "", 0, 0);
 	signal_add(f, OS_SIGNAL_LOCK_WAIT, "", 0, 0);
 	signal_add(f, OS_SIGNAL_FAULTS, "", 300, 300);
-	gpu_signal(f, "gpu_sm_clock", "GPU 0", 1410, 1410, false);
+	signal_add(f, OS_SIGNAL_GPU_SM_CLOCK, "GPU 0", 1410, 1410);
 	f->setting[f->r.setting_count++] = (struct diagnosis_setting){ "NCCL_ALGO", "Ring" };
 	f->setting[f->r.setting_count++] = (struct diagnosis_setting){ "torch", "2.6.0" };
 	f->setting[f->r.setting_count++] =
@@ -190,25 +191,33 @@ static void gpu_clocks(struct world *w)
 {
 	slower_kernels(&w->sick, 1.3);
 	w->sick.r.signal_count--;
-	gpu_signal(&w->sick, "gpu_sm_clock", "GPU 0", 1080, 1410, true);
+	signal_add(&w->sick, OS_SIGNAL_GPU_SM_CLOCK, "GPU 0", 1080, 1410);
+}
+
+/* Low since the beginning: only the peers tell. */
+static void gpu_clocks_since_ever(struct world *w)
+{
+	slower_kernels(&w->sick, 1.3);
+	w->sick.r.signal_count--;
+	signal_add(&w->sick, OS_SIGNAL_GPU_SM_CLOCK, "GPU 0", 1080, 1080);
 }
 
 static void gpu_thermal(struct world *w)
 {
 	gpu_clocks(w);
-	gpu_signal(&w->sick, "gpu_throttle", "heat (hardware limit) of GPU 0", 900, 0, true);
+	signal_add(&w->sick, OS_SIGNAL_GPU_THROTTLE, "heat (hardware limit) of GPU 0", 900, 0);
 }
 
 static void gpu_power(struct world *w)
 {
 	gpu_clocks(w);
-	gpu_signal(&w->sick, "gpu_throttle", "power cap of GPU 0", 700, 0, true);
+	signal_add(&w->sick, OS_SIGNAL_GPU_THROTTLE, "power cap of GPU 0", 700, 0);
 }
 
 static void gpu_ecc(struct world *w)
 {
 	gpu_clocks(w);
-	gpu_signal(&w->sick, "gpu_ecc", "GPU 0", 20, 0, true);
+	signal_add(&w->sick, OS_SIGNAL_GPU_ECC, "GPU 0", 20, 0);
 }
 
 static void gpu_kernel(struct world *w)
@@ -349,7 +358,7 @@ static void os_stopped(struct world *w)
 static void os_memory_bandwidth(struct world *w)
 {
 	late(&w->sick, 12);
-	gpu_signal(&w->sick, "memory_bandwidth", "socket 0, mostly stream (pid 9)", 90, 20, true);
+	other_signal(&w->sick, "memory_bandwidth", "socket 0, mostly stream (pid 9)", 90, 20, true);
 }
 
 /* All ranks wait longer, nobody is late. */
@@ -403,7 +412,7 @@ static void storage_limit_told_by_the_cgroup(struct world *w)
 {
 	blocked(w, 15);
 	signal_add(&w->sick, OS_SIGNAL_IO_WAIT_THREAD, "python3", 130, 0);
-	gpu_signal(&w->sick, "io_limit", "vda", 99, 0, true);
+	signal_add(&w->sick, OS_SIGNAL_IO_LIMIT, "vda", 99, 0);
 }
 
 static void storage_loader(struct world *w)
@@ -529,10 +538,11 @@ static const struct fault {
 	const char *named; /* stands in the summary or the first line of evidence */
 } faults[] = {
 	{ CAUSE_GPU_SLOW, gpu_slow, "1.30 times" },
-	{ CAUSE_GPU_CLOCKS, gpu_clocks, "gpu_sm_clock" },
+	{ CAUSE_GPU_CLOCKS, gpu_clocks, "SM clock" },
+	{ CAUSE_GPU_CLOCKS, gpu_clocks_since_ever, "1080" },
 	{ CAUSE_GPU_THERMAL, gpu_thermal, "heat" },
 	{ CAUSE_GPU_POWER, gpu_power, "power cap" },
-	{ CAUSE_GPU_ECC, gpu_ecc, "gpu_ecc" },
+	{ CAUSE_GPU_ECC, gpu_ecc, "memory errors" },
 	{ CAUSE_GPU_KERNEL, gpu_kernel, "_ZN5flash9attention" },
 	{ CAUSE_GPU_VARIANT, gpu_variant, "ILi64ELi64E" },
 	{ CAUSE_GPU_VARIANT, gpu_variant_by_plain_name, "32x32" },
@@ -557,7 +567,7 @@ static const struct fault {
 	{ CAUSE_NET_RETRANSMITS, net_retransmits, "10.0.0.2:600" },
 	{ CAUSE_STORAGE_DISK, storage_disk, "vda" },
 	{ CAUSE_STORAGE_LIMIT, storage_limit, "0.6 ms" },
-	{ CAUSE_STORAGE_LIMIT, storage_limit_told_by_the_cgroup, "io_limit" },
+	{ CAUSE_STORAGE_LIMIT, storage_limit_told_by_the_cgroup, "I/O limit" },
 	{ CAUSE_STORAGE_LOADER, storage_loader, "DataLoader.__next__" },
 	{ CAUSE_STORAGE_CLIENT, storage_client, "BZ2_bzDecompress" },
 	{ CAUSE_SW_HOT_PATH, sw_hot_path, "validate_batch (train.py)" },
@@ -696,6 +706,22 @@ static void rules_out_the_other_layers_with_figures(void **unused)
 	assert_non_null(strstr(out.summary, "rank 5"));
 }
 
+static void names_the_device_of_a_storm_in_the_remedy(void **unused)
+{
+	static struct world w;
+
+	build(&w);
+	late(&w.sick, 20);
+	signal_add(&w.sick, OS_SIGNAL_SOFTIRQ_STOLEN,
+		   "NET_RX from thread python3 on CPU 1, packets of veth-storm", 180, 1);
+	judge(&w);
+	assert_int_equal(out.cause, CAUSE_OS_SOFTIRQ);
+	assert_non_null(strstr(out.remedy, "CPU 1 "));
+	assert_non_null(strstr(out.remedy, "rps_cpus of veth-storm"));
+	assert_non_null(strstr(out.summary, "veth-storm"));
+	assert_non_null(strstr(out.summary, "launch thread python3"));
+}
+
 static void says_what_is_missing_and_is_less_sure(void **unused)
 {
 	static struct world w;
@@ -768,6 +794,21 @@ static void tells_two_faults_at_once_apart(void **unused)
 	assert_non_null(strstr(out.summary, "ranks 5, 2"));
 }
 
+/* Sketches name Python functions without their file, stacks with it. */
+static void knows_a_function_with_and_without_its_file(void **unused)
+{
+	static struct world w;
+
+	build(&w);
+	late(&w.sick, 10);
+	for (int i = 0; i < PEERS; i++)
+		for (uint32_t k = 0; k < w.peer[i].r.function_count; k++)
+			if (!strcmp(w.peer[i].function[k].name, "Layer.forward (model.py)"))
+				w.peer[i].function[k].name = "Layer.forward";
+	judge(&w);
+	assert_int_equal(out.cause, CAUSE_CPU_HOST_GAP);
+}
+
 /* Long names of a hostile job: cut, not overrun. */
 static void bears_long_names(void **unused)
 {
@@ -808,6 +849,31 @@ static void strips_what_tells_variants_of_a_kernel_apart(void **unused)
 	assert_true(strlen(tiny) < sizeof(tiny));
 }
 
+/* docs/causes.md has a row for each cause, with its title and remedy, and none for anything else. */
+static void the_catalogue_is_documented(void **unused)
+{
+	FILE *f = fopen("docs/causes.md", "r");
+	bool seen[CAUSE_COUNT] = { false };
+	char line[2048], id[64];
+
+	assert_non_null(f);
+	while (fgets(line, sizeof(line), f)) {
+		enum finding_cause c;
+
+		if (sscanf(line, "| `%63[^`]`", id) != 1)
+			continue;
+		c = finding_cause_find(id);
+		if (c == CAUSE_COUNT || seen[c] || !strstr(line, finding_cause_title(c)) ||
+		    !strstr(line, finding_cause_remedy(c)))
+			fail_msg("docs/causes.md and analysis/causes.def differ about %s", id);
+		seen[c] = true;
+	}
+	fclose(f);
+	for (int c = 0; c < CAUSE_COUNT; c++)
+		if (!seen[c])
+			fail_msg("docs/causes.md lacks %s", finding_cause_id((enum finding_cause)c));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -817,10 +883,13 @@ int main(void)
 		cmocka_unit_test(what_peers_have_too_is_not_the_cause),
 		cmocka_unit_test(a_signal_explains_no_slow_kernels),
 		cmocka_unit_test(rules_out_the_other_layers_with_figures),
+		cmocka_unit_test(names_the_device_of_a_storm_in_the_remedy),
 		cmocka_unit_test(says_what_is_missing_and_is_less_sure),
 		cmocka_unit_test(knows_nothing_of_nothing),
 		cmocka_unit_test(tells_two_faults_at_once_apart),
+		cmocka_unit_test(knows_a_function_with_and_without_its_file),
 		cmocka_unit_test(bears_long_names),
+		cmocka_unit_test(the_catalogue_is_documented),
 		cmocka_unit_test(strips_what_tells_variants_of_a_kernel_apart),
 	};
 

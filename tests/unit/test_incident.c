@@ -20,7 +20,7 @@ static uint32_t next_id;
 
 static int setup(void **unused)
 {
-	const struct incident_config c = { 5 * S, 30 * S, 3600 * S };
+	const struct incident_config c = { .gap_ns = 5 * S, .silence_ns = 30 * S, .memory_ns = 3600 * S };
 
 	next_id = 0;
 	return incident_set_open(&set, &c);

@@ -153,8 +153,10 @@ static void pprof_keeps_values_labels_addresses_and_build_ids(void **state)
 	assert_int_equal(p->sample[0]->label[0]->num, 10);
 	assert_string_equal(s[p->sample[0]->label[2]->str], "python3");
 	assert_int_equal(p->n_mapping, 2);
-	assert_string_equal(s[p->mapping[0]->filename], "/lib/libtorch.so");
-	assert_string_equal(s[p->mapping[0]->build_id], "dead000000000000000000000000000000000000");
+	/* pprof takes the first for the program */
+	assert_string_equal(s[p->mapping[0]->filename], "/usr/bin/python3");
+	assert_string_equal(s[p->mapping[1]->filename], "/lib/libtorch.so");
+	assert_string_equal(s[p->mapping[1]->build_id], "dead000000000000000000000000000000000000");
 	for (size_t i = 0; i < p->n_sample; i++) {
 		for (size_t k = 0; k < p->sample[i]->n_location_id; k++) {
 			uint64_t l = p->sample[i]->location_id[k];

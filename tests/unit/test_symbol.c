@@ -107,6 +107,51 @@ static void build_id_is_what_readelf_prints(void **state)
 	assert_string_equal(line, hex);
 }
 
+/* A library without a note segment, and a note in a section alone. */
+static size_t id_of_section(const char *section, const char *note, uint8_t id[SYMBOL_BUILD_ID_MAX])
+{
+	char path[128];
+
+	sh("cd %s && printf 'int alone(void) { return 1; }' >alone.c && "
+	   "gcc -shared -fPIC -fcf-protection=none -Wl,--build-id=none -Wl,-z,noseparate-code -o alone.so alone.c && "
+	   "objcopy -R .note.gnu.property alone.so && printf '%s' >note && "
+	   "objcopy --add-section %s=note --set-section-flags %s=readonly alone.so alone2.so",
+	   dir, note, section, section);
+	snprintf(path, sizeof(path), "%s/alone2.so", dir);
+	return build_id_of(path, id);
+}
+
+static void build_id_of_a_section_without_a_segment(void **state)
+{
+	static const uint8_t want[] = { 0x10, 0x32, 0x54, 0x76, 0x98, 0xba, 0xdc, 0xfe };
+	uint8_t id[SYMBOL_BUILD_ID_MAX];
+	size_t n = id_of_section(".note.gnu.build-id",
+				 "\\004\\0\\0\\0\\010\\0\\0\\0\\003\\0\\0\\0GNU\\0"
+				 "\\020\\062\\124\\166\\230\\272\\334\\376",
+				 id);
+
+	assert_int_equal(n, sizeof(want));
+	assert_memory_equal(id, want, sizeof(want));
+}
+
+static void go_build_id_where_there_is_no_other(void **state)
+{
+	uint8_t id[SYMBOL_BUILD_ID_MAX];
+	size_t n = id_of_section(".note.go.buildid",
+				 "\\004\\0\\0\\0\\037\\0\\0\\0\\004\\0\\0\\0Go\\0\\0"
+				 "actionaction/main/content-hash0\\0",
+				 id);
+
+	assert_int_equal(n, 13);
+	assert_memory_equal(id, "content-hash0", 13);
+	/* too short to tell files apart */
+	assert_int_equal(id_of_section(".note.go.buildid",
+				       "\\004\\0\\0\\0\\004\\0\\0\\0\\004\\0\\0\\0Go\\0\\0"
+				       "a/bc",
+				       id),
+			 0);
+}
+
 struct tally {
 	unsigned rows, named, beyond, nested;
 };
@@ -386,6 +431,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(build_id_is_what_readelf_prints),
+		cmocka_unit_test(build_id_of_a_section_without_a_segment),
+		cmocka_unit_test(go_build_id_where_there_is_no_other),
 		cmocka_unit_test(every_function_of_real_files_is_found_as_nm_lists_it),
 		cmocka_unit_test(a_sparse_table_names_nothing_rather_than_the_neighbour),
 		cmocka_unit_test(a_debug_link_is_followed_and_a_foreign_build_id_is_not),

@@ -13,7 +13,7 @@
 #include <cmocka.h>
 
 #include "aggregator/finding_json.h"
-#include "aggregator/incident.h"
+#include "aggregator/incident_private.h"
 #include "aggregator/picture.h"
 #include "analysis/stack.h"
 #include "base/limits.h"
@@ -29,7 +29,7 @@ static uint32_t next_id;
 
 static int setup(void **unused)
 {
-	const struct incident_config c = { 5 * S, 30 * S, 3600 * S };
+	const struct incident_config c = { .gap_ns = 5 * S, .silence_ns = 30 * S, .memory_ns = 3600 * S };
 
 	next_id = 0;
 	return incident_set_open(&set, &c);
@@ -489,6 +489,72 @@ static void has_a_life(void **unused)
 	json_decref(j);
 }
 
+/* ---- sketches ---- */
+
+/* Rank 5 has another version; everybody spends 40 ms of 60 in "step". */
+static int fake_sketch(void *arg, const char *job, int32_t rank, struct sketch *out)
+{
+	assert_string_equal(job, "job");
+	memset(out, 0, sizeof(*out));
+	*(uint32_t *)arg |= 1u << rank;
+	out->rank.rank = rank;
+	out->steps = 500;
+	out->latency_ns = 100e6;
+	out->self_ns = 90e6;
+	out->compute_ns = 50e6;
+	out->idle_ns = 40e6;
+	out->exposed_comm_ns = 10e6;
+	out->cpu_ns = 60e6;
+	out->samples = 1000;
+	out->settings = calloc(1, sizeof(*out->settings));
+	out->settings[0] = (struct sketch_setting){ strdup("torch"), strdup(rank == 5 ? "2.4" : "2.6") };
+	out->setting_count = 1;
+	out->functions = calloc(1, sizeof(*out->functions));
+	out->functions[0] = (struct sketch_function){ .name = strdup("step"), .kind = DIAGNOSIS_PYTHON,
+						      .total_share = 40.0 / 60 };
+	out->function_count = 1;
+	return 0;
+}
+
+static uint32_t fake_peers(void *arg, const char *job, int32_t rank, int32_t *ranks, uint32_t max)
+{
+	assert_true(max >= 3);
+	for (int32_t k = 0; k < 3; k++)
+		ranks[k] = k;
+	return 3;
+}
+
+static bool is_said(const json_t *d, const char *word)
+{
+	char *text = json_dumps(d, 0);
+	bool said = strstr(text, word) != NULL;
+
+	free(text);
+	return said;
+}
+
+static void sketches_stand_for_peers_that_sent_nothing_and_tell_settings(void **unused)
+{
+	static struct made m;
+	uint32_t asked = 0;
+	json_t *j, *d;
+
+	set->config.sources = (struct incident_sources){ &asked, fake_sketch, NULL, fake_peers };
+	make(&m, 5, WINDOW_SELF, 1, 20);
+	m.w.stacks.begin_ns = m.w.begin_ns;
+	m.w.stacks.end_ns = m.w.end_ns;
+	/* per step of 114 ms of 2.28 s: 45 ms of step, 20 ms more in spin */
+	add_sample(&m.w.stacks, "step", 105, STACK_ON_CPU, STACK_GIL_HOLDER, 800);
+	add_sample(&m.w.stacks, "spin", 105, STACK_ON_CPU, STACK_GIL_HOLDER, 400);
+	j = json_of(send(&m));
+	d = json_object_get(j, "diagnosis");
+	assert_int_equal(asked, 1 << 5 | 7);
+	assert_string_equal(text_of(d, "cause"), "cpu-python");
+	assert_true(is_said(d, "spin (train.py)"));
+	assert_true(is_said(d, "torch is 2.4, on its peers it is 2.6"));
+	json_decref(j);
+}
+
 /* ---- findings ---- */
 
 static void a_finding_alone_is_an_incident(void **unused)
@@ -705,6 +771,7 @@ int main(void)
 		CASE(an_echo_without_a_cause_of_its_own_is_not_accused),
 		CASE(counts_what_it_costs),
 		CASE(has_a_life),
+		CASE(sketches_stand_for_peers_that_sent_nothing_and_tell_settings),
 		CASE(a_finding_alone_is_an_incident),
 		CASE(windows_join_the_finding_of_their_fault_and_say_why),
 		CASE(a_finding_holds_its_incident_open_until_it_ends),

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * verdict_sketch.h - sketches as ranks of a diagnosis, for what no window tells: settings, and the
+ * profile of healthy peers and of earlier runs.
+ * Owns: the sketches it took in and the arrays made of them, until closed. Threads: one caller. */
+#ifndef SYSOM_AGGREGATOR_VERDICT_SKETCH_H
+#define SYSOM_AGGREGATOR_VERDICT_SKETCH_H
+
+#include "analysis/diagnosis.h"
+#include "wire/window.h"
+
+#define VERDICT_SKETCHES 16u
+
+struct verdict_shelf {
+	struct sketch sketch[VERDICT_SKETCHES];
+	struct diagnosis_rank rank[VERDICT_SKETCHES];
+	void *made[3 * VERDICT_SKETCHES];
+	uint32_t count, made_count;
+};
+
+/* An empty one on the caller's storage. */
+void verdict_shelf_init(struct verdict_shelf *s);
+void verdict_shelf_fini(struct verdict_shelf *s);
+/* Room for one more sketch; NULL: full. Call verdict_shelf_take once it is filled. */
+struct sketch *verdict_shelf_room(struct verdict_shelf *s);
+/* What was put into the room, as a rank that lives as long as the shelf; NULL: no memory. */
+const struct diagnosis_rank *verdict_shelf_take(struct verdict_shelf *s);
+/* Settings, functions and kernels of *from, where *to has none. */
+void verdict_shelf_fill(struct diagnosis_rank *to, const struct diagnosis_rank *from);
+
+#endif
