@@ -279,10 +279,8 @@ int crossrank_cause(const struct crossrank *c, struct finding *f, const uint32_t
 					     .known = CAUSE_UNKNOWN};
 
 		/* what a rise of own times is about is no matter of communication */
-		if (f->kind == FINDING_UNIFORM) {
-			mine.rank.comm_ns = mine.rank.exposed_comm_ns = -1;
-			before.rank.comm_ns = before.rank.exposed_comm_ns = -1;
-		}
+		mine.rank.comm_ns = mine.rank.exposed_comm_ns = -1;
+		before.rank.comm_ns = before.rank.exposed_comm_ns = -1;
 		diagnose(f, &in, d);
 	}
 	sides_free(&mine, 1);
