@@ -409,7 +409,8 @@ static int add_libs(const char *libs, struct sketch *s)
 	for (char *p = strtok_r(copy, " ", &save); p && !err; p = strtok_r(NULL, " ", &save)) {
 		char *equals = strchr(p, '=');
 
-		if (!equals)
+		/* 0: the process did not know it yet when it attached */
+		if (!equals || !strcmp(equals, "=0"))
 			continue;
 		*equals = '\0';
 		err = add(s, p, equals + 1);
