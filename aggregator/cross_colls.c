@@ -68,7 +68,7 @@ int cross_colls_resize(struct cross *c, uint32_t ranks)
 
 static struct cross_instance *find(struct cross *c, uint64_t key)
 {
-	for (uint32_t i = 0; i < PROBE_MAX; i++) {
+	for (uint32_t i = 0; i < PROBE_MAX && c->instance_room; i++) {
 		struct cross_instance *in = &c->instances[(key + i) % c->instance_room];
 
 		if (in->key == key)
@@ -159,6 +159,12 @@ void cross_colls_take(struct cross *c, uint32_t slot, const struct beat_rank *b,
 {
 	const struct cross_slot *s = &c->slots[slot];
 
+	/* Made when there is a use for it: a job of one rank has none. */
+	if (b->coll_count && s->placed && !c->instance_room &&
+	    cross_colls_resize(c, c->slot_room)) {
+		c->stats.no_room += b->coll_count;
+		return;
+	}
 	for (uint32_t i = 0; i < b->coll_count; i++) {
 		const struct beat_coll *k = &b->colls[i];
 		uint64_t key = key_of(k->comm, k->func, k->seq);
