@@ -16,7 +16,9 @@
 /* Lateness beyond this is no lateness (a rank that attached in the middle, a clock that was set).
  */
 #define LATE_MAX_NS 60e9
-#define REACH_NS    60000000000ll
+/* A clock whose error is larger says nothing about tenths of milliseconds. */
+#define CLOCK_ERROR_NS 100000.0
+#define REACH_NS       60000000000ll
 
 static uint64_t key_of(uint64_t comm, uint32_t func, uint32_t seq)
 {
@@ -245,10 +247,11 @@ static void tell_lateness(struct cross *c, const struct cross_instance *in, stru
 
 	for (uint32_t i = 0; i < n; i++) {
 		double offset, drift, error;
+		bool known;
 
 		/* Nobody is compared across clocks that are not known yet. */
-		if (nodes &&
-		    !cross_clock_state(c, v[i].node, in->base_unix_ns, &offset, &drift, &error))
+		known = cross_clock_state(c, v[i].node, in->base_unix_ns, &offset, &drift, &error);
+		if (nodes && (!known || error > CLOCK_ERROR_NS))
 			v[i].cohort = CROSS_NONE;
 		else if (nodes)
 			v[i].enter_ns -= offset;
