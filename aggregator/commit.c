@@ -139,9 +139,7 @@ static void mark_dirty(struct commit *c, const char *id)
 /* Two writes never have the same time, so that a reader of the feed misses none. */
 static uint64_t next_update(struct commit *c)
 {
-	uint64_t now = clock_realtime_ns();
-
-	c->updated_unix_ns = now > c->updated_unix_ns ? now : c->updated_unix_ns + 1;
+	c->updated_unix_ns = store_update_ns(c->updated_unix_ns);
 	return c->updated_unix_ns;
 }
 

@@ -279,6 +279,9 @@ static void take_groups(struct cross *c, struct cross_slot *s, const struct beat
 		s->next_own = g->first_step + g->count;
 		s->last_end_ns = g->end_ns;
 		s->begun = true;
+		s->steps = g->count;
+		if (g->latency_ns > 0)
+			s->latency_ns = g->latency_ns;
 		if (!s->placed) {
 			c->stats.unplaced++;
 			continue;

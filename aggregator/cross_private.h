@@ -27,6 +27,8 @@ struct cross_slot {
 	int64_t offset, other; /* job's step = own step + offset */
 	uint32_t agree, disagree;
 	uint32_t findings; /* open ones that name it */
+	uint32_t steps;	   /* of its latest group */
+	double latency_ns;
 };
 
 struct cross_entry {

@@ -10,7 +10,9 @@
 #include "aggregator/cross_private.h"
 #include "analysis/median.h"
 
-#define ROWS LIMIT_CROSS_ROWS
+#define ROWS	LIMIT_CROSS_ROWS
+#define LARGE	64u
+#define BEAT_NS 5e9
 
 void cross_rows_free(struct cross_cohort *co)
 {
@@ -27,10 +29,50 @@ void cross_rows_free(struct cross_cohort *co)
 
 /* ---- who is compared with whom ---- */
 
+/* Steps of a row: as many as most of the members' groups have. Of a large role more, so that a beat
+ * makes some eight rows: what lasts long is seen as well with fewer of them, at less memory and
+ * time. */
+static uint32_t steps_of(const struct cross_cohort *co, uint32_t group, double step_ns)
+{
+	uint32_t steps = group ? group : 1;
+
+	while (co->count > LARGE && step_ns > 0 && 2 * steps * step_ns <= BEAT_NS / 8 &&
+	       steps < LIMIT_CROSS_GROUP_STEPS / 2)
+		steps *= 2;
+	return steps;
+}
+
+/* The comparison begins anew with rows of co->steps. */
+static int compare_anew(struct cross *c, struct cross_cohort *co)
+{
+	struct peers_config config = c->config;
+	uint32_t longest = 0;
+	size_t bytes;
+
+	for (uint32_t i = 0; i < PEERS_WINDOWS && config.windows[i]; i++)
+		longest = config.windows[i];
+	/* and the past that the longest window is held against */
+	config.pushes = (longest + co->steps - 1) / co->steps + 100;
+	if (config.pushes < 200)
+		config.pushes = 200;
+	bytes = peers_memory_bytes(&config, co->count);
+	free(co->memory);
+	co->peers = NULL;
+	co->bytes = co->count * (ROWS * 11 + sizeof(*co->members) + 2 * sizeof(double));
+	co->memory = aligned_alloc(16, (bytes + 15) / 16 * 16);
+	if (!co->memory)
+		return -ENOMEM;
+	co->bytes += bytes;
+	co->peers = peers_init(co->memory, &config, co->count);
+	co->time_count = 0;
+	return 0;
+}
+
 static int cohort_fill(struct cross *c, struct cross_cohort *co, uint32_t role, uint32_t part,
 		       const uint32_t *slots, uint32_t count)
 {
-	size_t cells = (size_t)count * ROWS, bytes = peers_memory_bytes(&c->config, count);
+	size_t cells = (size_t)count * ROWS;
+	uint32_t sizes[32] = {0}, most = 0, seen = 0;
 
 	*co = (struct cross_cohort){.used = true, .role = role, .part = part, .count = count};
 	co->members = calloc(count, sizeof(*co->members));
@@ -38,19 +80,26 @@ static int cohort_fill(struct cross *c, struct cross_cohort *co, uint32_t role, 
 	co->late_ns = calloc(cells, sizeof(*co->late_ns));
 	co->cover = calloc(cells, sizeof(*co->cover));
 	co->late_n = calloc(cells, sizeof(*co->late_n));
-	co->memory = aligned_alloc(16, (bytes + 15) / 16 * 16);
 	for (int m = 0; m < PEERS_MEASURES; m++)
 		co->values[m] = calloc(count, sizeof(double));
 	if (!co->members || !co->self_ns || !co->late_ns || !co->cover || !co->late_n ||
-	    !co->memory || !co->values[0] || !co->values[1]) {
-		cross_rows_free(co);
-		return -ENOMEM;
-	}
-	co->bytes = bytes + cells * 11 + count * (sizeof(*co->members) + 2 * sizeof(double));
-	co->peers = peers_init(co->memory, &c->config, count);
-	for (uint32_t i = 0; i < count; i++)
+	    !co->values[0] || !co->values[1])
+		goto fail;
+	for (uint32_t i = 0; i < count; i++) {
+		const struct cross_slot *s = &c->slots[slots[i]];
+
 		co->members[i] = (struct cross_member){.slot = slots[i]};
-	return 0;
+		co->values[0][i] = s->latency_ns;
+		sizes[s->steps ? __builtin_ctz(s->steps) : 0]++;
+	}
+	while (most < 31 && 2 * (seen + sizes[most]) < count)
+		seen += sizes[most++];
+	co->steps = steps_of(co, 1u << most, median_of(co->values[0], count));
+	if (!compare_anew(c, co))
+		return 0;
+fail:
+	cross_rows_free(co);
+	return -ENOMEM;
 }
 
 static bool same_members(const struct cross_cohort *co, uint32_t role, const uint32_t *slots,
@@ -245,8 +294,6 @@ void cross_rows_put(struct cross *c, struct cross_slot *s, const struct beat_gro
 	m->steps = g->count;
 	if (g->latency_ns > 0)
 		m->latency_ns = (float)g->latency_ns;
-	if (!co->steps)
-		co->steps = g->count;
 	/* A numbering that is off by part of a row: where most of the group lies. */
 	first = ((uint64_t)step + (g->count <= co->steps ? g->count / 2 : 0)) / co->steps;
 	if (!co->started) {
@@ -316,6 +363,8 @@ static void hand_on(struct cross *c, struct cross_cohort *co, const struct cross
 	uint32_t known = 0;
 	struct peers_flag f;
 
+	if (!co->peers)
+		return;
 	for (uint32_t i = 0; i < co->count; i++) {
 		size_t at = cell(co, r->index, i);
 		bool have = co->cover[at] && 2u * co->cover[at] >= co->steps &&
@@ -339,7 +388,7 @@ static void hand_on(struct cross *c, struct cross_cohort *co, const struct cross
 /* What most living members send, and what is typical of them now. */
 static void look_around(struct cross *c, struct cross_cohort *co, uint64_t now_ns)
 {
-	uint32_t sizes[32] = {0}, alive = 0, ahead = 0, n = 0, seen = 0, most;
+	uint32_t sizes[32] = {0}, alive = 0, ahead = 0, n = 0, seen = 0, most, steps;
 
 	for (uint32_t i = 0; i < co->count; i++) {
 		const struct cross_member *m = &co->members[i];
@@ -359,17 +408,24 @@ static void look_around(struct cross *c, struct cross_cohort *co, uint64_t now_n
 		restart(co);
 	for (most = 0; most < 31 && 2 * (seen + sizes[most]) < alive; most++)
 		seen += sizes[most];
-	if (1u << most == co->steps) {
+	steps = steps_of(co, 1u << most, co->step_ns);
+	/* A pace that hovers between two sizes stays with the one it has. */
+	if (steps == co->steps ||
+	    (co->steps >= 1u << most && (2 * steps == co->steps || steps == 2 * co->steps))) {
 		co->steps_votes = 0;
 		return;
 	}
-	co->steps_votes = co->steps_next == 1u << most ? co->steps_votes + 1 : 1;
-	co->steps_next = 1u << most;
+	co->steps_votes = co->steps_next == steps ? co->steps_votes + 1 : 1;
+	co->steps_next = steps;
 	if (co->steps_votes < 6) /* a beat's period, so that everybody has spoken */
 		return;
 	restart(co);
-	co->steps = 1u << most;
+	co->steps = steps;
 	co->steps_votes = 0;
+	compare_anew(c, co);
+	for (uint32_t i = 0; i < co->count; i++)
+		if (co->members[i].slot != CROSS_NONE)
+			cross_findings_orphan(c, co->members[i].slot, now_ns);
 }
 
 /* Of those that are known. Reorders v. */

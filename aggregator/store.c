@@ -498,6 +498,13 @@ static int run_with(struct store *s, enum statement which, const char *a, const 
 	return run(s, st, "merge");
 }
 
+uint64_t store_update_ns(uint64_t last_ns)
+{
+	uint64_t now = clock_realtime_ns() / STORE_UPDATE_STEP_NS * STORE_UPDATE_STEP_NS;
+
+	return now > last_ns ? now : last_ns + STORE_UPDATE_STEP_NS;
+}
+
 int store_merge_incident(struct store *s, const char *to, const char *from)
 {
 	int err = run_with(s, ST_MOVE_WINDOWS, to, from, 0);
@@ -509,7 +516,7 @@ int store_merge_incident(struct store *s, const char *to, const char *from)
 	if (!err)
 		err = run_with(s, ST_MOVE_MERGED, to, from, 0);
 	if (!err)
-		err = run_with(s, ST_PUT_MERGED, from, to, clock_realtime_ns());
+		err = run_with(s, ST_PUT_MERGED, from, to, store_update_ns(0));
 	return err;
 }
 
@@ -830,6 +837,7 @@ int store_feed(struct store *s, uint64_t since_unix_ns, uint32_t limit, struct b
 
 	if (!st)
 		return err;
+	since_unix_ns += STORE_UPDATE_STEP_NS / 2;
 	sqlite3_bind_int64(st, 1, (int64_t)(since_unix_ns < INT64_MAX ? since_unix_ns : INT64_MAX));
 	sqlite3_bind_int64(st, 2, limit);
 	while (sqlite3_step(st) == SQLITE_ROW) {

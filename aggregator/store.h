@@ -18,6 +18,10 @@
 
 #define STORE_SCHEMA_VERSION 2
 
+/* Times of writes are multiples of it, so that a reader whose numbers are doubles gets them exactly, or
+ * so nearly that it makes no difference. */
+#define STORE_UPDATE_STEP_NS 1024u
+
 struct store;
 
 /* Makes the directory and the file where needed. -EPROTO: a file of a newer version, or no store;
@@ -36,6 +40,8 @@ int store_put_window(struct store *s, const struct digest *d, uint64_t received_
 int store_set_window_incident(struct store *s, const uint8_t id[16], const char *incident);
 /* Windows of `from` become windows of `to`; of `from` stays that it became part of `to`. */
 int store_merge_incident(struct store *s, const char *to, const char *from);
+/* Now, for updated_unix_ns; later than last_ns. */
+uint64_t store_update_ns(uint64_t last_ns);
 int store_put_incident(struct store *s, const struct incident_row *row, const char *json);
 /* An incident's findings (finding_json.h) as a list; NULL: it has none any more. */
 int store_put_findings(struct store *s, const char *incident, const char *json);

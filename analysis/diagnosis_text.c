@@ -6,6 +6,8 @@
 
 #include "analysis/diagnosis_private.h"
 
+#define PACKETS_OF ", packets of "
+
 const char *diagnosis_text_ms(double ns, struct diagnosis_number *t)
 {
 	double ms = ns * 1e-6;
@@ -57,6 +59,7 @@ static void interrupt(const struct diagnosis_view *v, const struct diagnosis_can
 		      char *out, size_t bytes)
 {
 	const struct os_signal *line = line_of(v);
+	const char *from = strstr(c->subject, PACKETS_OF); /* the device of a NET_RX storm */
 	long cpu = cpu_in(c->subject);
 	int n = line ? (int)strspn(line->subject, "0123456789") : 0;
 
@@ -66,6 +69,12 @@ static void interrupt(const struct diagnosis_view *v, const struct diagnosis_can
 		    "move interrupt %.60s to another CPU (/proc/irq/%.*s/smp_affinity_list), or "
 		    "pin the thread elsewhere",
 		    line->subject, n, line->subject);
+	else if (cpu >= 0 && from)
+		snprintf(
+		    out, bytes,
+		    "take CPU %ld out of the smp_affinity and rps_cpus of %.60s, or pin the thread "
+		    "elsewhere",
+		    cpu, from + strlen(PACKETS_OF));
 	else if (cpu >= 0)
 		snprintf(out, bytes,
 			 "take CPU %ld out of the interrupt's smp_affinity and of the receive "

@@ -10,7 +10,7 @@
 
 #define FOLLOW	      0.05 /* of the noise, per push, by which a location follows */
 #define RESIDUAL_MOST 15.0f
-#define END_EVIDENCE  9.2 /* log of 10,000 to 1 */
+#define END_EVIDENCE  9.2 /* log of 10,000 to 1, and as much more as the stretch has steps to err */
 #define STRETCH_LEAST 5
 #define PLAIN_LEAST   0.10
 #define END_STEP_MOST 3.0 /* of it from one step: no stretch ends by one good step */
@@ -32,6 +32,8 @@ static uint32_t depth_of(const struct peers_config *c)
 {
 	uint32_t longest = 5;
 
+	if (c->pushes)
+		return c->pushes > PEERS_WINDOW_MOST ? PEERS_WINDOW_MOST : c->pushes < 20 ? 20 : c->pushes;
 	for (uint32_t i = 0; i < PEERS_WINDOWS && c->windows[i]; i++)
 		if (c->windows[i] > longest)
 			longest = c->windows[i];
@@ -348,7 +350,7 @@ static void follow(struct peers *p, enum peers_measure q)
 		if (m->cusum <= 0) {
 			m->cusum = 0;
 			m->last = p->pushes;
-		} else if (m->cusum > END_EVIDENCE) {
+		} else if (m->cusum > END_EVIDENCE + log((double)(m->last - m->first + 1))) {
 			close_flag(p, q, i);
 		}
 	}
@@ -387,6 +389,8 @@ static double locate(struct peers *p, struct peers_series *s, uint32_t i, double
 	double noise = s->noise.scale[0], away;
 	uint32_t n = 0;
 
+	if (!m->open)
+		peers_noise_step(&s->noise, r - m->location);
 	if (p->pushes < PEERS_WARM || noise <= 0) {
 		for (uint64_t t = 0; t <= p->pushes && t < PEERS_WARM; t++) {
 			float v = s->residual[(size_t)t * p->n + i];
@@ -433,6 +437,7 @@ static void quantiles(struct peers *p)
 
 		chance *= p->n > GROUP_FREE ? GROUP_FREE / p->n : 1;
 		p->quantile[w] = peers_noise_gauss(chance);
+		p->evidence[w] = -log(chance);
 	}
 }
 

@@ -42,6 +42,8 @@ struct peers_config {
 	double least[PEERS_MEASURES];	 /* excess, of a step, below which nothing is told; default 0 */
 	double k;			 /* sysom mode */
 	uint32_t w;
+	uint32_t pushes; /* kept; 0: as many as the longest window has steps, and its past. Fewer do where a
+			  * push stands for several steps; a window that does not fit is left out */
 };
 void peers_config_default(struct peers_config *c);
 

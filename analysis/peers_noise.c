@@ -185,6 +185,27 @@ double peers_noise_of(const struct peers *p, const struct peers_series *s, uint3
 	return scale;
 }
 
+void peers_noise_step(struct peers_noise *no, double above)
+{
+	if (above > 0)
+		no->step[bin_of((float)above)]++;
+	if (++no->steps < FORGET)
+		return;
+	no->steps /= 2;
+	for (uint32_t i = 0; i < PEERS_BINS; i++)
+		no->step[i] /= 2;
+}
+
+double peers_noise_share(const struct peers_noise *no, double above, uint32_t own)
+{
+	uint64_t count = 0;
+
+	for (uint32_t i = bin_of((float)above); i < PEERS_BINS; i++)
+		count += no->step[i];
+	count = count > own ? count - own : 0;
+	return (double)(count + 1) / (double)(no->steps + 1);
+}
+
 double peers_noise_gauss(double probability)
 {
 	double lo = 0, hi = 12;

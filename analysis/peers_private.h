@@ -19,6 +19,8 @@ struct peers_noise {
 	uint64_t count[PEERS_SCALES];
 	double scale[PEERS_SCALES]; /* standard deviation of a block mean; 0: too few blocks */
 	double tail[PEERS_SCALES];  /* how much heavier than Gaussian its tail is; at least 1 */
+	uint32_t step[PEERS_BINS];  /* single steps' residuals above their member's location */
+	uint64_t steps;		    /* and all that were looked at */
 	uint64_t fresh;		    /* pushes at the last renewal of scale and tail */
 };
 
@@ -52,6 +54,7 @@ struct peers {
 	uint64_t pushes;
 	double quantile_step_ns;	  /* what quantile was made for */
 	double quantile[PEERS_WINDOWS];	  /* Gaussian, one-sided */
+	double evidence[PEERS_WINDOWS];	  /* log of the chance that it stands for, negated */
 	double student[PEERS_QUANTILES];  /* by degrees of freedom */
 	struct peers_series series[PEERS_MEASURES];
 	uint64_t *step;	   /* [depth] */
@@ -78,6 +81,10 @@ void peers_noise_push(struct peers *p, struct peers_series *s);
  * reaches as far. widened: by how little is known, too. 0: not known yet. */
 double peers_noise_of(const struct peers *p, const struct peers_series *s, uint32_t length,
 		      double *widened);
+/* One step of a member that is not open lies so far above its location. */
+void peers_noise_step(struct peers_noise *no, double above);
+/* Share of such steps that lie as far above; apart from `own` of them. */
+double peers_noise_share(const struct peers_noise *no, double above, uint32_t own);
 /* One-sided Gaussian and Student quantiles of a small probability. */
 double peers_noise_gauss(double probability);
 double peers_noise_student(double probability, uint32_t freedom);

@@ -21,6 +21,13 @@ struct {
 	__type(value, struct sampler_blocked);
 } blocked SEC(".maps");
 
+/* Most events concern threads that nobody samples. Whether one may be is told by a load: the mark of its
+ * number in the first namespace is set when its process is added (by user space; all are where that does not
+ * know those numbers), or when it goes to sleep, and stays. Others of the same low bits only cost a search. */
+#define MARKS 65536u
+__u8 off_cpu_processes[MARKS] = {};
+__u8 off_cpu_asleep[MARKS] = {};
+
 /* Short sleeps in a row, by place. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
@@ -37,13 +44,20 @@ struct {
 #define OFF_CPU_WAKING SEC("tp_btf/sched_waking")
 #endif
 
+/* Typed tracepoints give pointers that need no helper to be read. */
+#ifdef SAMPLER_TAIL
+#define TASK(task, field) BPF_CORE_READ(task, field)
+#else
+#define TASK(task, field) ((task)->field)
+#endif
+
 static __always_inline __u32 task_state(struct task_struct *task)
 {
 	struct task_struct___before_5_14 *old = (void *)task;
 
 	if (bpf_core_field_exists(task->__state))
-		return BPF_CORE_READ(task, __state);
-	return (__u32)BPF_CORE_READ(old, state);
+		return TASK(task, __state);
+	return (__u32)TASK(old, state);
 }
 
 /* `next` slept until now. */
@@ -95,7 +109,8 @@ static __always_inline struct sampler_scratch *switch_out_begin(const struct sam
 	__u64 identity;
 	__u32 pid;
 
-	if (!c->off_cpu || BPF_CORE_READ(task, flags) & KERNEL_TASK_KTHREAD)
+	if (!c->off_cpu || !off_cpu_processes[(__u32)TASK(task, tgid) % MARKS] ||
+	    TASK(task, flags) & KERNEL_TASK_KTHREAD)
 		return NULL;
 	identity = current_identity(task);
 	pid = identity >> 32;
@@ -136,6 +151,7 @@ static __always_inline void switch_out_end(void *ctx, struct sampler_scratch *s)
 	b.cpu = bpf_get_smp_processor_id();
 	bpf_get_current_comm(b.comm, sizeof(b.comm));
 	b.since_ns = s->begin_ns;
+	off_cpu_asleep[tid % MARKS] = 1;
 	if (bpf_map_update_elem(&blocked, &tid, &b, BPF_ANY))
 		count_up(SAMPLER_COUNT_BLOCKED_FULL, 1);
 	count_up(SAMPLER_COUNT_CAPTURE_NS, bpf_ktime_get_ns() - s->begin_ns);
@@ -251,11 +267,11 @@ int on_switch(__u64 *ctx)
 	struct task_struct *prev = (void *)ctx[1], *next = (void *)ctx[2];
 	struct unwind_process *process = NULL;
 	struct sampler_scratch *s;
-	__u32 next_tid = BPF_CORE_READ(next, pid);
+	__u32 next_tid = TASK(next, pid);
 
 	if (!c)
 		return 0;
-	if (next_tid)
+	if (off_cpu_asleep[next_tid % MARKS])
 		switch_in(c, next_tid);
 	if (!going_to_sleep(ctx[0], prev))
 		return 0;
@@ -279,9 +295,12 @@ int on_waking(__u64 *ctx)
 {
 	struct task_struct *task = (void *)ctx[0], *waker = (void *)bpf_get_current_task();
 	struct kernel_regs regs;
-	__u32 tid = BPF_CORE_READ(task, pid);
-	struct sampler_blocked *b = bpf_map_lookup_elem(&blocked, &tid);
+	__u32 tid = TASK(task, pid);
+	struct sampler_blocked *b;
 
+	if (!off_cpu_asleep[tid % MARKS])
+		return 0;
+	b = bpf_map_lookup_elem(&blocked, &tid);
 	if (!b || !(__u32)bpf_get_current_pid_tgid())
 		return 0; /* the idle task wakes nobody: an interrupt does */
 	/* so it does where the current thread is in the kernel for no system call of its own */

@@ -22,8 +22,8 @@ struct sampler_control {
 	__u64 weight_ns;	/* of one on-CPU sample: the tick's period over the fraction */
 	__u64 slice_ns;		/* 0: one slice per period */
 	__u64 off_cpu_min_ns;
-	/* Also what `processes` does not name, as kernel stacks. SAMPLER_OTHERS_ALL: they are to be known soon,
-	 * and a user stack that is not walked is a loss; SAMPLER_OTHERS_KERNEL: they are not. */
+	/* Also what `processes` does not name, as kernel stacks. SAMPLER_OTHERS_ALL: they are to be known
+	 * soon, and a user stack that is not walked is a loss; SAMPLER_OTHERS_KERNEL: they are not. */
 	__u32 all_processes;
 	__u32 off_cpu;	     /* blocked time is sampled */
 };

@@ -33,6 +33,7 @@ struct sampler_maps {
 	struct sampler_tail *tail_calls;
 	struct off_cpu_loop *off_loop;
 	struct off_cpu_tail *off_tail;
+	uint8_t *off_marks; /* off_cpu_processes of the programs; NULL: none */
 	struct bpf_object *on, *off;
 	struct bpf_link **links;
 	uint32_t link_count;
@@ -76,6 +77,8 @@ static int map_fd(const struct bpf_object *o, const char *name)
 }
 
 /* ---- loading ---- */
+
+#define OFF_MARKS sizeof(((struct off_cpu_loop__bss *)NULL)->off_cpu_processes)
 
 struct settings {
 	uint32_t pid_ns, pid_ns_level, ring_bytes;
@@ -241,6 +244,29 @@ static int attach_named(struct sampler_maps *m, struct bpf_object *o, const char
 	return p ? link_add(m, bpf_program__attach(p)) : -ENOENT;
 }
 
+/* Loads the object with all marks set: every process may be sampled. Where its data can be written from
+ * here (5.5) and numbers of the first namespace are ours, only those are set that are. */
+static int load_marks(struct sampler_maps *m, const struct settings *s)
+{
+	int err;
+
+	if (m->tail) {
+		memset(m->off_tail->bss->off_cpu_processes, 1, OFF_MARKS);
+		err = off_cpu_tail__load(m->off_tail);
+	} else {
+		memset(m->off_loop->bss->off_cpu_processes, 1, OFF_MARKS);
+		err = off_cpu_loop__load(m->off_loop);
+	}
+	if (err || s->pid_ns ||
+	    !(bpf_map__map_flags(m->tail ? m->off_tail->maps.bss : m->off_loop->maps.bss) &
+	      BPF_F_MMAPABLE))
+		return err;
+	m->off_marks = m->tail ? m->off_tail->bss->off_cpu_processes
+			       : m->off_loop->bss->off_cpu_processes;
+	memset(m->off_marks, 0, OFF_MARKS);
+	return 0;
+}
+
 static int load_off(struct sampler_maps *m, const struct settings *s)
 {
 	int err;
@@ -261,7 +287,7 @@ static int load_off(struct sampler_maps *m, const struct settings *s)
 	size_maps(m, m->off);
 	err = share_maps(m, m->off);
 	if (!err)
-		err = bpf_object__load(m->off);
+		err = load_marks(m, s);
 	if (!err && m->tail) {
 		err = prog_slot(m->off, "switch_progs", 0, "switch_stacks");
 		err = err ? err : prog_slot(m->off, "switch_progs", 1, "switch_walk");
@@ -401,6 +427,8 @@ void sampler_maps_backing(struct sampler_maps *m, struct unwind_backing *out)
 
 int sampler_maps_process(struct sampler_maps *m, uint32_t pid, const struct unwind_process *p)
 {
+	if (m->off_marks)
+		m->off_marks[pid % OFF_MARKS] = 1;
 	return bpf_map_update_elem(m->processes, &pid, p, BPF_ANY) ? -errno : 0;
 }
 

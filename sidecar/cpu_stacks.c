@@ -19,7 +19,6 @@
 
 #include "base/limits.h"
 #include "base/log.h"
-#include "sidecar/commands.h"
 #include "sidecar/neighbours.h"
 #include "sidecar/node.h"
 #include "wire/stacks.h"
@@ -490,7 +489,7 @@ bool cpu_stacks_raised(const struct node *n)
 
 static bool anomaly_open(const struct node *n, uint64_t now_ns)
 {
-	if (commands_suspect_until_ns(n) || now_ns < n->peer_suspect_until_ns)
+	if (now_ns < n->closer_until_ns)
 		return true;
 	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++)
 		if (n->processes[i] && n->processes[i]->rank->anomaly.state == ANOMALY_OPEN)

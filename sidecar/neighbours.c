@@ -65,13 +65,16 @@ static enum lock_kind lock_of(const struct stack_batch *b, const struct stack *s
 	while (i < s->kernel_count && is_lock(kernel_name(b, s, i), &kind))
 		i++;
 	*place = '\0';
-	if (kind && i < s->kernel_count)
-		snprintf(place, NEIGHBOURS_PLACE_BYTES, i + 1 < s->kernel_count ? "%.28s in %.28s" : "%.28s",
-			 kernel_name(b, s, i), i + 1 < s->kernel_count ? kernel_name(b, s, i + 1) : "");
+	if (kind && i + 1 < s->kernel_count)
+		snprintf(place, NEIGHBOURS_PLACE_BYTES, "%.28s in %.28s", kernel_name(b, s, i),
+			 kernel_name(b, s, i + 1));
+	else if (kind && i < s->kernel_count)
+		snprintf(place, NEIGHBOURS_PLACE_BYTES, "%.28s", kernel_name(b, s, i));
 	return kind;
 }
 
-static struct neighbours_row *find_row(struct neighbours *n, uint32_t since, const struct neighbours_row *r)
+static struct neighbours_row *find_row(struct neighbours *n, uint32_t since,
+				       const struct neighbours_row *r)
 {
 	for (uint32_t k = since; k < n->count; k++) {
 		struct neighbours_row *o = &n->row[(n->first + k) % NEIGHBOURS_ROWS];

@@ -113,8 +113,8 @@ struct http;	     /* http.c */
 struct cpu_stacks;   /* cpu_stacks.c */
 struct symbol_offer; /* symbol_offer.c */
 struct os_signals;   /* os_signals.c */
-struct sketches;     /* sketches.c */
-struct commands;     /* commands.c */
+struct sketch_maker;     /* sketch_maker.c */
+struct requests;     /* requests.c */
 struct local_peers;  /* local_peers.c */
 struct os_opening;   /* os_node.c */
 struct gpu_node;     /* gpu_node.c */
@@ -130,10 +130,10 @@ struct node {
 	struct http *http;
 	struct cpu_stacks *stacks; /* cpu_stacks.c; NULL: not opened */
 	struct symbol_offer *offer; /* symbol_offer.c; NULL: off, or nobody to offer to */
-	struct commands *commands;
+	struct requests *requests;
 	struct local_peers *peers; /* NULL: switched off */
-	uint64_t peer_suspect_until_ns;
-	struct sketches *sketches; /* sketches.c; NULL: off */
+	uint64_t closer_until_ns; /* till then beats at a suspect's pace, and all ticks */
+	struct sketch_maker *sketch_maker; /* sketch_maker.c; NULL: off */
 	struct os_signals *os; /* NULL: switched off, or being loaded */
 	struct os_opening *os_opening; /* os_node.c; NULL: not being loaded */
 	struct gpu_node *gpu; /* NULL: switched off */

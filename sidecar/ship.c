@@ -408,7 +408,8 @@ static void take_peer_flag(struct process *p, const struct local_peers_flag *f, 
 		p->peer_sequence = 0;
 		p->peer_window_ns = 0;
 		p->peer_flags++;
-		p->node->peer_suspect_until_ns = now_ns + SHIP_PEER_SUSPECT_NS;
+		if (p->node->closer_until_ns < now_ns + SHIP_PEER_SUSPECT_NS)
+			p->node->closer_until_ns = now_ns + SHIP_PEER_SUSPECT_NS;
 	}
 	p->peer_slow = true;
 	p->peer_since_ns = f->begin_ns;

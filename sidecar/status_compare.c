@@ -4,15 +4,15 @@
 #include <string.h>
 
 #include "base/check.h"
-#include "sidecar/commands.h"
+#include "sidecar/requests.h"
 #include "sidecar/local_peers.h"
 #include "sidecar/node.h"
-#include "sidecar/sketches.h"
+#include "sidecar/sketch_maker.h"
 
 struct compare {
 	struct beats_stats beats; /* of all ranks that are here */
-	struct sketches_stats sketches;
-	struct commands_stats commands;
+	struct sketch_maker_stats sketches;
+	struct requests_stats requests;
 	struct local_peers_stats peers;
 	struct uplink_stats uplink;
 	uint64_t sketch_cpu_ms;
@@ -40,7 +40,8 @@ static const struct compare_value values[] = {
 	      "Communicators that made room for newer ones."),
 	VALUE("sketches", "made", sketches.made, false, "Sketches made."),
 	VALUE("sketches", "failed", sketches.failed, false, "Sketches that could not be made."),
-	VALUE("sketches", "cut", sketches.cut, false, "Functions and kernels that had no room in them."),
+	VALUE("sketches", "cut", sketches.cut, false,
+	      "Functions and kernels that had no room in them."),
 	VALUE("sketches", "sent", uplink.sketches_sent, false, "Sketches taken by the aggregator."),
 	VALUE("sketches", "refused", uplink.sketches_failed, false,
 	      "Sketches refused by it or not answered."),
@@ -57,20 +58,20 @@ static const struct compare_value values[] = {
 	VALUE("peers", "missing", peers.missing, false, "Steps that found no partner."),
 	VALUE("peers", "unlike", peers.unlike, false, "Steps not compared since their work differed."),
 	VALUE("peers", "flags", peers.flags, false, "Ranks found slow among their peers here."),
-	VALUE("asked", "windows", commands.windows, false, "Windows the aggregator asked for, sent."),
-	VALUE("asked", "windows_bounded", commands.windows_bounded, false,
+	VALUE("asked", "windows", requests.windows, false, "Windows the aggregator asked for, sent."),
+	VALUE("asked", "windows_bounded", requests.windows_bounded, false,
 	      "Windows it asked for beyond the rank's share: not sent."),
-	VALUE("asked", "holds", commands.holds, false, "Stretches to be held."),
-	VALUE("asked", "holds_kept", commands.holds_kept, false,
+	VALUE("asked", "holds", requests.holds, false, "Stretches to be held."),
+	VALUE("asked", "holds_kept", requests.holds_kept, false,
 	      "Of these, copied before the recorder lost them."),
-	VALUE("asked", "holds_used", commands.holds_used, false, "Of these, asked for later."),
-	VALUE("asked", "holds_lost", commands.holds_lost, false, "Stretches that could not be held."),
-	VALUE("asked", "held_bytes", commands.held_bytes, true, "Memory of what is held."),
-	VALUE("asked", "suspects", commands.suspects, false, "Times it wanted a closer look."),
-	VALUE("asked", "nobody", commands.nobody, false, "Commands about no rank of this node."),
-	VALUE("asked", "unknown", commands.unknown, false, "Commands of a kind not known."),
-	VALUE("asked", "bad", commands.bad, false, "Commands about times that cannot be."),
-	VALUE("asked", "full", commands.full, false, "Commands that found no room."),
+	VALUE("asked", "holds_used", requests.holds_used, false, "Of these, asked for later."),
+	VALUE("asked", "holds_lost", requests.holds_lost, false, "Stretches that could not be held."),
+	VALUE("asked", "held_bytes", requests.held_bytes, true, "Memory of what is held."),
+	VALUE("asked", "suspects", requests.suspects, false, "Times it wanted a closer look."),
+	VALUE("asked", "nobody", requests.nobody, false, "Commands about no rank of this node."),
+	VALUE("asked", "unknown", requests.unknown, false, "Commands of a kind not known."),
+	VALUE("asked", "bad", requests.bad, false, "Commands about times that cannot be."),
+	VALUE("asked", "full", requests.full, false, "Commands that found no room."),
 #undef VALUE
 };
 
@@ -88,8 +89,8 @@ static void collect(struct node *n, struct compare *c)
 		c->beats.colls_thinned += st.colls_thinned;
 		c->beats.comms_forgotten += st.comms_forgotten;
 	}
-	sketches_stats_get(n, &c->sketches);
-	commands_stats_get(n, &c->commands);
+	sketch_maker_stats_get(n, &c->sketches);
+	requests_stats_get(n, &c->requests);
 	if (n->peers)
 		local_peers_stats_get(n->peers, &c->peers);
 	uplink_stats(n->uplink, &c->uplink);

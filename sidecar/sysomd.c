@@ -21,10 +21,10 @@
 #include "base/log.h"
 #include "base/watchdog.h"
 #include "sidecar/node.h"
-#include "sidecar/sketches.h"
+#include "sidecar/sketch_maker.h"
 #include "sidecar/symbol_offer.h"
 #include "sidecar/cpu_stacks.h"
-#include "sidecar/commands.h"
+#include "sidecar/requests.h"
 #include "sidecar/local_peers.h"
 
 #define DEFAULT_CONFIG "/etc/sysom/sysomd.yaml"
@@ -272,7 +272,7 @@ static bool has_suspect(const struct node *n)
 	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++)
 		if (n->processes[i] && n->processes[i]->rank->anomaly.state != ANOMALY_IDLE)
 			return true;
-	return commands_suspect_until_ns(n) != 0 || clock_monotonic_ns() < n->peer_suspect_until_ns;
+	return clock_monotonic_ns() < n->closer_until_ns;
 }
 
 static void measure_own(struct node *n, uint64_t now_ns)
@@ -311,10 +311,10 @@ static void on_tend(void *arg, uint32_t count)
 	uint64_t period = has_suspect(n) ? n->settings.beat_suspect_ns : n->settings.beat_ns;
 
 	ship_tend(n, now_ns);
-	commands_tend(n, now_ns);
+	requests_tend(n, now_ns);
 	keep_tend(n, now_ns);
 	cpu_stacks_tend(n, now_ns);
-	sketches_tend(n, now_ns);
+	sketch_maker_tend(n, now_ns);
 	if (n->beat_at_ns && now_ns - n->beat_at_ns < period)
 		return;
 	n->beat_at_ns = now_ns;
@@ -374,7 +374,7 @@ static int open_stores(struct node *n)
 	if (rc.file_bytes && mkdir(files, 0700) && errno != EEXIST)
 		rc.file_bytes = 0; /* memory alone; retention tells */
 	err = recorder_open(&n->recorder, &rc);
-	return err ? err : uplink_open(&n->uplink, &uc, n->loop, commands_take, n);
+	return err ? err : uplink_open(&n->uplink, &uc, n->loop, requests_take, n);
 }
 
 /* Without it windows still go out: only their frames stay without names. */
@@ -419,7 +419,7 @@ static int node_open(struct node *n)
 		return -ENOMEM;
 	if (n->settings.canary && (err = canary_open(&n->canary)))
 		return err;
-	err = commands_open(n);
+	err = requests_open(n);
 	if (!err && n->settings.node_peers)
 		err = local_peers_open(&n->peers);
 	if (!err)
@@ -440,7 +440,7 @@ static int node_open(struct node *n)
 	    (err = loop_add_timer(n->loop, 0, 1000, on_second, n, NULL)))
 		return err;
 	open_offer(n);
-	err = sketches_open(n);
+	err = sketch_maker_open(n);
 	if (err)
 		return err;
 	return loop_add_timer(n->loop, 50, 250, on_tend, n, NULL);
@@ -453,7 +453,7 @@ static void node_close(struct node *n, int code)
 		ship_flush(n);
 		ship_beat(n, clock_monotonic_ns());
 	}
-	sketches_close(n);
+	sketch_maker_close(n);
 	http_close(n);
 	keep_close(n);
 	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++)
@@ -461,7 +461,7 @@ static void node_close(struct node *n, int code)
 			process_forget(n->processes[i]);
 	cpu_stacks_close(n);
 	registration_close(n);
-	commands_close(n);
+	requests_close(n);
 	local_peers_close(n->peers);
 	symbol_offer_close(n->offer);
 	uplink_finish(n->uplink, LINGER_MS);

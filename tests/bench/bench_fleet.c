@@ -201,7 +201,7 @@ static void simulate(struct fleet *f, uint32_t tenths, struct beat_rank *ranks)
 
 int main(int argc, char **argv)
 {
-	uint32_t seconds = argc > 1 ? (uint32_t)atoi(argv[1]) : 150, missed = 0;
+	uint32_t seconds = argc > 1 ? (uint32_t)atoi(argv[1]) : 75, missed = 0;
 	struct beat_rank *ranks = calloc(PER_NODE, sizeof(*ranks));
 	struct fleet_totals t;
 	struct fleet *f;

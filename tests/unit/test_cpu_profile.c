@@ -75,7 +75,8 @@ static void shares_are_of_the_ranks_time(void **unused)
 				  again[] = { FWD, FWD, FWD, LOOP, MAIN }, asleep[] = { WAIT, LOOP, MAIN };
 	struct normal_when when = { .threads = { 11 }, .thread_count = 1,
 				    .spans = { { T0 + 5 * S, T0 + 6 * S } }, .span_count = 1 };
-	struct cpu_profile_rank ranks[] = { { 100, T0, T0 + 10 * S, &when }, { 200, T0, T0 + 10 * S, &when } };
+	struct cpu_profile_rank ranks[] = { { 100, T0, T0 + 10 * S, &when },
+					    { 200, T0, T0 + 10 * S, &when } };
 	struct cpu_profile_options o = { .proc_root = "/proc" };
 	struct sketch s = { .latency_ns = 90e6 }; /* 9 s of healthy time: 100 steps */
 	const struct sketch_function *f;

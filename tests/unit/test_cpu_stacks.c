@@ -116,6 +116,7 @@ static struct node *open_node(void)
 	n->settings.sampler_rate_hz = 99;
 	n->settings.sampler_fraction = 10;
 	n->settings.sampler_period_ns = 5 * SECOND;
+	n->settings.sampler_wide = true;
 	assert_int_equal(cpu_stacks_open(n), 0);
 	do {
 		usleep(1000);
@@ -244,6 +245,44 @@ static void an_open_anomaly_takes_all_ticks_and_some_time_after(void **state)
 	close_node(n);
 }
 
+/* A closer look that does not end: the whole node for a minute, then a fifth of the time. */
+static void the_whole_node_is_sampled_for_a_bounded_time(void **state)
+{
+	struct node *n = open_node();
+	uint64_t now_ns = clock_monotonic_ns(), wide = 0;
+	struct cpu_stacks_stats st;
+	struct sampler_stats ss;
+
+	tend(n, now_ns + SECOND);
+	assert_false(fake.wide);
+	fake.pids[0] = (uint32_t)getpid();
+	fake.pids[1] = (uint32_t)getppid();
+	cpu_stacks_watch(n, (uint32_t)getpid());
+	n->closer_until_ns = now_ns + 100000 * SECOND;
+	for (uint64_t t = 2; t < 60; t++) {
+		fake.time_ns = now_ns + t * SECOND;
+		tend(n, now_ns + t * SECOND);
+		assert_true(fake.wide);
+		assert_true(cpu_stacks_raised(n));
+		fake.pid_count = 2; /* the other one shows once the node is sampled as a whole */
+	}
+	cpu_stacks_stats_get(n, &st, &ss);
+	assert_true(st.wide);
+	assert_int_equal(st.wide_begun, 1);
+	assert_in_range(st.others, 50, 60); /* a sample of one other process a drain */
+	assert_int_equal(st.strangers, 0);
+	for (uint64_t t = 60; t < 5000; t++) {
+		tend(n, now_ns + t * SECOND);
+		wide += t >= 1000 && fake.wide;
+	}
+	assert_in_range(wide, 4000 * 15 / 100, 4000 * 25 / 100);
+	n->closer_until_ns = 0;
+	tend(n, now_ns + 6000 * SECOND);
+	assert_false(fake.wide);
+	assert_false(cpu_stacks_raised(n));
+	close_node(n);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -251,6 +290,7 @@ int main(void)
 	    cmocka_unit_test(a_window_gets_the_ranks_family_and_its_time),
 	    cmocka_unit_test(strangers_are_counted),
 	    cmocka_unit_test(an_open_anomaly_takes_all_ticks_and_some_time_after),
+	    cmocka_unit_test(the_whole_node_is_sampled_for_a_bounded_time),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

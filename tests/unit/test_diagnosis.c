@@ -3,6 +3,7 @@
  * same without the fault. Every cause is named in the one and not in the other. */
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -705,6 +706,22 @@ static void rules_out_the_other_layers_with_figures(void **unused)
 	assert_non_null(strstr(out.summary, "rank 5"));
 }
 
+static void names_the_device_of_a_storm_in_the_remedy(void **unused)
+{
+	static struct world w;
+
+	build(&w);
+	late(&w.sick, 20);
+	signal_add(&w.sick, OS_SIGNAL_SOFTIRQ_STOLEN,
+		   "NET_RX from thread python3 on CPU 1, packets of veth-storm", 180, 1);
+	judge(&w);
+	assert_int_equal(out.cause, CAUSE_OS_SOFTIRQ);
+	assert_non_null(strstr(out.remedy, "CPU 1 "));
+	assert_non_null(strstr(out.remedy, "rps_cpus of veth-storm"));
+	assert_non_null(strstr(out.summary, "veth-storm"));
+	assert_non_null(strstr(out.summary, "launch thread python3"));
+}
+
 static void says_what_is_missing_and_is_less_sure(void **unused)
 {
 	static struct world w;
@@ -832,6 +849,31 @@ static void strips_what_tells_variants_of_a_kernel_apart(void **unused)
 	assert_true(strlen(tiny) < sizeof(tiny));
 }
 
+/* docs/causes.md has a row for each cause, with its title and remedy, and none for anything else. */
+static void the_catalogue_is_documented(void **unused)
+{
+	FILE *f = fopen("docs/causes.md", "r");
+	bool seen[CAUSE_COUNT] = { false };
+	char line[2048], id[64];
+
+	assert_non_null(f);
+	while (fgets(line, sizeof(line), f)) {
+		enum finding_cause c;
+
+		if (sscanf(line, "| `%63[^`]`", id) != 1)
+			continue;
+		c = finding_cause_find(id);
+		if (c == CAUSE_COUNT || seen[c] || !strstr(line, finding_cause_title(c)) ||
+		    !strstr(line, finding_cause_remedy(c)))
+			fail_msg("docs/causes.md and analysis/causes.def differ about %s", id);
+		seen[c] = true;
+	}
+	fclose(f);
+	for (int c = 0; c < CAUSE_COUNT; c++)
+		if (!seen[c])
+			fail_msg("docs/causes.md lacks %s", finding_cause_id((enum finding_cause)c));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -841,11 +883,13 @@ int main(void)
 		cmocka_unit_test(what_peers_have_too_is_not_the_cause),
 		cmocka_unit_test(a_signal_explains_no_slow_kernels),
 		cmocka_unit_test(rules_out_the_other_layers_with_figures),
+		cmocka_unit_test(names_the_device_of_a_storm_in_the_remedy),
 		cmocka_unit_test(says_what_is_missing_and_is_less_sure),
 		cmocka_unit_test(knows_nothing_of_nothing),
 		cmocka_unit_test(tells_two_faults_at_once_apart),
 		cmocka_unit_test(knows_a_function_with_and_without_its_file),
 		cmocka_unit_test(bears_long_names),
+		cmocka_unit_test(the_catalogue_is_documented),
 		cmocka_unit_test(strips_what_tells_variants_of_a_kernel_apart),
 	};
 

@@ -117,7 +117,8 @@ static void names_who_shares_a_lock(void **unused)
 	neighbours_add(&n, &b, root_of, NULL);
 	stack_batch_fini(&b);
 	neighbours_signals(&n, 100, T0, T0 + S, 100, list, &count, LIMIT_WINDOW_SIGNALS);
-	s = find(list, count, "lock_place", "d_alloc_parallel in lookup_open, which is shared with find (pid 66)");
+	s = find(list, count, "lock_place",
+		 "d_alloc_parallel in lookup_open, which is shared with find (pid 66)");
 	assert_non_null(s);
 	assert_true(fabs(s->value - 150) < 1e-6);
 	s = find(list, count, "lock_place", "walk_component in path_lookupat");

@@ -225,8 +225,8 @@ static void keeps_findings_with_their_incident(void **unused)
 
 static void the_feed_tells_each_write_once_and_in_order(void **unused)
 {
-	struct incident_row a = { .id = "aaaaaaaa", .updated_unix_ns = 10 },
-			    b = { .id = "bbbbbbbb", .updated_unix_ns = 20 };
+	struct incident_row a = { .id = "aaaaaaaa", .updated_unix_ns = 1 << 20 },
+			    b = { .id = "bbbbbbbb", .updated_unix_ns = 1 << 21 };
 	struct buf out;
 
 	assert_int_equal(store_begin(store), 0);
@@ -236,14 +236,14 @@ static void the_feed_tells_each_write_once_and_in_order(void **unused)
 	buf_init(&out, 1 << 16);
 	assert_int_equal(store_feed(store, 0, 10, &out), 0);
 	buf_append(&out, "", 1);
-	assert_string_equal((char *)out.data, "{\"id\":\"a\",\"updated_unix_ns\":10}\n"
-					      "{\"id\":\"b\",\"updated_unix_ns\":20}\n");
+	assert_string_equal((char *)out.data, "{\"id\":\"a\",\"updated_unix_ns\":1048576}\n"
+					      "{\"id\":\"b\",\"updated_unix_ns\":2097152}\n");
 	out.bytes = 0;
-	assert_int_equal(store_feed(store, 10, 10, &out), 0);
+	assert_int_equal(store_feed(store, (1 << 20) - 100, 10, &out), 0);
 	buf_append(&out, "", 1);
-	assert_string_equal((char *)out.data, "{\"id\":\"b\",\"updated_unix_ns\":20}\n");
+	assert_string_equal((char *)out.data, "{\"id\":\"b\",\"updated_unix_ns\":2097152}\n");
 	out.bytes = 0;
-	assert_int_equal(store_feed(store, 20, 10, &out), 0);
+	assert_int_equal(store_feed(store, (1 << 21) - 100, 10, &out), 0);
 	assert_int_equal(out.bytes, 0);
 	buf_fini(&out);
 }

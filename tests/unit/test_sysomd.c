@@ -460,7 +460,7 @@ static bool has_window(struct rig *g)
 /* All but the last steps have been judged, and so the anomaly's window is closed. */
 static bool has_judged(struct rig *g)
 {
-	char text[16384];
+	char text[65536];
 	const char *p;
 
 	return http(g, false, "GET /api/v1/status", text, sizeof(text)) == 200 &&
@@ -644,7 +644,7 @@ static void a_window_waits_on_disk_while_the_aggregator_is_away_and_survives_kil
 static void a_job_is_picked_up_again_after_kill_9(void **state)
 {
 	struct rig *g = *state;
-	char text[16384];
+	char text[65536];
 	const char *p;
 
 	sink_start(&g->sink, g->url);
@@ -695,7 +695,7 @@ static void a_process_that_dials_again_keeps_its_models(void **state)
 static void a_refused_window_is_dropped_and_one_to_retry_comes_again(void **state)
 {
 	struct rig *g = *state;
-	char text[16384];
+	char text[65536];
 
 	sink_start(&g->sink, g->url);
 	g->sink.status = WIRE_REJECT;
@@ -743,6 +743,127 @@ static void a_command_in_a_reply_is_answered_with_the_window(void **state)
 	assert_int_equal(g->sink.windows[0].reason, WINDOW_ASKED);
 	assert_in_range(g->sink.windows[0].device_count, 9 * STEP_KERNELS, 11 * STEP_KERNELS);
 	assert_in_range(g->sink.windows[0].step_count, 9, 12);
+}
+
+static uint64_t status_number(struct rig *g, const char *key)
+{
+	char text[65536], quoted[64];
+	const char *p;
+
+	snprintf(quoted, sizeof(quoted), "\"%s\":", key);
+	if (http(g, false, "GET /api/v1/status", text, sizeof(text)) != 200 ||
+	    !(p = strstr(text, quoted)))
+		return 0;
+	return strtoull(p + strlen(quoted), NULL, 10);
+}
+
+static bool command_gone(struct rig *g)
+{
+	bool gone;
+
+	pthread_mutex_lock(&g->sink.lock);
+	gone = !g->sink.command.kind;
+	pthread_mutex_unlock(&g->sink.lock);
+	return gone;
+}
+
+static void order(struct rig *g, uint32_t kind, int32_t rank, uint64_t begin_ns, uint64_t end_ns,
+		  const char *id)
+{
+	assert_true(until(command_gone, g));
+	pthread_mutex_lock(&g->sink.lock);
+	g->sink.command = (struct wire_command){ .kind = kind, .rank = rank, .begin_ns = begin_ns,
+						 .end_ns = end_ns };
+	strcpy(g->sink.command.job, "flow \"job\"");
+	memcpy(g->sink.command.anomaly_id, id, strlen(id));
+	pthread_mutex_unlock(&g->sink.lock);
+	assert_true(until(command_gone, g));
+}
+
+static bool all_taken(struct rig *g)
+{
+	return status_number(g, "windows") + status_number(g, "windows_bounded") == 9;
+}
+
+static bool is_looked_at(struct rig *g)
+{
+	bool yes;
+
+	pthread_mutex_lock(&g->sink.lock);
+	yes = g->sink.beat_flags & BEAT_RANK_WIDE;
+	pthread_mutex_unlock(&g->sink.lock);
+	return yes;
+}
+
+static bool has_nobody(struct rig *g)
+{
+	return status_number(g, "nobody") == 1;
+}
+
+/* Nine windows where four are granted at once; commands that make no sense; a closer look. */
+static void commands_are_bounded_and_counted(void **state)
+{
+	struct rig *g = *state;
+	uint64_t begin_ns, granted;
+
+	sink_start(&g->sink, g->url);
+	daemon_start(g);
+	job_start(g);
+	begin_ns = g->t;
+	job_attach(g);
+	job_steps(g, 100, 1);
+	order(g, 99, 3, begin_ns, begin_ns + 1, "x");
+	order(g, WIRE_COMMAND_WINDOW, 3, begin_ns + 5, begin_ns + 5, "x");
+	order(g, WIRE_COMMAND_WINDOW, 3, begin_ns, UINT64_MAX, "x");
+	order(g, WIRE_COMMAND_HOLD, 4, begin_ns, begin_ns + 1, "x");
+	assert_true(until(has_nobody, g));
+	assert_int_equal(status_number(g, "unknown"), 1);
+	assert_int_equal(status_number(g, "bad"), 2);
+	for (uint64_t i = 0; i < 9; i++)
+		order(g, WIRE_COMMAND_WINDOW, 3, begin_ns + i * STEP_NS, begin_ns + (i + 5) * STEP_NS,
+		      "the asker's own");
+	assert_true(until(all_taken, g));
+	granted = status_number(g, "windows");
+	assert_in_range(granted, 4, 6); /* the bucket fills by one every ten seconds */
+	for (unsigned i = 0; i < windows(g); i++)
+		assert_memory_equal(g->sink.windows[i].anomaly_id, "the asker's own", 16);
+	assert_false(is_looked_at(g));
+	order(g, WIRE_COMMAND_SUSPECT, 3, 0, clock_monotonic_ns() + 60000 * MS, "x");
+	assert_true(until(is_looked_at, g));
+	assert_int_equal(status_number(g, "suspects"), 1);
+}
+
+static bool is_kept(struct rig *g)
+{
+	return status_number(g, "holds_kept") == 1;
+}
+
+static bool has_judged_600(struct rig *g)
+{
+	return status_number(g, "steps") >= 600;
+}
+
+/* 512 steps are remembered: what is held comes with its steps all the same. */
+static void a_held_stretch_outlives_what_is_remembered(void **state)
+{
+	struct rig *g = *state;
+	uint64_t begin_ns;
+
+	sink_start(&g->sink, g->url);
+	daemon_start(g);
+	job_start(g);
+	begin_ns = g->t;
+	job_attach(g);
+	job_steps(g, 100, 1);
+	order(g, WIRE_COMMAND_HOLD, 3, begin_ns + 10 * STEP_NS, begin_ns + 20 * STEP_NS, "held");
+	assert_true(until(is_kept, g)); /* 512 steps of 20 ms are gone in ten seconds */
+	job_steps(g, 600, 1);
+	assert_true(until(has_judged_600, g));
+	order(g, WIRE_COMMAND_WINDOW, 3, begin_ns + 10 * STEP_NS, begin_ns + 20 * STEP_NS, "asked");
+	assert_true(until(has_window, g));
+	assert_in_range(g->sink.windows[0].step_count, 9, 12);
+	assert_in_range(g->sink.windows[0].device_count, 9 * STEP_KERNELS, 11 * STEP_KERNELS);
+	assert_int_equal(status_number(g, "holds_used"), 1);
 }
 
 /* One message from sysomd; attach_connect leaves the socket non-blocking. */
@@ -1042,6 +1163,8 @@ int main(void)
 		T(a_process_that_dials_again_keeps_its_models),
 		T(a_refused_window_is_dropped_and_one_to_retry_comes_again),
 		T(a_command_in_a_reply_is_answered_with_the_window),
+		T(commands_are_bounded_and_counted),
+		T(a_held_stretch_outlives_what_is_remembered),
 		T(tracing_is_switched_and_the_answer_waits_for_the_process),
 		T(hostile_peers_are_refused_and_others_still_served),
 		T(a_process_that_sends_nonsense_later_is_cut_off),

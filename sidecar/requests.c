@@ -2,7 +2,7 @@
  * A window takes the loop some ten milliseconds, in which rings fill, so one is made per turn. Holding
  * costs nothing as long as the recorder still has the stretch: only when it is about to lose it, or its
  * steps, is the window made and kept. */
-#include "sidecar/commands.h"
+#include "sidecar/requests.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -28,31 +28,30 @@ struct task {
 	struct buf kept; /* of a hold: the message, once it had to be made */
 };
 
-struct commands {
+struct requests {
 	struct task task[TASKS];
-	struct commands_stats stats;
-	uint64_t suspect_until_ns;
+	struct requests_stats stats;
 };
 
-int commands_open(struct node *n)
+int requests_open(struct node *n)
 {
-	n->commands = calloc(1, sizeof(*n->commands));
-	return n->commands ? 0 : -ENOMEM;
+	n->requests = calloc(1, sizeof(*n->requests));
+	return n->requests ? 0 : -ENOMEM;
 }
 
-static void drop(struct commands *k, struct task *t)
+static void drop(struct requests *k, struct task *t)
 {
 	k->stats.held_bytes -= t->kept.bytes;
 	buf_fini(&t->kept);
 	memset(t, 0, sizeof(*t));
 }
 
-void commands_close(struct node *n)
+void requests_close(struct node *n)
 {
-	for (uint32_t i = 0; n->commands && i < TASKS; i++)
-		drop(n->commands, &n->commands->task[i]);
-	free(n->commands);
-	n->commands = NULL;
+	for (uint32_t i = 0; n->requests && i < TASKS; i++)
+		drop(n->requests, &n->requests->task[i]);
+	free(n->requests);
+	n->requests = NULL;
 }
 
 static struct process *process_of(struct node *n, uint64_t serial)
@@ -65,7 +64,7 @@ static struct process *process_of(struct node *n, uint64_t serial)
 
 /* ---- taking ---- */
 
-static bool asks_again(const struct commands *k, const struct task *t)
+static bool asks_again(const struct requests *k, const struct task *t)
 {
 	for (uint32_t i = 0; i < TASKS; i++) {
 		const struct task *o = &k->task[i];
@@ -77,7 +76,7 @@ static bool asks_again(const struct commands *k, const struct task *t)
 	return false;
 }
 
-static void enqueue(struct commands *k, const struct wire_command *c, const struct process *p,
+static void enqueue(struct requests *k, const struct wire_command *c, const struct process *p,
 		    uint64_t now_ns)
 {
 	struct task t = { .kind = c->kind, .process = p->serial, .begin_ns = c->begin_ns,
@@ -98,23 +97,23 @@ static void enqueue(struct commands *k, const struct wire_command *c, const stru
 	k->stats.full++;
 }
 
-static void suspect(struct commands *k, uint64_t end_ns, uint64_t now_ns)
+static void suspect(struct node *n, uint64_t end_ns, uint64_t now_ns)
 {
-	uint64_t latest = now_ns + COMMANDS_SUSPECT_MAX_NS;
+	uint64_t latest = now_ns + REQUESTS_SUSPECT_MAX_NS;
 
 	if (end_ns > latest)
 		end_ns = latest;
 	if (end_ns <= now_ns)
 		return;
-	k->stats.suspects++;
-	if (end_ns > k->suspect_until_ns)
-		k->suspect_until_ns = end_ns;
+	n->requests->stats.suspects++;
+	if (end_ns > n->closer_until_ns)
+		n->closer_until_ns = end_ns;
 }
 
-void commands_take(void *arg, const struct wire_command *c)
+void requests_take(void *arg, const struct wire_command *c)
 {
 	struct node *n = arg;
-	struct commands *k = n->commands;
+	struct requests *k = n->requests;
 	uint64_t now_ns = clock_monotonic_ns();
 	bool found = false;
 
@@ -134,7 +133,7 @@ void commands_take(void *arg, const struct wire_command *c)
 			continue;
 		found = true;
 		if (c->kind == WIRE_COMMAND_SUSPECT)
-			suspect(k, c->end_ns, now_ns);
+			suspect(n, c->end_ns, now_ns);
 		else
 			enqueue(k, c, p, now_ns);
 	}
@@ -164,8 +163,21 @@ static uint64_t oldest_step_ns(const struct rank *r)
 	return r->recent_count < RANK_RECENT ? 0 : r->recent[r->recent_next].step.begin_ns;
 }
 
+/* Whether the steps of a stretch that begins there may be forgotten soon: fast ones fill their memory in
+ * seconds. */
+static bool steps_pass(const struct rank *r, uint64_t begin_ns)
+{
+	uint64_t oldest_ns = oldest_step_ns(r);
+	uint32_t n = r->recent_count, last = (r->recent_next + RANK_RECENT - 1) % RANK_RECENT;
+	uint32_t first = (r->recent_next + RANK_RECENT - n) % RANK_RECENT;
+	double span_ns = n ? (double)(r->recent[last].step.end_ns - r->recent[first].step.begin_ns) : 0;
+
+	return (n && span_ns / n * RANK_RECENT < 2.0 * (double)MARGIN_NS) ||
+	       (oldest_ns && oldest_ns + MARGIN_NS > begin_ns);
+}
+
 /* A kept message of this rank that begins no later: what was asked for is gone by now. */
-static struct task *kept_for(struct commands *k, const struct task *t)
+static struct task *kept_for(struct requests *k, const struct task *t)
 {
 	for (uint32_t i = 0; i < TASKS; i++) {
 		struct task *h = &k->task[i];
@@ -182,10 +194,10 @@ static bool take_token(struct process *p, uint64_t now_ns)
 	struct anomaly_bucket *b = &p->asked;
 
 	if (!b->at_ns)
-		*b = (struct anomaly_bucket){ COMMANDS_ASKED_BURST, now_ns };
+		*b = (struct anomaly_bucket){ REQUESTS_ASKED_BURST, now_ns };
 	b->tokens += (double)(now_ns - b->at_ns) * 1e-9 * p->node->settings.asked_per_minute / 60;
-	if (b->tokens > COMMANDS_ASKED_BURST)
-		b->tokens = COMMANDS_ASKED_BURST;
+	if (b->tokens > REQUESTS_ASKED_BURST)
+		b->tokens = REQUESTS_ASKED_BURST;
 	b->at_ns = now_ns;
 	if (b->tokens < 1)
 		return false;
@@ -204,19 +216,19 @@ static bool send_kept(struct node *n, struct task *held)
 		return false;
 	}
 	uplink_put_window(n->uplink, &copy); /* one that comes twice counts once */
-	n->commands->stats.holds_used++;
+	n->requests->stats.holds_used++;
 	return true;
 }
 
 /* True when a window was made. */
 static bool answer(struct node *n, struct task *t, uint64_t now_ns)
 {
-	struct commands *k = n->commands;
+	struct requests *k = n->requests;
 	struct process *p = process_of(n, t->process);
 	struct task *held;
 	bool made = false;
 
-	if (now_ns < t->end_ns + COMMANDS_SETTLE_NS)
+	if (now_ns < t->end_ns + REQUESTS_SETTLE_NS)
 		return false;
 	if (!p) {
 		k->stats.nobody++;
@@ -236,25 +248,22 @@ static bool answer(struct node *n, struct task *t, uint64_t now_ns)
 /* True when a window was made. */
 static bool hold(struct node *n, struct task *t, uint64_t now_ns)
 {
-	struct commands *k = n->commands;
+	struct requests *k = n->requests;
 	struct process *p = process_of(n, t->process);
-	uint64_t steps_ns, records_ns;
 	struct buf b;
 
 	if (now_ns > t->asked_ns + HOLD_NS) {
 		drop(k, t);
 		return false;
 	}
-	if (t->kept.bytes || now_ns < t->end_ns + COMMANDS_SETTLE_NS)
+	if (t->kept.bytes || now_ns < t->end_ns + REQUESTS_SETTLE_NS)
 		return false;
 	if (!p) {
 		k->stats.holds_lost++;
 		drop(k, t);
 		return false;
 	}
-	records_ns = oldest_record_ns(n);
-	steps_ns = oldest_step_ns(p->rank);
-	if (records_ns + MARGIN_NS <= t->begin_ns && (!steps_ns || steps_ns + MARGIN_NS <= t->begin_ns))
+	if (oldest_record_ns(n) + MARGIN_NS <= t->begin_ns && !steps_pass(p->rank, t->begin_ns))
 		return false;
 	if (k->stats.held_bytes >= n->settings.hold_bytes ||
 	    ship_pack(p, WINDOW_ASKED, t->begin_ns, t->end_ns, id_of(t), &b)) {
@@ -274,9 +283,9 @@ static bool hold(struct node *n, struct task *t, uint64_t now_ns)
 	return true;
 }
 
-void commands_tend(struct node *n, uint64_t now_ns)
+void requests_tend(struct node *n, uint64_t now_ns)
 {
-	struct commands *k = n->commands;
+	struct requests *k = n->requests;
 	bool made = false;
 
 	/* what must be kept goes first: an answer may need it */
@@ -286,18 +295,11 @@ void commands_tend(struct node *n, uint64_t now_ns)
 	for (uint32_t i = 0; i < TASKS && !made; i++)
 		if (k->task[i].kind == WIRE_COMMAND_WINDOW)
 			made = answer(n, &k->task[i], now_ns);
-	if (k->suspect_until_ns && now_ns >= k->suspect_until_ns)
-		k->suspect_until_ns = 0;
 }
 
-uint64_t commands_suspect_until_ns(const struct node *n)
-{
-	return n->commands ? n->commands->suspect_until_ns : 0;
-}
-
-void commands_stats_get(const struct node *n, struct commands_stats *out)
+void requests_stats_get(const struct node *n, struct requests_stats *out)
 {
 	memset(out, 0, sizeof(*out));
-	if (n->commands)
-		*out = n->commands->stats;
+	if (n->requests)
+		*out = n->requests->stats;
 }

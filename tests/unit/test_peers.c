@@ -1,0 +1,357 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Slow members by construction: which, from when to when and by how much is what the test put there. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "analysis/peers.h"
+
+#define STEP_NS 100e6
+#define MEMBERS_MAX 64u
+#define FLAGS_MAX 256u
+
+static uint64_t seed, rng;
+
+static double uniform(void)
+{
+	rng ^= rng << 13;
+	rng ^= rng >> 7;
+	rng ^= rng << 17;
+	return ((double)(rng * 0x2545f4914f6cdd1dull >> 11) + 0.5) * 0x1p-53;
+}
+
+static double gauss(void)
+{
+	return sqrt(-2 * log(uniform())) * cos(2 * M_PI * uniform());
+}
+
+struct run {
+	uint32_t members, steps;
+	double noise;	       /* standard deviation, of a step */
+	uint64_t slow;	       /* bits of members */
+	uint32_t first, last;  /* of the fault */
+	double factor;
+	double late_ns;	       /* lateness of the slow ones instead */
+	double missing;	       /* chance of a value */
+	double skew;	       /* each step another member has so much more */
+	uint32_t weight, shift; /* shift: member i's values are given as those of i + shift */
+	enum peers_mode mode;
+};
+
+static struct peers_flag flag[FLAGS_MAX];
+static uint32_t flags;
+
+static void run(const struct run *r)
+{
+	struct peers_config c;
+	struct peers *p;
+	double self[MEMBERS_MAX], late[MEMBERS_MAX];
+	void *memory;
+
+	rng = 0x9e3779b97f4a7c15ull ^ seed;
+	flags = 0;
+	peers_config_default(&c);
+	c.mode = r->mode;
+	memory = aligned_alloc(16, (peers_memory_bytes(&c, r->members) + 15) & ~15ul);
+	assert_non_null(memory);
+	p = peers_init(memory, &c, r->members);
+	for (uint32_t t = 0; t <= r->steps; t++) {
+		bool on = t >= r->first && t <= r->last;
+		uint32_t heavy = (uint32_t)(uniform() * r->members);
+		double common = 1 + 0.05 * gauss();
+
+		for (uint32_t i = 0; i < r->members && t < r->steps; i++) {
+			uint32_t at = (i + r->shift) % r->members;
+			bool slow = on && (r->slow >> i & 1);
+			double v = STEP_NS * common * (1 + r->noise * gauss());
+
+			v *= i == heavy ? 1 + r->skew : 1;
+			self[at] = uniform() < r->missing ? NAN : v * (slow && !r->late_ns ? r->factor : 1);
+			late[at] = 0.1e6 * fabs(gauss()) + (slow ? r->late_ns : 0);
+		}
+		if (t < r->steps)
+			peers_push(p, t, self, r->late_ns > 0 ? late : NULL, STEP_NS, r->weight);
+		else
+			peers_finish(p);
+		while (flags < FLAGS_MAX && peers_next(p, &flag[flags]))
+			flags += flag[flags].ended;
+	}
+	assert_int_equal(peers_lost(p), 0);
+	free(memory);
+}
+
+/* Every slow member once, nobody else; steps off by at most edge. */
+static void expect(const struct run *r, uint32_t edge)
+{
+	uint64_t seen = 0;
+
+	for (uint32_t k = 0; k < flags; k++) {
+		const struct peers_flag *f = &flag[k];
+
+		if (!(r->slow >> f->member & 1) || seen >> f->member & 1)
+			fail_msg("seed %llu: member %u, steps %u to %u, excess %f", (unsigned long long)seed,
+				 f->member, (unsigned)f->first_step, (unsigned)f->last_step, f->excess);
+		seen |= 1ull << f->member;
+		assert_in_range(f->first_step + edge, r->first, r->first + 2 * edge);
+		assert_in_range(f->last_step + edge, r->last, r->last + 2 * edge);
+	}
+	assert_int_equal(seen, r->slow);
+}
+
+static void finds_one_slow_member_of_any_group_with_its_steps(void **state)
+{
+	static const uint32_t members[] = { 2, 3, 4, 8, 16, 64 };
+
+	for (size_t i = 0; i < sizeof(members) / sizeof(members[0]); i++)
+		for (uint32_t who = 0; who < 2; who++) {
+			struct run r = { .members = members[i], .steps = 200, .noise = 0.005,
+					 .slow = 1ull << (who ? members[i] - 1 : 0), .first = 100,
+					 .last = 119, .factor = 1.1 };
+
+			run(&r);
+			expect(&r, 1);
+			assert_true(fabs(flag[0].excess - 0.1) < 0.01);
+			assert_true(fabs(flag[0].excess_ns - 0.1 * STEP_NS) < 0.02 * STEP_NS);
+			assert_true(flag[0].sure_step <= 109 && flag[0].score > 1);
+		}
+}
+
+static void finds_several_and_most(void **state)
+{
+	static const uint64_t slow[] = { 0x03, 0x21, 0x70, 0x0f, 0x1f, 0x3f };
+
+	for (size_t i = 0; i < sizeof(slow) / sizeof(slow[0]); i++)
+		for (uint32_t first = 0; first < 120; first += 60) {
+			struct run r = { .members = 8, .steps = 160, .noise = 0.01, .slow = slow[i],
+					 .first = first, .last = first + 59, .factor = 1.2 };
+
+			run(&r);
+			expect(&r, 2);
+		}
+}
+
+static void finds_small_constant_lateness_in_long_windows(void **state)
+{
+	struct run r = { .members = 8, .steps = 1500, .slow = 4, .first = 300, .last = 1499,
+			 .noise = 0.003, .late_ns = 0.3e6 };
+
+	run(&r);
+	expect(&r, 15);
+	assert_int_equal(flag[0].measure, PEERS_LATE);
+	assert_true(fabs(flag[0].excess_ns - 0.3e6) < 0.1e6);
+}
+
+static void finds_small_constant_slowness(void **state)
+{
+	struct run r = { .members = 8, .steps = 2500, .slow = 16, .first = 500, .last = 2499,
+			 .noise = 0.003, .factor = 1.004 };
+
+	run(&r);
+	expect(&r, 60);
+}
+
+static void healthy_members_are_never_told(void **state)
+{
+	static const uint32_t members[] = { 2, 3, 4, 8, 64 };
+
+	for (size_t i = 0; i < sizeof(members) / sizeof(members[0]); i++)
+		for (int k = 0; k < 3; k++) {
+			struct run r = { .members = members[i], .steps = 2000,
+					 .noise = k == 0 ? 0.002 : k == 1 ? 0.02 : 0.1 };
+
+			run(&r);
+			expect(&r, 0);
+		}
+}
+
+static void uneven_input_that_moves_is_no_fault(void **state)
+{
+	struct run r = { .members = 8, .steps = 2000, .noise = 0.01, .skew = 0.5 };
+
+	run(&r);
+	expect(&r, 0);
+}
+
+static void missing_values_are_borne(void **state)
+{
+	struct run r = { .members = 8, .steps = 300, .noise = 0.01, .slow = 2, .first = 150, .last = 189,
+			 .factor = 1.15, .missing = 0.2 };
+
+	run(&r);
+	expect(&r, 5);
+}
+
+static void a_member_that_vanishes_is_no_fault_of_others(void **state)
+{
+	struct peers_config c;
+	struct peers_flag f;
+	struct peers *p;
+	double v[4];
+	void *memory;
+
+	peers_config_default(&c);
+	memory = aligned_alloc(16, (peers_memory_bytes(&c, 4) + 15) & ~15ul);
+	p = peers_init(memory, &c, 4);
+	rng = seed + 1;
+	for (uint32_t t = 0; t < 400; t++) {
+		for (int i = 0; i < 4; i++)
+			v[i] = STEP_NS * (1 + 0.01 * gauss());
+		if (t >= 100)
+			v[0] = t < 200 ? NAN : t < 210 ? INFINITY : t < 220 ? -1 : 0;
+		if (t >= 300)
+			v[1] = v[2] = NAN;
+		peers_push(p, t, v, NULL, t < 50 ? NAN : STEP_NS, 1);
+	}
+	peers_finish(p);
+	assert_false(peers_next(p, &f));
+	free(memory);
+}
+
+static void the_order_of_members_changes_nothing(void **state)
+{
+	struct run r = { .members = 16, .steps = 300, .noise = 0.02, .slow = 0x44, .first = 90, .last = 140,
+			 .factor = 1.12 };
+	struct peers_flag before[FLAGS_MAX];
+	uint32_t n;
+
+	run(&r);
+	expect(&r, 3);
+	n = flags;
+	memcpy(before, flag, sizeof(before));
+	for (r.shift = 1; r.shift < 16; r.shift += 5) {
+		run(&r);
+		assert_int_equal(flags, n);
+		for (uint32_t k = 0; k < n; k++) {
+			uint32_t j = 0;
+
+			while (j < n && flag[j].member != (before[k].member + r.shift) % 16)
+				j++;
+			assert_true(j < n);
+			assert_int_equal(flag[j].first_step, before[k].first_step);
+			assert_int_equal(flag[j].last_step, before[k].last_step);
+			assert_int_equal(flag[j].sure_step, before[k].sure_step);
+			assert_true(flag[j].excess == before[k].excess);
+		}
+	}
+}
+
+static void of_two_the_one_that_changed_is_told(void **state)
+{
+	struct peers_config c;
+	struct peers_flag f;
+	struct peers *p;
+	void *memory;
+	double v[2];
+
+	peers_config_default(&c);
+	memory = aligned_alloc(16, (peers_memory_bytes(&c, 2) + 15) & ~15ul);
+	/* 0: member 1 becomes slower; 1: member 0 becomes faster, which is nobody's fault */
+	for (int kind = 0; kind < 2; kind++) {
+		uint32_t told = 0;
+
+		rng = seed + 2;
+		p = peers_init(memory, &c, 2);
+		for (uint32_t t = 0; t < 300; t++) {
+			v[0] = STEP_NS * (1 + 0.01 * gauss()) * (kind && t >= 150 ? 0.8 : 1);
+			v[1] = 1.05 * STEP_NS * (1 + 0.01 * gauss()) * (!kind && t >= 150 ? 1.2 : 1);
+			peers_push(p, t, v, NULL, STEP_NS, 1);
+		}
+		peers_finish(p);
+		while (peers_next(p, &f)) {
+			assert_int_equal(f.member, 1);
+			assert_in_range(f.first_step, 148, 152);
+			/* against a past of few steps */
+			assert_true(fabs(f.excess - 0.2) < 0.04);
+			told++;
+		}
+		assert_int_equal(told, kind ? 0 : 2); /* opened and ended */
+	}
+	free(memory);
+}
+
+static void a_flag_is_told_when_it_opens_and_when_it_ends(void **state)
+{
+	struct peers_config c;
+	struct peers_flag f;
+	struct peers *p;
+	void *memory;
+	double v[8];
+	int opened = -1, ended = -1;
+
+	rng = seed + 3;
+	peers_config_default(&c);
+	memory = aligned_alloc(16, (peers_memory_bytes(&c, 8) + 15) & ~15ul);
+	p = peers_init(memory, &c, 8);
+	for (int t = 0; t < 120; t++) {
+		for (int i = 0; i < 8; i++)
+			v[i] = STEP_NS * (1 + 0.005 * gauss()) * (i == 3 && t >= 60 && t < 80 ? 1.3 : 1);
+		peers_push(p, (uint64_t)t, v, NULL, STEP_NS, 1);
+		while (peers_next(p, &f)) {
+			assert_int_equal(f.member, 3);
+			assert_int_equal(f.ended, opened >= 0);
+			if (f.ended)
+				ended = t;
+			else
+				opened = t;
+		}
+	}
+	assert_in_range(opened, 62, 66);
+	assert_in_range(ended, 81, 90);
+	free(memory);
+}
+
+static void groups_of_steps_count_as_their_steps(void **state)
+{
+	struct run r = { .members = 8, .steps = 200, .noise = 0.003, .slow = 32, .first = 100, .last = 199,
+			 .factor = 1.02, .weight = 10 };
+
+	run(&r);
+	expect(&r, 3);
+	assert_true(flag[0].window >= 30 && flag[0].window % 10 == 0);
+}
+
+/* The arithmetic of mean + 2 sigma: two equal stragglers of eight have z = sqrt(6 / 2) at most. */
+static void the_papers_mode_finds_one_and_is_blind_to_two(void **state)
+{
+	struct run r = { .members = 8, .steps = 400, .noise = 0.001, .slow = 2, .first = 0, .last = 399,
+			 .factor = 1.5, .mode = PEERS_SYSOM };
+
+	run(&r);
+	assert_true(flags >= 1 && flag[0].member == 1 && flag[0].window == 100);
+	r.slow = 3;
+	run(&r);
+	assert_int_equal(flags, 0);
+	r.mode = PEERS_ROBUST;
+	run(&r);
+	expect(&r, 1);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(finds_one_slow_member_of_any_group_with_its_steps),
+		cmocka_unit_test(finds_several_and_most),
+		cmocka_unit_test(finds_small_constant_lateness_in_long_windows),
+		cmocka_unit_test(finds_small_constant_slowness),
+		cmocka_unit_test(healthy_members_are_never_told),
+		cmocka_unit_test(uneven_input_that_moves_is_no_fault),
+		cmocka_unit_test(missing_values_are_borne),
+		cmocka_unit_test(a_member_that_vanishes_is_no_fault_of_others),
+		cmocka_unit_test(the_order_of_members_changes_nothing),
+		cmocka_unit_test(of_two_the_one_that_changed_is_told),
+		cmocka_unit_test(a_flag_is_told_when_it_opens_and_when_it_ends),
+		cmocka_unit_test(groups_of_steps_count_as_their_steps),
+		cmocka_unit_test(the_papers_mode_finds_one_and_is_blind_to_two),
+	};
+
+	seed = getenv("SEED") ? strtoull(getenv("SEED"), NULL, 0) : 1;
+	printf("# SEED=%llu\n", (unsigned long long)seed);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
