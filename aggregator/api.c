@@ -105,6 +105,29 @@ static void get_ranks(struct api *api, struct MHD_Connection *c, struct answer *
 		answer_json(a, fleet_json(api->fleet, job, clock_monotonic_ns()));
 }
 
+static void answer_known(struct answer *a, json_t *j)
+{
+	if (j)
+		answer_json(a, j);
+	else
+		answer_error(a, MHD_HTTP_NOT_FOUND, "no such job or role");
+}
+
+/* What is asked of one job. */
+static void get_of_job(struct api *api, struct MHD_Connection *c, const char *what, struct answer *a)
+{
+	const char *job = argument(c, "job"), *role = argument(c, "role");
+
+	if (!job || !is_text(job) || (role && !is_text(role)))
+		answer_error(a, MHD_HTTP_BAD_REQUEST, "job: the name of one");
+	else if (!strcmp(what, "roles"))
+		answer_known(a, fleet_roles_json(api->fleet, job, clock_realtime_ns()));
+	else if (!strcmp(what, "waterline"))
+		answer_known(a, fleet_waterline_json(api->fleet, job, role, clock_monotonic_ns()));
+	else
+		answer_json(a, fleet_baselines_json(api->fleet, job));
+}
+
 static void get_incidents(struct api *api, struct MHD_Connection *c, struct answer *a)
 {
 	const char *job = argument(c, "job"), *state = argument(c, "state"),
@@ -220,6 +243,9 @@ static void metrics_ingest(struct api *api, struct buf *b)
 	metric(b, "beats_total", "counter", "Beats received, by reply.");
 	sample(b, "beats_total", "{status=\"ok\"}", s.beats_ok);
 	sample(b, "beats_total", "{status=\"reject\"}", s.beats_reject);
+	metric(b, "sketches_total", "counter", "Sketches received, by reply.");
+	sample(b, "sketches_total", "{status=\"ok\"}", s.sketches_ok);
+	sample(b, "sketches_total", "{status=\"reject\"}", s.sketches_reject);
 	counter(b, "unknown_messages_total", "Messages of no known kind or version.", s.other_reject);
 	counter(b, "received_bytes_total", "Bytes of all messages.", s.received_bytes);
 	gauge(b, "connections", "Peers connected now.", s.peers.connections);
@@ -267,6 +293,50 @@ static void metrics_verdicts(struct api *api, struct buf *b)
 	counter(b, "alerts_dropped_total", "Alerts for which there was no room.", alerts.dropped);
 }
 
+static void metrics_refused(struct buf *b, const struct fleet_totals *f)
+{
+	metric(b, "refused_total", "counter", "What was said about ranks and not believed, by reason.");
+	sample(b, "refused_total", "{reason=\"foreign\"}", f->refused_foreign);
+	sample(b, "refused_total", "{reason=\"range\"}", f->refused_range);
+	sample(b, "refused_total", "{reason=\"world\"}", f->refused_world);
+	sample(b, "refused_total", "{reason=\"node\"}", f->refused_node);
+	sample(b, "refused_total", "{reason=\"backwards\"}", f->refused_backwards);
+	sample(b, "refused_total", "{reason=\"repeated\"}", f->refused_repeated);
+	sample(b, "refused_total", "{reason=\"window\"}", f->refused_window);
+	sample(b, "refused_total", "{reason=\"sketch\"}", f->refused_sketch);
+	gauge(b, "quarantined_ranks", "Ranks that show no communicator of their job: compared with nobody.",
+	      f->ranks_quarantined);
+	metric(b, "detect_dropped", "gauge", "Of the known jobs, what was not compared, by reason.");
+	sample(b, "detect_dropped", "{reason=\"bad\"}", f->bad);
+	sample(b, "detect_dropped", "{reason=\"stale\"}", f->stale);
+	sample(b, "detect_dropped", "{reason=\"ahead\"}", f->ahead);
+	sample(b, "detect_dropped", "{reason=\"unplaced\"}", f->unplaced);
+	sample(b, "detect_dropped", "{reason=\"no_room\"}", f->no_room);
+}
+
+static void metrics_detect(struct buf *b, const struct fleet_totals *f)
+{
+	gauge(b, "suspects", "Ranks that a finding names which has not ended.", f->suspects);
+	gauge(b, "compared_rows", "Rows of steps compared in the known jobs.", f->rows);
+	gauge(b, "detect_bytes", "Memory of the comparison and the waterlines.", f->bytes);
+	metric(b, "detected_total", "counter", "What detection opened, by kind.");
+	sample(b, "detected_total", "{kind=\"slow_rank\"}", f->findings);
+	sample(b, "detected_total", "{kind=\"hang\"}", f->hangs);
+	sample(b, "detected_total", "{kind=\"uniform\"}", f->uniform);
+	metric(b, "commands_total", "counter", "Commands for nodes, by kind.");
+	sample(b, "commands_total", "{kind=\"window\"}", f->commands_window);
+	sample(b, "commands_total", "{kind=\"hold\"}", f->commands_hold);
+	sample(b, "commands_total", "{kind=\"suspect\"}", f->commands_suspect);
+	counter(b, "commands_refused_total", "Commands beyond what a job or node may be asked.",
+		f->commands_refused);
+	gauge(b, "sketch_bytes", "Bytes of the ranks' last sketches.", f->sketch_bytes);
+	counter(b, "sketches_dropped_total", "Sketches that were not kept for want of room.",
+		f->sketches_dropped);
+	counter(b, "baselines_saved_total", "Baselines written.", f->baselines_saved);
+	counter(b, "baselines_failed_total", "Baselines that could not be read or written.",
+		f->baselines_failed);
+}
+
 static void metrics_fleet(struct api *api, struct buf *b)
 {
 	struct fleet_totals f;
@@ -283,6 +353,8 @@ static void metrics_fleet(struct api *api, struct buf *b)
 	gauge(b, "node_windows_dropped", "Windows that the known nodes dropped unsent.",
 	      f.windows_dropped);
 	counter(b, "fleet_dropped_total", "Beat entries for which there was no room.", f.dropped);
+	metrics_refused(b, &f);
+	metrics_detect(b, &f);
 }
 
 static void get_metrics(struct api *api, struct answer *a)
@@ -323,6 +395,11 @@ static void route(struct api *api, struct MHD_Connection *c, const char *url, st
 		get_status(api, a);
 	else if (!strcmp(url, "/api/v1/ranks"))
 		get_ranks(api, c, a);
+	else if (!strcmp(url, "/api/v1/jobs"))
+		answer_json(a, fleet_jobs_json(api->fleet, clock_monotonic_ns()));
+	else if (!strcmp(url, "/api/v1/roles") || !strcmp(url, "/api/v1/waterline") ||
+		 !strcmp(url, "/api/v1/baselines"))
+		get_of_job(api, c, url + 8, a);
 	else if (!strcmp(url, "/api/v1/feed") || !strcmp(url, "/api/feed"))
 		get_feed(api, c, a);
 	else if (!strcmp(url, "/api/v1/incidents"))

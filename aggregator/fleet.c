@@ -59,11 +59,18 @@ static void rank_fini(struct fleet *f, struct fleet_rank *r)
 	free(r->sketch);
 	free(r->program);
 	free(r->role_text);
+	free(r->kernels);
 	*r = (struct fleet_rank){0};
 }
 
 static void job_free(struct fleet *f, struct fleet_job *job)
 {
+	struct cross_stats c;
+
+	if (job->cross) { /* a counter does not go down */
+		cross_stats(job->cross, &c);
+		f->counts.findings += c.findings;
+	}
 	for (uint32_t i = 0; i < job->rank_count; i++) {
 		f->ranks -= job->ranks[i].used;
 		rank_fini(f, &job->ranks[i]);
@@ -300,6 +307,8 @@ static void take_rank(struct fleet *f, struct fleet_node *n, const struct beat_r
 				   r->start_time_ticks != b->rank.start_time_ticks);
 	if (r->seen_ns && r->node != node)
 		r->before = r->node;
+	if (!r->seen_ns)
+		r->born_ns = now_ns;
 	r->rank = b->rank.rank;
 	r->world_size = b->rank.world_size;
 	r->local_rank = b->rank.local_rank;
@@ -386,6 +395,7 @@ bool fleet_sketch_put(struct fleet *f, const struct sketch *s, const void *data,
 		goto out;
 	}
 	f->counts.sketches++;
+	fleet_roles_sketch(job, r, s);
 	role = r->compared && r->role < job->role_count ? &job->roles[r->role] : NULL;
 	if (role && role->waterline)
 		waterline_push(role->waterline, (uint32_t)(r - job->ranks), job->used, s, now_ns);

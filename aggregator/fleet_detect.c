@@ -14,7 +14,8 @@ static uint32_t role_of(struct fleet *f, struct fleet_job *job, const char *name
 {
 	struct fleet_role *roles, *r;
 
-	name = *name ? name : ANY_ROLE;
+	if (!*name)
+		return FLEET_NONE;
 	for (uint32_t i = 0; i < job->role_count; i++)
 		if (!strcmp(job->roles[i].name, name))
 			return i;
@@ -42,8 +43,10 @@ void fleet_detect_beat(struct fleet *f, struct fleet_job *job, uint32_t slot,
 	struct fleet_rank *r = &job->ranks[slot];
 	/* Who shares nothing with a job that shares much is a stranger until proven otherwise. */
 	bool compared = job->parts[part].proven || !job->spans;
+	char learned[32];
 
-	r->role = role_of(f, job, r->role_text ? r->role_text : "");
+	fleet_roles_comms(job, b);
+	r->role = role_of(f, job, fleet_roles_name(job, r, now_ns, learned, sizeof(learned)));
 	if (restarted) {
 		cross_restart(job->cross, slot);
 		r->steps_before = r->flagged_before = 0;
@@ -117,6 +120,7 @@ void fleet_detect_tick(struct fleet *f, struct fleet_job *job, uint64_t now_ns,
 {
 	struct incident_finding *e;
 
+	fleet_roles_tick(job, now_ns);
 	cross_tick(job->cross, now_ns);
 	while ((e = fleet_detect_pending(f))) {
 		if (!cross_next(job->cross, e)) {

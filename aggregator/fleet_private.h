@@ -12,10 +12,13 @@
 #include "aggregator/idmap.h"
 #include "aggregator/temporal.h"
 #include "aggregator/waterline.h"
+#include "analysis/roles.h"
 #include "base/buf.h"
 #include "base/limits.h"
 
 #define FLEET_NONE IDMAP_NONE
+/* Where nobody says what kind of work a rank does, and all do the same. */
+#define FLEET_ANY_ROLE "rank"
 
 struct fleet_node {
 	char name[WIRE_TEXT_BYTES];
@@ -61,6 +64,9 @@ struct fleet_rank {
 	char *program, *role_text; /* owned; short */
 	struct fleet_stats stats;
 	uint64_t steps_before, flagged_before; /* at the temporal model's last look */
+	uint64_t born_ns, signature;
+	struct roles_kernel *kernels; /* what it launches, where its role has to be learned */
+	uint32_t kernel_count, learned; /* 1 + role; 0: not yet */
 	void *sketch;			       /* as it came */
 	uint32_t sketch_bytes;
 	uint64_t sketch_ns;
@@ -105,6 +111,10 @@ struct fleet_job {
 	struct fleet_pull pull;
 	uint64_t run;	       /* identity of this run; 0: not known yet */
 	bool run_loaded;       /* baselines of earlier runs were looked for */
+	bool partial;	  /* some communicator is of some ranks only */
+	bool roles_dirty; /* somebody launches what was not seen before */
+	uint32_t role_kinds;
+	uint64_t roles_ns;
 	bool uniform, hanging; /* a finding of that kind is open */
 	uint64_t uniform_told_ns;
 };
@@ -157,6 +167,13 @@ void fleet_detect_beat(struct fleet *f, struct fleet_job *job, uint32_t slot,
 		       bool restarted, uint64_t now_ns);
 void fleet_detect_tick(struct fleet *f, struct fleet_job *job, uint64_t now_ns,
 		       uint64_t now_unix_ns);
+/* fleet_roles.c */
+void fleet_roles_sketch(struct fleet_job *job, struct fleet_rank *r, const struct sketch *s);
+void fleet_roles_tick(struct fleet_job *job, uint64_t now_ns);
+void fleet_roles_comms(struct fleet_job *job, const struct beat_rank *b);
+/* "": not known yet. out: for a learned one's name. */
+const char *fleet_roles_name(const struct fleet_job *job, const struct fleet_rank *r, uint64_t now_ns,
+			     char *out, size_t bytes);
 /* fleet_temporal.c */
 void fleet_temporal_tick(struct fleet *f, struct fleet_job *job, uint64_t now_ns,
 			 uint64_t now_unix_ns);

@@ -16,7 +16,8 @@
 
 /* Two readings of a node's clock differ by less; steps are longer. */
 #define CLOCK_JITTER_NS 100000
-/* More than any window has flagged steps, and small enough for a double to add one half to it. */
+/* More than any window has flagged steps or loses in milliseconds, and small enough for a double to add
+ * one half to it. */
 #define OWN_WEIGHT 1e12
 
 int incident_set_open(struct incident_set **out, const struct incident_config *c)
@@ -238,12 +239,14 @@ static bool is_own(const struct digest *d)
 	       d->reason == WINDOW_PEER;
 }
 
-/* Medians and explanation are those of the window that says most: what the rank did itself before
- * what it waited for, then the most flagged steps. */
+/* Medians, explanation and picture are those of the window that says most: what the rank did itself
+ * before what it waited for, then the most time lost, by flagged steps where none is known. */
 static void take_better(struct incident_set *s, struct member *m, const struct digest *d)
 {
 	bool room = s->picture_bytes < LIMIT_INCIDENT_PICTURE_BYTES;
-	double weight = (double)d->flagged + (d->part_count ? 0.5 : 0) + (is_own(d) ? OWN_WEIGHT : 0);
+	double lost_ms = is_own(d) ? d->self_excess_ns * 1e-6 : 0;
+	double weight = (lost_ms > (double)d->flagged ? lost_ms : (double)d->flagged) +
+			(d->part_count ? 0.5 : 0) + (is_own(d) ? OWN_WEIGHT : 0);
 
 	if (d->picture && room && picture_steps(d->picture, true) &&
 	    (!m->calm || picture_steps(d->picture, true) > picture_steps(m->calm, true)))

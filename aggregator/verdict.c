@@ -47,6 +47,8 @@ static void view_of(const struct member *m, bool calm, struct diagnosis_rank *ou
 		*out = (struct diagnosis_rank){.late_ns = -1, .gil_wait_ns = -1, .off_ns = -1};
 	out->rank = m->rank;
 	out->node = m->node;
+	if (!calm && m->flagged > out->steps && out->steps) /* more windows say the same */
+		out->steps = m->flagged < UINT32_MAX ? (uint32_t)m->flagged : UINT32_MAX;
 	if (!calm && m->signal_count) { /* of all its windows */
 		out->signal = m->signals;
 		out->signal_count = m->signal_count;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Not by index: one missing kernel would shift all the rest. Not by absolute time: clocks may stand
- * apart by more than a step. So: times between ends first, then a join by time that follows the clock. */
+ * apart by more than a step. So: times between ends first, then a join by time that follows the
+ * clock. */
 #include "analysis/align.h"
 
 #include <errno.h>
@@ -15,8 +16,8 @@
 #define ANCHOR_SHORT  8u
 #define ANCHORS	      7u
 /* A rate that clocks may differ by, and what the ends of one collective differ by. */
-#define RATE_MAX      200e-6
-#define END_NS	      1000.0
+#define RATE_MAX 200e-6
+#define END_NS	 1000.0
 /* An interval that differs by more than this is simply another one. */
 #define INTERVAL_CAP_NS	   1e6
 #define INTERVAL_CAP_SHARE 0.01
@@ -26,13 +27,13 @@
 #define TIE_FACTOR 1.5
 #define TIE_NS	   1500.0
 /* Joined by time: so much apart, and so many typical differences, at most so much. */
-#define JOIN_NS	    30e3
+#define JOIN_NS	     30e3
 #define JOIN_SPREADS 8.0
-#define JOIN_NS_MAX 2e6
+#define JOIN_NS_MAX  2e6
 /* Weight of the latest pair in the clock that the join follows. */
 #define FOLLOW 0.5
 /* Pairs looked at for the median slope. */
-#define SLOPE_PAIRS_MAX 20000u
+#define SLOPE_PAIRS_MAX	 20000u
 #define SLOPE_POINTS_MIN 8u
 #define SLOPE_ERRORS	 3.0
 #define SLOPE_MAX	 500e-6
@@ -45,7 +46,7 @@ struct work {
 	uint32_t *own, *ref; /* what both have, as indices in order of time */
 	uint32_t own_count, ref_count;
 	uint64_t *whats;
-	uint8_t *used; /* of ref */
+	uint8_t *used;		 /* of ref */
 	double *t, *y, *scratch; /* most, most, max(2 most, SLOPE_PAIRS_MAX) */
 };
 
@@ -80,7 +81,8 @@ static double apart(uint64_t a, uint64_t b)
 /* ---- where a stretch of one lies in the other ---- */
 
 /* Indices of those colls of r whose `what` is in list. */
-static uint32_t keep_shared(const struct align_rank *r, const uint64_t *list, uint32_t n, uint32_t *out)
+static uint32_t keep_shared(const struct align_rank *r, const uint64_t *list, uint32_t n,
+			    uint32_t *out)
 {
 	uint32_t kept = 0;
 
@@ -109,8 +111,8 @@ static void share(struct work *w, const struct align_rank *ref, const struct ali
 	w->ref_count = keep_shared(ref, w->whats, whats_of(own, w->whats), w->ref);
 }
 
-/* How badly own's stretch from j fits ref's from p; *most: the worst there could be. Ends early above
- * `enough`. */
+/* How badly own's stretch from j fits ref's from p; *most: the worst there could be. Ends early
+ * above `enough`. */
 static double stretch_cost(const struct work *w, const struct align_rank *ref,
 			   const struct align_rank *own, uint32_t j, uint32_t p, uint32_t length,
 			   double enough, double *most)
@@ -118,7 +120,8 @@ static double stretch_cost(const struct work *w, const struct align_rank *ref,
 	double cost = 0, all = 0;
 
 	for (uint32_t i = 0; i <= length && cost <= enough; i++) {
-		const struct align_coll *a = &ref->coll[w->ref[p + i]], *b = &own->coll[w->own[j + i]];
+		const struct align_coll *a = &ref->coll[w->ref[p + i]],
+					*b = &own->coll[w->own[j + i]];
 		double ia = i ? apart(a->end_ns, ref->coll[w->ref[p + i - 1]].end_ns) : 0;
 		double ib = i ? apart(b->end_ns, own->coll[w->own[j + i - 1]].end_ns) : 0;
 		double cap = INTERVAL_CAP_NS + INTERVAL_CAP_SHARE * ib;
@@ -136,14 +139,14 @@ struct place {
 	double cost, most;
 };
 
-static void place_try(const struct work *w, const struct align_rank *ref, const struct align_rank *own,
-		      uint32_t j, uint32_t length, struct place *best)
+static void place_try(const struct work *w, const struct align_rank *ref,
+		      const struct align_rank *own, uint32_t j, uint32_t length, struct place *best)
 {
 	for (uint32_t p = 0; p + length < w->ref_count; p++) {
 		double most, cost = stretch_cost(w, ref, own, j, p, length, best->cost, &most);
 
 		if (cost < best->cost)
-			*best = (struct place){ j, p, length, cost, most };
+			*best = (struct place){j, p, length, cost, most};
 	}
 }
 
@@ -179,14 +182,14 @@ static bool place_of_length(const struct work *w, const struct align_rank *ref,
 {
 	uint32_t room = w->own_count - 1 - length;
 
-	*out = (struct place){ .cost = INFINITY };
+	*out = (struct place){.cost = INFINITY};
 	for (uint32_t a = 0; a < anchors && a <= room; a++)
 		place_try(w, ref, own, (uint32_t)((uint64_t)room * a / (anchors - 1)), length, out);
 	return out->cost <= FIT_SHARE * out->most;
 }
 
-static bool place_find(const struct work *w, const struct align_rank *ref, const struct align_rank *own,
-		       struct place *out)
+static bool place_find(const struct work *w, const struct align_rank *ref,
+		       const struct align_rank *own, struct place *out)
 {
 	uint32_t few = w->own_count < w->ref_count ? w->own_count : w->ref_count;
 	uint32_t length = few - 1 < ANCHOR_LENGTH ? few - 1 : ANCHOR_LENGTH, anchors = ANCHORS;
@@ -284,8 +287,9 @@ static void join_all(struct joiner *b, const struct place *at)
 	for (int dir = 1; dir >= -1; dir -= 2) {
 		b->diff = diff;
 		b->at_ns = b->own->coll[w->own[at->own]].end_ns;
-		join(b, w->own[at->own], dir > 0 ? (w->ref[at->ref] > 4 ? w->ref[at->ref] - 4 : 0) :
-						   w->ref[at->ref], dir);
+		join(b, w->own[at->own],
+		     dir > 0 ? (w->ref[at->ref] > 4 ? w->ref[at->ref] - 4 : 0) : w->ref[at->ref],
+		     dir);
 	}
 }
 
@@ -323,15 +327,15 @@ static void offset_of(const double *t, const double *y, uint32_t n, struct fit *
 
 static struct fit clock_fit(const double *t, const double *y, uint32_t n, double *scratch)
 {
-	struct fit f = { .common = n };
+	struct fit f = {.common = n};
 	double span = t[n - 1] - t[0], spread, slope_error;
 
 	if (n >= SLOPE_POINTS_MIN && span > 0) {
 		f.drift = slope_of(t, y, n, scratch);
 		offset_of(t, y, n, &f, scratch);
 		/* of a least-squares line, and a quarter more for medians */
-		slope_error = 1.25 * (spread_of(t, y, n, &f, scratch) + END_NS / 2) *
-			      sqrt(12.0 / n) / span;
+		slope_error =
+		    1.25 * (spread_of(t, y, n, &f, scratch) + END_NS / 2) * sqrt(12.0 / n) / span;
 		if (fabs(f.drift) < SLOPE_ERRORS * slope_error || fabs(f.drift) > SLOPE_MAX)
 			f.drift = 0;
 	}
@@ -348,7 +352,7 @@ static bool align_rank(struct align_job *job, uint32_t ref_at, uint32_t own_at, 
 		       uint32_t *pair)
 {
 	struct align_rank *ref = &job->rank[ref_at], *own = &job->rank[own_at];
-	struct joiner b = { .ref = ref, .own = own, .w = w, .pair = pair };
+	struct joiner b = {.ref = ref, .own = own, .w = w, .pair = pair};
 	struct place at;
 	struct fit f;
 	uint32_t n = 0;
@@ -435,8 +439,8 @@ static int group_loose(struct align_job *job, uint64_t total)
 			struct align_coll *c = &job->rank[r].coll[i];
 
 			if (c->instance == ALIGN_NONE)
-				v[n++] = (struct loose){ c->what, align_to_reference(job, r, c->end_ns),
-							 c, r };
+				v[n++] = (struct loose){
+				    c->what, align_to_reference(job, r, c->end_ns), c, r};
 		}
 	qsort(v, n, sizeof(*v), loose_order);
 	for (uint32_t i = 0, from = 0; i < n; i++) {
@@ -519,10 +523,13 @@ static int work_new(struct work *w, uint32_t most)
 	size_t n = most ? most : 1;
 
 	*w = (struct work){
-		.own = malloc(n * sizeof(*w->own)), .ref = malloc(n * sizeof(*w->ref)),
-		.whats = malloc(n * sizeof(*w->whats)), .used = malloc(n),
-		.t = malloc(n * sizeof(double)), .y = malloc(n * sizeof(double)),
-		.scratch = malloc((scratch + ANCHOR_LENGTH) * sizeof(double)),
+	    .own = malloc(n * sizeof(*w->own)),
+	    .ref = malloc(n * sizeof(*w->ref)),
+	    .whats = malloc(n * sizeof(*w->whats)),
+	    .used = malloc(n),
+	    .t = malloc(n * sizeof(double)),
+	    .y = malloc(n * sizeof(double)),
+	    .scratch = malloc((scratch + ANCHOR_LENGTH) * sizeof(double)),
 	};
 	return w->own && w->ref && w->whats && w->used && w->t && w->y && w->scratch ? 0 : -ENOMEM;
 }

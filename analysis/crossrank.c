@@ -38,7 +38,8 @@
 /* No series is less noisy: clocks of 1 us, and what nobody cares about. */
 #define NOISE_LEAST 0.0005
 #define NOISE_NS    1000.0
-/* Steps with so much other work than usual, on all ranks, are no part of the temporal comparison. */
+/* Steps with so much other work than usual, on all ranks, are no part of the temporal comparison.
+ */
 #define WORK_OTHER 0.05
 /* A rise counts only after so many steps without it. */
 #define BEFORE_MIN 3u
@@ -60,7 +61,7 @@
 
 void crossrank_config_default(struct crossrank_config *c)
 {
-	*c = (struct crossrank_config){ .mode = PEERS_ROBUST, .wrong = 1e-3 };
+	*c = (struct crossrank_config){.mode = PEERS_ROBUST, .wrong = 1e-3};
 }
 
 double crossrank_median(const double *v, uint32_t first, uint32_t last, double *scratch)
@@ -81,8 +82,8 @@ bool crossrank_slow_in(const struct crossrank *c, uint32_t r, uint32_t s)
 	return false;
 }
 
-double crossrank_rise(const struct crossrank *c, enum crossrank_what what, uint32_t r, uint32_t first,
-		      uint32_t last)
+double crossrank_rise(const struct crossrank *c, enum crossrank_what what, uint32_t r,
+		      uint32_t first, uint32_t last)
 {
 	const double *v = c->own[what] + (size_t)r * c->n;
 	uint32_t in = 0, out = 0;
@@ -102,7 +103,8 @@ double crossrank_rise(const struct crossrank *c, enum crossrank_what what, uint3
 
 /* ---- series ---- */
 
-static void own_series(struct crossrank *c, enum crossrank_what what, const double *value, double typical)
+static void own_series(struct crossrank *c, enum crossrank_what what, const double *value,
+		       double typical)
 {
 	for (uint32_t r = 0; r < c->ranks; r++) {
 		const double *v = value + (size_t)r * c->n;
@@ -150,11 +152,12 @@ static void against_peers(struct crossrank *c, enum crossrank_what what)
 
 			c->against[what][(size_t)r * c->n + s] = NAN;
 			if (!isnan(x))
-				v[n++] = (struct ranked){ x, r };
+				v[n++] = (struct ranked){x, r};
 		}
 		qsort(v, n, sizeof(*v), ranked_order);
 		for (uint32_t i = 0; i < n && n > 1; i++)
-			c->against[what][(size_t)v[i].rank * c->n + s] = v[i].value - median_without(v, n, i);
+			c->against[what][(size_t)v[i].rank * c->n + s] =
+			    v[i].value - median_without(v, n, i);
 	}
 }
 
@@ -230,13 +233,15 @@ static bool stretch_fits(const double *v, uint32_t first, uint32_t last, double 
 	memcpy(scratch, v + first, length * sizeof(*v));
 	/* what spills over from a step's tail is no step of its own */
 	excess = median_of(scratch, length) - usual;
-	while (excess > CLEAR * noise->scale[0] && last - first >= STRETCH_MIN && v[last] - usual < excess / 2)
+	while (excess > CLEAR * noise->scale[0] && last - first >= STRETCH_MIN &&
+	       v[last] - usual < excess / 2)
 		last--;
-	while (excess > CLEAR * noise->scale[0] && last - first >= STRETCH_MIN && v[first] - usual < excess / 2)
+	while (excess > CLEAR * noise->scale[0] && last - first >= STRETCH_MIN &&
+	       v[first] - usual < excess / 2)
 		first++;
 	length = last - first + 1;
 	memcpy(scratch, v + first, length * sizeof(*v));
-	*out = (struct found){ first, last, last, median_of(scratch, length) - usual, 0 };
+	*out = (struct found){first, last, last, median_of(scratch, length) - usual, 0};
 	out->score = out->excess / levels_error(noise, length) / threshold;
 	agree = length > SHORT_MAX ? AGREE_MIN : AGREE_SHORT;
 	for (uint32_t i = first; i <= last; i++) {
@@ -255,11 +260,13 @@ static bool stretch_fits(const double *v, uint32_t first, uint32_t last, double 
 }
 
 /* Whether a level lies above the usual one by more than noise and the floor. */
-static bool is_above(const struct level *l, double usual, const struct levels_noise *noise, double threshold)
+static bool is_above(const struct level *l, double usual, const struct levels_noise *noise,
+		     double threshold)
 {
 	uint32_t length = l->last - l->first + 1;
 
-	return l->value - usual >= fmax(floor_of(length), ABOVE_MIN * threshold * levels_error(noise, length));
+	return l->value - usual >=
+	       fmax(floor_of(length), ABOVE_MIN * threshold * levels_error(noise, length));
 }
 
 /* Two levels that are one fault, one after the other. */
@@ -272,8 +279,8 @@ static bool same_fault(double a, double b)
 static uint32_t stretches_of(const double *v, uint32_t n, const struct levels_noise *noise,
 			     double threshold, double *scratch, struct found *out)
 {
-	struct levels_config lc = { .threshold = threshold, .least = STRETCH_MIN,
-				    .change_min = FLOOR_LEAST };
+	struct levels_config lc = {
+	    .threshold = threshold, .least = STRETCH_MIN, .change_min = FLOOR_LEAST};
 	struct level levels[LEVELS_MAX];
 	uint32_t count = levels_find(v, n, noise, &lc, levels, scratch), made = 0;
 	double usual = usual_level(levels, count, n);
@@ -285,11 +292,13 @@ static uint32_t stretches_of(const double *v, uint32_t n, const struct levels_no
 		if (!is_above(&levels[i++], usual, noise, threshold))
 			continue;
 		for (; i < count && is_above(&levels[i], usual, noise, threshold) &&
-		       same_fault(height, levels[i].value - usual); i++) {
+		       same_fault(height, levels[i].value - usual);
+		     i++) {
 			last = levels[i].last;
 			score = fmax(score, levels[i].score);
 		}
-		if (score > 1 && stretch_fits(v, first, last, usual, noise, threshold, scratch, &out[made])) {
+		if (score > 1 &&
+		    stretch_fits(v, first, last, usual, noise, threshold, scratch, &out[made])) {
 			out[made].score = fmax(out[made].score, score);
 			made++;
 		}
@@ -323,8 +332,8 @@ static uint32_t stretches_known(const double *v, uint32_t n, const struct levels
 /* ---- slow ranks ---- */
 
 /* A rank's own noise, where it is more than everybody's: of single values, and so of means. */
-static void noise_of_rank(const struct crossrank *c, const double *series, const struct levels_noise *all,
-			  struct levels_noise *out)
+static void noise_of_rank(const struct crossrank *c, const double *series,
+			  const struct levels_noise *all, struct levels_noise *out)
 {
 	double more;
 
@@ -340,15 +349,17 @@ static void noise_of_rank(const struct crossrank *c, const double *series, const
 
 static double noise_least(const struct crossrank *c, enum crossrank_what what)
 {
-	return what == CROSSRANK_PACE ? NOISE_LEAST :
-					fmax(NOISE_LEAST, c->typical_ns > 0 ? NOISE_NS / c->typical_ns : 1);
+	return what == CROSSRANK_PACE
+		   ? NOISE_LEAST
+		   : fmax(NOISE_LEAST, c->typical_ns > 0 ? NOISE_NS / c->typical_ns : 1);
 }
 
-static void add_stretch(struct crossrank *c, uint32_t r, enum crossrank_what what, const struct found *f)
+static void add_stretch(struct crossrank *c, uint32_t r, enum crossrank_what what,
+			const struct found *f)
 {
 	if (c->stretches < CROSSRANK_STRETCHES_MAX)
 		c->stretch[c->stretches++] = (struct crossrank_stretch){
-			r, what, f->first, f->last, f->sure, f->excess, f->score, c->lead, 0, false };
+		    r, what, f->first, f->last, f->sure, f->excess, f->score, c->lead, 0, LAYER_UNKNOWN, false};
 }
 
 static void slow_stretches(struct crossrank *c, enum crossrank_what what)
@@ -359,7 +370,8 @@ static void slow_stretches(struct crossrank *c, enum crossrank_what what)
 	double threshold;
 
 	levels_noise(series, c->ranks, c->n, noise_least(c, what), c->scratch, &all);
-	threshold = levels_threshold(&all, c->ranks * (2 + c->steps->leads), c->n, c->config->wrong);
+	threshold =
+	    levels_threshold(&all, c->ranks * (2 + c->steps->leads), c->n, c->config->wrong);
 	for (uint32_t r = 0; r < c->ranks; r++) {
 		const double *v = series + (size_t)r * c->n;
 		uint32_t n;
@@ -370,7 +382,8 @@ static void slow_stretches(struct crossrank *c, enum crossrank_what what)
 			double rise = crossrank_rise(c, what, r, found[i].first, found[i].last);
 
 			/* one name of many looks far more often at chance */
-			if (what == CROSSRANK_LEAD && found[i].last - found[i].first + 1 < LEAD_STEPS_MIN)
+			if (what == CROSSRANK_LEAD &&
+			    found[i].last - found[i].first + 1 < LEAD_STEPS_MIN)
 				continue;
 			if (!isnan(rise) && rise >= ROSE_MIN * found[i].excess)
 				add_stretch(c, r, what, &found[i]);
@@ -396,15 +409,17 @@ static bool as_long(const struct crossrank_stretch *a, const struct crossrank_st
 	return fabs((double)a->first - b->first) <= near && fabs((double)a->last - b->last) <= near;
 }
 
-/* One rank's stretches of several series that overlap are one; the surest tells from where to where. */
+/* One rank's stretches of several series that overlap are one; the surest tells from where to
+ * where. */
 static void join_whats(struct crossrank *c)
 {
 	for (uint32_t i = 0; i < c->stretches; i++)
 		for (uint32_t k = 0; k < c->stretches; k++) {
 			struct crossrank_stretch *a = &c->stretch[i], *b = &c->stretch[k];
 
-			if (i == k || a->rank != b->rank || a->taken || b->taken || overlap(a, b) <= 0 ||
-			    a->what > b->what || (a->what == b->what && (a->what != CROSSRANK_LEAD || i > k)))
+			if (i == k || a->rank != b->rank || a->taken || b->taken ||
+			    overlap(a, b) <= 0 || a->what > b->what ||
+			    (a->what == b->what && (a->what != CROSSRANK_LEAD || i > k)))
 				continue;
 			b->taken = true;
 			a->leads += b->what == CROSSRANK_LEAD;
@@ -434,7 +449,8 @@ static double own_excess(const struct crossrank *c, const struct crossrank_stret
 	return isnan(rise) ? 0 : rise;
 }
 
-static int tell(struct crossrank *c, struct crossrank_finding *out, const uint32_t *ranks, uint32_t count)
+static int tell(struct crossrank *c, struct crossrank_finding *out, const uint32_t *ranks,
+		uint32_t count)
 {
 	struct finding *f = &out->finding;
 	int rc;
@@ -448,28 +464,52 @@ static int tell(struct crossrank *c, struct crossrank_finding *out, const uint32
 }
 
 /* Only single kernels tell, too short for the step to show it. */
-static void say_lead(const struct crossrank *c, struct finding *f, const struct crossrank_stretch *s)
+static void say_lead(const struct crossrank *c, struct finding *f,
+		     const struct crossrank_stretch *s)
 {
 	uint32_t name = c->steps->lead[s->lead];
-	double ns = crossrank_median(c->steps->lead_pace[s->lead] + (size_t)s->rank * c->n, s->first, s->last,
-				     c->scratch);
+	double ns = crossrank_median(c->steps->lead_pace[s->lead] + (size_t)s->rank * c->n,
+				     s->first, s->last, c->scratch);
 
 	f->cause = s->leads >= LEADS_ALL ? CAUSE_GPU_SLOW : CAUSE_GPU_KERNEL;
-	finding_say(f, LAYER_GPU, 0, "kernel %.160s takes %.2f times as long as usual", c->job->name[name], ns);
+	finding_say(f, LAYER_GPU, 0, "kernel %.160s takes %.2f times as long as usual",
+		    c->job->name[name], ns);
 	if (s->leads)
 		finding_say(f, LAYER_GPU, 0, "and so do %u other kernels", s->leads);
 }
 
-/* Stretches of several ranks that are as long are told together, if both are of steps or of kernels. */
+/* Stretches of several ranks that are as long are told together, if both are of steps or of the same
+ * kernel and lie in one layer. */
 static bool together(const struct crossrank_stretch *a, const struct crossrank_stretch *b)
 {
 	return as_long(a, b) && (a->what == CROSSRANK_LEAD) == (b->what == CROSSRANK_LEAD) &&
-	       (a->what != CROSSRANK_LEAD || a->lead == b->lead);
+	       (a->what != CROSSRANK_LEAD || a->lead == b->lead) && a->layer == b->layer;
+}
+
+/* Each stretch's layer for itself: two faults at once are two findings. */
+static int layers_find(struct crossrank *c)
+{
+	struct finding *f = malloc(sizeof(*f));
+	int rc = f ? 0 : -ENOMEM;
+
+	for (uint32_t i = 0; i < c->stretches && !rc; i++) {
+		struct crossrank_stretch *s = &c->stretch[i];
+
+		s->layer = LAYER_GPU;
+		if (s->taken || s->what == CROSSRANK_LEAD)
+			continue;
+		memset(f, 0, sizeof(*f));
+		f->kind = FINDING_SLOW_RANK;
+		rc = crossrank_cause(c, f, &s->rank, 1, s->first, s->last);
+		s->layer = finding_cause_layer(f->cause);
+	}
+	free(f);
+	return rc;
 }
 
 static int tell_slow(struct crossrank *c, uint32_t from, uint32_t *ranks)
 {
-	struct crossrank_finding out = { 0 };
+	struct crossrank_finding out = {0};
 	struct crossrank_stretch *lead = &c->stretch[from];
 	uint32_t count = 0;
 	double worst = 0;
@@ -523,6 +563,7 @@ static int tell_slow_ranks(struct crossrank *c, uint32_t *ranks)
 	if (c->stretches)
 		qsort(c->stretch, c->stretches, sizeof(*c->stretch), stretch_order);
 	join_whats(c);
+	rc = layers_find(c);
 	for (uint32_t i = 0; i < c->stretches && !rc; i++)
 		if (!c->stretch[i].taken)
 			rc = tell_slow(c, i, ranks);
@@ -568,7 +609,7 @@ static uint32_t known_before(const double *v, uint32_t first)
 
 static bool told_already(const struct crossrank *c, uint32_t r, const struct found *f)
 {
-	struct crossrank_stretch want = { .first = f->first, .last = f->last };
+	struct crossrank_stretch want = {.first = f->first, .last = f->last};
 
 	for (uint32_t i = 0; i < c->stretches; i++)
 		if (c->stretch[i].rank == r && overlap(&c->stretch[i], &want) > 0)
@@ -576,10 +617,20 @@ static bool told_already(const struct crossrank *c, uint32_t r, const struct fou
 	return false;
 }
 
+/* What a shared rise brings one rank more of than others is no fault beside it. */
+static void told_by_all(struct crossrank *c, const struct found *f)
+{
+	struct crossrank_stretch all = {.first = f->first, .last = f->last};
+
+	for (uint32_t i = 0; i < c->stretches; i++)
+		if (as_long(&all, &c->stretch[i]) && c->stretch[i].excess < f->excess)
+			c->stretch[i].taken = true;
+}
+
 static int tell_shared(struct crossrank *c, enum crossrank_what what, const struct found *f,
 		       uint32_t *ranks)
 {
-	struct crossrank_finding out = { .sure_step = f->sure };
+	struct crossrank_finding out = {.sure_step = f->sure};
 	uint32_t count = 0, present = 0, told = 0;
 
 	for (uint32_t r = 0; r < c->ranks; r++) {
@@ -600,6 +651,7 @@ static int tell_shared(struct crossrank *c, enum crossrank_what what, const stru
 	out.finding.excess = f->excess;
 	out.finding.effect_ns = f->excess * c->typical_ns;
 	out.finding.confidence = confidence_of(f->score);
+	told_by_all(c, f);
 	return tell(c, &out, ranks, count);
 }
 
@@ -619,10 +671,11 @@ static int tell_uniform(struct crossrank *c, uint32_t *ranks)
 		struct levels_noise noise;
 
 		shared_series(c, (enum crossrank_what)w, series[w]);
-		levels_noise(series[w], 1, c->n, noise_least(c, (enum crossrank_what)w), scratch, &noise);
+		levels_noise(series[w], 1, c->n, noise_least(c, (enum crossrank_what)w), scratch,
+			     &noise);
 		n[w] = stretches_known(series[w], c->n, &noise,
-				       levels_threshold(&noise, 3, c->n, c->config->wrong),
-				       scratch, found[w]);
+				       levels_threshold(&noise, 3, c->n, c->config->wrong), scratch,
+				       found[w]);
 	}
 	for (uint32_t i = 0; i < n[0] && !rc; i++)
 		if (known_before(series[0], found[0][i].first) >= BEFORE_MIN)
@@ -631,7 +684,8 @@ static int tell_uniform(struct crossrank *c, uint32_t *ranks)
 		bool again = false;
 
 		for (uint32_t k = 0; k < n[0]; k++)
-			again |= found[0][k].first <= found[1][i].last && found[1][i].first <= found[0][k].last;
+			again |= found[0][k].first <= found[1][i].last &&
+				 found[1][i].first <= found[0][k].last;
 		if (!again && known_before(series[1], found[1][i].first) >= BEFORE_MIN)
 			rc = tell_shared(c, CROSSRANK_PACE, &found[1][i], ranks);
 	}
@@ -649,8 +703,8 @@ static double lead_time(const struct crossrank *c, uint32_t r, uint32_t lead)
 	return ns > 0 ? ns : NAN;
 }
 
-/* The typical ratio of rank r's kernels to those of the others; agree: share of the names that show at
- * least half of it. 0: too few names. */
+/* The typical ratio of rank r's kernels to those of the others; agree: share of the names that show
+ * at least half of it. 0: too few names. */
 static double constant_ratio(struct crossrank *c, uint32_t r, double *agree)
 {
 	double ratio[JOBSTEPS_LEADS_MAX], sorted[JOBSTEPS_LEADS_MAX], typical;
@@ -680,7 +734,8 @@ static double constant_ratio(struct crossrank *c, uint32_t r, double *agree)
 /* Ranks whose kernels all take longer than on their peers, by one ratio that stands out. */
 static int tell_constant(struct crossrank *c, uint32_t *ranks)
 {
-	double *ratio = malloc(3 * c->ranks * sizeof(*ratio)), *agree = ratio ? ratio + c->ranks : NULL;
+	double *ratio = malloc(3 * c->ranks * sizeof(*ratio)),
+	       *agree = ratio ? ratio + c->ranks : NULL;
 	double usual, spread;
 	int rc = 0;
 
@@ -694,9 +749,9 @@ static int tell_constant(struct crossrank *c, uint32_t *ranks)
 		agree[c->ranks + r] = fabs(ratio[r] - usual);
 	spread = 1.4826 * median_of(agree + c->ranks, c->ranks);
 	for (uint32_t r = 0; r < c->ranks && !rc; r++) {
-		struct crossrank_finding out = { .sure_step = STRETCH_MIN };
+		struct crossrank_finding out = {.sure_step = STRETCH_MIN};
 		struct finding *f = &out.finding;
-		struct found all = { .first = 0, .last = c->n - 1 };
+		struct found all = {.first = 0, .last = c->n - 1};
 
 		if (!(ratio[r] > usual + fmax(CONSTANT_MIN, CONSTANT_SPREADS * spread)) ||
 		    agree[r] < CONSTANT_AGREE || told_already(c, r, &all))
@@ -706,7 +761,9 @@ static int tell_constant(struct crossrank *c, uint32_t *ranks)
 		f->last_step = c->n - 1;
 		f->excess = ratio[r] - 1;
 		f->confidence = CONSTANT_SURE;
-		finding_say(f, LAYER_GPU, 0, "its kernels take %.2f times as long as on its peers in all steps, %.0f%% of the names alike",
+		finding_say(f, LAYER_GPU, 0,
+			    "its kernels take %.2f times as long as on its peers in all steps, "
+			    "%.0f%% of the names alike",
 			    ratio[r], 100 * agree[r]);
 		ranks[0] = r;
 		rc = tell(c, &out, ranks, 1);
@@ -718,7 +775,8 @@ static int tell_constant(struct crossrank *c, uint32_t *ranks)
 /* The collectives themselves, from the last entry to the end. */
 static int tell_transfer(struct crossrank *c, uint32_t *ranks)
 {
-	double *v = malloc(((size_t)c->n * 16 + 128) * sizeof(*v)), *scratch = v ? v + c->n : NULL, usual;
+	double *v = malloc(((size_t)c->n * 16 + 128) * sizeof(*v)), *scratch = v ? v + c->n : NULL,
+	       usual;
 	struct levels_noise noise;
 	struct found found[LEVELS_MAX];
 	uint32_t n = 0, count = 0;
@@ -731,15 +789,16 @@ static int tell_transfer(struct crossrank *c, uint32_t *ranks)
 			scratch[n++] = c->steps->transfers[s];
 	usual = median_of(scratch, n);
 	for (uint32_t s = 0; s < c->n; s++) /* as many as usual, or they tell nothing */
-		v[s] = c->steps->transfers[s] && fabs(c->steps->transfers[s] - usual) < 0.5 ?
-			       c->steps->transfer_ns[s] / c->typical_ns : NAN;
+		v[s] = c->steps->transfers[s] && fabs(c->steps->transfers[s] - usual) < 0.5
+			   ? c->steps->transfer_ns[s] / c->typical_ns
+			   : NAN;
 	levels_noise(v, 1, c->n, noise_least(c, CROSSRANK_OWN), scratch, &noise);
 	n = stretches_known(v, c->n, &noise, levels_threshold(&noise, 3, c->n, c->config->wrong),
 			    scratch, found);
 	for (uint32_t r = 0; r < c->ranks; r++)
 		ranks[count++] = r;
 	for (uint32_t i = 0; i < n && !rc; i++) {
-		struct crossrank_finding out = { .sure_step = found[i].sure };
+		struct crossrank_finding out = {.sure_step = found[i].sure};
 		struct finding *f = &out.finding;
 
 		if (known_before(v, found[i].first) < BEFORE_MIN)
@@ -752,7 +811,8 @@ static int tell_transfer(struct crossrank *c, uint32_t *ranks)
 		f->effect_ns = found[i].excess * c->typical_ns;
 		f->confidence = confidence_of(found[i].score);
 		finding_say(f, LAYER_NETWORK, f->effect_ns,
-			    "collectives take %.3f ms per step longer from the last rank's entry to their end",
+			    "collectives take %.3f ms per step longer from the last rank's entry "
+			    "to their end",
 			    f->effect_ns / 1e6);
 		rc = tell(c, &out, ranks, count);
 	}
@@ -772,7 +832,8 @@ static int crossrank_new(struct crossrank *c)
 		if (!c->own[w] || !c->against[w])
 			return -ENOMEM;
 	}
-	c->scratch = malloc((8 * cells + 16 * (size_t)c->n + 4 * (size_t)c->ranks + 256) * sizeof(double));
+	c->scratch =
+	    malloc((8 * cells + 16 * (size_t)c->n + 4 * (size_t)c->ranks + 256) * sizeof(double));
 	c->stretch = malloc(CROSSRANK_STRETCHES_MAX * sizeof(*c->stretch));
 	return c->scratch && c->stretch ? 0 : -ENOMEM;
 }
@@ -790,7 +851,8 @@ static void crossrank_free(struct crossrank *c)
 /* The step's latency over all steps and ranks, for what has no other measure. */
 static double usual_step(struct crossrank *c)
 {
-	return crossrank_median(c->steps->value[JOBSTEPS_LATENCY], 0, c->ranks * c->n - 1, c->scratch);
+	return crossrank_median(c->steps->value[JOBSTEPS_LATENCY], 0, c->ranks * c->n - 1,
+				c->scratch);
 }
 
 static int tell_hang(struct crossrank *c, uint32_t *ranks)
@@ -814,11 +876,11 @@ static int tell_all(struct crossrank *c, uint32_t *ranks)
 		lead_series(c, i);
 		slow_stretches(c, CROSSRANK_LEAD);
 	}
-	rc = tell_slow_ranks(c, ranks);
+	rc = tell_uniform(c, ranks);
+	if (!rc)
+		rc = tell_slow_ranks(c, ranks);
 	if (!rc && c->ranks > 2)
 		rc = tell_constant(c, ranks);
-	if (!rc)
-		rc = tell_uniform(c, ranks);
 	if (!rc && c->ranks > 1 && c->typical_ns > 0)
 		rc = tell_transfer(c, ranks);
 	if (!rc && c->ranks > 1)
@@ -829,9 +891,13 @@ static int tell_all(struct crossrank *c, uint32_t *ranks)
 int crossrank_find(const struct crossrank_job *job, const struct crossrank_config *config,
 		   void (*take)(void *to, const struct crossrank_finding *f), void *to)
 {
-	struct crossrank c = { .job = job, .steps = job->steps, .config = config,
-			       .ranks = job->steps->rank_count, .n = job->steps->steps, .take = take,
-			       .to = to };
+	struct crossrank c = {.job = job,
+			      .steps = job->steps,
+			      .config = config,
+			      .ranks = job->steps->rank_count,
+			      .n = job->steps->steps,
+			      .take = take,
+			      .to = to};
 	uint32_t *ranks;
 	int rc;
 

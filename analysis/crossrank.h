@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
- * crossrank.h - what the steps of all ranks of a job together say: who is slow, since when, and why as
- * far as device traces tell.
+ * crossrank.h - what the steps of all ranks of a job together say: who is slow, since when, and why
+ * as far as device traces tell.
  *
- * Looks back over whole series (replay; the live job asks analysis/peers at every step). Per rank and
- * step the own time and the pace of its kernels (jobsteps.h), each against the rank's own usual value
- * and then against the median of its peers, so that neither ranks with other work nor steps with other
- * work are accused. Stretches at a higher level (levels.h) are faults if the rank itself became slower
- * there, not its peers faster. A rise that the ranks share is uniform; one that most, but not all, show
- * accuses those. A difference that is there from the first step to the last tells a slow GPU from other
- * work only by its kernels: the same names and counts, each slower by the same ratio.
- * Layers: diagnosis.h decides; kernels that are measurably slower are the GPU's however much the host
- * waits beside them.
+ * Looks back over whole series (replay; the live job asks analysis/peers at every step). Per rank
+ * and step the own time and the pace of its kernels (jobsteps.h), each against the rank's own usual
+ * value and then against the median of its peers, so that neither ranks with other work nor steps
+ * with other work are accused. Stretches at a higher level (levels.h) are faults if the rank itself
+ * became slower there, not its peers faster. A rise that the ranks share is uniform; one that most,
+ * but not all, show accuses those. A difference that is there from the first step to the last tells
+ * a slow GPU from other work only by its kernels: the same names and counts, each slower by the
+ * same ratio. Layers: diagnosis.h decides; kernels that are measurably slower are the GPU's however
+ * much the host waits beside them.
  *
  * Pure: no I/O, clock, threads or globals. Memory: malloc within the call. Threads: one caller. */
 #ifndef SYSOM_ANALYSIS_CROSSRANK_H
@@ -36,7 +36,7 @@ struct crossrank_finding {
 	uint64_t sure_step; /* after which it was sure */
 };
 
-/* Findings in the order of their first steps. 0, -ENOMEM. */
+/* 0, -ENOMEM. */
 int crossrank_find(const struct crossrank_job *job, const struct crossrank_config *config,
 		   void (*take)(void *to, const struct crossrank_finding *f), void *to);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A rank is compared with its own steps outside the stretch where there are any, since ranks differ for
- * good; else with its peers in the stretch. */
+ * A rank is compared with its own steps outside the stretch where there are any, since ranks differ
+ * for good; else with its peers in the stretch. */
 #include "analysis/crossrank_private.h"
 
 #include <errno.h>
@@ -21,9 +21,9 @@
 /* Kernels so much slower are the GPU's, unless idle time grew by several times as much. */
 #define PACE_MIN   0.015
 #define IDLE_TIMES 3.0
-/* One name has this share of what kernels take longer, and the others rose by less than this share of
- * the pace: a kernel, not the GPU. */
-#define ONE_SHARE 0.5
+/* One name has this share of what kernels take longer, and the others rose by less than this share
+ * of the pace: a kernel, not the GPU. */
+#define ONE_SHARE   0.5
 #define OTHERS_ROSE 0.35
 
 /* Of a uniform rise that is the GPUs' waiting. */
@@ -34,8 +34,8 @@ struct side {
 	struct diagnosis_kernel *kernel;
 };
 
-static double median_in(const struct crossrank *c, enum jobsteps_measure m, uint32_t r, uint32_t first,
-			uint32_t last)
+static double median_in(const struct crossrank *c, enum jobsteps_measure m, uint32_t r,
+			uint32_t first, uint32_t last)
 {
 	return crossrank_median(c->steps->value[m] + (size_t)r * c->n, first, last, c->scratch);
 }
@@ -54,7 +54,8 @@ static double known_or(double x)
 	return isnan(x) ? -1 : x;
 }
 
-static int side_fill(const struct crossrank *c, uint32_t r, uint32_t first, uint32_t last, struct side *out)
+static int side_fill(const struct crossrank *c, uint32_t r, uint32_t first, uint32_t last,
+		     struct side *out)
 {
 	struct diagnosis_rank *d = &out->rank;
 	struct jobsteps_kernel *list;
@@ -67,17 +68,22 @@ static int side_fill(const struct crossrank *c, uint32_t r, uint32_t first, uint
 	for (uint32_t s = first; s <= last; s++)
 		steps += !isnan(jobsteps_value(c->steps, JOBSTEPS_SELF, r, s));
 	*d = (struct diagnosis_rank){
-		.rank = c->steps->rank[r].rank, .node = "", .steps = steps,
-		.step_ns = known_or(median_in(c, JOBSTEPS_LATENCY, r, first, last)),
-		.self_ns = known_or(median_in(c, JOBSTEPS_SELF, r, first, last)),
-		.compute_ns = known_or(median_in(c, JOBSTEPS_COMPUTE, r, first, last)),
-		.comm_ns = known_or(median_in(c, JOBSTEPS_COMM, r, first, last)),
-		.exposed_comm_ns = known_or(median_in(c, JOBSTEPS_EXPOSED, r, first, last)),
-		.copy_ns = known_or(median_in(c, JOBSTEPS_COPY, r, first, last)),
-		.idle_ns = known_or(median_in(c, JOBSTEPS_IDLE, r, first, last)),
-		.late_ns = known_or(median_in(c, JOBSTEPS_LATE, r, first, last)),
-		.kernels = known_or(median_in(c, JOBSTEPS_KERNELS, r, first, last)),
-		.cpu_ns = -1, .off_ns = -1, .gil_wait_ns = -1, .late_gap_ns = -1,
+	    .rank = c->steps->rank[r].rank,
+	    .node = "",
+	    .steps = steps,
+	    .step_ns = known_or(median_in(c, JOBSTEPS_LATENCY, r, first, last)),
+	    .self_ns = known_or(median_in(c, JOBSTEPS_SELF, r, first, last)),
+	    .compute_ns = known_or(median_in(c, JOBSTEPS_COMPUTE, r, first, last)),
+	    .comm_ns = known_or(median_in(c, JOBSTEPS_COMM, r, first, last)),
+	    .exposed_comm_ns = known_or(median_in(c, JOBSTEPS_EXPOSED, r, first, last)),
+	    .copy_ns = known_or(median_in(c, JOBSTEPS_COPY, r, first, last)),
+	    .idle_ns = known_or(median_in(c, JOBSTEPS_IDLE, r, first, last)),
+	    .late_ns = known_or(median_in(c, JOBSTEPS_LATE, r, first, last)),
+	    .kernels = known_or(median_in(c, JOBSTEPS_KERNELS, r, first, last)),
+	    .cpu_ns = -1,
+	    .off_ns = -1,
+	    .gil_wait_ns = -1,
+	    .late_gap_ns = -1,
 	};
 	out->kernel = calloc((size_t)n + 1, sizeof(*out->kernel));
 	if (!out->kernel) {
@@ -89,9 +95,9 @@ static int side_fill(const struct crossrank *c, uint32_t r, uint32_t first, uint
 
 		if (list[i].name >= c->steps->name_count || copy)
 			continue;
-		out->kernel[d->kernel_count++] = (struct diagnosis_kernel){
-			c->job->name[list[i].name], list[i].count, list[i].total_ns,
-			list[i].kind == RECORD_COLL_KERNEL };
+		out->kernel[d->kernel_count++] =
+		    (struct diagnosis_kernel){c->job->name[list[i].name], list[i].count,
+					      list[i].total_ns, list[i].kind == RECORD_COLL_KERNEL};
 	}
 	free(list);
 	qsort(out->kernel, d->kernel_count, sizeof(*out->kernel), by_time);
@@ -107,8 +113,8 @@ static void sides_free(struct side *v, uint32_t n)
 		free(v[i].kernel);
 }
 
-/* The longest run of the rank's steps outside the stretch in which it was not slow; of equal ones the
- * later. Its length. */
+/* The longest run of the rank's steps outside the stretch in which it was not slow; of equal ones
+ * the later. Its length. */
 static uint32_t quiet_run(const struct crossrank *c, uint32_t r, uint32_t first, uint32_t last,
 			  uint32_t *from)
 {
@@ -134,13 +140,14 @@ static uint32_t quiet_run(const struct crossrank *c, uint32_t r, uint32_t first,
 /* ---- kernels against the same rank's before ---- */
 
 struct slower {
-	double extra_ns, most_ns;	/* of all names, of the one with most */
+	double extra_ns, most_ns;	  /* of all names, of the one with most */
 	double others_ns, others_base_ns; /* what the other names take, and would have */
 };
 
-static struct slower kernels_slower(const struct diagnosis_rank *in, const struct diagnosis_rank *base)
+static struct slower kernels_slower(const struct diagnosis_rank *in,
+				    const struct diagnosis_rank *base)
 {
-	struct slower out = { 0 };
+	struct slower out = {0};
 	double most_now = 0, most_base = 0;
 
 	for (uint32_t i = 0; i < in->kernel_count; i++) {
@@ -170,7 +177,8 @@ static struct slower kernels_slower(const struct diagnosis_rank *in, const struc
 }
 
 /* What kernels alone say; CAUSE_UNKNOWN: nothing. */
-static enum finding_cause kernels_say(const struct diagnosis_rank *in, const struct diagnosis_rank *base)
+static enum finding_cause kernels_say(const struct diagnosis_rank *in,
+				      const struct diagnosis_rank *base)
 {
 	struct slower s = kernels_slower(in, base);
 	double pace, idle = 0, others;
@@ -181,10 +189,11 @@ static enum finding_cause kernels_say(const struct diagnosis_rank *in, const str
 	others = s.others_ns / s.others_base_ns - 1;
 	if (base->idle_ns > 0 && in->idle_ns > 0)
 		idle = in->idle_ns / base->idle_ns - 1;
-	if (pace < PACE_MIN || (idle > IDLE_TIMES * pace && in->idle_ns - base->idle_ns > 2 * s.extra_ns))
+	if (pace < PACE_MIN ||
+	    (idle > IDLE_TIMES * pace && in->idle_ns - base->idle_ns > 2 * s.extra_ns))
 		return CAUSE_UNKNOWN;
-	return s.most_ns >= ONE_SHARE * s.extra_ns && others < OTHERS_ROSE * pace ? CAUSE_GPU_KERNEL :
-										    CAUSE_GPU_SLOW;
+	return s.most_ns >= ONE_SHARE * s.extra_ns && others < OTHERS_ROSE * pace ? CAUSE_GPU_KERNEL
+										  : CAUSE_GPU_SLOW;
 }
 
 static bool is_gpu(const struct finding_line *l)
@@ -197,13 +206,16 @@ static void take_diagnosis(struct finding *f, const struct diagnosis *d, enum fi
 {
 	f->cause = gpu == CAUSE_UNKNOWN ? d->cause : gpu;
 	for (int pass = 0; pass < 2; pass++) /* the GPU's lines lead where it is the cause */
-		for (uint32_t i = 0; i < d->evidence_count && f->evidence_count < FINDING_EVIDENCE_MAX; i++)
+		for (uint32_t i = 0;
+		     i < d->evidence_count && f->evidence_count < FINDING_EVIDENCE_MAX; i++)
 			if (gpu == CAUSE_UNKNOWN ? !pass : is_gpu(&d->evidence[i]) == !pass)
 				f->evidence[f->evidence_count++] = d->evidence[i];
-	for (uint32_t i = 0; i < d->ruled_out_count && f->evidence_count < FINDING_EVIDENCE_MAX; i++)
+	for (uint32_t i = 0; i < d->ruled_out_count && f->evidence_count < FINDING_EVIDENCE_MAX;
+	     i++)
 		if (gpu == CAUSE_UNKNOWN || !is_gpu(&d->ruled_out[i]))
 			finding_say(f, d->ruled_out[i].layer, 0, "not the %s: %.200s",
-				    finding_layer_name(d->ruled_out[i].layer), d->ruled_out[i].text);
+				    finding_layer_name(d->ruled_out[i].layer),
+				    d->ruled_out[i].text);
 }
 
 /* The GPUs wait for the hosts, and nothing else explains the rise: the host's, on every rank. */
@@ -233,10 +245,10 @@ static void diagnose(struct finding *f, const struct diagnosis_input *in, struct
 		f->cause = CAUSE_SW_SLOWER;
 }
 
-int crossrank_cause(const struct crossrank *c, struct finding *f, const uint32_t *ranks, uint32_t count,
-		    uint32_t first, uint32_t last)
+int crossrank_cause(const struct crossrank *c, struct finding *f, const uint32_t *ranks,
+		    uint32_t count, uint32_t first, uint32_t last)
 {
-	struct side mine = { 0 }, before = { 0 }, peers[PEERS_TOLD];
+	struct side mine = {0}, before = {0}, peers[PEERS_TOLD];
 	struct diagnosis_rank list[PEERS_TOLD];
 	struct diagnosis *d = malloc(sizeof(*d));
 	uint32_t from = 0, quiet, n = 0;
@@ -257,10 +269,14 @@ int crossrank_cause(const struct crossrank *c, struct finding *f, const uint32_t
 		n++;
 	}
 	if (!rc && f->cause == CAUSE_UNKNOWN) {
-		struct diagnosis_input in = {
-			.kind = f->kind, .suspect = &mine.rank, .suspect_count = 1, .peer = list,
-			.peer_count = n, .before = quiet >= BEFORE_MIN ? &before.rank : NULL,
-			.job_ranks = c->ranks, .known = CAUSE_UNKNOWN };
+		struct diagnosis_input in = {.kind = f->kind,
+					     .suspect = &mine.rank,
+					     .suspect_count = 1,
+					     .peer = list,
+					     .peer_count = n,
+					     .before = quiet >= BEFORE_MIN ? &before.rank : NULL,
+					     .job_ranks = c->ranks,
+					     .known = CAUSE_UNKNOWN};
 
 		/* what a rise of own times is about is no matter of communication */
 		if (f->kind == FINDING_UNIFORM) {

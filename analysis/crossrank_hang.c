@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * How a hang looks in traces: all ranks share a last collective; after it some sit in one more, many
- * times longer than any before, as the last thing their devices do, and the others never enter it.
- * Traces that merely end at different times end in collectives of the usual length. */
+ * How a hang looks in traces: all ranks share a last collective; after it some sit in one more,
+ * many times longer than any before, as the last thing their devices do, and the others never enter
+ * it. Traces that merely end at different times end in collectives of the usual length. */
 #include "analysis/crossrank_private.h"
 
 #include <math.h>
@@ -43,7 +43,7 @@ static struct tail tail_of(const struct crossrank *c, uint32_t r, uint32_t share
 {
 	const struct align_rank *x = &c->steps->align->rank[r];
 	const struct jobsteps_rank *own = &c->steps->rank[r];
-	struct tail t = { 0 };
+	struct tail t = {0};
 	uint32_t i = 0, last_begin = own->event_count;
 
 	for (; i < x->count && x->coll[i].instance != shared; i++)
@@ -61,7 +61,7 @@ static struct tail tail_of(const struct crossrank *c, uint32_t r, uint32_t share
 static void tell_hang(struct crossrank *c, const uint32_t *ranks, uint32_t count, uint32_t waiting,
 		      double waited_ns, uint32_t shared)
 {
-	struct crossrank_finding out = { 0 };
+	struct crossrank_finding out = {0};
 	struct finding *f = &out.finding;
 	const struct align_rank *x = &c->steps->align->rank[ranks[0]];
 	const uint64_t *cut = c->steps->rank[ranks[0]].cut_ns;
@@ -83,11 +83,13 @@ static void tell_hang(struct crossrank *c, const uint32_t *ranks, uint32_t count
 		f->ranks[f->rank_count++] = c->steps->rank[ranks[i]].rank;
 	if (waiting)
 		finding_say(f, LAYER_UNKNOWN, waited_ns,
-			    "%u ranks waited %.3f s in a collective that %s never entered, to the end of their traces",
+			    "%u ranks waited %.3f s in a collective that %s never entered, to the "
+			    "end of their traces",
 			    waiting, waited_ns / 1e9, count == 1 ? "this rank" : "these ranks");
 	else
 		finding_say(f, LAYER_NETWORK, waited_ns,
-			    "all %u ranks entered a collective that did not end in %.3f s", count, waited_ns / 1e9);
+			    "all %u ranks entered a collective that did not end in %.3f s", count,
+			    waited_ns / 1e9);
 	c->take(c->to, &out);
 }
 

@@ -12,7 +12,8 @@
 enum crossrank_what {
 	CROSSRANK_OWN = 0,  /* own time of the step */
 	CROSSRANK_PACE = 1, /* of its kernels */
-	CROSSRANK_LEAD = 2, /* of one kernel name against the pace of all; filled for one name after another */
+	CROSSRANK_LEAD =
+	    2, /* of one kernel name against the pace of all; filled for one name after another */
 	CROSSRANK_WHATS
 };
 
@@ -20,10 +21,11 @@ struct crossrank_stretch {
 	uint32_t rank; /* index */
 	enum crossrank_what what;
 	uint32_t first, last, sure;
-	double excess; /* of the typical step's own time; of the usual pace */
-	double score;  /* over the threshold */
-	uint32_t lead; /* LEAD: which name */
+	double excess;	/* of the typical step's own time; of the usual pace */
+	double score;	/* over the threshold */
+	uint32_t lead;	/* LEAD: which name */
 	uint32_t leads; /* names joined into it */
+	enum finding_layer layer;
 	bool taken;
 };
 
@@ -31,11 +33,11 @@ struct crossrank {
 	const struct crossrank_job *job;
 	const struct jobsteps *steps;
 	const struct crossrank_config *config;
-	uint32_t ranks, n;	/* of ranks and of steps */
-	double typical_ns;	/* own time of a step, over steps and ranks */
+	uint32_t ranks, n;	      /* of ranks and of steps */
+	double typical_ns;	      /* own time of a step, over steps and ranks */
 	double *own[CROSSRANK_WHATS]; /* [rank * n + step]: against its own usual value, less 1 */
 	double *against[CROSSRANK_WHATS]; /* the same less its peers' median */
-	double *scratch;	/* 8 * ranks * n + 64 */
+	double *scratch;		  /* 8 * ranks * n + 64 */
 	struct crossrank_stretch *stretch;
 	uint32_t stretches;
 	uint32_t lead; /* whose series own[LEAD] and against[LEAD] are */
@@ -48,13 +50,13 @@ double crossrank_median(const double *v, uint32_t first, uint32_t last, double *
 /* Whether step s of rank r belongs to a stretch in which the rank is slow. */
 bool crossrank_slow_in(const struct crossrank *c, uint32_t r, uint32_t s);
 /* By how much rank r itself rose in [first, last] above its other steps; NAN: it has none. */
-double crossrank_rise(const struct crossrank *c, enum crossrank_what what, uint32_t r, uint32_t first,
-		      uint32_t last);
+double crossrank_rise(const struct crossrank *c, enum crossrank_what what, uint32_t r,
+		      uint32_t first, uint32_t last);
 
 /* crossrank_cause.c: fills cause, layer, evidence and effect from the traces of ranks[] over the
  * stretch. -ENOMEM. */
-int crossrank_cause(const struct crossrank *c, struct finding *f, const uint32_t *ranks, uint32_t count,
-		    uint32_t first, uint32_t last);
+int crossrank_cause(const struct crossrank *c, struct finding *f, const uint32_t *ranks,
+		    uint32_t count, uint32_t first, uint32_t last);
 /* crossrank_sysom.c: slow ranks by the paper's rule. -ENOMEM. */
 int crossrank_sysom(struct crossrank *c);
 /* crossrank_hang.c. members: [align->instances] zeros; missing: [ranks]. */

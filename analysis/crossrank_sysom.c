@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The paper's rule on the same steps, for comparison: analysis/peers in its mode, on own times as they
- * are, with a window of 100 steps or of the whole series where that is shorter. */
+ * The paper's rule on the same steps, for comparison: analysis/peers in its mode, on own times as
+ * they are, with a window of 100 steps or of the whole series where that is shorter. */
 #include "analysis/crossrank_private.h"
 
 #include <errno.h>
@@ -9,7 +9,7 @@
 
 static int tell_flag(struct crossrank *c, const struct peers_flag *flag)
 {
-	struct crossrank_finding out = { .sure_step = flag->sure_step };
+	struct crossrank_finding out = {.sure_step = flag->sure_step};
 	struct finding *f = &out.finding;
 	uint32_t rank = flag->member;
 	int rc;

@@ -22,6 +22,10 @@
 /* And a line of evidence so much. */
 #define TOLD_MIN     0.05
 #define PEERS_LOOKED 256u
+/* The rank's own past shows the excess when it shows so much of what the peers show. */
+#define PAST_SHARE 0.3
+/* A function that grew by more is no reason to rule the CPU out, whoever is to blame for it. */
+#define SHARE_GREW 0.05
 /* Steps from which on their median is trusted. */
 #define STEPS_SURE 5u
 
@@ -80,21 +84,50 @@ static double figure_of(const struct diagnosis_rank *r, enum diagnosis_figure f)
 	return -1;
 }
 
-static double base_figure(const struct diagnosis_input *in, enum diagnosis_figure f)
+static double peers_figure(const struct diagnosis_input *in, enum diagnosis_figure f)
 {
 	double list[PEERS_LOOKED];
 	uint32_t n = 0;
 
-	if (in->kind != FINDING_UNIFORM)
-		for (uint32_t i = 0; i < in->peer_count && n < PEERS_LOOKED; i++) {
-			double x = figure_of(&in->peer[i], f);
+	for (uint32_t i = 0; i < in->peer_count && n < PEERS_LOOKED; i++) {
+		double x = figure_of(&in->peer[i], f);
 
-			if (x >= 0)
-				list[n++] = x;
-		}
-	if (n)
-		return median_of(list, n);
-	return in->before ? figure_of(in->before, f) : -1;
+		if (x >= 0)
+			list[n++] = x;
+	}
+	return n ? median_of(list, n) : -1;
+}
+
+/* The rank's own past where it shows the excess, since it did the same work with the same habits;
+ * peers where it does not (a rank that was always slow). Then one reference for all figures, and
+ * the other for what it does not know. */
+static bool is_past(const struct diagnosis_view *v)
+{
+	const struct diagnosis_input *in = v->in;
+	double mine = v->mine[FIGURE_SELF], before, peers;
+
+	if (in->kind == FINDING_UNIFORM || !in->before)
+		return in->kind == FINDING_UNIFORM;
+	before = figure_of(in->before, FIGURE_SELF);
+	peers = peers_figure(in, FIGURE_SELF);
+	if (mine < 0 || before < 0 || peers < 0)
+		return peers < 0;
+	return mine > before && mine - before >= PAST_SHARE * (mine - peers);
+}
+
+static void find_base(struct diagnosis_view *v)
+{
+	const struct diagnosis_input *in = v->in;
+	bool uniform = in->kind == FINDING_UNIFORM;
+
+	v->past = is_past(v);
+	for (int k = 0; k < FIGURE_COUNT; k++) {
+		enum diagnosis_figure f = (enum diagnosis_figure)k;
+		double x = uniform ? -1 : peers_figure(in, f);
+		double y = in->before ? figure_of(in->before, f) : -1;
+
+		v->base[f] = v->past ? (y >= 0 ? y : x) : x >= 0 ? x : y;
+	}
 }
 
 static double above(const struct diagnosis_view *v, enum diagnosis_figure f)
@@ -151,13 +184,12 @@ static void look(struct diagnosis_view *v, const struct diagnosis_input *in,
 	v->in = in;
 	v->who = who;
 	v->out = out;
+	for (int f = 0; f < FIGURE_COUNT; f++)
+		v->mine[f] = figure_of(who, (enum diagnosis_figure)f);
+	find_base(v);
 	v->than =
 	    in->kind == FINDING_UNIFORM || !in->peer_count ? "than before" : "than on its peers";
 	v->as = in->kind == FINDING_UNIFORM || !in->peer_count ? "as before" : "as on its peers";
-	for (int f = 0; f < FIGURE_COUNT; f++) {
-		v->mine[f] = figure_of(who, (enum diagnosis_figure)f);
-		v->base[f] = base_figure(in, (enum diagnosis_figure)f);
-	}
 	divide(v);
 	diagnosis_gpu_look(v);
 	diagnosis_host_look(v);
@@ -287,16 +319,18 @@ static double noise_of(const struct diagnosis_view *v)
 	return n >= 3 ? (most - least) / 2 : 0;
 }
 
+/* Detection may know better: it saw more steps. But a difference that is no larger than the peers'
+ * own is a weak reason. */
 static bool is_within_noise(const struct diagnosis_view *v)
 {
-	return v->pools_known && whole_of(v) <= noise_of(v);
+	return v->pools_known && !v->past && whole_of(v) <= noise_of(v);
 }
 
 static enum finding_cause cause_alone(const struct diagnosis_view *v)
 {
 	struct choice c = choose(v, LAYER_COUNT);
 
-	if (is_within_noise(v))
+	if (c.lead && c.lead->cause == CAUSE_CPU_HOST_GAP && is_within_noise(v))
 		return CAUSE_UNKNOWN;
 	return c.lead ? c.lead->cause : CAUSE_UNKNOWN;
 }
@@ -374,7 +408,7 @@ static void rule_out(struct diagnosis *out, enum finding_layer layer, const char
 
 static const char *elsewhere(const struct diagnosis_view *v)
 {
-	return v->in->kind == FINDING_UNIFORM || !v->in->peer_count ? "before" : "on its peers";
+	return v->past || !v->in->peer_count ? "before" : "on its peers";
 }
 
 static void rule_out_gpu(const struct diagnosis_view *v, struct diagnosis *out)
@@ -402,7 +436,7 @@ static void rule_out_cpu(const struct diagnosis_view *v, struct diagnosis *out)
 			 "its GPU does not wait for the host: idle for %s per step, %s %s",
 			 diagnosis_text_ms(v->mine[FIGURE_IDLE], &a),
 			 diagnosis_text_ms(v->base[FIGURE_IDLE], &b), elsewhere(v));
-	else if (v->function_delta >= 0)
+	else if (v->function_delta >= 0 && v->function_delta < SHARE_GREW)
 		rule_out(out, LAYER_CPU,
 			 "no function explains it: no share of the launching threads' CPU time "
 			 "grew by more "
@@ -461,8 +495,8 @@ static void rule_out_storage(const struct diagnosis_view *v, struct diagnosis *o
 static void rule_out_software(const struct diagnosis_view *v, struct diagnosis *out)
 {
 	if (v->settings_equal && !v->settings_differ)
-		rule_out(out, LAYER_SOFTWARE, "%u settings and versions are the same as %s",
-			 v->settings_equal, elsewhere(v));
+		rule_out(out, LAYER_SOFTWARE, "%u settings and versions are the same %s",
+			 v->settings_equal, v->as);
 }
 
 /* Whether a layer has a candidate that explains something. */
@@ -555,7 +589,7 @@ static double confidence(const struct diagnosis_view *v, const struct choice *c,
 		base = 1;
 	else if (compared)
 		base = 0.9;
-	x *= base;
+	x *= is_within_noise(v) ? 0.6 * base : base;
 	if (v->who->steps < STEPS_SURE)
 		x *= 0.5 + 0.1 * v->who->steps;
 	if (second.lead && second.score > 0.7 * c->score)
@@ -606,7 +640,8 @@ static void conclude(struct diagnosis_view *v, struct diagnosis *out)
 	struct choice c = choose(v, LAYER_COUNT);
 
 	if (is_within_noise(v)) {
-		c.lead = NULL;
+		if (c.lead && c.lead->cause == CAUSE_CPU_HOST_GAP)
+			c.lead = NULL;
 		if (!is_given(v->in->known))
 			diagnosis_missing(
 			    out,

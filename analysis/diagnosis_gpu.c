@@ -14,6 +14,8 @@
 #define MATTERS_SHARE 0.002
 /* One name's part of what single kernels cost, for it to be named. */
 #define CULPRIT_SHARE 0.25
+/* So many times the launches are more work. */
+#define MORE_LAUNCHES 1.02
 /* Healthy GPUs of one type agree within so much. */
 #define EQUAL_RATIO 0.01
 #define KERNELS_MAX 512u
@@ -427,6 +429,11 @@ static void more_launches(struct diagnosis_view *v, const struct pair *p, uint32
 		}
 	if (mine <= base || extra < MATTERS_SHARE * whole)
 		return;
+	/* a few steps of a window may have kernels of their neighbours; the steps' own count
+	 * decides */
+	if (v->mine[FIGURE_KERNELS] >= 0 && v->base[FIGURE_KERNELS] >= 0 &&
+	    v->mine[FIGURE_KERNELS] < MORE_LAUNCHES * v->base[FIGURE_KERNELS])
+		return;
 	c = diagnosis_add(v,
 			  v->in->kind == FINDING_UNIFORM ? CAUSE_SW_KERNELS : CAUSE_IMBALANCE_INPUT,
 			  POOL_COMPUTE, extra, 0.7);
@@ -486,7 +493,7 @@ void diagnosis_gpu_look(struct diagnosis_view *v)
 		snprintf(how, sizeof(how), "kernels take %s per step, %s %s",
 			 diagnosis_text_ms(v->mine[FIGURE_COMPUTE], &a),
 			 diagnosis_text_ms(v->base[FIGURE_COMPUTE], &b),
-			 v->in->kind == FINDING_UNIFORM ? "before" : "on its peers");
+			 v->past ? "before" : "on its peers");
 		slow_gpu(v, v->pool_ns[POOL_COMPUTE], how);
 		diagnosis_missing(v->out,
 				  "kernels by name of rank %d or of its peers: whether one of them "
@@ -500,7 +507,7 @@ void diagnosis_gpu_look(struct diagnosis_view *v)
 		snprintf(c->text, sizeof(c->text), "copies take %s per step, %s %s",
 			 diagnosis_text_ms(v->mine[FIGURE_COPY], &a),
 			 diagnosis_text_ms(v->base[FIGURE_COPY], &b),
-			 v->in->kind == FINDING_UNIFORM ? "before" : "on its peers");
+			 v->past ? "before" : "on its peers");
 		snprintf(c->because, sizeof(c->because), "%s", c->text);
 		pcie(v, c);
 	}

@@ -180,7 +180,8 @@ static void kernel_time(struct diagnosis_view *v, const struct class_sum *sums)
 		if (!f || !(ns > 0))
 			continue;
 		c = blame(v, of_kernel[i], ns, 0.9, f->name);
-		snprintf(c->text, sizeof(c->text), "%s in the kernel's %.80s: +%s per step %s",
+		snprintf(c->text, sizeof(c->text),
+			 "%s in the kernel's %.80s for %s per step more %s",
 			 off ? "its launching threads are blocked" : "its threads' time goes",
 			 f->name, diagnosis_text_ms(ns, &ms), v->than);
 		snprintf(c->because, sizeof(c->because), "%s (%.80s, +%s per step)",
@@ -232,7 +233,7 @@ static void storage(struct diagnosis_view *v, const struct class_sum *sums)
 	if (disk->off_ns > 0) {
 		c = blame(v, CAUSE_STORAGE_DISK, disk->off_ns, 0.95, disk->off->name);
 		snprintf(c->text, sizeof(c->text),
-			 "its launching threads are blocked in %.80s: +%s per step %s",
+			 "its launching threads are blocked in %.80s for %s per step more %s",
 			 disk->off->name, diagnosis_text_ms(disk->off_ns, &ms), v->than);
 		snprintf(c->because, sizeof(c->because),
 			 "its launching threads are blocked in reads (%.80s)", disk->off->name);
@@ -243,7 +244,7 @@ static void storage(struct diagnosis_view *v, const struct class_sum *sums)
 
 		c = blame(v, CAUSE_STORAGE_LOADER, wait, 0.85, f->name);
 		snprintf(c->text, sizeof(c->text),
-			 "its launching threads spend +%s per step in %.110s %s",
+			 "its launching threads spend %s per step more in %.110s %s",
 			 diagnosis_text_ms(wait, &ms), f->name, v->than);
 		snprintf(c->because, sizeof(c->because), "it waits for its data loader (%.110s)",
 			 f->name);
@@ -310,8 +311,9 @@ static void hot_function(struct diagnosis_view *v, const struct hottest *h,
 			  logs ? logging->on_ns : g->grown_ns, 0.9);
 	diagnosis_text_copy(c->subject, sizeof(c->subject), name);
 	if (logs)
-		snprintf(c->text, sizeof(c->text), "logging (%.100s) takes +%s of CPU per step %s",
-			 name, diagnosis_text_ms(logging->on_ns, &a), v->than);
+		snprintf(c->text, sizeof(c->text),
+			 "logging (%.100s) takes %s of CPU per step more %s", name,
+			 diagnosis_text_ms(logging->on_ns, &a), v->than);
 	else
 		snprintf(c->text, sizeof(c->text),
 			 "%.110s takes %s per step, %s %s; %.1f%% of the CPU time, %+.1f points",
@@ -391,7 +393,7 @@ void diagnosis_host_look(struct diagnosis_view *v)
 			 "its GPU idles %s per step, %s %s: the host launches late",
 			 diagnosis_text_ms(v->mine[FIGURE_IDLE], &a),
 			 diagnosis_text_ms(v->base[FIGURE_IDLE], &b),
-			 v->in->kind == FINDING_UNIFORM ? "before" : "on its peers");
+			 v->past ? "before" : "on its peers");
 		snprintf(c->because, sizeof(c->because),
 			 "its host launches late and its GPU waits, +%s per step; what holds the "
 			 "host up was "

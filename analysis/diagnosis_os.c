@@ -400,17 +400,21 @@ static void network(struct diagnosis_view *v)
 			 "TCP sends %.0f segments a second again, %.110s", again->value,
 			 again->subject);
 	}
-	if (!(extra > 0) || !v->pools_known)
+	/* a rank that is slow by what it does itself is no matter of the network */
+	if (!(extra > 0) || !v->pools_known || (v->in->kind != FINDING_UNIFORM && v->excess_ns > 0))
 		return;
 	if (spread > 0.5 * extra) /* somebody is late, and the others wait for it */
 		return;
+	/* slow transfers hold everybody up: whoever waits less than its peers do is waited for */
+	if (v->in->kind != FINDING_UNIFORM && v->base[FIGURE_EXPOSED] >= 0 &&
+	    v->mine[FIGURE_EXPOSED] < v->base[FIGURE_EXPOSED])
+		return;
 	c = diagnosis_add(v, CAUSE_NET_TRANSFER, POOL_COMM, extra, spread >= 0 ? 0.9 : 0.6);
-	snprintf(c->text, sizeof(c->text),
-		 "communication that nothing hides takes %s per step, %s %s%s",
-		 diagnosis_text_ms(v->mine[FIGURE_EXPOSED], &a),
-		 diagnosis_text_ms(v->base[FIGURE_EXPOSED], &b),
-		 v->in->kind == FINDING_UNIFORM ? "before" : "on its peers",
-		 spread >= 0 ? "; everybody entered in time" : "");
+	snprintf(
+	    c->text, sizeof(c->text), "communication that nothing hides takes %s per step, %s %s%s",
+	    diagnosis_text_ms(v->mine[FIGURE_EXPOSED], &a),
+	    diagnosis_text_ms(v->base[FIGURE_EXPOSED], &b), v->past ? "before" : "on its peers",
+	    spread >= 0 ? "; everybody entered in time" : "");
 	snprintf(c->because, sizeof(c->because), "transfers take %s per step longer%s",
 		 diagnosis_text_ms(extra, &a),
 		 spread >= 0 ? " although everybody entered in time" : "");

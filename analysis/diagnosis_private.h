@@ -48,6 +48,7 @@ struct diagnosis_view {
 	const char *as;				       /* "as on its peers", "as before" */
 	double excess_ns; /* of the rank's own time per step; 0: not known */
 	double pool_ns[POOL_COUNT];
+	bool past;	  /* base is the rank's own past, as far as known */
 	bool pools_known; /* false: pools are as large as the candidates want */
 	struct diagnosis_candidate list[DIAGNOSIS_CANDIDATES_MAX];
 	uint32_t count;

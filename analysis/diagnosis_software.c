@@ -9,6 +9,19 @@
 
 #define DIFFERENT_TOLD 4u
 
+/* Versions that a process has not told yet are 0. */
+static bool is_told(const char *name, const char *value)
+{
+	static const char *const versions[] = {"cuda", "cupti", "driver", "nccl"};
+
+	if (strcmp(value, "0"))
+		return *value != '\0';
+	for (size_t i = 0; i < sizeof(versions) / sizeof(*versions); i++)
+		if (!strcmp(name, versions[i]))
+			return false;
+	return true;
+}
+
 static const char *value_of(const struct diagnosis_rank *r, const char *name)
 {
 	for (uint32_t i = 0; i < r->setting_count; i++)
@@ -73,7 +86,8 @@ void diagnosis_software_look(struct diagnosis_view *v)
 	for (uint32_t i = 0; i < v->who->setting_count; i++) {
 		const struct diagnosis_setting *s = &v->who->setting[i];
 
-		if (!common(v, s->name, &theirs))
+		if (!is_told(s->name, s->value) || !common(v, s->name, &theirs) ||
+		    (theirs && !is_told(s->name, theirs)))
 			continue;
 		if (equal(s->value, theirs))
 			v->settings_equal++;
@@ -83,7 +97,8 @@ void diagnosis_software_look(struct diagnosis_view *v)
 	for (uint32_t i = 0; first && v->who->setting_count && i < first->setting_count; i++) {
 		const char *name = first->setting[i].name;
 
-		if (!value_of(v->who, name) && common(v, name, &theirs) && theirs)
+		if (!value_of(v->who, name) && common(v, name, &theirs) && theirs &&
+		    is_told(name, theirs))
 			differs(v, name, NULL, theirs);
 	}
 }

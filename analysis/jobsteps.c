@@ -21,7 +21,8 @@
 /* The outermost steps are whole with this share of the usual kernels. */
 #define WHOLE_MIN 0.9
 #define WHOLE_MAX 1.1
-/* Kernels after a step's last collective that are counted, and the share of steps that agree on them. */
+/* Kernels after a step's last collective that are counted, and the share of steps that agree on
+ * them. */
 #define TAIL_MAX   4095u
 #define TAIL_SHARE 0.3
 /* A kernel that leads takes this share of the job's compute time. */
@@ -34,7 +35,7 @@
 /* Share of the rank's steps that hold as many common collectives as most do. */
 static double regularity(const struct align_rank *a, const struct jobsteps_rank *x)
 {
-	uint32_t seen[COLLS_COUNTED] = { 0 }, most = 0, i = 0;
+	uint32_t seen[COLLS_COUNTED] = {0}, most = 0, i = 0;
 
 	for (uint32_t k = 0; k < x->step_count; k++) {
 		uint32_t n = 0;
@@ -47,8 +48,8 @@ static double regularity(const struct align_rank *a, const struct jobsteps_rank 
 	return x->step_count > 1 ? (double)most / (x->step_count - 1) : 0;
 }
 
-/* The rank whose steps number the job's: the most regular ones; of several as regular, the usual number
- * of them. */
+/* The rank whose steps number the job's: the most regular ones; of several as regular, the usual
+ * number of them. */
 static uint32_t reference_of(const struct jobsteps *j)
 {
 	double *v = malloc(j->rank_count * sizeof(*v)), usual, best = -1, best_off = 0;
@@ -137,8 +138,9 @@ static bool is_comm(const struct jobsteps_event *e)
 	return e->kind == RECORD_COLL_KERNEL;
 }
 
-/* How many kernels and copies follow the collective that ends at `from` before the rank's own step ends;
- * UINT32_MAX: no step of its own ends before its next collective. *own: place among its steps. */
+/* How many kernels and copies follow the collective that ends at `from` before the rank's own step
+ * ends; UINT32_MAX: no step of its own ends before its next collective. *own: place among its
+ * steps. */
 static uint32_t tail_here(const struct jobsteps_rank *x, uint64_t from, uint32_t *own)
 {
 	uint32_t n = 0;
@@ -157,10 +159,11 @@ static uint32_t tail_here(const struct jobsteps_rank *x, uint64_t from, uint32_t
 	return n;
 }
 
-/* The usual number of kernels between a step's last collective and its end; `other` where the rank's own
- * steps do not tell. */
-static uint32_t tail_usual(const struct jobsteps_rank *x, const uint64_t *end, const uint32_t *instance,
-			   uint32_t steps, uint32_t *tally, uint32_t other)
+/* The usual number of kernels between a step's last collective and its end; `other` where the
+ * rank's own steps do not tell. */
+static uint32_t tail_usual(const struct jobsteps_rank *x, const uint64_t *end,
+			   const uint32_t *instance, uint32_t steps, uint32_t *tally,
+			   uint32_t other)
 {
 	uint32_t own = 0, windows = 0, best = 0;
 
@@ -178,7 +181,8 @@ static uint32_t tail_usual(const struct jobsteps_rank *x, const uint64_t *end, c
 	return tally[best] >= TAIL_SHARE * windows && windows ? best : other;
 }
 
-/* Where a step ends whose last collective ends at `from`: with so many kernels more, before the next. */
+/* Where a step ends whose last collective ends at `from`: with so many kernels more, before the
+ * next. */
 static uint64_t tail_end(const struct jobsteps_rank *x, uint64_t from, uint32_t tail)
 {
 	uint64_t end = from;
@@ -193,8 +197,8 @@ static uint64_t tail_end(const struct jobsteps_rank *x, uint64_t from, uint32_t 
 }
 
 /* Cut k + 1 of a rank, which ends job step k. */
-static uint64_t cut_of(const struct jobsteps *j, uint32_t r, uint32_t ref, uint32_t k, uint64_t ref_end,
-		       uint64_t coll_end, uint32_t tail)
+static uint64_t cut_of(const struct jobsteps *j, uint32_t r, uint32_t ref, uint32_t k,
+		       uint64_t ref_end, uint64_t coll_end, uint32_t tail)
 {
 	const struct align_rank *a = &j->align->rank[r];
 	const struct jobsteps_rank *x = &j->rank[r];
@@ -205,7 +209,8 @@ static uint64_t cut_of(const struct jobsteps *j, uint32_t r, uint32_t ref, uint3
 		return ref_end;
 	if (a->known && a->common)
 		return align_to_local(j->align, r, align_to_reference(j->align, ref, ref_end));
-	return !a->common && k < x->step_count ? x->step_end_ns[k] : 0; /* nothing in common: its own */
+	return !a->common && k < x->step_count ? x->step_end_ns[k]
+					       : 0; /* nothing in common: its own */
 }
 
 static uint64_t end_of(const struct jobsteps_rank *x)
@@ -260,21 +265,23 @@ static void cut_all(struct jobsteps *j, struct cutter *c)
 		c->instance[k] = cutting_instance(j, &c->ends, c->ref, after, until, &cursor);
 		after = until;
 	}
-	tail = tail_usual(ref, c->ends.end + (size_t)c->ref * j->align->instances, c->instance, j->steps,
-			  c->tally, 0);
+	tail = tail_usual(ref, c->ends.end + (size_t)c->ref * j->align->instances, c->instance,
+			  j->steps, c->tally, 0);
 	for (uint32_t r = 0; r < j->rank_count; r++)
-		cut_rank(j, c, r, tail_usual(&j->rank[r], c->ends.end + (size_t)r * j->align->instances,
-					     c->instance, j->steps, c->tally, tail));
+		cut_rank(j, c, r,
+			 tail_usual(&j->rank[r], c->ends.end + (size_t)r * j->align->instances,
+				    c->instance, j->steps, c->tally, tail));
 }
 
 static int cuts_make(struct jobsteps *j)
 {
-	struct cutter c = { .ref = reference_of(j) };
+	struct cutter c = {.ref = reference_of(j)};
 	int rc;
 
 	if (!j->rank[c.ref].step_count)
 		return -ENODATA;
-	j->steps = j->rank[c.ref].step_count + 1; /* and what comes after the last one, perhaps whole */
+	j->steps =
+	    j->rank[c.ref].step_count + 1; /* and what comes after the last one, perhaps whole */
 	for (uint32_t r = 0; r < j->rank_count; r++) {
 		j->rank[r].cut_ns = calloc(j->steps + 1, sizeof(*j->rank[r].cut_ns));
 		if (!j->rank[r].cut_ns)
@@ -382,7 +389,8 @@ static void usual_of(struct usual *u, const struct jobsteps_rank *x)
 		if (seen >= SAMPLES)
 			seen = (uint32_t)(hash_mix(((uint64_t)at << 32) + seen) % (seen + 1));
 		if (seen < SAMPLES)
-			u->sample[(size_t)at * SAMPLES + seen] = ns < UINT32_MAX ? (uint32_t)ns : UINT32_MAX;
+			u->sample[(size_t)at * SAMPLES + seen] =
+			    ns < UINT32_MAX ? (uint32_t)ns : UINT32_MAX;
 	}
 	for (uint32_t name = 0; name < u->names; name++) {
 		uint32_t n = u->count[name] < SAMPLES ? u->count[name] : SAMPLES;
@@ -405,7 +413,8 @@ struct sweep {
 	double *lead_work;     /* [leads * steps] */
 };
 
-static void cover_add(struct sweep *s, enum cover which, uint32_t step, uint64_t begin, uint64_t end)
+static void cover_add(struct sweep *s, enum cover which, uint32_t step, uint64_t begin,
+		      uint64_t end)
 {
 	const uint64_t *cut = s->j->rank[s->rank].cut_ns;
 
@@ -473,15 +482,15 @@ static void row_set(struct sweep *s, uint32_t step, bool known)
 	v[JOBSTEPS_EXPOSED][at] = s->total[COVER_ALL][step] - s->total[COVER_WORK][step];
 	v[JOBSTEPS_IDLE][at] = span - s->total[COVER_ALL][step];
 	v[JOBSTEPS_SELF][at] = span - v[JOBSTEPS_EXPOSED][at];
-	v[JOBSTEPS_PACE][at] = v[JOBSTEPS_WORK][at] > 0 ?
-				       v[JOBSTEPS_BUSY][at] / v[JOBSTEPS_WORK][at] : NAN;
+	v[JOBSTEPS_PACE][at] =
+	    v[JOBSTEPS_WORK][at] > 0 ? v[JOBSTEPS_BUSY][at] / v[JOBSTEPS_WORK][at] : NAN;
 }
 
 /* A cut that is not known stands where the one before does: both steps beside it are not known. */
 static void rank_sweep(struct jobsteps *j, uint32_t r, const struct usual *u, double *totals)
 {
 	struct jobsteps_rank *x = &j->rank[r];
-	struct sweep s = { .j = j, .rank = r };
+	struct sweep s = {.j = j, .rank = r};
 	uint32_t step = 0;
 
 	memset(totals, 0, (size_t)(COVERS + j->leads) * j->steps * sizeof(*totals));
@@ -498,12 +507,13 @@ static void rank_sweep(struct jobsteps *j, uint32_t r, const struct usual *u, do
 		event_add(&s, u, step, e);
 	}
 	for (step = 0; step < j->steps; step++)
-		row_set(&s, step, x->cut_ns[step + 1] > x->cut_ns[step] &&
-				  !(step && x->cut_ns[step] == x->cut_ns[step - 1]));
+		row_set(&s, step,
+			x->cut_ns[step + 1] > x->cut_ns[step] &&
+			    !(step && x->cut_ns[step] == x->cut_ns[step - 1]));
 }
 
-/* The outermost steps count only if they are whole; of the first one, whose begin nobody knows, only
- * what does not need it. */
+/* The outermost steps count only if they are whole; of the first one, whose begin nobody knows,
+ * only what does not need it. */
 static void outer_steps(struct jobsteps *j, uint32_t r, double *scratch)
 {
 	size_t at = (size_t)r * j->steps;
@@ -514,15 +524,16 @@ static void outer_steps(struct jobsteps *j, uint32_t r, double *scratch)
 		if (!isnan(j->value[JOBSTEPS_KERNELS][at + k]))
 			scratch[n++] = j->value[JOBSTEPS_KERNELS][at + k];
 	usual = median_of(scratch, n);
-	for (uint32_t k = 0; k < j->steps; k += j->steps > 1 ? j->steps - 1 : 1) {
+	for (uint32_t k = 0; k<j->steps; k += j->steps> 1 ? j->steps - 1 : 1) {
 		double kernels = j->value[JOBSTEPS_KERNELS][at + k];
 		bool whole = kernels >= WHOLE_MIN * usual && kernels <= WHOLE_MAX * usual;
 
 		for (uint32_t i = 0; i < j->leads && !whole; i++)
 			j->lead_pace[i][at + k] = NAN;
 		for (int m = 0; m < JOBSTEPS_MEASURES; m++)
-			if (!whole || (!k && m != JOBSTEPS_PACE && m != JOBSTEPS_KERNELS &&
-				       m != JOBSTEPS_WORK && m != JOBSTEPS_BUSY && m != JOBSTEPS_COMPUTE))
+			if (!whole ||
+			    (!k && m != JOBSTEPS_PACE && m != JOBSTEPS_KERNELS &&
+			     m != JOBSTEPS_WORK && m != JOBSTEPS_BUSY && m != JOBSTEPS_COMPUTE))
 				j->value[m][at + k] = NAN;
 	}
 }
@@ -608,9 +619,10 @@ static int lateness(struct jobsteps *j)
 
 			if (c->instance < a->instances)
 				v[n++] = (struct entry){
-					c->instance, r,
-					(double)(int64_t)(align_to_reference(a, r, c->begin_ns) - a->zero_ns),
-					(double)(c->end_ns - c->begin_ns), c->end_ns };
+				    c->instance, r,
+				    (double)(int64_t)(align_to_reference(a, r, c->begin_ns) -
+						      a->zero_ns),
+				    (double)(c->end_ns - c->begin_ns), c->end_ns};
 		}
 	qsort(v, n, sizeof(*v), entry_order);
 	for (size_t i = 0; i < n;) {
@@ -650,7 +662,7 @@ static int tables_new(struct jobsteps *j)
 
 int jobsteps_make(struct jobsteps *j)
 {
-	struct usual u = { 0 };
+	struct usual u = {0};
 	double *totals = NULL;
 	int rc;
 
@@ -684,7 +696,7 @@ int jobsteps_make(struct jobsteps *j)
 		for (uint32_t i = 0; i < j->leads; i++)
 			if (u.count[j->lead[i]])
 				j->lead_ns[(size_t)r * JOBSTEPS_LEADS_MAX + i] =
-					u.total_ns[j->lead[i]] / u.count[j->lead[i]];
+				    u.total_ns[j->lead[i]] / u.count[j->lead[i]];
 		rank_sweep(j, r, &u, totals);
 		memcpy(late, keep, j->steps * sizeof(*late));
 		outer_steps(j, r, totals);
@@ -744,10 +756,11 @@ int jobsteps_kernels(const struct jobsteps *j, uint32_t rank, uint32_t first, ui
 		if (isnan(jobsteps_value(j, JOBSTEPS_KERNELS, rank, k)))
 			continue;
 		steps++;
-		for (uint32_t i = event_at(x, begin); i < x->event_count && x->event[i].begin_ns < end; i++) {
+		for (uint32_t i = event_at(x, begin);
+		     i < x->event_count && x->event[i].begin_ns < end; i++) {
 			const struct jobsteps_event *e = &x->event[i];
-			struct jobsteps_kernel *at = &v[2 * (size_t)(e->name < names ? e->name : 0) +
-							!is_compute(e)];
+			struct jobsteps_kernel *at =
+			    &v[2 * (size_t)(e->name < names ? e->name : 0) + !is_compute(e)];
 
 			at->name = e->name;
 			at->kind = e->kind;

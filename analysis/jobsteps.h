@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
- * jobsteps.h - the steps of a whole job from its ranks' device records: one numbering, and per rank and
- * step where the time went.
+ * jobsteps.h - the steps of a whole job from its ranks' device records: one numbering, and per rank
+ * and step where the time went.
  *
  * The steps of one rank (the most regular ones) number the job's. Every rank is cut after the same
- * collective, the last one of each step, and as many kernels more as usually follow it, so that what
- * stands in one row is the same work everywhere, however each rank's own steps were found; without
- * collectives at its own step ends.
- * A rank's own time: the step less communication that nothing overlaps (own = latency - exposed). Its
- * pace: the time of its compute kernels over what the same kernels usually take on this rank, so that
- * other kernels, or more of them, do not change it.
+ * collective, the last one of each step, and as many kernels more as usually follow it, so that
+ * what stands in one row is the same work everywhere, however each rank's own steps were found;
+ * without collectives at its own step ends. A rank's own time: the step less communication that
+ * nothing overlaps (own = latency - exposed). Its pace: the time of its compute kernels over what
+ * the same kernels usually take on this rank, so that other kernels, or more of them, do not change
+ * it.
  *
- * Pure: no I/O, clock, threads or globals. Memory: malloc behind struct jobsteps. Threads: one caller. */
+ * Pure: no I/O, clock, threads or globals. Memory: malloc behind struct jobsteps. Threads: one
+ * caller. */
 #ifndef SYSOM_ANALYSIS_JOBSTEPS_H
 #define SYSOM_ANALYSIS_JOBSTEPS_H
 
@@ -23,11 +24,14 @@
 enum jobsteps_measure {
 	JOBSTEPS_LATENCY, /* ns, as all but PACE and KERNELS */
 	JOBSTEPS_SELF,	  /* latency less exposed communication */
-	JOBSTEPS_COMPUTE, JOBSTEPS_COMM, JOBSTEPS_EXPOSED, JOBSTEPS_COPY, /* unions of intervals */
-	JOBSTEPS_IDLE,	  /* nothing runs */
-	JOBSTEPS_LATE,	  /* how much later than its typical peer it enters collectives, mean */
-	JOBSTEPS_WORK,	  /* what its compute kernels would usually take, summed */
-	JOBSTEPS_BUSY,	  /* what they took, summed: pace times work */
+	JOBSTEPS_COMPUTE,
+	JOBSTEPS_COMM,
+	JOBSTEPS_EXPOSED,
+	JOBSTEPS_COPY, /* unions of intervals */
+	JOBSTEPS_IDLE, /* nothing runs */
+	JOBSTEPS_LATE, /* how much later than its typical peer it enters collectives, mean */
+	JOBSTEPS_WORK, /* what its compute kernels would usually take, summed */
+	JOBSTEPS_BUSY, /* what they took, summed: pace times work */
 	JOBSTEPS_PACE,
 	JOBSTEPS_KERNELS, /* number of compute kernels */
 	JOBSTEPS_MEASURES
@@ -65,8 +69,9 @@ struct jobsteps {
 	/* the compute kernels that take most of the time, job-wide, and the pace of each alone */
 	uint32_t lead[JOBSTEPS_LEADS_MAX], leads;
 	double *lead_pace[JOBSTEPS_LEADS_MAX]; /* [rank * steps + step] */
-	double *lead_ns; /* [rank * JOBSTEPS_LEADS_MAX + lead]: mean time of one, 0: none */
-	double *transfer_ns; /* [steps]: of its collectives, from the last one's entry to the end, summed */
+	double *lead_ns;     /* [rank * JOBSTEPS_LEADS_MAX + lead]: mean time of one, 0: none */
+	double *transfer_ns; /* [steps]: of its collectives, from the last one's entry to the end,
+				summed */
 	uint32_t *transfers; /* [steps]: collectives of two ranks and more in it */
 };
 
@@ -74,8 +79,8 @@ struct jobsteps {
 int jobsteps_make(struct jobsteps *j);
 void jobsteps_fini(struct jobsteps *j);
 
-static inline double jobsteps_value(const struct jobsteps *j, enum jobsteps_measure m, uint32_t rank,
-				    uint32_t step)
+static inline double jobsteps_value(const struct jobsteps *j, enum jobsteps_measure m,
+				    uint32_t rank, uint32_t step)
 {
 	return j->value[m][(size_t)rank * j->steps + step];
 }

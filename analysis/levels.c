@@ -14,8 +14,8 @@
 #define TAILS_MIN 40u
 /* How many independent looks n values are, for the threshold: max of the statistic under noise. */
 #define LOOKS_PER_VALUE 3.0
-/* Every pair of ends is tried up to so many values; beyond, stretches up to SHORT of them, and longer
- * ones on means of several. */
+/* Every pair of ends is tried up to so many values; beyond, stretches up to SHORT of them, and
+ * longer ones on means of several. */
 #define EXACT_MAX 1024u
 #define SHORT_MAX 64u
 /* Blocks that a scale's noise is taken from. */
@@ -34,8 +34,8 @@ double levels_error(const struct levels_noise *noise, uint32_t length)
 	return noise->scale[k] / sqrt(at);
 }
 
-/* Of differences of two independent values each: their standard deviation. Heavy tails count where it is
- * about single values; of means many may lie across a change. */
+/* Of differences of two independent values each: their standard deviation. Heavy tails count where
+ * it is about single values; of means many may lie across a change. */
 static double spread_of(double *d, uint32_t n, bool single)
 {
 	double sum = 0, mad;
@@ -81,12 +81,13 @@ void levels_noise(const double *series, uint32_t count, uint32_t n, double floor
 		uint32_t made = 0;
 
 		for (uint32_t s = 0; s < count; s++)
-			made += block_differences(series + (size_t)s * n, n, 1u << k, scratch + made);
+			made +=
+			    block_differences(series + (size_t)s * n, n, 1u << k, scratch + made);
 		if (k && made < BLOCK_PAIRS_MIN)
 			break;
 		/* what few differences show beyond white noise may be chance */
 		out->scale[k] = fmax(white, spread_of(scratch, made, !k && made >= TAILS_MIN) /
-						    (k ? 1 + 2 / sqrt(made) : 1));
+						(k ? 1 + 2 / sqrt(made) : 1));
 		out->scales = k + 1;
 		if (!k)
 			out->differences = made;
@@ -144,7 +145,8 @@ static void part_load(struct finder *f, const struct part *p)
 	}
 }
 
-static void stretch_try(const struct finder *f, uint32_t n, uint32_t a, uint32_t b, struct best *best)
+static void stretch_try(const struct finder *f, uint32_t n, uint32_t a, uint32_t b,
+			struct best *best)
 {
 	uint32_t in = b - a, out = n - in;
 	double sum = f->sum[b] - f->sum[a], z;
@@ -153,7 +155,7 @@ static void stretch_try(const struct finder *f, uint32_t n, uint32_t a, uint32_t
 		return;
 	z = fabs(sum / in - (f->sum[n] - sum) / out) / sqrt(f->error[in] + f->error[out]);
 	if (z > best->score)
-		*best = (struct best){ a, b, z };
+		*best = (struct best){a, b, z};
 }
 
 /* Ends near those found on a coarse grid. */
@@ -177,7 +179,7 @@ static bool part_split(struct finder *f, const struct part *p, struct best *best
 {
 	uint32_t n = p->end - p->first, grid;
 
-	*best = (struct best){ 0 };
+	*best = (struct best){0};
 	if (n < 2 * f->config->least)
 		return false;
 	part_load(f, p);
@@ -264,14 +266,18 @@ static void levels_settle(const struct finder *f, struct level *v, uint32_t n)
 uint32_t levels_find(const double *v, uint32_t n, const struct levels_noise *noise,
 		     const struct levels_config *config, struct level *out, double *scratch)
 {
-	struct finder f = { .v = v, .noise = noise, .config = config, .sum = scratch,
-			    .error = scratch + n + 1, .values = scratch + 2 * (size_t)n + 2 };
+	struct finder f = {.v = v,
+			   .noise = noise,
+			   .config = config,
+			   .sum = scratch,
+			   .error = scratch + n + 1,
+			   .values = scratch + 2 * (size_t)n + 2};
 	struct part open[LEVELS_MAX], done[LEVELS_MAX];
 	uint32_t opens = 1, dones = 0;
 
 	if (!n)
 		return 0;
-	open[0] = (struct part){ 0, n, 0 };
+	open[0] = (struct part){0, n, 0};
 	while (opens) {
 		struct part p = open[--opens];
 		struct best best;
@@ -283,15 +289,15 @@ uint32_t levels_find(const double *v, uint32_t n, const struct levels_noise *noi
 		}
 		best.score /= config->threshold;
 		if (p.first + best.end < p.end)
-			open[opens++] = (struct part){ p.first + best.end, p.end, best.score };
-		open[opens++] = (struct part){ p.first + best.first, p.first + best.end, best.score };
+			open[opens++] = (struct part){p.first + best.end, p.end, best.score};
+		open[opens++] = (struct part){p.first + best.first, p.first + best.end, best.score};
 		if (best.first)
-			open[opens++] = (struct part){ p.first, p.first + best.first, best.score };
+			open[opens++] = (struct part){p.first, p.first + best.first, best.score};
 	}
 	for (uint32_t i = 0; i < dones; i++)
-		out[i] = (struct level){ done[i].first, done[i].end - 1,
-					 median_between(&f, done[i].first, done[i].end),
-					 done[i].score };
+		out[i] =
+		    (struct level){done[i].first, done[i].end - 1,
+				   median_between(&f, done[i].first, done[i].end), done[i].score};
 	dones = levels_merge(&f, out, dones);
 	levels_settle(&f, out, dones);
 	return dones;

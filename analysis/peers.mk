@@ -8,3 +8,7 @@ bench_peers_LDLIBS := -lz -lzstd
 UNIT += test_peers
 test_peers_USES := analysis base
 test_peers_LDLIBS := -lcmocka
+UNIT += test_roles
+test_roles_USES := analysis base
+test_roles_LDLIBS := -lcmocka
+SCRIPTS_TEST += tests/e2e/replay_workers.py

@@ -13,6 +13,8 @@
 /* Below this no two members are alike: a part of a pair with no past, and of most members. */
 #define PAIR_FLOOR 0.10
 #define MOST_FLOOR 0.03
+/* Pushes before a window that are no past yet. */
+#define PAIR_START 10u
 
 struct split {
 	const double *value; /* by member */
@@ -238,7 +240,8 @@ static void accuse(struct peers *p, enum peers_measure q, uint32_t member, uint3
 /* A member noisier than the others must be further out. */
 static double own_threshold(const struct peers_series *s, uint32_t member, double threshold)
 {
-	double ratio = s->jitter > 0 ? s->member[member].jitter / s->jitter : 1;
+	double usual_jitter = s->jitter > s->noise.scale[0] ? s->jitter : s->noise.scale[0];
+	double ratio = usual_jitter > 0 ? s->member[member].jitter / usual_jitter : 1;
 
 	return threshold * (ratio < 1 ? 1 : ratio);
 }
@@ -263,10 +266,18 @@ static bool level_rose(struct peers *p, uint32_t length, double gap)
 	return now > before * (1 + gap / 2);
 }
 
-/* A split was found: the upper group is slow, apart from what is open or not ready. base: what the
- * members' residuals are without a fault; NULL: what the lower group's are. */
+/* What a member's residual was before: the median, since a clipped mean moves for a while after a jump. */
+static double usual(struct peers *p, struct peers_series *s, uint32_t member, uint64_t begin, uint64_t end)
+{
+	double v = peers_excess(p, s, member, 0, begin, end);
+
+	return isnan(v) ? 0 : v;
+}
+
+/* A split was found: the upper group is slow, apart from what is open or not ready. past: pushes before
+ * the window that say what a member's residual is without a fault; 0: what the lower group's is. */
 static void found(struct peers *p, enum peers_measure q, const struct split *t, uint32_t n, uint32_t w,
-		  uint32_t length, const double *base)
+		  uint32_t length, uint32_t past)
 {
 	struct peers_series *s = &p->series[q];
 	uint64_t begin = p->pushes + 1 - length;
@@ -296,7 +307,8 @@ static void found(struct peers *p, enum peers_measure q, const struct split *t, 
 		}
 		if (m->open || m->since > begin || t->value[p->order[i]] - t->center <= threshold)
 			continue;
-		accuse(p, q, p->order[i], w, length, base ? base[p->order[i]] : 0, threshold);
+		accuse(p, q, p->order[i], w, length,
+		       past ? usual(p, s, p->order[i], begin - past, begin) : 0, threshold);
 	}
 	if (marked)
 		peers_refer(p, s, p->pushes + 1 > p->depth ? p->pushes + 1 - p->depth : 0,
@@ -330,7 +342,7 @@ static void look(struct peers *p, enum peers_measure q, uint32_t w, uint32_t len
 	if (n)
 		split(p, &t, p->order, n);
 	if (n && t.lower)
-		found(p, q, &t, n, w, length, NULL);
+		found(p, q, &t, n, w, length, 0);
 	if (!past)
 		return;
 	for (uint32_t i = 0; i < p->n; i++) {
@@ -347,7 +359,7 @@ static void look(struct peers *p, enum peers_measure q, uint32_t w, uint32_t len
 	if (n > 2)
 		split(p, &t, p->order, n);
 	if (n > 2 && t.lower)
-		found(p, q, &t, n, w, length, base);
+		found(p, q, &t, n, w, length, past);
 }
 
 /* Two members: each one's own past says which of them moved; without a past the slower is told when
@@ -386,7 +398,7 @@ static void look_pair(struct peers *p, enum peers_measure q, uint32_t w, uint32_
 		return;
 	slow = now > 0;
 	threshold = fmax(p->quantile[w] * widened, PAIR_FLOOR);
-	if (!past && length * p->weight_mean >= 10 && fabs(now) > threshold &&
+	if (begin < PAIR_START && length >= 10 && length <= 50 && fabs(now) > threshold &&
 	    s->member[slow].since <= begin) {
 		accuse(p, q, slow, w, length, 0, threshold);
 		return;
@@ -403,7 +415,7 @@ static void look_pair(struct peers *p, enum peers_measure q, uint32_t w, uint32_
 		if (!(moved >= 0)) /* the other one became faster */
 			return;
 	}
-	accuse(p, q, slow, w, length, slow ? before : -before, threshold);
+	accuse(p, q, slow, w, length, usual(p, s, slow, begin - past, begin), threshold);
 }
 
 void peers_test_windows(struct peers *p, enum peers_measure q)

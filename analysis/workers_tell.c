@@ -10,6 +10,9 @@
 
 /* A role, or the input, is worth a word from this part of a step on. */
 #define IMBALANCE 0.10
+/* A worker may be the heavy one for a while by so many times what the heavy one usually is. */
+#define EXPLAINED      2.5
+#define EXPLAINED_RARE 1.5 /* or of what it is in one of a hundred steps */
 /* A whole job: its work varies for good reasons too. */
 #define UNIFORM	     0.10
 #define UNIFORM_PAST 20u
@@ -216,13 +219,17 @@ static bool *flagged_cells(const struct workers *w)
 }
 
 struct skew {
-	double loss; /* mean over steps of the heaviest worker above the median one */
+	double loss; /* median over steps of the heaviest worker above the median one */
+	double rare; /* the same of one step in a hundred */
 	double most; /* share of steps whose heaviest worker is the most frequent one */
 	uint32_t members, steps;
+	uint32_t folded; /* flags that are a part of it */
 };
 
-/* How uneven a role's steps are, and whether the heaviest worker changes. times: [workers], zeroed. */
-static struct skew skew_of(struct workers *w, uint32_t role, const bool *slow, uint32_t *times)
+/* How uneven a role's steps are, and whether the heaviest worker changes. times: [workers], zeroed;
+ * loss: [steps]. */
+static struct skew skew_of(struct workers *w, uint32_t role, const bool *slow, uint32_t *times,
+			   double *loss)
 {
 	const struct workers_table *t = w->t;
 	struct skew k = { 0 };
@@ -244,55 +251,80 @@ static struct skew skew_of(struct workers *w, uint32_t role, const bool *slow, u
 		if (n < 2)
 			continue;
 		k.members = n > k.members ? n : k.members;
-		k.loss += most / median_of(w->scratch, n) - 1;
+		loss[k.steps++] = most / median_of(w->scratch, n) - 1;
 		times[heaviest]++;
-		k.steps++;
 	}
 	for (uint32_t i = 0; i < t->workers; i++)
 		k.most = times[i] > k.most ? times[i] : k.most;
-	k.loss /= k.steps ? k.steps : 1;
+	k.loss = median_of(loss, k.steps); /* sorts */
+	k.rare = k.steps ? loss[k.steps - 1 - k.steps / 100] : 0;
 	k.most /= k.steps ? k.steps : 1;
 	return k;
 }
 
-static int tell_skew(struct workers *w, const bool *slow, workers_tell *tell, void *context)
+/* The heaviest one changes, and by enough; a pair's loss is half its difference. */
+static bool uneven(const struct skew *k)
+{
+	return k->steps >= 10 && k->loss >= IMBALANCE / (k->members == 2 ? 2 : 1) &&
+	       k->most <= (k->members == 2 ? 0.75 : 0.6);
+}
+
+/* The skew of every role; flags that a role's uneven input explains are not told. */
+static int find_skews(struct workers *w, const bool *slow, struct skew *skew)
+{
+	uint32_t *times = malloc(w->t->workers * sizeof(*times));
+	double *loss = malloc(w->t->steps * sizeof(*loss));
+
+	for (uint32_t r = 0; times && loss && r < w->t->roles; r++) {
+		memset(times, 0, w->t->workers * sizeof(*times));
+		skew[r] = skew_of(w, r, slow, times, loss);
+	}
+	for (uint32_t i = 0; i < w->flags; i++) {
+		struct workers_flag *f = &w->flag[i];
+		struct skew *k = f->replica ? NULL : &skew[w->t->role[f->worker]];
+
+		if (!k || f->flag.measure != PEERS_SELF || !uneven(k) ||
+		    f->flag.excess > fmax(EXPLAINED * k->loss, EXPLAINED_RARE * k->rare))
+			continue;
+		f->told = true;
+		k->folded++;
+	}
+	free(times);
+	free(loss);
+	return times && loss ? 0 : -ENOMEM;
+}
+
+static void tell_skew(struct workers *w, const struct skew *skew, workers_tell *tell, void *context)
 {
 	static const struct workers_finding none;
-	uint32_t *times = NULL;
 
 	for (uint32_t r = 0; r < w->t->roles; r++) {
 		struct workers_finding out = none;
 		struct finding *f = &out.finding;
-		struct skew k;
+		const struct skew *k = &skew[r];
 
-		free(times);
-		times = calloc(w->t->workers, sizeof(*times));
-		if (!times)
-			return -ENOMEM;
-		k = skew_of(w, r, slow, times);
-		/* a pair's loss is half its difference; the heavier one must change */
-		if (k.steps < 10 || k.loss < IMBALANCE / (k.members == 2 ? 2 : 1) ||
-		    k.most > (k.members == 2 ? 0.75 : 0.6))
+		if (!uneven(k))
 			continue;
 		f->kind = FINDING_IMBALANCE;
 		f->cause = CAUSE_IMBALANCE_INPUT;
 		f->first_step = w->t->step[0];
 		f->last_step = w->t->step[w->t->steps - 1];
 		out.sure_step = f->last_step;
-		f->excess = k.loss;
-		f->effect_ns = k.loss * w->role_level[r];
+		f->excess = k->loss;
+		f->effect_ns = k->loss * w->role_level[r];
 		f->confidence = 0.8;
 		for (uint32_t i = 0; i < w->t->workers && f->rank_count < FINDING_RANKS_MAX; i++)
 			if (w->t->role[i] == r)
 				f->ranks[f->rank_count++] = w->t->rank[i];
 		finding_say(f, LAYER_SOFTWARE, f->effect_ns,
 			    "the heaviest of %" PRIu32 " workers takes %.1f%% more than the median one, and "
-			    "changes from step to step: none is it in more than %.0f%% of the steps",
-			    k.members, 100 * k.loss, 100 * k.most);
+			    "changes: none is it in more than %.0f%% of the steps",
+			    k->members, 100 * k->loss, 100 * k->most);
+		if (k->folded)
+			finding_say(f, LAYER_SOFTWARE, 0, "%" PRIu32 " stretches in which one worker was heavy "
+				    "for longer are a part of it", k->folded);
 		tell(context, &out);
 	}
-	free(times);
-	return 0;
 }
 
 /* ---- the job as a whole ---- */
@@ -312,7 +344,18 @@ static double median_between(struct workers *w, uint32_t begin, uint32_t end)
 	return n ? median_of(w->scratch, n) : NAN;
 }
 
-/* Steps [at, at + UNIFORM_STEPS) lie above those before by more than their noise. */
+/* The highest median of so many steps on end among those before. */
+static double highest_before(struct workers *w, uint32_t begin, uint32_t end)
+{
+	double most = 0;
+
+	for (uint32_t s = begin; s + UNIFORM_STEPS <= end; s += UNIFORM_STEPS / 4)
+		most = fmax(most, median_between(w, s, s + UNIFORM_STEPS));
+	return most;
+}
+
+/* Steps [at, at + UNIFORM_STEPS) lie above those before by more than their noise, and above all stretches
+ * of this length: work that wanders did so before. */
 static bool rises(struct workers *w, uint32_t at, uint32_t past, double *before, double *excess)
 {
 	uint32_t n = 0, above = 0;
@@ -326,7 +369,7 @@ static bool rises(struct workers *w, uint32_t at, uint32_t past, double *before,
 	*excess = now / *before - 1;
 	for (uint32_t s = at; s < at + UNIFORM_STEPS; s++)
 		above += w->common[s] > *before * (1 + *excess / 2);
-	return *excess > UNIFORM && above >= 0.8 * UNIFORM_STEPS &&
+	return *excess > UNIFORM && now > (1 + UNIFORM / 2) * highest_before(w, at - past, at) && above >= 0.8 * UNIFORM_STEPS &&
 	       *excess > UNIFORM_SIGMAS * spread * 1.2533 * sqrt(1.0 / UNIFORM_STEPS + 1.0 / past);
 }
 
@@ -357,7 +400,9 @@ static bool told_already(const struct workers *w, const bool *slow, const struct
 	return 4 * count > n;
 }
 
-static void tell_uniform(struct workers *w, const bool *slow, workers_tell *tell, void *context)
+/* uneven_input: what that of any role makes of a step; no less is told. */
+static void tell_uniform(struct workers *w, const bool *slow, double uneven_input, workers_tell *tell,
+			 void *context)
 {
 	static const struct workers_finding none;
 	const struct workers_table *t = w->t;
@@ -374,7 +419,7 @@ static void tell_uniform(struct workers *w, const bool *slow, workers_tell *tell
 		c = follow_level(w, at, before, excess);
 		from = c.last + 1;
 		at = c.last;
-		if (told_already(w, slow, &c))
+		if (told_already(w, slow, &c) || excess < uneven_input)
 			continue;
 		f->kind = FINDING_UNIFORM;
 		f->cause = CAUSE_UNKNOWN;
@@ -396,18 +441,24 @@ static void tell_uniform(struct workers *w, const bool *slow, workers_tell *tell
 
 int workers_findings(struct workers *w, workers_tell *tell, void *context)
 {
-	int err = tell_flags(w, tell, context);
-	bool *slow;
+	bool *slow = flagged_cells(w);
+	struct skew *skew = calloc(w->t->roles, sizeof(*skew));
+	double input = 0;
+	int err = -ENOMEM;
 
-	if (err)
-		return err;
-	slow = flagged_cells(w);
-	if (!slow)
-		return -ENOMEM;
-	tell_stages(w, tell, context);
-	err = tell_skew(w, slow, tell, context);
+	if (slow && skew)
+		err = find_skews(w, slow, skew);
 	if (!err)
-		tell_uniform(w, slow, tell, context);
+		err = tell_flags(w, tell, context);
+	if (!err) {
+		tell_stages(w, tell, context);
+		tell_skew(w, skew, tell, context);
+		for (uint32_t r = 0; r < w->t->roles; r++)
+			if (uneven(&skew[r]))
+				input = fmax(input, skew[r].loss);
+		tell_uniform(w, slow, input, tell, context);
+	}
 	free(slow);
+	free(skew);
 	return err;
 }

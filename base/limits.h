@@ -114,6 +114,8 @@
 #define LIMIT_CROSS_COLLS (1u << 17)
 /* Ranks of one collective that are looked at; a larger one says no more. */
 #define LIMIT_CROSS_ENTRIES 4096u
+/* Kernels that tell a rank's kind of work: the most launched; a step has some hundred names. */
+#define LIMIT_ROLE_KERNELS 64u
 /* Simultaneous faults of one job that began at different times. */
 #define LIMIT_CROSS_FINDINGS 64u
 /* ---- waterline and baselines ---- */

@@ -14,6 +14,8 @@
 
 #define SPANS_DEEP 6u
 #define THREADS	   64u
+/* A tenth of them has a standard error of 1% of the whole from 900 on. */
+#define SAMPLES_FEW 900u
 
 static bool accused(const json_t *in, int rank)
 {
@@ -296,6 +298,15 @@ void incident_diff_free(struct incident_diff *d)
 	memset(d, 0, sizeof(*d));
 }
 
+static uint64_t samples_of(const struct trace_rank *r)
+{
+	uint64_t n = 0;
+
+	for (uint32_t i = 0; i < r->stacks.sample_count; i++)
+		n += r->stacks.samples[i].kind == STACK_ON_CPU ? r->stacks.samples[i].count : 0;
+	return n;
+}
+
 const char *incident_diff_name(const struct incident_diff *d, bool other)
 {
 	char text[64];
@@ -307,7 +318,7 @@ const char *incident_diff_name(const struct incident_diff *d, bool other)
 
 int incident_diff_page(FILE *to, const struct incident_diff *d, const char *title, double share_min)
 {
-	char base[64], other[64], note[400];
+	char base[64], other[64], note[500];
 	const struct profile_flame page = { .title = title, .note = note, .share_min = share_min,
 					    .base = base, .other = other,
 					    .unit = d->per_step ? " per step" : " per second" };
@@ -319,6 +330,14 @@ int incident_diff_page(FILE *to, const struct incident_diff *d, const char *titl
 		n = snprintf(note, sizeof(note),
 			     "GPU: means of %zu steps of %s and %zu of %s. ", d->gpu_steps[0], base,
 			     d->gpu_steps[1], other);
+	if (d->has_cpu) {
+		uint64_t had[2] = { samples_of(d->base), samples_of(d->other) };
+
+		n += snprintf(note + n, sizeof(note) - (size_t)n, "CPU: %s and %s samples%s. ",
+			      term_count((double)had[0]), term_count((double)had[1]),
+			      had[0] < SAMPLES_FEW || had[1] < SAMPLES_FEW ?
+				      ", so few that small differences are chance" : "");
+	}
 	snprintf(note + n, sizeof(note) - (size_t)n,
 		 "Red: %s takes more; blue, hatched: less. Grey: both take it.", other);
 	return profile_flame_page(to, &d->tree, &page);

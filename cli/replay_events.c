@@ -40,7 +40,8 @@ static int usage(FILE *to)
 	      "  --json             one JSON object per line\n"
 	      "  --marks ignore|use read ProfilerStep marks (default ignore)\n"
 	      "  --mode robust|p99|sysom\n"
-	      "                     how steps are judged (default robust); sysom: ranks by mean + k sigma\n\n"
+	      "                     how steps are judged (default robust); sysom: ranks by the\n"
+	      "                     paper's mean + k sigma, for comparison\n\n"
 	      "exit status: 0 read to the end, 2 bad arguments or malformed input\n", to);
 	return to == stdout ? 0 : 2;
 }

@@ -94,7 +94,8 @@ static uint32_t name_id(struct names *n, const char *text)
 {
 	uint32_t *slot;
 
-	if (!*text || n->count >= REPLAY_LOAD_NAMES_MAX || (n->count + 1 >= n->room && !names_grow(n)))
+	if (!*text || n->count >= REPLAY_LOAD_NAMES_MAX ||
+	    (n->count + 1 >= n->room && !names_grow(n)))
 		return 0;
 	slot = name_slot(n, text);
 	if (!*slot) {
@@ -116,8 +117,8 @@ static uint64_t what_of(const struct replay_trace *t, const struct record *x)
 }
 
 /* Device records as events, and those of collectives as marks in time. */
-static int take_events(struct replay_ranks *r, const struct replay_trace *t, struct jobsteps_event *event,
-		       struct align_rank *a)
+static int take_events(struct replay_ranks *r, const struct replay_trace *t,
+		       struct jobsteps_event *event, struct align_rank *a)
 {
 	uint32_t *ids = calloc(t->names.count ? t->names.count : 1, sizeof(*ids));
 
@@ -130,11 +131,11 @@ static int take_events(struct replay_ranks *r, const struct replay_trace *t, str
 
 		if (x->name && !ids[x->name])
 			ids[x->name] = name_id(&r->names, t->names.text[x->name]);
-		event[i] = (struct jobsteps_event){ x->begin_ns, x->end_ns, ids[x->name],
-						    (uint8_t)x->kind, x->func, 0 };
+		event[i] = (struct jobsteps_event){x->begin_ns,	     x->end_ns, ids[x->name],
+						   (uint8_t)x->kind, x->func,	0};
 		if (x->kind == RECORD_COLL_KERNEL)
-			a->coll[a->count++] = (struct align_coll){ x->begin_ns, x->end_ns, what_of(t, x),
-								   (uint32_t)i, ALIGN_NONE };
+			a->coll[a->count++] = (struct align_coll){
+			    x->begin_ns, x->end_ns, what_of(t, x), (uint32_t)i, ALIGN_NONE};
 	}
 	free(ids);
 	return 0;
@@ -152,13 +153,13 @@ static int ranks_room(struct replay_ranks *r)
 	return rank && clock ? 0 : -ENOMEM;
 }
 
-int replay_ranks_add(struct replay_ranks *r, const struct replay_trace *t, const uint64_t *step_end_ns,
-		     uint32_t step_count)
+int replay_ranks_add(struct replay_ranks *r, const struct replay_trace *t,
+		     const uint64_t *step_end_ns, uint32_t step_count)
 {
 	struct jobsteps_event *event;
 	uint64_t *ends;
 	size_t colls = 0;
-	struct align_rank a = { 0 };
+	struct align_rank a = {0};
 	int rc;
 
 	for (uint32_t i = 0; i < r->count; i++)
@@ -181,9 +182,11 @@ int replay_ranks_add(struct replay_ranks *r, const struct replay_trace *t, const
 		return rc;
 	}
 	memcpy(ends, step_end_ns, step_count * sizeof(*ends));
-	r->rank[r->count] = (struct jobsteps_rank){ .rank = t->rank, .event = event,
-						    .event_count = (uint32_t)t->device_count,
-						    .step_end_ns = ends, .step_count = step_count };
+	r->rank[r->count] = (struct jobsteps_rank){.rank = t->rank,
+						   .event = event,
+						   .event_count = (uint32_t)t->device_count,
+						   .step_end_ns = ends,
+						   .step_count = step_count};
 	r->clock[r->count++] = a;
 	return 0;
 }
@@ -220,7 +223,8 @@ static int member_order(const void *pa, const void *pb)
 	return (a->rank > b->rank) - (a->rank < b->rank);
 }
 
-static void print_instance(const struct replay_ranks *r, const struct member *m, uint32_t n, uint32_t seq)
+static void print_instance(const struct replay_ranks *r, const struct member *m, uint32_t n,
+			   uint32_t seq)
 {
 	const struct member *first = m, *last = m;
 
@@ -244,7 +248,7 @@ static void print_instance(const struct replay_ranks *r, const struct member *m,
 
 static int print_collectives(const struct replay_ranks *r, const struct align_job *job)
 {
-	uint32_t seq[256] = { 0 };
+	uint32_t seq[256] = {0};
 	size_t total = 0, n = 0;
 	struct member *v;
 
@@ -258,9 +262,9 @@ static int print_collectives(const struct replay_ranks *r, const struct align_jo
 			const struct align_coll *c = &r->clock[k].coll[i];
 
 			if (c->instance != ALIGN_NONE)
-				v[n++] = (struct member){ c->instance, k,
-							  align_to_reference(job, k, c->begin_ns),
-							  r->rank[k].event[c->order].func };
+				v[n++] = (struct member){c->instance, k,
+							 align_to_reference(job, k, c->begin_ns),
+							 r->rank[k].event[c->order].func};
 		}
 	qsort(v, n, sizeof(*v), member_order);
 	for (size_t i = 0; i < n;) {
@@ -280,9 +284,10 @@ static void print_clocks(const struct replay_ranks *r)
 		const struct align_rank *c = &r->clock[k];
 
 		if (r->json)
-			printf("{\"type\":\"clock\",\"rank\":%d,\"offset_ns\":%.0f,\"drift_ppm\":%.3f,"
-			       "\"common\":%u,\"error_ns\":",
-			       r->rank[k].rank, c->offset_ns, c->drift * 1e6, c->common);
+			printf(
+			    "{\"type\":\"clock\",\"rank\":%d,\"offset_ns\":%.0f,\"drift_ppm\":%.3f,"
+			    "\"common\":%u,\"error_ns\":",
+			    r->rank[k].rank, c->offset_ns, c->drift * 1e6, c->common);
 		else
 			printf("clock of rank %d: offset %.0f ns, drift %.3f ppm, error ",
 			       r->rank[k].rank, c->offset_ns, c->drift * 1e6);
@@ -297,7 +302,7 @@ static void print_clocks(const struct replay_ranks *r)
 
 static void print_finding(void *to, const struct crossrank_finding *f)
 {
-	struct replay_findings_extra extra = { .has_sure_step = true, .sure_step = f->sure_step };
+	struct replay_findings_extra extra = {.has_sure_step = true, .sure_step = f->sure_step};
 	struct replay_ranks *r = to;
 
 	r->findings++;
@@ -307,11 +312,12 @@ static void print_finding(void *to, const struct crossrank_finding *f)
 		replay_findings_text(stdout, &f->finding, &extra);
 }
 
-static int print_findings(struct replay_ranks *r, const struct align_job *align, enum peers_mode mode)
+static int print_findings(struct replay_ranks *r, const struct align_job *align,
+			  enum peers_mode mode)
 {
-	struct jobsteps steps = { .rank = r->rank, .rank_count = r->count, .align = align,
-				  .name_count = r->names.count };
-	struct crossrank_job job = { .steps = &steps, .name = (const char *const *)r->names.text };
+	struct jobsteps steps = {
+	    .rank = r->rank, .rank_count = r->count, .align = align, .name_count = r->names.count};
+	struct crossrank_job job = {.steps = &steps, .name = (const char *const *)r->names.text};
 	struct crossrank_config config;
 	int rc = jobsteps_make(&steps);
 
@@ -325,7 +331,7 @@ static int print_findings(struct replay_ranks *r, const struct align_job *align,
 
 int replay_ranks_print(struct replay_ranks *r, enum peers_mode mode, bool json, uint64_t *findings)
 {
-	struct align_job job = { .rank = r->clock, .rank_count = r->count };
+	struct align_job job = {.rank = r->clock, .rank_count = r->count};
 	int rc = 0;
 
 	r->json = json;

@@ -15,10 +15,10 @@
 struct replay_ranks;
 struct replay_ranks *replay_ranks_new(void); /* NULL: out of memory */
 void replay_ranks_free(struct replay_ranks *r);
-/* Copies the rank's device records. step_end_ns: where the steps found on this rank end on its device.
- * 0, -ENOMEM, -EBADMSG (a rank twice, after a message). */
-int replay_ranks_add(struct replay_ranks *r, const struct replay_trace *t, const uint64_t *step_end_ns,
-		     uint32_t step_count);
+/* Copies the rank's device records. step_end_ns: where the steps found on this rank end on its
+ * device. 0, -ENOMEM, -EBADMSG (a rank twice, after a message). */
+int replay_ranks_add(struct replay_ranks *r, const struct replay_trace *t,
+		     const uint64_t *step_end_ns, uint32_t step_count);
 /* Collective, clock and finding lines. findings: their number. 0, -ENOMEM. */
 int replay_ranks_print(struct replay_ranks *r, enum peers_mode mode, bool json, uint64_t *findings);
 

@@ -283,6 +283,7 @@ static void put_scatter_axes(FILE *to, const struct scatter *s)
 {
 	static const char *const automatic[] = { "kernels launched", "thread blocks launched",
 						 "bytes in collectives", "bytes copied" };
+	bool narrow = s->x_hi - s->x_lo < 0.02 * fabs(s->x_hi);
 	char work[40];
 
 	snprintf(work, sizeof(work), "work[%d] of the step", s->work);
@@ -293,8 +294,8 @@ static void put_scatter_axes(FILE *to, const struct scatter *s)
 			    "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"end\">%s</text>\n",
 			LEFT, WIDTH - RIGHT, at_y(s, ms), at_y(s, ms), LEFT - 6, at_y(s, ms) + 4,
 			term_ms(ms));
-		fprintf(to, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">%.4g</text>\n",
-			at_x(s, x), s->height - 18, x);
+		fprintf(to, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">%.*g</text>\n",
+			at_x(s, x), s->height - 18, narrow ? 7 : 4, x);
 	}
 	fprintf(to, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"end\">%s</text>\n", WIDTH - RIGHT,
 		s->height - 2, s->work < 0 ? "expected time of the step, ms" :
@@ -343,8 +344,10 @@ void report_plots_roofline(FILE *to, const json_t *in, const struct trace_model 
 			    "Time of each step against its work; the line is what was expected, red: "
 			    "flagged.", r->who.rank);
 		if (w && w->model_state)
-			fprintf(to, " The model was %s, R&#178; %.3f.",
-				roofline_state_name(w->model_state), w->model_r2);
+			fprintf(to, " The model was %s%s", roofline_state_name(w->model_state),
+				w->model_r2 > 0 ? "" : ".");
+		if (w && w->model_state && w->model_r2 > 0)
+			fprintf(to, ", R&#178; %.3f.", w->model_r2);
 		fputs("</p>\n", to);
 		put_scatter(to, &s, r);
 		fputs("</section>\n", to);

@@ -166,8 +166,9 @@ static bool is_secret(const char *name, const char *value)
 	return scheme && strchr(scheme, '@');
 }
 
-static int add_variable(struct sketch *s, char *text)
+static int add_variable(void *arg, char *text)
 {
+	struct sketch *s = arg;
 	char *equals = strchr(text, '='), name[LIMIT_SKETCH_VALUE_BYTES];
 	bool wanted = false;
 
@@ -182,7 +183,9 @@ static int add_variable(struct sketch *s, char *text)
 	return add(s, name, equals + 1);
 }
 
-static int read_environ(const char *proc_root, uint32_t pid, struct sketch *s)
+/* Each variable, "NAME=value", to fn until it says other than 0. One that the bound cuts is not told. */
+static int each_variable(const char *proc_root, uint32_t pid, int (*fn)(void *arg, char *text),
+			 void *arg)
 {
 	char *text = malloc(ENVIRON_BYTES + 1), path[TEXT_BYTES];
 	size_t bytes, at = 0;
@@ -192,16 +195,50 @@ static int read_environ(const char *proc_root, uint32_t pid, struct sketch *s)
 		return -ENOMEM;
 	snprintf(path, sizeof(path), "%s/%u/environ", proc_root, pid);
 	bytes = read_file(AT_FDCWD, path, text, ENVIRON_BYTES + 1);
-	/* one that the bound cuts is not told */
 	while (!err && at < bytes) {
 		size_t n = strlen(text + at);
 
 		if (at + n < bytes)
-			err = add_variable(s, text + at);
+			err = fn(arg, text + at);
 		at += n + 1;
 	}
 	free(text);
 	return err;
+}
+
+struct role {
+	char text[64];
+	bool stage; /* a pipeline's: nothing says it better */
+};
+
+static int look_for_role(void *arg, char *text)
+{
+	static const char *const stages[] = { "PIPELINE_PARALLEL_RANK=", "PIPELINE_STAGE=", "PP_RANK=",
+					      "PP_STAGE=" };
+	struct role *r = arg;
+
+	for (size_t i = 0; i < COUNT(stages); i++) {
+		const char *v = text + strlen(stages[i]);
+
+		if (!starts(text, stages[i]) || !*v || strspn(v, "0123456789") != strlen(v) ||
+		    strlen(v) > 5)
+			continue;
+		snprintf(r->text, sizeof(r->text), "pp%s", v);
+		r->stage = true;
+		return 0;
+	}
+	if (!r->stage && starts(text, "ROLE_NAME=") && strcmp(text, "ROLE_NAME=default") &&
+	    strlen(text) < sizeof(r->text))
+		snprintf(r->text, sizeof(r->text), "%s", text + strlen("ROLE_NAME="));
+	return 0;
+}
+
+void installed_role(const char *proc_root, uint32_t pid, char *out, size_t bytes)
+{
+	struct role r = { .stage = false };
+
+	each_variable(proc_root, pid, look_for_role, &r);
+	snprintf(out, bytes, "%s", r.text);
 }
 
 /* ---- what is mapped ---- */
@@ -372,7 +409,8 @@ static int add_libs(const char *libs, struct sketch *s)
 	for (char *p = strtok_r(copy, " ", &save); p && !err; p = strtok_r(NULL, " ", &save)) {
 		char *equals = strchr(p, '=');
 
-		if (!equals)
+		/* 0: the process did not know it yet when it attached */
+		if (!equals || !strcmp(equals, "=0"))
 			continue;
 		*equals = '\0';
 		err = add(s, p, equals + 1);
@@ -391,7 +429,7 @@ int installed_read(const char *proc_root, uint32_t pid, const char *libs, struct
 	if (!err && pid)
 		err = read_maps(proc_root, pid, s);
 	if (!err && pid)
-		err = read_environ(proc_root, pid, s);
+		err = each_variable(proc_root, pid, add_variable, s);
 	if (s->setting_count)
 		qsort(s->settings, s->setting_count, sizeof(*s->settings), by_name);
 	return err;

@@ -17,4 +17,9 @@
  * What can't be read is left out. 0 or -ENOMEM. */
 int installed_read(const char *proc_root, uint32_t pid, const char *libs, struct sketch *s);
 
+/* The role that the environment of a process tells, for ranks that name none: "pp1" by the variables of
+ * pipeline stages that launchers set (PIPELINE_PARALLEL_RANK, PIPELINE_STAGE, PP_RANK, PP_STAGE), else
+ * torchelastic's ROLE_NAME unless it is the default one; "" otherwise. */
+void installed_role(const char *proc_root, uint32_t pid, char *out, size_t bytes);
+
 #endif

@@ -5,7 +5,7 @@ sidecar_SRCS := sidecar/clockmap.c sidecar/join.c sidecar/join_match.c sidecar/r
 	sidecar/anomaly.c sidecar/spool.c sidecar/uplink.c sidecar/canary.c sidecar/rank.c \
 	sidecar/registration.c sidecar/process.c sidecar/drain.c sidecar/ship.c sidecar/status.c \
 	sidecar/http.c sidecar/baseline.c sidecar/keep.c sidecar/cpu_stacks.c sidecar/beats.c \
-	sidecar/normal.c sidecar/installed.c sidecar/cpu_profile.c sidecar/sketches.c \
+	sidecar/normal.c sidecar/installed.c sidecar/cpu_profile.c sidecar/sketch_maker.c \
 	sidecar/requests.c sidecar/local_peers.c sidecar/neighbours.c \
 	sidecar/status_compare.c
 sidecar_SRCS += sidecar/symbol_offer.c
@@ -46,7 +46,7 @@ test_sysomd_LDLIBS := -lcmocka -lnng
 
 BENCH += bench_drain
 bench_drain_USES := sidecar wire sampler symbol analysis ring base
-SCRIPTS_TEST += tests/e2e/sysomd_job.sh
+SCRIPTS_TEST += tests/e2e/sysomd_job.sh tests/e2e/node_peers.sh
 
 UNIT += test_cpu_stacks
 test_cpu_stacks_USES := sidecar wire sampler symbol analysis ring base

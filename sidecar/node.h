@@ -113,7 +113,7 @@ struct http;	     /* http.c */
 struct cpu_stacks;   /* cpu_stacks.c */
 struct symbol_offer; /* symbol_offer.c */
 struct os_signals;   /* os_signals.c */
-struct sketches;     /* sketches.c */
+struct sketch_maker;     /* sketch_maker.c */
 struct requests;     /* requests.c */
 struct local_peers;  /* local_peers.c */
 struct os_opening;   /* os_node.c */
@@ -133,7 +133,7 @@ struct node {
 	struct requests *requests;
 	struct local_peers *peers; /* NULL: switched off */
 	uint64_t closer_until_ns; /* till then beats at a suspect's pace, and all ticks */
-	struct sketches *sketches; /* sketches.c; NULL: off */
+	struct sketch_maker *sketch_maker; /* sketch_maker.c; NULL: off */
 	struct os_signals *os; /* NULL: switched off, or being loaded */
 	struct os_opening *os_opening; /* os_node.c; NULL: not being loaded */
 	struct gpu_node *gpu; /* NULL: switched off */

@@ -16,6 +16,7 @@
 #include "ring/ring_text.h"
 #include "sidecar/node.h"
 #include "sidecar/cpu_stacks.h"
+#include "sidecar/installed.h"
 
 /* A process whose socket closed dials again within 2 s (attach.h). */
 #define PROCESS_DETACHED_NS 10000000000ull
@@ -34,10 +35,15 @@ static void copy_text(char *to, size_t to_bytes, const char *from)
 static void identify(struct process *p, const struct attach_hello *h)
 {
 	struct wire_rank *id = &p->id;
+	char role[64];
 
 	copy_text(id->job, sizeof(id->job), h->job);
 	copy_text(id->node, sizeof(id->node), p->node->settings.node_name);
 	copy_text(id->role, sizeof(id->role), h->role);
+	if (!id->role[0] && p->pid > 0) {
+		installed_role(p->node->settings.proc_root, (uint32_t)p->pid, role, sizeof(role));
+		copy_text(id->role, sizeof(id->role), role);
+	}
 	copy_text(id->pod, sizeof(id->pod), h->pod);
 	copy_text(id->gpu_uuid, sizeof(id->gpu_uuid), h->gpu_uuid);
 	copy_text(id->program, sizeof(id->program), h->program);

@@ -163,6 +163,19 @@ static uint64_t oldest_step_ns(const struct rank *r)
 	return r->recent_count < RANK_RECENT ? 0 : r->recent[r->recent_next].step.begin_ns;
 }
 
+/* Whether the steps of a stretch that begins there may be forgotten soon: fast ones fill their memory in
+ * seconds. */
+static bool steps_pass(const struct rank *r, uint64_t begin_ns)
+{
+	uint64_t oldest_ns = oldest_step_ns(r);
+	uint32_t n = r->recent_count, last = (r->recent_next + RANK_RECENT - 1) % RANK_RECENT;
+	uint32_t first = (r->recent_next + RANK_RECENT - n) % RANK_RECENT;
+	double span_ns = n ? (double)(r->recent[last].step.end_ns - r->recent[first].step.begin_ns) : 0;
+
+	return (n && span_ns / n * RANK_RECENT < 2.0 * (double)MARGIN_NS) ||
+	       (oldest_ns && oldest_ns + MARGIN_NS > begin_ns);
+}
+
 /* A kept message of this rank that begins no later: what was asked for is gone by now. */
 static struct task *kept_for(struct requests *k, const struct task *t)
 {
@@ -237,7 +250,6 @@ static bool hold(struct node *n, struct task *t, uint64_t now_ns)
 {
 	struct requests *k = n->requests;
 	struct process *p = process_of(n, t->process);
-	uint64_t steps_ns, records_ns;
 	struct buf b;
 
 	if (now_ns > t->asked_ns + HOLD_NS) {
@@ -251,9 +263,7 @@ static bool hold(struct node *n, struct task *t, uint64_t now_ns)
 		drop(k, t);
 		return false;
 	}
-	records_ns = oldest_record_ns(n);
-	steps_ns = oldest_step_ns(p->rank);
-	if (records_ns + MARGIN_NS <= t->begin_ns && (!steps_ns || steps_ns + MARGIN_NS <= t->begin_ns))
+	if (oldest_record_ns(n) + MARGIN_NS <= t->begin_ns && !steps_pass(p->rank, t->begin_ns))
 		return false;
 	if (k->stats.held_bytes >= n->settings.hold_bytes ||
 	    ship_pack(p, WINDOW_ASKED, t->begin_ns, t->end_ns, id_of(t), &b)) {

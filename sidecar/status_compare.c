@@ -7,11 +7,11 @@
 #include "sidecar/requests.h"
 #include "sidecar/local_peers.h"
 #include "sidecar/node.h"
-#include "sidecar/sketches.h"
+#include "sidecar/sketch_maker.h"
 
 struct compare {
 	struct beats_stats beats; /* of all ranks that are here */
-	struct sketches_stats sketches;
+	struct sketch_maker_stats sketches;
 	struct requests_stats requests;
 	struct local_peers_stats peers;
 	struct uplink_stats uplink;
@@ -40,7 +40,8 @@ static const struct compare_value values[] = {
 	      "Communicators that made room for newer ones."),
 	VALUE("sketches", "made", sketches.made, false, "Sketches made."),
 	VALUE("sketches", "failed", sketches.failed, false, "Sketches that could not be made."),
-	VALUE("sketches", "cut", sketches.cut, false, "Functions and kernels that had no room in them."),
+	VALUE("sketches", "cut", sketches.cut, false,
+	      "Functions and kernels that had no room in them."),
 	VALUE("sketches", "sent", uplink.sketches_sent, false, "Sketches taken by the aggregator."),
 	VALUE("sketches", "refused", uplink.sketches_failed, false,
 	      "Sketches refused by it or not answered."),
@@ -88,7 +89,7 @@ static void collect(struct node *n, struct compare *c)
 		c->beats.colls_thinned += st.colls_thinned;
 		c->beats.comms_forgotten += st.comms_forgotten;
 	}
-	sketches_stats_get(n, &c->sketches);
+	sketch_maker_stats_get(n, &c->sketches);
 	requests_stats_get(n, &c->requests);
 	if (n->peers)
 		local_peers_stats_get(n->peers, &c->peers);

@@ -21,7 +21,7 @@
 #include "base/log.h"
 #include "base/watchdog.h"
 #include "sidecar/node.h"
-#include "sidecar/sketches.h"
+#include "sidecar/sketch_maker.h"
 #include "sidecar/symbol_offer.h"
 #include "sidecar/cpu_stacks.h"
 #include "sidecar/requests.h"
@@ -314,7 +314,7 @@ static void on_tend(void *arg, uint32_t count)
 	requests_tend(n, now_ns);
 	keep_tend(n, now_ns);
 	cpu_stacks_tend(n, now_ns);
-	sketches_tend(n, now_ns);
+	sketch_maker_tend(n, now_ns);
 	if (n->beat_at_ns && now_ns - n->beat_at_ns < period)
 		return;
 	n->beat_at_ns = now_ns;
@@ -440,7 +440,7 @@ static int node_open(struct node *n)
 	    (err = loop_add_timer(n->loop, 0, 1000, on_second, n, NULL)))
 		return err;
 	open_offer(n);
-	err = sketches_open(n);
+	err = sketch_maker_open(n);
 	if (err)
 		return err;
 	return loop_add_timer(n->loop, 50, 250, on_tend, n, NULL);
@@ -453,7 +453,7 @@ static void node_close(struct node *n, int code)
 		ship_flush(n);
 		ship_beat(n, clock_monotonic_ns());
 	}
-	sketches_close(n);
+	sketch_maker_close(n);
 	http_close(n);
 	keep_close(n);
 	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++)

@@ -45,7 +45,9 @@ struct fs_job {
 	uint64_t comm_base;
 	bool pair_comms;       /* each role's ranks share one; else all ranks one */
 	uint64_t stopped_step; /* 0: runs; else nobody gets beyond */
+	uint32_t comm_ranks;   /* of a communicator */
 	uint32_t sample_every; /* steps */
+	uint64_t unix_ns;      /* when the job's time began */
 };
 
 static inline void fs_init(struct fs_job *j, const char *name, uint32_t ranks, uint32_t per_node,
@@ -66,7 +68,9 @@ static inline void fs_init(struct fs_job *j, const char *name, uint32_t ranks, u
 	j->rank = calloc(ranks, sizeof(*j->rank));
 	j->node = calloc(nodes, sizeof(*j->node));
 	j->comm_base = hash_mix(seed + 17);
+	j->comm_ranks = ranks;
 	j->sample_every = 8;
+	j->unix_ns = FS_UNIX;
 	if (!j->rank || !j->node)
 		abort();
 	for (uint32_t r = 0; r < ranks; r++) {
@@ -153,7 +157,7 @@ static inline void fs_beat_rank(struct fs_job *j, uint32_t r, double now_s, stru
 	int64_t clock = j->node[n].mono_ns;
 
 	memset(b, 0, sizeof(*b));
-	snprintf(b->rank.job, sizeof(b->rank.job), "%s", j->name);
+	memcpy(b->rank.job, j->name, sizeof(j->name));
 	snprintf(b->rank.node, sizeof(b->rank.node), "n%u", j->first_node + n);
 	memcpy(b->rank.role, k->role, sizeof(k->role));
 	snprintf(b->rank.program, sizeof(b->rank.program), "train.py");
@@ -186,7 +190,7 @@ static inline void fs_beat_rank(struct fs_job *j, uint32_t r, double now_s, stru
 		b->latency_median_ns *= j->uniform;
 	b->compute_ns = b->self_median_ns * 0.9;
 	b->comms[0] = (struct beat_comm){.comm = j->comm_base + (j->pair_comms ? k->group : 0),
-					 .ranks = j->ranks,
+					 .ranks = j->comm_ranks,
 					 .rank = r,
 					 .entered = k->reported,
 					 .ended = k->reported,
@@ -196,6 +200,13 @@ static inline void fs_beat_rank(struct fs_job *j, uint32_t r, double now_s, stru
 	b->comms[0].call_ns = (uint64_t)((int64_t)fs_end_ns(j, k->reported) - 1000000 + clock);
 	b->comms[0].done_ns = b->comms[0].call_ns + 1000000;
 	b->comm_count = 1;
+	if (j->pair_comms) { /* stages send to each other */
+		b->comms[1] = b->comms[0];
+		b->comms[1].comm = j->comm_base + 999;
+		b->comms[1].ranks = j->ranks;
+		b->comms[1].func = RECORD_COLL_SEND;
+		b->comm_count = 2;
+	}
 }
 
 /* The beat of a node; ranks: room for per_node. false: it says nothing (all its ranks are silent).
@@ -211,7 +222,7 @@ static inline bool fs_beat(struct fs_job *j, uint32_t node, double now_s, struct
 	b->sequence = ++j->node[node].sequence;
 	b->now_ns = (uint64_t)(now_s * 1e9) + (uint64_t)j->node[node].mono_ns;
 	b->realtime_offset_ns =
-	    (int64_t)FS_UNIX - j->node[node].mono_ns + (int64_t)j->node[node].error_ns;
+	    (int64_t)j->unix_ns - j->node[node].mono_ns + (int64_t)j->node[node].error_ns;
 	b->ranks = ranks;
 	for (uint32_t r = first; r < first + j->per_node && r < j->ranks; r++)
 		if (!j->rank[r].silent && now_s >= j->rank[r].joined_s)

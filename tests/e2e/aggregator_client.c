@@ -3,7 +3,8 @@
  *   flood URL COUNT RECORDS THREADS SEED FILE   windows, every third one sent twice; ids that were
  *                                               acknowledged go to FILE. Goes on through restarts.
  *   fault URL JOB RANKS CULPRIT                 the windows of one fault, in mixed order
- *   beat URL JOB RANKS                          one beat
+ *   beat URL JOB RANKS                          one beat of each node
+ *   job URL JOB RANKS CULPRIT SECONDS           a job's beats in real time; prints the commands
  *   garbage URL COUNT SEED                      random, cut and bent messages
  *   oversize URL                                a message above the limit
  * Prints one line of key=value; exit 0 when the replies were what the protocol says. */
@@ -15,11 +16,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/limits.h"
+#include "tests/fleet_synth.h"
 #include "tests/wire_synth.h"
 
 #define PATIENCE_S 60
@@ -267,31 +270,90 @@ static int fault(char **argv)
 	return bad != 0;
 }
 
+static int send_beat(nng_socket s, const struct beat *bt, struct buf *b, struct wire_reply *r)
+{
+	int err;
+
+	buf_clear(b);
+	CHECK(!wire_beat_encode(bt, b));
+	err = ask(s, b->data, b->bytes, r);
+	return err ? err : (int)r->status;
+}
+
 static int beat(char **argv)
 {
 	nng_socket s = dial(argv[0]);
-	int ranks = atoi(argv[2]);
-	struct beat_rank list[LIMIT_NODE_PROCESSES] = { 0 };
-	struct beat bt = { .node = "node-0", .sequence = 1, .now_ns = 5, .ranks = list,
-			   .rank_count = (uint32_t)ranks };
+	int ranks = atoi(argv[2]), status = WIRE_OK;
+	struct beat_rank list[4];
 	struct wire_reply r;
+	size_t bytes = 0;
 	struct buf b;
-	int err;
 
-	for (int i = 0; i < ranks; i++) {
-		make_rank(&list[i].rank, argv[1], i, ranks);
-		list[i].steps = 100;
-		list[i].trace_state = 1;
-		list[i].model_state = 1;
-		list[i].latency_median_ns = 1e8;
-	}
 	buf_init(&b, LIMIT_WIRE_MESSAGE_BYTES);
-	CHECK(!wire_beat_encode(&bt, &b));
-	err = ask(s, b.data, b.bytes, &r);
-	printf("status=%d bytes=%zu\n", err ? err : (int)r.status, b.bytes);
+	for (int first = 0; first < ranks && status == WIRE_OK; first += 4) {
+		struct beat bt = { .sequence = 1, .now_ns = 5, .ranks = list };
+
+		memset(list, 0, sizeof(list));
+		for (int i = first; i < ranks && i < first + 4; i++) {
+			struct beat_rank *k = &list[bt.rank_count++];
+
+			make_rank(&k->rank, argv[1], i, ranks);
+			k->steps = 100;
+			k->trace_state = 1;
+			k->model_state = 1;
+			k->latency_median_ns = 1e8;
+		}
+		memcpy(bt.node, list[0].rank.node, sizeof(bt.node));
+		status = send_beat(s, &bt, &b, &r);
+		bytes += b.bytes;
+	}
+	printf("status=%d bytes=%zu\n", status, bytes);
 	buf_fini(&b);
 	nng_close(s);
-	return err || r.status != WIRE_OK;
+	return status != WIRE_OK;
+}
+
+/* A job of two nodes in real time, of which one rank is slower by a tenth of a step from the tenth second
+ * on; every command that comes back is a line. */
+static int job(char **argv)
+{
+	nng_socket s = dial(argv[0]);
+	int ranks = atoi(argv[2]), culprit = atoi(argv[3]), seconds = atoi(argv[4]);
+	struct timespec began, now;
+	struct beat_rank list[16];
+	struct wire_reply r;
+	struct fs_job j;
+	struct beat bt;
+	struct buf b;
+
+	clock_gettime(CLOCK_REALTIME, &began);
+	fs_init(&j, argv[1], (uint32_t)ranks, (uint32_t)(ranks + 1) / 2, 1);
+	j.unix_ns = (uint64_t)began.tv_sec * FS_S;
+	j.step_ns = 20 * FS_MS;
+	j.comm_ns = 1 * FS_MS;
+	j.rank[culprit].slow_ns = 2 * FS_MS;
+	j.rank[culprit].slow_from_s = 10;
+	buf_init(&b, LIMIT_WIRE_MESSAGE_BYTES);
+	for (int t = 0; t <= 2 * seconds; t++) {
+		double at;
+
+		clock_gettime(CLOCK_REALTIME, &now);
+		at = (double)(now.tv_sec - began.tv_sec) + (double)(now.tv_nsec - began.tv_nsec) / 1e9;
+		for (uint32_t n = 0; n < 2; n++) {
+			if (t % 2 != (int)n || !fs_beat(&j, n, at, list, &bt))
+				continue;
+			CHECK(send_beat(s, &bt, &b, &r) == WIRE_OK);
+			for (uint32_t i = 0; i < r.command_count; i++)
+				printf("node=n%u kind=%u rank=%d\n", n, r.commands[i].kind,
+				       r.commands[i].rank);
+		}
+		fflush(stdout);
+		usleep(500000); /* the pace of the beats: nothing is waited for */
+	}
+	buf_fini(&b);
+	fs_fini(&j);
+	nng_close(s);
+	return 0;
 }
 
 /* ---- what nobody should send ---- */
@@ -368,7 +430,7 @@ int main(int argc, char **argv)
 		const char *name;
 		int arguments;
 		int (*run)(char **argv);
-	} modes[] = { { "flood", 6, flood }, { "fault", 4, fault }, { "beat", 3, beat },
+	} modes[] = { { "flood", 6, flood }, { "fault", 4, fault }, { "beat", 3, beat }, { "job", 5, job },
 		      { "garbage", 3, garbage }, { "oversize", 1, oversize } };
 
 	for (size_t i = 0; i < ARRAY_LEN(modes); i++)

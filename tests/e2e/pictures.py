@@ -61,7 +61,8 @@ def run(*args, **env):
 
 
 def browse(path, *flags):
-    return subprocess.run([CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars",
+    # frames in the page's own process: headless with virtual time does not wait for others to paint
+    return subprocess.run([CHROMIUM, "--headless", "--disable-features=IsolateSandboxedIframes", "--no-sandbox", "--disable-gpu", "--hide-scrollbars",
                            "--disable-dev-shm-usage", f"--user-data-dir={T}/browser", "--no-first-run",
                            "--host-resolver-rules=MAP * ~NOTFOUND", "--virtual-time-budget=8000",
                            *flags, path], capture_output=True, timeout=120).stdout.decode()

@@ -23,7 +23,7 @@ def main():
                     s.pin(rank)
                     s.rest()
                 s.fault("files made and removed where it looks", rank,
-                        ["nice", "-n", 19, f"{scenario.BUILD}/faults/dir_churn", f"{places}/r{rank}"],
+                        [f"{scenario.BUILD}/faults/dir_churn", f"{places}/r{rank}"],
                         scenario.Want("os-lock", "os", named=["dir_churn"], remedy="dir_churn|process"))
                 s.rest()
             s.end_job()

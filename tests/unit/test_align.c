@@ -36,7 +36,7 @@ static struct job *job_new(uint64_t seed, double irregular)
 	double at = 1e6;
 
 	j->seed = seed;
-	j->job = (struct align_job){ .rank = j->rank, .rank_count = RANKS };
+	j->job = (struct align_job){.rank = j->rank, .rank_count = RANKS};
 	for (uint32_t r = 1; r < RANKS; r++) {
 		j->offset[r] = (uniform(j) - 0.5) * 100e6;
 		j->drift[r] = (uniform(j) - 0.5) * 100e-6;
@@ -44,16 +44,17 @@ static struct job *job_new(uint64_t seed, double irregular)
 	for (uint32_t i = 0; i < COLLS; i++) {
 		at += 3e6 + (i % 5) * 1e6 + irregular * uniform(j);
 		for (uint32_t r = 0; r < RANKS; r++) {
-			double end = at + (uniform(j) - 0.5) * 6e3, begin = end - 1e5 - 5e6 * uniform(j);
+			double end = at + (uniform(j) - 0.5) * 6e3,
+			       begin = end - 1e5 - 5e6 * uniform(j);
 
 			j->coll[r][i] = (struct align_coll){
-				ZERO + (uint64_t)llround(begin + j->offset[r] + j->drift[r] * begin),
-				ZERO + (uint64_t)llround(end + j->offset[r] + j->drift[r] * end),
-				1 + i % 5 / 2, i, 0 };
+			    ZERO + (uint64_t)llround(begin + j->offset[r] + j->drift[r] * begin),
+			    ZERO + (uint64_t)llround(end + j->offset[r] + j->drift[r] * end),
+			    1 + i % 5 / 2, i, 0};
 		}
 	}
 	for (uint32_t r = 0; r < RANKS; r++)
-		j->rank[r] = (struct align_rank){ .coll = j->coll[r], .count = COLLS };
+		j->rank[r] = (struct align_rank){.coll = j->coll[r], .count = COLLS};
 	return j;
 }
 
@@ -64,8 +65,10 @@ static double worst_error(struct job *j)
 
 	for (uint32_t r = 0; r < RANKS; r++)
 		for (double t = 1e6; t < 2e9; t += 1e8) {
-			uint64_t local = ZERO + (uint64_t)llround(t + j->offset[r] + j->drift[r] * t);
-			double got = (double)(int64_t)(align_to_reference(&j->job, r, local) - ZERO);
+			uint64_t local =
+			    ZERO + (uint64_t)llround(t + j->offset[r] + j->drift[r] * t);
+			double got =
+			    (double)(int64_t)(align_to_reference(&j->job, r, local) - ZERO);
 
 			worst = fmax(worst, fabs(got - t));
 		}
@@ -202,12 +205,12 @@ static void takes_any_numbers(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(recovers_offsets_and_drifts),
-		cmocka_unit_test(survives_missing_first_and_single_ones),
-		cmocka_unit_test(equal_steps_begin_together),
-		cmocka_unit_test(aligns_ranks_through_others),
-		cmocka_unit_test(says_when_nothing_is_common),
-		cmocka_unit_test(takes_any_numbers),
+	    cmocka_unit_test(recovers_offsets_and_drifts),
+	    cmocka_unit_test(survives_missing_first_and_single_ones),
+	    cmocka_unit_test(equal_steps_begin_together),
+	    cmocka_unit_test(aligns_ranks_through_others),
+	    cmocka_unit_test(says_when_nothing_is_common),
+	    cmocka_unit_test(takes_any_numbers),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Jobs made here: every rank runs its kernels, enters the step's collective, all leave it together. */
+ * Jobs made here: every rank runs its kernels, enters the step's collective, all leave it together.
+ */
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -19,8 +20,8 @@
 #define EVENTS	  (STEPS * (KERNELS * 2 + 4))
 #define TAKEN_MAX 16
 
-static const char *const names[] = { "",   "k1", "k2", "k3", "k4",  "k5",  "k6",
-				     "k7", "k8", "k9", "ka", "nccl", "copy" };
+static const char *const names[] = {"",	  "k1", "k2", "k3", "k4",   "k5",  "k6",
+				    "k7", "k8", "k9", "ka", "nccl", "copy"};
 
 struct fault {
 	uint32_t ranks; /* mask */
@@ -53,10 +54,16 @@ static double noisy(struct job *j)
 	return 1 + j->noise * (uniform(j) + uniform(j) + uniform(j) + uniform(j) - 2);
 }
 
-static void event_add(struct job *j, uint32_t r, double begin, double end, uint32_t name, unsigned kind)
+static void event_add(struct job *j, uint32_t r, double begin, double end, uint32_t name,
+		      unsigned kind)
 {
-	j->event[r][j->rank[r].event_count++] = (struct jobsteps_event){
-		1000000000ull + (uint64_t)begin, 1000000000ull + (uint64_t)end, name, (uint8_t)kind, 0, 0 };
+	j->event[r][j->rank[r].event_count++] =
+	    (struct jobsteps_event){1000000000ull + (uint64_t)begin,
+				    1000000000ull + (uint64_t)end,
+				    name,
+				    (uint8_t)kind,
+				    0,
+				    0};
 }
 
 /* The rank's kernels of one step; when it is done with them. */
@@ -91,13 +98,14 @@ static void step_add(struct job *j, uint32_t ranks, uint32_t step, const struct 
 		enter[r] = compute(j, r, step, f) + 2e4;
 		last = fmax(last, enter[r]);
 	}
-	end = last + 8e5 * noisy(j) * (f->transfer > 0 && step >= f->first && step <= f->last ? f->transfer : 1);
+	end = last + 8e5 * noisy(j) *
+			 (f->transfer > 0 && step >= f->first && step <= f->last ? f->transfer : 1);
 	for (uint32_t r = 0; r < ranks; r++) {
 		double mine = end + 4e3 * uniform(j);
 
 		j->coll[r][j->clock[r].count++] = (struct align_coll){
-			1000000000ull + (uint64_t)enter[r], 1000000000ull + (uint64_t)mine, 5,
-			j->rank[r].event_count, 0 };
+		    1000000000ull + (uint64_t)enter[r], 1000000000ull + (uint64_t)mine, 5,
+		    j->rank[r].event_count, 0};
 		event_add(j, r, enter[r], mine, 11, RECORD_COLL_KERNEL);
 		event_add(j, r, mine + 2e4, mine + 3e5, 10, RECORD_KERNEL);
 		j->at[r] = mine + 3e5 + 1e5;
@@ -120,20 +128,24 @@ static struct job *job_new(uint64_t seed, uint32_t ranks)
 	j->seed = seed;
 	j->noise = 0.03;
 	for (uint32_t r = 0; r < ranks; r++) {
-		j->rank[r] = (struct jobsteps_rank){ .rank = (int32_t)r, .event = j->event[r],
-						     .step_end_ns = j->end[r], .step_count = STEPS };
-		j->clock[r] = (struct align_rank){ .coll = j->coll[r] };
+		j->rank[r] = (struct jobsteps_rank){.rank = (int32_t)r,
+						    .event = j->event[r],
+						    .step_end_ns = j->end[r],
+						    .step_count = STEPS};
+		j->clock[r] = (struct align_rank){.coll = j->coll[r]};
 		j->scale[r] = 1;
 	}
-	j->align = (struct align_job){ .rank = j->clock, .rank_count = ranks };
-	j->steps = (struct jobsteps){ .rank = j->rank, .rank_count = ranks, .align = &j->align,
-				      .name_count = sizeof(names) / sizeof(*names) };
+	j->align = (struct align_job){.rank = j->clock, .rank_count = ranks};
+	j->steps = (struct jobsteps){.rank = j->rank,
+				     .rank_count = ranks,
+				     .align = &j->align,
+				     .name_count = sizeof(names) / sizeof(*names)};
 	return j;
 }
 
 static void job_find(struct job *j, enum peers_mode mode)
 {
-	struct crossrank_job job = { .steps = &j->steps, .name = names };
+	struct crossrank_job job = {.steps = &j->steps, .name = names};
 	struct crossrank_config c;
 
 	crossrank_config_default(&c);
@@ -159,8 +171,8 @@ static struct job *job_run(uint64_t seed, uint32_t ranks, const struct fault *f)
 /* Steps by which a stretch may be off: more where the fault is small against the noise. */
 static uint32_t slack = 1;
 
-static void expect(struct job *j, enum finding_kind kind, uint32_t ranks, uint32_t first, uint32_t last,
-		   enum finding_cause cause)
+static void expect(struct job *j, enum finding_kind kind, uint32_t ranks, uint32_t first,
+		   uint32_t last, enum finding_cause cause)
 {
 	const struct finding *f = &j->taken[0].finding;
 	uint32_t mask = 0;
@@ -195,37 +207,38 @@ static void finds_a_slow_gpu(void **state)
 	slack = 3;
 	for (uint32_t seed = 1; seed < 20; seed++) {
 		uint32_t ranks = 3 + seed % 6, rank = seed % ranks;
-		struct fault f = { .ranks = 1u << rank, .first = 20, .last = 31, .kernels = 1.1 };
+		struct fault f = {.ranks = 1u << rank, .first = 20, .last = 31, .kernels = 1.1};
 
-		expect(job_run(seed, ranks, &f), FINDING_SLOW_RANK, f.ranks, 20, 31, CAUSE_GPU_SLOW);
+		expect(job_run(seed, ranks, &f), FINDING_SLOW_RANK, f.ranks, 20, 31,
+		       CAUSE_GPU_SLOW);
 	}
 	slack = 1;
 }
 
 static void two_ranks_have_their_own_past(void **state)
 {
-	struct fault f = { .ranks = 2, .first = 12, .last = 40, .kernels = 1.2 };
+	struct fault f = {.ranks = 2, .first = 12, .last = 40, .kernels = 1.2};
 
 	expect(job_run(5, 2, &f), FINDING_SLOW_RANK, 2, 12, 40, CAUSE_GPU_SLOW);
 }
 
 static void finds_a_late_host(void **state)
 {
-	struct fault f = { .ranks = 1 << 2, .first = 10, .last = 21, .gaps = 0.15 };
+	struct fault f = {.ranks = 1 << 2, .first = 10, .last = 21, .gaps = 0.15};
 
 	expect(job_run(3, 8, &f), FINDING_SLOW_RANK, f.ranks, 10, 21, CAUSE_CPU_HOST_GAP);
 }
 
 static void finds_one_slow_kernel(void **state)
 {
-	struct fault f = { .ranks = 1 << 6, .first = 25, .last = 40, .one = 1.4 };
+	struct fault f = {.ranks = 1 << 6, .first = 25, .last = 40, .one = 1.4};
 
 	expect(job_run(4, 8, &f), FINDING_SLOW_RANK, f.ranks, 25, 40, CAUSE_GPU_KERNEL);
 }
 
 static void finds_several_slow_ranks(void **state)
 {
-	struct fault f = { .ranks = 0x22, .first = 20, .last = 31, .kernels = 1.2 };
+	struct fault f = {.ranks = 0x22, .first = 20, .last = 31, .kernels = 1.2};
 
 	expect(job_run(5, 8, &f), FINDING_SLOW_RANK, f.ranks, 20, 31, CAUSE_GPU_SLOW);
 	f.ranks = 0x37; /* five of eight */
@@ -234,7 +247,7 @@ static void finds_several_slow_ranks(void **state)
 
 static void finds_what_all_share(void **state)
 {
-	struct fault f = { .ranks = 0xff, .first = 20, .last = 35, .kernels = 1.2 };
+	struct fault f = {.ranks = 0xff, .first = 20, .last = 35, .kernels = 1.2};
 
 	expect(job_run(7, 8, &f), FINDING_UNIFORM, 0xff, 20, 35, CAUSE_GPU_SLOW);
 	f.kernels = 0;
@@ -245,14 +258,14 @@ static void finds_what_all_share(void **state)
 
 static void finds_slow_transfers(void **state)
 {
-	struct fault f = { .first = 20, .last = 35, .transfer = 3 };
+	struct fault f = {.first = 20, .last = 35, .transfer = 3};
 
 	expect(job_run(10, 8, &f), FINDING_UNIFORM, 0xff, 20, 35, CAUSE_NET_TRANSFER);
 }
 
 static void more_work_is_an_imbalance(void **state)
 {
-	struct fault f = { .ranks = 1 << 3, .first = 20, .last = 35, .more = 0.5 };
+	struct fault f = {.ranks = 1 << 3, .first = 20, .last = 35, .more = 0.5};
 	struct job *j = job_run(11, 8, &f);
 
 	assert_int_equal(j->taken_count, 1);
@@ -262,7 +275,7 @@ static void more_work_is_an_imbalance(void **state)
 
 static void slow_first_steps_are_no_fault(void **state)
 {
-	struct fault f = { .ranks = 0xff, .first = 0, .last = 8, .kernels = 1.5 };
+	struct fault f = {.ranks = 0xff, .first = 0, .last = 8, .kernels = 1.5};
 	struct job *j = job_run(12, 8, &f);
 
 	assert_int_equal(j->taken_count, 0);
@@ -283,8 +296,8 @@ static void tells_who_is_missing_in_a_hang(void **state)
 		if (r == 2)
 			continue;
 		j->coll[r][j->clock[r].count++] = (struct align_coll){
-			1000000000ull + (uint64_t)enter, 1000000000ull + (uint64_t)end, 5,
-			j->rank[r].event_count, 0 };
+		    1000000000ull + (uint64_t)enter, 1000000000ull + (uint64_t)end, 5,
+		    j->rank[r].event_count, 0};
 		event_add(j, r, enter, end, 11, RECORD_COLL_KERNEL);
 	}
 	job_find(j, PEERS_ROBUST);
@@ -318,7 +331,7 @@ static void traces_that_end_at_different_times_hang_nowhere(void **state)
 /* 8 ranks, one at twice the time: the largest z there can be is above 2. */
 static void the_papers_rule_works_beside_ours(void **state)
 {
-	struct fault f = { .ranks = 1, .first = 0, .last = STEPS, .kernels = 2 };
+	struct fault f = {.ranks = 1, .first = 0, .last = STEPS, .kernels = 2};
 	struct job *j = job_new(15, 8);
 
 	for (uint32_t step = 0; step < STEPS; step++)
@@ -335,7 +348,7 @@ static void too_little_says_nothing(void **state)
 
 	for (uint32_t steps = 0; steps < 5; steps++) {
 		struct job *j = job_new(16, 3);
-		struct crossrank_job job = { .steps = &j->steps, .name = names };
+		struct crossrank_job job = {.steps = &j->steps, .name = names};
 		struct crossrank_config c;
 		int rc;
 
@@ -358,20 +371,20 @@ static void too_little_says_nothing(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(healthy_jobs_are_silent),
-		cmocka_unit_test(finds_a_slow_gpu),
-		cmocka_unit_test(two_ranks_have_their_own_past),
-		cmocka_unit_test(finds_a_late_host),
-		cmocka_unit_test(finds_one_slow_kernel),
-		cmocka_unit_test(finds_several_slow_ranks),
-		cmocka_unit_test(finds_what_all_share),
-		cmocka_unit_test(finds_slow_transfers),
-		cmocka_unit_test(more_work_is_an_imbalance),
-		cmocka_unit_test(slow_first_steps_are_no_fault),
-		cmocka_unit_test(tells_who_is_missing_in_a_hang),
-		cmocka_unit_test(traces_that_end_at_different_times_hang_nowhere),
-		cmocka_unit_test(the_papers_rule_works_beside_ours),
-		cmocka_unit_test(too_little_says_nothing),
+	    cmocka_unit_test(healthy_jobs_are_silent),
+	    cmocka_unit_test(finds_a_slow_gpu),
+	    cmocka_unit_test(two_ranks_have_their_own_past),
+	    cmocka_unit_test(finds_a_late_host),
+	    cmocka_unit_test(finds_one_slow_kernel),
+	    cmocka_unit_test(finds_several_slow_ranks),
+	    cmocka_unit_test(finds_what_all_share),
+	    cmocka_unit_test(finds_slow_transfers),
+	    cmocka_unit_test(more_work_is_an_imbalance),
+	    cmocka_unit_test(slow_first_steps_are_no_fault),
+	    cmocka_unit_test(tells_who_is_missing_in_a_hang),
+	    cmocka_unit_test(traces_that_end_at_different_times_hang_nowhere),
+	    cmocka_unit_test(the_papers_rule_works_beside_ours),
+	    cmocka_unit_test(too_little_says_nothing),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

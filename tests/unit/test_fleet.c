@@ -253,6 +253,48 @@ static void never_compares_ranks_of_different_roles(void **unused)
 	fs_fini(&j);
 }
 
+static void send_sketch(const struct fs_job *j, uint32_t r, const char *kernel)
+{
+	struct sketch_kernel kernels[] = {{"gemm", 40, 1e6}, {(char *)kernel, 60, 1e6}};
+	struct sketch s = {.steps = 600, .latency_ns = 1e8, .kernels = kernels, .kernel_count = 2};
+	struct buf b;
+
+	snprintf(s.rank.job, sizeof(s.rank.job), "%s", j->name);
+	snprintf(s.rank.node, sizeof(s.rank.node), "n%u", r / j->per_node);
+	s.rank.rank = (int)r;
+	buf_init(&b, 1 << 16);
+	assert_int_equal(wire_sketch_encode(&s, &b), 0);
+	assert_true(fleet_sketch_put(fleet, &s, b.data, b.bytes, mono(now_s)));
+	buf_fini(&b);
+}
+
+static void learns_roles_that_nobody_names(void **unused)
+{
+	struct fs_job j;
+
+	/* two stages in communicators of their own; the second one's steps have less to do */
+	fs_init(&j, "stages", 8, 2, 31);
+	j.pair_comms = true;
+	j.comm_ranks = 4;
+	for (uint32_t r = 0; r < 8; r++) {
+		j.rank[r].role[0] = '\0';
+		j.rank[r].group = r >= 4;
+		j.rank[r].slow_ns = r >= 4 ? -20 * FS_MS : 0;
+	}
+	run(&j, 60);
+	assert_int_equal(totals().rows, 0); /* not known who is comparable */
+	for (uint32_t r = 0; r < 8; r++)
+		send_sketch(&j, r, r < 4 ? "attention" : "embedding");
+	run(&j, 120);
+	assert_true(totals().rows > 0);
+	assert_int_equal(told_count, 0);
+	j.rank[6].slow_ns += 8 * FS_MS;
+	run(&j, 180);
+	assert_true(named(6));
+	only_ranks((const int[]){6}, 1);
+	fs_fini(&j);
+}
+
 static void numbers_steps_through_collectives(void **unused)
 {
 	struct fs_job j;
@@ -694,6 +736,7 @@ int main(void)
 	    T(tells_faults_apart_that_began_at_different_times),
 	    T(says_who_of_a_pair_has_changed),
 	    T(never_compares_ranks_of_different_roles),
+	    T(learns_roles_that_nobody_names),
 	    T(numbers_steps_through_collectives),
 	    T(recovers_the_clocks_of_the_nodes),
 	    T(the_paper_mode_misses_two_of_eight),

@@ -28,7 +28,7 @@ static double normal(void)
 static uint32_t find(const double *v, uint32_t n, struct level *out, struct levels_noise *noise)
 {
 	double *scratch = malloc((4 * (size_t)n + 16) * sizeof(*scratch));
-	struct levels_config c = { .least = 3, .change_min = 0.001 };
+	struct levels_config c = {.least = 3, .change_min = 0.001};
 	uint32_t count;
 
 	levels_noise(v, 1, n, 1e-6, scratch, noise);
@@ -121,7 +121,7 @@ static void small_changes_show_in_long_series(void **state)
 
 static void takes_few_values(void **state)
 {
-	double v[7] = { 1, 2, 3, 4, 5, 6, 7 };
+	double v[7] = {1, 2, 3, 4, 5, 6, 7};
 	struct level out[LEVELS_MAX];
 	struct levels_noise noise;
 
@@ -137,12 +137,12 @@ static void takes_few_values(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(white_noise_is_one_level),
-		cmocka_unit_test(finds_where_a_stretch_begins_and_ends),
-		cmocka_unit_test(wild_values_alone_are_no_level),
-		cmocka_unit_test(wandering_raises_the_bar),
-		cmocka_unit_test(small_changes_show_in_long_series),
-		cmocka_unit_test(takes_few_values),
+	    cmocka_unit_test(white_noise_is_one_level),
+	    cmocka_unit_test(finds_where_a_stretch_begins_and_ends),
+	    cmocka_unit_test(wild_values_alone_are_no_level),
+	    cmocka_unit_test(wandering_raises_the_bar),
+	    cmocka_unit_test(small_changes_show_in_long_series),
+	    cmocka_unit_test(takes_few_values),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -185,7 +185,7 @@ static void missing_values_are_borne(void **state)
 			 .factor = 1.15, .missing = 0.2 };
 
 	run(&r);
-	expect(&r, 2);
+	expect(&r, 5);
 }
 
 static void a_member_that_vanishes_is_no_fault_of_others(void **state)

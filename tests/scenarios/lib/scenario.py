@@ -67,11 +67,11 @@ class Want:
 
 class Fault:
     """start: an injector's argv, or a function; stop: a function. observe: (a function that reads a
-    counter, what it counts, least per second)."""
+    counter, what it counts, least per second). urgency: of the injector, as nice."""
 
-    def __init__(self, what, rank, start, want, observe=None, stop=None):
+    def __init__(self, what, rank, start, want, observe=None, stop=None, urgency=0):
         self.what, self.rank, self.start, self.want = what, rank, start, want
-        self.observe, self.stop = observe, stop
+        self.observe, self.stop, self.urgency = observe, stop, urgency
         if want.ranks is None and rank is not None and want.kind == "slow_rank":
             want.ranks = [rank]
         self.begin_ns = self.end_ns = None  # CLOCK_MONOTONIC
@@ -310,7 +310,7 @@ class Scenario:
                 f.start()
             else:
                 f.process = self.stack.processes.start(f.start, self.stack.path("fault.log"),
-                                                       {OTHER_CPU})
+                                                       {OTHER_CPU}, urgency=f.urgency)
         self.faults += faults
         try:
             self.until_right(faults)

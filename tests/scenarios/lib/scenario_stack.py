@@ -15,6 +15,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.a
 BUILD = os.path.join(ROOT, os.environ.get("B", "build/gcc"))
 BIN = os.path.join(BUILD, "bin")
 SIM = os.path.join(BUILD, "lib/sim")
+AHEAD = -15  # of what else the machine does meanwhile
 FAULTS = os.path.join(ROOT, "tests/faults")
 
 
@@ -36,9 +37,15 @@ class Processes:
     def __init__(self):
         self.all = []
 
-    def start(self, argv, log, cpus=None, env=None, **more):
+    def start(self, argv, log, cpus=None, env=None, urgency=0, **more):
+        """urgency: as nice, among sessions; a session is one to the scheduler (autogroups)."""
         def before():
             os.setsid()
+            try:
+                with open("/proc/self/autogroup", "w", encoding="ascii") as group:
+                    group.write(str(urgency))
+            except OSError:
+                pass  # a kernel without them
             if cpus is not None:
                 os.sched_setaffinity(0, cpus)
         with open(log, "ab") as f:
@@ -75,7 +82,7 @@ class Stack:
     """cpus: where the daemons may run. flags: of sysomd."""
 
     def __init__(self, cpus=None, flags=()):
-        self.dir = tempfile.mkdtemp(prefix="sysom-scenario-")
+        self.dir = tempfile.mkdtemp(prefix="real-fault-")
         self.processes = Processes()
         self.cpus, self.flags = cpus, list(flags)
         nng, self.http, self.node_http = free_ports(3)
@@ -102,7 +109,7 @@ class Stack:
         self.aggregator = self.processes.start(
             [f"{BIN}/sysom-aggregator", "--nng-listen", self.nng, "--http-listen",
              f"127.0.0.1:{self.http}", "--store-dir", self.path("store")],
-            self.path("aggregator.log"), self.cpus, self.env)
+            self.path("aggregator.log"), self.cpus, self.env, AHEAD)
         self.wait(20, lambda: self.healthy(self.http))
 
     def start_sysomd(self):
@@ -111,7 +118,7 @@ class Stack:
              self.env["SYSOM_CONTROL_PATH"], "--http-listen", f"127.0.0.1:{self.node_http}",
              "--uplink-url", self.nng, "--uplink-http", self.url, "--state-dir", self.path("state"),
              "--os-bpf", "true",
-             *self.flags], self.path("sysomd.log"), self.cpus, self.env)
+             *self.flags], self.path("sysomd.log"), self.cpus, self.env, AHEAD)
         self.wait(20, lambda: self.healthy(self.node_http))
 
     @staticmethod
@@ -137,7 +144,7 @@ class Stack:
     def job(self, name, argv):
         """Under `sysom run`; the ranks find the doubles and the NVML file."""
         return self.processes.start([f"{BIN}/sysom", "run", "--job", name, "--", *argv],
-                                    self.path("job.log"), env=self.env)
+                                    self.path("job.log"), env=self.env, urgency=AHEAD)
 
     def incidents(self, job):
         """All but hiccups, oldest first."""

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * All ranks of a node that are due within a while go together, so that each period of stacks is unpacked
  * once. */
-#include "sidecar/sketches.h"
+#include "sidecar/sketch_maker.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -33,7 +33,7 @@ struct item {
 	char libs[ATTACH_TEXT_BYTES];
 };
 
-struct sketches {
+struct sketch_maker {
 	struct node *node; /* of it the thread touches settings, stacks and uplink alone */
 	pthread_t thread;
 	pthread_mutex_t lock;
@@ -43,7 +43,7 @@ struct sketches {
 	struct item *items; /* asked for; NULL: nothing */
 	uint32_t item_count;
 	bool busy;
-	struct sketches_stats stats;
+	struct sketch_maker_stats stats;
 	/* the thread's own */
 	struct cpu_profile *profile;
 	struct cpu_stacks_member *family;
@@ -54,7 +54,7 @@ struct sketches {
 
 static uint32_t root_of(void *arg, uint32_t pid)
 {
-	const struct sketches *k = arg;
+	const struct sketch_maker *k = arg;
 
 	for (uint32_t i = 0; i < k->family_count; i++)
 		if (k->family[i].pid == pid)
@@ -62,7 +62,7 @@ static uint32_t root_of(void *arg, uint32_t pid)
 	return 0;
 }
 
-static void add_period(struct sketches *k, struct buf *packed)
+static void add_period(struct sketch_maker *k, struct buf *packed)
 {
 	struct stack_batch b;
 
@@ -72,7 +72,7 @@ static void add_period(struct sketches *k, struct buf *packed)
 	stack_batch_fini(&b);
 }
 
-static void add_stacks(struct sketches *k, struct item *items, uint32_t count)
+static void add_stacks(struct sketch_maker *k, struct item *items, uint32_t count)
 {
 	struct cpu_profile_rank ranks[LIMIT_NODE_PROCESSES];
 	uint64_t begin_ns = UINT64_MAX, end_ns = 0;
@@ -112,7 +112,7 @@ static uint64_t cut(uint32_t *count, uint32_t *cut_count)
 }
 
 /* The lists are sorted: what goes is what matters least. */
-static int encode(struct sketches *k, struct sketch *s, struct buf *out)
+static int encode(struct sketch_maker *k, struct sketch *s, struct buf *out)
 {
 	uint64_t gone = 0;
 	int err;
@@ -150,7 +150,7 @@ static int encode(struct sketches *k, struct sketch *s, struct buf *out)
 	return err;
 }
 
-static void send(struct sketches *k, struct item *it, uint32_t number)
+static void send(struct sketch_maker *k, struct item *it, uint32_t number)
 {
 	struct buf b;
 	int err = cpu_profile_take(k->profile, number, &it->s);
@@ -175,7 +175,7 @@ static void send(struct sketches *k, struct item *it, uint32_t number)
 	buf_fini(&b);
 }
 
-static void make(struct sketches *k, struct item *items, uint32_t count)
+static void make(struct sketch_maker *k, struct item *items, uint32_t count)
 {
 	struct timespec ts;
 
@@ -195,7 +195,7 @@ static void make(struct sketches *k, struct item *items, uint32_t count)
 
 static void *work(void *arg)
 {
-	struct sketches *k = arg;
+	struct sketch_maker *k = arg;
 
 	setpriority(PRIO_PROCESS, 0, SKETCHES_NICE); /* of this thread */
 	for (;;) {
@@ -218,9 +218,9 @@ static void *work(void *arg)
 
 /* ---- the loop ---- */
 
-int sketches_open(struct node *n)
+int sketch_maker_open(struct node *n)
 {
-	struct sketches *k = calloc(1, sizeof(*k));
+	struct sketch_maker *k = calloc(1, sizeof(*k));
 	char index[NODE_PATH_BYTES + 16];
 	struct cpu_profile_options o = { .proc_root = n->settings.proc_root, .index_dir = index,
 					 .resolve = n->settings.sketch_symbols };
@@ -239,13 +239,13 @@ int sketches_open(struct node *n)
 	pthread_cond_init(&k->more, NULL);
 	err = -pthread_create(&k->thread, NULL, work, k);
 	k->started = !err;
-	n->sketches = k;
+	n->sketch_maker = k;
 	return err;
 }
 
-void sketches_close(struct node *n)
+void sketch_maker_close(struct node *n)
 {
-	struct sketches *k = n->sketches;
+	struct sketch_maker *k = n->sketch_maker;
 
 	if (!k)
 		return;
@@ -259,7 +259,7 @@ void sketches_close(struct node *n)
 	pthread_cond_destroy(&k->more);
 	pthread_mutex_destroy(&k->lock);
 	free(k);
-	n->sketches = NULL;
+	n->sketch_maker = NULL;
 }
 
 static bool is_due(const struct process *p, uint64_t now_ns, double of_period)
@@ -295,9 +295,9 @@ static int take(struct process *p, struct item *it)
 	return 0;
 }
 
-void sketches_tend(struct node *n, uint64_t now_ns)
+void sketch_maker_tend(struct node *n, uint64_t now_ns)
 {
-	struct sketches *k = n->sketches;
+	struct sketch_maker *k = n->sketch_maker;
 	struct item *items = NULL;
 	uint32_t count = 0;
 	bool due = false, free_now;
@@ -328,9 +328,9 @@ void sketches_tend(struct node *n, uint64_t now_ns)
 	pthread_mutex_unlock(&k->lock);
 }
 
-void sketches_stats_get(const struct node *n, struct sketches_stats *out)
+void sketch_maker_stats_get(const struct node *n, struct sketch_maker_stats *out)
 {
-	struct sketches *k = n->sketches;
+	struct sketch_maker *k = n->sketch_maker;
 
 	memset(out, 0, sizeof(*out));
 	if (!k)
