@@ -867,6 +867,7 @@ static void strips_what_tells_variants_of_a_kernel_apart(void **unused)
 		{ "_Z6kernelPf", "kernel" },
 		{ "void at::native::reduce_kernel<512, 1>(float*)", "at::native::reduce_kernel" },
 		{ "volta_sgemm_128x64_nn", "volta_sgemm_#x#_nn" },
+		{ "ampere_gemm_64x3_tn(qkv)", "ampere_gemm_#x#_tn" },
 		{ "", "" },
 		{ "_ZN", "_ZN" },
 		{ "_Z9999999999999999999x", "_Z#x" },
