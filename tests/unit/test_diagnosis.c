@@ -237,6 +237,12 @@ static void gpu_variant_by_plain_name(struct world *w)
 	one_kernel(&w->sick, 3, 3);
 }
 
+static void gpu_variant_of_one_family(struct world *w)
+{
+	w->sick.kernel[3].name = "volta_sgemm_64x64_sliced1x2_tn";
+	one_kernel(&w->sick, 3, 3);
+}
+
 static void gpu_copy(struct world *w)
 {
 	w->sick.r.copy_ns += 9 * MS;
@@ -557,6 +563,7 @@ static const struct fault {
 	{ CAUSE_GPU_KERNEL, gpu_kernel, "_ZN5flash9attention" },
 	{ CAUSE_GPU_VARIANT, gpu_variant, "ILi64ELi64E" },
 	{ CAUSE_GPU_VARIANT, gpu_variant_by_plain_name, "32x32" },
+	{ CAUSE_GPU_VARIANT, gpu_variant_of_one_family, "64x64_sliced1x2" },
 	{ CAUSE_GPU_COPY, gpu_copy, "11.0 ms" },
 	{ CAUSE_CPU_FUNCTION, cpu_function, "hash_weights" },
 	{ CAUSE_CPU_PYTHON, cpu_python, "check_gradients (train.py)" },
@@ -868,6 +875,7 @@ static void strips_what_tells_variants_of_a_kernel_apart(void **unused)
 		{ "void at::native::reduce_kernel<512, 1>(float*)", "at::native::reduce_kernel" },
 		{ "volta_sgemm_128x64_nn", "volta_sgemm_#x#_nn" },
 		{ "ampere_gemm_64x3_tn(qkv)", "ampere_gemm_#x#_tn" },
+		{ "ampere_fp16_256x128_tn(up)", "ampere_fp#_#x#_tn" },
 		{ "", "" },
 		{ "_ZN", "_ZN" },
 		{ "_Z9999999999999999999x", "_Z#x" },
