@@ -332,7 +332,8 @@ static int options(struct replay_events *ev, int argc, char **argv)
 			break;
 		case 'b':
 			if (ev->before_count == BEFORE_MAX) {
-				fprintf(stderr, "sysom replay events: more than %d files before\n", BEFORE_MAX);
+				fprintf(stderr, "sysom replay events: more than %d files before\n",
+					BEFORE_MAX);
 				return 2;
 			}
 			ev->before_path[ev->before_count++] = optarg;
