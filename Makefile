@@ -108,7 +108,7 @@ $(B)/obj/%.o: %.c | $(GEN)
 -include $(shell test -d $(B)/obj && find $(B)/obj -name '*.d')
 
 .PHONY: help all programs tests deps doctor demo check check-asan check-tsan check-gpu fuzz bench tidy \
-	format compdb install clean bench-demo bench-sampler bench-steps bench-roofline bench-fleet bench-diagnosis check-run \
+	format compdb install clean bench-demo bench-sampler bench-steps bench-roofline bench-fleet bench-peers bench-diagnosis check-run \
 	check-unit gpu-bundle fuzz-run scenarios
 
 help: ## list the targets
@@ -197,6 +197,10 @@ bench-roofline: ## recall and false positives of the roofline
 	@$(MAKE) --no-print-directory $(B)/bench/bench_roofline
 	@tests/bench/bench_roofline.sh $(B)
 
+bench-peers: ## slow ranks: recall, false flags, steps to detect, speed, beside the paper's mode
+	@tools/deps.sh build
+	@$(MAKE) --no-print-directory $(B)/bench/bench_peers $(B)/bin/sysom
+	@tests/bench/bench_peers.sh $(B)
 bench-diagnosis: ## faults put into real traces: recall, right rank and layer, steps to detect, clocks
 	@tools/deps.sh build test
 	@$(MAKE) --no-print-directory $(J) $(B)/bin/sysom $(B)/bench/bench_peers

@@ -69,7 +69,7 @@ const char *diagnosis_kernel_base(const char *name, char *out, size_t bytes)
 	if (!strncmp(name, "void ", 5))
 		name += 5;
 	n = strcspn(name, "<(");
-	cxx = name[n] != '\0' || strstr(name, "::");
+	cxx = name[n] == '<' || strstr(name, "::");
 	for (size_t i = 0; i < n && used + 1 < bytes; i++) {
 		bool digit = !cxx && name[i] >= '0' && name[i] <= '9';
 

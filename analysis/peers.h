@@ -37,7 +37,8 @@ enum peers_measure {
 
 struct peers_config {
 	enum peers_mode mode;
-	uint32_t windows[PEERS_WINDOWS]; /* steps; ascending, 0 ends the list; default 3, 5, 10, 20, 50, 200, 1000 */
+	/* steps; ascending, 0 ends the list; default 3, 5, 10, 20, 50, 200, 1000 */
+	uint32_t windows[PEERS_WINDOWS];
 	double false_per_member_hour;	 /* what the thresholds are corrected to; default 1e-3 */
 	double least[PEERS_MEASURES];	 /* excess, of a step, below which nothing is told; default 0 */
 	double k;			 /* sysom mode */

@@ -11,7 +11,9 @@
 
 #define GAUSS_MEDIAN 0.67448975
 #define ENOUGH	     12u    /* blocks that a scale needs */
-#define PRIOR	     40.0   /* blocks that the scale before it is worth */
+#define SMALL	     16u    /* members */
+#define OVERLAP	     4u
+#define PRIOR	     60.0   /* blocks that the scale before it is worth */
 #define FORGET	     (1u << 20) /* counts are halved: some thousand steps of a large group */
 #define JITTER	     64u    /* pushes that a member's own jitter looks back */
 
@@ -57,10 +59,23 @@ static void add(struct peers_noise *no, uint32_t scale, double difference)
 		no->count[scale] += no->bin[scale][i] /= 2;
 }
 
+/* Pushes between two blocks' differences. Small groups have few, so theirs overlap. */
+static uint32_t every(const struct peers *p, uint32_t scale)
+{
+	uint32_t length = 1u << scale;
+
+	if (p->n > SMALL)
+		return length;
+	return length > OVERLAP ? length / OVERLAP : 1;
+}
+
 /* Members of a group are measured against each other: a pair is one series, not two. */
 static double independent(const struct peers *p, const struct peers_noise *no, uint32_t scale)
 {
-	return (double)no->count[scale] * (p->n - 1) / p->n;
+	double overlap = (double)(1u << scale) / every(p, scale);
+
+	/* four overlapping ones tell as much as two apart */
+	return (double)no->count[scale] * (p->n - 1) / p->n / sqrt(overlap);
 }
 
 /* By how much, in powers of two, the noise of a mean falls when its length doubles: a half without lag. */
@@ -156,7 +171,7 @@ void peers_noise_push(struct peers *p, struct peers_series *s)
 	if (!p->pushes)
 		return;
 	single(p, s);
-	for (uint32_t j = 1; j < PEERS_SCALES && done % (1ull << j) == 0; j++)
+	for (uint32_t j = 1; j < PEERS_SCALES && done % every(p, j) == 0; j++)
 		if (done >= 2ull << j && 2ull << j <= p->depth)
 			block(p, s, j);
 	if (done < 64 || done % 16 == 0)

@@ -231,7 +231,9 @@ static void accuse(struct peers *p, enum peers_measure q, uint32_t member, uint3
 	if (p->n > 2 && !(excess + base > 0.3 * excess))
 		return;
 	/* nor is who has a few very long steps: the median must carry what the mean says */
-	if (!(excess > least) || excess < (length < 50 ? 0.7 : 1) * threshold || !persists(p, s, member, base, length, excess) ||
+	if (!(excess > least) || excess < (length < 50 ? 0.7 : 1) * threshold)
+		return;
+	if (!persists(p, s, member, base, length, excess) ||
 	    coincides(p, s, member, w, base, length, excess))
 		return;
 	peers_open(p, q, member, length, base, threshold > least ? threshold : least);

@@ -52,7 +52,8 @@ double roles_alike(const struct roles_rank *a, const struct roles_rank *b)
 			    (i < a->kernel_count && a->kernel[i].key <= b->kernel[j].key);
 		bool right = i == a->kernel_count ||
 			     (j < b->kernel_count && b->kernel[j].key <= a->kernel[i].key);
-		double x = left ? (double)a->kernel[i].count : 0, y = right ? (double)b->kernel[j].count : 0;
+		double x = left ? (double)a->kernel[i].count : 0;
+		double y = right ? (double)b->kernel[j].count : 0;
 
 		i += left;
 		j += right;

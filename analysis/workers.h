@@ -32,8 +32,8 @@ struct workers_finding {
 };
 typedef void workers_tell(void *context, const struct workers_finding *f);
 
-/* Tells slow ranks by their first step, then roles, then the job as a whole. 0, -ENOMEM, -E2BIG: a role of more than
- * PEERS_MEMBERS_MAX workers. */
+/* Tells slow ranks by their first step, then roles, then the job as a whole. 0, -ENOMEM, -E2BIG: a
+ * role of more than PEERS_MEMBERS_MAX workers. */
 int workers_find(const struct workers_table *t, workers_tell *tell, void *context);
 
 #endif

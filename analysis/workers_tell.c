@@ -129,8 +129,9 @@ static void tell_group(struct workers *w, struct workers_flag **group, uint32_t 
 		group[k]->told = true;
 	}
 	if (worst->replica)
-		finding_say(f, LAYER_SOFTWARE, 0, "all stages of the replica take longer together: its input, "
-			    "or what its ranks share, not one of them");
+		finding_say(f, LAYER_SOFTWARE, 0,
+			    "all stages of the replica take longer together: its input, or what its "
+			    "ranks share, not one of them");
 	tell(context, &out);
 }
 
@@ -317,12 +318,13 @@ static void tell_skew(struct workers *w, const struct skew *skew, workers_tell *
 			if (w->t->role[i] == r)
 				f->ranks[f->rank_count++] = w->t->rank[i];
 		finding_say(f, LAYER_SOFTWARE, f->effect_ns,
-			    "the heaviest of %" PRIu32 " workers takes %.1f%% more than the median one, and "
-			    "changes: none is it in more than %.0f%% of the steps",
+			    "the heaviest of %" PRIu32 " workers takes %.1f%% more than the median "
+			    "one, and changes: none is it in more than %.0f%% of the steps",
 			    k->members, 100 * k->loss, 100 * k->most);
 		if (k->folded)
-			finding_say(f, LAYER_SOFTWARE, 0, "%" PRIu32 " stretches in which one worker was heavy "
-				    "for longer are a part of it", k->folded);
+			finding_say(f, LAYER_SOFTWARE, 0,
+				    "%" PRIu32 " stretches in which one worker was heavy for longer "
+				    "are a part of it", k->folded);
 		tell(context, &out);
 	}
 }
@@ -369,7 +371,8 @@ static bool rises(struct workers *w, uint32_t at, uint32_t past, double *before,
 	*excess = now / *before - 1;
 	for (uint32_t s = at; s < at + UNIFORM_STEPS; s++)
 		above += w->common[s] > *before * (1 + *excess / 2);
-	return *excess > UNIFORM && now > (1 + UNIFORM / 2) * highest_before(w, at - past, at) && above >= 0.8 * UNIFORM_STEPS &&
+	return *excess > UNIFORM && above >= 0.8 * UNIFORM_STEPS &&
+	       now > (1 + UNIFORM / 2) * highest_before(w, at - past, at) &&
 	       *excess > UNIFORM_SIGMAS * spread * 1.2533 * sqrt(1.0 / UNIFORM_STEPS + 1.0 / past);
 }
 

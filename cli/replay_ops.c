@@ -391,8 +391,8 @@ static void refine(void *context, struct workers_finding *found)
 	if (isnan(forward) || isnan(backward))
 		return;
 	finding_say(f, LAYER_GPU, f->effect_ns,
-		    "rank %" PRId32 ": forward-compute %+.1f%%, backward-compute %+.1f%% against its stage's "
-		    "other ranks", f->ranks[0], 100 * forward, 100 * backward);
+		    "rank %" PRId32 ": forward-compute %+.1f%%, backward-compute %+.1f%% against its "
+		    "stage's other ranks", f->ranks[0], 100 * forward, 100 * backward);
 	f->cause = fmin(forward, backward) > 0.4 * fmax(forward, backward) ? CAUSE_GPU_SLOW :
 									     CAUSE_GPU_KERNEL;
 }

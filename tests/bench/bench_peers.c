@@ -189,7 +189,8 @@ static void score(const struct arm *a, struct peers *p, const uint32_t *slow, st
 
 	while (peers_next(p, &f)) {
 		if (getenv("PEERS_TRACE"))
-			fprintf(stderr, "member %u measure %d window %u steps %lu-%lu sure %lu excess %.4f score %.2f %s%s\n",
+			fprintf(stderr, "member %u measure %d window %u steps %lu-%lu sure %lu "
+				"excess %.4f score %.2f %s%s\n",
 				f.member, f.measure, f.window, (unsigned long)f.first_step,
 				(unsigned long)f.last_step, (unsigned long)f.sure_step, f.excess, f.score,
 				f.ended ? "ended" : "open", is_slow(a, slow, f.member) ? "" : " WRONG");
@@ -264,8 +265,9 @@ static void faults(uint32_t trials)
 	static const uint32_t ranks[] = { 2, 4, 8, 64, 1024 };
 	static const double factor[] = { 1.05, 1.1, 1.2, 1.5, 2 };
 
-	printf("One slow rank for 20 steps after 120 (100 ms steps). recall: found; <=10: in 10 steps; wrong: trials\n"
-	       "with a flag on a healthy rank or outside the fault; steps: median to detect; begin, end: mean error\n\n");
+	printf("One slow rank for 20 steps after 120 (100 ms steps). recall: found; <=10: in 10 steps;\n"
+	       "wrong: trials with a flag on a healthy rank or outside the fault; steps: median to\n"
+	       "detect; begin, end: mean error\n\n");
 	printf("%-22s %5s %6s | %7s %6s %6s %6s %6s %6s %7s\n", "noise", "ranks", "factor", "recall",
 	       "<=10", "wrong", "steps", "begin", "end", "excess");
 	for (int n = 0; n < 4; n++)
@@ -300,7 +302,8 @@ static void several(uint32_t trials)
 		{ 8, 6, 60 }, { 8, 6, 0 }, { 64, 16, 60 }, { 64, 40, 60 },
 	};
 
-	printf("\nSeveral slow ranks, x1.2 for 40 steps, real x1 and x3 with constant differences, both modes\n\n");
+	printf("\nSeveral slow ranks, x1.2 for 40 steps, real x1 and x3 with constant differences;\n"
+	       "the paper's mode has 400 steps\n\n");
 	printf("%5s %5s %7s | %8s %8s %7s | %s\n", "ranks", "slow", "from", "x1 all", "x3 all", "wrong",
 	       "sysom mode: all, wrong");
 	for (size_t i = 0; i < ARRAY_LEN(shape); i++) {
@@ -330,7 +333,8 @@ static void lateness(uint32_t trials)
 {
 	static const double ms[] = { 0.3, 0.4, 0.6 };
 
-	printf("\nConstant lateness of one of 8 ranks, 100 ms steps: median steps to detect (recall in 3,000)\n\n");
+	printf("\nConstant lateness of one of 8 ranks, 100 ms steps: median steps to detect\n"
+	       "(recall in 3,000)\n\n");
 	printf("%6s | %-22s %-22s %-22s\n", "ms", "own time, real x1", "own time, real x3",
 	       "lateness, 0.2 ms noise");
 	for (size_t i = 0; i < ARRAY_LEN(ms); i++) {
@@ -354,23 +358,26 @@ static void lateness(uint32_t trials)
 
 static void healthy(uint32_t trials)
 {
+	static const char *const title[] = { "real x1", "real x3", "real x1, differing",
+					     "real x3, differing", "t3, lag 0.6, 1%", "t3, lag 0.6, 3%" };
 	static const uint32_t ranks[] = { 2, 4, 8, 64, 1024 };
 
-	printf("\nHealthy ranks: runs with a false flag, rank-hours, false flags' rate; the paper's mode\n\n");
+	printf("\nHealthy ranks: runs with a false flag, rank-hours, false flags' rate;\n"
+	       "runs with one in the paper's mode\n\n");
 	for (int n = 0; n < 6; n++)
 		for (size_t r = 0; r < ARRAY_LEN(ranks); r++) {
 			struct arm a = { .noise = n < 4 ? REAL : MADE, .scale = n % 2 ? 3 : 1,
 					 .differ = n / 2 == 1, .ranks = ranks[r], .before = 3000 };
-			uint32_t k = ranks[r] > 64 ? trials / 50 + 1 : ranks[r] > 8 ? trials / 10 + 1 : trials;
+			uint32_t k = ranks[r] > 64 ? trials / 50 + 1 :
+				     ranks[r] > 8  ? trials / 10 + 1 : trials;
 			struct tally y, z;
 
 			run(&a, k, &y);
 			a.mode = PEERS_SYSOM;
 			run(&a, k, &z);
-			printf("%-28s %5u ranks: %4u of %4u runs, %8.0f rank-hours, %.2g per rank-hour | sysom %u\n",
-			       n == 0 ? "real x1" : n == 1 ? "real x3" : n == 2 ? "real x1, differing" :
-			       n == 3 ? "real x3, differing" : n == 4 ? "t3, lag 0.6, 1%" : "t3, lag 0.6, 3%",
-			       ranks[r], y.wrong, y.trials, y.member_hours, y.wrong / y.member_hours, z.wrong);
+			printf("%-20s %5u ranks: %4u of %4u runs, %8.0f rank-hours, %.2g/h | sysom %u\n",
+			       title[n], ranks[r], y.wrong, y.trials, y.member_hours,
+			       y.wrong / y.member_hours, z.wrong);
 			median_delay(&y);
 			median_delay(&z);
 			fflush(stdout);

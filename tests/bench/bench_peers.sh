@@ -5,4 +5,5 @@
 set -eu
 cd "$(dirname "$0")/../.."
 export SYSOM_DATA=${SYSOM_DATA:-../shared/data}
-exec "${1:-build/gcc}/bench/bench_peers" "${SEED:-1}" "${ONLY:-}"
+"${1:-build/gcc}/bench/bench_peers" "${SEED:-1}" "${ONLY:-}"
+[ -n "${ONLY:-}" ] || TRIALS=${OPS_TRIALS:-20} tests/bench/ops_study.py "${1:-build/gcc}"

@@ -96,8 +96,9 @@ static void expect(const struct run *r, uint32_t edge)
 		const struct peers_flag *f = &flag[k];
 
 		if (!(r->slow >> f->member & 1) || seen >> f->member & 1)
-			fail_msg("seed %llu: member %u, steps %u to %u, excess %f", (unsigned long long)seed,
-				 f->member, (unsigned)f->first_step, (unsigned)f->last_step, f->excess);
+			fail_msg("seed %llu: member %u, steps %u to %u, excess %f",
+				 (unsigned long long)seed, f->member, (unsigned)f->first_step,
+				 (unsigned)f->last_step, f->excess);
 		seen |= 1ull << f->member;
 		assert_in_range(f->first_step + edge, r->first, r->first + 2 * edge);
 		assert_in_range(f->last_step + edge, r->last, r->last + 2 * edge);
