@@ -203,7 +203,8 @@ bench-peers: ## slow ranks: recall, false flags, steps to detect, speed, beside 
 	@tests/bench/bench_peers.sh $(B)
 bench-diagnosis: ## faults put into real traces: recall, right rank and layer, steps to detect, clocks
 	@tools/deps.sh build test
-	@$(MAKE) --no-print-directory $(B)/bin/sysom
+	@$(MAKE) --no-print-directory $(J) $(B)/bin/sysom $(B)/bench/bench_peers
+	@tests/bench/bench_peers.sh $(B)
 	@B=$(B) tests/bench/bench_diagnosis.py $(BENCH_ARGS)
 scenarios: ## real faults in running jobs, judged by the verdict (root, about 50 minutes); writes docs/SCENARIOS.md
 	@tools/deps.sh build test

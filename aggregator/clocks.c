@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The reference of a collective is the median of its ends after correction: a node that is far off
- * moves it by nothing, and a job whose communicators overlap only in chains settles within some
- * collectives. */
+ * moves it by nothing, and a job whose communicators overlap only in chains settles within
+ * minutes, and tells a large error until then. */
 #include "aggregator/clocks.h"
 
 #include <errno.h>

@@ -23,7 +23,7 @@ int cross_open(struct cross **out, const char *job, const struct peers_config *c
 		return -ENOMEM;
 	c->config = *config;
 	text_copy(c->job, sizeof(c->job), job);
-	if (clocks_open(&c->clocks) || cross_colls_resize(c, 2)) {
+	if (clocks_open(&c->clocks)) {
 		cross_close(c);
 		return -ENOMEM;
 	}
@@ -91,7 +91,7 @@ static int slots_grow(struct cross *c, uint32_t slot)
 	memset(slots + c->slot_room, 0, (room - c->slot_room) * sizeof(*slots));
 	c->slots = slots;
 	c->slot_room = room;
-	return cross_colls_resize(c, room);
+	return c->instance_room ? cross_colls_resize(c, room) : 0;
 }
 
 static void touch(struct cross *c, uint64_t now_ns)

@@ -16,7 +16,9 @@
 /* Lateness beyond this is no lateness (a rank that attached in the middle, a clock that was set).
  */
 #define LATE_MAX_NS 60e9
-#define REACH_NS    60000000000ll
+/* A clock whose error is larger says nothing about tenths of milliseconds. */
+#define CLOCK_ERROR_NS 100000.0
+#define REACH_NS       60000000000ll
 
 static uint64_t key_of(uint64_t comm, uint32_t func, uint32_t seq)
 {
@@ -68,7 +70,7 @@ int cross_colls_resize(struct cross *c, uint32_t ranks)
 
 static struct cross_instance *find(struct cross *c, uint64_t key)
 {
-	for (uint32_t i = 0; i < PROBE_MAX; i++) {
+	for (uint32_t i = 0; i < PROBE_MAX && c->instance_room; i++) {
 		struct cross_instance *in = &c->instances[(key + i) % c->instance_room];
 
 		if (in->key == key)
@@ -159,6 +161,12 @@ void cross_colls_take(struct cross *c, uint32_t slot, const struct beat_rank *b,
 {
 	const struct cross_slot *s = &c->slots[slot];
 
+	/* Made when there is a use for it: a job of one rank has none. */
+	if (b->coll_count && s->placed && !c->instance_room &&
+	    cross_colls_resize(c, c->slot_room)) {
+		c->stats.no_room += b->coll_count;
+		return;
+	}
 	for (uint32_t i = 0; i < b->coll_count; i++) {
 		const struct beat_coll *k = &b->colls[i];
 		uint64_t key = key_of(k->comm, k->func, k->seq);
@@ -239,10 +247,11 @@ static void tell_lateness(struct cross *c, const struct cross_instance *in, stru
 
 	for (uint32_t i = 0; i < n; i++) {
 		double offset, drift, error;
+		bool known;
 
 		/* Nobody is compared across clocks that are not known yet. */
-		if (nodes &&
-		    !cross_clock_state(c, v[i].node, in->base_unix_ns, &offset, &drift, &error))
+		known = cross_clock_state(c, v[i].node, in->base_unix_ns, &offset, &drift, &error);
+		if (nodes && (!known || error > CLOCK_ERROR_NS))
 			v[i].cohort = CROSS_NONE;
 		else if (nodes)
 			v[i].enter_ns -= offset;

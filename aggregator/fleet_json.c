@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "aggregator/fleet_private.h"
-#include "aggregator/sketches.h"
+#include "aggregator/sketch_merge.h"
 #include "aggregator/text.h"
 
 static const char *name_of(const char *const *names, size_t count, uint32_t i)
@@ -252,7 +252,7 @@ int fleet_baseline(struct fleet *f, const char *name, const char *role, struct s
 
 		if (!job->roles[i].has_base || (role && strcmp(job->roles[i].name, role)))
 			continue;
-		err = sketches_merge(&base, 1, out);
+		err = sketch_merge(&base, 1, out);
 		break;
 	}
 	pthread_mutex_unlock(&f->lock);

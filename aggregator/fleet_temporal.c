@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "aggregator/fleet_private.h"
-#include "aggregator/sketches.h"
+#include "aggregator/sketch_merge.h"
 #include "aggregator/text.h"
 #include "analysis/median.h"
 #include "base/hash.h"
@@ -185,7 +185,7 @@ static int merge_role(struct fleet_job *job, uint32_t role, struct sketch *out)
 		n++;
 	}
 	if (n)
-		err = sketches_merge(in, n, out);
+		err = sketch_merge(in, n, out);
 	for (uint32_t i = 0; i < n; i++)
 		wire_sketch_free(&list[i]);
 	free(list);
@@ -222,7 +222,7 @@ static void save_role(struct fleet *f, struct fleet_job *job, uint32_t role, uin
 	text_copy(save->role, sizeof(save->role), r->name);
 	save->run = (struct baselines_run){job->run,	 now_unix_ns, s.steps,
 					   s.latency_ns, s.self_ns,   s.latency_mad_ns};
-	if (sketches_encode(&s, &save->body))
+	if (sketch_merge_encode(&s, &save->body))
 		buf_fini(&save->body);
 	else
 		f->save_count++;
@@ -247,7 +247,7 @@ static void say_role(struct fleet_job *job, uint32_t role, const struct temporal
 		return;
 	/* The time per step is what was seen; the sketches may be a minute old. */
 	now.latency_ns = c->latency_ns;
-	cause = sketches_compare(&r->base, &now, 0.005, to);
+	cause = sketch_merge_compare(&r->base, &now, 0.005, to);
 	if (to->cause == CAUSE_UNKNOWN || to->cause == CAUSE_SW_SLOWER)
 		to->cause = cause == CAUSE_UNKNOWN ? CAUSE_SW_SLOWER : cause;
 	wire_sketch_free(&now);

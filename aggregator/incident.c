@@ -239,6 +239,18 @@ static bool is_own(const struct digest *d)
 	       d->reason == WINDOW_PEER;
 }
 
+/* A summary has lost more than a window with events and stacks shows, and says less. */
+static double weight_of(const struct picture *p, double weight)
+{
+	struct diagnosis_rank r;
+
+	picture_rank(p, false, &r);
+	if (weight >= OWN_WEIGHT)
+		weight = OWN_WEIGHT + (weight - OWN_WEIGHT) * (r.kernel_count ? 8 : 1) *
+					      (r.samples > 0 ? 8 : 1);
+	return weight;
+}
+
 /* Medians, explanation and picture are those of the window that says most: what the rank did itself
  * before what it waited for, then the most time lost, by flagged steps where none is known. */
 static void take_better(struct incident_set *s, struct member *m, const struct digest *d)
@@ -251,10 +263,13 @@ static void take_better(struct incident_set *s, struct member *m, const struct d
 	if (d->picture && room && picture_steps(d->picture, true) &&
 	    (!m->calm || picture_steps(d->picture, true) > picture_steps(m->calm, true)))
 		take_picture(s, &m->calm, d->picture);
+	if (d->picture && (room || m->slow) &&
+	    (!m->slow || weight_of(d->picture, weight) > m->slow_weight)) {
+		m->slow_weight = weight_of(d->picture, weight);
+		take_picture(s, &m->slow, d->picture);
+	}
 	if (m->windows && weight <= m->weight)
 		return;
-	if (d->picture && (room || m->slow))
-		take_picture(s, &m->slow, d->picture);
 	if (is_own(d) && m->weight < OWN_WEIGHT)
 		m->part_count = 0;
 	m->weight = weight;
@@ -474,8 +489,10 @@ static void member_merge(struct member *to, struct member *from)
 {
 	if (from->calm && (!to->calm || picture_steps(from->calm, true) > picture_steps(to->calm, true)))
 		swap_pictures(&to->calm, &from->calm);
-	if (from->slow && (!to->slow || from->weight > to->weight))
+	if (from->slow && (!to->slow || from->slow_weight > to->slow_weight)) {
 		swap_pictures(&to->slow, &from->slow);
+		to->slow_weight = from->slow_weight;
+	}
 	to->accused_ns += from->accused_ns;
 	if (from->own_begin_unix_ns &&
 	    (!to->own_begin_unix_ns || from->own_begin_unix_ns < to->own_begin_unix_ns))

@@ -22,6 +22,7 @@ struct member {
 	struct os_signal *signals; /* DIGEST_SIGNALS_MAX or NULL; of all windows, the strongest */
 	uint32_t signal_count;
 	struct picture *slow, *calm; /* of the window that says most, and of its healthy steps; or NULL */
+	double slow_weight; /* how much the picture `slow` says */
 	double accused_ns; /* lost by what a finding across ranks says; 0: no finding names it */
 	uint64_t own_begin_unix_ns; /* of its first own window; 0 none */
 };

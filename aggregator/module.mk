@@ -7,7 +7,7 @@ aggregator_SRCS := aggregator/api.c aggregator/alert.c aggregator/api_symbols.c 
 aggregator_SRCS += aggregator/baselines.c aggregator/clocks.c aggregator/cross.c aggregator/cross_colls.c \
 	aggregator/cross_findings.c aggregator/cross_rows.c aggregator/fleet.c aggregator/fleet_admit.c \
 	aggregator/fleet_detect.c aggregator/fleet_json.c aggregator/fleet_pull.c aggregator/fleet_roles.c aggregator/fleet_temporal.c \
-	aggregator/hang.c aggregator/idmap.c aggregator/sketches.c aggregator/temporal.c aggregator/waterline.c
+	aggregator/hang.c aggregator/idmap.c aggregator/sketch_merge.c aggregator/temporal.c aggregator/waterline.c
 aggregator_LDLIBS := -lnng -lsqlite3 -lmicrohttpd -lcurl -ljansson
 
 PROGS += sysom-aggregator
@@ -33,7 +33,9 @@ test_store_LDLIBS := -lcmocka
 UNIT += test_verdict
 test_verdict_USES := aggregator wire analysis base
 test_verdict_LDLIBS := -lcmocka
-UNIT += test_fleet test_hang test_temporal
+UNIT += test_clocks test_fleet test_hang test_temporal
+test_clocks_USES := aggregator wire analysis base
+test_clocks_LDLIBS := -lcmocka
 test_fleet_USES := aggregator wire analysis base
 test_fleet_LDLIBS := -lcmocka
 test_hang_USES := aggregator wire analysis base

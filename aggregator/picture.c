@@ -22,6 +22,9 @@
 #define THREADS_MAX    64u
 /* A file that so many addresses in a row are not found in has no symbols. */
 #define MISSES_MAX 16u
+/* Steps with a tenth more or less launches than the typical one are not like it, if so many are. */
+#define ALIKE_PART 10u
+#define ALIKE_MIN  3u
 #define TABLE_ROOM 4096u /* entries of a hash table, at most half of them in use */
 
 struct part {
@@ -107,6 +110,13 @@ struct span {
 	enum part_of part;
 };
 
+/* Which steps are looked at. A detector that cuts a step in two now and then makes steps of half
+ * the work: they are compared with nothing. */
+struct choice {
+	uint32_t slow;			   /* flag of the slow ones; 0: all are */
+	uint32_t kernels_min, kernels_max; /* launches of a whole step */
+};
+
 static uint32_t slow_flag(const struct window *w)
 {
 	uint32_t flags = 0;
@@ -116,13 +126,59 @@ static uint32_t slow_flag(const struct window *w)
 	return flags & WINDOW_STEP_FLAGGED ? WINDOW_STEP_FLAGGED : flags & WINDOW_STEP_OUT;
 }
 
-static enum part_of part_of(const struct window_step *s, uint32_t slow)
+static enum part_of part_of(const struct window_step *s, const struct choice *c)
 {
-	if (s->step.flags & (STEP_FLAG_FIRST | STEP_FLAG_GAP | STEP_FLAG_INCOMPLETE))
+	if (s->step.flags & (STEP_FLAG_FIRST | STEP_FLAG_GAP | STEP_FLAG_INCOMPLETE) ||
+	    s->step.kernels < c->kernels_min || s->step.kernels > c->kernels_max)
 		return PART_NONE;
-	if (!slow || s->flags & slow)
+	if (!c->slow || s->flags & c->slow)
 		return PART_SLOW;
 	return s->flags & (WINDOW_STEP_OUT | WINDOW_STEP_FLAGGED) ? PART_NONE : PART_CALM;
+}
+
+struct weighed {
+	uint32_t kernels;
+	uint64_t latency_ns;
+};
+
+static int by_kernels(const void *a, const void *b)
+{
+	const struct weighed *x = a, *y = b;
+
+	return x->kernels < y->kernels ? -1 : x->kernels > y->kernels;
+}
+
+/* Launches of the typical step, each step counted by its time: halves take less of it. */
+static uint32_t typical_kernels(const struct window *w, struct weighed *scratch)
+{
+	uint64_t whole = 0, sum = 0;
+	uint32_t n = 0, i = 0;
+
+	for (; i < w->step_count; i++) {
+		scratch[n++] =
+		    (struct weighed){w->steps[i].step.kernels, w->steps[i].step.latency_ns >> 10};
+		whole += scratch[n - 1].latency_ns;
+	}
+	qsort(scratch, n, sizeof(*scratch), by_kernels);
+	for (i = 0; i < n && 2 * sum <= whole; i++)
+		sum += scratch[i].latency_ns;
+	return i ? scratch[i - 1].kernels : 0;
+}
+
+static struct choice choose(const struct window *w)
+{
+	struct choice all = {slow_flag(w), 0, UINT32_MAX}, alike = all;
+	struct weighed *scratch = malloc(w->step_count * sizeof(*scratch) + 1);
+	uint32_t kernels = scratch ? typical_kernels(w, scratch) : 0, n = 0;
+
+	free(scratch);
+	if (!kernels)
+		return all;
+	alike.kernels_min = kernels - kernels / ALIKE_PART;
+	alike.kernels_max = kernels + kernels / ALIKE_PART;
+	for (uint32_t i = 0; i < w->step_count; i++)
+		n += part_of(&w->steps[i], &alike) == PART_SLOW;
+	return n >= ALIKE_MIN ? alike : all;
 }
 
 static double figure(const struct step *s, int which)
@@ -133,8 +189,8 @@ static double figure(const struct step *s, int which)
 	return which < 7 ? (double)list[which] : (double)s->kernels;
 }
 
-static void sum_up(const struct window *w, uint32_t slow, enum part_of which, double *scratch,
-		   struct diagnosis_rank *r)
+static void sum_up(const struct window *w, const struct choice *c, enum part_of which,
+		   double *scratch, struct diagnosis_rank *r)
 {
 	double *const to[] = {&r->step_ns,	   &r->self_ns, &r->compute_ns, &r->comm_ns,
 			      &r->exposed_comm_ns, &r->copy_ns, &r->idle_ns,	&r->kernels};
@@ -148,7 +204,7 @@ static void sum_up(const struct window *w, uint32_t slow, enum part_of which, do
 		uint32_t n = 0;
 
 		for (uint32_t i = 0; i < w->step_count; i++)
-			if (part_of(&w->steps[i], slow) == which)
+			if (part_of(&w->steps[i], c) == which)
 				scratch[n++] = figure(&w->steps[i].step, f);
 		*to[f] = median_of(scratch, n);
 		r->steps = n;
@@ -574,15 +630,15 @@ static bool take_steps(struct picture *p, const struct window *w)
 	struct span *spans = calloc((size_t)w->step_count + 1, sizeof(*spans));
 	struct table slow = {calloc(TABLE_ROOM, sizeof(*slow.e)), 0},
 		     calm = {calloc(TABLE_ROOM, sizeof(*calm.e)), 0};
-	uint32_t flag = slow_flag(w);
+	struct choice c = choose(w);
 	bool good = scratch && spans && slow.e && calm.e;
 
 	for (uint32_t i = 0; good && i < w->step_count; i++)
 		spans[i] = (struct span){w->steps[i].step.begin_ns, w->steps[i].step.end_ns,
-					 part_of(&w->steps[i], flag)};
+					 part_of(&w->steps[i], &c)};
 	if (good) {
-		sum_up(w, flag, PART_SLOW, scratch, &p->slow.rank);
-		sum_up(w, flag, PART_CALM, scratch, &p->calm.rank);
+		sum_up(w, &c, PART_SLOW, scratch, &p->slow.rank);
+		sum_up(w, &c, PART_CALM, scratch, &p->calm.rank);
 		take_kernels(p, w, spans, &slow, &calm);
 		keep_kernels(&slow, &p->slow);
 		keep_kernels(&calm, &p->calm);

@@ -9,9 +9,12 @@
 
 #include "analysis/median.h"
 
-#define FLOOR  0.03
-#define SIGMAS 4.0
-#define SURE   3u /* samples */
+/* Hosts and runs differ by some percent; where three runs have told by how much, less is believed.
+ */
+#define FLOOR	   0.05
+#define FLOOR_RUNS 0.03
+#define SIGMAS	   4.0
+#define SURE	   3u /* samples */
 #define SURE_ALONE                                                                                 \
 	6u /* where no rank's own time rose: a network, or somebody not yet singled out */
 #define WARM_SAMPLES 6u	 /* of a run: compiling, filling caches, first epochs of data loaders */
@@ -106,8 +109,9 @@ static bool runs(const struct temporal *t, struct reference *r)
 
 	if (!b->runs || !(b->latency_ns > 0) || t->pushed <= WARM_SAMPLES)
 		return false;
-	*r = (struct reference){b->latency_ns, b->self_ns, 0,
-				fmax(FLOOR, SIGMAS * 1.4826 * b->mad_ns / b->latency_ns)};
+	*r = (struct reference){
+	    b->latency_ns, b->self_ns, 0,
+	    fmax(b->runs < 3 ? FLOOR : FLOOR_RUNS, SIGMAS * 1.4826 * b->mad_ns / b->latency_ns)};
 	r->threshold = fmax(r->threshold, 2 * b->spread);
 	return true;
 }

@@ -3,13 +3,13 @@
  * runs of the job and against this run's own earlier minutes.
  *
  * One sample per TEMPORAL_PERIOD_NS: medians over the role's ranks. The role is slower when the
- * latest three samples all exceed the reference by more than max(3%, noise), noise being four
- * robust standard deviations between samples of the reference (and twice the spread between earlier
- * runs, where several are known); and when the ranks' own times rose with it, or nobody is singled
- * out for long. Samples of a role that is slower, has a suspect, or whose steps were flagged are no
- * reference. Against the own past the roofline's expectation has to agree: steps that have more
- * work are expected to take longer. The moment: the first sample of the unbroken stretch above half
- * the threshold.
+ * latest three samples all exceed the reference by more than max(5%, noise; 3% against three runs
+ * and more), noise being four robust standard deviations between samples of the reference (and
+ * twice the spread between earlier runs, where several are known); and when the ranks' own times
+ * rose with it, or nobody is singled out for long. Samples of a role that is slower, has a suspect,
+ * or whose steps were flagged are no reference. Against the own past the roofline's expectation has
+ * to agree: steps that have more work are expected to take longer. The moment: the first sample of
+ * the unbroken stretch above half the threshold.
  *
  * Pure; time is an argument. Threads: one caller. */
 #ifndef SYSOM_AGGREGATOR_TEMPORAL_H

@@ -177,17 +177,12 @@ static void series_make(struct crossrank *c)
 	against_peers(c, CROSSRANK_PACE);
 }
 
-/* One name's pace against that of all kernels: what slows all of them is no news. */
+/* One name's pace. Not against that of all kernels: when one name slows, all others would seem to
+ * gain. */
 static void lead_series(struct crossrank *c, uint32_t lead)
 {
-	const double *all = c->steps->value[JOBSTEPS_PACE], *one = c->steps->lead_pace[lead];
-	size_t cells = (size_t)c->ranks * c->n;
-	double *ratio = c->scratch + 7 * cells; /* own_series takes one series of the rest */
-
-	for (size_t i = 0; i < cells; i++)
-		ratio[i] = one[i] / all[i];
 	c->lead = lead;
-	own_series(c, CROSSRANK_LEAD, ratio, 0);
+	own_series(c, CROSSRANK_LEAD, c->steps->lead_pace[lead], 0);
 	against_peers(c, CROSSRANK_LEAD);
 }
 
@@ -359,7 +354,8 @@ static void add_stretch(struct crossrank *c, uint32_t r, enum crossrank_what wha
 {
 	if (c->stretches < CROSSRANK_STRETCHES_MAX)
 		c->stretch[c->stretches++] = (struct crossrank_stretch){
-		    r, what, f->first, f->last, f->sure, f->excess, f->score, c->lead, 0, LAYER_UNKNOWN, false};
+		    r,	      what,    f->first, f->last,	f->sure, f->excess,
+		    f->score, c->lead, 0,	 LAYER_UNKNOWN, false};
 }
 
 static void slow_stretches(struct crossrank *c, enum crossrank_what what)
@@ -478,8 +474,8 @@ static void say_lead(const struct crossrank *c, struct finding *f,
 		finding_say(f, LAYER_GPU, 0, "and so do %u other kernels", s->leads);
 }
 
-/* Stretches of several ranks that are as long are told together, if both are of steps or of the same
- * kernel and lie in one layer. */
+/* Stretches of several ranks that are as long are told together, if both are of steps or of the
+ * same kernel and lie in one layer. */
 static bool together(const struct crossrank_stretch *a, const struct crossrank_stretch *b)
 {
 	return as_long(a, b) && (a->what == CROSSRANK_LEAD) == (b->what == CROSSRANK_LEAD) &&

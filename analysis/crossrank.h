@@ -40,4 +40,9 @@ struct crossrank_finding {
 int crossrank_find(const struct crossrank_job *job, const struct crossrank_config *config,
 		   void (*take)(void *to, const struct crossrank_finding *f), void *to);
 
+/* Every rank against the same rank of an earlier run: own times of all its steps. Uniform where all
+ * ranks that both have are slower, else those that are. 0, -ENOMEM. */
+int crossrank_compare(const struct crossrank_job *job, const struct crossrank_job *earlier,
+		      void (*take)(void *to, const struct crossrank_finding *f), void *to);
+
 #endif

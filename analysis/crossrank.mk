@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 analysis_SRCS += analysis/align.c analysis/levels.c analysis/jobsteps.c analysis/crossrank.c \
-	analysis/crossrank_cause.c analysis/crossrank_hang.c analysis/crossrank_sysom.c
+	analysis/crossrank_cause.c analysis/crossrank_before.c \
+	analysis/crossrank_hang.c analysis/crossrank_sysom.c
 
 UNIT += test_align test_levels test_crossrank
 test_align_USES := analysis base

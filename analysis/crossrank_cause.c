@@ -279,15 +279,53 @@ int crossrank_cause(const struct crossrank *c, struct finding *f, const uint32_t
 					     .known = CAUSE_UNKNOWN};
 
 		/* what a rise of own times is about is no matter of communication */
-		if (f->kind == FINDING_UNIFORM) {
-			mine.rank.comm_ns = mine.rank.exposed_comm_ns = -1;
-			before.rank.comm_ns = before.rank.exposed_comm_ns = -1;
-		}
+		mine.rank.comm_ns = mine.rank.exposed_comm_ns = -1;
+		before.rank.comm_ns = before.rank.exposed_comm_ns = -1;
 		diagnose(f, &in, d);
 	}
 	sides_free(&mine, 1);
 	sides_free(&before, 1);
 	sides_free(peers, n);
+	free(d);
+	return rc;
+}
+
+static int side_of_run(const struct crossrank_job *job, uint32_t r, struct side *out)
+{
+	struct crossrank c = {.job = job,
+			      .steps = job->steps,
+			      .ranks = job->steps->rank_count,
+			      .n = job->steps->steps};
+	int rc;
+
+	c.scratch = malloc((c.n + 1) * sizeof(*c.scratch));
+	rc = c.scratch ? side_fill(&c, r, 0, c.n - 1, out) : -ENOMEM;
+	free(c.scratch);
+	out->rank.comm_ns = out->rank.exposed_comm_ns = -1; /* own times are compared */
+	return rc;
+}
+
+int crossrank_cause_between(const struct crossrank_job *job, uint32_t r,
+			    const struct crossrank_job *earlier, uint32_t q, struct finding *f)
+{
+	struct side mine = {0}, before = {0};
+	struct diagnosis *d = malloc(sizeof(*d));
+	int rc = d ? side_of_run(job, r, &mine) : -ENOMEM;
+
+	if (!rc)
+		rc = side_of_run(earlier, q, &before);
+	if (!rc) {
+		struct diagnosis_input in = {.kind = f->kind,
+					     .suspect = &mine.rank,
+					     .suspect_count = 1,
+					     .before = &before.rank,
+					     .job_ranks = job->steps->rank_count,
+					     .known = CAUSE_UNKNOWN};
+
+		diagnose(f, &in, d);
+	}
+	sides_free(&mine, 1);
+	sides_free(&before, 1);
 	free(d);
 	return rc;
 }

@@ -57,6 +57,9 @@ double crossrank_rise(const struct crossrank *c, enum crossrank_what what, uint3
  * stretch. -ENOMEM. */
 int crossrank_cause(const struct crossrank *c, struct finding *f, const uint32_t *ranks,
 		    uint32_t count, uint32_t first, uint32_t last);
+/* The same of all steps of rank r, against those of rank q of an earlier run. */
+int crossrank_cause_between(const struct crossrank_job *job, uint32_t r,
+			    const struct crossrank_job *earlier, uint32_t q, struct finding *f);
 /* crossrank_sysom.c: slow ranks by the paper's rule. -ENOMEM. */
 int crossrank_sysom(struct crossrank *c);
 /* crossrank_hang.c. members: [align->instances] zeros; missing: [ranks]. */

@@ -16,6 +16,8 @@
 #define CULPRIT_SHARE 0.25
 /* So many times the launches are more work. */
 #define MORE_LAUNCHES 1.02
+/* Letters that two plain names begin with, to be of one family. */
+#define FAMILY_MIN 6u
 /* Healthy GPUs of one type agree within so much. */
 #define EQUAL_RATIO 0.01
 #define KERNELS_MAX 512u
@@ -69,7 +71,7 @@ const char *diagnosis_kernel_base(const char *name, char *out, size_t bytes)
 	if (!strncmp(name, "void ", 5))
 		name += 5;
 	n = strcspn(name, "<(");
-	cxx = name[n] != '\0' || strstr(name, "::");
+	cxx = name[n] == '<' || strstr(name, "::");
 	for (size_t i = 0; i < n && used + 1 < bytes; i++) {
 		bool digit = !cxx && name[i] >= '0' && name[i] <= '9';
 
@@ -333,19 +335,38 @@ static void one_kernel(struct diagnosis_view *v, struct pair *p, uint32_t n, dou
 	}
 }
 
-/* The kernel that is gone and of which `fresh` is another variant; of several the one of most time.
- */
+/* Of one family: plain names that begin alike up to their first figure ("ampere_sgemm_"). */
+static bool is_family(const char *a, const char *b)
+{
+	size_t n = strcspn(a, "#");
+
+	return n >= FAMILY_MIN && a[n] && n == strcspn(b, "#") && b[n] && !strncmp(a, b, n);
+}
+
+/* The kernel that is gone and of which `fresh` is another variant: the same base name, else the
+ * same family launched as often; of several the one of most time. */
 static struct pair *partner(const struct pair *fresh, struct pair *p, uint32_t n)
 {
 	char mine[256], other[256];
 	struct pair *best = NULL;
+	bool best_exact = false;
 
 	diagnosis_kernel_base(fresh->name, mine, sizeof(mine));
-	for (uint32_t i = 0; i < n; i++)
-		if (!p[i].mine && !p[i].paired &&
-		    !strcmp(mine, diagnosis_kernel_base(p[i].name, other, sizeof(other))) &&
-		    (!best || p[i].total_ns > best->total_ns))
+	for (uint32_t i = 0; i < n; i++) {
+		bool exact;
+
+		if (p[i].mine || p[i].paired)
+			continue;
+		exact = !strcmp(mine, diagnosis_kernel_base(p[i].name, other, sizeof(other)));
+		if (!exact && !(is_family(mine, other) &&
+				fabs(fresh->mine->count - p[i].count) <= 0.1 * p[i].count))
+			continue;
+		if (!best || exact > best_exact ||
+		    (exact == best_exact && p[i].total_ns > best->total_ns)) {
 			best = &p[i];
+			best_exact = exact;
+		}
+	}
 	return best;
 }
 

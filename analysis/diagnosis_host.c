@@ -395,9 +395,7 @@ void diagnosis_host_look(struct diagnosis_view *v)
 			 diagnosis_text_ms(v->base[FIGURE_IDLE], &b),
 			 v->past ? "before" : "on its peers");
 		snprintf(c->because, sizeof(c->because),
-			 "its host launches late and its GPU waits, +%s per step; what holds the "
-			 "host up was "
-			 "not seen",
-			 diagnosis_text_ms(gap, &a));
+			 "its host launches late and its GPU waits; what holds the host up was not "
+			 "seen");
 	}
 }

@@ -48,12 +48,21 @@ static double peers_value(const struct diagnosis_view *v, enum os_signal_kind ki
 	return n ? median_of(list, n) : -1;
 }
 
+/* What goes on around the rank's threads, each with a subject of its own: what peers on other CPUs
+ * have says nothing about it. */
+static bool is_context(enum os_signal_kind kind)
+{
+	return kind == OS_SIGNAL_CPU_HOG || kind == OS_SIGNAL_SOFTIRQ_CPU ||
+	       kind == OS_SIGNAL_IRQ_LINE;
+}
+
 /* Above what is normal, in the signal's unit; 0: not above. */
 static double extra_of(const struct diagnosis_view *v, const struct os_signal *s,
 		       enum os_signal_kind kind)
 {
 	const struct os_signal_info *info = os_signal_info(kind);
-	double peers = peers_value(v, kind), normal = s->usual > peers ? s->usual : peers;
+	double peers = is_context(kind) ? -1 : peers_value(v, kind);
+	double normal = s->usual > peers ? s->usual : peers;
 
 	if (normal < 0)
 		return s->flags & OS_SIGNAL_RAISED ? s->value : 0;
@@ -210,32 +219,46 @@ static void interrupts(struct diagnosis_view *v)
 	}
 }
 
-/* Who ran meanwhile; ksoftirqd stands for soft interrupts. */
-static const struct os_signal *hog_of(const struct diagnosis_view *v)
+/* A thread waits for its CPU because of soft interrupts where ksoftirqd runs there meanwhile, or
+ * where they take more of that CPU than any process does. */
+static bool waits_for_softirq(const struct os_signal *hog, const struct os_signal *soft,
+			      double waits)
 {
-	return strongest(v, OS_SIGNAL_CPU_HOG);
+	if (hog && !strncmp(hog->subject, "ksoftirqd/", 10))
+		return true;
+	return soft && soft->value > (hog ? hog->value : waits / 2);
 }
 
 static void run_queue(struct diagnosis_view *v)
 {
-	const struct os_signal *hog = hog_of(v), *soft = strongest(v, OS_SIGNAL_SOFTIRQ_CPU);
-	bool is_softirq = hog && !strncmp(hog->subject, "ksoftirqd/", 10);
+	const struct os_signal *hog = strongest(v, OS_SIGNAL_CPU_HOG),
+			       *soft = strongest(v, OS_SIGNAL_SOFTIRQ_CPU), *by;
 	struct diagnosis_candidate *c;
 	struct thread_time t;
+	bool is_softirq;
 	char words[100];
 
 	if (!gather(v, OS_SIGNAL_RUN_WAIT_THREAD, true, &t))
 		return;
+	is_softirq = waits_for_softirq(hog, soft, t.extra);
+	by = is_softirq && soft ? soft : hog;
 	c = put(v, is_softirq ? CAUSE_OS_SOFTIRQ : CAUSE_OS_RUN_QUEUE, POOL_HOST,
-		per_step(v, t.extra), hog ? 0.9 : 0.75, t.most);
-	if (hog)
-		diagnosis_text_copy(c->subject, sizeof(c->subject),
-				    is_softirq && soft ? soft->subject : hog->subject);
+		per_step(v, t.extra), by ? 0.9 : 0.75, t.most);
+	diagnosis_text_copy(c->subject, sizeof(c->subject), by ? by->subject : "");
+	thread_words(v, t.name, words, sizeof(words));
+	if (is_softirq)
+		snprintf(c->because, sizeof(c->because),
+			 "soft interrupts (%.90s) run in place of %s", by->subject, words);
 	else
-		c->subject[0] = '\0';
-	snprintf(c->because, sizeof(c->because), "%s waits for a CPU%s%.90s",
-		 thread_words(v, t.name, words, sizeof(words)), hog ? " on which runs " : "",
-		 hog ? hog->subject : "");
+		snprintf(c->because, sizeof(c->because), "%s waits for a CPU%s%.90s", words,
+			 by ? " on which runs " : "", by ? by->subject : "");
+	if (by) {
+		char text[160];
+		size_t used = strlen(c->text);
+
+		os_signal_text(by, text, sizeof(text));
+		snprintf(c->text + used, sizeof(c->text) - used, "; %s", text);
+	}
 }
 
 static void cpu_limit(struct diagnosis_view *v)

@@ -103,10 +103,16 @@ void diagnosis_text_remedy(const struct diagnosis_view *v, const struct diagnosi
 		}
 		break;
 	case CAUSE_OS_LOCK:
+		also = strstr(c->subject, "shared with ");
+		if (also) {
+			snprintf(out, bytes, "stop or move %.100s, which takes the same lock",
+				 also + strlen("shared with "));
+			return;
+		}
 		also = strstr(c->subject, "also ");
 		if (also) {
 			snprintf(out, bytes, "stop or move %.100s, which takes the same lock",
-				 also + 5);
+				 also + strlen("also "));
 			return;
 		}
 		break;

@@ -251,14 +251,14 @@ static int find_dilution(const struct profile_delta *d, uint32_t count, double *
 	return 0;
 }
 
-/* Two-sided; base as dilution leaves it. */
+/* Two-sided, of other against base as dilution leaves it. */
 static double chance(const struct profile_delta *d, double dilution, double base_samples,
 		     double other_samples)
 {
-	double pooled, variance;
+	double apart = d->other - dilution * d->base, pooled, variance;
 
 	if (isinf(base_samples) && isinf(other_samples))
-		return d->beyond != 0 ? 0 : 1;
+		return apart != 0 ? 0 : 1;
 	if (isinf(base_samples))
 		pooled = d->base * dilution;
 	else if (isinf(other_samples))
@@ -271,8 +271,8 @@ static double chance(const struct profile_delta *d, double dilution, double base
 		   ((isinf(base_samples) ? 0 : dilution * dilution / base_samples) +
 		    (isinf(other_samples) ? 0 : 1 / other_samples));
 	if (!(variance > 0))
-		return d->beyond != 0 ? 0 : 1;
-	return erfc(fabs(d->beyond) / sqrt(2 * variance));
+		return apart != 0 ? 0 : 1;
+	return erfc(fabs(apart) / sqrt(2 * variance));
 }
 
 static bool has_share(const struct profile_delta *d, double delta)
@@ -363,7 +363,9 @@ int profile_compare(struct profile *base, struct profile *other, double delta,
 	for (uint32_t i = 0; i < *count; i++) {
 		d[i].delta = d[i].other - d[i].base;
 		d[i].beyond = d[i].other - dilution * d[i].base;
-		d[i].chance = chance(&d[i], dilution, base_samples, other_samples);
+		/* the dilution is an estimate: it may excuse a difference, never make one */
+		d[i].chance = fmax(chance(&d[i], 1, base_samples, other_samples),
+				   chance(&d[i], dilution, base_samples, other_samples));
 	}
 	if (!err)
 		err = find_cut(d, *count, delta, &cut);

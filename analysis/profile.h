@@ -7,9 +7,9 @@
  *   - so it did beyond dilution: what is new takes its share from everything else in proportion, which
  *     is no change of those; the factor is the median, weighted by self share, of other/base over the
  *     functions of both (where more than half of the profile is other functions, 1), and
- *   - sampling noise does not explain it: a binomial test on the effective samples of both (Kish:
- *     weight^2 / sum of squared weights), over all functions that have delta of either profile, with
- *     a false discovery rate of PROFILE_FALSE_RATE (Benjamini and Hochberg 1995).
+ *   - sampling noise does not explain it, with and without dilution: a binomial test on the effective
+ *     samples of both (Kish: weight^2 / sum of squared weights), over all functions that have delta of
+ *     either profile, with a false discovery rate of PROFILE_FALSE_RATE (Benjamini and Hochberg 1995).
  * Pure. Names are copied, told apart by their text. Memory: malloc inside open/close objects, bounded by
  * LIMIT_PROFILE_FUNCTIONS and LIMIT_PROFILE_NAME_BYTES. Threads: one caller each. */
 #ifndef SYSOM_ANALYSIS_PROFILE_H
@@ -20,7 +20,7 @@
 #include <stdint.h>
 
 #define PROFILE_DELTA	   0.005
-#define PROFILE_FALSE_RATE 0.01
+#define PROFILE_FALSE_RATE 0.02
 
 struct profile_function {
 	const char *name;   /* owned by the profile */

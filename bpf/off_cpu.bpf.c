@@ -21,9 +21,10 @@ struct {
 	__type(value, struct sampler_blocked);
 } blocked SEC(".maps");
 
-/* Most events concern threads that nobody samples. Whether one may be is told by a load: the mark of its
- * number in the first namespace is set when its process is added (by user space; all are where that does not
- * know those numbers), or when it goes to sleep, and stays. Others of the same low bits only cost a search. */
+/* Most events concern threads that nobody samples. Whether one may be is told by a load: the mark of
+ * its number in the first namespace is set when its process is added (by user space; all are where that
+ * does not know those numbers), or when it goes to sleep, and stays. Others of the same low bits only
+ * cost a search. */
 #define MARKS 65536u
 __u8 off_cpu_processes[MARKS] = {};
 __u8 off_cpu_asleep[MARKS] = {};

@@ -78,6 +78,10 @@ static void print_spans(const struct run_diff *d, unsigned limit)
 
 static void print_kernels(const struct run_diff *d, unsigned limit)
 {
+	for (int side = 0; d->has_steps && side < 2; side++)
+		if (!d->kernel_steps[side])
+			printf("\nno kernels to compare: %c has no step with all of its records\n",
+			       'A' + side);
 	if (!d->kernels.count)
 		return;
 	printf("\n%s%10s %10s %11s  kernels and copies, per step, variants together%s\n",

@@ -83,6 +83,14 @@ static void print_lost(const json_t *rank)
 			       term_style(TERM_PLAIN));
 }
 
+static void print_peer(const json_t *rank)
+{
+	if (jsonget_true(rank, "peer_slow"))
+		printf("      %sslower than its peers on this node by %s a step%s\n",
+		       term_style(TERM_YELLOW), term_ms(jsonget_number(rank, "peer_excess_ms")),
+		       term_style(TERM_PLAIN));
+}
+
 static void print_node_ranks(const json_t *ranks)
 {
 	size_t count;
@@ -119,6 +127,7 @@ static void print_node_ranks(const json_t *ranks)
 		if (wide)
 			printf(" %10s", term_count(jsonget_number(r, "events")));
 		putchar('\n');
+		print_peer(r);
 		print_lost(r);
 	}
 	free(sorted);
@@ -176,7 +185,8 @@ static void print_sampler(const json_t *s)
 		       "lost %s\n",
 		       term_count(jsonget_number(s, "rate_hz")),
 		       term_count(jsonget_number(s, "fraction_percent")),
-		       jsonget_true(s, "raised") ? " (an anomaly is open)" : "",
+		       jsonget_true(s, "wide")	 ? " (of the whole node: a rank is slow)" :
+		       jsonget_true(s, "raised") ? " (a rank is slow)" : "",
 		       term_count(jsonget_number(s, "samples_total")),
 		       term_count(jsonget_number(s, "processes")), term_count(truncated),
 		       term_count(lost_count));

@@ -17,13 +17,18 @@
 #include "cli/replay_ranks.h"
 
 #define KEYS_MAX      256
+/* Files of an earlier run. */
+#define BEFORE_MAX    4096
 #define LAUNCHES_MAX  (1u << 20)
 
 struct replay_events {
 	bool json, marks, headed;
 	enum roofline_mode mode;
 	enum peers_mode peers;
-	struct replay_ranks *ranks;
+	struct replay_ranks *ranks, *before;
+	bool in_before; /* what is read now is the earlier run: only its findings count */
+	const char *before_path[BEFORE_MAX];
+	int before_count;
 	uint64_t *step_ends; /* of the rank that is read: device ends */
 	uint32_t step_end_count, step_end_room;
 	bool no_memory;
@@ -39,6 +44,7 @@ static int usage(FILE *to)
 	      "plain, .gz or .zst, - is standard input.\n\n"
 	      "  --json             one JSON object per line\n"
 	      "  --marks ignore|use read ProfilerStep marks (default ignore)\n"
+	      "  --before FILE      a rank's trace of an earlier run to compare with; once per rank\n"
 	      "  --mode robust|p99|sysom\n"
 	      "                     how steps are judged (default robust); sysom: ranks by the\n"
 	      "                     paper's mean + k sigma, for comparison\n\n"
@@ -160,8 +166,10 @@ static void take_steps(struct replay_events *ev, int rank, struct steps *s, cons
 	while (steps_next(s, &st, kernels, &count)) {
 		struct verdict v = judge(j, &st);
 
-		print_step(ev, rank, &st, &v);
 		keep_end(ev, &st);
+		if (ev->in_before)
+			continue;
+		print_step(ev, rank, &st, &v);
 		ev->steps++;
 		ev->incomplete += (st.flags & STEP_FLAG_INCOMPLETE) != 0;
 		ev->flagged += v.flagged;
@@ -228,7 +236,8 @@ static int replay_rank(struct replay_events *ev, const struct replay_trace *t)
 		ev->step_end_count = 0;
 		feed(ev, t, steps_init(memory[0], &sc), &j);
 		rc = ev->no_memory ? -ENOMEM :
-				     replay_ranks_add(ev->ranks, t, ev->step_ends, ev->step_end_count);
+				     replay_ranks_add(ev->in_before ? ev->before : ev->ranks, t,
+						      ev->step_ends, ev->step_end_count);
 	} else {
 		fprintf(stderr, "sysom replay events: out of memory\n");
 	}
@@ -293,6 +302,7 @@ static int options(struct replay_events *ev, int argc, char **argv)
 		{"json", no_argument, NULL, 'j'},
 		{"marks", required_argument, NULL, 'm'},
 		{"mode", required_argument, NULL, 'o'},
+		{"before", required_argument, NULL, 'b'},
 		{"help", no_argument, NULL, 'h'},
 		{0},
 	};
@@ -320,6 +330,14 @@ static int options(struct replay_events *ev, int argc, char **argv)
 			}
 			ev->mode = (enum roofline_mode)mode;
 			break;
+		case 'b':
+			if (ev->before_count == BEFORE_MAX) {
+				fprintf(stderr, "sysom replay events: more than %d files before\n",
+					BEFORE_MAX);
+				return 2;
+			}
+			ev->before_path[ev->before_count++] = optarg;
+			break;
 		case 'h':
 			usage(stdout);
 			return -1;
@@ -338,19 +356,27 @@ int replay_events_main(int argc, char **argv)
 	if (rc)
 		return rc < 0 ? 0 : rc;
 	ev.ranks = replay_ranks_new();
-	if (!ev.ranks) {
+	ev.before = replay_ranks_new();
+	if (!ev.ranks || !ev.before) {
+		replay_ranks_free(ev.ranks);
+		replay_ranks_free(ev.before);
 		fprintf(stderr, "sysom replay events: out of memory\n");
 		return 1;
 	}
+	ev.in_before = true;
+	for (int i = 0; i < ev.before_count && !rc; i++)
+		rc = replay_file(&ev, ev.before_path[i], i);
+	ev.in_before = false;
 	for (int i = optind; i < argc && !rc; i++)
 		rc = replay_file(&ev, argv[i], i - optind);
 	if (!rc)
-		rc = replay_ranks_print(ev.ranks, ev.peers, ev.json, &ev.findings);
+		rc = replay_ranks_print(ev.ranks, ev.before, ev.peers, ev.json, &ev.findings);
 	if (!rc)
 		print_summary(&ev);
 	else if (rc == -ENOMEM)
 		fprintf(stderr, "sysom replay events: out of memory\n");
 	replay_ranks_free(ev.ranks);
+	replay_ranks_free(ev.before);
 	free(ev.step_ends);
 	if (fflush(stdout) || ferror(stdout)) {
 		fprintf(stderr, "sysom replay events: output failed\n");

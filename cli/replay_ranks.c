@@ -312,8 +312,32 @@ static void print_finding(void *to, const struct crossrank_finding *f)
 		replay_findings_text(stdout, &f->finding, &extra);
 }
 
-static int print_findings(struct replay_ranks *r, const struct align_job *align,
-			  enum peers_mode mode)
+/* The earlier run against this one. */
+static int print_before(struct replay_ranks *r, const struct crossrank_job *job,
+			struct replay_ranks *before)
+{
+	struct align_job align = {.rank = before->clock, .rank_count = before->count};
+	struct jobsteps steps = {.rank = before->rank,
+				 .rank_count = before->count,
+				 .align = &align,
+				 .name_count = before->names.count};
+	struct crossrank_job earlier = {.steps = &steps,
+					.name = (const char *const *)before->names.text};
+	int rc;
+
+	ranks_sort(before);
+	rc = align_job(&align);
+	if (rc)
+		return rc;
+	rc = jobsteps_make(&steps);
+	if (!rc)
+		rc = crossrank_compare(job, &earlier, print_finding, r);
+	jobsteps_fini(&steps);
+	return rc;
+}
+
+static int print_findings(struct replay_ranks *r, struct replay_ranks *before,
+			  const struct align_job *align, enum peers_mode mode)
 {
 	struct jobsteps steps = {
 	    .rank = r->rank, .rank_count = r->count, .align = align, .name_count = r->names.count};
@@ -325,11 +349,14 @@ static int print_findings(struct replay_ranks *r, const struct align_job *align,
 	config.mode = mode;
 	if (!rc)
 		rc = crossrank_find(&job, &config, print_finding, r);
+	if (!rc && before && before->count)
+		rc = print_before(r, &job, before);
 	jobsteps_fini(&steps);
 	return rc == -ENODATA ? 0 : rc;
 }
 
-int replay_ranks_print(struct replay_ranks *r, enum peers_mode mode, bool json, uint64_t *findings)
+int replay_ranks_print(struct replay_ranks *r, struct replay_ranks *before, enum peers_mode mode,
+		       bool json, uint64_t *findings)
 {
 	struct align_job job = {.rank = r->clock, .rank_count = r->count};
 	int rc = 0;
@@ -347,7 +374,7 @@ int replay_ranks_print(struct replay_ranks *r, enum peers_mode mode, bool json, 
 	if (!rc)
 		print_clocks(r);
 	if (!rc)
-		rc = print_findings(r, &job, mode);
+		rc = print_findings(r, before, &job, mode);
 	*findings = r->findings;
 	return rc;
 }

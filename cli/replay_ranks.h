@@ -19,7 +19,9 @@ void replay_ranks_free(struct replay_ranks *r);
  * device. 0, -ENOMEM, -EBADMSG (a rank twice, after a message). */
 int replay_ranks_add(struct replay_ranks *r, const struct replay_trace *t,
 		     const uint64_t *step_end_ns, uint32_t step_count);
-/* Collective, clock and finding lines. findings: their number. 0, -ENOMEM. */
-int replay_ranks_print(struct replay_ranks *r, enum peers_mode mode, bool json, uint64_t *findings);
+/* Collective, clock and finding lines. before: the same ranks in an earlier run, NULL none. findings:
+ * their number. 0, -ENOMEM. */
+int replay_ranks_print(struct replay_ranks *r, struct replay_ranks *before, enum peers_mode mode,
+		       bool json, uint64_t *findings);
 
 #endif

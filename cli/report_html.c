@@ -13,6 +13,7 @@
 #include "cli/incident_text.h"
 #include "cli/jsonget.h"
 #include "cli/kernel_diff.h"
+#include "cli/kernel_name.h"
 #include "cli/report_kernels.h"
 #include "cli/report_plots.h"
 #include "cli/report_stacks.h"
@@ -537,11 +538,17 @@ static void put_kernels(FILE *to, const struct trace_model *m, const struct trac
 	      "<th>per slow step</th></tr>\n", to);
 	for (size_t i = 0; i < count && i < KERNELS_SHOWN; i++) {
 		const char *name = m->names[k[i].name];
+		struct kernel_name parsed;
 		double difference = (k[i].slow_ns - k[i].normal_ns) / 1e6;
 		char text[64];
 
 		fputs("<tr><td class=\"t\">", to);
-		escape_html(to, *name ? name : "(name unknown, copies)");
+		if (*name && !kernel_name_parse(&parsed, name)) {
+			escape_html(to, parsed.full);
+			kernel_name_free(&parsed);
+		} else {
+			escape_html(to, *name ? name : "(name unknown, copies)");
+		}
 		fputs("</td>", to);
 		cell(to, normal ? term_ms(k[i].normal_ns / 1e6) : "-");
 		cell(to, slow ? term_ms(k[i].slow_ns / 1e6) : "-");

@@ -9,7 +9,8 @@
 #include "base/hash.h"
 
 /* Of one rank; more tell no more. */
-#define COLLS_MAX 200000u
+#define COLLS_MAX   200000u
+#define TIME_MAX_NS (1ull << 62)
 
 /* Those that nobody leaves before everybody has entered. */
 static bool is_common_end(const struct record *r)
@@ -46,10 +47,18 @@ struct shift {
 	uint32_t rank;
 };
 
+/* Impossible times stay within what trace_model promises. */
+static uint64_t moved_time(const struct align_job *job, uint32_t rank, uint64_t t)
+{
+	uint64_t to = align_to_reference(job, rank, t);
+
+	return (int64_t)to <= 0 ? 1 : to > TIME_MAX_NS ? TIME_MAX_NS : to;
+}
+
 static void move(const struct shift *s, uint64_t *t)
 {
 	if (*t)
-		*t = align_to_reference(s->job, s->rank, *t);
+		*t = moved_time(s->job, s->rank, *t);
 }
 
 static void move_records(const struct shift *s, struct record *r, size_t n)
@@ -68,7 +77,7 @@ static void move_rank(const struct align_job *job, uint32_t rank, struct trace_r
 {
 	const struct shift s = { job, rank };
 	const uint64_t at = r->windows[0].begin_ns;
-	const int64_t moved = (int64_t)align_to_reference(job, rank, at) - (int64_t)at;
+	const int64_t moved = (int64_t)moved_time(job, rank, at) - (int64_t)at;
 
 	if (!moved)
 		return;

@@ -11,7 +11,7 @@
 #include "base/hash.h"
 #include "sidecar/os_internal.h"
 
-#define CGROUP_AGAIN_NS	  10000000000ull /* a process seldom changes its cgroup */
+#define CGROUP_AGAIN_NS	  2000000000ull	 /* a limit may be a group that it was just moved into */
 #define CHILDREN_AGAIN_NS 5000000000ull	 /* without BPF nobody tells of forks */
 #define CHILDREN_MAX	  256u
 #define PROGRAMS_MAX	  32u
@@ -249,6 +249,7 @@ static void read_io_limits(struct os_signals *s, struct os_rank *r)
 	struct os_proc_io_limit limit[IO_LIMITS_MAX];
 	double seconds = (double)(s->now_ns - r->io_at_ns) * 1e-9;
 	bool first = !r->io_at_ns;
+	uint64_t group = hash_bytes(HASH_SEED, r->cgroup.io[0], strlen(r->cgroup.io[0]));
 	uint32_t n;
 
 	if (!first && s->now_ns - r->io_at_ns < IO_LIMIT_AGAIN_NS)
@@ -257,11 +258,13 @@ static void read_io_limits(struct os_signals *s, struct os_rank *r)
 	n = os_proc_cgroup_io(&r->cgroup, limit, IO_LIMITS_MAX);
 	for (uint32_t i = 0; i < n; i++) {
 		const struct os_proc_io_limit *l = &limit[i];
-		uint64_t id[3] = {r->pid, (uint64_t)l->device << 1 | l->write, l->level};
-		uint64_t bytes = os_signals_delta(s, os_signals_key(r->pid, FIELD_IO_BYTES, id, sizeof(id)),
-						  l->bytes, OS_FIRST_IS_NOTHING);
-		uint64_t ops = os_signals_delta(s, os_signals_key(r->pid, FIELD_IO_OPS, id, sizeof(id)),
-						l->ops, OS_FIRST_IS_NOTHING);
+		uint64_t id[3] = {group, (uint64_t)l->device << 1 | l->write, l->level};
+		uint64_t bytes =
+		    os_signals_delta(s, os_signals_key(r->pid, FIELD_IO_BYTES, id, sizeof(id)),
+				     l->bytes, OS_FIRST_IS_NOTHING);
+		uint64_t ops =
+		    os_signals_delta(s, os_signals_key(r->pid, FIELD_IO_OPS, id, sizeof(id)), l->ops,
+				     OS_FIRST_IS_NOTHING);
 		double used = 0;
 		char disk[32], subject[OS_SIGNAL_SUBJECT_BYTES];
 
@@ -285,22 +288,25 @@ static void read_io_limits(struct os_signals *s, struct os_rank *r)
 
 static void read_cgroup(struct os_signals *s, struct os_rank *r)
 {
+	uint32_t group;
 	uint64_t v;
 
 	if (!r->cgroup_at_ns || s->now_ns - r->cgroup_at_ns > CGROUP_AGAIN_NS) {
 		os_proc_cgroup_find(s->options.proc_root, s->options.sys_root, r->pid, &r->cgroup);
 		r->cgroup_at_ns = s->now_ns;
 	}
+	/* another group's counter is another counter */
+	group = (uint32_t)hash_bytes(HASH_SEED, r->cgroup.path[0], strlen(r->cgroup.path[0]));
 	if (os_proc_cgroup_throttled(&r->cgroup, &v))
-		add_counter(s, r->pid, OS_SIGNAL_THROTTLED, FIELD_THROTTLED, r->pid, v, 1e-6, 0, NULL);
+		add_counter(s, r->pid, OS_SIGNAL_THROTTLED, FIELD_THROTTLED, group, v, 1e-6, 0, NULL);
 	for (uint32_t i = 0; i < PRESSURES; i++) {
 		char subject[OS_SIGNAL_SUBJECT_BYTES];
 
 		if (os_proc_cgroup_pressure(&r->cgroup, pressures[i], &v))
 			continue;
 		snprintf(subject, sizeof(subject), "%s in its cgroup", pressures[i]);
-		add_counter(s, r->pid, OS_SIGNAL_PRESSURE, FIELD_CGROUP_PRESSURE + i * 100, r->pid, v, 1e-3,
-			    PRESSURES + i, subject);
+		add_counter(s, r->pid, OS_SIGNAL_PRESSURE, FIELD_CGROUP_PRESSURE + i * 100, group, v,
+			    1e-3, PRESSURES + i, subject);
 	}
 	read_io_limits(s, r);
 }

@@ -240,6 +240,8 @@ static bool answer(struct node *n, struct task *t, uint64_t now_ns)
 		made = !held || !send_kept(n, held);
 		if (!made || !ship_range(p, WINDOW_ASKED, t->begin_ns, t->end_ns, id_of(t)))
 			k->stats.windows++;
+		else
+			k->stats.windows_failed++;
 	}
 	drop(k, t);
 	return made;

@@ -21,6 +21,7 @@ struct requests; /* opaque */
 
 struct requests_stats {
 	uint64_t windows, windows_bounded; /* answered; refused by the rank's bucket */
+	uint64_t windows_failed;	   /* that could not be made: the log says why */
 	uint64_t holds, holds_kept, holds_used, holds_lost; /* kept: copied before they were gone */
 	uint64_t suspects;
 	uint64_t nobody, unknown, full, bad; /* no such rank; kind; no room; begin after end */

@@ -338,6 +338,22 @@ static void on_drift(void *arg, struct rank *r)
 
 /* ---- slow among its peers on the node ---- */
 
+/* A rank of a job of several, and the only one of that number here: two jobs of one name, or replicas
+ * that have no ranks, do not go in step. */
+static bool has_peers(const struct process *p)
+{
+	if (p->id.rank < 0 || p->id.world_size < 2)
+		return false;
+	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++) {
+		const struct process *o = p->node->processes[i];
+
+		if (o && o != p && o->state != PROCESS_GONE && o->id.rank == p->id.rank &&
+		    !strcmp(o->id.job, p->id.job))
+			return false;
+	}
+	return true;
+}
+
 static void on_step(void *arg, struct rank *r, const struct window_step *ws, bool used,
 		    uint32_t kernel_count)
 {
@@ -345,7 +361,7 @@ static void on_step(void *arg, struct rank *r, const struct window_step *ws, boo
 	uint64_t key = hash_bytes(HASH_SEED, p->id.job, strlen(p->id.job));
 
 	key = hash_bytes(hash_mix(key), p->id.role, strlen(p->id.role));
-	if (p->node->peers)
+	if (p->node->peers && has_peers(p))
 		local_peers_step(p->node->peers, p->slot, key, &ws->step, used);
 }
 

@@ -61,6 +61,8 @@ static const struct compare_value values[] = {
 	VALUE("asked", "windows", requests.windows, false, "Windows the aggregator asked for, sent."),
 	VALUE("asked", "windows_bounded", requests.windows_bounded, false,
 	      "Windows it asked for beyond the rank's share: not sent."),
+	VALUE("asked", "windows_failed", requests.windows_failed, false,
+	      "Windows it asked for that could not be made."),
 	VALUE("asked", "holds", requests.holds, false, "Stretches to be held."),
 	VALUE("asked", "holds_kept", requests.holds_kept, false,
 	      "Of these, copied before the recorder lost them."),

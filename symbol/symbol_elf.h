@@ -43,8 +43,9 @@ struct symbol_elf {
  * -EBADMSG: damaged (*why says how); -ENOMEM, or what pread said. Release with symbol_elf_fini. */
 int symbol_elf_init(struct symbol_elf *e, int fd, const char **why);
 void symbol_elf_fini(struct symbol_elf *e);
-/* The Build ID alone: GNU's, of the program headers' notes (also right for a core of a mapping), else of the
- * note sections; else the last part of Go's own, as text. Returns its length, 0 without one, -errno. */
+/* The Build ID alone: GNU's, of the program headers' notes (also right for a core of a mapping), else
+ * of the note sections; else the last part of Go's own, as text. Returns its length, 0 without one,
+ * -errno. */
 int symbol_elf_build_id(int fd, uint8_t id[SYMBOL_BUILD_ID_MAX]);
 /* The name and checksum in .gnu_debuglink. 0, -ENOENT, -EBADMSG. */
 int symbol_elf_debug_link(const struct symbol_elf *e, char *name, size_t name_bytes, uint32_t *crc);

@@ -79,7 +79,7 @@ run show; is "a missing argument is a usage error" [ $status = 2 ]
 run incidents --limit 0; is "a number out of range is a usage error" eval '[ $status = 2 ] && grep -q "from 1 to 1000" "$T/err"'
 run off --rank x; is "a bad number is a usage error" [ $status = 2 ]
 run status --url ftp://x; is "a bad url is a usage error" [ $status = 2 ]
-run replay ops x.csv; is "a kind of replay that is not there says so" eval '[ $status = 2 ] && grep -q "not available in this version" "$T/err"'
+run replay links x.csv; is "a kind of replay that is not there says so" eval '[ $status = 2 ] && grep -q "not available in this version" "$T/err"'
 SYSOM_URL=http://127.0.0.1:1 SYSOM_CONTROL_PATH=$T/none run status
 is "status without any server is exit status 1" [ $status = 1 ]
 is "... and says what to do" eval 'has "does sysomd run here?" && has "does sysom-aggregator run there?"'

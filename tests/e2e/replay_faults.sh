@@ -24,4 +24,18 @@ if [ -d "$DATA/dlrm-8rank-v100" ]; then
 else
 	skip "faults in real traces are found" "no $DATA/dlrm-8rank-v100"
 fi
+loader=$DATA/kineto-dataloader-ab
+if [ -d "$loader" ]; then
+	slow=$loader/resnet50_num_workers_0_089861.events.csv.gz
+	fast=$loader/resnet50_num_workers_4_756351.events.csv.gz
+	findings() { # before now: kind and layer of each
+		"$BIN/sysom" replay events --json --before "$1" "$2" |
+			jq -r 'select(.type == "finding") | .kind + " " + .layer' | tr '\n' ';'
+	}
+	ok "a slower data loader is found against the run before: the hosts', not the GPU's" \
+		is "$(findings "$fast" "$slow")" "uniform cpu;"
+	ok "the faster one is not" is "$(findings "$slow" "$fast")" ""
+else
+	skip "a slower data loader is found against the run before" "no $loader"
+fi
 finish

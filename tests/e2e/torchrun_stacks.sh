@@ -68,7 +68,7 @@ shows() { # begin end filter: within 60 s the incident's stacks say so
 	[ -n "$id" ] || { echo "# no incident"; return 1; }
 	"$BIN/sysom" show "$id" | sed -n '/stacks  /,/evidence/p' | sed 's/^/# /'
 	last=$id
-	jq -e "$3" "$WORK/show.json" >/dev/null || { jq -c ".signals[] | select(.name == \"cpu_hog\" or .name == \"run_wait\")" "$WORK/show.json"; false; }
+	jq -e "$3" "$WORK/show.json" >/dev/null || { jq -c ".signals[] | select(.name == \"cpu_hog\" or .name == \"run_wait\")" "$WORK/show.json" | sed "s/^/# /"; false; }
 }
 quiet() { sleep 12; } # longer than an incident stays open for its next window
 now() { date +%s%N; }

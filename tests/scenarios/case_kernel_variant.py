@@ -10,7 +10,7 @@ import scenario  # noqa: E402
 
 
 FAULT = ("variant:rank=%d:start=0:size=1.8:kernel=256x128_ldg8_f2f_stages_64x3_tn(up)"
-         ":with=ampere_bf16_s16816gemm_bf16_64x64_sliced1x2_ldg8_f2f_stages_64x5_tn(up)")
+         ":with=ampere_bf16_s16816gemm_bf16_64x64_ldg8_f2f_stages_64x5_tn(up)")
 
 
 def main():
@@ -22,7 +22,7 @@ def main():
         for rank in (1, 2) if s.full else (1,):
             s.fault_from_start("another variant of a gemm", rank,
                                s.simjob("--mix", "train", "--fault", FAULT % rank),
-                               scenario.Want("gpu-variant", "gpu", named=["64x64_sliced1x2"]),
+                               scenario.Want("gpu-variant", "gpu", named=["64x64_ldg8"]),
                                name=f"variant-{rank}", usual_ms=usual)
             s.end_job()
 

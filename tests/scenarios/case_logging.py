@@ -10,14 +10,15 @@ import scenario  # noqa: E402
 
 
 def main():
-    with scenario.Scenario("case_logging", "logging turned up on every rank", 420) as s:
-        s.start_stack()
-        # at least 200 healthy steps of a first run
-        s.begin(s.torchrun(), learn=150, quiet=25)
+    with scenario.Scenario("case_logging", "logging turned up on every rank", 700) as s:
+        # What is normal is told every 15 s and not every minute. A run leaves its baseline once a minute,
+        # after the first half, of at least 200 healthy steps.
+        s.start_stack(flags=["--sketch-period", "15s"])
+        s.begin(s.torchrun(), learn=150, quiet=95)
         usual = s.usual_ms()
         s.end_job()
         if s.full:
-            s.begin(s.torchrun(), learn=150, quiet=25)
+            s.begin(s.torchrun(), learn=150, quiet=45)
             s.end_job()
         s.fault_from_start("log level DEBUG", None, s.torchrun("--log-level", "DEBUG"),
                            scenario.Want("sw-logging", "software", kind="uniform",

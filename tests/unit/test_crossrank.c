@@ -342,6 +342,38 @@ static void the_papers_rule_works_beside_ours(void **state)
 	free(j);
 }
 
+static void job_make(struct job *j, double kernels)
+{
+	struct fault f = {.ranks = 0xf, .last = STEPS, .kernels = kernels};
+
+	for (uint32_t step = 0; step < STEPS; step++)
+		step_add(j, 4, step, &f);
+	assert_int_equal(align_job(&j->align), 0);
+	assert_int_equal(jobsteps_make(&j->steps), 0);
+}
+
+static void compares_with_an_earlier_run(void **state)
+{
+	struct job *before = job_new(17, 4), *now = job_new(18, 4);
+	struct crossrank_job a = {.steps = &now->steps, .name = names};
+	struct crossrank_job b = {.steps = &before->steps, .name = names};
+
+	job_make(before, 1);
+	job_make(now, 1.15);
+	assert_int_equal(crossrank_compare(&a, &b, take, now), 0);
+	assert_int_equal(now->taken_count, 1);
+	assert_int_equal(now->taken[0].finding.kind, FINDING_UNIFORM);
+	assert_int_equal(now->taken[0].finding.rank_count, 4);
+	assert_int_equal(now->taken[0].finding.cause, CAUSE_GPU_SLOW);
+	/* and the other way round it is not slower */
+	assert_int_equal(crossrank_compare(&b, &a, take, before), 0);
+	assert_int_equal(before->taken_count, 0);
+	jobsteps_fini(&now->steps);
+	jobsteps_fini(&before->steps);
+	free(now);
+	free(before);
+}
+
 static void too_little_says_nothing(void **state)
 {
 	static const struct fault none;
@@ -384,6 +416,7 @@ int main(void)
 	    cmocka_unit_test(tells_who_is_missing_in_a_hang),
 	    cmocka_unit_test(traces_that_end_at_different_times_hang_nowhere),
 	    cmocka_unit_test(the_papers_rule_works_beside_ours),
+	    cmocka_unit_test(compares_with_an_earlier_run),
 	    cmocka_unit_test(too_little_says_nothing),
 	};
 

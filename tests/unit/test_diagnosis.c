@@ -237,6 +237,12 @@ static void gpu_variant_by_plain_name(struct world *w)
 	one_kernel(&w->sick, 3, 3);
 }
 
+static void gpu_variant_of_one_family(struct world *w)
+{
+	w->sick.kernel[3].name = "volta_sgemm_64x64_sliced1x2_tn";
+	one_kernel(&w->sick, 3, 3);
+}
+
 static void gpu_copy(struct world *w)
 {
 	w->sick.r.copy_ns += 9 * MS;
@@ -288,6 +294,17 @@ static void os_softirq_by_ksoftirqd(struct world *w)
 	signal_add(&w->sick, OS_SIGNAL_RUN_WAIT_THREAD, "python3", 180, 8);
 	signal_add(&w->sick, OS_SIGNAL_CPU_HOG, "ksoftirqd/1 (pid 21)", 180, 0);
 	signal_add(&w->sick, OS_SIGNAL_SOFTIRQ_CPU, "NET_RX on CPU 1", 400, 2);
+}
+
+/* Soft interrupts take more of the CPU than any process, and every rank has hogs of its own. */
+static void os_softirq_on_a_busy_node(struct world *w)
+{
+	late(&w->sick, 20);
+	signal_add(&w->sick, OS_SIGNAL_RUN_WAIT_THREAD, "python3", 180, -1);
+	signal_add(&w->sick, OS_SIGNAL_SOFTIRQ_CPU, "NET_RX on CPU 1, packets of veth1", 700, 20);
+	signal_add(&w->sick, OS_SIGNAL_CPU_HOG, "cc1 (pid 9)", 90, 0);
+	for (int i = 0; i < PEERS; i++)
+		signal_add(&w->peer[i], OS_SIGNAL_CPU_HOG, "cc1 (pid 8)", 300, 0);
 }
 
 static void os_softirq_in_stacks(struct world *w)
@@ -546,13 +563,15 @@ static const struct fault {
 	{ CAUSE_GPU_KERNEL, gpu_kernel, "_ZN5flash9attention" },
 	{ CAUSE_GPU_VARIANT, gpu_variant, "ILi64ELi64E" },
 	{ CAUSE_GPU_VARIANT, gpu_variant_by_plain_name, "32x32" },
+	{ CAUSE_GPU_VARIANT, gpu_variant_of_one_family, "64x64_sliced1x2" },
 	{ CAUSE_GPU_COPY, gpu_copy, "11.0 ms" },
 	{ CAUSE_CPU_FUNCTION, cpu_function, "hash_weights" },
 	{ CAUSE_CPU_PYTHON, cpu_python, "check_gradients (train.py)" },
 	{ CAUSE_CPU_GIL, cpu_gil, "gil_hog" },
 	{ CAUSE_CPU_HOST_GAP, cpu_host_gap, "launches late" },
 	{ CAUSE_OS_SOFTIRQ, os_softirq, "NET_RX" },
-	{ CAUSE_OS_SOFTIRQ, os_softirq_by_ksoftirqd, "ksoftirqd/1" },
+	{ CAUSE_OS_SOFTIRQ, os_softirq_by_ksoftirqd, "NET_RX on CPU 1" },
+	{ CAUSE_OS_SOFTIRQ, os_softirq_on_a_busy_node, "veth1" },
 	{ CAUSE_OS_SOFTIRQ, os_softirq_in_stacks, "net_rx_action" },
 	{ CAUSE_OS_IRQ, os_irq, "virtio0-input.0" },
 	{ CAUSE_OS_RUN_QUEUE, os_run_queue, "backup (pid 77)" },
@@ -722,6 +741,24 @@ static void names_the_device_of_a_storm_in_the_remedy(void **unused)
 	assert_non_null(strstr(out.summary, "launch thread python3"));
 }
 
+static void names_who_to_stop_for_a_lock(void **unused)
+{
+	static const char *const subjects[] = {
+		"d_alloc_parallel in lookup_open, also find (pid 7)",
+		"d_alloc_parallel in lookup_open, which is shared with find (pid 7)",
+	};
+	static struct world w;
+
+	for (int i = 0; i < 2; i++) {
+		build(&w);
+		late(&w.sick, 20);
+		signal_add(&w.sick, OS_SIGNAL_LOCK_PLACE, subjects[i], 160, 0);
+		judge(&w);
+		assert_int_equal(out.cause, CAUSE_OS_LOCK);
+		assert_string_equal(out.remedy, "stop or move find (pid 7), which takes the same lock");
+	}
+}
+
 static void says_what_is_missing_and_is_less_sure(void **unused)
 {
 	static struct world w;
@@ -837,6 +874,8 @@ static void strips_what_tells_variants_of_a_kernel_apart(void **unused)
 		{ "_Z6kernelPf", "kernel" },
 		{ "void at::native::reduce_kernel<512, 1>(float*)", "at::native::reduce_kernel" },
 		{ "volta_sgemm_128x64_nn", "volta_sgemm_#x#_nn" },
+		{ "ampere_gemm_64x3_tn(qkv)", "ampere_gemm_#x#_tn" },
+		{ "ampere_fp16_256x128_tn(up)", "ampere_fp#_#x#_tn" },
 		{ "", "" },
 		{ "_ZN", "_ZN" },
 		{ "_Z9999999999999999999x", "_Z#x" },
@@ -884,6 +923,7 @@ int main(void)
 		cmocka_unit_test(a_signal_explains_no_slow_kernels),
 		cmocka_unit_test(rules_out_the_other_layers_with_figures),
 		cmocka_unit_test(names_the_device_of_a_storm_in_the_remedy),
+		cmocka_unit_test(names_who_to_stop_for_a_lock),
 		cmocka_unit_test(says_what_is_missing_and_is_less_sure),
 		cmocka_unit_test(knows_nothing_of_nothing),
 		cmocka_unit_test(tells_two_faults_at_once_apart),

@@ -874,6 +874,117 @@ static void goes_on_without_bpf_and_says_so(void **state)
 	victim_end(&v);
 }
 
+/* ---- a recorded host ---- */
+
+static char tree[] = "/tmp/sysom-tree-XXXXXX";
+
+static void record(const char *path, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+static void record(const char *path, const char *fmt, ...)
+{
+	char full[256];
+	va_list ap;
+	FILE *f;
+
+	snprintf(full, sizeof(full), "%s/%s", tree, path);
+	for (char *at = full + sizeof(tree); (at = strchr(at, '/')); at++) {
+		*at = '\0';
+		mkdir(full, 0755);
+		*at = '/';
+	}
+	f = fopen(full, "we");
+	assert_non_null(f);
+	va_start(ap, fmt);
+	vfprintf(f, fmt, ap);
+	va_end(ap);
+	fclose(f);
+}
+
+/* What the host's files say after so many seconds: from the tenth on the limits bite. */
+static void record_second(unsigned t)
+{
+	unsigned bad = t > 10 ? t - 10 : 0, good = t - bad;
+
+	/* 40% of 1 MB/s, then 97% */
+	record("sys/fs/cgroup/pod/io.stat", "254:0 rbytes=%u wbytes=0 rios=%u wios=0\n",
+	       good * 400000 + bad * 970000, t);
+	/* 300 ms a second */
+	record("sys/fs/cgroup/pod/cpu.stat", "usage_usec 1\nnr_throttled %u\nthrottled_usec %u\n", bad,
+	       bad * 300000);
+	record("sys/fs/cgroup/pod/memory.pressure", "some avg10=0.00 total=%u\n", bad * 450000);
+	record("proc/pressure/io", "some avg10=0.00 total=%u\n", bad * 250000);
+}
+
+static void tells_limits_and_pressure_from_a_recorded_host(void **state)
+{
+	char proc[64], sys[64];
+	struct os_signals_options o = {.proc_root = proc, .sys_root = sys, .no_bpf = true};
+	const uint64_t begin_ns = 1000000000000ull;
+	const struct os_signal *s;
+	struct victim v = {.pid = 0};
+
+	assert_non_null(mkdtemp(tree));
+	snprintf(proc, sizeof(proc), "%s/proc", tree);
+	snprintf(sys, sizeof(sys), "%s/sys", tree);
+	record("proc/77/stat", "77 (train) S 1 77 77 0 -1 0 1 0 0 0 1 2 3 4 20 0");
+	record("proc/77/cgroup", "0::/pod\n");
+	record("sys/fs/cgroup/pod/io.max", "254:0 rbps=1000000 wbps=max riops=max wiops=max\n");
+	record_second(0);
+	assert_int_equal(os_signals_open(&v.os, &o, begin_ns), 0);
+	assert_int_equal(os_signals_watch(v.os, 77, begin_ns), 0);
+	for (unsigned t = 0; t <= 15; t++) {
+		record_second(t);
+		os_signals_read(v.os, begin_ns + t * 1000000000ull);
+	}
+	v.count = os_signals_window(v.os, 77, begin_ns + 10000000000ull, begin_ns + 15000000000ull, 100,
+				    true, v.list, LIMIT_WINDOW_SIGNALS);
+	s = signal_of(&v, "io_limit", "reads of disk 254:0 (1 MB/s)");
+	assert_non_null(s);
+	assert_true(s->flags & OS_SIGNAL_RAISED);
+	assert_near(s->value, 97, 0.02, 0);
+	assert_near(s->usual, 40, 0.02, 0);
+	s = signal_of(&v, "cpu_throttled", "");
+	assert_non_null(s);
+	assert_true(s->flags & OS_SIGNAL_RAISED);
+	assert_near(s->value, 300, 0.02, 0);
+	assert_near(s->weight_ms, 30, 0.02, 0);
+	s = signal_of(&v, "pressure", "memory in its cgroup");
+	assert_non_null(s);
+	assert_true(s->flags & OS_SIGNAL_RAISED);
+	assert_near(s->value, 450, 0.02, 0);
+	s = signal_of(&v, "pressure", "io");
+	assert_non_null(s);
+	assert_near(s->value, 250, 0.02, 0);
+	os_signals_close(v.os);
+}
+
+/* Another group's counter does not count as what this rank suffered. */
+static void a_move_to_another_group_is_no_throttling(void **state)
+{
+	char proc[64], sys[64];
+	struct os_signals_options o = {.proc_root = proc, .sys_root = sys, .no_bpf = true};
+	const uint64_t begin_ns = 1000000000000ull;
+	const struct os_signal *s;
+	struct victim v = {.pid = 0};
+
+	snprintf(proc, sizeof(proc), "%s/proc", tree);
+	snprintf(sys, sizeof(sys), "%s/sys", tree);
+	record_second(0);
+	record("sys/fs/cgroup/old/cpu.stat", "usage_usec 1\nnr_throttled 9\nthrottled_usec 900000000\n");
+	assert_int_equal(os_signals_open(&v.os, &o, begin_ns), 0);
+	assert_int_equal(os_signals_watch(v.os, 77, begin_ns), 0);
+	for (unsigned t = 0; t <= 12; t++) {
+		if (t == 6)
+			record("proc/77/cgroup", "0::/old\n");
+		os_signals_read(v.os, begin_ns + t * 1000000000ull);
+	}
+	v.count = os_signals_window(v.os, 77, begin_ns + 1000000000ull, begin_ns + 12000000000ull, 100,
+				    false, v.list, LIMIT_WINDOW_SIGNALS);
+	s = signal_of(&v, "cpu_throttled", "");
+	assert_non_null(s);
+	assert_true(s->value < 0.001);
+	os_signals_close(v.os);
+}
+
 static void an_ordinary_user_gets_a_reason(void **state)
 {
 	struct os_signals_options o = {.proc_root = NULL};
@@ -899,6 +1010,14 @@ static void an_ordinary_user_gets_a_reason(void **state)
 own:
 	if (geteuid())
 		has_bpf(); /* prints the reason; must not fail */
+}
+
+static int tree_remove(void **state)
+{
+	char command[64];
+
+	snprintf(command, sizeof(command), "rm -rf '%s'", tree);
+	return system(command);
 }
 
 /* Also after a failure: nothing is left in the machine. */
@@ -943,8 +1062,10 @@ int main(void)
 	    cmocka_unit_test_teardown(maps_retransmits_to_the_rank_with_the_socket, clean_up),
 	    cmocka_unit_test_teardown(tells_which_programs_are_left_out, clean_up),
 	    cmocka_unit_test_teardown(goes_on_without_bpf_and_says_so, clean_up),
+	    cmocka_unit_test_teardown(tells_limits_and_pressure_from_a_recorded_host, clean_up),
+	    cmocka_unit_test_teardown(a_move_to_another_group_is_no_throttling, clean_up),
 	    cmocka_unit_test_teardown(an_ordinary_user_gets_a_reason, clean_up),
 	};
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return cmocka_run_group_tests(tests, NULL, tree_remove);
 }

@@ -168,7 +168,8 @@ static double uniform(uint64_t *seed)
 	return (double)(*seed >> 11) / 9007199254740992.0;
 }
 
-/* 60 functions of falling share, sampled twice from the same distribution. */
+/* Callers of falling share, each with callees of falling share: large totals above small self shares,
+ * sampled twice from the same distribution. */
 static void two_samplings_of_one_process_seldom_differ(void **state)
 {
 	uint64_t seed = 20261121;
@@ -178,15 +179,17 @@ static void two_samplings_of_one_process_seldom_differ(void **state)
 	print_message("seed %llu\n", (unsigned long long)seed);
 	for (uint32_t t = 0; t < comparisons; t++) {
 		struct profile *p[2] = { fresh(), fresh() };
+		uint32_t n, flagged = 0, samples = t % 2 ? 200 : 1500;
 		struct profile_delta *d;
-		uint32_t n, flagged = 0;
 
 		for (int i = 0; i < 2; i++)
-			for (int s = 0; s < 1500; s++) {
-				double u = uniform(&seed);
-				char name[32];
+			for (uint32_t s = 0; s < samples; s++) {
+				int a = (int)(4 * pow(uniform(&seed), 3));
+				int b = (int)(10 * pow(uniform(&seed), 2));
+				char name[64];
 
-				snprintf(name, sizeof(name), "main;f%d", (int)(60 * u * u));
+				snprintf(name, sizeof(name), "main;a%d;a%d_b%d;a%d_b%d_c%d", a, a, b, a,
+					 b, (int)(5 * uniform(&seed)));
 				add(p[i], name, 1);
 			}
 		assert_int_equal(profile_compare(p[0], p[1], PROFILE_DELTA, &d, &n), 0);
@@ -197,9 +200,9 @@ static void two_samplings_of_one_process_seldom_differ(void **state)
 		profile_close(p[0]);
 		profile_close(p[1]);
 	}
-	/* a false discovery rate of 1% is, where nothing differs, one comparison of a hundred: 4 of 400;
-	 * 12 or more have a chance below 1 in 1,000 */
-	assert_in_range(wrong, 0, 11);
+	/* a false discovery rate of 2% is, where nothing differs, 2 comparisons of a hundred at most: 8 of
+	 * 400; 19 or more have a chance below 1 in 1,000 */
+	assert_in_range(wrong, 0, 18);
 }
 
 static void refuses_what_it_has_no_room_for_and_counts_it(void **state)

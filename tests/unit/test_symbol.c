@@ -113,7 +113,8 @@ static size_t id_of_section(const char *section, const char *note, uint8_t id[SY
 	char path[128];
 
 	sh("cd %s && printf 'int alone(void) { return 1; }' >alone.c && "
-	   "gcc -shared -fPIC -fcf-protection=none -Wl,--build-id=none -Wl,-z,noseparate-code -o alone.so alone.c && "
+	   "gcc -shared -fPIC -fcf-protection=none -Wl,--build-id=none -Wl,-z,noseparate-code "
+	   "-o alone.so alone.c && "
 	   "objcopy -R .note.gnu.property alone.so && printf '%s' >note && "
 	   "objcopy --add-section %s=note --set-section-flags %s=readonly alone.so alone2.so",
 	   dir, note, section, section);

@@ -14,7 +14,7 @@
 #include "aggregator/baselines.h"
 #include "aggregator/fleet.h"
 #include "aggregator/incident.h"
-#include "aggregator/sketches.h"
+#include "aggregator/sketch_merge.h"
 #include "aggregator/temporal.h"
 #include "aggregator/waterline.h"
 #include "base/limits.h"
@@ -174,7 +174,7 @@ static struct sketch copy_of(double logging, double kernel_ns, const char *kerne
 	struct sketch s = sketch_of(logging, kernel_ns, kernel), out;
 	const struct sketch *one = &s;
 
-	assert_int_equal(sketches_merge(&one, 1, &out), 0);
+	assert_int_equal(sketch_merge(&one, 1, &out), 0);
 	return out;
 }
 
@@ -184,18 +184,18 @@ static void names_the_function_that_grew(void **unused)
 	struct finding f = {0};
 
 	now.latency_ns = 1.1e8;
-	assert_int_equal(sketches_compare(&base, &now, 0.005, &f), CAUSE_SW_HOT_PATH);
+	assert_int_equal(sketch_merge_compare(&base, &now, 0.005, &f), CAUSE_SW_HOT_PATH);
 	assert_int_equal(f.evidence_count, 1);
 	assert_non_null(strstr(f.evidence[0].text, "log (log.py)"));
 	/* 0.4% more is less than delta, and with 50 samples 5% more is noise */
 	wire_sketch_free(&now);
 	now = copy_of(0.014, 2e7, "gemm_b");
 	memset(&f, 0, sizeof(f));
-	assert_int_equal(sketches_compare(&base, &now, 0.005, &f), CAUSE_UNKNOWN);
+	assert_int_equal(sketch_merge_compare(&base, &now, 0.005, &f), CAUSE_UNKNOWN);
 	wire_sketch_free(&now);
 	now = copy_of(0.06, 2e7, "gemm_b");
 	now.samples = base.samples = 50;
-	assert_int_equal(sketches_compare(&base, &now, 0.005, &f), CAUSE_UNKNOWN);
+	assert_int_equal(sketch_merge_compare(&base, &now, 0.005, &f), CAUSE_UNKNOWN);
 	assert_int_equal(f.evidence_count, 0);
 	wire_sketch_free(&now);
 	wire_sketch_free(&base);
@@ -207,13 +207,13 @@ static void tells_another_kernel_from_a_slower_one(void **unused)
 	struct finding f = {0};
 
 	now.latency_ns = 1.1e8;
-	assert_int_equal(sketches_compare(&base, &now, 0.005, &f), CAUSE_SW_KERNELS);
+	assert_int_equal(sketch_merge_compare(&base, &now, 0.005, &f), CAUSE_SW_KERNELS);
 	assert_int_equal(f.evidence_count, 2); /* one is new, one is gone */
 	wire_sketch_free(&now);
 	now = copy_of(0.01, 3e7, "gemm_b");
 	now.latency_ns = 1.1e8;
 	memset(&f, 0, sizeof(f));
-	assert_int_equal(sketches_compare(&base, &now, 0.005, &f), CAUSE_GPU_SLOW);
+	assert_int_equal(sketch_merge_compare(&base, &now, 0.005, &f), CAUSE_GPU_SLOW);
 	wire_sketch_free(&now);
 	wire_sketch_free(&base);
 }
@@ -229,7 +229,7 @@ static void merges_by_medians(void **unused)
 	v[2].latency_ns = 5e8;
 	free(v[2].settings[0].value);
 	v[2].settings[0].value = strdup("INFO");
-	assert_int_equal(sketches_merge(in, 3, &out), 0);
+	assert_int_equal(sketch_merge(in, 3, &out), 0);
 	assert_true(out.latency_ns == 1e8);
 	assert_int_equal(out.steps, 1800);
 	assert_int_equal(out.setting_count, 0);
@@ -238,7 +238,7 @@ static void merges_by_medians(void **unused)
 		if (!strcmp(out.functions[i].name, "log (log.py)"))
 			assert_true(fabs(out.functions[i].total_share - 0.02) < 1e-9);
 	buf_init(&b, 1 << 16);
-	assert_int_equal(sketches_encode(&out, &b), 0);
+	assert_int_equal(sketch_merge_encode(&out, &b), 0);
 	assert_true(b.bytes <= LIMIT_SKETCH_BYTES_PER_RANK);
 	buf_fini(&b);
 	for (int i = 0; i < 3; i++)
@@ -408,7 +408,7 @@ static void keeps_the_newest_runs_and_survives_a_damaged_file(void **unused)
 	assert_non_null(mkdtemp(dir));
 	assert_int_equal(baselines_open(&b, dir), 0);
 	buf_init(&body, 1 << 20);
-	assert_int_equal(sketches_encode(&s, &body), 0);
+	assert_int_equal(sketch_merge_encode(&s, &body), 0);
 	for (uint64_t i = 1; i <= 9; i++) {
 		r.run = i;
 		r.updated_unix_ns = i * S;

@@ -231,6 +231,30 @@ static void counts_kernels_of_slow_and_of_healthy_steps_apart(void **unused)
 	picture_drop(p);
 }
 
+/* The detector cut every third step in two: halves are no reference, and no evidence. */
+static void leaves_out_steps_that_were_cut_in_two(void **unused)
+{
+	static struct made m;
+	struct diagnosis_rank r;
+	struct picture *p;
+
+	make(&m, 5, WINDOW_SELF, 1, 20);
+	for (uint32_t i = 1; i < STEPS; i += 3) {
+		m.steps[i].step.kernels = 1;
+		m.steps[i].step.latency_ns = m.steps[i].step.self_ns = 30 * MS;
+		m.steps[i].step.compute_ns = 20 * MS;
+	}
+	p = picture_make(&m.w, NULL, NULL);
+	picture_rank(p, false, &r);
+	assert_int_equal(r.steps, 9);
+	assert_float_equal(r.step_ns, 120e6, 1);
+	assert_float_equal(r.compute_ns, 50e6, 1);
+	picture_rank(p, true, &r);
+	assert_int_equal(r.steps, 4);
+	assert_float_equal(r.compute_ns, 50e6, 1);
+	picture_drop(p);
+}
+
 static void add_sample(struct stack_batch *b, const char *python, uint32_t tid, unsigned kind,
 		       unsigned gil, uint64_t ms)
 {
@@ -761,6 +785,7 @@ int main(void)
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 	const struct CMUnitTest tests[] = {
 		CASE(counts_kernels_of_slow_and_of_healthy_steps_apart),
+		CASE(leaves_out_steps_that_were_cut_in_two),
 		CASE(gives_functions_in_time_per_step),
 		CASE(names_native_functions_and_gives_up_on_files_without_symbols),
 		CASE(victims_are_the_peers_that_a_cause_is_seen_against),

@@ -561,6 +561,8 @@ static void round_trips_replies_with_commands(void **unused)
 		r.commands[i] = (struct wire_command){ .kind = 1, .rank = i - 1, .begin_ns = UINT64_MAX,
 						       .end_ns = (uint64_t)i };
 		snprintf(r.commands[i].job, sizeof(r.commands[i].job), "job %d", i);
+		if (i % 2) /* the others leave it to the sidecar */
+			memset(r.commands[i].anomaly_id, i, sizeof(r.commands[i].anomaly_id));
 	}
 	buf_init(&b, LIMIT_WIRE_MESSAGE_BYTES);
 	assert_int_equal(wire_reply_encode(&r, &b), 0);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "aggregator/sketches.h"
+#include "aggregator/sketch_merge.h"
 
 #include <errno.h>
 #include <math.h>
@@ -12,8 +12,9 @@
 
 #define FIGURES(X)                                                                                 \
 	X(latency_ns)                                                                              \
-	X(latency_mad_ns) X(self_ns) X(self_mad_ns) X(compute_ns) X(comm_ns) X(exposed_comm_ns)    \
-	    X(copy_ns) X(idle_ns) X(launches) X(cpu_ns) X(off_ns) X(gil_wait_ns)
+	X(latency_mad_ns)                                                                          \
+	X(self_ns) X(self_mad_ns) X(compute_ns) X(comm_ns) X(exposed_comm_ns) X(copy_ns)           \
+	    X(idle_ns) X(launches) X(cpu_ns) X(off_ns) X(gil_wait_ns)
 
 /* A function or kernel of one sketch: two figures under a name. */
 struct named {
@@ -176,7 +177,7 @@ static int merge_settings(const struct sketch *const *in, uint32_t n, struct ske
 	return 0;
 }
 
-int sketches_merge(const struct sketch *const *in, uint32_t n, struct sketch *out)
+int sketch_merge(const struct sketch *const *in, uint32_t n, struct sketch *out)
 {
 	double *scratch = calloc(n + 1, sizeof(*scratch));
 	uint32_t known = 0;
@@ -231,7 +232,7 @@ static void cut(struct sketch *s)
 	}
 }
 
-int sketches_encode(struct sketch *s, struct buf *out)
+int sketch_merge_encode(struct sketch *s, struct buf *out)
 {
 	int err;
 
@@ -333,8 +334,8 @@ static double compare_kernels(const struct sketch *base, const struct sketch *no
 	return slower;
 }
 
-enum finding_cause sketches_compare(const struct sketch *base, const struct sketch *now,
-				    double delta, struct finding *f)
+enum finding_cause sketch_merge_compare(const struct sketch *base, const struct sketch *now,
+					double delta, struct finding *f)
 {
 	double changed, slower = compare_kernels(base, now, &changed, f);
 	double grown = compare_functions(base, now, delta, f);
