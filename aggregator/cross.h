@@ -51,6 +51,8 @@ void cross_close(struct cross *c); /* NULL is a no-op */
  * node. role "": compared with nobody. Called again when one of them changes. -ENOMEM. */
 int cross_set(struct cross *c, uint32_t slot, int32_t rank, uint32_t node, const char *role,
 	      uint64_t now_ns);
+/* Ranks of the job do different work: from now on only changes are told, what is open is let go. */
+void cross_uneven(struct cross *c, uint64_t now_ns);
 /* The rank started anew: its numbering begins again. */
 void cross_restart(struct cross *c, uint32_t slot);
 void cross_drop(struct cross *c, uint32_t slot, uint64_t now_ns);

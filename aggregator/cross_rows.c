@@ -428,6 +428,24 @@ static void look_around(struct cross *c, struct cross_cohort *co, uint64_t now_n
 			cross_findings_orphan(c, co->members[i].slot, now_ns);
 }
 
+void cross_uneven(struct cross *c, uint64_t now_ns)
+{
+	if (c->config.changes_only)
+		return;
+	c->config.changes_only = true;
+	for (uint32_t k = 0; k < c->cohort_count; k++) {
+		struct cross_cohort *co = &c->cohorts[k];
+
+		if (!co->used || !co->peers)
+			continue;
+		restart(co);
+		compare_anew(c, co);
+		for (uint32_t i = 0; i < co->count; i++)
+			if (co->members[i].slot != CROSS_NONE)
+				cross_findings_orphan(c, co->members[i].slot, now_ns);
+	}
+}
+
 /* Of those that are known. Reorders v. */
 static double typical(double *v, uint32_t count)
 {

@@ -46,6 +46,9 @@ void fleet_detect_beat(struct fleet *f, struct fleet_job *job, uint32_t slot,
 	char learned[32];
 
 	fleet_roles_comms(job, b);
+	fleet_roles_pace(job, r, b);
+	if (fleet_roles_uneven(job))
+		cross_uneven(job->cross, now_ns);
 	r->role = role_of(f, job, fleet_roles_name(job, r, now_ns, learned, sizeof(learned)));
 	if (restarted) {
 		cross_restart(job->cross, slot);

@@ -67,6 +67,8 @@ struct fleet_rank {
 	uint64_t born_ns, signature;
 	struct roles_kernel *kernels; /* what it launches, where its role has to be learned */
 	uint32_t kernel_count, learned; /* 1 + role; 0: not yet */
+	uint32_t pace;		       /* 1 + index into the job's paces; 0: not known yet */
+	uint64_t pace_kernels, pace_steps; /* at the first beat with steps */
 	void *sketch;			       /* as it came */
 	uint32_t sketch_bytes;
 	uint64_t sketch_ns;
@@ -111,6 +113,8 @@ struct fleet_job {
 	struct fleet_pull pull;
 	uint64_t run;	       /* identity of this run; 0: not known yet */
 	bool run_loaded;       /* baselines of earlier runs were looked for */
+	float paces[LIMIT_FLEET_PACES]; /* kernels per step that ranks were seen to launch */
+	uint32_t pace_count;
 	bool partial;	  /* some communicator is of some ranks only */
 	bool roles_dirty; /* somebody launches what was not seen before */
 	uint32_t role_kinds;
@@ -171,6 +175,10 @@ void fleet_detect_tick(struct fleet *f, struct fleet_job *job, uint64_t now_ns,
 void fleet_roles_sketch(struct fleet_job *job, struct fleet_rank *r, const struct sketch *s);
 void fleet_roles_tick(struct fleet_job *job, uint64_t now_ns);
 void fleet_roles_comms(struct fleet_job *job, const struct beat_rank *b);
+void fleet_roles_pace(struct fleet_job *job, struct fleet_rank *r, const struct beat_rank *b);
+/* All ranks are known, and they launch different numbers of kernels in no regular pattern: their work
+ * differs by nature. */
+bool fleet_roles_uneven(const struct fleet_job *job);
 /* "": not known yet. out: for a learned one's name. */
 const char *fleet_roles_name(const struct fleet_job *job, const struct fleet_rank *r, uint64_t now_ns,
 			     char *out, size_t bytes);

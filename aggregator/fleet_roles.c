@@ -2,6 +2,7 @@
  * Roles where nobody names them: by what the ranks launch (analysis/roles.h), from their sketches.
  * Until those are there, a job whose communicators split its ranks is compared in no way: its
  * stages would accuse each other. Ranks that launch exactly the same are one for the learning. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +13,11 @@
 #define LEARN_NS 10000000000ull
 /* Without a sketch for so long a rank is compared with all others: none will come. */
 #define GIVE_UP_NS 150000000000ull
+/* Steps after which kernels per step say something, and how much they differ in ranks of one role. A rank
+ * leaves what it was put to only when it differs by more. */
+#define PACE_STEPS_MIN 20
+#define PACE_SAME      0.02
+#define PACE_LEAVE     0.05
 #define KINDS_MAX  512u /* of work in one job */
 
 static int by_key(const void *a, const void *b)
@@ -123,6 +129,64 @@ void fleet_roles_comms(struct fleet_job *job, const struct beat_rank *b)
 			job->partial = true;
 }
 
+/* The same work has the same number of kernels: where a rank launches more of them in a step than
+ * another, its time says nothing about the other's. A beat comes in the middle of a step, so what is
+ * counted is off by up to a step. 0 kernels: none were seen, and nothing can be told by them. */
+void fleet_roles_pace(struct fleet_job *job, struct fleet_rank *r, const struct beat_rank *b)
+{
+	uint64_t kernels = b->kernels_joined + b->kernels_unmatched;
+	double pace = 0, off = 0;
+	uint32_t i = 0;
+
+	if (kernels && (!r->pace_steps || b->steps < r->pace_steps || kernels < r->pace_kernels)) {
+		r->pace_steps = b->steps;
+		r->pace_kernels = kernels;
+	}
+	if (kernels && b->steps < r->pace_steps + PACE_STEPS_MIN)
+		return;
+	if (kernels) {
+		pace = (double)(kernels - r->pace_kernels) / (double)(b->steps - r->pace_steps);
+		off = 2.0 / (double)(b->steps - r->pace_steps);
+	}
+	if (r->pace && fabs(pace - job->paces[r->pace - 1]) <= (PACE_LEAVE + off) * pace)
+		return;
+	while (i < job->pace_count && fabs(pace - job->paces[i]) > (PACE_SAME + off) * pace)
+		i++;
+	if (i == job->pace_count) {
+		if (i == LIMIT_FLEET_PACES)
+			return;
+		job->paces[job->pace_count++] = (float)pace;
+	}
+	r->pace = 1 + i;
+}
+
+bool fleet_roles_uneven(const struct fleet_job *job)
+{
+	uint32_t sizes[LIMIT_FLEET_PACES] = {0}, known = 0, size = 0;
+
+	if (job->pace_count < 2)
+		return false;
+	for (uint32_t i = 0; i < job->rank_count; i++) {
+		const struct fleet_rank *r = &job->ranks[i];
+
+		if (!r->used)
+			continue;
+		if (!r->pace || (r->role_text && *r->role_text))
+			return false;
+		sizes[r->pace - 1]++;
+		known++;
+	}
+	if (job->world > 0 && known < (uint32_t)job->world)
+		return false;
+	/* stages of a pipeline have as many ranks each; paces that nobody has any more don't count */
+	for (uint32_t i = 0; i < job->pace_count; i++) {
+		if (sizes[i] && size && sizes[i] != size)
+			return true;
+		size = sizes[i] ? sizes[i] : size;
+	}
+	return size == 1;
+}
+
 const char *fleet_roles_name(const struct fleet_job *job, const struct fleet_rank *r,
 			     uint64_t now_ns, char *out, size_t bytes)
 {
@@ -134,5 +198,9 @@ const char *fleet_roles_name(const struct fleet_job *job, const struct fleet_ran
 	}
 	if (job->partial && !r->learned && now_ns - r->born_ns < GIVE_UP_NS)
 		return "";
-	return FLEET_ANY_ROLE;
+	/* the first one keeps the plain name, under which earlier runs are known */
+	if (r->pace < 2)
+		return r->pace ? FLEET_ANY_ROLE : "";
+	snprintf(out, bytes, "kernels-%.0f", (double)job->paces[r->pace - 1]);
+	return out;
 }

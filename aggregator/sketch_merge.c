@@ -296,6 +296,15 @@ static double compare_functions(const struct sketch *base, const struct sketch *
 	return grown;
 }
 
+/* Per step, of the time of one call: more calls are no slower GPU, and where a step begins and ends may
+ * have been found differently in the earlier run. */
+static double slower_by(const struct sketch_kernel *before, const struct sketch_kernel *now)
+{
+	if (!before || !(before->per_step > 0) || !(now->per_step > 0))
+		return 0;
+	return now->ns_per_step - before->ns_per_step / before->per_step * now->per_step;
+}
+
 static double compare_kernels(const struct sketch *base, const struct sketch *now, double *changed,
 			      struct finding *f)
 {
@@ -306,7 +315,7 @@ static double compare_kernels(const struct sketch *base, const struct sketch *no
 		return 0;
 	for (uint32_t i = 0; i < now->kernel_count; i++) {
 		const struct sketch_kernel *n = &now->kernels[i], *b = kernel_in(base, n->name);
-		double more = n->ns_per_step - (b ? b->ns_per_step : 0);
+		double more = slower_by(b, n);
 
 		if (!b && n->ns_per_step < 0.001 * now->latency_ns)
 			continue;
@@ -315,10 +324,11 @@ static double compare_kernels(const struct sketch *base, const struct sketch *no
 				    "kernel %.120s: new, %.1f a step, %.3f ms", n->name,
 				    n->per_step, n->ns_per_step / 1e6);
 			*changed += n->ns_per_step;
-		} else if (more > 0.05 * b->ns_per_step && more > 0.0005 * now->latency_ns) {
+		} else if (more > 0.05 * (n->ns_per_step - more) && more > 0.0005 * now->latency_ns) {
 			finding_say(f, LAYER_GPU, more,
-				    "kernel %.120s: %.3f ms a step, %.3f before", n->name,
-				    n->ns_per_step / 1e6, b->ns_per_step / 1e6);
+				    "kernel %.120s: %.1f us each, %.1f before, %.1f a step", n->name,
+				    n->ns_per_step / n->per_step / 1e3,
+				    b->ns_per_step / b->per_step / 1e3, n->per_step);
 			slower += more;
 		}
 	}

@@ -133,8 +133,10 @@ static void take_finding(const struct finding *f, struct verdict *v)
 	bool blind = d->cause == CAUSE_UNKNOWN || d->cause == CAUSE_CPU_HOST_GAP ||
 		     d->cause == CAUSE_SW_SLOWER;
 
+	/* Of a uniform slowdown the finding is sure that it is there; its cause comes from sketches, which
+	 * say less than the windows of the time itself. */
 	if (f->cause != CAUSE_UNKNOWN && f->cause != d->cause &&
-	    (blind || f->confidence > d->confidence)) {
+	    (blind || (f->kind != FINDING_UNIFORM && f->confidence > d->confidence))) {
 		struct finding_line first = {.layer = finding_cause_layer(f->cause),
 					     .effect_ns = f->effect_ns};
 

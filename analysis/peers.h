@@ -45,6 +45,7 @@ struct peers_config {
 	uint32_t w;
 	uint32_t pushes; /* kept; 0: as many as the longest window has steps, and its past. Fewer do where a
 			  * push stands for several steps; a window that does not fit is left out */
+	bool changes_only; /* members do different work: only a change against one's own past is told */
 };
 void peers_config_default(struct peers_config *c);
 

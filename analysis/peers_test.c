@@ -340,7 +340,7 @@ static void look(struct peers *p, enum peers_measure q, uint32_t w, uint32_t len
 		return;
 	for (uint32_t i = 0; i < p->n; i++)
 		now[i] = typical(p, s, i, end - length, end);
-	n = gather(p, &t, p->order);
+	n = p->c.changes_only ? 0 : gather(p, &t, p->order);
 	if (n)
 		split(p, &t, p->order, n);
 	if (n && t.lower)
@@ -400,7 +400,8 @@ static void look_pair(struct peers *p, enum peers_measure q, uint32_t w, uint32_
 		return;
 	slow = now > 0;
 	threshold = fmax(p->quantile[w] * widened, PAIR_FLOOR);
-	if (begin < PAIR_START && length >= 10 && length <= 50 && fabs(now) > threshold &&
+	if (!p->c.changes_only && begin < PAIR_START && length >= 10 && length <= 50 &&
+	    fabs(now) > threshold &&
 	    s->member[slow].since <= begin) {
 		accuse(p, q, slow, w, length, 0, threshold);
 		return;

@@ -94,6 +94,8 @@
 /* 10,000 nodes of 8 ranks (DESIGN.md 7) and room for their restarts. */
 #define LIMIT_FLEET_NODES 16384u
 #define LIMIT_FLEET_RANKS 131072u
+/* Kernels per step that are told apart in one job: its stages, and what skew makes of them. */
+#define LIMIT_FLEET_PACES 64u
 /* A node runs one job, seldom several; made-up names take no more than that. */
 #define LIMIT_FLEET_JOBS 16384u
 /* Last sketches as they came, 8 KiB each at most: 80,000 ranks send some 4 KiB. */

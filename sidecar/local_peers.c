@@ -21,6 +21,10 @@
 #define ROW_NS 40000000.0 /* of steps in one row */
 #define ROW_STEPS_MAX 64u
 #define LIKE 0.02
+/* A member whose steps are so often other work shows that the job's ranks differ by nature: then only a
+ * change of one is news. */
+#define UNEVEN_ROUNDS 8u
+#define UNEVEN_SHARE  0.75
 #define FLAGS 128u
 #define ROW_TIMES 2048u /* rows whose time is remembered, for a flag's stretch */
 
@@ -48,6 +52,8 @@ struct group {
 	double value[LIMIT_NODE_PROCESSES][ROW_STEPS_MAX];
 	uint32_t values[LIMIT_NODE_PROCESSES], steps; /* of the open row */
 	uint64_t row, row_end_ns[ROW_TIMES];
+	uint32_t rounds, unlike[LIMIT_NODE_PROCESSES]; /* of the first rounds */
+	bool uneven, known; /* known: the first rounds were looked at; nothing is compared before */
 };
 
 struct local_peers {
@@ -154,11 +160,21 @@ static bool is_in(const struct group *g, uint32_t slot)
 	return false;
 }
 
+static void compare_anew(struct group *g)
+{
+	struct peers_config c;
+
+	peers_config_default(&c);
+	c.changes_only = g->uneven;
+	if (!g->memory)
+		g->memory = aligned_alloc(64, (peers_memory_bytes(&c, g->n) + 63) & ~(size_t)63);
+	g->peers = g->memory ? peers_init(g->memory, &c, g->n) : NULL;
+}
+
 /* The members of one key that are ready, anew. */
 static void make_group(struct local_peers *l, uint64_t key)
 {
 	struct group *g = find_group(l, key);
-	struct peers_config c;
 
 	if (g)
 		end_group(l, g);
@@ -176,10 +192,7 @@ static void make_group(struct local_peers *l, uint64_t key)
 		return;
 	}
 	g->key = key;
-	peers_config_default(&c);
-	g->memory = aligned_alloc(64, (peers_memory_bytes(&c, g->n) + 63) & ~(size_t)63);
-	if (g->memory)
-		g->peers = peers_init(g->memory, &c, g->n);
+	compare_anew(g);
 	for (uint32_t i = 0; i < g->n; i++)
 		l->member[g->slot[i]]->head = l->member[g->slot[i]]->count;
 }
@@ -245,6 +258,27 @@ static void judge_row(struct local_peers *l, struct group *g)
 	take_flags(l, g);
 }
 
+static void watch_work(struct local_peers *l, struct group *g)
+{
+	uint32_t most = 0;
+
+	if (g->uneven || ++g->rounds < UNEVEN_ROUNDS)
+		return;
+	for (uint32_t i = 0; i < g->n; i++) {
+		most = g->unlike[i] > most ? g->unlike[i] : most;
+		g->unlike[i] = 0;
+	}
+	g->known = true;
+	if (most < UNEVEN_SHARE * g->rounds) {
+		g->rounds = 0;
+		return;
+	}
+	peers_finish(g->peers);
+	take_flags(l, g);
+	g->uneven = true;
+	compare_anew(g);
+}
+
 static void round_of(struct local_peers *l, struct group *g, const struct peer_step *const *steps,
 		     uint64_t end_ns)
 {
@@ -255,12 +289,19 @@ static void round_of(struct local_peers *l, struct group *g, const struct peer_s
 	for (uint32_t i = 0; i < g->n; i++) {
 		if (!steps[i] || !steps[i]->used)
 			continue;
-		if (alike(steps[i], middle))
+		if (alike(steps[i], middle)) {
 			g->value[i][g->values[i]++] = steps[i]->self_ns;
-		else
+		} else {
 			l->stats.unlike++;
+			g->unlike[i]++;
+		}
 	}
+	watch_work(l, g);
 	g->row_end_ns[g->row % ROW_TIMES] = end_ns;
+	if (!g->known) {
+		memset(g->values, 0, sizeof(g->values));
+		return;
+	}
 	if (++g->steps < 1u << g->log)
 		return;
 	judge_row(l, g);

@@ -403,6 +403,8 @@ static void ship_peer(struct process *p, uint64_t now_ns)
 		mark_steps(p, steps, q.step_count);
 		q.begin_ns = steps[0].step.begin_ns;
 		q.end_ns = steps[q.step_count - 1].step.end_ns;
+		/* what the rank's own model flagged in this time explains it too */
+		q.explain = r->stats.last_flag_ns >= q.begin_ns;
 		ship(p, &q);
 		p->peer_sequence++;
 	}

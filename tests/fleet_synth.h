@@ -25,6 +25,7 @@ struct fs_rank {
 	uint64_t reported;    /* job steps told so far */
 	double joined_s;
 	bool silent, hung;
+	uint32_t kernels; /* per step; 0: none are seen */
 	char role[32];
 	uint32_t group; /* communicator of its role */
 };
@@ -184,6 +185,7 @@ static inline void fs_beat_rank(struct fs_job *j, uint32_t r, double now_s, stru
 		if (s % j->sample_every == 0)
 			fs_coll(j, r, s, clock, &b->colls[b->coll_count++]);
 	b->steps = k->reported - k->step_offset;
+	b->kernels_joined = b->steps * k->kernels;
 	b->latency_median_ns = j->step_ns;
 	b->self_median_ns = b->group_count ? b->groups[b->group_count / 2].self_ns : 0;
 	if (b->group_count && (double)k->reported * j->step_ns / 1e9 >= j->uniform_from_s)

@@ -68,7 +68,8 @@ for id in $(api incidents '[.incidents[] | select(.symptom != "hiccup")] | sort_
 		ID=$id && break
 done
 ok "the culprit's incident tells of NET_RX, the thread, the CPU and the device" test "$ID" != none
-"$BIN/sysom" show "$ID" | tee "$WORK/show.log" | sed 's/^/# /'
+"$BIN/sysom" show "$ID" | tee "$WORK/show.text" | sed 's/^/# /'
+tr -s ' \n' '  ' <"$WORK/show.text" >"$WORK/show.log" # its lines are wrapped
 ok "sysom show says so in words" grep -Eq \
 	"NET_RX soft interrupts took [0-9.]+ ms/s from thread .* on CPU $CPU, packets of $device" "$WORK/show.log"
 ok "and the network namespace" grep -qF "packets of $device in netns $netns" "$WORK/show.log"

@@ -295,6 +295,31 @@ static void learns_roles_that_nobody_names(void **unused)
 	fs_fini(&j);
 }
 
+/* Two of eight launch more than the others: what another one always needed more may be its share of the
+ * work. Where all launch the same, it is slow. */
+static void ranks_that_differ_by_nature_are_held_against_their_own_past(void **unused)
+{
+	const int guilty[] = {5};
+	struct fs_job j;
+
+	for (int uneven = 0; uneven < 2; uneven++) {
+		teardown(NULL);
+		setup(NULL);
+		fs_init(&j, "job", 8, 4, 8);
+		j.noise = 0.002;
+		for (int i = 0; i < 8; i++)
+			j.rank[i].kernels = uneven && (i == 1 || i == 3) ? 305 : 238;
+		j.rank[5].slow_ns = 4 * FS_MS; /* from the first step on */
+		run(&j, now_s + 150);
+		assert_int_equal(named(5) > 0, !uneven);
+		j.rank[5].slow_ns = 8 * FS_MS;
+		run(&j, now_s + 60);
+		assert_true(named(5) > 0);
+		only_ranks(guilty, 1);
+		fs_fini(&j);
+	}
+}
+
 static void numbers_steps_through_collectives(void **unused)
 {
 	struct fs_job j;
@@ -737,6 +762,7 @@ int main(void)
 	    T(says_who_of_a_pair_has_changed),
 	    T(never_compares_ranks_of_different_roles),
 	    T(learns_roles_that_nobody_names),
+	    T(ranks_that_differ_by_nature_are_held_against_their_own_past),
 	    T(numbers_steps_through_collectives),
 	    T(recovers_the_clocks_of_the_nodes),
 	    T(the_paper_mode_misses_two_of_eight),

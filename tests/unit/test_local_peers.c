@@ -26,6 +26,7 @@ struct job {
 	double unlike; /* share by which work and time of a step vary from rank to rank */
 	uint64_t key[RANKS];
 	bool gone[RANKS];
+	uint32_t more; /* launches that the last rank has above the others' */
 	/* what was told */
 	uint32_t flags[RANKS], ended[RANKS];
 	uint64_t first_step[RANKS];
@@ -76,6 +77,8 @@ static void job_steps(struct job *j, uint32_t count)
 					  .launches = 100, .work_count = 2,
 					  .work = { 100, round(1e6 * work[i]) } };
 
+			s.launches += i == RANKS - 1 ? j->more : 0;
+
 			if (j->gone[i])
 				continue;
 			s.latency_ns = (uint64_t)(longest + 0.1 * STEP_NS);
@@ -94,6 +97,29 @@ static uint32_t flags_of_others(const struct job *j, int rank)
 	for (int i = 0; i < RANKS; i++)
 		n += i == rank ? 0 : j->flags[i];
 	return n;
+}
+
+/* One rank launches more than the others, so they are no copies of one another: what another of them
+ * always needed more is its work, what it needs more than before is not. */
+static void where_ranks_differ_by_nature_only_changes_are_told(void **unused)
+{
+	static struct job j;
+
+	job_open(&j, 5);
+	j.extra_ns[2] = 0.1 * STEP_NS;
+	job_steps(&j, 1000);
+	assert_true(j.flags[2] >= 1);
+	local_peers_close(j.l);
+	job_open(&j, 5);
+	j.more = 30;
+	j.extra_ns[2] = 0.1 * STEP_NS;
+	job_steps(&j, 1000);
+	assert_int_equal(j.flags[2] + flags_of_others(&j, 2), 0);
+	j.extra_ns[2] = 0.2 * STEP_NS;
+	job_steps(&j, 300);
+	assert_true(j.flags[2] >= 1);
+	assert_int_equal(flags_of_others(&j, 2), 0);
+	local_peers_close(j.l);
 }
 
 static void healthy_ranks_are_left_alone(void **unused)
@@ -272,6 +298,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(healthy_ranks_are_left_alone),
+		cmocka_unit_test(where_ranks_differ_by_nature_only_changes_are_told),
 		cmocka_unit_test(a_small_constant_lateness_is_found),
 		cmocka_unit_test(a_fault_opens_and_ends_a_flag),
 		cmocka_unit_test(two_of_eight_are_found),

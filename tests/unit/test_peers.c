@@ -43,6 +43,7 @@ struct run {
 	double skew;	       /* each step another member has so much more */
 	uint32_t weight, shift; /* shift: member i's values are given as those of i + shift */
 	enum peers_mode mode;
+	bool changes_only;
 };
 
 static struct peers_flag flag[FLAGS_MAX];
@@ -59,6 +60,7 @@ static void run(const struct run *r)
 	flags = 0;
 	peers_config_default(&c);
 	c.mode = r->mode;
+	c.changes_only = r->changes_only;
 	memory = aligned_alloc(16, (peers_memory_bytes(&c, r->members) + 15) & ~15ul);
 	assert_non_null(memory);
 	p = peers_init(memory, &c, r->members);
@@ -319,6 +321,29 @@ static void groups_of_steps_count_as_their_steps(void **state)
 }
 
 /* The arithmetic of mean + 2 sigma: two equal stragglers of eight have z = sqrt(6 / 2) at most. */
+/* Ranks that do different work differ from the first step on; one that changes is news all the same. */
+static void of_uneven_members_only_a_change_is_told(void **state)
+{
+	struct run r = { .members = 8, .steps = 1500, .noise = 0.01, .slow = 1u << 3, .last = 1500,
+			 .factor = 1.1 };
+
+	for (seed = 1; seed <= 3; seed++) {
+		r.changes_only = false;
+		r.first = 0;
+		run(&r);
+		assert_true(flags >= 1);
+		assert_int_equal(flag[0].member, 3);
+		r.changes_only = true;
+		run(&r);
+		assert_int_equal(flags, 0);
+		r.first = 500;
+		run(&r);
+		assert_true(flags >= 1);
+		assert_int_equal(flag[0].member, 3);
+		assert_in_range(flag[0].first_step, 490, 510);
+	}
+}
+
 static void the_papers_mode_finds_one_and_is_blind_to_two(void **state)
 {
 	struct run r = { .members = 8, .steps = 400, .noise = 0.001, .slow = 2, .first = 0, .last = 399,
@@ -341,6 +366,7 @@ int main(void)
 		cmocka_unit_test(finds_several_and_most),
 		cmocka_unit_test(finds_small_constant_lateness_in_long_windows),
 		cmocka_unit_test(finds_small_constant_slowness),
+		cmocka_unit_test(of_uneven_members_only_a_change_is_told),
 		cmocka_unit_test(healthy_members_are_never_told),
 		cmocka_unit_test(uneven_input_that_moves_is_no_fault),
 		cmocka_unit_test(missing_values_are_borne),
