@@ -171,7 +171,7 @@ bool fleet_roles_uneven(const struct fleet_job *job)
 
 		if (!r->used)
 			continue;
-		if (!r->pace || (r->role_text && *r->role_text))
+		if (!r->pace)
 			return false;
 		sizes[r->pace - 1]++;
 		known++;
