@@ -2,7 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs the scenarios one after another and writes docs/SCENARIOS.md. Ends with a tally.
 
-    run_scenarios.py [--only PART] [--no-table] [--healthy-seconds N]
+    run_scenarios.py [--only PART] [--short] [--no-table] [--healthy-seconds N]
+
+--short: one rank each, as in `make check`, a third of the time; the table says so.
 """
 import argparse
 import glob
@@ -27,12 +29,12 @@ def ordered(only):
     return sorted(names, key=lambda n: n == LAST)
 
 
-def run(name, seconds, directory):
+def run(name, seconds, directory, form=("--full",)):
     """(state, text, result): state pass, fail or skip."""
     result = os.path.join(directory, name + ".json")
     env = dict(os.environ, SCENARIO_RESULT=result, SCENARIO_SECONDS=str(seconds), LC_ALL="C.UTF-8",
                PYTHONDONTWRITEBYTECODE="1")
-    p = subprocess.Popen(["/usr/bin/python3", os.path.join(HERE, name + ".py"), "--full"], env=env,
+    p = subprocess.Popen(["/usr/bin/python3", os.path.join(HERE, name + ".py"), *form], env=env,
                          cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                          stderr=subprocess.STDOUT, text=True, start_new_session=True)
 
@@ -73,7 +75,7 @@ def row_of(got, r):
            f"{cell(verdict + '`' + str(r['cause']) + '`: ' + str(r['summary']))} | {seconds} |"
 
 
-def write_table(done, tally, seconds):
+def write_table(done, tally, seconds, short):
     rows, quiet = [], []
     for name, state, why, got in done:
         if state == "skip":
@@ -88,7 +90,8 @@ def write_table(done, tally, seconds):
     text = [
         "# Scenarios", "",
         f"Written by `make scenarios` on {time.strftime('%Y-%m-%d %H:%M', time.gmtime())} UTC: "
-        f"{os.cpu_count()} CPUs, Linux {platform.release()}; {seconds / 60:.0f} minutes. {tally}.", "",
+        f"{os.cpu_count()} CPUs, Linux {platform.release()}; {seconds / 60:.0f} minutes. {tally}." +
+        (" Short form: the fault on one rank only." if short else ""), "",
         "Each is a job of four ranks on the simulated GPU node with a real `sysomd` and `sysom-aggregator`;",
         "the fault is real (`tests/faults/`), and what is judged is what `sysom show ID --json` says. The",
         "seconds run from the first slow step to the incident with the right verdict. How it works:",
@@ -103,6 +106,7 @@ def write_table(done, tally, seconds):
 def main():
     p = argparse.ArgumentParser()
     p.add_argument("--only", default=os.environ.get("ONLY", ""))
+    p.add_argument("--short", action="store_true", default=bool(os.environ.get("SHORT")))
     p.add_argument("--no-table", action="store_true")
     p.add_argument("--healthy-seconds", type=float, default=None)
     o = p.parse_args()
@@ -113,13 +117,14 @@ def main():
             so_far = time.monotonic() - began
             seconds = o.healthy_seconds if o.healthy_seconds is not None else max(so_far, 30)
             print(f"[{n}/{len(names)}, {so_far:.0f} s] {name}", flush=True)
-            state, why, got = run(name, seconds if name == LAST else 0, directory)
+            state, why, got = run(name, seconds if name == LAST else 0, directory,
+                                   () if o.short else ("--full",))
             count[state] += 1
             done.append((name, state, why, got))
             print(f"{state} {name}{': ' + why if why else ''}", flush=True)
     tally = f"{count['pass']} passed, {count['fail']} failed, {count['skip']} skipped"
     if not o.no_table and not o.only:
-        write_table(done, tally, time.monotonic() - began)
+        write_table(done, tally, time.monotonic() - began, o.short)
     print(tally)
     return 1 if count["fail"] or not count["pass"] else 0
 
