@@ -248,6 +248,9 @@ static bool adds_up(enum finding_cause c)
 	return c == CAUSE_GPU_KERNEL || c == CAUSE_GPU_VARIANT || c == CAUSE_SW_KERNELS;
 }
 
+/* Of the whole excess, for the GIL to be the cause rather than what its holder computes. */
+#define GIL_EXPLAINS 0.4
+
 struct choice {
 	const struct diagnosis_candidate *lead;
 	double explained_ns, score;
@@ -281,6 +284,20 @@ static struct choice weigh(const struct diagnosis_view *v, enum finding_cause ca
 	return out;
 }
 
+/* What a function in another thread computes costs the launching threads nothing but their wait for the
+ * GIL that it holds. */
+static bool holds_the_gil(const struct diagnosis_view *v, const struct choice *function, double whole)
+{
+	struct choice gil = weigh(v, CAUSE_CPU_GIL);
+	const char *name = function->lead ? function->lead->subject : "";
+
+	return function->lead && gil.lead && *name &&
+	       (function->lead->cause == CAUSE_CPU_PYTHON ||
+		function->lead->cause == CAUSE_CPU_FUNCTION) &&
+	       gil.explained_ns >= GIL_EXPLAINS * whole &&
+	       !strncmp(gil.lead->subject, name, strlen(name));
+}
+
 /* other_than: a layer that may not win, for the second best. */
 static struct choice choose(const struct diagnosis_view *v, enum finding_layer other_than)
 {
@@ -298,7 +315,7 @@ static struct choice choose(const struct diagnosis_view *v, enum finding_layer o
 		if (one.score > best.score)
 			best = one;
 	}
-	return best;
+	return holds_the_gil(v, &best, whole) ? weigh(v, CAUSE_CPU_GIL) : best;
 }
 
 /* Half of how far healthy peers lie apart: a difference within it is theirs too. */

@@ -276,6 +276,14 @@ static void cpu_gil(struct world *w)
 	function(&w->sick, "gil_hog (train.py)", DIAGNOSIS_PYTHON, 60, 60, 0);
 }
 
+/* The holder's own time is longer than the wait that it causes. */
+static void cpu_gil_for_a_part(struct world *w)
+{
+	cpu_gil(w);
+	late(&w->sick, 6);
+	w->sick.r.gil_wait_ns = 11 * MS;
+}
+
 static void cpu_host_gap(struct world *w)
 {
 	late(&w->sick, 10);
@@ -568,6 +576,7 @@ static const struct fault {
 	{ CAUSE_CPU_FUNCTION, cpu_function, "hash_weights" },
 	{ CAUSE_CPU_PYTHON, cpu_python, "check_gradients (train.py)" },
 	{ CAUSE_CPU_GIL, cpu_gil, "gil_hog" },
+	{ CAUSE_CPU_GIL, cpu_gil_for_a_part, "gil_hog" },
 	{ CAUSE_CPU_HOST_GAP, cpu_host_gap, "launches late" },
 	{ CAUSE_OS_SOFTIRQ, os_softirq, "NET_RX" },
 	{ CAUSE_OS_SOFTIRQ, os_softirq_by_ksoftirqd, "NET_RX on CPU 1" },
