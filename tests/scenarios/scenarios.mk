@@ -2,7 +2,7 @@
 # Real faults in running jobs: `make scenarios` runs all, `make check` the short form of one per layer
 # (not of the software layer: an earlier run takes minutes).
 TEST_PARTS += $(B)/faults/dir_churn $(B)/parts/window_counters
-SCRIPTS_TEST += $(addprefix tests/scenarios/,case_gpu_clocks.py case_gil.py case_path_lookup.py \
+SCRIPTS_TEST += $(addprefix tests/scenarios/,case_gpu_clocks.py case_path_lookup.py \
 	case_storage_limit.py)
 $(B)/faults/%: tests/faults/%.c
 	@mkdir -p $(@D)
