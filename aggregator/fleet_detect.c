@@ -47,8 +47,6 @@ void fleet_detect_beat(struct fleet *f, struct fleet_job *job, uint32_t slot,
 
 	fleet_roles_comms(job, b);
 	fleet_roles_pace(job, r, b);
-	if (fleet_roles_uneven(job))
-		cross_uneven(job->cross, now_ns);
 	r->role = role_of(f, job, fleet_roles_name(job, r, now_ns, learned, sizeof(learned)));
 	if (restarted) {
 		cross_restart(job->cross, slot);
@@ -124,6 +122,8 @@ void fleet_detect_tick(struct fleet *f, struct fleet_job *job, uint64_t now_ns,
 	struct incident_finding *e;
 
 	fleet_roles_tick(job, now_ns);
+	if (fleet_roles_uneven(job))
+		cross_uneven(job->cross, now_ns);
 	cross_tick(job->cross, now_ns);
 	while ((e = fleet_detect_pending(f))) {
 		if (!cross_next(job->cross, e)) {
