@@ -8,5 +8,8 @@
 
 /* Sorts v. 0 where there is nothing. */
 double median_of(double *v, uint32_t n);
+/* v[k] of sorted v, and the same median; n > k, n > 0. Linear time; v is reordered, not sorted. No NAN. */
+double median_nth(double *v, uint32_t n, uint32_t k);
+double median_select(double *v, uint32_t n);
 
 #endif

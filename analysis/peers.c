@@ -103,52 +103,6 @@ struct peers *peers_init(void *memory, const struct peers_config *c, uint32_t me
 	return p;
 }
 
-/* Hoare's selection, ties and all. */
-double peers_nth(double *v, uint32_t n, uint32_t k)
-{
-	uint32_t lo = 0, hi = n - 1;
-
-	while (lo < hi) {
-		double pivot = v[lo + (hi - lo) / 2];
-		uint32_t i = lo, j = hi;
-
-		while (i <= j) {
-			while (v[i] < pivot)
-				i++;
-			while (v[j] > pivot)
-				j--;
-			if (i <= j) {
-				double t = v[i];
-
-				v[i++] = v[j];
-				v[j] = t;
-				if (!j)
-					break;
-				j--;
-			}
-		}
-		if (k <= j)
-			hi = j;
-		else if (k >= i)
-			lo = i;
-		else
-			break;
-	}
-	return v[k];
-}
-
-double peers_median(double *v, uint32_t n)
-{
-	double upper = peers_nth(v, n, n / 2), lower;
-
-	if (n % 2)
-		return upper;
-	lower = v[0];
-	for (uint32_t i = 1; i < n / 2; i++)
-		lower = v[i] > lower ? v[i] : lower;
-	return (lower + upper) / 2;
-}
-
 /* Median of what is known of v; NAN where nothing is. */
 static double median_known(struct peers *p, const double *v)
 {
@@ -157,7 +111,7 @@ static double median_known(struct peers *p, const double *v)
 	for (uint32_t i = 0; i < p->n; i++)
 		if (isfinite(v[i]))
 			p->scratch[n++] = v[i];
-	return n ? peers_median(p->scratch, n) : NAN;
+	return n ? median_select(p->scratch, n) : NAN;
 }
 
 /* Over the members that are not open: the median of all of them is the slow ones' when most are. */
@@ -171,7 +125,7 @@ static float reference_of(struct peers *p, const struct peers_series *s, uint64_
 	for (uint32_t i = 0; i < p->n; i++)
 		if (!s->member[i].open && !isnan(r[i]))
 			p->scratch[n++] = r[i];
-	return n ? (float)peers_median(p->scratch, n) : 0;
+	return n ? (float)median_select(p->scratch, n) : 0;
 }
 
 void peers_refer(struct peers *p, struct peers_series *s, uint64_t begin, uint64_t end)
@@ -199,7 +153,7 @@ double peers_excess(struct peers *p, const struct peers_series *s, uint32_t memb
 		if (!isnan(v))
 			p->scratch[n++] = v;
 	}
-	return n ? peers_median(p->scratch, n) : NAN;
+	return n ? median_select(p->scratch, n) : NAN;
 }
 
 void peers_tell(struct peers *p, const struct peers_flag *f)
@@ -234,7 +188,7 @@ static double level_over(struct peers *p, uint64_t begin, uint64_t end)
 	for (uint64_t t = begin; t < end; t++)
 		if (!isnan(p->level_ns[peers_at(p, t)]))
 			p->scratch[n++] = p->level_ns[peers_at(p, t)];
-	return n ? peers_median(p->scratch, n) : 0;
+	return n ? median_select(p->scratch, n) : 0;
 }
 
 /* Of the stretch as far as the ring holds it. */
@@ -398,7 +352,7 @@ static double locate(struct peers *p, struct peers_series *s, uint32_t i, double
 			if (!isnan(v))
 				p->scratch[n++] = v;
 		}
-		m->location = n ? (float)peers_median(p->scratch, n) : 0;
+		m->location = n ? (float)median_select(p->scratch, n) : 0;
 		return r;
 	}
 	away = r - m->location;

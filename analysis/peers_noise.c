@@ -105,7 +105,7 @@ static void renew(struct peers *p, struct peers_series *s)
 	no->fresh = p->pushes;
 	for (uint32_t i = 0; i < p->n; i++)
 		jitter[i] = s->member[i].jitter;
-	s->jitter = peers_median(jitter, p->n);
+	s->jitter = median_select(jitter, p->n);
 	for (uint32_t j = 0; j < PEERS_SCALES; j++) {
 		double n = independent(p, no, j), median, tail;
 

@@ -3,6 +3,7 @@
 #ifndef SYSOM_ANALYSIS_PEERS_PRIVATE_H
 #define SYSOM_ANALYSIS_PEERS_PRIVATE_H
 
+#include "analysis/median.h"
 #include "analysis/peers.h"
 
 #define PEERS_SCALES	10u   /* blocks of 1 to 512 pushes */
@@ -105,10 +106,6 @@ double peers_excess(struct peers *p, const struct peers_series *s, uint32_t memb
 		    uint64_t begin, uint64_t end);
 /* The reference of these pushes anew, when who is open has changed. */
 void peers_refer(struct peers *p, struct peers_series *s, uint64_t begin, uint64_t end);
-/* The median of v, which is reordered. n > 0. */
-double peers_median(double *v, uint32_t n);
-/* The k-th smallest, from 0. */
-double peers_nth(double *v, uint32_t n, uint32_t k);
 
 /* peers_sysom.c */
 void peers_sysom_push(struct peers *p, enum peers_measure q, const double *value);

@@ -148,7 +148,7 @@ static double typical(struct peers *p, const struct peers_series *s, uint32_t me
 		if (!isnan(r))
 			p->scratch[n++] = r;
 	}
-	return peers_nth(p->scratch, n, v > s->member[member].location ? n / 4 : n - 1 - n / 4);
+	return median_nth(p->scratch, n, v > s->member[member].location ? n / 4 : n - 1 - n / 4);
 }
 
 /* Which members have a value, and whether they lie far enough apart to look closer. */
@@ -261,10 +261,10 @@ static bool level_rose(struct peers *p, uint32_t length, double gap)
 	past = past > 4 * length ? 4 * length : past;
 	for (uint32_t i = 0; i < length; i++)
 		p->scratch[i] = p->level_ns[peers_at(p, end - length + i)];
-	now = peers_median(p->scratch, length);
+	now = median_select(p->scratch, length);
 	for (uint32_t i = 0; i < past; i++)
 		p->scratch[i] = p->level_ns[peers_at(p, end - length - past + i)];
-	before = peers_median(p->scratch, past);
+	before = median_select(p->scratch, past);
 	return now > before * (1 + gap / 2);
 }
 
@@ -378,7 +378,7 @@ static double own_change(struct peers *p, uint32_t member, uint32_t length, uint
 		if (!isnan(v))
 			p->scratch[n++] = v;
 	}
-	now = n ? peers_median(p->scratch, n) : NAN;
+	now = n ? median_select(p->scratch, n) : NAN;
 	n = 0;
 	for (uint32_t i = 0; i < past; i++) {
 		double v = p->own[2 * peers_at(p, end - length - past + i) + member];
@@ -386,7 +386,7 @@ static double own_change(struct peers *p, uint32_t member, uint32_t length, uint
 		if (!isnan(v))
 			p->scratch[n++] = v;
 	}
-	return n ? now - peers_median(p->scratch, n) : NAN;
+	return n ? now - median_select(p->scratch, n) : NAN;
 }
 
 static void look_pair(struct peers *p, enum peers_measure q, uint32_t w, uint32_t length)

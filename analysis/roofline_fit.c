@@ -7,6 +7,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "analysis/median.h"
 #include "base/hash.h"
 
 #define LINE_SAMPLES 256   /* the line is fitted on an even subsample of this many */
@@ -165,50 +166,6 @@ static double sorted_quantile(const double *v, uint32_t n, double p)
 	return v[i] + (at - i) * (v[i + 1] - v[i]);
 }
 
-/* The k-th smallest, everything before it no larger: quickselect, middle of three as the pivot. */
-static double select_kth(double *v, uint32_t n, uint32_t k)
-{
-	uint32_t lo = 0, hi = n - 1;
-
-	while (lo < hi) {
-		double a = v[lo], b = v[lo + (hi - lo) / 2], c = v[hi];
-		double pivot = fmax(fmin(a, b), fmin(fmax(a, b), c));
-		uint32_t i = lo, j = hi;
-
-		for (;;) {
-			while (v[i] < pivot)
-				i++;
-			while (v[j] > pivot)
-				j--;
-			if (i >= j)
-				break;
-			a = v[i];
-			v[i++] = v[j];
-			v[j--] = a;
-		}
-		/* [lo, j] <= pivot <= [j + 1, hi]; j == hi only where v[hi] is the pivot itself */
-		if (j == hi)
-			j--;
-		if (k <= j)
-			hi = j;
-		else
-			lo = j + 1;
-	}
-	return v[k];
-}
-
-static double median_of(double *v, uint32_t n)
-{
-	double upper = select_kth(v, n, n / 2), lower = upper;
-
-	if (n % 2)
-		return upper;
-	lower = v[0];
-	for (uint32_t i = 1; i < n / 2; i++)
-		lower = fmax(lower, v[i]);
-	return (lower + upper) / 2;
-}
-
 /* Median inside the densest window of this width; the lower one of equals. v is sorted. */
 static double centre_of(const double *v, uint32_t n, double width)
 {
@@ -365,7 +322,7 @@ static void run_line(struct roofline_fit *f, const struct line_form *form,
 {
 	for (uint32_t i = 0; i < x->n; i++)
 		x->v[i] = s[i].latency_ns;
-	f->line_min_ns = median_of(x->v, x->n) * 1e-3;
+	f->line_min_ns = median_select(x->v, x->n) * 1e-3;
 	f->active = form->active;
 	f->curved = form->curved;
 	fit_line(s, x->n, f->active, f->curved, f->coef);
@@ -528,7 +485,7 @@ static void find_jumps(struct fit_scratch *x)
 		return;
 	for (uint32_t i = 1; i < x->n; i++)
 		x->v[i - 1] = fabs(x->q[x->index[i]] - x->q[x->index[i - 1]]);
-	least = fmax(JUMP_MIN, JUMP_NOISE * median_of(x->v, x->n - 1));
+	least = fmax(JUMP_MIN, JUMP_NOISE * median_select(x->v, x->n - 1));
 	run_low(x, side);
 	for (uint32_t i = 0; i < x->n; i++)
 		size[i] = i >= side && i + side <= x->n ? fabs(x->low[i] - x->low[i - side]) : 0;
@@ -590,7 +547,7 @@ static double trimmed_mad(const double *q, double *v, uint32_t n, double skip_be
 				v[m++] = fabs(q[i]);
 		if (!m)
 			return 0;
-		mad = median_of(v, m);
+		mad = median_select(v, m);
 		cut = 7 * mad > 0.01 ? 7 * mad : 0.01;
 	}
 	return mad;
@@ -686,7 +643,7 @@ static void run_cells(struct roofline_fit *f, const struct roofline_fit_sample *
 	for (uint32_t i = 0; i < ROOFLINE_FIT_SLOTS; i++)
 		if (f->cell[i].hash)
 			x->v[cells++] = fabs(f->cell[i].log_ratio);
-	tau = cells ? MAD_SIGMA * median_of(x->v, cells) : 0;
+	tau = cells ? MAD_SIGMA * median_select(x->v, cells) : 0;
 	for (uint32_t i = 0; i < ROOFLINE_FIT_SLOTS; i++) {
 		struct roofline_fit_cell *c = &f->cell[i];
 		double e2 = MEDIAN_ERROR * MAD_SIGMA * mad, own;
@@ -746,7 +703,7 @@ static void run_noise(struct roofline_fit *f, struct fit_scratch *x)
 			if (x->held[k] <= cut && !x->sparse[k])
 				x->v[m++] = fabs(x->held[k]);
 		}
-		mad = m ? median_of(x->v, m) : f->mad;
+		mad = m ? median_select(x->v, m) : f->mad;
 		mad = (m * mad + 10 * f->mad) / (m + 10);
 		f->noise_t[f->noise_n] = (float)mean;
 		f->noise_mad[f->noise_n++] = (float)(mad > 0.5 * f->mad ? mad : 0.5 * f->mad);
@@ -812,10 +769,10 @@ static void run_quality(struct roofline_fit *f, const struct roofline_fit_sample
 	f->rho = square > 0 ? lag / square : 0;
 	for (uint32_t i = 0; i < x->n; i++)
 		x->v[i] = log(s[i].latency_ns);
-	centre = median_of(x->v, x->n);
+	centre = median_select(x->v, x->n);
 	for (uint32_t i = 0; i < x->n; i++)
 		x->v[i] = fabs(log(s[i].latency_ns) - centre);
-	spread = median_of(x->v, x->n);
+	spread = median_select(x->v, x->n);
 	f->explained = spread > 0 ? 1 - f->mad * f->mad / (spread * spread) : 0;
 }
 
