@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/escape.h"
 
+#include <string.h>
+
 #include "cli/term.h"
 
 void escape_html(FILE *to, const char *text)
@@ -27,7 +29,8 @@ void escape_html(FILE *to, const char *text)
 	}
 }
 
-void escape_json(FILE *to, const char *text)
+/* odd: what is written by its number. */
+static void put_json(FILE *to, const char *text, const char *odd)
 {
 	fputc('"', to);
 	while (*text) {
@@ -38,13 +41,23 @@ void escape_json(FILE *to, const char *text)
 			fputc('?', to);
 		else if (*text == '"' || *text == '\\')
 			fprintf(to, "\\%c", *text);
-		else if (*text == '<' || *text == '>' || *text == '&')
+		else if (strchr(odd, *text))
 			fprintf(to, "\\u%04x", (unsigned char)*text);
 		else
 			fwrite(text, 1, n, to);
 		text += n;
 	}
 	fputc('"', to);
+}
+
+void escape_json(FILE *to, const char *text)
+{
+	put_json(to, text, "<>&");
+}
+
+void escape_json_file(FILE *to, const char *text)
+{
+	put_json(to, text, "");
 }
 
 void escape_page(FILE *to, const char *page)

@@ -11,6 +11,8 @@
 void escape_html(FILE *to, const char *text);
 /* A JSON string with its quotes, which also stands in a script element: no <, > or & in it. */
 void escape_json(FILE *to, const char *text);
+/* The same for a file of its own, where these stand as they are. */
+void escape_json_file(FILE *to, const char *text);
 /* A page that is well-formed and escaped already, as an attribute's value (srcdoc). */
 void escape_page(FILE *to, const char *page);
 

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/check.h"
-#include "cli/term.h"
+#include "cli/escape.h"
 #include "cli/trace_label.h"
 
 struct writer {
@@ -15,25 +15,6 @@ struct writer {
 	uint64_t base_ns, slices;
 	bool several;
 };
-
-/* JSON must be UTF-8: what is not, and control characters, become '?'. */
-static void put_string(FILE *to, const char *text)
-{
-	fputc('"', to);
-	while (*text) {
-		bool ok;
-		unsigned n = term_next_char(text, &ok);
-
-		if (!ok)
-			fputc('?', to);
-		else if (*text == '"' || *text == '\\')
-			fprintf(to, "\\%c", *text);
-		else
-			fwrite(text, 1, n, to);
-		text += n;
-	}
-	fputc('"', to);
-}
 
 static void put_us(FILE *to, uint64_t ns)
 {
@@ -60,7 +41,7 @@ static const char *category(const struct trace_label *l)
 
 static void put_arg(FILE *to, const struct trace_arg *a)
 {
-	put_string(to, a->key);
+	escape_json_file(to, a->key);
 	if (a->type == TRACE_ARG_UINT) /* many readers refuse integers above a signed 64-bit one */
 		fprintf(to, a->u > INT64_MAX ? ": %llu.0" : ": %llu", (unsigned long long)a->u);
 	else if (a->type == TRACE_ARG_DOUBLE)
@@ -69,7 +50,7 @@ static void put_arg(FILE *to, const struct trace_arg *a)
 		fprintf(to, ": [%s]", a->text); /* three numbers of ours */
 	else {
 		fputs(": ", to);
-		put_string(to, a->text);
+		escape_json_file(to, a->text);
 	}
 }
 
@@ -89,9 +70,9 @@ static void put_event(struct writer *w, const struct trace_label *l, unsigned lo
 		      const char *tid, uint64_t begin_ns, uint64_t end_ns)
 {
 	fputs(",\n{\"ph\": \"X\", \"cat\": ", w->to);
-	put_string(w->to, category(l));
+	escape_json_file(w->to, category(l));
 	fputs(", \"name\": ", w->to);
-	put_string(w->to, l->name);
+	escape_json_file(w->to, l->name);
 	fprintf(w->to, ", \"pid\": %lu, \"tid\": %s, \"ts\": ", pid, tid);
 	put_us(w->to, begin_ns - w->base_ns);
 	fputs(", \"dur\": ", w->to);
@@ -123,7 +104,7 @@ static void put_name(struct writer *w, const char *what, unsigned long pid, cons
 		       "\"args\": {\"%s\": ",
 		first ? "\n" : ",\n", what, pid, tid,
 		strcmp(what, "process_labels") ? "name" : "labels");
-	put_string(w->to, name);
+	escape_json_file(w->to, name);
 	fputs("}}", w->to);
 }
 

@@ -12,20 +12,9 @@
 /* The column of a time, by the culprit's steps; -1: before or after them. */
 static ptrdiff_t column_at(const struct rank_grid *g, uint64_t t)
 {
-	const struct trace_rank *r = g->rank[g->culprit];
-	size_t lo = 0, hi = r->step_count;
+	ptrdiff_t step = trace_model_step_at(g->rank[g->culprit], t);
 
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (r->steps[mid].step.begin_ns <= t)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	if (!lo || t >= r->steps[lo - 1].step.end_ns)
-		return -1;
-	return (ptrdiff_t)((lo - 1) / g->per_column);
+	return step < 0 ? -1 : step / (ptrdiff_t)g->per_column;
 }
 
 static void choose_ranks(struct rank_grid *g, const json_t *in, const struct trace_model *m)

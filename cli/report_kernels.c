@@ -4,22 +4,6 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* The step on whose launch timeline t lies, or -1. Steps tile the timeline. */
-static ptrdiff_t step_at(const struct trace_rank *r, uint64_t t)
-{
-	size_t lo = 0, hi = r->step_count;
-
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (r->steps[mid].step.begin_ns <= t)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return lo && t < r->steps[lo - 1].step.end_ns ? (ptrdiff_t)lo - 1 : -1;
-}
-
 static int by_difference(const void *x, const void *y)
 {
 	const struct report_kernel *a = x, *b = y;
@@ -34,7 +18,7 @@ static int by_difference(const void *x, const void *y)
 
 ptrdiff_t report_kernels_step(const struct trace_rank *r, const struct record *d)
 {
-	return step_at(r, d->launch_ns ? d->launch_ns : d->begin_ns);
+	return trace_model_step_at(r, d->launch_ns ? d->launch_ns : d->begin_ns);
 }
 
 /* Per step: whether its records are there. A window may cut its first or last step, and half a step

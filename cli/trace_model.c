@@ -474,3 +474,18 @@ const char *trace_model_reason(unsigned reason)
 
 	return texts[reason < sizeof(texts) / sizeof(texts[0]) ? reason : 0];
 }
+
+ptrdiff_t trace_model_step_at(const struct trace_rank *r, uint64_t t)
+{
+	size_t lo = 0, hi = r->step_count;
+
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (r->steps[mid].step.begin_ns <= t)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo && t < r->steps[lo - 1].step.end_ns ? (ptrdiff_t)lo - 1 : -1;
+}

@@ -69,6 +69,8 @@ void trace_model_finish(struct trace_model *m);
 void trace_model_keep(struct trace_model *m, const struct trace_rank *a, const struct trace_rank *b);
 /* Index of the host record that launched a device record, or -1. */
 ptrdiff_t trace_model_launch(const struct trace_rank *r, const struct record *device);
+/* Index of the step on whose launch timeline t lies, or -1. Steps tile the timeline. After finish. */
+ptrdiff_t trace_model_step_at(const struct trace_rank *r, uint64_t t);
 /* How long the windows are whose stacks are in, each instant once. */
 uint64_t trace_model_covered_ns(const struct trace_rank *r);
 /* "self", "comm", ...; "ranks slow" texts are the caller's. Static text. */
