@@ -10,6 +10,9 @@ import subprocess
 import sys
 import tempfile
 
+import tap  # tap.py, beside this file
+from tap import ok, skip
+
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 B = os.environ.get("B", "build/gcc")
 B = B if os.path.isabs(B) else os.path.join(ROOT, B)
@@ -17,22 +20,6 @@ SYSOM = os.path.join(B, "bin/sysom")
 DATA = os.environ.get("SYSOM_DATA", os.path.join(ROOT, "../shared/data"))
 T = tempfile.mkdtemp()
 ID = "d1a60001"
-cases = failed = 0
-
-
-def ok(good, text, why=""):
-    global cases, failed
-    cases += 1
-    failed += not good
-    print(f"{'ok' if good else 'not ok'} {cases} - {text}")
-    if not good:
-        print("\n".join("# " + line[:300] for line in str(why).splitlines()[:20]))
-
-
-def skip(text, why):
-    global cases
-    cases += 1
-    print(f"ok {cases} - {text} # SKIP {why}")
 
 
 def run(*args):
@@ -184,8 +171,7 @@ def main():
         server.stdin.close()
         server.wait()
         shutil.rmtree(T)
-    print(f"1..{cases}")
-    return failed != 0
+    return tap.end()
 
 
 sys.exit(main())

@@ -11,6 +11,9 @@ import subprocess
 import sys
 import tempfile
 
+import tap  # tap.py, beside this file
+from tap import ok, skip
+
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 B = os.environ.get("B", "build/gcc")
 B = B if os.path.isabs(B) else os.path.join(ROOT, B)
@@ -20,22 +23,6 @@ KEEP = os.environ.get("PICTURES_OUT")
 OUT = KEEP or T
 CHROMIUM = next((c for c in ("chromium", "chromium-browser", "google-chrome") if shutil.which(c)), None)
 ID = "d1a60001"
-cases = failed = 0
-
-
-def ok(good, text, why=""):
-    global cases, failed
-    cases += 1
-    failed += not good
-    print(f"{'ok' if good else 'not ok'} {cases} - {text}")
-    if not good and why:
-        print("\n".join("# " + line for line in str(why).splitlines()[:30]))
-
-
-def skip(text, why):
-    global cases
-    cases += 1
-    print(f"ok {cases} - {text} # SKIP {why}")
 
 
 def serve():
@@ -343,8 +330,7 @@ def main():
         server.stdin.close()
         server.wait()
         shutil.rmtree(T)
-    print(f"1..{cases}")
-    return failed != 0
+    return tap.end()
 
 
 sys.exit(main())

@@ -9,25 +9,15 @@ import subprocess
 import sys
 import tempfile
 
+import tap  # tap.py, beside this file
+from tap import ok, skip
+
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 B = os.environ.get("B", "build/gcc")
 SYSOM = os.path.join(B if os.path.isabs(B) else os.path.join(ROOT, B), "bin/sysom")
 DATA = os.environ.get("SYSOM_DATA", os.path.join(ROOT, "../shared/data"))
 STACKS = os.path.join(DATA, "perf-stacks/expected")
 T = tempfile.mkdtemp()
-cases = 0
-
-
-def ok(good, text):
-    global cases
-    cases += 1
-    print(f"{'ok' if good else 'not ok'} {cases} - {text}")
-
-
-def skip(text, why):
-    global cases
-    cases += 1
-    print(f"ok {cases} - {text} # SKIP {why}")
 
 
 def run(*args, stdin=None):
@@ -161,6 +151,6 @@ if os.path.isdir(STACKS):
                f"({len(flagged)} of {len(deltas)}, {len(must)} of them sure)")
 else:
     skip("NET_RX in other profiles", "no data")
-print(f"1..{cases}")
+tap.end()
 subprocess.run(["rm", "-rf", T])
 sys.exit(0)
