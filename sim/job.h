@@ -13,7 +13,8 @@
 #include "sim/job_host.h"
 #include "sim/scramble.h"
 
-#define JOB_MAX_RANKS  64
+#define JOB_MAX_RANKS	64
+#define JOB_MAX_STRETCH 1000
 #define JOB_STREAMS    32
 #define JOB_EVENTS     64
 #define JOB_NAME_BYTES 4096
@@ -46,6 +47,7 @@ struct job_fault {
 struct job_options {
 	int ranks;
 	uint64_t seconds, steps, seed;
+	unsigned stretch; /* of traces */
 	const char *mix;
 	char **traces;
 	int trace_count;
@@ -145,8 +147,9 @@ struct job_action *job_phase_add(struct job_phase *ph, enum job_action_kind kind
 /* job_mix.c: fills p from a built-in mix. false: unknown name. */
 bool job_mix_build(struct job_program *p, const char *name, int ranks);
 const char *job_mix_names(void);
-/* job_trace.c: fills p from a trace (*.csv[.gz] or Kineto *.json[.gz]). 0, or 2 and a message. */
-int job_trace_build(struct job_program *p, const char *path, int ranks);
+/* job_trace.c: fills p from a trace (*.csv[.gz] or Kineto *.json[.gz]), all its times `stretch` times as
+ * long (1 to JOB_MAX_STRETCH). 0, or 2 and a message. */
+int job_trace_build(struct job_program *p, const char *path, int ranks, unsigned stretch);
 
 /* job_rank.c: the body of one rank's process. The exit status. */
 int job_rank_run(const struct job_options *o, struct job_control *control, int rank);

@@ -718,7 +718,7 @@ static bool load_program(struct rank *r)
 	if (o->trace_count) {
 		r->program.jitter = JITTER_TRACE;
 		return job_trace_build(&r->program, o->traces[r->rank % o->trace_count],
-				       o->ranks) == 0;
+				       o->ranks, o->stretch) == 0;
 	}
 	return job_mix_build(&r->program, o->mix, o->ranks);
 }

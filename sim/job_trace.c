@@ -494,7 +494,20 @@ static int shape(struct job_program *p, struct trace *t, const char *path, int r
 	return 0;
 }
 
-int job_trace_build(struct job_program *p, const char *path, int ranks)
+/* Every time becomes `times` as long, from the first event on. */
+static void stretch(struct trace *t, unsigned times)
+{
+	int64_t low = INT64_MAX;
+
+	for (size_t i = 0; i < t->count; i++)
+		low = t->events[i].ts < low ? t->events[i].ts : low;
+	for (size_t i = 0; i < t->count; i++) {
+		t->events[i].ts = (t->events[i].ts - low) * times;
+		t->events[i].dur *= times;
+	}
+}
+
+int job_trace_build(struct job_program *p, const char *path, int ranks, unsigned times)
 {
 	struct trace t = { 0 };
 	size_t bytes;
@@ -504,8 +517,10 @@ int job_trace_build(struct job_program *p, const char *path, int ranks)
 	if (!t.text)
 		return 2;
 	rc = strstr(path, ".json") ? parse_json(&t, path, bytes) : parse_csv(&t, path);
-	if (!rc)
+	if (!rc) {
+		stretch(&t, times);
 		rc = shape(p, &t, path, ranks);
+	}
 	json_decref(t.json);
 	free(t.events);
 	free(t.text);

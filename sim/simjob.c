@@ -31,6 +31,8 @@ static const char usage_text[] =
 	"  --comm-thread      of mix shard: a thread of its own packs and sends\n"
 	"  --trace FILE...    replay traces (*.events.csv[.gz], Kineto *.json[.gz]), one per rank,\n"
 	"                     or a directory with rankN.* files; replaces --mix\n"
+	"  --stretch N        a trace's times are N times as long (1 to 1000, default 1):\n"
+	"                     for hosts that can't launch as fast as the traced one\n"
 	"  --seed N           of jitter and choices (default 1)\n"
 	"  --fault KIND:rank=R:start=STEP|Ss:steps=N:size=X[:kernel=NAME[:with=NAME]]\n"
 	"                     slow, kernel, gaps, late, stop, stuck, variant or host; may be\n"
@@ -143,6 +145,8 @@ static void check_options(struct job_options *o, int argc, char **argv, bool sec
 	}
 	if (o->ranks < 1 || o->ranks > JOB_MAX_RANKS)
 		usage_error("--ranks", "1 to 64");
+	if (o->stretch < 1 || o->stretch > JOB_MAX_STRETCH)
+		usage_error("--stretch", "1 to 1000");
 	if (o->steps && !seconds)
 		o->seconds = 0;
 	if (!o->steps && !o->seconds)
@@ -154,17 +158,18 @@ static void parse(struct job_options *o, int argc, char **argv)
 	static const struct option options[] = {
 		{ "ranks", 1, NULL, 'r' },	    { "seconds", 1, NULL, 's' },
 		{ "steps", 1, NULL, 'n' },	    { "mix", 1, NULL, 'm' },
-		{ "trace", 1, NULL, 't' },	    { "seed", 1, NULL, 'S' },
-		{ "fault", 1, NULL, 'f' },	    { "truth", 1, NULL, 'T' },
-		{ "explicit-steps", 1, NULL, 'e' }, { "verbose", 0, NULL, 'v' },
-		{ "host-work", 1, NULL, 'w' },	    { "comm-thread", 0, NULL, 'c' },
-		{ "help", 0, NULL, 'h' },	    { NULL, 0, NULL, 0 },
+		{ "trace", 1, NULL, 't' },	    { "stretch", 1, NULL, 'x' },
+		{ "seed", 1, NULL, 'S' },	    { "fault", 1, NULL, 'f' },
+		{ "truth", 1, NULL, 'T' },	    { "explicit-steps", 1, NULL, 'e' },
+		{ "verbose", 0, NULL, 'v' },	    { "host-work", 1, NULL, 'w' },
+		{ "comm-thread", 0, NULL, 'c' },    { "help", 0, NULL, 'h' },
+		{ NULL, 0, NULL, 0 },
 	};
 	bool seconds = false;
 	char *comma;
 	int c;
 
-	*o = (struct job_options){ .ranks = 8, .seconds = 60, .seed = 1, .mix = "train" };
+	*o = (struct job_options){ .ranks = 8, .seconds = 60, .seed = 1, .stretch = 1, .mix = "train" };
 	job_host_parse(&o->host, "pack");
 	while ((c = getopt_long(argc, argv, "vh", options, NULL)) != -1) {
 		switch (c) {
@@ -183,6 +188,9 @@ static void parse(struct job_options *o, int argc, char **argv)
 			break;
 		case 't':
 			add_trace(o, optarg);
+			break;
+		case 'x':
+			o->stretch = (unsigned)number(optarg, "--stretch");
 			break;
 		case 'S':
 			o->seed = number(optarg, "--seed");
@@ -378,7 +386,7 @@ static void check_traces(const struct job_options *o)
 	for (int t = 0; t < o->trace_count && t < o->ranks; t++) {
 		struct job_program p = { 0 };
 
-		if (job_trace_build(&p, o->traces[t], o->ranks))
+		if (job_trace_build(&p, o->traces[t], o->ranks, o->stretch))
 			exit(2);
 		if (t == 0) {
 			first = p;
