@@ -153,6 +153,17 @@ static void check_options(struct job_options *o, int argc, char **argv, bool sec
 		usage_error("nothing to do", "--seconds or --steps");
 }
 
+static void parse_marks(struct job_options *o, const char *arg)
+{
+	const char *comma = strchr(arg, ',');
+
+	if (!comma)
+		usage_error("--explicit-steps", arg);
+	/* a copy: the ranks are given argv again */
+	o->mark_begin = strndup(arg, (size_t)(comma - arg));
+	o->mark_end = comma + 1;
+}
+
 static void parse(struct job_options *o, int argc, char **argv)
 {
 	static const struct option options[] = {
@@ -166,7 +177,6 @@ static void parse(struct job_options *o, int argc, char **argv)
 		{ NULL, 0, NULL, 0 },
 	};
 	bool seconds = false;
-	char *comma;
 	int c;
 
 	*o = (struct job_options){ .ranks = 8, .seconds = 60, .seed = 1, .stretch = 1, .mix = "train" };
@@ -202,12 +212,7 @@ static void parse(struct job_options *o, int argc, char **argv)
 			o->truth = optarg;
 			break;
 		case 'e':
-			comma = strchr(optarg, ',');
-			if (!comma)
-				usage_error("--explicit-steps", optarg);
-			/* a copy: the ranks are given argv again */
-			o->mark_begin = strndup(optarg, (size_t)(comma - optarg));
-			o->mark_end = comma + 1;
+			parse_marks(o, optarg);
 			break;
 		case 'w':
 			if (!job_host_parse(&o->host, optarg))
