@@ -181,7 +181,8 @@ int replay_ranks_add(struct replay_ranks *r, const struct replay_trace *t,
 		free(a.coll);
 		return rc;
 	}
-	memcpy(ends, step_end_ns, step_count * sizeof(*ends));
+	if (step_count)
+		memcpy(ends, step_end_ns, step_count * sizeof(*ends));
 	r->rank[r->count] = (struct jobsteps_rank){.rank = t->rank,
 						   .event = event,
 						   .event_count = (uint32_t)t->device_count,

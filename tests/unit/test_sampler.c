@@ -556,8 +556,9 @@ static void shows_kernel_stacks(void **state)
 	tally_up(&b, (uint32_t)pid, STACK_ON_CPU, iter_chain, &iter);
 	print_message("# read: %lu samples, %lu in the kernel, %lu with the chain\n", t.samples,
 		      t.kernel, t.chained + iter.chained);
-	assert_true(t.samples >= 20);
-	assert_true((t.chained + iter.chained) * 100 >= t.samples * 80);
+	assert_true(t.kernel >= 20);
+	/* not of all samples: a sanitizer's read() has work of its own */
+	assert_true((t.chained + iter.chained) * 100 >= t.kernel * 90);
 	stack_batch_fini(&b);
 	sampler_remove(s, (uint32_t)pid);
 	stop_target(pid);
