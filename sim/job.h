@@ -29,7 +29,12 @@ enum job_fault_kind {
 	JOB_FAULT_STUCK,
 	JOB_FAULT_VARIANT,
 	JOB_FAULT_HOST,
+	JOB_FAULT_ENDLESS,
+	JOB_FAULT_MISMATCH,
 };
+
+/* enum job_fault_kind as options and the truth name them. */
+extern const char *const job_fault_names[JOB_FAULT_MISMATCH + 1];
 
 struct job_fault {
 	enum job_fault_kind kind;

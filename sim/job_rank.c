@@ -22,6 +22,10 @@
 #define JITTER_TRACE 0.005
 #define GAPS_PER_STEP 10u
 #define SHARD_PIECES  16u
+#define ENDLESS_NS    1000000000000000ull /* eleven days: no job waits for it */
+
+const char *const job_fault_names[] = { "none", "slow", "kernel", "gaps", "late", "stop", "stuck",
+					"variant", "host", "endless", "mismatch" };
 
 struct api {
 	cu_result (*init)(unsigned flags);
@@ -101,6 +105,7 @@ struct rank {
 	uint64_t random;
 	/* the step under way */
 	const struct job_fault *fault;
+	bool fault_done; /* one that happens once: endless, mismatch */
 	uint64_t begin_ns, shift_ns; /* shift: what faults added to the host's offsets */
 	int truth_fd;
 	void (*mark_begin)(const double *work, unsigned count);
@@ -360,6 +365,11 @@ static uint64_t duration(struct rank *r, const struct job_action *a)
 	factor = 1 + r->program.jitter * (x - 3) * 1.41421356; /* six uniforms: variance 1/2 */
 	if (fault_is(r, JOB_FAULT_SLOW) || meant(r, a))
 		factor *= r->fault->size;
+	if (fault_is(r, JOB_FAULT_ENDLESS) && !r->fault_done &&
+	    strstr(r->program.names[a->function], r->fault->kernel)) {
+		r->fault_done = true;
+		return ENDLESS_NS;
+	}
 	return (uint64_t)((double)a->dur_ns * factor);
 }
 
@@ -399,10 +409,15 @@ static void run_collective(struct rank *r, const struct job_action *a, cu_stream
 {
 	void *p = (void *)(uintptr_t)r->device;
 	size_t floats = a->bytes / 4 ? a->bytes / 4 : 1;
+	uint8_t which = a->collective;
 
 	if (r->o->ranks < 2)
 		return;
-	switch (a->collective) {
+	if (fault_is(r, JOB_FAULT_MISMATCH) && !r->fault_done) {
+		r->fault_done = true;
+		which = which == JOB_ALLREDUCE ? JOB_ALLGATHER : JOB_ALLREDUCE;
+	}
+	switch (which) {
 	case JOB_ALLREDUCE:
 		r->api.all_reduce(p, p, floats, 7, 0, r->comm, s);
 		break;
@@ -611,8 +626,6 @@ static const struct job_fault *fault_at(struct rank *r, uint64_t step, uint64_t 
 
 static void truth_step(struct rank *r, uint64_t step, const struct job_phase *ph, uint64_t end_ns)
 {
-	static const char *const kinds[] = { "none", "slow", "kernel", "gaps", "late", "stop",
-					     "stuck", "variant", "host" };
 	char line[512];
 	int n;
 
@@ -623,7 +636,7 @@ static void truth_step(struct rank *r, uint64_t step, const struct job_phase *ph
 		     "\"end_ns\":%llu,\"fault\":%s,\"fault_kind\":\"%s\"}\n",
 		     r->rank, (unsigned long long)step, ph->name, (unsigned long long)r->begin_ns,
 		     (unsigned long long)end_ns, r->fault ? "true" : "false",
-		     kinds[r->fault ? r->fault->kind : 0]);
+		     job_fault_names[r->fault ? r->fault->kind : 0]);
 	if (write(r->truth_fd, line, (size_t)n) != n)
 		fprintf(stderr, "simjob: truth file: %s\n", strerror(errno));
 }

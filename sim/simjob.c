@@ -35,8 +35,8 @@ static const char usage_text[] =
 	"                     for hosts that can't launch as fast as the traced one\n"
 	"  --seed N           of jitter and choices (default 1)\n"
 	"  --fault KIND:rank=R:start=STEP|Ss:steps=N:size=X[:kernel=NAME[:with=NAME]]\n"
-	"                     slow, kernel, gaps, late, stop, stuck, variant or host; may be\n"
-	"                     repeated; rank=all\n"
+	"                     slow, kernel, gaps, late, stop, stuck, variant, host, endless or\n"
+	"                     mismatch; may be repeated; rank=all\n"
 	"  --truth FILE       write what really happened, one JSON object a line\n"
 	"  --explicit-steps B,E  call the functions of these names, if the process has them, at a\n"
 	"                     step's begin(const double *work, unsigned count) and end()\n"
@@ -63,8 +63,6 @@ static uint64_t number(const char *s, const char *what)
 
 static void parse_fault(struct job_options *o, const char *arg)
 {
-	static const char *const kinds[] = { "none", "slow", "kernel", "gaps", "late", "stop",
-					     "stuck", "variant", "host" };
 	struct job_fault f = { .steps = UINT64_MAX, .size = 1.5 };
 	char copy[1024], *save = NULL, *t, *end;
 
@@ -72,8 +70,8 @@ static void parse_fault(struct job_options *o, const char *arg)
 		usage_error("--fault", arg);
 	strcpy(copy, arg);
 	t = strtok_r(copy, ":", &save);
-	for (int i = 1; t && i < 9; i++)
-		f.kind = strcmp(t, kinds[i]) ? f.kind : (enum job_fault_kind)i;
+	for (int i = 1; t && i <= JOB_FAULT_MISMATCH; i++)
+		f.kind = strcmp(t, job_fault_names[i]) ? f.kind : (enum job_fault_kind)i;
 	if (!f.kind)
 		usage_error("--fault", arg);
 	while ((t = strtok_r(NULL, ":", &save))) {
@@ -319,7 +317,9 @@ static bool has_fault(const struct job_options *o, enum job_fault_kind kind)
 static int wait_ranks(const struct job_options *o, struct job_control *c)
 {
 	struct timespec tick = { .tv_nsec = 50000000 };
-	bool stuck = has_fault(o, JOB_FAULT_STUCK), ended = false;
+	bool ended = false, stuck = has_fault(o, JOB_FAULT_STUCK) ||
+				    has_fault(o, JOB_FAULT_ENDLESS) ||
+				    has_fault(o, JOB_FAULT_MISMATCH);
 	int left = o->ranks, rc = 0;
 
 	while (left) {
@@ -374,12 +374,31 @@ static void truth_header(const struct job_options *o)
 	fclose(f);
 }
 
+/* The function of the n-th collective; -1: there are not so many. */
+static int collective_at(const struct job_phase *ph, unsigned n)
+{
+	for (unsigned i = 0; i < ph->count; i++)
+		if (ph->actions[i].kind == JOB_COLLECTIVE && !n--)
+			return ph->actions[i].collective;
+	return -1;
+}
+
 static unsigned collectives(const struct job_phase *ph)
 {
 	unsigned n = 0;
 
-	for (unsigned i = 0; i < ph->count; i++)
-		n += ph->actions[i].kind == JOB_COLLECTIVE;
+	while (collective_at(ph, n) >= 0)
+		n++;
+	return n;
+}
+
+/* The first collective of which function differs; count of a's where none does. */
+static unsigned same_collectives(const struct job_phase *a, const struct job_phase *b)
+{
+	unsigned n = 0;
+
+	while (collective_at(a, n) >= 0 && collective_at(a, n) == collective_at(b, n))
+		n++;
 	return n;
 }
 
@@ -407,6 +426,13 @@ static void check_traces(const struct job_options *o)
 				fprintf(stderr, "simjob: %s: %u collectives in step %u, but %u in %s\n",
 					o->traces[t], collectives(&p.phases[i]), i,
 					collectives(&first.phases[i]), o->traces[0]);
+				exit(2);
+			} else if (same_collectives(&p.phases[i], &first.phases[i]) <
+				   collectives(&p.phases[i])) {
+				fprintf(stderr, "simjob: %s: collective %u of step %u is another "
+					"function in %s\n", o->traces[t],
+					same_collectives(&p.phases[i], &first.phases[i]), i,
+					o->traces[0]);
 				exit(2);
 			}
 	}

@@ -30,6 +30,7 @@ static size_t beat_bytes_max(size_t ranks)
 struct item {
 	Sysom__Wire__BeatRank pb;
 	struct codec_rank rank;
+	char name[WIRE_TEXT_BYTES];
 	struct buf groups, comms, colls;
 };
 
@@ -44,6 +45,13 @@ static int item_fill(struct item *it, const struct beat_rank *r)
 #define X(f) it->pb.f = r->f;
 	BEAT_RANK_FIELDS(X)
 #undef X
+	if (r->unfinished.kind) {
+		it->pb.unfinished_kind = r->unfinished.kind;
+		it->pb.unfinished_stream = r->unfinished.stream;
+		it->pb.unfinished_launch_ns = r->unfinished.launch_ns;
+		codec_text_clean(r->unfinished.name, it->name, sizeof(it->name));
+		it->pb.unfinished_name = it->name;
+	}
 	buf_init(&it->groups, LIMIT_WIRE_MESSAGE_BYTES);
 	buf_init(&it->comms, LIMIT_WIRE_MESSAGE_BYTES);
 	buf_init(&it->colls, LIMIT_WIRE_MESSAGE_BYTES);
@@ -121,6 +129,17 @@ int wire_beat_encode(const struct beat *b, struct buf *out)
 	return err;
 }
 
+static int unfinished_read(const Sysom__Wire__BeatRank *from, struct beat_unfinished *u)
+{
+	/* a kind of a later version is nothing that could be told */
+	if (!from->unfinished_kind || from->unfinished_kind > BEAT_UNFINISHED_GRAPH)
+		return 0;
+	u->kind = from->unfinished_kind;
+	u->stream = from->unfinished_stream;
+	u->launch_ns = from->unfinished_launch_ns;
+	return codec_text_read(from->unfinished_name, u->name, sizeof(u->name));
+}
+
 static int rank_fill(const Sysom__Wire__BeatRank *from, struct beat_rank *r)
 {
 	int err = codec_rank_read(from->rank, &r->rank);
@@ -136,6 +155,8 @@ static int rank_fill(const Sysom__Wire__BeatRank *from, struct beat_rank *r)
 		err = beat_columns_comms_unpack(from->comms.data, from->comms.len, r);
 	if (!err)
 		err = beat_columns_colls_unpack(from->colls.data, from->colls.len, r);
+	if (!err)
+		err = unfinished_read(from, &r->unfinished);
 	return err;
 }
 

@@ -130,6 +130,36 @@ static void round_trips_groups_to_their_stated_fineness(void **unused)
 	}
 }
 
+static void round_trips_what_a_gpu_does_not_end(void **unused)
+{
+	static struct beat_rank r;
+	struct beat got;
+	size_t bytes;
+
+	memset(&r, 0, sizeof(r));
+	r.unfinished = (struct beat_unfinished){ .kind = BEAT_UNFINISHED_KERNEL, .stream = 13,
+						 .launch_ns = 86400000000123, .name = "gemm_bf16" };
+	struct beat_rank *g = round_trip(&r, &bytes, &got);
+
+	assert_memory_equal(&g->unfinished, &r.unfinished, sizeof(r.unfinished));
+	wire_beat_free(&got);
+	/* a kind of a later version says nothing to this one */
+	r.unfinished.kind = BEAT_UNFINISHED_GRAPH + 1;
+	g = round_trip(&r, &bytes, &got);
+	assert_int_equal(g->unfinished.kind, BEAT_UNFINISHED_NONE);
+	assert_int_equal(g->unfinished.launch_ns, 0);
+	wire_beat_free(&got);
+	/* a cut name may end within a character */
+	r.unfinished.kind = BEAT_UNFINISHED_KERNEL;
+	memset(r.unfinished.name, 'x', sizeof(r.unfinished.name));
+	memcpy(r.unfinished.name + 125, "\xc3\xa4", 2);
+	r.unfinished.name[126] = 0;
+	g = round_trip(&r, &bytes, &got);
+	assert_int_equal(g->unfinished.kind, BEAT_UNFINISHED_KERNEL);
+	assert_int_equal(strlen(g->unfinished.name), 126);
+	wire_beat_free(&got);
+}
+
 static void round_trips_collectives_exactly(void **unused)
 {
 	static struct beat_rank r;
@@ -477,6 +507,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(round_trips_groups_to_their_stated_fineness),
+		cmocka_unit_test(round_trips_what_a_gpu_does_not_end),
 		cmocka_unit_test(round_trips_collectives_exactly),
 		cmocka_unit_test(fits_a_full_rank_of_a_steady_job),
 		cmocka_unit_test(refuses_a_rank_above_its_bytes),
