@@ -211,40 +211,71 @@ static struct seat *seats_of(const struct hang *h, uint64_t bound_ns, uint64_t n
 #define STATE_WAITS 0x01 /* for other ranks, in some communicator */
 #define STATE_STUCK 0x02 /* its own kernel does not end; what it has entered lies behind that */
 
+/* A rank's call that did not end: the first one where it tells that, else its last one. */
+struct call {
+	uint64_t number, bytes; /* number: in the communicator, from 1 */
+	uint32_t func, seq, dtype;
+};
+
 /* What one communicator says. */
 struct verdict {
 	enum finding_cause cause;
 	const struct seat *seats;
 	uint32_t count, waiting, missing, odd, rooted, stuck;
 	uint32_t absent; /* missing ones whose GPU has nothing to do: their hosts are the cause */
-	uint64_t most;		       /* collectives entered by those that wait */
-	const struct beat_comm *usual; /* what most of them wait in */
+	uint64_t most; /* collectives entered by those that wait */
+	uint32_t ranks; /* of the communicator, as most of them say */
+	struct call usual; /* what most of them wait in */
 	uint64_t since_unix_ns;
 };
 
-static bool differs(const struct beat_comm *a, const struct beat_comm *b)
+static struct call call_of(const struct beat_comm *k)
+{
+	if (k->open_func)
+		return (struct call){.number = k->ended + 1,
+				     .bytes = k->open_bytes,
+				     .func = k->open_func,
+				     .seq = k->open_seq,
+				     .dtype = k->open_dtype};
+	return (struct call){
+	    .number = k->entered, .bytes = k->bytes, .func = k->func, .seq = k->seq};
+}
+
+/* Two calls that should be the same and are not. */
+static bool differs(const struct call *a, const struct call *b)
 {
 	/* Gathers and broadcasts may have another size at their root. */
 	bool same_bytes = a->func == RECORD_COLL_ALL_REDUCE || a->func == RECORD_COLL_ALL_GATHER ||
 			  a->func == RECORD_COLL_REDUCE_SCATTER;
 
-	return a->func != b->func || (same_bytes && a->bytes != b->bytes);
+	return a->number == b->number &&
+	       (a->func != b->func || (same_bytes && a->bytes != b->bytes) ||
+		(a->dtype && b->dtype && a->dtype != b->dtype));
+}
+
+static bool is_odd(const struct verdict *v, const struct beat_comm *k)
+{
+	struct call c = call_of(k);
+
+	return differs(&c, &v->usual);
 }
 
 /* Among those that wait in the last one: what most of them called. */
-static const struct beat_comm *usual_of(const struct seat *v, uint32_t n, uint64_t most)
+static void find_usual(const struct seat *v, uint32_t n, struct verdict *out)
 {
-	const struct beat_comm *best = NULL;
 	int votes = 0;
 
 	for (uint32_t i = 0; i < n; i++) {
-		if (v[i].comm->entered != most)
+		struct call c = call_of(v[i].comm);
+
+		if (v[i].comm->entered != out->most)
 			continue;
-		if (!votes)
-			best = v[i].comm;
-		votes += differs(best, v[i].comm) ? -1 : 1;
+		if (!votes) {
+			out->usual = c;
+			out->ranks = v[i].comm->ranks;
+		}
+		votes += differs(&out->usual, &c) || out->usual.number != c.number ? -1 : 1;
 	}
-	return best;
 }
 
 static enum finding_cause cause_of(const struct verdict *v)
@@ -288,12 +319,13 @@ static bool examine(const struct hang *h, const struct seat *v, uint32_t n, cons
 		if (k->call_ns + (uint64_t)h->slots[v[i].slot].offset_ns < out->since_unix_ns)
 			out->since_unix_ns = k->call_ns + (uint64_t)h->slots[v[i].slot].offset_ns;
 	}
-	out->usual = usual_of(v, n, out->most);
+	find_usual(v, n, out);
 	for (uint32_t i = 0; i < n; i++)
-		out->odd += v[i].comm->entered == out->most && differs(v[i].comm, out->usual);
+		out->odd += is_odd(out, v[i].comm);
 	out->cause = cause_of(out);
 	/* One that is alone in telling may have lost its records. */
-	return out->odd || out->stuck || out->missing || (out->waiting > 1 && out->usual->ranks <= out->waiting);
+	return out->odd || out->stuck || out->missing ||
+	       (out->waiting > 1 && out->ranks <= out->waiting);
 }
 
 /* The better explanation of the two: a difference, then a kernel that does not end, then missing
@@ -312,6 +344,30 @@ static bool explains_more(const struct verdict *a, const struct verdict *b)
 
 /* ---- telling ---- */
 
+/* "AllReduce of 4096 bytes (float32)" */
+static const char *call_text(const struct call *c, char *out, size_t bytes)
+{
+	const char *type = record_dtype_name(c->dtype);
+
+	snprintf(out, bytes, "%s of %llu bytes%s%s%s", record_coll_name(c->func),
+		 (unsigned long long)c->bytes, *type ? " (" : "", type, *type ? ")" : "");
+	return out;
+}
+
+static void say_odd(struct finding *f, const struct verdict *v, int32_t rank,
+		    const struct beat_comm *k)
+{
+	struct call c = call_of(k);
+	char mine[96], others[96];
+
+	finding_say(f, LAYER_SOFTWARE, 0,
+		    "rank %d called %s where the others called %s, both as number %llu of "
+		    "communicator %016llx",
+		    rank, call_text(&c, mine, sizeof(mine)),
+		    call_text(&v->usual, others, sizeof(others)), (unsigned long long)c.number,
+		    (unsigned long long)k->comm);
+}
+
 static void say_seat(struct hang *h, struct finding *f, const struct verdict *v,
 		     const struct seat *seat, uint64_t alive_ns, uint64_t now_ns)
 {
@@ -321,14 +377,8 @@ static void say_seat(struct hang *h, struct finding *f, const struct verdict *v,
 	if (now_ns - s->seen_ns > alive_ns)
 		finding_say(f, LAYER_UNKNOWN, 0, "rank %d: no beat for %.0f s", s->rank,
 			    (double)(now_ns - s->seen_ns) / 1e9);
-	if (k->entered == v->most)
-		finding_say(f, LAYER_SOFTWARE, 0,
-			    "rank %d called %s of %llu bytes where the others called %s of %llu "
-			    "bytes, both "
-			    "as number %llu of communicator %016llx",
-			    s->rank, record_coll_name(k->func), (unsigned long long)k->bytes,
-			    record_coll_name(v->usual->func), (unsigned long long)v->usual->bytes,
-			    (unsigned long long)k->entered, (unsigned long long)k->comm);
+	if (v->odd)
+		say_odd(f, v, s->rank, k);
 	else
 		finding_say(f, LAYER_UNKNOWN, 0,
 			    "rank %d has entered %llu collectives of communicator %016llx, the "
@@ -370,7 +420,7 @@ static bool is_guilty(const struct hang *h, const struct verdict *v, const struc
 	bool behind = seat->comm->entered < v->most;
 
 	if (v->odd)
-		return !behind && differs(seat->comm, v->usual);
+		return is_odd(v, seat->comm);
 	if (v->cause == CAUSE_HANG_KERNEL)
 		return state[seat->slot] == STATE_STUCK;
 	if (v->absent)
@@ -388,13 +438,13 @@ static void tell(struct hang *h, const struct verdict *v, const uint8_t *state, 
 
 	finding_say(f, LAYER_UNKNOWN, (double)waited,
 		    "%u of %u ranks wait in %s %u (%llu bytes) of communicator %016llx for %.1f s",
-		    v->waiting, v->usual->ranks > v->count ? v->usual->ranks : v->count,
-		    record_coll_name(v->usual->func), v->usual->seq,
-		    (unsigned long long)v->usual->bytes, (unsigned long long)v->usual->comm,
+		    v->waiting, v->ranks > v->count ? v->ranks : v->count,
+		    record_coll_name(v->usual.func), v->usual.seq,
+		    (unsigned long long)v->usual.bytes, (unsigned long long)v->seats->comm->comm,
 		    (double)waited / 1e9);
-	if (v->usual->ranks > v->count)
+	if (v->ranks > v->count)
 		finding_say(f, LAYER_UNKNOWN, 0, "%u of its ranks are not known here",
-			    v->usual->ranks - v->count);
+			    v->ranks - v->count);
 	for (uint32_t i = 0; i < v->count; i++) {
 		const struct seat *seat = &v->seats[i];
 

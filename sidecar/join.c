@@ -454,6 +454,7 @@ static void on_coll(struct join *j, const struct join_host_pend *p)
 	r.seq = e->seq;
 	r.peer = e->peer;
 	r.bytes = e->count * dtype_bytes(e->dtype);
+	r.dtype = e->dtype < UINT8_MAX ? (uint8_t)(e->dtype + 1) : 0;
 	if (e->func < COLL_GROUP_START || e->func == COLL_OTHER) {
 		struct join_stream *s = stream_of(j, p, e->stream, 0);
 

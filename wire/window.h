@@ -128,6 +128,10 @@ struct beat_comm {
 	uint32_t func, seq;   /* the last one entered */
 	uint64_t bytes;
 	uint64_t call_ns, done_ns; /* its call; its kernel's end, 0: not seen to end */
+	/* The first one that was not seen to end (number ended + 1), where nothing was entered for a while:
+	 * ranks go on entering after the one that hangs. open_func 0: not told. dtype as in records. */
+	uint32_t open_func, open_seq, open_dtype;
+	uint64_t open_bytes;
 };
 
 /* The oldest work of a rank's GPU that was launched and not seen to end, while its steps stand still: what

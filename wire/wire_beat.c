@@ -31,7 +31,7 @@ struct item {
 	Sysom__Wire__BeatRank pb;
 	struct codec_rank rank;
 	char name[WIRE_TEXT_BYTES];
-	struct buf groups, comms, colls;
+	struct buf groups, comms, colls, opens;
 };
 
 /* Fills an empty item, which is to be released whatever this returns. */
@@ -55,14 +55,18 @@ static int item_fill(struct item *it, const struct beat_rank *r)
 	buf_init(&it->groups, LIMIT_WIRE_MESSAGE_BYTES);
 	buf_init(&it->comms, LIMIT_WIRE_MESSAGE_BYTES);
 	buf_init(&it->colls, LIMIT_WIRE_MESSAGE_BYTES);
+	buf_init(&it->opens, LIMIT_WIRE_MESSAGE_BYTES);
 	err = beat_columns_groups_pack(r, &it->groups);
 	if (!err)
 		err = beat_columns_comms_pack(r, &it->comms);
 	if (!err)
 		err = beat_columns_colls_pack(r, &it->colls);
+	if (!err)
+		err = beat_columns_opens_pack(r, &it->opens);
 	it->pb.groups = (ProtobufCBinaryData){ it->groups.bytes, it->groups.data };
 	it->pb.comms = (ProtobufCBinaryData){ it->comms.bytes, it->comms.data };
 	it->pb.colls = (ProtobufCBinaryData){ it->colls.bytes, it->colls.data };
+	it->pb.opens = (ProtobufCBinaryData){ it->opens.bytes, it->opens.data };
 	return err;
 }
 
@@ -71,6 +75,7 @@ static void item_release(struct item *it)
 	buf_fini(&it->groups);
 	buf_fini(&it->comms);
 	buf_fini(&it->colls);
+	buf_fini(&it->opens);
 }
 
 static size_t item_bytes(const Sysom__Wire__BeatRank *pb)
@@ -155,6 +160,8 @@ static int rank_fill(const Sysom__Wire__BeatRank *from, struct beat_rank *r)
 		err = beat_columns_comms_unpack(from->comms.data, from->comms.len, r);
 	if (!err)
 		err = beat_columns_colls_unpack(from->colls.data, from->colls.len, r);
+	if (!err)
+		err = beat_columns_opens_unpack(from->opens.data, from->opens.len, r);
 	if (!err)
 		err = unfinished_read(from, &r->unfinished);
 	return err;

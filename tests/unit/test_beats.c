@@ -375,11 +375,18 @@ static void a_hang_shows_in_the_communicators(void **state)
 	assert_int_equal(r->comms[1].ended, 1);
 	assert_int_equal(r->comms[1].done_ns, T0 + 60 + 500000);
 	/* it comes again in every beat */
-	assert_int_equal(fill(j, T0 + 65 * S)->comm_count, 2);
+	r = fill(j, T0 + 65 * S);
+	assert_int_equal(r->comm_count, 2);
+	/* and tells what does not end, of its calls the first */
+	assert_int_equal(r->comms[0].open_func, RECORD_COLL_ALL_REDUCE);
+	assert_int_equal(r->comms[0].open_seq, 99);
+	assert_int_equal(r->comms[0].open_bytes, 4096);
+	assert_int_equal(r->comms[1].open_func, 0);
 	kernel(j, 5, RECORD_COLL_ALL_REDUCE, 99, T0 + 66 * S);
 	kernel(j, 5, RECORD_COLL_REDUCE_SCATTER, 99, T0 + 67 * S);
 	r = fill(j, T0 + 70 * S);
 	assert_int_equal(r->comms[0].ended, 200);
+	assert_int_equal(r->comms[0].open_func, 0);
 	assert_int_equal(r->comms[0].done_ns, T0 + 67 * S + 500000);
 }
 

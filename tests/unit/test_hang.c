@@ -202,6 +202,50 @@ static void names_the_rank_whose_call_differs(void **unused)
 	expect(CAUSE_HANG_MISMATCH, bytes, 1);
 }
 
+/* Collective 100 differs at rank 2; all go on to enter three more of the same kind. With type: only
+ * its elements do. */
+static void say_differs_before(bool type)
+{
+	for (uint32_t r = 0; r < 4; r++) {
+		struct beat_comm c = comm(1, 4, 103, RECORD_COLL_ALL_REDUCE, 4096, 1000, false);
+
+		c.ended = 99;
+		c.open_func = r == 2 && !type ? RECORD_COLL_ALL_GATHER : RECORD_COLL_ALL_REDUCE;
+		c.open_seq = r == 2 && !type ? 0 : 99;
+		c.open_bytes = 8192;
+		c.open_dtype = r == 2 && type ? 7 : 10;
+		push(r, 50, &c, 1);
+	}
+}
+
+static void say_function_differs_before(void)
+{
+	say_differs_before(false);
+}
+
+static void say_type_differs_before(void)
+{
+	say_differs_before(true);
+}
+
+static void looks_at_the_first_call_that_did_not_end(void **unused)
+{
+	const int guilty[] = {2};
+
+	hold(40, say_function_differs_before);
+	expect(CAUSE_HANG_MISMATCH, guilty, 1);
+	assert_non_null(strstr(last.finding.evidence[0].text, "AllReduce 99 (8192 bytes)"));
+	assert_non_null(strstr(last.finding.evidence[1].text, "AllGather"));
+	assert_non_null(strstr(last.finding.evidence[1].text, "number 100 of"));
+	hang_close(hang);
+	assert_int_equal(hang_open(&hang, "job"), 0);
+	now_s = 1000;
+	hold(40, say_type_differs_before);
+	expect(CAUSE_HANG_MISMATCH, guilty, 1);
+	assert_non_null(strstr(last.finding.evidence[1].text, "8192 bytes (float16) where"));
+	assert_non_null(strstr(last.finding.evidence[1].text, "8192 bytes (bfloat16), both"));
+}
+
 static void say_transfer(void)
 {
 	for (uint32_t r = 0; r < 4; r++) {
@@ -523,6 +567,7 @@ int main(void)
 	    T(blames_nobody_when_all_are_in),	     T(follows_who_waits_for_whom_to_the_root),
 	    T(calls_a_circle_of_waiting_a_mismatch), T(says_that_the_missing_rank_is_silent),
 	    T(names_the_kernel_that_does_not_end),
+	    T(looks_at_the_first_call_that_did_not_end),
 	    T(a_stuck_kernel_explains_every_communicator_of_its_rank),
 	    T(who_stays_away_with_an_idle_gpu_is_the_cause),
 	    T(a_job_of_one_rank_has_stuck_kernels_too),
