@@ -11,6 +11,7 @@
 
 #include "analysis/median.h"
 #include "analysis/peers.h"
+#include "analysis/skew.h"
 #include "base/limits.h"
 
 #define GROUPS 16u
@@ -26,6 +27,7 @@
 #define UNEVEN_ROUNDS 8u
 #define UNEVEN_SHARE  0.75
 #define FLAGS 128u
+#define SKEW_ROWS 64u /* latest ones, in which uneven work is looked for */
 #define ROW_TIMES 2048u /* rows whose time is remembered, for a flag's stretch */
 
 struct peer_step {
@@ -53,6 +55,10 @@ struct group {
 	uint32_t values[LIMIT_NODE_PROCESSES], steps; /* of the open row */
 	uint64_t row, row_end_ns[ROW_TIMES];
 	uint32_t rounds, unlike[LIMIT_NODE_PROCESSES]; /* of the first rounds */
+	/* rows without flagged stretches, for what the members' work differs by (analysis/skew.h) */
+	double skew_row[SKEW_ROWS][LIMIT_NODE_PROCESSES];
+	struct skew_step skew[SKEW_ROWS];
+	bool high[LIMIT_NODE_PROCESSES];
 	bool uneven, known; /* known: the first rounds were looked at; nothing is compared before */
 };
 
@@ -115,6 +121,38 @@ static uint64_t row_time(const struct group *g, uint64_t row)
 	return g->row_end_ns[(row < oldest ? oldest : row) % ROW_TIMES];
 }
 
+static void look_at_row(struct group *g, uint64_t row)
+{
+	double scratch[LIMIT_NODE_PROCESSES];
+
+	g->skew[row % SKEW_ROWS] = skew_of_step(g->skew_row[row % SKEW_ROWS], g->n, scratch);
+}
+
+static void skew_push(struct group *g, uint64_t row, const double *self)
+{
+	for (uint32_t i = 0; i < g->n; i++)
+		g->skew_row[row % SKEW_ROWS][i] = g->high[i] ? NAN : self[i];
+	look_at_row(g, row);
+}
+
+/* Whether the work of all is so uneven that a stretch like this one is a part of it. A stretch is left out
+ * of what it is held against. */
+static bool is_skew(struct group *g, const struct peers_flag *f)
+{
+	uint32_t times[LIMIT_NODE_PROCESSES], n = g->row < SKEW_ROWS ? (uint32_t)g->row : SKEW_ROWS;
+	double loss[SKEW_ROWS];
+	struct skew k;
+
+	g->high[f->member] = !f->ended;
+	for (uint64_t row = g->row - n; row < g->row; row++)
+		if (row >= f->first_step && row <= f->last_step) {
+			g->skew_row[row % SKEW_ROWS][f->member] = NAN;
+			look_at_row(g, row);
+		}
+	k = skew_of(g->skew, n, times, g->n, loss);
+	return skew_explains(&k, f->excess);
+}
+
 static void take_flags(struct local_peers *l, struct group *g)
 {
 	struct peers_flag f;
@@ -125,6 +163,10 @@ static void take_flags(struct local_peers *l, struct group *g)
 
 		if (f.measure != PEERS_SELF)
 			continue;
+		if (is_skew(g, &f) && !f.ended) {
+			l->stats.skewed++;
+			continue;
+		}
 		l->stats.flags += !f.ended;
 		out.begin_ns = row_time(g, f.first_step ? f.first_step - 1 : 0);
 		out.end_ns = row_time(g, f.last_step);
@@ -253,6 +295,7 @@ static void judge_row(struct local_peers *l, struct group *g)
 		most = g->values[i] > most ? g->values[i] : most;
 		g->values[i] = 0;
 	}
+	skew_push(g, g->row, self);
 	peers_push(g->peers, g->row++, self, NULL, g->pace_ns, most ? most : g->steps);
 	g->steps = 0;
 	take_flags(l, g);

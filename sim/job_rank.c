@@ -103,6 +103,7 @@ struct rank {
 	cu_deviceptr device;
 	void *host;
 	uint64_t random;
+	double input; /* --skew: factor of this step's kernels */
 	/* the step under way */
 	const struct job_fault *fault;
 	bool fault_done; /* one that happens once: endless, mismatch */
@@ -356,13 +357,20 @@ static bool meant(const struct rank *r, const struct job_action *a)
 	       strstr(r->program.names[a->function], r->fault->kernel);
 }
 
-static uint64_t duration(struct rank *r, const struct job_action *a)
+/* About normal: six uniforms have a variance of 1/2. */
+static double job_normal(uint64_t *random)
 {
-	double x = 0, factor;
+	double x = 0;
 
 	for (int i = 0; i < 6; i++)
-		x += job_uniform(&r->random);
-	factor = 1 + r->program.jitter * (x - 3) * 1.41421356; /* six uniforms: variance 1/2 */
+		x += job_uniform(random);
+	return (x - 3) * 1.41421356;
+}
+
+static uint64_t duration(struct rank *r, const struct job_action *a)
+{
+	double factor = (1 + r->program.jitter * job_normal(&r->random)) * r->input;
+
 	if (fault_is(r, JOB_FAULT_SLOW) || meant(r, a))
 		factor *= r->fault->size;
 	if (fault_is(r, JOB_FAULT_ENDLESS) && !r->fault_done &&
@@ -686,6 +694,7 @@ static void run_step(struct rank *r, uint64_t step)
 
 	r->begin_ns = job_now();
 	r->shift_ns = 0;
+	r->input = r->o->skew > 0 ? exp(r->o->skew * job_normal(&r->random)) : 1;
 	fault_graphs(r);
 	if (r->mark_begin)
 		r->mark_begin(&work, 1);
@@ -748,7 +757,7 @@ static void find_marks(struct rank *r)
 
 int job_rank_run(const struct job_options *o, struct job_control *control, int rank)
 {
-	struct rank r = { .o = o, .control = control, .rank = rank, .truth_fd = -1 };
+	struct rank r = { .o = o, .control = control, .rank = rank, .truth_fd = -1, .input = 1 };
 	uint64_t begins[JOB_MAX_FAULTS], step = 0;
 	struct rusage u;
 

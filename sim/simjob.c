@@ -33,6 +33,8 @@ static const char usage_text[] =
 	"                     or a directory with rankN.* files; replaces --mix\n"
 	"  --stretch N        a trace's times are N times as long (1 to 1000, default 1):\n"
 	"                     for hosts that can't launch as fast as the traced one\n"
+	"  --skew X           kernels of each rank's step take exp(X z) times as long, z normal:\n"
+	"                     inputs of uneven length (0 to 1, default 0)\n"
 	"  --seed N           of jitter and choices (default 1)\n"
 	"  --fault KIND:rank=R:start=STEP|Ss:steps=N:size=X[:kernel=NAME[:with=NAME]]\n"
 	"                     slow, kernel, gaps, late, stop, stuck, variant, host, endless or\n"
@@ -162,6 +164,16 @@ static void parse_marks(struct job_options *o, const char *arg)
 	o->mark_end = comma + 1;
 }
 
+static double parse_skew(const char *arg)
+{
+	char *end;
+	double v = strtod(arg, &end);
+
+	if (end == arg || *end || !(v >= 0 && v <= 1))
+		usage_error("--skew", arg);
+	return v;
+}
+
 static void parse(struct job_options *o, int argc, char **argv)
 {
 	static const struct option options[] = {
@@ -172,7 +184,7 @@ static void parse(struct job_options *o, int argc, char **argv)
 		{ "truth", 1, NULL, 'T' },	    { "explicit-steps", 1, NULL, 'e' },
 		{ "verbose", 0, NULL, 'v' },	    { "host-work", 1, NULL, 'w' },
 		{ "comm-thread", 0, NULL, 'c' },    { "help", 0, NULL, 'h' },
-		{ NULL, 0, NULL, 0 },
+		{ "skew", 1, NULL, 'k' },	    { NULL, 0, NULL, 0 },
 	};
 	bool seconds = false;
 	int c;
@@ -199,6 +211,9 @@ static void parse(struct job_options *o, int argc, char **argv)
 			break;
 		case 'x':
 			o->stretch = (unsigned)number(optarg, "--stretch");
+			break;
+		case 'k':
+			o->skew = parse_skew(optarg);
 			break;
 		case 'S':
 			o->seed = number(optarg, "--seed");
