@@ -54,7 +54,8 @@ struct cross_member {
 	uint64_t passed; /* rows below are complete as far as it goes */
 	float latency_ns;
 	bool ahead;
-	uint64_t high_from, high_until; /* rows of its latest flagged stretch; from CROSS_ROW_NONE: none */
+	bool heavy; /* its own time is flagged now, whoever is told */
+	uint64_t high_from, high_end; /* rows of its latest stretch that was told */
 };
 
 struct cross_row {

@@ -14,7 +14,7 @@
 
 static bool is_high(const struct cross_member *m, uint64_t row)
 {
-	return row >= m->high_from && row <= m->high_until;
+	return row >= m->high_from && row < m->high_end;
 }
 
 /* Own times of a row in the ring, in co->row; those that say nothing are NAN. */
@@ -32,8 +32,10 @@ static void look_at_row(struct cross_cohort *co, uint64_t index)
 void cross_skew_reset(struct cross_cohort *co)
 {
 	co->skew_count = co->skew_folded = 0;
-	for (uint32_t i = 0; i < co->count; i++)
-		co->members[i].high_from = co->members[i].high_until = CROSS_ROW_NONE;
+	for (uint32_t i = 0; i < co->count; i++) {
+		co->members[i].heavy = false;
+		co->members[i].high_from = co->members[i].high_end = 0;
+	}
 }
 
 void cross_skew_push(struct cross_cohort *co, uint64_t index)
@@ -45,19 +47,17 @@ void cross_skew_push(struct cross_cohort *co, uint64_t index)
 	co->skew_row[at] = index;
 }
 
-/* A stretch of the member begins or ends: what it changes in the rows that are still in the ring. */
-static void mark(struct cross_cohort *co, const struct peers_flag *f)
+/* A stretch of the member is left out of the rows that are still in the ring. */
+static void leave_out(struct cross_cohort *co, struct cross_member *m, uint64_t from, uint64_t end)
 {
-	struct cross_member *m = &co->members[f->member];
-	uint64_t from = f->first_step / co->steps;
 	uint32_t n = co->skew_count < ROWS ? co->skew_count : ROWS;
 
 	m->high_from = from;
-	m->high_until = f->ended ? f->last_step / co->steps : CROSS_ROW_NONE;
+	m->high_end = end;
 	for (uint32_t k = 0; k < n; k++) {
 		uint64_t row = co->skew_row[k];
 
-		if (row < from || co->rows[row % LIMIT_CROSS_ROWS].index != row)
+		if (co->rows[row % LIMIT_CROSS_ROWS].index != row)
 			continue;
 		look_at_row(co, row);
 		co->skew[k] = skew_of_step(co->row, co->count, co->row + co->count);
@@ -74,19 +74,27 @@ static struct skew latest(const struct cross_cohort *co)
 
 bool cross_skew_takes(struct cross_cohort *co, const struct peers_flag *f)
 {
-	const struct cross_member *m = &co->members[f->member];
+	struct cross_member *m = &co->members[f->member];
+	bool self = f->measure == PEERS_SELF;
 	struct skew k;
 
-	if (f->measure == PEERS_SELF)
-		mark(co, f);
+	if (self)
+		m->heavy = !f->ended;
+	if (f->ended) {
+		if (self && m->high_end == CROSS_ROW_NONE)
+			leave_out(co, m, m->high_from, f->last_step / co->steps + 1);
+		return false;
+	}
 	/* who has more to do also comes later; who only comes later has another trouble */
-	if (f->ended || (f->measure == PEERS_LATE && m->high_until != CROSS_ROW_NONE))
+	if (!self && !m->heavy)
 		return false;
-	if (f->measure == PEERS_LATE && m->high_from == CROSS_ROW_NONE)
-		return false;
+	if (self)
+		leave_out(co, m, f->first_step / co->steps, CROSS_ROW_NONE);
 	k = latest(co);
 	if (!skew_explains(&k, f->excess))
 		return false;
+	if (self)
+		leave_out(co, m, 0, 0);
 	co->skew_folded++;
 	return true;
 }
@@ -101,7 +109,7 @@ static void follow(struct cross *c, struct cross_cohort *co, struct cross_imbala
 		*m = (struct cross_imbalance){.open = true, .role = co->role,
 					      .first_step = first * co->steps};
 		m->begin_unix_ns = cross_findings_time(co, m->first_step);
-		c->stats.findings++;
+		c->stats.imbalances++;
 	}
 	m->even_ns = 0;
 	m->last_step = co->times[newest].step + co->steps - 1;

@@ -11,4 +11,7 @@ test_peers_LDLIBS := -lcmocka
 UNIT += test_roles
 test_roles_USES := analysis base
 test_roles_LDLIBS := -lcmocka
+UNIT += test_skew
+test_skew_USES := analysis base
+test_skew_LDLIBS := -lcmocka -lm
 SCRIPTS_TEST += tests/e2e/replay_workers.py

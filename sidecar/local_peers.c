@@ -27,7 +27,7 @@
 #define UNEVEN_ROUNDS 8u
 #define UNEVEN_SHARE  0.75
 #define FLAGS 128u
-#define SKEW_ROWS 64u /* latest ones, in which uneven work is looked for */
+#define SKEW_ROWS 256u /* latest ones, in which uneven work is looked for */
 #define ROW_TIMES 2048u /* rows whose time is remembered, for a flag's stretch */
 
 struct peer_step {
@@ -55,10 +55,10 @@ struct group {
 	uint32_t values[LIMIT_NODE_PROCESSES], steps; /* of the open row */
 	uint64_t row, row_end_ns[ROW_TIMES];
 	uint32_t rounds, unlike[LIMIT_NODE_PROCESSES]; /* of the first rounds */
-	/* rows without flagged stretches, for what the members' work differs by (analysis/skew.h) */
+	/* what the members' work differs by (analysis/skew.h): rows, without stretches that were told */
 	double skew_row[SKEW_ROWS][LIMIT_NODE_PROCESSES];
 	struct skew_step skew[SKEW_ROWS];
-	bool high[LIMIT_NODE_PROCESSES];
+	uint64_t high_from[LIMIT_NODE_PROCESSES], high_end[LIMIT_NODE_PROCESSES]; /* of the latest */
 	bool uneven, known; /* known: the first rounds were looked at; nothing is compared before */
 };
 
@@ -123,34 +123,49 @@ static uint64_t row_time(const struct group *g, uint64_t row)
 
 static void look_at_row(struct group *g, uint64_t row)
 {
-	double scratch[LIMIT_NODE_PROCESSES];
+	double v[LIMIT_NODE_PROCESSES], scratch[LIMIT_NODE_PROCESSES];
 
-	g->skew[row % SKEW_ROWS] = skew_of_step(g->skew_row[row % SKEW_ROWS], g->n, scratch);
+	for (uint32_t i = 0; i < g->n; i++)
+		v[i] = row >= g->high_from[i] && row < g->high_end[i] ?
+			       NAN : g->skew_row[row % SKEW_ROWS][i];
+	g->skew[row % SKEW_ROWS] = skew_of_step(v, g->n, scratch);
 }
 
 static void skew_push(struct group *g, uint64_t row, const double *self)
 {
-	for (uint32_t i = 0; i < g->n; i++)
-		g->skew_row[row % SKEW_ROWS][i] = g->high[i] ? NAN : self[i];
+	memcpy(g->skew_row[row % SKEW_ROWS], self, g->n * sizeof(*self));
 	look_at_row(g, row);
 }
 
-/* Whether the work of all is so uneven that a stretch like this one is a part of it. A stretch is left out
- * of what it is held against. */
+/* The member's stretch is left out of what its work is held against. */
+static void leave_out(struct group *g, uint32_t member, uint64_t from, uint64_t end)
+{
+	uint64_t first = g->row < SKEW_ROWS ? 0 : g->row - SKEW_ROWS;
+
+	g->high_from[member] = from;
+	g->high_end[member] = end;
+	for (uint64_t row = first; row < g->row; row++)
+		look_at_row(g, row);
+}
+
+/* Whether the work of all is so uneven that a stretch like this one is a part of it. */
 static bool is_skew(struct group *g, const struct peers_flag *f)
 {
 	uint32_t times[LIMIT_NODE_PROCESSES], n = g->row < SKEW_ROWS ? (uint32_t)g->row : SKEW_ROWS;
 	double loss[SKEW_ROWS];
 	struct skew k;
 
-	g->high[f->member] = !f->ended;
-	for (uint64_t row = g->row - n; row < g->row; row++)
-		if (row >= f->first_step && row <= f->last_step) {
-			g->skew_row[row % SKEW_ROWS][f->member] = NAN;
-			look_at_row(g, row);
-		}
+	if (f->ended) {
+		if (g->high_end[f->member] == UINT64_MAX)
+			leave_out(g, f->member, g->high_from[f->member], f->last_step + 1);
+		return false;
+	}
+	leave_out(g, f->member, f->first_step, UINT64_MAX);
 	k = skew_of(g->skew, n, times, g->n, loss);
-	return skew_explains(&k, f->excess);
+	if (!skew_explains(&k, f->excess))
+		return false;
+	leave_out(g, f->member, 0, 0);
+	return true;
 }
 
 static void take_flags(struct local_peers *l, struct group *g)
@@ -163,7 +178,7 @@ static void take_flags(struct local_peers *l, struct group *g)
 
 		if (f.measure != PEERS_SELF)
 			continue;
-		if (is_skew(g, &f) && !f.ended) {
+		if (is_skew(g, &f)) {
 			l->stats.skewed++;
 			continue;
 		}

@@ -53,7 +53,7 @@ struct job_options {
 	int ranks;
 	uint64_t seconds, steps, seed;
 	unsigned stretch; /* of traces */
-	double skew;	  /* kernels of a rank's step take exp(skew * N(0, 1)) times as long, by its input */
+	double skew;	  /* kernels of a rank's step take exp(skew * N(0, 1)) times as long */
 	const char *mix;
 	char **traces;
 	int trace_count;
