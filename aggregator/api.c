@@ -321,6 +321,7 @@ static void metrics_detect(struct buf *b, const struct fleet_totals *f)
 	gauge(b, "detect_bytes", "Memory of the comparison and the waterlines.", f->bytes);
 	metric(b, "detected_total", "counter", "What detection opened, by kind.");
 	sample(b, "detected_total", "{kind=\"slow_rank\"}", f->findings);
+	sample(b, "detected_total", "{kind=\"imbalance\"}", f->imbalances);
 	sample(b, "detected_total", "{kind=\"hang\"}", f->hangs);
 	sample(b, "detected_total", "{kind=\"uniform\"}", f->uniform);
 	metric(b, "commands_total", "counter", "Commands for nodes, by kind.");

@@ -23,7 +23,8 @@ int cross_open(struct cross **out, const char *job, const struct peers_config *c
 		return -ENOMEM;
 	c->config = *config;
 	text_copy(c->job, sizeof(c->job), job);
-	if (clocks_open(&c->clocks)) {
+	c->imbalances = calloc(LIMIT_CROSS_ROLES, sizeof(*c->imbalances));
+	if (!c->imbalances || clocks_open(&c->clocks)) {
 		cross_close(c);
 		return -ENOMEM;
 	}
@@ -41,6 +42,7 @@ void cross_close(struct cross *c)
 	for (uint32_t i = 0; i < LIMIT_CROSS_FINDINGS; i++)
 		free(c->findings[i].culprits);
 	cross_colls_free(c);
+	free(c->imbalances);
 	clocks_close(c->clocks);
 	free(c->slots);
 	free(c->roles);

@@ -31,8 +31,7 @@ static struct cross_finding *holder(struct cross *c, uint32_t slot, struct cross
 	return NULL;
 }
 
-/* When a step of the job's numbering ended, by the rows that were handed on. */
-static int64_t time_of(const struct cross_cohort *co, uint64_t step)
+int64_t cross_findings_time(const struct cross_cohort *co, uint64_t step)
 {
 	uint32_t n = co->time_count < CROSS_TIMES ? co->time_count : CROSS_TIMES;
 	int64_t best = 0;
@@ -125,11 +124,12 @@ void cross_findings_flag(struct cross *c, struct cross_cohort *co, const struct 
 	struct cross_culprit *k;
 	struct cross_finding *f = holder(c, slot, &k);
 	uint64_t last = flag->last_step + co->steps - 1;
+	bool taken = cross_skew_takes(co, flag) && c->config.mode == PEERS_ROBUST;
 
 	if (!f) {
-		if (flag->ended)
+		if (flag->ended || taken)
 			return;
-		f = open_one(c, co, time_of(co, flag->first_step), flag->first_step, now_ns);
+		f = open_one(c, co, cross_findings_time(co, flag->first_step), flag->first_step, now_ns);
 		k = f ? add_culprit(c, f, slot) : NULL;
 		if (!k)
 			return;
@@ -139,11 +139,11 @@ void cross_findings_flag(struct cross *c, struct cross_cohort *co, const struct 
 	k->orphan_ns = 0;
 	if (flag->first_step < f->first_step) {
 		f->first_step = flag->first_step;
-		f->begin_unix_ns = time_of(co, flag->first_step);
+		f->begin_unix_ns = cross_findings_time(co, flag->first_step);
 	}
 	if (last > f->last_step)
 		f->last_step = last;
-	f->end_unix_ns = time_of(co, flag->last_step);
+	f->end_unix_ns = cross_findings_time(co, flag->last_step);
 	if (flag->measure == PEERS_SELF) {
 		k->excess = flag->excess;
 		k->excess_ns = flag->excess_ns;
@@ -289,5 +289,5 @@ bool cross_next(struct cross *c, struct incident_finding *out)
 		}
 		return true;
 	}
-	return false;
+	return cross_skew_next(c, out);
 }

@@ -6,10 +6,13 @@
 
 #include "aggregator/clocks.h"
 #include "aggregator/cross.h"
+#include "analysis/skew.h"
 #include "base/limits.h"
 
 #define CROSS_NONE  UINT32_MAX
 #define CROSS_TIMES 128u
+#define CROSS_ROW_NONE UINT64_MAX
+#define CROSS_SKEW_ROWS 64u /* below the rows of a cohort's ring: flags change those that are in it */
 /* Beyond these a number of a beat is nonsense: 2^48 steps are 9,000 years of a millisecond, 2^62 ns
  * 146. */
 #define CROSS_STEP_MAX	  (1ull << 48)
@@ -51,6 +54,8 @@ struct cross_member {
 	uint64_t passed; /* rows below are complete as far as it goes */
 	float latency_ns;
 	bool ahead;
+	bool heavy; /* its own time is flagged now, whoever is told */
+	uint64_t high_from, high_end; /* rows of its latest stretch that was told */
 };
 
 struct cross_row {
@@ -80,7 +85,21 @@ struct cross_cohort {
 	void *memory;
 	struct peers *peers;
 	double *values[PEERS_MEASURES];
+	double *row; /* [2 * count], of cross_skew.c */
+	struct skew_step skew[CROSS_SKEW_ROWS]; /* of the rows handed on last, by row */
+	uint64_t skew_row[CROSS_SKEW_ROWS];
+	uint32_t skew_count, skew_folded; /* pushed since the columns were made; flags that it explains */
 	size_t bytes;
+};
+
+/* Of a role: its members' work differs from step to step. */
+struct cross_imbalance {
+	bool open, changed, ended;
+	uint32_t role, members, folded;
+	uint64_t first_step, last_step, told_ns, even_ns; /* even: since when it is not seen */
+	int64_t begin_unix_ns, end_unix_ns;
+	struct skew skew;
+	double effect_ns;
 };
 
 struct cross_culprit {
@@ -120,6 +139,7 @@ struct cross {
 	uint64_t time_seen_ns;
 	struct clocks *clocks;
 	struct cross_finding findings[LIMIT_CROSS_FINDINGS];
+	struct cross_imbalance *imbalances; /* [LIMIT_CROSS_ROLES] */
 	struct cross_stats stats;
 };
 
@@ -142,7 +162,19 @@ void cross_rows_late(struct cross *c, const struct cross_slot *s, int64_t step, 
 uint64_t cross_rows_limit(const struct cross *c, const struct cross_cohort *co, uint64_t now_ns);
 void cross_rows_tick(struct cross *c, uint64_t now_ns);
 void cross_rows_free(struct cross_cohort *co);
+size_t cross_rows_cell(const struct cross_cohort *co, uint64_t index, uint32_t member);
+/* cross_skew.c */
+/* A row was handed on. */
+void cross_skew_push(struct cross_cohort *co, uint64_t index);
+/* The columns or rows begin anew. */
+void cross_skew_reset(struct cross_cohort *co);
+/* Whether the flag is a part of what the role's work differs by, and accuses nobody. */
+bool cross_skew_takes(struct cross_cohort *co, const struct peers_flag *f);
+void cross_skew_tick(struct cross *c, struct cross_cohort *co, uint64_t now_ns);
+bool cross_skew_next(struct cross *c, struct incident_finding *out);
 /* cross_findings.c */
+/* When a step of the job's numbering ended, by the rows that were handed on. */
+int64_t cross_findings_time(const struct cross_cohort *co, uint64_t step);
 void cross_findings_flag(struct cross *c, struct cross_cohort *co, const struct peers_flag *f,
 			 uint64_t now_ns);
 void cross_findings_orphan(struct cross *c, uint32_t slot, uint64_t now_ns);

@@ -24,6 +24,7 @@ void cross_rows_free(struct cross_cohort *co)
 	free(co->memory);
 	for (int m = 0; m < PEERS_MEASURES; m++)
 		free(co->values[m]);
+	free(co->row);
 	*co = (struct cross_cohort){0};
 }
 
@@ -58,13 +59,14 @@ static int compare_anew(struct cross *c, struct cross_cohort *co)
 	bytes = peers_memory_bytes(&config, co->count);
 	free(co->memory);
 	co->peers = NULL;
-	co->bytes = co->count * (ROWS * 11 + sizeof(*co->members) + 2 * sizeof(double));
+	co->bytes = co->count * (ROWS * 11 + sizeof(*co->members) + 4 * sizeof(double));
 	co->memory = aligned_alloc(16, (bytes + 15) / 16 * 16);
 	if (!co->memory)
 		return -ENOMEM;
 	co->bytes += bytes;
 	co->peers = peers_init(co->memory, &config, co->count);
 	co->time_count = 0;
+	cross_skew_reset(co);
 	return 0;
 }
 
@@ -82,7 +84,8 @@ static int cohort_fill(struct cross *c, struct cross_cohort *co, uint32_t role, 
 	co->late_n = calloc(cells, sizeof(*co->late_n));
 	for (int m = 0; m < PEERS_MEASURES; m++)
 		co->values[m] = calloc(count, sizeof(double));
-	if (!co->members || !co->self_ns || !co->late_ns || !co->cover || !co->late_n ||
+	co->row = calloc(2 * (size_t)count, sizeof(*co->row));
+	if (!co->members || !co->row || !co->self_ns || !co->late_ns || !co->cover || !co->late_n ||
 	    !co->values[0] || !co->values[1])
 		goto fail;
 	for (uint32_t i = 0; i < count; i++) {
@@ -216,7 +219,7 @@ out:
 
 /* ---- filling ---- */
 
-static size_t cell(const struct cross_cohort *co, uint64_t row, uint32_t member)
+size_t cross_rows_cell(const struct cross_cohort *co, uint64_t row, uint32_t member)
 {
 	return (size_t)(row % ROWS) * co->count + member;
 }
@@ -224,7 +227,7 @@ static size_t cell(const struct cross_cohort *co, uint64_t row, uint32_t member)
 static struct cross_row *row_at(struct cross_cohort *co, uint64_t index, uint64_t now_ns)
 {
 	struct cross_row *r = &co->rows[index % ROWS];
-	size_t at = cell(co, index, 0);
+	size_t at = cross_rows_cell(co, index, 0);
 
 	if (r->live && r->index == index)
 		return r;
@@ -238,6 +241,7 @@ static struct cross_row *row_at(struct cross_cohort *co, uint64_t index, uint64_
 static void restart(struct cross_cohort *co)
 {
 	co->started = false;
+	cross_skew_reset(co);
 	for (uint32_t i = 0; i < ROWS; i++)
 		co->rows[i].live = false;
 	for (uint32_t i = 0; i < co->count; i++) {
@@ -268,7 +272,7 @@ static void put(struct cross *c, struct cross_cohort *co, uint32_t member, uint6
 		r->end_unix_ns = end_unix_ns;
 	if (!(g->latency_ns > 0)) /* nothing of it was judged */
 		return;
-	at = cell(co, index, member);
+	at = cross_rows_cell(co, index, member);
 	covered = co->cover[at];
 	if (covered + more > UINT16_MAX)
 		return;
@@ -319,7 +323,7 @@ void cross_rows_late(struct cross *c, const struct cross_slot *s, int64_t step, 
 	if (index < co->next || index - co->next >= ROWS || !co->rows[index % ROWS].live ||
 	    co->rows[index % ROWS].index != index)
 		return;
-	at = cell(co, index, s->member);
+	at = cross_rows_cell(co, index, s->member);
 	if (co->late_n[at] == UINT8_MAX)
 		return;
 	co->late_ns[at] += (float)late_ns;
@@ -366,7 +370,7 @@ static void hand_on(struct cross *c, struct cross_cohort *co, const struct cross
 	if (!co->peers)
 		return;
 	for (uint32_t i = 0; i < co->count; i++) {
-		size_t at = cell(co, r->index, i);
+		size_t at = cross_rows_cell(co, r->index, i);
 		bool have = co->cover[at] && 2u * co->cover[at] >= co->steps &&
 			    co->members[i].slot != CROSS_NONE;
 
@@ -383,6 +387,7 @@ static void hand_on(struct cross *c, struct cross_cohort *co, const struct cross
 	while (peers_next(co->peers, &f))
 		if (f.member < co->count && co->members[f.member].slot != CROSS_NONE)
 			cross_findings_flag(c, co, &f, now_ns);
+	cross_skew_push(co, r->index);
 }
 
 /* What most living members send, and what is typical of them now. */
@@ -474,6 +479,8 @@ static void cohort_tick(struct cross *c, struct cross_cohort *co, uint64_t now_n
 	}
 	if (co->next < limit) /* nobody has anything for the rows between */
 		co->next = limit;
+	if (handed && co->peers)
+		cross_skew_tick(c, co, now_ns);
 	if (handed)
 		co->self_typical_ns = typical(co->values[PEERS_SELF], co->count);
 	look_around(c, co, now_ns);

@@ -70,6 +70,7 @@ static void job_free(struct fleet *f, struct fleet_job *job)
 	if (job->cross) { /* a counter does not go down */
 		cross_stats(job->cross, &c);
 		f->counts.findings += c.findings;
+		f->counts.imbalances += c.imbalances;
 	}
 	for (uint32_t i = 0; i < job->rank_count; i++) {
 		f->ranks -= job->ranks[i].used;

@@ -43,7 +43,7 @@ struct fleet_totals {
 	    refused_repeated, refused_window, refused_sketch;
 	/* of the comparison; see cross.h and hang.h */
 	uint64_t groups, rows, stale, ahead, bad, unplaced, no_room, renumbered;
-	uint64_t findings, hangs, uniform;
+	uint64_t findings, imbalances, hangs, uniform;
 	uint64_t sketches, sketch_bytes, sketches_dropped;
 	uint64_t commands_window, commands_hold, commands_suspect, commands_refused;
 	uint64_t baselines_saved, baselines_failed;

@@ -149,6 +149,7 @@ static void add_job(const struct fleet *f, const struct fleet_job *job, uint64_t
 	t->no_room += c.no_room;
 	t->renumbered += c.renumbered;
 	t->findings += c.findings;
+	t->imbalances += c.imbalances;
 	t->bytes += c.bytes + job->rank_room * sizeof(*job->ranks);
 	for (uint32_t i = 0; i < job->role_count; i++)
 		t->bytes += waterline_bytes(job->roles[i].waterline);

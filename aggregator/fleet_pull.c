@@ -154,7 +154,8 @@ void fleet_pull_finding(struct fleet *f, struct fleet_job *job, const struct inc
 	uint64_t begin = e->begin_unix_ns, end = e->end_unix_ns;
 	bool again = !job->pull.suspect_ns || now_ns - job->pull.suspect_ns >= SUSPECT_AGAIN_NS;
 
-	if (!f->config.pull || e->ended)
+	/* of an imbalance the beats say all there is */
+	if (!f->config.pull || e->ended || e->finding.kind == FINDING_IMBALANCE)
 		return;
 	hold(f, job, begin, end, now_ns);
 	if (e->finding.kind == FINDING_HANG) {

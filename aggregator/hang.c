@@ -22,6 +22,7 @@ struct slot {
 	uint64_t seen_ns, steps;
 	int64_t step, offset_ns;
 	uint64_t moved_ns; /* when its steps last went on */
+	struct beat_unfinished unfinished;
 	struct beat_comm *comms;
 };
 
@@ -113,6 +114,11 @@ int hang_push(struct hang *h, uint32_t slot, const struct beat_rank *b, int64_t 
 	}
 	s->count = n;
 	h->stats.comms += n;
+	s->unfinished = b->unfinished;
+	if (s->unfinished.launch_ns >= TIME_MAX) {
+		s->unfinished.kind = BEAT_UNFINISHED_NONE;
+		h->stats.bad++;
+	}
 	if (!s->seen_ns || b->steps != s->steps)
 		s->moved_ns = now_ns;
 	s->rank = b->rank.rank;
@@ -153,6 +159,16 @@ static bool waits(const struct slot *s, const struct beat_comm *k, uint64_t boun
 	       now_unix_ns - call > bound_ns;
 }
 
+/* Its GPU has not ended a kernel that waits for nobody for so long, and its steps stand still. */
+static bool is_stuck(const struct slot *s, uint64_t for_ns, uint64_t now_ns, uint64_t now_unix_ns)
+{
+	uint64_t launch = s->unfinished.launch_ns + (uint64_t)s->offset_ns;
+
+	return s->seen_ns && s->unfinished.kind == BEAT_UNFINISHED_KERNEL &&
+	       now_ns - s->moved_ns > for_ns && now_unix_ns > launch &&
+	       now_unix_ns - launch > for_ns;
+}
+
 static int by_comm(const void *a, const void *b)
 {
 	const struct seat *x = a, *y = b;
@@ -191,43 +207,90 @@ static struct seat *seats_of(const struct hang *h, uint64_t bound_ns, uint64_t n
 	return v;
 }
 
+/* Of a slot, for one examination. */
+#define STATE_WAITS 0x01 /* for other ranks, in some communicator */
+#define STATE_STUCK 0x02 /* its own kernel does not end; what it has entered lies behind that */
+
+/* A rank's call that did not end: the first one where it tells that, else its last one. */
+struct call {
+	uint64_t number, bytes; /* number: in the communicator, from 1 */
+	uint32_t func, seq, dtype;
+};
+
 /* What one communicator says. */
 struct verdict {
 	enum finding_cause cause;
 	const struct seat *seats;
-	uint32_t count, waiting, missing, odd, rooted;
-	uint64_t most;		       /* collectives entered by those that wait */
-	const struct beat_comm *usual; /* what most of them wait in */
+	uint32_t count, waiting, missing, odd, rooted, stuck;
+	uint32_t absent; /* missing ones whose GPU has nothing to do: their hosts are the cause */
+	uint64_t most; /* collectives entered by those that wait */
+	uint32_t ranks; /* of the communicator, as most of them say */
+	struct call usual; /* what most of them wait in */
 	uint64_t since_unix_ns;
 };
 
-static bool differs(const struct beat_comm *a, const struct beat_comm *b)
+static struct call call_of(const struct beat_comm *k)
+{
+	if (k->open_func)
+		return (struct call){.number = k->ended + 1,
+				     .bytes = k->open_bytes,
+				     .func = k->open_func,
+				     .seq = k->open_seq,
+				     .dtype = k->open_dtype};
+	return (struct call){
+	    .number = k->entered, .bytes = k->bytes, .func = k->func, .seq = k->seq};
+}
+
+/* Two calls that should be the same and are not. */
+static bool differs(const struct call *a, const struct call *b)
 {
 	/* Gathers and broadcasts may have another size at their root. */
 	bool same_bytes = a->func == RECORD_COLL_ALL_REDUCE || a->func == RECORD_COLL_ALL_GATHER ||
 			  a->func == RECORD_COLL_REDUCE_SCATTER;
 
-	return a->func != b->func || (same_bytes && a->bytes != b->bytes);
+	return a->number == b->number &&
+	       (a->func != b->func || (same_bytes && a->bytes != b->bytes) ||
+		(a->dtype && b->dtype && a->dtype != b->dtype));
+}
+
+static bool is_odd(const struct verdict *v, const struct beat_comm *k)
+{
+	struct call c = call_of(k);
+
+	return differs(&c, &v->usual);
 }
 
 /* Among those that wait in the last one: what most of them called. */
-static const struct beat_comm *usual_of(const struct seat *v, uint32_t n, uint64_t most)
+static void find_usual(const struct seat *v, uint32_t n, struct verdict *out)
 {
-	const struct beat_comm *best = NULL;
 	int votes = 0;
 
 	for (uint32_t i = 0; i < n; i++) {
-		if (v[i].comm->entered != most)
+		struct call c = call_of(v[i].comm);
+
+		if (v[i].comm->entered != out->most)
 			continue;
-		if (!votes)
-			best = v[i].comm;
-		votes += differs(best, v[i].comm) ? -1 : 1;
+		if (!votes) {
+			out->usual = c;
+			out->ranks = v[i].comm->ranks;
+		}
+		votes += differs(&out->usual, &c) || out->usual.number != c.number ? -1 : 1;
 	}
-	return best;
+}
+
+static enum finding_cause cause_of(const struct verdict *v)
+{
+	if (v->odd)
+		return CAUSE_HANG_MISMATCH;
+	if (v->stuck && !v->absent)
+		return CAUSE_HANG_KERNEL;
+	if (v->missing)
+		return v->rooted ? CAUSE_HANG_MISSING : CAUSE_HANG_MISMATCH;
+	return CAUSE_HANG_TRANSFER;
 }
 
 /* Whether this communicator hangs, and how. */
-static bool examine(const struct hang *h, const struct seat *v, uint32_t n, const bool *busy,
+static bool examine(const struct hang *h, const struct seat *v, uint32_t n, const uint8_t *state,
 		    struct verdict *out)
 {
 	*out = (struct verdict){.seats = v, .count = n, .since_unix_ns = UINT64_MAX};
@@ -244,30 +307,35 @@ static bool examine(const struct hang *h, const struct seat *v, uint32_t n, cons
 
 		if (k->entered > out->most || (k->entered == out->most && !v[i].waits))
 			return false; /* one is through, or has only just come: it goes on */
+		out->stuck += state[v[i].slot] == STATE_STUCK;
 		if (k->entered < out->most) {
 			out->missing++;
-			out->rooted += !busy[v[i].slot];
+			out->rooted += state[v[i].slot] != STATE_WAITS;
+			out->absent += !state[v[i].slot] &&
+				       !h->slots[v[i].slot].unfinished.kind;
 			continue;
 		}
 		out->waiting++;
 		if (k->call_ns + (uint64_t)h->slots[v[i].slot].offset_ns < out->since_unix_ns)
 			out->since_unix_ns = k->call_ns + (uint64_t)h->slots[v[i].slot].offset_ns;
 	}
-	out->usual = usual_of(v, n, out->most);
+	find_usual(v, n, out);
 	for (uint32_t i = 0; i < n; i++)
-		out->odd += v[i].comm->entered == out->most && differs(v[i].comm, out->usual);
-	out->cause = out->odd	    ? CAUSE_HANG_MISMATCH
-		     : out->missing ? (out->rooted ? CAUSE_HANG_MISSING : CAUSE_HANG_MISMATCH)
-				    : CAUSE_HANG_TRANSFER;
+		out->odd += is_odd(out, v[i].comm);
+	out->cause = cause_of(out);
 	/* One that is alone in telling may have lost its records. */
-	return out->odd || out->missing || (out->waiting > 1 && out->usual->ranks <= out->waiting);
+	return out->odd || out->stuck || out->missing ||
+	       (out->waiting > 1 && out->ranks <= out->waiting);
 }
 
-/* The better explanation of the two: a difference, then missing ranks that wait for nobody. */
+/* The better explanation of the two: a difference, then a kernel that does not end, then missing
+ * ranks that wait for nobody. */
 static bool explains_more(const struct verdict *a, const struct verdict *b)
 {
-	uint32_t x = (a->odd > 0) * 4u + (a->rooted > 0) * 2u + (a->missing > 0);
-	uint32_t y = (b->odd > 0) * 4u + (b->rooted > 0) * 2u + (b->missing > 0);
+	uint32_t x = (a->odd > 0) * 8u + (a->cause == CAUSE_HANG_KERNEL) * 4u +
+		     (a->rooted > 0) * 2u + (a->missing > 0);
+	uint32_t y = (b->odd > 0) * 8u + (b->cause == CAUSE_HANG_KERNEL) * 4u +
+		     (b->rooted > 0) * 2u + (b->missing > 0);
 
 	if (x != y)
 		return x > y;
@@ -275,6 +343,30 @@ static bool explains_more(const struct verdict *a, const struct verdict *b)
 }
 
 /* ---- telling ---- */
+
+/* "AllReduce of 4096 bytes (float32)" */
+static const char *call_text(const struct call *c, char *out, size_t bytes)
+{
+	const char *type = record_dtype_name(c->dtype);
+
+	snprintf(out, bytes, "%s of %llu bytes%s%s%s", record_coll_name(c->func),
+		 (unsigned long long)c->bytes, *type ? " (" : "", type, *type ? ")" : "");
+	return out;
+}
+
+static void say_odd(struct finding *f, const struct verdict *v, int32_t rank,
+		    const struct beat_comm *k)
+{
+	struct call c = call_of(k);
+	char mine[96], others[96];
+
+	finding_say(f, LAYER_SOFTWARE, 0,
+		    "rank %d called %s where the others called %s, both as number %llu of "
+		    "communicator %016llx",
+		    rank, call_text(&c, mine, sizeof(mine)),
+		    call_text(&v->usual, others, sizeof(others)), (unsigned long long)c.number,
+		    (unsigned long long)k->comm);
+}
 
 static void say_seat(struct hang *h, struct finding *f, const struct verdict *v,
 		     const struct seat *seat, uint64_t alive_ns, uint64_t now_ns)
@@ -285,14 +377,8 @@ static void say_seat(struct hang *h, struct finding *f, const struct verdict *v,
 	if (now_ns - s->seen_ns > alive_ns)
 		finding_say(f, LAYER_UNKNOWN, 0, "rank %d: no beat for %.0f s", s->rank,
 			    (double)(now_ns - s->seen_ns) / 1e9);
-	if (k->entered == v->most)
-		finding_say(f, LAYER_SOFTWARE, 0,
-			    "rank %d called %s of %llu bytes where the others called %s of %llu "
-			    "bytes, both "
-			    "as number %llu of communicator %016llx",
-			    s->rank, record_coll_name(k->func), (unsigned long long)k->bytes,
-			    record_coll_name(v->usual->func), (unsigned long long)v->usual->bytes,
-			    (unsigned long long)k->entered, (unsigned long long)k->comm);
+	if (v->odd)
+		say_odd(f, v, s->rank, k);
 	else
 		finding_say(f, LAYER_UNKNOWN, 0,
 			    "rank %d has entered %llu collectives of communicator %016llx, the "
@@ -302,45 +388,106 @@ static void say_seat(struct hang *h, struct finding *f, const struct verdict *v,
 			    (unsigned long long)v->most, record_coll_name(k->func), k->seq);
 }
 
-static void tell(struct hang *h, const struct verdict *v, const bool *busy, uint64_t alive_ns,
-		 uint64_t now_ns, uint64_t now_unix_ns)
+static void say_stuck(struct finding *f, const struct slot *s, uint64_t now_unix_ns)
+{
+	const struct beat_unfinished *u = &s->unfinished;
+	double since = (double)(now_unix_ns - u->launch_ns - (uint64_t)s->offset_ns);
+
+	finding_say(f, LAYER_GPU, since,
+		    "rank %d: kernel %s, launched %.1f s ago on stream %u, has not ended; all that "
+		    "its GPU was given before it has",
+		    s->rank, *u->name ? u->name : "(name not known)", since / 1e9, u->stream);
+}
+
+static struct finding *begin_finding(struct hang *h, enum finding_cause cause,
+				     uint64_t since_unix_ns, uint64_t now_unix_ns)
 {
 	struct finding *f = &h->now.finding;
+
+	h->now = (struct incident_finding){.begin_unix_ns = since_unix_ns,
+					   .end_unix_ns = now_unix_ns};
+	memcpy(h->now.job, h->job, sizeof(h->job));
+	f->kind = FINDING_HANG;
+	f->cause = cause;
+	f->effect_ns = (double)(now_unix_ns - since_unix_ns);
+	return f;
+}
+
+/* Whom a communicator's verdict is about. */
+static bool is_guilty(const struct hang *h, const struct verdict *v, const struct seat *seat,
+		      const uint8_t *state)
+{
+	bool behind = seat->comm->entered < v->most;
+
+	if (v->odd)
+		return is_odd(v, seat->comm);
+	if (v->cause == CAUSE_HANG_KERNEL)
+		return state[seat->slot] == STATE_STUCK;
+	if (v->absent)
+		return behind && !state[seat->slot] && !h->slots[seat->slot].unfinished.kind;
+	return behind && (!v->rooted || state[seat->slot] != STATE_WAITS);
+}
+
+static void tell(struct hang *h, const struct verdict *v, const uint8_t *state, uint64_t alive_ns,
+		 uint64_t now_ns, uint64_t now_unix_ns)
+{
+	struct finding *f = begin_finding(h, v->cause, v->since_unix_ns, now_unix_ns);
 	uint64_t waited = now_unix_ns - v->since_unix_ns;
 	int64_t step = -1;
 	bool silent = false;
 
-	h->now = (struct incident_finding){.begin_unix_ns = v->since_unix_ns,
-					   .end_unix_ns = now_unix_ns};
-	memcpy(h->now.job, h->job, sizeof(h->job));
-	f->kind = FINDING_HANG;
-	f->cause = v->cause;
-	f->effect_ns = (double)waited;
 	finding_say(f, LAYER_UNKNOWN, (double)waited,
 		    "%u of %u ranks wait in %s %u (%llu bytes) of communicator %016llx for %.1f s",
-		    v->waiting, v->usual->ranks > v->count ? v->usual->ranks : v->count,
-		    record_coll_name(v->usual->func), v->usual->seq,
-		    (unsigned long long)v->usual->bytes, (unsigned long long)v->usual->comm,
+		    v->waiting, v->ranks > v->count ? v->ranks : v->count,
+		    record_coll_name(v->usual.func), v->usual.seq,
+		    (unsigned long long)v->usual.bytes, (unsigned long long)v->seats->comm->comm,
 		    (double)waited / 1e9);
-	if (v->usual->ranks > v->count)
+	if (v->ranks > v->count)
 		finding_say(f, LAYER_UNKNOWN, 0, "%u of its ranks are not known here",
-			    v->usual->ranks - v->count);
+			    v->ranks - v->count);
 	for (uint32_t i = 0; i < v->count; i++) {
 		const struct seat *seat = &v->seats[i];
-		bool behind = seat->comm->entered < v->most;
-		bool guilty = v->odd ? !behind && differs(seat->comm, v->usual)
-				     : behind && (!v->rooted || !busy[seat->slot]);
 
 		if (h->slots[seat->slot].step > step)
 			step = h->slots[seat->slot].step;
-		if (!guilty || f->rank_count == FINDING_RANKS_MAX)
+		if (f->rank_count == FINDING_RANKS_MAX || !is_guilty(h, v, seat, state))
 			continue;
 		silent |= now_ns - h->slots[seat->slot].seen_ns > alive_ns;
 		f->ranks[f->rank_count++] = h->slots[seat->slot].rank;
-		say_seat(h, f, v, seat, alive_ns, now_ns);
+		if (v->cause == CAUSE_HANG_KERNEL)
+			say_stuck(f, &h->slots[seat->slot], now_unix_ns);
+		else
+			say_seat(h, f, v, seat, alive_ns, now_ns);
 	}
 	f->first_step = f->last_step = step > 0 ? (uint64_t)step : 0;
 	f->confidence = v->cause == CAUSE_HANG_TRANSFER ? 0.6 : silent ? 0.8 : 0.95;
+}
+
+/* Kernels that do not end where nobody waits in a collective: a job of one rank, or of ranks that
+ * meet point to point. */
+static void tell_stuck(struct hang *h, const uint8_t *state, uint64_t now_unix_ns)
+{
+	uint64_t since = now_unix_ns;
+	struct finding *f;
+	int64_t step = -1;
+
+	for (uint32_t i = 0; i < h->slot_count; i++) {
+		uint64_t launch =
+		    h->slots[i].unfinished.launch_ns + (uint64_t)h->slots[i].offset_ns;
+
+		if (state[i] == STATE_STUCK && launch < since)
+			since = launch;
+	}
+	f = begin_finding(h, CAUSE_HANG_KERNEL, since, now_unix_ns);
+	for (uint32_t i = 0; i < h->slot_count && f->rank_count < FINDING_RANKS_MAX; i++) {
+		if (state[i] != STATE_STUCK)
+			continue;
+		step = h->slots[i].step > step ? h->slots[i].step : step;
+		f->ranks[f->rank_count++] = h->slots[i].rank;
+		say_stuck(f, &h->slots[i], now_unix_ns);
+	}
+	f->first_step = f->last_step = step > 0 ? (uint64_t)step : 0;
+	f->confidence = 0.7;
 }
 
 static void close_one(struct hang *h, uint64_t now_unix_ns)
@@ -353,39 +500,68 @@ static void close_one(struct hang *h, uint64_t now_unix_ns)
 	h->now.end_unix_ns = now_unix_ns;
 }
 
+/* The communicator that explains most; false: none hangs. */
+static bool choose(const struct hang *h, const struct seat *all, uint32_t count,
+		   const uint8_t *state, struct verdict *best)
+{
+	bool found = false;
+	struct verdict v;
+
+	for (uint32_t begin = 0, end = 0; begin < count; begin = end) {
+		while (end < count && all[end].comm->comm == all[begin].comm->comm)
+			end++;
+		if (examine(h, all + begin, end - begin, state, &v) &&
+		    (!found || explains_more(&v, best))) {
+			*best = v;
+			found = true;
+		}
+	}
+	return found;
+}
+
+/* STATE_* of every slot; the number of those that are stuck for longer than the bound. */
+static uint32_t states_of(const struct hang *h, const struct seat *all, uint32_t count,
+			  uint64_t bound_ns, uint64_t now_ns, uint64_t now_unix_ns, uint8_t *state)
+{
+	uint32_t stuck = 0;
+
+	for (uint32_t i = 0; i < count; i++)
+		if (all[i].waits)
+			state[all[i].slot] = STATE_WAITS;
+	for (uint32_t i = 0; i < h->slot_count; i++)
+		if (is_stuck(&h->slots[i], bound_ns / 2, now_ns, now_unix_ns)) {
+			state[i] = STATE_STUCK;
+			stuck += is_stuck(&h->slots[i], bound_ns, now_ns, now_unix_ns);
+		}
+	return stuck;
+}
+
 void hang_tick(struct hang *h, uint64_t bound_ns, uint64_t alive_ns, uint64_t now_ns,
 	       uint64_t now_unix_ns)
 {
-	struct verdict best = {0}, v;
-	uint32_t count = 0, begin = 0;
+	struct verdict best = {0};
+	uint32_t count = 0, stuck = 0;
 	struct seat *all = seats_of(h, bound_ns, now_ns, now_unix_ns, &count);
-	bool *busy = all ? calloc(h->slot_count, sizeof(*busy)) : NULL;
+	uint8_t *state = calloc(h->slot_count + 1, sizeof(*state));
 	bool found = false;
 
-	for (uint32_t i = 0; busy && i < count; i++)
-		busy[all[i].slot] |= all[i].waits;
-	while (busy && begin < count) {
-		uint32_t end = begin;
-
-		while (end < count && all[end].comm->comm == all[begin].comm->comm)
-			end++;
-		if (examine(h, all + begin, end - begin, busy, &v) &&
-		    (!found || explains_more(&v, &best))) {
-			best = v;
-			found = true;
-		}
-		begin = end;
-	}
-	if (!found) {
+	if (state)
+		stuck = states_of(h, all, count, bound_ns, now_ns, now_unix_ns, state);
+	if (state && all)
+		found = choose(h, all, count, state, &best);
+	if (!found && !stuck) {
 		close_one(h, now_unix_ns);
 	} else if (!h->open || now_ns - h->told_ns >= TELL_NS) {
 		h->stats.findings += !h->open;
 		h->open = h->changed = true;
 		h->ended = false;
 		h->told_ns = now_ns;
-		tell(h, &best, busy, alive_ns, now_ns, now_unix_ns);
+		if (found)
+			tell(h, &best, state, alive_ns, now_ns, now_unix_ns);
+		else
+			tell_stuck(h, state, now_unix_ns);
 	}
-	free(busy);
+	free(state);
 	free(all);
 }
 

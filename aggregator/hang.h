@@ -6,7 +6,9 @@
  * collective has not ended for longer than the bound; a communicator hangs when nobody's last one
  * (of those that entered most) has ended. Then: ranks that entered fewer are missing
  * (hang-missing); ranks that entered as many but another function or other bytes differ
- * (hang-mismatch); else all are in and it does not end (hang-transfer). Of several communicators
+ * (hang-mismatch); else all are in and it does not end (hang-transfer). A rank whose GPU does not
+ * end a kernel of its own, all before it being over, is the cause whether it has entered or not
+ * (hang-kernel), and is told where nobody waits in a collective, too. Of several communicators
  * that hang, the one is told whose missing ranks wait nowhere themselves; when all of them wait,
  * the ranks entered collectives in different orders (hang-mismatch). Point-to-point calls are
  * counted by each side for itself and are not compared.

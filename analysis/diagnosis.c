@@ -713,6 +713,7 @@ void diagnosis_make(const struct diagnosis_input *in, struct diagnosis *out)
 	v = in->suspect_count ? malloc(sizeof(*v)) : NULL;
 	if (!v) {
 		out->cause = is_given(in->known) ? in->known : CAUSE_UNKNOWN;
+		out->confidence = is_given(in->known) ? 0.8 : 0;
 		diagnosis_text_copy(out->summary, sizeof(out->summary),
 				    finding_cause_title(out->cause));
 		diagnosis_text_copy(out->remedy, sizeof(out->remedy),

@@ -27,6 +27,15 @@ const char *record_coll_name(unsigned func)
 	return "Other";
 }
 
+const char *record_dtype_name(unsigned dtype)
+{
+	static const char *const names[] = { "int8",	"uint8",   "int32",   "uint32",
+					     "int64",	"uint64",  "float16", "float32",
+					     "float64", "bfloat16", "float8e4m3", "float8e5m2" };
+
+	return dtype && dtype <= sizeof(names) / sizeof(names[0]) ? names[dtype - 1] : "";
+}
+
 const char *record_kind_name(unsigned kind)
 {
 	switch ((enum record_kind)kind) {

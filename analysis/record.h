@@ -64,7 +64,7 @@ struct record {
 	uint16_t registers;
 	uint32_t shared_bytes; /* static + dynamic */
 	uint8_t func;	       /* COLL*: enum record_coll; COPY: CUpti_ActivityMemcpyKind */
-	uint8_t reserved[1];
+	uint8_t dtype;	       /* COLL: ncclDataType_t + 1, 0 not known */
 	int16_t peer;	       /* root or peer rank, -1 none */
 };
 _Static_assert(sizeof(struct record) == 96, "record");
@@ -80,6 +80,8 @@ enum record_coll {
 
 /* "AllReduce" ...; "Other" for anything unknown. Static text. */
 const char *record_coll_name(unsigned func);
+/* "float32" ... of a record's dtype; "" for anything unknown. Static text. */
+const char *record_dtype_name(unsigned dtype);
 /* "launch", "kernel", ... Static text. */
 const char *record_kind_name(unsigned kind);
 /* Whether a kernel of this name belongs to NCCL, RCCL or a fork (ncclDevKernel_*, ncclKernel_*). */

@@ -6,13 +6,11 @@
 #include <string.h>
 
 #include "analysis/median.h"
+#include "analysis/skew.h"
 #include "analysis/workers_private.h"
 
-/* A role, or the input, is worth a word from this part of a step on. */
+/* A role is worth a word from this part of a step on. */
 #define IMBALANCE 0.10
-/* A worker may be the heavy one for a while by so many times what the heavy one usually is. */
-#define EXPLAINED      2.5
-#define EXPLAINED_RARE 1.5 /* or of what it is in one of a hundred steps */
 /* A whole job: its work varies for good reasons too. */
 #define UNIFORM	     0.10
 #define UNIFORM_PAST 20u
@@ -219,92 +217,72 @@ static bool *flagged_cells(const struct workers *w)
 	return in;
 }
 
-struct skew {
-	double loss; /* median over steps of the heaviest worker above the median one */
-	double rare; /* the same of one step in a hundred */
-	double most; /* share of steps whose heaviest worker is the most frequent one */
-	uint32_t members, steps;
+struct role_skew {
+	struct skew k;
 	uint32_t folded; /* flags that are a part of it */
 };
 
-/* How uneven a role's steps are, and whether the heaviest worker changes. times: [workers], zeroed;
- * loss: [steps]. */
-static struct skew skew_of(struct workers *w, uint32_t role, const bool *slow, uint32_t *times,
-			   double *loss)
+struct skew_scratch {
+	struct skew_step *step; /* [steps] */
+	uint32_t *times;	/* [workers] */
+	double *loss, *row;	/* [steps], [workers] */
+};
+
+/* How uneven a role's steps are, and whether the heaviest worker changes. */
+static struct skew role_skew(struct workers *w, uint32_t role, const bool *slow,
+			     struct skew_scratch *x)
 {
 	const struct workers_table *t = w->t;
-	struct skew k = { 0 };
 
 	for (uint32_t s = 0; s < t->steps; s++) {
-		uint32_t n = 0, heaviest = 0;
-		double most = 0, v;
-
 		for (uint32_t i = 0; i < t->workers; i++) {
 			size_t at = (size_t)s * t->workers + i;
 
-			v = t->self_ns[at];
-			if (t->role[i] != role || !(v > 0) || slow[at])
-				continue;
-			w->scratch[n++] = v;
-			heaviest = v > most ? i : heaviest;
-			most = v > most ? v : most;
+			x->row[i] = t->role[i] != role || slow[at] ? NAN : t->self_ns[at];
 		}
-		if (n < 2)
-			continue;
-		k.members = n > k.members ? n : k.members;
-		loss[k.steps++] = most / median_of(w->scratch, n) - 1;
-		times[heaviest]++;
+		x->step[s] = skew_of_step(x->row, t->workers, w->scratch);
 	}
-	for (uint32_t i = 0; i < t->workers; i++)
-		k.most = times[i] > k.most ? times[i] : k.most;
-	k.loss = median_of(loss, k.steps); /* sorts */
-	k.rare = k.steps ? loss[k.steps - 1 - k.steps / 100] : 0;
-	k.most /= k.steps ? k.steps : 1;
-	return k;
-}
-
-/* The heaviest one changes, and by enough; a pair's loss is half its difference. */
-static bool uneven(const struct skew *k)
-{
-	return k->steps >= 10 && k->loss >= IMBALANCE / (k->members == 2 ? 2 : 1) &&
-	       k->most <= (k->members == 2 ? 0.75 : 0.6);
+	return skew_of(x->step, t->steps, x->times, t->workers, x->loss);
 }
 
 /* The skew of every role; flags that a role's uneven input explains are not told. */
-static int find_skews(struct workers *w, const bool *slow, struct skew *skew)
+static int find_skews(struct workers *w, const bool *slow, struct role_skew *skew)
 {
-	uint32_t *times = malloc(w->t->workers * sizeof(*times));
-	double *loss = malloc(w->t->steps * sizeof(*loss));
+	struct skew_scratch x = { calloc(w->t->steps, sizeof(*x.step)),
+				  calloc(w->t->workers, sizeof(*x.times)),
+				  calloc(w->t->steps, sizeof(*x.loss)),
+				  calloc(w->t->workers, sizeof(*x.row)) };
+	bool ok = x.step && x.times && x.loss && x.row;
 
-	for (uint32_t r = 0; times && loss && r < w->t->roles; r++) {
-		memset(times, 0, w->t->workers * sizeof(*times));
-		skew[r] = skew_of(w, r, slow, times, loss);
-	}
+	for (uint32_t r = 0; ok && r < w->t->roles; r++)
+		skew[r].k = role_skew(w, r, slow, &x);
 	for (uint32_t i = 0; i < w->flags; i++) {
 		struct workers_flag *f = &w->flag[i];
-		struct skew *k = f->replica ? NULL : &skew[w->t->role[f->worker]];
+		struct role_skew *k = f->replica ? NULL : &skew[w->t->role[f->worker]];
 
-		if (!k || f->flag.measure != PEERS_SELF || !uneven(k) ||
-		    f->flag.excess > fmax(EXPLAINED * k->loss, EXPLAINED_RARE * k->rare))
+		if (!k || f->flag.measure != PEERS_SELF || !skew_explains(&k->k, f->flag.excess))
 			continue;
 		f->told = true;
 		k->folded++;
 	}
-	free(times);
-	free(loss);
-	return times && loss ? 0 : -ENOMEM;
+	free(x.step);
+	free(x.times);
+	free(x.loss);
+	free(x.row);
+	return ok ? 0 : -ENOMEM;
 }
 
-static void tell_skew(struct workers *w, const struct skew *skew, workers_tell *tell, void *context)
+static void tell_skew(struct workers *w, const struct role_skew *skew, workers_tell *tell,
+		      void *context)
 {
 	static const struct workers_finding none;
 
 	for (uint32_t r = 0; r < w->t->roles; r++) {
 		struct workers_finding out = none;
 		struct finding *f = &out.finding;
-		const struct skew *k = &skew[r];
+		const struct skew *k = &skew[r].k;
 
-		if (!uneven(k))
+		if (!skew_is_uneven(k))
 			continue;
 		f->kind = FINDING_IMBALANCE;
 		f->cause = CAUSE_IMBALANCE_INPUT;
@@ -317,14 +295,7 @@ static void tell_skew(struct workers *w, const struct skew *skew, workers_tell *
 		for (uint32_t i = 0; i < w->t->workers && f->rank_count < FINDING_RANKS_MAX; i++)
 			if (w->t->role[i] == r)
 				f->ranks[f->rank_count++] = w->t->rank[i];
-		finding_say(f, LAYER_SOFTWARE, f->effect_ns,
-			    "the heaviest of %" PRIu32 " workers takes %.1f%% more than the median "
-			    "one, and changes: none is it in more than %.0f%% of the steps",
-			    k->members, 100 * k->loss, 100 * k->most);
-		if (k->folded)
-			finding_say(f, LAYER_SOFTWARE, 0,
-				    "%" PRIu32 " stretches in which one worker was heavy for longer "
-				    "are a part of it", k->folded);
+		skew_say(f, k, f->effect_ns, skew[r].folded);
 		tell(context, &out);
 	}
 }
@@ -445,7 +416,7 @@ static void tell_uniform(struct workers *w, const bool *slow, double uneven_inpu
 int workers_findings(struct workers *w, workers_tell *tell, void *context)
 {
 	bool *slow = flagged_cells(w);
-	struct skew *skew = calloc(w->t->roles, sizeof(*skew));
+	struct role_skew *skew = calloc(w->t->roles, sizeof(*skew));
 	double input = 0;
 	int err = -ENOMEM;
 
@@ -457,8 +428,8 @@ int workers_findings(struct workers *w, workers_tell *tell, void *context)
 		tell_stages(w, tell, context);
 		tell_skew(w, skew, tell, context);
 		for (uint32_t r = 0; r < w->t->roles; r++)
-			if (uneven(&skew[r]))
-				input = fmax(input, skew[r].loss);
+			if (skew_is_uneven(&skew[r].k))
+				input = fmax(input, skew[r].k.loss);
 		tell_uniform(w, slow, input, tell, context);
 	}
 	free(slow);

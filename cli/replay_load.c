@@ -30,7 +30,7 @@ static const uint8_t record_kinds[] = {
 	[ROW_SYNC] = RECORD_SYNC, [ROW_STEP] = RECORD_STEP_BEGIN,
 };
 
-/* record.reserved[0] while loading: the row names a correlation id. */
+/* record.dtype while loading: the row names a correlation id. */
 #define HAS_CORRELATION 1
 
 #define NAME_GUESSES 4096u
@@ -337,7 +337,7 @@ static int csv_row(struct loader *l, const struct trace_field *f, int n, const i
 	r.thread = (uint32_t)device;
 	r.stream = (uint32_t)stream;
 	r.correlation = (uint32_t)corr;
-	r.reserved[0] = has_corr ? HAS_CORRELATION : 0;
+	r.dtype = has_corr ? HAS_CORRELATION : 0;
 	if (where[COL_NAME] >= 0 && where[COL_NAME] < n)
 		name = f[where[COL_NAME]];
 	if (!row_classify(l, &r, f[where[COL_KIND]].text, name.text, name.bytes))
@@ -448,7 +448,7 @@ static int json_row(struct loader *l, const json_t *e)
 	r.begin_ns = json_ns(json_object_get(e, "ts"));
 	r.end_ns = r.begin_ns + json_ns(json_object_get(e, "dur"));
 	r.correlation = (uint32_t)json_u64(args, "correlation", &has_corr);
-	r.reserved[0] = has_corr ? HAS_CORRELATION : 0;
+	r.dtype = has_corr ? HAS_CORRELATION : 0;
 	r.bytes = json_u64(args, "bytes", NULL);
 	r.thread = (uint32_t)json_u64(args, "device", NULL);
 	r.stream = (uint32_t)json_u64(args, "stream", NULL);
@@ -521,7 +521,7 @@ static struct join_slot *join_at(const struct join *j, uint32_t corr)
 /* NULL: the record takes no part. */
 static struct join_slot *join_of(const struct join *j, const struct record *r)
 {
-	return r->reserved[0] == HAS_CORRELATION && r->kind != RECORD_SYNC ?
+	return r->dtype == HAS_CORRELATION && r->kind != RECORD_SYNC ?
 		       join_at(j, r->correlation) : NULL;
 }
 
@@ -534,7 +534,7 @@ static bool join_room(struct join *j, const struct replay_trace *t)
 		const struct record *r = i < t->host_count ? &t->host[i] :
 							     &t->device[i - t->host_count];
 
-		if (r->reserved[0] != HAS_CORRELATION)
+		if (r->dtype != HAS_CORRELATION)
 			continue;
 		low = r->correlation < low ? r->correlation : low;
 		high = r->correlation > high ? r->correlation : high;
@@ -692,7 +692,7 @@ static int devices_finish(struct loader *l, const struct join *j)
 	for (size_t i = 0; i < t->device_count; i++) {
 		struct record *x = &t->device[i];
 
-		x->reserved[0] = 0;
+		x->dtype = 0;
 		if (x->launch_ns)
 			continue;
 		if (proxies && proxy_add(l, x))
@@ -723,7 +723,7 @@ static int records_finish(struct loader *l)
 	}
 	rc = devices_finish(l, &j);
 	for (size_t i = 0; i < calls; i++)
-		t->host[i].reserved[0] = 0;
+		t->host[i].dtype = 0;
 	free(j.slots);
 	if (rc)
 		return rc;

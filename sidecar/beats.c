@@ -19,16 +19,19 @@
 #define QUEUE	 128u  /* groups that wait for a beat */
 #define PENDING	 64u   /* collectives that wait for their kernel */
 #define COMMS	 32u
-#define ENTERED	 512u /* latest collectives of a communicator whose kernels are looked for */
+#define ENTERED	 512u /* latest collectives of a communicator whose kernels are looked for; 8 KB */
 #define SHIFT_MAX 40u
 #define COUNT_LOG_MAX 20u
 /* A collective without a kernel or step goes as it is after so long: device records trail by less. */
 #define PENDING_NS 4000000000ull
 #define STEP_UNKNOWN UINT64_MAX
+/* A communicator in which nothing was entered for so long tells its first collective that did not end. */
+#define STILL_NS 3000000000ull
 
 struct entered {
+	uint64_t bytes;
 	uint32_t seq;
-	uint8_t func;
+	uint8_t func, dtype;
 };
 
 struct comm {
@@ -269,7 +272,8 @@ static void forget_comm(struct beats *b, uint64_t id)
 
 static void enter(struct comm *c, const struct record *r, uint64_t call_ns)
 {
-	c->ring[c->row.entered++ % ENTERED] = (struct entered){ r->seq, r->func };
+	c->ring[c->row.entered++ % ENTERED] = (struct entered){
+		.bytes = r->bytes, .seq = r->seq, .func = r->func, .dtype = r->dtype };
 	c->row.func = r->func;
 	c->row.seq = r->seq;
 	c->row.bytes = r->bytes;
@@ -452,12 +456,27 @@ static int by_use(const void *a, const void *b)
 	return x->call_ns > y->call_ns ? -1 : x->call_ns < y->call_ns;
 }
 
-static void fill_comms(const struct beats *b, struct beat_rank *out)
+static void fill_open(const struct comm *c, struct beat_comm *row, uint64_t now_ns)
+{
+	const struct entered *e = &c->ring[row->ended % ENTERED];
+
+	if (row->ended == row->entered || row->entered - row->ended > ENTERED ||
+	    now_ns < row->call_ns + STILL_NS)
+		return;
+	row->open_func = e->func;
+	row->open_seq = e->seq;
+	row->open_dtype = e->dtype;
+	row->open_bytes = e->bytes;
+}
+
+static void fill_comms(const struct beats *b, struct beat_rank *out, uint64_t now_ns)
 {
 	struct beat_comm all[COMMS];
 
-	for (uint32_t i = 0; i < b->comm_count; i++)
+	for (uint32_t i = 0; i < b->comm_count; i++) {
 		all[i] = b->comm[i].row;
+		fill_open(&b->comm[i], &all[i], now_ns);
+	}
 	qsort(all, b->comm_count, sizeof(all[0]), by_use);
 	out->comm_count = b->comm_count < BEAT_COMMS_MAX ? b->comm_count : BEAT_COMMS_MAX;
 	memcpy(out->comms, all, sizeof(all[0]) * out->comm_count);
@@ -506,7 +525,7 @@ void beats_fill(struct beats *b, struct beat_rank *out, uint64_t now_ns)
 	follow_rate(b, now_ns);
 	fill_groups(b, out);
 	fill_colls(b, out, now_ns);
-	fill_comms(b, out);
+	fill_comms(b, out, now_ns);
 	fit(b, out);
 }
 

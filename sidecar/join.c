@@ -166,7 +166,7 @@ static struct join_stream *stream_of(struct join *j, const struct join_host_pend
 	return find_stream(j, handle, 0, true);
 }
 
-static uint32_t stream_number(const struct join *j, const struct join_stream *s)
+uint32_t join_stream_number(const struct join *j, const struct join_stream *s)
 {
 	if (!s)
 		return 0;
@@ -289,7 +289,7 @@ static void on_launch(struct join *j, const struct join_host_pend *p)
 	uint32_t node;
 
 	host_record(&r, j, p, graph ? RECORD_GRAPH_LAUNCH : RECORD_LAUNCH, e->duration);
-	r.stream = stream_number(j, s);
+	r.stream = join_stream_number(j, s);
 	r.name = f ? f->name : 0;
 	if (join_match_name_class(j, r.name) & JOIN_NAME_OPTIMIZER)
 		r.flags |= RECORD_FLAG_OPTIMIZER;
@@ -454,10 +454,11 @@ static void on_coll(struct join *j, const struct join_host_pend *p)
 	r.seq = e->seq;
 	r.peer = e->peer;
 	r.bytes = e->count * dtype_bytes(e->dtype);
+	r.dtype = e->dtype < UINT8_MAX ? (uint8_t)(e->dtype + 1) : 0;
 	if (e->func < COLL_GROUP_START || e->func == COLL_OTHER) {
 		struct join_stream *s = stream_of(j, p, e->stream, 0);
 
-		r.stream = stream_number(j, s);
+		r.stream = join_stream_number(j, s);
 		if (e->capture || e->head.kind == EVENT_GRAPH_NODE)
 			r.flags |= RECORD_FLAG_CAPTURED;
 	}
@@ -1027,10 +1028,14 @@ void join_push(struct join *j, const union ring_event *events, size_t count,
 /* Launches whose kernels will not come any more would fill the pool and hide the next. */
 static void age(struct join *j)
 {
-	uint64_t before = j->watermark_ns > JOIN_LAUNCH_AGE_NS ?
-				  j->watermark_ns - JOIN_LAUNCH_AGE_NS : 0;
+	uint64_t from = j->watermark_ns, hang = 0;
 
-	drop_before(j, before);
+	if (j->device_ns && j->device_ns < from) {
+		hang = from > JOIN_HANG_AGE_NS ? from - JOIN_HANG_AGE_NS : 0;
+		from = j->device_ns;
+	}
+	from = from > JOIN_LAUNCH_AGE_NS ? from - JOIN_LAUNCH_AGE_NS : 0;
+	drop_before(j, from > hang ? from : hang);
 }
 
 void join_run(struct join *j, uint64_t now_ns)

@@ -75,6 +75,23 @@ void join_push(struct join *j, const union ring_event *events, size_t count,
 void join_run(struct join *j, uint64_t now_ns);
 /* Everything: the process is gone or we end. */
 void join_finish(struct join *j);
+/* The oldest work that was launched at after_ns or later and whose kernel was not seen to end. What
+ * the host has waited for meanwhile has ended, seen or not. */
+enum join_unfinished_kind {
+	JOIN_UNFINISHED_NONE = 0,
+	JOIN_UNFINISHED_KERNEL,
+	JOIN_UNFINISHED_COLL,  /* of the communication library: func says which */
+	JOIN_UNFINISHED_GRAPH, /* of a graph launch: a kernel of it, whichever, or what comes after it */
+};
+struct join_unfinished {
+	enum join_unfinished_kind kind;
+	uint32_t stream; /* as records number it */
+	uint32_t name;	 /* id of the kernel's, 0 not known */
+	uint8_t func;	 /* enum record_coll; 0 not known */
+	uint64_t launch_ns;
+};
+/* join_unfinished.c. Looks at every stream: for ranks whose steps stand still. */
+void join_unfinished(struct join *j, uint64_t after_ns, struct join_unfinished *out);
 /* Host records that began before this have been handed out (but for late ones). */
 uint64_t join_watermark_ns(const struct join *j);
 const struct join_stats *join_stats(const struct join *j);

@@ -295,6 +295,8 @@ static void meet(struct join *j, struct join_stream *s, const struct join_device
 	if (is_coll_name(j, r.name))
 		join_coll(j, s, l->t_ns, &r);
 	launch_pop(j, s);
+	if (p->end_ns > j->device_ns)
+		j->device_ns = p->end_ns;
 	j->stats.kernels_joined++;
 	j->sink.device(j->sink.arg, &r);
 }

@@ -30,8 +30,10 @@
 #define JOIN_REORDER_NS	      20000000ull
 /* An alignment that lacks evidence waits this long for more. */
 #define JOIN_ALIGN_WAIT_NS    300000000ull
-/* A launch without a kernel: longer than a collective may hang before others care. */
+/* A launch without a kernel: longer than a collective may hang before others care. While the device ends
+ * nothing at all, what it was given stays: a person may look at the hang for long. */
 #define JOIN_LAUNCH_AGE_NS    60000000000ull
+#define JOIN_HANG_AGE_NS      600000000000ull
 #define JOIN_FUTURE_NS	      1000000000ull
 
 struct join_host_pend {
@@ -193,6 +195,7 @@ struct join {
 	uint64_t group_next;
 	uint32_t replay_next;
 	uint64_t aged_ns;
+	uint64_t device_ns; /* end of the latest kernel that met its launch; 0: none yet */
 
 	struct join_host_pend *host;
 	uint32_t host_count;
@@ -246,6 +249,8 @@ static inline void join_count_gap(struct join *j, enum join_loss loss)
 		join_count(j, loss, 1);
 }
 
+/* join.c: the number of a stream as records have it. */
+uint32_t join_stream_number(const struct join *j, const struct join_stream *s);
 /* join_match.c */
 uint32_t join_match_launch_new(struct join *j); /* 0: none left */
 void join_match_launch_push(struct join *j, struct join_stream *s, uint32_t node);

@@ -11,6 +11,7 @@
 
 #include "analysis/median.h"
 #include "analysis/peers.h"
+#include "analysis/skew.h"
 #include "base/limits.h"
 
 #define GROUPS 16u
@@ -26,6 +27,7 @@
 #define UNEVEN_ROUNDS 8u
 #define UNEVEN_SHARE  0.75
 #define FLAGS 128u
+#define SKEW_ROWS 256u /* latest ones, in which uneven work is looked for */
 #define ROW_TIMES 2048u /* rows whose time is remembered, for a flag's stretch */
 
 struct peer_step {
@@ -53,6 +55,10 @@ struct group {
 	uint32_t values[LIMIT_NODE_PROCESSES], steps; /* of the open row */
 	uint64_t row, row_end_ns[ROW_TIMES];
 	uint32_t rounds, unlike[LIMIT_NODE_PROCESSES]; /* of the first rounds */
+	/* what the members' work differs by (analysis/skew.h): rows, without stretches that were told */
+	double skew_row[SKEW_ROWS][LIMIT_NODE_PROCESSES];
+	struct skew_step skew[SKEW_ROWS];
+	uint64_t high_from[LIMIT_NODE_PROCESSES], high_end[LIMIT_NODE_PROCESSES]; /* of the latest */
 	bool uneven, known; /* known: the first rounds were looked at; nothing is compared before */
 };
 
@@ -115,6 +121,53 @@ static uint64_t row_time(const struct group *g, uint64_t row)
 	return g->row_end_ns[(row < oldest ? oldest : row) % ROW_TIMES];
 }
 
+static void look_at_row(struct group *g, uint64_t row)
+{
+	double v[LIMIT_NODE_PROCESSES], scratch[LIMIT_NODE_PROCESSES];
+
+	for (uint32_t i = 0; i < g->n; i++)
+		v[i] = row >= g->high_from[i] && row < g->high_end[i] ?
+			       NAN : g->skew_row[row % SKEW_ROWS][i];
+	g->skew[row % SKEW_ROWS] = skew_of_step(v, g->n, scratch);
+}
+
+static void skew_push(struct group *g, uint64_t row, const double *self)
+{
+	memcpy(g->skew_row[row % SKEW_ROWS], self, g->n * sizeof(*self));
+	look_at_row(g, row);
+}
+
+/* The member's stretch is left out of what its work is held against. */
+static void leave_out(struct group *g, uint32_t member, uint64_t from, uint64_t end)
+{
+	uint64_t first = g->row < SKEW_ROWS ? 0 : g->row - SKEW_ROWS;
+
+	g->high_from[member] = from;
+	g->high_end[member] = end;
+	for (uint64_t row = first; row < g->row; row++)
+		look_at_row(g, row);
+}
+
+/* Whether the work of all is so uneven that a stretch like this one is a part of it. */
+static bool is_skew(struct group *g, const struct peers_flag *f)
+{
+	uint32_t times[LIMIT_NODE_PROCESSES], n = g->row < SKEW_ROWS ? (uint32_t)g->row : SKEW_ROWS;
+	double loss[SKEW_ROWS];
+	struct skew k;
+
+	if (f->ended) {
+		if (g->high_end[f->member] == UINT64_MAX)
+			leave_out(g, f->member, g->high_from[f->member], f->last_step + 1);
+		return false;
+	}
+	leave_out(g, f->member, f->first_step, UINT64_MAX);
+	k = skew_of(g->skew, n, times, g->n, loss);
+	if (!skew_explains(&k, f->excess))
+		return false;
+	leave_out(g, f->member, 0, 0);
+	return true;
+}
+
 static void take_flags(struct local_peers *l, struct group *g)
 {
 	struct peers_flag f;
@@ -125,6 +178,10 @@ static void take_flags(struct local_peers *l, struct group *g)
 
 		if (f.measure != PEERS_SELF)
 			continue;
+		if (is_skew(g, &f)) {
+			l->stats.skewed++;
+			continue;
+		}
 		l->stats.flags += !f.ended;
 		out.begin_ns = row_time(g, f.first_step ? f.first_step - 1 : 0);
 		out.end_ns = row_time(g, f.last_step);
@@ -253,6 +310,7 @@ static void judge_row(struct local_peers *l, struct group *g)
 		most = g->values[i] > most ? g->values[i] : most;
 		g->values[i] = 0;
 	}
+	skew_push(g, g->row, self);
 	peers_push(g->peers, g->row++, self, NULL, g->pace_ns, most ? most : g->steps);
 	g->steps = 0;
 	take_flags(l, g);

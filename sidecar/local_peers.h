@@ -21,6 +21,7 @@ struct local_peers_stats {
 	uint64_t rounds, missing; /* missing: steps that found no partner */
 	uint64_t unlike;	  /* rounds of a member whose work differed */
 	uint64_t flags, flags_lost;
+	uint64_t skewed; /* flags that uneven work explains: told to nobody */
 	uint32_t groups;
 };
 

@@ -4,6 +4,7 @@
  * suspect: the suspect's own window shows more. */
 #include <errno.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -21,6 +22,9 @@
 #define SHIP_SUSPECT_SLACK_NS 3000000000ull
 #define SHIP_ASKED_STEPS 256u
 #define SHIP_PEER_STEPS 64u
+/* Without a step for so long, a beat tells what the GPU does not end. */
+#define SHIP_STILL_NS 3000000000ull
+#define SHIP_STEPS_AHEAD 2.0 /* of the GPU, that a host launches at most */
 /* While a rank stays slow among its peers, a window so often. */
 #define SHIP_PEER_AGAIN_NS 60000000000ull
 /* The second one sooner: by then all ticks have been sampled for a while. */
@@ -571,6 +575,30 @@ static uint32_t beat_flags(const struct process *p, uint64_t now_ns)
 	return flags;
 }
 
+/* What its GPU does not end, while its steps stand still. A kernel that was launched long before the
+ * latest step, and yet the steps went on, runs for ever (a server on the GPU), or its record is
+ * lost. */
+static void fill_unfinished(const struct process *p, double latency_ns, struct beat_unfinished *out,
+			    uint64_t now_ns)
+{
+	uint64_t last = p->rank->stats.last_step_end_ns;
+	uint64_t before = (uint64_t)(SHIP_STEPS_AHEAD * latency_ns);
+	struct join_unfinished u;
+
+	if (!p->join || !last || now_ns < last + SHIP_STILL_NS ||
+	    (double)(now_ns - last) < SHIP_STEPS_AHEAD * latency_ns)
+		return;
+	join_unfinished(p->join, last > before ? last - before : 0, &u);
+	if (!u.kind)
+		return;
+	out->kind = u.kind;
+	out->stream = u.stream;
+	out->launch_ns = u.launch_ns;
+	snprintf(out->name, sizeof(out->name), "%s",
+		 u.kind == JOIN_UNFINISHED_COLL && u.func ? record_coll_name(u.func) :
+		 p->reader				    ? ring_reader_name(p->reader, u.name) : "");
+}
+
 static void fill_beat_rank(const struct process *p, struct beat_rank *b, uint64_t now_ns)
 {
 	const struct rank_stats *st = &p->rank->stats;
@@ -594,6 +622,7 @@ static void fill_beat_rank(const struct process *p, struct beat_rank *b, uint64_
 		b->kernels_unmatched = join_stats(p->join)->kernels_unmatched;
 	}
 	b->flags = beat_flags(p, now_ns);
+	fill_unfinished(p, m.latency_ns, &b->unfinished, now_ns);
 	beats_fill(p->rank->beats, b, now_ns);
 }
 

@@ -57,6 +57,7 @@ static const struct compare_value values[] = {
 	VALUE("peers", "rounds", peers.rounds, false, "Steps compared among ranks of this node."),
 	VALUE("peers", "missing", peers.missing, false, "Steps that found no partner."),
 	VALUE("peers", "unlike", peers.unlike, false, "Steps not compared since their work differed."),
+	VALUE("peers", "skewed", peers.skewed, false, "Stretches that uneven work explains."),
 	VALUE("peers", "flags", peers.flags, false, "Ranks found slow among their peers here."),
 	VALUE("asked", "windows", requests.windows, false, "Windows the aggregator asked for, sent."),
 	VALUE("asked", "windows_bounded", requests.windows_bounded, false,

@@ -29,7 +29,12 @@ enum job_fault_kind {
 	JOB_FAULT_STUCK,
 	JOB_FAULT_VARIANT,
 	JOB_FAULT_HOST,
+	JOB_FAULT_ENDLESS,
+	JOB_FAULT_MISMATCH,
 };
+
+/* enum job_fault_kind as options and the truth name them. */
+extern const char *const job_fault_names[JOB_FAULT_MISMATCH + 1];
 
 struct job_fault {
 	enum job_fault_kind kind;
@@ -48,6 +53,7 @@ struct job_options {
 	int ranks;
 	uint64_t seconds, steps, seed;
 	unsigned stretch; /* of traces */
+	double skew;	  /* kernels of a rank's step take exp(skew * N(0, 1)) times as long */
 	const char *mix;
 	char **traces;
 	int trace_count;

@@ -22,6 +22,10 @@
 #define JITTER_TRACE 0.005
 #define GAPS_PER_STEP 10u
 #define SHARD_PIECES  16u
+#define ENDLESS_NS    1000000000000000ull /* eleven days: no job waits for it */
+
+const char *const job_fault_names[] = { "none", "slow", "kernel", "gaps", "late", "stop", "stuck",
+					"variant", "host", "endless", "mismatch" };
 
 struct api {
 	cu_result (*init)(unsigned flags);
@@ -99,8 +103,10 @@ struct rank {
 	cu_deviceptr device;
 	void *host;
 	uint64_t random;
+	double input; /* --skew: factor of this step's kernels */
 	/* the step under way */
 	const struct job_fault *fault;
+	bool fault_done; /* one that happens once: endless, mismatch */
 	uint64_t begin_ns, shift_ns; /* shift: what faults added to the host's offsets */
 	int truth_fd;
 	void (*mark_begin)(const double *work, unsigned count);
@@ -351,15 +357,27 @@ static bool meant(const struct rank *r, const struct job_action *a)
 	       strstr(r->program.names[a->function], r->fault->kernel);
 }
 
-static uint64_t duration(struct rank *r, const struct job_action *a)
+/* About normal: six uniforms have a variance of 1/2. */
+static double job_normal(uint64_t *random)
 {
-	double x = 0, factor;
+	double x = 0;
 
 	for (int i = 0; i < 6; i++)
-		x += job_uniform(&r->random);
-	factor = 1 + r->program.jitter * (x - 3) * 1.41421356; /* six uniforms: variance 1/2 */
+		x += job_uniform(random);
+	return (x - 3) * 1.41421356;
+}
+
+static uint64_t duration(struct rank *r, const struct job_action *a)
+{
+	double factor = (1 + r->program.jitter * job_normal(&r->random)) * r->input;
+
 	if (fault_is(r, JOB_FAULT_SLOW) || meant(r, a))
 		factor *= r->fault->size;
+	if (fault_is(r, JOB_FAULT_ENDLESS) && !r->fault_done &&
+	    strstr(r->program.names[a->function], r->fault->kernel)) {
+		r->fault_done = true;
+		return ENDLESS_NS;
+	}
 	return (uint64_t)((double)a->dur_ns * factor);
 }
 
@@ -399,10 +417,15 @@ static void run_collective(struct rank *r, const struct job_action *a, cu_stream
 {
 	void *p = (void *)(uintptr_t)r->device;
 	size_t floats = a->bytes / 4 ? a->bytes / 4 : 1;
+	uint8_t which = a->collective;
 
 	if (r->o->ranks < 2)
 		return;
-	switch (a->collective) {
+	if (fault_is(r, JOB_FAULT_MISMATCH) && !r->fault_done) {
+		r->fault_done = true;
+		which = which == JOB_ALLREDUCE ? JOB_ALLGATHER : JOB_ALLREDUCE;
+	}
+	switch (which) {
 	case JOB_ALLREDUCE:
 		r->api.all_reduce(p, p, floats, 7, 0, r->comm, s);
 		break;
@@ -611,8 +634,6 @@ static const struct job_fault *fault_at(struct rank *r, uint64_t step, uint64_t 
 
 static void truth_step(struct rank *r, uint64_t step, const struct job_phase *ph, uint64_t end_ns)
 {
-	static const char *const kinds[] = { "none", "slow", "kernel", "gaps", "late", "stop",
-					     "stuck", "variant", "host" };
 	char line[512];
 	int n;
 
@@ -623,7 +644,7 @@ static void truth_step(struct rank *r, uint64_t step, const struct job_phase *ph
 		     "\"end_ns\":%llu,\"fault\":%s,\"fault_kind\":\"%s\"}\n",
 		     r->rank, (unsigned long long)step, ph->name, (unsigned long long)r->begin_ns,
 		     (unsigned long long)end_ns, r->fault ? "true" : "false",
-		     kinds[r->fault ? r->fault->kind : 0]);
+		     job_fault_names[r->fault ? r->fault->kind : 0]);
 	if (write(r->truth_fd, line, (size_t)n) != n)
 		fprintf(stderr, "simjob: truth file: %s\n", strerror(errno));
 }
@@ -673,6 +694,7 @@ static void run_step(struct rank *r, uint64_t step)
 
 	r->begin_ns = job_now();
 	r->shift_ns = 0;
+	r->input = r->o->skew > 0 ? exp(r->o->skew * job_normal(&r->random)) : 1;
 	fault_graphs(r);
 	if (r->mark_begin)
 		r->mark_begin(&work, 1);
@@ -735,7 +757,7 @@ static void find_marks(struct rank *r)
 
 int job_rank_run(const struct job_options *o, struct job_control *control, int rank)
 {
-	struct rank r = { .o = o, .control = control, .rank = rank, .truth_fd = -1 };
+	struct rank r = { .o = o, .control = control, .rank = rank, .truth_fd = -1, .input = 1 };
 	uint64_t begins[JOB_MAX_FAULTS], step = 0;
 	struct rusage u;
 

@@ -50,6 +50,7 @@ struct nccl_comm_st {
 struct part {
 	enum func func;
 	int peer;
+	uint32_t what; /* they do: nccl_peers_arrive */
 	uint64_t cost_ns;
 	void *event; /* the profiler's */
 };
@@ -515,8 +516,8 @@ static uint64_t run_poll(void *arg)
 			continue;
 		if (!q->arrived)
 			q->arrived = nccl_peers_arrive(p->comm->peers, q->meet, q->generation,
-						       q->need, r->start_ns,
-						       p->parts[i].cost_ns);
+						       q->need, p->parts[i].what,
+						       r->start_ns, p->parts[i].cost_ns);
 		if (!q->arrived)
 			continue;
 		end = nccl_peers_end(q->meet, q->need);
@@ -612,6 +613,12 @@ static bool is_message(enum func f)
 	return f == F_SEND || f == F_RECV;
 }
 
+/* A message's ends need not agree on more than its being one. */
+static uint32_t what_of(const struct group_op *o)
+{
+	return is_message(o->func) ? 1 : 2 + ((uint32_t)o->func << 8 | o->type);
+}
+
 static bool fuses(const struct group_op *a, const struct group_op *b)
 {
 	return a->comm == b->comm && a->stream == b->stream &&
@@ -699,7 +706,7 @@ static nccl_result launch(struct group_op *ops, unsigned count, unsigned first)
 			continue;
 		ops[i].taken = true;
 		p->parts[p->part_count++] = (struct part){
-			ops[i].func, ops[i].peer, cost_ns(&ops[i]),
+			ops[i].func, ops[i].peer, what_of(&ops[i]), cost_ns(&ops[i]),
 			p->profiled ? event_start(&ops[i], group_event, config.grid_x) : NULL };
 	}
 	f = driver.door->peer_function(kernel_name(lead, name, sizeof(name)), &peer_ops);

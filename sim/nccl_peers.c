@@ -170,12 +170,19 @@ static void raise_to(uint64_t *word, uint64_t value)
 }
 
 bool nccl_peers_arrive(struct nccl_peers *p, struct nccl_meet *m, uint32_t generation,
-		       uint32_t need, uint64_t start_ns, uint64_t cost_ns)
+		       uint32_t need, uint32_t what, uint64_t start_ns, uint64_t cost_ns)
 {
+	uint32_t first = 0;
+
 	if (__atomic_load_n(&m->generation, __ATOMIC_ACQUIRE) != generation)
 		return false;
 	raise_to(&m->latest_ns, start_ns);
 	raise_to(&m->cost_ns, cost_ns);
+	/* seen with `arrived`, which is released after it */
+	if (!__atomic_compare_exchange_n(&m->what, &first, what, false, __ATOMIC_RELAXED,
+					 __ATOMIC_RELAXED) &&
+	    first != what)
+		__atomic_store_n(&m->what, NCCL_PEERS_TORN, __ATOMIC_RELAXED);
 	/* release; pairs with the acquire in nccl_peers_end */
 	if (__atomic_add_fetch(&m->arrived, 1, __ATOMIC_ACQ_REL) == need && need > 1)
 		announce(&p->seg->word);
@@ -185,6 +192,8 @@ bool nccl_peers_arrive(struct nccl_peers *p, struct nccl_meet *m, uint32_t gener
 uint64_t nccl_peers_end(struct nccl_meet *m, uint32_t need)
 {
 	if (__atomic_load_n(&m->arrived, __ATOMIC_ACQUIRE) != need)
+		return 0;
+	if (__atomic_load_n(&m->what, __ATOMIC_RELAXED) == NCCL_PEERS_TORN)
 		return 0;
 	return __atomic_load_n(&m->latest_ns, __ATOMIC_RELAXED) +
 	       __atomic_load_n(&m->cost_ns, __ATOMIC_RELAXED);
@@ -196,6 +205,7 @@ void nccl_peers_leave(struct nccl_peers *p, struct nccl_meet *m, uint32_t need)
 		return;
 	m->latest_ns = 0;
 	m->cost_ns = 0;
+	m->what = 0;
 	m->arrived = 0;
 	m->acked = 0;
 	/* release; pairs with the acquire in nccl_peers_arrive. Nobody waits for a place unless it is

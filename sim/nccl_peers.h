@@ -13,13 +13,14 @@
 
 #define NCCL_PEERS_ID_BYTES 16
 #define NCCL_PEERS_MAX_RANKS 64
+#define NCCL_PEERS_TORN	     UINT32_MAX
 
 /* A rendezvous of `need` parties; `generation` counts its uses. */
 struct nccl_meet {
 	uint32_t generation;
 	uint32_t arrived;
 	uint32_t acked;
-	uint32_t pad;
+	uint32_t what; /* of the first arrival; NCCL_PEERS_TORN when another one differed */
 	uint64_t latest_ns;
 	uint64_t cost_ns; /* the largest that a party named */
 };
@@ -39,11 +40,12 @@ uint32_t *nccl_peers_word(struct nccl_peers *p);
 struct nccl_meet *nccl_peers_collective(struct nccl_peers *p, uint64_t k, uint32_t *generation);
 struct nccl_meet *nccl_peers_message(struct nccl_peers *p, int src, int dst, uint64_t k,
 				     uint32_t *generation);
-/* false: an earlier use of the place is not over yet, try again later. */
+/* what: function and type of the operation, not 0 or NCCL_PEERS_TORN. Parties that do not do the same
+ * never end, as in reality. false: an earlier use of the place is not over yet, try again later. */
 bool nccl_peers_arrive(struct nccl_peers *p, struct nccl_meet *m, uint32_t generation,
-		       uint32_t need, uint64_t start_ns, uint64_t cost_ns);
-/* 0 while somebody is missing, else the last arrival plus the cost: the same for everybody. Call
- * nccl_peers_leave once after. */
+		       uint32_t need, uint32_t what, uint64_t start_ns, uint64_t cost_ns);
+/* 0 while somebody is missing, and for ever where they differ; else the last arrival plus the cost:
+ * the same for everybody. Call nccl_peers_leave once after. */
 uint64_t nccl_peers_end(struct nccl_meet *m, uint32_t need);
 void nccl_peers_leave(struct nccl_peers *p, struct nccl_meet *m, uint32_t need);
 

@@ -33,10 +33,12 @@ static const char usage_text[] =
 	"                     or a directory with rankN.* files; replaces --mix\n"
 	"  --stretch N        a trace's times are N times as long (1 to 1000, default 1):\n"
 	"                     for hosts that can't launch as fast as the traced one\n"
+	"  --skew X           kernels of each rank's step take exp(X z) times as long, z normal:\n"
+	"                     inputs of uneven length (0 to 1, default 0)\n"
 	"  --seed N           of jitter and choices (default 1)\n"
 	"  --fault KIND:rank=R:start=STEP|Ss:steps=N:size=X[:kernel=NAME[:with=NAME]]\n"
-	"                     slow, kernel, gaps, late, stop, stuck, variant or host; may be\n"
-	"                     repeated; rank=all\n"
+	"                     slow, kernel, gaps, late, stop, stuck, variant, host, endless or\n"
+	"                     mismatch; may be repeated; rank=all\n"
 	"  --truth FILE       write what really happened, one JSON object a line\n"
 	"  --explicit-steps B,E  call the functions of these names, if the process has them, at a\n"
 	"                     step's begin(const double *work, unsigned count) and end()\n"
@@ -63,8 +65,6 @@ static uint64_t number(const char *s, const char *what)
 
 static void parse_fault(struct job_options *o, const char *arg)
 {
-	static const char *const kinds[] = { "none", "slow", "kernel", "gaps", "late", "stop",
-					     "stuck", "variant", "host" };
 	struct job_fault f = { .steps = UINT64_MAX, .size = 1.5 };
 	char copy[1024], *save = NULL, *t, *end;
 
@@ -72,8 +72,8 @@ static void parse_fault(struct job_options *o, const char *arg)
 		usage_error("--fault", arg);
 	strcpy(copy, arg);
 	t = strtok_r(copy, ":", &save);
-	for (int i = 1; t && i < 9; i++)
-		f.kind = strcmp(t, kinds[i]) ? f.kind : (enum job_fault_kind)i;
+	for (int i = 1; t && i <= JOB_FAULT_MISMATCH; i++)
+		f.kind = strcmp(t, job_fault_names[i]) ? f.kind : (enum job_fault_kind)i;
 	if (!f.kind)
 		usage_error("--fault", arg);
 	while ((t = strtok_r(NULL, ":", &save))) {
@@ -164,6 +164,16 @@ static void parse_marks(struct job_options *o, const char *arg)
 	o->mark_end = comma + 1;
 }
 
+static double parse_skew(const char *arg)
+{
+	char *end;
+	double v = strtod(arg, &end);
+
+	if (end == arg || *end || !(v >= 0 && v <= 1))
+		usage_error("--skew", arg);
+	return v;
+}
+
 static void parse(struct job_options *o, int argc, char **argv)
 {
 	static const struct option options[] = {
@@ -174,7 +184,7 @@ static void parse(struct job_options *o, int argc, char **argv)
 		{ "truth", 1, NULL, 'T' },	    { "explicit-steps", 1, NULL, 'e' },
 		{ "verbose", 0, NULL, 'v' },	    { "host-work", 1, NULL, 'w' },
 		{ "comm-thread", 0, NULL, 'c' },    { "help", 0, NULL, 'h' },
-		{ NULL, 0, NULL, 0 },
+		{ "skew", 1, NULL, 'k' },	    { NULL, 0, NULL, 0 },
 	};
 	bool seconds = false;
 	int c;
@@ -201,6 +211,9 @@ static void parse(struct job_options *o, int argc, char **argv)
 			break;
 		case 'x':
 			o->stretch = (unsigned)number(optarg, "--stretch");
+			break;
+		case 'k':
+			o->skew = parse_skew(optarg);
 			break;
 		case 'S':
 			o->seed = number(optarg, "--seed");
@@ -319,7 +332,9 @@ static bool has_fault(const struct job_options *o, enum job_fault_kind kind)
 static int wait_ranks(const struct job_options *o, struct job_control *c)
 {
 	struct timespec tick = { .tv_nsec = 50000000 };
-	bool stuck = has_fault(o, JOB_FAULT_STUCK), ended = false;
+	bool ended = false, stuck = has_fault(o, JOB_FAULT_STUCK) ||
+				    has_fault(o, JOB_FAULT_ENDLESS) ||
+				    has_fault(o, JOB_FAULT_MISMATCH);
 	int left = o->ranks, rc = 0;
 
 	while (left) {
@@ -374,12 +389,31 @@ static void truth_header(const struct job_options *o)
 	fclose(f);
 }
 
+/* The function of the n-th collective; -1: there are not so many. */
+static int collective_at(const struct job_phase *ph, unsigned n)
+{
+	for (unsigned i = 0; i < ph->count; i++)
+		if (ph->actions[i].kind == JOB_COLLECTIVE && !n--)
+			return ph->actions[i].collective;
+	return -1;
+}
+
 static unsigned collectives(const struct job_phase *ph)
 {
 	unsigned n = 0;
 
-	for (unsigned i = 0; i < ph->count; i++)
-		n += ph->actions[i].kind == JOB_COLLECTIVE;
+	while (collective_at(ph, n) >= 0)
+		n++;
+	return n;
+}
+
+/* The first collective of which function differs; count of a's where none does. */
+static unsigned same_collectives(const struct job_phase *a, const struct job_phase *b)
+{
+	unsigned n = 0;
+
+	while (collective_at(a, n) >= 0 && collective_at(a, n) == collective_at(b, n))
+		n++;
 	return n;
 }
 
@@ -407,6 +441,13 @@ static void check_traces(const struct job_options *o)
 				fprintf(stderr, "simjob: %s: %u collectives in step %u, but %u in %s\n",
 					o->traces[t], collectives(&p.phases[i]), i,
 					collectives(&first.phases[i]), o->traces[0]);
+				exit(2);
+			} else if (same_collectives(&p.phases[i], &first.phases[i]) <
+				   collectives(&p.phases[i])) {
+				fprintf(stderr, "simjob: %s: collective %u of step %u is another "
+					"function in %s\n", o->traces[t],
+					same_collectives(&p.phases[i], &first.phases[i]), i,
+					o->traces[0]);
 				exit(2);
 			}
 	}

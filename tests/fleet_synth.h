@@ -6,6 +6,7 @@
 #ifndef SYSOM_TESTS_FLEET_SYNTH_H
 #define SYSOM_TESTS_FLEET_SYNTH_H
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,6 +37,8 @@ struct fs_job {
 	double step_ns, comm_ns, noise; /* noise: of the own time, relative */
 	uint64_t seed, boot;
 	double uniform, uniform_from_s; /* factor on everybody's own time */
+	double skew; /* own times differ by as much (deviation), anew for every rank and skew_steps */
+	uint32_t skew_steps;
 	struct fs_rank *rank;
 	struct {
 		int64_t mono_ns; /* monotonic clock less the job's time */
@@ -104,6 +107,9 @@ static inline double fs_own(const struct fs_job *j, uint32_t r, uint64_t step)
 
 	own *= at_s >= j->uniform_from_s ? j->uniform : 1;
 	own *= 1 + j->noise * fs_noise(j, r, step);
+	/* what is longest makes the step: the others have less to do */
+	if (j->skew_steps)
+		own *= 0.6 * exp(j->skew * fs_noise(j, r, (1ull << 36) + step / j->skew_steps));
 	if (at_s >= j->rank[r].slow_from_s && at_s < j->rank[r].slow_until_s)
 		own += j->rank[r].slow_ns;
 	return own;

@@ -389,3 +389,57 @@ int beat_columns_colls_unpack(const uint8_t *data, size_t bytes, struct beat_ran
 	}
 	return pos == bytes ? 0 : -EPROTO;
 }
+
+/* ---- collectives that do not end ---- */
+
+int beat_columns_opens_pack(const struct beat_rank *r, struct buf *out)
+{
+	uint32_t count = 0;
+
+	if (r->comm_count > BEAT_COMMS_MAX)
+		return -EINVAL;
+	for (uint32_t i = 0; i < r->comm_count; i++)
+		count += r->comms[i].open_func > 0;
+	if (!count)
+		return 0;
+	buf_varint(out, count);
+	for (uint32_t i = 0; i < r->comm_count; i++) {
+		const struct beat_comm *c = &r->comms[i];
+
+		if (!c->open_func)
+			continue;
+		buf_varint(out, i);
+		buf_varint(out, c->open_func);
+		buf_varint(out, c->open_seq);
+		buf_varint(out, c->open_dtype);
+		buf_varint(out, c->open_bytes);
+	}
+	return out->failed ? -ENOMEM : 0;
+}
+
+int beat_columns_opens_unpack(const uint8_t *data, size_t bytes, struct beat_rank *r)
+{
+	uint32_t count = 0, row = 0;
+	size_t pos = 0;
+
+	if (!bytes)
+		return 0;
+	if (read_count(data, bytes, &pos, r->comm_count, &count))
+		return -EPROTO;
+	for (uint32_t i = 0; i < count; i++) {
+		struct beat_comm *c;
+		uint32_t next = 0;
+
+		if (get_u32(data, bytes, &pos, &next) || next >= r->comm_count ||
+		    (i && next <= row))
+			return -EPROTO;
+		row = next;
+		c = &r->comms[row];
+		if (get_u32(data, bytes, &pos, &c->open_func) || !c->open_func ||
+		    get_u32(data, bytes, &pos, &c->open_seq) ||
+		    get_u32(data, bytes, &pos, &c->open_dtype) ||
+		    buf_read_varint(data, bytes, &pos, &c->open_bytes))
+			return -EPROTO;
+	}
+	return pos == bytes ? 0 : -EPROTO;
+}

@@ -22,4 +22,8 @@ int beat_columns_groups_unpack(const uint8_t *data, size_t bytes, struct beat_ra
 int beat_columns_comms_unpack(const uint8_t *data, size_t bytes, struct beat_rank *r);
 int beat_columns_colls_unpack(const uint8_t *data, size_t bytes, struct beat_rank *r);
 
+/* The communicators' open_* fields; unpacked after comms. */
+int beat_columns_opens_pack(const struct beat_rank *r, struct buf *out);
+int beat_columns_opens_unpack(const uint8_t *data, size_t bytes, struct beat_rank *r);
+
 #endif

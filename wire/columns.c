@@ -440,7 +440,7 @@ static void code_rest(struct coder *c, const struct record *r, const struct reco
 	code_delta(rest, mask, MASK_KEY, r->key, ref->key);
 	code_delta(rest, mask, MASK_FUNC, r->func, ref->func);
 	code_delta(rest, mask, MASK_PEER, (uint16_t)r->peer, (uint16_t)ref->peer);
-	code_delta(rest, mask, MASK_RESERVED, r->reserved[0], ref->reserved[0]);
+	code_delta(rest, mask, MASK_RESERVED, r->dtype, ref->dtype);
 }
 
 static void code_row(struct model *m, struct coder *c, uint32_t row)
@@ -688,7 +688,7 @@ static void decode_rest(struct decoder *d, struct record *r, const struct record
 	r->key = get_delta(d, COL_REST, mask, MASK_KEY, ref->key);
 	r->func = (uint8_t)get_delta(d, COL_REST, mask, MASK_FUNC, ref->func);
 	r->peer = (int16_t)get_delta(d, COL_REST, mask, MASK_PEER, (uint16_t)ref->peer);
-	r->reserved[0] = (uint8_t)get_delta(d, COL_REST, mask, MASK_RESERVED, ref->reserved[0]);
+	r->dtype = (uint8_t)get_delta(d, COL_REST, mask, MASK_RESERVED, ref->dtype);
 }
 
 static void decode_row(struct model *m, struct decoder *d, struct record *r, uint32_t row)

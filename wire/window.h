@@ -128,6 +128,25 @@ struct beat_comm {
 	uint32_t func, seq;   /* the last one entered */
 	uint64_t bytes;
 	uint64_t call_ns, done_ns; /* its call; its kernel's end, 0: not seen to end */
+	/* The first one that was not seen to end (number ended + 1), where nothing was entered for a while:
+	 * ranks go on entering after the one that hangs. open_func 0: not told. dtype as in records. */
+	uint32_t open_func, open_seq, open_dtype;
+	uint64_t open_bytes;
+};
+
+/* The oldest work of a rank's GPU that was launched and not seen to end, while its steps stand still: what
+ * is launched later can wait for it, never the other way round. */
+enum beat_unfinished_kind {
+	BEAT_UNFINISHED_NONE = 0,
+	BEAT_UNFINISHED_KERNEL = 1,
+	BEAT_UNFINISHED_COLLECTIVE = 2, /* a kernel that waits for other ranks */
+	BEAT_UNFINISHED_GRAPH = 3,	/* of a graph launch; which kernel of it is not known */
+};
+struct beat_unfinished {
+	uint32_t kind;
+	uint32_t stream; /* as records number it */
+	uint64_t launch_ns;
+	char name[WIRE_TEXT_BYTES]; /* of the kernel, cut; "" not known. Of a collective: its function */
 };
 
 #define BEAT_RANK_ANOMALY 0x01 /* a window is open */
@@ -151,6 +170,7 @@ struct beat_rank {
 	struct beat_coll colls[BEAT_COLLS_MAX];
 	struct beat_comm comms[BEAT_COMMS_MAX];
 	uint32_t group_count, coll_count, comm_count;
+	struct beat_unfinished unfinished; /* kind 0: nothing */
 };
 
 /* What is normal of one rank, at most LIMIT_SKETCH_BYTES_PER_RANK a minute (DESIGN.md 1). Texts are

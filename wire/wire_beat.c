@@ -30,7 +30,8 @@ static size_t beat_bytes_max(size_t ranks)
 struct item {
 	Sysom__Wire__BeatRank pb;
 	struct codec_rank rank;
-	struct buf groups, comms, colls;
+	char name[WIRE_TEXT_BYTES];
+	struct buf groups, comms, colls, opens;
 };
 
 /* Fills an empty item, which is to be released whatever this returns. */
@@ -44,17 +45,28 @@ static int item_fill(struct item *it, const struct beat_rank *r)
 #define X(f) it->pb.f = r->f;
 	BEAT_RANK_FIELDS(X)
 #undef X
+	if (r->unfinished.kind) {
+		it->pb.unfinished_kind = r->unfinished.kind;
+		it->pb.unfinished_stream = r->unfinished.stream;
+		it->pb.unfinished_launch_ns = r->unfinished.launch_ns;
+		codec_text_clean(r->unfinished.name, it->name, sizeof(it->name));
+		it->pb.unfinished_name = it->name;
+	}
 	buf_init(&it->groups, LIMIT_WIRE_MESSAGE_BYTES);
 	buf_init(&it->comms, LIMIT_WIRE_MESSAGE_BYTES);
 	buf_init(&it->colls, LIMIT_WIRE_MESSAGE_BYTES);
+	buf_init(&it->opens, LIMIT_WIRE_MESSAGE_BYTES);
 	err = beat_columns_groups_pack(r, &it->groups);
 	if (!err)
 		err = beat_columns_comms_pack(r, &it->comms);
 	if (!err)
 		err = beat_columns_colls_pack(r, &it->colls);
+	if (!err)
+		err = beat_columns_opens_pack(r, &it->opens);
 	it->pb.groups = (ProtobufCBinaryData){ it->groups.bytes, it->groups.data };
 	it->pb.comms = (ProtobufCBinaryData){ it->comms.bytes, it->comms.data };
 	it->pb.colls = (ProtobufCBinaryData){ it->colls.bytes, it->colls.data };
+	it->pb.opens = (ProtobufCBinaryData){ it->opens.bytes, it->opens.data };
 	return err;
 }
 
@@ -63,6 +75,7 @@ static void item_release(struct item *it)
 	buf_fini(&it->groups);
 	buf_fini(&it->comms);
 	buf_fini(&it->colls);
+	buf_fini(&it->opens);
 }
 
 static size_t item_bytes(const Sysom__Wire__BeatRank *pb)
@@ -121,6 +134,17 @@ int wire_beat_encode(const struct beat *b, struct buf *out)
 	return err;
 }
 
+static int unfinished_read(const Sysom__Wire__BeatRank *from, struct beat_unfinished *u)
+{
+	/* a kind of a later version is nothing that could be told */
+	if (!from->unfinished_kind || from->unfinished_kind > BEAT_UNFINISHED_GRAPH)
+		return 0;
+	u->kind = from->unfinished_kind;
+	u->stream = from->unfinished_stream;
+	u->launch_ns = from->unfinished_launch_ns;
+	return codec_text_read(from->unfinished_name, u->name, sizeof(u->name));
+}
+
 static int rank_fill(const Sysom__Wire__BeatRank *from, struct beat_rank *r)
 {
 	int err = codec_rank_read(from->rank, &r->rank);
@@ -136,6 +160,10 @@ static int rank_fill(const Sysom__Wire__BeatRank *from, struct beat_rank *r)
 		err = beat_columns_comms_unpack(from->comms.data, from->comms.len, r);
 	if (!err)
 		err = beat_columns_colls_unpack(from->colls.data, from->colls.len, r);
+	if (!err)
+		err = beat_columns_opens_unpack(from->opens.data, from->opens.len, r);
+	if (!err)
+		err = unfinished_read(from, &r->unfinished);
 	return err;
 }
 

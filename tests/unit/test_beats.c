@@ -375,11 +375,18 @@ static void a_hang_shows_in_the_communicators(void **state)
 	assert_int_equal(r->comms[1].ended, 1);
 	assert_int_equal(r->comms[1].done_ns, T0 + 60 + 500000);
 	/* it comes again in every beat */
-	assert_int_equal(fill(j, T0 + 65 * S)->comm_count, 2);
+	r = fill(j, T0 + 65 * S);
+	assert_int_equal(r->comm_count, 2);
+	/* and tells what does not end, of its calls the first */
+	assert_int_equal(r->comms[0].open_func, RECORD_COLL_ALL_REDUCE);
+	assert_int_equal(r->comms[0].open_seq, 99);
+	assert_int_equal(r->comms[0].open_bytes, 4096);
+	assert_int_equal(r->comms[1].open_func, 0);
 	kernel(j, 5, RECORD_COLL_ALL_REDUCE, 99, T0 + 66 * S);
 	kernel(j, 5, RECORD_COLL_REDUCE_SCATTER, 99, T0 + 67 * S);
 	r = fill(j, T0 + 70 * S);
 	assert_int_equal(r->comms[0].ended, 200);
+	assert_int_equal(r->comms[0].open_func, 0);
 	assert_int_equal(r->comms[0].done_ns, T0 + 67 * S + 500000);
 }
 
@@ -472,6 +479,9 @@ static void a_rank_with_long_texts_still_fits(void **state)
 	r.latency_median_ns = r.latency_mad_ns = r.self_median_ns = r.expected_ns = 1.5;
 	r.compute_ns = r.comm_ns = r.exposed_comm_ns = r.copy_ns = r.idle_ns = 2.5;
 	r.events = r.ring_bytes = r.steps = r.last_step_end_ns = UINT64_MAX;
+	r.unfinished = (struct beat_unfinished){ .kind = BEAT_UNFINISHED_KERNEL,
+						 .stream = UINT32_MAX, .launch_ns = UINT64_MAX };
+	memset(r.unfinished.name, 'k', WIRE_TEXT_BYTES - 1);
 	beats_fill(j->b, &r, j->t + 10 * S);
 	groups = r.group_count;
 	assert_in_range(wire_beat_rank_bytes(&r), 1, LIMIT_BEAT_BYTES_PER_RANK);

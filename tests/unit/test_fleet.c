@@ -297,6 +297,50 @@ static void learns_roles_that_nobody_names(void **unused)
 
 /* Two of eight launch more than the others: what another one always needed more may be its share of the
  * work. Where all launch the same, it is slow. */
+/* Sequence lengths, experts: every rank's work is drawn anew every few steps. */
+static void uneven_work_is_the_roles_not_a_ranks(void **unused)
+{
+	static const uint32_t steps[] = {2, 4, 8, 16};
+	const struct incident_finding *f;
+	struct fs_job j;
+
+	for (size_t k = 0; k < 4; k++) {
+		fleet_close(fleet);
+		setup(NULL);
+		fs_init(&j, "job", 8, 8, 40 + k);
+		j.skew = 0.15;
+		j.skew_steps = steps[k];
+		run(&j, 200);
+		f = first_of(FINDING_SLOW_RANK);
+		if (f)
+			print_message("%u steps: rank %d: %s\n", steps[k], f->finding.ranks[0],
+				      f->finding.evidence[0].text);
+		assert_null(f);
+		f = first_of(FINDING_IMBALANCE);
+		assert_non_null(f);
+		assert_int_equal(f->finding.cause, CAUSE_IMBALANCE_INPUT);
+		assert_int_equal(f->finding.rank_count, 8);
+		assert_true(f->finding.excess > 0.1 && f->finding.excess < 0.45);
+		fs_fini(&j);
+	}
+}
+
+/* A fault does not hide in a small skew, and makes none. */
+static void a_slow_rank_is_no_uneven_work(void **unused)
+{
+	const int slow[] = {2, 5};
+	struct fs_job j;
+
+	fs_init(&j, "job", 8, 8, 50);
+	j.rank[2].slow_ns = j.rank[5].slow_ns = 20 * FS_MS;
+	j.rank[2].slow_from_s = j.rank[5].slow_from_s = 60;
+	run(&j, 160);
+	assert_non_null(first_of(FINDING_SLOW_RANK));
+	assert_null(first_of(FINDING_IMBALANCE));
+	only_ranks(slow, 2);
+	fs_fini(&j);
+}
+
 static void ranks_that_differ_by_nature_are_held_against_their_own_past(void **unused)
 {
 	const int guilty[] = {5};
@@ -762,6 +806,8 @@ int main(void)
 	    T(says_who_of_a_pair_has_changed),
 	    T(never_compares_ranks_of_different_roles),
 	    T(learns_roles_that_nobody_names),
+	    T(uneven_work_is_the_roles_not_a_ranks),
+	    T(a_slow_rank_is_no_uneven_work),
 	    T(ranks_that_differ_by_nature_are_held_against_their_own_past),
 	    T(numbers_steps_through_collectives),
 	    T(recovers_the_clocks_of_the_nodes),

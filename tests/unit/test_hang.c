@@ -69,6 +69,25 @@ static void tick(void)
 		told++;
 }
 
+/* The same with what the rank's GPU does not end. */
+static void push_unfinished(uint32_t rank, uint64_t steps, const struct beat_comm *comms,
+			    uint32_t count, uint32_t kind, uint64_t launch_s, const char *name)
+{
+	static struct beat_rank b;
+
+	memset(&b, 0, sizeof(b));
+	b.rank.rank = (int32_t)rank;
+	b.steps = steps;
+	if (count)
+		memcpy(b.comms, comms, count * sizeof(*comms));
+	b.comm_count = count;
+	b.unfinished.kind = kind;
+	b.unfinished.launch_ns = launch_s * S;
+	b.unfinished.stream = 13;
+	snprintf(b.unfinished.name, sizeof(b.unfinished.name), "%s", name);
+	assert_int_equal(hang_push(hang, rank, &b, (int64_t)steps - 1, UNIX, now_s * S), 0);
+}
+
 /* Everybody says the same for `seconds`, every 5 s. */
 static void hold(uint64_t seconds, void (*say)(void))
 {
@@ -183,6 +202,50 @@ static void names_the_rank_whose_call_differs(void **unused)
 	expect(CAUSE_HANG_MISMATCH, bytes, 1);
 }
 
+/* Collective 100 differs at rank 2; all go on to enter three more of the same kind. With type: only
+ * its elements do. */
+static void say_differs_before(bool type)
+{
+	for (uint32_t r = 0; r < 4; r++) {
+		struct beat_comm c = comm(1, 4, 103, RECORD_COLL_ALL_REDUCE, 4096, 1000, false);
+
+		c.ended = 99;
+		c.open_func = r == 2 && !type ? RECORD_COLL_ALL_GATHER : RECORD_COLL_ALL_REDUCE;
+		c.open_seq = r == 2 && !type ? 0 : 99;
+		c.open_bytes = 8192;
+		c.open_dtype = r == 2 && type ? 7 : 10;
+		push(r, 50, &c, 1);
+	}
+}
+
+static void say_function_differs_before(void)
+{
+	say_differs_before(false);
+}
+
+static void say_type_differs_before(void)
+{
+	say_differs_before(true);
+}
+
+static void looks_at_the_first_call_that_did_not_end(void **unused)
+{
+	const int guilty[] = {2};
+
+	hold(40, say_function_differs_before);
+	expect(CAUSE_HANG_MISMATCH, guilty, 1);
+	assert_non_null(strstr(last.finding.evidence[0].text, "AllReduce 99 (8192 bytes)"));
+	assert_non_null(strstr(last.finding.evidence[1].text, "AllGather"));
+	assert_non_null(strstr(last.finding.evidence[1].text, "number 100 of"));
+	hang_close(hang);
+	assert_int_equal(hang_open(&hang, "job"), 0);
+	now_s = 1000;
+	hold(40, say_type_differs_before);
+	expect(CAUSE_HANG_MISMATCH, guilty, 1);
+	assert_non_null(strstr(last.finding.evidence[1].text, "8192 bytes (float16) where"));
+	assert_non_null(strstr(last.finding.evidence[1].text, "8192 bytes (bfloat16), both"));
+}
+
 static void say_transfer(void)
 {
 	for (uint32_t r = 0; r < 4; r++) {
@@ -241,6 +304,146 @@ static void calls_a_circle_of_waiting_a_mismatch(void **unused)
 	hold(40, say_crossed);
 	assert_true(told > 0);
 	assert_int_equal(last.finding.cause, CAUSE_HANG_MISMATCH);
+}
+
+/* ---- kernels that do not end ---- */
+
+static bool says(const char *text)
+{
+	for (uint32_t i = 0; i < last.finding.evidence_count; i++)
+		if (strstr(last.finding.evidence[i].text, text))
+			return true;
+	return false;
+}
+
+/* All have entered; behind rank 2's collective lies its kernel. */
+static void say_stuck_entered(void)
+{
+	for (uint32_t r = 0; r < 4; r++) {
+		struct beat_comm c = comm(1, 4, 100, RECORD_COLL_ALL_REDUCE, 4096, 1000, false);
+
+		push_unfinished(r, 50, &c, 1,
+				r == 2 ? BEAT_UNFINISHED_KERNEL : BEAT_UNFINISHED_COLLECTIVE,
+				r == 2 ? 999 : 1000, r == 2 ? "gemm_bf16" : "AllReduce");
+	}
+}
+
+/* Rank 2's host waits for its kernel and has not entered. */
+static void say_stuck_before(void)
+{
+	for (uint32_t r = 0; r < 4; r++) {
+		struct beat_comm c =
+		    r == 2 ? comm(1, 4, 99, RECORD_COLL_ALL_REDUCE, 4096, 990, true)
+			   : comm(1, 4, 100, RECORD_COLL_ALL_REDUCE, 4096, 1000, false);
+
+		push_unfinished(r, 50, &c, 1,
+				r == 2 ? BEAT_UNFINISHED_KERNEL : BEAT_UNFINISHED_COLLECTIVE,
+				r == 2 ? 999 : 1000, r == 2 ? "gemm_bf16" : "AllReduce");
+	}
+}
+
+static void names_the_kernel_that_does_not_end(void **unused)
+{
+	const int guilty[] = {2};
+	void (*const say[])(void) = {say_stuck_entered, say_stuck_before};
+
+	for (size_t i = 0; i < 2; i++) {
+		hang_close(hang);
+		assert_int_equal(hang_open(&hang, "job"), 0);
+		now_s = 1000;
+		told = 0;
+		hold(20, say[i]);
+		assert_int_equal(told, 0);
+		hold(15, say[i]);
+		expect(CAUSE_HANG_KERNEL, guilty, 1);
+		assert_true(says("gemm_bf16"));
+		assert_true(says("3 of 4 ranks wait") || says("4 of 4 ranks wait"));
+		hold(10, say_gone_on);
+		assert_true(last.ended);
+	}
+}
+
+/* Rank 2 lies in two communicators: in one it has entered behind its kernel, in the other it is
+ * missing. */
+static void say_stuck_twice(void)
+{
+	for (uint32_t r = 0; r < 4; r++) {
+		struct beat_comm c[] = {
+		    comm(r < 2 ? 1 : 2, 2, 100, RECORD_COLL_ALL_REDUCE, 8, 1000, false),
+		    comm(r % 2 ? 4 : 3, 2, r == 0 ? 51 : 50, RECORD_COLL_ALL_REDUCE, 8,
+			 r == 0 ? 1001 : 990, r != 0)};
+
+		if (r < 2)
+			c[0] = comm(1, 2, 100, RECORD_COLL_ALL_REDUCE, 8, 995, true);
+		push_unfinished(r, 50, c, 2,
+				r == 1	 ? BEAT_UNFINISHED_NONE
+				: r == 2 ? BEAT_UNFINISHED_KERNEL
+					 : BEAT_UNFINISHED_COLLECTIVE,
+				999, r == 2 ? "flash_attention" : "");
+	}
+}
+
+static void a_stuck_kernel_explains_every_communicator_of_its_rank(void **unused)
+{
+	const int guilty[] = {2};
+
+	hold(40, say_stuck_twice);
+	expect(CAUSE_HANG_KERNEL, guilty, 1);
+	assert_true(says("flash_attention"));
+}
+
+/* Rank 3 does nothing at all; that rank 1's last kernel has no record is its loss. */
+static void say_absent_and_lost(void)
+{
+	for (uint32_t r = 0; r < 4; r++) {
+		struct beat_comm c =
+		    r == 3 ? comm(1, 4, 99, RECORD_COLL_ALL_REDUCE, 4096, 990, true)
+			   : comm(1, 4, 100, RECORD_COLL_ALL_REDUCE, 4096, 1000, false);
+
+		push_unfinished(r, 50, &c, 1,
+				r == 3	 ? BEAT_UNFINISHED_NONE
+				: r == 1 ? BEAT_UNFINISHED_KERNEL
+					 : BEAT_UNFINISHED_COLLECTIVE,
+				999, "relu");
+	}
+}
+
+static void who_stays_away_with_an_idle_gpu_is_the_cause(void **unused)
+{
+	const int guilty[] = {3};
+
+	hold(40, say_absent_and_lost);
+	expect(CAUSE_HANG_MISSING, guilty, 1);
+}
+
+static void say_alone(void)
+{
+	push_unfinished(0, 50, NULL, 0, BEAT_UNFINISHED_KERNEL, 1000, "gemm");
+}
+
+static void say_alone_graph(void)
+{
+	push_unfinished(0, 50, NULL, 0, BEAT_UNFINISHED_GRAPH, 1000, "");
+}
+
+static uint64_t own_steps;
+
+static void say_alone_goes_on(void)
+{
+	push_unfinished(0, ++own_steps, NULL, 0, BEAT_UNFINISHED_KERNEL, 1000, "server_on_the_gpu");
+}
+
+static void a_job_of_one_rank_has_stuck_kernels_too(void **unused)
+{
+	const int guilty[] = {0};
+
+	hold(60, say_alone_graph); /* of a graph nobody knows what it waits for */
+	hold(60, say_alone_goes_on);
+	assert_int_equal(told, 0);
+	now_s = 1000;
+	hang_drop(hang, 0);
+	hold(40, say_alone);
+	expect(CAUSE_HANG_KERNEL, guilty, 1);
 }
 
 static bool silent;
@@ -342,11 +545,12 @@ static void refuses_impossible_numbers(void **unused)
 				comm(3, 8, 1, RECORD_COLL_ALL_REDUCE, 1, 1000, false)};
 	struct hang_stats s;
 
+	push_unfinished(1, 1, NULL, 0, BEAT_UNFINISHED_KERNEL, UINT64_MAX / S, "x");
 	c[0].ended = 2;
 	c[2].call_ns = UINT64_MAX;
 	push(0, 1, c, 3);
 	hang_stats(hang, &s);
-	assert_int_equal(s.bad, 3);
+	assert_int_equal(s.bad, 4);
 	assert_int_equal(s.comms, 0);
 	hang_drop(hang, 0);
 	hang_drop(hang, 12345);
@@ -362,6 +566,11 @@ int main(void)
 	    T(tells_it_again_while_it_lasts),	     T(names_the_rank_whose_call_differs),
 	    T(blames_nobody_when_all_are_in),	     T(follows_who_waits_for_whom_to_the_root),
 	    T(calls_a_circle_of_waiting_a_mismatch), T(says_that_the_missing_rank_is_silent),
+	    T(names_the_kernel_that_does_not_end),
+	    T(looks_at_the_first_call_that_did_not_end),
+	    T(a_stuck_kernel_explains_every_communicator_of_its_rank),
+	    T(who_stays_away_with_an_idle_gpu_is_the_cause),
+	    T(a_job_of_one_rank_has_stuck_kernels_too),
 	    T(stays_silent_where_nothing_hangs),     T(refuses_impossible_numbers),
 	};
 

@@ -643,6 +643,105 @@ static void passes_step_marks_with_their_work(void **state)
 	assert_true(g->mark.work[1] == 2.5);
 }
 
+/* ---- what a GPU does not end ---- */
+
+static struct join_unfinished unfinished(struct rig *g, uint64_t after_ns)
+{
+	struct join_unfinished u;
+
+	join_unfinished(g->j, after_ns, &u);
+	return u;
+}
+
+/* Streams 0x50 and 0x60; the first one's second kernel does not end, the other's collective was launched
+ * later and waits. */
+static void stuck_kernel(struct rig *g)
+{
+	tell_stream(g, 0x50, 13);
+	tell_stream(g, 0x60, 14);
+	for (unsigned i = 0; i < 3; i++)
+		launch(g, 0, T0 + i * MS, 0x50, i + 1);
+	tell_comm(g, 0xabc, 0x1234);
+	coll(g, T0 + 3 * MS, 0xabc, COLL_ALL_REDUCE, 0, 0, 0);
+	launch(g, 0, T0 + 3 * MS + 50000, 0x60, 24);
+	kernel(g, T0 + MS / 2, 13, 1, 100);
+	settle(g);
+}
+
+static void tells_the_oldest_launch_that_has_not_ended(void **state)
+{
+	struct rig *g = *state;
+	struct join_unfinished u;
+
+	assert_int_equal(unfinished(g, 0).kind, JOIN_UNFINISHED_NONE);
+	stuck_kernel(g);
+	u = unfinished(g, 0);
+	assert_int_equal(u.kind, JOIN_UNFINISHED_KERNEL);
+	assert_int_equal(u.launch_ns, T0 + MS);
+	assert_int_equal(u.stream, 13);
+	/* what was launched before the time asked for is not told */
+	u = unfinished(g, T0 + 3 * MS);
+	assert_int_equal(u.kind, JOIN_UNFINISHED_COLL);
+	assert_int_equal(u.func, RECORD_COLL_ALL_REDUCE);
+	assert_int_equal(u.stream, 14);
+	kernel(g, T0 + 4 * MS, 13, 2, 101);
+	kernel(g, T0 + 5 * MS, 13, 3, 102);
+	settle(g);
+	assert_int_equal(unfinished(g, 0).kind, JOIN_UNFINISHED_COLL);
+	kernel_named(g, T0 + 6 * MS, 14, 24, 103, NAME_NCCL);
+	settle(g);
+	assert_int_equal(unfinished(g, 0).kind, JOIN_UNFINISHED_NONE);
+}
+
+static void what_the_host_has_waited_for_has_ended(void **state)
+{
+	struct rig *g = *state;
+
+	stuck_kernel(g);
+	wait_for(g, T0 + 10 * MS, 500000, 0x50, SYNC_STREAM); /* their records are lost */
+	settle(g);
+	assert_int_equal(unfinished(g, 0).kind, JOIN_UNFINISHED_COLL);
+	wait_for(g, T0 + 20 * MS, 500000, 0x60, SYNC_STREAM);
+	settle(g);
+	assert_int_equal(unfinished(g, 0).kind, JOIN_UNFINISHED_NONE);
+}
+
+static void a_stuck_kernel_is_told_for_minutes(void **state)
+{
+	struct rig *g = *state;
+
+	stuck_kernel(g);
+	for (unsigned i = 0; i < 120; i++)
+		settle(g);
+	assert_int_equal(unfinished(g, 0).launch_ns, T0 + MS);
+	for (unsigned i = 0; i < 120; i++) /* but not for ever */
+		settle(g);
+	assert_int_equal(unfinished(g, 0).kind, JOIN_UNFINISHED_NONE);
+}
+
+static void of_a_graph_it_is_not_told_which_kernel(void **state)
+{
+	struct rig *g = *state;
+	struct event_launch e = { .head = { .kind = EVENT_GRAPH_LAUNCH, .t = T0 }, .func = 0x99,
+				  .stream = 0x50, .duration = 5000 };
+	struct event_kernel k = { .head = { .kind = EVENT_KERNEL, .t = T0 + MS,
+					    .flags = EVENT_FLAG_GRAPH_NODE },
+				  .end = T0 + MS + 1000, .correlation = 7, .context_id = CTX_ID,
+				  .stream_id = 13, .name = NAME_GEMM, .grid = { 1, 1, 1 },
+				  .block = { 32, 1, 1 } };
+
+	tell_stream(g, 0x50, 13);
+	push(g, 0, &e, sizeof(e), false);
+	settle(g);
+	assert_int_equal(unfinished(g, 0).kind, JOIN_UNFINISHED_GRAPH);
+	/* its first kernel has ended; of the others nothing is known */
+	push(g, 7, &k, sizeof(k), true);
+	launch(g, 0, T0 + 2 * MS, 0x50, 5);
+	settle(g);
+	assert_int_equal(unfinished(g, 0).kind, JOIN_UNFINISHED_GRAPH);
+	assert_int_equal(unfinished(g, 0).launch_ns, T0);
+}
+
 static void survives_any_bytes(void **state)
 {
 	struct rig *g = *state;
@@ -664,6 +763,7 @@ static void survives_any_bytes(void **state)
 		push(g, i % 8, &e, sizeof(e), i % 4 == 0);
 	}
 	settle(g);
+	unfinished(g, 0);
 	join_finish(g->j);
 }
 
@@ -692,6 +792,10 @@ int main(void)
 		T(replays_of_a_graph_take_the_captured_collectives),
 		T(drops_times_that_cannot_be),
 		T(passes_step_marks_with_their_work),
+		T(tells_the_oldest_launch_that_has_not_ended),
+		T(what_the_host_has_waited_for_has_ended),
+		T(a_stuck_kernel_is_told_for_minutes),
+		T(of_a_graph_it_is_not_told_which_kernel),
 		T(survives_any_bytes),
 	};
 

@@ -350,6 +350,33 @@ static void a_rank_that_never_arrives_holds_the_others(void **state)
 	}
 }
 
+static void differs(int rank)
+{
+	reduce(1024);
+	if (rank == 2)
+		EXPECT(SIM_CALL(r.nccl,
+				nccl_result(*)(const void *, void *, size_t, unsigned, nccl_comm,
+					       cu_stream),
+				"ncclAllGather")(NULL, NULL, 1024, 7, r.comm, r.stream) == 0);
+	else
+		reduce(1024);
+	EXPECT(r.cuda.stream_sync(r.stream) == 0);
+}
+
+static void ranks_that_call_different_functions_never_end(void **state)
+{
+	pid_t pids[RANKS];
+
+	run_ranks(differs, pids);
+	pause_ms(1000);
+	for (int i = 0; i < RANKS; i++) {
+		assert_int_equal(__atomic_load_n(&shared->finished[i], __ATOMIC_ACQUIRE), 0);
+		assert_int_equal(waitpid(pids[i], NULL, WNOHANG), 0);
+		kill(pids[i], SIGKILL);
+		waitpid(pids[i], NULL, 0);
+	}
+}
+
 static void abandoned(int rank)
 {
 	if (rank == 1)
@@ -496,6 +523,7 @@ int main(void)
 		cmocka_unit_test(a_split_groups_by_color_and_orders_by_key),
 		cmocka_unit_test(a_shrink_closes_the_ranks_up),
 		cmocka_unit_test(a_rank_that_never_arrives_holds_the_others),
+		cmocka_unit_test(ranks_that_call_different_functions_never_end),
 		cmocka_unit_test(an_abort_frees_ranks_whose_peer_died),
 		cmocka_unit_test(one_process_may_hold_every_rank),
 		cmocka_unit_test(a_profiler_plugin_hears_of_operations_and_kernels),

@@ -130,6 +130,71 @@ static void round_trips_groups_to_their_stated_fineness(void **unused)
 	}
 }
 
+static void round_trips_collectives_that_do_not_end(void **unused)
+{
+	static struct beat_rank r, full;
+	uint64_t state = 4;
+	struct beat got;
+	size_t bytes;
+
+	steady_rank(&r, 0, 1, 1e8, &state);
+	add_collectives(&r, BEAT_COMMS_MAX, 3, &state);
+	for (int i = 1; i < BEAT_COMMS_MAX; i += 7) {
+		r.comms[i].open_func = 1 + (uint32_t)i;
+		r.comms[i].open_seq = 77 * (uint32_t)i;
+		r.comms[i].open_dtype = 10;
+		r.comms[i].open_bytes = 1ull << 3 * i;
+	}
+	struct beat_rank *g = round_trip(&r, &bytes, &got);
+
+	assert_memory_equal(g->comms, r.comms, sizeof(r.comms));
+	wire_beat_free(&got);
+	/* rows that name none of the rank's communicators, or one twice */
+	for (int k = 0; k < 3; k++) {
+		uint8_t rows[] = { 2, 0, 1, 2, 3, 4, (uint8_t)(k == 0 ? BEAT_COMMS_MAX : 0), 1, 2, 3, 4 };
+
+		full = r;
+		if (k == 2) {
+			rows[2] = 0; /* no function */
+			rows[6] = 1;
+		}
+		assert_int_equal(beat_columns_opens_unpack(rows, sizeof(rows), &full), -EPROTO);
+	}
+	full.comm_count = 0;
+	assert_int_equal(beat_columns_opens_unpack((const uint8_t[]){ 1, 0, 1, 2, 3, 4 }, 6, &full),
+			 -EPROTO);
+}
+
+static void round_trips_what_a_gpu_does_not_end(void **unused)
+{
+	static struct beat_rank r;
+	struct beat got;
+	size_t bytes;
+
+	memset(&r, 0, sizeof(r));
+	r.unfinished = (struct beat_unfinished){ .kind = BEAT_UNFINISHED_KERNEL, .stream = 13,
+						 .launch_ns = 86400000000123, .name = "gemm_bf16" };
+	struct beat_rank *g = round_trip(&r, &bytes, &got);
+
+	assert_memory_equal(&g->unfinished, &r.unfinished, sizeof(r.unfinished));
+	wire_beat_free(&got);
+	/* a kind of a later version says nothing to this one */
+	r.unfinished.kind = BEAT_UNFINISHED_GRAPH + 1;
+	g = round_trip(&r, &bytes, &got);
+	assert_int_equal(g->unfinished.kind, BEAT_UNFINISHED_NONE);
+	assert_int_equal(g->unfinished.launch_ns, 0);
+	wire_beat_free(&got);
+	/* a cut name may end within a character */
+	r.unfinished.kind = BEAT_UNFINISHED_KERNEL;
+	memset(r.unfinished.name, 'x', sizeof(r.unfinished.name));
+	memcpy(r.unfinished.name + 125, "\xc3\xa4", 2);
+	r.unfinished.name[126] = 0;
+	g = round_trip(&r, &bytes, &got);
+	assert_int_equal(g->unfinished.kind, BEAT_UNFINISHED_KERNEL);
+	assert_int_equal(strlen(g->unfinished.name), 126);
+	wire_beat_free(&got);
+}
+
 static void round_trips_collectives_exactly(void **unused)
 {
 	static struct beat_rank r;
@@ -477,6 +542,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(round_trips_groups_to_their_stated_fineness),
+		cmocka_unit_test(round_trips_what_a_gpu_does_not_end),
+		cmocka_unit_test(round_trips_collectives_that_do_not_end),
 		cmocka_unit_test(round_trips_collectives_exactly),
 		cmocka_unit_test(fits_a_full_rank_of_a_steady_job),
 		cmocka_unit_test(refuses_a_rank_above_its_bytes),

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "analysis/skew.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#include "analysis/median.h"
+
+/* The input is worth a word from this part of a step on. */
+#define LOSS_MIN  0.10
+#define STEPS_MIN 10u
+/* More often than this it is one member's, not the role's. */
+#define MOST_MAX      0.6
+#define MOST_MAX_PAIR 0.75
+/* A member may be the heavy one for a while by so many times what the heavy one usually is. */
+#define EXPLAINED      2.5
+#define EXPLAINED_RARE 1.5 /* or of what it is in one of a hundred steps */
+
+struct skew_step skew_of_step(const double *v, uint32_t n, double *scratch)
+{
+	struct skew_step s = { 0 };
+	double most = 0;
+
+	for (uint32_t i = 0; i < n; i++) {
+		if (!(v[i] > 0))
+			continue;
+		scratch[s.members++] = v[i];
+		s.heaviest = v[i] > most ? i : s.heaviest;
+		most = v[i] > most ? v[i] : most;
+	}
+	if (s.members >= 2)
+		s.loss = most / median_of(scratch, s.members) - 1;
+	return s;
+}
+
+struct skew skew_of(const struct skew_step *step, uint32_t count, uint32_t *times, uint32_t n,
+		    double *loss)
+{
+	struct skew k = { 0 };
+
+	memset(times, 0, n * sizeof(*times));
+	for (uint32_t s = 0; s < count; s++) {
+		if (step[s].members < 2)
+			continue;
+		k.members = step[s].members > k.members ? step[s].members : k.members;
+		loss[k.steps++] = step[s].loss;
+		times[step[s].heaviest]++;
+	}
+	for (uint32_t i = 0; i < n; i++)
+		k.most = times[i] > k.most ? times[i] : k.most;
+	k.loss = median_of(loss, k.steps); /* sorts */
+	k.rare = k.steps ? loss[k.steps - 1 - k.steps / 100] : 0;
+	k.most /= k.steps ? k.steps : 1;
+	return k;
+}
+
+bool skew_is_uneven(const struct skew *k)
+{
+	return k->steps >= STEPS_MIN && k->loss >= LOSS_MIN / (k->members == 2 ? 2 : 1) &&
+	       k->most <= (k->members == 2 ? MOST_MAX_PAIR : MOST_MAX);
+}
+
+bool skew_explains(const struct skew *k, double excess)
+{
+	return skew_is_uneven(k) && excess <= fmax(EXPLAINED * k->loss, EXPLAINED_RARE * k->rare);
+}
+
+void skew_say(struct finding *f, const struct skew *k, double effect_ns, uint32_t folded)
+{
+	finding_say(f, LAYER_SOFTWARE, effect_ns,
+		    "the heaviest of %" PRIu32 " workers takes %.1f%% more than the median one, and "
+		    "changes: none is it in more than %.0f%% of the steps",
+		    k->members, 100 * k->loss, 100 * k->most);
+	if (folded)
+		finding_say(f, LAYER_SOFTWARE, 0,
+			    "%" PRIu32 " stretches in which one worker was heavy for longer are a "
+			    "part of it",
+			    folded);
+}

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * skew.h - work that differs from step to step and from rank to rank of one role (sequence lengths,
+ * experts' load): who is the heaviest changes, so it is a statement about the role and accuses
+ * nobody. Replay looks at all steps of a recording, the live job at its latest rows.
+ * Pure. Threads: any. */
+#ifndef SYSOM_ANALYSIS_SKEW_H
+#define SYSOM_ANALYSIS_SKEW_H
+
+#include "analysis/finding.h"
+
+struct skew_step {
+	double loss;	   /* heaviest member above the median one, of that one's time */
+	uint32_t heaviest; /* index */
+	uint32_t members;  /* known; below 2 the step says nothing */
+};
+/* v: own times of a role's n members; what is not above 0 (NAN too) is not known. scratch: [n]. */
+struct skew_step skew_of_step(const double *v, uint32_t n, double *scratch);
+
+struct skew {
+	double loss; /* median over the steps */
+	double rare; /* the same of one step in a hundred */
+	double most; /* share of steps whose heaviest member is the most frequent one */
+	uint32_t members, steps;
+};
+/* times: [n] of the members, scratch; loss: [count], scratch. */
+struct skew skew_of(const struct skew_step *step, uint32_t count, uint32_t *times, uint32_t n,
+		    double *loss);
+/* The heaviest one changes, and by enough: 10% of the median member (of two: half their
+ * difference). */
+bool skew_is_uneven(const struct skew *k);
+/* A member that is heavier by this excess for a while is a part of it. */
+bool skew_explains(const struct skew *k, double excess);
+/* folded: stretches of single members that were a part of it. */
+void skew_say(struct finding *f, const struct skew *k, double effect_ns, uint32_t folded);
+
+#endif
