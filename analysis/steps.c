@@ -54,7 +54,8 @@ static size_t align16(size_t n)
 struct layout {
 	uint32_t launch_max, pool_max;
 	uint64_t items;
-	size_t items_at, pool_at, pending_at, marks_at, account_at, scratch_at, total;
+	size_t items_at, pool_at, pending_at, marks_at, scratch_at, total;
+	size_t account_bytes, scratch_bytes; /* of the scratch: the account's part comes first */
 };
 
 static void layout_of(const struct steps_config *c, struct layout *l)
@@ -68,9 +69,10 @@ static void layout_of(const struct steps_config *c, struct layout *l)
 	l->pool_at = align16(l->items_at + l->items * sizeof(struct steps_item));
 	l->pending_at = align16(l->pool_at + (size_t)l->pool_max * sizeof(struct steps_device));
 	l->marks_at = align16(l->pending_at + STEPS_PENDING_MAX * sizeof(struct steps_pending));
-	l->account_at = align16(l->marks_at + STEPS_MARKS_MAX * sizeof(struct steps_mark));
-	l->scratch_at = align16(l->account_at + steps_account_scratch_bytes(l->pool_max));
-	l->total = align16(l->scratch_at + steps_detect_scratch_bytes(l->launch_max));
+	l->scratch_at = align16(l->marks_at + STEPS_MARKS_MAX * sizeof(struct steps_mark));
+	l->account_bytes = align16(steps_account_scratch_bytes(l->pool_max));
+	l->scratch_bytes = align16(l->account_bytes + steps_detect_scratch_bytes(l->launch_max));
+	l->total = l->scratch_at + (c->scratch ? 0 : l->scratch_bytes);
 }
 
 size_t steps_memory_bytes(const struct steps_config *c)
@@ -79,6 +81,19 @@ size_t steps_memory_bytes(const struct steps_config *c)
 
 	layout_of(c, &l);
 	return l.total;
+}
+
+size_t steps_scratch_bytes(const struct steps_config *c)
+{
+	struct layout l;
+
+	layout_of(c, &l);
+	return l.scratch_bytes;
+}
+
+void steps_scratch_init(void *scratch)
+{
+	steps_account_init(scratch);
 }
 
 struct steps *steps_init(void *memory, const struct steps_config *c)
@@ -98,9 +113,10 @@ struct steps *steps_init(void *memory, const struct steps_config *c)
 	s->pool_free = STEPS_NONE;
 	s->pending = (struct steps_pending *)(base + l.pending_at);
 	s->marks = (struct steps_mark *)(base + l.marks_at);
-	s->scratch = base + l.scratch_at;
-	s->account = base + l.account_at;
-	steps_account_init(s);
+	s->account = c->scratch ? c->scratch : base + l.scratch_at;
+	s->scratch = (unsigned char *)s->account + l.account_bytes;
+	if (!c->scratch)
+		steps_scratch_init(s->account);
 	s->open_flags = STEP_FLAG_FIRST;
 	s->detect_at = c->whole_first ? l.launch_max : DETECT_FIRST_LAUNCHES;
 	return s;

@@ -415,8 +415,11 @@ static int node_open(struct node *n)
 	n->drain_ms = NODE_DRAIN_MS;
 	n->batch = malloc(sizeof(*n->batch) * LIMIT_DRAIN_BATCH);
 	n->name_map = malloc(sizeof(*n->name_map) * (LIMIT_NAME_COUNT + 1));
-	if (!n->batch || !n->name_map)
+	n->steps_scratch = aligned_alloc(64, (steps_scratch_bytes(&n->rank_config.steps) + 63) & ~(size_t)63);
+	if (!n->batch || !n->name_map || !n->steps_scratch)
 		return -ENOMEM;
+	steps_scratch_init(n->steps_scratch);
+	n->rank_config.steps.scratch = n->steps_scratch;
 	if (n->settings.canary && (err = canary_open(&n->canary)))
 		return err;
 	err = requests_open(n);
@@ -473,6 +476,7 @@ static void node_close(struct node *n, int code)
 	uplink_close(n->uplink);
 	free(n->batch);
 	free(n->name_map);
+	free(n->steps_scratch);
 	loop_close(n->loop);
 	if (n->lock_fd >= 0)
 		close(n->lock_fd);
