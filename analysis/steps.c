@@ -417,20 +417,19 @@ static void drop_oldest(struct steps *s)
 		s->find_seq = s->tail;
 }
 
+/* Words apart and odd factors: the products don't wait for each other, as a chain of hashes would. */
 static void tokens_of(const struct record *r, struct steps_item *i)
 {
 	uint64_t name = hash_mix(((uint64_t)r->kind << 40) ^ ((uint64_t)r->func << 32) ^ r->name);
-	uint64_t full = name;
+	uint64_t full = name + (r->bytes ^ (uint64_t)r->block[2] << 48) * 0x9e3779b97f4a7c15ull +
+			(r->stream ^ r->key) * 0xd6e8feb86659fd93ull;
 
-	if (r->kind == RECORD_LAUNCH || r->kind == RECORD_GRAPH_LAUNCH) {
-		full = hash_mix(full ^ ((uint64_t)r->grid[0] << 32 | r->grid[1]));
-		full = hash_mix(full ^ ((uint64_t)r->grid[2] << 32 | (uint32_t)r->block[0] << 16 |
-					r->block[1]));
-	}
-	full = hash_mix(full ^ r->bytes ^ ((uint64_t)r->block[2] << 48));
-	full = hash_mix(full ^ r->stream ^ r->key);
+	if (r->kind == RECORD_LAUNCH || r->kind == RECORD_GRAPH_LAUNCH)
+		full += ((uint64_t)r->grid[0] << 32 | r->grid[1]) * 0xbf58476d1ce4e5b9ull +
+			((uint64_t)r->grid[2] << 32 | (uint32_t)r->block[0] << 16 | r->block[1]) *
+				0x94d049bb133111ebull;
 	i->name_token = (uint32_t)name;
-	i->full_token = (uint32_t)full;
+	i->full_token = (uint32_t)hash_mix(full);
 }
 
 static uint32_t saturate32(uint64_t n)

@@ -275,9 +275,14 @@ static bool signature_fits(struct join *j, const struct join_launch *l,
 
 static void learn_name(struct join *j, const struct join_launch *l, uint32_t name)
 {
-	struct join_func *f = name ? join_match_func(j, l->func, true) : NULL;
+	struct join_func *f;
 
-	if (f)
+	if (!name)
+		return;
+	/* entries stay where they are */
+	f = l->type == JOIN_LAUNCH_KERNEL && l->func_at ? &j->funcs[l->func_at - 1] :
+							  join_match_func(j, l->func, true);
+	if (f && f->name != name)
 		f->name = name;
 }
 

@@ -25,6 +25,8 @@
 /* mask, gap class, duration class */
 #define ROW_BYTES_MIN 3u
 #define HISTORY	      3
+/* Rows ahead whose names' contexts are fetched: the tables outgrow the nearer caches. */
+#define CODE_AHEAD    4u
 
 enum column {
 	COL_MASK,
@@ -573,8 +575,11 @@ int columns_pack(const struct record *host, uint32_t host_count, const struct re
 	c.duration = (struct bits){ .to = &c.cols[COL_DURATION_BITS] };
 	c.launch = (struct bits){ .to = &c.cols[COL_LAUNCH_BITS] };
 	model_scale(m);
-	for (uint32_t i = 0; i < m->count; i++)
+	for (uint32_t i = 0; i < m->count; i++) {
+		if (i + CODE_AHEAD < m->count)
+			__builtin_prefetch(model_name(m, model_row(m, i + CODE_AHEAD)), 1);
 		code_row(m, &c, i);
+	}
 	err = code_finish(m, &c, effort, out);
 	for (int i = 0; i < COL_COUNT; i++)
 		buf_fini(&c.cols[i]);

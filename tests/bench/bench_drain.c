@@ -79,7 +79,7 @@ static void rank_start(struct lane_set *s, uint32_t i)
 	CHECK(!recorder_add_rank(recorder, i, i + 1));
 	rank_config_default(&rc);
 	if (!steps_scratch) {
-		CHECK((steps_scratch = aligned_alloc(64, (steps_scratch_bytes(&rc.steps) + 63) & ~63ul)));
+		CHECK((steps_scratch = aligned_alloc(16, steps_scratch_bytes(&rc.steps))));
 		steps_scratch_init(steps_scratch);
 	}
 	rc.steps.scratch = steps_scratch;
