@@ -121,7 +121,8 @@ static void read_all(struct table *k)
 	}
 	if (f)
 		fclose(f);
-	qsort(k->symbols, k->count, sizeof(*k->symbols), by_begin);
+	if (k->count)
+		qsort(k->symbols, k->count, sizeof(*k->symbols), by_begin);
 	for (uint32_t i = 0; i < k->count; i++) { /* aliases */
 		if (!kept || k->symbols[kept - 1].begin != k->symbols[i].begin)
 			k->symbols[kept++] = k->symbols[i];
