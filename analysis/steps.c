@@ -54,7 +54,8 @@ static size_t align16(size_t n)
 struct layout {
 	uint32_t launch_max, pool_max;
 	uint64_t items;
-	size_t items_at, pool_at, pending_at, marks_at, account_at, scratch_at, total;
+	size_t items_at, pool_at, pending_at, marks_at, scratch_at, total;
+	size_t account_bytes, scratch_bytes; /* of the scratch: the account's part comes first */
 };
 
 static void layout_of(const struct steps_config *c, struct layout *l)
@@ -68,9 +69,10 @@ static void layout_of(const struct steps_config *c, struct layout *l)
 	l->pool_at = align16(l->items_at + l->items * sizeof(struct steps_item));
 	l->pending_at = align16(l->pool_at + (size_t)l->pool_max * sizeof(struct steps_device));
 	l->marks_at = align16(l->pending_at + STEPS_PENDING_MAX * sizeof(struct steps_pending));
-	l->account_at = align16(l->marks_at + STEPS_MARKS_MAX * sizeof(struct steps_mark));
-	l->scratch_at = align16(l->account_at + steps_account_scratch_bytes(l->pool_max));
-	l->total = align16(l->scratch_at + steps_detect_scratch_bytes(l->launch_max));
+	l->scratch_at = align16(l->marks_at + STEPS_MARKS_MAX * sizeof(struct steps_mark));
+	l->account_bytes = align16(steps_account_scratch_bytes(l->pool_max));
+	l->scratch_bytes = align16(l->account_bytes + steps_detect_scratch_bytes(l->launch_max));
+	l->total = l->scratch_at + (c->scratch ? 0 : l->scratch_bytes);
 }
 
 size_t steps_memory_bytes(const struct steps_config *c)
@@ -79,6 +81,19 @@ size_t steps_memory_bytes(const struct steps_config *c)
 
 	layout_of(c, &l);
 	return l.total;
+}
+
+size_t steps_scratch_bytes(const struct steps_config *c)
+{
+	struct layout l;
+
+	layout_of(c, &l);
+	return l.scratch_bytes;
+}
+
+void steps_scratch_init(void *scratch)
+{
+	steps_account_init(scratch);
 }
 
 struct steps *steps_init(void *memory, const struct steps_config *c)
@@ -98,9 +113,10 @@ struct steps *steps_init(void *memory, const struct steps_config *c)
 	s->pool_free = STEPS_NONE;
 	s->pending = (struct steps_pending *)(base + l.pending_at);
 	s->marks = (struct steps_mark *)(base + l.marks_at);
-	s->scratch = base + l.scratch_at;
-	s->account = base + l.account_at;
-	steps_account_init(s);
+	s->account = c->scratch ? c->scratch : base + l.scratch_at;
+	s->scratch = (unsigned char *)s->account + l.account_bytes;
+	if (!c->scratch)
+		steps_scratch_init(s->account);
 	s->open_flags = STEP_FLAG_FIRST;
 	s->detect_at = c->whole_first ? l.launch_max : DETECT_FIRST_LAUNCHES;
 	return s;
@@ -401,20 +417,19 @@ static void drop_oldest(struct steps *s)
 		s->find_seq = s->tail;
 }
 
+/* Words apart and odd factors: the products don't wait for each other, as a chain of hashes would. */
 static void tokens_of(const struct record *r, struct steps_item *i)
 {
 	uint64_t name = hash_mix(((uint64_t)r->kind << 40) ^ ((uint64_t)r->func << 32) ^ r->name);
-	uint64_t full = name;
+	uint64_t full = name + (r->bytes ^ (uint64_t)r->block[2] << 48) * 0x9e3779b97f4a7c15ull +
+			(r->stream ^ r->key) * 0xd6e8feb86659fd93ull;
 
-	if (r->kind == RECORD_LAUNCH || r->kind == RECORD_GRAPH_LAUNCH) {
-		full = hash_mix(full ^ ((uint64_t)r->grid[0] << 32 | r->grid[1]));
-		full = hash_mix(full ^ ((uint64_t)r->grid[2] << 32 | (uint32_t)r->block[0] << 16 |
-					r->block[1]));
-	}
-	full = hash_mix(full ^ r->bytes ^ ((uint64_t)r->block[2] << 48));
-	full = hash_mix(full ^ r->stream ^ r->key);
+	if (r->kind == RECORD_LAUNCH || r->kind == RECORD_GRAPH_LAUNCH)
+		full += ((uint64_t)r->grid[0] << 32 | r->grid[1]) * 0xbf58476d1ce4e5b9ull +
+			((uint64_t)r->grid[2] << 32 | (uint32_t)r->block[0] << 16 | r->block[1]) *
+				0x94d049bb133111ebull;
 	i->name_token = (uint32_t)name;
-	i->full_token = (uint32_t)full;
+	i->full_token = (uint32_t)hash_mix(full);
 }
 
 static uint32_t saturate32(uint64_t n)

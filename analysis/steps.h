@@ -83,11 +83,17 @@ struct steps_config {
 			       * cut too, so it costs no steps; default 1 s */
 	bool whole_first;     /* look for the pattern only when launch_max launches are there, or at
 			       * the end of the input: files, where nobody waits for the answer */
+	/* Borrowed: steps_scratch_bytes(c) long, 16-byte aligned, made by steps_scratch_init. It is used
+	 * within calls alone, so that all of one thread may have the same. NULL (the default): it is
+	 * part of the memory. */
+	void *scratch;
 };
 void steps_config_default(struct steps_config *c);
 
 struct steps; /* opaque; lives in the caller's memory */
 size_t steps_memory_bytes(const struct steps_config *c);
+size_t steps_scratch_bytes(const struct steps_config *c);
+void steps_scratch_init(void *scratch);
 /* memory: 16-byte aligned, steps_memory_bytes(c) long, borrowed until the caller drops it. */
 struct steps *steps_init(void *memory, const struct steps_config *c);
 /* mark: for RECORD_STEP_BEGIN only, else NULL. */

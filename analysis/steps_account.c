@@ -29,9 +29,9 @@ size_t steps_account_scratch_bytes(uint32_t devices_max)
 }
 
 /* Every step leaves the table of names empty, so that the next need not clear it. */
-void steps_account_init(struct steps *s)
+void steps_account_init(void *account)
 {
-	memset(s->account, 0, NAMES_MAX * sizeof(struct account_name));
+	memset(account, 0, NAMES_MAX * sizeof(struct account_name));
 }
 
 void steps_account_free(struct steps *s, struct steps_item *i)

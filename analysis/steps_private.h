@@ -166,7 +166,7 @@ bool steps_detect_find(struct steps *s, uint64_t first, uint64_t last, struct st
 
 /* steps_account.c: fills out and kernels from the pending step and frees its device records. */
 size_t steps_account_scratch_bytes(uint32_t devices_max);
-void steps_account_init(struct steps *s);
+void steps_account_init(void *account);
 void steps_account_step(struct steps *s, const struct steps_pending *p, struct step *out,
 			struct step_kernel *kernels, uint32_t *kernel_count);
 void steps_account_free(struct steps *s, struct steps_item *i);

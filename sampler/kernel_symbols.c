@@ -2,11 +2,15 @@
  * kernel_symbols.c - see kernel_symbols.h.
  * kallsyms gives no sizes: a symbol ends where the next one of any kind begins, so that data
  * symbols are kept as ends, without names. Modules and BPF programs come and go; an address that no
- * symbol explains has the file read again, at most once every RELOAD_NS. */
+ * symbol explains has the file read again, at most once every RELOAD_NS.
+ * What was read never changes and is shared by all that read the same file: it is 5 MB, and a daemon
+ * has several that ask. */
 #include "sampler/kernel_symbols.h"
 
 #include <ctype.h>
 #include <errno.h>
+#include <pthread.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,7 +27,8 @@ struct symbol {
 	uint32_t name; /* offset in names; 0: not code */
 };
 
-struct kernel_symbols {
+struct table {
+	uint32_t users; /* under tables_lock */
 	char path[128];
 	struct symbol *symbols;
 	uint32_t count, room;
@@ -31,6 +36,16 @@ struct kernel_symbols {
 	size_t bytes, bytes_room;
 	uint64_t read_ns;
 };
+
+struct kernel_symbols {
+	char path[128];
+	struct table *table; /* NULL: not read yet */
+	uint64_t tried_ns;   /* when another was last looked for */
+};
+
+/* The table that was read last, while somebody uses it. */
+static struct table *table_latest;
+static pthread_mutex_t tables_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static int by_begin(const void *a, const void *b)
 {
@@ -41,7 +56,7 @@ static int by_begin(const void *a, const void *b)
 	return (x->name < y->name) - (x->name > y->name); /* named ones first */
 }
 
-static int name_keep(struct kernel_symbols *k, const char *name, uint32_t *at)
+static int name_keep(struct table *k, const char *name, uint32_t *at)
 {
 	size_t bytes = strlen(name) + 1;
 	char *grown;
@@ -63,7 +78,7 @@ static int name_keep(struct kernel_symbols *k, const char *name, uint32_t *at)
 	return 0;
 }
 
-static int symbol_keep(struct kernel_symbols *k, uint64_t begin, char type, const char *name)
+static int symbol_keep(struct table *k, uint64_t begin, char type, const char *name)
 {
 	struct symbol *grown;
 	uint32_t at = 0;
@@ -89,7 +104,7 @@ static int symbol_keep(struct kernel_symbols *k, uint64_t begin, char type, cons
 	return 0;
 }
 
-static void read_all(struct kernel_symbols *k)
+static void read_all(struct table *k)
 {
 	FILE *f = fopen(k->path, "re");
 	char line[512], name[256], type;
@@ -98,8 +113,6 @@ static void read_all(struct kernel_symbols *k)
 	int err = 0;
 
 	k->read_ns = clock_monotonic_ns();
-	k->count = 0;
-	k->bytes = 0;
 	if (name_keep(k, "", &at))
 		err = -ENOMEM;
 	while (f && !err && fgets(line, sizeof(line), f)) {
@@ -108,7 +121,8 @@ static void read_all(struct kernel_symbols *k)
 	}
 	if (f)
 		fclose(f);
-	qsort(k->symbols, k->count, sizeof(*k->symbols), by_begin);
+	if (k->count)
+		qsort(k->symbols, k->count, sizeof(*k->symbols), by_begin);
 	for (uint32_t i = 0; i < k->count; i++) { /* aliases */
 		if (!kept || k->symbols[kept - 1].begin != k->symbols[i].begin)
 			k->symbols[kept++] = k->symbols[i];
@@ -116,9 +130,56 @@ static void read_all(struct kernel_symbols *k)
 	k->count = kept;
 }
 
-static const char *look_up(const struct kernel_symbols *k, uint64_t address, uint64_t *offset)
+/* Under tables_lock. */
+static void table_leave(struct table *t)
 {
-	uint32_t low = 0, high = k->count;
+	if (!t || --t->users)
+		return;
+	if (table_latest == t)
+		table_latest = NULL;
+	free(t->symbols);
+	free(t->names);
+	free(t);
+}
+
+/* Under tables_lock; takes over t. */
+static void table_use(struct kernel_symbols *k, struct table *t)
+{
+	t->users++;
+	table_leave(k->table);
+	k->table = t;
+}
+
+/* The table that another has read since; false: there is none. */
+static bool table_take(struct kernel_symbols *k)
+{
+	bool other;
+
+	pthread_mutex_lock(&tables_lock);
+	other = table_latest && table_latest != k->table && !strcmp(table_latest->path, k->path);
+	if (other)
+		table_use(k, table_latest);
+	pthread_mutex_unlock(&tables_lock);
+	return other;
+}
+
+static void table_read(struct kernel_symbols *k)
+{
+	struct table *t = calloc(1, sizeof(*t));
+
+	if (!t)
+		return;
+	memcpy(t->path, k->path, sizeof(t->path));
+	read_all(t);
+	pthread_mutex_lock(&tables_lock);
+	table_latest = t;
+	table_use(k, t);
+	pthread_mutex_unlock(&tables_lock);
+}
+
+static const char *look_up(const struct table *k, uint64_t address, uint64_t *offset)
+{
+	uint32_t low = 0, high = k ? k->count : 0;
 
 	while (low < high) {
 		uint32_t middle = low + (high - low) / 2;
@@ -138,18 +199,27 @@ static const char *look_up(const struct kernel_symbols *k, uint64_t address, uin
 
 const char *kernel_symbols_find(struct kernel_symbols *k, uint64_t address, uint64_t *offset)
 {
-	const char *name = k->read_ns ? look_up(k, address, offset) : "";
+	const char *name = look_up(k->table, address, offset);
+	uint64_t now_ns;
 
-	if (!name[0] && (!k->read_ns || clock_monotonic_ns() - k->read_ns > RELOAD_NS)) {
-		read_all(k);
-		name = look_up(k, address, offset);
+	if (name[0])
+		return name;
+	now_ns = clock_monotonic_ns();
+	if (k->tried_ns && now_ns - k->tried_ns <= RELOAD_NS)
+		return name;
+	k->tried_ns = now_ns;
+	if (table_take(k))
+		name = look_up(k->table, address, offset);
+	if (!name[0] && (!k->table || now_ns - k->table->read_ns > RELOAD_NS)) {
+		table_read(k);
+		name = look_up(k->table, address, offset);
 	}
 	return name;
 }
 
 size_t kernel_symbols_bytes(const struct kernel_symbols *k)
 {
-	return k->room * sizeof(*k->symbols) + k->bytes_room;
+	return k->table ? k->table->room * sizeof(*k->table->symbols) + k->table->bytes_room : 0;
 }
 
 int kernel_symbols_open(struct kernel_symbols **out, const char *path)
@@ -167,7 +237,8 @@ void kernel_symbols_close(struct kernel_symbols *k)
 {
 	if (!k)
 		return;
-	free(k->symbols);
-	free(k->names);
+	pthread_mutex_lock(&tables_lock);
+	table_leave(k->table);
+	pthread_mutex_unlock(&tables_lock);
 	free(k);
 }

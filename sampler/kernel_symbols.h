@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * kernel_symbols.h - names of kernel addresses, from /proc/kallsyms, modules and BPF programs
- * included. Owns: a sorted array, bounded by base/limits.h.  Threads: one caller. */
+ * included. Owns: a sorted array, bounded by base/limits.h, in common with others that read the same
+ * file.  Threads: one caller for each. */
 #ifndef SYSOM_SAMPLER_KERNEL_SYMBOLS_H
 #define SYSOM_SAMPLER_KERNEL_SYMBOLS_H
 

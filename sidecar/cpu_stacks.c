@@ -8,6 +8,7 @@
 #include "sidecar/cpu_stacks.h"
 
 #include <errno.h>
+#include <malloc.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -368,6 +369,7 @@ static void *work(void *arg)
 	setpriority(PRIO_PROCESS, 0, THREAD_NICE); /* of this thread: the rings come first */
 	if (!open_sampler(s))
 		return NULL;
+	malloc_trim(0); /* loading the programs took megabytes for a while */
 	p[1].fd = sampler_fd(s->sampler); /* negative: none, and poll passes it over */
 	for (;;) {
 		if (poll(p, 2, -1) < 0 && errno != EINTR)

@@ -130,12 +130,15 @@ static struct join_comm *find_comm(struct join *j, uint64_t handle, bool create)
 
 static struct join_stream *find_stream(struct join *j, uint64_t handle, uint64_t scope, bool create)
 {
-	uint32_t mask = JOIN_STREAMS * 2 - 1;
-	uint32_t i = (uint32_t)hash_mix(handle ^ hash_mix(scope)) & mask;
-	struct join_stream *s;
+	uint32_t mask = JOIN_STREAMS * 2 - 1, i;
+	struct join_stream *s = &j->streams[j->stream_last];
 
+	if (j->stream_last < j->stream_count && s->handle == handle && s->scope == scope)
+		return s;
+	i = (uint32_t)hash_mix(handle ^ hash_mix(scope)) & mask;
 	for (; j->stream_slots[i]; i = (i + 1) & mask) {
-		s = &j->streams[j->stream_slots[i] - 1];
+		j->stream_last = j->stream_slots[i] - 1u;
+		s = &j->streams[j->stream_last];
 		if (s->handle == handle && s->scope == scope)
 			return s;
 	}
@@ -324,6 +327,8 @@ static void on_launch(struct join *j, const struct join_host_pend *p)
 	memcpy(l->block, r.block, sizeof(l->block));
 	if (graph)
 		l->replay = start_replay(j, e, p->t_ns);
+	else if (f)
+		l->func_at = (uint32_t)(f - j->funcs) + 1;
 	join_match_launch_push(j, s, node);
 }
 

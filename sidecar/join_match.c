@@ -275,9 +275,14 @@ static bool signature_fits(struct join *j, const struct join_launch *l,
 
 static void learn_name(struct join *j, const struct join_launch *l, uint32_t name)
 {
-	struct join_func *f = name ? join_match_func(j, l->func, true) : NULL;
+	struct join_func *f;
 
-	if (f)
+	if (!name)
+		return;
+	/* entries stay where they are */
+	f = l->type == JOIN_LAUNCH_KERNEL && l->func_at ? &j->funcs[l->func_at - 1] :
+							  join_match_func(j, l->func, true);
+	if (f && f->name != name)
 		f->name = name;
 }
 
@@ -328,12 +333,31 @@ static bool meet_unseen_coll(struct join *j, struct join_stream *s,
 struct window_of { /* what an alignment looks at */
 	uint32_t launches[JOIN_LOOK_AHEAD];
 	uint32_t launch_count;
+	/* of grid and block: what differs in it does not fit; made once the first pair doesn't */
+	bool has_shapes;
+	uint64_t launch_shape[JOIN_LOOK_AHEAD], kernel_shape[JOIN_DEVICE_QUEUE];
 };
+
+#define SHAPE_OF(x)                                                                                \
+	((x)->grid[0] * 0x9e3779b97f4a7c15ull + (x)->grid[1] * 0xbf58476d1ce4e5b9ull +             \
+	 (x)->grid[2] * 0x94d049bb133111ebull + (x)->block[0] * 0xd6e8feb86659fd93ull +            \
+	 (x)->block[1] * 0xff51afd7ed558ccdull + (x)->block[2] * 0xc4ceb9fe1a85ec53ull)
+
+static void look_at_shapes(const struct join *j, const struct join_device_stream *d,
+			   struct window_of *w)
+{
+	for (uint32_t i = 0; i < w->launch_count; i++)
+		w->launch_shape[i] = SHAPE_OF(&j->launches[w->launches[i]]);
+	for (uint32_t i = 0; i < d->queue_count; i++)
+		w->kernel_shape[i] = SHAPE_OF(&d->queue[i].e.kernel);
+	w->has_shapes = true;
+}
 
 static void look_ahead(const struct join *j, const struct join_stream *s, struct window_of *w)
 {
 	uint32_t node = s->launches.head;
 
+	w->has_shapes = false;
 	for (w->launch_count = 0; node && w->launch_count < JOIN_LOOK_AHEAD; w->launch_count++) {
 		w->launches[w->launch_count] = node;
 		node = j->launches[node].next;
@@ -346,6 +370,8 @@ static uint32_t run_length(struct join *j, const struct window_of *w,
 {
 	uint32_t n = 0;
 
+	if (w->has_shapes && w->launch_shape[a] != w->kernel_shape[b])
+		return 0;
 	while (n < JOIN_RUN && a + n < w->launch_count && b + n < d->queue_count &&
 	       signature_fits(j, &j->launches[w->launches[a + n]], &d->queue[b + n]))
 		n++;
@@ -367,6 +393,8 @@ static enum align_result align(struct join *j, const struct join_stream *s,
 	for (uint32_t cost = 0; cost < JOIN_LOOK_AHEAD; cost++) {
 		uint32_t fits = 0;
 
+		if (cost == 1)
+			look_at_shapes(j, d, &w);
 		for (uint32_t a = 0; a <= cost && a < w.launch_count; a++) {
 			uint32_t b = cost - a, left, run;
 

@@ -79,7 +79,10 @@ struct join_launch {
 	uint16_t block[3];
 	uint8_t type;
 	uint8_t reserved;
-	uint32_t replay; /* graph: number of the replay, from 1 */
+	union {
+		uint32_t replay;   /* graph: number of the replay, from 1 */
+		uint32_t func_at; /* kernel: place of func in the table + 1; 0: not there yet */
+	};
 };
 
 struct join_coll {
@@ -212,6 +215,7 @@ struct join {
 
 	struct join_stream *streams;
 	uint32_t stream_count;
+	uint32_t stream_last; /* index of the one found last */
 	uint16_t stream_slots[JOIN_STREAMS * 2]; /* index + 1, by hash of handle and scope */
 	struct join_device_stream *device_streams;
 	uint32_t device_stream_count;

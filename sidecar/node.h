@@ -151,6 +151,7 @@ struct node {
 	int lock_fd; /* on state.dir; -1: could not be made */
 	struct node_stats stats;
 	struct rank_config rank_config;
+	void *steps_scratch;	 /* of all ranks' steps: one thread judges them */
 	union ring_event *batch; /* LIMIT_DRAIN_BATCH */
 	uint32_t *name_map;	 /* of ship.c: LIMIT_NAME_COUNT + 1 */
 };

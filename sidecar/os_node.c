@@ -2,6 +2,7 @@
  * The daemon's side of the OS signals: which processes, what goes into a window, what is told of
  * them. */
 #include <errno.h>
+#include <malloc.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -68,6 +69,7 @@ static void take_opened(struct node *n, bool wait)
 	pthread_join(o->thread, NULL);
 	n->os = o->os;
 	n->os_opening = NULL;
+	malloc_trim(0); /* loading the programs took megabytes for a while */
 	if (o->err) {
 		log_warn("os_signals", "not opened: %s", strerror(-o->err));
 	} else {

@@ -482,26 +482,44 @@ static const struct os_lock_place *place_of(const struct os_signals *s, uint32_t
 	return NULL;
 }
 
-/* How long a process waited of late for the locks of a place; *use: where it waited longest. */
-static double shares(const struct os_signals *s, const struct os_lock_place *p, uint32_t pid,
-		     const struct os_lock_use **use)
+static bool is_lock_of(const struct os_lock_place *p, uint64_t lock)
 {
-	double ms = 0;
+	for (uint32_t k = 0; k < OS_LOCK_ADDRESSES; k++)
+		if (lock && lock == p->lock[k])
+			return true;
+	return false;
+}
 
-	*use = NULL;
+/* How long a process waited of late for the locks of a place, and where it waited longest. */
+struct sharer {
+	double ms;
+	const struct os_lock_use *use;
+};
+
+/* Those that are not the rank's own; their number, OS_SHARERS at most. */
+static uint32_t sharers_of(const struct os_signals *s, const struct os_lock_place *p,
+			   struct sharer *out)
+{
+	uint32_t n = 0;
+
 	for (uint32_t i = 0; i < OS_SHARERS; i++) {
 		const struct os_lock_use *u = &s->uses[i];
-		bool here = false;
+		uint32_t at = 0;
 
-		for (uint32_t k = 0; k < OS_LOCK_ADDRESSES; k++)
-			here |= u->lock && u->lock == p->lock[k];
-		if (!here || u->pid != pid || u->at_ns + SHARERS_NS < s->now_ns)
+		if (!is_lock_of(p, u->lock) || u->at_ns + SHARERS_NS < s->now_ns)
 			continue;
-		ms += u->ms;
-		if (!*use || u->ms > (*use)->ms)
-			*use = u;
+		while (at < n && out[at].use->pid != u->pid)
+			at++;
+		if (at == n) {
+			if (os_signals_root(s, u->pid) == p->root)
+				continue;
+			out[n++] = (struct sharer){.use = u};
+		}
+		out[at].ms += u->ms;
+		if (u->ms > out[at].use->ms)
+			out[at].use = u;
 	}
-	return ms;
+	return n;
 }
 
 /* Names of those that contend most for the same locks as the rank does there. */
@@ -509,29 +527,22 @@ static void add_sharers(const struct os_signals *s, uint32_t root, uint64_t key,
 			size_t bytes)
 {
 	const struct os_lock_place *p = place_of(s, root, key);
-	uint32_t named[SHARERS_NAMED] = {0};
+	struct sharer sharer[OS_SHARERS];
+	uint32_t n = p ? sharers_of(s, p, sharer) : 0;
 
-	for (uint32_t count = 0; p && count < SHARERS_NAMED; count++) {
-		const struct os_lock_use *best = NULL, *u = NULL;
+	for (uint32_t count = 0; count < SHARERS_NAMED; count++) {
 		size_t used = strlen(subject);
-		double most = 0, ms;
+		uint32_t best = 0;
 
-		for (uint32_t i = 0; i < OS_SHARERS; i++) {
-			bool again = os_signals_root(s, s->uses[i].pid) == root;
-
-			for (uint32_t k = 0; k < count; k++)
-				again |= named[k] == s->uses[i].pid;
-			ms = again ? 0 : shares(s, p, s->uses[i].pid, &u);
-			if (ms > most) {
-				most = ms;
-				best = u;
-			}
-		}
-		if (!best)
+		for (uint32_t i = 1; i < n; i++)
+			if (sharer[i].ms > sharer[best].ms)
+				best = i;
+		if (!n || !(sharer[best].ms > 0))
 			return;
-		named[count] = best->pid;
 		snprintf(subject + used, bytes - used, "%s%.16s (pid %u)",
-			 count ? ", " : ", which is shared with ", best->comm, best->pid);
+			 count ? ", " : ", which is shared with ", sharer[best].use->comm,
+			 sharer[best].use->pid);
+		sharer[best].ms = 0; /* told */
 	}
 }
 

@@ -4,6 +4,7 @@
  * block (uplink) and what must not wait for it (canary). */
 #include <errno.h>
 #include <fcntl.h>
+#include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,6 +35,8 @@
 #define STOP_S 60u
 /* Once all is in the spool there is nothing left worth waiting for. */
 #define CLOSE_S 3u
+/* Larger allocations come from the kernel and go back to it when they are freed. */
+#define MALLOC_MMAP_BYTES (128 << 10)
 
 #define KEY(field, key, type, initial, help, ...)                                                  \
 	CONFIG_KEY(struct settings, field, key, type, initial, help, __VA_ARGS__)
@@ -415,8 +418,11 @@ static int node_open(struct node *n)
 	n->drain_ms = NODE_DRAIN_MS;
 	n->batch = malloc(sizeof(*n->batch) * LIMIT_DRAIN_BATCH);
 	n->name_map = malloc(sizeof(*n->name_map) * (LIMIT_NAME_COUNT + 1));
-	if (!n->batch || !n->name_map)
+	n->steps_scratch = aligned_alloc(16, steps_scratch_bytes(&n->rank_config.steps));
+	if (!n->batch || !n->name_map || !n->steps_scratch)
 		return -ENOMEM;
+	steps_scratch_init(n->steps_scratch);
+	n->rank_config.steps.scratch = n->steps_scratch;
 	if (n->settings.canary && (err = canary_open(&n->canary)))
 		return err;
 	err = requests_open(n);
@@ -473,6 +479,7 @@ static void node_close(struct node *n, int code)
 	uplink_close(n->uplink);
 	free(n->batch);
 	free(n->name_map);
+	free(n->steps_scratch);
 	loop_close(n->loop);
 	if (n->lock_fd >= 0)
 		close(n->lock_fd);
@@ -526,11 +533,20 @@ static int check_settings(const void *values, char *why, size_t why_bytes)
 	return -EINVAL;
 }
 
+/* A few threads allocate now and then; what a window or the kernel's symbols took goes back at once,
+ * rather than staying in an arena per thread. */
+static void bound_malloc(void)
+{
+	mallopt(M_ARENA_MAX, 2);
+	mallopt(M_MMAP_THRESHOLD, MALLOC_MMAP_BYTES);
+}
+
 int main(int argc, char **argv)
 {
 	static struct node node = { .baseline_fd = -1, .lock_fd = -1 };
 	int err;
 
+	bound_malloc();
 	log_init("sysomd", LOG_INFO);
 	switch (config_load_checked(&node.settings, keys, ARRAY_LEN(keys), "sysomd", about,
 				    DEFAULT_CONFIG, argc, argv, check_settings)) {

@@ -11,6 +11,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,6 +26,8 @@
 /* mask, gap class, duration class */
 #define ROW_BYTES_MIN 3u
 #define HISTORY	      3
+/* Rows ahead whose names' contexts are fetched: the tables outgrow the nearer caches. */
+#define CODE_AHEAD    4u
 
 enum column {
 	COL_MASK,
@@ -329,14 +332,14 @@ static void model_learn(struct model *m, struct lane *l, struct context *history
 	l->history[2] = mix32(r->name + 1, r->kind ^ r->grid[0] << 8);
 }
 
-/* The context that a row of this kind and name is coded in. */
-static struct context model_context(struct model *m, const struct context *history, bool as_expected,
-				    const struct record *r)
+/* The context that a row of this kind and name is coded in; stays until the row is learned. */
+static const struct context *model_context(struct model *m, const struct context *history,
+					   bool as_expected, const struct record *r)
 {
 	const struct context *x = as_expected && model_has(m, history->row) ? history :
 									       model_name(m, r);
 
-	return model_has(m, x->row) ? *x : no_context;
+	return model_has(m, x->row) ? x : &no_context;
 }
 
 /* ---- coding ---- */
@@ -418,12 +421,36 @@ static void code_delta(struct buf *b, uint32_t *mask, uint32_t bit, uint64_t val
 	buf_svarint(b, (int64_t)(value - predicted));
 }
 
+/* grid to peer lie side by side. */
+#define SHAPE_AT    offsetof(struct record, grid)
+#define SHAPE_BYTES 28u
+_Static_assert(offsetof(struct record, peer) + sizeof(int16_t) - SHAPE_AT == SHAPE_BYTES, "shape");
+
+static uint64_t word_at(const uint8_t *p)
+{
+	uint64_t v;
+
+	memcpy(&v, p, sizeof(v));
+	return v;
+}
+
+static bool same_shape(const struct record *a, const struct record *b)
+{
+	const uint8_t *p = (const uint8_t *)a + SHAPE_AT, *q = (const uint8_t *)b + SHAPE_AT;
+	const uint32_t last = SHAPE_BYTES - 8;
+
+	return !((word_at(p) ^ word_at(q)) | (word_at(p + 8) ^ word_at(q + 8)) |
+		 (word_at(p + 16) ^ word_at(q + 16)) | (word_at(p + last) ^ word_at(q + last)));
+}
+
 /* Fields that hardly ever differ from the reference row. */
 static void code_rest(struct coder *c, const struct record *r, const struct record *ref,
 		      uint32_t *mask)
 {
 	struct buf *rest = &c->cols[COL_REST], *shape = &c->cols[COL_SHAPE];
 
+	if (r->flags == ref->flags && r->key == ref->key && same_shape(r, ref))
+		return;
 	code_delta(rest, mask, MASK_FLAGS, r->flags, ref->flags);
 	if (memcmp(r->grid, ref->grid, sizeof(r->grid))) {
 		*mask |= MASK_GRID;
@@ -448,15 +475,16 @@ static void code_row(struct model *m, struct coder *c, uint32_t row)
 	const struct record *r = model_row(m, row), *ref;
 	uint32_t mask = 0, delta;
 	struct lane *l = code_lane(m, c, r, &mask);
-	struct context *history = model_history(m, l), x;
+	struct context *history = model_history(m, l);
+	const struct context *x;
 	int64_t begin = to_scaled(m, r->begin_ns), gap = sub64(begin, model_floor(m, l)), launch = 0;
 
 	ref = model_reference(m, history);
 	code_delta(&c->cols[COL_NAME], &mask, MASK_KIND, r->kind, ref->kind);
 	code_delta(&c->cols[COL_NAME], &mask, MASK_NAME, r->name, ref->name);
 	x = model_context(m, history, !(mask & (MASK_KIND | MASK_NAME)), r);
-	ref = model_reference(m, &x);
-	delta = r->correlation - l->correlation - x.correlation;
+	ref = model_reference(m, x);
+	delta = r->correlation - l->correlation - x->correlation;
 	if (delta) {
 		mask |= MASK_CORRELATION;
 		buf_svarint(&c->cols[COL_CORRELATION], (int32_t)delta);
@@ -465,13 +493,13 @@ static void code_row(struct model *m, struct coder *c, uint32_t row)
 	code_delta(&c->cols[COL_BYTES], &mask, MASK_BYTES, r->bytes, ref->bytes);
 	code_delta(&c->cols[COL_SEQ], &mask, MASK_SEQ, r->seq,
 		   counts_seq(r) ? model_seq_next(m, r) : ref->seq);
-	put_time(&c->cols[COL_GAP_CLASS], &c->gap, sub64(gap, x.gap));
+	put_time(&c->cols[COL_GAP_CLASS], &c->gap, sub64(gap, x->gap));
 	put_time(&c->cols[COL_DURATION_CLASS], &c->duration,
-		 sub64(sub64(to_scaled(m, r->end_ns), begin), x.duration));
+		 sub64(sub64(to_scaled(m, r->end_ns), begin), x->duration));
 	if (expects_launch(r) != (r->launch_ns != 0))
 		mask |= MASK_LAUNCH_PRESENT;
 	if (r->launch_ns) {
-		int64_t expected = model_launch(m, l, &x, r);
+		int64_t expected = model_launch(m, l, x, r);
 
 		launch = to_scaled(m, r->launch_ns);
 		if (launch != expected) {
@@ -483,7 +511,7 @@ static void code_row(struct model *m, struct coder *c, uint32_t row)
 		put_byte(&c->cols[COL_MASK], (uint8_t)mask);
 	else
 		buf_varint(&c->cols[COL_MASK], mask);
-	model_learn(m, l, history, &x, r, row, gap, launch);
+	model_learn(m, l, history, x, r, row, gap, launch);
 }
 
 static uint64_t gcd(uint64_t a, uint64_t b)
@@ -573,8 +601,11 @@ int columns_pack(const struct record *host, uint32_t host_count, const struct re
 	c.duration = (struct bits){ .to = &c.cols[COL_DURATION_BITS] };
 	c.launch = (struct bits){ .to = &c.cols[COL_LAUNCH_BITS] };
 	model_scale(m);
-	for (uint32_t i = 0; i < m->count; i++)
+	for (uint32_t i = 0; i < m->count; i++) {
+		if (i + CODE_AHEAD < m->count)
+			__builtin_prefetch(model_name(m, model_row(m, i + CODE_AHEAD)), 1);
 		code_row(m, &c, i);
+	}
 	err = code_finish(m, &c, effort, out);
 	for (int i = 0; i < COL_COUNT; i++)
 		buf_fini(&c.cols[i]);
@@ -696,7 +727,8 @@ static void decode_row(struct model *m, struct decoder *d, struct record *r, uin
 	uint64_t bits = get(d, COL_MASK);
 	uint32_t mask = (uint32_t)(bits & MASK_ALL);
 	struct lane *l = decode_lane(m, d, mask);
-	struct context *history = model_history(m, l), x;
+	struct context *history = model_history(m, l);
+	const struct context *x;
 	const struct record *ref = model_reference(m, history);
 	int64_t gap, begin, launch = 0;
 
@@ -707,27 +739,27 @@ static void decode_row(struct model *m, struct decoder *d, struct record *r, uin
 	r->kind = (uint16_t)get_delta(d, COL_NAME, mask, MASK_KIND, ref->kind);
 	r->name = (uint32_t)get_delta(d, COL_NAME, mask, MASK_NAME, ref->name);
 	x = model_context(m, history, !(mask & (MASK_KIND | MASK_NAME)), r);
-	ref = model_reference(m, &x);
-	r->correlation = l->correlation + x.correlation;
+	ref = model_reference(m, x);
+	r->correlation = l->correlation + x->correlation;
 	if (mask & MASK_CORRELATION)
 		r->correlation += (uint32_t)unzigzag(get(d, COL_CORRELATION));
 	decode_rest(d, r, ref, mask);
 	r->bytes = get_delta(d, COL_BYTES, mask, MASK_BYTES, ref->bytes);
 	r->seq = (uint32_t)get_delta(d, COL_SEQ, mask, MASK_SEQ,
 				     counts_seq(r) ? model_seq_next(m, r) : ref->seq);
-	gap = add64(get_time(d, COL_GAP_CLASS, COL_GAP_BITS), x.gap);
+	gap = add64(get_time(d, COL_GAP_CLASS, COL_GAP_BITS), x->gap);
 	begin = add64(model_floor(m, l), gap);
 	r->begin_ns = from_scaled(m, begin);
-	r->end_ns = from_scaled(m, add64(add64(begin, x.duration),
+	r->end_ns = from_scaled(m, add64(add64(begin, x->duration),
 					 get_time(d, COL_DURATION_CLASS, COL_DURATION_BITS)));
 	r->launch_ns = 0;
 	if (expects_launch(r) != !!(mask & MASK_LAUNCH_PRESENT)) {
-		launch = model_launch(m, l, &x, r);
+		launch = model_launch(m, l, x, r);
 		if (mask & MASK_LAUNCH)
 			launch = add64(launch, get_time(d, COL_LAUNCH_CLASS, COL_LAUNCH_BITS));
 		r->launch_ns = from_scaled(m, launch);
 	}
-	model_learn(m, l, history, &x, r, row, gap, launch);
+	model_learn(m, l, history, x, r, row, gap, launch);
 }
 
 static bool is_bits(int c)

@@ -34,6 +34,7 @@ struct lane_set {
 
 static struct clockmap map;
 static struct recorder *recorder;
+static void *steps_scratch; /* as sysomd has it: one for all ranks */
 static union ring_event batch[LIMIT_DRAIN_BATCH];
 static uint64_t event_count, spent_ns;
 
@@ -77,6 +78,11 @@ static void rank_start(struct lane_set *s, uint32_t i)
 	CHECK(!join_open(&s->join, &sink, &map, ring_reader_lane_count(s->reader)));
 	CHECK(!recorder_add_rank(recorder, i, i + 1));
 	rank_config_default(&rc);
+	if (!steps_scratch) {
+		CHECK((steps_scratch = aligned_alloc(16, steps_scratch_bytes(&rc.steps))));
+		steps_scratch_init(steps_scratch);
+	}
+	rc.steps.scratch = steps_scratch;
 	CHECK(!rank_open(&s->rank, &rc, recorder, i, NULL, i + 1, 0));
 	s->rank->on_window = s->rank->on_drift = on_window;
 	s->rank->arg = s;

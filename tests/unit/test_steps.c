@@ -383,6 +383,45 @@ static void the_same_input_gives_the_same_steps(void **state)
 	rig_free(r[1]);
 }
 
+/* Two processes in turns on one scratch, against each on its own. */
+static void steps_may_share_their_scratch(void **state)
+{
+	struct rig *own[2] = {rig_new(NULL), rig_new(NULL)}, *common[2];
+	struct steps_config c;
+	uint64_t at;
+
+	steps_config_default(&c);
+	assert_true(steps_scratch_bytes(&c) > 0);
+	c.scratch = aligned_alloc(16, steps_scratch_bytes(&c));
+	assert_non_null(c.scratch);
+	assert_true(steps_memory_bytes(&c) + steps_scratch_bytes(&c) <= steps_memory_bytes(
+		&(struct steps_config){.launch_max = c.launch_max}) + 64);
+	memset(c.scratch, 0x5a, steps_scratch_bytes(&c));
+	steps_scratch_init(c.scratch);
+	for (int k = 0; k < 2; k++)
+		common[k] = rig_new(&c);
+	for (uint32_t n = 0; n < 30000; n++)
+		for (int k = 0; k < 2; k++) {
+			uint32_t name = 1 + n % (k ? 40 : 55) + 100 * (uint32_t)k;
+
+			at = launch(own[k], name, n % 40 ? 20000 : 90000, 20000);
+			device(own[k], RECORD_KERNEL, at, at + 5000, at + 15000, name);
+			at = launch(common[k], name, n % 40 ? 20000 : 90000, 20000);
+			device(common[k], RECORD_KERNEL, at, at + 5000, at + 15000, name);
+		}
+	for (int k = 0; k < 2; k++) {
+		finish(own[k]);
+		finish(common[k]);
+		assert_true(own[k]->count > 300);
+		assert_int_equal(own[k]->count, common[k]->count);
+		assert_memory_equal(own[k]->got, common[k]->got,
+				    own[k]->count * sizeof(struct step));
+		rig_free(own[k]);
+		rig_free(common[k]);
+	}
+	free(c.scratch);
+}
+
 static void more_launches_than_room_are_counted_not_kept(void **state)
 {
 	struct steps_config c;
@@ -439,6 +478,7 @@ int main(void)
 		cmocka_unit_test(a_wait_every_tenth_step_makes_no_longer_step),
 		cmocka_unit_test(a_pipelines_micro_batches_are_one_step),
 		cmocka_unit_test(the_same_input_gives_the_same_steps),
+		cmocka_unit_test(steps_may_share_their_scratch),
 		cmocka_unit_test(more_launches_than_room_are_counted_not_kept),
 		cmocka_unit_test(names_beyond_the_table_add_up_under_name_0),
 	};
