@@ -97,11 +97,11 @@
 #define LIMIT_JOURNAL_EVENT_BYTES (1u << 20)
 /* Packed; incompressible records have some 128 bytes. */
 #define LIMIT_JOURNAL_BLOCK_BYTES (4u << 20)
-/* Settings that memory grows with: as files in replay, and the largest roofline.learn_max. */
-#define LIMIT_JOURNAL_LAUNCHES (1u << 20)
+/* Settings that memory grows with: what sysomd has, and the largest roofline.learn_max. */
+#define LIMIT_JOURNAL_LAUNCHES (1u << 16)
 #define LIMIT_JOURNAL_LEARN 100000u
-/* Memory of all ranks' models while a file is read: 64 ranks with default settings take 1 GiB. */
-#define LIMIT_JOURNAL_MODEL_BYTES (4ull << 30)
+/* Memory of all ranks' models while a file is read: 64 ranks with default settings take 1.33 GB. */
+#define LIMIT_JOURNAL_MODEL_BYTES (3ull << 29)
 
 /* ---- in the cluster (aggregator/) ---- */
 /* 10,000 nodes of 8 ranks (DESIGN.md 7) and room for their restarts. */

@@ -6,7 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/limits.h"
 #include "cli/replay.h"
+#include "cli/replay_incident.h"
 #include "cli/replay_journal.h"
 #include "cli/term.h"
 #include "cli/trace_reader.h"
@@ -15,18 +17,25 @@
 
 struct replay_window {
 	bool json, live, compare;
+	const char *known_path;
+	json_t *known;
+	struct replay_incident *incident; /* NULL: no window has come */
 	uint64_t differ;
 };
 
 static int usage(FILE *to)
 {
-	fputs("usage: sysom replay window [options] FILE\n\n"
-	      "Runs the analysis of a live run again, on what sysomd --record-analysis FILE wrote:\n"
-	      "steps are found, judged and compared with their peers' from the same input, and laid\n"
-	      "beside the verdicts of then. Plain, .gz or .zst, - is standard input.\n\n"
-	      "  --json     one JSON object per line\n"
-	      "  --live     print what was said live instead, in the same form\n"
-	      "  --compare  exit 1 when a line is not the same, byte for byte\n\n"
+	fputs("usage: sysom replay window [options] FILE...\n\n"
+	      "Runs the analysis of a live run again; plain, .gz or .zst, - is standard input:\n"
+	      "  what sysomd --record-analysis FILE wrote: steps are found, judged and compared with\n"
+	      "    their peers' from the same input, and laid beside the verdicts of then;\n"
+	      "  windows, as GET /api/v1/windows/ID gives them: their steps, and the incidents that\n"
+	      "    the aggregator makes of them, with their findings.\n\n"
+	      "  --json           one JSON object per line\n"
+	      "  --live           of a recording: print what was said live instead, in the same form\n"
+	      "  --compare        of a recording: exit 1 when a line is not the same, byte for byte\n"
+	      "  --incident FILE  of windows: the incident they belong to, as `sysom show --json` has\n"
+	      "                   it: what was found across ranks without any window is taken from it\n\n"
 	      "exit status: 0 read to the end, 1 lines differ (--compare), 2 bad arguments or\n"
 	      "malformed input\n", to);
 	return to == stdout ? 0 : 2;
@@ -37,6 +46,7 @@ static int options(struct replay_window *w, int argc, char **argv)
 	static const struct option longs[] = {
 		{"json", no_argument, NULL, 'j'},    {"live", no_argument, NULL, 'l'},
 		{"compare", no_argument, NULL, 'c'}, {"help", no_argument, NULL, 'h'},
+		{"incident", required_argument, NULL, 'i'},
 		{0},
 	};
 	int c;
@@ -52,6 +62,9 @@ static int options(struct replay_window *w, int argc, char **argv)
 			break;
 		case 'c':
 			w->compare = true;
+			break;
+		case 'i':
+			w->known_path = optarg;
 			break;
 		case 'h':
 			usage(stdout);
@@ -79,7 +92,7 @@ static const char *what_of(int err)
 	case -E2BIG:
 		return "its settings need more memory than a recording may take";
 	default:
-		return "not what sysomd --record-analysis writes";
+		return "neither a window nor what sysomd --record-analysis writes";
 	}
 }
 
@@ -181,23 +194,100 @@ static int replay_recording(struct replay_window *w, struct trace_reader *in, co
 	return -more;
 }
 
+/* The incident that was asked for with --incident. */
+static int load_known(struct replay_window *w)
+{
+	json_error_t e;
+
+	if (!w->known_path)
+		return 0;
+	w->known = json_load_file(w->known_path, JSON_REJECT_DUPLICATES, &e);
+	if (json_is_object(w->known))
+		return 0;
+	fprintf(stderr, "sysom replay window: %s:%d: %s\n", term_safe(w->known_path, 200),
+		w->known ? 1 : e.line, w->known ? "no incident" : term_safe(e.text, 200));
+	return 2;
+}
+
+static int no_memory(void)
+{
+	fprintf(stderr, "sysom replay window: out of memory\n");
+	return 1;
+}
+
+/* A window, of which the first bytes are read already. */
+static int replay_stored(struct replay_window *w, struct trace_reader *in, const char *path,
+			 const char *begin, size_t have)
+{
+	uint8_t *body = malloc(LIMIT_WIRE_MESSAGE_BYTES + 1);
+	ssize_t n;
+	int err = 0;
+
+	if (!body)
+		return no_memory();
+	memcpy(body, begin, have);
+	n = read_all(in, body + have, LIMIT_WIRE_MESSAGE_BYTES + 1 - have);
+	if (n < 0) {
+		free(body);
+		return bad(path, have, trace_reader_error(in));
+	}
+	if (!w->incident)
+		err = replay_incident_open(&w->incident, stdout, w->json, w->known);
+	if (err && err != -ENOMEM) {
+		free(body);
+		return bad(w->known_path ? w->known_path : path, 0, "no incident");
+	}
+	if (!err)
+		err = replay_incident_window(w->incident, body, have + (size_t)n);
+	free(body);
+	if (err == -ENOMEM)
+		return no_memory();
+	return err ? bad(path, 0, what_of(-EPROTO)) : 0;
+}
+
 static int replay_file(struct replay_window *w, const char *path)
 {
 	struct trace_reader *in;
-	char magic[JOURNAL_MAGIC_BYTES];
+	char begin[JOURNAL_MAGIC_BYTES];
+	ssize_t have;
 	int rc = trace_reader_open(&in, path);
 
 	if (rc) {
 		fprintf(stderr, "sysom replay window: %s: %s\n", term_safe(path, 200), strerror(-rc));
 		return 2;
 	}
-	if (read_all(in, magic, sizeof(magic)) != sizeof(magic) ||
-	    memcmp(magic, JOURNAL_MAGIC, sizeof(magic)))
-		rc = bad(path, 0, what_of(-EPROTO));
-	else
+	have = read_all(in, begin, sizeof(begin));
+	if (have < 0)
+		rc = bad(path, 0, trace_reader_error(in));
+	else if (have == sizeof(begin) && !memcmp(begin, JOURNAL_MAGIC, sizeof(begin)))
 		rc = replay_recording(w, in, path);
+	else
+		rc = replay_stored(w, in, path, begin, (size_t)have);
 	trace_reader_close(in);
 	return rc;
+}
+
+/* After the last window. */
+static int finish_windows(struct replay_window *w)
+{
+	struct replay_incident_stats s;
+	int err = w->incident ? replay_incident_finish(w->incident) : 0;
+
+	if (err)
+		return no_memory();
+	if (!w->incident)
+		return 0;
+	replay_incident_stats_get(w->incident, &s);
+	printf(w->json ? "{\"type\":\"summary\",\"rows\":%llu,\"windows\":%llu,\"skipped\":{"
+			 "\"duplicates\":%llu},\"windows_alone\":%llu,\"flagged\":%llu,"
+			 "\"incidents\":%llu,\"findings\":%llu}\n" :
+			 "\n%llu steps of %llu windows, %llu of which came twice; %llu of no incident; "
+			 "%llu slow; %llu incidents, %llu findings\n",
+	       (unsigned long long)s.steps, (unsigned long long)s.windows,
+	       (unsigned long long)s.duplicates, (unsigned long long)s.alone,
+	       (unsigned long long)s.flagged, (unsigned long long)s.incidents,
+	       (unsigned long long)s.findings);
+	return 0;
 }
 
 int replay_window_main(int argc, char **argv)
@@ -207,8 +297,13 @@ int replay_window_main(int argc, char **argv)
 
 	if (rc)
 		return rc < 0 ? 0 : rc;
+	rc = load_known(&w);
 	for (int i = optind; i < argc && !rc; i++)
 		rc = replay_file(&w, argv[i]);
+	if (!rc)
+		rc = finish_windows(&w);
+	replay_incident_close(w.incident);
+	json_decref(w.known);
 	if (fflush(stdout) || ferror(stdout)) {
 		fprintf(stderr, "sysom replay window: output failed\n");
 		return 1;

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/check.h"
 #include "wire/codec.h"
 #include "wire/pack.h"
 
@@ -257,6 +258,7 @@ void journal_writer_record(struct journal_writer *w, uint32_t slot, const struct
 		e.as.mark = *mark;
 		journal_writer_event(w, &e);
 	}
+	CHECK(w->count < LIMIT_JOURNAL_RECORDS && slot < LIMIT_NODE_PROCESSES);
 	if (w->open_slot != slot)
 		close_records(w);
 	w->open_slot = slot;

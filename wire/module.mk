@@ -36,3 +36,6 @@ FUZZ += fuzz_wire_stacks
 fuzz_wire_stacks_USES := wire analysis base
 test_wire_golden_USES := wire analysis base
 test_wire_golden_LDLIBS := -lcmocka
+UNIT += test_journal
+test_journal_USES := wire analysis base
+test_journal_LDLIBS := -lcmocka -lm
