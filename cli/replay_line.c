@@ -92,7 +92,8 @@ void replay_line_window_json(struct buf *b, const struct window *w, const struct
 static void print_head(FILE *to, bool *headed)
 {
 	if (!*headed)
-		fputs("rank     step   latency ms  expected ms  excess %      self ms  self excess %\n", to);
+		fputs("rank     step   latency ms  expected ms  excess %      self ms  self excess %\n",
+		      to);
 	*headed = true;
 }
 

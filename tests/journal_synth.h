@@ -26,7 +26,8 @@ struct journal_synth {
 	void (*bend)(struct journal_event *e, uint32_t nth);
 };
 
-static inline void journal_synth_open(struct journal_synth *j, void (*bend)(struct journal_event *, uint32_t))
+static inline void journal_synth_open(struct journal_synth *j,
+				      void (*bend)(struct journal_event *, uint32_t))
 {
 	memset(j, 0, sizeof(*j));
 	CHECK(!journal_writer_init(&j->w));
