@@ -101,6 +101,9 @@ static void take_block(struct analysis_log *l, struct block *b)
 	if (err && !closed) {
 		why = err == -ENOSPC ? JOURNAL_END_FULL : JOURNAL_END_BUSY;
 		log_warn("record", "ended: %s", err == -ENOSPC ? "full" : strerror(-err));
+		/* of a block that was written in part nothing stays */
+		if (ftruncate(l->fd, (off_t)l->bytes) || lseek(l->fd, 0, SEEK_END) < 0)
+			log_warn("record", "a part of a block stays: %s", strerror(errno));
 		bytes = put_end(l, &b->writer, why);
 	}
 	pthread_mutex_lock(&l->lock);
@@ -220,13 +223,15 @@ void analysis_log_close(struct analysis_log *l)
 {
 	if (!l)
 		return;
-	if (!l->refused)
-		hand_over(l);
 	pthread_mutex_lock(&l->lock);
 	l->stopping = true;
 	pthread_cond_signal(&l->wake);
 	pthread_mutex_unlock(&l->lock);
 	pthread_join(l->thread, NULL);
+	pthread_mutex_lock(&l->lock);
+	if (l->block[l->fill].events) /* here there is time to wait for the disk */
+		take_block(l, &l->block[l->fill]);
+	pthread_mutex_unlock(&l->lock);
 	/* What ended at its size has its end already; a disk that was too slow has caught up by now. */
 	if (!l->closed)
 		l->bytes += put_end(l, &l->block[l->fill].writer,

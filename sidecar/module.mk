@@ -91,3 +91,6 @@ test_neighbours_USES := sidecar analysis base
 test_neighbours_LDLIBS := -lcmocka -lm
 test_beats_USES := sidecar wire analysis base
 test_beats_LDLIBS := -lcmocka -lm
+UNIT += test_analysis_log
+test_analysis_log_USES := sidecar wire analysis base
+test_analysis_log_LDLIBS := -lcmocka
