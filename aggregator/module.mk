@@ -10,6 +10,13 @@ aggregator_SRCS += aggregator/baselines.c aggregator/clocks.c aggregator/cross.c
 	aggregator/hang.c aggregator/idmap.c aggregator/sketch_merge.c aggregator/temporal.c aggregator/waterline.c
 aggregator_LDLIBS := -lnng -lsqlite3 -lmicrohttpd -lcurl -ljansson
 
+# From windows to incidents and their verdicts: also for `sysom replay window`.
+LIBS += incident
+incident_SRCS := aggregator/digest.c aggregator/finding_json.c aggregator/incident.c \
+	aggregator/incident_judge.c aggregator/incident_json.c aggregator/picture.c aggregator/text.c \
+	aggregator/verdict.c aggregator/verdict_sketch.c
+incident_LDLIBS := -ljansson
+
 PROGS += sysom-aggregator
 INSTALL_PROGS += sysom-aggregator
 sysom-aggregator_SRCS := aggregator/aggregator.c

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 analysis_SRCS += analysis/peers.c analysis/peers_noise.c analysis/peers_sysom.c analysis/peers_test.c \
-	analysis/workers.c analysis/workers_level.c analysis/workers_tell.c analysis/skew.c analysis/roles.c
+	analysis/local_peers.c analysis/workers.c analysis/workers_level.c analysis/workers_tell.c \
+	analysis/skew.c analysis/roles.c
 BENCH += bench_peers
 bench_peers_SRCS := tests/bench/bench_peers.c cli/replay_csv.c
 bench_peers_USES := analysis base
@@ -15,3 +16,6 @@ UNIT += test_skew
 test_skew_USES := analysis base
 test_skew_LDLIBS := -lcmocka -lm
 SCRIPTS_TEST += tests/e2e/replay_workers.py
+UNIT += test_local_peers
+test_local_peers_USES := analysis base
+test_local_peers_LDLIBS := -lcmocka -lm

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-analysis_SRCS += analysis/roofline.c analysis/roofline_fit.c analysis/roofline_p99.c analysis/explain.c
+analysis_SRCS += analysis/judge.c analysis/roofline.c analysis/roofline_fit.c analysis/roofline_p99.c analysis/explain.c
 UNIT += test_roofline test_explain
 test_roofline_USES := analysis base
 test_roofline_LDLIBS := -lcmocka

@@ -90,6 +90,19 @@
 #define LIMIT_SKETCH_SETTINGS 128u
 #define LIMIT_SKETCH_VALUE_BYTES 256u
 
+/* ---- what a live run gave to analysis/ (wire/journal.h) ---- */
+/* Of one block: 8 ms of a node with a million records a second; 0.8 MB in memory. */
+#define LIMIT_JOURNAL_RECORDS 8192u
+/* Its events: turns of 64 ranks, and a step has some 200 bytes. */
+#define LIMIT_JOURNAL_EVENT_BYTES (1u << 20)
+/* Packed; incompressible records have some 128 bytes. */
+#define LIMIT_JOURNAL_BLOCK_BYTES (4u << 20)
+/* Settings that memory grows with: what sysomd has, and the largest roofline.learn_max. */
+#define LIMIT_JOURNAL_LAUNCHES (1u << 16)
+#define LIMIT_JOURNAL_LEARN 100000u
+/* Memory of all ranks' models while a file is read: 64 ranks with default settings take 1.33 GB. */
+#define LIMIT_JOURNAL_MODEL_BYTES (3ull << 29)
+
 /* ---- in the cluster (aggregator/) ---- */
 /* 10,000 nodes of 8 ranks (DESIGN.md 7) and room for their restarts. */
 #define LIMIT_FLEET_NODES 16384u

@@ -7,7 +7,7 @@
 #include "cli/replay.h"
 
 /* The kinds that the contract names and this version lacks. */
-static const char *const later[] = { "links", "metrics", "points", "window" };
+static const char *const later[] = { "links", "metrics", "points" };
 
 static int usage(FILE *to)
 {
@@ -17,6 +17,7 @@ static int usage(FILE *to)
 	      "  events   kernel traces, one file per rank: steps, collectives, clocks, findings\n"
 	      "  ops      operations of a data and pipeline parallel job: slow ranks, uneven stages\n"
 	      "  timings  step times by worker: slow workers\n"
+	      "  window   stored windows, or what sysomd --record-analysis wrote: verdicts, findings\n"
 	      "  stacks   two files of folded stacks: shares by function, flagged differences\n\n"
 	      "examples:\n"
 	      "  sysom replay steps steps.csv --latency ms --work tokens --key gpu\n"
@@ -42,6 +43,8 @@ int cmd_replay_main(int argc, char **argv)
 		return replay_ops_main(argc - 1, argv + 1);
 	if (strcmp(argv[1], "timings") == 0)
 		return replay_timings_main(argc - 1, argv + 1);
+	if (strcmp(argv[1], "window") == 0)
+		return replay_window_main(argc - 1, argv + 1);
 	for (size_t i = 0; i < ARRAY_LEN(later); i++) {
 		if (strcmp(argv[1], later[i]))
 			continue;

@@ -9,5 +9,6 @@ int replay_events_main(int argc, char **argv);
 int replay_ops_main(int argc, char **argv);
 int replay_stacks_main(int argc, char **argv);
 int replay_timings_main(int argc, char **argv);
+int replay_window_main(int argc, char **argv);
 
 #endif

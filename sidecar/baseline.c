@@ -31,7 +31,7 @@ struct baseline_head {
 	uint64_t checksum; /* of the samples, seeded with that of the head before it */
 };
 _Static_assert(sizeof(struct baseline_head) == 56, "baseline_head is a file format");
-_Static_assert(sizeof(struct rank_sample) == 64, "rank_sample is a file format");
+_Static_assert(sizeof(struct judge_sample) == 64, "judge_sample is a file format");
 
 static void file_name(const struct baseline_id *id, char out[BASELINE_NAME_BYTES])
 {
@@ -39,7 +39,7 @@ static void file_name(const struct baseline_id *id, char out[BASELINE_NAME_BYTES
 		 id->boot, id->start_ticks);
 }
 
-static uint64_t checksum(const struct baseline_head *h, const struct rank_sample *samples)
+static uint64_t checksum(const struct baseline_head *h, const struct judge_sample *samples)
 {
 	uint64_t head = hash_bytes(HASH_SEED, h, offsetof(struct baseline_head, checksum));
 
@@ -63,7 +63,7 @@ static int write_all(int fd, const void *data, size_t bytes)
 	return 0;
 }
 
-int baseline_save(int dirfd, const struct baseline_id *id, const struct rank_sample *samples,
+int baseline_save(int dirfd, const struct baseline_id *id, const struct judge_sample *samples,
 		  uint32_t count)
 {
 	struct baseline_head h = { .magic = BASELINE_MAGIC, .version = BASELINE_VERSION,
@@ -107,7 +107,7 @@ static int read_all(int fd, void *data, size_t bytes)
 	return 0;
 }
 
-static bool is_sane(const struct rank_sample *s)
+static bool is_sane(const struct judge_sample *s)
 {
 	if (!s->key || s->work_count > STEP_WORK_MAX || s->known > 1)
 		return false;
@@ -121,7 +121,7 @@ static bool is_sane(const struct rank_sample *s)
 	return true;
 }
 
-static int load(int fd, const struct baseline_id *id, struct rank_sample *out, uint32_t max)
+static int load(int fd, const struct baseline_id *id, struct judge_sample *out, uint32_t max)
 {
 	struct baseline_head h;
 	struct stat st;
@@ -148,7 +148,7 @@ static int load(int fd, const struct baseline_id *id, struct rank_sample *out, u
 	return (int)h.count;
 }
 
-int baseline_load(int dirfd, const struct baseline_id *id, struct rank_sample *out, uint32_t max)
+int baseline_load(int dirfd, const struct baseline_id *id, struct judge_sample *out, uint32_t max)
 {
 	char name[BASELINE_NAME_BYTES];
 	int fd, got;

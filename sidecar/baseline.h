@@ -18,11 +18,11 @@ struct baseline_id {
 };
 
 /* 0 or -errno. Not synced: what a crash of the machine loses is of no use after it. */
-int baseline_save(int dirfd, const struct baseline_id *id, const struct rank_sample *samples,
+int baseline_save(int dirfd, const struct baseline_id *id, const struct judge_sample *samples,
 		  uint32_t count);
 /* Oldest first, at most max. Their count; -ENOENT, -EPROTO (not such a file, or another version),
  * -EBADMSG (damaged). */
-int baseline_load(int dirfd, const struct baseline_id *id, struct rank_sample *out, uint32_t max);
+int baseline_load(int dirfd, const struct baseline_id *id, struct judge_sample *out, uint32_t max);
 void baseline_remove(int dirfd, const struct baseline_id *id);
 /* Removes the files of processes that are no more, and what is none of ours to read. */
 void baseline_sweep(int dirfd, uint32_t boot);

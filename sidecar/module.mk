@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 # The daemon's parts are a library, so that tests and benchmarks link them; sysomd.c is the program.
 LIBS += sidecar
-sidecar_SRCS := sidecar/clockmap.c sidecar/join.c sidecar/join_match.c sidecar/join_unfinished.c sidecar/recorder.c \
+sidecar_SRCS := sidecar/analysis_log.c sidecar/clockmap.c sidecar/join.c sidecar/join_match.c \
+	sidecar/join_unfinished.c sidecar/recorder.c \
 	sidecar/anomaly.c sidecar/spool.c sidecar/uplink.c sidecar/canary.c sidecar/rank.c \
 	sidecar/registration.c sidecar/process.c sidecar/drain.c sidecar/ship.c sidecar/status.c \
 	sidecar/http.c sidecar/baseline.c sidecar/keep.c sidecar/cpu_stacks.c sidecar/beats.c \
 	sidecar/normal.c sidecar/installed.c sidecar/cpu_profile.c sidecar/sketch_maker.c \
-	sidecar/requests.c sidecar/local_peers.c sidecar/neighbours.c \
+	sidecar/requests.c sidecar/neighbours.c \
 	sidecar/status_compare.c
 sidecar_SRCS += sidecar/symbol_offer.c
 sidecar_LDLIBS := -lnng -lmicrohttpd -lcurl -ljansson
@@ -84,14 +85,15 @@ bench_os_signals_USES := sidecar sampler wire symbol analysis ring base
 OBJ_CFLAGS_tests += $(if $(HAS_BPF),-DSIDECAR_BPF)
 
 # what beats and sketches tell of a rank
-UNIT += test_beats test_local_peers test_installed test_cpu_profile test_neighbours
+UNIT += test_beats test_installed test_cpu_profile test_neighbours
 test_installed_USES := sidecar wire symbol analysis base
 test_installed_LDLIBS := -lcmocka
 test_cpu_profile_USES := sidecar wire symbol analysis base
 test_cpu_profile_LDLIBS := -lcmocka -lm
 test_neighbours_USES := sidecar analysis base
 test_neighbours_LDLIBS := -lcmocka -lm
-test_local_peers_USES := sidecar analysis base
-test_local_peers_LDLIBS := -lcmocka -lm
 test_beats_USES := sidecar wire analysis base
 test_beats_LDLIBS := -lcmocka -lm
+UNIT += test_analysis_log
+test_analysis_log_USES := sidecar wire analysis base
+test_analysis_log_LDLIBS := -lcmocka

@@ -39,6 +39,8 @@ struct settings {
 	uint64_t stall_ns;
 	bool canary, node_peers;
 	bool automatic_steps;
+	char record_analysis[NODE_PATH_BYTES];
+	uint64_t record_analysis_bytes;
 	/* CPU stacks */
 	int sampler_mode; /* enum sampler_mode, the best to try */
 	uint64_t sampler_rate_hz, sampler_fraction, sampler_period_ns, sampler_off_cpu_min_ns;
@@ -115,7 +117,7 @@ struct symbol_offer; /* symbol_offer.c */
 struct os_signals;   /* os_signals.c */
 struct sketch_maker;     /* sketch_maker.c */
 struct requests;     /* requests.c */
-struct local_peers;  /* local_peers.c */
+struct local_peers;  /* analysis/local_peers.h */
 struct os_opening;   /* os_node.c */
 struct gpu_node;     /* gpu_node.c */
 
@@ -132,6 +134,7 @@ struct node {
 	struct symbol_offer *offer; /* symbol_offer.c; NULL: off, or nobody to offer to */
 	struct requests *requests;
 	struct local_peers *peers; /* NULL: switched off */
+	struct analysis_log *log;  /* NULL: what is analysed is not recorded */
 	uint64_t closer_until_ns; /* till then beats at a suspect's pace, and all ticks */
 	struct sketch_maker *sketch_maker; /* sketch_maker.c; NULL: off */
 	struct os_signals *os; /* NULL: switched off, or being loaded */
@@ -147,7 +150,7 @@ struct node {
 	uint32_t boot;	 /* spool_boot() */
 	int baseline_fd; /* directory; -1: what is learned is not kept */
 	uint32_t baseline_next;
-	struct rank_sample *samples; /* RANK_LEARNED, for saving and restoring */
+	struct judge_sample *samples; /* RANK_LEARNED, for saving and restoring */
 	int lock_fd; /* on state.dir; -1: could not be made */
 	struct node_stats stats;
 	struct rank_config rank_config;

@@ -247,6 +247,19 @@ static int reattach(struct process *p, int sock, struct ring_reader *reader)
 	return watch(p);
 }
 
+/* From here on all that the rank's analysis is given is recorded. */
+static void record(struct process *p)
+{
+	struct journal_rank r = { .rank = p->id.rank, .world_size = p->id.world_size,
+				  .steps = p->rank->config.steps, .judge = p->rank->config.judge };
+
+	copy_text(r.job, sizeof(r.job), p->id.job);
+	copy_text(r.role, sizeof(r.role), p->id.role);
+	copy_text(r.node, sizeof(r.node), p->id.node);
+	p->rank->log = p->node->log;
+	analysis_log_rank(p->node->log, p->slot, &r);
+}
+
 static int start(struct process *p, struct ring_reader *reader)
 {
 	struct node *n = p->node;
@@ -265,6 +278,7 @@ static int start(struct process *p, struct ring_reader *reader)
 	if (err)
 		return err;
 	ship_init(p);
+	record(p);
 	keep_restore(p);
 	if (p->pid > 0)
 		cpu_stacks_watch(n, (uint32_t)p->pid);

@@ -1,6 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
- * A rank is a suspect only for its own time: a fault anywhere makes every rank's steps longer through
- * the collectives, and the culprit is the one that waits least. */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "sidecar/rank.h"
 
 #include <errno.h>
@@ -14,9 +12,8 @@
 void rank_config_default(struct rank_config *c)
 {
 	*c = (struct rank_config){ .stall_ns = 5000000000ull, .stall_latencies = 30,
-				   .step_min_ns = 200000, .instant_ratio = 0.25,
-				   .host_stall_share = 0.25, .beat_ns = 5000000000ull };
-	roofline_config_default(&c->roofline);
+				   .beat_ns = 5000000000ull };
+	judge_config_default(&c->judge);
 	steps_config_default(&c->steps);
 	anomaly_config_default(&c->anomaly);
 }
@@ -34,27 +31,25 @@ int rank_open(struct rank **out, const struct rank_config *c, struct recorder *r
 	if (!r)
 		return -ENOMEM;
 	r->config = *c;
-	r->config.roofline.seed = seed;
+	r->config.judge.roofline.seed = seed;
 	r->recorder = recorder;
 	r->slot = slot;
 	r->canary = canary;
 	r->random = seed | 1;
 	r->steps_memory = aligned(steps_memory_bytes(&c->steps));
-	r->latency_memory = aligned(roofline_set_memory_bytes(&r->config.roofline, RANK_MODELS));
-	r->self_memory = aligned(roofline_set_memory_bytes(&r->config.roofline, RANK_MODELS));
-	r->explain_memory = aligned(explain_memory_bytes(RANK_MODELS));
+	r->judge_memory = aligned(judge_memory_bytes(&r->config.judge));
+	r->explain_memory = aligned(explain_memory_bytes(JUDGE_MODELS));
 	r->recent = malloc(sizeof(*r->recent) * RANK_RECENT);
 	r->learned = calloc(RANK_LEARNED, sizeof(*r->learned));
-	if (!r->steps_memory || !r->latency_memory || !r->self_memory || !r->explain_memory ||
+	if (!r->steps_memory || !r->judge_memory || !r->explain_memory ||
 	    !r->recent || !r->learned || beats_open(&r->beats, c->beat_ns) ||
 	    normal_open(&r->normal)) {
 		rank_close(r);
 		return -ENOMEM;
 	}
 	r->steps = steps_init(r->steps_memory, &c->steps);
-	r->latency = roofline_set_init(r->latency_memory, &r->config.roofline, RANK_MODELS);
-	r->self = roofline_set_init(r->self_memory, &r->config.roofline, RANK_MODELS);
-	r->explain = explain_init(r->explain_memory, RANK_MODELS);
+	r->judge = judge_init(r->judge_memory, &r->config.judge);
+	r->explain = explain_init(r->explain_memory, JUDGE_MODELS);
 	anomaly_init(&r->anomaly, &c->anomaly, now_ns);
 	*out = r;
 	return 0;
@@ -65,8 +60,7 @@ void rank_close(struct rank *r)
 	if (!r)
 		return;
 	free(r->steps_memory);
-	free(r->latency_memory);
-	free(r->self_memory);
+	free(r->judge_memory);
 	free(r->explain_memory);
 	beats_close(r->beats);
 	normal_close(r->normal);
@@ -84,6 +78,7 @@ void rank_host(struct rank *r, const struct record *rec, const struct step_mark 
 	r->stats.host_late += late;
 	beats_host(r->beats, rec);
 	normal_host(r->normal, rec);
+	analysis_log_record(r->log, r->slot, rec, mark);
 	steps_push_host(r->steps, rec, mark);
 }
 
@@ -91,6 +86,7 @@ void rank_device(struct rank *r, const struct record *rec)
 {
 	recorder_push(r->recorder, r->slot, rec);
 	beats_device(r->beats, rec);
+	analysis_log_record(r->log, r->slot, rec, NULL);
 	steps_push_device(r->steps, rec);
 }
 
@@ -105,120 +101,34 @@ static void fresh_id(struct rank *r, uint8_t id[16])
 	}
 }
 
-/* Whether the step says anything about the rank. */
-static bool judgeable(struct rank *r, const struct step *s)
+static void count_skip(struct rank_stats *st, uint32_t skip)
 {
-	uint64_t stalled = canary_stalled_ns(r->canary, s->begin_ns, s->end_ns);
-
-	if (s->latency_ns < r->config.step_min_ns) {
-		r->stats.brief++;
-		return false;
-	}
-	if (s->flags & (STEP_FLAG_GAP | STEP_FLAG_FIRST)) {
-		r->stats.gap++;
-		return false;
-	}
-	if ((s->flags & STEP_FLAG_INCOMPLETE) && s->kernels && s->unmatched * 20 > s->launches) {
-		/* With a kernel in twenty missing, self time is not what it seems. */
-		r->stats.incomplete++;
-		return false;
-	}
-	if ((double)stalled > r->config.host_stall_share * (double)s->latency_ns) {
-		r->stats.host_stall++;
-		return false;
-	}
-	return true;
-}
-
-/* On a job whose steps differ by a thousandth, one hiccup of the machine is far beyond the tail; it
- * is noted as out, but a person wants to hear of it only when it lasts or is large. */
-static bool stands(const struct rank *r, const struct roofline_verdict *v, uint64_t *history)
-{
-	const struct roofline_config *c = &r->config.roofline;
-	uint64_t last = c->persist_m < 64 ? (1ull << c->persist_m) - 1 : UINT64_MAX;
-
-	*history = *history << 1 | v->out;
-	return v->flagged && (v->excess >= r->config.instant_ratio ||
-			      (uint32_t)__builtin_popcountll(*history & last) >= c->persist_n);
-}
-
-/* A model that is fitted again in the middle of a fault has its steps among its samples, and may
- * calibrate the tail over them: what opened the anomaly goes on counting until it is over. */
-static void hold(struct rank *r, uint64_t key, struct roofline_verdict *lat,
-		 struct roofline_verdict *self)
-{
-	if (r->hold_steps && r->hold_key == key) {
-		r->hold_steps--;
-		if (lat->expected_ns > 0 && lat->excess >= r->hold_latency)
-			lat->out = lat->flagged = true;
-		if (self->expected_ns > 0 && self->excess >= r->hold_self)
-			self->out = self->flagged = true;
-	}
-	if (!lat->flagged || lat->threshold <= 0)
-		return;
-	if (!r->hold_steps || r->hold_key != key) {
-		r->hold_key = key;
-		r->hold_latency = lat->threshold;
-		r->hold_self = self->threshold > 0 ? self->threshold : lat->threshold;
-	}
-	r->hold_steps = RANK_HOLD;
+	st->brief += skip == JUDGE_BRIEF;
+	st->gap += skip == JUDGE_GAP;
+	st->incomplete += skip == JUDGE_INCOMPLETE;
+	st->host_stall += skip == JUDGE_HOST_STALL;
 }
 
 static void note_learned(struct rank *r, const struct step *s, bool known)
 {
-	struct rank_sample *l = &r->learned[r->learned_total++ % RANK_LEARNED];
+	struct judge_sample *l = &r->learned[r->learned_total++ % RANK_LEARNED];
 
-	*l = (struct rank_sample){ .key = s->key, .latency_ns = (double)s->latency_ns,
-				   .self_ns = (double)s->self_ns, .work_count = s->work_count,
-				   .known = known };
+	*l = (struct judge_sample){ .key = s->key, .latency_ns = (double)s->latency_ns,
+				    .self_ns = (double)s->self_ns, .work_count = s->work_count,
+				    .known = known };
 	memcpy(l->work, s->work, sizeof(l->work));
 }
 
-static struct window_step judge(struct rank *r, const struct step *s, bool *self_flagged,
-				bool *drift)
+static struct window_step as_window_step(const struct step *s, const struct judge_verdict *v)
 {
 	struct window_step ws = { .step = *s, .flags = s->flags };
-	struct roofline_verdict lat, self = { 0 };
-	/* Launches without kernels: nobody saw what the GPU did. Neither: the step is all the host's. */
-	bool known = s->kernels > 0 || (!s->launches && !s->collectives), slow;
 
-	lat = roofline_push(roofline_set_get(r->latency, s->key), s->work, s->work_count,
-			    (double)s->latency_ns);
-	if (known)
-		self = roofline_push(roofline_set_get(r->self, s->key), s->work, s->work_count,
-				     (double)s->self_ns);
-	hold(r, s->key, &lat, &self);
-	ws.expected_ns = lat.expected_ns;
-	ws.expected_self_ns = self.expected_ns;
-	ws.excess = lat.excess;
-	ws.self_excess = self.excess;
-	/* More self time in a step that is not slow is slack that nobody waited for. */
-	slow = stands(r, &lat, &r->out_history);
-	*self_flagged = stands(r, &self, &r->self_history) &&
-			(lat.out || lat.state != ROOFLINE_ARMED);
-	*drift = self.drift && lat.drift;
-	if (lat.out || self.out)
-		ws.flags |= WINDOW_STEP_OUT;
-	else
-		note_learned(r, s, known);
-	if (slow || *self_flagged)
-		ws.flags |= WINDOW_STEP_FLAGGED;
+	ws.expected_ns = v->expected_ns;
+	ws.expected_self_ns = v->expected_self_ns;
+	ws.excess = v->excess;
+	ws.self_excess = v->self_excess;
+	ws.flags |= (v->out ? WINDOW_STEP_OUT : 0) | (v->flagged ? WINDOW_STEP_FLAGGED : 0);
 	return ws;
-}
-
-/* A drift is slowness that no step showed. While steps are flagged their windows tell it, and the
- * alarm, which sums up what they added, must find the rank still slow once they are past. */
-static bool drift_stands_alone(const struct rank *r, const struct window_step *ws)
-{
-	uint32_t n = r->recent_count < RANK_PERIOD ? r->recent_count : RANK_PERIOD;
-	uint32_t first = r->recent_next + RANK_RECENT - n;
-	double v[RANK_PERIOD];
-
-	if (r->stats.last_flag_ns && ws->step.end_ns - r->stats.last_flag_ns < RANK_DRIFT_QUIET_NS)
-		return false;
-	for (uint32_t i = 0; i < n; i++)
-		v[i] = r->recent[(first + i) % RANK_RECENT].self_excess;
-	return median_of(v, n) >= RANK_DRIFT_EXCESS_MIN;
 }
 
 static void remember(struct rank *r, const struct window_step *ws)
@@ -264,31 +174,32 @@ static void on_judged(struct rank *r, const struct window_step *ws, bool self, u
 
 static void take_step(struct rank *r, const struct step *s, uint32_t kernel_count, uint64_t now_ns)
 {
-	struct window_step ws = { .step = *s, .flags = s->flags };
-	bool self = false, drift = false, used;
+	uint64_t stalled_ns = canary_stalled_ns(r->canary, s->begin_ns, s->end_ns);
+	struct judge_verdict v = judge_push(r->judge, s, stalled_ns);
+	struct window_step ws = as_window_step(s, &v);
+	bool used = v.skip == JUDGE_USED;
 
+	analysis_log_step(r->log, r->slot, s, stalled_ns, &v);
 	r->stats.steps++;
 	r->stats.last_step_end_ns = s->end_ns;
 	r->stalled = false;
-	used = judgeable(r, s);
+	count_skip(&r->stats, v.skip);
 	if (used) {
-		r->model_key = s->key;
 		r->stats.judged++;
-		ws = judge(r, s, &self, &drift);
-		on_judged(r, &ws, self, kernel_count, now_ns);
+		if (!v.out)
+			note_learned(r, s, v.self_known);
+		on_judged(r, &ws, v.self, kernel_count, now_ns);
 	}
-	if (s->latency_ns >= r->config.step_min_ns)
+	if (v.skip != JUDGE_BRIEF)
 		remember(r, &ws);
 	beats_step(r->beats, &ws, used);
 	normal_step(r->normal, &ws, used, r->kernels, kernel_count);
 	if (r->on_step)
 		r->on_step(r->arg, r, &ws, used, kernel_count);
-	if (drift && !r->drift_raised && drift_stands_alone(r, &ws)) {
+	if (v.drift) {
 		r->stats.drifts++;
 		r->on_drift(r->arg, r);
-		r->drift_raised = true;
 	}
-	r->drift_raised &= drift;
 }
 
 void rank_run(struct rank *r, uint64_t device_ns, uint64_t now_ns)
@@ -296,6 +207,7 @@ void rank_run(struct rank *r, uint64_t device_ns, uint64_t now_ns)
 	struct step s;
 	uint32_t kernel_count = 0;
 
+	analysis_log_run(r->log, r->slot, device_ns);
 	steps_advance(r->steps, device_ns);
 	while (steps_next(r->steps, &s, r->kernels, &kernel_count))
 		take_step(r, &s, kernel_count, now_ns);
@@ -306,6 +218,7 @@ void rank_finish(struct rank *r, uint64_t now_ns)
 	struct step s;
 	uint32_t kernel_count = 0;
 
+	analysis_log_finish(r->log, r->slot);
 	steps_finish(r->steps);
 	while (steps_next(r->steps, &s, r->kernels, &kernel_count))
 		take_step(r, &s, kernel_count, now_ns);
@@ -318,7 +231,8 @@ bool rank_check_stall(struct rank *r, uint64_t now_ns)
 	struct rank_medians m;
 	double limit;
 
-	if (r->stalled || !r->stats.last_step_end_ns || r->stats.judged < r->config.roofline.learn_min ||
+	if (r->stalled || !r->stats.last_step_end_ns ||
+	    r->stats.judged < r->config.judge.roofline.learn_min ||
 	    now_ns - r->stats.last_step_end_ns < r->config.stall_ns)
 		return false;
 	rank_medians(r, &m);
@@ -385,15 +299,9 @@ void rank_medians(const struct rank *r, struct rank_medians *out)
 
 enum roofline_state rank_model(const struct rank *r, double *r2, double *spread)
 {
-	struct roofline_summary s = { .state = ROOFLINE_LEARNING };
+	struct roofline_summary s;
 
-	for (uint32_t i = 0; i < roofline_set_count(r->latency); i++) {
-		uint64_t key;
-		struct roofline *m = roofline_set_at(r->latency, i, &key);
-
-		if (key == r->model_key)
-			roofline_summary(m, &s);
-	}
+	judge_model(r->judge, &s);
 	if (r2)
 		*r2 = s.r2;
 	if (spread)
@@ -401,7 +309,7 @@ enum roofline_state rank_model(const struct rank *r, double *r2, double *spread)
 	return s.state;
 }
 
-uint32_t rank_learned(const struct rank *r, struct rank_sample *out)
+uint32_t rank_learned(const struct rank *r, struct judge_sample *out)
 {
 	uint64_t n = r->learned_total < RANK_LEARNED ? r->learned_total : RANK_LEARNED;
 
@@ -412,7 +320,7 @@ uint32_t rank_learned(const struct rank *r, struct rank_sample *out)
 
 static bool is_automatic(uint64_t key, bool *first)
 {
-	for (uint32_t phase = 0; phase < RANK_MODELS; phase++)
+	for (uint32_t phase = 0; phase < JUDGE_MODELS; phase++)
 		if (key == steps_key(STEP_SOURCE_AUTO, phase)) {
 			*first = !phase;
 			return true;
@@ -420,7 +328,7 @@ static bool is_automatic(uint64_t key, bool *first)
 	return false;
 }
 
-uint32_t rank_restore(struct rank *r, const struct rank_sample *samples, uint32_t count)
+uint32_t rank_restore(struct rank *r, const struct judge_sample *samples, uint32_t count)
 {
 	bool patterns = false, first;
 	uint32_t taken = 0;
@@ -428,17 +336,13 @@ uint32_t rank_restore(struct rank *r, const struct rank_sample *samples, uint32_
 	for (uint32_t i = 0; i < count; i++)
 		patterns |= is_automatic(samples[i].key, &first) && !first;
 	for (uint32_t i = 0; i < count; i++) {
-		const struct rank_sample *s = &samples[i];
+		const struct judge_sample *s = &samples[i];
 
 		if (patterns && is_automatic(s->key, &first))
 			continue;
-		roofline_push(roofline_set_get(r->latency, s->key), s->work, s->work_count,
-			      s->latency_ns);
-		if (s->known)
-			roofline_push(roofline_set_get(r->self, s->key), s->work, s->work_count,
-				      s->self_ns);
+		analysis_log_sample(r->log, r->slot, s);
+		judge_restore(r->judge, s);
 		r->learned[r->learned_total++ % RANK_LEARNED] = *s;
-		r->model_key = s->key;
 		taken++;
 	}
 	return taken;

@@ -7,32 +7,25 @@
 #define SYSOM_SIDECAR_RANK_H
 
 #include "analysis/explain.h"
-#include "analysis/roofline.h"
+#include "analysis/judge.h"
 #include "analysis/steps.h"
+#include "sidecar/analysis_log.h"
 #include "sidecar/anomaly.h"
 #include "sidecar/beats.h"
 #include "sidecar/canary.h"
 #include "sidecar/normal.h"
 #include "sidecar/recorder.h"
 
-#define RANK_MODELS 16u	  /* phases and graph buckets of one rank that are told apart */
 #define RANK_RECENT 512u  /* judged steps kept for windows that are asked for */
 #define RANK_LEARNED 512u /* healthy steps kept for a successor; a model is sure of itself long before */
-#define RANK_HOLD   64u	  /* healthy steps after which an anomaly's thresholds are let go */
 #define RANK_PERIOD 128u  /* steps that the medians of a beat look at */
-/* A drift alarm waits for so long without a flagged step, and for a median self time in excess of this. */
-#define RANK_DRIFT_QUIET_NS   30000000000ull
-#define RANK_DRIFT_EXCESS_MIN 0.015
 
 struct rank_config {
-	struct roofline_config roofline;
+	struct judge_config judge;
 	struct steps_config steps;
 	struct anomaly_config anomaly;
 	uint64_t stall_ns;	   /* no step for this long, and for stall_latencies expected ones */
 	double stall_latencies;
-	double instant_ratio;	   /* a step alone, its neighbours being as expected, needs this excess */
-	uint64_t step_min_ns;	   /* a pattern this short is none of a job's steps: not judged */
-	double host_stall_share;   /* of a step under which the canary's stalls are ignored */
 	uint64_t beat_ns;	   /* between beats, as they usually come */
 };
 void rank_config_default(struct rank_config *c);
@@ -50,40 +43,26 @@ struct rank_medians {
 	double compute_ns, comm_ns, exposed_comm_ns, copy_ns, idle_ns;
 };
 
-/* A healthy step as the models saw it. Also a file format (baseline.c). */
-struct rank_sample {
-	uint64_t key; /* of the model */
-	double latency_ns, self_ns;
-	double work[STEP_WORK_MAX];
-	uint32_t work_count;
-	uint32_t known; /* 1: self_ns says something */
-};
-
 struct rank {
 	struct rank_config config;
 	struct recorder *recorder; /* borrowed */
 	struct canary *canary;	   /* borrowed; may be NULL */
 	uint32_t slot;		   /* in the recorder */
 	struct rank_stats stats;
-	void *steps_memory, *latency_memory, *self_memory, *explain_memory;
+	struct analysis_log *log;  /* borrowed; NULL: what comes is not recorded */
+	void *steps_memory, *judge_memory, *explain_memory;
 	struct steps *steps;
-	struct roofline_set *latency, *self;
+	struct judge *judge;
 	struct explain *explain;
 	struct beats *beats;
 	struct normal *normal;
 	struct anomaly anomaly;
 	struct window_step *recent; /* ring of RANK_RECENT */
 	uint32_t recent_next, recent_count;
-	struct rank_sample *learned; /* ring of RANK_LEARNED */
+	struct judge_sample *learned; /* ring of RANK_LEARNED */
 	uint64_t learned_total;
-	bool drift_raised, stalled;
-	uint64_t out_history, self_history; /* a bit per judged step, the latest lowest */
-	/* While an anomaly lasts: its thresholds, which a refit must not lift over it. */
-	uint64_t hold_key;
-	double hold_latency, hold_self;
-	uint32_t hold_steps; /* judged steps it is still in force for */
+	bool stalled;
 	uint64_t full_comm_ns; /* end of the last window of waiting that went with its records */
-	uint64_t model_key; /* of the latest step */
 	uint64_t random;
 	struct step_kernel kernels[STEP_KERNELS_MAX];
 	/* Called when a window has closed, or must be taken because the next begins. */
@@ -112,12 +91,12 @@ void rank_medians(const struct rank *r, struct rank_medians *out);
 /* The model of the latest step's kind. */
 enum roofline_state rank_model(const struct rank *r, double *r2, double *spread);
 /* The healthy steps, oldest first; out has room for RANK_LEARNED. Their count. */
-uint32_t rank_learned(const struct rank *r, struct rank_sample *out);
+uint32_t rank_learned(const struct rank *r, struct judge_sample *out);
 /* Learns them, as if they had just passed, without a verdict on any. Before the first record. Steps
  * found automatically are numbered by the order in which their patterns were found: where there was
  * more than one pattern nothing says which is which now, and none of them is taken. Returns how many
  * were taken. */
-uint32_t rank_restore(struct rank *r, const struct rank_sample *samples, uint32_t count);
+uint32_t rank_restore(struct rank *r, const struct judge_sample *samples, uint32_t count);
 /* Judged steps that overlap [begin_ns, end_ns], oldest first; at most max, the latest ones. */
 uint32_t rank_recent(const struct rank *r, uint64_t begin_ns, uint64_t end_ns,
 		     struct window_step *out, uint32_t max);

@@ -13,7 +13,7 @@
 #include "base/log.h"
 #include "sidecar/node.h"
 #include "sidecar/cpu_stacks.h"
-#include "sidecar/local_peers.h"
+#include "analysis/local_peers.h"
 #include "sidecar/symbol_offer.h"
 
 /* How long a waiting rank's window waits for a suspect to show up. */
@@ -365,8 +365,10 @@ static void on_step(void *arg, struct rank *r, const struct window_step *ws, boo
 	uint64_t key = hash_bytes(HASH_SEED, p->id.job, strlen(p->id.job));
 
 	key = hash_bytes(hash_mix(key), p->id.role, strlen(p->id.role));
-	if (p->node->peers && has_peers(p))
-		local_peers_step(p->node->peers, p->slot, key, &ws->step, used);
+	if (!p->node->peers || !has_peers(p))
+		return;
+	analysis_log_compare(p->node->log, p->slot, key, used);
+	local_peers_step(p->node->peers, p->slot, key, &ws->step, used);
 }
 
 /* What the rank's own model calls usual is what the peers show to be slow. */
@@ -443,9 +445,11 @@ static void tend_peers(struct node *n, uint64_t now_ns)
 {
 	struct local_peers_flag f;
 
-	while (n->peers && local_peers_next(n->peers, &f))
+	while (n->peers && local_peers_next(n->peers, &f)) {
+		analysis_log_flag(n->log, &f);
 		if (n->processes[f.slot])
 			take_peer_flag(n->processes[f.slot], &f, now_ns);
+	}
 	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++) {
 		struct process *p = n->processes[i];
 
@@ -463,8 +467,10 @@ static void tend_peers(struct node *n, uint64_t now_ns)
 
 void ship_forget(struct process *p)
 {
-	if (p->node->peers)
+	if (p->node->peers) {
+		analysis_log_forget(p->node->log, p->slot);
 		local_peers_forget(p->node->peers, p->slot);
+	}
 	p->peer_slow = false;
 }
 
@@ -608,7 +614,7 @@ static void fill_beat_rank(const struct process *p, struct beat_rank *b, uint64_
 	*b = (struct beat_rank){
 		.rank = p->id, .trace_state = p->trace_state, .cupti_state = p->cupti_state,
 		.model_state = rank_model(p->rank, NULL, NULL),
-		.phase_count = roofline_set_count(p->rank->latency), .steps = st->steps,
+		.phase_count = judge_model_count(p->rank->judge), .steps = st->steps,
 		.flagged = st->flagged, .incomplete = st->incomplete,
 		.latency_median_ns = m.latency_ns, .latency_mad_ns = m.latency_mad_ns,
 		.self_median_ns = m.self_ns, .expected_ns = m.expected_ns,

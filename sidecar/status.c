@@ -496,6 +496,7 @@ void status_metrics(struct node *n, struct buf *b)
 {
 	uint64_t now_ns = clock_monotonic_ns(), stalls, stalled_ns;
 	struct recorder_stats rs;
+	struct analysis_log_stats ls;
 
 	recorder_stats(n->recorder, &rs);
 	canary_totals(n->canary, &stalls, &stalled_ns);
@@ -533,6 +534,14 @@ void status_metrics(struct node *n, struct buf *b)
 	    (double)rs.lost_records);
 	one(b, "sysom_recorder_retention_seconds", "gauge", "How far back records go.",
 	    (double)status_retention_ns(n, now_ns) * 1e-9);
+	if (n->log) {
+		analysis_log_stats(n->log, &ls);
+		one(b, "sysom_analysis_recorded_bytes", "gauge", "Size of record.analysis.",
+		    (double)ls.bytes);
+		one(b, "sysom_analysis_unrecorded_events_total", "counter",
+		    "What came after record.analysis had ended: its size, or a slow disk.",
+		    (double)ls.lost);
+	}
 	one(b, "sysom_host_stalls_total", "counter", "Times the host stood still.", (double)stalls);
 	one(b, "sysom_host_stall_seconds_total", "counter", "For how long.",
 	    (double)stalled_ns * 1e-9);

@@ -5,7 +5,7 @@
 
 #include "base/check.h"
 #include "sidecar/requests.h"
-#include "sidecar/local_peers.h"
+#include "analysis/local_peers.h"
 #include "sidecar/node.h"
 #include "sidecar/sketch_maker.h"
 

@@ -26,7 +26,7 @@
 #include "sidecar/symbol_offer.h"
 #include "sidecar/cpu_stacks.h"
 #include "sidecar/requests.h"
-#include "sidecar/local_peers.h"
+#include "analysis/local_peers.h"
 
 #define DEFAULT_CONFIG "/etc/sysom/sysomd.yaml"
 /* SIGTERM: as long as this for what is queued; what remains waits in the spool. */
@@ -154,6 +154,10 @@ static const struct config_key keys[] = {
 	    "compare the ranks of one job and role on this node with one another"),
 	KEY(canary, "canary.on", CONFIG_BOOL, "true",
 	    "do not judge steps during which the whole host stood still"),
+	KEY(record_analysis, "record.analysis", CONFIG_STRING, "",
+	    "a file for all that is analysed and what comes of it, for sysom replay window; empty: none"),
+	KEY(record_analysis_bytes, "record.analysis_bytes", CONFIG_BYTES, "1GB",
+	    "and its size, at which it ends", .min = 1e5, .max = 1e12),
 };
 
 static const char about[] =
@@ -314,6 +318,7 @@ static void on_tend(void *arg, uint32_t count)
 	uint64_t period = has_suspect(n) ? n->settings.beat_suspect_ns : n->settings.beat_ns;
 
 	ship_tend(n, now_ns);
+	analysis_log_tend(n->log, now_ns);
 	requests_tend(n, now_ns);
 	keep_tend(n, now_ns);
 	cpu_stacks_tend(n, now_ns);
@@ -341,14 +346,14 @@ static void fill_rank_config(struct node *n)
 	struct rank_config *c = &n->rank_config;
 
 	rank_config_default(c);
-	c->roofline.mode = s->roofline_mode ? ROOFLINE_P99 : ROOFLINE_ROBUST;
-	c->roofline.learn_min = (uint32_t)s->learn_min;
-	c->roofline.learn_max = (uint32_t)s->learn_max;
-	c->roofline.tail_mads = s->tail_mads;
-	c->roofline.instant_mads = 3 * s->tail_mads;
-	c->roofline.floor_ratio = s->floor_ratio;
-	c->roofline.persist_n = (uint32_t)s->persist_n;
-	c->roofline.persist_m = (uint32_t)s->persist_m;
+	c->judge.roofline.mode = s->roofline_mode ? ROOFLINE_P99 : ROOFLINE_ROBUST;
+	c->judge.roofline.learn_min = (uint32_t)s->learn_min;
+	c->judge.roofline.learn_max = (uint32_t)s->learn_max;
+	c->judge.roofline.tail_mads = s->tail_mads;
+	c->judge.roofline.instant_mads = 3 * s->tail_mads;
+	c->judge.roofline.floor_ratio = s->floor_ratio;
+	c->judge.roofline.persist_n = (uint32_t)s->persist_n;
+	c->judge.roofline.persist_m = (uint32_t)s->persist_m;
 	c->steps.automatic_only = s->automatic_steps;
 	c->anomaly.margin_steps = (uint32_t)s->window_margin;
 	c->anomaly.steps_max = (uint32_t)s->window_steps;
@@ -398,6 +403,18 @@ static void open_offer(struct node *n)
 		log_warn("symbols", "%s: %s", url, strerror(-err));
 }
 
+/* Somebody asked for it: without it there is no use in going on. */
+static int open_log(struct node *n)
+{
+	const struct settings *s = &n->settings;
+	int err = !*s->record_analysis ? 0 : analysis_log_open(&n->log, s->record_analysis,
+							       s->record_analysis_bytes);
+
+	if (err)
+		log_error("record", "%s: %s", s->record_analysis, strerror(-err));
+	return err;
+}
+
 static int node_open(struct node *n)
 {
 	int err = loop_open(&n->loop);
@@ -428,6 +445,8 @@ static int node_open(struct node *n)
 	err = requests_open(n);
 	if (!err && n->settings.node_peers)
 		err = local_peers_open(&n->peers);
+	if (!err)
+		err = open_log(n);
 	if (!err)
 		err = cpu_stacks_open(n);
 	if (!err)
@@ -465,6 +484,7 @@ static void node_close(struct node *n, int code)
 	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++)
 		if (n->processes[i])
 			process_forget(n->processes[i]);
+	analysis_log_close(n->log);
 	cpu_stacks_close(n);
 	registration_close(n);
 	requests_close(n);

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 LIBS += wire
 WIRE_GEN := $(B)/gen/wire/sysom.pb-c
-wire_SRCS := wire/beat_columns.c wire/codec.c wire/columns.c wire/columns_steps.c wire/pack.c wire/stacks.c wire/wire.c wire/wire_beat.c \
+wire_SRCS := wire/beat_columns.c wire/codec.c wire/columns.c wire/columns_steps.c wire/journal.c wire/pack.c wire/stacks.c wire/wire.c wire/wire_beat.c \
 	wire/wire_reply.c wire/wire_sketch.c $(WIRE_GEN).c
 wire_LDLIBS := -lprotobuf-c -lzstd
 OBJ_CFLAGS_wire := -Wconversion
@@ -36,3 +36,6 @@ FUZZ += fuzz_wire_stacks
 fuzz_wire_stacks_USES := wire analysis base
 test_wire_golden_USES := wire analysis base
 test_wire_golden_LDLIBS := -lcmocka
+UNIT += test_journal
+test_journal_USES := wire analysis base
+test_journal_LDLIBS := -lcmocka -lm

@@ -15,7 +15,7 @@
 #include "sidecar/baseline.h"
 
 static const struct baseline_id id = { 1, 1000, 77, 9 }; /* pid 1 is alive */
-static struct rank_sample samples[RANK_LEARNED], back[RANK_LEARNED];
+static struct judge_sample samples[RANK_LEARNED], back[RANK_LEARNED];
 static char dir[64];
 static int dirfd;
 
@@ -23,7 +23,7 @@ static int dirfd;
 static void fill(uint32_t count, uint32_t phase)
 {
 	for (uint32_t i = 0; i < count; i++)
-		samples[i] = (struct rank_sample){
+		samples[i] = (struct judge_sample){
 			.key = steps_key(STEP_SOURCE_AUTO, phase), .work = { 100, 6400 },
 			.latency_ns = 10e6 + 1e4 * (i * 7 % 11), .self_ns = 9e6 + 1e4 * (i * 5 % 7),
 			.work_count = 2, .known = 1 };
@@ -149,7 +149,7 @@ static struct rank *fresh(struct recorder **rec)
 	struct rank *r;
 
 	rank_config_default(&c);
-	c.roofline.learn_min = 50;
+	c.judge.roofline.learn_min = 50;
 	assert_int_equal(recorder_open(rec, &rc), 0);
 	assert_int_equal(rank_open(&r, &c, *rec, 0, NULL, 1, 1), 0);
 	return r;

@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "sidecar/local_peers.h"
+#include "analysis/local_peers.h"
 #include "tests/wire_synth.h"
 
 #define RANKS 8

@@ -5,10 +5,10 @@
  * Compared are only steps of like work (launches and work vector within 2%): differing batches are no
  * fault. Values are medians of 2^n steps, so that at most 25 rows a second are judged.
  * Owns: its memory.  Threads: one caller.  Pure but for that: time comes with the steps. */
-#ifndef SYSOM_SIDECAR_LOCAL_PEERS_H
-#define SYSOM_SIDECAR_LOCAL_PEERS_H
+#ifndef SYSOM_ANALYSIS_LOCAL_PEERS_H
+#define SYSOM_ANALYSIS_LOCAL_PEERS_H
 
-#include "wire/window.h"
+#include "analysis/steps.h"
 
 struct local_peers_flag {
 	uint32_t slot;

@@ -2,7 +2,7 @@
  * A round is one step of the group's first member and, of each other member, the step whose end is
  * nearest. It is judged when every member has gone past it, or when one has not for too long: then that
  * one's value is missing. */
-#include "sidecar/local_peers.h"
+#include "analysis/local_peers.h"
 
 #include <errno.h>
 #include <math.h>

@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * A rank is a suspect only for its own time: a fault anywhere makes every rank's steps longer through
+ * the collectives, and the culprit is the one that waits least. */
+#include "analysis/judge.h"
+
+#include <string.h>
+
+#include "analysis/median.h"
+
+struct judge {
+	struct judge_config config;
+	struct roofline_set *latency, *self;
+	uint64_t model_key; /* of the latest judged step */
+	uint64_t out_history, self_history; /* a bit per judged step, the latest lowest */
+	/* While an anomaly lasts: its thresholds, which a refit must not lift over it. */
+	uint64_t hold_key;
+	double hold_latency, hold_self;
+	uint32_t hold_steps; /* judged steps it is still in force for */
+	uint64_t last_flag_ns;
+	double self_excess[JUDGE_PERIOD]; /* ring: of the last steps that were not brief */
+	uint32_t next, count;
+	bool drift_raised;
+};
+
+void judge_config_default(struct judge_config *c)
+{
+	*c = (struct judge_config){ .instant_ratio = 0.25, .step_min_ns = 200000,
+				    .host_stall_share = 0.25 };
+	roofline_config_default(&c->roofline);
+}
+
+const char *judge_skip_name(unsigned skip)
+{
+	static const char *const names[] = { "used", "brief", "gap", "incomplete", "host_stall" };
+
+	return skip < sizeof(names) / sizeof(names[0]) ? names[skip] : "unknown";
+}
+
+static size_t rounded(size_t bytes)
+{
+	return (bytes + 63) & ~(size_t)63;
+}
+
+size_t judge_memory_bytes(const struct judge_config *c)
+{
+	return rounded(sizeof(struct judge)) +
+	       2 * rounded(roofline_set_memory_bytes(&c->roofline, JUDGE_MODELS));
+}
+
+struct judge *judge_init(void *memory, const struct judge_config *c)
+{
+	struct judge *j = memory;
+	char *at = (char *)memory + rounded(sizeof(*j));
+
+	memset(j, 0, sizeof(*j));
+	j->config = *c;
+	j->latency = roofline_set_init(at, &c->roofline, JUDGE_MODELS);
+	at += rounded(roofline_set_memory_bytes(&c->roofline, JUDGE_MODELS));
+	j->self = roofline_set_init(at, &c->roofline, JUDGE_MODELS);
+	return j;
+}
+
+/* Whether the step says anything about the rank. */
+static enum judge_skip skip_of(const struct judge *j, const struct step *s, uint64_t stalled_ns)
+{
+	if (s->latency_ns < j->config.step_min_ns)
+		return JUDGE_BRIEF;
+	if (s->flags & (STEP_FLAG_GAP | STEP_FLAG_FIRST))
+		return JUDGE_GAP;
+	/* With a kernel in twenty missing, self time is not what it seems. */
+	if ((s->flags & STEP_FLAG_INCOMPLETE) && s->kernels && s->unmatched * 20 > s->launches)
+		return JUDGE_INCOMPLETE;
+	if ((double)stalled_ns > j->config.host_stall_share * (double)s->latency_ns)
+		return JUDGE_HOST_STALL;
+	return JUDGE_USED;
+}
+
+/* On a job whose steps differ by a thousandth, one hiccup of the machine is far beyond the tail; it
+ * is noted as out, but a person wants to hear of it only when it lasts or is large. */
+static bool stands(const struct judge *j, const struct roofline_verdict *v, uint64_t *history)
+{
+	const struct roofline_config *c = &j->config.roofline;
+	uint64_t last = c->persist_m < 64 ? (1ull << c->persist_m) - 1 : UINT64_MAX;
+
+	*history = *history << 1 | v->out;
+	return v->flagged && (v->excess >= j->config.instant_ratio ||
+			      (uint32_t)__builtin_popcountll(*history & last) >= c->persist_n);
+}
+
+/* A model that is fitted again in the middle of a fault has its steps among its samples, and may
+ * calibrate the tail over them: what opened the anomaly goes on counting until it is over. */
+static void hold(struct judge *j, uint64_t key, struct roofline_verdict *lat,
+		 struct roofline_verdict *self)
+{
+	if (j->hold_steps && j->hold_key == key) {
+		j->hold_steps--;
+		if (lat->expected_ns > 0 && lat->excess >= j->hold_latency)
+			lat->out = lat->flagged = true;
+		if (self->expected_ns > 0 && self->excess >= j->hold_self)
+			self->out = self->flagged = true;
+	}
+	if (!lat->flagged || lat->threshold <= 0)
+		return;
+	if (!j->hold_steps || j->hold_key != key) {
+		j->hold_key = key;
+		j->hold_latency = lat->threshold;
+		j->hold_self = self->threshold > 0 ? self->threshold : lat->threshold;
+	}
+	j->hold_steps = JUDGE_HOLD;
+}
+
+/* drift: both models' alarms are raised. */
+static struct judge_verdict judge(struct judge *j, const struct step *s, bool *drift)
+{
+	struct roofline_verdict lat, self = { 0 };
+	/* Launches without kernels: nobody saw what the GPU did. Neither: the step is all the host's. */
+	bool known = s->kernels > 0 || (!s->launches && !s->collectives), slow;
+	struct judge_verdict v = { .self_known = known };
+
+	lat = roofline_push(roofline_set_get(j->latency, s->key), s->work, s->work_count,
+			    (double)s->latency_ns);
+	if (known)
+		self = roofline_push(roofline_set_get(j->self, s->key), s->work, s->work_count,
+				     (double)s->self_ns);
+	hold(j, s->key, &lat, &self);
+	v.state = lat.state;
+	v.expected_ns = lat.expected_ns;
+	v.expected_self_ns = self.expected_ns;
+	v.excess = lat.excess;
+	v.self_excess = self.excess;
+	/* More self time in a step that is not slow is slack that nobody waited for. */
+	slow = stands(j, &lat, &j->out_history);
+	v.self = stands(j, &self, &j->self_history) && (lat.out || lat.state != ROOFLINE_ARMED);
+	v.out = lat.out || self.out;
+	v.flagged = slow || v.self;
+	*drift = self.drift && lat.drift;
+	return v;
+}
+
+/* A drift is slowness that no step showed. While steps are flagged their windows tell it, and the
+ * alarm, which sums up what they added, must find the rank still slow once they are past. */
+static bool drift_stands_alone(const struct judge *j, const struct step *s)
+{
+	double v[JUDGE_PERIOD];
+
+	if (j->last_flag_ns && s->end_ns - j->last_flag_ns < JUDGE_DRIFT_QUIET_NS)
+		return false;
+	memcpy(v, j->self_excess, sizeof(v[0]) * j->count);
+	return median_of(v, j->count) >= JUDGE_DRIFT_EXCESS_MIN;
+}
+
+struct judge_verdict judge_push(struct judge *j, const struct step *s, uint64_t stalled_ns)
+{
+	enum judge_skip skip = skip_of(j, s, stalled_ns);
+	struct judge_verdict v = { .skip = skip };
+	bool drift = false;
+
+	if (skip == JUDGE_USED) {
+		j->model_key = s->key;
+		v = judge(j, s, &drift);
+		if (v.flagged)
+			j->last_flag_ns = s->end_ns;
+	}
+	if (skip != JUDGE_BRIEF) {
+		j->self_excess[j->next] = v.self_excess;
+		j->next = (j->next + 1) % JUDGE_PERIOD;
+		j->count += j->count < JUDGE_PERIOD;
+	}
+	v.drift = drift && !j->drift_raised && drift_stands_alone(j, s);
+	j->drift_raised = drift && (j->drift_raised || v.drift);
+	return v;
+}
+
+void judge_restore(struct judge *j, const struct judge_sample *s)
+{
+	roofline_push(roofline_set_get(j->latency, s->key), s->work, s->work_count, s->latency_ns);
+	if (s->known)
+		roofline_push(roofline_set_get(j->self, s->key), s->work, s->work_count, s->self_ns);
+	j->model_key = s->key;
+}
+
+void judge_model(const struct judge *j, struct roofline_summary *out)
+{
+	*out = (struct roofline_summary){ .state = ROOFLINE_LEARNING };
+	for (uint32_t i = 0; i < roofline_set_count(j->latency); i++) {
+		uint64_t key;
+		struct roofline *m = roofline_set_at(j->latency, i, &key);
+
+		if (key == j->model_key)
+			roofline_summary(m, out);
+	}
+}
+
+uint32_t judge_model_count(const struct judge *j)
+{
+	return roofline_set_count(j->latency);
+}

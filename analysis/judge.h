@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * judge.h - one rank's steps against what they should have taken, one after the other. A step is judged
+ * twice: by its latency (is it slow?) and by its self time (is this rank the one that makes it slow?).
+ * sysomd runs it live, `sysom replay window` over what a live run recorded: the same input gives the same
+ * verdicts, bit for bit (INV-7).
+ *
+ * Pure: no I/O, clock, threads or globals; memory is the caller's. Threads: one caller. */
+#ifndef SYSOM_ANALYSIS_JUDGE_H
+#define SYSOM_ANALYSIS_JUDGE_H
+
+#include "analysis/roofline.h"
+#include "analysis/steps.h"
+
+#define JUDGE_MODELS 16u  /* phases and graph buckets of one rank that are told apart */
+#define JUDGE_HOLD   64u  /* healthy steps after which an anomaly's thresholds are let go */
+#define JUDGE_PERIOD 128u /* steps whose median self time a drift must show in */
+/* A drift alarm waits for so long without a flagged step, and for a median self time in excess of this. */
+#define JUDGE_DRIFT_QUIET_NS   30000000000ull
+#define JUDGE_DRIFT_EXCESS_MIN 0.015
+
+struct judge_config {
+	struct roofline_config roofline;
+	double instant_ratio;	 /* a step alone, its neighbours being as expected, needs this excess */
+	uint64_t step_min_ns;	 /* a pattern this short is none of a job's steps: not judged */
+	double host_stall_share; /* of a step under which the host's stalls are ignored */
+};
+void judge_config_default(struct judge_config *c);
+
+/* Why a step says nothing about the rank. */
+enum judge_skip {
+	JUDGE_USED = 0,
+	JUDGE_BRIEF = 1,
+	JUDGE_GAP = 2,	      /* tracing was off in it, or an outer edge */
+	JUDGE_INCOMPLETE = 3, /* a kernel in twenty is missing */
+	JUDGE_HOST_STALL = 4,
+};
+/* "used", "brief", ... Static text. */
+const char *judge_skip_name(unsigned skip);
+
+struct judge_verdict {
+	uint32_t skip;	/* enum judge_skip; unless JUDGE_USED all below is zero */
+	uint32_t state; /* enum roofline_state of the latency model */
+	double expected_ns, expected_self_ns; /* 0: not known */
+	double excess, self_excess;
+	bool self_known; /* its self time says something */
+	bool out;	 /* beyond a threshold, of latency or self time */
+	bool flagged;	 /* and persistent or far enough out */
+	bool self;	 /* flagged for the rank's own time */
+	bool drift;	 /* a sustained change against the frozen baseline shows with this step */
+};
+
+/* A healthy step as the models saw it. Also a file format (sidecar/baseline.c). */
+struct judge_sample {
+	uint64_t key; /* of the model */
+	double latency_ns, self_ns;
+	double work[STEP_WORK_MAX];
+	uint32_t work_count;
+	uint32_t known; /* 1: self_ns says something */
+};
+
+struct judge; /* opaque; lives in the caller's memory */
+size_t judge_memory_bytes(const struct judge_config *c);
+/* memory: 64-byte aligned, judge_memory_bytes(c) long, borrowed until the caller drops it. */
+struct judge *judge_init(void *memory, const struct judge_config *c);
+/* The next step. stalled_ns: of it, in which the whole host stood still. */
+struct judge_verdict judge_push(struct judge *j, const struct step *s, uint64_t stalled_ns);
+/* Learns a step that an earlier judge of the same rank found healthy; before the first step. */
+void judge_restore(struct judge *j, const struct judge_sample *s);
+/* The latency model of the latest judged step's kind. */
+void judge_model(const struct judge *j, struct roofline_summary *out);
+uint32_t judge_model_count(const struct judge *j);
+
+#endif
