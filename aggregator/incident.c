@@ -205,6 +205,7 @@ void incident_run_merge(struct run *to, const struct run *from)
 	to->reasons |= from->reasons;
 	to->flagged += from->flagged;
 	to->self_excess_ns += from->self_excess_ns;
+	to->slow_ns += from->slow_ns;
 }
 
 static bool touches(const struct run *a, const struct run *b)
@@ -295,6 +296,25 @@ static void take_signals(struct member *m, const struct os_signal *signals, uint
 		os_signal_put(m->signals, &m->signal_count, DIGEST_SIGNALS_MAX, &signals[k]);
 }
 
+/* How long the rank was slow itself: the margins of a window are healthy. */
+static double slow_of(const struct digest *d)
+{
+	if (!is_own(d))
+		return 0;
+	if (d->flagged && d->latency_ns > 0)
+		return (double)d->flagged * d->latency_ns;
+	return d->reason == WINDOW_SELF ? 0 : (double)(d->end_unix_ns - d->begin_unix_ns);
+}
+
+/* The time that holds both; 0, 0 is none. */
+static void widen(uint64_t *begin, uint64_t *end, uint64_t from, uint64_t to)
+{
+	if (!*begin || from < *begin)
+		*begin = from;
+	if (to > *end)
+		*end = to;
+}
+
 static void member_add(struct incident_set *s, struct member *m, const struct digest *d)
 {
 	/* What somebody asked for repeats steps that other windows have told of. */
@@ -315,16 +335,19 @@ static void member_add(struct incident_set *s, struct member *m, const struct di
 	m->summaries += d->summary_only;
 	m->flagged += repeats ? 0 : d->flagged;
 	m->reasons |= 1u << d->reason;
-	if (is_own(d) && (!m->own_begin_unix_ns || d->begin_unix_ns < m->own_begin_unix_ns))
-		m->own_begin_unix_ns = d->begin_unix_ns;
-	if (is_own(d))
+	if (is_own(d)) {
+		widen(&m->own_begin_unix_ns, &m->own_end_unix_ns, d->begin_unix_ns, d->end_unix_ns);
 		m->self_excess_ns += d->self_excess_ns;
+		m->slow_ns += slow_of(d);
+	}
 	if (d->reason == WINDOW_PEER) { /* found among the ranks of its node: as good as a finding */
 		double each = d->self_ns - d->expected_self_ns;
 
 		m->reasons |= 1u << WINDOW_SELF;
-		m->accused_ns += (each > 0 && d->expected_self_ns > 0 ? each : 1) *
-				 (d->flagged ? d->flagged : d->steps + 1.0);
+		each = (each > 0 && d->expected_self_ns > 0 ? each : 1) *
+		       (d->flagged ? d->flagged : d->steps + 1.0);
+		m->peer_accused_ns += each;
+		m->accused_ns += each;
 	}
 	if (d->collectives > m->collectives)
 		m->collectives = d->collectives;
@@ -340,7 +363,8 @@ static void incident_add(struct incident_set *s, struct incident *i, const struc
 	struct run r = { .member = incident_member_key(d->rank.rank, d->rank.node),
 			 .reasons = 1u << d->reason,
 			 .begin_unix_ns = d->begin_unix_ns, .end_unix_ns = d->end_unix_ns,
-			 .flagged = d->flagged, .self_excess_ns = d->self_excess_ns };
+			 .flagged = d->flagged, .self_excess_ns = d->self_excess_ns,
+			 .slow_ns = slow_of(d) };
 	struct member *m = member_of(i, &d->rank);
 
 	if (m)
@@ -376,8 +400,9 @@ static bool is_same(const struct incident_finding *a, const struct incident_find
 }
 
 /* Its ranks become members, and culprits where it accuses. */
-static void accuse(struct incident *i, const struct finding *f)
+static void accuse(struct incident *i, const struct incident_finding *told)
 {
+	const struct finding *f = &told->finding;
 	double steps = (double)(f->last_step - f->first_step) + 1;
 
 	if (f->kind != FINDING_SLOW_RANK && f->kind != FINDING_HANG)
@@ -388,9 +413,27 @@ static void accuse(struct incident *i, const struct finding *f)
 		/* worst first, also where nothing tells them apart */
 		double ns = ((f->effect_ns > 0 ? f->effect_ns : 1) * steps) * (1 - 1e-6 * k);
 
-		if (m && ns > m->accused_ns)
-			m->accused_ns = ns;
+		if (!m)
+			continue;
+		if (m->peer_accused_ns + ns > m->accused_ns)
+			m->accused_ns = m->peer_accused_ns + ns;
+		widen(&m->accused_begin_unix_ns, &m->accused_end_unix_ns, told->begin_unix_ns,
+		      told->end_unix_ns);
 	}
+}
+
+/* A finding that is told again may name fewer ranks than before, and who is no longer named is no
+ * longer accused: so all is counted anew. */
+static void accuse_all(struct incident *i)
+{
+	for (uint32_t k = 0; k < i->member_count; k++) {
+		struct member *m = &i->members[k];
+
+		m->accused_ns = m->peer_accused_ns;
+		m->accused_begin_unix_ns = m->accused_end_unix_ns = 0;
+	}
+	for (uint32_t k = 0; k < i->finding_count; k++)
+		accuse(i, &i->findings[k]);
 }
 
 static void finding_take(struct incident *i, const struct incident_finding *f)
@@ -410,7 +453,6 @@ static void finding_take(struct incident *i, const struct incident_finding *f)
 		to = &i->findings[i->finding_count++];
 	}
 	*to = *f;
-	accuse(i, &f->finding);
 	if (f->begin_unix_ns < i->row.begin_unix_ns)
 		i->row.begin_unix_ns = f->begin_unix_ns;
 	if (f->end_unix_ns > i->row.end_unix_ns)
@@ -493,10 +535,11 @@ static void member_merge(struct member *to, struct member *from)
 		swap_pictures(&to->slow, &from->slow);
 		to->slow_weight = from->slow_weight;
 	}
-	to->accused_ns += from->accused_ns;
-	if (from->own_begin_unix_ns &&
-	    (!to->own_begin_unix_ns || from->own_begin_unix_ns < to->own_begin_unix_ns))
-		to->own_begin_unix_ns = from->own_begin_unix_ns;
+	to->peer_accused_ns += from->peer_accused_ns;
+	if (from->own_begin_unix_ns)
+		widen(&to->own_begin_unix_ns, &to->own_end_unix_ns, from->own_begin_unix_ns,
+		      from->own_end_unix_ns);
+	to->slow_ns += from->slow_ns;
 	if (from->flagged && (!to->flagged || from->first_step < to->first_step)) {
 		to->first_step = from->first_step;
 		to->onset_step = from->onset_step;
@@ -549,6 +592,7 @@ static void incident_merge(struct incident *to, struct incident *from)
 		run_take(to, from->runs[k]);
 	for (uint32_t k = 0; k < from->finding_count; k++)
 		finding_take(to, &from->findings[k]);
+	accuse_all(to);
 	to->windows += from->windows;
 	to->bytes += from->bytes;
 	to->raw_bytes += from->raw_bytes;
@@ -660,6 +704,7 @@ int incident_set_add_finding(struct incident_set *s, const struct incident_findi
 		out->opened = true;
 	}
 	finding_take(i, f);
+	accuse_all(i);
 	i->row.open |= !f->ended;
 	if (arrival_unix_ns > i->row.arrival_unix_ns)
 		i->row.arrival_unix_ns = arrival_unix_ns;
@@ -696,6 +741,7 @@ int incident_set_restore_finding(struct incident_set *s, const char *id,
 		return -EINVAL;
 	i->blameless = f->finding.kind == FINDING_IMBALANCE;
 	finding_take(i, f);
+	accuse_all(i);
 	return 0;
 }
 
