@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "aggregator/finding_json.h"
+#include "aggregator/incident_views.h"
 #include "aggregator/text.h"
 #include "base/hash.h"
 #include "base/limits.h"
@@ -31,31 +32,14 @@ int incident_set_open(struct incident_set **out, const struct incident_config *c
 	return 0;
 }
 
-static void drop_picture(struct incident_set *s, struct picture **p)
-{
-	if (*p)
-		s->picture_bytes -= picture_bytes(*p);
-	picture_drop(*p);
-	*p = NULL;
-}
-
-/* Takes the place of what *to holds. One picture may be held twice (slow and calm) and counts twice. */
-static void take_picture(struct incident_set *s, struct picture **to, struct picture *p)
-{
-	struct picture *held = picture_hold(p);
-
-	drop_picture(s, to);
-	*to = held;
-	s->picture_bytes += picture_bytes(held);
-}
-
 static void incident_free(struct incident_set *s, struct incident *i)
 {
 	for (uint32_t k = 0; k < i->member_count; k++) {
 		free(i->members[k].parts);
 		free(i->members[k].signals);
-		drop_picture(s, &i->members[k].slow);
-		drop_picture(s, &i->members[k].calm);
+		incident_views_drop(s, &i->members[k].slow);
+		incident_views_drop(s, &i->members[k].calm);
+		incident_views_clear(s, i->members[k].views);
 	}
 	free(i->findings);
 	free(i->members);
@@ -243,13 +227,9 @@ static bool is_own(const struct digest *d)
 /* A summary has lost more than a window with events and stacks shows, and says less. */
 static double weight_of(const struct picture *p, double weight)
 {
-	struct diagnosis_rank r;
-
-	picture_rank(p, false, &r);
-	if (weight >= OWN_WEIGHT)
-		weight = OWN_WEIGHT + (weight - OWN_WEIGHT) * (r.kernel_count ? 8 : 1) *
-					      (r.samples > 0 ? 8 : 1);
-	return weight;
+	return weight < OWN_WEIGHT ?
+		       weight :
+		       OWN_WEIGHT + incident_views_worth(p, weight - OWN_WEIGHT);
 }
 
 /* Medians, explanation and picture are those of the window that says most: what the rank did itself
@@ -263,12 +243,14 @@ static void take_better(struct incident_set *s, struct member *m, const struct d
 
 	if (d->picture && room && picture_steps(d->picture, true) &&
 	    (!m->calm || picture_steps(d->picture, true) > picture_steps(m->calm, true)))
-		take_picture(s, &m->calm, d->picture);
+		incident_views_hold(s, &m->calm, d->picture);
 	if (d->picture && (room || m->slow) &&
 	    (!m->slow || weight_of(d->picture, weight) > m->slow_weight)) {
 		m->slow_weight = weight_of(d->picture, weight);
-		take_picture(s, &m->slow, d->picture);
+		incident_views_hold(s, &m->slow, d->picture);
 	}
+	if (is_own(d))
+		incident_views_add(s, m->views, d);
 	if (m->windows && weight <= m->weight)
 		return;
 	if (is_own(d) && m->weight < OWN_WEIGHT)
@@ -527,8 +509,9 @@ static void swap_pictures(struct picture **a, struct picture **b)
 }
 
 /* Sums of one member into the other's; parts and pictures change hands. */
-static void member_merge(struct member *to, struct member *from)
+static void member_merge(struct incident_set *s, struct member *to, struct member *from)
 {
+	incident_views_merge(s, to->views, from->views);
 	if (from->calm && (!to->calm || picture_steps(from->calm, true) > picture_steps(to->calm, true)))
 		swap_pictures(&to->calm, &from->calm);
 	if (from->slow && (!to->slow || from->slow_weight > to->slow_weight)) {
@@ -574,7 +557,7 @@ static void member_merge(struct member *to, struct member *from)
 	}
 }
 
-static void incident_merge(struct incident *to, struct incident *from)
+static void incident_merge(struct incident_set *s, struct incident *to, struct incident *from)
 {
 	for (uint32_t k = 0; k < from->member_count; k++) {
 		struct wire_rank who = { .rank = from->members[k].rank,
@@ -584,7 +567,7 @@ static void incident_merge(struct incident *to, struct incident *from)
 		text_copy(who.node, sizeof(who.node), from->members[k].node);
 		m = member_of(to, &who);
 		if (m)
-			member_merge(m, &from->members[k]);
+			member_merge(s, m, &from->members[k]);
 	}
 	for (uint32_t k = 0; k < from->anomaly_count; k++)
 		anomaly_take(to, from->anomalies[k].id);
@@ -613,7 +596,7 @@ static void absorb(struct incident_set *s, struct incident *to, const struct new
 		struct incident *next = i->next;
 
 		if (i != to && belongs(s, i, n)) {
-			incident_merge(to, i);
+			incident_merge(s, to, i);
 			text_copy(out->absorbed[out->absorbed_count++], INCIDENT_ID_BYTES,
 				  i->row.id);
 			unlink_incident(s, i);

@@ -7,6 +7,16 @@
 #include "aggregator/incident.h"
 #include "aggregator/picture.h"
 
+/* A window of a rank's own and what it says by itself; the causes first, each one once. */
+#define INCIDENT_VIEWS_TELLING 3u
+#define INCIDENT_VIEWS	       6u
+struct view {
+	struct picture *picture; /* NULL: none */
+	enum finding_cause cause; /* UNKNOWN: none, or not surely */
+	double worth, lost_ns;
+	uint64_t begin_unix_ns;
+};
+
 struct member {
 	int32_t rank;
 	char node[WIRE_TEXT_BYTES];
@@ -23,6 +33,7 @@ struct member {
 	uint32_t signal_count;
 	struct picture *slow, *calm; /* of the window that says most, and of its healthy steps; or NULL */
 	double slow_weight; /* how much the picture `slow` says */
+	struct view views[INCIDENT_VIEWS]; /* of its own windows */
 	double accused_ns; /* lost by what findings and its node say; 0: neither names it */
 	double peer_accused_ns; /* the part of it that its node says */
 	uint64_t accused_begin_unix_ns, accused_end_unix_ns; /* of the findings that name it; 0 none */
