@@ -45,6 +45,8 @@ test_temporal_LDLIBS := -lcmocka
 
 BENCH += bench_ingest
 BENCH += bench_fleet
+BENCH += bench_verdict
+bench_verdict_USES := aggregator wire analysis base
 bench_fleet_USES := aggregator wire analysis base
 bench_ingest_USES := aggregator wire analysis base
 
