@@ -45,8 +45,7 @@ static void time_of(const struct member *m, uint64_t *begin, uint64_t *end)
 		*end = m->accused_end_unix_ns;
 }
 
-/* Slow for a moment, beside a rank that was slow for long. */
-static bool is_moment(const struct incident_judgement *j, const struct member *m)
+bool incident_is_moment(const struct incident_judgement *j, const struct member *m)
 {
 	double mine = slow_time(m), longest = j->longest ? slow_time(j->longest) : 0;
 	uint64_t begin, end, from, to;
@@ -112,7 +111,7 @@ static bool by_windows(const struct incident *i, const struct incident_judgement
 bool incident_is_culprit(const struct incident *i, const struct incident_judgement *j,
 			 const struct member *m)
 {
-	return !is_moment(j, m) && (m->accused_ns > 0 || by_windows(i, j, m));
+	return !incident_is_moment(j, m) && (m->accused_ns > 0 || by_windows(i, j, m));
 }
 
 static double excess_of(const struct member *m)
@@ -146,7 +145,7 @@ static bool is_about_moments(const struct incident *i, const struct incident_jud
 {
 	for (uint32_t k = 0; k < f->rank_count && f->kind == FINDING_SLOW_RANK; k++)
 		for (uint32_t q = 0; q < i->member_count; q++)
-			if (i->members[q].rank == f->ranks[k] && !is_moment(j, &i->members[q]))
+			if (i->members[q].rank == f->ranks[k] && !incident_is_moment(j, &i->members[q]))
 				return false;
 	return f->rank_count && f->kind == FINDING_SLOW_RANK;
 }
@@ -176,11 +175,11 @@ static void judge_windows(const struct incident *i, struct incident_judgement *j
 	for (int o = 0; o < 3 && !j->reason; o++)
 		for (uint32_t k = 0; k < i->member_count; k++)
 			if (INCIDENT_REASON(&i->members[k], order[o]) &&
-			    !is_moment(j, &i->members[k]))
+			    !incident_is_moment(j, &i->members[k]))
 				j->reason = order[o];
 	for (uint32_t k = 0; k < i->member_count; k++) {
 		const struct member *m = &i->members[k];
-		double b = j->reason && !is_moment(j, m) ? blame(i, m, j->reason) : 0;
+		double b = j->reason && !incident_is_moment(j, m) ? blame(i, m, j->reason) : 0;
 
 		j->suspects += j->reason && INCIDENT_REASON(m, j->reason);
 		if (b > j->worst ||
@@ -235,7 +234,7 @@ void incident_judge(const struct incident *i, uint32_t job_ranks, struct inciden
 
 		if (m->world_size > 0 && (uint32_t)m->world_size > j->ranks)
 			j->ranks = (uint32_t)m->world_size;
-		if (m->accused_ns > 0 && !is_moment(j, m) &&
+		if (m->accused_ns > 0 && !incident_is_moment(j, m) &&
 		    (!accused || m->accused_ns > accused->accused_ns))
 			accused = m;
 	}

@@ -102,6 +102,8 @@ void incident_fault_time(const struct incident *i, const struct incident_judgeme
 			 uint64_t *begin_unix_ns, uint64_t *end_unix_ns);
 /* Its steps that were slow, by the same rule. */
 struct run incident_fault_steps(const struct incident *i, const struct member *m);
+/* Slow for a moment, beside a rank that was slow for long. */
+bool incident_is_moment(const struct incident_judgement *j, const struct member *m);
 /* Slow for longer than a moment. */
 bool incident_is_lasting(const struct incident *i, const struct member *m);
 json_t *incident_json_make(const struct incident_set *s, const struct incident *i,

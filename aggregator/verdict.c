@@ -371,7 +371,8 @@ static uint32_t add_seconds(struct court *c, const struct incident *i,
 		uint32_t same = 0;
 
 		if (!INCIDENT_REASON(m, WINDOW_SELF) || incident_is_culprit(i, j, m) || !m->slow ||
-		    m->self_excess_ns < SECOND_SHARE * j->worst || !incident_is_lasting(i, m))
+		    m->self_excess_ns < SECOND_SHARE * j->worst || !incident_is_lasting(i, m) ||
+		    incident_is_moment(j, m))
 			continue;
 		c->part.count = 0;
 		cast_add(&c->part, m);

@@ -28,6 +28,8 @@
 #define SHARE_GREW 0.05
 /* Steps from which on their median is trusted. */
 #define STEPS_SURE 5u
+/* Shorter blocking in reads would be printed as 0.00 ms. */
+#define READS_TOLD_NS 5e3
 
 /* How deep a cause lies, 0 to 1; what is not here: 0.9. */
 static const double depths[CAUSE_COUNT] = {
@@ -435,9 +437,10 @@ static void rule_out_gpu(const struct diagnosis_view *v, struct diagnosis *out)
 
 	if (v->kernel_ratio > 0)
 		rule_out(out, LAYER_GPU,
-			 "kernels take as long %s within %.1f%% (no single one differs by "
+			 "kernels take as long %s, within %.1f%% (no single one differs by "
 			 "more than %.0f%%)",
-			 v->as, 100 * fabs(v->kernel_ratio - 1), 100 * v->kernel_spread + 0.5);
+			 v->as, fmax(0.1, 100 * fabs(v->kernel_ratio - 1)),
+			 100 * v->kernel_spread + 0.5);
 	else if (mine >= 0 && base > 0)
 		rule_out(out, LAYER_GPU, "compute kernels take %s per step, %s %s",
 			 diagnosis_text_ms(mine, &a), diagnosis_text_ms(base, &b), elsewhere(v));
@@ -456,9 +459,8 @@ static void rule_out_cpu(const struct diagnosis_view *v, struct diagnosis *out)
 	else if (v->function_delta >= 0 && v->function_delta < SHARE_GREW)
 		rule_out(out, LAYER_CPU,
 			 "no function explains it: no share of the launching threads' CPU time "
-			 "grew by more "
-			 "than %.1f points%s%.90s",
-			 100 * v->function_delta, v->function_name[0] ? ", " : "",
+			 "grew by more than %.1f points%s%.90s",
+			 100 * v->function_delta, v->function_name[0] ? "; that is of " : "",
 			 v->function_name);
 }
 
@@ -494,6 +496,13 @@ static void rule_out_storage(const struct diagnosis_view *v, struct diagnosis *o
 {
 	struct diagnosis_number a;
 
+	if (v->storage_ns >= 0 && v->storage_ns < READS_TOLD_NS) {
+		rule_out(out, LAYER_STORAGE,
+			 "its launching threads are blocked in reads for no longer %s, "
+			 "within 0.01 ms per step",
+			 v->than);
+		return;
+	}
 	if (v->storage_ns >= 0) {
 		rule_out(out, LAYER_STORAGE,
 			 "its launching threads are blocked in reads for %s per step more %s",

@@ -314,9 +314,10 @@ static struct incident_change send(struct incident_set *set)
 
 /* ---- one job ---- */
 
-static bool is_right(const struct job *j, const json_t *d)
+/* The incident names the culprit and nobody else, and why. */
+static bool is_right(const struct job *j, const json_t *in)
 {
-	const json_t *ranks = json_object_get(d, "ranks");
+	const json_t *d = json_object_get(in, "diagnosis"), *ranks = json_object_get(in, "ranks");
 
 	return json_array_size(ranks) == 1 &&
 	       json_integer_value(json_array_get(ranks, 0)) == j->culprit &&
@@ -352,7 +353,7 @@ static void play(const struct job *j)
 	in = incident_set_json(set, c.id, RANKS, NULL);
 	d = json_object_get(in, "diagnosis");
 	printf("%.4f %d %s %s missing=%zu\n", json_number_value(json_object_get(d, "confidence")),
-	       is_right(j, d), finding_cause_id(causes[j->what]),
+	       is_right(j, in), finding_cause_id(causes[j->what]),
 	       json_string_value(json_object_get(d, "cause")),
 	       json_array_size(json_object_get(d, "missing")));
 	json_decref(in);

@@ -548,6 +548,28 @@ static void a_second_fault_that_costs_less_is_told_too(void **unused)
 	json_decref(j);
 }
 
+/* Three slow steps of another rank: they cost a tenth of what the fault did, and show a cause. */
+static void a_moment_is_no_second_fault(void **unused)
+{
+	static struct made m;
+	json_t *j;
+
+	for (int n = 0; n < 4; n++) {
+		make(&m, 5, WINDOW_SELF, 1 + 2.5 * n, 20);
+		signal_add(&m, OS_SIGNAL_SOFTIRQ_STOLEN, "NET_RX from thread main on CPU 1", 200);
+		send(&m);
+	}
+	healthy_peers();
+	make(&m, 6, WINDOW_SELF, 3, 80);
+	slow_gemm(&m, 3);
+	for (uint32_t i = CALM + 3; i < STEPS; i++)
+		m.steps[i].flags = WINDOW_STEP_MARGIN;
+	j = json_of(send(&m));
+	assert_int_equal(json_array_size(json_object_get(j, "diagnoses")), 1);
+	assert_string_equal(ranks_of(j), "5");
+	json_decref(j);
+}
+
 static void an_echo_without_a_cause_of_its_own_is_not_accused(void **unused)
 {
 	json_t *j;
@@ -880,6 +902,7 @@ int main(void)
 		CASE(names_no_cause_where_none_shows),
 		CASE(two_faults_at_once_have_a_verdict_each),
 		CASE(a_second_fault_that_costs_less_is_told_too),
+		CASE(a_moment_is_no_second_fault),
 		CASE(an_echo_without_a_cause_of_its_own_is_not_accused),
 		CASE(counts_what_it_costs),
 		CASE(has_a_life),
