@@ -154,8 +154,6 @@ static bool is_state(const struct process *p, uint32_t wanted)
  * of those asked has not said so in time, or can't (latched off by a fault of its own). */
 /* changed: were in another state and are in the wanted one now. already: were in it before. The rest
  * of those asked has not said so in time, or can't (latched off by a fault of its own). */
-/* changed: were in another state and are in the wanted one now. already: were in it before. The rest
- * of those asked has not said so in time, or can't (latched off by a fault of its own). */
 static enum MHD_Result answer_trace(struct node *n, struct MHD_Connection *c, struct waiting *w)
 {
 	uint32_t changed = 0, already = 0, done = 0;
@@ -219,7 +217,6 @@ static enum MHD_Result on_trace(struct node *n, struct MHD_Connection *c, void *
 		if (serial < 0)
 			continue;
 		w->of[w->count].process = p->serial;
-		w->of[w->count].was = p->trace_state == w->wanted;
 		w->of[w->count].was = p->trace_state == w->wanted;
 		w->of[w->count].was = is_state(p, w->wanted);
 		w->of[w->count++].serial = (uint32_t)serial;
