@@ -201,10 +201,11 @@ bench-peers: ## slow ranks: recall, false flags, steps to detect, speed, beside 
 	@tools/deps.sh build
 	@$(MAKE) --no-print-directory $(B)/bench/bench_peers $(B)/bin/sysom
 	@tests/bench/bench_peers.sh $(B)
-bench-diagnosis: ## faults put into real traces: recall, right rank and layer, steps to detect, clocks
+bench-diagnosis: ## faults put into real traces: recall, right rank and layer, steps to detect, clocks, confidence
 	@tools/deps.sh build test
-	@$(MAKE) --no-print-directory $(J) $(B)/bin/sysom $(B)/bench/bench_peers
+	@$(MAKE) --no-print-directory $(J) $(B)/bin/sysom $(B)/bench/bench_peers $(B)/bench/bench_verdict
 	@tests/bench/bench_peers.sh $(B)
+	@tests/bench/bench_verdict.sh $(B)
 	@B=$(B) tests/bench/bench_diagnosis.py $(BENCH_ARGS)
 scenarios: ## real faults in running jobs, judged by the verdict (root, about 50 minutes); writes docs/SCENARIOS.md
 	@tools/deps.sh build test

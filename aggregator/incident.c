@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "aggregator/finding_json.h"
+#include "aggregator/incident_views.h"
 #include "aggregator/text.h"
 #include "base/hash.h"
 #include "base/limits.h"
@@ -31,31 +32,14 @@ int incident_set_open(struct incident_set **out, const struct incident_config *c
 	return 0;
 }
 
-static void drop_picture(struct incident_set *s, struct picture **p)
-{
-	if (*p)
-		s->picture_bytes -= picture_bytes(*p);
-	picture_drop(*p);
-	*p = NULL;
-}
-
-/* Takes the place of what *to holds. One picture may be held twice (slow and calm) and counts twice. */
-static void take_picture(struct incident_set *s, struct picture **to, struct picture *p)
-{
-	struct picture *held = picture_hold(p);
-
-	drop_picture(s, to);
-	*to = held;
-	s->picture_bytes += picture_bytes(held);
-}
-
 static void incident_free(struct incident_set *s, struct incident *i)
 {
 	for (uint32_t k = 0; k < i->member_count; k++) {
 		free(i->members[k].parts);
 		free(i->members[k].signals);
-		drop_picture(s, &i->members[k].slow);
-		drop_picture(s, &i->members[k].calm);
+		incident_views_drop(s, &i->members[k].slow);
+		incident_views_drop(s, &i->members[k].calm);
+		incident_views_clear(s, i->members[k].views);
 	}
 	free(i->findings);
 	free(i->members);
@@ -205,6 +189,7 @@ void incident_run_merge(struct run *to, const struct run *from)
 	to->reasons |= from->reasons;
 	to->flagged += from->flagged;
 	to->self_excess_ns += from->self_excess_ns;
+	to->slow_ns += from->slow_ns;
 }
 
 static bool touches(const struct run *a, const struct run *b)
@@ -242,13 +227,9 @@ static bool is_own(const struct digest *d)
 /* A summary has lost more than a window with events and stacks shows, and says less. */
 static double weight_of(const struct picture *p, double weight)
 {
-	struct diagnosis_rank r;
-
-	picture_rank(p, false, &r);
-	if (weight >= OWN_WEIGHT)
-		weight = OWN_WEIGHT + (weight - OWN_WEIGHT) * (r.kernel_count ? 8 : 1) *
-					      (r.samples > 0 ? 8 : 1);
-	return weight;
+	return weight < OWN_WEIGHT ?
+		       weight :
+		       OWN_WEIGHT + incident_views_worth(p, weight - OWN_WEIGHT);
 }
 
 /* Medians, explanation and picture are those of the window that says most: what the rank did itself
@@ -262,12 +243,14 @@ static void take_better(struct incident_set *s, struct member *m, const struct d
 
 	if (d->picture && room && picture_steps(d->picture, true) &&
 	    (!m->calm || picture_steps(d->picture, true) > picture_steps(m->calm, true)))
-		take_picture(s, &m->calm, d->picture);
+		incident_views_hold(s, &m->calm, d->picture);
 	if (d->picture && (room || m->slow) &&
 	    (!m->slow || weight_of(d->picture, weight) > m->slow_weight)) {
 		m->slow_weight = weight_of(d->picture, weight);
-		take_picture(s, &m->slow, d->picture);
+		incident_views_hold(s, &m->slow, d->picture);
 	}
+	if (is_own(d))
+		incident_views_add(s, m->views, d);
 	if (m->windows && weight <= m->weight)
 		return;
 	if (is_own(d) && m->weight < OWN_WEIGHT)
@@ -295,6 +278,25 @@ static void take_signals(struct member *m, const struct os_signal *signals, uint
 		os_signal_put(m->signals, &m->signal_count, DIGEST_SIGNALS_MAX, &signals[k]);
 }
 
+/* How long the rank was slow itself: the margins of a window are healthy. */
+static double slow_of(const struct digest *d)
+{
+	if (!is_own(d))
+		return 0;
+	if (d->flagged && d->latency_ns > 0)
+		return (double)d->flagged * d->latency_ns;
+	return d->reason == WINDOW_SELF ? 0 : (double)(d->end_unix_ns - d->begin_unix_ns);
+}
+
+/* The time that holds both; 0, 0 is none. */
+static void widen(uint64_t *begin, uint64_t *end, uint64_t from, uint64_t to)
+{
+	if (!*begin || from < *begin)
+		*begin = from;
+	if (to > *end)
+		*end = to;
+}
+
 static void member_add(struct incident_set *s, struct member *m, const struct digest *d)
 {
 	/* What somebody asked for repeats steps that other windows have told of. */
@@ -315,16 +317,19 @@ static void member_add(struct incident_set *s, struct member *m, const struct di
 	m->summaries += d->summary_only;
 	m->flagged += repeats ? 0 : d->flagged;
 	m->reasons |= 1u << d->reason;
-	if (is_own(d) && (!m->own_begin_unix_ns || d->begin_unix_ns < m->own_begin_unix_ns))
-		m->own_begin_unix_ns = d->begin_unix_ns;
-	if (is_own(d))
+	if (is_own(d)) {
+		widen(&m->own_begin_unix_ns, &m->own_end_unix_ns, d->begin_unix_ns, d->end_unix_ns);
 		m->self_excess_ns += d->self_excess_ns;
+		m->slow_ns += slow_of(d);
+	}
 	if (d->reason == WINDOW_PEER) { /* found among the ranks of its node: as good as a finding */
 		double each = d->self_ns - d->expected_self_ns;
 
 		m->reasons |= 1u << WINDOW_SELF;
-		m->accused_ns += (each > 0 && d->expected_self_ns > 0 ? each : 1) *
-				 (d->flagged ? d->flagged : d->steps + 1.0);
+		each = (each > 0 && d->expected_self_ns > 0 ? each : 1) *
+		       (d->flagged ? d->flagged : d->steps + 1.0);
+		m->peer_accused_ns += each;
+		m->accused_ns += each;
 	}
 	if (d->collectives > m->collectives)
 		m->collectives = d->collectives;
@@ -340,7 +345,8 @@ static void incident_add(struct incident_set *s, struct incident *i, const struc
 	struct run r = { .member = incident_member_key(d->rank.rank, d->rank.node),
 			 .reasons = 1u << d->reason,
 			 .begin_unix_ns = d->begin_unix_ns, .end_unix_ns = d->end_unix_ns,
-			 .flagged = d->flagged, .self_excess_ns = d->self_excess_ns };
+			 .flagged = d->flagged, .self_excess_ns = d->self_excess_ns,
+			 .slow_ns = slow_of(d) };
 	struct member *m = member_of(i, &d->rank);
 
 	if (m)
@@ -376,8 +382,9 @@ static bool is_same(const struct incident_finding *a, const struct incident_find
 }
 
 /* Its ranks become members, and culprits where it accuses. */
-static void accuse(struct incident *i, const struct finding *f)
+static void accuse(struct incident *i, const struct incident_finding *told)
 {
+	const struct finding *f = &told->finding;
 	double steps = (double)(f->last_step - f->first_step) + 1;
 
 	if (f->kind != FINDING_SLOW_RANK && f->kind != FINDING_HANG)
@@ -388,9 +395,27 @@ static void accuse(struct incident *i, const struct finding *f)
 		/* worst first, also where nothing tells them apart */
 		double ns = ((f->effect_ns > 0 ? f->effect_ns : 1) * steps) * (1 - 1e-6 * k);
 
-		if (m && ns > m->accused_ns)
-			m->accused_ns = ns;
+		if (!m)
+			continue;
+		if (m->peer_accused_ns + ns > m->accused_ns)
+			m->accused_ns = m->peer_accused_ns + ns;
+		widen(&m->accused_begin_unix_ns, &m->accused_end_unix_ns, told->begin_unix_ns,
+		      told->end_unix_ns);
 	}
+}
+
+/* A finding that is told again may name fewer ranks than before, and who is no longer named is no
+ * longer accused: so all is counted anew. */
+static void accuse_all(struct incident *i)
+{
+	for (uint32_t k = 0; k < i->member_count; k++) {
+		struct member *m = &i->members[k];
+
+		m->accused_ns = m->peer_accused_ns;
+		m->accused_begin_unix_ns = m->accused_end_unix_ns = 0;
+	}
+	for (uint32_t k = 0; k < i->finding_count; k++)
+		accuse(i, &i->findings[k]);
 }
 
 static void finding_take(struct incident *i, const struct incident_finding *f)
@@ -410,7 +435,6 @@ static void finding_take(struct incident *i, const struct incident_finding *f)
 		to = &i->findings[i->finding_count++];
 	}
 	*to = *f;
-	accuse(i, &f->finding);
 	if (f->begin_unix_ns < i->row.begin_unix_ns)
 		i->row.begin_unix_ns = f->begin_unix_ns;
 	if (f->end_unix_ns > i->row.end_unix_ns)
@@ -485,18 +509,20 @@ static void swap_pictures(struct picture **a, struct picture **b)
 }
 
 /* Sums of one member into the other's; parts and pictures change hands. */
-static void member_merge(struct member *to, struct member *from)
+static void member_merge(struct incident_set *s, struct member *to, struct member *from)
 {
+	incident_views_merge(s, to->views, from->views);
 	if (from->calm && (!to->calm || picture_steps(from->calm, true) > picture_steps(to->calm, true)))
 		swap_pictures(&to->calm, &from->calm);
 	if (from->slow && (!to->slow || from->slow_weight > to->slow_weight)) {
 		swap_pictures(&to->slow, &from->slow);
 		to->slow_weight = from->slow_weight;
 	}
-	to->accused_ns += from->accused_ns;
-	if (from->own_begin_unix_ns &&
-	    (!to->own_begin_unix_ns || from->own_begin_unix_ns < to->own_begin_unix_ns))
-		to->own_begin_unix_ns = from->own_begin_unix_ns;
+	to->peer_accused_ns += from->peer_accused_ns;
+	if (from->own_begin_unix_ns)
+		widen(&to->own_begin_unix_ns, &to->own_end_unix_ns, from->own_begin_unix_ns,
+		      from->own_end_unix_ns);
+	to->slow_ns += from->slow_ns;
 	if (from->flagged && (!to->flagged || from->first_step < to->first_step)) {
 		to->first_step = from->first_step;
 		to->onset_step = from->onset_step;
@@ -531,7 +557,7 @@ static void member_merge(struct member *to, struct member *from)
 	}
 }
 
-static void incident_merge(struct incident *to, struct incident *from)
+static void incident_merge(struct incident_set *s, struct incident *to, struct incident *from)
 {
 	for (uint32_t k = 0; k < from->member_count; k++) {
 		struct wire_rank who = { .rank = from->members[k].rank,
@@ -541,7 +567,7 @@ static void incident_merge(struct incident *to, struct incident *from)
 		text_copy(who.node, sizeof(who.node), from->members[k].node);
 		m = member_of(to, &who);
 		if (m)
-			member_merge(m, &from->members[k]);
+			member_merge(s, m, &from->members[k]);
 	}
 	for (uint32_t k = 0; k < from->anomaly_count; k++)
 		anomaly_take(to, from->anomalies[k].id);
@@ -549,6 +575,7 @@ static void incident_merge(struct incident *to, struct incident *from)
 		run_take(to, from->runs[k]);
 	for (uint32_t k = 0; k < from->finding_count; k++)
 		finding_take(to, &from->findings[k]);
+	accuse_all(to);
 	to->windows += from->windows;
 	to->bytes += from->bytes;
 	to->raw_bytes += from->raw_bytes;
@@ -569,7 +596,7 @@ static void absorb(struct incident_set *s, struct incident *to, const struct new
 		struct incident *next = i->next;
 
 		if (i != to && belongs(s, i, n)) {
-			incident_merge(to, i);
+			incident_merge(s, to, i);
 			text_copy(out->absorbed[out->absorbed_count++], INCIDENT_ID_BYTES,
 				  i->row.id);
 			unlink_incident(s, i);
@@ -660,6 +687,7 @@ int incident_set_add_finding(struct incident_set *s, const struct incident_findi
 		out->opened = true;
 	}
 	finding_take(i, f);
+	accuse_all(i);
 	i->row.open |= !f->ended;
 	if (arrival_unix_ns > i->row.arrival_unix_ns)
 		i->row.arrival_unix_ns = arrival_unix_ns;
@@ -696,6 +724,7 @@ int incident_set_restore_finding(struct incident_set *s, const char *id,
 		return -EINVAL;
 	i->blameless = f->finding.kind == FINDING_IMBALANCE;
 	finding_take(i, f);
+	accuse_all(i);
 	return 0;
 }
 

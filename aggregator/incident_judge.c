@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Windows say what a rank lost of its own time against its own past; findings say which ranks are slow
- * among their peers. A rank that either accuses is a culprit. */
+ * among their peers. A rank that either accuses is a culprit, unless it was slow for a moment only
+ * beside one that was slow for long: what other processes do on a host is part of the same incident
+ * when it comes near a fault in time, but not of the fault. Moments are told by how long a rank was
+ * slow, never by what they cost: a host that stops for a second costs more than ten of a fault. */
 #include "aggregator/incident_private.h"
 
 #include <stdlib.h>
@@ -17,6 +20,58 @@
 #define HICCUP_LOST_NS	 1e9
 /* And so many in all, with healthy ones between; more is a rank that is slow now and then. */
 #define HICCUP_ALL_MAX	 4
+
+/* A rank that was slow for so long in all has a fault of its own, however long another was. Host
+ * contention is over sooner. */
+#define LASTING_NS 5e9
+/* And what is shorter is a moment beside what took at least so many times as long, or beside anything
+ * longer when it was over before that began or began after that was over. */
+#define MOMENT_TIMES 4.0
+
+static double slow_time(const struct member *m)
+{
+	double told = (double)(m->accused_end_unix_ns - m->accused_begin_unix_ns);
+
+	return m->slow_ns > told ? m->slow_ns : told;
+}
+
+static void time_of(const struct member *m, uint64_t *begin, uint64_t *end)
+{
+	*begin = m->own_begin_unix_ns;
+	*end = m->own_end_unix_ns;
+	if (m->accused_begin_unix_ns && (!*begin || m->accused_begin_unix_ns < *begin))
+		*begin = m->accused_begin_unix_ns;
+	if (m->accused_end_unix_ns > *end)
+		*end = m->accused_end_unix_ns;
+}
+
+bool incident_is_moment(const struct incident_judgement *j, const struct member *m)
+{
+	double mine = slow_time(m), longest = j->longest ? slow_time(j->longest) : 0;
+	uint64_t begin, end, from, to;
+
+	if (!(longest > 0) || m == j->longest || mine >= LASTING_NS)
+		return false;
+	time_of(m, &begin, &end);
+	time_of(j->longest, &from, &to);
+	return MOMENT_TIMES * mine <= longest || (mine < longest && (end < from || begin > to));
+}
+
+/* Who was slow for longest; NULL where everybody hesitated, or stands still. */
+static const struct member *longest_of(const struct incident *i)
+{
+	const struct member *best = NULL;
+
+	for (uint32_t k = 0; k < i->member_count; k++) {
+		const struct member *m = &i->members[k];
+
+		if (INCIDENT_REASON(m, WINDOW_STALL))
+			return NULL;
+		if (!best || slow_time(m) > slow_time(best))
+			best = m;
+	}
+	return best;
+}
 
 /* What a rank is to blame for; 0: nothing. */
 static double blame(const struct incident *i, const struct member *m, uint32_t reason)
@@ -42,13 +97,21 @@ static double blame(const struct incident *i, const struct member *m, uint32_t r
 static bool by_windows(const struct incident *i, const struct incident_judgement *j,
 		       const struct member *m)
 {
-	return j->worst > 0 && blame(i, m, j->reason) >= CULPRIT_SHARE * j->worst;
+	double b = j->worst > 0 ? blame(i, m, j->reason) : 0;
+
+	if (!(b > 0))
+		return false;
+	if (b >= CULPRIT_SHARE * j->worst)
+		return true;
+	/* what began later has cost less so far: it is as bad where as much is lost while it lasts */
+	return j->reason == WINDOW_SELF && m->slow_ns >= LASTING_NS && j->worst_slow_ns > 0 &&
+	       b / m->slow_ns >= CULPRIT_SHARE * j->worst / j->worst_slow_ns;
 }
 
 bool incident_is_culprit(const struct incident *i, const struct incident_judgement *j,
 			 const struct member *m)
 {
-	return m->accused_ns > 0 || by_windows(i, j, m);
+	return !incident_is_moment(j, m) && (m->accused_ns > 0 || by_windows(i, j, m));
 }
 
 static double excess_of(const struct member *m)
@@ -77,7 +140,17 @@ static bool is_hiccup(const struct incident *i)
 }
 
 /* The finding that decides the kind: a hang before a slow rank before what concerns everybody. */
-static const struct finding *deciding(const struct incident *i)
+static bool is_about_moments(const struct incident *i, const struct incident_judgement *j,
+			     const struct finding *f)
+{
+	for (uint32_t k = 0; k < f->rank_count && f->kind == FINDING_SLOW_RANK; k++)
+		for (uint32_t q = 0; q < i->member_count; q++)
+			if (i->members[q].rank == f->ranks[k] && !incident_is_moment(j, &i->members[q]))
+				return false;
+	return f->rank_count && f->kind == FINDING_SLOW_RANK;
+}
+
+static const struct finding *deciding(const struct incident *i, const struct incident_judgement *j)
 {
 	static const enum finding_kind order[] = { FINDING_HANG, FINDING_SLOW_RANK, FINDING_UNIFORM,
 						   FINDING_IMBALANCE };
@@ -87,7 +160,8 @@ static const struct finding *deciding(const struct incident *i)
 		for (uint32_t k = 0; k < i->finding_count; k++) {
 			const struct finding *f = &i->findings[k].finding;
 
-			if (f->kind == order[o] && (!best || f->effect_ns > best->effect_ns))
+			if (f->kind == order[o] && (!best || f->effect_ns > best->effect_ns) &&
+			    !is_about_moments(i, j, f))
 				best = f;
 		}
 	return best;
@@ -100,16 +174,18 @@ static void judge_windows(const struct incident *i, struct incident_judgement *j
 
 	for (int o = 0; o < 3 && !j->reason; o++)
 		for (uint32_t k = 0; k < i->member_count; k++)
-			if (INCIDENT_REASON(&i->members[k], order[o]))
+			if (INCIDENT_REASON(&i->members[k], order[o]) &&
+			    !incident_is_moment(j, &i->members[k]))
 				j->reason = order[o];
 	for (uint32_t k = 0; k < i->member_count; k++) {
 		const struct member *m = &i->members[k];
-		double b = j->reason ? blame(i, m, j->reason) : 0;
+		double b = j->reason && !incident_is_moment(j, m) ? blame(i, m, j->reason) : 0;
 
 		j->suspects += j->reason && INCIDENT_REASON(m, j->reason);
 		if (b > j->worst ||
 		    (j->worst <= 0 && (!j->lead || excess_of(m) > excess_of(j->lead)))) {
 			j->worst = b;
+			j->worst_slow_ns = m->slow_ns;
 			j->lead = m;
 		}
 	}
@@ -149,13 +225,17 @@ void incident_judge(const struct incident *i, uint32_t job_ranks, struct inciden
 {
 	const struct member *accused = NULL;
 
-	*j = (struct incident_judgement){ .ranks = job_ranks, .finding = deciding(i) };
+	*j = (struct incident_judgement){ .ranks = job_ranks };
+	if (!is_hiccup(i))
+		j->longest = longest_of(i);
+	j->finding = deciding(i, j);
 	for (uint32_t k = 0; k < i->member_count; k++) {
 		const struct member *m = &i->members[k];
 
 		if (m->world_size > 0 && (uint32_t)m->world_size > j->ranks)
 			j->ranks = (uint32_t)m->world_size;
-		if (m->accused_ns > 0 && (!accused || m->accused_ns > accused->accused_ns))
+		if (m->accused_ns > 0 && !incident_is_moment(j, m) &&
+		    (!accused || m->accused_ns > accused->accused_ns))
 			accused = m;
 	}
 	judge_windows(i, j);
@@ -172,6 +252,8 @@ void incident_judge(const struct incident *i, uint32_t job_ranks, struct inciden
 	j->kind = kind_of(j);
 }
 
+/* ---- when it was ---- */
+
 static int by_key(const void *a, const void *b)
 {
 	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
@@ -179,31 +261,85 @@ static int by_key(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
+static int by_time(const void *a, const void *b)
+{
+	const struct run *x = a, *y = b;
+
+	if (x->member != y->member)
+		return x->member < y->member ? -1 : 1;
+	return x->begin_unix_ns < y->begin_unix_ns ? -1 : x->begin_unix_ns > y->begin_unix_ns;
+}
+
+static bool goes_on(const struct run *r, const struct run *next)
+{
+	return next->begin_unix_ns <= r->end_unix_ns ||
+	       (double)(next->begin_unix_ns - r->end_unix_ns) <= LASTING_NS;
+}
+
+/* A spell is runs of one rank with no more than LASTING_NS between. The longest one is the fault; others
+ * belong to it unless they are moments beside it. Into *all; their number. */
+static uint32_t spells_of_one(const struct run *r, uint32_t count, struct run *all)
+{
+	struct run spell, longest = { .slow_ns = -1 };
+	uint32_t kept = 0;
+
+	for (int pass = 0; pass < 2; pass++)
+		for (uint32_t k = 0; k < count;) {
+			spell = r[k++];
+			while (k < count && goes_on(&spell, &r[k]))
+				incident_run_merge(&spell, &r[k++]);
+			if (!pass && spell.slow_ns > longest.slow_ns)
+				longest = spell;
+			if (pass && (spell.slow_ns >= LASTING_NS ||
+				     MOMENT_TIMES * spell.slow_ns >= longest.slow_ns)) {
+				incident_run_merge(all, &spell);
+				kept++;
+			}
+		}
+	return kept;
+}
+
+/* The spells of the fault on the ranks of sorted keys (count 0: on all); false: there are none. */
+static bool spells(const struct incident *i, const uint64_t *keys, uint32_t count, struct run *all)
+{
+	struct run *list = malloc(((size_t)i->run_count + 1) * sizeof(*list));
+	uint32_t n = 0, kept = 0;
+
+	*all = (struct run){ .begin_unix_ns = UINT64_MAX };
+	for (uint32_t k = 0; list && k < i->run_count; k++)
+		if (!is_brief(&i->runs[k]) &&
+		    (!count || bsearch(&i->runs[k].member, keys, count, sizeof(*keys), by_key)))
+			list[n++] = i->runs[k];
+	if (n)
+		qsort(list, n, sizeof(*list), by_time);
+	for (uint32_t k = 0, from = 0; k < n; from = k) {
+		while (k < n && list[k].member == list[from].member)
+			k++;
+		kept += spells_of_one(&list[from], k - from, all);
+	}
+	free(list);
+	return kept > 0;
+}
+
 void incident_fault_time(const struct incident *i, const struct incident_judgement *j,
 			 uint64_t *begin_unix_ns, uint64_t *end_unix_ns)
 {
 	static uint64_t culprits[LIMIT_INCIDENT_RANKS];
-	struct run all = { .begin_unix_ns = UINT64_MAX };
+	struct run all;
 	uint32_t count = 0;
-	bool found = false;
+	bool found;
 
 	for (uint32_t k = 0; k < i->member_count; k++)
 		if (incident_is_culprit(i, j, &i->members[k]))
 			culprits[count++] = incident_member_key(i->members[k].rank, i->members[k].node);
 	qsort(culprits, count, sizeof(*culprits), by_key);
-	for (uint32_t k = 0; k < i->run_count; k++) {
-		const struct run *r = &i->runs[k];
-
-		if (is_brief(r) ||
-		    (count && !bsearch(&r->member, culprits, count, sizeof(*culprits), by_key)))
-			continue;
-		incident_run_merge(&all, r);
-		found = true;
-	}
+	found = spells(i, culprits, count, &all);
 	for (uint32_t k = 0; k < i->finding_count; k++) {
 		struct run r = { .begin_unix_ns = i->findings[k].begin_unix_ns,
 				 .end_unix_ns = i->findings[k].end_unix_ns };
 
+		if (is_about_moments(i, j, &i->findings[k].finding))
+			continue;
 		incident_run_merge(&all, &r);
 		found = true;
 	}
@@ -213,13 +349,10 @@ void incident_fault_time(const struct incident *i, const struct incident_judgeme
 
 struct run incident_fault_steps(const struct incident *i, const struct member *m)
 {
-	struct run all = { .begin_unix_ns = UINT64_MAX };
 	uint64_t key = incident_member_key(m->rank, m->node);
+	struct run all;
 
-	for (uint32_t k = 0; k < i->run_count; k++)
-		if (i->runs[k].member == key && !is_brief(&i->runs[k]))
-			incident_run_merge(&all, &i->runs[k]);
-	if (!all.flagged)
+	if (!spells(i, &key, 1, &all) || !all.flagged)
 		all = (struct run){ .flagged = m->flagged, .first_step = m->first_step,
 					.last_step = m->last_step, .onset_step = m->onset_step };
 	return all;

@@ -7,6 +7,16 @@
 #include "aggregator/incident.h"
 #include "aggregator/picture.h"
 
+/* A window of a rank's own and what it says by itself; the causes first, each one once. */
+#define INCIDENT_VIEWS_TELLING 3u
+#define INCIDENT_VIEWS	       6u
+struct view {
+	struct picture *picture; /* NULL: none */
+	enum finding_cause cause; /* UNKNOWN: none, or not surely */
+	double worth, lost_ns;
+	uint64_t begin_unix_ns;
+};
+
 struct member {
 	int32_t rank;
 	char node[WIRE_TEXT_BYTES];
@@ -23,8 +33,12 @@ struct member {
 	uint32_t signal_count;
 	struct picture *slow, *calm; /* of the window that says most, and of its healthy steps; or NULL */
 	double slow_weight; /* how much the picture `slow` says */
-	double accused_ns; /* lost by what a finding across ranks says; 0: no finding names it */
-	uint64_t own_begin_unix_ns; /* of its first own window; 0 none */
+	struct view views[INCIDENT_VIEWS]; /* of its own windows */
+	double accused_ns; /* lost by what findings and its node say; 0: neither names it */
+	double peer_accused_ns; /* the part of it that its node says */
+	uint64_t accused_begin_unix_ns, accused_end_unix_ns; /* of the findings that name it; 0 none */
+	uint64_t own_begin_unix_ns, own_end_unix_ns; /* of its own windows; 0 none */
+	double slow_ns; /* how long it was slow itself: its own windows' flagged steps */
 };
 
 struct anomaly {
@@ -39,6 +53,7 @@ struct run {
 	uint64_t flagged, first_step, last_step, onset_step;
 	uint64_t begin_unix_ns, end_unix_ns;
 	double self_excess_ns;
+	double slow_ns; /* as a member's */
 };
 
 struct incident {
@@ -70,20 +85,25 @@ struct incident_judgement {
 	enum finding_kind kind;
 	uint32_t reason; /* whose windows make ranks culprits; 0: no window does */
 	double worst;	 /* blame by windows */
+	double worst_slow_ns; /* how long that rank was slow */
 	uint32_t culprits, suspects, ranks; /* ranks: of the job, as far as known */
 	const struct member *lead; /* the worst culprit, else the worst victim; NULL: nobody is known */
 	const struct finding *finding; /* the one that says most; NULL none */
+	const struct member *longest; /* slow for longest: beside it moments don't count; or NULL */
 };
 
 void incident_judge(const struct incident *i, uint32_t job_ranks, struct incident_judgement *out);
 bool incident_is_culprit(const struct incident *i, const struct incident_judgement *j,
 			 const struct member *m);
 /* When the fault was: from the culprits' runs (everybody's where there is no culprit) that are more
- * than hiccups; where all are hiccups, the incident's own time. */
+ * than hiccups and no moments far from the rank's longest spell; where all are hiccups, the incident's
+ * own time. */
 void incident_fault_time(const struct incident *i, const struct incident_judgement *j,
 			 uint64_t *begin_unix_ns, uint64_t *end_unix_ns);
 /* Its steps that were slow, by the same rule. */
 struct run incident_fault_steps(const struct incident *i, const struct member *m);
+/* Slow for a moment, beside a rank that was slow for long. */
+bool incident_is_moment(const struct incident_judgement *j, const struct member *m);
 /* Slow for longer than a moment. */
 bool incident_is_lasting(const struct incident *i, const struct member *m);
 json_t *incident_json_make(const struct incident_set *s, const struct incident *i,

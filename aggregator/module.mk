@@ -2,7 +2,7 @@
 # all but main() is a library, for the unit tests
 LIBS += aggregator
 aggregator_SRCS := aggregator/api.c aggregator/alert.c aggregator/api_symbols.c aggregator/commit.c aggregator/digest.c \
-	aggregator/incident.c aggregator/incident_judge.c aggregator/incident_json.c aggregator/picture.c \
+	aggregator/incident.c aggregator/incident_judge.c aggregator/incident_json.c aggregator/incident_views.c aggregator/picture.c \
 	aggregator/finding_json.c aggregator/verdict.c aggregator/verdict_sketch.c aggregator/ingest.c aggregator/rep.c aggregator/store.c aggregator/symbols.c aggregator/text.c
 aggregator_SRCS += aggregator/baselines.c aggregator/clocks.c aggregator/cross.c aggregator/cross_colls.c \
 	aggregator/cross_findings.c aggregator/cross_rows.c aggregator/cross_skew.c aggregator/fleet.c aggregator/fleet_admit.c \
@@ -52,6 +52,8 @@ test_temporal_LDLIBS := -lcmocka
 
 BENCH += bench_ingest
 BENCH += bench_fleet
+BENCH += bench_verdict
+bench_verdict_USES := aggregator wire analysis base
 bench_fleet_USES := aggregator wire analysis base
 bench_ingest_USES := aggregator wire analysis base
 

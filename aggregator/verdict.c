@@ -31,28 +31,44 @@ struct court {
 	const struct incident_sources *sources;
 	const char *job;
 	struct verdict_shelf shelf;
-	struct cast all, peers, part;
+	struct cast all, peers, part, one;
 	const struct diagnosis_rank
 	    *own; /* the first suspect's healthy steps of its last minute; or NULL */
 	const struct diagnosis_rank *baseline; /* of the suspects' role; NULL: none is known */
 };
 
-static void view_of(const struct member *m, bool calm, struct diagnosis_rank *out)
+/* The slow steps of one window, with the signals of all. */
+static void slow_view(const struct member *m, const struct picture *p, struct diagnosis_rank *out)
 {
-	const struct picture *p = calm ? m->calm : m->slow;
-
 	if (p)
-		picture_rank(p, calm, out);
+		picture_rank(p, false, out);
 	else
 		*out = (struct diagnosis_rank){.late_ns = -1, .gil_wait_ns = -1, .off_ns = -1};
 	out->rank = m->rank;
 	out->node = m->node;
-	if (!calm && m->flagged > out->steps && out->steps) /* more windows say the same */
+	if (m->flagged > out->steps && out->steps) /* more windows say the same */
 		out->steps = m->flagged < UINT32_MAX ? (uint32_t)m->flagged : UINT32_MAX;
-	if (!calm && m->signal_count) { /* of all its windows */
+	if (m->signal_count) {
 		out->signal = m->signals;
 		out->signal_count = m->signal_count;
 	}
+}
+
+static void calm_view(const struct member *m, struct diagnosis_rank *out)
+{
+	picture_rank(m->calm, true, out);
+	out->rank = m->rank;
+	out->node = m->node;
+}
+
+/* Another window of the same rank; its settings stay. */
+static void show(const struct member *m, const struct picture *p, struct diagnosis_rank *out)
+{
+	struct diagnosis_rank had = *out;
+
+	slow_view(m, p, out);
+	out->setting = had.setting;
+	out->setting_count = had.setting_count;
 }
 
 static void cast_add(struct cast *c, const struct member *m)
@@ -60,7 +76,7 @@ static void cast_add(struct cast *c, const struct member *m)
 	if (c->count == LIMIT_VERDICT_RANKS)
 		return;
 	c->member[c->count] = m;
-	view_of(m, false, &c->rank[c->count++]);
+	slow_view(m, m->slow, &c->rank[c->count++]);
 }
 
 static double loss_of(const struct member *m)
@@ -204,7 +220,7 @@ static void before_of(const struct court *c, const struct incident_judgement *j,
 	*before = (struct diagnosis_rank){.steps = 0};
 	for (uint32_t k = 0; k < who->count && !before->steps; k++)
 		if (who->member[k]->calm)
-			view_of(who->member[k], true, before);
+			calm_view(who->member[k], before);
 	if (!before->steps && c->baseline && (j->kind == FINDING_UNIFORM || !c->peers.count))
 		*before = *c->baseline;
 	else if (before->steps && c->own && j->kind != FINDING_UNIFORM && who->count &&
@@ -212,6 +228,81 @@ static void before_of(const struct court *c, const struct incident_judgement *j,
 		verdict_shelf_fill(before, c->own);
 	if (before->steps && c->baseline)
 		verdict_shelf_fill(before, c->baseline);
+}
+
+/* ---- which window ---- */
+
+/* Suspects whose windows are looked at one by one; of more the heaviest window stands for the rest. */
+#define SUSPECTS_VIEWED 8u
+/* A window of which less was lost than this share of the worst one's shows something else that was
+ * going on. */
+#define SIDE_SHARE 0.1
+
+struct seen {
+	struct diagnosis_rank rank;
+	enum finding_cause cause; /* UNKNOWN: none that is told */
+	double confidence, lost_ns;
+};
+
+static uint32_t see(struct court *c, const struct incident_judgement *j, const struct member *m,
+		    const struct diagnosis_rank *known, struct seen *out)
+{
+	struct diagnosis *d = malloc(sizeof(*d));
+	struct diagnosis_rank before;
+	struct diagnosis_input in;
+	double most_ns = 0;
+	uint32_t n = 0;
+
+	for (uint32_t k = 0; d && k < INCIDENT_VIEWS; k++) {
+		struct seen *s = &out[n];
+
+		if (!m->views[k].picture)
+			continue;
+		c->one.count = 1;
+		c->one.member[0] = m;
+		c->one.rank[0] = *known;
+		show(m, m->views[k].picture, &c->one.rank[0]);
+		before_of(c, j, &c->one, &before);
+		in = input_of(j, &c->one, &c->peers, &before);
+		diagnosis_make(&in, d);
+		*s = (struct seen){.rank = c->one.rank[0],
+				   .cause = is_telling(d) ? d->cause : CAUSE_UNKNOWN,
+				   .confidence = d->confidence,
+				   .lost_ns = m->views[k].lost_ns};
+		if ((s->rank.kernel_count || s->rank.samples > 0) && s->lost_ns > most_ns)
+			most_ns = s->lost_ns;
+		n++;
+	}
+	for (uint32_t k = 0; k < n; k++)
+		if (out[k].lost_ns < SIDE_SHARE * most_ns)
+			out[k].cause = CAUSE_UNKNOWN;
+	free(d);
+	return n;
+}
+
+/* The cause that accounts for most of what was lost, in the window that shows it best. */
+static void choose_view(struct court *c, const struct incident_judgement *j, const struct member *m,
+			struct diagnosis_rank *rank)
+{
+	struct seen seen[INCIDENT_VIEWS];
+	const struct seen *best = NULL;
+	double worth[CAUSE_COUNT] = {0};
+	uint32_t n = see(c, j, m, rank, seen);
+
+	for (uint32_t k = 0; k < n; k++)
+		if (seen[k].cause != CAUSE_UNKNOWN)
+			worth[seen[k].cause] += seen[k].confidence * seen[k].lost_ns;
+	for (uint32_t k = 0; k < n; k++) {
+		const struct seen *s = &seen[k];
+
+		if (s->cause == CAUSE_UNKNOWN)
+			continue;
+		if (!best || worth[s->cause] > worth[best->cause] ||
+		    (s->cause == best->cause && s->confidence > best->confidence))
+			best = s;
+	}
+	if (best)
+		*rank = best->rank;
 }
 
 static void judge_part(const struct court *c, const struct incident_judgement *j,
@@ -280,10 +371,12 @@ static uint32_t add_seconds(struct court *c, const struct incident *i,
 		uint32_t same = 0;
 
 		if (!INCIDENT_REASON(m, WINDOW_SELF) || incident_is_culprit(i, j, m) || !m->slow ||
-		    m->self_excess_ns < SECOND_SHARE * j->worst || !incident_is_lasting(i, m))
+		    m->self_excess_ns < SECOND_SHARE * j->worst || !incident_is_lasting(i, m) ||
+		    incident_is_moment(j, m))
 			continue;
 		c->part.count = 0;
 		cast_add(&c->part, m);
+		choose_view(c, j, m, &c->part.rank[0]);
 		judge_part(c, j, &c->part, &out[n]);
 		while (same < n && out[same].diagnosis.cause != out[n].diagnosis.cause)
 			same++;
@@ -378,6 +471,8 @@ uint32_t verdict_make(const struct incident_set *s, const struct incident *i,
 	if (j->kind == FINDING_SLOW_RANK || j->kind == FINDING_HANG)
 		find_peers(i, j, &c->peers);
 	add_sketches(c, i, j);
+	for (uint32_t k = 0; k < c->all.count && k < SUSPECTS_VIEWED; k++)
+		choose_view(c, j, c->all.member[k], &c->all.rank[k]);
 	n = by_cause(c, j, out);
 	if (j->kind == FINDING_SLOW_RANK && !strcmp(j->symptom, "slow_rank"))
 		n = add_seconds(c, i, j, out, n);

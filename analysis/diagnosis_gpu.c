@@ -308,7 +308,6 @@ static void uniform(struct diagnosis_view *v, const struct pair *p, uint32_t n, 
 static void one_kernel(struct diagnosis_view *v, struct pair *p, uint32_t n, double whole)
 {
 	double r = v->kernel_ratio > 1 ? v->kernel_ratio : 1, all = 0;
-	struct diagnosis_number ms;
 
 	for (uint32_t i = 0; i < n; i++) {
 		p[i].extra_ns = in_both(&p[i]) ? p[i].mine->total_ns - p[i].total_ns / p[i].count *
@@ -328,8 +327,8 @@ static void one_kernel(struct diagnosis_view *v, struct pair *p, uint32_t n, dou
 		    POOL_COMPUTE, p[i].extra_ns, 1);
 		diagnosis_text_copy(c->subject, sizeof(c->subject), p[i].name);
 		snprintf(c->text, sizeof(c->text),
-			 "kernel %.*s takes %.2f times as long %s: +%s per step", NAME_SHOWN,
-			 p[i].name, ratio_of(&p[i]), v->as, diagnosis_text_ms(p[i].extra_ns, &ms));
+			 "kernel %.*s takes %.2f times as long %s", NAME_SHOWN, p[i].name,
+			 ratio_of(&p[i]), v->as);
 		snprintf(c->because, sizeof(c->because), "kernel %.*s takes %.2f times as long %s",
 			 NAME_SHOWN, p[i].name, ratio_of(&p[i]), v->as);
 	}

@@ -172,16 +172,11 @@ static struct diagnosis_candidate *put(struct diagnosis_view *v, enum finding_ca
 				       const struct os_signal *s)
 {
 	struct diagnosis_candidate *c = diagnosis_add(v, cause, pool, ns, sure);
-	struct diagnosis_number ms;
 	char text[200];
 
 	diagnosis_text_copy(c->subject, sizeof(c->subject), s->subject);
 	os_signal_text(s, text, sizeof(text));
-	if (ns > 0)
-		snprintf(c->text, sizeof(c->text), "%s: %s per step", text,
-			 diagnosis_text_ms(ns, &ms));
-	else
-		snprintf(c->text, sizeof(c->text), "%s", text);
+	snprintf(c->text, sizeof(c->text), "%s", text); /* the line has its effect beside it */
 	snprintf(c->because, sizeof(c->because), "%s (%s)", finding_cause_title(cause), text);
 	return c;
 }

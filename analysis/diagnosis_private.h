@@ -75,6 +75,9 @@ struct diagnosis_number {
 /* "3.2 ms"; the text is in *t. */
 const char *diagnosis_text_ms(double ns, struct diagnosis_number *t);
 void diagnosis_text_copy(char *to, size_t bytes, const char *from);
+/* What is said of one rank, of several: "its reads are held" becomes "their reads are held". In place;
+ * what does not fit is cut off. */
+void diagnosis_text_plural(char *text, size_t bytes);
 /* What the candidate's cause asks for, made concrete. */
 void diagnosis_text_remedy(const struct diagnosis_view *v, const struct diagnosis_candidate *c,
 			   char *out, size_t bytes);

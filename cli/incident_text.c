@@ -146,7 +146,9 @@ static void print_why(FILE *to, const json_t *in)
 	size_t i;
 
 	if (!json_array_size(parts)) {
-		fprintf(to, "\n  why       not known: no explanation came with the windows\n");
+		/* the verdict says why, as far as that is known */
+		if (!incident_verdict_at(in, 0))
+			fprintf(to, "\n  why       not known: no explanation came with the windows\n");
 		return;
 	}
 	fprintf(to, "\n  why       %s%7s %10s %10s%s\n", term_style(TERM_DIM), "share", "expected",

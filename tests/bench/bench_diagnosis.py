@@ -22,6 +22,8 @@ import time
 
 import numpy as np
 
+import reliability
+
 HEADER = "ts_ns,dur_ns,kind,device,stream,corr,bytes,name\n"
 STEP_GAP_NS = 50_000
 DEVICE_KINDS = ("kernel", "nccl", "memcpy", "memset")
@@ -314,11 +316,11 @@ def score(case, lines, faults):
     def number(step):
         return step + case["first_true"]
 
-    wrong, found, layers, delays, edges = 0, set(), [], [], []
+    wrong, found, layers, delays, edges, said = 0, set(), [], [], [], []
     truth = {(case["names"][r], i) for i, f in enumerate(faults) for r in f.ranks}
     for x in (x for x in lines if x["type"] == "finding"):
         first, last = number(x["first_step"]), number(x["last_step"])
-        matched = False
+        matched, layer = False, True
         for i, f in enumerate(faults):
             names = {case["names"][r] for r in f.ranks}
             if last < f.first - 1 or first > f.last + 1:
@@ -329,11 +331,13 @@ def score(case, lines, faults):
             matched = True
             found |= {(r, i) for r in x["ranks"]}
             layers.append(x["layer"] == LAYER.get(f.what))
+            layer = layers[-1]
             delays.append(number(x.get("sure_step", x["last_step"])) - f.first + 1)
             edges.append(max(abs(first - f.first), abs(last - f.last)))
         wrong += not matched and x["kind"] != "imbalance"
+        said.append((x["confidence"], int(matched and layer)))
     return {"found": len(found & truth), "of": len(truth), "wrong": wrong, "layers": layers,
-            "delays": delays, "edges": edges}
+            "delays": delays, "edges": edges, "said": said}
 
 
 def clock_errors(case, lines):
@@ -357,7 +361,7 @@ def clock_errors(case, lines):
 class Tally:
     def __init__(self):
         self.found = self.of = self.wrong = self.runs = 0
-        self.layers, self.delays, self.edges = [], [], []
+        self.layers, self.delays, self.edges, self.said = [], [], [], []
         self.rank_hours = 0.0
 
     def add(self, s, case):
@@ -368,6 +372,7 @@ class Tally:
         self.layers += s["layers"]
         self.delays += s["delays"]
         self.edges += s["edges"]
+        self.said += s["said"]
         self.rank_hours += case["span_s"] * len(case["names"]) / 3600
 
     def line(self, name):
@@ -529,6 +534,8 @@ def main():
                                args.steps * (2 if args.quick else 10), 0 if args.quick else 12))
     clocks = list(run_clocks(b, templates[0], 5 if args.quick else 60))
     judge(b, rows, healthy, clocks)
+    reliability.table([p for _, _, t in rows + healthy for p in t.said],
+                      "findings of device traces: how often ranks and layer are right")
     print(f"{time.time() - b.began:.0f} s")
     return 1 if b.failures else 0
 

@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "analysis/diagnosis.h"
+#include "analysis/diagnosis_private.h"
 
 #define MS    1e6
 #define ROOM  24
@@ -771,7 +771,7 @@ static void names_who_to_stop_for_a_lock(void **unused)
 static void says_what_is_missing_and_is_less_sure(void **unused)
 {
 	static struct world w;
-	double sure;
+	double sure, less;
 
 	build(&w);
 	os_softirq(&w);
@@ -784,11 +784,13 @@ static void says_what_is_missing_and_is_less_sure(void **unused)
 	assert_int_equal(out.cause, CAUSE_OS_SOFTIRQ);
 	assert_true(out.confidence < sure);
 	assert_true(out.missing_count > 0);
+	less = out.confidence;
 	w.without_peers = true;
 	judge(&w);
 	assert_int_equal(out.cause, CAUSE_OS_SOFTIRQ);
 	assert_true(out.missing_count > 1);
-	assert_true(out.confidence < sure / 1.5);
+	assert_true(out.confidence < less);
+	assert_true(1 - out.confidence > 4 * (1 - sure)); /* it is wrong more often by as much */
 }
 
 /* Nothing but zeros and "not known" must be handled, too. */
@@ -837,7 +839,37 @@ static void tells_two_faults_at_once_apart(void **unused)
 	in.suspect_count = 2;
 	assert_int_equal(diagnosis_split(&in, group), 1);
 	diagnosis_make(&in, &out);
-	assert_non_null(strstr(out.summary, "ranks 5, 2"));
+	assert_non_null(strstr(out.summary, "ranks 5 and 2 are slow"));
+	assert_non_null(strstr(out.summary, "in place of their launch threads python3"));
+}
+
+static void speaks_of_several_ranks_in_the_plural(void **unused)
+{
+	static const struct {
+		const char *one, *several;
+	} of[] = {
+		{ "its host launches late and its GPU waits; what holds the host up was not seen",
+		  "their hosts launch late and their GPUs wait; what holds the hosts up was not seen" },
+		{ "its launching threads wait for the GIL, held by its_own (a.py)",
+		  "their launching threads wait for the GIL, held by its_own (a.py)" },
+		{ "its launch thread main waits for a CPU on which runs hog (pid 5)",
+		  "their launch threads main wait for a CPU on which runs hog (pid 5)" },
+		{ "the CPU limit of its cgroup stops it for 90 ms a second",
+		  "the CPU limit of their cgroup stops them for 90 ms a second" },
+		{ "it waits for its data loader (read)", "they wait for their data loaders (read)" },
+		{ "kernel gemm takes 2.00 times as long as on its peers",
+		  "kernel gemm takes 2.00 times as long as on their peers" },
+	};
+	char text[FINDING_TEXT_BYTES], little[12];
+
+	for (size_t i = 0; i < sizeof(of) / sizeof(*of); i++) {
+		snprintf(text, sizeof(text), "%s", of[i].one);
+		diagnosis_text_plural(text, sizeof(text));
+		assert_string_equal(text, of[i].several);
+	}
+	snprintf(little, sizeof(little), "its reads x");
+	diagnosis_text_plural(little, sizeof(little));
+	assert_string_equal(little, "their reads");
 }
 
 /* Sketches name Python functions without their file, stacks with it. */
@@ -936,6 +968,7 @@ int main(void)
 		cmocka_unit_test(says_what_is_missing_and_is_less_sure),
 		cmocka_unit_test(knows_nothing_of_nothing),
 		cmocka_unit_test(tells_two_faults_at_once_apart),
+		cmocka_unit_test(speaks_of_several_ranks_in_the_plural),
 		cmocka_unit_test(knows_a_function_with_and_without_its_file),
 		cmocka_unit_test(bears_long_names),
 		cmocka_unit_test(the_catalogue_is_documented),

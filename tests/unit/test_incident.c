@@ -264,6 +264,148 @@ static void hiccups_near_a_fault_do_not_stretch_its_time(void **unused)
 	}
 }
 
+/* Rank r slow itself from begin_s to end_s, in windows of 2 s with steps of 130 ms of which 30 are lost. */
+static void slow_for(int rank, double begin_s, double end_s, uint64_t first_step)
+{
+	for (double t = begin_s; t < end_s; t += 2) {
+		struct digest d = window("job", rank, WINDOW_SELF, t, t + 2 < end_s ? t + 2 : end_s);
+
+		d.flagged = (uint32_t)((double)(d.end_unix_ns - d.begin_unix_ns) / 13e7);
+		d.first_step = d.onset_step = first_step + (uint64_t)((t - begin_s) / 0.13);
+		d.last_step = d.first_step + d.flagged;
+		d.self_excess_ns = d.flagged * 3e7;
+		add(d);
+	}
+}
+
+/* Something else runs on the host of rank r for a second: it costs as much as half a minute of a fault. */
+static void contend(int rank, uint32_t reason, double begin_s)
+{
+	struct digest d = window("job", rank, reason, begin_s, begin_s + 1.2);
+
+	d.flagged = 7;
+	d.first_step = d.onset_step = 490;
+	d.last_step = 500;
+	d.self_excess_ns = 4.5e9;
+	add(d);
+}
+
+static void waits_in_between(double begin_s, double end_s)
+{
+	for (double t = begin_s; t < end_s; t += 4)
+		add(window("job", 0, WINDOW_COMM, t, t + 0.5));
+}
+
+static struct incident_finding accusing(int a, int b, double begin_s, double end_s)
+{
+	struct incident_finding f = { .job = "job", .begin_unix_ns = T0 + (uint64_t)(begin_s * 1e9),
+				      .end_unix_ns = T0 + (uint64_t)(end_s * 1e9), .ended = true };
+
+	f.finding = (struct finding){ .kind = FINDING_SLOW_RANK, .cause = CAUSE_CPU_HOST_GAP,
+				      .first_step = 490, .last_step = 500, .effect_ns = 4e8,
+				      .confidence = 0.9, .ranks = { a, b }, .rank_count = b < 0 ? 1 : 2 };
+	return f;
+}
+
+static void tell(struct incident_finding f)
+{
+	struct incident_change c;
+
+	assert_int_equal(incident_set_add_finding(set, &f, f.end_unix_ns, &c), 0);
+}
+
+/* Whoever saw it: the rank itself, its node among its ranks, or the cluster. */
+static void a_moment_on_other_ranks_is_no_part_of_a_fault(void **unused)
+{
+	static const double moments[] = { 2, 18 }; /* long before the fault; while it lasts */
+
+	for (int k = 0; k < 6; k++) {
+		double at = moments[k % 2];
+		json_t *j;
+
+		teardown(NULL);
+		setup(NULL);
+		contend(5, k / 2 == 1 ? WINDOW_PEER : WINDOW_SELF, at);
+		contend(2, WINDOW_SELF, at);
+		if (k / 2 == 2)
+			tell(accusing(5, 2, at, at + 1.2));
+		waits_in_between(2, 12);
+		slow_for(7, 12, 42, 900);
+		j = only();
+		assert_string_equal(text_of(j, "symptom"), "slow_rank");
+		assert_string_equal(ranks_of(j, "ranks"), "7");
+		assert_int_equal(seconds_of(j, "begin_unix_ns"), 12);
+		assert_int_equal(json_integer_value(json_object_get(j, "first_step")), 900);
+		json_decref(j);
+	}
+}
+
+/* The rank of the fault had a moment itself. */
+static void a_moment_long_before_a_fault_is_not_its_begin(void **unused)
+{
+	json_t *j;
+
+	contend(7, WINDOW_SELF, 2);
+	waits_in_between(2, 12);
+	slow_for(7, 12, 42, 900);
+	j = only();
+	assert_string_equal(ranks_of(j, "ranks"), "7");
+	assert_int_equal(seconds_of(j, "begin_unix_ns"), 12);
+	assert_int_equal(json_integer_value(json_object_get(j, "first_step")), 900);
+	json_decref(j);
+}
+
+static void a_fault_that_comes_and_goes_has_all_its_time(void **unused)
+{
+	json_t *j;
+
+	for (int k = 0; k < 8; k++)
+		slow_for(7, 3 * k, 3 * k + 1, 100 + 30 * (uint64_t)k);
+	slow_for(7, 24, 40, 900);
+	j = only();
+	assert_int_equal(seconds_of(j, "begin_unix_ns"), 0);
+	assert_int_equal(json_integer_value(json_object_get(j, "first_step")), 100);
+	json_decref(j);
+}
+
+static void a_second_fault_is_named_although_it_began_later(void **unused)
+{
+	json_t *j;
+
+	slow_for(2, 0, 60, 100);
+	slow_for(5, 52, 60, 500);
+	j = only();
+	assert_string_equal(ranks_of(j, "ranks"), "2,5");
+	assert_int_equal(seconds_of(j, "begin_unix_ns"), 0);
+	json_decref(j);
+}
+
+/* One after the other, in one incident. */
+static void two_faults_in_turn_are_both_named(void **unused)
+{
+	json_t *j;
+
+	slow_for(2, 0, 10, 100);
+	slow_for(5, 12, 70, 500);
+	j = only();
+	assert_string_equal(ranks_of(j, "ranks"), "5,2");
+	assert_int_equal(seconds_of(j, "begin_unix_ns"), 0);
+	json_decref(j);
+}
+
+static void who_is_no_longer_named_by_a_finding_is_not_accused(void **unused)
+{
+	struct incident_finding first = accusing(5, 2, 0, 30);
+	json_t *j;
+
+	first.ended = false;
+	tell(first);
+	tell(accusing(5, -1, 0, 40));
+	j = only();
+	assert_string_equal(ranks_of(j, "ranks"), "5");
+	json_decref(j);
+}
+
 static void hiccups_alone_have_their_own_time(void **unused)
 {
 	struct digest a = window("job", 3, WINDOW_SELF, 0, 1), b = window("job", 5, WINDOW_SELF, 4, 5);
@@ -483,6 +625,12 @@ int main(void)
 		CASE(names_several_stragglers_worst_first_but_no_echo),
 		CASE(calls_it_the_job_when_most_ranks_are_slow),
 		CASE(hiccups_near_a_fault_do_not_stretch_its_time),
+		CASE(a_moment_on_other_ranks_is_no_part_of_a_fault),
+		CASE(a_moment_long_before_a_fault_is_not_its_begin),
+		CASE(a_fault_that_comes_and_goes_has_all_its_time),
+		CASE(a_second_fault_is_named_although_it_began_later),
+		CASE(two_faults_in_turn_are_both_named),
+		CASE(who_is_no_longer_named_by_a_finding_is_not_accused),
 		CASE(hiccups_alone_have_their_own_time),
 		CASE(blames_nobody_without_evidence),
 		CASE(blames_the_stalled_rank_that_entered_fewest_collectives),

@@ -415,6 +415,91 @@ static void names_the_cause_of_the_culprit(void **unused)
 	json_decref(j);
 }
 
+/* ---- many windows of one fault ---- */
+
+#define MANY 6
+
+/* The n-th window of rank 5, whose gemm is slower by the fault. 0 shows it; the others lost more and show
+ * less: 1 has no kernels, 2 is of a stretch in which the host was late, 3 is all slow, with nothing healthy
+ * beside it, 4 shows it too, 5 is one step that something else made slow. */
+static struct incident_change of_many(int n)
+{
+	static struct made m;
+
+	make(&m, 5, WINDOW_SELF, 1 + 2.5 * n, n == 0 ? 20 : 30 + n);
+	next_id = 100 + (uint32_t)n;
+	memcpy(m.w.id, &next_id, sizeof(next_id));
+	if (n == 0 || n == 4)
+		slow_gemm(&m, n ? 1.5 : 1.4);
+	if (n == 1)
+		m.w.device_count = m.w.host_count = 0;
+	if (n == 3)
+		for (uint32_t i = 0; i < CALM; i++)
+			m.steps[i] = m.steps[CALM];
+	if (n == 5)
+		for (uint32_t i = CALM + 1; i < STEPS; i++)
+			m.steps[i].flags = WINDOW_STEP_MARGIN;
+	return send(&m);
+}
+
+static void any_order_of_windows_gives_the_same_verdict(void **unused)
+{
+	char *first = NULL;
+	uint32_t orders = 0;
+
+	for (uint32_t code = 0; code < 720; code += 7) { /* 103 of the 720 orders */
+		int left[MANY] = { 0, 1, 2, 3, 4, 5 }, room = MANY;
+		struct incident_change c;
+		uint32_t rest = code;
+		char *text;
+		json_t *j;
+
+		teardown(NULL);
+		setup(NULL);
+		healthy_peers();
+		for (; room; room--) {
+			int at = (int)(rest % (uint32_t)room);
+
+			c = of_many(left[at]);
+			rest /= (uint32_t)room;
+			memmove(&left[at], &left[at + 1], (size_t)(room - 1 - at) * sizeof(*left));
+		}
+		j = json_of(c);
+		assert_string_equal(cause_of(j), "gpu-kernel");
+		text = json_dumps(json_object_get(j, "diagnoses"), JSON_SORT_KEYS);
+		if (first)
+			assert_string_equal(text, first);
+		else
+			first = strdup(text);
+		free(text);
+		json_decref(j);
+		orders++;
+	}
+	assert_int_equal(orders, 103);
+	free(first);
+}
+
+/* And however many come that lost more and show nothing. */
+static void what_was_shown_once_is_not_lost_to_windows_that_say_less(void **unused)
+{
+	struct incident_change c;
+	static struct made m;
+	json_t *j;
+
+	healthy_peers();
+	of_many(4);
+	for (int n = 0; n < 40; n++) {
+		make(&m, 5, WINDOW_SELF, 4 + 2.5 * n, 40 + n / 2);
+		if (n % 2)
+			m.w.device_count = m.w.host_count = 0;
+		c = send(&m);
+	}
+	j = json_of(c);
+	assert_string_equal(cause_of(j), "gpu-kernel");
+	assert_true(set->picture_bytes < 10 * 64 * 1024);
+	json_decref(j);
+}
+
 static void names_no_cause_where_none_shows(void **unused)
 {
 	json_t *j;
@@ -460,6 +545,28 @@ static void a_second_fault_that_costs_less_is_told_too(void **unused)
 	assert_int_equal(json_array_size(json_object_get(j, "diagnoses")), 2);
 	assert_string_equal(ranks_of(json_array_get(json_object_get(j, "diagnoses"), 1)), "6");
 	assert_string_equal(ranks_of(j), "5,6");
+	json_decref(j);
+}
+
+/* Three slow steps of another rank: they cost a tenth of what the fault did, and show a cause. */
+static void a_moment_is_no_second_fault(void **unused)
+{
+	static struct made m;
+	json_t *j;
+
+	for (int n = 0; n < 4; n++) {
+		make(&m, 5, WINDOW_SELF, 1 + 2.5 * n, 20);
+		signal_add(&m, OS_SIGNAL_SOFTIRQ_STOLEN, "NET_RX from thread main on CPU 1", 200);
+		send(&m);
+	}
+	healthy_peers();
+	make(&m, 6, WINDOW_SELF, 3, 80);
+	slow_gemm(&m, 3);
+	for (uint32_t i = CALM + 3; i < STEPS; i++)
+		m.steps[i].flags = WINDOW_STEP_MARGIN;
+	j = json_of(send(&m));
+	assert_int_equal(json_array_size(json_object_get(j, "diagnoses")), 1);
+	assert_string_equal(ranks_of(j), "5");
 	json_decref(j);
 }
 
@@ -790,9 +897,12 @@ int main(void)
 		CASE(names_native_functions_and_gives_up_on_files_without_symbols),
 		CASE(victims_are_the_peers_that_a_cause_is_seen_against),
 		CASE(names_the_cause_of_the_culprit),
+		CASE(any_order_of_windows_gives_the_same_verdict),
+		CASE(what_was_shown_once_is_not_lost_to_windows_that_say_less),
 		CASE(names_no_cause_where_none_shows),
 		CASE(two_faults_at_once_have_a_verdict_each),
 		CASE(a_second_fault_that_costs_less_is_told_too),
+		CASE(a_moment_is_no_second_fault),
 		CASE(an_echo_without_a_cause_of_its_own_is_not_accused),
 		CASE(counts_what_it_costs),
 		CASE(has_a_life),
