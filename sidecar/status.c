@@ -232,8 +232,6 @@ void status_json(struct node *n, struct buf *b)
 	json_text(b, n->settings.node_name);
 	buf_puts(b, "\",\"state_dir\":\"");
 	json_text(b, n->settings.state_dir);
-	buf_puts(b, "\",\"state_dir\":\"");
-	json_text(b, n->settings.state_dir);
 	buf_printf(b,
 		   "\",\"version\":\"%s\",\"mode\":{\"stacks\":\"%s\",\"roofline\":\"%s\","
 		   "\"canary\":%s,\"spool\":\"%s\"},\"ranks\":[",
