@@ -19,6 +19,7 @@
 #define UNIFORM_PAST_MOST 200u
 #define UNIFORM_STEPS 20u
 #define UNIFORM_SIGMAS 8.0
+#define UNIFORM_SHARED 0.3 /* of the rise, below which a worker stayed as it was */
 
 static double unit_ns(const struct workers *w, const struct workers_flag *f)
 {
@@ -227,14 +228,15 @@ struct skew {
 	uint32_t folded; /* flags that are a part of it */
 };
 
-/* How uneven a role's steps are, and whether the heaviest worker changes. times: [workers], zeroed;
- * loss: [steps]. */
-static struct skew skew_of(struct workers *w, uint32_t role, const bool *slow, uint32_t *times,
-			   double *loss)
+/* How uneven a role's steps are, and whether the heaviest worker changes. value: [steps][workers];
+ * times: [workers], zeroed here; loss: [steps]. */
+static struct skew skew_of(struct workers *w, const double *value, uint32_t role, const bool *slow,
+			   uint32_t *times, double *loss)
 {
 	const struct workers_table *t = w->t;
 	struct skew k = { 0 };
 
+	memset(times, 0, t->workers * sizeof(*times));
 	for (uint32_t s = 0; s < t->steps; s++) {
 		uint32_t n = 0, heaviest = 0;
 		double most = 0, v;
@@ -242,7 +244,7 @@ static struct skew skew_of(struct workers *w, uint32_t role, const bool *slow, u
 		for (uint32_t i = 0; i < t->workers; i++) {
 			size_t at = (size_t)s * t->workers + i;
 
-			v = t->self_ns[at];
+			v = value[at];
 			if (t->role[i] != role || !(v > 0) || slow[at])
 				continue;
 			w->scratch[n++] = v;
@@ -270,29 +272,32 @@ static bool uneven(const struct skew *k)
 	       k->most <= (k->members == 2 ? 0.75 : 0.6);
 }
 
-/* The skew of every role; flags that a role's uneven input explains are not told. */
+/* The skew of every role; flags that a role's uneven input explains are not told: what is left of it
+ * where the stages of a replica have told most of it already. */
 static int find_skews(struct workers *w, const bool *slow, struct skew *skew)
 {
 	uint32_t *times = malloc(w->t->workers * sizeof(*times));
 	double *loss = malloc(w->t->steps * sizeof(*loss));
+	struct skew *rest = malloc(w->t->roles * sizeof(*rest));
 
-	for (uint32_t r = 0; times && loss && r < w->t->roles; r++) {
-		memset(times, 0, w->t->workers * sizeof(*times));
-		skew[r] = skew_of(w, r, slow, times, loss);
+	for (uint32_t r = 0; times && loss && rest && r < w->t->roles; r++) {
+		skew[r] = skew_of(w, w->t->self_ns, r, slow, times, loss);
+		rest[r] = skew_of(w, w->self, r, slow, times, loss);
 	}
-	for (uint32_t i = 0; i < w->flags; i++) {
+	for (uint32_t i = 0; i < w->flags && rest; i++) {
 		struct workers_flag *f = &w->flag[i];
-		struct skew *k = f->replica ? NULL : &skew[w->t->role[f->worker]];
+		uint32_t role = f->replica ? 0 : w->t->role[f->worker];
 
-		if (!k || f->flag.measure != PEERS_SELF || !uneven(k) ||
-		    f->flag.excess > fmax(EXPLAINED * k->loss, EXPLAINED_RARE * k->rare))
+		if (f->replica || f->flag.measure != PEERS_SELF || !uneven(&skew[role]) ||
+		    f->flag.excess > fmax(EXPLAINED * rest[role].loss, EXPLAINED_RARE * rest[role].rare))
 			continue;
 		f->told = true;
-		k->folded++;
+		skew[role].folded++;
 	}
 	free(times);
 	free(loss);
-	return times && loss ? 0 : -ENOMEM;
+	free(rest);
+	return times && loss && rest ? 0 : -ENOMEM;
 }
 
 static void tell_skew(struct workers *w, const struct skew *skew, workers_tell *tell, void *context)
@@ -403,6 +408,44 @@ static bool told_already(const struct workers *w, const bool *slow, const struct
 	return 4 * count > n;
 }
 
+/* How much longer a worker takes over the change than in the `past` steps before it; NAN: not known. */
+static double rise_of(struct workers *w, uint32_t worker, const struct level_change *c, uint32_t past)
+{
+	const double *v = w->t->self_ns + worker;
+	uint32_t n = 0, stride = w->t->workers;
+	double before;
+
+	for (uint32_t s = c->first > past ? c->first - past : 0; s < c->first; s++)
+		if (v[(size_t)s * stride] > 0)
+			w->scratch[n++] = v[(size_t)s * stride];
+	before = n ? median_of(w->scratch, n) : NAN;
+	n = 0;
+	for (uint32_t s = c->first; s <= c->last; s++)
+		if (v[(size_t)s * stride] > 0)
+			w->scratch[n++] = v[(size_t)s * stride];
+	return n ? median_of(w->scratch, n) / before - 1 : NAN;
+}
+
+/* Those who rose. Where some did not, it is not the job that became slower, but most of it; the paper's
+ * rule knows no such thing. */
+static void add_risen(struct workers *w, struct finding *f, const struct level_change *c, uint32_t past)
+{
+	uint32_t stayed = 0;
+
+	for (uint32_t i = 0; i < w->t->workers; i++) {
+		bool stays = w->t->config.mode == PEERS_ROBUST &&
+			     rise_of(w, i, c, past) < UNIFORM_SHARED * f->excess;
+
+		stayed += stays;
+		if (!stays && f->rank_count < FINDING_RANKS_MAX)
+			f->ranks[f->rank_count++] = w->t->rank[i];
+	}
+	f->kind = stayed ? FINDING_SLOW_RANK : FINDING_UNIFORM;
+	finding_say(f, LAYER_UNKNOWN, f->effect_ns,
+		    "the median worker takes %.1f%% longer than in the %" PRIu32 " steps before; %" PRIu32
+		    " of %" PRIu32 " workers do not", 100 * f->excess, past, stayed, w->t->workers);
+}
+
 /* uneven_input: what that of any role makes of a step; no less is told. */
 static void tell_uniform(struct workers *w, const bool *slow, double uneven_input, workers_tell *tell,
 			 void *context)
@@ -424,7 +467,6 @@ static void tell_uniform(struct workers *w, const bool *slow, double uneven_inpu
 		at = c.last;
 		if (told_already(w, slow, &c) || excess < uneven_input)
 			continue;
-		f->kind = FINDING_UNIFORM;
 		f->cause = CAUSE_UNKNOWN;
 		f->first_step = t->step[c.first];
 		f->last_step = t->step[c.last];
@@ -433,11 +475,7 @@ static void tell_uniform(struct workers *w, const bool *slow, double uneven_inpu
 		f->excess = median_between(w, c.first, c.last + 1) / before - 1;
 		f->effect_ns = f->excess * before * w->step_ns;
 		f->confidence = 0.7;
-		for (uint32_t i = 0; i < t->workers && i < FINDING_RANKS_MAX; i++)
-			f->ranks[f->rank_count++] = t->rank[i];
-		finding_say(f, LAYER_UNKNOWN, f->effect_ns,
-			    "the median worker takes %.1f%% longer than in the %" PRIu32 " steps before",
-			    100 * f->excess, past);
+		add_risen(w, f, &c, past);
 		tell(context, &out);
 	}
 }

@@ -87,6 +87,9 @@ found, _ = replay('timings', table(steps(8, 120, (1, 6), 0, 119, 1.15)))
 ok('two of eight, from the first step on', len(found) == 1 and same(found[0], [1, 6], 0, 119), found)
 found, _ = replay('timings', table(steps(8, 120, (0, 1, 3, 4, 6), 40, 99, 1.15)))
 ok('five of eight', len(found) == 1 and same(found[0], [0, 1, 3, 4, 6], 40, 99), found)
+found, _ = replay('timings', table(steps(8, 200, (0, 1, 2, 3, 4, 6, 7), 60, 99, 1.15)))
+ok('seven of eight: the eighth is not accused with them',
+   len(found) == 1 and same(found[0], [0, 1, 2, 3, 4, 6, 7], 60, 99), found)
 found, _ = replay('timings', table(steps(8, 600, (0, 1, 3, 4, 6), 40, 99, 1.15)), '--mode', 'sysom')
 ok('which the paper\'s mode doesn\'t', not any({0, 1, 3, 4, 6} <= set(f['ranks']) for f in found
                                                 if f['kind'] == 'slow_rank'), found)
