@@ -238,14 +238,19 @@ static double error_above(const struct levels_noise *noise, uint32_t length,
 	return hypot(levels_error(noise, length), levels_error(noise, usual->steps));
 }
 
-/* A mean that single wild values hardly move. */
-static double mean_about(const double *v, uint32_t n, double mid, double most)
+/* The mean of all but the largest of v[0..n), n > 1, each no further than `most` from mid: one wild step
+ * and what spills from it into its neighbours carry no stretch. */
+static double mean_of_rest(const double *v, uint32_t n, double mid, double most)
 {
-	double sum = 0;
+	double sum = 0, largest = -most;
 
-	for (uint32_t i = 0; i < n; i++)
-		sum += fmax(-most, fmin(most, v[i] - mid));
-	return mid + sum / n;
+	for (uint32_t i = 0; i < n; i++) {
+		double x = fmax(-most, fmin(most, v[i] - mid));
+
+		sum += x;
+		largest = fmax(largest, x);
+	}
+	return mid + (sum - largest) / (n - 1);
 }
 
 /* Whether v[first..last] lies above `usual`; fills out. */
@@ -254,7 +259,7 @@ static bool stretch_fits(const double *v, uint32_t first, uint32_t last,
 			 double threshold, double *scratch, struct found *out)
 {
 	uint32_t length = last - first + 1, above = 0;
-	double sum = 0, excess, agree, base = usual->value;
+	double sum = 0, largest = 0, excess, agree, base = usual->value;
 
 	memcpy(scratch, v + first, length * sizeof(*v));
 	/* what spills over from a step's tail is no step of its own */
@@ -268,9 +273,11 @@ static bool stretch_fits(const double *v, uint32_t first, uint32_t last,
 	length = last - first + 1;
 	memcpy(scratch, v + first, length * sizeof(*v));
 	*out = (struct found){first, last, last, median_of(scratch, length) - base, 0};
-	out->score = (mean_about(v + first, length, base + out->excess,
-				 MEAN_CLIP * noise->scale[0]) - base) /
-		     error_above(noise, length, usual) / threshold;
+	if (length < STRETCH_MIN)
+		return false;
+	out->score = (mean_of_rest(v + first, length, base + out->excess,
+				   MEAN_CLIP * noise->scale[0]) - base) /
+		     error_above(noise, length - 1, usual) / threshold;
 	agree = length > SHORT_MAX ? AGREE_MIN : AGREE_SHORT;
 	for (uint32_t i = first; i <= last; i++) {
 		double one = v[i] - base;
@@ -278,13 +285,15 @@ static bool stretch_fits(const double *v, uint32_t first, uint32_t last,
 
 		above += length > SHORT_MAX ? one > 0 : one > out->excess / 3;
 		/* as the one who looks on would have seen it */
-		sum += fmin(one, 2 * out->excess);
+		one = fmin(one, 2 * out->excess);
+		sum += one;
+		largest = fmax(largest, one);
 		if (out->sure == last && so_far >= STRETCH_MIN && i < last &&
-		    sum / so_far > fmax(threshold * levels_error(noise, so_far), floor_of(so_far)))
+		    (sum - largest) / (so_far - 1) >
+			fmax(threshold * levels_error(noise, so_far - 1), floor_of(so_far)))
 			out->sure = i;
 	}
-	return length >= STRETCH_MIN && out->excess >= floor_of(length) &&
-	       out->score > TOLD_MIN && above >= agree * length;
+	return out->excess >= floor_of(length) && out->score > TOLD_MIN && above >= agree * length;
 }
 
 /* Whether a level lies above the usual one by more than noise and the floor. */
