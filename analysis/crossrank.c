@@ -16,6 +16,9 @@
 /* A stretch of L steps exceeds FLOOR / sqrt(L), and the least that is ever told. */
 #define FLOOR	    0.06
 #define FLOOR_LEAST 0.001
+/* What all wait for together has neither a host's bursts nor other work in it, which the floor is for: a
+ * quarter of it is told. */
+#define TRANSFER_UNIT 4.0
 /* Of a level that may be a rank's usual one: share of its steps. */
 #define USUAL_SHARE 0.1
 /* A level is above the usual one with this share of the threshold. */
@@ -859,9 +862,9 @@ static int tell_transfer(struct crossrank *c, uint32_t *ranks)
 	for (uint32_t s = 0; s < c->n; s++) /* as many as usual, or they tell nothing */
 		v[s] = c->steps->transfers[s] && fabs(c->steps->transfers[s] - usual) < 0.5 &&
 			       all_known(c, s)
-			   ? c->steps->transfer_ns[s] / c->typical_ns
+			   ? TRANSFER_UNIT * c->steps->transfer_ns[s] / c->typical_ns
 			   : NAN;
-	levels_noise(v, 1, c->n, noise_least(c, CROSSRANK_OWN), scratch, &noise);
+	levels_noise(v, 1, c->n, TRANSFER_UNIT * noise_least(c, CROSSRANK_OWN), scratch, &noise);
 	n = stretches_known(v, c->n, &noise, levels_threshold(&noise, 3, c->n, c->config->wrong),
 			    scratch, found);
 	for (uint32_t r = 0; r < c->ranks; r++)
@@ -876,8 +879,8 @@ static int tell_transfer(struct crossrank *c, uint32_t *ranks)
 		f->cause = CAUSE_NET_TRANSFER;
 		f->first_step = found[i].first;
 		f->last_step = found[i].last;
-		f->excess = found[i].excess;
-		f->effect_ns = found[i].excess * c->typical_ns;
+		f->excess = found[i].excess / TRANSFER_UNIT;
+		f->effect_ns = f->excess * c->typical_ns;
 		f->confidence = confidence_of(found[i].score);
 		finding_say(f, LAYER_NETWORK, f->effect_ns,
 			    "collectives take %.3f ms per step longer from the last rank's entry "

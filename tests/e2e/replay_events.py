@@ -165,7 +165,8 @@ def formats(text):
         check(rc == 2 and "cut.csv.gz:" in err, "a cut-off file is an error with file and line", err)
     for bad, line in ((HEADER + "1,2,kernel,0,7,1,,a\nx,2,kernel,0,7,2,,b\n", 3),
                       (HEADER + '1,2,kernel,0,7,1,,"a\n', 2), ("1,2\n", 1),
-                      (HEADER + "1,zz,api,,,1,,cudaLaunchKernel\n", 2)):
+                      (HEADER + "1,zz,api,,,1,,cudaLaunchKernel\n", 2), (HEADER + "1,2,kernel\n", 2),
+                      (HEADER + "1,2,kernel,0,7,1,,a\n5,-2,kernel,0,7,2,,b\n", 3)):
         rc, _, err = replay("-", data=bad.encode())
         check(rc == 2 and f"-:{line}:" in err, f"malformed input in line {line} is told", err)
     rc, _, err = replay("-", data=b'{"traceEvents":[{"ph":"X"},\n')
