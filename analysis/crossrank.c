@@ -687,7 +687,8 @@ static int tell_shared(struct crossrank *c, enum crossrank_what what, const stru
 	double error;
 
 	levels_noise(c->own[what], c->ranks, c->n, noise_least(c, what), c->scratch, &noise);
-	error = MEDIAN_ERROR * levels_error(&noise, f->last - f->first + 1);
+	/* of single values: the fault itself is in the differences of long means */
+	error = MEDIAN_ERROR * noise.scale[0] / sqrt((double)(f->last - f->first + 1));
 	for (uint32_t r = 0; r < c->ranks; r++) {
 		double rise = crossrank_rise(c, what, r, f->first, f->last);
 

@@ -246,6 +246,9 @@ static void finds_several_slow_ranks(void **state)
 	expect(job_run(5, 8, &f), FINDING_SLOW_RANK, f.ranks, 20, 31, CAUSE_GPU_SLOW);
 	f.ranks = 0x37; /* five of eight */
 	expect(job_run(6, 8, &f), FINDING_SLOW_RANK, f.ranks, 20, 31, CAUSE_GPU_SLOW);
+	f.last = 43; /* half of the steps: the fault is in the noise of long means */
+	for (uint32_t seed = 1; seed < 20; seed++)
+		expect(job_run(seed, 8, &f), FINDING_SLOW_RANK, f.ranks, 20, 43, CAUSE_GPU_SLOW);
 }
 
 /* What a large fault makes of the steps beside it is no fault of theirs. */
