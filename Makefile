@@ -62,9 +62,9 @@ archives = $(foreach u,$(1),$(B)/lib$(u).a)
 libs_of = $(foreach u,$(1),$($(u)_LDLIBS))
 
 define lib_rule
-$(B)/lib$(1).a: $$(call obj,$$($(1)_SRCS)) $$($(1)_OBJS)
+$(B)/lib$(1).a: $$(call obj,$$($(1)_SRCS)) $$($(1)_OBJS) $(wildcard */*.mk)
 	@mkdir -p $$(@D); rm -f $$@
-	$$(Q)$$(AR) rcs $$@ $$^
+	$$(Q)$$(AR) rcs $$@ $$(filter-out %.mk,$$^)
 endef
 define prog_rule
 $(1)_SRCS ?= $(3)

@@ -1,21 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 # all but main() is a library, for the unit tests
 LIBS += aggregator
-aggregator_SRCS := aggregator/api.c aggregator/alert.c aggregator/api_symbols.c aggregator/commit.c aggregator/digest.c \
-	aggregator/incident.c aggregator/incident_judge.c aggregator/incident_json.c aggregator/incident_views.c aggregator/picture.c \
-	aggregator/finding_json.c aggregator/verdict.c aggregator/verdict_sketch.c aggregator/ingest.c aggregator/rep.c aggregator/store.c aggregator/symbols.c aggregator/text.c
+# From windows to incidents and their verdicts: also a library of its own, for `sysom replay window`.
+LIBS += incident
+incident_SRCS := aggregator/digest.c aggregator/finding_json.c aggregator/incident.c aggregator/incident_judge.c \
+	aggregator/incident_json.c aggregator/incident_views.c aggregator/picture.c aggregator/text.c aggregator/verdict.c \
+	aggregator/verdict_sketch.c
+incident_LDLIBS := -ljansson
+aggregator_SRCS := $(incident_SRCS) aggregator/api.c aggregator/alert.c aggregator/api_symbols.c aggregator/commit.c \
+	aggregator/ingest.c aggregator/rep.c aggregator/store.c aggregator/symbols.c
 aggregator_SRCS += aggregator/baselines.c aggregator/clocks.c aggregator/cross.c aggregator/cross_colls.c \
 	aggregator/cross_findings.c aggregator/cross_rows.c aggregator/cross_skew.c aggregator/fleet.c aggregator/fleet_admit.c \
 	aggregator/fleet_detect.c aggregator/fleet_json.c aggregator/fleet_pull.c aggregator/fleet_roles.c aggregator/fleet_temporal.c \
 	aggregator/hang.c aggregator/idmap.c aggregator/sketch_merge.c aggregator/temporal.c aggregator/waterline.c
 aggregator_LDLIBS := -lnng -lsqlite3 -lmicrohttpd -lcurl -ljansson
-
-# From windows to incidents and their verdicts: also for `sysom replay window`.
-LIBS += incident
-incident_SRCS := aggregator/digest.c aggregator/finding_json.c aggregator/incident.c \
-	aggregator/incident_judge.c aggregator/incident_json.c aggregator/picture.c aggregator/text.c \
-	aggregator/verdict.c aggregator/verdict_sketch.c
-incident_LDLIBS := -ljansson
 
 PROGS += sysom-aggregator
 INSTALL_PROGS += sysom-aggregator

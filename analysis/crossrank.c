@@ -16,10 +16,18 @@
 /* A stretch of L steps exceeds FLOOR / sqrt(L), and the least that is ever told. */
 #define FLOOR	    0.06
 #define FLOOR_LEAST 0.001
+/* What all wait for together has neither a host's bursts nor other work in it, which the floor is for: a
+ * quarter of it is told. */
+#define TRANSFER_UNIT 4.0
 /* Of a level that may be a rank's usual one: share of its steps. */
 #define USUAL_SHARE 0.1
 /* A level is above the usual one with this share of the threshold. */
 #define ABOVE_MIN 0.5
+/* And is told with this one: how far it lies above the usual level is what counts, not how far a
+ * stretch between the two did. */
+#define TOLD_MIN 0.9
+/* Values count up to so many standard deviations about their stretch's median. */
+#define MEAN_CLIP 3.0
 /* Levels that follow each other are one fault with this share of each other's height. */
 #define SAME_FAULT 0.3
 /* Share of a stretch's steps that lie above the usual level. */
@@ -33,6 +41,9 @@
 #define ROSE_MIN 0.4
 /* Of a rise that most ranks share, those that rose by half of it are slow. */
 #define SHARED_MIN 0.5
+/* And who rose less than all by no more than so many standard errors of a median. */
+#define STAYED_SIGMAS 3.0
+#define MEDIAN_ERROR  1.2533
 /* Noise of a single rank: at least this share of that of all. */
 #define OWN_NOISE_MIN 0.7
 /* No series is less noisy: clocks of 1 us, and what nobody cares about. */
@@ -217,41 +228,75 @@ static double floor_of(uint32_t length)
 	return fmax(FLOOR / sqrt((double)length), FLOOR_LEAST);
 }
 
+/* The level that all others lie above or at, and how many steps are known of it. */
+struct usual {
+	double value;
+	uint32_t steps;
+};
+
+/* Standard error of a mean of so many steps less the usual level. */
+static double error_above(const struct levels_noise *noise, uint32_t length,
+			  const struct usual *usual)
+{
+	return hypot(levels_error(noise, length), levels_error(noise, usual->steps));
+}
+
+/* The mean of all but the largest of v[0..n), n > 1, each no further than `most` from mid: one wild step
+ * and what spills from it into its neighbours carry no stretch. */
+static double mean_of_rest(const double *v, uint32_t n, double mid, double most)
+{
+	double sum = 0, largest = -most;
+
+	for (uint32_t i = 0; i < n; i++) {
+		double x = fmax(-most, fmin(most, v[i] - mid));
+
+		sum += x;
+		largest = fmax(largest, x);
+	}
+	return mid + (sum - largest) / (n - 1);
+}
+
 /* Whether v[first..last] lies above `usual`; fills out. */
-static bool stretch_fits(const double *v, uint32_t first, uint32_t last, double usual,
-			 const struct levels_noise *noise, double threshold, double *scratch,
-			 struct found *out)
+static bool stretch_fits(const double *v, uint32_t first, uint32_t last,
+			 const struct usual *usual, const struct levels_noise *noise,
+			 double threshold, double *scratch, struct found *out)
 {
 	uint32_t length = last - first + 1, above = 0;
-	double sum = 0, excess, agree;
+	double sum = 0, largest = 0, excess, agree, base = usual->value;
 
 	memcpy(scratch, v + first, length * sizeof(*v));
 	/* what spills over from a step's tail is no step of its own */
-	excess = median_of(scratch, length) - usual;
+	excess = median_of(scratch, length) - base;
 	while (excess > CLEAR * noise->scale[0] && last - first >= STRETCH_MIN &&
-	       v[last] - usual < excess / 2)
+	       v[last] - base < excess / 2)
 		last--;
 	while (excess > CLEAR * noise->scale[0] && last - first >= STRETCH_MIN &&
-	       v[first] - usual < excess / 2)
+	       v[first] - base < excess / 2)
 		first++;
 	length = last - first + 1;
 	memcpy(scratch, v + first, length * sizeof(*v));
-	*out = (struct found){first, last, last, median_of(scratch, length) - usual, 0};
-	out->score = out->excess / levels_error(noise, length) / threshold;
+	*out = (struct found){first, last, last, median_of(scratch, length) - base, 0};
+	if (length < STRETCH_MIN)
+		return false;
+	out->score = (mean_of_rest(v + first, length, base + out->excess,
+				   MEAN_CLIP * noise->scale[0]) - base) /
+		     error_above(noise, length - 1, usual) / threshold;
 	agree = length > SHORT_MAX ? AGREE_MIN : AGREE_SHORT;
 	for (uint32_t i = first; i <= last; i++) {
-		double one = v[i] - usual;
+		double one = v[i] - base;
 		uint32_t so_far = i - first + 1;
 
 		above += length > SHORT_MAX ? one > 0 : one > out->excess / 3;
 		/* as the one who looks on would have seen it */
-		sum += fmin(one, 2 * out->excess);
+		one = fmin(one, 2 * out->excess);
+		sum += one;
+		largest = fmax(largest, one);
 		if (out->sure == last && so_far >= STRETCH_MIN && i < last &&
-		    sum / so_far > fmax(threshold * levels_error(noise, so_far), floor_of(so_far)))
+		    (sum - largest) / (so_far - 1) >
+			fmax(threshold * levels_error(noise, so_far - 1), floor_of(so_far)))
 			out->sure = i;
 	}
-	return length >= STRETCH_MIN && out->excess >= floor_of(length) && out->score > 0.6 &&
-	       above >= agree * length;
+	return out->excess >= floor_of(length) && out->score > TOLD_MIN && above >= agree * length;
 }
 
 /* Whether a level lies above the usual one by more than noise and the floor. */
@@ -278,25 +323,23 @@ static uint32_t stretches_of(const double *v, uint32_t n, const struct levels_no
 	    .threshold = threshold, .least = STRETCH_MIN, .change_min = FLOOR_LEAST};
 	struct level levels[LEVELS_MAX];
 	uint32_t count = levels_find(v, n, noise, &lc, levels, scratch), made = 0;
-	double usual = usual_level(levels, count, n);
+	struct usual usual = {usual_level(levels, count, n), 0};
 
+	for (uint32_t i = 0; i < count; i++)
+		if (!is_above(&levels[i], usual.value, noise, threshold))
+			usual.steps += levels[i].last - levels[i].first + 1;
 	for (uint32_t i = 0; i < count;) {
 		uint32_t first = levels[i].first, last = levels[i].last;
-		double score = levels[i].score, height = levels[i].value - usual;
+		double height = levels[i].value - usual.value;
 
-		if (!is_above(&levels[i++], usual, noise, threshold))
+		if (!is_above(&levels[i++], usual.value, noise, threshold))
 			continue;
-		for (; i < count && is_above(&levels[i], usual, noise, threshold) &&
-		       same_fault(height, levels[i].value - usual);
-		     i++) {
+		for (; i < count && is_above(&levels[i], usual.value, noise, threshold) &&
+		       same_fault(height, levels[i].value - usual.value);
+		     i++)
 			last = levels[i].last;
-			score = fmax(score, levels[i].score);
-		}
-		if (score > 1 &&
-		    stretch_fits(v, first, last, usual, noise, threshold, scratch, &out[made])) {
-			out[made].score = fmax(out[made].score, score);
-			made++;
-		}
+		made += stretch_fits(v, first, last, &usual, noise, threshold, scratch,
+				     &out[made]);
 	}
 	return made;
 }
@@ -568,6 +611,17 @@ static int tell_slow_ranks(struct crossrank *c, uint32_t *ranks)
 
 /* ---- what all share ---- */
 
+/* Ranks that are slow at step s by themselves, where they are fewer than half: what they took
+ * longer isn't shared, and would move the ranks' median. */
+static bool slow_alone(const struct crossrank *c, uint32_t s)
+{
+	uint32_t n = 0;
+
+	for (uint32_t r = 0; r < c->ranks; r++)
+		n += crossrank_slow_in(c, r, s);
+	return 2 * n <= c->ranks;
+}
+
 /* The ranks' median at every step; steps with other work are left out. */
 static void shared_series(struct crossrank *c, enum crossrank_what what, double *out)
 {
@@ -579,11 +633,12 @@ static void shared_series(struct crossrank *c, enum crossrank_what what, double 
 	for (uint32_t s = 0; s < c->n; s++) {
 		uint32_t n = 0, works = 0;
 		double differs;
+		bool alone = slow_alone(c, s);
 
 		for (uint32_t r = 0; r < c->ranks; r++) {
 			size_t at = (size_t)r * c->n + s;
 
-			if (!isnan(c->own[what][at]))
+			if (!isnan(c->own[what][at]) && !(alone && crossrank_slow_in(c, r, s)))
 				mine[n++] = c->own[what][at];
 			if (!isnan(work[at]) && usual[r] > 0)
 				other[works++] = fabs(work[at] / usual[r] - 1);
@@ -627,13 +682,20 @@ static int tell_shared(struct crossrank *c, enum crossrank_what what, const stru
 		       uint32_t *ranks)
 {
 	struct crossrank_finding out = {.sure_step = f->sure};
+	struct levels_noise noise;
 	uint32_t count = 0, present = 0, told = 0;
+	double error;
 
+	levels_noise(c->own[what], c->ranks, c->n, noise_least(c, what), c->scratch, &noise);
+	/* of single values: the fault itself is in the differences of long means */
+	error = MEDIAN_ERROR * noise.scale[0] / sqrt((double)(f->last - f->first + 1));
 	for (uint32_t r = 0; r < c->ranks; r++) {
 		double rise = crossrank_rise(c, what, r, f->first, f->last);
 
 		present += !isnan(rise);
-		if (isnan(rise) || rise < SHARED_MIN * f->excess)
+		/* below the rise of all, and by more than noise */
+		if (isnan(rise) || (rise < SHARED_MIN * f->excess &&
+				    rise < f->excess - STAYED_SIGMAS * error))
 			continue;
 		told += told_already(c, r, f);
 		ranks[count++] = r;
@@ -768,6 +830,20 @@ static int tell_constant(struct crossrank *c, uint32_t *ranks)
 	return rc;
 }
 
+/* Every rank that is known at all is so at step s: else who entered last may be missing. */
+static bool all_known(const struct crossrank *c, uint32_t s)
+{
+	const double *kernels = c->steps->value[JOBSTEPS_KERNELS];
+
+	for (uint32_t r = 0; r < c->ranks; r++) {
+		const double *mine = kernels + (size_t)r * c->n;
+
+		if (isnan(mine[s]) && !isnan(crossrank_median(mine, 0, c->n - 1, c->scratch)))
+			return false;
+	}
+	return true;
+}
+
 /* The collectives themselves, from the last entry to the end. */
 static int tell_transfer(struct crossrank *c, uint32_t *ranks)
 {
@@ -785,10 +861,11 @@ static int tell_transfer(struct crossrank *c, uint32_t *ranks)
 			scratch[n++] = c->steps->transfers[s];
 	usual = median_of(scratch, n);
 	for (uint32_t s = 0; s < c->n; s++) /* as many as usual, or they tell nothing */
-		v[s] = c->steps->transfers[s] && fabs(c->steps->transfers[s] - usual) < 0.5
-			   ? c->steps->transfer_ns[s] / c->typical_ns
+		v[s] = c->steps->transfers[s] && fabs(c->steps->transfers[s] - usual) < 0.5 &&
+			       all_known(c, s)
+			   ? TRANSFER_UNIT * c->steps->transfer_ns[s] / c->typical_ns
 			   : NAN;
-	levels_noise(v, 1, c->n, noise_least(c, CROSSRANK_OWN), scratch, &noise);
+	levels_noise(v, 1, c->n, TRANSFER_UNIT * noise_least(c, CROSSRANK_OWN), scratch, &noise);
 	n = stretches_known(v, c->n, &noise, levels_threshold(&noise, 3, c->n, c->config->wrong),
 			    scratch, found);
 	for (uint32_t r = 0; r < c->ranks; r++)
@@ -803,8 +880,8 @@ static int tell_transfer(struct crossrank *c, uint32_t *ranks)
 		f->cause = CAUSE_NET_TRANSFER;
 		f->first_step = found[i].first;
 		f->last_step = found[i].last;
-		f->excess = found[i].excess;
-		f->effect_ns = found[i].excess * c->typical_ns;
+		f->excess = found[i].excess / TRANSFER_UNIT;
+		f->effect_ns = f->excess * c->typical_ns;
 		f->confidence = confidence_of(found[i].score);
 		finding_say(f, LAYER_NETWORK, f->effect_ns,
 			    "collectives take %.3f ms per step longer from the last rank's entry "

@@ -25,7 +25,8 @@
  * them. */
 #define TAIL_MAX   4095u
 #define TAIL_SHARE 0.3
-/* A kernel that leads takes this share of the job's compute time. */
+/* A kernel that leads takes this share of a rank's compute time: one stage's kernels are few of a
+ * job's. */
 #define LEAD_SHARE 0.02
 /* A collective that cuts is one of at least this share of the ranks. */
 #define CUT_MEMBERS_MIN 0.5
@@ -303,7 +304,7 @@ struct usual {
 	uint32_t *count;   /* [names] */
 	uint32_t *sample;  /* [names * SAMPLES] */
 	double *median_ns; /* [names] */
-	double *total_ns;  /* [names], of all ranks, later of one */
+	double *total_ns;  /* [names], of one rank */
 	uint8_t *lead;	   /* [names]: 1 + its place among the leads; 0 none */
 	uint32_t names;
 };
@@ -343,31 +344,47 @@ static void usual_free(struct usual *u)
 	free(u->lead);
 }
 
-/* The names that take most of the time. */
-static void leads_find(struct jobsteps *j, struct usual *u)
+/* Adds to each name's share the most that it takes of a rank's time. ns: [names]. */
+static void shares_add(const struct jobsteps_rank *x, const struct usual *u, double *ns,
+		       double *share)
 {
 	double all = 0;
 
-	for (uint32_t r = 0; r < j->rank_count; r++)
-		for (uint32_t i = 0; i < j->rank[r].event_count; i++) {
-			const struct jobsteps_event *e = &j->rank[r].event[i];
+	memset(ns, 0, u->names * sizeof(*ns));
+	for (uint32_t i = 0; i < x->event_count; i++) {
+		const struct jobsteps_event *e = &x->event[i];
 
-			if (!is_compute(e))
-				continue;
-			u->total_ns[slot_of(u, e)] += (double)duration_of(e);
-			all += (double)duration_of(e);
-		}
+		if (!is_compute(e))
+			continue;
+		ns[slot_of(u, e)] += (double)duration_of(e);
+		all += (double)duration_of(e);
+	}
+	for (uint32_t name = 0; name < u->names && all > 0; name++)
+		share[name] = fmax(share[name], ns[name] / all);
+}
+
+/* The names that take most of a rank's time, on any rank. */
+static int leads_find(struct jobsteps *j, struct usual *u)
+{
+	double *share = calloc(u->names, sizeof(*share));
+
+	if (!share)
+		return -ENOMEM;
+	for (uint32_t r = 0; r < j->rank_count; r++)
+		shares_add(&j->rank[r], u, u->total_ns, share);
 	for (j->leads = 0; j->leads < JOBSTEPS_LEADS_MAX; j->leads++) {
 		uint32_t best = 0;
 
 		for (uint32_t name = 1; name < u->names; name++)
-			if (!u->lead[name] && u->total_ns[name] > (best ? u->total_ns[best] : 0))
+			if (!u->lead[name] && share[name] > (best ? share[best] : 0))
 				best = name;
-		if (!best || u->total_ns[best] < LEAD_SHARE * all)
+		if (!best || share[best] < LEAD_SHARE)
 			break;
 		j->lead[j->leads] = best;
 		u->lead[best] = (uint8_t)(j->leads + 1);
 	}
+	free(share);
+	return 0;
 }
 
 /* Of one rank: a sample of each name's durations, spread over the trace; their medians. */
@@ -486,11 +503,22 @@ static void row_set(struct sweep *s, uint32_t step, bool known)
 	    v[JOBSTEPS_WORK][at] > 0 ? v[JOBSTEPS_BUSY][at] / v[JOBSTEPS_WORK][at] : NAN;
 }
 
-/* A cut that is not known stands where the one before does: both steps beside it are not known. */
+/* A cut that is not known stands where the one before does: both steps beside it are not known. Nor is
+ * one that the rank's trace does not reach the end of, or has nothing of: that is no idle device. */
+static bool step_known(const struct jobsteps *j, uint32_t r, uint32_t step, uint64_t trace_end)
+{
+	const uint64_t *cut = j->rank[r].cut_ns;
+
+	return cut[step + 1] > cut[step] && cut[step + 1] <= trace_end &&
+	       !(step && cut[step] == cut[step - 1]) &&
+	       j->value[JOBSTEPS_KERNELS][(size_t)r * j->steps + step] > 0;
+}
+
 static void rank_sweep(struct jobsteps *j, uint32_t r, const struct usual *u, double *totals)
 {
 	struct jobsteps_rank *x = &j->rank[r];
 	struct sweep s = {.j = j, .rank = r};
+	uint64_t trace_end = end_of(x);
 	uint32_t step = 0;
 
 	memset(totals, 0, (size_t)(COVERS + j->leads) * j->steps * sizeof(*totals));
@@ -507,9 +535,7 @@ static void rank_sweep(struct jobsteps *j, uint32_t r, const struct usual *u, do
 		event_add(&s, u, step, e);
 	}
 	for (step = 0; step < j->steps; step++)
-		row_set(&s, step,
-			x->cut_ns[step + 1] > x->cut_ns[step] &&
-			    !(step && x->cut_ns[step] == x->cut_ns[step - 1]));
+		row_set(&s, step, step_known(j, r, step, trace_end));
 }
 
 /* The outermost steps count only if they are whole; of the first one, whose begin nobody knows,
@@ -679,7 +705,7 @@ int jobsteps_make(struct jobsteps *j)
 		return rc;
 	rc = usual_new(&u, j->name_count);
 	if (!rc)
-		leads_find(j, &u);
+		rc = leads_find(j, &u);
 	if (!rc)
 		rc = tables_new(j);
 	totals = malloc((size_t)(COVERS + j->leads + 1) * j->steps * sizeof(*totals));

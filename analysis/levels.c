@@ -149,10 +149,12 @@ static void stretch_try(const struct finder *f, uint32_t n, uint32_t a, uint32_t
 			struct best *best)
 {
 	uint32_t in = b - a, out = n - in;
-	double sum = f->sum[b] - f->sum[a], z;
+	double sum, z;
 
-	if (in < f->config->least || out < f->config->least)
+	/* a refined begin may lie behind the end */
+	if (b <= a || in < f->config->least || out < f->config->least)
 		return;
+	sum = f->sum[b] - f->sum[a];
 	z = fabs(sum / in - (f->sum[n] - sum) / out) / sqrt(f->error[in] + f->error[out]);
 	if (z > best->score)
 		*best = (struct best){a, b, z};

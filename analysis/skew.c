@@ -61,9 +61,14 @@ bool skew_is_uneven(const struct skew *k)
 	       k->most <= (k->members == 2 ? MOST_MAX_PAIR : MOST_MAX);
 }
 
+bool skew_covers(const struct skew *k, double excess)
+{
+	return excess <= fmax(EXPLAINED * k->loss, EXPLAINED_RARE * k->rare);
+}
+
 bool skew_explains(const struct skew *k, double excess)
 {
-	return skew_is_uneven(k) && excess <= fmax(EXPLAINED * k->loss, EXPLAINED_RARE * k->rare);
+	return skew_is_uneven(k) && skew_covers(k, excess);
 }
 
 void skew_say(struct finding *f, const struct skew *k, double effect_ns, uint32_t folded)

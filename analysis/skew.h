@@ -28,7 +28,9 @@ struct skew skew_of(const struct skew_step *step, uint32_t count, uint32_t *time
 /* The heaviest one changes, and by enough: 10% of the median member (of two: half their
  * difference). */
 bool skew_is_uneven(const struct skew *k);
-/* A member that is heavier by this excess for a while is a part of it. */
+/* Nobody stands out of it who is heavier by this excess for a while. */
+bool skew_covers(const struct skew *k, double excess);
+/* ... and it is uneven: the member is a part of it. */
 bool skew_explains(const struct skew *k, double excess);
 /* folded: stretches of single members that were a part of it. */
 void skew_say(struct finding *f, const struct skew *k, double effect_ns, uint32_t folded);

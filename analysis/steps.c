@@ -13,6 +13,8 @@
 
 /* First attempt at a pattern, and how much more must be seen before the next. */
 #define DETECT_FIRST_LAUNCHES 64
+/* Fewer launches than this are not looked at in parts. */
+#define PART_LAUNCHES_MIN 8192
 #define DETECT_GROWTH_NUM     3
 #define DETECT_GROWTH_DEN     2
 /* The pattern counts as lost after this many periods without a cut. */
@@ -334,6 +336,20 @@ static void pattern_lock(struct steps *s, const struct steps_pattern *p)
 	s->follow = s->open_first;
 }
 
+/* In all launches that wait for a pattern. A recording of so many steps that each of their launches
+ * returns more often than the finder counts shows none as a whole, but its later part does. */
+static bool find_in_open(struct steps *s, struct steps_pattern *p)
+{
+	uint64_t first = s->open_first;
+
+	while (!steps_detect_find(s, first, s->head, p)) {
+		if (!s->config.whole_first || s->head - first < PART_LAUNCHES_MIN)
+			return false;
+		first += (s->head - first) / 2;
+	}
+	return true;
+}
+
 /* Looks for a pattern; locks when two attempts agree, or at once where there will be no other. */
 static void detect(struct steps *s, bool last_chance)
 {
@@ -342,7 +358,7 @@ static void detect(struct steps *s, bool last_chance)
 	uint64_t most = s->launches_seen + s->config.launch_max / 4;
 
 	s->detect_at = next < most ? next : most;
-	if (!steps_detect_find(s, s->open_first, s->head, &p)) {
+	if (!find_in_open(s, &p)) {
 		memset(&s->candidate, 0, sizeof(s->candidate));
 		return;
 	}

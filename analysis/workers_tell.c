@@ -17,6 +17,7 @@
 #define UNIFORM_PAST_MOST 200u
 #define UNIFORM_STEPS 20u
 #define UNIFORM_SIGMAS 8.0
+#define UNIFORM_SHARED 0.3 /* of the rise, below which a worker stayed as it was */
 
 static double unit_ns(const struct workers *w, const struct workers_flag *f)
 {
@@ -228,8 +229,8 @@ struct skew_scratch {
 	double *loss, *row;	/* [steps], [workers] */
 };
 
-/* How uneven a role's steps are, and whether the heaviest worker changes. */
-static struct skew role_skew(struct workers *w, uint32_t role, const bool *slow,
+/* How uneven a role's steps are, and whether the heaviest worker changes. value: [steps][workers]. */
+static struct skew role_skew(struct workers *w, const double *value, uint32_t role, const bool *slow,
 			     struct skew_scratch *x)
 {
 	const struct workers_table *t = w->t;
@@ -238,33 +239,39 @@ static struct skew role_skew(struct workers *w, uint32_t role, const bool *slow,
 		for (uint32_t i = 0; i < t->workers; i++) {
 			size_t at = (size_t)s * t->workers + i;
 
-			x->row[i] = t->role[i] != role || slow[at] ? NAN : t->self_ns[at];
+			x->row[i] = t->role[i] != role || slow[at] ? NAN : value[at];
 		}
 		x->step[s] = skew_of_step(x->row, t->workers, w->scratch);
 	}
 	return skew_of(x->step, t->steps, x->times, t->workers, x->loss);
 }
 
-/* The skew of every role; flags that a role's uneven input explains are not told. */
+/* The skew of every role; flags that a role's uneven input explains are not told: what is left of it
+ * where the stages of a replica have told most of it already. */
 static int find_skews(struct workers *w, const bool *slow, struct role_skew *skew)
 {
+	struct skew *rest = calloc(w->t->roles, sizeof(*rest));
 	struct skew_scratch x = { calloc(w->t->steps, sizeof(*x.step)),
 				  calloc(w->t->workers, sizeof(*x.times)),
 				  calloc(w->t->steps, sizeof(*x.loss)),
 				  calloc(w->t->workers, sizeof(*x.row)) };
-	bool ok = x.step && x.times && x.loss && x.row;
+	bool ok = rest && x.step && x.times && x.loss && x.row;
 
-	for (uint32_t r = 0; ok && r < w->t->roles; r++)
-		skew[r].k = role_skew(w, r, slow, &x);
-	for (uint32_t i = 0; i < w->flags; i++) {
+	for (uint32_t r = 0; ok && r < w->t->roles; r++) {
+		skew[r].k = role_skew(w, w->t->self_ns, r, slow, &x);
+		rest[r] = role_skew(w, w->self, r, slow, &x);
+	}
+	for (uint32_t i = 0; ok && i < w->flags; i++) {
 		struct workers_flag *f = &w->flag[i];
-		struct role_skew *k = f->replica ? NULL : &skew[w->t->role[f->worker]];
+		uint32_t role = f->replica ? 0 : w->t->role[f->worker];
 
-		if (!k || f->flag.measure != PEERS_SELF || !skew_explains(&k->k, f->flag.excess))
+		if (f->replica || f->flag.measure != PEERS_SELF || !skew_is_uneven(&skew[role].k) ||
+		    !skew_covers(&rest[role], f->flag.excess))
 			continue;
 		f->told = true;
-		k->folded++;
+		skew[role].folded++;
 	}
+	free(rest);
 	free(x.step);
 	free(x.times);
 	free(x.loss);
@@ -374,6 +381,44 @@ static bool told_already(const struct workers *w, const bool *slow, const struct
 	return 4 * count > n;
 }
 
+/* How much longer a worker takes over the change than in the `past` steps before it; NAN: not known. */
+static double rise_of(struct workers *w, uint32_t worker, const struct level_change *c, uint32_t past)
+{
+	const double *v = w->t->self_ns + worker;
+	uint32_t n = 0, stride = w->t->workers;
+	double before;
+
+	for (uint32_t s = c->first > past ? c->first - past : 0; s < c->first; s++)
+		if (v[(size_t)s * stride] > 0)
+			w->scratch[n++] = v[(size_t)s * stride];
+	before = n ? median_of(w->scratch, n) : NAN;
+	n = 0;
+	for (uint32_t s = c->first; s <= c->last; s++)
+		if (v[(size_t)s * stride] > 0)
+			w->scratch[n++] = v[(size_t)s * stride];
+	return n ? median_of(w->scratch, n) / before - 1 : NAN;
+}
+
+/* Those who rose. Where some did not, it is not the job that became slower, but most of it; the paper's
+ * rule knows no such thing. */
+static void add_risen(struct workers *w, struct finding *f, const struct level_change *c, uint32_t past)
+{
+	uint32_t stayed = 0;
+
+	for (uint32_t i = 0; i < w->t->workers; i++) {
+		bool stays = w->t->config.mode == PEERS_ROBUST &&
+			     rise_of(w, i, c, past) < UNIFORM_SHARED * f->excess;
+
+		stayed += stays;
+		if (!stays && f->rank_count < FINDING_RANKS_MAX)
+			f->ranks[f->rank_count++] = w->t->rank[i];
+	}
+	f->kind = stayed ? FINDING_SLOW_RANK : FINDING_UNIFORM;
+	finding_say(f, LAYER_UNKNOWN, f->effect_ns,
+		    "the median worker takes %.1f%% longer than in the %" PRIu32 " steps before; %" PRIu32
+		    " of %" PRIu32 " workers do not", 100 * f->excess, past, stayed, w->t->workers);
+}
+
 /* uneven_input: what that of any role makes of a step; no less is told. */
 static void tell_uniform(struct workers *w, const bool *slow, double uneven_input, workers_tell *tell,
 			 void *context)
@@ -395,7 +440,6 @@ static void tell_uniform(struct workers *w, const bool *slow, double uneven_inpu
 		at = c.last;
 		if (told_already(w, slow, &c) || excess < uneven_input)
 			continue;
-		f->kind = FINDING_UNIFORM;
 		f->cause = CAUSE_UNKNOWN;
 		f->first_step = t->step[c.first];
 		f->last_step = t->step[c.last];
@@ -404,11 +448,7 @@ static void tell_uniform(struct workers *w, const bool *slow, double uneven_inpu
 		f->excess = median_between(w, c.first, c.last + 1) / before - 1;
 		f->effect_ns = f->excess * before * w->step_ns;
 		f->confidence = 0.7;
-		for (uint32_t i = 0; i < t->workers && i < FINDING_RANKS_MAX; i++)
-			f->ranks[f->rank_count++] = t->rank[i];
-		finding_say(f, LAYER_UNKNOWN, f->effect_ns,
-			    "the median worker takes %.1f%% longer than in the %" PRIu32 " steps before",
-			    100 * f->excess, past);
+		add_risen(w, f, &c, past);
 		tell(context, &out);
 	}
 }

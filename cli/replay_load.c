@@ -311,6 +311,12 @@ static bool csv_optional(const struct trace_field *f, int n, int at, uint64_t *o
 	return trace_reader_u64(&f[at], out);
 }
 
+/* -1 stands for what is not known; less stands for nothing. */
+static bool csv_negative(const struct trace_field *f, int n, int at)
+{
+	return at >= 0 && at < n && f[at].bytes && f[at].text[0] == '-' && strcmp(f[at].text, "-1");
+}
+
 static int csv_row(struct loader *l, const struct trace_field *f, int n, const int *where)
 {
 	struct record r = {0};
@@ -326,6 +332,8 @@ static int csv_row(struct loader *l, const struct trace_field *f, int n, const i
 		return complain(l, "ts_ns is not a number");
 	if (!csv_optional(f, n, where[COL_DUR], &ns, NULL))
 		return complain(l, "dur_ns is not a number");
+	if (csv_negative(f, n, where[COL_DUR]))
+		return complain(l, "a negative dur_ns");
 	if (!csv_optional(f, n, where[COL_DEVICE], &device, NULL) ||
 	    !csv_optional(f, n, where[COL_STREAM], &stream, NULL) ||
 	    !csv_optional(f, n, where[COL_CORR], &corr, &has_corr) ||
@@ -350,6 +358,7 @@ static int load_csv(struct loader *l)
 	int where[COLUMNS] = {0, 1, 2, 3, 4, 5, 6, 7};
 	struct trace_field f[CSV_FIELDS_MAX];
 	bool first = true;
+	int width = 0; /* of the header */
 	char *line;
 	size_t bytes;
 	int rc;
@@ -367,9 +376,12 @@ static int load_csv(struct loader *l)
 			return complain(l, "too many columns");
 		if (first && csv_header(f, n, where)) {
 			first = false;
+			width = n;
 			continue;
 		}
 		first = false;
+		if (width && n != width)
+			return complain(l, "another number of columns than the header has");
 		l->t->rows++;
 		rc = csv_row(l, f, n, where);
 		if (rc)

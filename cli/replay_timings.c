@@ -218,6 +218,17 @@ static bool counts_up(const struct replay_csv_field *f, uint32_t n)
 	return true;
 }
 
+/* Names and a time in one row: a damaged row, no header. */
+static bool has_time(const struct replay_csv_field *f, uint32_t n)
+{
+	double v;
+
+	for (uint32_t i = 0; i < n; i++)
+		if (replay_csv_number(&f[i], &v) && v != floor(v))
+			return true;
+	return false;
+}
+
 /* The first row: a header where it has text that is no value, or counts. */
 static int first_row(struct timings *t, const struct replay_csv *c, const struct replay_csv_field *f,
 		     uint32_t n)
@@ -228,6 +239,8 @@ static int first_row(struct timings *t, const struct replay_csv *c, const struct
 	t->step_column = t->worker_column = t->seconds_column = n;
 	for (uint32_t i = 0; i < n; i++)
 		t->header |= !unknown(&f[i]) && !replay_csv_number(&f[i], &v);
+	if (t->header && has_time(f, n))
+		return replay_workers_bad(&t->r, c, "neither a row of times nor one of names", NULL);
 	if (t->header)
 		find_by_name(t, f);
 	t->header |= counts_up(f, n);

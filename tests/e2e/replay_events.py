@@ -165,13 +165,23 @@ def formats(text):
         check(rc == 2 and "cut.csv.gz:" in err, "a cut-off file is an error with file and line", err)
     for bad, line in ((HEADER + "1,2,kernel,0,7,1,,a\nx,2,kernel,0,7,2,,b\n", 3),
                       (HEADER + '1,2,kernel,0,7,1,,"a\n', 2), ("1,2\n", 1),
-                      (HEADER + "1,zz,api,,,1,,cudaLaunchKernel\n", 2)):
+                      (HEADER + "1,zz,api,,,1,,cudaLaunchKernel\n", 2), (HEADER + "1,2,kernel\n", 2),
+                      (HEADER + "1,2,kernel,0,7,1,,a\n5,-2,kernel,0,7,2,,b\n", 3)):
         rc, _, err = replay("-", data=bad.encode())
         check(rc == 2 and f"-:{line}:" in err, f"malformed input in line {line} is told", err)
     rc, _, err = replay("-", data=b'{"traceEvents":[{"ph":"X"},\n')
     check(rc == 2 and "-:" in err, "malformed JSON is an error", err)
     rc, _, _ = replay("/nonexistent/file.csv")
     check(rc == 2, "a missing file is an error")
+    rows, at = [HEADER], 1000
+    for step in range(6000):  # each kernel returns as often as there are steps
+        for k in range(9):
+            rows.append(f"{at},{40000 + 7000 * (k * 5 % 9)},kernel,0,7,{9 * step + k + 1},,k{k}\n")
+            at += 120000
+        at += 900000 + 1000 * (step % 7)
+    rc, lines, err = replay("-", data="".join(rows).encode())
+    s = of(lines, "summary")
+    check(rc == 0 and s and s[0]["steps"] >= 5990, "6,000 steps are found", err or str(s))
     rc, lines, _ = replay("-", data=(HEADER + "1,,kernel,,,,,\n2,1,kernel,-1,-1,-1,,\n7,1,odd,,,,,\n").encode())
     s = of(lines, "summary")
     check(rc == 0 and s and s[0]["rows"] == 3 and s[0]["skipped"]["unknown_kind"] == 1,

@@ -87,6 +87,9 @@ found, _ = replay('timings', table(steps(8, 120, (1, 6), 0, 119, 1.15)))
 ok('two of eight, from the first step on', len(found) == 1 and same(found[0], [1, 6], 0, 119), found)
 found, _ = replay('timings', table(steps(8, 120, (0, 1, 3, 4, 6), 40, 99, 1.15)))
 ok('five of eight', len(found) == 1 and same(found[0], [0, 1, 3, 4, 6], 40, 99), found)
+found, _ = replay('timings', table(steps(8, 200, (0, 1, 2, 3, 4, 6, 7), 60, 99, 1.15)))
+ok('seven of eight: the eighth is not accused with them',
+   len(found) == 1 and same(found[0], [0, 1, 2, 3, 4, 6, 7], 60, 99), found)
 found, _ = replay('timings', table(steps(8, 600, (0, 1, 3, 4, 6), 40, 99, 1.15)), '--mode', 'sysom')
 ok('which the paper\'s mode doesn\'t', not any({0, 1, 3, 4, 6} <= set(f['ranks']) for f in found
                                                 if f['kind'] == 'slow_rank'), found)
@@ -109,7 +112,8 @@ for t in range(800):
 found, _ = replay('timings', table(rows))
 ok('so are experts that stay popular for a while', {f['kind'] for f in found} <= {'imbalance'}, found)
 for bad, line in (('0.1,0.2\n0.1,x\n', 2), ('0.1,0.2\n0.1\n', 2), ('worker,step,seconds\n0,zero,1\n', 2),
-                  ('worker,step,seconds\n0,0,1\n0,1,1e99\n', 3), ('a,b\n"\n', 2)):
+                  ('worker,step,seconds\n0,0,1\n0,1,1e99\n', 3), ('a,b\n"\n', 2),
+                  ('0.1,x,0.2\n0.1,0.1,0.2\n', 1)):
     p = call('timings', '-', data=bad)
     ok(f'bad: {bad!r} names line {line}', p.returncode == 2 and f'-:{line}:'.encode() in p.stderr, p)
 ok('no file: 2', call('timings', '/nonexistent').returncode == 2)
@@ -158,6 +162,9 @@ ok('a heavier stage is imbalance', any(f['cause'] == 'imbalance-stage' and f['ra
 found, _ = replay('ops', job(4, 2, 200, (5,), 100, 139, gap=.005))
 ok('gaps before its compute: the host', len(slow(found)) == 1 and same(slow(found)[0], [5], 100, 139) and
    slow(found)[0]['cause'] == 'cpu-host-gap', found)
+found, _ = replay('ops', job(4, 2, 120, (6,), 60, 84, 1.5, skew=.2))
+ok('a slow rank stands out of uneven input that its replica\'s stages share', len(slow(found)) == 1 and
+   same(slow(found)[0], [6], 60, 84) and any(f['cause'] == 'imbalance-input' for f in found), found)
 if os.path.exists(data):
     p = call('ops', data, '--json')
     found = [json.loads(x) for x in p.stdout.splitlines()]

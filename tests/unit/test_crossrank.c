@@ -39,6 +39,9 @@ struct job {
 	struct jobsteps steps;
 	struct crossrank_finding taken[TAKEN_MAX];
 	uint32_t taken_count;
+	struct {
+		uint32_t events, colls, steps;
+	} kept[RANKS_MAX]; /* of traces that end early */
 	uint64_t seed;
 	double at[RANKS_MAX], scale[RANKS_MAX], noise;
 };
@@ -243,6 +246,52 @@ static void finds_several_slow_ranks(void **state)
 	expect(job_run(5, 8, &f), FINDING_SLOW_RANK, f.ranks, 20, 31, CAUSE_GPU_SLOW);
 	f.ranks = 0x37; /* five of eight */
 	expect(job_run(6, 8, &f), FINDING_SLOW_RANK, f.ranks, 20, 31, CAUSE_GPU_SLOW);
+	f.last = 43; /* half of the steps: the fault is in the noise of long means */
+	for (uint32_t seed = 1; seed < 20; seed++)
+		expect(job_run(seed, 8, &f), FINDING_SLOW_RANK, f.ranks, 20, 43, CAUSE_GPU_SLOW);
+}
+
+/* What a large fault makes of the steps beside it is no fault of theirs. */
+static void a_large_fault_is_the_only_finding(void **state)
+{
+	for (uint32_t seed = 1; seed < 40; seed++) {
+		struct fault f = {.ranks = 1u << seed % 8, .first = 30, .last = 43, .kernels = 2};
+
+		if (seed % 2)
+			f.ranks |= 1u << (seed + 3) % 8;
+		expect(job_run(seed, 8, &f), FINDING_SLOW_RANK, f.ranks, 30, 43, CAUSE_GPU_SLOW);
+	}
+}
+
+/* Half of the trace of one rank, and all but the last steps of another: nobody idles, nothing is slow. */
+static void a_trace_that_ends_early_accuses_nobody(void **state)
+{
+	static const struct fault none;
+
+	for (uint32_t seed = 1; seed < 20; seed++) {
+		struct job *j = job_new(seed, 6);
+
+		for (uint32_t step = 0; step < STEPS; step++) {
+			uint32_t r = step == 24 ? 1 : 4;
+
+			step_add(j, 6, step, &none);
+			if (step != 24 && step != 43)
+				continue;
+			/* within a step: what the rank does later is not in its file */
+			j->kept[r].events = j->rank[r].event_count - 7;
+			j->kept[r].colls = j->clock[r].count - 1;
+			j->kept[r].steps = step;
+		}
+		for (uint32_t r = 0; r < 6; r++)
+			if (j->kept[r].events) {
+				j->rank[r].event_count = j->kept[r].events;
+				j->rank[r].step_count = j->kept[r].steps;
+				j->clock[r].count = j->kept[r].colls;
+			}
+		job_find(j, PEERS_ROBUST);
+		assert_int_equal(j->taken_count, 0);
+		free(j);
+	}
 }
 
 static void finds_what_all_share(void **state)
@@ -409,6 +458,8 @@ int main(void)
 	    cmocka_unit_test(finds_a_late_host),
 	    cmocka_unit_test(finds_one_slow_kernel),
 	    cmocka_unit_test(finds_several_slow_ranks),
+	    cmocka_unit_test(a_large_fault_is_the_only_finding),
+	    cmocka_unit_test(a_trace_that_ends_early_accuses_nobody),
 	    cmocka_unit_test(finds_what_all_share),
 	    cmocka_unit_test(finds_slow_transfers),
 	    cmocka_unit_test(more_work_is_an_imbalance),

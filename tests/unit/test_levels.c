@@ -119,6 +119,34 @@ static void small_changes_show_in_long_series(void **state)
 	assert_in_range(out[1].first, 2450, 2550);
 }
 
+/* Beyond what every pair of ends is tried of: a coarse grid, and ends refined about it. */
+static void finds_a_stretch_in_a_long_series(void **state)
+{
+	enum { LONG = 9000 };
+	double *v = malloc(LONG * sizeof(*v));
+
+	for (uint32_t at = 7; at < LONG - 90; at += 1111) {
+		struct level out[LEVELS_MAX];
+		struct levels_noise noise;
+
+		seed = at;
+		for (uint32_t i = 0; i < LONG; i++)
+			v[i] = normal() + (i >= at && i < at + 80 ? 5 : 0);
+		assert_int_equal(find(v, LONG, out, &noise), 3);
+		assert_in_range(out[1].first, at - 2, at + 2);
+		assert_in_range(out[1].last, at + 77, at + 81);
+	}
+	for (uint32_t i = 0; i < LONG; i++) /* a step in the middle, and wild values at the end */
+		v[i] = normal() * 0.1 + (i >= LONG / 2) + (i > LONG - 4 ? 5 : 0);
+	for (uint32_t n = LONG - 40; n <= LONG; n++) {
+		struct level out[LEVELS_MAX];
+		struct levels_noise noise;
+
+		assert_true(find(v, n, out, &noise) >= 2);
+	}
+	free(v);
+}
+
 static void takes_few_values(void **state)
 {
 	double v[7] = {1, 2, 3, 4, 5, 6, 7};
@@ -142,6 +170,7 @@ int main(void)
 	    cmocka_unit_test(wild_values_alone_are_no_level),
 	    cmocka_unit_test(wandering_raises_the_bar),
 	    cmocka_unit_test(small_changes_show_in_long_series),
+	    cmocka_unit_test(finds_a_stretch_in_a_long_series),
 	    cmocka_unit_test(takes_few_values),
 	};
 
