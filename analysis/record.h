@@ -66,6 +66,7 @@ struct record {
 	uint8_t func;	       /* COLL*: enum record_coll; COPY: CUpti_ActivityMemcpyKind */
 	uint8_t dtype;	       /* COLL: ncclDataType_t + 1, 0 not known */
 	int16_t peer;	       /* root or peer rank, -1 none */
+	uint32_t reserved;     /* 0: no byte of a record is undefined */
 };
 _Static_assert(sizeof(struct record) == 96, "record");
 
