@@ -131,7 +131,8 @@ void cross_skew_tick(struct cross *c, struct cross_cohort *co, uint64_t now_ns)
 
 	if (co->skew_count >= ROWS_TOLD && co->time_count) {
 		k = latest(co);
-		if (k.steps >= ROWS_TOLD && skew_is_uneven(&k)) {
+		/* what is said of a role needs most of its members */
+		if (k.steps >= ROWS_TOLD && 4 * k.members >= 3 * co->count && skew_is_uneven(&k)) {
 			follow(c, co, m, &k, now_ns);
 			return;
 		}

@@ -9,17 +9,25 @@
 
 #define DIFFERENT_TOLD 4u
 
-/* Versions that a process has not told yet are 0. */
-static bool is_told(const char *name, const char *value)
+static bool is_version(const char *name)
 {
 	static const char *const versions[] = {"cuda", "cupti", "driver", "nccl"};
 
-	if (strcmp(value, "0"))
-		return *value != '\0';
 	for (size_t i = 0; i < sizeof(versions) / sizeof(*versions); i++)
 		if (!strcmp(name, versions[i]))
-			return false;
-	return true;
+			return true;
+	return false;
+}
+
+/* A variable that nobody set (NULL) is known to be unset. A version that is not there, or 0, is one that
+ * the process has not told yet. */
+static bool is_told(const char *name, const char *value)
+{
+	if (!value)
+		return !is_version(name);
+	if (strcmp(value, "0"))
+		return *value != '\0';
+	return !is_version(name);
 }
 
 static const char *value_of(const struct diagnosis_rank *r, const char *name)
@@ -87,7 +95,7 @@ void diagnosis_software_look(struct diagnosis_view *v)
 		const struct diagnosis_setting *s = &v->who->setting[i];
 
 		if (!is_told(s->name, s->value) || !common(v, s->name, &theirs) ||
-		    (theirs && !is_told(s->name, theirs)))
+		    !is_told(s->name, theirs))
 			continue;
 		if (equal(s->value, theirs))
 			v->settings_equal++;
@@ -97,7 +105,7 @@ void diagnosis_software_look(struct diagnosis_view *v)
 	for (uint32_t i = 0; first && v->who->setting_count && i < first->setting_count; i++) {
 		const char *name = first->setting[i].name;
 
-		if (!value_of(v->who, name) && common(v, name, &theirs) && theirs &&
+		if (!value_of(v->who, name) && is_told(name, NULL) && common(v, name, &theirs) && theirs &&
 		    is_told(name, theirs))
 			differs(v, name, NULL, theirs);
 	}

@@ -18,7 +18,7 @@ rank_pid() { node_api status ".ranks[] | select(.rank == $1 and .state == \"atta
 armed() { # all four ranks know what is usual
 	[ "$(node_api status '[.ranks[] | select(.model == "armed")] | length')" = 4 ]
 }
-# Two of every five milliseconds are left to others, as a real-time process that polls would do.
+# A quarter of the time is left to others, as a real-time process that polls would do.
 hog() { # cpu seconds
 	exec -a os-hog python3 - "$1" "$2" <<-'PY'
 		import ctypes, os, sys, time
@@ -27,7 +27,7 @@ hog() { # cpu seconds
 		os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
 		end = time.monotonic() + float(sys.argv[2])
 		while time.monotonic() < end:
-		    until = time.monotonic() + 0.03
+		    until = time.monotonic() + 0.06
 		    while time.monotonic() < until:
 		        pass
 		    time.sleep(0.02)
@@ -42,8 +42,12 @@ is "$(node_api status .os.mode)" bpf || { echo "# $(node_api status .os.why)"; o
 JOB=$!
 ok "four ranks learn what is usual" stack_wait 25 armed
 sleep 3 # some more seconds that are usual
-PID=$(rank_pid $CULPRIT)
-for thread in /proc/"$PID"/task/*; do taskset -pc 1 "${thread##*/}" >>"$WORK/taskset.log" 2>&1; done
+for rank in 0 1 2 3; do # the hog is to meet one rank alone
+	for thread in /proc/"$(rank_pid $rank)"/task/*; do
+		taskset -pc $((rank == CULPRIT)) "${thread##*/}" >>"$WORK/taskset.log" 2>&1
+	done
+done
+sleep 2
 hog 1 6 &
 HOG=$!
 wait $HOG

@@ -906,6 +906,34 @@ static void bears_long_names(void **unused)
 		assert_true(strnlen(out.evidence[i].text, FINDING_TEXT_BYTES) < FINDING_TEXT_BYTES);
 }
 
+static void a_version_that_nobody_told_is_no_difference(void **unused)
+{
+	static struct world w;
+	struct fake *all[] = { &w.sick, &w.peer[0], &w.peer[1], &w.peer[2] };
+
+	build(&w);
+	late(&w.sick, 10);
+	for (int i = 1; i < PEERS + 1; i++)
+		all[i]->setting[all[i]->r.setting_count++] = (struct diagnosis_setting){ "cuda", "12.4" };
+	judge(&w);
+	assert_int_not_equal(out.cause, CAUSE_SW_ENVIRONMENT);
+	for (uint32_t i = 0; i < out.evidence_count; i++)
+		assert_null(strstr(out.evidence[i].text, "cuda"));
+	/* nor the other way round */
+	build(&w);
+	late(&w.sick, 10);
+	w.sick.setting[w.sick.r.setting_count++] = (struct diagnosis_setting){ "cuda", "12.4" };
+	judge(&w);
+	assert_int_not_equal(out.cause, CAUSE_SW_ENVIRONMENT);
+	/* a variable that is not there is not set */
+	build(&w);
+	w.sick.r.self_ns += 5 * MS;
+	w.sick.r.step_ns += 5 * MS;
+	w.sick.setting[w.sick.r.setting_count++] = (struct diagnosis_setting){ "NCCL_DEBUG", "INFO" };
+	judge(&w);
+	assert_int_equal(out.cause, CAUSE_SW_ENVIRONMENT);
+}
+
 static void strips_what_tells_variants_of_a_kernel_apart(void **unused)
 {
 	static const char *const pairs[][2] = {
@@ -972,6 +1000,7 @@ int main(void)
 		cmocka_unit_test(knows_a_function_with_and_without_its_file),
 		cmocka_unit_test(bears_long_names),
 		cmocka_unit_test(the_catalogue_is_documented),
+		cmocka_unit_test(a_version_that_nobody_told_is_no_difference),
 		cmocka_unit_test(strips_what_tells_variants_of_a_kernel_apart),
 	};
 
