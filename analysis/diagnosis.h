@@ -28,8 +28,9 @@ struct diagnosis_setting { /* what is installed and set: driver, libraries, envi
 };
 
 /* One rank over one stretch of steps (or a stored baseline of its role). Times per step, medians;
- * negative: not known. Profiles (cpu_ns, off_ns, gil_wait_ns, functions) are known where samples > 0,
- * kernels and settings where their count is not 0, signals where there is one (totals are told always). */
+ * negative: not known. Profiles (cpu_ns, gil_wait_ns, functions) are known where samples > 0, off_ns and
+ * what functions say of it also where there are functions without samples; kernels and settings where
+ * their count is not 0, signals where there is one (totals are told always). */
 struct diagnosis_rank {
 	int32_t rank;
 	const char *node;

@@ -29,15 +29,35 @@ struct bases {
 	uint32_t count;
 };
 
-static void bases_of(const struct diagnosis_view *v, struct bases *b)
+/* Blocked time is known of ranks that hardly ran, too. */
+static bool has_profile(const struct diagnosis_rank *r)
+{
+	return r->samples > 0 || (r->off_ns >= 0 && r->function_count);
+}
+
+static bool is_sampled(const struct diagnosis_rank *r)
+{
+	return r->samples > 0;
+}
+
+static void bases_that(const struct diagnosis_view *v, bool (*serves)(const struct diagnosis_rank *r),
+		       struct bases *b)
 {
 	b->count = 0;
 	if (v->in->kind != FINDING_UNIFORM)
 		for (uint32_t i = 0; i < v->in->peer_count && b->count < PEERS_LOOKED; i++)
-			if (v->in->peer[i].samples > 0)
+			if (serves(&v->in->peer[i]))
 				b->rank[b->count++] = &v->in->peer[i];
-	if (!b->count && v->in->before && v->in->before->samples > 0)
+	if (!b->count && v->in->before && serves(v->in->before))
 		b->rank[b->count++] = v->in->before;
+}
+
+/* Those that were seen to run; where there are none, those of which blocked time is known. */
+static void bases_of(const struct diagnosis_view *v, struct bases *b)
+{
+	bases_that(v, is_sampled, b);
+	if (!b->count)
+		bases_that(v, has_profile, b);
 }
 
 static bool is_told_apart(const struct diagnosis_rank *r)
@@ -91,6 +111,21 @@ static double variance_of(double part_ns, double whole_ns, double samples)
 	return (share * (1 - share) + 1 / samples) / samples * whole_ns * whole_ns;
 }
 
+/* With nobody's profile to compare with: what is blocked for longer than all of the own time of the
+ * others' steps is new, and held up no GPU of theirs for longer than those idled. Says nothing of what
+ * ran. */
+static void at_most(const struct diagnosis_view *v, const struct diagnosis_function *f, struct growth *g)
+{
+	bool is_new = v->base[FIGURE_SELF] >= 0 && f->off_ns > v->base[FIGURE_SELF];
+
+	*g = (struct growth){.f = f,
+			     .mine_ns = f->total_ns,
+			     .base_ns = f->total_ns,
+			     .base_total_ns = f->total_ns,
+			     .base_self_ns = f->self_ns,
+			     .base_off_ns = is_new ? fmax(0, v->base[FIGURE_IDLE]) : f->off_ns};
+}
+
 static void grow(const struct diagnosis_view *v, const struct bases *b, bool launch_only,
 		 const struct diagnosis_function *f, struct growth *g)
 {
@@ -107,6 +142,10 @@ static void grow(const struct diagnosis_view *v, const struct bases *b, bool lau
 		cpu[i] = b->rank[i]->cpu_ns;
 		samples += b->rank[i]->samples;
 	}
+	if (!b->count) {
+		at_most(v, f, g);
+		return;
+	}
 	whole = median_of(cpu, b->count);
 	*g = (struct growth){.f = f,
 			     .mine_ns = launch_only ? f->launch_ns : f->total_ns,
@@ -121,6 +160,9 @@ static void grow(const struct diagnosis_view *v, const struct bases *b, bool lau
 	noise = sqrt(variance_of(g->mine_ns, v->who->cpu_ns, v->who->samples) +
 		     variance_of(g->base_ns, whole, samples));
 	g->grown_ns = g->mine_ns - g->base_ns;
+	/* what ran is known by samples alone */
+	if (!(samples > 0) || !(v->who->samples > 0))
+		g->delta = g->held_delta = 0;
 	g->sure = g->grown_ns > NOISE_SIGMA * noise && g->delta > PROFILE_DELTA;
 }
 
@@ -212,7 +254,7 @@ static void gil(struct diagnosis_view *v, const struct class_sum *sums)
 }
 
 /* The launching threads blocked in reads, or waiting for data that somebody else fetches. */
-static void storage(struct diagnosis_view *v, const struct class_sum *sums)
+static void storage(struct diagnosis_view *v, const struct class_sum *sums, bool compared)
 {
 	const struct class_sum *disk = &sums[CAUSE_STORAGE_DISK],
 			       *limit = &sums[CAUSE_STORAGE_LIMIT],
@@ -222,7 +264,7 @@ static void storage(struct diagnosis_view *v, const struct class_sum *sums)
 	struct diagnosis_candidate *c;
 	struct diagnosis_number ms, other;
 
-	v->storage_ns = disk->off_ns;
+	v->storage_ns = compared || disk->off_ns > 0 ? disk->off_ns : -1;
 	if (limit->off_ns > 0) {
 		c = blame(v, CAUSE_STORAGE_LIMIT, limit->off_ns, 1, limit->off->name);
 		snprintf(c->text, sizeof(c->text),
@@ -325,12 +367,13 @@ static void hot_function(struct diagnosis_view *v, const struct hottest *h,
 
 static void look_at_functions(struct diagnosis_view *v, const struct bases *b)
 {
-	bool launch_only = is_told_apart(v->who) && is_told_apart(b->rank[0]);
+	bool launch_only = b->count && is_told_apart(v->who) && is_told_apart(b->rank[0]);
 	struct class_sum sums[CAUSE_COUNT] = {{0}};
 	struct hottest h = {.any_ns = 0};
 	struct growth g;
 
-	v->function_delta = 0;
+	if (b->count)
+		v->function_delta = 0;
 	for (uint32_t i = 0; i < v->who->function_count; i++) {
 		const struct diagnosis_function *f = &v->who->function[i];
 
@@ -363,7 +406,7 @@ static void look_at_functions(struct diagnosis_view *v, const struct bases *b)
 	}
 	kernel_time(v, sums);
 	gil(v, sums);
-	storage(v, sums);
+	storage(v, sums, b->count > 0);
 	hot_function(v, &h, sums);
 }
 
@@ -375,11 +418,11 @@ void diagnosis_host_look(struct diagnosis_view *v)
 
 	v->function_delta = v->storage_ns = -1;
 	bases_of(v, &bases);
-	if (v->who->samples > 0 && bases.count)
+	if (has_profile(v->who))
 		look_at_functions(v, &bases);
-	else if (v->pool_ns[POOL_HOST] > 0 && !(v->who->samples > 0))
+	if (v->pool_ns[POOL_HOST] > 0 && !has_profile(v->who))
 		diagnosis_missing(v->out, "CPU stacks of rank %d", v->who->rank);
-	else if (v->pool_ns[POOL_HOST] > 0)
+	else if (v->pool_ns[POOL_HOST] > 0 && !bases.count)
 		diagnosis_missing(
 		    v->out,
 		    "CPU profiles of healthy peers or of earlier runs, to compare rank "

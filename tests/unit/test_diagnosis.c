@@ -934,6 +934,39 @@ static void a_version_that_nobody_told_is_no_difference(void **unused)
 	assert_int_equal(out.cause, CAUSE_SW_ENVIRONMENT);
 }
 
+/* Ranks that wait for a slow one hardly run, so that none of their few samples may be of them. */
+static void blocked_time_needs_no_samples(void **unused)
+{
+	static struct world w;
+	struct fake *all[PEERS + 1] = { &w.peer[0], &w.peer[1], &w.peer[2], &w.before };
+
+	build(&w);
+	late(&w.sick, 110);
+	w.sick.r.off_ns += 110 * MS;
+	find(&w.sick, "DataLoader.__next__ (dataloader.py)")->off_ns = 110 * MS;
+	find(&w.sick, "train_step (train.py)")->off_ns = 110 * MS;
+	for (int i = 0; i < PEERS + 1; i++)
+		all[i]->r.samples = all[i]->r.cpu_ns = 0;
+	judge(&w);
+	assert_int_equal(out.cause, CAUSE_STORAGE_LOADER);
+	assert_true(out.effect_ns > 100 * MS);
+	/* nobody's profile at all: they can't have waited there for longer than their steps took, and by
+	 * no more than their GPUs idled did it hold them up */
+	for (int i = 0; i < PEERS + 1; i++) {
+		all[i]->r.off_ns = -1;
+		all[i]->r.function_count = 0;
+	}
+	judge(&w);
+	assert_int_equal(out.cause, CAUSE_STORAGE_LOADER);
+	assert_true(out.effect_ns > 75 * MS && out.effect_ns < 85 * MS);
+	assert_true(out.missing_count > 0);
+	/* within what they took, it is not known to be new */
+	find(&w.sick, "DataLoader.__next__ (dataloader.py)")->off_ns = 80 * MS;
+	find(&w.sick, "train_step (train.py)")->off_ns = 80 * MS;
+	judge(&w);
+	assert_int_equal(out.cause, CAUSE_CPU_HOST_GAP);
+}
+
 static void strips_what_tells_variants_of_a_kernel_apart(void **unused)
 {
 	static const char *const pairs[][2] = {
@@ -1001,6 +1034,7 @@ int main(void)
 		cmocka_unit_test(bears_long_names),
 		cmocka_unit_test(the_catalogue_is_documented),
 		cmocka_unit_test(a_version_that_nobody_told_is_no_difference),
+		cmocka_unit_test(blocked_time_needs_no_samples),
 		cmocka_unit_test(strips_what_tells_variants_of_a_kernel_apart),
 	};
 
