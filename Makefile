@@ -182,8 +182,9 @@ bench: ## print the speed and memory figures beside the peers', as ratios
 	@tests/bench/run.sh $(B)
 bench-sampler: ## what CPU sampling costs, beside perf record (root)
 	@tools/deps.sh build bench
-	@$(MAKE) --no-print-directory $(B)/bench/bench_sampler
+	@$(MAKE) --no-print-directory programs $(B)/bench/bench_sampler
 	@$(B)/bench/bench_sampler
+	@tests/bench/bpf_job.py --build $(B)
 bench-steps: ## boundary precision and recall of step detection
 	@tools/deps.sh build
 	@$(MAKE) --no-print-directory $(B)/bench/bench_steps

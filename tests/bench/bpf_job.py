@@ -9,6 +9,7 @@ Prints per set the median over its slices of the slice's median (and 90th percen
 difference to the slices without any sysomd, with a bootstrap interval of 95%.
 """
 import argparse
+import glob
 import json
 import os
 import random
@@ -24,6 +25,8 @@ SETS = [("no sysomd", None), ("no sysomd, again", None),
         ("and stacks (99 Hz, 10%, blocked time)", ["--os-bpf", "false"]),
         ("and OS signals by BPF", ["--sampler-mode", "off"]),
         ("all of it (default)", [])]
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+DATA = os.environ.get("SYSOM_DATA", os.path.join(ROOT, "../shared/data"))
 SETTLE_S = 6.0  # programs are loaded, ranks attached
 
 
@@ -58,9 +61,12 @@ def main():
     p.add_argument("--slices", type=int, default=4, help="of each set")
     p.add_argument("--seconds", type=float, default=8)
     p.add_argument("--seed", type=int, default=1)
-    p.add_argument("job", nargs="*", default=[])
+    p.add_argument("job", nargs="*", default=[],
+                   help="of simjob; default: the DLRM trace at a third of its pace, else the mix")
     o = p.parse_args()
     rng, b = random.Random(o.seed), o.build + "/bin/"
+    traces = sorted(glob.glob(DATA + "/dlrm-8rank-v100/rank*.events.csv.gz"))
+    job_args = o.job or ["--ranks", "8", *(["--stretch", "3", "--trace", *traces] if traces else [])]
     order = [k for k in range(len(SETS)) for _ in range(o.slices)]
     rng.shuffle(order)
     with tempfile.TemporaryDirectory() as d:
@@ -68,7 +74,7 @@ def main():
         truth, log = d + "/truth.jsonl", open(d + "/log", "w", encoding="utf-8")
         total = int(len(order) * (o.seconds + SETTLE_S) + 60)
         job = subprocess.Popen([b + "sysom", "run", "--", b + "simjob", "--seconds", str(total),
-                                "--truth", truth, *o.job], env=env, stdout=log, stderr=log,
+                                "--truth", truth, *job_args], env=env, stdout=log, stderr=log,
                                start_new_session=True)
         time.sleep(3)
         slices = []
