@@ -242,17 +242,22 @@ static void say(const struct cross_finding *f, const struct cross_culprit *k, st
 		    k->rank, k->late_excess_ns / 1e6);
 }
 
+void cross_findings_frame(const struct cross *c, int64_t begin_unix_ns, int64_t end_unix_ns, bool ended,
+			  struct incident_finding *out)
+{
+	memset(out, 0, sizeof(*out));
+	memcpy(out->job, c->job, sizeof(out->job));
+	out->begin_unix_ns = begin_unix_ns > 0 ? (uint64_t)begin_unix_ns : 0;
+	out->end_unix_ns = end_unix_ns > begin_unix_ns ? (uint64_t)end_unix_ns : out->begin_unix_ns;
+	out->ended = ended;
+}
+
 static void fill(const struct cross *c, struct cross_finding *f, struct incident_finding *out)
 {
 	struct finding *to = &out->finding;
 	double excess = 0, score = 0;
 
-	memset(out, 0, sizeof(*out));
-	memcpy(out->job, c->job, sizeof(out->job));
-	out->begin_unix_ns = f->begin_unix_ns > 0 ? (uint64_t)f->begin_unix_ns : 0;
-	out->end_unix_ns =
-	    f->end_unix_ns > f->begin_unix_ns ? (uint64_t)f->end_unix_ns : out->begin_unix_ns;
-	out->ended = f->ended;
+	cross_findings_frame(c, f->begin_unix_ns, f->end_unix_ns, f->ended, out);
 	to->kind = FINDING_SLOW_RANK;
 	to->cause = CAUSE_UNKNOWN;
 	to->first_step = f->first_step;

@@ -175,6 +175,9 @@ bool cross_skew_next(struct cross *c, struct incident_finding *out);
 /* cross_findings.c */
 /* When a step of the job's numbering ended, by the rows that were handed on. */
 int64_t cross_findings_time(const struct cross_cohort *co, uint64_t step);
+/* *out with the job and the stretch, and nothing found yet; times before the epoch are 0. */
+void cross_findings_frame(const struct cross *c, int64_t begin_unix_ns, int64_t end_unix_ns, bool ended,
+			  struct incident_finding *out);
 void cross_findings_flag(struct cross *c, struct cross_cohort *co, const struct peers_flag *f,
 			 uint64_t now_ns);
 void cross_findings_orphan(struct cross *c, uint32_t slot, uint64_t now_ns);

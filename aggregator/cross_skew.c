@@ -153,12 +153,7 @@ static void fill(const struct cross *c, const struct cross_imbalance *m,
 {
 	struct finding *f = &out->finding;
 
-	memset(out, 0, sizeof(*out));
-	memcpy(out->job, c->job, sizeof(out->job));
-	out->begin_unix_ns = m->begin_unix_ns > 0 ? (uint64_t)m->begin_unix_ns : 0;
-	out->end_unix_ns =
-	    m->end_unix_ns > m->begin_unix_ns ? (uint64_t)m->end_unix_ns : out->begin_unix_ns;
-	out->ended = m->ended;
+	cross_findings_frame(c, m->begin_unix_ns, m->end_unix_ns, m->ended, out);
 	f->kind = FINDING_IMBALANCE;
 	f->cause = CAUSE_IMBALANCE_INPUT;
 	f->first_step = m->first_step;

@@ -327,6 +327,20 @@ static void a_shrink_closes_the_ranks_up(void **state)
 	assert_int_equal(shared->split_rank[3], 2);
 }
 
+static void nobody_ends(void (*rank)(int))
+{
+	pid_t pids[RANKS];
+
+	run_ranks(rank, pids);
+	pause_ms(1000);
+	for (int i = 0; i < RANKS; i++) {
+		assert_int_equal(__atomic_load_n(&shared->finished[i], __ATOMIC_ACQUIRE), 0);
+		assert_int_equal(waitpid(pids[i], NULL, WNOHANG), 0);
+		kill(pids[i], SIGKILL);
+		waitpid(pids[i], NULL, 0);
+	}
+}
+
 static void stuck(int rank)
 {
 	reduce(1024);
@@ -338,16 +352,7 @@ static void stuck(int rank)
 
 static void a_rank_that_never_arrives_holds_the_others(void **state)
 {
-	pid_t pids[RANKS];
-
-	run_ranks(stuck, pids);
-	pause_ms(1000);
-	for (int i = 0; i < RANKS; i++) {
-		assert_int_equal(__atomic_load_n(&shared->finished[i], __ATOMIC_ACQUIRE), 0);
-		assert_int_equal(waitpid(pids[i], NULL, WNOHANG), 0);
-		kill(pids[i], SIGKILL);
-		waitpid(pids[i], NULL, 0);
-	}
+	nobody_ends(stuck);
 }
 
 static void differs(int rank)
@@ -365,16 +370,7 @@ static void differs(int rank)
 
 static void ranks_that_call_different_functions_never_end(void **state)
 {
-	pid_t pids[RANKS];
-
-	run_ranks(differs, pids);
-	pause_ms(1000);
-	for (int i = 0; i < RANKS; i++) {
-		assert_int_equal(__atomic_load_n(&shared->finished[i], __ATOMIC_ACQUIRE), 0);
-		assert_int_equal(waitpid(pids[i], NULL, WNOHANG), 0);
-		kill(pids[i], SIGKILL);
-		waitpid(pids[i], NULL, 0);
-	}
+	nobody_ends(differs);
 }
 
 static void abandoned(int rank)
