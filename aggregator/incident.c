@@ -189,6 +189,7 @@ void incident_run_merge(struct run *to, const struct run *from)
 	to->reasons |= from->reasons;
 	to->flagged += from->flagged;
 	to->self_excess_ns += from->self_excess_ns;
+	to->lost_ns += from->lost_ns;
 	to->slow_ns += from->slow_ns;
 }
 
@@ -346,6 +347,7 @@ static void incident_add(struct incident_set *s, struct incident *i, const struc
 			 .reasons = 1u << d->reason,
 			 .begin_unix_ns = d->begin_unix_ns, .end_unix_ns = d->end_unix_ns,
 			 .flagged = d->flagged, .self_excess_ns = d->self_excess_ns,
+			 .lost_ns = (double)d->flagged * (d->latency_ns - d->expected_ns),
 			 .slow_ns = slow_of(d) };
 	struct member *m = member_of(i, &d->rank);
 

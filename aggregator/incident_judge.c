@@ -15,11 +15,15 @@
  * stragglers of one fault lose alike, echoes of a fault lose little. */
 #define CULPRIT_SHARE 0.5
 /* A host that is late once makes one or two steps of a rank slow. That is told apart as a hiccup: up to
- * so many flagged steps of any rank, and less than so much of a rank's own time lost in all. */
-#define HICCUP_STEPS_MAX 2
-#define HICCUP_LOST_NS	 1e9
-/* And so many in all, with healthy ones between; more is a rank that is slow now and then. */
-#define HICCUP_ALL_MAX	 4
+ * so many flagged steps of any rank, or up to HICCUP_ALL_MAX that cost next to nothing, and less than so
+ * much of a rank's own time lost in all. */
+#define HICCUP_STEPS_MAX   2
+#define HICCUP_SMALL_NS	   1e8
+#define HICCUP_LOST_NS	   1e9
+/* And so many in all, with healthy ones between; more is a rank that is slow now and then, where they
+ * are as often as this among its steps. */
+#define HICCUP_ALL_MAX	   4
+#define HICCUP_OFTEN_SHARE 0.02
 
 /* A rank that was slow for so long in all has a fault of its own, however long another was. Host
  * contention is over sooner. */
@@ -123,18 +127,35 @@ static double excess_of(const struct member *m)
 static bool is_brief(const struct run *r)
 {
 	return !(r->reasons & (1u << WINDOW_STALL | 1u << WINDOW_DRIFT | 1u << WINDOW_PEER)) &&
-	       r->flagged <= HICCUP_STEPS_MAX && r->self_excess_ns < HICCUP_LOST_NS;
+	       (r->flagged <= HICCUP_STEPS_MAX ||
+		(r->flagged <= HICCUP_ALL_MAX && r->lost_ns < HICCUP_SMALL_NS)) &&
+	       r->self_excess_ns < HICCUP_LOST_NS;
+}
+
+static bool is_often(const struct member *m, double lasted_ns)
+{
+	double steps_ns = (double)m->flagged * m->expected_ns;
+
+	return m->flagged > HICCUP_ALL_MAX &&
+	       (m->expected_ns <= 0 || steps_ns >= HICCUP_OFTEN_SHARE * lasted_ns);
 }
 
 /* Nobody was slow for longer than a moment, and nobody often. */
 static bool is_hiccup(const struct incident *i)
 {
-	for (uint32_t k = 0; k < i->member_count; k++)
-		if (i->members[k].flagged > HICCUP_ALL_MAX ||
-		    i->members[k].self_excess_ns >= HICCUP_LOST_NS)
+	uint64_t begin = UINT64_MAX, end = 0;
+
+	for (uint32_t k = 0; k < i->run_count; k++) {
+		const struct run *r = &i->runs[k];
+
+		if (!is_brief(r))
 			return false;
-	for (uint32_t k = 0; k < i->run_count; k++)
-		if (!is_brief(&i->runs[k]))
+		begin = r->begin_unix_ns < begin ? r->begin_unix_ns : begin;
+		end = r->end_unix_ns > end ? r->end_unix_ns : end;
+	}
+	for (uint32_t k = 0; k < i->member_count; k++)
+		if (is_often(&i->members[k], end > begin ? (double)(end - begin) : 0) ||
+		    i->members[k].self_excess_ns >= HICCUP_LOST_NS)
 			return false;
 	return true;
 }

@@ -125,8 +125,8 @@ static void tells_a_hiccup_from_a_fault(void **unused)
 	assert_string_equal(text_of(j, "symptom"), "hiccup");
 	assert_string_equal(ranks_of(j, "ranks"), "3");
 	json_decref(j);
-	self.id[8] = 1; /* a third slow step of the same rank, a moment later */
-	self.flagged = 1;
+	self.id[8] = 1; /* two more slow steps of the same rank, a moment later */
+	self.flagged = 2;
 	add(self);
 	j = only();
 	assert_string_equal(text_of(j, "symptom"), "slow_rank");
@@ -156,6 +156,51 @@ static void single_slow_steps_are_hiccups_unless_they_are_many(void **unused)
 	assert_string_equal(ranks_of(j, "ranks"), "3");
 	json_decref(j);
 	add(moment(4));
+	j = only();
+	assert_string_equal(text_of(j, "symptom"), "slow_rank");
+	json_decref(j);
+}
+
+/* A host that is busy for three steps in a row, at next to no cost. */
+static void a_few_steps_that_cost_nothing_are_a_hiccup(void **unused)
+{
+	struct digest d = window("job", 3, WINDOW_COMM, 0, 1);
+	json_t *j;
+
+	d.flagged = 3;
+	d.latency_ns = 12e7;
+	add(d);
+	j = only();
+	assert_string_equal(text_of(j, "symptom"), "hiccup");
+	json_decref(j);
+	d.id[8] = 1;
+	d.rank.rank = 4;
+	d.latency_ns = 15e7;
+	add(d);
+	j = only();
+	assert_string_equal(text_of(j, "symptom"), "slow_job");
+	json_decref(j);
+}
+
+/* Of two ranks by turns, one step in eighty each: few, however many in all. One in fifteen is not. */
+static void single_slow_steps_far_apart_stay_hiccups(void **unused)
+{
+	json_t *j;
+
+	for (unsigned n = 0; n < 16; n++) {
+		struct digest d = moment(n);
+
+		d.rank.rank = n % 2 ? 3 : 5;
+		d.self_excess_ns = 3e7;
+		d.begin_unix_ns += 1000000000ull * n;
+		d.end_unix_ns += 1000000000ull * n;
+		add(d);
+	}
+	j = only();
+	assert_string_equal(text_of(j, "symptom"), "hiccup");
+	json_decref(j);
+	for (unsigned n = 22; n < 42; n++)
+		add(moment(n));
 	j = only();
 	assert_string_equal(text_of(j, "symptom"), "slow_rank");
 	json_decref(j);
@@ -620,6 +665,8 @@ int main(void)
 		CASE(blames_the_rank_that_lost_its_own_time),
 		CASE(tells_a_hiccup_from_a_fault),
 		CASE(single_slow_steps_are_hiccups_unless_they_are_many),
+		CASE(single_slow_steps_far_apart_stay_hiccups),
+		CASE(a_few_steps_that_cost_nothing_are_a_hiccup),
 		CASE(explains_a_culprit_by_what_it_did_itself),
 		CASE(one_step_that_costs_a_second_is_no_hiccup),
 		CASE(names_several_stragglers_worst_first_but_no_echo),
