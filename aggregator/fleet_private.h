@@ -58,7 +58,8 @@ struct fleet_rank {
 	int32_t rank, world_size, local_rank;
 	uint32_t pid;
 	uint64_t key, start_time_ticks, seen_ns,
-	    window_ns;	       /* of this machine; when its last window came */
+	    window_ns;	       /* of this machine; when its last window came, or was asked for */
+	uint64_t window_begin_unix_ns, window_end_unix_ns; /* what that tells of */
 	uint32_t node, before; /* index of the node; of the one that had it before, or FLEET_NONE */
 	uint32_t role;	       /* index into the job's roles */
 	char *program, *role_text; /* owned; short */

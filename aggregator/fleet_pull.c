@@ -20,8 +20,10 @@
 #define HANG_STRETCH_NS	 20000000000ull
 #define PEERS		 2u
 #define SUSPECTS	 3u /* windows of more say nothing that these don't */
-/* A suspect of which a window came lately has sent its own. */
+/* A suspect of which a window came lately that tells of a good part of the fault has sent its own. A
+ * healthy peer's may be of any time. */
 #define OWN_WINDOW_NS 60000000000ull
+#define OWN_PARTS     4u
 
 static uint64_t *counter(struct fleet *f, uint32_t kind)
 {
@@ -73,6 +75,27 @@ static void hold(struct fleet *f, struct fleet_job *job, uint64_t begin_unix_ns,
 			    begin_unix_ns - HOLD_BEFORE_NS, end_unix_ns + HOLD_AFTER_NS, NULL);
 }
 
+/* A window tells of the stretch, or will. */
+static void told(struct fleet_rank *r, uint64_t begin_unix_ns, uint64_t end_unix_ns, uint64_t now_ns)
+{
+	r->window_ns = now_ns;
+	r->window_begin_unix_ns = begin_unix_ns;
+	r->window_end_unix_ns = end_unix_ns;
+}
+
+/* Whether that is a good part of the fault, too. */
+static bool is_told(const struct fleet_rank *r, uint64_t begin_unix_ns, uint64_t end_unix_ns,
+		    uint64_t now_ns)
+{
+	uint64_t from = r->window_begin_unix_ns, to = r->window_end_unix_ns;
+	uint64_t whole = end_unix_ns - begin_unix_ns;
+
+	from = from > begin_unix_ns ? from : begin_unix_ns;
+	to = to < end_unix_ns ? to : end_unix_ns;
+	return r->window_ns && now_ns - r->window_ns < OWN_WINDOW_NS && to > from &&
+	       to - from >= (whole < STRETCH_NS ? whole : STRETCH_NS) / OWN_PARTS;
+}
+
 static bool ask_window(struct fleet *f, struct fleet_job *job, struct fleet_rank *r,
 		       uint64_t begin_unix_ns, uint64_t end_unix_ns, const uint8_t *anomaly,
 		       uint64_t now_ns)
@@ -92,7 +115,7 @@ static bool ask_window(struct fleet *f, struct fleet_job *job, struct fleet_rank
 		 anomaly))
 		return false;
 	p->windows++;
-	r->window_ns = now_ns; /* it will come */
+	told(r, begin_unix_ns, end_unix_ns, now_ns);
 	return true;
 }
 
@@ -134,7 +157,7 @@ static void ask_all(struct fleet *f, struct fleet_job *job, const struct inciden
 			continue;
 		asked +=
 		    ask(f, job, r->node, WIRE_COMMAND_WINDOW, r->rank, begin, e->end_unix_ns, NULL);
-		r->window_ns = now_ns;
+		told(r, begin, e->end_unix_ns, now_ns);
 	}
 	for (uint32_t i = 0; i < job->rank_count && asked < LIMIT_PULL_HANG_WINDOWS; i++) {
 		struct fleet_rank *r = &job->ranks[i];
@@ -144,7 +167,7 @@ static void ask_all(struct fleet *f, struct fleet_job *job, const struct inciden
 			continue;
 		asked +=
 		    ask(f, job, r->node, WIRE_COMMAND_WINDOW, r->rank, begin, e->end_unix_ns, NULL);
-		r->window_ns = now_ns;
+		told(r, begin, e->end_unix_ns, now_ns);
 	}
 }
 
@@ -174,7 +197,7 @@ void fleet_pull_finding(struct fleet *f, struct fleet_job *job, const struct inc
 		if (again)
 			ask(f, job, r->node, WIRE_COMMAND_SUSPECT, r->rank, begin, end + SUSPECT_NS,
 			    NULL);
-		if (r->window_ns && now_ns - r->window_ns < OWN_WINDOW_NS)
+		if (is_told(r, e->begin_unix_ns, end, now_ns))
 			continue;
 		ask_window(f, job, r, begin, end, NULL, now_ns);
 		if (e->finding.kind == FINDING_SLOW_RANK && !i)
@@ -191,7 +214,7 @@ void fleet_pull_window(struct fleet *f, struct fleet_job *job, struct fleet_rank
 	bool own = d->reason == WINDOW_SELF || d->reason == WINDOW_PEER ||
 		   d->reason == WINDOW_DRIFT || d->reason == WINDOW_STALL;
 
-	r->window_ns = now_ns;
+	told(r, begin, end, now_ns);
 	if (!f->config.pull || !own || end <= begin || !r->compared)
 		return;
 	hold(f, job, begin, end, now_ns);

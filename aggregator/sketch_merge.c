@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "analysis/median.h"
+#include "analysis/record.h"
 #include "base/limits.h"
 #include "wire/codec.h"
 
@@ -325,11 +326,15 @@ static double compare_kernels(const struct sketch *base, const struct sketch *no
 				    n->per_step, n->ns_per_step / 1e6);
 			*changed += n->ns_per_step;
 		} else if (more > 0.05 * (n->ns_per_step - more) && more > 0.0005 * now->latency_ns) {
-			finding_say(f, LAYER_GPU, more,
-				    "kernel %.120s: %.1f us each, %.1f before, %.1f a step", n->name,
-				    n->ns_per_step / n->per_step / 1e3,
-				    b->ns_per_step / b->per_step / 1e3, n->per_step);
-			slower += more;
+			/* that of a collective waits for its peers */
+			bool coll = record_is_coll_kernel(n->name);
+
+			finding_say(f, coll ? LAYER_NETWORK : LAYER_GPU, more,
+				    "kernel %.120s: %.1f us each, %.1f before, %.1f a step%s",
+				    n->name, n->ns_per_step / n->per_step / 1e3,
+				    b->ns_per_step / b->per_step / 1e3, n->per_step,
+				    coll ? ", the wait for its peers included" : "");
+			slower += coll ? 0 : more;
 		}
 	}
 	for (uint32_t i = 0; i < base->kernel_count; i++) {

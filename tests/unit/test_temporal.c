@@ -218,6 +218,21 @@ static void tells_another_kernel_from_a_slower_one(void **unused)
 	wire_sketch_free(&base);
 }
 
+/* It waits longer for whoever is late. */
+static void a_longer_collective_is_no_slower_gpu(void **unused)
+{
+	struct sketch base = copy_of(0.01, 2e7, "ncclDevKernel_AllReduce_Sum_f32_RING_LL"),
+		      now = copy_of(0.01, 3e7, "ncclDevKernel_AllReduce_Sum_f32_RING_LL");
+	struct finding f = {0};
+
+	now.latency_ns = 1.1e8;
+	assert_int_equal(sketch_merge_compare(&base, &now, 0.005, &f), CAUSE_UNKNOWN);
+	assert_int_equal(f.evidence_count, 1);
+	assert_int_equal(f.evidence[0].layer, LAYER_NETWORK);
+	wire_sketch_free(&now);
+	wire_sketch_free(&base);
+}
+
 static void merges_by_medians(void **unused)
 {
 	struct sketch v[3] = {copy_of(0.01, 2e7, "gemm_b"), copy_of(0.02, 2e7, "gemm_b"),
@@ -450,6 +465,7 @@ int main(void)
 	    T(does_not_learn_what_it_flags),
 	    T(names_the_function_that_grew),
 	    T(tells_another_kernel_from_a_slower_one),
+	    T(a_longer_collective_is_no_slower_gpu),
 	    T(merges_by_medians),
 	    T(draws_the_line_of_the_paper_and_a_robust_one),
 	    T(made_up_functions_are_bounded),

@@ -96,6 +96,7 @@ class Scenario:
         self.full = "--full" in sys.argv
         self.count = self.failed = 0
         self.faults, self.quiet_s, self.strangers = [], 0.0, []
+        self.noted = {}
         self.stack = self.job = self.job_name = None
         self.began_unix_ns = self.job_began_ns = 0
         self.python = False
@@ -352,6 +353,14 @@ class Scenario:
             for f in faults:
                 if not f.verdict(shown):
                     f.right_ns = time.monotonic_ns()
+                self.note(f, shown)
+
+    def note(self, f, i):
+        """How the verdict came about."""
+        said = f"{i['symptom']} of {i['ranks']}: " + (f.verdict(i) or "as it should be")
+        if self.noted.get(i["id"]) != said:
+            self.noted[i["id"]] = said
+            self.say(f"{(time.monotonic_ns() - f.begin_ns) / 1e9:.1f} s: {i['id']} {said}")
 
     def judge_steps(self, f):
         steps = self.steps()
