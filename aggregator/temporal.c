@@ -18,6 +18,7 @@
 #define SURE_ALONE                                                                                 \
 	6u /* where no rank's own time rose: a network, or somebody not yet singled out */
 #define WARM_SAMPLES 6u	 /* of a run: compiling, filling caches, first epochs of data loaders */
+#define STEADY	     4u	 /* samples that agree: warm already */
 #define PAST_MIN     12u /* samples of the own past */
 
 struct kept {
@@ -103,11 +104,26 @@ static bool past(const struct temporal *t, uint32_t skip, struct reference *r)
 	return n >= PAST_MIN && steps >= TEMPORAL_STEPS_MIN && r->latency_ns > 0;
 }
 
+/* A run that warms up becomes faster. */
+static bool is_warm(const struct temporal *t)
+{
+	double low, high;
+
+	if (t->pushed > WARM_SAMPLES || t->pushed < STEADY)
+		return t->pushed > WARM_SAMPLES;
+	low = high = back(t, 0)->s.latency_ns;
+	for (uint32_t i = 1; i < STEADY; i++) {
+		low = fmin(low, back(t, i)->s.latency_ns);
+		high = fmax(high, back(t, i)->s.latency_ns);
+	}
+	return high <= low * (1 + FLOOR / 2);
+}
+
 static bool runs(const struct temporal *t, struct reference *r)
 {
 	const struct temporal_base *b = &t->base;
 
-	if (!b->runs || !(b->latency_ns > 0) || t->pushed <= WARM_SAMPLES)
+	if (!b->runs || !(b->latency_ns > 0) || !is_warm(t))
 		return false;
 	*r = (struct reference){
 	    b->latency_ns, b->self_ns, 0,

@@ -341,6 +341,30 @@ static void a_slow_rank_is_no_uneven_work(void **unused)
 	fs_fini(&j);
 }
 
+/* Where too few are left to compare, nothing is said of the role: three of eight are slow, and left out. */
+static void what_few_members_show_is_not_the_roles(void **unused)
+{
+	const int slow[] = {1, 2, 5};
+	struct fs_job j;
+
+	for (int few = 0; few < 2; few++) {
+		teardown(NULL);
+		setup(NULL);
+		fs_init(&j, "job", 8, 8, 51);
+		run(&j, now_s + 60);
+		for (int i = 0; i < 3 && few; i++) {
+			j.rank[slow[i]].slow_ns = 60 * FS_MS;
+			j.rank[slow[i]].slow_from_s = 60;
+		}
+		run(&j, now_s + 60);
+		j.skew = 0.15;
+		j.skew_steps = 4;
+		run(&j, now_s + 200);
+		assert_int_equal(first_of(FINDING_IMBALANCE) != NULL, !few);
+		fs_fini(&j);
+	}
+}
+
 static void ranks_that_differ_by_nature_are_held_against_their_own_past(void **unused)
 {
 	const int guilty[] = {5};
@@ -832,6 +856,7 @@ int main(void)
 	    T(learns_roles_that_nobody_names),
 	    T(uneven_work_is_the_roles_not_a_ranks),
 	    T(a_slow_rank_is_no_uneven_work),
+	    T(what_few_members_show_is_not_the_roles),
 	    T(ranks_that_differ_by_nature_are_held_against_their_own_past),
 	    T(numbers_steps_through_collectives),
 	    T(recovers_the_clocks_of_the_nodes),

@@ -81,6 +81,19 @@ static void says_that_a_run_is_slower_than_those_before(void **unused)
 	assert_int_equal(temporal_healthy_steps(temporal), 0);
 }
 
+/* Steady after 20 s it is told then; what becomes faster is warming up, for half a minute. */
+static void tells_a_slow_start_from_a_warm_up(void **unused)
+{
+	set_base(1e8, 0);
+	assert_false(run(15, 1.3, 1.3));
+	assert_true(run(5, 1.3, 1.3));
+	temporal_restart(temporal);
+	set_base(1e8, 0);
+	for (int i = 0; i < 6; i++)
+		assert_false(run(5, 1.5 - 0.07 * i, 1.5 - 0.07 * i));
+	assert_false(run(60, 1, 1));
+}
+
 static void says_when_it_began(void **unused)
 {
 	struct temporal_change c;
@@ -458,6 +471,7 @@ int main(void)
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 	const struct CMUnitTest tests[] = {
 	    T(says_that_a_run_is_slower_than_those_before),
+	    T(tells_a_slow_start_from_a_warm_up),
 	    T(says_when_it_began),
 	    T(sees_a_change_within_a_run_without_any_other),
 	    T(needs_longer_where_no_rank_itself_is_slower),
