@@ -114,7 +114,7 @@ $(B)/obj/%.o: %.c | $(GEN)
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-16s %s\n",$$1,$$2}' $(MAKEFILE_LIST) | sort
 	@echo; echo "  variables: SAN=address,undefined|thread  DEBUG=1  CC=clang  DEPS=no  V=1  PREFIX=/usr/local"; \
-	echo "             ONLY=part-of-a-test's-name (check, check-run)  FUZZ_SECONDS=30"; \
+	echo "             ONLY=part-of-a-test's-name  AGAIN=2 (check, check-run)  FUZZ_SECONDS=30"; \
 	echo "             demo: SEED=N SECONDS_LONG=60 SIM=1 (no GPU even where there is one) QUIET=1 (last line only)"
 
 all: ## build everything that is installed (installs missing packages; DEPS=no: don't)
@@ -142,9 +142,10 @@ check: ## all tests; ends with `N passed, N failed, N skipped`
 	@$(MAKE) --no-print-directory $(J) tests
 	@$(MAKE) --no-print-directory check-run
 
+AGAIN ?= 2
 check-run: # what `check` does once packages and programs are there
-	@tests/run.py --build $(B) $(addprefix unit:,$(UNIT_BINS)) $(addprefix fuzz:,$(FUZZ_BINS)) \
-		$(addprefix script:,$(SCRIPTS_TEST))
+	@tests/run.py --build $(B) --again $(AGAIN) $(addprefix unit:,$(UNIT_BINS)) \
+		$(addprefix fuzz:,$(FUZZ_BINS)) $(addprefix script:,$(SCRIPTS_TEST))
 
 # Scripted tests whose programs can be sanitized, since no job with the preload is part of them.
 SCRIPTS_SAN := $(addprefix tests/e2e/,config_files.sh cli_commands.sh cli_trace.sh replay_steps.sh \

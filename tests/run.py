@@ -4,6 +4,8 @@
 
 Unit tests (cmocka) and scripts speak TAP; fuzz targets replay their corpus. A skip counts as a
 failure where everything that tests need is there (root and BTF), unless tests/skips.allow lists it.
+Scripts run real jobs; where no more than --again of them fail they are run a second time at the end,
+and those that pass then are named as unsteady.
 """
 import argparse
 import concurrent.futures
@@ -96,48 +98,86 @@ def allowed_skips():
         return []
 
 
+class Tally:
+    def __init__(self, args, strict):
+        self.args, self.strict, self.allow = args, strict, allowed_skips()
+        self.count = {"pass": 0, "fail": 0, "skip": 0}
+        self.failed = []
+
+    def take(self, cases, sign=1):
+        for c in cases:
+            if c.state == "skip" and self.strict and not any(a in c.name for a in self.allow):
+                c.state, c.why = "fail", f"skipped, but not in tests/skips.allow: {c.why}"
+            self.count[c.state] += sign
+
+    def tell(self, name, cases, text, seconds):
+        bad = [c for c in cases if c.state == "fail"]
+        skips = [c for c in cases if c.state == "skip"]
+        word = "FAIL" if bad else "skip" if len(skips) == len(cases) else "ok"
+        print(f"{word:4} {name} ({len(cases)} cases, {seconds:.1f} s)", flush=True)
+        for c in skips:
+            print(f"     skipped: {c.name}: {c.why}")
+        for c in bad:
+            print(f"     FAILED: {c.name} {c.why}")
+        if bad or self.args.verbose:
+            print("\n".join("     | " + l for l in text.splitlines()[-60:]), flush=True)
+        return bad
+
+    def run(self, tests, jobs):
+        with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+            futures = {pool.submit(run_one, kind, path, self.args): (kind, path) for kind, path in tests}
+            for f in concurrent.futures.as_completed(futures):
+                name, cases, text, seconds = f.result()
+                self.take(cases)
+                if self.tell(name, cases, text, seconds):
+                    self.failed.append((*futures[f], cases))
+
+    def run_again(self):
+        """The scripts that failed, once more; how many passed."""
+        scripts = [t for t in self.failed if t[0] == "script"]
+        unsteady = []
+        if not scripts or len(scripts) > self.args.again:
+            return unsteady
+        for t in scripts:
+            kind, path, before = t
+            print(f"again: {os.path.basename(path)}", flush=True)
+            name, cases, text, seconds = run_one(kind, path, self.args)
+            self.take(before, -1)
+            self.take(cases)
+            self.failed.remove(t)
+            if self.tell(name, cases, text, seconds):
+                self.failed.append((kind, path, cases))
+            else:
+                unsteady += [c.name for c in before if c.state == "fail"]
+        return unsteady
+
+
 def main():
     ap = argparse.ArgumentParser(description=__doc__)
     ap.add_argument("--build", required=True)
     ap.add_argument("--timeout", type=float, default=300)
     ap.add_argument("--jobs", type=int, default=2)
     ap.add_argument("--only", default=os.environ.get("ONLY", ""), help="substring of test names")
+    ap.add_argument("--again", type=int, default=int(os.environ.get("AGAIN", 0)),
+                    help="run failed scripts a second time where no more than so many failed")
     ap.add_argument("--verbose", action="store_true", default=bool(os.environ.get("V")))
     ap.add_argument("tests", nargs="+", metavar="KIND:PATH")
     args = ap.parse_args()
     tests = [t.split(":", 1) for t in args.tests]
     tests = [t for t in tests if args.only in t[1]]
-    strict = os.geteuid() == 0 and os.path.exists("/sys/kernel/btf/vmlinux")
-    allow = allowed_skips()
-    count = {"pass": 0, "fail": 0, "skip": 0}
-    failed = []
+    tally = Tally(args, os.geteuid() == 0 and os.path.exists("/sys/kernel/btf/vmlinux"))
     # Scripts start daemons and jobs of several processes: one at a time, after the unit tests.
-    pools = [([t for t in tests if t[0] != "script"], args.jobs),
-             ([t for t in tests if t[0] == "script"], 1)]
-    for batch, jobs in pools:
-        with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
-            futures = [pool.submit(run_one, kind, path, args) for kind, path in batch]
-            for f in concurrent.futures.as_completed(futures):
-                name, cases, text, seconds = f.result()
-                for c in cases:
-                    if c.state == "skip" and strict and not any(a in c.name for a in allow):
-                        c.state, c.why = "fail", f"skipped, but not in tests/skips.allow: {c.why}"
-                    count[c.state] += 1
-                bad = [c for c in cases if c.state == "fail"]
-                skips = [c for c in cases if c.state == "skip"]
-                word = "FAIL" if bad else "skip" if len(skips) == len(cases) else "ok"
-                print(f"{word:4} {name} ({len(cases)} cases, {seconds:.1f} s)", flush=True)
-                for c in skips:
-                    print(f"     skipped: {c.name}: {c.why}")
-                for c in bad:
-                    failed.append(c.name)
-                    print(f"     FAILED: {c.name} {c.why}")
-                if bad or args.verbose:
-                    print("\n".join("     | " + l for l in text.splitlines()[-60:]), flush=True)
-    if failed:
+    tally.run([t for t in tests if t[0] != "script"], args.jobs)
+    tally.run([t for t in tests if t[0] == "script"], 1)
+    unsteady = tally.run_again()
+    if unsteady:
+        print("\nunsteady, failed once and passed when run again (what it printed stands above):")
+        print("\n".join("  " + name for name in unsteady))
+    names = [c.name for _, _, cases in tally.failed for c in cases if c.state == "fail"]
+    if names:
         print("\nfailed:")
-        for name in failed:
-            print("  " + name)
+        print("\n".join("  " + name for name in names))
+    count = tally.count
     print(f"{count['pass']} passed, {count['fail']} failed, {count['skip']} skipped")
     return 1 if count["fail"] or not count["pass"] else 0
 
