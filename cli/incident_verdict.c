@@ -15,6 +15,13 @@ const char *incident_verdict_line(const json_t *line)
 	return json_is_string(line) ? json_string_value(line) : jsonget_text(line, "text");
 }
 
+const char *incident_verdict_layer(const json_t *line)
+{
+	const char *layer = jsonget_text(line, "layer");
+
+	return strcmp(layer, "unknown") ? layer : "";
+}
+
 const json_t *incident_verdict_at(const json_t *in, size_t k)
 {
 	const json_t *list = json_object_get(in, "diagnoses"), *d;
@@ -41,7 +48,7 @@ static void print_lines(FILE *to, const char *label, const json_t *lines, unsign
 	size_t i;
 
 	json_array_foreach((json_t *)lines, i, v) {
-		const char *layer = jsonget_text(v, "layer");
+		const char *layer = incident_verdict_layer(v);
 		double effect_ms = jsonget_number(v, "effect_ms");
 		char text[600];
 

@@ -9,6 +9,8 @@
 
 /* What is said of one line of evidence: its text, or itself where it is a text. Borrowed. */
 const char *incident_verdict_line(const json_t *line);
+/* The layer that it speaks for; "" for none, and for a comparison that does not know. Borrowed. */
+const char *incident_verdict_layer(const json_t *line);
 const char *incident_verdict_hours(double gpu_hours); /* "19.2", "0.4" */
 /* The k-th diagnosis, the one of the incident first; several unrelated faults have one each. NULL: no
  * more. Borrowed. */

@@ -18,7 +18,7 @@ static void put_lines(FILE *to, const char *title, const char *class, const json
 	fprintf(to, "<h3>%s</h3>\n<ul class=\"%s\">\n", title, class);
 	json_array_foreach((json_t *)lines, i, v) {
 		double effect_ms = jsonget_number(v, "effect_ms");
-		const char *layer = jsonget_text(v, "layer");
+		const char *layer = incident_verdict_layer(v);
 
 		fputs("<li>", to);
 		if (*layer) {
