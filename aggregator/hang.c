@@ -146,27 +146,33 @@ static bool is_p2p(uint32_t func)
 	       func >= RECORD_COLL_GROUP_START;
 }
 
+/* When the rank was last heard of: what it did since, ended perhaps, is not known. */
+static uint64_t heard_unix_ns(const struct slot *s, uint64_t now_ns, uint64_t now_unix_ns)
+{
+	return now_unix_ns - (now_ns - s->seen_ns);
+}
+
 /* Its last collective was not seen to end, though earlier ones were: who never saw one end sees
  * none. */
 static bool waits(const struct slot *s, const struct beat_comm *k, uint64_t bound_ns,
 		  uint64_t now_ns, uint64_t now_unix_ns)
 {
 	uint64_t call = k->call_ns + (uint64_t)s->offset_ns;
+	uint64_t heard = heard_unix_ns(s, now_ns, now_unix_ns);
 
 	/* Whose steps go on has only lost the record of that kernel. */
 	return now_ns - s->moved_ns > bound_ns / 2 && k->call_ns && !k->done_ns && k->ended &&
-	       k->ended < k->entered && !is_p2p(k->func) && now_unix_ns > call &&
-	       now_unix_ns - call > bound_ns;
+	       k->ended < k->entered && !is_p2p(k->func) && heard > call && heard - call > bound_ns;
 }
 
 /* Its GPU has not ended a kernel that waits for nobody for so long, and its steps stand still. */
 static bool is_stuck(const struct slot *s, uint64_t for_ns, uint64_t now_ns, uint64_t now_unix_ns)
 {
 	uint64_t launch = s->unfinished.launch_ns + (uint64_t)s->offset_ns;
+	uint64_t heard = heard_unix_ns(s, now_ns, now_unix_ns);
 
 	return s->seen_ns && s->unfinished.kind == BEAT_UNFINISHED_KERNEL &&
-	       now_ns - s->moved_ns > for_ns && now_unix_ns > launch &&
-	       now_unix_ns - launch > for_ns;
+	       now_ns - s->moved_ns > for_ns && heard > launch && heard - launch > for_ns;
 }
 
 static int by_comm(const void *a, const void *b)
@@ -536,6 +542,15 @@ static uint32_t states_of(const struct hang *h, const struct seat *all, uint32_t
 	return stuck;
 }
 
+/* A job of which nothing is heard any more has ended, or nothing can be said of it. */
+static bool is_silent(const struct hang *h, uint64_t alive_ns, uint64_t now_ns)
+{
+	for (uint32_t i = 0; i < h->slot_count; i++)
+		if (h->slots[i].seen_ns && now_ns - h->slots[i].seen_ns <= alive_ns)
+			return false;
+	return true;
+}
+
 void hang_tick(struct hang *h, uint64_t bound_ns, uint64_t alive_ns, uint64_t now_ns,
 	       uint64_t now_unix_ns)
 {
@@ -549,7 +564,7 @@ void hang_tick(struct hang *h, uint64_t bound_ns, uint64_t alive_ns, uint64_t no
 		stuck = states_of(h, all, count, bound_ns, now_ns, now_unix_ns, state);
 	if (state && all)
 		found = choose(h, all, count, state, &best);
-	if (!found && !stuck) {
+	if ((!found && !stuck) || is_silent(h, alive_ns, now_ns)) {
 		close_one(h, now_unix_ns);
 	} else if (!h->open || now_ns - h->told_ns >= TELL_NS) {
 		h->stats.findings += !h->open;

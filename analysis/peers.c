@@ -199,6 +199,7 @@ static void measure(struct peers *p, enum peers_measure q, uint32_t member)
 	uint64_t end = m->last + 1, oldest = p->pushes + 1 > p->depth ? p->pushes + 1 - p->depth : 0;
 	uint64_t begin = m->first > oldest ? m->first : oldest;
 	double excess = begin < end ? peers_excess(p, s, member, m->base, begin, end) : NAN;
+	double of_ns = q == PEERS_LATE ? p->step_ns : level_over(p, begin, end);
 
 	if (!isnan(excess)) {
 		m->flag.score *= excess / m->height;
@@ -206,8 +207,10 @@ static void measure(struct peers *p, enum peers_measure q, uint32_t member)
 		/* the residuals of a pair are logarithms */
 		m->flag.excess = p->n == 2 && q == PEERS_SELF ? expm1(excess) : excess;
 	}
-	m->flag.excess_ns = m->flag.excess *
-			    (q == PEERS_LATE ? p->step_ns : level_over(p, begin, end));
+	/* a pair's level is the mean of both, and the excess is above the other one */
+	if (p->n == 2 && q == PEERS_SELF && m->flag.excess > 0)
+		of_ns *= 2 / (2 + m->flag.excess);
+	m->flag.excess_ns = m->flag.excess * of_ns;
 	m->flag.last_step = p->step[peers_at(p, m->last)];
 }
 

@@ -29,6 +29,15 @@ static void head(const char *what, const char *last)
 	       *last ? "  " : "", last, term_style(TERM_PLAIN));
 }
 
+/* A difference of shares. */
+static const char *points(double change)
+{
+	static char text[32];
+
+	snprintf(text, sizeof(text), "%+.1f points", change * 100);
+	return text;
+}
+
 static void print_steps(const struct run_diff *d)
 {
 	double rate[2];
@@ -49,7 +58,7 @@ static void print_steps(const struct run_diff *d)
 	       term_count((double)d->steps[1]), "", ' ');
 	printf("%-24s %10s %10s %s%11s%s %c\n", "of them flagged", term_percent(rate[0]),
 	       term_percent(rate[1]), colour(rate[1] - rate[0], d->rate_differs),
-	       term_percent(rate[1] - rate[0]), term_style(TERM_PLAIN), d->rate_differs ? '!' : ' ');
+	       points(rate[1] - rate[0]), term_style(TERM_PLAIN), d->rate_differs ? '!' : ' ');
 }
 
 /* A name that may be long, behind the figures of its row; note: before it. */

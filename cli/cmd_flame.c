@@ -188,6 +188,14 @@ static const struct trace_rank *find_rank(const struct options *o, const json_t 
 	return o->have_rank ? NULL : incident_diff_culprit(in, m);
 }
 
+static bool has_rank(const struct trace_model *m, long rank)
+{
+	for (size_t i = 0; i < m->rank_count; i++)
+		if (m->ranks[i].who.rank == rank)
+			return true;
+	return false;
+}
+
 int cmd_flame_main(const struct options *o)
 {
 	const struct trace_rank *rank;
@@ -227,7 +235,8 @@ int cmd_flame_main(const struct options *o)
 	else
 		fprintf(stderr, "sysom flame: %s\n",
 			r < 0	  ? strerror(-r) :
-			o->diff ? "no window of such a rank came with this incident" :
+			o->diff || (o->have_rank && !has_rank(&m, o->rank)) ?
+				  "no window of such a rank came with this incident" :
 				  "no CPU stacks came with this incident's windows (sysom status "
 				  "says why)");
 	json_decref(in);

@@ -560,7 +560,7 @@ static void tell(const struct recording *r, const struct profile_counts *n)
 		term_count((double)n->scanned), term_count((double)lost),
 		sampler_mode_name(s->mode), *s->why ? ": " : "", s->why);
 	if (*s->missing)
-		fprintf(to, "this kernel lacks: %s\n", s->missing);
+		fprintf(to, "%s\n", s->missing);
 }
 
 /* A frame without a name is no reason to write nothing. */

@@ -20,7 +20,7 @@ static int usage(FILE *to)
 	      "  window   stored windows, or what sysomd --record-analysis wrote: verdicts, findings\n"
 	      "  stacks   two files of folded stacks: shares by function, flagged differences\n\n"
 	      "examples:\n"
-	      "  sysom replay steps steps.csv --latency ms --work tokens --key gpu\n"
+	      "  sysom replay steps steps.csv --latency ms --latency-unit ms --work tokens --key gpu\n"
 	      "  sysom replay events --json rank0.json.gz rank1.json.gz | jq 'select(.flagged)'\n\n"
 	      "sysom replay KIND --help tells more.\n"
 	      "exit status: 0 read to the end, 2 bad arguments or malformed input\n", to);

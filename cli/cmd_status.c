@@ -175,7 +175,7 @@ static void print_sampler(const json_t *s)
 		printf("            %s%s%s\n", term_style(TERM_YELLOW),
 		       term_safe(jsonget_text(s, "why"), 160), term_style(TERM_PLAIN));
 	if (*jsonget_text(s, "missing"))
-		printf("            this kernel lacks: %s\n", term_safe(jsonget_text(s, "missing"), 160));
+		printf("            %s\n", term_safe(jsonget_text(s, "missing"), 160));
 	if (jsonget_number(s, "python_refused") > 0)
 		printf("            no Python frames of %s processes: %s\n",
 		       term_count(jsonget_number(s, "python_refused")),
@@ -228,7 +228,7 @@ static void print_os(const json_t *os)
 		printf(", %s processes, %s threads", term_count(jsonget_number(os, "processes")),
 		       term_count(jsonget_number(os, "threads")));
 	if (*jsonget_text(os, "missing"))
-		printf("; this kernel lacks: %s", term_safe(jsonget_text(os, "missing"), 200));
+		printf("; left out: %s", term_safe(jsonget_text(os, "missing"), 200));
 	if (*jsonget_text(json_object_get(os, "cost"), "turned_down"))
 		printf("%s; over its budget, turned down: %s%s", term_style(TERM_YELLOW),
 		       term_safe(jsonget_text(json_object_get(os, "cost"), "turned_down"), 160),

@@ -12,10 +12,18 @@
 #include "cli/outfile.h"
 #include "cli/term.h"
 
+/* Without a word on it, a file that is named as JSON is JSON. */
+static bool is_kineto(const struct options *o)
+{
+	size_t n = o->out ? strlen(o->out) : 0;
+
+	return o->format ? !strcmp(o->format, "kineto") : n > 5 && !strcmp(o->out + n - 5, ".json");
+}
+
 static int write_trace(const struct options *o, struct trace_model *m, const char *path,
 		       uint64_t *slices)
 {
-	bool kineto = o->format && strcmp(o->format, "kineto") == 0;
+	bool kineto = is_kineto(o);
 	uint64_t left_out = 0;
 	struct outfile out;
 	int r;
@@ -99,7 +107,7 @@ static void tell(const struct options *o, const char *id, const char *path,
 
 	if (o->json && !to_stdout) {
 		json_t *j = json_pack("{s:s, s:s, s:s, s:i, s:I, s:I, s:o}", "incident", id, "file",
-				      path, "format", o->format ? o->format : "perfetto", "windows",
+				      path, "format", is_kineto(o) ? "kineto" : "perfetto", "windows",
 				      windows, "ranks", (json_int_t)m->rank_count, "slices",
 				      (json_int_t)slices, "clocks", clocks_json(m));
 
@@ -131,7 +139,7 @@ int cmd_trace_main(const struct options *o)
 	snprintf(id, sizeof(id), "%s", term_safe(jsonget_text(in, "id"), 32));
 	if (!to) {
 		snprintf(path, sizeof(path), "%.8s.%s", id,
-			 o->format && !strcmp(o->format, "kineto") ? "json" : "pftrace");
+			 is_kineto(o) ? "json" : "pftrace");
 		to = path;
 	}
 	r = trace_model_init(&m);

@@ -58,6 +58,12 @@ static int open_incident(struct diff_source *s, const struct options *o, const c
 		fprintf(stderr, "sysom diff: %s: INCIDENT:RANK is wanted\n", term_safe(arg, 80));
 		return EXIT_USAGE;
 	}
+	n = (int)strcspn(arg, ":");
+	if (strspn(arg, "0123456789abcdefABCDEF") != (size_t)n && (n != 4 || strncmp(arg, "last", 4))) {
+		fprintf(stderr, "sysom diff: %s is neither a file nor an incident's id\n",
+			term_safe(arg, 80));
+		return EXIT_NOTHING;
+	}
 	if (commands_aggregator(o, &s->client))
 		return EXIT_USAGE;
 	snprintf(id, sizeof(id), "%.*s", colon ? (int)(colon - arg) : 39, arg);

@@ -268,8 +268,9 @@ void incident_text_row(FILE *to, const json_t *in)
 	const char *state = jsonget_text(in, "state");
 	const char *began = term_time(jsonget_unsigned(in, "begin_unix_ns"));
 	const json_t *part = json_array_get(json_object_get(in, "parts"), 0);
+	const char *title = jsonget_text(json_object_get(in, "diagnosis"), "title");
 	unsigned columns = term_columns(), room = 40;
-	bool wide = columns >= ROW_WIDE;
+	bool wide = columns >= ROW_WIDE, steps = jsonget_number(in, "latency_ms") > 0; /* a hang has none */
 
 	if (!wide)
 		room = columns > ROW_BEFORE_PART ? columns - ROW_BEFORE_PART : 0;
@@ -283,8 +284,8 @@ void incident_text_row(FILE *to, const json_t *in)
 	fprintf(to, " %-14s %-12s", term_safe(jsonget_text(in, "job"), 14),
 		term_safe(incident_text_ranks(json_object_get(in, "ranks")), 12));
 	if (wide)
-		fprintf(to, " %9s %9s", term_ms(jsonget_number(in, "latency_ms")),
-			term_ms(jsonget_number(in, "expected_ms")));
-	fprintf(to, " %6s  %s\n", term_excess(jsonget_number(in, "excess")),
-		part && room > 3 ? term_safe(incident_text_part(part, 40), room) : "");
+		fprintf(to, " %9s %9s", steps ? term_ms(jsonget_number(in, "latency_ms")) : "-",
+			steps ? term_ms(jsonget_number(in, "expected_ms")) : "-");
+	fprintf(to, " %6s  %s\n", steps ? term_excess(jsonget_number(in, "excess")) : "-",
+		room <= 3 ? "" : term_safe(part ? incident_text_part(part, 40) : title, room));
 }

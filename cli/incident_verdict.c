@@ -15,6 +15,18 @@ const char *incident_verdict_line(const json_t *line)
 	return json_is_string(line) ? json_string_value(line) : jsonget_text(line, "text");
 }
 
+const char *incident_verdict_layer(const json_t *line)
+{
+	const char *layer = jsonget_text(line, "layer");
+
+	return strcmp(layer, "unknown") ? layer : "";
+}
+
+bool incident_verdict_is_hang(const json_t *d)
+{
+	return !strncmp(jsonget_text(d, "cause"), "hang-", 5);
+}
+
 const json_t *incident_verdict_at(const json_t *in, size_t k)
 {
 	const json_t *list = json_object_get(in, "diagnoses"), *d;
@@ -41,7 +53,7 @@ static void print_lines(FILE *to, const char *label, const json_t *lines, unsign
 	size_t i;
 
 	json_array_foreach((json_t *)lines, i, v) {
-		const char *layer = jsonget_text(v, "layer");
+		const char *layer = incident_verdict_layer(v);
 		double effect_ms = jsonget_number(v, "effect_ms");
 		char text[600];
 
@@ -56,6 +68,7 @@ static void print_one(FILE *to, const json_t *d, unsigned columns)
 {
 	double confidence = jsonget_number(d, "confidence"), lost = jsonget_number(d, "gpu_hours_lost");
 	double per_day = jsonget_number(d, "gpu_hours_per_day");
+	bool hang = incident_verdict_is_hang(d);
 	char text[256];
 
 	if (*jsonget_text(d, "summary")) {
@@ -68,10 +81,13 @@ static void print_one(FILE *to, const json_t *d, unsigned columns)
 	term_wrap(to, LABEL_COLUMNS, "layer", text, columns);
 	fprintf(to, "  %-10s%s%s%s %s\n", "certainty", term_style(TERM_GREEN),
 		term_bar(confidence, CONFIDENCE_BAR), term_style(TERM_PLAIN), term_percent(confidence));
-	if (jsonget_number(d, "effect_ms") > 0 || lost > 0) {
-		fprintf(to, "  %-10s%s per step", "cost", term_ms(jsonget_number(d, "effect_ms")));
+	if ((jsonget_number(d, "effect_ms") > 0 && !hang) || lost > 0) {
+		fprintf(to, "  %-10s", "cost");
+		if (!hang)
+			fprintf(to, "%s per step", term_ms(jsonget_number(d, "effect_ms")));
 		if (lost > 0)
-			fprintf(to, "; %s GPU-hours lost so far", incident_verdict_hours(lost));
+			fprintf(to, "%s%s GPU-hours lost so far", hang ? "" : "; ",
+				incident_verdict_hours(lost));
 		if (per_day > 0)
 			fprintf(to, ", %s a day", incident_verdict_hours(per_day));
 		fputc('\n', to);

@@ -5,10 +5,15 @@
 #define SYSOM_CLI_INCIDENT_VERDICT_H
 
 #include <jansson.h>
+#include <stdbool.h>
 #include <stdio.h>
 
 /* What is said of one line of evidence: its text, or itself where it is a text. Borrowed. */
 const char *incident_verdict_line(const json_t *line);
+/* It has no effect per step: no step ends. */
+bool incident_verdict_is_hang(const json_t *d);
+/* The layer that it speaks for; "" for none, and for a comparison that does not know. Borrowed. */
+const char *incident_verdict_layer(const json_t *line);
 const char *incident_verdict_hours(double gpu_hours); /* "19.2", "0.4" */
 /* The k-th diagnosis, the one of the incident first; several unrelated faults have one each. NULL: no
  * more. Borrowed. */

@@ -35,7 +35,7 @@ static const struct option_def defs[] = {
 	{ OPTION_OUT, "output", 'o', "FILE", "where to write; - is standard output" },
 	{ OPTION_DIFF, "diff", 'D', NULL, "against a healthy peer of the incident" },
 	{ OPTION_BASE, "base", 'b', "FILE", "against these folded stacks (- is standard input)" },
-	{ OPTION_FORMAT, "format", 'f', "perfetto|kineto", "format of the trace" },
+	{ OPTION_FORMAT, "format", 'f', "perfetto|kineto", "default perfetto; kineto for a FILE.json" },
 	{ OPTION_TIMEOUT, "timeout", 't', "S", "give up after so many seconds (default 60)" },
 	{ OPTION_SECONDS, "seconds", 'S', "S", "how many seconds to send" },
 	{ OPTION_STATE_DIR, "state-dir", 'd', "DIR",

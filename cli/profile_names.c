@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/hash.h"
 
@@ -149,8 +150,10 @@ static int look_up(struct profile_names *n, uint32_t object, uint64_t address, s
 	if (n->proc_root && n->pid_of[object] && *path == '/') {
 		snprintf(rooted, sizeof(rooted), "%.256s/%u/root%.4000s", n->proc_root,
 			 n->pid_of[object], path);
-		rc = symbol_resolver_find(n->resolver, o->build_id, o->build_id_bytes, rooted, address,
-					  name);
+		/* the resolver would remember for its Build ID that an ended process has no such file */
+		if (!access(rooted, R_OK))
+			rc = symbol_resolver_find(n->resolver, o->build_id, o->build_id_bytes, rooted,
+						  address, name);
 	}
 	if (rc == -ENODATA)
 		rc = symbol_resolver_find(n->resolver, o->build_id, o->build_id_bytes,

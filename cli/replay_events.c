@@ -48,6 +48,8 @@ static int usage(FILE *to)
 	      "  --mode robust|p99|sysom\n"
 	      "                     how steps are judged (default robust); sysom: ranks by the\n"
 	      "                     paper's mean + k sigma, for comparison\n\n"
+	      "example:\n"
+	      "  sysom replay events --json rank0.json.gz rank1.json.gz | jq 'select(.flagged)'\n\n"
 	      "exit status: 0 read to the end, 2 bad arguments or malformed input\n", to);
 	return to == stdout ? 0 : 2;
 }

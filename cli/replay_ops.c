@@ -54,6 +54,8 @@ static const char usage[] =
 	"  --mode robust|sysom   peers and each one's past (default), or mean + k sigma (SysOM-AI)\n"
 	"  --k N, --window N     of mode sysom: 2, 100 steps\n"
 	"  --json                one JSON object per line\n\n"
+	"example:\n"
+	"  sysom replay ops ops.csv.gz\n\n"
 	"exit status: 0 read to the end, 2 bad arguments or malformed input\n";
 
 static int read_header(struct ops *o, const struct replay_csv *c, const struct replay_csv_field *f,

@@ -68,6 +68,8 @@ static void print_usage(FILE *to)
 	      "  --learn-max N         steps of the frozen baseline (2000)\n"
 	      "  --seed N              of the p99 mode's random choices (1)\n"
 	      "  --json                one JSON object per line\n\n"
+	      "example:\n"
+	      "  sysom replay steps s.csv --latency ms --latency-unit ms --work tokens --key gpu\n\n"
 	      "exit status: 0 read to the end, 2 bad arguments or malformed input\n", to);
 }
 

@@ -36,6 +36,8 @@ static const char usage[] =
 	"  --mode robust|sysom   peers and each one's past (default), or mean + k sigma (SysOM-AI)\n"
 	"  --k N, --window N     of mode sysom: 2, 100 steps\n"
 	"  --json                one JSON object per line\n\n"
+	"example:\n"
+	"  sysom replay timings workers.csv --json | jq 'select(.type == \"finding\")'\n\n"
 	"exit status: 0 read to the end, 2 bad arguments or malformed input\n";
 
 static bool unknown(const struct replay_csv_field *f)

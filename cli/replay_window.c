@@ -36,6 +36,8 @@ static int usage(FILE *to)
 	      "  --compare        of a recording: exit 1 when a line is not the same, byte for byte\n"
 	      "  --incident FILE  of windows: the incident they belong to, as `sysom show --json` has\n"
 	      "                   it: what was found across ranks without any window is taken from it\n\n"
+	      "example:\n"
+	      "  sysom replay window --compare analysis.rec\n\n"
 	      "exit status: 0 read to the end, 1 lines differ (--compare), 2 bad arguments or\n"
 	      "malformed input\n", to);
 	return to == stdout ? 0 : 2;

@@ -67,6 +67,7 @@ static const char style[] =
 	".flame{width:100%;height:46em;border:1px solid var(--line);border-radius:6px}"
 	".cool{color:var(--cool)}\n"
 	".hot{fill:var(--bad)}.cold{fill:var(--cool)}.cellbg{fill:var(--line);fill-opacity:.35}"
+	".unknown{fill:var(--bg)}"
 	".dot{fill:var(--other)}svg text.culprit{fill:var(--bad);font-weight:600}\n"
 	".grid{stroke:var(--line)}.lat{stroke:var(--bad);stroke-width:1.6;fill:none}"
 	".exp{stroke:var(--ok);stroke-width:1.4;stroke-dasharray:5 4;fill:none}"

@@ -86,6 +86,21 @@ static void put_cell(FILE *to, const struct heat *h, uint32_t r, uint32_t c)
 		value_text(h, v));
 }
 
+/* What is not known must not look like what is usual. */
+static void put_unknown(FILE *to, const struct heat *h, uint32_t r)
+{
+	double x = (WIDTH - LEFT - RIGHT) / h->g->columns;
+
+	for (uint32_t c = 0, end; c < h->g->columns; c = end + 1) {
+		for (end = c; end < h->g->columns && !isfinite(value_of(h, r, end));)
+			end++;
+		if (end > c)
+			fprintf(to, "<rect class=\"unknown\" x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" "
+				    "height=\"%.1f\"/>\n", LEFT + c * x, 4 + r * h->row,
+				(end - c) * x, h->row - 1.5);
+	}
+}
+
 static void put_heat_axis(FILE *to, const struct heat *h)
 {
 	const struct rank_grid *g = h->g;
@@ -137,7 +152,8 @@ static int put_heat(FILE *to, const struct rank_grid *g, bool late)
 
 	if (err)
 		return err == -ENODATA ? 0 : err;
-	fprintf(to, "<h3>%s</h3>\n<p class=\"dim\">%s Full red: %s and more; blue: %s.</p>\n",
+	fprintf(to, "<h3>%s</h3>\n<p class=\"dim\">%s Full red: %s and more; blue: %s; "
+		"blank: not known.</p>\n",
 		late ? "How late each rank enters collectives" :
 		       "Own time of each rank against its peers",
 		late ? "Behind the median rank, the latest collective of each step." :
@@ -156,6 +172,7 @@ static int put_heat(FILE *to, const struct rank_grid *g, bool late)
 			fprintf(to, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"end\"%s>rank %d</text>\n",
 				LEFT - 8, 4 + (r + 0.5) * h.row + 4,
 				r == g->culprit ? " class=\"culprit\"" : "", g->rank[r]->who.rank);
+		put_unknown(to, &h, r);
 		for (uint32_t c = 0; c < g->columns; c++)
 			put_cell(to, &h, r, c);
 	}

@@ -18,7 +18,7 @@ static void put_lines(FILE *to, const char *title, const char *class, const json
 	fprintf(to, "<h3>%s</h3>\n<ul class=\"%s\">\n", title, class);
 	json_array_foreach((json_t *)lines, i, v) {
 		double effect_ms = jsonget_number(v, "effect_ms");
-		const char *layer = jsonget_text(v, "layer");
+		const char *layer = incident_verdict_layer(v);
 
 		fputs("<li>", to);
 		if (*layer) {
@@ -55,7 +55,7 @@ static void put_one(FILE *to, const json_t *d)
 	fputs("</code></p>\n<div class=\"facts\">\n", to);
 	put_figure(to, "layer", jsonget_text(d, "layer"));
 	put_figure(to, "confidence", term_percent(jsonget_number(d, "confidence")));
-	if (jsonget_number(d, "effect_ms") > 0)
+	if (jsonget_number(d, "effect_ms") > 0 && !incident_verdict_is_hang(d))
 		put_figure(to, "effect per step", term_ms(jsonget_number(d, "effect_ms")));
 	if (lost > 0)
 		put_figure(to, "GPU-hours lost so far", incident_verdict_hours(lost));

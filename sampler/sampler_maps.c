@@ -52,8 +52,8 @@ struct sampler_maps {
 	struct sampler_blocked sleepers[BLOCKED_BATCH];
 };
 
-/* libbpf's last complaint: the reason why a load failed. */
-static char complaint[160];
+/* libbpf's last complaint of this thread: the reason why a load failed. */
+static __thread char complaint[160];
 
 static int keep_complaint(enum libbpf_print_level level, const char *format, va_list args)
 {
@@ -731,10 +731,11 @@ static int maps_load(struct sampler_maps *m, const struct sampler_options *o, ch
 int sampler_maps_open(struct sampler_maps **out, enum sampler_mode mode,
 		      const struct sampler_options *o, char why[160], char missing[160])
 {
-	libbpf_print_fn_t old = libbpf_set_print(keep_complaint);
 	struct sampler_maps *m = calloc(1, sizeof(*m));
 	int err;
 
+	/* for good: another thread of the process may load BPF, too, and none prints on its own */
+	libbpf_set_print(keep_complaint);
 	missing[0] = 0;
 	complaint[0] = 0;
 	if (!m)
@@ -759,7 +760,6 @@ int sampler_maps_open(struct sampler_maps **out, enum sampler_mode mode,
 			snprintf(why, 160, "BPF did not load: %.120s",
 				 complaint[0] ? complaint : strerror(-err));
 	}
-	libbpf_set_print(old);
 	if (err) {
 		sampler_maps_close(m);
 		return err;

@@ -158,14 +158,23 @@ static bool is_reused(const struct python_frame *f, bool outermost, const char *
 	return !outermost && !(f->flags & PYTHON_FRAME_ENTRY) && !strcmp(function, "<module>");
 }
 
+static long no_memory(void *owner, void *to, __u32 bytes, __u64 address)
+{
+	(void)owner;
+	(void)to;
+	(void)bytes;
+	(void)address;
+	return -EFAULT;
+}
 
+/* Of a process that has ended, what was read and checked in this period still has its name. */
 static void python_frames(struct stack_build *b, const struct sampler_stack *head,
 			  struct process *process, struct build *w)
 {
 	const struct python_frame *from =
 	    (const void *)((const char *)(head + 1) + offsetof(struct python_state, frame));
 	struct python_memory memory;
-	struct read_user reader = {0};
+	struct read_user reader = {no_memory, NULL};
 	bool readable =
 	    process->names && !python_memory_open(&memory, b->proc_root, (pid_t)process->pid);
 
@@ -179,7 +188,7 @@ static void python_frames(struct stack_build *b, const struct sampler_stack *hea
 		to->kind = STACK_FRAME_PYTHON;
 		if (!from[i].code)
 			continue;
-		if (!readable || python_names_find(process->names, &reader, &from[i], &name) ||
+		if (!process->names || python_names_find(process->names, &reader, &from[i], &name) ||
 		    is_reused(&from[i], i + 1 == head->count, name.function)) {
 			b->unnamed++;
 			to->object = b->batch ? string_of(b, "?") : 0;

@@ -34,8 +34,12 @@ struct entered {
 	uint8_t func, dtype;
 };
 
+#define FUNCS 16u /* collectives' numbers lie below */
+#define GRAPH_SEQ 0x80000000u /* a numbering apart from the calls' (sidecar/join_match.c) */
+
 struct comm {
 	struct beat_comm row;
+	uint32_t next[FUNCS]; /* sequence of the next call of each function */
 	struct entered ring[ENTERED]; /* number n is at (n - 1) % ENTERED */
 	uint64_t used_ns;
 };
@@ -270,8 +274,30 @@ static void forget_comm(struct beats *b, uint64_t id)
 		}
 }
 
+/* Calls that were not recorded (tracing was off, sysomd came later, a full ring) are in the sequence and
+ * are entered as well: else the numbers of the ranks, which are compared, were never the same again.
+ * False: entered already, as one of these. */
+static bool catch_up(struct comm *c, const struct record *r)
+{
+	uint64_t missed;
+
+	if (r->func >= FUNCS || r->seq >= GRAPH_SEQ)
+		return true;
+	if (r->seq < c->next[r->func] && c->next[r->func] - r->seq <= ENTERED)
+		return false;
+	missed = r->seq > c->next[r->func] ? r->seq - c->next[r->func] : 0;
+	c->next[r->func] = r->seq + 1;
+	/* nothing is known of them */
+	for (uint64_t i = 0; i < missed && i < ENTERED; i++)
+		c->ring[(c->row.entered + missed - 1 - i) % ENTERED] = (struct entered){0};
+	c->row.entered += missed;
+	return true;
+}
+
 static void enter(struct comm *c, const struct record *r, uint64_t call_ns)
 {
+	if (!catch_up(c, r))
+		return;
 	c->ring[c->row.entered++ % ENTERED] = (struct entered){
 		.bytes = r->bytes, .seq = r->seq, .func = r->func, .dtype = r->dtype };
 	c->row.func = r->func;

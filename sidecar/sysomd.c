@@ -162,7 +162,7 @@ static const struct config_key keys[] = {
 
 static const char about[] =
 	"sysomd: watches the GPU jobs of this node through rings in shared memory, finds their\n"
-	"steps, judges them, and sends the anomalous ones to sysom-aggregator.\n";
+	"steps, judges them, and sends the anomalous ones to sysom-aggregator.";
 
 /* ---- paths ---- */
 

@@ -31,6 +31,9 @@ json() { python3 -c "import json,sys; j=json.load(open('$1')); sys.exit(0 if ($2
 
 run trace 1234abcd -o "$T/t.pftrace" --json
 is "trace writes a file and says what is in it" eval '[ $status = 0 ] && json "$T/out" "j[\"windows\"]==3 and j[\"ranks\"]==2 and j[\"slices\"]>200"'
+run trace 1234abcd -o "$T/by-name.json" --json
+is "a file named .json is Kineto's" eval '[ $status = 0 ] && json "$T/out" "j[\"format\"]==\"kineto\"" &&
+	json "$T/by-name.json" "len(j[\"traceEvents\"])>200"'
 if command -v protoc >/dev/null; then
 	protoc -I "$root/cli" --decode=perfetto.protos.Trace "$root/cli/perfetto.proto" <"$T/t.pftrace" >"$T/t.txt"
 	is "protoc reads it" [ $? = 0 ]

@@ -53,6 +53,11 @@ for name in endless mismatch; do
 	ok "$name: one incident" is "$(api "incidents?job=$name" '.incidents | length')" 1
 	ok "$name: it did hang" steps_stood $name
 done
+# a wait is no time of a step
+"$BIN/sysom" show "$(incident mismatch)" | grep -m 1 "^  cost" >"$WORK/cost"
+sed "s/^/# /" "$WORK/cost"
+ok "its cost is not told per step" bash -c 'grep -q "GPU-hours lost so far" "$0" && ! grep -q "per step" "$0"' "$WORK/cost"
+ok "and incidents names it" bash -c '"$0" incidents --job mismatch | grep -q "ranks called different collectives"' "$BIN/sysom"
 kill $endless $mismatch 2>/dev/null
 wait $endless $mismatch 2>/dev/null
 finish

@@ -208,6 +208,7 @@ def report():
     ok(len(other) == 2 and "rank 2 runs gemm<64> & not gemm<128>" in other[1], "a second fault has its own", other)
     own, late = cells(page, "self"), cells(page, "late")
     slow = range(116, 140)
+    ok("blank: not known" in text, "cells of which nothing is known are told from usual ones")
     ok(all(own[2, s] == (1.0, "hot") for s in slow) and all((r, s) not in own for r in (0, 1, 3) for s in slow),
        "the heat map of own time shows rank 2 from its first slow step on, and nobody else")
     # late by 1.6 ms before, since its 8 gemms are longer, and by 6.6 ms in the slow steps; its node's clock

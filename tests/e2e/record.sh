@@ -17,6 +17,23 @@ ok "the page holds its data" grep -q 'const DATA' "$WORK/b.html"
 ok "two targets at once are refused" bash -c '"$0" record -a -p 1 2>/dev/null; [ $? = 2 ]' "$WORK/sysom"
 ok "no such process" bash -c '"$0" record -p 2147483647 --seconds 1 -o "$1" 2>/dev/null; [ $? = 1 ]' \
 	"$WORK/sysom" "$WORK/none.html"
+# the names of a command that has ended: its memory and its /proc/PID/root are gone when they are written
+cat >"$WORK/brief.py" <<-'EOF'
+	import time
+	def spin_here(n):
+	    return sum(i * i for i in range(n))
+	end = time.monotonic() + 2.5
+	while time.monotonic() < end:
+	    spin_here(5000)
+EOF
+if [ "$(jq -r .mode "$WORK/a.folded.json" 2>/dev/null | cut -c1-3)" = bpf ] && [ -x /usr/bin/python3 ]; then
+	"$WORK/sysom" record --no-off-cpu --fraction 100 -o "$WORK/brief.folded" -- /usr/bin/python3 "$WORK/brief.py" \
+		>/dev/null
+	ok "an ended command's Python functions have their names" grep -q ';spin_here' "$WORK/brief.folded"
+	ok "and the program's own" grep -q ';Py_BytesMain;' "$WORK/brief.folded"
+else
+	skip "an ended command's names" "no BPF or no Python: $(jq -r .why "$WORK/a.folded.json" 2>/dev/null)"
+fi
 if command -v go >/dev/null; then
 	"$WORK/sysom" record --json -o "$WORK/c.pb.gz" -- "${spin[@]}" >"$WORK/c.json"
 	ok "go tool pprof reads it" bash -c 'go tool pprof -top -sample_index=samples "$0/c.pb.gz" >"$0/top.txt" 2>&1' "$WORK"

@@ -390,6 +390,45 @@ static void a_hang_shows_in_the_communicators(void **state)
 	assert_int_equal(r->comms[0].done_ns, T0 + 67 * S + 500000);
 }
 
+/* Numbers are compared between ranks: after `sysom off` and `on` they are the others' again. */
+static void calls_that_were_not_recorded_are_entered(void **state)
+{
+	struct job *j = *state;
+	struct beat_rank *r;
+
+	comm_born(j, 5, 4, 1);
+	for (uint32_t i = 0; i < 1000; i++) {
+		if (i >= 100 && i < 900)
+			continue;
+		coll(j, 5, RECORD_COLL_ALL_REDUCE, i, T0 + i * MS);
+		kernel(j, 5, RECORD_COLL_ALL_REDUCE, i, T0 + i * MS + 9);
+		coll(j, 5, RECORD_COLL_BROADCAST, 2 * i, T0 + i * MS + 10);
+		coll(j, 5, RECORD_COLL_BROADCAST, 2 * i + 1, T0 + i * MS + 11);
+		kernel(j, 5, RECORD_COLL_BROADCAST, 2 * i + 1, T0 + i * MS + 20);
+	}
+	/* told late: it was entered with the others between */
+	coll(j, 5, RECORD_COLL_ALL_REDUCE, 899, T0 + 1001 * MS);
+	r = fill(j, T0 + 60 * S);
+	assert_int_equal(r->comms[0].entered, 3000);
+	assert_int_equal(r->comms[0].ended, 3000);
+	assert_int_equal(r->comms[0].seq, 1999);
+	/* a sysomd that comes later, and then the calls of which nothing is known have not ended */
+	coll(j, 6, RECORD_COLL_ALL_GATHER, 70000, T0 + 1002 * MS);
+	r = fill(j, T0 + 70 * S);
+	assert_int_equal(r->comms[0].comm, 6);
+	assert_int_equal(r->comms[0].entered, 70001);
+	assert_int_equal(r->comms[0].ended, 0);
+	assert_int_equal(r->comms[0].open_func, 0);
+	kernel(j, 6, RECORD_COLL_ALL_GATHER, 70000, T0 + 1003 * MS);
+	/* far behind: another counter has begun */
+	coll(j, 6, RECORD_COLL_ALL_GATHER, 3, T0 + 1004 * MS);
+	r = fill(j, T0 + 80 * S);
+	assert_int_equal(r->comms[0].entered, 70002);
+	assert_int_equal(r->comms[0].ended, 70001);
+	assert_int_equal(r->comms[0].open_func, RECORD_COLL_ALL_GATHER);
+	assert_int_equal(r->comms[0].open_seq, 3);
+}
+
 static void what_a_graph_replays_is_entered_by_its_kernel(void **state)
 {
 	struct job *j = *state;
@@ -503,6 +542,7 @@ int main(void)
 		CASE(ranks_with_other_loads_sample_nested_sets),
 		CASE(a_steady_rate_keeps_its_threshold),
 		CASE(a_hang_shows_in_the_communicators),
+		CASE(calls_that_were_not_recorded_are_entered),
 		CASE(what_a_graph_replays_is_entered_by_its_kernel),
 		CASE(what_is_no_collective_of_ours_is_passed_over),
 		CASE(a_million_communicators_take_no_more_room),

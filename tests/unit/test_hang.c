@@ -558,6 +558,35 @@ static void refuses_impossible_numbers(void **unused)
 	assert_int_equal(told, 0);
 }
 
+static void say_ending(void)
+{
+	struct beat_comm c = comm(7, 4, 1000, RECORD_COLL_ALL_REDUCE, 4096, 1003, false);
+
+	for (uint32_t r = 0; r < 4; r++)
+		push(r, 50, &c, 1);
+}
+
+/* The last collective's record does not come any more; nor does another beat. */
+static void a_job_that_ends_does_not_hang(void **unused)
+{
+	hold(10, say_ending);
+	for (; now_s < 1200; now_s++)
+		tick();
+	assert_int_equal(told, 0);
+}
+
+/* What hung is over when nothing is heard of it: killed, that is. */
+static void a_hang_ends_with_its_job(void **unused)
+{
+	hold(60, say_ending);
+	assert_true(told > 0 && !last.ended);
+	assert_true(hang_is_open(hang));
+	for (uint32_t i = 0; i < 30; i++, now_s++)
+		tick();
+	assert_true(last.ended);
+	assert_false(hang_is_open(hang));
+}
+
 int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
@@ -571,6 +600,7 @@ int main(void)
 	    T(a_stuck_kernel_explains_every_communicator_of_its_rank),
 	    T(who_stays_away_with_an_idle_gpu_is_the_cause),
 	    T(a_job_of_one_rank_has_stuck_kernels_too),
+	    T(a_job_that_ends_does_not_hang),	     T(a_hang_ends_with_its_job),
 	    T(stays_silent_where_nothing_hangs),     T(refuses_impossible_numbers),
 	};
 

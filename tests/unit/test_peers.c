@@ -126,6 +126,18 @@ static void finds_one_slow_member_of_any_group_with_its_steps(void **state)
 		}
 }
 
+/* The median of the two is not what the other one takes. */
+static void the_excess_of_one_of_a_pair_is_above_the_other(void **state)
+{
+	struct run r = { .members = 2, .steps = 300, .noise = 0.01, .slow = 2, .first = 150, .last = 199,
+			 .factor = 1.8 };
+
+	run(&r);
+	expect(&r, 1);
+	assert_true(fabs(flag[0].excess - 0.8) < 0.05);
+	assert_true(fabs(flag[0].excess_ns - 0.8 * STEP_NS) < 0.06 * STEP_NS);
+}
+
 static void finds_several_and_most(void **state)
 {
 	static const uint64_t slow[] = { 0x03, 0x21, 0x70, 0x0f, 0x1f, 0x3f };
@@ -363,6 +375,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(finds_one_slow_member_of_any_group_with_its_steps),
+		cmocka_unit_test(the_excess_of_one_of_a_pair_is_above_the_other),
 		cmocka_unit_test(finds_several_and_most),
 		cmocka_unit_test(finds_small_constant_lateness_in_long_windows),
 		cmocka_unit_test(finds_small_constant_slowness),

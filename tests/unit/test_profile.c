@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -19,6 +20,7 @@
 #include "cli/profile_pprof.h"
 #include "cli/profile_summary.h"
 #include "cli/profile_tree.h"
+#include "symbol/symbol_elf.h"
 
 struct fixture {
 	struct stack_batch b;
@@ -207,17 +209,20 @@ static void small_frames_are_folded_into_their_callers(void **state)
 	free(out);
 }
 
-static void native_frames_are_named_from_the_file_with_that_build_id(void **state)
+/* proc_root: where the files of process 1 are looked for first. */
+static void named_main(const char *proc_root)
 {
 	struct symbol_resolver_options o = { .directory = NULL };
 	struct stack_frame f = { .kind = STACK_FRAME_NATIVE, .flags = STACK_FRAME_RETURN };
+	struct stack_sample sample = { .pid = 1, .count = 1 };
 	struct profile_names *names;
 	struct symbol_resolver *r;
 	struct profile_name n;
 	struct stack_batch b;
 	unsigned long long main_at;
 	char line[600], self[256];
-	uint32_t stack;
+	uint8_t id[SYMBOL_BUILD_ID_MAX];
+	int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
 	FILE *nm;
 
 	self[readlink("/proc/self/exe", self, sizeof(self) - 1)] = 0;
@@ -226,11 +231,14 @@ static void native_frames_are_named_from_the_file_with_that_build_id(void **stat
 	assert_int_equal(fscanf(nm, "%llx", &main_at), 1);
 	pclose(nm);
 	stack_batch_init(&b);
-	assert_int_equal(stack_batch_object(&b, NULL, 0, self, &f.object), 0);
+	assert_int_equal(symbol_elf_build_id(fd, id), 20);
+	close(fd);
+	assert_int_equal(stack_batch_object(&b, id, 20, self, &f.object), 0);
 	f.address = main_at + 1; /* the byte behind a call: belongs to what precedes it */
-	assert_int_equal(stack_batch_stack(&b, &f, 1, 0, STACK_END_ROOT, &stack), 0);
+	assert_int_equal(stack_batch_stack(&b, &f, 1, 0, STACK_END_ROOT, &sample.stack), 0);
+	assert_int_equal(stack_batch_sample(&b, &sample), 0);
 	assert_int_equal(symbol_resolver_open(&r, &o), 0);
-	assert_int_equal(profile_names_open(&names, &b, r, NULL), 0);
+	assert_int_equal(profile_names_open(&names, &b, r, proc_root), 0);
 	assert_int_equal(profile_names_get(names, 0, &n), 0);
 	assert_string_equal(n.function, "main");
 	assert_string_equal(n.module, "test_profile");
@@ -238,6 +246,16 @@ static void native_frames_are_named_from_the_file_with_that_build_id(void **stat
 	profile_names_close(names);
 	symbol_resolver_close(r);
 	stack_batch_fini(&b);
+}
+
+static void native_frames_are_named_from_the_file_with_that_build_id(void **state)
+{
+	named_main(NULL);
+}
+
+static void files_of_an_ended_process_are_found_at_their_own_path(void **state)
+{
+	named_main("/nowhere");
 }
 
 static void the_format_follows_the_files_ending(void **state)
@@ -397,6 +415,7 @@ int main(void)
 		cmocka_unit_test(the_flame_page_is_safe_and_complete),
 		cmocka_unit_test(small_frames_are_folded_into_their_callers),
 		cmocka_unit_test(native_frames_are_named_from_the_file_with_that_build_id),
+		cmocka_unit_test(files_of_an_ended_process_are_found_at_their_own_path),
 		cmocka_unit_test(the_format_follows_the_files_ending),
 		cmocka_unit_test(folded_sums_are_the_samples_time),
 		cmocka_unit_test(the_summary_tells_who_holds_the_gil_and_where_threads_sleep),
