@@ -195,3 +195,22 @@ uint32_t judge_model_count(const struct judge *j)
 {
 	return roofline_set_count(j->latency);
 }
+
+static uint32_t armed_of(struct roofline_set *set)
+{
+	uint32_t armed = 0;
+
+	for (uint32_t i = 0; i < roofline_set_count(set); i++) {
+		struct roofline_summary s;
+		uint64_t key;
+
+		roofline_summary(roofline_set_at(set, i, &key), &s);
+		armed += s.state == ROOFLINE_ARMED;
+	}
+	return armed;
+}
+
+uint32_t judge_armed_count(const struct judge *j)
+{
+	return armed_of(j->latency) + armed_of(j->self);
+}

@@ -69,5 +69,7 @@ void judge_restore(struct judge *j, const struct judge_sample *s);
 /* The latency model of the latest judged step's kind. */
 void judge_model(const struct judge *j, struct roofline_summary *out);
 uint32_t judge_model_count(const struct judge *j);
+/* Of the latency and the self time models together, those that judge by now. */
+uint32_t judge_armed_count(const struct judge *j);
 
 #endif

@@ -186,7 +186,8 @@ static void take_step(struct rank *r, const struct step *s, uint32_t kernel_coun
 	count_skip(&r->stats, v.skip);
 	if (used) {
 		r->stats.judged++;
-		if (!v.out)
+		/* A latency model that learns has taken it: its successor arms with the same steps. */
+		if (!v.out || v.state == ROOFLINE_LEARNING)
 			note_learned(r, s, v.self_known);
 		on_judged(r, &ws, v.self, kernel_count, now_ns);
 	}
