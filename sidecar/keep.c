@@ -64,6 +64,7 @@ void keep_restore(struct process *p)
 	p->baseline_armed = judge_armed_count(p->rank->judge);
 	p->baseline_at_ns = clock_monotonic_ns();
 	n->stats.baselines_restored++;
+	n->stats.baselines_armed += rank_model(p->rank, NULL, NULL) == ROOFLINE_ARMED;
 	n->stats.baseline_steps_restored += (uint64_t)got;
 	log_info("baseline", "pid=%d rank=%d steps=%d", (int)p->pid, p->id.rank, got);
 }

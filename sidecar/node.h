@@ -106,7 +106,8 @@ struct node_stats {
 	uint64_t drain_turns, drain_behind; /* turns that ended with events left */
 	uint64_t raw_bytes_gone; /* ring bytes of processes that are forgotten */
 	uint64_t beat_oversize, window_failed;
-	uint64_t baselines_restored, baseline_steps_restored, baselines_bad, baseline_errors;
+	uint64_t baselines_restored, baselines_armed, baseline_steps_restored;
+	uint64_t baselines_bad, baseline_errors;
 	double cpu_share;
 	uint64_t cpu_ns_before, cpu_at_ns;
 };

@@ -346,6 +346,7 @@ uint32_t rank_restore(struct rank *r, const struct judge_sample *samples, uint32
 		r->learned[r->learned_total++ % RANK_LEARNED] = *s;
 		taken++;
 	}
+	judge_settle(r->judge);
 	return taken;
 }
 

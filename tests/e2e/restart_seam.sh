@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # restart_seam.sh - sysomd is killed and started again under a running job, again and again. Each time
-# the steps flow again and the models are armed without learning anew; what it took is printed.
+# the steps flow again and the models are armed by what was kept alone; what it took is printed.
 # ROUNDS (3; 12 for figures) restarts. Not a test of time: only that it happens within a minute.
 . "$(dirname "$0")/lib.sh"
 rounds=${ROUNDS:-3}
@@ -35,20 +35,19 @@ for round in $(seq "$rounds"); do
 	wait "$STACK_SYSOMD_PID" 2>/dev/null
 	stack_sysomd || bad=1
 	first=$(since_ms "$killed" steps_flow) || bad=1
-	later=$(since_ms "$killed" armed) || bad=1
-	echo "# round $round: steps $first ms after the kill, armed by $later ms, at" \
-		"$(node_api status '[.ranks[].steps] | @csv') steps;" \
-		"restored $(counter sysom_baselines_restored_total) with" \
-		"$(counter sysom_baseline_restored_steps_total) steps," \
-		"refused $(counter sysom_baselines_bad_total)"
+	echo "# round $round: steps $first ms after the kill; restored $(counter sysom_baselines_restored_total)" \
+		"with $(counter sysom_baseline_restored_steps_total) steps," \
+		"armed by them $(counter sysom_baselines_armed_total)," \
+		"refused $(counter sysom_baselines_bad_total); now" \
+		"$(node_api status '[.ranks[] | "\(.model) at \(.steps)"] | join(", ")')"
 	[ "${first:-0}" -le "$most" ] || most=$first
 	[ "$(counter sysom_baselines_restored_total)" = 4 ] || bad=1
-	# Fewer than it takes to learn: 50.
-	[ "$(node_api status '[.ranks[].steps] | min')" -lt 50 ] || bad=1
+	# Before a step. What a model makes of the steps that follow is not asked here.
+	[ "$(counter sysom_baselines_armed_total)" = 4 ] || bad=1
 	sleep 1
 done
 echo "# steps flow at most $most ms after a kill"
-ok "after each of $rounds kills the steps flow and every rank is armed before it could have learned" is $bad 0
+ok "after each of $rounds kills the steps flow and every rank is armed by what was kept" is $bad 0
 # A file that somebody has bent costs the learning, nothing else.
 kill -KILL "$STACK_SYSOMD_PID"
 wait "$STACK_SYSOMD_PID" 2>/dev/null

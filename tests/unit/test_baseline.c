@@ -169,6 +169,26 @@ static void a_restored_model_is_armed_at_once(void **state)
 	recorder_close(rec);
 }
 
+/* A model whose first steps scattered is fitted at 50, 66, 88 and 117 steps, and good from 100 on, where
+ * the newer half is. */
+static void a_restored_model_does_not_wait_for_its_next_fit(void **state)
+{
+	struct recorder *rec;
+	struct rank *r = fresh(&rec);
+
+	for (uint32_t i = 0; i < 40; i++)
+		samples[i].latency_ns = (10 + i * 17 % 61 * 0.1) * 1e6;
+	assert_int_equal(rank_restore(r, samples, 88), 88);
+	assert_int_not_equal(rank_model(r, NULL, NULL), ROOFLINE_ARMED);
+	rank_close(r);
+	recorder_close(rec);
+	r = fresh(&rec);
+	assert_int_equal(rank_restore(r, samples, 110), 110);
+	assert_int_equal(rank_model(r, NULL, NULL), ROOFLINE_ARMED);
+	rank_close(r);
+	recorder_close(rec);
+}
+
 static void patterns_whose_numbers_may_have_changed_are_learned_anew(void **state)
 {
 	struct recorder *rec;
@@ -192,6 +212,7 @@ int main(void)
 		T(refuses_values_that_no_step_has),
 		T(keeps_the_living_and_sweeps_the_rest),
 		T(a_restored_model_is_armed_at_once),
+		T(a_restored_model_does_not_wait_for_its_next_fit),
 		T(patterns_whose_numbers_may_have_changed_are_learned_anew),
 	};
 
