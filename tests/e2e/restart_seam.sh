@@ -17,7 +17,7 @@ since_ms() { # begin command... : how long after it the command succeeds
 counter() { curl -sf "http://127.0.0.1:$STACK_NODE_HTTP/metrics" | sed -n "s/^$1 //p"; }
 
 stack_start "$WORK/stack" || { ok "daemons start" false; finish; }
-"$BIN/sysom" run --job seam -- "$BIN/simjob" --ranks 4 --seconds $((40 + rounds * 8)) >"$WORK/job.log" 2>&1 &
+"$BIN/sysom" run --job seam -- "$BIN/simjob" --ranks 4 --seconds $((120 + rounds * 8)) >"$WORK/job.log" 2>&1 &
 job=$!
 ok "every rank is armed" stack_wait 60 armed
 # The files come while the models learn; that they hold what armed them is told by the metric.
