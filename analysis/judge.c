@@ -20,6 +20,7 @@ struct judge {
 	double self_excess[JUDGE_PERIOD]; /* ring: of the last steps that were not brief */
 	uint32_t next, count;
 	bool drift_raised;
+	bool restoring; /* samples came since the models were last settled */
 };
 
 void judge_config_default(struct judge_config *c)
@@ -155,6 +156,7 @@ struct judge_verdict judge_push(struct judge *j, const struct step *s, uint64_t 
 	struct judge_verdict v = { .skip = skip };
 	bool drift = false;
 
+	judge_settle(j);
 	if (skip == JUDGE_USED) {
 		j->model_key = s->key;
 		v = judge(j, s, &drift);
@@ -177,6 +179,24 @@ void judge_restore(struct judge *j, const struct judge_sample *s)
 	if (s->known)
 		roofline_push(roofline_set_get(j->self, s->key), s->work, s->work_count, s->self_ns);
 	j->model_key = s->key;
+	j->restoring = true;
+}
+
+static void settle(struct roofline_set *set)
+{
+	uint64_t key;
+
+	for (uint32_t i = 0; i < roofline_set_count(set); i++)
+		roofline_settle(roofline_set_at(set, i, &key));
+}
+
+void judge_settle(struct judge *j)
+{
+	if (!j->restoring)
+		return;
+	j->restoring = false;
+	settle(j->latency);
+	settle(j->self);
 }
 
 void judge_model(const struct judge *j, struct roofline_summary *out)
@@ -194,4 +214,23 @@ void judge_model(const struct judge *j, struct roofline_summary *out)
 uint32_t judge_model_count(const struct judge *j)
 {
 	return roofline_set_count(j->latency);
+}
+
+static uint32_t armed_of(struct roofline_set *set)
+{
+	uint32_t armed = 0;
+
+	for (uint32_t i = 0; i < roofline_set_count(set); i++) {
+		struct roofline_summary s;
+		uint64_t key;
+
+		roofline_summary(roofline_set_at(set, i, &key), &s);
+		armed += s.state == ROOFLINE_ARMED;
+	}
+	return armed;
+}
+
+uint32_t judge_armed_count(const struct judge *j)
+{
+	return armed_of(j->latency) + armed_of(j->self);
 }

@@ -66,8 +66,13 @@ struct judge *judge_init(void *memory, const struct judge_config *c);
 struct judge_verdict judge_push(struct judge *j, const struct step *s, uint64_t stalled_ns);
 /* Learns a step that an earlier judge of the same rank found healthy; before the first step. */
 void judge_restore(struct judge *j, const struct judge_sample *s);
+/* After the last of them: fits what they are, as the next fit of each model may be many steps away. The
+ * next step does it where nobody has. */
+void judge_settle(struct judge *j);
 /* The latency model of the latest judged step's kind. */
 void judge_model(const struct judge *j, struct roofline_summary *out);
 uint32_t judge_model_count(const struct judge *j);
+/* Of the latency and the self time models together, those that judge by now. */
+uint32_t judge_armed_count(const struct judge *j);
 
 #endif

@@ -529,6 +529,19 @@ struct roofline_verdict roofline_push(struct roofline *m, const double *work, ui
 	return v;
 }
 
+void roofline_settle(struct roofline *m)
+{
+	uint32_t next = m->next_fit, refusals = m->refusals;
+
+	if (m->c.mode != ROOFLINE_ROBUST || m->state == ROOFLINE_ARMED || m->n < m->c.learn_min)
+		return;
+	refit(m);
+	if (m->state == ROOFLINE_ARMED)
+		return;
+	m->next_fit = next;
+	m->refusals = refusals;
+}
+
 void roofline_summary(const struct roofline *m, struct roofline_summary *out)
 {
 	struct roofline_fit_guess typical = { .mad = m->fit.mad };

@@ -64,6 +64,8 @@ struct roofline_summary {
 	bool drift; /* was raised at any time */
 	double intercept_ns, slope_ns[ROOFLINE_WORK_MAX];
 };
+/* Fits what a model that is not armed has learned, without waiting for more: it is a predecessor's. */
+void roofline_settle(struct roofline *m);
 void roofline_summary(const struct roofline *m, struct roofline_summary *out);
 
 /* Models by key; the least recently used one makes room. */

@@ -267,6 +267,16 @@ static void pattern_lost(struct steps *s)
 	memset(&s->candidate, 0, sizeof(s->candidate));
 }
 
+/* A history may begin without the pattern that was found in it: launches whose names nobody knew yet.
+ * To give the pattern up there would be to find it in the same history again, and to lose it again. */
+static void no_cut(struct steps *s)
+{
+	if (s->follow < s->lock_head)
+		s->since_match = (uint32_t)s->pattern.launches_min;
+	else
+		pattern_lost(s);
+}
+
 static void follow_auto(struct steps *s, const struct steps_item *i, uint64_t seq)
 {
 	if (!steps_is_symbol(i))
@@ -281,6 +291,7 @@ static void follow_auto(struct steps *s, const struct steps_item *i, uint64_t se
 	    cuts_before(s, i)) {
 		close_step(s, seq, s->open_begin_ns, s->last_end_ns, STEP_SOURCE_AUTO);
 		s->since_match = 0;
+		s->lock_head = 0;
 	}
 	s->since_match++;
 	s->before_name = i->name_token;
@@ -304,7 +315,7 @@ static void follow(struct steps *s)
 				return;
 			follow_auto(s, i, s->follow);
 			if (s->since_match > LOST_PERIODS * s->pattern.launches + 64)
-				pattern_lost(s);
+				no_cut(s);
 		}
 		s->follow++;
 	}
@@ -327,6 +338,7 @@ static void pattern_lock(struct steps *s, const struct steps_pattern *p)
 {
 	s->pattern = *p;
 	s->locked_at = s->launches_seen;
+	s->lock_head = s->head;
 	s->stats.locked = 1;
 	s->stats.period_ns = p->period_ns;
 	s->last_end_ns = s->open_begin_ns;

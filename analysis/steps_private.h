@@ -129,6 +129,7 @@ struct steps {
 	struct steps_pattern pattern;
 	uint64_t detect_at; /* launches at which to look for a pattern next */
 	uint64_t launches_seen, locked_at; /* launches_seen when locked */
+	uint64_t lock_head; /* head when locked, until the pattern has cut once */
 	uint64_t first_ns;		   /* begin of the first launch */
 	uint32_t since_match;		/* symbols since the last cut */
 	uint32_t before_name, before_full; /* tokens of the latest symbol followed */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * When the baselines are written: at twice the steps of the last time while a model learns, then now
- * and then, since an armed model hardly changes; one process a turn, so that the drain has its own. */
+ * When the baselines are written: at twice the steps of the last time while a model learns, as soon as
+ * one is armed (with a step less a successor might not be), then now and then, since an armed model
+ * hardly changes; one process a turn, so that the drain has its own. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -60,8 +61,10 @@ void keep_restore(struct process *p)
 	}
 	got = (int)rank_restore(p->rank, n->samples, (uint32_t)got);
 	p->baseline_total = p->rank->learned_total;
+	p->baseline_armed = judge_armed_count(p->rank->judge);
 	p->baseline_at_ns = clock_monotonic_ns();
 	n->stats.baselines_restored++;
+	n->stats.baselines_armed += rank_model(p->rank, NULL, NULL) == ROOFLINE_ARMED;
 	n->stats.baseline_steps_restored += (uint64_t)got;
 	log_info("baseline", "pid=%d rank=%d steps=%d", (int)p->pid, p->id.rank, got);
 }
@@ -75,6 +78,7 @@ static void save(struct process *p, uint64_t now_ns)
 	if (!identify(p, &id))
 		return;
 	p->baseline_total = p->rank->learned_total;
+	p->baseline_armed = judge_armed_count(p->rank->judge);
 	p->baseline_at_ns = now_ns;
 	err = baseline_save(n->baseline_fd, &id, n->samples, rank_learned(p->rank, n->samples));
 	if (!err)
@@ -87,11 +91,32 @@ static bool is_due(const struct process *p, uint64_t now_ns)
 {
 	uint64_t total = p->rank->learned_total;
 
-	if (p->state == PROCESS_GONE || total < KEEP_STEPS_MIN || total == p->baseline_total)
+	if (p->state == PROCESS_GONE || p->pid <= 0 || total < KEEP_STEPS_MIN ||
+	    total == p->baseline_total)
 		return false;
 	if (total >= 2 * p->baseline_total && p->baseline_total < RANK_LEARNED)
 		return true;
+	if (judge_armed_count(p->rank->judge) > p->baseline_armed)
+		return true;
 	return now_ns - p->baseline_at_ns >= KEEP_AGAIN_NS;
+}
+
+/* A model that went back to learning is saved again when it is armed again. */
+static void note_unarmed(struct process *p)
+{
+	uint32_t armed = judge_armed_count(p->rank->judge);
+
+	if (armed < p->baseline_armed)
+		p->baseline_armed = armed;
+}
+
+uint32_t keep_due(const struct node *n, uint64_t now_ns)
+{
+	uint32_t due = 0;
+
+	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES && n->baseline_fd >= 0; i++)
+		due += n->processes[i] && is_due(n->processes[i], now_ns);
+	return due;
 }
 
 void keep_tend(struct node *n, uint64_t now_ns)
@@ -99,7 +124,10 @@ void keep_tend(struct node *n, uint64_t now_ns)
 	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++) {
 		uint32_t at = (n->baseline_next + i) % LIMIT_NODE_PROCESSES;
 
-		if (!n->processes[at] || !is_due(n->processes[at], now_ns))
+		if (!n->processes[at])
+			continue;
+		note_unarmed(n->processes[at]);
+		if (!is_due(n->processes[at], now_ns))
 			continue;
 		save(n->processes[at], now_ns);
 		n->baseline_next = at + 1;

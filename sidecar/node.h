@@ -89,6 +89,7 @@ struct process {
 	uint32_t trace_state, cupti_state; /* as the process says */
 	uint32_t command_serial, acked_serial;
 	uint64_t baseline_total, baseline_at_ns; /* learned steps at the latest save, and when */
+	uint32_t baseline_armed; /* models that judged by then, and still do */
 	uint64_t sketch_at_ns; /* of the latest; 0: none yet */
 	/* slow among its peers on the node, by local_peers.h */
 	bool peer_slow;
@@ -105,7 +106,8 @@ struct node_stats {
 	uint64_t drain_turns, drain_behind; /* turns that ended with events left */
 	uint64_t raw_bytes_gone; /* ring bytes of processes that are forgotten */
 	uint64_t beat_oversize, window_failed;
-	uint64_t baselines_restored, baseline_steps_restored, baselines_bad, baseline_errors;
+	uint64_t baselines_restored, baselines_armed, baseline_steps_restored;
+	uint64_t baselines_bad, baseline_errors;
 	double cpu_share;
 	uint64_t cpu_ns_before, cpu_at_ns;
 };
@@ -189,6 +191,8 @@ void keep_close(struct node *n); /* saves all; keeps the files */
 void keep_restore(struct process *p); /* before its first record */
 /* Saves the next process that has learned enough since; one a call. */
 void keep_tend(struct node *n, uint64_t now_ns);
+/* Processes whose successor would not know yet what they know. */
+uint32_t keep_due(const struct node *n, uint64_t now_ns);
 void keep_forget(struct process *p); /* the process has ended */
 
 /* drain.c: rings -> join -> rank */

@@ -186,7 +186,8 @@ static void take_step(struct rank *r, const struct step *s, uint32_t kernel_coun
 	count_skip(&r->stats, v.skip);
 	if (used) {
 		r->stats.judged++;
-		if (!v.out)
+		/* A latency model that learns has taken it: its successor arms with the same steps. */
+		if (!v.out || v.state == ROOFLINE_LEARNING)
 			note_learned(r, s, v.self_known);
 		on_judged(r, &ws, v.self, kernel_count, now_ns);
 	}
@@ -318,33 +319,49 @@ uint32_t rank_learned(const struct rank *r, struct judge_sample *out)
 	return (uint32_t)n;
 }
 
-static bool is_automatic(uint64_t key, bool *first)
+/* The phase of an automatic key; JUDGE_MODELS: of another kind. */
+static uint32_t automatic_phase(uint64_t key)
 {
-	for (uint32_t phase = 0; phase < JUDGE_MODELS; phase++)
-		if (key == steps_key(STEP_SOURCE_AUTO, phase)) {
-			*first = !phase;
-			return true;
-		}
-	return false;
+	uint32_t phase = 0;
+
+	while (phase < JUDGE_MODELS && key != steps_key(STEP_SOURCE_AUTO, phase))
+		phase++;
+	return phase;
+}
+
+/* The automatic phase of all steps but strays; JUDGE_MODELS: there are several, or none. */
+static uint32_t only_phase(const struct judge_sample *samples, uint32_t count)
+{
+	uint32_t of[JUDGE_MODELS + 1] = { 0 }, best = 0, total = 0;
+
+	for (uint32_t i = 0; i < count; i++)
+		of[automatic_phase(samples[i].key)]++;
+	for (uint32_t phase = 0; phase < JUDGE_MODELS; phase++) {
+		total += of[phase];
+		if (of[phase] > of[best])
+			best = phase;
+	}
+	return of[best] > total - of[best] && total - of[best] <= RANK_STRAYS ? best : JUDGE_MODELS;
 }
 
 uint32_t rank_restore(struct rank *r, const struct judge_sample *samples, uint32_t count)
 {
-	bool patterns = false, first;
-	uint32_t taken = 0;
+	uint32_t only = only_phase(samples, count), taken = 0;
 
-	for (uint32_t i = 0; i < count; i++)
-		patterns |= is_automatic(samples[i].key, &first) && !first;
 	for (uint32_t i = 0; i < count; i++) {
-		const struct judge_sample *s = &samples[i];
+		struct judge_sample s = samples[i];
+		uint32_t phase = automatic_phase(s.key);
 
-		if (patterns && is_automatic(s->key, &first))
+		if (phase < JUDGE_MODELS && phase != only)
 			continue;
-		analysis_log_sample(r->log, r->slot, s);
-		judge_restore(r->judge, s);
-		r->learned[r->learned_total++ % RANK_LEARNED] = *s;
+		if (phase < JUDGE_MODELS)
+			s.key = steps_key(STEP_SOURCE_AUTO, 0);
+		analysis_log_sample(r->log, r->slot, &s);
+		judge_restore(r->judge, &s);
+		r->learned[r->learned_total++ % RANK_LEARNED] = s;
 		taken++;
 	}
+	judge_settle(r->judge);
 	return taken;
 }
 

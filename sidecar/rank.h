@@ -18,6 +18,7 @@
 
 #define RANK_RECENT 512u  /* judged steps kept for windows that are asked for */
 #define RANK_LEARNED 512u /* healthy steps kept for a successor; a model is sure of itself long before */
+#define RANK_STRAYS 2u /* steps of another pattern among them that make no pattern: it takes three */
 #define RANK_PERIOD 128u  /* steps that the medians of a beat look at */
 
 struct rank_config {
@@ -94,8 +95,9 @@ enum roofline_state rank_model(const struct rank *r, double *r2, double *spread)
 uint32_t rank_learned(const struct rank *r, struct judge_sample *out);
 /* Learns them, as if they had just passed, without a verdict on any. Before the first record. Steps
  * found automatically are numbered by the order in which their patterns were found: where there was
- * more than one pattern nothing says which is which now, and none of them is taken. Returns how many
- * were taken. */
+ * more than one pattern nothing says which is which now, and none of them is taken. The only one, but
+ * for RANK_STRAYS steps (the first of a history may lack names, and be number 0), is number 0 now.
+ * Returns how many were taken. */
 uint32_t rank_restore(struct rank *r, const struct judge_sample *samples, uint32_t count);
 /* Judged steps that overlap [begin_ns, end_ns], oldest first; at most max, the latest ones. */
 uint32_t rank_recent(const struct rank *r, uint64_t begin_ns, uint64_t end_ns,

@@ -517,6 +517,12 @@ void status_metrics(struct node *n, struct buf *b)
 	one(b, "sysom_baselines_restored_total", "counter",
 	    "Processes whose usual steps were known from an earlier sysomd.",
 	    (double)n->stats.baselines_restored);
+	one(b, "sysom_baselines_armed_total", "counter", "Of them, those judged from their first step on.",
+	    (double)n->stats.baselines_armed);
+	one(b, "sysom_baseline_restored_steps_total", "counter", "Steps that they had learned.",
+	    (double)n->stats.baseline_steps_restored);
+	one(b, "sysom_baselines_due", "gauge", "Processes whose learned steps are yet to be written.",
+	    keep_due(n, clock_monotonic_ns()));
 	one(b, "sysom_baselines_bad_total", "counter", "Baseline files that were refused.",
 	    (double)n->stats.baselines_bad);
 	one(b, "sysom_baseline_errors_total", "counter", "Baseline files that could not be written.",

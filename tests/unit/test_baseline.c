@@ -169,15 +169,52 @@ static void a_restored_model_is_armed_at_once(void **state)
 	recorder_close(rec);
 }
 
+/* A model whose first steps scattered is fitted at 50, 66, 88 and 117 steps, and good from 100 on, where
+ * the newer half is. */
+static void a_restored_model_does_not_wait_for_its_next_fit(void **state)
+{
+	struct recorder *rec;
+	struct rank *r = fresh(&rec);
+
+	for (uint32_t i = 0; i < 40; i++)
+		samples[i].latency_ns = (10 + i * 17 % 61 * 0.1) * 1e6;
+	assert_int_equal(rank_restore(r, samples, 88), 88);
+	assert_int_not_equal(rank_model(r, NULL, NULL), ROOFLINE_ARMED);
+	rank_close(r);
+	recorder_close(rec);
+	r = fresh(&rec);
+	assert_int_equal(rank_restore(r, samples, 110), 110);
+	assert_int_equal(rank_model(r, NULL, NULL), ROOFLINE_ARMED);
+	rank_close(r);
+	recorder_close(rec);
+}
+
 static void patterns_whose_numbers_may_have_changed_are_learned_anew(void **state)
 {
 	struct recorder *rec;
 	struct rank *r = fresh(&rec);
 
-	samples[99].key = steps_key(STEP_SOURCE_AUTO, 1);
+	for (uint32_t i = 90; i < 93; i++)
+		samples[i].key = steps_key(STEP_SOURCE_AUTO, 1);
 	samples[98].key = steps_key(STEP_SOURCE_EXPLICIT, 12); /* a name stays what it is */
 	assert_int_equal(rank_restore(r, samples, 100), 1);
 	assert_int_equal(rank_model(r, NULL, NULL), ROOFLINE_LEARNING);
+	rank_close(r);
+	recorder_close(rec);
+}
+
+static void a_stray_first_step_does_not_cost_what_was_learned(void **state)
+{
+	struct recorder *rec;
+	struct rank *r = fresh(&rec);
+
+	fill(RANK_LEARNED, 1);
+	samples[0].key = steps_key(STEP_SOURCE_AUTO, 0);
+	assert_int_equal(rank_restore(r, samples, 60), 59);
+	assert_int_equal(rank_model(r, NULL, NULL), ROOFLINE_ARMED);
+	assert_int_equal(rank_learned(r, back), 59);
+	for (uint32_t i = 0; i < 59; i++)
+		assert_int_equal(back[i].key, steps_key(STEP_SOURCE_AUTO, 0));
 	rank_close(r);
 	recorder_close(rec);
 }
@@ -192,7 +229,9 @@ int main(void)
 		T(refuses_values_that_no_step_has),
 		T(keeps_the_living_and_sweeps_the_rest),
 		T(a_restored_model_is_armed_at_once),
+		T(a_restored_model_does_not_wait_for_its_next_fit),
 		T(patterns_whose_numbers_may_have_changed_are_learned_anew),
+		T(a_stray_first_step_does_not_cost_what_was_learned),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -296,6 +296,36 @@ static void hands_a_step_out_with_the_next_launch(void **state)
 	rig_free(r);
 }
 
+static void run_launch(struct rig *r, uint32_t name)
+{
+	uint64_t at = launch(r, name, 200000, 5000);
+
+	device(r, RECORD_KERNEL, at, at + 10, at + 4000, name);
+}
+
+/* Met in the middle of its run, a job's launches have no names until its kernels have told them. The
+ * steps that follow are all there, each whole and within what the nameless ones took again. */
+static void launches_without_names_hide_no_step_that_follows(void **state)
+{
+	struct rig *r = rig_new(NULL);
+
+	for (int step = 0; step < 100; step++)
+		for (uint32_t k = 0; k < 30; k++)
+			run_launch(r, 0);
+	for (int step = 0; step < 350; step++)
+		for (uint32_t k = 0; k < 30; k++)
+			run_launch(r, 1 + k);
+	assert_in_range(r->count, 300, 350); /* without waiting for the end */
+	finish(r);
+	assert_in_range(r->count, 348, 351);
+	for (uint32_t i = 1; i < r->count; i++) {
+		assert_int_equal(r->got[i].launches, 30);
+		assert_int_equal(r->got[i].flags & STEP_FLAG_FIRST, 0);
+	}
+	assert_int_equal(r->got[0].flags & STEP_FLAG_FIRST, STEP_FLAG_FIRST);
+	rig_free(r);
+}
+
 /* 40 launches of 11 kernels in turn: only the host's pause tells the step. */
 static void equal_layers_are_told_apart_by_the_pause(void **state)
 {
@@ -474,6 +504,7 @@ int main(void)
 		cmocka_unit_test(begins_alone_bound_steps_at_the_last_launch),
 		cmocka_unit_test(automatic_only_never_reads_marks),
 		cmocka_unit_test(hands_a_step_out_with_the_next_launch),
+		cmocka_unit_test(launches_without_names_hide_no_step_that_follows),
 		cmocka_unit_test(equal_layers_are_told_apart_by_the_pause),
 		cmocka_unit_test(a_wait_every_tenth_step_makes_no_longer_step),
 		cmocka_unit_test(a_pipelines_micro_batches_are_one_step),
