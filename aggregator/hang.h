@@ -39,7 +39,7 @@ int hang_push(struct hang *h, uint32_t slot, const struct beat_rank *b, int64_t 
 	      int64_t offset_ns, uint64_t now_ns);
 void hang_drop(struct hang *h, uint32_t slot);
 /* bound_ns: how long is too long; now on both clocks of this machine. alive_ns: a rank whose beats
- * are older is told as silent. */
+ * are older is told as silent; one that waits must be heard, or the job may just have ended. */
 void hang_tick(struct hang *h, uint64_t bound_ns, uint64_t alive_ns, uint64_t now_ns,
 	       uint64_t now_unix_ns);
 bool hang_next(struct hang *h, struct incident_finding *out);
