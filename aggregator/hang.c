@@ -40,7 +40,7 @@ struct hang {
 struct seat {
 	const struct beat_comm *comm;
 	uint32_t slot;
-	bool waits;
+	bool waits, heard; /* heard: its beats come */
 };
 
 int hang_open(struct hang **out, const char *job)
@@ -184,9 +184,16 @@ static int by_comm(const void *a, const void *b)
 	return x->slot < y->slot ? -1 : x->slot > y->slot;
 }
 
+/* Where all are silent, the job may have ended in the middle of what the last beats tell, or nobody's
+ * beats get here. */
+static bool is_heard(const struct slot *s, uint64_t alive_ns, uint64_t now_ns)
+{
+	return now_ns <= s->seen_ns || now_ns - s->seen_ns <= alive_ns;
+}
+
 /* All seats, by communicator; NULL: nobody waits. */
-static struct seat *seats_of(const struct hang *h, uint64_t bound_ns, uint64_t now_ns,
-			     uint64_t now_unix_ns, uint32_t *count)
+static struct seat *seats_of(const struct hang *h, uint64_t bound_ns, uint64_t alive_ns,
+			     uint64_t now_ns, uint64_t now_unix_ns, uint32_t *count)
 {
 	struct seat *v;
 	uint32_t total = 0, n = 0, waiting = 0;
@@ -206,7 +213,8 @@ static struct seat *seats_of(const struct hang *h, uint64_t bound_ns, uint64_t n
 
 		for (uint32_t k = 0; k < s->count; k++)
 			v[n++] = (struct seat){
-			    &s->comms[k], i, waits(s, &s->comms[k], bound_ns, now_ns, now_unix_ns)};
+			    &s->comms[k], i, waits(s, &s->comms[k], bound_ns, now_ns, now_unix_ns),
+			    is_heard(s, alive_ns, now_ns)};
 	}
 	qsort(v, n, sizeof(*v), by_comm);
 	*count = n;
@@ -299,14 +307,17 @@ static enum finding_cause cause_of(const struct verdict *v)
 static bool examine(const struct hang *h, const struct seat *v, uint32_t n, const uint8_t *state,
 		    struct verdict *out)
 {
+	bool heard = false;
+
 	*out = (struct verdict){.seats = v, .count = n, .since_unix_ns = UINT64_MAX};
 	for (uint32_t i = 0; i < n; i++) {
 		if (is_p2p(v[i].comm->func))
 			return false;
+		heard |= v[i].waits && v[i].heard;
 		if (v[i].waits && v[i].comm->entered > out->most)
 			out->most = v[i].comm->entered;
 	}
-	if (!out->most)
+	if (!out->most || !heard)
 		return false;
 	for (uint32_t i = 0; i < n; i++) {
 		const struct beat_comm *k = v[i].comm;
@@ -527,7 +538,8 @@ static bool choose(const struct hang *h, const struct seat *all, uint32_t count,
 
 /* STATE_* of every slot; the number of those that are stuck for longer than the bound. */
 static uint32_t states_of(const struct hang *h, const struct seat *all, uint32_t count,
-			  uint64_t bound_ns, uint64_t now_ns, uint64_t now_unix_ns, uint8_t *state)
+			  uint64_t bound_ns, uint64_t alive_ns, uint64_t now_ns,
+			  uint64_t now_unix_ns, uint8_t *state)
 {
 	uint32_t stuck = 0;
 
@@ -537,18 +549,10 @@ static uint32_t states_of(const struct hang *h, const struct seat *all, uint32_t
 	for (uint32_t i = 0; i < h->slot_count; i++)
 		if (is_stuck(&h->slots[i], bound_ns / 2, now_ns, now_unix_ns)) {
 			state[i] = STATE_STUCK;
-			stuck += is_stuck(&h->slots[i], bound_ns, now_ns, now_unix_ns);
+			stuck += is_heard(&h->slots[i], alive_ns, now_ns) &&
+				 is_stuck(&h->slots[i], bound_ns, now_ns, now_unix_ns);
 		}
 	return stuck;
-}
-
-/* A job of which nothing is heard any more has ended, or nothing can be said of it. */
-static bool is_silent(const struct hang *h, uint64_t alive_ns, uint64_t now_ns)
-{
-	for (uint32_t i = 0; i < h->slot_count; i++)
-		if (h->slots[i].seen_ns && now_ns - h->slots[i].seen_ns <= alive_ns)
-			return false;
-	return true;
 }
 
 void hang_tick(struct hang *h, uint64_t bound_ns, uint64_t alive_ns, uint64_t now_ns,
@@ -556,15 +560,15 @@ void hang_tick(struct hang *h, uint64_t bound_ns, uint64_t alive_ns, uint64_t no
 {
 	struct verdict best = {0};
 	uint32_t count = 0, stuck = 0;
-	struct seat *all = seats_of(h, bound_ns, now_ns, now_unix_ns, &count);
+	struct seat *all = seats_of(h, bound_ns, alive_ns, now_ns, now_unix_ns, &count);
 	uint8_t *state = calloc(h->slot_count + 1, sizeof(*state));
 	bool found = false;
 
 	if (state)
-		stuck = states_of(h, all, count, bound_ns, now_ns, now_unix_ns, state);
+		stuck = states_of(h, all, count, bound_ns, alive_ns, now_ns, now_unix_ns, state);
 	if (state && all)
 		found = choose(h, all, count, state, &best);
-	if ((!found && !stuck) || is_silent(h, alive_ns, now_ns)) {
+	if (!found && !stuck) {
 		close_one(h, now_unix_ns);
 	} else if (!h->open || now_ns - h->told_ns >= TELL_NS) {
 		h->stats.findings += !h->open;

@@ -38,9 +38,9 @@ void hang_close(struct hang *h); /* NULL is a no-op */
 int hang_push(struct hang *h, uint32_t slot, const struct beat_rank *b, int64_t step,
 	      int64_t offset_ns, uint64_t now_ns);
 void hang_drop(struct hang *h, uint32_t slot);
-/* bound_ns: how long is too long, by a rank's last beat: one that ended waits no longer. now on both
- * clocks of this machine. alive_ns: a rank whose beats are older is told as silent; a job whose ranks
- * are all silent does not hang (any more). */
+/* bound_ns: how long is too long, by a rank's last beat: who ended waits no longer. now on both clocks
+ * of this machine. alive_ns: a rank whose beats are older is told as silent; one that waits must be
+ * heard, or the job may just have ended. */
 void hang_tick(struct hang *h, uint64_t bound_ns, uint64_t alive_ns, uint64_t now_ns,
 	       uint64_t now_unix_ns);
 bool hang_next(struct hang *h, struct incident_finding *out);

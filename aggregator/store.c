@@ -147,6 +147,8 @@ struct store {
 	sqlite3_stmt *statements[ST_COUNT];
 	char dir[PATH_MAX - 32];
 	int lock_fd;
+	dev_t device; /* of the database: which file it is */
+	ino_t inode;
 	bool in_transaction;
 };
 
@@ -326,6 +328,35 @@ static int take_lock(struct store *s)
 	return flock(s->lock_fd, LOCK_EX | LOCK_NB) ? -EBUSY : 0;
 }
 
+static int place_of(const struct store *s, struct stat *st)
+{
+	char path[PATH_MAX];
+
+	snprintf(path, sizeof(path), "%s/store.db", s->dir);
+	return stat(path, st) ? -errno : 0;
+}
+
+static int note_place(struct store *s)
+{
+	struct stat st;
+	int err = place_of(s, &st);
+
+	if (!err) {
+		s->device = st.st_dev;
+		s->inode = st.st_ino;
+	}
+	return err;
+}
+
+/* What is written to a database that was moved or removed under us is found by nobody after a restart:
+ * it must not be acknowledged. */
+static bool in_place(const struct store *s)
+{
+	struct stat st;
+
+	return !place_of(s, &st) && st.st_dev == s->device && st.st_ino == s->inode;
+}
+
 int store_open(struct store **out, const char *dir)
 {
 	struct store *s = NULL;
@@ -347,6 +378,8 @@ int store_open(struct store **out, const char *dir)
 			   "pragmas");
 	if (!err)
 		err = make_schema(s);
+	if (!err)
+		err = note_place(s);
 	if (err) {
 		store_close(s);
 		return err;
@@ -388,8 +421,13 @@ void store_close(struct store *s)
 
 int store_begin(struct store *s)
 {
-	int err = run_plain(s, ST_BEGIN, "begin");
+	int err;
 
+	if (!in_place(s)) {
+		log_error("store", "%s/store.db is not there any more: nothing is stored", s->dir);
+		return -EIO;
+	}
+	err = run_plain(s, ST_BEGIN, "begin");
 	s->in_transaction = !err;
 	return err;
 }

@@ -125,6 +125,12 @@ static uint64_t key_sample(const struct stack_sample *s)
 	return hash_mix(h ^ ((uint64_t)s->waker_tid << 32 | s->waker_comm));
 }
 
+/* A batch of frameless stacks has no array of frames. */
+static const struct stack_frame *frames_of(const struct stack_batch *b, const struct stack *s)
+{
+	return s->count ? b->frames + s->first : NULL;
+}
+
 static uint64_t key_of(const struct stack_batch *b, const struct table *t, uint32_t i)
 {
 	const struct stack_index *x = b->index;
@@ -140,7 +146,7 @@ static uint64_t key_of(const struct stack_batch *b, const struct table *t, uint3
 	if (t == &x->samples)
 		return key_sample(&b->samples[i]);
 	s = &b->stacks[i];
-	return key_frames(b->frames + s->first, s->count, s->kernel_count, s->end);
+	return key_frames(frames_of(b, s), s->count, s->kernel_count, s->end);
 }
 
 /* Room for one more entry at a load of at most one half. */
@@ -322,7 +328,7 @@ int stack_batch_stack(struct stack_batch *b, const struct stack_frame *frames, u
 	while ((i = table_next(&x->stacks, &key))) {
 		s = &b->stacks[i - 1];
 		if (s->count == count && s->kernel_count == kernel_count && s->end == end &&
-		    frames_equal(b->frames + s->first, frames, count)) {
+		    frames_equal(frames_of(b, s), frames, count)) {
 			*out = i - 1;
 			return 0;
 		}

@@ -15,6 +15,7 @@
 
 #include "base/hash.h"
 #include "cli/pages.h"
+#include "cli/term.h"
 #include "cli/trace_reader.h"
 
 /* What a row's kind and name make of it. */
@@ -184,8 +185,9 @@ static uint32_t names_id(struct loader *l, const char *text, size_t bytes)
 
 static int complain(const struct loader *l, const char *what)
 {
+	/* what jansson says quotes the file */
 	fprintf(stderr, "sysom replay events: %s:%llu: %s\n", l->path, (unsigned long long)l->line,
-		what);
+		term_safe(what, 200));
 	return -EBADMSG;
 }
 

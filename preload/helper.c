@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <linux/futex.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -382,10 +383,21 @@ static void helper_tick(uint64_t now, uint64_t *told_ns)
 	}
 }
 
+/* A job that runs in real time handed its priority down to us: it must never wait for this thread. */
+static void helper_leave_realtime(void)
+{
+	static const struct sched_param usual = { .sched_priority = 0 };
+	int policy = sched_getscheduler(0) & ~SCHED_RESET_ON_FORK;
+
+	if (policy == SCHED_FIFO || policy == SCHED_RR)
+		sched_setscheduler(0, SCHED_OTHER, &usual);
+}
+
 static void *helper_main(void *arg)
 {
 	uint64_t told_ns = 0;
 
+	helper_leave_realtime();
 	tracer_inside_bits = TRACER_IN_SYSOM;
 	helper_note_file(tracer_ring.fd, &helper.ring_file);
 	tracer_claim(); /* before the job's threads take them all */

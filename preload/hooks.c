@@ -105,6 +105,17 @@ static int hooks_trusted_caller(const void *caller)
 	return !strncmp(name, "libcuda.so", 10) || !strncmp(name, "libcupti.so", 11);
 }
 
+/* Keeps the object of an address for good: a job that closes its library and opens it elsewhere must
+ * not be sent to where it was. No error is left behind for the job's dlerror. */
+static void hooks_pin(const void *address)
+{
+	Dl_info info;
+
+	if (dladdr(address, &info) && info.dli_fname &&
+	    !dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE))
+		dlerror();
+}
+
 /* Stores found as the real function unless there is one; 0 when found is not that one. */
 static int hooks_offer(enum hook_id id, void *found)
 {
@@ -113,8 +124,11 @@ static int hooks_offer(enum hook_id id, void *found)
 
 	/* release pairs with the acquire in hooks_get */
 	if (__atomic_compare_exchange_n(&hooks_real[id], &known, found, 0, __ATOMIC_ACQ_REL,
-					__ATOMIC_ACQUIRE) ||
-	    known == found)
+					__ATOMIC_ACQUIRE)) {
+		hooks_pin(found);
+		return 1;
+	}
+	if (known == found)
 		return 1;
 	/* The driver may give an exported stub here and its target there: one library, one
 	 * function. Another library of the same name is left alone. */
@@ -213,10 +227,21 @@ void *hooks_resolve(enum hook_id id)
 	return __atomic_load_n(&hooks_real[id], __ATOMIC_ACQUIRE);
 }
 
+/* Our own export answered: right where a real one lies behind it, else NULL and the reason for the
+ * job's dlerror. Not a jump: the real dlsym would then take the job for its caller. */
+static void *hooks_behind(enum hook_id id)
+{
+	void *found = hooks_dlsym(RTLD_NEXT, hooks_table[id].symbol);
+
+	return found ? hooks_table[id].wrapper : NULL;
+}
+
 void *wrap_dlsym(void *handle, const char *name);
 void *wrap_dlsym(void *handle, const char *name)
 {
 	dlsym_fn real = (dlsym_fn)__atomic_load_n(&hooks_real[HOOK_ID_dlsym], __ATOMIC_ACQUIRE);
+	void *found;
+	bool pseudo;
 	int id;
 
 	if (__builtin_expect(!real, 0)) {
@@ -224,17 +249,20 @@ void *wrap_dlsym(void *handle, const char *name)
 		if (!real)
 			return NULL;
 	}
-	if (__builtin_expect(handle == RTLD_NEXT || !name || !hooks_candidate(name), 1))
+	if (__builtin_expect(!name || !hooks_candidate(name), 1))
 		return real(handle, name);
 	id = hooks_find_symbol(name);
 	if (id < 0)
 		return real(handle, name);
-	if (handle == RTLD_DEFAULT) {
-		/* Our own export would answer; without a real one behind it the job must see that
-		 * there is none. */
-		return hooks_get((enum hook_id)id) ? real(handle, name) : NULL;
-	}
-	return hooks_substitute((enum hook_id)id, real(handle, name), __builtin_return_address(0));
+	/* Who asks for what comes next may come before us, and in whose scope the real one is only
+	 * the real dlsym can tell: with one somewhere its answer stands. */
+	pseudo = handle == RTLD_DEFAULT || handle == RTLD_NEXT;
+	if (pseudo && hooks_get((enum hook_id)id))
+		return real(handle, name);
+	found = pseudo ? hooks_table[id].wrapper : real(handle, name);
+	if (found == hooks_table[id].wrapper)
+		return hooks_behind((enum hook_id)id);
+	return hooks_substitute((enum hook_id)id, found, __builtin_return_address(0));
 }
 HOOKS_EXPORT(dlsym);
 

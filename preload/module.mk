@@ -20,7 +20,7 @@ PRELOAD_TEST := $(B)/test
 PRELOAD_NULL := $(PRELOAD_TEST)/null/libcuda.so.1 $(PRELOAD_TEST)/null/libnccl.so.2
 TEST_PARTS += $(PRELOAD_TEST)/preload_peer $(PRELOAD_NULL) $(PRELOAD_TEST)/caller \
 	$(PRELOAD_TEST)/null/libdeep.so $(PRELOAD_TEST)/rival \
-	$(PRELOAD_TEST)/plugin_caller $(PRELOAD_TEST)/null/chain_plugin.so $(PRELOAD_TEST)/guest
+	$(PRELOAD_TEST)/plugin_caller $(PRELOAD_TEST)/null/chain_plugin.so $(PRELOAD_TEST)/guest $(PRELOAD_TEST)/prober
 UNIT += test_cupti_decode test_preload_governor
 test_preload_governor_SRCS := tests/unit/test_preload_governor.c preload/governor.c
 test_preload_governor_LDLIBS := -lcmocka
@@ -56,6 +56,7 @@ $(PRELOAD_TEST)/null/chain_plugin.so: tests/preload/chain_plugin.c
 	$(Q)$(CC) $(CFLAGS_ALL) -fno-sanitize=all -shared -o $@ $<
 $(PRELOAD_TEST)/rival: tests/preload/rival.c
 $(PRELOAD_TEST)/plugin_caller: tests/preload/plugin_caller.c
-$(PRELOAD_TEST)/rival $(PRELOAD_TEST)/plugin_caller:
+$(PRELOAD_TEST)/prober: tests/preload/prober.c foreign/cuda.h
+$(PRELOAD_TEST)/rival $(PRELOAD_TEST)/plugin_caller $(PRELOAD_TEST)/prober:
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS_ALL) -fno-sanitize=all -o $@ $< -ldl -lpthread

@@ -175,18 +175,19 @@ bool tracer_start(void)
 		return tracer_state() == TRACER_ON;
 	tracer_inside_bits = inside | TRACER_IN_SYSOM;
 	why = tracer_build();
-	if (!why && helper_start())
-		why = TRACER_LATCH_THREAD;
-	if (why) {
-		tracer_latch((enum tracer_latch)why);
-	} else {
+	if (!why) {
 		/* release: the ring is complete before any wrapper sees ON (they read relaxed, and
-		 * reach the ring only through tracer_claim) */
+		 * reach the ring only through tracer_claim). Before there is a helper, which may
+		 * tell of the state, and be told to change it, at once. */
 		__atomic_compare_exchange_n(&tracer_state_word, &cold, TRACER_ON, false,
 					    __ATOMIC_RELEASE, __ATOMIC_RELAXED);
 		__atomic_store_n(&tracer_ring.counters->trace_state, RING_TRACE_ON,
 				 __ATOMIC_RELAXED);
+		if (helper_start())
+			why = TRACER_LATCH_THREAD;
 	}
+	if (why)
+		tracer_latch((enum tracer_latch)why);
 	tracer_inside_bits = inside;
 	errno = saved;
 	return tracer_state() == TRACER_ON;

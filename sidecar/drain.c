@@ -150,6 +150,7 @@ void drain_last(struct process *p)
 	join_finish(p->join);
 	rank_run(p->rank, UINT64_MAX, now_ns);
 	rank_finish(p->rank, now_ns);
+	p->last_join = *join_stats(p->join); /* what it lost is told as long as the process is */
 	join_close(p->join);
 	p->join = NULL;
 }

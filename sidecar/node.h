@@ -86,6 +86,7 @@ struct process {
 	uint64_t lapped_seen, drained_ns;
 	/* Readers of an earlier attach of the same process. */
 	uint64_t earlier_events, earlier_lost, earlier_bytes;
+	struct join_stats last_join; /* of one that is gone */
 	uint32_t trace_state, cupti_state; /* as the process says */
 	uint32_t command_serial, acked_serial;
 	uint64_t baseline_total, baseline_at_ns; /* learned steps at the latest save, and when */
@@ -179,6 +180,8 @@ int64_t process_command(struct process *p, uint32_t kind);
 uint64_t process_lost(const struct process *p);
 uint64_t process_raw_bytes(const struct process *p);
 uint64_t process_events(const struct process *p);
+/* Of the kernels and launches so far, also of a process that is gone; never NULL. */
+const struct join_stats *process_join_stats(const struct process *p);
 /* Losses by cause, through fn. */
 void process_losses(const struct process *p,
 		    void (*fn)(void *arg, const char *cause, uint64_t count), void *arg);

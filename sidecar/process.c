@@ -434,6 +434,11 @@ uint64_t process_raw_bytes(const struct process *p)
 	return p->earlier_bytes + st->bytes;
 }
 
+const struct join_stats *process_join_stats(const struct process *p)
+{
+	return p->join ? join_stats(p->join) : &p->last_join;
+}
+
 void process_losses(const struct process *p,
 		    void (*fn)(void *arg, const char *cause, uint64_t count), void *arg)
 {
@@ -443,7 +448,7 @@ void process_losses(const struct process *p,
 #undef X
 	};
 	const struct ring_stats *st = ring_reader_stats(p->reader);
-	const struct join_stats *js = p->join ? join_stats(p->join) : NULL;
+	const struct join_stats *js = process_join_stats(p);
 	struct ring_counters c;
 
 	fn(arg, "lapped", st->lost_lapped);
@@ -453,7 +458,7 @@ void process_losses(const struct process *p,
 	ring_reader_counters(p->reader, &c);
 	for (int i = 0; i < RING_DROP_COUNT; i++)
 		fn(arg, drop_names[i], c.drops[i]);
-	for (unsigned i = 0; js && i < JOIN_LOSS_COUNT; i++)
+	for (unsigned i = 0; i < JOIN_LOSS_COUNT; i++)
 		fn(arg, join_loss_name(i), js->loss[i]);
 }
 

@@ -78,7 +78,7 @@ static void json_loss(void *arg, const char *cause, uint64_t count)
 static void json_rank(struct buf *b, const struct process *p)
 {
 	const struct rank_stats *st = &p->rank->stats;
-	const struct join_stats *js = p->join ? join_stats(p->join) : NULL;
+	const struct join_stats *js = process_join_stats(p);
 	struct rank_medians m;
 
 	rank_medians(p->rank, &m);
@@ -104,10 +104,8 @@ static void json_rank(struct buf *b, const struct process *p)
 		   (unsigned long long)p->peer_flags);
 	buf_printf(b,
 		   ",\"switched_off\":%llu,\"graph_coarse_s\":%.3f,\"joined\":%llu,\"unmatched\":%llu}",
-		   (unsigned long long)(js ? js->switched_off : 0),
-		   js ? (double)js->graph_coarse_ns * 1e-9 : 0.0,
-		   (unsigned long long)(js ? js->kernels_joined : 0),
-		   (unsigned long long)(js ? js->kernels_unmatched : 0));
+		   (unsigned long long)js->switched_off, (double)js->graph_coarse_ns * 1e-9,
+		   (unsigned long long)js->kernels_joined, (unsigned long long)js->kernels_unmatched);
 }
 
 static uint64_t raw_bytes(const struct node *n)
@@ -302,11 +300,11 @@ static double value_events(const struct process *p) { return (double)process_eve
 static double value_raw(const struct process *p) { return (double)process_raw_bytes(p); }
 static double value_joined(const struct process *p)
 {
-	return p->join ? (double)join_stats(p->join)->kernels_joined : 0;
+	return (double)process_join_stats(p)->kernels_joined;
 }
 static double value_unmatched(const struct process *p)
 {
-	return p->join ? (double)join_stats(p->join)->kernels_unmatched : 0;
+	return (double)process_join_stats(p)->kernels_unmatched;
 }
 static double value_latency(const struct process *p)
 {

@@ -6,6 +6,7 @@
 SO=$PWD/$B/lib/libsysom_preload.so
 GUEST=$PWD/$B/test/guest
 CALLER=$PWD/$B/test/caller
+PROBER=$PWD/$B/test/prober
 export LD_LIBRARY_PATH=$PWD/$B/test/null SYSOM_SOCKET_PATH=$WORK/none.sock SYSOM_CUPTI=0
 told() { # command... : output and status
 	timeout 30 "$@" 2>&1 </dev/null
@@ -22,6 +23,11 @@ same() { # text plain-command -- command
 }
 for mode in $("$GUEST" list); do
 	same "$mode is unharmed" "$GUEST" "$mode" -- env LD_PRELOAD="$SO" "$GUEST" "$mode"
+done
+for mode in $("$PROBER" list); do
+	same "a program that looks for a library itself, $mode, is unharmed" \
+		"$PROBER" "$mode" -- env LD_PRELOAD="$SO" "$PROBER" "$mode"
+	ok "and told the truth" is "$(told "$PROBER" "$mode" | tail -n 1)" "status 0"
 done
 if ! command -v strace >/dev/null || ! strace -o /dev/null true 2>/dev/null; then
 	skip "no system call of ours is needed" "no strace"

@@ -171,6 +171,8 @@ def formats(text):
         check(rc == 2 and f"-:{line}:" in err, f"malformed input in line {line} is told", err)
     rc, _, err = replay("-", data=b'{"traceEvents":[{"ph":"X"},\n')
     check(rc == 2 and "-:" in err, "malformed JSON is an error", err)
+    rc, _, err = replay("-", data=b"[\x1b]0;x\x07")
+    check(rc == 2 and "-:1:" in err and not set("\x1b\x07") & set(err), "what it quotes is harmless to a terminal", err)
     rc, _, _ = replay("/nonexistent/file.csv")
     check(rc == 2, "a missing file is an error")
     rows, at = [HEADER], 1000

@@ -2,6 +2,7 @@
  * guest.c - programs that do to themselves what makes life hard for a library of somebody else's in
  * the same process: they must behave the same with the preload and without. usage: guest MODE.
  * Prints lines that do not depend on the preload. */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -331,6 +332,24 @@ static void mode_setuid(void)
 	launch(1000);
 }
 
+/* Nobody runs in real time but who asked for it. */
+static void mode_realtime(void)
+{
+	struct sched_param first = { .sched_priority = 1 };
+	struct dirent *e;
+	int realtime = 0;
+	DIR *tasks;
+
+	if (sched_setscheduler(0, SCHED_FIFO, &first))
+		return; /* not allowed here: nothing to inherit */
+	begin();
+	sleep_ms(250);
+	tasks = opendir("/proc/self/task");
+	while (tasks && (e = readdir(tasks)))
+		realtime += e->d_name[0] != '.' && sched_getscheduler(atoi(e->d_name)) == SCHED_FIFO;
+	printf("realtime=%d\n", realtime);
+}
+
 /* ---- descriptors and environment ---- */
 
 /* Who closes 0 and opens counts on getting 0, while somebody may be looking for sysomd. */
@@ -379,7 +398,8 @@ int main(int argc, char **argv)
 		      { "forks", mode_forks }, { "quick_exit", mode_quick_exit },
 		      { "abort", mode_abort }, { "exit", mode_exit }, { "nofile", mode_nofile },
 		      { "memory", mode_memory }, { "fsize", mode_fsize },
-		      { "setuid", mode_setuid }, { "lowfd", mode_lowfd },
+		      { "setuid", mode_setuid }, { "realtime", mode_realtime },
+		      { "lowfd", mode_lowfd },
 		      { "environment", mode_environment } };
 
 	for (unsigned i = 0; argc == 2 && i < sizeof(modes) / sizeof(modes[0]); i++) {

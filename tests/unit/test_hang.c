@@ -538,6 +538,22 @@ static void stays_silent_where_nothing_hangs(void **unused)
 	}
 }
 
+/* The last beats of a job: of other moments, with work under way. */
+static void a_job_that_ended_does_not_hang(void **unused)
+{
+	struct beat_comm early = comm(7, 3, 990, RECORD_COLL_ALL_REDUCE, 4096, now_s - 1, false);
+	struct beat_comm late = comm(7, 3, 1000, RECORD_COLL_ALL_REDUCE, 4096, now_s, false);
+
+	push(0, 99, &early, 1);
+	push(1, 100, &late, 1);
+	push(2, 100, &late, 1);
+	push_unfinished(3, 100, NULL, 0, BEAT_UNFINISHED_KERNEL, now_s, "long");
+	for (; now_s < 1120; now_s++)
+		tick();
+	assert_int_equal(told, 0);
+	assert_false(hang_is_open(hang));
+}
+
 static void refuses_impossible_numbers(void **unused)
 {
 	struct beat_comm c[] = {comm(1, 8, 1, RECORD_COLL_ALL_REDUCE, 1, 1000, false),
@@ -602,7 +618,8 @@ int main(void)
 	    T(a_job_of_one_rank_has_stuck_kernels_too),
 	    T(a_job_that_ends_does_not_hang),	     T(a_hang_ends_with_its_job),
 	    T(stays_silent_where_nothing_hangs),     T(refuses_impossible_numbers),
-	};
+	    T(a_job_that_ended_does_not_hang),
+};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

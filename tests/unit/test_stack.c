@@ -137,6 +137,22 @@ static void a_batch_with_an_index_out_of_range_is_invalid(void **state)
 	stack_batch_fini(&b);
 }
 
+/* What a sampler that could not unwind sends: no frame anywhere, so no array of them. */
+static void frameless_stacks_are_found_again(void **state)
+{
+	struct stack_batch b;
+	uint32_t first, again, other;
+
+	stack_batch_init(&b);
+	assert_int_equal(stack_batch_stack(&b, NULL, 0, 0, STACK_END_ROOT, &first), 0);
+	assert_int_equal(stack_batch_stack(&b, NULL, 0, 0, STACK_END_ROOT, &again), 0);
+	for (uint32_t i = 1; i <= 3000; i++)
+		assert_int_equal(stack_batch_stack(&b, NULL, 0, i, STACK_END_ROOT, &other), 0);
+	assert_int_equal(again, first);
+	assert_int_equal(b.stack_count, 3001);
+	stack_batch_fini(&b);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -144,6 +160,7 @@ int main(void)
 		cmocka_unit_test(equal_samples_add_up_and_thousands_stay_apart),
 		cmocka_unit_test(merge_takes_the_named_processes_and_the_time_asked_for),
 		cmocka_unit_test(a_batch_with_an_index_out_of_range_is_invalid),
+		cmocka_unit_test(frameless_stacks_are_found_again),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

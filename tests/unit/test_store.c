@@ -303,6 +303,21 @@ static void expires_the_oldest_evidence_by_size(void **unused)
 	assert_int_equal(body_of(store, 60, &n), 0);
 }
 
+/* What goes into a file that nobody finds again must not count as stored. */
+static void a_store_that_was_moved_takes_nothing(void **unused)
+{
+	char path[96], away[96];
+
+	snprintf(path, sizeof(path), "%s/store.db", dir);
+	snprintf(away, sizeof(away), "%s/away.db", dir);
+	assert_int_equal(put(1, 10, 100), 1);
+	assert_int_equal(rename(path, away), 0);
+	assert_int_equal(store_begin(store), -EIO);
+	store_rollback(store);
+	assert_int_equal(rename(away, path), 0);
+	assert_int_equal(put(2, 10, 100), 1);
+}
+
 int main(void)
 {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
@@ -318,6 +333,7 @@ int main(void)
 		CASE(takes_over_a_store_of_version_1),
 		CASE(expires_evidence_by_age_but_remembers_ids),
 		CASE(expires_the_oldest_evidence_by_size),
+		CASE(a_store_that_was_moved_takes_nothing),
 	};
 
 	cmocka_set_message_output(CM_OUTPUT_TAP);
