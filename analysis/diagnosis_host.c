@@ -410,10 +410,71 @@ static void look_at_functions(struct diagnosis_view *v, const struct bases *b)
 	hot_function(v, &h, sums);
 }
 
+/* ---- blocked, by something that no rule knows ---- */
+
+/* Of the idle gap, from which on it is told as what holds the host up. */
+#define BLOCKED_SHARE 0.5
+
+/* The function whose callees block the launching threads for longer than elsewhere: of those that hold
+ * most of it the one that holds least else, Python before native code. NULL: it explains less than half
+ * of the gap. */
+static const struct diagnosis_function *blocked_in(const struct diagnosis_view *v, const struct bases *b,
+						   double gap_ns, double *more_ns)
+{
+	const struct diagnosis_function *best = NULL;
+	struct growth g;
+	double most = 0;
+
+	for (int pass = 0; pass < 2; pass++)
+		for (uint32_t i = 0; i < v->who->function_count; i++) {
+			const struct diagnosis_function *f = &v->who->function[i];
+			bool python = f->kind == DIAGNOSIS_PYTHON;
+			double more;
+
+			if (f->kind == DIAGNOSIS_KERNEL || diagnosis_names_is_plumbing(f->name, f->kind))
+				continue;
+			grow(v, b, false, f, &g);
+			more = f->off_ns - g.base_off_ns;
+			if (!pass && more > most)
+				most = more;
+			if (!pass || more < GROWTH_SHARE * most)
+				continue;
+			if (!best || (python && best->kind != DIAGNOSIS_PYTHON) ||
+			    (python == (best->kind == DIAGNOSIS_PYTHON) && f->off_ns < best->off_ns)) {
+				best = f;
+				*more_ns = more;
+			}
+		}
+	return most > BLOCKED_SHARE * gap_ns ? best : NULL;
+}
+
+static void say_gap(struct diagnosis_view *v, const struct bases *b, double gap_ns)
+{
+	struct diagnosis_candidate *c = diagnosis_add(v, CAUSE_CPU_HOST_GAP, POOL_HOST, gap_ns, 0.3);
+	const struct diagnosis_function *f = NULL;
+	struct diagnosis_number mine, base;
+	double more = 0;
+
+	if (b->count && has_profile(v->who) && v->who->off_ns >= 0)
+		f = blocked_in(v, b, gap_ns, &more);
+	snprintf(c->text, sizeof(c->text), "its GPU idles %s per step, %s %s: the host launches late",
+		 diagnosis_text_ms(v->mine[FIGURE_IDLE], &mine),
+		 diagnosis_text_ms(v->base[FIGURE_IDLE], &base), v->past ? "before" : "on its peers");
+	if (!f) {
+		snprintf(c->because, sizeof(c->because),
+			 "its host launches late and its GPU waits; what holds the host up was not "
+			 "seen");
+		return;
+	}
+	diagnosis_text_copy(c->subject, sizeof(c->subject), f->name);
+	snprintf(c->because, sizeof(c->because),
+		 "its launching threads are blocked in %.110s for %s per step more %s", f->name,
+		 diagnosis_text_ms(more, &mine), v->than);
+}
+
 void diagnosis_host_look(struct diagnosis_view *v)
 {
 	double gap = v->mine[FIGURE_IDLE] - v->base[FIGURE_IDLE];
-	struct diagnosis_number a, b;
 	struct bases bases;
 
 	v->function_delta = v->storage_ns = -1;
@@ -428,17 +489,6 @@ void diagnosis_host_look(struct diagnosis_view *v)
 		    "CPU profiles of healthy peers or of earlier runs, to compare rank "
 		    "%d with",
 		    v->who->rank);
-	if (v->mine[FIGURE_IDLE] >= 0 && v->base[FIGURE_IDLE] >= 0 && gap > 0) {
-		struct diagnosis_candidate *c =
-		    diagnosis_add(v, CAUSE_CPU_HOST_GAP, POOL_HOST, gap, 0.3);
-
-		snprintf(c->text, sizeof(c->text),
-			 "its GPU idles %s per step, %s %s: the host launches late",
-			 diagnosis_text_ms(v->mine[FIGURE_IDLE], &a),
-			 diagnosis_text_ms(v->base[FIGURE_IDLE], &b),
-			 v->past ? "before" : "on its peers");
-		snprintf(c->because, sizeof(c->because),
-			 "its host launches late and its GPU waits; what holds the host up was not "
-			 "seen");
-	}
+	if (v->mine[FIGURE_IDLE] >= 0 && v->base[FIGURE_IDLE] >= 0 && gap > 0)
+		say_gap(v, &bases, gap);
 }

@@ -872,6 +872,31 @@ static void speaks_of_several_ranks_in_the_plural(void **unused)
 	assert_string_equal(little, "their reads");
 }
 
+/* No rule knows what it is, but where it blocks says more than that it is late. */
+static void says_what_blocks_a_late_host(void **unused)
+{
+	static struct world w;
+
+	build(&w);
+	late(&w.sick, 10);
+	function(&w.sick, "acquire (quota.py)", DIAGNOSIS_PYTHON, 0, 0.1, 0.1)->off_ns = 10 * MS;
+	function(&w.sick, "clock_nanosleep", DIAGNOSIS_NATIVE, 0, 0.1, 0.1)->off_ns = 10 * MS;
+	function(&w.sick, "do_nanosleep", DIAGNOSIS_KERNEL, 0, 0.1, 0.1)->off_ns = 10 * MS;
+	function(&w.sick, "fit (train.py)", DIAGNOSIS_PYTHON, 0, 60, 60)->off_ns = 20 * MS;
+	for (int i = 0; i < PEERS; i++)
+		function(&w.peer[i], "fit (train.py)", DIAGNOSIS_PYTHON, 0, 60, 60)->off_ns = 10 * MS;
+	judge(&w);
+	assert_int_equal(out.cause, CAUSE_CPU_HOST_GAP);
+	assert_non_null(strstr(out.summary, "blocked in acquire (quota.py) for 10.0 ms per step more"));
+	/* too little to hold it up */
+	build(&w);
+	late(&w.sick, 10);
+	function(&w.sick, "acquire (quota.py)", DIAGNOSIS_PYTHON, 0, 0.1, 0.1)->off_ns = 3 * MS;
+	judge(&w);
+	assert_int_equal(out.cause, CAUSE_CPU_HOST_GAP);
+	assert_non_null(strstr(out.summary, "was not seen"));
+}
+
 /* Sketches name Python functions without their file, stacks with it. */
 static void knows_a_function_with_and_without_its_file(void **unused)
 {
@@ -1030,6 +1055,7 @@ int main(void)
 		cmocka_unit_test(knows_nothing_of_nothing),
 		cmocka_unit_test(tells_two_faults_at_once_apart),
 		cmocka_unit_test(speaks_of_several_ranks_in_the_plural),
+		cmocka_unit_test(says_what_blocks_a_late_host),
 		cmocka_unit_test(knows_a_function_with_and_without_its_file),
 		cmocka_unit_test(bears_long_names),
 		cmocka_unit_test(the_catalogue_is_documented),
