@@ -19,13 +19,14 @@ json_t *finding_json_make(const struct incident_finding *f)
 						finding_layer_name(g->evidence[k].layer),
 						"effect_ms", text_ms(g->evidence[k].effect_ns),
 						"text", text_json(g->evidence[k].text)));
-	return json_pack("{s:s, s:s, s:o, s:I, s:I, s:f, s:f, s:f, s:I, s:I, s:b, s:o}", "kind",
+	return json_pack("{s:s, s:s, s:o, s:I, s:I, s:f, s:f, s:f, s:I, s:I, s:b, s:b, s:o}", "kind",
 			 finding_kind_name(g->kind), "cause", finding_cause_id(g->cause), "ranks",
 			 ranks, "first_step", (json_int_t)g->first_step, "last_step",
 			 (json_int_t)g->last_step, "excess", text_finite(g->excess), "effect_ms",
 			 text_ms(g->effect_ns), "confidence", text_finite(g->confidence),
 			 "begin_unix_ns", (json_int_t)f->begin_unix_ns, "end_unix_ns",
-			 (json_int_t)f->end_unix_ns, "ended", f->ended, "evidence", lines);
+			 (json_int_t)f->end_unix_ns, "ended", f->ended, "earlier_runs",
+			 g->earlier_runs, "evidence", lines);
 }
 
 static uint64_t whole(const json_t *j, const char *key)
@@ -91,5 +92,6 @@ int finding_json_parse(const json_t *j, struct incident_finding *out)
 	out->begin_unix_ns = whole(j, "begin_unix_ns");
 	out->end_unix_ns = whole(j, "end_unix_ns");
 	out->ended = json_is_true(json_object_get(j, "ended"));
+	g->earlier_runs = json_is_true(json_object_get(j, "earlier_runs"));
 	return 0;
 }

@@ -214,7 +214,8 @@ void fleet_pull_window(struct fleet *f, struct fleet_job *job, struct fleet_rank
 	bool own = d->reason == WINDOW_SELF || d->reason == WINDOW_PEER ||
 		   d->reason == WINDOW_DRIFT || d->reason == WINDOW_STALL;
 
-	told(r, begin, end, now_ns);
+	if (!d->summary_only) /* of which nothing can be compared */
+		told(r, begin, end, now_ns);
 	if (!f->config.pull || !own || end <= begin || !r->compared)
 		return;
 	hold(f, job, begin, end, now_ns);

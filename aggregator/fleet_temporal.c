@@ -283,6 +283,7 @@ void fleet_temporal_tell(struct fleet *f, struct fleet_job *job, uint64_t now_ns
 		if (!temporal_state(job->roles[i].temporal, &c))
 			continue;
 		open |= c.open;
+		e->finding.earlier_runs |= c.runs;
 		e->begin_unix_ns =
 		    c.begin_unix_ns < e->begin_unix_ns ? c.begin_unix_ns : e->begin_unix_ns;
 		e->end_unix_ns = c.end_unix_ns > e->end_unix_ns ? c.end_unix_ns : e->end_unix_ns;

@@ -289,6 +289,11 @@ static double slow_of(const struct digest *d)
 	return d->reason == WINDOW_SELF ? 0 : (double)(d->end_unix_ns - d->begin_unix_ns);
 }
 
+static double flagged_ns_of(const struct digest *d)
+{
+	return (double)d->flagged * (d->latency_ns - d->expected_ns);
+}
+
 /* The time that holds both; 0, 0 is none. */
 static void widen(uint64_t *begin, uint64_t *end, uint64_t from, uint64_t to)
 {
@@ -317,6 +322,7 @@ static void member_add(struct incident_set *s, struct member *m, const struct di
 	m->windows++;
 	m->summaries += d->summary_only;
 	m->flagged += repeats ? 0 : d->flagged;
+	m->flagged_ns += repeats ? 0 : flagged_ns_of(d);
 	m->reasons |= 1u << d->reason;
 	if (is_own(d)) {
 		widen(&m->own_begin_unix_ns, &m->own_end_unix_ns, d->begin_unix_ns, d->end_unix_ns);
@@ -347,7 +353,7 @@ static void incident_add(struct incident_set *s, struct incident *i, const struc
 			 .reasons = 1u << d->reason,
 			 .begin_unix_ns = d->begin_unix_ns, .end_unix_ns = d->end_unix_ns,
 			 .flagged = d->flagged, .self_excess_ns = d->self_excess_ns,
-			 .lost_ns = (double)d->flagged * (d->latency_ns - d->expected_ns),
+			 .lost_ns = flagged_ns_of(d),
 			 .slow_ns = slow_of(d) };
 	struct member *m = member_of(i, &d->rank);
 
@@ -451,21 +457,43 @@ struct newcomer {
 	uint64_t begin_unix_ns, end_unix_ns;
 	const uint8_t *anomaly_id; /* NULL: none */
 	bool blameless;
+	int32_t suspect; /* whom it accuses; -1 nobody */
 };
 
 static struct newcomer of_window(const struct digest *d)
 {
-	return (struct newcomer){ d->rank.job, d->begin_unix_ns, d->end_unix_ns, d->anomaly_id,
-				  false };
+	bool accuses = d->reason == WINDOW_SELF || d->reason == WINDOW_PEER || d->reason == WINDOW_DRIFT;
+
+	return (struct newcomer){ d->rank.job,	 d->begin_unix_ns, d->end_unix_ns,
+				  d->anomaly_id, false,		   accuses ? d->rank.rank : -1 };
 }
 
-/* A slow or hanging rank that a finding holds to be so until now. */
-static bool is_held(const struct incident *i)
+static bool names(const struct finding *f, int32_t rank)
 {
-	for (uint32_t k = 0; k < i->finding_count; k++)
-		if (!i->findings[k].ended && (i->findings[k].finding.kind == FINDING_SLOW_RANK ||
-					      i->findings[k].finding.kind == FINDING_HANG))
+	for (uint32_t k = 0; k < f->rank_count; k++)
+		if (f->ranks[k] == rank)
 			return true;
+	return false;
+}
+
+/* A finding is told again so often, with what beats have said by then. That it has ended is told later:
+ * its rank must have been seen to be well for a while. So another rank that becomes slow after this has
+ * a fault of its own. */
+#define HELD_NS 12000000000ull
+
+/* A slow or hanging rank that a finding holds to be so still. */
+static bool is_held(const struct incident *i, const struct newcomer *n)
+{
+	for (uint32_t k = 0; k < i->finding_count; k++) {
+		const struct incident_finding *f = &i->findings[k];
+
+		if (f->ended ||
+		    (f->finding.kind != FINDING_SLOW_RANK && f->finding.kind != FINDING_HANG))
+			continue;
+		if (n->suspect < 0 || n->begin_unix_ns <= f->end_unix_ns + HELD_NS ||
+		    names(&f->finding, n->suspect))
+			return true;
+	}
 	return false;
 }
 
@@ -474,7 +502,7 @@ static bool near(const struct incident_set *s, const struct incident *i, const s
 	uint64_t gap = s->config.gap_ns;
 
 	return (n->begin_unix_ns <= i->row.end_unix_ns ||
-		n->begin_unix_ns - i->row.end_unix_ns <= gap || (i->row.open && is_held(i))) &&
+		n->begin_unix_ns - i->row.end_unix_ns <= gap || (i->row.open && is_held(i, n))) &&
 	       (i->row.begin_unix_ns <= n->end_unix_ns ||
 		i->row.begin_unix_ns - n->end_unix_ns <= gap);
 }
@@ -521,6 +549,7 @@ static void member_merge(struct incident_set *s, struct member *to, struct membe
 		to->slow_weight = from->slow_weight;
 	}
 	to->peer_accused_ns += from->peer_accused_ns;
+	to->flagged_ns += from->flagged_ns;
 	if (from->own_begin_unix_ns)
 		widen(&to->own_begin_unix_ns, &to->own_end_unix_ns, from->own_begin_unix_ns,
 		      from->own_end_unix_ns);
@@ -669,7 +698,9 @@ int incident_set_add_finding(struct incident_set *s, const struct incident_findi
 			     uint64_t arrival_unix_ns, struct incident_change *out)
 {
 	struct newcomer n = { f->job, f->begin_unix_ns, f->end_unix_ns, NULL,
-			      f->finding.kind == FINDING_IMBALANCE };
+			      f->finding.kind == FINDING_IMBALANCE,
+			      f->finding.rank_count && f->finding.kind != FINDING_UNIFORM ?
+				      f->finding.ranks[0] : -1 };
 	struct incident *i;
 
 	memset(out, 0, sizeof(*out));

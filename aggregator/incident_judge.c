@@ -15,13 +15,14 @@
  * stragglers of one fault lose alike, echoes of a fault lose little. */
 #define CULPRIT_SHARE 0.5
 /* A host that is late once makes one or two steps of a rank slow. That is told apart as a hiccup: up to
- * so many flagged steps of any rank, or up to HICCUP_ALL_MAX that cost next to nothing, and less than so
- * much of a rank's own time lost in all. */
+ * so many flagged steps of any rank, or a few more that cost next to nothing, and less than so much of a
+ * rank's own time lost in all. */
 #define HICCUP_STEPS_MAX   2
-#define HICCUP_SMALL_NS	   1e8
+#define HICCUP_FEW_MAX	   8
+#define HICCUP_SMALL_NS	   1.25e8
 #define HICCUP_LOST_NS	   1e9
-/* And so many in all, with healthy ones between; more is a rank that is slow now and then, where they
- * are as often as this among its steps. */
+/* And so many in all, with healthy ones between (HICCUP_FEW_MAX where all cost next to nothing); more is
+ * a rank that is slow now and then, where they are as often as this among its steps. */
 #define HICCUP_ALL_MAX	   4
 #define HICCUP_OFTEN_SHARE 0.02
 
@@ -128,7 +129,7 @@ static bool is_brief(const struct run *r)
 {
 	return !(r->reasons & (1u << WINDOW_STALL | 1u << WINDOW_DRIFT | 1u << WINDOW_PEER)) &&
 	       (r->flagged <= HICCUP_STEPS_MAX ||
-		(r->flagged <= HICCUP_ALL_MAX && r->lost_ns < HICCUP_SMALL_NS)) &&
+		(r->flagged <= HICCUP_FEW_MAX && r->lost_ns < HICCUP_SMALL_NS)) &&
 	       r->self_excess_ns < HICCUP_LOST_NS;
 }
 
@@ -136,6 +137,8 @@ static bool is_often(const struct member *m, double lasted_ns)
 {
 	double steps_ns = (double)m->flagged * m->expected_ns;
 
+	if (m->flagged <= HICCUP_FEW_MAX && m->flagged_ns < HICCUP_SMALL_NS)
+		return false;
 	return m->flagged > HICCUP_ALL_MAX &&
 	       (m->expected_ns <= 0 || steps_ns >= HICCUP_OFTEN_SHARE * lasted_ns);
 }

@@ -39,6 +39,7 @@ struct member {
 	uint64_t accused_begin_unix_ns, accused_end_unix_ns; /* of the findings that name it; 0 none */
 	uint64_t own_begin_unix_ns, own_end_unix_ns; /* of its own windows; 0 none */
 	double slow_ns; /* how long it was slow itself: its own windows' flagged steps */
+	double flagged_ns; /* its flagged steps above what was expected of them, whoever slowed them */
 };
 
 struct anomaly {

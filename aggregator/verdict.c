@@ -213,12 +213,14 @@ static struct diagnosis_input input_of(const struct incident_judgement *j,
 }
 
 /* The suspects' own healthy steps; where everybody is slow, or nobody healthy is known, earlier
- * runs. */
+ * runs. Of a run that was slow all the time no step is healthy. */
 static void before_of(const struct court *c, const struct incident_judgement *j,
 		      const struct cast *who, struct diagnosis_rank *before)
 {
+	bool all_slow = j->finding && j->finding->earlier_runs && c->baseline;
+
 	*before = (struct diagnosis_rank){.steps = 0};
-	for (uint32_t k = 0; k < who->count && !before->steps; k++)
+	for (uint32_t k = 0; k < who->count && !before->steps && !all_slow; k++)
 		if (who->member[k]->calm)
 			calm_view(who->member[k], before);
 	if (!before->steps && c->baseline && (j->kind == FINDING_UNIFORM || !c->peers.count))

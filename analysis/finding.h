@@ -47,6 +47,7 @@ struct finding {
 	double excess;		/* of the median step's own time above the peers', 0.1: 10% */
 	double effect_ns;	/* the same per step */
 	double confidence;	/* 0 to 1 */
+	bool earlier_runs;	/* what it compares with is other runs of the job */
 	struct finding_line evidence[FINDING_EVIDENCE_MAX];
 	uint32_t evidence_count;
 };

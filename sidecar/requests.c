@@ -110,6 +110,12 @@ static void suspect(struct node *n, uint64_t end_ns, uint64_t now_ns)
 		n->closer_until_ns = end_ns;
 }
 
+/* An earlier run's process has nothing to say of this one's time. */
+static bool is_past(const struct process *p, const struct wire_command *c)
+{
+	return p->state == PROCESS_GONE && p->rank->stats.last_step_end_ns < c->begin_ns;
+}
+
 void requests_take(void *arg, const struct wire_command *c)
 {
 	struct node *n = arg;
@@ -129,7 +135,7 @@ void requests_take(void *arg, const struct wire_command *c)
 	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++) {
 		const struct process *p = n->processes[i];
 
-		if (!p || !process_matches(p, c->job, c->rank))
+		if (!p || !process_matches(p, c->job, c->rank) || is_past(p, c))
 			continue;
 		found = true;
 		if (c->kind == WIRE_COMMAND_SUSPECT)

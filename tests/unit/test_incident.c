@@ -125,8 +125,8 @@ static void tells_a_hiccup_from_a_fault(void **unused)
 	assert_string_equal(text_of(j, "symptom"), "hiccup");
 	assert_string_equal(ranks_of(j, "ranks"), "3");
 	json_decref(j);
-	self.id[8] = 1; /* two more slow steps of the same rank, a moment later */
-	self.flagged = 2;
+	self.id[8] = 1; /* three more slow steps of the same rank, a moment later */
+	self.flagged = 3;
 	add(self);
 	j = only();
 	assert_string_equal(text_of(j, "symptom"), "slow_rank");

@@ -686,6 +686,41 @@ static void sketches_stand_for_peers_that_sent_nothing_and_tell_settings(void **
 	json_decref(j);
 }
 
+static int fake_baseline(void *arg, const char *job, int32_t rank, struct sketch *out)
+{
+	return fake_sketch(arg, job, rank < 0 ? 0 : rank, out);
+}
+
+/* The host is late in every step of this run: its unflagged steps are no healthy ones. */
+static void what_is_slower_than_earlier_runs_is_held_against_those(void **unused)
+{
+	struct incident_finding f = finding(FINDING_UNIFORM, CAUSE_UNKNOWN, -1);
+	static struct made m;
+	uint32_t asked = 0;
+	json_t *j, *d;
+
+	for (int runs = 0; runs < 2; runs++) {
+		teardown(NULL);
+		setup(NULL);
+		set->config.sources =
+			(struct incident_sources){ &asked, fake_sketch, fake_baseline, fake_peers };
+		make(&m, 5, WINDOW_SELF, 1, 1);
+		for (uint32_t i = 0; i < STEPS; i++) {
+			m.steps[i].step.idle_ns += 20 * MS;
+			m.steps[i].step.self_ns += 20 * MS;
+			m.steps[i].step.latency_ns += 20 * MS;
+		}
+		send(&m);
+		f.finding.earlier_runs = runs;
+		f.finding.effect_ns = 20e6;
+		j = json_of(tell(f));
+		d = json_object_get(j, "diagnosis");
+		assert_string_equal(text_of(j, "kind"), "uniform");
+		assert_int_equal(is_said(d, "61.0 ms per step, 40.0 ms before"), runs);
+		json_decref(j);
+	}
+}
+
 /* ---- findings ---- */
 
 static void a_finding_alone_is_an_incident(void **unused)
@@ -718,6 +753,29 @@ static void windows_join_the_finding_of_their_fault_and_say_why(void **unused)
 	assert_string_equal(ranks_of(j), "5");
 	assert_string_equal(cause_of(j), "os-softirq");
 	json_decref(j);
+}
+
+/* The end of the first one's fault is told late. */
+static void another_rank_that_becomes_slow_after_it_is_another_fault(void **unused)
+{
+	struct incident_finding f = finding(FINDING_SLOW_RANK, CAUSE_UNKNOWN, 3);
+	double end_s = (double)(f.end_unix_ns - T0) / S;
+	struct incident_change c = tell(f), d;
+	static struct made m;
+
+	make(&m, 5, WINDOW_COMM, end_s + 14, 20);
+	assert_string_equal(send(&m).id, c.id); /* a victim of it, as far as is known */
+	make(&m, 5, WINDOW_SELF, end_s + 8, 20);
+	assert_string_equal(send(&m).id, c.id);
+	teardown(NULL);
+	setup(NULL);
+	c = tell(f);
+	make(&m, 5, WINDOW_SELF, end_s + 14, 20);
+	d = send(&m);
+	assert_string_not_equal(d.id, c.id);
+	f.ended = true;
+	assert_string_equal(tell(f).id, c.id);
+	assert_int_equal(incident_set_count(set, false), 2);
 }
 
 static void a_finding_holds_its_incident_open_until_it_ends(void **unused)
@@ -907,8 +965,10 @@ int main(void)
 		CASE(counts_what_it_costs),
 		CASE(has_a_life),
 		CASE(sketches_stand_for_peers_that_sent_nothing_and_tell_settings),
+		CASE(what_is_slower_than_earlier_runs_is_held_against_those),
 		CASE(a_finding_alone_is_an_incident),
 		CASE(windows_join_the_finding_of_their_fault_and_say_why),
+		CASE(another_rank_that_becomes_slow_after_it_is_another_fault),
 		CASE(a_finding_holds_its_incident_open_until_it_ends),
 		CASE(a_job_that_is_gone_ends_its_findings),
 		CASE(a_finding_that_nobody_ends_is_closed_in_the_end),
