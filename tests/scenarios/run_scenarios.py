@@ -5,6 +5,8 @@
     run_scenarios.py [--only PART] [--short] [--no-table] [--healthy-seconds N]
 
 --short: one rank each, as in `make check`, a third of the time; the table says so.
+Results are kept in build/scenarios; the table has the latest of each scenario, with its time and tree, so
+that --only brings one up to date.
 """
 import argparse
 import glob
@@ -21,6 +23,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 LAST = "case_healthy"  # as long as all others together
 LIMIT_S = 900  # of a scenario, above its own limit
+KEPT = os.path.join(ROOT, "build/scenarios")
 
 
 def ordered(only):
@@ -72,33 +75,63 @@ def row_of(got, r):
     who = "all" if r["rank"] is None else r["rank"]
     verdict = f"**{r['wrong']}**; " if r["wrong"] else ""
     return f"| {cell(got['title'])} | {cell(r['what'])} | {who} | {cell(r['steps'])} | " \
-           f"{cell(verdict + '`' + str(r['cause']) + '`: ' + str(r['summary']))} | {seconds} |"
+           f"{cell(verdict + ('`' + r['cause'] + '`: ' if r['cause'] else '') + str(r['summary']))} | {seconds} |"
 
 
-def write_table(done, tally, seconds, short):
-    rows, quiet = [], []
-    for name, state, why, got in done:
-        if state == "skip":
-            rows.append(f"| {name} | | | skipped: {cell(why)} | | |")
+def tree():
+    """The commit that runs; with a + where files differ from it."""
+    p = subprocess.run(["git", "-C", ROOT, "describe", "--always", "--dirty=+", "--exclude=*"],
+                       capture_output=True, text=True, check=False)
+    return p.stdout.strip() or "unknown"
+
+
+def keep(name, state, why, got):
+    os.makedirs(KEPT, exist_ok=True)
+    with open(os.path.join(KEPT, name + ".json"), "w", encoding="utf-8") as f:
+        json.dump({"state": state, "why": why, "got": got, "unix_s": int(time.time()), "tree": tree()}, f)
+
+
+def kept():
+    for name in ordered(""):
+        path = os.path.join(KEPT, name + ".json")
+        if os.path.exists(path):
+            with open(path, encoding="utf-8") as f:
+                yield name, json.load(f)
+
+
+def when(k):
+    return time.strftime("%Y-%m-%d %H:%M", time.gmtime(k["unix_s"]))
+
+
+def write_table():
+    rows, quiet, count = [], [], {"pass": 0, "fail": 0, "skip": 0}
+    all_of = list(kept())
+    for name, k in all_of:
+        count[k["state"]] += 1
+        got = k["got"]
+        if k["state"] == "skip":
+            rows.append(f"| {name} | | | skipped: {cell(k['why'])} | | |")
         elif not got:
             rows.append(f"| {name} | | | failed: no result | | |")
         else:
             rows += [row_of(got, r) for r in got["rows"]]
             word = "silent" if not got["others"] else f"{got['others']} incidents too many"
-            quiet.append(f"| {cell(got['title'])} | {got['quiet_s']:.0f} | {got['seconds']:.0f} | "
-                         f"{word} | {state} |")
+            quiet.append(f"| {cell(got['title'])} | {got['quiet_s']:.0f} | {got['seconds']:.0f} | {word} | "
+                         f"{k['state']} | {'one rank' if not got['full'] else 'whole'} | {when(k)} | {k['tree']} |")
+    first, last = (f(all_of, key=lambda x: x[1]["unix_s"])[1] for f in (min, max))
     text = [
         "# Scenarios", "",
-        f"Written by `make scenarios` on {time.strftime('%Y-%m-%d %H:%M', time.gmtime())} UTC: "
-        f"{os.cpu_count()} CPUs, Linux {platform.release()}; {seconds / 60:.0f} minutes. {tally}." +
-        (" Short form: the fault on one rank only." if short else ""), "",
+        f"Written by `make scenarios`, run from {when(first)} to {when(last)} UTC: {os.cpu_count()} CPUs, "
+        f"Linux {platform.release()}. {count['pass']} passed, {count['fail']} failed, {count['skip']} skipped.", "",
         "Each is a job of four ranks on the simulated GPU node with a real `sysomd` and `sysom-aggregator`;",
         "the fault is real (`tests/faults/`), and what is judged is what `sysom show ID --json` says. The",
         "seconds run from the first slow step to the incident with the right verdict. How it works:",
         "[TESTING.md](TESTING.md).", "",
         "| scenario | fault | rank | the job | verdict | s |", "|---|---|---|---|---|---|", *rows, "",
-        "No other incident may open, neither beside the fault nor without it:", "",
-        "| scenario | s without a fault | s in all | other incidents | |", "|---|---|---|---|---|", *quiet, ""]
+        "No other incident may open, neither beside the fault nor without it. Whole: with the fault on a second",
+        "rank as well. The tree is the commit that ran, with a + where it was changed.", "",
+        "| scenario | s without a fault | s in all | other incidents | | form | UTC | tree |",
+        "|---|---|---|---|---|---|---|---|", *quiet, ""]
     with open(os.path.join(ROOT, "docs/SCENARIOS.md"), "w", encoding="utf-8") as f:
         f.write("\n".join(text))
 
@@ -110,7 +143,7 @@ def main():
     p.add_argument("--no-table", action="store_true")
     p.add_argument("--healthy-seconds", type=float, default=None)
     o = p.parse_args()
-    names, done, count = ordered(o.only), [], {"pass": 0, "fail": 0, "skip": 0}
+    names, count = ordered(o.only), {"pass": 0, "fail": 0, "skip": 0}
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="scenarios-") as directory:
         for n, name in enumerate(names, 1):
@@ -120,12 +153,11 @@ def main():
             state, why, got = run(name, seconds if name == LAST else 0, directory,
                                    () if o.short else ("--full",))
             count[state] += 1
-            done.append((name, state, why, got))
+            keep(name, state, why, got)
             print(f"{state} {name}{': ' + why if why else ''}", flush=True)
-    tally = f"{count['pass']} passed, {count['fail']} failed, {count['skip']} skipped"
-    if not o.no_table and not o.only:
-        write_table(done, tally, time.monotonic() - began, o.short)
-    print(tally)
+    if names and not o.no_table:
+        write_table()
+    print(f"{count['pass']} passed, {count['fail']} failed, {count['skip']} skipped")
     return 1 if count["fail"] or not count["pass"] else 0
 
 
