@@ -44,6 +44,13 @@ struct digest {
 	struct picture *picture; /* of who made the digest, which takes no part in it; NULL: none */
 };
 
+/* It tells of what the rank did itself, not of what it waited for or somebody asked for. */
+static inline bool digest_is_own(const struct digest *d)
+{
+	return d->reason == WINDOW_SELF || d->reason == WINDOW_DRIFT || d->reason == WINDOW_STALL ||
+	       d->reason == WINDOW_PEER;
+}
+
 /* w: decoded with its names; host records are used where they are there. */
 void digest_make(const struct window *w, size_t bytes, struct digest *out);
 

@@ -211,12 +211,10 @@ void fleet_pull_window(struct fleet *f, struct fleet_job *job, struct fleet_rank
 		       const struct digest *d, uint64_t now_ns)
 {
 	uint64_t begin = d->begin_unix_ns, end = d->end_unix_ns;
-	bool own = d->reason == WINDOW_SELF || d->reason == WINDOW_PEER ||
-		   d->reason == WINDOW_DRIFT || d->reason == WINDOW_STALL;
 
 	if (!d->summary_only) /* of which nothing can be compared */
 		told(r, begin, end, now_ns);
-	if (!f->config.pull || !own || end <= begin || !r->compared)
+	if (!f->config.pull || !digest_is_own(d) || end <= begin || !r->compared)
 		return;
 	hold(f, job, begin, end, now_ns);
 	if (end > begin + 2 * STRETCH_NS)

@@ -391,7 +391,7 @@ static void say_seat(struct hang *h, struct finding *f, const struct verdict *v,
 	const struct slot *s = &h->slots[seat->slot];
 	const struct beat_comm *k = seat->comm;
 
-	if (now_ns - s->seen_ns > alive_ns)
+	if (!is_heard(s, alive_ns, now_ns))
 		finding_say(f, LAYER_UNKNOWN, 0, "rank %d: no beat for %.0f s", s->rank,
 			    (double)(now_ns - s->seen_ns) / 1e9);
 	if (v->odd)
@@ -469,7 +469,7 @@ static void tell(struct hang *h, const struct verdict *v, const uint8_t *state, 
 			step = h->slots[seat->slot].step;
 		if (f->rank_count == FINDING_RANKS_MAX || !is_guilty(h, v, seat, state))
 			continue;
-		silent |= now_ns - h->slots[seat->slot].seen_ns > alive_ns;
+		silent |= !seat->heard;
 		f->ranks[f->rank_count++] = h->slots[seat->slot].rank;
 		if (v->cause == CAUSE_HANG_KERNEL)
 			say_stuck(f, &h->slots[seat->slot], now_unix_ns);

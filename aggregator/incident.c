@@ -189,7 +189,7 @@ void incident_run_merge(struct run *to, const struct run *from)
 	to->reasons |= from->reasons;
 	to->flagged += from->flagged;
 	to->self_excess_ns += from->self_excess_ns;
-	to->lost_ns += from->lost_ns;
+	to->flagged_ns += from->flagged_ns;
 	to->slow_ns += from->slow_ns;
 }
 
@@ -219,12 +219,6 @@ static void run_take(struct incident *i, struct run r)
 		i->runs[i->run_count++] = r;
 }
 
-static bool is_own(const struct digest *d)
-{
-	return d->reason == WINDOW_SELF || d->reason == WINDOW_DRIFT || d->reason == WINDOW_STALL ||
-	       d->reason == WINDOW_PEER;
-}
-
 /* A summary has lost more than a window with events and stacks shows, and says less. */
 static double weight_of(const struct picture *p, double weight)
 {
@@ -238,9 +232,9 @@ static double weight_of(const struct picture *p, double weight)
 static void take_better(struct incident_set *s, struct member *m, const struct digest *d)
 {
 	bool room = s->picture_bytes < LIMIT_INCIDENT_PICTURE_BYTES;
-	double lost_ms = is_own(d) ? d->self_excess_ns * 1e-6 : 0;
+	double lost_ms = digest_is_own(d) ? d->self_excess_ns * 1e-6 : 0;
 	double weight = (lost_ms > (double)d->flagged ? lost_ms : (double)d->flagged) +
-			(d->part_count ? 0.5 : 0) + (is_own(d) ? OWN_WEIGHT : 0);
+			(d->part_count ? 0.5 : 0) + (digest_is_own(d) ? OWN_WEIGHT : 0);
 
 	if (d->picture && room && picture_steps(d->picture, true) &&
 	    (!m->calm || picture_steps(d->picture, true) > picture_steps(m->calm, true)))
@@ -250,11 +244,11 @@ static void take_better(struct incident_set *s, struct member *m, const struct d
 		m->slow_weight = weight_of(d->picture, weight);
 		incident_views_hold(s, &m->slow, d->picture);
 	}
-	if (is_own(d))
+	if (digest_is_own(d))
 		incident_views_add(s, m->views, d);
 	if (m->windows && weight <= m->weight)
 		return;
-	if (is_own(d) && m->weight < OWN_WEIGHT)
+	if (digest_is_own(d) && m->weight < OWN_WEIGHT)
 		m->part_count = 0;
 	m->weight = weight;
 	m->latency_ns = d->latency_ns;
@@ -282,7 +276,7 @@ static void take_signals(struct member *m, const struct os_signal *signals, uint
 /* How long the rank was slow itself: the margins of a window are healthy. */
 static double slow_of(const struct digest *d)
 {
-	if (!is_own(d))
+	if (!digest_is_own(d))
 		return 0;
 	if (d->flagged && d->latency_ns > 0)
 		return (double)d->flagged * d->latency_ns;
@@ -324,7 +318,7 @@ static void member_add(struct incident_set *s, struct member *m, const struct di
 	m->flagged += repeats ? 0 : d->flagged;
 	m->flagged_ns += repeats ? 0 : flagged_ns_of(d);
 	m->reasons |= 1u << d->reason;
-	if (is_own(d)) {
+	if (digest_is_own(d)) {
 		widen(&m->own_begin_unix_ns, &m->own_end_unix_ns, d->begin_unix_ns, d->end_unix_ns);
 		m->self_excess_ns += d->self_excess_ns;
 		m->slow_ns += slow_of(d);
@@ -353,7 +347,7 @@ static void incident_add(struct incident_set *s, struct incident *i, const struc
 			 .reasons = 1u << d->reason,
 			 .begin_unix_ns = d->begin_unix_ns, .end_unix_ns = d->end_unix_ns,
 			 .flagged = d->flagged, .self_excess_ns = d->self_excess_ns,
-			 .lost_ns = flagged_ns_of(d),
+			 .flagged_ns = flagged_ns_of(d),
 			 .slow_ns = slow_of(d) };
 	struct member *m = member_of(i, &d->rank);
 
@@ -462,7 +456,8 @@ struct newcomer {
 
 static struct newcomer of_window(const struct digest *d)
 {
-	bool accuses = d->reason == WINDOW_SELF || d->reason == WINDOW_PEER || d->reason == WINDOW_DRIFT;
+	/* in a stall all stand still, whoever is to blame */
+	bool accuses = digest_is_own(d) && d->reason != WINDOW_STALL;
 
 	return (struct newcomer){ d->rank.job,	 d->begin_unix_ns, d->end_unix_ns,
 				  d->anomaly_id, false,		   accuses ? d->rank.rank : -1 };

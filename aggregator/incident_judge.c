@@ -129,7 +129,7 @@ static bool is_brief(const struct run *r)
 {
 	return !(r->reasons & (1u << WINDOW_STALL | 1u << WINDOW_DRIFT | 1u << WINDOW_PEER)) &&
 	       (r->flagged <= HICCUP_STEPS_MAX ||
-		(r->flagged <= HICCUP_FEW_MAX && r->lost_ns < HICCUP_SMALL_NS)) &&
+		(r->flagged <= HICCUP_FEW_MAX && r->flagged_ns < HICCUP_SMALL_NS)) &&
 	       r->self_excess_ns < HICCUP_LOST_NS;
 }
 

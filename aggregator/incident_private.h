@@ -54,7 +54,7 @@ struct run {
 	uint64_t flagged, first_step, last_step, onset_step;
 	uint64_t begin_unix_ns, end_unix_ns;
 	double self_excess_ns;
-	double lost_ns; /* its flagged steps above what was expected of them */
+	double flagged_ns; /* as a member's */
 	double slow_ns; /* as a member's */
 };
 

@@ -415,37 +415,50 @@ static void look_at_functions(struct diagnosis_view *v, const struct bases *b)
 /* Of the idle gap, from which on it is told as what holds the host up. */
 #define BLOCKED_SHARE 0.5
 
+/* For how much longer the launching threads are blocked in it; 0 for what says nothing. */
+static double blocked_more(const struct diagnosis_view *v, const struct bases *b,
+			   const struct diagnosis_function *f)
+{
+	struct growth g;
+
+	if (f->kind == DIAGNOSIS_KERNEL || diagnosis_names_is_plumbing(f->name, f->kind))
+		return 0;
+	grow(v, b, false, f, &g);
+	return f->off_ns - g.base_off_ns;
+}
+
+static bool is_nearer(const struct diagnosis_function *f, const struct diagnosis_function *than)
+{
+	bool python = f->kind == DIAGNOSIS_PYTHON;
+
+	if (!than || python != (than->kind == DIAGNOSIS_PYTHON))
+		return !than || python;
+	return f->off_ns < than->off_ns;
+}
+
 /* The function whose callees block the launching threads for longer than elsewhere: of those that hold
  * most of it the one that holds least else, Python before native code. NULL: it explains less than half
  * of the gap. */
 static const struct diagnosis_function *blocked_in(const struct diagnosis_view *v, const struct bases *b,
 						   double gap_ns, double *more_ns)
 {
-	const struct diagnosis_function *best = NULL;
-	struct growth g;
+	const struct diagnosis_function *f = v->who->function, *best = NULL;
+	uint32_t n = v->who->function_count;
 	double most = 0;
 
-	for (int pass = 0; pass < 2; pass++)
-		for (uint32_t i = 0; i < v->who->function_count; i++) {
-			const struct diagnosis_function *f = &v->who->function[i];
-			bool python = f->kind == DIAGNOSIS_PYTHON;
-			double more;
+	for (uint32_t i = 0; i < n; i++)
+		most = fmax(most, blocked_more(v, b, &f[i]));
+	if (most <= BLOCKED_SHARE * gap_ns)
+		return NULL;
+	for (uint32_t i = 0; i < n; i++) {
+		double more = blocked_more(v, b, &f[i]);
 
-			if (f->kind == DIAGNOSIS_KERNEL || diagnosis_names_is_plumbing(f->name, f->kind))
-				continue;
-			grow(v, b, false, f, &g);
-			more = f->off_ns - g.base_off_ns;
-			if (!pass && more > most)
-				most = more;
-			if (!pass || more < GROWTH_SHARE * most)
-				continue;
-			if (!best || (python && best->kind != DIAGNOSIS_PYTHON) ||
-			    (python == (best->kind == DIAGNOSIS_PYTHON) && f->off_ns < best->off_ns)) {
-				best = f;
-				*more_ns = more;
-			}
+		if (more >= GROWTH_SHARE * most && is_nearer(&f[i], best)) {
+			best = &f[i];
+			*more_ns = more;
 		}
-	return most > BLOCKED_SHARE * gap_ns ? best : NULL;
+	}
+	return best;
 }
 
 static void say_gap(struct diagnosis_view *v, const struct bases *b, double gap_ns)

@@ -29,7 +29,7 @@ static char dir[64];
 static int setup(void **state)
 {
 	node = (struct node){ .baseline_fd = -1 };
-	strcpy(dir, "/tmp/test_keep.XXXXXX");
+	snprintf(dir, sizeof(dir), "/tmp/test_keep.XXXXXX");
 	if (!mkdtemp(dir))
 		return -1;
 	snprintf(node.settings.state_dir, sizeof(node.settings.state_dir), "%s", dir);

@@ -358,8 +358,8 @@ class Scenario:
     def note(self, f, i):
         """How the verdict came about."""
         said = f"{i['symptom']} of {i['ranks']}: " + (f.verdict(i) or "as it should be")
-        if self.noted.get(i["id"]) != said:
-            self.noted[i["id"]] = said
+        if self.noted.get((i["id"], f.what)) != said:
+            self.noted[i["id"], f.what] = said
             self.say(f"{(time.monotonic_ns() - f.begin_ns) / 1e9:.1f} s: {i['id']} {said}")
 
     def judge_steps(self, f):
