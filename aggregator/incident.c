@@ -451,16 +451,19 @@ struct newcomer {
 	uint64_t begin_unix_ns, end_unix_ns;
 	const uint8_t *anomaly_id; /* NULL: none */
 	bool blameless;
+	bool waits;	 /* a window that accuses nobody: it tells of one fault, and makes no two one */
 	int32_t suspect; /* whom it accuses; -1 nobody */
 };
 
 static struct newcomer of_window(const struct digest *d)
 {
 	/* in a stall all stand still, whoever is to blame */
-	bool accuses = digest_is_own(d) && d->reason != WINDOW_STALL;
+	bool accuses = digest_is_own(d) && d->reason != WINDOW_STALL && d->rank.rank >= 0;
+	bool asked = d->reason == WINDOW_ASKED || d->reason == WINDOW_MANUAL;
 
 	return (struct newcomer){ d->rank.job,	 d->begin_unix_ns, d->end_unix_ns,
-				  d->anomaly_id, false,		   accuses ? d->rank.rank : -1 };
+				  asked || accuses ? d->anomaly_id : NULL,
+				  false,	 !accuses,	   accuses ? d->rank.rank : -1 };
 }
 
 static bool names(const struct finding *f, int32_t rank)
@@ -485,21 +488,55 @@ static bool is_held(const struct incident *i, const struct newcomer *n)
 		if (f->ended ||
 		    (f->finding.kind != FINDING_SLOW_RANK && f->finding.kind != FINDING_HANG))
 			continue;
-		if (n->suspect < 0 || n->begin_unix_ns <= f->end_unix_ns + HELD_NS ||
+		if ((n->suspect < 0 && !n->waits) || n->begin_unix_ns <= f->end_unix_ns + HELD_NS ||
 		    names(&f->finding, n->suspect))
 			return true;
 	}
 	return false;
 }
 
+static bool is_after(uint64_t begin_unix_ns, uint64_t end_unix_ns, uint64_t reach_ns)
+{
+	return begin_unix_ns > end_unix_ns && begin_unix_ns - end_unix_ns > reach_ns;
+}
+
+/* What a host does now and then is over sooner; what is slow for so long may be the next fault. */
+#define NOTABLE_NS 1e9
+
+/* Until when ranks were slow by themselves, and among them the newcomer's suspect; 0: none. False: none
+ * of them has been so for long. */
+static bool slow_until(const struct incident *i, int32_t suspect, uint64_t *any, uint64_t *same)
+{
+	bool lasts = false;
+
+	*any = *same = 0;
+	for (uint32_t k = 0; k < i->member_count; k++) {
+		const struct member *m = &i->members[k];
+		uint64_t end = m->own_end_unix_ns > m->accused_end_unix_ns ? m->own_end_unix_ns :
+									     m->accused_end_unix_ns;
+
+		if (suspect >= 0 && m->rank == suspect)
+			*same = end;
+		if (incident_slow_ns(m) >= NOTABLE_NS && end > *any)
+			*any = end;
+		lasts |= incident_slow_ns(m) >= INCIDENT_LASTING_NS;
+	}
+	return lasts;
+}
+
+/* A fault that lasts draws in what is near in time. When it is over, what another rank does later is
+ * another fault: waiting ranks, and what a host does now and then, would else tie any two together. */
 static bool near(const struct incident_set *s, const struct incident *i, const struct newcomer *n)
 {
-	uint64_t gap = s->config.gap_ns;
+	uint64_t gap = s->config.gap_ns, any, same;
+	bool held = i->row.open && is_held(i, n);
 
-	return (n->begin_unix_ns <= i->row.end_unix_ns ||
-		n->begin_unix_ns - i->row.end_unix_ns <= gap || (i->row.open && is_held(i, n))) &&
-	       (i->row.begin_unix_ns <= n->end_unix_ns ||
-		i->row.begin_unix_ns - n->end_unix_ns <= gap);
+	if (is_after(i->row.begin_unix_ns, n->end_unix_ns, gap) ||
+	    (is_after(n->begin_unix_ns, i->row.end_unix_ns, gap) && !held))
+		return false;
+	if (held || (n->suspect < 0 && !n->waits) || !slow_until(i, n->suspect, &any, &same))
+		return true;
+	return !is_after(n->begin_unix_ns, any, gap) || (same && !is_after(n->begin_unix_ns, same, gap));
 }
 
 static bool continues(const struct incident *i, const uint8_t *anomaly_id)
@@ -515,12 +552,36 @@ static bool belongs(const struct incident_set *s, const struct incident *i, cons
 	       (near(s, i, n) || continues(i, n->anomaly_id));
 }
 
-static struct incident *oldest_match(const struct incident_set *s, const struct newcomer *n)
+/* A rank has been slow for long: a fault, not what a host does now and then. */
+static bool has_fault(const struct incident *i)
+{
+	uint64_t any, same;
+
+	return slow_until(i, -1, &any, &same);
+}
+
+/* Time between the two; 0 where they overlap. */
+static uint64_t apart(const struct incident *i, const struct newcomer *n)
+{
+	if (n->begin_unix_ns > i->row.end_unix_ns)
+		return n->begin_unix_ns - i->row.end_unix_ns;
+	return i->row.begin_unix_ns > n->end_unix_ns ? i->row.begin_unix_ns - n->end_unix_ns : 0;
+}
+
+/* The oldest; of what waits, the nearest. */
+static bool fits_better(const struct incident *i, const struct incident *best, const struct newcomer *n)
+{
+	uint64_t mine = n->waits ? apart(i, n) : 0, other = n->waits ? apart(best, n) : 0;
+
+	return mine < other || (mine == other && i->order < best->order);
+}
+
+static struct incident *match_of(const struct incident_set *s, const struct newcomer *n)
 {
 	struct incident *best = NULL;
 
 	for (struct incident *i = s->first; i; i = i->next)
-		if (belongs(s, i, n) && (!best || i->order < best->order))
+		if (belongs(s, i, n) && (!best || fits_better(i, best, n)))
 			best = i;
 	return best;
 }
@@ -621,7 +682,7 @@ static void absorb(struct incident_set *s, struct incident *to, const struct new
 	while (i && out->absorbed_count < INCIDENT_ABSORB_MAX) {
 		struct incident *next = i->next;
 
-		if (i != to && belongs(s, i, n)) {
+		if (i != to && belongs(s, i, n) && !(n->waits && has_fault(i) && has_fault(to))) {
 			incident_merge(s, to, i);
 			text_copy(out->absorbed[out->absorbed_count++], INCIDENT_ID_BYTES,
 				  i->row.id);
@@ -660,7 +721,7 @@ int incident_set_add(struct incident_set *s, const struct digest *d, uint64_t ar
 		     struct incident_change *out)
 {
 	struct newcomer n = of_window(d);
-	struct incident *i = oldest_match(s, &n);
+	struct incident *i = match_of(s, &n);
 
 	memset(out, 0, sizeof(*out));
 	if (!i && (d->reason == WINDOW_ASKED || d->reason == WINDOW_MANUAL))
@@ -693,7 +754,7 @@ int incident_set_add_finding(struct incident_set *s, const struct incident_findi
 			     uint64_t arrival_unix_ns, struct incident_change *out)
 {
 	struct newcomer n = { f->job, f->begin_unix_ns, f->end_unix_ns, NULL,
-			      f->finding.kind == FINDING_IMBALANCE,
+			      f->finding.kind == FINDING_IMBALANCE, false,
 			      f->finding.rank_count && f->finding.kind != FINDING_UNIFORM ?
 				      f->finding.ranks[0] : -1 };
 	struct incident *i;
@@ -703,7 +764,7 @@ int incident_set_add_finding(struct incident_set *s, const struct incident_findi
 		return -EINVAL;
 	if (n.end_unix_ns < n.begin_unix_ns)
 		n.end_unix_ns = n.begin_unix_ns;
-	i = oldest_match(s, &n);
+	i = match_of(s, &n);
 	if (!i && f->ended) /* of an incident that is forgotten, or too old to tell */
 		return 0;
 	if (!i) {

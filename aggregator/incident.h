@@ -4,6 +4,8 @@
  * A window joins the incident of its job whose time it overlaps or nearly touches (gap_ns), else the
  * one that holds earlier windows of the same anomaly, else it founds one. A window that closes the
  * gap between two incidents makes them one; the older keeps its id. Order of arrival does not matter.
+ * Once a rank has been slow for seconds, only what nearly touches the time of ranks that were slow
+ * themselves joins: a fault that begins after that is another incident, whatever waits in between.
  * Culprits are the ranks that lost most of their own time; ranks that only waited are victims.
  *
  * Owns its incidents. Threads: one caller. Pure but for memory: time is an argument. Bounded by

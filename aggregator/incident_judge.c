@@ -26,14 +26,11 @@
 #define HICCUP_ALL_MAX	   4
 #define HICCUP_OFTEN_SHARE 0.02
 
-/* A rank that was slow for so long in all has a fault of its own, however long another was. Host
- * contention is over sooner. */
-#define LASTING_NS 5e9
-/* And what is shorter is a moment beside what took at least so many times as long, or beside anything
+/* What is shorter than INCIDENT_LASTING_NS is a moment beside what took at least so many times as long, or beside anything
  * longer when it was over before that began or began after that was over. */
 #define MOMENT_TIMES 4.0
 
-static double slow_time(const struct member *m)
+double incident_slow_ns(const struct member *m)
 {
 	double told = (double)(m->accused_end_unix_ns - m->accused_begin_unix_ns);
 
@@ -52,10 +49,10 @@ static void time_of(const struct member *m, uint64_t *begin, uint64_t *end)
 
 bool incident_is_moment(const struct incident_judgement *j, const struct member *m)
 {
-	double mine = slow_time(m), longest = j->longest ? slow_time(j->longest) : 0;
+	double mine = incident_slow_ns(m), longest = j->longest ? incident_slow_ns(j->longest) : 0;
 	uint64_t begin, end, from, to;
 
-	if (!(longest > 0) || m == j->longest || mine >= LASTING_NS)
+	if (!(longest > 0) || m == j->longest || mine >= INCIDENT_LASTING_NS)
 		return false;
 	time_of(m, &begin, &end);
 	time_of(j->longest, &from, &to);
@@ -72,7 +69,7 @@ static const struct member *longest_of(const struct incident *i)
 
 		if (INCIDENT_REASON(m, WINDOW_STALL))
 			return NULL;
-		if (!best || slow_time(m) > slow_time(best))
+		if (!best || incident_slow_ns(m) > incident_slow_ns(best))
 			best = m;
 	}
 	return best;
@@ -109,7 +106,7 @@ static bool by_windows(const struct incident *i, const struct incident_judgement
 	if (b >= CULPRIT_SHARE * j->worst)
 		return true;
 	/* what began later has cost less so far: it is as bad where as much is lost while it lasts */
-	return j->reason == WINDOW_SELF && m->slow_ns >= LASTING_NS && j->worst_slow_ns > 0 &&
+	return j->reason == WINDOW_SELF && m->slow_ns >= INCIDENT_LASTING_NS && j->worst_slow_ns > 0 &&
 	       b / m->slow_ns >= CULPRIT_SHARE * j->worst / j->worst_slow_ns;
 }
 
@@ -297,10 +294,10 @@ static int by_time(const void *a, const void *b)
 static bool goes_on(const struct run *r, const struct run *next)
 {
 	return next->begin_unix_ns <= r->end_unix_ns ||
-	       (double)(next->begin_unix_ns - r->end_unix_ns) <= LASTING_NS;
+	       (double)(next->begin_unix_ns - r->end_unix_ns) <= INCIDENT_LASTING_NS;
 }
 
-/* A spell is runs of one rank with no more than LASTING_NS between. The longest one is the fault; others
+/* A spell is runs of one rank with no more than INCIDENT_LASTING_NS between. The longest one is the fault; others
  * belong to it unless they are moments beside it. Into *all; their number. */
 static uint32_t spells_of_one(const struct run *r, uint32_t count, struct run *all)
 {
@@ -314,7 +311,7 @@ static uint32_t spells_of_one(const struct run *r, uint32_t count, struct run *a
 				incident_run_merge(&spell, &r[k++]);
 			if (!pass && spell.slow_ns > longest.slow_ns)
 				longest = spell;
-			if (pass && (spell.slow_ns >= LASTING_NS ||
+			if (pass && (spell.slow_ns >= INCIDENT_LASTING_NS ||
 				     MOMENT_TIMES * spell.slow_ns >= longest.slow_ns)) {
 				incident_run_merge(all, &spell);
 				kept++;

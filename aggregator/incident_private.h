@@ -94,6 +94,12 @@ struct incident_judgement {
 	const struct member *longest; /* slow for longest: beside it moments don't count; or NULL */
 };
 
+/* A rank that was slow for so long in all has a fault of its own, however long another was. Host
+ * contention is over sooner. */
+#define INCIDENT_LASTING_NS 5e9
+/* How long it was slow: by its own windows or by what findings say, whichever is more. */
+double incident_slow_ns(const struct member *m);
+
 void incident_judge(const struct incident *i, uint32_t job_ranks, struct incident_judgement *out);
 bool incident_is_culprit(const struct incident *i, const struct incident_judgement *j,
 			 const struct member *m);

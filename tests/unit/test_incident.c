@@ -438,6 +438,29 @@ static void two_faults_in_turn_are_both_named(void **unused)
 	json_decref(j);
 }
 
+/* Ranks that wait and single late steps between the two don't tie them together; those of the second
+ * belong to it, whichever comes first. */
+static void a_fault_after_the_end_of_another_is_another_incident(void **unused)
+{
+	for (int order = 0; order < 2; order++) {
+		struct incident_change a, b;
+		struct digest victim = window("job", 1, WINDOW_COMM, 26, 30);
+
+		teardown(NULL);
+		setup(NULL);
+		slow_for(2, 0, 10, 100);
+		waits_in_between(0, 12);
+		a = add(window("job", 1, WINDOW_COMM, 12, 13));
+		for (double t = 13; t < 26; t += 3)
+			add(window("job", t < 20 ? 3 : 0, WINDOW_COMM, t, t + 0.2));
+		b = add(order ? victim : window("job", 5, WINDOW_SELF, 26, 30));
+		slow_for(5, 28, 50, 500);
+		assert_string_equal(add(window("job", 1, WINDOW_COMM, 46, 50)).id, b.id);
+		assert_string_equal(add(window("job", 4, WINDOW_COMM, 6, 10)).id, a.id);
+		assert_string_not_equal(a.id, b.id);
+	}
+}
+
 static void who_is_no_longer_named_by_a_finding_is_not_accused(void **unused)
 {
 	struct incident_finding first = accusing(5, 2, 0, 30);
@@ -677,6 +700,7 @@ int main(void)
 		CASE(a_fault_that_comes_and_goes_has_all_its_time),
 		CASE(a_second_fault_is_named_although_it_began_later),
 		CASE(two_faults_in_turn_are_both_named),
+		CASE(a_fault_after_the_end_of_another_is_another_incident),
 		CASE(who_is_no_longer_named_by_a_finding_is_not_accused),
 		CASE(hiccups_alone_have_their_own_time),
 		CASE(blames_nobody_without_evidence),

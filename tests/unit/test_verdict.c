@@ -763,16 +763,18 @@ static void another_rank_that_becomes_slow_after_it_is_another_fault(void **unus
 	struct incident_change c = tell(f), d;
 	static struct made m;
 
-	make(&m, 5, WINDOW_COMM, end_s + 14, 20);
+	make(&m, 5, WINDOW_COMM, end_s + 10, 20);
 	assert_string_equal(send(&m).id, c.id); /* a victim of it, as far as is known */
 	make(&m, 5, WINDOW_SELF, end_s + 8, 20);
 	assert_string_equal(send(&m).id, c.id);
 	teardown(NULL);
 	setup(NULL);
 	c = tell(f);
-	make(&m, 5, WINDOW_SELF, end_s + 14, 20);
+	make(&m, 4, WINDOW_COMM, end_s + 14, 20);
 	d = send(&m);
 	assert_string_not_equal(d.id, c.id);
+	make(&m, 5, WINDOW_SELF, end_s + 14, 20);
+	assert_string_equal(send(&m).id, d.id);
 	f.ended = true;
 	assert_string_equal(tell(f).id, c.id);
 	assert_int_equal(incident_set_count(set, false), 2);
