@@ -42,6 +42,8 @@ void cross_close(struct cross *c)
 	for (uint32_t i = 0; i < LIMIT_CROSS_FINDINGS; i++)
 		free(c->findings[i].culprits);
 	cross_colls_free(c);
+	for (uint32_t i = 0; i < c->slot_room; i++)
+		free(c->slots[i].unmatched);
 	free(c->imbalances);
 	clocks_close(c->clocks);
 	free(c->slots);
@@ -141,12 +143,20 @@ int cross_set(struct cross *c, uint32_t slot, int32_t rank, uint32_t node, const
 	return 0;
 }
 
+static void forget_unmatched(struct cross_slot *s)
+{
+	free(s->unmatched);
+	s->unmatched = NULL;
+	s->unmatched_count = 0;
+}
+
 void cross_restart(struct cross *c, uint32_t slot)
 {
 	struct cross_slot *s = slot < c->slot_room ? &c->slots[slot] : NULL;
 
 	if (!s || !s->used)
 		return;
+	forget_unmatched(s);
 	s->placed = s->strong = s->begun = false;
 	s->agree = s->disagree = 0;
 	s->next_own = s->last_end_ns = s->unplaced_ns = 0;
@@ -160,6 +170,7 @@ void cross_drop(struct cross *c, uint32_t slot, uint64_t now_ns)
 		return;
 	cross_findings_orphan(c, slot, now_ns);
 	leave(c, s);
+	forget_unmatched(s);
 	s->used = false;
 	c->slot_count--;
 }
@@ -190,6 +201,7 @@ static void place(struct cross *c, struct cross_slot *s, int64_t offset, bool st
 	c->stats.renumbered += s->placed && s->offset != offset;
 	s->offset = offset;
 	s->placed = true;
+	forget_unmatched(s);
 	s->strong = strong;
 	s->agree = s->disagree = 0;
 	c->referenced = true;
@@ -237,10 +249,45 @@ static bool coll_is_sane(const struct beat_coll *k)
 	       k->begin_ns < CROSS_TIME_MAX && k->end_ns < CROSS_TIME_MAX;
 }
 
+/* Beats of one interval tell the same collectives, and the ranks that come before the first whose
+ * numbering is known find none of theirs: they look again in the next beat. */
+static uint32_t vote_again(struct cross *c, struct cross_slot *s)
+{
+	uint32_t strong = 0;
+
+	for (uint32_t i = 0; i < s->unmatched_count; i++) {
+		const struct cross_unmatched *k = &s->unmatched[i];
+		const struct cross_instance *in = cross_colls_find(c, k->comm, k->func, k->seq);
+
+		if (!in)
+			continue;
+		strong += !in->weak;
+		vote(s, in, k->step);
+	}
+	return strong;
+}
+
+/* The last ones of the beat. Without memory they are left out: the next beat may do. */
+static void keep_unmatched(struct cross_slot *s, const struct beat_rank *b)
+{
+	uint32_t n = 0;
+
+	if (b->coll_count && !s->unmatched)
+		s->unmatched = malloc(LIMIT_CROSS_UNMATCHED * sizeof(*s->unmatched));
+	for (uint32_t i = b->coll_count; s->unmatched && i-- && n < LIMIT_CROSS_UNMATCHED;) {
+		const struct beat_coll *k = &b->colls[i];
+
+		if (coll_is_sane(k))
+			s->unmatched[n++] =
+			    (struct cross_unmatched){k->comm, k->step, k->func, k->seq};
+	}
+	s->unmatched_count = n ? n : s->unmatched_count;
+}
+
 static void number(struct cross *c, struct cross_slot *s, const struct beat_rank *b,
 		   int64_t offset_ns, uint64_t now_ns)
 {
-	uint32_t strong = 0;
+	uint32_t strong = vote_again(c, s);
 
 	for (uint32_t i = 0; i < b->coll_count; i++) {
 		const struct beat_coll *k = &b->colls[i];
@@ -258,6 +305,8 @@ static void number(struct cross *c, struct cross_slot *s, const struct beat_rank
 		place(c, s, s->other, strong > 0);
 	else if (!s->placed)
 		place_by_time(c, s, b, offset_ns, now_ns);
+	if (!s->placed)
+		keep_unmatched(s, b);
 	s->agree /= 2;
 	s->disagree /= 2;
 }
@@ -318,10 +367,27 @@ void cross_push(struct cross *c, uint32_t slot, const struct beat_rank *b, int64
 	take_groups(c, s, b, offset_ns, now_ns);
 }
 
+void cross_expect(struct cross *c, uint32_t ranks)
+{
+	c->expected = ranks;
+}
+
+/* Nobody is compared yet, and everybody is there. */
+static bool is_complete(const struct cross *c)
+{
+	uint32_t n = 0;
+
+	if (c->cohort_count || !c->expected)
+		return false;
+	for (uint32_t i = 0; i < c->slot_room; i++)
+		n += c->slots[i].used && c->slots[i].role != CROSS_NONE;
+	return n >= c->expected;
+}
+
 void cross_tick(struct cross *c, uint64_t now_ns)
 {
 	/* A starting job's ranks come within a beat; later ones are not waited for. */
-	if (c->dirty && (now_ns - c->dirty_last_ns >= CROSS_SETTLE_NS ||
+	if (c->dirty && (is_complete(c) || now_ns - c->dirty_last_ns >= CROSS_SETTLE_NS ||
 			 now_ns - c->dirty_ns >= 2 * CROSS_SETTLE_NS)) {
 		cross_rows_regroup(c, now_ns);
 		c->dirty = false;

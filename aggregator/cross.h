@@ -60,6 +60,8 @@ void cross_drop(struct cross *c, uint32_t slot, uint64_t now_ns);
 /* What a beat says. offset_ns: of the node's realtime to its monotonic clock. */
 void cross_push(struct cross *c, uint32_t slot, const struct beat_rank *b, int64_t offset_ns,
 		uint64_t now_ns);
+/* So many ranks make up the job: when all have a role, no more are waited for. 0: not known. */
+void cross_expect(struct cross *c, uint32_t ranks);
 /* Once a second or so: settles, compares. */
 void cross_tick(struct cross *c, uint64_t now_ns);
 /* What the last tick made known; false: nothing more. */

@@ -19,6 +19,12 @@
 #define CROSS_TIME_MAX	  (1ull << 62)
 #define CROSS_LATENCY_MAX 3.6e12
 
+/* A collective that an unplaced rank told before any rank whose numbering is known did. */
+struct cross_unmatched {
+	uint64_t comm, step; /* the rank's own numbering */
+	uint32_t func, seq;
+};
+
 struct cross_slot {
 	bool used;
 	bool placed; /* offset is known */
@@ -32,6 +38,8 @@ struct cross_slot {
 	uint32_t findings; /* open ones that name it */
 	uint32_t steps;	   /* of its latest group */
 	double latency_ns;
+	struct cross_unmatched *unmatched; /* LIMIT_CROSS_UNMATCHED; NULL: none, as of every placed rank */
+	uint32_t unmatched_count;
 };
 
 struct cross_entry {
@@ -131,6 +139,7 @@ struct cross {
 	uint32_t instance_room;
 	struct cross_cohort *cohorts;
 	uint32_t cohort_count;
+	uint32_t expected; /* ranks of the job; 0: not known */
 	bool dirty;
 	uint64_t dirty_ns, dirty_last_ns;
 	bool referenced;		 /* somebody is placed */

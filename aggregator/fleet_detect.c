@@ -124,7 +124,9 @@ void fleet_detect_tick(struct fleet *f, struct fleet_job *job, uint64_t now_ns,
 	fleet_roles_tick(job, now_ns);
 	if (fleet_roles_uneven(job))
 		cross_uneven(job->cross, now_ns);
+	cross_expect(job->cross, job->world > 0 ? (uint32_t)job->world : 0);
 	cross_tick(job->cross, now_ns);
+	fleet_pull_tick(f, job, now_ns);
 	while ((e = fleet_detect_pending(f))) {
 		if (!cross_next(job->cross, e)) {
 			f->pending_count--;

@@ -93,6 +93,10 @@ struct fleet_role {
 struct fleet_pull {
 	uint64_t minute_ns, hold_ns, suspect_ns, hang_ns;
 	uint32_t windows; /* asked in this minute */
+	/* A window whose peers were not known when it came, and when that was; 0: none. */
+	uint64_t waiting_ns, waiting_begin_unix_ns, waiting_end_unix_ns;
+	int32_t waiting_rank;
+	uint8_t waiting_anomaly[16];
 };
 
 struct fleet_job {
@@ -191,6 +195,8 @@ struct incident_finding *fleet_detect_pending(struct fleet *f);
 /* fleet_pull.c */
 void fleet_pull_finding(struct fleet *f, struct fleet_job *job, const struct incident_finding *e,
 			uint64_t now_ns);
+/* What could not be asked for yet. */
+void fleet_pull_tick(struct fleet *f, struct fleet_job *job, uint64_t now_ns);
 void fleet_pull_window(struct fleet *f, struct fleet_job *job, struct fleet_rank *r,
 		       const struct digest *d, uint64_t now_ns);
 

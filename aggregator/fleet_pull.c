@@ -18,6 +18,7 @@
 #define HOLD_AFTER_NS	 120000000000ull
 #define STRETCH_NS	 10000000000ull /* of a window, where the fault goes on */
 #define HANG_STRETCH_NS	 20000000000ull
+#define WAIT_NS		 30000000000ull /* for peers to be known, in a job that starts */
 #define PEERS		 2u
 #define SUSPECTS	 3u /* windows of more say nothing that these don't */
 /* A suspect of which a window came lately that tells of a good part of the fault has sent its own. A
@@ -120,8 +121,8 @@ static bool ask_window(struct fleet *f, struct fleet_job *job, struct fleet_rank
 }
 
 /* Healthy ranks of the suspect's role: their windows over the stretch, and a closer look from now
- * on. */
-static void ask_peers(struct fleet *f, struct fleet_job *job, struct fleet_rank *suspect,
+ * on. False: none is known. */
+static bool ask_peers(struct fleet *f, struct fleet_job *job, struct fleet_rank *suspect,
 		      uint64_t begin_unix_ns, uint64_t end_unix_ns, const uint8_t *anomaly,
 		      uint64_t now_ns)
 {
@@ -137,6 +138,20 @@ static void ask_peers(struct fleet *f, struct fleet_job *job, struct fleet_rank 
 		ask(f, job, r->node, WIRE_COMMAND_SUSPECT, r->rank, begin_unix_ns,
 		    end_unix_ns + SUSPECT_NS, NULL);
 	}
+	return n;
+}
+
+void fleet_pull_tick(struct fleet *f, struct fleet_job *job, uint64_t now_ns)
+{
+	struct fleet_pull *p = &job->pull;
+	struct fleet_rank *r = p->waiting_ns ? fleet_find_rank(job, p->waiting_rank) : NULL;
+
+	if (!p->waiting_ns)
+		return;
+	if (!r || now_ns - p->waiting_ns > WAIT_NS ||
+	    ask_peers(f, job, r, p->waiting_begin_unix_ns, p->waiting_end_unix_ns,
+		      p->waiting_anomaly, now_ns))
+		p->waiting_ns = 0;
 }
 
 /* Stacks of all ranks at that moment. */
@@ -219,6 +234,11 @@ void fleet_pull_window(struct fleet *f, struct fleet_job *job, struct fleet_rank
 	hold(f, job, begin, end, now_ns);
 	if (end > begin + 2 * STRETCH_NS)
 		begin = end - 2 * STRETCH_NS;
-	if (d->reason != WINDOW_STALL)
-		ask_peers(f, job, r, begin, end, d->anomaly_id, now_ns);
+	if (d->reason == WINDOW_STALL || ask_peers(f, job, r, begin, end, d->anomaly_id, now_ns))
+		return;
+	job->pull.waiting_ns = now_ns;
+	job->pull.waiting_rank = r->rank;
+	job->pull.waiting_begin_unix_ns = begin;
+	job->pull.waiting_end_unix_ns = end;
+	memcpy(job->pull.waiting_anomaly, d->anomaly_id, sizeof(d->anomaly_id));
 }

@@ -127,6 +127,8 @@
 #define LIMIT_CROSS_ROLES 256u
 /* Sampled collectives of a job at a time: 24 a rank and beat, shared by the ranks of a communicator. */
 #define LIMIT_CROSS_COLLS (1u << 17)
+/* Collectives of a beat that an unplaced rank keeps until the next one: a few are enough to count by. */
+#define LIMIT_CROSS_UNMATCHED 8u
 /* Ranks of one collective that are looked at; a larger one says no more. */
 #define LIMIT_CROSS_ENTRIES 4096u
 /* Kernels that tell a rank's kind of work: the most launched; a step has some hundred names. */

@@ -95,7 +95,9 @@ static void follow_pace(struct beats *b, uint64_t first_step)
 
 	if (!(b->pace_ns > 0))
 		return;
-	while (want < COUNT_LOG_MAX && groups_at(b, want) > BEATS_GROUPS_HIGH)
+	/* one size at a time: a job's first steps say little about its pace, and a large group keeps what
+	 * it holds for as long as it takes */
+	if (want < COUNT_LOG_MAX && groups_at(b, want) > BEATS_GROUPS_HIGH)
 		want++;
 	while (want && groups_at(b, want - 1) <= BEATS_GROUPS_LOW)
 		want--;

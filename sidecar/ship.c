@@ -25,8 +25,9 @@
 /* Without a step for so long, a beat tells what the GPU does not end. */
 #define SHIP_STILL_NS 3000000000ull
 #define SHIP_STEPS_AHEAD 2.0 /* of the GPU, that a host launches at most */
-/* While a rank stays slow among its peers, a window so often. */
-#define SHIP_PEER_AGAIN_NS 60000000000ull
+/* While a rank stays slow among its peers, a window so often: an aggregator closes an incident of which it
+ * has heard nothing for 30 s. */
+#define SHIP_PEER_AGAIN_NS 20000000000ull
 /* The second one sooner: by then all ticks have been sampled for a while. */
 #define SHIP_PEER_SECOND_NS 6000000000ull
 /* And beats at a suspect's pace, all ticks sampled, for so long from when it is found. */
@@ -394,7 +395,8 @@ static void ship_peer(struct process *p, uint64_t now_ns)
 {
 	struct rank *r = p->rank;
 	struct window_step *steps = malloc(sizeof(*steps) * SHIP_PEER_STEPS);
-	enum anomaly_grant grant = anomaly_grant(&r->anomaly, true, now_ns);
+	/* the first two tell what there is to tell */
+	enum anomaly_grant grant = anomaly_grant(&r->anomaly, p->peer_sequence < 2, now_ns);
 	struct request q = { .reason = WINDOW_PEER, .summary_only = grant == ANOMALY_SUMMARY,
 			     .steps = steps, .anomaly_id = p->peer_id, .sequence = p->peer_sequence };
 

@@ -94,6 +94,22 @@ static struct beat_rank *fill(struct job *j, uint64_t now_ns)
 
 /* ---- groups ---- */
 
+/* A job's first steps are short ones: no group is made for a pace that it never had. */
+static void short_first_steps_make_no_large_group(void **state)
+{
+	struct job *j = *state;
+	struct beat_rank *r;
+
+	for (int i = 0; i < 4; i++)
+		step(j, MS / 10, MS / 20, true, false);
+	for (int i = 0; i < 36; i++)
+		step(j, 500 * MS, 400 * MS, true, false);
+	r = fill(j, j->t);
+	assert_true(r->group_count >= 4);
+	for (uint32_t i = 0; i < r->group_count; i++)
+		assert_in_range(r->groups[i].count, 1, 16);
+}
+
 static void a_slow_job_has_a_group_per_step(void **state)
 {
 	struct job *j = *state;
@@ -534,6 +550,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		CASE(a_slow_job_has_a_group_per_step),
+		CASE(short_first_steps_make_no_large_group),
 		CASE(groups_hold_medians_spread_and_counts),
 		CASE(fast_jobs_have_groups_of_a_power_of_two_at_its_multiples),
 		CASE(ranks_of_one_pace_group_alike),

@@ -412,6 +412,29 @@ static void numbers_steps_through_collectives(void **unused)
 	fs_fini(&j);
 }
 
+/* The node's last rank is the first to send steps; all tell the same collectives, in the same beats. */
+static void numbers_ranks_that_come_before_the_first_known_one(void **unused)
+{
+	struct beat_rank ranks[16];
+	struct fs_job j;
+	struct beat b;
+
+	fs_init(&j, "job", 4, 4, 11);
+	for (uint32_t r = 0; r < 3; r++)
+		j.rank[r].step_offset = 3 + r;
+	for (; now_s < 40; now_s += 0.1) {
+		if (beat_due(&j, 0) && fs_beat(&j, 0, now_s, ranks, &b)) {
+			for (uint32_t r = 0; r < 3 && now_s < 10; r++)
+				ranks[r].group_count = 0;
+			send_beat(&b);
+		}
+		tick_if_due();
+	}
+	assert_int_equal(totals().unplaced, 0);
+	assert_true(totals().rows > 100);
+	fs_fini(&j);
+}
+
 static void recovers_the_clocks_of_the_nodes(void **unused)
 {
 	static const double error_ms[] = {-43, 12.5, 0, 31};
@@ -820,6 +843,38 @@ static void a_window_brings_those_of_its_peers(void **unused)
 }
 
 /* What a suspect sent of a moment before its fault, or without its evidence, says nothing of the fault. */
+/* A job that starts: its ranks are compared with nobody yet when the first window comes. */
+static void peers_are_asked_for_when_they_are_known(void **unused)
+{
+	struct digest d = {.reason = WINDOW_PEER};
+	struct fs_job j;
+	uint32_t windows = 0;
+
+	fs_init(&j, "job", 8, 8, 23);
+	j.node[0].phase_s = 4.6; /* beats come soon after the start */
+	run(&j, 0.6);
+	snprintf(d.rank.job, sizeof(d.rank.job), "job");
+	snprintf(d.rank.node, sizeof(d.rank.node), "n0");
+	d.rank.rank = 2;
+	d.end_unix_ns = FS_UNIX + FS_S / 2;
+	d.begin_unix_ns = FS_UNIX;
+	memset(d.anomaly_id, 0x5a, sizeof(d.anomaly_id));
+	assert_true(fleet_window(fleet, &d, mono(now_s)));
+	assert_int_equal(totals().commands_window, 0);
+	run(&j, 11); /* one beat more: commands wait for it */
+	for (uint32_t i = 0; i < command_count; i++) {
+		if (commands[i].kind != WIRE_COMMAND_WINDOW)
+			continue;
+		windows++;
+		assert_true(commands[i].rank == 1 || commands[i].rank == 3);
+		assert_memory_equal(commands[i].anomaly_id, d.anomaly_id, 16);
+	}
+	assert_int_equal(windows, 2);
+	run(&j, 40);
+	assert_int_equal(totals().commands_window, 2);
+	fs_fini(&j);
+}
+
 static void a_window_of_another_time_is_not_the_suspects_own(void **unused)
 {
 	struct digest d = {.reason = WINDOW_SELF};
@@ -865,6 +920,7 @@ int main(void)
 	    T(what_few_members_show_is_not_the_roles),
 	    T(ranks_that_differ_by_nature_are_held_against_their_own_past),
 	    T(numbers_steps_through_collectives),
+	    T(numbers_ranks_that_come_before_the_first_known_one),
 	    T(recovers_the_clocks_of_the_nodes),
 	    T(the_paper_mode_misses_two_of_eight),
 	    T(finds_it_again_after_a_restart),
@@ -879,6 +935,7 @@ int main(void)
 	    T(made_up_jobs_find_an_end),
 	    T(asks_for_the_suspect_and_healthy_peers),
 	    T(a_window_brings_those_of_its_peers),
+	    T(peers_are_asked_for_when_they_are_known),
 	    T(a_window_of_another_time_is_not_the_suspects_own),
 	};
 
