@@ -60,6 +60,7 @@ struct fleet_rank {
 	uint64_t key, start_time_ticks, seen_ns,
 	    window_ns;	       /* of this machine; when its last window came, or was asked for */
 	uint64_t window_begin_unix_ns, window_end_unix_ns; /* what that tells of */
+	uint64_t peer_ns; /* when a window came, or was asked for, that others can be held against */
 	uint32_t node, before; /* index of the node; of the one that had it before, or FLEET_NONE */
 	uint32_t role;	       /* index into the job's roles */
 	char *program, *role_text; /* owned; short */

@@ -132,9 +132,10 @@ static bool ask_peers(struct fleet *f, struct fleet_job *job, struct fleet_rank 
 	for (uint32_t i = 0; i < n; i++) {
 		struct fleet_rank *r = &job->ranks[slots[i]];
 
-		if (r->window_ns && now_ns - r->window_ns < OWN_WINDOW_NS)
+		if (r->peer_ns && now_ns - r->peer_ns < OWN_WINDOW_NS)
 			continue;
-		ask_window(f, job, r, begin_unix_ns, end_unix_ns, anomaly, now_ns);
+		if (ask_window(f, job, r, begin_unix_ns, end_unix_ns, anomaly, now_ns))
+			r->peer_ns = now_ns;
 		ask(f, job, r->node, WIRE_COMMAND_SUSPECT, r->rank, begin_unix_ns,
 		    end_unix_ns + SUSPECT_NS, NULL);
 	}
@@ -229,6 +230,8 @@ void fleet_pull_window(struct fleet *f, struct fleet_job *job, struct fleet_rank
 
 	if (!d->summary_only) /* of which nothing can be compared */
 		told(r, begin, end, now_ns);
+	if (!d->summary_only && !digest_is_own(d))
+		r->peer_ns = now_ns;
 	if (!f->config.pull || !digest_is_own(d) || end <= begin || !r->compared)
 		return;
 	hold(f, job, begin, end, now_ns);

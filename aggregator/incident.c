@@ -39,6 +39,7 @@ static void incident_free(struct incident_set *s, struct incident *i)
 		free(i->members[k].signals);
 		incident_views_drop(s, &i->members[k].slow);
 		incident_views_drop(s, &i->members[k].calm);
+		incident_views_drop(s, &i->members[k].waiting);
 		incident_views_clear(s, i->members[k].views);
 	}
 	free(i->findings);
@@ -227,6 +228,17 @@ static double weight_of(const struct picture *p, double weight)
 		       OWN_WEIGHT + incident_views_worth(p, weight - OWN_WEIGHT);
 }
 
+/* What others are held against: the more steps, with kernels and stacks, the better. */
+static void take_waiting(struct incident_set *s, struct member *m, struct picture *p)
+{
+	double weight = incident_views_worth(p, picture_steps(p, false));
+
+	if (!(weight > 0) || (m->waiting && weight <= m->waiting_weight))
+		return;
+	m->waiting_weight = weight;
+	incident_views_hold(s, &m->waiting, p);
+}
+
 /* Medians, explanation and picture are those of the window that says most: what the rank did itself
  * before what it waited for, then the most time lost, by flagged steps where none is known. */
 static void take_better(struct incident_set *s, struct member *m, const struct digest *d)
@@ -246,6 +258,8 @@ static void take_better(struct incident_set *s, struct member *m, const struct d
 	}
 	if (digest_is_own(d))
 		incident_views_add(s, m->views, d);
+	else if (d->picture && (room || m->waiting))
+		take_waiting(s, m, d->picture);
 	if (m->windows && weight <= m->weight)
 		return;
 	if (digest_is_own(d) && m->weight < OWN_WEIGHT)
@@ -603,6 +617,10 @@ static void member_merge(struct incident_set *s, struct member *to, struct membe
 	if (from->slow && (!to->slow || from->slow_weight > to->slow_weight)) {
 		swap_pictures(&to->slow, &from->slow);
 		to->slow_weight = from->slow_weight;
+	}
+	if (from->waiting && (!to->waiting || from->waiting_weight > to->waiting_weight)) {
+		swap_pictures(&to->waiting, &from->waiting);
+		to->waiting_weight = from->waiting_weight;
 	}
 	to->peer_accused_ns += from->peer_accused_ns;
 	to->flagged_ns += from->flagged_ns;

@@ -33,6 +33,8 @@ struct member {
 	uint32_t signal_count;
 	struct picture *slow, *calm; /* of the window that says most, and of its healthy steps; or NULL */
 	double slow_weight; /* how much the picture `slow` says */
+	struct picture *waiting; /* the same of windows in which it was not slow itself; or NULL */
+	double waiting_weight;
 	struct view views[INCIDENT_VIEWS]; /* of its own windows */
 	double accused_ns; /* lost by what findings and its node say; 0: neither names it */
 	double peer_accused_ns; /* the part of it that its node says */

@@ -71,12 +71,12 @@ static void show(const struct member *m, const struct picture *p, struct diagnos
 	out->setting_count = had.setting_count;
 }
 
-static void cast_add(struct cast *c, const struct member *m)
+static void cast_add(struct cast *c, const struct member *m, const struct picture *p)
 {
 	if (c->count == LIMIT_VERDICT_RANKS)
 		return;
 	c->member[c->count] = m;
-	slow_view(m, m->slow, &c->rank[c->count++]);
+	slow_view(m, p, &c->rank[c->count++]);
 }
 
 static double loss_of(const struct member *m)
@@ -113,20 +113,24 @@ static void find_suspects(const struct incident *i, const struct incident_judgem
 	if (n)
 		qsort(list, n, sizeof(*list), by_loss);
 	if (n && j->lead && incident_is_culprit(i, j, j->lead))
-		cast_add(c, j->lead);
+		cast_add(c, j->lead, j->lead->slow);
 	for (uint32_t k = 0; k < n; k++)
 		if (!c->count || list[k] != c->member[0])
-			cast_add(c, list[k]);
+			cast_add(c, list[k], list[k]->slow);
 	free(list);
 }
 
+/* As they are when they are not late themselves: a moment of a peer's own is not what the suspect is held
+ * against, where there is anything else. */
 static void find_peers(const struct incident *i, const struct incident_judgement *j, struct cast *c)
 {
 	for (uint32_t k = 0; k < i->member_count; k++) {
 		const struct member *m = &i->members[k];
+		const struct picture *p =
+		    m->waiting ? m->waiting : m->slow;
 
-		if (m->slow && picture_steps(m->slow, false) && !incident_is_culprit(i, j, m))
-			cast_add(c, m);
+		if (p && picture_steps(p, false) && !incident_is_culprit(i, j, m))
+			cast_add(c, m, p);
 	}
 }
 
@@ -377,7 +381,7 @@ static uint32_t add_seconds(struct court *c, const struct incident *i,
 		    incident_is_moment(j, m))
 			continue;
 		c->part.count = 0;
-		cast_add(&c->part, m);
+		cast_add(&c->part, m, m->slow);
 		choose_view(c, j, m, &c->part.rank[0]);
 		judge_part(c, j, &c->part, &out[n]);
 		while (same < n && out[same].diagnosis.cause != out[n].diagnosis.cause)

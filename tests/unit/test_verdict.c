@@ -570,6 +570,32 @@ static void a_moment_is_no_second_fault(void **unused)
 	json_decref(j);
 }
 
+/* The host lets every peer down once: what they are then is nothing to hold a suspect against. */
+static void moments_of_its_peers_hide_no_fault(void **unused)
+{
+	static struct made m;
+	json_t *j;
+
+	for (int n = 0; n < 4; n++) {
+		make(&m, 5, WINDOW_SELF, 1 + 2.5 * n, 20);
+		slow_gemm(&m, 1.5);
+		m.w.steps += CALM; /* it was never better */
+		m.w.step_count -= CALM;
+		send(&m);
+	}
+	healthy_peers();
+	for (int r = 0; r < 4; r++) {
+		make(&m, r, WINDOW_SELF, 3 + r, 80);
+		slow_gemm(&m, 3);
+		for (uint32_t i = CALM + 3; i < STEPS; i++)
+			m.steps[i].flags = WINDOW_STEP_MARGIN;
+		j = json_of(send(&m));
+		assert_string_equal(ranks_of(j), "5");
+		assert_string_equal(cause_of(j), "gpu-kernel");
+		json_decref(j);
+	}
+}
+
 static void an_echo_without_a_cause_of_its_own_is_not_accused(void **unused)
 {
 	json_t *j;
@@ -963,6 +989,7 @@ int main(void)
 		CASE(two_faults_at_once_have_a_verdict_each),
 		CASE(a_second_fault_that_costs_less_is_told_too),
 		CASE(a_moment_is_no_second_fault),
+		CASE(moments_of_its_peers_hide_no_fault),
 		CASE(an_echo_without_a_cause_of_its_own_is_not_accused),
 		CASE(counts_what_it_costs),
 		CASE(has_a_life),
