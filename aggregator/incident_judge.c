@@ -15,11 +15,11 @@
  * stragglers of one fault lose alike, echoes of a fault lose little. */
 #define CULPRIT_SHARE 0.5
 /* A host that is late once makes one or two steps of a rank slow. That is told apart as a hiccup: up to
- * so many flagged steps of any rank, or a few more that cost next to nothing, and less than so much of a
- * rank's own time lost in all. */
+ * so many flagged steps of any rank, or a few more that cost less than half a second together, and less than
+ * so much of a rank's own time lost in all. */
 #define HICCUP_STEPS_MAX   2
-#define HICCUP_FEW_MAX	   8
-#define HICCUP_SMALL_NS	   1.25e8
+#define HICCUP_FEW_MAX	   10
+#define HICCUP_SMALL_NS	   5e8
 #define HICCUP_LOST_NS	   1e9
 /* And so many in all, with healthy ones between (HICCUP_FEW_MAX where all cost next to nothing); more is
  * a rank that is slow now and then, where they are as often as this among its steps. */

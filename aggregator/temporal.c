@@ -116,7 +116,7 @@ static bool is_warm(const struct temporal *t)
 		low = fmin(low, back(t, i)->s.latency_ns);
 		high = fmax(high, back(t, i)->s.latency_ns);
 	}
-	return high <= low * (1 + FLOOR / 2);
+	return high <= low * (1 + FLOOR);
 }
 
 static bool runs(const struct temporal *t, struct reference *r)

@@ -393,7 +393,7 @@ static cu_result context_sync(cu_context c)
 			s = s->next;
 			continue;
 		}
-		gpu_op_wait_locked(s->tail);
+		gpu_op_synchronize_locked(s->tail);
 		s = c->streams; /* the list may have changed meanwhile */
 	}
 	gpu_retire_locked(&gpu.devices[c->device], false);
@@ -699,7 +699,7 @@ static cu_result cuStreamSynchronize_impl(bool pt, cu_stream h)
 	} else {
 		struct cu_context_st *c = s->context;
 
-		gpu_op_wait_locked(s->tail);
+		gpu_op_synchronize_locked(s->tail);
 		gpu_retire_locked(&gpu.devices[c->device], false);
 	}
 	gpu_unlock();
@@ -884,7 +884,7 @@ CU_API(cuEventSynchronize, (cu_event e))
 	gpu_lock();
 	gpu.next_correlation++;
 	if (e->op)
-		gpu_op_wait_locked(e->op);
+		gpu_op_synchronize_locked(e->op);
 	gpu_unlock();
 	return CU_OK;
 }

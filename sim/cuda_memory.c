@@ -289,7 +289,7 @@ static cu_result copy(bool pt, void *dst, const void *src, size_t bytes, uint8_t
 		gpu_lock();
 		q = cuda_double_stream_locked(s, pt);
 		if (q && !q->capture)
-			gpu_op_wait_locked(q->tail);
+			gpu_op_synchronize_locked(q->tail);
 		gpu_unlock();
 	}
 	return rc;

@@ -432,7 +432,7 @@ void gpu_submit_graph_locked(struct cu_stream_st *s, const struct gpu_graph_node
 	free(ops);
 }
 
-void gpu_op_wait_locked(struct gpu_op *op)
+void gpu_op_synchronize_locked(struct gpu_op *op)
 {
 	gpu_op_ref(op);
 	while (op && !gpu_op_done_locked(op)) {
@@ -468,7 +468,7 @@ void gpu_stream_admit_locked(struct cu_stream_st *s)
 			oldest = oldest->next;
 		if (!oldest)
 			return;
-		gpu_op_wait_locked(oldest);
+		gpu_op_synchronize_locked(oldest);
 		gpu_retire_locked(d, false);
 	}
 }

@@ -180,7 +180,7 @@ struct gpu_op *gpu_op_ref(struct gpu_op *op);
 void gpu_op_unref(struct gpu_op *op);
 bool gpu_op_done_locked(struct gpu_op *op);
 /* Sleeps until the operation has ended; drops the lock meanwhile. */
-void gpu_op_wait_locked(struct gpu_op *op);
+void gpu_op_synchronize_locked(struct gpu_op *op);
 void gpu_retire_locked(struct gpu_device *d, bool running);
 void gpu_kick_locked(struct gpu_device *d);
 /* Calls the profiler's hooks, if any, without the lock. */

@@ -6,7 +6,7 @@
     gpu.init_comm(rank, world, exchange)      # exchange(bytes or None) -> bytes, from rank 0 to all
     gpu.kernel("gemm", 250_000)               # nanoseconds
     gpu.allreduce(64 << 20)
-    gpu.sync()
+    gpu.synchronize()
 
 The libraries are looked for in $SIM_LIB, then by the loader's own rules, then beside this tree's
 build. Faults: Faults.parse("slow:rank=1:start=15s:steps=40:size=1.6") or $SIM_FAULT; the kinds are
@@ -230,7 +230,7 @@ class Gpu:
         """The compute stream waits for the communication stream."""
         self._order(_COMM, _COMPUTE)
 
-    def sync(self):
+    def synchronize(self):
         _check(self._stream_sync(self.streams[_COMPUTE]), "cuStreamSynchronize")
 
     def _order(self, first, then):

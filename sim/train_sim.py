@@ -75,7 +75,7 @@ def train_step(gpu, rng, model, optimizer, batch):
         gpu.kernel("adam_kernel(float*, float*, float*)", jitter(rng, 250), (320, 1, 1),
                    (512, 1, 1))
     gpu.copy_out(4)
-    gpu.sync()
+    gpu.synchronize()
 
 
 def main():

@@ -16,7 +16,7 @@ import gpu_loop  # noqa: E402
 
 
 class Job:
-    def sync(self):
+    def synchronize(self):
         torch.cuda.synchronize()
 
     def describe(self):

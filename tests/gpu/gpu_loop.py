@@ -44,7 +44,7 @@ def options():
 def run(job, args):
     for _ in range(5):
         job.step()
-    job.sync()
+    job.synchronize()
     rng = random.Random(int(args.toggle[1])) if args.toggle else None
     times, states, order, profile, count, profiled = [], [], [], None, None, 0
     for i in range(args.steps):
@@ -62,10 +62,10 @@ def run(job, args):
         times.append(round(time.perf_counter() - begin, 7))
         states.append("profiled" if profile else state if rng else "plain")
         if profile and i == args.profile[1]:
-            job.sync()
+            job.synchronize()
             profile.__exit__(None, None, None)
             profiled, profile = count(), None
-    job.sync()
+    job.synchronize()
     print(json.dumps({"times": times, "states": states, "result": job.result(), "block": args.block,
                       "profiled_kernels": profiled, **job.describe()}), flush=True)
     time.sleep(args.linger)

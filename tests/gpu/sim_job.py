@@ -28,10 +28,10 @@ class Job:
             self.total += layer * self.rng.randrange(1000)
         self.gpu.kernel("adam_kernel", 400000, (320, 1, 1), (512, 1, 1))
         self.gpu.copy_out(4)
-        self.gpu.sync()
+        self.gpu.synchronize()
 
-    def sync(self):
-        self.gpu.sync()
+    def synchronize(self):
+        self.gpu.synchronize()
 
     def result(self):
         return str(self.total)

@@ -37,8 +37,8 @@ static struct digest window(const char *job, int rank, uint32_t reason, double b
 	struct digest d = { .reason = reason, .begin_unix_ns = T0 + (uint64_t)(begin_s * 1e9),
 			    .end_unix_ns = T0 + (uint64_t)(end_s * 1e9), .bytes = 1000,
 			    .raw_bytes = 50000, .flagged = 5, .first_step = 20, .last_step = 30,
-			    .onset_step = 19, .latency_ns = 13e7, .expected_ns = 1e8,
-			    .self_ns = 8e7, .expected_self_ns = 8e7 };
+			    .onset_step = 19, .latency_ns = 52e7, .expected_ns = 4e8,
+			    .self_ns = 32e7, .expected_self_ns = 32e7 };
 
 	next_id++;
 	memcpy(d.id, &next_id, sizeof(next_id));
@@ -49,8 +49,8 @@ static struct digest window(const char *job, int rank, uint32_t reason, double b
 	d.rank.rank = rank;
 	d.rank.world_size = 8;
 	if (reason == WINDOW_SELF) {
-		d.self_ns = 11e7;
-		d.self_excess_ns = 5 * 3e7;
+		d.self_ns = 44e7;
+		d.self_excess_ns = 5 * 12e7;
 		d.part_count = 1;
 		d.parts[0] = (struct digest_part){ .kind = EXPLAIN_GAP, .share = 1, .observed_ns = 3e7 };
 	}
@@ -139,6 +139,9 @@ static struct digest moment(unsigned n)
 	struct digest d = window("job", 3, WINDOW_SELF, 0, 1);
 
 	d.flagged = 1;
+	d.latency_ns = 13e7;
+	d.expected_ns = 1e8;
+	d.self_excess_ns = 3e7;
 	d.first_step = d.last_step = d.onset_step = 20 + 40 * n;
 	d.begin_unix_ns += 3000000000ull * n;
 	d.end_unix_ns = d.begin_unix_ns + 1000000000ull;
@@ -149,33 +152,33 @@ static void single_slow_steps_are_hiccups_unless_they_are_many(void **unused)
 {
 	json_t *j;
 
-	for (unsigned n = 0; n < 4; n++)
+	for (unsigned n = 0; n < 10; n++)
 		add(moment(n));
 	j = only();
 	assert_string_equal(text_of(j, "symptom"), "hiccup");
 	assert_string_equal(ranks_of(j, "ranks"), "3");
 	json_decref(j);
-	add(moment(4));
+	add(moment(10));
 	j = only();
 	assert_string_equal(text_of(j, "symptom"), "slow_rank");
 	json_decref(j);
 }
 
-/* A host that is busy for three steps in a row, at next to no cost. */
+/* A host that is busy for three steps in a row, at little cost. */
 static void a_few_steps_that_cost_nothing_are_a_hiccup(void **unused)
 {
 	struct digest d = window("job", 3, WINDOW_COMM, 0, 1);
 	json_t *j;
 
 	d.flagged = 3;
-	d.latency_ns = 12e7;
+	d.latency_ns = 44e7;
 	add(d);
 	j = only();
 	assert_string_equal(text_of(j, "symptom"), "hiccup");
 	json_decref(j);
 	d.id[8] = 1;
 	d.rank.rank = 4;
-	d.latency_ns = 15e7;
+	d.latency_ns = 60e7;
 	add(d);
 	j = only();
 	assert_string_equal(text_of(j, "symptom"), "slow_job");
@@ -191,7 +194,6 @@ static void single_slow_steps_far_apart_stay_hiccups(void **unused)
 		struct digest d = moment(n);
 
 		d.rank.rank = n % 2 ? 3 : 5;
-		d.self_excess_ns = 3e7;
 		d.begin_unix_ns += 1000000000ull * n;
 		d.end_unix_ns += 1000000000ull * n;
 		add(d);

@@ -92,6 +92,12 @@ static void tells_a_slow_start_from_a_warm_up(void **unused)
 	for (int i = 0; i < 6; i++)
 		assert_false(run(5, 1.5 - 0.07 * i, 1.5 - 0.07 * i));
 	assert_false(run(60, 1, 1));
+	/* a host's own unrest is no warm-up */
+	temporal_restart(temporal);
+	set_base(1e8, 0);
+	for (int i = 0; i < 3; i++)
+		assert_false(run(5, 1.2 + 0.04 * (i % 2), 1.2));
+	assert_true(run(5, 1.24, 1.2));
 }
 
 static void says_when_it_began(void **unused)

@@ -210,7 +210,7 @@ def train_step(gpu, rng, step):
         gpu.kernel("attention_forward_kernel(float*)", us(1100), (384, 1, 1))
         log_layer(layer, step, rng)
         if layer % 2 == 1:
-            gpu.sync()  # somebody looks at an activation
+            gpu.synchronize()  # somebody looks at an activation
     for layer in range(LAYERS):
         gpu.kernel("attention_backward_kernel(float*)", us(1900), (384, 1, 1), (256, 1, 1))
         gpu.kernel("gemm_f32_128x256_nt(wgrad)", us(2300), (1024, 1, 1), (256, 1, 1))
@@ -220,7 +220,7 @@ def train_step(gpu, rng, step):
     for _ in range(4):
         gpu.kernel("adam_kernel(float*, float*, float*)", us(250), (320, 1, 1), (512, 1, 1))
     gpu.copy_out(4)
-    gpu.sync()
+    gpu.synchronize()
 
 
 def main():
