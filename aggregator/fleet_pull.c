@@ -155,36 +155,33 @@ void fleet_pull_tick(struct fleet *f, struct fleet_job *job, uint64_t now_ns)
 		p->waiting_ns = 0;
 }
 
+/* Of one rank, which may be NULL. */
+static bool ask_stacks(struct fleet *f, const struct fleet_job *job, struct fleet_rank *r,
+		       const struct incident_finding *e, uint64_t now_ns)
+{
+	uint64_t begin = e->end_unix_ns - HANG_STRETCH_NS;
+
+	if (!r || r->rank < 0 || !fleet_is_alive(f, r->seen_ns, now_ns))
+		return false;
+	told(r, begin, e->end_unix_ns, now_ns);
+	return ask(f, job, r->node, WIRE_COMMAND_WINDOW, r->rank, begin, e->end_unix_ns, NULL);
+}
+
 /* Stacks of all ranks at that moment. */
 static void ask_all(struct fleet *f, struct fleet_job *job, const struct incident_finding *e,
 		    uint64_t now_ns)
 {
-	uint64_t begin = e->end_unix_ns - HANG_STRETCH_NS;
 	uint32_t asked = 0;
 
 	if (job->pull.hang_ns && now_ns - job->pull.hang_ns < HANG_AGAIN_NS)
 		return;
 	job->pull.hang_ns = now_ns;
 	/* Those to blame first, then the rest as far as the budget goes. */
-	for (uint32_t i = 0; i < e->finding.rank_count && asked < LIMIT_PULL_HANG_WINDOWS; i++) {
-		struct fleet_rank *r = fleet_find_rank(job, e->finding.ranks[i]);
-
-		if (!r || !fleet_is_alive(f, r->seen_ns, now_ns))
-			continue;
-		asked +=
-		    ask(f, job, r->node, WIRE_COMMAND_WINDOW, r->rank, begin, e->end_unix_ns, NULL);
-		told(r, begin, e->end_unix_ns, now_ns);
-	}
-	for (uint32_t i = 0; i < job->rank_count && asked < LIMIT_PULL_HANG_WINDOWS; i++) {
-		struct fleet_rank *r = &job->ranks[i];
-
-		if (!r->used || r->rank < 0 || r->window_ns == now_ns ||
-		    !fleet_is_alive(f, r->seen_ns, now_ns))
-			continue;
-		asked +=
-		    ask(f, job, r->node, WIRE_COMMAND_WINDOW, r->rank, begin, e->end_unix_ns, NULL);
-		told(r, begin, e->end_unix_ns, now_ns);
-	}
+	for (uint32_t i = 0; i < e->finding.rank_count && asked < LIMIT_PULL_HANG_WINDOWS; i++)
+		asked += ask_stacks(f, job, fleet_find_rank(job, e->finding.ranks[i]), e, now_ns);
+	for (uint32_t i = 0; i < job->rank_count && asked < LIMIT_PULL_HANG_WINDOWS; i++)
+		if (job->ranks[i].used && job->ranks[i].window_ns != now_ns)
+			asked += ask_stacks(f, job, &job->ranks[i], e, now_ns);
 }
 
 void fleet_pull_finding(struct fleet *f, struct fleet_job *job, const struct incident_finding *e,

@@ -95,6 +95,17 @@ static int by_loss(const void *a, const void *b)
 	return x->rank < y->rank ? -1 : x->rank > y->rank;
 }
 
+/* What shows a suspect best before its windows are looked at one by one. Where everybody is slower than
+ * before, the typical steps are the slow ones, and a window that was asked for has more of them than the
+ * moments that ranks told of themselves. */
+static const struct picture *picture_of(const struct incident_judgement *j, const struct member *m)
+{
+	if (j->kind == FINDING_UNIFORM && j->finding && m->waiting &&
+	    (!m->slow || picture_steps(m->waiting, false) > picture_steps(m->slow, false)))
+		return m->waiting;
+	return m->slow;
+}
+
 /* Culprits, worst first; where everybody is slow together and nobody is to blame, who has figures.
  */
 static void find_suspects(const struct incident *i, const struct incident_judgement *j,
@@ -113,10 +124,10 @@ static void find_suspects(const struct incident *i, const struct incident_judgem
 	if (n)
 		qsort(list, n, sizeof(*list), by_loss);
 	if (n && j->lead && incident_is_culprit(i, j, j->lead))
-		cast_add(c, j->lead, j->lead->slow);
+		cast_add(c, j->lead, picture_of(j, j->lead));
 	for (uint32_t k = 0; k < n; k++)
 		if (!c->count || list[k] != c->member[0])
-			cast_add(c, list[k], list[k]->slow);
+			cast_add(c, list[k], picture_of(j, list[k]));
 	free(list);
 }
 
@@ -478,7 +489,8 @@ uint32_t verdict_make(const struct incident_set *s, const struct incident *i,
 		find_peers(i, j, &c->peers);
 	add_sketches(c, i, j);
 	for (uint32_t k = 0; k < c->all.count && k < SUSPECTS_VIEWED; k++)
-		choose_view(c, j, c->all.member[k], &c->all.rank[k]);
+		if (picture_of(j, c->all.member[k]) == c->all.member[k]->slow)
+			choose_view(c, j, c->all.member[k], &c->all.rank[k]);
 	n = by_cause(c, j, out);
 	if (j->kind == FINDING_SLOW_RANK && !strcmp(j->symptom, "slow_rank"))
 		n = add_seconds(c, i, j, out, n);

@@ -47,14 +47,15 @@ const char *incident_verdict_hours(double hours)
 	return term_safe(text, 30);
 }
 
-static void print_lines(FILE *to, const char *label, const json_t *lines, unsigned columns)
+/* costs: an effect is one on each step; what hangs has no more steps. */
+static void print_lines(FILE *to, const char *label, const json_t *lines, bool costs, unsigned columns)
 {
 	const json_t *v;
 	size_t i;
 
 	json_array_foreach((json_t *)lines, i, v) {
 		const char *layer = incident_verdict_layer(v);
-		double effect_ms = jsonget_number(v, "effect_ms");
+		double effect_ms = costs ? jsonget_number(v, "effect_ms") : 0;
 		char text[600];
 
 		snprintf(text, sizeof(text), "%s%s%s%s%s%s", *layer ? term_safe(layer, 12) : "",
@@ -97,9 +98,9 @@ static void print_one(FILE *to, const json_t *d, unsigned columns)
 		term_wrap(to, LABEL_COLUMNS, "do", jsonget_text(d, "remedy"), columns);
 		fputs(term_style(TERM_PLAIN), to);
 	}
-	print_lines(to, "shown by", json_object_get(d, "evidence"), columns);
-	print_lines(to, "ruled out", json_object_get(d, "ruled_out"), columns);
-	print_lines(to, "not known", json_object_get(d, "missing"), columns);
+	print_lines(to, "shown by", json_object_get(d, "evidence"), !hang, columns);
+	print_lines(to, "ruled out", json_object_get(d, "ruled_out"), !hang, columns);
+	print_lines(to, "not known", json_object_get(d, "missing"), !hang, columns);
 	fputc('\n', to);
 }
 

@@ -9,14 +9,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analysis/roofline.h"
+#include "analysis/judge.h"
 #include "analysis/steps.h"
 #include "cli/pages.h"
 #include "cli/replay.h"
 #include "cli/replay_load.h"
 #include "cli/replay_ranks.h"
 
-#define KEYS_MAX      256
 /* Files of an earlier run. */
 #define BEFORE_MAX    4096
 #define LAUNCHES_MAX  (1u << 20)
@@ -64,40 +63,9 @@ static int rank_of(const char *path, int order)
 	return order;
 }
 
-/* As sysomd judges: latency, and what the rank alone decides. More self time in a step that is not
- * slow is slack that nobody waited for. */
-struct judges {
-	struct roofline_set *latency, *self;
-};
-
-struct verdict {
-	struct roofline_verdict latency;
-	bool flagged, self;
-};
-
-static struct verdict judge(const struct judges *j, const struct step *st)
-{
-	struct verdict v = {.latency = {.state = ROOFLINE_LEARNING}};
-	struct roofline_verdict self = {0};
-
-	if (st->flags & (STEP_FLAG_FIRST | STEP_FLAG_GAP | STEP_FLAG_RESYNC))
-		return v;
-	if ((st->flags & STEP_FLAG_INCOMPLETE) && st->unmatched * 20 > st->launches)
-		return v;
-	v.latency = roofline_push(roofline_set_get(j->latency, st->key), st->work, st->work_count,
-				  (double)st->latency_ns);
-	if (st->kernels)
-		self = roofline_push(roofline_set_get(j->self, st->key), st->work, st->work_count,
-				     (double)st->self_ns);
-	v.self = self.flagged && (v.latency.out || v.latency.state != ROOFLINE_ARMED);
-	v.flagged = v.latency.flagged || v.self;
-	return v;
-}
-
 static void print_step(struct replay_events *ev, int rank, const struct step *st,
-		       const struct verdict *verdict)
+		       const struct judge_verdict *v)
 {
-	const struct roofline_verdict *v = &verdict->latency;
 	bool edge = st->flags & STEP_FLAG_FIRST;
 
 	if (!ev->json) {
@@ -110,7 +78,7 @@ static void print_step(struct replay_events *ev, int rank, const struct step *st
 		       (double)st->self_ns / 1e6, (double)st->compute_ns / 1e6,
 		       (double)st->comm_ns / 1e6, (double)st->exposed_comm_ns / 1e6,
 		       (double)st->idle_ns / 1e6, st->kernels, st->phase,
-		       verdict->flagged ? "SLOW" : roofline_state_name(v->state), edge ? " edge" : "",
+		       v->flagged ? "SLOW" : roofline_state_name(v->state), edge ? " edge" : "",
 		       st->flags & STEP_FLAG_CPU_BOUND ? " cpu-bound" : "");
 		return;
 	}
@@ -121,7 +89,7 @@ static void print_step(struct replay_events *ev, int rank, const struct step *st
 	       (unsigned long long)st->end_ns, (unsigned long long)st->compute_ns,
 	       (unsigned long long)st->comm_ns, (unsigned long long)st->exposed_comm_ns,
 	       (unsigned long long)st->copy_ns, (unsigned long long)st->idle_ns, st->kernels,
-	       verdict->flagged ? "true" : "false");
+	       v->flagged ? "true" : "false");
 	printf("\"latency_ns\":%llu,\"self_ns\":%llu,\"device_begin_ns\":%llu,"
 	       "\"device_end_ns\":%llu,\"launches\":%u,\"collectives\":%u,\"copies\":%u,"
 	       "\"phase\":%u,\"source\":\"%s\",\"state\":\"%s\",\"expected_ns\":%.1f,"
@@ -132,7 +100,7 @@ static void print_step(struct replay_events *ev, int rank, const struct step *st
 	       st->launches, st->collectives, st->copies, st->phase,
 	       st->source == STEP_SOURCE_EXPLICIT ? "marks" : "auto",
 	       roofline_state_name(v->state), v->expected_ns, v->excess,
-	       verdict->self ? "true" : "false", edge ? "true" : "false",
+	       v->self ? "true" : "false", edge ? "true" : "false",
 	       st->flags & STEP_FLAG_INCOMPLETE ? "true" : "false",
 	       st->flags & STEP_FLAG_CPU_BOUND ? "true" : "false",
 	       st->flags & STEP_FLAG_RESYNC ? "true" : "false");
@@ -159,14 +127,14 @@ static void keep_end(struct replay_events *ev, const struct step *st)
 	ev->step_ends[ev->step_end_count++] = end;
 }
 
-static void take_steps(struct replay_events *ev, int rank, struct steps *s, const struct judges *j)
+static void take_steps(struct replay_events *ev, int rank, struct steps *s, struct judge *j)
 {
 	static struct step_kernel kernels[STEP_KERNELS_MAX];
 	struct step st;
 	uint32_t count;
 
 	while (steps_next(s, &st, kernels, &count)) {
-		struct verdict v = judge(j, &st);
+		struct judge_verdict v = judge_push(j, &st, 0);
 
 		keep_end(ev, &st);
 		if (ev->in_before)
@@ -180,7 +148,7 @@ static void take_steps(struct replay_events *ev, int rank, struct steps *s, cons
 
 /* Host, marks and device records of one rank, merged by time as they would arrive live. */
 static void feed(struct replay_events *ev, const struct replay_trace *t, struct steps *s,
-		 const struct judges *j)
+		 struct judge *j)
 {
 	size_t h = 0, d = 0, m = 0;
 	bool in_mark = false;
@@ -215,36 +183,31 @@ static void feed(struct replay_events *ev, const struct replay_trace *t, struct 
 static int replay_rank(struct replay_events *ev, const struct replay_trace *t)
 {
 	size_t most = t->host_count > t->device_count / 2 ? t->host_count : t->device_count / 2;
-	struct roofline_config rl;
+	struct judge_config jc;
 	struct steps_config sc;
-	void *memory[3];
+	void *memory, *judge_memory;
 	int rc = -ENOMEM;
 
 	steps_config_default(&sc);
 	sc.automatic_only = !ev->marks;
 	sc.whole_first = true;
 	sc.launch_max = most < LAUNCHES_MAX ? (uint32_t)most + 1 : LAUNCHES_MAX;
-	roofline_config_default(&rl);
-	rl.mode = ev->mode;
-	memory[0] = pages_filled(aligned_alloc(16, (steps_memory_bytes(&sc) + 15) & ~(size_t)15),
-				 steps_memory_bytes(&sc));
-	for (int i = 1; i < 3; i++)
-		memory[i] = aligned_alloc(
-			16, (roofline_set_memory_bytes(&rl, KEYS_MAX) + 15) & ~(size_t)15);
-	if (memory[0] && memory[1] && memory[2]) {
-		struct judges j = {roofline_set_init(memory[1], &rl, KEYS_MAX),
-				   roofline_set_init(memory[2], &rl, KEYS_MAX)};
-
+	judge_config_default(&jc);
+	jc.roofline.mode = ev->mode;
+	memory = pages_filled(aligned_alloc(16, (steps_memory_bytes(&sc) + 15) & ~(size_t)15),
+			      steps_memory_bytes(&sc));
+	judge_memory = aligned_alloc(64, (judge_memory_bytes(&jc) + 63) & ~(size_t)63);
+	if (memory && judge_memory) {
 		ev->step_end_count = 0;
-		feed(ev, t, steps_init(memory[0], &sc), &j);
+		feed(ev, t, steps_init(memory, &sc), judge_init(judge_memory, &jc));
 		rc = ev->no_memory ? -ENOMEM :
 				     replay_ranks_add(ev->in_before ? ev->before : ev->ranks, t,
 						      ev->step_ends, ev->step_end_count);
 	} else {
 		fprintf(stderr, "sysom replay events: out of memory\n");
 	}
-	for (int i = 0; i < 3; i++)
-		free(memory[i]);
+	free(memory);
+	free(judge_memory);
 	return rc;
 }
 

@@ -8,7 +8,8 @@
 #include "cli/jsonget.h"
 #include "cli/term.h"
 
-static void put_lines(FILE *to, const char *title, const char *class, const json_t *lines)
+/* costs: an effect is one on each step; what hangs has no more steps. */
+static void put_lines(FILE *to, const char *title, const char *class, const json_t *lines, bool costs)
 {
 	const json_t *v;
 	size_t i;
@@ -17,7 +18,7 @@ static void put_lines(FILE *to, const char *title, const char *class, const json
 		return;
 	fprintf(to, "<h3>%s</h3>\n<ul class=\"%s\">\n", title, class);
 	json_array_foreach((json_t *)lines, i, v) {
-		double effect_ms = jsonget_number(v, "effect_ms");
+		double effect_ms = costs ? jsonget_number(v, "effect_ms") : 0;
 		const char *layer = incident_verdict_layer(v);
 
 		fputs("<li>", to);
@@ -44,6 +45,7 @@ static void put_figure(FILE *to, const char *label, const char *value)
 static void put_one(FILE *to, const json_t *d)
 {
 	double lost = jsonget_number(d, "gpu_hours_lost"), per_day = jsonget_number(d, "gpu_hours_per_day");
+	bool hang = incident_verdict_is_hang(d);
 
 	fputs("<p class=\"summary\">", to);
 	escape_html(to, *jsonget_text(d, "summary") ? jsonget_text(d, "summary") :
@@ -55,7 +57,7 @@ static void put_one(FILE *to, const json_t *d)
 	fputs("</code></p>\n<div class=\"facts\">\n", to);
 	put_figure(to, "layer", jsonget_text(d, "layer"));
 	put_figure(to, "confidence", term_percent(jsonget_number(d, "confidence")));
-	if (jsonget_number(d, "effect_ms") > 0 && !incident_verdict_is_hang(d))
+	if (jsonget_number(d, "effect_ms") > 0 && !hang)
 		put_figure(to, "effect per step", term_ms(jsonget_number(d, "effect_ms")));
 	if (lost > 0)
 		put_figure(to, "GPU-hours lost so far", incident_verdict_hours(lost));
@@ -67,9 +69,9 @@ static void put_one(FILE *to, const json_t *d)
 		escape_html(to, jsonget_text(d, "remedy"));
 		fputs("</p>\n", to);
 	}
-	put_lines(to, "Evidence", "evidence", json_object_get(d, "evidence"));
-	put_lines(to, "Ruled out", "ruled-out", json_object_get(d, "ruled_out"));
-	put_lines(to, "Missing", "missing", json_object_get(d, "missing"));
+	put_lines(to, "Evidence", "evidence", json_object_get(d, "evidence"), !hang);
+	put_lines(to, "Ruled out", "ruled-out", json_object_get(d, "ruled_out"), !hang);
+	put_lines(to, "Missing", "missing", json_object_get(d, "missing"), !hang);
 }
 
 void report_verdict_put(FILE *to, const json_t *in)
