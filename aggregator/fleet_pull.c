@@ -19,6 +19,8 @@
 #define STRETCH_NS	 10000000000ull /* of a window, where the fault goes on */
 #define HANG_STRETCH_NS	 20000000000ull
 #define WAIT_NS		 30000000000ull /* for peers to be known, in a job that starts */
+#define MOMENT_STEPS	 2u
+#define MOMENT_NS	 1e9
 #define PEERS		 2u
 #define SUSPECTS	 3u /* windows of more say nothing that these don't */
 /* A suspect of which a window came lately that tells of a good part of the fault has sent its own. A
@@ -220,6 +222,14 @@ void fleet_pull_finding(struct fleet *f, struct fleet_job *job, const struct inc
 		job->pull.suspect_ns = now_ns;
 }
 
+/* A host that was late once: what its peers did meanwhile explains nothing, and to tell it costs their
+ * hosts more than the moment did. If it goes on, the next window asks. */
+static bool is_moment(const struct digest *d)
+{
+	return d->reason == WINDOW_SELF && d->flagged && d->flagged <= MOMENT_STEPS &&
+	       d->flagged * d->latency_ns < MOMENT_NS && d->self_excess_ns < MOMENT_NS;
+}
+
 void fleet_pull_window(struct fleet *f, struct fleet_job *job, struct fleet_rank *r,
 		       const struct digest *d, uint64_t now_ns)
 {
@@ -229,7 +239,7 @@ void fleet_pull_window(struct fleet *f, struct fleet_job *job, struct fleet_rank
 		told(r, begin, end, now_ns);
 	if (!d->summary_only && !digest_is_own(d))
 		r->peer_ns = now_ns;
-	if (!f->config.pull || !digest_is_own(d) || end <= begin || !r->compared)
+	if (!f->config.pull || !digest_is_own(d) || end <= begin || !r->compared || is_moment(d))
 		return;
 	hold(f, job, begin, end, now_ns);
 	if (end > begin + 2 * STRETCH_NS)

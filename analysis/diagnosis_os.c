@@ -256,6 +256,20 @@ static void run_queue(struct diagnosis_view *v)
 	}
 }
 
+/* Whatever runs, runs for so much less of each second. */
+static void hypervisor(struct diagnosis_view *v)
+{
+	const struct os_signal *s = strongest(v, OS_SIGNAL_STEAL);
+	struct diagnosis_candidate *c;
+
+	if (!s)
+		return;
+	c = put(v, CAUSE_OS_STEAL, POOL_HOST, per_step(v, extra_of(v, s, OS_SIGNAL_STEAL)), 1, s);
+	snprintf(c->because, sizeof(c->because),
+		 "the hypervisor runs others in place of each of the machine's CPUs for %.0f ms a second",
+		 s->value);
+}
+
 static void cpu_limit(struct diagnosis_view *v)
 {
 	const struct os_signal *s = strongest(v, OS_SIGNAL_THROTTLED);
@@ -447,6 +461,7 @@ void diagnosis_os_look(struct diagnosis_view *v)
 	interrupts(v);
 	run_queue(v);
 	cpu_limit(v);
+	hypervisor(v);
 	locks(v);
 	memory(v);
 	memory_bandwidth(v);

@@ -57,6 +57,8 @@ static const struct os_signal_info table[OS_SIGNAL_KINDS] = {
 			     "the CPU limit of its cgroup stopped it for %v"},
     [OS_SIGNAL_PRESSURE] = {"pressure", "ms/s", 50, 200, false, false,
 			    "some task of the host waited for %s %v"},
+    [OS_SIGNAL_STEAL] = {"cpu_steal", "ms/s", 5, 30, false, true,
+			 "the hypervisor ran others in place of each CPU for %v"},
     [OS_SIGNAL_IO_LIMIT] = {"io_limit", "%", 50, 85, false, false,
 			    "the I/O limit of its cgroup for %s was used to %v", OS_SIGNAL_REACHES,
 			    true},

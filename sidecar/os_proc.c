@@ -164,6 +164,19 @@ int os_proc_pressure(const char *proc, const char *what, uint64_t *us)
 	return pressure(path, us);
 }
 
+int os_proc_steal(const char *proc, uint64_t *us)
+{
+	char path[PATH_BYTES], text[512];
+	unsigned long long steal;
+
+	snprintf(path, sizeof(path), "%s/stat", proc);
+	if (slurp(path, text, sizeof(text)) <= 0 ||
+	    sscanf(text, "cpu %*u %*u %*u %*u %*u %*u %*u %llu", &steal) != 1)
+		return -ENOENT;
+	*us = steal * (1000000 / (uint64_t)sysconf(_SC_CLK_TCK));
+	return 0;
+}
+
 /* ---- cgroups ---- */
 
 static bool names(const char *controllers, const char *name)

@@ -28,7 +28,8 @@ enum {
 	FIELD_RUN_WAIT,
 	FIELD_CGROUP_PRESSURE,
 	FIELD_IO_BYTES,
-	FIELD_IO_OPS
+	FIELD_IO_OPS,
+	FIELD_STEAL
 };
 #define IO_LIMIT_AGAIN_NS 500000000ull /* shorter stretches say little about a rate */
 #define IO_LIMITS_MAX	  16u
@@ -324,6 +325,9 @@ static void read_proc(struct os_signals *s)
 		if (!os_proc_pressure(s->options.proc_root, pressures[i], &v))
 			add_counter(s, 0, OS_SIGNAL_PRESSURE, FIELD_PRESSURE, i, v, 1e-3, i,
 				    pressures[i]);
+	if (!os_proc_steal(s->options.proc_root, &v))
+		add_counter(s, 0, OS_SIGNAL_STEAL, FIELD_STEAL, 0, v, 1e-3 / (double)sysconf(_SC_NPROCESSORS_ONLN),
+			    0, NULL);
 }
 
 /* ---- reading ---- */

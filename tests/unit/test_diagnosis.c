@@ -347,6 +347,25 @@ static void os_cpu_limit(struct world *w)
 	signal_add(&w->sick, OS_SIGNAL_RUN_WAIT_THREAD, "python3", 200, 8);
 }
 
+/* The threads wait for the CPUs that are left. */
+static void os_steal(struct world *w)
+{
+	late(&w->sick, 20);
+	signal_add(&w->sick, OS_SIGNAL_STEAL, "", 160, 10);
+	signal_add(&w->sick, OS_SIGNAL_RUN_WAIT_THREAD, "python3", 150, 8);
+	signal_add(&w->sick, OS_SIGNAL_CPU_HOG, "simjob (pid 77)", 60, 0);
+	for (int i = 0; i < PEERS; i++)
+		signal_add(&w->peer[i], OS_SIGNAL_STEAL, "", 12, 10);
+}
+
+/* All are on one machine, and only one is slow: that is not why. */
+static void os_steal_on_all(struct world *w)
+{
+	os_steal(w);
+	for (int i = 0; i < PEERS; i++)
+		signal_add(&w->peer[i], OS_SIGNAL_STEAL, "", 160, 10);
+}
+
 static void os_numa(struct world *w)
 {
 	late(&w->sick, 10);
@@ -591,6 +610,8 @@ static const struct fault {
 	{ CAUSE_OS_MEMORY, os_memory, "try_to_free_mem_cgroup_pages" },
 	{ CAUSE_OS_MEMORY_BANDWIDTH, os_memory_bandwidth, "stream (pid 9)" },
 	{ CAUSE_OS_STOPPED, os_stopped, "do_signal_stop" },
+	{ CAUSE_OS_STEAL, os_steal, "hypervisor" },
+	{ CAUSE_OS_RUN_QUEUE, os_steal_on_all, "simjob (pid 77)" },
 	{ CAUSE_NET_TRANSFER, net_transfer, "everybody entered in time" },
 	{ CAUSE_NET_RETRANSMITS, net_retransmits, "10.0.0.2:600" },
 	{ CAUSE_STORAGE_DISK, storage_disk, "vda" },

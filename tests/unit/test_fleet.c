@@ -822,6 +822,12 @@ static void a_window_brings_those_of_its_peers(void **unused)
 	d.begin_unix_ns = FS_UNIX + 35 * FS_S;
 	d.end_unix_ns = FS_UNIX + 37 * FS_S;
 	memset(d.anomaly_id, 0x5a, sizeof(d.anomaly_id));
+	d.flagged = 2; /* a moment asks for nothing */
+	d.latency_ns = 13e7;
+	assert_true(fleet_window(fleet, &d, mono(now_s)));
+	run(&j, 40.5);
+	assert_int_equal(totals().commands_window + totals().commands_hold, 0);
+	d.flagged = 12;
 	for (int i = 0; i < 50; i++) /* however many come */
 		assert_true(fleet_window(fleet, &d, mono(now_s)));
 	run(&j, 50);

@@ -154,6 +154,7 @@ static int make_tree(void **state)
 	file("proc/10/cgroup", "0::/pod/train\n");
 	file("proc/12/cgroup", "4:cpu,cpuacct:/old\n3:cpuset:/x\n");
 	file("proc/13/cgroup", "0::/../../elsewhere\n");
+	file("proc/stat", "cpu  10 20 30 40 50 60 77 88 0 0\ncpu0 1 1 1 1 1 1 1 1 0 0\n");
 	file("proc/pressure/cpu", "some avg10=1.00 avg60=0.50 avg300=0.10 total=123456\n");
 	file("sys/fs/cgroup/pod/train/cpu.stat",
 	     "usage_usec 1\nnr_throttled 3\nthrottled_usec 2000\n");
@@ -235,6 +236,9 @@ static void reads_pressure_and_numa(void **state)
 	static uint8_t table[OS_CPU_MAX];
 	uint64_t us;
 
+	assert_true(os_proc_steal(below("sys"), &us) < 0);
+	assert_int_equal(os_proc_steal(below("proc"), &us), 0);
+	assert_int_equal(us, 88 * (1000000 / sysconf(_SC_CLK_TCK)));
 	assert_false(os_proc_pressure(below("proc"), "cpu", &us));
 	assert_int_equal(us, 123456);
 	assert_true(os_proc_pressure(below("proc"), "io", &us) < 0);

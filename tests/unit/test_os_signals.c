@@ -912,6 +912,9 @@ static void record_second(unsigned t)
 	       bad * 300000);
 	record("sys/fs/cgroup/pod/memory.pressure", "some avg10=0.00 total=%u\n", bad * 450000);
 	record("proc/pressure/io", "some avg10=0.00 total=%u\n", bad * 250000);
+	/* a quarter of every CPU */
+	record("proc/stat", "cpu  1 2 3 4 5 6 7 %ld 0 0\n",
+	       bad * sysconf(_SC_CLK_TCK) / 4 * sysconf(_SC_NPROCESSORS_ONLN));
 }
 
 static void tells_limits_and_pressure_from_a_recorded_host(void **state)
@@ -954,6 +957,11 @@ static void tells_limits_and_pressure_from_a_recorded_host(void **state)
 	s = signal_of(&v, "pressure", "io");
 	assert_non_null(s);
 	assert_near(s->value, 250, 0.02, 0);
+	s = signal_of(&v, "cpu_steal", "");
+	assert_non_null(s);
+	assert_true(s->flags & OS_SIGNAL_RAISED);
+	assert_near(s->value, 250, 0.02, 0);
+	assert_near(s->weight_ms, 25, 0.02, 0);
 	os_signals_close(v.os);
 }
 
