@@ -476,7 +476,7 @@ static struct newcomer of_window(const struct digest *d)
 	bool asked = d->reason == WINDOW_ASKED || d->reason == WINDOW_MANUAL;
 
 	return (struct newcomer){ d->rank.job,	 d->begin_unix_ns, d->end_unix_ns,
-				  asked || accuses ? d->anomaly_id : NULL,
+				  asked || digest_is_own(d) ? d->anomaly_id : NULL,
 				  false,	 !accuses,	   accuses ? d->rank.rank : -1 };
 }
 
@@ -582,11 +582,14 @@ static uint64_t apart(const struct incident *i, const struct newcomer *n)
 	return i->row.begin_unix_ns > n->end_unix_ns ? i->row.begin_unix_ns - n->end_unix_ns : 0;
 }
 
-/* The oldest; of what waits, the nearest. */
+/* The oldest; for a window that accuses nobody, the one it was asked for or continues, else the nearest. */
 static bool fits_better(const struct incident *i, const struct incident *best, const struct newcomer *n)
 {
 	uint64_t mine = n->waits ? apart(i, n) : 0, other = n->waits ? apart(best, n) : 0;
+	bool goes_on = continues(i, n->anomaly_id);
 
+	if (n->waits && goes_on != continues(best, n->anomaly_id))
+		return goes_on;
 	return mine < other || (mine == other && i->order < best->order);
 }
 

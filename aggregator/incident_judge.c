@@ -15,8 +15,8 @@
  * stragglers of one fault lose alike, echoes of a fault lose little. */
 #define CULPRIT_SHARE 0.5
 /* A host that is late once makes one or two steps of a rank slow. That is told apart as a hiccup: up to
- * so many flagged steps of any rank, or a few more that cost less than half a second together, and less than
- * so much of a rank's own time lost in all. */
+ * so many flagged steps of any rank, or a few more that cost less than half a second together, and less
+ * than so much of a rank's own time lost in all. */
 #define HICCUP_STEPS_MAX   2
 #define HICCUP_FEW_MAX	   10
 #define HICCUP_SMALL_NS	   5e8
@@ -26,8 +26,8 @@
 #define HICCUP_ALL_MAX	   4
 #define HICCUP_OFTEN_SHARE 0.02
 
-/* What is shorter than INCIDENT_LASTING_NS is a moment beside what took at least so many times as long, or beside anything
- * longer when it was over before that began or began after that was over. */
+/* What is shorter than INCIDENT_LASTING_NS is a moment beside what took at least so many times as long,
+ * or beside anything longer when it was over before that began or began after that was over. */
 #define MOMENT_TIMES 4.0
 
 double incident_slow_ns(const struct member *m)
@@ -297,8 +297,8 @@ static bool goes_on(const struct run *r, const struct run *next)
 	       (double)(next->begin_unix_ns - r->end_unix_ns) <= INCIDENT_LASTING_NS;
 }
 
-/* A spell is runs of one rank with no more than INCIDENT_LASTING_NS between. The longest one is the fault; others
- * belong to it unless they are moments beside it. Into *all; their number. */
+/* A spell is runs of one rank with no more than INCIDENT_LASTING_NS between. The longest one is the
+ * fault; others belong to it unless they are moments beside it. Into *all; their number. */
 static uint32_t spells_of_one(const struct run *r, uint32_t count, struct run *all)
 {
 	struct run spell, longest = { .slow_ns = -1 };

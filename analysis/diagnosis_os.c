@@ -3,6 +3,7 @@
  * the same kind): a node that is busy for everybody is no reason for one rank to be slow. Its
  * effect is the time of one thread: threads wait beside each other, so over threads the largest
  * counts, and over CPUs and lock places of one thread the sum. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -256,17 +257,27 @@ static void run_queue(struct diagnosis_view *v)
 	}
 }
 
-/* Whatever runs, runs for so much less of each second. */
+/* Whatever runs, runs for so much less of each second. The ranks of a machine share it, but not evenly in
+ * a few steps: whom it meets while it launches is late. So it is a reason where peers had as much, if a
+ * weaker one. */
 static void hypervisor(struct diagnosis_view *v)
 {
-	const struct os_signal *s = strongest(v, OS_SIGNAL_STEAL);
+	const struct os_signal *s = NULL;
 	struct diagnosis_candidate *c;
+	double extra;
 
+	for (uint32_t i = 0; i < v->who->signal_count && !s; i++)
+		if (is_kind(&v->who->signal[i], OS_SIGNAL_STEAL) &&
+		    v->who->signal[i].flags & OS_SIGNAL_RAISED)
+			s = &v->who->signal[i];
 	if (!s)
 		return;
-	c = put(v, CAUSE_OS_STEAL, POOL_HOST, per_step(v, extra_of(v, s, OS_SIGNAL_STEAL)), 1, s);
+	extra = extra_of(v, s, OS_SIGNAL_STEAL);
+	c = put(v, CAUSE_OS_STEAL, POOL_HOST,
+		per_step(v, extra > 0 ? extra : s->value - fmax(s->usual, 0)), extra > 0 ? 1 : 0.6, s);
 	snprintf(c->because, sizeof(c->because),
-		 "the hypervisor runs others in place of each of the machine's CPUs for %.0f ms a second",
+		 "the hypervisor runs others in place of each of the machine's CPUs for %.0f ms a "
+		 "second",
 		 s->value);
 }
 

@@ -26,8 +26,8 @@ void os_proc_run_wait(const char *proc, uint32_t pid,
 		      void (*fn)(void *arg, uint32_t tid, uint64_t wait_ns), void *arg);
 /* "some" of /proc/pressure/WHAT in microseconds since boot; -ENOENT. */
 int os_proc_pressure(const char *proc, const char *what, uint64_t *us);
-/* Time since boot that the hypervisor gave to others while CPUs of this machine had work to do, in us, summed
- * over the CPUs (/proc/stat); -ENOENT. */
+/* Time since boot that the hypervisor gave to others while CPUs of this machine had work to do, in us,
+ * summed over the CPUs (/proc/stat); -ENOENT. */
 int os_proc_steal(const char *proc, uint64_t *us);
 
 /* Paths of the cpu.stat files that bind a process: of its cgroup and those above it, v1 or v2. */

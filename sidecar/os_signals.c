@@ -326,8 +326,8 @@ static void read_proc(struct os_signals *s)
 			add_counter(s, 0, OS_SIGNAL_PRESSURE, FIELD_PRESSURE, i, v, 1e-3, i,
 				    pressures[i]);
 	if (!os_proc_steal(s->options.proc_root, &v))
-		add_counter(s, 0, OS_SIGNAL_STEAL, FIELD_STEAL, 0, v, 1e-3 / (double)sysconf(_SC_NPROCESSORS_ONLN),
-			    0, NULL);
+		add_counter(s, 0, OS_SIGNAL_STEAL, FIELD_STEAL, 0, v,
+			    1e-3 / (double)sysconf(_SC_NPROCESSORS_ONLN), 0, NULL);
 }
 
 /* ---- reading ---- */

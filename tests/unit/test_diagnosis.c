@@ -358,12 +358,21 @@ static void os_steal(struct world *w)
 		signal_add(&w->peer[i], OS_SIGNAL_STEAL, "", 12, 10);
 }
 
-/* All are on one machine, and only one is slow: that is not why. */
+/* All are on one machine, and only one is slow: where anything else shows, that is why. */
 static void os_steal_on_all(struct world *w)
 {
 	os_steal(w);
 	for (int i = 0; i < PEERS; i++)
 		signal_add(&w->peer[i], OS_SIGNAL_STEAL, "", 160, 10);
+}
+
+/* In a few steps it meets some and not others. */
+static void os_steal_alone(struct world *w)
+{
+	late(&w->sick, 20);
+	signal_add(&w->sick, OS_SIGNAL_STEAL, "", 300, 25);
+	for (int i = 0; i < PEERS; i++)
+		signal_add(&w->peer[i], OS_SIGNAL_STEAL, "", 300, 25);
 }
 
 static void os_numa(struct world *w)
@@ -612,6 +621,7 @@ static const struct fault {
 	{ CAUSE_OS_STOPPED, os_stopped, "do_signal_stop" },
 	{ CAUSE_OS_STEAL, os_steal, "hypervisor" },
 	{ CAUSE_OS_RUN_QUEUE, os_steal_on_all, "simjob (pid 77)" },
+	{ CAUSE_OS_STEAL, os_steal_alone, "hypervisor" },
 	{ CAUSE_NET_TRANSFER, net_transfer, "everybody entered in time" },
 	{ CAUSE_NET_RETRANSMITS, net_retransmits, "10.0.0.2:600" },
 	{ CAUSE_STORAGE_DISK, storage_disk, "vda" },

@@ -15,6 +15,7 @@ import re
 import signal
 import statistics
 import sys
+import threading
 import time
 
 import scenario_stack
@@ -90,12 +91,48 @@ class Late(Exception):
     pass
 
 
+class Steal:
+    """What the kernel says that the hypervisor took of this machine's CPUs: a witness beside sysom of what no
+    scenario injects and none can keep away. ms a second, mean over the CPUs."""
+
+    MORE = 30  # ms/s above the usual, and twice that: what is no noise
+
+    def __init__(self):
+        self.samples = []  # (unix_ns of its end, ms/s)
+        self.cpus, self.ticks = os.cpu_count(), os.sysconf("SC_CLK_TCK")
+        threading.Thread(target=self.read, daemon=True).start()
+
+    def total(self):
+        with open("/proc/stat", encoding="ascii") as f:
+            return int(f.readline().split()[8]) / self.ticks * 1e3 / self.cpus
+
+    def read(self):
+        at, before = time.monotonic(), self.total()
+        while True:
+            time.sleep(0.25)
+            now, total = time.monotonic(), self.total()
+            self.samples.append((time.time_ns(), (total - before) / (now - at)))
+            at, before = now, total
+
+    def during(self, begin_ns, end_ns):
+        """(ms/s between the two, usually)"""
+        inside = [v for t, v in self.samples if begin_ns < t < end_ns + 250e6]
+        usual = statistics.median(v for _, v in self.samples) if self.samples else 0
+        return (statistics.mean(inside) if inside else 0), usual
+
+    def tells(self, begin_ns, end_ns):
+        value, usual = self.during(begin_ns, end_ns)
+        return value - usual >= self.MORE and value >= 2 * usual
+
+
 class Scenario:
     def __init__(self, name, title, limit_s=300):
         self.name, self.title, self.limit_s = name, title, limit_s
         self.full = "--full" in sys.argv
         self.count = self.failed = 0
         self.faults, self.quiet_s, self.strangers = [], 0.0, []
+        self.machine = []  # incidents that are true, and of nobody's making here
+        self.steal = Steal()
         self.noted = {}
         self.stack = self.job = self.job_name = None
         self.began_unix_ns = self.job_began_ns = 0
@@ -432,12 +469,22 @@ class Scenario:
         faults = [f for f in self.faults if f.begin_unix_ns >= self.began_unix_ns]
         for f in faults:
             self.judge_verdict(f, shown)
-        strangers = [i for i in shown if all(i is not f.incident for f in faults)]
-        for i in strangers:
+        others = [i for i in shown if all(i is not f.incident for f in faults)]
+        strangers = [i for i in others if not self.is_machines(i)]
+        for i in others:
             self.tell(i)
         seconds = (time.time_ns() - self.began_unix_ns) / 1e9
         self.ok(not strangers, f"no other incident in the job's {seconds:.0f} s")
         self.strangers += strangers
+        self.machine += [i for i in others if i not in strangers]
+
+    def is_machines(self, i):
+        """The verdict blames the hypervisor, and so does the kernel."""
+        cause = (i.get("diagnosis") or {}).get("cause")
+        value, usual = self.steal.during(i["begin_unix_ns"], i["end_unix_ns"])
+        self.say(f"{i['id']}: {cause}; by /proc/stat the hypervisor took {value:.0f} ms/s of each CPU "
+                 f"(usually {usual:.0f})")
+        return cause == "os-steal" and self.steal.tells(i["begin_unix_ns"], i["end_unix_ns"])
 
     def judge_verdict(self, f, shown):
         own = [i for i in shown if i["begin_unix_ns"] < f.end_unix_ns + 2e9 and
@@ -486,5 +533,6 @@ class Scenario:
                  "seconds": f.seconds} for f in self.faults]
         with open(path, "w", encoding="utf-8") as out:
             json.dump({"name": self.name, "title": self.title, "rows": rows, "quiet_s": self.quiet_s,
-                       "checks": self.count, "failed": self.failed, "others": len(self.strangers), "full": self.full,
+                       "checks": self.count, "failed": self.failed, "others": len(self.strangers),
+                       "machine": len(self.machine), "full": self.full,
                        "seconds": time.monotonic() - self.began}, out)
