@@ -171,7 +171,7 @@ static void send(struct sketch_maker *k, struct item *it, uint32_t number)
 	k->stats.failed += !!err;
 	pthread_mutex_unlock(&k->lock);
 	if (!err)
-		uplink_put_sketch(k->node->uplink, &b);
+		uplink_put_sketch(k->node->uplink, it->pid, &b);
 	buf_fini(&b);
 }
 

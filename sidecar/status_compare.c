@@ -43,6 +43,8 @@ static const struct compare_value values[] = {
 	VALUE("sketches", "cut", sketches.cut, false,
 	      "Functions and kernels that had no room in them."),
 	VALUE("sketches", "sent", uplink.sketches_sent, false, "Sketches taken by the aggregator."),
+	VALUE("sketches", "again", uplink.sketches_again, false,
+	      "Of them, the latest ones sent again on a new connection."),
 	VALUE("sketches", "refused", uplink.sketches_failed, false,
 	      "Sketches refused by it or not answered."),
 	VALUE("sketches", "dropped", uplink.sketches_dropped, false,

@@ -21,11 +21,19 @@
 
 /* Windows between the loop and the spool: while one fsync lasts. */
 #define UPLINK_QUEUE 64u
+#define UPLINK_KEPT 64u /* sketches: LIMIT_NODE_PROCESSES */
+#define UPLINK_AGAIN_NS 30000000000ull /* between two times that all of them are sent again */
 #define UPLINK_COMMANDS 256u
 #define UPLINK_REPLY_BYTES (256u << 10)
 #define UPLINK_SEND_MS 500
 #define UPLINK_ANSWER_MS 10000
 #define UPLINK_POLL_MS 250
+
+/* The latest sketch of a process. */
+struct kept {
+	uint64_t key, put; /* put: number of the sketch; 0: free */
+	struct buf message;
+};
 
 struct uplink {
 	pthread_t thread;
@@ -38,6 +46,10 @@ struct uplink {
 	struct buf beat;
 	struct buf sketches[UPLINK_QUEUE];
 	uint32_t sketch_head, sketch_count;
+	struct kept kept[UPLINK_KEPT];
+	uint64_t sketches_put, again_at_ns;
+	bool fresh; /* a connection on which no beat was answered yet, and not the first */
+	bool was_connected;
 	struct wire_command commands[UPLINK_COMMANDS];
 	uint32_t command_count;
 	struct uplink_stats stats;
@@ -70,6 +82,8 @@ static void pipe_changed(nng_pipe p, nng_pipe_ev ev, void *arg)
 
 	pthread_mutex_lock(&u->lock);
 	u->stats.connected = ev == NNG_PIPE_EV_ADD_POST;
+	u->fresh |= u->stats.connected && u->was_connected;
+	u->was_connected |= u->stats.connected;
 	pthread_cond_signal(&u->more);
 	pthread_mutex_unlock(&u->lock);
 }
@@ -236,6 +250,38 @@ static bool send_window(struct uplink *u)
 	return true;
 }
 
+/* Under lock. A copy to the queue where it has room. */
+static void queue_copy(struct uplink *u, const struct buf *message)
+{
+	struct buf *to = &u->sketches[(u->sketch_head + u->sketch_count) % UPLINK_QUEUE];
+
+	if (u->sketch_count == UPLINK_QUEUE)
+		return;
+	buf_init(to, LIMIT_WIRE_MESSAGE_BYTES);
+	buf_append(to, message->data, message->bytes);
+	if (to->failed) {
+		buf_fini(to);
+		return;
+	}
+	u->sketch_count++;
+	u->stats.sketches_again++;
+}
+
+/* Under lock, after a beat was answered: the aggregator knows the ranks, and if it has started anew,
+ * nothing else of them. */
+static void sketches_again(struct uplink *u)
+{
+	uint64_t now_ns = clock_monotonic_ns();
+
+	if (!u->fresh || u->sketch_count || (u->again_at_ns && now_ns - u->again_at_ns < UPLINK_AGAIN_NS))
+		return;
+	u->fresh = false;
+	u->again_at_ns = now_ns;
+	for (uint32_t i = 0; i < UPLINK_KEPT; i++)
+		if (u->kept[i].put)
+			queue_copy(u, &u->kept[i].message);
+}
+
 static void send_beat(struct uplink *u, struct buf *beat)
 {
 	int err = ask(u, beat->data, beat->bytes);
@@ -245,6 +291,8 @@ static void send_beat(struct uplink *u, struct buf *beat)
 		u->stats.beats_failed++;
 	else
 		u->stats.beats_sent++;
+	if (!err)
+		sketches_again(u);
 	pthread_mutex_unlock(&u->lock);
 	if (!err)
 		pass_commands(u);
@@ -443,11 +491,28 @@ void uplink_put_beat(struct uplink *u, struct buf *message)
 	buf_init(message, LIMIT_WIRE_MESSAGE_BYTES);
 }
 
-void uplink_put_sketch(struct uplink *u, struct buf *message)
+/* Under lock. In the place of the key, else of the one that is not renewed for longest. Without memory none
+ * is kept. */
+static void keep_sketch(struct uplink *u, uint64_t key, const struct buf *message)
+{
+	struct kept *to = &u->kept[0];
+
+	for (uint32_t i = 0; i < UPLINK_KEPT && !(to->put && to->key == key); i++)
+		if ((u->kept[i].put && u->kept[i].key == key) || u->kept[i].put < to->put)
+			to = &u->kept[i];
+	buf_fini(&to->message);
+	buf_init(&to->message, LIMIT_WIRE_MESSAGE_BYTES);
+	buf_append(&to->message, message->data, message->bytes);
+	to->key = key;
+	to->put = to->message.failed ? 0 : ++u->sketches_put;
+}
+
+void uplink_put_sketch(struct uplink *u, uint64_t key, struct buf *message)
 {
 	struct buf old = { 0 };
 
 	pthread_mutex_lock(&u->lock);
+	keep_sketch(u, key, message);
 	if (u->sketch_count == UPLINK_QUEUE) {
 		old = take_sketch(u);
 		u->stats.sketches_dropped++;
@@ -502,6 +567,8 @@ void uplink_close(struct uplink *u)
 
 		buf_fini(&b);
 	}
+	for (uint32_t i = 0; i < UPLINK_KEPT; i++)
+		buf_fini(&u->kept[i].message);
 	buf_fini(&u->beat);
 	loop_source_close(u->wake);
 	pthread_cond_destroy(&u->more);

@@ -26,6 +26,7 @@ struct uplink_stats {
 	uint64_t windows_dropped; /* by spool, size, queue or rejection */
 	uint64_t beats_sent, beats_failed, beats_replaced;
 	uint64_t sketches_sent, sketches_failed, sketches_dropped; /* failed: no answer, or refused */
+	uint64_t sketches_again; /* of those sent: on a new connection */
 	uint64_t uploaded_bytes; /* all requests, resent ones too */
 	uint64_t commands, bad_replies;
 };
@@ -39,9 +40,10 @@ int uplink_open(struct uplink **out, const struct uplink_config *c, struct loop 
 void uplink_put_window(struct uplink *u, struct buf *message);
 /* Takes a beat; one that was not sent yet is replaced. */
 void uplink_put_beat(struct uplink *u, struct buf *message);
-/* Takes a sketch; of more than wait for a connection the oldest goes. Soft state: sent once. Any thread,
- * before uplink_finish. */
-void uplink_put_sketch(struct uplink *u, struct buf *message);
+/* Takes a sketch; of more than wait for a connection the oldest goes. Soft state: sent once, and the latest
+ * of each key (a process) once more after the first beat of a new connection, whose aggregator may have
+ * started anew. Any thread, before uplink_finish. */
+void uplink_put_sketch(struct uplink *u, uint64_t key, struct buf *message);
 void uplink_stats(struct uplink *u, struct uplink_stats *out);
 /* Spools what is queued, goes on sending for at most linger_ms, ends the thread and closes the
  * spool: from here on nothing can be lost. Only uplink_close may follow. NULL is a no-op. */

@@ -55,6 +55,8 @@ struct sink {
 	uint32_t coll_count, comm_count, beat_flags;
 	unsigned sketch_count;
 	struct sketch sketch; /* the first */
+	uint64_t again; /* begin of the latest one after it */
+	unsigned beats_before_again;
 	struct wire_command command; /* rides in the next reply when kind is set */
 };
 
@@ -96,10 +98,13 @@ static void sink_take(struct sink *s, const void *data, size_t bytes, struct wir
 		struct sketch k;
 
 		assert_int_equal(wire_sketch_decode(data, bytes, &k), 0);
-		if (s->sketch_count++)
+		if (s->sketch_count++) {
+			s->again = k.begin_ns;
+			s->beats_before_again = s->beat_count;
 			wire_sketch_free(&k);
-		else
+		} else {
 			s->sketch = k;
+		}
 	} else {
 		assert_int_equal(wire_window_decode(data, bytes, &w), 0);
 		memcpy(r->id, w.id, sizeof(r->id));
@@ -596,6 +601,34 @@ static void beats_and_sketches_tell_the_jobs_figures(void **state)
 	}
 	assert_int_equal(uname(&u), 0);
 	assert_string_equal(setting(k, "kernel"), u.release);
+}
+
+static bool has_the_sketch_again(struct rig *g)
+{
+	bool yes;
+
+	pthread_mutex_lock(&g->sink.lock);
+	yes = g->sink.again == g->sink.sketch.begin_ns && g->sink.beats_before_again;
+	pthread_mutex_unlock(&g->sink.lock);
+	return yes;
+}
+
+/* An aggregator that starts anew knows nothing: it has the ranks with the first beat, and then what is
+ * normal of them, not with the next minute's sketch. */
+static void a_new_aggregator_is_told_the_latest_sketch(void **state)
+{
+	struct rig *g = *state;
+
+	sink_start(&g->sink, g->url);
+	daemon_start(g);
+	job_start(g);
+	job_attach(g);
+	job_steps(g, 300, 1);
+	assert_true(until(has_groups, g));
+	sink_stop(&g->sink);
+	g->sink.beat_count = 0;
+	sink_start(&g->sink, g->url);
+	assert_true(until(has_the_sketch_again, g));
 }
 
 static void an_open_window_is_sent_on_sigterm_and_the_exit_is_clean(void **state)
@@ -1157,6 +1190,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		T(a_slow_rank_arrives_at_the_aggregator_as_a_window),
 		T(beats_and_sketches_tell_the_jobs_figures),
+		T(a_new_aggregator_is_told_the_latest_sketch),
 		T(an_open_window_is_sent_on_sigterm_and_the_exit_is_clean),
 		T(a_window_waits_on_disk_while_the_aggregator_is_away_and_survives_kill_9),
 		T(a_job_is_picked_up_again_after_kill_9),
