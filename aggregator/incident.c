@@ -367,6 +367,8 @@ static void incident_add(struct incident_set *s, struct incident *i, const struc
 
 	if (m)
 		member_add(s, m, d);
+	if (m && digest_is_own(d) && d->end_unix_ns > m->slow_end_unix_ns && !incident_is_brief(&r))
+		m->slow_end_unix_ns = d->end_unix_ns;
 	if (d->flagged) {
 		r.first_step = d->first_step;
 		r.last_step = d->last_step;
@@ -514,28 +516,23 @@ static bool is_after(uint64_t begin_unix_ns, uint64_t end_unix_ns, uint64_t reac
 	return begin_unix_ns > end_unix_ns && begin_unix_ns - end_unix_ns > reach_ns;
 }
 
-/* What a host does now and then is over sooner; what is slow for so long may be the next fault. */
-#define NOTABLE_NS 1e9
-
-/* Until when ranks were slow by themselves, and among them the newcomer's suspect; 0: none. False: none
- * of them has been so for long. */
-static bool slow_until(const struct incident *i, int32_t suspect, uint64_t *any, uint64_t *same)
+/* Until when ranks that were slow for long were so, apart from what hosts do now and then; and the
+ * newcomer's suspect, who may be slow for a moment so far. 0: nobody. */
+static void slow_until(const struct incident *i, int32_t suspect, uint64_t *any, uint64_t *same)
 {
-	bool lasts = false;
-
 	*any = *same = 0;
 	for (uint32_t k = 0; k < i->member_count; k++) {
 		const struct member *m = &i->members[k];
-		uint64_t end = m->own_end_unix_ns > m->accused_end_unix_ns ? m->own_end_unix_ns :
-									     m->accused_end_unix_ns;
+		bool lasts = incident_slow_ns(m) >= INCIDENT_LASTING_NS;
+		uint64_t end = m->slow_end_unix_ns > m->accused_end_unix_ns ? m->slow_end_unix_ns :
+									      m->accused_end_unix_ns;
+
+		end = lasts ? end : 0;
 
 		if (suspect >= 0 && m->rank == suspect)
-			*same = end;
-		if (incident_slow_ns(m) >= NOTABLE_NS && end > *any)
-			*any = end;
-		lasts |= incident_slow_ns(m) >= INCIDENT_LASTING_NS;
+			*same = lasts ? end : m->own_end_unix_ns;
+		*any = end > *any ? end : *any;
 	}
-	return lasts;
 }
 
 /* A fault that lasts draws in what is near in time. When it is over, what another rank does later is
@@ -548,7 +545,9 @@ static bool near(const struct incident_set *s, const struct incident *i, const s
 	if (is_after(i->row.begin_unix_ns, n->end_unix_ns, gap) ||
 	    (is_after(n->begin_unix_ns, i->row.end_unix_ns, gap) && !held))
 		return false;
-	if (held || (n->suspect < 0 && !n->waits) || !slow_until(i, n->suspect, &any, &same))
+	slow_until(i, n->suspect, &any, &same);
+	/* of more ranks than have room it is not known until when they were slow */
+	if (held || !any || i->ranks_dropped || (n->suspect < 0 && !n->waits))
 		return true;
 	return !is_after(n->begin_unix_ns, any, gap) || (same && !is_after(n->begin_unix_ns, same, gap));
 }
@@ -571,7 +570,8 @@ static bool has_fault(const struct incident *i)
 {
 	uint64_t any, same;
 
-	return slow_until(i, -1, &any, &same);
+	slow_until(i, -1, &any, &same);
+	return any;
 }
 
 /* Time between the two; 0 where they overlap. */
@@ -631,6 +631,8 @@ static void member_merge(struct incident_set *s, struct member *to, struct membe
 		widen(&to->own_begin_unix_ns, &to->own_end_unix_ns, from->own_begin_unix_ns,
 		      from->own_end_unix_ns);
 	to->slow_ns += from->slow_ns;
+	if (from->slow_end_unix_ns > to->slow_end_unix_ns)
+		to->slow_end_unix_ns = from->slow_end_unix_ns;
 	if (from->flagged && (!to->flagged || from->first_step < to->first_step)) {
 		to->first_step = from->first_step;
 		to->onset_step = from->onset_step;

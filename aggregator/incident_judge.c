@@ -122,7 +122,7 @@ static double excess_of(const struct member *m)
 }
 
 /* A host that is late once, near a fault in time, is part of the same incident but not of the fault. */
-static bool is_brief(const struct run *r)
+bool incident_is_brief(const struct run *r)
 {
 	return !(r->reasons & (1u << WINDOW_STALL | 1u << WINDOW_DRIFT | 1u << WINDOW_PEER)) &&
 	       (r->flagged <= HICCUP_STEPS_MAX ||
@@ -148,7 +148,7 @@ static bool is_hiccup(const struct incident *i)
 	for (uint32_t k = 0; k < i->run_count; k++) {
 		const struct run *r = &i->runs[k];
 
-		if (!is_brief(r))
+		if (!incident_is_brief(r))
 			return false;
 		begin = r->begin_unix_ns < begin ? r->begin_unix_ns : begin;
 		end = r->end_unix_ns > end ? r->end_unix_ns : end;
@@ -328,7 +328,7 @@ static bool spells(const struct incident *i, const uint64_t *keys, uint32_t coun
 
 	*all = (struct run){ .begin_unix_ns = UINT64_MAX };
 	for (uint32_t k = 0; list && k < i->run_count; k++)
-		if (!is_brief(&i->runs[k]) &&
+		if (!incident_is_brief(&i->runs[k]) &&
 		    (!count || bsearch(&i->runs[k].member, keys, count, sizeof(*keys), by_key)))
 			list[n++] = i->runs[k];
 	if (n)
@@ -384,7 +384,7 @@ bool incident_is_lasting(const struct incident *i, const struct member *m)
 	uint64_t key = incident_member_key(m->rank, m->node);
 
 	for (uint32_t k = 0; k < i->run_count; k++)
-		if (i->runs[k].member == key && !is_brief(&i->runs[k]))
+		if (i->runs[k].member == key && !incident_is_brief(&i->runs[k]))
 			return true;
 	return false;
 }

@@ -40,6 +40,7 @@ struct member {
 	double peer_accused_ns; /* the part of it that its node says */
 	uint64_t accused_begin_unix_ns, accused_end_unix_ns; /* of the findings that name it; 0 none */
 	uint64_t own_begin_unix_ns, own_end_unix_ns; /* of its own windows; 0 none */
+	uint64_t slow_end_unix_ns; /* of those of them that are no hiccups by themselves; 0 none */
 	double slow_ns; /* how long it was slow itself: its own windows' flagged steps */
 	double flagged_ns; /* its flagged steps above what was expected of them, whoever slowed them */
 };
@@ -114,6 +115,8 @@ void incident_fault_time(const struct incident *i, const struct incident_judgeme
 struct run incident_fault_steps(const struct incident *i, const struct member *m);
 /* Slow for a moment, beside a rank that was slow for long. */
 bool incident_is_moment(const struct incident_judgement *j, const struct member *m);
+/* What a host does now and then. */
+bool incident_is_brief(const struct run *r);
 /* Slow for longer than a moment. */
 bool incident_is_lasting(const struct incident *i, const struct member *m);
 json_t *incident_json_make(const struct incident_set *s, const struct incident *i,

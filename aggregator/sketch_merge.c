@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "analysis/diagnosis.h"
 #include "analysis/median.h"
 #include "analysis/record.h"
 #include "base/limits.h"
@@ -270,11 +271,15 @@ static double share_error(double p, double samples)
 	return samples >= 1 ? (p * (1 - p) + 0.25 / samples) / samples : 0.25;
 }
 
+/* A function whose name says what it is for tells the cause, where the code that calls it, or that it
+ * calls, grew by no more than twice as much. */
 static double compare_functions(const struct sketch *base, const struct sketch *now, double delta,
-				struct finding *f)
+				enum finding_cause *cause, struct finding *f)
 {
-	double grown = 0;
+	double grown = 0, telling = 0;
+	enum finding_cause told = CAUSE_UNKNOWN;
 
+	*cause = CAUSE_SW_HOT_PATH;
 	if (!base->function_count || !now->function_count)
 		return 0;
 	for (uint32_t i = 0; i < now->function_count; i++) {
@@ -293,7 +298,13 @@ static double compare_functions(const struct sketch *base, const struct sketch *
 		    "function %.120s: %.2f%% of the CPU time, %.2f%% before (itself %+.2f%%)",
 		    n->name, 100 * n->total_share, 100 * before, 100 * self);
 		grown = more > grown ? more : grown;
+		if (more <= telling || diagnosis_function_cause(n->name, n->kind) == CAUSE_UNKNOWN)
+			continue;
+		telling = more;
+		told = diagnosis_function_cause(n->name, n->kind);
 	}
+	if (told != CAUSE_UNKNOWN && 2 * telling >= grown)
+		*cause = told;
 	return grown;
 }
 
@@ -353,14 +364,13 @@ enum finding_cause sketch_merge_compare(const struct sketch *base, const struct 
 					double delta, struct finding *f)
 {
 	double changed, slower = compare_kernels(base, now, &changed, f);
-	double grown = compare_functions(base, now, delta, f);
+	enum finding_cause hot;
+	double grown = compare_functions(base, now, delta, &hot, f);
 	double excess = now->latency_ns - base->latency_ns;
 
 	if (changed > 0 && changed + slower >= 0.3 * excess)
 		return CAUSE_SW_KERNELS;
 	if (slower > 0 && slower >= 0.5 * excess)
 		return CAUSE_GPU_SLOW;
-	if (grown > 0)
-		return CAUSE_SW_HOT_PATH;
-	return CAUSE_UNKNOWN;
+	return grown > 0 ? hot : CAUSE_UNKNOWN;
 }

@@ -81,6 +81,10 @@ void diagnosis_make(const struct diagnosis_input *in, struct diagnosis *out);
  * most in->suspect_count). For telling simultaneous faults apart: one diagnosis_make per number. */
 uint32_t diagnosis_split(const struct diagnosis_input *in, uint32_t *group);
 
+/* What it means that a rank computes in this function (enum diagnosis_function_kind); UNKNOWN: nothing by
+ * itself. */
+enum finding_cause diagnosis_function_cause(const char *name, unsigned kind);
+
 /* A kernel's name without what tells its variants apart: template arguments, parameters, and in plain
  * names (cuBLAS's) the digits. Returns out. */
 const char *diagnosis_kernel_base(const char *name, char *out, size_t out_bytes);

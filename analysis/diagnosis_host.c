@@ -16,6 +16,10 @@
 #define NOISE_SIGMA 3.0
 /* A function is to blame itself, and not what it calls, from this share of the growth on. */
 #define GROWTH_SHARE 0.8
+/* A function of at least this share of the CPU time, which grew by less than so much of it, does the same
+ * work as before. */
+#define SAME_SHARE 0.5
+#define SAME_DELTA 0.1
 /* Python is named before the native code below it from this share on. */
 #define PYTHON_SHARE 0.6
 /* Waiting for the GIL below this share of a step is the usual handing over between threads. */
@@ -333,6 +337,15 @@ static enum finding_cause function_cause(const struct diagnosis_view *v,
 	return f->kind == DIAGNOSIS_PYTHON ? CAUSE_CPU_PYTHON : CAUSE_CPU_FUNCTION;
 }
 
+/* It had most of the CPU time before, and has hardly more of it: the same work takes longer, and why is to
+ * be looked for elsewhere. */
+static bool is_the_same_work(const struct diagnosis_view *v, const struct growth *g)
+{
+	double share = v->who->cpu_ns > 0 ? g->f->total_ns / v->who->cpu_ns : 0;
+
+	return v->in->kind != FINDING_UNIFORM && share - g->delta >= SAME_SHARE && g->delta < SAME_DELTA;
+}
+
 static void hot_function(struct diagnosis_view *v, const struct hottest *h,
 			 const struct class_sum *sums)
 {
@@ -350,7 +363,8 @@ static void hot_function(struct diagnosis_view *v, const struct hottest *h,
 		return;
 	name = logs ? logging->on->name : g->f->name;
 	c = diagnosis_add(v, function_cause(v, logs ? logging->on : g->f, logs), POOL_HOST,
-			  logs ? logging->on_ns : g->grown_ns, 0.9);
+			  logs ? logging->on_ns : g->grown_ns,
+			  !logs && is_the_same_work(v, g) ? 0.45 : 0.9);
 	diagnosis_text_copy(c->subject, sizeof(c->subject), name);
 	if (logs)
 		snprintf(c->text, sizeof(c->text),

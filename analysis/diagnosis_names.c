@@ -263,6 +263,11 @@ enum finding_cause diagnosis_names_cause(const char *name, unsigned kind, bool o
 	return r ? r->cause : CAUSE_UNKNOWN;
 }
 
+enum finding_cause diagnosis_function_cause(const char *name, unsigned kind)
+{
+	return diagnosis_names_cause(name, kind, true);
+}
+
 bool diagnosis_names_is_plumbing(const char *name, unsigned kind)
 {
 	return !*name || FIRST(plumbing, name) != NULL;

@@ -346,14 +346,15 @@ static void memory(struct diagnosis_view *v)
 }
 
 /* Bandwidth that somebody else takes is seen by counters of the memory controllers, where a node
- * has them ("memory_bandwidth"), together with more cycles for the same work. */
+ * has them ("memory_bandwidth"), together with more cycles for the same work: the functions that copy take
+ * longer, which is what it does and not why. */
 static void memory_bandwidth(struct diagnosis_view *v)
 {
 	for (uint32_t i = 0; i < v->who->signal_count; i++) {
 		const struct os_signal *s = &v->who->signal[i];
 
 		if (!strncmp(s->name, "memory_bandwidth", 16) && s->flags & OS_SIGNAL_RAISED)
-			put(v, CAUSE_OS_MEMORY_BANDWIDTH, POOL_HOST, v->pool_ns[POOL_HOST], 0.7, s);
+			put(v, CAUSE_OS_MEMORY_BANDWIDTH, POOL_HOST, v->pool_ns[POOL_HOST], 0.9, s);
 	}
 }
 

@@ -414,6 +414,19 @@ static void os_memory_bandwidth(struct world *w)
 	other_signal(&w->sick, "memory_bandwidth", "socket 0, mostly stream (pid 9)", 90, 20, true);
 }
 
+/* The same copies as ever, each longer. */
+static void os_memory_bandwidth_in_copies(struct world *w)
+{
+	late(&w->sick, 30);
+	w->sick.r.cpu_ns += 120 * MS;
+	function(&w->sick, "copy_in", DIAGNOSIS_NATIVE, 120, 120, 120);
+	for (int i = 0; i < PEERS; i++) {
+		w->peer[i].r.cpu_ns += 90 * MS;
+		function(&w->peer[i], "copy_in", DIAGNOSIS_NATIVE, 90, 90, 90);
+	}
+	other_signal(&w->sick, "memory_bandwidth", "socket 0, mostly stream (pid 9)", 90, 20, true);
+}
+
 /* All ranks wait longer, nobody is late. */
 static void slow_transfer(struct world *w, double ms)
 {
@@ -618,6 +631,7 @@ static const struct fault {
 	{ CAUSE_OS_FAULTS, os_faults, "page faults" },
 	{ CAUSE_OS_MEMORY, os_memory, "try_to_free_mem_cgroup_pages" },
 	{ CAUSE_OS_MEMORY_BANDWIDTH, os_memory_bandwidth, "stream (pid 9)" },
+	{ CAUSE_OS_MEMORY_BANDWIDTH, os_memory_bandwidth_in_copies, "stream (pid 9)" },
 	{ CAUSE_OS_STOPPED, os_stopped, "do_signal_stop" },
 	{ CAUSE_OS_STEAL, os_steal, "hypervisor" },
 	{ CAUSE_OS_RUN_QUEUE, os_steal_on_all, "simjob (pid 77)" },

@@ -206,6 +206,20 @@ static void names_the_function_that_grew(void **unused)
 	assert_int_equal(sketch_merge_compare(&base, &now, 0.005, &f), CAUSE_SW_HOT_PATH);
 	assert_int_equal(f.evidence_count, 1);
 	assert_non_null(strstr(f.evidence[0].text, "log (log.py)"));
+	/* a name that says what it is for */
+	for (uint32_t i = 0; i < now.function_count; i++)
+		if (!strcmp(now.functions[i].name, "log (log.py)")) {
+			free(now.functions[i].name);
+			now.functions[i].name = strdup("Logger.debug (__init__.py)");
+		}
+	memset(&f, 0, sizeof(f));
+	assert_int_equal(sketch_merge_compare(&base, &now, 0.005, &f), CAUSE_SW_LOGGING);
+	/* but not beside one that grew by much more */
+	for (uint32_t i = 0; i < now.function_count; i++)
+		if (!strcmp(now.functions[i].name, "train_step (train.py)"))
+			now.functions[i].total_share = 0.95;
+	memset(&f, 0, sizeof(f));
+	assert_int_equal(sketch_merge_compare(&base, &now, 0.005, &f), CAUSE_SW_HOT_PATH);
 	/* 0.4% more is less than delta, and with 50 samples 5% more is noise */
 	wire_sketch_free(&now);
 	now = copy_of(0.014, 2e7, "gemm_b");
