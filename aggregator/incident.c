@@ -516,40 +516,61 @@ static bool is_after(uint64_t begin_unix_ns, uint64_t end_unix_ns, uint64_t reac
 	return begin_unix_ns > end_unix_ns && begin_unix_ns - end_unix_ns > reach_ns;
 }
 
-/* Until when ranks that were slow for long were so, apart from what hosts do now and then; and the
- * newcomer's suspect, who may be slow for a moment so far. 0: nobody. */
-static void slow_until(const struct incident *i, int32_t suspect, uint64_t *any, uint64_t *same)
+static bool is_long(const struct member *m)
 {
-	*any = *same = 0;
-	for (uint32_t k = 0; k < i->member_count; k++) {
+	return incident_slow_ns(m) >= INCIDENT_LASTING_NS;
+}
+
+/* Until when it was slow for long, apart from what a host does now and then; 0: it was not. */
+static uint64_t fault_end(const struct member *m)
+{
+	uint64_t own = m->slow_end_unix_ns, told = m->accused_end_unix_ns;
+
+	if (!is_long(m))
+		return 0;
+	return own > told ? own : told;
+}
+
+/* The latest of all ranks; 0: none was slow for long, it is no fault so far. */
+static uint64_t last_fault_end(const struct incident *i)
+{
+	uint64_t last = 0;
+
+	for (uint32_t k = 0; k < i->member_count; k++)
+		if (fault_end(&i->members[k]) > last)
+			last = fault_end(&i->members[k]);
+	return last;
+}
+
+/* Until when the rank was slow itself, for however long; 0: never, or nobody. */
+static uint64_t slow_until(const struct incident *i, int32_t rank)
+{
+	for (uint32_t k = 0; rank >= 0 && k < i->member_count; k++) {
 		const struct member *m = &i->members[k];
-		bool lasts = incident_slow_ns(m) >= INCIDENT_LASTING_NS;
-		uint64_t end = m->slow_end_unix_ns > m->accused_end_unix_ns ? m->slow_end_unix_ns :
-									      m->accused_end_unix_ns;
 
-		end = lasts ? end : 0;
-
-		if (suspect >= 0 && m->rank == suspect)
-			*same = lasts ? end : m->own_end_unix_ns;
-		*any = end > *any ? end : *any;
+		if (m->rank == rank)
+			return is_long(m) ? fault_end(m) : m->own_end_unix_ns;
 	}
+	return 0;
 }
 
 /* A fault that lasts draws in what is near in time. When it is over, what another rank does later is
  * another fault: waiting ranks, and what a host does now and then, would else tie any two together. */
 static bool near(const struct incident_set *s, const struct incident *i, const struct newcomer *n)
 {
-	uint64_t gap = s->config.gap_ns, any, same;
+	uint64_t gap = s->config.gap_ns, fault, same;
 	bool held = i->row.open && is_held(i, n);
 
 	if (is_after(i->row.begin_unix_ns, n->end_unix_ns, gap) ||
 	    (is_after(n->begin_unix_ns, i->row.end_unix_ns, gap) && !held))
 		return false;
-	slow_until(i, n->suspect, &any, &same);
+	fault = last_fault_end(i);
 	/* of more ranks than have room it is not known until when they were slow */
-	if (held || !any || i->ranks_dropped || (n->suspect < 0 && !n->waits))
+	if (held || !fault || i->ranks_dropped || (n->suspect < 0 && !n->waits))
 		return true;
-	return !is_after(n->begin_unix_ns, any, gap) || (same && !is_after(n->begin_unix_ns, same, gap));
+	same = slow_until(i, n->suspect);
+	return !is_after(n->begin_unix_ns, fault, gap) ||
+	       (same && !is_after(n->begin_unix_ns, same, gap));
 }
 
 static bool continues(const struct incident *i, const uint8_t *anomaly_id)
@@ -563,15 +584,6 @@ static bool belongs(const struct incident_set *s, const struct incident *i, cons
 {
 	return !strcmp(i->row.job, n->job) && i->blameless == n->blameless &&
 	       (near(s, i, n) || continues(i, n->anomaly_id));
-}
-
-/* A rank has been slow for long: a fault, not what a host does now and then. */
-static bool has_fault(const struct incident *i)
-{
-	uint64_t any, same;
-
-	slow_until(i, -1, &any, &same);
-	return any;
 }
 
 /* Time between the two; 0 where they overlap. */
@@ -705,7 +717,7 @@ static void absorb(struct incident_set *s, struct incident *to, const struct new
 	while (i && out->absorbed_count < INCIDENT_ABSORB_MAX) {
 		struct incident *next = i->next;
 
-		if (i != to && belongs(s, i, n) && !(n->waits && has_fault(i) && has_fault(to))) {
+		if (i != to && belongs(s, i, n) && !(n->waits && last_fault_end(i) && last_fault_end(to))) {
 			incident_merge(s, to, i);
 			text_copy(out->absorbed[out->absorbed_count++], INCIDENT_ID_BYTES,
 				  i->row.id);

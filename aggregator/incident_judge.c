@@ -21,7 +21,7 @@
 #define HICCUP_FEW_MAX	   10
 #define HICCUP_SMALL_NS	   5e8
 #define HICCUP_LOST_NS	   1e9
-/* And so many in all, with healthy ones between (HICCUP_FEW_MAX where all cost next to nothing); more is
+/* And so many in all, with healthy ones between (HICCUP_FEW_MAX where all cost little); more is
  * a rank that is slow now and then, where they are as often as this among its steps. */
 #define HICCUP_ALL_MAX	   4
 #define HICCUP_OFTEN_SHARE 0.02

@@ -250,19 +250,23 @@ static bool send_window(struct uplink *u)
 	return true;
 }
 
+/* False, and empty, without memory. */
+static bool copy_of(struct buf *to, const struct buf *message)
+{
+	buf_init(to, LIMIT_WIRE_MESSAGE_BYTES);
+	buf_append(to, message->data, message->bytes);
+	if (to->failed)
+		buf_fini(to);
+	return !to->failed;
+}
+
 /* Under lock. A copy to the queue where it has room. */
 static void queue_copy(struct uplink *u, const struct buf *message)
 {
 	struct buf *to = &u->sketches[(u->sketch_head + u->sketch_count) % UPLINK_QUEUE];
 
-	if (u->sketch_count == UPLINK_QUEUE)
+	if (u->sketch_count == UPLINK_QUEUE || !copy_of(to, message))
 		return;
-	buf_init(to, LIMIT_WIRE_MESSAGE_BYTES);
-	buf_append(to, message->data, message->bytes);
-	if (to->failed) {
-		buf_fini(to);
-		return;
-	}
 	u->sketch_count++;
 	u->stats.sketches_again++;
 }
@@ -501,10 +505,8 @@ static void keep_sketch(struct uplink *u, uint64_t key, const struct buf *messag
 		if ((u->kept[i].put && u->kept[i].key == key) || u->kept[i].put < to->put)
 			to = &u->kept[i];
 	buf_fini(&to->message);
-	buf_init(&to->message, LIMIT_WIRE_MESSAGE_BYTES);
-	buf_append(&to->message, message->data, message->bytes);
 	to->key = key;
-	to->put = to->message.failed ? 0 : ++u->sketches_put;
+	to->put = copy_of(&to->message, message) ? ++u->sketches_put : 0;
 }
 
 void uplink_put_sketch(struct uplink *u, uint64_t key, struct buf *message)

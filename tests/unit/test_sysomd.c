@@ -558,6 +558,18 @@ static bool has_groups(struct rig *g)
 	return yes;
 }
 
+/* A healthy job that the aggregator has groups and a sketch of. */
+static void job_is_known(struct rig *g)
+{
+	sink_start(&g->sink, g->url);
+	daemon_start(g);
+	job_start(g);
+	job_attach(g);
+	job_steps(g, 300, 1);
+	assert_true(until(has_groups, g));
+	sink_stop(&g->sink);
+}
+
 static const char *setting(const struct sketch *k, const char *name)
 {
 	for (uint32_t i = 0; i < k->setting_count; i++)
@@ -573,13 +585,7 @@ static void beats_and_sketches_tell_the_jobs_figures(void **state)
 	const struct sketch *k = &g->sink.sketch;
 	struct utsname u;
 
-	sink_start(&g->sink, g->url);
-	daemon_start(g);
-	job_start(g);
-	job_attach(g);
-	job_steps(g, 300, 1);
-	assert_true(until(has_groups, g));
-	sink_stop(&g->sink);
+	job_is_known(g);
 	assert_int_equal(g->sink.group_first, 0);
 	assert_int_equal(g->sink.group_gaps, 0);
 	/* the first step's begin is no boundary */
@@ -619,13 +625,7 @@ static void a_new_aggregator_is_told_the_latest_sketch(void **state)
 {
 	struct rig *g = *state;
 
-	sink_start(&g->sink, g->url);
-	daemon_start(g);
-	job_start(g);
-	job_attach(g);
-	job_steps(g, 300, 1);
-	assert_true(until(has_groups, g));
-	sink_stop(&g->sink);
+	job_is_known(g);
 	g->sink.beat_count = 0;
 	sink_start(&g->sink, g->url);
 	assert_true(until(has_the_sketch_again, g));
