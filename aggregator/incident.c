@@ -40,7 +40,7 @@ static void incident_free(struct incident_set *s, struct incident *i)
 		incident_views_drop(s, &i->members[k].slow);
 		incident_views_drop(s, &i->members[k].calm);
 		incident_views_drop(s, &i->members[k].waiting);
-		incident_views_clear(s, i->members[k].views);
+		incident_views_clear(s, &i->members[k].views);
 	}
 	free(i->findings);
 	free(i->members);
@@ -257,7 +257,7 @@ static void take_better(struct incident_set *s, struct member *m, const struct d
 		incident_views_hold(s, &m->slow, d->picture);
 	}
 	if (digest_is_own(d))
-		incident_views_add(s, m->views, d);
+		incident_views_add(s, &m->views, d);
 	else if (d->picture && (room || m->waiting))
 		take_waiting(s, m, d->picture);
 	if (m->windows && weight <= m->weight)
@@ -626,7 +626,7 @@ static void swap_pictures(struct picture **a, struct picture **b)
 /* Sums of one member into the other's; parts and pictures change hands. */
 static void member_merge(struct incident_set *s, struct member *to, struct member *from)
 {
-	incident_views_merge(s, to->views, from->views);
+	incident_views_merge(s, &to->views, &from->views);
 	if (from->calm && (!to->calm || picture_steps(from->calm, true) > picture_steps(to->calm, true)))
 		swap_pictures(&to->calm, &from->calm);
 	if (from->slow && (!to->slow || from->slow_weight > to->slow_weight)) {

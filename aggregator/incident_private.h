@@ -7,7 +7,7 @@
 #include "aggregator/incident.h"
 #include "aggregator/picture.h"
 
-/* A window of a rank's own and what it says by itself; the causes first, each one once. */
+/* A window of a rank's own and what it says by itself. */
 #define INCIDENT_VIEWS_TELLING 3u
 #define INCIDENT_VIEWS	       6u
 struct view {
@@ -15,6 +15,11 @@ struct view {
 	enum finding_cause cause; /* UNKNOWN: none, or not surely */
 	double worth, lost_ns;
 	uint64_t begin_unix_ns;
+};
+
+struct views {
+	struct view view[INCIDENT_VIEWS]; /* the causes first, each one once */
+	double lost_ns[CAUSE_COUNT]; /* of all windows that say so by themselves, kept or not */
 };
 
 struct member {
@@ -35,7 +40,7 @@ struct member {
 	double slow_weight; /* how much the picture `slow` says */
 	struct picture *waiting; /* the same of windows in which it was not slow itself; or NULL */
 	double waiting_weight;
-	struct view views[INCIDENT_VIEWS]; /* of its own windows */
+	struct views views; /* of its own windows */
 	double accused_ns; /* lost by what findings and its node say; 0: neither names it */
 	double peer_accused_ns; /* the part of it that its node says */
 	uint64_t accused_begin_unix_ns, accused_end_unix_ns; /* of the findings that name it; 0 none */

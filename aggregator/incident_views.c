@@ -3,7 +3,9 @@
  * window that lost more may lack stacks, or be of a stretch in which the cause does not show. So a
  * window is looked at alone when it comes (its slow steps against its own healthy ones), and kept by
  * what it says: per cause the one that accounts for most lost time, and of those that name no cause
- * the heaviest. What is kept is the largest of an order of windows, so arrival does not matter. */
+ * the heaviest. How much was lost in all that said the same is summed: one noisy window may have lost
+ * more than each of many that agree. What is kept is the largest of an order of windows, so arrival
+ * does not matter. */
 #include "aggregator/incident_views.h"
 
 #include <string.h>
@@ -30,10 +32,10 @@ void incident_views_hold(struct incident_set *s, struct picture **to, struct pic
 	s->picture_bytes += picture_bytes(held);
 }
 
-void incident_views_clear(struct incident_set *s, struct view *views)
+void incident_views_clear(struct incident_set *s, struct views *views)
 {
 	for (uint32_t k = 0; k < INCIDENT_VIEWS; k++)
-		incident_views_drop(s, &views[k].picture);
+		incident_views_drop(s, &views->view[k].picture);
 }
 
 double incident_views_worth(const struct picture *p, double lost_ns)
@@ -72,10 +74,10 @@ static bool is_better(const struct view *a, const struct view *b)
 }
 
 /* The place that v may take: free, of its own cause, or of the least; NULL: all others say more. */
-static struct view *place_of(struct view *views, const struct view *v)
+static struct view *place_of(struct views *views, const struct view *v)
 {
 	bool tells = v->cause != CAUSE_UNKNOWN;
-	struct view *from = views + (tells ? 0 : INCIDENT_VIEWS_TELLING), *least = NULL;
+	struct view *from = views->view + (tells ? 0 : INCIDENT_VIEWS_TELLING), *least = NULL;
 	uint32_t count = tells ? INCIDENT_VIEWS_TELLING : INCIDENT_VIEWS - INCIDENT_VIEWS_TELLING;
 
 	for (uint32_t k = 0; tells && k < count; k++)
@@ -90,7 +92,7 @@ static struct view *place_of(struct view *views, const struct view *v)
 	return is_better(v, least) ? least : NULL;
 }
 
-static void put(struct incident_set *s, struct view *views, const struct view *v)
+static void put(struct incident_set *s, struct views *views, const struct view *v)
 {
 	struct view *to = place_of(views, v);
 	struct picture *held;
@@ -104,7 +106,7 @@ static void put(struct incident_set *s, struct view *views, const struct view *v
 	to->picture = held;
 }
 
-void incident_views_add(struct incident_set *s, struct view *views, const struct digest *d)
+void incident_views_add(struct incident_set *s, struct views *views, const struct digest *d)
 {
 	struct view v = { .picture = d->picture, .begin_unix_ns = d->begin_unix_ns,
 			  .lost_ns = d->self_excess_ns > 1 ? d->self_excess_ns : 1 };
@@ -112,12 +114,25 @@ void incident_views_add(struct incident_set *s, struct view *views, const struct
 	if (!d->picture || !picture_steps(d->picture, false))
 		return;
 	look(&v);
+	views->lost_ns[v.cause] += v.lost_ns;
 	put(s, views, &v);
 }
 
-void incident_views_merge(struct incident_set *s, struct view *views, const struct view *from)
+void incident_views_merge(struct incident_set *s, struct views *views, const struct views *from)
 {
+	for (uint32_t k = 0; k < CAUSE_COUNT; k++)
+		views->lost_ns[k] += from->lost_ns[k];
 	for (uint32_t k = 0; k < INCIDENT_VIEWS; k++)
-		if (from[k].picture)
-			put(s, views, &from[k]);
+		if (from->view[k].picture)
+			put(s, views, &from->view[k]);
+}
+
+double incident_views_stands_for(const struct views *views, const struct view *v)
+{
+	double kept_ns = 0;
+
+	for (uint32_t k = 0; k < INCIDENT_VIEWS; k++)
+		if (views->view[k].picture && views->view[k].cause == v->cause)
+			kept_ns += views->view[k].lost_ns;
+	return v->lost_ns * (views->lost_ns[v->cause] / kept_ns);
 }

@@ -11,10 +11,13 @@ void incident_views_hold(struct incident_set *s, struct picture **to, struct pic
 void incident_views_drop(struct incident_set *s, struct picture **p); /* NULL inside is a no-op */
 /* How much a picture can say: time lost, more with kernels and with stacks. */
 double incident_views_worth(const struct picture *p, double lost_ns);
-/* views: INCIDENT_VIEWS of them, zeroed at first. An own window of the rank; kept if it says more than
- * another, which then goes. The order of the calls does not matter while there is room. */
-void incident_views_add(struct incident_set *s, struct view *views, const struct digest *d);
-void incident_views_merge(struct incident_set *s, struct view *views, const struct view *from);
-void incident_views_clear(struct incident_set *s, struct view *views);
+/* views: zeroed at first. An own window of the rank; kept if it says more than another, which then
+ * goes. The order of the calls does not matter while there is room. */
+void incident_views_add(struct incident_set *s, struct views *views, const struct digest *d);
+void incident_views_merge(struct incident_set *s, struct views *views, const struct views *from);
+void incident_views_clear(struct incident_set *s, struct views *views);
+/* Time lost that this kept window stands for, ns: its own, and its part of what windows lost that said
+ * the same and are not kept. */
+double incident_views_stands_for(const struct views *views, const struct view *v);
 
 #endif

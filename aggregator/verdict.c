@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "aggregator/incident_views.h"
 #include "aggregator/text.h"
 #include "aggregator/verdict_sketch.h"
 #include "base/limits.h"
@@ -258,7 +259,7 @@ static void before_of(const struct court *c, const struct incident_judgement *j,
 struct seen {
 	struct diagnosis_rank rank;
 	enum finding_cause cause; /* UNKNOWN: none that is told */
-	double confidence, lost_ns;
+	double confidence, lost_ns, stands_for_ns;
 };
 
 static uint32_t see(struct court *c, const struct incident_judgement *j, const struct member *m,
@@ -273,19 +274,21 @@ static uint32_t see(struct court *c, const struct incident_judgement *j, const s
 	for (uint32_t k = 0; d && k < INCIDENT_VIEWS; k++) {
 		struct seen *s = &out[n];
 
-		if (!m->views[k].picture)
+		if (!m->views.view[k].picture)
 			continue;
 		c->one.count = 1;
 		c->one.member[0] = m;
 		c->one.rank[0] = *known;
-		show(m, m->views[k].picture, &c->one.rank[0]);
+		show(m, m->views.view[k].picture, &c->one.rank[0]);
 		before_of(c, j, &c->one, &before);
 		in = input_of(j, &c->one, &c->peers, &before);
 		diagnosis_make(&in, d);
 		*s = (struct seen){.rank = c->one.rank[0],
 				   .cause = is_telling(d) ? d->cause : CAUSE_UNKNOWN,
 				   .confidence = d->confidence,
-				   .lost_ns = m->views[k].lost_ns};
+				   .lost_ns = m->views.view[k].lost_ns,
+				   .stands_for_ns = incident_views_stands_for(
+					   &m->views, &m->views.view[k])};
 		if ((s->rank.kernel_count || s->rank.samples > 0) && s->lost_ns > most_ns)
 			most_ns = s->lost_ns;
 		n++;
@@ -308,7 +311,7 @@ static void choose_view(struct court *c, const struct incident_judgement *j, con
 
 	for (uint32_t k = 0; k < n; k++)
 		if (seen[k].cause != CAUSE_UNKNOWN)
-			worth[seen[k].cause] += seen[k].confidence * seen[k].lost_ns;
+			worth[seen[k].cause] += seen[k].confidence * seen[k].stands_for_ns;
 	for (uint32_t k = 0; k < n; k++) {
 		const struct seen *s = &seen[k];
 

@@ -500,6 +500,29 @@ static void what_was_shown_once_is_not_lost_to_windows_that_say_less(void **unus
 	json_decref(j);
 }
 
+/* One window that lost more than each of many that agree has not lost more than they have. */
+static void the_cause_of_most_of_what_was_lost_is_told(void **unused)
+{
+	struct incident_change c;
+	static struct made m;
+	json_t *j;
+
+	healthy_peers();
+	for (int n = 0; n < 12; n++) {
+		make(&m, 5, WINDOW_SELF, 4 + 2.5 * n, n == 0 ? 90 : 20);
+		if (n == 0)
+			signal_add(&m, OS_SIGNAL_SOFTIRQ_STOLEN, "NET_RX from thread main on CPU 1", 900);
+		else
+			slow_gemm(&m, 1.5);
+		c = send(&m);
+		if (n != 0 && n != 11)
+			continue;
+		j = json_of(c);
+		assert_string_equal(cause_of(j), n ? "gpu-kernel" : "os-softirq");
+		json_decref(j);
+	}
+}
+
 static void names_no_cause_where_none_shows(void **unused)
 {
 	json_t *j;
@@ -984,6 +1007,7 @@ int main(void)
 		CASE(victims_are_the_peers_that_a_cause_is_seen_against),
 		CASE(names_the_cause_of_the_culprit),
 		CASE(any_order_of_windows_gives_the_same_verdict),
+		CASE(the_cause_of_most_of_what_was_lost_is_told),
 		CASE(what_was_shown_once_is_not_lost_to_windows_that_say_less),
 		CASE(names_no_cause_where_none_shows),
 		CASE(two_faults_at_once_have_a_verdict_each),
