@@ -542,16 +542,23 @@ static uint64_t last_fault_end(const struct incident *i)
 	return last;
 }
 
+/* NULL: none, or nobody. */
+static const struct member *find_member(const struct incident *i, int32_t rank)
+{
+	for (uint32_t k = 0; rank >= 0 && k < i->member_count; k++)
+		if (i->members[k].rank == rank)
+			return &i->members[k];
+	return NULL;
+}
+
 /* Until when the rank was slow itself, for however long; 0: never, or nobody. */
 static uint64_t slow_until(const struct incident *i, int32_t rank)
 {
-	for (uint32_t k = 0; rank >= 0 && k < i->member_count; k++) {
-		const struct member *m = &i->members[k];
+	const struct member *m = find_member(i, rank);
 
-		if (m->rank == rank)
-			return is_long(m) ? fault_end(m) : m->own_end_unix_ns;
-	}
-	return 0;
+	if (!m)
+		return 0;
+	return is_long(m) ? fault_end(m) : m->own_end_unix_ns;
 }
 
 /* A fault that lasts draws in what is near in time. When it is over, what another rank does later is
@@ -580,10 +587,34 @@ static bool continues(const struct incident *i, const uint8_t *anomaly_id)
 	return anomaly_id && memcmp(anomaly_id, none, 16) && has_anomaly(i, anomaly_id);
 }
 
+/* An anomaly holds what comes seconds later, too. So a rank that was late for a moment while another's
+ * fault lasted does not carry that on into a fault of its own. */
+static bool goes_on(const struct incident *i, const struct newcomer *n)
+{
+	const struct member *m = find_member(i, n->suspect);
+
+	return continues(i, n->anomaly_id) &&
+	       (n->suspect < 0 || i->ranks_dropped || !last_fault_end(i) || (m && is_long(m)));
+}
+
+static bool may_join(const struct incident *i, const struct newcomer *n)
+{
+	return !strcmp(i->row.job, n->job) && i->blameless == n->blameless;
+}
+
 static bool belongs(const struct incident_set *s, const struct incident *i, const struct newcomer *n)
 {
-	return !strcmp(i->row.job, n->job) && i->blameless == n->blameless &&
-	       (near(s, i, n) || continues(i, n->anomaly_id));
+	return may_join(i, n) && (near(s, i, n) || goes_on(i, n));
+}
+
+/* Makes the two one. What waits is of one incident alone where faults have lasted, and of the one it
+ * was asked for. */
+static bool connects(const struct incident_set *s, const struct incident *to, const struct incident *i,
+		     const struct newcomer *n)
+{
+	if (n->waits)
+		return may_join(i, n) && near(s, i, n) && !(last_fault_end(i) && last_fault_end(to));
+	return belongs(s, i, n);
 }
 
 /* Time between the two; 0 where they overlap. */
@@ -598,10 +629,10 @@ static uint64_t apart(const struct incident *i, const struct newcomer *n)
 static bool fits_better(const struct incident *i, const struct incident *best, const struct newcomer *n)
 {
 	uint64_t mine = n->waits ? apart(i, n) : 0, other = n->waits ? apart(best, n) : 0;
-	bool goes_on = continues(i, n->anomaly_id);
+	bool same = continues(i, n->anomaly_id);
 
-	if (n->waits && goes_on != continues(best, n->anomaly_id))
-		return goes_on;
+	if (n->waits && same != continues(best, n->anomaly_id))
+		return same;
 	return mine < other || (mine == other && i->order < best->order);
 }
 
@@ -717,7 +748,7 @@ static void absorb(struct incident_set *s, struct incident *to, const struct new
 	while (i && out->absorbed_count < INCIDENT_ABSORB_MAX) {
 		struct incident *next = i->next;
 
-		if (i != to && belongs(s, i, n) && !(n->waits && last_fault_end(i) && last_fault_end(to))) {
+		if (i != to && connects(s, to, i, n)) {
 			incident_merge(s, to, i);
 			text_copy(out->absorbed[out->absorbed_count++], INCIDENT_ID_BYTES,
 				  i->row.id);

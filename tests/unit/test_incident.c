@@ -463,6 +463,28 @@ static void a_fault_after_the_end_of_another_is_another_incident(void **unused)
 	}
 }
 
+/* Rank 5 was late for a moment in the fault of rank 2, and its node calls that and its own fault ten
+ * seconds later one anomaly. What a healthy peer is asked for ties them no more than it does. */
+static void a_moment_does_not_carry_a_fault_on_to_another(void **unused)
+{
+	struct digest late = window("job", 5, WINDOW_SELF, 12, 13), own, asked;
+	struct incident_change a, b;
+
+	slow_for(2, 0, 10, 100);
+	late.flagged = 3;
+	a = add(late);
+	own = window("job", 5, WINDOW_SELF, 23, 27);
+	asked = window("job", 3, WINDOW_ASKED, 23, 27);
+	memcpy(own.anomaly_id, late.anomaly_id, 16);
+	memcpy(asked.anomaly_id, late.anomaly_id, 16);
+	b = add(own);
+	assert_string_not_equal(a.id, b.id);
+	assert_string_equal(add(asked).id, b.id);
+	slow_for(5, 27, 40, 500);
+	assert_string_equal(add(window("job", 1, WINDOW_COMM, 36, 40)).id, b.id);
+	assert_string_equal(add(window("job", 4, WINDOW_COMM, 6, 10)).id, a.id);
+}
+
 static void who_is_no_longer_named_by_a_finding_is_not_accused(void **unused)
 {
 	struct incident_finding first = accusing(5, 2, 0, 30);
@@ -703,6 +725,7 @@ int main(void)
 		CASE(a_second_fault_is_named_although_it_began_later),
 		CASE(two_faults_in_turn_are_both_named),
 		CASE(a_fault_after_the_end_of_another_is_another_incident),
+		CASE(a_moment_does_not_carry_a_fault_on_to_another),
 		CASE(who_is_no_longer_named_by_a_finding_is_not_accused),
 		CASE(hiccups_alone_have_their_own_time),
 		CASE(blames_nobody_without_evidence),
