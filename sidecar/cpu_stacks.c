@@ -489,16 +489,6 @@ bool cpu_stacks_raised(const struct node *n)
 	return n->stacks && n->stacks->raising;
 }
 
-static bool anomaly_open(const struct node *n, uint64_t now_ns)
-{
-	if (now_ns < n->closer_until_ns)
-		return true;
-	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++)
-		if (n->processes[i] && n->processes[i]->rank->anomaly.state == ANOMALY_OPEN)
-			return true;
-	return false;
-}
-
 /* Whether the node may be sampled as a whole now. Under lock. */
 static bool may_widen(struct cpu_stacks *s, bool raise, uint64_t now_ns)
 {
@@ -522,7 +512,7 @@ void cpu_stacks_tend(struct node *n, uint64_t now_ns)
 
 	if (!s)
 		return;
-	if (anomaly_open(n, now_ns))
+	if (process_any_anomaly(n, now_ns))
 		s->anomaly_ns = now_ns;
 	raise = s->raising = s->anomaly_ns && now_ns - s->anomaly_ns < LOWER_NS;
 	pthread_mutex_lock(&s->lock);

@@ -187,6 +187,8 @@ void process_losses(const struct process *p,
 		    void (*fn)(void *arg, const char *cause, uint64_t count), void *arg);
 /* Matches a job ("" or NULL: any) and rank (INT32_MIN: any). */
 bool process_matches(const struct process *p, const char *job, int32_t rank);
+/* A closer look is wanted: a rank is in an anomaly, or somebody asked for it. */
+bool process_any_anomaly(const struct node *n, uint64_t now_ns);
 
 /* keep.c: what is learned, for a successor */
 void keep_open(struct node *n); /* a directory that can't be used is told and done without */

@@ -8,6 +8,9 @@
 #define LENGTH_NS	500000000ull /* at least: the caller comes once a second */
 #define DOWN_FIRST_NS	60000000000ull
 #define DOWN_TIMES_MAX	6u /* doublings: an hour */
+#define LOOK_EVERY_NS	30000000000ull
+#define LOOK_MIN_NS	2000000000ull
+#define LOOK_MAX_NS	10000000000ull
 #define WELL_NS		600000000000ull /* after so long without trouble the next time is the first again */
 
 void os_cost_init(struct os_cost *c, double budget, uint32_t cpus, uint64_t now_ns)
@@ -73,7 +76,8 @@ bool os_cost_end(struct os_cost *c, const struct os_cost_sums *sums, uint64_t no
 	c->total = 0;
 	for (unsigned g = 0; g < OS_GROUP_COUNT; g++) {
 		c->share[g] = (double)(sums->run_ns[g] - c->before.run_ns[g]) / all_ns;
-		c->total += c->share[g];
+		if (!c->down[g].off) /* a look keeps its own bounds */
+			c->total += c->share[g];
 		runs += sums->runs[g] - c->before.runs[g];
 	}
 	c->runs_per_s = (double)runs * 1e9 / (double)(now_ns - c->begin_ns);
@@ -95,10 +99,46 @@ enum os_group os_cost_again(struct os_cost *c, uint64_t now_ns)
 	for (unsigned g = 0; g < OS_GROUP_COUNT; g++)
 		if (c->down[g].off && now_ns >= c->down[g].until_ns) {
 			c->down[g].off = false;
+			c->down[g].look_until_ns = 0;
 			c->next_ns = now_ns; /* a look at what it costs now */
 			return g;
 		}
 	return OS_GROUP_COUNT;
+}
+
+/* What it costs meanwhile is what the budget is for half a minute. */
+static uint64_t look_ns(const struct os_cost *c, enum os_group g)
+{
+	double ns = (double)LOOK_EVERY_NS * c->budget / c->down[g].share;
+
+	return ns < (double)LOOK_MIN_NS ? 0 : ns < (double)LOOK_MAX_NS ? (uint64_t)ns : LOOK_MAX_NS;
+}
+
+enum os_group os_cost_look(struct os_cost *c, bool wanted, uint64_t now_ns, bool *on)
+{
+	for (unsigned g = 0; g < OS_GROUP_COUNT; g++) {
+		uint64_t ns;
+
+		if (!c->down[g].off)
+			continue;
+		*on = !c->down[g].look_until_ns;
+		if (!*on && now_ns >= c->down[g].look_until_ns) {
+			c->down[g].look_until_ns = 0;
+			return g;
+		}
+		ns = *on && wanted && now_ns >= c->down[g].look_again_ns ? look_ns(c, g) : 0;
+		if (ns) {
+			c->down[g].look_until_ns = now_ns + ns;
+			c->down[g].look_again_ns = now_ns + LOOK_EVERY_NS;
+			return g;
+		}
+	}
+	return OS_GROUP_COUNT;
+}
+
+bool os_cost_is_attached(const struct os_cost *c, enum os_group group)
+{
+	return !c->down[group].off || c->down[group].look_until_ns;
 }
 
 const char *os_cost_text(const struct os_cost *c, char *out, size_t bytes)

@@ -18,6 +18,7 @@ enum os_row_kind {
 	OS_ROW_DISK_NS, /* key: device << 1 | write */
 	OS_ROW_DISK_COUNT,
 	OS_ROW_READINGS, /* of a level; key: kind << 56 | the level's key */
+	OS_ROW_MISSED, /* ns in which a group of programs was not attached; key: enum os_group */
 	OS_ROW_KINDS
 };
 
@@ -91,6 +92,7 @@ struct os_signals {
 	uint32_t numa_nodes;
 	uint8_t node_of_cpu[OS_CPU_MAX];
 	struct os_cost cost;
+	bool closer; /* a rank is suspected */
 	struct {
 		struct os_connection c;
 		uint32_t owner;

@@ -133,6 +133,7 @@ void os_node_tend(struct node *n, uint64_t now_ns)
 		if (p && p->pid > 0 && p->state != PROCESS_GONE)
 			os_signals_watch(n->os, (uint32_t)p->pid, now_ns);
 	}
+	os_signals_closer(n->os, process_any_anomaly(n, now_ns));
 	os_signals_read(n->os, now_ns);
 	tell_turned_down(n->os);
 }

@@ -366,14 +366,31 @@ static void cost_sums(const struct os_signals *s, struct os_cost_sums *sums)
 	}
 }
 
+/* Of the time since the last read. */
+static void note_missed(struct os_signals *s, uint64_t before_ns)
+{
+	for (unsigned g = 0; g < OS_GROUP_COUNT; g++)
+		if (before_ns && !os_cost_is_attached(&s->cost, g))
+			os_series_add(s->series, 0, OS_ROW_MISSED, g, (double)(s->now_ns - before_ns),
+				      NULL);
+}
+
+void os_signals_closer(struct os_signals *s, bool closer)
+{
+	s->closer = closer;
+}
+
 /* Holds the programs to their budget. */
 static void govern(struct os_signals *s)
 {
 	struct os_cost_sums sums;
 	enum os_group g = os_cost_again(&s->cost, s->now_ns);
+	bool on;
 
 	if (g < OS_GROUP_COUNT)
 		os_bpf_set_group(s->bpf, g, true);
+	while ((g = os_cost_look(&s->cost, s->closer, s->now_ns, &on)) < OS_GROUP_COUNT)
+		os_bpf_set_group(s->bpf, g, on);
 	if (s->cost.measuring) {
 		cost_sums(s, &sums);
 		if (!os_cost_end(&s->cost, &sums, s->now_ns, &g))
@@ -390,7 +407,7 @@ static void govern(struct os_signals *s)
 
 void os_signals_read(struct os_signals *s, uint64_t now_ns)
 {
-	uint64_t before_ns = own_cpu_ns();
+	uint64_t before_ns = own_cpu_ns(), last_ns = s->now_ns;
 
 	s->now_ns = now_ns;
 	s->serial++;
@@ -399,6 +416,7 @@ void os_signals_read(struct os_signals *s, uint64_t now_ns)
 		seen_sweep(s);
 	if (s->bpf) {
 		os_read_maps(s);
+		note_missed(s, last_ns);
 		govern(s);
 	}
 	refresh(s);
@@ -421,6 +439,7 @@ struct pick {
 		struct os_series_row ns, count;
 	} disk[32];
 	uint32_t disks;
+	double missed[OS_GROUP_COUNT], usually_missed[OS_GROUP_COUNT]; /* share of the time */
 	struct {
 		uint32_t kind;
 		uint64_t key;
@@ -453,6 +472,25 @@ void os_signals_count(struct os_signals *s, uint32_t pid, enum os_signal_kind ki
 		os_series_add(s->series, pid, kind, key, value, subject);
 }
 
+/* Whose programs count what is told per second. */
+static enum os_group group_of(enum os_signal_kind kind)
+{
+	switch (kind) {
+	case OS_SIGNAL_LOCK_WAIT:
+	case OS_SIGNAL_LOCK_PLACE:
+		return OS_GROUP_LOCKS;
+	case OS_SIGNAL_IO_WAIT:
+	case OS_SIGNAL_IO_WAIT_THREAD:
+	case OS_SIGNAL_CPU_HOG:
+		return OS_GROUP_CPU;
+	case OS_SIGNAL_SOFTIRQ_STOLEN:
+	case OS_SIGNAL_IRQ_STOLEN:
+		return OS_GROUP_INTERRUPTS;
+	default: /* read elsewhere too, or not per second */
+		return OS_GROUP_ALWAYS;
+	}
+}
+
 static void take(struct pick *p, enum os_signal_kind kind, const char *subject, double value,
 		 double usual)
 {
@@ -462,6 +500,21 @@ static void take(struct pick *p, enum os_signal_kind kind, const char *subject, 
 	os_signal_make(&sig, kind, subject, value, usual, p->step_ms);
 	if (os_signal_is_notable(&sig))
 		os_signal_put(p->list, &p->count, CANDIDATES_MAX, &sig);
+}
+
+/* Of a stretch in which somebody counted for a part of the time: per second of that part. Of less than
+ * this share nothing is known. */
+#define COUNTED_MIN 0.1
+
+static void take_row(struct pick *p, const struct os_series_row *row, const char *subject)
+{
+	enum os_group g = group_of(row->kind);
+	double counted = 1 - p->missed[g], usually = 1 - p->usually_missed[g];
+
+	if (counted < COUNTED_MIN)
+		return;
+	take(p, row->kind, subject, row->value / counted,
+	     row->usual < 0 || usually < COUNTED_MIN ? -1 : row->usual / usually);
 }
 
 static double ratio(double a, double b)
@@ -594,7 +647,17 @@ static void on_rank_row(void *arg, const struct os_series_row *row)
 	snprintf(subject, sizeof(subject), "%s", row->subject);
 	if (row->kind == OS_SIGNAL_LOCK_PLACE)
 		add_sharers(p->s, row->owner, row->key, subject, sizeof(subject));
-	take(p, row->kind, subject, row->value, row->usual);
+	take_row(p, row, subject);
+}
+
+static void on_missed_row(void *arg, const struct os_series_row *row)
+{
+	struct pick *p = arg;
+
+	if (row->kind != OS_ROW_MISSED || row->key >= OS_GROUP_COUNT)
+		return;
+	p->missed[row->key] = row->value * 1e-9;
+	p->usually_missed[row->key] = row->usual > 0 ? row->usual * 1e-9 : 0;
 }
 
 static void on_host_row(void *arg, const struct os_series_row *row)
@@ -603,9 +666,11 @@ static void on_host_row(void *arg, const struct os_series_row *row)
 	uint32_t i = 0;
 
 	if (row->kind < OS_SIGNAL_KINDS) {
-		take(p, row->kind, row->subject, row->value, row->usual);
+		take_row(p, row, row->subject);
 		return;
 	}
+	if (row->kind == OS_ROW_MISSED)
+		return;
 	while (i < p->disks && p->disk[i].ns.key != row->key)
 		i++;
 	if (i == sizeof(p->disk) / sizeof(p->disk[0]))
@@ -621,8 +686,10 @@ static void on_host_row(void *arg, const struct os_series_row *row)
 }
 
 /* Zero is only a finding where somebody counts. */
-static bool is_counted(const struct os_signals *s, enum os_signal_kind kind)
+static bool is_counted(const struct pick *p, enum os_signal_kind kind)
 {
+	const struct os_signals *s = p->s;
+
 	switch (kind) {
 	case OS_SIGNAL_FAULTS_MAJOR:
 	case OS_SIGNAL_THROTTLED:
@@ -630,9 +697,8 @@ static bool is_counted(const struct os_signals *s, enum os_signal_kind kind)
 	case OS_SIGNAL_RUN_WAIT:
 		return true;
 	case OS_SIGNAL_LOCK_WAIT:
-		return s->bpf && !s->cost.down[OS_GROUP_LOCKS].off;
 	case OS_SIGNAL_IO_WAIT:
-		return s->bpf && !s->cost.down[OS_GROUP_CPU].off;
+		return s->bpf && p->missed[group_of(kind)] < 1 - COUNTED_MIN;
 	default: /* a level is only known where it was read */
 		return s->bpf && !os_signal_info(kind)->level;
 	}
@@ -642,7 +708,7 @@ static bool is_counted(const struct os_signals *s, enum os_signal_kind kind)
 static void take_zeroes(struct pick *p, double usual)
 {
 	for (unsigned k = 0; k < OS_SIGNAL_KINDS; k++) {
-		if (!os_signal_info(k)->total || p->had[k] || !is_counted(p->s, k))
+		if (!os_signal_info(k)->total || p->had[k] || !is_counted(p, k))
 			continue;
 		take(p, k, "", 0, usual);
 	}
@@ -679,6 +745,7 @@ uint32_t os_signals_window(struct os_signals *s, uint32_t pid, uint64_t begin_ns
 	q.from_ns = r->since_ns;
 	q.unusual = r->unusual;
 	q.unusual_count = OS_UNUSUAL_MAX;
+	os_series_each(s->series, 0, &q, on_missed_row, p);
 	os_series_each(s->series, pid, &q, on_rank_row, p);
 	os_series_each(s->series, 0, &q, on_host_row, p);
 	take_mean(p, OS_SIGNAL_IO_LATENCY, "", &p->io_ns, &p->io_count);

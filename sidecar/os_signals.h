@@ -55,6 +55,8 @@ void os_signals_unwatch(struct os_signals *s, uint32_t pid);
 bool os_signals_watches(const struct os_signals *s, uint32_t pid);
 /* The n-th watched rank's process; 0: no more. */
 uint32_t os_signals_rank(const struct os_signals *s, uint32_t n);
+/* A rank is suspected, or is no longer: programs that were let go for their cost come back for a look. */
+void os_signals_closer(struct os_signals *s, bool closer);
 /* Reads everything; once a second. Takes about a millisecond. */
 void os_signals_read(struct os_signals *s, uint64_t now_ns);
 /* Fills list with what was notable for the rank between begin and end, most important first, and

@@ -482,6 +482,16 @@ uint64_t process_lost(const struct process *p)
 	return sum;
 }
 
+bool process_any_anomaly(const struct node *n, uint64_t now_ns)
+{
+	if (now_ns < n->closer_until_ns)
+		return true;
+	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++)
+		if (n->processes[i] && n->processes[i]->rank->anomaly.state == ANOMALY_OPEN)
+			return true;
+	return false;
+}
+
 bool process_matches(const struct process *p, const char *job, int32_t rank)
 {
 	return (!job || !*job || !strcmp(job, p->id.job)) &&

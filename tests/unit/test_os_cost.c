@@ -17,6 +17,7 @@ struct node {
 	uint64_t now_ns;
 	double share[OS_GROUP_COUNT]; /* what each group takes of one CPU while it is attached */
 	bool attached[OS_GROUP_COUNT];
+	bool suspect;
 };
 
 static void node_init(struct node *n, double budget, uint32_t cpus)
@@ -32,6 +33,7 @@ static void node_init(struct node *n, double budget, uint32_t cpus)
 static void node_second(struct node *n)
 {
 	enum os_group g;
+	bool on;
 
 	n->now_ns += SECOND;
 	for (unsigned i = 0; i < OS_GROUP_COUNT; i++) {
@@ -43,6 +45,8 @@ static void node_second(struct node *n)
 	g = os_cost_again(&n->cost, n->now_ns);
 	if (g < OS_GROUP_COUNT)
 		n->attached[g] = true;
+	while ((g = os_cost_look(&n->cost, n->suspect, n->now_ns, &on)) < OS_GROUP_COUNT)
+		n->attached[g] = on;
 	if (os_cost_end(&n->cost, &n->sums, n->now_ns, &g) && g < OS_GROUP_COUNT)
 		n->attached[g] = false;
 	if (os_cost_due(&n->cost, n->now_ns))
@@ -169,6 +173,33 @@ static void a_group_that_costs_little_again_stays(void **state)
 	assert_true(n.attached[OS_GROUP_PACKETS]);
 }
 
+static void a_suspect_is_looked_at_within_the_budget_of_half_a_minute(void **state)
+{
+	unsigned seen = 0, first = 0;
+	struct node n;
+
+	node_init(&n, 0.003, 1);
+	n.share[OS_GROUP_LOCKS] = 0.02;
+	n.share[OS_GROUP_CPU] = 0.002;
+	n.share[OS_GROUP_STORAGE] = 0.5;
+	run(&n, 30);
+	assert_false(n.attached[OS_GROUP_LOCKS]);
+	n.suspect = true;
+	for (unsigned i = 0; i < 30; i++) {
+		node_second(&n);
+		seen += n.attached[OS_GROUP_LOCKS];
+		first += i == 0 && n.attached[OS_GROUP_LOCKS];
+		assert_int_equal(n.attached[OS_GROUP_LOCKS], os_cost_is_attached(&n.cost, OS_GROUP_LOCKS));
+		assert_true(n.attached[OS_GROUP_CPU]);	    /* it is no reason to let others go */
+		assert_false(n.attached[OS_GROUP_STORAGE]); /* two looks a minute would be too much */
+	}
+	assert_int_equal(first, 1);
+	assert_true(seen == 4 || seen == 5); /* 30 s of 0.3% in seconds of 2% */
+	n.suspect = false;
+	run(&n, 5);
+	assert_false(n.attached[OS_GROUP_LOCKS]);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -180,6 +211,7 @@ int main(void)
 	    cmocka_unit_test(lets_go_of_as_many_as_it_takes_but_never_of_who_is_watched),
 	    cmocka_unit_test(takes_a_group_back_and_waits_longer_each_time),
 	    cmocka_unit_test(a_group_that_costs_little_again_stays),
+	    cmocka_unit_test(a_suspect_is_looked_at_within_the_budget_of_half_a_minute),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -32,6 +32,7 @@
 #include <cmocka.h>
 
 #include "base/limits.h"
+#include "sidecar/os_internal.h"
 #include "sidecar/os_signals.h"
 
 static uint64_t now_ns(void)
@@ -617,6 +618,16 @@ static pid_t start_contender(void)
 	return pid;
 }
 
+static void lock_dir_remove(void)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "%s/file", lock_dir);
+	unlink(path);
+	rmdir(lock_dir);
+	memcpy(lock_dir + strlen(lock_dir) - 6, "XXXXXX", 6);
+}
+
 static void names_who_shares_a_contended_lock(void **state)
 {
 	char who[32];
@@ -632,9 +643,7 @@ static void names_who_shares_a_contended_lock(void **state)
 	victim_run(&v);
 	kill(contender, SIGKILL);
 	waitpid(contender, NULL, 0);
-	snprintf(who, sizeof(who), "%s/file", lock_dir);
-	unlink(who);
-	rmdir(lock_dir);
+	lock_dir_remove();
 	print_message("# %g contentions by perf\n", v.told);
 	if (v.told >= 0) /* perf's own count of the same tracepoint */
 		assert_true(v.told > 100);
@@ -643,6 +652,39 @@ static void names_who_shares_a_contended_lock(void **state)
 	s = signal_of(&v, "lock_place", who);
 	assert_non_null(s);
 	assert_null(strstr(s->subject, "not known"));
+	victim_end(&v);
+}
+
+/* Three of four seconds nobody counts: what is told is per second of the one in which somebody did. The
+ * clock is ours after that. */
+static void tells_rates_of_the_time_in_which_somebody_counted(void **state)
+{
+	double whole, part;
+	struct victim v;
+	pid_t contender;
+	uint64_t at_ns;
+
+	NEEDS_BPF();
+	if (!mkdtemp(lock_dir) || sysconf(_SC_NPROCESSORS_ONLN) < 2)
+		skip();
+	victim_start(&v, &defaults, look_up_nothing, NULL);
+	contender = start_contender();
+	victim_run(&v);
+	kill(contender, SIGKILL);
+	waitpid(contender, NULL, 0);
+	lock_dir_remove();
+	whole = sum_of(&v, "lock_wait", "");
+	v.os->cost.down[OS_GROUP_LOCKS].off = true;
+	v.os->cost.down[OS_GROUP_LOCKS].until_ns = UINT64_MAX;
+	at_ns = v.begin_ns + (uint64_t)(v.seconds * 1e9);
+	for (int i = 0; i < 3; i++)
+		os_signals_read(v.os, at_ns += (uint64_t)(v.seconds * 1e9));
+	v.count = os_signals_window(v.os, (uint32_t)v.pid, v.begin_ns, at_ns, 10, false, v.list,
+				    LIMIT_WINDOW_SIGNALS);
+	part = sum_of(&v, "lock_wait", "");
+	print_message("# lock_wait %g, and %g where a quarter of the time was counted\n", whole, part);
+	assert_true(whole > 0.2);
+	assert_near(part, whole, 0.02, 0.01);
 	victim_end(&v);
 }
 
@@ -1066,6 +1108,7 @@ int main(void)
 	    cmocka_unit_test_teardown(sees_the_wait_for_a_slow_disk_without_task_storage, clean_up),
 	    cmocka_unit_test_teardown(lets_go_of_what_is_over_its_budget, clean_up),
 	    cmocka_unit_test_teardown(names_who_shares_a_contended_lock, clean_up),
+	    cmocka_unit_test_teardown(tells_rates_of_the_time_in_which_somebody_counted, clean_up),
 	    cmocka_unit_test_teardown(tells_interrupts_that_took_a_threads_time, clean_up),
 	    cmocka_unit_test_teardown(maps_retransmits_to_the_rank_with_the_socket, clean_up),
 	    cmocka_unit_test_teardown(tells_which_programs_are_left_out, clean_up),
