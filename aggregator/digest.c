@@ -11,6 +11,8 @@
 
 /* Out steps further apart than this belong to different runs; the detector looks at three steps. */
 #define RUN_GAP_STEPS 3
+/* Of the own time above the expected one. */
+#define STOLEN_SHARE 0.6
 
 static uint64_t to_unix(const struct window *w, uint64_t t)
 {
@@ -109,6 +111,17 @@ static void digest_parts(const struct window *w, struct digest *d)
 		if (w->names && p->name < w->name_count)
 			text_copy(to->name, sizeof(to->name), w->names[p->name]);
 	}
+}
+
+bool digest_is_stolen(const struct digest *d)
+{
+	const char *name = os_signal_info(OS_SIGNAL_STEAL)->name;
+	double taken_ns = 0;
+
+	for (uint32_t k = 0; k < d->signal_count; k++)
+		if (d->signals[k].flags & OS_SIGNAL_RAISED && !strcmp(d->signals[k].name, name))
+			taken_ns = d->signals[k].weight_ms * 1e6 * (double)d->flagged;
+	return d->reason == WINDOW_SELF && taken_ns > 0 && taken_ns >= STOLEN_SHARE * d->self_excess_ns;
 }
 
 void digest_make(const struct window *w, size_t bytes, struct digest *d)

@@ -51,6 +51,8 @@ static inline bool digest_is_own(const struct digest *d)
 	       d->reason == WINDOW_PEER;
 }
 
+/* Of its own time most was taken by the hypervisor below the machine: whatever runs there was late then. */
+bool digest_is_stolen(const struct digest *d);
 /* w: decoded with its names; host records are used where they are there. */
 void digest_make(const struct window *w, size_t bytes, struct digest *out);
 

@@ -287,10 +287,16 @@ static void take_signals(struct member *m, const struct os_signal *signals, uint
 		os_signal_put(m->signals, &m->signal_count, DIGEST_SIGNALS_MAX, &signals[k]);
 }
 
+/* What the hypervisor took of a rank's time is no fault of the rank. */
+static bool is_itself(const struct digest *d)
+{
+	return digest_is_own(d) && !digest_is_stolen(d);
+}
+
 /* How long the rank was slow itself: the margins of a window are healthy. */
 static double slow_of(const struct digest *d)
 {
-	if (!digest_is_own(d))
+	if (!is_itself(d))
 		return 0;
 	if (d->flagged && d->latency_ns > 0)
 		return (double)d->flagged * d->latency_ns;
@@ -367,7 +373,9 @@ static void incident_add(struct incident_set *s, struct incident *i, const struc
 
 	if (m)
 		member_add(s, m, d);
-	if (m && digest_is_own(d) && d->end_unix_ns > m->slow_end_unix_ns && !incident_is_brief(&r))
+	if (m && is_itself(d) && d->end_unix_ns > m->itself_end_unix_ns)
+		m->itself_end_unix_ns = d->end_unix_ns;
+	if (m && is_itself(d) && d->end_unix_ns > m->slow_end_unix_ns && !incident_is_brief(&r))
 		m->slow_end_unix_ns = d->end_unix_ns;
 	if (d->flagged) {
 		r.first_step = d->first_step;
@@ -474,11 +482,11 @@ struct newcomer {
 static struct newcomer of_window(const struct digest *d)
 {
 	/* in a stall all stand still, whoever is to blame */
-	bool accuses = digest_is_own(d) && d->reason != WINDOW_STALL && d->rank.rank >= 0;
+	bool accuses = is_itself(d) && d->reason != WINDOW_STALL && d->rank.rank >= 0;
 	bool asked = d->reason == WINDOW_ASKED || d->reason == WINDOW_MANUAL;
 
 	return (struct newcomer){ d->rank.job,	 d->begin_unix_ns, d->end_unix_ns,
-				  asked || digest_is_own(d) ? d->anomaly_id : NULL,
+				  asked || is_itself(d) ? d->anomaly_id : NULL,
 				  false,	 !accuses,	   accuses ? d->rank.rank : -1 };
 }
 
@@ -558,7 +566,7 @@ static uint64_t slow_until(const struct incident *i, int32_t rank)
 
 	if (!m)
 		return 0;
-	return is_long(m) ? fault_end(m) : m->own_end_unix_ns;
+	return is_long(m) ? fault_end(m) : m->itself_end_unix_ns;
 }
 
 /* A fault that lasts draws in what is near in time. When it is over, what another rank does later is
@@ -674,6 +682,8 @@ static void member_merge(struct incident_set *s, struct member *to, struct membe
 		widen(&to->own_begin_unix_ns, &to->own_end_unix_ns, from->own_begin_unix_ns,
 		      from->own_end_unix_ns);
 	to->slow_ns += from->slow_ns;
+	if (from->itself_end_unix_ns > to->itself_end_unix_ns)
+		to->itself_end_unix_ns = from->itself_end_unix_ns;
 	if (from->slow_end_unix_ns > to->slow_end_unix_ns)
 		to->slow_end_unix_ns = from->slow_end_unix_ns;
 	if (from->flagged && (!to->flagged || from->first_step < to->first_step)) {

@@ -45,7 +45,9 @@ struct member {
 	double peer_accused_ns; /* the part of it that its node says */
 	uint64_t accused_begin_unix_ns, accused_end_unix_ns; /* of the findings that name it; 0 none */
 	uint64_t own_begin_unix_ns, own_end_unix_ns; /* of its own windows; 0 none */
-	uint64_t slow_end_unix_ns; /* of those of them that are no hiccups by themselves; 0 none */
+	/* of those of them that tell of what it did itself, and of those of these that are no hiccups by
+	 * themselves; 0 none */
+	uint64_t itself_end_unix_ns, slow_end_unix_ns;
 	double slow_ns; /* how long it was slow itself: its own windows' flagged steps */
 	double flagged_ns; /* its flagged steps above what was expected of them, whoever slowed them */
 };

@@ -463,6 +463,46 @@ static void a_fault_after_the_end_of_another_is_another_incident(void **unused)
 	}
 }
 
+/* The hypervisor takes 380 ms/s more than usual of each CPU, so every rank is late. */
+static struct incident_change stolen(int rank, double begin_s)
+{
+	struct digest d = window("job", rank, WINDOW_SELF, begin_s, begin_s + 2);
+
+	d.flagged = 15;
+	d.first_step = d.onset_step = 400;
+	d.last_step = 415;
+	d.latency_ns = 13e7;
+	d.expected_ns = 1e8;
+	d.self_excess_ns = 15 * 3e7;
+	os_signal_make(&d.signals[d.signal_count++], OS_SIGNAL_STEAL, "", 400, 20, 100);
+	return add(d);
+}
+
+/* For ten seconds between two faults: it neither ties them together nor is it either's rank's doing. */
+static void what_the_hypervisor_takes_is_no_fault_of_a_rank(void **unused)
+{
+	struct incident_change a, b;
+	json_t *j;
+
+	slow_for(2, 0, 10, 100);
+	a = add(window("job", 4, WINDOW_COMM, 6, 10));
+	for (double t = 11; t < 24; t += 2)
+		for (int rank = 1; rank < 6; rank++)
+			b = stolen(rank, t);
+	j = incident_set_json(set, b.id, 8, NULL);
+	assert_int_equal(json_array_size(json_object_get(j, "ranks")), 5); /* so far it is all there is */
+	json_decref(j);
+	slow_for(5, 25, 50, 500);
+	b = add(window("job", 1, WINDOW_COMM, 46, 50));
+	assert_string_not_equal(a.id, b.id);
+	j = incident_set_json(set, a.id, 8, NULL);
+	assert_string_equal(ranks_of(j, "ranks"), "2");
+	json_decref(j);
+	j = incident_set_json(set, b.id, 8, NULL);
+	assert_string_equal(ranks_of(j, "ranks"), "5");
+	json_decref(j);
+}
+
 /* Rank 5 was late for a moment in the fault of rank 2, and its node calls that and its own fault ten
  * seconds later one anomaly. What a healthy peer is asked for ties them no more than it does. */
 static void a_moment_does_not_carry_a_fault_on_to_another(void **unused)
@@ -725,6 +765,7 @@ int main(void)
 		CASE(a_second_fault_is_named_although_it_began_later),
 		CASE(two_faults_in_turn_are_both_named),
 		CASE(a_fault_after_the_end_of_another_is_another_incident),
+		CASE(what_the_hypervisor_takes_is_no_fault_of_a_rank),
 		CASE(a_moment_does_not_carry_a_fault_on_to_another),
 		CASE(who_is_no_longer_named_by_a_finding_is_not_accused),
 		CASE(hiccups_alone_have_their_own_time),
