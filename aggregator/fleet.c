@@ -297,7 +297,7 @@ static void take_rank(struct fleet *f, struct fleet_node *n, const struct beat_r
 	r = at < job->rank_count && job->ranks[at].used ? &job->ranks[at] : NULL;
 	if (!fleet_admit_rank(f, job, r, &b->rank, node, now_ns))
 		return;
-	part = fleet_admit_part(job, node, n->key, now_ns);
+	part = fleet_admit_part(f, job, node, now_ns);
 	if (part && !r)
 		r = make_rank(f, job, rank_key(&b->rank));
 	if (!part || !r) {
@@ -396,7 +396,8 @@ bool fleet_sketch_put(struct fleet *f, const struct sketch *s, const void *data,
 		goto out;
 	}
 	f->counts.sketches++;
-	fleet_roles_sketch(job, r, s);
+	if (r->compared)
+		fleet_roles_sketch(job, r, s);
 	role = r->compared && r->role < job->role_count ? &job->roles[r->role] : NULL;
 	if (role && role->waterline)
 		waterline_push(role->waterline, (uint32_t)(r - job->ranks), job->used, s, now_ns);
@@ -433,10 +434,11 @@ bool fleet_window(struct fleet *f, const struct digest *d, uint64_t now_ns)
 		good = false;
 		for (uint32_t i = 0; i < job->part_count && !good; i++)
 			good = job->parts[i].node != FLEET_NONE &&
-			       !strcmp(f->nodes[job->parts[i].node].name, d->rank.node);
+			       !strcmp(f->nodes[job->parts[i].node].name, d->rank.node) &&
+			       fleet_admit_believes(job, &job->parts[i]);
 		good &= !job->world || d->rank.rank < job->world;
 	}
-	if (good && r && job->spans && !r->compared && r->seen_ns)
+	if (good && r && !r->compared)
 		good = false;
 	if (!good)
 		f->counts.refused_window++;

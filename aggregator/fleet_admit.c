@@ -54,12 +54,43 @@ bool fleet_admit_node(struct fleet *f, struct fleet_node *n, bool fresh, const s
 	return true;
 }
 
-struct fleet_part *fleet_admit_part(struct fleet_job *job, uint32_t node, uint64_t key,
-				    uint64_t now_ns)
+struct fleet_part *fleet_admit_find_part(const struct fleet *f, struct fleet_job *job, uint32_t node)
 {
 	uint32_t at = idmap_get(&job->by_node, node);
 
-	if (at == IDMAP_NONE || job->parts[at].key != key) {
+	return at != IDMAP_NONE && job->parts[at].key == f->nodes[node].key ? &job->parts[at] : NULL;
+}
+
+bool fleet_admit_believes(const struct fleet_job *job, const struct fleet_part *part)
+{
+	return part && (part->proven || (!job->spans && !job->complete));
+}
+
+static bool is_spoken_for(const struct fleet *f, const struct fleet_job *job, uint64_t now_ns)
+{
+	for (uint32_t i = 0; i < job->part_count; i++)
+		if (job->parts[i].proven && fleet_is_alive(f, job->parts[i].seen_ns, now_ns))
+			return true;
+	return false;
+}
+
+/* A job that comes back on other nodes shows communicators that nobody knows: where all that were
+ * believed are silent, the next node is a first one again. */
+static void found_anew(struct fleet_job *job)
+{
+	for (uint32_t i = 0; i < job->part_count; i++)
+		job->parts[i].proven = false;
+	idmap_clear(&job->comms);
+	job->spans = job->complete = false;
+}
+
+struct fleet_part *fleet_admit_part(const struct fleet *f, struct fleet_job *job, uint32_t node,
+				    uint64_t now_ns)
+{
+	struct fleet_part *part = fleet_admit_find_part(f, job, node);
+	bool first = !is_spoken_for(f, job, now_ns);
+
+	if (!part) {
 		if (job->part_count == LIMIT_FLEET_NODES)
 			return NULL;
 		if (job->part_count == job->part_room) {
@@ -73,25 +104,39 @@ struct fleet_part *fleet_admit_part(struct fleet_job *job, uint32_t node, uint64
 		}
 		if (idmap_put(&job->by_node, node, job->part_count))
 			return NULL;
-		at = job->part_count++;
-		job->parts[at] = (struct fleet_part){
-		    .node = node, .key = key, .born_ns = now_ns, .proven = at == 0};
+		part = &job->parts[job->part_count++];
+		*part = (struct fleet_part){
+		    .node = node, .key = f->nodes[node].key, .born_ns = now_ns};
 	}
-	job->parts[at].seen_ns = now_ns;
-	return &job->parts[at];
+	if (first) {
+		found_anew(job);
+		part->proven = true;
+	}
+	part->seen_ns = now_ns;
+	return part;
 }
 
-static bool speaks_for_another(struct fleet_job *job, uint32_t node)
+void fleet_admit_tick(const struct fleet *f, struct fleet_job *job, uint64_t now_ns)
 {
-	for (uint32_t i = 0; i < job->rank_count; i++)
-		if (job->ranks[i].used && job->ranks[i].node == node)
-			return true;
-	return false;
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < job->rank_count; i++) {
+		const struct fleet_rank *r = &job->ranks[i];
+		const struct fleet_part *p;
+
+		if (!r->used || r->rank < 0 || !fleet_is_alive(f, r->seen_ns, now_ns))
+			continue;
+		p = fleet_admit_find_part(f, job, r->node);
+		n += p && p->proven;
+	}
+	job->complete = job->world > 0 && n >= (uint32_t)job->world;
 }
 
 bool fleet_admit_rank(struct fleet *f, struct fleet_job *job, const struct fleet_rank *rank,
 		      const struct wire_rank *id, uint32_t node, uint64_t now_ns)
 {
+	const struct fleet_part *part = fleet_admit_find_part(f, job, node);
+
 	if (rank && rank->node != node && fleet_is_alive(f, rank->seen_ns, now_ns)) {
 		f->counts.refused_foreign++;
 		job->refused++;
@@ -112,8 +157,9 @@ bool fleet_admit_rank(struct fleet *f, struct fleet_job *job, const struct fleet
 		return true;
 	if (id->world_size <= 0 && id->rank < job->world)
 		return true;
-	/* An elastic job starts anew with another size: its own nodes may say so. */
-	if (id->world_size > 0 && speaks_for_another(job, node)) {
+	/* An elastic job starts anew with another size: its own nodes may say so, and who comes when
+	 * they are silent. */
+	if (id->world_size > 0 && ((part && part->proven) || !is_spoken_for(f, job, now_ns))) {
 		job->world = id->world_size;
 		return true;
 	}

@@ -41,13 +41,16 @@ void fleet_detect_beat(struct fleet *f, struct fleet_job *job, uint32_t slot,
 		       bool restarted, uint64_t now_ns)
 {
 	struct fleet_rank *r = &job->ranks[slot];
-	/* Who shares nothing with a job that shares much is a stranger until proven otherwise. */
-	bool compared = job->parts[part].proven || !job->spans;
+	bool compared = fleet_admit_believes(job, &job->parts[part]);
 	char learned[32];
 
-	fleet_roles_comms(job, b);
-	fleet_roles_pace(job, r, b);
-	r->role = role_of(f, job, fleet_roles_name(job, r, now_ns, learned, sizeof(learned)));
+	r->role = FLEET_NONE;
+	if (compared) {
+		fleet_roles_comms(job, b);
+		fleet_roles_pace(job, r, b);
+		r->role = role_of(f, job,
+				  fleet_roles_name(job, r, now_ns, learned, sizeof(learned)));
+	}
 	if (restarted) {
 		cross_restart(job->cross, slot);
 		r->steps_before = r->flagged_before = 0;
@@ -121,6 +124,7 @@ void fleet_detect_tick(struct fleet *f, struct fleet_job *job, uint64_t now_ns,
 {
 	struct incident_finding *e;
 
+	fleet_admit_tick(f, job, now_ns);
 	fleet_roles_tick(job, now_ns);
 	if (fleet_roles_uneven(job))
 		cross_uneven(job->cross, now_ns);

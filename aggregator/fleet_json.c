@@ -113,8 +113,12 @@ uint32_t fleet_job_ranks(struct fleet *f, const char *name, uint64_t now_ns)
 
 	pthread_mutex_lock(&f->lock);
 	job = fleet_find_job(f, name);
-	for (uint32_t i = 0; job && i < job->rank_count; i++)
-		n += job->ranks[i].used && fleet_is_alive(f, job->ranks[i].seen_ns, now_ns);
+	for (uint32_t i = 0; job && i < job->rank_count; i++) {
+		const struct fleet_rank *r = &job->ranks[i];
+
+		n += r->used && fleet_is_alive(f, r->seen_ns, now_ns) &&
+		     fleet_admit_believes(job, fleet_admit_find_part(f, job, r->node));
+	}
 	pthread_mutex_unlock(&f->lock);
 	return n;
 }

@@ -112,6 +112,7 @@ struct fleet_job {
 	struct idmap by_node; /* node index -> part */
 	struct idmap comms;   /* of proven nodes -> part that showed it first */
 	bool spans;	      /* a communicator reaches beyond its node */
+	bool complete;	      /* proven nodes have all ranks of the world */
 	struct fleet_role *roles;
 	uint32_t role_count;
 	struct cross *cross;
@@ -164,8 +165,14 @@ bool fleet_is_alive(const struct fleet *f, uint64_t seen_ns, uint64_t now_ns);
 /* fleet_admit.c */
 bool fleet_admit_node(struct fleet *f, struct fleet_node *n, bool fresh, const struct beat *b,
 		      uint64_t now_ns);
-struct fleet_part *fleet_admit_part(struct fleet_job *job, uint32_t node, uint64_t key,
+struct fleet_part *fleet_admit_part(const struct fleet *f, struct fleet_job *job, uint32_t node,
 				    uint64_t now_ns);
+/* NULL: the node has none. */
+struct fleet_part *fleet_admit_find_part(const struct fleet *f, struct fleet_job *job, uint32_t node);
+/* Whether what the node says of the job counts; part may be NULL. Who shares nothing with a job that shares
+ * much, or that is all there, is a stranger until proven otherwise. */
+bool fleet_admit_believes(const struct fleet_job *job, const struct fleet_part *part);
+void fleet_admit_tick(const struct fleet *f, struct fleet_job *job, uint64_t now_ns);
 /* Whether this node may speak for the rank; rank NULL: it is new. Counts refusals. */
 bool fleet_admit_rank(struct fleet *f, struct fleet_job *job, const struct fleet_rank *rank,
 		      const struct wire_rank *id, uint32_t node, uint64_t now_ns);

@@ -100,7 +100,7 @@ void fleet_roles_tick(struct fleet_job *job, uint64_t now_ns)
 	for (uint32_t i = 0; kinds && role && i < job->rank_count; i++) {
 		const struct fleet_rank *r = &job->ranks[i];
 
-		if (!r->used || !r->kernel_count || idmap_get(&seen, r->signature) != IDMAP_NONE ||
+		if (!r->used || !r->compared || !r->kernel_count || idmap_get(&seen, r->signature) != IDMAP_NONE ||
 		    idmap_put(&seen, r->signature, n))
 			continue;
 		kinds[n++] = (struct roles_rank){
@@ -142,7 +142,7 @@ void fleet_roles_pace(struct fleet_job *job, struct fleet_rank *r, const struct 
 		r->pace_steps = b->steps;
 		r->pace_kernels = kernels;
 	}
-	if (kernels && b->steps < r->pace_steps + PACE_STEPS_MIN)
+	if (kernels && b->steps - r->pace_steps < PACE_STEPS_MIN)
 		return;
 	if (kernels) {
 		pace = (double)(kernels - r->pace_kernels) / (double)(b->steps - r->pace_steps);
@@ -169,7 +169,7 @@ bool fleet_roles_uneven(const struct fleet_job *job)
 	for (uint32_t i = 0; i < job->rank_count; i++) {
 		const struct fleet_rank *r = &job->ranks[i];
 
-		if (!r->used)
+		if (!r->used || !r->compared)
 			continue;
 		if (!r->pace)
 			return false;

@@ -178,7 +178,7 @@ static int merge_role(struct fleet_job *job, uint32_t role, struct sketch *out)
 	for (uint32_t i = 0; i < job->rank_count && n < MERGE_MAX; i++) {
 		const struct fleet_rank *r = &job->ranks[i];
 
-		if (!r->used || r->role != role || !r->sketch ||
+		if (!r->used || !r->compared || r->role != role || !r->sketch ||
 		    wire_sketch_decode(r->sketch, r->sketch_bytes, &list[n]))
 			continue;
 		in[n] = &list[n];

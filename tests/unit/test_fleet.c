@@ -617,6 +617,119 @@ static void a_stranger_is_compared_with_nobody(void **unused)
 	fs_fini(&evil);
 }
 
+static bool counts(const char *node, int rank)
+{
+	struct digest d = {.reason = WINDOW_SELF, .begin_unix_ns = 1, .end_unix_ns = 2};
+
+	snprintf(d.rank.job, sizeof(d.rank.job), "job");
+	snprintf(d.rank.node, sizeof(d.rank.node), "%s", node);
+	d.rank.rank = rank;
+	return fleet_window(fleet, &d, mono(now_s));
+}
+
+/* All ranks are there, on one node, so no communicator reaches beyond it. The stranger has ranks that nobody
+ * numbered, then numbers of its own in a larger world, launches other kernels and hangs in one. */
+static void a_job_of_one_node_needs_nobody_else(void **unused)
+{
+	struct beat_rank r[16];
+	struct fs_job j, evil;
+	struct beat b;
+
+	fs_init(&j, "job", 8, 8, 31);
+	fs_init(&evil, "job", 16, 16, 32);
+	for (uint32_t k = 0; k < 16; k++) {
+		evil.rank[k].slow_ns = 50 * FS_MS;
+		evil.rank[k].kernels = 70;
+		evil.rank[k].role[0] = j.rank[k % 8].role[0] = '\0';
+		j.rank[k % 8].kernels = 100;
+	}
+	run(&j, 20);
+	for (int i = 0; i < 100; i++) {
+		one_rank_beat(&evil, "evil", i % 2 ? -1 : i % 16, r, &b);
+		r[0].unfinished = (struct beat_unfinished){.kind = BEAT_UNFINISHED_KERNEL, .launch_ns = 1};
+		send_beat(&b);
+		run(&j, now_s + 1);
+	}
+	assert_int_equal(told_count, 0);
+	assert_int_equal(totals().refused_world + totals().refused_foreign, 50);
+	assert_int_equal(fleet_job_ranks(fleet, "job", mono(now_s)), 8);
+	assert_false(counts("evil", -1));
+	assert_false(counts("evil", 3));
+	assert_true(counts("n0", 3));
+	/* and is still watched as before */
+	j.rank[6].slow_ns = 8 * FS_MS;
+	j.rank[6].slow_from_s = now_s;
+	run(&j, now_s + 60);
+	assert_true(named(6));
+	fs_fini(&j);
+	fs_fini(&evil);
+}
+
+/* Nor do a stranger's windows of ranks that nobody has. */
+static void windows_of_nobodys_ranks_come_from_the_jobs_nodes(void **unused)
+{
+	struct beat_rank r[16];
+	struct fs_job j, evil;
+	struct beat b;
+
+	fs_init(&j, "job", 8, 2, 33);
+	fs_init(&evil, "job", 8, 8, 34);
+	j.rank[6].silent = j.rank[7].silent = true; /* of n3, which has no beat yet */
+	run(&j, 30);
+	one_rank_beat(&evil, "evil", -1, r, &b);
+	send_beat(&b);
+	assert_false(counts("evil", -1));
+	assert_false(counts("evil", 7));
+	assert_true(counts("n0", 7));
+	fs_fini(&j);
+	fs_fini(&evil);
+}
+
+/* Its communicators are new, and so are its nodes. */
+static void a_job_that_moves_is_believed_where_it_goes(void **unused)
+{
+	const int guilty[] = {5};
+	struct fs_job before, after;
+
+	fs_init(&before, "job", 8, 2, 35);
+	run(&before, 60);
+	fs_init(&after, "job", 8, 2, 36);
+	after.first_node = 20;
+	after.rank[5].slow_ns = 8 * FS_MS;
+	after.rank[5].slow_from_s = 150;
+	run(&after, 140);
+	assert_int_equal(totals().ranks_quarantined, 0);
+	assert_true(counts("n22", 5));
+	assert_int_equal(told_count, 0);
+	run(&after, 220);
+	assert_true(named(5));
+	only_ranks(guilty, 1);
+	fs_fini(&before);
+	fs_fini(&after);
+}
+
+/* Two ranks launch more and take longer: they are not held against the others, whatever one said at first. */
+static void an_impossible_number_of_steps_mixes_no_roles(void **unused)
+{
+	struct beat_rank r[16];
+	struct fs_job j;
+	struct beat b;
+
+	fs_init(&j, "job", 8, 4, 37);
+	for (uint32_t k = 0; k < 8; k++) {
+		j.rank[k].role[0] = '\0';
+		j.rank[k].kernels = k < 6 ? 100 : 150;
+		j.rank[k].slow_ns = k < 6 ? 0 : 20 * FS_MS;
+	}
+	fs_beat(&j, 0, now_s, r, &b);
+	r[0].steps = UINT64_MAX;
+	r[0].kernels_joined = 1;
+	send_beat(&b);
+	run(&j, 120);
+	assert_int_equal(told_count, 0);
+	fs_fini(&j);
+}
+
 static void time_that_runs_backwards_is_refused(void **unused)
 {
 	struct beat_rank r[16];
@@ -937,7 +1050,11 @@ int main(void)
 	    T(time_that_runs_backwards_is_refused),
 	    T(impossible_numbers_change_nothing),
 	    T(a_sender_of_huge_groups_moves_nobody),
-	    T(a_million_communicators_cost_one_beat_each),
+	    T(a_job_of_one_node_needs_nobody_else),
+    T(windows_of_nobodys_ranks_come_from_the_jobs_nodes),
+    T(a_job_that_moves_is_believed_where_it_goes),
+    T(an_impossible_number_of_steps_mixes_no_roles),
+    T(a_million_communicators_cost_one_beat_each),
 	    T(made_up_jobs_find_an_end),
 	    T(asks_for_the_suspect_and_healthy_peers),
 	    T(a_window_brings_those_of_its_peers),
