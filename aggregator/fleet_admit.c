@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Whose word counts. Names are claims: nothing on the wire proves that a sender is the node it
  * says. What can be had without keys is that a job once seen can't be taken over while its nodes
- * live, and that a stranger who knows no communicator of the job (64 bits that only its ranks
- * share) is compared with nobody. */
+ * live, and that a stranger to a job that is complete without it, or who knows no communicator of one
+ * (64 bits that only its ranks share), is compared with nobody. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -100,8 +100,8 @@ void fleet_roles_tick(struct fleet_job *job, uint64_t now_ns)
 	for (uint32_t i = 0; kinds && role && i < job->rank_count; i++) {
 		const struct fleet_rank *r = &job->ranks[i];
 
-		if (!r->used || !r->compared || !r->kernel_count || idmap_get(&seen, r->signature) != IDMAP_NONE ||
-		    idmap_put(&seen, r->signature, n))
+		if (!r->used || !r->compared || !r->kernel_count ||
+		    idmap_get(&seen, r->signature) != IDMAP_NONE || idmap_put(&seen, r->signature, n))
 			continue;
 		kinds[n++] = (struct roles_rank){
 		    .stage = -1, .kernel = r->kernels, .kernel_count = r->kernel_count};

@@ -627,8 +627,8 @@ static bool counts(const char *node, int rank)
 	return fleet_window(fleet, &d, mono(now_s));
 }
 
-/* All ranks are there, on one node, so no communicator reaches beyond it. The stranger has ranks that nobody
- * numbered, then numbers of its own in a larger world, launches other kernels and hangs in one. */
+/* All ranks are there, on one node, so no communicator reaches beyond it. The stranger has ranks that
+ * nobody numbered, then numbers of its own in a larger world, launches other kernels and hangs in one. */
 static void a_job_of_one_node_needs_nobody_else(void **unused)
 {
 	struct beat_rank r[16];
@@ -708,7 +708,8 @@ static void a_job_that_moves_is_believed_where_it_goes(void **unused)
 	fs_fini(&after);
 }
 
-/* Two ranks launch more and take longer: they are not held against the others, whatever one said at first. */
+/* Two ranks launch more and take longer: they are not held against the others, whatever one of these
+ * said at first. */
 static void an_impossible_number_of_steps_mixes_no_roles(void **unused)
 {
 	struct beat_rank r[16];
