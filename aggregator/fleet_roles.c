@@ -18,7 +18,8 @@
 #define PACE_STEPS_MIN 20
 #define PACE_SAME      0.02
 #define PACE_LEAVE     0.05
-#define KINDS_MAX  512u /* of work in one job */
+#define KINDS_MAX    512u /* of work in one job */
+#define PER_STEP_MAX 1e9 /* launches; nobody has more */
 
 static int by_key(const void *a, const void *b)
 {
@@ -63,7 +64,7 @@ void fleet_roles_sketch(struct fleet_job *job, struct fleet_rank *r, const struc
 	if (r->role_text && *r->role_text)
 		return;
 	for (uint32_t i = 0; i < s->kernel_count && i < LIMIT_SKETCH_KERNELS; i++)
-		if (s->kernels[i].per_step >= 0.5)
+		if (s->kernels[i].per_step >= 0.5 && s->kernels[i].per_step < PER_STEP_MAX)
 			v[n++] = (struct roles_kernel){roles_key(s->kernels[i].name),
 						       (float)s->kernels[i].per_step};
 	n = condense(v, n);

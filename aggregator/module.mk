@@ -29,6 +29,9 @@ $(B)/parts/aggregator_client: tests/e2e/aggregator_client.c $(B)/libwire.a $(B)/
 SCRIPTS_TEST += tests/e2e/aggregator_ingest.sh tests/e2e/aggregator_hostile.sh tests/e2e/alerts.sh tests/e2e/fleet.sh \
 	tests/e2e/hangs.sh tests/e2e/imbalance.sh tests/e2e/symbols.sh
 
+FUZZ += fuzz_fleet
+fuzz_fleet_USES := aggregator wire analysis base
+
 UNIT += test_incident test_store
 test_incident_USES := aggregator wire analysis base
 test_incident_LDLIBS := -lcmocka

@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * fuzz_fleet - beats, sketches and windows of hostile nodes, as the decoders let them pass, beside a healthy
+ * job whose nodes do nothing wrong: nothing breaks, and nobody who is not in the job moves a verdict about
+ * it. The job is the first to speak; what one who spoke before it may do, docs/fleet.md says. */
+#include <math.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "aggregator/fleet.h"
+#include "aggregator/incident.h"
+#include "base/check.h"
+#include "tests/fleet_synth.h"
+
+#define RANKS 4u
+#define OPS_MAX 200
+
+struct input {
+	const uint8_t *at;
+	size_t left;
+};
+
+struct world {
+	struct fleet *fleet;
+	struct incident_set *incidents;
+	struct fs_job job;
+	double now_s;
+	uint64_t sequence;
+};
+
+static uint8_t byte(struct input *in)
+{
+	if (!in->left)
+		return 0;
+	in->left--;
+	return *in->at++;
+}
+
+static uint64_t raw(struct input *in)
+{
+	uint64_t v = 0;
+
+	for (int i = 0; i < 8; i++)
+		v = v << 8 | byte(in);
+	return v;
+}
+
+/* Near the numbers that break things, more often than chance would have it. */
+static uint64_t number(struct input *in)
+{
+	uint8_t b = byte(in);
+
+	switch (b % 8) {
+	case 0:
+		return 0;
+	case 1:
+		return UINT64_MAX - b / 8;
+	case 2:
+		return (1ull << (b / 4)) - 1;
+	case 3:
+		return raw(in);
+	default:
+		return (uint64_t)byte(in) * (b & 0x80 ? 1000000 : 1);
+	}
+}
+
+static double real(struct input *in)
+{
+	static const double odd[] = {NAN, INFINITY, -INFINITY, -1, 5e-324, 1.7e308, 0};
+	uint8_t b = byte(in);
+
+	return b % 4 ? (double)number(in) : odd[b / 4 % (sizeof(odd) / sizeof(*odd))];
+}
+
+static uint64_t mono(const struct world *w)
+{
+	return (uint64_t)((w->now_s + 5000) * 1e9);
+}
+
+static uint64_t unix_of(const struct world *w)
+{
+	return FS_UNIX + (uint64_t)(w->now_s * 1e9);
+}
+
+static void on_finding(void *arg, const struct incident_finding *f)
+{
+	struct world *w = arg;
+	struct incident_change c;
+
+	CHECK(strcmp(f->job, "good"));
+	incident_set_add_finding(w->incidents, f, f->end_unix_ns, &c);
+}
+
+static void rank_of(struct input *in, struct wire_rank *r, uint8_t node)
+{
+	static const char *const jobs[] = {"good", "good", "bad", "worse"};
+
+	memset(r, 0, sizeof(*r));
+	snprintf(r->job, sizeof(r->job), "%s", jobs[byte(in) % 4]);
+	snprintf(r->node, sizeof(r->node), "evil%u", node);
+	if (byte(in) & 1)
+		snprintf(r->role, sizeof(r->role), "role%u", byte(in));
+	r->rank = (int32_t)(byte(in) % 20) - 2;
+	r->world_size = (int32_t)number(in);
+	r->local_rank = (int32_t)(byte(in) % 8);
+	r->pid = byte(in);
+	r->start_time_ticks = byte(in);
+}
+
+static void rows(struct input *in, struct beat_rank *b)
+{
+	b->group_count = byte(in) % 8;
+	for (uint32_t i = 0; i < b->group_count; i++)
+		b->groups[i] = (struct beat_group){.first_step = number(in), .end_ns = number(in),
+						   .count = byte(in), .used = byte(in),
+						   .flagged = byte(in), .latency_ns = real(in),
+						   .self_ns = real(in), .self_mad_ns = real(in),
+						   .kernels = real(in)};
+	b->coll_count = byte(in) % 4;
+	for (uint32_t i = 0; i < b->coll_count; i++)
+		b->colls[i] = (struct beat_coll){.comm = byte(in), .func = byte(in), .seq = byte(in),
+						 .step = number(in), .call_ns = number(in),
+						 .begin_ns = number(in), .end_ns = number(in)};
+	b->comm_count = byte(in) % 4;
+	for (uint32_t i = 0; i < b->comm_count; i++)
+		b->comms[i] = (struct beat_comm){.comm = byte(in), .ranks = (uint32_t)number(in),
+						 .rank = (uint32_t)number(in), .entered = number(in),
+						 .ended = number(in), .func = byte(in), .seq = byte(in),
+						 .bytes = number(in), .call_ns = number(in),
+						 .done_ns = number(in), .open_func = byte(in),
+						 .open_seq = byte(in), .open_bytes = number(in)};
+}
+
+static void beat(struct world *w, struct input *in)
+{
+	static struct beat_rank ranks[4];
+	uint8_t node = byte(in) % 4;
+	struct wire_command commands[64];
+	struct beat b = {.sequence = ++w->sequence, .now_ns = mono(w), .ranks = ranks,
+			 .realtime_offset_ns = (int64_t)(unix_of(w) - mono(w))};
+
+	snprintf(b.node, sizeof(b.node), "evil%u", node);
+	if (byte(in) & 1) {
+		b.boot_id[0] = byte(in);
+		b.sequence = number(in);
+		b.now_ns = number(in);
+		b.realtime_offset_ns = (int64_t)number(in);
+	}
+	b.rank_count = byte(in) % 5;
+	for (uint32_t i = 0; i < b.rank_count; i++) {
+		struct beat_rank *r = &ranks[i];
+
+		memset(r, 0, sizeof(*r));
+		rank_of(in, &r->rank, node);
+		r->steps = number(in);
+		r->flagged = number(in);
+		r->latency_median_ns = real(in);
+		r->self_median_ns = real(in);
+		r->expected_ns = real(in);
+		r->last_step_end_ns = number(in);
+		r->kernels_joined = number(in);
+		r->unfinished.kind = byte(in) % 4;
+		r->unfinished.launch_ns = number(in);
+		rows(in, r);
+	}
+	fleet_beat(w->fleet, &b, mono(w));
+	fleet_commands(w->fleet, &b, commands, 64);
+}
+
+static void window(struct world *w, struct input *in)
+{
+	static struct digest d;
+	struct incident_change c;
+	uint64_t begin_ns = unix_of(w) - (uint64_t)byte(in) * 1000000000ull;
+
+	memset(&d, 0, sizeof(d));
+	rank_of(in, &d.rank, byte(in) % 4);
+	if (!d.rank.job[0] || !strcmp(d.rank.job, "worse")) /* nobody beats for it: taken */
+		return;
+	d.reason = WINDOW_SELF + byte(in) % 7;
+	d.begin_unix_ns = begin_ns;
+	d.end_unix_ns = begin_ns + byte(in) * 100000000ull;
+	d.flagged = byte(in);
+	d.first_step = number(in);
+	d.last_step = number(in);
+	d.latency_ns = fabs(real(in));
+	d.self_excess_ns = real(in);
+	d.collectives = number(in);
+	memset(d.anomaly_id, byte(in), sizeof(d.anomaly_id));
+	memset(d.id, (int)w->sequence++, sizeof(d.id));
+	if (!fleet_window(w->fleet, &d, mono(w)))
+		return;
+	CHECK(strcmp(d.rank.job, "good"));
+	incident_set_add(w->incidents, &d, unix_of(w), &c);
+}
+
+static void sketch(struct world *w, struct input *in)
+{
+	char name[] = "gemm", other[] = "main";
+	struct sketch_kernel kernel = {name, real(in), real(in)};
+	struct sketch_function function = {other, 0, real(in), real(in), real(in)};
+	struct sketch s = {.begin_ns = number(in), .end_ns = number(in), .steps = number(in),
+			   .latency_ns = real(in), .self_ns = real(in), .samples = real(in),
+			   .kernels = &kernel, .kernel_count = 1, .functions = &function,
+			   .function_count = 1};
+
+	rank_of(in, &s.rank, byte(in) % 4);
+	fleet_sketch_put(w->fleet, &s, "", 0, mono(w));
+}
+
+/* A second of the healthy job. */
+static void second(struct world *w)
+{
+	struct beat_rank ranks[RANKS];
+	struct beat b;
+
+	w->now_s += 1;
+	if ((uint64_t)w->now_s % 5 == 0 && fs_beat(&w->job, 0, w->now_s, ranks, &b))
+		fleet_beat(w->fleet, &b, mono(w));
+	fleet_tick(w->fleet, mono(w), unix_of(w));
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
+{
+	struct input in = {data, bytes};
+	const struct incident_config config = {.gap_ns = 5000000000, .silence_ns = 30000000000,
+					       .memory_ns = 3600000000000};
+	struct fleet_rank_info info;
+	struct fleet_config c;
+	struct world w = {0};
+
+	fleet_config_default(&c);
+	CHECK(!fleet_open_with(&w.fleet, &c));
+	CHECK(!incident_set_open(&w.incidents, &config));
+	fleet_on_finding(w.fleet, on_finding, &w);
+	fs_init(&w.job, "good", RANKS, RANKS, 1);
+	for (uint32_t r = 0; r < RANKS; r++)
+		w.job.rank[r].kernels = 100;
+	for (int i = 0; i < 6; i++)
+		second(&w);
+	for (int n = 0; in.left && n < OPS_MAX; n++) {
+		switch (byte(&in) % 8) {
+		case 0:
+			sketch(&w, &in);
+			break;
+		case 1:
+		case 2:
+			window(&w, &in);
+			break;
+		case 3:
+			for (int k = byte(&in) % 16; k; k--)
+				second(&w);
+			break;
+		default:
+			beat(&w, &in);
+			second(&w);
+		}
+	}
+	for (int i = 0; i < 10; i++)
+		second(&w);
+	CHECK(fleet_job_ranks(w.fleet, "good", mono(&w)) == RANKS);
+	for (int r = 0; r < (int)RANKS; r++)
+		CHECK(!fleet_rank_info(w.fleet, "good", r, &info) && !strcmp(info.node, "n0"));
+	fs_fini(&w.job);
+	fleet_close(w.fleet);
+	incident_set_close(w.incidents);
+	return 0;
+}
