@@ -35,6 +35,9 @@ test_incident_LDLIBS := -lcmocka
 test_store_USES := aggregator wire analysis base
 test_store_LDLIBS := -lcmocka
 
+UNIT += test_commit
+test_commit_USES := aggregator wire analysis base
+test_commit_LDLIBS := -lcmocka
 UNIT += test_verdict
 test_verdict_USES := aggregator wire analysis base
 test_verdict_LDLIBS := -lcmocka

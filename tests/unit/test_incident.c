@@ -709,6 +709,41 @@ static void a_flood_of_jobs_is_bounded(void **unused)
 	assert_int_equal(incident_set_count(set, false), LIMIT_INCIDENTS_LIVE);
 }
 
+static void a_flood_of_jobs_takes_the_place_of_none_that_says_more(void **unused)
+{
+	struct incident_finding f = accusing(3, -1, 0, 9);
+	char by_windows[INCIDENT_ID_BYTES], by_finding[INCIDENT_ID_BYTES];
+	struct incident_change c;
+	struct incident_row row;
+	uint32_t evicted = 0;
+
+	snprintf(f.job, sizeof(f.job), "told");
+	f.ended = false;
+	assert_int_equal(incident_set_add_finding(set, &f, f.end_unix_ns, &c), 0);
+	memcpy(by_finding, c.id, sizeof(by_finding));
+	add(window("real", 0, WINDOW_SELF, 0, 1));
+	memcpy(by_windows, add(window("real", 1, WINDOW_COMM, 0, 1)).id, sizeof(by_windows));
+	for (uint32_t i = 0; i < 2 * LIMIT_INCIDENTS_LIVE; i++) {
+		char job[32];
+		json_t *j;
+
+		snprintf(job, sizeof(job), "job-%u", i);
+		c = add(window(job, 0, WINDOW_SELF, 10, 11));
+		if (!c.evicted[0])
+			continue;
+		evicted++;
+		j = incident_set_json(set, c.evicted, 8, &row);
+		assert_non_null(j);
+		assert_false(row.open);
+		assert_string_equal(text_of(j, "state"), "closed");
+		json_decref(j);
+	}
+	assert_int_equal(evicted, LIMIT_INCIDENTS_LIVE + 2);
+	assert_int_equal(incident_set_count(set, true), LIMIT_INCIDENTS_LIVE);
+	assert_true(incident_set_row(set, by_windows, &row) && row.open);
+	assert_true(incident_set_row(set, by_finding, &row) && row.open);
+}
+
 static void digests_flagged_steps_their_onset_and_parts(void **unused)
 {
 	struct window_step steps[10] = { 0 };
@@ -780,6 +815,7 @@ int main(void)
 		CASE(asked_windows_found_nothing),
 		CASE(a_storm_is_one_incident_and_bounded),
 		CASE(a_flood_of_jobs_is_bounded),
+		CASE(a_flood_of_jobs_takes_the_place_of_none_that_says_more),
 		CASE(digests_flagged_steps_their_onset_and_parts),
 	};
 
