@@ -184,8 +184,12 @@ void alert_push(struct alert *a, const json_t *incident)
 	json_t *copy;
 	struct slot *s;
 
-	if (!*id || strlen(id) >= ID_BYTES || !strcmp(text_of(incident, "symptom"), "hiccup"))
+	if (!*id || strlen(id) >= ID_BYTES)
 		return;
+	if (!strcmp(text_of(incident, "symptom"), "hiccup")) { /* what was told of it holds no more */
+		alert_resolve(a, id, clock_realtime_ns());
+		return;
+	}
 	copy = json_deep_copy(incident);
 	pthread_mutex_lock(&a->lock);
 	s = copy ? slot_of(a, id) : NULL;

@@ -35,7 +35,9 @@ test_incident_LDLIBS := -lcmocka
 test_store_USES := aggregator wire analysis base
 test_store_LDLIBS := -lcmocka
 
-UNIT += test_commit
+UNIT += test_alert test_commit
+test_alert_USES := aggregator wire analysis base
+test_alert_LDLIBS := -lcmocka
 test_commit_USES := aggregator wire analysis base
 test_commit_LDLIBS := -lcmocka
 UNIT += test_verdict
