@@ -240,6 +240,8 @@ static void metrics_ingest(struct api *api, struct buf *b)
 	sample(b, "windows_total", "{status=\"duplicate\"}", s.windows_duplicate);
 	sample(b, "windows_total", "{status=\"retry\"}", s.windows_retry);
 	sample(b, "windows_total", "{status=\"reject\"}", s.windows_reject);
+	counter(b, "windows_unsound_total", "Of the rejected windows: of impossible times or rank.",
+		s.windows_unsound);
 	metric(b, "beats_total", "counter", "Beats received, by reply.");
 	sample(b, "beats_total", "{status=\"ok\"}", s.beats_ok);
 	sample(b, "beats_total", "{status=\"reject\"}", s.beats_reject);

@@ -780,6 +780,33 @@ static void digests_flagged_steps_their_onset_and_parts(void **unused)
 	assert_string_equal(d.parts[0].name, "");
 }
 
+static bool is_sound(uint64_t begin_ns, uint64_t end_ns, int64_t offset_ns, int rank, int world_size)
+{
+	const struct window w = { .reason = WINDOW_SELF, .begin_ns = begin_ns, .end_ns = end_ns,
+				  .realtime_offset_ns = offset_ns,
+				  .rank = { .rank = rank, .world_size = world_size } };
+
+	return digest_is_sound(&w);
+}
+
+static void a_window_of_impossible_times_or_rank_is_not_sound(void **unused)
+{
+	assert_true(is_sound(0, 0, 0, -1, -1));
+	assert_true(is_sound(T0, T0 + S, 0, 0, 1));
+	assert_true(is_sound(5 * S, 6 * S, (int64_t)T0, 7, 8));
+	assert_true(is_sound(T0, T0 + LIMIT_WINDOW_NS, -(int64_t)T0, 7, 0));
+	assert_false(is_sound(T0, T0 + LIMIT_WINDOW_NS + 1, 0, 0, 1));
+	assert_false(is_sound(0, 1ull << 63, 0, 0, 1));
+	assert_false(is_sound(UINT64_MAX - 1, UINT64_MAX, 0, 0, 1));
+	assert_false(is_sound(2, 1, (int64_t)T0, 0, 1));
+	assert_false(is_sound(1, 2, INT64_MAX, 0, 1));
+	assert_false(is_sound(1, 2, INT64_MIN, 0, 1));
+	assert_false(is_sound(T0, T0, -(int64_t)T0 - 1, 0, 1));
+	assert_false(is_sound(T0, T0, 0, 8, 8));
+	assert_false(is_sound(T0, T0, 0, INT32_MAX, -1));
+	assert_false(is_sound(T0, T0, 0, 0, INT32_MAX));
+}
+
 int main(void)
 {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
@@ -817,6 +844,7 @@ int main(void)
 		CASE(a_flood_of_jobs_is_bounded),
 		CASE(a_flood_of_jobs_takes_the_place_of_none_that_says_more),
 		CASE(digests_flagged_steps_their_onset_and_parts),
+		CASE(a_window_of_impossible_times_or_rank_is_not_sound),
 	};
 
 	cmocka_set_message_output(CM_OUTPUT_TAP);
