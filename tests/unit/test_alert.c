@@ -56,12 +56,26 @@ static void what_turns_out_to_be_a_hiccup_fires_no_more(void **unused)
 	assert_int_equal(push("aaaaaaaa", "slow_rank", "open"), 1);
 }
 
+static void says_what_it_costs(void **unused)
+{
+	json_t *incident = json_pack("{s:s, s:s, s:s, s:f, s:f}", "id", "aaaaaaaa", "symptom", "slow_rank",
+				     "state", "open", "gpu_hours_lost", 0.42, "gpu_hours_per_day", 19.2);
+	json_t *j = alert_json(incident, "", 0), *said = json_object_get(j, "annotations");
+
+	assert_string_equal(json_string_value(json_object_get(said, "gpu_hours_lost")), "0.42");
+	assert_non_null(json_object_get(said, "gpu_hours_per_day"));
+	assert_string_equal(json_string_value(json_object_get(said, "gpu_hours_per_day")), "19.2");
+	json_decref(j);
+	json_decref(incident);
+}
+
 int main(void)
 {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 	const struct CMUnitTest tests[] = {
 		CASE(fires_until_it_is_closed),
 		CASE(what_turns_out_to_be_a_hiccup_fires_no_more),
+		CASE(says_what_it_costs),
 	};
 
 	cmocka_set_message_output(CM_OUTPUT_TAP);

@@ -112,6 +112,20 @@ static void blames_the_rank_that_lost_its_own_time(void **unused)
 	json_decref(j);
 }
 
+static void an_expectation_of_nothing_leaves_no_figure_out(void **unused)
+{
+	struct digest d = window("job", 3, WINDOW_SELF, 0, 2);
+	json_t *j;
+
+	d.expected_ns = d.expected_self_ns = 5e-324;
+	add(d);
+	j = only();
+	assert_true(json_is_real(json_object_get(j, "excess")));
+	assert_true(json_is_real(json_object_get(j, "self_excess")));
+	assert_true(json_is_real(json_object_get(j, "gpu_hours_lost")));
+	json_decref(j);
+}
+
 static void tells_a_hiccup_from_a_fault(void **unused)
 {
 	struct digest self = window("job", 3, WINDOW_SELF, 0, 1);
@@ -812,6 +826,7 @@ int main(void)
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 	const struct CMUnitTest tests[] = {
 		CASE(blames_the_rank_that_lost_its_own_time),
+		CASE(an_expectation_of_nothing_leaves_no_figure_out),
 		CASE(tells_a_hiccup_from_a_fault),
 		CASE(single_slow_steps_are_hiccups_unless_they_are_many),
 		CASE(single_slow_steps_far_apart_stay_hiccups),
