@@ -123,6 +123,8 @@ static json_t *annotations_of(const json_t *incident)
 	put_number(out, "effect_ms", json_number_value(json_object_get(d, "effect_ms")));
 	put_number(out, "gpu_hours_lost",
 		   json_number_value(json_object_get(incident, "gpu_hours_lost")));
+	put_number(out, "gpu_hours_per_day",
+		   json_number_value(json_object_get(incident, "gpu_hours_per_day")));
 	for (size_t k = 1; k < json_array_size(others); k++)
 		snprintf(also + strlen(also), sizeof(also) - strlen(also), "%s%.200s",
 			 k > 1 ? "; " : "", text_of(json_array_get(others, k), "summary"));
@@ -184,8 +186,12 @@ void alert_push(struct alert *a, const json_t *incident)
 	json_t *copy;
 	struct slot *s;
 
-	if (!*id || strlen(id) >= ID_BYTES || !strcmp(text_of(incident, "symptom"), "hiccup"))
+	if (!*id || strlen(id) >= ID_BYTES)
 		return;
+	if (!strcmp(text_of(incident, "symptom"), "hiccup")) { /* what was told of it holds no more */
+		alert_resolve(a, id, clock_realtime_ns());
+		return;
+	}
 	copy = json_deep_copy(incident);
 	pthread_mutex_lock(&a->lock);
 	s = copy ? slot_of(a, id) : NULL;

@@ -2,7 +2,8 @@
  * alert.h - tells an Alertmanager (or whatever takes its v2 JSON) of incidents by POST: firing
  * while they are open, resolved when they are cleared or became part of another one. Labels never
  * change in an incident's life (alertname, incident, job, severity), so that it stays one alert;
- * ranks, cause and figures are annotations. Hiccups are not told. Owns: its thread and the last
+ * ranks, cause and figures are annotations. Hiccups are not told; an incident that turns out to be one is
+ * resolved as it was told last. Owns: its thread and the last
  * state of each alert that is firing, LIMIT_ALERTS at most. Threads: any may push; a push copies
  * and never waits for the network. Errors: a POST that fails is tried again after 1 s to 60 s with
  * what is the state by then; nothing is lost but what has no room (counted). */
@@ -33,7 +34,7 @@ int alert_open(struct alert **out, const struct alert_config *c);
 void alert_close(struct alert *a);
 /* incident: as incident_set_json makes it. */
 void alert_push(struct alert *a, const json_t *incident);
-/* The incident became part of another one. */
+/* The incident became part of another one, or is none that is told. Nothing where it does not fire. */
 void alert_resolve(struct alert *a, const char *incident, uint64_t now_unix_ns);
 void alert_stats(struct alert *a, struct alert_stats *out);
 

@@ -240,6 +240,8 @@ static void metrics_ingest(struct api *api, struct buf *b)
 	sample(b, "windows_total", "{status=\"duplicate\"}", s.windows_duplicate);
 	sample(b, "windows_total", "{status=\"retry\"}", s.windows_retry);
 	sample(b, "windows_total", "{status=\"reject\"}", s.windows_reject);
+	counter(b, "windows_unsound_total", "Of the rejected windows: of impossible times or rank.",
+		s.windows_unsound);
 	metric(b, "beats_total", "counter", "Beats received, by reply.");
 	sample(b, "beats_total", "{status=\"ok\"}", s.beats_ok);
 	sample(b, "beats_total", "{status=\"reject\"}", s.beats_reject);
@@ -267,6 +269,8 @@ static void metrics_store(struct api *api, struct buf *b)
 		   (double)s.transaction_ns / 1e9);
 	counter(b, "expired_windows_total", "Window bodies removed by age or size.", s.expired);
 	counter(b, "incidents_opened_total", "Incidents opened.", s.incidents_opened);
+	counter(b, "incidents_evicted_total", "Open incidents closed for want of room.",
+		s.incidents_evicted);
 	gauge(b, "store_bytes", "Bytes used in the store.", s.store.bytes);
 	gauge(b, "store_windows", "Windows known to the store.", s.store.windows);
 	gauge(b, "pending_bytes", "Bytes received and not yet committed.", s.pending_bytes);

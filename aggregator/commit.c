@@ -18,7 +18,11 @@
 
 #define TICK_NS	      1000000000ull
 #define EXPIRE_NS     10000000000ull
-#define DIRTY_MAX     (LIMIT_COMMIT_WINDOWS + 64)
+/* Findings of one batch; the others wait for the next one. */
+#define TOLD_MAX      64u
+#define DIRTY_MAX     (LIMIT_COMMIT_WINDOWS + TOLD_MAX)
+/* Silent incidents closed at a time. */
+#define CLOSED_MAX    64u
 
 struct told { /* a finding that waits */
 	struct told *next;
@@ -42,10 +46,11 @@ struct commit {
 	/* of the thread */
 	uint64_t tick_ns, expire_ns;
 	char dirty[DIRTY_MAX][INCIDENT_ID_BYTES];
-	uint32_t dirty_count, opened;
-	char gone[DIRTY_MAX][INCIDENT_ID_BYTES]; /* became part of another one */
+	uint32_t dirty_count, opened, evicted;
+	char gone[DIRTY_MAX * INCIDENT_ABSORB_MAX][INCIDENT_ID_BYTES]; /* became part of another one */
 	uint32_t gone_count;
-	json_t *written[DIRTY_MAX]; /* by this transaction, for the alerts */
+	/* by this transaction, for the alerts: the evicted, then the dirty */
+	json_t *written[2 * DIRTY_MAX];
 	uint32_t written_count;
 	uint64_t updated_unix_ns;
 	bool told_failed; /* findings wait for the next second, not for the next moment */
@@ -68,6 +73,10 @@ static int restore_window(void *arg, const void *body, size_t bytes)
 	/* the records were checked when the window came; the full decode is for stalls only */
 	if (wire_window_decode(body, bytes, &w))
 		return 0;
+	if (!digest_is_sound(&w)) { /* taken by an earlier version */
+		wire_window_free(&w);
+		return 0;
+	}
 	digest_make(&w, bytes, &d);
 	d.picture = picture_make(&w, r->c->config.name, r->c->config.name_arg);
 	wire_window_free(&w);
@@ -132,8 +141,8 @@ static void mark_dirty(struct commit *c, const char *id)
 	for (uint32_t i = 0; i < c->dirty_count; i++)
 		if (!strcmp(c->dirty[i], id))
 			return;
-	if (c->dirty_count < DIRTY_MAX)
-		text_copy(c->dirty[c->dirty_count++], INCIDENT_ID_BYTES, id);
+	CHECK(c->dirty_count < DIRTY_MAX);
+	text_copy(c->dirty[c->dirty_count++], INCIDENT_ID_BYTES, id);
 }
 
 /* Two writes never have the same time, so that a reader of the feed misses none. */
@@ -159,24 +168,31 @@ static int put_json(struct commit *c, const struct incident_row *row, const json
 	return err;
 }
 
+static int put_incident(struct commit *c, const char *id)
+{
+	struct incident_row row;
+	json_t *j;
+	int err;
+
+	if (!incident_set_row(c->set, id, &row)) /* absorbed by another one meanwhile */
+		return 0;
+	j = incident_set_json(c->set, id, fleet_job_ranks(c->fleet, row.job, clock_monotonic_ns()), NULL);
+	row.updated_unix_ns = next_update(c);
+	err = j ? put_json(c, &row, j) : -ENOMEM;
+	if (c->config.alert && !err) {
+		CHECK(c->written_count < ARRAY_LEN(c->written));
+		c->written[c->written_count++] = json_incref(j);
+	}
+	json_decref(j);
+	return err;
+}
+
 static int put_dirty(struct commit *c)
 {
 	int err = 0;
 
-	for (uint32_t i = 0; i < c->dirty_count && !err; i++) {
-		struct incident_row row;
-		json_t *j;
-
-		if (!incident_set_row(c->set, c->dirty[i], &row)) /* absorbed by another one meanwhile */
-			continue;
-		j = incident_set_json(c->set, c->dirty[i],
-				      fleet_job_ranks(c->fleet, row.job, clock_monotonic_ns()), NULL);
-		row.updated_unix_ns = next_update(c);
-		err = j ? put_json(c, &row, j) : -ENOMEM;
-		if (c->config.alert && j && !err && c->written_count < DIRTY_MAX)
-			c->written[c->written_count++] = json_incref(j);
-		json_decref(j);
-	}
+	for (uint32_t i = 0; i < c->dirty_count && !err; i++)
+		err = put_incident(c, c->dirty[i]);
 	c->dirty_count = 0;
 	return err;
 }
@@ -200,11 +216,16 @@ static int take_change(struct commit *c, const struct incident_change *change)
 
 	for (uint32_t i = 0; i < change->absorbed_count && !err; i++) {
 		err = store_merge_incident(c->store, change->id, change->absorbed[i]);
-		if (c->gone_count < DIRTY_MAX)
-			text_copy(c->gone[c->gone_count++], INCIDENT_ID_BYTES, change->absorbed[i]);
+		CHECK(c->gone_count < ARRAY_LEN(c->gone));
+		text_copy(c->gone[c->gone_count++], INCIDENT_ID_BYTES, change->absorbed[i]);
 	}
 	mark_dirty(c, change->id);
 	c->opened += change->opened;
+	if (change->evicted[0] && !err) { /* at once: the next one takes its place */
+		log_warn("incident", "id=%s state=closed why=\"no room\"", change->evicted);
+		err = put_incident(c, change->evicted);
+		c->evicted++;
+	}
 	return err;
 }
 
@@ -260,13 +281,17 @@ static struct commit_item *take(struct commit *c)
 	return list;
 }
 
-/* Takes what findings wait; under the lock. */
-static struct told *take_told(struct commit *c)
+/* Takes up to so many of the findings that wait; under the lock. */
+static struct told *take_told(struct commit *c, uint32_t max)
 {
-	struct told *list = c->told;
+	struct told *list = c->told, **end = &list;
 
-	c->told = NULL;
-	c->told_last = &c->told;
+	for (; *end && max; max--)
+		end = &(*end)->next;
+	c->told = *end;
+	if (!c->told)
+		c->told_last = &c->told;
+	*end = NULL;
 	return list;
 }
 
@@ -354,10 +379,12 @@ static void count_transaction(struct commit *c, uint64_t begun_ns, int err)
 	c->stats.transactions += !err;
 	c->stats.transaction_ns += clock_monotonic_ns() - begun_ns;
 	c->stats.disk_full = err == -ENOSPC;
-	if (!err)
+	if (!err) {
 		c->stats.incidents_opened += c->opened;
+		c->stats.incidents_evicted += c->evicted;
+	}
 	pthread_mutex_unlock(&c->lock);
-	c->opened = 0;
+	c->opened = c->evicted = 0;
 }
 
 static int check_space(const struct commit *c)
@@ -429,12 +456,12 @@ static void end_findings(struct commit *c)
 
 static void close_silent(struct commit *c, uint64_t now)
 {
-	char ids[64][INCIDENT_ID_BYTES];
+	char ids[CLOSED_MAX][INCIDENT_ID_BYTES];
 	uint32_t n;
 	int err;
 
 	end_findings(c);
-	n = incident_set_tick(c->set, now, ids, 64);
+	n = incident_set_tick(c->set, now, ids, CLOSED_MAX);
 	if (!n)
 		return;
 	err = store_begin(c->store);
@@ -504,12 +531,12 @@ static void *thread_main(void *arg)
 		       pthread_cond_timedwait(&c->wake, &c->lock, &until) != ETIMEDOUT)
 			;
 		list = take(c);
-		told = take_told(c);
+		told = take_told(c, TOLD_MAX);
 		closing = c->closing;
 		pthread_mutex_unlock(&c->lock);
 		if (list || told)
 			commit_batch(c, list, told);
-		if (closing && !list)
+		if (closing && !list && (!told || c->told_failed))
 			return NULL;
 		upkeep(c);
 	}
@@ -592,7 +619,7 @@ void commit_close(struct commit *c)
 {
 	if (!c)
 		return;
-	settle_told(c, take_told(c), 0);
+	settle_told(c, take_told(c, UINT32_MAX), 0);
 	incident_set_close(c->set);
 	store_close(c->store);
 	pthread_cond_destroy(&c->wake);

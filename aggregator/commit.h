@@ -39,6 +39,7 @@ struct commit_config {
 
 struct commit_stats {
 	uint64_t committed, duplicates, retries, transactions, expired, incidents_opened;
+	uint64_t incidents_evicted; /* closed for want of room */
 	uint64_t transaction_ns, pending_bytes;
 	uint64_t findings, findings_dropped; /* taken in; refused for want of room */
 	struct store_totals store;

@@ -114,6 +114,14 @@ static uint32_t comm_size(const struct beat_rank *b, uint64_t comm)
 	return 0;
 }
 
+/* Clocks of peers may stand anywhere: the difference of two times need not have room. */
+static bool is_far(int64_t a_ns, int64_t b_ns)
+{
+	int64_t apart_ns;
+
+	return __builtin_sub_overflow(a_ns, b_ns, &apart_ns) || apart_ns > REACH_NS || apart_ns < -REACH_NS;
+}
+
 static void add_entry(struct cross *c, struct cross_instance *in, uint32_t slot,
 		      const struct beat_coll *k, int64_t offset_ns)
 {
@@ -127,8 +135,7 @@ static void add_entry(struct cross *c, struct cross_instance *in, uint32_t slot,
 	}
 	if (!in->count)
 		in->base_unix_ns = enter;
-	if (llabs(enter - in->base_unix_ns) > REACH_NS ||
-	    (end && llabs(end - in->base_unix_ns) > REACH_NS)) {
+	if (is_far(enter, in->base_unix_ns) || (end && is_far(end, in->base_unix_ns))) {
 		c->stats.bad++;
 		return;
 	}

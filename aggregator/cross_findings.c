@@ -56,10 +56,32 @@ int64_t cross_findings_time(const struct cross_cohort *co, uint64_t step)
 	return best;
 }
 
+/* A rank that was done with, or came back in another slot, is the same culprit again. */
+static struct cross_culprit *known_culprit(struct cross *c, struct cross_finding *f, uint32_t slot)
+{
+	for (uint32_t i = 0; i < f->count; i++) {
+		struct cross_culprit *k = &f->culprits[i];
+
+		if (k->rank != c->slots[slot].rank)
+			continue;
+		if (!k->done && c->slots[k->slot].findings)
+			c->slots[k->slot].findings--;
+		k->slot = slot;
+		k->measures = 0;
+		k->orphan_ns = 0;
+		k->done = false;
+		c->slots[slot].findings++;
+		return k;
+	}
+	return NULL;
+}
+
 static struct cross_culprit *add_culprit(struct cross *c, struct cross_finding *f, uint32_t slot)
 {
-	struct cross_culprit *list;
+	struct cross_culprit *list = known_culprit(c, f, slot);
 
+	if (list)
+		return list;
 	if (f->count == FINDING_RANKS_MAX)
 		return NULL;
 	if (f->count == f->room) {

@@ -13,6 +13,8 @@
 #define RUN_GAP_STEPS 3
 /* Of the own time above the expected one. */
 #define STOLEN_SHARE 0.6
+/* 146 years: the sum of two such times has room in an int64_t. */
+#define TIME_MAX (1ll << 62)
 
 static uint64_t to_unix(const struct window *w, uint64_t t)
 {
@@ -124,6 +126,18 @@ bool digest_is_stolen(const struct digest *d)
 	return d->reason == WINDOW_SELF && taken_ns > 0 && taken_ns >= STOLEN_SHARE * d->self_excess_ns;
 }
 
+bool digest_is_sound(const struct window *w)
+{
+	const struct wire_rank *r = &w->rank;
+	bool times = w->end_ns < (uint64_t)TIME_MAX && w->realtime_offset_ns < TIME_MAX &&
+		     w->realtime_offset_ns > -TIME_MAX && w->begin_ns <= w->end_ns &&
+		     w->end_ns - w->begin_ns <= LIMIT_WINDOW_NS &&
+		     (int64_t)w->begin_ns + w->realtime_offset_ns >= 0;
+
+	return times && r->world_size <= (int32_t)LIMIT_FLEET_RANKS &&
+	       r->rank < (r->world_size > 0 ? r->world_size : (int32_t)LIMIT_FLEET_RANKS);
+}
+
 void digest_make(const struct window *w, size_t bytes, struct digest *d)
 {
 	uint64_t most = 0;
@@ -136,8 +150,6 @@ void digest_make(const struct window *w, size_t bytes, struct digest *d)
 	d->sequence = w->sequence;
 	d->begin_unix_ns = to_unix(w, w->begin_ns);
 	d->end_unix_ns = to_unix(w, w->end_ns);
-	if (d->end_unix_ns < d->begin_unix_ns)
-		d->end_unix_ns = d->begin_unix_ns;
 	d->steps = w->step_count;
 	d->records = w->host_count + w->device_count;
 	d->bytes = bytes;

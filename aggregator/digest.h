@@ -53,7 +53,10 @@ static inline bool digest_is_own(const struct digest *d)
 
 /* Of its own time most was taken by the hypervisor below the machine: whatever runs there was late then. */
 bool digest_is_stolen(const struct digest *d);
-/* w: decoded with its names; host records are used where they are there. */
+/* False: its times or its rank are impossible, or it is longer than LIMIT_WINDOW_NS; nothing is to be made
+ * of it. */
+bool digest_is_sound(const struct window *w);
+/* w: sound, decoded with its names; host records are used where they are there. */
 void digest_make(const struct window *w, size_t bytes, struct digest *out);
 
 #endif

@@ -41,12 +41,14 @@ static bool ask(struct fleet *f, const struct fleet_job *job, uint32_t node, uin
 {
 	struct fleet_node *n = &f->nodes[node];
 	struct wire_command *c;
-	int64_t begin = (int64_t)begin_unix_ns - n->realtime_offset_ns,
-		end = (int64_t)end_unix_ns - n->realtime_offset_ns;
+	int64_t begin = 0, end = 0;
+	/* what a node says of its clock may be anything */
+	bool far = __builtin_sub_overflow((int64_t)begin_unix_ns, n->realtime_offset_ns, &begin) ||
+		   __builtin_sub_overflow((int64_t)end_unix_ns, n->realtime_offset_ns, &end);
 
 	if (!n->commands)
 		n->commands = malloc(LIMIT_FLEET_COMMANDS * sizeof(*n->commands));
-	if (!n->commands || n->command_count == LIMIT_FLEET_COMMANDS || end <= 0 || end <= begin) {
+	if (!n->commands || n->command_count == LIMIT_FLEET_COMMANDS || far || end <= 0 || end <= begin) {
 		f->counts.commands_refused++;
 		return false;
 	}

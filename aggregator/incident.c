@@ -59,6 +59,8 @@ void incident_set_close(struct incident_set *s)
 		incident_free(s, s->first);
 		s->first = next;
 	}
+	if (s->evicted)
+		incident_free(s, s->evicted);
 	free(s);
 }
 
@@ -68,7 +70,7 @@ static struct incident *find(const struct incident_set *s, const char *id)
 
 	while (i && strcmp(i->row.id, id))
 		i = i->next;
-	return i;
+	return !i && s->evicted && !strcmp(s->evicted->row.id, id) ? s->evicted : i;
 }
 
 static void unlink_incident(struct incident_set *s, struct incident *gone)
@@ -81,20 +83,39 @@ static void unlink_incident(struct incident_set *s, struct incident *gone)
 	s->count--;
 }
 
-/* Room for one more: the closed incident that has been silent longest goes (it stays in the store). */
+/* Of two the one to forget: the closed one; of open ones that without a finding, then that of fewer
+ * windows, since a flood of made-up jobs is many that are little; the one that is silent for longer. */
+static bool is_less(const struct incident *a, const struct incident *b)
+{
+	if (a->row.open != b->row.open)
+		return b->row.open;
+	if (a->row.open && !a->finding_count != !b->finding_count)
+		return !a->finding_count;
+	if (a->row.open && a->windows != b->windows)
+		return a->windows < b->windows;
+	return a->row.arrival_unix_ns < b->row.arrival_unix_ns;
+}
+
+/* Room for one more. What is closed stays in the store; what is open is closed, for the caller to tell. */
 static void make_room(struct incident_set *s)
 {
-	struct incident *oldest = NULL;
+	struct incident *least = s->first;
 
+	if (s->evicted)
+		incident_free(s, s->evicted);
+	s->evicted = NULL;
 	if (s->count < LIMIT_INCIDENTS_LIVE)
 		return;
 	for (struct incident *i = s->first; i; i = i->next)
-		if (!oldest || (oldest->row.open && !i->row.open) ||
-		    (oldest->row.open == i->row.open &&
-		     i->row.arrival_unix_ns < oldest->row.arrival_unix_ns))
-			oldest = i;
-	unlink_incident(s, oldest);
-	incident_free(s, oldest);
+		if (is_less(i, least))
+			least = i;
+	unlink_incident(s, least);
+	if (!least->row.open) {
+		incident_free(s, least);
+		return;
+	}
+	least->row.open = false;
+	s->evicted = least;
 }
 
 static struct incident *incident_new(struct incident_set *s, const struct incident_row *row)
@@ -779,7 +800,8 @@ static void new_id(const struct incident_set *s, uint64_t seed, char id[INCIDENT
 	} while (find(s, id));
 }
 
-static struct incident *found(struct incident_set *s, const struct newcomer *n, uint64_t seed)
+static struct incident *found(struct incident_set *s, const struct newcomer *n, uint64_t seed,
+			      struct incident_change *out)
 {
 	struct incident_row row = { .open = true, .begin_unix_ns = n->begin_unix_ns,
 				    .end_unix_ns = n->end_unix_ns };
@@ -788,8 +810,12 @@ static struct incident *found(struct incident_set *s, const struct newcomer *n, 
 	text_copy(row.job, sizeof(row.job), n->job);
 	new_id(s, seed, row.id);
 	i = incident_new(s, &row);
-	if (i)
-		i->blameless = n->blameless;
+	if (!i)
+		return NULL;
+	i->blameless = n->blameless;
+	out->opened = true;
+	if (s->evicted)
+		text_copy(out->evicted, sizeof(out->evicted), s->evicted->row.id);
 	return i;
 }
 
@@ -803,10 +829,9 @@ int incident_set_add(struct incident_set *s, const struct digest *d, uint64_t ar
 	if (!i && (d->reason == WINDOW_ASKED || d->reason == WINDOW_MANUAL))
 		return 0;
 	if (!i) {
-		i = found(s, &n, hash_bytes(HASH_SEED, d->id, sizeof(d->id)));
+		i = found(s, &n, hash_bytes(HASH_SEED, d->id, sizeof(d->id)), out);
 		if (!i)
 			return -ENOMEM;
-		out->opened = true;
 	}
 	incident_add(s, i, d, arrival_unix_ns);
 	i->row.open = true;
@@ -846,10 +871,9 @@ int incident_set_add_finding(struct incident_set *s, const struct incident_findi
 	if (!i) {
 		uint64_t seed = hash_bytes(HASH_SEED, f->job, strlen(f->job));
 
-		i = found(s, &n, hash_mix(seed ^ f->begin_unix_ns) + (uint64_t)f->finding.kind);
+		i = found(s, &n, hash_mix(seed ^ f->begin_unix_ns) + (uint64_t)f->finding.kind, out);
 		if (!i)
 			return -ENOMEM;
-		out->opened = true;
 	}
 	finding_take(i, f);
 	accuse_all(i);

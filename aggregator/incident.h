@@ -46,6 +46,9 @@ struct incident_change {
 	bool opened;
 	uint32_t absorbed_count; /* incidents that became part of id */
 	char absorbed[INCIDENT_ABSORB_MAX][INCIDENT_ID_BYTES];
+	/* An open incident that was closed for want of room; "" none. Its row and JSON are there until the
+	 * next incident is opened; no window joins it any more. */
+	char evicted[INCIDENT_ID_BYTES];
 };
 
 /* What detection across ranks says without any window: told when it is sure, as often as it knows more,

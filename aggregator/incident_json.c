@@ -170,9 +170,15 @@ struct cost {
 	double hours, hours_per_day; /* of GPUs */
 };
 
+static void put_cost(json_t *out, const struct cost *c)
+{
+	json_object_set_new(out, "gpu_hours_lost", json_real(text_finite(c->hours)));
+	json_object_set_new(out, "gpu_hours_per_day", json_real(text_finite(c->hours_per_day)));
+}
+
 /* What every rank of the job loses while it waits for the slowest: (step - expected) x ranks. */
-static struct cost cost_of(const struct incident *i, const struct incident_judgement *j,
-			   const struct run *steps, uint64_t duration_ns)
+static struct cost cost_of(const struct incident_judgement *j, const struct run *steps,
+			   uint64_t duration_ns)
 {
 	double each_ns = 0, count = (double)steps->flagged, lost_ns, part;
 	struct cost c = { 0, 0 };
@@ -198,6 +204,31 @@ static struct cost cost_of(const struct incident *i, const struct incident_judge
 	return c;
 }
 
+/* Of a further verdict: by what its first rank lost, and when. One of nobody in particular is about the
+ * same steps as the first. */
+static struct cost verdict_cost(const struct incident *i, const struct incident_judgement *j,
+				const struct verdict *v, const struct cost *first, uint64_t duration_ns)
+{
+	struct incident_judgement one = *j;
+	const struct member *m = NULL;
+	struct run steps;
+
+	for (uint32_t k = 0; v->rank_count && k < i->member_count && !m; k++)
+		if (i->members[k].rank == v->ranks[0])
+			m = &i->members[k];
+	if (!m)
+		return *first;
+	one.lead = m;
+	one.finding = NULL;
+	for (uint32_t k = 0; k < i->finding_count && !one.finding; k++)
+		if (i->findings[k].finding.rank_count && i->findings[k].finding.ranks[0] == m->rank)
+			one.finding = &i->findings[k].finding;
+	if (m->own_end_unix_ns > m->own_begin_unix_ns)
+		duration_ns = m->own_end_unix_ns - m->own_begin_unix_ns;
+	steps = incident_fault_steps(i, m);
+	return cost_of(&one, &steps, duration_ns);
+}
+
 static const char *life_of(const struct incident_set *s, const struct incident *i)
 {
 	if (!i->row.open)
@@ -216,7 +247,8 @@ static json_t *findings_json(const struct incident *i)
 
 /* "diagnosis" is the first of "diagnoses"; the ranks of all are culprits. */
 static void put_verdicts(json_t *out, const struct incident_set *s, const struct incident *i,
-			 const struct incident_judgement *j, const struct cost *cost)
+			 const struct incident_judgement *j, const struct cost *cost,
+			 uint64_t duration_ns)
 {
 	struct verdict *v = calloc(VERDICTS_MAX, sizeof(*v));
 	uint32_t n = v ? verdict_make(s, i, j, v) : 0;
@@ -224,10 +256,10 @@ static void put_verdicts(json_t *out, const struct incident_set *s, const struct
 	       *victims = json_object_get(out, "victims"), *have;
 
 	for (uint32_t k = 0; k < n; k++) {
+		struct cost its = k ? verdict_cost(i, j, &v[k], cost, duration_ns) : *cost;
 		json_t *one = verdict_json(&v[k]);
 
-		json_object_set_new(one, "gpu_hours_lost", json_real(k ? 0 : cost->hours));
-		json_object_set_new(one, "gpu_hours_per_day", json_real(k ? 0 : cost->hours_per_day));
+		put_cost(one, &its);
 		json_array_append_new(list, one);
 		for (uint32_t q = 0; k && q < v[k].rank_count; q++) {
 			size_t at;
@@ -247,6 +279,12 @@ static void put_verdicts(json_t *out, const struct incident_set *s, const struct
 	free(v);
 }
 
+/* An expectation of less than a nanosecond is none, and would make more than a double holds. */
+static bool is_known(double expected_ns)
+{
+	return expected_ns >= 1;
+}
+
 static void put_figures(json_t *out, const struct incident *i, const struct incident_judgement *j,
 			const struct run *steps)
 {
@@ -254,8 +292,7 @@ static void put_figures(json_t *out, const struct incident *i, const struct inci
 	const struct member *m = j->lead ? j->lead : &nobody;
 	const struct finding *f = j->finding;
 	bool seen = steps->flagged > 0 || !f;
-	double excess = m->expected_ns > 0 ? m->latency_ns / m->expected_ns - 1 : 0,
-	       self = m->expected_self_ns > 0 ? m->self_ns / m->expected_self_ns - 1 : 0;
+	double told = f ? text_finite(f->excess) : 0;
 
 	json_object_set_new(out, "first_step",
 			    json_integer((json_int_t)(seen ? steps->first_step : f->first_step)));
@@ -267,10 +304,10 @@ static void put_figures(json_t *out, const struct incident *i, const struct inci
 					 steps->first_step - steps->onset_step + 1 : 0)));
 	json_object_set_new(out, "latency_ms", json_real(text_ms(m->latency_ns)));
 	json_object_set_new(out, "expected_ms", json_real(text_ms(m->expected_ns)));
-	json_object_set_new(out, "excess", json_real(m->expected_ns > 0 || !f ? excess :
-									       text_finite(f->excess)));
-	json_object_set_new(out, "self_excess",
-			    json_real(m->expected_self_ns > 0 || !f ? self : text_finite(f->excess)));
+	json_object_set_new(out, "excess", json_real(is_known(m->expected_ns) ?
+						     m->latency_ns / m->expected_ns - 1 : told));
+	json_object_set_new(out, "self_excess", json_real(is_known(m->expected_self_ns) ?
+							  m->self_ns / m->expected_self_ns - 1 : told));
 	json_object_set_new(out, "parts", parts_json(m));
 	json_object_set_new(out, "uploaded_bytes", json_integer((json_int_t)i->bytes));
 	json_object_set_new(out, "raw_bytes", json_integer((json_int_t)i->raw_bytes));
@@ -290,7 +327,7 @@ json_t *incident_json_make(const struct incident_set *s, const struct incident *
 	incident_fault_time(i, &j, &begin_unix_ns, &end_unix_ns);
 	duration_ns = end_unix_ns > begin_unix_ns ? end_unix_ns - begin_unix_ns : 0;
 	steps = j.lead ? incident_fault_steps(i, j.lead) : (struct run){ .flagged = 0 };
-	cost = cost_of(i, &j, &steps, duration_ns);
+	cost = cost_of(&j, &steps, duration_ns);
 	out = json_pack("{s:s, s:s, s:s, s:s, s:I, s:I, s:f, s:s, s:s, s:i, s:o, s:o, s:o}", "id",
 			i->row.id, "job", i->row.job, "state", i->row.open ? "open" : "closed", "life",
 			life_of(s, i), "begin_unix_ns", (json_int_t)begin_unix_ns, "end_unix_ns",
@@ -301,9 +338,8 @@ json_t *incident_json_make(const struct incident_set *s, const struct incident *
 	if (!out)
 		return NULL;
 	put_figures(out, i, &j, &steps);
-	put_verdicts(out, s, i, &j, &cost);
-	json_object_set_new(out, "gpu_hours_lost", json_real(cost.hours));
-	json_object_set_new(out, "gpu_hours_per_day", json_real(cost.hours_per_day));
+	put_verdicts(out, s, i, &j, &cost, duration_ns);
+	put_cost(out, &cost);
 	json_object_set_new(out, "signals", signals_json(i, &j));
 	json_object_set_new(out, "findings", findings_json(i));
 	json_object_set_new(out, "missing", missing_json(i, &j));

@@ -88,6 +88,7 @@ struct incident_set {
 	struct incident_config config;
 	struct incident *first;
 	uint32_t count;
+	struct incident *evicted; /* none of `first`; see incident_change */
 	uint64_t orders, picture_bytes;
 };
 

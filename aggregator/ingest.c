@@ -102,7 +102,10 @@ static void on_committed(struct commit_item *item, enum wire_status status, cons
 
 static const char *why_rejected(int err)
 {
-	return err == -EMSGSIZE ? "over a limit" : err == -ENOMEM ? "out of memory" : "malformed";
+	return err == -EMSGSIZE ? "over a limit" :
+	       err == -ENOMEM	? "out of memory" :
+	       err == -ERANGE	? "impossible times or rank" :
+				  "malformed";
 }
 
 static void handle_window(struct context *x)
@@ -116,6 +119,11 @@ static void handle_window(struct context *x)
 	sem_wait(&g->decoders);
 	err = g->verify ? wire_window_decode(body, bytes, &w) :
 			  wire_window_decode_names(body, bytes, &w);
+	if (!err && !digest_is_sound(&w)) {
+		wire_window_free(&w);
+		err = -ERANGE;
+		count(g, &g->stats.windows_unsound);
+	}
 	if (!err) {
 		digest_make(&w, bytes, &x->item.digest);
 		x->item.digest.picture = picture_make(&w, g->name, g->name_arg);

@@ -16,6 +16,7 @@ struct ingest;
 
 struct ingest_stats {
 	uint64_t windows_ok, windows_duplicate, windows_retry, windows_reject;
+	uint64_t windows_unsound; /* of the rejected */
 	uint64_t beats_ok, beats_reject, sketches_ok, sketches_reject, other_reject;
 	uint64_t received_bytes;
 	struct rep_stats peers;

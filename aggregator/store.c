@@ -89,8 +89,10 @@ static const char *const sql[ST_COUNT] = {
 		"INSERT INTO incidents(id,job,open,begin_ns,end_ns,arrival_ns,body,updated_ns) "
 		"VALUES(?1,?2,?3,?4,?5,?6,?7,?8) ON CONFLICT(id) DO UPDATE SET "
 		"open=?3,begin_ns=?4,end_ns=?5,arrival_ns=?6,body=?7,updated_ns=?8",
-	[ST_EACH_INCIDENT] = "SELECT id,job,open,begin_ns,end_ns,arrival_ns FROM incidents "
-			     "WHERE open=1 OR arrival_ns>=?1 ORDER BY arrival_ns DESC LIMIT ?2",
+	/* open ones first: who is not restored is never closed */
+	[ST_EACH_INCIDENT] = "SELECT * FROM (SELECT id,job,open,begin_ns,end_ns,arrival_ns FROM incidents "
+			     "WHERE open=1 OR arrival_ns>=?1 ORDER BY open DESC,arrival_ns DESC LIMIT ?2) "
+			     "ORDER BY arrival_ns DESC",
 	[ST_EACH_BODY] = "SELECT b.body FROM windows w JOIN bodies b ON b.seq=w.seq "
 			 "WHERE w.incident=?1 ORDER BY w.seq",
 	[ST_EXPIRE_BODIES] =

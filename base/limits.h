@@ -76,6 +76,9 @@
 #define LIMIT_WIRE_UNPACKED_BYTES (64u << 20)
 #define LIMIT_WINDOW_RECORDS 1000000u
 #define LIMIT_WINDOW_STEPS 4096u
+/* From begin to end: a day is more than the recorder holds of a job that runs. A longer one would make
+ * all later faults of its job one. */
+#define LIMIT_WINDOW_NS 86400000000000ull
 #define LIMIT_WINDOW_NAMES 16384u
 /* DESIGN.md 1 */
 #define LIMIT_BEAT_BYTES_PER_RANK 2048

@@ -183,6 +183,10 @@ int replay_incident_window(struct replay_incident *r, const void *data, size_t b
 
 	if (err)
 		return err;
+	if (!digest_is_sound(&w)) {
+		wire_window_free(&w);
+		return -EPROTO;
+	}
 	again = is_again(r, w.id);
 	if (!again) {
 		print_steps(r, &w);

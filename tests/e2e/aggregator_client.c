@@ -80,7 +80,7 @@ static void make_rank(struct wire_rank *r, const char *job, int rank, int ranks)
 struct flood {
 	const char *url;
 	uint32_t count, threads, records;
-	uint64_t seed;
+	uint64_t seed, longer_ns;
 	FILE *acked;
 	pthread_mutex_t lock;
 	atomic_uint next, ok, duplicate, retry, reject, lost;
@@ -93,7 +93,7 @@ static void encode_one(struct flood *f, uint32_t i, struct buf *out, uint8_t id[
 	char text[SYNTH_NAMES + 2][16];
 	uint32_t offset = i * 97 % (f->synth.host_count - f->records + 1);
 	struct window w = { .reason = WINDOW_SELF, .begin_ns = 1000000000ull * i,
-			    .end_ns = 1000000000ull * i + 500000000, .names = names,
+			    .end_ns = 1000000000ull * i + 500000000 + f->longer_ns, .names = names,
 			    .name_count = SYNTH_NAMES + 2, .raw_bytes = f->records * 128ull };
 	struct window_step steps[4] = { 0 };
 
@@ -376,10 +376,13 @@ static int garbage(char **argv)
 		uint8_t id[16], *p;
 		size_t bytes;
 
+		f.longer_ns = i % 5 == 4 ? 1ull << 62 : 0; /* well-formed, of impossible times */
 		encode_one(&f, i, &good, id);
 		p = good.data;
 		bytes = good.bytes;
-		switch (i % 4) {
+		switch (f.longer_ns ? 4 : i % 4) {
+		case 4:
+			break;
 		case 0: /* noise */
 			bytes = 1 + synth_random(&random) % 2000;
 			for (size_t k = 0; k < bytes && k < good.bytes; k++)

@@ -61,6 +61,7 @@ ok "a window comes back as it was sent" test "$(curl -sf "$SYSOM_URL/api/v1/wind
 	"$(api "incidents/$ID" '.windows[0].bytes')"
 ok "garbage is rejected" "$CLIENT" garbage "$STACK_NNG" 200 3
 ok "and counted" test "$(metric 'windows_total{status="reject"}')" -gt 50
+ok "windows of impossible times, too" is "$(metric windows_unsound_total)" 40
 ok "a message above the limit is not answered" timeout 10 "$CLIENT" oversize "$STACK_NNG"
 ok "and hurts nobody" "$CLIENT" beat "$STACK_NNG" demo 8
 ok "SIGTERM ends it with 0" stack_end sysom-aggregator "$STACK_AGGREGATOR_PID"

@@ -962,6 +962,25 @@ static void a_window_brings_those_of_its_peers(void **unused)
 	fs_fini(&j);
 }
 
+/* Held against a node's clock they would wrap around to times that look right. */
+static void nobody_is_asked_for_times_beyond_all_clocks(void **unused)
+{
+	struct digest d = {.reason = WINDOW_SELF, .flagged = 12, .latency_ns = 13e7};
+	struct fs_job j;
+
+	fs_init(&j, "job", 8, 2, 22);
+	run(&j, 40);
+	snprintf(d.rank.job, sizeof(d.rank.job), "job");
+	snprintf(d.rank.node, sizeof(d.rank.node), "n1");
+	d.rank.rank = 2;
+	d.begin_unix_ns = (1ull << 63) + FS_UNIX / 2;
+	d.end_unix_ns = d.begin_unix_ns + FS_S;
+	assert_true(fleet_window(fleet, &d, mono(now_s)));
+	assert_int_equal(totals().commands_window + totals().commands_hold, 0);
+	assert_true(totals().commands_refused > 0);
+	fs_fini(&j);
+}
+
 /* What a suspect sent of a moment before its fault, or without its evidence, says nothing of the fault. */
 /* A job that starts: its ranks are compared with nobody yet when the first window comes. */
 static void peers_are_asked_for_when_they_are_known(void **unused)
@@ -1059,6 +1078,7 @@ int main(void)
 	    T(made_up_jobs_find_an_end),
 	    T(asks_for_the_suspect_and_healthy_peers),
 	    T(a_window_brings_those_of_its_peers),
+	    T(nobody_is_asked_for_times_beyond_all_clocks),
 	    T(peers_are_asked_for_when_they_are_known),
 	    T(a_window_of_another_time_is_not_the_suspects_own),
 	};

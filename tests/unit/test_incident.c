@@ -112,6 +112,20 @@ static void blames_the_rank_that_lost_its_own_time(void **unused)
 	json_decref(j);
 }
 
+static void an_expectation_of_nothing_leaves_no_figure_out(void **unused)
+{
+	struct digest d = window("job", 3, WINDOW_SELF, 0, 2);
+	json_t *j;
+
+	d.expected_ns = d.expected_self_ns = 5e-324;
+	add(d);
+	j = only();
+	assert_true(json_is_real(json_object_get(j, "excess")));
+	assert_true(json_is_real(json_object_get(j, "self_excess")));
+	assert_true(json_is_real(json_object_get(j, "gpu_hours_lost")));
+	json_decref(j);
+}
+
 static void tells_a_hiccup_from_a_fault(void **unused)
 {
 	struct digest self = window("job", 3, WINDOW_SELF, 0, 1);
@@ -709,6 +723,41 @@ static void a_flood_of_jobs_is_bounded(void **unused)
 	assert_int_equal(incident_set_count(set, false), LIMIT_INCIDENTS_LIVE);
 }
 
+static void a_flood_of_jobs_takes_the_place_of_none_that_says_more(void **unused)
+{
+	struct incident_finding f = accusing(3, -1, 0, 9);
+	char by_windows[INCIDENT_ID_BYTES], by_finding[INCIDENT_ID_BYTES];
+	struct incident_change c;
+	struct incident_row row;
+	uint32_t evicted = 0;
+
+	snprintf(f.job, sizeof(f.job), "told");
+	f.ended = false;
+	assert_int_equal(incident_set_add_finding(set, &f, f.end_unix_ns, &c), 0);
+	memcpy(by_finding, c.id, sizeof(by_finding));
+	add(window("real", 0, WINDOW_SELF, 0, 1));
+	memcpy(by_windows, add(window("real", 1, WINDOW_COMM, 0, 1)).id, sizeof(by_windows));
+	for (uint32_t i = 0; i < 2 * LIMIT_INCIDENTS_LIVE; i++) {
+		char job[32];
+		json_t *j;
+
+		snprintf(job, sizeof(job), "job-%u", i);
+		c = add(window(job, 0, WINDOW_SELF, 10, 11));
+		if (!c.evicted[0])
+			continue;
+		evicted++;
+		j = incident_set_json(set, c.evicted, 8, &row);
+		assert_non_null(j);
+		assert_false(row.open);
+		assert_string_equal(text_of(j, "state"), "closed");
+		json_decref(j);
+	}
+	assert_int_equal(evicted, LIMIT_INCIDENTS_LIVE + 2);
+	assert_int_equal(incident_set_count(set, true), LIMIT_INCIDENTS_LIVE);
+	assert_true(incident_set_row(set, by_windows, &row) && row.open);
+	assert_true(incident_set_row(set, by_finding, &row) && row.open);
+}
+
 static void digests_flagged_steps_their_onset_and_parts(void **unused)
 {
 	struct window_step steps[10] = { 0 };
@@ -745,11 +794,39 @@ static void digests_flagged_steps_their_onset_and_parts(void **unused)
 	assert_string_equal(d.parts[0].name, "");
 }
 
+static bool is_sound(uint64_t begin_ns, uint64_t end_ns, int64_t offset_ns, int rank, int world_size)
+{
+	const struct window w = { .reason = WINDOW_SELF, .begin_ns = begin_ns, .end_ns = end_ns,
+				  .realtime_offset_ns = offset_ns,
+				  .rank = { .rank = rank, .world_size = world_size } };
+
+	return digest_is_sound(&w);
+}
+
+static void a_window_of_impossible_times_or_rank_is_not_sound(void **unused)
+{
+	assert_true(is_sound(0, 0, 0, -1, -1));
+	assert_true(is_sound(T0, T0 + S, 0, 0, 1));
+	assert_true(is_sound(5 * S, 6 * S, (int64_t)T0, 7, 8));
+	assert_true(is_sound(T0, T0 + LIMIT_WINDOW_NS, -(int64_t)T0, 7, 0));
+	assert_false(is_sound(T0, T0 + LIMIT_WINDOW_NS + 1, 0, 0, 1));
+	assert_false(is_sound(0, 1ull << 63, 0, 0, 1));
+	assert_false(is_sound(UINT64_MAX - 1, UINT64_MAX, 0, 0, 1));
+	assert_false(is_sound(2, 1, (int64_t)T0, 0, 1));
+	assert_false(is_sound(1, 2, INT64_MAX, 0, 1));
+	assert_false(is_sound(1, 2, INT64_MIN, 0, 1));
+	assert_false(is_sound(T0, T0, -(int64_t)T0 - 1, 0, 1));
+	assert_false(is_sound(T0, T0, 0, 8, 8));
+	assert_false(is_sound(T0, T0, 0, INT32_MAX, -1));
+	assert_false(is_sound(T0, T0, 0, 0, INT32_MAX));
+}
+
 int main(void)
 {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 	const struct CMUnitTest tests[] = {
 		CASE(blames_the_rank_that_lost_its_own_time),
+		CASE(an_expectation_of_nothing_leaves_no_figure_out),
 		CASE(tells_a_hiccup_from_a_fault),
 		CASE(single_slow_steps_are_hiccups_unless_they_are_many),
 		CASE(single_slow_steps_far_apart_stay_hiccups),
@@ -780,7 +857,9 @@ int main(void)
 		CASE(asked_windows_found_nothing),
 		CASE(a_storm_is_one_incident_and_bounded),
 		CASE(a_flood_of_jobs_is_bounded),
+		CASE(a_flood_of_jobs_takes_the_place_of_none_that_says_more),
 		CASE(digests_flagged_steps_their_onset_and_parts),
+		CASE(a_window_of_impossible_times_or_rank_is_not_sound),
 	};
 
 	cmocka_set_message_output(CM_OUTPUT_TAP);

@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "aggregator/store.h"
+#include "base/limits.h"
 
 static char dir[64];
 static struct store *store;
@@ -157,6 +158,29 @@ static int count_row(void *arg, const struct incident_row *row)
 	(void)row;
 	++*(int *)arg;
 	return 0;
+}
+
+static int count_open(void *arg, const struct incident_row *row)
+{
+	*(uint32_t *)arg += row->open;
+	return 0;
+}
+
+/* However many closed ones are younger. */
+static void an_open_incident_is_among_those_to_restore(void **unused)
+{
+	struct incident_row row = { .id = "00000000", .open = true, .arrival_unix_ns = 1 };
+	uint32_t open = 0;
+
+	assert_int_equal(store_begin(store), 0);
+	for (uint32_t k = 0; k <= LIMIT_INCIDENTS_LIVE; k++) {
+		assert_int_equal(store_put_incident(store, &row, "{}"), 0);
+		row = (struct incident_row){ .arrival_unix_ns = 100 };
+		snprintf(row.id, sizeof(row.id), "%08x", k + 1);
+	}
+	assert_int_equal(store_commit(store), 0);
+	assert_int_equal(store_each_incident(store, 50, count_open, &open), 0);
+	assert_int_equal(open, 1);
 }
 
 static void merges_incidents(void **unused)
@@ -326,6 +350,7 @@ int main(void)
 		CASE(a_reader_sees_what_was_committed_and_nothing_else),
 		CASE(refuses_a_second_writer_and_foreign_files),
 		CASE(keeps_everything_over_a_reopen),
+		CASE(an_open_incident_is_among_those_to_restore),
 		CASE(merges_incidents),
 		CASE(follows_an_incident_that_was_merged_twice),
 		CASE(keeps_findings_with_their_incident),

@@ -556,6 +556,15 @@ static void two_faults_at_once_have_a_verdict_each(void **unused)
 	json_decref(j);
 }
 
+/* In a window of two seconds and what was lost, in each of eight ranks. */
+static void costs(const json_t *d, double lost_s)
+{
+	assert_float_equal(json_number_value(json_object_get(d, "gpu_hours_lost")), lost_s * 8 / 3600,
+			   1e-9);
+	assert_float_equal(json_number_value(json_object_get(d, "gpu_hours_per_day")),
+			   lost_s / (2 + lost_s) * 8 * 24, 1e-6);
+}
+
 static void a_second_fault_that_costs_less_is_told_too(void **unused)
 {
 	json_t *j;
@@ -567,6 +576,7 @@ static void a_second_fault_that_costs_less_is_told_too(void **unused)
 	assert_string_equal(ranks_of(json_object_get(j, "diagnosis")), "5");
 	assert_int_equal(json_array_size(json_object_get(j, "diagnoses")), 2);
 	assert_string_equal(ranks_of(json_array_get(json_object_get(j, "diagnoses"), 1)), "6");
+	costs(json_array_get(json_object_get(j, "diagnoses"), 1), 14 * 0.014);
 	assert_string_equal(ranks_of(j), "5,6");
 	json_decref(j);
 }

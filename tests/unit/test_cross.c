@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What beats can't be made to say at will: flags that come and go, clocks that stand anywhere. The rest
+ * of cross is seen through test_fleet.c. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "aggregator/cross_private.h"
+
+#define RANKS 4u
+#define S     1000000000ull
+
+static struct cross_slot slots[RANKS];
+static struct cross_member members[RANKS];
+static struct cross_cohort cohort;
+static struct cross *cross;
+
+static int setup(void **unused)
+{
+	cross = calloc(1, sizeof(*cross));
+	if (!cross)
+		return -1;
+	memset(&cohort, 0, sizeof(cohort));
+	memset(slots, 0, sizeof(slots));
+	memset(members, 0, sizeof(members));
+	for (uint32_t k = 0; k < RANKS; k++) {
+		slots[k] = (struct cross_slot){ .used = true, .placed = true, .rank = (int32_t)k,
+						.node = k, .cohort = CROSS_NONE };
+		members[k].slot = k;
+	}
+	cohort.used = true;
+	cohort.members = members;
+	cohort.count = RANKS;
+	cohort.steps = 1;
+	cross->slots = slots;
+	cross->slot_room = cross->slot_count = RANKS;
+	strcpy(cross->job, "job");
+	return 0;
+}
+
+static int teardown(void **unused)
+{
+	for (uint32_t k = 0; k < LIMIT_CROSS_FINDINGS; k++)
+		free(cross->findings[k].culprits);
+	cross_colls_free(cross);
+	free(cross);
+	return 0;
+}
+
+static void flag(uint32_t member, bool ended)
+{
+	const struct peers_flag f = { .member = member, .measure = PEERS_SELF, .ended = ended,
+				      .first_step = 10, .last_step = 20, .excess = 0.1, .excess_ns = 1e6,
+				      .score = 2, .window = 8 };
+
+	cross_findings_flag(cross, &cohort, &f, 100 * S);
+}
+
+static void a_rank_that_comes_and_goes_is_named_once(void **unused)
+{
+	struct incident_finding *out = calloc(1, sizeof(*out));
+
+	flag(3, false);
+	flag(1, false);
+	for (int k = 0; k < 5; k++) {
+		flag(1, true);
+		flag(1, false);
+	}
+	assert_int_equal(slots[1].findings, 1);
+	assert_true(cross_next(cross, out));
+	assert_int_equal(out->finding.rank_count, 2);
+	assert_int_equal(out->finding.ranks[0] + out->finding.ranks[1], 4);
+	assert_false(out->ended);
+	flag(1, true);
+	flag(3, true);
+	assert_int_equal(slots[1].findings, 0);
+	assert_true(cross_next(cross, out));
+	assert_true(out->ended);
+	assert_int_equal(out->finding.rank_count, 2);
+	free(out);
+}
+
+static void take(uint32_t slot, int64_t offset_ns)
+{
+	struct beat_rank *b = calloc(1, sizeof(*b));
+
+	b->coll_count = 1;
+	b->colls[0] = (struct beat_coll){ .comm = 7, .func = 1, .seq = 1, .step = 5, .call_ns = 1 };
+	cross_colls_take(cross, slot, b, offset_ns, 100 * S);
+	free(b);
+}
+
+/* 2^63 apart: what the sum wraps to has no absolute value. */
+static void clocks_that_stand_anywhere_are_not_compared(void **unused)
+{
+	const int64_t far = 1ll << 62;
+
+	take(0, -far);
+	take(1, far);
+	assert_int_equal(cross->stats.bad, 1);
+	take(2, -far + 1000);
+	assert_int_equal(cross->stats.bad, 1);
+	assert_int_equal(cross_colls_find(cross, 7, 1, 1)->count, 2);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(a_rank_that_comes_and_goes_is_named_once, setup, teardown),
+		cmocka_unit_test_setup_teardown(clocks_that_stand_anywhere_are_not_compared, setup,
+						teardown),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
