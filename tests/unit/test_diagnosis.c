@@ -1085,6 +1085,26 @@ static void the_catalogue_is_documented(void **unused)
 			fail_msg("docs/causes.md lacks %s", finding_cause_id((enum finding_cause)c));
 }
 
+/* Of healthy earlier runs only baselines are stored. */
+static void remedies_promise_no_comparison_with_what_was_not_kept(void **unused)
+{
+	struct world w;
+
+	for (int c = CAUSE_SW_HOT_PATH; c <= CAUSE_SW_SLOWER; c++) {
+		const char *remedy = finding_cause_remedy((enum finding_cause)c);
+
+		assert_true(!strstr(remedy, "sysom diff") || strstr(remedy, "was kept"));
+	}
+	build(&w);
+	w.kind = FINDING_UNIFORM;
+	w.with_before = w.without_peers = true;
+	sw_hot_path(&w);
+	judge(&w);
+	assert_int_equal(out.cause, CAUSE_SW_HOT_PATH);
+	assert_non_null(strstr(out.remedy, "validate_batch (train.py)"));
+	assert_non_null(strstr(out.remedy, "was kept, compare: sysom diff"));
+}
+
 /* ---- the waterline ---- */
 
 /* Ten sketches of the role, in which "Layer.forward" has 44% of the CPU time and nobody spins. */
@@ -1253,6 +1273,7 @@ int main(void)
 		cmocka_unit_test(the_catalogue_is_documented),
 		cmocka_unit_test(a_version_that_nobody_told_is_no_difference),
 		cmocka_unit_test(blocked_time_needs_no_samples),
+		cmocka_unit_test(remedies_promise_no_comparison_with_what_was_not_kept),
 		cmocka_unit_test(a_share_above_the_groups_line_is_evidence),
 		cmocka_unit_test(the_groups_line_outweighs_no_other_cause),
 		cmocka_unit_test(where_nobody_else_tells_the_groups_line_may_be_the_cause),
