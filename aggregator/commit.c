@@ -574,6 +574,12 @@ static uint32_t peers_of(void *arg, const char *job, int32_t rank, int32_t *rank
 	return fleet_peers(arg, job, rank, ranks, max);
 }
 
+static int waterline_of(void *arg, const char *job, const int32_t *ranks, uint32_t count, bool *is_of,
+			struct diagnosis_group *out)
+{
+	return fleet_waterline(arg, job, ranks, count, clock_monotonic_ns(), is_of, out);
+}
+
 int commit_open(struct commit **out, const struct commit_config *config, struct fleet *fleet)
 {
 	struct commit *c = calloc(1, sizeof(*c));
@@ -583,7 +589,8 @@ int commit_open(struct commit **out, const struct commit_config *config, struct 
 		return -ENOMEM;
 	c->config = *config;
 	c->fleet = fleet;
-	c->config.incident.sources = (struct incident_sources){ fleet, sketch_of, baseline_of, peers_of };
+	c->config.incident.sources = (struct incident_sources){ fleet, sketch_of, baseline_of, peers_of,
+							     waterline_of };
 	c->last = &c->first;
 	c->told_last = &c->told;
 	err = store_open(&c->store, config->dir);

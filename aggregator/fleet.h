@@ -21,6 +21,7 @@
 #include "wire/codec.h"
 
 struct fleet;
+struct diagnosis_group;
 struct incident_finding;
 
 struct fleet_config {
@@ -96,6 +97,12 @@ int fleet_sketch(struct fleet *f, const char *job, int32_t rank, struct sketch *
 /* What is normal of a role by earlier runs of the job: a sketch over the role's ranks (rank -1),
  * the caller frees it. -ENOENT: no run of 200 healthy steps is known. */
 int fleet_baseline(struct fleet *f, const char *job, const char *role, struct sketch *out);
+
+/* The waterline of the first one's role without these ranks: the robust line, in mode sysom the
+ * paper's. is_of: which of these ranks are of that role.
+ * The caller frees out->function. -ENOENT, -ENOMEM. */
+int fleet_waterline(struct fleet *f, const char *job, const int32_t *ranks, uint32_t count,
+		    uint64_t now_ns, bool *is_of, struct diagnosis_group *out);
 
 /* ---- for people ---- */
 

@@ -264,6 +264,74 @@ int fleet_baseline(struct fleet *f, const char *name, const char *role, struct s
 	return err;
 }
 
+/* The rows in one block, names behind them. */
+static int copy_rows(const struct waterline_row *rows, uint32_t n, bool paper,
+		     struct diagnosis_group *out)
+{
+	struct diagnosis_usual *list;
+	size_t text = 0;
+	char *names;
+
+	for (uint32_t i = 0; i < n; i++)
+		text += strlen(rows[i].name) + 1;
+	list = malloc((n + 1) * sizeof(*list) + text);
+	if (!list)
+		return -ENOMEM;
+	names = (char *)(list + n + 1);
+	for (uint32_t i = 0; i < n; i++) {
+		const struct waterline_row *r = &rows[i];
+		double usual = paper ? r->mean : r->median;
+
+		list[i] = (struct diagnosis_usual){
+		    .name = names,
+		    .kind = (uint8_t)r->kind,
+		    .usual = usual,
+		    .line = usual + WATERLINE_SPREADS * (paper ? r->sigma : r->spread)};
+		names = stpcpy(names, r->name) + 1;
+	}
+	out->function = list;
+	out->function_count = n;
+	out->paper = paper;
+	return 0;
+}
+
+static const struct fleet_rank *compared_rank(struct fleet_job *job, int32_t rank)
+{
+	const struct fleet_rank *r = fleet_find_rank(job, rank);
+
+	return r && r->compared && r->role < job->role_count ? r : NULL;
+}
+
+int fleet_waterline(struct fleet *f, const char *name, const int32_t *ranks, uint32_t count,
+		    uint64_t now_ns, bool *is_of, struct diagnosis_group *out)
+{
+	struct waterline_row *rows = NULL;
+	const struct fleet_rank *first;
+	struct fleet_job *job;
+	uint32_t *except = malloc((count + 1) * sizeof(*except)), n = 0;
+	int err = -ENOENT;
+
+	*out = (struct diagnosis_group){.function = NULL};
+	pthread_mutex_lock(&f->lock);
+	job = fleet_find_job(f, name);
+	first = job && count ? compared_rank(job, ranks[0]) : NULL;
+	for (uint32_t i = 0; first && except && i < count; i++) {
+		const struct fleet_rank *r = compared_rank(job, ranks[i]);
+
+		is_of[i] = r && r->role == first->role;
+		if (is_of[i])
+			except[n++] = (uint32_t)(r - job->ranks);
+	}
+	if (first && except)
+		err = waterline_rows(job->roles[first->role].waterline, now_ns, except, n, &rows, &n);
+	out->sketches = err > 0 ? (uint32_t)err : 0;
+	err = err >= 0 ? copy_rows(rows, n, f->config.sysom, out) : err;
+	pthread_mutex_unlock(&f->lock);
+	free(rows);
+	free(except);
+	return err;
+}
+
 /* ---- for people ---- */
 
 json_t *fleet_jobs_json(struct fleet *f, uint64_t now_ns)
@@ -336,7 +404,7 @@ static json_t *waterline_json(struct fleet_job *job, struct waterline *w, uint64
 	json_t *list = json_array();
 	uint32_t n;
 
-	*sketches = waterline_rows(w, now_ns, &rows, &n);
+	*sketches = waterline_rows(w, now_ns, NULL, 0, &rows, &n);
 	for (uint32_t i = 0; i < n; i++) {
 		const struct waterline_row *r = &rows[i];
 		int highest =
@@ -347,9 +415,9 @@ static json_t *waterline_json(struct fleet_job *job, struct waterline *w, uint64
 		    json_pack("{s:o, s:s, s:i, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:i}", "function",
 			      text_json(r->name), "kind", name_of(kinds, 3, r->kind), "sketches",
 			      (int)r->sketches, "mean", r->mean, "sigma", r->sigma, "line",
-			      r->mean + 2 * r->sigma, "median", r->median, "spread", r->spread,
-			      "self_median", r->self_median, "highest", r->highest, "highest_rank",
-			      highest));
+			      r->mean + WATERLINE_SPREADS * r->sigma, "median", r->median,
+			      "spread", r->spread, "self_median", r->self_median, "highest",
+			      r->highest, "highest_rank", highest));
 	}
 	free(rows);
 	return list;

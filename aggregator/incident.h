@@ -16,6 +16,7 @@
 #include <jansson.h>
 
 #include "aggregator/digest.h"
+#include "analysis/diagnosis.h"
 #include "analysis/finding.h"
 
 #define INCIDENT_ID_BYTES    9 /* 8 hex digits and NUL */
@@ -32,6 +33,10 @@ struct incident_sources {
 	int (*baseline)(void *arg, const char *job, int32_t rank, struct sketch *out);
 	/* healthy ranks of its role; their number */
 	uint32_t (*peers)(void *arg, const char *job, int32_t rank, int32_t *ranks, uint32_t max);
+	/* functions' shares in the role of the first of these ranks, without these ranks'; is_of: which
+	 * of them are of that role; 0, -errno; out->function is the caller's (free). */
+	int (*waterline)(void *arg, const char *job, const int32_t *ranks, uint32_t count, bool *is_of,
+			 struct diagnosis_group *out);
 };
 
 struct incident_config {

@@ -36,6 +36,7 @@ struct court {
 	const struct diagnosis_rank
 	    *own; /* the first suspect's healthy steps of its last minute; or NULL */
 	const struct diagnosis_rank *baseline; /* of the suspects' role; NULL: none is known */
+	struct diagnosis_group group; /* the waterline of the first suspect's role */
 };
 
 /* The slow steps of one window, with the signals of all. */
@@ -62,7 +63,7 @@ static void calm_view(const struct member *m, struct diagnosis_rank *out)
 	out->node = m->node;
 }
 
-/* Another window of the same rank; its settings stay. */
+/* Another window of the same rank; its settings and its group stay. */
 static void show(const struct member *m, const struct picture *p, struct diagnosis_rank *out)
 {
 	struct diagnosis_rank had = *out;
@@ -70,6 +71,7 @@ static void show(const struct member *m, const struct picture *p, struct diagnos
 	slow_view(m, p, out);
 	out->setting = had.setting;
 	out->setting_count = had.setting_count;
+	out->group = had.group;
 }
 
 static void cast_add(struct cast *c, const struct member *m, const struct picture *p)
@@ -162,12 +164,14 @@ static void add_line(struct diagnosis *d, const struct finding_line *from)
 static void take_finding(const struct finding *f, struct verdict *v)
 {
 	struct diagnosis *d = &v->diagnosis;
+	/* that the host launches late is no reason against what it does meanwhile */
+	bool says_less = f->cause == CAUSE_CPU_HOST_GAP && finding_cause_layer(d->cause) == LAYER_CPU;
 	bool blind = d->cause == CAUSE_UNKNOWN || d->cause == CAUSE_CPU_HOST_GAP ||
 		     d->cause == CAUSE_SW_SLOWER;
 
 	/* Of a uniform slowdown the finding is sure that it is there; its cause comes from sketches, which
 	 * say less than the windows of the time itself. */
-	if (f->cause != CAUSE_UNKNOWN && f->cause != d->cause &&
+	if (f->cause != CAUSE_UNKNOWN && f->cause != d->cause && !says_less &&
 	    (blind || (f->kind != FINDING_UNIFORM && f->confidence > d->confidence))) {
 		struct finding_line first = {.layer = finding_cause_layer(f->cause),
 					     .effect_ns = f->effect_ns};
@@ -447,6 +451,22 @@ static void more_peers(struct court *c, const struct incident *i,
 	}
 }
 
+/* What is usual in the role of the worst suspect, for it and the other suspects of that role. */
+static void add_group(struct court *c)
+{
+	int32_t ranks[LIMIT_VERDICT_RANKS];
+	bool is_of[LIMIT_VERDICT_RANKS] = {false};
+
+	for (uint32_t k = 0; k < c->all.count; k++)
+		ranks[k] = c->all.rank[k].rank;
+	if (!c->all.count || !c->sources->waterline ||
+	    c->sources->waterline(c->sources->arg, c->job, ranks, c->all.count, is_of, &c->group))
+		return;
+	for (uint32_t k = 0; k < c->all.count; k++)
+		if (is_of[k])
+			c->all.rank[k].group = &c->group;
+}
+
 static void add_sketches(struct court *c, const struct incident *i,
 			 const struct incident_judgement *j)
 {
@@ -491,6 +511,8 @@ uint32_t verdict_make(const struct incident_set *s, const struct incident *i,
 	if (j->kind == FINDING_SLOW_RANK || j->kind == FINDING_HANG)
 		find_peers(i, j, &c->peers);
 	add_sketches(c, i, j);
+	if (j->kind == FINDING_SLOW_RANK)
+		add_group(c);
 	for (uint32_t k = 0; k < c->all.count && k < SUSPECTS_VIEWED; k++)
 		if (picture_of(j, c->all.member[k]) == c->all.member[k]->slow)
 			choose_view(c, j, c->all.member[k], &c->all.rank[k]);
@@ -500,6 +522,7 @@ uint32_t verdict_make(const struct incident_set *s, const struct incident *i,
 	if (j->finding)
 		take_finding(j->finding, &out[0]);
 	verdict_shelf_fini(&c->shelf);
+	free((void *)c->group.function);
 	free(c);
 	return n;
 }

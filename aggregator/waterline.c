@@ -173,25 +173,39 @@ static int by_mean(const void *a, const void *b)
 	return x->mean > y->mean ? -1 : x->mean < y->mean ? 1 : strcmp(x->name, y->name);
 }
 
-static bool is_in(const struct waterline *w, const struct kept *k, uint64_t now_ns)
+/* Which of the kept sketches are asked about. */
+static uint32_t choose(const struct waterline *w, uint64_t now_ns, const uint32_t *except,
+		       uint32_t except_count, bool *is_in, uint32_t *shares)
 {
-	return k->shares && (now_ns <= k->at_ns || now_ns - k->at_ns <= w->window_ns);
+	uint32_t n = 0;
+
+	*shares = 0;
+	for (uint32_t i = 0; i < LIMIT_WATERLINE_SKETCHES; i++) {
+		const struct kept *k = &w->kept[i];
+
+		is_in[i] = k->shares && (now_ns <= k->at_ns || now_ns - k->at_ns <= w->window_ns);
+		for (uint32_t e = 0; e < except_count; e++)
+			is_in[i] &= except[e] != k->slot;
+		n += is_in[i];
+		*shares += is_in[i] ? k->count : 0;
+	}
+	return n;
 }
 
 /* The shares of all functions, one function's after another: at[f] is where f's begin, at[count]
  * the end. */
-static uint32_t *transpose(const struct waterline *w, uint64_t now_ns, struct share *all,
+static uint32_t *transpose(const struct waterline *w, const bool *is_in, struct share *all,
 			   uint32_t *slots)
 {
 	uint32_t *at = calloc(w->function_count + 2, sizeof(*at));
 
 	for (uint32_t i = 0; at && i < LIMIT_WATERLINE_SKETCHES; i++)
-		for (uint32_t k = 0; k < w->kept[i].count && is_in(w, &w->kept[i], now_ns); k++)
+		for (uint32_t k = 0; k < w->kept[i].count && is_in[i]; k++)
 			at[w->kept[i].shares[k].function + 2]++;
 	for (uint32_t f = 2; at && f < w->function_count + 2; f++)
 		at[f] += at[f - 1];
 	for (uint32_t i = 0; at && i < LIMIT_WATERLINE_SKETCHES; i++)
-		for (uint32_t k = 0; k < w->kept[i].count && is_in(w, &w->kept[i], now_ns); k++) {
+		for (uint32_t k = 0; k < w->kept[i].count && is_in[i]; k++) {
 			uint32_t to = at[w->kept[i].shares[k].function + 1]++;
 
 			all[to] = w->kept[i].shares[k];
@@ -217,22 +231,20 @@ static void one_row(struct waterline_row *r, const struct share *all, const uint
 	row_fill(r, total, self, n, sketches);
 }
 
-int waterline_rows(struct waterline *w, uint64_t now_ns, struct waterline_row **rows,
-		   uint32_t *count)
+int waterline_rows(struct waterline *w, uint64_t now_ns, const uint32_t *except, uint32_t except_count,
+		   struct waterline_row **rows, uint32_t *count)
 {
-	uint32_t sketches = 0, n = 0, shares = 1, *at = NULL, *slots;
+	bool is_in[LIMIT_WATERLINE_SKETCHES];
+	uint32_t n = 0, shares, *at = NULL, *slots;
+	uint32_t sketches = choose(w, now_ns, except, except_count, is_in, &shares);
 	struct waterline_row *list = calloc(w->function_count + 1, sizeof(*list));
 	double *values = calloc(2 * LIMIT_WATERLINE_SKETCHES, sizeof(*values));
 	struct share *all;
 
-	for (uint32_t i = 0; i < LIMIT_WATERLINE_SKETCHES; i++) {
-		sketches += is_in(w, &w->kept[i], now_ns);
-		shares += is_in(w, &w->kept[i], now_ns) ? w->kept[i].count : 0;
-	}
-	all = malloc(shares * sizeof(*all));
-	slots = malloc(shares * sizeof(*slots));
+	all = malloc((shares + 1) * sizeof(*all));
+	slots = malloc((shares + 1) * sizeof(*slots));
 	if (list && values && all && slots)
-		at = transpose(w, now_ns, all, slots);
+		at = transpose(w, is_in, all, slots);
 	for (uint32_t f = 0; at && f < w->function_count; f++) {
 		if (at[f] == at[f + 1])
 			continue;

@@ -31,9 +31,12 @@ void waterline_close(struct waterline *w);			/* NULL is a no-op */
 /* slot: the rank; ranks: of the job, for choosing whose are kept. */
 void waterline_push(struct waterline *w, uint32_t slot, uint32_t ranks, const struct sketch *s,
 		    uint64_t now_ns);
-/* Rows by mean, largest first; *rows is the caller's. Number of sketches in the window, -ENOMEM. */
-int waterline_rows(struct waterline *w, uint64_t now_ns, struct waterline_row **rows,
-		   uint32_t *count);
+/* Rows by mean, largest first, without the sketches of these slots; *rows is the caller's. Number of
+ * sketches in the window, -ENOMEM. */
+int waterline_rows(struct waterline *w, uint64_t now_ns, const uint32_t *except, uint32_t except_count,
+		   struct waterline_row **rows, uint32_t *count);
+/* How many spreads above the middle the line is. */
+#define WATERLINE_SPREADS 2
 uint64_t waterline_dropped(const struct waterline *w); /* functions without room */
 uint64_t waterline_bytes(const struct waterline *w);
 

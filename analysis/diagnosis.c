@@ -268,7 +268,7 @@ static struct choice weigh(const struct diagnosis_view *v, enum finding_cause ca
 		const struct diagnosis_candidate *c = &v->list[i];
 		double pool = v->pool_ns[c->pool], got = c->effect_ns < pool ? c->effect_ns : pool;
 
-		if (c->cause != cause)
+		if (c->cause != cause || c->by_line)
 			continue;
 		sum += got;
 		if (!out.lead || got * c->sure > most) {
@@ -300,6 +300,22 @@ static bool holds_the_gil(const struct diagnosis_view *v, const struct choice *f
 	       !strncmp(gil.lead->subject, name, strlen(name));
 }
 
+/* A share above the group's line says that a function is unusual, and not that it is what holds the rank
+ * up: it is the cause where nothing else is. */
+static void last_resort(const struct diagnosis_view *v, double whole, struct choice *best)
+{
+	if (best->lead && best->lead->cause != CAUSE_CPU_HOST_GAP)
+		return;
+	for (uint32_t i = 0; i < v->count; i++) {
+		const struct diagnosis_candidate *c = &v->list[i];
+		double pool = v->pool_ns[c->pool], got = c->effect_ns < pool ? c->effect_ns : pool;
+
+		if (c->by_line && !c->told_only && got > 0 &&
+		    (!v->pools_known || got >= EXPLAINS_MIN * whole))
+			*best = (struct choice){c, got, got * c->sure * depth_of(c->cause)};
+	}
+}
+
 /* other_than: a layer that may not win, for the second best. */
 static struct choice choose(const struct diagnosis_view *v, enum finding_layer other_than)
 {
@@ -317,6 +333,8 @@ static struct choice choose(const struct diagnosis_view *v, enum finding_layer o
 		if (one.score > best.score)
 			best = one;
 	}
+	if (other_than == LAYER_COUNT)
+		last_resort(v, whole, &best);
 	return holds_the_gil(v, &best, whole) ? weigh(v, CAUSE_CPU_GIL) : best;
 }
 
@@ -345,11 +363,16 @@ static bool is_within_noise(const struct diagnosis_view *v)
 	return v->pools_known && !v->past && whole_of(v) <= noise_of(v);
 }
 
+static bool is_weak(const struct choice *c)
+{
+	return c->lead && (c->lead->cause == CAUSE_CPU_HOST_GAP || c->lead->by_line);
+}
+
 static enum finding_cause cause_alone(const struct diagnosis_view *v)
 {
 	struct choice c = choose(v, LAYER_COUNT);
 
-	if (c.lead && c.lead->cause == CAUSE_CPU_HOST_GAP && is_within_noise(v))
+	if (is_weak(&c) && is_within_noise(v))
 		return CAUSE_UNKNOWN;
 	return c.lead ? c.lead->cause : CAUSE_UNKNOWN;
 }
@@ -536,7 +559,7 @@ static bool explains(const struct diagnosis_view *v, enum finding_layer layer)
 
 		if (finding_cause_layer(c->cause) == layer && got > 0 &&
 		    (!v->pools_known || got >= EXPLAINS_MIN * whole) &&
-		    c->cause != CAUSE_CPU_HOST_GAP)
+		    c->cause != CAUSE_CPU_HOST_GAP && !c->by_line)
 			return true;
 	}
 	return false;
@@ -623,6 +646,9 @@ static double clamp(double x, double low, double high)
 #define EXCESS_MAX   4.0
 #define MISSING_MAX  4u
 
+/* The model was not fitted on causes that only the group's line tells. */
+#define SURE_BY_LINE 0.45
+
 /* Healthy ranks differ by so much of a step from day to day. */
 #define STEP_SHARE 0.002
 
@@ -639,7 +665,7 @@ static double confidence(const struct diagnosis_view *v, const struct choice *c,
 		x += SURE_RIVAL * clamp(second.score / c->score, 0, 1);
 	if (v->pools_known && pool > 0 && c->lead->effect_ns > pool)
 		x += SURE_EXCESS * clamp(log2(c->lead->effect_ns / pool), 0, EXCESS_MAX);
-	x = 1 / (1 + exp(-(x + SURE_MISSING * missing)));
+	x = c->lead->by_line ? SURE_BY_LINE : 1 / (1 + exp(-(x + SURE_MISSING * missing)));
 	x *= 0.5 + 0.5 * agreeing / (in->suspect_count ? in->suspect_count : 1);
 	if (v->who->steps < STEPS_SURE)
 		x *= 0.5 + 0.1 * v->who->steps;
@@ -689,7 +715,7 @@ static void conclude(struct diagnosis_view *v, struct diagnosis *out)
 	struct choice c = choose(v, LAYER_COUNT);
 
 	if (is_within_noise(v)) {
-		if (c.lead && c.lead->cause == CAUSE_CPU_HOST_GAP)
+		if (is_weak(&c))
 			c.lead = NULL;
 		if (!is_given(v->in->known))
 			diagnosis_missing(

@@ -27,6 +27,19 @@ struct diagnosis_setting { /* what is installed and set: driver, libraries, envi
 	const char *name, *value;
 };
 
+/* What share of the CPU time a function usually has on the ranks of a role, and the line above which it is
+ * unusual; 0 to 1. What is not listed has a share of 0. */
+struct diagnosis_usual {
+	const char *name;
+	uint8_t kind; /* enum diagnosis_function_kind */
+	double usual, line;
+};
+struct diagnosis_group {
+	const struct diagnosis_usual *function;
+	uint32_t function_count, sketches; /* sketches: that it is made of */
+	bool paper; /* mean and mean + 2 sigma; else median and median + 2 x 1.4826 MAD */
+};
+
 /* One rank over one stretch of steps (or a stored baseline of its role). Times per step, medians;
  * negative: not known. Profiles (cpu_ns, gil_wait_ns, functions) are known where samples > 0, off_ns and
  * what functions say of it also where there are functions without samples; kernels and settings where
@@ -51,6 +64,7 @@ struct diagnosis_rank {
 	uint32_t signal_count;
 	const struct diagnosis_setting *setting;
 	uint32_t setting_count;
+	const struct diagnosis_group *group; /* a suspect's: its role without suspects; NULL: not known */
 };
 
 struct diagnosis_input {

@@ -424,6 +424,119 @@ static void look_at_functions(struct diagnosis_view *v, const struct bases *b)
 	hot_function(v, &h, sums);
 }
 
+/* ---- above the line of its group ---- */
+
+/* Of fewer the spread is not known. */
+#define LINE_SKETCHES_MIN 4u
+#define LINE_SURE	  0.45
+
+static bool is_nameless(const char *name)
+{
+	return strstr(name, "+0x") != NULL;
+}
+
+/* Native code that nobody names in the group may be what has no name there. */
+static void usual_of(const struct diagnosis_group *g, const struct diagnosis_function *f,
+		     struct diagnosis_usual *out)
+{
+	*out = (struct diagnosis_usual){.name = f->name};
+	for (uint32_t i = 0; i < g->function_count; i++) {
+		const struct diagnosis_usual *u = &g->function[i];
+		struct diagnosis_function there = {.name = u->name, .kind = u->kind};
+
+		if (u->kind != f->kind)
+			continue;
+		if (u->name[0] == f->name[0] && is_same(&there, f)) {
+			*out = *u;
+			return;
+		}
+		if (f->kind == DIAGNOSIS_NATIVE && u->line > out->line && is_nameless(u->name))
+			*out = *u;
+	}
+}
+
+/* grown_ns: how much longer it takes the launching threads, if all else takes as long as in the
+ * group; delta: above the line. False: it is not above it. */
+static bool is_above_line(const struct diagnosis_view *v, const struct diagnosis_function *f,
+			  bool launch_only, struct diagnosis_usual *u, struct growth *g)
+{
+	const struct diagnosis_rank *who = v->who;
+	double share = f->total_ns / who->cpu_ns, held = 1, over;
+
+	if (f->kind == DIAGNOSIS_KERNEL || diagnosis_names_is_plumbing(f->name, f->kind) ||
+	    is_nameless(f->name) || share <= PROFILE_DELTA)
+		return false;
+	usual_of(who->group, f, u);
+	over = share - u->line;
+	if (over <= PROFILE_DELTA || u->usual >= 1 ||
+	    over * who->cpu_ns <= NOISE_SIGMA * sqrt(variance_of(f->total_ns, who->cpu_ns, who->samples)))
+		return false;
+	if (launch_only)
+		held = f->launch_ns / f->total_ns;
+	*g = (struct growth){.f = f, .delta = over, .sure = true};
+	g->grown_ns = held * who->cpu_ns * (share - u->usual) / (1 - u->usual);
+	return true;
+}
+
+/* The function nearest to what is unusual; Python before the native code below it. */
+static bool highest_above(const struct diagnosis_view *v, struct growth *best)
+{
+	bool launch_only = is_told_apart(v->who);
+	struct hottest h = {.any_ns = 0};
+	struct diagnosis_usual u;
+	struct growth g;
+
+	for (int pass = 0; pass < 2; pass++)
+		for (uint32_t i = 0; i < v->who->function_count; i++) {
+			const struct diagnosis_function *f = &v->who->function[i];
+
+			if (!is_above_line(v, f, launch_only, &u, &g))
+				continue;
+			if (pass)
+				take_hottest(&h.any, &g, h.any_ns);
+			else
+				h.any_ns = fmax(h.any_ns, g.grown_ns);
+			if (f->kind != DIAGNOSIS_PYTHON)
+				continue;
+			if (pass)
+				take_hottest(&h.python, &g, h.python_ns);
+			else
+				h.python_ns = fmax(h.python_ns, g.grown_ns);
+		}
+	*best = h.python.f && h.python_ns >= PYTHON_SHARE * h.any_ns ? h.python : h.any;
+	return best->f;
+}
+
+/* Evidence beside what the peers' profiles say. Where no profile of anybody else is there, it may be the
+ * cause at last. */
+static void above_line(struct diagnosis_view *v)
+{
+	const struct diagnosis_group *group = v->who->group;
+	struct diagnosis_candidate *c;
+	struct diagnosis_usual u;
+	struct growth g;
+	double share;
+
+	if (!group || group->sketches < LINE_SKETCHES_MIN || v->in->kind != FINDING_SLOW_RANK ||
+	    !is_sampled(v->who) || !(v->who->cpu_ns > 0) || !highest_above(v, &g))
+		return;
+	usual_of(group, g.f, &u);
+	share = g.f->total_ns / v->who->cpu_ns;
+	c = blame(v, function_cause(v, g.f, false), g.grown_ns, LINE_SURE, g.f->name);
+	c->by_line = true;
+	for (uint32_t i = 0; i < v->in->peer_count; i++)
+		c->told_only |= has_profile(&v->in->peer[i]);
+	snprintf(c->text, sizeof(c->text),
+		 "%.100s has %.1f%% of its CPU time; in its group the %s is %.1f%% and the line %.1f%% "
+		 "(%s, %u sketches): %.1f points above",
+		 g.f->name, 100 * share, group->paper ? "mean" : "median", 100 * u.usual, 100 * u.line,
+		 group->paper ? "mean + 2 sigma" : "median + 2 x 1.4826 MAD", group->sketches,
+		 100 * g.delta);
+	snprintf(c->because, sizeof(c->because),
+		 "%.100s has %.0f%% of its CPU time, usually %.0f%% in its role",
+		 g.f->name, 100 * share, 100 * u.usual);
+}
+
 /* ---- blocked, by something that no rule knows ---- */
 
 /* Of the idle gap, from which on it is told as what holds the host up. */
@@ -508,6 +621,7 @@ void diagnosis_host_look(struct diagnosis_view *v)
 	bases_of(v, &bases);
 	if (has_profile(v->who))
 		look_at_functions(v, &bases);
+	above_line(v);
 	if (v->pool_ns[POOL_HOST] > 0 && !has_profile(v->who))
 		diagnosis_missing(v->out, "CPU stacks of rank %d", v->who->rank);
 	else if (v->pool_ns[POOL_HOST] > 0 && !bases.count)

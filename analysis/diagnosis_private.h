@@ -34,6 +34,8 @@ struct diagnosis_candidate {
 	enum diagnosis_pool pool;
 	double effect_ns;		       /* per step, as measured; may exceed the pool */
 	double sure;			       /* 0 to 1: how directly the evidence shows it */
+	bool by_line;  /* known from its group's waterline alone: evidence, and a cause at last resort */
+	bool told_only; /* no cause even then */
 	char subject[DIAGNOSIS_SUBJECT_BYTES]; /* what is to blame: a process, a function, a kernel
 						*/
 	char text[FINDING_TEXT_BYTES];	       /* evidence, with its figure */

@@ -161,10 +161,15 @@ void diagnosis_text_remedy(const struct diagnosis_view *v, const struct diagnosi
 		break;
 	case CAUSE_CPU_FUNCTION:
 	case CAUSE_CPU_PYTHON:
-	case CAUSE_SW_HOT_PATH:
 		snprintf(out, bytes,
-			 "look at %.110s in the differential flame graph; compare the runs with "
+			 "look at %.110s in the differential flame graph; compare the ranks with "
 			 "sysom diff",
+			 c->subject);
+		return;
+	case CAUSE_SW_HOT_PATH: /* of a healthy earlier run no window is stored */
+		snprintf(out, bytes,
+			 "look at what calls %.100s; where a window, trace or profile of the earlier "
+			 "run was kept, compare: sysom diff",
 			 c->subject);
 		return;
 	default:

@@ -8,7 +8,7 @@ the transfer after the last one has entered. Every stretch between collectives i
 a residual drawn from a production job's operations (once or three times as large), so no two steps are
 alike. A longer kernel delays what the rank does later, and through the next collective everybody.
 
-Truth is by construction; the tool's step numbers must be those made, within one. usage: bench_diagnosis.py [--quick] [--seed N] [--only TEXT]"""
+Truth is by construction; the tool's step numbers must be those made, within one. usage: bench_diagnosis.py [--quick] [--skewed] [--seed N] [--only TEXT]"""
 import argparse
 import csv
 import gzip
@@ -23,6 +23,7 @@ import time
 import numpy as np
 
 import reliability
+import skewed_jobs
 
 HEADER = "ts_ns,dur_ns,kind,device,stream,corr,bytes,name\n"
 STEP_GAP_NS = 50_000
@@ -481,6 +482,11 @@ def run_clocks(b, t, long_s):
         yield name, worst
 
 
+def run_skewed(b):
+    skewed_jobs.run(b.args.sysom, HEADER, b.dir.name, b.args.seed, b.args.runs or (2 if b.args.quick else 10),
+                    b.args.only)
+
+
 def judge(b, rows, healthy, clocks):
     """The aims, on what was run: x1.1 and above at the production job's noise."""
     hard = [t for name, scale, t in rows if scale == 1 and "x1.05" not in name]
@@ -509,6 +515,7 @@ def main():
     p = argparse.ArgumentParser()
     p.add_argument("--quick", action="store_true")
     p.add_argument("--synthetic", action="store_true", help="only the self-made job")
+    p.add_argument("--skewed", action="store_true", help="only the jobs whose work differs by nature")
     p.add_argument("--verbose", action="store_true")
     p.add_argument("--seed", type=int, default=1)
     p.add_argument("--runs", type=int, default=0)
@@ -518,6 +525,9 @@ def main():
     p.add_argument("--data", default=os.environ.get("SYSOM_DATA", "../shared/data"))
     args = p.parse_args()
     b = Bench(args)
+    if args.skewed:
+        run_skewed(b)
+        return 0
     print(f"seed {args.seed}; residuals: {len(b.pool)} of {'production operations' if os.path.exists(args.data + '/straggler-bytedance') else 'a normal distribution'}, "
           f"5%..95% {100 * np.quantile(b.pool, 0.05):+.1f}% {100 * np.quantile(b.pool, 0.95):+.1f}%")
     templates = [synthetic(b.rng)]
@@ -533,6 +543,8 @@ def main():
     healthy = list(run_healthy(b, templates, args.runs or (1 if args.quick else 6),
                                args.steps * (2 if args.quick else 10), 0 if args.quick else 12))
     clocks = list(run_clocks(b, templates[0], 5 if args.quick else 60))
+    if not args.quick:
+        run_skewed(b)
     judge(b, rows, healthy, clocks)
     reliability.table([p for _, _, t in rows + healthy for p in t.said],
                       "findings of device traces: how often ranks and layer are right")

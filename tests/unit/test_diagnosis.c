@@ -1085,6 +1085,173 @@ static void the_catalogue_is_documented(void **unused)
 			fail_msg("docs/causes.md lacks %s", finding_cause_id((enum finding_cause)c));
 }
 
+/* Of healthy earlier runs only baselines are stored. */
+static void remedies_promise_no_comparison_with_what_was_not_kept(void **unused)
+{
+	struct world w;
+
+	for (int c = CAUSE_SW_HOT_PATH; c <= CAUSE_SW_SLOWER; c++) {
+		const char *remedy = finding_cause_remedy((enum finding_cause)c);
+
+		assert_true(!strstr(remedy, "sysom diff") || strstr(remedy, "was kept"));
+	}
+	build(&w);
+	w.kind = FINDING_UNIFORM;
+	w.with_before = w.without_peers = true;
+	sw_hot_path(&w);
+	judge(&w);
+	assert_int_equal(out.cause, CAUSE_SW_HOT_PATH);
+	assert_non_null(strstr(out.remedy, "validate_batch (train.py)"));
+	assert_non_null(strstr(out.remedy, "was kept, compare: sysom diff"));
+}
+
+/* ---- the waterline ---- */
+
+/* Ten sketches of the role, in which "Layer.forward" has 44% of the CPU time and nobody spins. */
+static const struct diagnosis_usual usuals[] = {
+	{ "train_step", DIAGNOSIS_PYTHON, .75, .78 }, { "Layer.forward", DIAGNOSIS_PYTHON, .44, .46 },
+	{ "cuLaunchKernel", DIAGNOSIS_NATIVE, .19, .21 }, { "spin", DIAGNOSIS_PYTHON, .02, .03 },
+	{ "DataLoader.__next__", DIAGNOSIS_PYTHON, .012, .014 },
+	{ "Logger.info", DIAGNOSIS_PYTHON, .006, .008 },
+	{ "BZ2_bzDecompress", DIAGNOSIS_NATIVE, .025, .03 },
+};
+static struct diagnosis_group group = { .function = usuals, .function_count = 7, .sketches = 10 };
+
+/* 30 of 110 ms of CPU time per step. */
+static void spins(struct world *w)
+{
+	late(&w->sick, 30);
+	w->sick.r.cpu_ns += 30 * MS;
+	function(&w->sick, "spin (train.py)", DIAGNOSIS_PYTHON, 30, 30, 30);
+	w->sick.r.group = &group;
+}
+
+static const struct finding_line *line_that_says(const char *what)
+{
+	for (uint32_t i = 0; i < out.evidence_count; i++)
+		if (strstr(out.evidence[i].text, what))
+			return &out.evidence[i];
+	return NULL;
+}
+
+static void a_share_above_the_groups_line_is_evidence(void **unused)
+{
+	const struct finding_line *l;
+	double sure;
+	struct world w;
+
+	build(&w);
+	spins(&w);
+	w.sick.r.group = NULL;
+	judge(&w);
+	assert_null(line_that_says("in its group"));
+	sure = out.confidence;
+	w.sick.r.group = &group;
+	judge(&w);
+	assert_int_equal(out.cause, CAUSE_CPU_PYTHON);
+	assert_float_equal(out.confidence, sure, 1e-9);
+	l = line_that_says("spin (train.py) has 27.3% of its CPU time; in its group the median is 2.0% "
+			   "and the line 3.0% (median + 2 x 1.4826 MAD, 10 sketches): 24.3 points above");
+	assert_non_null(l);
+	assert_ptr_not_equal(l, &out.evidence[0]);
+	assert_int_equal(l->layer, LAYER_CPU);
+	/* what it is without its usual share of the 80 ms that the rest takes: 28.4 ms */
+	assert_float_equal(l->effect_ns, 110 * MS * (30. / 110 - .02) / .98, .01 * MS);
+	group.paper = true;
+	judge(&w);
+	group.paper = false;
+	assert_non_null(line_that_says("in its group the mean is 2.0% and the line 3.0% (mean + 2 sigma"));
+}
+
+static void the_groups_line_outweighs_no_other_cause(void **unused)
+{
+	static void (*const others[])(struct world *) = { gpu_clocks, os_run_queue, os_lock };
+	enum finding_cause cause;
+	struct world w;
+
+	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
+		build(&w);
+		others[i](&w);
+		for (int k = 0; k < PEERS; k++) /* whose profile is not known */
+			w.peer[k].r.samples = w.peer[k].r.function_count = 0;
+		judge(&w);
+		cause = out.cause;
+		function(&w.sick, "spin (train.py)", DIAGNOSIS_PYTHON, 30, 30, 30);
+		w.sick.r.cpu_ns += 30 * MS;
+		w.sick.r.group = &group;
+		judge(&w);
+		assert_int_equal(out.cause, cause);
+	}
+	/* the peers spin too: their windows tell, and not the group's older sketches */
+	build(&w);
+	spins(&w);
+	for (int k = 0; k < PEERS; k++) {
+		function(&w.peer[k], "spin (train.py)", DIAGNOSIS_PYTHON, 30, 30, 30);
+		w.peer[k].r.cpu_ns += 30 * MS;
+	}
+	judge(&w);
+	assert_int_equal(out.cause, CAUSE_CPU_HOST_GAP);
+	assert_non_null(line_that_says("in its group"));
+}
+
+static void where_nobody_else_tells_the_groups_line_may_be_the_cause(void **unused)
+{
+	struct world w;
+
+	build(&w);
+	spins(&w);
+	w.without_peers = true;
+	judge(&w);
+	assert_int_equal(out.cause, CAUSE_CPU_PYTHON);
+	assert_float_equal(out.confidence, .45, 1e-9);
+	assert_non_null(strstr(out.summary, "has 27% of its CPU time, usually 2% in its role"));
+	w.sick.r.group = NULL;
+	judge(&w);
+	assert_int_equal(out.cause, CAUSE_UNKNOWN);
+	/* peers' windows without stacks: more than that the host is late */
+	build(&w);
+	spins(&w);
+	for (int k = 0; k < PEERS; k++)
+		w.peer[k].r.samples = w.peer[k].r.function_count = 0;
+	judge(&w);
+	assert_int_equal(out.cause, CAUSE_CPU_PYTHON);
+	assert_float_equal(out.confidence, .45, 1e-9);
+}
+
+static void what_is_below_the_line_or_may_be_noise_is_no_evidence(void **unused)
+{
+	struct diagnosis_usual nameless[] = { { "libwork.so+0x1000", DIAGNOSIS_NATIVE, .3, .35 } };
+	struct diagnosis_group other = group;
+	struct world w;
+
+	build(&w); /* healthy but for its lateness */
+	late(&w.sick, 30);
+	w.sick.r.group = &group;
+	judge(&w);
+	assert_null(line_that_says("in its group"));
+	other.sketches = 3;
+	for (int few = 0; few < 2; few++) {
+		build(&w);
+		spins(&w);
+		w.sick.r.samples = few ? 400 : 20;
+		w.sick.r.group = few ? &other : &group;
+		judge(&w);
+		assert_null(line_that_says("in its group"));
+	}
+	/* the group's sketches had no symbols: it may be the function that has a third of everything */
+	build(&w);
+	spins(&w);
+	w.sick.r.function_count = 0;
+	function(&w.sick, "work", DIAGNOSIS_NATIVE, 30, 30, 30);
+	other = (struct diagnosis_group){ .function = nameless, .function_count = 1, .sketches = 10 };
+	w.sick.r.group = &other;
+	judge(&w);
+	assert_null(line_that_says("in its group"));
+	nameless[0] = (struct diagnosis_usual){ "libwork.so+0x1000", DIAGNOSIS_NATIVE, .08, .1 };
+	judge(&w);
+	assert_non_null(line_that_says("in its group"));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -1106,6 +1273,11 @@ int main(void)
 		cmocka_unit_test(the_catalogue_is_documented),
 		cmocka_unit_test(a_version_that_nobody_told_is_no_difference),
 		cmocka_unit_test(blocked_time_needs_no_samples),
+		cmocka_unit_test(remedies_promise_no_comparison_with_what_was_not_kept),
+		cmocka_unit_test(a_share_above_the_groups_line_is_evidence),
+		cmocka_unit_test(the_groups_line_outweighs_no_other_cause),
+		cmocka_unit_test(where_nobody_else_tells_the_groups_line_may_be_the_cause),
+		cmocka_unit_test(what_is_below_the_line_or_may_be_noise_is_no_evidence),
 		cmocka_unit_test(strips_what_tells_variants_of_a_kernel_apart),
 	};
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,6 +13,7 @@
 
 #include "aggregator/fleet.h"
 #include "aggregator/incident.h"
+#include "analysis/diagnosis.h"
 #include "base/hash.h"
 #include "base/limits.h"
 #include "tests/fleet_synth.h"
@@ -253,10 +255,17 @@ static void never_compares_ranks_of_different_roles(void **unused)
 	fs_fini(&j);
 }
 
-static void send_sketch(const struct fs_job *j, uint32_t r, const char *kernel)
+static void send_spinning(const struct fs_job *j, uint32_t r, const char *kernel, double spin_share)
 {
+	static char spin[] = "spin";
 	struct sketch_kernel kernels[] = {{"gemm", 40, 1e6}, {(char *)kernel, 60, 1e6}};
-	struct sketch s = {.steps = 600, .latency_ns = 1e8, .kernels = kernels, .kernel_count = 2};
+	struct sketch_function function = {.name = spin, .total_share = spin_share};
+	struct sketch s = {.steps = 600,
+			   .latency_ns = 1e8,
+			   .kernels = kernels,
+			   .kernel_count = 2,
+			   .functions = &function,
+			   .function_count = spin_share > 0};
 	struct buf b;
 
 	snprintf(s.rank.job, sizeof(s.rank.job), "%s", j->name);
@@ -266,6 +275,40 @@ static void send_sketch(const struct fs_job *j, uint32_t r, const char *kernel)
 	assert_int_equal(wire_sketch_encode(&s, &b), 0);
 	assert_true(fleet_sketch_put(fleet, &s, b.data, b.bytes, mono(now_s)));
 	buf_fini(&b);
+}
+
+static void send_sketch(const struct fs_job *j, uint32_t r, const char *kernel)
+{
+	send_spinning(j, r, kernel, 0);
+}
+
+/* Two stages; ranks 6 and 7 are suspects. */
+static void tells_what_is_usual_in_a_role_without_the_suspects(void **unused)
+{
+	static const int32_t suspects[] = {6, 1, 7};
+	struct diagnosis_group g;
+	bool is_of[3];
+	struct fs_job j;
+
+	fs_init(&j, "usual", 8, 4, 6);
+	for (uint32_t r = 4; r < 8; r++)
+		snprintf(j.rank[r].role, sizeof(j.rank[r].role), "stage-1");
+	run(&j, 10);
+	for (uint32_t r = 0; r < 8; r++)
+		send_spinning(&j, r, "gelu", r < 4 ? 0.7 : r < 6 ? 0.1 : 0.9);
+	assert_int_equal(fleet_waterline(fleet, "usual", suspects, 3, mono(now_s), is_of, &g), 0);
+	assert_true(is_of[0] && !is_of[1] && is_of[2]);
+	assert_int_equal(g.sketches, 2);
+	assert_int_equal(g.function_count, 1);
+	assert_string_equal(g.function[0].name, "spin");
+	assert_float_equal(g.function[0].usual, 0.1, 1e-6);
+	assert_float_equal(g.function[0].line, 0.1, 1e-6);
+	assert_false(g.paper);
+	free((void *)g.function);
+	assert_int_equal(fleet_waterline(fleet, "usual", (const int32_t[]){99}, 1, mono(now_s), is_of, &g),
+			 -ENOENT);
+	assert_null(g.function);
+	fs_fini(&j);
 }
 
 static void learns_roles_that_nobody_names(void **unused)
@@ -1053,6 +1096,7 @@ int main(void)
 	    T(tells_faults_apart_that_began_at_different_times),
 	    T(says_who_of_a_pair_has_changed),
 	    T(never_compares_ranks_of_different_roles),
+	    T(tells_what_is_usual_in_a_role_without_the_suspects),
 	    T(learns_roles_that_nobody_names),
 	    T(uneven_work_is_the_roles_not_a_ranks),
 	    T(a_slow_rank_is_no_uneven_work),

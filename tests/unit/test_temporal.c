@@ -309,7 +309,7 @@ static void draws_the_line_of_the_paper_and_a_robust_one(void **unused)
 
 		waterline_push(w, r, 8, &s, 100 * S);
 	}
-	assert_int_equal(waterline_rows(w, 200 * S, &rows, &n), 8);
+	assert_int_equal(waterline_rows(w, 200 * S, NULL, 0, &rows, &n), 8);
 	for (uint32_t i = 0; i < n; i++) {
 		if (strcmp(rows[i].name, "log (log.py)"))
 			continue;
@@ -323,8 +323,14 @@ static void draws_the_line_of_the_paper_and_a_robust_one(void **unused)
 	}
 	assert_true(seen);
 	free(rows);
+	/* the others' */
+	assert_int_equal(waterline_rows(w, 200 * S, (const uint32_t[]){ 3, 5 }, 2, &rows, &n), 6);
+	for (uint32_t i = 0; i < n; i++)
+		assert_true(strcmp(rows[i].name, "log (log.py)") ||
+			    fabs(rows[i].mean - 0.02) + rows[i].sigma < 1e-6);
+	free(rows);
 	/* slides */
-	assert_int_equal(waterline_rows(w, 900 * S, &rows, &n), 0);
+	assert_int_equal(waterline_rows(w, 900 * S, NULL, 0, &rows, &n), 0);
 	assert_int_equal(n, 0);
 	free(rows);
 	waterline_close(w);

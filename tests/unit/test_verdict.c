@@ -729,7 +729,7 @@ static void sketches_stand_for_peers_that_sent_nothing_and_tell_settings(void **
 	uint32_t asked = 0;
 	json_t *j, *d;
 
-	set->config.sources = (struct incident_sources){ &asked, fake_sketch, NULL, fake_peers };
+	set->config.sources = (struct incident_sources){ &asked, fake_sketch, NULL, fake_peers, NULL };
 	make(&m, 5, WINDOW_SELF, 1, 20);
 	m.w.stacks.begin_ns = m.w.begin_ns;
 	m.w.stacks.end_ns = m.w.end_ns;
@@ -742,6 +742,58 @@ static void sketches_stand_for_peers_that_sent_nothing_and_tell_settings(void **
 	assert_string_equal(text_of(d, "cause"), "cpu-python");
 	assert_true(is_said(d, "spin (train.py)"));
 	assert_true(is_said(d, "torch is 2.4, on its peers it is 2.6"));
+	json_decref(j);
+}
+
+/* Of nobody else a sketch is left, but of the role's last minutes the waterline. */
+static uint32_t asked_without;
+
+static int fake_waterline(void *arg, const char *job, const int32_t *ranks, uint32_t count, bool *is_of,
+			  struct diagnosis_group *out)
+{
+	struct diagnosis_usual *list = calloc(1, sizeof(*list));
+
+	assert_string_equal(job, "job");
+	*list = (struct diagnosis_usual){ "step", DIAGNOSIS_PYTHON, .9, .92 };
+	*out = (struct diagnosis_group){ .function = list, .function_count = 1, .sketches = 40 };
+	for (uint32_t i = 0; i < count; i++) {
+		asked_without |= 1u << ranks[i];
+		is_of[i] = ranks[i] >= 4;
+	}
+	return 0;
+}
+
+static void send_spinning(int rank)
+{
+	static struct made m;
+
+	make(&m, rank, WINDOW_SELF, 1, 20);
+	m.w.stacks.begin_ns = m.w.begin_ns;
+	m.w.stacks.end_ns = m.w.end_ns;
+	add_sample(&m.w.stacks, "step", 105, STACK_ON_CPU, STACK_GIL_HOLDER, 800);
+	add_sample(&m.w.stacks, "spin", 105, STACK_ON_CPU, STACK_GIL_HOLDER, 400);
+	send(&m);
+}
+
+static void a_suspects_functions_are_held_against_its_roles_waterline(void **unused)
+{
+	struct incident_finding gap = finding(FINDING_SLOW_RANK, CAUSE_CPU_HOST_GAP, 5);
+	json_t *j, *d;
+
+	asked_without = 0;
+	set->config.sources = (struct incident_sources){ .waterline = fake_waterline };
+	send_spinning(5);
+	j = json_of(tell(gap)); /* 0.7 sure that the host is late */
+	d = json_object_get(j, "diagnosis");
+	assert_int_equal(asked_without, 1 << 5);
+	assert_string_equal(text_of(d, "cause"), "cpu-python");
+	assert_float_equal(json_number_value(json_object_get(d, "confidence")), 0.45, 1e-9);
+	assert_true(is_said(d, "has 33.3% of its CPU time; in its group the median is 0.0%"));
+	json_decref(j);
+	send_spinning(6);
+	send_spinning(3);
+	j = json_of(tell(gap));
+	assert_int_equal(asked_without, 1 << 3 | 1 << 5 | 1 << 6);
 	json_decref(j);
 }
 
@@ -762,7 +814,8 @@ static void what_is_slower_than_earlier_runs_is_held_against_those(void **unused
 		teardown(NULL);
 		setup(NULL);
 		set->config.sources =
-			(struct incident_sources){ &asked, fake_sketch, fake_baseline, fake_peers };
+			(struct incident_sources){ &asked, fake_sketch, fake_baseline, fake_peers,
+						     NULL };
 		make(&m, 5, WINDOW_SELF, 1, 1);
 		for (uint32_t i = 0; i < STEPS; i++) {
 			m.steps[i].step.idle_ns += 20 * MS;
@@ -1027,6 +1080,7 @@ int main(void)
 		CASE(an_echo_without_a_cause_of_its_own_is_not_accused),
 		CASE(counts_what_it_costs),
 		CASE(has_a_life),
+		CASE(a_suspects_functions_are_held_against_its_roles_waterline),
 		CASE(sketches_stand_for_peers_that_sent_nothing_and_tell_settings),
 		CASE(what_is_slower_than_earlier_runs_is_held_against_those),
 		CASE(a_finding_alone_is_an_incident),
