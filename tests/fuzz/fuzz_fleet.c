@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * fuzz_fleet - beats, sketches and windows of hostile nodes, as the decoders let them pass, beside a healthy
- * job whose nodes do nothing wrong: nothing breaks, and nobody who is not in the job moves a verdict about
- * it. The job is the first to speak; what one who spoke before it may do, docs/fleet.md says. */
+ * fuzz_fleet - beats, sketches and windows of hostile nodes, as the decoders let them pass, beside a
+ * healthy job whose nodes do nothing wrong: nothing breaks, and nobody who is not in the job moves a
+ * verdict about it. The job is the first to speak; what one who spoke before it may do, docs/fleet.md
+ * says. */
 #include <math.h>
 #include <stdint.h>
 #include <stdlib.h>
