@@ -10,6 +10,7 @@
 
 #include "analysis/crossrank_private.h"
 #include "analysis/median.h"
+#include "analysis/skew.h"
 
 /* Steps of the shortest stretch. */
 #define STRETCH_MIN 3u
@@ -609,6 +610,62 @@ static int tell_slow_ranks(struct crossrank *c, uint32_t *ranks)
 	return rc;
 }
 
+/* ---- uneven work ---- */
+
+#define SKEW_SURE 0.8
+
+/* Of each rank's own time against its usual one, without stretches. */
+static int find_skew(struct crossrank *c, struct skew *out)
+{
+	struct skew_step *step = calloc(c->n, sizeof(*step));
+	uint32_t *times = calloc(c->ranks, sizeof(*times));
+	double *v = c->scratch, *scratch = v + c->ranks;
+	bool ok = step && times;
+
+	for (uint32_t s = 0; s < c->n && ok; s++) {
+		for (uint32_t r = 0; r < c->ranks; r++)
+			v[r] = crossrank_slow_in(c, r, s) ?
+				       NAN :
+				       1 + c->own[CROSSRANK_OWN][(size_t)r * c->n + s];
+		step[s] = skew_of_step(v, c->ranks, scratch);
+	}
+	if (ok)
+		*out = skew_of(step, c->n, times, c->ranks, scratch);
+	free(times);
+	free(step);
+	return ok ? 0 : -ENOMEM;
+}
+
+/* Where the heaviest rank changes from step to step, that is told of all, and what it explains accuses
+ * nobody. */
+static int tell_skew(struct crossrank *c)
+{
+	struct crossrank_finding out = {.sure_step = c->n - 1};
+	struct finding *f = &out.finding;
+	uint32_t kept = 0, folded;
+	struct skew k = {0};
+	int rc = find_skew(c, &k);
+
+	if (rc || !skew_is_uneven(&k))
+		return rc;
+	for (uint32_t i = 0; i < c->stretches; i++)
+		if (!skew_covers(&k, own_excess(c, &c->stretch[i])))
+			c->stretch[kept++] = c->stretch[i];
+	folded = c->stretches - kept;
+	c->stretches = kept;
+	f->kind = FINDING_IMBALANCE;
+	f->cause = CAUSE_IMBALANCE_INPUT;
+	f->last_step = c->n - 1;
+	f->excess = k.loss;
+	f->effect_ns = k.loss * c->typical_ns;
+	f->confidence = SKEW_SURE;
+	for (uint32_t r = 0; r < c->ranks && f->rank_count < FINDING_RANKS_MAX; r++)
+		f->ranks[f->rank_count++] = c->steps->rank[r].rank;
+	skew_say(f, &k, f->effect_ns, folded);
+	c->take(c->to, &out);
+	return 0;
+}
+
 /* ---- what all share ---- */
 
 /* Ranks that are slow at step s by themselves, where they are fewer than half: what they took
@@ -949,7 +1006,9 @@ static int tell_all(struct crossrank *c, uint32_t *ranks)
 		lead_series(c, i);
 		slow_stretches(c, CROSSRANK_LEAD);
 	}
-	rc = tell_uniform(c, ranks);
+	rc = c->ranks > 1 && c->typical_ns > 0 ? tell_skew(c) : 0;
+	if (!rc)
+		rc = tell_uniform(c, ranks);
 	if (!rc)
 		rc = tell_slow_ranks(c, ranks);
 	if (!rc && c->ranks > 2)

@@ -7,10 +7,11 @@
  * value and then against the median of its peers, so that neither ranks with other work nor steps
  * with other work are accused. Stretches at a higher level (levels.h) are faults if the rank itself
  * became slower there, not its peers faster. A rise that the ranks share is uniform; one that most,
- * but not all, show accuses those. A difference that is there from the first step to the last tells
- * a slow GPU from other work only by its kernels: the same names and counts, each slower by the
- * same ratio. Layers: diagnosis.h decides; kernels that are measurably slower are the GPU's however
- * much the host waits beside them.
+ * but not all, show accuses those. Where the heaviest rank changes from step to step (skew.h), that
+ * is told of all, and stretches that it explains accuse nobody. A difference that is there from the
+ * first step to the last tells a slow GPU from other work only by its kernels: the same names and
+ * counts, each slower by the same ratio. Layers: diagnosis.h decides; kernels that are measurably
+ * slower are the GPU's however much the host waits beside them.
  *
  * Pure: no I/O, clock, threads or globals. Memory: malloc within the call. Threads: one caller. */
 #ifndef SYSOM_ANALYSIS_CROSSRANK_H

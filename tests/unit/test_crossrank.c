@@ -44,6 +44,7 @@ struct job {
 	} kept[RANKS_MAX]; /* of traces that end early */
 	uint64_t seed;
 	double at[RANKS_MAX], scale[RANKS_MAX], noise;
+	double skew, load[RANKS_MAX]; /* how far the work of a rank's steps goes; where it is */
 };
 
 static double uniform(struct job *j)
@@ -76,6 +77,12 @@ static double compute(struct job *j, uint32_t r, uint32_t step, const struct fau
 	double at = j->at[r], segment = noisy(j) * j->scale[r];
 	uint32_t kernels = KERNELS + (hit && f->more > 0 ? (uint32_t)(KERNELS * f->more) : 0);
 
+	if (j->skew > 0) {
+		double chance = uniform(j) + uniform(j) + uniform(j) + uniform(j) - 2;
+
+		j->load[r] = 0.5 * j->load[r] + 1.5 * chance;
+		segment *= exp(j->skew * j->load[r]);
+	}
 	for (uint32_t k = 0; k < kernels; k++) {
 		uint32_t name = 1 + k % 10;
 		double ns = (2e5 + 1e4 * name) * segment;
@@ -322,6 +329,25 @@ static void more_work_is_an_imbalance(void **state)
 	free(j);
 }
 
+/* Experts stay popular for a while, on this rank and then on another. */
+static void work_that_moves_from_rank_to_rank_accuses_nobody(void **state)
+{
+	for (uint64_t seed = 1; seed <= 8; seed++) {
+		struct job *j = job_new(seed, 8);
+		const struct fault none = {.ranks = 0};
+
+		j->skew = seed % 2 ? 0.6 : 0.3;
+		for (uint32_t s = 0; s < STEPS; s++)
+			step_add(j, 8, s, &none);
+		job_find(j, PEERS_ROBUST);
+		assert_int_equal(j->taken_count, 1);
+		assert_int_equal(j->taken[0].finding.kind, FINDING_IMBALANCE);
+		assert_int_equal(j->taken[0].finding.cause, CAUSE_IMBALANCE_INPUT);
+		assert_int_equal(j->taken[0].finding.rank_count, 8);
+		free(j);
+	}
+}
+
 static void slow_first_steps_are_no_fault(void **state)
 {
 	struct fault f = {.ranks = 0xff, .first = 0, .last = 8, .kernels = 1.5};
@@ -463,6 +489,7 @@ int main(void)
 	    cmocka_unit_test(finds_what_all_share),
 	    cmocka_unit_test(finds_slow_transfers),
 	    cmocka_unit_test(more_work_is_an_imbalance),
+	    cmocka_unit_test(work_that_moves_from_rank_to_rank_accuses_nobody),
 	    cmocka_unit_test(slow_first_steps_are_no_fault),
 	    cmocka_unit_test(tells_who_is_missing_in_a_hang),
 	    cmocka_unit_test(traces_that_end_at_different_times_hang_nowhere),
