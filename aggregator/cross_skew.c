@@ -154,17 +154,12 @@ static void fill(const struct cross *c, const struct cross_imbalance *m,
 	struct finding *f = &out->finding;
 
 	cross_findings_frame(c, m->begin_unix_ns, m->end_unix_ns, m->ended, out);
-	f->kind = FINDING_IMBALANCE;
-	f->cause = CAUSE_IMBALANCE_INPUT;
 	f->first_step = m->first_step;
 	f->last_step = m->last_step > m->first_step ? m->last_step : m->first_step;
-	f->excess = m->skew.loss;
-	f->effect_ns = m->effect_ns;
-	f->confidence = 0.8;
 	for (uint32_t i = 0; i < c->slot_room && f->rank_count < FINDING_RANKS_MAX; i++)
 		if (c->slots[i].used && c->slots[i].role == m->role)
 			f->ranks[f->rank_count++] = c->slots[i].rank;
-	skew_say(f, &m->skew, f->effect_ns, m->folded);
+	skew_say(f, &m->skew, m->effect_ns, m->folded);
 }
 
 bool cross_skew_next(struct cross *c, struct incident_finding *out)

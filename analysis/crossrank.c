@@ -612,8 +612,6 @@ static int tell_slow_ranks(struct crossrank *c, uint32_t *ranks)
 
 /* ---- uneven work ---- */
 
-#define SKEW_SURE 0.8
-
 /* Of each rank's own time against its usual one, without stretches. */
 static int find_skew(struct crossrank *c, struct skew *out)
 {
@@ -653,15 +651,10 @@ static int tell_skew(struct crossrank *c)
 			c->stretch[kept++] = c->stretch[i];
 	folded = c->stretches - kept;
 	c->stretches = kept;
-	f->kind = FINDING_IMBALANCE;
-	f->cause = CAUSE_IMBALANCE_INPUT;
 	f->last_step = c->n - 1;
-	f->excess = k.loss;
-	f->effect_ns = k.loss * c->typical_ns;
-	f->confidence = SKEW_SURE;
 	for (uint32_t r = 0; r < c->ranks && f->rank_count < FINDING_RANKS_MAX; r++)
 		f->ranks[f->rank_count++] = c->steps->rank[r].rank;
-	skew_say(f, &k, f->effect_ns, folded);
+	skew_say(f, &k, k.loss * c->typical_ns, folded);
 	c->take(c->to, &out);
 	return 0;
 }

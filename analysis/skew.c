@@ -16,6 +16,7 @@
 /* A member may be the heavy one for a while by so many times what the heavy one usually is. */
 #define EXPLAINED      2.5
 #define EXPLAINED_RARE 1.5 /* or of what it is in one of a hundred steps */
+#define SURE	       0.8
 
 struct skew_step skew_of_step(const double *v, uint32_t n, double *scratch)
 {
@@ -73,6 +74,11 @@ bool skew_explains(const struct skew *k, double excess)
 
 void skew_say(struct finding *f, const struct skew *k, double effect_ns, uint32_t folded)
 {
+	f->kind = FINDING_IMBALANCE;
+	f->cause = CAUSE_IMBALANCE_INPUT;
+	f->excess = k->loss;
+	f->effect_ns = effect_ns;
+	f->confidence = SURE;
 	finding_say(f, LAYER_SOFTWARE, effect_ns,
 		    "the heaviest of %" PRIu32 " workers takes %.1f%% more than the median one, and "
 		    "changes: none is it in more than %.0f%% of the steps",

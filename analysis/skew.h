@@ -32,7 +32,8 @@ bool skew_is_uneven(const struct skew *k);
 bool skew_covers(const struct skew *k, double excess);
 /* ... and it is uneven: the member is a part of it. */
 bool skew_explains(const struct skew *k, double excess);
-/* folded: stretches of single members that were a part of it. */
+/* What it is, by how much and how sure; ranks and steps are the caller's. folded: stretches of single
+ * members that were a part of it. */
 void skew_say(struct finding *f, const struct skew *k, double effect_ns, uint32_t folded);
 
 #endif

@@ -291,18 +291,13 @@ static void tell_skew(struct workers *w, const struct role_skew *skew, workers_t
 
 		if (!skew_is_uneven(k))
 			continue;
-		f->kind = FINDING_IMBALANCE;
-		f->cause = CAUSE_IMBALANCE_INPUT;
 		f->first_step = w->t->step[0];
 		f->last_step = w->t->step[w->t->steps - 1];
 		out.sure_step = f->last_step;
-		f->excess = k->loss;
-		f->effect_ns = k->loss * w->role_level[r];
-		f->confidence = 0.8;
 		for (uint32_t i = 0; i < w->t->workers && f->rank_count < FINDING_RANKS_MAX; i++)
 			if (w->t->role[i] == r)
 				f->ranks[f->rank_count++] = w->t->rank[i];
-		skew_say(f, k, f->effect_ns, skew[r].folded);
+		skew_say(f, k, k->loss * w->role_level[r], skew[r].folded);
 		tell(context, &out);
 	}
 }

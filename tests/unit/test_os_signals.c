@@ -628,6 +628,22 @@ static void lock_dir_remove(void)
 	memcpy(lock_dir + strlen(lock_dir) - 6, "XXXXXX", 6);
 }
 
+/* The process that it contends with, which has ended. */
+static pid_t victim_contends(struct victim *v)
+{
+	pid_t contender;
+
+	if (!mkdtemp(lock_dir) || sysconf(_SC_NPROCESSORS_ONLN) < 2)
+		skip();
+	victim_start(v, &defaults, look_up_nothing, NULL);
+	contender = start_contender();
+	victim_run(v);
+	kill(contender, SIGKILL);
+	waitpid(contender, NULL, 0);
+	lock_dir_remove();
+	return contender;
+}
+
 static void names_who_shares_a_contended_lock(void **state)
 {
 	char who[32];
@@ -636,14 +652,7 @@ static void names_who_shares_a_contended_lock(void **state)
 	const struct os_signal *s;
 
 	NEEDS_BPF();
-	if (!mkdtemp(lock_dir) || sysconf(_SC_NPROCESSORS_ONLN) < 2)
-		skip();
-	victim_start(&v, &defaults, look_up_nothing, NULL);
-	contender = start_contender();
-	victim_run(&v);
-	kill(contender, SIGKILL);
-	waitpid(contender, NULL, 0);
-	lock_dir_remove();
+	contender = victim_contends(&v);
 	print_message("# %g contentions by perf\n", v.told);
 	if (v.told >= 0) /* perf's own count of the same tracepoint */
 		assert_true(v.told > 100);
@@ -661,18 +670,10 @@ static void tells_rates_of_the_time_in_which_somebody_counted(void **state)
 {
 	double whole, part;
 	struct victim v;
-	pid_t contender;
 	uint64_t at_ns;
 
 	NEEDS_BPF();
-	if (!mkdtemp(lock_dir) || sysconf(_SC_NPROCESSORS_ONLN) < 2)
-		skip();
-	victim_start(&v, &defaults, look_up_nothing, NULL);
-	contender = start_contender();
-	victim_run(&v);
-	kill(contender, SIGKILL);
-	waitpid(contender, NULL, 0);
-	lock_dir_remove();
+	victim_contends(&v);
 	whole = sum_of(&v, "lock_wait", "");
 	v.os->cost.down[OS_GROUP_LOCKS].off = true;
 	v.os->cost.down[OS_GROUP_LOCKS].until_ns = UINT64_MAX;
