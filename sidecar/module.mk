@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 # The daemon's parts are a library, so that tests and benchmarks link them; sysomd.c is the program.
 LIBS += sidecar
-sidecar_SRCS := sidecar/analysis_log.c sidecar/clockmap.c sidecar/join.c sidecar/join_match.c \
-	sidecar/join_unfinished.c sidecar/recorder.c \
-	sidecar/anomaly.c sidecar/spool.c sidecar/uplink.c sidecar/canary.c sidecar/rank.c \
+# From a rank's records to its windows and beats: also a library of its own, for `sysom replay events --live`.
+LIBS += rank
+rank_SRCS := sidecar/analysis_log.c sidecar/anomaly.c sidecar/beats.c sidecar/canary.c sidecar/normal.c \
+	sidecar/rank.c sidecar/recorder.c sidecar/windows.c
+sidecar_SRCS := $(rank_SRCS) sidecar/clockmap.c sidecar/join.c sidecar/join_match.c \
+	sidecar/join_unfinished.c sidecar/spool.c sidecar/uplink.c \
 	sidecar/registration.c sidecar/process.c sidecar/drain.c sidecar/ship.c sidecar/status.c \
-	sidecar/http.c sidecar/baseline.c sidecar/keep.c sidecar/cpu_stacks.c sidecar/beats.c \
-	sidecar/normal.c sidecar/installed.c sidecar/cpu_profile.c sidecar/sketch_maker.c \
+	sidecar/http.c sidecar/baseline.c sidecar/keep.c sidecar/cpu_stacks.c \
+	sidecar/installed.c sidecar/cpu_profile.c sidecar/sketch_maker.c \
 	sidecar/requests.c sidecar/neighbours.c \
 	sidecar/status_compare.c
 sidecar_SRCS += sidecar/symbol_offer.c

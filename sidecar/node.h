@@ -13,6 +13,7 @@
 #include "sidecar/join.h"
 #include "sidecar/rank.h"
 #include "sidecar/uplink.h"
+#include "sidecar/windows.h"
 
 #define NODE_PATH_BYTES 256
 /* A wake-up and cold caches cost more than the events of 10 ms; but no lane may fill meanwhile, and
@@ -92,13 +93,6 @@ struct process {
 	uint64_t baseline_total, baseline_at_ns; /* learned steps at the latest save, and when */
 	uint32_t baseline_armed; /* models that judged by then, and still do */
 	uint64_t sketch_at_ns; /* of the latest; 0: none yet */
-	/* slow among its peers on the node, by local_peers.h */
-	bool peer_slow;
-	uint64_t peer_since_ns, peer_window_ns; /* of the stretch; when the latest window was made */
-	double peer_excess, peer_excess_ns;
-	uint8_t peer_id[16];
-	uint32_t peer_sequence;
-	uint64_t peer_flags;
 	struct anomaly_bucket asked; /* windows that the aggregator may still ask for */
 };
 
@@ -120,7 +114,6 @@ struct symbol_offer; /* symbol_offer.c */
 struct os_signals;   /* os_signals.c */
 struct sketch_maker;     /* sketch_maker.c */
 struct requests;     /* requests.c */
-struct local_peers;  /* analysis/local_peers.h */
 struct os_opening;   /* os_node.c */
 struct gpu_node;     /* gpu_node.c */
 
@@ -136,7 +129,7 @@ struct node {
 	struct cpu_stacks *stacks; /* cpu_stacks.c; NULL: not opened */
 	struct symbol_offer *offer; /* symbol_offer.c; NULL: off, or nobody to offer to */
 	struct requests *requests;
-	struct local_peers *peers; /* NULL: switched off */
+	struct windows *windows;
 	struct analysis_log *log;  /* NULL: what is analysed is not recorded */
 	uint64_t closer_until_ns; /* till then beats at a suspect's pace, and all ticks */
 	struct sketch_maker *sketch_maker; /* sketch_maker.c; NULL: off */
@@ -211,13 +204,10 @@ void drain_pace(struct node *n, double fill, uint64_t now_ns);
 void drain_last(struct process *p);
 
 /* ship.c: windows and beats */
-void ship_init(struct process *p); /* sets the rank's callbacks */
-/* The rank is gone: its peers wait for it no more. */
-void ship_forget(struct process *p);
-/* COMM windows that have waited for their arbitration; ranks that are slow among their peers. */
+int ship_open(struct node *n); /* which windows are made; after the log. -ENOMEM */
+/* Windows that are due; ranks that have stopped. */
 void ship_tend(struct node *n, uint64_t now_ns);
 void ship_flush(struct node *n); /* closes and sends every open window */
-void ship_stall(struct process *p, uint64_t now_ns);
 /* A window of what is recorded: reason WINDOW_ASKED or WINDOW_MANUAL. 0 or -errno. */
 int ship_range(struct process *p, uint32_t reason, uint64_t begin_ns, uint64_t end_ns,
 	       const uint8_t *anomaly_id); /* 16 bytes; NULL: one of its own */

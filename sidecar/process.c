@@ -95,7 +95,7 @@ static void leave(struct process *p, enum process_state state)
 	p->left_ns = clock_monotonic_ns();
 	drop_socket(p);
 	if (state == PROCESS_GONE) {
-		ship_forget(p);
+		windows_end(p->node->windows, p->slot);
 		keep_forget(p);
 		if (p->pid > 0)
 			cpu_stacks_unwatch(p->node, (uint32_t)p->pid);
@@ -277,7 +277,7 @@ static int start(struct process *p, struct ring_reader *reader)
 		err = join_open(&p->join, &sink, &n->clock, ring_reader_lane_count(reader));
 	if (err)
 		return err;
-	ship_init(p);
+	windows_add(n->windows, p->slot, &p->id, p->rank);
 	record(p);
 	keep_restore(p);
 	if (p->pid > 0)
@@ -292,6 +292,7 @@ static void release(struct process *p)
 	if (p->pidfd >= 0)
 		close(p->pidfd);
 	join_close(p->join);
+	windows_drop(p->node->windows, p->slot);
 	rank_close(p->rank);
 	recorder_drop_rank(p->node->recorder, p->slot);
 	ring_reader_close(p->reader);
@@ -384,7 +385,6 @@ int process_attach(struct node *n, const struct attach_hello *h, pid_t pid, uid_
 
 void process_forget(struct process *p)
 {
-	ship_forget(p);
 	p->node->stats.raw_bytes_gone += process_raw_bytes(p);
 	if (p->pid > 0 && p->state != PROCESS_GONE)
 		cpu_stacks_unwatch(p->node, (uint32_t)p->pid);

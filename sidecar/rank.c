@@ -90,7 +90,7 @@ void rank_device(struct rank *r, const struct record *rec)
 	steps_push_device(r->steps, rec);
 }
 
-static void fresh_id(struct rank *r, uint8_t id[16])
+void rank_fresh_id(struct rank *r, uint8_t id[16])
 {
 	for (int i = 0; i < 2; i++) {
 		uint64_t v;
@@ -163,7 +163,7 @@ static void on_judged(struct rank *r, const struct window_step *ws, bool self, u
 		r->stats.flagged_self++;
 		r->stats.last_self_flag_ns = ws->step.end_ns;
 	}
-	fresh_id(r, id);
+	rank_fresh_id(r, id);
 	if (anomaly_push(&r->anomaly, ws, self, id, now_ns)) {
 		r->stats.windows_closed++;
 		/* A suspect's window needs no arbitration. */
@@ -296,6 +296,24 @@ void rank_medians(const struct rank *r, struct rank_medians *out)
 				      .compute_ns = got[3], .comm_ns = got[4],
 				      .exposed_comm_ns = got[5], .copy_ns = got[6],
 				      .idle_ns = got[7] };
+}
+
+void rank_beat(const struct rank *r, struct beat_rank *out)
+{
+	const struct rank_stats *st = &r->stats;
+	struct rank_medians m;
+
+	rank_medians(r, &m);
+	*out = (struct beat_rank){
+		.model_state = rank_model(r, NULL, NULL),
+		.phase_count = judge_model_count(r->judge), .steps = st->steps,
+		.flagged = st->flagged, .incomplete = st->incomplete,
+		.latency_median_ns = m.latency_ns, .latency_mad_ns = m.latency_mad_ns,
+		.self_median_ns = m.self_ns, .expected_ns = m.expected_ns,
+		.compute_ns = m.compute_ns, .comm_ns = m.comm_ns,
+		.exposed_comm_ns = m.exposed_comm_ns, .copy_ns = m.copy_ns, .idle_ns = m.idle_ns,
+		.last_step_end_ns = st->last_step_end_ns,
+	};
 }
 
 enum roofline_state rank_model(const struct rank *r, double *r2, double *spread)

@@ -87,6 +87,10 @@ void rank_run(struct rank *r, uint64_t device_ns, uint64_t now_ns);
 void rank_finish(struct rank *r, uint64_t now_ns);
 /* True once when no step has ended for too long. */
 bool rank_check_stall(struct rank *r, uint64_t now_ns);
+/* What steps say of it, all else of the beat 0; groups and collectives are beats_fill's. */
+void rank_beat(const struct rank *r, struct beat_rank *out);
+/* 16 bytes that no other anomaly has. */
+void rank_fresh_id(struct rank *r, uint8_t id[16]);
 /* Medians of the last steps; zeroes when there are none. */
 void rank_medians(const struct rank *r, struct rank_medians *out);
 /* The model of the latest step's kind. */

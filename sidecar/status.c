@@ -79,6 +79,7 @@ static void json_rank(struct buf *b, const struct process *p)
 {
 	const struct rank_stats *st = &p->rank->stats;
 	const struct join_stats *js = process_join_stats(p);
+	const struct windows_peer *peer = windows_peer(p->node->windows, p->slot);
 	struct rank_medians m;
 
 	rank_medians(p->rank, &m);
@@ -100,8 +101,8 @@ static void json_rank(struct buf *b, const struct process *p)
 		   (unsigned long long)process_events(p));
 	process_losses(p, json_loss, b);
 	buf_printf(b, "},\"peer_slow\":%s,\"peer_excess_ms\":%.6f,\"peer_flags\":%llu",
-		   p->peer_slow ? "true" : "false", p->peer_slow ? p->peer_excess_ns * 1e-6 : 0.0,
-		   (unsigned long long)p->peer_flags);
+		   peer->slow ? "true" : "false", peer->slow ? peer->excess_ns * 1e-6 : 0.0,
+		   (unsigned long long)peer->flags);
 	buf_printf(b,
 		   ",\"switched_off\":%llu,\"graph_coarse_s\":%.3f,\"joined\":%llu,\"unmatched\":%llu}",
 		   (unsigned long long)js->switched_off, (double)js->graph_coarse_ns * 1e-9,
@@ -327,7 +328,9 @@ static double value_model(const struct process *p)
 }
 static double value_peer(const struct process *p)
 {
-	return p->peer_slow ? p->peer_excess_ns * 1e-9 : 0;
+	const struct windows_peer *peer = windows_peer(p->node->windows, p->slot);
+
+	return peer->slow ? peer->excess_ns * 1e-9 : 0;
 }
 static double value_counted(const struct process *p)
 {

@@ -96,8 +96,7 @@ static void collect(struct node *n, struct compare *c)
 	}
 	sketch_maker_stats_get(n, &c->sketches);
 	requests_stats_get(n, &c->requests);
-	if (n->peers)
-		local_peers_stats_get(n->peers, &c->peers);
+	windows_peers_stats(n->windows, &c->peers);
 	uplink_stats(n->uplink, &c->uplink);
 	c->sketch_cpu_ms = c->sketches.cpu_ns / 1000000;
 }

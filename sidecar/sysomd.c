@@ -443,10 +443,10 @@ static int node_open(struct node *n)
 	if (n->settings.canary && (err = canary_open(&n->canary)))
 		return err;
 	err = requests_open(n);
-	if (!err && n->settings.node_peers)
-		err = local_peers_open(&n->peers);
 	if (!err)
 		err = open_log(n);
+	if (!err)
+		err = ship_open(n);
 	if (!err)
 		err = cpu_stacks_open(n);
 	if (!err)
@@ -488,7 +488,7 @@ static void node_close(struct node *n, int code)
 	cpu_stacks_close(n);
 	registration_close(n);
 	requests_close(n);
-	local_peers_close(n->peers);
+	windows_close(n->windows);
 	symbol_offer_close(n->offer);
 	uplink_finish(n->uplink, LINGER_MS);
 	recorder_close(n->recorder);
