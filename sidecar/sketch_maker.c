@@ -21,10 +21,6 @@
 #define SKETCHES_NICE 19
 /* One that is due takes along those that would be soon. */
 #define TOGETHER 0.9
-/* Lists that do not fit lose an eighth at a time. */
-#define CUT_PART 8u
-#define KEEP_FUNCTIONS 64u
-#define KEEP_KERNELS   32u
 
 struct item {
 	struct sketch s;
@@ -102,48 +98,11 @@ static void add_stacks(struct sketch_maker *k, struct item *items, uint32_t coun
 	k->family_count = 0;
 }
 
-static uint64_t cut(uint32_t *count, uint32_t *cut_count)
-{
-	uint32_t n = *count / CUT_PART + 1;
-
-	*count -= n;
-	*cut_count += n;
-	return n;
-}
-
-/* The lists are sorted: what goes is what matters least. */
 static int encode(struct sketch_maker *k, struct sketch *s, struct buf *out)
 {
 	uint64_t gone = 0;
-	int err;
+	int err = wire_sketch_fit(s, out, &gone);
 
-	while ((err = wire_sketch_encode(s, out)) == -EMSGSIZE) {
-		buf_clear(out);
-		if (s->function_count > KEEP_FUNCTIONS) {
-			uint32_t last = s->function_count;
-
-			gone += cut(&s->function_count, &s->functions_cut);
-			for (uint32_t i = s->function_count; i < last; i++)
-				free(s->functions[i].name);
-		} else if (s->kernel_count > KEEP_KERNELS || (s->kernel_count && !s->function_count)) {
-			uint32_t last = s->kernel_count;
-
-			gone += cut(&s->kernel_count, &s->kernels_cut);
-			for (uint32_t i = s->kernel_count; i < last; i++)
-				free(s->kernels[i].name);
-		} else if (s->function_count) {
-			free(s->functions[--s->function_count].name);
-			s->functions_cut++;
-			gone++;
-		} else if (s->setting_count) {
-			s->setting_count--;
-			free(s->settings[s->setting_count].name);
-			free(s->settings[s->setting_count].value);
-			gone++;
-		} else {
-			break;
-		}
-	}
 	pthread_mutex_lock(&k->lock);
 	k->stats.cut += gone;
 	pthread_mutex_unlock(&k->lock);

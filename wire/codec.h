@@ -24,6 +24,9 @@ int wire_beat_encode(const struct beat *b, struct buf *out);
 int wire_beat_rank_bytes(const struct beat_rank *r);
 /* -EMSGSIZE above LIMIT_SKETCH_BYTES_PER_RANK: the sender then cuts its lists. */
 int wire_sketch_encode(const struct sketch *s, struct buf *out);
+/* The same into an empty buffer, with the ends of the lists cut off until it fits; gone: entries. Every
+ * name of the lists is an allocation of its own. */
+int wire_sketch_fit(struct sketch *s, struct buf *out, uint64_t *gone);
 
 /* What a message is, without decoding it; -EPROTO. */
 int wire_peek_kind(const void *data, size_t bytes);

@@ -306,3 +306,69 @@ void wire_sketch_free(struct sketch *s)
 	s->settings = NULL;
 	s->function_count = s->kernel_count = s->setting_count = 0;
 }
+
+/* ---- as much as fits ---- */
+
+/* Of a list that does not fit, so much goes at a time. */
+#define CUT_PART 8u
+#define KEEP_FUNCTIONS 64u
+#define KEEP_KERNELS   32u
+
+static uint32_t cut(uint32_t *count, uint32_t *cut_count)
+{
+	uint32_t last = *count, n = last / CUT_PART + 1;
+
+	*count -= n;
+	*cut_count += n;
+	return last;
+}
+
+static void cut_functions(struct sketch *s)
+{
+	uint32_t last = cut(&s->function_count, &s->functions_cut);
+
+	for (uint32_t i = s->function_count; i < last; i++)
+		free(s->functions[i].name);
+}
+
+static void cut_kernels(struct sketch *s)
+{
+	uint32_t last = cut(&s->kernel_count, &s->kernels_cut);
+
+	for (uint32_t i = s->kernel_count; i < last; i++)
+		free(s->kernels[i].name);
+}
+
+/* The lists are sorted: what goes is what matters least. False: nothing is left. */
+static bool cut_some(struct sketch *s)
+{
+	if (s->function_count > KEEP_FUNCTIONS) {
+		cut_functions(s);
+	} else if (s->kernel_count > KEEP_KERNELS || (s->kernel_count && !s->function_count)) {
+		cut_kernels(s);
+	} else if (s->function_count) {
+		free(s->functions[--s->function_count].name);
+		s->functions_cut++;
+	} else if (s->setting_count) {
+		s->setting_count--;
+		free(s->settings[s->setting_count].name);
+		free(s->settings[s->setting_count].value);
+	} else {
+		return false;
+	}
+	return true;
+}
+
+int wire_sketch_fit(struct sketch *s, struct buf *out, uint64_t *gone)
+{
+	uint32_t before = s->function_count + s->kernel_count + s->setting_count;
+	int err;
+
+	while ((err = wire_sketch_encode(s, out)) == -EMSGSIZE) {
+		buf_clear(out);
+		if (!cut_some(s))
+			break;
+	}
+	*gone = before - s->function_count - s->kernel_count - s->setting_count;
+	return err;
+}
