@@ -554,32 +554,6 @@ static int start_thread(struct commit *c)
 	return -pthread_create(&c->thread, NULL, thread_main, c);
 }
 
-/* ---- what the fleet knows of a rank ---- */
-
-static int sketch_of(void *arg, const char *job, int32_t rank, struct sketch *out)
-{
-	return fleet_sketch(arg, job, rank, out);
-}
-
-static int baseline_of(void *arg, const char *job, int32_t rank, struct sketch *out)
-{
-	struct fleet_rank_info info;
-	int err = fleet_rank_info(arg, job, rank, &info);
-
-	return err ? err : fleet_baseline(arg, job, info.role, out);
-}
-
-static uint32_t peers_of(void *arg, const char *job, int32_t rank, int32_t *ranks, uint32_t max)
-{
-	return fleet_peers(arg, job, rank, ranks, max);
-}
-
-static int waterline_of(void *arg, const char *job, const int32_t *ranks, uint32_t count, bool *is_of,
-			struct diagnosis_group *out)
-{
-	return fleet_waterline(arg, job, ranks, count, clock_monotonic_ns(), is_of, out);
-}
-
 int commit_open(struct commit **out, const struct commit_config *config, struct fleet *fleet)
 {
 	struct commit *c = calloc(1, sizeof(*c));
@@ -589,8 +563,7 @@ int commit_open(struct commit **out, const struct commit_config *config, struct 
 		return -ENOMEM;
 	c->config = *config;
 	c->fleet = fleet;
-	c->config.incident.sources = (struct incident_sources){ fleet, sketch_of, baseline_of, peers_of,
-							     waterline_of };
+	fleet_sources(fleet, &c->config.incident.sources);
 	c->last = &c->first;
 	c->told_last = &c->told;
 	err = store_open(&c->store, config->dir);

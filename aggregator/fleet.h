@@ -23,6 +23,7 @@
 struct fleet;
 struct diagnosis_group;
 struct incident_finding;
+struct incident_sources;
 
 struct fleet_config {
 	uint64_t alive_ns;     /* a rank counts as alive for so long after the beat that named it */
@@ -103,6 +104,9 @@ int fleet_baseline(struct fleet *f, const char *job, const char *role, struct sk
  * The caller frees out->function. -ENOENT, -ENOMEM. */
 int fleet_waterline(struct fleet *f, const char *job, const int32_t *ranks, uint32_t count,
 		    uint64_t now_ns, bool *is_of, struct diagnosis_group *out);
+
+/* All of these for verdicts, as of the last tick. */
+void fleet_sources(struct fleet *f, struct incident_sources *out);
 
 /* ---- for people ---- */
 

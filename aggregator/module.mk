@@ -7,12 +7,16 @@ incident_SRCS := aggregator/digest.c aggregator/finding_json.c aggregator/incide
 	aggregator/incident_json.c aggregator/incident_views.c aggregator/picture.c aggregator/text.c aggregator/verdict.c \
 	aggregator/verdict_sketch.c
 incident_LDLIBS := -ljansson
-aggregator_SRCS := $(incident_SRCS) aggregator/api.c aggregator/alert.c aggregator/api_symbols.c aggregator/commit.c \
-	aggregator/ingest.c aggregator/rep.c aggregator/store.c aggregator/symbols.c
-aggregator_SRCS += aggregator/baselines.c aggregator/clocks.c aggregator/cross.c aggregator/cross_colls.c \
+# From beats and sketches to findings: the same, for `sysom replay events --live`.
+LIBS += fleet
+fleet_SRCS := aggregator/baselines.c aggregator/clocks.c aggregator/cross.c aggregator/cross_colls.c \
 	aggregator/cross_findings.c aggregator/cross_rows.c aggregator/cross_skew.c aggregator/fleet.c aggregator/fleet_admit.c \
-	aggregator/fleet_detect.c aggregator/fleet_json.c aggregator/fleet_pull.c aggregator/fleet_roles.c aggregator/fleet_temporal.c \
-	aggregator/hang.c aggregator/idmap.c aggregator/sketch_merge.c aggregator/temporal.c aggregator/waterline.c
+	aggregator/fleet_detect.c aggregator/fleet_json.c aggregator/fleet_pull.c aggregator/fleet_roles.c \
+	aggregator/fleet_sources.c aggregator/fleet_temporal.c aggregator/hang.c aggregator/idmap.c \
+	aggregator/sketch_merge.c aggregator/temporal.c aggregator/waterline.c
+fleet_LDLIBS := -lsqlite3 -ljansson
+aggregator_SRCS := $(incident_SRCS) $(fleet_SRCS) aggregator/api.c aggregator/alert.c aggregator/api_symbols.c aggregator/commit.c \
+	aggregator/ingest.c aggregator/rep.c aggregator/store.c aggregator/symbols.c
 aggregator_LDLIBS := -lnng -lsqlite3 -lmicrohttpd -lcurl -ljansson
 
 PROGS += sysom-aggregator
