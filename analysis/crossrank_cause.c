@@ -18,17 +18,6 @@
 /* Own steps that a comparison with them needs, and how many are read for it. */
 #define BEFORE_MIN 3u
 #define BEFORE_MAX 256u
-/* Kernels so much slower are the GPU's, unless idle time grew by several times as much. */
-#define PACE_MIN   0.015
-#define IDLE_TIMES 3.0
-/* One name has this share of what kernels take longer, and the others rose by less than this share
- * of the pace: a kernel, not the GPU. */
-#define ONE_SHARE   0.5
-#define OTHERS_ROSE 0.35
-
-/* Of a uniform rise that is the GPUs' waiting. */
-#define HOST_SHARE 0.5
-
 struct side {
 	struct diagnosis_rank rank;
 	struct diagnosis_kernel *kernel;
@@ -137,112 +126,23 @@ static uint32_t quiet_run(const struct crossrank *c, uint32_t r, uint32_t first,
 	return best;
 }
 
-/* ---- kernels against the same rank's before ---- */
-
-struct slower {
-	double extra_ns, most_ns;	  /* of all names, of the one with most */
-	double others_ns, others_base_ns; /* what the other names take, and would have */
-};
-
-static struct slower kernels_slower(const struct diagnosis_rank *in,
-				    const struct diagnosis_rank *base)
+static void take_diagnosis(struct finding *f, const struct diagnosis *d)
 {
-	struct slower out = {0};
-	double most_now = 0, most_base = 0;
-
-	for (uint32_t i = 0; i < in->kernel_count; i++) {
-		const struct diagnosis_kernel *k = &in->kernel[i];
-
-		for (uint32_t b = 0; b < base->kernel_count && !k->collective; b++) {
-			const struct diagnosis_kernel *was = &base->kernel[b];
-			double would;
-
-			if (strcmp(was->name, k->name) || !(was->count > 0))
-				continue;
-			would = was->total_ns / was->count * k->count;
-			out.others_ns += k->total_ns;
-			out.others_base_ns += would;
-			out.extra_ns += k->total_ns - would;
-			if (k->total_ns - would > out.most_ns) {
-				out.most_ns = k->total_ns - would;
-				most_now = k->total_ns;
-				most_base = would;
-			}
-			break;
-		}
-	}
-	out.others_ns -= most_now;
-	out.others_base_ns -= most_base;
-	return out;
-}
-
-/* What kernels alone say; CAUSE_UNKNOWN: nothing. */
-static enum finding_cause kernels_say(const struct diagnosis_rank *in,
-				      const struct diagnosis_rank *base)
-{
-	struct slower s = kernels_slower(in, base);
-	double pace, idle = 0, others;
-
-	if (!(s.others_base_ns > 0) || !(in->compute_ns > 0))
-		return CAUSE_UNKNOWN;
-	pace = s.extra_ns / fmax(in->compute_ns - s.extra_ns, 1);
-	others = s.others_ns / s.others_base_ns - 1;
-	if (base->idle_ns > 0 && in->idle_ns > 0)
-		idle = in->idle_ns / base->idle_ns - 1;
-	if (pace < PACE_MIN ||
-	    (idle > IDLE_TIMES * pace && in->idle_ns - base->idle_ns > 2 * s.extra_ns))
-		return CAUSE_UNKNOWN;
-	return s.most_ns >= ONE_SHARE * s.extra_ns && others < OTHERS_ROSE * pace ? CAUSE_GPU_KERNEL
-										  : CAUSE_GPU_SLOW;
-}
-
-static bool is_gpu(const struct finding_line *l)
-{
-	return l->layer == LAYER_GPU;
-}
-
-/* gpu: what kernels alone say, over what the diagnosis does; CAUSE_UNKNOWN: nothing. */
-static void take_diagnosis(struct finding *f, const struct diagnosis *d, enum finding_cause gpu)
-{
-	f->cause = gpu == CAUSE_UNKNOWN ? d->cause : gpu;
-	for (int pass = 0; pass < 2; pass++) /* the GPU's lines lead where it is the cause */
-		for (uint32_t i = 0;
-		     i < d->evidence_count && f->evidence_count < FINDING_EVIDENCE_MAX; i++)
-			if (gpu == CAUSE_UNKNOWN ? !pass : is_gpu(&d->evidence[i]) == !pass)
-				f->evidence[f->evidence_count++] = d->evidence[i];
-	for (uint32_t i = 0; i < d->ruled_out_count && f->evidence_count < FINDING_EVIDENCE_MAX;
-	     i++)
-		if (gpu == CAUSE_UNKNOWN || !is_gpu(&d->ruled_out[i]))
-			finding_say(f, d->ruled_out[i].layer, 0, "not the %s: %.200s",
-				    finding_layer_name(d->ruled_out[i].layer),
-				    d->ruled_out[i].text);
-}
-
-/* The GPUs wait for the hosts, and nothing else explains the rise: the host's, on every rank. */
-static bool hosts_are_late(const struct diagnosis_rank *in, const struct diagnosis_rank *base)
-{
-	double rise = in->self_ns - base->self_ns;
-
-	return rise > 0 && in->idle_ns - base->idle_ns >= HOST_SHARE * rise;
+	f->cause = d->cause;
+	for (uint32_t i = 0; i < d->evidence_count && f->evidence_count < FINDING_EVIDENCE_MAX; i++)
+		f->evidence[f->evidence_count++] = d->evidence[i];
+	for (uint32_t i = 0; i < d->ruled_out_count && f->evidence_count < FINDING_EVIDENCE_MAX; i++)
+		finding_say(f, d->ruled_out[i].layer, 0, "not the %s: %.200s",
+			    finding_layer_name(d->ruled_out[i].layer), d->ruled_out[i].text);
 }
 
 static void diagnose(struct finding *f, const struct diagnosis_input *in, struct diagnosis *d)
 {
-	enum finding_cause gpu = CAUSE_UNKNOWN;
-
 	diagnosis_make(in, d);
-	if (f->kind == FINDING_UNIFORM && in->before && d->cause != CAUSE_CPU_HOST_GAP &&
-	    finding_cause_layer(d->cause) != LAYER_GPU && d->cause != CAUSE_SW_KERNELS &&
-	    hosts_are_late(&in->suspect[0], in->before))
-		d->cause = CAUSE_CPU_HOST_GAP;
-	if (in->before && (d->cause == CAUSE_CPU_HOST_GAP || d->cause == CAUSE_UNKNOWN))
-		gpu = kernels_say(&in->suspect[0], in->before);
-	take_diagnosis(f, d, gpu);
+	take_diagnosis(f, d);
 	if (f->kind == FINDING_SLOW_RANK &&
 	    (f->cause == CAUSE_IMBALANCE_INPUT || f->cause == CAUSE_IMBALANCE_STAGE))
 		f->kind = FINDING_IMBALANCE;
-	if (f->kind == FINDING_UNIFORM && f->cause == CAUSE_UNKNOWN)
-		f->cause = CAUSE_SW_SLOWER;
 }
 
 int crossrank_cause(const struct crossrank *c, struct finding *f, const uint32_t *ranks,

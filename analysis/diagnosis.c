@@ -316,6 +316,60 @@ static void last_resort(const struct diagnosis_view *v, double whole, struct cho
 	}
 }
 
+/* Kernels so much slower are the GPU's, unless idle time grew by several times as much: a host that is late
+ * makes no kernel slower, and a slow GPU makes its host wait. */
+#define PACE_MIN   0.015
+#define IDLE_TIMES 3.0
+
+static struct choice kernels_say(const struct diagnosis_view *v)
+{
+	double more_idle = v->mine[FIGURE_IDLE] - v->base[FIGURE_IDLE], idle = 0, pace;
+	struct choice best = {.lead = NULL};
+
+	for (int c = CAUSE_UNKNOWN + 1; c < CAUSE_COUNT; c++) {
+		struct choice one = weigh(v, (enum finding_cause)c);
+
+		if (one.lead && one.lead->pool == POOL_COMPUTE && !one.lead->told_only &&
+		    finding_cause_layer(one.lead->cause) == LAYER_GPU && one.score > best.score)
+			best = one;
+	}
+	if (!best.lead || !v->pools_known)
+		return (struct choice){.lead = NULL};
+	pace = best.explained_ns / fmax(v->mine[FIGURE_COMPUTE] - best.explained_ns, 1);
+	if (v->mine[FIGURE_IDLE] > 0 && v->base[FIGURE_IDLE] > 0)
+		idle = v->mine[FIGURE_IDLE] / v->base[FIGURE_IDLE] - 1;
+	if (pace < PACE_MIN || (idle > IDLE_TIMES * pace && more_idle > 2 * best.explained_ns))
+		best.lead = NULL;
+	return best;
+}
+
+/* Of a uniform rise that is the GPUs' waiting for their hosts: then transfers only look slower. */
+#define HOST_SHARE 0.5
+
+static bool hosts_are_late(const struct diagnosis_view *v)
+{
+	double rise = v->mine[FIGURE_SELF] - v->base[FIGURE_SELF];
+
+	return v->in->kind == FINDING_UNIFORM && v->mine[FIGURE_IDLE] >= 0 && v->base[FIGURE_IDLE] >= 0 &&
+	       v->mine[FIGURE_SELF] >= 0 && v->base[FIGURE_SELF] >= 0 && rise > 0 &&
+	       v->mine[FIGURE_IDLE] - v->base[FIGURE_IDLE] >= HOST_SHARE * rise;
+}
+
+/* Where nothing was seen that goes deeper. */
+static void by_figures(const struct diagnosis_view *v, struct choice *best)
+{
+	struct choice other;
+
+	if (best->lead && finding_cause_layer(best->lead->cause) == LAYER_NETWORK && hosts_are_late(v)) {
+		other = weigh(v, CAUSE_CPU_HOST_GAP);
+		*best = other.lead ? other : *best;
+	}
+	if (best->lead && best->lead->cause != CAUSE_CPU_HOST_GAP)
+		return;
+	other = kernels_say(v);
+	*best = other.lead ? other : *best;
+}
+
 /* other_than: a layer that may not win, for the second best. */
 static struct choice choose(const struct diagnosis_view *v, enum finding_layer other_than)
 {
@@ -333,8 +387,10 @@ static struct choice choose(const struct diagnosis_view *v, enum finding_layer o
 		if (one.score > best.score)
 			best = one;
 	}
-	if (other_than == LAYER_COUNT)
+	if (other_than == LAYER_COUNT) {
+		by_figures(v, &best);
 		last_resort(v, whole, &best);
+	}
 	return holds_the_gil(v, &best, whole) ? weigh(v, CAUSE_CPU_GIL) : best;
 }
 
@@ -661,6 +717,9 @@ static double confidence(const struct diagnosis_view *v, const struct choice *c,
 	uint32_t missing = v->out->missing_count < MISSING_MAX ? v->out->missing_count : MISSING_MAX;
 	double pool = v->pool_ns[c->lead->pool], x = SURE_BASE + SURE_DIRECT * c->lead->sure;
 
+	/* a host that waits beside slower kernels is no other explanation (kernels_say) */
+	if (second.lead && second.lead->cause == CAUSE_CPU_HOST_GAP && c->lead->pool == POOL_COMPUTE)
+		second.lead = NULL;
 	if (second.lead && c->score > 0)
 		x += SURE_RIVAL * clamp(second.score / c->score, 0, 1);
 	if (v->pools_known && pool > 0 && c->lead->effect_ns > pool)
