@@ -71,6 +71,8 @@ struct fleet_rank {
 	uint32_t kernel_count, learned; /* 1 + role; 0: not yet */
 	uint32_t pace;		       /* 1 + index into the job's paces; 0: not known yet */
 	uint64_t pace_kernels, pace_steps; /* at the first beat with steps */
+	double launched, launch_low, launch_high; /* since then: sum over steps, extremes of a group */
+	uint64_t launch_steps;
 	void *sketch;			       /* as it came */
 	uint32_t sketch_bytes;
 	uint64_t sketch_ns;

@@ -13,11 +13,15 @@
 #define LEARN_NS 10000000000ull
 /* Without a sketch for so long a rank is compared with all others: none will come. */
 #define GIVE_UP_NS 150000000000ull
-/* Steps after which kernels per step say something, and how much they differ in ranks of one role. A rank
+/* Steps after which their launches say something; and how much these differ in ranks of one role. A rank
  * leaves what it was put to only when it differs by more. */
-#define PACE_STEPS_MIN 20
+#define PACE_STEPS_MIN 8
 #define PACE_SAME      0.02
 #define PACE_LEAVE     0.05
+/* A beat comes in the middle of a step: kernels counted over steps are off by up to so many steps. */
+#define PACE_OFF_STEPS 2.0
+/* Kernels per launch from which graphs are launched: then only kernels tell work apart. */
+#define PACE_GRAPHS 1.5
 #define KINDS_MAX    512u /* of work in one job */
 #define PER_STEP_MAX 1e9 /* launches; nobody has more */
 
@@ -130,9 +134,44 @@ void fleet_roles_comms(struct fleet_job *job, const struct beat_rank *b)
 			job->partial = true;
 }
 
+static void count_launches(struct fleet_rank *r, const struct beat_rank *b)
+{
+	for (uint32_t i = 0; i < b->group_count && i < BEAT_GROUPS_MAX; i++) {
+		const struct beat_group *g = &b->groups[i];
+
+		if (!g->used || !(g->kernels >= 0 && g->kernels < PER_STEP_MAX) ||
+		    g->count > BEAT_GROUP_STEPS_MAX)
+			continue;
+		if (!r->launch_steps || g->kernels < r->launch_low)
+			r->launch_low = g->kernels;
+		if (!r->launch_steps || g->kernels > r->launch_high)
+			r->launch_high = g->kernels;
+		r->launched += g->kernels * g->count;
+		r->launch_steps += g->count;
+	}
+}
+
+/* Kernels per step and how far that may be off, in kernels. Launches in whole steps are exact from the first
+ * steps on; kernels in graphs show only where many steps are counted together. */
+static bool pace_of(const struct fleet_rank *r, const struct beat_rank *b, uint64_t kernels, double *pace,
+		    double *off)
+{
+	double steps = (double)(b->steps - r->pace_steps);
+	double launches = r->launch_steps ? r->launched / (double)r->launch_steps : 0;
+	double counted = steps > 0 ? (double)(kernels - r->pace_kernels) / steps : 0;
+
+	*pace = counted;
+	*off = steps > 0 ? PACE_OFF_STEPS * counted / steps : 0;
+	if (!(launches > 0) || counted > PACE_GRAPHS * launches + *off)
+		return steps >= PACE_OFF_STEPS / PACE_SAME;
+	*pace = launches;
+	*off = PACE_OFF_STEPS * (r->launch_high - r->launch_low) / (double)r->launch_steps;
+	return r->launch_steps >= PACE_STEPS_MIN && *off <= PACE_SAME * launches;
+}
+
 /* The same work has the same number of kernels: where a rank launches more of them in a step than
- * another, its time says nothing about the other's. A beat comes in the middle of a step, so what is
- * counted is off by up to a step. 0 kernels: none were seen, and nothing can be told by them. */
+ * another, its time says nothing about the other's. 0 kernels: none were seen, and nothing can be told by
+ * them. */
 void fleet_roles_pace(struct fleet_job *job, struct fleet_rank *r, const struct beat_rank *b)
 {
 	uint64_t kernels = b->kernels_joined + b->kernels_unmatched;
@@ -142,16 +181,15 @@ void fleet_roles_pace(struct fleet_job *job, struct fleet_rank *r, const struct 
 	if (kernels && (!r->pace_steps || b->steps < r->pace_steps || kernels < r->pace_kernels)) {
 		r->pace_steps = b->steps;
 		r->pace_kernels = kernels;
+		r->launched = 0;
+		r->launch_steps = 0;
 	}
-	if (kernels && b->steps - r->pace_steps < PACE_STEPS_MIN)
+	count_launches(r, b);
+	if (kernels && !pace_of(r, b, kernels, &pace, &off))
 		return;
-	if (kernels) {
-		pace = (double)(kernels - r->pace_kernels) / (double)(b->steps - r->pace_steps);
-		off = 2.0 / (double)(b->steps - r->pace_steps);
-	}
-	if (r->pace && fabs(pace - job->paces[r->pace - 1]) <= (PACE_LEAVE + off) * pace)
+	if (r->pace && fabs(pace - job->paces[r->pace - 1]) <= PACE_LEAVE * pace + off)
 		return;
-	while (i < job->pace_count && fabs(pace - job->paces[i]) > (PACE_SAME + off) * pace)
+	while (i < job->pace_count && fabs(pace - job->paces[i]) > PACE_SAME * pace + off)
 		i++;
 	if (i == job->pace_count) {
 		if (i == LIMIT_FLEET_PACES)

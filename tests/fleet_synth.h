@@ -184,7 +184,8 @@ static inline void fs_beat_rank(struct fs_job *j, uint32_t r, double now_s, stru
 	if (steps > first + 60)
 		first = (steps - 60 - k->step_offset) / 2 * 2 + k->step_offset;
 	for (uint64_t s = first; s + 2 <= steps && b->group_count < BEAT_GROUPS_MAX; s += 2) {
-		fs_group(j, r, s, 2, clock, &b->groups[b->group_count++]);
+		fs_group(j, r, s, 2, clock, &b->groups[b->group_count]);
+		b->groups[b->group_count++].kernels = k->kernels;
 		k->reported = s + 2;
 	}
 	for (uint64_t s = first; s < k->reported && b->coll_count < BEAT_COLLS_MAX; s++)
