@@ -26,6 +26,7 @@
  * change of one is news. */
 #define UNEVEN_ROUNDS 8u
 #define UNEVEN_SHARE  0.75
+#define USUAL_ROUNDS  32u
 #define FLAGS 128u
 #define SKEW_ROWS 256u /* latest ones, in which uneven work is looked for */
 #define ROW_TIMES 2048u /* rows whose time is remembered, for a flag's stretch */
@@ -59,6 +60,7 @@ struct group {
 	double skew_row[SKEW_ROWS][LIMIT_NODE_PROCESSES];
 	struct skew_step skew[SKEW_ROWS];
 	uint64_t high_from[LIMIT_NODE_PROCESSES], high_end[LIMIT_NODE_PROCESSES]; /* of the latest */
+	double usual[LIMIT_NODE_PROCESSES][STEP_WORK_MAX + 1]; /* work of each member */
 	bool uneven, known; /* known: the first rounds were looked at; nothing is compared before */
 };
 
@@ -284,6 +286,17 @@ static bool alike(const struct peer_step *a, const double *middle)
 	return true;
 }
 
+/* Where ranks do other work for good, a step is like the rank's own others: it is held against them. */
+static bool alike_own(struct group *g, uint32_t i, const struct peer_step *s)
+{
+	double share = g->rounds < USUAL_ROUNDS ? 1.0 / (g->rounds + 1) : 1.0 / USUAL_ROUNDS;
+	bool like = alike(s, g->usual[i]);
+
+	for (int k = 0; k <= STEP_WORK_MAX; k++)
+		g->usual[i][k] += (s->work[k] - g->usual[i][k]) * share;
+	return like;
+}
+
 static void middle_work(const struct peer_step *const *steps, uint32_t n, double *middle)
 {
 	double v[LIMIT_NODE_PROCESSES];
@@ -320,7 +333,8 @@ static void watch_work(struct local_peers *l, struct group *g)
 {
 	uint32_t most = 0;
 
-	if (g->uneven || ++g->rounds < UNEVEN_ROUNDS)
+	g->rounds++;
+	if (g->uneven || g->rounds < UNEVEN_ROUNDS)
 		return;
 	for (uint32_t i = 0; i < g->n; i++) {
 		most = g->unlike[i] > most ? g->unlike[i] : most;
@@ -334,6 +348,7 @@ static void watch_work(struct local_peers *l, struct group *g)
 	peers_finish(g->peers);
 	take_flags(l, g);
 	g->uneven = true;
+	g->rounds = 0;
 	compare_anew(g);
 }
 
@@ -347,7 +362,7 @@ static void round_of(struct local_peers *l, struct group *g, const struct peer_s
 	for (uint32_t i = 0; i < g->n; i++) {
 		if (!steps[i] || !steps[i]->used)
 			continue;
-		if (alike(steps[i], middle)) {
+		if (g->uneven ? alike_own(g, i, steps[i]) : alike(steps[i], middle)) {
 			g->value[i][g->values[i]++] = steps[i]->self_ns;
 		} else {
 			l->stats.unlike++;

@@ -125,6 +125,16 @@ static void where_ranks_differ_by_nature_only_changes_are_told(void **unused)
 	assert_true(j.flags[2] >= 1);
 	assert_int_equal(flags_of_others(&j, 2), 0);
 	local_peers_close(j.l);
+	/* and the one whose work is like no other's */
+	job_open(&j, 6);
+	j.more = 30;
+	job_steps(&j, 600);
+	assert_int_equal(flags_of_others(&j, -1), 0);
+	j.extra_ns[RANKS - 1] = 0.1 * STEP_NS;
+	job_steps(&j, 300);
+	assert_true(j.flags[RANKS - 1] >= 1);
+	assert_int_equal(flags_of_others(&j, RANKS - 1), 0);
+	local_peers_close(j.l);
 }
 
 /* Experts or sequence lengths: the same launches, other times, for some steps in a row. What is slow above
@@ -239,6 +249,14 @@ static void differing_work_is_no_fault(void **unused)
 	static struct job j;
 
 	job_open(&j, 9);
+	j.unlike = 0.3;
+	job_steps(&j, 3000);
+	local_peers_stats_get(j.l, &st);
+	assert_int_equal(st.flags, 0);
+	assert_true(st.unlike > 3000);
+	local_peers_close(j.l);
+	job_open(&j, 10);
+	j.more = 30;
 	j.unlike = 0.3;
 	job_steps(&j, 3000);
 	local_peers_stats_get(j.l, &st);
