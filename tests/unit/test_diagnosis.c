@@ -750,6 +750,31 @@ static void a_signal_explains_no_slow_kernels(void **unused)
 	assert_int_equal(out.cause, CAUSE_GPU_SLOW);
 }
 
+static void mostly_idle(struct fake *f)
+{
+	f->r.compute_ns *= 0.1;
+	f->r.idle_ns += 54 * MS;
+	for (uint32_t i = 0; i < f->r.kernel_count; i++)
+		f->kernel[i].total_ns *= 0.1;
+}
+
+/* A host that is late makes no kernel slower. Only where the GPU waits far longer is that another matter. */
+static void slower_kernels_are_the_gpus_though_it_waits_longer_too(void **unused)
+{
+	static struct world w;
+
+	for (int longer = 0; longer < 2; longer++) {
+		build(&w);
+		mostly_idle(&w.sick);
+		for (int i = 0; i < PEERS; i++)
+			mostly_idle(&w.peer[i]);
+		slower_kernels(&w.sick, 1.5);
+		late(&w.sick, longer ? 300 : 40);
+		judge(&w);
+		assert_int_equal(out.cause, longer ? CAUSE_CPU_HOST_GAP : CAUSE_GPU_SLOW);
+	}
+}
+
 static bool rules_out(enum finding_layer layer)
 {
 	for (uint32_t i = 0; i < out.ruled_out_count; i++)
@@ -1260,6 +1285,7 @@ int main(void)
 		cmocka_unit_test(names_no_cause_where_none_is),
 		cmocka_unit_test(what_peers_have_too_is_not_the_cause),
 		cmocka_unit_test(a_signal_explains_no_slow_kernels),
+		cmocka_unit_test(slower_kernels_are_the_gpus_though_it_waits_longer_too),
 		cmocka_unit_test(rules_out_the_other_layers_with_figures),
 		cmocka_unit_test(names_the_device_of_a_storm_in_the_remedy),
 		cmocka_unit_test(names_who_to_stop_for_a_lock),

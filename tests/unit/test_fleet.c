@@ -431,6 +431,22 @@ static void ranks_that_differ_by_nature_are_held_against_their_own_past(void **u
 	}
 }
 
+/* Steps of a second: a beat has few of them, and kernels counted over few steps are off by some. */
+static void ranks_that_differ_a_little_are_told_apart_at_once(void **unused)
+{
+	struct fs_job j;
+
+	fs_init(&j, "job", 8, 4, 8);
+	j.step_ns = 1000 * FS_MS;
+	j.noise = 0.002;
+	for (int i = 0; i < 8; i++)
+		j.rank[i].kernels = i == 1 || i == 3 || i == 5 ? 257 : 238;
+	j.rank[5].slow_ns = 80 * FS_MS; /* from the first step on */
+	run(&j, now_s + 90);
+	assert_int_equal(named(5), 0);
+	fs_fini(&j);
+}
+
 static void numbers_steps_through_collectives(void **unused)
 {
 	struct fs_job j;
@@ -1102,6 +1118,7 @@ int main(void)
 	    T(a_slow_rank_is_no_uneven_work),
 	    T(what_few_members_show_is_not_the_roles),
 	    T(ranks_that_differ_by_nature_are_held_against_their_own_past),
+	    T(ranks_that_differ_a_little_are_told_apart_at_once),
 	    T(numbers_steps_through_collectives),
 	    T(numbers_ranks_that_come_before_the_first_known_one),
 	    T(recovers_the_clocks_of_the_nodes),
