@@ -8,7 +8,8 @@ the transfer after the last one has entered. Every stretch between collectives i
 a residual drawn from a production job's operations (once or three times as large), so no two steps are
 alike. A longer kernel delays what the rank does later, and through the next collective everybody.
 
-Truth is by construction; the tool's step numbers must be those made, within one. usage: bench_diagnosis.py [--quick] [--skewed] [--seed N] [--only TEXT]"""
+Truth is by construction; the tool's step numbers must be those made, within one. usage: bench_diagnosis.py [--quick] [--skewed] [--live] [--seed N]
+[--only TEXT]"""
 import argparse
 import csv
 import gzip
@@ -22,6 +23,7 @@ import time
 
 import numpy as np
 
+import live_jobs
 import reliability
 import skewed_jobs
 
@@ -45,7 +47,7 @@ class Template:
             "dur": np.array([r[1] for r in rows], dtype=float),
             "kind": [r[2] for r in rows], "stream": [r[3] for r in rows],
             "name": ['"%s"' % r[4].replace('"', "'") for r in rows],
-            "delay": np.array([max(r[0] - r[5], 500) if r[5] is not None else 5000 for r in rows],
+            "delay": np.array([max(r[0] - (begin if r[5] is None else r[5]), 500) for r in rows],
                               dtype=float),
         }
         rank["compute"] = np.array([k == "kernel" for k in rank["kind"]])
@@ -210,6 +212,7 @@ def simulate(t, steps, pool, scale, faults, rng):
         durs = [np.zeros(len(r["dur"])) for r in t.ranks]
         cursor = at.copy()  # true time of the rank's latest anchor
         origin = np.zeros(ranks)  # the same on the template's clock
+        inside = [None] * ranks  # the collective before: true and template's time of its begin
         index = [0] * ranks
         hit = [next((f for f in faults if f.hits(r, step)), None) for r in range(ranks)]
         slow_net = next((f.factor for f in faults if f.what == "transfer" and f.first <= step <= f.last),
@@ -223,6 +226,9 @@ def simulate(t, steps, pool, scale, faults, rng):
                 dur, extra, speed = segment(x, first, last, grow, hit[r], rng)
                 shift = np.cumsum(extra)
                 starts[r][first:last] = cursor[r] + (x["start"][first:last] - origin[r]) * speed + shift
+                if inside[r]:  # what runs beside it goes on from its begin, however long it takes
+                    early = first + np.flatnonzero(x["start"][first:last] < origin[r])
+                    starts[r][early] = inside[r][0] + (x["start"][early] - inside[r][1]) * speed
                 durs[r][first:last] = dur
                 total = shift[-1] if last > first else 0
                 # the growth of the last kernel still lies before what follows
@@ -242,22 +248,37 @@ def simulate(t, steps, pool, scale, faults, rng):
                 starts[r][coll], durs[r][coll] = enter[r], max(mine - enter[r], 1000)
                 if x["blocking"][c]:
                     cursor[r], origin[r] = mine, x["start"][coll] + x["dur"][coll]
+                    inside[r] = (enter[r], x["start"][coll])
                 else:
-                    cursor[r], origin[r] = enter[r], x["start"][coll]
+                    cursor[r], origin[r], inside[r] = enter[r], x["start"][coll], None
         for r in range(ranks):
             out[r].append((starts[r], durs[r]))
         ends.append(float(at[0]))
     return out, ends
 
 
+def launch_times(begins, x):
+    """As long before as in the template, but in the order of the program, whatever its streams make of it."""
+    delay = x["delay"].astype(np.int64)
+    wanted, latest = begins - delay, begins - np.minimum(delay, 4000)
+    order = np.argsort((np.arange(len(begins))[:, None] * x["length"] + x["start"] - delay).ravel(),
+                       kind="stable")
+    launches = np.empty(begins.size, dtype=np.int64)
+    count = np.arange(begins.size)
+    ordered = np.minimum(np.maximum.accumulate(wanted.ravel()[order]),
+                         np.minimum.accumulate(latest.ravel()[order][::-1])[::-1])
+    launches[order] = np.maximum.accumulate(ordered - count) + count  # no two at once
+    return launches.reshape(begins.shape)
+
+
 def write_rank(path, x, events, clock, device, api, skip=0, thin=0):
     offset, drift, zero = clock
     lines = [HEADER]
     corr = 1
-    for starts, durs in events[skip:]:
-        begin = zero + np.rint(starts + offset + drift * starts).astype(np.int64)
+    begins = [zero + np.rint(starts + offset + drift * starts).astype(np.int64) for starts, _ in events[skip:]]
+    launches = launch_times(np.array(begins), x)
+    for begin, launch, (_, durs) in zip(begins, launches, events[skip:]):
         dur = np.maximum(np.rint(durs * (1 + drift)), 1).astype(np.int64)
-        launch = begin - x["delay"].astype(np.int64)
         for i, kind in enumerate(x["kind"]):
             if thin and kind != "nccl" and i % thin:
                 continue
@@ -487,7 +508,12 @@ def run_skewed(b):
                     b.args.only)
 
 
-def judge(b, rows, healthy, clocks):
+def run_live(b, templates):
+    quick = b.args.quick
+    return live_jobs.run(b, templates, Fault, LAYER, b.args.runs or (1 if quick else 2), 300 if quick else 600)
+
+
+def judge(b, rows, healthy, clocks, live):
     """The aims, on what was run: x1.1 and above at the production job's noise."""
     hard = [t for name, scale, t in rows if scale == 1 and "x1.05" not in name]
     found, of = sum(t.found for t in hard), sum(t.of for t in hard)
@@ -509,6 +535,12 @@ def judge(b, rows, healthy, clocks):
     if clocks:
         say(max(w for _, w in clocks) < 20_000, f"clocks within {max(w for _, w in clocks) / 1e3:.1f} us "
                                                 "(aim 20)")
+    hard, calm = live
+    if hard.of:
+        say(hard.found >= 0.99 * hard.of, f"live: right rank {100 * hard.found / hard.of:.1f}% of {hard.of} (aim 99%)")
+        say(hard.wrong == 0, f"live: {hard.wrong} that accuse the wrong one (aim 0)")
+    if calm.runs:
+        say(calm.wrong == 0, f"live: {calm.wrong} flags in {calm.rank_hours:.2f} healthy rank-hours (aim 0)")
 
 
 def main():
@@ -516,6 +548,7 @@ def main():
     p.add_argument("--quick", action="store_true")
     p.add_argument("--synthetic", action="store_true", help="only the self-made job")
     p.add_argument("--skewed", action="store_true", help="only the jobs whose work differs by nature")
+    p.add_argument("--live", action="store_true", help="only what the live job would have told")
     p.add_argument("--verbose", action="store_true")
     p.add_argument("--seed", type=int, default=1)
     p.add_argument("--runs", type=int, default=0)
@@ -539,13 +572,17 @@ def main():
                                       b.rng))
     elif not args.synthetic:
         print(f"skipped: the real traces, no {args.data}/dlrm-8rank-v100")
+    if args.live:
+        run_live(b, templates)
+        return 0
     rows = list(run_faults(b, templates, args.runs or (2 if args.quick else 5), args.steps))
     healthy = list(run_healthy(b, templates, args.runs or (1 if args.quick else 6),
                                args.steps * (2 if args.quick else 10), 0 if args.quick else 12))
     clocks = list(run_clocks(b, templates[0], 5 if args.quick else 60))
+    live = run_live(b, templates)
     if not args.quick:
         run_skewed(b)
-    judge(b, rows, healthy, clocks)
+    judge(b, rows, healthy, clocks, live)
     reliability.table([p for _, _, t in rows + healthy for p in t.said],
                       "findings of device traces: how often ranks and layer are right")
     print(f"{time.time() - b.began:.0f} s")
