@@ -151,8 +151,8 @@ static void count_launches(struct fleet_rank *r, const struct beat_rank *b)
 	}
 }
 
-/* Kernels per step and how far that may be off, in kernels. Launches in whole steps are exact from the first
- * steps on; kernels in graphs show only where many steps are counted together. */
+/* Kernels per step and how far that may be off, in kernels. Launches in whole steps are exact from the
+ * first steps on; kernels in graphs show only where many steps are counted together. */
 static bool pace_of(const struct fleet_rank *r, const struct beat_rank *b, uint64_t kernels, double *pace,
 		    double *off)
 {

@@ -10,4 +10,4 @@ test_levels_USES := analysis base
 test_levels_LDLIBS := -lcmocka
 test_crossrank_USES := analysis base
 test_crossrank_LDLIBS := -lcmocka
-SCRIPTS_TEST += tests/e2e/replay_faults.sh
+SCRIPTS_TEST += tests/e2e/replay_faults.sh tests/e2e/replay_live.py

@@ -11,8 +11,10 @@
 
 #include "analysis/judge.h"
 #include "analysis/steps.h"
+#include "base/limits.h"
 #include "cli/pages.h"
 #include "cli/replay.h"
+#include "cli/replay_live.h"
 #include "cli/replay_load.h"
 #include "cli/replay_ranks.h"
 
@@ -25,6 +27,8 @@ struct replay_events {
 	enum roofline_mode mode;
 	enum peers_mode peers;
 	struct replay_ranks *ranks, *before;
+	uint32_t ranks_per_node; /* 0: not live */
+	struct replay_live *live; /* NULL: looks back */
 	bool in_before; /* what is read now is the earlier run: only its findings count */
 	const char *before_path[BEFORE_MAX];
 	int before_count;
@@ -43,6 +47,8 @@ static int usage(FILE *to)
 	      "plain, .gz or .zst, - is standard input.\n\n"
 	      "  --json             one JSON object per line\n"
 	      "  --marks ignore|use read ProfilerStep marks (default ignore)\n"
+	      "  --live[=N]         findings as they would have been told while the job ran, N ranks\n"
+	      "                     to a node (default 8), instead of looking back over all steps\n"
 	      "  --before FILE      a rank's trace of an earlier run to compare with; once per rank\n"
 	      "  --mode robust|p99|sysom\n"
 	      "                     how steps are judged (default robust); sysom: ranks by the\n"
@@ -229,6 +235,8 @@ static int replay_file(struct replay_events *ev, const char *path, int order)
 		ev->unmatched += t.unmatched;
 		ev->files++;
 	}
+	if (!rc && ev->live && !ev->in_before)
+		rc = replay_live_add(ev->live, &t);
 	replay_load_free(&t);
 	return rc;
 }
@@ -268,6 +276,7 @@ static int options(struct replay_events *ev, int argc, char **argv)
 		{"marks", required_argument, NULL, 'm'},
 		{"mode", required_argument, NULL, 'o'},
 		{"before", required_argument, NULL, 'b'},
+		{"live", optional_argument, NULL, 'l'},
 		{"help", no_argument, NULL, 'h'},
 		{0},
 	};
@@ -295,6 +304,14 @@ static int options(struct replay_events *ev, int argc, char **argv)
 			}
 			ev->mode = (enum roofline_mode)mode;
 			break;
+		case 'l':
+			ev->ranks_per_node = optarg ? (uint32_t)strtoul(optarg, NULL, 10) : 8;
+			if (!ev->ranks_per_node || ev->ranks_per_node > LIMIT_NODE_PROCESSES) {
+				fprintf(stderr, "sysom replay events: --live=N: 1 to %u ranks\n",
+					LIMIT_NODE_PROCESSES);
+				return 2;
+			}
+			break;
 		case 'b':
 			if (ev->before_count == BEFORE_MAX) {
 				fprintf(stderr, "sysom replay events: more than %d files before\n",
@@ -310,19 +327,49 @@ static int options(struct replay_events *ev, int argc, char **argv)
 			return usage(stderr);
 		}
 	}
+	if (ev->ranks_per_node && ev->before_count) {
+		fprintf(stderr, "sysom replay events: --live knows no earlier run (--before)\n");
+		return 2;
+	}
 	return optind < argc ? 0 : usage(stderr);
+}
+
+/* As it would have been told; the lines of what only looking back tells came before. */
+static int run_live(struct replay_events *ev)
+{
+	struct replay_live_stats s;
+	int rc = replay_live_run(ev->live, &s);
+
+	if (rc)
+		return rc;
+	ev->findings = s.findings;
+	if (ev->json)
+		printf("{\"type\":\"live\",\"steps\":%llu,\"flagged\":%llu,\"windows\":%llu,"
+		       "\"window_bytes\":%llu,\"incidents\":%llu}\n",
+		       (unsigned long long)s.steps, (unsigned long long)s.flagged,
+		       (unsigned long long)s.windows, (unsigned long long)s.window_bytes,
+		       (unsigned long long)s.incidents);
+	else
+		printf("live: %llu steps, %llu slow; %llu windows of %.1f KB; %llu incidents\n",
+		       (unsigned long long)s.steps, (unsigned long long)s.flagged,
+		       (unsigned long long)s.windows,
+		       s.windows ? (double)s.window_bytes / 1000 / (double)s.windows : 0,
+		       (unsigned long long)s.incidents);
+	return 0;
 }
 
 int replay_events_main(int argc, char **argv)
 {
 	struct replay_events ev = {0};
+	struct replay_live_config lc;
 	int rc = options(&ev, argc, argv);
 
 	if (rc)
 		return rc < 0 ? 0 : rc;
 	ev.ranks = replay_ranks_new();
 	ev.before = replay_ranks_new();
-	if (!ev.ranks || !ev.before) {
+	lc = (struct replay_live_config){ev.json, ev.marks, ev.peers, ev.ranks_per_node};
+	if (!ev.ranks || !ev.before || (ev.ranks_per_node && replay_live_open(&ev.live, &lc))) {
 		replay_ranks_free(ev.ranks);
 		replay_ranks_free(ev.before);
 		fprintf(stderr, "sysom replay events: out of memory\n");
@@ -335,13 +382,17 @@ int replay_events_main(int argc, char **argv)
 	for (int i = optind; i < argc && !rc; i++)
 		rc = replay_file(&ev, argv[i], i - optind);
 	if (!rc)
-		rc = replay_ranks_print(ev.ranks, ev.before, ev.peers, ev.json, &ev.findings);
+		rc = replay_ranks_print(ev.ranks, ev.before, ev.peers, ev.json,
+					ev.live ? NULL : &ev.findings);
+	if (!rc && ev.live)
+		rc = run_live(&ev);
 	if (!rc)
 		print_summary(&ev);
 	else if (rc == -ENOMEM)
 		fprintf(stderr, "sysom replay events: out of memory\n");
 	replay_ranks_free(ev.ranks);
 	replay_ranks_free(ev.before);
+	replay_live_close(ev.live);
 	free(ev.step_ends);
 	if (fflush(stdout) || ferror(stdout)) {
 		fprintf(stderr, "sysom replay events: output failed\n");

@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "aggregator/finding_json.h"
-#include "aggregator/incident.h"
 #include "aggregator/picture.h"
+#include "base/check.h"
 #include "base/limits.h"
 #include "cli/jsonget.h"
 #include "cli/replay_findings.h"
@@ -29,6 +29,7 @@ struct replay_incident {
 	uint32_t id_count;
 	uint8_t (*seen)[16]; /* ids of windows */
 	uint32_t seen_count, seen_room;
+	uint32_t job_ranks; /* 0: not known */
 	struct buf line;
 	struct replay_incident_stats stats;
 };
@@ -65,10 +66,13 @@ static int take_known(struct replay_incident *r, const json_t *in)
 	return err;
 }
 
-int replay_incident_open(struct replay_incident **out, FILE *to, bool json, const json_t *known)
+static const struct incident_sources no_sources;
+
+int replay_incident_live(struct replay_incident **out, FILE *to, bool json,
+			 const struct incident_sources *sources, uint32_t job_ranks)
 {
 	const struct incident_config c = { .gap_ns = GAP_NS, .silence_ns = SILENCE_NS,
-					   .memory_ns = UINT64_MAX };
+					   .memory_ns = UINT64_MAX, .sources = *sources };
 	struct replay_incident *r = calloc(1, sizeof(*r));
 	int err = r ? incident_set_open(&r->set, &c) : -ENOMEM;
 
@@ -78,10 +82,27 @@ int replay_incident_open(struct replay_incident **out, FILE *to, bool json, cons
 	}
 	r->to = to;
 	r->json = json;
-	r->known = known;
+	r->job_ranks = job_ranks;
 	buf_init(&r->line, LINE_BYTES_MAX);
 	r->ids = calloc(LIMIT_INCIDENTS_LIVE, sizeof(*r->ids));
-	err = !r->ids ? -ENOMEM : known ? take_known(r, known) : 0;
+	if (!r->ids) {
+		replay_incident_close(r);
+		return -ENOMEM;
+	}
+	*out = r;
+	return 0;
+}
+
+int replay_incident_open(struct replay_incident **out, FILE *to, bool json, const json_t *known)
+{
+	struct replay_incident *r;
+	int err = replay_incident_live(&r, to, json, &no_sources,
+				       (uint32_t)jsonget_unsigned(known, "job_ranks"));
+
+	if (err)
+		return err;
+	r->known = known;
+	err = known ? take_known(r, known) : 0;
 	if (err)
 		replay_incident_close(r);
 	else
@@ -139,12 +160,14 @@ static void note_change(struct replay_incident *r, const struct incident_change 
 	r->stats.alone += !c->id[0];
 }
 
-static int add(struct replay_incident *r, const struct window *w, size_t bytes)
+/* now_unix_ns 0: it comes as it ends. */
+static int add(struct replay_incident *r, const struct window *w, size_t bytes, uint64_t now_unix_ns,
+	       struct incident_change *change)
 {
-	struct incident_change change;
 	struct digest *d = malloc(sizeof(*d));
 	int err;
 
+	change->id[0] = '\0';
 	if (!d)
 		return -ENOMEM;
 	digest_make(w, bytes, d);
@@ -152,13 +175,51 @@ static int add(struct replay_incident *r, const struct window *w, size_t bytes)
 	if (r->known) {
 		err = incident_set_restore_window(r->set, r->ids[0], d);
 	} else {
-		err = incident_set_add(r->set, d, d->end_unix_ns, &change);
+		err = incident_set_add(r->set, d, now_unix_ns ? now_unix_ns : d->end_unix_ns, change);
 		if (!err)
-			note_change(r, &change);
+			note_change(r, change);
 	}
 	picture_drop(d->picture);
 	free(d);
 	return err;
+}
+
+int replay_incident_take(struct replay_incident *r, const struct window *w, size_t bytes,
+			 uint64_t now_unix_ns, char id[INCIDENT_ID_BYTES])
+{
+	struct incident_change change;
+	int err;
+
+	r->stats.windows++;
+	err = add(r, w, bytes, now_unix_ns, &change);
+	memcpy(id, change.id, INCIDENT_ID_BYTES);
+	return err;
+}
+
+int replay_incident_finding(struct replay_incident *r, const struct incident_finding *f,
+			    uint64_t now_unix_ns, char id[INCIDENT_ID_BYTES])
+{
+	struct incident_change change = { .id = "" };
+	int err = incident_set_add_finding(r->set, f, now_unix_ns, &change);
+
+	if (!err && change.id[0])
+		note_change(r, &change);
+	r->stats.unsound += err == -EINVAL;
+	memcpy(id, change.id, INCIDENT_ID_BYTES);
+	return err == -EINVAL ? 0 : err;
+}
+
+void replay_incident_tick(struct replay_incident *r, uint64_t now_unix_ns)
+{
+	char closed[16][INCIDENT_ID_BYTES];
+
+	while (incident_set_tick(r->set, now_unix_ns, closed, ARRAY_LEN(closed)) == ARRAY_LEN(closed))
+		;
+}
+
+json_t *replay_incident_json(const struct replay_incident *r, const char *id)
+{
+	return incident_set_json(r->set, id, r->job_ranks, NULL);
 }
 
 static void print_steps(struct replay_incident *r, const struct window *w)
@@ -178,6 +239,7 @@ static void print_steps(struct replay_incident *r, const struct window *w)
 
 int replay_incident_window(struct replay_incident *r, const void *data, size_t bytes)
 {
+	struct incident_change change;
 	struct window w;
 	int err = wire_window_decode(data, bytes, &w), again;
 
@@ -191,7 +253,7 @@ int replay_incident_window(struct replay_incident *r, const void *data, size_t b
 	if (!again) {
 		print_steps(r, &w);
 		r->stats.windows++;
-		err = add(r, &w, bytes);
+		err = add(r, &w, bytes, 0, &change);
 	}
 	r->stats.duplicates += again > 0;
 	wire_window_free(&w);
@@ -240,8 +302,7 @@ static void fill_finding(struct finding *f, const json_t *in, const json_t *d)
 
 static int print_incident(struct replay_incident *r, const char *id)
 {
-	uint32_t job_ranks = r->known ? (uint32_t)jsonget_unsigned(r->known, "job_ranks") : 0;
-	json_t *in = incident_set_json(r->set, id, job_ranks, NULL);
+	json_t *in = replay_incident_json(r, id);
 	struct finding *f = malloc(sizeof(*f));
 	const json_t *one;
 	size_t k;

@@ -116,9 +116,27 @@ static uint64_t what_of(const struct replay_trace *t, const struct record *x)
 	return hash_mix(hash_bytes(HASH_SEED + x->func, name, strlen(name)));
 }
 
-/* Device records as events, and those of collectives as marks in time. */
+int replay_ranks_colls(const struct replay_trace *t, struct align_rank *out)
+{
+	size_t colls = 0;
+
+	for (size_t i = 0; i < t->device_count; i++)
+		colls += t->device[i].kind == RECORD_COLL_KERNEL;
+	*out = (struct align_rank){.coll = malloc((colls ? colls : 1) * sizeof(*out->coll))};
+	if (!out->coll)
+		return -ENOMEM;
+	for (size_t i = 0; i < t->device_count; i++) {
+		const struct record *x = &t->device[i];
+
+		if (x->kind == RECORD_COLL_KERNEL)
+			out->coll[out->count++] = (struct align_coll){
+			    x->begin_ns, x->end_ns, what_of(t, x), (uint32_t)i, ALIGN_NONE};
+	}
+	return 0;
+}
+
 static int take_events(struct replay_ranks *r, const struct replay_trace *t,
-		       struct jobsteps_event *event, struct align_rank *a)
+		       struct jobsteps_event *event)
 {
 	uint32_t *ids = calloc(t->names.count ? t->names.count : 1, sizeof(*ids));
 
@@ -133,9 +151,6 @@ static int take_events(struct replay_ranks *r, const struct replay_trace *t,
 			ids[x->name] = name_id(&r->names, t->names.text[x->name]);
 		event[i] = (struct jobsteps_event){x->begin_ns,	     x->end_ns, ids[x->name],
 						   (uint8_t)x->kind, x->func,	0};
-		if (x->kind == RECORD_COLL_KERNEL)
-			a->coll[a->count++] = (struct align_coll){
-			    x->begin_ns, x->end_ns, what_of(t, x), (uint32_t)i, ALIGN_NONE};
 	}
 	free(ids);
 	return 0;
@@ -158,7 +173,6 @@ int replay_ranks_add(struct replay_ranks *r, const struct replay_trace *t,
 {
 	struct jobsteps_event *event;
 	uint64_t *ends;
-	size_t colls = 0;
 	struct align_rank a = {0};
 	int rc;
 
@@ -169,12 +183,11 @@ int replay_ranks_add(struct replay_ranks *r, const struct replay_trace *t,
 		}
 	if (r->count == REPLAY_RANKS_MAX || t->device_count > UINT32_MAX || ranks_room(r))
 		return -ENOMEM;
-	for (size_t i = 0; i < t->device_count; i++)
-		colls += t->device[i].kind == RECORD_COLL_KERNEL;
 	event = malloc((t->device_count ? t->device_count : 1) * sizeof(*event));
 	ends = malloc((step_count ? step_count : 1) * sizeof(*ends));
-	a.coll = malloc((colls ? colls : 1) * sizeof(*a.coll));
-	rc = event && ends && a.coll ? take_events(r, t, event, &a) : -ENOMEM;
+	rc = event && ends ? take_events(r, t, event) : -ENOMEM;
+	if (!rc)
+		rc = replay_ranks_colls(t, &a);
 	if (rc) {
 		free(event);
 		free(ends);
@@ -363,7 +376,9 @@ int replay_ranks_print(struct replay_ranks *r, struct replay_ranks *before, enum
 	int rc = 0;
 
 	r->json = json;
-	*findings = r->findings = 0;
+	r->findings = 0;
+	if (findings)
+		*findings = 0;
 	if (!r->count)
 		return 0;
 	ranks_sort(r);
@@ -374,8 +389,9 @@ int replay_ranks_print(struct replay_ranks *r, struct replay_ranks *before, enum
 		rc = print_collectives(r, &job);
 	if (!rc)
 		print_clocks(r);
-	if (!rc)
+	if (!rc && findings) {
 		rc = print_findings(r, before, &job, mode);
-	*findings = r->findings;
+		*findings = r->findings;
+	}
 	return rc;
 }

@@ -12,6 +12,10 @@
 
 #define REPLAY_RANKS_MAX 4096
 
+/* A trace's collectives for analysis/align.h, `order` the index of their device record; out->coll is the
+ * caller's. -ENOMEM. */
+int replay_ranks_colls(const struct replay_trace *t, struct align_rank *out);
+
 struct replay_ranks;
 struct replay_ranks *replay_ranks_new(void); /* NULL: out of memory */
 void replay_ranks_free(struct replay_ranks *r);
@@ -20,7 +24,7 @@ void replay_ranks_free(struct replay_ranks *r);
 int replay_ranks_add(struct replay_ranks *r, const struct replay_trace *t,
 		     const uint64_t *step_end_ns, uint32_t step_count);
 /* Collective, clock and finding lines. before: the same ranks in an earlier run, NULL none. findings:
- * their number. 0, -ENOMEM. */
+ * their number; NULL: none are looked for. 0, -ENOMEM. */
 int replay_ranks_print(struct replay_ranks *r, struct replay_ranks *before, enum peers_mode mode,
 		       bool json, uint64_t *findings);
 

@@ -24,9 +24,10 @@ MAY = {
     "cli": {"base", "wire", "analysis", "bpf", "sampler", "symbol"},
     "sim": {"foreign"},
 }
-# `sysom replay window` makes incidents of windows with the aggregator's own code (libincident.a).
-INCIDENT = {"aggregator/incident.h", "aggregator/digest.h", "aggregator/picture.h",
-            "aggregator/finding_json.h"}
+# `sysom replay` runs the daemons' own code: incidents of windows (libincident.a), the fleet
+# (libfleet.a), a rank's windows and beats (librank.a).
+REPLAYED = {"aggregator/incident.h", "aggregator/digest.h", "aggregator/picture.h",
+            "aggregator/finding_json.h", "aggregator/fleet.h", "sidecar/windows.h"}
 # preload/ and cupti/ are libc only: of base/ just the headers without code behind them.
 GUEST_BASE = {"base/clock.h", "base/hash.h", "base/limits.h"}
 SOURCE = re.compile(r"\.(c|h|def|py|sh|mk|proto|yaml|map)$")
@@ -57,7 +58,7 @@ def check_includes(path, lines, complain):
         if "/" not in target:
             if not path.endswith(".c") or not target.endswith(".pb-c.h"):
                 complain(path, n, f'include "{target}" by its full path')
-        elif room == "cli" and target in INCIDENT:
+        elif room == "cli" and target in REPLAYED:
             continue
         elif other in MAY and other != room and other not in MAY[room]:
             complain(path, n, f"{room}/ may not include {other}/")

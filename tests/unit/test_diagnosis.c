@@ -758,7 +758,7 @@ static void mostly_idle(struct fake *f)
 		f->kernel[i].total_ns *= 0.1;
 }
 
-/* A host that is late makes no kernel slower. Only where the GPU waits far longer is that another matter. */
+/* A host that is late makes no kernel slower. Where the GPU waits far longer, that is another matter. */
 static void slower_kernels_are_the_gpus_though_it_waits_longer_too(void **unused)
 {
 	static struct world w;
