@@ -41,7 +41,7 @@ struct fleet_totals {
 	uint64_t bytes;					     /* of memory for detection */
 	/* refused, by reason */
 	uint64_t refused_foreign, refused_range, refused_world, refused_node, refused_backwards,
-	    refused_repeated, refused_window, refused_sketch;
+	    refused_repeated, refused_processes, refused_window, refused_sketch;
 	/* of the comparison; see cross.h and hang.h */
 	uint64_t groups, rows, stale, ahead, bad, unplaced, no_room, renumbered;
 	uint64_t findings, imbalances, hangs, uniform;

@@ -20,6 +20,13 @@
 /* Where nobody says what kind of work a rank does, and all do the same. */
 #define FLEET_ANY_ROLE "rank"
 
+struct fleet_job;
+
+struct fleet_held {
+	struct fleet_job *job;
+	uint32_t slot;
+};
+
 struct fleet_node {
 	char name[WIRE_TEXT_BYTES];
 	bool used;
@@ -29,6 +36,8 @@ struct fleet_node {
 	uint64_t uploaded_bytes, raw_bytes, windows_dropped;
 	struct wire_command *commands; /* LIMIT_FLEET_COMMANDS, while there are any */
 	uint32_t command_count;
+	struct fleet_held *held; /* its ranks, LIMIT_NODE_PROCESSES at most */
+	uint32_t held_count, held_room;
 };
 
 #define FLEET_STATS_32(X) X(trace_state) X(cupti_state) X(model_state) X(phase_count) X(flags)
@@ -61,9 +70,9 @@ struct fleet_rank {
 	    window_ns;	       /* of this machine; when its last window came, or was asked for */
 	uint64_t window_begin_unix_ns, window_end_unix_ns; /* what that tells of */
 	uint64_t peer_ns; /* when a window came, or was asked for, that others can be held against */
-	uint32_t node, before; /* index of the node; of the one that had it before, or FLEET_NONE */
+	uint32_t node;	       /* index of the node; of a free place: 1 + the next free one */
 	uint32_t role;	       /* index into the job's roles */
-	char *program, *role_text; /* owned; short */
+	char *program, *role_text, *before; /* owned; before: name of the node that had it, or NULL */
 	struct fleet_stats stats;
 	uint64_t steps_before, flagged_before; /* at the temporal model's last look */
 	uint64_t born_ns, signature;
@@ -106,6 +115,7 @@ struct fleet_job {
 	int32_t world; /* 0: not known */
 	struct fleet_rank *ranks;
 	uint32_t rank_count, rank_room, used;
+	uint32_t free_rank;   /* 1 + slot; 0: none below rank_count */
 	struct idmap by_rank; /* rank_key -> slot */
 	struct fleet_part *parts;
 	uint32_t part_count, part_room;
@@ -149,6 +159,8 @@ struct fleet {
 	struct baselines *baselines;
 	struct fleet_totals counts; /* the counters only */
 	uint32_t ranks;
+	uint64_t forget_ns; /* the config's, less while a table is crowded */
+	uint64_t salt;	    /* of the places of names, which nobody can prepare */
 	uint64_t last_tick_ns, expire_ns;
 	/* findings of one job's turn, told without the lock; of the thread that ticks */
 	struct incident_finding *pending;

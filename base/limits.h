@@ -107,7 +107,8 @@
 #define LIMIT_JOURNAL_MODEL_BYTES (3ull << 29)
 
 /* ---- in the cluster (aggregator/) ---- */
-/* 10,000 nodes of 8 ranks (DESIGN.md 7) and room for their restarts. */
+/* 10,000 nodes of 8 ranks (DESIGN.md 7) and room for their restarts. One node has LIMIT_NODE_PROCESSES
+ * ranks at most. */
 #define LIMIT_FLEET_NODES 16384u
 #define LIMIT_FLEET_RANKS 131072u
 /* Kernels per step that are told apart in one job: its stages, and what skew makes of them. */

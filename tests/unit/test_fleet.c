@@ -901,26 +901,104 @@ static void a_million_communicators_cost_one_beat_each(void **unused)
 	fs_fini(&j);
 }
 
+/* A beat of 64 ranks that nobody numbered, each of its own job, or all of one. */
+static void flood(const char *node, uint32_t number, const char *job)
+{
+	static struct beat_rank r[LIMIT_NODE_PROCESSES];
+	static uint64_t sequence;
+	struct beat b = {.ranks = r, .rank_count = LIMIT_NODE_PROCESSES, .sequence = ++sequence,
+			 .now_ns = mono(now_s)};
+
+	snprintf(b.node, sizeof(b.node), "%s-%u", node, number);
+	for (uint32_t k = 0; k < LIMIT_NODE_PROCESSES; k++) {
+		if (job)
+			snprintf(r[k].rank.job, sizeof(r[k].rank.job), "%s", job);
+		else
+			snprintf(r[k].rank.job, sizeof(r[k].rank.job), "job-%u-%u", (uint32_t)sequence, k);
+		memcpy(r[k].rank.node, b.node, sizeof(b.node));
+		r[k].rank.rank = -1;
+		r[k].rank.pid = (uint32_t)sequence * LIMIT_NODE_PROCESSES + k;
+	}
+	fleet_beat(fleet, &b, mono(now_s));
+}
+
 static void made_up_jobs_find_an_end(void **unused)
 {
-	static struct beat_rank r[64];
-	struct beat b = {.ranks = r, .rank_count = 64, .now_ns = 1};
-
-	snprintf(b.node, sizeof(b.node), "flood");
-	for (uint32_t i = 0; i < 2 * LIMIT_FLEET_JOBS / 64; i++) {
-		b.sequence++;
-		for (uint32_t k = 0; k < 64; k++) {
-			snprintf(r[k].rank.job, sizeof(r[k].rank.job), "job-%u-%u", i, k);
-			snprintf(r[k].rank.node, sizeof(r[k].rank.node), "flood");
-		}
-		fleet_beat(fleet, &b, mono(0));
-	}
+	for (uint32_t i = 0; i < 2 * LIMIT_FLEET_JOBS / LIMIT_NODE_PROCESSES; i++)
+		flood("flood", i, NULL);
 	assert_int_equal(totals().jobs, LIMIT_FLEET_JOBS);
 	assert_int_equal(totals().dropped, LIMIT_FLEET_JOBS);
 	/* and are forgotten */
 	fleet_tick(fleet, mono(1000), FS_UNIX);
 	assert_int_equal(totals().jobs, 0);
 	assert_int_equal(totals().ranks, 0);
+}
+
+static void a_node_has_no_more_ranks_than_processes(void **unused)
+{
+	for (int i = 0; i < 4; i++)
+		flood("flood", 0, NULL);
+	assert_int_equal(totals().ranks, LIMIT_NODE_PROCESSES);
+	assert_int_equal(totals().refused_processes, 3 * LIMIT_NODE_PROCESSES);
+	/* another one's are not touched, and its own make room once they are silent */
+	flood("other", 0, NULL);
+	now_s = 20;
+	flood("flood", 0, NULL);
+	assert_int_equal(totals().ranks, 2 * LIMIT_NODE_PROCESSES);
+	assert_int_equal(totals().ranks_alive, LIMIT_NODE_PROCESSES);
+	assert_int_equal(totals().refused_processes, 3 * LIMIT_NODE_PROCESSES);
+}
+
+static void who_is_silent_makes_room_in_a_full_table(void **unused)
+{
+	struct fs_job j;
+
+	for (uint32_t i = 0; i < LIMIT_FLEET_RANKS / LIMIT_NODE_PROCESSES; i++)
+		flood("flood", i, "flood");
+	assert_int_equal(totals().ranks, LIMIT_FLEET_RANKS);
+	fs_init(&j, "job", 8, 4, 38);
+	run(&j, 10);
+	assert_int_equal(fleet_job_ranks(fleet, "job", mono(now_s)), 0);
+	run(&j, 40);
+	assert_int_equal(fleet_job_ranks(fleet, "job", mono(now_s)), 8);
+	fs_fini(&j);
+}
+
+static void who_is_not_believed_makes_room_in_a_full_table(void **unused)
+{
+	struct fs_job j, late;
+
+	fs_init(&j, "job", 8, 8, 39);
+	fs_init(&late, "late", 8, 4, 40);
+	run(&j, 10);
+	for (uint32_t i = 0; i < LIMIT_FLEET_RANKS / LIMIT_NODE_PROCESSES; i++)
+		flood("flood", i, "job");
+	run(&late, 15);
+	assert_int_equal(fleet_job_ranks(fleet, "job", mono(now_s)), 8);
+	assert_int_equal(fleet_job_ranks(fleet, "late", mono(now_s)), 8);
+	assert_true(totals().ranks < LIMIT_FLEET_RANKS / 8 * 7);
+	assert_true(totals().dropped > 0);
+	fs_fini(&j);
+	fs_fini(&late);
+}
+
+static void silent_nodes_make_room(void **unused)
+{
+	struct beat b = {.sequence = 1, .now_ns = 1};
+	struct fs_job j;
+
+	for (uint32_t i = 0; i < 4 * LIMIT_FLEET_NODES; i++) {
+		snprintf(b.node, sizeof(b.node), "flood-%u", i);
+		fleet_beat(fleet, &b, mono(0));
+	}
+	assert_true(totals().nodes > LIMIT_FLEET_NODES / 2);
+	assert_true(totals().dropped > 0);
+	fs_init(&j, "job", 32, 1, 41);
+	run(&j, 15);
+	assert_true(fleet_job_ranks(fleet, "job", mono(now_s)) < 32);
+	run(&j, 30);
+	assert_int_equal(fleet_job_ranks(fleet, "job", mono(now_s)), 32);
+	fs_fini(&j);
 }
 
 /* ---- asking for windows ---- */
@@ -1120,6 +1198,10 @@ int main(void)
     T(an_impossible_number_of_steps_mixes_no_roles),
     T(a_million_communicators_cost_one_beat_each),
 	    T(made_up_jobs_find_an_end),
+	    T(a_node_has_no_more_ranks_than_processes),
+	    T(who_is_silent_makes_room_in_a_full_table),
+	    T(who_is_not_believed_makes_room_in_a_full_table),
+	    T(silent_nodes_make_room),
 	    T(asks_for_the_suspect_and_healthy_peers),
 	    T(a_window_brings_those_of_its_peers),
 	    T(nobody_is_asked_for_times_beyond_all_clocks),
