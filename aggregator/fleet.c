@@ -534,10 +534,11 @@ bool fleet_window(struct fleet *f, const struct digest *d, uint64_t now_ns)
 {
 	struct fleet_job *job;
 	struct fleet_rank *r;
-	bool good = true;
+	bool good = true, fits;
 
 	pthread_mutex_lock(&f->lock);
 	job = fleet_find_job(f, d->rank.job);
+	fits = !job || fleet_admit_window(job, &d->rank);
 	r = job ? fleet_find_rank(job, d->rank.rank) : NULL;
 	/* A job that nobody beats for (its windows came late) has no one to ask. */
 	if (job && r) {
@@ -548,16 +549,17 @@ bool fleet_window(struct fleet *f, const struct digest *d, uint64_t now_ns)
 
 		good = n && fleet_admit_believes(
 				job, fleet_admit_find_part(f, job, (uint32_t)(n - f->nodes)));
-		good &= !job->world || d->rank.rank < job->world;
 	}
 	if (good && r && !r->compared)
 		good = false;
 	if (!good)
 		f->counts.refused_window++;
+	else if (!fits)
+		f->counts.refused_world++;
 	else if (r)
 		fleet_pull_window(f, job, r, d, now_ns);
 	pthread_mutex_unlock(&f->lock);
-	return good;
+	return good && fits;
 }
 
 /* ---- a second's work ---- */

@@ -132,6 +132,30 @@ void fleet_admit_tick(const struct fleet *f, struct fleet_job *job, uint64_t now
 	job->complete = job->world > 0 && n >= (uint32_t)job->world;
 }
 
+static void set_world(struct fleet_job *job, int32_t world)
+{
+	int32_t *before = job->worlds_before;
+	uint32_t i = 0;
+
+	while (i < FLEET_WORLDS - 1 && before[i] != world)
+		i++;
+	memmove(before + 1, before, i * sizeof(*before));
+	before[0] = job->world;
+	job->world = world;
+}
+
+bool fleet_admit_window(const struct fleet_job *job, const struct wire_rank *id)
+{
+	if (!job->world || id->world_size == job->world)
+		return true;
+	if (id->world_size <= 0)
+		return id->rank < job->world;
+	for (uint32_t i = 0; i < FLEET_WORLDS; i++)
+		if (id->world_size == job->worlds_before[i])
+			return true;
+	return false;
+}
+
 bool fleet_admit_rank(struct fleet *f, struct fleet_job *job, const struct fleet_rank *rank,
 		      const struct wire_rank *id, uint32_t node, uint64_t now_ns)
 {
@@ -160,7 +184,7 @@ bool fleet_admit_rank(struct fleet *f, struct fleet_job *job, const struct fleet
 	/* An elastic job starts anew with another size: its own nodes may say so, and who comes when
 	 * they are silent. */
 	if (id->world_size > 0 && ((part && part->proven) || !is_spoken_for(f, job, now_ns))) {
-		job->world = id->world_size;
+		set_world(job, id->world_size);
 		return true;
 	}
 	f->counts.refused_world++;

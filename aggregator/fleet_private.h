@@ -17,6 +17,8 @@
 #include "base/limits.h"
 
 #define FLEET_NONE IDMAP_NONE
+/* Sizes that an elastic job had, whose windows may come late. */
+#define FLEET_WORLDS 4u
 /* Where nobody says what kind of work a rank does, and all do the same. */
 #define FLEET_ANY_ROLE "rank"
 
@@ -113,6 +115,7 @@ struct fleet_job {
 	char name[WIRE_TEXT_BYTES];
 	uint64_t key, born_ns, seen_ns, look_ns, save_ns, refused;
 	int32_t world; /* 0: not known */
+	int32_t worlds_before[FLEET_WORLDS]; /* the latest first */
 	struct fleet_rank *ranks;
 	uint32_t rank_count, rank_room, used;
 	uint32_t free_rank;   /* 1 + slot; 0: none below rank_count */
@@ -188,6 +191,8 @@ void fleet_admit_tick(const struct fleet *f, struct fleet_job *job, uint64_t now
 /* Whether this node may speak for the rank; rank NULL: it is new. Counts refusals. */
 bool fleet_admit_rank(struct fleet *f, struct fleet_job *job, const struct fleet_rank *rank,
 		      const struct wire_rank *id, uint32_t node, uint64_t now_ns);
+/* Whether the job has, or had, as many ranks as the window of one says. */
+bool fleet_admit_window(const struct fleet_job *job, const struct wire_rank *id);
 /* The rank's communicators against those of the job. */
 void fleet_admit_prove(struct fleet_job *job, struct fleet_part *part, const struct beat_rank *b);
 /* fleet_detect.c */

@@ -660,14 +660,59 @@ static void a_stranger_is_compared_with_nobody(void **unused)
 	fs_fini(&evil);
 }
 
-static bool counts(const char *node, int rank)
+static bool counts_of(const char *node, int rank, int world)
 {
 	struct digest d = {.reason = WINDOW_SELF, .begin_unix_ns = 1, .end_unix_ns = 2};
 
 	snprintf(d.rank.job, sizeof(d.rank.job), "job");
 	snprintf(d.rank.node, sizeof(d.rank.node), "%s", node);
 	d.rank.rank = rank;
+	d.rank.world_size = world;
 	return fleet_window(fleet, &d, mono(now_s));
+}
+
+static bool counts(const char *node, int rank)
+{
+	return counts_of(node, rank, 0);
+}
+
+/* But for those that it had before it started anew with fewer ranks, which come late. */
+static void windows_of_a_size_that_the_job_never_had_do_not_count(void **unused)
+{
+	struct fs_job before, after;
+
+	fs_init(&before, "job", 8, 4, 42);
+	run(&before, 20);
+	assert_true(counts_of("n0", 3, 8));
+	assert_true(counts_of("n0", 3, 0));
+	assert_int_equal(totals().refused_world, 0);
+	assert_false(counts_of("n0", 3, 16));
+	assert_false(counts_of("n0", 9, 16));
+	assert_false(counts_of("n0", -1, 6));
+	assert_int_equal(totals().refused_world, 3);
+	fs_init(&after, "job", 6, 4, 43);
+	run(&after, 40);
+	assert_true(counts_of("n0", 3, 6));
+	assert_true(counts_of("n1", 7, 8));
+	assert_false(counts_of("n0", 3, 16));
+	fs_fini(&before);
+	fs_fini(&after);
+}
+
+static void windows_of_a_job_of_unknown_size_count(void **unused)
+{
+	struct beat_rank r[16];
+	struct fs_job j;
+	struct beat b;
+
+	fs_init(&j, "job", 8, 8, 44);
+	fs_beat(&j, 0, now_s, r, &b);
+	for (uint32_t k = 0; k < 8; k++)
+		r[k].rank.world_size = 0;
+	send_beat(&b);
+	assert_true(counts_of("n0", 3, 8));
+	assert_true(counts_of("n0", 3, 16));
+	fs_fini(&j);
 }
 
 /* All ranks are there, on one node, so no communicator reaches beyond it. The stranger has ranks that
@@ -1193,6 +1238,8 @@ int main(void)
 	    T(impossible_numbers_change_nothing),
 	    T(a_sender_of_huge_groups_moves_nobody),
 	    T(a_job_of_one_node_needs_nobody_else),
+	    T(windows_of_a_size_that_the_job_never_had_do_not_count),
+	    T(windows_of_a_job_of_unknown_size_count),
     T(windows_of_nobodys_ranks_come_from_the_jobs_nodes),
     T(a_job_that_moves_is_believed_where_it_goes),
     T(an_impossible_number_of_steps_mixes_no_roles),
