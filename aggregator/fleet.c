@@ -137,7 +137,7 @@ bool fleet_is_alive(const struct fleet *f, uint64_t seen_ns, uint64_t now_ns)
 	return now_ns <= seen_ns || now_ns - seen_ns <= f->config.alive_ns;
 }
 
-static bool too_old(const struct fleet *f, uint64_t seen_ns, uint64_t now_ns)
+bool fleet_is_forgotten(const struct fleet *f, uint64_t seen_ns, uint64_t now_ns)
 {
 	return now_ns > seen_ns && now_ns - seen_ns > f->forget_ns;
 }
@@ -588,19 +588,11 @@ static void forget(struct fleet *f, uint32_t at, uint64_t now_ns)
 	for (uint32_t i = 0; i < job->rank_count; i++) {
 		struct fleet_rank *r = &job->ranks[i];
 
-		if (r->used && (too_old(f, r->seen_ns, now_ns) ||
+		if (r->used && (fleet_is_forgotten(f, r->seen_ns, now_ns) ||
 				(is_crowded(f) && !is_believed(f, job, r))))
 			drop_rank(f, job, i, now_ns);
 	}
-	for (uint32_t i = 0; i < job->part_count; i++) {
-		struct fleet_part *p = &job->parts[i];
-
-		if (p->node == FLEET_NONE || !too_old(f, p->seen_ns, now_ns))
-			continue;
-		idmap_remove(&job->by_node, p->node);
-		p->node = FLEET_NONE;
-		p->proven = false;
-	}
+	fleet_admit_forget(f, job, now_ns);
 	if (job->used)
 		return;
 	idmap_remove(&f->by_name, job->key);

@@ -84,6 +84,48 @@ static void found_anew(struct fleet_job *job)
 	job->spans = job->complete = false;
 }
 
+static struct fleet_part *make_part(struct fleet_job *job, uint32_t node)
+{
+	uint32_t at = job->free_part ? job->free_part - 1 : job->part_count;
+
+	if (at == LIMIT_FLEET_NODES)
+		return NULL;
+	if (at == job->part_room) {
+		uint32_t room = job->part_room ? 2 * job->part_room : 2;
+		struct fleet_part *parts = realloc(job->parts, room * sizeof(*parts));
+
+		if (!parts)
+			return NULL;
+		job->parts = parts;
+		job->part_room = room;
+	}
+	if (idmap_put(&job->by_node, node, at))
+		return NULL;
+	if (at == job->part_count)
+		job->part_count++;
+	else
+		job->free_part = (uint32_t)job->parts[at].key;
+	return &job->parts[at];
+}
+
+/* Communicators that the part showed first stay: they were a believed one's, and prove nothing to whoever
+ * has the part next. */
+void fleet_admit_forget(const struct fleet *f, struct fleet_job *job, uint64_t now_ns)
+{
+	for (uint32_t i = 0; i < job->part_count; i++) {
+		struct fleet_part *p = &job->parts[i];
+
+		if (p->node == FLEET_NONE || (!fleet_is_forgotten(f, p->seen_ns, now_ns) &&
+					      p->key == f->nodes[p->node].key))
+			continue;
+		if (idmap_get(&job->by_node, p->node) == i)
+			idmap_remove(&job->by_node, p->node);
+		cross_forget_node(job->cross, i);
+		*p = (struct fleet_part){.node = FLEET_NONE, .key = job->free_part};
+		job->free_part = i + 1;
+	}
+}
+
 struct fleet_part *fleet_admit_part(const struct fleet *f, struct fleet_job *job, uint32_t node,
 				    uint64_t now_ns)
 {
@@ -91,20 +133,9 @@ struct fleet_part *fleet_admit_part(const struct fleet *f, struct fleet_job *job
 	bool first = !is_spoken_for(f, job, now_ns);
 
 	if (!part) {
-		if (job->part_count == LIMIT_FLEET_NODES)
+		part = make_part(job, node);
+		if (!part)
 			return NULL;
-		if (job->part_count == job->part_room) {
-			uint32_t room = job->part_room ? 2 * job->part_room : 2;
-			struct fleet_part *parts = realloc(job->parts, room * sizeof(*parts));
-
-			if (!parts)
-				return NULL;
-			job->parts = parts;
-			job->part_room = room;
-		}
-		if (idmap_put(&job->by_node, node, job->part_count))
-			return NULL;
-		part = &job->parts[job->part_count++];
 		*part = (struct fleet_part){
 		    .node = node, .key = f->nodes[node].key, .born_ns = now_ns};
 	}

@@ -90,7 +90,8 @@ struct fleet_rank {
 /* A node's part in a job. */
 struct fleet_part {
 	uint32_t node;			/* FLEET_NONE: gone */
-	uint64_t key, born_ns, seen_ns; /* key: of the node's name, since places are used again */
+	uint64_t key, born_ns, seen_ns; /* key: of the node's name, since places are used again; of
+					 * a part that is gone: 1 + the next such, or 0 */
 	bool proven; /* shares a communicator with the job's other nodes, or founded the job */
 };
 
@@ -122,6 +123,7 @@ struct fleet_job {
 	struct idmap by_rank; /* rank_key -> slot */
 	struct fleet_part *parts;
 	uint32_t part_count, part_room;
+	uint32_t free_part;   /* 1 + index of one that is gone; 0: none */
 	struct idmap by_node; /* node index -> part */
 	struct idmap comms;   /* of proven nodes -> part that showed it first */
 	bool spans;	      /* a communicator reaches beyond its node */
@@ -177,11 +179,14 @@ uint64_t fleet_text_key(const char *text);
 struct fleet_job *fleet_find_job(const struct fleet *f, const char *name);
 struct fleet_rank *fleet_find_rank(struct fleet_job *job, int32_t rank);
 bool fleet_is_alive(const struct fleet *f, uint64_t seen_ns, uint64_t now_ns);
+bool fleet_is_forgotten(const struct fleet *f, uint64_t seen_ns, uint64_t now_ns);
 /* fleet_admit.c */
 bool fleet_admit_node(struct fleet *f, struct fleet_node *n, bool fresh, const struct beat *b,
 		      uint64_t now_ns);
 struct fleet_part *fleet_admit_part(const struct fleet *f, struct fleet_job *job, uint32_t node,
 				    uint64_t now_ns);
+/* Those whose node is gone; its ranks were dropped. */
+void fleet_admit_forget(const struct fleet *f, struct fleet_job *job, uint64_t now_ns);
 /* NULL: the node has none. */
 struct fleet_part *fleet_admit_find_part(const struct fleet *f, struct fleet_job *job, uint32_t node);
 /* Whether what the node says of the job counts; part may be NULL. Who shares nothing with a job that shares

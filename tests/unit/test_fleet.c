@@ -1046,6 +1046,43 @@ static void silent_nodes_make_room(void **unused)
 	fs_fini(&j);
 }
 
+static json_int_t nodes_of(const char *name)
+{
+	json_t *jobs = fleet_jobs_json(fleet, mono(now_s)), *job;
+	json_int_t nodes = -1;
+	size_t i;
+
+	json_array_foreach(json_object_get(jobs, "jobs"), i, job)
+		if (!strcmp(json_string_value(json_object_get(job, "job")), name))
+			nodes = json_integer_value(json_object_get(job, "nodes"));
+	json_decref(jobs);
+	return nodes;
+}
+
+/* A job whose nodes come and go has more of them than are known at a time. */
+static void places_of_nodes_that_are_gone_are_used_again(void **unused)
+{
+	struct beat_rank r = {.rank = {.job = "job", .rank = -1}};
+	struct beat b = {.sequence = 1, .now_ns = 1, .ranks = &r, .rank_count = 1};
+	struct fs_job j;
+	uint32_t n = 0;
+
+	fs_init(&j, "job", 8, 8, 45);
+	for (int wave = 0; wave < 4; wave++) {
+		for (uint32_t i = 0; i < LIMIT_FLEET_NODES / 2; i++) {
+			snprintf(b.node, sizeof(b.node), "%u", n++);
+			memcpy(r.rank.node, b.node, sizeof(b.node));
+			fleet_beat(fleet, &b, mono(now_s));
+		}
+		assert_int_equal(totals().dropped, 0);
+		now_s += 650;
+		run(&j, now_s + 10);
+		assert_int_equal(totals().ranks, 8);
+		assert_int_equal(nodes_of("job"), 1);
+	}
+	fs_fini(&j);
+}
+
 /* ---- asking for windows ---- */
 
 static void asks_for_the_suspect_and_healthy_peers(void **unused)
@@ -1249,6 +1286,7 @@ int main(void)
 	    T(who_is_silent_makes_room_in_a_full_table),
 	    T(who_is_not_believed_makes_room_in_a_full_table),
 	    T(silent_nodes_make_room),
+	    T(places_of_nodes_that_are_gone_are_used_again),
 	    T(asks_for_the_suspect_and_healthy_peers),
 	    T(a_window_brings_those_of_its_peers),
 	    T(nobody_is_asked_for_times_beyond_all_clocks),
