@@ -224,9 +224,10 @@ static bool has_room(struct fleet *f, struct fleet_node *n, uint64_t now_ns)
 
 /* ---- finding and making ---- */
 
+/* The i-th of PROBE_MAX: anywhere, since places side by side fill up together. */
 static struct fleet_node *node_place(struct fleet *f, uint64_t key, uint32_t i)
 {
-	return &f->nodes[(hash_mix(key ^ f->salt) + i) % LIMIT_FLEET_NODES];
+	return &f->nodes[hash_mix((key ^ f->salt) + i) % LIMIT_FLEET_NODES];
 }
 
 static struct fleet_node *find_node(struct fleet *f, const char *name)

@@ -1027,6 +1027,21 @@ static void who_is_not_believed_makes_room_in_a_full_table(void **unused)
 	fs_fini(&late);
 }
 
+static void ten_thousand_nodes_all_find_a_place(void **unused)
+{
+	struct beat b = {.sequence = 1, .now_ns = 1};
+
+	for (int fleets = 0; fleets < 10; fleets++) {
+		teardown(NULL);
+		setup(NULL);
+		for (uint32_t i = 0; i < 10000; i++) {
+			snprintf(b.node, sizeof(b.node), "%u", i);
+			fleet_beat(fleet, &b, mono(0));
+		}
+		assert_int_equal(totals().nodes, 10000);
+	}
+}
+
 static void silent_nodes_make_room(void **unused)
 {
 	struct beat b = {.sequence = 1, .now_ns = 1};
@@ -1285,6 +1300,7 @@ int main(void)
 	    T(a_node_has_no_more_ranks_than_processes),
 	    T(who_is_silent_makes_room_in_a_full_table),
 	    T(who_is_not_believed_makes_room_in_a_full_table),
+	    T(ten_thousand_nodes_all_find_a_place),
 	    T(silent_nodes_make_room),
 	    T(places_of_nodes_that_are_gone_are_used_again),
 	    T(asks_for_the_suspect_and_healthy_peers),
