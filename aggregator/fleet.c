@@ -40,6 +40,7 @@ int fleet_open_with(struct fleet **out, const struct fleet_config *c)
 	if (getrandom(&f->salt, sizeof(f->salt), GRND_NONBLOCK) < 0)
 		f->salt = HASH_SEED;
 	f->by_name.max = LIMIT_FLEET_JOBS;
+	f->by_via.max = LIMIT_FLEET_NODES;
 	*out = f;
 	return 0;
 }
@@ -112,6 +113,7 @@ void fleet_close(struct fleet *f)
 		free(f->nodes[i].held);
 	}
 	idmap_fini(&f->by_name);
+	idmap_fini(&f->by_via);
 	baselines_close(f->baselines);
 	pthread_mutex_destroy(&f->lock);
 	for (uint32_t i = 0; i < f->save_count; i++)
@@ -261,6 +263,7 @@ static struct fleet_node *make_node(struct fleet *f, const char *name, uint64_t 
 		return NULL;
 	while (room->held_count)
 		drop_rank(f, room->held[0].job, room->held[0].slot, now_ns);
+	idmap_remove(&f->by_via, room->via);
 	free(room->commands);
 	free(room->held);
 	*room = (struct fleet_node){.key = key, .used = true};
@@ -443,25 +446,39 @@ static void take_rank(struct fleet *f, struct fleet_node *n, const struct beat_r
 				  (uint32_t)(part - job->parts), restarted, now_ns);
 }
 
-void fleet_beat(struct fleet *f, const struct beat *b, uint64_t now_ns)
+void fleet_beat(struct fleet *f, const struct beat *b, struct fleet_via via, uint64_t now_ns)
 {
 	struct fleet_node *n;
-	bool fresh;
+	bool good;
 
 	pthread_mutex_lock(&f->lock);
 	n = find_node(f, b->node);
-	fresh = !n;
-	if (!n)
+	good = fleet_admit_beat(f, n, b, via.connection, now_ns);
+	if (good && !n)
 		n = make_node(f, b->node, now_ns);
-	if (!n) {
+	if (good && !n) {
 		f->counts.dropped += 1 + b->rank_count;
-	} else if (fleet_admit_node(f, n, fresh, b, now_ns)) {
+	} else if (good) {
+		fleet_admit_node(f, n, b, via.connection);
 		n->seen_ns = now_ns;
 		n->uploaded_bytes = b->uploaded_bytes;
 		n->raw_bytes = b->raw_bytes;
 		n->windows_dropped = b->windows_dropped;
 		for (uint32_t i = 0; i < b->rank_count; i++)
 			take_rank(f, n, &b->ranks[i], now_ns);
+	}
+	pthread_mutex_unlock(&f->lock);
+}
+
+void fleet_gone(struct fleet *f, uint64_t connection)
+{
+	uint32_t at;
+
+	pthread_mutex_lock(&f->lock);
+	at = idmap_get(&f->by_via, connection);
+	if (at != IDMAP_NONE) {
+		f->nodes[at].connected = false;
+		idmap_remove(&f->by_via, connection);
 	}
 	pthread_mutex_unlock(&f->lock);
 }
@@ -492,7 +509,7 @@ uint32_t fleet_commands(struct fleet *f, const struct beat *b, struct wire_comma
 /* ---- sketches and windows ---- */
 
 bool fleet_sketch_put(struct fleet *f, const struct sketch *s, const void *data, size_t bytes,
-		      uint64_t now_ns)
+		      struct fleet_via via, uint64_t now_ns)
 {
 	struct fleet_job *job;
 	struct fleet_rank *r;
@@ -504,6 +521,7 @@ bool fleet_sketch_put(struct fleet *f, const struct sketch *s, const void *data,
 	job = fleet_find_job(f, s->rank.job);
 	r = job ? fleet_find_rank(job, s->rank.rank) : NULL;
 	good = r && !strcmp(f->nodes[r->node].name, s->rank.node) &&
+	       fleet_admit_heard(&f->nodes[r->node], via.connection) &&
 	       bytes <= LIMIT_SKETCH_BYTES_PER_RANK;
 	if (!good) {
 		f->counts.refused_sketch++;
@@ -531,36 +549,46 @@ out:
 	return good;
 }
 
-bool fleet_window(struct fleet *f, const struct digest *d, uint64_t now_ns)
+/* n: who sent it, NULL if nobody knows it; r NULL: nobody has the rank. */
+static bool may_tell(const struct fleet *f, struct fleet_job *job, const struct fleet_rank *r,
+		     const struct fleet_node *n, const char *name)
 {
+	if (r)
+		return r->compared && (!strcmp(f->nodes[r->node].name, name) ||
+				       (r->before && !strcmp(r->before, name)));
+	return n && fleet_admit_believes(
+			job, fleet_admit_find_part(f, job, (uint32_t)(n - f->nodes)));
+}
+
+enum fleet_word fleet_window(struct fleet *f, const struct digest *d, struct fleet_via via,
+			     uint64_t now_ns)
+{
+	enum fleet_word word = FLEET_REFUSED;
+	const struct fleet_node *n;
 	struct fleet_job *job;
 	struct fleet_rank *r;
-	bool good = true, fits;
+	bool heard;
 
 	pthread_mutex_lock(&f->lock);
 	job = fleet_find_job(f, d->rank.job);
-	fits = !job || fleet_admit_window(job, &d->rank);
 	r = job ? fleet_find_rank(job, d->rank.rank) : NULL;
-	/* A job that nobody beats for (its windows came late) has no one to ask. */
-	if (job && r) {
-		good = !strcmp(f->nodes[r->node].name, d->rank.node) ||
-		       (r->before && !strcmp(r->before, d->rank.node));
-	} else if (job) {
-		const struct fleet_node *n = find_node(f, d->rank.node);
-
-		good = n && fleet_admit_believes(
-				job, fleet_admit_find_part(f, job, (uint32_t)(n - f->nodes)));
-	}
-	if (good && r && !r->compared)
-		good = false;
-	if (!good)
+	n = find_node(f, d->rank.node);
+	heard = fleet_admit_heard(n, via.connection);
+	if (!job) { /* that nobody beats for (its windows came late): there is no one to ask */
+		word = FLEET_TAKEN;
+	} else if (!heard && now_ns - via.since_ns < LIMIT_FLEET_HEAR_NS) {
+		word = FLEET_LATER;
+	} else if (!heard || !may_tell(f, job, r, n, d->rank.node)) {
 		f->counts.refused_window++;
-	else if (!fits)
+	} else if (!fleet_admit_window(job, &d->rank)) {
 		f->counts.refused_world++;
-	else if (r)
-		fleet_pull_window(f, job, r, d, now_ns);
+	} else {
+		word = FLEET_TAKEN;
+		if (r)
+			fleet_pull_window(f, job, r, d, now_ns);
+	}
 	pthread_mutex_unlock(&f->lock);
-	return good && fits;
+	return word;
 }
 
 /* ---- a second's work ---- */

@@ -13,45 +13,63 @@
 #define BACKWARDS_NS 1000000000ull
 #define TIME_MAX     (1ll << 62)
 
-static bool node_switch(struct fleet *f, struct fleet_node *n, const struct beat *b,
-			uint64_t now_ns)
+/* Two that answer to one name: the later one, unless the earlier one is still connected, or was here before
+ * it, or until that has gone silent. */
+static bool may_switch(const struct fleet *f, const struct fleet_node *n, const struct beat *b,
+		       uint64_t via, uint64_t now_ns)
 {
-	/* Two that answer to one name: the later one, until the earlier one has gone silent. */
-	if (fleet_is_alive(f, n->seen_ns, now_ns) &&
-	    (!memcmp(b->boot_id, n->boot_before, sizeof(b->boot_id)) ||
-	     b->now_ns + BACKWARDS_NS < n->now_ns)) {
-		f->counts.refused_node++;
-		return false;
-	}
-	memcpy(n->boot_before, n->boot_id, sizeof(n->boot_before));
-	return true;
+	return !fleet_is_alive(f, n->seen_ns, now_ns) ||
+	       (!(n->connected && n->via != via) &&
+		memcmp(b->boot_id, n->boot_before, sizeof(b->boot_id)) &&
+		b->now_ns + BACKWARDS_NS >= n->now_ns);
 }
 
-bool fleet_admit_node(struct fleet *f, struct fleet_node *n, bool fresh, const struct beat *b,
+bool fleet_admit_beat(struct fleet *f, struct fleet_node *n, const struct beat *b, uint64_t via,
 		      uint64_t now_ns)
 {
+	uint32_t other = idmap_get(&f->by_via, via);
+	uint64_t *refused = NULL;
+
 	if (b->now_ns > (uint64_t)TIME_MAX || b->realtime_offset_ns > TIME_MAX ||
-	    b->realtime_offset_ns < -TIME_MAX) {
-		f->counts.bad++;
-		return false;
+	    b->realtime_offset_ns < -TIME_MAX)
+		refused = &f->counts.bad;
+	else if (other != IDMAP_NONE && &f->nodes[other] != n)
+		refused = &f->counts.refused_node;
+	else if (!n)
+		return true;
+	else if (memcmp(n->boot_id, b->boot_id, sizeof(n->boot_id)))
+		refused = may_switch(f, n, b, via, now_ns) ? NULL : &f->counts.refused_node;
+	else if (b->sequence <= n->sequence) /* asked again: the answer was lost */
+		refused = &f->counts.refused_repeated;
+	else if (b->now_ns + BACKWARDS_NS < n->now_ns)
+		refused = &f->counts.refused_backwards;
+	if (refused)
+		++*refused;
+	return !refused;
+}
+
+void fleet_admit_node(struct fleet *f, struct fleet_node *n, const struct beat *b, uint64_t via)
+{
+	bool again = !memcmp(n->boot_id, b->boot_id, sizeof(n->boot_id));
+
+	if (!again) {
+		memcpy(n->boot_before, n->boot_id, sizeof(n->boot_before));
+		memcpy(n->boot_id, b->boot_id, sizeof(n->boot_id));
 	}
-	if (fresh) {
-		memset(n->boot_before, 0, sizeof(n->boot_before));
-	} else if (memcmp(n->boot_id, b->boot_id, sizeof(n->boot_id))) {
-		if (!node_switch(f, n, b, now_ns))
-			return false;
-	} else if (b->sequence <= n->sequence) { /* asked again: the answer was lost */
-		f->counts.refused_repeated++;
-		return false;
-	} else if (b->now_ns + BACKWARDS_NS < n->now_ns) {
-		f->counts.refused_backwards++;
-		return false;
-	}
-	memcpy(n->boot_id, b->boot_id, sizeof(n->boot_id));
 	n->sequence = b->sequence;
 	n->now_ns = b->now_ns;
 	n->realtime_offset_ns = b->realtime_offset_ns;
-	return true;
+	if (n->via == via)
+		return;
+	idmap_remove(&f->by_via, n->via);
+	n->via_before = again ? n->via : 0;
+	n->via = via;
+	n->connected = via && !idmap_put(&f->by_via, via, (uint32_t)(n - f->nodes));
+}
+
+bool fleet_admit_heard(const struct fleet_node *n, uint64_t via)
+{
+	return !via || (n && (n->via == via || n->via_before == via));
 }
 
 struct fleet_part *fleet_admit_find_part(const struct fleet *f, struct fleet_job *job, uint32_t node)

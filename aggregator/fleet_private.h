@@ -34,6 +34,8 @@ struct fleet_node {
 	bool used;
 	uint8_t boot_id[16], boot_before[16];
 	uint64_t key, seen_ns, sequence, now_ns;
+	uint64_t via, via_before; /* connections of its beats; before: of the same run, or 0 */
+	bool connected;		  /* by via */
 	int64_t realtime_offset_ns;
 	uint64_t uploaded_bytes, raw_bytes, windows_dropped;
 	struct wire_command *commands; /* LIMIT_FLEET_COMMANDS, while there are any */
@@ -161,6 +163,7 @@ struct fleet {
 	struct fleet_job *jobs[LIMIT_FLEET_JOBS];
 	uint32_t job_count; /* slots ever used; holes are NULL */
 	struct idmap by_name;
+	struct idmap by_via; /* connection -> index of the node whose latest beat came by it */
 	struct baselines *baselines;
 	struct fleet_totals counts; /* the counters only */
 	uint32_t ranks;
@@ -181,8 +184,13 @@ struct fleet_rank *fleet_find_rank(struct fleet_job *job, int32_t rank);
 bool fleet_is_alive(const struct fleet *f, uint64_t seen_ns, uint64_t now_ns);
 bool fleet_is_forgotten(const struct fleet *f, uint64_t seen_ns, uint64_t now_ns);
 /* fleet_admit.c */
-bool fleet_admit_node(struct fleet *f, struct fleet_node *n, bool fresh, const struct beat *b,
+/* Whether a node may say so by this connection; n NULL: it is new. Counts refusals. */
+bool fleet_admit_beat(struct fleet *f, struct fleet_node *n, const struct beat *b, uint64_t via,
 		      uint64_t now_ns);
+/* It may, and has. */
+void fleet_admit_node(struct fleet *f, struct fleet_node *n, const struct beat *b, uint64_t via);
+/* Whether beats of the node came by the connection; n may be NULL. */
+bool fleet_admit_heard(const struct fleet_node *n, uint64_t via);
 struct fleet_part *fleet_admit_part(const struct fleet *f, struct fleet_job *job, uint32_t node,
 				    uint64_t now_ns);
 /* Those whose node is gone; its ranks were dropped. */

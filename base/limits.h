@@ -117,6 +117,8 @@
 #define LIMIT_FLEET_JOBS 16384u
 /* Last sketches as they came, 8 KiB each at most: 80,000 ranks send some 4 KiB. */
 #define LIMIT_FLEET_SKETCH_BYTES (512ull << 20)
+/* How long a window waits for the first beat of its connection: twelve periods of beats. */
+#define LIMIT_FLEET_HEAR_NS 60000000000ull
 /* Commands waiting for a node's next beat: as many as a reply holds. */
 #define LIMIT_FLEET_COMMANDS 64u
 /* Windows asked for in a minute of one job (INV-10): a suspect and two peers, five times over. */

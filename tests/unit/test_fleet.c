@@ -24,6 +24,7 @@ static struct fleet *fleet;
 static struct incident_finding told[TOLD_MAX];
 static uint32_t told_count;
 static double now_s;
+static struct fleet_via via; /* of whatever is sent */
 static struct wire_command commands[1024];
 static char command_node[1024][WIRE_TEXT_BYTES];
 static uint32_t command_count;
@@ -51,6 +52,7 @@ static int setup(void **unused)
 {
 	told_count = command_count = 0;
 	now_s = 0;
+	via = (struct fleet_via){0};
 	open_fleet(NULL, false);
 	return 0;
 }
@@ -70,7 +72,7 @@ static void send_beat(const struct beat *b)
 {
 	uint32_t n;
 
-	fleet_beat(fleet, b, mono(now_s));
+	fleet_beat(fleet, b, via, mono(now_s));
 	n = fleet_commands(fleet, b, commands + command_count, 1024 - command_count);
 	for (uint32_t i = 0; i < n; i++)
 		snprintf(command_node[command_count + i], WIRE_TEXT_BYTES, "%s", b->node);
@@ -273,7 +275,7 @@ static void send_spinning(const struct fs_job *j, uint32_t r, const char *kernel
 	s.rank.rank = (int)r;
 	buf_init(&b, 1 << 16);
 	assert_int_equal(wire_sketch_encode(&s, &b), 0);
-	assert_true(fleet_sketch_put(fleet, &s, b.data, b.bytes, mono(now_s)));
+	assert_true(fleet_sketch_put(fleet, &s, b.data, b.bytes, via, mono(now_s)));
 	buf_fini(&b);
 }
 
@@ -646,16 +648,16 @@ static void a_stranger_is_compared_with_nobody(void **unused)
 	snprintf(d.rank.job, sizeof(d.rank.job), "job");
 	snprintf(d.rank.node, sizeof(d.rank.node), "evil");
 	d.rank.rank = 7;
-	assert_false(fleet_window(fleet, &d, mono(now_s)));
+	assert_false(fleet_window(fleet, &d, via, mono(now_s)));
 	d.rank.rank = 2;
-	assert_false(fleet_window(fleet, &d, mono(now_s)));
+	assert_false(fleet_window(fleet, &d, via, mono(now_s)));
 	snprintf(d.rank.node, sizeof(d.rank.node), "elsewhere");
-	assert_false(fleet_window(fleet, &d, mono(now_s)));
+	assert_false(fleet_window(fleet, &d, via, mono(now_s)));
 	assert_int_equal(totals().refused_window, 3);
 	snprintf(d.rank.node, sizeof(d.rank.node), "n2");
-	assert_true(fleet_window(fleet, &d, mono(now_s)));
+	assert_true(fleet_window(fleet, &d, via, mono(now_s)));
 	snprintf(d.rank.job, sizeof(d.rank.job), "not known");
-	assert_true(fleet_window(fleet, &d, mono(now_s)));
+	assert_true(fleet_window(fleet, &d, via, mono(now_s)));
 	fs_fini(&j);
 	fs_fini(&evil);
 }
@@ -668,7 +670,7 @@ static bool counts_of(const char *node, int rank, int world)
 	snprintf(d.rank.node, sizeof(d.rank.node), "%s", node);
 	d.rank.rank = rank;
 	d.rank.world_size = world;
-	return fleet_window(fleet, &d, mono(now_s));
+	return fleet_window(fleet, &d, via, mono(now_s));
 }
 
 static bool counts(const char *node, int rank)
@@ -771,6 +773,122 @@ static void windows_of_nobodys_ranks_come_from_the_jobs_nodes(void **unused)
 	assert_true(counts("n0", 7));
 	fs_fini(&j);
 	fs_fini(&evil);
+}
+
+/* ---- connections ---- */
+
+/* A beat of the node by the connection; run: of sysomd. */
+static void beat_by(struct fs_job *j, uint32_t node, uint64_t connection, uint8_t run)
+{
+	struct beat_rank r[16];
+	struct beat b;
+
+	fs_beat(j, node, now_s, r, &b);
+	b.boot_id[15] = run;
+	via.connection = connection;
+	fleet_beat(fleet, &b, via, mono(now_s));
+}
+
+static enum fleet_word window_by(const char *node, int rank, uint64_t connection, double age_s)
+{
+	struct digest d = {.reason = WINDOW_SELF, .begin_unix_ns = 1, .end_unix_ns = 2};
+
+	snprintf(d.rank.job, sizeof(d.rank.job), "job");
+	snprintf(d.rank.node, sizeof(d.rank.node), "%s", node);
+	d.rank.rank = rank;
+	return fleet_window(fleet, &d,
+			    (struct fleet_via){connection, mono(now_s - age_s)}, mono(now_s));
+}
+
+static bool sketch_by(const char *node, int rank, uint64_t connection)
+{
+	const struct fleet_via by = {.connection = connection};
+	struct sketch s = {0};
+
+	snprintf(s.rank.job, sizeof(s.rank.job), "job");
+	snprintf(s.rank.node, sizeof(s.rank.node), "%s", node);
+	s.rank.rank = rank;
+	return fleet_sketch_put(fleet, &s, "", 0, by, mono(now_s));
+}
+
+static void windows_and_sketches_come_by_the_connection_of_their_nodes_beats(void **unused)
+{
+	struct fs_job j;
+
+	fs_init(&j, "job", 8, 4, 46);
+	beat_by(&j, 0, 1, 1);
+	beat_by(&j, 1, 2, 1);
+	assert_int_equal(window_by("n0", 3, 1, 1e3), FLEET_TAKEN);
+	assert_true(sketch_by("n0", 3, 1));
+	assert_int_equal(window_by("n0", 3, 2, 1e3), FLEET_REFUSED); /* of another node */
+	assert_int_equal(window_by("n0", 3, 3, 1e3), FLEET_REFUSED); /* of nobody */
+	assert_int_equal(totals().refused_window, 2);
+	assert_false(sketch_by("n0", 3, 2));
+	assert_int_equal(totals().refused_sketch, 1);
+	fs_fini(&j);
+}
+
+/* After an outage windows may come before the first beat does. */
+static void a_window_waits_for_the_first_beat_of_its_connection(void **unused)
+{
+	struct fs_job j;
+
+	fs_init(&j, "job", 8, 4, 47);
+	beat_by(&j, 0, 1, 1);
+	assert_int_equal(window_by("n1", 5, 2, 1), FLEET_LATER);
+	beat_by(&j, 1, 2, 1);
+	assert_int_equal(window_by("n1", 5, 2, 1), FLEET_TAKEN);
+	now_s = 5;
+	assert_int_equal(window_by("n0", 3, 3, 1), FLEET_LATER);
+	assert_int_equal(window_by("n0", 3, 3, 100), FLEET_REFUSED); /* not for ever */
+	beat_by(&j, 0, 3, 1);
+	assert_int_equal(window_by("n0", 3, 3, 1), FLEET_TAKEN);
+	/* what was under way on the earlier one of this run counts, an earlier run's does not */
+	assert_int_equal(window_by("n0", 3, 1, 100), FLEET_TAKEN);
+	now_s = 10;
+	fleet_gone(fleet, 3);
+	beat_by(&j, 0, 4, 2);
+	assert_int_equal(window_by("n0", 3, 4, 1), FLEET_TAKEN);
+	assert_int_equal(window_by("n0", 3, 3, 100), FLEET_REFUSED);
+	fs_fini(&j);
+}
+
+static void a_connection_is_of_one_node(void **unused)
+{
+	struct beat b = {.sequence = 1, .now_ns = 1};
+	struct fs_job j;
+
+	via.connection = 1;
+	for (uint32_t i = 0; i < 1000; i++) {
+		snprintf(b.node, sizeof(b.node), "flood-%u", i);
+		fleet_beat(fleet, &b, via, mono(0));
+	}
+	assert_int_equal(totals().nodes, 1);
+	assert_int_equal(totals().refused_node, 999);
+	/* nor does it become one that is known */
+	fs_init(&j, "job", 8, 4, 48);
+	beat_by(&j, 0, 2, 1);
+	beat_by(&j, 0, 1, 2);
+	assert_int_equal(totals().refused_node, 1000);
+	fs_fini(&j);
+}
+
+static void a_name_is_kept_for_who_is_connected(void **unused)
+{
+	struct fs_job j;
+
+	fs_init(&j, "job", 8, 4, 49);
+	beat_by(&j, 0, 1, 1);
+	beat_by(&j, 0, 2, 2);
+	assert_int_equal(totals().refused_node, 1);
+	fleet_gone(fleet, 1); /* a restart */
+	beat_by(&j, 0, 2, 2);
+	assert_int_equal(totals().refused_node, 1);
+	now_s = 20; /* silent, though its connection never ended */
+	beat_by(&j, 0, 3, 3);
+	assert_int_equal(totals().refused_node, 1);
+	assert_int_equal(window_by("n0", 3, 3, 1), FLEET_TAKEN);
+	fs_fini(&j);
 }
 
 /* Its communicators are new, and so are its nodes. */
@@ -964,7 +1082,7 @@ static void flood(const char *node, uint32_t number, const char *job)
 		r[k].rank.rank = -1;
 		r[k].rank.pid = (uint32_t)sequence * LIMIT_NODE_PROCESSES + k;
 	}
-	fleet_beat(fleet, &b, mono(now_s));
+	fleet_beat(fleet, &b, via, mono(now_s));
 }
 
 static void made_up_jobs_find_an_end(void **unused)
@@ -1036,7 +1154,7 @@ static void ten_thousand_nodes_all_find_a_place(void **unused)
 		setup(NULL);
 		for (uint32_t i = 0; i < 10000; i++) {
 			snprintf(b.node, sizeof(b.node), "%u", i);
-			fleet_beat(fleet, &b, mono(0));
+			fleet_beat(fleet, &b, via, mono(0));
 		}
 		assert_int_equal(totals().nodes, 10000);
 	}
@@ -1049,7 +1167,7 @@ static void silent_nodes_make_room(void **unused)
 
 	for (uint32_t i = 0; i < 4 * LIMIT_FLEET_NODES; i++) {
 		snprintf(b.node, sizeof(b.node), "flood-%u", i);
-		fleet_beat(fleet, &b, mono(0));
+		fleet_beat(fleet, &b, via, mono(0));
 	}
 	assert_true(totals().nodes > LIMIT_FLEET_NODES / 2);
 	assert_true(totals().dropped > 0);
@@ -1087,7 +1205,7 @@ static void places_of_nodes_that_are_gone_are_used_again(void **unused)
 		for (uint32_t i = 0; i < LIMIT_FLEET_NODES / 2; i++) {
 			snprintf(b.node, sizeof(b.node), "%u", n++);
 			memcpy(r.rank.node, b.node, sizeof(b.node));
-			fleet_beat(fleet, &b, mono(now_s));
+			fleet_beat(fleet, &b, via, mono(now_s));
 		}
 		assert_int_equal(totals().dropped, 0);
 		now_s += 650;
@@ -1156,12 +1274,12 @@ static void a_window_brings_those_of_its_peers(void **unused)
 	memset(d.anomaly_id, 0x5a, sizeof(d.anomaly_id));
 	d.flagged = 2; /* a moment asks for nothing */
 	d.latency_ns = 13e7;
-	assert_true(fleet_window(fleet, &d, mono(now_s)));
+	assert_true(fleet_window(fleet, &d, via, mono(now_s)));
 	run(&j, 40.5);
 	assert_int_equal(totals().commands_window + totals().commands_hold, 0);
 	d.flagged = 12;
 	for (int i = 0; i < 50; i++) /* however many come */
-		assert_true(fleet_window(fleet, &d, mono(now_s)));
+		assert_true(fleet_window(fleet, &d, via, mono(now_s)));
 	run(&j, 50);
 	for (uint32_t i = 0; i < command_count; i++) {
 		int node = command_node[i][1] - '0';
@@ -1193,7 +1311,7 @@ static void nobody_is_asked_for_times_beyond_all_clocks(void **unused)
 	d.rank.rank = 2;
 	d.begin_unix_ns = (1ull << 63) + FS_UNIX / 2;
 	d.end_unix_ns = d.begin_unix_ns + FS_S;
-	assert_true(fleet_window(fleet, &d, mono(now_s)));
+	assert_true(fleet_window(fleet, &d, via, mono(now_s)));
 	assert_int_equal(totals().commands_window + totals().commands_hold, 0);
 	assert_true(totals().commands_refused > 0);
 	fs_fini(&j);
@@ -1216,7 +1334,7 @@ static void peers_are_asked_for_when_they_are_known(void **unused)
 	d.end_unix_ns = FS_UNIX + FS_S / 2;
 	d.begin_unix_ns = FS_UNIX;
 	memset(d.anomaly_id, 0x5a, sizeof(d.anomaly_id));
-	assert_true(fleet_window(fleet, &d, mono(now_s)));
+	assert_true(fleet_window(fleet, &d, via, mono(now_s)));
 	assert_int_equal(totals().commands_window, 0);
 	run(&j, 11); /* one beat more: commands wait for it */
 	for (uint32_t i = 0; i < command_count; i++) {
@@ -1252,7 +1370,7 @@ static void a_window_of_another_time_is_not_the_suspects_own(void **unused)
 		d.summary_only = summary == 1;
 		d.begin_unix_ns = FS_UNIX + 54 * FS_S;
 		d.end_unix_ns = FS_UNIX + (summary ? 110 : 56) * FS_S;
-		assert_true(fleet_window(fleet, &d, mono(now_s)));
+		assert_true(fleet_window(fleet, &d, via, mono(now_s)));
 		run(&j, 110);
 		for (uint32_t i = 0; i < command_count; i++)
 			of_suspect += commands[i].kind == WIRE_COMMAND_WINDOW && commands[i].rank == 5;
@@ -1289,6 +1407,10 @@ int main(void)
 	    T(time_that_runs_backwards_is_refused),
 	    T(impossible_numbers_change_nothing),
 	    T(a_sender_of_huge_groups_moves_nobody),
+	    T(windows_and_sketches_come_by_the_connection_of_their_nodes_beats),
+	    T(a_window_waits_for_the_first_beat_of_its_connection),
+	    T(a_connection_is_of_one_node),
+	    T(a_name_is_kept_for_who_is_connected),
 	    T(a_job_of_one_node_needs_nobody_else),
 	    T(windows_of_a_size_that_the_job_never_had_do_not_count),
 	    T(windows_of_a_job_of_unknown_size_count),
