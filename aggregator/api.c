@@ -306,6 +306,7 @@ static void metrics_refused(struct buf *b, const struct fleet_totals *f)
 	sample(b, "refused_total", "{reason=\"node\"}", f->refused_node);
 	sample(b, "refused_total", "{reason=\"backwards\"}", f->refused_backwards);
 	sample(b, "refused_total", "{reason=\"repeated\"}", f->refused_repeated);
+	sample(b, "refused_total", "{reason=\"processes\"}", f->refused_processes);
 	sample(b, "refused_total", "{reason=\"window\"}", f->refused_window);
 	sample(b, "refused_total", "{reason=\"sketch\"}", f->refused_sketch);
 	gauge(b, "quarantined_ranks", "Ranks that show no communicator of their job: compared with nobody.",

@@ -186,6 +186,12 @@ void clocks_state(const struct clocks *c, uint32_t node, int64_t at_ns, struct c
 	out->samples = held(n);
 }
 
+void clocks_forget(struct clocks *c, uint32_t node)
+{
+	if (node < c->count)
+		c->nodes[node] = (struct node){0};
+}
+
 uint64_t clocks_dropped(const struct clocks *c)
 {
 	return c->dropped;

@@ -40,6 +40,8 @@ void clocks_push(struct clocks *c, const uint32_t *node, const int64_t *end_ns, 
 /* What has to be taken off a time of this node; 0 while nothing is known. */
 int64_t clocks_correction(const struct clocks *c, uint32_t node, int64_t at_ns);
 void clocks_state(const struct clocks *c, uint32_t node, int64_t at_ns, struct clocks_state *out);
+/* The number will be another node's. */
+void clocks_forget(struct clocks *c, uint32_t node);
 uint64_t clocks_dropped(const struct clocks *c);
 
 #endif

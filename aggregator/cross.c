@@ -175,6 +175,11 @@ void cross_drop(struct cross *c, uint32_t slot, uint64_t now_ns)
 	c->slot_count--;
 }
 
+void cross_forget_node(struct cross *c, uint32_t node)
+{
+	clocks_forget(c->clocks, node);
+}
+
 /* ---- numbering ---- */
 
 /* One collective's word on how far this rank's numbering stands from the job's. */

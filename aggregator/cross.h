@@ -57,6 +57,8 @@ void cross_uneven(struct cross *c, uint64_t now_ns);
 /* The rank started anew: its numbering begins again. */
 void cross_restart(struct cross *c, uint32_t slot);
 void cross_drop(struct cross *c, uint32_t slot, uint64_t now_ns);
+/* The node is gone, and its ranks were dropped: the number will be another's. */
+void cross_forget_node(struct cross *c, uint32_t node);
 /* What a beat says. offset_ns: of the node's realtime to its monotonic clock. */
 void cross_push(struct cross *c, uint32_t slot, const struct beat_rank *b, int64_t offset_ns,
 		uint64_t now_ns);

@@ -7,12 +7,15 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 
 #include "aggregator/fleet_private.h"
 #include "aggregator/text.h"
 #include "base/hash.h"
 
 #define PROBE_MAX 32u
+/* From here on a table is crowded: what is left is for those who are believed. */
+#define CROWD(limit) ((limit) / 8 * 7)
 #define EXPIRE_NS 600000000000ull
 
 void fleet_config_default(struct fleet_config *c)
@@ -33,7 +36,11 @@ int fleet_open_with(struct fleet **out, const struct fleet_config *c)
 		return -ENOMEM;
 	pthread_mutex_init(&f->lock, NULL);
 	f->config = *c;
+	f->forget_ns = c->forget_ns;
+	if (getrandom(&f->salt, sizeof(f->salt), GRND_NONBLOCK) < 0)
+		f->salt = HASH_SEED;
 	f->by_name.max = LIMIT_FLEET_JOBS;
+	f->by_via.max = LIMIT_FLEET_NODES;
 	*out = f;
 	return 0;
 }
@@ -59,6 +66,7 @@ static void rank_fini(struct fleet *f, struct fleet_rank *r)
 	free(r->sketch);
 	free(r->program);
 	free(r->role_text);
+	free(r->before);
 	free(r->kernels);
 	*r = (struct fleet_rank){0};
 }
@@ -100,9 +108,12 @@ void fleet_close(struct fleet *f)
 	for (uint32_t i = 0; i < f->job_count; i++)
 		if (f->jobs[i])
 			job_free(f, f->jobs[i]);
-	for (uint32_t i = 0; i < LIMIT_FLEET_NODES; i++)
+	for (uint32_t i = 0; i < LIMIT_FLEET_NODES; i++) {
 		free(f->nodes[i].commands);
+		free(f->nodes[i].held);
+	}
 	idmap_fini(&f->by_name);
+	idmap_fini(&f->by_via);
 	baselines_close(f->baselines);
 	pthread_mutex_destroy(&f->lock);
 	for (uint32_t i = 0; i < f->save_count; i++)
@@ -118,8 +129,6 @@ void fleet_on_finding(struct fleet *f, fleet_finding_fn fn, void *arg)
 	f->arg = arg;
 }
 
-/* ---- finding and making ---- */
-
 uint64_t fleet_text_key(const char *text)
 {
 	return hash_mix(hash_bytes(HASH_SEED, text, strlen(text)));
@@ -130,42 +139,135 @@ bool fleet_is_alive(const struct fleet *f, uint64_t seen_ns, uint64_t now_ns)
 	return now_ns <= seen_ns || now_ns - seen_ns <= f->config.alive_ns;
 }
 
-static bool too_old(const struct fleet *f, uint64_t seen_ns, uint64_t now_ns)
+bool fleet_is_forgotten(const struct fleet *f, uint64_t seen_ns, uint64_t now_ns)
 {
-	return now_ns > seen_ns && now_ns - seen_ns > f->config.forget_ns;
+	return now_ns > seen_ns && now_ns - seen_ns > f->forget_ns;
+}
+
+static bool is_crowded(const struct fleet *f)
+{
+	return f->ranks >= CROWD(LIMIT_FLEET_RANKS);
 }
 
 static uint64_t rank_key(const struct wire_rank *r)
 {
-	uint64_t h = hash_bytes(HASH_SEED, &r->rank, sizeof(r->rank));
+	uint64_t h;
 
-	if (r->rank < 0) {
-		h = hash_bytes(h, r->node, strlen(r->node) + 1);
-		h = hash_bytes(h, &r->pid, sizeof(r->pid));
-	}
-	return h;
+	if (r->rank >= 0)
+		return (uint32_t)r->rank;
+	h = hash_bytes(HASH_SEED, r->node, strlen(r->node) + 1);
+	return hash_bytes(h, &r->pid, sizeof(r->pid)) | 1ull << 63;
 }
 
-static struct fleet_node *find_node(struct fleet *f, const char *name, uint64_t now_ns, bool *fresh)
+/* ---- a node's ranks ---- */
+
+static bool hold_rank(struct fleet_node *n, struct fleet_job *job, uint32_t slot)
+{
+	if (n->held_count == n->held_room) {
+		uint32_t room = n->held_room ? 2 * n->held_room : 8;
+		struct fleet_held *held = realloc(n->held, room * sizeof(*held));
+
+		if (!held)
+			return false;
+		n->held = held;
+		n->held_room = room;
+	}
+	n->held[n->held_count++] = (struct fleet_held){job, slot};
+	return true;
+}
+
+static void release_rank(struct fleet_node *n, const struct fleet_job *job, uint32_t slot)
+{
+	for (uint32_t i = 0; i < n->held_count; i++)
+		if (n->held[i].job == job && n->held[i].slot == slot) {
+			n->held[i] = n->held[--n->held_count];
+			return;
+		}
+}
+
+static void drop_rank(struct fleet *f, struct fleet_job *job, uint32_t slot, uint64_t now_ns)
+{
+	struct fleet_rank *r = &job->ranks[slot];
+
+	release_rank(&f->nodes[r->node], job, slot);
+	cross_drop(job->cross, slot, now_ns);
+	hang_drop(job->hang, slot);
+	idmap_remove(&job->by_rank, r->key);
+	rank_fini(f, r);
+	r->node = job->free_rank;
+	job->free_rank = slot + 1;
+	job->used--;
+	f->ranks--;
+}
+
+/* For one rank more of the node: the one that is silent for longest makes room. */
+static bool has_room(struct fleet *f, struct fleet_node *n, uint64_t now_ns)
+{
+	uint64_t oldest_ns = UINT64_MAX;
+	struct fleet_held oldest = {0};
+
+	if (n->held_count < LIMIT_NODE_PROCESSES)
+		return true;
+	for (uint32_t i = 0; i < n->held_count; i++) {
+		uint64_t seen_ns = n->held[i].job->ranks[n->held[i].slot].seen_ns;
+
+		if (seen_ns < oldest_ns) {
+			oldest_ns = seen_ns;
+			oldest = n->held[i];
+		}
+	}
+	if (fleet_is_alive(f, oldest_ns, now_ns)) {
+		f->counts.refused_processes++;
+		return false;
+	}
+	drop_rank(f, oldest.job, oldest.slot, now_ns);
+	return true;
+}
+
+/* ---- finding and making ---- */
+
+/* The i-th of PROBE_MAX: anywhere, since places side by side fill up together. */
+static struct fleet_node *node_place(struct fleet *f, uint64_t key, uint32_t i)
+{
+	return &f->nodes[hash_mix((key ^ f->salt) + i) % LIMIT_FLEET_NODES];
+}
+
+static struct fleet_node *find_node(struct fleet *f, const char *name)
+{
+	uint64_t key = fleet_text_key(name);
+
+	for (uint32_t i = 0; i < PROBE_MAX; i++) {
+		struct fleet_node *n = node_place(f, key, i);
+
+		if (n->used && n->key == key && !strcmp(n->name, name))
+			return n;
+	}
+	return NULL;
+}
+
+/* In a free place, or that of the one that is silent for longest. NULL: all are alive. */
+static struct fleet_node *make_node(struct fleet *f, const char *name, uint64_t now_ns)
 {
 	uint64_t key = fleet_text_key(name);
 	struct fleet_node *room = NULL;
 
-	*fresh = false;
 	for (uint32_t i = 0; i < PROBE_MAX; i++) {
-		struct fleet_node *n = &f->nodes[(key + i) % LIMIT_FLEET_NODES];
+		struct fleet_node *n = node_place(f, key, i);
 
-		if (n->used && n->key == key && !strcmp(n->name, name))
-			return n;
-		if (!room && (!n->used || too_old(f, n->seen_ns, now_ns)))
+		if (n->used && fleet_is_alive(f, n->seen_ns, now_ns))
+			continue;
+		if (!room || n->seen_ns < room->seen_ns)
 			room = n;
 	}
-	if (room) {
-		free(room->commands);
-		*room = (struct fleet_node){.key = key, .used = true};
-		text_copy(room->name, sizeof(room->name), name);
-		*fresh = true;
-	}
+	if (!room)
+		return NULL;
+	while (room->held_count)
+		drop_rank(f, room->held[0].job, room->held[0].slot, now_ns);
+	idmap_remove(&f->by_via, room->via);
+	free(room->commands);
+	free(room->held);
+	*room = (struct fleet_node){.key = key, .used = true};
+	text_copy(room->name, sizeof(room->name), name);
 	return room;
 }
 
@@ -189,8 +291,9 @@ static struct fleet_job *make_job(struct fleet *f, const char *name, uint64_t no
 	c.mode = f->config.sysom ? PEERS_SYSOM : PEERS_ROBUST;
 	/* Of 80,000 ranks one in half a day; the price is a few steps. */
 	c.false_per_member_hour = 1e-6;
-	if (!job || at == LIMIT_FLEET_JOBS || cross_open(&job->cross, name, &c) ||
-	    hang_open(&job->hang, name))
+	if (!job || at == LIMIT_FLEET_JOBS ||
+	    idmap_get(&f->by_name, fleet_text_key(name)) != IDMAP_NONE ||
+	    cross_open(&job->cross, name, &c) || hang_open(&job->hang, name))
 		goto fail;
 	text_copy(job->name, sizeof(job->name), name);
 	job->key = fleet_text_key(name);
@@ -211,45 +314,44 @@ fail:
 
 struct fleet_rank *fleet_find_rank(struct fleet_job *job, int32_t rank)
 {
-	struct wire_rank id = {.rank = rank};
-	uint32_t at = rank < 0 ? IDMAP_NONE : idmap_get(&job->by_rank, rank_key(&id));
+	uint32_t at = rank < 0 ? IDMAP_NONE : idmap_get(&job->by_rank, (uint32_t)rank);
 
 	return at < job->rank_count && job->ranks[at].used ? &job->ranks[at] : NULL;
 }
 
-/* A slot stays its rank's for as long as the job is known: detection numbers by it. */
-static struct fleet_rank *make_rank(struct fleet *f, struct fleet_job *job, uint64_t key)
+/* Detection numbers by slots. */
+static struct fleet_rank *make_rank(struct fleet *f, struct fleet_job *job, uint32_t node,
+				    uint64_t key)
 {
-	uint32_t at = idmap_get(&job->by_rank, key);
-	struct fleet_rank *ranks;
+	uint32_t at = job->free_rank ? job->free_rank - 1 : job->rank_count;
+	struct fleet_rank *ranks, *r;
 
 	if (f->ranks == LIMIT_FLEET_RANKS)
 		return NULL;
-	if (at == IDMAP_NONE) {
-		for (at = 0;
-		     job->used < job->rank_count && at < job->rank_count && job->ranks[at].used;)
-			at++;
-		if (job->used == job->rank_count)
-			at = job->rank_count;
-		if (at == job->rank_room) {
-			uint32_t room = job->rank_room ? 2 * job->rank_room : 8;
+	if (at == job->rank_room) {
+		uint32_t room = job->rank_room ? 2 * job->rank_room : 8;
 
-			ranks = realloc(job->ranks, room * sizeof(*ranks));
-			if (!ranks)
-				return NULL;
-			job->ranks = ranks;
-			job->rank_room = room;
-		}
-		if (idmap_put(&job->by_rank, key, at))
+		ranks = realloc(job->ranks, room * sizeof(*ranks));
+		if (!ranks)
 			return NULL;
-		if (at == job->rank_count)
-			job->rank_count++;
+		job->ranks = ranks;
+		job->rank_room = room;
 	}
-	job->ranks[at] =
-	    (struct fleet_rank){.used = true, .key = key, .before = FLEET_NONE, .role = FLEET_NONE};
+	if (idmap_put(&job->by_rank, key, at))
+		return NULL;
+	if (!hold_rank(&f->nodes[node], job, at)) {
+		idmap_remove(&job->by_rank, key);
+		return NULL;
+	}
+	r = &job->ranks[at];
+	if (at == job->rank_count)
+		job->rank_count++;
+	else
+		job->free_rank = r->node;
+	*r = (struct fleet_rank){.used = true, .key = key, .node = node, .role = FLEET_NONE};
 	job->used++;
 	f->ranks++;
-	return &job->ranks[at];
+	return r;
 }
 
 /* ---- beats ---- */
@@ -278,36 +380,23 @@ static void fill_stats(struct fleet_stats *s, const struct beat_rank *b)
 #undef X
 }
 
-static void take_rank(struct fleet *f, struct fleet_node *n, const struct beat_rank *b,
-		      uint64_t now_ns)
+/* The rank is this node's from now on. */
+static bool move_rank(struct fleet *f, struct fleet_job *job, struct fleet_rank *r, uint32_t node)
 {
-	uint32_t node = (uint32_t)(n - f->nodes), at;
-	struct fleet_job *job = fleet_find_job(f, b->rank.job);
-	struct fleet_part *part;
-	struct fleet_rank *r;
-	bool restarted;
+	uint32_t slot = (uint32_t)(r - job->ranks);
 
-	if (!job)
-		job = make_job(f, b->rank.job, now_ns);
-	if (!job) {
-		f->counts.dropped++;
-		return;
-	}
-	at = idmap_get(&job->by_rank, rank_key(&b->rank));
-	r = at < job->rank_count && job->ranks[at].used ? &job->ranks[at] : NULL;
-	if (!fleet_admit_rank(f, job, r, &b->rank, node, now_ns))
-		return;
-	part = fleet_admit_part(f, job, node, now_ns);
-	if (part && !r)
-		r = make_rank(f, job, rank_key(&b->rank));
-	if (!part || !r) {
-		f->counts.dropped++;
-		return;
-	}
-	restarted = r->seen_ns && (r->pid != b->rank.pid || r->node != node ||
-				   r->start_time_ticks != b->rank.start_time_ticks);
-	if (r->seen_ns && r->node != node)
-		r->before = r->node;
+	if (r->node == node)
+		return true;
+	if (!hold_rank(&f->nodes[node], job, slot))
+		return false;
+	release_rank(&f->nodes[r->node], job, slot);
+	set_text(&r->before, f->nodes[r->node].name);
+	r->node = node;
+	return true;
+}
+
+static void fill_rank(struct fleet_rank *r, const struct beat_rank *b, uint64_t now_ns)
+{
 	if (!r->seen_ns)
 		r->born_ns = now_ns;
 	r->rank = b->rank.rank;
@@ -315,27 +404,62 @@ static void take_rank(struct fleet *f, struct fleet_node *n, const struct beat_r
 	r->local_rank = b->rank.local_rank;
 	r->pid = b->rank.pid;
 	r->start_time_ticks = b->rank.start_time_ticks;
-	r->node = node;
-	r->seen_ns = job->seen_ns = now_ns;
+	r->seen_ns = now_ns;
 	set_text(&r->program, b->rank.program);
 	set_text(&r->role_text, b->rank.role);
 	fill_stats(&r->stats, b);
-	fleet_admit_prove(job, part, b);
+}
+
+static void take_rank(struct fleet *f, struct fleet_node *n, const struct beat_rank *b,
+		      uint64_t now_ns)
+{
+	uint32_t node = (uint32_t)(n - f->nodes), at;
+	struct fleet_job *job = fleet_find_job(f, b->rank.job);
+	struct fleet_part *part = NULL;
+	struct fleet_rank *r;
+	bool restarted;
+
+	at = job ? idmap_get(&job->by_rank, rank_key(&b->rank)) : IDMAP_NONE;
+	r = at != IDMAP_NONE ? &job->ranks[at] : NULL;
+	if ((!r || r->node != node) && !has_room(f, n, now_ns))
+		return;
+	if (!job)
+		job = make_job(f, b->rank.job, now_ns);
+	if (job && !fleet_admit_rank(f, job, r, &b->rank, node, now_ns))
+		return;
+	if (job)
+		part = fleet_admit_part(f, job, node, now_ns);
+	if (part)
+		fleet_admit_prove(job, part, b);
+	if (part && !r && (!is_crowded(f) || fleet_admit_believes(job, part)))
+		r = make_rank(f, job, node, rank_key(&b->rank));
+	restarted = r && r->seen_ns && (r->pid != b->rank.pid || r->node != node ||
+					r->start_time_ticks != b->rank.start_time_ticks);
+	if (!part || !r || !move_rank(f, job, r, node)) {
+		f->counts.dropped++;
+		return;
+	}
+	fill_rank(r, b, now_ns);
+	job->seen_ns = now_ns;
 	if (r->rank >= 0)
 		fleet_detect_beat(f, job, (uint32_t)(r - job->ranks), b, n,
 				  (uint32_t)(part - job->parts), restarted, now_ns);
 }
 
-void fleet_beat(struct fleet *f, const struct beat *b, uint64_t now_ns)
+void fleet_beat(struct fleet *f, const struct beat *b, struct fleet_via via, uint64_t now_ns)
 {
 	struct fleet_node *n;
-	bool fresh;
+	bool good;
 
 	pthread_mutex_lock(&f->lock);
-	n = find_node(f, b->node, now_ns, &fresh);
-	if (!n) {
+	n = find_node(f, b->node);
+	good = fleet_admit_beat(f, n, b, via.connection, now_ns);
+	if (good && !n)
+		n = make_node(f, b->node, now_ns);
+	if (good && !n) {
 		f->counts.dropped += 1 + b->rank_count;
-	} else if (fleet_admit_node(f, n, fresh, b, now_ns)) {
+	} else if (good) {
+		fleet_admit_node(f, n, b, via.connection);
 		n->seen_ns = now_ns;
 		n->uploaded_bytes = b->uploaded_bytes;
 		n->raw_bytes = b->raw_bytes;
@@ -346,20 +470,27 @@ void fleet_beat(struct fleet *f, const struct beat *b, uint64_t now_ns)
 	pthread_mutex_unlock(&f->lock);
 }
 
+void fleet_gone(struct fleet *f, uint64_t connection)
+{
+	uint32_t at;
+
+	pthread_mutex_lock(&f->lock);
+	at = idmap_get(&f->by_via, connection);
+	if (at != IDMAP_NONE) {
+		f->nodes[at].connected = false;
+		idmap_remove(&f->by_via, connection);
+	}
+	pthread_mutex_unlock(&f->lock);
+}
+
 uint32_t fleet_commands(struct fleet *f, const struct beat *b, struct wire_command *out,
 			uint32_t max)
 {
-	struct fleet_node *n = NULL;
+	struct fleet_node *n;
 	uint32_t count = 0;
-	uint64_t key = fleet_text_key(b->node);
 
 	pthread_mutex_lock(&f->lock);
-	for (uint32_t i = 0; i < PROBE_MAX && !n; i++) {
-		struct fleet_node *at = &f->nodes[(key + i) % LIMIT_FLEET_NODES];
-
-		if (at->used && at->key == key && !strcmp(at->name, b->node))
-			n = at;
-	}
+	n = find_node(f, b->node);
 	/* Not to one that only answers to the name. */
 	if (n && n->commands && !memcmp(n->boot_id, b->boot_id, sizeof(n->boot_id))) {
 		count = n->command_count < max ? n->command_count : max;
@@ -378,7 +509,7 @@ uint32_t fleet_commands(struct fleet *f, const struct beat *b, struct wire_comma
 /* ---- sketches and windows ---- */
 
 bool fleet_sketch_put(struct fleet *f, const struct sketch *s, const void *data, size_t bytes,
-		      uint64_t now_ns)
+		      struct fleet_via via, uint64_t now_ns)
 {
 	struct fleet_job *job;
 	struct fleet_rank *r;
@@ -390,6 +521,7 @@ bool fleet_sketch_put(struct fleet *f, const struct sketch *s, const void *data,
 	job = fleet_find_job(f, s->rank.job);
 	r = job ? fleet_find_rank(job, s->rank.rank) : NULL;
 	good = r && !strcmp(f->nodes[r->node].name, s->rank.node) &&
+	       fleet_admit_heard(&f->nodes[r->node], via.connection) &&
 	       bytes <= LIMIT_SKETCH_BYTES_PER_RANK;
 	if (!good) {
 		f->counts.refused_sketch++;
@@ -417,38 +549,66 @@ out:
 	return good;
 }
 
-bool fleet_window(struct fleet *f, const struct digest *d, uint64_t now_ns)
+/* n: who sent it, NULL if nobody knows it; r NULL: nobody has the rank. */
+static bool may_tell(const struct fleet *f, struct fleet_job *job, const struct fleet_rank *r,
+		     const struct fleet_node *n, const char *name)
 {
+	if (r)
+		return r->compared && (!strcmp(f->nodes[r->node].name, name) ||
+				       (r->before && !strcmp(r->before, name)));
+	return n && fleet_admit_believes(
+			job, fleet_admit_find_part(f, job, (uint32_t)(n - f->nodes)));
+}
+
+enum fleet_word fleet_window(struct fleet *f, const struct digest *d, struct fleet_via via,
+			     uint64_t now_ns)
+{
+	enum fleet_word word = FLEET_REFUSED;
+	const struct fleet_node *n;
 	struct fleet_job *job;
 	struct fleet_rank *r;
-	bool good = true;
+	bool heard;
 
 	pthread_mutex_lock(&f->lock);
 	job = fleet_find_job(f, d->rank.job);
 	r = job ? fleet_find_rank(job, d->rank.rank) : NULL;
-	/* A job that nobody beats for (its windows came late) has no one to ask. */
-	if (job && r) {
-		good = !strcmp(f->nodes[r->node].name, d->rank.node) ||
-		       (r->before != FLEET_NONE && !strcmp(f->nodes[r->before].name, d->rank.node));
-	} else if (job) {
-		good = false;
-		for (uint32_t i = 0; i < job->part_count && !good; i++)
-			good = job->parts[i].node != FLEET_NONE &&
-			       !strcmp(f->nodes[job->parts[i].node].name, d->rank.node) &&
-			       fleet_admit_believes(job, &job->parts[i]);
-		good &= !job->world || d->rank.rank < job->world;
-	}
-	if (good && r && !r->compared)
-		good = false;
-	if (!good)
+	n = find_node(f, d->rank.node);
+	heard = fleet_admit_heard(n, via.connection);
+	if (!job) { /* that nobody beats for (its windows came late): there is no one to ask */
+		word = FLEET_TAKEN;
+	} else if (!heard && now_ns - via.since_ns < LIMIT_FLEET_HEAR_NS) {
+		word = FLEET_LATER;
+	} else if (!heard || !may_tell(f, job, r, n, d->rank.node)) {
 		f->counts.refused_window++;
-	else if (r)
-		fleet_pull_window(f, job, r, d, now_ns);
+	} else if (!fleet_admit_window(job, &d->rank)) {
+		f->counts.refused_world++;
+	} else {
+		word = FLEET_TAKEN;
+		if (r)
+			fleet_pull_window(f, job, r, d, now_ns);
+	}
 	pthread_mutex_unlock(&f->lock);
-	return good;
+	return word;
 }
 
 /* ---- a second's work ---- */
+
+static bool is_believed(const struct fleet *f, struct fleet_job *job, const struct fleet_rank *r)
+{
+	return fleet_admit_believes(job, fleet_admit_find_part(f, job, r->node));
+}
+
+/* While a table is crowded who is silent is forgotten ever sooner, the oldest first. */
+static void set_forget(struct fleet *f)
+{
+	bool crowded = is_crowded(f) || f->by_name.count >= CROWD(LIMIT_FLEET_JOBS);
+
+	f->forget_ns = crowded ? f->forget_ns / 2 : f->forget_ns * 2;
+	if (f->forget_ns < f->config.alive_ns)
+		f->forget_ns = f->config.alive_ns;
+	if (f->forget_ns > f->config.forget_ns)
+		f->forget_ns = f->config.forget_ns;
+}
 
 static void forget(struct fleet *f, uint32_t at, uint64_t now_ns)
 {
@@ -457,24 +617,11 @@ static void forget(struct fleet *f, uint32_t at, uint64_t now_ns)
 	for (uint32_t i = 0; i < job->rank_count; i++) {
 		struct fleet_rank *r = &job->ranks[i];
 
-		if (!r->used || !too_old(f, r->seen_ns, now_ns))
-			continue;
-		cross_drop(job->cross, i, now_ns);
-		hang_drop(job->hang, i);
-		idmap_remove(&job->by_rank, r->key);
-		rank_fini(f, r);
-		job->used--;
-		f->ranks--;
+		if (r->used && (fleet_is_forgotten(f, r->seen_ns, now_ns) ||
+				(is_crowded(f) && !is_believed(f, job, r))))
+			drop_rank(f, job, i, now_ns);
 	}
-	for (uint32_t i = 0; i < job->part_count; i++) {
-		struct fleet_part *p = &job->parts[i];
-
-		if (p->node == FLEET_NONE || !too_old(f, p->seen_ns, now_ns))
-			continue;
-		idmap_remove(&job->by_node, p->node);
-		p->node = FLEET_NONE;
-		p->proven = false;
-	}
+	fleet_admit_forget(f, job, now_ns);
 	if (job->used)
 		return;
 	idmap_remove(&f->by_name, job->key);
@@ -515,6 +662,7 @@ void fleet_tick(struct fleet *f, uint64_t now_ns, uint64_t now_unix_ns)
 	pthread_mutex_lock(&f->lock);
 	count = f->job_count;
 	f->last_tick_ns = now_ns;
+	set_forget(f);
 	pthread_mutex_unlock(&f->lock);
 	for (uint32_t i = 0; i < count; i++) {
 		uint32_t told;

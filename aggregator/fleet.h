@@ -4,7 +4,8 @@
  * rebuilt from beats within 60 s of a start; baselines of earlier runs are on disk (baselines.h).
  *
  * Whose word counts (INV-6; docs/aggregator.md): a rank belongs to the node that named it first for
- * as long as that node's beats come; a rank beyond the job's world size, or of another world size
+ * as long as that node's beats come; what a node says comes by the connection of its beats; a
+ * rank beyond the job's world size, or of another world size
  * than the job's nodes say, is refused; where the job's communicators reach beyond a node, the
  * ranks of a node that shows none of them are kept and shown, but compared with nobody. Every
  * refusal is counted.
@@ -35,6 +36,15 @@ struct fleet_config {
 	uint64_t baseline_age_ns; /* how long a run without news is kept */
 };
 
+/* By which connection a message came, and since when that is there. Number 0: not known, and nothing hangs
+ * on it; else no other connection has it. */
+struct fleet_via {
+	uint64_t connection, since_ns;
+};
+
+/* Later: no beat of the node came by this connection yet, which is young. */
+enum fleet_word { FLEET_REFUSED, FLEET_TAKEN, FLEET_LATER };
+
 struct fleet_totals {
 	uint32_t jobs, ranks, ranks_alive, ranks_quarantined, nodes, nodes_alive, suspects;
 	uint64_t events, lost, dropped; /* of the known ranks; entries that found no room */
@@ -42,7 +52,7 @@ struct fleet_totals {
 	uint64_t bytes;					     /* of memory for detection */
 	/* refused, by reason */
 	uint64_t refused_foreign, refused_range, refused_world, refused_node, refused_backwards,
-	    refused_repeated, refused_window, refused_sketch;
+	    refused_repeated, refused_processes, refused_window, refused_sketch;
 	/* of the comparison; see cross.h and hang.h */
 	uint64_t groups, rows, stale, ahead, bad, unplaced, no_room, renumbered;
 	uint64_t findings, imbalances, hangs, uniform;
@@ -66,16 +76,19 @@ typedef void (*fleet_finding_fn)(void *arg, const struct incident_finding *f);
 void fleet_on_finding(struct fleet *f, fleet_finding_fn fn, void *arg);
 
 /* now_ns: CLOCK_MONOTONIC of this machine. */
-void fleet_beat(struct fleet *f, const struct beat *b, uint64_t now_ns);
+void fleet_beat(struct fleet *f, const struct beat *b, struct fleet_via via, uint64_t now_ns);
+/* The connection has ended. */
+void fleet_gone(struct fleet *f, uint64_t connection);
 /* Commands for the sender of this beat, taken off the queue; at most max. */
 uint32_t fleet_commands(struct fleet *f, const struct beat *b, struct wire_command *out,
 			uint32_t max);
 /* A sketch as decoded and as it came. false: refused. */
 bool fleet_sketch_put(struct fleet *f, const struct sketch *s, const void *data, size_t bytes,
-		      uint64_t now_ns);
-/* A window has come. false: the sender is no node of this job, or the rank is another node's: it
+		      struct fleet_via via, uint64_t now_ns);
+/* A window has come. Refused: the sender is no node of this job, or the rank is another node's: it
  * must not lead to any verdict about the job. */
-bool fleet_window(struct fleet *f, const struct digest *d, uint64_t now_ns);
+enum fleet_word fleet_window(struct fleet *f, const struct digest *d, struct fleet_via via,
+			     uint64_t now_ns);
 /* Once a second: compares, tells findings, queues commands. One thread. */
 void fleet_tick(struct fleet *f, uint64_t now_ns, uint64_t now_unix_ns);
 

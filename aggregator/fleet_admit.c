@@ -13,45 +13,63 @@
 #define BACKWARDS_NS 1000000000ull
 #define TIME_MAX     (1ll << 62)
 
-static bool node_switch(struct fleet *f, struct fleet_node *n, const struct beat *b,
-			uint64_t now_ns)
+/* Two that answer to one name: the later one, unless the earlier one is still connected, or was here before
+ * it, or until that has gone silent. */
+static bool may_switch(const struct fleet *f, const struct fleet_node *n, const struct beat *b,
+		       uint64_t via, uint64_t now_ns)
 {
-	/* Two that answer to one name: the later one, until the earlier one has gone silent. */
-	if (fleet_is_alive(f, n->seen_ns, now_ns) &&
-	    (!memcmp(b->boot_id, n->boot_before, sizeof(b->boot_id)) ||
-	     b->now_ns + BACKWARDS_NS < n->now_ns)) {
-		f->counts.refused_node++;
-		return false;
-	}
-	memcpy(n->boot_before, n->boot_id, sizeof(n->boot_before));
-	return true;
+	return !fleet_is_alive(f, n->seen_ns, now_ns) ||
+	       (!(n->connected && n->via != via) &&
+		memcmp(b->boot_id, n->boot_before, sizeof(b->boot_id)) &&
+		b->now_ns + BACKWARDS_NS >= n->now_ns);
 }
 
-bool fleet_admit_node(struct fleet *f, struct fleet_node *n, bool fresh, const struct beat *b,
+bool fleet_admit_beat(struct fleet *f, struct fleet_node *n, const struct beat *b, uint64_t via,
 		      uint64_t now_ns)
 {
+	uint32_t other = idmap_get(&f->by_via, via);
+	uint64_t *refused = NULL;
+
 	if (b->now_ns > (uint64_t)TIME_MAX || b->realtime_offset_ns > TIME_MAX ||
-	    b->realtime_offset_ns < -TIME_MAX) {
-		f->counts.bad++;
-		return false;
+	    b->realtime_offset_ns < -TIME_MAX)
+		refused = &f->counts.bad;
+	else if (other != IDMAP_NONE && &f->nodes[other] != n)
+		refused = &f->counts.refused_node;
+	else if (!n)
+		return true;
+	else if (memcmp(n->boot_id, b->boot_id, sizeof(n->boot_id)))
+		refused = may_switch(f, n, b, via, now_ns) ? NULL : &f->counts.refused_node;
+	else if (b->sequence <= n->sequence) /* asked again: the answer was lost */
+		refused = &f->counts.refused_repeated;
+	else if (b->now_ns + BACKWARDS_NS < n->now_ns)
+		refused = &f->counts.refused_backwards;
+	if (refused)
+		++*refused;
+	return !refused;
+}
+
+void fleet_admit_node(struct fleet *f, struct fleet_node *n, const struct beat *b, uint64_t via)
+{
+	bool again = !memcmp(n->boot_id, b->boot_id, sizeof(n->boot_id));
+
+	if (!again) {
+		memcpy(n->boot_before, n->boot_id, sizeof(n->boot_before));
+		memcpy(n->boot_id, b->boot_id, sizeof(n->boot_id));
 	}
-	if (fresh) {
-		memset(n->boot_before, 0, sizeof(n->boot_before));
-	} else if (memcmp(n->boot_id, b->boot_id, sizeof(n->boot_id))) {
-		if (!node_switch(f, n, b, now_ns))
-			return false;
-	} else if (b->sequence <= n->sequence) { /* asked again: the answer was lost */
-		f->counts.refused_repeated++;
-		return false;
-	} else if (b->now_ns + BACKWARDS_NS < n->now_ns) {
-		f->counts.refused_backwards++;
-		return false;
-	}
-	memcpy(n->boot_id, b->boot_id, sizeof(n->boot_id));
 	n->sequence = b->sequence;
 	n->now_ns = b->now_ns;
 	n->realtime_offset_ns = b->realtime_offset_ns;
-	return true;
+	if (n->via == via)
+		return;
+	idmap_remove(&f->by_via, n->via);
+	n->via_before = again ? n->via : 0;
+	n->via = via;
+	n->connected = via && !idmap_put(&f->by_via, via, (uint32_t)(n - f->nodes));
+}
+
+bool fleet_admit_heard(const struct fleet_node *n, uint64_t via)
+{
+	return !via || (n && (n->via == via || n->via_before == via));
 }
 
 struct fleet_part *fleet_admit_find_part(const struct fleet *f, struct fleet_job *job, uint32_t node)
@@ -84,6 +102,48 @@ static void found_anew(struct fleet_job *job)
 	job->spans = job->complete = false;
 }
 
+static struct fleet_part *make_part(struct fleet_job *job, uint32_t node)
+{
+	uint32_t at = job->free_part ? job->free_part - 1 : job->part_count;
+
+	if (at == LIMIT_FLEET_NODES)
+		return NULL;
+	if (at == job->part_room) {
+		uint32_t room = job->part_room ? 2 * job->part_room : 2;
+		struct fleet_part *parts = realloc(job->parts, room * sizeof(*parts));
+
+		if (!parts)
+			return NULL;
+		job->parts = parts;
+		job->part_room = room;
+	}
+	if (idmap_put(&job->by_node, node, at))
+		return NULL;
+	if (at == job->part_count)
+		job->part_count++;
+	else
+		job->free_part = (uint32_t)job->parts[at].key;
+	return &job->parts[at];
+}
+
+/* Communicators that the part showed first stay: they were a believed one's, and prove nothing to whoever
+ * has the part next. */
+void fleet_admit_forget(const struct fleet *f, struct fleet_job *job, uint64_t now_ns)
+{
+	for (uint32_t i = 0; i < job->part_count; i++) {
+		struct fleet_part *p = &job->parts[i];
+
+		if (p->node == FLEET_NONE || (!fleet_is_forgotten(f, p->seen_ns, now_ns) &&
+					      p->key == f->nodes[p->node].key))
+			continue;
+		if (idmap_get(&job->by_node, p->node) == i)
+			idmap_remove(&job->by_node, p->node);
+		cross_forget_node(job->cross, i);
+		*p = (struct fleet_part){.node = FLEET_NONE, .key = job->free_part};
+		job->free_part = i + 1;
+	}
+}
+
 struct fleet_part *fleet_admit_part(const struct fleet *f, struct fleet_job *job, uint32_t node,
 				    uint64_t now_ns)
 {
@@ -91,20 +151,9 @@ struct fleet_part *fleet_admit_part(const struct fleet *f, struct fleet_job *job
 	bool first = !is_spoken_for(f, job, now_ns);
 
 	if (!part) {
-		if (job->part_count == LIMIT_FLEET_NODES)
+		part = make_part(job, node);
+		if (!part)
 			return NULL;
-		if (job->part_count == job->part_room) {
-			uint32_t room = job->part_room ? 2 * job->part_room : 2;
-			struct fleet_part *parts = realloc(job->parts, room * sizeof(*parts));
-
-			if (!parts)
-				return NULL;
-			job->parts = parts;
-			job->part_room = room;
-		}
-		if (idmap_put(&job->by_node, node, job->part_count))
-			return NULL;
-		part = &job->parts[job->part_count++];
 		*part = (struct fleet_part){
 		    .node = node, .key = f->nodes[node].key, .born_ns = now_ns};
 	}
@@ -130,6 +179,30 @@ void fleet_admit_tick(const struct fleet *f, struct fleet_job *job, uint64_t now
 		n += p && p->proven;
 	}
 	job->complete = job->world > 0 && n >= (uint32_t)job->world;
+}
+
+static void set_world(struct fleet_job *job, int32_t world)
+{
+	int32_t *before = job->worlds_before;
+	uint32_t i = 0;
+
+	while (i < FLEET_WORLDS - 1 && before[i] != world)
+		i++;
+	memmove(before + 1, before, i * sizeof(*before));
+	before[0] = job->world;
+	job->world = world;
+}
+
+bool fleet_admit_window(const struct fleet_job *job, const struct wire_rank *id)
+{
+	if (!job->world || id->world_size == job->world)
+		return true;
+	if (id->world_size <= 0)
+		return id->rank < job->world;
+	for (uint32_t i = 0; i < FLEET_WORLDS; i++)
+		if (id->world_size == job->worlds_before[i])
+			return true;
+	return false;
 }
 
 bool fleet_admit_rank(struct fleet *f, struct fleet_job *job, const struct fleet_rank *rank,
@@ -160,7 +233,7 @@ bool fleet_admit_rank(struct fleet *f, struct fleet_job *job, const struct fleet
 	/* An elastic job starts anew with another size: its own nodes may say so, and who comes when
 	 * they are silent. */
 	if (id->world_size > 0 && ((part && part->proven) || !is_spoken_for(f, job, now_ns))) {
-		job->world = id->world_size;
+		set_world(job, id->world_size);
 		return true;
 	}
 	f->counts.refused_world++;

@@ -358,7 +358,7 @@ json_t *fleet_jobs_json(struct fleet *f, uint64_t now_ns)
 				      json_pack("{s:s, s:i, s:i, s:i, s:i, s:s, s:o, s:i, s:I}",
 						"job", job->name, "world_size", (int)job->world,
 						"ranks", (int)job->used, "alive", (int)alive,
-						"nodes", (int)job->part_count, "run", run, "roles",
+						"nodes", (int)job->by_node.count, "run", run, "roles",
 						roles, "suspects", (int)cross_suspects(job->cross),
 						"refused", (json_int_t)job->refused));
 	}

@@ -17,18 +17,31 @@
 #include "base/limits.h"
 
 #define FLEET_NONE IDMAP_NONE
+/* Sizes that an elastic job had, whose windows may come late. */
+#define FLEET_WORLDS 4u
 /* Where nobody says what kind of work a rank does, and all do the same. */
 #define FLEET_ANY_ROLE "rank"
+
+struct fleet_job;
+
+struct fleet_held {
+	struct fleet_job *job;
+	uint32_t slot;
+};
 
 struct fleet_node {
 	char name[WIRE_TEXT_BYTES];
 	bool used;
 	uint8_t boot_id[16], boot_before[16];
 	uint64_t key, seen_ns, sequence, now_ns;
+	uint64_t via, via_before; /* connections of its beats; before: of the same run, or 0 */
+	bool connected;		  /* by via */
 	int64_t realtime_offset_ns;
 	uint64_t uploaded_bytes, raw_bytes, windows_dropped;
 	struct wire_command *commands; /* LIMIT_FLEET_COMMANDS, while there are any */
 	uint32_t command_count;
+	struct fleet_held *held; /* its ranks, LIMIT_NODE_PROCESSES at most */
+	uint32_t held_count, held_room;
 };
 
 #define FLEET_STATS_32(X) X(trace_state) X(cupti_state) X(model_state) X(phase_count) X(flags)
@@ -61,9 +74,9 @@ struct fleet_rank {
 	    window_ns;	       /* of this machine; when its last window came, or was asked for */
 	uint64_t window_begin_unix_ns, window_end_unix_ns; /* what that tells of */
 	uint64_t peer_ns; /* when a window came, or was asked for, that others can be held against */
-	uint32_t node, before; /* index of the node; of the one that had it before, or FLEET_NONE */
+	uint32_t node;	       /* index of the node; of a free place: 1 + the next free one */
 	uint32_t role;	       /* index into the job's roles */
-	char *program, *role_text; /* owned; short */
+	char *program, *role_text, *before; /* owned; before: name of the node that had it, or NULL */
 	struct fleet_stats stats;
 	uint64_t steps_before, flagged_before; /* at the temporal model's last look */
 	uint64_t born_ns, signature;
@@ -81,7 +94,8 @@ struct fleet_rank {
 /* A node's part in a job. */
 struct fleet_part {
 	uint32_t node;			/* FLEET_NONE: gone */
-	uint64_t key, born_ns, seen_ns; /* key: of the node's name, since places are used again */
+	uint64_t key, born_ns, seen_ns; /* key: of the node's name, since places are used again; of
+					 * a part that is gone: 1 + the next such, or 0 */
 	bool proven; /* shares a communicator with the job's other nodes, or founded the job */
 };
 
@@ -106,11 +120,14 @@ struct fleet_job {
 	char name[WIRE_TEXT_BYTES];
 	uint64_t key, born_ns, seen_ns, look_ns, save_ns, refused;
 	int32_t world; /* 0: not known */
+	int32_t worlds_before[FLEET_WORLDS]; /* the latest first */
 	struct fleet_rank *ranks;
 	uint32_t rank_count, rank_room, used;
+	uint32_t free_rank;   /* 1 + slot; 0: none below rank_count */
 	struct idmap by_rank; /* rank_key -> slot */
 	struct fleet_part *parts;
 	uint32_t part_count, part_room;
+	uint32_t free_part;   /* 1 + index of one that is gone; 0: none */
 	struct idmap by_node; /* node index -> part */
 	struct idmap comms;   /* of proven nodes -> part that showed it first */
 	bool spans;	      /* a communicator reaches beyond its node */
@@ -148,9 +165,12 @@ struct fleet {
 	struct fleet_job *jobs[LIMIT_FLEET_JOBS];
 	uint32_t job_count; /* slots ever used; holes are NULL */
 	struct idmap by_name;
+	struct idmap by_via; /* connection -> index of the node whose latest beat came by it */
 	struct baselines *baselines;
 	struct fleet_totals counts; /* the counters only */
 	uint32_t ranks;
+	uint64_t forget_ns; /* the config's, less while a table is crowded */
+	uint64_t salt;	    /* of the places of names, which nobody can prepare */
 	uint64_t last_tick_ns, expire_ns;
 	/* findings of one job's turn, told without the lock; of the thread that ticks */
 	struct incident_finding *pending;
@@ -164,11 +184,19 @@ uint64_t fleet_text_key(const char *text);
 struct fleet_job *fleet_find_job(const struct fleet *f, const char *name);
 struct fleet_rank *fleet_find_rank(struct fleet_job *job, int32_t rank);
 bool fleet_is_alive(const struct fleet *f, uint64_t seen_ns, uint64_t now_ns);
+bool fleet_is_forgotten(const struct fleet *f, uint64_t seen_ns, uint64_t now_ns);
 /* fleet_admit.c */
-bool fleet_admit_node(struct fleet *f, struct fleet_node *n, bool fresh, const struct beat *b,
+/* Whether a node may say so by this connection; n NULL: it is new. Counts refusals. */
+bool fleet_admit_beat(struct fleet *f, struct fleet_node *n, const struct beat *b, uint64_t via,
 		      uint64_t now_ns);
+/* It may, and has. */
+void fleet_admit_node(struct fleet *f, struct fleet_node *n, const struct beat *b, uint64_t via);
+/* Whether beats of the node came by the connection; n may be NULL. */
+bool fleet_admit_heard(const struct fleet_node *n, uint64_t via);
 struct fleet_part *fleet_admit_part(const struct fleet *f, struct fleet_job *job, uint32_t node,
 				    uint64_t now_ns);
+/* Those whose node is gone; its ranks were dropped. */
+void fleet_admit_forget(const struct fleet *f, struct fleet_job *job, uint64_t now_ns);
 /* NULL: the node has none. */
 struct fleet_part *fleet_admit_find_part(const struct fleet *f, struct fleet_job *job, uint32_t node);
 /* Whether what the node says of the job counts; part may be NULL. Who shares nothing with a job that shares
@@ -178,6 +206,8 @@ void fleet_admit_tick(const struct fleet *f, struct fleet_job *job, uint64_t now
 /* Whether this node may speak for the rank; rank NULL: it is new. Counts refusals. */
 bool fleet_admit_rank(struct fleet *f, struct fleet_job *job, const struct fleet_rank *rank,
 		      const struct wire_rank *id, uint32_t node, uint64_t now_ns);
+/* Whether the job has, or had, as many ranks as the window of one says. */
+bool fleet_admit_window(const struct fleet_job *job, const struct wire_rank *id);
 /* The rank's communicators against those of the job. */
 void fleet_admit_prove(struct fleet_job *job, struct fleet_part *part, const struct beat_rank *b);
 /* fleet_detect.c */

@@ -100,6 +100,11 @@ static void on_committed(struct commit_item *item, enum wire_status status, cons
 	reply(x, status, item->digest.id, why);
 }
 
+static struct fleet_via via_of(const struct context *x)
+{
+	return (struct fleet_via){ x->request->connection, x->request->connected_ns };
+}
+
 static const char *why_rejected(int err)
 {
 	return err == -EMSGSIZE ? "over a limit" :
@@ -113,6 +118,7 @@ static void handle_window(struct context *x)
 	struct ingest *g = x->g;
 	const void *body = x->request->body;
 	size_t bytes = x->request->bytes;
+	enum fleet_word word;
 	struct window w;
 	int err;
 
@@ -141,16 +147,15 @@ static void handle_window(struct context *x)
 	}
 	x->item.body = body;
 	x->item.bytes = bytes;
-	x->item.stranger = !fleet_window(g->fleet, &x->item.digest, clock_monotonic_ns());
+	word = fleet_window(g->fleet, &x->item.digest, via_of(x), clock_monotonic_ns());
+	x->item.stranger = word == FLEET_REFUSED;
 	x->item.done = on_committed;
-	err = __atomic_load_n(&g->stopping, __ATOMIC_RELAXED) ? -ESHUTDOWN :
-								commit_push(g->commit, &x->item);
-	if (err) {
-		count(g, &g->stats.windows_retry);
-		picture_drop(x->item.digest.picture);
-		reply(x, WIRE_RETRY, x->item.digest.id,
-			     err == -ESHUTDOWN ? "shutting down" : "busy");
-	}
+	if (__atomic_load_n(&g->stopping, __ATOMIC_RELAXED))
+		on_committed(&x->item, WIRE_RETRY, "shutting down");
+	else if (word == FLEET_LATER)
+		on_committed(&x->item, WIRE_RETRY, "no beat of its node came by this connection yet");
+	else if (commit_push(g->commit, &x->item))
+		on_committed(&x->item, WIRE_RETRY, "busy");
 }
 
 static void handle_beat(struct context *x)
@@ -164,7 +169,7 @@ static void handle_beat(struct context *x)
 		reply(x, err == -ENOMEM ? WIRE_RETRY : WIRE_REJECT, NULL, why_rejected(err));
 		return;
 	}
-	fleet_beat(g->fleet, &b, clock_monotonic_ns());
+	fleet_beat(g->fleet, &b, via_of(x), clock_monotonic_ns());
 	reply_commands(x, &b);
 	wire_beat_free(&b);
 }
@@ -184,7 +189,8 @@ static void handle_sketch(struct context *x)
 		reply(x, err == -ENOMEM ? WIRE_RETRY : WIRE_REJECT, NULL, why_rejected(err));
 		return;
 	}
-	good = fleet_sketch_put(g->fleet, &s, x->request->body, x->request->bytes, clock_monotonic_ns());
+	good = fleet_sketch_put(g->fleet, &s, x->request->body, x->request->bytes, via_of(x),
+				clock_monotonic_ns());
 	count(g, good ? &g->stats.sketches_ok : &g->stats.sketches_reject);
 	wire_sketch_free(&s);
 	reply(x, good ? WIRE_OK : WIRE_REJECT, NULL, good ? "" : "not this node's rank");
@@ -215,6 +221,13 @@ static void on_request(void *arg, struct rep_request *q)
 		count(g, &g->stats.other_reject);
 		reply(x, WIRE_REJECT, NULL, "not a message of this version");
 	}
+}
+
+static void on_gone(void *arg, uint64_t connection)
+{
+	struct ingest *g = arg;
+
+	fleet_gone(g->fleet, connection);
 }
 
 static int to_errno(int nng)
@@ -253,6 +266,7 @@ int ingest_open(struct ingest **out, const char *url, uint32_t contexts, bool ve
 	struct ingest *g = calloc(1, sizeof(*g) + contexts * sizeof(g->contexts[0]));
 	const struct rep_config c = { .url = url, .slot_count = contexts,
 				      .connection_max = connection_max(),
+				      .gone = on_gone,
 				      .message_max_bytes = LIMIT_WIRE_MESSAGE_BYTES,
 				      .buffer_max_bytes = LIMIT_INGEST_BUFFER_BYTES };
 	long cpus = sysconf(_SC_NPROCESSORS_ONLN);

@@ -78,6 +78,8 @@ static void bury(struct connection *c)
 {
 	struct rep *r = c->r;
 
+	if (r->config.gone)
+		r->config.gone(r->arg, c->request.connection);
 	pthread_mutex_lock(&r->lock);
 	if (c->prev)
 		c->prev->next = c->next;
@@ -477,14 +479,14 @@ static void greet(struct rep *r, nng_stream *stream)
 	pthread_mutex_init(&c->lock, NULL);
 	memcpy(c->head, greeting, sizeof(greeting));
 	c->want = GREETING_BYTES;
-	c->since_ns = clock_monotonic_ns();
+	c->since_ns = c->request.connected_ns = clock_monotonic_ns();
 	pthread_mutex_lock(&r->lock);
 	c->closed = r->closing; /* rep_close has seen all that were there */
 	c->next = r->all;
 	if (r->all)
 		r->all->prev = c;
 	r->all = c;
-	r->stats.accepted++;
+	c->request.connection = ++r->stats.accepted;
 	if (r->stats.connections++ >= r->config.connection_max)
 		evict(r, false);
 	pthread_mutex_unlock(&r->lock);

@@ -16,7 +16,12 @@ struct rep_request {
 	const void *body; /* until rep_answer */
 	size_t bytes;
 	uint32_t slot; /* below slot_count; no other request has it meanwhile */
+	uint64_t connection; /* by which it came: a number from 1 on that no other one gets */
+	uint64_t connected_ns; /* CLOCK_MONOTONIC */
 };
+
+/* A connection has ended, and all of its requests with it. */
+typedef void (*rep_gone_fn)(void *arg, uint64_t connection);
 
 struct rep_config {
 	const char *url;	  /* tcp://, tls+tcp:// or ipc://; borrowed during open */
@@ -24,6 +29,7 @@ struct rep_config {
 	uint32_t connection_max;  /* one more takes the place of the one that is idle for longest */
 	size_t message_max_bytes; /* a peer that announces more is hung up on */
 	uint64_t buffer_max_bytes; /* of all messages that are coming in or being handled */
+	rep_gone_fn gone;	   /* with rep_open's arg; on nng's threads, or rep_answer's; may be NULL */
 };
 
 struct rep_stats {

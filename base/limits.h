@@ -107,7 +107,8 @@
 #define LIMIT_JOURNAL_MODEL_BYTES (3ull << 29)
 
 /* ---- in the cluster (aggregator/) ---- */
-/* 10,000 nodes of 8 ranks (DESIGN.md 7) and room for their restarts. */
+/* 10,000 nodes of 8 ranks (DESIGN.md 7) and room for their restarts. One node has LIMIT_NODE_PROCESSES
+ * ranks at most. */
 #define LIMIT_FLEET_NODES 16384u
 #define LIMIT_FLEET_RANKS 131072u
 /* Kernels per step that are told apart in one job: its stages, and what skew makes of them. */
@@ -116,6 +117,8 @@
 #define LIMIT_FLEET_JOBS 16384u
 /* Last sketches as they came, 8 KiB each at most: 80,000 ranks send some 4 KiB. */
 #define LIMIT_FLEET_SKETCH_BYTES (512ull << 20)
+/* How long a window waits for the first beat of its connection: twelve periods of beats. */
+#define LIMIT_FLEET_HEAR_NS 60000000000ull
 /* Commands waiting for a node's next beat: as many as a reply holds. */
 #define LIMIT_FLEET_COMMANDS 64u
 /* Windows asked for in a minute of one job (INV-10): a suspect and two peers, five times over. */

@@ -146,7 +146,7 @@ static void one_beat(struct fleet *f, const struct buf *message, struct buf *ans
 	struct beat b;
 
 	CHECK(!wire_beat_decode(message->data, message->bytes, &b));
-	fleet_beat(f, &b, (uint64_t)((now_s + 5000) * 1e9));
+	fleet_beat(f, &b, (struct fleet_via){0}, (uint64_t)((now_s + 5000) * 1e9));
 	memset(r->id, 0, sizeof(r->id));
 	r->command_count = fleet_commands(f, &b, r->commands, WIRE_COMMANDS_MAX);
 	wire_beat_free(&b);

@@ -4,6 +4,7 @@
  *                                               acknowledged go to FILE. Goes on through restarts.
  *   fault URL JOB RANKS CULPRIT                 the windows of one fault, in mixed order
  *   beat URL JOB RANKS                          one beat of each node
+ *   impostor URL JOB                            windows of a node by another connection than its beats
  *   job URL JOB RANKS CULPRIT SECONDS           a job's beats in real time; prints the commands
  *   garbage URL COUNT SEED                      random, cut and bent messages
  *   oversize URL                                a message above the limit
@@ -26,6 +27,8 @@
 #include "tests/wire_synth.h"
 
 #define PATIENCE_S 60
+#define NODE_RANKS 4
+#define NODES_MAX  16
 
 static nng_socket dial(const char *url)
 {
@@ -67,10 +70,10 @@ static void make_rank(struct wire_rank *r, const char *job, int rank, int ranks)
 {
 	memset(r, 0, sizeof(*r));
 	snprintf(r->job, sizeof(r->job), "%s", job);
-	snprintf(r->node, sizeof(r->node), "node-%d", rank / 4);
+	snprintf(r->node, sizeof(r->node), "node-%d", rank / NODE_RANKS);
 	snprintf(r->program, sizeof(r->program), "train.py");
 	r->rank = rank;
-	r->local_rank = rank % 4;
+	r->local_rank = rank % NODE_RANKS;
 	r->world_size = ranks;
 	r->pid = 1000 + (uint32_t)rank;
 }
@@ -228,46 +231,27 @@ static void fault_steps(struct window_step *steps, uint32_t n, uint64_t first, b
 	}
 }
 
-static int fault(char **argv)
+/* Of a rank; part: of its windows of one fault. */
+static void fault_window(struct buf *b, const char *job, int rank, int ranks, bool self, int part)
 {
-	nng_socket s = dial(argv[0]);
-	int ranks = atoi(argv[2]), culprit = atoi(argv[3]), bad = 0;
 	static char *names[] = { "", "gemm_kernel", "ncclDevKernel_AllReduce" };
 	struct window_step steps[12];
-	struct buf b;
+	struct explain_part why = { EXPLAIN_KERNEL, 1, 20e6, 50e6, 0.9 };
+	struct window w = { .reason = self ? WINDOW_SELF : WINDOW_COMM,
+			    .sequence = (uint32_t)part, .names = names,
+			    .name_count = 3, .steps = steps, .step_count = 12,
+			    .parts = &why, .part_count = self,
+			    .summary_only = !self };
 
-	buf_init(&b, LIMIT_WIRE_MESSAGE_BYTES);
-	for (int part = 0; part < 2; part++) {
-		for (int k = 0; k < ranks; k++) {
-			int rank = (k * 5 + part) % ranks; /* mixed order; ranks is no multiple of 5 */
-			bool self = rank == culprit;
-			struct explain_part why = { EXPLAIN_KERNEL, 1, 20e6, 50e6, 0.9 };
-			struct window w = { .reason = self ? WINDOW_SELF : WINDOW_COMM,
-					    .sequence = (uint32_t)part, .names = names,
-					    .name_count = 3, .steps = steps, .step_count = 12,
-					    .parts = &why, .part_count = self,
-					    .summary_only = !self };
-			struct wire_reply r;
-
-			if (ranks % 5 == 0)
-				rank = k;
-			make_id(w.id, 77, (uint64_t)(part * 1000 + rank));
-			memset(w.anomaly_id, rank + 1, 16);
-			make_rank(&w.rank, argv[1], rank, ranks);
-			fault_steps(steps, 12, 100 + (uint64_t)part * 12, self);
-			w.begin_ns = steps[0].step.begin_ns;
-			w.end_ns = steps[11].step.end_ns;
-			w.realtime_offset_ns = 1700000000000000000;
-			buf_clear(&b);
-			CHECK(!wire_window_encode(&w, &b));
-			bad += ask(s, b.data, b.bytes, &r) || r.status != WIRE_OK;
-			bad += ask(s, b.data, b.bytes, &r) || r.status != WIRE_DUPLICATE;
-		}
-	}
-	buf_fini(&b);
-	nng_close(s);
-	printf("bad=%d\n", bad);
-	return bad != 0;
+	make_id(w.id, 77, (uint64_t)(part * 1000 + rank));
+	memset(w.anomaly_id, rank + 1, 16);
+	make_rank(&w.rank, job, rank, ranks);
+	fault_steps(steps, 12, 100 + (uint64_t)part * 12, self);
+	w.begin_ns = steps[0].step.begin_ns;
+	w.end_ns = steps[11].step.end_ns;
+	w.realtime_offset_ns = 1700000000000000000;
+	buf_clear(b);
+	CHECK(!wire_window_encode(&w, b));
 }
 
 static int send_beat(nng_socket s, const struct beat *bt, struct buf *b, struct wire_reply *r)
@@ -280,44 +264,115 @@ static int send_beat(nng_socket s, const struct beat *bt, struct buf *b, struct 
 	return err ? err : (int)r->status;
 }
 
+/* Of a node of four ranks; run: of its sysomd. */
+static int node_beat(nng_socket s, const char *job, int node, int ranks, uint8_t run, struct buf *b)
+{
+	struct beat_rank list[NODE_RANKS] = { 0 };
+	struct beat bt = { .boot_id = { run }, .sequence = clock_monotonic_ns(), .now_ns = 5,
+			   .ranks = list };
+	struct wire_reply r;
+
+	for (int i = node * NODE_RANKS; i < ranks && i < (node + 1) * NODE_RANKS; i++) {
+		struct beat_rank *k = &list[bt.rank_count++];
+
+		make_rank(&k->rank, job, i, ranks);
+		k->steps = 100;
+		k->trace_state = 1;
+		k->model_state = 1;
+		k->latency_median_ns = 1e8;
+	}
+	memcpy(bt.node, list[0].rank.node, sizeof(bt.node));
+	return send_beat(s, &bt, b, &r);
+}
+
+static int fault(char **argv)
+{
+	int ranks = atoi(argv[2]), culprit = atoi(argv[3]), bad = 0, nodes = 0;
+	nng_socket s[NODES_MAX];
+	struct buf b;
+
+	buf_init(&b, LIMIT_WIRE_MESSAGE_BYTES);
+	for (; nodes < NODES_MAX && nodes * NODE_RANKS < ranks; nodes++) {
+		s[nodes] = dial(argv[0]);
+		bad += node_beat(s[nodes], argv[1], nodes, ranks, 1, &b) != WIRE_OK;
+	}
+	for (int part = 0; part < 2; part++) {
+		for (int k = 0; k < ranks; k++) {
+			int rank = (k * 5 + part) % ranks; /* mixed order; ranks is no multiple of 5 */
+			struct wire_reply r;
+
+			if (ranks % 5 == 0)
+				rank = k;
+			fault_window(&b, argv[1], rank, ranks, rank == culprit, part);
+			bad += ask(s[rank / NODE_RANKS], b.data, b.bytes, &r) || r.status != WIRE_OK;
+			bad += ask(s[rank / NODE_RANKS], b.data, b.bytes, &r) ||
+			       r.status != WIRE_DUPLICATE;
+		}
+	}
+	buf_fini(&b);
+	while (nodes)
+		nng_close(s[--nodes]);
+	printf("bad=%d\n", bad);
+	return bad != 0;
+}
+
 static int beat(char **argv)
 {
-	nng_socket s = dial(argv[0]);
 	int ranks = atoi(argv[2]), status = WIRE_OK;
-	struct beat_rank list[4];
-	struct wire_reply r;
 	size_t bytes = 0;
 	struct buf b;
 
 	buf_init(&b, LIMIT_WIRE_MESSAGE_BYTES);
-	for (int first = 0; first < ranks && status == WIRE_OK; first += 4) {
-		struct beat bt = { .sequence = 1, .now_ns = 5, .ranks = list };
+	for (int node = 0; node * NODE_RANKS < ranks && status == WIRE_OK; node++) {
+		nng_socket s = dial(argv[0]);
 
-		memset(list, 0, sizeof(list));
-		for (int i = first; i < ranks && i < first + 4; i++) {
-			struct beat_rank *k = &list[bt.rank_count++];
-
-			make_rank(&k->rank, argv[1], i, ranks);
-			k->steps = 100;
-			k->trace_state = 1;
-			k->model_state = 1;
-			k->latency_median_ns = 1e8;
-		}
-		memcpy(bt.node, list[0].rank.node, sizeof(bt.node));
-		status = send_beat(s, &bt, &b, &r);
+		status = node_beat(s, argv[1], node, ranks, 1, &b);
 		bytes += b.bytes;
+		nng_close(s);
 	}
 	printf("status=%d bytes=%zu\n", status, bytes);
 	buf_fini(&b);
-	nng_close(s);
 	return status != WIRE_OK;
+}
+
+/* Until the node's own connection ends nothing of it is taken by another one; then that is a restart. */
+static int impostor(char **argv)
+{
+	nng_socket own = dial(argv[0]), other = dial(argv[0]);
+	uint64_t until = clock_monotonic_ns() + PATIENCE_S * 1000000000ull;
+	struct wire_reply r;
+	int bad, tries = 0;
+	struct buf b;
+
+	buf_init(&b, LIMIT_WIRE_MESSAGE_BYTES);
+	bad = node_beat(own, argv[1], 0, NODE_RANKS, 1, &b) != WIRE_OK;
+	bad += node_beat(other, argv[1], 0, NODE_RANKS, 2, &b) != WIRE_OK;
+	fault_window(&b, argv[1], 1, NODE_RANKS, true, 7);
+	bad += ask(other, b.data, b.bytes, &r) || r.status != WIRE_RETRY;
+	bad += ask(own, b.data, b.bytes, &r) || r.status != WIRE_OK;
+	nng_close(own);
+	fault_window(&b, argv[1], 1, NODE_RANKS, true, 8);
+	do {
+		struct buf bt;
+
+		buf_init(&bt, LIMIT_WIRE_MESSAGE_BYTES);
+		bad += node_beat(other, argv[1], 0, NODE_RANKS, 2, &bt) != WIRE_OK;
+		buf_fini(&bt);
+		bad += ask(other, b.data, b.bytes, &r) != 0;
+		tries++;
+	} while (!bad && r.status == WIRE_RETRY && clock_monotonic_ns() < until);
+	bad += r.status != WIRE_OK;
+	buf_fini(&b);
+	nng_close(other);
+	printf("bad=%d tries=%d\n", bad, tries);
+	return bad != 0;
 }
 
 /* A job of two nodes in real time, of which one rank is slower by a tenth of a step from the tenth second
  * on; every command that comes back is a line. */
 static int job(char **argv)
 {
-	nng_socket s = dial(argv[0]);
+	nng_socket s[] = { dial(argv[0]), dial(argv[0]) };
 	int ranks = atoi(argv[2]), culprit = atoi(argv[3]), seconds = atoi(argv[4]);
 	struct timespec began, now;
 	struct beat_rank list[16];
@@ -342,7 +397,7 @@ static int job(char **argv)
 		for (uint32_t n = 0; n < 2; n++) {
 			if (t % 2 != (int)n || !fs_beat(&j, n, at, list, &bt))
 				continue;
-			CHECK(send_beat(s, &bt, &b, &r) == WIRE_OK);
+			CHECK(send_beat(s[n], &bt, &b, &r) == WIRE_OK);
 			for (uint32_t i = 0; i < r.command_count; i++)
 				printf("node=n%u kind=%u rank=%d\n", n, r.commands[i].kind,
 				       r.commands[i].rank);
@@ -352,7 +407,8 @@ static int job(char **argv)
 	}
 	buf_fini(&b);
 	fs_fini(&j);
-	nng_close(s);
+	nng_close(s[0]);
+	nng_close(s[1]);
 	return 0;
 }
 
@@ -434,6 +490,7 @@ int main(int argc, char **argv)
 		int arguments;
 		int (*run)(char **argv);
 	} modes[] = { { "flood", 6, flood }, { "fault", 4, fault }, { "beat", 3, beat }, { "job", 5, job },
+		      { "impostor", 2, impostor },
 		      { "garbage", 3, garbage }, { "oversize", 1, oversize } };
 
 	for (size_t i = 0; i < ARRAY_LEN(modes); i++)

@@ -59,6 +59,8 @@ ok "windows sent again after a restart count once" is "$(api 'incidents?job=demo
 WINDOW=$(api "incidents/$ID" '.windows[0].id')
 ok "a window comes back as it was sent" test "$(curl -sf "$SYSOM_URL/api/v1/windows/$WINDOW" | wc -c)" = \
 	"$(api "incidents/$ID" '.windows[0].bytes')"
+ok "a node's windows come by the connection of its beats" "$CLIENT" impostor "$STACK_NNG" impostor
+ok "and another sysomd of its name while that lasts is refused" test "$(metric 'refused_total{reason="node"}')" -ge 1
 ok "garbage is rejected" "$CLIENT" garbage "$STACK_NNG" 200 3
 ok "and counted" test "$(metric 'windows_total{status="reject"}')" -gt 50
 ok "windows of impossible times, too" is "$(metric windows_unsound_total)" 40

@@ -15,6 +15,8 @@
 
 #define RANKS 4u
 #define OPS_MAX 200
+#define NODES 4u /* of strangers */
+#define OWN_CONNECTION 1u
 
 struct input {
 	const uint8_t *at;
@@ -27,6 +29,8 @@ struct world {
 	struct fs_job job;
 	double now_s;
 	uint64_t sequence;
+	uint64_t connection[NODES]; /* of strangers, and the latest number of all */
+	uint64_t connections;
 };
 
 static uint8_t byte(struct input *in)
@@ -92,13 +96,34 @@ static void on_finding(void *arg, const struct incident_finding *f)
 	incident_set_add_finding(w->incidents, f, f->end_unix_ns, &c);
 }
 
+/* A stranger's; it may hang up and come again. */
+static struct fleet_via via_of(struct world *w, struct input *in, uint8_t node)
+{
+	uint8_t b = byte(in);
+
+	if (b % 16 == 0) {
+		fleet_gone(w->fleet, w->connection[node]);
+		w->connection[node] = ++w->connections;
+	}
+	return (struct fleet_via){w->connection[node], mono(w) - b * 1000000000ull};
+}
+
+/* Its own name, or that of the healthy job's node. */
+static void node_name(struct input *in, char *name, size_t bytes, uint8_t node)
+{
+	if (byte(in) % 4)
+		snprintf(name, bytes, "evil%u", node);
+	else
+		snprintf(name, bytes, "n0");
+}
+
 static void rank_of(struct input *in, struct wire_rank *r, uint8_t node)
 {
 	static const char *const jobs[] = {"good", "good", "bad", "worse"};
 
 	memset(r, 0, sizeof(*r));
 	snprintf(r->job, sizeof(r->job), "%s", jobs[byte(in) % 4]);
-	snprintf(r->node, sizeof(r->node), "evil%u", node);
+	node_name(in, r->node, sizeof(r->node), node);
 	if (byte(in) & 1)
 		snprintf(r->role, sizeof(r->role), "role%u", byte(in));
 	r->rank = (int32_t)(byte(in) % 20) - 2;
@@ -135,12 +160,13 @@ static void rows(struct input *in, struct beat_rank *b)
 static void beat(struct world *w, struct input *in)
 {
 	static struct beat_rank ranks[4];
-	uint8_t node = byte(in) % 4;
+	uint8_t node = byte(in) % NODES;
 	struct wire_command commands[64];
 	struct beat b = {.sequence = ++w->sequence, .now_ns = mono(w), .ranks = ranks,
 			 .realtime_offset_ns = (int64_t)(unix_of(w) - mono(w))};
 
-	snprintf(b.node, sizeof(b.node), "evil%u", node);
+	node_name(in, b.node, sizeof(b.node), node);
+	b.boot_id[15] = 1; /* what the job's own node has nobody knows */
 	if (byte(in) & 1) {
 		b.boot_id[0] = byte(in);
 		b.sequence = number(in);
@@ -164,18 +190,19 @@ static void beat(struct world *w, struct input *in)
 		r->unfinished.launch_ns = number(in);
 		rows(in, r);
 	}
-	fleet_beat(w->fleet, &b, mono(w));
+	fleet_beat(w->fleet, &b, via_of(w, in, node), mono(w));
 	fleet_commands(w->fleet, &b, commands, 64);
 }
 
 static void window(struct world *w, struct input *in)
 {
 	static struct digest d;
+	uint8_t node = byte(in) % NODES;
 	struct incident_change c;
 	uint64_t begin_ns = unix_of(w) - (uint64_t)byte(in) * 1000000000ull;
 
 	memset(&d, 0, sizeof(d));
-	rank_of(in, &d.rank, byte(in) % 4);
+	rank_of(in, &d.rank, node);
 	if (!d.rank.job[0] || !strcmp(d.rank.job, "worse")) /* nobody beats for it: taken */
 		return;
 	d.reason = WINDOW_SELF + byte(in) % 7;
@@ -189,10 +216,29 @@ static void window(struct world *w, struct input *in)
 	d.collectives = number(in);
 	memset(d.anomaly_id, byte(in), sizeof(d.anomaly_id));
 	memset(d.id, (int)w->sequence++, sizeof(d.id));
-	if (!fleet_window(w->fleet, &d, mono(w)))
+	if (fleet_window(w->fleet, &d, via_of(w, in, node), mono(w)) != FLEET_TAKEN)
 		return;
 	CHECK(strcmp(d.rank.job, "good"));
 	incident_set_add(w->incidents, &d, unix_of(w), &c);
+}
+
+/* Of the healthy job's own node, of a world that may be another one. */
+static void own_window(struct world *w, struct input *in)
+{
+	static struct digest d;
+	bool fits;
+
+	memset(&d, 0, sizeof(d));
+	snprintf(d.rank.job, sizeof(d.rank.job), "good");
+	snprintf(d.rank.node, sizeof(d.rank.node), "n0");
+	d.rank.rank = (int32_t)(byte(in) % RANKS);
+	d.rank.world_size = (int32_t)number(in);
+	d.reason = WINDOW_SELF + byte(in) % 7;
+	d.end_unix_ns = unix_of(w);
+	d.begin_unix_ns = d.end_unix_ns - byte(in) * 100000000ull;
+	fits = d.rank.world_size <= 0 || d.rank.world_size == RANKS;
+	CHECK(fleet_window(w->fleet, &d, (struct fleet_via){.connection = OWN_CONNECTION}, mono(w)) ==
+	      (fits ? FLEET_TAKEN : FLEET_REFUSED));
 }
 
 static void sketch(struct world *w, struct input *in)
@@ -204,9 +250,12 @@ static void sketch(struct world *w, struct input *in)
 			   .latency_ns = real(in), .self_ns = real(in), .samples = real(in),
 			   .kernels = &kernel, .kernel_count = 1, .functions = &function,
 			   .function_count = 1};
+	uint8_t node = byte(in) % NODES;
+	bool taken;
 
-	rank_of(in, &s.rank, byte(in) % 4);
-	fleet_sketch_put(w->fleet, &s, "", 0, mono(w));
+	rank_of(in, &s.rank, node);
+	taken = fleet_sketch_put(w->fleet, &s, "", 0, via_of(w, in, node), mono(w));
+	CHECK(!taken || strcmp(s.rank.node, "n0"));
 }
 
 /* A second of the healthy job. */
@@ -217,7 +266,7 @@ static void second(struct world *w)
 
 	w->now_s += 1;
 	if ((uint64_t)w->now_s % 5 == 0 && fs_beat(&w->job, 0, w->now_s, ranks, &b))
-		fleet_beat(w->fleet, &b, mono(w));
+		fleet_beat(w->fleet, &b, (struct fleet_via){.connection = OWN_CONNECTION}, mono(w));
 	fleet_tick(w->fleet, mono(w), unix_of(w));
 }
 
@@ -230,7 +279,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 					       .memory_ns = 3600000000000};
 	struct fleet_rank_info info;
 	struct fleet_config c;
-	struct world w = {0};
+	struct world w = {.connection = {2, 3, 4, 5}, .connections = 5};
 
 	fleet_config_default(&c);
 	CHECK(!fleet_open_with(&w.fleet, &c));
@@ -247,8 +296,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 			sketch(&w, &in);
 			break;
 		case 1:
-		case 2:
 			window(&w, &in);
+			break;
+		case 2:
+			own_window(&w, &in);
 			break;
 		case 3:
 			for (int k = byte(&in) % 16; k; k--)

@@ -108,6 +108,21 @@ static void one_wrong_clock_moves_nobody(void **unused)
 	assert_int_equal(clocks_correction(clocks, 1u << 30, UNIX), 0);
 }
 
+static void a_number_that_is_used_again_begins_anew(void **unused)
+{
+	const uint32_t all[] = {0, 1, 2, 3};
+	struct clocks_state s;
+	uint64_t state = 4;
+
+	run(0, 60, all, NODES, &state);
+	clocks_forget(clocks, 2);
+	clocks_state(clocks, 2, UNIX + 60 * S, &s);
+	assert_false(s.known);
+	clocks_state(clocks, 1, UNIX + 60 * S, &s);
+	assert_true(s.known);
+	clocks_forget(clocks, 1u << 30);
+}
+
 int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
@@ -115,6 +130,7 @@ int main(void)
 	    T(recovers_offsets_and_drifts),
 	    T(chains_nodes_that_share_nothing),
 	    T(one_wrong_clock_moves_nobody),
+	    T(a_number_that_is_used_again_begins_anew),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

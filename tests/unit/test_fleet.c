@@ -24,6 +24,7 @@ static struct fleet *fleet;
 static struct incident_finding told[TOLD_MAX];
 static uint32_t told_count;
 static double now_s;
+static struct fleet_via via; /* of whatever is sent */
 static struct wire_command commands[1024];
 static char command_node[1024][WIRE_TEXT_BYTES];
 static uint32_t command_count;
@@ -51,6 +52,7 @@ static int setup(void **unused)
 {
 	told_count = command_count = 0;
 	now_s = 0;
+	via = (struct fleet_via){0};
 	open_fleet(NULL, false);
 	return 0;
 }
@@ -70,7 +72,7 @@ static void send_beat(const struct beat *b)
 {
 	uint32_t n;
 
-	fleet_beat(fleet, b, mono(now_s));
+	fleet_beat(fleet, b, via, mono(now_s));
 	n = fleet_commands(fleet, b, commands + command_count, 1024 - command_count);
 	for (uint32_t i = 0; i < n; i++)
 		snprintf(command_node[command_count + i], WIRE_TEXT_BYTES, "%s", b->node);
@@ -273,7 +275,7 @@ static void send_spinning(const struct fs_job *j, uint32_t r, const char *kernel
 	s.rank.rank = (int)r;
 	buf_init(&b, 1 << 16);
 	assert_int_equal(wire_sketch_encode(&s, &b), 0);
-	assert_true(fleet_sketch_put(fleet, &s, b.data, b.bytes, mono(now_s)));
+	assert_true(fleet_sketch_put(fleet, &s, b.data, b.bytes, via, mono(now_s)));
 	buf_fini(&b);
 }
 
@@ -662,28 +664,73 @@ static void a_stranger_is_compared_with_nobody(void **unused)
 	snprintf(d.rank.job, sizeof(d.rank.job), "job");
 	snprintf(d.rank.node, sizeof(d.rank.node), "evil");
 	d.rank.rank = 7;
-	assert_false(fleet_window(fleet, &d, mono(now_s)));
+	assert_false(fleet_window(fleet, &d, via, mono(now_s)));
 	d.rank.rank = 2;
-	assert_false(fleet_window(fleet, &d, mono(now_s)));
+	assert_false(fleet_window(fleet, &d, via, mono(now_s)));
 	snprintf(d.rank.node, sizeof(d.rank.node), "elsewhere");
-	assert_false(fleet_window(fleet, &d, mono(now_s)));
+	assert_false(fleet_window(fleet, &d, via, mono(now_s)));
 	assert_int_equal(totals().refused_window, 3);
 	snprintf(d.rank.node, sizeof(d.rank.node), "n2");
-	assert_true(fleet_window(fleet, &d, mono(now_s)));
+	assert_true(fleet_window(fleet, &d, via, mono(now_s)));
 	snprintf(d.rank.job, sizeof(d.rank.job), "not known");
-	assert_true(fleet_window(fleet, &d, mono(now_s)));
+	assert_true(fleet_window(fleet, &d, via, mono(now_s)));
 	fs_fini(&j);
 	fs_fini(&evil);
 }
 
-static bool counts(const char *node, int rank)
+static bool counts_of(const char *node, int rank, int world)
 {
 	struct digest d = {.reason = WINDOW_SELF, .begin_unix_ns = 1, .end_unix_ns = 2};
 
 	snprintf(d.rank.job, sizeof(d.rank.job), "job");
 	snprintf(d.rank.node, sizeof(d.rank.node), "%s", node);
 	d.rank.rank = rank;
-	return fleet_window(fleet, &d, mono(now_s));
+	d.rank.world_size = world;
+	return fleet_window(fleet, &d, via, mono(now_s));
+}
+
+static bool counts(const char *node, int rank)
+{
+	return counts_of(node, rank, 0);
+}
+
+/* But for those that it had before it started anew with fewer ranks, which come late. */
+static void windows_of_a_size_that_the_job_never_had_do_not_count(void **unused)
+{
+	struct fs_job before, after;
+
+	fs_init(&before, "job", 8, 4, 42);
+	run(&before, 20);
+	assert_true(counts_of("n0", 3, 8));
+	assert_true(counts_of("n0", 3, 0));
+	assert_int_equal(totals().refused_world, 0);
+	assert_false(counts_of("n0", 3, 16));
+	assert_false(counts_of("n0", 9, 16));
+	assert_false(counts_of("n0", -1, 6));
+	assert_int_equal(totals().refused_world, 3);
+	fs_init(&after, "job", 6, 4, 43);
+	run(&after, 40);
+	assert_true(counts_of("n0", 3, 6));
+	assert_true(counts_of("n1", 7, 8));
+	assert_false(counts_of("n0", 3, 16));
+	fs_fini(&before);
+	fs_fini(&after);
+}
+
+static void windows_of_a_job_of_unknown_size_count(void **unused)
+{
+	struct beat_rank r[16];
+	struct fs_job j;
+	struct beat b;
+
+	fs_init(&j, "job", 8, 8, 44);
+	fs_beat(&j, 0, now_s, r, &b);
+	for (uint32_t k = 0; k < 8; k++)
+		r[k].rank.world_size = 0;
+	send_beat(&b);
+	assert_true(counts_of("n0", 3, 8));
+	assert_true(counts_of("n0", 3, 16));
+	fs_fini(&j);
 }
 
 /* All ranks are there, on one node, so no communicator reaches beyond it. The stranger has ranks that
@@ -742,6 +789,122 @@ static void windows_of_nobodys_ranks_come_from_the_jobs_nodes(void **unused)
 	assert_true(counts("n0", 7));
 	fs_fini(&j);
 	fs_fini(&evil);
+}
+
+/* ---- connections ---- */
+
+/* A beat of the node by the connection; run: of sysomd. */
+static void beat_by(struct fs_job *j, uint32_t node, uint64_t connection, uint8_t run)
+{
+	struct beat_rank r[16];
+	struct beat b;
+
+	fs_beat(j, node, now_s, r, &b);
+	b.boot_id[15] = run;
+	via.connection = connection;
+	fleet_beat(fleet, &b, via, mono(now_s));
+}
+
+static enum fleet_word window_by(const char *node, int rank, uint64_t connection, double age_s)
+{
+	struct digest d = {.reason = WINDOW_SELF, .begin_unix_ns = 1, .end_unix_ns = 2};
+
+	snprintf(d.rank.job, sizeof(d.rank.job), "job");
+	snprintf(d.rank.node, sizeof(d.rank.node), "%s", node);
+	d.rank.rank = rank;
+	return fleet_window(fleet, &d,
+			    (struct fleet_via){connection, mono(now_s - age_s)}, mono(now_s));
+}
+
+static bool sketch_by(const char *node, int rank, uint64_t connection)
+{
+	const struct fleet_via by = {.connection = connection};
+	struct sketch s = {0};
+
+	snprintf(s.rank.job, sizeof(s.rank.job), "job");
+	snprintf(s.rank.node, sizeof(s.rank.node), "%s", node);
+	s.rank.rank = rank;
+	return fleet_sketch_put(fleet, &s, "", 0, by, mono(now_s));
+}
+
+static void windows_and_sketches_come_by_the_connection_of_their_nodes_beats(void **unused)
+{
+	struct fs_job j;
+
+	fs_init(&j, "job", 8, 4, 46);
+	beat_by(&j, 0, 1, 1);
+	beat_by(&j, 1, 2, 1);
+	assert_int_equal(window_by("n0", 3, 1, 1e3), FLEET_TAKEN);
+	assert_true(sketch_by("n0", 3, 1));
+	assert_int_equal(window_by("n0", 3, 2, 1e3), FLEET_REFUSED); /* of another node */
+	assert_int_equal(window_by("n0", 3, 3, 1e3), FLEET_REFUSED); /* of nobody */
+	assert_int_equal(totals().refused_window, 2);
+	assert_false(sketch_by("n0", 3, 2));
+	assert_int_equal(totals().refused_sketch, 1);
+	fs_fini(&j);
+}
+
+/* After an outage windows may come before the first beat does. */
+static void a_window_waits_for_the_first_beat_of_its_connection(void **unused)
+{
+	struct fs_job j;
+
+	fs_init(&j, "job", 8, 4, 47);
+	beat_by(&j, 0, 1, 1);
+	assert_int_equal(window_by("n1", 5, 2, 1), FLEET_LATER);
+	beat_by(&j, 1, 2, 1);
+	assert_int_equal(window_by("n1", 5, 2, 1), FLEET_TAKEN);
+	now_s = 5;
+	assert_int_equal(window_by("n0", 3, 3, 1), FLEET_LATER);
+	assert_int_equal(window_by("n0", 3, 3, 100), FLEET_REFUSED); /* not for ever */
+	beat_by(&j, 0, 3, 1);
+	assert_int_equal(window_by("n0", 3, 3, 1), FLEET_TAKEN);
+	/* what was under way on the earlier one of this run counts, an earlier run's does not */
+	assert_int_equal(window_by("n0", 3, 1, 100), FLEET_TAKEN);
+	now_s = 10;
+	fleet_gone(fleet, 3);
+	beat_by(&j, 0, 4, 2);
+	assert_int_equal(window_by("n0", 3, 4, 1), FLEET_TAKEN);
+	assert_int_equal(window_by("n0", 3, 3, 100), FLEET_REFUSED);
+	fs_fini(&j);
+}
+
+static void a_connection_is_of_one_node(void **unused)
+{
+	struct beat b = {.sequence = 1, .now_ns = 1};
+	struct fs_job j;
+
+	via.connection = 1;
+	for (uint32_t i = 0; i < 1000; i++) {
+		snprintf(b.node, sizeof(b.node), "flood-%u", i);
+		fleet_beat(fleet, &b, via, mono(0));
+	}
+	assert_int_equal(totals().nodes, 1);
+	assert_int_equal(totals().refused_node, 999);
+	/* nor does it become one that is known */
+	fs_init(&j, "job", 8, 4, 48);
+	beat_by(&j, 0, 2, 1);
+	beat_by(&j, 0, 1, 2);
+	assert_int_equal(totals().refused_node, 1000);
+	fs_fini(&j);
+}
+
+static void a_name_is_kept_for_who_is_connected(void **unused)
+{
+	struct fs_job j;
+
+	fs_init(&j, "job", 8, 4, 49);
+	beat_by(&j, 0, 1, 1);
+	beat_by(&j, 0, 2, 2);
+	assert_int_equal(totals().refused_node, 1);
+	fleet_gone(fleet, 1); /* a restart */
+	beat_by(&j, 0, 2, 2);
+	assert_int_equal(totals().refused_node, 1);
+	now_s = 20; /* silent, though its connection never ended */
+	beat_by(&j, 0, 3, 3);
+	assert_int_equal(totals().refused_node, 1);
+	assert_int_equal(window_by("n0", 3, 3, 1), FLEET_TAKEN);
+	fs_fini(&j);
 }
 
 /* Its communicators are new, and so are its nodes. */
@@ -917,26 +1080,156 @@ static void a_million_communicators_cost_one_beat_each(void **unused)
 	fs_fini(&j);
 }
 
+/* A beat of 64 ranks that nobody numbered, each of its own job, or all of one. */
+static void flood(const char *node, uint32_t number, const char *job)
+{
+	static struct beat_rank r[LIMIT_NODE_PROCESSES];
+	static uint64_t sequence;
+	struct beat b = {.ranks = r, .rank_count = LIMIT_NODE_PROCESSES, .sequence = ++sequence,
+			 .now_ns = mono(now_s)};
+
+	snprintf(b.node, sizeof(b.node), "%s-%u", node, number);
+	for (uint32_t k = 0; k < LIMIT_NODE_PROCESSES; k++) {
+		if (job)
+			snprintf(r[k].rank.job, sizeof(r[k].rank.job), "%s", job);
+		else
+			snprintf(r[k].rank.job, sizeof(r[k].rank.job), "job-%u-%u", (uint32_t)sequence, k);
+		memcpy(r[k].rank.node, b.node, sizeof(b.node));
+		r[k].rank.rank = -1;
+		r[k].rank.pid = (uint32_t)sequence * LIMIT_NODE_PROCESSES + k;
+	}
+	fleet_beat(fleet, &b, via, mono(now_s));
+}
+
 static void made_up_jobs_find_an_end(void **unused)
 {
-	static struct beat_rank r[64];
-	struct beat b = {.ranks = r, .rank_count = 64, .now_ns = 1};
-
-	snprintf(b.node, sizeof(b.node), "flood");
-	for (uint32_t i = 0; i < 2 * LIMIT_FLEET_JOBS / 64; i++) {
-		b.sequence++;
-		for (uint32_t k = 0; k < 64; k++) {
-			snprintf(r[k].rank.job, sizeof(r[k].rank.job), "job-%u-%u", i, k);
-			snprintf(r[k].rank.node, sizeof(r[k].rank.node), "flood");
-		}
-		fleet_beat(fleet, &b, mono(0));
-	}
+	for (uint32_t i = 0; i < 2 * LIMIT_FLEET_JOBS / LIMIT_NODE_PROCESSES; i++)
+		flood("flood", i, NULL);
 	assert_int_equal(totals().jobs, LIMIT_FLEET_JOBS);
 	assert_int_equal(totals().dropped, LIMIT_FLEET_JOBS);
 	/* and are forgotten */
 	fleet_tick(fleet, mono(1000), FS_UNIX);
 	assert_int_equal(totals().jobs, 0);
 	assert_int_equal(totals().ranks, 0);
+}
+
+static void a_node_has_no_more_ranks_than_processes(void **unused)
+{
+	for (int i = 0; i < 4; i++)
+		flood("flood", 0, NULL);
+	assert_int_equal(totals().ranks, LIMIT_NODE_PROCESSES);
+	assert_int_equal(totals().refused_processes, 3 * LIMIT_NODE_PROCESSES);
+	/* another one's are not touched, and its own make room once they are silent */
+	flood("other", 0, NULL);
+	now_s = 20;
+	flood("flood", 0, NULL);
+	assert_int_equal(totals().ranks, 2 * LIMIT_NODE_PROCESSES);
+	assert_int_equal(totals().ranks_alive, LIMIT_NODE_PROCESSES);
+	assert_int_equal(totals().refused_processes, 3 * LIMIT_NODE_PROCESSES);
+}
+
+static void who_is_silent_makes_room_in_a_full_table(void **unused)
+{
+	struct fs_job j;
+
+	for (uint32_t i = 0; i < LIMIT_FLEET_RANKS / LIMIT_NODE_PROCESSES; i++)
+		flood("flood", i, "flood");
+	assert_int_equal(totals().ranks, LIMIT_FLEET_RANKS);
+	fs_init(&j, "job", 8, 4, 38);
+	run(&j, 10);
+	assert_int_equal(fleet_job_ranks(fleet, "job", mono(now_s)), 0);
+	run(&j, 40);
+	assert_int_equal(fleet_job_ranks(fleet, "job", mono(now_s)), 8);
+	fs_fini(&j);
+}
+
+static void who_is_not_believed_makes_room_in_a_full_table(void **unused)
+{
+	struct fs_job j, late;
+
+	fs_init(&j, "job", 8, 8, 39);
+	fs_init(&late, "late", 8, 4, 40);
+	run(&j, 10);
+	for (uint32_t i = 0; i < LIMIT_FLEET_RANKS / LIMIT_NODE_PROCESSES; i++)
+		flood("flood", i, "job");
+	run(&late, 15);
+	assert_int_equal(fleet_job_ranks(fleet, "job", mono(now_s)), 8);
+	assert_int_equal(fleet_job_ranks(fleet, "late", mono(now_s)), 8);
+	assert_true(totals().ranks < LIMIT_FLEET_RANKS / 8 * 7);
+	assert_true(totals().dropped > 0);
+	fs_fini(&j);
+	fs_fini(&late);
+}
+
+static void ten_thousand_nodes_all_find_a_place(void **unused)
+{
+	struct beat b = {.sequence = 1, .now_ns = 1};
+
+	for (int fleets = 0; fleets < 10; fleets++) {
+		teardown(NULL);
+		setup(NULL);
+		for (uint32_t i = 0; i < 10000; i++) {
+			snprintf(b.node, sizeof(b.node), "%u", i);
+			fleet_beat(fleet, &b, via, mono(0));
+		}
+		assert_int_equal(totals().nodes, 10000);
+	}
+}
+
+static void silent_nodes_make_room(void **unused)
+{
+	struct beat b = {.sequence = 1, .now_ns = 1};
+	struct fs_job j;
+
+	for (uint32_t i = 0; i < 4 * LIMIT_FLEET_NODES; i++) {
+		snprintf(b.node, sizeof(b.node), "flood-%u", i);
+		fleet_beat(fleet, &b, via, mono(0));
+	}
+	assert_true(totals().nodes > LIMIT_FLEET_NODES / 2);
+	assert_true(totals().dropped > 0);
+	fs_init(&j, "job", 32, 1, 41);
+	run(&j, 15);
+	assert_true(fleet_job_ranks(fleet, "job", mono(now_s)) < 32);
+	run(&j, 30);
+	assert_int_equal(fleet_job_ranks(fleet, "job", mono(now_s)), 32);
+	fs_fini(&j);
+}
+
+static json_int_t nodes_of(const char *name)
+{
+	json_t *jobs = fleet_jobs_json(fleet, mono(now_s)), *job;
+	json_int_t nodes = -1;
+	size_t i;
+
+	json_array_foreach(json_object_get(jobs, "jobs"), i, job)
+		if (!strcmp(json_string_value(json_object_get(job, "job")), name))
+			nodes = json_integer_value(json_object_get(job, "nodes"));
+	json_decref(jobs);
+	return nodes;
+}
+
+/* A job whose nodes come and go has more of them than are known at a time. */
+static void places_of_nodes_that_are_gone_are_used_again(void **unused)
+{
+	struct beat_rank r = {.rank = {.job = "job", .rank = -1}};
+	struct beat b = {.sequence = 1, .now_ns = 1, .ranks = &r, .rank_count = 1};
+	struct fs_job j;
+	uint32_t n = 0;
+
+	fs_init(&j, "job", 8, 8, 45);
+	for (int wave = 0; wave < 4; wave++) {
+		for (uint32_t i = 0; i < LIMIT_FLEET_NODES / 2; i++) {
+			snprintf(b.node, sizeof(b.node), "%u", n++);
+			memcpy(r.rank.node, b.node, sizeof(b.node));
+			fleet_beat(fleet, &b, via, mono(now_s));
+		}
+		assert_int_equal(totals().dropped, 0);
+		now_s += 650;
+		run(&j, now_s + 10);
+		assert_int_equal(totals().ranks, 8);
+		assert_int_equal(nodes_of("job"), 1);
+	}
+	fs_fini(&j);
 }
 
 /* ---- asking for windows ---- */
@@ -997,12 +1290,12 @@ static void a_window_brings_those_of_its_peers(void **unused)
 	memset(d.anomaly_id, 0x5a, sizeof(d.anomaly_id));
 	d.flagged = 2; /* a moment asks for nothing */
 	d.latency_ns = 13e7;
-	assert_true(fleet_window(fleet, &d, mono(now_s)));
+	assert_true(fleet_window(fleet, &d, via, mono(now_s)));
 	run(&j, 40.5);
 	assert_int_equal(totals().commands_window + totals().commands_hold, 0);
 	d.flagged = 12;
 	for (int i = 0; i < 50; i++) /* however many come */
-		assert_true(fleet_window(fleet, &d, mono(now_s)));
+		assert_true(fleet_window(fleet, &d, via, mono(now_s)));
 	run(&j, 50);
 	for (uint32_t i = 0; i < command_count; i++) {
 		int node = command_node[i][1] - '0';
@@ -1034,7 +1327,7 @@ static void nobody_is_asked_for_times_beyond_all_clocks(void **unused)
 	d.rank.rank = 2;
 	d.begin_unix_ns = (1ull << 63) + FS_UNIX / 2;
 	d.end_unix_ns = d.begin_unix_ns + FS_S;
-	assert_true(fleet_window(fleet, &d, mono(now_s)));
+	assert_true(fleet_window(fleet, &d, via, mono(now_s)));
 	assert_int_equal(totals().commands_window + totals().commands_hold, 0);
 	assert_true(totals().commands_refused > 0);
 	fs_fini(&j);
@@ -1057,7 +1350,7 @@ static void peers_are_asked_for_when_they_are_known(void **unused)
 	d.end_unix_ns = FS_UNIX + FS_S / 2;
 	d.begin_unix_ns = FS_UNIX;
 	memset(d.anomaly_id, 0x5a, sizeof(d.anomaly_id));
-	assert_true(fleet_window(fleet, &d, mono(now_s)));
+	assert_true(fleet_window(fleet, &d, via, mono(now_s)));
 	assert_int_equal(totals().commands_window, 0);
 	run(&j, 11); /* one beat more: commands wait for it */
 	for (uint32_t i = 0; i < command_count; i++) {
@@ -1093,7 +1386,7 @@ static void a_window_of_another_time_is_not_the_suspects_own(void **unused)
 		d.summary_only = summary == 1;
 		d.begin_unix_ns = FS_UNIX + 54 * FS_S;
 		d.end_unix_ns = FS_UNIX + (summary ? 110 : 56) * FS_S;
-		assert_true(fleet_window(fleet, &d, mono(now_s)));
+		assert_true(fleet_window(fleet, &d, via, mono(now_s)));
 		run(&j, 110);
 		for (uint32_t i = 0; i < command_count; i++)
 			of_suspect += commands[i].kind == WIRE_COMMAND_WINDOW && commands[i].rank == 5;
@@ -1131,12 +1424,24 @@ int main(void)
 	    T(time_that_runs_backwards_is_refused),
 	    T(impossible_numbers_change_nothing),
 	    T(a_sender_of_huge_groups_moves_nobody),
+	    T(windows_and_sketches_come_by_the_connection_of_their_nodes_beats),
+	    T(a_window_waits_for_the_first_beat_of_its_connection),
+	    T(a_connection_is_of_one_node),
+	    T(a_name_is_kept_for_who_is_connected),
 	    T(a_job_of_one_node_needs_nobody_else),
+	    T(windows_of_a_size_that_the_job_never_had_do_not_count),
+	    T(windows_of_a_job_of_unknown_size_count),
     T(windows_of_nobodys_ranks_come_from_the_jobs_nodes),
     T(a_job_that_moves_is_believed_where_it_goes),
     T(an_impossible_number_of_steps_mixes_no_roles),
     T(a_million_communicators_cost_one_beat_each),
 	    T(made_up_jobs_find_an_end),
+	    T(a_node_has_no_more_ranks_than_processes),
+	    T(who_is_silent_makes_room_in_a_full_table),
+	    T(who_is_not_believed_makes_room_in_a_full_table),
+	    T(ten_thousand_nodes_all_find_a_place),
+	    T(silent_nodes_make_room),
+	    T(places_of_nodes_that_are_gone_are_used_again),
 	    T(asks_for_the_suspect_and_healthy_peers),
 	    T(a_window_brings_those_of_its_peers),
 	    T(nobody_is_asked_for_times_beyond_all_clocks),

@@ -393,12 +393,13 @@ static void one_run(const char *dir, uint64_t boot, double factor, double loggin
 	j.uniform = factor;
 	buf_init(&body, 1 << 20);
 	for (uint32_t t = 0; t < (uint32_t)(until_s * 10); t++) {
+		const struct fleet_via via = {0};
 		double now = t / 10.0;
 		uint64_t mono = (uint64_t)((now + 5000) * 1e9);
 
 		for (uint32_t n = 0; n < 2; n++)
 			if ((t + 20 * n) % 50 == 0 && fs_beat(&j, n, now, ranks, &b))
-				fleet_beat(f, &b, mono);
+				fleet_beat(f, &b, via, mono);
 		for (uint32_t r = 0; r < 8 && t % 300 == 100; r++) {
 			struct sketch s = sketch_of(logging, 2e7, "gemm_b");
 
@@ -407,9 +408,9 @@ static void one_run(const char *dir, uint64_t boot, double factor, double loggin
 			s.rank.rank = (int)r;
 			buf_clear(&body);
 			assert_int_equal(wire_sketch_encode(&s, &body), 0);
-			assert_true(fleet_sketch_put(f, &s, body.data, body.bytes, mono));
+			assert_true(fleet_sketch_put(f, &s, body.data, body.bytes, via, mono));
 			snprintf(s.rank.node, sizeof(s.rank.node), "elsewhere");
-			assert_false(fleet_sketch_put(f, &s, body.data, body.bytes, mono));
+			assert_false(fleet_sketch_put(f, &s, body.data, body.bytes, via, mono));
 		}
 		if (t % 10 == 3)
 			fleet_tick(f, mono, FS_UNIX + boot * 10000 * S + (uint64_t)(now * 1e9));
