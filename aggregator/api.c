@@ -105,27 +105,55 @@ static void get_ranks(struct api *api, struct MHD_Connection *c, struct answer *
 		answer_json(a, fleet_json(api->fleet, job, clock_monotonic_ns()));
 }
 
-static void answer_known(struct answer *a, json_t *j)
+static void answer_known(struct answer *a, json_t *j, const char *unknown)
 {
 	if (j)
 		answer_json(a, j);
 	else
-		answer_error(a, MHD_HTTP_NOT_FOUND, "no such job or role");
+		answer_error(a, MHD_HTTP_NOT_FOUND, unknown);
 }
 
 /* What is asked of one job. */
 static void get_of_job(struct api *api, struct MHD_Connection *c, const char *what, struct answer *a)
 {
+	static const char unknown[] = "no such job or role";
 	const char *job = argument(c, "job"), *role = argument(c, "role");
 
 	if (!job || !is_text(job) || (role && !is_text(role)))
 		answer_error(a, MHD_HTTP_BAD_REQUEST, "job: the name of one");
 	else if (!strcmp(what, "roles"))
-		answer_known(a, fleet_roles_json(api->fleet, job, clock_realtime_ns()));
+		answer_known(a, fleet_roles_json(api->fleet, job, clock_realtime_ns()), unknown);
 	else if (!strcmp(what, "waterline"))
-		answer_known(a, fleet_waterline_json(api->fleet, job, role, clock_monotonic_ns()));
+		answer_known(a, fleet_waterline_json(api->fleet, job, role, clock_monotonic_ns()), unknown);
 	else
-		answer_json(a, fleet_baselines_json(api->fleet, job));
+		answer_json(a, fleet_baselines_json(api->fleet, job, clock_monotonic_ns()));
+}
+
+static void get_baseline(struct api *api, struct MHD_Connection *c, const char *run, struct answer *a)
+{
+	const char *job = argument(c, "job"), *role = argument(c, "role");
+	uint8_t id[8];
+	json_t *j = NULL;
+
+	if (!job || !is_text(job) || !role || !is_text(role)) {
+		answer_error(a, MHD_HTTP_BAD_REQUEST, "job, role: the names of both");
+		return;
+	}
+	if (!text_unhex(run, id, sizeof(id)))
+		j = fleet_baseline_json(api->fleet, job, role, strtoull(run, NULL, 16));
+	answer_known(a, j, "no such baseline");
+}
+
+static void get_sketch(struct api *api, struct MHD_Connection *c, struct answer *a)
+{
+	const char *job = argument(c, "job"), *rank = argument(c, "rank");
+	size_t digits = rank ? strspn(rank, "0123456789") : 0;
+
+	if (!job || !is_text(job) || !digits || digits > 9 || rank[digits])
+		answer_error(a, MHD_HTTP_BAD_REQUEST, "job, rank: the name of one and a number");
+	else
+		answer_known(a, fleet_sketch_json(api->fleet, job, atoi(rank)),
+			     "no such rank, or no sketch of it");
 }
 
 static void get_incidents(struct api *api, struct MHD_Connection *c, struct answer *a)
@@ -406,6 +434,10 @@ static void route(struct api *api, struct MHD_Connection *c, const char *url, st
 	else if (!strcmp(url, "/api/v1/roles") || !strcmp(url, "/api/v1/waterline") ||
 		 !strcmp(url, "/api/v1/baselines"))
 		get_of_job(api, c, url + 8, a);
+	else if (!strncmp(url, "/api/v1/baselines/", 18))
+		get_baseline(api, c, url + 18, a);
+	else if (!strcmp(url, "/api/v1/sketch"))
+		get_sketch(api, c, a);
 	else if (!strcmp(url, "/api/v1/feed") || !strcmp(url, "/api/feed"))
 		get_feed(api, c, a);
 	else if (!strcmp(url, "/api/v1/incidents"))

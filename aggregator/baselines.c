@@ -18,7 +18,7 @@
 
 #define APPLICATION_ID 0x53595342 /* "SYSB" */
 
-enum statement { ST_PUT, ST_TRIM, ST_RUNS, ST_EXPIRE, ST_BOUND, ST_LIST, ST_COUNT };
+enum statement { ST_PUT, ST_TRIM, ST_RUNS, ST_ONE, ST_EXPIRE, ST_BOUND, ST_LIST, ST_COUNT };
 
 static const char *const sql[ST_COUNT] = {
     [ST_PUT] = "INSERT INTO baselines(job,role,run,updated_ns,steps,latency_ns,self_ns,mad_ns,"
@@ -29,6 +29,7 @@ static const char *const sql[ST_COUNT] = {
     [ST_RUNS] = "SELECT run,updated_ns,steps,latency_ns,self_ns,mad_ns,body FROM baselines "
 		"WHERE job=?1 AND role=?2 AND run<>?3 AND steps>=?4 "
 		"ORDER BY updated_ns DESC LIMIT ?5",
+    [ST_ONE] = "SELECT updated_ns,body FROM baselines WHERE job=?1 AND role=?2 AND run=?3",
     [ST_EXPIRE] = "DELETE FROM baselines WHERE updated_ns<?1",
     [ST_BOUND] =
 	"DELETE FROM baselines WHERE updated_ns<(SELECT updated_ns FROM baselines ORDER BY "
@@ -229,6 +230,33 @@ int baselines_runs(struct baselines *b, const char *job, const char *role, uint6
 	sqlite3_clear_bindings(st);
 	pthread_mutex_unlock(&b->lock);
 	return err ? err : n;
+}
+
+int baselines_get(struct baselines *b, const char *job, const char *role, uint64_t run_id,
+		  uint64_t *updated_unix_ns, struct sketch *out)
+{
+	sqlite3_stmt *st;
+	int code, err = -EIO;
+
+	memset(out, 0, sizeof(*out));
+	pthread_mutex_lock(&b->lock);
+	st = statement(b, ST_ONE);
+	if (st) {
+		sqlite3_bind_text(st, 1, job, -1, SQLITE_STATIC);
+		sqlite3_bind_text(st, 2, role, -1, SQLITE_STATIC);
+		sqlite3_bind_int64(st, 3, (int64_t)run_id);
+		code = sqlite3_step(st);
+		err = code == SQLITE_DONE ? -ENOENT : to_errno(b, code, "get");
+		if (code == SQLITE_ROW) {
+			*updated_unix_ns = (uint64_t)sqlite3_column_int64(st, 0);
+			err = wire_sketch_decode(sqlite3_column_blob(st, 1),
+						 (size_t)sqlite3_column_bytes(st, 1), out);
+		}
+		sqlite3_reset(st);
+		sqlite3_clear_bindings(st);
+	}
+	pthread_mutex_unlock(&b->lock);
+	return err;
 }
 
 int baselines_expire(struct baselines *b, uint64_t before_unix_ns)

@@ -31,6 +31,9 @@ int baselines_put(struct baselines *b, const char *job, const char *role,
  * The newest one's sketch in *newest where that is not NULL (wire_sketch_free). */
 int baselines_runs(struct baselines *b, const char *job, const char *role, uint64_t except,
 		   struct baselines_run *out, uint32_t max, struct sketch *newest);
+/* One run's sketch, the caller's (wire_sketch_free). -ENOENT, -EIO, or as wire_sketch_decode. */
+int baselines_get(struct baselines *b, const char *job, const char *role, uint64_t run,
+		  uint64_t *updated_unix_ns, struct sketch *out);
 /* Removes what was not updated since, and what is beyond the bound. */
 int baselines_expire(struct baselines *b, uint64_t before_unix_ns);
 /* [{"role","run","updated_unix_ns","steps","latency_ms","self_ms","spread_ms"}] newest first. */

@@ -134,7 +134,11 @@ json_t *fleet_jobs_json(struct fleet *f, uint64_t now_ns);
 json_t *fleet_roles_json(struct fleet *f, const char *job, uint64_t now_unix_ns);
 /* {"job","role","functions":[...]}; NULL: no such. role NULL: the first one. */
 json_t *fleet_waterline_json(struct fleet *f, const char *job, const char *role, uint64_t now_ns);
-/* {"baselines":[...]} of a job. */
-json_t *fleet_baselines_json(struct fleet *f, const char *job);
+/* {"baselines":[...]} of a job, and which run of it there is now. */
+json_t *fleet_baselines_json(struct fleet *f, const char *job, uint64_t now_ns);
+/* One of them whole; NULL: no such. */
+json_t *fleet_baseline_json(struct fleet *f, const char *job, const char *role, uint64_t run);
+/* The latest sketch of a rank; NULL: none. */
+json_t *fleet_sketch_json(struct fleet *f, const char *job, int32_t rank);
 
 #endif

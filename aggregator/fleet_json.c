@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "aggregator/fleet_private.h"
+#include "aggregator/sketch_json.h"
 #include "aggregator/sketch_merge.h"
 #include "aggregator/text.h"
 
@@ -444,8 +445,46 @@ json_t *fleet_waterline_json(struct fleet *f, const char *name, const char *role
 	return out;
 }
 
-json_t *fleet_baselines_json(struct fleet *f, const char *name)
+json_t *fleet_baselines_json(struct fleet *f, const char *name, uint64_t now_ns)
 {
-	return json_pack("{s:s, s:o}", "job", name, "baselines",
+	bool alive = fleet_job_ranks(f, name, now_ns) > 0;
+	struct fleet_job *job;
+	char run[17] = "";
+
+	pthread_mutex_lock(&f->lock);
+	job = fleet_find_job(f, name);
+	if (alive && job && job->run)
+		snprintf(run, sizeof(run), "%016llx", (unsigned long long)job->run);
+	pthread_mutex_unlock(&f->lock);
+	return json_pack("{s:s, s:s, s:o}", "job", name, "present_run", run, "baselines",
 			 f->baselines ? baselines_json(f->baselines, name) : json_array());
+}
+
+json_t *fleet_baseline_json(struct fleet *f, const char *name, const char *role, uint64_t run)
+{
+	uint64_t updated_ns;
+	struct sketch s;
+	char id[17];
+	json_t *j;
+
+	if (!f->baselines || baselines_get(f->baselines, name, role, run, &updated_ns, &s))
+		return NULL;
+	j = sketch_json(&s);
+	wire_sketch_free(&s);
+	snprintf(id, sizeof(id), "%016llx", (unsigned long long)run);
+	json_object_set_new(j, "run", json_string(id));
+	json_object_set_new(j, "updated_unix_ns", json_integer((json_int_t)updated_ns));
+	return j;
+}
+
+json_t *fleet_sketch_json(struct fleet *f, const char *name, int32_t rank)
+{
+	struct sketch s;
+	json_t *j;
+
+	if (fleet_sketch(f, name, rank, &s))
+		return NULL;
+	j = sketch_json(&s);
+	wire_sketch_free(&s);
+	return j;
 }

@@ -13,7 +13,7 @@ fleet_SRCS := aggregator/baselines.c aggregator/clocks.c aggregator/cross.c aggr
 	aggregator/cross_findings.c aggregator/cross_rows.c aggregator/cross_skew.c aggregator/fleet.c aggregator/fleet_admit.c \
 	aggregator/fleet_detect.c aggregator/fleet_json.c aggregator/fleet_pull.c aggregator/fleet_roles.c \
 	aggregator/fleet_sources.c aggregator/fleet_temporal.c aggregator/hang.c aggregator/idmap.c \
-	aggregator/sketch_merge.c aggregator/temporal.c aggregator/waterline.c
+	aggregator/sketch_json.c aggregator/sketch_merge.c aggregator/temporal.c aggregator/waterline.c
 fleet_LDLIBS := -lsqlite3 -ljansson
 aggregator_SRCS := $(incident_SRCS) $(fleet_SRCS) aggregator/api.c aggregator/alert.c aggregator/api_symbols.c aggregator/commit.c \
 	aggregator/ingest.c aggregator/rep.c aggregator/store.c aggregator/symbols.c
@@ -31,7 +31,7 @@ $(B)/parts/aggregator_client: tests/e2e/aggregator_client.c $(B)/libwire.a $(B)/
 	$(Q)$(CC) $(CFLAGS_ALL) -o $@ $^ $(LDFLAGS_ALL) $(wire_LDLIBS) $(base_LDLIBS) -lnng -lm -lpthread
 
 SCRIPTS_TEST += tests/e2e/aggregator_ingest.sh tests/e2e/aggregator_hostile.sh tests/e2e/alerts.sh tests/e2e/fleet.sh \
-	tests/e2e/hangs.sh tests/e2e/imbalance.sh tests/e2e/symbols.sh
+	tests/e2e/hangs.sh tests/e2e/imbalance.sh tests/e2e/symbols.sh tests/e2e/baselines.sh
 
 FUZZ += fuzz_fleet
 fuzz_fleet_USES := aggregator wire analysis base

@@ -166,10 +166,10 @@ void diagnosis_text_remedy(const struct diagnosis_view *v, const struct diagnosi
 			 "sysom diff",
 			 c->subject);
 		return;
-	case CAUSE_SW_HOT_PATH: /* of a healthy earlier run no window is stored */
+	case CAUSE_SW_HOT_PATH: /* of a healthy earlier run no window is stored, but its baseline */
 		snprintf(out, bytes,
-			 "look at what calls %.100s; where a window, trace or profile of the earlier "
-			 "run was kept, compare: sysom diff",
+			 "look at what calls %.100s; compare with an earlier run: sysom diff "
+			 "baseline:JOB ID",
 			 c->subject);
 		return;
 	default:

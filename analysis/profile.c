@@ -168,6 +168,26 @@ int profile_add(struct profile *p, const char *const *names, uint32_t count, dou
 	return 0;
 }
 
+int profile_put(struct profile *p, const char *name, double self, double total)
+{
+	uint32_t at;
+	int err = intern(p, name, &at);
+
+	if (err) {
+		p->dropped++;
+		return err;
+	}
+	p->function[at].self += self;
+	p->function[at].total += total;
+	return 0;
+}
+
+void profile_set_total(struct profile *p, double weight, double samples)
+{
+	p->total = weight;
+	p->squares = weight * weight / samples;
+}
+
 double profile_total(const struct profile *p)
 {
 	return p->total;

@@ -36,6 +36,11 @@ void profile_close(struct profile *p); /* NULL is a no-op */
  * profile_dropped). */
 int profile_add(struct profile *p, const char *const *names, uint32_t count, double weight,
 		double samples);
+/* A function of stacks that are not there: what is told of it already, in parts of profile_set_total. Added
+ * to what the name has. As profile_add. */
+int profile_put(struct profile *p, const char *name, double self, double total);
+/* In place of the sums of what was added. weight above 0; samples: above 0, that it stands for. */
+void profile_set_total(struct profile *p, double weight, double samples);
 double profile_total(const struct profile *p);
 /* Effective samples; INFINITY where nothing was sampled. */
 double profile_samples(const struct profile *p);

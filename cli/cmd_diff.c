@@ -47,6 +47,8 @@ static void print_steps(const struct run_diff *d)
 		const struct run_diff_metric *m = &d->metric[i];
 		double change = m->median[1] - m->median[0];
 
+		if (!m->known)
+			continue;
 		printf("%-24s %10s %10s %s%11s%s %c %s\n", m->name, figure(m, m->median[0]),
 		       figure(m, m->median[1]), colour(change, m->differs), figure(m, change),
 		       term_style(TERM_PLAIN), m->differs ? '!' : ' ',
@@ -56,6 +58,8 @@ static void print_steps(const struct run_diff *d)
 		rate[s] = d->steps[s] ? (double)d->flagged[s] / (double)d->steps[s] : 0;
 	printf("%-24s %10s %10s %11s %c\n", "steps", term_count((double)d->steps[0]),
 	       term_count((double)d->steps[1]), "", ' ');
+	if (!d->has_rates)
+		return;
 	printf("%-24s %10s %10s %s%11s%s %c\n", "of them flagged", term_percent(rate[0]),
 	       term_percent(rate[1]), colour(rate[1] - rate[0], d->rate_differs),
 	       points(rate[1] - rate[0]), term_style(TERM_PLAIN), d->rate_differs ? '!' : ' ');
@@ -75,22 +79,35 @@ static void row(const double ns[2], const char *note, const char *name, const ch
 		       term_safe(more, columns > 60 ? columns - 38 : 40), term_style(TERM_PLAIN));
 }
 
-static void print_spans(const struct run_diff *d, unsigned limit)
+static void print_spans(const char *what, const struct run_diff_span *s, size_t count, unsigned limit)
 {
-	if (!d->span_count)
+	if (!count)
 		return;
-	printf("\n%s%10s %10s %11s  spans, per step%s\n", term_style(TERM_BOLD), "A", "B", "change",
+	printf("\n%s%10s %10s %11s  %s%s\n", term_style(TERM_BOLD), "A", "B", "change", what,
 	       term_style(TERM_PLAIN));
-	for (size_t i = 0; i < d->span_count && i < limit; i++)
-		row(d->spans[i].time_ns, "", d->spans[i].name, NULL);
+	for (size_t i = 0; i < count && i < limit; i++)
+		row(s[i].time_ns, "", s[i].name, NULL);
+}
+
+/* A side whose list ends before so small a kernel may have had it. */
+static const char *only_in(const struct run_diff *d, const struct kernel_diff_row *k)
+{
+	int has = k->main[1] != NULL;
+
+	if (k->main[0] && k->main[1])
+		return "";
+	if (k->time_ns[has] <= d->kernels_from_ns[!has])
+		return has ? "told of B only: " : "told of A only: ";
+	return has ? "only in B: " : "only in A: ";
 }
 
 static void print_kernels(const struct run_diff *d, unsigned limit)
 {
 	for (int side = 0; d->has_steps && side < 2; side++)
 		if (!d->kernel_steps[side])
-			printf("\nno kernels to compare: %c has no step with all of its records\n",
-			       'A' + side);
+			printf("\nno kernels to compare: %c has %s\n", 'A' + side,
+			       d->side[side]->has_sketch ? "none" :
+							   "no step with all of its records");
 	if (!d->kernels.count)
 		return;
 	printf("\n%s%10s %10s %11s  kernels and copies, per step, variants together%s\n",
@@ -98,8 +115,7 @@ static void print_kernels(const struct run_diff *d, unsigned limit)
 	for (size_t i = 0; i < d->kernels.count && i < limit; i++) {
 		const struct kernel_diff_row *k = &d->kernels.rows[i];
 
-		row(k->time_ns, !k->main[0] ? "only in B: " : !k->main[1] ? "only in A: " : "",
-		    k->base, k->changed);
+		row(k->time_ns, only_in(d, k), k->base, k->changed);
 	}
 	if (d->kernels.count > limit)
 		printf("%34s  and %zu more\n", "", d->kernels.count - limit);
@@ -127,6 +143,27 @@ static void print_functions(const struct run_diff *d, unsigned limit)
 		printf("%34s  none differs by 0.5%% of the whole\n", "");
 }
 
+static void print_settings(const struct run_diff *d, unsigned limit)
+{
+	unsigned columns = term_columns();
+
+	for (size_t i = 0; i < d->setting_count && i < limit; i++) {
+		const struct run_diff_setting *v = &d->settings[i];
+
+		if (!i)
+			printf("\n%ssettings and versions that differ%s\n", term_style(TERM_BOLD),
+			       term_style(TERM_PLAIN));
+		printf("%s\n", term_safe(v->name, columns - 1));
+		for (int s = 0; s < 2; s++)
+			printf("  %c  %s\n", 'A' + s,
+			       v->value[s]		? term_safe(v->value[s], columns - 6) :
+			       d->side[s]->baseline ? "(none that all ranks have)" :
+						      "(none)");
+	}
+	if (d->setting_count > limit)
+		printf("  and %zu more\n", d->setting_count - limit);
+}
+
 static json_t *pair(double a, double b)
 {
 	return json_pack("[f, f]", a, b);
@@ -142,9 +179,10 @@ static json_t *name_json(const char *name)
 
 static json_t *side_json(const struct run_diff *d, int s)
 {
-	return json_pack("{s:o, s:s, s:I, s:I, s:I}", "label", name_json(d->side[s]->label), "kind",
+	return json_pack("{s:o, s:s, s:I, s:o*, s:I}", "label", name_json(d->side[s]->label), "kind",
 			 d->side[s]->kind, "steps", (json_int_t)d->steps[s], "flagged",
-			 (json_int_t)d->flagged[s], "skipped", (json_int_t)d->side[s]->skipped);
+			 d->side[s]->has_sketch ? NULL : json_integer((json_int_t)d->flagged[s]),
+			 "skipped", (json_int_t)d->side[s]->skipped);
 }
 
 static json_t *kernels_json(const struct run_diff *d)
@@ -184,19 +222,10 @@ static json_t *functions_json(const struct run_diff *d)
 	return list;
 }
 
-static void print_json(const struct run_diff *d)
+static json_t *spans_json(const struct run_diff *d)
 {
-	json_t *steps = json_object(), *spans = json_array(), *j;
+	json_t *spans = json_array();
 
-	for (unsigned i = 0; d->has_steps && i < RUN_DIFF_METRICS; i++) {
-		const struct run_diff_metric *m = &d->metric[i];
-
-		json_object_set_new(steps, m->name,
-				    json_pack("{s:o, s:o, s:b}", "median",
-					      pair(m->median[0], m->median[1]), "spread",
-					      pair(m->spread[0], m->spread[1]), "differs",
-					      m->differs));
-	}
 	for (size_t i = 0; i < d->span_count; i++)
 		json_array_append_new(spans,
 				      json_pack("{s:o, s:o, s:o}", "span", name_json(d->spans[i].name),
@@ -204,9 +233,55 @@ static void print_json(const struct run_diff *d)
 							   d->spans[i].time_ns[1]),
 						"count", pair(d->spans[i].count[0],
 							      d->spans[i].count[1])));
-	j = json_pack("{s:o, s:o, s:o, s:b, s:o, s:o, s:o}", "a", side_json(d, 0), "b", side_json(d, 1),
-		      "steps", steps, "rate_differs", d->rate_differs, "spans", spans, "kernels",
-		      kernels_json(d), "functions", functions_json(d));
+	return spans;
+}
+
+static json_t *blocked_json(const struct run_diff *d)
+{
+	json_t *list = json_array();
+
+	for (size_t i = 0; i < d->blocked_count; i++)
+		json_array_append_new(list, json_pack("{s:o, s:o}", "function",
+						      name_json(d->blocked[i].name), "ns",
+						      pair(d->blocked[i].time_ns[0],
+							   d->blocked[i].time_ns[1])));
+	return list;
+}
+
+static json_t *settings_json(const struct run_diff *d)
+{
+	json_t *list = json_array();
+
+	for (size_t i = 0; i < d->setting_count; i++) {
+		const struct run_diff_setting *v = &d->settings[i];
+
+		json_array_append_new(list,
+				      json_pack("{s:o, s:o, s:o}", "setting", name_json(v->name), "a",
+						v->value[0] ? name_json(v->value[0]) : json_null(), "b",
+						v->value[1] ? name_json(v->value[1]) : json_null()));
+	}
+	return list;
+}
+
+static void print_json(const struct run_diff *d)
+{
+	json_t *steps = json_object(), *j;
+
+	for (unsigned i = 0; d->has_steps && i < RUN_DIFF_METRICS; i++) {
+		const struct run_diff_metric *m = &d->metric[i];
+
+		if (!m->known)
+			continue;
+		json_object_set_new(steps, m->name,
+				    json_pack("{s:o, s:o, s:b}", "median",
+					      pair(m->median[0], m->median[1]), "spread",
+					      pair(m->spread[0], m->spread[1]), "differs",
+					      m->differs));
+	}
+	j = json_pack("{s:o, s:o, s:o, s:b, s:o, s:o, s:o, s:o, s:o}", "a", side_json(d, 0), "b",
+		      side_json(d, 1), "steps", steps, "rate_differs", d->rate_differs, "spans",
+		      spans_json(d), "kernels", kernels_json(d), "functions", functions_json(d),
+		      "blocked", blocked_json(d), "settings", settings_json(d));
 	commands_print_json(j);
 	json_decref(j);
 }
@@ -230,9 +305,11 @@ static int compare(const struct options *o, const struct diff_source *side)
 			       side[s].label);
 		if (d.has_steps)
 			print_steps(&d);
-		print_spans(&d, o->limit);
+		print_spans("spans, per step", d.spans, d.span_count, o->limit);
 		print_kernels(&d, o->limit);
 		print_functions(&d, o->limit);
+		print_spans("blocked with it on the stack, per step", d.blocked, d.blocked_count, o->limit);
+		print_settings(&d, o->limit);
 	}
 	run_diff_free(&d);
 	return EXIT_OK;
@@ -244,7 +321,7 @@ int cmd_diff_main(const struct options *o)
 	int rc = side ? EXIT_OK : EXIT_NOTHING, opened = 0;
 
 	for (; side && opened < 2 && rc == EXIT_OK; opened++)
-		rc = diff_source_open(&side[opened], o, o->argv[opened]);
+		rc = diff_source_open(&side[opened], o, o->argv[opened], o->argv[1 - opened]);
 	if (rc == EXIT_OK)
 		rc = compare(o, side);
 	for (int s = 0; s < opened; s++)

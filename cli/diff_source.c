@@ -36,7 +36,7 @@ static int add_functions(struct diff_source *s)
 		return 0;
 	err = incident_stacks_names(s->rank, &s->resolver, &s->names);
 	if (!err)
-		err = incident_diff_profile(&s->functions, &s->rank->stacks, s->names);
+		err = incident_diff_profile(&s->functions, &s->rank->stacks, s->names, !s->as_sketch);
 	if (!err && !(profile_total(s->functions) > 0)) { /* blocked all the time */
 		profile_close(s->functions);
 		s->functions = NULL;
@@ -60,7 +60,7 @@ static int open_incident(struct diff_source *s, const struct options *o, const c
 	}
 	n = (int)strcspn(arg, ":");
 	if (strspn(arg, "0123456789abcdefABCDEF") != (size_t)n && (n != 4 || strncmp(arg, "last", 4))) {
-		fprintf(stderr, "sysom diff: %s is neither a file nor an incident's id\n",
+		fprintf(stderr, "sysom diff: %s is neither a file, a baseline nor an incident's id\n",
 			term_safe(arg, 80));
 		return EXIT_NOTHING;
 	}
@@ -198,17 +198,20 @@ static int open_file(struct diff_source *s, const char *path)
 	return pprof_read_load(&s->functions, path, &s->skipped) ? EXIT_USAGE : EXIT_OK;
 }
 
-int diff_source_open(struct diff_source *s, const struct options *o, const char *arg)
+int diff_source_open(struct diff_source *s, const struct options *o, const char *arg, const char *beside)
 {
 	struct stat st;
 	int err;
 
 	memset(s, 0, sizeof(*s));
+	s->as_sketch = diff_sketch_is(beside);
 	err = trace_model_init(&s->model);
 	if (err) {
 		fprintf(stderr, "sysom diff: out of memory\n");
 		return EXIT_NOTHING;
 	}
+	if (diff_sketch_is(arg))
+		return diff_sketch_open(s, o, arg);
 	if (stat(arg, &st) == 0 && !S_ISDIR(st.st_mode))
 		return open_file(s, arg);
 	if (strchr(arg, '/') || strchr(arg, '.')) {
@@ -224,4 +227,5 @@ void diff_source_close(struct diff_source *s)
 	profile_names_close(s->names);
 	symbol_resolver_close(s->resolver);
 	trace_model_fini(&s->model);
+	wire_sketch_free(&s->sketch);
 }

@@ -346,9 +346,10 @@ int incident_diff_page(FILE *to, const struct incident_diff *d, const char *titl
 /* ---- functions ---- */
 
 /* As folded stacks have it; *made: to be freed, where the name had to be. NULL: out of memory. */
-static const char *folded_name(const struct profile_name *n, char **made)
+static const char *folded_name(const struct profile_name *n, bool files, char **made)
 {
 	const char *slash = strrchr(n->file, '/');
+	const char *file = !files ? "Python" : slash ? slash + 1 : n->file;
 
 	*made = NULL;
 	if (n->kind == STACK_FRAME_KERNEL) {
@@ -356,8 +357,8 @@ static const char *folded_name(const struct profile_name *n, char **made)
 			*made = NULL;
 		return *made;
 	}
-	if (n->kind == STACK_FRAME_PYTHON && *n->file) {
-		if (asprintf(made, "%s (%s)", n->function, slash ? slash + 1 : n->file) < 0)
+	if (n->kind == STACK_FRAME_PYTHON && *file) {
+		if (asprintf(made, "%s (%s)", n->function, file) < 0)
 			*made = NULL;
 		return *made;
 	}
@@ -365,7 +366,7 @@ static const char *folded_name(const struct profile_name *n, char **made)
 }
 
 static int add_stack(struct profile *p, const struct stack_batch *b, struct profile_names *names,
-		     const struct stack_sample *s)
+		     bool files, const struct stack_sample *s)
 {
 	const char *frame[LIMIT_STACK_DEPTH];
 	char *made[LIMIT_STACK_DEPTH];
@@ -379,7 +380,7 @@ static int add_stack(struct profile *p, const struct stack_batch *b, struct prof
 		err = profile_names_get(names, st->first + i, &name);
 		if (err)
 			break;
-		frame[n] = folded_name(&name, &made[n]);
+		frame[n] = folded_name(&name, files, &made[n]);
 		if (frame[n])
 			n++;
 		else
@@ -393,13 +394,13 @@ static int add_stack(struct profile *p, const struct stack_batch *b, struct prof
 }
 
 int incident_diff_profile(struct profile **out, const struct stack_batch *b,
-			  struct profile_names *names)
+			  struct profile_names *names, bool files)
 {
 	int err = profile_open(out);
 
 	for (uint32_t i = 0; i < b->sample_count && !err; i++)
 		if (b->samples[i].kind == STACK_ON_CPU && b->samples[i].count)
-			err = add_stack(*out, b, names, &b->samples[i]);
+			err = add_stack(*out, b, names, files, &b->samples[i]);
 	if (err) {
 		profile_close(*out);
 		*out = NULL;

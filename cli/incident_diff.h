@@ -38,9 +38,9 @@ const char *incident_diff_name(const struct incident_diff *d, bool other);
 /* One page with everything. 0 or -errno. */
 int incident_diff_page(FILE *to, const struct incident_diff *d, const char *title, double share_min);
 
-/* The functions of a rank's stacks on the CPU, names as folded stacks have them. *out is the caller's.
- * 0, -ENOMEM. */
+/* The functions of a rank's stacks on the CPU, names as folded stacks have them; files: Python functions
+ * with theirs, else as a sketch tells them. *out is the caller's. 0, -ENOMEM. */
 int incident_diff_profile(struct profile **out, const struct stack_batch *b,
-			  struct profile_names *names);
+			  struct profile_names *names, bool files);
 
 #endif

@@ -391,6 +391,12 @@ static uint64_t now_unix_ns(const struct replay_live *l)
 	return l->now_ns + l->base_ns;
 }
 
+/* Each node has a connection of its own. */
+static struct fleet_via via_of(const struct replay_live *l)
+{
+	return (struct fleet_via){.connection = l->turn_node + 1};
+}
+
 static void on_window(void *arg, const struct window *w, size_t bytes)
 {
 	struct replay_live *l = arg;
@@ -404,7 +410,7 @@ static void on_window(void *arg, const struct window *w, size_t bytes)
 	if (!d)
 		return;
 	digest_make(w, bytes, d);
-	known = fleet_window(l->fleet, d, l->now_ns);
+	known = fleet_window(l->fleet, d, via_of(l), l->now_ns) == FLEET_TAKEN;
 	free(d);
 	if (!known)
 		return;
@@ -429,7 +435,7 @@ static void on_beat(void *arg, const struct beat *b)
 	struct replay_live *l = arg;
 	uint32_t count;
 
-	fleet_beat(l->fleet, b, l->now_ns);
+	fleet_beat(l->fleet, b, via_of(l), l->now_ns);
 	count = fleet_commands(l->fleet, b, commands, WIRE_COMMANDS_MAX);
 	for (uint32_t i = 0; i < count; i++)
 		live_node_command(l->node[l->turn_node], &commands[i], b->now_ns);
@@ -439,7 +445,7 @@ static void on_sketch(void *arg, const struct sketch *s, const struct buf *packe
 {
 	struct replay_live *l = arg;
 
-	fleet_sketch_put(l->fleet, s, packed->data, packed->bytes, l->now_ns);
+	fleet_sketch_put(l->fleet, s, packed->data, packed->bytes, via_of(l), l->now_ns);
 }
 
 /* ---- the run ---- */

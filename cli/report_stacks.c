@@ -87,7 +87,7 @@ static int put_functions(FILE *to, const struct incident_diff *diff)
 
 	for (int i = 0; i < 2 && !err; i++)
 		err = incident_diff_profile(&p[i], &(i ? diff->other : diff->base)->stacks,
-					    diff->names[i]);
+					    diff->names[i], true);
 	if (!err)
 		err = profile_compare(p[0], p[1], PROFILE_DELTA, &d, &count);
 	for (uint32_t i = 0; i < count && shown < FUNCTIONS_SHOWN; i++) {

@@ -14,24 +14,33 @@
 
 /* ---- steps ---- */
 
+#define NONE SIZE_MAX
+
 static const struct {
 	const char *name;
-	size_t at;
-	bool time;
+	size_t step, sketch, spread; /* where it is in them */
+	bool time, sampled;
 } fields[RUN_DIFF_METRICS] = {
-	{ "step", offsetof(struct step, latency_ns), true },
-	{ "own", offsetof(struct step, self_ns), true },
-	{ "compute", offsetof(struct step, compute_ns), true },
-	{ "communication", offsetof(struct step, comm_ns), true },
-	{ "exposed communication", offsetof(struct step, exposed_comm_ns), true },
-	{ "copies", offsetof(struct step, copy_ns), true },
-	{ "idle", offsetof(struct step, idle_ns), true },
-	{ "kernels", offsetof(struct step, kernels), false },
+#define TIME(name, f) name, offsetof(struct step, f), offsetof(struct sketch, f)
+	{ TIME("step", latency_ns), offsetof(struct sketch, latency_mad_ns), true, false },
+	{ TIME("own", self_ns), offsetof(struct sketch, self_mad_ns), true, false },
+	{ TIME("compute", compute_ns), NONE, true, false },
+	{ TIME("communication", comm_ns), NONE, true, false },
+	{ TIME("exposed communication", exposed_comm_ns), NONE, true, false },
+	{ TIME("copies", copy_ns), NONE, true, false },
+	{ TIME("idle", idle_ns), NONE, true, false },
+#undef TIME
+	{ "kernels", offsetof(struct step, kernels), NONE, NONE, false, false },
+	{ "launches", offsetof(struct step, launches), offsetof(struct sketch, launches), NONE, false,
+	  false },
+	{ "on the CPU", NONE, offsetof(struct sketch, cpu_ns), NONE, true, true },
+	{ "blocked", NONE, offsetof(struct sketch, off_ns), NONE, true, true },
+	{ "waiting for the GIL", NONE, offsetof(struct sketch, gil_wait_ns), NONE, true, true },
 };
 
 static double field(const struct step *s, unsigned m)
 {
-	const char *at = (const char *)s + fields[m].at;
+	const char *at = (const char *)s + fields[m].step;
 	uint64_t wide;
 	uint32_t narrow;
 
@@ -41,6 +50,15 @@ static double field(const struct step *s, unsigned m)
 	}
 	memcpy(&narrow, at, sizeof(narrow));
 	return narrow;
+}
+
+static double of_sketch(const struct sketch *s, size_t at)
+{
+	double v = 0;
+
+	if (at != NONE)
+		memcpy(&v, (const char *)s + at, sizeof(v));
+	return v;
 }
 
 static uint32_t values(const struct trace_rank *r, unsigned m, double *out)
@@ -53,34 +71,66 @@ static uint32_t values(const struct trace_rank *r, unsigned m, double *out)
 	return n;
 }
 
+/* A count of 0 is one that nobody took. */
+static bool knows(const struct diff_source *s, unsigned m)
+{
+	if (!s->has_sketch)
+		return fields[m].step != NONE;
+	if (fields[m].sampled)
+		return s->sketch.samples > 0;
+	return fields[m].time || of_sketch(&s->sketch, fields[m].sketch) > 0;
+}
+
+static int measure(struct run_diff *d, int s, unsigned m, double *samples)
+{
+	const struct diff_source *side = d->side[s];
+	struct run_diff_metric *x = &d->metric[m];
+	double *v;
+	uint32_t n;
+
+	if (side->has_sketch) {
+		x->median[s] = of_sketch(&side->sketch, fields[m].sketch);
+		x->spread[s] = 1.4826 * of_sketch(&side->sketch, fields[m].spread);
+		d->steps[s] = side->sketch.steps;
+		*samples = side->baseline && !m ? 1 : (double)side->sketch.steps;
+		return 0;
+	}
+	v = calloc(side->rank->step_count + 1, sizeof(*v));
+	if (!v)
+		return -ENOMEM;
+	n = values(side->rank, m, v);
+	x->median[s] = median_of(v, n);
+	for (uint32_t i = 0; i < n; i++)
+		v[i] = fabs(v[i] - x->median[s]);
+	x->spread[s] = 1.4826 * median_of(v, n);
+	*samples = n;
+	d->steps[s] = n;
+	free(v);
+	return 0;
+}
+
 static int compare_steps(struct run_diff *d)
 {
+	double share = d->has_rates ? RUN_DIFF_SHARE : RUN_DIFF_SHARE_RUNS;
+
 	for (unsigned m = 0; m < RUN_DIFF_METRICS; m++) {
 		struct run_diff_metric *x = &d->metric[m];
-		double variance = 0, apart, floor;
+		double variance = 0, samples = 0, apart, floor, error;
+		int err = 0;
 
 		x->name = fields[m].name;
 		x->time = fields[m].time;
-		for (int s = 0; s < 2; s++) {
-			const struct trace_rank *r = d->side[s]->rank;
-			double *v = calloc(r->step_count + 1, sizeof(*v)), error;
-			uint32_t n;
-
-			if (!v)
-				return -ENOMEM;
-			n = values(r, m, v);
-			x->median[s] = median_of(v, n);
-			for (uint32_t i = 0; i < n; i++)
-				v[i] = fabs(v[i] - x->median[s]);
-			x->spread[s] = 1.4826 * median_of(v, n);
-			error = 1.2533 * x->spread[s] / sqrt(n ? n : 1);
+		x->known = knows(d->side[0], m) && knows(d->side[1], m);
+		for (int s = 0; s < 2 && x->known && !err; s++) {
+			err = measure(d, s, m, &samples);
+			error = 1.2533 * x->spread[s] / sqrt(samples > 1 ? samples : 1);
 			variance += error * error;
-			d->steps[s] = n;
-			free(v);
 		}
+		if (err)
+			return err;
 		apart = fabs(x->median[1] - x->median[0]);
-		floor = RUN_DIFF_SHARE * d->metric[x->time ? 0 : m].median[0];
-		x->differs = d->steps[0] && d->steps[1] && apart > floor &&
+		floor = share * d->metric[x->time ? 0 : m].median[0];
+		x->differs = x->known && d->steps[0] && d->steps[1] && apart > floor &&
 			     apart > SURE_ERRORS * sqrt(variance);
 	}
 	return 0;
@@ -159,31 +209,76 @@ static int add_spans(struct run_diff *d, int side)
 	return 0;
 }
 
-static int compare_spans(struct run_diff *d)
+/* Rows of one name become one. */
+static size_t join_spans(struct run_diff_span *v, size_t count)
 {
 	size_t kept = 0;
+
+	if (!count)
+		return 0;
+	qsort(v, count, sizeof(*v), by_name);
+	for (size_t i = 0; i < count; i++) {
+		struct run_diff_span *last = kept ? &v[kept - 1] : NULL;
+
+		if (last && !strcmp(last->name, v[i].name)) {
+			for (int s = 0; s < 2; s++) {
+				last->count[s] += v[i].count[s];
+				last->time_ns[s] += v[i].time_ns[s];
+			}
+		} else {
+			v[kept++] = v[i];
+		}
+	}
+	qsort(v, kept, sizeof(*v), by_time);
+	return kept;
+}
+
+static int compare_spans(struct run_diff *d)
+{
 	int err = add_spans(d, 0);
 
 	if (!err)
 		err = add_spans(d, 1);
-	if (err || !d->span_count)
-		return err;
-	qsort(d->spans, d->span_count, sizeof(*d->spans), by_name);
-	for (size_t i = 0; i < d->span_count; i++) {
-		struct run_diff_span *last = kept ? &d->spans[kept - 1] : NULL;
+	if (!err)
+		d->span_count = join_spans(d->spans, d->span_count);
+	return err;
+}
 
-		if (last && !strcmp(last->name, d->spans[i].name)) {
-			for (int s = 0; s < 2; s++) {
-				last->count[s] += d->spans[i].count[s];
-				last->time_ns[s] += d->spans[i].time_ns[s];
-			}
-		} else {
-			d->spans[kept++] = d->spans[i];
-		}
+/* ---- kernels ---- */
+
+/* Copies of a live rank have no name, and none are in a sketch. */
+static size_t drop_nameless(struct kernel_time *k, size_t count)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < count; i++)
+		if (*k[i].name)
+			k[n++] = k[i];
+	return n;
+}
+
+static struct kernel_time *kernels_of(struct run_diff *d, int s, size_t *count)
+{
+	const struct diff_source *side = d->side[s];
+	const struct sketch *k = &side->sketch;
+	struct kernel_time *out;
+
+	if (!side->has_sketch) {
+		out = kernel_diff_of_rank(&side->model, side->rank, false, count, &d->kernel_steps[s]);
+		if (out && d->side[!s]->has_sketch)
+			*count = drop_nameless(out, *count);
+		return out;
 	}
-	d->span_count = kept;
-	qsort(d->spans, kept, sizeof(*d->spans), by_time);
-	return 0;
+	*count = k->kernel_count;
+	out = *count ? calloc(*count, sizeof(*out)) : NULL;
+	d->kernel_steps[s] = *count ? k->steps : 0;
+	for (size_t i = 0; out && i < *count; i++) {
+		out[i] = (struct kernel_time){ k->kernels[i].name, k->kernels[i].per_step,
+					       k->kernels[i].ns_per_step };
+		if (!i || out[i].time_ns < d->kernels_from_ns[s])
+			d->kernels_from_ns[s] = out[i].time_ns;
+	}
+	return out;
 }
 
 static int compare_kernels(struct run_diff *d)
@@ -193,13 +288,125 @@ static int compare_kernels(struct run_diff *d)
 	int err = 0;
 
 	for (int s = 0; s < 2; s++)
-		k[s] = kernel_diff_of_rank(&d->side[s]->model, d->side[s]->rank, false, &n[s],
-					   &d->kernel_steps[s]);
+		k[s] = kernels_of(d, s, &n[s]);
 	if (k[0] && k[1])
 		err = kernel_diff_make(&d->kernels, k[0], n[0], k[1], n[1]);
 	free(k[0]);
 	free(k[1]);
 	return err;
+}
+
+/* ---- functions ---- */
+
+static double least_share(const struct diff_source *s)
+{
+	double least = 1;
+
+	for (uint32_t i = 0; i < s->sketch.function_count; i++)
+		if (s->sketch.functions[i].total_share > 0)
+			least = fmin(least, s->sketch.functions[i].total_share);
+	return s->has_sketch ? least : 0;
+}
+
+/* Code without a symbol stands by page in a sketch, by file in stacks: no such two can be compared. */
+static bool is_nameless(const char *name)
+{
+	return *name == '[' || strstr(name, "+0x");
+}
+
+/* A sketch names Python functions as our own stacks can, and no profile's file does. */
+static bool has_functions(const struct diff_source *a, const struct diff_source *b)
+{
+	return a->functions && b->functions && (!a->has_sketch || b->has_sketch || b->rank) &&
+	       (!b->has_sketch || a->has_sketch || a->rank);
+}
+
+static int compare_functions(struct run_diff *d)
+{
+	const struct diff_source *a = d->side[0], *b = d->side[1];
+	double least[2] = { least_share(a), least_share(b) };
+	uint32_t n = 0;
+	int err = profile_compare(a->functions, b->functions, PROFILE_DELTA, &d->functions,
+				  &d->function_count);
+
+	for (uint32_t i = 0; !err && i < d->function_count; i++) {
+		struct profile_delta *f = &d->functions[i];
+
+		if (a->has_sketch != b->has_sketch && is_nameless(f->name))
+			continue;
+		if ((!(f->base > 0) && f->other - least[0] <= PROFILE_DELTA) ||
+		    (!(f->other > 0) && f->base - least[1] <= PROFILE_DELTA))
+			f->flagged = false;
+		d->functions[n++] = *f;
+	}
+	d->function_count = n;
+	return err;
+}
+
+static int compare_blocked(struct run_diff *d)
+{
+	const struct sketch *s[2] = { &d->side[0]->sketch, &d->side[1]->sketch };
+
+	if (!(s[0]->samples > 0) || !(s[1]->samples > 0))
+		return 0;
+	d->blocked = calloc(s[0]->function_count + s[1]->function_count + 1ull, sizeof(*d->blocked));
+	if (!d->blocked)
+		return -ENOMEM;
+	for (int i = 0; i < 2; i++)
+		for (uint32_t k = 0; k < s[i]->function_count; k++) {
+			struct run_diff_span *row = &d->blocked[d->blocked_count];
+
+			row->name = s[i]->functions[k].name;
+			row->time_ns[i] = s[i]->functions[k].off_ns;
+			d->blocked_count += row->time_ns[i] > 0;
+		}
+	d->blocked_count = join_spans(d->blocked, d->blocked_count);
+	return 0;
+}
+
+/* ---- settings ---- */
+
+static int by_setting(const void *x, const void *y)
+{
+	const struct run_diff_setting *a = x, *b = y;
+
+	return strcmp(a->name, b->name);
+}
+
+static int compare_settings(struct run_diff *d)
+{
+	const struct sketch *s[2] = { &d->side[0]->sketch, &d->side[1]->sketch };
+	size_t n = 0, kept = 0;
+	struct run_diff_setting *v = d->settings =
+		calloc(s[0]->setting_count + s[1]->setting_count + 1ull, sizeof(*v));
+
+	if (!v)
+		return -ENOMEM;
+	for (int i = 0; i < 2; i++)
+		for (uint32_t k = 0; s[!i]->setting_count && k < s[i]->setting_count; k++) {
+			v[n].name = s[i]->settings[k].name;
+			v[n++].value[i] = s[i]->settings[k].value;
+		}
+	qsort(v, n, sizeof(*v), by_setting);
+	for (size_t i = 0; i < n; i++) {
+		bool pair = i + 1 < n && !strcmp(v[i].name, v[i + 1].name);
+		struct run_diff_setting row = v[i];
+
+		for (int k = 0; k < 2 && pair; k++)
+			row.value[k] = row.value[k] ? row.value[k] : v[i + 1].value[k];
+		/* a version that is missing was not told yet (analysis/diagnosis_software.c) */
+		if (pair ? strcmp(row.value[0] ? row.value[0] : "", row.value[1] ? row.value[1] : "") :
+			   !strncmp(row.name, "env:", 4))
+			v[kept++] = row;
+		i += pair;
+	}
+	d->setting_count = kept;
+	return 0;
+}
+
+static bool has_steps(const struct diff_source *s)
+{
+	return s->has_sketch ? s->sketch.latency_ns > 0 : s->rank && s->rank->step_count;
 }
 
 int run_diff_make(struct run_diff *d, const struct diff_source *a, const struct diff_source *b)
@@ -209,20 +416,26 @@ int run_diff_make(struct run_diff *d, const struct diff_source *a, const struct 
 	memset(d, 0, sizeof(*d));
 	d->side[0] = a;
 	d->side[1] = b;
-	d->has_steps = a->rank && b->rank && a->rank->step_count && b->rank->step_count;
-	if (!d->has_steps && (!a->functions || !b->functions))
+	d->has_steps = has_steps(a) && has_steps(b);
+	d->has_rates = d->has_steps && !a->has_sketch && !b->has_sketch;
+	if (!d->has_steps && !has_functions(a, b))
 		return -ENODATA;
-	if (d->has_steps) {
+	if (d->has_steps)
 		err = compare_steps(d);
+	if (d->has_rates) {
 		compare_rates(d);
 		if (!err)
 			err = compare_spans(d);
-		if (!err)
-			err = compare_kernels(d);
 	}
-	if (!err && a->functions && b->functions)
-		err = profile_compare(a->functions, b->functions, PROFILE_DELTA, &d->functions,
-				      &d->function_count);
+	if (!err && d->has_steps)
+		err = compare_kernels(d);
+	if (!err && has_functions(a, b))
+		err = compare_functions(d);
+	if (!err && a->has_sketch && b->has_sketch) {
+		err = compare_blocked(d);
+		if (!err)
+			err = compare_settings(d);
+	}
 	if (err)
 		run_diff_free(d);
 	return err;
@@ -233,5 +446,7 @@ void run_diff_free(struct run_diff *d)
 	free(d->spans);
 	kernel_diff_free(&d->kernels);
 	free(d->functions);
+	free(d->blocked);
+	free(d->settings);
 	memset(d, 0, sizeof(*d));
 }

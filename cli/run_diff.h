@@ -1,11 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
- * run_diff.h - two sides of `sysom diff` compared: steps, rates of anomalies, spans, kernels, functions.
+ * run_diff.h - two sides of `sysom diff` compared: steps, rates of anomalies, spans, kernels, functions,
+ * settings.
  * Owns: its rows; the sides are borrowed for its life. Threads: one caller.
  *
  * A step figure differs when its medians do by more than RUN_DIFF_SHARE of the step and by more than
  * four standard errors of the difference (of medians: 1.2533 sigma / sqrt(n), sigma from the MAD). Rates
  * differ by more than four of a binomial's. Edges and gaps (STEP_FLAG_FIRST, _GAP, _RESYNC) don't count.
- * Functions: analysis/profile.h. */
+ * Functions: analysis/profile.h.
+ *
+ * A sketch has medians without their steps, so beside one a figure has to differ by more than
+ * RUN_DIFF_SHARE_RUNS of the step, as much as healthy runs may (aggregator/temporal.c), and by more than
+ * four standard errors of what spread it tells: of the steps, or of a baseline's samples of 5 s, which are
+ * not independent and count as one. What its lists leave out is at most as much as their last item. */
 #ifndef SYSOM_CLI_RUN_DIFF_H
 #define SYSOM_CLI_RUN_DIFF_H
 
@@ -13,12 +19,14 @@
 #include "cli/diff_source.h"
 #include "cli/kernel_diff.h"
 
-#define RUN_DIFF_SHARE	 0.005
-#define RUN_DIFF_METRICS 8u
+#define RUN_DIFF_SHARE	    0.005
+#define RUN_DIFF_SHARE_RUNS 0.05
+#define RUN_DIFF_METRICS    12u
 
 struct run_diff_metric {
 	const char *name; /* "step", "own", "compute", ... */
 	bool time;	  /* in nanoseconds, else a count */
+	bool known;	  /* of both */
 	double median[2], spread[2]; /* spread: 1.4826 MAD */
 	bool differs;
 };
@@ -28,9 +36,13 @@ struct run_diff_span {
 	double count[2], time_ns[2]; /* per step */
 };
 
+struct run_diff_setting {
+	const char *name, *value[2]; /* borrowed from the sides; NULL: it has none */
+};
+
 struct run_diff {
 	const struct diff_source *side[2];
-	bool has_steps;
+	bool has_steps, has_rates;
 	uint64_t steps[2], flagged[2];
 	bool rate_differs;
 	struct run_diff_metric metric[RUN_DIFF_METRICS];
@@ -38,8 +50,13 @@ struct run_diff {
 	size_t span_count;
 	struct kernel_diff kernels;
 	size_t kernel_steps[2]; /* whole ones, that kernels are means of */
+	double kernels_from_ns[2]; /* a kernel with less per step may be missing here, though it ran */
 	struct profile_delta *functions;
 	uint32_t function_count;
+	struct run_diff_span *blocked; /* of two sketches: functions and their blocked time, as spans */
+	size_t blocked_count;
+	struct run_diff_setting *settings; /* of two sketches, those that differ, by name */
+	size_t setting_count;
 };
 
 /* 0, -ENOMEM, -ENODATA (nothing that both sides have). */

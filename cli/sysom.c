@@ -92,11 +92,15 @@ static const struct command commands[] = {
 	  .flags = OPTION_JSON | OPTION_URL | OPTION_JOB | OPTION_LIMIT, .args = "A B", .args_min = 2,
 	  .args_max = 2, .summary = "two runs, builds or ranks side by side",
 	  .detail = "A and B: an incident's id (its culprit), ID:RANK, a window's file, a trace file\n"
-		    "as sysom replay events reads it (events as CSV, Kineto JSON), or a profile\n"
-		    "(folded stacks, pprof). Compares what both have: steps, how many are flagged,\n"
-		    "spans, kernels by name with the template arguments that changed, functions.\n"
-		    "--limit is of rows in each table.\n",
+		    "as sysom replay events reads it (events as CSV, Kineto JSON), a profile (folded\n"
+		    "stacks, pprof), baseline:JOB[:ROLE[:RUN]] (what was normal in a healthy earlier\n"
+		    "run: the newest that does not run now) or sketch:JOB:RANK (what is normal of a\n"
+		    "rank that runs). Compares what both have: steps, how many are flagged, spans,\n"
+		    "kernels by name with the template arguments that changed, functions, settings.\n"
+		    "Of a name's own colon %3A is written. --limit is of rows in each table.\n",
 	  .examples = "  sysom diff 1234abcd:5 1234abcd:4\n"
+		      "  sysom diff baseline:llama-7b 1234abcd\n"
+		      "  sysom diff baseline:llama-7b sketch:llama-7b:0\n"
 		      "  sysom diff before/rank0.json.gz after/rank0.json.gz\n"
 		      "  sysom diff healthy.folded slow.folded --json | jq .functions\n" },
 	{ .name = "wait-incident", .run = cmd_wait_main,

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A stand-in for sysom-aggregator (TCP) and for sysomd's control socket (Unix), for tests of the
 command line. Usage: cli_server.py DIR: writes DIR/url once it listens, serves DIR/windows/ID as
-windows, and appends every request to DIR/requests. Ends when its standard input is closed."""
+windows, what DIR/answers.json has for a path with its query (text: as it is), and appends every request to DIR/requests. Ends when its standard input is closed."""
 import http.server
 import json
 import os
@@ -142,6 +142,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def cluster(self, path, query):
         global polls
+        if os.path.exists(work + "/answers.json"):
+            with open(work + "/answers.json", encoding="utf-8") as f:
+                found = json.load(f).get(self.path)
+            if found is not None:
+                return self.answer(200, found.encode() if isinstance(found, str) else found)
         job = query.get("job")
         if path == "/api/v1/status":
             return self.answer(200, STATUS)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""sysom diff: ranks of an incident, windows, traces and profiles side by side, against what was put into
-them."""
+"""sysom diff: ranks of an incident, windows, traces, profiles, baselines and sketches side by side, against
+what was put into them."""
 import gzip
 import json
 import os
@@ -132,6 +132,150 @@ def traces():
        not d["steps"]["compute"]["differs"], "real traces with and without loader workers", d["steps"])
 
 
+# What the healthy ranks of the incident do (tests/unit/cli_incident.h), as a baseline tells it.
+USUAL = {"job": "demo", "role": "train", "rank": -1, "end_unix_ns": 1795229400000000000, "steps": 600, "flagged": 0,
+         "latency_ms": 25.0, "latency_mad_ms": 0.1, "self_ms": 10.2, "self_mad_ms": 0.1, "compute_ms": 9.6,
+         "comm_ms": 0, "exposed_comm_ms": 13.8, "copy_ms": 0, "idle_ms": 0.4, "launches": 12.0, "cpu_ms": 20.0,
+         "samples": 6000, "off_ms": 5.0, "gil_wait_ms": 0, "functions_cut": 0, "kernels_cut": 0,
+         "functions": [
+             {"function": "main", "kind": "python", "self": 0, "total": 1, "off_ms": 5.0},
+             {"function": "train_step", "kind": "python", "self": 0, "total": 1, "off_ms": 5.0},
+             {"function": "launch_all", "kind": "python", "self": 50 / 75, "total": 50 / 75, "off_ms": 0},
+             {"function": "read_batch", "kind": "python", "self": 0, "total": 20 / 75, "off_ms": 0},
+             {"function": "copy_user_generic", "kind": "kernel", "self": 20 / 75, "total": 20 / 75, "off_ms": 0},
+             {"function": "libtorch.so+0x5000", "kind": "native", "self": 0, "total": 5 / 75, "off_ms": 0}],
+         "kernels": [{"kernel": "_Z4gemmIfLi128ELb1EEvPT_", "per_step": 8, "ms": 8.0},
+                     {"kernel": "void at::native::vectorized_elementwise_kernel<4, Relu>(int, Relu)",
+                      "per_step": 1, "ms": 0.5}],
+         "settings": [{"name": "env:NCCL_ALGO", "value": "Tree"}, {"name": "env:OMP_NUM_THREADS", "value": "8"},
+                      {"name": "nccl", "value": "22809"}]}
+EVIL = "\x1b[31m\x07\u202e%n"
+RUNS = ["00000000000000aa", "00000000000000bb", "00000000000000cc"]
+
+
+def answers(**more):
+    """RUNS of demo, role train, newest last; the last one runs now. Of the job two roles, one a day older."""
+    rows = [{"role": "train", "run": run, "updated_unix_ns": 1795229400000000000 + i, "steps": 600}
+            for i, run in enumerate(RUNS)]
+    other = dict(rows[0], role="stage:1")
+    list_of = "/api/v1/baselines?job="
+    out = {f"{list_of}demo": {"job": "demo", "present_run": RUNS[2], "baselines": rows},
+           f"{list_of}ended": {"job": "ended", "present_run": "", "baselines": rows},
+           f"{list_of}first": {"job": "first", "present_run": RUNS[0], "baselines": rows[:1]},
+           f"{list_of}two%3Aroles": {"job": "two:roles", "present_run": "", "baselines": [other] + rows},
+           f"{list_of}none": {"job": "none", "present_run": "", "baselines": []},
+           f"{list_of}evil": {"job": "evil", "present_run": 5, "baselines": [{"role": EVIL, "run": EVIL}, 7, None,
+                                                                              {"role": "x", "run": [1]}]},
+           f"{list_of}cut": '{"baselines":[{"role":"train","run":', f"{list_of}odd": {"baselines": {"a": 1}}}
+    for job, role in (("demo", "train"), ("ended", "train"), ("first", "train"), ("two%3Aroles", "train"),
+                      ("two%3Aroles", "stage%3A1")):
+        for run in RUNS:
+            out[f"/api/v1/baselines/{run}?job={job}&role={role}"] = dict(USUAL, updated_unix_ns=1795229400000000000)
+    out.update(more)
+    with open(os.path.join(T, "answers.json"), "w", encoding="utf-8") as f:
+        json.dump(out, f)
+
+
+def sketch(name, **changed):
+    return {f"/api/v1/sketch?job={name}&rank=3": {**USUAL, "rank": 3, **changed}}
+
+
+def baselines():
+    slower = {"latency_ms": 28.0, "self_ms": 13.1, "compute_ms": 12.5, "cpu_ms": 21, "off_ms": 6.5, "gil_wait_ms": 0.2,
+              "kernels": [{"kernel": "_Z4gemmIfLi64ELb1EEvPT_", "per_step": 16, "ms": 10.9},
+                          {"kernel": "fresh", "per_step": 1, "ms": 0.6}, {"kernel": "tiny", "per_step": 1, "ms": 0.01}],
+              "functions": USUAL["functions"][:2] + [
+                  {"function": "spin", "kind": "native", "self": 0.1, "total": 0.1, "off_ms": 0},
+                  {"function": "launch_all", "kind": "python", "self": 0.6, "total": 0.6, "off_ms": 1.5}],
+              "settings": [{"name": "env:NCCL_ALGO", "value": "Ring"}, {"name": "env:OMP_NUM_THREADS", "value": "8"},
+                           {"name": "env:NCCL_DEBUG", "value": EVIL}]}
+    answers(**sketch("demo", **slower), **sketch("same"))
+    for job, newest in (("demo", RUNS[1]), ("ended", RUNS[2]), ("first", RUNS[0])):
+        label = diff(f"baseline:{job}", f"baseline:{job}")["a"]["label"]
+        ok(newest in label, f"baseline:{job} is the newest of an earlier run, else the newest", label)
+    ok(diff("--job", "demo", "baseline:", "baseline::train:" + RUNS[0])["b"]["kind"] == "baseline",
+       "the job by --job, and a run by its id")
+    d = diff("baseline:demo", f"{ID}:0")
+    ok(not any(m["differs"] for m in d["steps"].values()) and not any(f["flagged"] for f in d["functions"]) and
+       "blocked" not in d["steps"] and "kernels" not in d["steps"] and "flagged" not in d["a"],
+       "against a healthy rank of an incident: nothing differs", d)
+    ok(not any("+0x" in f["function"] for f in d["functions"]), "code without a name is compared with none")
+    d = diff("baseline:demo", f"{ID}:2")
+    ok({k for k, m in d["steps"].items() if m["differs"]} == {"own", "compute", "exposed communication", "idle"} and
+       near(d["steps"]["own"]["median"], 10.2e6, 16.8e6), "against the culprit: the steps", d["steps"])
+    flagged = {f["function"] for f in d["functions"] if f["flagged"]}
+    # 15 of 90 samples are interrupts within launch_all, whose share is 65/90 so, and 50/75 on the peers
+    ok(flagged == {"net_rx_action_[k]", "__do_softirq_[k]", "tcp_v4_rcv_[k]", "launch_all (Python)"}, "the functions",
+       flagged)
+    gemm = row(d["kernels"], "kernel", "gemm")
+    ok(near(gemm["ns"], 8e6, 9.6e6) and near(gemm["count"], 8, 8) and gemm["changed"] == "argument 2: 128, now 64",
+       "the kernels", gemm)
+    d = diff("baseline:demo", "sketch:demo:3")
+    ok(near(d["steps"]["blocked"]["median"], 5e6, 6.5e6) and d["steps"]["blocked"]["differs"] and
+       not d["steps"]["on the CPU"]["differs"] and near(d["steps"]["waiting for the GIL"]["median"], 0, 2e5) and
+       near(d["steps"]["launches"]["median"], 12, 12) and d["steps"]["step"]["differs"],
+       "against a sketch: the steps, and what only sketches tell", d["steps"])
+    gemm = row(d["kernels"], "kernel", "gemm")
+    ok(near(gemm["ns"], 8e6, 10.9e6) and gemm["count"] == [8, 16], "the calls of a kernel", gemm)
+    ok(d["blocked"][0] == {"function": "launch_all (Python)", "ns": [0, 1.5e6]} and
+       d["blocked"][1]["ns"] == [5e6, 5e6], "blocked time", d["blocked"])
+    flagged = {f["function"] for f in d["functions"] if f["flagged"]}
+    # spin dilutes launch_all; of what is not in its list B may have a tenth: libtorch, but not read_batch
+    ok(flagged == {"spin", "read_batch (Python)", "copy_user_generic_[k]"}, "functions beyond what a list leaves out",
+       flagged)
+    ok(d["settings"] == [{"setting": "env:NCCL_ALGO", "a": "Tree", "b": "Ring"},
+                         {"setting": "env:NCCL_DEBUG", "a": None, "b": EVIL}], "settings", d["settings"])
+    rc, out, err = run("diff", "baseline:demo", "sketch:demo:3")
+    ok(rc == 0 and "only in B: fresh" in out and "told of B only: tiny" in out and
+       "only in A: at::native" in out and "(none that all ranks have)" in out and
+       not any(c in out for c in "\x1b\x07\u202e"), "as tables, free of control characters", out)
+    d = diff("baseline:demo", "sketch:same:3")
+    ok(not any(m["differs"] for m in d["steps"].values()) and not d["settings"] and
+       not any(f["delta"] for f in d["functions"]), "a sketch like the baseline: nothing differs", d)
+    ok(diff("sketch:same:3", "a.csv")["steps"]["step"]["differs"] and run("diff", "sketch:same:3", "b.folded")[0] == 1,
+       "against a trace; with a profile there is nothing to compare")
+    ok("stage:1" in diff("baseline:two%3aroles:stage%3A1", "sketch:same:3")["a"]["label"], "names with colons")
+
+
+def bad_baselines():
+    for side, says in (("baseline:two%3Aroles", "name one of its roles: stage:1, train"),
+                       ("baseline:two%3Aroles::" + RUNS[0], "name one of its roles: stage:1, train"),
+                       ("baseline:demo:x", "no such role; there are: train"),
+                       ("baseline:demo:train:" + "0" * 16, "no such run; there are: " + ", ".join(RUNS)),
+                       ("baseline:none", "no baseline of that job is kept"), ("baseline:odd", "no baseline of that job"),
+                       ("baseline:unknown", "404"), ("baseline:cut", ""), ("baseline:evil", "roles"),
+                       ("sketch:unknown:3", "404")):
+        rc, out, err = run("diff", side, "b.folded")
+        ok(rc == 1 and says in err and not out and err.count("\n") == 1 and
+           not any(c in err for c in "\x1b\x07\u202e"), f"{side}: status 1, and why", (rc, err))
+    for side in ("baseline:", "baseline:demo:train:xyz", "baseline:demo:train:" + "A" * 16, "baseline:a:b::d",
+                 "baseline:" + "j" * 500, "sketch:demo", "sketch:demo:-1", "sketch:demo:3:4", "sketch::3"):
+        rc, out, err = run("diff", side, "b.folded")
+        ok(rc == 2 and "is wanted" in err and not out, f"{side[:40]}: status 2", (rc, err))
+    f, k = USUAL["functions"][0], USUAL["kernels"][0]
+    hostile = [{"latency_ms": -1}, {"latency_ms": "fast"}, {"self_ms": 1e300}, {"functions": None}, {"kernels": {}},
+               {"functions": [dict(f, total=1.5)]}, {"functions": [dict(f, self=-0.1)]}, {"functions": [5]},
+               {"functions": [dict(f, function=None)]}, {"functions": [dict(f, function="x" * 5000)]},
+               {"functions": [f] * 513}, {"kernels": [k] * 193}, {"kernels": [dict(k, ms=[])]}, {"kernels": [[]]},
+               {"settings": [{"name": "a"}]}, {"settings": [{"name": "a", "value": "b" * 300}]},
+               {"settings": [{"name": "a", "value": "b"}] * 129}]
+    for i, change in enumerate(hostile):
+        answers(**sketch("evil", **change))
+        rc, out, err = run("diff", "sketch:evil:3", "sketch:evil:3")
+        ok(rc == 1 and "no sketch that could be" in err and not out, f"a sketch that cannot be, {i}", (rc, err))
+    for i, raw in enumerate(("[]", "7", '"x"', "null", "{}", '{"functions":[],"kernels":[],"settings":[],"steps":1e999}',
+                             '{"functions":' + "[" * 5000)):
+        answers(**{"/api/v1/sketch?job=evil&rank=3": raw})
+        rc, out, err = run("diff", "sketch:evil:3", "b.folded")
+        ok(rc == 1 and not out, f"no sketch at all, {i}", (rc, err))
+    many = [dict(f, function=EVIL + str(i), total=0.2, kind=EVIL) for i in range(512)]
+    answers(**sketch("evil", functions=many, samples=1e18, steps=-5, settings=[{"name": EVIL, "value": ""}] * 128,
+                     kernels=[dict(k, kernel=EVIL)] * 192))
+    rc, out, err = run("diff", "sketch:evil:3", f"{ID}:2", "--limit", "1000")
+    ok(rc == 0 and not any(c in out for c in "\x1b\x07\u202e"), "full of odd names: shown, and harmless", (rc, err))
+    os.remove(os.path.join(T, "answers.json"))
+
+
 def bad():
     with open(os.path.join(T, "cut.folded"), "w", encoding="utf-8") as f:
         f.write("a;b\n")
@@ -166,6 +310,8 @@ def main():
             os.environ["SYSOM_URL"] = f.read().strip()
         incident()
         traces()
+        baselines()
+        bad_baselines()
         bad()
     finally:
         server.stdin.close()

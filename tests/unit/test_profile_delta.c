@@ -238,6 +238,43 @@ static void refuses_what_it_has_no_room_for_and_counts_it(void **state)
 	profile_close(empty);
 }
 
+/* The same as stacks and as what a list of their functions tells. */
+static void functions_without_stacks_compare_like_stacks(void **unused)
+{
+	struct profile *base = fresh(), *other = fresh(), *told = fresh();
+	struct profile_delta *a, *b;
+	uint32_t n, m;
+
+	add(base, "main;work", 3000);
+	add(base, "main;io", 1000);
+	add(other, "main;work", 3000);
+	add(other, "main;io;spin", 1000);
+	add(other, "main;io", 1000);
+	assert_int_equal(profile_put(told, "main", 0, 1), 0);
+	assert_int_equal(profile_put(told, "work", 0.6, 0.6), 0);
+	assert_int_equal(profile_put(told, "io", 0.2, 0.4), 0);
+	assert_int_equal(profile_put(told, "spin", 0.2, 0.2), 0);
+	profile_set_total(told, 1, 5000);
+	assert_true(fabs(profile_samples(told) - 5000) < 1e-9);
+	assert_int_equal(profile_compare(base, other, PROFILE_DELTA, &a, &n), 0);
+	assert_int_equal(profile_compare(base, told, PROFILE_DELTA, &b, &m), 0);
+	assert_int_equal(n, 4);
+	assert_int_equal(m, 4);
+	for (uint32_t i = 0; i < n; i++) {
+		const struct profile_delta *k = find(b, m, a[i].name);
+
+		assert_int_equal(k->flagged, a[i].flagged);
+		assert_true(fabs(k->delta - a[i].delta) + fabs(k->other_self - a[i].other_self) < 1e-12);
+		assert_true(fabs(k->chance - a[i].chance) < 1e-12);
+	}
+	assert_true(find(b, m, "spin")->flagged && !find(b, m, "main")->flagged);
+	free(a);
+	free(b);
+	profile_close(base);
+	profile_close(other);
+	profile_close(told);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -247,6 +284,7 @@ int main(void)
 		cmocka_unit_test(few_samples_are_noise),
 		cmocka_unit_test(a_small_share_is_below_delta_however_sure),
 		cmocka_unit_test(two_samplings_of_one_process_seldom_differ),
+		cmocka_unit_test(functions_without_stacks_compare_like_stacks),
 		cmocka_unit_test(refuses_what_it_has_no_room_for_and_counts_it),
 	};
 

@@ -451,6 +451,62 @@ static void finds_logging_on_every_rank_against_the_run_before(void **unused)
 	nftw(dir, remove_one, 8, FTW_DEPTH | FTW_PHYS);
 }
 
+/* What one_run sends and the beats tell, as the API gives it. */
+static void gives_a_kept_run_whole(void **unused)
+{
+	char dir[] = "/tmp/test_temporal_XXXXXX", run[17] = "";
+	json_t *j, *list, *first;
+	struct baselines *b;
+	struct fleet *f;
+	uint64_t id;
+
+	assert_non_null(mkdtemp(dir));
+	one_run(dir, 1, 1, 0.01, 120);
+	assert_int_equal(baselines_open(&b, dir), 0);
+	list = baselines_json(b, "job");
+	first = json_array_get(list, 0);
+	snprintf(run, sizeof(run), "%s", json_string_value(json_object_get(first, "run")));
+	json_decref(list);
+	baselines_close(b);
+	id = strtoull(run, NULL, 16);
+	assert_int_equal(fleet_open(&f, 15 * S, 600 * S), 0);
+	assert_null(fleet_baseline_json(f, "job", "train", id)); /* none are kept */
+	assert_int_equal(fleet_keep_baselines(f, dir), 0);
+	j = fleet_baseline_json(f, "job", "train", id);
+	assert_non_null(j);
+	assert_string_equal(json_string_value(json_object_get(j, "run")), run);
+	assert_string_equal(json_string_value(json_object_get(j, "role")), "train");
+	assert_int_equal(json_integer_value(json_object_get(j, "rank")), -1);
+	assert_true(json_integer_value(json_object_get(j, "steps")) >= 200);
+	assert_true(fabs(json_real_value(json_object_get(j, "latency_ms")) - 100) < 1e-6);
+	assert_true(fabs(json_real_value(json_object_get(j, "cpu_ms")) - 50) < 1e-6);
+	assert_true(fabs(json_real_value(json_object_get(j, "samples")) - 8 * 5000) < 1e-6);
+	list = json_object_get(j, "functions");
+	assert_int_equal(json_array_size(list), 3);
+	first = json_array_get(list, 0);
+	assert_string_equal(json_string_value(json_object_get(first, "function")), "train_step (train.py)");
+	assert_string_equal(json_string_value(json_object_get(first, "kind")), "python");
+	assert_true(fabs(json_real_value(json_object_get(first, "total")) - 0.8) < 1e-6);
+	assert_true(fabs(json_real_value(json_object_get(first, "self")) - 0.05) < 1e-6);
+	first = json_array_get(json_object_get(j, "kernels"), 0);
+	assert_string_equal(json_string_value(json_object_get(first, "kernel")), "gemm_a");
+	assert_true(fabs(json_real_value(json_object_get(first, "per_step")) - 100) < 1e-6);
+	assert_true(fabs(json_real_value(json_object_get(first, "ms")) - 60) < 1e-6);
+	first = json_array_get(json_object_get(j, "settings"), 0);
+	assert_string_equal(json_string_value(json_object_get(first, "value")), "WARN");
+	json_decref(j);
+	assert_null(fleet_baseline_json(f, "job", "train", id + 1));
+	assert_null(fleet_baseline_json(f, "job", "other", id));
+	assert_null(fleet_baseline_json(f, "other", "train", id));
+	assert_null(fleet_sketch_json(f, "job", 0)); /* of ranks nothing is kept over a restart */
+	j = fleet_baselines_json(f, "job", 6000 * S);
+	assert_string_equal(json_string_value(json_object_get(j, "present_run")), "");
+	assert_int_equal(json_array_size(json_object_get(j, "baselines")), 1);
+	json_decref(j);
+	fleet_close(f);
+	nftw(dir, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+}
+
 static void keeps_the_newest_runs_and_survives_a_damaged_file(void **unused)
 {
 	char dir[] = "/tmp/test_temporal_XXXXXX", path[64];
@@ -511,6 +567,7 @@ int main(void)
 	    T(draws_the_line_of_the_paper_and_a_robust_one),
 	    T(made_up_functions_are_bounded),
 	    T(finds_logging_on_every_rank_against_the_run_before),
+	    T(gives_a_kept_run_whole),
 	    T(keeps_the_newest_runs_and_survives_a_damaged_file),
 	};
 
