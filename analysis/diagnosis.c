@@ -193,7 +193,8 @@ static void look(struct diagnosis_view *v, const struct diagnosis_input *in,
 	    in->kind == FINDING_UNIFORM || !in->peer_count ? "than before" : "than on its peers";
 	v->as = in->kind == FINDING_UNIFORM || !in->peer_count ? "as before" : "as on its peers";
 	divide(v);
-	diagnosis_gpu_look(v);
+	if (in->kind != FINDING_HANG) /* its last steps were as ever: they tell nothing of why it stopped */
+		diagnosis_gpu_look(v);
 	diagnosis_host_look(v);
 	diagnosis_os_look(v);
 	diagnosis_software_look(v);
@@ -458,10 +459,16 @@ static int stronger(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
+/* No more than was lost where it would show. */
+static double told_ns(const struct diagnosis_view *v, const struct diagnosis_candidate *c)
+{
+	return v->pools_known && c->effect_ns > v->pool_ns[c->pool] ? v->pool_ns[c->pool] : c->effect_ns;
+}
+
 /* What has a figure that does not matter is no evidence; what has none is told (a setting). */
 static bool is_worth_a_line(const struct diagnosis_view *v, const struct diagnosis_candidate *c)
 {
-	return !(c->effect_ns > 0) || !v->pools_known || c->effect_ns >= TOLD_MIN * whole_of(v);
+	return !(c->effect_ns > 0) || !v->pools_known || told_ns(v, c) >= TOLD_MIN * whole_of(v);
 }
 
 static void put_evidence(const struct diagnosis_view *v, const struct choice *chosen,
@@ -475,14 +482,14 @@ static void put_evidence(const struct diagnosis_view *v, const struct choice *ch
 		order[i] = &v->list[i];
 	qsort(order, v->count, sizeof(*order), stronger);
 	if (chosen->lead)
-		say(out, layer, chosen->lead->effect_ns, chosen->lead->text);
+		say(out, layer, told_ns(v, chosen->lead), chosen->lead->text);
 	for (int pass = 0; pass < 2; pass++) /* of the cause's layer, then of the others */
 		for (uint32_t i = 0; i < v->count; i++) {
 			enum finding_layer own = finding_cause_layer(order[i]->cause);
 
 			if (order[i] != chosen->lead && (own == layer) == !pass &&
 			    is_worth_a_line(v, order[i]))
-				say(out, own, order[i]->effect_ns, order[i]->text);
+				say(out, own, told_ns(v, order[i]), order[i]->text);
 		}
 }
 
@@ -630,9 +637,13 @@ static void put_ruled_out(const struct diagnosis_view *v, enum finding_layer cau
 	    [LAYER_STORAGE] = rule_out_storage, [LAYER_SOFTWARE] = rule_out_software,
 	};
 
-	for (int layer = LAYER_GPU; layer < LAYER_COUNT; layer++)
-		if (layer != (int)cause && !explains(v, (enum finding_layer)layer))
+	for (int layer = LAYER_GPU; layer < LAYER_COUNT; layer++) {
+		bool by_steps = layer == LAYER_GPU || layer == LAYER_NETWORK;
+
+		if (layer != (int)cause && !explains(v, (enum finding_layer)layer) &&
+		    !(by_steps && v->in->kind == FINDING_HANG))
 			of[layer](v, out);
+	}
 }
 
 /* "rank 5", "ranks 2 and 5", "ranks 2, 5, 1, 0, 7, 4 and 3 more", "every rank" */
@@ -817,6 +828,9 @@ static void name_missing(const struct diagnosis_input *in, struct diagnosis *out
 		diagnosis_missing(out, in->kind == FINDING_UNIFORM
 					   ? "figures of earlier runs, to compare with"
 					   : "windows of healthy peers, to compare with");
+	if (in->kind == FINDING_HANG && !is_given(in->known))
+		diagnosis_missing(out, "who has not entered which collective: known once the others have "
+				       "waited for long enough");
 	if (in->suspect_count && !in->suspect[0].steps)
 		diagnosis_missing(out, "steps of rank %d", in->suspect[0].rank);
 }

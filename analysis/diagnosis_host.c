@@ -630,6 +630,7 @@ void diagnosis_host_look(struct diagnosis_view *v)
 		    "CPU profiles of healthy peers or of earlier runs, to compare rank "
 		    "%d with",
 		    v->who->rank);
-	if (v->mine[FIGURE_IDLE] >= 0 && v->base[FIGURE_IDLE] >= 0 && gap > 0)
+	if (v->mine[FIGURE_IDLE] >= 0 && v->base[FIGURE_IDLE] >= 0 && gap > 0 &&
+	    v->in->kind != FINDING_HANG)
 		say_gap(v, &bases, gap);
 }

@@ -444,8 +444,10 @@ static void network(struct diagnosis_view *v)
 			 "TCP sends %.0f segments a second again, %.110s", again->value,
 			 again->subject);
 	}
-	/* a rank that is slow by what it does itself is no matter of the network */
-	if (!(extra > 0) || !v->pools_known || (v->in->kind != FINDING_UNIFORM && v->excess_ns > 0))
+	/* a rank that is slow by what it does itself is no matter of the network, and of the steps before
+	 * it stopped nothing is */
+	if (!(extra > 0) || !v->pools_known || v->in->kind == FINDING_HANG ||
+	    (v->in->kind != FINDING_UNIFORM && v->excess_ns > 0))
 		return;
 	if (spread > 0.5 * extra) /* somebody is late, and the others wait for it */
 		return;

@@ -775,6 +775,25 @@ static void slower_kernels_are_the_gpus_though_it_waits_longer_too(void **unused
 	}
 }
 
+/* What the steps before were like is no reason for a rank to stop. */
+static void a_rank_that_stands_still_is_not_explained_by_its_last_steps(void **unused)
+{
+	static struct world w;
+
+	build(&w);
+	w.kind = FINDING_HANG;
+	w.sick.r.exposed_comm_ns += 30 * MS;
+	w.sick.r.step_ns += 30 * MS;
+	late(&w.sick, 20);
+	slower_kernels(&w.sick, 1.2);
+	judge(&w);
+	assert_int_equal(out.cause, CAUSE_UNKNOWN);
+	assert_int_equal(out.evidence_count, 0);
+	for (uint32_t i = 0; i < out.ruled_out_count; i++)
+		assert_true(out.ruled_out[i].layer != LAYER_NETWORK && out.ruled_out[i].layer != LAYER_GPU);
+	assert_non_null(strstr(out.missing[0], "entered which collective"));
+}
+
 static bool rules_out(enum finding_layer layer)
 {
 	for (uint32_t i = 0; i < out.ruled_out_count; i++)
@@ -1286,6 +1305,7 @@ int main(void)
 		cmocka_unit_test(what_peers_have_too_is_not_the_cause),
 		cmocka_unit_test(a_signal_explains_no_slow_kernels),
 		cmocka_unit_test(slower_kernels_are_the_gpus_though_it_waits_longer_too),
+		cmocka_unit_test(a_rank_that_stands_still_is_not_explained_by_its_last_steps),
 		cmocka_unit_test(rules_out_the_other_layers_with_figures),
 		cmocka_unit_test(names_the_device_of_a_storm_in_the_remedy),
 		cmocka_unit_test(names_who_to_stop_for_a_lock),
