@@ -188,7 +188,7 @@ static struct cost cost_of(const struct incident_judgement *j, const struct run 
 	if (j->finding) {
 		const struct finding *f = j->finding;
 
-		if (f->effect_ns > each_ns)
+		if (!(each_ns > 0)) /* its own time: a part of it may be hidden from the others */
 			each_ns = f->effect_ns;
 		if ((double)(f->last_step - f->first_step) + 1 > count)
 			count = (double)(f->last_step - f->first_step) + 1;
