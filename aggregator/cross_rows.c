@@ -13,6 +13,8 @@
 #define ROWS	LIMIT_CROSS_ROWS
 #define LARGE	64u
 #define BEAT_NS 5e9
+/* A group is told this much after its end at most, where clocks agree. */
+#define CLOCK_FAR_NS 60e9
 
 void cross_rows_free(struct cross_cohort *co)
 {
@@ -245,7 +247,7 @@ static void restart(struct cross_cohort *co)
 	for (uint32_t i = 0; i < ROWS; i++)
 		co->rows[i].live = false;
 	for (uint32_t i = 0; i < co->count; i++) {
-		co->members[i].ahead = false;
+		co->members[i].astray = false;
 		co->members[i].passed = 0;
 	}
 }
@@ -257,16 +259,15 @@ static void put(struct cross *c, struct cross_cohort *co, uint32_t member, uint6
 	uint32_t covered, more = g->count < co->steps ? g->count : co->steps;
 	size_t at;
 
+	co->members[member].astray = index < co->next || index - co->next >= ROWS;
 	if (index < co->next) {
 		c->stats.stale++;
 		return;
 	}
 	if (index - co->next >= ROWS) {
 		c->stats.ahead++;
-		co->members[member].ahead = true;
 		return;
 	}
-	co->members[member].ahead = false;
 	r = row_at(co, index, now_ns);
 	if (end_unix_ns > r->end_unix_ns)
 		r->end_unix_ns = end_unix_ns;
@@ -296,6 +297,9 @@ void cross_rows_put(struct cross *c, struct cross_slot *s, const struct beat_gro
 		return;
 	}
 	m->steps = g->count;
+	m->clock_ns = end_unix_ns - (int64_t)now_ns;
+	if (co->clock_ns && fabs((double)m->clock_ns - (double)co->clock_ns) > CLOCK_FAR_NS)
+		end_unix_ns = 0; /* the others say when it was */
 	if (g->latency_ns > 0)
 		m->latency_ns = (float)g->latency_ns;
 	/* A numbering that is off by part of a row: where most of the group lies. */
@@ -382,7 +386,8 @@ static void hand_on(struct cross *c, struct cross_cohort *co, const struct cross
 		return;
 	c->stats.rows++;
 	co->times[co->time_count % CROSS_TIMES].step = r->index * co->steps;
-	co->times[co->time_count++ % CROSS_TIMES].end_unix_ns = r->end_unix_ns;
+	co->times[co->time_count++ % CROSS_TIMES].end_unix_ns =
+	    r->end_unix_ns ? r->end_unix_ns : (int64_t)now_ns + co->clock_ns;
 	peers_push(co->peers, r->index * co->steps, self, late, co->step_ns, co->steps);
 	while (peers_next(co->peers, &f))
 		if (f.member < co->count && co->members[f.member].slot != CROSS_NONE)
@@ -393,7 +398,7 @@ static void hand_on(struct cross *c, struct cross_cohort *co, const struct cross
 /* What most living members send, and what is typical of them now. */
 static void look_around(struct cross *c, struct cross_cohort *co, uint64_t now_ns)
 {
-	uint32_t sizes[32] = {0}, alive = 0, ahead = 0, n = 0, seen = 0, most, steps;
+	uint32_t sizes[32] = {0}, alive = 0, astray = 0, n = 0, seen = 0, most, steps;
 
 	for (uint32_t i = 0; i < co->count; i++) {
 		const struct cross_member *m = &co->members[i];
@@ -401,15 +406,18 @@ static void look_around(struct cross *c, struct cross_cohort *co, uint64_t now_n
 		if (m->slot == CROSS_NONE || !cross_alive(&c->slots[m->slot], now_ns) || !m->steps)
 			continue;
 		alive++;
-		ahead += m->ahead;
+		astray += m->astray;
 		sizes[__builtin_ctz(m->steps)]++;
 		if (m->latency_ns > 0)
 			co->values[0][n++] = (double)m->latency_ns;
+		co->values[1][alive - 1] = (double)m->clock_ns;
 	}
 	if (!alive)
 		return;
+	/* one of them, not the mean of two */
+	co->clock_ns = (int64_t)median_nth(co->values[1], alive, (alive - 1) / 2);
 	co->step_ns = median_of(co->values[0], n);
-	if (2 * ahead > alive)
+	if (2 * astray > alive)
 		restart(co);
 	for (most = 0; most < 31 && 2 * (seen + sizes[most]) < alive; most++)
 		seen += sizes[most];

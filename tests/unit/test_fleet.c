@@ -1086,6 +1086,69 @@ static void a_window_of_another_time_is_not_the_suspects_own(void **unused)
 	}
 }
 
+/* ---- clocks and numbers that are far off ---- */
+
+static void a_clock_that_is_an_hour_off_dates_no_others_fault(void **unused)
+{
+	const struct incident_finding *f;
+	struct fs_job j;
+
+	for (int hours = -1; hours < 2; hours++) {
+		teardown(NULL);
+		setup(NULL);
+		fs_init(&j, "job", 8, 2, 10);
+		j.node[1].error_ns = hours * 3600e9;
+		j.rank[7].slow_ns = 10 * FS_MS;
+		j.rank[7].slow_from_s = 60;
+		run(&j, 80);
+		f = first_of(FINDING_SLOW_RANK);
+		assert_non_null(f);
+		assert_true(f->begin_unix_ns > FS_UNIX + 55 * FS_S);
+		assert_true(f->begin_unix_ns < FS_UNIX + 65 * FS_S);
+		assert_true(f->end_unix_ns < FS_UNIX + 80 * FS_S);
+		fs_fini(&j);
+	}
+}
+
+/* node: whose first beats come first. Without collectives only time tells which steps are the same. */
+static void run_first(struct fs_job *j, uint32_t node, uint64_t lie, bool colls, double until)
+{
+	struct beat_rank ranks[16];
+	struct beat b;
+
+	for (; now_s < until; now_s += 0.1) {
+		for (uint32_t n = 0; n < 8; n++) {
+			if (!beat_due(j, n) || (n != node && now_s < 6) ||
+			    !fs_beat(j, n, now_s, ranks, &b))
+				continue;
+			for (uint32_t g = 0; n == node && now_s < 30 && g < ranks[0].group_count; g++)
+				ranks[0].groups[g].first_step += lie;
+			ranks[0].coll_count *= colls;
+			send_beat(&b);
+		}
+		tick_if_due();
+	}
+}
+
+static void the_first_ones_clock_or_numbers_blind_nobody(void **unused)
+{
+	const int guilty[] = {3};
+	struct fs_job j;
+
+	for (int lies = 0; lies < 2; lies++) {
+		teardown(NULL);
+		setup(NULL);
+		fs_init(&j, "job", 8, 1, 10);
+		j.node[0].error_ns = lies ? 0 : 3600e9;
+		j.rank[3].slow_ns = 10 * FS_MS;
+		j.rank[3].slow_from_s = 60;
+		run_first(&j, 0, lies ? 1ull << 40 : 0, lies, 120);
+		assert_true(named(3));
+		only_ranks(guilty, 1);
+		fs_fini(&j);
+	}
+}
+
 int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
@@ -1125,6 +1188,8 @@ int main(void)
 	    T(nobody_is_asked_for_times_beyond_all_clocks),
 	    T(peers_are_asked_for_when_they_are_known),
 	    T(a_window_of_another_time_is_not_the_suspects_own),
+	    T(a_clock_that_is_an_hour_off_dates_no_others_fault),
+	    T(the_first_ones_clock_or_numbers_blind_nobody),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
