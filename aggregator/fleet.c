@@ -454,6 +454,9 @@ static void forget(struct fleet *f, uint32_t at, uint64_t now_ns)
 {
 	struct fleet_job *job = f->jobs[at];
 
+	/* the others still wait for who died */
+	if (hang_is_open(job->hang))
+		return;
 	for (uint32_t i = 0; i < job->rank_count; i++) {
 		struct fleet_rank *r = &job->ranks[i];
 

@@ -127,7 +127,7 @@ struct fleet_job {
 	uint32_t role_kinds;
 	uint64_t roles_ns;
 	bool uniform, hanging; /* a finding of that kind is open */
-	uint64_t uniform_told_ns;
+	uint64_t uniform_told_ns, uniform_begin_unix_ns, uniform_step; /* as it was told */
 };
 
 /* A run's row for the baselines, written without the lock. */

@@ -1086,6 +1086,152 @@ static void a_window_of_another_time_is_not_the_suspects_own(void **unused)
 	}
 }
 
+/* ---- what lasts, and ends ---- */
+
+static void become(struct fs_job *j, uint64_t boot)
+{
+	j->boot = boot;
+	for (uint32_t i = 0; i < j->ranks; i++)
+		j->rank[i].reported = 0;
+	for (uint32_t i = 0; i < (j->ranks + j->per_node - 1) / j->per_node; i++)
+		j->node[i].sequence = 0;
+}
+
+static const struct incident_finding *last_of(enum finding_kind kind)
+{
+	const struct incident_finding *f = NULL;
+
+	for (uint32_t i = 0; i < told_count; i++)
+		if (told[i].finding.kind == kind)
+			f = &told[i];
+	return f;
+}
+
+static void a_slowdown_of_everybody_ends_with_its_run(void **unused)
+{
+	const struct incident_finding *f;
+	uint64_t begin;
+	struct fs_job j;
+
+	fs_init(&j, "job", 8, 8, 10);
+	j.uniform = 1.3;
+	j.uniform_from_s = 150;
+	run(&j, 220);
+	f = first_of(FINDING_UNIFORM);
+	assert_non_null(f);
+	begin = f->begin_unix_ns;
+	become(&j, 77);
+	j.uniform = 1;
+	run(&j, 260);
+	f = last_of(FINDING_UNIFORM);
+	assert_true(f->ended);
+	assert_true(f->begin_unix_ns == begin);
+	assert_true(f->end_unix_ns > begin && f->end_unix_ns <= FS_UNIX + 225 * FS_S);
+	assert_int_equal(f->finding.rank_count, 8);
+	assert_true(f->finding.effect_ns > 20 * FS_MS && f->finding.last_step > 2000);
+	fs_fini(&j);
+}
+
+/* Ranks of the second half take more time per step from 150 s on, those of the first until 210 s. */
+static void run_slower(struct fs_job *j, double until)
+{
+	struct beat_rank ranks[16];
+	struct beat b;
+
+	for (; now_s < until; now_s += 0.1) {
+		if (beat_due(j, 0) && fs_beat(j, 0, now_s, ranks, &b)) {
+			for (uint32_t i = 0; i < b.rank_count && now_s >= 150 + 10 * (i >= 4); i++) {
+				bool slow = i >= 4 || now_s < 210;
+
+				ranks[i].latency_median_ns *= slow ? 1.3 : 1;
+				ranks[i].self_median_ns *= slow ? 1.3 : 1;
+			}
+			send_beat(&b);
+		}
+		tick_if_due();
+	}
+}
+
+static void a_slowdown_is_the_same_one_when_a_role_has_recovered(void **unused)
+{
+	uint64_t begin = 0;
+	struct fs_job j;
+
+	fs_init(&j, "job", 8, 8, 10);
+	for (int i = 4; i < 8; i++)
+		snprintf(j.rank[i].role, sizeof(j.rank[i].role), "second");
+	run_slower(&j, 280);
+	for (uint32_t i = 0; i < told_count; i++) {
+		if (told[i].finding.kind != FINDING_UNIFORM)
+			continue;
+		begin = begin ? begin : told[i].begin_unix_ns;
+		assert_true(told[i].begin_unix_ns == begin);
+	}
+	assert_true(begin > 0);
+	assert_int_equal(last_of(FINDING_UNIFORM)->finding.rank_count, 4); /* the second role's */
+	assert_int_equal(last_of(FINDING_UNIFORM)->finding.ranks[0], 4);
+	fs_fini(&j);
+}
+
+/* Roles are learned while the job runs: the one that all had before has nobody then. */
+static void what_is_told_of_a_role_ends_with_it(void **unused)
+{
+	struct fs_job j;
+
+	for (int uneven = 0; uneven < 2; uneven++) {
+		enum finding_kind kind = uneven ? FINDING_IMBALANCE : FINDING_UNIFORM;
+
+		teardown(NULL);
+		setup(NULL);
+		fs_init(&j, "job", 8, 8, 40);
+		j.skew = uneven ? 0.15 : 0;
+		j.skew_steps = uneven ? 4 : 0;
+		j.uniform = uneven ? 1 : 1.3;
+		j.uniform_from_s = 150;
+		run(&j, 220);
+		assert_non_null(last_of(kind));
+		assert_false(last_of(kind)->ended);
+		j.skew_steps = 0;
+		j.uniform = 1;
+		for (int i = 0; i < 8; i++)
+			snprintf(j.rank[i].role, sizeof(j.rank[i].role), "learned");
+		run(&j, 300);
+		assert_true(last_of(kind)->ended);
+		fs_fini(&j);
+	}
+}
+
+static void a_hang_lasts_for_longer_than_who_died_is_remembered(void **unused)
+{
+	struct beat_rank ranks[16];
+	struct fs_job j;
+	struct beat b;
+
+	fs_init(&j, "job", 8, 1, 10);
+	run(&j, 60);
+	j.rank[5].silent = true;
+	j.stopped_step = 600;
+	for (; now_s < 800; now_s += 0.1) {
+		for (uint32_t n = 0; n < 8; n++) {
+			if (!beat_due(&j, n) || !fs_beat(&j, n, now_s, ranks, &b))
+				continue;
+			ranks[0].comms[0].entered += now_s > 66;
+			ranks[0].comms[0].done_ns *= now_s <= 66;
+			send_beat(&b);
+		}
+		tick_if_due();
+	}
+	assert_non_null(last_of(FINDING_HANG));
+	assert_false(last_of(FINDING_HANG)->ended);
+	assert_int_equal(last_of(FINDING_HANG)->finding.ranks[0], 5);
+	for (uint32_t i = 0; i < 8; i++)
+		j.rank[i].silent = true;
+	run(&j, 1500); /* and with the job all are forgotten */
+	assert_true(last_of(FINDING_HANG)->ended);
+	assert_int_equal(totals().ranks, 0);
+	fs_fini(&j);
+}
+
 /* ---- clocks and numbers that are far off ---- */
 
 static void a_clock_that_is_an_hour_off_dates_no_others_fault(void **unused)
@@ -1188,6 +1334,10 @@ int main(void)
 	    T(nobody_is_asked_for_times_beyond_all_clocks),
 	    T(peers_are_asked_for_when_they_are_known),
 	    T(a_window_of_another_time_is_not_the_suspects_own),
+	    T(a_slowdown_of_everybody_ends_with_its_run),
+	    T(a_slowdown_is_the_same_one_when_a_role_has_recovered),
+	    T(what_is_told_of_a_role_ends_with_it),
+	    T(a_hang_lasts_for_longer_than_who_died_is_remembered),
 	    T(a_clock_that_is_an_hour_off_dates_no_others_fault),
 	    T(the_first_ones_clock_or_numbers_blind_nobody),
 	};
