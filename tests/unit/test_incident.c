@@ -840,6 +840,8 @@ static void a_window_of_impossible_times_or_rank_is_not_sound(void **unused)
 	assert_false(is_sound(1, 2, INT64_MIN, 0, 1));
 	assert_false(is_sound(T0, T0, -(int64_t)T0 - 1, 0, 1));
 	assert_false(is_sound(T0, T0, 0, 8, 8));
+	assert_false(is_sound(T0, T0, 0, -2, 8));
+	assert_false(is_sound(T0, T0, 0, INT32_MIN, -1));
 	assert_false(is_sound(T0, T0, 0, INT32_MAX, -1));
 	assert_false(is_sound(T0, T0, 0, 0, INT32_MAX));
 }
