@@ -400,7 +400,8 @@ bool fleet_sketch_put(struct fleet *f, const struct sketch *s, const void *data,
 		fleet_roles_sketch(job, r, s);
 	role = r->compared && r->role < job->role_count ? &job->roles[r->role] : NULL;
 	if (role && role->waterline)
-		waterline_push(role->waterline, (uint32_t)(r - job->ranks), job->used, s, now_ns);
+		waterline_push(role->waterline, (uint32_t)(r - job->ranks),
+			       role->members ? role->members : job->used, s, now_ns);
 	if (f->counts.sketch_bytes - r->sketch_bytes + bytes > LIMIT_FLEET_SKETCH_BYTES ||
 	    !(copy = malloc(bytes))) {
 		f->counts.sketches_dropped++;

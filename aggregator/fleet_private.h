@@ -85,6 +85,7 @@ struct fleet_part {
 
 struct fleet_role {
 	char name[WIRE_TEXT_BYTES];
+	uint32_t members; /* at the temporal model's last look; 0: not known yet */
 	struct waterline *waterline;
 	struct temporal *temporal;
 	struct sketch base; /* of the newest earlier run */

@@ -165,6 +165,7 @@ static void sample_role(struct fleet *f, struct fleet_job *job, uint32_t role, u
 		if (fleet_is_alive(f, r->seen_ns, now_ns) && r->stats.latency_median_ns > 0)
 			slots[n++] = i;
 	}
+	job->roles[role].members = members;
 	if (!members)
 		let_go(job, job->roles[role].temporal);
 	if (!n)

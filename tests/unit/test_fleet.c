@@ -311,6 +311,34 @@ static void tells_what_is_usual_in_a_role_without_the_suspects(void **unused)
 	fs_fini(&j);
 }
 
+/* Of a large role every n-th rank's sketches are kept; a small one beside it needs all of its own. */
+static void a_small_role_of_a_large_job_has_a_waterline(void **unused)
+{
+	static const int32_t suspect[] = {2};
+	struct diagnosis_group g;
+	struct fs_job j;
+	bool is_of[1];
+
+	for (uint32_t every = 1; every <= 32; every *= 32) { /* side by side, or spread over the job */
+		teardown(NULL);
+		setup(NULL);
+		fs_init(&j, "large", 320, 16, 6);
+		for (uint32_t r = 0; r < 10; r++)
+			snprintf(j.rank[2 + r * every].role, sizeof(j.rank[0].role), "embedding");
+		run(&j, 20);
+		for (uint32_t r = 0; r < 320; r++)
+			send_spinning(&j, r, "gelu", 0.1);
+		assert_int_equal(fleet_waterline(fleet, "large", suspect, 1, mono(now_s), is_of, &g), 0);
+		assert_int_equal(g.sketches, 9);
+		free((void *)g.function);
+		assert_int_equal(fleet_waterline(fleet, "large", (const int32_t[]){0}, 1, mono(now_s),
+						 is_of, &g), 0);
+		assert_in_range(g.sketches, 30, 100); /* of 310 every fifth */
+		free((void *)g.function);
+		fs_fini(&j);
+	}
+}
+
 static void learns_roles_that_nobody_names(void **unused)
 {
 	struct fs_job j;
@@ -1306,6 +1334,7 @@ int main(void)
 	    T(says_who_of_a_pair_has_changed),
 	    T(never_compares_ranks_of_different_roles),
 	    T(tells_what_is_usual_in_a_role_without_the_suspects),
+	    T(a_small_role_of_a_large_job_has_a_waterline),
 	    T(learns_roles_that_nobody_names),
 	    T(uneven_work_is_the_roles_not_a_ranks),
 	    T(a_slow_rank_is_no_uneven_work),
