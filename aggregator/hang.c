@@ -119,7 +119,7 @@ int hang_push(struct hang *h, uint32_t slot, const struct beat_rank *b, int64_t 
 	h->stats.comms += n;
 	s->unfinished = b->unfinished;
 	if (s->unfinished.launch_ns >= TIME_MAX) {
-		s->unfinished.kind = BEAT_UNFINISHED_NONE;
+		s->unfinished = (struct beat_unfinished){.kind = BEAT_UNFINISHED_NONE};
 		h->stats.bad++;
 	}
 	if (!s->seen_ns || b->steps != s->steps)
