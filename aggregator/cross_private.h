@@ -82,6 +82,7 @@ struct cross_cohort {
 	bool started;
 	uint64_t next; /* row */
 	int64_t clock_ns; /* of most members; 0: not known yet */
+	uint64_t lone_ns; /* since when rows have one member only; 0: they have more */
 	struct cross_row rows[LIMIT_CROSS_ROWS];
 	float *self_ns, *late_ns; /* [row][member]: mean over cover steps; sum over late_n */
 	uint16_t *cover;

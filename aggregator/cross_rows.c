@@ -13,6 +13,7 @@
 #define ROWS	LIMIT_CROSS_ROWS
 #define LARGE	64u
 #define BEAT_NS 5e9
+#define LONE_NS 30000000000ull
 /* A group is told this much after its end at most, where clocks agree. */
 #define CLOCK_FAR_NS 60e9
 
@@ -382,6 +383,7 @@ static void hand_on(struct cross *c, struct cross_cohort *co, const struct cross
 		late[i] = have && co->late_n[at] ? (double)co->late_ns[at] / co->late_n[at] : NAN;
 		known += have;
 	}
+	co->lone_ns = known > 1 ? 0 : co->lone_ns ? co->lone_ns : now_ns;
 	if (known < 2)
 		return;
 	c->stats.rows++;
@@ -393,6 +395,17 @@ static void hand_on(struct cross *c, struct cross_cohort *co, const struct cross
 		if (f.member < co->count && co->members[f.member].slot != CROSS_NONE)
 			cross_findings_flag(c, co, &f, now_ns);
 	cross_skew_push(co, r->index);
+}
+
+/* The comparison begins anew; whom the one before had flagged is let off unless this one does, too. */
+static void forget(struct cross *c, struct cross_cohort *co, uint64_t now_ns)
+{
+	restart(co);
+	compare_anew(c, co);
+	co->lone_ns = 0;
+	for (uint32_t i = 0; i < co->count; i++)
+		if (co->members[i].slot != CROSS_NONE)
+			cross_findings_orphan(c, co->members[i].slot, now_ns);
 }
 
 /* What most living members send, and what is typical of them now. */
@@ -432,13 +445,9 @@ static void look_around(struct cross *c, struct cross_cohort *co, uint64_t now_n
 	co->steps_next = steps;
 	if (co->steps_votes < 6) /* a beat's period, so that everybody has spoken */
 		return;
-	restart(co);
 	co->steps = steps;
 	co->steps_votes = 0;
-	compare_anew(c, co);
-	for (uint32_t i = 0; i < co->count; i++)
-		if (co->members[i].slot != CROSS_NONE)
-			cross_findings_orphan(c, co->members[i].slot, now_ns);
+	forget(c, co, now_ns);
 }
 
 void cross_uneven(struct cross *c, uint64_t now_ns)
@@ -449,13 +458,8 @@ void cross_uneven(struct cross *c, uint64_t now_ns)
 	for (uint32_t k = 0; k < c->cohort_count; k++) {
 		struct cross_cohort *co = &c->cohorts[k];
 
-		if (!co->used || !co->peers)
-			continue;
-		restart(co);
-		compare_anew(c, co);
-		for (uint32_t i = 0; i < co->count; i++)
-			if (co->members[i].slot != CROSS_NONE)
-				cross_findings_orphan(c, co->members[i].slot, now_ns);
+		if (co->used && co->peers)
+			forget(c, co, now_ns);
 	}
 }
 
@@ -491,6 +495,9 @@ static void cohort_tick(struct cross *c, struct cross_cohort *co, uint64_t now_n
 		cross_skew_tick(c, co, now_ns);
 	if (handed)
 		co->self_typical_ns = typical(co->values[PEERS_SELF], co->count);
+	/* who is left alone is held against nobody: no flag's end would ever come */
+	if (co->lone_ns && now_ns - co->lone_ns >= LONE_NS)
+		forget(c, co, now_ns);
 	look_around(c, co, now_ns);
 }
 

@@ -1229,6 +1229,26 @@ static void what_is_told_of_a_role_ends_with_it(void **unused)
 	}
 }
 
+/* Of two the healthy one leaves: the other one is compared with nobody. */
+static void who_is_left_alone_is_let_off(void **unused)
+{
+	struct fs_job j;
+
+	fs_init(&j, "job", 2, 1, 10);
+	j.rank[0].slow_ns = 20 * FS_MS;
+	j.rank[0].slow_from_s = 60;
+	run(&j, 90);
+	assert_true(named(0));
+	assert_false(last_of(FINDING_SLOW_RANK)->ended);
+	j.rank[1].silent = true;
+	run(&j, 220);
+	assert_true(last_of(FINDING_SLOW_RANK)->ended);
+	j.rank[1].silent = false; /* and is told again */
+	run(&j, 330);
+	assert_false(last_of(FINDING_SLOW_RANK)->ended);
+	fs_fini(&j);
+}
+
 static void a_hang_lasts_for_longer_than_who_died_is_remembered(void **unused)
 {
 	struct beat_rank ranks[16];
@@ -1366,6 +1386,7 @@ int main(void)
 	    T(a_slowdown_of_everybody_ends_with_its_run),
 	    T(a_slowdown_is_the_same_one_when_a_role_has_recovered),
 	    T(what_is_told_of_a_role_ends_with_it),
+	    T(who_is_left_alone_is_let_off),
 	    T(a_hang_lasts_for_longer_than_who_died_is_remembered),
 	    T(a_clock_that_is_an_hour_off_dates_no_others_fault),
 	    T(the_first_ones_clock_or_numbers_blind_nobody),
