@@ -571,6 +571,8 @@ int commit_open(struct commit **out, const struct commit_config *config, struct 
 		config->opened(config->name_arg);
 	if (!err)
 		err = restore(c);
+	if (!err) /* before any beat: what lasts is told again, by nobody else would its end be told */
+		end_findings(c);
 	if (!err)
 		err = store_totals(c->store, &c->stats.store);
 	if (!err)

@@ -14,6 +14,8 @@
 #include "aggregator/text.h"
 
 #define PLACE_BY_TIME_NS 15000000000ull
+/* Two beats tell of the same moment at times that differ by less. */
+#define CLOCK_FAR_NS 10e9
 
 int cross_open(struct cross **out, const char *job, const struct peers_config *config)
 {
@@ -225,7 +227,7 @@ static void place_by_time(struct cross *c, struct cross_slot *s, const struct be
 {
 	const struct beat_group *g = NULL;
 	bool lost; /* nobody is there whose numbering could be told from collectives */
-	double steps;
+	double steps, since;
 
 	for (uint32_t i = 0; i < b->group_count; i++)
 		if (group_is_sane(&b->groups[i]) && b->groups[i].latency_ns > 0)
@@ -243,6 +245,10 @@ static void place_by_time(struct cross *c, struct cross_slot *s, const struct be
 	lost = now_ns - c->time_seen_ns > PLACE_BY_TIME_NS;
 	steps = ((double)((int64_t)g->end_ns + offset_ns) - (double)c->time_unix_ns) /
 		c->time_latency_ns;
+	/* a clock that is far off the others': by when the two came here */
+	since = (double)(now_ns - c->time_seen_ns) / c->time_latency_ns;
+	if (fabs(steps - since) * c->time_latency_ns > CLOCK_FAR_NS)
+		steps = since;
 	if (fabs(steps) < 1e9)
 		place(c, s, c->time_step + llround(steps) - (int64_t)(g->first_step + g->count - 1),
 		      lost);
@@ -399,6 +405,7 @@ void cross_tick(struct cross *c, uint64_t now_ns)
 	}
 	cross_colls_tick(c, now_ns);
 	cross_rows_tick(c, now_ns);
+	cross_skew_orphans(c, now_ns);
 	cross_findings_tick(c, now_ns);
 }
 

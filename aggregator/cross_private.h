@@ -60,8 +60,9 @@ struct cross_member {
 	uint32_t slot;	 /* CROSS_NONE: gone */
 	uint32_t steps;	 /* per group, latest */
 	uint64_t passed; /* rows below are complete as far as it goes */
+	int64_t clock_ns; /* its node's realtime less this machine's clock, when its latest group came */
 	float latency_ns;
-	bool ahead;
+	bool astray; /* its latest groups lie outside of the rows */
 	bool heavy; /* its own time is flagged now, whoever is told */
 	uint64_t high_from, high_end; /* rows of its latest stretch that was told */
 };
@@ -80,6 +81,8 @@ struct cross_cohort {
 	    steps_votes; /* per row; what most members send instead, since */
 	bool started;
 	uint64_t next; /* row */
+	int64_t clock_ns; /* of most members; 0: not known yet */
+	uint64_t lone_ns; /* since when rows have one member only; 0: they have more */
 	struct cross_row rows[LIMIT_CROSS_ROWS];
 	float *self_ns, *late_ns; /* [row][member]: mean over cover steps; sum over late_n */
 	uint16_t *cover;
@@ -180,6 +183,8 @@ void cross_skew_reset(struct cross_cohort *co);
 /* Whether the flag is a part of what the role's work differs by, and accuses nobody. */
 bool cross_skew_takes(struct cross_cohort *co, const struct peers_flag *f);
 void cross_skew_tick(struct cross *c, struct cross_cohort *co, uint64_t now_ns);
+/* Roles that nobody has any more, or one rank alone, are told of as even. */
+void cross_skew_orphans(struct cross *c, uint64_t now_ns);
 bool cross_skew_next(struct cross *c, struct incident_finding *out);
 /* cross_findings.c */
 /* When a step of the job's numbering ended, by the rows that were handed on. */

@@ -13,6 +13,9 @@
 #define ROWS	LIMIT_CROSS_ROWS
 #define LARGE	64u
 #define BEAT_NS 5e9
+#define LONE_NS 30000000000ull
+/* A group is told this much after its end at most, where clocks agree. */
+#define CLOCK_FAR_NS 60e9
 
 void cross_rows_free(struct cross_cohort *co)
 {
@@ -245,7 +248,7 @@ static void restart(struct cross_cohort *co)
 	for (uint32_t i = 0; i < ROWS; i++)
 		co->rows[i].live = false;
 	for (uint32_t i = 0; i < co->count; i++) {
-		co->members[i].ahead = false;
+		co->members[i].astray = false;
 		co->members[i].passed = 0;
 	}
 }
@@ -257,16 +260,15 @@ static void put(struct cross *c, struct cross_cohort *co, uint32_t member, uint6
 	uint32_t covered, more = g->count < co->steps ? g->count : co->steps;
 	size_t at;
 
+	co->members[member].astray = index < co->next || index - co->next >= ROWS;
 	if (index < co->next) {
 		c->stats.stale++;
 		return;
 	}
 	if (index - co->next >= ROWS) {
 		c->stats.ahead++;
-		co->members[member].ahead = true;
 		return;
 	}
-	co->members[member].ahead = false;
 	r = row_at(co, index, now_ns);
 	if (end_unix_ns > r->end_unix_ns)
 		r->end_unix_ns = end_unix_ns;
@@ -296,6 +298,9 @@ void cross_rows_put(struct cross *c, struct cross_slot *s, const struct beat_gro
 		return;
 	}
 	m->steps = g->count;
+	m->clock_ns = end_unix_ns - (int64_t)now_ns;
+	if (co->clock_ns && fabs((double)m->clock_ns - (double)co->clock_ns) > CLOCK_FAR_NS)
+		end_unix_ns = 0; /* the others say when it was */
 	if (g->latency_ns > 0)
 		m->latency_ns = (float)g->latency_ns;
 	/* A numbering that is off by part of a row: where most of the group lies. */
@@ -378,11 +383,13 @@ static void hand_on(struct cross *c, struct cross_cohort *co, const struct cross
 		late[i] = have && co->late_n[at] ? (double)co->late_ns[at] / co->late_n[at] : NAN;
 		known += have;
 	}
+	co->lone_ns = known > 1 ? 0 : co->lone_ns ? co->lone_ns : now_ns;
 	if (known < 2)
 		return;
 	c->stats.rows++;
 	co->times[co->time_count % CROSS_TIMES].step = r->index * co->steps;
-	co->times[co->time_count++ % CROSS_TIMES].end_unix_ns = r->end_unix_ns;
+	co->times[co->time_count++ % CROSS_TIMES].end_unix_ns =
+	    r->end_unix_ns ? r->end_unix_ns : (int64_t)now_ns + co->clock_ns;
 	peers_push(co->peers, r->index * co->steps, self, late, co->step_ns, co->steps);
 	while (peers_next(co->peers, &f))
 		if (f.member < co->count && co->members[f.member].slot != CROSS_NONE)
@@ -390,10 +397,21 @@ static void hand_on(struct cross *c, struct cross_cohort *co, const struct cross
 	cross_skew_push(co, r->index);
 }
 
+/* The comparison begins anew; whom the one before had flagged is let off unless this one does, too. */
+static void forget(struct cross *c, struct cross_cohort *co, uint64_t now_ns)
+{
+	restart(co);
+	compare_anew(c, co);
+	co->lone_ns = 0;
+	for (uint32_t i = 0; i < co->count; i++)
+		if (co->members[i].slot != CROSS_NONE)
+			cross_findings_orphan(c, co->members[i].slot, now_ns);
+}
+
 /* What most living members send, and what is typical of them now. */
 static void look_around(struct cross *c, struct cross_cohort *co, uint64_t now_ns)
 {
-	uint32_t sizes[32] = {0}, alive = 0, ahead = 0, n = 0, seen = 0, most, steps;
+	uint32_t sizes[32] = {0}, alive = 0, astray = 0, n = 0, seen = 0, most, steps;
 
 	for (uint32_t i = 0; i < co->count; i++) {
 		const struct cross_member *m = &co->members[i];
@@ -401,15 +419,18 @@ static void look_around(struct cross *c, struct cross_cohort *co, uint64_t now_n
 		if (m->slot == CROSS_NONE || !cross_alive(&c->slots[m->slot], now_ns) || !m->steps)
 			continue;
 		alive++;
-		ahead += m->ahead;
+		astray += m->astray;
 		sizes[__builtin_ctz(m->steps)]++;
 		if (m->latency_ns > 0)
 			co->values[0][n++] = (double)m->latency_ns;
+		co->values[1][alive - 1] = (double)m->clock_ns;
 	}
 	if (!alive)
 		return;
+	/* one of them, not the mean of two */
+	co->clock_ns = (int64_t)median_nth(co->values[1], alive, (alive - 1) / 2);
 	co->step_ns = median_of(co->values[0], n);
-	if (2 * ahead > alive)
+	if (2 * astray > alive)
 		restart(co);
 	for (most = 0; most < 31 && 2 * (seen + sizes[most]) < alive; most++)
 		seen += sizes[most];
@@ -424,13 +445,9 @@ static void look_around(struct cross *c, struct cross_cohort *co, uint64_t now_n
 	co->steps_next = steps;
 	if (co->steps_votes < 6) /* a beat's period, so that everybody has spoken */
 		return;
-	restart(co);
 	co->steps = steps;
 	co->steps_votes = 0;
-	compare_anew(c, co);
-	for (uint32_t i = 0; i < co->count; i++)
-		if (co->members[i].slot != CROSS_NONE)
-			cross_findings_orphan(c, co->members[i].slot, now_ns);
+	forget(c, co, now_ns);
 }
 
 void cross_uneven(struct cross *c, uint64_t now_ns)
@@ -441,13 +458,8 @@ void cross_uneven(struct cross *c, uint64_t now_ns)
 	for (uint32_t k = 0; k < c->cohort_count; k++) {
 		struct cross_cohort *co = &c->cohorts[k];
 
-		if (!co->used || !co->peers)
-			continue;
-		restart(co);
-		compare_anew(c, co);
-		for (uint32_t i = 0; i < co->count; i++)
-			if (co->members[i].slot != CROSS_NONE)
-				cross_findings_orphan(c, co->members[i].slot, now_ns);
+		if (co->used && co->peers)
+			forget(c, co, now_ns);
 	}
 }
 
@@ -483,6 +495,9 @@ static void cohort_tick(struct cross *c, struct cross_cohort *co, uint64_t now_n
 		cross_skew_tick(c, co, now_ns);
 	if (handed)
 		co->self_typical_ns = typical(co->values[PEERS_SELF], co->count);
+	/* who is left alone is held against nobody: no flag's end would ever come */
+	if (co->lone_ns && now_ns - co->lone_ns >= LONE_NS)
+		forget(c, co, now_ns);
 	look_around(c, co, now_ns);
 }
 

@@ -124,6 +124,16 @@ static void follow(struct cross *c, struct cross_cohort *co, struct cross_imbala
 	}
 }
 
+static void not_seen(struct cross_imbalance *m, uint64_t now_ns)
+{
+	if (!m->even_ns)
+		m->even_ns = now_ns;
+	if (now_ns - m->even_ns < EVEN_NS)
+		return;
+	m->open = false;
+	m->ended = m->changed = true;
+}
+
 void cross_skew_tick(struct cross *c, struct cross_cohort *co, uint64_t now_ns)
 {
 	struct cross_imbalance *m = &c->imbalances[co->role];
@@ -138,14 +148,20 @@ void cross_skew_tick(struct cross *c, struct cross_cohort *co, uint64_t now_ns)
 		}
 	}
 	/* one of a large role's parts is not the role */
-	if (!m->open || co->part)
-		return;
-	if (!m->even_ns)
-		m->even_ns = now_ns;
-	if (now_ns - m->even_ns < EVEN_NS)
-		return;
-	m->open = false;
-	m->ended = m->changed = true;
+	if (m->open && !co->part)
+		not_seen(m, now_ns);
+}
+
+void cross_skew_orphans(struct cross *c, uint64_t now_ns)
+{
+	for (uint32_t i = 0; i < c->role_count; i++) {
+		bool compared = false;
+
+		for (uint32_t k = 0; k < c->cohort_count && c->imbalances[i].open; k++)
+			compared |= c->cohorts[k].used && c->cohorts[k].role == i;
+		if (c->imbalances[i].open && !compared)
+			not_seen(&c->imbalances[i], now_ns);
+	}
 }
 
 static void fill(const struct cross *c, const struct cross_imbalance *m,

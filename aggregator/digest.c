@@ -134,7 +134,7 @@ bool digest_is_sound(const struct window *w)
 		     w->end_ns - w->begin_ns <= LIMIT_WINDOW_NS &&
 		     (int64_t)w->begin_ns + w->realtime_offset_ns >= 0;
 
-	return times && r->world_size <= (int32_t)LIMIT_FLEET_RANKS &&
+	return times && r->rank >= -1 && r->world_size <= (int32_t)LIMIT_FLEET_RANKS &&
 	       r->rank < (r->world_size > 0 ? r->world_size : (int32_t)LIMIT_FLEET_RANKS);
 }
 

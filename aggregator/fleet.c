@@ -532,7 +532,8 @@ bool fleet_sketch_put(struct fleet *f, const struct sketch *s, const void *data,
 		fleet_roles_sketch(job, r, s);
 	role = r->compared && r->role < job->role_count ? &job->roles[r->role] : NULL;
 	if (role && role->waterline)
-		waterline_push(role->waterline, (uint32_t)(r - job->ranks), job->used, s, now_ns);
+		waterline_push(role->waterline, (uint32_t)(r - job->ranks),
+			       role->members ? role->members : job->used, s, now_ns);
 	if (f->counts.sketch_bytes - r->sketch_bytes + bytes > LIMIT_FLEET_SKETCH_BYTES ||
 	    !(copy = malloc(bytes))) {
 		f->counts.sketches_dropped++;
@@ -614,6 +615,9 @@ static void forget(struct fleet *f, uint32_t at, uint64_t now_ns)
 {
 	struct fleet_job *job = f->jobs[at];
 
+	/* the others still wait for who died */
+	if (hang_is_open(job->hang))
+		return;
 	for (uint32_t i = 0; i < job->rank_count; i++) {
 		struct fleet_rank *r = &job->ranks[i];
 

@@ -66,7 +66,7 @@ void fleet_detect_beat(struct fleet *f, struct fleet_job *job, uint32_t slot,
 	cross_push(job->cross, slot, b, n->realtime_offset_ns, now_ns);
 	if (hang_push(job->hang, slot, b,
 		      b->steps ? cross_step(job->cross, slot, b->steps - 1) : -1,
-		      n->realtime_offset_ns, now_ns))
+		      n->realtime_offset_ns, n->now_ns, now_ns))
 		f->counts.dropped++;
 }
 
@@ -98,7 +98,7 @@ static double step_ns(const struct fleet_job *job)
 	return longest;
 }
 
-static void hangs(struct fleet *f, struct fleet_job *job, uint64_t now_ns, uint64_t now_unix_ns)
+static void hangs(struct fleet *f, struct fleet_job *job, uint64_t now_ns)
 {
 	double steps = HANG_STEPS * step_ns(job);
 	uint64_t bound = f->config.hang_ns;
@@ -106,7 +106,7 @@ static void hangs(struct fleet *f, struct fleet_job *job, uint64_t now_ns, uint6
 
 	if (steps > (double)bound && steps < 3.6e12)
 		bound = (uint64_t)steps;
-	hang_tick(job->hang, bound, f->config.alive_ns, now_ns, now_unix_ns);
+	hang_tick(job->hang, bound, f->config.alive_ns, now_ns);
 	e = fleet_detect_pending(f);
 	if (!e)
 		return;
@@ -138,7 +138,7 @@ void fleet_detect_tick(struct fleet *f, struct fleet_job *job, uint64_t now_ns,
 		}
 		fleet_pull_finding(f, job, e, now_ns);
 	}
-	hangs(f, job, now_ns, now_unix_ns);
+	hangs(f, job, now_ns);
 	if (now_ns - job->look_ns >= TEMPORAL_PERIOD_NS) {
 		job->look_ns = now_ns;
 		fleet_temporal_tick(f, job, now_ns, now_unix_ns);

@@ -101,6 +101,7 @@ struct fleet_part {
 
 struct fleet_role {
 	char name[WIRE_TEXT_BYTES];
+	uint32_t members; /* at the temporal model's last look; 0: not known yet */
 	struct waterline *waterline;
 	struct temporal *temporal;
 	struct sketch base; /* of the newest earlier run */
@@ -146,7 +147,7 @@ struct fleet_job {
 	uint32_t role_kinds;
 	uint64_t roles_ns;
 	bool uniform, hanging; /* a finding of that kind is open */
-	uint64_t uniform_told_ns;
+	uint64_t uniform_told_ns, uniform_begin_unix_ns, uniform_step; /* as it was told */
 };
 
 /* A run's row for the baselines, written without the lock. */

@@ -31,7 +31,7 @@ static uint64_t identity_of(const struct fleet *f, const struct fleet_rank *r)
 }
 
 /* A run is known by its lowest rank's process: the same after a restart of the aggregator. */
-static void look_at_run(struct fleet *f, struct fleet_job *job)
+static void look_at_run(struct fleet *f, struct fleet_job *job, uint64_t now_ns)
 {
 	const struct fleet_rank *lowest = NULL;
 	uint64_t run;
@@ -45,6 +45,10 @@ static void look_at_run(struct fleet *f, struct fleet_job *job)
 	run = lowest ? identity_of(f, lowest) : 0;
 	if (!run || run == job->run)
 		return;
+	for (uint32_t i = 0; i < job->role_count; i++)
+		temporal_finish(job->roles[i].temporal);
+	if (job->uniform) /* what was told of the run before has ended with it */
+		fleet_temporal_tell(f, job, now_ns);
 	for (uint32_t i = 0; i < job->role_count && job->run; i++)
 		temporal_restart(job->roles[i].temporal);
 	job->run = run;
@@ -131,17 +135,39 @@ static double over_ranks(const struct fleet_job *job, const uint32_t *slots, uin
 	return middle;
 }
 
+/* Nobody has the role any more (another one was learned): what is told of it ends. */
+static void let_go(struct fleet_job *job, struct temporal *t)
+{
+	struct temporal_change c;
+
+	if (!temporal_state(t, &c))
+		return;
+	if (c.open) {
+		temporal_finish(t);
+		return;
+	}
+	temporal_restart(t);
+	job->run_loaded = false;
+}
+
 static void sample_role(struct fleet *f, struct fleet_job *job, uint32_t role, uint32_t *slots,
 			double *v, uint64_t now_ns, uint64_t now_unix_ns)
 {
 	struct temporal_sample s = {.unix_ns = now_unix_ns};
-	uint32_t n = 0;
+	uint32_t n = 0, members = 0;
 
-	for (uint32_t i = 0; i < job->rank_count; i++)
-		if (job->ranks[i].used && job->ranks[i].compared && job->ranks[i].role == role &&
-		    fleet_is_alive(f, job->ranks[i].seen_ns, now_ns) &&
-		    job->ranks[i].stats.latency_median_ns > 0)
+	for (uint32_t i = 0; i < job->rank_count; i++) {
+		const struct fleet_rank *r = &job->ranks[i];
+
+		if (!r->used || !r->compared || r->role != role)
+			continue;
+		members++;
+		if (fleet_is_alive(f, r->seen_ns, now_ns) && r->stats.latency_median_ns > 0)
 			slots[n++] = i;
+	}
+	job->roles[role].members = members;
+	if (!members)
+		let_go(job, job->roles[role].temporal);
 	if (!n)
 		return;
 	s.ranks = n;
@@ -299,7 +325,8 @@ void fleet_temporal_tell(struct fleet *f, struct fleet_job *job, uint64_t now_ns
 			    job->ranks[k].stats.steps)
 				last = cross_step(job->cross, k, job->ranks[k].stats.steps - 1);
 		if (last >= 0)
-			e->finding.last_step = (uint64_t)last;
+			job->uniform_step = (uint64_t)last;
+		e->finding.last_step = job->uniform_step;
 		e->finding.first_step = (double)e->finding.last_step > c.steps
 					    ? e->finding.last_step - (uint64_t)c.steps
 					    : 0;
@@ -310,12 +337,16 @@ void fleet_temporal_tell(struct fleet *f, struct fleet_job *job, uint64_t now_ns
 	}
 	qsort(e->finding.ranks, e->finding.rank_count, sizeof(e->finding.ranks[0]), by_number);
 	e->ended = !open;
+	/* by its begin it is known, whichever role's trouble is over first */
+	if (job->uniform)
+		e->begin_unix_ns = job->uniform_begin_unix_ns;
 	if (job->uniform && open && now_ns - job->uniform_told_ns < TELL_NS) {
 		f->pending_count--;
 		return;
 	}
 	f->counts.uniform += !job->uniform;
 	job->uniform = open;
+	job->uniform_begin_unix_ns = e->begin_unix_ns;
 	job->uniform_told_ns = now_ns;
 	fleet_pull_finding(f, job, e, now_ns);
 }
@@ -328,7 +359,7 @@ void fleet_temporal_tick(struct fleet *f, struct fleet_job *job, uint64_t now_ns
 	bool changed = job->uniform;
 
 	if (now_ns - job->born_ns >= RUN_SETTLE_NS)
-		look_at_run(f, job);
+		look_at_run(f, job, now_ns);
 	if (job->run && !job->run_loaded && f->baselines) {
 		for (uint32_t i = 0; i < job->role_count; i++)
 			load(f, job, &job->roles[i]);

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "aggregator/text.h"
+#include "analysis/median.h"
 #include "analysis/record.h"
 #include "base/limits.h"
 
@@ -20,7 +21,8 @@ struct slot {
 	int32_t rank;
 	uint32_t count;
 	uint64_t seen_ns, steps;
-	int64_t step, offset_ns;
+	int64_t step;
+	int64_t here_ns, unix_ns; /* from its node's clock to this machine's, to its realtime */
 	uint64_t moved_ns; /* when its steps last went on */
 	struct beat_unfinished unfinished;
 	struct beat_comm *comms;
@@ -33,6 +35,7 @@ struct hang {
 	struct hang_stats stats;
 	bool open, changed, ended;
 	uint64_t told_ns;
+	int64_t unix_ns; /* from this machine's clock to the job's realtime, while open */
 	struct incident_finding now; /* while open */
 };
 
@@ -89,7 +92,7 @@ static bool is_sane(const struct beat_comm *k)
 }
 
 int hang_push(struct hang *h, uint32_t slot, const struct beat_rank *b, int64_t step,
-	      int64_t offset_ns, uint64_t now_ns)
+	      int64_t offset_ns, uint64_t beat_ns, uint64_t now_ns)
 {
 	struct slot *s = slot_at(h, slot);
 	uint32_t count = b->comm_count < BEAT_COMMS_MAX ? b->comm_count : BEAT_COMMS_MAX, n = 0;
@@ -116,7 +119,7 @@ int hang_push(struct hang *h, uint32_t slot, const struct beat_rank *b, int64_t 
 	h->stats.comms += n;
 	s->unfinished = b->unfinished;
 	if (s->unfinished.launch_ns >= TIME_MAX) {
-		s->unfinished.kind = BEAT_UNFINISHED_NONE;
+		s->unfinished = (struct beat_unfinished){.kind = BEAT_UNFINISHED_NONE};
 		h->stats.bad++;
 	}
 	if (!s->seen_ns || b->steps != s->steps)
@@ -124,7 +127,8 @@ int hang_push(struct hang *h, uint32_t slot, const struct beat_rank *b, int64_t 
 	s->rank = b->rank.rank;
 	s->steps = b->steps;
 	s->step = step;
-	s->offset_ns = offset_ns;
+	s->here_ns = (int64_t)(now_ns - beat_ns);
+	s->unix_ns = offset_ns;
 	s->seen_ns = now_ns;
 	return 0;
 }
@@ -146,33 +150,39 @@ static bool is_p2p(uint32_t func)
 	       func >= RECORD_COLL_GROUP_START;
 }
 
-/* When the rank was last heard of: what it did since, ended perhaps, is not known. */
-static uint64_t heard_unix_ns(const struct slot *s, uint64_t now_ns, uint64_t now_unix_ns)
+/* A time of its node on this machine's monotonic clock, as its last beat has the two: their realtime
+ * clocks may stand hours apart. */
+static int64_t here(const struct slot *s, uint64_t node_ns)
 {
-	return now_unix_ns - (now_ns - s->seen_ns);
+	return (int64_t)node_ns + s->here_ns;
+}
+
+/* Until it was last heard of: what it did since, ended perhaps, is not known. */
+static bool is_longer(int64_t begin_ns, uint64_t heard_ns, uint64_t bound_ns)
+{
+	int64_t took_ns = (int64_t)heard_ns - begin_ns;
+
+	return took_ns > 0 && (uint64_t)took_ns > bound_ns;
 }
 
 /* Its last collective was not seen to end, though earlier ones were: who never saw one end sees
  * none. */
-static bool waits(const struct slot *s, const struct beat_comm *k, uint64_t bound_ns,
-		  uint64_t now_ns, uint64_t now_unix_ns)
+static bool waits(const struct slot *s, const struct beat_comm *k, uint64_t bound_ns, uint64_t now_ns)
 {
-	uint64_t call = k->call_ns + (uint64_t)s->offset_ns;
-	uint64_t heard = heard_unix_ns(s, now_ns, now_unix_ns);
+	int64_t call = here(s, k->call_ns);
 
 	/* Whose steps go on has only lost the record of that kernel. */
 	return now_ns - s->moved_ns > bound_ns / 2 && k->call_ns && !k->done_ns && k->ended &&
-	       k->ended < k->entered && !is_p2p(k->func) && heard > call && heard - call > bound_ns;
+	       k->ended < k->entered && !is_p2p(k->func) && is_longer(call, s->seen_ns, bound_ns);
 }
 
 /* Its GPU has not ended a kernel that waits for nobody for so long, and its steps stand still. */
-static bool is_stuck(const struct slot *s, uint64_t for_ns, uint64_t now_ns, uint64_t now_unix_ns)
+static bool is_stuck(const struct slot *s, uint64_t for_ns, uint64_t now_ns)
 {
-	uint64_t launch = s->unfinished.launch_ns + (uint64_t)s->offset_ns;
-	uint64_t heard = heard_unix_ns(s, now_ns, now_unix_ns);
+	int64_t launch = here(s, s->unfinished.launch_ns);
 
 	return s->seen_ns && s->unfinished.kind == BEAT_UNFINISHED_KERNEL &&
-	       now_ns - s->moved_ns > for_ns && heard > launch && heard - launch > for_ns;
+	       now_ns - s->moved_ns > for_ns && is_longer(launch, s->seen_ns, for_ns);
 }
 
 static int by_comm(const void *a, const void *b)
@@ -193,7 +203,7 @@ static bool is_heard(const struct slot *s, uint64_t alive_ns, uint64_t now_ns)
 
 /* All seats, by communicator; NULL: nobody waits. */
 static struct seat *seats_of(const struct hang *h, uint64_t bound_ns, uint64_t alive_ns,
-			     uint64_t now_ns, uint64_t now_unix_ns, uint32_t *count)
+			     uint64_t now_ns, uint32_t *count)
 {
 	struct seat *v;
 	uint32_t total = 0, n = 0, waiting = 0;
@@ -203,7 +213,7 @@ static struct seat *seats_of(const struct hang *h, uint64_t bound_ns, uint64_t a
 
 		total += s->count;
 		for (uint32_t k = 0; k < s->count; k++)
-			waiting += waits(s, &s->comms[k], bound_ns, now_ns, now_unix_ns);
+			waiting += waits(s, &s->comms[k], bound_ns, now_ns);
 	}
 	v = waiting ? malloc(total * sizeof(*v)) : NULL;
 	if (!v)
@@ -213,7 +223,7 @@ static struct seat *seats_of(const struct hang *h, uint64_t bound_ns, uint64_t a
 
 		for (uint32_t k = 0; k < s->count; k++)
 			v[n++] = (struct seat){
-			    &s->comms[k], i, waits(s, &s->comms[k], bound_ns, now_ns, now_unix_ns),
+			    &s->comms[k], i, waits(s, &s->comms[k], bound_ns, now_ns),
 			    is_heard(s, alive_ns, now_ns)};
 	}
 	qsort(v, n, sizeof(*v), by_comm);
@@ -240,7 +250,7 @@ struct verdict {
 	uint64_t most; /* collectives entered by those that wait */
 	uint32_t ranks; /* of the communicator, as most of them say */
 	struct call usual; /* what most of them wait in */
-	uint64_t since_unix_ns;
+	int64_t since_ns; /* on this machine's clock */
 };
 
 static struct call call_of(const struct beat_comm *k)
@@ -309,7 +319,7 @@ static bool examine(const struct hang *h, const struct seat *v, uint32_t n, cons
 {
 	bool heard = false;
 
-	*out = (struct verdict){.seats = v, .count = n, .since_unix_ns = UINT64_MAX};
+	*out = (struct verdict){.seats = v, .count = n, .since_ns = INT64_MAX};
 	for (uint32_t i = 0; i < n; i++) {
 		if (is_p2p(v[i].comm->func))
 			return false;
@@ -333,8 +343,8 @@ static bool examine(const struct hang *h, const struct seat *v, uint32_t n, cons
 			continue;
 		}
 		out->waiting++;
-		if (k->call_ns + (uint64_t)h->slots[v[i].slot].offset_ns < out->since_unix_ns)
-			out->since_unix_ns = k->call_ns + (uint64_t)h->slots[v[i].slot].offset_ns;
+		if (here(&h->slots[v[i].slot], k->call_ns) < out->since_ns)
+			out->since_ns = here(&h->slots[v[i].slot], k->call_ns);
 	}
 	find_usual(v, n, out);
 	for (uint32_t i = 0; i < n; i++)
@@ -356,7 +366,7 @@ static bool explains_more(const struct verdict *a, const struct verdict *b)
 
 	if (x != y)
 		return x > y;
-	return a->since_unix_ns < b->since_unix_ns;
+	return a->since_ns < b->since_ns;
 }
 
 /* ---- telling ---- */
@@ -405,10 +415,10 @@ static void say_seat(struct hang *h, struct finding *f, const struct verdict *v,
 			    (unsigned long long)v->most, record_coll_name(k->func), k->seq);
 }
 
-static void say_stuck(struct finding *f, const struct slot *s, uint64_t now_unix_ns)
+static void say_stuck(struct finding *f, const struct slot *s, uint64_t now_ns)
 {
 	const struct beat_unfinished *u = &s->unfinished;
-	double since = (double)(now_unix_ns - u->launch_ns - (uint64_t)s->offset_ns);
+	double since = (double)((int64_t)now_ns - here(s, u->launch_ns));
 
 	finding_say(f, LAYER_GPU, since,
 		    "rank %d: kernel %s, launched %.1f s ago on stream %u, has not ended; all that "
@@ -416,17 +426,24 @@ static void say_stuck(struct finding *f, const struct slot *s, uint64_t now_unix
 		    s->rank, *u->name ? u->name : "(name not known)", since / 1e9, u->stream);
 }
 
-static struct finding *begin_finding(struct hang *h, enum finding_cause cause,
-				     uint64_t since_unix_ns, uint64_t now_unix_ns)
+static int64_t to_unix(const struct hang *h, int64_t here_ns)
+{
+	int64_t unix_ns;
+
+	return __builtin_add_overflow(here_ns, h->unix_ns, &unix_ns) || unix_ns < 0 ? 0 : unix_ns;
+}
+
+static struct finding *begin_finding(struct hang *h, enum finding_cause cause, int64_t since_ns,
+				     uint64_t now_ns)
 {
 	struct finding *f = &h->now.finding;
 
-	h->now = (struct incident_finding){.begin_unix_ns = since_unix_ns,
-					   .end_unix_ns = now_unix_ns};
+	h->now = (struct incident_finding){.begin_unix_ns = (uint64_t)to_unix(h, since_ns),
+					   .end_unix_ns = (uint64_t)to_unix(h, (int64_t)now_ns)};
 	memcpy(h->now.job, h->job, sizeof(h->job));
 	f->kind = FINDING_HANG;
 	f->cause = cause;
-	f->effect_ns = (double)(now_unix_ns - since_unix_ns);
+	f->effect_ns = (double)((int64_t)now_ns - since_ns);
 	return f;
 }
 
@@ -446,19 +463,19 @@ static bool is_guilty(const struct hang *h, const struct verdict *v, const struc
 }
 
 static void tell(struct hang *h, const struct verdict *v, const uint8_t *state, uint64_t alive_ns,
-		 uint64_t now_ns, uint64_t now_unix_ns)
+		 uint64_t now_ns)
 {
-	struct finding *f = begin_finding(h, v->cause, v->since_unix_ns, now_unix_ns);
-	uint64_t waited = now_unix_ns - v->since_unix_ns;
+	struct finding *f = begin_finding(h, v->cause, v->since_ns, now_ns);
+	double waited = f->effect_ns;
 	int64_t step = -1;
 	bool silent = false;
 
-	finding_say(f, LAYER_UNKNOWN, (double)waited,
+	finding_say(f, LAYER_UNKNOWN, waited,
 		    "%u of %u ranks wait in %s %u (%llu bytes) of communicator %016llx for %.1f s",
 		    v->waiting, v->ranks > v->count ? v->ranks : v->count,
 		    record_coll_name(v->usual.func), v->usual.seq,
 		    (unsigned long long)v->usual.bytes, (unsigned long long)v->seats->comm->comm,
-		    (double)waited / 1e9);
+		    waited / 1e9);
 	if (v->ranks > v->count)
 		finding_say(f, LAYER_UNKNOWN, 0, "%u of its ranks are not known here",
 			    v->ranks - v->count);
@@ -472,7 +489,7 @@ static void tell(struct hang *h, const struct verdict *v, const uint8_t *state, 
 		silent |= !seat->heard;
 		f->ranks[f->rank_count++] = h->slots[seat->slot].rank;
 		if (v->cause == CAUSE_HANG_KERNEL)
-			say_stuck(f, &h->slots[seat->slot], now_unix_ns);
+			say_stuck(f, &h->slots[seat->slot], now_ns);
 		else
 			say_seat(h, f, v, seat, alive_ns, now_ns);
 	}
@@ -482,39 +499,38 @@ static void tell(struct hang *h, const struct verdict *v, const uint8_t *state, 
 
 /* Kernels that do not end where nobody waits in a collective: a job of one rank, or of ranks that
  * meet point to point. */
-static void tell_stuck(struct hang *h, const uint8_t *state, uint64_t now_unix_ns)
+static void tell_stuck(struct hang *h, const uint8_t *state, uint64_t now_ns)
 {
-	uint64_t since = now_unix_ns;
+	int64_t since = (int64_t)now_ns;
 	struct finding *f;
 	int64_t step = -1;
 
 	for (uint32_t i = 0; i < h->slot_count; i++) {
-		uint64_t launch =
-		    h->slots[i].unfinished.launch_ns + (uint64_t)h->slots[i].offset_ns;
+		int64_t launch = here(&h->slots[i], h->slots[i].unfinished.launch_ns);
 
 		if (state[i] == STATE_STUCK && launch < since)
 			since = launch;
 	}
-	f = begin_finding(h, CAUSE_HANG_KERNEL, since, now_unix_ns);
+	f = begin_finding(h, CAUSE_HANG_KERNEL, since, now_ns);
 	for (uint32_t i = 0; i < h->slot_count && f->rank_count < FINDING_RANKS_MAX; i++) {
 		if (state[i] != STATE_STUCK)
 			continue;
 		step = h->slots[i].step > step ? h->slots[i].step : step;
 		f->ranks[f->rank_count++] = h->slots[i].rank;
-		say_stuck(f, &h->slots[i], now_unix_ns);
+		say_stuck(f, &h->slots[i], now_ns);
 	}
 	f->first_step = f->last_step = step > 0 ? (uint64_t)step : 0;
 	f->confidence = 0.7;
 }
 
-static void close_one(struct hang *h, uint64_t now_unix_ns)
+static void close_one(struct hang *h, uint64_t now_ns)
 {
 	if (!h->open)
 		return;
 	h->open = false;
 	h->ended = h->changed = true;
 	h->now.ended = true;
-	h->now.end_unix_ns = now_unix_ns;
+	h->now.end_unix_ns = (uint64_t)to_unix(h, (int64_t)now_ns);
 }
 
 /* The communicator that explains most; false: none hangs. */
@@ -538,8 +554,7 @@ static bool choose(const struct hang *h, const struct seat *all, uint32_t count,
 
 /* STATE_* of every slot; the number of those that are stuck for longer than the bound. */
 static uint32_t states_of(const struct hang *h, const struct seat *all, uint32_t count,
-			  uint64_t bound_ns, uint64_t alive_ns, uint64_t now_ns,
-			  uint64_t now_unix_ns, uint8_t *state)
+			  uint64_t bound_ns, uint64_t alive_ns, uint64_t now_ns, uint8_t *state)
 {
 	uint32_t stuck = 0;
 
@@ -547,38 +562,52 @@ static uint32_t states_of(const struct hang *h, const struct seat *all, uint32_t
 		if (all[i].waits)
 			state[all[i].slot] = STATE_WAITS;
 	for (uint32_t i = 0; i < h->slot_count; i++)
-		if (is_stuck(&h->slots[i], bound_ns / 2, now_ns, now_unix_ns)) {
+		if (is_stuck(&h->slots[i], bound_ns / 2, now_ns)) {
 			state[i] = STATE_STUCK;
 			stuck += is_heard(&h->slots[i], alive_ns, now_ns) &&
-				 is_stuck(&h->slots[i], bound_ns, now_ns, now_unix_ns);
+				 is_stuck(&h->slots[i], bound_ns, now_ns);
 		}
 	return stuck;
 }
 
-void hang_tick(struct hang *h, uint64_t bound_ns, uint64_t alive_ns, uint64_t now_ns,
-	       uint64_t now_unix_ns)
+/* The job's realtime clock is that of most of its nodes. False: no memory. */
+static bool read_clock(struct hang *h)
+{
+	double *v = malloc((h->slot_count + 1) * sizeof(*v));
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; v && i < h->slot_count; i++)
+		if (h->slots[i].seen_ns)
+			v[n++] = (double)h->slots[i].unix_ns - (double)h->slots[i].here_ns;
+	if (n)
+		h->unix_ns = (int64_t)fmax(-(double)TIME_MAX, fmin(median_of(v, n), (double)TIME_MAX));
+	free(v);
+	return n > 0;
+}
+
+void hang_tick(struct hang *h, uint64_t bound_ns, uint64_t alive_ns, uint64_t now_ns)
 {
 	struct verdict best = {0};
 	uint32_t count = 0, stuck = 0;
-	struct seat *all = seats_of(h, bound_ns, alive_ns, now_ns, now_unix_ns, &count);
+	struct seat *all = seats_of(h, bound_ns, alive_ns, now_ns, &count);
 	uint8_t *state = calloc(h->slot_count + 1, sizeof(*state));
 	bool found = false;
 
 	if (state)
-		stuck = states_of(h, all, count, bound_ns, alive_ns, now_ns, now_unix_ns, state);
+		stuck = states_of(h, all, count, bound_ns, alive_ns, now_ns, state);
 	if (state && all)
 		found = choose(h, all, count, state, &best);
 	if (!found && !stuck) {
-		close_one(h, now_unix_ns);
-	} else if (!h->open || now_ns - h->told_ns >= TELL_NS) {
+		close_one(h, now_ns);
+	} else if (h->open ? now_ns - h->told_ns >= TELL_NS : read_clock(h)) {
 		h->stats.findings += !h->open;
 		h->open = h->changed = true;
 		h->ended = false;
 		h->told_ns = now_ns;
 		if (found)
-			tell(h, &best, state, alive_ns, now_ns, now_unix_ns);
+			tell(h, &best, state, alive_ns, now_ns);
 		else
-			tell_stuck(h, state, now_unix_ns);
+			tell_stuck(h, state, now_ns);
 	}
 	free(state);
 	free(all);

@@ -33,16 +33,15 @@ struct hang_stats {
 int hang_open(struct hang **out, const char *job);
 void hang_close(struct hang *h); /* NULL is a no-op */
 /* The communicators of a rank's beat take the place of its earlier ones. step: the job's common
- * number of its last step, -1 not known. offset_ns: of the node's realtime to its monotonic clock.
- * -ENOMEM. */
+ * number of its last step, -1 not known. offset_ns: of the node's realtime to its monotonic clock;
+ * beat_ns: of that, when it sent the beat. -ENOMEM. */
 int hang_push(struct hang *h, uint32_t slot, const struct beat_rank *b, int64_t step,
-	      int64_t offset_ns, uint64_t now_ns);
+	      int64_t offset_ns, uint64_t beat_ns, uint64_t now_ns);
 void hang_drop(struct hang *h, uint32_t slot);
-/* bound_ns: how long is too long, by a rank's last beat: who ended waits no longer. now on both clocks
- * of this machine. alive_ns: a rank whose beats are older is told as silent; one that waits must be
- * heard, or the job may just have ended. */
-void hang_tick(struct hang *h, uint64_t bound_ns, uint64_t alive_ns, uint64_t now_ns,
-	       uint64_t now_unix_ns);
+/* bound_ns: how long is too long, by a rank's last beat: who ended waits no longer. alive_ns: a rank
+ * whose beats are older is told as silent; one that waits must be heard, or the job may just have
+ * ended. */
+void hang_tick(struct hang *h, uint64_t bound_ns, uint64_t alive_ns, uint64_t now_ns);
 bool hang_next(struct hang *h, struct incident_finding *out);
 /* Whether one is under way: windows of all ranks are wanted then. */
 bool hang_is_open(const struct hang *h);

@@ -420,10 +420,17 @@ static void incident_add(struct incident_set *s, struct incident *i, const struc
 
 /* ---- findings ---- */
 
+/* Of these a job has one at a time: that it says more, or accuses somebody else, makes it no other one. */
+static bool is_of_the_job(enum finding_kind kind)
+{
+	return kind == FINDING_HANG || kind == FINDING_UNIFORM;
+}
+
 static bool is_same(const struct incident_finding *a, const struct incident_finding *b)
 {
 	return a->finding.kind == b->finding.kind &&
-	       (a->begin_unix_ns == b->begin_unix_ns ||
+	       ((is_of_the_job(a->finding.kind) && !a->ended) ||
+		a->begin_unix_ns == b->begin_unix_ns ||
 		(a->finding.rank_count && b->finding.rank_count &&
 		 a->finding.ranks[0] == b->finding.ranks[0]));
 }

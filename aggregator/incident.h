@@ -58,7 +58,8 @@ struct incident_change {
 
 /* What detection across ranks says without any window: told when it is sure, as often as it knows more,
  * and once more when it has ended. The same job, kind and begin_unix_ns (or worst rank) is the same
- * finding. begin_unix_ns: of its first step; end_unix_ns: of the latest step that shows it. */
+ * finding; so is a hang, or a slowdown of everybody, that comes before the last one has ended.
+ * begin_unix_ns: of its first step; end_unix_ns: of the latest step that shows it. */
 struct incident_finding {
 	char job[WIRE_TEXT_BYTES];
 	uint64_t begin_unix_ns, end_unix_ns;

@@ -51,6 +51,12 @@ void temporal_restart(struct temporal *t)
 	memset(t, 0, sizeof(*t));
 }
 
+void temporal_finish(struct temporal *t)
+{
+	t->now.ended |= t->now.open;
+	t->now.open = false;
+}
+
 void temporal_set_base(struct temporal *t, const struct temporal_base *b)
 {
 	t->base = *b;

@@ -56,6 +56,8 @@ int temporal_open(struct temporal **out); /* 0, -ENOMEM */
 void temporal_close(struct temporal *t);  /* NULL is a no-op */
 /* A new run: everything of the one before is forgotten. */
 void temporal_restart(struct temporal *t);
+/* Nothing more will be pushed: what is open has ended, until the next push or restart. */
+void temporal_finish(struct temporal *t);
 void temporal_set_base(struct temporal *t, const struct temporal_base *b);
 void temporal_push(struct temporal *t, const struct temporal_sample *s);
 /* What the last push changed or what lasts; false: nothing is open and nothing ended with it. */

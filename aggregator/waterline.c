@@ -117,7 +117,8 @@ void waterline_push(struct waterline *w, uint32_t slot, uint32_t ranks, const st
 	struct share *shares;
 	uint32_t n = 0;
 
-	if (slot % stride || !s->function_count)
+	/* a role's ranks may be every n-th of the job's themselves */
+	if (hash_mix(slot) % stride || !s->function_count)
 		return;
 	/* New names without end: all start anew, once what they were of is gone. */
 	if (w->function_count >= LIMIT_WATERLINE_FUNCTIONS) {

@@ -28,7 +28,7 @@ struct waterline_row {
 
 int waterline_open(struct waterline **out, uint64_t window_ns); /* 0, -ENOMEM */
 void waterline_close(struct waterline *w);			/* NULL is a no-op */
-/* slot: the rank; ranks: of the job, for choosing whose are kept. */
+/* slot: the rank; ranks: of the role, for choosing whose are kept. */
 void waterline_push(struct waterline *w, uint32_t slot, uint32_t ranks, const struct sketch *s,
 		    uint64_t now_ns);
 /* Rows by mean, largest first, without the sketches of these slots; *rows is the caller's. Number of

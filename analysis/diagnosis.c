@@ -646,9 +646,13 @@ static void put_ruled_out(const struct diagnosis_view *v, enum finding_layer cau
 	}
 }
 
+/* " and -2147483648", " and 4294967295 more" */
+#define WHO_ONE_BYTES 36u
+
 /* "rank 5", "ranks 2 and 5", "ranks 2, 5, 1, 0, 7, 4 and 3 more", "every rank" */
 static void who_text(const struct diagnosis_input *in, char *out, size_t bytes)
 {
+	uint32_t named = 1;
 	size_t used;
 
 	if (in->kind == FINDING_UNIFORM) {
@@ -657,19 +661,20 @@ static void who_text(const struct diagnosis_input *in, char *out, size_t bytes)
 	}
 	snprintf(out, bytes, "rank%s %d", in->suspect_count > 1 ? "s" : "", in->suspect[0].rank);
 	used = strlen(out);
-	for (uint32_t i = 1; i < in->suspect_count && i < 6; i++)
+	/* a rank may be any number, and the rest has to fit in after it */
+	for (; named < in->suspect_count && named < 6 && used + WHO_ONE_BYTES < bytes; named++)
 		used += (size_t)snprintf(out + used, bytes - used, "%s%d",
-					 i + 1 == in->suspect_count ? " and " : ", ",
-					 in->suspect[i].rank);
-	if (in->suspect_count > 6)
-		snprintf(out + used, bytes - used, " and %u more", in->suspect_count - 6);
+					 named + 1 == in->suspect_count ? " and " : ", ",
+					 in->suspect[named].rank);
+	if (in->suspect_count > named)
+		snprintf(out + used, bytes - used, " and %u more", in->suspect_count - named);
 }
 
 static void summarise(const struct diagnosis_view *v, const struct choice *c, struct diagnosis *out)
 {
 	bool many = v->in->suspect_count > 1 && v->in->kind != FINDING_UNIFORM;
 	struct diagnosis_number ms;
-	char who[64], because[FINDING_TEXT_BYTES];
+	char who[96], because[FINDING_TEXT_BYTES];
 
 	who_text(v->in, who, sizeof(who));
 	diagnosis_text_copy(because, sizeof(because), c->lead ? c->lead->because : "");

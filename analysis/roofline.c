@@ -17,6 +17,8 @@
 #include "base/hash.h"
 
 #define MAD_SIGMA 1.4826
+#define LATENCY_LEAST_NS 1e-30
+#define LATENCY_MOST_NS	 1e30
 #define RECENT 256	      /* steps over which a fit gone bad is noticed */
 #define MIXED_MAX 0.3
 #define SCATTER_MAX 0.35      /* share of them beyond the threshold, on both sides */
@@ -513,7 +515,8 @@ struct roofline_verdict roofline_push(struct roofline *m, const double *work, ui
 	struct roofline_verdict v = { .state = m->state, .drift = m->drift };
 	float w[ROOFLINE_WORK_MAX] = { 0 };
 
-	if (!isfinite(latency_ns) || latency_ns <= 0 || latency_ns > 1e30)
+	/* samples are floats, and one below the least of them would be 0, of which there is no logarithm */
+	if (!isfinite(latency_ns) || latency_ns < LATENCY_LEAST_NS || latency_ns > LATENCY_MOST_NS)
 		return v;
 	if (work_count > ROOFLINE_WORK_MAX)
 		work_count = ROOFLINE_WORK_MAX;

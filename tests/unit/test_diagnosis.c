@@ -932,6 +932,27 @@ static void tells_two_faults_at_once_apart(void **unused)
 	assert_non_null(strstr(out.summary, "in place of their launch threads python3"));
 }
 
+/* A rank is what its process says, and the longest number has eleven letters. */
+static void names_as_many_ranks_as_there_is_room_for(void **unused)
+{
+	static struct world w;
+	struct diagnosis_rank suspects[8];
+	struct diagnosis_input in = { .kind = FINDING_SLOW_RANK, .suspect = suspects, .suspect_count = 8 };
+
+	build(&w);
+	for (int k = 0; k < 8; k++) {
+		suspects[k] = w.sick.r;
+		suspects[k].rank = 131064 + k;
+	}
+	diagnosis_make(&in, &out);
+	assert_non_null(strstr(out.summary, "131065, 131066, 131067, 131068, 131069 and 2 more are"));
+	for (int k = 0; k < 8; k++)
+		suspects[k].rank = INT32_MIN + k;
+	diagnosis_make(&in, &out);
+	assert_non_null(strstr(out.summary, "ranks -2147483648, -2147483647"));
+	assert_non_null(strstr(out.summary, " more are slow"));
+}
+
 static void speaks_of_several_ranks_in_the_plural(void **unused)
 {
 	static const struct {
@@ -1312,6 +1333,7 @@ int main(void)
 		cmocka_unit_test(says_what_is_missing_and_is_less_sure),
 		cmocka_unit_test(knows_nothing_of_nothing),
 		cmocka_unit_test(tells_two_faults_at_once_apart),
+		cmocka_unit_test(names_as_many_ranks_as_there_is_room_for),
 		cmocka_unit_test(speaks_of_several_ranks_in_the_plural),
 		cmocka_unit_test(says_what_blocks_a_late_host),
 		cmocka_unit_test(knows_a_function_with_and_without_its_file),

@@ -313,6 +313,34 @@ static void tells_what_is_usual_in_a_role_without_the_suspects(void **unused)
 	fs_fini(&j);
 }
 
+/* Of a large role every n-th rank's sketches are kept; a small one beside it needs all of its own. */
+static void a_small_role_of_a_large_job_has_a_waterline(void **unused)
+{
+	static const int32_t suspect[] = {2};
+	struct diagnosis_group g;
+	struct fs_job j;
+	bool is_of[1];
+
+	for (uint32_t every = 1; every <= 32; every *= 32) { /* side by side, or spread over the job */
+		teardown(NULL);
+		setup(NULL);
+		fs_init(&j, "large", 320, 16, 6);
+		for (uint32_t r = 0; r < 10; r++)
+			snprintf(j.rank[2 + r * every].role, sizeof(j.rank[0].role), "embedding");
+		run(&j, 20);
+		for (uint32_t r = 0; r < 320; r++)
+			send_spinning(&j, r, "gelu", 0.1);
+		assert_int_equal(fleet_waterline(fleet, "large", suspect, 1, mono(now_s), is_of, &g), 0);
+		assert_int_equal(g.sketches, 9);
+		free((void *)g.function);
+		assert_int_equal(fleet_waterline(fleet, "large", (const int32_t[]){0}, 1, mono(now_s),
+						 is_of, &g), 0);
+		assert_in_range(g.sketches, 30, 100); /* of 310 every fifth */
+		free((void *)g.function);
+		fs_fini(&j);
+	}
+}
+
 static void learns_roles_that_nobody_names(void **unused)
 {
 	struct fs_job j;
@@ -1395,6 +1423,235 @@ static void a_window_of_another_time_is_not_the_suspects_own(void **unused)
 	}
 }
 
+/* ---- what lasts, and ends ---- */
+
+static void become(struct fs_job *j, uint64_t boot)
+{
+	j->boot = boot;
+	for (uint32_t i = 0; i < j->ranks; i++)
+		j->rank[i].reported = 0;
+	for (uint32_t i = 0; i < (j->ranks + j->per_node - 1) / j->per_node; i++)
+		j->node[i].sequence = 0;
+}
+
+static const struct incident_finding *last_of(enum finding_kind kind)
+{
+	const struct incident_finding *f = NULL;
+
+	for (uint32_t i = 0; i < told_count; i++)
+		if (told[i].finding.kind == kind)
+			f = &told[i];
+	return f;
+}
+
+static void a_slowdown_of_everybody_ends_with_its_run(void **unused)
+{
+	const struct incident_finding *f;
+	uint64_t begin;
+	struct fs_job j;
+
+	fs_init(&j, "job", 8, 8, 10);
+	j.uniform = 1.3;
+	j.uniform_from_s = 150;
+	run(&j, 220);
+	f = first_of(FINDING_UNIFORM);
+	assert_non_null(f);
+	begin = f->begin_unix_ns;
+	become(&j, 77);
+	j.uniform = 1;
+	run(&j, 260);
+	f = last_of(FINDING_UNIFORM);
+	assert_true(f->ended);
+	assert_true(f->begin_unix_ns == begin);
+	assert_true(f->end_unix_ns > begin && f->end_unix_ns <= FS_UNIX + 225 * FS_S);
+	assert_int_equal(f->finding.rank_count, 8);
+	assert_true(f->finding.effect_ns > 20 * FS_MS && f->finding.last_step > 2000);
+	fs_fini(&j);
+}
+
+/* Ranks of the second half take more time per step from 150 s on, those of the first until 210 s. */
+static void run_slower(struct fs_job *j, double until)
+{
+	struct beat_rank ranks[16];
+	struct beat b;
+
+	for (; now_s < until; now_s += 0.1) {
+		if (beat_due(j, 0) && fs_beat(j, 0, now_s, ranks, &b)) {
+			for (uint32_t i = 0; i < b.rank_count && now_s >= 150 + 10 * (i >= 4); i++) {
+				bool slow = i >= 4 || now_s < 210;
+
+				ranks[i].latency_median_ns *= slow ? 1.3 : 1;
+				ranks[i].self_median_ns *= slow ? 1.3 : 1;
+			}
+			send_beat(&b);
+		}
+		tick_if_due();
+	}
+}
+
+static void a_slowdown_is_the_same_one_when_a_role_has_recovered(void **unused)
+{
+	uint64_t begin = 0;
+	struct fs_job j;
+
+	fs_init(&j, "job", 8, 8, 10);
+	for (int i = 4; i < 8; i++)
+		snprintf(j.rank[i].role, sizeof(j.rank[i].role), "second");
+	run_slower(&j, 280);
+	for (uint32_t i = 0; i < told_count; i++) {
+		if (told[i].finding.kind != FINDING_UNIFORM)
+			continue;
+		begin = begin ? begin : told[i].begin_unix_ns;
+		assert_true(told[i].begin_unix_ns == begin);
+	}
+	assert_true(begin > 0);
+	assert_int_equal(last_of(FINDING_UNIFORM)->finding.rank_count, 4); /* the second role's */
+	assert_int_equal(last_of(FINDING_UNIFORM)->finding.ranks[0], 4);
+	fs_fini(&j);
+}
+
+/* Roles are learned while the job runs: the one that all had before has nobody then. */
+static void what_is_told_of_a_role_ends_with_it(void **unused)
+{
+	struct fs_job j;
+
+	for (int uneven = 0; uneven < 2; uneven++) {
+		enum finding_kind kind = uneven ? FINDING_IMBALANCE : FINDING_UNIFORM;
+
+		teardown(NULL);
+		setup(NULL);
+		fs_init(&j, "job", 8, 8, 40);
+		j.skew = uneven ? 0.15 : 0;
+		j.skew_steps = uneven ? 4 : 0;
+		j.uniform = uneven ? 1 : 1.3;
+		j.uniform_from_s = 150;
+		run(&j, 220);
+		assert_non_null(last_of(kind));
+		assert_false(last_of(kind)->ended);
+		j.skew_steps = 0;
+		j.uniform = 1;
+		for (int i = 0; i < 8; i++)
+			snprintf(j.rank[i].role, sizeof(j.rank[i].role), "learned");
+		run(&j, 300);
+		assert_true(last_of(kind)->ended);
+		fs_fini(&j);
+	}
+}
+
+/* Of two the healthy one leaves: the other one is compared with nobody. */
+static void who_is_left_alone_is_let_off(void **unused)
+{
+	struct fs_job j;
+
+	fs_init(&j, "job", 2, 1, 10);
+	j.rank[0].slow_ns = 20 * FS_MS;
+	j.rank[0].slow_from_s = 60;
+	run(&j, 90);
+	assert_true(named(0));
+	assert_false(last_of(FINDING_SLOW_RANK)->ended);
+	j.rank[1].silent = true;
+	run(&j, 220);
+	assert_true(last_of(FINDING_SLOW_RANK)->ended);
+	j.rank[1].silent = false; /* and is told again */
+	run(&j, 330);
+	assert_false(last_of(FINDING_SLOW_RANK)->ended);
+	fs_fini(&j);
+}
+
+static void a_hang_lasts_for_longer_than_who_died_is_remembered(void **unused)
+{
+	struct beat_rank ranks[16];
+	struct fs_job j;
+	struct beat b;
+
+	fs_init(&j, "job", 8, 1, 10);
+	run(&j, 60);
+	j.rank[5].silent = true;
+	j.stopped_step = 600;
+	for (; now_s < 800; now_s += 0.1) {
+		for (uint32_t n = 0; n < 8; n++) {
+			if (!beat_due(&j, n) || !fs_beat(&j, n, now_s, ranks, &b))
+				continue;
+			ranks[0].comms[0].entered += now_s > 66;
+			ranks[0].comms[0].done_ns *= now_s <= 66;
+			send_beat(&b);
+		}
+		tick_if_due();
+	}
+	assert_non_null(last_of(FINDING_HANG));
+	assert_false(last_of(FINDING_HANG)->ended);
+	assert_int_equal(last_of(FINDING_HANG)->finding.ranks[0], 5);
+	for (uint32_t i = 0; i < 8; i++)
+		j.rank[i].silent = true;
+	run(&j, 1500); /* and with the job all are forgotten */
+	assert_true(last_of(FINDING_HANG)->ended);
+	assert_int_equal(totals().ranks, 0);
+	fs_fini(&j);
+}
+
+/* ---- clocks and numbers that are far off ---- */
+
+static void a_clock_that_is_an_hour_off_dates_no_others_fault(void **unused)
+{
+	const struct incident_finding *f;
+	struct fs_job j;
+
+	for (int hours = -1; hours < 2; hours++) {
+		teardown(NULL);
+		setup(NULL);
+		fs_init(&j, "job", 8, 2, 10);
+		j.node[1].error_ns = hours * 3600e9;
+		j.rank[7].slow_ns = 10 * FS_MS;
+		j.rank[7].slow_from_s = 60;
+		run(&j, 80);
+		f = first_of(FINDING_SLOW_RANK);
+		assert_non_null(f);
+		assert_true(f->begin_unix_ns > FS_UNIX + 55 * FS_S);
+		assert_true(f->begin_unix_ns < FS_UNIX + 65 * FS_S);
+		assert_true(f->end_unix_ns < FS_UNIX + 80 * FS_S);
+		fs_fini(&j);
+	}
+}
+
+/* node: whose first beats come first. Without collectives only time tells which steps are the same. */
+static void run_first(struct fs_job *j, uint32_t node, uint64_t lie, bool colls, double until)
+{
+	struct beat_rank ranks[16];
+	struct beat b;
+
+	for (; now_s < until; now_s += 0.1) {
+		for (uint32_t n = 0; n < 8; n++) {
+			if (!beat_due(j, n) || (n != node && now_s < 6) ||
+			    !fs_beat(j, n, now_s, ranks, &b))
+				continue;
+			for (uint32_t g = 0; n == node && now_s < 30 && g < ranks[0].group_count; g++)
+				ranks[0].groups[g].first_step += lie;
+			ranks[0].coll_count *= colls;
+			send_beat(&b);
+		}
+		tick_if_due();
+	}
+}
+
+static void the_first_ones_clock_or_numbers_blind_nobody(void **unused)
+{
+	const int guilty[] = {3};
+	struct fs_job j;
+
+	for (int lies = 0; lies < 2; lies++) {
+		teardown(NULL);
+		setup(NULL);
+		fs_init(&j, "job", 8, 1, 10);
+		j.node[0].error_ns = lies ? 0 : 3600e9;
+		j.rank[3].slow_ns = 10 * FS_MS;
+		j.rank[3].slow_from_s = 60;
+		run_first(&j, 0, lies ? 1ull << 40 : 0, lies, 120);
+		assert_true(named(3));
+		only_ranks(guilty, 1);
+		fs_fini(&j);
+	}
+}
+
 int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
@@ -1406,6 +1663,7 @@ int main(void)
 	    T(says_who_of_a_pair_has_changed),
 	    T(never_compares_ranks_of_different_roles),
 	    T(tells_what_is_usual_in_a_role_without_the_suspects),
+	    T(a_small_role_of_a_large_job_has_a_waterline),
 	    T(learns_roles_that_nobody_names),
 	    T(uneven_work_is_the_roles_not_a_ranks),
 	    T(a_slow_rank_is_no_uneven_work),
@@ -1447,6 +1705,13 @@ int main(void)
 	    T(nobody_is_asked_for_times_beyond_all_clocks),
 	    T(peers_are_asked_for_when_they_are_known),
 	    T(a_window_of_another_time_is_not_the_suspects_own),
+	    T(a_slowdown_of_everybody_ends_with_its_run),
+	    T(a_slowdown_is_the_same_one_when_a_role_has_recovered),
+	    T(what_is_told_of_a_role_ends_with_it),
+	    T(who_is_left_alone_is_let_off),
+	    T(a_hang_lasts_for_longer_than_who_died_is_remembered),
+	    T(a_clock_that_is_an_hour_off_dates_no_others_fault),
+	    T(the_first_ones_clock_or_numbers_blind_nobody),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -17,6 +17,7 @@
 #define ALIVE (15 * S)
 
 static struct hang *hang;
+static int64_t skew_s; /* of the nodes' realtime clocks */
 static uint64_t now_s;
 static struct incident_finding last;
 static uint32_t told;
@@ -25,6 +26,7 @@ static int setup(void **unused)
 {
 	now_s = 1000;
 	told = 0;
+	skew_s = 0;
 	return hang_open(&hang, "job");
 }
 
@@ -59,12 +61,13 @@ static void push(uint32_t rank, uint64_t steps, const struct beat_comm *comms, u
 	b.steps = steps;
 	memcpy(b.comms, comms, count * sizeof(*comms));
 	b.comm_count = count;
-	assert_int_equal(hang_push(hang, rank, &b, (int64_t)steps - 1, UNIX, now_s * S), 0);
+	assert_int_equal(hang_push(hang, rank, &b, (int64_t)steps - 1, (int64_t)UNIX + skew_s * (int64_t)S,
+				   now_s * S, now_s * S), 0);
 }
 
 static void tick(void)
 {
-	hang_tick(hang, BOUND, ALIVE, now_s * S, UNIX + now_s * S);
+	hang_tick(hang, BOUND, ALIVE, now_s * S);
 	while (hang_next(hang, &last))
 		told++;
 }
@@ -85,7 +88,8 @@ static void push_unfinished(uint32_t rank, uint64_t steps, const struct beat_com
 	b.unfinished.launch_ns = launch_s * S;
 	b.unfinished.stream = 13;
 	snprintf(b.unfinished.name, sizeof(b.unfinished.name), "%s", name);
-	assert_int_equal(hang_push(hang, rank, &b, (int64_t)steps - 1, UNIX, now_s * S), 0);
+	assert_int_equal(hang_push(hang, rank, &b, (int64_t)steps - 1, (int64_t)UNIX + skew_s * (int64_t)S,
+				   now_s * S, now_s * S), 0);
 }
 
 /* Everybody says the same for `seconds`, every 5 s. */
@@ -135,6 +139,25 @@ static void names_the_rank_that_has_not_entered(void **unused)
 	assert_int_equal(last.begin_unix_ns, UNIX + 1000 * S);
 	assert_int_equal(last.finding.first_step, 49);
 	assert_false(last.ended);
+}
+
+/* How long somebody waits is the node's own clock's to tell. */
+static void clocks_that_stand_apart_tell_the_same(void **unused)
+{
+	static const int64_t skews_s[] = {-3600, -15, 30, 3600};
+	const int guilty[] = {5};
+
+	for (int i = 0; i < 4; i++) {
+		teardown(NULL);
+		setup(NULL);
+		skew_s = skews_s[i];
+		hold(20, say_missing);
+		assert_int_equal(told, 0);
+		hold(15, say_missing);
+		expect(CAUSE_HANG_MISSING, guilty, 1);
+		assert_true(last.begin_unix_ns == UNIX + (uint64_t)(1000 + skew_s) * S);
+		assert_true(last.finding.effect_ns < 36e9);
+	}
 }
 
 static void say_gone_on(void)
@@ -619,6 +642,7 @@ int main(void)
 	    T(a_job_that_ends_does_not_hang),	     T(a_hang_ends_with_its_job),
 	    T(stays_silent_where_nothing_hangs),     T(refuses_impossible_numbers),
 	    T(a_job_that_ended_does_not_hang),
+	    T(clocks_that_stand_apart_tell_the_same),
 };
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

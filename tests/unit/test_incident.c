@@ -552,6 +552,29 @@ static void who_is_no_longer_named_by_a_finding_is_not_accused(void **unused)
 	json_decref(j);
 }
 
+/* Who waits for whom is seen better with time. A job has one hang at a time. */
+static void a_hang_that_accuses_another_rank_is_the_same_hang(void **unused)
+{
+	struct incident_finding f = accusing(2, -1, 0, 30);
+	char closed[4][INCIDENT_ID_BYTES];
+	json_t *j;
+
+	f.finding.kind = FINDING_HANG;
+	f.ended = false;
+	tell(f);
+	f = accusing(5, -1, 10, 60);
+	f.finding.kind = FINDING_HANG;
+	f.ended = false;
+	tell(f);
+	f.ended = true;
+	tell(f);
+	j = only();
+	assert_string_equal(ranks_of(j, "ranks"), "5");
+	assert_int_equal(json_array_size(json_object_get(j, "findings")), 1);
+	json_decref(j);
+	assert_int_equal(incident_set_tick(set, T0 + 100 * S, closed, 4), 1);
+}
+
 static void hiccups_alone_have_their_own_time(void **unused)
 {
 	struct digest a = window("job", 3, WINDOW_SELF, 0, 1), b = window("job", 5, WINDOW_SELF, 4, 5);
@@ -817,6 +840,8 @@ static void a_window_of_impossible_times_or_rank_is_not_sound(void **unused)
 	assert_false(is_sound(1, 2, INT64_MIN, 0, 1));
 	assert_false(is_sound(T0, T0, -(int64_t)T0 - 1, 0, 1));
 	assert_false(is_sound(T0, T0, 0, 8, 8));
+	assert_false(is_sound(T0, T0, 0, -2, 8));
+	assert_false(is_sound(T0, T0, 0, INT32_MIN, -1));
 	assert_false(is_sound(T0, T0, 0, INT32_MAX, -1));
 	assert_false(is_sound(T0, T0, 0, 0, INT32_MAX));
 }
@@ -845,6 +870,7 @@ int main(void)
 		CASE(what_the_hypervisor_takes_is_no_fault_of_a_rank),
 		CASE(a_moment_does_not_carry_a_fault_on_to_another),
 		CASE(who_is_no_longer_named_by_a_finding_is_not_accused),
+		CASE(a_hang_that_accuses_another_rank_is_the_same_hang),
 		CASE(hiccups_alone_have_their_own_time),
 		CASE(blames_nobody_without_evidence),
 		CASE(blames_the_stalled_rank_that_entered_fewest_collectives),

@@ -433,6 +433,21 @@ static void work_never_seen_is_learned_before_it_is_judged(void **state)
 	free(m);
 }
 
+/* Samples are floats: of what is nothing in one there is no logarithm. */
+static void a_step_of_next_to_no_time_is_ignored(void **state)
+{
+	struct roofline *m = model();
+
+	for (int i = 0; i < 3000; i++) {
+		push_flat(m, 0.01, i % 2 ? 2 : 1);
+		if (i % 100 == 7)
+			roofline_push(m, NULL, 0, 1e-302);
+	}
+	assert_int_equal(summary(m).steps, 3000);
+	assert_true(isfinite(summary(m).r2));
+	free(m);
+}
+
 static void impossible_input_is_ignored(void **state)
 {
 	struct roofline *m = model();
@@ -579,6 +594,7 @@ int main(void)
 		cmocka_unit_test(a_habit_of_a_level_is_no_anomaly),
 		cmocka_unit_test(heavy_tails_to_both_sides_without_relation_are_refused),
 		cmocka_unit_test(work_never_seen_is_learned_before_it_is_judged),
+		cmocka_unit_test(a_step_of_next_to_no_time_is_ignored),
 		cmocka_unit_test(impossible_input_is_ignored),
 		cmocka_unit_test(the_same_input_gives_the_same_output),
 		cmocka_unit_test(p99_mode_collapses_on_bad_learning_steps_as_published),
