@@ -40,6 +40,7 @@ static const double depths[CAUSE_COUNT] = {
     [CAUSE_CPU_PYTHON] = 0.85,	   [CAUSE_CPU_FUNCTION] = 0.85,	 [CAUSE_CPU_HOST_GAP] = 0.3,
     [CAUSE_SW_LOGGING] = 0.95,	   [CAUSE_SW_HOT_PATH] = 0.85,	 [CAUSE_SW_ENVIRONMENT] = 0.8,
     [CAUSE_OS_FAULTS] = 0.88,	   [CAUSE_OS_STEAL] = 0.97,	 [CAUSE_OS_MEMORY_BANDWIDTH] = 0.95,
+    [CAUSE_OS_NUMA] = 0.95,
 };
 
 static double depth_of(enum finding_cause c)

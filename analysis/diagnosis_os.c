@@ -25,18 +25,29 @@ static bool is_kind(const struct os_signal *s, enum os_signal_kind kind)
 	return !strcmp(s->name, os_signal_info(kind)->name);
 }
 
-static double busiest(const struct diagnosis_rank *r, enum os_signal_kind kind)
+/* Pressure is of the CPU, of memory or of storage, each its own matter. */
+static bool is_alike(const struct os_signal *a, const struct os_signal *b)
+{
+	return strcmp(a->name, os_signal_info(OS_SIGNAL_PRESSURE)->name) != 0 ||
+	       !strcmp(a->subject, b->subject);
+}
+
+/* than: of those alone that are like it; NULL: of all. */
+static double busiest(const struct diagnosis_rank *r, enum os_signal_kind kind,
+		      const struct os_signal *than)
 {
 	double most = 0;
 
 	for (uint32_t i = 0; i < r->signal_count; i++)
-		if (is_kind(&r->signal[i], kind) && r->signal[i].value > most)
+		if (is_kind(&r->signal[i], kind) && r->signal[i].value > most &&
+		    (!than || is_alike(than, &r->signal[i])))
 			most = r->signal[i].value;
 	return most;
 }
 
-/* The peers' value of that kind; negative: no peer has signals. */
-static double peers_value(const struct diagnosis_view *v, enum os_signal_kind kind)
+/* The peers' value of what is like it; negative: no peer has signals. */
+static double peers_value(const struct diagnosis_view *v, enum os_signal_kind kind,
+			  const struct os_signal *than)
 {
 	double list[64];
 	uint32_t n = 0;
@@ -45,7 +56,7 @@ static double peers_value(const struct diagnosis_view *v, enum os_signal_kind ki
 		return -1;
 	for (uint32_t i = 0; i < v->in->peer_count && n < 64; i++)
 		if (v->in->peer[i].signal_count)
-			list[n++] = busiest(&v->in->peer[i], kind);
+			list[n++] = busiest(&v->in->peer[i], kind, than);
 	return n ? median_of(list, n) : -1;
 }
 
@@ -62,7 +73,7 @@ static double extra_of(const struct diagnosis_view *v, const struct os_signal *s
 		       enum os_signal_kind kind)
 {
 	const struct os_signal_info *info = os_signal_info(kind);
-	double peers = is_context(kind) ? -1 : peers_value(v, kind);
+	double peers = is_context(kind) ? -1 : peers_value(v, kind, s);
 	double normal = s->usual > peers ? s->usual : peers;
 
 	if (normal < 0)
@@ -339,9 +350,14 @@ static void memory(struct diagnosis_view *v)
 		const struct os_signal *s = &v->who->signal[i];
 		double extra =
 		    is_kind(s, OS_SIGNAL_PRESSURE) ? extra_of(v, s, OS_SIGNAL_PRESSURE) : 0;
+		struct diagnosis_candidate *c;
 
-		if (extra > 0 && !strncmp(s->subject, "memory", 6))
-			put(v, CAUSE_OS_MEMORY, POOL_HOST, per_step(v, extra), 0.85, s);
+		if (!(extra > 0) || strncmp(s->subject, "memory", 6))
+			continue;
+		c = put(v, CAUSE_OS_MEMORY, POOL_HOST, per_step(v, extra), 0.85, s);
+		snprintf(c->because, sizeof(c->because),
+			 "%s short of memory: for %.0f ms a second some task waits for it",
+			 strstr(s->subject, "cgroup") ? "its cgroup is" : "its node is", s->value);
 	}
 }
 
@@ -373,8 +389,8 @@ static void storage(struct diagnosis_view *v)
 	const struct os_signal *limit = io_limit(v);
 	const struct os_signal *own = strongest(v, OS_SIGNAL_IO_LATENCY),
 			       *disk = strongest(v, OS_SIGNAL_DISK_LATENCY);
-	double latency_ms = busiest(v->who, OS_SIGNAL_IO_LATENCY),
-	       all = busiest(v->who, OS_SIGNAL_DISK_LATENCY);
+	double latency_ms = busiest(v->who, OS_SIGNAL_IO_LATENCY, NULL),
+	       all = busiest(v->who, OS_SIGNAL_DISK_LATENCY, NULL);
 	struct diagnosis_candidate *c;
 	struct thread_time t;
 	bool held;

@@ -57,6 +57,8 @@ void diagnosis_text_plural(char *text, size_t bytes)
 	    {"its thread ", "their threads "},
 	    {"its reads", "their reads"},
 	    {"its data loader", "their data loaders"},
+	    {"its cgroup is ", "their cgroups are "},
+	    {"its node is ", "their nodes are "},
 	    {"its cgroup stops it ", "their cgroup stops them "},
 	    {"its peers", "their peers"},
 	    {"it waits ", "they wait "},

@@ -56,7 +56,7 @@ static const struct os_signal_info table[OS_SIGNAL_KINDS] = {
     [OS_SIGNAL_THROTTLED] = {"cpu_throttled", "ms/s", 1, 10, true, true,
 			     "the CPU limit of its cgroup stopped it for %v"},
     [OS_SIGNAL_PRESSURE] = {"pressure", "ms/s", 50, 200, false, false,
-			    "some task of the host waited for %s %v"},
+			    "some task waited for %s %v"},
     [OS_SIGNAL_STEAL] = {"cpu_steal", "ms/s", 5, 30, false, true,
 			 "the hypervisor ran others in place of each CPU for %v"},
     [OS_SIGNAL_IO_LIMIT] = {"io_limit", "%", 50, 85, false, false,

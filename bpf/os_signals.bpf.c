@@ -66,7 +66,9 @@ struct sk_buff {
 	struct net_device *dev;
 };
 struct sched_info {
-	unsigned long long run_delay, last_queued; /* by the run queue's clock; 0: not queued */
+	unsigned long pcount; /* how often it came to run */
+	unsigned long long run_delay;
+	unsigned long long last_arrival, last_queued; /* by the run queue's clock; 0: not queued */
 };
 struct rq {
 	__u64 clock;
@@ -111,6 +113,7 @@ struct bpf_iter__task {
 /* Set before loading. */
 const volatile __u8 os_node_of_cpu[OS_CPU_MAX] = {}; /* the NUMA node of each CPU */
 const volatile bool os_by_storage = true;
+const volatile __u32 os_migrate_arguments = 0; /* how many mm_migrate_pages has */
 /* What began before is not told: programs may have been detached meanwhile. */
 __u64 os_attached_ns = 0;
 /* Without task storage: a process may be watched if the mark of its number is set. */
@@ -223,6 +226,19 @@ static __always_inline struct os_thread *thread_find(struct task_struct *task)
 	return bpf_map_lookup_elem(&os_threads, &tid);
 }
 
+static __always_inline void io_add(struct os_thread *t, struct os_process *p, __u64 ns)
+{
+	t->io_wait_ns += ns;
+	if (p)
+		__sync_fetch_and_add(&p->io_wait_ns, ns);
+}
+
+/* It has come to run once since it slept for storage, which was not seen: when it was woken. */
+static __always_inline __u64 woken_ns(const struct sched_info *info, const struct os_thread *t)
+{
+	return info->last_arrival - (info->run_delay - t->io_delay_ns);
+}
+
 /* What the kernel has counted since it was last asked goes to the process. */
 static __always_inline void thread_tell(struct task_struct *task, struct os_thread *t)
 {
@@ -245,6 +261,10 @@ static __always_inline void thread_tell(struct task_struct *task, struct os_thre
 	before = __sync_lock_test_and_set(&t->told_migrations, migrations);
 	if (migrations > before)
 		__sync_fetch_and_add(&p->migrations, migrations - before);
+	before = t->io_since; /* see io_ended */
+	if (before && k->sched_info.pcount - t->io_times == 1 &&
+	    __sync_val_compare_and_swap(&t->io_since, before, 0) == before)
+		io_add(t, p, since(before, woken_ns(&k->sched_info, t)));
 }
 
 static __always_inline struct os_thread *thread_store(struct task_struct *task, __u32 pid)
@@ -475,13 +495,18 @@ static __always_inline bool in_io_wait(struct task_struct *task)
 static __always_inline void io_waited(struct os_thread *t, __u64 until_ns)
 {
 	__u64 ns = since(t->io_since, until_ns);
-	struct os_process *p;
 
 	t->io_since = 0;
-	t->io_wait_ns += ns;
-	p = watched(t->pid);
-	if (p)
-		__sync_fetch_and_add(&p->io_wait_ns, ns);
+	io_add(t, watched(t->pid), ns);
+}
+
+/* With task storage. A switch may be missed; where more than one was, nobody knows how long it slept. */
+static __always_inline void io_ended(struct task_struct *task, struct os_thread *t, __u64 arrives_ns)
+{
+	struct sched_info *info = &stored(task)->sched_info;
+	__u64 times = info->pcount - t->io_times;
+
+	io_waited(t, !times ? arrives_ns : times == 1 ? woken_ns(info, t) : 0);
 }
 
 /* Who ran on this CPU of late. A slice begins where the one before it ends; the same process again
@@ -570,7 +595,7 @@ static __always_inline void arrives(struct task_struct *next, struct task_struct
 	if (!t || !watched(t->pid))
 		return;
 	if (t->io_since)
-		io_waited(t, queued_ns ? queued_ns : now);
+		io_ended(next, t, queued_ns ? queued_ns : now);
 	if (queued_ns && since(queued_ns, now) >= OS_WAIT_MIN_NS)
 		blame_all(t->pid, l, queued_ns, prev);
 }
@@ -592,8 +617,13 @@ int BPF_PROG(os_switch, bool preempt, struct task_struct *prev, struct task_stru
 	slice_end(l, prev, now);
 	if (stored(prev)->bpf_storage && in_io_wait(prev) && !preempt && task_state(prev)) {
 		t = thread_find(prev);
-		if (t)
+		if (t) {
+			if (t->io_since)
+				io_ended(prev, t, 0);
+			t->io_times = stored(prev)->sched_info.pcount;
+			t->io_delay_ns = stored(prev)->sched_info.run_delay;
 			t->io_since = now;
+		}
 	}
 	if (stored(next)->bpf_storage) {
 		queued_ns = stored(next)->sched_info.last_queued;
@@ -612,7 +642,7 @@ static __always_inline void runnable(struct task_struct *task)
 	if (!t)
 		return;
 	if (t->io_since)
-		io_waited(t, bpf_ktime_get_ns());
+		io_waited(t, t->io_since < os_attached_ns ? 0 : bpf_ktime_get_ns());
 	/* one that is woken before it has gone to sleep waits for nothing */
 	if (!t->runnable_since_ns && !t->on_cpu)
 		t->runnable_since_ns = bpf_ktime_get_ns();
@@ -632,12 +662,16 @@ int BPF_PROG(os_wakeup_new, struct task_struct *task)
 	return 0;
 }
 
-static __always_inline void leaves_by_hash(struct task_struct *prev, bool preempt, __u64 now)
+/* came_ns: when the switch before this one was seen on this CPU. */
+static __always_inline void leaves_by_hash(struct task_struct *prev, bool preempt, __u64 came_ns,
+					   __u64 now)
 {
 	struct os_thread *t = thread_find(prev);
 
 	if (!t)
 		return;
+	if (t->io_since) /* neither that it was woken nor that it came was seen */
+		io_waited(t, t->io_since < os_attached_ns ? 0 : came_ns);
 	t->on_cpu = 0;
 	t->runnable_since_ns = 0;
 	if (preempt || !task_state(prev))
@@ -649,7 +683,7 @@ static __always_inline void leaves_by_hash(struct task_struct *prev, bool preemp
 SEC("tp_btf/sched_switch")
 int BPF_PROG(os_switch_hash, bool preempt, struct task_struct *prev, struct task_struct *next)
 {
-	__u64 now = bpf_ktime_get_ns(), from, ns;
+	__u64 now = bpf_ktime_get_ns(), came_ns, from, ns;
 	struct os_process *p;
 	struct os_thread *t;
 	struct slices *l;
@@ -658,8 +692,9 @@ int BPF_PROG(os_switch_hash, bool preempt, struct task_struct *prev, struct task
 	l = bpf_map_lookup_elem(&os_slices, &zero);
 	if (!l)
 		return 0;
+	came_ns = l->slice[l->last % SLICES].to_ns;
 	slice_end(l, prev, now);
-	leaves_by_hash(prev, preempt, now);
+	leaves_by_hash(prev, preempt, came_ns, now);
 	t = thread_of(next);
 	if (!t)
 		return 0;
@@ -789,13 +824,37 @@ int BPF_PROG(os_move_numa, struct task_struct *task, int from, int to)
 	return 0;
 }
 
-SEC("tp_btf/mm_migrate_pages")
-int BPF_PROG(os_migrate_pages, unsigned long succeeded)
-{
-	struct os_process *p = process_watched(bpf_get_current_task_btf());
+/* enum migrate_reason, since 4.x the same: move_pages and migrate_pages, mbind, NUMA balancing. The
+ * others make room (compaction), or take memory out of use. */
+#define TO_WHERE_IT_IS_USED(reason) ((reason) >= 3 && (reason) <= 5)
 
+/* Why is the last of its arguments: the fourth, from 5.9 on the seventh, later the eighth. What is not
+ * the kernel's number is pruned before the verifier looks. */
+static __always_inline __s32 migrate_reason(__u64 *ctx)
+{
+	__u64 reason;
+
+	/* each load by itself: merged, their address would not be a constant */
+	if (os_migrate_arguments == 4)
+		asm volatile("%0 = *(u64 *)(%1 + 24)" : "=r"(reason) : "r"(ctx));
+	else if (os_migrate_arguments == 7)
+		asm volatile("%0 = *(u64 *)(%1 + 48)" : "=r"(reason) : "r"(ctx));
+	else
+		asm volatile("%0 = *(u64 *)(%1 + 56)" : "=r"(reason) : "r"(ctx));
+	return (__s32)reason;
+}
+
+SEC("tp_btf/mm_migrate_pages")
+int os_migrate_pages(__u64 *ctx)
+{
+	__s32 reason = migrate_reason(ctx);
+	struct os_process *p;
+
+	if (!TO_WHERE_IT_IS_USED(reason))
+		return 0;
+	p = process_watched(bpf_get_current_task_btf());
 	if (p)
-		__sync_fetch_and_add(&p->pages_migrated, succeeded);
+		__sync_fetch_and_add(&p->pages_migrated, ctx[0]);
 	return 0;
 }
 

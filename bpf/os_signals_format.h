@@ -57,6 +57,8 @@ struct os_thread {
 	char comm[16];
 	__u64 switches; /* times it came to run, or left */
 	__u64 io_since; /* asleep in wait for storage since; 0: not */
+	/* With task storage: how often it had come to run by then, and how long it had waited for that. */
+	__u64 io_times, io_delay_ns;
 	__u64 run_wait_ns, io_wait_ns;
 	__u64 softirq_ns[OS_SOFTIRQ_COUNT], irq_ns; /* taken from it while it ran */
 	__u64 lock, lock_since_ns;		    /* that it waits for; 0: none */

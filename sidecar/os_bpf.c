@@ -27,6 +27,7 @@
 #define PROGRAMS_MAX	  32u
 #define BTF_TYPEDEF_BYTES 96
 #define TASKS_OPTION	  "task_storage" /* in options.without: as if the kernel had none */
+#define MIGRATE_TYPE	  "btf_trace_mm_migrate_pages"
 
 /* Programs of one tracepoint family: attached and let go together. */
 static const struct {
@@ -135,6 +136,17 @@ static bool is_before_5_11(void)
 	       (major < 5 || (major == 5 && minor < 11));
 }
 
+/* Of a tracepoint; 0: not known. */
+static uint32_t argument_count(const struct btf *kernel, const char *type)
+{
+	const struct btf_type *t =
+	    btf__type_by_id(kernel, (uint32_t)btf__find_by_name_kind(kernel, type, BTF_KIND_TYPEDEF));
+
+	t = t ? btf__type_by_id(kernel, t->type) : NULL; /* a pointer */
+	t = t ? btf__type_by_id(kernel, t->type) : NULL; /* to a function, whose first is not ours */
+	return t && btf_is_func_proto(t) && btf_vlen(t) ? btf_vlen(t) - 1 : 0;
+}
+
 /* NULL: it can be tried. */
 static const char *why_not(const struct os_signals *s, const struct btf *kernel,
 			   const struct bpf_program *p)
@@ -151,6 +163,9 @@ static const char *why_not(const struct os_signals *s, const struct btf *kernel,
 		return "no such tracepoint";
 	if (!strncmp(type, "btf_trace_block_rq_", 19) && is_before_5_11())
 		return "arguments before 5.11";
+	if (!strcmp(type, MIGRATE_TYPE) && s->migrate_arguments != 4 && s->migrate_arguments != 7 &&
+	    s->migrate_arguments != 8)
+		return "other arguments";
 	return NULL;
 }
 
@@ -221,6 +236,7 @@ static int load(struct os_signals *s, const struct left_out *out, uint32_t only,
 		memset(o->bss->os_marks, 1, sizeof(o->bss->os_marks));
 	}
 	o->rodata->os_by_storage = by_storage;
+	o->rodata->os_migrate_arguments = s->migrate_arguments;
 	if (by_storage)
 		bpf_map__set_max_entries(o->maps.os_threads, 1);
 	else
@@ -302,6 +318,7 @@ static int load_most(struct os_signals *s, struct os_bpf *b)
 				: "the kernel has no BTF (CONFIG_DEBUG_INFO_BTF)");
 		goto end;
 	}
+	s->migrate_arguments = argument_count(kernel, MIGRATE_TYPE);
 	b->by_storage = has_task_storage(s, kernel);
 	err = load_mode(s, kernel, names, b->by_storage, &b->object);
 	/* without the one that reads the rows the mode is no use */

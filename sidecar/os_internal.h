@@ -90,6 +90,7 @@ struct os_signals {
 	} netns[OS_NETNS_NAMES];
 	uint32_t netns_next;
 	uint32_t numa_nodes;
+	uint32_t migrate_arguments; /* of its tracepoint */
 	uint8_t node_of_cpu[OS_CPU_MAX];
 	struct os_cost cost;
 	bool closer; /* a rank is suspected */

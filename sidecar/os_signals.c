@@ -287,27 +287,31 @@ static void read_io_limits(struct os_signals *s, struct os_rank *r)
 	}
 }
 
+/* Another group's counter is another counter. */
+static uint32_t group_id(const char *path)
+{
+	return (uint32_t)hash_bytes(HASH_SEED, path, strlen(path));
+}
+
 static void read_cgroup(struct os_signals *s, struct os_rank *r)
 {
-	uint32_t group;
 	uint64_t v;
 
 	if (!r->cgroup_at_ns || s->now_ns - r->cgroup_at_ns > CGROUP_AGAIN_NS) {
 		os_proc_cgroup_find(s->options.proc_root, s->options.sys_root, r->pid, &r->cgroup);
 		r->cgroup_at_ns = s->now_ns;
 	}
-	/* another group's counter is another counter */
-	group = (uint32_t)hash_bytes(HASH_SEED, r->cgroup.path[0], strlen(r->cgroup.path[0]));
 	if (os_proc_cgroup_throttled(&r->cgroup, &v))
-		add_counter(s, r->pid, OS_SIGNAL_THROTTLED, FIELD_THROTTLED, group, v, 1e-6, 0, NULL);
+		add_counter(s, r->pid, OS_SIGNAL_THROTTLED, FIELD_THROTTLED, group_id(r->cgroup.path[0]), v,
+			    1e-6, 0, NULL);
 	for (uint32_t i = 0; i < PRESSURES; i++) {
 		char subject[OS_SIGNAL_SUBJECT_BYTES];
 
 		if (os_proc_cgroup_pressure(&r->cgroup, pressures[i], &v))
 			continue;
 		snprintf(subject, sizeof(subject), "%s in its cgroup", pressures[i]);
-		add_counter(s, r->pid, OS_SIGNAL_PRESSURE, FIELD_CGROUP_PRESSURE + i * 100, group, v,
-			    1e-3, PRESSURES + i, subject);
+		add_counter(s, r->pid, OS_SIGNAL_PRESSURE, FIELD_CGROUP_PRESSURE + i * 100,
+			    group_id(r->cgroup.unified), v, 1e-3, PRESSURES + i, subject);
 	}
 	read_io_limits(s, r);
 }

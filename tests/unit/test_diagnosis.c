@@ -381,6 +381,20 @@ static void os_numa(struct world *w)
 	signal_add(&w->sick, OS_SIGNAL_PAGES_MIGRATED, "", 45000, 100);
 }
 
+/* Whatever a fault is about is done while it is handled. */
+static void in_a_page_fault(struct world *w, const char *name)
+{
+	late(&w->sick, 12);
+	w->sick.r.cpu_ns += 12 * MS;
+	function(&w->sick, "asm_exc_page_fault", DIAGNOSIS_KERNEL, 0.2, 12, 12);
+	function(&w->sick, name, DIAGNOSIS_KERNEL, 3, 11.4, 11.4);
+}
+
+static void os_numa_in_stacks(struct world *w)
+{
+	in_a_page_fault(w, "do_numa_page");
+}
+
 static void os_lock(struct world *w)
 {
 	late(&w->sick, 20);
@@ -400,6 +414,21 @@ static void os_memory(struct world *w)
 	late(&w->sick, 12);
 	w->sick.r.cpu_ns += 12 * MS;
 	function(&w->sick, "try_to_free_mem_cgroup_pages", DIAGNOSIS_KERNEL, 3, 12, 12);
+}
+
+static void os_memory_in_faults(struct world *w)
+{
+	in_a_page_fault(w, "try_to_free_mem_cgroup_pages");
+}
+
+/* The others' pressure is another one. */
+static void os_memory_beside_busy_peers(struct world *w)
+{
+	late(&w->sick, 36);
+	signal_add(&w->sick, OS_SIGNAL_PRESSURE, "memory in its cgroup", 300, 0);
+	signal_add(&w->sick, OS_SIGNAL_PRESSURE, "cpu in its cgroup", 900, 900);
+	for (int i = 0; i < PEERS; i++)
+		signal_add(&w->peer[i], OS_SIGNAL_PRESSURE, "cpu in its cgroup", 900, 900);
 }
 
 static void os_stopped(struct world *w)
@@ -627,9 +656,12 @@ static const struct fault {
 	{ CAUSE_OS_RUN_QUEUE, os_run_queue, "backup (pid 77)" },
 	{ CAUSE_OS_CPU_LIMIT, os_cpu_limit, "CPU limit" },
 	{ CAUSE_OS_NUMA, os_numa, "NUMA" },
+	{ CAUSE_OS_NUMA, os_numa_in_stacks, "do_numa_page" },
 	{ CAUSE_OS_LOCK, os_lock, "find (pid 7)" },
 	{ CAUSE_OS_FAULTS, os_faults, "page faults" },
 	{ CAUSE_OS_MEMORY, os_memory, "try_to_free_mem_cgroup_pages" },
+	{ CAUSE_OS_MEMORY, os_memory_in_faults, "try_to_free_mem_cgroup_pages" },
+	{ CAUSE_OS_MEMORY, os_memory_beside_busy_peers, "its cgroup is short of memory" },
 	{ CAUSE_OS_MEMORY_BANDWIDTH, os_memory_bandwidth, "stream (pid 9)" },
 	{ CAUSE_OS_MEMORY_BANDWIDTH, os_memory_bandwidth_in_copies, "stream (pid 9)" },
 	{ CAUSE_OS_STOPPED, os_stopped, "do_signal_stop" },
@@ -737,6 +769,83 @@ static void what_peers_have_too_is_not_the_cause(void **unused)
 	assert_int_equal(out.cause, CAUSE_CPU_HOST_GAP);
 }
 
+static bool rules_out(enum finding_layer layer)
+{
+	for (uint32_t i = 0; i < out.ruled_out_count; i++)
+		if (out.ruled_out[i].layer == layer)
+			return true;
+	return false;
+}
+
+/* What the kernel does about the memory of a rank, and what one of it costs. */
+static const struct memory_signal {
+	enum os_signal_kind kind;
+	enum finding_cause cause;
+	const char *subject, *evidence, *remedy;
+	double usual, each_ns;
+} memory_signals[] = {
+	{ OS_SIGNAL_FAULTS, CAUSE_OS_FAULTS, "", "page faults: ", "huge pages", 300, 1e3 },
+	{ OS_SIGNAL_FAULTS_MAJOR, CAUSE_OS_FAULTS, "", "read from storage", "file-backed", 0, 1e5 },
+	{ OS_SIGNAL_PAGES_MIGRATED, CAUSE_OS_NUMA, "", "between NUMA nodes", "NUMA balancing", 0, 2e3 },
+	{ OS_SIGNAL_NUMA_MOVES, CAUSE_OS_NUMA, "", "by NUMA balancing", "GPU's node", 0, 5e4 },
+	{ OS_SIGNAL_NODE_MIGRATIONS, CAUSE_OS_NUMA, "", "another NUMA node", "GPU's node", 0, 5e4 },
+	{ OS_SIGNAL_PRESSURE, CAUSE_OS_MEMORY, "memory in its cgroup", "for memory in its cgroup",
+	  "memory limit", 0, 1e6 },
+	{ OS_SIGNAL_PRESSURE, CAUSE_OS_MEMORY, "memory", "some task waited for memory", "free memory", 0,
+	  1e6 },
+};
+#define MEMORY_SIGNALS (sizeof(memory_signals) / sizeof(*memory_signals))
+
+/* The rank is late by so much, of which the signal explains so much; share: what its peers have of it. */
+static void judge_memory(const struct memory_signal *m, double late_ms, double explained_ms, double share)
+{
+	static struct world w;
+	double value;
+
+	build(&w);
+	late(&w.sick, late_ms);
+	value = explained_ms * MS / m->each_ns / (w.sick.r.step_ns * 1e-9);
+	signal_add(&w.sick, m->kind, m->subject, m->usual + value, m->usual);
+	for (int i = 0; i < PEERS && share > 0; i++)
+		signal_add(&w.peer[i], m->kind, m->subject, m->usual + share * value, m->usual);
+	judge(&w);
+}
+
+static void memory_is_the_cause_where_it_explains_the_loss(void **unused)
+{
+	for (size_t i = 0; i < MEMORY_SIGNALS; i++) {
+		const struct memory_signal *m = &memory_signals[i];
+
+		judge_memory(m, 36, 32, 0);
+		assert_string_equal(finding_cause_id(out.cause), finding_cause_id(m->cause));
+		assert_int_equal(finding_cause_layer(out.cause), LAYER_OS);
+		assert_float_equal(out.effect_ns, 32 * MS, 0.1 * MS);
+		assert_int_equal(out.evidence[0].layer, LAYER_OS);
+		assert_non_null(strstr(out.evidence[0].text, m->evidence));
+		assert_float_equal(out.evidence[0].effect_ns, 32 * MS, 0.1 * MS);
+		assert_non_null(strstr(out.remedy, m->remedy));
+		assert_true(out.confidence > 0.5);
+	}
+}
+
+static void memory_that_peers_lack_as_much_is_not_the_cause(void **unused)
+{
+	for (size_t i = 0; i < MEMORY_SIGNALS; i++) {
+		judge_memory(&memory_signals[i], 36, 32, 0.9);
+		assert_int_equal(out.cause, CAUSE_CPU_HOST_GAP);
+		assert_true(rules_out(LAYER_OS));
+	}
+}
+
+static void memory_that_explains_far_less_is_not_the_cause(void **unused)
+{
+	for (size_t i = 0; i < MEMORY_SIGNALS; i++) {
+		judge_memory(&memory_signals[i], 1000, 150, 0);
+		assert_int_equal(out.cause, CAUSE_CPU_HOST_GAP);
+		assert_true(rules_out(LAYER_OS));
+	}
+}
+
 /* A busy host that does not hold the GPU up is no cause of slow kernels. */
 static void a_signal_explains_no_slow_kernels(void **unused)
 {
@@ -792,14 +901,6 @@ static void a_rank_that_stands_still_is_not_explained_by_its_last_steps(void **u
 	for (uint32_t i = 0; i < out.ruled_out_count; i++)
 		assert_true(out.ruled_out[i].layer != LAYER_NETWORK && out.ruled_out[i].layer != LAYER_GPU);
 	assert_non_null(strstr(out.missing[0], "entered which collective"));
-}
-
-static bool rules_out(enum finding_layer layer)
-{
-	for (uint32_t i = 0; i < out.ruled_out_count; i++)
-		if (out.ruled_out[i].layer == layer)
-			return true;
-	return false;
 }
 
 static void rules_out_the_other_layers_with_figures(void **unused)
@@ -1324,6 +1425,9 @@ int main(void)
 		cmocka_unit_test(every_cause_of_the_catalogue_has_its_fault),
 		cmocka_unit_test(names_no_cause_where_none_is),
 		cmocka_unit_test(what_peers_have_too_is_not_the_cause),
+		cmocka_unit_test(memory_is_the_cause_where_it_explains_the_loss),
+		cmocka_unit_test(memory_that_peers_lack_as_much_is_not_the_cause),
+		cmocka_unit_test(memory_that_explains_far_less_is_not_the_cause),
 		cmocka_unit_test(a_signal_explains_no_slow_kernels),
 		cmocka_unit_test(slower_kernels_are_the_gpus_though_it_waits_longer_too),
 		cmocka_unit_test(a_rank_that_stands_still_is_not_explained_by_its_last_steps),

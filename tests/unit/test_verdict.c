@@ -415,6 +415,57 @@ static void names_the_cause_of_the_culprit(void **unused)
 	json_decref(j);
 }
 
+static const struct {
+	enum os_signal_kind kind;
+	const char *subject, *cause, *evidence, *remedy;
+	double value;
+} of_memory[] = {
+	{ OS_SIGNAL_PAGES_MIGRATED, "", "os-numa", "between NUMA nodes", "NUMA balancing", 80000 },
+	{ OS_SIGNAL_FAULTS, "", "os-faults", "page faults: 160000", "huge pages", 160000 },
+	{ OS_SIGNAL_PRESSURE, "memory in its cgroup", "os-memory", "memory in its cgroup 220",
+	  "memory limit", 220 },
+};
+
+static struct incident_change with_signal(int rank, uint32_t reason, double slow_ms, size_t i,
+					  double share)
+{
+	static struct made m;
+
+	make(&m, rank, reason, 1, slow_ms);
+	if (share > 0)
+		signal_add(&m, of_memory[i].kind, of_memory[i].subject, share * of_memory[i].value);
+	return send(&m);
+}
+
+/* Rank 5 loses 30 ms of each step, with that signal; its peers nothing, with that share of it. */
+static json_t *short_of_memory(size_t i, double share)
+{
+	teardown(NULL);
+	setup(NULL);
+	with_signal(5, WINDOW_SELF, 30, i, 1);
+	for (int r = 0; r < 4; r++)
+		with_signal(r, WINDOW_ASKED, 0, i, share);
+	return json_of(with_signal(5, WINDOW_SELF, 30, i, 1));
+}
+
+static void memory_of_one_rank_is_its_cause_and_that_of_all_is_none(void **unused)
+{
+	for (size_t i = 0; i < sizeof(of_memory) / sizeof(*of_memory); i++) {
+		json_t *j = short_of_memory(i, 0), *d = json_object_get(j, "diagnosis"), *line;
+
+		line = json_array_get(json_object_get(d, "evidence"), 0);
+		assert_string_equal(cause_of(j), of_memory[i].cause);
+		assert_string_equal(text_of(d, "layer"), "os");
+		assert_string_equal(ranks_of(d), "5");
+		assert_non_null(strstr(text_of(line, "text"), of_memory[i].evidence));
+		assert_non_null(strstr(text_of(d, "remedy"), of_memory[i].remedy));
+		json_decref(j);
+		j = short_of_memory(i, 0.95);
+		assert_string_equal(cause_of(j), "cpu-host-gap");
+		json_decref(j);
+	}
+}
+
 /* ---- many windows of one fault ---- */
 
 #define MANY 6
@@ -1069,6 +1120,7 @@ int main(void)
 		CASE(names_native_functions_and_gives_up_on_files_without_symbols),
 		CASE(victims_are_the_peers_that_a_cause_is_seen_against),
 		CASE(names_the_cause_of_the_culprit),
+		CASE(memory_of_one_rank_is_its_cause_and_that_of_all_is_none),
 		CASE(any_order_of_windows_gives_the_same_verdict),
 		CASE(the_cause_of_most_of_what_was_lost_is_told),
 		CASE(what_was_shown_once_is_not_lost_to_windows_that_say_less),
