@@ -26,8 +26,9 @@ def main():
         s.start_stack()
         s.begin(s.simjob("--mix", "shard", "--host-work", "pack:kib=40960"))
         for rank in (1, 2) if s.full else (1,):
-            s.fault("a limit of 8% of a CPU", rank,
-                    [f"{scenario.FAULTS}/cpu_limit.py", "--pid", s.rank_pids()[rank], "--percent", 8],
+            percent = s.half_of_cpu(rank)
+            s.fault(f"a limit of {percent}% of a CPU, half of what it uses", rank,
+                    [f"{scenario.FAULTS}/cpu_limit.py", "--pid", s.rank_pids()[rank], "--percent", percent],
                     scenario.Want("os-cpu-limit", "os", remedy="limit"),
                     observe=(throttled, "throttled periods/s", 1))
             s.rest()

@@ -288,6 +288,16 @@ class Scenario:
                 raise Late(f"the job ended early, with {self.job.returncode}")
             time.sleep(0.2)
 
+    def half_of_cpu(self, rank):
+        """Percent of a CPU: half of what the rank's process uses, on whatever machine."""
+        def used():
+            with open(f"/proc/{self.rank_pids()[rank]}/stat", encoding="utf-8", errors="replace") as f:
+                return sum(int(x) for x in f.read().rsplit(")", 1)[1].split()[11:13])
+
+        before = used()
+        time.sleep(3)
+        return max(2, round(100 * (used() - before) / os.sysconf("SC_CLK_TCK") / 3 / 2))
+
     def rank_pids(self):
         """Of the job's processes, by what their environment says and not by what sysom says."""
         found = {}
