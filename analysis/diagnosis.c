@@ -247,6 +247,12 @@ static double whole_of(const struct diagnosis_view *v)
 	return p[POOL_COMPUTE] + p[POOL_COPY] + p[POOL_HOST] + p[POOL_COMM];
 }
 
+/* No more than was lost where it would show. */
+static double within_pool(const struct diagnosis_view *v, const struct diagnosis_candidate *c)
+{
+	return c->effect_ns < v->pool_ns[c->pool] ? c->effect_ns : v->pool_ns[c->pool];
+}
+
 static bool adds_up(enum finding_cause c)
 {
 	return c == CAUSE_GPU_KERNEL || c == CAUSE_GPU_VARIANT || c == CAUSE_SW_KERNELS;
@@ -268,7 +274,7 @@ static struct choice weigh(const struct diagnosis_view *v, enum finding_cause ca
 
 	for (uint32_t i = 0; i < v->count; i++) {
 		const struct diagnosis_candidate *c = &v->list[i];
-		double pool = v->pool_ns[c->pool], got = c->effect_ns < pool ? c->effect_ns : pool;
+		double got = within_pool(v, c);
 
 		if (c->cause != cause || c->by_line)
 			continue;
@@ -310,7 +316,7 @@ static void last_resort(const struct diagnosis_view *v, double whole, struct cho
 		return;
 	for (uint32_t i = 0; i < v->count; i++) {
 		const struct diagnosis_candidate *c = &v->list[i];
-		double pool = v->pool_ns[c->pool], got = c->effect_ns < pool ? c->effect_ns : pool;
+		double got = within_pool(v, c);
 
 		if (c->by_line && !c->told_only && got > 0 &&
 		    (!v->pools_known || got >= EXPLAINS_MIN * whole))
@@ -460,10 +466,9 @@ static int stronger(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-/* No more than was lost where it would show. */
 static double told_ns(const struct diagnosis_view *v, const struct diagnosis_candidate *c)
 {
-	return v->pools_known && c->effect_ns > v->pool_ns[c->pool] ? v->pool_ns[c->pool] : c->effect_ns;
+	return v->pools_known ? within_pool(v, c) : c->effect_ns;
 }
 
 /* What has a figure that does not matter is no evidence; what has none is told (a setting). */
@@ -619,7 +624,7 @@ static bool explains(const struct diagnosis_view *v, enum finding_layer layer)
 
 	for (uint32_t i = 0; i < v->count; i++) {
 		const struct diagnosis_candidate *c = &v->list[i];
-		double pool = v->pool_ns[c->pool], got = c->effect_ns < pool ? c->effect_ns : pool;
+		double got = within_pool(v, c);
 
 		if (finding_cause_layer(c->cause) == layer && got > 0 &&
 		    (!v->pools_known || got >= EXPLAINS_MIN * whole) &&

@@ -11,6 +11,7 @@
 #include "base/check.h"
 #include "base/hash.h"
 #include "base/limits.h"
+#include "sidecar/requests.h"
 #include "sidecar/windows.h"
 
 #define MEMORY_BYTES (256ull << 20) /* of the recorder; sysomd keeps more, in files */
@@ -22,9 +23,6 @@
 #define SKETCH_NS 60000000000ull
 #define WINDOW_NS 4000000000ull
 #define WINDOW_RECORDS 200000u
-/* As requests.h has it. */
-#define SETTLE_NS 2000000000ull
-#define SUSPECT_MAX_NS 60000000000ull
 #define TASKS 128u
 #define CLOCK_ERROR_NS 1000u
 
@@ -136,7 +134,7 @@ static void ask(struct live_node *n, uint32_t slot, const struct wire_command *c
 
 void live_node_command(struct live_node *n, const struct wire_command *c, uint64_t now_ns)
 {
-	uint64_t latest = now_ns + SUSPECT_MAX_NS;
+	uint64_t latest = now_ns + REQUESTS_SUSPECT_MAX_NS;
 
 	for (uint32_t i = 0; i < n->count; i++) {
 		if (c->rank != INT32_MIN && c->rank != n->rank[i]->id.rank)
@@ -299,7 +297,7 @@ static void tend(struct live_node *n)
 			sketch(n, n->rank[i]);
 	}
 	for (uint32_t i = 0; i < TASKS; i++)
-		if (n->task[i].end_ns && n->now_ns >= n->task[i].end_ns + SETTLE_NS)
+		if (n->task[i].end_ns && n->now_ns >= n->task[i].end_ns + REQUESTS_SETTLE_NS)
 			answer(n, &n->task[i]);
 	if (n->beat_ns && n->now_ns - n->beat_ns < (has_suspect(n) ? BEAT_SUSPECT_NS : BEAT_NS))
 		return;

@@ -338,7 +338,7 @@ static int options(struct replay_events *ev, int argc, char **argv)
 static int run_live(struct replay_events *ev)
 {
 	struct replay_live_stats s;
-	int rc = replay_live_run(ev->live, &s);
+	int rc = replay_live_run(ev->live, replay_ranks_align(ev->ranks), &s);
 
 	if (rc)
 		return rc;

@@ -18,7 +18,6 @@
 #include "cli/live_node.h"
 #include "cli/replay_findings.h"
 #include "cli/replay_incident.h"
-#include "cli/replay_ranks.h"
 
 #define TURN_NS	  50000000ull
 #define SECOND_NS 1000000000ull
@@ -47,7 +46,7 @@ struct replay_live {
 	uint32_t count;
 	struct live_node **node;
 	uint32_t node_count;
-	struct align_job align;
+	const struct align_job *align;
 	uint64_t base_ns; /* of the traces' time; the nodes' clocks are above it */
 	uint64_t now_ns;  /* the aggregator's, on the reference's clock */
 	struct fleet *fleet;
@@ -82,10 +81,7 @@ void replay_live_close(struct replay_live *l)
 	for (uint32_t i = 0; i < l->count; i++) {
 		replay_load_free(&l->rank[i].trace);
 		free(l->rank[i].calls);
-		if (l->align.rank)
-			free(l->align.rank[i].coll);
 	}
-	free(l->align.rank);
 	free(l->node);
 	free(l->rank);
 	free(l);
@@ -99,11 +95,6 @@ int replay_live_add(struct replay_live *l, struct replay_trace *t)
 	if (!more)
 		return -ENOMEM;
 	l->rank = more;
-	for (uint32_t i = 0; i < l->count; i++)
-		if (more[i].trace.rank == t->rank) {
-			fprintf(stderr, "sysom replay events: two files of rank %d\n", t->rank);
-			return -EBADMSG;
-		}
 	while (at && more[at - 1].trace.rank > t->rank)
 		at--;
 	memmove(&more[at + 1], &more[at], (l->count - at) * sizeof(*more));
@@ -144,29 +135,29 @@ static int old_order(const void *pa, const void *pb)
 /* Communicator and sequence of each; sorted by number on return. NULL: no memory. */
 static struct instance *make_instances(const struct replay_live *l)
 {
-	struct instance *v = calloc(l->align.instances ? l->align.instances : 1, sizeof(*v));
+	struct instance *v = calloc(l->align->instances ? l->align->instances : 1, sizeof(*v));
 
 	if (!v)
 		return NULL;
 	for (uint32_t r = 0; r < l->count; r++)
-		for (uint32_t i = 0; i < l->align.rank[r].count; i++) {
-			const struct align_coll *c = &l->align.rank[r].coll[i];
+		for (uint32_t i = 0; i < l->align->rank[r].count; i++) {
+			const struct align_coll *c = &l->align->rank[r].coll[i];
 			struct instance *x = &v[c->instance];
 
 			if (c->instance == ALIGN_NONE)
 				continue;
 			x->comm += hash_mix(HASH_SEED + r) | 1;
 			x->ranks++;
-			x->end_ns = align_to_reference(&l->align, r, c->end_ns);
+			x->end_ns = align_to_reference(l->align, r, c->end_ns);
 			x->func = l->rank[r].trace.device[c->order].func;
 		}
-	for (uint32_t i = 0; i < l->align.instances; i++)
+	for (uint32_t i = 0; i < l->align->instances; i++)
 		v[i].old = i;
-	qsort(v, l->align.instances, sizeof(*v), instance_order);
-	for (uint32_t i = 1; i < l->align.instances; i++)
+	qsort(v, l->align->instances, sizeof(*v), instance_order);
+	for (uint32_t i = 1; i < l->align->instances; i++)
 		if (v[i].comm == v[i - 1].comm && v[i].func == v[i - 1].func)
 			v[i].seq = v[i - 1].seq + 1;
-	qsort(v, l->align.instances, sizeof(*v), old_order);
+	qsort(v, l->align->instances, sizeof(*v), old_order);
 	return v;
 }
 
@@ -193,7 +184,7 @@ static bool is_new(const struct record *calls, size_t count, uint64_t comm)
 /* The calls that the trace does not have, and the communicator and number in its kernels. */
 static int name_calls(struct replay_live *l, uint32_t r, const struct instance *instances)
 {
-	const struct align_rank *a = &l->align.rank[r];
+	const struct align_rank *a = &l->align->rank[r];
 	struct live_job_rank *k = &l->rank[r];
 	uint32_t comms = 0;
 
@@ -238,7 +229,7 @@ static uint64_t on_node(const struct replay_live *l, uint32_t r, uint64_t ns)
 	if (!ns)
 		return 0;
 	if (r != first)
-		ns = align_to_local(&l->align, first, align_to_reference(&l->align, r, ns));
+		ns = align_to_local(l->align, first, align_to_reference(l->align, r, ns));
 	return ns > l->base_ns ? ns - l->base_ns : 1;
 }
 
@@ -262,18 +253,18 @@ static void span(const struct replay_live *l, uint64_t *begin_ns, uint64_t *end_
 						t->device_count ? &t->device[0] : NULL};
 
 		for (size_t i = 0; i < ARRAY_LEN(first); i++) {
-			uint64_t ns = first[i] ? align_to_reference(&l->align, r, first[i]->begin_ns) :
+			uint64_t ns = first[i] ? align_to_reference(l->align, r, first[i]->begin_ns) :
 						 UINT64_MAX;
 
 			*begin_ns = ns < *begin_ns ? ns : *begin_ns;
 		}
 		for (size_t i = 0; i < t->device_count; i++) {
-			uint64_t ns = align_to_reference(&l->align, r, t->device[i].end_ns);
+			uint64_t ns = align_to_reference(l->align, r, t->device[i].end_ns);
 
 			*end_ns = ns > *end_ns ? ns : *end_ns;
 		}
 		if (t->host_count) {
-			uint64_t ns = align_to_reference(&l->align, r,
+			uint64_t ns = align_to_reference(l->align, r,
 							 t->host[t->host_count - 1].end_ns);
 
 			*end_ns = ns > *end_ns ? ns : *end_ns;
@@ -283,18 +274,9 @@ static void span(const struct replay_live *l, uint64_t *begin_ns, uint64_t *end_
 
 static int prepare(struct replay_live *l)
 {
-	struct instance *instances;
+	struct instance *instances = make_instances(l);
 	int err = 0;
 
-	l->align.rank = calloc(l->count, sizeof(*l->align.rank));
-	l->align.rank_count = l->count;
-	if (!l->align.rank)
-		return -ENOMEM;
-	for (uint32_t r = 0; r < l->count && !err; r++)
-		err = replay_ranks_colls(&l->rank[r].trace, &l->align.rank[r]);
-	if (!err)
-		err = align_job(&l->align);
-	instances = err ? NULL : make_instances(l);
 	if (!instances)
 		return -ENOMEM;
 	for (uint32_t r = 0; r < l->count && !err; r++)
@@ -495,7 +477,7 @@ static int open_nodes(struct replay_live *l)
 /* The node's clock at a time of the reference's. */
 static uint64_t node_now(const struct replay_live *l, uint32_t node, uint64_t now_ns)
 {
-	uint64_t ns = align_to_local(&l->align, node * l->config.ranks_per_node, now_ns + l->base_ns);
+	uint64_t ns = align_to_local(l->align, node * l->config.ranks_per_node, now_ns + l->base_ns);
 
 	return ns > l->base_ns ? ns - l->base_ns : 1;
 }
@@ -552,7 +534,8 @@ static int end(struct replay_live *l)
 	return err;
 }
 
-int replay_live_run(struct replay_live *l, struct replay_live_stats *out)
+int replay_live_run(struct replay_live *l, const struct align_job *align,
+		    struct replay_live_stats *out)
 {
 	struct replay_incident_stats is;
 	uint64_t begin_ns, end_ns;
@@ -561,6 +544,7 @@ int replay_live_run(struct replay_live *l, struct replay_live_stats *out)
 	*out = (struct replay_live_stats){0};
 	if (!l->count)
 		return 0;
+	l->align = align;
 	err = prepare(l);
 	if (err)
 		return err;

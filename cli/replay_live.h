@@ -7,6 +7,7 @@
 #ifndef SYSOM_CLI_REPLAY_LIVE_H
 #define SYSOM_CLI_REPLAY_LIVE_H
 
+#include "analysis/align.h"
 #include "analysis/peers.h"
 #include "cli/replay_load.h"
 
@@ -23,10 +24,11 @@ struct replay_live_stats {
 struct replay_live; /* opaque */
 int replay_live_open(struct replay_live **out, const struct replay_live_config *c); /* 0, -ENOMEM */
 void replay_live_close(struct replay_live *l); /* NULL is a no-op */
-/* Takes what is behind the trace, which is empty afterwards. -ENOMEM, -EBADMSG (a rank twice, after a
- * message). */
+/* Takes what is behind the trace, which is empty afterwards; each rank once. -ENOMEM. */
 int replay_live_add(struct replay_live *l, struct replay_trace *t);
-/* Lines of what was told, when; then the incidents with their findings. -ENOMEM. */
-int replay_live_run(struct replay_live *l, struct replay_live_stats *out);
+/* align: of the same ranks, by number; borrowed for the call. Lines of what was told, when; then the
+ * incidents with their findings. -ENOMEM. */
+int replay_live_run(struct replay_live *l, const struct align_job *align,
+		    struct replay_live_stats *out);
 
 #endif

@@ -20,6 +20,7 @@ struct names {
 struct replay_ranks {
 	struct jobsteps_rank *rank; /* events and ends of steps are ours */
 	struct align_rank *clock;
+	struct align_job align;
 	uint32_t count;
 	struct names names;
 	uint64_t findings;
@@ -116,7 +117,7 @@ static uint64_t what_of(const struct replay_trace *t, const struct record *x)
 	return hash_mix(hash_bytes(HASH_SEED + x->func, name, strlen(name)));
 }
 
-int replay_ranks_colls(const struct replay_trace *t, struct align_rank *out)
+static int take_colls(const struct replay_trace *t, struct align_rank *out)
 {
 	size_t colls = 0;
 
@@ -187,7 +188,7 @@ int replay_ranks_add(struct replay_ranks *r, const struct replay_trace *t,
 	ends = malloc((step_count ? step_count : 1) * sizeof(*ends));
 	rc = event && ends ? take_events(r, t, event) : -ENOMEM;
 	if (!rc)
-		rc = replay_ranks_colls(t, &a);
+		rc = take_colls(t, &a);
 	if (rc) {
 		free(event);
 		free(ends);
@@ -260,7 +261,7 @@ static void print_instance(const struct replay_ranks *r, const struct member *m,
 	       last->enter_ns - first->enter_ns);
 }
 
-static int print_collectives(const struct replay_ranks *r, const struct align_job *job)
+static int print_collectives(const struct replay_ranks *r)
 {
 	uint32_t seq[256] = {0};
 	size_t total = 0, n = 0;
@@ -277,7 +278,7 @@ static int print_collectives(const struct replay_ranks *r, const struct align_jo
 
 			if (c->instance != ALIGN_NONE)
 				v[n++] = (struct member){c->instance, k,
-							 align_to_reference(job, k, c->begin_ns),
+							 align_to_reference(&r->align, k, c->begin_ns),
 							 r->rank[k].event[c->order].func};
 		}
 	qsort(v, n, sizeof(*v), member_order);
@@ -350,11 +351,12 @@ static int print_before(struct replay_ranks *r, const struct crossrank_job *job,
 	return rc;
 }
 
-static int print_findings(struct replay_ranks *r, struct replay_ranks *before,
-			  const struct align_job *align, enum peers_mode mode)
+static int print_findings(struct replay_ranks *r, struct replay_ranks *before, enum peers_mode mode)
 {
-	struct jobsteps steps = {
-	    .rank = r->rank, .rank_count = r->count, .align = align, .name_count = r->names.count};
+	struct jobsteps steps = {.rank = r->rank,
+				 .rank_count = r->count,
+				 .align = &r->align,
+				 .name_count = r->names.count};
 	struct crossrank_job job = {.steps = &steps, .name = (const char *const *)r->names.text};
 	struct crossrank_config config;
 	int rc = jobsteps_make(&steps);
@@ -372,7 +374,6 @@ static int print_findings(struct replay_ranks *r, struct replay_ranks *before,
 int replay_ranks_print(struct replay_ranks *r, struct replay_ranks *before, enum peers_mode mode,
 		       bool json, uint64_t *findings)
 {
-	struct align_job job = {.rank = r->clock, .rank_count = r->count};
 	int rc = 0;
 
 	r->json = json;
@@ -382,16 +383,22 @@ int replay_ranks_print(struct replay_ranks *r, struct replay_ranks *before, enum
 	if (!r->count)
 		return 0;
 	ranks_sort(r);
-	rc = align_job(&job);
+	r->align = (struct align_job){.rank = r->clock, .rank_count = r->count};
+	rc = align_job(&r->align);
 	if (!json && r->count > 1)
 		printf("\n");
 	if (!rc && r->count > 1)
-		rc = print_collectives(r, &job);
+		rc = print_collectives(r);
 	if (!rc)
 		print_clocks(r);
 	if (!rc && findings) {
-		rc = print_findings(r, before, &job, mode);
+		rc = print_findings(r, before, mode);
 		*findings = r->findings;
 	}
 	return rc;
+}
+
+const struct align_job *replay_ranks_align(const struct replay_ranks *r)
+{
+	return &r->align;
 }

@@ -12,10 +12,6 @@
 
 #define REPLAY_RANKS_MAX 4096
 
-/* A trace's collectives for analysis/align.h, `order` the index of their device record; out->coll is the
- * caller's. -ENOMEM. */
-int replay_ranks_colls(const struct replay_trace *t, struct align_rank *out);
-
 struct replay_ranks;
 struct replay_ranks *replay_ranks_new(void); /* NULL: out of memory */
 void replay_ranks_free(struct replay_ranks *r);
@@ -27,5 +23,7 @@ int replay_ranks_add(struct replay_ranks *r, const struct replay_trace *t,
  * their number; NULL: none are looked for. 0, -ENOMEM. */
 int replay_ranks_print(struct replay_ranks *r, struct replay_ranks *before, enum peers_mode mode,
 		       bool json, uint64_t *findings);
+/* Their collectives and clocks, by rank number, once printed; `order`: the index of the device record. */
+const struct align_job *replay_ranks_align(const struct replay_ranks *r);
 
 #endif

@@ -27,7 +27,8 @@ MAY = {
 # `sysom replay` runs the daemons' own code: incidents of windows (libincident.a), the fleet
 # (libfleet.a), a rank's windows and beats (librank.a).
 REPLAYED = {"aggregator/incident.h", "aggregator/digest.h", "aggregator/picture.h",
-            "aggregator/finding_json.h", "aggregator/fleet.h", "sidecar/windows.h"}
+            "aggregator/finding_json.h", "aggregator/fleet.h", "sidecar/requests.h",
+            "sidecar/windows.h"}
 # preload/ and cupti/ are libc only: of base/ just the headers without code behind them.
 GUEST_BASE = {"base/clock.h", "base/hash.h", "base/limits.h"}
 SOURCE = re.compile(r"\.(c|h|def|py|sh|mk|proto|yaml|map)$")
