@@ -261,6 +261,9 @@ static bool adds_up(enum finding_cause c)
 /* Of the whole excess, for the GIL to be the cause rather than what its holder computes. */
 #define GIL_EXPLAINS 0.4
 
+/* Of two of one cause that explain about as much, the one that names who it was leads. */
+#define SIGNAL_WORTH 1.4
+
 struct choice {
 	const struct diagnosis_candidate *lead;
 	double explained_ns, score;
@@ -274,13 +277,13 @@ static struct choice weigh(const struct diagnosis_view *v, enum finding_cause ca
 
 	for (uint32_t i = 0; i < v->count; i++) {
 		const struct diagnosis_candidate *c = &v->list[i];
-		double got = within_pool(v, c);
+		double got = within_pool(v, c), worth = got * c->sure * (c->by_signal ? SIGNAL_WORTH : 1);
 
 		if (c->cause != cause || c->by_line)
 			continue;
 		sum += got;
-		if (!out.lead || got * c->sure > most) {
-			most = got * c->sure;
+		if (!out.lead || worth > most) {
+			most = worth;
 			out.lead = c;
 			out.explained_ns = got;
 		}

@@ -186,6 +186,7 @@ static struct diagnosis_candidate *put(struct diagnosis_view *v, enum finding_ca
 	struct diagnosis_candidate *c = diagnosis_add(v, cause, pool, ns, sure);
 	char text[200];
 
+	c->by_signal = true;
 	diagnosis_text_copy(c->subject, sizeof(c->subject), s->subject);
 	os_signal_text(s, text, sizeof(text));
 	snprintf(c->text, sizeof(c->text), "%s", text); /* the line has its effect beside it */

@@ -36,6 +36,7 @@ struct diagnosis_candidate {
 	double sure;			       /* 0 to 1: how directly the evidence shows it */
 	bool by_line;  /* known from its group's waterline alone: evidence, and a cause at last resort */
 	bool told_only; /* no cause even then */
+	bool by_signal; /* of the operating system, which knows who it was where stacks know where */
 	char subject[DIAGNOSIS_SUBJECT_BYTES]; /* what is to blame: a process, a function, a kernel
 						*/
 	char text[FINDING_TEXT_BYTES];	       /* evidence, with its figure */

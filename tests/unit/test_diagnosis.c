@@ -326,6 +326,14 @@ static void os_softirq_in_stacks(struct world *w)
 	function(&w->sick, "net_rx_action", DIAGNOSIS_KERNEL, 5, 20, 20);
 }
 
+/* Stacks show a little more of it, but not whose packets they are. */
+static void os_softirq_in_stacks_and_signals(struct world *w)
+{
+	os_softirq_in_stacks(w);
+	signal_add(&w->sick, OS_SIGNAL_SOFTIRQ_STOLEN,
+		   "NET_RX from thread python3 on CPU 1, packets of veth1", 150, 1);
+}
+
 static void os_irq(struct world *w)
 {
 	late(&w->sick, 20);
@@ -652,6 +660,7 @@ static const struct fault {
 	{ CAUSE_OS_SOFTIRQ, os_softirq_by_ksoftirqd, "NET_RX on CPU 1" },
 	{ CAUSE_OS_SOFTIRQ, os_softirq_on_a_busy_node, "veth1" },
 	{ CAUSE_OS_SOFTIRQ, os_softirq_in_stacks, "net_rx_action" },
+	{ CAUSE_OS_SOFTIRQ, os_softirq_in_stacks_and_signals, "veth1" },
 	{ CAUSE_OS_IRQ, os_irq, "virtio0-input.0" },
 	{ CAUSE_OS_RUN_QUEUE, os_run_queue, "backup (pid 77)" },
 	{ CAUSE_OS_CPU_LIMIT, os_cpu_limit, "CPU limit" },
