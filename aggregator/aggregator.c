@@ -242,6 +242,16 @@ static bool name_function(void *arg, const uint8_t *build_id, size_t build_id_by
 	       symbols_name(a->symbols, build_id, build_id_bytes, address, out, out_bytes);
 }
 
+static uint64_t files_of_names(void *arg)
+{
+	const struct aggregator *a = arg;
+	struct symbols_stats stats = { 0 };
+
+	if (a->symbols)
+		symbols_stats(a->symbols, &stats);
+	return stats.store.finished;
+}
+
 static int start_alerts(struct aggregator *a)
 {
 	struct alert_config c = { a->settings.alert_webhook, a->settings.alert_link,
@@ -266,6 +276,7 @@ static int start(struct aggregator *a)
 		.reserve_bytes = s->store_reserve_bytes,
 		.name = name_function,
 		.opened = on_store_opened,
+		.named = files_of_names,
 		.name_arg = a,
 	};
 	int err = loop_open(&a->loop);

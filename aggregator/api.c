@@ -299,6 +299,8 @@ static void metrics_store(struct api *api, struct buf *b)
 	counter(b, "incidents_opened_total", "Incidents opened.", s.incidents_opened);
 	counter(b, "incidents_evicted_total", "Open incidents closed for want of room.",
 		s.incidents_evicted);
+	counter(b, "incidents_renamed_total", "Open incidents built anew since names have come.",
+		s.incidents_renamed);
 	gauge(b, "store_bytes", "Bytes used in the store.", s.store.bytes);
 	gauge(b, "store_windows", "Windows known to the store.", s.store.windows);
 	gauge(b, "pending_bytes", "Bytes received and not yet committed.", s.pending_bytes);

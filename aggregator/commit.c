@@ -23,6 +23,11 @@
 #define DIRTY_MAX     (LIMIT_COMMIT_WINDOWS + TOLD_MAX)
 /* Silent incidents closed at a time. */
 #define CLOSED_MAX    64u
+/* Incidents that are built anew when names have come, and windows of each: about a second of the thread. */
+#define RENAMED_MAX   16u
+#define RENAMED_WINDOWS_MAX 128u
+/* Looks after names have come: windows on their way were looked at before. */
+#define RENAME_LOOKS  3u
 
 struct told { /* a finding that waits */
 	struct told *next;
@@ -44,7 +49,8 @@ struct commit {
 	struct commit_stats stats;
 	bool closing;
 	/* of the thread */
-	uint64_t tick_ns, expire_ns;
+	uint64_t tick_ns, expire_ns, named;
+	uint32_t rename_looks;
 	char dirty[DIRTY_MAX][INCIDENT_ID_BYTES];
 	uint32_t dirty_count, opened, evicted;
 	char gone[DIRTY_MAX * INCIDENT_ABSORB_MAX][INCIDENT_ID_BYTES]; /* became part of another one */
@@ -454,19 +460,13 @@ static void end_findings(struct commit *c)
 	}
 }
 
-static void close_silent(struct commit *c, uint64_t now)
+/* A transaction of what is dirty; false: it failed, and the set is as the store has it. */
+static bool write_dirty(struct commit *c)
 {
-	char ids[CLOSED_MAX][INCIDENT_ID_BYTES];
-	uint32_t n;
-	int err;
+	int err = c->dirty_count ? store_begin(c->store) : 0;
 
-	end_findings(c);
-	n = incident_set_tick(c->set, now, ids, CLOSED_MAX);
-	if (!n)
-		return;
-	err = store_begin(c->store);
-	for (uint32_t i = 0; i < n; i++)
-		mark_dirty(c, ids[i]);
+	if (!c->dirty_count)
+		return true;
 	if (!err)
 		err = put_dirty(c);
 	if (!err)
@@ -476,11 +476,71 @@ static void close_silent(struct commit *c, uint64_t now)
 	if (err) {
 		store_rollback(c->store);
 		restore(c);
-		return;
+		return false;
 	}
 	refresh_totals(c, 0);
+	return true;
+}
+
+static void close_silent(struct commit *c, uint64_t now)
+{
+	char ids[CLOSED_MAX][INCIDENT_ID_BYTES];
+	uint32_t n;
+
+	end_findings(c);
+	n = incident_set_tick(c->set, now, ids, CLOSED_MAX);
+	for (uint32_t i = 0; i < n; i++)
+		mark_dirty(c, ids[i]);
+	if (!write_dirty(c))
+		return;
 	for (uint32_t i = 0; i < n; i++)
 		log_info("incident", "id=%s state=closed", ids[i]);
+}
+
+/* The windows as the store has them, with the names of now. The old one stays where that fails. */
+static bool build_anew(struct commit *c, const char *id)
+{
+	struct incident_row row;
+	struct incident *old;
+
+	if (!incident_set_row(c->set, id, &row))
+		return false;
+	old = incident_set_take_out(c->set, id);
+	if (!old)
+		return false;
+	if (restore_incident(c, &row)) {
+		incident_set_put_back(c->set, old);
+		return false;
+	}
+	incident_set_keep(c->set, old);
+	return true;
+}
+
+/* A window that comes before the symbols of its program names no function of it, one that comes after them
+ * does: held against each other they would seem to differ. */
+static void rename_functions(struct commit *c)
+{
+	char ids[RENAMED_MAX][INCIDENT_ID_BYTES];
+	uint64_t named = c->config.named ? c->config.named(c->config.name_arg) : 0;
+	uint32_t n, done = 0;
+
+	if (named != c->named)
+		c->rename_looks = RENAME_LOOKS;
+	c->named = named;
+	if (!c->rename_looks)
+		return;
+	c->rename_looks--;
+	n = incident_set_unnamed(c->set, RENAMED_WINDOWS_MAX, ids, RENAMED_MAX);
+	for (uint32_t i = 0; i < n; i++) {
+		if (!build_anew(c, ids[i]))
+			continue;
+		mark_dirty(c, ids[i]);
+		done++;
+	}
+	write_dirty(c);
+	pthread_mutex_lock(&c->lock);
+	c->stats.incidents_renamed += done;
+	pthread_mutex_unlock(&c->lock);
 }
 
 static void expire(struct commit *c, uint64_t now)
@@ -507,6 +567,7 @@ static void upkeep(struct commit *c)
 	if (mono - c->tick_ns < TICK_NS)
 		return;
 	c->tick_ns = mono;
+	rename_functions(c);
 	close_silent(c, now);
 	if (mono - c->expire_ns >= EXPIRE_NS) {
 		c->expire_ns = mono;

@@ -34,11 +34,15 @@ struct commit_config {
 	 * is this process's now; called before the first name is asked for. NULL: not called. */
 	picture_name_fn name;
 	void (*opened)(void *arg);
+	/* How many files of names there have been: when more have come, open incidents of functions without
+	 * names are built anew. Of the committer's thread. NULL: not called. */
+	uint64_t (*named)(void *arg);
 	void *name_arg;
 };
 
 struct commit_stats {
 	uint64_t committed, duplicates, retries, transactions, expired, incidents_opened;
+	uint64_t incidents_renamed; /* built anew since names have come */
 	uint64_t incidents_evicted; /* closed for want of room */
 	uint64_t transaction_ns, pending_bytes;
 	uint64_t findings, findings_dropped; /* taken in; refused for want of room */

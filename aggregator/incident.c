@@ -924,6 +924,66 @@ int incident_set_restore_finding(struct incident_set *s, const char *id,
 	return 0;
 }
 
+static bool is_unnamed(const struct picture *p)
+{
+	return p && picture_unnamed(p);
+}
+
+static bool member_is_unnamed(const struct member *m)
+{
+	for (uint32_t k = 0; k < INCIDENT_VIEWS; k++)
+		if (is_unnamed(m->views.view[k].picture))
+			return true;
+	return is_unnamed(m->slow) || is_unnamed(m->waiting);
+}
+
+uint32_t incident_set_unnamed(const struct incident_set *s, uint64_t windows_max,
+			      char ids[][INCIDENT_ID_BYTES], uint32_t max)
+{
+	uint32_t n = 0;
+
+	for (const struct incident *i = s->first; i && n < max; i = i->next) {
+		bool unnamed = false;
+
+		for (uint32_t k = 0; k < i->member_count && !unnamed; k++)
+			unnamed = member_is_unnamed(&i->members[k]);
+		if (unnamed && i->row.open && i->windows <= windows_max)
+			text_copy(ids[n++], INCIDENT_ID_BYTES, i->row.id);
+	}
+	return n;
+}
+
+struct incident *incident_set_take_out(struct incident_set *s, const char *id)
+{
+	struct incident *i = s->first;
+
+	while (i && strcmp(i->row.id, id))
+		i = i->next;
+	if (i)
+		unlink_incident(s, i);
+	return i;
+}
+
+void incident_set_keep(struct incident_set *s, struct incident *old)
+{
+	struct incident *i = find(s, old->row.id);
+
+	if (i)
+		i->order = old->order;
+	incident_free(s, old);
+}
+
+void incident_set_put_back(struct incident_set *s, struct incident *old)
+{
+	struct incident *half = incident_set_take_out(s, old->row.id);
+
+	if (half)
+		incident_free(s, half);
+	old->next = s->first;
+	s->first = old;
+	s->count++;
+}
+
 void incident_set_job_ended(struct incident_set *s, const char *job)
 {
 	for (struct incident *i = s->first; i; i = i->next)

@@ -41,6 +41,7 @@ struct picture {
 	size_t pool_bytes, pool_room, bytes;
 	struct os_signal *signals;
 	char node[WIRE_TEXT_BYTES], launch_thread[32], gil_holder[128];
+	bool unnamed;
 };
 
 struct picture *picture_hold(struct picture *p)
@@ -72,6 +73,11 @@ size_t picture_bytes(const struct picture *p)
 uint32_t picture_steps(const struct picture *p, bool calm)
 {
 	return (calm ? &p->calm : &p->slow)->rank.steps;
+}
+
+bool picture_unnamed(const struct picture *p)
+{
+	return p->unnamed;
 }
 
 void picture_rank(const struct picture *p, bool calm, struct diagnosis_rank *out)
@@ -375,6 +381,7 @@ struct namer {
 	char **known; /* by frame */
 	uint8_t
 	    *misses; /* by object: names in a row that were not found; then nobody asks any more */
+	bool missed;
 };
 
 static const char *base_of(const char *path)
@@ -399,6 +406,7 @@ static bool resolve(const struct window *w, struct namer *n, const struct stack_
 		return true;
 	}
 	++*misses;
+	n->missed |= o->build_id_bytes != 0;
 	return false;
 }
 
@@ -582,6 +590,7 @@ static void take_stacks(struct picture *p, const struct window *w, picture_name_
 	r->off_ns *= scale;
 	r->gil_wait_ns *= scale;
 	keep_functions(p, &functions, scale);
+	p->unnamed = names.missed;
 	for (uint32_t i = 0; i < b->frame_count; i++)
 		free(names.known[i]);
 	free(names.known);

@@ -25,6 +25,8 @@ size_t picture_bytes(const struct picture *p);
 /* Steps of the slow part (flagged; where none is, those that are out; where none is either, all)
  * and of the calm part (neither out nor flagged). */
 uint32_t picture_steps(const struct picture *p, bool calm);
+/* Functions of a file that has a Build-ID have no name: they may have one later. */
+bool picture_unnamed(const struct picture *p);
 /* Borrows p. Calm: no functions, since samples are not told apart by step. */
 void picture_rank(const struct picture *p, bool calm, struct diagnosis_rank *out);
 

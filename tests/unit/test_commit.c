@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "aggregator/commit.h"
+#include "base/buf.h"
 #include "base/clock.h"
 #include "base/limits.h"
 
@@ -136,11 +137,141 @@ static void what_was_told_before_a_restart_ends_unless_it_is_told_again(void **u
 	assert_int_equal(stored().open_incidents, 0);
 }
 
+/* ---- names that come later ---- */
+
+#define MS    1000000ull
+#define STEPS 20u
+
+static _Atomic uint32_t files_of_names;
+
+static bool name_it(void *arg, const uint8_t *build_id, size_t build_id_bytes, uint64_t address, char *out,
+		    size_t out_bytes)
+{
+	if (files_of_names)
+		snprintf(out, out_bytes, "function_at_%u", (unsigned)(address / 1000));
+	return files_of_names != 0;
+}
+
+static uint64_t files(void *arg)
+{
+	return files_of_names;
+}
+
+static void is_done(struct commit_item *item, enum wire_status status, const char *why)
+{
+}
+
+/* 20 steps of 100 ms, of the slow rank 130, of which its launching thread runs so much in one function. */
+static void stacked(struct commit_item *item, struct buf *b, int32_t rank, bool slow)
+{
+	static const uint8_t build_id[2] = { 1, 2 };
+	static struct window_step steps[STEPS];
+	struct stack_frame frame = { .kind = STACK_FRAME_NATIVE, .address = slow ? 1000 : 2000 };
+	struct record launch = { .kind = RECORD_LAUNCH, .begin_ns = S + 1, .end_ns = S + 2, .thread = 7 };
+	uint64_t more = slow ? 30 * MS : 0, t = S, cpu = 10 * MS + more;
+	struct window w = { .begin_ns = t, .reason = slow ? WINDOW_SELF : WINDOW_ASKED, .steps = steps,
+			    .step_count = STEPS, .host = &launch, .host_count = 1, .raw_bytes = 5000,
+			    .realtime_offset_ns = (int64_t)(clock_realtime_ns() - 4 * S),
+			    .rank = { .job = "job", .node = "n0", .rank = rank, .world_size = 8,
+				      .pid = 7 } };
+
+	memcpy(w.id, &rank, sizeof(rank));
+	memset(w.anomaly_id, 1, sizeof(w.anomaly_id));
+	for (uint32_t k = 0; k < STEPS; k++, t += 100 * MS + more) {
+		steps[k] = (struct window_step){
+			.step = { .index = k, .begin_ns = t, .end_ns = t + 100 * MS + more, .kernels = 3,
+				  .latency_ns = 100 * MS + more, .self_ns = 90 * MS + more,
+				  .compute_ns = 50 * MS, .idle_ns = 40 * MS + more },
+			.expected_ns = 100 * MS, .expected_self_ns = 90 * MS,
+			.flags = slow ? WINDOW_STEP_OUT | WINDOW_STEP_FLAGGED : WINDOW_STEP_MARGIN };
+	}
+	w.end_ns = t;
+	stack_batch_init(&w.stacks);
+	w.stacks.begin_ns = w.begin_ns;
+	w.stacks.end_ns = w.end_ns;
+	assert_int_equal(stack_batch_object(&w.stacks, build_id, 2, "/lib/libx.so", &frame.object), 0);
+	for (uint32_t k = 0; k < 100; k++) {
+		struct stack_sample s = { .weight_ns = cpu * STEPS / 100, .pid = 7, .tid = 7, .count = 1,
+					  .kind = STACK_ON_CPU, .time_ns = w.begin_ns + k };
+
+		assert_int_equal(stack_batch_stack(&w.stacks, &frame, 1, 0, STACK_END_ROOT, &s.stack), 0);
+		assert_int_equal(stack_batch_sample(&w.stacks, &s), 0);
+	}
+	buf_init(b, 1 << 20);
+	assert_int_equal(wire_window_encode(&w, b), 0);
+	*item = (struct commit_item){ .body = b->data, .bytes = b->bytes, .done = is_done };
+	digest_make(&w, b->bytes, &item->digest);
+	item->digest.picture = picture_make(&w, name_it, NULL);
+	stack_batch_fini(&w.stacks);
+}
+
+static bool incident_says(const char *word)
+{
+	struct store *s;
+	json_t *list;
+	char *text;
+	bool says;
+
+	assert_int_equal(store_open_reader(&s, dir), 0);
+	list = store_incidents_json(s, "job", NULL, 10);
+	text = json_dumps(list, 0);
+	says = text && strstr(text, word);
+	free(text);
+	json_decref(list);
+	store_close(s);
+	return says;
+}
+
+static void wait_for(const char *word)
+{
+	const struct timespec pause = { .tv_nsec = 20000000 };
+
+	for (int k = 0; k < 500 && !incident_says(word); k++)
+		nanosleep(&pause, NULL);
+	assert_true(incident_says(word));
+}
+
+static void windows_that_came_before_the_symbols_get_names(void **unused)
+{
+	struct commit_config c = { .dir = dir, .window_age_ns = 3600 * S, .incident_age_ns = 3600 * S,
+				   .max_bytes = 1ull << 30, .name = name_it, .named = files,
+				   .incident = { .gap_ns = 5 * S, .silence_ns = 600 * S,
+						 .memory_ns = 3600 * S } };
+	struct commit_item item[6];
+	struct commit_stats stats;
+	struct buf b[6];
+
+	commit_stop(commit);
+	commit_close(commit);
+	assert_int_equal(commit_open(&commit, &c, fleet), 0);
+	for (int32_t k = 0; k < 6; k++) { /* the slow rank's first: it opens the incident */
+		if (k == 5) {
+			wait_for("\"window_count\": 5");
+			assert_false(incident_says("function_at_1"));
+			files_of_names = 1; /* the last one's are known when it comes */
+		}
+		stacked(&item[k], &b[k], k, !k);
+		assert_int_equal(commit_push(commit, &item[k]), 0);
+	}
+	wait_for("function_at_1");
+	commit_stop(commit);
+	commit_stats(commit, &stats);
+	assert_int_equal(stats.committed, 6);
+	assert_true(stats.incidents_renamed >= 1);
+	assert_int_equal(stored().incidents, 1);
+	for (int32_t k = 0; k < 6; k++) {
+		picture_drop(item[k].digest.picture);
+		buf_fini(&b[k]);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(every_finding_of_a_burst_is_stored, setup, teardown),
 		cmocka_unit_test_setup_teardown(what_has_no_room_is_closed_in_the_store_and_counted, setup,
+						teardown),
+		cmocka_unit_test_setup_teardown(windows_that_came_before_the_symbols_get_names, setup,
 						teardown),
 		cmocka_unit_test_setup_teardown(what_was_told_before_a_restart_ends_unless_it_is_told_again,
 						setup, teardown),
