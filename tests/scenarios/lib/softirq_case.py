@@ -16,15 +16,14 @@ def packets():
 def run(name, title, thread, *job):
     with scenario.Scenario(name, title) as s:
         s.start_stack(cpus={scenario.OTHER_CPU})
-        s.begin(s.simjob("--mix", "shard", "--host-work", "pack:kib=40960", *job), pin=(1, thread))
         for rank in (1, 2) if s.full else (1,):
-            if rank == 2:
-                s.pin(rank, thread)
-                s.rest()
+            # a job for each rank: to have its thread moved to a shared CPU is a fault of the rank before
+            s.begin(s.simjob("--mix", "shard", "--host-work", "pack:kib=65536", *job), pin=(rank, thread),
+                    name=f"{name}_{rank}")
             s.fault(f"NET_RX on the CPU of its {title}", rank,
                     [f"{scenario.FAULTS}/packet_storm.py", "--cpu", scenario.VICTIM_CPU, "--seconds",
                      300, "--share", 60, "--sender-cpu", scenario.OTHER_CPU],
                     scenario.Want("os-softirq", "os", named=["NET_RX", "srx[0-9]+"],
                                   remedy="smp_affinity|rps_cpus|move"),
                     observe=(packets, "packets/s on that CPU", 300))
-            s.rest()
+            s.end_job()
