@@ -510,7 +510,7 @@ def run_skewed(b):
 
 def run_live(b, templates):
     quick = b.args.quick
-    return live_jobs.run(b, templates, Fault, LAYER, b.args.runs or (1 if quick else 2), 300 if quick else 600)
+    return live_jobs.run(b, templates, simulate, Fault, LAYER, b.args.runs or (1 if quick else 2), 300 if quick else 600)
 
 
 def judge(b, rows, healthy, clocks, live):
@@ -537,7 +537,8 @@ def judge(b, rows, healthy, clocks, live):
                                                 "(aim 20)")
     hard, calm = live
     if hard.of:
-        say(hard.found >= 0.99 * hard.of, f"live: right rank {100 * hard.found / hard.of:.1f}% of {hard.of} (aim 99%)")
+        say(hard.found >= 0.99 * hard.of, f"live: right rank {100 * hard.found / hard.of:.1f}% of {hard.of} that cost "
+                                          f"{100 * live_jobs.COSTS:.0f}% of a step and more, noise 1x (aim 99%)")
         say(hard.wrong == 0, f"live: {hard.wrong} that accuse the wrong one (aim 0)")
     if calm.runs:
         say(calm.wrong == 0, f"live: {calm.wrong} flags in {calm.rank_hours:.2f} healthy rank-hours (aim 0)")
