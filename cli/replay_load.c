@@ -16,6 +16,7 @@
 #include "base/hash.h"
 #include "cli/pages.h"
 #include "cli/term.h"
+#include "cli/trace_label.h"
 #include "cli/trace_reader.h"
 
 /* What a row's kind and name make of it. */
@@ -49,6 +50,8 @@ struct loader {
 
 static uint8_t api_kind(const char *name)
 {
+	if (!strcmp(name, TRACE_LABEL_WAIT)) /* our own export's */
+		return ROW_SYNC;
 	if (strncmp(name, "cuda", 4) && strncmp(name, "cu", 2) && strncmp(name, "hip", 3))
 		return ROW_OTHER;
 	if (strstr(name, "LaunchHostFunc"))
