@@ -53,9 +53,9 @@ DIAGNOSIS = {
     "remedy": "move the interrupt of eth0 (smp_affinity) off CPU 1, or pin the thread elsewhere"}
 
 
-def diagnosed(name):
+def diagnosed(name, state="closed"):
     """The incident of tests/unit/cli_incident.h."""
-    out = incident(name, "demo", "closed", rank=2)
+    out = incident(name, "demo", state, rank=2)
     out["diagnosis"] = DIAGNOSIS
     out["diagnoses"] = [DIAGNOSIS, {"layer": "gpu", "cause": "gpu-variant", "title": "another variant of a kernel runs here",
                                     "ranks": [2], "summary": "rank 2 runs gemm<64> & not gemm<128>", "confidence": 0.8,
@@ -182,8 +182,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 return self.answer(200, incident(name, "demo", "closed"))
             if name == "cafe0001":  # of the rank whose windows are there
                 return self.answer(200, incident(name, "demo", "closed", rank=1))
-            if name == "d1a60001":
-                return self.answer(200, diagnosed(name))
+            if name in ("d1a60001", "d1a60002"):
+                return self.answer(200, diagnosed(name, "closed" if name == "d1a60001" else "open"))
             if name == "0badc0de":
                 return self.answer(200, b"[1, 2")
             if name == "0dd":
