@@ -750,23 +750,32 @@ static int records_finish(struct loader *l)
 	return 0;
 }
 
-int replay_load(struct replay_trace *t, const char *path)
+static int load(struct loader *l)
 {
-	struct loader l = {.t = t, .path = path, .line = 1};
 	int c, rc;
 
-	if (!names_grow(&t->names))
-		return complain(&l, "out of memory");
-	rc = trace_reader_open(&l.reader, path);
+	if (!names_grow(&l->t->names))
+		return complain(l, "out of memory");
+	rc = trace_reader_open(&l->reader, l->path);
 	if (rc) {
-		fprintf(stderr, "sysom replay events: %s: %s\n", path,
+		fprintf(stderr, "sysom replay events: %s: %s\n", l->path,
 			rc == -EBADMSG ? "damaged" : strerror(-rc));
 		return rc;
 	}
-	c = trace_reader_peek(l.reader);
-	rc = c == '{' || c == '[' ? load_json(&l) : load_csv(&l);
-	trace_reader_close(l.reader);
-	return rc ? rc : records_finish(&l);
+	c = trace_reader_peek(l->reader);
+	rc = c == '{' || c == '[' ? load_json(l) : load_csv(l);
+	trace_reader_close(l->reader);
+	return rc ? rc : records_finish(l);
+}
+
+int replay_load(struct replay_trace *t, const char *path)
+{
+	struct loader l = {.t = t, .path = path, .line = 1};
+	int rc = load(&l);
+
+	if (rc)
+		replay_load_free(t);
+	return rc;
 }
 
 void replay_load_free(struct replay_trace *t)
