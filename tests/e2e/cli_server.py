@@ -83,12 +83,19 @@ def rank(job, n, latency):
 
 STATUS = {"version": "0.1.0", "jobs": 1, "ranks": 8, "nodes": 2, "windows": 12, "incidents": 2,
           "open_incidents": 1, "store_bytes": 5000000}
+def left(n, pid, state):
+    return {"job": "demo", "rank": n, "pid": pid, "program": "train.py", "state": state, "trace": "on", "cupti": "v2",
+            "model": "armed", "steps": 1005, "flagged": 0, "step_ms": 41.2, "expected_ms": 27.5, "events": 99,
+            "lost": {}, "joined": 100, "unmatched": 0}
+
+
 NODE = {"node": "gpu-3", "state_dir": work, "version": "0.1.0",
         "mode": {"stacks": "none", "canary": True, "weather": "fine"},
         "ranks": [{"job": "demo", "rank": 5, "pid": 77, "program": "train.py", "trace": "on",
                    "cupti": "v2", "model": "armed", "steps": 1005, "flagged": 48, "step_ms": 41.2,
                    "expected_ms": 27.5, "events": 123456, "lost": {"no_lane": 7, "pacing": 0},
-                   "joined": 100, "unmatched": 1}],
+                   "joined": 100, "unmatched": 1},
+                  left(6, 78, "gone"), left(7, 79, "detached"), left(8, 80, "attached")],
         "uplink": {"url": "tcp://127.0.0.1:9471", "connected": True, "spool_bytes": 0,
                    "windows_sent": 9, "windows_dropped": 0, "uploaded_bytes": 1000,
                    "raw_bytes": 1000000},
