@@ -41,6 +41,7 @@ static const char *points(double change)
 static void print_steps(const struct run_diff *d)
 {
 	double rate[2];
+	char name[64];
 
 	head("per step, medians", "!: surely another");
 	for (unsigned i = 0; i < RUN_DIFF_METRICS; i++) {
@@ -49,7 +50,8 @@ static void print_steps(const struct run_diff *d)
 
 		if (!m->known)
 			continue;
-		printf("%-24s %10s %10s %s%11s%s %c %s\n", m->name, figure(m, m->median[0]),
+		snprintf(name, sizeof(name), "%s%s", m->name, m->mean ? ", mean" : "");
+		printf("%-24s %10s %10s %s%11s%s %c %s\n", name, figure(m, m->median[0]),
 		       figure(m, m->median[1]), colour(change, m->differs), figure(m, change),
 		       term_style(TERM_PLAIN), m->differs ? '!' : ' ',
 		       m->median[0] > 0 ? term_excess(m->median[1] / m->median[0] - 1) : "");
@@ -110,7 +112,7 @@ static void print_kernels(const struct run_diff *d, unsigned limit)
 							   "no step with all of its records");
 	if (!d->kernels.count)
 		return;
-	printf("\n%s%10s %10s %11s  kernels and copies, per step, variants together%s\n",
+	printf("\n%s%10s %10s %11s  kernels and copies, mean per step, variants together%s\n",
 	       term_style(TERM_BOLD), "A", "B", "change", term_style(TERM_PLAIN));
 	for (size_t i = 0; i < d->kernels.count && i < limit; i++) {
 		const struct kernel_diff_row *k = &d->kernels.rows[i];
@@ -273,7 +275,7 @@ static void print_json(const struct run_diff *d)
 		if (!m->known)
 			continue;
 		json_object_set_new(steps, m->name,
-				    json_pack("{s:o, s:o, s:b}", "median",
+				    json_pack("{s:o, s:o, s:b}", m->mean ? "mean" : "median",
 					      pair(m->median[0], m->median[1]), "spread",
 					      pair(m->spread[0], m->spread[1]), "differs",
 					      m->differs));
@@ -305,10 +307,11 @@ static int compare(const struct options *o, const struct diff_source *side)
 			       side[s].label);
 		if (d.has_steps)
 			print_steps(&d);
-		print_spans("spans, per step", d.spans, d.span_count, o->limit);
+		print_spans("spans, mean per step", d.spans, d.span_count, o->limit);
 		print_kernels(&d, o->limit);
 		print_functions(&d, o->limit);
-		print_spans("blocked with it on the stack, per step", d.blocked, d.blocked_count, o->limit);
+		print_spans("blocked with it on the stack, mean per step", d.blocked, d.blocked_count,
+			    o->limit);
 		print_settings(&d, o->limit);
 	}
 	run_diff_free(&d);

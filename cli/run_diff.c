@@ -120,6 +120,7 @@ static int compare_steps(struct run_diff *d)
 
 		x->name = fields[m].name;
 		x->time = fields[m].time;
+		x->mean = fields[m].sampled;
 		x->known = knows(d->side[0], m) && knows(d->side[1], m);
 		for (int s = 0; s < 2 && x->known && !err; s++) {
 			err = measure(d, s, m, &samples);

@@ -27,13 +27,14 @@ struct run_diff_metric {
 	const char *name; /* "step", "own", "compute", ... */
 	bool time;	  /* in nanoseconds, else a count */
 	bool known;	  /* of both */
+	bool mean;	  /* of samples: no step's own figure is known, median[] are means over the steps */
 	double median[2], spread[2]; /* spread: 1.4826 MAD */
 	bool differs;
 };
 
 struct run_diff_span {
 	const char *name; /* borrowed from the sides */
-	double count[2], time_ns[2]; /* per step */
+	double count[2], time_ns[2]; /* means per step */
 };
 
 struct run_diff_setting {
