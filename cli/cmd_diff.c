@@ -123,6 +123,11 @@ static void print_kernels(const struct run_diff *d, unsigned limit)
 		printf("%34s  and %zu more\n", "", d->kernels.count - limit);
 }
 
+static const char *samples_text(double samples)
+{
+	return isinf(samples) ? "not known" : term_count(samples);
+}
+
 static void print_functions(const struct run_diff *d, unsigned limit)
 {
 	unsigned columns = term_columns(), shown = 0;
@@ -143,6 +148,8 @@ static void print_functions(const struct run_diff *d, unsigned limit)
 	}
 	if (!shown)
 		printf("%34s  none differs by 0.5%% of the whole\n", "");
+	printf("%34s  samples: A %s, B %s%s\n", "", samples_text(d->samples[0]),
+	       samples_text(d->samples[1]), d->few_samples ? "; too few to tell" : "");
 }
 
 static void print_settings(const struct run_diff *d, unsigned limit)
@@ -181,10 +188,12 @@ static json_t *name_json(const char *name)
 
 static json_t *side_json(const struct run_diff *d, int s)
 {
-	return json_pack("{s:o, s:s, s:I, s:o*, s:I}", "label", name_json(d->side[s]->label), "kind",
-			 d->side[s]->kind, "steps", (json_int_t)d->steps[s], "flagged",
+	return json_pack("{s:o, s:s, s:I, s:o*, s:I, s:o*}", "label", name_json(d->side[s]->label),
+			 "kind", d->side[s]->kind, "steps", (json_int_t)d->steps[s], "flagged",
 			 d->side[s]->has_sketch ? NULL : json_integer((json_int_t)d->flagged[s]),
-			 "skipped", (json_int_t)d->side[s]->skipped);
+			 "skipped", (json_int_t)d->side[s]->skipped, "samples",
+			 d->function_count && isfinite(d->samples[s]) ?
+				 json_integer((json_int_t)fmin(d->samples[s], 1e18)) : NULL);
 }
 
 static json_t *kernels_json(const struct run_diff *d)

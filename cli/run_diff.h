@@ -54,6 +54,8 @@ struct run_diff {
 	double kernels_from_ns[2]; /* a kernel with less per step may be missing here, though it ran */
 	struct profile_delta *functions;
 	uint32_t function_count;
+	double samples[2]; /* behind the functions; INFINITY: not known */
+	bool few_samples;  /* too few to tell: no function is flagged */
 	struct run_diff_span *blocked; /* of two sketches: functions and their blocked time, as spans */
 	size_t blocked_count;
 	struct run_diff_setting *settings; /* of two sketches, those that differ, by name */

@@ -94,6 +94,16 @@ def incident():
     f = diff("b.folded", "b.folded")
     ok(not any(x["delta"] for x in f["functions"]) and f["functions"], "folded stacks", f)
     ok(run("diff", "b.folded", os.path.join("windows", windows[0]))[0] == 0, "stacks against a window's")
+    with open(os.path.join(T, "many.folded"), "w", encoding="utf-8") as to:
+        to.write("main;other 4000\n")
+    for samples in (3, 19, 20):
+        with open(os.path.join(T, "few.folded"), "w", encoding="utf-8") as to:
+            to.write(f"main;only_here {samples}\n")
+        few = diff("many.folded", "few.folded")
+        out = run("diff", "many.folded", "few.folded")[1]
+        ok(few["b"]["samples"] == samples and f"B {samples}" in out and
+           any(x["flagged"] for x in few["functions"]) == (samples > 19) and
+           ("too few to tell" in out) == (samples < 20), f"{samples} samples are told, and whether they are too few", out)
 
 
 def trace(name, steps, gemm, ns, late=0):
