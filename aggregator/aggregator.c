@@ -332,12 +332,21 @@ static void stop(struct aggregator *a)
 	loop_close(a->loop);
 }
 
+/* Whether the text behind its last colon is a port. */
+static bool has_port(const char *text)
+{
+	const char *colon = strrchr(text, ':');
+	size_t digits = colon ? strspn(colon + 1, "0123456789") : 0;
+
+	return digits && digits <= 5 && !colon[1 + digits] && atoi(colon + 1) <= 65535;
+}
+
 static bool is_listen_url(const char *text)
 {
 	if (!strncmp(text, "ipc://", 6))
 		return text[6] != '\0';
-	return (!strncmp(text, "tcp://", 6) && strrchr(text + 6, ':')) ||
-	       (!strncmp(text, "tls+tcp://", 10) && strrchr(text + 10, ':'));
+	return (!strncmp(text, "tcp://", 6) && has_port(text + 6)) ||
+	       (!strncmp(text, "tls+tcp://", 10) && has_port(text + 10));
 }
 
 /* Two listeners can't have one address; 0 is a port of the system's choice. */
@@ -367,8 +376,7 @@ static int check_settings(const void *values, char *why, size_t why_bytes)
 		bad = "incident.silence is longer than incident.memory";
 	else if (s->memory_ns > s->incident_age_ns)
 		bad = "incident.memory is longer than retention.incidents";
-	else if (*s->alert_webhook && strncmp(s->alert_webhook, "http://", 7) &&
-		 strncmp(s->alert_webhook, "https://", 8))
+	else if (*s->alert_webhook && !alert_is_url(s->alert_webhook))
 		bad = "alert.webhook is neither an http:// nor an https:// URL";
 	else if (s->alive_ns > s->forget_ns)
 		bad = "fleet.alive is longer than fleet.forget";

@@ -379,13 +379,23 @@ static void *thread_main(void *arg)
 	return NULL;
 }
 
+bool alert_is_url(const char *text)
+{
+	CURLU *url = curl_url();
+	bool good = url && (!strncmp(text, "http://", 7) || !strncmp(text, "https://", 8)) &&
+		    !curl_url_set(url, CURLUPART_URL, text, 0);
+
+	curl_url_cleanup(url);
+	return good;
+}
+
 int alert_open(struct alert **out, const struct alert_config *c)
 {
 	pthread_condattr_t attr;
 	struct alert *a;
 	int err;
 
-	if (strncmp(c->url, "http://", 7) && strncmp(c->url, "https://", 8))
+	if (!alert_is_url(c->url))
 		return -EINVAL;
 	a = calloc(1, sizeof(*a));
 	if (!a)

@@ -28,7 +28,9 @@ struct alert_stats {
 	uint32_t firing;
 };
 
-/* 0, -ENOMEM, -EINVAL (no http:// or https:// URL), -errno of the thread. */
+/* An http:// or https:// URL with a host that could be. */
+bool alert_is_url(const char *text);
+/* 0, -ENOMEM, -EINVAL (no alert_is_url), -errno of the thread. */
 int alert_open(struct alert **out, const struct alert_config *c);
 /* What waits is tried once more, for a few seconds at most. NULL is a no-op. */
 void alert_close(struct alert *a);

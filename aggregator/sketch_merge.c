@@ -71,6 +71,19 @@ static int by_b(const void *x, const void *y)
 	return p->b > q->b ? -1 : p->b < q->b ? 1 : strcmp(p->name, q->name);
 }
 
+static void cap(uint32_t *count, uint32_t most, uint32_t *cut)
+{
+	if (*count <= most)
+		return;
+	*cut += *count - most;
+	*count = most;
+}
+
+static uint32_t larger(uint32_t a, uint32_t b)
+{
+	return a > b ? a : b;
+}
+
 static int merge_functions(const struct sketch *const *in, uint32_t n, double *scratch,
 			   struct sketch *out)
 {
@@ -92,7 +105,7 @@ static int merge_functions(const struct sketch *const *in, uint32_t n, double *s
 		}
 	total = fold(v, total, n, scratch);
 	qsort(v, total, sizeof(*v), by_b);
-	total = total < LIMIT_SKETCH_FUNCTIONS ? total : LIMIT_SKETCH_FUNCTIONS;
+	cap(&total, LIMIT_SKETCH_FUNCTIONS, &out->functions_cut);
 	out->functions = calloc(total + 1, sizeof(*out->functions));
 	for (uint32_t i = 0; i < total && out->functions; i++) {
 		char *name = strdup(v[i].name);
@@ -127,7 +140,7 @@ static int merge_kernels(const struct sketch *const *in, uint32_t n, double *scr
 		}
 	total = fold(v, total, n, scratch);
 	qsort(v, total, sizeof(*v), by_b);
-	total = total < LIMIT_SKETCH_KERNELS ? total : LIMIT_SKETCH_KERNELS;
+	cap(&total, LIMIT_SKETCH_KERNELS, &out->kernels_cut);
 	out->kernels = calloc(total + 1, sizeof(*out->kernels));
 	for (uint32_t i = 0; i < total && out->kernels; i++) {
 		char *name = strdup(v[i].name);
@@ -197,6 +210,8 @@ int sketch_merge(const struct sketch *const *in, uint32_t n, struct sketch *out)
 		out->steps += in[i]->steps;
 		out->flagged += in[i]->flagged;
 		out->samples += in[i]->samples;
+		out->functions_cut = larger(out->functions_cut, in[i]->functions_cut);
+		out->kernels_cut = larger(out->kernels_cut, in[i]->kernels_cut);
 		out->begin_ns = in[i]->begin_ns < out->begin_ns ? in[i]->begin_ns : out->begin_ns;
 		out->end_ns = in[i]->end_ns > out->end_ns ? in[i]->end_ns : out->end_ns;
 	}

@@ -10,7 +10,8 @@
 
 /* Medians over the sketches: figures of those that know them, shares and kernels with 0 where one
  * does not name them; samples and steps are sums. rank is -1, settings those that all agree on.
- * What is in less than half of them is left out. 0, -ENOMEM, -EINVAL (none). */
+ * What is in less than half of them is left out; cut is what the one that had to cut most cut, and what
+ * there is no room for. 0, -ENOMEM, -EINVAL (none). */
 int sketch_merge(const struct sketch *const *in, uint32_t n, struct sketch *out);
 /* As a message that fits LIMIT_SKETCH_BYTES_PER_RANK; cuts its lists until it does, the least
  * first. */

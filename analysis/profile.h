@@ -42,6 +42,9 @@ int profile_put(struct profile *p, const char *name, double self, double total);
 /* In place of the sums of what was added. weight above 0; samples: above 0, that it stands for. */
 void profile_set_total(struct profile *p, double weight, double samples);
 double profile_total(const struct profile *p);
+/* With fewer samples than these a share tells nothing: 1 of 19 may be a tenth of the time or a third. */
+#define PROFILE_SAMPLES_MIN 20u
+
 /* Effective samples; INFINITY where nothing was sampled. */
 double profile_samples(const struct profile *p);
 uint64_t profile_dropped(const struct profile *p);

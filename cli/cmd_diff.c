@@ -41,6 +41,7 @@ static const char *points(double change)
 static void print_steps(const struct run_diff *d)
 {
 	double rate[2];
+	char name[64];
 
 	head("per step, medians", "!: surely another");
 	for (unsigned i = 0; i < RUN_DIFF_METRICS; i++) {
@@ -49,7 +50,8 @@ static void print_steps(const struct run_diff *d)
 
 		if (!m->known)
 			continue;
-		printf("%-24s %10s %10s %s%11s%s %c %s\n", m->name, figure(m, m->median[0]),
+		snprintf(name, sizeof(name), "%s%s", m->name, m->mean ? ", mean" : "");
+		printf("%-24s %10s %10s %s%11s%s %c %s\n", name, figure(m, m->median[0]),
 		       figure(m, m->median[1]), colour(change, m->differs), figure(m, change),
 		       term_style(TERM_PLAIN), m->differs ? '!' : ' ',
 		       m->median[0] > 0 ? term_excess(m->median[1] / m->median[0] - 1) : "");
@@ -110,7 +112,7 @@ static void print_kernels(const struct run_diff *d, unsigned limit)
 							   "no step with all of its records");
 	if (!d->kernels.count)
 		return;
-	printf("\n%s%10s %10s %11s  kernels and copies, per step, variants together%s\n",
+	printf("\n%s%10s %10s %11s  kernels and copies, mean per step, variants together%s\n",
 	       term_style(TERM_BOLD), "A", "B", "change", term_style(TERM_PLAIN));
 	for (size_t i = 0; i < d->kernels.count && i < limit; i++) {
 		const struct kernel_diff_row *k = &d->kernels.rows[i];
@@ -119,6 +121,11 @@ static void print_kernels(const struct run_diff *d, unsigned limit)
 	}
 	if (d->kernels.count > limit)
 		printf("%34s  and %zu more\n", "", d->kernels.count - limit);
+}
+
+static const char *samples_text(double samples)
+{
+	return isinf(samples) ? "not known" : term_count(samples);
 }
 
 static void print_functions(const struct run_diff *d, unsigned limit)
@@ -141,6 +148,8 @@ static void print_functions(const struct run_diff *d, unsigned limit)
 	}
 	if (!shown)
 		printf("%34s  none differs by 0.5%% of the whole\n", "");
+	printf("%34s  samples: A %s, B %s%s\n", "", samples_text(d->samples[0]),
+	       samples_text(d->samples[1]), d->few_samples ? "; too few to tell" : "");
 }
 
 static void print_settings(const struct run_diff *d, unsigned limit)
@@ -179,10 +188,12 @@ static json_t *name_json(const char *name)
 
 static json_t *side_json(const struct run_diff *d, int s)
 {
-	return json_pack("{s:o, s:s, s:I, s:o*, s:I}", "label", name_json(d->side[s]->label), "kind",
-			 d->side[s]->kind, "steps", (json_int_t)d->steps[s], "flagged",
+	return json_pack("{s:o, s:s, s:I, s:o*, s:I, s:o*}", "label", name_json(d->side[s]->label),
+			 "kind", d->side[s]->kind, "steps", (json_int_t)d->steps[s], "flagged",
 			 d->side[s]->has_sketch ? NULL : json_integer((json_int_t)d->flagged[s]),
-			 "skipped", (json_int_t)d->side[s]->skipped);
+			 "skipped", (json_int_t)d->side[s]->skipped, "samples",
+			 d->function_count && isfinite(d->samples[s]) ?
+				 json_integer((json_int_t)fmin(d->samples[s], 1e18)) : NULL);
 }
 
 static json_t *kernels_json(const struct run_diff *d)
@@ -273,7 +284,7 @@ static void print_json(const struct run_diff *d)
 		if (!m->known)
 			continue;
 		json_object_set_new(steps, m->name,
-				    json_pack("{s:o, s:o, s:b}", "median",
+				    json_pack("{s:o, s:o, s:b}", m->mean ? "mean" : "median",
 					      pair(m->median[0], m->median[1]), "spread",
 					      pair(m->spread[0], m->spread[1]), "differs",
 					      m->differs));
@@ -305,10 +316,11 @@ static int compare(const struct options *o, const struct diff_source *side)
 			       side[s].label);
 		if (d.has_steps)
 			print_steps(&d);
-		print_spans("spans, per step", d.spans, d.span_count, o->limit);
+		print_spans("spans, mean per step", d.spans, d.span_count, o->limit);
 		print_kernels(&d, o->limit);
 		print_functions(&d, o->limit);
-		print_spans("blocked with it on the stack, per step", d.blocked, d.blocked_count, o->limit);
+		print_spans("blocked with it on the stack, mean per step", d.blocked, d.blocked_count,
+			    o->limit);
 		print_settings(&d, o->limit);
 	}
 	run_diff_free(&d);

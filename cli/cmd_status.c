@@ -91,6 +91,14 @@ static void print_peer(const json_t *rank)
 		       term_style(TERM_PLAIN));
 }
 
+/* What sysomd knows of a process that left says how it was, not how it is. */
+static bool is_here(const json_t *rank)
+{
+	const char *state = jsonget_text(rank, "state");
+
+	return !*state || !strcmp(state, "attached");
+}
+
 static void print_node_ranks(const json_t *ranks)
 {
 	size_t count;
@@ -120,7 +128,8 @@ static void print_node_ranks(const json_t *ranks)
 		       (long long)jsonget_integer(r, "rank"));
 		if (wide)
 			printf(" %8lld", (long long)jsonget_integer(r, "pid"));
-		printf(" %-8s %-9s %10s %10s %9s %7s", word(r, "trace"), word(r, "model"),
+		printf(" %-8s %-9s %10s %10s %9s %7s", is_here(r) ? word(r, "trace") : "-",
+		       word(r, is_here(r) ? "model" : "state"),
 		       ms_or_dash(jsonget_number(r, "step_ms")),
 		       ms_or_dash(jsonget_number(r, "expected_ms")),
 		       term_count(jsonget_number(r, "steps")), term_count(jsonget_number(r, "flagged")));

@@ -66,6 +66,20 @@ static unsigned long device_pid(const struct writer *w, size_t rank, uint32_t de
 	return w->several ? (rank + 1) * 100000ul + 1000 + device % 1000 : device;
 }
 
+/* The call's name, as readers of traces know it, and the number that its kernels have too: launches
+ * are recorded without either. */
+static void label_launch(struct trace_label *l, const struct record *h, uint32_t correlation)
+{
+	bool graph = h->kind == RECORD_GRAPH_LAUNCH;
+
+	if (graph || h->kind == RECORD_LAUNCH)
+		snprintf(l->name, sizeof(l->name), "%s", graph ? "cuGraphLaunch" : "cuLaunchKernel");
+	if (correlation && !h->correlation && l->arg_count < TRACE_LABEL_ARGS)
+		l->args[l->arg_count++] = (struct trace_arg){ .key = "correlation",
+							      .type = TRACE_ARG_UINT,
+							      .u = correlation };
+}
+
 static void put_event(struct writer *w, const struct trace_label *l, unsigned long pid,
 		      const char *tid, uint64_t begin_ns, uint64_t end_ns)
 {
@@ -133,10 +147,16 @@ static void put_processes(struct writer *w)
 	}
 }
 
+/* What a host record started on the device. */
+struct launched {
+	bool any;
+	uint32_t correlation; /* 0: not known */
+};
+
 static void put_rank(struct writer *w, size_t index)
 {
 	const struct trace_rank *r = &w->model->ranks[index];
-	uint8_t *launched = calloc(r->host_count + 1, 1);
+	struct launched *launched = calloc(r->host_count + 1, sizeof(*launched));
 	static struct trace_label l;
 	char tid[32];
 
@@ -150,7 +170,9 @@ static void put_rank(struct writer *w, size_t index)
 		put_event(w, &l, pid, tid, d->begin_ns, d->end_ns);
 		if (launch < 0 || !launched)
 			continue;
-		launched[launch] = 1;
+		launched[launch].any = true;
+		if (!launched[launch].correlation)
+			launched[launch].correlation = d->correlation;
 		put_flow(w, 'f', (uint64_t)(index + 1) << 40 | (uint64_t)(launch + 1), pid, tid,
 			 d->begin_ns);
 	}
@@ -161,8 +183,9 @@ static void put_rank(struct writer *w, size_t index)
 			continue;
 		snprintf(tid, sizeof(tid), "%u", h->thread);
 		trace_label_record(&l, w->model, h);
+		label_launch(&l, h, launched ? launched[i].correlation : 0);
 		put_event(w, &l, host_pid(w, index), tid, h->begin_ns, h->end_ns);
-		if (launched && launched[i])
+		if (launched && launched[i].any)
 			put_flow(w, 's', (uint64_t)(index + 1) << 40 | (uint64_t)(i + 1),
 				 host_pid(w, index), tid, h->begin_ns);
 	}
@@ -189,7 +212,9 @@ static uint64_t earliest(const struct trace_model *m)
 		if (r->step_count && r->steps[0].step.begin_ns < t)
 			t = r->steps[0].step.begin_ns;
 	}
-	return t == UINT64_MAX ? 0 : t;
+	if (t == UINT64_MAX)
+		return 0;
+	return t > 1000 ? t - 1000 : 0; /* nothing at 0: some readers take it for no time */
 }
 
 int export_kineto_write(const struct trace_model *m, FILE *to, uint64_t *slices)

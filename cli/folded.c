@@ -96,6 +96,8 @@ static int take(struct folded *f, const char *path, uint64_t at, char *line, siz
 	value = strrchr(line, ' ');
 	if (!value || !number(value + 1, &weight))
 		return refuse(path, at, "no value behind the stack (root;...;leaf VALUE)");
+	if (weight > FOLDED_VALUE_MAX || (weight > 0 && weight < FOLDED_VALUE_MIN))
+		return refuse(path, at, "a value that is no count and no time (1e-9 to 2^64, or 0)");
 	end = (size_t)(value - line);
 	while (end && line[end - 1] == ' ')
 		end--;

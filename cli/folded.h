@@ -16,6 +16,10 @@
 
 /* 10,000 samples a second; nobody's counts of every line reach it. */
 #define FOLDED_NANOSECONDS_MIN 100000.0
+/* Of a line above 0, and of a sample: a 64-bit count, or a billionth. Sums of all lines, their squares and
+ * their quotients stay finite. */
+#define FOLDED_VALUE_MIN 1e-9
+#define FOLDED_VALUE_MAX 18446744073709551616.0
 
 struct folded_line {
 	size_t at;	/* of its first name in text */

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "analysis/profile.h"
 #include "cli/term.h"
 
 /* Less is the usual handing over between threads. */
@@ -186,6 +187,9 @@ void incident_stacks_print(FILE *to, const struct trace_rank *r, const struct pr
 
 	fprintf(to, "\n  stacks    rank %d: %s samples on the CPU, %s blockings\n", r->who.rank,
 		term_count((double)s->on_count), term_count((double)s->off_count));
+	if (s->on_count && s->on_count < PROFILE_SAMPLES_MIN)
+		fprintf(to, "            %stoo few to tell which functions take the time%s\n",
+			term_style(TERM_YELLOW), term_style(TERM_PLAIN));
 	if (whole)
 		fprintf(to,
 			"            its main thread: %s on the CPU, %s blocked,\n"

@@ -101,7 +101,7 @@ const char *incident_text_part(const json_t *part, unsigned name_columns)
 static void print_when(FILE *to, const json_t *in)
 {
 	uint64_t begin = jsonget_unsigned(in, "begin_unix_ns"), end = jsonget_unsigned(in, "end_unix_ns");
-	bool open = strcmp(jsonget_text(in, "state"), "open") == 0;
+	bool open = incident_verdict_is_open(in);
 	double to_flag = jsonget_number(in, "steps_to_flag");
 
 	fprintf(to, "  when      %s", term_time(begin));

@@ -27,6 +27,11 @@ bool incident_verdict_is_hang(const json_t *d)
 	return !strncmp(jsonget_text(d, "cause"), "hang-", 5);
 }
 
+bool incident_verdict_is_open(const json_t *incident)
+{
+	return !strcmp(jsonget_text(incident, "state"), "open");
+}
+
 const json_t *incident_verdict_at(const json_t *in, size_t k)
 {
 	const json_t *list = json_object_get(in, "diagnoses"), *d;
@@ -65,7 +70,7 @@ static void print_lines(FILE *to, const char *label, const json_t *lines, bool c
 	}
 }
 
-static void print_one(FILE *to, const json_t *d, unsigned columns)
+static void print_one(FILE *to, const json_t *d, bool open, unsigned columns)
 {
 	double confidence = jsonget_number(d, "confidence"), lost = jsonget_number(d, "gpu_hours_lost");
 	double per_day = jsonget_number(d, "gpu_hours_per_day");
@@ -87,8 +92,8 @@ static void print_one(FILE *to, const json_t *d, unsigned columns)
 		if (!hang)
 			fprintf(to, "%s per step", term_ms(jsonget_number(d, "effect_ms")));
 		if (lost > 0)
-			fprintf(to, "%s%s GPU-hours lost so far", hang ? "" : "; ",
-				incident_verdict_hours(lost));
+			fprintf(to, "%s%s GPU-hours lost%s", hang ? "" : "; ",
+				incident_verdict_hours(lost), open ? " so far" : "");
 		if (per_day > 0)
 			fprintf(to, ", %s a day", incident_verdict_hours(per_day));
 		fputc('\n', to);
@@ -109,5 +114,5 @@ void incident_verdict_print(FILE *to, const json_t *in, unsigned columns)
 	const json_t *d;
 
 	for (size_t k = 0; (d = incident_verdict_at(in, k)); k++)
-		print_one(to, d, columns);
+		print_one(to, d, incident_verdict_is_open(in), columns);
 }

@@ -15,6 +15,7 @@ bool incident_verdict_is_hang(const json_t *d);
 /* The layer that it speaks for; "" for none, and for a comparison that does not know. Borrowed. */
 const char *incident_verdict_layer(const json_t *line);
 const char *incident_verdict_hours(double gpu_hours); /* "19.2", "0.4" */
+bool incident_verdict_is_open(const json_t *incident);
 /* The k-th diagnosis, the one of the incident first; several unrelated faults have one each. NULL: no
  * more. Borrowed. */
 const json_t *incident_verdict_at(const json_t *incident, size_t k);

@@ -16,6 +16,7 @@
 #include "base/hash.h"
 #include "cli/pages.h"
 #include "cli/term.h"
+#include "cli/trace_label.h"
 #include "cli/trace_reader.h"
 
 /* What a row's kind and name make of it. */
@@ -49,6 +50,8 @@ struct loader {
 
 static uint8_t api_kind(const char *name)
 {
+	if (!strcmp(name, TRACE_LABEL_WAIT)) /* our own export's */
+		return ROW_SYNC;
 	if (strncmp(name, "cuda", 4) && strncmp(name, "cu", 2) && strncmp(name, "hip", 3))
 		return ROW_OTHER;
 	if (strstr(name, "LaunchHostFunc"))
@@ -747,23 +750,32 @@ static int records_finish(struct loader *l)
 	return 0;
 }
 
-int replay_load(struct replay_trace *t, const char *path)
+static int load(struct loader *l)
 {
-	struct loader l = {.t = t, .path = path, .line = 1};
 	int c, rc;
 
-	if (!names_grow(&t->names))
-		return complain(&l, "out of memory");
-	rc = trace_reader_open(&l.reader, path);
+	if (!names_grow(&l->t->names))
+		return complain(l, "out of memory");
+	rc = trace_reader_open(&l->reader, l->path);
 	if (rc) {
-		fprintf(stderr, "sysom replay events: %s: %s\n", path,
+		fprintf(stderr, "sysom replay events: %s: %s\n", l->path,
 			rc == -EBADMSG ? "damaged" : strerror(-rc));
 		return rc;
 	}
-	c = trace_reader_peek(l.reader);
-	rc = c == '{' || c == '[' ? load_json(&l) : load_csv(&l);
-	trace_reader_close(l.reader);
-	return rc ? rc : records_finish(&l);
+	c = trace_reader_peek(l->reader);
+	rc = c == '{' || c == '[' ? load_json(l) : load_csv(l);
+	trace_reader_close(l->reader);
+	return rc ? rc : records_finish(l);
+}
+
+int replay_load(struct replay_trace *t, const char *path)
+{
+	struct loader l = {.t = t, .path = path, .line = 1};
+	int rc = load(&l);
+
+	if (rc)
+		replay_load_free(t);
+	return rc;
 }
 
 void replay_load_free(struct replay_trace *t)

@@ -46,7 +46,7 @@ struct replay_trace {
 	uint64_t rows, kept, api_other, unknown_kind, duplicate_marks, proxies, unmatched;
 };
 
-/* 0; or -errno after a line on standard error that names the file and the line. */
+/* 0; or -errno after a line on standard error that names the file and the line: then nothing is held. */
 int replay_load(struct replay_trace *t, const char *path);
 void replay_load_free(struct replay_trace *t);
 

@@ -75,12 +75,14 @@ static int parse(struct arguments *a, struct side *side, int argc, char **argv)
 		else if (opt == 'd')
 			good = positive(optarg, &a->delta) && a->delta < 1;
 		else if (opt == 'w')
-			good = positive(optarg, &a->sample_weight);
+			good = positive(optarg, &a->sample_weight) &&
+			       a->sample_weight >= FOLDED_VALUE_MIN &&
+			       a->sample_weight <= FOLDED_VALUE_MAX;
 		else
 			return usage(stderr);
 		if (!good) {
 			fprintf(stderr, "sysom replay stacks: %s: a number above 0 is wanted%s\n",
-				term_safe(optarg, 40), opt == 'd' ? ", below 1" : "");
+				term_safe(optarg, 40), opt == 'd' ? ", below 1" : ", 1e-9 to 2^64");
 			return EXIT_USAGE;
 		}
 	}

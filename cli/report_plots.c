@@ -206,16 +206,24 @@ struct point {
 	double x, expected_ms, ms;
 	uint64_t step;
 	bool flagged;
+	bool by_peers; /* stands beside the line: the model expected something else */
 };
 
 struct scatter {
 	struct point *p;
-	size_t count;
+	size_t count, on_line;
 	double x_lo, x_hi, y_hi, height;
 	int work; /* that is x; -1: the expected time, of several together */
 	bool automatic;
 };
 
+static bool by_peers(const struct window_step *s)
+{
+	return s->flags & TRACE_STEP_BY_PEERS;
+}
+
+/* Of those whose expectation is the model's: what the peers show is the step's own time less an excess,
+ * which follows it whatever its work. */
 static double correlation(const struct trace_rank *r, int work)
 {
 	double sx = 0, sy = 0, sxx = 0, syy = 0, sxy = 0, n = 0, d;
@@ -223,7 +231,8 @@ static double correlation(const struct trace_rank *r, int work)
 	for (size_t i = 0; i < r->step_count; i++) {
 		double x = r->steps[i].step.work[work], y = r->steps[i].expected_ns;
 
-		if (!(y > 0) || (uint32_t)work >= r->steps[i].step.work_count || !isfinite(x))
+		if (by_peers(&r->steps[i]) || !(y > 0) ||
+		    (uint32_t)work >= r->steps[i].step.work_count || !isfinite(x))
 			continue;
 		n++;
 		sx += x;
@@ -263,14 +272,16 @@ static bool scatter_make(struct scatter *s, const struct trace_rank *r)
 		bool flagged = w->flags & WINDOW_STEP_FLAGGED;
 		double x = s->work < 0 ? w->expected_ns / 1e6 : w->step.work[s->work];
 
-		if (!(w->expected_ns > 0) || !isfinite(x) || (i % stride && !flagged))
+		if (!(w->expected_ns > 0) || !isfinite(x) || (i % stride && !flagged) ||
+		    (s->work < 0 && by_peers(w)))
 			continue;
 		s->automatic = w->step.source == STEP_SOURCE_AUTO;
 		s->p[s->count++] = (struct point){ x, w->expected_ns / 1e6,
 						   (double)w->step.latency_ns / 1e6, w->step.index,
-						   flagged };
+						   flagged, by_peers(w) };
+		s->on_line += !by_peers(w);
 	}
-	if (s->count < 3)
+	if (s->on_line < 3)
 		return false;
 	qsort(s->p, s->count, sizeof(*s->p), by_x);
 	s->x_lo = s->p[0].x;
@@ -332,7 +343,8 @@ static void put_scatter(FILE *to, const struct scatter *s, const struct trace_ra
 	put_scatter_axes(to, s);
 	fputs("<polyline class=\"exp\" points=\"", to);
 	for (size_t i = 0; i < s->count; i++)
-		fprintf(to, "%.1f,%.1f ", at_x(s, s->p[i].x), at_y(s, s->p[i].expected_ms));
+		if (!s->p[i].by_peers)
+			fprintf(to, "%.1f,%.1f ", at_x(s, s->p[i].x), at_y(s, s->p[i].expected_ms));
 	fputs("\"/>\n", to);
 	for (int pass = 0; pass < 2; pass++) /* flagged ones above the others */
 		for (size_t i = 0; i < s->count; i++) {
@@ -343,10 +355,18 @@ static void put_scatter(FILE *to, const struct scatter *s, const struct trace_ra
 			fprintf(to, "<circle class=\"%s\" cx=\"%.1f\" cy=\"%.1f\" r=\"3.2\"><title>step "
 				    "%llu: %s", pass ? "pt" : "dot", at_x(s, p->x), at_y(s, p->ms),
 				(unsigned long long)p->step, term_ms(p->ms));
-			fprintf(to, ", expected %s%s</title></circle>\n", term_ms(p->expected_ms),
-				pass ? ", flagged" : "");
+			fprintf(to, ", expected %s%s%s</title></circle>\n", term_ms(p->expected_ms),
+				p->by_peers ? " by its peers" : "", pass ? ", flagged" : "");
 		}
 	fputs("</svg>\n", to);
+}
+
+static bool any_by_peers(const struct trace_rank *r)
+{
+	for (size_t i = 0; i < r->step_count; i++)
+		if (by_peers(&r->steps[i]))
+			return true;
+	return false;
 }
 
 void report_plots_roofline(FILE *to, const json_t *in, const struct trace_model *m)
@@ -359,7 +379,9 @@ void report_plots_roofline(FILE *to, const json_t *in, const struct trace_model 
 
 		fprintf(to, "<section id=\"roofline\">\n<h2>Roofline of rank %d</h2>\n<p class=\"dim\">"
 			    "Time of each step against its work; the line is what was expected, red: "
-			    "flagged.", r->who.rank);
+			    "flagged.%s", r->who.rank, any_by_peers(r) ?
+			    " Steps that only the other ranks of its node show to be slow have no part "
+			    "in the line: the model itself had come to expect them." : "");
 		if (w && w->model_state)
 			fprintf(to, " The model was %s%s", roofline_state_name(w->model_state),
 				w->model_r2 > 0 ? "" : ".");

@@ -42,7 +42,7 @@ static void put_figure(FILE *to, const char *label, const char *value)
 	fputs("</b></div>\n", to);
 }
 
-static void put_one(FILE *to, const json_t *d)
+static void put_one(FILE *to, const json_t *d, bool open)
 {
 	double lost = jsonget_number(d, "gpu_hours_lost"), per_day = jsonget_number(d, "gpu_hours_per_day");
 	bool hang = incident_verdict_is_hang(d);
@@ -60,7 +60,8 @@ static void put_one(FILE *to, const json_t *d)
 	if (jsonget_number(d, "effect_ms") > 0 && !hang)
 		put_figure(to, "effect per step", term_ms(jsonget_number(d, "effect_ms")));
 	if (lost > 0)
-		put_figure(to, "GPU-hours lost so far", incident_verdict_hours(lost));
+		put_figure(to, open ? "GPU-hours lost so far" : "GPU-hours lost",
+			   incident_verdict_hours(lost));
 	if (per_day > 0)
 		put_figure(to, "GPU-hours per day", incident_verdict_hours(per_day));
 	fputs("</div>\n", to);
@@ -82,7 +83,7 @@ void report_verdict_put(FILE *to, const json_t *in)
 	for (k = 0; (d = incident_verdict_at(in, k)); k++) {
 		fprintf(to, "<section class=\"verdict\"%s>\n<h2>%s</h2>\n", k ? "" : " id=\"verdict\"",
 			k ? "Another fault" : "Verdict");
-		put_one(to, d);
+		put_one(to, d, incident_verdict_is_open(in));
 		fputs("</section>\n", to);
 	}
 	if (!k)

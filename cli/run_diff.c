@@ -120,6 +120,7 @@ static int compare_steps(struct run_diff *d)
 
 		x->name = fields[m].name;
 		x->time = fields[m].time;
+		x->mean = fields[m].sampled;
 		x->known = knows(d->side[0], m) && knows(d->side[1], m);
 		for (int s = 0; s < 2 && x->known && !err; s++) {
 			err = measure(d, s, m, &samples);
@@ -329,6 +330,10 @@ static int compare_functions(struct run_diff *d)
 	int err = profile_compare(a->functions, b->functions, PROFILE_DELTA, &d->functions,
 				  &d->function_count);
 
+	for (int i = 0; i < 2; i++) {
+		d->samples[i] = profile_samples(d->side[i]->functions);
+		d->few_samples |= d->samples[i] < PROFILE_SAMPLES_MIN;
+	}
 	for (uint32_t i = 0; !err && i < d->function_count; i++) {
 		struct profile_delta *f = &d->functions[i];
 
@@ -337,6 +342,7 @@ static int compare_functions(struct run_diff *d)
 		if ((!(f->base > 0) && f->other - least[0] <= PROFILE_DELTA) ||
 		    (!(f->other > 0) && f->base - least[1] <= PROFILE_DELTA))
 			f->flagged = false;
+		f->flagged &= !d->few_samples;
 		d->functions[n++] = *f;
 	}
 	d->function_count = n;

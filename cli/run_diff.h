@@ -27,13 +27,14 @@ struct run_diff_metric {
 	const char *name; /* "step", "own", "compute", ... */
 	bool time;	  /* in nanoseconds, else a count */
 	bool known;	  /* of both */
+	bool mean;	  /* of samples: no step's own figure is known, median[] are means over the steps */
 	double median[2], spread[2]; /* spread: 1.4826 MAD */
 	bool differs;
 };
 
 struct run_diff_span {
 	const char *name; /* borrowed from the sides */
-	double count[2], time_ns[2]; /* per step */
+	double count[2], time_ns[2]; /* means per step */
 };
 
 struct run_diff_setting {
@@ -53,6 +54,8 @@ struct run_diff {
 	double kernels_from_ns[2]; /* a kernel with less per step may be missing here, though it ran */
 	struct profile_delta *functions;
 	uint32_t function_count;
+	double samples[2]; /* behind the functions; INFINITY: not known */
+	bool few_samples;  /* too few to tell: no function is flagged */
 	struct run_diff_span *blocked; /* of two sketches: functions and their blocked time, as spans */
 	size_t blocked_count;
 	struct run_diff_setting *settings; /* of two sketches, those that differ, by name */

@@ -12,6 +12,7 @@
 static const char status_words[] =
 	"trace     on; off (sysom off); latched: off for good after a fault of our own in that process\n"
 	"model     learning; armed: steps are judged; refused: step times fit no line, nothing is flagged\n"
+	"          gone: the process ended; detached: it left sysomd and may come back\n"
 	"stacks    how CPU stacks are taken: bpf-loop, bpf-tail (unwound in the kernel), copy (no rights\n"
 	"          for BPF: no Python names, no blocked time), none; why, and what was lost\n"
 	"roofline  how a step's expected time is learnt: robust, or p99 (the paper's)\n"

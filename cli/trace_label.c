@@ -120,7 +120,7 @@ static void label_host(struct trace_label *l, const struct record *r, const char
 		break;
 	case RECORD_SYNC:
 		start(l, "sync");
-		snprintf(l->name, sizeof(l->name), "%s", *name ? name : "wait for the GPU");
+		snprintf(l->name, sizeof(l->name), "%s", *name ? name : TRACE_LABEL_WAIT);
 		break;
 	case RECORD_MEM:
 		start(l, "memory");

@@ -9,6 +9,8 @@
 
 #define TRACE_LABEL_ARGS 24
 #define TRACE_LABEL_BYTES (LIMIT_NAME_BYTES + 64)
+/* A wait of the host whose call is not known. */
+#define TRACE_LABEL_WAIT "wait for the GPU"
 
 enum trace_arg_type { TRACE_ARG_UINT, TRACE_ARG_DOUBLE, TRACE_ARG_TEXT };
 

@@ -224,6 +224,9 @@ static int add_steps(struct trace_model *m, struct trace_rank *r, const struct w
 		struct window_step *s = &r->steps[r->step_count];
 
 		*s = w->steps[i];
+		s->flags &= ~TRACE_STEP_BY_PEERS;
+		if (w->reason == WINDOW_PEER && !(s->flags & WINDOW_STEP_MARGIN))
+			s->flags |= TRACE_STEP_BY_PEERS;
 		if (s->step.source == STEP_SOURCE_EXPLICIT) /* a name */
 			s->step.phase = s->step.phase < w->name_count ? ids[s->step.phase] : 0;
 		s->step.begin_ns = shift(s->step.begin_ns, offset_ns);
@@ -470,7 +473,7 @@ uint64_t trace_model_covered_ns(const struct trace_rank *r)
 const char *trace_model_reason(unsigned reason)
 {
 	static const char *const texts[] = { "?",     "self",  "comm",	"drift",
-					     "stall", "asked", "manual" };
+					     "stall", "asked", "manual", "peer" };
 
 	return texts[reason < sizeof(texts) / sizeof(texts[0]) ? reason : 0];
 }

@@ -19,6 +19,10 @@
 
 struct client;
 
+/* In window_step.flags, beside WINDOW_STEP_*: what was expected is what the ranks of its node show, not
+ * what its own model had learned. */
+#define TRACE_STEP_BY_PEERS 0x80000000u
+
 struct trace_window {
 	uint64_t begin_ns, end_ns;
 	uint32_t reason, model_state, part_count, flagged;

@@ -53,9 +53,9 @@ DIAGNOSIS = {
     "remedy": "move the interrupt of eth0 (smp_affinity) off CPU 1, or pin the thread elsewhere"}
 
 
-def diagnosed(name):
+def diagnosed(name, state="closed"):
     """The incident of tests/unit/cli_incident.h."""
-    out = incident(name, "demo", "closed", rank=2)
+    out = incident(name, "demo", state, rank=2)
     out["diagnosis"] = DIAGNOSIS
     out["diagnoses"] = [DIAGNOSIS, {"layer": "gpu", "cause": "gpu-variant", "title": "another variant of a kernel runs here",
                                     "ranks": [2], "summary": "rank 2 runs gemm<64> & not gemm<128>", "confidence": 0.8,
@@ -83,12 +83,19 @@ def rank(job, n, latency):
 
 STATUS = {"version": "0.1.0", "jobs": 1, "ranks": 8, "nodes": 2, "windows": 12, "incidents": 2,
           "open_incidents": 1, "store_bytes": 5000000}
+def left(n, pid, state):
+    return {"job": "demo", "rank": n, "pid": pid, "program": "train.py", "state": state, "trace": "on", "cupti": "v2",
+            "model": "armed", "steps": 1005, "flagged": 0, "step_ms": 41.2, "expected_ms": 27.5, "events": 99,
+            "lost": {}, "joined": 100, "unmatched": 0}
+
+
 NODE = {"node": "gpu-3", "state_dir": work, "version": "0.1.0",
         "mode": {"stacks": "none", "canary": True, "weather": "fine"},
         "ranks": [{"job": "demo", "rank": 5, "pid": 77, "program": "train.py", "trace": "on",
                    "cupti": "v2", "model": "armed", "steps": 1005, "flagged": 48, "step_ms": 41.2,
                    "expected_ms": 27.5, "events": 123456, "lost": {"no_lane": 7, "pacing": 0},
-                   "joined": 100, "unmatched": 1}],
+                   "joined": 100, "unmatched": 1},
+                  left(6, 78, "gone"), left(7, 79, "detached"), left(8, 80, "attached")],
         "uplink": {"url": "tcp://127.0.0.1:9471", "connected": True, "spool_bytes": 0,
                    "windows_sent": 9, "windows_dropped": 0, "uploaded_bytes": 1000,
                    "raw_bytes": 1000000},
@@ -182,8 +189,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 return self.answer(200, incident(name, "demo", "closed"))
             if name == "cafe0001":  # of the rank whose windows are there
                 return self.answer(200, incident(name, "demo", "closed", rank=1))
-            if name == "d1a60001":
-                return self.answer(200, diagnosed(name))
+            if name in ("d1a60001", "d1a60002"):
+                return self.answer(200, diagnosed(name, "closed" if name == "d1a60001" else "open"))
             if name == "0badc0de":
                 return self.answer(200, b"[1, 2")
             if name == "0dd":

@@ -43,6 +43,9 @@ if command -v protoc >/dev/null; then
 fi
 run trace 1234abcd --rank 1 -f kineto -o "$T/t.json"
 is "Kineto JSON of one rank" eval '[ $status = 0 ] && json "$T/t.json" "j[\"distributedInfo\"][\"rank\"]==1 and len([e for e in j[\"traceEvents\"] if e.get(\"cat\")==\"kernel\"])==70"'
+run replay events --json "$T/t.json"
+is "replay events finds the launches of its kernels" eval '[ $status = 0 ] && tail -1 "$T/out" >"$T/last" &&
+	json "$T/last" "j[\"launch_proxies\"]==0 and j[\"unmatched_device\"]==30 and j[\"rows_used\"]==120"'
 run trace 1234abcd -o - -f kineto
 is "- is standard output" json "$T/out" 'len(j["traceEvents"])>100'
 (cd "$T" && "$sysom" trace 1234abcd >/dev/null)

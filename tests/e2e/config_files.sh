@@ -51,6 +51,19 @@ ok "sysom-aggregator refuses two listeners at one address" refuses sysom-aggrega
 	"nng.listen and http.listen are the same address" $'http:\n  listen: "127.0.0.1:9471"'
 ok "sysom-aggregator refuses an address of another kind" refuses sysom-aggregator \
 	"nng.listen is none of tcp://ADDRESS:PORT" $'nng:\n  listen: "http://x:1"'
+leaves_no_store() { # expected-output text: nothing is made before what is refused
+	printf '%s\nstore:\n  dir: "%s"\n' "$2" "$WORK/never" >"$WORK/bad.yaml"
+	timeout 20 env -i "$BIN/sysom-aggregator" --config "$WORK/bad.yaml" --http-listen 127.0.0.1:0 >"$WORK/out" 2>&1
+	[ $? = 2 ] && grep -qF "$1" "$WORK/out" && [ ! -e "$WORK/never" ] || { sed 's/^/# /' "$WORK/out"; rm -rf "$WORK/never"; return 1; }
+}
+ok "sysom-aggregator refuses a port that is none, and makes no store" leaves_no_store \
+	"nng.listen is none of tcp://ADDRESS:PORT" $'nng:\n  listen: "tcp://127.0.0.1:notaport"'
+ok "sysom-aggregator refuses a port past the last, and makes no store" leaves_no_store \
+	"nng.listen is none of tcp://ADDRESS:PORT" $'nng:\n  listen: "tcp://127.0.0.1:65536"'
+for url in "http://" "http://[::" "http://a b/" "https://host:99999/" "ftp://host/"; do
+	ok "sysom-aggregator refuses the webhook $url, and makes no store" leaves_no_store \
+		"alert.webhook is neither" $'nng:\n  listen: "ipc://'"$WORK"$'/x"\nalert:\n  webhook: "'"$url"'"'
+done
 ok "sysom-aggregator refuses a host without a port" refuses sysom-aggregator \
 	"http.listen is not ADDRESS:PORT" $'http:\n  listen: localhost'
 ok "sysom-aggregator refuses to forget ranks that are alive" refuses sysom-aggregator \

@@ -4,6 +4,7 @@ what was put into them."""
 import gzip
 import json
 import os
+import re
 import random
 import shutil
 import subprocess
@@ -41,6 +42,12 @@ def row(rows, key, value):
     return next((r for r in rows if r[key] == value), None)
 
 
+def says_which_statistic(a, b, *headings):
+    out = run("diff", a, b)[1]
+    ok("per step, medians " in out and all(h in out for h in headings) and
+       not re.search(r"(copies|spans|stack), per step", out), f"{a} {b}: each table says its statistic", out)
+
+
 def incident():
     d = diff(f"{ID}:0", f"{ID}:2")
     # 16 steps of 20 ms and 24 of 25, with small differences; own time 10.2 of a peer, 11.8 and 16.8 of the culprit
@@ -54,6 +61,7 @@ def incident():
        gemm["changed"] == "argument 2: 128, now 64", "template arguments are told apart", gemm)
     relu = row(d["kernels"], "kernel", "at::native::vectorized_elementwise_kernel")
     ok(near(relu["ns"], 5e5, 5e5) and "changed" not in relu, "a kernel that is the same", relu)
+    says_which_statistic(f"{ID}:0", f"{ID}:2", "spans, mean per step", "copies, mean per step")
     span = row(d["spans"], "span", "forward")
     ok(span and near(span["ns"], 1.9e6, 1.9e6) and near(span["count"], 1, 1), "spans", d["spans"])
     flagged = {f["function"] for f in d["functions"] if f["flagged"]}
@@ -86,6 +94,16 @@ def incident():
     f = diff("b.folded", "b.folded")
     ok(not any(x["delta"] for x in f["functions"]) and f["functions"], "folded stacks", f)
     ok(run("diff", "b.folded", os.path.join("windows", windows[0]))[0] == 0, "stacks against a window's")
+    with open(os.path.join(T, "many.folded"), "w", encoding="utf-8") as to:
+        to.write("main;other 4000\n")
+    for samples in (3, 19, 20):
+        with open(os.path.join(T, "few.folded"), "w", encoding="utf-8") as to:
+            to.write(f"main;only_here {samples}\n")
+        few = diff("many.folded", "few.folded")
+        out = run("diff", "many.folded", "few.folded")[1]
+        ok(few["b"]["samples"] == samples and f"B {samples}" in out and
+           any(x["flagged"] for x in few["functions"]) == (samples > 19) and
+           ("too few to tell" in out) == (samples < 20), f"{samples} samples are told, and whether they are too few", out)
 
 
 def trace(name, steps, gemm, ns, late=0):
@@ -211,8 +229,8 @@ def baselines():
     ok(near(gemm["ns"], 8e6, 9.6e6) and near(gemm["count"], 8, 8) and gemm["changed"] == "argument 2: 128, now 64",
        "the kernels", gemm)
     d = diff("baseline:demo", "sketch:demo:3")
-    ok(near(d["steps"]["blocked"]["median"], 5e6, 6.5e6) and d["steps"]["blocked"]["differs"] and
-       not d["steps"]["on the CPU"]["differs"] and near(d["steps"]["waiting for the GIL"]["median"], 0, 2e5) and
+    ok(near(d["steps"]["blocked"]["mean"], 5e6, 6.5e6) and d["steps"]["blocked"]["differs"] and
+       not d["steps"]["on the CPU"]["differs"] and near(d["steps"]["waiting for the GIL"]["mean"], 0, 2e5) and
        near(d["steps"]["launches"]["median"], 12, 12) and d["steps"]["step"]["differs"],
        "against a sketch: the steps, and what only sketches tell", d["steps"])
     gemm = row(d["kernels"], "kernel", "gemm")
@@ -229,6 +247,8 @@ def baselines():
     ok(rc == 0 and "only in B: fresh" in out and "told of B only: tiny" in out and
        "only in A: at::native" in out and "(none that all ranks have)" in out and
        not any(c in out for c in "\x1b\x07\u202e"), "as tables, free of control characters", out)
+    says_which_statistic("baseline:demo", "sketch:demo:3", "copies, mean per step", "\nblocked, mean ",
+                         "on the stack, mean per step")
     d = diff("baseline:demo", "sketch:same:3")
     ok(not any(m["differs"] for m in d["steps"].values()) and not d["settings"] and
        not any(f["delta"] for f in d["functions"]), "a sketch like the baseline: nothing differs", d)

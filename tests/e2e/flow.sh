@@ -2,6 +2,18 @@
 # flow.sh - the whole flow on one input: job under the preload, ring, sysomd, roofline, window, nng,
 # aggregator, incident, trace. Sourced by flow_mix.sh, flow_dlrm.sh and flow_torchrun.sh, which set
 # JOB (array), CULPRIT, RANKS and STEPS_MIN.
+
+same_steps() { # FILE: where replay finds a step in the windows, sysomd found it too
+	"$BIN/sysom" replay events --json "$1" >"$WORK/replay.jsonl" || return
+	jq -n --slurpfile told "$1" --slurpfile replay "$WORK/replay.jsonl" '
+		[$told[0].traceEvents[] | select(.tid == "steps" and .ph == "X") | {t: (.ts * 1000 | round), l: (.dur * 1000 | round)}] as $ours |
+		[$replay[] | select(.type == "step")] as $theirs |
+		($replay[-1] | {launch_proxies, unmatched_device, steps}) + {ours: ($ours | length),
+		same: [$ours[] | . as $o | select(any($theirs[]; .begin_ns == $o.t and .latency_ns == $o.l))] | length}' |
+		tee "$WORK/same.json" | jq -c . | sed 's/^/# /'
+	jq -e '.launch_proxies == 0 and .same > 0 and .same >= 0.9 * .steps' "$WORK/same.json" >/dev/null
+}
+
 flow() {
 	local id job seen=0 now
 	stack_start "$WORK/stack" || { ok "daemons start" false; finish; }
@@ -37,6 +49,8 @@ flow() {
 	ok "its Perfetto trace is written" "$BIN/sysom" trace "$id" -o "$WORK/trace.perfetto"
 	ok "protoc reads the trace" bash -c "protoc -I cli --decode=perfetto.protos.Trace cli/perfetto.proto \
 		<'$WORK/trace.perfetto' | grep -q 'track_event'"
+	ok "its Kineto trace is written" "$BIN/sysom" trace "$id" --rank "$CULPRIT" -f kineto -o "$WORK/trace.json"
+	ok "replay events finds the steps of sysomd in it" same_steps "$WORK/trace.json"
 	ok "sysom show tells it" bash -c "'$BIN/sysom' show $id | grep -qi 'rank $CULPRIT'"
 	finish
 }

@@ -34,7 +34,7 @@ def lines(out):
 def write(name, stacks):
     with open(os.path.join(T, name), "w", encoding="utf-8") as f:
         for s, n in stacks.items():
-            f.write(f"{s} {n}\n")
+            f.write(f"{s} {n:.9f}\n" if n < 1e-4 else f"{s} {n}\n")
     return name
 
 
@@ -103,11 +103,19 @@ ok(lines(run("--json", "part", "b")[1])[1]["base"]["samples"] is None, "fraction
 
 for name, text, where in (("no value", "a;b 3\na;c\n", 2), ("no stack", "a 1\n\n 3\n", 3),
                           ("a negative value", "a;b -3\n", 1), ("text for a value", "a;b 3x\n", 1),
-                          ("infinity", "a;b inf\n", 1), ("a zero byte", "a;\0b 3\n", 1)):
+                          ("infinity", "a;b inf\n", 1), ("a value above all counts", "a;b 1\na;c 1e308\n", 2),
+                          ("a value next to nothing", f"a;b 0.{'0' * 320}1\n", 1), ("a zero byte", "a;\0b 3\n", 1)):
     with open(os.path.join(T, "bad"), "w", encoding="utf-8") as f:
         f.write(text)
     rc, out, err = run("--json", "a", "bad")
     ok(rc == 2 and f"bad:{where}:" in err and not out, f"{name}: status 2 with file and line")
+write("most", {"a;b": 1.8e19, "a;c": 1e-9})
+rows = [json.loads(x, parse_constant=lambda c: ok(False, f"no JSON has {c}"))
+        for w in ("1", "1e-9", "18e18") for pair in (("most", "b"), ("b", "most"), ("most", "most"))
+        for x in run("--json", "--sample-weight", w, *pair)[1].splitlines()]
+ok(sum(r["type"] == "summary" for r in rows) == 9, "the largest and smallest values give JSON")
+ok(all(run("--json", "--sample-weight", w, "a", "b")[0] == 2 for w in ("1e-308", "1e300")),
+   "samples of absurd weight are refused")
 with open(os.path.join(T, "cut.gz"), "wb") as f:
     f.write(gzip.compress(plain)[:-9])
 ok(run("a", "cut.gz")[0] == 2 and run("a", "none")[0] == 2 and run("a")[0] == 2 and

@@ -55,14 +55,13 @@ static inline void cli_windows_step(struct cli_windows *c, struct window *w, int
 	cli_windows_add(host, hc, RECORD_SPAN, t + 2000000, t + 6000000, 3, tid, 0);
 	for (unsigned i = 0; i < 4; i++) {
 		r = cli_windows_add(host, hc, RECORD_LAUNCH, t + i * 100000, t + i * 100000 + 5000, 1,
-				    tid, 7);
-		r->correlation = (uint32_t)(index * 10 + i);
+				    tid, 7); /* no correlation: sysomd's have none */
 		r->grid[0] = 64;
 		r->grid[1] = r->grid[2] = 1;
 		r = cli_windows_add(device, dc, RECORD_KERNEL, t + 500000 + i * 1000000,
 				    t + 500000 + (i + 1) * 1000000, 1, 0, 7);
 		r->launch_ns = t + i * 100000;
-		r->correlation = (uint32_t)(index * 10 + i);
+		r->correlation = (uint32_t)(index * 10 + i + 1);
 		r->grid[0] = 64;
 		r->grid[1] = r->grid[2] = 1;
 		r->block[0] = 128;

@@ -12,6 +12,7 @@
 
 #include "base/limits.h"
 #include "cli/incident_diff.h"
+#include "cli/incident_stacks.h"
 #include "tests/unit/cli_incident.h"
 #include "wire/codec.h"
 
@@ -105,6 +106,30 @@ static void without_stacks_the_kernels_are_there(void **state)
 	assert_int_equal(incident_diff_make(&d, &model, &model.ranks[0], culprit), -ENODATA);
 }
 
+static void few_samples_are_too_few_to_tell(void **state)
+{
+	struct trace_rank rank = { .who = { .rank = 2 } };
+
+	(void)state;
+	for (unsigned samples = 3; samples <= PROFILE_SAMPLES_MIN; samples += PROFILE_SAMPLES_MIN - 3) {
+		struct profile_summary s = { .on_ns = 1000000ull * samples, .on_count = samples,
+					     .row_count = 1 };
+		char *text = NULL;
+		size_t bytes;
+		FILE *to = open_memstream(&text, &bytes);
+
+		s.rows[0] = (struct profile_row){ .self_ns = 1000000, .total_ns = 1000000 };
+		s.rows[0].name.function = "spin";
+		s.rows[0].name.file = s.rows[0].name.module = "";
+		incident_stacks_print(to, &rank, &s);
+		fclose(to);
+		assert_non_null(strstr(text, "spin"));
+		assert_non_null(strstr(text, samples == 3 ? ": 3 samples" : ": 20 samples"));
+		assert_int_equal(strstr(text, "too few to tell") != NULL, samples == 3);
+		free(text);
+	}
+}
+
 static int write_windows(const char *dir)
 {
 	struct cli_incident *c = cli_incident_make();
@@ -133,6 +158,7 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(puts_the_culprit_beside_a_healthy_rank, load, unload),
 		cmocka_unit_test_setup_teardown(without_stacks_the_kernels_are_there, load, unload),
+		cmocka_unit_test(few_samples_are_too_few_to_tell),
 	};
 
 	if (argc == 3 && strcmp(argv[1], "--write-windows") == 0)

@@ -983,28 +983,39 @@ static void tells_rates_of_the_time_in_which_somebody_counted(void **state)
 
 /* ---- network ---- */
 
-#define NETWORK "sysomt"
+/* Of this process: two may run at once on a machine. "": none. */
+static char network[2][32];
 
 static void network_remove(void)
 {
-	/* the devices go with them */
-	if (system("ip netns del " NETWORK "a 2>/dev/null; ip netns del " NETWORK "b 2>/dev/null"))
+	char command[128];
+
+	if (!*network[0])
 		return;
+	/* the devices go with them */
+	snprintf(command, sizeof(command), "ip netns del %s 2>/dev/null; ip netns del %s 2>/dev/null",
+		 network[0], network[1]);
+	if (system(command))
+		print_message("# of %s and %s something is left\n", network[0], network[1]);
+	*network[0] = '\0';
 }
 
 /* Two namespaces and a cable; what arrives in b is handled on CPU 1. */
 static bool network_make(void)
 {
-	network_remove();
-	return !system(
-	    "exec 2>/dev/null; ip netns add " NETWORK "a && ip netns add " NETWORK "b && "
-	    "ip -n " NETWORK "a link add v0 type veth peer name v1 netns " NETWORK "b && "
-	    "ip -n " NETWORK "a addr add 10.98.7.1/24 dev v0 && ip -n " NETWORK
-	    "a link set v0 up && "
-	    "ip -n " NETWORK "b addr add 10.98.7.2/24 dev v1 && ip -n " NETWORK
-	    "b link set v1 up && "
-	    "ip -n " NETWORK "a neigh add 10.98.7.77 lladdr 02:00:00:00:00:77 dev v0 && "
-	    "ip netns exec " NETWORK "b sh -c 'echo 2 >/sys/class/net/v1/queues/rx-0/rps_cpus'");
+	char command[1024];
+
+	for (int i = 0; i < 2; i++)
+		snprintf(network[i], sizeof(network[i]), "sysomt%d%c", (int)getpid(), 'a' + i);
+	snprintf(command, sizeof(command),
+		 "exec 2>/dev/null; a=%s; b=%s; ip netns add $a && ip netns add $b && "
+		 "ip -n $a link add v0 type veth peer name v1 netns $b && "
+		 "ip -n $a addr add 10.98.7.1/24 dev v0 && ip -n $a link set v0 up && "
+		 "ip -n $b addr add 10.98.7.2/24 dev v1 && ip -n $b link set v1 up && "
+		 "ip -n $a neigh add 10.98.7.77 lladdr 02:00:00:00:00:77 dev v0 && "
+		 "ip netns exec $b sh -c 'echo 2 >/sys/class/net/v1/queues/rx-0/rps_cpus'",
+		 network[0], network[1]);
+	return !system(command);
 }
 
 static bool enter_network(const char *name)
@@ -1036,7 +1047,7 @@ static pid_t start_flood(void)
 		hurry();
 		pin(0);
 		inet_pton(AF_INET, "10.98.7.2", &to.sin_addr);
-		if (!enter_network(NETWORK "a"))
+		if (!enter_network(network[0]))
 			_exit(1);
 		fd = socket(AF_INET, SOCK_DGRAM, 0);
 		for (uint64_t until = now_ns() + 20000000000ull; now_ns() < until;)
@@ -1107,7 +1118,7 @@ static double connect_to_nobody(void *arg)
 	int fd;
 
 	inet_pton(AF_INET, "10.98.7.77", &to.sin_addr);
-	if (!enter_network(NETWORK "a"))
+	if (!enter_network(network[0]))
 		return -1;
 	fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
 	if (!connect(fd, (struct sockaddr *)&to, sizeof(to)) || errno != EINPROGRESS)

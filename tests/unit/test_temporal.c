@@ -294,6 +294,45 @@ static void merges_by_medians(void **unused)
 	wire_sketch_free(&out);
 }
 
+/* What had no room in one of them may be in none of the lists; what the merge has no room for, too. */
+static void a_merge_tells_what_was_cut(void **unused)
+{
+	static struct sketch_function many[2][LIMIT_SKETCH_FUNCTIONS];
+	static struct sketch_kernel kernels[2][LIMIT_SKETCH_KERNELS];
+	static char names[2][LIMIT_SKETCH_FUNCTIONS + LIMIT_SKETCH_KERNELS][16];
+	struct sketch v[2] = {sketch_of(0.01, 2e7, "gemm_b"), sketch_of(0.01, 2e7, "gemm_b")}, out;
+	const struct sketch *in[2] = {&v[0], &v[1]};
+
+	v[0].functions_cut = 7;
+	v[1].functions_cut = 3;
+	v[1].kernels_cut = 2;
+	assert_int_equal(sketch_merge(in, 2, &out), 0);
+	assert_int_equal(out.functions_cut, 7);
+	assert_int_equal(out.kernels_cut, 2);
+	wire_sketch_free(&out);
+	for (unsigned k = 0; k < 2; k++) {
+		for (uint32_t i = 0; i < LIMIT_SKETCH_FUNCTIONS; i++) {
+			snprintf(names[k][i], sizeof(names[k][i]), "f%u_%u", k, i);
+			many[k][i] = (struct sketch_function){names[k][i], 2, 0.1, 0.2, 0};
+		}
+		for (uint32_t i = 0; i < LIMIT_SKETCH_KERNELS; i++) {
+			char *name = names[k][LIMIT_SKETCH_FUNCTIONS + i];
+
+			snprintf(name, sizeof(names[k][i]), "k%u_%u", k, i);
+			kernels[k][i] = (struct sketch_kernel){name, 1, 1e6};
+		}
+		v[k].functions = many[k];
+		v[k].function_count = LIMIT_SKETCH_FUNCTIONS;
+		v[k].kernels = kernels[k];
+		v[k].kernel_count = LIMIT_SKETCH_KERNELS;
+	}
+	assert_int_equal(sketch_merge(in, 2, &out), 0);
+	assert_int_equal(out.function_count, LIMIT_SKETCH_FUNCTIONS);
+	assert_int_equal(out.functions_cut, 7 + LIMIT_SKETCH_FUNCTIONS);
+	assert_int_equal(out.kernels_cut, 2 + LIMIT_SKETCH_KERNELS);
+	wire_sketch_free(&out);
+}
+
 /* ---- waterline ---- */
 
 static void draws_the_line_of_the_paper_and_a_robust_one(void **unused)
@@ -564,6 +603,7 @@ int main(void)
 	    T(tells_another_kernel_from_a_slower_one),
 	    T(a_longer_collective_is_no_slower_gpu),
 	    T(merges_by_medians),
+	    T(a_merge_tells_what_was_cut),
 	    T(draws_the_line_of_the_paper_and_a_robust_one),
 	    T(made_up_functions_are_bounded),
 	    T(finds_logging_on_every_rank_against_the_run_before),
