@@ -126,6 +126,11 @@ struct steps *steps_init(void *memory, const struct steps_config *c)
 
 /* ---- bounded steps ---- */
 
+static bool waits_for_device(const struct steps_item *i)
+{
+	return i->flags & ITEM_EXPECTS && i->first_device == STEPS_NONE;
+}
+
 static struct steps_pending *pending_at(struct steps *s, uint32_t i)
 {
 	return &s->pending[(s->pending_head + i) % STEPS_PENDING_MAX];
@@ -202,8 +207,7 @@ static void close_step(struct steps *s, uint64_t last, uint64_t begin_ns, uint64
 	for (uint64_t q = p->first; q < last; q++) {
 		struct steps_item *i = steps_at(s, q);
 
-		if ((i->flags & ITEM_EXPECTS) && i->first_device == STEPS_NONE)
-			p->missing++;
+		p->missing += waits_for_device(i);
 		if (i->flags & ITEM_GAP_BEFORE)
 			p->flags |= STEP_FLAG_GAP;
 	}
@@ -422,7 +426,7 @@ static void drop_oldest(struct steps *s)
 		struct steps_pending *p = pending_at(s, 0);
 
 		if (p->first == s->tail && p->first < p->last) {
-			if (p->missing && (i->flags & ITEM_EXPECTS) && i->first_device == STEPS_NONE)
+			if (p->missing && waits_for_device(i))
 				p->missing--;
 			p->first++;
 			p->flags |= STEP_FLAG_INCOMPLETE;
@@ -569,6 +573,19 @@ void steps_push_host(struct steps *s, const struct record *r, const struct step_
 	follow(s);
 }
 
+/* Threads may launch in the same nanosecond: of those launches the one that still waits for its kernel. */
+static uint64_t one_of_a_time(struct steps *s, uint64_t found)
+{
+	uint64_t ns = steps_at(s, found)->begin_ns;
+
+	if (waits_for_device(steps_at(s, found)))
+		return found;
+	for (uint64_t k = found; k > s->tail && steps_at(s, k - 1)->begin_ns == ns;)
+		if (waits_for_device(steps_at(s, --k)))
+			return k;
+	return found;
+}
+
 /* The item whose launch began at launch_ns, or the latest one before it; STEPS_NONE as -1. */
 static bool find_item(struct steps *s, uint64_t launch_ns, uint64_t *out)
 {
@@ -601,7 +618,7 @@ static bool find_item(struct steps *s, uint64_t launch_ns, uint64_t *out)
 	while (low > s->tail && !steps_is_symbol(steps_at(s, low)))
 		low--;
 	s->find_seq = low;
-	*out = low;
+	*out = one_of_a_time(s, low);
 	return true;
 }
 
@@ -647,7 +664,7 @@ void steps_push_device(struct steps *s, const struct record *r)
 		__builtin_prefetch(&s->pool[s->pool_free], 1);
 	if (!unmatched && (r->flags & RECORD_FLAG_OPTIMIZER)) /* live, the name comes with the kernel */
 		i->flags |= ITEM_OPTIMIZER;
-	if (i->first_device == STEPS_NONE && (i->flags & ITEM_EXPECTS)) {
+	if (waits_for_device(i)) {
 		struct steps_pending *p = pending_of(s, seq);
 
 		if (p && p->missing)

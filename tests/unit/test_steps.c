@@ -194,6 +194,28 @@ static void the_late_rank_has_the_self_time(void **state)
 	rig_free(r[1]);
 }
 
+static void launches_of_one_nanosecond_have_a_kernel_each(void **state)
+{
+	struct rig *r = rig_new(NULL);
+	uint64_t a, b, c;
+
+	mark(r, RECORD_STEP_BEGIN);
+	a = launch(r, 1, 10, 0);
+	b = launch(r, 2, 0, 0);
+	c = launch(r, 3, 0, 5);
+	mark(r, RECORD_STEP_END);
+	assert_true(a == b && b == c);
+	device(r, RECORD_KERNEL, a, 2000000, 2000100, 1);
+	device(r, RECORD_KERNEL, b, 2000100, 2000300, 2);
+	assert_int_equal(r->count, 0);
+	device(r, RECORD_KERNEL, c, 2000300, 2000400, 3);
+	assert_int_equal(r->count, 1);
+	assert_int_equal(r->got[0].flags & STEP_FLAG_INCOMPLETE, 0);
+	assert_int_equal(r->got[0].kernels, 3);
+	assert_int_equal(r->got[0].compute_ns, 400);
+	rig_free(r);
+}
+
 static void a_step_that_waits_too_long_is_incomplete(void **state)
 {
 	struct rig *r = rig_new(NULL);
@@ -499,6 +521,7 @@ int main(void)
 		cmocka_unit_test(accounts_an_explicit_step),
 		cmocka_unit_test(finds_steps_without_marks),
 		cmocka_unit_test(the_late_rank_has_the_self_time),
+		cmocka_unit_test(launches_of_one_nanosecond_have_a_kernel_each),
 		cmocka_unit_test(a_step_that_waits_too_long_is_incomplete),
 		cmocka_unit_test(a_gap_in_recording_is_told),
 		cmocka_unit_test(begins_alone_bound_steps_at_the_last_launch),
