@@ -12,6 +12,7 @@
 
 #include "aggregator/text.h"
 #include "analysis/median.h"
+#include "base/check.h"
 #include "base/hash.h"
 #include "base/limits.h"
 
@@ -455,6 +456,20 @@ static unsigned kind_of(const struct stack_frame *f)
 					       : DIAGNOSIS_NATIVE;
 }
 
+/* Where the CPU left what it ran for a device or another CPU: the frames outside were interrupted, and what
+ * the interrupt takes is none of their time. (x86, arm64) */
+static bool is_interrupt_entry(const struct stack_batch *b, const struct stack_frame *f)
+{
+	static const char *const entries[] = { "asm_sysvec_", "asm_common_interrupt", "el0t_64_irq",
+					       "el1h_64_irq" };
+	const char *name = f->kind == STACK_FRAME_KERNEL ? stack_batch_text(b, f->object) : "";
+
+	for (size_t i = 0; i < ARRAY_LEN(entries); i++)
+		if (!strncmp(name, entries[i], strlen(entries[i])))
+			return true;
+	return false;
+}
+
 static void take_sample(struct picture *p, const struct window *w, const struct threads *t,
 			struct namer *names, struct table *functions, uint32_t sample)
 {
@@ -468,9 +483,11 @@ static void take_sample(struct picture *p, const struct window *w, const struct 
 		return;
 	for (uint32_t i = 0; i < st->count; i++) {
 		const struct stack_frame *f = &b->frames[st->first + i];
-		struct entry *e =
-		    find(p, functions, kind_of(f), frame_name(w, names, st->first + i, room));
+		struct entry *e;
 
+		if (i && is_interrupt_entry(b, f))
+			break;
+		e = find(p, functions, kind_of(f), frame_name(w, names, st->first + i, room));
 		if (!e)
 			continue;
 		if (!i && !off)

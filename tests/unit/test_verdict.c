@@ -317,6 +317,42 @@ static void gives_functions_in_time_per_step(void **unused)
 	picture_drop(p);
 }
 
+/* The packets of others come in while it runs: 200 ms beside 200 of its own. */
+static void what_an_interrupt_takes_is_no_time_of_what_it_interrupts(void **unused)
+{
+	static const char *const inner[] = { "__napi_poll", "handle_softirqs", "sysvec_call_function_single",
+					     "asm_sysvec_call_function_single", "vfs_read" };
+	struct stack_sample s = { .time_ns = S, .weight_ns = 200 * MS, .pid = 105, .tid = 105, .count = 20,
+				  .kind = STACK_ON_CPU };
+	struct stack_frame f[6] = { [5] = { .kind = STACK_FRAME_PYTHON } };
+	static struct made m;
+	struct diagnosis_rank r;
+	struct picture *p;
+
+	make(&m, 5, WINDOW_ASKED, 1, 0);
+	m.w.stacks.begin_ns = m.w.begin_ns;
+	m.w.stacks.end_ns = m.w.end_ns;
+	add_sample(&m.w.stacks, "step", 105, STACK_ON_CPU, STACK_GIL_HOLDER, 200);
+	for (uint32_t i = 0; i < 5; i++) {
+		f[i].kind = STACK_FRAME_KERNEL;
+		assert_int_equal(stack_batch_string(&m.w.stacks, inner[i], strlen(inner[i]), &f[i].object), 0);
+	}
+	assert_int_equal(stack_batch_string(&m.w.stacks, "step", 4, &f[5].object), 0);
+	assert_int_equal(stack_batch_string(&m.w.stacks, "/a/train.py", 11, &f[5].file), 0);
+	assert_int_equal(stack_batch_stack(&m.w.stacks, f, 6, 0, STACK_END_ROOT, &s.stack), 0);
+	assert_int_equal(stack_batch_sample(&m.w.stacks, &s), 0);
+	p = picture_make(&m.w, NULL, NULL);
+	stack_batch_fini(&m.w.stacks);
+	picture_rank(p, false, &r);
+	assert_float_equal(r.cpu_ns, 20e6, 1);
+	assert_float_equal(function_of(&r, "step (train.py)")->launch_ns, 10e6, 1);
+	assert_float_equal(function_of(&r, "step (train.py)")->total_ns, 10e6, 1);
+	assert_float_equal(function_of(&r, "__napi_poll")->launch_ns, 10e6, 1);
+	for (uint32_t i = 0; i < r.function_count; i++)
+		assert_string_not_equal(r.function[i].name, "vfs_read");
+	picture_drop(p);
+}
+
 static bool names_it(void *arg, const uint8_t *id, size_t bytes, uint64_t address, char *out, size_t room)
 {
 	++*(uint32_t *)arg;
@@ -1117,6 +1153,7 @@ int main(void)
 		CASE(counts_kernels_of_slow_and_of_healthy_steps_apart),
 		CASE(leaves_out_steps_that_were_cut_in_two),
 		CASE(gives_functions_in_time_per_step),
+		CASE(what_an_interrupt_takes_is_no_time_of_what_it_interrupts),
 		CASE(names_native_functions_and_gives_up_on_files_without_symbols),
 		CASE(victims_are_the_peers_that_a_cause_is_seen_against),
 		CASE(names_the_cause_of_the_culprit),
