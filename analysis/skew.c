@@ -13,6 +13,8 @@
 /* More often than this it is one member's, not the role's. */
 #define MOST_MAX      0.6
 #define MOST_MAX_PAIR 0.75
+#define TWO_MAX	      0.9
+#define TWO_MEMBERS   4u /* and more */
 /* A member may be the heavy one for a while by so many times what the heavy one usually is. */
 #define EXPLAINED      2.5
 #define EXPLAINED_RARE 1.5 /* or of what it is in one of a hundred steps */
@@ -39,6 +41,7 @@ struct skew skew_of(const struct skew_step *step, uint32_t count, uint32_t *time
 		    double *loss)
 {
 	struct skew k = { 0 };
+	double second = 0;
 
 	memset(times, 0, n * sizeof(*times));
 	for (uint32_t s = 0; s < count; s++) {
@@ -48,18 +51,22 @@ struct skew skew_of(const struct skew_step *step, uint32_t count, uint32_t *time
 		loss[k.steps++] = step[s].loss;
 		times[step[s].heaviest]++;
 	}
-	for (uint32_t i = 0; i < n; i++)
-		k.most = times[i] > k.most ? times[i] : k.most;
+	for (uint32_t i = 0; i < n; i++) {
+		second = fmax(second, fmin(times[i], k.most));
+		k.most = fmax(k.most, times[i]);
+	}
 	k.loss = median_of(loss, k.steps); /* sorts */
 	k.rare = k.steps ? loss[k.steps - 1 - k.steps / 100] : 0;
 	k.most /= k.steps ? k.steps : 1;
+	k.two = k.most + second / (k.steps ? k.steps : 1);
 	return k;
 }
 
 bool skew_is_uneven(const struct skew *k)
 {
 	return k->steps >= STEPS_MIN && k->loss >= LOSS_MIN / (k->members == 2 ? 2 : 1) &&
-	       k->most <= (k->members == 2 ? MOST_MAX_PAIR : MOST_MAX);
+	       k->most <= (k->members == 2 ? MOST_MAX_PAIR : MOST_MAX) &&
+	       (k->members < TWO_MEMBERS || k->two <= TWO_MAX);
 }
 
 bool skew_covers(const struct skew *k, double excess)

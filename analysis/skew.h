@@ -20,13 +20,14 @@ struct skew {
 	double loss; /* median over the steps */
 	double rare; /* the same of one step in a hundred */
 	double most; /* share of steps whose heaviest member is the most frequent one */
+	double two;  /* ... is one of the two most frequent ones */
 	uint32_t members, steps;
 };
 /* times: [n] of the members, scratch; loss: [count], scratch. */
 struct skew skew_of(const struct skew_step *step, uint32_t count, uint32_t *times, uint32_t n,
 		    double *loss);
 /* The heaviest one changes, and by enough: 10% of the median member (of two: half their
- * difference). */
+ * difference). Of four and more it is not always one of the same two: they would be slow both. */
 bool skew_is_uneven(const struct skew *k);
 /* Nobody stands out of it who is heavier by this excess for a while. */
 bool skew_covers(const struct skew *k, double excess);

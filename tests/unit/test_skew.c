@@ -65,6 +65,14 @@ static void who_takes_turns_is_uneven_and_who_does_not_is_slow(void **unused)
 	assert_true(fabs(k.most - 1) < 1e-12);
 	assert_false(skew_is_uneven(&k));
 	assert_false(skew_explains(&k, 0.1));
+	turns(2, 0.3); /* two are slow at once, now this one more and now that one */
+	k = all();
+	assert_true(fabs(k.most - 0.5) < 1e-12 && fabs(k.two - 1) < 1e-12);
+	assert_false(skew_is_uneven(&k));
+	turns(3, 0.3);
+	k = all();
+	assert_true(fabs(k.two - 27.0 / STEPS) < 1e-12); /* 14, 13 and 13 of 40 */
+	assert_true(skew_is_uneven(&k));
 	turns(N, 0.05); /* too little to speak of */
 	k = all();
 	assert_false(skew_is_uneven(&k));
