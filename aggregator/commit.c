@@ -512,8 +512,7 @@ static bool build_anew(struct commit *c, const char *id)
 		incident_set_put_back(c->set, old);
 		return false;
 	}
-	incident_set_keep(c->set, old);
-	return true;
+	return incident_set_keep(c->set, old);
 }
 
 /* A window that comes before the symbols of its program names no function of it, one that comes after them

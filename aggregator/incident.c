@@ -964,13 +964,17 @@ struct incident *incident_set_take_out(struct incident_set *s, const char *id)
 	return i;
 }
 
-void incident_set_keep(struct incident_set *s, struct incident *old)
+bool incident_set_keep(struct incident_set *s, struct incident *old)
 {
 	struct incident *i = find(s, old->row.id);
 
-	if (i)
-		i->order = old->order;
+	if (!i || i->windows < old->windows) {
+		incident_set_put_back(s, old);
+		return false;
+	}
+	i->order = old->order;
 	incident_free(s, old);
+	return true;
 }
 
 void incident_set_put_back(struct incident_set *s, struct incident *old)
