@@ -14,9 +14,10 @@ def both(s, slow_gpu, limited):
         "clock at 1,400 of 1,980 MHz", slow_gpu,
         [f"{scenario.FAULTS}/gpu_clock.py", "--file", s.stack.nvml, "--device", slow_gpu, "--mhz", 1400],
         scenario.Want("gpu-clocks", "gpu", remedy="clock"))
+    percent = s.half_of_cpu(limited)
     limit = scenario.Fault(
-        "a limit of 8% of a CPU", limited,
-        [f"{scenario.FAULTS}/cpu_limit.py", "--pid", s.rank_pids()[limited], "--percent", 8],
+        f"a limit of {percent}% of a CPU, half of what it uses", limited,
+        [f"{scenario.FAULTS}/cpu_limit.py", "--pid", s.rank_pids()[limited], "--percent", percent],
         scenario.Want("os-cpu-limit", "os", remedy="limit"))
     s.faults_at_once([clock, limit])
     s.rest()

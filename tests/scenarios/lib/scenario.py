@@ -68,11 +68,13 @@ class Want:
 
 class Fault:
     """start: an injector's argv, or a function; stop: a function. observe: (a function that reads a
-    counter, what it counts, least per second). urgency: of the injector, as nice."""
+    counter, what it counts, least per second). urgency: of the injector, as nice. again: where it makes
+    no step longer, the caller tries once more; what is told of it has to be right all the same."""
 
-    def __init__(self, what, rank, start, want, observe=None, stop=None, urgency=0):
+    def __init__(self, what, rank, start, want, observe=None, stop=None, urgency=0, again=False):
         self.what, self.rank, self.start, self.want = what, rank, start, want
-        self.observe, self.stop, self.urgency = observe, stop, urgency
+        self.observe, self.stop, self.urgency, self.again = observe, stop, urgency, again
+        self.real = False
         if want.ranks is None and rank is not None and want.kind == "slow_rank":
             want.ranks = [rank]
         self.begin_ns = self.end_ns = None  # CLOCK_MONOTONIC
@@ -348,7 +350,9 @@ class Scenario:
 
     def fault(self, *args, **more):
         """One fault (as Fault's arguments), on until its verdict is right and 5 s more."""
-        self.faults_at_once([Fault(*args, **more)])
+        one = Fault(*args, **more)
+        self.faults_at_once([one])
+        return one
 
     def faults_at_once(self, faults):
         for f in faults:
@@ -427,6 +431,10 @@ class Scenario:
         if f.observe:
             f.seen += f", {f.rate:.0f} {f.observe[1]}"
             real = real and f.rate >= f.observe[2]
+        f.real = real
+        if f.again and not real:
+            self.say(f"{f.what} on {self.who(f)} is too small: {f.seen}")
+            return
         self.ok(real, f"{f.what} on {self.who(f)} is real: {f.seen}")
 
     def fault_from_start(self, what, rank, argv, want, name=None, usual_ms=0):
@@ -506,6 +514,8 @@ class Scenario:
             self.say(f"{f.seconds:.1f} s from the first slow step to the diagnosed incident")
 
     def judge_shown(self, f, own):
+        if f.again and not f.real and not own:
+            return
         right = [i for i in own if not f.verdict(i)]
         near = right or sorted(own, key=lambda i: -i.get("flagged_steps", 0))
         f.wrong = f.verdict(near[0]) if near else "no incident"
@@ -541,7 +551,7 @@ class Scenario:
             return
         rows = [{"what": f.what, "rank": f.rank, "steps": f.seen, "wrong": f.wrong,
                  "cause": self.diagnosis(f).get("cause"), "summary": self.summary(f),
-                 "seconds": f.seconds} for f in self.faults]
+                 "seconds": f.seconds} for f in self.faults if f.real or not f.again]
         with open(path, "w", encoding="utf-8") as out:
             json.dump({"name": self.name, "title": self.title, "rows": rows, "quiet_s": self.quiet_s,
                        "checks": self.count, "failed": self.failed, "others": len(self.strangers),

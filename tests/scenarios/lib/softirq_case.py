@@ -13,17 +13,23 @@ def packets():
     return count
 
 
+TRIES = 3  # how much of the thread's time the packets take is chance
+
+
 def run(name, title, thread, *job):
-    with scenario.Scenario(name, title) as s:
+    with scenario.Scenario(name, title, 420) as s:
         s.start_stack(cpus={scenario.OTHER_CPU})
         for rank in (1, 2) if s.full else (1,):
-            # a job for each rank: to have its thread moved to a shared CPU is a fault of the rank before
-            s.begin(s.simjob("--mix", "shard", "--host-work", "pack:kib=65536", *job), pin=(rank, thread),
-                    name=f"{name}_{rank}")
-            s.fault(f"NET_RX on the CPU of its {title}", rank,
-                    [f"{scenario.FAULTS}/packet_storm.py", "--cpu", scenario.VICTIM_CPU, "--seconds",
-                     300, "--share", 60, "--sender-cpu", scenario.OTHER_CPU],
-                    scenario.Want("os-softirq", "os", named=["NET_RX", "srx[0-9]+"],
-                                  remedy="smp_affinity|rps_cpus|move"),
-                    observe=(packets, "packets/s on that CPU", 300))
-            s.end_job()
+            for left in reversed(range(TRIES)):
+                # a job for each: to have its thread moved to a shared CPU is a fault of the rank before
+                s.begin(s.simjob("--mix", "shard", "--host-work", "pack:kib=40960", *job),
+                        pin=(rank, thread), name=f"{name}_{rank}_{left}")
+                f = s.fault(f"NET_RX on the CPU of its {title}", rank,
+                            [f"{scenario.FAULTS}/packet_storm.py", "--cpu", scenario.VICTIM_CPU,
+                             "--seconds", 300, "--share", 60, "--sender-cpu", scenario.OTHER_CPU],
+                            scenario.Want("os-softirq", "os", named=["NET_RX", "srx[0-9]+"],
+                                          remedy="smp_affinity|rps_cpus|move"),
+                            observe=(packets, "packets/s on that CPU", 300), again=left > 0)
+                s.end_job()
+                if f.real:
+                    break
