@@ -94,8 +94,8 @@ int incident_set_restore_finding(struct incident_set *s, const char *id,
 uint32_t incident_set_unnamed(const struct incident_set *s, uint64_t windows_max,
 			      char ids[][INCIDENT_ID_BYTES], uint32_t max);
 /* To build one anew from the store: takes it out, for the restore functions to put it in again; then keep
- * the new one, or put the old one back. NULL: no such. keep: false, and the old one is back, where the store
- * has fewer windows than it had. */
+ * the new one, or put the old one back. NULL: no such. keep: false, and the old one is back, where the
+ * store has fewer windows than it had. */
 struct incident *incident_set_take_out(struct incident_set *s, const char *id);
 bool incident_set_keep(struct incident_set *s, struct incident *old);
 void incident_set_put_back(struct incident_set *s, struct incident *old);

@@ -320,7 +320,8 @@ static void gives_functions_in_time_per_step(void **unused)
 /* The packets of others come in while it runs: 200 ms beside 200 of its own. */
 static void what_an_interrupt_takes_is_no_time_of_what_it_interrupts(void **unused)
 {
-	static const char *const inner[] = { "__napi_poll", "handle_softirqs", "sysvec_call_function_single",
+	static const char *const inner[] = { "__napi_poll", "handle_softirqs",
+					     "sysvec_call_function_single",
 					     "asm_sysvec_call_function_single", "vfs_read" };
 	struct stack_sample s = { .time_ns = S, .weight_ns = 200 * MS, .pid = 105, .tid = 105, .count = 20,
 				  .kind = STACK_ON_CPU };
@@ -335,7 +336,8 @@ static void what_an_interrupt_takes_is_no_time_of_what_it_interrupts(void **unus
 	add_sample(&m.w.stacks, "step", 105, STACK_ON_CPU, STACK_GIL_HOLDER, 200);
 	for (uint32_t i = 0; i < 5; i++) {
 		f[i].kind = STACK_FRAME_KERNEL;
-		assert_int_equal(stack_batch_string(&m.w.stacks, inner[i], strlen(inner[i]), &f[i].object), 0);
+		assert_int_equal(stack_batch_string(&m.w.stacks, inner[i], strlen(inner[i]),
+						    &f[i].object), 0);
 	}
 	assert_int_equal(stack_batch_string(&m.w.stacks, "step", 4, &f[5].object), 0);
 	assert_int_equal(stack_batch_string(&m.w.stacks, "/a/train.py", 11, &f[5].file), 0);
