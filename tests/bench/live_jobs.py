@@ -6,14 +6,15 @@ those that are looked back on: a live model has to learn first.
 What a fault costs is by construction, too: how much longer the rank's step gets where nobody else is
 waited for and no two steps differ. The aim is on what costs COSTS and more; less is listed. A rank with
 less work than its peers may be slowed and still be ahead of them: it holds nobody up, and is not told.
-Such runs are in the lines ("ahead": how many), and not in the aim."""
+Such runs are in the lines ("ahead": how many), and not in the aim. "long": incidents that call one step
+a hiccup which was drawn LONG times as long as the others; they accuse nobody wrongly."""
 import json
 import subprocess
 
 import numpy as np
 
 COSTS = 0.04  # of a rank's step: the floor of the live comparison over 5 steps (analysis/peers.h)
-COLUMNS = (f"{'live case':<44}{'costs':>6}{'ahead':>6}{'runs':>5}{'rank':>6}{'layer':>6}{'s':>6}{'most':>6}{'wrong':>6}{'rank-h':>8}")
+COLUMNS = (f"{'live case':<44}{'costs':>6}{'ahead':>6}{'runs':>5}{'rank':>6}{'layer':>6}{'s':>6}{'most':>6}{'wrong':>6}{'long':>6}{'rank-h':>8}")
 LEARN = 0.6  # of the run, before the fault
 KINDS = ("stretch", "kernels", "one", "gaps")
 
@@ -44,8 +45,20 @@ def cost(simulate, template, fault):
     return after / before - 1, not others or after > np.median(others)
 
 
+LONG = 1.25  # a step of the job that was drawn so much longer than usual is slow, without a fault
+
+
+def is_long_step(case, incident):
+    """A hiccup that says of one step what is true of it by construction (numbers within one)."""
+    lengths = np.diff(case["ends"])
+    near = lengths[max(incident["first_step"] - 2, 0):incident["first_step"] + 1]
+    return (incident["symptom"] == "hiccup" and incident["first_step"] == incident["last_step"] and
+            len(near) and near.max() > LONG * np.median(lengths))
+
+
 class Tally:
     def __init__(self):
+        self.long = 0
         self.costs, self.ahead = [], 0
         self.runs = self.found = self.layer = self.of = self.wrong = 0
         self.seconds, self.rank_hours = [], 0.0
@@ -68,6 +81,9 @@ class Tally:
             first = [x["at_ns"] - begin for x in told if set(x["ranks"]) == want]
             if hits and first:
                 self.seconds.append(min(first) / 1e9)
+        long = [x for x in incidents if is_long_step(case, x)]
+        self.long += len(long)
+        incidents = [x for x in incidents if x not in long]
         guilty = {case["names"][r] for f in faults for r in f.ranks}
         self.wrong += sum(not set(d["ranks"]) <= guilty or not faults for x in incidents for d in x["diagnoses"]
                           if x["kind"] != "imbalance")
@@ -76,7 +92,7 @@ class Tally:
         share = lambda n: f"{100 * n / self.of:6.0f}" if self.of else "     -"
         middle = f"{np.median(self.seconds):6.1f}{np.max(self.seconds):6.1f}" if self.seconds else "     -     -"
         costs = f"{100 * np.mean(self.costs):5.1f}%" if self.costs else "     -"
-        return (f"{name:<44}{costs}{self.ahead:6d}{self.runs:5d}{share(self.found)}{share(self.layer)}{middle}{self.wrong:6d}"
+        return (f"{name:<44}{costs}{self.ahead:6d}{self.runs:5d}{share(self.found)}{share(self.layer)}{middle}{self.wrong:6d}{self.long:6d}"
                 f"{self.rank_hours:8.3f}")
 
 
