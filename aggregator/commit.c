@@ -463,10 +463,11 @@ static void end_findings(struct commit *c)
 /* A transaction of what is dirty; false: it failed, and the set is as the store has it. */
 static bool write_dirty(struct commit *c)
 {
-	int err = c->dirty_count ? store_begin(c->store) : 0;
+	int err;
 
 	if (!c->dirty_count)
 		return true;
+	err = store_begin(c->store);
 	if (!err)
 		err = put_dirty(c);
 	if (!err)

@@ -955,12 +955,11 @@ uint32_t incident_set_unnamed(const struct incident_set *s, uint64_t windows_max
 
 struct incident *incident_set_take_out(struct incident_set *s, const char *id)
 {
-	struct incident *i = s->first;
+	struct incident *i = find(s, id);
 
-	while (i && strcmp(i->row.id, id))
-		i = i->next;
-	if (i)
-		unlink_incident(s, i);
+	if (!i || i == s->evicted)
+		return NULL;
+	unlink_incident(s, i);
 	return i;
 }
 

@@ -6,8 +6,9 @@ those that are looked back on: a live model has to learn first.
 What a fault costs is by construction, too: how much longer the rank's step gets where nobody else is
 waited for and no two steps differ. The aim is on what costs COSTS and more; less is listed. A rank with
 less work than its peers may be slowed and still be ahead of them: it holds nobody up, and is not told.
-Such runs are in the lines ("ahead": how many), and not in the aim. "long": incidents that call one step
-a hiccup which was drawn LONG times as long as the others; they accuse nobody wrongly."""
+Such runs are in the lines ("ahead": how many), and not in the aim. "long": of the
+wrong incidents of healthy runs those that call one step a hiccup which was drawn LONG times as long as
+the others."""
 import json
 import subprocess
 
@@ -81,9 +82,7 @@ class Tally:
             first = [x["at_ns"] - begin for x in told if set(x["ranks"]) == want]
             if hits and first:
                 self.seconds.append(min(first) / 1e9)
-        long = [x for x in incidents if is_long_step(case, x)]
-        self.long += len(long)
-        incidents = [x for x in incidents if x not in long]
+        self.long += sum(is_long_step(case, x) for x in incidents if not faults)
         guilty = {case["names"][r] for f in faults for r in f.ranks}
         self.wrong += sum(not set(d["ranks"]) <= guilty or not faults for x in incidents for d in x["diagnoses"]
                           if x["kind"] != "imbalance")
