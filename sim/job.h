@@ -74,6 +74,7 @@ struct job_control {
 	uint32_t pad;
 	uint64_t start_ns;
 	uint64_t last_step; /* the first step that is not run */
+	uint64_t host_kib;  /* that a rank packs in a step, where it was asked for by time */
 	nccl_unique_id id;
 };
 

@@ -10,7 +10,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define PACK_FLOATS (256u << 10) /* 1 MiB: beyond the inner caches, as gradients are */
+#include "sim/job.h"
+
+#define PACK_FLOATS  (256u << 10) /* 1 MiB: beyond the inner caches, as gradients are */
+#define CALIBRATIONS 50
 
 static uint32_t source[PACK_FLOATS];
 static uint16_t packed[PACK_FLOATS];
@@ -42,6 +45,8 @@ bool job_host_parse(struct job_host *h, const char *text)
 	while ((t = strtok_r(NULL, ":", &save))) {
 		if (!strncmp(t, "kib=", 4) && whole(t + 4, 1 << 20, &v))
 			h->kib = v;
+		else if (!strncmp(t, "ms=", 3) && whole(t + 3, 1000, &v))
+			h->ms = (unsigned)v;
 		else if (!strncmp(t, "count=", 6) && whole(t + 6, 10000000, &v))
 			h->count = (unsigned)v;
 		else if (!strncmp(t, "dir=", 4) && strlen(t + 4) < sizeof(h->dir))
@@ -79,6 +84,21 @@ static void pack_bf16(unsigned first, unsigned count)
 		sum = (sum << 5 | sum >> 27) ^ packed[i];
 	}
 	checksum = sum;
+}
+
+uint64_t job_host_kib_of(unsigned ms)
+{
+	const uint64_t kib = PACK_FLOATS / 256;
+	uint64_t best = UINT64_MAX;
+
+	for (int i = 0; i < CALIBRATIONS; i++) {
+		uint64_t begin = job_now(), took;
+
+		pack_bf16(0, PACK_FLOATS);
+		took = job_now() - begin;
+		best = took && took < best ? took : best;
+	}
+	return ms * UINT64_C(1000000) * kib / best;
 }
 
 static void find_cached(const struct job_host *h, int rank, unsigned first, unsigned count)

@@ -450,6 +450,8 @@ static void share(struct rank *r, const struct job_action *a)
 	struct job_host work = r->o->host;
 	cu_stream s = r->streams[a->stream];
 
+	if (work.ms)
+		work.kib = r->control->host_kib;
 	if (fault_is(r, JOB_FAULT_HOST)) {
 		work.kib = (uint64_t)((double)work.kib * r->fault->size);
 		work.count = (unsigned)((double)work.count * r->fault->size);

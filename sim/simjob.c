@@ -27,7 +27,7 @@ static const char usage_text[] =
 	"  --seconds N        run for about so long (default 60); 0: until --steps\n"
 	"  --steps N          run exactly so many steps\n"
 	"  --mix NAME         train, accum, eval, tensor, serve or shard (default train)\n"
-	"  --host-work WORK   of mix shard: pack:kib=N or lookups:count=N:dir=DIR\n"
+	"  --host-work WORK   of mix shard: pack:kib=N, pack:ms=N or lookups:count=N:dir=DIR\n"
 	"  --comm-thread      of mix shard: a thread of its own packs and sends\n"
 	"  --trace FILE...    replay traces (*.events.csv[.gz], Kineto *.json[.gz]), one per rank,\n"
 	"                     or a directory with rankN.* files; replaces --mix\n"
@@ -485,6 +485,7 @@ int main(int argc, char **argv)
 		perror("simjob: control");
 		return 1;
 	}
+	control->host_kib = o.host.ms ? job_host_kib_of(o.host.ms) : 0;
 	control->start_ns = job_now();
 	control->last_step = o.steps ? o.steps : UINT64_MAX;
 	truth_header(&o);

@@ -30,7 +30,7 @@ stack_start "$WORK/stack" || { ok "daemons start" false; exit; }
 loaded() { [ "$(node_api status .os.mode)" != starting ]; }
 stack_wait 60 loaded
 is "$(node_api status .os.mode)" bpf || { echo "# $(node_api status .os.why)"; ok "BPF loads" false; exit; }
-"$BIN/sysom" run --job packet-storm -- "$BIN/simjob" --ranks 4 --mix shard --host-work pack:kib=40960 \
+"$BIN/sysom" run --job packet-storm -- "$BIN/simjob" --ranks 4 --mix shard --host-work pack:ms=16 \
 	--seconds 60 --seed 7 >"$WORK/job.log" 2>&1 &
 JOB=$!
 four() { [ "$(node_api status '[.ranks[] | select(.state == "attached")] | length')" = 4 ]; }
@@ -67,6 +67,7 @@ for id in $(api incidents '[.incidents[] | select(.symptom != "hiccup")] | sort_
 		(.subject | contains("packets of " + $device)))] | length > 0)' "$WORK/show.json" >/dev/null &&
 		ID=$id && break
 done
+[ "$ID" != none ] || api incidents '.incidents[].id' | while read -r id; do "$BIN/sysom" show "$id"; done | sed 's/^/# /'
 ok "the culprit's incident tells of NET_RX, the thread, the CPU and the device" test "$ID" != none
 "$BIN/sysom" show "$ID" | tee "$WORK/show.text" | sed 's/^/# /'
 tr -s ' \n' '  ' <"$WORK/show.text" >"$WORK/show.log" # its lines are wrapped

@@ -24,7 +24,7 @@ def main():
         if not os.path.exists("/sys/fs/cgroup/cpu/cpu.cfs_quota_us"):
             s.skip("no version 1 cgroup cpu with quotas")
         s.start_stack()
-        s.begin(s.simjob("--mix", "shard", "--host-work", "pack:kib=40960"))
+        s.begin(s.simjob("--mix", "shard", "--host-work", "pack:ms=16"))
         for rank in (1, 2) if s.full else (1,):
             percent = s.half_of_cpu(rank)
             s.fault(f"a limit of {percent}% of a CPU, half of what it uses", rank,

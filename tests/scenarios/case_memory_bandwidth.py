@@ -19,7 +19,7 @@ BEGIN_S, STEPS = 40, 160
 def slow_job(s, rank):
     """Runs the job until its windows are there; their files and the time of the first slow step."""
     job = f"bandwidth-{rank}"
-    s.start_job(s.simjob("--mix", "shard", "--host-work", "pack:kib=40960", "--fault",
+    s.start_job(s.simjob("--mix", "shard", "--host-work", "pack:ms=16", "--fault",
                          f"host:rank={rank}:start={BEGIN_S}s:steps={STEPS}:size=4"), 4, job)
     s.watch(BEGIN_S + 25)
     s.stack.processes.end(s.job, 20)

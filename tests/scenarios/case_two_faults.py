@@ -28,7 +28,7 @@ def main():
         if not os.path.exists("/sys/fs/cgroup/cpu/cpu.cfs_quota_us"):
             s.skip("no version 1 cgroup cpu with quotas")
         s.start_stack()
-        s.begin(s.simjob("--mix", "shard", "--host-work", "pack:kib=40960"))
+        s.begin(s.simjob("--mix", "shard", "--host-work", "pack:ms=16"))
         both(s, 1, 3)
         if s.full:
             both(s, 2, 0)

@@ -22,7 +22,7 @@ def run(name, title, thread, *job):
         for rank in (1, 2) if s.full else (1,):
             for left in reversed(range(TRIES)):
                 # a job for each: to have its thread moved to a shared CPU is a fault of the rank before
-                s.begin(s.simjob("--mix", "shard", "--host-work", "pack:kib=40960", *job),
+                s.begin(s.simjob("--mix", "shard", "--host-work", "pack:ms=16", *job),
                         pin=(rank, thread), name=f"{name}_{rank}_{left}")
                 f = s.fault(f"NET_RX on the CPU of its {title}", rank,
                             [f"{scenario.FAULTS}/packet_storm.py", "--cpu", scenario.VICTIM_CPU,
