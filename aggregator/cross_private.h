@@ -74,7 +74,7 @@ struct cross_row {
 };
 
 struct cross_cohort {
-	bool used;
+	bool used, uneven; /* uneven: its members are compared with their own past only */
 	uint32_t role, part, count;
 	struct cross_member *members;
 	uint32_t steps, steps_next,

@@ -68,6 +68,7 @@ static int compare_anew(struct cross *c, struct cross_cohort *co)
 		return -ENOMEM;
 	co->bytes += bytes;
 	co->peers = peers_init(co->memory, &config, co->count);
+	co->uneven = config.changes_only;
 	co->time_count = 0;
 	cross_skew_reset(co);
 	return 0;

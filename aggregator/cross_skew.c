@@ -17,12 +17,17 @@ static bool is_high(const struct cross_member *m, uint64_t row)
 	return row >= m->high_from && row < m->high_end;
 }
 
-/* Own times of a row in the ring, in co->row; those that say nothing are NAN. */
+/* Own times of a row in the ring, in co->row; those that say nothing are NAN. Of ranks that differ by
+ * nature all are while one is slow: what the others do while they wait for it is no time of their own. */
 static void look_at_row(struct cross_cohort *co, uint64_t index)
 {
+	bool away = false;
+
+	for (uint32_t i = 0; i < co->count; i++)
+		away |= co->uneven && is_high(&co->members[i], index);
 	for (uint32_t i = 0; i < co->count; i++) {
 		size_t at = cross_rows_cell(co, index, i);
-		bool have = co->cover[at] && 2u * co->cover[at] >= co->steps &&
+		bool have = !away && co->cover[at] && 2u * co->cover[at] >= co->steps &&
 			    co->members[i].slot != CROSS_NONE && !is_high(&co->members[i], index);
 
 		co->row[i] = have ? (double)co->self_ns[at] : NAN;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "aggregator/incident_private.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -185,6 +186,9 @@ static struct cost cost_of(const struct incident_judgement *j, const struct run 
 
 	if (j->lead && j->lead->latency_ns > j->lead->expected_ns && j->lead->expected_ns > 0)
 		each_ns = j->lead->latency_ns - j->lead->expected_ns;
+	/* that is of the window that says most: a step of all of them may have lost less */
+	if (j->lead && j->lead->flagged && j->lead->flagged_ns > 0)
+		each_ns = fmin(each_ns, j->lead->flagged_ns / (double)j->lead->flagged);
 	if (j->finding) {
 		const struct finding *f = j->finding;
 

@@ -65,6 +65,7 @@ struct group {
 };
 
 struct local_peers {
+	enum peers_mode mode;
 	struct member *member[LIMIT_NODE_PROCESSES]; /* NULL: no steps yet */
 	struct group group[GROUPS];
 	struct local_peers_flag flag[FLAGS];
@@ -72,9 +73,11 @@ struct local_peers {
 	struct local_peers_stats stats;
 };
 
-int local_peers_open(struct local_peers **out)
+int local_peers_open(struct local_peers **out, enum peers_mode mode)
 {
 	*out = calloc(1, sizeof(**out));
+	if (*out)
+		(*out)->mode = mode;
 	return *out ? 0 : -ENOMEM;
 }
 
@@ -123,13 +126,21 @@ static uint64_t row_time(const struct group *g, uint64_t row)
 	return g->row_end_ns[(row < oldest ? oldest : row) % ROW_TIMES];
 }
 
+static bool is_high(const struct group *g, uint32_t member, uint64_t row)
+{
+	return row >= g->high_from[member] && row < g->high_end[member];
+}
+
 static void look_at_row(struct group *g, uint64_t row)
 {
 	double v[LIMIT_NODE_PROCESSES], scratch[LIMIT_NODE_PROCESSES];
+	bool away = false;
 
+	/* of ranks that differ by nature, what others do while they wait for one is no time of theirs */
 	for (uint32_t i = 0; i < g->n; i++)
-		v[i] = row >= g->high_from[i] && row < g->high_end[i] ?
-			       NAN : g->skew_row[row % SKEW_ROWS][i];
+		away |= g->uneven && is_high(g, i, row);
+	for (uint32_t i = 0; i < g->n; i++)
+		v[i] = away || is_high(g, i, row) ? NAN : g->skew_row[row % SKEW_ROWS][i];
 	g->skew[row % SKEW_ROWS] = skew_of_step(v, g->n, scratch);
 }
 
@@ -180,7 +191,7 @@ static void take_flags(struct local_peers *l, struct group *g)
 
 		if (f.measure != PEERS_SELF)
 			continue;
-		if (is_skew(g, &f)) {
+		if (l->mode == PEERS_ROBUST && is_skew(g, &f)) {
 			l->stats.skewed++;
 			continue;
 		}
@@ -219,14 +230,15 @@ static bool is_in(const struct group *g, uint32_t slot)
 	return false;
 }
 
-static void compare_anew(struct group *g)
+static void compare_anew(const struct local_peers *l, struct group *g)
 {
 	struct peers_config c;
 
 	peers_config_default(&c);
-	c.changes_only = g->uneven;
-	if (!g->memory)
-		g->memory = aligned_alloc(64, (peers_memory_bytes(&c, g->n) + 63) & ~(size_t)63);
+	c.mode = l->mode;
+	c.changes_only = g->uneven && l->mode == PEERS_ROBUST;
+	free(g->memory); /* what is needed depends on c */
+	g->memory = aligned_alloc(64, (peers_memory_bytes(&c, g->n) + 63) & ~(size_t)63);
 	g->peers = g->memory ? peers_init(g->memory, &c, g->n) : NULL;
 }
 
@@ -251,7 +263,8 @@ static void make_group(struct local_peers *l, uint64_t key)
 		return;
 	}
 	g->key = key;
-	compare_anew(g);
+	g->known = l->mode == PEERS_SYSOM;
+	compare_anew(l, g);
 	for (uint32_t i = 0; i < g->n; i++)
 		l->member[g->slot[i]]->head = l->member[g->slot[i]]->count;
 }
@@ -349,7 +362,7 @@ static void watch_work(struct local_peers *l, struct group *g)
 	take_flags(l, g);
 	g->uneven = true;
 	g->rounds = 0;
-	compare_anew(g);
+	compare_anew(l, g);
 }
 
 static void round_of(struct local_peers *l, struct group *g, const struct peer_step *const *steps,
@@ -362,14 +375,16 @@ static void round_of(struct local_peers *l, struct group *g, const struct peer_s
 	for (uint32_t i = 0; i < g->n; i++) {
 		if (!steps[i] || !steps[i]->used)
 			continue;
-		if (g->uneven ? alike_own(g, i, steps[i]) : alike(steps[i], middle)) {
+		if (l->mode == PEERS_SYSOM ||
+		    (g->uneven ? alike_own(g, i, steps[i]) : alike(steps[i], middle))) {
 			g->value[i][g->values[i]++] = steps[i]->self_ns;
 		} else {
 			l->stats.unlike++;
 			g->unlike[i]++;
 		}
 	}
-	watch_work(l, g);
+	if (l->mode == PEERS_ROBUST)
+		watch_work(l, g);
 	g->row_end_ns[g->row % ROW_TIMES] = end_ns;
 	if (!g->known) {
 		memset(g->values, 0, sizeof(g->values));
@@ -379,6 +394,8 @@ static void round_of(struct local_peers *l, struct group *g, const struct peer_s
 		return;
 	judge_row(l, g);
 	/* a row's length changes between rows, and by the pace's factor of two */
+	if (l->mode == PEERS_SYSOM) /* its windows count steps */
+		return;
 	while (g->log < 6 && g->pace_ns * (double)(1u << g->log) < ROW_NS)
 		g->log++;
 	while (g->log && g->pace_ns * (double)(1u << g->log) > 4 * ROW_NS)

@@ -8,6 +8,7 @@
 #ifndef SYSOM_ANALYSIS_LOCAL_PEERS_H
 #define SYSOM_ANALYSIS_LOCAL_PEERS_H
 
+#include "analysis/peers.h"
 #include "analysis/steps.h"
 
 struct local_peers_flag {
@@ -26,7 +27,9 @@ struct local_peers_stats {
 };
 
 struct local_peers; /* opaque */
-int local_peers_open(struct local_peers **out); /* 0 or -ENOMEM */
+/* mode: PEERS_SYSOM is the paper's rule, over 100 steps and with none of what is said above of work.
+ * 0 or -ENOMEM. */
+int local_peers_open(struct local_peers **out, enum peers_mode mode);
 void local_peers_close(struct local_peers *l);	/* NULL is a no-op */
 /* A step of the rank in that slot (below LIMIT_NODE_PROCESSES), in order. Ranks of one key are peers. */
 void local_peers_step(struct local_peers *l, uint32_t slot, uint64_t key, const struct step *s,

@@ -73,6 +73,11 @@ static size_t lay_out(struct peers *p, uint8_t *memory, const struct peers_confi
 		s->valid = take(memory, &at, (depth + 1) * n * sizeof(*s->valid));
 		s->reference = take(memory, &at, depth * sizeof(*s->reference));
 		s->member = take(memory, &at, n * sizeof(*s->member));
+		s->usual = c->changes_only ? take(memory, &at, n * sizeof(*s->usual)) : NULL;
+		s->first = c->changes_only ?
+				   take(memory, &at, PEERS_USUAL * (size_t)n * sizeof(*s->first)) :
+				   NULL;
+		s->seen = c->changes_only ? take(memory, &at, n * sizeof(*s->seen)) : NULL;
 		s->part = c->mode == PEERS_SYSOM ?
 				  take(memory, &at, 2 * PEERS_SYSOM_PARTS * (size_t)n * sizeof(*s->part)) :
 				  NULL;
@@ -287,6 +292,11 @@ static void close_flag(struct peers *p, enum peers_measure q, uint32_t member)
 	peers_tell(p, &m->flag);
 }
 
+static float bounded(double y)
+{
+	return isfinite(y) ? fmaxf(-RESIDUAL_MOST, fminf(RESIDUAL_MOST, (float)y)) : NAN;
+}
+
 /* Evidence that an open stretch is over: healthy against slow by its excess, per step. */
 static void follow(struct peers *p, enum peers_measure q)
 {
@@ -313,6 +323,60 @@ static void follow(struct peers *p, enum peers_measure q)
 	}
 }
 
+/* What a member's first values were like, known after PEERS_USUAL of them: true from then on. */
+static bool knows_usual(struct peers *p, struct peers_series *s, uint32_t i, double x)
+{
+	uint32_t seen = (uint32_t)s->seen[i];
+
+	if (seen == PEERS_USUAL)
+		return true;
+	if (!isfinite(x))
+		return false;
+	s->first[(size_t)seen * p->n + i] = x;
+	s->seen[i] = ++seen;
+	for (uint32_t k = 0; k < seen; k++)
+		p->scratch[k] = s->first[(size_t)k * p->n + i];
+	s->usual[i] = median_select(p->scratch, seen);
+	return false;
+}
+
+/* Members that do different work: each one's value against its own usual one, times (lateness: plus)
+ * what all have changed by. Against the median itself, a member that grows past it and becomes it, or
+ * takes its place, would hide a part of its own change. In out: [members]; the return: the median
+ * member's level, as ever. */
+static double changes(struct peers *p, enum peers_measure q, const double *v, double *out)
+{
+	struct peers_series *s = &p->series[q];
+	double common;
+
+	for (uint32_t i = 0; i < p->n; i++) {
+		double x = v && isfinite(v[i]) && (q == PEERS_LATE || v[i] > 0) ? v[i] : NAN;
+
+		out[i] = !knows_usual(p, s, i, x)  ? NAN :
+			 q == PEERS_LATE	   ? x - s->usual[i] :
+						     x / s->usual[i];
+	}
+	common = median_known(p, out);
+	for (uint32_t i = 0; i < p->n; i++)
+		p->value[i] = (uint32_t)s->seen[i] == PEERS_USUAL ? s->usual[i] : NAN;
+	s->middle = median_known(p, p->value);
+	for (uint32_t i = 0; i < p->n; i++)
+		out[i] = q == PEERS_LATE ? (out[i] - common) / p->step_ns :
+					   (out[i] - common) * s->usual[i] / (common * s->middle);
+	return common * s->middle;
+}
+
+static void change_residuals(struct peers *p, enum peers_measure q, const double *v)
+{
+	float *r = p->series[q].residual + (size_t)peers_at(p, p->pushes) * p->n;
+	double *out = p->value + p->n, level = changes(p, q, v, out);
+
+	if (q == PEERS_SELF)
+		p->level_ns[peers_at(p, p->pushes)] = (float)level;
+	for (uint32_t i = 0; i < p->n; i++)
+		r[i] = bounded(out[i]);
+}
+
 static void residuals(struct peers *p, enum peers_measure q, const double *v)
 {
 	float *r = p->series[q].residual + (size_t)peers_at(p, p->pushes) * p->n;
@@ -334,7 +398,7 @@ static void residuals(struct peers *p, enum peers_measure q, const double *v)
 		} else {
 			y = q == PEERS_SELF ? x / middle - 1 : (x - middle) / p->step_ns;
 		}
-		r[i] = isfinite(y) ? fmaxf(-RESIDUAL_MOST, fminf(RESIDUAL_MOST, (float)y)) : NAN;
+		r[i] = bounded(y);
 	}
 }
 
@@ -355,9 +419,11 @@ static double locate(struct peers *p, struct peers_series *s, uint32_t i, double
 			if (!isnan(v))
 				p->scratch[n++] = v;
 		}
-		m->location = n ? (float)median_select(p->scratch, n) : 0;
+		m->location = m->habit = n ? (float)median_select(p->scratch, n) : 0;
 		return r;
 	}
+	if (!s->open)
+		m->habit += (float)(FOLLOW * fmax(-noise, fmin(noise, r - m->habit)));
 	away = r - m->location;
 	m->location += (float)(FOLLOW * (away > noise ? noise : away < -noise ? -noise : away));
 	noise *= PEERS_CLIP;
@@ -423,7 +489,10 @@ void peers_push(struct peers *p, uint64_t step, const double *self_ns, const dou
 				peers_sysom_push(p, (enum peers_measure)q, value[q]);
 			continue;
 		}
-		residuals(p, (enum peers_measure)q, value[q]);
+		if (p->c.changes_only && p->n > 2)
+			change_residuals(p, (enum peers_measure)q, value[q]);
+		else
+			residuals(p, (enum peers_measure)q, value[q]);
 		accumulate(p, s);
 		s->reference[at] = reference_of(p, s, p->pushes);
 		peers_noise_push(p, s);

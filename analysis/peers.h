@@ -45,7 +45,9 @@ struct peers_config {
 	uint32_t w;
 	uint32_t pushes; /* kept; 0: as many as the longest window has steps, and its past. Fewer do where a
 			  * push stands for several steps; a window that does not fit is left out */
-	bool changes_only; /* members do different work: only a change against one's own past is told */
+	/* members do different work: only a change against one's own past is told, and it is counted from
+	 * the member's own usual value (the median of its first 8) */
+	bool changes_only;
 };
 void peers_config_default(struct peers_config *c);
 

@@ -11,6 +11,7 @@
 #define PEERS_UNIT	0x1p-20 /* of a clipped residual in a prefix sum */
 #define PEERS_CLIP	10.0  /* of the noise of neighbouring steps */
 #define PEERS_WARM	5u    /* pushes before the first look */
+#define PEERS_USUAL	8u    /* first values of a member that does work of its own: what is usual for it */
 #define PEERS_SYSOM_PARTS 10u
 #define PEERS_QUANTILES 64u
 
@@ -27,6 +28,7 @@ struct peers_noise {
 
 struct peers_member {
 	float location; /* slow follower of the residual, about which outliers are clipped */
+	float habit;	/* the same, as it stood whenever nobody was slow */
 	float jitter;	/* running mean of |difference of neighbouring residuals| */
 	bool open;
 	double base;	   /* normal residual of an open member */
@@ -46,6 +48,9 @@ struct peers_series { /* one measure */
 	struct peers_noise noise;
 	double jitter; /* the median member's */
 	uint32_t open;
+	/* changes_only: [members]; first values [PEERS_USUAL][members], and how many, as a double */
+	double *usual, *first, *seen;
+	double middle; /* of usual */
 	double *part;	   /* mode sysom: [PEERS_SYSOM_PARTS][members] sums, then counts */
 };
 

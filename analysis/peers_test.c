@@ -218,6 +218,17 @@ static bool coincides(struct peers *p, struct peers_series *s, uint32_t member, 
 	return high * -log(peers_noise_share(&s->noise, excess / 2, high)) < p->evidence[w];
 }
 
+/* How far a member that does work of its own is from the median member without a fault, as a residual. */
+static double nature(const struct peers *p, enum peers_measure q, uint32_t member)
+{
+	const struct peers_series *s = &p->series[q];
+
+	if (!p->c.changes_only)
+		return 0;
+	return q == PEERS_LATE ? (s->usual[member] - s->middle) / p->step_ns :
+				 s->usual[member] / s->middle - 1;
+}
+
 static void accuse(struct peers *p, enum peers_measure q, uint32_t member, uint32_t w, uint32_t length,
 		   double base, double threshold)
 {
@@ -228,7 +239,12 @@ static void accuse(struct peers *p, enum peers_measure q, uint32_t member, uint3
 
 	least = least > p->c.least[q] ? least : p->c.least[q];
 	/* who was ahead of the others and no longer is, is not slow */
-	if (p->n > 2 && !(excess + base > 0.3 * excess))
+	if (p->n > 2 && !(excess + base + nature(p, q, member) > 0.3 * excess))
+		return;
+	/* Nor, of members that differ, is who was ahead of itself: what one does while it waits for another
+	 * that is slow is no time of its own, and is again when that is over. */
+	if (p->n > 2 && p->c.changes_only &&
+	    !(excess + base - s->member[member].habit > 0.3 * excess))
 		return;
 	/* nor is who has a few very long steps: the median must carry what the mean says */
 	if (!(excess > least) || excess < (length < 50 ? 0.7 : 1) * threshold)
@@ -286,7 +302,8 @@ static void found(struct peers *p, enum peers_measure q, const struct split *t, 
 	bool most = 2 * t->lower < n;
 	uint32_t marked = 0;
 
-	if (most && !level_rose(p, length, t->threshold))
+	/* by about as much as they lie above the others, who else have become faster */
+	if (most && !level_rose(p, length, t->value[p->order[t->lower]] - t->center))
 		return;
 	/* for the reference, all of the upper group count as open */
 	for (uint32_t i = t->lower; i < n && most; i++)

@@ -351,13 +351,13 @@ int live_node_finish(struct live_node *n, uint64_t now_ns)
 /* ---- open and close ---- */
 
 int live_node_open(struct live_node **out, const char *name, int64_t realtime_offset_ns,
-		   const struct live_node_sink *sink)
+		   enum peers_mode mode, const struct live_node_sink *sink)
 {
 	struct recorder_config rc = { .memory_bytes = MEMORY_BYTES,
 				      .ranks_max = LIMIT_NODE_PROCESSES };
 	struct live_node *n = calloc(1, sizeof(*n));
-	struct windows_config wc = { .peers = true, .length_ns = WINDOW_NS, .now_ns = now_of,
-				     .ship = ship };
+	struct windows_config wc = { .peers = true, .peers_mode = mode, .length_ns = WINDOW_NS,
+				     .now_ns = now_of, .ship = ship };
 	int err;
 
 	if (!n)

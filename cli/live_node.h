@@ -7,6 +7,7 @@
 #ifndef SYSOM_CLI_LIVE_NODE_H
 #define SYSOM_CLI_LIVE_NODE_H
 
+#include "analysis/peers.h"
 #include "cli/replay_load.h"
 #include "wire/codec.h"
 
@@ -29,7 +30,7 @@ struct live_node_sink { /* what would go to the aggregator; borrowed for the cal
 struct live_node; /* opaque */
 /* realtime_offset_ns: to be added to the node's clock. 0, -ENOMEM. */
 int live_node_open(struct live_node **out, const char *name, int64_t realtime_offset_ns,
-		   const struct live_node_sink *sink);
+		   enum peers_mode mode, const struct live_node_sink *sink);
 void live_node_close(struct live_node *n); /* NULL is a no-op */
 /* Before the first turn; at most LIMIT_NODE_PROCESSES. -ENOMEM, -ENOSPC. */
 int live_node_add(struct live_node *n, const struct live_trace *t, uint64_t now_ns);

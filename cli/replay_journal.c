@@ -52,7 +52,7 @@ int replay_journal_open(struct replay_journal **out, FILE *to, bool json, bool l
 {
 	struct replay_journal *j = calloc(1, sizeof(*j));
 
-	if (!j || local_peers_open(&j->peers)) {
+	if (!j || local_peers_open(&j->peers, PEERS_ROBUST)) {
 		free(j);
 		return -ENOMEM;
 	}

@@ -308,7 +308,7 @@ static void say_ranks(const json_t *ranks)
 		printf("%s%d", k ? "," : "", (int)json_integer_value(one));
 }
 
-static void print_told(const struct replay_live *l, const char *id, const json_t *d)
+static void print_told(const struct replay_live *l, const char *id, const char *symptom, const json_t *d)
 {
 	const char *layer = jsonget_text(d, "layer"), *cause = jsonget_text(d, "cause");
 	uint64_t at_ns = l->now_ns + l->base_ns;
@@ -317,7 +317,9 @@ static void print_told(const struct replay_live *l, const char *id, const json_t
 		printf("{\"type\":\"told\",\"at_ns\":%llu,\"incident\":\"%s\",\"ranks\":[",
 		       (unsigned long long)at_ns, id);
 		say_ranks(json_object_get(d, "ranks"));
-		printf("],\"layer\":");
+		printf("],\"symptom\":");
+		replay_findings_string(stdout, symptom);
+		printf(",\"layer\":");
 		replay_findings_string(stdout, layer);
 		printf(",\"cause\":");
 		replay_findings_string(stdout, cause);
@@ -326,12 +328,13 @@ static void print_told(const struct replay_live *l, const char *id, const json_t
 	}
 	printf("%9.3f s  incident %s: rank ", (double)(l->now_ns - BEFORE_NS) * 1e-9, id);
 	say_ranks(json_object_get(d, "ranks"));
-	printf(", %s, %s (%.0f%%)\n", layer, cause, 100 * jsonget_number(d, "confidence"));
+	printf(", %s, %s (%.0f%%)%s\n", layer, cause, 100 * jsonget_number(d, "confidence"),
+	       strcmp(symptom, "hiccup") ? "" : ", a hiccup so far");
 }
 
-static uint64_t what_of(const json_t *d)
+static uint64_t what_of(const char *symptom, const json_t *d)
 {
-	const char *text[] = {jsonget_text(d, "layer"), jsonget_text(d, "cause")};
+	const char *text[] = {symptom, jsonget_text(d, "layer"), jsonget_text(d, "cause")};
 	const json_t *one;
 	uint64_t h = HASH_SEED;
 	size_t k;
@@ -359,12 +362,13 @@ static bool is_news(struct replay_live *l, const char *id, uint64_t what)
 static void tell(struct replay_live *l, const char *id)
 {
 	json_t *in = *id ? replay_incident_json(l->incidents, id) : NULL;
+	const char *symptom = in ? jsonget_text(in, "symptom") : "";
 	const json_t *d;
 	size_t k;
 
 	json_array_foreach(json_object_get(in, "diagnoses"), k, d)
-		if (is_news(l, id, what_of(d)))
-			print_told(l, id, d);
+		if (is_news(l, id, what_of(symptom, d)))
+			print_told(l, id, symptom, d);
 	json_decref(in);
 }
 
@@ -465,7 +469,7 @@ static int open_nodes(struct replay_live *l)
 		if (r % each == 0) {
 			snprintf(name, sizeof(name), "node-%u", r / each);
 			err = live_node_open(&l->node[l->node_count], name, (int64_t)l->base_ns,
-					     &sink);
+					     l->config.mode, &sink);
 			l->node_count += !err;
 		}
 		if (!err)

@@ -31,7 +31,7 @@ struct settings {
 	uint64_t spool_bytes, spool_age_ns;
 	uint64_t beat_ns, beat_suspect_ns, sketch_ns;
 	bool sketch_symbols;
-	int log_level, roofline_mode;
+	int log_level, roofline_mode, peers_mode;
 	uint64_t learn_min, learn_max, persist_n, persist_m;
 	double tail_mads, floor_ratio;
 	uint64_t window_margin, window_steps, window_length_ns, window_records;

@@ -173,6 +173,7 @@ static uint64_t now_of(void *arg)
 int ship_open(struct node *n)
 {
 	struct windows_config c = { .peers = n->settings.node_peers,
+				    .peers_mode = (enum peers_mode)n->settings.peers_mode,
 				    .length_ns = n->settings.window_length_ns, .log = n->log,
 				    .closer_until_ns = &n->closer_until_ns, .now_ns = now_of,
 				    .ship = on_request, .arg = n };

@@ -152,6 +152,8 @@ static const struct config_key keys[] = {
 	KEY(sys_root, "sys.root", CONFIG_STRING, "/sys", "and its /sys"),
 	KEY(node_peers, "peers.on", CONFIG_BOOL, "true",
 	    "compare the ranks of one job and role on this node with one another"),
+	KEY(peers_mode, "peers.mode", CONFIG_ENUM, "robust",
+	    "how: robust, or mean + k sigma over 100 steps as SysOM-AI has it", .choices = "robust|sysom"),
 	KEY(canary, "canary.on", CONFIG_BOOL, "true",
 	    "do not judge steps during which the whole host stood still"),
 	KEY(record_analysis, "record.analysis", CONFIG_STRING, "",

@@ -49,7 +49,7 @@ int windows_open(struct windows **out, const struct windows_config *c)
 {
 	struct windows *w = calloc(1, sizeof(*w));
 
-	if (!w || (c->peers && local_peers_open(&w->peers))) {
+	if (!w || (c->peers && local_peers_open(&w->peers, c->peers_mode))) {
 		free(w);
 		return -ENOMEM;
 	}

@@ -40,6 +40,7 @@ struct windows_peer {
 
 struct windows_config {
 	bool peers;		  /* compare the ranks of a job on this node */
+	enum peers_mode peers_mode;
 	uint64_t length_ns;	  /* of a window about a rank that is slow among its peers */
 	struct analysis_log *log; /* borrowed; NULL: what is compared is not recorded */
 	uint64_t *closer_until_ns; /* borrowed; raised while a rank was just found slow: till then

@@ -31,7 +31,7 @@ static inline void journal_synth_open(struct journal_synth *j,
 {
 	memset(j, 0, sizeof(*j));
 	CHECK(!journal_writer_init(&j->w));
-	CHECK(!local_peers_open(&j->peers));
+	CHECK(!local_peers_open(&j->peers, PEERS_ROBUST));
 	j->bend = bend;
 	j->random = 7;
 	steps_config_default(&j->id.steps);

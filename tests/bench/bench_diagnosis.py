@@ -541,7 +541,8 @@ def judge(b, rows, healthy, clocks, live):
                                           f"{100 * live_jobs.COSTS:.0f}% of a step and more, noise 1x (aim 99%)")
         say(hard.wrong == 0, f"live: {hard.wrong} that accuse the wrong one (aim 0)")
     if calm.runs:
-        say(calm.wrong == 0, f"live: {calm.wrong} flags in {calm.rank_hours:.2f} healthy rank-hours (aim 0)")
+        say(calm.wrong == 0, f"live: {calm.wrong} false incidents in {calm.rank_hours:.2f} healthy rank-hours "
+                             f"(aim 0; {calm.hiccups} hiccups noted, {calm.long} of them steps drawn long)")
 
 
 def main():

@@ -126,6 +126,30 @@ static void an_expectation_of_nothing_leaves_no_figure_out(void **unused)
 	json_decref(j);
 }
 
+/* The window that says most is of ten steps that lost much; the thirty after it lost a third each. */
+static void costs_what_all_windows_lost(void **unused)
+{
+	struct digest worst = window("job", 3, WINDOW_SELF, 0, 6);
+	struct digest rest = window("job", 3, WINDOW_SELF, 6, 20);
+	json_t *j;
+
+	worst.flagged = 10;
+	worst.self_excess_ns = 10 * 12e7;
+	worst.last_step = 29;
+	rest.flagged = 30;
+	rest.latency_ns = 44e7;
+	rest.self_excess_ns = 30 * 3e7;
+	rest.first_step = rest.onset_step = 30;
+	rest.last_step = 59;
+	add(worst);
+	add(rest);
+	j = only();
+	assert_float_equal(json_real_value(json_object_get(j, "excess")), 0.3, 1e-9);
+	assert_float_equal(json_real_value(json_object_get(j, "gpu_hours_lost")),
+			   (10 * 0.12 + 30 * 0.04) * 8 / 3600, 1e-9);
+	json_decref(j);
+}
+
 static void tells_a_hiccup_from_a_fault(void **unused)
 {
 	struct digest self = window("job", 3, WINDOW_SELF, 0, 1);
@@ -853,6 +877,7 @@ int main(void)
 		CASE(blames_the_rank_that_lost_its_own_time),
 		CASE(an_expectation_of_nothing_leaves_no_figure_out),
 		CASE(tells_a_hiccup_from_a_fault),
+		CASE(costs_what_all_windows_lost),
 		CASE(single_slow_steps_are_hiccups_unless_they_are_many),
 		CASE(single_slow_steps_far_apart_stay_hiccups),
 		CASE(a_few_steps_that_cost_nothing_are_a_hiccup),

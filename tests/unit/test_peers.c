@@ -44,6 +44,8 @@ struct run {
 	uint32_t weight, shift; /* shift: member i's values are given as those of i + shift */
 	enum peers_mode mode;
 	bool changes_only;
+	double uneven; /* member i's steps are longer by so much times i */
+	uint64_t hidden; /* bits of members of whose own time a quarter is hidden during the fault */
 };
 
 static struct peers_flag flag[FLAGS_MAX];
@@ -74,7 +76,8 @@ static void run(const struct run *r)
 			bool slow = on && (r->slow >> i & 1);
 			double v = STEP_NS * common * (1 + r->noise * gauss());
 
-			v *= i == heavy ? 1 + r->skew : 1;
+			v *= on && r->hidden >> i & 1 ? 0.75 : 1;
+			v *= (i == heavy ? 1 + r->skew : 1) * (1 + r->uneven * i);
 			self[at] = uniform() < r->missing ? NAN : v * (slow && !r->late_ns ? r->factor : 1);
 			late[at] = 0.1e6 * fabs(gauss()) + (slow ? r->late_ns : 0);
 		}
@@ -356,6 +359,51 @@ static void of_uneven_members_only_a_change_is_told(void **state)
 	}
 }
 
+/* One that has less work than its peers grows past some of them, and past the median: its change is
+ * all its own, in size too, and nobody else's. */
+static void the_median_moves_with_no_uneven_member(void **state)
+{
+	struct run r = { .members = 4, .steps = 600, .noise = 0.003, .slow = 1, .first = 300, .last = 599,
+			 .factor = 1.25, .uneven = 0.1, .changes_only = true };
+
+	for (seed = 1; seed <= 5; seed++)
+		for (uint32_t k = 0; k < 4; k++)
+			for (r.members = 3; r.members <= 8; r.members++) {
+				double own = 1 + r.uneven * k, more = (r.factor - 1) * own * STEP_NS;
+				double middle = 1 + r.uneven * (r.members - 1) / 2;
+
+				if (k >= r.members)
+					continue;
+				r.slow = 1u << k;
+				run(&r);
+				if (own * r.factor < middle) { /* still ahead of its peers */
+					assert_int_equal(flags, 0);
+				} else if (own * r.factor > 1.08 * middle) {
+					expect(&r, 3);
+					assert_in_range(flag[0].excess_ns, 0.95 * more, 1.05 * more);
+				}
+			}
+}
+
+/* While one is slow, others do a part of their own work while they wait for it: it shows no more as time
+ * of their own, and does again when the fault is over. */
+static void who_is_as_before_a_fault_of_another_is_not_told(void **unused)
+{
+	struct run r = { .members = 8, .steps = 900, .noise = 0.005, .slow = 1u << 5, .first = 300,
+			 .factor = 2.2, .uneven = 0.05, .changes_only = true };
+
+	for (seed = 1; seed <= 5; seed++)
+		for (uint32_t steps = 60; steps <= 240; steps += 60) {
+			r.last = r.first + steps - 1;
+			r.hidden = 1u << 6 | 1u << 7;
+			run(&r);
+			expect(&r, 3);
+			r.hidden = 1u << 1 | 1u << 4;
+			run(&r);
+			expect(&r, 3);
+		}
+}
+
 static void the_papers_mode_finds_one_and_is_blind_to_two(void **state)
 {
 	struct run r = { .members = 8, .steps = 400, .noise = 0.001, .slow = 2, .first = 0, .last = 399,
@@ -380,6 +428,8 @@ int main(void)
 		cmocka_unit_test(finds_small_constant_lateness_in_long_windows),
 		cmocka_unit_test(finds_small_constant_slowness),
 		cmocka_unit_test(of_uneven_members_only_a_change_is_told),
+		cmocka_unit_test(the_median_moves_with_no_uneven_member),
+		cmocka_unit_test(who_is_as_before_a_fault_of_another_is_not_told),
 		cmocka_unit_test(healthy_members_are_never_told),
 		cmocka_unit_test(uneven_input_that_moves_is_no_fault),
 		cmocka_unit_test(missing_values_are_borne),
