@@ -78,6 +78,7 @@ static size_t lay_out(struct peers *p, uint8_t *memory, const struct peers_confi
 				   take(memory, &at, PEERS_USUAL * (size_t)n * sizeof(*s->first)) :
 				   NULL;
 		s->seen = c->changes_only ? take(memory, &at, n * sizeof(*s->seen)) : NULL;
+		s->habit = c->changes_only ? take(memory, &at, depth * n * sizeof(*s->habit)) : NULL;
 		s->part = c->mode == PEERS_SYSOM ?
 				  take(memory, &at, 2 * PEERS_SYSOM_PARTS * (size_t)n * sizeof(*s->part)) :
 				  NULL;
@@ -288,6 +289,9 @@ static void close_flag(struct peers *p, enum peers_measure q, uint32_t member)
 	m->flag.ended = true;
 	m->open = false;
 	m->since = m->last + 1;
+	/* nor is that time a past of others, a part of whose own time it hid */
+	for (uint32_t i = 0; p->c.changes_only && i < p->n; i++)
+		s->member[i].since = s->member[i].since > m->since ? s->member[i].since : m->since;
 	s->open--;
 	peers_tell(p, &m->flag);
 }
@@ -422,6 +426,8 @@ static double locate(struct peers *p, struct peers_series *s, uint32_t i, double
 		m->location = m->habit = n ? (float)median_select(p->scratch, n) : 0;
 		return r;
 	}
+	if (s->habit)
+		s->habit[(size_t)peers_at(p, p->pushes) * p->n + i] = m->habit;
 	if (!s->open)
 		m->habit += (float)(FOLLOW * fmax(-noise, fmin(noise, r - m->habit)));
 	away = r - m->location;

@@ -28,7 +28,7 @@ struct peers_noise {
 
 struct peers_member {
 	float location; /* slow follower of the residual, about which outliers are clipped */
-	float habit;	/* the same, as it stood whenever nobody was slow */
+	float habit;	/* the same, followed while nobody is slow */
 	float jitter;	/* running mean of |difference of neighbouring residuals| */
 	bool open;
 	double base;	   /* normal residual of an open member */
@@ -50,6 +50,7 @@ struct peers_series { /* one measure */
 	uint32_t open;
 	/* changes_only: [members]; first values [PEERS_USUAL][members], and how many, as a double */
 	double *usual, *first, *seen;
+	float *habit;  /* changes_only: [depth][members]; before that push */
 	double middle; /* of usual */
 	double *part;	   /* mode sysom: [PEERS_SYSOM_PARTS][members] sums, then counts */
 };

@@ -229,6 +229,12 @@ static double nature(const struct peers *p, enum peers_measure q, uint32_t membe
 				 s->usual[member] / s->middle - 1;
 }
 
+/* As it was before the window: what is tested follows into it. */
+static double habit(const struct peers *p, const struct peers_series *s, uint32_t member, uint32_t length)
+{
+	return s->habit[(size_t)peers_at(p, p->pushes + 1 - length) * p->n + member];
+}
+
 static void accuse(struct peers *p, enum peers_measure q, uint32_t member, uint32_t w, uint32_t length,
 		   double base, double threshold)
 {
@@ -243,8 +249,7 @@ static void accuse(struct peers *p, enum peers_measure q, uint32_t member, uint3
 		return;
 	/* Nor, of members that differ, is who was ahead of itself: what one does while it waits for another
 	 * that is slow is no time of its own, and is again when that is over. */
-	if (p->n > 2 && p->c.changes_only &&
-	    !(excess + base - s->member[member].habit > 0.3 * excess))
+	if (p->n > 2 && p->c.changes_only && !(excess + base - habit(p, s, member, length) > 0.3 * excess))
 		return;
 	/* nor is who has a few very long steps: the median must carry what the mean says */
 	if (!(excess > least) || excess < (length < 50 ? 0.7 : 1) * threshold)

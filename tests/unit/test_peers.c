@@ -404,6 +404,21 @@ static void who_is_as_before_a_fault_of_another_is_not_told(void **unused)
 		}
 }
 
+/* What is small and lasts is found among them, too, and is not taken for a habit. */
+static void small_changes_of_uneven_members_are_found(void **unused)
+{
+	struct run r = { .members = 8, .steps = 4000, .noise = 0.01, .slow = 1u << 6, .first = 1500,
+			 .last = 3999, .factor = 1.01, .uneven = 0.05, .changes_only = true };
+
+	for (seed = 1; seed <= 3; seed++) {
+		run(&r);
+		assert_true(flags >= 1);
+		for (uint32_t k = 0; k < flags; k++)
+			assert_int_equal(flag[k].member, 6);
+		assert_in_range(flag[0].sure_step, 1500, 2700);
+	}
+}
+
 static void the_papers_mode_finds_one_and_is_blind_to_two(void **state)
 {
 	struct run r = { .members = 8, .steps = 400, .noise = 0.001, .slow = 2, .first = 0, .last = 399,
@@ -430,6 +445,7 @@ int main(void)
 		cmocka_unit_test(of_uneven_members_only_a_change_is_told),
 		cmocka_unit_test(the_median_moves_with_no_uneven_member),
 		cmocka_unit_test(who_is_as_before_a_fault_of_another_is_not_told),
+		cmocka_unit_test(small_changes_of_uneven_members_are_found),
 		cmocka_unit_test(healthy_members_are_never_told),
 		cmocka_unit_test(uneven_input_that_moves_is_no_fault),
 		cmocka_unit_test(missing_values_are_borne),
