@@ -9,6 +9,9 @@
 #include <string.h>
 
 #define FOLLOW	      0.05 /* of the noise, per push, by which a location follows */
+#define FOLLOW_HABIT  0.01 /* and a habit, */
+#define FORGET	      0.0003 /* and by which the highest one is forgotten, */
+#define SETTLED	      64.0   /* once so many values are known */
 #define RESIDUAL_MOST 15.0f
 #define END_EVIDENCE  9.2 /* log of 10,000 to 1, and as much more as the stretch has steps to err */
 #define STRETCH_LEAST 5
@@ -78,7 +81,7 @@ static size_t lay_out(struct peers *p, uint8_t *memory, const struct peers_confi
 				   take(memory, &at, PEERS_USUAL * (size_t)n * sizeof(*s->first)) :
 				   NULL;
 		s->seen = c->changes_only ? take(memory, &at, n * sizeof(*s->seen)) : NULL;
-		s->habit = c->changes_only ? take(memory, &at, depth * n * sizeof(*s->habit)) : NULL;
+		s->high = c->changes_only ? take(memory, &at, depth * n * sizeof(*s->high)) : NULL;
 		s->part = c->mode == PEERS_SYSOM ?
 				  take(memory, &at, 2 * PEERS_SYSOM_PARTS * (size_t)n * sizeof(*s->part)) :
 				  NULL;
@@ -332,7 +335,7 @@ static bool knows_usual(struct peers *p, struct peers_series *s, uint32_t i, dou
 {
 	uint32_t seen = (uint32_t)s->seen[i];
 
-	if (seen == PEERS_USUAL)
+	if (seen >= PEERS_USUAL)
 		return true;
 	if (!isfinite(x))
 		return false;
@@ -362,7 +365,7 @@ static double changes(struct peers *p, enum peers_measure q, const double *v, do
 	}
 	common = median_known(p, out);
 	for (uint32_t i = 0; i < p->n; i++)
-		p->value[i] = (uint32_t)s->seen[i] == PEERS_USUAL ? s->usual[i] : NAN;
+		p->value[i] = s->seen[i] >= PEERS_USUAL ? s->usual[i] : NAN;
 	s->middle = median_known(p, p->value);
 	for (uint32_t i = 0; i < p->n; i++)
 		out[i] = q == PEERS_LATE ? (out[i] - common) / p->step_ns :
@@ -397,6 +400,9 @@ static void residuals(struct peers *p, enum peers_measure q, const double *v)
 		}
 		if (p->n == 2) {
 			y = q == PEERS_SELF ? log(x / v[1 - i]) : (x - v[1 - i]) / p->step_ns;
+			/* sums hold no large constants */
+			if (p->c.changes_only)
+				y = knows_usual(p, &p->series[q], i, y) ? y - p->series[q].usual[i] : NAN;
 			if (q == PEERS_SELF)
 				p->own[2 * peers_at(p, p->pushes) + i] = (float)log(x);
 		} else {
@@ -423,13 +429,17 @@ static double locate(struct peers *p, struct peers_series *s, uint32_t i, double
 			if (!isnan(v))
 				p->scratch[n++] = v;
 		}
-		m->location = m->habit = n ? (float)median_select(p->scratch, n) : 0;
+		m->location = m->habit = m->high = n ? (float)median_select(p->scratch, n) : 0;
 		return r;
 	}
-	if (s->habit)
-		s->habit[(size_t)peers_at(p, p->pushes) * p->n + i] = m->habit;
-	if (!s->open)
-		m->habit += (float)(FOLLOW * fmax(-noise, fmin(noise, r - m->habit)));
+	if (s->high && !s->open) {
+		m->habit += (float)(FOLLOW_HABIT * fmax(-noise, fmin(noise, r - m->habit)));
+		m->high = fmaxf(m->habit, m->high - (float)(FORGET * noise));
+		if (s->seen[i] < SETTLED) {
+			s->seen[i]++;
+			m->high = m->habit;
+		}
+	}
 	away = r - m->location;
 	m->location += (float)(FOLLOW * (away > noise ? noise : away < -noise ? -noise : away));
 	noise *= PEERS_CLIP;
@@ -444,7 +454,11 @@ static void accumulate(struct peers *p, struct peers_series *s)
 
 	for (uint32_t i = 0; i < p->n; i++) {
 		bool known = !isnan(r[i]);
-		double v = known ? locate(p, s, i, r[i]) : 0;
+		double v;
+
+		if (s->high)
+			s->high[(size_t)peers_at(p, p->pushes) * p->n + i] = s->member[i].high;
+		v = known ? locate(p, s, i, r[i]) : 0;
 
 		v = v > 1 ? 1 : v < -1 ? -1 : v;
 		s->sum[to + i] = (int32_t)((uint32_t)s->sum[from + i] +

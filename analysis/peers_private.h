@@ -29,6 +29,7 @@ struct peers_noise {
 struct peers_member {
 	float location; /* slow follower of the residual, about which outliers are clipped */
 	float habit;	/* the same, followed while nobody is slow */
+	float high;	/* the highest habit, which is forgotten slowly */
 	float jitter;	/* running mean of |difference of neighbouring residuals| */
 	bool open;
 	double base;	   /* normal residual of an open member */
@@ -48,9 +49,9 @@ struct peers_series { /* one measure */
 	struct peers_noise noise;
 	double jitter; /* the median member's */
 	uint32_t open;
-	/* changes_only: [members]; first values [PEERS_USUAL][members], and how many, as a double */
+	/* changes_only: [members]; first values [PEERS_USUAL][members]; how many are known, up to some */
 	double *usual, *first, *seen;
-	float *habit;  /* changes_only: [depth][members]; before that push */
+	float *high;  /* changes_only: [depth][members]; before that push */
 	double middle; /* of usual */
 	double *part;	   /* mode sysom: [PEERS_SYSOM_PARTS][members] sums, then counts */
 };

@@ -229,10 +229,10 @@ static double nature(const struct peers *p, enum peers_measure q, uint32_t membe
 				 s->usual[member] / s->middle - 1;
 }
 
-/* As it was before the window: what is tested follows into it. */
-static double habit(const struct peers *p, const struct peers_series *s, uint32_t member, uint32_t length)
+/* What it had been like for long, before the window: what is tested follows into it. */
+static double high(const struct peers *p, const struct peers_series *s, uint32_t member, uint32_t length)
 {
-	return s->habit[(size_t)peers_at(p, p->pushes + 1 - length) * p->n + member];
+	return s->high[(size_t)peers_at(p, p->pushes + 1 - length) * p->n + member];
 }
 
 static void accuse(struct peers *p, enum peers_measure q, uint32_t member, uint32_t w, uint32_t length,
@@ -240,16 +240,16 @@ static void accuse(struct peers *p, enum peers_measure q, uint32_t member, uint3
 {
 	struct peers_series *s = &p->series[q];
 	uint64_t end = p->pushes + 1;
-	double excess = peers_excess(p, s, member, base, end - length, end);
-	double least = floor_of(q, length * p->weight_mean);
+	double least = floor_of(q, length * p->weight_mean), excess;
 
+	/* Of members that differ, who was ahead of itself is as usual again, not slow: what one does while
+	 * it waits for another that is slow is no time of its own, and is again when that is over. */
+	if (p->n > 2 && p->c.changes_only)
+		base = fmax(base, high(p, s, member, length));
+	excess = peers_excess(p, s, member, base, end - length, end);
 	least = least > p->c.least[q] ? least : p->c.least[q];
 	/* who was ahead of the others and no longer is, is not slow */
 	if (p->n > 2 && !(excess + base + nature(p, q, member) > 0.3 * excess))
-		return;
-	/* Nor, of members that differ, is who was ahead of itself: what one does while it waits for another
-	 * that is slow is no time of its own, and is again when that is over. */
-	if (p->n > 2 && p->c.changes_only && !(excess + base - habit(p, s, member, length) > 0.3 * excess))
 		return;
 	/* nor is who has a few very long steps: the median must carry what the mean says */
 	if (!(excess > least) || excess < (length < 50 ? 0.7 : 1) * threshold)

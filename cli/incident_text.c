@@ -194,7 +194,7 @@ static void print_signals(FILE *to, const json_t *in)
 		term_wrap(to, 12, "", text, incident_text_columns());
 	}
 	if (!shown && json_array_size(signals))
-		fprintf(to, "\n  OS signals: none is above its usual value\n");
+		fprintf(to, "\n  OS signals: none stands out\n");
 }
 
 static void print_texts(FILE *to, const char *label, const json_t *array)

@@ -56,7 +56,8 @@ static const struct config_key keys[] = {
 	KEY(uplink_url, "uplink.url", CONFIG_STRING, "tcp://127.0.0.1:9471",
 	    "the aggregator; empty: windows wait in the spool"),
 	KEY(uplink_http, "uplink.http", CONFIG_STRING, "",
-	    "its HTTP, for symbol files; empty: port 9472 where uplink.url has port 9471, else none"),
+	    "its HTTP, for symbol files: http://ADDRESS:PORT; empty: port 9472 where uplink.url has "
+	    "port 9471, else none"),
 	KEY(spool_bytes, "spool.bytes", CONFIG_BYTES, "500MB",
 	    "windows that wait for the aggregator; the oldest go first", .min = 1e6, .max = 1e12),
 	KEY(spool_age_ns, "spool.age", CONFIG_DURATION, "1h", "and for how long they may wait",

@@ -404,11 +404,58 @@ static void who_is_as_before_a_fault_of_another_is_not_told(void **unused)
 		}
 }
 
+/* Nor where nobody could be told for it: a rank waits for one of another node, or all others are slow. */
+static void who_is_as_before_what_was_not_told_is_not_told(void **unused)
+{
+	struct run r = { .members = 8, .steps = 2000, .first = 300, .factor = 1.3, .uneven = 0.05,
+			 .changes_only = true };
+
+	for (seed = 1; seed <= 3; seed++)
+		for (uint32_t steps = 50; steps <= 800; steps *= 4) {
+			r.last = r.first + steps - 1;
+			r.noise = 0.01;
+			r.slow = 0;
+			r.hidden = 1u << 7 | 1u << 2;
+			run(&r);
+			for (uint32_t k = 0; k < flags; k++)
+				fail_msg("seed %llu, %u steps: member %u, steps %u to %u, excess %f",
+					 (unsigned long long)seed, steps, flag[k].member,
+					 (unsigned)flag[k].first_step, (unsigned)flag[k].last_step,
+					 flag[k].excess);
+			r.noise = 0.005;
+			r.slow = 0x7f;
+			r.hidden = 0;
+			run(&r);
+			for (uint32_t k = 0; k < flags; k++)
+				assert_int_not_equal(flag[k].member, 7);
+		}
+}
+
+/* Two of which one has four times as much to do: nothing of it is news, a change of either is. */
+static void two_that_differ_by_much_are_compared(void **unused)
+{
+	struct run r = { .members = 2, .noise = 0.01, .factor = 1.3, .uneven = 3, .changes_only = true };
+
+	for (seed = 1; seed <= 3; seed++) {
+		r.steps = 5000;
+		r.slow = 0;
+		run(&r);
+		assert_int_equal(flags, 0);
+		r.steps = 600;
+		r.first = 300;
+		r.last = 599;
+		for (r.slow = 1; r.slow <= 2; r.slow++) {
+			run(&r);
+			expect(&r, 3);
+		}
+	}
+}
+
 /* What is small and lasts is found among them, too, and is not taken for a habit. */
 static void small_changes_of_uneven_members_are_found(void **unused)
 {
 	struct run r = { .members = 8, .steps = 4000, .noise = 0.01, .slow = 1u << 6, .first = 1500,
-			 .last = 3999, .factor = 1.01, .uneven = 0.05, .changes_only = true };
+			 .last = 3999, .factor = 1.015, .uneven = 0.05, .changes_only = true };
 
 	for (seed = 1; seed <= 3; seed++) {
 		run(&r);
@@ -445,6 +492,8 @@ int main(void)
 		cmocka_unit_test(of_uneven_members_only_a_change_is_told),
 		cmocka_unit_test(the_median_moves_with_no_uneven_member),
 		cmocka_unit_test(who_is_as_before_a_fault_of_another_is_not_told),
+		cmocka_unit_test(who_is_as_before_what_was_not_told_is_not_told),
+		cmocka_unit_test(two_that_differ_by_much_are_compared),
 		cmocka_unit_test(small_changes_of_uneven_members_are_found),
 		cmocka_unit_test(healthy_members_are_never_told),
 		cmocka_unit_test(uneven_input_that_moves_is_no_fault),
