@@ -236,7 +236,7 @@ static void compare_anew(const struct local_peers *l, struct group *g)
 
 	peers_config_default(&c);
 	c.mode = l->mode;
-	c.changes_only = g->uneven && l->mode == PEERS_ROBUST;
+	c.changes_only = g->uneven; /* which nobody asks in the paper's mode */
 	free(g->memory); /* what is needed depends on c */
 	g->memory = aligned_alloc(64, (peers_memory_bytes(&c, g->n) + 63) & ~(size_t)63);
 	g->peers = g->memory ? peers_init(g->memory, &c, g->n) : NULL;

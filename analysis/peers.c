@@ -10,8 +10,7 @@
 
 #define FOLLOW	      0.05 /* of the noise, per push, by which a location follows */
 #define FOLLOW_HABIT  0.01 /* and a habit, */
-#define FORGET	      0.0003 /* and by which the highest one is forgotten, */
-#define SETTLED	      64.0   /* once so many values are known */
+#define FORGET	      0.0003 /* and by which the highest one is forgotten */
 #define RESIDUAL_MOST 15.0f
 #define END_EVIDENCE  9.2 /* log of 10,000 to 1, and as much more as the stretch has steps to err */
 #define STRETCH_LEAST 5
@@ -76,11 +75,9 @@ static size_t lay_out(struct peers *p, uint8_t *memory, const struct peers_confi
 		s->valid = take(memory, &at, (depth + 1) * n * sizeof(*s->valid));
 		s->reference = take(memory, &at, depth * sizeof(*s->reference));
 		s->member = take(memory, &at, n * sizeof(*s->member));
-		s->usual = c->changes_only ? take(memory, &at, n * sizeof(*s->usual)) : NULL;
 		s->first = c->changes_only ?
 				   take(memory, &at, PEERS_USUAL * (size_t)n * sizeof(*s->first)) :
 				   NULL;
-		s->seen = c->changes_only ? take(memory, &at, n * sizeof(*s->seen)) : NULL;
 		s->high = c->changes_only ? take(memory, &at, depth * n * sizeof(*s->high)) : NULL;
 		s->part = c->mode == PEERS_SYSOM ?
 				  take(memory, &at, 2 * PEERS_SYSOM_PARTS * (size_t)n * sizeof(*s->part)) :
@@ -294,7 +291,8 @@ static void close_flag(struct peers *p, enum peers_measure q, uint32_t member)
 	m->since = m->last + 1;
 	/* nor is that time a past of others, a part of whose own time it hid */
 	for (uint32_t i = 0; p->c.changes_only && i < p->n; i++)
-		s->member[i].since = s->member[i].since > m->since ? s->member[i].since : m->since;
+		if (s->member[i].since < m->since)
+			s->member[i].since = m->since;
 	s->open--;
 	peers_tell(p, &m->flag);
 }
@@ -333,17 +331,18 @@ static void follow(struct peers *p, enum peers_measure q)
 /* What a member's first values were like, known after PEERS_USUAL of them: true from then on. */
 static bool knows_usual(struct peers *p, struct peers_series *s, uint32_t i, double x)
 {
-	uint32_t seen = (uint32_t)s->seen[i];
+	struct peers_member *m = &s->member[i];
 
-	if (seen >= PEERS_USUAL)
+	if (m->seen >= PEERS_USUAL)
 		return true;
 	if (!isfinite(x))
 		return false;
-	s->first[(size_t)seen * p->n + i] = x;
-	s->seen[i] = ++seen;
-	for (uint32_t k = 0; k < seen; k++)
+	s->first[(size_t)m->seen++ * p->n + i] = x;
+	if (m->seen < PEERS_USUAL)
+		return false;
+	for (uint32_t k = 0; k < PEERS_USUAL; k++)
 		p->scratch[k] = s->first[(size_t)k * p->n + i];
-	s->usual[i] = median_select(p->scratch, seen);
+	m->usual = median_select(p->scratch, PEERS_USUAL);
 	return false;
 }
 
@@ -359,17 +358,17 @@ static double changes(struct peers *p, enum peers_measure q, const double *v, do
 	for (uint32_t i = 0; i < p->n; i++) {
 		double x = v && isfinite(v[i]) && (q == PEERS_LATE || v[i] > 0) ? v[i] : NAN;
 
-		out[i] = !knows_usual(p, s, i, x)  ? NAN :
-			 q == PEERS_LATE	   ? x - s->usual[i] :
-						     x / s->usual[i];
+		out[i] = !knows_usual(p, s, i, x) ? NAN :
+			 q == PEERS_LATE	  ? x - s->member[i].usual :
+						    x / s->member[i].usual;
 	}
 	common = median_known(p, out);
 	for (uint32_t i = 0; i < p->n; i++)
-		p->value[i] = s->seen[i] >= PEERS_USUAL ? s->usual[i] : NAN;
+		p->value[i] = s->member[i].seen >= PEERS_USUAL ? s->member[i].usual : NAN;
 	s->middle = median_known(p, p->value);
 	for (uint32_t i = 0; i < p->n; i++)
 		out[i] = q == PEERS_LATE ? (out[i] - common) / p->step_ns :
-					   (out[i] - common) * s->usual[i] / (common * s->middle);
+					   (out[i] - common) * s->member[i].usual / (common * s->middle);
 	return common * s->middle;
 }
 
@@ -402,7 +401,8 @@ static void residuals(struct peers *p, enum peers_measure q, const double *v)
 			y = q == PEERS_SELF ? log(x / v[1 - i]) : (x - v[1 - i]) / p->step_ns;
 			/* sums hold no large constants */
 			if (p->c.changes_only)
-				y = knows_usual(p, &p->series[q], i, y) ? y - p->series[q].usual[i] : NAN;
+				y = knows_usual(p, &p->series[q], i, y) ?
+					    y - p->series[q].member[i].usual : NAN;
 			if (q == PEERS_SELF)
 				p->own[2 * peers_at(p, p->pushes) + i] = (float)log(x);
 		} else {
@@ -435,8 +435,8 @@ static double locate(struct peers *p, struct peers_series *s, uint32_t i, double
 	if (s->high && !s->open) {
 		m->habit += (float)(FOLLOW_HABIT * fmax(-noise, fmin(noise, r - m->habit)));
 		m->high = fmaxf(m->habit, m->high - (float)(FORGET * noise));
-		if (s->seen[i] < SETTLED) {
-			s->seen[i]++;
+		if (m->seen < PEERS_SETTLED) {
+			m->seen++;
 			m->high = m->habit;
 		}
 	}

@@ -26,7 +26,7 @@
 
 #define PEERS_MEMBERS_MAX 1024u
 #define PEERS_WINDOWS	  7u
-#define PEERS_WINDOW_MOST 1100u /* pushes kept per member: 20 bytes each */
+#define PEERS_WINDOW_MOST 1100u /* pushes kept per member: 20 bytes each, 28 with changes_only */
 
 enum peers_mode { PEERS_ROBUST = 0, PEERS_SYSOM = 1 };
 enum peers_measure {

@@ -225,8 +225,8 @@ static double nature(const struct peers *p, enum peers_measure q, uint32_t membe
 
 	if (!p->c.changes_only)
 		return 0;
-	return q == PEERS_LATE ? (s->usual[member] - s->middle) / p->step_ns :
-				 s->usual[member] / s->middle - 1;
+	return q == PEERS_LATE ? (s->member[member].usual - s->middle) / p->step_ns :
+				 s->member[member].usual / s->middle - 1;
 }
 
 /* What it had been like for long, before the window: what is tested follows into it. */
