@@ -204,7 +204,8 @@ static struct cost cost_of(const struct incident_judgement *j, const struct run 
 		lost_ns = (double)duration_ns;
 	part = duration_ns ? lost_ns / (double)duration_ns : 0;
 	c.hours = lost_ns / 3.6e12 * j->ranks;
-	c.hours_per_day = 24 * part * j->ranks;
+	/* a moment has no rate */
+	c.hours_per_day = strcmp(j->symptom, "hiccup") ? 24 * part * j->ranks : 0;
 	return c;
 }
 

@@ -559,20 +559,35 @@ static void rule_out_cpu(const struct diagnosis_view *v, struct diagnosis *out)
 			 v->function_name);
 }
 
+/* " (usually 3)"; "" where that is not known. */
+static const char *usually(const struct os_signal *s, struct diagnosis_number *to)
+{
+	to->text[0] = '\0';
+	if (s->usual >= 0)
+		snprintf(to->text, sizeof(to->text), " (usually %.3g)", s->usual);
+	return to->text;
+}
+
+static const struct os_signal *signal_of(const struct diagnosis_view *v, enum os_signal_kind kind)
+{
+	for (uint32_t i = 0; i < v->who->signal_count; i++)
+		if (!strcmp(v->who->signal[i].name, os_signal_info(kind)->name))
+			return &v->who->signal[i];
+	return NULL;
+}
+
 static void rule_out_os(const struct diagnosis_view *v, struct diagnosis *out)
 {
-	double wait = -1;
+	const struct os_signal *wait = signal_of(v, OS_SIGNAL_RUN_WAIT);
+	struct diagnosis_number usual;
 
 	if (!v->who->signal_count)
 		return;
-	for (uint32_t i = 0; i < v->who->signal_count; i++)
-		if (!strcmp(v->who->signal[i].name, os_signal_info(OS_SIGNAL_RUN_WAIT)->name))
-			wait = v->who->signal[i].value;
-	if (wait >= 0)
+	if (wait && wait->value >= 0)
 		rule_out(out, LAYER_OS,
 			 "no signal of the operating system explains it; its threads waited %.0f "
-			 "ms/s for a CPU",
-			 wait);
+			 "ms/s%s for a CPU",
+			 wait->value, usually(wait, &usual));
 	else
 		rule_out(out, LAYER_OS, "no signal of the operating system explains it");
 }
@@ -589,6 +604,7 @@ static void rule_out_network(const struct diagnosis_view *v, struct diagnosis *o
 
 static void rule_out_storage(const struct diagnosis_view *v, struct diagnosis *out)
 {
+	const struct os_signal *wait = signal_of(v, OS_SIGNAL_IO_WAIT);
 	struct diagnosis_number a;
 
 	if (v->storage_ns >= 0 && v->storage_ns < READS_TOLD_NS) {
@@ -604,13 +620,9 @@ static void rule_out_storage(const struct diagnosis_view *v, struct diagnosis *o
 			 diagnosis_text_ms(v->storage_ns, &a), v->than);
 		return;
 	}
-	for (uint32_t i = 0; i < v->who->signal_count; i++)
-		if (!strcmp(v->who->signal[i].name, os_signal_info(OS_SIGNAL_IO_WAIT)->name)) {
-			rule_out(out, LAYER_STORAGE,
-				 "its threads slept %.1f ms/s in wait for storage",
-				 v->who->signal[i].value);
-			return;
-		}
+	if (wait)
+		rule_out(out, LAYER_STORAGE, "its threads slept %.1f ms/s%s in wait for storage",
+			 wait->value, usually(wait, &a));
 }
 
 static void rule_out_software(const struct diagnosis_view *v, struct diagnosis *out)

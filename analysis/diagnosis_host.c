@@ -20,6 +20,8 @@
  * work as before. */
 #define SAME_SHARE 0.5
 #define SAME_DELTA 0.1
+/* A function grew by waiting for a lock when so much of its growth lies in the kernel's code around it. */
+#define LOCK_SHARE 0.5
 /* Python is named before the native code below it from this share on. */
 #define PYTHON_SHARE 0.6
 /* Waiting for the GIL below this share of a step is the usual handing over between threads. */
@@ -346,8 +348,39 @@ static bool is_the_same_work(const struct diagnosis_view *v, const struct growth
 	return v->in->kind != FINDING_UNIFORM && share - g->delta >= SAME_SHARE && g->delta < SAME_DELTA;
 }
 
-static void hot_function(struct diagnosis_view *v, const struct hottest *h,
-			 const struct class_sum *sums)
+/* "walk_component in path_lookupat, which is shared with X (pid 7)": the kernel's functions alone. */
+static bool is_at(const char *place, const char *name)
+{
+	size_t n = strlen(name), room = strcspn(place, ",");
+	const char *at = strstr(place, name);
+
+	return n && at && (size_t)(at - place) + n <= room && (at == place || at[-1] == ' ') &&
+	       (at[n] == '\0' || at[n] == ' ' || at[n] == ',');
+}
+
+/* A kernel lock that is asked for too often costs its waiters CPU time too: they spin for a while before
+ * they sleep, and what the lock protects has to be looked at again. The function that calls the kernel
+ * there does what it always did. */
+static bool grew_around_a_lock(const struct diagnosis_view *v, const struct bases *b, bool launch_only,
+			       const struct growth *of)
+{
+	const struct os_signal *lock = diagnosis_os_lock(v);
+	struct growth g;
+
+	for (uint32_t i = 0; lock && i < v->who->function_count; i++) {
+		const struct diagnosis_function *f = &v->who->function[i];
+
+		if (f->kind != DIAGNOSIS_KERNEL || !is_at(lock->subject, f->name))
+			continue;
+		grow(v, b, launch_only, f, &g);
+		if (g.sure && g.grown_ns >= LOCK_SHARE * of->grown_ns)
+			return true;
+	}
+	return false;
+}
+
+static void hot_function(struct diagnosis_view *v, const struct bases *b, bool launch_only,
+			 const struct hottest *h, const struct class_sum *sums)
 {
 	const struct class_sum *logging = &sums[CAUSE_SW_LOGGING];
 	const struct growth *g =
@@ -356,27 +389,29 @@ static void hot_function(struct diagnosis_view *v, const struct hottest *h,
 	double whole = v->who->cpu_ns;
 	bool logs = logging->on && logging->on_ns >= 0.5 * h->any_ns;
 	struct diagnosis_candidate *c;
-	struct diagnosis_number a, b;
+	struct diagnosis_number mine, base;
 	const char *name;
+	bool deeper;
 
 	if (!g->f)
 		return;
+	deeper = !logs && (is_the_same_work(v, g) || grew_around_a_lock(v, b, launch_only, g));
 	name = logs ? logging->on->name : g->f->name;
 	c = diagnosis_add(v, function_cause(v, logs ? logging->on : g->f, logs), POOL_HOST,
 			  logs ? logging->on_ns : g->grown_ns,
-			  !logs && is_the_same_work(v, g) ? 0.45 : 0.9);
+			  deeper ? 0.45 : 0.9);
 	diagnosis_text_copy(c->subject, sizeof(c->subject), name);
 	if (logs)
 		snprintf(c->text, sizeof(c->text),
 			 "logging (%.100s) takes %s of CPU per step more %s", name,
-			 diagnosis_text_ms(logging->on_ns, &a), v->than);
+			 diagnosis_text_ms(logging->on_ns, &mine), v->than);
 	else
 		snprintf(c->text, sizeof(c->text),
 			 "%.110s takes %s per step, %s %s; %.1f%% of the CPU time, %+.1f points",
-			 name, diagnosis_text_ms(g->mine_ns, &a), diagnosis_text_ms(g->base_ns, &b),
+			 name, diagnosis_text_ms(g->mine_ns, &mine), diagnosis_text_ms(g->base_ns, &base),
 			 where, whole > 0 ? 100 * g->f->total_ns / whole : 0, 100 * g->delta);
 	snprintf(c->because, sizeof(c->because), "%s%.120s takes %s per step longer %s",
-		 logs ? "logging in " : "", name, diagnosis_text_ms(c->effect_ns, &a), v->than);
+		 logs ? "logging in " : "", name, diagnosis_text_ms(c->effect_ns, &mine), v->than);
 }
 
 static void look_at_functions(struct diagnosis_view *v, const struct bases *b)
@@ -421,7 +456,7 @@ static void look_at_functions(struct diagnosis_view *v, const struct bases *b)
 	kernel_time(v, sums);
 	gil(v, sums);
 	storage(v, sums, b->count > 0);
-	hot_function(v, &h, sums);
+	hot_function(v, b, launch_only, &h, sums);
 }
 
 /* ---- above the line of its group ---- */

@@ -306,6 +306,11 @@ static void cpu_limit(struct diagnosis_view *v)
 		 "the CPU limit of its cgroup stops it for %.0f ms a second", s->value);
 }
 
+const struct os_signal *diagnosis_os_lock(const struct diagnosis_view *v)
+{
+	return strongest(v, OS_SIGNAL_LOCK_PLACE);
+}
+
 static void locks(struct diagnosis_view *v)
 {
 	const struct os_signal *s;

@@ -503,6 +503,21 @@ static void row_set(struct sweep *s, uint32_t step, bool known)
 	    v[JOBSTEPS_WORK][at] > 0 ? v[JOBSTEPS_BUSY][at] / v[JOBSTEPS_WORK][at] : NAN;
 }
 
+static bool has_hole(const struct jobsteps_rank *x, uint64_t begin_ns, uint64_t end_ns)
+{
+	uint32_t low = 0, high = x->hole_count;
+
+	while (low < high) {
+		uint32_t mid = low + (high - low) / 2;
+
+		if (x->hole[mid].end_ns <= begin_ns)
+			low = mid + 1;
+		else
+			high = mid;
+	}
+	return low < x->hole_count && x->hole[low].begin_ns < end_ns;
+}
+
 /* A cut that is not known stands where the one before does: both steps beside it are not known. Nor is
  * one that the rank's trace does not reach the end of, or has nothing of: that is no idle device. */
 static bool step_known(const struct jobsteps *j, uint32_t r, uint32_t step, uint64_t trace_end)
@@ -511,6 +526,7 @@ static bool step_known(const struct jobsteps *j, uint32_t r, uint32_t step, uint
 
 	return cut[step + 1] > cut[step] && cut[step + 1] <= trace_end &&
 	       !(step && cut[step] == cut[step - 1]) &&
+	       !has_hole(&j->rank[r], cut[step], cut[step + 1]) &&
 	       j->value[JOBSTEPS_KERNELS][(size_t)r * j->steps + step] > 0;
 }
 

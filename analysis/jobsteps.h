@@ -45,12 +45,19 @@ struct jobsteps_event {
 	uint16_t reserved;
 };
 
+struct jobsteps_hole { /* nothing was recorded from begin to end */
+	uint64_t begin_ns, end_ns;
+};
+
 struct jobsteps_rank {
 	int32_t rank;
 	const struct jobsteps_event *event; /* by begin */
 	uint32_t event_count;
 	const uint64_t *step_end_ns; /* device ends of the steps found on this rank alone, rising */
 	uint32_t step_count;
+	const struct jobsteps_hole *hole; /* by begin, none overlaps another; a step that holds a part of
+					   * one is not known */
+	uint32_t hole_count;
 	/* out */
 	uint64_t *cut_ns; /* [steps + 1]: step k from cut k to cut k + 1, on its own clock;
 			   * one like that before it is not known */

@@ -9,6 +9,10 @@
 #include "cli/escape.h"
 #include "cli/trace_label.h"
 
+/* What times are relative to is a multiple of it, so that files of several ranks, written one by one,
+ * agree on it, and a double still tells nanoseconds apart. */
+#define BASE_NS (90ull * 86400 * 1000000000)
+
 struct writer {
 	const struct trace_model *model;
 	FILE *to;
@@ -31,6 +35,7 @@ static const char *category(const struct trace_label *l)
 		{ "sync", "cuda_runtime" },  { "memory", "cuda_runtime" }, { "host", "cuda_runtime" },
 		{ "nccl", "cpu_op" },	     { "span", "user_annotation" },
 		{ "step", "user_annotation" },
+		{ TRACE_LABEL_HOLE_CATEGORY, TRACE_LABEL_HOLE_CATEGORY },
 	};
 
 	for (size_t i = 0; i < ARRAY_LEN(names); i++)
@@ -153,6 +158,26 @@ struct launched {
 	uint32_t correlation; /* 0: not known */
 };
 
+/* Between the windows of a rank nothing was kept: said, so that nobody takes it for a long step.
+ * `sysom replay events` reads it. */
+static void put_holes(struct writer *w, size_t index)
+{
+	const struct trace_rank *r = &w->model->ranks[index];
+	static const struct trace_label l = { .name = TRACE_LABEL_HOLE,
+					      .category = TRACE_LABEL_HOLE_CATEGORY };
+	uint64_t until_ns = 0;
+
+	for (size_t i = 0; i < r->window_count; i++) {
+		const struct trace_window *t = &r->windows[i];
+
+		if (t->summary_only)
+			continue;
+		if (until_ns && t->begin_ns > until_ns)
+			put_event(w, &l, host_pid(w, index), "\"steps\"", until_ns, t->begin_ns);
+		until_ns = t->end_ns > until_ns ? t->end_ns : until_ns;
+	}
+}
+
 static void put_rank(struct writer *w, size_t index)
 {
 	const struct trace_rank *r = &w->model->ranks[index];
@@ -195,6 +220,7 @@ static void put_rank(struct writer *w, size_t index)
 		trace_label_step(&l, &r->steps[i]);
 		put_event(w, &l, host_pid(w, index), "\"steps\"", s->begin_ns, s->end_ns);
 	}
+	put_holes(w, index);
 	free(launched);
 }
 
@@ -211,15 +237,16 @@ static uint64_t earliest(const struct trace_model *m)
 			t = r->device[0].begin_ns;
 		if (r->step_count && r->steps[0].step.begin_ns < t)
 			t = r->steps[0].step.begin_ns;
+		if (r->window_count && r->windows[0].begin_ns < t)
+			t = r->windows[0].begin_ns;
 	}
-	if (t == UINT64_MAX)
-		return 0;
-	return t > 1000 ? t - 1000 : 0; /* nothing at 0: some readers take it for no time */
+	return t == UINT64_MAX ? 0 : t;
 }
 
 int export_kineto_write(const struct trace_model *m, FILE *to, uint64_t *slices)
 {
-	struct writer w = { .model = m, .to = to, .base_ns = earliest(m),
+	uint64_t from_ns = earliest(m);
+	struct writer w = { .model = m, .to = to, .base_ns = from_ns - from_ns % BASE_NS,
 			    .several = m->rank_count > 1 };
 
 	fprintf(to, "{\"schemaVersion\": 1, \"displayTimeUnit\": \"ms\", \"baseTimeNanoseconds\": %llu, "

@@ -298,7 +298,7 @@ void incident_diff_free(struct incident_diff *d)
 	memset(d, 0, sizeof(*d));
 }
 
-static uint64_t samples_of(const struct trace_rank *r)
+uint64_t incident_diff_samples(const struct trace_rank *r)
 {
 	uint64_t n = 0;
 
@@ -331,7 +331,7 @@ int incident_diff_page(FILE *to, const struct incident_diff *d, const char *titl
 			     "GPU: means of %zu steps of %s and %zu of %s. ", d->gpu_steps[0], base,
 			     d->gpu_steps[1], other);
 	if (d->has_cpu) {
-		uint64_t had[2] = { samples_of(d->base), samples_of(d->other) };
+		uint64_t had[2] = { incident_diff_samples(d->base), incident_diff_samples(d->other) };
 
 		n += snprintf(note + n, sizeof(note) - (size_t)n, "CPU: %s and %s samples%s. ",
 			      term_count((double)had[0]), term_count((double)had[1]),

@@ -33,6 +33,8 @@ const struct trace_rank *incident_diff_peer(const json_t *incident, const struct
 int incident_diff_make(struct incident_diff *d, const struct trace_model *m,
 		       const struct trace_rank *base, const struct trace_rank *other);
 void incident_diff_free(struct incident_diff *d); /* of a zeroed struct: a no-op */
+/* On the CPU. */
+uint64_t incident_diff_samples(const struct trace_rank *r);
 /* "rank 2 (healthy)" and the like for a page, one of term.h's texts. */
 const char *incident_diff_name(const struct incident_diff *d, bool other);
 /* One page with everything. 0 or -errno. */

@@ -165,7 +165,7 @@ static void print_why(FILE *to, const json_t *in)
 		fprintf(to, "%s\n", incident_text_part(p, columns > 90 ? columns - 66 :
 							   columns > 70 ? columns - 52 : 18));
 	}
-	fprintf(to, "            %s(per step, medians; share of the whole excess)%s\n",
+	fprintf(to, "            %s(medians per step, so not a sum; share of the whole excess)%s\n",
 		term_style(TERM_DIM), term_style(TERM_PLAIN));
 }
 

@@ -30,13 +30,14 @@ struct replay_events {
 	uint32_t ranks_per_node; /* 0: not live */
 	struct replay_live *live; /* NULL: looks back */
 	bool in_before; /* what is read now is the earlier run: only its findings count */
+	uint64_t base_ns[2]; /* what times count from: of the first file of this run, and of the earlier */
 	const char *before_path[BEFORE_MAX];
 	int before_count;
 	uint64_t *step_ends; /* of the rank that is read: device ends */
 	uint32_t step_end_count, step_end_room;
 	bool no_memory;
 	uint64_t rows, kept, api_other, unknown_kind, duplicate_marks, proxies, unmatched;
-	uint64_t steps, flagged, incomplete, files, findings;
+	uint64_t steps, flagged, incomplete, files, findings, holes;
 };
 
 static int usage(FILE *to)
@@ -72,19 +73,20 @@ static int rank_of(const char *path, int order)
 static void print_step(struct replay_events *ev, int rank, const struct step *st,
 		       const struct judge_verdict *v)
 {
-	bool edge = st->flags & STEP_FLAG_FIRST;
+	bool edge = st->flags & STEP_FLAG_FIRST, hole = st->flags & STEP_FLAG_GAP;
 
 	if (!ev->json) {
 		if (!ev->headed)
 			puts("rank   step   latency ms    self ms compute ms    comm ms exposed ms"
 			     "    idle ms kernels phase");
 		ev->headed = true;
-		printf("%4d %6llu %12.3f %10.3f %10.3f %10.3f %10.3f %10.3f %7u %5u  %s%s%s\n", rank,
+		printf("%4d %6llu %12.3f %10.3f %10.3f %10.3f %10.3f %10.3f %7u %5u  %s%s%s%s\n", rank,
 		       (unsigned long long)st->index, (double)st->latency_ns / 1e6,
 		       (double)st->self_ns / 1e6, (double)st->compute_ns / 1e6,
 		       (double)st->comm_ns / 1e6, (double)st->exposed_comm_ns / 1e6,
 		       (double)st->idle_ns / 1e6, st->kernels, st->phase,
 		       v->flagged ? "SLOW" : roofline_state_name(v->state), edge ? " edge" : "",
+		       hole ? " not-recorded" : "",
 		       st->flags & STEP_FLAG_CPU_BOUND ? " cpu-bound" : "");
 		return;
 	}
@@ -100,7 +102,7 @@ static void print_step(struct replay_events *ev, int rank, const struct step *st
 	       "\"device_end_ns\":%llu,\"launches\":%u,\"collectives\":%u,\"copies\":%u,"
 	       "\"phase\":%u,\"source\":\"%s\",\"state\":\"%s\",\"expected_ns\":%.1f,"
 	       "\"excess\":%.6f,\"self_flagged\":%s,\"edge\":%s,\"incomplete\":%s,"
-	       "\"cpu_bound\":%s,\"resync\":%s}\n",
+	       "\"cpu_bound\":%s,\"resync\":%s,\"gap\":%s}\n",
 	       (unsigned long long)st->latency_ns, (unsigned long long)st->self_ns,
 	       (unsigned long long)st->device_begin_ns, (unsigned long long)st->device_end_ns,
 	       st->launches, st->collectives, st->copies, st->phase,
@@ -109,7 +111,7 @@ static void print_step(struct replay_events *ev, int rank, const struct step *st
 	       v->self ? "true" : "false", edge ? "true" : "false",
 	       st->flags & STEP_FLAG_INCOMPLETE ? "true" : "false",
 	       st->flags & STEP_FLAG_CPU_BOUND ? "true" : "false",
-	       st->flags & STEP_FLAG_RESYNC ? "true" : "false");
+	       st->flags & STEP_FLAG_RESYNC ? "true" : "false", hole ? "true" : "false");
 }
 
 /* Where the rank's steps end on its device, rising. */
@@ -175,7 +177,11 @@ static void feed(struct replay_events *ev, const struct replay_trace *t, struct 
 			m += in_mark;
 			in_mark = !in_mark;
 		} else if (host <= device) {
-			steps_push_host(s, &t->host[h++], NULL);
+			struct record r = t->host[h++];
+
+			if (r.kind == RECORD_GAP) /* what is read next lies after it */
+				r.end_ns = r.begin_ns;
+			steps_push_host(s, &r, NULL);
 		} else {
 			steps_push_device(s, &t->device[d++]);
 			steps_advance(s, device);
@@ -217,13 +223,45 @@ static int replay_rank(struct replay_events *ev, const struct replay_trace *t)
 	return rc;
 }
 
+/* Ranks whose files count from different moments, on the first one's. */
+static int on_one_base(struct replay_events *ev, struct replay_trace *t, const char *path)
+{
+	uint64_t *base_ns = &ev->base_ns[ev->in_before];
+
+	if (!*base_ns)
+		*base_ns = t->base_ns;
+	if (!t->base_ns || !replay_load_rebase(t, *base_ns))
+		return 0;
+	fprintf(stderr, "sysom replay events: %s: it began before the moment from which the first file "
+			"counts (baseTimeNanoseconds): name it first\n", path);
+	return -EBADMSG;
+}
+
+/* What a reader of the findings should know of a file. */
+static int tell_oddities(const struct replay_events *ev, const struct replay_trace *t,
+			 const char *path)
+{
+	if (!t->rows)
+		fprintf(stderr, "sysom replay events: %s: no rows in it\n", path);
+	else if (!t->device_count)
+		fprintf(stderr, "sysom replay events: %s: no kernels or copies in it: its steps have no "
+				"device time\n", path);
+	if (!t->holes || !ev->live || ev->in_before)
+		return 0;
+	fprintf(stderr, "sysom replay events: %s: --live takes a trace without holes; this one has %llu, "
+			"between the windows of an incident\n", path, (unsigned long long)t->holes);
+	return -EBADMSG;
+}
+
 static int replay_file(struct replay_events *ev, const char *path, int order)
 {
 	struct replay_trace t = {.rank = rank_of(path, order)};
 	int rc = replay_load(&t, path);
 
-	if (!rc && !t.rows)
-		fprintf(stderr, "sysom replay events: %s: no rows in it\n", path);
+	if (!rc)
+		rc = tell_oddities(ev, &t, path);
+	if (!rc)
+		rc = on_one_base(ev, &t, path);
 	if (!rc) {
 		rc = replay_rank(ev, &t);
 		ev->rows += t.rows;
@@ -233,6 +271,7 @@ static int replay_file(struct replay_events *ev, const char *path, int order)
 		ev->duplicate_marks += t.duplicate_marks;
 		ev->proxies += t.proxies;
 		ev->unmatched += t.unmatched;
+		ev->holes += t.holes;
 		ev->files++;
 	}
 	if (!rc && ev->live && !ev->in_before)
@@ -246,13 +285,14 @@ static void print_summary(const struct replay_events *ev)
 	if (ev->json)
 		printf("{\"type\":\"summary\",\"files\":%llu,\"rows\":%llu,\"rows_used\":%llu,"
 		  "\"skipped\":{\"api_other\":%llu,\"unknown_kind\":%llu,\"duplicate_marks\":%llu},"
-		  "\"launch_proxies\":%llu,\"unmatched_device\":%llu,\"steps\":%llu,"
+		  "\"launch_proxies\":%llu,\"unmatched_device\":%llu,\"holes\":%llu,\"steps\":%llu,"
 		  "\"steps_incomplete\":%llu,\"flagged\":%llu,\"findings\":%llu}\n",
 		       (unsigned long long)ev->files, (unsigned long long)ev->rows,
 	       (unsigned long long)(ev->kept - ev->duplicate_marks),
 	       (unsigned long long)ev->api_other, (unsigned long long)ev->unknown_kind,
 	       (unsigned long long)ev->duplicate_marks, (unsigned long long)ev->proxies,
-	       (unsigned long long)ev->unmatched, (unsigned long long)ev->steps,
+	       (unsigned long long)ev->unmatched, (unsigned long long)ev->holes,
+	       (unsigned long long)ev->steps,
 	       (unsigned long long)ev->incomplete, (unsigned long long)ev->flagged,
 	       (unsigned long long)ev->findings);
 	else

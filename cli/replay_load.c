@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/check.h"
 #include "base/hash.h"
 #include "cli/pages.h"
 #include "cli/term.h"
@@ -22,14 +23,14 @@
 /* What a row's kind and name make of it. */
 enum row_kind {
 	ROW_KERNEL, ROW_NCCL, ROW_MEMCPY, ROW_MEMSET, ROW_LAUNCH, ROW_GRAPH, ROW_COPY_CALL, ROW_SYNC,
-	ROW_STEP, ROW_OTHER,
+	ROW_HOLE, ROW_STEP, ROW_OTHER,
 };
 
 static const uint8_t record_kinds[] = {
 	[ROW_KERNEL] = RECORD_KERNEL, [ROW_NCCL] = RECORD_COLL_KERNEL, [ROW_MEMCPY] = RECORD_COPY,
 	[ROW_MEMSET] = RECORD_MEMSET, [ROW_LAUNCH] = RECORD_LAUNCH,
 	[ROW_GRAPH] = RECORD_GRAPH_LAUNCH, [ROW_COPY_CALL] = RECORD_COPY_CALL,
-	[ROW_SYNC] = RECORD_SYNC, [ROW_STEP] = RECORD_STEP_BEGIN,
+	[ROW_SYNC] = RECORD_SYNC, [ROW_HOLE] = RECORD_GAP, [ROW_STEP] = RECORD_STEP_BEGIN,
 };
 
 /* record.dtype while loading: the row names a correlation id. */
@@ -238,6 +239,9 @@ static bool row_classify(struct loader *l, struct record *r, const char *kind, c
 		r->kind = ROW_MEMSET;
 	} else if (!strcmp(kind, "step")) {
 		r->kind = ROW_STEP;
+	} else if (!strcmp(kind, "hole")) {
+		r->kind = ROW_HOLE;
+		t->holes++;
 	} else if (!strcmp(kind, "collop")) {
 		t->api_other++;
 		return false;
@@ -358,6 +362,15 @@ static int csv_row(struct loader *l, const struct trace_field *f, int n, const i
 	return row_keep(l, &r);
 }
 
+/* No text: a Perfetto trace, most likely. Of the first lines. */
+static bool is_binary(const char *line, size_t bytes)
+{
+	for (size_t i = 0; i < bytes; i++)
+		if ((unsigned char)line[i] < '\t')
+			return true;
+	return false;
+}
+
 static int load_csv(struct loader *l)
 {
 	int where[COLUMNS] = {0, 1, 2, 3, 4, 5, 6, 7};
@@ -374,6 +387,9 @@ static int load_csv(struct loader *l)
 		l->line = trace_reader_line_number(l->reader);
 		if (!bytes)
 			continue;
+		if (!l->t->rows && is_binary(line, bytes))
+			return complain(l, "neither CSV nor Kineto JSON (of an incident, "
+					   "`sysom trace --format kineto` writes one)");
 		n = trace_reader_fields(line, bytes, f, CSV_FIELDS_MAX);
 		if (n < 0)
 			return complain(l, "unbalanced quotes");
@@ -440,6 +456,8 @@ static const char *json_kind(const char *cat, const char *name)
 	if (!strcmp(cat, "cuda_runtime") || !strcmp(cat, "cuda_driver") || !strcmp(cat, "Runtime") ||
 	    !strcmp(cat, "hip_runtime") || !strcmp(cat, "hip_driver"))
 		return "api";
+	if (!strcmp(cat, TRACE_LABEL_HOLE_CATEGORY))
+		return "hole";
 	if (!strncmp(name, "ProfilerStep", 12) && strcmp(cat, "gpu_user_annotation"))
 		return "step";
 	return NULL;
@@ -496,6 +514,7 @@ static int load_json(struct loader *l)
 	}
 	l->line = 1;
 	events = json_is_array(doc) ? doc : json_object_get(doc, "traceEvents");
+	l->t->base_ns = json_u64(doc, "baseTimeNanoseconds", NULL);
 	if (!json_is_array(events))
 		rc = complain(l, "no traceEvents");
 	else
@@ -600,7 +619,7 @@ static void host_finish(const struct replay_trace *t, struct record *x, const st
 	x->bytes = 0;
 	memset(x->grid, 0, sizeof(x->grid));
 	memset(x->block, 0, sizeof(x->block));
-	if (x->kind == RECORD_SYNC)
+	if (x->kind == RECORD_SYNC || x->kind == RECORD_GAP)
 		return;
 	if (!device) { /* none to wait for */
 		x->flags |= RECORD_FLAG_UNMATCHED;
@@ -776,6 +795,35 @@ int replay_load(struct replay_trace *t, const char *path)
 	if (rc)
 		replay_load_free(t);
 	return rc;
+}
+
+static bool shift(struct record *v, size_t count, int64_t by_ns)
+{
+	for (size_t i = 0; i < count; i++) {
+		uint64_t *at[] = { &v[i].begin_ns, &v[i].end_ns, &v[i].launch_ns };
+
+		for (size_t k = 0; k < ARRAY_LEN(at); k++) {
+			int64_t sum;
+
+			if (!*at[k]) /* not known */
+				continue;
+			if (__builtin_add_overflow((int64_t)*at[k], by_ns, &sum) || sum <= 0 ||
+			    sum > INT64_MAX / 2)
+				return false;
+			*at[k] = (uint64_t)sum;
+		}
+	}
+	return true;
+}
+
+int replay_load_rebase(struct replay_trace *t, uint64_t base_ns)
+{
+	int64_t by_ns = (int64_t)(t->base_ns - base_ns);
+
+	if (!by_ns)
+		return 0;
+	return shift(t->host, t->host_count, by_ns) && shift(t->device, t->device_count, by_ns) &&
+	       shift(t->marks, t->mark_count, by_ns) ? 0 : -ERANGE;
 }
 
 void replay_load_free(struct replay_trace *t)

@@ -4,6 +4,9 @@
  * Owns: everything behind struct replay_trace. Threads: one caller. Trust: the file is hostile.
  *
  * A launch takes the name, shape, stream and bytes of the kernel that its correlation id names.
+ * A hole in the recording (the time between two windows of an incident, in `sysom trace --format kineto`;
+ * kind "hole" in CSV) is a RECORD_GAP among the host records.
+ *
  * Device rows without a launch in the file: when most have one, they stay unmatched (their launch
  * lies before the trace); else their own start stands for the launch. */
 #ifndef SYSOM_CLI_REPLAY_LOAD_H
@@ -44,10 +47,14 @@ struct replay_trace {
 	struct record *marks; /* ProfilerStep marks: begin_ns, end_ns, key = index */
 	size_t mark_count;
 	uint64_t rows, kept, api_other, unknown_kind, duplicate_marks, proxies, unmatched;
+	uint64_t holes; /* RECORD_GAP among the host records: nothing was recorded from begin to end */
+	uint64_t base_ns; /* Kineto's baseTimeNanoseconds: what its times are relative to; 0: not said */
 };
 
 /* 0; or -errno after a line on standard error that names the file and the line: then nothing is held. */
 int replay_load(struct replay_trace *t, const char *path);
+/* Its times count from base_ns from now on, not from its own base. -ERANGE: it began before that. */
+int replay_load_rebase(struct replay_trace *t, uint64_t base_ns);
 void replay_load_free(struct replay_trace *t);
 
 #endif

@@ -36,6 +36,7 @@ static void rank_free(struct jobsteps_rank *r, struct align_rank *a)
 {
 	free((void *)r->event);
 	free((void *)r->step_end_ns);
+	free((void *)r->hole);
 	free(a->coll);
 }
 
@@ -157,6 +158,26 @@ static int take_events(struct replay_ranks *r, const struct replay_trace *t,
 	return 0;
 }
 
+/* NULL, with *count 0: none, or no memory. Of hostile ones that overlap, one is made. */
+static struct jobsteps_hole *take_holes(const struct replay_trace *t, uint32_t *count)
+{
+	struct jobsteps_hole *v = malloc((t->holes ? t->holes : 1) * sizeof(*v));
+	uint32_t n = 0;
+
+	for (size_t i = 0; v && t->holes && i < t->host_count; i++) {
+		const struct record *x = &t->host[i];
+
+		if (x->kind != RECORD_GAP)
+			continue;
+		if (n && x->begin_ns <= v[n - 1].end_ns)
+			v[n - 1].end_ns = x->end_ns > v[n - 1].end_ns ? x->end_ns : v[n - 1].end_ns;
+		else
+			v[n++] = (struct jobsteps_hole){x->begin_ns, x->end_ns};
+	}
+	*count = n;
+	return v;
+}
+
 static int ranks_room(struct replay_ranks *r)
 {
 	struct jobsteps_rank *rank = realloc(r->rank, (r->count + 1) * sizeof(*rank));
@@ -173,8 +194,10 @@ int replay_ranks_add(struct replay_ranks *r, const struct replay_trace *t,
 		     const uint64_t *step_end_ns, uint32_t step_count)
 {
 	struct jobsteps_event *event;
+	struct jobsteps_hole *hole;
 	uint64_t *ends;
 	struct align_rank a = {0};
+	uint32_t holes;
 	int rc;
 
 	for (uint32_t i = 0; i < r->count; i++)
@@ -186,12 +209,14 @@ int replay_ranks_add(struct replay_ranks *r, const struct replay_trace *t,
 		return -ENOMEM;
 	event = malloc((t->device_count ? t->device_count : 1) * sizeof(*event));
 	ends = malloc((step_count ? step_count : 1) * sizeof(*ends));
-	rc = event && ends ? take_events(r, t, event) : -ENOMEM;
+	hole = take_holes(t, &holes);
+	rc = event && ends && hole ? take_events(r, t, event) : -ENOMEM;
 	if (!rc)
 		rc = take_colls(t, &a);
 	if (rc) {
 		free(event);
 		free(ends);
+		free(hole);
 		free(a.coll);
 		return rc;
 	}
@@ -201,7 +226,9 @@ int replay_ranks_add(struct replay_ranks *r, const struct replay_trace *t,
 						   .event = event,
 						   .event_count = (uint32_t)t->device_count,
 						   .step_end_ns = ends,
-						   .step_count = step_count};
+						   .step_count = step_count,
+						   .hole = hole,
+						   .hole_count = holes};
 	r->clock[r->count++] = a;
 	return 0;
 }

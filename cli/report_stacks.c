@@ -82,11 +82,19 @@ static void put_delta(FILE *to, const struct profile_delta *d)
 /* Functions whose share of the CPU is surely another. */
 static int put_functions(FILE *to, const struct incident_diff *diff)
 {
+	uint64_t had[2] = { incident_diff_samples(diff->base), incident_diff_samples(diff->other) };
 	struct profile *p[2] = { NULL, NULL };
 	struct profile_delta *d = NULL;
 	uint32_t count = 0, shown = 0;
 	int err = 0;
 
+	if (had[0] < PROFILE_SAMPLES_MIN || had[1] < PROFILE_SAMPLES_MIN) {
+		fprintf(to,
+			"<p class=\"dim\">%s and %s samples are too few to tell which functions' share of "
+			"the CPU changed.</p>\n",
+			term_count((double)had[0]), term_count((double)had[1]));
+		return 0;
+	}
 	for (int i = 0; i < 2 && !err; i++)
 		err = incident_diff_profile(&p[i], &(i ? diff->other : diff->base)->stacks,
 					    diff->names[i], true);

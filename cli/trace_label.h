@@ -11,6 +11,9 @@
 #define TRACE_LABEL_BYTES (LIMIT_NAME_BYTES + 64)
 /* A wait of the host whose call is not known. */
 #define TRACE_LABEL_WAIT "wait for the GPU"
+/* Between two windows of a rank: nothing of it was kept. */
+#define TRACE_LABEL_HOLE	  "not recorded"
+#define TRACE_LABEL_HOLE_CATEGORY "sysom_hole"
 
 enum trace_arg_type { TRACE_ARG_UINT, TRACE_ARG_DOUBLE, TRACE_ARG_TEXT };
 

@@ -210,6 +210,76 @@ def kineto():
           "microseconds with fractions are exact", str(steps[1:2]))
 
 
+def trace_of(rank, hole, base_us, moved_us=0):
+    """A rank's steps of 20 ms, those in the hole left out; times from base_us."""
+    events = []
+    for step in range(120):
+        if hole and hole[0] <= step < hole[1]:
+            continue
+        begin = 7e9 + moved_us + step * 20000 - base_us
+        for k in range(12):
+            corr, t = step * 100 + k, begin + k * 1500
+            comm = k == 11
+            at, dur = t + 100, 1200
+            if comm:  # all leave it together
+                dur = 1900
+            name = "ncclDevKernel_AllReduce_Sum_f32_RING_LL" if comm else f"k{k}"
+            events.append({"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "ts": t,
+                           "dur": 10, "args": {"correlation": corr}})
+            events.append({"ph": "X", "cat": "kernel", "name": name, "ts": at + rank * 0.001, "dur": dur,
+                           "args": {"correlation": corr, "device": 0, "stream": 7}})
+    if hole:
+        events.append({"ph": "X", "cat": "sysom_hole", "name": "not recorded",
+                       "ts": 7e9 + moved_us + hole[0] * 20000 - base_us, "dur": (hole[1] - hole[0]) * 20000})
+    return {"baseTimeNanoseconds": int(base_us * 1000), "traceEvents": events}
+
+
+def holes_and_bases():
+    """As `sysom trace --format kineto` writes the windows of an incident."""
+    with tempfile.TemporaryDirectory() as tmp:
+        def files(hole, bases, moved_us=0):
+            names = [f"{tmp}/rank{r}.json" for r in range(4)]
+            for r, name in enumerate(names):
+                with open(name, "w", encoding="utf-8") as f:
+                    json.dump(trace_of(r, hole, bases[r], moved_us if r == 3 else 0), f)
+            return names
+
+        names = files((50, 90), [0] * 4)
+        rc, lines, err = replay(*names)
+        steps = of(lines, "step")
+        across = [s for s in steps if s["latency_ns"] > 500e6]
+        check(rc == 0 and len(across) == 4 and all(s["gap"] and not s["flagged"] for s in across),
+              "a step across a hole is known as that, and not slow", err or str(across[:1]))
+        check(sum(s["gap"] for s in steps) == 4 and of(lines, "summary")[0]["holes"] == 4, "and no other step")
+        check(rc == 0 and not of(lines, "finding"), "looking back finds nothing in it", str(of(lines, "finding")))
+        rc, _, err = replay("--live", *names)
+        check(rc == 2 and "hole" in err, "--live says that it wants a trace without holes", err)
+        # without being told of the hole it is a step of 820 ms
+        for name in names:
+            with open(name, encoding="utf-8") as f:
+                t = json.load(f)
+            t["traceEvents"] = [e for e in t["traceEvents"] if e["cat"] != "sysom_hole"]
+            with open(name, "w", encoding="utf-8") as f:
+                json.dump(t, f)
+        rc, lines, _ = replay(*names)
+        check(any(s["latency_ns"] > 500e6 and s["flagged"] for s in of(lines, "step")),
+              "nobody says so: it is a slow step")
+        rc, lines, err = replay(*files(None, [1e6, 1e6 + 2500, 1e6 + 90e3, 1e6 + 0.001]))
+        begins = {}
+        for s in of(lines, "step"):
+            begins.setdefault(s["step"], []).append(s["begin_ns"])
+        wide = max(max(b) - min(b) for b in begins.values()) if begins else -1
+        check(rc == 0 and len(begins) >= 118 and 0 <= wide < 1000,
+              "files that count from different moments lie on one clock", err or str(wide))
+        rc, _, err = replay(*files(None, [6.9e9] * 3 + [1e9], -1e9))
+        check(rc == 2 and "baseTimeNanoseconds" in err, "one from long before the first is told", err)
+    rc, lines, err = replay("-", data=json.dumps({"traceEvents": [
+        {"ph": "X", "cat": "cpu_op", "name": "aten::add", "ts": 1, "dur": 1}]}).encode())
+    check(rc == 0 and "no kernels" in err, "a file without kernels is told", err)
+    rc, _, err = replay("-", data=b"\x0a\x1c\x08\x06\x0a\x03abc\x00\x01")
+    check(rc == 2 and "neither CSV nor Kineto JSON" in err, "a Perfetto file is told from a bad CSV", err)
+
+
 def main():
     probe = subprocess.run([SYSOM, "replay", "events", "--help"], stdout=subprocess.DEVNULL,
                            stderr=subprocess.DEVNULL, check=False) if os.path.exists(SYSOM) else None
@@ -220,6 +290,7 @@ def main():
     eight_ranks()
     formats(text)
     kineto()
+    holes_and_bases()
     print(f"1..{number}")
 
 

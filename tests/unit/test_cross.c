@@ -108,11 +108,59 @@ static void clocks_that_stand_anywhere_are_not_compared(void **unused)
 	assert_int_equal(cross_colls_find(cross, 7, 1, 1)->count, 2);
 }
 
+#define SKEW_ROWS_PUSHED 40u
+
+static bool takes(uint32_t member, bool ended, uint64_t first, uint64_t last, double excess)
+{
+	const struct peers_flag f = { .member = member, .measure = PEERS_SELF, .ended = ended,
+				      .first_step = first, .last_step = last, .excess = excess };
+
+	return cross_skew_takes(&cohort, &f);
+}
+
+/* Ranks that differ by nature: from row 10 to 29 member 3 is slow, and the others, who wait for it, do now
+ * this and now that. Alone it would be work that differs from step to step, which explains what member 1
+ * shows later. */
+static void what_is_done_while_one_is_waited_for_is_no_skew(void **unused)
+{
+	static float self_ns[LIMIT_CROSS_ROWS * RANKS];
+	static uint16_t cover[LIMIT_CROSS_ROWS * RANKS];
+	static double row[2 * RANKS];
+
+	for (int uneven = 0; uneven < 2; uneven++) {
+		cohort.self_ns = self_ns;
+		cohort.cover = cover;
+		cohort.row = row;
+		cohort.uneven = uneven;
+		cross_skew_reset(&cohort);
+		for (uint32_t k = 0; k < SKEW_ROWS_PUSHED; k++) {
+			bool slow = k >= 10 && k < 30;
+
+			cohort.rows[k] = (struct cross_row){ .index = k, .live = true };
+			for (uint32_t i = 0; i < RANKS; i++) {
+				size_t at = cross_rows_cell(&cohort, k, i);
+
+				cover[at] = 1;
+				self_ns[at] = slow && i == k % 3 ? 1.3e8f : 1e8f + (float)i * 1e5f;
+				if (i == 3 && slow)
+					self_ns[at] = 3e8f;
+			}
+			if (k == 12)
+				assert_false(takes(3, false, 10, 12, 2));
+			cross_skew_push(&cohort, k);
+		}
+		assert_false(takes(3, true, 10, 29, 2));
+		assert_int_equal(takes(1, false, 35, 39, 0.2), !uneven);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(a_rank_that_comes_and_goes_is_named_once, setup, teardown),
 		cmocka_unit_test_setup_teardown(clocks_that_stand_anywhere_are_not_compared, setup,
+						teardown),
+		cmocka_unit_test_setup_teardown(what_is_done_while_one_is_waited_for_is_no_skew, setup,
 						teardown),
 	};
 

@@ -411,6 +411,29 @@ static void os_lock(struct world *w)
 	signal_add(&w->sick, OS_SIGNAL_RUN_WAIT_THREAD, "python3", 60, 8);
 }
 
+/* As seen on a busy machine: more of the wait was spun than slept. */
+static void os_lock_that_is_spun_for(struct world *w)
+{
+	late(&w->sick, 46);
+	signal_add(&w->sick, OS_SIGNAL_LOCK_PLACE,
+		   "walk_component in path_lookupat, also find (pid 7)", 114, 0);
+	w->sick.r.cpu_ns += 33 * MS;
+	function(&w->sick, "access", DIAGNOSIS_NATIVE, 1, 50, 50);
+	function(&w->sick, "path_lookupat", DIAGNOSIS_KERNEL, 30, 44, 44);
+	for (int i = 0; i < PEERS; i++) {
+		function(&w->peer[i], "access", DIAGNOSIS_NATIVE, 1, 17, 17);
+		function(&w->peer[i], "path_lookupat", DIAGNOSIS_KERNEL, 3, 15, 15);
+	}
+}
+
+/* It waits a little for a lock in a call that it makes three times as often, and computes in it besides. */
+static void a_function_beside_a_lock(struct world *w)
+{
+	os_lock_that_is_spun_for(w);
+	find(&w->sick, "path_lookupat")->total_ns = 25 * MS;
+	find(&w->sick, "path_lookupat")->launch_ns = 25 * MS;
+}
+
 static void os_faults(struct world *w)
 {
 	late(&w->sick, 12);
@@ -667,6 +690,8 @@ static const struct fault {
 	{ CAUSE_OS_NUMA, os_numa, "NUMA" },
 	{ CAUSE_OS_NUMA, os_numa_in_stacks, "do_numa_page" },
 	{ CAUSE_OS_LOCK, os_lock, "find (pid 7)" },
+	{ CAUSE_OS_LOCK, os_lock_that_is_spun_for, "find (pid 7)" },
+	{ CAUSE_CPU_FUNCTION, a_function_beside_a_lock, "access" },
 	{ CAUSE_OS_FAULTS, os_faults, "page faults" },
 	{ CAUSE_OS_MEMORY, os_memory, "try_to_free_mem_cgroup_pages" },
 	{ CAUSE_OS_MEMORY, os_memory_in_faults, "try_to_free_mem_cgroup_pages" },

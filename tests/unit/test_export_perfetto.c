@@ -12,12 +12,14 @@
 
 #include "base/limits.h"
 #include "cli/export_kineto.h"
+#include "cli/trace_label.h"
 #include "cli/export_perfetto.h"
 #include "cli/perfetto.pb-c.h"
 #include "tests/unit/cli_windows.h"
 #include "wire/codec.h"
 
 #include <jansson.h>
+#include <math.h>
 
 typedef Perfetto__Protos__TracePacket packet_t;
 typedef Perfetto__Protos__TrackEvent event_t;
@@ -317,6 +319,53 @@ static void kineto_is_json_with_the_usual_fields(void **state)
 	json_decref(j);
 }
 
+/* Two windows of rank 1, 5 ms apart, and one that says only what was in it. */
+static void kineto_says_where_nothing_was_kept(void **state)
+{
+	struct fixture *f = *state;
+	struct trace_rank *r = &f->m.ranks[1];
+	uint64_t base_ns, from_ns = r->windows[0].begin_ns;
+	size_t holes = 0, i;
+	json_t *j, *e;
+	FILE *to;
+
+	assert_true(r->window_count >= 1);
+	r->windows = realloc(r->windows, 4 * sizeof(*r->windows));
+	assert_non_null(r->windows);
+	for (i = 1; i < 4; i++)
+		r->windows[i] = r->windows[0];
+	r->windows[0].end_ns = from_ns + 10000000;
+	r->windows[1].begin_ns = from_ns + 2000000; /* within it */
+	r->windows[1].end_ns = from_ns + 9000000;
+	r->windows[2].begin_ns = from_ns + 11000000;
+	r->windows[2].end_ns = from_ns + 14000000;
+	r->windows[2].summary_only = true;
+	r->windows[3].begin_ns = from_ns + 15000000;
+	r->windows[3].end_ns = from_ns + 40000000;
+	r->window_count = r->window_room = 4;
+	to = open_memstream(&f->text, &f->bytes);
+	assert_int_equal(export_kineto_write(&f->m, to, &f->slices), 0);
+	fclose(to);
+	j = json_loadb(f->text, f->bytes, 0, NULL);
+	assert_non_null(j);
+	base_ns = (uint64_t)json_integer_value(json_object_get(j, "baseTimeNanoseconds"));
+	json_array_foreach(json_object_get(j, "traceEvents"), i, e) {
+		const char *cat = json_string_value(json_object_get(e, "cat"));
+		double ts_us = json_number_value(json_object_get(e, "ts"));
+
+		if (!cat || strcmp(cat, TRACE_LABEL_HOLE_CATEGORY))
+			continue;
+		holes++;
+		assert_true(fabs(ts_us - (double)(from_ns + 10000000 - base_ns) / 1e3) < 0.01);
+		assert_true(fabs(json_number_value(json_object_get(e, "dur")) - 5000) < 0.01);
+	}
+	assert_int_equal(holes, 1);
+	/* the same for every file of the same days */
+	assert_int_equal(base_ns % (90ull * 86400 * 1000000000), 0);
+	assert_true(from_ns - base_ns < 90ull * 86400 * 1000000000);
+	json_decref(j);
+}
+
 static void writes_an_empty_model(void **state)
 {
 	uint64_t slices = 1, left_out = 1;
@@ -385,6 +434,7 @@ int main(int argc, char **argv)
 						setup, teardown),
 		cmocka_unit_test_setup_teardown(steps_carry_expected_and_observed, setup, teardown),
 		cmocka_unit_test_setup_teardown(kineto_is_json_with_the_usual_fields, load, teardown),
+		cmocka_unit_test_setup_teardown(kineto_says_where_nothing_was_kept, load, teardown),
 		cmocka_unit_test(writes_an_empty_model),
 		cmocka_unit_test_setup_teardown(tells_a_file_that_is_full, load, teardown),
 	};

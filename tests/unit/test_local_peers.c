@@ -142,6 +142,33 @@ static void where_ranks_differ_by_nature_only_changes_are_told(void **unused)
 	local_peers_close(j.l);
 }
 
+/* Where ranks differ by nature: while one is slow the others, who wait for it, do now more and now less.
+ * That is no unevenness of the work, which would explain what another one shows afterwards. */
+static void what_is_done_while_one_is_waited_for_is_no_skew(void **unused)
+{
+	static struct job j;
+
+	job_open(&j, 15);
+	j.more = 30;
+	job_steps(&j, 100);
+	j.extra_ns[2] = 0.8 * STEP_NS;
+	job_steps(&j, 20);
+	assert_true(j.flags[2] >= 1);
+	j.turn = 1;
+	j.skew = 0.1;
+	job_steps(&j, 230);
+	j.turn = 0;
+	j.extra_ns[2] = 0;
+	job_steps(&j, 40);
+	assert_int_equal(j.ended[2], j.flags[2]);
+	memset(j.flags, 0, sizeof(j.flags));
+	j.extra_ns[4] = 0.24 * STEP_NS;
+	job_steps(&j, 60);
+	assert_true(j.flags[4] >= 1);
+	assert_int_equal(flags_of_others(&j, 4), 0);
+	local_peers_close(j.l);
+}
+
 /* Mean + 2 sigma over 100 steps: of eight it finds one and none of two, whose own rise is what sigma is. */
 static void the_papers_mode_finds_one_and_is_blind_to_two(void **unused)
 {
@@ -377,6 +404,7 @@ int main(void)
 		cmocka_unit_test(uneven_work_accuses_nobody),
 		cmocka_unit_test(healthy_ranks_are_left_alone),
 		cmocka_unit_test(where_ranks_differ_by_nature_only_changes_are_told),
+		cmocka_unit_test(what_is_done_while_one_is_waited_for_is_no_skew),
 		cmocka_unit_test(the_papers_mode_finds_one_and_is_blind_to_two),
 		cmocka_unit_test(a_small_constant_lateness_is_found),
 		cmocka_unit_test(a_fault_opens_and_ends_a_flag),

@@ -535,6 +535,10 @@ class Scenario:
 
     def tell(self, i):
         self.say(f"incident {i['id']}: {i['symptom']}, ranks {i['ranks']}, {i.get('flagged_steps')} steps")
+        began = time.strftime("%H:%M:%S", time.gmtime(i["begin_unix_ns"] / 1e9))
+        windows = [f"{w['reason']} of {w['rank']}: {w['steps']}" for w in i.get("windows", [])[:12]]
+        self.say(f"  {began} UTC, {i.get('duration_s', 0):.1f} s, {i.get('latency_ms', 0):.1f} of "
+                 f"{i.get('expected_ms', 0):.1f} ms; windows ({', '.join(windows)})")
         for d in i.get("diagnoses") or ([i["diagnosis"]] if i.get("diagnosis") else []):
             self.say(f"  {d.get('cause')} ({d.get('layer')}) of {d.get('ranks')}, confidence "
                      f"{d.get('confidence')}: {d.get('summary')}\n  remedy: {d.get('remedy')}")
