@@ -211,7 +211,7 @@ bench-diagnosis: ## faults put into real traces: recall, right rank and layer, s
 	@B=$(B) tests/bench/bench_diagnosis.py $(BENCH_ARGS)
 scenarios: ## real faults in running jobs, judged by the verdict (root, about 50 minutes); writes docs/SCENARIOS.md
 	@tools/deps.sh build test
-	@$(MAKE) --no-print-directory $(J) programs $(B)/faults/dir_churn $(B)/parts/window_counters
+	@$(MAKE) --no-print-directory $(J) programs $(SCENARIO_PARTS)
 	@B=$(B) tests/scenarios/run_scenarios.py
 
 tidy: tests ## include directions and style, as a failing test

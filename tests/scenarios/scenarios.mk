@@ -1,12 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 # Real faults in running jobs: `make scenarios` runs all, `make check` the short form of one per layer
 # (not of the software layer: an earlier run takes minutes).
-TEST_PARTS += $(B)/faults/dir_churn $(B)/parts/window_counters
+SCENARIO_PARTS := $(B)/faults/dir_churn $(B)/parts/window_counters $(B)/parts/cpu_stops
+TEST_PARTS += $(SCENARIO_PARTS)
 SCRIPTS_TEST += $(addprefix tests/scenarios/,case_gpu_clocks.py case_path_lookup.py \
 	case_storage_limit.py)
 $(B)/faults/%: tests/faults/%.c
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CSTD) $(WARN) -O2 -g -D_GNU_SOURCE -o $@ $<
+$(B)/parts/cpu_stops: tests/scenarios/lib/cpu_stops.c
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CSTD) $(WARN) -O2 -g -D_GNU_SOURCE -o $@ $< -lpthread
 $(B)/parts/window_counters: tests/scenarios/lib/window_counters.c $(B)/libwire.a $(B)/libanalysis.a $(B)/libbase.a
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS_ALL) -o $@ $^ $(LDFLAGS_ALL) $(wire_LDLIBS) $(base_LDLIBS) -lnng -lm -lpthread

@@ -14,6 +14,7 @@ import os
 import re
 import signal
 import statistics
+import subprocess
 import sys
 import threading
 import time
@@ -93,28 +94,15 @@ class Late(Exception):
     pass
 
 
-class Steal:
-    """What the kernel says that the hypervisor took of this machine's CPUs: a witness beside sysom of what no
-    scenario injects and none can keep away. ms a second, mean over the CPUs."""
+class Witness:
+    """Beside sysom, of what no scenario injects and none can keep away: ms a second that this machine's CPUs
+    did not run, mean over them, every 250 ms."""
 
     MORE = 30  # ms/s above the usual, and twice that: what is no noise
 
     def __init__(self):
         self.samples = []  # (unix_ns of its end, ms/s)
-        self.cpus, self.ticks = os.cpu_count(), os.sysconf("SC_CLK_TCK")
         threading.Thread(target=self.read, daemon=True).start()
-
-    def total(self):
-        with open("/proc/stat", encoding="ascii") as f:
-            return int(f.readline().split()[8]) / self.ticks * 1e3 / self.cpus
-
-    def read(self):
-        at, before = time.monotonic(), self.total()
-        while True:
-            time.sleep(0.25)
-            now, total = time.monotonic(), self.total()
-            self.samples.append((time.time_ns(), (total - before) / (now - at)))
-            at, before = now, total
 
     def during(self, begin_ns, end_ns):
         """(ms/s in the two seconds between them that had most, usually)"""
@@ -128,6 +116,39 @@ class Steal:
         return value - usual >= self.MORE and value >= 2 * usual
 
 
+class Stops(Witness):
+    """As real-time threads see it, which nothing but the machine itself makes late."""
+
+    def read(self):
+        try:
+            with subprocess.Popen([f"{BUILD}/parts/cpu_stops"], stdout=subprocess.PIPE, text=True) as p:
+                for line in p.stdout:
+                    at, ms = line.split()
+                    self.samples.append((int(at), float(ms)))
+        except OSError:
+            pass  # no witness: then it is sysom's
+
+
+class Steal(Witness):
+    """What the kernel says that the hypervisor took."""
+
+    def __init__(self):
+        self.cpus, self.ticks = os.cpu_count(), os.sysconf("SC_CLK_TCK")
+        super().__init__()
+
+    def total(self):
+        with open("/proc/stat", encoding="ascii") as f:
+            return int(f.readline().split()[8]) / self.ticks * 1e3 / self.cpus
+
+    def read(self):
+        at, before = time.monotonic(), self.total()
+        while True:
+            time.sleep(0.25)
+            now, total = time.monotonic(), self.total()
+            self.samples.append((time.time_ns(), (total - before) / (now - at)))
+            at, before = now, total
+
+
 class Scenario:
     def __init__(self, name, title, limit_s=300):
         self.name, self.title, self.limit_s = name, title, limit_s
@@ -135,7 +156,7 @@ class Scenario:
         self.count = self.failed = 0
         self.faults, self.quiet_s, self.strangers = [], 0.0, []
         self.machine = []  # incidents that are true, and of nobody's making here
-        self.steal = Steal()
+        self.steal, self.stops = Steal(), Stops()
         self.noted = {}
         self.stack = self.job = self.job_name = None
         self.began_unix_ns = self.job_began_ns = 0
@@ -498,12 +519,16 @@ class Scenario:
         self.machine += [i for i in others if i not in strangers]
 
     def is_machines(self, i):
-        """The verdict blames the hypervisor, and so does the kernel."""
+        """The machine itself stood still for a part of it: the job was slow, whatever the verdict says. It may
+        accuse no rank of that. Where the kernel says so too, the verdict has to."""
         cause = (i.get("diagnosis") or {}).get("cause")
-        value, usual = self.steal.during(i["begin_unix_ns"], i["end_unix_ns"])
-        self.say(f"{i['id']}: {cause}; by /proc/stat the hypervisor took {value:.0f} ms/s of each CPU "
-                 f"(usually {usual:.0f})")
-        return cause == "os-steal" and self.steal.tells(i["begin_unix_ns"], i["end_unix_ns"])
+        when = i["begin_unix_ns"], i["end_unix_ns"]
+        for who, witness in (("by /proc/stat", self.steal), ("by real-time threads", self.stops)):
+            value, usual = witness.during(*when)
+            self.say(f"{i['id']}: {cause}; {who} each CPU stood still for {value:.0f} ms/s "
+                     f"(usually {usual:.0f})")
+        stolen, stood = self.steal.tells(*when), self.stops.tells(*when)
+        return stolen or stood if cause == "os-steal" else i["symptom"] == "slow_job" and stood and not stolen
 
     def judge_verdict(self, f, shown):
         own = [i for i in shown if i["begin_unix_ns"] < f.end_unix_ns + 2e9 and
@@ -559,5 +584,6 @@ class Scenario:
         with open(path, "w", encoding="utf-8") as out:
             json.dump({"name": self.name, "title": self.title, "rows": rows, "quiet_s": self.quiet_s,
                        "checks": self.count, "failed": self.failed, "others": len(self.strangers),
-                       "machine": len(self.machine), "full": self.full,
+                       "machine": [(i.get("diagnosis") or {}).get("cause") for i in self.machine],
+                       "full": self.full,
                        "seconds": time.monotonic() - self.began}, out)

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * cpu_stops: how long this machine's CPUs stand still, as real-time threads see it that do nothing but
+ * sleep for 10 ms: one pinned to each CPU. No thread of a job delays them, and only long interrupts do:
+ * what is left is a hypervisor that runs others, whether or not it says so in /proc/stat. A line every
+ * 250 ms until it is ended: the Unix time in ns, and ms a second, mean over the CPUs. Exit 1: it may not
+ * be real-time. */
+#include <pthread.h>
+#include <sched.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define PERIOD_NS  10000000ull
+#define LATE_NS	   500000ull /* less is the usual waking up */
+#define LINE_NS	   250000000ull
+#define CPUS_MAX   64
+#define PRIORITY   50
+
+static uint64_t late_ns; /* of all CPUs, since the last line */
+
+static uint64_t now(clockid_t clock)
+{
+	struct timespec t;
+
+	clock_gettime(clock, &t);
+	return (uint64_t)t.tv_sec * 1000000000ull + (uint64_t)t.tv_nsec;
+}
+
+static void sleep_until(uint64_t ns)
+{
+	struct timespec t = { (time_t)(ns / 1000000000ull), (long)(ns % 1000000000ull) };
+
+	clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL);
+}
+
+static void *watch(void *arg)
+{
+	uint64_t due = now(CLOCK_MONOTONIC) + PERIOD_NS;
+
+	(void)arg;
+	for (;;) {
+		uint64_t woken;
+
+		sleep_until(due);
+		woken = now(CLOCK_MONOTONIC);
+		if (woken - due > LATE_NS)
+			__atomic_fetch_add(&late_ns, woken - due, __ATOMIC_RELAXED);
+		due = woken > due + PERIOD_NS ? woken + PERIOD_NS : due + PERIOD_NS;
+	}
+	return NULL;
+}
+
+static int start(int cpu)
+{
+	struct sched_param p = { .sched_priority = PRIORITY };
+	pthread_attr_t a;
+	pthread_t t;
+	cpu_set_t one;
+	int err;
+
+	CPU_ZERO(&one);
+	CPU_SET(cpu, &one);
+	pthread_attr_init(&a);
+	pthread_attr_setinheritsched(&a, PTHREAD_EXPLICIT_SCHED);
+	pthread_attr_setschedpolicy(&a, SCHED_FIFO);
+	pthread_attr_setschedparam(&a, &p);
+	pthread_attr_setaffinity_np(&a, sizeof(one), &one);
+	err = pthread_create(&t, &a, watch, NULL);
+	pthread_attr_destroy(&a);
+	return err;
+}
+
+int main(void)
+{
+	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+	uint64_t at = now(CLOCK_MONOTONIC);
+
+	cpus = cpus > CPUS_MAX ? CPUS_MAX : cpus;
+	for (int k = 0; k < cpus; k++) {
+		int err = start(k);
+
+		if (err) {
+			fprintf(stderr, "cpu_stops: CPU %d: %s\n", k, strerror(err));
+			return 1;
+		}
+	}
+	for (;;) {
+		uint64_t began = at, sum;
+
+		sleep_until(at + LINE_NS);
+		at = now(CLOCK_MONOTONIC);
+		sum = __atomic_exchange_n(&late_ns, 0, __ATOMIC_RELAXED);
+		printf("%llu %.1f\n", (unsigned long long)now(CLOCK_REALTIME),
+		       (double)sum / (double)cpus / (double)(at - began) * 1e3);
+		if (fflush(stdout))
+			return 0; /* who asked is gone */
+	}
+}
