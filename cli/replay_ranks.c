@@ -158,7 +158,7 @@ static int take_events(struct replay_ranks *r, const struct replay_trace *t,
 	return 0;
 }
 
-/* NULL, with *count 0: none, or no memory. Of hostile ones that overlap, one is made. */
+/* malloc-ed; NULL: no memory. Of hostile ones that overlap, one is made. */
 static struct jobsteps_hole *take_holes(const struct replay_trace *t, uint32_t *count)
 {
 	struct jobsteps_hole *v = malloc((t->holes ? t->holes : 1) * sizeof(*v));
