@@ -17,6 +17,7 @@
 
 #include "aggregator/text.h"
 #include "base/clock.h"
+#include "base/dirs.h"
 #include "base/limits.h"
 #include "base/log.h"
 
@@ -273,22 +274,6 @@ static int make_schema(struct store *s)
 	return err;
 }
 
-static int make_dir(const char *dir)
-{
-	char path[PATH_MAX];
-
-	if (snprintf(path, sizeof(path), "%s", dir) >= (int)sizeof(path) - 32)
-		return -ENAMETOOLONG;
-	for (char *p = path + 1; *p; p++)
-		if (*p == '/') {
-			*p = '\0';
-			if (mkdir(path, 0755) && errno != EEXIST)
-				return -errno;
-			*p = '/';
-		}
-	return mkdir(path, 0750) && errno != EEXIST ? -errno : 0;
-}
-
 static int open_db(struct store *s, int flags)
 {
 	char path[PATH_MAX];
@@ -366,7 +351,7 @@ int store_open(struct store **out, const char *dir)
 
 	if (err)
 		return err;
-	err = make_dir(dir);
+	err = dirs_make(dir, 0750);
 	if (!err)
 		err = take_lock(s);
 	if (!err)

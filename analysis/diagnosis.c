@@ -559,15 +559,6 @@ static void rule_out_cpu(const struct diagnosis_view *v, struct diagnosis *out)
 			 v->function_name);
 }
 
-/* " (usually 3)"; "" where that is not known. */
-static const char *usually(const struct os_signal *s, struct diagnosis_number *to)
-{
-	to->text[0] = '\0';
-	if (s->usual >= 0)
-		snprintf(to->text, sizeof(to->text), " (usually %.3g)", s->usual);
-	return to->text;
-}
-
 static const struct os_signal *signal_of(const struct diagnosis_view *v, enum os_signal_kind kind)
 {
 	for (uint32_t i = 0; i < v->who->signal_count; i++)
@@ -587,7 +578,7 @@ static void rule_out_os(const struct diagnosis_view *v, struct diagnosis *out)
 		rule_out(out, LAYER_OS,
 			 "no signal of the operating system explains it; its threads waited %.0f "
 			 "ms/s%s for a CPU",
-			 wait->value, usually(wait, &usual));
+			 wait->value, os_signal_usual_text(wait, usual.text, sizeof(usual.text)));
 	else
 		rule_out(out, LAYER_OS, "no signal of the operating system explains it");
 }
@@ -622,7 +613,7 @@ static void rule_out_storage(const struct diagnosis_view *v, struct diagnosis *o
 	}
 	if (wait)
 		rule_out(out, LAYER_STORAGE, "its threads slept %.1f ms/s%s in wait for storage",
-			 wait->value, usually(wait, &a));
+			 wait->value, os_signal_usual_text(wait, a.text, sizeof(a.text)));
 }
 
 static void rule_out_software(const struct diagnosis_view *v, struct diagnosis *out)

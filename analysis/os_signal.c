@@ -258,6 +258,15 @@ static void put_value(struct text *t, const struct os_signal *s)
 	}
 }
 
+static void put_usual(struct text *t, const struct os_signal *s)
+{
+	if (s->usual < 0)
+		return;
+	put(t, " (usually ", 10);
+	put_number(t, s->usual);
+	put(t, ")", 1);
+}
+
 const char *os_signal_text(const struct os_signal *s, char *out, size_t bytes)
 {
 	enum os_signal_kind kind = os_signal_find(s->name);
@@ -291,10 +300,17 @@ const char *os_signal_text(const struct os_signal *s, char *out, size_t bytes)
 			break;
 		}
 	}
-	if (s->usual >= 0) {
-		put(&t, " (usually ", 10);
-		put_number(&t, s->usual);
-		put(&t, ")", 1);
-	}
+	put_usual(&t, s);
+	return out;
+}
+
+const char *os_signal_usual_text(const struct os_signal *s, char *out, size_t bytes)
+{
+	struct text t = {out, bytes, 0};
+
+	if (!bytes)
+		return "";
+	*out = '\0';
+	put_usual(&t, s);
 	return out;
 }

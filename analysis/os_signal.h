@@ -109,5 +109,7 @@ void os_signal_put(struct os_signal *list, uint32_t *count, uint32_t max,
 /* "NET_RX soft interrupts took 310 ms/s from thread nccl-comm on CPU 1 (usually 2)". Returns out.
  */
 const char *os_signal_text(const struct os_signal *s, char *out, size_t bytes);
+/* Its end alone: " (usually 2)"; "" where that is not known. */
+const char *os_signal_usual_text(const struct os_signal *s, char *out, size_t bytes);
 
 #endif

@@ -154,6 +154,18 @@ static void take_steps(struct replay_events *ev, int rank, struct steps *s, stru
 	}
 }
 
+static void push_host(struct steps *s, const struct record *x)
+{
+	struct record hole;
+
+	if (x->kind == RECORD_GAP) { /* what is read next lies after it */
+		hole = *x;
+		hole.end_ns = x->begin_ns;
+		x = &hole;
+	}
+	steps_push_host(s, x, NULL);
+}
+
 /* Host, marks and device records of one rank, merged by time as they would arrive live. */
 static void feed(struct replay_events *ev, const struct replay_trace *t, struct steps *s,
 		 struct judge *j)
@@ -177,11 +189,7 @@ static void feed(struct replay_events *ev, const struct replay_trace *t, struct 
 			m += in_mark;
 			in_mark = !in_mark;
 		} else if (host <= device) {
-			struct record r = t->host[h++];
-
-			if (r.kind == RECORD_GAP) /* what is read next lies after it */
-				r.end_ns = r.begin_ns;
-			steps_push_host(s, &r, NULL);
+			push_host(s, &t->host[h++]);
 		} else {
 			steps_push_device(s, &t->device[d++]);
 			steps_advance(s, device);

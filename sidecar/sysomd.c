@@ -19,6 +19,7 @@
 
 #include "base/check.h"
 #include "base/config.h"
+#include "base/dirs.h"
 #include "base/log.h"
 #include "base/watchdog.h"
 #include "sidecar/node.h"
@@ -208,24 +209,6 @@ static int set_path(char *out, const char *dir, const char *name)
 	return n < 0 || n >= NODE_PATH_BYTES ? -ENAMETOOLONG : 0;
 }
 
-/* With the directories above it. What can't be made is said, with the part that failed. */
-static void make_state_dir(const char *path)
-{
-	char part[NODE_PATH_BYTES];
-
-	snprintf(part, sizeof(part), "%s", path);
-	for (char *slash = part; (slash = strchr(slash + 1, '/'));) {
-		*slash = '\0';
-		if (mkdir(part, 0755) && errno != EEXIST) {
-			log_warn("state", "%s: %s", part, strerror(errno));
-			return;
-		}
-		*slash = '/';
-	}
-	if (mkdir(part, 0700) && errno != EEXIST)
-		log_warn("state", "%s: %s", part, strerror(errno));
-}
-
 static int default_paths(struct settings *s)
 {
 	char dir[NODE_PATH_BYTES];
@@ -249,7 +232,9 @@ static int default_paths(struct settings *s)
 		own_dir(dir, sizeof(dir), "/var/lib/sysom");
 		snprintf(s->state_dir, sizeof(s->state_dir), "%s", dir);
 	}
-	make_state_dir(s->state_dir);
+	err = dirs_make(s->state_dir, 0700);
+	if (err)
+		log_warn("state", "%s: %s", s->state_dir, strerror(-err));
 	if (!*s->node_name && gethostname(s->node_name, sizeof(s->node_name) - 1))
 		strcpy(s->node_name, "unknown");
 	return 0;

@@ -10,7 +10,7 @@ $(B)/faults/%: tests/faults/%.c
 	$(Q)$(CC) $(CSTD) $(WARN) -O2 -g -D_GNU_SOURCE -o $@ $<
 $(B)/parts/cpu_stops: tests/scenarios/lib/cpu_stops.c
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(CSTD) $(WARN) -O2 -g -D_GNU_SOURCE -o $@ $< -lpthread
+	$(Q)$(CC) $(CSTD) $(WARN) -O2 -g -D_GNU_SOURCE -I. -o $@ $< -lpthread
 $(B)/parts/window_counters: tests/scenarios/lib/window_counters.c $(B)/libwire.a $(B)/libanalysis.a $(B)/libbase.a
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS_ALL) -o $@ $^ $(LDFLAGS_ALL) $(wire_LDLIBS) $(base_LDLIBS) -lnng -lm -lpthread

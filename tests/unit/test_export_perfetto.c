@@ -12,9 +12,9 @@
 
 #include "base/limits.h"
 #include "cli/export_kineto.h"
-#include "cli/trace_label.h"
 #include "cli/export_perfetto.h"
 #include "cli/perfetto.pb-c.h"
+#include "cli/trace_label.h"
 #include "tests/unit/cli_windows.h"
 #include "wire/codec.h"
 

@@ -12,6 +12,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
+
 #define PERIOD_NS  10000000ull
 #define LATE_NS	   500000ull /* less is the usual waking up */
 #define LINE_NS	   250000000ull
@@ -19,14 +21,6 @@
 #define PRIORITY   50
 
 static uint64_t late_ns; /* of all CPUs, since the last line */
-
-static uint64_t now(clockid_t clock)
-{
-	struct timespec t;
-
-	clock_gettime(clock, &t);
-	return (uint64_t)t.tv_sec * 1000000000ull + (uint64_t)t.tv_nsec;
-}
 
 static void sleep_until(uint64_t ns)
 {
@@ -37,14 +31,14 @@ static void sleep_until(uint64_t ns)
 
 static void *watch(void *arg)
 {
-	uint64_t due = now(CLOCK_MONOTONIC) + PERIOD_NS;
+	uint64_t due = clock_monotonic_ns() + PERIOD_NS;
 
 	(void)arg;
 	for (;;) {
 		uint64_t woken;
 
 		sleep_until(due);
-		woken = now(CLOCK_MONOTONIC);
+		woken = clock_monotonic_ns();
 		if (woken - due > LATE_NS)
 			__atomic_fetch_add(&late_ns, woken - due, __ATOMIC_RELAXED);
 		due = woken > due + PERIOD_NS ? woken + PERIOD_NS : due + PERIOD_NS;
@@ -75,7 +69,7 @@ static int start(int cpu)
 int main(void)
 {
 	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
-	uint64_t at = now(CLOCK_MONOTONIC);
+	uint64_t at = clock_monotonic_ns();
 
 	cpus = cpus > CPUS_MAX ? CPUS_MAX : cpus;
 	for (int k = 0; k < cpus; k++) {
@@ -90,9 +84,9 @@ int main(void)
 		uint64_t began = at, sum;
 
 		sleep_until(at + LINE_NS);
-		at = now(CLOCK_MONOTONIC);
+		at = clock_monotonic_ns();
 		sum = __atomic_exchange_n(&late_ns, 0, __ATOMIC_RELAXED);
-		printf("%llu %.1f\n", (unsigned long long)now(CLOCK_REALTIME),
+		printf("%llu %.1f\n", (unsigned long long)clock_realtime_ns(),
 		       (double)sum / (double)cpus / (double)(at - began) * 1e3);
 		if (fflush(stdout))
 			return 0; /* who asked is gone */

@@ -518,17 +518,23 @@ class Scenario:
         self.strangers += strangers
         self.machine += [i for i in others if i not in strangers]
 
+    @staticmethod
+    def cause(i):
+        return (i.get("diagnosis") or {}).get("cause")
+
     def is_machines(self, i):
         """The machine itself stood still for a part of it: the job was slow, whatever the verdict says. It may
         accuse no rank of that. Where the kernel says so too, the verdict has to."""
-        cause = (i.get("diagnosis") or {}).get("cause")
+        cause = self.cause(i)
         when = i["begin_unix_ns"], i["end_unix_ns"]
         for who, witness in (("by /proc/stat", self.steal), ("by real-time threads", self.stops)):
             value, usual = witness.during(*when)
             self.say(f"{i['id']}: {cause}; {who} each CPU stood still for {value:.0f} ms/s "
                      f"(usually {usual:.0f})")
         stolen, stood = self.steal.tells(*when), self.stops.tells(*when)
-        return stolen or stood if cause == "os-steal" else i["symptom"] == "slow_job" and stood and not stolen
+        if cause == "os-steal":
+            return stolen or stood
+        return i["symptom"] == "slow_job" and stood and not stolen
 
     def judge_verdict(self, f, shown):
         own = [i for i in shown if i["begin_unix_ns"] < f.end_unix_ns + 2e9 and
@@ -584,6 +590,6 @@ class Scenario:
         with open(path, "w", encoding="utf-8") as out:
             json.dump({"name": self.name, "title": self.title, "rows": rows, "quiet_s": self.quiet_s,
                        "checks": self.count, "failed": self.failed, "others": len(self.strangers),
-                       "machine": [(i.get("diagnosis") or {}).get("cause") for i in self.machine],
+                       "machine": [self.cause(i) for i in self.machine],
                        "full": self.full,
                        "seconds": time.monotonic() - self.began}, out)
