@@ -124,6 +124,10 @@ struct choice {
 	uint32_t kernels_min, kernels_max; /* launches of a whole step */
 };
 
+/* A window that was asked for tells what is typical: where only a moment of it was slow, all of it stands
+ * for the slow part, and the healthy part is what it is. */
+#define MOMENT_SHARE 8u
+
 static uint32_t slow_flag(const struct window *w)
 {
 	uint32_t flags = 0;
@@ -141,6 +145,17 @@ static enum part_of part_of(const struct window_step *s, const struct choice *c)
 	if (!c->slow || s->flags & c->slow)
 		return PART_SLOW;
 	return s->flags & (WINDOW_STEP_OUT | WINDOW_STEP_FLAGGED) ? PART_NONE : PART_CALM;
+}
+
+static bool is_but_a_moment(const struct window *w, const struct choice *c)
+{
+	uint32_t slow = 0, calm = 0;
+
+	for (uint32_t i = 0; i < w->step_count; i++) {
+		slow += part_of(&w->steps[i], c) == PART_SLOW;
+		calm += part_of(&w->steps[i], c) == PART_CALM;
+	}
+	return w->reason == WINDOW_ASKED && calm && slow * MOMENT_SHARE < slow + calm;
 }
 
 struct weighed {
@@ -281,25 +296,32 @@ static const struct span *span_of(const struct span *spans, uint32_t count, uint
 	return low < count && spans[low].begin_ns <= t ? &spans[low] : NULL;
 }
 
-static void take_kernels(struct picture *p, const struct window *w, const struct span *spans,
+static void kernel_add(struct entry *e, const struct record *r)
+{
+	if (!e)
+		return;
+	e->total += (double)(r->end_ns - r->begin_ns);
+	e->self += 1;
+	e->collective |= r->kind == RECORD_COLL_KERNEL;
+}
+
+/* typical: those of calm steps count for both parts. */
+static void take_kernels(struct picture *p, const struct window *w, const struct span *spans, bool typical,
 			 struct table *slow, struct table *calm)
 {
 	for (uint32_t i = 0; w->device && i < w->device_count; i++) {
 		const struct record *r = &w->device[i];
 		const struct span *s =
 		    span_of(spans, w->step_count, r->launch_ns ? r->launch_ns : r->begin_ns);
-		struct entry *e;
 
 		if ((r->kind != RECORD_KERNEL && r->kind != RECORD_COLL_KERNEL) || !s ||
 		    s->part == PART_NONE || r->name >= w->name_count || !w->names ||
 		    r->end_ns < r->begin_ns)
 			continue;
-		e = find(p, s->part == PART_SLOW ? slow : calm, 0, w->names[r->name]);
-		if (!e)
-			continue;
-		e->total += (double)(r->end_ns - r->begin_ns);
-		e->self += 1;
-		e->collective |= r->kind == RECORD_COLL_KERNEL;
+		if (s->part == PART_CALM)
+			kernel_add(find(p, calm, 0, w->names[r->name]), r);
+		if (s->part == PART_SLOW || typical)
+			kernel_add(find(p, slow, 0, w->names[r->name]), r);
 	}
 }
 
@@ -656,16 +678,19 @@ static bool take_steps(struct picture *p, const struct window *w)
 	struct span *spans = calloc((size_t)w->step_count + 1, sizeof(*spans));
 	struct table slow = {calloc(TABLE_ROOM, sizeof(*slow.e)), 0},
 		     calm = {calloc(TABLE_ROOM, sizeof(*calm.e)), 0};
-	struct choice c = choose(w);
+	struct choice c = choose(w), of_slow = c;
+	bool typical = is_but_a_moment(w, &c);
 	bool good = scratch && spans && slow.e && calm.e;
 
+	if (typical)
+		of_slow.slow = 0; /* all */
 	for (uint32_t i = 0; good && i < w->step_count; i++)
 		spans[i] = (struct span){w->steps[i].step.begin_ns, w->steps[i].step.end_ns,
 					 part_of(&w->steps[i], &c)};
 	if (good) {
-		sum_up(w, &c, PART_SLOW, scratch, &p->slow.rank);
+		sum_up(w, &of_slow, PART_SLOW, scratch, &p->slow.rank);
 		sum_up(w, &c, PART_CALM, scratch, &p->calm.rank);
-		take_kernels(p, w, spans, &slow, &calm);
+		take_kernels(p, w, spans, typical, &slow, &calm);
 		keep_kernels(&slow, &p->slow);
 		keep_kernels(&calm, &p->calm);
 	}

@@ -74,6 +74,14 @@ static void show(const struct member *m, const struct picture *p, struct diagnos
 	out->group = had.group;
 }
 
+/* What is slow all the time is not what signals of its worst moments tell: those of the window count. */
+static void typical_view(const struct member *m, struct diagnosis_rank *out)
+{
+	picture_rank(m->waiting, false, out);
+	out->rank = m->rank;
+	out->node = m->node;
+}
+
 static void cast_add(struct cast *c, const struct member *m, const struct picture *p)
 {
 	if (c->count == LIMIT_VERDICT_RANKS)
@@ -131,6 +139,9 @@ static void find_suspects(const struct incident *i, const struct incident_judgem
 	for (uint32_t k = 0; k < n; k++)
 		if (!c->count || list[k] != c->member[0])
 			cast_add(c, list[k], picture_of(j, list[k]));
+	for (uint32_t k = 0; k < c->count; k++)
+		if (picture_of(j, c->member[k]) != c->member[k]->slow)
+			typical_view(c->member[k], &c->rank[k]);
 	free(list);
 }
 

@@ -3,11 +3,13 @@ analysis_SRCS += analysis/align.c analysis/levels.c analysis/jobsteps.c analysis
 	analysis/crossrank_cause.c analysis/crossrank_before.c \
 	analysis/crossrank_hang.c analysis/crossrank_sysom.c
 
-UNIT += test_align test_levels test_crossrank
+UNIT += test_align test_levels test_jobsteps test_crossrank
 test_align_USES := analysis base
 test_align_LDLIBS := -lcmocka
 test_levels_USES := analysis base
 test_levels_LDLIBS := -lcmocka
+test_jobsteps_USES := analysis base
+test_jobsteps_LDLIBS := -lcmocka
 test_crossrank_USES := analysis base
 test_crossrank_LDLIBS := -lcmocka
 SCRIPTS_TEST += tests/e2e/replay_faults.sh tests/e2e/replay_live.py

@@ -19,6 +19,8 @@
 /* The device answers in less: reads that wait are held before they reach it. */
 #define DISK_FAST_MS 2.0
 #define THREADS_MAX  32u
+/* What had less than this share of it before is new. */
+#define NEW_SHARE 0.2
 
 static bool is_kind(const struct os_signal *s, enum os_signal_kind kind)
 {
@@ -168,13 +170,16 @@ static const char *thread_words(const struct diagnosis_view *v, const char *name
 static const struct os_signal *strongest(const struct diagnosis_view *v, enum os_signal_kind kind)
 {
 	const struct os_signal *best = NULL;
+	double most = 0;
 
 	for (uint32_t i = 0; i < v->who->signal_count; i++) {
 		const struct os_signal *s = &v->who->signal[i];
+		double extra = is_kind(s, kind) ? extra_of(v, s, kind) : 0;
 
-		if (is_kind(s, kind) && extra_of(v, s, kind) > 0 &&
-		    (!best || s->value > best->value))
+		if (extra > most) {
+			most = extra;
 			best = s;
+		}
 	}
 	return best;
 }
@@ -237,6 +242,22 @@ static bool waits_for_softirq(const struct os_signal *hog, const struct os_signa
 	return soft && soft->value > (hog ? hog->value : waits / 2);
 }
 
+/* Where the machine's CPUs are taken away, all that share them wait longer, and nobody new is there. */
+static bool waits_for_hypervisor(const struct diagnosis_view *v, double waits)
+{
+	double newcomers = 0;
+
+	if (!strongest(v, OS_SIGNAL_STEAL))
+		return false;
+	for (uint32_t i = 0; i < v->who->signal_count; i++) {
+		const struct os_signal *s = &v->who->signal[i];
+
+		if (is_kind(s, OS_SIGNAL_CPU_HOG) && s->usual < NEW_SHARE * s->value)
+			newcomers += extra_of(v, s, OS_SIGNAL_CPU_HOG);
+	}
+	return newcomers < waits / 2;
+}
+
 static void run_queue(struct diagnosis_view *v)
 {
 	const struct os_signal *hog = strongest(v, OS_SIGNAL_CPU_HOG),
@@ -251,7 +272,11 @@ static void run_queue(struct diagnosis_view *v)
 	is_softirq = waits_for_softirq(hog, soft, t.extra);
 	by = is_softirq && soft ? soft : hog;
 	c = put(v, is_softirq ? CAUSE_OS_SOFTIRQ : CAUSE_OS_RUN_QUEUE, POOL_HOST,
-		per_step(v, t.extra), by ? 0.9 : 0.75, t.most);
+		per_step(v, t.extra),
+		!is_softirq && waits_for_hypervisor(v, t.extra) ? 0.4
+		: by						? 0.9
+								: 0.75,
+		t.most);
 	diagnosis_text_copy(c->subject, sizeof(c->subject), by ? by->subject : "");
 	thread_words(v, t.name, words, sizeof(words));
 	if (is_softirq)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 LIBS += base
-base_SRCS := base/log.c base/loop.c base/buf.c base/idle.c base/config.c base/watchdog.c base/dirs.c
+base_SRCS := base/log.c base/loop.c base/buf.c base/idle.c base/config.c base/watchdog.c base/dirs.c \
+	base/realtime.c
 base_LDLIBS := -lyaml
 UNIT += test_buf test_config test_loop test_idle test_watchdog
 test_buf_USES := base

@@ -157,6 +157,8 @@ static const char *explain_mode(const char *key, const char *value)
 		{ "roofline", "p99", "expected step times from a 99th percentile line (RANSAC)" },
 		{ "canary", "on", "steps under which the whole host stood still are not judged" },
 		{ "canary", "off", "stalls of the whole host are not told from slow ranks" },
+		{ "stops", "seen", "what a hypervisor takes, by real-time threads" },
+		{ "stops", "unseen", "no real-time threads: off, or no CAP_SYS_NICE, or one CPU" },
 		{ "spool", "disk", "windows wait on the disk until the aggregator has them" },
 		{ "spool", "memory", "the disk takes no windows: they wait in memory" },
 	};

@@ -17,6 +17,7 @@ static const char status_words[] =
 	"          for BPF: no Python names, no blocked time), none; why, and what was lost\n"
 	"roofline  how a step's expected time is learnt: robust, or p99 (the paper's)\n"
 	"canary    on: steps under which the whole host stood still are not held against a rank\n"
+	"stops     seen: short stops of the machine too, for which a hypervisor is to blame\n"
 	"spool     where windows wait until the aggregator has them: disk, or memory (disk full)\n"
 	"lost      events that are not known of, by cause; none are lost silently\n"
 	"uploaded  all bytes sent, of the bytes that the jobs' processes wrote\n"

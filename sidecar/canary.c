@@ -3,55 +3,125 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <stdbool.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <time.h>
 
 #include "base/clock.h"
+#include "base/realtime.h"
 
 #define CANARY_STALLS 256u
+#define CPUS_MAX      4096
 
-struct canary {
-	pthread_t thread;
-	pthread_mutex_t lock;
-	bool stopping;
-	struct {
-		uint64_t begin_ns, end_ns;
-	} stalls[CANARY_STALLS]; /* a ring */
-	uint64_t count, total_ns;
+struct stretch {
+	uint64_t begin_ns, end_ns;
 };
 
+struct canary {
+	pthread_t thread[CANARY_CPUS];
+	struct stretch late[CANARY_CPUS]; /* the last of each */
+	unsigned watched;		  /* CPUs, or 1 */
+	unsigned threads, started;	  /* the latter: gives each its number */
+	uint64_t period_ns, late_ns;
+	pthread_mutex_t lock;
+	bool stopping, realtime;
+	struct stretch stalls[CANARY_STALLS]; /* a ring */
+	uint64_t count, total_ns, points;
+};
+
+static void sleep_until(uint64_t ns)
+{
+	struct timespec ts = { (time_t)(ns / 1000000000ull), (long)(ns % 1000000000ull) };
+
+	clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &ts, NULL);
+}
+
+/* All wait for the same moments: multiples of the period. */
 static void *canary_thread(void *arg)
 {
 	struct canary *c = arg;
-	uint64_t due_ns = clock_monotonic_ns();
+	unsigned i = __atomic_fetch_add(&c->started, 1, __ATOMIC_RELAXED);
+	uint64_t now_ns = clock_monotonic_ns();
 
 	while (!__atomic_load_n(&c->stopping, __ATOMIC_RELAXED)) {
-		struct timespec ts;
-		uint64_t now_ns;
+		uint64_t due_ns = (now_ns / c->period_ns + 1) * c->period_ns;
 
-		due_ns += CANARY_PERIOD_NS;
-		ts.tv_sec = (time_t)(due_ns / 1000000000ull);
-		ts.tv_nsec = (long)(due_ns % 1000000000ull);
-		clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &ts, NULL);
+		sleep_until(due_ns);
 		now_ns = clock_monotonic_ns();
-		if (now_ns > due_ns + CANARY_LATE_NS)
-			canary_note(c, due_ns, now_ns);
-		if (now_ns > due_ns)
-			due_ns = now_ns;
+		if (now_ns > due_ns + c->late_ns)
+			canary_late(c, i, due_ns, now_ns);
 	}
 	return NULL;
 }
 
-int canary_open(struct canary **out)
+static void join(struct canary *c)
+{
+	__atomic_store_n(&c->stopping, true, __ATOMIC_RELAXED);
+	while (c->threads)
+		pthread_join(c->thread[--c->threads], NULL);
+	__atomic_store_n(&c->stopping, false, __ATOMIC_RELAXED);
+	c->started = 0;
+}
+
+/* The CPUs that the process may use, at even distances. */
+static uint32_t choose_cpus(int *cpu)
+{
+	cpu_set_t *set = CPU_ALLOC(CPUS_MAX);
+	size_t bytes = CPU_ALLOC_SIZE(CPUS_MAX);
+	uint32_t all, n, seen = 0, count = 0;
+
+	if (!set || sched_getaffinity(0, bytes, set)) {
+		CPU_FREE(set);
+		return 0;
+	}
+	all = (uint32_t)CPU_COUNT_S(bytes, set);
+	n = all < CANARY_CPUS ? all : CANARY_CPUS;
+	for (int i = 0; i < CPUS_MAX && count < n; i++) {
+		if (!CPU_ISSET_S((size_t)i, bytes, set))
+			continue;
+		if (seen++ == count * all / n)
+			cpu[count++] = i;
+	}
+	CPU_FREE(set);
+	return count;
+}
+
+static bool open_realtime(struct canary *c)
+{
+	int cpu[CANARY_CPUS];
+	uint32_t n = choose_cpus(cpu);
+
+	if (n < 2)
+		return false;
+	c->period_ns = CANARY_PERIOD_NS;
+	c->late_ns = CANARY_REALTIME_LATE_NS;
+	c->watched = n;
+	for (uint32_t i = 0; i < n; i++) {
+		if (realtime_thread(&c->thread[i], cpu[i], canary_thread, c)) {
+			join(c);
+			return false;
+		}
+		c->threads++;
+	}
+	c->realtime = true;
+	return true;
+}
+
+int canary_open(struct canary **out, bool realtime)
 {
 	struct canary *c = calloc(1, sizeof(*c));
-	int err;
+	int err = 0;
 
 	if (!c)
 		return -ENOMEM;
 	pthread_mutex_init(&c->lock, NULL);
-	err = pthread_create(&c->thread, NULL, canary_thread, c);
+	if (!realtime || !open_realtime(c)) {
+		c->period_ns = CANARY_PERIOD_NS;
+		c->late_ns = CANARY_LATE_NS;
+		c->watched = 1;
+		err = pthread_create(&c->thread[0], NULL, canary_thread, c);
+		c->threads = 1;
+	}
 	if (err) {
 		pthread_mutex_destroy(&c->lock);
 		free(c);
@@ -65,18 +135,47 @@ void canary_close(struct canary *c)
 {
 	if (!c)
 		return;
-	__atomic_store_n(&c->stopping, true, __ATOMIC_RELAXED);
-	pthread_join(c->thread, NULL);
+	join(c);
 	pthread_mutex_destroy(&c->lock);
 	free(c);
+}
+
+bool canary_is_realtime(const struct canary *c)
+{
+	return c && c->realtime;
+}
+
+static void note(struct canary *c, uint64_t begin_ns, uint64_t end_ns)
+{
+	c->stalls[c->count++ % CANARY_STALLS] = (struct stretch){ begin_ns, end_ns };
+	c->total_ns += end_ns - begin_ns;
 }
 
 void canary_note(struct canary *c, uint64_t begin_ns, uint64_t end_ns)
 {
 	pthread_mutex_lock(&c->lock);
-	c->stalls[c->count % CANARY_STALLS].begin_ns = begin_ns;
-	c->stalls[c->count++ % CANARY_STALLS].end_ns = end_ns;
-	c->total_ns += end_ns - begin_ns;
+	note(c, begin_ns, end_ns);
+	pthread_mutex_unlock(&c->lock);
+}
+
+void canary_late(struct canary *c, unsigned i, uint64_t due_ns, uint64_t woken_ns)
+{
+	struct stretch all = { due_ns, woken_ns };
+
+	if (i >= c->watched)
+		return;
+	pthread_mutex_lock(&c->lock);
+	c->late[i] = all;
+	for (unsigned k = 0; k < c->watched; k++) {
+		if (c->late[k].begin_ns > all.begin_ns)
+			all.begin_ns = c->late[k].begin_ns;
+		if (c->late[k].end_ns < all.end_ns)
+			all.end_ns = c->late[k].end_ns;
+	}
+	if (all.end_ns > all.begin_ns + c->late_ns) {
+		note(c, all.begin_ns, all.end_ns);
+		c->points += (all.end_ns - all.begin_ns - c->late_ns) / c->period_ns + 1;
+	}
 	pthread_mutex_unlock(&c->lock);
 }
 
@@ -107,4 +206,16 @@ void canary_totals(struct canary *c, uint64_t *count, uint64_t *total_ns)
 	*count = c->count;
 	*total_ns = c->total_ns;
 	pthread_mutex_unlock(&c->lock);
+}
+
+uint64_t canary_stolen_ns(struct canary *c)
+{
+	uint64_t points;
+
+	if (!canary_is_realtime(c))
+		return 0;
+	pthread_mutex_lock(&c->lock);
+	points = c->points;
+	pthread_mutex_unlock(&c->lock);
+	return points * c->period_ns;
 }

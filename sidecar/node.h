@@ -38,7 +38,7 @@ struct settings {
 	double window_burst, window_per_minute, asked_per_minute;
 	uint64_t hold_bytes;
 	uint64_t stall_ns;
-	bool canary, node_peers;
+	bool canary, canary_realtime, node_peers;
 	bool automatic_steps;
 	char record_analysis[NODE_PATH_BYTES];
 	uint64_t record_analysis_bytes;

@@ -46,6 +46,7 @@ int os_node_open(struct node *n)
 		return -ENOMEM;
 	o->options = (struct os_signals_options){ .proc_root = n->settings.proc_root,
 						  .sys_root = n->settings.sys_root,
+						  .canary = n->canary,
 						  .no_bpf = !n->settings.os_bpf,
 						  .bpf_budget = n->settings.os_bpf_budget / 100 };
 	err = pthread_create(&o->thread, NULL, open_signals, o);

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/hash.h"
+#include "sidecar/canary.h"
 #include "sidecar/os_internal.h"
 
 #define CGROUP_AGAIN_NS	  2000000000ull	 /* a limit may be a group that it was just moved into */
@@ -29,7 +30,8 @@ enum {
 	FIELD_CGROUP_PRESSURE,
 	FIELD_IO_BYTES,
 	FIELD_IO_OPS,
-	FIELD_STEAL
+	FIELD_STEAL,
+	FIELD_STOPS
 };
 #define IO_LIMIT_AGAIN_NS 500000000ull /* shorter stretches say little about a rate */
 #define IO_LIMITS_MAX	  16u
@@ -316,6 +318,28 @@ static void read_cgroup(struct os_signals *s, struct os_rank *r)
 	read_io_limits(s, r);
 }
 
+static uint64_t counter_delta(struct os_signals *s, uint32_t field, uint64_t value)
+{
+	uint32_t id = 0;
+
+	return os_signals_delta(s, os_signals_key(0, field, &id, sizeof(id)), value, OS_FIRST_IS_NOTHING);
+}
+
+/* What the hypervisor says that it took, or what was seen to be missing: it does not say everything. */
+static void read_steal(struct os_signals *s)
+{
+	double said_ms = 0, seen_ms;
+	uint64_t us;
+
+	if (!os_proc_steal(s->options.proc_root, &us))
+		said_ms = (double)counter_delta(s, FIELD_STEAL, us) * 1e-3 /
+			  (double)sysconf(_SC_NPROCESSORS_ONLN);
+	seen_ms = (double)counter_delta(s, FIELD_STOPS, canary_stolen_ns(s->options.canary)) * 1e-6;
+	if (said_ms > 0 || seen_ms > 0)
+		os_series_add(s->series, 0, OS_SIGNAL_STEAL, 0, said_ms > seen_ms ? said_ms : seen_ms,
+			      NULL);
+}
+
 static void read_proc(struct os_signals *s)
 {
 	uint64_t v;
@@ -329,9 +353,7 @@ static void read_proc(struct os_signals *s)
 		if (!os_proc_pressure(s->options.proc_root, pressures[i], &v))
 			add_counter(s, 0, OS_SIGNAL_PRESSURE, FIELD_PRESSURE, i, v, 1e-3, i,
 				    pressures[i]);
-	if (!os_proc_steal(s->options.proc_root, &v))
-		add_counter(s, 0, OS_SIGNAL_STEAL, FIELD_STEAL, 0, v,
-			    1e-3 / (double)sysconf(_SC_NPROCESSORS_ONLN), 0, NULL);
+	read_steal(s);
 }
 
 /* ---- reading ---- */

@@ -233,9 +233,10 @@ void status_json(struct node *n, struct buf *b)
 	json_text(b, n->settings.state_dir);
 	buf_printf(b,
 		   "\",\"version\":\"%s\",\"mode\":{\"stacks\":\"%s\",\"roofline\":\"%s\","
-		   "\"canary\":%s,\"spool\":\"%s\"},\"ranks\":[",
+		   "\"canary\":%s,\"stops\":\"%s\",\"spool\":\"%s\"},\"ranks\":[",
 		   SYSOM_VERSION, stacks_mode(n), n->settings.roofline_mode ? "p99" : "robust",
-		   n->canary ? "true" : "false", us.spool.disk_error ? "memory" : "disk");
+		   n->canary ? "true" : "false", canary_is_realtime(n->canary) ? "seen" : "unseen",
+		   us.spool.disk_error ? "memory" : "disk");
 	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++) {
 		if (!n->processes[i])
 			continue;
@@ -550,6 +551,9 @@ void status_metrics(struct node *n, struct buf *b)
 	one(b, "sysom_host_stalls_total", "counter", "Times the host stood still.", (double)stalls);
 	one(b, "sysom_host_stall_seconds_total", "counter", "For how long.",
 	    (double)stalled_ns * 1e-9);
+	one(b, "sysom_host_stolen_seconds_total", "counter",
+	    "An unbiased estimate of it, also of short stops; 0 without real-time threads.",
+	    (double)canary_stolen_ns(n->canary) * 1e-9);
 	one(b, "sysom_clock_error_seconds", "gauge", "Bound of the clock conversion's error.",
 	    (double)n->clock.error_ns * 1e-9);
 	one(b, "sysom_own_cpu_share", "gauge", "sysomd's own use of one core.", n->stats.cpu_share);

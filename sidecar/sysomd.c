@@ -158,6 +158,8 @@ static const struct config_key keys[] = {
 	    "how: robust, or mean + k sigma over 100 steps as SysOM-AI has it", .choices = "robust|sysom"),
 	KEY(canary, "canary.on", CONFIG_BOOL, "true",
 	    "do not judge steps during which the whole host stood still"),
+	KEY(canary_realtime, "canary.realtime", CONFIG_BOOL, "true",
+	    "a real-time thread on each of up to 4 CPUs, where allowed, sees what a hypervisor takes"),
 	KEY(record_analysis, "record.analysis", CONFIG_STRING, "",
 	    "a file for all that is analysed and what comes of it, for sysom replay window; empty: none"),
 	KEY(record_analysis_bytes, "record.analysis_bytes", CONFIG_BYTES, "1GB",
@@ -445,7 +447,7 @@ static int node_open(struct node *n)
 		return -ENOMEM;
 	steps_scratch_init(n->steps_scratch);
 	n->rank_config.steps.scratch = n->steps_scratch;
-	if (n->settings.canary && (err = canary_open(&n->canary)))
+	if (n->settings.canary && (err = canary_open(&n->canary, n->settings.canary_realtime)))
 		return err;
 	err = requests_open(n);
 	if (!err)
@@ -497,9 +499,9 @@ static void node_close(struct node *n, int code)
 	symbol_offer_close(n->offer);
 	uplink_finish(n->uplink, LINGER_MS);
 	recorder_close(n->recorder);
-	canary_close(n->canary);
 	gpu_node_close(n);
 	os_node_close(n);
+	canary_close(n->canary);
 	watchdog_arm(CLOSE_S, code);
 	uplink_close(n->uplink);
 	free(n->batch);

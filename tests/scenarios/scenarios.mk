@@ -8,9 +8,9 @@ SCRIPTS_TEST += $(addprefix tests/scenarios/,case_gpu_clocks.py case_path_lookup
 $(B)/faults/%: tests/faults/%.c
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CSTD) $(WARN) -O2 -g -D_GNU_SOURCE -o $@ $<
-$(B)/parts/cpu_stops: tests/scenarios/lib/cpu_stops.c
+$(B)/parts/cpu_stops: tests/scenarios/lib/cpu_stops.c base/realtime.c base/realtime.h
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(CSTD) $(WARN) -O2 -g -D_GNU_SOURCE -I. -o $@ $< -lpthread
+	$(Q)$(CC) $(CSTD) $(WARN) -O2 -g -D_GNU_SOURCE -I. -o $@ $(filter %.c,$^) -lpthread
 $(B)/parts/window_counters: tests/scenarios/lib/window_counters.c $(B)/libwire.a $(B)/libanalysis.a $(B)/libbase.a
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS_ALL) -o $@ $^ $(LDFLAGS_ALL) $(wire_LDLIBS) $(base_LDLIBS) -lnng -lm -lpthread

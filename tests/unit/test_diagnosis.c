@@ -374,6 +374,25 @@ static void os_steal_on_all(struct world *w)
 		signal_add(&w->peer[i], OS_SIGNAL_STEAL, "", 160, 10);
 }
 
+/* The job's own processes share the CPUs that are left: each waits for the others longer than before, and
+ * by more than was taken. */
+static void os_steal_of_job(struct world *w)
+{
+	w->kind = FINDING_UNIFORM;
+	w->with_before = true;
+	late(&w->sick, 20);
+	signal_add(&w->sick, OS_SIGNAL_STEAL, "", 90, 2);
+	signal_add(&w->sick, OS_SIGNAL_RUN_WAIT_THREAD, "python3", 330, 150);
+	signal_add(&w->sick, OS_SIGNAL_CPU_HOG, "python3 (pid 77)", 200, 90);
+}
+
+/* Somebody new takes them, and the hypervisor some more. */
+static void os_newcomer_and_steal(struct world *w)
+{
+	os_steal_of_job(w);
+	signal_add(&w->sick, OS_SIGNAL_CPU_HOG, "backup (pid 78)", 150, 0);
+}
+
 /* In a few steps it meets some and not others. */
 static void os_steal_alone(struct world *w)
 {
@@ -702,6 +721,8 @@ static const struct fault {
 	{ CAUSE_OS_STEAL, os_steal, "hypervisor" },
 	{ CAUSE_OS_RUN_QUEUE, os_steal_on_all, "simjob (pid 77)" },
 	{ CAUSE_OS_STEAL, os_steal_alone, "hypervisor" },
+	{ CAUSE_OS_STEAL, os_steal_of_job, "hypervisor" },
+	{ CAUSE_OS_RUN_QUEUE, os_newcomer_and_steal, "backup (pid 78)" },
 	{ CAUSE_NET_TRANSFER, net_transfer, "everybody entered in time" },
 	{ CAUSE_NET_RETRANSMITS, net_retransmits, "10.0.0.2:600" },
 	{ CAUSE_STORAGE_DISK, storage_disk, "vda" },

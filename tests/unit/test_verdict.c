@@ -231,6 +231,41 @@ static void counts_kernels_of_slow_and_of_healthy_steps_apart(void **unused)
 	picture_drop(p);
 }
 
+/* Two steps of twenty, for which the disk was slow. */
+static void make_moment(struct made *m, uint32_t reason)
+{
+	make(m, 5, reason, 1, 0);
+	for (uint32_t i = 10; i < 12; i++) {
+		m->steps[i].step.latency_ns += 400 * MS;
+		m->steps[i].step.self_ns += 400 * MS;
+		m->steps[i].flags = WINDOW_STEP_OUT | WINDOW_STEP_FLAGGED;
+	}
+}
+
+static void a_moment_of_what_was_asked_for_is_not_what_is_typical(void **unused)
+{
+	static struct made m;
+	struct diagnosis_rank r;
+	struct picture *p;
+
+	make_moment(&m, WINDOW_ASKED);
+	p = picture_make(&m.w, NULL, NULL);
+	assert_int_equal(picture_steps(p, false), STEPS);
+	assert_int_equal(picture_steps(p, true), STEPS - 2);
+	for (int calm = 0; calm < 2; calm++) {
+		picture_rank(p, calm, &r);
+		assert_float_equal(r.step_ns, 100e6, 1);
+		assert_int_equal(r.kernel_count, 3);
+		assert_float_equal(r.kernel[0].count, 1, 1e-9);
+		assert_float_equal(r.kernel[0].total_ns, 40e6, 1);
+	}
+	picture_drop(p);
+	make_moment(&m, WINDOW_SELF);
+	p = picture_make(&m.w, NULL, NULL);
+	assert_int_equal(picture_steps(p, false), 2);
+	picture_drop(p);
+}
+
 /* The detector cut every third step in two: halves are no reference, and no evidence. */
 static void leaves_out_steps_that_were_cut_in_two(void **unused)
 {
@@ -922,6 +957,39 @@ static void what_is_slower_than_earlier_runs_is_held_against_those(void **unused
 	}
 }
 
+/* Every step logs for 20 ms; for a moment the disk was slow, too, of which the rank told by itself. */
+static void what_is_slow_all_the_time_is_not_what_a_moment_was(void **unused)
+{
+	struct incident_finding f = finding(FINDING_UNIFORM, CAUSE_UNKNOWN, -1);
+	static struct made m;
+	uint32_t asked = 0;
+	json_t *j;
+
+	set->config.sources =
+		(struct incident_sources){ &asked, fake_sketch, fake_baseline, fake_peers, NULL };
+	for (int k = 0; k < 2; k++) {
+		make_moment(&m, k ? WINDOW_ASKED : WINDOW_SELF);
+		for (uint32_t i = 0; i < STEPS; i++) {
+			m.steps[i].step.latency_ns += 20 * MS;
+			m.steps[i].step.self_ns += 20 * MS;
+			m.steps[i].step.idle_ns += 20 * MS;
+		}
+		m.w.stacks.begin_ns = m.w.begin_ns;
+		m.w.stacks.end_ns = m.w.end_ns;
+		add_sample(&m.w.stacks, "step", 105, STACK_ON_CPU, STACK_GIL_HOLDER, 800);
+		add_sample(&m.w.stacks, "Logger.debug", 105, STACK_ON_CPU, STACK_GIL_HOLDER, 400);
+		signal_add(&m, OS_SIGNAL_IO_WAIT_THREAD, "main", k ? 30 : 800);
+		signal_add(&m, OS_SIGNAL_DISK_LATENCY, "reads of vda", 255);
+		send(&m);
+	}
+	f.finding.earlier_runs = true;
+	f.finding.effect_ns = 20e6;
+	j = json_of(tell(f));
+	assert_string_equal(text_of(j, "kind"), "uniform");
+	assert_string_equal(cause_of(j), "sw-logging");
+	json_decref(j);
+}
+
 /* ---- findings ---- */
 
 static void a_finding_alone_is_an_incident(void **unused)
@@ -1153,6 +1221,7 @@ int main(void)
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 	const struct CMUnitTest tests[] = {
 		CASE(counts_kernels_of_slow_and_of_healthy_steps_apart),
+		CASE(a_moment_of_what_was_asked_for_is_not_what_is_typical),
 		CASE(leaves_out_steps_that_were_cut_in_two),
 		CASE(gives_functions_in_time_per_step),
 		CASE(what_an_interrupt_takes_is_no_time_of_what_it_interrupts),
@@ -1174,6 +1243,7 @@ int main(void)
 		CASE(a_suspects_functions_are_held_against_its_roles_waterline),
 		CASE(sketches_stand_for_peers_that_sent_nothing_and_tell_settings),
 		CASE(what_is_slower_than_earlier_runs_is_held_against_those),
+		CASE(what_is_slow_all_the_time_is_not_what_a_moment_was),
 		CASE(a_finding_alone_is_an_incident),
 		CASE(windows_join_the_finding_of_their_fault_and_say_why),
 		CASE(another_rank_that_becomes_slow_after_it_is_another_fault),

@@ -5,7 +5,6 @@
  * 250 ms until it is ended: the Unix time in ns, and ms a second, mean over the CPUs. Exit 1: it may not
  * be real-time. */
 #include <pthread.h>
-#include <sched.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
@@ -13,12 +12,12 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/realtime.h"
 
 #define PERIOD_NS  10000000ull
 #define LATE_NS	   500000ull /* less is the usual waking up */
 #define LINE_NS	   250000000ull
 #define CPUS_MAX   64
-#define PRIORITY   50
 
 static uint64_t late_ns; /* of all CPUs, since the last line */
 
@@ -46,26 +45,6 @@ static void *watch(void *arg)
 	return NULL;
 }
 
-static int start(int cpu)
-{
-	struct sched_param p = { .sched_priority = PRIORITY };
-	pthread_attr_t a;
-	pthread_t t;
-	cpu_set_t one;
-	int err;
-
-	CPU_ZERO(&one);
-	CPU_SET(cpu, &one);
-	pthread_attr_init(&a);
-	pthread_attr_setinheritsched(&a, PTHREAD_EXPLICIT_SCHED);
-	pthread_attr_setschedpolicy(&a, SCHED_FIFO);
-	pthread_attr_setschedparam(&a, &p);
-	pthread_attr_setaffinity_np(&a, sizeof(one), &one);
-	err = pthread_create(&t, &a, watch, NULL);
-	pthread_attr_destroy(&a);
-	return err;
-}
-
 int main(void)
 {
 	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
@@ -73,7 +52,8 @@ int main(void)
 
 	cpus = cpus > CPUS_MAX ? CPUS_MAX : cpus;
 	for (int k = 0; k < cpus; k++) {
-		int err = start(k);
+		pthread_t t;
+		int err = -realtime_thread(&t, k, watch, NULL);
 
 		if (err) {
 			fprintf(stderr, "cpu_stops: CPU %d: %s\n", k, strerror(err));

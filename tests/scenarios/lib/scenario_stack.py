@@ -102,6 +102,7 @@ class Stack:
         return os.path.join(self.dir, name)
 
     def start(self):
+        os.sync()  # what was built or written before is not what a disk is slow for
         self.start_aggregator()
         self.start_sysomd()
 
