@@ -19,6 +19,8 @@
 /* The device answers in less: reads that wait are held before they reach it. */
 #define DISK_FAST_MS 2.0
 #define THREADS_MAX  32u
+/* Fewer slow steps than these are a moment of a few seconds at most. */
+#define FEW_STEPS 30u
 /* What had less than this share of it before is new. */
 #define NEW_SHARE 0.2
 
@@ -296,12 +298,13 @@ static void run_queue(struct diagnosis_view *v)
 
 /* Whatever runs, runs for so much less of each second. The ranks of a machine share it, but not evenly in
  * a few steps: whom it meets while it launches is late. So it is a reason where peers had as much, if a
- * weaker one. */
+ * weaker one; in few steps, of which it took more than the rank lost, nothing else is needed. */
 static void hypervisor(struct diagnosis_view *v)
 {
 	const struct os_signal *s = NULL;
 	struct diagnosis_candidate *c;
-	double extra;
+	double extra, taken;
+	bool met;
 
 	for (uint32_t i = 0; i < v->who->signal_count && !s; i++)
 		if (is_kind(&v->who->signal[i], OS_SIGNAL_STEAL) &&
@@ -310,8 +313,9 @@ static void hypervisor(struct diagnosis_view *v)
 	if (!s)
 		return;
 	extra = extra_of(v, s, OS_SIGNAL_STEAL);
-	c = put(v, CAUSE_OS_STEAL, POOL_HOST,
-		per_step(v, extra > 0 ? extra : s->value - fmax(s->usual, 0)), extra > 0 ? 1 : 0.6, s);
+	taken = per_step(v, extra > 0 ? extra : s->value - fmax(s->usual, 0));
+	met = v->who->steps < FEW_STEPS && taken >= v->pool_ns[POOL_HOST];
+	c = put(v, CAUSE_OS_STEAL, POOL_HOST, taken, extra > 0 ? 1 : met ? 0.95 : 0.6, s);
 	snprintf(c->because, sizeof(c->because),
 		 "the hypervisor runs others in place of each of the machine's CPUs for %.0f ms a "
 		 "second",

@@ -402,6 +402,24 @@ static void os_steal_alone(struct world *w)
 		signal_add(&w->peer[i], OS_SIGNAL_STEAL, "", 300, 25);
 }
 
+/* What the few samples of a moment met is no cause of what the machine's stops explain. */
+static void a_function_in_few_steps_of_steal(struct world *w)
+{
+	late(&w->sick, 3);
+	w->sick.r.steps = 10;
+	w->sick.r.cpu_ns += 3 * MS;
+	function(&w->sick, "share", DIAGNOSIS_NATIVE, 3.1, 3.1, 3.1);
+	signal_add(&w->sick, OS_SIGNAL_STEAL, "", 100, 19);
+	for (int i = 0; i < PEERS; i++)
+		signal_add(&w->peer[i], OS_SIGNAL_STEAL, "", 100, 19);
+}
+
+static void a_function_in_many_steps_of_steal(struct world *w)
+{
+	a_function_in_few_steps_of_steal(w);
+	w->sick.r.steps = 200;
+}
+
 static void os_numa(struct world *w)
 {
 	late(&w->sick, 10);
@@ -722,6 +740,8 @@ static const struct fault {
 	{ CAUSE_OS_RUN_QUEUE, os_steal_on_all, "simjob (pid 77)" },
 	{ CAUSE_OS_STEAL, os_steal_alone, "hypervisor" },
 	{ CAUSE_OS_STEAL, os_steal_of_job, "hypervisor" },
+	{ CAUSE_OS_STEAL, a_function_in_few_steps_of_steal, "hypervisor" },
+	{ CAUSE_CPU_FUNCTION, a_function_in_many_steps_of_steal, "share" },
 	{ CAUSE_OS_RUN_QUEUE, os_newcomer_and_steal, "backup (pid 78)" },
 	{ CAUSE_NET_TRANSFER, net_transfer, "everybody entered in time" },
 	{ CAUSE_NET_RETRANSMITS, net_retransmits, "10.0.0.2:600" },

@@ -541,6 +541,8 @@ class Scenario:
                i["end_unix_ns"] > f.begin_unix_ns - 1e9]
         self.judge_shown(f, own)
         if f.right_ns is not None:
+            if f.right_ns < f.first_slow_ns:  # told of before a step was as slow as counts here
+                f.first_slow_ns = f.begin_ns
             f.seconds = (f.right_ns - f.first_slow_ns) / 1e9
             self.say(f"{f.seconds:.1f} s from the first slow step to the diagnosed incident")
 
