@@ -114,7 +114,7 @@ enum part_of { PART_NONE, PART_SLOW, PART_CALM };
 
 struct span {
 	uint64_t begin_ns, end_ns;
-	enum part_of part;
+	bool slow, calm; /* the parts that it counts for */
 };
 
 /* Which steps are looked at. A detector that cuts a step in two now and then makes steps of half
@@ -151,11 +151,13 @@ static bool is_but_a_moment(const struct window *w, const struct choice *c)
 {
 	uint32_t slow = 0, calm = 0;
 
+	if (w->reason != WINDOW_ASKED)
+		return false;
 	for (uint32_t i = 0; i < w->step_count; i++) {
 		slow += part_of(&w->steps[i], c) == PART_SLOW;
 		calm += part_of(&w->steps[i], c) == PART_CALM;
 	}
-	return w->reason == WINDOW_ASKED && calm && slow * MOMENT_SHARE < slow + calm;
+	return calm && slow * MOMENT_SHARE < slow + calm;
 }
 
 struct weighed {
@@ -305,8 +307,7 @@ static void kernel_add(struct entry *e, const struct record *r)
 	e->collective |= r->kind == RECORD_COLL_KERNEL;
 }
 
-/* typical: those of calm steps count for both parts. */
-static void take_kernels(struct picture *p, const struct window *w, const struct span *spans, bool typical,
+static void take_kernels(struct picture *p, const struct window *w, const struct span *spans,
 			 struct table *slow, struct table *calm)
 {
 	for (uint32_t i = 0; w->device && i < w->device_count; i++) {
@@ -315,13 +316,12 @@ static void take_kernels(struct picture *p, const struct window *w, const struct
 		    span_of(spans, w->step_count, r->launch_ns ? r->launch_ns : r->begin_ns);
 
 		if ((r->kind != RECORD_KERNEL && r->kind != RECORD_COLL_KERNEL) || !s ||
-		    s->part == PART_NONE || r->name >= w->name_count || !w->names ||
-		    r->end_ns < r->begin_ns)
+		    r->name >= w->name_count || !w->names || r->end_ns < r->begin_ns)
 			continue;
-		if (s->part == PART_CALM)
-			kernel_add(find(p, calm, 0, w->names[r->name]), r);
-		if (s->part == PART_SLOW || typical)
+		if (s->slow)
 			kernel_add(find(p, slow, 0, w->names[r->name]), r);
+		if (s->calm)
+			kernel_add(find(p, calm, 0, w->names[r->name]), r);
 	}
 }
 
@@ -679,18 +679,18 @@ static bool take_steps(struct picture *p, const struct window *w)
 	struct table slow = {calloc(TABLE_ROOM, sizeof(*slow.e)), 0},
 		     calm = {calloc(TABLE_ROOM, sizeof(*calm.e)), 0};
 	struct choice c = choose(w), of_slow = c;
-	bool typical = is_but_a_moment(w, &c);
 	bool good = scratch && spans && slow.e && calm.e;
 
-	if (typical)
+	if (is_but_a_moment(w, &c))
 		of_slow.slow = 0; /* all */
 	for (uint32_t i = 0; good && i < w->step_count; i++)
 		spans[i] = (struct span){w->steps[i].step.begin_ns, w->steps[i].step.end_ns,
-					 part_of(&w->steps[i], &c)};
+					 part_of(&w->steps[i], &of_slow) == PART_SLOW,
+					 part_of(&w->steps[i], &c) == PART_CALM};
 	if (good) {
 		sum_up(w, &of_slow, PART_SLOW, scratch, &p->slow.rank);
 		sum_up(w, &c, PART_CALM, scratch, &p->calm.rank);
-		take_kernels(p, w, spans, typical, &slow, &calm);
+		take_kernels(p, w, spans, &slow, &calm);
 		keep_kernels(&slow, &p->slow);
 		keep_kernels(&calm, &p->calm);
 	}

@@ -56,9 +56,11 @@ static void slow_view(const struct member *m, const struct picture *p, struct di
 	}
 }
 
-static void calm_view(const struct member *m, struct diagnosis_rank *out)
+/* A part of one window with what that window has, and nothing of others. */
+static void plain_view(const struct member *m, const struct picture *p, bool calm,
+		       struct diagnosis_rank *out)
 {
-	picture_rank(m->calm, true, out);
+	picture_rank(p, calm, out);
 	out->rank = m->rank;
 	out->node = m->node;
 }
@@ -72,14 +74,6 @@ static void show(const struct member *m, const struct picture *p, struct diagnos
 	out->setting = had.setting;
 	out->setting_count = had.setting_count;
 	out->group = had.group;
-}
-
-/* What is slow all the time is not what signals of its worst moments tell: those of the window count. */
-static void typical_view(const struct member *m, struct diagnosis_rank *out)
-{
-	picture_rank(m->waiting, false, out);
-	out->rank = m->rank;
-	out->node = m->node;
 }
 
 static void cast_add(struct cast *c, const struct member *m, const struct picture *p)
@@ -117,6 +111,17 @@ static const struct picture *picture_of(const struct incident_judgement *j, cons
 	return m->slow;
 }
 
+/* What is slow all the time is not what signals of its worst moments tell: those of the window count. */
+static void suspect_add(struct cast *c, const struct incident_judgement *j, const struct member *m)
+{
+	const struct picture *p = picture_of(j, m);
+	uint32_t at = c->count;
+
+	cast_add(c, m, p);
+	if (c->count > at && p != m->slow)
+		plain_view(m, p, false, &c->rank[at]);
+}
+
 /* Culprits, worst first; where everybody is slow together and nobody is to blame, who has figures.
  */
 static void find_suspects(const struct incident *i, const struct incident_judgement *j,
@@ -135,13 +140,10 @@ static void find_suspects(const struct incident *i, const struct incident_judgem
 	if (n)
 		qsort(list, n, sizeof(*list), by_loss);
 	if (n && j->lead && incident_is_culprit(i, j, j->lead))
-		cast_add(c, j->lead, picture_of(j, j->lead));
+		suspect_add(c, j, j->lead);
 	for (uint32_t k = 0; k < n; k++)
 		if (!c->count || list[k] != c->member[0])
-			cast_add(c, list[k], picture_of(j, list[k]));
-	for (uint32_t k = 0; k < c->count; k++)
-		if (picture_of(j, c->member[k]) != c->member[k]->slow)
-			typical_view(c->member[k], &c->rank[k]);
+			suspect_add(c, j, list[k]);
 	free(list);
 }
 
@@ -253,7 +255,7 @@ static void before_of(const struct court *c, const struct incident_judgement *j,
 	*before = (struct diagnosis_rank){.steps = 0};
 	for (uint32_t k = 0; k < who->count && !before->steps && !all_slow; k++)
 		if (who->member[k]->calm)
-			calm_view(who->member[k], before);
+			plain_view(who->member[k], who->member[k]->calm, true, before);
 	if (!before->steps && c->baseline && (j->kind == FINDING_UNIFORM || !c->peers.count))
 		*before = *c->baseline;
 	else if (before->steps && c->own && j->kind != FINDING_UNIFORM && who->count &&

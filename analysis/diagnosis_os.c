@@ -266,6 +266,7 @@ static void run_queue(struct diagnosis_view *v)
 			       *soft = strongest(v, OS_SIGNAL_SOFTIRQ_CPU), *by;
 	struct diagnosis_candidate *c;
 	struct thread_time t;
+	double sure;
 	bool is_softirq;
 	char words[100];
 
@@ -273,12 +274,11 @@ static void run_queue(struct diagnosis_view *v)
 		return;
 	is_softirq = waits_for_softirq(hog, soft, t.extra);
 	by = is_softirq && soft ? soft : hog;
+	sure = by ? 0.9 : 0.75;
+	if (!is_softirq && waits_for_hypervisor(v, t.extra))
+		sure = 0.4;
 	c = put(v, is_softirq ? CAUSE_OS_SOFTIRQ : CAUSE_OS_RUN_QUEUE, POOL_HOST,
-		per_step(v, t.extra),
-		!is_softirq && waits_for_hypervisor(v, t.extra) ? 0.4
-		: by						? 0.9
-								: 0.75,
-		t.most);
+		per_step(v, t.extra), sure, t.most);
 	diagnosis_text_copy(c->subject, sizeof(c->subject), by ? by->subject : "");
 	thread_words(v, t.name, words, sizeof(words));
 	if (is_softirq)

@@ -22,7 +22,7 @@ struct canary {
 	struct stretch late[CANARY_CPUS]; /* the last of each */
 	unsigned watched;		  /* CPUs, or 1 */
 	unsigned threads, started;	  /* the latter: gives each its number */
-	uint64_t period_ns, late_ns;
+	uint64_t late_ns;
 	pthread_mutex_t lock;
 	bool stopping, realtime;
 	struct stretch stalls[CANARY_STALLS]; /* a ring */
@@ -44,7 +44,7 @@ static void *canary_thread(void *arg)
 	uint64_t now_ns = clock_monotonic_ns();
 
 	while (!__atomic_load_n(&c->stopping, __ATOMIC_RELAXED)) {
-		uint64_t due_ns = (now_ns / c->period_ns + 1) * c->period_ns;
+		uint64_t due_ns = (now_ns / CANARY_PERIOD_NS + 1) * CANARY_PERIOD_NS;
 
 		sleep_until(due_ns);
 		now_ns = clock_monotonic_ns();
@@ -93,7 +93,6 @@ static bool open_realtime(struct canary *c)
 
 	if (n < 2)
 		return false;
-	c->period_ns = CANARY_PERIOD_NS;
 	c->late_ns = CANARY_REALTIME_LATE_NS;
 	c->watched = n;
 	for (uint32_t i = 0; i < n; i++) {
@@ -116,8 +115,7 @@ int canary_open(struct canary **out, bool realtime)
 		return -ENOMEM;
 	pthread_mutex_init(&c->lock, NULL);
 	if (!realtime || !open_realtime(c)) {
-		c->period_ns = CANARY_PERIOD_NS;
-		c->late_ns = CANARY_LATE_NS;
+			c->late_ns = CANARY_LATE_NS;
 		c->watched = 1;
 		err = pthread_create(&c->thread[0], NULL, canary_thread, c);
 		c->threads = 1;
@@ -174,7 +172,7 @@ void canary_late(struct canary *c, unsigned i, uint64_t due_ns, uint64_t woken_n
 	}
 	if (all.end_ns > all.begin_ns + c->late_ns) {
 		note(c, all.begin_ns, all.end_ns);
-		c->points += (all.end_ns - all.begin_ns - c->late_ns) / c->period_ns + 1;
+		c->points += (all.end_ns - all.begin_ns - c->late_ns) / CANARY_PERIOD_NS + 1;
 	}
 	pthread_mutex_unlock(&c->lock);
 }
@@ -217,5 +215,5 @@ uint64_t canary_stolen_ns(struct canary *c)
 	pthread_mutex_lock(&c->lock);
 	points = c->points;
 	pthread_mutex_unlock(&c->lock);
-	return points * c->period_ns;
+	return points * CANARY_PERIOD_NS;
 }

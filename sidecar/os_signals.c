@@ -217,12 +217,18 @@ static void on_run_wait(void *arg, uint32_t tid, uint64_t wait_ns)
 	os_series_add(s->series, w->root, OS_SIGNAL_RUN_WAIT_THREAD, tid, ms, name);
 }
 
+static uint64_t counter_delta(struct os_signals *s, uint32_t owner, uint32_t field, uint32_t id,
+			      uint64_t value)
+{
+	return os_signals_delta(s, os_signals_key(owner, field, &id, sizeof(id)), value,
+				OS_FIRST_IS_NOTHING);
+}
+
 static void add_counter(struct os_signals *s, uint32_t owner, enum os_signal_kind kind,
 			uint32_t field, uint32_t id, uint64_t value, double unit, uint64_t key,
 			const char *subject)
 {
-	uint64_t grown = os_signals_delta(s, os_signals_key(owner, field, &id, sizeof(id)), value,
-					  OS_FIRST_IS_NOTHING);
+	uint64_t grown = counter_delta(s, owner, field, id, value);
 
 	if (grown)
 		os_series_add(s->series, owner, kind, key, (double)grown * unit, subject);
@@ -318,13 +324,6 @@ static void read_cgroup(struct os_signals *s, struct os_rank *r)
 	read_io_limits(s, r);
 }
 
-static uint64_t counter_delta(struct os_signals *s, uint32_t field, uint64_t value)
-{
-	uint32_t id = 0;
-
-	return os_signals_delta(s, os_signals_key(0, field, &id, sizeof(id)), value, OS_FIRST_IS_NOTHING);
-}
-
 /* What the hypervisor says that it took, or what was seen to be missing: it does not say everything. */
 static void read_steal(struct os_signals *s)
 {
@@ -332,9 +331,9 @@ static void read_steal(struct os_signals *s)
 	uint64_t us;
 
 	if (!os_proc_steal(s->options.proc_root, &us))
-		said_ms = (double)counter_delta(s, FIELD_STEAL, us) * 1e-3 /
+		said_ms = (double)counter_delta(s, 0, FIELD_STEAL, 0, us) * 1e-3 /
 			  (double)sysconf(_SC_NPROCESSORS_ONLN);
-	seen_ms = (double)counter_delta(s, FIELD_STOPS, canary_stolen_ns(s->options.canary)) * 1e-6;
+	seen_ms = (double)counter_delta(s, 0, FIELD_STOPS, 0, canary_stolen_ns(s->options.canary)) * 1e-6;
 	if (said_ms > 0 || seen_ms > 0)
 		os_series_add(s->series, 0, OS_SIGNAL_STEAL, 0, said_ms > seen_ms ? said_ms : seen_ms,
 			      NULL);

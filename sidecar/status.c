@@ -552,7 +552,7 @@ void status_metrics(struct node *n, struct buf *b)
 	one(b, "sysom_host_stall_seconds_total", "counter", "For how long.",
 	    (double)stalled_ns * 1e-9);
 	one(b, "sysom_host_stolen_seconds_total", "counter",
-	    "An unbiased estimate of it, also of short stops; 0 without real-time threads.",
+	    "An estimate of it, also of short stops; 0 without real-time threads.",
 	    (double)canary_stolen_ns(n->canary) * 1e-9);
 	one(b, "sysom_clock_error_seconds", "gauge", "Bound of the clock conversion's error.",
 	    (double)n->clock.error_ns * 1e-9);

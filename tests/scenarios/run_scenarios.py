@@ -173,11 +173,13 @@ def main():
     with tempfile.TemporaryDirectory(prefix="scenarios-") as directory:
         for n, name in enumerate(names, 1):
             so_far = time.monotonic() - began
-            seconds = o.healthy_seconds
+            seconds = 0
+            if name == LAST:
+                seconds = o.healthy_seconds
             if seconds is None:
                 seconds = max(so_far, 30 if o.short else others_seconds(), 30)
             print(f"[{n}/{len(names)}, {so_far:.0f} s] {name}", flush=True)
-            state, why, got = run(name, seconds if name == LAST else 0, directory,
+            state, why, got = run(name, seconds, directory,
                                    () if o.short else ("--full",))
             count[state] += 1
             keep(name, state, why, got)

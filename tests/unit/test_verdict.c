@@ -260,6 +260,12 @@ static void a_moment_of_what_was_asked_for_is_not_what_is_typical(void **unused)
 		assert_float_equal(r.kernel[0].total_ns, 40e6, 1);
 	}
 	picture_drop(p);
+	m.steps[15].flags = WINDOW_STEP_OUT; /* neither slow nor healthy: of all steps */
+	p = picture_make(&m.w, NULL, NULL);
+	picture_rank(p, false, &r);
+	assert_int_equal(r.steps, STEPS);
+	assert_float_equal(r.kernel[0].count, 1, 1e-9);
+	picture_drop(p);
 	make_moment(&m, WINDOW_SELF);
 	p = picture_make(&m.w, NULL, NULL);
 	assert_int_equal(picture_steps(p, false), 2);
