@@ -4,6 +4,7 @@
 #ifndef SYSOM_BASE_CLOCK_H
 #define SYSOM_BASE_CLOCK_H
 
+#include <errno.h>
 #include <stdint.h>
 #include <time.h>
 
@@ -29,6 +30,20 @@ static inline uint64_t clock_monotonic_ns(void)
 static inline uint64_t clock_realtime_ns(void)
 {
 	return clock_ns(CLOCK_REALTIME);
+}
+
+static inline struct timespec clock_timespec(uint64_t ns)
+{
+	return (struct timespec){ (time_t)(ns / 1000000000ull), (long)(ns % 1000000000ull) };
+}
+
+/* Sleeps until that CLOCK_MONOTONIC time, whatever signal comes; leaves errno alone. */
+static inline void clock_sleep_until(uint64_t monotonic_ns)
+{
+	struct timespec ts = clock_timespec(monotonic_ns);
+
+	while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &ts, NULL) == EINTR)
+		;
 }
 
 /* Goes on while the machine sleeps, and nobody can set it; starts anew at boot. */

@@ -5,7 +5,6 @@
 #include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include "base/clock.h"
 #include "base/realtime.h"
@@ -20,21 +19,14 @@ struct stretch {
 struct canary {
 	pthread_t thread[CANARY_CPUS];
 	struct stretch late[CANARY_CPUS]; /* the last of each */
-	unsigned watched;		  /* CPUs, or 1 */
+	unsigned watched;		  /* CPUs; 1: no real-time threads */
 	unsigned threads, started;	  /* the latter: gives each its number */
 	uint64_t late_ns;
 	pthread_mutex_t lock;
-	bool stopping, realtime;
+	bool stopping;
 	struct stretch stalls[CANARY_STALLS]; /* a ring */
 	uint64_t count, total_ns, points;
 };
-
-static void sleep_until(uint64_t ns)
-{
-	struct timespec ts = { (time_t)(ns / 1000000000ull), (long)(ns % 1000000000ull) };
-
-	clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &ts, NULL);
-}
 
 /* All wait for the same moments: multiples of the period. */
 static void *canary_thread(void *arg)
@@ -46,7 +38,7 @@ static void *canary_thread(void *arg)
 	while (!__atomic_load_n(&c->stopping, __ATOMIC_RELAXED)) {
 		uint64_t due_ns = (now_ns / CANARY_PERIOD_NS + 1) * CANARY_PERIOD_NS;
 
-		sleep_until(due_ns);
+		clock_sleep_until(due_ns);
 		now_ns = clock_monotonic_ns();
 		if (now_ns > due_ns + c->late_ns)
 			canary_late(c, i, due_ns, now_ns);
@@ -102,7 +94,6 @@ static bool open_realtime(struct canary *c)
 		}
 		c->threads++;
 	}
-	c->realtime = true;
 	return true;
 }
 
@@ -115,7 +106,7 @@ int canary_open(struct canary **out, bool realtime)
 		return -ENOMEM;
 	pthread_mutex_init(&c->lock, NULL);
 	if (!realtime || !open_realtime(c)) {
-			c->late_ns = CANARY_LATE_NS;
+		c->late_ns = CANARY_LATE_NS;
 		c->watched = 1;
 		err = pthread_create(&c->thread[0], NULL, canary_thread, c);
 		c->threads = 1;
@@ -140,7 +131,7 @@ void canary_close(struct canary *c)
 
 bool canary_is_realtime(const struct canary *c)
 {
-	return c && c->realtime;
+	return c && c->watched > 1;
 }
 
 static void note(struct canary *c, uint64_t begin_ns, uint64_t end_ns)

@@ -18,6 +18,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/limits.h"
 #include "base/log.h"
 #include "sidecar/neighbours.h"
@@ -536,7 +537,7 @@ void cpu_stacks_tend(struct node *n, uint64_t now_ns)
 static bool settle(struct cpu_stacks *s, uint32_t wait_ms)
 {
 	uint64_t until_ns = clock_monotonic_ns() + wait_ms * 1000000ull, serial = s->asked;
-	struct timespec t = { (time_t)(until_ns / 1000000000ull), (long)(until_ns % 1000000000ull) };
+	struct timespec t = clock_timespec(until_ns);
 
 	while (s->sampling && s->done < serial)
 		if (pthread_cond_timedwait(&s->turned, &s->lock, &t))

@@ -121,7 +121,7 @@ static void keep_xid(struct gpu_poll *p, uint32_t device, uint64_t xid)
 
 static void sleep_until(struct gpu_poll *p, uint64_t until_ns)
 {
-	struct timespec ts = {(time_t)(until_ns / 1000000000ull), (long)(until_ns % 1000000000ull)};
+	struct timespec ts = clock_timespec(until_ns);
 
 	pthread_mutex_lock(&p->lock);
 	while (!p->stop && !pthread_cond_timedwait(&p->wake, &p->lock, &ts))

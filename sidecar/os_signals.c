@@ -604,7 +604,8 @@ static uint32_t sharers_of(const struct os_signals *s, const struct os_lock_plac
 	return n;
 }
 
-/* Names of those that contend most for the same locks as the rank does there. */
+/* Names of those that contend most for the same locks as the rank does there; what has no room is left
+ * out whole, and the place gives way to the first. */
 static void add_sharers(const struct os_signals *s, uint32_t root, uint64_t key, char *subject,
 			size_t bytes)
 {
@@ -613,7 +614,8 @@ static void add_sharers(const struct os_signals *s, uint32_t root, uint64_t key,
 	uint32_t n = p ? sharers_of(s, p, sharer) : 0;
 
 	for (uint32_t count = 0; count < SHARERS_NAMED; count++) {
-		size_t used = strlen(subject);
+		char name[80];
+		size_t used = strlen(subject), len;
 		uint32_t best = 0;
 
 		for (uint32_t i = 1; i < n; i++)
@@ -621,9 +623,15 @@ static void add_sharers(const struct os_signals *s, uint32_t root, uint64_t key,
 				best = i;
 		if (!n || !(sharer[best].ms > 0))
 			return;
-		snprintf(subject + used, bytes - used, "%s%.16s (pid %u)",
-			 count ? ", " : ", which is shared with ", sharer[best].use->comm,
-			 sharer[best].use->pid);
+		len = (size_t)snprintf(name, sizeof(name), "%s%.16s (pid %u)",
+				       count ? ", " : ", which is shared with ", sharer[best].use->comm,
+				       sharer[best].use->pid);
+		if (used + len >= bytes) {
+			if (count)
+				return;
+			used = bytes - 1 - len;
+		}
+		memcpy(subject + used, name, len + 1);
 		sharer[best].ms = 0; /* told */
 	}
 }
@@ -655,7 +663,7 @@ static void level_row(struct pick *p, const struct os_series_row *row)
 static void on_rank_row(void *arg, const struct os_series_row *row)
 {
 	struct pick *p = arg;
-	char subject[OS_SIGNAL_SUBJECT_BYTES + 64];
+	char subject[OS_SIGNAL_SUBJECT_BYTES];
 
 	if (row->kind == OS_ROW_READINGS ||
 	    (row->kind < OS_SIGNAL_KINDS && os_signal_info(row->kind)->level)) {

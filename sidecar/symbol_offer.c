@@ -452,8 +452,7 @@ static void *run(void *arg)
 
 	while (due && !atomic_load(&o->stop)) {
 		uint64_t until_ns = clock_monotonic_ns() + o->config.period_ns;
-		struct timespec until = { (time_t)(until_ns / 1000000000ull),
-					  (long)(until_ns % 1000000000ull) };
+		struct timespec until = clock_timespec(until_ns);
 		uint32_t n = take_due(o, due);
 
 		if (n)

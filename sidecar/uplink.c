@@ -366,7 +366,7 @@ static struct buf take_sketch(struct uplink *u)
 static bool wait_for_work(struct uplink *u, bool idle, struct buf *beat, struct buf *sketch)
 {
 	uint64_t until_ns = clock_monotonic_ns() + 200000000ull;
-	struct timespec ts = { (time_t)(until_ns / 1000000000ull), (long)(until_ns % 1000000000ull) };
+	struct timespec ts = clock_timespec(until_ns);
 	bool go;
 
 	pthread_mutex_lock(&u->lock);

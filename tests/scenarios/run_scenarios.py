@@ -151,9 +151,9 @@ def write_table():
         "No other incident may open, neither beside the fault nor without it. What the hypervisor under this",
         "machine does cannot be kept away: an incident whose verdict is `os-steal` is true where `/proc/stat` says",
         "so, or the threads below do (in two seconds of it 30 ms/s of each CPU more than usual, and twice that). Some stops are not in",
-        "`/proc/stat`: real-time threads that only sleep see them (`tests/scenarios/lib/cpu_stops.c`). An incident of",
-        "the whole job that they explain by the same measure is true, but sysom does not know its cause; it is",
-        "counted with the verdict it had. Whole: with the fault on a second rank as well. The tree is the commit",
+        "`/proc/stat`: real-time threads that only sleep see them (here `tests/scenarios/lib/cpu_stops.c`, in sysomd its",
+        "canary, which not all of them reach). An incident of the whole job that they explain by the same measure is true,",
+        "whatever its verdict, and is counted with it. Whole: with the fault on a second rank as well. The tree is the commit",
         "that ran, with a + where it was changed.", "",
         "| scenario | s without a fault | s in all | other incidents | | form | UTC | tree |",
         "|---|---|---|---|---|---|---|---|", *quiet, ""]

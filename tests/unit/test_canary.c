@@ -8,7 +8,6 @@
 #include <stdint.h>
 #include <setjmp.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -25,10 +24,8 @@ static uint64_t from_ns; /* when all begin */
 
 static void *take_cpu(void *arg)
 {
-	struct timespec t = { (time_t)(from_ns / 1000000000), (long)(from_ns % 1000000000) };
-
 	(void)arg;
-	clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL);
+	clock_sleep_until(from_ns);
 	while (clock_monotonic_ns() < from_ns + STOP_NS)
 		;
 	return NULL;

@@ -26,7 +26,7 @@ static void used(struct os_signals *s, uint64_t lock, uint32_t pid, const char *
 }
 
 /* A rank that waits 200 ms/s at a place with two locks. */
-static struct os_signals *waiting(uint32_t pid)
+static struct os_signals *waiting_at(uint32_t pid, const char *place)
 {
 	struct os_signals_options o = {.no_bpf = true};
 	struct os_signals *s;
@@ -35,11 +35,16 @@ static struct os_signals *waiting(uint32_t pid)
 	assert_int_equal(os_signals_watch(s, pid, NOW), 0);
 	os_series_advance(s->series, NOW + S);
 	s->now_ns = NOW + S;
-	assert_true(os_series_add(s->series, pid, OS_SIGNAL_LOCK_PLACE, 5, 200, "take in work"));
+	assert_true(os_series_add(s->series, pid, OS_SIGNAL_LOCK_PLACE, 5, 200, place));
 	s->places[3] = (struct os_lock_place){.root = pid, .stack = 5, .at_ns = NOW};
 	s->places[3].lock[0] = 0x10;
 	s->places[3].lock[1] = 0x20;
 	return s;
+}
+
+static struct os_signals *waiting(uint32_t pid)
+{
+	return waiting_at(pid, "take in work");
 }
 
 static void expect(struct os_signals *s, uint32_t pid, const char *subject)
@@ -92,11 +97,31 @@ static void a_full_table_of_sharers_is_read_whole(void **state)
 	os_signals_close(s);
 }
 
+/* A number cut short would be another process's. */
+static void a_name_without_room_is_left_out_whole(void **state)
+{
+	uint32_t pid = (uint32_t)getpid();
+	struct os_signals *s = waiting_at(pid, "ext4_buffered_write_iter in vfs_write");
+
+	used(s, 0x10, 1200700, "writer", 30, NOW);
+	used(s, 0x10, 1200800, "another", 50, NOW);
+	expect(s, pid,
+	       "ext4_buffered_write_iter in vfs_write, which is shared with another (pid 1200800)");
+	os_signals_close(s);
+	s = waiting_at(pid, "a_function_of_the_kernel_with_a_long_name in another_one_of_its_kind");
+	used(s, 0x10, 1200800, "another", 50, NOW);
+	expect(s, pid,
+	       "a_function_of_the_kernel_with_a_long_name in anothe, "
+	       "which is shared with another (pid 1200800)");
+	os_signals_close(s);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(names_the_two_that_wait_longest_in_all),
 		cmocka_unit_test(nobody_else_is_nobody),
+		cmocka_unit_test(a_name_without_room_is_left_out_whole),
 		cmocka_unit_test(a_full_table_of_sharers_is_read_whole),
 	};
 

@@ -8,7 +8,6 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -21,13 +20,6 @@
 
 static uint64_t late_ns; /* of all CPUs, since the last line */
 
-static void sleep_until(uint64_t ns)
-{
-	struct timespec t = { (time_t)(ns / 1000000000ull), (long)(ns % 1000000000ull) };
-
-	clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL);
-}
-
 static void *watch(void *arg)
 {
 	uint64_t due = clock_monotonic_ns() + PERIOD_NS;
@@ -36,7 +28,7 @@ static void *watch(void *arg)
 	for (;;) {
 		uint64_t woken;
 
-		sleep_until(due);
+		clock_sleep_until(due);
 		woken = clock_monotonic_ns();
 		if (woken - due > LATE_NS)
 			__atomic_fetch_add(&late_ns, woken - due, __ATOMIC_RELAXED);
@@ -63,7 +55,7 @@ int main(void)
 	for (;;) {
 		uint64_t began = at, sum;
 
-		sleep_until(at + LINE_NS);
+		clock_sleep_until(at + LINE_NS);
 		at = clock_monotonic_ns();
 		sum = __atomic_exchange_n(&late_ns, 0, __ATOMIC_RELAXED);
 		printf("%llu %.1f\n", (unsigned long long)clock_realtime_ns(),
