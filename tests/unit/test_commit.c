@@ -134,6 +134,7 @@ static void what_was_told_before_a_restart_ends_unless_it_is_told_again(void **u
 	for (int k = 0; k < 500 && stored().open_incidents; k++)
 		nanosleep(&pause, NULL);
 	assert_int_equal(fleet_job_ranks(fleet, "job", clock_monotonic_ns()), 1);
+	commit_stop(commit);
 	assert_int_equal(stored().open_incidents, 0);
 }
 

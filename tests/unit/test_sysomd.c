@@ -602,7 +602,8 @@ static void beats_and_sketches_tell_the_jobs_figures(void **state)
 	for (uint32_t i = 0; i < 2; i++) {
 		assert_true(!strcmp(k->kernels[i].name, i ? "relu_kernel" : "gemm_kernel") ||
 			    !strcmp(k->kernels[i].name, i ? "gemm_kernel" : "relu_kernel"));
-		assert_true(k->kernels[i].per_step > 4.9 && k->kernels[i].per_step < 5.1);
+		/* where the sketch begins and ends a step's kernels may be in or out */
+		assert_float_equal(k->kernels[i].per_step, 5, 0.05 + 5.0 / k->steps);
 		assert_true(k->kernels[i].ns_per_step > 8.7e6 && k->kernels[i].ns_per_step < 9e6);
 	}
 	assert_int_equal(uname(&u), 0);
