@@ -137,6 +137,10 @@ static void finish_culprit(struct cross *c, struct cross_finding *f, struct cros
 			return;
 	f->ended = true;
 	f->changed = true;
+	f->last_step = f->first_step; /* while it lasted it reached to the newest step */
+	for (uint32_t i = 0; i < f->count; i++)
+		if (f->culprits[i].last_step > f->last_step)
+			f->last_step = f->culprits[i].last_step;
 }
 
 void cross_findings_flag(struct cross *c, struct cross_cohort *co, const struct peers_flag *flag,
@@ -163,6 +167,10 @@ void cross_findings_flag(struct cross *c, struct cross_cohort *co, const struct 
 		f->first_step = flag->first_step;
 		f->begin_unix_ns = cross_findings_time(co, flag->first_step);
 	}
+	if (flag->first_step < k->first_step || !k->last_step)
+		k->first_step = flag->first_step;
+	if (last > k->last_step)
+		k->last_step = last;
 	if (last > f->last_step)
 		f->last_step = last;
 	f->end_unix_ns = cross_findings_time(co, flag->last_step);
@@ -256,7 +264,7 @@ static void say(const struct cross_finding *f, const struct cross_culprit *k, st
 			    "role's %u "
 			    "ranks from step %llu on; sure over %u steps, %.1f times the threshold",
 			    k->rank, k->excess_ns / 1e6, 100 * k->excess, f->peers,
-			    (unsigned long long)f->first_step, k->window, k->score);
+			    (unsigned long long)k->first_step, k->window, k->score);
 	if (k->late_excess_ns > 0)
 		finding_say(
 		    out, LAYER_UNKNOWN, effect,

@@ -117,6 +117,7 @@ struct cross_culprit {
 	uint32_t slot, measures; /* bits of those flagged now */
 	int32_t rank;
 	uint32_t window;
+	uint64_t first_step, last_step; /* its own excess, as told */
 	double excess, excess_ns, late_excess_ns, score;
 	uint64_t orphan_ns; /* since when nobody would tell its end; 0: somebody does */
 	bool done;

@@ -21,7 +21,7 @@ static uint64_t to_unix(const struct window *w, uint64_t t)
 	return t + (uint64_t)w->realtime_offset_ns;
 }
 
-enum of_step { OF_LATENCY, OF_EXPECTED, OF_SELF, OF_EXPECTED_SELF };
+enum of_step { OF_LATENCY, OF_EXPECTED, OF_SELF, OF_EXPECTED_SELF, OF_DEVICE };
 
 static double value_of(const struct window_step *s, enum of_step what)
 {
@@ -34,18 +34,33 @@ static double value_of(const struct window_step *s, enum of_step what)
 		return (double)s->step.self_ns;
 	case OF_EXPECTED_SELF:
 		return text_finite(s->expected_self_ns);
+	case OF_DEVICE:
+		return (double)s->step.compute_ns + (double)s->step.copy_ns;
 	}
 	return 0;
 }
 
+/* Of the steps with the flag; 0: of those that are neither flagged nor out. */
 static double step_median(const struct window *w, uint32_t flag, enum of_step what, double *scratch)
 {
 	uint32_t n = 0;
 
-	for (uint32_t i = 0; i < w->step_count; i++)
-		if (w->steps[i].flags & flag && value_of(&w->steps[i], what) > 0)
-			scratch[n++] = value_of(&w->steps[i], what);
+	for (uint32_t i = 0; i < w->step_count; i++) {
+		uint32_t is = w->steps[i].flags;
+		double value = value_of(&w->steps[i], what);
+
+		if ((flag ? is & flag : !(is & (WINDOW_STEP_FLAGGED | WINDOW_STEP_OUT))) && value > 0)
+			scratch[n++] = value;
+	}
 	return median_of(scratch, n);
+}
+
+/* 0: it is not, or there is nothing to hold it against. */
+static double device_excess(const struct window *w, uint32_t flag, double *scratch)
+{
+	double mine = step_median(w, flag, OF_DEVICE, scratch), usual = step_median(w, 0, OF_DEVICE, scratch);
+
+	return usual > 0 && mine > usual ? mine - usual : 0;
 }
 
 /* Walks back from the first flagged step over the out steps close before it. */
@@ -91,11 +106,12 @@ static void digest_steps(const struct window *w, struct digest *d)
 	}
 	if (d->flagged)
 		d->onset_step = onset(w, first);
-	if (scratch) {
+	if (scratch && d->flagged) {
 		d->latency_ns = step_median(w, flag, OF_LATENCY, scratch);
 		d->expected_ns = step_median(w, flag, OF_EXPECTED, scratch);
 		d->self_ns = step_median(w, flag, OF_SELF, scratch);
 		d->expected_self_ns = step_median(w, flag, OF_EXPECTED_SELF, scratch);
+		d->device_excess_ns = device_excess(w, flag, scratch) * d->flagged;
 	}
 	free(scratch);
 }
@@ -123,7 +139,9 @@ bool digest_is_stolen(const struct digest *d)
 	for (uint32_t k = 0; k < d->signal_count; k++)
 		if (d->signals[k].flags & OS_SIGNAL_RAISED && !strcmp(d->signals[k].name, name))
 			taken_ns = d->signals[k].weight_ms * 1e6 * (double)d->flagged;
-	return d->reason == WINDOW_SELF && taken_ns > 0 && taken_ns >= STOLEN_SHARE * d->self_excess_ns;
+	/* of a device's time a hypervisor takes nothing */
+	return d->reason == WINDOW_SELF && taken_ns > 0 && taken_ns >= STOLEN_SHARE * d->self_excess_ns &&
+	       d->device_excess_ns <= (1 - STOLEN_SHARE) * d->self_excess_ns;
 }
 
 bool digest_is_sound(const struct window *w)

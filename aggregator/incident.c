@@ -196,8 +196,28 @@ uint64_t incident_member_key(int32_t rank, const char *node)
 	return rank >= 0 ? (uint64_t)rank : hash_bytes(HASH_SEED, node, strlen(node)) | 1ull << 63;
 }
 
+/* Which part of first to last is in from to to. */
+static double shared_part(uint64_t first, uint64_t last, uint64_t from, uint64_t to)
+{
+	uint64_t begin = first > from ? first : from, end = last < to ? last : to;
+
+	return end < begin ? 0 : ((double)(end - begin) + 1) / ((double)(last - first) + 1);
+}
+
+/* Which part of its flagged steps the other does not have: a rank's own windows and those of its node may
+ * tell of the same. */
+static double new_part(const struct run *to, const struct run *from)
+{
+	if (from->member != to->member || !from->flagged || !to->flagged)
+		return 1;
+	return 1 - fmin(shared_part(from->first_step, from->last_step, to->first_step, to->last_step),
+			shared_part(from->begin_unix_ns, from->end_unix_ns, to->begin_unix_ns, to->end_unix_ns));
+}
+
 void incident_run_merge(struct run *to, const struct run *from)
 {
+	double part = new_part(to, from);
+
 	if (from->flagged && (!to->flagged || from->first_step < to->first_step)) {
 		to->first_step = from->first_step;
 		to->onset_step = from->onset_step;
@@ -209,9 +229,9 @@ void incident_run_merge(struct run *to, const struct run *from)
 	if (from->end_unix_ns > to->end_unix_ns)
 		to->end_unix_ns = from->end_unix_ns;
 	to->reasons |= from->reasons;
-	to->flagged += from->flagged;
+	to->flagged += (uint64_t)(part * (double)from->flagged + 0.5);
 	to->self_excess_ns += from->self_excess_ns;
-	to->flagged_ns += from->flagged_ns;
+	to->flagged_ns += part * from->flagged_ns;
 	to->slow_ns += from->slow_ns;
 }
 
@@ -324,6 +344,11 @@ static double slow_of(const struct digest *d)
 	return d->reason == WINDOW_SELF ? 0 : (double)(d->end_unix_ns - d->begin_unix_ns);
 }
 
+static double stolen_of(const struct digest *d)
+{
+	return digest_is_stolen(d) ? (double)d->flagged * d->latency_ns : 0;
+}
+
 static double flagged_ns_of(const struct digest *d)
 {
 	return (double)d->flagged * (d->latency_ns - d->expected_ns);
@@ -363,6 +388,7 @@ static void member_add(struct incident_set *s, struct member *m, const struct di
 		widen(&m->own_begin_unix_ns, &m->own_end_unix_ns, d->begin_unix_ns, d->end_unix_ns);
 		m->self_excess_ns += d->self_excess_ns;
 		m->slow_ns += slow_of(d);
+		m->stolen_ns += stolen_of(d);
 	}
 	if (d->reason == WINDOW_PEER) { /* found among the ranks of its node: as good as a finding */
 		double each = d->self_ns - d->expected_self_ns;
@@ -710,6 +736,7 @@ static void member_merge(struct incident_set *s, struct member *to, struct membe
 		widen(&to->own_begin_unix_ns, &to->own_end_unix_ns, from->own_begin_unix_ns,
 		      from->own_end_unix_ns);
 	to->slow_ns += from->slow_ns;
+	to->stolen_ns += from->stolen_ns;
 	if (from->itself_end_unix_ns > to->itself_end_unix_ns)
 		to->itself_end_unix_ns = from->itself_end_unix_ns;
 	if (from->slow_end_unix_ns > to->slow_end_unix_ns)

@@ -177,8 +177,9 @@ static void put_cost(json_t *out, const struct cost *c)
 	json_object_set_new(out, "gpu_hours_per_day", json_real(text_finite(c->hours_per_day)));
 }
 
-/* What every rank of the job loses while it waits for the slowest: (step - expected) x ranks. */
-static struct cost cost_of(const struct incident_judgement *j, const struct run *steps,
+/* What every rank of the job loses while it waits for the slowest: (step - expected) x ranks. most_ns: of
+ * a step at most; 0: not known. */
+static struct cost cost_of(const struct incident_judgement *j, const struct run *steps, double most_ns,
 			   uint64_t duration_ns)
 {
 	double each_ns = 0, count = (double)steps->flagged, lost_ns, part;
@@ -197,6 +198,9 @@ static struct cost cost_of(const struct incident_judgement *j, const struct run 
 		if ((double)(f->last_step - f->first_step) + 1 > count)
 			count = (double)(f->last_step - f->first_step) + 1;
 	}
+	/* where others are slow at the same time a step loses more than by this one */
+	if (most_ns > 0)
+		each_ns = fmin(each_ns, most_ns);
 	lost_ns = each_ns * count;
 	if (!strcmp(j->symptom, "stall")) /* all of them, all the time */
 		lost_ns = (double)duration_ns;
@@ -231,7 +235,7 @@ static struct cost verdict_cost(const struct incident *i, const struct incident_
 	if (m->own_end_unix_ns > m->own_begin_unix_ns)
 		duration_ns = m->own_end_unix_ns - m->own_begin_unix_ns;
 	steps = incident_fault_steps(i, m);
-	return cost_of(&one, &steps, duration_ns);
+	return cost_of(&one, &steps, v->diagnosis.effect_ns, duration_ns);
 }
 
 static const char *life_of(const struct incident_set *s, const struct incident *i)
@@ -332,7 +336,7 @@ json_t *incident_json_make(const struct incident_set *s, const struct incident *
 	incident_fault_time(i, &j, &begin_unix_ns, &end_unix_ns);
 	duration_ns = end_unix_ns > begin_unix_ns ? end_unix_ns - begin_unix_ns : 0;
 	steps = j.lead ? incident_fault_steps(i, j.lead) : (struct run){ .flagged = 0 };
-	cost = cost_of(&j, &steps, duration_ns);
+	cost = cost_of(&j, &steps, 0, duration_ns);
 	out = json_pack("{s:s, s:s, s:s, s:s, s:I, s:I, s:f, s:s, s:s, s:i, s:o, s:o, s:o}", "id",
 			i->row.id, "job", i->row.job, "state", i->row.open ? "open" : "closed", "life",
 			life_of(s, i), "begin_unix_ns", (json_int_t)begin_unix_ns, "end_unix_ns",

@@ -54,6 +54,8 @@ bool incident_is_moment(const struct incident_judgement *j, const struct member 
 
 	if (!(longest > 0) || m == j->longest || mine >= INCIDENT_LASTING_NS)
 		return false;
+	if (longest < INCIDENT_LASTING_NS && m->stolen_ns > MOMENT_TIMES * longest)
+		return false;
 	time_of(m, &begin, &end);
 	time_of(j->longest, &from, &to);
 	return MOMENT_TIMES * mine <= longest || (mine < longest && (end < from || begin > to));

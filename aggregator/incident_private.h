@@ -49,6 +49,7 @@ struct member {
 	 * themselves; 0 none */
 	uint64_t itself_end_unix_ns, slow_end_unix_ns;
 	double slow_ns; /* how long it was slow itself: its own windows' flagged steps */
+	double stolen_ns; /* the same of what the hypervisor took, which is not in slow_ns */
 	double flagged_ns; /* its flagged steps above what was expected of them, whoever slowed them */
 };
 

@@ -570,15 +570,20 @@ static const struct os_signal *signal_of(const struct diagnosis_view *v, enum os
 static void rule_out_os(const struct diagnosis_view *v, struct diagnosis *out)
 {
 	const struct os_signal *wait = signal_of(v, OS_SIGNAL_RUN_WAIT);
+	double peers = wait && wait->flags & OS_SIGNAL_RAISED ?
+			       diagnosis_os_of_peers(v, OS_SIGNAL_RUN_WAIT, wait) : -1;
 	struct diagnosis_number usual;
+	char theirs[48] = "";
 
 	if (!v->who->signal_count)
 		return;
+	if (peers >= 0)
+		snprintf(theirs, sizeof(theirs), ", those of its peers %.0f", peers);
 	if (wait && wait->value >= 0)
 		rule_out(out, LAYER_OS,
 			 "no signal of the operating system explains it; its threads waited %.0f "
-			 "ms/s%s for a CPU",
-			 wait->value, os_signal_usual_text(wait, usual.text, sizeof(usual.text)));
+			 "ms/s%s for a CPU%s",
+			 wait->value, os_signal_usual_text(wait, usual.text, sizeof(usual.text)), theirs);
 	else
 		rule_out(out, LAYER_OS, "no signal of the operating system explains it");
 }
@@ -650,7 +655,7 @@ static void put_ruled_out(const struct diagnosis_view *v, enum finding_layer cau
 	};
 
 	for (int layer = LAYER_GPU; layer < LAYER_COUNT; layer++) {
-		bool by_steps = layer == LAYER_GPU || layer == LAYER_NETWORK;
+		bool by_steps = layer == LAYER_GPU || layer == LAYER_CPU || layer == LAYER_NETWORK;
 
 		if (layer != (int)cause && !explains(v, (enum finding_layer)layer) &&
 		    !(by_steps && v->in->kind == FINDING_HANG))

@@ -463,6 +463,7 @@ static void look_at_functions(struct diagnosis_view *v, const struct bases *b)
 
 /* Of fewer the spread is not known. */
 #define LINE_SKETCHES_MIN 4u
+#define LINE_SAMPLES_MIN  20.0 /* of the rank */
 #define LINE_SURE	  0.45
 
 static bool is_nameless(const char *name)
@@ -553,7 +554,7 @@ static void above_line(struct diagnosis_view *v)
 	double share;
 
 	if (!group || group->sketches < LINE_SKETCHES_MIN || v->in->kind != FINDING_SLOW_RANK ||
-	    !is_sampled(v->who) || !(v->who->cpu_ns > 0) || !highest_above(v, &g))
+	    v->who->samples < LINE_SAMPLES_MIN || !(v->who->cpu_ns > 0) || !highest_above(v, &g))
 		return;
 	usual_of(group, g.f, &u);
 	share = g.f->total_ns / v->who->cpu_ns;
@@ -642,9 +643,10 @@ static void say_gap(struct diagnosis_view *v, const struct bases *b, double gap_
 		return;
 	}
 	diagnosis_text_copy(c->subject, sizeof(c->subject), f->name);
+	/* peers that wait elsewhere meanwhile make the difference in this function larger than what it costs */
 	snprintf(c->because, sizeof(c->because),
 		 "its launching threads are blocked in %.110s for %s per step more %s", f->name,
-		 diagnosis_text_ms(more, &mine), v->than);
+		 diagnosis_text_ms(fmin(more, gap_ns), &mine), v->than);
 }
 
 void diagnosis_host_look(struct diagnosis_view *v)

@@ -49,9 +49,8 @@ static double busiest(const struct diagnosis_rank *r, enum os_signal_kind kind,
 	return most;
 }
 
-/* The peers' value of what is like it; negative: no peer has signals. */
-static double peers_value(const struct diagnosis_view *v, enum os_signal_kind kind,
-			  const struct os_signal *than)
+double diagnosis_os_of_peers(const struct diagnosis_view *v, enum os_signal_kind kind,
+			     const struct os_signal *than)
 {
 	double list[64];
 	uint32_t n = 0;
@@ -77,7 +76,7 @@ static double extra_of(const struct diagnosis_view *v, const struct os_signal *s
 		       enum os_signal_kind kind)
 {
 	const struct os_signal_info *info = os_signal_info(kind);
-	double peers = is_context(kind) ? -1 : peers_value(v, kind, s);
+	double peers = is_context(kind) ? -1 : diagnosis_os_of_peers(v, kind, s);
 	double normal = s->usual > peers ? s->usual : peers;
 
 	if (normal < 0)

@@ -88,6 +88,9 @@ void diagnosis_text_remedy(const struct diagnosis_view *v, const struct diagnosi
 void diagnosis_gpu_look(struct diagnosis_view *v);
 void diagnosis_host_look(struct diagnosis_view *v); /* profiles: functions, GIL, blocked time */
 void diagnosis_os_look(struct diagnosis_view *v);   /* signals: OS, network, storage */
+/* The peers' value of what is like it; negative: no peer has signals. */
+double diagnosis_os_of_peers(const struct diagnosis_view *v, enum os_signal_kind kind,
+			     const struct os_signal *than);
 /* The place of the kernel lock that it waits for longer than is normal; NULL: none. */
 const struct os_signal *diagnosis_os_lock(const struct diagnosis_view *v);
 void diagnosis_software_look(struct diagnosis_view *v);

@@ -176,7 +176,8 @@ static int add_lateness(struct rank_grid *g)
 		for (k = i + 1; k < n && e[k].key == e[i].key && e[k].func == e[i].func &&
 				e[k].seq == e[i].seq;)
 			k++;
-		if (k - i > 1)
+		/* of two among more ranks nobody knows whether they are the late ones */
+		if (k - i > 1 && (k - i > 2 || g->rank_count == 2))
 			add_collective(g, e + i, k - i);
 	}
 	free(e);

@@ -78,6 +78,7 @@ struct os_signals {
 	uint32_t seen_count;
 	uint64_t serial; /* of reads */
 	uint64_t now_ns, children_at_ns;
+	uint64_t steal_us, steal_at_ns; /* as last read; 0: never */
 	/* watched processes as of the last read: pid and its rank's */
 	uint32_t pids[OS_PROCESS_MAX], roots[OS_PROCESS_MAX];
 	uint32_t pid_count;

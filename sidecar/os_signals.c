@@ -30,7 +30,6 @@ enum {
 	FIELD_CGROUP_PRESSURE,
 	FIELD_IO_BYTES,
 	FIELD_IO_OPS,
-	FIELD_STEAL,
 	FIELD_STOPS
 };
 #define IO_LIMIT_AGAIN_NS 500000000ull /* shorter stretches say little about a rate */
@@ -327,12 +326,17 @@ static void read_cgroup(struct os_signals *s, struct os_rank *r)
 /* What the hypervisor says that it took, or what was seen to be missing: it does not say everything. */
 static void read_steal(struct os_signals *s)
 {
-	double said_ms = 0, seen_ms;
+	double said_ms = 0, seen_ms, passed_ms = (double)(s->now_ns - s->steal_at_ns) * 1e-6;
 	uint64_t us;
 
-	if (!os_proc_steal(s->options.proc_root, &us))
-		said_ms = (double)counter_delta(s, 0, FIELD_STEAL, 0, us) * 1e-3 /
-			  (double)sysconf(_SC_NPROCESSORS_ONLN);
+	if (!os_proc_steal(s->options.proc_root, &us)) {
+		/* it falls where the machine moves to another host: that says nothing of the time between */
+		if (s->steal_at_ns && us > s->steal_us)
+			said_ms = (double)(us - s->steal_us) * 1e-3 / (double)sysconf(_SC_NPROCESSORS_ONLN);
+		said_ms = said_ms < passed_ms ? said_ms : passed_ms;
+		s->steal_us = us;
+		s->steal_at_ns = s->now_ns;
+	}
 	seen_ms = (double)counter_delta(s, 0, FIELD_STOPS, 0, canary_stolen_ns(s->options.canary)) * 1e-6;
 	if (said_ms > 0 || seen_ms > 0)
 		os_series_add(s->series, 0, OS_SIGNAL_STEAL, 0, said_ms > seen_ms ? said_ms : seen_ms,

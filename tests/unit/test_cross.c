@@ -52,13 +52,41 @@ static int teardown(void **unused)
 	return 0;
 }
 
-static void flag(uint32_t member, bool ended)
+static void flag_of(uint32_t member, uint64_t first_step, uint64_t last_step, bool ended)
 {
 	const struct peers_flag f = { .member = member, .measure = PEERS_SELF, .ended = ended,
-				      .first_step = 10, .last_step = 20, .excess = 0.1, .excess_ns = 1e6,
+				      .first_step = first_step, .last_step = last_step, .excess = 0.1, .excess_ns = 1e6,
 				      .score = 2, .window = 8 };
 
 	cross_findings_flag(cross, &cohort, &f, 100 * S);
+}
+
+static void flag(uint32_t member, bool ended)
+{
+	flag_of(member, 10, 20, ended);
+}
+
+/* And in the end the finding reaches to the last step that shows it, not to the newest one. */
+static void each_rank_has_its_own_beginning(void **unused)
+{
+	struct incident_finding *out = calloc(1, sizeof(*out));
+
+	flag_of(3, 10, 20, false);
+	flag_of(1, 14, 22, false);
+	cross->findings[0].last_step = 40; /* as while it lasts */
+	assert_true(cross_next(cross, out));
+	for (uint32_t k = 0; k < out->finding.evidence_count; k++)
+		assert_non_null(strstr(out->finding.evidence[k].text,
+				       strstr(out->finding.evidence[k].text, "rank 3:") ? "from step 10 on" :
+											  "from step 14 on"));
+	assert_int_equal(out->finding.evidence_count, 2);
+	flag_of(1, 14, 24, true);
+	flag_of(3, 10, 20, true);
+	assert_true(cross_next(cross, out));
+	assert_true(out->ended);
+	assert_int_equal(out->finding.first_step, 10);
+	assert_int_equal(out->finding.last_step, 24);
+	free(out);
 }
 
 static void a_rank_that_comes_and_goes_is_named_once(void **unused)
@@ -158,6 +186,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(a_rank_that_comes_and_goes_is_named_once, setup, teardown),
+		cmocka_unit_test_setup_teardown(each_rank_has_its_own_beginning, setup, teardown),
 		cmocka_unit_test_setup_teardown(clocks_that_stand_anywhere_are_not_compared, setup,
 						teardown),
 		cmocka_unit_test_setup_teardown(what_is_done_while_one_is_waited_for_is_no_skew, setup,

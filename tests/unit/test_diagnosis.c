@@ -921,6 +921,27 @@ static void memory_that_explains_far_less_is_not_the_cause(void **unused)
 	}
 }
 
+/* That a rank waits for a CPU rules it out only because others do as well, and so that is told. */
+static void what_peers_wait_for_as_long_is_ruled_out_with_their_figure(void **unused)
+{
+	static struct world w;
+	bool said = false;
+
+	build(&w);
+	slower_kernels(&w.sick, 1.3);
+	w.sick.r.signal_count = 0;
+	signal_add(&w.sick, OS_SIGNAL_RUN_WAIT, "", 500, 22);
+	for (int i = 0; i < PEERS; i++) {
+		w.peer[i].r.signal_count = 0;
+		signal_add(&w.peer[i], OS_SIGNAL_RUN_WAIT, "", 480, 22);
+	}
+	judge(&w);
+	for (uint32_t i = 0; i < out.ruled_out_count; i++)
+		said |= strstr(out.ruled_out[i].text,
+			       "waited 500 ms/s (usually 22) for a CPU, those of its peers 480") != NULL;
+	assert_true(said);
+}
+
 /* A busy host that does not hold the GPU up is no cause of slow kernels. */
 static void a_signal_explains_no_slow_kernels(void **unused)
 {
@@ -974,7 +995,8 @@ static void a_rank_that_stands_still_is_not_explained_by_its_last_steps(void **u
 	assert_int_equal(out.cause, CAUSE_UNKNOWN);
 	assert_int_equal(out.evidence_count, 0);
 	for (uint32_t i = 0; i < out.ruled_out_count; i++)
-		assert_true(out.ruled_out[i].layer != LAYER_NETWORK && out.ruled_out[i].layer != LAYER_GPU);
+		assert_true(out.ruled_out[i].layer != LAYER_NETWORK && out.ruled_out[i].layer != LAYER_GPU &&
+			    out.ruled_out[i].layer != LAYER_CPU);
 	assert_non_null(strstr(out.missing[0], "entered which collective"));
 }
 
@@ -1174,6 +1196,12 @@ static void says_what_blocks_a_late_host(void **unused)
 	judge(&w);
 	assert_int_equal(out.cause, CAUSE_CPU_HOST_GAP);
 	assert_non_null(strstr(out.summary, "blocked in acquire (quota.py) for 10.0 ms per step more"));
+	/* peers wait elsewhere meanwhile: more than the gap it does not cost */
+	build(&w);
+	late(&w.sick, 10);
+	function(&w.sick, "acquire (quota.py)", DIAGNOSIS_PYTHON, 0, 0.1, 0.1)->off_ns = 25 * MS;
+	judge(&w);
+	assert_non_null(strstr(out.summary, "blocked in acquire (quota.py) for 10.1 ms per step more"));
 	/* too little to hold it up */
 	build(&w);
 	late(&w.sick, 10);
@@ -1503,6 +1531,7 @@ int main(void)
 		cmocka_unit_test(memory_is_the_cause_where_it_explains_the_loss),
 		cmocka_unit_test(memory_that_peers_lack_as_much_is_not_the_cause),
 		cmocka_unit_test(memory_that_explains_far_less_is_not_the_cause),
+		cmocka_unit_test(what_peers_wait_for_as_long_is_ruled_out_with_their_figure),
 		cmocka_unit_test(a_signal_explains_no_slow_kernels),
 		cmocka_unit_test(slower_kernels_are_the_gpus_though_it_waits_longer_too),
 		cmocka_unit_test(a_rank_that_stands_still_is_not_explained_by_its_last_steps),

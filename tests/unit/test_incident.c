@@ -541,6 +541,48 @@ static void what_the_hypervisor_takes_is_no_fault_of_a_rank(void **unused)
 	json_decref(j);
 }
 
+/* Where nobody else was slow for longer than one step it is all there is, whoever took it. */
+static void what_the_hypervisor_takes_is_no_moment_beside_one_step(void **unused)
+{
+	struct digest once = window("job", 6, WINDOW_SELF, 12, 12.5);
+	struct incident_change c;
+	json_t *j;
+
+	for (double t = 1; t < 24; t += 2)
+		stolen(5, t);
+	once.flagged = 1;
+	once.self_excess_ns = 8e7;
+	c = add(once);
+	j = incident_set_json(set, c.id, 8, NULL);
+	assert_non_null(strstr(ranks_of(j, "ranks"), "5"));
+	json_decref(j);
+}
+
+/* The rank's own window and its node's tell of the same steps. */
+static void a_step_of_two_windows_counts_once(void **unused)
+{
+	struct digest own = window("job", 5, WINDOW_SELF, 0, 2), node = window("job", 5, WINDOW_PEER, 0, 2);
+	json_t *j;
+
+	own.flagged = node.flagged = 14;
+	own.first_step = node.first_step = 100;
+	own.last_step = node.last_step = 113;
+	add(own);
+	add(node);
+	j = only();
+	assert_int_equal(json_integer_value(json_object_get(j, "flagged_steps")), 14);
+	json_decref(j);
+	/* half of it is new */
+	node = window("job", 5, WINDOW_PEER, 1, 3);
+	node.flagged = 14;
+	node.first_step = 107;
+	node.last_step = 120;
+	add(node);
+	j = only();
+	assert_int_equal(json_integer_value(json_object_get(j, "flagged_steps")), 21);
+	json_decref(j);
+}
+
 /* Rank 5 was late for a moment in the fault of rank 2, and its node calls that and its own fault ten
  * seconds later one anomaly. What a healthy peer is asked for ties them no more than it does. */
 static void a_moment_does_not_carry_a_fault_on_to_another(void **unused)
@@ -893,6 +935,8 @@ int main(void)
 		CASE(two_faults_in_turn_are_both_named),
 		CASE(a_fault_after_the_end_of_another_is_another_incident),
 		CASE(what_the_hypervisor_takes_is_no_fault_of_a_rank),
+		CASE(what_the_hypervisor_takes_is_no_moment_beside_one_step),
+		CASE(a_step_of_two_windows_counts_once),
 		CASE(a_moment_does_not_carry_a_fault_on_to_another),
 		CASE(who_is_no_longer_named_by_a_finding_is_not_accused),
 		CASE(a_hang_that_accuses_another_rank_is_the_same_hang),

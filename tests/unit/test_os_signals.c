@@ -1287,6 +1287,36 @@ static void tells_limits_and_pressure_from_a_recorded_host(void **state)
 	os_signals_close(v.os);
 }
 
+/* A machine that moves to another host may count from anywhere: less says nothing, and of a second no more
+ * than a second was taken. */
+static void a_steal_counter_that_falls_or_leaps_is_no_flood(void **state)
+{
+	static const long ticks[] = { 360000, 359999, 359999, 900000 };
+	char proc[64], sys[64];
+	struct os_signals_options o = {.proc_root = proc, .sys_root = sys, .no_bpf = true};
+	const uint64_t begin_ns = 1000000000000ull;
+	const struct os_signal *s;
+	struct victim v = {.pid = 0};
+
+	snprintf(proc, sizeof(proc), "%s/proc", tree);
+	snprintf(sys, sizeof(sys), "%s/sys", tree);
+	record("proc/77/stat", "77 (train) S 1 77 77 0 -1 0 1 0 0 0 1 2 3 4 20 0");
+	assert_int_equal(os_signals_open(&v.os, &o, begin_ns), 0);
+	assert_int_equal(os_signals_watch(v.os, 77, begin_ns), 0);
+	for (unsigned t = 0; t < 4; t++) {
+		record("proc/stat", "cpu  1 2 3 4 5 6 7 %ld 0 0\n", ticks[t]);
+		os_signals_read(v.os, begin_ns + t * 1000000000ull);
+		v.count = os_signals_window(v.os, 77, begin_ns, begin_ns + t * 1000000000ull, 100, true,
+					    v.list, LIMIT_WINDOW_SIGNALS);
+		s = signal_of(&v, "cpu_steal", "");
+		if (t < 3)
+			assert_true(!s || !(s->value > 0));
+		else
+			assert_true(s && s->value > 0 && s->value <= 1000.0 / t + 1);
+	}
+	os_signals_close(v.os);
+}
+
 /* Another group's counter does not count as what this rank suffered. */
 static void a_move_to_another_group_is_no_throttling(void **state)
 {
@@ -1436,6 +1466,7 @@ int main(void)
 	    cmocka_unit_test_teardown(goes_on_without_bpf_and_says_so, clean_up),
 	    cmocka_unit_test_teardown(tells_limits_and_pressure_from_a_recorded_host, clean_up),
 	    cmocka_unit_test_teardown(a_move_to_another_group_is_no_throttling, clean_up),
+	    cmocka_unit_test_teardown(a_steal_counter_that_falls_or_leaps_is_no_flood, clean_up),
 	    cmocka_unit_test_teardown(a_move_to_another_group_is_no_pressure, clean_up),
 	    cmocka_unit_test_teardown(an_ordinary_user_gets_a_reason, clean_up),
 	};

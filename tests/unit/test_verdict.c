@@ -479,6 +479,33 @@ static struct incident_change slow_kernel(int rank, double slow_ms)
 	return send(&m);
 }
 
+/* Of a GPU's time a hypervisor takes nothing, however much of the CPUs'. */
+static void a_little_steal_does_not_take_the_blame_of_slow_kernels(void **unused)
+{
+	static struct made m;
+	json_t *j;
+
+	for (int n = 0; n < 10; n++) {
+		make(&m, 5, WINDOW_SELF, 1 + 2.2 * n, 5);
+		slow_gemm(&m, 1.125);
+		signal_add(&m, OS_SIGNAL_STEAL, "", 31);
+		send(&m);
+	}
+	make(&m, 6, WINDOW_SELF, 3, 80);
+	for (uint32_t i = CALM + 1; i < STEPS; i++)
+		m.steps[i].flags = WINDOW_STEP_MARGIN;
+	send(&m);
+	healthy_peers();
+	make(&m, 5, WINDOW_SELF, 23, 5);
+	slow_gemm(&m, 1.125);
+	signal_add(&m, OS_SIGNAL_STEAL, "", 31);
+	j = json_of(send(&m));
+	assert_string_equal(cause_of(j), "gpu-kernel");
+	assert_int_equal(json_integer_value(json_array_get(json_object_get(j, "ranks"), 0)), 5);
+	assert_int_equal(json_array_size(json_object_get(j, "ranks")), 1);
+	json_decref(j);
+}
+
 static void names_the_cause_of_the_culprit(void **unused)
 {
 	json_t *j;
@@ -1234,6 +1261,7 @@ int main(void)
 		CASE(names_native_functions_and_gives_up_on_files_without_symbols),
 		CASE(victims_are_the_peers_that_a_cause_is_seen_against),
 		CASE(names_the_cause_of_the_culprit),
+		CASE(a_little_steal_does_not_take_the_blame_of_slow_kernels),
 		CASE(memory_of_one_rank_is_its_cause_and_that_of_all_is_none),
 		CASE(any_order_of_windows_gives_the_same_verdict),
 		CASE(the_cause_of_most_of_what_was_lost_is_told),
