@@ -177,6 +177,15 @@ static const char *ranks_of(const json_t *j)
 	return out;
 }
 
+static bool is_said(const json_t *d, const char *word)
+{
+	char *text = json_dumps(d, 0);
+	bool said = strstr(text, word) != NULL;
+
+	free(text);
+	return said;
+}
+
 static const char *cause_of(const json_t *j)
 {
 	return text_of(json_object_get(j, "diagnosis"), "cause");
@@ -711,6 +720,46 @@ static void a_second_fault_that_costs_less_is_told_too(void **unused)
 	json_decref(j);
 }
 
+static bool is_signal_of(const json_t *j, int rank, const char *name)
+{
+	size_t k;
+	json_t *v;
+
+	json_array_foreach(json_object_get(j, "signals"), k, v)
+		if (json_integer_value(json_object_get(v, "rank")) == rank &&
+		    !strcmp(text_of(v, "name"), name))
+			return true;
+	return false;
+}
+
+/* On another node, of which nothing but a summary came. */
+static void the_second_of_two_faults_has_its_node_and_signals(void **unused)
+{
+	static struct made m;
+	json_t *j, *nodes;
+
+	slow_kernel(1, 40);
+	slow_kernel(1, 40);
+	for (int r = 0; r < 4; r++)
+		if (r != 1)
+			window(r, WINDOW_ASKED, 0);
+	make(&m, 6, WINDOW_SELF, 1, 14);
+	signal_add(&m, OS_SIGNAL_SOFTIRQ_STOLEN, "NET_RX from thread main on CPU 1", 140);
+	m.w.summary_only = true;
+	j = json_of(send(&m));
+	assert_string_equal(ranks_of(j), "1,6");
+	assert_int_equal(json_array_size(json_object_get(j, "diagnoses")), 2);
+	nodes = json_object_get(j, "nodes");
+	assert_int_equal(json_array_size(nodes), 2);
+	assert_string_equal(json_string_value(json_array_get(nodes, 0)), "node-0");
+	assert_string_equal(json_string_value(json_array_get(nodes, 1)), "node-1");
+	assert_true(is_signal_of(j, 1, "run_wait"));
+	assert_true(is_signal_of(j, 6, "softirq_stolen"));
+	assert_false(is_signal_of(j, 2, "run_wait"));
+	assert_true(is_said(json_object_get(j, "missing"), "rank 6: summaries only, no events"));
+	json_decref(j);
+}
+
 /* Three slow steps of another rank: they cost a tenth of what the fault did, and show a cause. */
 static void a_moment_is_no_second_fault(void **unused)
 {
@@ -842,15 +891,6 @@ static uint32_t fake_peers(void *arg, const char *job, int32_t rank, int32_t *ra
 	for (int32_t k = 0; k < 3; k++)
 		ranks[k] = k;
 	return 3;
-}
-
-static bool is_said(const json_t *d, const char *word)
-{
-	char *text = json_dumps(d, 0);
-	bool said = strstr(text, word) != NULL;
-
-	free(text);
-	return said;
 }
 
 static void sketches_stand_for_peers_that_sent_nothing_and_tell_settings(void **unused)
@@ -1241,6 +1281,7 @@ int main(void)
 		CASE(names_no_cause_where_none_shows),
 		CASE(two_faults_at_once_have_a_verdict_each),
 		CASE(a_second_fault_that_costs_less_is_told_too),
+		CASE(the_second_of_two_faults_has_its_node_and_signals),
 		CASE(a_moment_is_no_second_fault),
 		CASE(moments_of_its_peers_hide_no_fault),
 		CASE(an_echo_without_a_cause_of_its_own_is_not_accused),
