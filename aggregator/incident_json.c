@@ -32,9 +32,7 @@ static json_t *ranks_json(const struct incident *i, const struct incident_judgem
 	for (uint32_t k = 0; k < i->member_count && n < NAMED_RANKS_MAX; k++) {
 		const struct member *m = &i->members[k];
 
-		if (incident_is_culprit(i, j, m) != culprits || (culprits && m == j->lead))
-			continue;
-		if (culprits || INCIDENT_REASON(m, WINDOW_COMM) || INCIDENT_REASON(m, WINDOW_STALL))
+		if (culprits ? incident_is_culprit(i, j, m) && m != j->lead : incident_is_victim(i, j, m))
 			ranks[n++] = m->rank;
 	}
 	if (n > 1 && !culprits)
@@ -270,12 +268,10 @@ static json_t *findings_json(const struct incident *i)
 }
 
 /* "diagnosis" is the first of "diagnoses"; the ranks of all are culprits. */
-static void put_verdicts(json_t *out, const struct incident_set *s, const struct incident *i,
-			 const struct incident_judgement *j, const struct cost *cost,
+static void put_verdicts(json_t *out, const struct incident *i, const struct incident_judgement *j,
+			 const struct verdict *v, uint32_t n, const struct cost *cost,
 			 uint64_t duration_ns)
 {
-	struct verdict *v = calloc(VERDICTS_MAX, sizeof(*v));
-	uint32_t n = v ? verdict_make(s, i, j, v) : 0;
 	json_t *list = json_array(), *ranks = json_object_get(out, "ranks"),
 	       *victims = json_object_get(out, "victims"), *have;
 
@@ -300,7 +296,6 @@ static void put_verdicts(json_t *out, const struct incident_set *s, const struct
 	}
 	json_object_set(out, "diagnosis", n ? json_array_get(list, 0) : json_null());
 	json_object_set_new(out, "diagnoses", list);
-	free(v);
 }
 
 /* An expectation of less than a nanosecond is none, and would make more than a double holds. */
@@ -342,8 +337,10 @@ json_t *incident_json_make(const struct incident_set *s, const struct incident *
 			   uint32_t job_ranks)
 {
 	uint64_t begin_unix_ns, end_unix_ns, duration_ns;
+	struct verdict *v = calloc(VERDICTS_MAX, sizeof(*v));
 	struct incident_judgement j;
 	struct named who;
+	uint32_t n;
 	struct cost cost;
 	struct run steps;
 	json_t *out;
@@ -352,6 +349,7 @@ json_t *incident_json_make(const struct incident_set *s, const struct incident *
 	incident_fault_time(i, &j, &begin_unix_ns, &end_unix_ns);
 	duration_ns = end_unix_ns > begin_unix_ns ? end_unix_ns - begin_unix_ns : 0;
 	steps = j.lead ? incident_fault_steps(i, j.lead) : (struct run){ .flagged = 0 };
+	n = v ? verdict_make(s, i, &j, v) : 0; /* first: symptom and kind depend on it */
 	cost = cost_of(&j, &steps, duration_ns);
 	out = json_pack("{s:s, s:s, s:s, s:s, s:I, s:I, s:f, s:s, s:s, s:i, s:o, s:o}", "id",
 			i->row.id, "job", i->row.job, "state", i->row.open ? "open" : "closed", "life",
@@ -360,16 +358,18 @@ json_t *incident_json_make(const struct incident_set *s, const struct incident *
 			j.symptom, "kind", finding_kind_name(j.kind), "job_ranks", (int)j.ranks, "ranks",
 			ranks_json(i, &j, true), "victims", ranks_json(i, &j, false));
 	if (!out)
-		return NULL;
+		goto done;
 	who.ranks = json_object_get(out, "ranks");
 	who.further = json_array_size(who.ranks);
-	put_verdicts(out, s, i, &j, &cost, duration_ns); /* first: it names further ranks */
+	put_verdicts(out, i, &j, v, n, &cost, duration_ns); /* first: it names further ranks */
 	json_object_set_new(out, "nodes", nodes_json(i, &j, &who));
 	put_figures(out, i, &j, &steps);
 	put_cost(out, &cost);
 	json_object_set_new(out, "signals", signals_json(i, &j, &who));
 	json_object_set_new(out, "findings", findings_json(i));
 	json_object_set_new(out, "missing", missing_json(i, &j, &who));
+done:
+	free(v);
 	return out;
 }
 
