@@ -58,7 +58,8 @@ static double step_median(const struct window *w, uint32_t flag, enum of_step wh
 /* 0: it is not, or there is nothing to hold it against. */
 static double device_excess(const struct window *w, uint32_t flag, double *scratch)
 {
-	double mine = step_median(w, flag, OF_DEVICE, scratch), usual = step_median(w, 0, OF_DEVICE, scratch);
+	double mine = step_median(w, flag, OF_DEVICE, scratch);
+	double usual = step_median(w, 0, OF_DEVICE, scratch);
 
 	return usual > 0 && mine > usual ? mine - usual : 0;
 }

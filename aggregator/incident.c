@@ -211,7 +211,8 @@ static double new_part(const struct run *to, const struct run *from)
 	if (from->member != to->member || !from->flagged || !to->flagged)
 		return 1;
 	return 1 - fmin(shared_part(from->first_step, from->last_step, to->first_step, to->last_step),
-			shared_part(from->begin_unix_ns, from->end_unix_ns, to->begin_unix_ns, to->end_unix_ns));
+			shared_part(from->begin_unix_ns, from->end_unix_ns, to->begin_unix_ns,
+				    to->end_unix_ns));
 }
 
 void incident_run_merge(struct run *to, const struct run *from)

@@ -32,9 +32,7 @@ static json_t *ranks_json(const struct incident *i, const struct incident_judgem
 	for (uint32_t k = 0; k < i->member_count && n < NAMED_RANKS_MAX; k++) {
 		const struct member *m = &i->members[k];
 
-		if (incident_is_culprit(i, j, m) != culprits || (culprits && m == j->lead))
-			continue;
-		if (culprits || INCIDENT_REASON(m, WINDOW_COMM) || INCIDENT_REASON(m, WINDOW_STALL))
+		if (culprits ? incident_is_culprit(i, j, m) && m != j->lead : incident_is_victim(i, j, m))
 			ranks[n++] = m->rank;
 	}
 	if (n > 1 && !culprits)
@@ -46,7 +44,24 @@ static json_t *ranks_json(const struct incident *i, const struct incident_judgem
 	return out;
 }
 
-static json_t *nodes_json(const struct incident *i, const struct incident_judgement *j)
+/* Whom the document's "ranks" name: the culprits and, from `further` on, the ranks of further verdicts. */
+struct named {
+	const json_t *ranks;
+	size_t further;
+};
+
+static bool is_named(const struct incident *i, const struct incident_judgement *j,
+		     const struct named *who, const struct member *m)
+{
+	bool named = incident_is_culprit(i, j, m);
+
+	for (size_t k = who->further; k < json_array_size(who->ranks) && !named; k++)
+		named = json_integer_value(json_array_get(who->ranks, k)) == m->rank;
+	return named;
+}
+
+static json_t *nodes_json(const struct incident *i, const struct incident_judgement *j,
+			  const struct named *who)
 {
 	json_t *out = json_array();
 
@@ -56,7 +71,7 @@ static json_t *nodes_json(const struct incident *i, const struct incident_judgem
 		size_t at;
 		json_t *name;
 
-		if (j->culprits && !incident_is_culprit(i, j, m))
+		if (json_array_size(who->ranks) && !is_named(i, j, who, m))
 			continue;
 		json_array_foreach(out, at, name)
 			seen |= !strcmp(json_string_value(name), m->node);
@@ -100,21 +115,22 @@ static json_t *signal_json(const struct rank_signal *r)
 			 text_json(os_signal_text(s, line, sizeof(line))));
 }
 
-/* Those of the culprits; where nobody is to blame, of the rank that shows the most, and what is raised on
+/* Those of who is named; where nobody is to blame, of the rank that shows the most, and what is raised on
  * the others. */
-static json_t *signals_json(const struct incident *i, const struct incident_judgement *j)
+static json_t *signals_json(const struct incident *i, const struct incident_judgement *j,
+			    const struct named *who)
 {
+	bool blamed = json_array_size(who->ranks) > 0;
 	struct rank_signal *all = malloc(LIMIT_INCIDENT_SIGNALS * sizeof(*all));
 	json_t *out = json_array();
 	uint32_t n = 0;
 
 	for (uint32_t k = 0; all && k < i->member_count; k++) {
 		const struct member *m = &i->members[k];
-
-		bool whole = j->culprits ? incident_is_culprit(i, j, m) : m == j->lead;
+		bool whole = blamed ? is_named(i, j, who, m) : m == j->lead;
 
 		for (uint32_t q = 0; q < m->signal_count && n < LIMIT_INCIDENT_SIGNALS; q++)
-			if (whole || (!j->culprits && m->signals[q].flags & OS_SIGNAL_RAISED))
+			if (whole || (!blamed && m->signals[q].flags & OS_SIGNAL_RAISED))
 				all[n++] = (struct rank_signal){ m->signals[q], m->rank };
 	}
 	if (n)
@@ -141,7 +157,8 @@ static void say(json_t *list, const char *fmt, ...)
 }
 
 /* INV-9: what is not there is named. */
-static json_t *missing_json(const struct incident *i, const struct incident_judgement *j)
+static json_t *missing_json(const struct incident *i, const struct incident_judgement *j,
+			    const struct named *who)
 {
 	json_t *out = json_array();
 
@@ -154,7 +171,7 @@ static json_t *missing_json(const struct incident *i, const struct incident_judg
 	for (uint32_t k = 0; k < i->member_count; k++) {
 		const struct member *m = &i->members[k];
 
-		if (incident_is_culprit(i, j, m) && m->windows && m->summaries == m->windows)
+		if (is_named(i, j, who, m) && m->windows && m->summaries == m->windows)
 			say(out, "rank %d: summaries only, no events", m->rank);
 		if (m->lost)
 			say(out, "rank %d: %llu events lost (mostly %s)", m->rank,
@@ -255,12 +272,10 @@ static json_t *findings_json(const struct incident *i)
 }
 
 /* "diagnosis" is the first of "diagnoses"; the ranks of all are culprits. */
-static void put_verdicts(json_t *out, const struct incident_set *s, const struct incident *i,
-			 const struct incident_judgement *j, const struct cost *cost,
+static void put_verdicts(json_t *out, const struct incident *i, const struct incident_judgement *j,
+			 const struct verdict *v, uint32_t n, const struct cost *cost,
 			 uint64_t duration_ns)
 {
-	struct verdict *v = calloc(VERDICTS_MAX, sizeof(*v));
-	uint32_t n = v ? verdict_make(s, i, j, v) : 0;
 	json_t *list = json_array(), *ranks = json_object_get(out, "ranks"),
 	       *victims = json_object_get(out, "victims"), *have;
 
@@ -285,7 +300,6 @@ static void put_verdicts(json_t *out, const struct incident_set *s, const struct
 	}
 	json_object_set(out, "diagnosis", n ? json_array_get(list, 0) : json_null());
 	json_object_set_new(out, "diagnoses", list);
-	free(v);
 }
 
 /* An expectation of less than a nanosecond is none, and would make more than a double holds. */
@@ -327,7 +341,10 @@ json_t *incident_json_make(const struct incident_set *s, const struct incident *
 			   uint32_t job_ranks)
 {
 	uint64_t begin_unix_ns, end_unix_ns, duration_ns;
+	struct verdict *v = calloc(VERDICTS_MAX, sizeof(*v));
 	struct incident_judgement j;
+	struct named who;
+	uint32_t n;
 	struct cost cost;
 	struct run steps;
 	json_t *out;
@@ -336,22 +353,27 @@ json_t *incident_json_make(const struct incident_set *s, const struct incident *
 	incident_fault_time(i, &j, &begin_unix_ns, &end_unix_ns);
 	duration_ns = end_unix_ns > begin_unix_ns ? end_unix_ns - begin_unix_ns : 0;
 	steps = j.lead ? incident_fault_steps(i, j.lead) : (struct run){ .flagged = 0 };
+	n = v ? verdict_make(s, i, &j, v) : 0; /* first: symptom and kind depend on it */
 	cost = cost_of(&j, &steps, 0, duration_ns);
-	out = json_pack("{s:s, s:s, s:s, s:s, s:I, s:I, s:f, s:s, s:s, s:i, s:o, s:o, s:o}", "id",
+	out = json_pack("{s:s, s:s, s:s, s:s, s:I, s:I, s:f, s:s, s:s, s:i, s:o, s:o}", "id",
 			i->row.id, "job", i->row.job, "state", i->row.open ? "open" : "closed", "life",
 			life_of(s, i), "begin_unix_ns", (json_int_t)begin_unix_ns, "end_unix_ns",
 			(json_int_t)end_unix_ns, "duration_s", (double)duration_ns * 1e-9, "symptom",
 			j.symptom, "kind", finding_kind_name(j.kind), "job_ranks", (int)j.ranks, "ranks",
-			ranks_json(i, &j, true), "victims", ranks_json(i, &j, false), "nodes",
-			nodes_json(i, &j));
+			ranks_json(i, &j, true), "victims", ranks_json(i, &j, false));
 	if (!out)
-		return NULL;
+		goto done;
+	who.ranks = json_object_get(out, "ranks");
+	who.further = json_array_size(who.ranks);
+	put_verdicts(out, i, &j, v, n, &cost, duration_ns); /* first: it names further ranks */
+	json_object_set_new(out, "nodes", nodes_json(i, &j, &who));
 	put_figures(out, i, &j, &steps);
-	put_verdicts(out, s, i, &j, &cost, duration_ns);
 	put_cost(out, &cost);
-	json_object_set_new(out, "signals", signals_json(i, &j));
+	json_object_set_new(out, "signals", signals_json(i, &j, &who));
 	json_object_set_new(out, "findings", findings_json(i));
-	json_object_set_new(out, "missing", missing_json(i, &j));
+	json_object_set_new(out, "missing", missing_json(i, &j, &who));
+done:
+	free(v);
 	return out;
 }
 

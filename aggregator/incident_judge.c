@@ -118,6 +118,13 @@ bool incident_is_culprit(const struct incident *i, const struct incident_judgeme
 	return !incident_is_moment(j, m) && (m->accused_ns > 0 || by_windows(i, j, m));
 }
 
+bool incident_is_victim(const struct incident *i, const struct incident_judgement *j,
+			const struct member *m)
+{
+	return !incident_is_culprit(i, j, m) &&
+	       (INCIDENT_REASON(m, WINDOW_COMM) || INCIDENT_REASON(m, WINDOW_STALL));
+}
+
 static double excess_of(const struct member *m)
 {
 	return m->expected_ns > 0 ? m->latency_ns / m->expected_ns - 1 : 0;
@@ -214,11 +221,27 @@ static void judge_windows(const struct incident *i, struct incident_judgement *j
 	}
 }
 
-static const char *symptom_of(const struct incident *i, const struct incident_judgement *j,
-			      bool accused)
+static bool found_uniform(const struct incident *i)
 {
-	bool most = j->culprits >= 2 && 2 * j->culprits > j->ranks;
+	for (uint32_t k = 0; k < i->finding_count; k++)
+		if (i->findings[k].finding.kind == FINDING_UNIFORM)
+			return true;
+	return false;
+}
 
+/* Where one only waits it is not the job that is slow, however small the job is. */
+static bool is_most(const struct incident *i, const struct incident_judgement *j)
+{
+	bool one_waits = false;
+
+	for (uint32_t k = 0; k < i->member_count; k++)
+		one_waits |= incident_is_victim(i, j, &i->members[k]);
+	return 2 * j->culprits > j->ranks && (!one_waits || found_uniform(i));
+}
+
+static const char *symptom_of(const struct incident *i, const struct incident_judgement *j, bool accused,
+			      bool most)
+{
 	if (j->reason == WINDOW_STALL || (j->finding && j->finding->kind == FINDING_HANG))
 		return "stall";
 	if (accused)
@@ -232,14 +255,13 @@ static const char *symptom_of(const struct incident *i, const struct incident_ju
 	return j->reason == WINDOW_SELF && !most ? "slow_rank" : "slow_job";
 }
 
-static enum finding_kind kind_of(const struct incident_judgement *j)
+static enum finding_kind kind_of(const struct incident_judgement *j, bool most)
 {
 	if (!strcmp(j->symptom, "stall"))
 		return FINDING_HANG;
 	if (j->finding)
 		return j->finding->kind;
-	if (!strcmp(j->symptom, "slow_job") ||
-	    (!strcmp(j->symptom, "drift") && 2 * j->culprits > j->ranks))
+	if (!strcmp(j->symptom, "slow_job") || (!strcmp(j->symptom, "drift") && most))
 		return FINDING_UNIFORM;
 	return FINDING_SLOW_RANK;
 }
@@ -247,6 +269,7 @@ static enum finding_kind kind_of(const struct incident_judgement *j)
 void incident_judge(const struct incident *i, uint32_t job_ranks, struct incident_judgement *j)
 {
 	const struct member *accused = NULL;
+	bool most;
 
 	*j = (struct incident_judgement){ .ranks = job_ranks };
 	if (!is_hiccup(i))
@@ -271,8 +294,11 @@ void incident_judge(const struct incident *i, uint32_t job_ranks, struct inciden
 		j->culprits += incident_is_culprit(i, j, &i->members[k]);
 	if (j->ranks < 2)
 		j->ranks = i->member_count;
-	j->symptom = symptom_of(i, j, accused != NULL);
-	j->kind = kind_of(j);
+	most = is_most(i, j);
+	j->symptom = symptom_of(i, j, accused != NULL, most && j->culprits >= 2);
+	j->kind = kind_of(j, most);
+	j->by_count = most && j->culprits >= 2 && !found_uniform(i) && (accused || !j->finding) &&
+		      (!strcmp(j->symptom, "slow_job") || j->kind == FINDING_UNIFORM);
 }
 
 /* ---- when it was ---- */

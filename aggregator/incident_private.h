@@ -97,6 +97,7 @@ struct incident_set {
 struct incident_judgement {
 	const char *symptom;
 	enum finding_kind kind;
+	bool by_count; /* that it is the job's is said by the number of culprits and by nothing else */
 	uint32_t reason; /* whose windows make ranks culprits; 0: no window does */
 	double worst;	 /* blame by windows */
 	double worst_slow_ns; /* how long that rank was slow */
@@ -115,6 +116,9 @@ double incident_slow_ns(const struct member *m);
 void incident_judge(const struct incident *i, uint32_t job_ranks, struct incident_judgement *out);
 bool incident_is_culprit(const struct incident *i, const struct incident_judgement *j,
 			 const struct member *m);
+/* It waited for others. */
+bool incident_is_victim(const struct incident *i, const struct incident_judgement *j,
+			const struct member *m);
 /* When the fault was: from the culprits' runs (everybody's where there is no culprit) that are more
  * than hiccups and no moments far from the rank's longest spell; where all are hiccups, the incident's
  * own time. */

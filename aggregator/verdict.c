@@ -212,6 +212,12 @@ static bool is_telling(const struct diagnosis *d)
 	       d->confidence >= SURE_ENOUGH;
 }
 
+/* Most ranks, and not all of them. */
+static bool is_of_some(const struct incident_judgement *j)
+{
+	return j->kind == FINDING_UNIFORM && j->by_count && j->culprits < j->ranks;
+}
+
 static void conclude(const struct incident_judgement *j, const struct diagnosis_input *in,
 		     const struct cast *who, struct verdict *v)
 {
@@ -223,7 +229,7 @@ static void conclude(const struct incident_judgement *j, const struct diagnosis_
 
 		if (begin && (!v->begin_unix_ns || begin < v->begin_unix_ns))
 			v->begin_unix_ns = begin;
-		if (j->kind == FINDING_SLOW_RANK || j->kind == FINDING_HANG)
+		if (j->kind == FINDING_SLOW_RANK || j->kind == FINDING_HANG || is_of_some(j))
 			v->ranks[v->rank_count++] = who->member[k]->rank;
 	}
 }
@@ -238,6 +244,7 @@ static struct diagnosis_input input_of(const struct incident_judgement *j,
 				     .peer = peers->rank,
 				     .peer_count = peers->count,
 				     .job_ranks = j->ranks,
+				     .of_some = is_of_some(j),
 				     .known = j->finding ? j->finding->cause : CAUSE_UNKNOWN};
 
 	if (before->steps)
@@ -509,12 +516,14 @@ static void add_sketches(struct court *c, const struct incident *i,
 		c->baseline = verdict_shelf_take(&c->shelf);
 }
 
-uint32_t verdict_make(const struct incident_set *s, const struct incident *i,
-		      const struct incident_judgement *j, struct verdict *out)
+/* telling: how many of the verdicts tell a cause. */
+static uint32_t make(const struct incident_set *s, const struct incident *i,
+		     const struct incident_judgement *j, struct verdict *out, uint32_t *telling)
 {
 	struct court *c = calloc(1, sizeof(*c));
 	uint32_t n;
 
+	*telling = 0;
 	if (!c)
 		return 0;
 	verdict_shelf_init(&c->shelf);
@@ -532,12 +541,34 @@ uint32_t verdict_make(const struct incident_set *s, const struct incident *i,
 	n = by_cause(c, j, out);
 	if (j->kind == FINDING_SLOW_RANK && !strcmp(j->symptom, "slow_rank"))
 		n = add_seconds(c, i, j, out, n);
+	for (uint32_t k = 0; k < n; k++)
+		*telling += is_telling(&out[k].diagnosis);
 	if (j->finding)
 		take_finding(j->finding, &out[0]);
 	verdict_shelf_fini(&c->shelf);
 	free((void *)c->group.function);
 	free(c);
 	return n;
+}
+
+uint32_t verdict_make(const struct incident_set *s, const struct incident *i,
+		      struct incident_judgement *j, struct verdict *out)
+{
+	struct incident_judgement apart = *j;
+	uint32_t n, telling;
+
+	if (j->by_count) {
+		apart.kind = FINDING_SLOW_RANK;
+		apart.by_count = false;
+		if (!strcmp(apart.symptom, "slow_job"))
+			apart.symptom = "slow_rank";
+		n = make(s, i, &apart, out, &telling);
+		if (telling > 1) {
+			*j = apart;
+			return n;
+		}
+	}
+	return make(s, i, j, out, &telling);
 }
 
 /* ---- as JSON ---- */

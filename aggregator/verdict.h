@@ -21,9 +21,10 @@ struct verdict {
 };
 
 /* s: for its sources of sketches. out: VERDICTS_MAX. The number of verdicts, the weightiest first;
- * 0: no memory. */
+ * 0: no memory. What is called the job's by the number of culprits alone (j->by_count) becomes that of
+ * slow ranks in j where more than one cause is found. */
 uint32_t verdict_make(const struct incident_set *s, const struct incident *i,
-		      const struct incident_judgement *j, struct verdict *out);
+		      struct incident_judgement *j, struct verdict *out);
 json_t *verdict_json(const struct verdict *v);
 
 #endif

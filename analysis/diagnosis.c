@@ -672,7 +672,7 @@ static void who_text(const struct diagnosis_input *in, char *out, size_t bytes)
 	uint32_t named = 1;
 	size_t used;
 
-	if (in->kind == FINDING_UNIFORM) {
+	if (in->kind == FINDING_UNIFORM && !in->of_some) {
 		snprintf(out, bytes, "every rank");
 		return;
 	}
@@ -689,7 +689,8 @@ static void who_text(const struct diagnosis_input *in, char *out, size_t bytes)
 
 static void summarise(const struct diagnosis_view *v, const struct choice *c, struct diagnosis *out)
 {
-	bool many = v->in->suspect_count > 1 && v->in->kind != FINDING_UNIFORM;
+	bool uniform = v->in->kind == FINDING_UNIFORM;
+	bool many = v->in->suspect_count > 1 && (!uniform || v->in->of_some);
 	struct diagnosis_number ms;
 	char who[96], because[FINDING_TEXT_BYTES];
 
@@ -707,12 +708,9 @@ static void summarise(const struct diagnosis_view *v, const struct choice *c, st
 		snprintf(out->summary, sizeof(out->summary), "%s %s because %.180s", who,
 			 many ? "hang" : "hangs", because);
 	else
-		snprintf(out->summary, sizeof(out->summary), "%s %s because %.150s: +%s per step",
-			 who,
-			 v->in->kind == FINDING_UNIFORM ? "is slower than before"
-			 : many				  ? "are slow"
-							  : "is slow",
-			 because, diagnosis_text_ms(out->effect_ns, &ms));
+		snprintf(out->summary, sizeof(out->summary), "%s %s %s because %.150s: +%s per step",
+			 who, many ? "are" : "is", uniform ? "slower than before" : "slow", because,
+			 diagnosis_text_ms(out->effect_ns, &ms));
 }
 
 /* ---- confidence ---- */

@@ -75,6 +75,7 @@ struct diagnosis_input {
 	uint32_t peer_count;
 	const struct diagnosis_rank *before; /* the suspects' role in earlier runs or before; NULL: none */
 	uint32_t job_ranks;
+	bool of_some; /* FINDING_UNIFORM: of the suspects, not of every rank */
 	enum finding_cause known; /* what detection has said already (hangs, imbalance); else UNKNOWN */
 };
 

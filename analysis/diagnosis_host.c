@@ -643,7 +643,7 @@ static void say_gap(struct diagnosis_view *v, const struct bases *b, double gap_
 		return;
 	}
 	diagnosis_text_copy(c->subject, sizeof(c->subject), f->name);
-	/* peers that wait elsewhere meanwhile make the difference in this function larger than what it costs */
+	/* peers that wait elsewhere meanwhile make the difference larger than what it costs */
 	snprintf(c->because, sizeof(c->because),
 		 "its launching threads are blocked in %.110s for %s per step more %s", f->name,
 		 diagnosis_text_ms(fmin(more, gap_ns), &mine), v->than);

@@ -330,7 +330,7 @@ static void read_steal(struct os_signals *s)
 	uint64_t us;
 
 	if (!os_proc_steal(s->options.proc_root, &us)) {
-		/* it falls where the machine moves to another host: that says nothing of the time between */
+		/* it falls where the machine moves to another host, and says nothing of that time */
 		if (s->steal_at_ns && us > s->steal_us)
 			said_ms = (double)(us - s->steal_us) * 1e-3 / (double)sysconf(_SC_NPROCESSORS_ONLN);
 		said_ms = said_ms < passed_ms ? said_ms : passed_ms;

@@ -55,8 +55,8 @@ static int teardown(void **unused)
 static void flag_of(uint32_t member, uint64_t first_step, uint64_t last_step, bool ended)
 {
 	const struct peers_flag f = { .member = member, .measure = PEERS_SELF, .ended = ended,
-				      .first_step = first_step, .last_step = last_step, .excess = 0.1, .excess_ns = 1e6,
-				      .score = 2, .window = 8 };
+				      .first_step = first_step, .last_step = last_step,
+				      .excess = 0.1, .excess_ns = 1e6, .score = 2, .window = 8 };
 
 	cross_findings_flag(cross, &cohort, &f, 100 * S);
 }
@@ -75,10 +75,12 @@ static void each_rank_has_its_own_beginning(void **unused)
 	flag_of(1, 14, 22, false);
 	cross->findings[0].last_step = 40; /* as while it lasts */
 	assert_true(cross_next(cross, out));
-	for (uint32_t k = 0; k < out->finding.evidence_count; k++)
-		assert_non_null(strstr(out->finding.evidence[k].text,
-				       strstr(out->finding.evidence[k].text, "rank 3:") ? "from step 10 on" :
-											  "from step 14 on"));
+	for (uint32_t k = 0; k < out->finding.evidence_count; k++) {
+		const char *text = out->finding.evidence[k].text;
+		bool third = strstr(text, "rank 3:") != NULL;
+
+		assert_non_null(strstr(text, third ? "from step 10 on" : "from step 14 on"));
+	}
 	assert_int_equal(out->finding.evidence_count, 2);
 	flag_of(1, 14, 24, true);
 	flag_of(3, 10, 20, true);

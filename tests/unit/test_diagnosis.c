@@ -995,8 +995,8 @@ static void a_rank_that_stands_still_is_not_explained_by_its_last_steps(void **u
 	assert_int_equal(out.cause, CAUSE_UNKNOWN);
 	assert_int_equal(out.evidence_count, 0);
 	for (uint32_t i = 0; i < out.ruled_out_count; i++)
-		assert_true(out.ruled_out[i].layer != LAYER_NETWORK && out.ruled_out[i].layer != LAYER_GPU &&
-			    out.ruled_out[i].layer != LAYER_CPU);
+		assert_true(out.ruled_out[i].layer != LAYER_NETWORK &&
+			    out.ruled_out[i].layer != LAYER_GPU && out.ruled_out[i].layer != LAYER_CPU);
 	assert_non_null(strstr(out.missing[0], "entered which collective"));
 }
 

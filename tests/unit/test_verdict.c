@@ -177,6 +177,15 @@ static const char *ranks_of(const json_t *j)
 	return out;
 }
 
+static bool is_said(const json_t *d, const char *word)
+{
+	char *text = json_dumps(d, 0);
+	bool said = strstr(text, word) != NULL;
+
+	free(text);
+	return said;
+}
+
 static const char *cause_of(const json_t *j)
 {
 	return text_of(json_object_get(j, "diagnosis"), "cause");
@@ -713,6 +722,98 @@ static void two_faults_at_once_have_a_verdict_each(void **unused)
 	json_decref(j);
 }
 
+/* Of a job of that many ranks; kernel: slower by its gemm, else by soft interrupts. */
+static struct incident_change of_small(int32_t ranks, int rank, bool kernel)
+{
+	static struct made m;
+
+	make(&m, rank, WINDOW_SELF, 1, 30);
+	m.w.rank.world_size = ranks;
+	if (kernel)
+		slow_gemm(&m, 1.7);
+	else
+		signal_add(&m, OS_SIGNAL_SOFTIRQ_STOLEN, "NET_RX from thread main on CPU 1", 300);
+	return send(&m);
+}
+
+static struct incident_change waits_in_small(int32_t ranks, int rank)
+{
+	static struct made m;
+
+	make(&m, rank, WINDOW_COMM, 1, 30);
+	m.w.rank.world_size = ranks;
+	return send(&m);
+}
+
+static json_t *small_json(struct incident_change c, uint32_t ranks, const char *symptom, const char *kind,
+			  size_t diagnoses)
+{
+	json_t *j = incident_set_json(set, c.id, ranks, NULL);
+
+	assert_non_null(j);
+	assert_string_equal(text_of(j, "symptom"), symptom);
+	assert_string_equal(text_of(j, "kind"), kind);
+	assert_int_equal(json_array_size(json_object_get(j, "diagnoses")), diagnoses);
+	return j;
+}
+
+/* Once beside one that waits, once on all there are. */
+static void faults_of_most_of_a_small_job_have_a_verdict_each(void **unused)
+{
+	for (int32_t ranks = 3; ranks >= 2; ranks--) {
+		json_t *j, *list;
+
+		teardown(NULL);
+		setup(NULL);
+		if (ranks == 3)
+			waits_in_small(ranks, 2);
+		of_small(ranks, 0, false);
+		j = small_json(of_small(ranks, 1, true), (uint32_t)ranks, "slow_rank", "slow_rank", 2);
+		list = json_object_get(j, "diagnoses");
+		assert_string_equal(ranks_of(j), "0,1");
+		assert_int_equal(json_array_size(json_object_get(j, "victims")), ranks == 3);
+		for (size_t k = 0; k < 2; k++) {
+			const json_t *d = json_array_get(list, k);
+			bool net = !strcmp(ranks_of(d), "0");
+
+			assert_string_equal(ranks_of(d), net ? "0" : "1");
+			assert_string_equal(text_of(d, "cause"), net ? "os-softirq" : "gpu-kernel");
+			assert_false(is_said(d, "every rank"));
+		}
+		assert_string_not_equal(text_of(json_array_get(list, 0), "cause"),
+					text_of(json_array_get(list, 1), "cause"));
+		json_decref(j);
+	}
+}
+
+/* Two of three of one cause, the third waits, or was heard of not at all, or is slow too. */
+static void every_rank_is_said_only_of_all(void **unused)
+{
+	json_t *j, *d;
+
+	of_small(3, 0, false);
+	j = small_json(of_small(3, 1, false), 3, "slow_job", "uniform", 1);
+	d = json_object_get(j, "diagnosis");
+	assert_string_equal(cause_of(j), "os-softirq");
+	assert_string_equal(ranks_of(d), "0,1");
+	assert_non_null(strstr(text_of(d, "summary"), "ranks 0 and 1 are slower than before because"));
+	json_decref(j);
+
+	j = small_json(waits_in_small(3, 2), 3, "slow_rank", "slow_rank", 1);
+	d = json_object_get(j, "diagnosis");
+	assert_string_equal(cause_of(j), "os-softirq");
+	assert_string_equal(ranks_of(d), "0,1");
+	assert_non_null(strstr(text_of(d, "summary"), "ranks 0 and 1 are slow because"));
+	json_decref(j);
+
+	j = small_json(of_small(3, 2, false), 3, "slow_job", "uniform", 1);
+	d = json_object_get(j, "diagnosis");
+	assert_string_equal(cause_of(j), "os-softirq");
+	assert_string_equal(ranks_of(d), "");
+	assert_non_null(strstr(text_of(d, "summary"), "every rank is slower than before because"));
+	json_decref(j);
+}
+
 /* In a window of two seconds and what was lost, in each of eight ranks. */
 static void costs(const json_t *d, double lost_s)
 {
@@ -735,6 +836,46 @@ static void a_second_fault_that_costs_less_is_told_too(void **unused)
 	assert_string_equal(ranks_of(json_array_get(json_object_get(j, "diagnoses"), 1)), "6");
 	costs(json_array_get(json_object_get(j, "diagnoses"), 1), 14 * 0.014);
 	assert_string_equal(ranks_of(j), "5,6");
+	json_decref(j);
+}
+
+static bool is_signal_of(const json_t *j, int rank, const char *name)
+{
+	size_t k;
+	json_t *v;
+
+	json_array_foreach(json_object_get(j, "signals"), k, v)
+		if (json_integer_value(json_object_get(v, "rank")) == rank &&
+		    !strcmp(text_of(v, "name"), name))
+			return true;
+	return false;
+}
+
+/* On another node, of which nothing but a summary came. */
+static void the_second_of_two_faults_has_its_node_and_signals(void **unused)
+{
+	static struct made m;
+	json_t *j, *nodes;
+
+	slow_kernel(1, 40);
+	slow_kernel(1, 40);
+	for (int r = 0; r < 4; r++)
+		if (r != 1)
+			window(r, WINDOW_ASKED, 0);
+	make(&m, 6, WINDOW_SELF, 1, 14);
+	signal_add(&m, OS_SIGNAL_SOFTIRQ_STOLEN, "NET_RX from thread main on CPU 1", 140);
+	m.w.summary_only = true;
+	j = json_of(send(&m));
+	assert_string_equal(ranks_of(j), "1,6");
+	assert_int_equal(json_array_size(json_object_get(j, "diagnoses")), 2);
+	nodes = json_object_get(j, "nodes");
+	assert_int_equal(json_array_size(nodes), 2);
+	assert_string_equal(json_string_value(json_array_get(nodes, 0)), "node-0");
+	assert_string_equal(json_string_value(json_array_get(nodes, 1)), "node-1");
+	assert_true(is_signal_of(j, 1, "run_wait"));
+	assert_true(is_signal_of(j, 6, "softirq_stolen"));
+	assert_false(is_signal_of(j, 2, "run_wait"));
+	assert_true(is_said(json_object_get(j, "missing"), "rank 6: summaries only, no events"));
 	json_decref(j);
 }
 
@@ -869,15 +1010,6 @@ static uint32_t fake_peers(void *arg, const char *job, int32_t rank, int32_t *ra
 	for (int32_t k = 0; k < 3; k++)
 		ranks[k] = k;
 	return 3;
-}
-
-static bool is_said(const json_t *d, const char *word)
-{
-	char *text = json_dumps(d, 0);
-	bool said = strstr(text, word) != NULL;
-
-	free(text);
-	return said;
 }
 
 static void sketches_stand_for_peers_that_sent_nothing_and_tell_settings(void **unused)
@@ -1269,6 +1401,9 @@ int main(void)
 		CASE(names_no_cause_where_none_shows),
 		CASE(two_faults_at_once_have_a_verdict_each),
 		CASE(a_second_fault_that_costs_less_is_told_too),
+		CASE(the_second_of_two_faults_has_its_node_and_signals),
+		CASE(faults_of_most_of_a_small_job_have_a_verdict_each),
+		CASE(every_rank_is_said_only_of_all),
 		CASE(a_moment_is_no_second_fault),
 		CASE(moments_of_its_peers_hide_no_fault),
 		CASE(an_echo_without_a_cause_of_its_own_is_not_accused),
