@@ -29,6 +29,9 @@
  * acknowledged, and comes again. */
 #define STOP_S 60u
 #define TICK_MS 1000u
+/* After a start: beats rebuild the fleet within 60 s, and a small constant lateness takes most of another
+ * minute to be found again. */
+#define RETELL_NS 120000000000ull
 
 struct settings {
 	char nng_listen[256], http_listen[128], store_dir[1024], symbols_dir[1024];
@@ -270,6 +273,7 @@ static int start(struct aggregator *a)
 		.dir = s->store_dir,
 		.incident = { .gap_ns = s->gap_ns, .silence_ns = s->silence_ns,
 			      .memory_ns = s->memory_ns },
+		.retell_ns = RETELL_NS,
 		.window_age_ns = s->window_age_ns,
 		.incident_age_ns = s->incident_age_ns,
 		.max_bytes = s->store_max_bytes,

@@ -24,12 +24,16 @@
 /* Alertmanager takes an alert for resolved after its endsAt: so many repeats may get lost. */
 #define EXPIRES_REPEATS 4u
 #define BATCH		64u
+/* What changes the figures of an alert and not what it says is told no more often. */
+#define FIGURES_NS	10000000000ull
 
 struct slot {
 	char id[ID_BYTES]; /* "" free */
 	json_t *incident;
 	uint64_t begin_unix_ns;
-	bool resolved, changed;
+	bool resolved;
+	bool changed; /* in whatever it says; at_once: in what it is about */
+	bool at_once;
 	uint64_t sent_ns; /* CLOCK_MONOTONIC; 0 never */
 };
 
@@ -180,6 +184,20 @@ static struct slot *slot_of(struct alert *a, const char *id)
 	return free_slot;
 }
 
+static bool is_about_the_same(const json_t *a, const json_t *b)
+{
+	const json_t *x = json_object_get(a, "diagnoses"), *y = json_object_get(b, "diagnoses");
+	bool same = !strcmp(text_of(a, "state"), text_of(b, "state")) &&
+		    !strcmp(text_of(a, "symptom"), text_of(b, "symptom")) &&
+		    json_equal(json_object_get(a, "ranks"), json_object_get(b, "ranks")) &&
+		    json_array_size(x) == json_array_size(y);
+
+	for (size_t k = 0; same && k < json_array_size(x); k++)
+		same = !strcmp(text_of(json_array_get(x, k), "cause"),
+			       text_of(json_array_get(y, k), "cause"));
+	return same;
+}
+
 void alert_push(struct alert *a, const json_t *incident)
 {
 	const char *id = text_of(incident, "id");
@@ -199,6 +217,7 @@ void alert_push(struct alert *a, const json_t *incident)
 		/* an alert's start stays, also when earlier windows come in late */
 		if (!s->id[0])
 			s->begin_unix_ns = time_of(incident, "begin_unix_ns");
+		s->at_once |= !s->id[0] || !is_about_the_same(s->incident, copy);
 		text_copy(s->id, sizeof(s->id), id);
 		json_decref(s->incident);
 		s->incident = copy;
@@ -223,7 +242,7 @@ void alert_resolve(struct alert *a, const char *incident, uint64_t now_unix_ns)
 		json_object_set_new(s->incident, "state", json_string("closed"));
 		json_object_set_new(s->incident, "end_unix_ns",
 				    json_integer((json_int_t)now_unix_ns));
-		s->resolved = s->changed = true;
+		s->resolved = s->changed = s->at_once = true;
 		pthread_cond_signal(&a->wake);
 	}
 	pthread_mutex_unlock(&a->lock);
@@ -233,7 +252,10 @@ void alert_resolve(struct alert *a, const char *incident, uint64_t now_unix_ns)
 
 static bool is_due(const struct alert *a, const struct slot *s, uint64_t now)
 {
-	return s->id[0] && (s->changed || !s->sent_ns || now - s->sent_ns >= a->repeat_ns);
+	uint64_t since = now - s->sent_ns;
+
+	return s->id[0] && (s->at_once || !s->sent_ns || since >= a->repeat_ns ||
+			    (s->changed && since >= FIGURES_NS));
 }
 
 /* What is due, under the lock; taken[k] is its slot. */
@@ -250,7 +272,7 @@ static json_t *gather(struct alert *a, uint64_t now, uint32_t *taken, uint32_t *
 		if (!is_due(a, s, now))
 			continue;
 		one = alert_json(s->incident, a->link, expires);
-		s->changed = false;
+		s->changed = s->at_once = false;
 		if (!one) {
 			s->sent_ns = now;
 			continue;
@@ -304,11 +326,11 @@ static void settle(struct alert *a, const uint32_t *taken, uint32_t count, int e
 		struct slot *s = &a->slots[taken[k]];
 
 		if (err == -EAGAIN) {
-			s->changed = true;
+			s->at_once = true;
 			continue;
 		}
 		s->sent_ns = now;
-		if (!s->resolved || s->changed) /* changed meanwhile: it goes once more */
+		if (!s->resolved || s->changed || s->at_once) /* changed meanwhile: it goes once more */
 			continue;
 		json_decref(s->incident);
 		*s = (struct slot){.id = ""};
@@ -352,15 +374,15 @@ static bool send_due(struct alert *a, long timeout_s)
 /* Until something changes, a retry is due or a repeat may be. */
 static bool wait_for_work(struct alert *a)
 {
-	bool closing, changed = false;
+	bool closing, due = false;
 	struct timespec until;
 
 	clock_gettime(CLOCK_MONOTONIC, &until);
 	until.tv_sec += 1;
 	pthread_mutex_lock(&a->lock);
 	for (uint32_t k = 0; k < LIMIT_ALERTS; k++)
-		changed |= a->slots[k].changed;
-	if (!a->closing && (!changed || a->backoff_ns))
+		due |= is_due(a, &a->slots[k], clock_monotonic_ns());
+	if (!a->closing && (!due || a->backoff_ns))
 		pthread_cond_timedwait(&a->wake, &a->lock, &until);
 	closing = a->closing;
 	pthread_mutex_unlock(&a->lock);

@@ -49,7 +49,7 @@ struct commit {
 	struct commit_stats stats;
 	bool closing;
 	/* of the thread */
-	uint64_t tick_ns, expire_ns, named;
+	uint64_t opened_ns, tick_ns, expire_ns, named;
 	uint32_t rename_looks;
 	char dirty[DIRTY_MAX][INCIDENT_ID_BYTES];
 	uint32_t dirty_count, opened, evicted;
@@ -447,11 +447,15 @@ static void commit_batch(struct commit *c, struct commit_item *list, struct told
 
 /* ---- upkeep ---- */
 
-/* A job whose ranks are gone has no finding that goes on. */
+/* A job whose ranks are gone has no finding that goes on; nor does what an earlier process told and this
+ * one, which has had the time to see it, does not. */
 static void end_findings(struct commit *c)
 {
 	char job[WIRE_TEXT_BYTES];
 
+	if (clock_monotonic_ns() - c->opened_ns < c->config.retell_ns)
+		return;
+	incident_set_end_earlier(c->set);
 	for (uint32_t k = 0; incident_set_held_job(c->set, k, job);) {
 		if (!fleet_job_ranks(c->fleet, job, clock_monotonic_ns()))
 			incident_set_job_ended(c->set, job); /* the next one has its index now */
@@ -623,6 +627,8 @@ int commit_open(struct commit **out, const struct commit_config *config, struct 
 	if (!c)
 		return -ENOMEM;
 	c->config = *config;
+	c->config.incident.teller = clock_realtime_ns();
+	c->opened_ns = clock_monotonic_ns();
 	c->fleet = fleet;
 	fleet_sources(fleet, &c->config.incident.sources);
 	c->last = &c->first;
@@ -632,8 +638,6 @@ int commit_open(struct commit **out, const struct commit_config *config, struct 
 		config->opened(config->name_arg);
 	if (!err)
 		err = restore(c);
-	if (!err) /* before any beat: what lasts is told again, by nobody else would its end be told */
-		end_findings(c);
 	if (!err)
 		err = store_totals(c->store, &c->stats.store);
 	if (!err)

@@ -27,7 +27,9 @@ struct commit_item {
 
 struct commit_config {
 	const char *dir;
-	struct incident_config incident;
+	struct incident_config incident; /* teller: set here */
+	/* What an earlier process told ends if it is not told again within this time of the start. */
+	uint64_t retell_ns;
 	uint64_t window_age_ns, incident_age_ns, max_bytes, reserve_bytes;
 	struct alert *alert; /* is told of every incident that was written; NULL: nobody */
 	/* For the functions of stacks, any thread; NULL: native ones stay without names. opened: the store

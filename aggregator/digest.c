@@ -15,6 +15,8 @@
 #define STOLEN_SHARE 0.6
 /* 146 years: the sum of two such times has room in an int64_t. */
 #define TIME_MAX (1ll << 62)
+/* Steps are counted from 0: nobody has as many, and the difference of two has room in an int64_t. */
+#define STEP_MAX (1ull << 62)
 
 static uint64_t to_unix(const struct window *w, uint64_t t)
 {
@@ -145,6 +147,15 @@ bool digest_is_stolen(const struct digest *d)
 	       d->device_excess_ns <= (1 - STOLEN_SHARE) * d->self_excess_ns;
 }
 
+static bool is_sound_step(const struct window_step *s)
+{
+	return s->step.index < STEP_MAX && s->step.latency_ns <= LIMIT_WINDOW_NS &&
+	       s->step.self_ns <= LIMIT_WINDOW_NS && s->step.compute_ns <= LIMIT_WINDOW_NS &&
+	       s->step.copy_ns <= LIMIT_WINDOW_NS && isfinite(s->expected_ns) &&
+	       isfinite(s->expected_self_ns) && fabs(s->expected_ns) <= (double)LIMIT_WINDOW_NS &&
+	       fabs(s->expected_self_ns) <= (double)LIMIT_WINDOW_NS;
+}
+
 bool digest_is_sound(const struct window *w)
 {
 	const struct wire_rank *r = &w->rank;
@@ -153,6 +164,9 @@ bool digest_is_sound(const struct window *w)
 		     w->end_ns - w->begin_ns <= LIMIT_WINDOW_NS &&
 		     (int64_t)w->begin_ns + w->realtime_offset_ns >= 0;
 
+	for (uint32_t i = 0; i < w->step_count; i++)
+		if (!is_sound_step(&w->steps[i]))
+			return false;
 	return times && r->rank >= -1 && r->world_size <= (int32_t)LIMIT_FLEET_RANKS &&
 	       r->rank < (r->world_size > 0 ? r->world_size : (int32_t)LIMIT_FLEET_RANKS);
 }

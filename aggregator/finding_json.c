@@ -91,6 +91,8 @@ int finding_json_parse(const json_t *j, struct incident_finding *out)
 	g->confidence = real(j, "confidence");
 	out->begin_unix_ns = whole(j, "begin_unix_ns");
 	out->end_unix_ns = whole(j, "end_unix_ns");
+	out->teller = whole(j, "teller");
+	out->told_begin_unix_ns = whole(j, "told_begin_unix_ns");
 	out->ended = json_is_true(json_object_get(j, "ended"));
 	g->earlier_runs = json_is_true(json_object_get(j, "earlier_runs"));
 	return 0;

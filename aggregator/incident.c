@@ -37,10 +37,7 @@ static void incident_free(struct incident_set *s, struct incident *i)
 	for (uint32_t k = 0; k < i->member_count; k++) {
 		free(i->members[k].parts);
 		free(i->members[k].signals);
-		incident_views_drop(s, &i->members[k].slow);
-		incident_views_drop(s, &i->members[k].calm);
-		incident_views_drop(s, &i->members[k].waiting);
-		incident_views_clear(s, &i->members[k].views);
+		incident_views_clear(s, i, &i->members[k]);
 	}
 	free(i->findings);
 	free(i->members);
@@ -271,37 +268,62 @@ static double weight_of(const struct picture *p, double weight)
 }
 
 /* What others are held against: the more steps, with kernels and stacks, the better. */
-static void take_waiting(struct incident_set *s, struct member *m, struct picture *p)
+static bool take_waiting(struct incident_set *s, struct incident *i, struct member *m, struct picture *p)
 {
 	double weight = incident_views_worth(p, picture_steps(p, false));
 
 	if (!(weight > 0) || (m->waiting && weight <= m->waiting_weight))
-		return;
+		return true;
+	if (!incident_views_hold(s, i, m, &m->waiting, p))
+		return false;
 	m->waiting_weight = weight;
-	incident_views_hold(s, &m->waiting, p);
+	return true;
+}
+
+static bool take_slow(struct incident_set *s, struct incident *i, struct member *m, struct picture *p,
+		      double weight)
+{
+	if (m->slow && weight_of(p, weight) <= m->slow_weight)
+		return true;
+	if (!incident_views_hold(s, i, m, &m->slow, p))
+		return false;
+	m->slow_weight = weight_of(p, weight);
+	return true;
+}
+
+static bool take_calm(struct incident_set *s, struct incident *i, struct member *m, struct picture *p)
+{
+	uint32_t steps = picture_steps(p, true);
+
+	return !steps || (m->calm && steps <= picture_steps(m->calm, true)) ||
+	       incident_views_hold(s, i, m, &m->calm, p);
+}
+
+/* What matters most first. */
+static void take_picture(struct incident_set *s, struct incident *i, struct member *m,
+			 const struct digest *d, double weight)
+{
+	bool room = take_slow(s, i, m, d->picture, weight);
+
+	if (digest_is_own(d))
+		room &= incident_views_add(s, i, m, d);
+	else
+		room &= take_waiting(s, i, m, d->picture);
+	room &= take_calm(s, i, m, d->picture);
+	i->pictures_dropped += !room;
 }
 
 /* Medians, explanation and picture are those of the window that says most: what the rank did itself
  * before what it waited for, then the most time lost, by flagged steps where none is known. */
-static void take_better(struct incident_set *s, struct member *m, const struct digest *d)
+static void take_better(struct incident_set *s, struct incident *i, struct member *m,
+			const struct digest *d)
 {
-	bool room = s->picture_bytes < LIMIT_INCIDENT_PICTURE_BYTES;
 	double lost_ms = digest_is_own(d) ? d->self_excess_ns * 1e-6 : 0;
 	double weight = (lost_ms > (double)d->flagged ? lost_ms : (double)d->flagged) +
 			(d->part_count ? 0.5 : 0) + (digest_is_own(d) ? OWN_WEIGHT : 0);
 
-	if (d->picture && room && picture_steps(d->picture, true) &&
-	    (!m->calm || picture_steps(d->picture, true) > picture_steps(m->calm, true)))
-		incident_views_hold(s, &m->calm, d->picture);
-	if (d->picture && (room || m->slow) &&
-	    (!m->slow || weight_of(d->picture, weight) > m->slow_weight)) {
-		m->slow_weight = weight_of(d->picture, weight);
-		incident_views_hold(s, &m->slow, d->picture);
-	}
-	if (digest_is_own(d))
-		incident_views_add(s, &m->views, d);
-	else if (d->picture && (room || m->waiting))
-		take_waiting(s, m, d->picture);
+	if (d->picture)
+		take_picture(s, i, m, d, weight);
 	if (m->windows && weight <= m->weight)
 		return;
 	if (digest_is_own(d) && m->weight < OWN_WEIGHT)
@@ -364,12 +386,14 @@ static void widen(uint64_t *begin, uint64_t *end, uint64_t from, uint64_t to)
 		*end = to;
 }
 
-static void member_add(struct incident_set *s, struct member *m, const struct digest *d)
+static void member_add(struct incident_set *s, struct incident *i, struct member *m,
+		       const struct digest *d)
 {
 	/* What somebody asked for repeats steps that other windows have told of. */
 	bool repeats = d->reason == WINDOW_ASKED || d->reason == WINDOW_MANUAL;
 
-	take_better(s, m, d);
+	m->reasons |= 1u << d->reason; /* first: what it is decides about room */
+	take_better(s, i, m, d);
 	if (!repeats || !m->signal_count)
 		take_signals(m, d->signals, d->signal_count);
 	if (d->flagged && !repeats) {
@@ -384,7 +408,6 @@ static void member_add(struct incident_set *s, struct member *m, const struct di
 	m->summaries += d->summary_only;
 	m->flagged += repeats ? 0 : d->flagged;
 	m->flagged_ns += repeats ? 0 : flagged_ns_of(d);
-	m->reasons |= 1u << d->reason;
 	if (digest_is_own(d)) {
 		widen(&m->own_begin_unix_ns, &m->own_end_unix_ns, d->begin_unix_ns, d->end_unix_ns);
 		m->self_excess_ns += d->self_excess_ns;
@@ -420,7 +443,7 @@ static void incident_add(struct incident_set *s, struct incident *i, const struc
 	struct member *m = member_of(i, &d->rank);
 
 	if (m)
-		member_add(s, m, d);
+		member_add(s, i, m, d);
 	if (m && is_itself(d) && d->end_unix_ns > m->itself_end_unix_ns)
 		m->itself_end_unix_ns = d->end_unix_ns;
 	if (m && is_itself(d) && d->end_unix_ns > m->slow_end_unix_ns && !incident_is_brief(&r))
@@ -457,9 +480,33 @@ static bool is_same(const struct incident_finding *a, const struct incident_find
 {
 	return a->finding.kind == b->finding.kind &&
 	       ((is_of_the_job(a->finding.kind) && !a->ended) ||
-		a->begin_unix_ns == b->begin_unix_ns ||
+		a->told_begin_unix_ns == b->begin_unix_ns ||
 		(a->finding.rank_count && b->finding.rank_count &&
 		 a->finding.ranks[0] == b->finding.ranks[0]));
+}
+
+static bool names(const struct finding *f, int32_t rank)
+{
+	for (uint32_t k = 0; k < f->rank_count; k++)
+		if (f->ranks[k] == rank)
+			return true;
+	return false;
+}
+
+/* Told by an earlier process, and since then neither told again nor ended. */
+static bool is_earlier(const struct incident_set *s, const struct incident_finding *f)
+{
+	return f->teller != s->config.teller && !f->ended;
+}
+
+/* The same trouble, although who tells of it now began to look later and may name fewer ranks. */
+static bool is_like(const struct finding *a, const struct finding *b)
+{
+	bool common = is_of_the_job(a->kind) || (!a->rank_count && !b->rank_count);
+
+	for (uint32_t k = 0; k < b->rank_count && !common; k++)
+		common = names(a, b->ranks[k]);
+	return a->kind == b->kind && common;
 }
 
 /* Its ranks become members, and culprits where it accuses. */
@@ -499,23 +546,53 @@ static void accuse_all(struct incident *i)
 		accuse(i, &i->findings[k]);
 }
 
-static void finding_take(struct incident *i, const struct incident_finding *f)
+static struct incident_finding *find_finding(const struct incident_set *s, const struct incident *i,
+					     const struct incident_finding *f)
 {
-	struct incident_finding *to = NULL;
+	struct incident_finding *earlier = NULL;
 
-	for (uint32_t k = 0; k < i->finding_count && !to; k++)
-		if (is_same(&i->findings[k], f))
-			to = &i->findings[k];
-	if (!to) {
+	for (uint32_t k = 0; k < i->finding_count; k++) {
+		struct incident_finding *have = &i->findings[k];
+
+		if (is_same(have, f))
+			return have;
+		if (!earlier && is_earlier(s, have) && is_like(&have->finding, &f->finding))
+			earlier = have;
+	}
+	return earlier;
+}
+
+/* In the place of what the same process told before, or an earlier one: it began when that began. */
+static void replace(const struct incident_set *s, struct incident_finding *to,
+		    const struct incident_finding *f)
+{
+	const struct incident_finding was = *to;
+	bool carried = is_earlier(s, &was) || was.told_begin_unix_ns > was.begin_unix_ns;
+
+	*to = *f;
+	if (!carried || was.begin_unix_ns >= f->begin_unix_ns)
+		return;
+	to->begin_unix_ns = was.begin_unix_ns;
+	if (was.finding.first_step < f->finding.first_step)
+		to->finding.first_step = was.finding.first_step;
+}
+
+static void finding_take(const struct incident_set *s, struct incident *i,
+			 const struct incident_finding *f)
+{
+	struct incident_finding *to = find_finding(s, i, f);
+
+	if (to) {
+		replace(s, to, f);
+	} else {
 		if (i->finding_count == LIMIT_INCIDENT_FINDINGS ||
 		    grow((void **)&i->findings, i->finding_count, &i->finding_room,
 			 sizeof(*i->findings))) {
 			i->findings_dropped++;
 			return;
 		}
-		to = &i->findings[i->finding_count++];
+		i->findings[i->finding_count++] = *f;
 	}
-	*to = *f;
 	if (f->begin_unix_ns < i->row.begin_unix_ns)
 		i->row.begin_unix_ns = f->begin_unix_ns;
 	if (f->end_unix_ns > i->row.end_unix_ns)
@@ -532,6 +609,7 @@ struct newcomer {
 	bool blameless;
 	bool waits;	 /* a window that accuses nobody: it tells of one fault, and makes no two one */
 	int32_t suspect; /* whom it accuses; -1 nobody */
+	const struct finding *told; /* NULL: a window */
 };
 
 static struct newcomer of_window(const struct digest *d)
@@ -542,15 +620,8 @@ static struct newcomer of_window(const struct digest *d)
 
 	return (struct newcomer){ d->rank.job,	 d->begin_unix_ns, d->end_unix_ns,
 				  asked || is_itself(d) ? d->anomaly_id : NULL,
-				  false,	 !accuses,	   accuses ? d->rank.rank : -1 };
-}
-
-static bool names(const struct finding *f, int32_t rank)
-{
-	for (uint32_t k = 0; k < f->rank_count; k++)
-		if (f->ranks[k] == rank)
-			return true;
-	return false;
+				  false,	 !accuses,	   accuses ? d->rank.rank : -1,
+				  NULL };
 }
 
 /* A finding is told again so often, with what beats have said by then. That it has ended is told later:
@@ -558,12 +629,14 @@ static bool names(const struct finding *f, int32_t rank)
  * a fault of its own. */
 #define HELD_NS 12000000000ull
 
-/* A slow or hanging rank that a finding holds to be so still. */
-static bool is_held(const struct incident *i, const struct newcomer *n)
+/* A slow or hanging rank that a finding holds to be so still; or what an earlier process told. */
+static bool is_held(const struct incident_set *s, const struct incident *i, const struct newcomer *n)
 {
 	for (uint32_t k = 0; k < i->finding_count; k++) {
 		const struct incident_finding *f = &i->findings[k];
 
+		if (n->told && is_earlier(s, f) && is_like(&f->finding, n->told))
+			return true;
 		if (f->ended ||
 		    (f->finding.kind != FINDING_SLOW_RANK && f->finding.kind != FINDING_HANG))
 			continue;
@@ -629,7 +702,7 @@ static uint64_t slow_until(const struct incident *i, int32_t rank)
 static bool near(const struct incident_set *s, const struct incident *i, const struct newcomer *n)
 {
 	uint64_t gap = s->config.gap_ns, fault, same;
-	bool held = i->row.open && is_held(i, n);
+	bool held = i->row.open && is_held(s, i, n);
 
 	if (is_after(i->row.begin_unix_ns, n->end_unix_ns, gap) ||
 	    (is_after(n->begin_unix_ns, i->row.end_unix_ns, gap) && !held))
@@ -709,28 +782,11 @@ static struct incident *match_of(const struct incident_set *s, const struct newc
 	return best;
 }
 
-static void swap_pictures(struct picture **a, struct picture **b)
+/* Sums of one member of `i` into the other's; parts change hands. */
+static void member_merge(struct incident_set *s, struct incident *i, struct member *to,
+			 struct member *from)
 {
-	struct picture *p = *a;
-
-	*a = *b;
-	*b = p;
-}
-
-/* Sums of one member into the other's; parts and pictures change hands. */
-static void member_merge(struct incident_set *s, struct member *to, struct member *from)
-{
-	incident_views_merge(s, &to->views, &from->views);
-	if (from->calm && (!to->calm || picture_steps(from->calm, true) > picture_steps(to->calm, true)))
-		swap_pictures(&to->calm, &from->calm);
-	if (from->slow && (!to->slow || from->slow_weight > to->slow_weight)) {
-		swap_pictures(&to->slow, &from->slow);
-		to->slow_weight = from->slow_weight;
-	}
-	if (from->waiting && (!to->waiting || from->waiting_weight > to->waiting_weight)) {
-		swap_pictures(&to->waiting, &from->waiting);
-		to->waiting_weight = from->waiting_weight;
-	}
+	incident_views_merge(s, i, to, from);
 	to->peer_accused_ns += from->peer_accused_ns;
 	to->flagged_ns += from->flagged_ns;
 	if (from->own_begin_unix_ns)
@@ -786,18 +842,19 @@ static void incident_merge(struct incident_set *s, struct incident *to, struct i
 		text_copy(who.node, sizeof(who.node), from->members[k].node);
 		m = member_of(to, &who);
 		if (m)
-			member_merge(s, m, &from->members[k]);
+			member_merge(s, to, m, &from->members[k]);
 	}
 	for (uint32_t k = 0; k < from->anomaly_count; k++)
 		anomaly_take(to, from->anomalies[k].id);
 	for (uint32_t k = 0; k < from->run_count; k++)
 		run_take(to, from->runs[k]);
 	for (uint32_t k = 0; k < from->finding_count; k++)
-		finding_take(to, &from->findings[k]);
+		finding_take(s, to, &from->findings[k]);
 	accuse_all(to);
 	to->windows += from->windows;
 	to->bytes += from->bytes;
 	to->raw_bytes += from->raw_bytes;
+	to->pictures_dropped += from->pictures_dropped;
 	if (from->row.begin_unix_ns < to->row.begin_unix_ns)
 		to->row.begin_unix_ns = from->row.begin_unix_ns;
 	if (from->row.end_unix_ns > to->row.end_unix_ns)
@@ -892,7 +949,9 @@ int incident_set_add_finding(struct incident_set *s, const struct incident_findi
 	struct newcomer n = { f->job, f->begin_unix_ns, f->end_unix_ns, NULL,
 			      f->finding.kind == FINDING_IMBALANCE, false,
 			      f->finding.rank_count && f->finding.kind != FINDING_UNIFORM ?
-				      f->finding.ranks[0] : -1 };
+				      f->finding.ranks[0] : -1,
+			      &f->finding };
+	struct incident_finding told = *f;
 	struct incident *i;
 
 	memset(out, 0, sizeof(*out));
@@ -910,7 +969,9 @@ int incident_set_add_finding(struct incident_set *s, const struct incident_findi
 		if (!i)
 			return -ENOMEM;
 	}
-	finding_take(i, f);
+	told.teller = s->config.teller;
+	told.told_begin_unix_ns = f->begin_unix_ns;
+	finding_take(s, i, &told);
 	accuse_all(i);
 	i->row.open |= !f->ended;
 	if (arrival_unix_ns > i->row.arrival_unix_ns)
@@ -947,7 +1008,7 @@ int incident_set_restore_finding(struct incident_set *s, const char *id,
 	if (!is_sound(f))
 		return -EINVAL;
 	i->blameless = f->finding.kind == FINDING_IMBALANCE;
-	finding_take(i, f);
+	finding_take(s, i, f);
 	accuse_all(i);
 	return 0;
 }
@@ -1033,6 +1094,14 @@ bool incident_set_held_job(const struct incident_set *s, uint32_t index, char jo
 	return false;
 }
 
+void incident_set_end_earlier(struct incident_set *s)
+{
+	for (struct incident *i = s->first; i; i = i->next)
+		for (uint32_t k = 0; k < i->finding_count; k++)
+			if (is_earlier(s, &i->findings[k]))
+				i->findings[k].ended = true;
+}
+
 static bool has_unended(const struct incident *i)
 {
 	for (uint32_t k = 0; k < i->finding_count; k++)
@@ -1099,7 +1168,14 @@ json_t *incident_set_findings(const struct incident_set *s, const char *id)
 	const struct incident *i = find(s, id);
 	json_t *list = i && i->finding_count ? json_array() : NULL;
 
-	for (uint32_t k = 0; list && k < i->finding_count; k++)
-		json_array_append_new(list, finding_json_make(&i->findings[k]));
+	for (uint32_t k = 0; list && k < i->finding_count; k++) {
+		const struct incident_finding *f = &i->findings[k];
+		json_t *one = finding_json_make(f);
+
+		json_object_set_new(one, "teller", json_integer((json_int_t)f->teller));
+		json_object_set_new(one, "told_begin_unix_ns",
+				    json_integer((json_int_t)f->told_begin_unix_ns));
+		json_array_append_new(list, one);
+	}
 	return list;
 }

@@ -43,6 +43,8 @@ struct incident_config {
 	uint64_t gap_ns;     /* between windows of one incident */
 	uint64_t silence_ns; /* without a window until an incident is closed */
 	uint64_t memory_ns;  /* how long late windows may still join a closed one */
+	uint64_t teller;     /* of this process; a restored finding of another one is told again or ends */
+	uint64_t picture_bytes; /* room for all pictures; 0: LIMIT_INCIDENT_PICTURE_BYTES */
 	struct incident_sources sources;
 };
 
@@ -65,6 +67,9 @@ struct incident_finding {
 	uint64_t begin_unix_ns, end_unix_ns;
 	struct finding finding;
 	bool ended;
+	/* Of the incident set: who told it last, and since when by that one, where an earlier one had told
+	 * of it before. Whoever tells leaves them alone. */
+	uint64_t teller, told_begin_unix_ns;
 };
 
 /* The columns of an incident's row in the store. */
@@ -103,6 +108,9 @@ void incident_set_put_back(struct incident_set *s, struct incident *old);
  * to be gone. The index-th job with such a finding (jobs may come twice); false: no more. */
 bool incident_set_held_job(const struct incident_set *s, uint32_t index, char job[WIRE_TEXT_BYTES]);
 void incident_set_job_ended(struct incident_set *s, const char *job);
+/* What an earlier process told holds its incident like a finding of this one, which takes its place if it
+ * is of the same kind and names one of its ranks. Those that nobody has told again end. */
+void incident_set_end_earlier(struct incident_set *s);
 /* Closes what is silent and forgets what is old; the ids of the newly closed. */
 uint32_t incident_set_tick(struct incident_set *s, uint64_t now_unix_ns,
 			   char closed[][INCIDENT_ID_BYTES], uint32_t max);

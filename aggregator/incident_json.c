@@ -179,6 +179,9 @@ static json_t *missing_json(const struct incident *i, const struct incident_judg
 	}
 	if (i->ranks_dropped)
 		say(out, "windows of further ranks are not summed up");
+	if (i->pictures_dropped)
+		say(out, "kernels and stacks of %llu windows are not compared: there was no room for more",
+		    (unsigned long long)i->pictures_dropped);
 	return out;
 }
 

@@ -5,7 +5,10 @@
  * what it says: per cause the one that accounts for most lost time, and of those that name no cause
  * the heaviest. How much was lost in all that said the same is summed: one noisy window may have lost
  * more than each of many that agree. What is kept is the largest of an order of windows, so arrival
- * does not matter. */
+ * does not matter, while there is room.
+ *
+ * Room is of all incidents together, and no job may take it from the others: who needs some gets it from
+ * closed incidents, the oldest first, then from the incident that has most. */
 #include "aggregator/incident_views.h"
 
 #include <string.h>
@@ -14,29 +17,155 @@
 
 /* Below it a cause is no cause (as for a verdict's second fault). */
 #define SURE_ENOUGH 0.4
+/* Where a member holds pictures. */
+#define PLACES (INCIDENT_VIEWS + 3)
 
-void incident_views_drop(struct incident_set *s, struct picture **p)
+/* ---- room ---- */
+
+/* The k-th place, the more important ones later. */
+static struct picture **place(struct member *m, uint32_t k)
 {
-	if (*p)
-		s->picture_bytes -= picture_bytes(*p);
-	picture_drop(*p);
-	*p = NULL;
+	if (k == 0)
+		return &m->waiting;
+	if (k == 1)
+		return &m->calm;
+	if (k == PLACES - 1)
+		return &m->slow;
+	return &m->views.view[INCIDENT_VIEWS + 1 - k].picture;
 }
 
-void incident_views_hold(struct incident_set *s, struct picture **to, struct picture *p)
+/* Of the most important place that holds it; 0: none. */
+static uint32_t rank_of(struct member *m, const struct picture *p)
+{
+	/* of ranks that only waited there are many */
+	bool waited = !(m->reasons & ~(1u << WINDOW_COMM));
+
+	for (uint32_t k = PLACES; k-- > 0;)
+		if (*place(m, k) == p)
+			return waited ? 1 : k + 2;
+	return 0;
+}
+
+static uint32_t rank_of_place(struct member *m, struct picture **to)
+{
+	bool waited = !(m->reasons & ~(1u << WINDOW_COMM));
+	uint32_t k = 0;
+
+	while (place(m, k) != to)
+		k++;
+	return waited ? 1 : k + 2;
+}
+
+static void drop(struct incident_set *s, struct incident *i, struct member *m, struct picture **from)
+{
+	struct picture *p = *from;
+
+	*from = NULL;
+	if (p && !rank_of(m, p)) {
+		s->picture_bytes -= picture_bytes(p);
+		i->picture_bytes -= picture_bytes(p);
+	}
+	picture_drop(p);
+}
+
+/* Lets go of a picture that is less important than `below`; false: it has none. */
+static bool let_go(struct incident_set *s, struct incident *i, uint32_t below)
+{
+	struct member *least = NULL;
+	struct picture *p = NULL;
+	uint32_t rank = below;
+
+	for (uint32_t n = i->member_count; n-- > 0 && rank > 1;)
+		for (uint32_t k = 0; k < PLACES; k++) {
+			struct picture *have = *place(&i->members[n], k);
+			uint32_t its = have ? rank_of(&i->members[n], have) : rank;
+
+			if (its < rank) {
+				least = &i->members[n];
+				rank = its;
+				p = have;
+			}
+		}
+	for (uint32_t k = 0; least && k < PLACES; k++)
+		if (*place(least, k) == p)
+			drop(s, i, least, place(least, k));
+	i->pictures_dropped += least != NULL;
+	return least != NULL;
+}
+
+static struct incident *giver(const struct incident_set *s, struct incident *to, size_t need)
+{
+	struct incident *most = to, *closed = NULL;
+
+	for (struct incident *i = s->first; i; i = i->next) {
+		if (i->picture_bytes > most->picture_bytes)
+			most = i;
+		if (i != to && !i->row.open && i->picture_bytes &&
+		    (!closed || i->row.arrival_unix_ns < closed->row.arrival_unix_ns))
+			closed = i;
+	}
+	if (closed)
+		return closed;
+	return most->picture_bytes > to->picture_bytes + need ? most : to;
+}
+
+static bool make_room(struct incident_set *s, struct incident *to, uint32_t rank, size_t need)
+{
+	uint64_t room = s->config.picture_bytes ? s->config.picture_bytes : LIMIT_INCIDENT_PICTURE_BYTES;
+
+	while (s->picture_bytes + need > room) {
+		struct incident *from = giver(s, to, need);
+
+		if (!let_go(s, from, from == to ? rank : UINT32_MAX))
+			return false;
+	}
+	return true;
+}
+
+/* What the member would hold more than before. */
+static int64_t growth(struct member *m, struct picture **to, struct picture *p)
+{
+	struct picture *old = *to;
+	int64_t more = rank_of(m, p) ? 0 : (int64_t)picture_bytes(p);
+
+	*to = NULL;
+	if (old && old != p && !rank_of(m, old))
+		more -= (int64_t)picture_bytes(old);
+	*to = old;
+	return more;
+}
+
+static void hold(struct incident_set *s, struct incident *i, struct member *m, struct picture **to,
+		 struct picture *p)
 {
 	struct picture *held = picture_hold(p);
 
-	incident_views_drop(s, to);
+	drop(s, i, m, to);
+	if (!rank_of(m, held)) {
+		s->picture_bytes += picture_bytes(held);
+		i->picture_bytes += picture_bytes(held);
+	}
 	*to = held;
-	s->picture_bytes += picture_bytes(held);
 }
 
-void incident_views_clear(struct incident_set *s, struct views *views)
+bool incident_views_hold(struct incident_set *s, struct incident *i, struct member *m, struct picture **to,
+			 struct picture *p)
 {
-	for (uint32_t k = 0; k < INCIDENT_VIEWS; k++)
-		incident_views_drop(s, &views->view[k].picture);
+	int64_t more = growth(m, to, p);
+
+	if (more > 0 && !make_room(s, i, rank_of_place(m, to), (size_t)more))
+		return false;
+	hold(s, i, m, to, p);
+	return true;
 }
+
+void incident_views_clear(struct incident_set *s, struct incident *i, struct member *m)
+{
+	for (uint32_t k = 0; k < PLACES; k++)
+		drop(s, i, m, place(m, k));
+}
+
+/* ---- what a window says ---- */
 
 double incident_views_worth(const struct picture *p, double lost_ns)
 {
@@ -92,39 +221,58 @@ static struct view *place_of(struct views *views, const struct view *v)
 	return is_better(v, least) ? least : NULL;
 }
 
-static void put(struct incident_set *s, struct views *views, const struct view *v)
+static void become(struct view *to, const struct view *v)
 {
-	struct view *to = place_of(views, v);
-	struct picture *held;
+	struct picture *held = to->picture;
 
-	/* without room one goes for another */
-	if (!to || (!to->picture && s->picture_bytes >= LIMIT_INCIDENT_PICTURE_BYTES))
-		return;
-	incident_views_hold(s, &to->picture, v->picture);
-	held = to->picture;
 	*to = *v;
 	to->picture = held;
 }
 
-void incident_views_add(struct incident_set *s, struct views *views, const struct digest *d)
+bool incident_views_add(struct incident_set *s, struct incident *i, struct member *m,
+			const struct digest *d)
 {
 	struct view v = { .picture = d->picture, .begin_unix_ns = d->begin_unix_ns,
 			  .lost_ns = d->self_excess_ns > 1 ? d->self_excess_ns : 1 };
+	struct view *to;
 
 	if (!d->picture || !picture_steps(d->picture, false))
-		return;
+		return true;
 	look(&v);
-	views->lost_ns[v.cause] += v.lost_ns;
-	put(s, views, &v);
+	m->views.lost_ns[v.cause] += v.lost_ns;
+	to = place_of(&m->views, &v);
+	if (!to)
+		return true;
+	if (!incident_views_hold(s, i, m, &to->picture, v.picture))
+		return false;
+	become(to, &v);
+	return true;
 }
 
-void incident_views_merge(struct incident_set *s, struct views *views, const struct views *from)
+void incident_views_merge(struct incident_set *s, struct incident *i, struct member *to,
+			  const struct member *from)
 {
 	for (uint32_t k = 0; k < CAUSE_COUNT; k++)
-		views->lost_ns[k] += from->lost_ns[k];
-	for (uint32_t k = 0; k < INCIDENT_VIEWS; k++)
-		if (from->view[k].picture)
-			put(s, views, &from->view[k]);
+		to->views.lost_ns[k] += from->views.lost_ns[k];
+	for (uint32_t k = 0; k < INCIDENT_VIEWS; k++) {
+		const struct view *v = &from->views.view[k];
+		struct view *at = v->picture ? place_of(&to->views, v) : NULL;
+
+		if (!at)
+			continue;
+		hold(s, i, to, &at->picture, v->picture);
+		become(at, v);
+	}
+	if (from->calm && (!to->calm || picture_steps(from->calm, true) > picture_steps(to->calm, true)))
+		hold(s, i, to, &to->calm, from->calm);
+	if (from->slow && (!to->slow || from->slow_weight > to->slow_weight)) {
+		hold(s, i, to, &to->slow, from->slow);
+		to->slow_weight = from->slow_weight;
+	}
+	if (from->waiting && (!to->waiting || from->waiting_weight > to->waiting_weight)) {
+		hold(s, i, to, &to->waiting, from->waiting);
+		to->waiting_weight = from->waiting_weight;
+	}
 }
 
 double incident_views_stands_for(const struct views *views, const struct view *v)

@@ -4,6 +4,7 @@
  * id. */
 #include "aggregator/verdict.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -172,9 +173,24 @@ static void add_line(struct diagnosis *d, const struct finding_line *from)
 		d->evidence[d->evidence_count++] = *from;
 }
 
+/* Which of the verdicts a line is about: where it begins with a rank, the one of that rank, else the first.
+ */
+static struct diagnosis *told_of(const struct finding_line *line, struct verdict *v, uint32_t n)
+{
+	int rank;
+
+	if (sscanf(line->text, "rank %d:", &rank) != 1)
+		return &v->diagnosis;
+	for (uint32_t k = 0; k < n; k++)
+		for (uint32_t q = 0; q < v[k].rank_count; q++)
+			if (v[k].ranks[q] == rank)
+				return &v[k].diagnosis;
+	return &v->diagnosis;
+}
+
 /* Detection looks over more steps than a window has, and over every rank: where it names a cause
  * that the windows do not show better, it is the verdict. */
-static void take_finding(const struct finding *f, struct verdict *v)
+static void take_finding(const struct finding *f, struct verdict *v, uint32_t n)
 {
 	struct diagnosis *d = &v->diagnosis;
 	/* that the host launches late is no reason against what it does meanwhile */
@@ -201,7 +217,7 @@ static void take_finding(const struct finding *f, struct verdict *v)
 	if (!(d->effect_ns > 0))
 		d->effect_ns = f->effect_ns;
 	for (uint32_t k = 0; k < f->evidence_count; k++)
-		add_line(d, &f->evidence[k]);
+		add_line(told_of(&f->evidence[k], v, n), &f->evidence[k]);
 }
 
 /* ---- verdicts ---- */
@@ -544,7 +560,7 @@ static uint32_t make(const struct incident_set *s, const struct incident *i,
 	for (uint32_t k = 0; k < n; k++)
 		*telling += is_telling(&out[k].diagnosis);
 	if (j->finding)
-		take_finding(j->finding, &out[0]);
+		take_finding(j->finding, out, n);
 	verdict_shelf_fini(&c->shelf);
 	free((void *)c->group.function);
 	free(c);

@@ -241,7 +241,8 @@ static void put_number(struct text *t, double v)
 		put(t, "?", 1);
 	else
 		put_format(t,
-			   fabs(v) >= 100 || v == 0 ? "%.0f"
+			   fabs(v) >= 1e7		    ? "%.3g"
+			   : fabs(v) >= 100 || v == 0 ? "%.0f"
 			   : fabs(v) >= 10	    ? "%.3g"
 						    : "%.2g",
 			   v);

@@ -79,6 +79,8 @@
 /* From begin to end: a day is more than the recorder holds of a job that runs. A longer one would make
  * all later faults of its job one. */
 #define LIMIT_WINDOW_NS 86400000000000ull
+/* Of a signal of the operating system, in whatever unit. */
+#define LIMIT_SIGNAL_VALUE 1e15
 #define LIMIT_WINDOW_NAMES 16384u
 /* DESIGN.md 1 */
 #define LIMIT_BEAT_BYTES_PER_RANK 2048

@@ -86,6 +86,12 @@ struct window_lists {
 	struct codec_rank rank;
 };
 
+/* What the other side takes. */
+static double figure(double v)
+{
+	return fmin(fmax(v, -LIMIT_SIGNAL_VALUE), LIMIT_SIGNAL_VALUE);
+}
+
 static void fill_signal(Sysom__Wire__Window *pb, struct window_lists *l, const struct os_signal *s)
 {
 	size_t i = pb->n_signals++;
@@ -98,9 +104,9 @@ static void fill_signal(Sysom__Wire__Window *pb, struct window_lists *l, const s
 	to->name = l->signal_texts[i].name;
 	to->subject = l->signal_texts[i].subject;
 	to->unit = l->signal_texts[i].unit;
-	to->value = s->value;
-	to->usual = s->usual;
-	to->weight_ms = s->weight_ms;
+	to->value = figure(s->value);
+	to->usual = figure(s->usual);
+	to->weight_ms = figure(s->weight_ms);
 	to->flags = s->flags;
 	l->signal_list[i] = to;
 }
@@ -216,6 +222,12 @@ static int read_losses(const Sysom__Wire__Window *pb, struct window *w)
 	return 0;
 }
 
+/* No rate of a machine is more, and no sentence has room for all that a double may be. */
+static bool is_figure(double v)
+{
+	return fabs(v) <= LIMIT_SIGNAL_VALUE;
+}
+
 static int read_signals(const Sysom__Wire__Window *pb, struct window *w)
 {
 	if (pb->n_signals > LIMIT_WINDOW_SIGNALS)
@@ -232,8 +244,8 @@ static int read_signals(const Sysom__Wire__Window *pb, struct window *w)
 
 		if (codec_text_read(p->name, s->name, sizeof(s->name)) ||
 		    codec_text_read(p->subject, s->subject, sizeof(s->subject)) ||
-		    codec_text_read(p->unit, s->unit, sizeof(s->unit)) || !isfinite(p->value) ||
-		    !isfinite(p->usual) || !isfinite(p->weight_ms))
+		    codec_text_read(p->unit, s->unit, sizeof(s->unit)) || !is_figure(p->value) ||
+		    !is_figure(p->usual) || !is_figure(p->weight_ms))
 			return -EPROTO;
 		s->value = p->value;
 		s->usual = p->usual;

@@ -397,7 +397,8 @@ static int job(char **argv)
 		for (uint32_t n = 0; n < 2; n++) {
 			if (t % 2 != (int)n || !fs_beat(&j, n, at, list, &bt))
 				continue;
-			CHECK(send_beat(s[n], &bt, &b, &r) == WIRE_OK);
+			for (int tries = PATIENCE_S; send_beat(s[n], &bt, &b, &r) != WIRE_OK;)
+				CHECK(tries-- > 0); /* each takes as long as nobody answers */
 			for (uint32_t i = 0; i < r.command_count; i++)
 				printf("node=n%u kind=%u rank=%d\n", n, r.commands[i].kind,
 				       r.commands[i].rank);

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # fleet.sh - beats alone, without any window, lead to an incident that names the slow rank; the nodes are
-# asked for windows; what was found is told again after a restart of the aggregator.
+# asked for windows; what lasts over a restart of the aggregator goes on in the same incident.
 . "$(dirname "$0")/lib.sh"
 CLIENT=$B/parts/aggregator_client
 read -r -a ports <<<"$(free_ports 2)"
@@ -30,10 +30,20 @@ ok "roles, jobs, waterline and baselines are served" test "$(api 'jobs' '.jobs[0
 	api 'baselines?job=fleet' '.baselines | length')" = 8800
 ok "a job that is not known is none" is "$(curl -s -o /dev/null -w '%{http_code}' "$SYSOM_URL/api/v1/roles?job=x")" 404
 ok "the metrics count it" test "$(metric 'detected_total{kind="slow_rank"}')" -ge 1
+incident() { api 'incidents?job=fleet' '.incidents | map(.id + " " + .state + " " + (.begin_unix_ns | tostring)) | join(",")'; }
+told_until() { api 'incidents?job=fleet' '.incidents[0].end_unix_ns'; }
+goes_on() { [ "$(told_until)" -gt "$until" ]; }
 kill -KILL "$STACK_AGGREGATOR_PID"
 wait "$STACK_AGGREGATOR_PID" 2>/dev/null
+sleep 8 # longer than incident.gap
 ok "starts again" stack_aggregator
+before=$(incident)
+until=$(told_until)
+echo "# told until $until: $before"
 ok "the fleet is known again, and the slow rank with it" stack_wait 60 suspects 5
+ok "it is told again" stack_wait 30 goes_on
+echo "# told until $(told_until)"
+ok "of the same incident, which is open since then" is "$(incident)" "$before"
 kill $JOB 2>/dev/null
 wait $JOB 2>/dev/null
 finish

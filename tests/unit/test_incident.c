@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -912,6 +913,34 @@ static void a_window_of_impossible_times_or_rank_is_not_sound(void **unused)
 	assert_false(is_sound(T0, T0, 0, 0, INT32_MAX));
 }
 
+static void a_window_of_impossible_steps_is_not_sound(void **unused)
+{
+	const struct window_step good = { .step = { .index = 7, .latency_ns = S, .self_ns = S },
+					  .expected_ns = 1e9, .expected_self_ns = -1 };
+	struct window_step s = good;
+	const struct window w = { .reason = WINDOW_SELF, .begin_ns = T0, .end_ns = T0 + S, .steps = &s,
+				  .step_count = 1, .rank = { .world_size = 8 } };
+
+	assert_true(digest_is_sound(&w));
+	s.step.index = 1ull << 62;
+	assert_false(digest_is_sound(&w));
+	s = good;
+	s.step.latency_ns = LIMIT_WINDOW_NS + 1;
+	assert_false(digest_is_sound(&w));
+	s = good;
+	s.step.self_ns = UINT64_MAX;
+	assert_false(digest_is_sound(&w));
+	s = good;
+	s.step.compute_ns = UINT64_MAX;
+	assert_false(digest_is_sound(&w));
+	s = good;
+	s.expected_ns = 1.7e308;
+	assert_false(digest_is_sound(&w));
+	s = good;
+	s.expected_self_ns = NAN;
+	assert_false(digest_is_sound(&w));
+}
+
 int main(void)
 {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
@@ -955,6 +984,7 @@ int main(void)
 		CASE(a_flood_of_jobs_takes_the_place_of_none_that_says_more),
 		CASE(digests_flagged_steps_their_onset_and_parts),
 		CASE(a_window_of_impossible_times_or_rank_is_not_sound),
+		CASE(a_window_of_impossible_steps_is_not_sound),
 	};
 
 	cmocka_set_message_output(CM_OUTPUT_TAP);

@@ -16,6 +16,7 @@
 #include "aggregator/incident_private.h"
 #include "aggregator/picture.h"
 #include "analysis/stack.h"
+#include "base/check.h"
 #include "base/limits.h"
 
 #define S     1000000000ull
@@ -663,6 +664,139 @@ static void what_was_shown_once_is_not_lost_to_windows_that_say_less(void **unus
 	j = json_of(c);
 	assert_string_equal(cause_of(j), "gpu-kernel");
 	assert_true(set->picture_bytes < 10 * 64 * 1024);
+	assert_int_equal(set->picture_bytes, set->first->picture_bytes);
+	json_decref(j);
+}
+
+/* ---- room for pictures ---- */
+
+static void room_for(uint64_t bytes)
+{
+	const struct incident_config c = { .gap_ns = 5 * S, .silence_ns = 30 * S, .memory_ns = 3600 * S,
+					   .picture_bytes = bytes };
+
+	incident_set_close(set);
+	assert_int_equal(incident_set_open(&set, &c), 0);
+}
+
+/* Bytes of a picture of make(). */
+static uint64_t one_picture(void)
+{
+	static struct made m;
+	struct picture *p;
+	uint64_t bytes;
+
+	make(&m, 5, WINDOW_SELF, 1, 20);
+	p = picture_make(&m.w, NULL, NULL);
+	bytes = picture_bytes(p);
+	picture_drop(p);
+	stack_batch_fini(&m.w.stacks);
+	return bytes;
+}
+
+static struct incident_change window_of(const char *job, int rank, uint32_t reason, double begin_s)
+{
+	static struct made m;
+
+	make(&m, rank, reason, begin_s, 20);
+	snprintf(m.w.rank.job, WIRE_TEXT_BYTES, "%s", job);
+	if (reason == WINDOW_SELF)
+		slow_gemm(&m, 1.5);
+	return send(&m);
+}
+
+static uint64_t bytes_held(void)
+{
+	uint64_t bytes = 0;
+
+	for (const struct incident *i = set->first; i; i = i->next)
+		bytes += i->picture_bytes;
+	assert_int_equal(bytes, set->picture_bytes);
+	return bytes;
+}
+
+static void a_picture_in_several_places_counts_once(void **unused)
+{
+	window(5, WINDOW_SELF, 20);
+	assert_int_equal(bytes_held(), one_picture());
+	window(6, WINDOW_COMM, 20);
+	assert_true(bytes_held() > one_picture() && bytes_held() <= 2 * one_picture() + 4096);
+	/* another incident of the job, and a window that makes the two one */
+	window_of("job", 7, WINDOW_SELF, 12);
+	assert_int_equal(incident_set_count(set, true), 2);
+	window_of("job", 2, WINDOW_SELF, 7);
+	assert_int_equal(incident_set_count(set, true), 1);
+	assert_true(bytes_held() > one_picture());
+}
+
+/* All ranks of one job, all kinds of windows: there is no room left when another job has its fault. */
+static void a_job_of_many_pictures_takes_the_verdict_of_no_other(void **unused)
+{
+	const uint64_t room = 8 * one_picture();
+	struct incident_change big, small;
+	json_t *j;
+
+	room_for(room);
+	for (int n = 0; n < 6; n++)
+		for (int rank = 0; rank < 8; rank++)
+			big = window_of("big", rank, rank == 3 ? WINDOW_SELF : WINDOW_COMM, 1 + n);
+	assert_true(bytes_held() <= room);
+	assert_true(bytes_held() > room - 2 * one_picture());
+	for (int rank = 0; rank < 3; rank++)
+		window_of("small", rank, WINDOW_COMM, 2);
+	small = window_of("small", 5, WINDOW_SELF, 2);
+	assert_true(bytes_held() <= room);
+	j = json_of(small);
+	assert_string_equal(cause_of(j), "gpu-kernel");
+	assert_false(is_said(json_object_get(j, "missing"), "no room"));
+	json_decref(j);
+	j = json_of(big);
+	assert_string_equal(ranks_of(j), "3");
+	assert_string_equal(cause_of(j), "gpu-kernel");
+	assert_true(is_said(json_object_get(j, "missing"), "no room"));
+	json_decref(j);
+}
+
+static void what_is_closed_gives_room_first(void **unused)
+{
+	const uint64_t room = 8 * one_picture();
+	char closed[4][INCIDENT_ID_BYTES];
+	struct incident_change old, open;
+	json_t *j;
+
+	room_for(room);
+	for (int rank = 0; rank < 8; rank++)
+		old = window_of("old", rank, rank == 3 ? WINDOW_SELF : WINDOW_COMM, 1);
+	assert_int_equal(incident_set_tick(set, T0 + 100 * S, closed, 4), 1);
+	assert_string_equal(closed[0], old.id);
+	for (int rank = 0; rank < 8; rank++)
+		open = window_of("open", rank, rank == 3 ? WINDOW_SELF : WINDOW_COMM, 100);
+	assert_true(bytes_held() <= room);
+	j = json_of(open);
+	assert_string_equal(cause_of(j), "gpu-kernel");
+	assert_false(is_said(json_object_get(j, "missing"), "no room"));
+	json_decref(j);
+	j = json_of(old);
+	assert_true(is_said(json_object_get(j, "missing"), "no room"));
+	json_decref(j);
+}
+
+/* Those of ranks that only waited go first. */
+static void in_a_full_incident_the_culprit_has_room(void **unused)
+{
+	const uint64_t room = 6 * one_picture();
+	struct incident_change c;
+	json_t *j;
+
+	room_for(room);
+	for (int n = 0; n < 4; n++)
+		for (int rank = 0; rank < 8; rank++)
+			c = rank == 5 ? c : window_of("job", rank, WINDOW_COMM, 1 + n);
+	c = window_of("job", 5, WINDOW_SELF, 2);
+	assert_true(bytes_held() <= room);
+	j = json_of(c);
+	assert_string_equal(ranks_of(j), "5");
+	assert_string_equal(cause_of(j), "gpu-kernel");
 	json_decref(j);
 }
 
@@ -719,6 +853,30 @@ static void two_faults_at_once_have_a_verdict_each(void **unused)
 	assert_string_not_equal(text_of(json_array_get(list, 0), "cause"),
 				text_of(json_array_get(list, 1), "cause"));
 	assert_int_equal(strlen(ranks_of(j)), 3);
+	json_decref(j);
+}
+
+static void what_a_finding_says_of_a_rank_is_told_with_that_ranks_fault(void **unused)
+{
+	struct incident_finding f = finding(FINDING_SLOW_RANK, CAUSE_UNKNOWN, 5);
+	json_t *j, *list;
+
+	f.finding.ranks[f.finding.rank_count++] = 6;
+	finding_say(&f.finding, LAYER_UNKNOWN, 5e6, "rank 5: seen from afar");
+	finding_say(&f.finding, LAYER_UNKNOWN, 5e6, "rank 6: seen from afar");
+	softirq(5, 20);
+	healthy_peers();
+	slow_kernel(6, 20);
+	j = json_of(tell(f));
+	list = json_object_get(j, "diagnoses");
+	assert_int_equal(json_array_size(list), 2);
+	for (size_t k = 0; k < 2; k++) {
+		const json_t *d = json_array_get(list, k);
+		bool is_5 = !strcmp(ranks_of(d), "5");
+
+		assert_int_equal(is_said(d, "rank 5: seen"), is_5);
+		assert_int_equal(is_said(d, "rank 6: seen"), !is_5);
+	}
 	json_decref(j);
 }
 
@@ -1328,6 +1486,76 @@ static void refuses_findings_that_make_no_sense(void **unused)
 	assert_int_equal(incident_set_count(set, false), 0);
 }
 
+static void restored(enum finding_kind kind, int rank, struct incident_row *row)
+{
+	const struct incident_config c = { .gap_ns = 5 * S, .silence_ns = 30 * S, .memory_ns = 3600 * S,
+					   .teller = 2 };
+	struct incident_finding f = finding(kind, CAUSE_UNKNOWN, rank);
+
+	incident_set_close(set);
+	assert_int_equal(incident_set_open(&set, &c), 0);
+	*row = (struct incident_row){ .id = "0badcafe", .job = "job", .open = true,
+				      .begin_unix_ns = f.begin_unix_ns, .end_unix_ns = f.end_unix_ns,
+				      .arrival_unix_ns = f.end_unix_ns };
+	assert_int_equal(incident_set_restore(set, row), 0);
+	f.teller = 1;
+	f.told_begin_unix_ns = f.begin_unix_ns;
+	assert_int_equal(incident_set_restore_finding(set, row->id, &f), 0);
+}
+
+/* Of a process that looks anew: what it sees began when it began to look. */
+static struct incident_change seen_anew(enum finding_kind kind, int rank, uint64_t end_s)
+{
+	struct incident_finding f = finding(kind, CAUSE_UNKNOWN, rank);
+
+	f.begin_unix_ns = T0 + 60 * S;
+	f.end_unix_ns = T0 + end_s * S;
+	f.finding.first_step = 600;
+	f.finding.last_step = 10 * end_s;
+	return tell(f);
+}
+
+static void what_an_earlier_process_told_goes_on_if_it_is_told_again(void **unused)
+{
+	static const enum finding_kind kinds[] = { FINDING_SLOW_RANK, FINDING_HANG, FINDING_UNIFORM,
+						   FINDING_IMBALANCE };
+	char closed[4][INCIDENT_ID_BYTES];
+
+	for (size_t k = 0; k < ARRAY_LEN(kinds); k++) {
+		int rank = kinds[k] == FINDING_UNIFORM ? -1 : 5;
+		struct incident_row row;
+		json_t *list, *one;
+
+		restored(kinds[k], rank, &row);
+		assert_string_equal(seen_anew(kinds[k], rank, 70).id, row.id);
+		assert_string_equal(seen_anew(kinds[k], rank, 80).id, row.id);
+		incident_set_end_earlier(set);
+		list = incident_set_findings(set, row.id);
+		assert_int_equal(json_array_size(list), 1);
+		one = json_array_get(list, 0);
+		assert_false(json_is_true(json_object_get(one, "ended")));
+		assert_int_equal(json_integer_value(json_object_get(one, "begin_unix_ns")), T0 + S);
+		assert_int_equal(json_integer_value(json_object_get(one, "first_step")), 100);
+		assert_int_equal(json_integer_value(json_object_get(one, "last_step")), 800);
+		assert_int_equal(json_integer_value(json_object_get(one, "teller")), 2);
+		json_decref(list);
+		assert_int_equal(incident_set_tick(set, T0 + 200 * S, closed, 4), 0);
+	}
+}
+
+static void what_an_earlier_process_told_of_another_rank_ends(void **unused)
+{
+	char closed[4][INCIDENT_ID_BYTES];
+	struct incident_row row;
+
+	restored(FINDING_SLOW_RANK, 5, &row);
+	assert_string_not_equal(seen_anew(FINDING_SLOW_RANK, 2, 90).id, row.id);
+	assert_int_equal(incident_set_tick(set, T0 + 100 * S, closed, 4), 0);
+	incident_set_end_earlier(set);
+	assert_int_equal(incident_set_tick(set, T0 + 100 * S, closed, 4), 1);
+	assert_string_equal(closed[0], row.id);
+}
+
 static void findings_survive_a_restart(void **unused)
 {
 	struct incident_change c = tell(finding(FINDING_SLOW_RANK, CAUSE_NET_TRANSFER, 3));
@@ -1396,10 +1624,15 @@ int main(void)
 		CASE(a_little_steal_does_not_take_the_blame_of_slow_kernels),
 		CASE(memory_of_one_rank_is_its_cause_and_that_of_all_is_none),
 		CASE(any_order_of_windows_gives_the_same_verdict),
+		CASE(a_picture_in_several_places_counts_once),
+		CASE(a_job_of_many_pictures_takes_the_verdict_of_no_other),
+		CASE(what_is_closed_gives_room_first),
+		CASE(in_a_full_incident_the_culprit_has_room),
 		CASE(the_cause_of_most_of_what_was_lost_is_told),
 		CASE(what_was_shown_once_is_not_lost_to_windows_that_say_less),
 		CASE(names_no_cause_where_none_shows),
 		CASE(two_faults_at_once_have_a_verdict_each),
+		CASE(what_a_finding_says_of_a_rank_is_told_with_that_ranks_fault),
 		CASE(a_second_fault_that_costs_less_is_told_too),
 		CASE(the_second_of_two_faults_has_its_node_and_signals),
 		CASE(faults_of_most_of_a_small_job_have_a_verdict_each),
@@ -1425,6 +1658,8 @@ int main(void)
 		CASE(imbalance_accuses_nobody_and_takes_no_windows),
 		CASE(refuses_findings_that_make_no_sense),
 		CASE(findings_survive_a_restart),
+		CASE(what_an_earlier_process_told_goes_on_if_it_is_told_again),
+		CASE(what_an_earlier_process_told_of_another_rank_ends),
 		CASE(findings_of_one_job_touch_no_other),
 		CASE(a_rank_slow_among_its_peers_is_accused_without_flagged_steps),
 	};
