@@ -278,6 +278,9 @@ static json_t *gather(struct alert *a, uint64_t now, uint32_t *taken, uint32_t *
 			continue;
 		}
 		put_time(one, "startsAt", s->begin_unix_ns);
+		/* its fault may have turned out to be another time's than it seemed at first */
+		if (s->resolved && time_of(s->incident, "end_unix_ns") < s->begin_unix_ns)
+			put_time(one, "endsAt", s->begin_unix_ns);
 		json_array_append_new(list, one);
 		taken[(*count)++] = k;
 	}

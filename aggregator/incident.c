@@ -855,6 +855,8 @@ static void incident_merge(struct incident_set *s, struct incident *to, struct i
 	to->bytes += from->bytes;
 	to->raw_bytes += from->raw_bytes;
 	to->pictures_dropped += from->pictures_dropped;
+	to->ranks_dropped += from->ranks_dropped;
+	to->findings_dropped += from->findings_dropped;
 	if (from->row.begin_unix_ns < to->row.begin_unix_ns)
 		to->row.begin_unix_ns = from->row.begin_unix_ns;
 	if (from->row.end_unix_ns > to->row.end_unix_ns)

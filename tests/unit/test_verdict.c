@@ -18,6 +18,7 @@
 #include "analysis/stack.h"
 #include "base/check.h"
 #include "base/limits.h"
+#include "tests/wire_synth.h"
 
 #define S     1000000000ull
 #define MS    1000000ull
@@ -779,6 +780,54 @@ static void what_is_closed_gives_room_first(void **unused)
 	j = json_of(old);
 	assert_true(is_said(json_object_get(j, "missing"), "no room"));
 	json_decref(j);
+}
+
+/* By the member's places, each picture once. */
+static uint64_t bytes_of_member(const struct member *m)
+{
+	const struct picture *p[INCIDENT_VIEWS + 3] = { m->slow, m->calm, m->waiting };
+	uint64_t bytes = 0;
+
+	for (uint32_t k = 0; k < INCIDENT_VIEWS; k++)
+		p[3 + k] = m->views.view[k].picture;
+	for (size_t k = 0; k < ARRAY_LEN(p); k++) {
+		bool again = false;
+
+		for (size_t q = 0; q < k; q++)
+			again |= p[q] == p[k];
+		bytes += p[k] && !again ? picture_bytes(p[k]) : 0;
+	}
+	return bytes;
+}
+
+static void room_is_counted_right_whatever_comes(void **unused)
+{
+	static const uint32_t reasons[] = { WINDOW_SELF, WINDOW_COMM, WINDOW_COMM, WINDOW_ASKED,
+					    WINDOW_PEER };
+	const uint64_t room = 20 * one_picture();
+	char closed[4][INCIDENT_ID_BYTES];
+	char job[8];
+	uint64_t state = 1;
+
+	room_for(room);
+	for (int n = 0; n < 1500; n++) {
+		uint32_t reason = reasons[synth_random(&state) % ARRAY_LEN(reasons)];
+
+		snprintf(job, sizeof(job), "job%u", (unsigned)(synth_random(&state) % 4));
+		window_of(job, (int)(synth_random(&state) % 6), reason,
+			  (double)(synth_random(&state) % 60));
+		if (n % 50 == 49)
+			incident_set_tick(set, T0 + (uint64_t)(synth_random(&state) % 120) * S, closed,
+					  4);
+		for (const struct incident *i = set->first; i; i = i->next) {
+			uint64_t bytes = 0;
+
+			for (uint32_t k = 0; k < i->member_count; k++)
+				bytes += bytes_of_member(&i->members[k]);
+			assert_int_equal(bytes, i->picture_bytes);
+		}
+		assert_true(bytes_held() <= room);
+	}
 }
 
 /* Those of ranks that only waited go first. */
@@ -1628,6 +1677,7 @@ int main(void)
 		CASE(a_job_of_many_pictures_takes_the_verdict_of_no_other),
 		CASE(what_is_closed_gives_room_first),
 		CASE(in_a_full_incident_the_culprit_has_room),
+		CASE(room_is_counted_right_whatever_comes),
 		CASE(the_cause_of_most_of_what_was_lost_is_told),
 		CASE(what_was_shown_once_is_not_lost_to_windows_that_say_less),
 		CASE(names_no_cause_where_none_shows),
