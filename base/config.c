@@ -67,7 +67,10 @@ static int parse_number(const char *text, const struct unit *units, double *out,
 	if (!*end)
 		return fail(why, why_bytes, "\"%s\" needs a unit, as in \"%s%s\"", text, text,
 			    units == time_units ? "s" : "");
-	return fail(why, why_bytes, "\"%s\" is not a unit that is known here", end);
+	return fail(why, why_bytes, "\"%s\" is not a unit of %s", end,
+		    units == time_units ? "time: ns, us, ms, s, m, h or d" :
+		    units == byte_units ? "bytes: B, KiB, MiB, GiB, KB, MB or GB" :
+					  "this: it is a plain number");
 }
 
 static int check_range(const struct config_key *k, double v, const char *text, char *why,

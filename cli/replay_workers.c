@@ -61,6 +61,7 @@ int replay_workers_options(struct replay_workers *r, int argc, char **argv, cons
 		{ "k", required_argument, NULL, 'k' }, { "window", required_argument, NULL, 'w' },
 		{ "help", no_argument, NULL, 'h' }, { NULL, 0, NULL, 0 },
 	};
+	const char *of_sysom = NULL;
 	int option, rc;
 
 	peers_config_default(&r->config);
@@ -70,10 +71,14 @@ int replay_workers_options(struct replay_workers *r, int argc, char **argv, cons
 			fputs(usage, stdout);
 			return REPLAY_WORKERS_HELP;
 		}
+		if (option == 'k' || option == 'w')
+			of_sysom = option == 'k' ? "--k" : "--window";
 		rc = option_of(r, option, optarg);
 		if (rc)
 			return rc;
 	}
+	if (of_sysom && r->config.mode != PEERS_SYSOM)
+		return usage_error(r, "needs --mode sysom", of_sysom);
 	if (optind + 1 != argc)
 		return usage_error(r, "one file is read", optind < argc ? argv[optind + 1] : NULL);
 	r->path = argv[optind];
