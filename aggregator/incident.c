@@ -493,10 +493,15 @@ static bool names(const struct finding *f, int32_t rank)
 	return false;
 }
 
+static bool is_new(const struct incident_set *s, const struct incident_finding *f)
+{
+	return f->teller == s->config.teller;
+}
+
 /* Told by an earlier process, and since then neither told again nor ended. */
 static bool is_earlier(const struct incident_set *s, const struct incident_finding *f)
 {
-	return f->teller != s->config.teller && !f->ended;
+	return !is_new(s, f) && !f->ended;
 }
 
 /* The same trouble, although who tells of it now began to look later and may name fewer ranks. */
@@ -505,7 +510,7 @@ static bool is_like(const struct finding *a, const struct finding *b)
 	bool common = is_of_the_job(a->kind) || (!a->rank_count && !b->rank_count);
 
 	for (uint32_t k = 0; k < b->rank_count && !common; k++)
-		common = names(a, b->ranks[k]);
+		common = b->ranks[k] >= 0 && names(a, b->ranks[k]);
 	return a->kind == b->kind && common;
 }
 
@@ -556,7 +561,8 @@ static struct incident_finding *find_finding(const struct incident_set *s, const
 
 		if (is_same(have, f))
 			return have;
-		if (!earlier && is_earlier(s, have) && is_like(&have->finding, &f->finding))
+		if (!earlier && is_new(s, f) && is_earlier(s, have) &&
+		    is_like(&have->finding, &f->finding))
 			earlier = have;
 	}
 	return earlier;
@@ -567,7 +573,9 @@ static void replace(const struct incident_set *s, struct incident_finding *to,
 		    const struct incident_finding *f)
 {
 	const struct incident_finding was = *to;
-	bool carried = is_earlier(s, &was) || was.told_begin_unix_ns > was.begin_unix_ns;
+	/* who was told to be well again, and is slow anew, has begun anew */
+	bool same = !was.ended || was.told_begin_unix_ns == f->begin_unix_ns;
+	bool carried = is_earlier(s, &was) || (same && was.told_begin_unix_ns > was.begin_unix_ns);
 
 	*to = *f;
 	if (!carried || was.begin_unix_ns >= f->begin_unix_ns)
@@ -577,22 +585,75 @@ static void replace(const struct incident_set *s, struct incident_finding *to,
 		to->finding.first_step = was.finding.first_step;
 }
 
+static bool finding_add(struct incident *i, const struct incident_finding *f)
+{
+	if (i->finding_count == LIMIT_INCIDENT_FINDINGS ||
+	    grow((void **)&i->findings, i->finding_count, &i->finding_room, sizeof(*i->findings))) {
+		i->findings_dropped++;
+		return false;
+	}
+	i->findings[i->finding_count++] = *f;
+	return true;
+}
+
+/* Without the ranks that b names; whether any are left. */
+static bool leave_out(struct finding *a, const struct finding *b)
+{
+	uint32_t n = 0;
+
+	for (uint32_t k = 0; k < a->rank_count; k++)
+		if (!names(b, a->ranks[k]))
+			a->ranks[n++] = a->ranks[k];
+	a->rank_count = n;
+	return n > 0;
+}
+
+/* Who is told of anew is no longer told of by an earlier process. */
+static void forget_earlier(const struct incident_set *s, struct incident *i,
+			   const struct incident_finding *f)
+{
+	for (uint32_t k = 0; k < i->finding_count;) {
+		struct incident_finding *have = &i->findings[k];
+
+		if (is_earlier(s, have) && have->finding.kind == f->finding.kind &&
+		    have->finding.rank_count && !leave_out(&have->finding, &f->finding))
+			*have = i->findings[--i->finding_count];
+		else
+			k++;
+	}
+}
+
+/* In the place of the one that an earlier process told; of ranks that are not named now (yet) it holds
+ * still. */
+static void take_over(const struct incident_set *s, struct incident *i, struct incident_finding *to,
+		      const struct incident_finding *f)
+{
+	struct incident_finding rest = *to;
+
+	replace(s, to, f);
+	if (!is_of_the_job(f->finding.kind) && leave_out(&rest.finding, &f->finding))
+		finding_add(i, &rest);
+}
+
 static void finding_take(const struct incident_set *s, struct incident *i,
 			 const struct incident_finding *f)
 {
 	struct incident_finding *to = find_finding(s, i, f);
 
-	if (to) {
+	if (to && is_new(s, to) && !is_new(s, f)) { /* of an incident that has become part of this one */
+		const struct incident_finding now = *to;
+
+		*to = *f;
+		take_over(s, i, to, &now);
+	} else if (to && is_new(s, f) && is_earlier(s, to)) {
+		take_over(s, i, to, f);
+	} else if (to) {
 		replace(s, to, f);
-	} else {
-		if (i->finding_count == LIMIT_INCIDENT_FINDINGS ||
-		    grow((void **)&i->findings, i->finding_count, &i->finding_room,
-			 sizeof(*i->findings))) {
-			i->findings_dropped++;
-			return;
-		}
-		i->findings[i->finding_count++] = *f;
+	} else if (!finding_add(i, f)) {
+		return;
 	}
+	if (is_new(s, f))
+		forget_earlier(s, i, f);
 	if (f->begin_unix_ns < i->row.begin_unix_ns)
 		i->row.begin_unix_ns = f->begin_unix_ns;
 	if (f->end_unix_ns > i->row.end_unix_ns)
@@ -927,8 +988,8 @@ int incident_set_add(struct incident_set *s, const struct digest *d, uint64_t ar
 		if (!i)
 			return -ENOMEM;
 	}
-	incident_add(s, i, d, arrival_unix_ns);
 	i->row.open = true;
+	incident_add(s, i, d, arrival_unix_ns);
 	absorb(s, i, &n, out);
 	text_copy(out->id, sizeof(out->id), i->row.id);
 	return 0;
@@ -1051,6 +1112,7 @@ struct incident *incident_set_take_out(struct incident_set *s, const char *id)
 	if (!i || i == s->evicted)
 		return NULL;
 	unlink_incident(s, i);
+	s->picture_bytes -= i->picture_bytes;
 	return i;
 }
 
@@ -1063,6 +1125,7 @@ bool incident_set_keep(struct incident_set *s, struct incident *old)
 		return false;
 	}
 	i->order = old->order;
+	s->picture_bytes += old->picture_bytes;
 	incident_free(s, old);
 	return true;
 }
@@ -1071,8 +1134,11 @@ void incident_set_put_back(struct incident_set *s, struct incident *old)
 {
 	struct incident *half = incident_set_take_out(s, old->row.id);
 
-	if (half)
+	if (half) {
+		s->picture_bytes += half->picture_bytes;
 		incident_free(s, half);
+	}
+	s->picture_bytes += old->picture_bytes;
 	old->next = s->first;
 	s->first = old;
 	s->count++;

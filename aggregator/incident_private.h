@@ -82,6 +82,7 @@ struct incident {
 	uint32_t finding_count, finding_room;
 	uint64_t windows, bytes, raw_bytes, ranks_dropped, findings_dropped;
 	uint64_t picture_bytes; /* of its members' pictures, each counted once */
+	uint32_t picture_member, picture_rank; /* where to look for one to let go of, and for which */
 	uint64_t pictures_dropped; /* windows whose pictures were let go, or not taken, for want of room */
 	uint64_t order; /* of creation */
 	bool blameless; /* imbalance: no window and no other finding joins it */

@@ -68,24 +68,32 @@ static void drop(struct incident_set *s, struct incident *i, struct member *m, s
 	picture_drop(p);
 }
 
-/* Lets go of a picture that is less important than `below`; false: it has none. */
+/* Lets go of a picture that is less important than `below`; false: it has none. The search goes on where
+ * the last one ended, and ends at one that is no more important than the last one was. */
 static bool let_go(struct incident_set *s, struct incident *i, uint32_t below)
 {
 	struct member *least = NULL;
 	struct picture *p = NULL;
-	uint32_t rank = below;
+	uint32_t rank = below, from = i->picture_member;
 
-	for (uint32_t n = i->member_count; n-- > 0 && rank > 1;)
+	if (below <= i->picture_rank)
+		return false;
+	for (uint32_t n = 0; n < i->member_count && (!least || rank > i->picture_rank); n++) {
+		uint32_t at = (from + n) % i->member_count;
+
 		for (uint32_t k = 0; k < PLACES; k++) {
-			struct picture *have = *place(&i->members[n], k);
-			uint32_t its = have ? rank_of(&i->members[n], have) : rank;
+			struct picture *have = *place(&i->members[at], k);
+			uint32_t its = have ? rank_of(&i->members[at], have) : rank;
 
 			if (its < rank) {
-				least = &i->members[n];
+				least = &i->members[at];
 				rank = its;
 				p = have;
+				i->picture_member = at;
 			}
 		}
+	}
+	i->picture_rank = rank;
 	for (uint32_t k = 0; least && k < PLACES; k++)
 		if (*place(least, k) == p)
 			drop(s, i, least, place(least, k));
@@ -97,10 +105,12 @@ static struct incident *giver(const struct incident_set *s, struct incident *to,
 {
 	struct incident *most = to, *closed = NULL;
 
+	/* what is closed is restored last, and comes late: it takes nothing from what is open */
 	for (struct incident *i = s->first; i; i = i->next) {
-		if (i->picture_bytes > most->picture_bytes)
+		if (to->row.open && i->picture_bytes > most->picture_bytes)
 			most = i;
 		if (i != to && !i->row.open && i->picture_bytes &&
+		    (to->row.open || i->row.arrival_unix_ns < to->row.arrival_unix_ns) &&
 		    (!closed || i->row.arrival_unix_ns < closed->row.arrival_unix_ns))
 			closed = i;
 	}
@@ -141,6 +151,8 @@ static void hold(struct incident_set *s, struct incident *i, struct member *m, s
 	struct picture *held = picture_hold(p);
 
 	drop(s, i, m, to);
+	if (rank_of_place(m, to) < i->picture_rank)
+		i->picture_rank = rank_of_place(m, to);
 	if (!rank_of(m, held)) {
 		s->picture_bytes += picture_bytes(held);
 		i->picture_bytes += picture_bytes(held);

@@ -89,7 +89,7 @@ struct window_lists {
 /* What the other side takes. */
 static double figure(double v)
 {
-	return fmin(fmax(v, -LIMIT_SIGNAL_VALUE), LIMIT_SIGNAL_VALUE);
+	return isnan(v) ? 0 : fmin(fmax(v, -LIMIT_SIGNAL_VALUE), LIMIT_SIGNAL_VALUE);
 }
 
 static void fill_signal(Sysom__Wire__Window *pb, struct window_lists *l, const struct os_signal *s)

@@ -1592,6 +1592,185 @@ static void what_an_earlier_process_told_goes_on_if_it_is_told_again(void **unus
 	}
 }
 
+static void restore_row(const char *id, const char *job, bool open, uint64_t begin_s, uint64_t end_s)
+{
+	struct incident_row row = { .open = open, .begin_unix_ns = T0 + begin_s * S,
+				    .end_unix_ns = T0 + end_s * S, .arrival_unix_ns = T0 + end_s * S };
+
+	snprintf(row.id, sizeof(row.id), "%s", id);
+	snprintf(row.job, sizeof(row.job), "%s", job);
+	assert_int_equal(incident_set_restore(set, &row), 0);
+}
+
+/* Of ranks a and b (-1: none), ten steps a second. */
+static struct incident_finding told_of(int a, int b, uint64_t begin_s, uint64_t end_s, bool ended)
+{
+	struct incident_finding f = finding(FINDING_SLOW_RANK, CAUSE_UNKNOWN, a);
+
+	if (b >= 0)
+		f.finding.ranks[f.finding.rank_count++] = b;
+	f.begin_unix_ns = f.told_begin_unix_ns = T0 + begin_s * S;
+	f.end_unix_ns = T0 + end_s * S;
+	f.finding.first_step = 10 * begin_s;
+	f.finding.last_step = 10 * end_s;
+	f.ended = ended;
+	f.teller = 1;
+	return f;
+}
+
+static void restore_told(const char *id, struct incident_finding f)
+{
+	assert_int_equal(incident_set_restore_finding(set, id, &f), 0);
+}
+
+static void start_anew(void)
+{
+	const struct incident_config c = { .gap_ns = 5 * S, .silence_ns = 30 * S, .memory_ns = 3600 * S,
+					   .teller = 2 };
+
+	incident_set_close(set);
+	assert_int_equal(incident_set_open(&set, &c), 0);
+}
+
+/* "RANKS BEGIN ENDED; " of each, seconds from T0 */
+static const char *findings_of(const char *id)
+{
+	static char text[512];
+	json_t *list = incident_set_findings(set, id), *one;
+	size_t k;
+
+	text[0] = '\0';
+	json_array_foreach(list, k, one)
+		snprintf(text + strlen(text), sizeof(text) - strlen(text), "%s %llu%s; ", ranks_of(one),
+			 (json_integer_value(json_object_get(one, "begin_unix_ns")) - T0) / S,
+			 json_is_true(json_object_get(one, "ended")) ? " ended" : "");
+	json_decref(list);
+	return text;
+}
+
+static void what_is_restored_is_as_it_was_told(void **unused)
+{
+	start_anew();
+	restore_row("0badcafe", "job", true, 1, 30);
+	restore_told("0badcafe", told_of(3, 5, 1, 30, false));
+	restore_told("0badcafe", told_of(5, -1, 10, 20, true));
+	restore_told("0badcafe", told_of(7, 3, 12, 30, false));
+	assert_string_equal(findings_of("0badcafe"), "3,5 1; 5 10 ended; 7,3 12; ");
+}
+
+/* Who looks anew finds one rank before the other. */
+static void ranks_that_are_told_again_one_by_one_stay_one_incident(void **unused)
+{
+	struct incident_change c;
+
+	start_anew();
+	restore_row("0badcafe", "job", true, 1, 30);
+	restore_told("0badcafe", told_of(3, 5, 1, 30, false));
+	assert_string_equal(tell(told_of(5, -1, 60, 70, false)).id, "0badcafe");
+	assert_string_equal(findings_of("0badcafe"), "5 1; 3 1; ");
+	assert_string_equal(tell(told_of(3, -1, 85, 95, false)).id, "0badcafe");
+	assert_string_equal(findings_of("0badcafe"), "5 1; 3 1; ");
+	c = tell(told_of(5, 3, 60, 99, false));
+	assert_string_equal(c.id, "0badcafe");
+	incident_set_end_earlier(set);
+	assert_null(strstr(findings_of("0badcafe"), "ended"));
+}
+
+/* Two incidents of earlier, which what is told now makes one. */
+static void what_is_told_now_outlasts_what_an_earlier_process_told(void **unused)
+{
+	char closed[4][INCIDENT_ID_BYTES];
+	struct incident_change c;
+
+	start_anew();
+	restore_row("0000000a", "job", false, 1, 30);
+	restore_told("0000000a", told_of(5, -1, 1, 30, true));
+	restore_row("0000000b", "job", true, 40, 50);
+	restore_told("0000000b", told_of(5, -1, 40, 50, false));
+	c = tell(told_of(5, -1, 33, 80, false));
+	assert_int_equal(c.absorbed_count, 1);
+	incident_set_end_earlier(set);
+	assert_null(strstr(findings_of(c.id), "ended"));
+	assert_int_equal(incident_set_tick(set, T0 + 115 * S, closed, 4), 0);
+}
+
+static void who_was_well_again_has_begun_anew(void **unused)
+{
+	struct incident_change c;
+
+	start_anew();
+	restore_row("0badcafe", "job", true, 1, 4);
+	restore_told("0badcafe", told_of(5, -1, 1, 4, false));
+	tell(told_of(5, -1, 60, 70, false));
+	tell(told_of(7, -1, 62, 75, false));
+	c = tell(told_of(5, -1, 60, 70, true));
+	assert_string_equal(findings_of(c.id), "5 1 ended; 7 62; ");
+	tell(told_of(7, -1, 62, 2000, false));
+	c = tell(told_of(5, -1, 1990, 2002, false));
+	assert_string_equal(findings_of(c.id), "5 1990; 7 62; ");
+}
+
+static void restore_windows(const char *id, const char *job, uint32_t ranks)
+{
+	for (uint32_t rank = 0; rank < ranks; rank++) {
+		static struct made m;
+		struct digest d;
+
+		make(&m, (int)rank, WINDOW_SELF, 1, 20);
+		snprintf(m.w.rank.job, WIRE_TEXT_BYTES, "%s", job);
+		digest_make(&m.w, 1000, &d);
+		d.picture = picture_make(&m.w, NULL, NULL);
+		assert_int_equal(incident_set_restore_window(set, id, &d), 0);
+		picture_drop(d.picture);
+		stack_batch_fini(&m.w.stacks);
+	}
+}
+
+static uint64_t pictures_of(const char *job)
+{
+	for (const struct incident *i = set->first; i; i = i->next)
+		if (!strcmp(i->row.job, job))
+			return i->picture_bytes / one_picture();
+	return 0;
+}
+
+/* The newest comes back first. */
+static void what_is_closed_takes_no_room_from_what_is_newer(void **unused)
+{
+	room_for(8 * one_picture() + 4096);
+	restore_row("0000000a", "A", true, 1, 100);
+	restore_windows("0000000a", "A", 6);
+	restore_row("0000000b", "B", false, 1, 50);
+	restore_windows("0000000b", "B", 6);
+	restore_row("0000000c", "C", false, 1, 20);
+	restore_windows("0000000c", "C", 6);
+	assert_int_equal(pictures_of("A"), 6);
+	assert_int_equal(pictures_of("B"), 2);
+	assert_int_equal(pictures_of("C"), 0);
+}
+
+static void what_is_built_anew_has_the_room_it_had(void **unused)
+{
+	struct incident_row row;
+	struct incident *old;
+
+	room_for(8 * one_picture() + 4096);
+	restore_row("0000000a", "A", true, 1, 100);
+	restore_windows("0000000a", "A", 4);
+	restore_row("0000000b", "B", true, 1, 100);
+	restore_windows("0000000b", "B", 4);
+	for (int good = 0; good < 2; good++) {
+		assert_true(incident_set_row(set, "0000000a", &row));
+		old = incident_set_take_out(set, "0000000a");
+		assert_int_equal(incident_set_restore(set, &row), 0);
+		restore_windows("0000000a", "A", good ? 4 : 2);
+		assert_int_equal(incident_set_keep(set, old), good);
+		assert_int_equal(pictures_of("A"), 4);
+		assert_int_equal(pictures_of("B"), 4);
+		bytes_held();
+	}
+}
+
 static void what_an_earlier_process_told_of_another_rank_ends(void **unused)
 {
 	char closed[4][INCIDENT_ID_BYTES];
@@ -1710,6 +1889,12 @@ int main(void)
 		CASE(findings_survive_a_restart),
 		CASE(what_an_earlier_process_told_goes_on_if_it_is_told_again),
 		CASE(what_an_earlier_process_told_of_another_rank_ends),
+		CASE(what_is_restored_is_as_it_was_told),
+		CASE(ranks_that_are_told_again_one_by_one_stay_one_incident),
+		CASE(what_is_told_now_outlasts_what_an_earlier_process_told),
+		CASE(who_was_well_again_has_begun_anew),
+		CASE(what_is_closed_takes_no_room_from_what_is_newer),
+		CASE(what_is_built_anew_has_the_room_it_had),
 		CASE(findings_of_one_job_touch_no_other),
 		CASE(a_rank_slow_among_its_peers_is_accused_without_flagged_steps),
 	};
