@@ -228,6 +228,7 @@ void incident_run_merge(struct run *to, const struct run *from)
 		to->end_unix_ns = from->end_unix_ns;
 	to->reasons |= from->reasons;
 	to->flagged += (uint64_t)(part * (double)from->flagged + 0.5);
+	to->hinted += (uint64_t)(part * (double)from->hinted + 0.5);
 	to->self_excess_ns += from->self_excess_ns;
 	to->flagged_ns += part * from->flagged_ns;
 	to->slow_ns += from->slow_ns;
@@ -377,6 +378,16 @@ static double flagged_ns_of(const struct digest *d)
 	return (double)d->flagged * (d->latency_ns - d->expected_ns);
 }
 
+/* The first that the node tells of a rank: it was as its peers until just now, and has lost little. A host
+ * that is slower for seconds looks the same; what lasts is told of again. */
+static bool is_hint(const struct digest *d)
+{
+	double each = d->self_ns - d->expected_self_ns;
+
+	return d->reason == WINDOW_PEER && !d->sequence && d->flagged && d->flagged < d->steps &&
+	       each * d->flagged < HICCUP_SMALL_NS;
+}
+
 /* The time that holds both; 0, 0 is none. */
 static void widen(uint64_t *begin, uint64_t *end, uint64_t from, uint64_t to)
 {
@@ -407,6 +418,7 @@ static void member_add(struct incident_set *s, struct incident *i, struct member
 	m->windows++;
 	m->summaries += d->summary_only;
 	m->flagged += repeats ? 0 : d->flagged;
+	m->hinted += is_hint(d) ? d->flagged : 0;
 	m->flagged_ns += repeats ? 0 : flagged_ns_of(d);
 	if (digest_is_own(d)) {
 		widen(&m->own_begin_unix_ns, &m->own_end_unix_ns, d->begin_unix_ns, d->end_unix_ns);
@@ -414,10 +426,11 @@ static void member_add(struct incident_set *s, struct incident *i, struct member
 		m->slow_ns += slow_of(d);
 		m->stolen_ns += stolen_of(d);
 	}
-	if (d->reason == WINDOW_PEER) { /* found among the ranks of its node: as good as a finding */
+	if (d->reason == WINDOW_PEER)
+		m->reasons |= 1u << WINDOW_SELF;
+	if (d->reason == WINDOW_PEER && !is_hint(d)) { /* as good as a finding */
 		double each = d->self_ns - d->expected_self_ns;
 
-		m->reasons |= 1u << WINDOW_SELF;
 		each = (each > 0 && d->expected_self_ns > 0 ? each : 1) *
 		       (d->flagged ? d->flagged : d->steps + 1.0);
 		m->peer_accused_ns += each;
@@ -435,9 +448,10 @@ static void incident_add(struct incident_set *s, struct incident *i, const struc
 			 uint64_t arrival_unix_ns)
 {
 	struct run r = { .member = incident_member_key(d->rank.rank, d->rank.node),
-			 .reasons = 1u << d->reason,
+			 .reasons = 1u << (is_hint(d) ? WINDOW_SELF : d->reason),
 			 .begin_unix_ns = d->begin_unix_ns, .end_unix_ns = d->end_unix_ns,
-			 .flagged = d->flagged, .self_excess_ns = d->self_excess_ns,
+			 .flagged = d->flagged, .hinted = is_hint(d) ? d->flagged : 0,
+			 .self_excess_ns = d->self_excess_ns,
 			 .flagged_ns = flagged_ns_of(d),
 			 .slow_ns = slow_of(d) };
 	struct member *m = member_of(i, &d->rank);
@@ -883,6 +897,7 @@ static void member_merge(struct incident_set *s, struct incident *i, struct memb
 	to->windows += from->windows;
 	to->summaries += from->summaries;
 	to->flagged += from->flagged;
+	to->hinted += from->hinted;
 	to->reasons |= from->reasons;
 	to->self_excess_ns += from->self_excess_ns;
 	if (from->collectives > to->collectives)

@@ -15,11 +15,10 @@
  * stragglers of one fault lose alike, echoes of a fault lose little. */
 #define CULPRIT_SHARE 0.5
 /* A host that is late once makes one or two steps of a rank slow. That is told apart as a hiccup: up to
- * so many flagged steps of any rank, or a few more that cost less than half a second together, and less
- * than so much of a rank's own time lost in all. */
+ * so many flagged steps of any rank, or a few more that cost less than half a second together, or those
+ * that its node has told of once, as they began; and less than so much of a rank's own time lost in all. */
 #define HICCUP_STEPS_MAX   2
 #define HICCUP_FEW_MAX	   10
-#define HICCUP_SMALL_NS	   5e8
 #define HICCUP_LOST_NS	   1e9
 /* And so many in all, with healthy ones between (HICCUP_FEW_MAX where all cost little); more is
  * a rank that is slow now and then, where they are as often as this among its steps. */
@@ -130,22 +129,31 @@ static double excess_of(const struct member *m)
 	return m->expected_ns > 0 ? m->latency_ns / m->expected_ns - 1 : 0;
 }
 
+/* What the node has told of once it will tell of again in seconds if it lasts. */
+static uint64_t unhinted(uint64_t flagged, uint64_t hinted)
+{
+	return flagged > hinted ? flagged - hinted : 0;
+}
+
 /* A host that is late once, near a fault in time, is part of the same incident but not of the fault. */
 bool incident_is_brief(const struct run *r)
 {
+	uint64_t flagged = unhinted(r->flagged, r->hinted);
+
 	return !(r->reasons & (1u << WINDOW_STALL | 1u << WINDOW_DRIFT | 1u << WINDOW_PEER)) &&
-	       (r->flagged <= HICCUP_STEPS_MAX ||
-		(r->flagged <= HICCUP_FEW_MAX && r->flagged_ns < HICCUP_SMALL_NS)) &&
+	       (flagged <= HICCUP_STEPS_MAX ||
+		(flagged <= HICCUP_FEW_MAX && r->flagged_ns < HICCUP_SMALL_NS)) &&
 	       r->self_excess_ns < HICCUP_LOST_NS;
 }
 
 static bool is_often(const struct member *m, double lasted_ns)
 {
-	double steps_ns = (double)m->flagged * m->expected_ns;
+	uint64_t flagged = unhinted(m->flagged, m->hinted);
+	double steps_ns = (double)flagged * m->expected_ns;
 
-	if (m->flagged <= HICCUP_FEW_MAX && m->flagged_ns < HICCUP_SMALL_NS)
+	if (flagged <= HICCUP_FEW_MAX && m->flagged_ns < HICCUP_SMALL_NS)
 		return false;
-	return m->flagged > HICCUP_ALL_MAX &&
+	return flagged > HICCUP_ALL_MAX &&
 	       (m->expected_ns <= 0 || steps_ns >= HICCUP_OFTEN_SHARE * lasted_ns);
 }
 

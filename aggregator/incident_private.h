@@ -27,6 +27,7 @@ struct member {
 	char node[WIRE_TEXT_BYTES];
 	int32_t world_size;
 	uint32_t reasons; /* bit per enum window_reason */
+	uint64_t hinted; /* of the flagged steps those that its node has told of once, as they began */
 	uint64_t windows, summaries, flagged, first_step, last_step, onset_step, collectives, lost;
 	double self_excess_ns;
 	char lost_cause[32];
@@ -65,6 +66,7 @@ struct run {
 	uint64_t flagged, first_step, last_step, onset_step;
 	uint64_t begin_unix_ns, end_unix_ns;
 	double self_excess_ns;
+	uint64_t hinted; /* as a member's */
 	double flagged_ns; /* as a member's */
 	double slow_ns; /* as a member's */
 };
@@ -95,6 +97,9 @@ struct incident_set {
 	struct incident *evicted; /* none of `first`; see incident_change */
 	uint64_t orders, picture_bytes;
 };
+
+/* A host that is late now and then costs less than this. */
+#define HICCUP_SMALL_NS 5e8
 
 /* Who is to blame, and for what. */
 struct incident_judgement {

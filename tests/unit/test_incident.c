@@ -559,6 +559,71 @@ static void what_the_hypervisor_takes_is_no_moment_beside_one_step(void **unused
 	json_decref(j);
 }
 
+/* What its node tells of a rank as it becomes slow: 20 steps of 29, 137 ms in place of 132. */
+static struct digest told_by_node(uint64_t sequence, double begin_s)
+{
+	struct digest d = window("job", 5, WINDOW_PEER, begin_s, begin_s + 3.9);
+
+	d.sequence = sequence;
+	d.steps = 29;
+	d.flagged = 20;
+	d.first_step = d.onset_step = 100 + (uint64_t)(10 * begin_s);
+	d.last_step = d.first_step + 19;
+	d.latency_ns = 137e6;
+	d.expected_ns = 132e6;
+	d.self_ns = 95e6;
+	d.expected_self_ns = 90e6;
+	d.self_excess_ns = 20 * 5e6;
+	memset(d.anomaly_id, 0x77, sizeof(d.anomaly_id));
+	return d;
+}
+
+static const char *symptom(void)
+{
+	static char text[32];
+	json_t *j = only();
+
+	snprintf(text, sizeof(text), "%s", text_of(j, "symptom"));
+	json_decref(j);
+	return text;
+}
+
+static void seconds_that_a_node_tells_of_once_are_a_hiccup(void **unused)
+{
+	struct digest costly = told_by_node(0, 0), whole = told_by_node(0, 0);
+
+	add(told_by_node(0, 0));
+	assert_string_equal(symptom(), "hiccup");
+	/* it lasts: told of again */
+	add(told_by_node(1, 6));
+	assert_string_equal(symptom(), "slow_rank");
+	/* the cluster finds it too */
+	teardown(NULL);
+	setup(NULL);
+	add(told_by_node(0, 0));
+	tell(accusing(5, 5, 0, 6));
+	assert_string_equal(symptom(), "slow_rank");
+	/* its own model says so */
+	teardown(NULL);
+	setup(NULL);
+	add(told_by_node(0, 0));
+	slow_for(5, 2, 8, 120);
+	assert_string_equal(symptom(), "slow_rank");
+	/* it costs much at once */
+	teardown(NULL);
+	setup(NULL);
+	costly.self_ns = 120e6;
+	costly.self_excess_ns = 20 * 30e6;
+	add(costly);
+	assert_string_equal(symptom(), "slow_rank");
+	/* it was so all the time */
+	teardown(NULL);
+	setup(NULL);
+	whole.steps = whole.flagged = 29;
+	add(whole);
+	assert_string_equal(symptom(), "slow_rank");
+}
+
 /* The rank's own window and its node's tell of the same steps. */
 static void a_step_of_two_windows_counts_once(void **unused)
 {
@@ -965,6 +1030,7 @@ int main(void)
 		CASE(a_fault_after_the_end_of_another_is_another_incident),
 		CASE(what_the_hypervisor_takes_is_no_fault_of_a_rank),
 		CASE(what_the_hypervisor_takes_is_no_moment_beside_one_step),
+		CASE(seconds_that_a_node_tells_of_once_are_a_hiccup),
 		CASE(a_step_of_two_windows_counts_once),
 		CASE(a_moment_does_not_carry_a_fault_on_to_another),
 		CASE(who_is_no_longer_named_by_a_finding_is_not_accused),

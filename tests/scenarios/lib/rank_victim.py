@@ -201,7 +201,7 @@ def is_over(directory, rank, step):
 # ---- a step ----
 
 def log_layer(layer, step, rng):
-    for part in range(90):
+    for part in range(160):
         if LOG.isEnabledFor(logging.DEBUG):
             LOG.debug("step %d layer %d part %d: mean %.6f std %.6f max %.6f", step, layer, part,
                       rng.random(), rng.random(), rng.random())
