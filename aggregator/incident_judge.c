@@ -16,7 +16,8 @@
 #define CULPRIT_SHARE 0.5
 /* A host that is late once makes one or two steps of a rank slow. That is told apart as a hiccup: up to
  * so many flagged steps of any rank, or a few more that cost less than half a second together, or those
- * that its node has told of once, as they began; and less than so much of a rank's own time lost in all. */
+ * that its node has told of once, as they began, or steps of less than five seconds in which it only waited
+ * and lost as little; and less than so much of a rank's own time lost in all. */
 #define HICCUP_STEPS_MAX   2
 #define HICCUP_FEW_MAX	   10
 #define HICCUP_LOST_NS	   1e9
@@ -135,11 +136,20 @@ static uint64_t unhinted(uint64_t flagged, uint64_t hinted)
 	return flagged > hinted ? flagged - hinted : 0;
 }
 
+/* Seconds in which ranks waited and none was slow itself. */
+static bool is_short_wait(uint32_t reasons, double flagged_ns, double lasted_ns)
+{
+	return reasons == 1u << WINDOW_COMM && flagged_ns < HICCUP_SMALL_NS &&
+	       lasted_ns < INCIDENT_LASTING_NS;
+}
+
 /* A host that is late once, near a fault in time, is part of the same incident but not of the fault. */
 bool incident_is_brief(const struct run *r)
 {
 	uint64_t flagged = unhinted(r->flagged, r->hinted);
 
+	if (is_short_wait(r->reasons, r->flagged_ns, (double)(r->end_unix_ns - r->begin_unix_ns)))
+		return true;
 	return !(r->reasons & (1u << WINDOW_STALL | 1u << WINDOW_DRIFT | 1u << WINDOW_PEER)) &&
 	       (flagged <= HICCUP_STEPS_MAX ||
 		(flagged <= HICCUP_FEW_MAX && r->flagged_ns < HICCUP_SMALL_NS)) &&
@@ -151,7 +161,8 @@ static bool is_often(const struct member *m, double lasted_ns)
 	uint64_t flagged = unhinted(m->flagged, m->hinted);
 	double steps_ns = (double)flagged * m->expected_ns;
 
-	if (flagged <= HICCUP_FEW_MAX && m->flagged_ns < HICCUP_SMALL_NS)
+	if ((flagged <= HICCUP_FEW_MAX && m->flagged_ns < HICCUP_SMALL_NS) ||
+	    is_short_wait(m->reasons & ~(1u << WINDOW_ASKED), m->flagged_ns, lasted_ns))
 		return false;
 	return flagged > HICCUP_ALL_MAX &&
 	       (m->expected_ns <= 0 || steps_ns >= HICCUP_OFTEN_SHARE * lasted_ns);

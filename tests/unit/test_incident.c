@@ -624,6 +624,33 @@ static void seconds_that_a_node_tells_of_once_are_a_hiccup(void **unused)
 	assert_string_equal(symptom(), "slow_rank");
 }
 
+/* All wait, nobody is slow itself: so many steps of 170 ms in place of 133, in so many seconds. */
+static void all_wait(uint32_t steps, double seconds)
+{
+	teardown(NULL);
+	setup(NULL);
+	for (int rank = 0; rank < 4; rank++) {
+		struct digest d = window("job", rank, WINDOW_COMM, 1, 1 + seconds);
+
+		d.steps = 40;
+		d.flagged = rank == 1 ? steps : 1;
+		d.latency_ns = 170e6;
+		d.expected_ns = 133e6;
+		d.self_ns = d.expected_self_ns = 60e6;
+		add(d);
+	}
+}
+
+static void seconds_in_which_all_only_waited_are_a_hiccup(void **unused)
+{
+	all_wait(12, 3.2); /* 444 ms */
+	assert_string_equal(symptom(), "hiccup");
+	all_wait(14, 3.2); /* 518 ms */
+	assert_string_equal(symptom(), "slow_job");
+	all_wait(12, 5.5);
+	assert_string_equal(symptom(), "slow_job");
+}
+
 /* The rank's own window and its node's tell of the same steps. */
 static void a_step_of_two_windows_counts_once(void **unused)
 {
@@ -1031,6 +1058,7 @@ int main(void)
 		CASE(what_the_hypervisor_takes_is_no_fault_of_a_rank),
 		CASE(what_the_hypervisor_takes_is_no_moment_beside_one_step),
 		CASE(seconds_that_a_node_tells_of_once_are_a_hiccup),
+		CASE(seconds_in_which_all_only_waited_are_a_hiccup),
 		CASE(a_step_of_two_windows_counts_once),
 		CASE(a_moment_does_not_carry_a_fault_on_to_another),
 		CASE(who_is_no_longer_named_by_a_finding_is_not_accused),
