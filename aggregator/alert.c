@@ -32,8 +32,8 @@ struct slot {
 	json_t *incident;
 	uint64_t begin_unix_ns;
 	bool resolved;
-	bool changed; /* in whatever it says; at_once: in what it is about */
-	bool at_once;
+	bool changed; /* in whatever it says */
+	bool at_once; /* in what it is about, or it has to be said again */
 	uint64_t sent_ns; /* CLOCK_MONOTONIC; 0 never */
 };
 
@@ -333,7 +333,7 @@ static void settle(struct alert *a, const uint32_t *taken, uint32_t count, int e
 			continue;
 		}
 		s->sent_ns = now;
-		if (!s->resolved || s->changed || s->at_once) /* changed meanwhile: it goes once more */
+		if (!s->resolved || s->changed) /* changed meanwhile: it goes once more */
 			continue;
 		json_decref(s->incident);
 		*s = (struct slot){.id = ""};
@@ -377,6 +377,7 @@ static bool send_due(struct alert *a, long timeout_s)
 /* Until something changes, a retry is due or a repeat may be. */
 static bool wait_for_work(struct alert *a)
 {
+	uint64_t now = clock_monotonic_ns();
 	bool closing, due = false;
 	struct timespec until;
 
@@ -384,7 +385,7 @@ static bool wait_for_work(struct alert *a)
 	until.tv_sec += 1;
 	pthread_mutex_lock(&a->lock);
 	for (uint32_t k = 0; k < LIMIT_ALERTS; k++)
-		due |= is_due(a, &a->slots[k], clock_monotonic_ns());
+		due |= is_due(a, &a->slots[k], now);
 	if (!a->closing && (!due || a->backoff_ns))
 		pthread_cond_timedwait(&a->wake, &a->lock, &until);
 	closing = a->closing;

@@ -447,8 +447,8 @@ static void commit_batch(struct commit *c, struct commit_item *list, struct told
 
 /* ---- upkeep ---- */
 
-/* A job whose ranks are gone has no finding that goes on; nor does what an earlier process told and this
- * one, which has had the time to see it, does not. */
+/* What an earlier process told, and this one has not in the time that it takes to see it, is over; so are
+ * the findings of a job whose ranks are gone. */
 static void end_findings(struct commit *c)
 {
 	char job[WIRE_TEXT_BYTES];

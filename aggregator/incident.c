@@ -284,11 +284,13 @@ static bool take_waiting(struct incident_set *s, struct incident *i, struct memb
 static bool take_slow(struct incident_set *s, struct incident *i, struct member *m, struct picture *p,
 		      double weight)
 {
-	if (m->slow && weight_of(p, weight) <= m->slow_weight)
+	double mine = weight_of(p, weight);
+
+	if (m->slow && mine <= m->slow_weight)
 		return true;
 	if (!incident_views_hold(s, i, m, &m->slow, p))
 		return false;
-	m->slow_weight = weight_of(p, weight);
+	m->slow_weight = mine;
 	return true;
 }
 
@@ -378,14 +380,15 @@ static double flagged_ns_of(const struct digest *d)
 	return (double)d->flagged * (d->latency_ns - d->expected_ns);
 }
 
-/* The first that the node tells of a rank: it was as its peers until just now, and has lost little. A host
- * that is slower for seconds looks the same; what lasts is told of again. */
-static bool is_hint(const struct digest *d)
+/* The flagged steps of the first that the node tells of a rank: it was as its peers until just now, and has
+ * lost little. A host that is slower for seconds looks the same; what lasts is told of again. 0: it is no
+ * such window. */
+static uint64_t hinted_of(const struct digest *d)
 {
-	double each = d->self_ns - d->expected_self_ns;
+	double lost_ns = (d->self_ns - d->expected_self_ns) * d->flagged;
+	bool first = d->reason == WINDOW_PEER && !d->sequence && d->flagged < d->steps;
 
-	return d->reason == WINDOW_PEER && !d->sequence && d->flagged && d->flagged < d->steps &&
-	       each * d->flagged < HICCUP_SMALL_NS;
+	return first && lost_ns < HICCUP_SMALL_NS ? d->flagged : 0;
 }
 
 /* The time that holds both; 0, 0 is none. */
@@ -418,7 +421,7 @@ static void member_add(struct incident_set *s, struct incident *i, struct member
 	m->windows++;
 	m->summaries += d->summary_only;
 	m->flagged += repeats ? 0 : d->flagged;
-	m->hinted += is_hint(d) ? d->flagged : 0;
+	m->hinted += hinted_of(d);
 	m->flagged_ns += repeats ? 0 : flagged_ns_of(d);
 	if (digest_is_own(d)) {
 		widen(&m->own_begin_unix_ns, &m->own_end_unix_ns, d->begin_unix_ns, d->end_unix_ns);
@@ -428,7 +431,7 @@ static void member_add(struct incident_set *s, struct incident *i, struct member
 	}
 	if (d->reason == WINDOW_PEER)
 		m->reasons |= 1u << WINDOW_SELF;
-	if (d->reason == WINDOW_PEER && !is_hint(d)) { /* as good as a finding */
+	if (d->reason == WINDOW_PEER && !hinted_of(d)) { /* as good as a finding */
 		double each = d->self_ns - d->expected_self_ns;
 
 		each = (each > 0 && d->expected_self_ns > 0 ? each : 1) *
@@ -448,9 +451,9 @@ static void incident_add(struct incident_set *s, struct incident *i, const struc
 			 uint64_t arrival_unix_ns)
 {
 	struct run r = { .member = incident_member_key(d->rank.rank, d->rank.node),
-			 .reasons = 1u << (is_hint(d) ? WINDOW_SELF : d->reason),
+			 .reasons = 1u << (hinted_of(d) ? WINDOW_SELF : d->reason),
 			 .begin_unix_ns = d->begin_unix_ns, .end_unix_ns = d->end_unix_ns,
-			 .flagged = d->flagged, .hinted = is_hint(d) ? d->flagged : 0,
+			 .flagged = d->flagged, .hinted = hinted_of(d),
 			 .self_excess_ns = d->self_excess_ns,
 			 .flagged_ns = flagged_ns_of(d),
 			 .slow_ns = slow_of(d) };

@@ -34,26 +34,28 @@ static struct picture **place(struct member *m, uint32_t k)
 	return &m->views.view[INCIDENT_VIEWS + 1 - k].picture;
 }
 
+/* How important what is in the k-th place is; of ranks that only waited there are many. */
+static uint32_t rank_at(const struct member *m, uint32_t k)
+{
+	return m->reasons & ~(1u << WINDOW_COMM) ? k + 2 : 1;
+}
+
 /* Of the most important place that holds it; 0: none. */
 static uint32_t rank_of(struct member *m, const struct picture *p)
 {
-	/* of ranks that only waited there are many */
-	bool waited = !(m->reasons & ~(1u << WINDOW_COMM));
-
 	for (uint32_t k = PLACES; k-- > 0;)
 		if (*place(m, k) == p)
-			return waited ? 1 : k + 2;
+			return rank_at(m, k);
 	return 0;
 }
 
 static uint32_t rank_of_place(struct member *m, struct picture **to)
 {
-	bool waited = !(m->reasons & ~(1u << WINDOW_COMM));
 	uint32_t k = 0;
 
 	while (place(m, k) != to)
 		k++;
-	return waited ? 1 : k + 2;
+	return rank_at(m, k);
 }
 
 static void drop(struct incident_set *s, struct incident *i, struct member *m, struct picture **from)

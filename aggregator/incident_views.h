@@ -19,7 +19,8 @@ double incident_views_worth(const struct picture *p, double lost_ns);
  * does not matter while there is room. false: there was none. */
 bool incident_views_add(struct incident_set *s, struct incident *i, struct member *m,
 			const struct digest *d);
-/* All pictures of `from`, a member of an incident that is about to be freed, for which there is room. */
+/* Those pictures of `from`, a member of an incident that is about to be freed, that say more than its
+ * own. */
 void incident_views_merge(struct incident_set *s, struct incident *i, struct member *to,
 			  const struct member *from);
 /* Time lost that this kept window stands for, ns: its own, and its part of what windows lost that said

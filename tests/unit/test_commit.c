@@ -109,28 +109,35 @@ static void what_has_no_room_is_closed_in_the_store_and_counted(void **unused)
 	free(items);
 }
 
-/* Nobody would tell its end: who told it is gone. */
-static void what_was_told_before_a_restart_ends_unless_it_is_told_again(void **unused)
+/* The next one has half a second to tell it again; it knows the job. */
+static void told_before_a_restart(const struct incident_finding *f)
 {
 	struct commit_config c = { .dir = dir, .window_age_ns = 3600 * S, .incident_age_ns = 3600 * S,
 				   .max_bytes = 1ull << 30, .retell_ns = S / 2,
 				   .incident = { .gap_ns = 1, .silence_ns = S / 10,
 						 .memory_ns = 3600 * S } };
-	struct incident_finding f = { .job = "job",
-				      .finding = { .kind = FINDING_SLOW_RANK, .rank_count = 1 } };
 	struct beat_rank rank = { .rank = { .job = "job", .node = "n0", .world_size = 8 } };
 	struct beat beat = { .node = "n0", .sequence = 1, .now_ns = S, .ranks = &rank, .rank_count = 1 };
-	const struct timespec pause = { .tv_nsec = 20000000 };
 
-	f.begin_unix_ns = clock_realtime_ns() - 9 * S;
-	f.end_unix_ns = f.begin_unix_ns + 9 * S;
-	assert_int_equal(commit_push_finding(commit, &f), 0);
+	assert_int_equal(commit_push_finding(commit, f), 0);
 	commit_stop(commit);
 	commit_close(commit);
 	assert_int_equal(stored().open_incidents, 1);
 	assert_int_equal(commit_open(&commit, &c, fleet), 0);
 	/* before anybody looks at what is silent */
 	fleet_beat(fleet, &beat, (struct fleet_via){ .connection = 1 }, clock_monotonic_ns());
+}
+
+/* Nobody would tell its end: who told it is gone. */
+static void what_was_told_before_a_restart_ends_unless_it_is_told_again(void **unused)
+{
+	struct incident_finding f = { .job = "job",
+				      .finding = { .kind = FINDING_SLOW_RANK, .rank_count = 1 } };
+	const struct timespec pause = { .tv_nsec = 20000000 };
+
+	f.begin_unix_ns = clock_realtime_ns() - 9 * S;
+	f.end_unix_ns = f.begin_unix_ns + 9 * S;
+	told_before_a_restart(&f);
 	for (int k = 0; k < 500 && stored().open_incidents; k++)
 		nanosleep(&pause, NULL);
 	assert_int_equal(fleet_job_ranks(fleet, "job", clock_monotonic_ns()), 1);
@@ -141,25 +148,15 @@ static void what_was_told_before_a_restart_ends_unless_it_is_told_again(void **u
 /* The fault goes on, and whoever looks anew sees it begin when it began to look. */
 static void what_is_told_again_after_a_restart_is_the_same_incident(void **unused)
 {
-	struct commit_config c = { .dir = dir, .window_age_ns = 3600 * S, .incident_age_ns = 3600 * S,
-				   .max_bytes = 1ull << 30, .retell_ns = S / 2,
-				   .incident = { .gap_ns = 1, .silence_ns = S / 10,
-						 .memory_ns = 3600 * S } };
 	struct incident_finding f = { .job = "job",
 				      .finding = { .kind = FINDING_SLOW_RANK, .rank_count = 2,
 						   .ranks = { 5, 3 }, .first_step = 100,
 						   .last_step = 200 } };
-	struct beat_rank rank = { .rank = { .job = "job", .node = "n0", .world_size = 8 } };
-	struct beat beat = { .node = "n0", .sequence = 1, .now_ns = S, .ranks = &rank, .rank_count = 1 };
 	const struct timespec pause = { .tv_nsec = 800000000 };
 
 	f.begin_unix_ns = clock_realtime_ns() - 60 * S;
 	f.end_unix_ns = f.begin_unix_ns + 20 * S;
-	assert_int_equal(commit_push_finding(commit, &f), 0);
-	commit_stop(commit);
-	commit_close(commit);
-	assert_int_equal(commit_open(&commit, &c, fleet), 0);
-	fleet_beat(fleet, &beat, (struct fleet_via){ .connection = 1 }, clock_monotonic_ns());
+	told_before_a_restart(&f);
 	f.begin_unix_ns += 50 * S;
 	f.finding.first_step = 600;
 	/* by now of the third rank alone, then with another one first */

@@ -29,12 +29,18 @@
 static struct incident_set *set;
 static uint32_t next_id;
 
+static int open_set(uint64_t teller, uint64_t picture_bytes)
+{
+	const struct incident_config c = { .gap_ns = 5 * S, .silence_ns = 30 * S, .memory_ns = 3600 * S,
+					   .teller = teller, .picture_bytes = picture_bytes };
+
+	return incident_set_open(&set, &c);
+}
+
 static int setup(void **unused)
 {
-	const struct incident_config c = { .gap_ns = 5 * S, .silence_ns = 30 * S, .memory_ns = 3600 * S };
-
 	next_id = 0;
-	return incident_set_open(&set, &c);
+	return open_set(0, 0);
 }
 
 static int teardown(void **unused)
@@ -673,11 +679,8 @@ static void what_was_shown_once_is_not_lost_to_windows_that_say_less(void **unus
 
 static void room_for(uint64_t bytes)
 {
-	const struct incident_config c = { .gap_ns = 5 * S, .silence_ns = 30 * S, .memory_ns = 3600 * S,
-					   .picture_bytes = bytes };
-
 	incident_set_close(set);
-	assert_int_equal(incident_set_open(&set, &c), 0);
+	assert_int_equal(open_set(0, bytes), 0);
 }
 
 /* Bytes of a picture of make(). */
@@ -1535,21 +1538,36 @@ static void refuses_findings_that_make_no_sense(void **unused)
 	assert_int_equal(incident_set_count(set, false), 0);
 }
 
-static void restored(enum finding_kind kind, int rank, struct incident_row *row)
+static void start_anew(void)
 {
-	const struct incident_config c = { .gap_ns = 5 * S, .silence_ns = 30 * S, .memory_ns = 3600 * S,
-					   .teller = 2 };
+	incident_set_close(set);
+	assert_int_equal(open_set(2, 0), 0);
+}
+
+static void restore_row(const char *id, const char *job, bool open, uint64_t begin_s, uint64_t end_s)
+{
+	struct incident_row row = { .open = open, .begin_unix_ns = T0 + begin_s * S,
+				    .end_unix_ns = T0 + end_s * S, .arrival_unix_ns = T0 + end_s * S };
+
+	snprintf(row.id, sizeof(row.id), "%s", id);
+	snprintf(row.job, sizeof(row.job), "%s", job);
+	assert_int_equal(incident_set_restore(set, &row), 0);
+}
+
+static void restore_told(const char *id, struct incident_finding f)
+{
+	assert_int_equal(incident_set_restore_finding(set, id, &f), 0);
+}
+
+static void restored(enum finding_kind kind, int rank)
+{
 	struct incident_finding f = finding(kind, CAUSE_UNKNOWN, rank);
 
-	incident_set_close(set);
-	assert_int_equal(incident_set_open(&set, &c), 0);
-	*row = (struct incident_row){ .id = "0badcafe", .job = "job", .open = true,
-				      .begin_unix_ns = f.begin_unix_ns, .end_unix_ns = f.end_unix_ns,
-				      .arrival_unix_ns = f.end_unix_ns };
-	assert_int_equal(incident_set_restore(set, row), 0);
+	start_anew();
+	restore_row("0badcafe", "job", true, 1, 4);
 	f.teller = 1;
 	f.told_begin_unix_ns = f.begin_unix_ns;
-	assert_int_equal(incident_set_restore_finding(set, row->id, &f), 0);
+	restore_told("0badcafe", f);
 }
 
 /* Of a process that looks anew: what it sees began when it began to look. */
@@ -1572,14 +1590,13 @@ static void what_an_earlier_process_told_goes_on_if_it_is_told_again(void **unus
 
 	for (size_t k = 0; k < ARRAY_LEN(kinds); k++) {
 		int rank = kinds[k] == FINDING_UNIFORM ? -1 : 5;
-		struct incident_row row;
 		json_t *list, *one;
 
-		restored(kinds[k], rank, &row);
-		assert_string_equal(seen_anew(kinds[k], rank, 70).id, row.id);
-		assert_string_equal(seen_anew(kinds[k], rank, 80).id, row.id);
+		restored(kinds[k], rank);
+		assert_string_equal(seen_anew(kinds[k], rank, 70).id, "0badcafe");
+		assert_string_equal(seen_anew(kinds[k], rank, 80).id, "0badcafe");
 		incident_set_end_earlier(set);
-		list = incident_set_findings(set, row.id);
+		list = incident_set_findings(set, "0badcafe");
 		assert_int_equal(json_array_size(list), 1);
 		one = json_array_get(list, 0);
 		assert_false(json_is_true(json_object_get(one, "ended")));
@@ -1590,16 +1607,6 @@ static void what_an_earlier_process_told_goes_on_if_it_is_told_again(void **unus
 		json_decref(list);
 		assert_int_equal(incident_set_tick(set, T0 + 200 * S, closed, 4), 0);
 	}
-}
-
-static void restore_row(const char *id, const char *job, bool open, uint64_t begin_s, uint64_t end_s)
-{
-	struct incident_row row = { .open = open, .begin_unix_ns = T0 + begin_s * S,
-				    .end_unix_ns = T0 + end_s * S, .arrival_unix_ns = T0 + end_s * S };
-
-	snprintf(row.id, sizeof(row.id), "%s", id);
-	snprintf(row.job, sizeof(row.job), "%s", job);
-	assert_int_equal(incident_set_restore(set, &row), 0);
 }
 
 /* Of ranks a and b (-1: none), ten steps a second. */
@@ -1616,20 +1623,6 @@ static struct incident_finding told_of(int a, int b, uint64_t begin_s, uint64_t 
 	f.ended = ended;
 	f.teller = 1;
 	return f;
-}
-
-static void restore_told(const char *id, struct incident_finding f)
-{
-	assert_int_equal(incident_set_restore_finding(set, id, &f), 0);
-}
-
-static void start_anew(void)
-{
-	const struct incident_config c = { .gap_ns = 5 * S, .silence_ns = 30 * S, .memory_ns = 3600 * S,
-					   .teller = 2 };
-
-	incident_set_close(set);
-	assert_int_equal(incident_set_open(&set, &c), 0);
 }
 
 /* "RANKS BEGIN ENDED; " of each, seconds from T0 */
@@ -1774,14 +1767,13 @@ static void what_is_built_anew_has_the_room_it_had(void **unused)
 static void what_an_earlier_process_told_of_another_rank_ends(void **unused)
 {
 	char closed[4][INCIDENT_ID_BYTES];
-	struct incident_row row;
 
-	restored(FINDING_SLOW_RANK, 5, &row);
-	assert_string_not_equal(seen_anew(FINDING_SLOW_RANK, 2, 90).id, row.id);
+	restored(FINDING_SLOW_RANK, 5);
+	assert_string_not_equal(seen_anew(FINDING_SLOW_RANK, 2, 90).id, "0badcafe");
 	assert_int_equal(incident_set_tick(set, T0 + 100 * S, closed, 4), 0);
 	incident_set_end_earlier(set);
 	assert_int_equal(incident_set_tick(set, T0 + 100 * S, closed, 4), 1);
-	assert_string_equal(closed[0], row.id);
+	assert_string_equal(closed[0], "0badcafe");
 }
 
 static void findings_survive_a_restart(void **unused)
