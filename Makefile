@@ -4,6 +4,12 @@
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
 MAKEFLAGS += --no-builtin-rules
+# A file of a failed command would count as made.
+.DELETE_ON_ERROR:
+# `make -j all check`: both make the same files, so one after the other.
+ifneq ($(word 2,$(MAKECMDGOALS)),)
+.NOTPARALLEL:
+endif
 CC ?= cc
 ifeq ($(origin CC),default)
 CC := gcc
@@ -21,7 +27,7 @@ CSTD := -std=gnu11
 WARN := -Wall -Wextra -Wshadow -Wundef -Wvla -Wformat=2 -Wmissing-prototypes -Wstrict-prototypes \
 	-Wpointer-arith -Wno-unused-parameter $(if $(WERROR),-Werror)
 OPT := $(if $(DEBUG),-O0 -g3,-O2 -g)
-HARDEN := $(if $(or $(SAN),$(DEBUG)),,-D_FORTIFY_SOURCE=2)
+HARDEN := $(if $(or $(SAN),$(DEBUG)),,-D_FORTIFY_SOURCE=2) -fstack-protector-strong
 SANFLAGS := $(if $(SAN),-fsanitize=$(SAN) -fno-sanitize-recover=all -fno-omit-frame-pointer)
 CFLAGS_ALL = $(CSTD) $(WARN) $(OPT) $(HARDEN) -fno-strict-aliasing -fno-omit-frame-pointer -fPIC -D_GNU_SOURCE \
 	-I. -I$(B)/gen $(SANFLAGS) $(CFLAGS)
@@ -30,7 +36,7 @@ CFLAGS_ALL = $(CSTD) $(WARN) $(OPT) $(HARDEN) -fno-strict-aliasing -fno-omit-fra
 RPATH = -Wl,--disable-new-dtags,-rpath,'$$ORIGIN/../lib'
 LDFLAGS_ALL = $(SANFLAGS) -Wl,-z,relro -Wl,-z,now $(LDFLAGS)
 
-MODULES := base foreign ring analysis wire bpf symbol sampler preload sidecar aggregator cli sim tests
+MODULES := base foreign ring analysis wire bpf symbol reader sampler preload sidecar aggregator cli sim tests
 LIBS :=
 PROGS :=
 SOS :=
@@ -42,6 +48,7 @@ GEN :=
 TEST_PARTS :=
 BENCH_PARTS :=
 INSTALL_PROGS :=
+INSTALL_PARTS :=
 
 # A library room:   LIBS += ring;          ring_SRCS := ring/a.c ...       -> $(B)/libring.a
 # A program:        PROGS += sysomd;       sysomd_SRCS, sysomd_USES (rooms), sysomd_LDLIBS
@@ -49,10 +56,11 @@ INSTALL_PROGS :=
 #                                          libx.so_DIR (below $(B), default lib)
 # A unit test:      UNIT += test_x;        test_x_SRCS (default tests/unit/test_x.c), test_x_USES, test_x_LDLIBS
 # A scripted test:  SCRIPTS_TEST += tests/e2e/x.sh    (prints TAP; exit 77 skips)
-# A fuzzer:         FUZZ += fuzz_x;        fuzz_x_SRCS (default tests/fuzz/fuzz_x.c), fuzz_x_USES;
+# A fuzzer:         FUZZ += fuzz_x;        fuzz_x_SRCS (default tests/fuzz/fuzz_x.c), fuzz_x_USES; work and
+#                                          memory bounded by tests/fuzz/fuzz_budget.h;
 #                                          corpus in tests/fuzz/corpus/fuzz_x, replayed by `make check`
 # What tests or benchmarks need beside these: TEST_PARTS, BENCH_PARTS (files with rules of their own).
-# Programs that `make install` copies: INSTALL_PROGS.
+# Programs that `make install` copies: INSTALL_PROGS; those that only other programs run: INSTALL_PARTS.
 # A benchmark:      BENCH += bench_x;      a program as above whose output `make bench` prints
 include $(foreach m,$(MODULES),$(m)/module.mk)
 
@@ -90,7 +98,8 @@ $(foreach p,$(BENCH),$(eval $(call prog_rule,$(p),bench,tests/bench/$(p).c)))
 $(foreach s,$(SOS),$(eval $(call so_rule,$(s))))
 # Under clang's fuzzer engine a target is linked with it, elsewhere with a replayer of its corpus.
 ENGINE := $(findstring fuzzer,$(SAN))
-$(foreach f,$(FUZZ),$(eval $(f)_SRCS := $(or $($(f)_SRCS),tests/fuzz/$(f).c) $(if $(ENGINE),,tests/fuzz_replay.c))\
+$(foreach f,$(FUZZ),$(eval $(f)_SRCS := $(or $($(f)_SRCS),tests/fuzz/$(f).c) tests/fuzz/fuzz_budget.c $(if $(ENGINE),,tests/fuzz_replay.c))\
+	$(eval $(f)_LDFLAGS += -Wl$(comma)--wrap=LLVMFuzzerTestOneInput)\
 	$(if $(ENGINE),$(eval $(f)_LDFLAGS += -fsanitize=fuzzer))$(eval $(call prog_rule,$(f),fuzz,)))
 
 UNIT_BINS := $(addprefix $(B)/unit/,$(UNIT))
@@ -114,7 +123,7 @@ $(B)/obj/%.o: %.c | $(GEN)
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-16s %s\n",$$1,$$2}' $(MAKEFILE_LIST) | sort
 	@echo; echo "  variables: SAN=address,undefined|thread  DEBUG=1  CC=clang  DEPS=no  V=1  PREFIX=/usr/local"; \
-	echo "             ONLY=part-of-a-test's-name  AGAIN=2 (check, check-run)  FUZZ_SECONDS=30"; \
+	echo "             ONLY=part-of-a-test's-name  JOBS=4 (tests at a time)  FUZZ_SECONDS=30"; \
 	echo "             demo: SEED=N SECONDS_LONG=60 SIM=1 (no GPU even where there is one) QUIET=1 (last line only)"
 
 all: ## build everything that is installed (installs missing packages; DEPS=no: don't)
@@ -142,9 +151,8 @@ check: ## all tests; ends with `N passed, N failed, N skipped`
 	@$(MAKE) --no-print-directory $(J) tests
 	@$(MAKE) --no-print-directory check-run
 
-AGAIN ?= 2
 check-run: # what `check` does once packages and programs are there
-	@tests/run.py --build $(B) --again $(AGAIN) $(addprefix unit:,$(UNIT_BINS)) \
+	@tests/run.py --build $(B) $(addprefix unit:,$(UNIT_BINS)) \
 		$(addprefix fuzz:,$(FUZZ_BINS)) $(addprefix script:,$(SCRIPTS_TEST))
 
 # Scripted tests whose programs can be sanitized, since no job with the preload is part of them.
@@ -194,6 +202,7 @@ bench-fleet: ## beats of 10,000 nodes into one aggregator: CPU, memory, what it 
 	@tools/deps.sh build
 	@$(MAKE) --no-print-directory $(B)/bench/bench_fleet
 	@$(B)/bench/bench_fleet
+	@$(B)/bench/bench_fleet 40 10240
 bench-roofline: ## recall and false positives of the roofline
 	@tools/deps.sh build
 	@$(MAKE) --no-print-directory $(B)/bench/bench_roofline
@@ -230,13 +239,14 @@ install: programs ## install to $(DESTDIR)$(PREFIX)
 		$(DESTDIR)$(PREFIX)/share/doc/sysom $(DESTDIR)$(PREFIX)/share/sysom \
 		$(DESTDIR)$(PREFIX)/lib/sysom/sim $(DESTDIR)$(PREFIX)/lib/systemd/system
 	install -m 755 $(addprefix $(B)/bin/,$(INSTALL_PROGS)) $(DESTDIR)$(PREFIX)/bin
+	install -m 755 $(addprefix $(B)/bin/,$(INSTALL_PARTS)) $(DESTDIR)$(PREFIX)/lib/sysom
 	install -m 755 $(B)/lib/libsysom_preload.so $(DESTDIR)$(PREFIX)/lib
 	install -m 755 $(addprefix $(B)/lib/sim/,$(SIM_LIBS)) $(DESTDIR)$(PREFIX)/lib/sysom/sim
 	install -m 644 preload/sysom.h $(DESTDIR)$(PREFIX)/include
 	install -m 644 docs/man/*.1 $(DESTDIR)$(PREFIX)/share/man/man1
 	install -m 644 docs/man/*.8 $(DESTDIR)$(PREFIX)/share/man/man8
 	install -m 644 conf/*.yaml $(DESTDIR)$(PREFIX)/share/sysom
-	for s in conf/*.service; do sed 's|/usr/local/bin|$(PREFIX)/bin|' $$s \
+	for s in conf/*.service conf/*.socket; do sed 's|/usr/local/bin|$(PREFIX)/bin|' $$s \
 		>$(DESTDIR)$(PREFIX)/lib/systemd/system/$${s##*/} || exit 1; done
 	install -m 644 README.md CHANGELOG.md LICENSE $(DESTDIR)$(PREFIX)/share/doc/sysom
 

@@ -21,6 +21,7 @@
 #include "base/config.h"
 #include "base/limits.h"
 #include "base/log.h"
+#include "base/service.h"
 #include "base/loop.h"
 #include "base/watchdog.h"
 
@@ -34,7 +35,8 @@
 #define RETELL_NS 120000000000ull
 
 struct settings {
-	char nng_listen[256], http_listen[128], store_dir[1024], symbols_dir[1024];
+	char nng_listen[256], http_listen[128], http_hosts[HTTP_HOSTS_BYTES];
+	char store_dir[1024], symbols_dir[1024];
 	uint64_t contexts, store_max_bytes, store_reserve_bytes;
 	uint64_t window_age_ns, incident_age_ns;
 	uint64_t gap_ns, silence_ns, memory_ns;
@@ -61,6 +63,9 @@ static const struct config_key keys[] = {
 	    "decode every record of a window before acknowledging it"),
 	KEY(http_listen, "http.listen", CONFIG_STRING, "127.0.0.1:9472",
 	    "JSON API, /metrics and /healthz: ADDRESS:PORT; no authentication, so keep it private"),
+	KEY(http_hosts, "http.hosts", CONFIG_STRING, "",
+	    "names by which people and tools call this server, separated by commas; addresses and "
+	    "localhost need none"),
 	KEY(store_dir, "store.dir", CONFIG_STRING, "",
 	    "directory of the store; empty: $STATE_DIRECTORY, /var/lib/sysom-aggregator or "
 	    "~/.local/state/sysom-aggregator"),
@@ -202,6 +207,7 @@ static void on_tick(void *arg, uint32_t expired)
 
 	(void)expired;
 	fleet_tick(a->fleet, clock_monotonic_ns(), clock_realtime_ns());
+	service_alive();
 }
 
 static void on_finding(void *arg, const struct incident_finding *f)
@@ -266,6 +272,16 @@ static int start_alerts(struct aggregator *a)
 	return err;
 }
 
+static int start_api(struct aggregator *a)
+{
+	const struct api_config c = { .listen = a->settings.http_listen, .hosts = a->settings.http_hosts,
+				      .store_dir = a->settings.store_dir, .symbols = a->symbols };
+	const struct api_sources from = { .commit = a->commit, .fleet = a->fleet, .ingest = a->ingest,
+					  .alert = a->alert };
+
+	return api_open(&a->api, &c, &from);
+}
+
 static int start(struct aggregator *a)
 {
 	const struct settings *s = &a->settings;
@@ -317,8 +333,7 @@ static int start(struct aggregator *a)
 		return err;
 	err = ingest_open(&a->ingest, s->nng_listen, (uint32_t)s->contexts, s->verify, a->commit,
 			  a->fleet, name_function, a);
-	return err ? err : api_open(&a->api, s->http_listen, s->store_dir, a->commit, a->fleet,
-				    a->ingest, a->symbols, a->alert);
+	return err ? err : start_api(a);
 }
 
 static void stop(struct aggregator *a)
@@ -336,23 +351,6 @@ static void stop(struct aggregator *a)
 	loop_close(a->loop);
 }
 
-/* Whether the text behind its last colon is a port. */
-static bool has_port(const char *text)
-{
-	const char *colon = strrchr(text, ':');
-	size_t digits = colon ? strspn(colon + 1, "0123456789") : 0;
-
-	return digits && digits <= 5 && !colon[1 + digits] && atoi(colon + 1) <= 65535;
-}
-
-static bool is_listen_url(const char *text)
-{
-	if (!strncmp(text, "ipc://", 6))
-		return text[6] != '\0';
-	return (!strncmp(text, "tcp://", 6) && has_port(text + 6)) ||
-	       (!strncmp(text, "tls+tcp://", 10) && has_port(text + 10));
-}
-
 /* Two listeners can't have one address; 0 is a port of the system's choice. */
 static bool same_address(const char *url, const char *listen)
 {
@@ -365,11 +363,16 @@ static int check_settings(const void *values, char *why, size_t why_bytes)
 {
 	const struct settings *s = values;
 	const char *bad = NULL;
+	struct http_hosts hosts;
 
-	if (!is_listen_url(s->nng_listen))
-		bad = "nng.listen is none of tcp://ADDRESS:PORT, ipc://PATH";
+	if (!config_is_socket_url(s->nng_listen, false))
+		return config_refuse(why, why_bytes, "nng.listen", s->nng_listen,
+				     "none of tcp://ADDRESS:PORT, ipc://PATH");
 	else if (!api_is_address(s->http_listen))
-		bad = "http.listen is not ADDRESS:PORT";
+		return config_refuse(why, why_bytes, "http.listen", s->http_listen,
+				     "not ADDRESS:PORT (an address in digits, no name)");
+	else if (http_hosts_init(&hosts, s->http_listen, s->http_hosts))
+		bad = "http.hosts: not names separated by commas, or more than 1 KiB of them";
 	else if (same_address(s->nng_listen, s->http_listen))
 		bad = "nng.listen and http.listen are the same address";
 	else if (s->window_age_ns > s->incident_age_ns)
@@ -381,7 +384,8 @@ static int check_settings(const void *values, char *why, size_t why_bytes)
 	else if (s->memory_ns > s->incident_age_ns)
 		bad = "incident.memory is longer than retention.incidents";
 	else if (*s->alert_webhook && !alert_is_url(s->alert_webhook))
-		bad = "alert.webhook is neither an http:// nor an https:// URL";
+		return config_refuse(why, why_bytes, "alert.webhook", s->alert_webhook,
+				     "neither an http:// nor an https:// URL");
 	else if (s->alive_ns > s->forget_ns)
 		bad = "fleet.alive is longer than fleet.forget";
 	if (!bad)
@@ -411,8 +415,10 @@ int main(int argc, char **argv)
 	if (!err) {
 		log_info("start", "nng=%s http=%s store=%s", a.settings.nng_listen,
 			 a.settings.http_listen, a.settings.store_dir);
+		service_ready();
 		err = loop_run(a.loop);
 	}
+	service_stopping();
 	stop(&a);
 	if (!err)
 		log_info("stopped", "store=%s", a.settings.store_dir);

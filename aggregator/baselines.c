@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <math.h>
 #include <pthread.h>
 #include <sqlite3.h>
 #include <stdio.h>
@@ -18,7 +19,7 @@
 
 #define APPLICATION_ID 0x53595342 /* "SYSB" */
 
-enum statement { ST_PUT, ST_TRIM, ST_RUNS, ST_ONE, ST_EXPIRE, ST_BOUND, ST_LIST, ST_COUNT };
+enum statement { ST_PUT, ST_TRIM, ST_RUNS, ST_ONE, ST_EXPIRE, ST_BOUND, ST_LIST, ST_NAMED, ST_COUNT };
 
 static const char *const sql[ST_COUNT] = {
     [ST_PUT] = "INSERT INTO baselines(job,role,run,updated_ns,steps,latency_ns,self_ns,mad_ns,"
@@ -36,6 +37,9 @@ static const char *const sql[ST_COUNT] = {
 	"updated_ns DESC LIMIT 1 OFFSET ?1)",
     [ST_LIST] = "SELECT role,run,updated_ns,steps,latency_ns,self_ns,mad_ns FROM baselines "
 		"WHERE job=?1 ORDER BY role,updated_ns DESC LIMIT 1000",
+    /* 'A' follows '@': base/job_key.h */
+    [ST_NAMED] = "SELECT DISTINCT job FROM baselines WHERE job=?1 OR (job>?1||'@' AND job<?1||'A' AND "
+		 "rtrim(job,'0123456789')=?1||'@') LIMIT 2",
 };
 
 static const char schema[] =
@@ -192,6 +196,13 @@ int baselines_put(struct baselines *b, const char *job, const char *role,
 	return err;
 }
 
+/* The file may not be ours any more: what is no figure is no reference. */
+static bool is_sound(const struct baselines_run *r)
+{
+	return isfinite(r->latency_ns) && isfinite(r->self_ns) && isfinite(r->mad_ns) &&
+	       r->latency_ns >= 0 && r->self_ns >= 0 && r->mad_ns >= 0;
+}
+
 int baselines_runs(struct baselines *b, const char *job, const char *role, uint64_t except,
 		   struct baselines_run *out, uint32_t max, struct sketch *newest)
 {
@@ -212,7 +223,7 @@ int baselines_runs(struct baselines *b, const char *job, const char *role, uint6
 	sqlite3_bind_int64(st, 4, TEMPORAL_STEPS_MIN);
 	sqlite3_bind_int64(st, 5, max);
 	while ((uint32_t)n < max && (code = sqlite3_step(st)) == SQLITE_ROW) {
-		struct baselines_run *r = &out[n++];
+		struct baselines_run *r = &out[n];
 
 		r->run = (uint64_t)sqlite3_column_int64(st, 0);
 		r->updated_unix_ns = (uint64_t)sqlite3_column_int64(st, 1);
@@ -220,7 +231,9 @@ int baselines_runs(struct baselines *b, const char *job, const char *role, uint6
 		r->latency_ns = sqlite3_column_double(st, 3);
 		r->self_ns = sqlite3_column_double(st, 4);
 		r->mad_ns = sqlite3_column_double(st, 5);
-		if (n == 1 && newest)
+		if (!is_sound(r))
+			continue;
+		if (++n == 1 && newest)
 			err = wire_sketch_decode(sqlite3_column_blob(st, 6),
 						 (size_t)sqlite3_column_bytes(st, 6), newest);
 	}
@@ -277,6 +290,26 @@ int baselines_expire(struct baselines *b, uint64_t before_unix_ns)
 	}
 	pthread_mutex_unlock(&b->lock);
 	return err;
+}
+
+uint32_t baselines_resolve(struct baselines *b, const char *asked, char key[WIRE_TEXT_BYTES])
+{
+	sqlite3_stmt *st;
+	uint32_t n = 0;
+
+	pthread_mutex_lock(&b->lock);
+	st = statement(b, ST_NAMED);
+	if (st)
+		sqlite3_bind_text(st, 1, asked, -1, SQLITE_STATIC);
+	while (st && sqlite3_step(st) == SQLITE_ROW)
+		if (!n++)
+			text_copy(key, WIRE_TEXT_BYTES, (const char *)sqlite3_column_text(st, 0));
+	if (st) {
+		sqlite3_reset(st);
+		sqlite3_clear_bindings(st);
+	}
+	pthread_mutex_unlock(&b->lock);
+	return n;
 }
 
 json_t *baselines_json(struct baselines *b, const char *job)

@@ -37,6 +37,8 @@ int baselines_get(struct baselines *b, const char *job, const char *role, uint64
 /* Removes what was not updated since, and what is beyond the bound. */
 int baselines_expire(struct baselines *b, uint64_t before_unix_ns);
 /* [{"role","run","updated_unix_ns","steps","latency_ms","self_ms","spread_ms"}] newest first. */
+/* The key of the job of that name, if one user alone has one: 0 (none), 1 or 2 (several). */
+uint32_t baselines_resolve(struct baselines *b, const char *asked, char key[WIRE_TEXT_BYTES]);
 json_t *baselines_json(struct baselines *b, const char *job);
 
 #endif

@@ -17,7 +17,6 @@
 #include "base/log.h"
 
 #define TICK_NS	      1000000000ull
-#define EXPIRE_NS     10000000000ull
 /* Findings of one batch; the others wait for the next one. */
 #define TOLD_MAX      64u
 #define DIRTY_MAX     (LIMIT_COMMIT_WINDOWS + TOLD_MAX)
@@ -49,7 +48,7 @@ struct commit {
 	struct commit_stats stats;
 	bool closing;
 	/* of the thread */
-	uint64_t opened_ns, tick_ns, expire_ns, named;
+	uint64_t opened_ns, tick_ns, named;
 	uint32_t rename_looks;
 	char dirty[DIRTY_MAX][INCIDENT_ID_BYTES];
 	uint32_t dirty_count, opened, evicted;
@@ -160,7 +159,7 @@ static uint64_t next_update(struct commit *c)
 
 static int put_json(struct commit *c, const struct incident_row *row, const json_t *j)
 {
-	char *text = json_dumps(j, JSON_COMPACT);
+	char *text = json_dumps(j, JSON_COMPACT | JSON_REAL_PRECISION(9));
 	int err = text ? store_put_incident(c->store, row, text) : -ENOMEM;
 	json_t *findings = incident_set_findings(c->set, row->id);
 
@@ -347,6 +346,17 @@ static const char *why_not(int err)
 	return err == -ENOSPC ? "disk full" : err == -ENOMEM ? "out of memory" : "store failed";
 }
 
+/* cpu_ns: of the whole batch; what no window took alone is all windows' alike. */
+static void share_cost(struct commit_item *list, uint64_t cpu_ns)
+{
+	uint64_t count = 0;
+
+	for (const struct commit_item *p = list; p; p = p->next, count++)
+		cpu_ns -= p->cost_ns < cpu_ns ? p->cost_ns : cpu_ns;
+	for (struct commit_item *p = list; p; p = p->next)
+		p->cost_ns += cpu_ns / count;
+}
+
 static void finish(struct commit *c, struct commit_item *list, const bool *fresh, int err)
 {
 	uint32_t i = 0;
@@ -367,16 +377,25 @@ static void finish(struct commit *c, struct commit_item *list, const bool *fresh
 	}
 }
 
-static void refresh_totals(struct commit *c, uint64_t fresh)
+static void refresh_totals(struct commit *c, uint64_t expired)
 {
-	struct store_totals totals = c->stats.store; /* written by this thread only */
+	struct store_totals totals;
 
-	totals.windows += fresh;
-	totals.bodies += fresh;
-	store_totals_incidents(c->store, &totals);
+	if (store_totals(c->store, &totals))
+		return;
 	pthread_mutex_lock(&c->lock);
 	c->stats.store = totals;
+	c->stats.expired += expired;
 	pthread_mutex_unlock(&c->lock);
+}
+
+static struct store_bounds bounds(const struct commit *c, uint64_t now)
+{
+	uint64_t window_age = c->config.window_age_ns, incident_age = c->config.incident_age_ns;
+
+	return (struct store_bounds){ .windows_before = now > window_age ? now - window_age : 0,
+				      .incidents_before = now > incident_age ? now - incident_age : 0,
+				      .max_bytes = c->config.max_bytes };
 }
 
 static void count_transaction(struct commit *c, uint64_t begun_ns, int err)
@@ -402,16 +421,19 @@ static void commit_batch(struct commit *c, struct commit_item *list, struct told
 {
 	bool fresh[LIMIT_COMMIT_WINDOWS] = { false };
 	uint64_t begun = clock_monotonic_ns(), now = clock_realtime_ns();
+	struct store_bounds keep = bounds(c, now);
+	uint64_t cpu_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID);
 	struct commit_item *p = list;
-	int err = check_space(c), one = 0;
-	uint64_t news = 0;
+	int err = check_space(c), one = 0, gone = 0;
 
 	if (!err)
 		err = store_begin(c->store);
 	for (uint32_t i = 0; p && !err; i++) {
 		struct commit_item *next = p->next;
 
+		p->cost_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID);
 		one = put_one(c, p, now);
+		p->cost_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID) - p->cost_ns;
 		fresh[i] = one > 0;
 		err = one < 0 ? one : 0;
 		if (!err && next && clock_monotonic_ns() - begun > LIMIT_COMMIT_NS) {
@@ -426,7 +448,9 @@ static void commit_batch(struct commit *c, struct commit_item *list, struct told
 	if (!err)
 		err = put_dirty(c);
 	if (!err)
-		err = store_commit(c->store);
+		gone = store_keep(c->store, &keep);
+	if (!err)
+		err = gone < 0 ? gone : store_commit(c->store);
 	tell(c, !err);
 	if (err) {
 		store_rollback(c->store);
@@ -436,12 +460,11 @@ static void commit_batch(struct commit *c, struct commit_item *list, struct told
 			log_error("commit", "why=\"incidents can't be restored\"");
 	}
 	count_transaction(c, begun, err);
-	for (uint32_t i = 0; i < LIMIT_COMMIT_WINDOWS && !err; i++)
-		news += fresh[i];
-	if (news || (told && !err))
-		refresh_totals(c, news);
+	if (!err)
+		refresh_totals(c, (uint64_t)gone);
 	c->told_failed = err && told;
 	settle_told(c, told, err);
+	share_cost(list, clock_ns(CLOCK_THREAD_CPUTIME_ID) - cpu_ns);
 	finish(c, list, fresh, err);
 }
 
@@ -549,19 +572,13 @@ static void rename_functions(struct commit *c)
 
 static void expire(struct commit *c, uint64_t now)
 {
-	uint64_t window_age = c->config.window_age_ns, incident_age = c->config.incident_age_ns;
-	struct store_totals totals;
-	int n = store_expire(c->store, now > window_age ? now - window_age : 0,
-			     now > incident_age ? now - incident_age : 0, c->config.max_bytes);
+	struct store_bounds keep = bounds(c, now);
+	int n = store_expire(c->store, &keep);
 
 	if (n > 0)
 		log_info("expire", "windows=%d", n);
-	if (store_totals(c->store, &totals))
-		return;
-	pthread_mutex_lock(&c->lock);
-	c->stats.expired += n > 0 ? (uint64_t)n : 0;
-	c->stats.store = totals;
-	pthread_mutex_unlock(&c->lock);
+	if (n >= 0)
+		refresh_totals(c, (uint64_t)n);
 }
 
 static void upkeep(struct commit *c)
@@ -573,10 +590,7 @@ static void upkeep(struct commit *c)
 	c->tick_ns = mono;
 	rename_functions(c);
 	close_silent(c, now);
-	if (mono - c->expire_ns >= EXPIRE_NS) {
-		c->expire_ns = mono;
-		expire(c, now);
-	}
+	expire(c, now);
 }
 
 static void *thread_main(void *arg)

@@ -22,6 +22,7 @@ struct commit_item {
 	bool stranger; /* the sender does not speak for this rank: stored, part of no incident */
 	const void *body;
 	size_t bytes;
+	uint64_t cost_ns; /* of the committer's time, set before done */
 	void (*done)(struct commit_item *item, enum wire_status status, const char *why);
 };
 

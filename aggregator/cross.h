@@ -38,6 +38,7 @@ struct cross_stats {
 	uint64_t bad;	       /* groups or collectives with impossible numbers */
 	uint64_t unplaced;     /* groups of ranks whose numbering is not known yet */
 	uint64_t no_room;      /* collectives that found no room */
+	uint64_t thinned;      /* collectives of ranks that others of their communicator stand for */
 	uint64_t renumbered;   /* ranks whose numbering was found to have moved */
 	uint64_t findings;     /* opened, about ranks */
 	uint64_t imbalances;   /* opened, about roles */

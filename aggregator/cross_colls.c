@@ -9,6 +9,7 @@
 
 #include "aggregator/cross_private.h"
 #include "base/hash.h"
+#include "base/keyed.h"
 
 #define PROBE_MAX     16u
 #define FORGET_NS     30000000000ull
@@ -22,10 +23,8 @@
 
 static uint64_t key_of(uint64_t comm, uint32_t func, uint32_t seq)
 {
-	uint64_t h = hash_bytes(HASH_SEED, &comm, sizeof(comm));
+	uint64_t h = keyed_words(keyed_process(), comm, (uint64_t)func << 32 | seq);
 
-	h = hash_bytes(h, &func, sizeof(func));
-	h = hash_mix(hash_bytes(h, &seq, sizeof(seq)));
 	return h ? h : 1;
 }
 
@@ -122,6 +121,31 @@ static bool is_far(int64_t a_ns, int64_t b_ns)
 	return __builtin_sub_overflow(a_ns, b_ns, &apart_ns) || apart_ns > REACH_NS || apart_ns < -REACH_NS;
 }
 
+/* How many parts the ranks of a communicator fall into, so that one has room. The parts are drawn, and
+ * differ in size by the square root of it: an eighth is left for that. */
+static uint32_t parts_of(uint32_t ranks)
+{
+	uint32_t room = LIMIT_CROSS_ENTRIES - LIMIT_CROSS_ENTRIES / 8;
+
+	return ranks <= LIMIT_CROSS_ENTRIES ? 1 : ranks / room + 1;
+}
+
+/* The same in each run: what is compared must not depend on chance. */
+static uint64_t draw_of(const struct beat_coll *k)
+{
+	const uint64_t what[3] = {k->comm, k->func, k->seq};
+
+	return hash_mix(hash_bytes(HASH_SEED, what, sizeof(what)));
+}
+
+/* Whether the rank is of the part that this collective takes. Which part that is differs from collective to
+ * collective, and so every rank is in some: one that always came too late for a place would never be
+ * compared. */
+static bool is_taken(const struct cross_instance *in, uint32_t slot)
+{
+	return in->parts < 2 || (hash_mix(slot + 1ull) ^ in->draw) % in->parts == 0;
+}
+
 static void add_entry(struct cross *c, struct cross_instance *in, uint32_t slot,
 		      const struct beat_coll *k, int64_t offset_ns)
 {
@@ -129,6 +153,11 @@ static void add_entry(struct cross *c, struct cross_instance *in, uint32_t slot,
 	int64_t end = k->end_ns ? (int64_t)k->end_ns + offset_ns : 0;
 	struct cross_entry *e;
 
+	in->seen++;
+	if (!is_taken(in, slot)) {
+		c->stats.thinned++;
+		return;
+	}
 	if (in->count == LIMIT_CROSS_ENTRIES) {
 		c->stats.no_room++;
 		return;
@@ -196,6 +225,9 @@ void cross_colls_take(struct cross *c, uint32_t slot, const struct beat_rank *b,
 			in->step = (int64_t)k->step + s->offset;
 			in->weak = !s->strong;
 			in->expected = comm_size(b, k->comm);
+			/* what one peer says of its communicator, but for more ranks than there are */
+			in->parts = parts_of(in->expected < c->slot_count ? in->expected : c->slot_count);
+			in->draw = draw_of(k);
 		} else if (in->weak && s->strong) {
 			in->weak = false;
 			in->step = (int64_t)k->step + s->offset;
@@ -322,7 +354,7 @@ static bool is_due(const struct cross *c, const struct cross_instance *in, const
 	const struct cross_slot *s = in->count ? &c->slots[in->entries[0].slot] : NULL;
 	const struct cross_cohort *co;
 
-	if (in->expected && in->count >= in->expected)
+	if (in->expected && in->seen >= in->expected)
 		return true;
 	if (now_ns - in->born_ns > CROSS_ROW_WAIT_NS - 500000000)
 		return true;

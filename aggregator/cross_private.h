@@ -50,9 +50,12 @@ struct cross_entry {
 struct cross_instance {
 	uint64_t key; /* 0: free */
 	uint64_t comm, born_ns;
+	uint64_t draw; /* which part of the ranks it takes */
 	int64_t step, base_unix_ns;
 	struct cross_entry *entries;
 	uint32_t count, room, expected;
+	uint32_t seen;	/* ranks that reported it, taken or not */
+	uint32_t parts; /* of the ranks, it takes one part in so many; 1: all */
 	bool settled, weak;
 };
 

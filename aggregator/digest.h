@@ -42,6 +42,7 @@ struct digest {
 	uint32_t part_count;
 	struct os_signal signals[DIGEST_SIGNALS_MAX];
 	uint32_t signal_count;
+	uint64_t sender; /* who sent it (rep.h), of who made the digest; 0: not known */
 	struct picture *picture; /* of who made the digest, which takes no part in it; NULL: none */
 };
 

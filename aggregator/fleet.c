@@ -7,11 +7,12 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
+#include <sys/mman.h>
 
 #include "aggregator/fleet_private.h"
 #include "aggregator/text.h"
 #include "base/hash.h"
+#include "base/keyed.h"
 
 #define PROBE_MAX 32u
 /* From here on a table is crowded: what is left is for those who are believed. */
@@ -34,11 +35,15 @@ int fleet_open_with(struct fleet **out, const struct fleet_config *c)
 
 	if (!f)
 		return -ENOMEM;
+	f->nodes = mmap(NULL, LIMIT_FLEET_NODES * sizeof(*f->nodes), PROT_READ | PROT_WRITE,
+			MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (f->nodes == MAP_FAILED) {
+		free(f);
+		return -ENOMEM;
+	}
 	pthread_mutex_init(&f->lock, NULL);
 	f->config = *c;
 	f->forget_ns = c->forget_ns;
-	if (getrandom(&f->salt, sizeof(f->salt), GRND_NONBLOCK) < 0)
-		f->salt = HASH_SEED;
 	f->by_name.max = LIMIT_FLEET_JOBS;
 	f->by_via.max = LIMIT_FLEET_NODES;
 	*out = f;
@@ -108,10 +113,11 @@ void fleet_close(struct fleet *f)
 	for (uint32_t i = 0; i < f->job_count; i++)
 		if (f->jobs[i])
 			job_free(f, f->jobs[i]);
-	for (uint32_t i = 0; i < LIMIT_FLEET_NODES; i++) {
-		free(f->nodes[i].commands);
-		free(f->nodes[i].held);
+	for (uint32_t at = f->first_node; at; at = f->nodes[at - 1].next) {
+		free(f->nodes[at - 1].commands);
+		free(f->nodes[at - 1].held);
 	}
+	munmap(f->nodes, LIMIT_FLEET_NODES * sizeof(*f->nodes));
 	idmap_fini(&f->by_name);
 	idmap_fini(&f->by_via);
 	baselines_close(f->baselines);
@@ -131,7 +137,7 @@ void fleet_on_finding(struct fleet *f, fleet_finding_fn fn, void *arg)
 
 uint64_t fleet_text_key(const char *text)
 {
-	return hash_mix(hash_bytes(HASH_SEED, text, strlen(text)));
+	return keyed_text(keyed_process(), text);
 }
 
 bool fleet_is_alive(const struct fleet *f, uint64_t seen_ns, uint64_t now_ns)
@@ -151,12 +157,15 @@ static bool is_crowded(const struct fleet *f)
 
 static uint64_t rank_key(const struct wire_rank *r)
 {
-	uint64_t h;
-
 	if (r->rank >= 0)
 		return (uint32_t)r->rank;
-	h = hash_bytes(HASH_SEED, r->node, strlen(r->node) + 1);
-	return hash_bytes(h, &r->pid, sizeof(r->pid)) | 1ull << 63;
+	return keyed_words(keyed_process(), keyed_text(keyed_process(), r->node), r->pid) | 1ull << 63;
+}
+
+/* Of a rank that another node has. */
+static uint64_t contested_key(const struct fleet_node *n, const struct wire_rank *r)
+{
+	return hash_bytes(n->key, &r->rank, sizeof(r->rank)) | 1ull << 63;
 }
 
 /* ---- a node's ranks ---- */
@@ -229,7 +238,7 @@ static bool has_room(struct fleet *f, struct fleet_node *n, uint64_t now_ns)
 /* The i-th of PROBE_MAX: anywhere, since places side by side fill up together. */
 static struct fleet_node *node_place(struct fleet *f, uint64_t key, uint32_t i)
 {
-	return &f->nodes[hash_mix((key ^ f->salt) + i) % LIMIT_FLEET_NODES];
+	return &f->nodes[keyed_words(keyed_process(), key, i) % LIMIT_FLEET_NODES];
 }
 
 static struct fleet_node *find_node(struct fleet *f, const char *name)
@@ -266,7 +275,11 @@ static struct fleet_node *make_node(struct fleet *f, const char *name, uint64_t 
 	idmap_remove(&f->by_via, room->via);
 	free(room->commands);
 	free(room->held);
-	*room = (struct fleet_node){.key = key, .used = true};
+	if (!room->used) {
+		room->next = f->first_node;
+		f->first_node = 1 + (uint32_t)(room - f->nodes);
+	}
+	*room = (struct fleet_node){.key = key, .used = true, .next = room->next};
 	text_copy(room->name, sizeof(room->name), name);
 	return room;
 }
@@ -410,6 +423,40 @@ static void fill_rank(struct fleet_rank *r, const struct beat_rank *b, uint64_t 
 	fill_stats(&r->stats, b);
 }
 
+/* Another node has the rank and is alive: which of the two is right nobody can say, so that neither hides
+ * the other. */
+static bool is_contested(const struct fleet *f, const struct fleet_rank *r, uint32_t node, uint64_t now_ns)
+{
+	return r && r->node != node && fleet_is_alive(f, r->seen_ns, now_ns);
+}
+
+static void take_contested(struct fleet *f, struct fleet_job *job, struct fleet_node *n,
+			   const struct beat_rank *b, uint64_t now_ns)
+{
+	uint64_t key = contested_key(n, &b->rank);
+	uint32_t at = idmap_get(&job->by_rank, key);
+	struct fleet_rank *r = at != IDMAP_NONE ? &job->ranks[at] : NULL;
+
+	f->counts.refused_foreign++;
+	job->refused++;
+	if (!r && !is_crowded(f) && has_room(f, n, now_ns))
+		r = make_rank(f, job, (uint32_t)(n - f->nodes), key);
+	if (!r)
+		return;
+	r->contested = true;
+	fill_rank(r, b, now_ns);
+}
+
+/* The node has the rank by now, or had it all the time. */
+static void end_contest(struct fleet *f, struct fleet_job *job, const struct fleet_node *n,
+			const struct wire_rank *id, uint64_t now_ns)
+{
+	uint32_t at = idmap_get(&job->by_rank, contested_key(n, id));
+
+	if (at != IDMAP_NONE)
+		drop_rank(f, job, at, now_ns);
+}
+
 static void take_rank(struct fleet *f, struct fleet_node *n, const struct beat_rank *b,
 		      uint64_t now_ns)
 {
@@ -417,15 +464,24 @@ static void take_rank(struct fleet *f, struct fleet_node *n, const struct beat_r
 	struct fleet_job *job = fleet_find_job(f, b->rank.job);
 	struct fleet_part *part = NULL;
 	struct fleet_rank *r;
-	bool restarted;
+	bool restarted, joins;
 
 	at = job ? idmap_get(&job->by_rank, rank_key(&b->rank)) : IDMAP_NONE;
 	r = at != IDMAP_NONE ? &job->ranks[at] : NULL;
+	if (is_contested(f, r, node, now_ns)) {
+		take_contested(f, job, n, b, now_ns);
+		return;
+	}
+	if (job)
+		end_contest(f, job, n, &b->rank, now_ns);
 	if ((!r || r->node != node) && !has_room(f, n, now_ns))
 		return;
-	if (!job)
+	if (!job) {
 		job = make_job(f, b->rank.job, now_ns);
-	if (job && !fleet_admit_rank(f, job, r, &b->rank, node, now_ns))
+		if (job)
+			job->sender = n->sender;
+	}
+	if (job && !fleet_admit_rank(f, job, &b->rank, node, now_ns))
 		return;
 	if (job)
 		part = fleet_admit_part(f, job, node, now_ns);
@@ -439,8 +495,12 @@ static void take_rank(struct fleet *f, struct fleet_node *n, const struct beat_r
 		f->counts.dropped++;
 		return;
 	}
+	joins = !r->seen_ns && part->proven;
 	fill_rank(r, b, now_ns);
 	job->seen_ns = now_ns;
+	/* A job that is all there is so at once: who speaks before the next look is a stranger. */
+	if (joins && !job->complete && job->world > 0 && job->used >= (uint32_t)job->world)
+		fleet_admit_tick(f, job, now_ns);
 	if (r->rank >= 0)
 		fleet_detect_beat(f, job, (uint32_t)(r - job->ranks), b, n,
 				  (uint32_t)(part - job->parts), restarted, now_ns);
@@ -460,6 +520,7 @@ void fleet_beat(struct fleet *f, const struct beat *b, struct fleet_via via, uin
 		f->counts.dropped += 1 + b->rank_count;
 	} else if (good) {
 		fleet_admit_node(f, n, b, via.connection);
+		n->sender = via.sender;
 		n->seen_ns = now_ns;
 		n->uploaded_bytes = b->uploaded_bytes;
 		n->raw_bytes = b->raw_bytes;
@@ -674,6 +735,8 @@ void fleet_tick(struct fleet *f, uint64_t now_ns, uint64_t now_unix_ns)
 		pthread_mutex_lock(&f->lock);
 		if (f->jobs[i])
 			fleet_detect_tick(f, f->jobs[i], now_ns, now_unix_ns);
+		for (uint32_t k = 0; k < f->pending_count; k++)
+			f->pending[k].sender = f->jobs[i]->sender;
 		if (f->jobs[i])
 			forget(f, i, now_ns);
 		told = f->pending_count;

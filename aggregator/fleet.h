@@ -3,8 +3,10 @@
  * detection makes of it: findings, and the windows that are asked for. Soft state: in memory only,
  * rebuilt from beats within 60 s of a start; baselines of earlier runs are on disk (baselines.h).
  *
- * Whose word counts (INV-6; docs/aggregator.md): a rank belongs to the node that named it first for
- * as long as that node's beats come; what a node says comes by the connection of its beats; a
+ * Whose word counts (INV-6; docs/aggregator.md): a rank is of a job, which is of a user
+ * (base/job_key.h), and of a node. It belongs to the node that named it first for as long as that
+ * node's beats come; the same rank of another node is quarantined: shown and counted, compared with
+ * nobody. What a node says comes by the connection of its beats; a
  * rank beyond the job's world size, or of another world size
  * than the job's nodes say, is refused; where the job's communicators reach beyond a node, the
  * ranks of a node that shows none of them are kept and shown, but compared with nobody. Every
@@ -19,6 +21,7 @@
 #include <jansson.h>
 
 #include "aggregator/digest.h"
+#include "base/buf.h"
 #include "wire/codec.h"
 
 struct fleet;
@@ -40,6 +43,7 @@ struct fleet_config {
  * on it; else no other connection has it. */
 struct fleet_via {
 	uint64_t connection, since_ns;
+	uint64_t sender; /* whose connection (rep.h); 0: not known */
 };
 
 /* Later: no beat of the node came by this connection yet, which is young. */
@@ -54,7 +58,8 @@ struct fleet_totals {
 	uint64_t refused_foreign, refused_range, refused_world, refused_node, refused_backwards,
 	    refused_repeated, refused_processes, refused_window, refused_sketch;
 	/* of the comparison; see cross.h and hang.h */
-	uint64_t groups, rows, stale, ahead, bad, unplaced, no_room, renumbered;
+	uint64_t groups, rows, stale, ahead, bad, unplaced, no_room, thinned, renumbered;
+	uint32_t slice_most; /* jobs or ranks that one turn of the lock looked at, at most */
 	uint64_t findings, imbalances, hangs, uniform;
 	uint64_t sketches, sketch_bytes, sketches_dropped;
 	uint64_t commands_window, commands_hold, commands_suspect, commands_refused;
@@ -123,13 +128,24 @@ void fleet_sources(struct fleet *f, struct incident_sources *out);
 
 /* ---- for people ---- */
 
+/* The key of the job that a person asks for by key or by name: of jobs that are known, else of
+ * earlier runs. The number of jobs that it may be: with more than one, several users have a job of
+ * that name. */
+uint32_t fleet_resolve_job(struct fleet *f, const char *asked, char key[WIRE_TEXT_BYTES]);
 /* Ranks of a job that are alive. */
 uint32_t fleet_job_ranks(struct fleet *f, const char *job, uint64_t now_ns);
 void fleet_totals(struct fleet *f, uint64_t now_ns, struct fleet_totals *out);
-/* {"ranks":[...]} by job and rank; job NULL: all. Each returns owned; NULL without memory. */
-json_t *fleet_json(struct fleet *f, const char *job, uint64_t now_ns);
-/* {"jobs":[...]}: size, roles, run, clocks' worst error. */
-json_t *fleet_jobs_json(struct fleet *f, uint64_t now_ns);
+struct fleet_page {
+	const char *job;   /* NULL: all */
+	const char *after; /* "next" of the page before; NULL: from the first one on */
+	uint32_t limit;
+};
+/* Appends {"ranks":[...]} by job and rank, and "next" where there are more. The lock is held for slices of
+ * a bounded number of ranks. -EINVAL: after is no "next"; -ENOMEM. */
+int fleet_ranks_page(struct fleet *f, const struct fleet_page *q, uint64_t now_ns, struct buf *out);
+/* {"jobs":[...]} by name: size, roles, run. */
+int fleet_jobs_page(struct fleet *f, const struct fleet_page *q, uint64_t now_ns, struct buf *out);
+/* The following return owned; NULL without memory. */
 /* {"job","roles":[...],"clocks":[...]}; NULL: no such job. */
 json_t *fleet_roles_json(struct fleet *f, const char *job, uint64_t now_unix_ns);
 /* {"job","role","functions":[...]}; NULL: no such. role NULL: the first one. */

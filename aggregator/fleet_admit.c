@@ -173,7 +173,8 @@ void fleet_admit_tick(const struct fleet *f, struct fleet_job *job, uint64_t now
 		const struct fleet_rank *r = &job->ranks[i];
 		const struct fleet_part *p;
 
-		if (!r->used || r->rank < 0 || !fleet_is_alive(f, r->seen_ns, now_ns))
+		if (!r->used || r->contested || r->rank < 0 ||
+		    !fleet_is_alive(f, r->seen_ns, now_ns))
 			continue;
 		p = fleet_admit_find_part(f, job, r->node);
 		n += p && p->proven;
@@ -205,16 +206,11 @@ bool fleet_admit_window(const struct fleet_job *job, const struct wire_rank *id)
 	return false;
 }
 
-bool fleet_admit_rank(struct fleet *f, struct fleet_job *job, const struct fleet_rank *rank,
-		      const struct wire_rank *id, uint32_t node, uint64_t now_ns)
+bool fleet_admit_rank(struct fleet *f, struct fleet_job *job, const struct wire_rank *id,
+		      uint32_t node, uint64_t now_ns)
 {
 	const struct fleet_part *part = fleet_admit_find_part(f, job, node);
 
-	if (rank && rank->node != node && fleet_is_alive(f, rank->seen_ns, now_ns)) {
-		f->counts.refused_foreign++;
-		job->refused++;
-		return false;
-	}
 	if (id->rank < 0)
 		return true;
 	if (id->world_size > 0 && id->rank >= id->world_size) {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The fleet for people and for diagnosis. The lock is let go between two jobs. */
+ * The fleet for diagnosis, and one job or rank of it for people; fleet_pages.c has what is as large as the
+ * fleet. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,6 +9,7 @@
 #include "aggregator/sketch_json.h"
 #include "aggregator/sketch_merge.h"
 #include "aggregator/text.h"
+#include "base/job_key.h"
 
 static const char *name_of(const char *const *names, size_t count, uint32_t i)
 {
@@ -19,92 +21,23 @@ static const char *role_name(const struct fleet_job *job, const struct fleet_ran
 	return r->role < job->role_count ? job->roles[r->role].name : "";
 }
 
-static json_t *rank_json(const struct fleet *f, const struct fleet_job *job,
-			 const struct fleet_rank *r, uint64_t now_ns)
+uint32_t fleet_resolve_job(struct fleet *f, const char *asked, char key[WIRE_TEXT_BYTES])
 {
-	static const char *const traces[] = {"off", "on", "latched"};
-	static const char *const cuptis[] = {"none", "v2", "legacy", "yielded", "refused", "idle"};
-	static const char *const models[] = {"learning", "armed", "refused"};
-	const struct fleet_stats *s = &r->stats;
-	uint64_t age_ns = now_ns > r->seen_ns ? now_ns - r->seen_ns : 0;
-
-	return json_pack(
-	    "{s:s, s:s, s:s, s:i, s:i, s:b, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, "
-	    "s:I, s:I, s:s, s:s, s:s, s:I, s:I, s:s, s:b, s:b}",
-	    "job", job->name, "node", f->nodes[r->node].name, "program",
-	    r->program ? r->program : "", "rank", (int)r->rank, "world_size", (int)r->world_size,
-	    "alive", fleet_is_alive(f, r->seen_ns, now_ns), "beat_age_ms",
-	    (json_int_t)(age_ns / 1000000), "steps", (json_int_t)s->steps, "flagged",
-	    (json_int_t)s->flagged, "latency_ms", text_ms(s->latency_median_ns), "self_ms",
-	    text_ms(s->self_median_ns), "expected_ms", text_ms(s->expected_ns), "compute_ms",
-	    text_ms(s->compute_ns), "comm_ms", text_ms(s->comm_ns), "exposed_comm_ms",
-	    text_ms(s->exposed_comm_ns), "copy_ms", text_ms(s->copy_ns), "idle_ms",
-	    text_ms(s->idle_ns), "events", (json_int_t)s->events, "lost", (json_int_t)s->lost,
-	    "trace", name_of(traces, 3, s->trace_state), "cupti",
-	    name_of(cuptis, 6, s->cupti_state), "model", name_of(models, 3, s->model_state),
-	    "joined", (json_int_t)s->kernels_joined, "unmatched", (json_int_t)s->kernels_unmatched,
-	    "role", role_name(job, r), "suspect",
-	    cross_is_suspect(job->cross, (uint32_t)(r - job->ranks)), "quarantined",
-	    r->rank >= 0 && !r->compared);
-}
-
-static int by_rank(const void *a, const void *b)
-{
-	const struct fleet_rank *x = *(struct fleet_rank *const *)a,
-				*y = *(struct fleet_rank *const *)b;
-
-	return x->rank < y->rank ? -1 : x->rank > y->rank;
-}
-
-static int by_name(const void *a, const void *b)
-{
-	return strcmp((*(struct fleet_job *const *)a)->name, (*(struct fleet_job *const *)b)->name);
-}
-
-/* The known jobs by name; the caller frees. Under the lock. */
-static struct fleet_job **jobs_of(const struct fleet *f, uint32_t *count)
-{
-	struct fleet_job **list = malloc((f->job_count + 1) * sizeof(struct fleet_job *));
 	uint32_t n = 0;
 
-	for (uint32_t i = 0; list && i < f->job_count; i++)
-		if (f->jobs[i])
-			list[n++] = f->jobs[i];
-	if (list)
-		qsort(list, n, sizeof(*list), by_name);
-	*count = n;
-	return list;
-}
-
-static void ranks_json(const struct fleet *f, struct fleet_job *job, uint64_t now_ns, json_t *out)
-{
-	struct fleet_rank **list = malloc((job->rank_count + 1) * sizeof(struct fleet_rank *));
-	uint32_t n = 0;
-
-	for (uint32_t i = 0; list && i < job->rank_count; i++)
-		if (job->ranks[i].used)
-			list[n++] = &job->ranks[i];
-	if (list)
-		qsort(list, n, sizeof(*list), by_rank);
-	for (uint32_t i = 0; i < n; i++)
-		json_array_append_new(out, rank_json(f, job, list[i], now_ns));
-	free(list);
-}
-
-json_t *fleet_json(struct fleet *f, const char *job, uint64_t now_ns)
-{
-	json_t *out = json_array();
-	struct fleet_job **list;
-	uint32_t n = 0;
-
+	text_copy(key, WIRE_TEXT_BYTES, asked);
 	pthread_mutex_lock(&f->lock);
-	list = jobs_of(f, &n);
-	for (uint32_t i = 0; i < n; i++)
-		if (!job || !strcmp(list[i]->name, job))
-			ranks_json(f, list[i], now_ns, out);
+	if (fleet_find_job(f, asked)) {
+		n = 1;
+	} else {
+		for (uint32_t i = 0; i < f->job_count; i++)
+			if (f->jobs[i] && job_key_matches(f->jobs[i]->name, asked) && !n++)
+				text_copy(key, WIRE_TEXT_BYTES, f->jobs[i]->name);
+	}
 	pthread_mutex_unlock(&f->lock);
-	free(list);
-	return json_pack("{s:o}", "ranks", out);
+	if (!n && f->baselines)
+		n = baselines_resolve(f->baselines, asked, key);
+	return n;
 }
 
 uint32_t fleet_job_ranks(struct fleet *f, const char *name, uint64_t now_ns)
@@ -117,68 +50,11 @@ uint32_t fleet_job_ranks(struct fleet *f, const char *name, uint64_t now_ns)
 	for (uint32_t i = 0; job && i < job->rank_count; i++) {
 		const struct fleet_rank *r = &job->ranks[i];
 
-		n += r->used && fleet_is_alive(f, r->seen_ns, now_ns) &&
+		n += r->used && !r->contested && fleet_is_alive(f, r->seen_ns, now_ns) &&
 		     fleet_admit_believes(job, fleet_admit_find_part(f, job, r->node));
 	}
 	pthread_mutex_unlock(&f->lock);
 	return n;
-}
-
-static void add_job(const struct fleet *f, const struct fleet_job *job, uint64_t now_ns,
-		    struct fleet_totals *t)
-{
-	struct cross_stats c;
-	struct hang_stats h;
-
-	cross_stats(job->cross, &c);
-	hang_stats(job->hang, &h);
-	t->jobs++;
-	t->suspects += cross_suspects(job->cross);
-	for (uint32_t i = 0; i < job->rank_count; i++) {
-		const struct fleet_rank *r = &job->ranks[i];
-
-		if (!r->used)
-			continue;
-		t->ranks++;
-		t->ranks_alive += fleet_is_alive(f, r->seen_ns, now_ns);
-		t->ranks_quarantined += r->rank >= 0 && !r->compared;
-		t->events += r->stats.events;
-		t->lost += r->stats.lost;
-	}
-	t->groups += c.groups;
-	t->rows += c.rows;
-	t->stale += c.stale;
-	t->ahead += c.ahead;
-	t->bad += c.bad + h.bad;
-	t->unplaced += c.unplaced;
-	t->no_room += c.no_room;
-	t->renumbered += c.renumbered;
-	t->findings += c.findings;
-	t->imbalances += c.imbalances;
-	t->bytes += c.bytes + job->rank_room * sizeof(*job->ranks);
-	for (uint32_t i = 0; i < job->role_count; i++)
-		t->bytes += waterline_bytes(job->roles[i].waterline);
-}
-
-void fleet_totals(struct fleet *f, uint64_t now_ns, struct fleet_totals *out)
-{
-	pthread_mutex_lock(&f->lock);
-	*out = f->counts;
-	for (uint32_t i = 0; i < f->job_count; i++)
-		if (f->jobs[i])
-			add_job(f, f->jobs[i], now_ns, out);
-	for (uint32_t i = 0; i < LIMIT_FLEET_NODES; i++) {
-		const struct fleet_node *n = &f->nodes[i];
-
-		if (!n->used || (now_ns > n->seen_ns && now_ns - n->seen_ns > f->config.forget_ns))
-			continue;
-		out->nodes++;
-		out->nodes_alive += fleet_is_alive(f, n->seen_ns, now_ns);
-		out->uploaded_bytes += n->uploaded_bytes;
-		out->raw_bytes += n->raw_bytes;
-		out->windows_dropped += n->windows_dropped;
-	}
-	pthread_mutex_unlock(&f->lock);
 }
 
 /* ---- for diagnosis ---- */
@@ -334,39 +210,6 @@ int fleet_waterline(struct fleet *f, const char *name, const int32_t *ranks, uin
 }
 
 /* ---- for people ---- */
-
-json_t *fleet_jobs_json(struct fleet *f, uint64_t now_ns)
-{
-	json_t *out = json_array();
-	struct fleet_job **list;
-	uint32_t n = 0;
-
-	pthread_mutex_lock(&f->lock);
-	list = jobs_of(f, &n);
-	for (uint32_t i = 0; i < n; i++) {
-		const struct fleet_job *job = list[i];
-		json_t *roles = json_array();
-		uint32_t alive = 0;
-		char run[17];
-
-		for (uint32_t k = 0; k < job->rank_count; k++)
-			alive +=
-			    job->ranks[k].used && fleet_is_alive(f, job->ranks[k].seen_ns, now_ns);
-		for (uint32_t k = 0; k < job->role_count; k++)
-			json_array_append_new(roles, json_string(job->roles[k].name));
-		snprintf(run, sizeof(run), "%016llx", (unsigned long long)job->run);
-		json_array_append_new(out,
-				      json_pack("{s:s, s:i, s:i, s:i, s:i, s:s, s:o, s:i, s:I}",
-						"job", job->name, "world_size", (int)job->world,
-						"ranks", (int)job->used, "alive", (int)alive,
-						"nodes", (int)job->by_node.count, "run", run, "roles",
-						roles, "suspects", (int)cross_suspects(job->cross),
-						"refused", (json_int_t)job->refused));
-	}
-	pthread_mutex_unlock(&f->lock);
-	free(list);
-	return json_pack("{s:o}", "jobs", out);
-}
 
 json_t *fleet_roles_json(struct fleet *f, const char *name, uint64_t now_unix_ns)
 {

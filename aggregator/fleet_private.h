@@ -17,6 +17,8 @@
 #include "base/limits.h"
 
 #define FLEET_NONE IDMAP_NONE
+/* Ranks that are looked at in one turn of the lock, for people: 0.1 ms. */
+#define FLEET_SLICE 1024u
 /* Sizes that an elastic job had, whose windows may come late. */
 #define FLEET_WORLDS 4u
 /* Where nobody says what kind of work a rank does, and all do the same. */
@@ -32,10 +34,12 @@ struct fleet_held {
 struct fleet_node {
 	char name[WIRE_TEXT_BYTES];
 	bool used;
+	uint32_t next; /* 1 + index of the place that was taken before this one; stays with the place */
 	uint8_t boot_id[16], boot_before[16];
 	uint64_t key, seen_ns, sequence, now_ns;
 	uint64_t via, via_before; /* connections of its beats; before: of the same run, or 0 */
 	bool connected;		  /* by via */
+	uint64_t sender;	  /* of its latest beat */
 	int64_t realtime_offset_ns;
 	uint64_t uploaded_bytes, raw_bytes, windows_dropped;
 	struct wire_command *commands; /* LIMIT_FLEET_COMMANDS, while there are any */
@@ -68,6 +72,7 @@ struct fleet_stats {
 
 struct fleet_rank {
 	bool used, compared;
+	bool contested; /* another node has the rank: shown, counted, compared with nobody */
 	int32_t rank, world_size, local_rank;
 	uint32_t pid;
 	uint64_t key, start_time_ticks, seen_ns,
@@ -120,6 +125,7 @@ struct fleet_pull {
 struct fleet_job {
 	char name[WIRE_TEXT_BYTES];
 	uint64_t key, born_ns, seen_ns, look_ns, save_ns, refused;
+	uint64_t sender; /* whose beat made it known */
 	int32_t world; /* 0: not known */
 	int32_t worlds_before[FLEET_WORLDS]; /* the latest first */
 	struct fleet_rank *ranks;
@@ -162,7 +168,8 @@ struct fleet {
 	struct fleet_config config;
 	fleet_finding_fn fn;
 	void *arg;
-	struct fleet_node nodes[LIMIT_FLEET_NODES];
+	struct fleet_node *nodes; /* LIMIT_FLEET_NODES; mapped, so that places never taken cost nothing */
+	uint32_t first_node; /* 1 + index of the latest place that was taken; places stay in the chain */
 	struct fleet_job *jobs[LIMIT_FLEET_JOBS];
 	uint32_t job_count; /* slots ever used; holes are NULL */
 	struct idmap by_name;
@@ -171,8 +178,8 @@ struct fleet {
 	struct fleet_totals counts; /* the counters only */
 	uint32_t ranks;
 	uint64_t forget_ns; /* the config's, less while a table is crowded */
-	uint64_t salt;	    /* of the places of names, which nobody can prepare */
 	uint64_t last_tick_ns, expire_ns;
+	uint32_t slice_most; /* fleet_pages.c */
 	/* findings of one job's turn, told without the lock; of the thread that ticks */
 	struct incident_finding *pending;
 	uint32_t pending_count, pending_room;
@@ -204,9 +211,9 @@ struct fleet_part *fleet_admit_find_part(const struct fleet *f, struct fleet_job
  * much, or that is all there, is a stranger until proven otherwise. */
 bool fleet_admit_believes(const struct fleet_job *job, const struct fleet_part *part);
 void fleet_admit_tick(const struct fleet *f, struct fleet_job *job, uint64_t now_ns);
-/* Whether this node may speak for the rank; rank NULL: it is new. Counts refusals. */
-bool fleet_admit_rank(struct fleet *f, struct fleet_job *job, const struct fleet_rank *rank,
-		      const struct wire_rank *id, uint32_t node, uint64_t now_ns);
+/* Whether this node may speak for the rank, which no other node has. Counts refusals. */
+bool fleet_admit_rank(struct fleet *f, struct fleet_job *job, const struct wire_rank *id,
+		      uint32_t node, uint64_t now_ns);
 /* Whether the job has, or had, as many ranks as the window of one says. */
 bool fleet_admit_window(const struct fleet_job *job, const struct wire_rank *id);
 /* The rank's communicators against those of the job. */

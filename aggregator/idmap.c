@@ -1,31 +1,17 @@
-/* SPDX-License-Identifier: Apache-2.0
- * The keys are mixed with a number that is the process's own, so that nobody can prepare a set of
- * keys that all fall into one chain. */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "aggregator/idmap.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 
-#include "base/hash.h"
+#include "base/keyed.h"
 
 #define REMOVED (IDMAP_NONE - 1)
 
 static uint64_t place(uint64_t key)
 {
-	static uint64_t
-	    salt; /* any value will do; two threads at the start agree on one of theirs */
-	uint64_t s = __atomic_load_n(&salt, __ATOMIC_RELAXED), none = 0;
-
-	if (!s) {
-		if (getrandom(&s, sizeof(s), GRND_NONBLOCK) != sizeof(s) || !s)
-			s = HASH_SEED;
-		if (!__atomic_compare_exchange_n(&salt, &none, s, false, __ATOMIC_RELAXED,
-						 __ATOMIC_RELAXED))
-			s = none;
-	}
-	return hash_mix(key ^ s);
+	return keyed_word(keyed_process(), key);
 }
 
 void idmap_fini(struct idmap *m)

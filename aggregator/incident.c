@@ -13,6 +13,7 @@
 #include "aggregator/incident_views.h"
 #include "aggregator/text.h"
 #include "base/hash.h"
+#include "base/keyed.h"
 #include "base/limits.h"
 
 /* Two readings of a node's clock differ by less; steps are longer. */
@@ -34,6 +35,7 @@ int incident_set_open(struct incident_set **out, const struct incident_config *c
 
 static void incident_free(struct incident_set *s, struct incident *i)
 {
+	incident_share_leave(s, i);
 	for (uint32_t k = 0; k < i->member_count; k++) {
 		free(i->members[k].parts);
 		free(i->members[k].signals);
@@ -80,12 +82,14 @@ static void unlink_incident(struct incident_set *s, struct incident *gone)
 	s->count--;
 }
 
-/* Of two the one to forget: the closed one; of open ones that without a finding, then that of fewer
- * windows, since a flood of made-up jobs is many that are little; the one that is silent for longer. */
+/* Of two of those that are compared the one to forget: of the sender, the node, the job that has most;
+ * then that without a finding, of fewer windows, silent for longer. */
 static bool is_less(const struct incident *a, const struct incident *b)
 {
-	if (a->row.open != b->row.open)
-		return b->row.open;
+	int more = incident_share_compare(a, b);
+
+	if (more)
+		return more > 0;
 	if (a->row.open && !a->finding_count != !b->finding_count)
 		return !a->finding_count;
 	if (a->row.open && a->windows != b->windows)
@@ -93,21 +97,29 @@ static bool is_less(const struct incident *a, const struct incident *b)
 	return a->row.arrival_unix_ns < b->row.arrival_unix_ns;
 }
 
-/* Room for one more. What is closed stays in the store; what is open is closed, for the caller to tell. */
-static void make_room(struct incident_set *s)
+/* Room for the newcomer, which counts with the others of its sender and is never the one to go. A closed
+ * incident goes first, and stays in the store; one that is open is closed, for the caller to tell. */
+static void make_room(struct incident_set *s, const struct incident *newcomer)
 {
-	struct incident *least = s->first;
+	struct incident *least = NULL;
+	bool open = true;
 
 	if (s->evicted)
 		incident_free(s, s->evicted);
 	s->evicted = NULL;
 	if (s->count < LIMIT_INCIDENTS_LIVE)
 		return;
+	for (struct incident *i = s->first; i && open; i = i->next)
+		open = i->row.open;
+	incident_share_count(s, open);
+	for (int n = 0; n < SHARE_LEVELS; n++)
+		if (newcomer->share[n])
+			newcomer->share[n]->counted++;
 	for (struct incident *i = s->first; i; i = i->next)
-		if (is_less(i, least))
+		if (i->row.open == open && (!least || is_less(i, least)))
 			least = i;
 	unlink_incident(s, least);
-	if (!least->row.open) {
+	if (!open) {
 		incident_free(s, least);
 		return;
 	}
@@ -115,14 +127,19 @@ static void make_room(struct incident_set *s)
 	s->evicted = least;
 }
 
-static struct incident *incident_new(struct incident_set *s, const struct incident_row *row)
+static struct incident *incident_new(struct incident_set *s, const struct incident_row *row,
+				     uint64_t sender, const char *node)
 {
 	struct incident *i = calloc(1, sizeof(*i));
 
 	if (!i)
 		return NULL;
-	make_room(s);
 	i->row = *row;
+	if (!incident_share_join(s, i, sender, node)) {
+		free(i);
+		return NULL;
+	}
+	make_room(s, i);
 	i->order = s->orders++;
 	i->next = s->first;
 	s->first = i;
@@ -190,7 +207,7 @@ static void anomaly_take(struct incident *i, const uint8_t id[16])
 /* Ranks that nobody numbered are told apart by their node, as members are. */
 uint64_t incident_member_key(int32_t rank, const char *node)
 {
-	return rank >= 0 ? (uint64_t)rank : hash_bytes(HASH_SEED, node, strlen(node)) | 1ull << 63;
+	return rank >= 0 ? (uint64_t)rank : keyed_text(keyed_process(), node) | 1ull << 63;
 }
 
 /* Which part of first to last is in from to to. */
@@ -688,6 +705,8 @@ struct newcomer {
 	bool waits;	 /* a window that accuses nobody: it tells of one fault, and makes no two one */
 	int32_t suspect; /* whom it accuses; -1 nobody */
 	const struct finding *told; /* NULL: a window */
+	uint64_t sender;	    /* who said so; 0: not known */
+	const char *node;
 };
 
 static struct newcomer of_window(const struct digest *d)
@@ -699,7 +718,7 @@ static struct newcomer of_window(const struct digest *d)
 	return (struct newcomer){ d->rank.job,	 d->begin_unix_ns, d->end_unix_ns,
 				  asked || is_itself(d) ? d->anomaly_id : NULL,
 				  false,	 !accuses,	   accuses ? d->rank.rank : -1,
-				  NULL };
+				  NULL,		 d->sender,	   d->rank.node };
 }
 
 /* A finding is told again so often, with what beats have said by then. That it has ended is told later:
@@ -982,7 +1001,7 @@ static struct incident *found(struct incident_set *s, const struct newcomer *n, 
 
 	text_copy(row.job, sizeof(row.job), n->job);
 	new_id(s, seed, row.id);
-	i = incident_new(s, &row);
+	i = incident_new(s, &row, n->sender, n->node);
 	if (!i)
 		return NULL;
 	i->blameless = n->blameless;
@@ -1031,7 +1050,7 @@ int incident_set_add_finding(struct incident_set *s, const struct incident_findi
 			      f->finding.kind == FINDING_IMBALANCE, false,
 			      f->finding.rank_count && f->finding.kind != FINDING_UNIFORM ?
 				      f->finding.ranks[0] : -1,
-			      &f->finding };
+			      &f->finding, f->sender, "" };
 	struct incident_finding told = *f;
 	struct incident *i;
 
@@ -1066,7 +1085,7 @@ int incident_set_restore(struct incident_set *s, const struct incident_row *row)
 {
 	if (find(s, row->id))
 		return -EEXIST;
-	return incident_new(s, row) ? 0 : -ENOMEM;
+	return incident_new(s, row, 0, "") ? 0 : -ENOMEM;
 }
 
 int incident_set_restore_window(struct incident_set *s, const char *id, const struct digest *d)
@@ -1075,6 +1094,8 @@ int incident_set_restore_window(struct incident_set *s, const char *id, const st
 
 	if (!i)
 		return -ENOENT;
+	if (!i->windows && !incident_share_join(s, i, 0, d->rank.node))
+		return -ENOMEM;
 	incident_add(s, i, d, 0);
 	return 0;
 }

@@ -67,6 +67,7 @@ struct incident_finding {
 	uint64_t begin_unix_ns, end_unix_ns;
 	struct finding finding;
 	bool ended;
+	uint64_t sender; /* whose beats made the job known; 0: not known */
 	/* Of the incident set: who told it last, and since when by that one, where an earlier one had told
 	 * of it before. Whoever tells leaves them alone. */
 	uint64_t teller, told_begin_unix_ns;

@@ -71,8 +71,21 @@ struct run {
 	double slow_ns; /* as a member's */
 };
 
+/* Who shares the room with others, from the outside in: who sent the window that founded an incident, its
+ * node, its job. */
+enum { SHARE_SENDER, SHARE_NODE, SHARE_JOB, SHARE_LEVELS };
+
+struct share {
+	struct share *next;
+	uint64_t key;
+	uint32_t incidents; /* that point here */
+	uint32_t counted;   /* of those that are compared for room */
+	uint64_t bytes;	    /* of their pictures */
+};
+
 struct incident {
 	struct incident *next;
+	struct share *share[SHARE_LEVELS]; /* of the set */
 	struct incident_row row;
 	struct member *members;
 	uint32_t member_count, member_room;
@@ -95,6 +108,7 @@ struct incident_set {
 	struct incident *first;
 	uint32_t count;
 	struct incident *evicted; /* none of `first`; see incident_change */
+	struct share *shares;
 	uint64_t orders, picture_bytes;
 };
 
@@ -142,6 +156,15 @@ bool incident_is_brief(const struct run *r);
 bool incident_is_lasting(const struct incident *i, const struct member *m);
 json_t *incident_json_make(const struct incident_set *s, const struct incident *i,
 			   uint32_t job_ranks);
+/* i is on the account of who sent this; sender 0: not known. False: no memory. */
+bool incident_share_join(struct incident_set *s, struct incident *i, uint64_t sender, const char *node);
+void incident_share_leave(struct incident_set *s, struct incident *i);
+/* Counts the open, or the closed, incidents of every share. */
+void incident_share_count(const struct incident_set *s, bool open);
+/* Of two the one whose sender, node or job was counted more often: above 0 a, below 0 b; 0: neither. */
+int incident_share_compare(const struct incident *a, const struct incident *b);
+/* Sums up the pictures of every share. */
+void incident_share_weigh(const struct incident_set *s);
 void incident_run_merge(struct run *to, const struct run *from);
 uint64_t incident_member_key(int32_t rank, const char *node);
 #define INCIDENT_REASON(m, r) ((m)->reasons >> (r)&1)

@@ -7,8 +7,9 @@
  * more than each of many that agree. What is kept is the largest of an order of windows, so arrival
  * does not matter, while there is room.
  *
- * Room is of all incidents together, and no job may take it from the others: who needs some gets it from
- * closed incidents, the oldest first, then from the incident that has most. */
+ * Room is of all incidents together, and no sender, node or job may take it from the others: who needs some
+ * gets it from closed incidents, the oldest first, then from the incident that has most, of the job, the
+ * node, the sender that has most. */
 #include "aggregator/incident_views.h"
 
 #include <string.h>
@@ -103,13 +104,24 @@ static bool let_go(struct incident_set *s, struct incident *i, uint32_t below)
 	return least != NULL;
 }
 
+/* a's sender, node, job, in this order, has more than b's will have with so many bytes more; where all are
+ * the same, a itself. */
+static bool has_more(const struct incident *a, const struct incident *b, size_t need)
+{
+	for (int n = 0; n < SHARE_LEVELS; n++)
+		if (a->share[n] != b->share[n])
+			return a->share[n]->bytes > b->share[n]->bytes + need;
+	return a->picture_bytes > b->picture_bytes + need;
+}
+
 static struct incident *giver(const struct incident_set *s, struct incident *to, size_t need)
 {
 	struct incident *most = to, *closed = NULL;
 
+	incident_share_weigh(s);
 	/* what is closed is restored last, and comes late: it takes nothing from what is open */
 	for (struct incident *i = s->first; i; i = i->next) {
-		if (to->row.open && i->picture_bytes > most->picture_bytes)
+		if (to->row.open && i->picture_bytes && has_more(i, most, 0))
 			most = i;
 		if (i != to && !i->row.open && i->picture_bytes &&
 		    (to->row.open || i->row.arrival_unix_ns < to->row.arrival_unix_ns) &&
@@ -118,7 +130,7 @@ static struct incident *giver(const struct incident_set *s, struct incident *to,
 	}
 	if (closed)
 		return closed;
-	return most->picture_bytes > to->picture_bytes + need ? most : to;
+	return has_more(most, to, need) ? most : to;
 }
 
 static bool make_room(struct incident_set *s, struct incident *to, uint32_t rank, size_t need)

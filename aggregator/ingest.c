@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A beat is answered at once, a window after its commit. Decoding takes processor time and memory
- * that a hostile peer can stretch, so only as many threads as there are processors do it at a time. */
+ * A beat is answered at once, a window after its commit. Decoding a window takes processor time and
+ * memory that a hostile peer can stretch. So beats have a lane of their own, and in the other one as
+ * many threads as there are processors decode, at a lower priority, each for the sender whose turn it
+ * is; what a message may unpack to is in proportion to its size (wire_window_decode_admitted). */
 #include "aggregator/ingest.h"
 
 #include <errno.h>
 #include <nng/nng.h>
 #include <pthread.h>
-#include <semaphore.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -18,9 +19,15 @@
 #include "base/limits.h"
 #include "base/log.h"
 
-#define DECODERS_MAX 8
+#define BEAT_THREADS 2u
+#define BULK_THREADS_MAX 8u
+/* Windows wait for beats, the API and detection, not the other way round. */
+#define BULK_NICE 5
 /* For the last replies to leave; a reply that is cut off only costs a resend. */
 #define STOP_GRACE_MS 1000
+#define BEAT_BYTES_MAX ((size_t)LIMIT_BEAT_BYTES_PER_RANK * (LIMIT_NODE_PROCESSES + 1))
+
+enum { LANE_BEATS, LANE_BULK };
 
 /* One per slot of rep: a request that is being handled. */
 struct context {
@@ -37,7 +44,6 @@ struct ingest {
 	picture_name_fn name;
 	void *name_arg;
 	int stopping; /* atomic; a hint, no data hangs on it */
-	sem_t decoders;
 	pthread_mutex_t lock;
 	struct ingest_stats stats; /* under lock */
 	uint32_t context_count;
@@ -97,12 +103,14 @@ static void on_committed(struct commit_item *item, enum wire_status status, cons
 		 status == WIRE_DUPLICATE ? &g->stats.windows_duplicate :
 					    &g->stats.windows_retry);
 	picture_drop(item->digest.picture);
+	x->request->cost_ns = item->cost_ns;
 	reply(x, status, item->digest.id, why);
 }
 
 static struct fleet_via via_of(const struct context *x)
 {
-	return (struct fleet_via){ x->request->connection, x->request->connected_ns };
+	return (struct fleet_via){ x->request->connection, x->request->connected_ns,
+				   x->request->sender };
 }
 
 static const char *why_rejected(int err)
@@ -122,9 +130,7 @@ static void handle_window(struct context *x)
 	struct window w;
 	int err;
 
-	sem_wait(&g->decoders);
-	err = g->verify ? wire_window_decode(body, bytes, &w) :
-			  wire_window_decode_names(body, bytes, &w);
+	err = wire_window_decode_admitted(body, bytes, g->verify, &w);
 	if (!err && !digest_is_sound(&w)) {
 		wire_window_free(&w);
 		err = -ERANGE;
@@ -133,9 +139,9 @@ static void handle_window(struct context *x)
 	if (!err) {
 		digest_make(&w, bytes, &x->item.digest);
 		x->item.digest.picture = picture_make(&w, g->name, g->name_arg);
+		x->item.digest.sender = x->request->sender;
 		wire_window_free(&w);
 	}
-	sem_post(&g->decoders);
 	if (err) {
 		bool again = err == -ENOMEM;
 
@@ -148,6 +154,7 @@ static void handle_window(struct context *x)
 	x->item.body = body;
 	x->item.bytes = bytes;
 	word = fleet_window(g->fleet, &x->item.digest, via_of(x), clock_monotonic_ns());
+	x->item.cost_ns = 0;
 	x->item.stranger = word == FLEET_REFUSED;
 	x->item.done = on_committed;
 	if (__atomic_load_n(&g->stopping, __ATOMIC_RELAXED))
@@ -181,9 +188,7 @@ static void handle_sketch(struct context *x)
 	int err;
 	bool good;
 
-	sem_wait(&g->decoders);
 	err = wire_sketch_decode(x->request->body, x->request->bytes, &s);
-	sem_post(&g->decoders);
 	if (err) {
 		count(g, &g->stats.sketches_reject);
 		reply(x, err == -ENOMEM ? WIRE_RETRY : WIRE_REJECT, NULL, why_rejected(err));
@@ -223,6 +228,12 @@ static void on_request(void *arg, struct rep_request *q)
 	}
 }
 
+static int lane_of(void *arg, const void *body, size_t bytes)
+{
+	(void)arg;
+	return wire_peek_kind(body, bytes) == WIRE_BEAT && bytes <= BEAT_BYTES_MAX ? LANE_BEATS : LANE_BULK;
+}
+
 static void on_gone(void *arg, uint64_t connection)
 {
 	struct ingest *g = arg;
@@ -250,26 +261,40 @@ static int to_errno(int nng)
 	}
 }
 
-/* As the descriptors allow, with some for the store and HTTP. */
+/* A descriptor each, with some for the store, HTTP and those that are on their way out; rep takes an
+ * eighth more while it makes room. */
 static uint32_t connection_max(void)
 {
 	struct rlimit r;
+	rlim_t most;
 
 	if (getrlimit(RLIMIT_NOFILE, &r) || r.rlim_cur > 4 * (rlim_t)LIMIT_FLEET_NODES)
 		return LIMIT_FLEET_NODES;
-	return r.rlim_cur > 128 ? (uint32_t)(r.rlim_cur - 64) / 2 : 32;
+	most = r.rlim_cur - r.rlim_cur / 8;
+	most = most > 128 ? (most - 64) / 9 * 8 : 32;
+	return most < LIMIT_FLEET_NODES ? (uint32_t)most : LIMIT_FLEET_NODES;
 }
 
 int ingest_open(struct ingest **out, const char *url, uint32_t contexts, bool verify,
 		struct commit *commit, struct fleet *fleet, picture_name_fn name, void *name_arg)
 {
-	struct ingest *g = calloc(1, sizeof(*g) + contexts * sizeof(g->contexts[0]));
-	const struct rep_config c = { .url = url, .slot_count = contexts,
-				      .connection_max = connection_max(),
-				      .gone = on_gone,
-				      .message_max_bytes = LIMIT_WIRE_MESSAGE_BYTES,
-				      .buffer_max_bytes = LIMIT_INGEST_BUFFER_BYTES };
+	uint32_t slots = contexts + BEAT_THREADS;
+	struct ingest *g = calloc(1, sizeof(*g) + slots * sizeof(g->contexts[0]));
 	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+	const struct rep_config c = {
+		.url = url,
+		.lane[LANE_BEATS] = { BEAT_THREADS, BEAT_THREADS, 0 },
+		.lane[LANE_BULK] = { contexts,
+				     cpus < 1		     ? 1 :
+				     cpus > BULK_THREADS_MAX ? BULK_THREADS_MAX :
+							       (uint32_t)cpus,
+				     BULK_NICE },
+		.lane_of = lane_of,
+		.connection_max = connection_max(),
+		.gone = on_gone,
+		.message_max_bytes = LIMIT_WIRE_MESSAGE_BYTES,
+		.buffer_max_bytes = LIMIT_INGEST_BUFFER_BYTES,
+	};
 	int err;
 
 	if (!g)
@@ -280,8 +305,7 @@ int ingest_open(struct ingest **out, const char *url, uint32_t contexts, bool ve
 	g->name = name;
 	g->name_arg = name_arg;
 	pthread_mutex_init(&g->lock, NULL);
-	sem_init(&g->decoders, 0, cpus < 1 ? 1 : cpus > DECODERS_MAX ? DECODERS_MAX : (unsigned)cpus);
-	for (uint32_t i = 0; i < contexts; i++)
+	for (uint32_t i = 0; i < slots; i++)
 		g->contexts[i].g = g;
 	/* A request may be there before rep_open returns. */
 	err = rep_open(&g->rep, &c, on_request, g);
@@ -304,7 +328,6 @@ void ingest_close(struct ingest *g)
 	if (!g)
 		return;
 	rep_close(g->rep, __atomic_load_n(&g->stopping, __ATOMIC_RELAXED) ? STOP_GRACE_MS : 0);
-	sem_destroy(&g->decoders);
 	pthread_mutex_destroy(&g->lock);
 	free(g);
 }

@@ -13,7 +13,7 @@
 #include "aggregator/text.h"
 #include "analysis/median.h"
 #include "base/check.h"
-#include "base/hash.h"
+#include "base/keyed.h"
 #include "base/limits.h"
 
 #define NAME_BYTES LIMIT_PICTURE_NAME_BYTES
@@ -253,7 +253,7 @@ struct table {
 
 static struct entry *find(struct picture *p, struct table *t, unsigned kind, const char *name)
 {
-	uint64_t hash = hash_mix(hash_bytes(HASH_SEED ^ kind, name, strlen(name))) | 1;
+	uint64_t hash = keyed_words(keyed_process(), keyed_text(keyed_process(), name), kind) | 1;
 	uint32_t at = (uint32_t)hash & (TABLE_ROOM - 1);
 	size_t text;
 
@@ -278,7 +278,7 @@ static int by_weight(const void *a, const void *b)
 
 	if (p > q || p < q)
 		return p > q ? -1 : 1;
-	return x->hash < y->hash ? -1 : x->hash > y->hash;
+	return x->name < y->name ? -1 : x->name > y->name; /* which came first */
 }
 
 /* ---- kernels ---- */

@@ -4,8 +4,9 @@
  * frees connections waits for it, and from then on none is freed. A peer brings that about by asking
  * much and hanging up. Here a connection has one operation at a time, so there is nothing to race.
  *
- * A connection's life: greet, hear the greeting, then head, body, (wait for a slot,) handle, answer,
- * and head again. Every step but a head's first byte has a deadline.
+ * A connection's life: greet, then read a message, wait for its turn, handle, answer, and read again.
+ * Every step but a message's first byte has a deadline. nng's threads only receive and send: what
+ * takes time runs on the threads of a lane, in the order that senders.h gives.
  * Locks: rep.lock, then connection.lock. nng runs callbacks on threads of its own, never from within
  * a call. A stream that is closed is never asked for anything: nng would not answer. */
 #include "aggregator/rep.h"
@@ -15,40 +16,54 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
+#include "aggregator/sp.h"
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/keyed.h"
 
-#define REQ_PROTOCOL	 0x30
-#define REP_PROTOCOL	 0x31
-#define GREETING_BYTES	 8
-#define HOPS_MAX	 15
-#define FIRST_BYTES	 4096u /* a beat's; doubled while a message comes in */
-#define GREETING_MS	 5000
-#define MESSAGE_MS	 60000
-#define ANSWER_MS	 30000
-#define ACCEPT_AGAIN_MS	 20
+#define GREETING_MS	5000
+#define MESSAGE_MS	60000
+#define ANSWER_MS	30000
+#define ACCEPT_AGAIN_MS 20
 /* Who has been silent for less is not idle, only slow. */
-#define IDLE_NS		 1000000000ull
+#define IDLE_NS 1000000000ull
 
-enum state { GREET, GREETED, HEAD, BODY, WAIT, RUN, HANDLE, ANSWER, DEAD };
+enum state { GREET, READ, WAIT, HANDLE, ANSWER, DEAD };
 
 struct connection {
 	struct rep_request request; /* first: rep_answer gets this pointer */
 	struct rep *r;
-	struct connection *next, *prev; /* of all, or of the dead */
-	struct connection *next_waiting;
+	struct seat seat;
+	struct connection *next; /* of the dead */
 	nng_stream *stream;
 	nng_aio *aio;
 	pthread_mutex_t lock; /* closed against the next operation */
 	bool closed;
-	enum state state; /* changes under rep.lock */
-	uint64_t since_ns; /* of the state, or of the latest answer */
-	uint8_t head[1 + 8];
-	uint8_t *body, *out;
-	size_t got, want, capacity, hops_bytes;
+	/* under rep.lock */
+	enum state state;
+	int lane;
+	uint32_t busy; /* functions of its requests that have not returned yet */
+	uint64_t since_ns; /* of the state, or of the latest phase of reading */
+	/* of whoever runs it */
+	struct sp sp;
+	uint8_t *out;
+	size_t sent, out_bytes;
+};
+
+struct worker {
+	struct rep *r;
+	int lane;
+};
+
+struct lane {
+	pthread_cond_t wake;
+	uint32_t free_count, *free_slots; /* a stack */
+	struct worker worker;
+	pthread_t *threads;
+	uint32_t thread_count;
 };
 
 struct rep {
@@ -64,35 +79,48 @@ struct rep {
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
 	bool closing;
-	struct connection *all, *dead, *waiting, **waiting_last;
+	struct lane lane[SENDERS_LANES];
+	struct senders *senders;
+	struct connection *dead;
 	uint64_t buffer_bytes;
+	uint32_t answers; /* under way: handled or being sent */
 	struct rep_stats stats;
-	uint32_t free_count;
-	uint32_t free_slots[]; /* a stack */
 };
+
+static struct connection *connection_of(struct seat *seat)
+{
+	return (struct connection *)(void *)((char *)seat - offsetof(struct connection, seat));
+}
 
 /* ---- ends ---- */
 
-/* Called by whoever runs the connection; nothing of it is under way any more. */
-static void bury(struct connection *c)
+/* What its messages take now. Under rep.lock. */
+static void hold(struct connection *c, size_t bytes)
+{
+	c->r->buffer_bytes += bytes - c->seat.bytes;
+	senders_hold(c->r->senders, &c->seat, bytes);
+}
+
+/* Under rep.lock; nothing of it is under way any more, but for its function. */
+static void bury_locked(struct connection *c)
 {
 	struct rep *r = c->r;
 
-	if (r->config.gone)
-		r->config.gone(r->arg, c->request.connection);
-	pthread_mutex_lock(&r->lock);
-	if (c->prev)
-		c->prev->next = c->next;
-	else
-		r->all = c->next;
-	if (c->next)
-		c->next->prev = c->prev;
+	r->stats.waiting -= c->state == WAIT;
+	r->answers -= c->state == HANDLE || c->state == ANSWER;
+	senders_cancel(r->senders, &c->seat);
+	hold(c, 0);
 	c->state = DEAD;
 	c->next = r->dead;
 	r->dead = c;
-	r->buffer_bytes -= c->capacity;
 	pthread_cond_broadcast(&r->changed);
-	pthread_mutex_unlock(&r->lock);
+}
+
+static void bury(struct connection *c)
+{
+	pthread_mutex_lock(&c->r->lock);
+	bury_locked(c);
+	pthread_mutex_unlock(&c->r->lock);
 }
 
 static void count(struct rep *r, uint64_t *counter)
@@ -120,9 +148,24 @@ static void connection_free(struct connection *c)
 		nng_stream_free(c->stream);
 	nng_aio_free(c->aio);
 	pthread_mutex_destroy(&c->lock);
-	free(c->body);
+	sp_fini(&c->sp);
 	free(c->out);
 	free(c);
+}
+
+/* The next dead one whose function has returned. Under rep.lock. */
+static struct connection *pop_dead(struct rep *r)
+{
+	for (struct connection **at = &r->dead; *at; at = &(*at)->next) {
+		struct connection *c = *at;
+
+		if (c->busy)
+			continue;
+		*at = c->next;
+		senders_leave(r->senders, &c->seat);
+		return c;
+	}
+	return NULL;
 }
 
 static void *free_thread(void *arg)
@@ -131,7 +174,7 @@ static void *free_thread(void *arg)
 
 	pthread_mutex_lock(&r->lock);
 	for (;;) {
-		struct connection *c = r->dead;
+		struct connection *c = pop_dead(r);
 
 		if (!c && r->closing && !r->stats.connections)
 			break;
@@ -139,8 +182,9 @@ static void *free_thread(void *arg)
 			pthread_cond_wait(&r->changed, &r->lock);
 			continue;
 		}
-		r->dead = c->next;
 		pthread_mutex_unlock(&r->lock);
+		if (r->config.gone)
+			r->config.gone(r->arg, c->request.connection);
 		connection_free(c);
 		pthread_mutex_lock(&r->lock);
 		r->stats.connections--;
@@ -150,25 +194,59 @@ static void *free_thread(void *arg)
 	return NULL;
 }
 
-/* The one that has been idle, or slow with its message, for longest. Under rep.lock. */
-static void evict(struct rep *r, bool with_buffer)
+/* ---- room ---- */
+
+/* Under rep.lock. Its bytes count no more: they go as soon as nng has let go of them. */
+static void evict(struct connection *c)
 {
-	struct connection *oldest = NULL;
+	c->r->stats.evicted++;
+	if (c->state == WAIT) {
+		bury_locked(c);
+		return;
+	}
+	hold(c, 0);
+	hang_up(c);
+}
+
+/* For one more connection, of that sender (NULL: not known yet), a place of the sender that has most of
+ * them; where that is the newcomer's own, or has no more than it, only one that is idle. */
+static void make_place(struct rep *r, const struct sender *newcomer)
+{
+	struct sender *most = senders_most_seats(r->senders);
+	bool busy_too = most && most->seats > (newcomer ? newcomer->seats : 1);
 	uint64_t now_ns = clock_monotonic_ns();
 
-	for (struct connection *c = r->all; c; c = c->next) {
-		if (c->state != GREETED && c->state != HEAD && c->state != BODY)
+	for (struct seat *s = most ? most->oldest : NULL; s; s = s->newer) {
+		struct connection *c = connection_of(s);
+
+		if (!busy_too && now_ns - c->since_ns < IDLE_NS)
+			return;
+		if ((c->state != READ && (c->state != WAIT || !busy_too)) || c->closed)
 			continue;
-		if ((with_buffer && !c->capacity) || now_ns - c->since_ns < IDLE_NS)
-			continue;
-		if (!oldest || c->since_ns < oldest->since_ns)
-			oldest = c;
-	}
-	if (!oldest)
+		evict(c);
 		return;
-	r->stats.evicted++;
-	oldest->since_ns = now_ns; /* not again */
-	hang_up(oldest);
+	}
+}
+
+/* Under rep.lock. False: it is c itself that has to go. */
+static bool make_room(struct connection *c)
+{
+	struct rep *r = c->r;
+
+	while (r->buffer_bytes > r->config.buffer_max_bytes) {
+		struct sender *most = senders_most_bytes(r->senders);
+		struct seat *s = most->oldest;
+
+		while (s && (!s->bytes || (connection_of(s)->state != READ &&
+					   connection_of(s)->state != WAIT)))
+			s = s->newer;
+		if (!s || connection_of(s) == c) {
+			r->stats.evicted++;
+			return false;
+		}
+		evict(connection_of(s));
+	}
+	return true;
 }
 
 /* ---- one operation ---- */
@@ -181,8 +259,7 @@ static void go(struct connection *c, enum state state, nng_duration limit_ms, vo
 	bool closed;
 
 	pthread_mutex_lock(&c->r->lock);
-	if (c->state != state)
-		c->since_ns = clock_monotonic_ns();
+	c->r->answers -= c->state == ANSWER && state != ANSWER;
 	c->state = state;
 	pthread_mutex_unlock(&c->r->lock);
 	pthread_mutex_lock(&c->lock);
@@ -200,226 +277,151 @@ static void go(struct connection *c, enum state state, nng_duration limit_ms, vo
 		bury(c);
 }
 
-static void read_head(struct connection *c)
-{
-	c->got = 0;
-	c->want = c->r->ipc ? 9 : 8;
-	go(c, HEAD, NNG_DURATION_INFINITE, c->head, c->want);
-}
-
-/* Memory for what comes next; a peer has to send as much as it makes us keep. */
-static bool grow(struct connection *c)
-{
-	struct rep *r = c->r;
-	size_t capacity = c->capacity ? 2 * c->capacity : FIRST_BYTES;
-	uint8_t *body;
-
-	if (capacity > c->want)
-		capacity = c->want;
-	body = realloc(c->body, capacity);
-	if (!body)
-		return false;
-	c->body = body;
-	pthread_mutex_lock(&r->lock);
-	r->buffer_bytes += capacity - c->capacity;
-	c->capacity = capacity;
-	if (r->buffer_bytes > r->config.buffer_max_bytes)
-		evict(r, true);
-	pthread_mutex_unlock(&r->lock);
-	return true;
-}
-
-static void release_body(struct connection *c)
+/* Something begins: it is the youngest of its sender's. */
+static void touch(struct connection *c)
 {
 	pthread_mutex_lock(&c->r->lock);
-	c->r->buffer_bytes -= c->capacity;
-	c->capacity = 0;
+	c->since_ns = clock_monotonic_ns();
+	senders_touch(&c->seat);
 	pthread_mutex_unlock(&c->r->lock);
-	free(c->body);
-	c->body = NULL;
 }
 
-/* Bytes of the way back in front of the message, which the answer repeats; 0: malformed. */
-static size_t hops_bytes(const uint8_t *body, size_t bytes)
+/* Drips do not extend a deadline; 0: it is over. */
+static nng_duration limit_of(const struct connection *c)
 {
-	for (size_t at = 0; at + 4 <= bytes && at < HOPS_MAX * 4; at += 4)
-		if (body[at] & 0x80)
-			return at + 4;
-	return 0;
+	uint64_t limit_ms = c->sp.phase == SP_GREETING ? GREETING_MS : MESSAGE_MS;
+	uint64_t spent_ms = (clock_monotonic_ns() - c->since_ns) / 1000000;
+
+	if (c->sp.phase == SP_HEAD && !c->sp.got)
+		return NNG_DURATION_INFINITE;
+	return spent_ms < limit_ms ? (nng_duration)(limit_ms - spent_ms) : 0;
 }
 
-static void handle(struct connection *c)
+/* Asks for what comes next of a message. */
+static void read_on(struct connection *c)
 {
-	c->request.body = c->body + c->hops_bytes;
-	c->request.bytes = c->got - c->hops_bytes;
-	c->r->fn(c->r->arg, &c->request);
-}
+	nng_duration limit = limit_of(c);
+	uint8_t *at = NULL;
+	size_t bytes = 0;
+	bool good = true;
 
-/* A message is there: its turn, or the end of the queue. */
-static void take_slot(struct connection *c)
-{
-	struct rep *r = c->r;
-	bool now, closing;
-
-	pthread_mutex_lock(&r->lock);
-	closing = r->closing;
-	now = !closing && r->free_count > 0;
-	if (now) {
-		c->state = HANDLE;
-		c->request.slot = r->free_slots[--r->free_count];
-	} else if (!closing) {
-		c->state = WAIT;
-		c->next_waiting = NULL;
-		*r->waiting_last = c;
-		r->waiting_last = &c->next_waiting;
+	if (!limit)
+		count(c->r, &c->r->stats.overdue);
+	if (!limit || sp_room(&c->sp, &at, &bytes)) {
+		bury(c);
+		return;
 	}
-	pthread_mutex_unlock(&r->lock);
-	if (now)
-		handle(c);
-	else if (closing)
+	if (c->sp.capacity != c->seat.bytes) {
+		pthread_mutex_lock(&c->r->lock);
+		hold(c, c->sp.capacity);
+		good = make_room(c);
+		pthread_mutex_unlock(&c->r->lock);
+	}
+	if (good)
+		go(c, READ, limit, at, bytes);
+	else
 		bury(c);
 }
 
-/* The head of the queue, or NULL. Under rep.lock. */
-static struct connection *pop_waiting(struct rep *r)
+/* ---- turns ---- */
+
+/* A message is there. */
+static void take_turn(struct connection *c)
 {
-	struct connection *c = r->waiting;
+	struct rep *r = c->r;
 
-	if (c)
-		r->waiting = c->next_waiting;
-	if (!r->waiting)
-		r->waiting_last = &r->waiting;
-	return c;
-}
-
-/* Gives the slot to the next one in the queue, which goes on on a thread of nng's. */
-static void pass_slot(struct rep *r, uint32_t slot)
-{
-	struct connection *c;
-
+	c->request.body = c->sp.body + c->sp.hops_bytes;
+	c->request.bytes = c->sp.got - c->sp.hops_bytes;
+	c->request.cost_ns = 0;
+	c->lane = r->config.lane_of(r->arg, c->request.body, c->request.bytes);
 	pthread_mutex_lock(&r->lock);
-	c = pop_waiting(r);
-	if (c) {
-		c->request.slot = slot;
-		c->state = RUN;
+	if (r->closing || c->closed) {
+		bury_locked(c);
 	} else {
-		r->free_slots[r->free_count++] = slot;
+		c->state = WAIT;
+		r->stats.waiting++;
+		senders_wait(r->senders, &c->seat, c->lane);
+		pthread_cond_signal(&r->lane[c->lane].wake);
 	}
 	pthread_mutex_unlock(&r->lock);
-	if (!c)
-		return;
-	CHECK(nng_aio_begin(c->aio)); /* no stop but after bury */
-	nng_aio_finish(c->aio, 0);
+}
+
+/* Under rep.lock, which is free while the function runs. */
+static void run(struct rep *r, struct connection *c, int lane)
+{
+	struct lane *l = &r->lane[lane];
+	uint64_t begun_ns;
+
+	c->state = HANDLE;
+	c->busy++;
+	c->request.slot = l->free_slots[--l->free_count];
+	r->stats.waiting--;
+	r->answers++;
+	pthread_mutex_unlock(&r->lock);
+	begun_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID);
+	r->fn(r->arg, &c->request);
+	begun_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID) - begun_ns;
+	pthread_mutex_lock(&r->lock);
+	senders_charge(r->senders, &c->seat, lane, begun_ns);
+	c->busy--;
+	if (c->state == DEAD)
+		pthread_cond_broadcast(&r->changed);
+}
+
+static void *work(void *arg)
+{
+	const struct worker *w = arg;
+	struct rep *r = w->r;
+	struct lane *l = &r->lane[w->lane];
+
+	if (r->config.lane[w->lane].nice) /* 0: this thread; where it is not allowed, as the others */
+		setpriority(PRIO_PROCESS, 0,
+			    getpriority(PRIO_PROCESS, 0) + r->config.lane[w->lane].nice);
+	pthread_mutex_lock(&r->lock);
+	while (!r->closing) {
+		struct seat *next = l->free_count ? senders_next(r->senders, w->lane) : NULL;
+
+		if (next)
+			run(r, connection_of(next), w->lane);
+		else
+			pthread_cond_wait(&l->wake, &r->lock);
+	}
+	pthread_mutex_unlock(&r->lock);
+	return NULL;
 }
 
 /* ---- steps ---- */
 
-static uint64_t get64(const uint8_t *p)
+static void on_sent(struct connection *c)
 {
-	uint64_t v = 0;
-
-	for (int i = 0; i < 8; i++)
-		v = v << 8 | p[i];
-	return v;
-}
-
-static void put64(uint8_t *p, uint64_t v)
-{
-	for (int i = 0; i < 8; i++)
-		p[i] = (uint8_t)(v >> (56 - 8 * i));
-}
-
-static bool on_head(struct connection *c)
-{
-	uint64_t bytes = get64(c->head + (c->r->ipc ? 1 : 0));
-
-	if ((c->r->ipc && c->head[0] != 1) || bytes < 4 ||
-	    bytes > c->r->config.message_max_bytes + HOPS_MAX * 4)
-		return false;
-	c->got = 0;
-	c->want = (size_t)bytes;
-	return true;
-}
-
-/* The wanted bytes are there; false: not the protocol. */
-static bool step(struct connection *c)
-{
-	static const uint8_t greeting[] = { 0, 'S', 'P', 0, 0, REQ_PROTOCOL, 0, 0 };
-
-	switch (c->state) {
-	case GREET:
-		c->got = 0;
-		go(c, GREETED, GREETING_MS, c->head, c->want);
-		return true;
-	case GREETED:
-		if (memcmp(c->head, greeting, sizeof(greeting)))
-			return false;
-		read_head(c);
-		return true;
-	case HEAD:
-		if (!on_head(c))
-			return false;
-		if (!grow(c)) {
-			bury(c);
-			return true;
-		}
-		go(c, BODY, MESSAGE_MS, c->body, c->capacity);
-		return true;
-	case BODY:
-		c->hops_bytes = hops_bytes(c->body, c->got);
-		if (!c->hops_bytes)
-			return false;
-		take_slot(c);
-		return true;
-	case RUN:
-		pthread_mutex_lock(&c->r->lock);
-		c->state = HANDLE;
-		pthread_mutex_unlock(&c->r->lock);
-		handle(c);
-		return true;
-	default: /* ANSWER */
-		free(c->out);
-		c->out = NULL;
-		read_head(c);
-		return true;
+	c->sent += nng_aio_count(c->aio);
+	if (c->sent < c->out_bytes) {
+		go(c, c->state, c->state == GREET ? GREETING_MS : ANSWER_MS, c->out + c->sent,
+		   c->out_bytes - c->sent);
+		return;
 	}
+	free(c->out);
+	c->out = NULL;
+	touch(c);
+	read_on(c);
 }
 
-/* More of what the state wants; true when an operation was started or the connection ended. */
-static bool go_on(struct connection *c)
+static void on_read(struct connection *c)
 {
-	uint8_t *data = c->head;
-	nng_duration limit = c->state == GREET || c->state == GREETED ? GREETING_MS : MESSAGE_MS;
-	size_t bytes;
+	size_t bytes = nng_aio_count(c->aio);
+	bool begins = c->sp.phase == SP_HEAD && !c->sp.got && bytes;
 
-	if (c->state == RUN)
-		return false;
-	c->got += nng_aio_count(c->aio);
-	if (c->got == c->want)
-		return false;
-	bytes = c->want - c->got;
-	if (c->state == BODY) {
-		/* Drips do not extend the deadline. */
-		uint64_t spent_ms = (clock_monotonic_ns() - c->since_ns) / 1000000;
-
-		if (spent_ms >= MESSAGE_MS) {
-			count(c->r, &c->r->stats.overdue);
-			bury(c);
-			return true;
-		}
-		limit = (nng_duration)(MESSAGE_MS - spent_ms);
-		if (c->got == c->capacity && !grow(c)) {
-			bury(c);
-			return true;
-		}
-		data = c->body;
-		bytes = c->capacity - c->got;
-	} else if (c->state == ANSWER) {
-		data = c->out;
-		limit = ANSWER_MS;
+	if (sp_take(&c->sp, bytes)) {
+		count(c->r, &c->r->stats.broken);
+		bury(c);
+		return;
 	}
-	go(c, c->state, limit, data + c->got, bytes);
-	return true;
+	if (begins || (c->sp.phase == SP_HEAD && !c->sp.got))
+		touch(c);
+	if (c->sp.phase == SP_MESSAGE)
+		take_turn(c);
+	else
+		read_on(c);
 }
 
 static void on_aio(void *arg)
@@ -431,45 +433,81 @@ static void on_aio(void *arg)
 		if (err == NNG_ETIMEDOUT)
 			count(c->r, &c->r->stats.overdue);
 		bury(c);
-		return;
+	} else if (c->state == READ) {
+		on_read(c);
+	} else {
+		on_sent(c);
 	}
-	if (go_on(c) || step(c))
-		return;
-	count(c->r, &c->r->stats.broken);
-	bury(c);
 }
 
 void rep_answer(struct rep *r, struct rep_request *q, const void *data, size_t bytes)
 {
 	struct connection *c = (struct connection *)q;
-	size_t frame = r->ipc ? 9 : 8, hops = c->hops_bytes;
+	size_t hops = c->sp.hops_bytes, frame;
+	uint8_t head[SP_FRAME_BYTES];
+	struct lane *l = &r->lane[c->lane];
 
+	frame = sp_frame(head, r->ipc, hops + bytes);
 	c->out = bytes ? malloc(frame + hops + bytes) : NULL;
+	c->out_bytes = frame + hops + bytes;
+	c->sent = 0;
 	if (c->out) {
-		c->out[0] = 1;
-		put64(c->out + frame - 8, hops + bytes);
-		memcpy(c->out + frame, c->body, hops);
+		memcpy(c->out, head, frame);
+		memcpy(c->out + frame, c->sp.body, hops);
 		memcpy(c->out + frame + hops, data, bytes);
 	}
-	release_body(c);
-	pass_slot(r, q->slot);
-	if (!c->out) {
-		bury(c);
-		return;
-	}
-	c->got = 0;
-	c->want = frame + hops + bytes;
-	go(c, ANSWER, ANSWER_MS, c->out, c->want);
+	sp_next(&c->sp);
+	pthread_mutex_lock(&r->lock);
+	senders_charge(r->senders, &c->seat, c->lane, q->cost_ns);
+	hold(c, 0);
+	l->free_slots[l->free_count++] = q->slot;
+	pthread_cond_signal(&l->wake);
+	if (c->out)
+		c->state = ANSWER; /* as an answer it counts already */
+	else
+		bury_locked(c);
+	pthread_mutex_unlock(&r->lock);
+	if (c->out)
+		go(c, ANSWER, ANSWER_MS, c->out, c->out_bytes);
 }
 
 /* ---- coming ---- */
 
+/* By address, or by user where the peer is on this machine's own socket. */
+static struct sender_key sender_of(nng_stream *stream)
+{
+	struct sender_key k = { 0, 0 };
+	nng_sockaddr a;
+
+	if (!nng_stream_get_uint64(stream, NNG_OPT_IPC_PEER_UID, &k.value))
+		return k;
+	if (nng_stream_get_addr(stream, NNG_OPT_REMADDR, &a))
+		return k;
+	k.kind = a.s_family;
+	if (a.s_family == NNG_AF_INET)
+		k.value = a.s_in.sa_addr;
+	else if (a.s_family == NNG_AF_INET6)
+		memcpy(&k.value, a.s_in6.sa_addr, sizeof(k.value));
+	return k;
+}
+
 static void greet(struct rep *r, nng_stream *stream)
 {
-	static const uint8_t greeting[] = { 0, 'S', 'P', 0, 0, REP_PROTOCOL, 0, 0 };
+	struct sender_key key = sender_of(stream);
 	struct connection *c = calloc(1, sizeof(*c));
+	bool seated = false;
 
-	if (!c || nng_aio_alloc(&c->aio, on_aio, c)) {
+	if (c && !nng_aio_alloc(&c->aio, on_aio, c))
+		c->out = malloc(SP_GREETING_BYTES);
+	if (c && c->out) {
+		pthread_mutex_lock(&r->lock);
+		seated = !senders_sit(r->senders, &c->seat, key);
+		pthread_mutex_unlock(&r->lock);
+	}
+	if (!seated) {
+		if (c && c->aio)
+			nng_aio_free(c->aio);
+		free(c ? c->out : NULL);
 		free(c);
 		nng_stream_free(stream);
 		return;
@@ -477,20 +515,18 @@ static void greet(struct rep *r, nng_stream *stream)
 	c->r = r;
 	c->stream = stream;
 	pthread_mutex_init(&c->lock, NULL);
-	memcpy(c->head, greeting, sizeof(greeting));
-	c->want = GREETING_BYTES;
+	sp_init(&c->sp, r->ipc, r->config.message_max_bytes);
+	sp_greeting(c->out);
+	c->out_bytes = SP_GREETING_BYTES;
 	c->since_ns = c->request.connected_ns = clock_monotonic_ns();
+	c->request.sender = keyed_words(keyed_process(), key.value, key.kind);
 	pthread_mutex_lock(&r->lock);
 	c->closed = r->closing; /* rep_close has seen all that were there */
-	c->next = r->all;
-	if (r->all)
-		r->all->prev = c;
-	r->all = c;
 	c->request.connection = ++r->stats.accepted;
 	if (r->stats.connections++ >= r->config.connection_max)
-		evict(r, false);
+		make_place(r, c->seat.sender);
 	pthread_mutex_unlock(&r->lock);
-	go(c, GREET, GREETING_MS, c->head, GREETING_BYTES);
+	go(c, GREET, GREETING_MS, c->out, SP_GREETING_BYTES);
 }
 
 static void on_accept(void *arg)
@@ -504,10 +540,10 @@ static void on_accept(void *arg)
 	if (!err && !r->accept_pause)
 		greet(r, nng_aio_get_output(r->accept, 0));
 	pthread_mutex_lock(&r->lock);
-	/* Twice as many: nobody was idle. The rest wait in the kernel. */
-	full = err || r->stats.connections >= 2ull * r->config.connection_max;
+	/* An eighth more: nobody was idle. The rest wait in the kernel. */
+	full = err || r->stats.connections >= r->config.connection_max / 8 * 9ull;
 	if (full)
-		evict(r, false);
+		make_place(r, NULL);
 	r->accept_pause = full;
 	if (r->closing) {
 		pthread_mutex_unlock(&r->lock);
@@ -532,9 +568,28 @@ static int listen_on(struct rep *r)
 	return nng_stream_listener_listen(r->listener);
 }
 
+static int open_lane(struct rep *r, int lane, uint32_t *slots)
+{
+	const struct rep_lane *config = &r->config.lane[lane];
+	struct lane *l = &r->lane[lane];
+
+	l->worker = (struct worker){ r, lane };
+	l->free_slots = calloc(config->slots, sizeof(*l->free_slots));
+	l->threads = calloc(config->threads, sizeof(*l->threads));
+	if (!l->free_slots || !l->threads)
+		return NNG_ENOMEM;
+	while (l->free_count < config->slots)
+		l->free_slots[l->free_count++] = (*slots)++;
+	for (; l->thread_count < config->threads; l->thread_count++)
+		if (pthread_create(&l->threads[l->thread_count], NULL, work, &l->worker))
+			return NNG_ENOMEM;
+	return 0;
+}
+
 int rep_open(struct rep **out, const struct rep_config *config, rep_request_fn fn, void *arg)
 {
-	struct rep *r = calloc(1, sizeof(*r) + config->slot_count * sizeof(r->free_slots[0]));
+	struct rep *r = calloc(1, sizeof(*r));
+	uint32_t slots = 0;
 	int err;
 
 	if (!r)
@@ -543,14 +598,15 @@ int rep_open(struct rep **out, const struct rep_config *config, rep_request_fn f
 	r->fn = fn;
 	r->arg = arg;
 	r->ipc = !strncmp(config->url, "ipc:", 4);
-	r->waiting_last = &r->waiting;
-	while (r->free_count < config->slot_count) {
-		r->free_slots[r->free_count] = r->free_count;
-		r->free_count++;
-	}
 	pthread_mutex_init(&r->lock, NULL);
 	pthread_cond_init(&r->changed, NULL);
-	err = nng_aio_alloc(&r->accept, on_accept, r);
+	for (int i = 0; i < SENDERS_LANES; i++)
+		pthread_cond_init(&r->lane[i].wake, NULL);
+	err = senders_open(&r->senders) ? NNG_ENOMEM : 0;
+	for (int i = 0; i < SENDERS_LANES && !err; i++)
+		err = open_lane(r, i, &slots);
+	if (!err)
+		err = nng_aio_alloc(&r->accept, on_accept, r);
 	if (!err)
 		err = listen_on(r);
 	if (!err && pthread_create(&r->thread, NULL, free_thread, r))
@@ -568,45 +624,67 @@ int rep_open(struct rep **out, const struct rep_config *config, rep_request_fn f
 
 static bool has_answers(struct rep *r)
 {
-	bool yes = false;
+	bool yes;
 
 	pthread_mutex_lock(&r->lock);
-	for (struct connection *c = r->all; c && !yes; c = c->next)
-		yes = c->state == HANDLE || c->state == RUN || c->state == ANSWER;
+	yes = r->answers > 0;
 	pthread_mutex_unlock(&r->lock);
 	return yes;
 }
 
+static void hang_up_seat(struct seat *s)
+{
+	struct connection *c = connection_of(s);
+
+	if (c->state != DEAD)
+		hang_up(c);
+}
+
+/* Those that wait have no operation that could end. Under rep.lock. */
+static void hang_up_all(struct rep *r)
+{
+	struct seat *s;
+
+	for (int i = 0; i < SENDERS_LANES; i++)
+		while ((s = senders_next(r->senders, i)))
+			bury_locked(connection_of(s));
+	senders_each(r->senders, hang_up_seat);
+	pthread_cond_broadcast(&r->changed);
+}
+
 void rep_close(struct rep *r, uint32_t grace_ms)
 {
-	struct connection *c;
-
 	if (!r)
 		return;
 	pthread_mutex_lock(&r->lock);
 	r->closing = true;
+	for (int i = 0; i < SENDERS_LANES; i++)
+		pthread_cond_broadcast(&r->lane[i].wake);
 	pthread_mutex_unlock(&r->lock);
 	if (r->listener)
 		nng_stream_listener_close(r->listener);
-	nng_aio_stop(r->accept);
+	if (r->accept)
+		nng_aio_stop(r->accept);
+	for (int i = 0; i < SENDERS_LANES; i++)
+		for (uint32_t k = 0; k < r->lane[i].thread_count; k++)
+			pthread_join(r->lane[i].threads[k], NULL);
 	for (; grace_ms && has_answers(r); grace_ms--)
 		usleep(1000);
 	pthread_mutex_lock(&r->lock);
-	for (c = r->all; c; c = c->next)
-		hang_up(c);
-	/* Those in the queue have no operation that could end: as if each had its turn. */
-	while ((c = pop_waiting(r))) {
-		pthread_mutex_unlock(&r->lock);
-		bury(c);
-		pthread_mutex_lock(&r->lock);
-	}
-	pthread_cond_broadcast(&r->changed);
+	if (r->senders)
+		hang_up_all(r);
 	pthread_mutex_unlock(&r->lock);
 	if (r->thread_started)
 		pthread_join(r->thread, NULL);
 	nng_aio_free(r->accept);
 	if (r->listener)
 		nng_stream_listener_free(r->listener);
+	senders_close(r->senders);
+	for (int i = 0; i < SENDERS_LANES; i++) {
+		free(r->lane[i].free_slots);
+		free(r->lane[i].threads);
+		pthread_cond_destroy(&r->lane[i].wake);
+	}
 	pthread_cond_destroy(&r->changed);
 	pthread_mutex_destroy(&r->lock);
 	free(r);

@@ -16,7 +16,7 @@
 #include "aggregator/incident.h"
 #include "base/buf.h"
 
-#define STORE_SCHEMA_VERSION 2
+#define STORE_SCHEMA_VERSION 3
 
 /* Times of writes are multiples of it, so that a reader whose numbers are doubles gets them exactly, or
  * so nearly that it makes no difference. */
@@ -56,24 +56,38 @@ int store_each_window_body(struct store *s, const char *incident,
 /* Returns owned; NULL: none. */
 json_t *store_findings(struct store *s, const char *incident);
 
-/* Removes bodies received before windows_before, then incidents and the last traces of windows from
- * before incidents_before, then the oldest bodies until the file holds at most max_bytes; bounded
- * work per call. The number of bodies removed, or -errno. */
-int store_expire(struct store *s, uint64_t windows_before, uint64_t incidents_before,
-		 uint64_t max_bytes);
+struct store_bounds {
+	uint64_t windows_before;   /* bodies received earlier go */
+	uint64_t incidents_before; /* so do closed incidents, and the last traces of windows */
+	uint64_t max_bytes;	   /* of the file; above it the oldest bodies go; 0: no bound */
+};
+/* Inside a transaction, before it ends: what it brought may be too much. More goes than one transaction
+ * brings, so that no rate of windows outruns it. The number of bodies removed, or -errno. */
+int store_keep(struct store *s, const struct store_bounds *b);
+/* The same in a transaction of its own; gives free pages back to the file system. */
+int store_expire(struct store *s, const struct store_bounds *b);
 
 struct store_totals {
 	uint64_t windows, bodies, incidents, open_incidents, bytes;
 };
-/* Counts the windows too, which takes time in a large store; store_totals_incidents only refreshes
- * the incidents and the bytes of *out. */
+/* Kept, not counted: of the same cost however large the store is. */
 int store_totals(struct store *s, struct store_totals *out);
-int store_totals_incidents(struct store *s, struct store_totals *out);
 /* Free bytes of the file system. */
 uint64_t store_free_bytes(const struct store *s);
 
-/* job and state ("open", "closed") may be NULL. {"incidents":[...]}, newest first; returns owned. */
-json_t *store_incidents_json(struct store *s, const char *job, const char *state, uint32_t limit);
+struct store_list {
+	const char *job, *state; /* NULL: any; state is "open" or "closed" */
+	uint32_t limit;
+	uint64_t after_ns; /* 0: from the newest on */
+	char after_id[INCIDENT_ID_BYTES];
+};
+/* Goes on behind the page whose "next" this is. -EINVAL: it is none. */
+int store_list_after(struct store_list *q, const char *cursor);
+/* Appends {"incidents":[...]}, newest first; "next" where there are more. A page ends at the limit or at
+ * LIMIT_API_LIST_BYTES. */
+int store_list(struct store *s, const struct store_list *q, struct buf *out);
+/* The whole id that begins so. 0, -ENOENT, -ENOTUNIQ (several begin so), -EIO, -ENOMEM. */
+int store_incident_id(struct store *s, const char *begin, char id[INCIDENT_ID_BYTES]);
 /* With "windows"; one that was merged is answered by what it became part of, with "merged_from".
  * NULL: no such. */
 json_t *store_incident_json(struct store *s, const char *id);

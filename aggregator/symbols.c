@@ -312,6 +312,7 @@ static json_t *name_json(const struct symbol_name *n, size_t *room)
 		json_object_set_new(j, "raw", text_json(raw));
 	json_object_set_new(j, "begin", json_integer((json_int_t)n->begin));
 	json_object_set_new(j, "size", json_integer((json_int_t)n->size));
+	json_object_set_new(j, "proven", json_boolean(n->proven));
 	return j;
 }
 
@@ -340,8 +341,10 @@ static json_t *object_json(struct symbols *s, const json_t *object, size_t *room
 		*named += !err;
 		json_array_append_new(names, err ? json_null() : name_json(&name, room));
 	}
-	if (!strcmp(status, "ok"))
+	if (!strcmp(status, "ok")) {
 		symbol_store_use(s->store, id, n);
+		symbol_store_use(s->store, id, symbol_content_note(n));
+	}
 	j = json_pack("{s:O, s:s, s:o}", "build_id", json_object_get(object, "build_id"), "status",
 		      status, "names", names);
 	if (!strcmp(status, "refused"))
@@ -407,6 +410,8 @@ bool symbols_name(struct symbols *s, const uint8_t *build_id, size_t build_id_by
 	pthread_mutex_lock(&s->name_lock);
 	known = build_id_bytes && !symbol_resolver_find(s->namer, build_id, build_id_bytes, NULL,
 							address, &name);
+	/* where files are taken from anybody, a Build ID alone lets him name other people's functions */
+	known = known && (name.proven || !s->upload);
 	if (known)
 		text_copy(out, out_bytes, name.function);
 	pthread_mutex_unlock(&s->name_lock);

@@ -11,6 +11,7 @@
 #include "aggregator/idmap.h"
 #include "analysis/median.h"
 #include "base/hash.h"
+#include "base/keyed.h"
 #include "base/limits.h"
 
 struct share {
@@ -80,7 +81,7 @@ void waterline_close(struct waterline *w)
 
 static uint32_t function_of(struct waterline *w, const struct sketch_function *f)
 {
-	uint64_t key = hash_bytes(HASH_SEED + f->kind, f->name, strlen(f->name));
+	uint64_t key = keyed_words(keyed_process(), keyed_text(keyed_process(), f->name), f->kind);
 	uint32_t at = idmap_get(&w->by_name, key);
 	char *name;
 

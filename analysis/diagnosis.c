@@ -645,6 +645,16 @@ static bool explains(const struct diagnosis_view *v, enum finding_layer layer)
 	return false;
 }
 
+/* What a layer shows stands in the evidence, also where it explains too little to be the cause. That the
+ * host is late is what is to be explained, and no word against its CPU. */
+static bool is_shown(const struct diagnosis *out, enum finding_layer layer)
+{
+	for (uint32_t i = 0; i < out->evidence_count && layer != LAYER_CPU; i++)
+		if (out->evidence[i].layer == layer)
+			return true;
+	return false;
+}
+
 static void put_ruled_out(const struct diagnosis_view *v, enum finding_layer cause,
 			  struct diagnosis *out)
 {
@@ -658,6 +668,7 @@ static void put_ruled_out(const struct diagnosis_view *v, enum finding_layer cau
 		bool by_steps = layer == LAYER_GPU || layer == LAYER_CPU || layer == LAYER_NETWORK;
 
 		if (layer != (int)cause && !explains(v, (enum finding_layer)layer) &&
+		    !is_shown(out, (enum finding_layer)layer) &&
 		    !(by_steps && v->in->kind == FINDING_HANG))
 			of[layer](v, out);
 	}

@@ -18,8 +18,8 @@
 #define END_STEP_MOST 3.0 /* of it from one step: no stretch ends by one good step */
 /* False flags per hour of a larger group are held to those of a group of this size. */
 #define GROUP_FREE 8.0
-/* Chance per group that healthy members' constant differences look like a fault. */
-#define STATIC_CHANCE 2e-3
+/* For the number of looks in an hour, while nobody knows. */
+#define UNKNOWN_STEP_NS 1e9
 
 void peers_config_default(struct peers_config *c)
 {
@@ -104,8 +104,6 @@ struct peers *peers_init(void *memory, const struct peers_config *c, uint32_t me
 	p->depth = depth_of(c);
 	while (p->windows < PEERS_WINDOWS && c->windows[p->windows])
 		p->windows++;
-	for (uint32_t f = 4; f < PEERS_QUANTILES; f++)
-		p->student[f] = peers_noise_student(STATIC_CHANCE / members, f);
 	return p;
 }
 
@@ -491,10 +489,16 @@ void peers_push(struct peers *p, uint64_t step, const double *self_ns, const dou
 	uint32_t at = peers_at(p, p->pushes);
 
 	weight = weight ? weight : 1;
-	if (step_ns > 0 && isfinite(step_ns))
-		p->step_ns = p->step_ns > 0 ? p->step_ns + (step_ns - p->step_ns) / 16 : step_ns;
-	if (!(p->step_ns > 0))
-		p->step_ns = 1e9;
+	if (step_ns > 0 && isfinite(step_ns)) {
+		p->step_ns = p->paced ? p->step_ns + (step_ns - p->step_ns) / 16 : step_ns;
+		p->paced = true;
+	}
+	/* Lateness is told in parts of a step: by a length that is not known yet it would have no scale,
+	 * and the noise that is learned from it would be another one than what comes. */
+	if (!p->paced) {
+		p->step_ns = UNKNOWN_STEP_NS;
+		value[PEERS_LATE] = NULL;
+	}
 	if (!(p->quantile_step_ns > p->step_ns / 1.5 && p->quantile_step_ns < p->step_ns * 1.5))
 		quantiles(p);
 	p->step[at] = step;

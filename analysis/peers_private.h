@@ -65,7 +65,7 @@ struct peers {
 	double quantile_step_ns;	  /* what quantile was made for */
 	double quantile[PEERS_WINDOWS];	  /* Gaussian, one-sided */
 	double evidence[PEERS_WINDOWS];	  /* log of the chance that it stands for, negated */
-	double student[PEERS_QUANTILES];  /* by degrees of freedom */
+	double student[PEERS_QUANTILES];  /* by degrees of freedom; 0: not made yet */
 	struct peers_series series[PEERS_MEASURES];
 	uint64_t *step;	   /* [depth] */
 	float *level_ns;   /* [depth]: the members' median self time */
@@ -73,6 +73,7 @@ struct peers {
 	float *own;	   /* [depth][2]: log self times of a pair */
 	double weight_mean;
 	double step_ns;
+	bool paced; /* step_ns was told */
 	double *value, *scratch;
 	uint32_t *order, *key; /* order: [2 * members] */
 	struct peers_flag *queue;

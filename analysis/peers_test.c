@@ -15,6 +15,8 @@
 #define MOST_FLOOR 0.03
 /* Pushes before a window that are no past yet. */
 #define PAIR_START 10u
+/* Chance per group that healthy members' constant differences look like a fault. */
+#define STATIC_CHANCE 2e-3
 
 struct split {
 	const double *value; /* by member */
@@ -79,8 +81,18 @@ double peers_test_mean(const struct peers *p, const struct peers_series *s, uint
 	return sum * PEERS_UNIT / known;
 }
 
+/* Made when first asked for: few of them ever are, and a group that comes and goes makes them anew. */
+static double student_of(struct peers *p, uint32_t freedom)
+{
+	double *z = &p->student[freedom < PEERS_QUANTILES ? freedom : PEERS_QUANTILES - 1];
+
+	if (*z <= 0)
+		*z = peers_noise_student(STATIC_CHANCE / p->n, (uint32_t)(z - p->student));
+	return *z;
+}
+
 /* The lower group's center and threshold when it has the first `lower` of order. */
-static bool split_at(const struct peers *p, struct split *t, const uint32_t *order, uint32_t lower,
+static bool split_at(struct peers *p, struct split *t, const uint32_t *order, uint32_t lower,
 		     double sum, double squares)
 {
 	uint32_t count = lower, freedom, assumed;
@@ -98,7 +110,7 @@ static bool split_at(const struct peers *p, struct split *t, const uint32_t *ord
 	variance = (variance + assumed * t->usual * t->usual) / (freedom + assumed);
 	freedom += assumed;
 	spread = fmax(0, variance - t->widened * t->widened);
-	z = p->student[freedom < PEERS_QUANTILES ? freedom : PEERS_QUANTILES - 1];
+	z = student_of(p, freedom);
 	t->center = mean;
 	t->threshold = sqrt(t->z * t->z * t->widened * t->widened * (1 + 1.0 / count) +
 			    z * z * spread);
@@ -106,7 +118,7 @@ static bool split_at(const struct peers *p, struct split *t, const uint32_t *ord
 }
 
 /* Fills lower, center, threshold; orders p->order. n of the members have a value. */
-static void split(const struct peers *p, struct split *t, uint32_t *order, uint32_t n)
+static void split(struct peers *p, struct split *t, uint32_t *order, uint32_t n)
 {
 	double sum = 0, squares = 0, gap = 0, center = 0, threshold = 0;
 	uint32_t least = n > 8 ? (n + 3) / 4 : 2, best = 0;

@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/hash.h"
 #include "base/limits.h"
 
 /* Hashes of hostile names may collide; what lies farther from its slot is refused. */
@@ -23,6 +22,7 @@ struct function {
 };
 
 struct profile {
+	struct keyed key; /* of slot */
 	struct function *function;
 	uint32_t count, room;
 	uint32_t *slot; /* index + 1 */
@@ -33,13 +33,14 @@ struct profile {
 	double total, squares; /* sum over samples of their squared weights */
 };
 
-int profile_open(struct profile **out)
+int profile_open(struct profile **out, const struct keyed *key)
 {
 	struct profile *p = calloc(1, sizeof(*p));
 
 	*out = p;
 	if (!p)
 		return -ENOMEM;
+	p->key = *key;
 	p->room = 256;
 	p->slot_room = 1024;
 	p->function = calloc(p->room, sizeof(*p->function));
@@ -66,7 +67,7 @@ void profile_close(struct profile *p)
 /* The name's slot, or where it may go; NULL: too far off. */
 static uint32_t *find_slot(const struct profile *p, uint32_t *slot, uint32_t room, const char *name)
 {
-	uint64_t h = hash_mix(hash_bytes(HASH_SEED, name, strlen(name)));
+	uint64_t h = keyed_text(&p->key, name);
 
 	for (uint32_t probe = 0; probe < PROBES_MAX; probe++) {
 		uint32_t *s = &slot[(h + probe) & (room - 1)];
@@ -279,6 +280,8 @@ static double chance(const struct profile_delta *d, double dilution, double base
 
 	if (isinf(base_samples) && isinf(other_samples))
 		return apart != 0 ? 0 : 1;
+	if (fmin(base_samples, other_samples) < PROFILE_SAMPLES_MIN)
+		return 1;
 	if (isinf(base_samples))
 		pooled = d->base * dilution;
 	else if (isinf(other_samples))

@@ -10,6 +10,7 @@
  *   - sampling noise does not explain it, with and without dilution: a binomial test on the effective
  *     samples of both (Kish: weight^2 / sum of squared weights), over all functions that have delta of
  *     either profile, with a false discovery rate of PROFILE_FALSE_RATE (Benjamini and Hochberg 1995).
+ *     A profile of fewer than PROFILE_SAMPLES_MIN effective samples shows no difference.
  * Pure. Names are copied, told apart by their text. Memory: malloc inside open/close objects, bounded by
  * LIMIT_PROFILE_FUNCTIONS and LIMIT_PROFILE_NAME_BYTES. Threads: one caller each. */
 #ifndef SYSOM_ANALYSIS_PROFILE_H
@@ -19,6 +20,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/keyed.h"
+
 #define PROFILE_DELTA	   0.005
 #define PROFILE_FALSE_RATE 0.02
 
@@ -27,8 +30,8 @@ struct profile_function {
 	double self, total; /* weight, in the unit of what was added (ns, samples) */
 };
 struct profile; /* opaque */
-/* 0, -ENOMEM. */
-int profile_open(struct profile **out);
+/* key: of the table of names, which a peer chooses. 0, -ENOMEM. */
+int profile_open(struct profile **out, const struct keyed *key);
 void profile_close(struct profile *p); /* NULL is a no-op */
 /* One stack: names root first, as folded stacks have it; count >= 1. weight: at least 0 and finite.
  * samples: how many it stands for; 0: it was measured, not sampled, and has no noise.

@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/hash.h"
 #include "base/limits.h"
 
 struct table {
@@ -22,14 +21,16 @@ struct stack_index {
 	struct table strings, objects, stacks, samples;
 };
 
-void stack_batch_init(struct stack_batch *b)
+void stack_batch_init(struct stack_batch *b, const struct keyed *key)
 {
 	memset(b, 0, sizeof(*b));
+	b->key = *key;
 }
 
 void stack_batch_fini(struct stack_batch *b)
 {
 	struct stack_index *x = b->index;
+	struct keyed key = b->key;
 
 	if (x) {
 		free(x->strings.slot);
@@ -44,7 +45,7 @@ void stack_batch_fini(struct stack_batch *b)
 	free(b->samples);
 	free(b->strings);
 	free(b->string_offset);
-	stack_batch_init(b);
+	stack_batch_init(b, &key);
 }
 
 static void table_clear(struct table *t)
@@ -93,36 +94,41 @@ static int grow(void **array, uint32_t *room, uint32_t count, uint32_t more, siz
 	return 0;
 }
 
-static uint64_t key_string(const char *s, size_t bytes)
+static uint64_t key_string(const struct keyed *k, const char *s, size_t bytes)
 {
-	return hash_mix(hash_bytes(HASH_SEED, s, bytes));
+	return keyed_bytes(k, s, bytes);
 }
 
-static uint64_t key_object(const struct stack_object *o)
+static uint64_t key_object(const struct keyed *k, const struct stack_object *o)
 {
-	return hash_mix(hash_bytes(HASH_SEED ^ o->path, o->build_id, o->build_id_bytes));
+	return keyed_words(k, keyed_bytes(k, o->build_id, o->build_id_bytes), o->path);
 }
 
-static uint64_t key_frames(const struct stack_frame *f, uint32_t count, uint32_t kernel_count,
-			   unsigned end)
+static uint64_t key_frames(const struct keyed *k, const struct stack_frame *f, uint32_t count,
+			   uint32_t kernel_count, unsigned end)
 {
-	uint64_t h = HASH_SEED ^ ((uint64_t)kernel_count << 8) ^ end;
+	struct keyed_state h = keyed_begin(k);
 
+	keyed_add(&h, (uint64_t)kernel_count << 8 | end);
 	for (uint32_t i = 0; i < count; i++) {
-		h = hash_mix(h ^ f[i].address);
-		h += (uint64_t)f[i].object << 32 | f[i].kind << 8 | f[i].flags;
-		h ^= (uint64_t)f[i].file << 32 | f[i].line;
+		keyed_add(&h, f[i].address);
+		keyed_add(&h, (uint64_t)f[i].object << 32 | (uint32_t)f[i].kind << 8 | f[i].flags);
+		if (f[i].kind == STACK_FRAME_PYTHON)
+			keyed_add(&h, (uint64_t)f[i].file << 32 | f[i].line);
 	}
-	return hash_mix(h);
+	return keyed_end(&h);
 }
 
-static uint64_t key_sample(const struct stack_sample *s)
+static uint64_t key_sample(const struct keyed *k, const struct stack_sample *s)
 {
-	uint64_t h = hash_mix(s->time_ns ^ (uint64_t)s->kind << 56 ^ (uint64_t)s->gil << 48);
+	struct keyed_state h = keyed_begin(k);
 
-	h = hash_mix(h ^ ((uint64_t)s->pid << 32 | s->tid));
-	h = hash_mix(h ^ ((uint64_t)s->stack << 32 | s->comm));
-	return hash_mix(h ^ ((uint64_t)s->waker_tid << 32 | s->waker_comm));
+	keyed_add(&h, s->time_ns);
+	keyed_add(&h, (uint64_t)s->pid << 32 | s->tid);
+	keyed_add(&h, (uint64_t)s->stack << 32 | s->comm);
+	keyed_add(&h, (uint64_t)s->waker_tid << 32 | s->waker_comm);
+	keyed_add(&h, (uint32_t)s->kind << 8 | s->gil);
+	return keyed_end(&h);
 }
 
 /* A batch of frameless stacks has no array of frames. */
@@ -139,14 +145,14 @@ static uint64_t key_of(const struct stack_batch *b, const struct table *t, uint3
 	if (t == &x->strings) {
 		const char *text = b->strings + b->string_offset[i];
 
-		return key_string(text, strlen(text));
+		return key_string(&b->key, text, strlen(text));
 	}
 	if (t == &x->objects)
-		return key_object(&b->objects[i]);
+		return key_object(&b->key, &b->objects[i]);
 	if (t == &x->samples)
-		return key_sample(&b->samples[i]);
+		return key_sample(&b->key, &b->samples[i]);
 	s = &b->stacks[i];
-	return key_frames(frames_of(b, s), s->count, s->kernel_count, s->end);
+	return key_frames(&b->key, frames_of(b, s), s->count, s->kernel_count, s->end);
 }
 
 /* Room for one more entry at a load of at most one half. */
@@ -231,7 +237,7 @@ static int string_append(struct stack_batch *b, struct stack_index *x, const cha
 	b->strings[b->string_bytes + bytes] = 0;
 	b->string_offset[b->string_count] = (uint32_t)b->string_bytes;
 	b->string_bytes = want;
-	table_insert(&x->strings, key_string(s, bytes), b->string_count++);
+	table_insert(&x->strings, key_string(&b->key, s, bytes), b->string_count++);
 	return 0;
 }
 
@@ -247,7 +253,7 @@ int stack_batch_string(struct stack_batch *b, const char *s, size_t bytes, uint3
 		return -ENOMEM;
 	if (nul)
 		bytes = (size_t)(nul - s);
-	key = key_string(s, bytes);
+	key = key_string(&b->key, s, bytes);
 	while ((i = table_next(&x->strings, &key))) {
 		const char *have = b->strings + b->string_offset[i - 1];
 
@@ -282,7 +288,7 @@ int stack_batch_object(struct stack_batch *b, const uint8_t *build_id, size_t bu
 	if (build_id_bytes)
 		memcpy(o.build_id, build_id, build_id_bytes);
 	o.build_id_bytes = (uint8_t)build_id_bytes;
-	key = key_object(&o);
+	key = key_object(&b->key, &o);
 	while ((i = table_next(&x->objects, &key))) {
 		if (!memcmp(&b->objects[i - 1], &o, sizeof(o))) {
 			*out = i - 1;
@@ -296,7 +302,7 @@ int stack_batch_object(struct stack_batch *b, const uint8_t *build_id, size_t bu
 	if (rc)
 		return rc;
 	b->objects[b->object_count] = o;
-	table_insert(&x->objects, key_object(&o), b->object_count);
+	table_insert(&x->objects, key_object(&b->key, &o), b->object_count);
 	*out = b->object_count++;
 	return 0;
 }
@@ -316,7 +322,7 @@ int stack_batch_stack(struct stack_batch *b, const struct stack_frame *frames, u
 {
 	struct stack_index *x = index_of(b);
 	void *all = b->frames, *stacks = b->stacks;
-	uint64_t key = key_frames(frames, count, kernel_count, end);
+	uint64_t key = key_frames(&b->key, frames, count, kernel_count, end);
 	struct stack *s;
 	uint32_t i;
 	int rc;
@@ -348,7 +354,7 @@ int stack_batch_stack(struct stack_batch *b, const struct stack_frame *frames, u
 	b->stacks[b->stack_count] = (struct stack){ .first = b->frame_count, .count = count,
 						    .kernel_count = kernel_count, .end = (uint8_t)end };
 	b->frame_count += count;
-	table_insert(&x->stacks, key_frames(frames, count, kernel_count, end), b->stack_count);
+	table_insert(&x->stacks, key_frames(&b->key, frames, count, kernel_count, end), b->stack_count);
 	*out = b->stack_count++;
 	return 0;
 }
@@ -364,7 +370,7 @@ int stack_batch_sample(struct stack_batch *b, const struct stack_sample *s)
 {
 	struct stack_index *x = index_of(b);
 	void *samples = b->samples;
-	uint64_t key = key_sample(s);
+	uint64_t key = key_sample(&b->key, s);
 	uint32_t i;
 	int rc;
 
@@ -386,7 +392,7 @@ int stack_batch_sample(struct stack_batch *b, const struct stack_sample *s)
 	if (rc)
 		return rc;
 	b->samples[b->sample_count] = *s;
-	table_insert(&x->samples, key_sample(s), b->sample_count++);
+	table_insert(&x->samples, key_sample(&b->key, s), b->sample_count++);
 	return 0;
 }
 

@@ -11,7 +11,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define STACK_BUILD_ID_MAX 20 /* bytes; a longer note is cut to its first 20, as the kernel does */
+#include "base/keyed.h"
+
+/* Bytes of a file's identity: its Build ID, cut to its first 20, and 16 of its content's digest
+ * (symbol/symbol_content.h). */
+#define STACK_BUILD_ID_MAX 36
 
 enum stack_frame_kind {
 	STACK_FRAME_NATIVE = 1, /* object: index into objects; address: ELF virtual address in it */
@@ -46,6 +50,8 @@ enum stack_end {
 	STACK_END_NO_ROW,      /* no unwind information for this pc */
 	STACK_END_UNSUPPORTED, /* a rule that the table cannot express */
 	STACK_END_FAULT,       /* the stack could not be read */
+	STACK_END_GUESSED,     /* a root was reached, but by a guess on the way: a frame that was found
+				* without a rule, or Python and native frames that do not agree */
 	STACK_END_COUNT
 };
 
@@ -105,11 +111,13 @@ struct stack_batch {
 	uint32_t object_room, frame_room, stack_room, sample_room, string_room;
 	size_t string_bytes_room;
 	uint64_t lost_samples; /* of this period, all causes */
+	struct keyed key;      /* of the builder's hash tables */
 	void *index;           /* the builder's hash tables; NULL in a batch that is only read */
 };
 
-/* An empty batch on the caller's storage. */
-void stack_batch_init(struct stack_batch *b);
+/* An empty batch on the caller's storage. key: of the builder's tables, whose content a peer chooses; no
+ * result depends on it. */
+void stack_batch_init(struct stack_batch *b, const struct keyed *key);
 void stack_batch_fini(struct stack_batch *b);
 /* Forgets the content, keeps the memory. */
 void stack_batch_clear(struct stack_batch *b);

@@ -24,8 +24,20 @@
 #define YOUNG_GROWTH 8
 /* A history of fewer periods does not speak against the longer pattern. */
 #define HISTORY_PERIODS 4
-/* Items fetched ahead of the kernel that joins them: they were written a flush ago. */
-#define PUSH_AHEAD 3
+/* A period is looked for among rare launches when the ring holds fewer of it: in so many there are names
+ * that came three times, which is what the finder asks of them. */
+#define NEAR_PERIODS 2
+/* Rare launches at the first look at them, and how many more until the next. */
+#define RARE_FIRST	16
+#define RARE_GROWTH_NUM 5
+#define RARE_GROWTH_DEN 4
+/* Rows of names where a name may be. */
+#define SEEN_WAYS 8u
+/* Launches that are added up at a time when the ring has no room for the open step. */
+#define FOLD_SHARE 16
+/* Items fetched ahead of the launch that takes their place, and of the kernel that joins them: the ring
+ * of a rank outgrows the nearer caches. */
+#define PUSH_AHEAD 8
 /* Sketches of one class differ by less than this share of their launches. */
 #define CLASS_DISTANCE_MAX 0.3
 
@@ -56,7 +68,7 @@ static size_t align16(size_t n)
 struct layout {
 	uint32_t launch_max, pool_max;
 	uint64_t items;
-	size_t items_at, pool_at, pending_at, marks_at, scratch_at, total;
+	size_t items_at, pool_at, pending_at, marks_at, rare_at, seen_at, fold_at, scratch_at, total;
 	size_t account_bytes, scratch_bytes; /* of the scratch: the account's part comes first */
 };
 
@@ -71,7 +83,10 @@ static void layout_of(const struct steps_config *c, struct layout *l)
 	l->pool_at = align16(l->items_at + l->items * sizeof(struct steps_item));
 	l->pending_at = align16(l->pool_at + (size_t)l->pool_max * sizeof(struct steps_device));
 	l->marks_at = align16(l->pending_at + STEPS_PENDING_MAX * sizeof(struct steps_pending));
-	l->scratch_at = align16(l->marks_at + STEPS_MARKS_MAX * sizeof(struct steps_mark));
+	l->rare_at = align16(l->marks_at + STEPS_MARKS_MAX * sizeof(struct steps_mark));
+	l->seen_at = align16(l->rare_at + STEPS_RARE_MAX * sizeof(struct steps_item));
+	l->fold_at = align16(l->seen_at + STEPS_NAMES_SEEN * sizeof(struct steps_seen));
+	l->scratch_at = align16(l->fold_at + sizeof(struct steps_fold));
 	l->account_bytes = align16(steps_account_scratch_bytes(l->pool_max));
 	l->scratch_bytes = align16(l->account_bytes + steps_detect_scratch_bytes(l->launch_max));
 	l->total = l->scratch_at + (c->scratch ? 0 : l->scratch_bytes);
@@ -112,14 +127,19 @@ struct steps *steps_init(void *memory, const struct steps_config *c)
 	s->items_mask = l.items - 1;
 	s->pool = (struct steps_device *)(base + l.pool_at);
 	s->pool_max = l.pool_max;
-	s->pool_free = STEPS_NONE;
+	s->pool_free = s->copies_first = s->copies_last = STEPS_NONE;
 	s->pending = (struct steps_pending *)(base + l.pending_at);
 	s->marks = (struct steps_mark *)(base + l.marks_at);
+	s->rare = (struct steps_item *)(base + l.rare_at);
+	s->seen = (struct steps_seen *)(base + l.seen_at);
+	s->fold = (struct steps_fold *)(base + l.fold_at);
+	memset(s->seen, 0, STEPS_NAMES_SEEN * sizeof(*s->seen));
 	s->account = c->scratch ? c->scratch : base + l.scratch_at;
 	s->scratch = (unsigned char *)s->account + l.account_bytes;
 	if (!c->scratch)
 		steps_scratch_init(s->account);
 	s->open_flags = STEP_FLAG_FIRST;
+	s->rare_look = RARE_FIRST;
 	s->detect_at = c->whole_first ? l.launch_max : DETECT_FIRST_LAUNCHES;
 	return s;
 }
@@ -204,6 +224,8 @@ static void close_step(struct steps *s, uint64_t last, uint64_t begin_ns, uint64
 	p->flags = s->open_flags;
 	p->source = source;
 	p->folded_launches = s->open_folded;
+	p->folded = s->open_folds;
+	s->open_folds = false;
 	for (uint64_t q = p->first; q < last; q++) {
 		struct steps_item *i = steps_at(s, q);
 
@@ -262,6 +284,7 @@ static bool cuts_before(const struct steps *s, const struct steps_item *i)
 static void pattern_lost(struct steps *s)
 {
 	s->pattern.rule_count = 0;
+	s->pattern.far = false;
 	s->stats.resyncs++;
 	s->stats.locked = 0;
 	s->stats.period_ns = 0;
@@ -281,10 +304,22 @@ static void no_cut(struct steps *s)
 		pattern_lost(s);
 }
 
+static void saw_end(struct steps *s, const struct steps_item *symbol)
+{
+	uint64_t end_ns = steps_item_end(symbol);
+
+	if (end_ns > s->last_end_ns)
+		s->last_end_ns = end_ns;
+}
+
 static void follow_auto(struct steps *s, const struct steps_item *i, uint64_t seq)
 {
 	if (!steps_is_symbol(i))
 		return;
+	if (s->pattern.far && !(i->flags & ITEM_RARE)) {
+		saw_end(s, i);
+		return;
+	}
 	if (!s->open_begin_ns) {
 		s->open_begin_ns = i->begin_ns;
 		/* a trace that begins with a step: what follows at once is no cut */
@@ -300,8 +335,16 @@ static void follow_auto(struct steps *s, const struct steps_item *i, uint64_t se
 	s->since_match++;
 	s->before_name = i->name_token;
 	s->before_full = i->full_token;
-	if (i->end_ns > s->last_end_ns)
-		s->last_end_ns = i->end_ns;
+	saw_end(s, i);
+}
+
+static bool is_overdue(const struct steps *s, const struct steps_item *i)
+{
+	/* rare launches may have become so rare that none comes */
+	if (s->pattern.far && s->open_begin_ns && i->begin_ns > s->open_begin_ns &&
+	    i->begin_ns - s->open_begin_ns > LOST_PERIODS * s->pattern.period_ns)
+		return true;
+	return s->since_match > LOST_PERIODS * s->pattern.launches + 64;
 }
 
 /* Walks the items that the follower has not seen, as far as the queue has room. */
@@ -312,13 +355,13 @@ static void follow(struct steps *s)
 
 		if (s->explicit_seen) {
 			follow_explicit(s, i, s->follow);
-			if (steps_is_symbol(i) && i->end_ns > s->last_end_ns)
-				s->last_end_ns = i->end_ns;
+			if (steps_is_symbol(i))
+				saw_end(s, i);
 		} else {
 			if (!s->pattern.rule_count)
 				return;
 			follow_auto(s, i, s->follow);
-			if (s->since_match > LOST_PERIODS * s->pattern.launches + 64)
+			if (is_overdue(s, i))
 				no_cut(s);
 		}
 		s->follow++;
@@ -330,7 +373,7 @@ static bool pattern_same(const struct steps_pattern *a, const struct steps_patte
 	uint64_t low = a->launches < b->launches ? a->launches : b->launches;
 	uint64_t high = a->launches + b->launches - low;
 
-	return a->rule_count && b->rule_count && high * 4 <= low * 5;
+	return a->rule_count && b->rule_count && a->far == b->far && high * 4 <= low * 5;
 }
 
 static bool rule_same(const struct steps_rule *a, const struct steps_rule *b)
@@ -352,12 +395,26 @@ static void pattern_lock(struct steps *s, const struct steps_pattern *p)
 	s->follow = s->open_first;
 }
 
+/* A period too long for the ring, among the rare launches. */
+static bool find_far(struct steps *s, struct steps_pattern *p)
+{
+	uint64_t kept = s->head - s->tail, span_ns;
+
+	if (s->config.whole_first || kept < 2 || !steps_detect_find_far(s, p))
+		return false;
+	span_ns = steps_at(s, s->head - 1)->begin_ns - steps_at(s, s->tail)->begin_ns;
+	return span_ns && (double)p->period_ns / (double)span_ns * (double)kept >
+				  (double)(s->items_mask + 1) / NEAR_PERIODS;
+}
+
 /* In all launches that wait for a pattern. A recording of so many steps that each of their launches
  * returns more often than the finder counts shows none as a whole, but its later part does. */
 static bool find_in_open(struct steps *s, struct steps_pattern *p)
 {
 	uint64_t first = s->open_first;
 
+	if (find_far(s, p))
+		return true;
 	while (!steps_detect_find(s, first, s->head, p)) {
 		if (!s->config.whole_first || s->head - first < PART_LAUNCHES_MIN)
 			return false;
@@ -385,6 +442,30 @@ static void detect(struct steps *s, bool last_chance)
 	s->candidate = p;
 }
 
+/* Follows another pattern from here on. */
+static void pattern_replace(struct steps *s, const struct steps_pattern *p)
+{
+	if (p->far != s->pattern.far) { /* other launches count */
+		s->since_match = 0;
+		s->before_name = s->before_full = 0;
+	}
+	s->pattern = *p;
+	s->stats.period_ns = p->period_ns;
+	s->stats.resyncs++;
+	/* the open step began where the old pattern said */
+	s->open_flags |= STEP_FLAG_RESYNC | STEP_FLAG_FIRST;
+}
+
+/* Looks at the rare launches, the more rarely the more there were. */
+static void look_far(struct steps *s)
+{
+	struct steps_pattern p;
+
+	s->rare_look = s->rare_head * RARE_GROWTH_NUM / RARE_GROWTH_DEN + RARE_FIRST;
+	if (s->pattern.rule_count && find_far(s, &p) && !pattern_same(&p, &s->pattern))
+		pattern_replace(s, &p);
+}
+
 /* Looks again, over all that is still in memory: what was taken for a step early may have been a
  * layer or a micro-batch. Ever more rarely while it holds. */
 static void reconsider(struct steps *s)
@@ -394,7 +475,7 @@ static void reconsider(struct steps *s)
 	struct steps_pattern p;
 
 	s->detect_at = s->launches_seen * DETECT_GROWTH_NUM / DETECT_GROWTH_DEN;
-	if (!steps_detect_find(s, first, s->head, &p))
+	if (!find_far(s, &p) && (s->pattern.far || !steps_detect_find(s, first, s->head, &p)))
 		return;
 	if (pattern_same(&p, &s->pattern) &&
 	    (s->launches_seen > YOUNG_GROWTH * s->locked_at ||
@@ -403,14 +484,10 @@ static void reconsider(struct steps *s)
 		return;
 	}
 	/* so few returns of the pattern lie in memory that a part of it would be taken for the whole */
-	if (2 * p.launches < s->pattern.launches &&
+	if (!p.far && 2 * p.launches < s->pattern.launches &&
 	    s->head - first < HISTORY_PERIODS * s->pattern.launches)
 		return;
-	s->pattern = p;
-	s->stats.period_ns = p.period_ns;
-	s->stats.resyncs++;
-	/* the open step began where the old pattern said */
-	s->open_flags |= STEP_FLAG_RESYNC | STEP_FLAG_FIRST;
+	pattern_replace(s, &p);
 }
 
 /* ---- intake ---- */
@@ -439,6 +516,8 @@ static void drop_oldest(struct steps *s)
 		if (!s->pattern.rule_count && !s->explicit_seen) {
 			s->open_flags |= STEP_FLAG_FIRST;
 			s->open_begin_ns = 0;
+			s->fold_used &= !s->open_folds;
+			s->open_folds = false;
 		} else {
 			s->open_flags |= STEP_FLAG_INCOMPLETE;
 			s->open_folded += symbol;
@@ -447,6 +526,67 @@ static void drop_oldest(struct steps *s)
 	s->tail++;
 	if (s->find_seq < s->tail)
 		s->find_seq = s->tail;
+}
+
+/* The open step is longer than the ring: the oldest launches are added up, which leaves it whole.
+ * False: not so, or another step's are not handed out yet. */
+static bool fold_oldest(struct steps *s)
+{
+	uint64_t first = s->open_first, last = first + (s->items_mask + 1) / FOLD_SHARE;
+
+	if (s->pending_count || first != s->tail || last > s->follow ||
+	    (s->fold_used && !s->open_folds) || (!s->pattern.rule_count && !s->explicit_seen))
+		return false;
+	for (uint64_t q = first; q < last; q++) {
+		if (waits_for_device(steps_at(s, q)))
+			s->open_flags |= STEP_FLAG_INCOMPLETE;
+		if (steps_at(s, q)->flags & ITEM_GAP_BEFORE)
+			s->open_flags |= STEP_FLAG_GAP;
+	}
+	steps_account_fold(s, first, last);
+	s->tail = s->open_first = last;
+	if (s->find_seq < s->tail)
+		s->find_seq = s->tail;
+	return true;
+}
+
+/* The name's row; NULL: it has none, and all where it may be are of names that came of late. */
+static struct steps_seen *find_seen(const struct steps *s, uint32_t name_token)
+{
+	struct steps_seen *row = &s->seen[name_token % (STEPS_NAMES_SEEN / SEEN_WAYS) * SEEN_WAYS];
+	struct steps_seen *oldest = row;
+
+	for (uint32_t i = 0; i < SEEN_WAYS; i++) {
+		if (row[i].used && row[i].name_token == name_token)
+			return &row[i];
+		if (!row[i].used || (oldest->used && row[i].seq < oldest->seq))
+			oldest = &row[i];
+	}
+	if (oldest->used && s->head - oldest->seq <= STEPS_AWAY(s))
+		return NULL;
+	*oldest = (struct steps_seen){ .name_token = name_token };
+	return oldest;
+}
+
+/* Whether the name was away for long, or is new. Names come in the same order again: what followed the last
+ * time is looked at first, and fetched while the launch before it is worked on. */
+static bool note_seen(struct steps *s, uint32_t name_token)
+{
+	struct steps_seen *row = &s->seen[s->seen_guess];
+	bool away;
+
+	if (!row->used || row->name_token != name_token)
+		row = find_seen(s, name_token);
+	if (!row)
+		return false;
+	away = !row->used || s->head - row->seq > STEPS_AWAY(s);
+	row->used = true;
+	row->seq = s->head;
+	s->seen[s->seen_last].next = (uint16_t)(row - s->seen);
+	s->seen_last = (uint32_t)(row - s->seen);
+	s->seen_guess = row->next;
+	__builtin_prefetch(&s->seen[row->next]);
+	return away;
 }
 
 /* Words apart and odd factors: the products don't wait for each other, as a chain of hashes would. */
@@ -487,27 +627,33 @@ static bool pushed_as_item(const struct steps *s, const struct record *r)
 
 static void item_fill(struct steps *s, struct steps_item *i, const struct record *r)
 {
+	uint64_t end_ns = r->end_ns > r->begin_ns ? r->end_ns : r->begin_ns;
+	uint64_t host_ns = end_ns - r->begin_ns;
+
+	if (host_ns > STEPS_HOST_NS_MAX)
+		host_ns = STEPS_HOST_NS_MAX;
 	memset(i, 0, sizeof(*i));
 	i->begin_ns = r->begin_ns;
-	i->end_ns = r->end_ns > r->begin_ns ? r->end_ns : r->begin_ns;
+	i->host_ns = (uint32_t)host_ns;
+	i->mark = (uint16_t)(host_ns >> 32);
 	i->kind = (uint8_t)r->kind;
 	i->flags = (uint8_t)s->next_flags;
 	i->first_device = STEPS_NONE;
-	i->bytes = r->bytes;
+	i->amount = r->bytes;
 	if (steps_is_symbol(i) && r->kind != RECORD_COLL && !(r->flags & RECORD_FLAG_UNMATCHED))
 		i->flags |= ITEM_EXPECTS;
 	if (r->flags & RECORD_FLAG_OPTIMIZER)
 		i->flags |= ITEM_OPTIMIZER;
 	if (r->kind == RECORD_LAUNCH)
-		i->blocks = saturate32((uint64_t)r->grid[0] * (r->grid[1] ? r->grid[1] : 1) *
+		i->amount = saturate32((uint64_t)r->grid[0] * (r->grid[1] ? r->grid[1] : 1) *
 				       (r->grid[2] ? r->grid[2] : 1));
 	tokens_of(r, i);
 	if (s->head > s->tail) {
-		uint64_t before = steps_at(s, s->head - 1)->end_ns;
-		uint64_t gap = i->begin_ns > before ? i->begin_ns - before : 0;
+		uint64_t gap = i->begin_ns > s->pushed_end_ns ? i->begin_ns - s->pushed_end_ns : 0;
 
 		i->gap_ns = saturate32(gap > s->last_sync_ns ? gap - s->last_sync_ns : 0);
 	}
+	s->pushed_end_ns = end_ns;
 	s->next_flags = 0;
 	s->last_sync_ns = 0;
 }
@@ -553,14 +699,19 @@ void steps_push_host(struct steps *s, const struct record *r, const struct step_
 		s->next_flags |= ITEM_GAP_BEFORE;
 	if (!pushed_as_item(s, r))
 		return;
-	if (s->head - s->tail > s->items_mask)
+	if (s->head - s->tail > s->items_mask && !fold_oldest(s))
 		drop_oldest(s);
 	if (!s->explicit_seen && (r->kind == RECORD_STEP_BEGIN || r->kind == RECORD_STEP_END))
 		explicit_begins(s);
 	i = steps_at(s, s->head);
+	__builtin_prefetch(steps_at(s, s->head + PUSH_AHEAD), 1);
 	item_fill(s, i, r);
 	if (r->kind == RECORD_STEP_BEGIN)
 		push_mark(s, i, mark);
+	if (!s->config.whole_first && steps_is_symbol(i) && note_seen(s, i->name_token)) {
+		i->flags |= ITEM_RARE;
+		s->rare[s->rare_head++ % STEPS_RARE_MAX] = *i;
+	}
 	s->head++;
 	if (!s->launches_seen++)
 		s->first_ns = r->begin_ns;
@@ -570,6 +721,8 @@ void steps_push_host(struct steps *s, const struct record *r, const struct step_
 		else
 			detect(s, false);
 	}
+	if (!s->explicit_seen && s->rare_head >= s->rare_look)
+		look_far(s);
 	follow(s);
 }
 
@@ -630,7 +783,42 @@ static uint32_t pool_take(struct steps *s)
 		s->pool_free = s->pool[slot].next;
 		return slot;
 	}
-	return s->pool_used < s->pool_max ? s->pool_used++ : STEPS_NONE;
+	if (s->pool_used < s->pool_max)
+		return s->pool_used++;
+	/* no step has taken the oldest copy for long */
+	slot = steps_account_take_copy(s);
+	s->stats.late_device += slot != STEPS_NONE;
+	return slot;
+}
+
+static struct steps_device device_of(const struct record *r)
+{
+	return (struct steps_device){
+		.begin_ns = r->begin_ns,
+		.end_ns = r->end_ns > r->begin_ns ? r->end_ns : r->begin_ns,
+		.name = r->name,
+		.next = STEPS_NONE,
+		.bytes = r->bytes,
+		.kind = (uint8_t)r->kind,
+		.func = r->func,
+	};
+}
+
+static void push_copy(struct steps *s, const struct record *r)
+{
+	uint32_t slot = pool_take(s);
+
+	if (slot == STEPS_NONE) {
+		s->stats.late_device++;
+		return;
+	}
+	s->pool[slot] = device_of(r);
+	s->pool[slot].listed = true;
+	if (s->copies_first == STEPS_NONE)
+		s->copies_first = slot;
+	else
+		s->pool[s->copies_last].next = slot;
+	s->copies_last = slot;
 }
 
 void steps_push_device(struct steps *s, const struct record *r)
@@ -648,6 +836,10 @@ void steps_push_device(struct steps *s, const struct record *r)
 	if (!unmatched && r->launch_ns > s->device_launch_max_ns &&
 	    (r->kind == RECORD_KERNEL || r->kind == RECORD_COLL_KERNEL))
 		s->device_launch_max_ns = r->launch_ns;
+	if (unmatched && (r->kind == RECORD_COPY || r->kind == RECORD_MEMSET)) {
+		push_copy(s, r);
+		return;
+	}
 	if (!find_item(s, unmatched ? r->begin_ns : r->launch_ns, &seq)) {
 		s->stats.late_device++;
 		return;
@@ -671,12 +863,7 @@ void steps_push_device(struct steps *s, const struct record *r)
 			p->missing--;
 	}
 	d = &s->pool[slot];
-	d->begin_ns = r->begin_ns;
-	d->end_ns = r->end_ns > r->begin_ns ? r->end_ns : r->begin_ns;
-	d->name = r->name;
-	d->bytes = r->bytes;
-	d->kind = (uint8_t)r->kind;
-	d->func = r->func;
+	*d = device_of(r);
 	d->unmatched = unmatched;
 	d->next = i->first_device;
 	i->first_device = slot;

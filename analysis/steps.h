@@ -41,10 +41,9 @@ struct step {
 	uint64_t index; /* counts this process's steps from 0 */
 	uint64_t begin_ns, end_ns; /* host launch timeline */
 	uint64_t device_begin_ns, device_end_ns; /* first kernel's start, last kernel's end; 0 none */
-	uint64_t latency_ns; /* end_ns - begin_ns */
-	uint64_t self_ns;    /* latency less exposed communication: what this rank alone decides;
-			      * of device_latency_ns where known (the GPU may run behind the host
-			      * by part of a step), else of latency_ns */
+	uint64_t latency_ns; /* found: device_latency_ns where known; else end_ns - begin_ns */
+	uint64_t self_ns;    /* device_latency_ns, else latency_ns, less exposed communication: what
+			      * this rank alone decides */
 	uint64_t compute_ns; /* union of compute kernels' time */
 	uint64_t comm_ns;    /* union of communication kernels' time */
 	uint64_t exposed_comm_ns; /* communication not overlapped by compute or copies */

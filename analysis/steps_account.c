@@ -7,6 +7,7 @@
 
 #include "base/hash.h"
 
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -34,15 +35,29 @@ void steps_account_init(void *account)
 	memset(account, 0, NAMES_MAX * sizeof(struct account_name));
 }
 
+static void free_slot(struct steps *s, uint32_t slot)
+{
+	s->pool[slot].next = s->pool_free;
+	s->pool_free = slot;
+}
+
 void steps_account_free(struct steps *s, struct steps_item *i)
 {
 	while (i->first_device != STEPS_NONE) {
 		uint32_t slot = i->first_device;
 
 		i->first_device = s->pool[slot].next;
-		s->pool[slot].next = s->pool_free;
-		s->pool_free = slot;
+		free_slot(s, slot);
 	}
+}
+
+uint32_t steps_account_take_copy(struct steps *s)
+{
+	uint32_t slot = s->copies_first;
+
+	if (slot != STEPS_NONE)
+		s->copies_first = s->pool[slot].next;
+	return slot;
 }
 
 static bool device_before(const struct steps *s, uint32_t a, uint32_t b)
@@ -77,9 +92,35 @@ static void sort_slots(const struct steps *s, uint32_t *slots, uint32_t *other, 
 	}
 }
 
-struct cover {
-	uint64_t end_ns, total_ns;
-};
+/* The copies that begin before `until`, behind the n sorted slots and in order with them; their new
+ * number. What ended before this step's time is late. */
+static uint32_t gather_copies(struct steps *s, uint32_t *slots, uint32_t *other, uint32_t n,
+			      uint64_t until)
+{
+	uint32_t count = 0;
+
+	while (s->copies_first != STEPS_NONE && s->pool[s->copies_first].begin_ns < until) {
+		uint32_t slot = steps_account_take_copy(s);
+		struct steps_device *d = &s->pool[slot];
+
+		if (d->end_ns <= s->device_end_last_ns) {
+			s->stats.late_device++;
+			free_slot(s, slot);
+			continue;
+		}
+		if (d->begin_ns < s->device_end_last_ns)
+			d->begin_ns = s->device_end_last_ns;
+		slots[n + count++] = slot;
+	}
+	sort_slots(s, slots + n, other, count);
+	memcpy(other, slots + n, count * sizeof(*other));
+	for (uint32_t from = n, copies = count, to = n + count; copies > 0;) {
+		bool copy_last = !from || device_before(s, slots[from - 1], other[copies - 1]);
+
+		slots[--to] = copy_last ? other[--copies] : slots[--from];
+	}
+	return n + count;
+}
 
 static void cover_add(struct cover *c, uint64_t begin, uint64_t end)
 {
@@ -92,9 +133,8 @@ static void cover_add(struct cover *c, uint64_t begin, uint64_t end)
 }
 
 static void names_add(struct account_name *names, uint32_t *used, uint32_t *count,
-		      const struct steps_device *d)
+		      const struct step_kernel *d)
 {
-	uint64_t ns = d->end_ns - d->begin_ns;
 	uint64_t h = hash_mix((uint64_t)d->name << 16 | (uint64_t)d->kind << 8 | d->func);
 	struct account_name *n;
 	uint32_t at = (uint32_t)h % NAMES_MAX;
@@ -114,10 +154,10 @@ static void names_add(struct account_name *names, uint32_t *used, uint32_t *coun
 		if (n->kernel.name != d->name || n->kernel.kind != d->kind ||
 		    n->kernel.func != d->func)
 			continue;
-		n->kernel.count++;
-		n->kernel.total_ns += ns;
-		if (ns > n->kernel.max_ns)
-			n->kernel.max_ns = ns;
+		n->kernel.count += d->count;
+		n->kernel.total_ns += d->total_ns;
+		if (d->max_ns > n->kernel.max_ns)
+			n->kernel.max_ns = d->max_ns;
 		return;
 	}
 }
@@ -182,18 +222,19 @@ static void names_out(struct account_name *names, const uint32_t *used, uint32_t
 		kernels[(*count)++] = rest;
 }
 
-/* Hangs every device record of the step into slots[]; adds up what the host side tells. */
-static uint32_t gather(struct steps *s, const struct steps_pending *p, struct step *out,
+/* Hangs every device record of [first, last) into slots[]; adds up what the host side tells. */
+static uint32_t gather(struct steps *s, uint64_t first, uint64_t last, struct step *out,
 		       uint32_t *slots)
 {
+	bool began = out->launches || out->collectives;
 	uint64_t blocks = 0, comm_bytes = 0;
 	uint32_t n = 0;
 
-	for (uint64_t q = p->first; q < p->last; q++) {
+	for (uint64_t q = first; q < last; q++) {
 		const struct steps_item *i = steps_at(s, q);
 		uint32_t from = n;
 
-		if (q + GATHER_AHEAD < p->last) {
+		if (q + GATHER_AHEAD < last) {
 			uint32_t ahead = steps_at(s, q + GATHER_AHEAD)->first_device;
 
 			if (ahead != STEPS_NONE)
@@ -204,13 +245,13 @@ static uint32_t gather(struct steps *s, const struct steps_pending *p, struct st
 			continue;
 		if (i->kind == RECORD_COLL) {
 			out->collectives++;
-			comm_bytes += i->bytes;
+			comm_bytes += i->amount;
 		} else {
 			out->launches++;
 		}
-		if (q > p->first && i->gap_ns > out->launch_gap_max_ns)
+		if ((q > first || began) && i->gap_ns > out->launch_gap_max_ns)
 			out->launch_gap_max_ns = i->gap_ns;
-		blocks += i->blocks;
+		blocks += i->kind == RECORD_LAUNCH ? i->amount : 0;
 		for (uint32_t d = i->first_device; d != STEPS_NONE; d = s->pool[d].next)
 			slots[n++] = d;
 		/* chains are newest first */
@@ -221,15 +262,10 @@ static uint32_t gather(struct steps *s, const struct steps_pending *p, struct st
 			slots[b - 1] = t;
 		}
 	}
-	out->launches += p->folded_launches;
-	out->work[STEP_WORK_BLOCKS] = (double)blocks;
-	out->work[STEP_WORK_COMM_BYTES] = (double)comm_bytes;
+	out->work[STEP_WORK_BLOCKS] += (double)blocks;
+	out->work[STEP_WORK_COMM_BYTES] += (double)comm_bytes;
 	return n;
 }
-
-struct covers {
-	struct cover compute, comm, copy, work, all;
-};
 
 static void device_add(struct step *out, struct covers *c, const struct steps_device *d,
 		       double *coll_kernel_bytes, uint32_t *coll_kernels)
@@ -279,67 +315,120 @@ static void key_and_work(const struct steps_pending *p, struct step *out)
 	out->key = steps_key(p->source, p->phase);
 }
 
+/* A step that was found takes the time from the end of the GPU's work for the step before to the end of
+ * its own, whoever was ahead; one that the job marks takes what the job says. */
 static void latencies(struct steps *s, const struct cover *all, struct step *out)
 {
-	uint64_t latency = out->latency_ns;
-
 	if (all->end_ns) {
 		out->device_end_ns = all->end_ns;
 		if (s->device_end_last_ns && all->end_ns > s->device_end_last_ns &&
 		    !(out->flags & (STEP_FLAG_FIRST | STEP_FLAG_INCOMPLETE)))
-			latency = out->device_latency_ns = all->end_ns - s->device_end_last_ns;
+			out->device_latency_ns = all->end_ns - s->device_end_last_ns;
 		if (all->end_ns > s->device_end_last_ns)
 			s->device_end_last_ns = all->end_ns;
 	}
-	out->self_ns = latency > out->exposed_comm_ns ? latency - out->exposed_comm_ns : 0;
+	if (out->device_latency_ns && out->source == STEP_SOURCE_AUTO)
+		out->latency_ns = out->device_latency_ns;
+	out->self_ns = out->device_latency_ns ? out->device_latency_ns : out->latency_ns;
+	out->self_ns -= out->exposed_comm_ns < out->self_ns ? out->exposed_comm_ns : out->self_ns;
+}
+
+/* Adds what the device did for [first, last), and the copies among it; where there is no kernel, those
+ * before end_ns. */
+static void add_range(struct steps *s, struct steps_fold *f, uint64_t first, uint64_t last,
+		      uint64_t end_ns, struct account_name *names, uint32_t *used,
+		      uint32_t *names_count)
+{
+	uint32_t *slots = used + NAMES_MAX, *other = slots + s->pool_max;
+	uint32_t n = gather(s, first, last, &f->out, slots);
+
+	sort_slots(s, slots, other, n);
+	for (uint32_t i = 0; i < n; i++) {
+		const struct steps_device *d = &s->pool[slots[i]];
+
+		end_ns = !i || d->end_ns > end_ns ? d->end_ns : end_ns;
+	}
+	n = gather_copies(s, slots, other, n, end_ns);
+	if (n && (!f->out.device_begin_ns || s->pool[slots[0]].begin_ns < f->out.device_begin_ns))
+		f->out.device_begin_ns = s->pool[slots[0]].begin_ns;
+	for (uint32_t i = 0; i < n; i++) {
+		const struct steps_device *d = &s->pool[slots[i]];
+		uint64_t ns = d->end_ns - d->begin_ns;
+		struct step_kernel one = { .name = d->name, .kind = d->kind, .func = d->func,
+					   .count = 1, .total_ns = ns, .max_ns = ns };
+
+		device_add(&f->out, &f->covers, d, &f->coll_bytes, &f->coll_kernels);
+		names_add(names, used, names_count, &one);
+		f->all.count++;
+		f->all.total_ns += ns;
+		if (d->listed)
+			free_slot(s, slots[i]);
+	}
+	for (uint64_t q = first; q < last; q++)
+		steps_account_free(s, steps_at(s, q));
+}
+
+/* Intervals of one part begin after those of the part before, but for what streams overlap there. */
+void steps_account_fold(struct steps *s, uint64_t first, uint64_t last)
+{
+	struct steps_fold *f = s->fold;
+	struct account_name *names = s->account;
+	uint32_t *used = (uint32_t *)(names + NAMES_MAX), names_count = 0;
+
+	if (!s->open_folds)
+		memset(f, 0, sizeof(*f));
+	s->fold_used = s->open_folds = true;
+	for (uint32_t i = 0; i < f->kernel_count; i++)
+		names_add(names, used, &names_count, &f->kernels[i]);
+	add_range(s, f, first, last, 0, names, used, &names_count);
+	f->kernel_count = 0;
+	for (uint32_t i = 0; i < names_count; i++) {
+		/* what finds no room is in f->all, and will go under name 0 */
+		if (f->kernel_count < STEPS_FOLD_NAMES)
+			f->kernels[f->kernel_count++] = names[used[i]].kernel;
+		names[used[i]].used = 0;
+	}
 }
 
 void steps_account_step(struct steps *s, const struct steps_pending *p, struct step *out,
 			struct step_kernel *kernels, uint32_t *kernel_count)
 {
 	struct account_name *names = s->account;
-	uint32_t *used = (uint32_t *)(names + NAMES_MAX);
-	uint32_t *slots = used + NAMES_MAX, *other = slots + s->pool_max;
-	struct step_kernel all = {0};
-	struct covers covers = {0};
-	double coll_bytes = 0;
-	uint32_t n, names_count = 0, coll_kernels = 0;
+	uint32_t *used = (uint32_t *)(names + NAMES_MAX), names_count = 0;
+	struct steps_fold whole, *f = &whole;
 
-	memset(out, 0, sizeof(*out));
+	if (p->folded) {
+		f = s->fold;
+		s->fold_used = false;
+		for (uint32_t i = 0; i < f->kernel_count; i++)
+			names_add(names, used, &names_count, &f->kernels[i]);
+	} else { /* all but the names, which are not used */
+		memset(f, 0, offsetof(struct steps_fold, kernels));
+	}
+	add_range(s, f, p->first, p->last, p->end_ns, names, used, &names_count);
+	*out = f->out;
 	out->begin_ns = p->begin_ns;
 	out->end_ns = p->end_ns;
 	out->latency_ns = p->end_ns - p->begin_ns;
 	out->flags = p->flags;
 	out->source = p->source;
 	out->phase = p->phase;
-	n = gather(s, p, out, slots);
-	sort_slots(s, slots, other, n);
-	if (n)
-		out->device_begin_ns = s->pool[slots[0]].begin_ns;
-	for (uint32_t i = 0; i < n; i++) {
-		const struct steps_device *d = &s->pool[slots[i]];
-
-		device_add(out, &covers, d, &coll_bytes, &coll_kernels);
-		names_add(names, used, &names_count, d);
-		all.count++;
-		all.total_ns += d->end_ns - d->begin_ns;
-	}
-	if (coll_kernels > out->collectives)
-		out->collectives = coll_kernels;
+	out->launches += p->folded_launches;
+	if (f->coll_kernels > out->collectives)
+		out->collectives = f->coll_kernels;
 	if (out->work[STEP_WORK_COMM_BYTES] == 0)
-		out->work[STEP_WORK_COMM_BYTES] = coll_bytes;
-	out->compute_ns = covers.compute.total_ns;
-	out->comm_ns = covers.comm.total_ns;
-	out->copy_ns = covers.copy.total_ns;
-	out->exposed_comm_ns = covers.all.total_ns - covers.work.total_ns;
-	if (n)
-		out->idle_ns = covers.all.end_ns - out->device_begin_ns - covers.all.total_ns;
-	latencies(s, &covers.all, out);
-	if (n && (double)covers.all.total_ns <
-			 CPU_BOUND_BUSY_MAX * (double)(covers.all.end_ns - out->device_begin_ns))
+		out->work[STEP_WORK_COMM_BYTES] = f->coll_bytes;
+	out->compute_ns = f->covers.compute.total_ns;
+	out->comm_ns = f->covers.comm.total_ns;
+	out->copy_ns = f->covers.copy.total_ns;
+	out->exposed_comm_ns = f->covers.all.total_ns - f->covers.work.total_ns;
+	if (f->all.count)
+		out->idle_ns = f->covers.all.end_ns - out->device_begin_ns - f->covers.all.total_ns;
+	latencies(s, &f->covers.all, out);
+	if (f->all.count && (double)f->covers.all.total_ns <
+				    CPU_BOUND_BUSY_MAX *
+					    (double)(f->covers.all.end_ns - out->device_begin_ns))
 		out->flags |= STEP_FLAG_CPU_BOUND;
 	key_and_work(p, out);
-	names_out(names, used, names_count, &all, kernels, kernel_count);
-	for (uint64_t q = p->first; q < p->last; q++)
-		steps_account_free(s, steps_at(s, q));
+	names_out(names, used, names_count, &f->all, kernels, kernel_count);
 }

@@ -80,7 +80,7 @@ struct symbol {
 	uint32_t name, full;
 	uint32_t gap_ns;
 	uint8_t kind, flags;
-	uint64_t begin_ns, end_ns;
+	uint64_t begin_ns;
 };
 
 struct slot {
@@ -158,19 +158,18 @@ static void finder_init(struct finder *f, struct steps *s)
 	f->near = (uint8_t *)(f->sorted + RETURNS_MAX);
 }
 
-static void finder_load(struct finder *f, const struct steps *s, uint64_t first, uint64_t last)
+static void finder_load(struct finder *f, const struct steps_item *items, uint64_t mask,
+			uint64_t first, uint64_t last)
 {
-	if (last - first > s->config.launch_max)
-		first = last - s->config.launch_max;
 	for (uint64_t q = first; q < last; q++) {
-		const struct steps_item *i = steps_at(s, q);
+		const struct steps_item *i = &items[q & mask];
 
 		if (!steps_is_symbol(i))
 			continue;
 		f->symbols[f->count++] = (struct symbol){
 			.name = i->name_token, .full = i->full_token, .gap_ns = i->gap_ns,
 			.kind = i->kind, .flags = i->flags,
-			.begin_ns = i->begin_ns, .end_ns = i->end_ns,
+			.begin_ns = i->begin_ns,
 		};
 	}
 }
@@ -745,13 +744,11 @@ static bool mature(const struct finder *f)
 	return true;
 }
 
-bool steps_detect_find(struct steps *s, uint64_t first, uint64_t last, struct steps_pattern *out)
+static bool find(struct steps *s, struct finder *loaded, struct steps_pattern *out)
 {
 	const struct witness *period;
-	struct finder f;
+	struct finder f = *loaded;
 
-	finder_init(&f, s);
-	finder_load(&f, s, first, last);
 	if (f.count < 4)
 		return false;
 	f.slots_mask = slots_of(f.count) - 1; /* of what there is room for */
@@ -771,4 +768,28 @@ bool steps_detect_find(struct steps *s, uint64_t first, uint64_t last, struct st
 	cut_choose(&f, period, out);
 	out->mature = mature(&f);
 	return out->period_ns <= s->config.period_max_ns;
+}
+
+bool steps_detect_find(struct steps *s, uint64_t first, uint64_t last, struct steps_pattern *out)
+{
+	struct finder f;
+
+	if (last - first > s->config.launch_max)
+		first = last - s->config.launch_max;
+	finder_init(&f, s);
+	finder_load(&f, s->items, s->items_mask, first, last);
+	return find(s, &f, out);
+}
+
+bool steps_detect_find_far(struct steps *s, struct steps_pattern *out)
+{
+	uint64_t first = s->rare_head > STEPS_RARE_MAX ? s->rare_head - STEPS_RARE_MAX : 0;
+	struct finder f;
+
+	finder_init(&f, s);
+	finder_load(&f, s->rare, STEPS_RARE_MAX - 1, first, s->rare_head);
+	if (!find(s, &f, out))
+		return false;
+	out->far = true;
+	return true;
 }

@@ -21,18 +21,34 @@
 #define ITEM_GAP_BEFORE	 0x02 /* a RECORD_GAP lies before it */
 #define ITEM_EXPECTS	 0x04 /* causes at least one device record */
 #define ITEM_OPTIMIZER	 0x08
+#define ITEM_RARE	 0x10 /* its name was away for an eighth of the ring: STEPS_AWAY */
 
+/* A rank has 65,536 of them. */
 struct steps_item {
-	uint64_t begin_ns, end_ns;
-	uint64_t bytes;
+	uint64_t begin_ns;
+	uint64_t amount;     /* blocks of a LAUNCH, bytes of anything else */
+	uint32_t host_ns;    /* from begin to end, the low bits: steps_item_end */
 	uint32_t name_token; /* what: kind, function, name */
 	uint32_t full_token; /* and how: grid, block, bytes, stream */
 	uint32_t gap_ns;     /* host time since the item before, waits for the GPU left out */
-	uint32_t blocks;
 	uint32_t first_device; /* chain into the pool, STEPS_NONE none */
 	uint8_t kind;	       /* enum record_kind: launches, COLL, COPY_CALL, STEP_* */
 	uint8_t flags;
-	uint16_t mark; /* STEP_BEGIN: slot of its mark */
+	uint16_t mark; /* STEP_*: slot of its mark; symbols: the high bits of host_ns */
+};
+_Static_assert(sizeof(struct steps_item) == 40, "steps_item");
+#define STEPS_HOST_NS_MAX ((1ull << 48) - 1)
+
+/* The rare launches, in order: a step may be longer than the ring of all launches, and what tells one from
+ * the next are names that come back after long. */
+#define STEPS_RARE_MAX	 2048u
+#define STEPS_NAMES_SEEN 4096u
+#define STEPS_AWAY(s)	 (((s)->items_mask + 1) / 8)
+struct steps_seen {
+	uint32_t name_token;
+	bool used;
+	uint16_t next; /* row of what came after it the last time */
+	uint64_t seq;  /* of its latest launch */
 };
 
 struct steps_device {
@@ -41,6 +57,7 @@ struct steps_device {
 	uint64_t bytes;
 	uint8_t kind, func;
 	uint8_t unmatched;
+	uint8_t listed; /* a copy without a launch: on the list of copies, and on no item's chain */
 };
 
 struct steps_mark {
@@ -55,6 +72,7 @@ struct steps_pending {
 	uint32_t flags, phase, source;
 	uint32_t folded_launches; /* of items that the ring had to drop */
 	uint32_t missing;	  /* launches whose kernel was not seen yet */
+	bool folded;		  /* its beginning is in s->fold */
 	struct step_mark mark;
 };
 
@@ -73,6 +91,7 @@ struct steps_pattern {
 	uint64_t launches;     /* median per step */
 	uint64_t launches_min; /* places nearer than this to the last cut are no cuts */
 	uint64_t period_ns;
+	bool far;    /* of rare launches: all counts are of those, and no other is a cut */
 	bool mature; /* nothing new that stayed came up in the second half of what was looked at */
 };
 
@@ -102,6 +121,24 @@ struct steps_class {
 	uint32_t sketch[STEPS_SKETCH]; /* launches by hashed name token, of its first step */
 };
 
+struct cover {
+	uint64_t end_ns, total_ns;
+};
+
+struct covers {
+	struct cover compute, comm, copy, work, all;
+};
+
+/* What is added up of the first launches of a step that the ring has no room for. */
+#define STEPS_FOLD_NAMES 512u
+struct steps_fold {
+	struct step out; /* counts and work */
+	struct covers covers;
+	double coll_bytes;
+	uint32_t coll_kernels, kernel_count;
+	struct step_kernel all, kernels[STEPS_FOLD_NAMES];
+};
+
 struct steps {
 	struct steps_config config;
 	struct steps_stats stats;
@@ -115,7 +152,8 @@ struct steps {
 	uint64_t open_begin_ns;
 	uint32_t open_flags, open_folded;
 	uint64_t last_end_ns;  /* of the latest symbol followed */
-	uint64_t last_sync_ns; /* time in waits since the latest item pushed */
+	uint64_t pushed_end_ns; /* of the latest item pushed */
+	uint64_t last_sync_ns; /* time in waits since then */
 	uint32_t next_flags;   /* for the next item */
 	uint64_t now_ns, device_now_ns, device_launch_max_ns;
 	uint64_t device_end_last_ns; /* of the step handed out last */
@@ -135,6 +173,13 @@ struct steps {
 	uint32_t before_name, before_full; /* tokens of the latest symbol followed */
 	struct steps_pattern candidate; /* of the attempt before */
 
+	struct steps_item *rare; /* ring of STEPS_RARE_MAX; unused in files */
+	uint64_t rare_head, rare_look; /* rare_head at which to look at them again */
+	struct steps_seen *seen; /* names by hash */
+	uint32_t seen_last, seen_guess; /* rows of the latest, and of what may be the next */
+	struct steps_fold *fold;
+	bool fold_used, open_folds; /* by a step; by the open one */
+
 	struct steps_pending *pending; /* ring */
 	uint32_t pending_head, pending_count;
 
@@ -143,6 +188,9 @@ struct steps {
 
 	struct steps_device *pool;
 	uint32_t pool_free, pool_used, pool_max;
+	/* Copies, which have no launch, as they came: a step's are those that begin before its last
+	 * kernel ends. */
+	uint32_t copies_first, copies_last;
 
 	struct steps_class classes[STEPS_CLASSES_MAX];
 	uint32_t class_count;
@@ -161,15 +209,26 @@ static inline bool steps_is_symbol(const struct steps_item *i)
 	return i->kind != RECORD_STEP_BEGIN && i->kind != RECORD_STEP_END;
 }
 
+static inline uint64_t steps_item_end(const struct steps_item *symbol)
+{
+	return symbol->begin_ns + ((uint64_t)symbol->mark << 32 | symbol->host_ns);
+}
+
 /* steps_detect.c: the pattern of the symbols in [first, last), at most launch_max of them. */
 size_t steps_detect_scratch_bytes(uint32_t launch_max);
 bool steps_detect_find(struct steps *s, uint64_t first, uint64_t last, struct steps_pattern *out);
+/* The same of the rare launches. */
+bool steps_detect_find_far(struct steps *s, struct steps_pattern *out);
 
 /* steps_account.c: fills out and kernels from the pending step and frees its device records. */
 size_t steps_account_scratch_bytes(uint32_t devices_max);
 void steps_account_init(void *account);
 void steps_account_step(struct steps *s, const struct steps_pending *p, struct step *out,
 			struct step_kernel *kernels, uint32_t *kernel_count);
+/* Adds items [first, last) to s->fold and frees their device records. */
+void steps_account_fold(struct steps *s, uint64_t first, uint64_t last);
 void steps_account_free(struct steps *s, struct steps_item *i);
+/* Takes the oldest copy off the list; its slot is the caller's. STEPS_NONE: there is none. */
+uint32_t steps_account_take_copy(struct steps *s);
 
 #endif

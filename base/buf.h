@@ -22,6 +22,8 @@ void *buf_reserve(struct buf *b, size_t bytes);
 void buf_append(struct buf *b, const void *data, size_t bytes);
 void buf_puts(struct buf *b, const char *text);
 void buf_printf(struct buf *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* The inside of a JSON string; control characters become '?'. text: UTF-8. */
+void buf_json_text(struct buf *b, const char *text);
 /* Unsigned LEB128, as in protobuf; and its zigzag form. */
 void buf_varint(struct buf *b, uint64_t v);
 void buf_svarint(struct buf *b, int64_t v);

@@ -77,7 +77,8 @@ static int check_range(const struct config_key *k, double v, const char *text, c
 		       size_t why_bytes)
 {
 	if (k->type != CONFIG_DOUBLE && (v < 0 || v > 9007199254740992.0))
-		return fail(why, why_bytes, "%s is out of range", text);
+		return fail(why, why_bytes, v < 0 ? "%s is out of range: below 0" :
+			    "%s is out of range: above 2^53", text);
 	if ((k->min || k->max) && (v < k->min || v > k->max)) {
 		double scale = k->type == CONFIG_DURATION ? 1e9 : 1;
 
@@ -253,6 +254,27 @@ static void assign(struct reader *r, const char *name, const char *value, size_t
 		complain(r, line, name, why);
 }
 
+int config_refuse(char *why, size_t why_bytes, const char *key, const char *value, const char *wrong)
+{
+	snprintf(why, why_bytes, "%s: \"%.100s\" is %s", key, value, wrong);
+	return -EINVAL;
+}
+
+bool config_is_socket_url(const char *text, bool needs_host)
+{
+	const char *host = strstr(text, "://"), *colon;
+	size_t digits;
+
+	if (!strncmp(text, "ipc://", 6))
+		return text[6] != '\0';
+	if (strncmp(text, "tcp://", 6) && strncmp(text, "tls+tcp://", 10))
+		return false;
+	colon = strrchr(host + 3, ':');
+	digits = colon ? strspn(colon + 1, "0123456789") : 0;
+	return digits && digits <= 5 && !colon[1 + digits] && atoi(colon + 1) <= 65535 &&
+	       (!needs_host || colon > host + 3);
+}
+
 /* Two levels of mappings: "section:" with "name: value" inside, or "name: value" at the top. */
 static void read_events(struct reader *r, yaml_parser_t *parser)
 {
@@ -323,6 +345,7 @@ static int read_file(struct reader *r, bool required)
 {
 	yaml_parser_t parser;
 	FILE *f = fopen(r->path, "re");
+	int first;
 
 	if (!f) {
 		if (!required && errno == ENOENT)
@@ -330,6 +353,13 @@ static int read_file(struct reader *r, bool required)
 		fprintf(stderr, "%s: %s\n", r->path, strerror(errno));
 		return -1;
 	}
+	first = getc(f);
+	if (ferror(f)) { /* a directory, say; of the parser this would be "input error" */
+		fprintf(stderr, "%s: %s\n", r->path, strerror(errno));
+		fclose(f);
+		return -1;
+	}
+	ungetc(first, f);
 	if (!yaml_parser_initialize(&parser)) {
 		fclose(f);
 		return -1;

@@ -6,6 +6,7 @@
 #ifndef SYSOM_BASE_CONFIG_H
 #define SYSOM_BASE_CONFIG_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -53,6 +54,11 @@ enum config_result config_load_checked(void *into, const struct config_key *keys
 				       const char *program, const char *about,
 				       const char *default_path, int argc, char **argv,
 				       config_check_fn check);
+/* Of such a look: writes why key's value is refused ("not ADDRESS:PORT"). -EINVAL. */
+int config_refuse(char *why, size_t why_bytes, const char *key, const char *value, const char *wrong);
+/* tcp://HOST:PORT, tls+tcp://HOST:PORT or ipc://PATH. HOST may be empty where none is needed: a listener
+ * then takes all addresses. */
+bool config_is_socket_url(const char *text, bool needs_host);
 /* One value, as from a file; 0 or -EINVAL with the reason in why. */
 int config_set(void *into, const struct config_key *key, const char *text, char *why,
 	       size_t why_bytes);

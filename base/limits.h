@@ -6,9 +6,15 @@
 /* ---- inside the job (ring/, preload/, cupti/) ---- */
 /* The guest's whole shared memory, by DESIGN.md 3. */
 #define LIMIT_RING_BYTES (8u << 20)
-/* A launching thread per lane; PyTorch has a main, an autograd and few helper threads. */
+/* Large lanes: one per launching thread. PyTorch has a main, an autograd and few helper threads. */
 #define LIMIT_RING_HOST_LANES 24
-/* 10,000 launches/s fill 4,096 slots in 0.4 s; sysomd drains every 10 to 40 ms
+/* Threads beyond these get a small lane: what is left of 8 MiB. 64 slots hold what a thread launches
+ * between two drains (10 ms) at 6,400 launches/s. */
+#define LIMIT_RING_SMALL_LANES 480
+#define LIMIT_RING_SMALL_LANE_SLOTS 64
+/* The reader page has a tail for each. */
+#define LIMIT_RING_LANES 511
+/* 10,000 launches/s fill 2,048 slots in 0.2 s; sysomd drains every 10 to 40 ms
  * and goes back to 10 when a lane was half full. */
 #define LIMIT_RING_HOST_LANE_SLOTS 2048
 /* Device records: ours and CUPTI's own delivery thread. */
@@ -26,16 +32,34 @@
 #define LIMIT_NODE_PROCESSES 64
 /* Events taken from one process before the next one has its turn (fairness). */
 #define LIMIT_DRAIN_BATCH 4096
+/* Connections to the attach socket that have not said hello yet; a job's processes come together. */
+#define LIMIT_ATTACH_PENDING 128u
+/* CPU time for processes that connect and attach, of each second: the rest is for those that are there.
+ * An attach takes 1 to 2 ms, so that all the processes of a node can attach in one second. */
+#define LIMIT_ATTACH_WORK_NS 250000000ull
 /* A registration message of a hostile peer. */
 #define LIMIT_ATTACH_MESSAGE_BYTES 4096
+
+/* ---- reading other processes (reader/) ---- */
+/* What a parser may allocate: libtorch_cpu's table takes 80 MiB while it is made. */
+#define LIMIT_READER_DATA_BYTES (192ull << 20)
+/* A file that it writes: the index of the largest debug files' symbols. */
+#define LIMIT_READER_FILE_BYTES (1ull << 30)
+/* Pairs of processes at a time, ended ones that can't die included. */
+#define LIMIT_READER_PAIRS 32u
+/* Killed pairs that can't die, in all and of one user: a file system that hangs, of a user or of all. */
+#define LIMIT_READER_ABANDONED 16u
+#define LIMIT_READER_ABANDONED_USER 2u
+/* Files that are not read again for ten minutes, the oldest forgotten first. */
+#define LIMIT_READER_REFUSED 64u
 
 /* ---- unwind tables (sampler/) ---- */
 /* Call frame information of one file: libtorch_cpu has 10 MB, the largest CUDA libraries 7. */
 #define LIMIT_UNWIND_SECTION_BYTES (64u << 20)
-/* Functions and rows of one file: libtorch_cpu has 0.22 and 1.4 million. 8 million rows are 32 MiB. */
+/* Functions and rows of one file: libtorch_cpu has 0.22 and 1.5 million. 8 million rows are 32 MiB. */
 #define LIMIT_UNWIND_FDES (2u << 20)
 #define LIMIT_UNWIND_ROWS (8u << 20)
-/* Distinct rules that one file may bring, so that none takes those of the others: 648 were seen. */
+/* Distinct rules that one file may bring, so that none takes those of the others: 785 were seen. */
 #define LIMIT_UNWIND_FILE_RULES 4096u
 /* From a file's first to its last function; the page index has 8 bytes per 4 KiB of it. */
 #define LIMIT_UNWIND_SPAN_BYTES (1ull << 31)
@@ -74,6 +98,11 @@
 #define LIMIT_WIRE_MESSAGE_BYTES (8u << 20)
 /* What a hostile 8 MiB of zstd may unpack to. */
 #define LIMIT_WIRE_UNPACKED_BYTES (64u << 20)
+/* What a byte of a message may make its reader unpack and fill, and every message once. Windows of
+ * training jobs take 40 per byte (96 bytes of memory for 2.7 packed). A writer makes a denser window
+ * longer. */
+#define LIMIT_WIRE_WORK_PER_BYTE 256u
+#define LIMIT_WIRE_WORK_BYTES (1u << 20)
 #define LIMIT_WINDOW_RECORDS 1000000u
 #define LIMIT_WINDOW_STEPS 4096u
 /* From begin to end: a day is more than the recorder holds of a job that runs. A longer one would make
@@ -107,6 +136,9 @@
 #define LIMIT_JOURNAL_LEARN 100000u
 /* Memory of all ranks' models while a file is read: 64 ranks with default settings take 1.33 GB. */
 #define LIMIT_JOURNAL_MODEL_BYTES (3ull << 29)
+/* And of those that are made again as ranks come and go, per byte of the file: 21 MB by default, in whose
+ * life a rank leaves far more than 20 KB. */
+#define LIMIT_JOURNAL_WORK 1024u
 
 /* ---- in the cluster (aggregator/) ---- */
 /* 10,000 nodes of 8 ranks (DESIGN.md 7) and room for their restarts. One node has LIMIT_NODE_PROCESSES
@@ -159,6 +191,8 @@
 #define LIMIT_PENDING_BYTES (256ull << 20)
 /* Messages that are coming in or being handled: twice that; above it the slowest peer goes. */
 #define LIMIT_INGEST_BUFFER_BYTES (512ull << 20)
+/* Senders without a connection whose time is remembered, 400 bytes each. */
+#define LIMIT_SENDERS_OWING 4096u
 /* Incidents that new windows may still join, and ranks told apart in one. */
 #define LIMIT_INCIDENTS_LIVE 1024u
 #define LIMIT_INCIDENT_RANKS 4096u
@@ -179,8 +213,16 @@
 #define LIMIT_PICTURE_POOL_BYTES (512u << 10)
 /* OS signals told of one: of several culprits, the strongest. */
 #define LIMIT_INCIDENT_SIGNALS 128u
+/* Threads that make answers: a page takes some milliseconds of one, and detection needs a core. */
+#define LIMIT_API_WORKERS 4u
+/* Requests that wait for them; further ones are told to come again. A connection has one at a time. */
+#define LIMIT_API_WAITING 256u
 /* Answers of the HTTP API. */
 #define LIMIT_API_INCIDENTS 1000u
+/* Of one page of a list; the next one is asked for. The one thread that writes to connections takes less
+ * than a millisecond for it, and /healthz waits no longer. */
+#define LIMIT_API_LIST_BYTES (1u << 20)
+#define LIMIT_API_RANKS 1000u
 #define LIMIT_API_WINDOWS 2000u
 /* Requests about symbols: a PyTorch process maps 320 files; a window has some 10,000 addresses. The body
  * of the largest has 20 bytes per address. */
@@ -235,8 +277,12 @@
 #define LIMIT_SYMBOLS (1u << 26)
 /* A mangled name of C++ can be longer; it is then cut, and not demangled. */
 #define LIMIT_SYMBOL_NAME_BYTES 16384u
+/* Files whose digest is remembered, 100 bytes each; a node of 8 ranks of PyTorch maps some 400. */
+#define LIMIT_SYMBOL_CONTENTS 2048u
 /* .gnu_debugdata unpacked, and what unpacking may take: libxul's are 8 MB. */
 #define LIMIT_SYMBOL_MINI_BYTES (64u << 20)
+/* Of a symbol table, LZMA makes a third to a tenth; of zeros it makes a seven-thousandth. */
+#define LIMIT_SYMBOL_MINI_RATIO 64u
 /* Files of a Build-ID directory, 40 bytes of memory each: a distribution with its debug files is
  * 170,000. */
 #define LIMIT_SYMBOL_FILES (1u << 19)

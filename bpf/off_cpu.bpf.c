@@ -104,7 +104,7 @@ static __always_inline void switch_in(struct sampler_control *c, __u32 tid)
 /* The current thread goes to sleep: who it is and where. NULL: not to be sampled. */
 static __always_inline struct sampler_scratch *switch_out_begin(const struct sampler_control *c,
 								struct task_struct *task,
-								struct unwind_process **process)
+								struct sampler_process **process)
 {
 	struct sampler_scratch *s;
 	__u64 identity;
@@ -160,18 +160,18 @@ static __always_inline void switch_out_end(void *ctx, struct sampler_scratch *s)
 
 /* Kernel and Python stacks and the first user frame; true: go on with the others. */
 static __always_inline bool switch_out_stacks(void *ctx, struct sampler_scratch *s,
-					      const struct unwind_process *process)
+					      const struct sampler_process *process)
 {
 	__u64 site = switch_out_site(s);
 	__u32 *shorts = bpf_map_lookup_elem(&sites, &site);
 	bool leaf_only = shorts && *shorts >= OFF_CPU_SHORT_MAX;
 
-	if (process->mapping_count)
+	if (process->maps.mapping_count)
 		user_walk_begin(s, process);
 	else
 		count_up(SAMPLER_COUNT_UNMAPPED, 1);
 	if (leaf_only) {
-		if (process->mapping_count)
+		if (process->maps.mapping_count)
 			user_walk_frame(s);
 		s->unwind.end = UNWIND_END_DEPTH;
 		return false;
@@ -180,7 +180,7 @@ static __always_inline bool switch_out_stacks(void *ctx, struct sampler_scratch 
 	kernel_stack_take(ctx, s);
 	if (sampler_python)
 		python_stack_take(ctx, s, (void *)bpf_get_current_task(), true);
-	return process->mapping_count != 0;
+	return process->maps.mapping_count != 0;
 }
 
 static __always_inline bool going_to_sleep(bool preempt, struct task_struct *prev)
@@ -248,7 +248,7 @@ SEC("raw_tp")
 int switch_stacks(void *ctx)
 {
 	struct sampler_scratch *s = scratch_get();
-	struct unwind_process *process;
+	struct sampler_process *process;
 
 	if (!s)
 		return 0;
@@ -266,7 +266,7 @@ int on_switch(__u64 *ctx)
 {
 	struct sampler_control *c = control_get();
 	struct task_struct *prev = (void *)ctx[1], *next = (void *)ctx[2];
-	struct unwind_process *process = NULL;
+	struct sampler_process *process = NULL;
 	struct sampler_scratch *s;
 	__u32 next_tid = TASK(next, pid);
 

@@ -13,7 +13,7 @@ static __always_inline bool tick_chosen(const struct sampler_control *c)
 
 /* Who runs, and with which registers. NULL: no sample. */
 static __always_inline struct sampler_scratch *tick_begin(struct bpf_perf_event_data *ctx,
-							  struct unwind_process **process)
+							  struct sampler_process **process)
 {
 	struct sampler_control *c = control_get();
 	struct task_struct *task = (void *)bpf_get_current_task();
@@ -72,7 +72,7 @@ static __always_inline void tick_user_regs(struct bpf_perf_event_data *ctx, stru
 
 /* Kernel stack and first user frame. True: there is a user stack to walk. */
 static __always_inline bool tick_stacks(struct bpf_perf_event_data *ctx, struct sampler_scratch *s,
-					const struct unwind_process *process)
+					const struct sampler_process *process)
 {
 	struct task_struct *task = (void *)bpf_get_current_task();
 
@@ -94,7 +94,7 @@ static __always_inline bool tick_stacks(struct bpf_perf_event_data *ctx, struct 
 	} else {
 		tick_user_regs(ctx, &s->regs);
 	}
-	if (!process || !process->mapping_count) {
+	if (!process || !process->maps.mapping_count) {
 		struct sampler_control *c = control_get();
 
 		if (process || (c && c->all_processes == SAMPLER_OTHERS_ALL))
@@ -171,7 +171,7 @@ int tick_end(struct bpf_perf_event_data *ctx)
 SEC("perf_event")
 int tick(struct bpf_perf_event_data *ctx)
 {
-	struct unwind_process *process = NULL;
+	struct sampler_process *process = NULL;
 	struct sampler_scratch *s = tick_begin(ctx, &process);
 
 	if (!s)
@@ -187,7 +187,7 @@ int tick(struct bpf_perf_event_data *ctx)
 SEC("perf_event")
 int tick(struct bpf_perf_event_data *ctx)
 {
-	struct unwind_process *process = NULL;
+	struct sampler_process *process = NULL;
 	struct sampler_scratch *s = tick_begin(ctx, &process);
 
 	if (!s)

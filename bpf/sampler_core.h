@@ -44,12 +44,13 @@ struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 4096);
 	__type(key, __u32);
-	__type(value, struct unwind_process);
+	__type(value, struct sampler_process);
 } processes SEC(".maps");
 
+/* As many: every process may have an interpreter. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 256);
+	__uint(max_entries, 4096);
 	__type(key, __u32);
 	__type(value, struct python_process);
 } python_processes SEC(".maps");
@@ -220,13 +221,14 @@ static __always_inline void stack_send(void *ctx, struct sampler_scratch *s,
 
 /* The current task's registers to the walk's beginning. */
 static __always_inline void user_walk_begin(struct sampler_scratch *s,
-					    const struct unwind_process *process)
+					    const struct sampler_process *process)
 {
 	const struct kernel_regs *r = &s->regs;
 	__u64 *to = s->unwind.reg;
 
 	unwind_start(&s->unwind);
-	s->unwind.process = *process;
+	s->unwind.process = process->maps;
+	s->key.generation = (__u8)process->generation;
 	s->unwind.owner = s->key.pid;
 	s->unwind.pc = r->ip;
 	to[UNWIND_RAX] = r->ax;

@@ -34,6 +34,12 @@ enum sampler_kind {
 	SAMPLER_OFF_CPU = 2,
 };
 
+/* A sampled process. */
+struct sampler_process {
+	struct unwind_process maps;
+	__u64 generation; /* one more with every change of maps; samples keep the low 8 bits */
+};
+
 /* Samples with one key are one count. Hashes: 0 is "no such stack". */
 struct sampler_key {
 	__u64 user_hash, kernel_hash, python_hash;
@@ -42,7 +48,7 @@ struct sampler_key {
 	__u8 kind;   /* enum sampler_kind */
 	__u8 gil;    /* enum stack_gil */
 	__u8 end;    /* enum unwind_end of the user stack */
-	__u8 pad;
+	__u8 generation; /* of the mappings that it was unwound with */
 };
 _Static_assert(sizeof(struct sampler_key) == 40, "");
 

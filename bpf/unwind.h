@@ -264,10 +264,15 @@ static __always_inline int unwind_register(struct unwind_state *s, __u32 number,
  */
 static __always_inline int unwind_signal(struct unwind_state *s)
 {
+	__u32 at = s->count - 1;
 	__u64 g[17];
 
 	if (unwind_read_user(g, sizeof(g), s->reg[UNWIND_RSP] + 40))
 		return UNWIND_STOP(UNWIND_END_FAULT);
+	/* the kernel made the handler return to the trampoline: no call is before it, so the byte
+	 * before is another function's */
+	UNWIND_BARRIER(at);
+	s->frame[at & (UNWIND_FRAME_MAX - 1)] &= ~UNWIND_FRAME_RETURN;
 	for (int i = 0; i < 8; i++)
 		s->reg[8 + i] = g[i];
 	s->reg[UNWIND_RDI] = g[8];
@@ -538,30 +543,30 @@ static __always_inline void unwind_blind_fp(struct unwind_state *s)
 	 * Go's goroutines return to the byte behind the beginning of a function */
 	if (call == UNWIND_CALL_NONE && s->blind_pair[0])
 		return;
-	/* a call of elsewhere may have been a tail call on (V8), or means that rbp is the caller's;
-	 * a chain of frame pointers that led here says the former */
-	if (call == UNWIND_CALL_ELSEWHERE &&
-	    s->mark != (UNWIND_FRAME_FP | UNWIND_FRAME_RETURN) >> 56)
-		return;
-	s->blind_fp = 1;
+	/* a call of elsewhere may have been a tail call on (V8's built-in functions jump to what was
+	 * compiled), or means that rbp is the caller's: then a return address is nearer. A chain of
+	 * frame pointers that led here says the former */
+	s->blind_fp = call == UNWIND_CALL_ELSEWHERE &&
+				      s->mark != (UNWIND_FRAME_FP | UNWIND_FRAME_RETURN) >> 56
+			      ? UNWIND_FP_LIKELY
+			      : UNWIND_FP_SURE;
 	s->blind_rbp = rbp;
 	s->blind_target = call == UNWIND_CALL_HERE ? target : 0;
 	if ((rbp + 8 - sp) / 8 < UNWIND_SCAN_WORDS)
 		s->blind_words = (rbp + 8 - sp) / 8;
 	/* only a leaf may not have set up its frame yet */
-	if (s->blind_marker == UNWIND_MARKER_FP || !s->leaf)
+	if (s->blind_marker == UNWIND_MARKER_FP || (!s->leaf && s->blind_fp == UNWIND_FP_SURE))
 		s->blind_words = 0;
 }
 
-/* Second part: the nearest word above rsp that is a return address. Strong: a direct call to just
- * below the pc, nearer than what rbp's return address calls: then this is a leaf that has not
- * touched rbp. Weak: any call, where rbp is no frame pointer. */
+/* Second part: the nearest word above rsp that is a return address: of a direct call to just below the
+ * pc, nearer than what rbp's return address calls (then this is a leaf that has not touched rbp), or, where
+ * rbp is not surely a frame pointer, of any call. */
 static __always_inline void unwind_blind_scan(struct unwind_state *s)
 {
 	__u32 count;
 
 	s->blind_found = UNWIND_SCAN_WORDS;
-	s->blind_strong = 0;
 	if (!s->blind_words)
 		return;
 	if (unwind_read_user(s->window, sizeof(s->window), s->reg[UNWIND_RSP]))
@@ -579,11 +584,10 @@ static __always_inline void unwind_blind_scan(struct unwind_state *s)
 		if (call == UNWIND_CALL_NONE || !unwind_continues(s, s->window[i]))
 			continue;
 		if (call == UNWIND_CALL_HERE && target > s->blind_target) {
-			s->blind_strong = 1;
 			s->blind_found = i;
 			return;
 		}
-		if (!s->blind_fp && s->blind_found == UNWIND_SCAN_WORDS)
+		if (s->blind_fp != UNWIND_FP_SURE && s->blind_found == UNWIND_SCAN_WORDS)
 			s->blind_found = i;
 	}
 }
@@ -594,7 +598,7 @@ static __always_inline int unwind_blind_take(struct unwind_state *s)
 	__u64 at, below;
 	__u32 found = s->blind_found;
 
-	if (s->blind_fp && !s->blind_strong) {
+	if (s->blind_fp && found >= UNWIND_SCAN_WORDS) {
 		if (s->blind_marker == UNWIND_MARKER_NONE && s->pending_count < UNWIND_PENDING_MAX)
 			s->pending[s->pending_count++ & (UNWIND_PENDING_MAX - 1)] = s->blind_key;
 		s->reg[UNWIND_RBP] = s->blind_pair[0];
@@ -604,12 +608,14 @@ static __always_inline int unwind_blind_take(struct unwind_state *s)
 		return UNWIND_MORE;
 	}
 	if (found >= UNWIND_SCAN_WORDS) {
-		/* the ABI: the outermost frame has 0 in rbp */
-		if (!s->rbp_at && !s->reg[UNWIND_RBP])
+		/* the ABI: the outermost frame has 0 in rbp. In a leaf, or behind a scan, it is a register
+		 * like any other */
+		if (s->mark && !(s->mark & UNWIND_FRAME_SCANNED >> 56) && !s->rbp_at &&
+		    !s->reg[UNWIND_RBP])
 			s->end = UNWIND_END_ROOT;
 		return UNWIND_DONE; /* else s->end says why there was no rule */
 	}
-	if (s->blind_marker == UNWIND_MARKER_NONE)
+	if (s->blind_marker == UNWIND_MARKER_NONE && !s->blind_fp)
 		unwind_marker_set(s->blind_key, UNWIND_MARKER_DWARF);
 	UNWIND_BARRIER(found);
 	found &= UNWIND_SCAN_WORDS - 1;
@@ -669,6 +675,18 @@ static __always_inline int unwind_paper(struct unwind_state *s, const struct unw
 	return unwind_by_rbp(s, 0) ? UNWIND_STOP(UNWIND_END_FAULT) : UNWIND_ON;
 }
 
+/* Whether nobody called the frame at s->pc: no call fits between the beginning of its function, where
+ * the row of s->pc - 1 begins, and a return address one byte behind it. Whoever makes a stack by hand
+ * puts such an address at its bottom, so that unwinders find the function (Go's goexit); its rule would
+ * have them read on where nothing was written. C libraries describe the sigreturn trampoline likewise,
+ * from one byte before it. On every page a first row begins, whatever function goes on there. */
+static __always_inline int unwind_is_bottom(const struct unwind_state *s,
+					    const struct unwind_rule *rule, __u64 row)
+{
+	return !s->leaf && row == s->pc - 1 && (row & (UNWIND_PAGE_BYTES - 1)) &&
+	       UNWIND_RULE_CFA(rule) != UNWIND_CFA_SIGNAL;
+}
+
 /* From the frame at s->pc, which lies in m, to its caller. UNWIND_ON, UNWIND_STOP(end) or
  * UNWIND_NO_RULE. */
 static __always_inline int unwind_step(struct unwind_state *s, const struct unwind_mapping *m)
@@ -685,9 +703,12 @@ static __always_inline int unwind_step(struct unwind_state *s, const struct unwi
 			return rc;
 	}
 	rc = unwind_find_rule(s, m, s->leaf ? s->pc : s->pc - 1, &rule, &row);
+	/* a gap between functions may hold several without rules: only the pc tells them apart */
 	if (s->count == 1)
-		s->leaf_row = row;
+		s->leaf_row = UNWIND_RULE_CFA(&rule) == UNWIND_CFA_NONE ? s->pc : row;
 	if (!rc && UNWIND_RULE_CFA(&rule) != UNWIND_CFA_NONE) {
+		if (unwind_is_bottom(s, &rule, row))
+			return UNWIND_STOP(UNWIND_END_ROOT);
 		rc = unwind_by_rule(s, &rule);
 		if (rc != UNWIND_STOP(UNWIND_END_UNSUPPORTED))
 			return rc;
@@ -707,10 +728,13 @@ static __always_inline int unwind_frame(struct unwind_state *s)
 {
 	const struct unwind_mapping *m;
 	__u32 at = s->count;
+	__u64 rbp;
 	int rc;
 
+	/* the ABI puts 0 in both at the bottom of a stack. Where code switches stacks without a rule, a 0
+	 * may lie in place of the return address by chance */
 	if (!s->pc) {
-		s->end = UNWIND_END_ROOT;
+		s->end = unwind_rbp(s, &rbp) || rbp ? UNWIND_END_NO_MAPPING : UNWIND_END_ROOT;
 		return UNWIND_DONE;
 	}
 	if (at >= UNWIND_FRAME_MAX) {

@@ -122,8 +122,8 @@ struct unwind_process {
 _Static_assert(sizeof(struct unwind_process) == 8, "two words");
 
 /* Frames per user stack. Python's default recursion limit of 1000 is deeper on purpose: 512 frames
- * hold real programs (PyTorch: 30 to 120), are one 4 KiB page, and 32 tail calls of 16 frames reach
- * them. */
+ * hold real programs (PyTorch: 30 to 120) and are one 4 KiB page. The sampler's 31 tail calls of 16
+ * frames reach 496. */
 #define UNWIND_FRAME_MAX 512u
 
 /* A frame is its program counter with these marks in the top bits (user addresses end below 2^56).
@@ -162,6 +162,13 @@ enum unwind_marker {
 	UNWIND_MARKER_DWARF,
 };
 
+/* Whether rbp is a frame pointer in code without unwind information. */
+enum unwind_fp {
+	UNWIND_FP_NONE = 0,
+	UNWIND_FP_LIKELY, /* unless a return address lies below its frame */
+	UNWIND_FP_SURE,	  /* by all that can be told */
+};
+
 /* How far above rsp a return address is looked for behind code without a table. oneDNN's kernels
  * keep it within 48 words (3,937 of 3,937 samples). */
 #define UNWIND_SCAN_WORDS 64u
@@ -183,7 +190,8 @@ struct unwind_state {
 	__u64 rbp_at,
 	    rbx_at;	 /* 0: the value is in reg; 1: lost; else the address where it is saved */
 	__u64 signal_sp; /* rsp of the last frame that a signal interrupted; 0: none */
-	__u64 leaf_row;	 /* where the row that covers the first pc begins; the pc itself without */
+	__u64 leaf_row;	 /* where the row that covers the first pc begins, in the same function; the pc
+			  * itself in code without rules */
 	__u64 pending[UNWIND_PENDING_MAX]; /* keys to be marked UNWIND_MARKER_FP if the root is
 					      reached */
 	__u64 owner; /* who runs anonymous code: the process, for the keys of markers */
@@ -202,10 +210,9 @@ struct unwind_state {
 	__u64 blind_rbp;
 	__u64 blind_target; /* what the call before that return address calls, 0: not known */
 	__u32 blind_marker;
-	__u32 blind_fp;	    /* rbp is right by all that can be told */
+	__u32 blind_fp;	    /* enum unwind_fp */
 	__u32 blind_words;  /* of the window to be scanned */
 	__u32 blind_found;  /* index in it, or UNWIND_SCAN_WORDS */
-	__u32 blind_strong; /* what was found is a direct call to just below the pc */
 	__u8 candidate[2 * UNWIND_CANDIDATES];
 	__u64 window[UNWIND_SCAN_WORDS]; /* a piece of the stack, while it is scanned */
 	__u64 frame[UNWIND_FRAME_MAX];

@@ -68,16 +68,23 @@ static size_t on_body(char *data, size_t size, size_t count, void *arg)
 	return b->failed ? 0 : size * count;
 }
 
+static const char other_server[] = "is it sysom-aggregator's HTTP address? --url or SYSOM_URL name another";
+
 /* What the server says about its refusal, if it does so in our form. */
-static void explain_status(struct client_error *e, const struct buf *body, const char *path)
+static void explain_status(struct client_error *e, const struct client *c, const struct buf *body,
+			   const char *path)
 {
+	const char *server = *c->socket ? c->socket : c->url;
 	json_t *j = json_loadb((const char *)body->data, body->bytes, 0, NULL);
 	const char *text = json_string_value(json_object_get(j, "error"));
 
 	if (text)
-		snprintf(e->why, sizeof(e->why), "%.300s (HTTP status %d)", text, e->status);
+		snprintf(e->why, sizeof(e->why), "%s: %.300s (HTTP status %d)", server, text, e->status);
 	else
-		snprintf(e->why, sizeof(e->why), "HTTP status %d for %.300s", e->status, path);
+		snprintf(e->why, sizeof(e->why), "%s: HTTP status %d for %.300s", server, e->status, path);
+	/* "not found" is how sysomd answers: port 9470 */
+	if (!*c->socket && e->status == 404 && (!text || !strcmp(text, "not found")))
+		e->remedy = other_server;
 	json_decref(j);
 }
 
@@ -122,10 +129,13 @@ static int perform(CURL *h, const struct client *c, const char *path, struct buf
 	if (code != CURLE_OK) {
 		snprintf(e->why, sizeof(e->why), "%s: %s", *c->socket ? c->socket : c->url,
 			 *text ? text : curl_easy_strerror(code));
+		/* port 9471, where sysomd dials */
+		if (!*c->socket && (code == CURLE_UNSUPPORTED_PROTOCOL || code == CURLE_WEIRD_SERVER_REPLY))
+			e->remedy = other_server;
 		return -EIO;
 	}
 	if (status / 100 != 2) {
-		explain_status(e, out, path);
+		explain_status(e, c, out, path);
 		return status == 404 ? -ENOENT : -EIO;
 	}
 	return 0;

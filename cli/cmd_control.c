@@ -14,7 +14,9 @@ static int post(const struct options *o, const char *what, const char *path, jso
 		return EXIT_USAGE;
 	if (client_json(&c, "POST", path, out, &e)) {
 		if (e.status == 404)
-			snprintf(e.why, sizeof(e.why), "no such rank or job on this node (sysom status)");
+			snprintf(e.why, sizeof(e.why), "%s", o->have_rank || o->job ?
+				 "no such rank or job on this node (sysom status)" :
+				 "no processes attached (sysom run -- COMMAND)");
 		commands_complain(what, &e);
 		return EXIT_NOTHING;
 	}
@@ -40,20 +42,29 @@ static void tell_trace(const char *state, double changed, double already, double
 	putchar('\n');
 }
 
+/* Appends --job, where given, to a path that has arguments. */
+static void add_job(const struct options *o, char *path, size_t room)
+{
+	char job[384];
+	size_t n = strlen(path);
+
+	if (!o->job)
+		return;
+	client_escape(job, sizeof(job), o->job);
+	snprintf(path + n, room - n, "&job=%s", job);
+}
+
 static int trace_state(const struct options *o, const char *state)
 {
-	char path[600], job[384];
+	char path[600];
 	int n, r;
 	double changed, already;
 	json_t *j;
 
 	n = snprintf(path, sizeof(path), "/api/v1/trace?state=%s", state);
 	if (o->have_rank)
-		n += snprintf(path + n, sizeof(path) - (size_t)n, "&rank=%d", o->rank);
-	if (o->job) {
-		client_escape(job, sizeof(job), o->job);
-		snprintf(path + n, sizeof(path) - (size_t)n, "&job=%s", job);
-	}
+		snprintf(path + n, sizeof(path) - (size_t)n, "&rank=%d", o->rank);
+	add_job(o, path, sizeof(path));
 	r = post(o, state, path, &j);
 	if (r)
 		return r;
@@ -79,7 +90,7 @@ int cmd_control_on(const struct options *o)
 
 int cmd_control_capture(const struct options *o)
 {
-	char path[128];
+	char path[600];
 	json_t *j;
 	int n, r;
 
@@ -90,6 +101,7 @@ int cmd_control_capture(const struct options *o)
 	n = snprintf(path, sizeof(path), "/api/v1/capture?rank=%d", o->rank);
 	if (o->seconds > 0)
 		snprintf(path + n, sizeof(path) - (size_t)n, "&seconds=%.0f", o->seconds);
+	add_job(o, path, sizeof(path));
 	r = post(o, "capture", path, &j);
 	if (r)
 		return r;

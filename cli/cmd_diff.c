@@ -60,6 +60,10 @@ static void print_steps(const struct run_diff *d)
 		rate[s] = d->steps[s] ? (double)d->flagged[s] / (double)d->steps[s] : 0;
 	printf("%-24s %10s %10s %11s %c\n", "steps", term_count((double)d->steps[0]),
 	       term_count((double)d->steps[1]), "", ' ');
+	if (d->slow_steps[0] || d->slow_steps[1])
+		printf("%-24s %10s %10s\n", "of them slow, compared",
+		       d->slow_steps[0] ? term_count((double)d->slow_steps[0]) : "all",
+		       d->slow_steps[1] ? term_count((double)d->slow_steps[1]) : "all");
 	if (!d->has_rates)
 		return;
 	printf("%-24s %10s %10s %s%11s%s %c\n", "of them flagged", term_percent(rate[0]),
@@ -188,8 +192,9 @@ static json_t *name_json(const char *name)
 
 static json_t *side_json(const struct run_diff *d, int s)
 {
-	return json_pack("{s:o, s:s, s:I, s:o*, s:I, s:o*}", "label", name_json(d->side[s]->label),
-			 "kind", d->side[s]->kind, "steps", (json_int_t)d->steps[s], "flagged",
+	return json_pack("{s:o, s:s, s:I, s:o*, s:o*, s:I, s:o*}", "label", name_json(d->side[s]->label),
+			 "kind", d->side[s]->kind, "steps", (json_int_t)d->steps[s], "slow_steps",
+			 d->slow_steps[s] ? json_integer((json_int_t)d->slow_steps[s]) : NULL, "flagged",
 			 d->side[s]->has_sketch ? NULL : json_integer((json_int_t)d->flagged[s]),
 			 "skipped", (json_int_t)d->side[s]->skipped, "samples",
 			 d->function_count && isfinite(d->samples[s]) ?

@@ -26,6 +26,7 @@ static int write_stacks(const struct options *o, const json_t *in, const struct 
 				  .format = (enum profile_format)profile_out_format(NULL, path),
 				  .realtime_ns =
 				      r->stacks.begin_ns + (uint64_t)r->realtime_offset_ns};
+	struct outfile file;
 	int err;
 
 	profile_out_count(&r->stacks, &n);
@@ -37,7 +38,9 @@ static int write_stacks(const struct options *o, const json_t *in, const struct 
 		 term_count((double)n.off_count), term_count((double)n.truncated));
 	err = incident_stacks_names(r, &resolver, &names);
 	if (!err)
-		err = profile_out_write(&out, &r->stacks, names);
+		err = outfile_open(&file, path);
+	if (!err)
+		err = outfile_close(&file, profile_out_write(&out, &r->stacks, names, file.f));
 	profile_names_close(names);
 	symbol_resolver_close(resolver);
 	if (err) {

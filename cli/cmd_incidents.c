@@ -28,7 +28,7 @@ int cmd_incidents_list(const struct options *o)
 		client_escape(job, sizeof(job), o->job);
 		snprintf(path + n, sizeof(path) - (size_t)n, "&job=%s", job);
 	}
-	if (client_json(&c, "GET", path, &j, &e)) {
+	if (commands_list(&c, path, "incidents", o->limit, &j, &e)) {
 		commands_complain("incidents", &e);
 		return EXIT_NOTHING;
 	}
@@ -120,7 +120,10 @@ static struct shown look(const struct options *o, const struct client *c, json_t
 	struct shown out = { NULL, NULL };
 	struct trace_model m;
 
-	if (!trace_model_init(&m) && incident_load_windows(c, in, rank_to_load(in), &m) > 0) {
+	if (trace_model_init(&m))
+		return out;
+	m.only_collectives = true;
+	if (incident_load_windows(c, in, rank_to_load(in), &m) > 0) {
 		out.stacks = shown_stacks(o, in, &m);
 		out.plots = o->json ? NULL : shown_plots(in, &m);
 	}

@@ -14,11 +14,14 @@
 #include <unistd.h>
 
 #include "base/check.h"
+#include "base/job_key.h"
 #include "base/clock.h"
 #include "base/limits.h"
 #include "cli/commands.h"
 #include "cli/jsonget.h"
+#include "cli/outfile.h"
 #include "cli/profile_out.h"
+#include "cli/run_as.h"
 #include "cli/term.h"
 #include "sampler/sampler.h"
 
@@ -39,7 +42,8 @@ enum {
 	OPT_BLOCKED,
 	OPT_DEBUGINFOD,
 	OPT_SYMBOLS,
-	OPT_NO_WAIT
+	OPT_NO_WAIT,
+	OPT_USER
 };
 
 struct record_args {
@@ -54,11 +58,15 @@ struct record_args {
 	const char *symbols; /* URL of an aggregator; NULL: names from the files here alone */
 	double seconds; /* 0: until the command ends, or Ctrl-C */
 	char **command; /* NULL: none */
+	const char *user;
+	struct run_as run_as; /* of the command */
 };
 
 struct recording {
 	struct record_args *a;
+	struct outfile out;
 	struct sampler *sampler;
+	struct reader *reader;
 	struct stack_batch total;
 	struct sampler_stats before, after;
 	uint64_t begin_ns, end_ns, realtime_ns, samples;
@@ -80,7 +88,9 @@ static const char help_text[] =
     "  -r, --rank R                     this rank's process, as the local sysomd knows it\n"
     "  -J, --job JOB                    of this job\n"
     "  -a, --all                        the whole node\n"
-    "  -- CMD...                        run CMD and record it until it ends\n"
+    "  -- CMD...                        run CMD and record it until it ends; under sudo as the\n"
+    "                                   user who called it\n"
+    "      --user NAME                  run CMD as this user (root: as root under sudo)\n"
     "how:\n"
     "  -S, --seconds S                  for so long (default 10; with CMD: until it ends)\n"
     "      --rate HZ                    ticks per second and CPU, 10 to 999 (default 99)\n"
@@ -125,6 +135,7 @@ static const struct option long_options[] = {
     {"no-python", no_argument, NULL, OPT_NO_PYTHON},
     {"mode", required_argument, NULL, OPT_MODE},
     {"no-wait", no_argument, NULL, OPT_NO_WAIT},
+    {"user", required_argument, NULL, OPT_USER},
     {"control", required_argument, NULL, 'c'},
     {"output", required_argument, NULL, 'o'},
     {"format", required_argument, NULL, 'f'},
@@ -255,6 +266,9 @@ static int parse_one(struct record_args *a, int c)
 	case OPT_NO_PYTHON:
 		a->sampler.python = false;
 		return 0;
+	case OPT_USER:
+		a->user = optarg;
+		return 0;
 	case OPT_NO_WAIT:
 		a->no_wait = true;
 		return 0;
@@ -307,6 +321,9 @@ static int parse(struct record_args *a, int argc, char **argv)
 		      stderr);
 		return -EINVAL;
 	}
+	if (a->command && (r = run_as_find(&a->run_as, a->user)))
+		return bad("--user", a->user, r == -EPERM ? "only root can run a command as another user" :
+							    "no such user");
 	r = profile_out_format(a->format, a->out.path);
 	if (r < 0)
 		return bad("--format", a->format, "html, folded or pprof is wanted");
@@ -335,7 +352,7 @@ static int find_rank(struct record_args *a)
 	{
 		if (jsonget_integer(r, "rank") != a->rank ||
 		    !strcmp(jsonget_text(r, "state"), "gone") ||
-		    (a->client.job && strcmp(jsonget_text(r, "job"), a->client.job)))
+		    (a->client.job && !job_key_matches(jsonget_text(r, "job"), a->client.job)))
 			continue;
 		if (a->pid_count < PIDS_MAX && jsonget_integer(r, "pid") > 0)
 			a->pids[a->pid_count++] = (uint32_t)jsonget_integer(r, "pid");
@@ -373,6 +390,12 @@ static int start_command(struct recording *r, int *go)
 		if (read(gate[0], &byte, 1) != 1)
 			_exit(127);
 		close(gate[0]);
+		err = run_as_become(&r->a->run_as);
+		if (err) {
+			fprintf(stderr, "sysom record: cannot run %s as user %u: %s\n", r->a->command[0],
+				(unsigned)r->a->run_as.uid, strerror(-err));
+			_exit(126);
+		}
 		execvp(r->a->command[0], r->a->command);
 		fprintf(stderr, "sysom record: %s: %s\n", r->a->command[0], strerror(errno));
 		_exit(errno == ENOENT ? 127 : 126);
@@ -403,7 +426,7 @@ static int take(struct recording *r)
 	struct stack_batch b;
 	int err;
 
-	stack_batch_init(&b);
+	stack_batch_init(&b, keyed_process());
 	err = sampler_drain(r->sampler, &b);
 	for (uint32_t i = 0; i < b.sample_count; i++) {
 		b.samples[i].time_ns = r->begin_ns;
@@ -444,14 +467,19 @@ static void get_ready(struct recording *r)
 		wait_for_events(r, now_ns + 20000000);
 		sampler_stats_get(r->sampler, &s);
 		now_ns = clock_monotonic_ns();
-		if (s.pending)
+		/* not for those that come meanwhile: a target that starts programs all the time always
+		 * has some */
+		if (s.first_pending)
 			calm_ns = now_ns;
 		if (r->live)
-			fprintf(stderr, "\r\033[Kreading processes: %u left", s.pending);
+			fprintf(stderr, "\r\033[Kreading processes: %u left", s.first_pending);
 	}
 	if (r->live)
 		fputs("\r\033[K", stderr);
-	stack_batch_init(&b);
+	if (!stopped && now_ns - begin_ns >= READY_NS)
+		fprintf(stderr, "sysom record: gave up waiting for unwind tables after %s; some stacks "
+				"will be cut\n", term_span(READY_NS * 1e-9));
+	stack_batch_init(&b, keyed_process());
 	sampler_drain(r->sampler, &b);
 	stack_batch_fini(&b);
 }
@@ -525,6 +553,11 @@ static uint64_t lost_of(const struct sampler_stats *s)
 	return s->lost_count_full + s->lost_stack_full + s->lost_ring_full + s->lost_mapping;
 }
 
+static bool sees_blocked(const struct recording *r)
+{
+	return r->a->sampler.off_cpu && r->after.mode > SAMPLER_COPY;
+}
+
 static void tell(const struct recording *r, const struct profile_counts *n)
 {
 	const struct sampler_stats *s = &r->after;
@@ -552,7 +585,7 @@ static void tell(const struct recording *r, const struct profile_counts *n)
 	fprintf(to, "%s: %s samples on the CPU (%s)",
 		*r->a->out.path == '-' ? "standard output" : r->a->out.path,
 		term_count((double)n->on_count), term_span((double)n->on_ns * 1e-9));
-	if (r->a->sampler.off_cpu)
+	if (sees_blocked(r))
 		fprintf(to, ", %s blockings (%s)", term_count((double)n->off_count),
 			term_span((double)n->off_ns * 1e-9));
 	fprintf(to, ", %s frames; truncated %s, scanned %s, lost %s; mode %s%s%s\n",
@@ -584,20 +617,63 @@ static int ask_aggregator(const char *url, struct profile_names *names)
 }
 
 
+/* What a process that gave no sample does, from /proc/PID/status. */
+static void tell_idle(uint32_t pid)
+{
+	char name[64], line[256], where[80] = "";
+	unsigned tracer = 0;
+	char state = 0;
+	FILE *f;
+
+	snprintf(name, sizeof(name), "/proc/%u/status", pid);
+	f = fopen(name, "re");
+	while (f && fgets(line, sizeof(line), f))
+		if (sscanf(line, "State: %c", &state) != 1)
+			sscanf(line, "TracerPid: %u", &tracer);
+	if (f)
+		fclose(f);
+	snprintf(name, sizeof(name), "/proc/%u/wchan", pid);
+	f = fopen(name, "re");
+	if (f && (!fgets(where, sizeof(where), f) || !strcmp(where, "0")))
+		where[0] = 0;
+	if (f)
+		fclose(f);
+	fprintf(stderr, "sysom record: process %u ", pid);
+	if (!state || state == 'Z' || state == 'X')
+		fprintf(stderr, "has ended\n");
+	else if (state == 't')
+		fprintf(stderr, "is held by the debugger that traces it (process %u)\n", tracer);
+	else if (state == 'T')
+		fprintf(stderr, "is stopped; kill -CONT %u lets it go on\n", pid);
+	else if (state == 'D')
+		fprintf(stderr, "hangs in the kernel%s%s and can't be interrupted\n",
+			where[0] ? " in " : "", term_safe(where, 60));
+	else if (state == 'R')
+		fprintf(stderr, "is ready to run, but got no CPU\n");
+	else
+		fprintf(stderr, "slept all the time%s%s\n", where[0] ? " in " : "",
+			term_safe(where, 60));
+}
+
 static int write_profile(struct recording *r)
 {
-	struct symbol_resolver_options o = {.debuginfod = r->a->debuginfod};
+	struct symbol_resolver_options o = {.debuginfod = r->a->debuginfod,
+					    .links = true,
+					    .index = symbol_reader_index};
 	struct record_args *a = r->a;
 	struct symbol_resolver *resolver = NULL;
+	struct symbol_reader *files = NULL;
 	struct profile_names *names = NULL;
-	char title[160], note[400];
+	char title[160], note[400], blockings[40] = "";
 	struct profile_counts n;
 	int err;
 
 	profile_out_count(&r->total, &n);
 	if (!n.on_count && !n.off_count) {
-		fprintf(stderr, "sysom record: no samples: nothing ran there (mode %s%s%s)\n",
+		fprintf(stderr, "sysom record: no samples (mode %s%s%s)\n",
 			sampler_mode_name(r->after.mode), *r->after.why ? ": " : "", r->after.why);
+		for (uint32_t i = 0; i < a->pid_count && !a->command; i++)
+			tell_idle(a->pids[i]);
 		return -ENODATA;
 	}
 	if (a->command)
@@ -609,28 +685,36 @@ static int write_profile(struct recording *r)
 			 a->pid_count > 1 ? " and others" : "");
 	else
 		snprintf(title, sizeof(title), "whole node");
+	if (sees_blocked(r))
+		snprintf(blockings, sizeof(blockings), " %s blockings,",
+			 term_count((double)n.off_count));
 	snprintf(
 	    note, sizeof(note),
-	    "%s at %s, %u Hz, %u%% of ticks; %s samples on the CPU, %s blockings, %s truncated, %s "
+	    "%s at %s, %u Hz, %u%% of ticks; %s samples on the CPU,%s %s truncated, %s "
 	    "scanned; mode %s.",
 	    term_span((double)(r->end_ns - r->begin_ns) * 1e-9), term_time(r->realtime_ns),
 	    a->sampler.rate_hz, a->sampler.fraction_percent, term_count((double)n.on_count),
-	    term_count((double)n.off_count), term_count((double)n.truncated),
+	    blockings, term_count((double)n.truncated),
 	    term_count((double)n.scanned), sampler_mode_name(r->after.mode));
 	a->out.title = title;
 	a->out.note = note;
 	a->out.realtime_ns = r->realtime_ns;
 	a->out.period_ns = 100000000000ull / a->sampler.rate_hz / a->sampler.fraction_percent;
-	err = symbol_resolver_open(&resolver, &o);
+	err = symbol_reader_open(&files, r->reader, NULL);
+	o.index_arg = files;
+	err = err ? err : symbol_resolver_open(&resolver, &o);
 	if (err)
 		fprintf(stderr, "sysom record: no symbols: %s\n", strerror(-err));
-	err = profile_names_open(&names, &r->total, resolver, "/proc");
+	err = profile_names_open(&names, &r->total, files, resolver, "/proc");
 	if (!err && a->symbols)
 		err = ask_aggregator(a->symbols, names);
 	if (!err)
-		err = profile_out_write(&a->out, &r->total, names);
+		err = profile_out_write(&a->out, &r->total, names, r->out.f);
+	err = outfile_close(&r->out, err);
+	r->out.f = NULL;
 	profile_names_close(names);
 	symbol_resolver_close(resolver);
+	symbol_reader_close(files);
 	if (err)
 		fprintf(stderr, "sysom record: %s: %s\n", a->out.path, strerror(-err));
 	else
@@ -656,7 +740,9 @@ static int run(struct recording *r)
 {
 	int go = -1, err;
 
-	err = sampler_open(&r->sampler, &r->a->sampler);
+	err = reader_open(&r->reader, "/proc");
+	r->a->sampler.reader = r->reader;
+	err = err ? err : sampler_open(&r->sampler, &r->a->sampler);
 	if (err) {
 		fprintf(stderr, "sysom record: %s\n", strerror(-err));
 		return err;
@@ -698,17 +784,26 @@ int cmd_record_main(int argc, char **argv)
 		return err > 0 ? EXIT_OK : EXIT_USAGE;
 	if (a.have_rank && find_rank(&a))
 		return EXIT_NOTHING;
+	/* before the recording, which would be for nothing */
+	err = outfile_open(&r.out, a.out.path);
+	if (err) {
+		fprintf(stderr, "sysom record: %s: %s\n", a.out.path, strerror(-err));
+		return EXIT_NOTHING;
+	}
 	sigaction(SIGINT, &sa, NULL);
 	sigaction(SIGTERM, &sa, NULL);
-	stack_batch_init(&r.total);
+	stack_batch_init(&r.total, keyed_process());
 	err = run(&r);
 	if (!err)
 		err = write_profile(&r);
+	if (r.out.f)
+		outfile_close(&r.out, err);
 	status = finish_command(&r);
 	if (r.child_fd >= 0)
 		close(r.child_fd);
 	stack_batch_fini(&r.total);
 	sampler_close(r.sampler);
+	reader_close(r.reader);
 	if (err)
 		return EXIT_NOTHING;
 	return a.command ? status : EXIT_OK;

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "base/check.h"
+#include "base/limits.h"
 #include "cli/commands.h"
 #include "cli/jsonget.h"
 #include "cli/term.h"
@@ -81,6 +82,9 @@ static void print_lost(const json_t *rank)
 			printf("      %slost %s: %s%s\n", term_style(TERM_YELLOW),
 			       term_safe(cause, 32), term_count(json_number_value(v)),
 			       term_style(TERM_PLAIN));
+	if (jsonget_number(rank, "switched_off") > 0)
+		printf("      not recorded while tracing was off: %s\n",
+		       term_count(jsonget_number(rank, "switched_off")));
 }
 
 static void print_peer(const json_t *rank)
@@ -446,7 +450,8 @@ static void print_top_head(unsigned columns)
 	printf(" %8s %6s %-8s%s\n", "steps", "flag", "model", term_style(TERM_PLAIN));
 }
 
-static void print_top(const json_t *answer)
+/* job: asked for, or NULL */
+static void print_top(const json_t *answer, const char *job)
 {
 	double steps = 0, flagged = 0, lost = 0;
 	unsigned columns = term_columns();
@@ -462,12 +467,17 @@ static void print_top(const json_t *answer)
 		lost += lost_count(sorted[i]);
 	}
 	if (!n) {
-		puts("no ranks: no sysomd with a job reports to this aggregator");
+		if (job)
+			printf("no ranks of job %s (sysom top without --job shows all)\n",
+			       term_safe(job, 60));
+		else
+			puts("no ranks: no sysomd with a job reports to this aggregator");
 		free(sorted);
 		return;
 	}
-	printf("%zu %s, %s steps, %s flagged, %s events lost\n", n, n == 1 ? "rank" : "ranks",
-	       term_count(steps), term_count(flagged), term_count(lost));
+	printf("%zu %s, %s %s, %s flagged, %s %s lost\n", n, n == 1 ? "rank" : "ranks",
+	       term_count(steps), steps == 1 ? "step" : "steps", term_count(flagged), term_count(lost),
+	       lost == 1 ? "event" : "events");
 	print_top_head(columns);
 	for (size_t i = 0; i < shown; i++)
 		print_top_row(sorted[i], columns);
@@ -492,7 +502,7 @@ int cmd_status_top(const struct options *o)
 		snprintf(path, sizeof(path), "/api/v1/ranks?job=%s", job);
 	}
 	do {
-		r = client_json(&c, "GET", path, &j, &e);
+		r = commands_list(&c, path, "ranks", LIMIT_FLEET_RANKS, &j, &e);
 		if (r && !again) {
 			commands_complain("top", &e);
 			return EXIT_NOTHING;
@@ -504,7 +514,7 @@ int cmd_status_top(const struct options *o)
 		else if (o->json)
 			commands_print_json(j);
 		else
-			print_top(j);
+			print_top(j, o->job);
 		r = j && json_array_size(json_object_get(j, "ranks")) ? EXIT_OK : EXIT_NOTHING;
 		json_decref(j);
 		if (fflush(stdout))

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/limits.h"
 #include "cli/commands.h"
 #include "cli/incident_text.h"
 #include "cli/jsonget.h"
@@ -72,7 +73,7 @@ static void show_progress(struct progress *p, const struct client *c, const char
 	size_t i;
 
 	snprintf(line, sizeof(line), "/api/v1/ranks%s%s", *job ? "?job=" : "", job);
-	client_json(c, "GET", line, &j, &e);
+	commands_list(c, line, "ranks", LIMIT_FLEET_RANKS, &j, &e);
 	json_array_foreach(json_object_get(j, "ranks"), i, r) {
 		steps += jsonget_number(r, "steps");
 		flagged += jsonget_number(r, "flagged");
@@ -140,12 +141,12 @@ static json_t *find(const struct client *c, const char *job, const char *state, 
 	const json_t *list, *in;
 	json_t *j, *found = NULL;
 	struct client_error e;
+	int most = old && !old->known ? OLD_MAX : LISTED;
 	char path[512];
 	size_t i;
 
-	snprintf(path, sizeof(path), "/api/v1/incidents?limit=%d%s%s",
-		 old && !old->known ? OLD_MAX : LISTED, *job ? "&job=" : "", job);
-	if (client_json(c, "GET", path, &j, &e))
+	snprintf(path, sizeof(path), "/api/v1/incidents?limit=%d%s%s", most, *job ? "&job=" : "", job);
+	if (commands_list(c, path, "incidents", (size_t)most, &j, &e))
 		return NULL;
 	list = json_object_get(j, "incidents");
 	if (old)
@@ -185,6 +186,34 @@ static int finish(const struct options *o, const struct progress *p, json_t *in,
 	return EXIT_OK;
 }
 
+/* Whose job? A name that several users' jobs have is refused, and they are named. */
+static bool is_ambiguous(const struct client *c, const char *job)
+{
+	struct client_error e;
+	const json_t *jobs, *one;
+	char path[512];
+	json_t *j;
+	bool many;
+	size_t i;
+
+	if (!*job)
+		return false;
+	snprintf(path, sizeof(path), "/api/v1/jobs?job=%s", job);
+	if (client_json(c, "GET", path, &j, &e)) /* none is up yet */
+		return false;
+	jobs = json_object_get(j, "jobs");
+	many = json_array_size(jobs) > 1;
+	if (many)
+		fputs("sysom wait-incident: several users have a job of that name; name one of", stderr);
+	json_array_foreach((json_t *)jobs, i, one)
+		if (many)
+			fprintf(stderr, "%s %s", i ? "," : "", term_safe(jsonget_text(one, "job"), 127));
+	if (many)
+		fputc('\n', stderr);
+	json_decref(j);
+	return many;
+}
+
 int cmd_wait_main(const struct options *o)
 {
 	const char *state = o->state ? o->state : "closed";
@@ -201,6 +230,10 @@ int cmd_wait_main(const struct options *o)
 	if (o->job)
 		client_escape(job, sizeof(job), o->job);
 	for (;;) {
+		if (is_ambiguous(&c, job)) {
+			free(old.ids);
+			return EXIT_NOTHING;
+		}
 		in = find(&c, job, state, but, open_id);
 		waited = (double)(clock_monotonic_ns() - begin) / 1e9;
 		if (in || waited >= o->timeout_s)

@@ -5,17 +5,20 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/incident_text.h"
 #include "cli/jsonget.h"
 #include "cli/paths.h"
 #include "cli/term.h"
 
+#define NEWEST_MAX 1000 /* the most that the aggregator lists at once */
 #define NODE_URL "http://127.0.0.1:9470" /* sysomd's http.listen by default */
 
 int commands_aggregator(const struct options *o, struct client *c)
 {
 	if (!client_init_url(c, o->url))
 		return 0;
-	fprintf(stderr, "sysom: --url %s: http://HOST:PORT or https://HOST:PORT is wanted\n", o->url);
+	fprintf(stderr, "sysom: %s %s: http://HOST:PORT or https://HOST:PORT is wanted\n",
+		o->url == getenv("SYSOM_URL") ? "SYSOM_URL" : "--url", o->url);
 	return EXIT_USAGE;
 }
 
@@ -58,26 +61,68 @@ void commands_print_json(const json_t *j)
 	putchar('\n');
 }
 
-static json_t *newest(const struct options *o, const struct client *c, char id[33])
+int commands_list(const struct client *c, const char *path, const char *what, size_t most, json_t **out,
+		  struct client_error *e)
 {
-	char path[512] = "/api/v1/incidents?limit=1", job[384];
-	struct client_error e;
-	const char *found;
-	json_t *j;
+	char place[800], next[800];
+	json_t *page;
+	int err = client_json(c, "GET", path, out, e);
 
-	if (o->job) {
+	while (!err && json_array_size(json_object_get(*out, what)) < most) {
+		client_escape(place, sizeof(place), jsonget_text(*out, "next"));
+		if (!*place || (size_t)snprintf(next, sizeof(next), "%s%cafter=%s", path,
+						strchr(path, '?') ? '&' : '?', place) >= sizeof(next))
+			break;
+		err = client_json(c, "GET", next, &page, e);
+		if (err) {
+			json_decref(*out);
+			*out = NULL;
+			break;
+		}
+		/* a page with nothing in it ends what would otherwise have no end */
+		if (!json_array_size(json_object_get(page, what)))
+			json_object_del(page, "next");
+		json_array_extend(json_object_get(*out, what), json_object_get(page, what));
+		json_object_del(*out, "next");
+		if (json_object_get(page, "next"))
+			json_object_set(*out, "next", json_object_get(page, "next"));
+		json_decref(page);
+	}
+	return err;
+}
+
+/* Of those that `sysom incidents` lists without --all. */
+static void newest(const struct options *o, const struct client *c, char id[33])
+{
+	char path[512], job[384] = "";
+	struct client_error e;
+	const json_t *list;
+	json_t *j, *in;
+	size_t i, hiccups = 0;
+
+	if (o->job)
 		client_escape(job, sizeof(job), o->job);
-		snprintf(path, sizeof(path), "/api/v1/incidents?limit=1&job=%s", job);
-	}
-	if (client_json(c, "GET", path, &j, &e)) {
+	snprintf(path, sizeof(path), "/api/v1/incidents?limit=%d%s%s", NEWEST_MAX, *job ? "&job=" : "",
+		 job);
+	if (commands_list(c, path, "incidents", NEWEST_MAX, &j, &e)) {
 		commands_complain("", &e);
-		return NULL;
+		return;
 	}
-	found = jsonget_text(json_array_get(json_object_get(j, "incidents"), 0), "id");
-	snprintf(id, 33, "%s", found);
-	if (!*found)
-		fprintf(stderr, "sysom: no incidents\n");
-	return j;
+	list = json_object_get(j, "incidents");
+	json_array_foreach((json_t *)list, i, in) {
+		if (!incident_text_is_hiccup(in)) {
+			snprintf(id, 33, "%s", jsonget_text(in, "id"));
+			break;
+		}
+		hiccups++;
+	}
+	if (!*id && hiccups)
+		fprintf(stderr, "sysom: no incidents but %zu hiccup%s (sysom incidents --all)\n", hiccups,
+			hiccups == 1 ? "" : "s");
+	else if (!*id)
+		fprintf(stderr, "sysom: no incidents%s%s\n", o->job ? " of job " : "",
+			o->job ? term_safe(o->job, 60) : "");
+	json_decref(j);
 }
 
 json_t *commands_incident(const struct options *o, const struct client *c, const char *id)
@@ -88,7 +133,7 @@ json_t *commands_incident(const struct options *o, const struct client *c, const
 	size_t n;
 
 	if (strcmp(id, "last") == 0) {
-		json_decref(newest(o, c, last));
+		newest(o, c, last);
 		if (!*last)
 			return NULL;
 		id = last;
@@ -102,8 +147,10 @@ json_t *commands_incident(const struct options *o, const struct client *c, const
 	}
 	snprintf(path, sizeof(path), "/api/v1/incidents/%s", id);
 	if (client_json(c, "GET", path, &j, &e)) {
-		if (e.status == 404)
+		if (e.status == 404) {
 			snprintf(e.why, sizeof(e.why), "no incident %s", id);
+			e.remedy = "see sysom incidents";
+		}
 		commands_complain("", &e);
 		return NULL;
 	}

@@ -32,9 +32,13 @@ int commands_control(const struct options *o, struct client *c);
  * this user may not open it and nobody named one, the same is read at sysomd's default HTTP address. */
 json_t *commands_node_status(const struct options *o, const struct client *control,
 			     struct client_error *e);
-/* The incident with this id ("last": the newest, of --job where given), owned by the caller; or
- * NULL. id: 1 to 32 hexadecimal digits. */
+/* The incident with this id ("last": the newest that is no hiccup, of --job where given), owned by the
+ * caller; or NULL. id: 1 to 32 hexadecimal digits. */
 json_t *commands_incident(const struct options *o, const struct client *c, const char *id);
+/* The aggregator's list `what` ("ranks", "incidents") with all its pages, until it has `most` entries; *out
+ * is owned by the caller. path has its arguments. As client_json. */
+int commands_list(const struct client *c, const char *path, const char *what, size_t most, json_t **out,
+		  struct client_error *e);
 /* "sysom WHAT: WHY" with the peer's text made harmless. */
 void commands_complain(const char *what, const struct client_error *e);
 /* One JSON document and a newline. */

@@ -141,7 +141,7 @@ static int add_functions(struct diff_source *s)
 
 	if (!(s->sketch.samples > 0))
 		return 0;
-	err = profile_open(&s->functions);
+	err = profile_open(&s->functions, keyed_process());
 	for (uint32_t i = 0; i < s->sketch.function_count && !err; i++) {
 		const struct sketch_function *f = &s->sketch.functions[i];
 

@@ -130,7 +130,7 @@ static int open_folded(struct diff_source *s, const char *path)
 
 	if (err)
 		return err == -ENOMEM ? EXIT_NOTHING : EXIT_USAGE;
-	err = profile_open(&s->functions);
+	err = profile_open(&s->functions, keyed_process());
 	for (uint32_t i = 0; i < f.count && !err; i++) {
 		uint32_t n = folded_names(&f, i, names);
 

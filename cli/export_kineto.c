@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "cli/escape.h"
+#include "cli/outfile.h"
 #include "cli/trace_label.h"
 
 /* What times are relative to is a multiple of it, so that files of several ranks, written one by one,
@@ -263,5 +264,5 @@ int export_kineto_write(const struct trace_model *m, FILE *to, uint64_t *slices)
 		put_rank(&w, i);
 	fputs("\n]}\n", to);
 	*slices = w.slices;
-	return ferror(to) ? errno ? -errno : -EIO : 0;
+	return outfile_error(to);
 }

@@ -409,14 +409,14 @@ static uint64_t member_of(const struct record *r, unsigned group)
 	return group == GROUP_GAPS ? 0 : r->thread;
 }
 
-struct keyed {
+struct keyed_row {
 	uint64_t group, member;
 	const struct record *r;
 };
 
 static int compare_keyed(const void *x, const void *y)
 {
-	const struct keyed *a = x, *b = y;
+	const struct keyed_row *a = x, *b = y;
 
 	if (a->group != b->group)
 		return a->group < b->group ? -1 : 1;
@@ -466,7 +466,7 @@ static void put_process(struct writer *w)
 	put_track(w, &t, track_id(w, 0, 0, 0), 0);
 }
 
-static void put_group(struct writer *w, const struct keyed *k, size_t n, struct trace_slice *s,
+static void put_group(struct writer *w, const struct keyed_row *k, size_t n, struct trace_slice *s,
 		      unsigned thread_index)
 {
 	struct track_plan plan = { .group = (unsigned)k->group, .member = k->member, .tid = -1 };
@@ -504,7 +504,7 @@ static void put_group(struct writer *w, const struct keyed *k, size_t n, struct 
 static int put_records(struct writer *w, const struct trace_rank *r)
 {
 	size_t total = r->host_count + r->device_count, n = 0;
-	struct keyed *k = calloc(total + 1, sizeof(*k));
+	struct keyed_row *k = calloc(total + 1, sizeof(*k));
 	struct trace_slice *s = calloc(total + 1, sizeof(*s));
 	unsigned threads = 0;
 
@@ -526,7 +526,7 @@ static int put_records(struct writer *w, const struct trace_rank *r)
 		unsigned group = group_of(rec);
 
 		if (group)
-			k[n++] = (struct keyed){ group, member_of(rec, group), rec };
+			k[n++] = (struct keyed_row){ group, member_of(rec, group), rec };
 	}
 	qsort(k, n, sizeof(*k), compare_keyed);
 	for (size_t i = 0, j; i < n; i = j) {

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/hash.h"
+#include "base/keyed.h"
 #include "base/limits.h"
 
 #define SLICE_NS 100000000ull
@@ -77,7 +77,7 @@ static void fill_string(string_t *s, uint64_t iid, const void *text, size_t byte
 
 static uint64_t function_iid(struct rank_writer *w, const char *text)
 {
-	uint64_t hash = hash_mix(hash_bytes(HASH_SEED, text, strlen(text))), iid;
+	uint64_t hash = keyed_text(keyed_process(), text), iid;
 	uint32_t slot;
 
 	iid = seen_find(&w->functions, hash, &slot);
@@ -160,7 +160,7 @@ static int frame_iid(struct rank_writer *w, uint32_t at, uint64_t *out)
 	key[2] = f->kind == STACK_FRAME_NATIVE || f->kind == STACK_FRAME_ANONYMOUS ? f->address : 0;
 	key[3] = name.line;
 	key[4] = f->kind;
-	hash = hash_mix(hash_bytes(HASH_SEED, key, sizeof(key)));
+	hash = keyed_bytes(keyed_process(), key, sizeof(key));
 	*out = seen_find(&w->frames, hash, &slot);
 	if (*out)
 		return 0;

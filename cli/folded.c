@@ -154,7 +154,7 @@ int folded_load(struct folded *f, const char *path, double sample_weight)
 	}
 	trace_reader_close(r);
 	if (!err && !(f->total > 0))
-		err = refuse(path, f->rows, "no stacks with a value above 0");
+		err = refuse(path, f->rows ? f->rows : 1, "no stacks with a value above 0");
 	if (err == -ENOMEM)
 		fprintf(stderr, "%s: out of memory\n", term_safe(path, 100));
 	if (err) {

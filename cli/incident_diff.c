@@ -189,8 +189,6 @@ static int add_kernel(struct gpu *g, const struct record *d, const struct step *
 	return profile_tree_add_gpu(g->t, f, n, (double)(d->end_ns - d->begin_ns));
 }
 
-#define SLOW (WINDOW_STEP_OUT | WINDOW_STEP_FLAGGED)
-
 /* Its device time per step, of steps that are wholly there; *steps of them. */
 static int add_gpu(struct incident_diff *diff, const struct trace_model *m, const struct trace_rank *r,
 		   bool to_base)
@@ -215,7 +213,7 @@ static int add_gpu(struct incident_diff *diff, const struct trace_model *m, cons
 		const struct record *d = &r->device[i];
 		ptrdiff_t s = report_kernels_step(r, d);
 
-		if (s >= 0 && whole[s] && (!only_slow || (r->steps[s].flags & SLOW)))
+		if (s >= 0 && whole[s] && (!only_slow || (r->steps[s].flags & TRACE_STEP_SLOW)))
 			err = add_kernel(&g, d, &r->steps[s].step);
 	}
 	free(whole);
@@ -396,7 +394,7 @@ static int add_stack(struct profile *p, const struct stack_batch *b, struct prof
 int incident_diff_profile(struct profile **out, const struct stack_batch *b,
 			  struct profile_names *names, bool files)
 {
-	int err = profile_open(out);
+	int err = profile_open(out, keyed_process());
 
 	for (uint32_t i = 0; i < b->sample_count && !err; i++)
 		if (b->samples[i].kind == STACK_ON_CPU && b->samples[i].count)

@@ -3,6 +3,7 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <malloc.h>
 #include <string.h>
 
 #include "base/limits.h"
@@ -14,6 +15,8 @@
 
 /* Windows of one incident that are looked at: 8 ranks for minutes. */
 #define WINDOWS_MAX 4096
+/* What a window takes while it is read serves for the next one: the most that malloc allows. */
+#define KEPT_BYTES (32 << 20)
 
 static bool is_id(const char *text)
 {
@@ -24,8 +27,19 @@ static bool is_id(const char *text)
 	return n && n <= 32 && !text[n];
 }
 
+static bool is_named(const json_t *ranks, int32_t rank)
+{
+	const json_t *v;
+	size_t i;
+
+	json_array_foreach((json_t *)ranks, i, v)
+		if (json_is_integer(v) && json_integer_value(v) == rank)
+			return true;
+	return !json_array_size(ranks);
+}
+
 /* 1: read; 0: not had, said so; -ENOMEM. */
-static int load_one(const struct client *c, const char *id, struct trace_model *m)
+static int load_one(const struct client *c, const char *id, const json_t *ranks, struct trace_model *m)
 {
 	struct client_error e;
 	struct window w;
@@ -48,6 +62,8 @@ static int load_one(const struct client *c, const char *id, struct trace_model *
 		fprintf(stderr, "sysom: window %s can't be read: %s\n", id, strerror(-r));
 		return r == -ENOMEM ? r : 0;
 	}
+	if (m->only_collectives && !is_named(ranks, w.rank.rank))
+		w.stacks.sample_count = 0;
 	r = trace_model_add(m, &w);
 	wire_window_free(&w);
 	return r ? r : 1;
@@ -60,6 +76,8 @@ int incident_load_windows(const struct client *c, const json_t *incident, int ra
 	int count = 0, r;
 	size_t i;
 
+	mallopt(M_MMAP_THRESHOLD, KEPT_BYTES);
+	mallopt(M_TRIM_THRESHOLD, KEPT_BYTES);
 	json_array_foreach((json_t *)windows, i, w) {
 		const char *id = jsonget_text(w, "id");
 
@@ -73,7 +91,7 @@ int incident_load_windows(const struct client *c, const json_t *incident, int ra
 			fprintf(stderr, "sysom: a window without a proper id is left out\n");
 			continue;
 		}
-		r = load_one(c, id, m);
+		r = load_one(c, id, json_object_get(incident, "ranks"), m);
 		if (r < 0)
 			return r;
 		count += r;

@@ -7,7 +7,8 @@
 #include "cli/client.h"
 #include "cli/trace_model.h"
 
-/* rank < 0: all. Fills and finishes the initialised model. Returns the number of windows read, or
+/* rank < 0: all. Fills and finishes the initialised model; with only_collectives, it takes stacks
+ * of those ranks alone that the incident names, if it names any. Returns the number of windows read, or
  * -ENOMEM. One at a time is held undecoded. */
 int incident_load_windows(const struct client *c, const json_t *incident, int rank,
 			  struct trace_model *m);

@@ -75,14 +75,14 @@ static int ask_aggregator(const struct trace_rank *r, struct profile_names *name
 int incident_stacks_names(const struct trace_rank *r, struct symbol_resolver **resolver,
 			  struct profile_names **names)
 {
-	struct symbol_resolver_options o = { .directory = NULL };
+	struct symbol_resolver_options o = { .links = true };
 	int err;
 
 	*resolver = NULL;
 	*names = NULL;
 	if (symbol_resolver_open(resolver, &o))
 		*resolver = NULL; /* without names there are still modules, Python and the kernel */
-	err = profile_names_open(names, &r->stacks, *resolver, NULL);
+	err = profile_names_open(names, &r->stacks, NULL, *resolver, NULL);
 	return err || !r->aggregator ? err : ask_aggregator(r, *names);
 }
 
@@ -185,12 +185,21 @@ void incident_stacks_print(FILE *to, const struct trace_rank *r, const struct pr
 	uint64_t ready = ready_ns(r, s), whole = s->main_on_ns + s->main_off_ns + ready;
 	char gil[400];
 
-	fprintf(to, "\n  stacks    rank %d: %s samples on the CPU, %s blockings\n", r->who.rank,
-		term_count((double)s->on_count), term_count((double)s->off_count));
+	fprintf(to, "\n  stacks    rank %d: %s samples on the CPU, ", r->who.rank,
+		term_count((double)s->on_count));
+	/* a thread that waits is in every drain: without one, blocked time was not sampled (copy mode) */
+	if (s->off_count)
+		fprintf(to, "%s blockings\n", term_count((double)s->off_count));
+	else
+		fputs("no blocked time recorded\n", to);
 	if (s->on_count && s->on_count < PROFILE_SAMPLES_MIN)
 		fprintf(to, "            %stoo few to tell which functions take the time%s\n",
 			term_style(TERM_YELLOW), term_style(TERM_PLAIN));
-	if (whole)
+	if (whole && !s->off_count)
+		fprintf(to,
+			"            its main thread: %s on the CPU, %s ready to run, blocked or asleep\n",
+			term_percent(share(s->main_on_ns, whole)), term_percent(share(ready, whole)));
+	else if (whole)
 		fprintf(to,
 			"            its main thread: %s on the CPU, %s blocked,\n"
 			"            %s ready to run or asleep below the threshold\n",

@@ -54,11 +54,15 @@ const char *incident_text_title(const json_t *in)
 	const json_t *ranks = json_object_get(in, "ranks");
 	bool many = json_array_size(ranks) != 1;
 	const char *symptom = jsonget_text(in, "symptom"), *what;
+	double flagged = jsonget_number(in, "flagged_steps");
+	char hesitated[64];
 
+	snprintf(hesitated, sizeof(hesitated), "hesitated for %s step%s",
+		 flagged > 0 ? term_count(flagged) : "a", flagged > 1 ? "s" : "");
 	if (strcmp(symptom, "slow_job") == 0)
 		what = many ? "are slow together" : "is slow, as is the whole job";
 	else if (strcmp(symptom, "hiccup") == 0)
-		what = "hesitated for a step or two";
+		what = hesitated;
 	else if (strcmp(symptom, "stall") == 0)
 		what = many ? "stand still" : "stands still";
 	else if (strcmp(symptom, "drift") == 0)

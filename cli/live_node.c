@@ -71,7 +71,7 @@ static int pack(struct live_node *n, struct live_rank *r, const struct windows_r
 			    .clock_error_ns = CLOCK_ERROR_NS };
 	int err;
 
-	stack_batch_init(&w.stacks);
+	stack_batch_init(&w.stacks, keyed_process());
 	rank_fresh_id(r->rank, w.id);
 	err = windows_fill(&w, q, r->rank);
 	if (!err && !q->summary_only)

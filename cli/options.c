@@ -28,7 +28,7 @@ static const struct option_def defs[] = {
 	{ OPTION_ROLE, "role", 'R', "ROLE", "role of the processes within the job" },
 	{ OPTION_RANK, "rank", 'r', "N", "only this rank" },
 	{ OPTION_ONCE, "once", '1', NULL, "print once and return" },
-	{ OPTION_ALL, "all", 'a', NULL, "hiccups too: one or two slow steps of a rank" },
+	{ OPTION_ALL, "all", 'a', NULL, "hiccups too: a few slow steps, or little lost in all" },
 	{ OPTION_ANY, "any", 'A', NULL, "one that was over before the wait began will do" },
 	{ OPTION_STATE, "state", 's', "open|closed", "only in this state" },
 	{ OPTION_LIMIT, "limit", 'n', "N", "at most so many (default 20)" },

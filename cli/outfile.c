@@ -2,6 +2,7 @@
 #include "cli/outfile.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -27,7 +28,7 @@ int outfile_open(struct outfile *o, const char *path)
 		return o->f ? 0 : -errno;
 	}
 	snprintf(o->temporary, sizeof(o->temporary), "%s.XXXXXX", path);
-	fd = mkstemp(o->temporary);
+	fd = mkostemp(o->temporary, O_CLOEXEC);
 	if (fd < 0)
 		return -errno;
 	mask = umask(0);
@@ -41,13 +42,23 @@ int outfile_open(struct outfile *o, const char *path)
 	return -ENOMEM;
 }
 
+static int why(void)
+{
+	return errno ? -errno : -EIO;
+}
+
+int outfile_error(FILE *f)
+{
+	return ferror(f) ? why() : 0;
+}
+
 int outfile_close(struct outfile *o, int result)
 {
-	errno = 0;
 	if (o->f == stdout)
-		return fflush(stdout) || ferror(stdout) ? -EIO : result;
+		return fflush(stdout) || ferror(stdout) ? why() : result;
+	errno = 0;
 	if (fclose(o->f) && !result)
-		result = errno ? -errno : -EIO;
+		result = why();
 	if (!*o->temporary)
 		return result;
 	if (!result && rename(o->temporary, o->path))

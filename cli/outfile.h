@@ -14,5 +14,7 @@ struct outfile {
 int outfile_open(struct outfile *o, const char *path);
 /* result: what the writer returned; below 0 the file is thrown away. 0 or -errno. */
 int outfile_close(struct outfile *o, int result);
+/* Whether all that was written to f went through, after a flush where that matters: 0 or -errno. */
+int outfile_error(FILE *f);
 
 #endif

@@ -53,12 +53,31 @@ void paths_socket(char out[PATHS_BYTES], const char *variable, const char *file)
 		strcpy(out, *user ? user : tmp);
 }
 
+bool paths_beside(char *out, size_t out_bytes, const char *relative)
+{
+	char self[PATH_MAX], tried[2 * PATH_MAX], full[PATH_MAX];
+	ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
+
+	if (n <= 0)
+		return false;
+	self[n] = '\0';
+	*strrchr(self, '/') = '\0';
+	snprintf(tried, sizeof(tried), "%s/%s", self, relative);
+	if (!realpath(tried, full) || access(full, R_OK) || strlen(full) >= out_bytes) {
+		snprintf(out, out_bytes, "%.*s", (int)out_bytes - 1, tried);
+		return false;
+	}
+	strcpy(out, full);
+	return true;
+}
+
 int paths_preload(char *out, size_t out_bytes)
 {
-	static const char *const beside[] = { "../lib", "../lib/sysom" };
+	/* of bin/, of lib/sysom/ (the latter's parent is bin's ../lib) */
+	static const char *const beside[] = { "../libsysom_preload.so", "../lib/sysom/libsysom_preload.so",
+					      "../lib/libsysom_preload.so" };
 	const char *set = getenv("SYSOM_PRELOAD");
-	char self[PATH_MAX], tried[PATH_MAX], full[PATH_MAX];
-	ssize_t n;
+	char full[PATH_MAX];
 
 	if (set && *set) {
 		snprintf(out, out_bytes, "%s", set);
@@ -67,20 +86,8 @@ int paths_preload(char *out, size_t out_bytes)
 		strcpy(out, full);
 		return 0;
 	}
-	n = readlink("/proc/self/exe", self, sizeof(self) - 1);
-	if (n <= 0)
-		return -ENOENT;
-	self[n] = '\0';
-	*strrchr(self, '/') = '\0';
-	snprintf(out, out_bytes, "%.*s/../lib/libsysom_preload.so", (int)out_bytes - 40, self);
-	for (size_t i = 0; i < sizeof(beside) / sizeof(beside[0]); i++) {
-		if ((size_t)snprintf(tried, sizeof(tried), "%s/%s/libsysom_preload.so", self,
-				     beside[i]) >= sizeof(tried))
-			continue;
-		if (realpath(tried, full) && access(full, R_OK) == 0 && strlen(full) < out_bytes) {
-			strcpy(out, full);
+	for (size_t i = 0; i < sizeof(beside) / sizeof(beside[0]); i++)
+		if (paths_beside(out, out_bytes, beside[i]))
 			return 0;
-		}
-	}
 	return -ENOENT;
 }

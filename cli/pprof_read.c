@@ -176,7 +176,7 @@ static uint8_t *read_whole(const char *path, size_t *bytes, int *err)
 			uint8_t *p = realloc(data, room ? room * 2 : 1u << 16);
 
 			room = room ? room * 2 : 1u << 16;
-			*err = p && room <= 2ull * PPROF_READ_BYTES_MAX ? 0 : p ? -EFBIG : -ENOMEM;
+			*err = p && room <= PPROF_READ_BYTES_MAX ? 0 : p ? -EFBIG : -ENOMEM;
 			data = p ? p : data;
 			if (*err)
 				break;
@@ -223,7 +223,7 @@ int pprof_read_load(struct profile **out, const char *path, uint64_t *skipped)
 		err = index_tables(&r);
 	}
 	if (!err)
-		err = profile_open(out);
+		err = profile_open(out, keyed_process());
 	if (!err)
 		choose_values(&r);
 	for (size_t i = 0; !err && i < p->n_sample; i++)

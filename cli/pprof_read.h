@@ -9,6 +9,7 @@
 
 #include "analysis/profile.h"
 
+/* Unpacked; a larger file is refused. */
 #define PPROF_READ_BYTES_MAX (256u << 20)
 
 /* *out is the caller's. *skipped: samples without a known frame or with a negative value. 0; or -errno

@@ -8,8 +8,9 @@
 #include <string.h>
 
 #include "base/check.h"
-#include "base/hash.h"
+#include "base/keyed.h"
 #include "cli/escape.h"
+#include "cli/outfile.h"
 
 /* clang-format off */
 __asm__(".section .rodata\n"
@@ -32,7 +33,7 @@ struct page {
 
 static uint32_t name_number(struct page *p, const char *s)
 {
-	uint64_t h = hash_mix(hash_bytes(HASH_SEED, s, strlen(s)));
+	uint64_t h = keyed_text(keyed_process(), s);
 
 	for (; p->name_slot[h & (p->name_room - 1)]; h++)
 		if (!strcmp(p->name[p->name_slot[h & (p->name_room - 1)] - 1], s))
@@ -198,7 +199,8 @@ int profile_flame_page(FILE *to, const struct profile_tree *t, const struct prof
 		put_data(&p, to, page);
 		fputs(profile_flame_page_text, to);
 		fputs("</body></html>\n", to);
-		err = fflush(to) || ferror(to) ? -EIO : 0;
+		fflush(to);
+		err = outfile_error(to);
 	}
 	page_fini(&p);
 	return err;

@@ -2,6 +2,7 @@
  * profile_names.c - see profile_names.h. The batch repeats a frame in every stack that has it, so names
  * are looked up once per (file, address). */
 #include "cli/profile_names.h"
+#include "base/keyed.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -9,7 +10,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/hash.h"
 
 struct slot {
 	uint64_t address;
@@ -20,6 +20,7 @@ struct slot {
 
 struct profile_names {
 	const struct stack_batch *b;
+	struct symbol_reader *reader; /* of the resolver; NULL: none */
 	struct symbol_resolver *resolver;
 	char *proc_root;
 	uint32_t *pid_of; /* object -> a process that has it mapped; 0 none */
@@ -66,7 +67,8 @@ static int make_plain(struct profile_names *n)
 }
 
 int profile_names_open(struct profile_names **out, const struct stack_batch *b,
-		       struct symbol_resolver *resolver, const char *proc_root)
+		       struct symbol_reader *reader, struct symbol_resolver *resolver,
+		       const char *proc_root)
 {
 	struct profile_names *n = calloc(1, sizeof(*n));
 	int err = 0;
@@ -75,6 +77,7 @@ int profile_names_open(struct profile_names **out, const struct stack_batch *b,
 		return -ENOMEM;
 	n->b = b;
 	n->resolver = resolver;
+	n->reader = reader;
 	n->proc_root = proc_root ? strdup(proc_root) : NULL;
 	n->pid_of = calloc(b->object_count + 1, sizeof(*n->pid_of));
 	n->plain = calloc(b->object_count + 1, sizeof(*n->plain));
@@ -110,7 +113,7 @@ void profile_names_close(struct profile_names *n)
 
 static struct slot *probe(struct slot *slots, uint32_t room, uint32_t object, uint64_t address)
 {
-	uint64_t h = hash_mix(address ^ (uint64_t)object << 48);
+	uint64_t h = keyed_words(keyed_process(), address, object);
 
 	while (slots[h & (room - 1)].object &&
 	       (slots[h & (room - 1)].object != object || slots[h & (room - 1)].address != address))
@@ -137,33 +140,33 @@ static int grow(struct profile_names *n)
 	return 0;
 }
 
-/* The file as this process can reach it: through the sampled process while that lives. */
+/* The file as the sampled process sees it while that lives. */
 static int look_up(struct profile_names *n, uint32_t object, uint64_t address, struct symbol_name *name)
 {
 	const struct stack_object *o = &n->b->objects[object];
 	const char *path = stack_batch_text(n->b, o->path);
-	char rooted[4400];
-	int rc = -ENODATA;
+	char rooted[4400], root[300];
 
 	if (!n->resolver || (!o->build_id_bytes && *path != '/'))
 		return -ENODATA;
-	if (n->proc_root && n->pid_of[object] && *path == '/') {
-		snprintf(rooted, sizeof(rooted), "%.256s/%u/root%.4000s", n->proc_root,
-			 n->pid_of[object], path);
-		/* the resolver would remember for its Build ID that an ended process has no such file */
-		if (!access(rooted, R_OK))
-			rc = symbol_resolver_find(n->resolver, o->build_id, o->build_id_bytes, rooted,
-						  address, name);
-	}
-	if (rc == -ENODATA)
-		rc = symbol_resolver_find(n->resolver, o->build_id, o->build_id_bytes,
-					  *path == '/' ? path : NULL, address, name);
-	return rc;
+	if (!n->proc_root || !n->pid_of[object] || *path != '/')
+		return symbol_resolver_find(n->resolver, o->build_id, o->build_id_bytes,
+					    *path == '/' ? path : NULL, address, name);
+	snprintf(root, sizeof(root), "%.256s/%u/root", n->proc_root, n->pid_of[object]);
+	snprintf(rooted, sizeof(rooted), "%s%.4000s", root, path);
+	if (n->reader)
+		symbol_reader_root(n->reader, root, n->pid_of[object], true);
+	return symbol_resolver_find(n->resolver, o->build_id, o->build_id_bytes, rooted, address, name);
 }
 
+/* What another file with the same Build ID, or at the same path, calls it may be anybody's word. */
 static void set_name(struct slot *s, const struct symbol_name *name)
 {
-	s->function = strdup(name->function);
+	char *text;
+
+	s->function = name->proven			      ? strdup(name->function) :
+		      asprintf(&text, "%s [unproven]", name->function) < 0 ? NULL :
+									     text;
 	s->raw = strcmp(name->raw, name->function) ? strdup(name->raw) : NULL;
 	s->resolved = !!s->function;
 }

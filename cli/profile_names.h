@@ -6,6 +6,7 @@
 
 #include "analysis/stack.h"
 #include "cli/symbol_client.h"
+#include "symbol/symbol_reader.h"
 #include "symbol/symbol_resolver.h"
 
 struct profile_name {
@@ -23,6 +24,7 @@ struct profile_names;
 /* resolver NULL: only what the batch itself says. proc_root: where the files of a sampled process are
  * found while it lives (PROC_ROOT/PID/root/PATH); NULL: paths as they are. 0, -ENOMEM. */
 int profile_names_open(struct profile_names **out, const struct stack_batch *b,
+		       struct symbol_reader *reader,
 		       struct symbol_resolver *resolver, const char *proc_root);
 /* Asks the aggregator, in few requests, for every native frame of the batch that the resolver could not
  * name; what it says is used by profile_names_get from then on. The number of frames' addresses that it

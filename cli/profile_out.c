@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/check.h"
-#include "cli/outfile.h"
 #include "cli/profile_flame.h"
 #include "cli/profile_pprof.h"
 
@@ -108,16 +107,9 @@ static int write_tree(const struct profile_out *o, const struct stack_batch *b,
 }
 
 int profile_out_write(const struct profile_out *o, const struct stack_batch *b,
-		      struct profile_names *names)
+		      struct profile_names *names, FILE *to)
 {
-	struct outfile out;
-	int err = outfile_open(&out, o->path);
-
-	if (err)
-		return err;
 	if (o->format == PROFILE_PPROF)
-		err = profile_pprof_write(out.f, b, names, o->realtime_ns, o->period_ns);
-	else
-		err = write_tree(o, b, names, out.f);
-	return outfile_close(&out, err);
+		return profile_pprof_write(to, b, names, o->realtime_ns, o->period_ns);
+	return write_tree(o, b, names, to);
 }

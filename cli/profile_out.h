@@ -35,6 +35,6 @@ const char *profile_out_format_name(enum profile_format f);
 void profile_out_count(const struct stack_batch *b, struct profile_counts *out);
 /* 0, -ENOMEM, -E2BIG or -errno of the file. */
 int profile_out_write(const struct profile_out *o, const struct stack_batch *b,
-		      struct profile_names *names);
+		      struct profile_names *names, FILE *to);
 
 #endif

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <zlib.h>
 
-#include "base/hash.h"
+#include "base/keyed.h"
 #include "cli/profile.pb-c.h"
 
 /* Text keys to dense numbers from 1 (0: the empty string, or none). */
@@ -35,7 +35,7 @@ struct writer {
 
 static uint32_t intern(struct table *t, const char *key, bool *failed)
 {
-	uint64_t h = hash_mix(hash_bytes(HASH_SEED, key, strlen(key)));
+	uint64_t h = keyed_text(keyed_process(), key);
 
 	if (t->count * 2 >= t->slot_room) {
 		uint32_t room = t->slot_room ? t->slot_room * 2 : 1024;
@@ -50,7 +50,7 @@ static uint32_t intern(struct table *t, const char *key, bool *failed)
 			return 0;
 		}
 		for (uint32_t i = 0; i < t->count; i++) {
-			uint64_t x = hash_mix(hash_bytes(HASH_SEED, t->key[i], strlen(t->key[i])));
+			uint64_t x = keyed_text(keyed_process(), t->key[i]);
 
 			while (slot[x & (room - 1)])
 				x++;
@@ -287,7 +287,7 @@ static int gzip_to(FILE *to, const uint8_t *data, size_t bytes)
 			break;
 	}
 	deflateEnd(&z);
-	return rc == Z_STREAM_END && !ferror(to) ? 0 : -EIO;
+	return rc == Z_STREAM_END && !ferror(to) ? 0 : errno ? -errno : -EIO;
 }
 
 static int write_profile(struct writer *w, Sysom__Pprof__Profile *p, FILE *to)

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/check.h"
-#include "base/hash.h"
+#include "base/keyed.h"
 
 /* Everything is summed by a text key: function and module, place and reason, thread and function.
  */
@@ -16,6 +16,7 @@ struct entry {
 	const char *kernel, *comm;
 	bool disk;
 	uint32_t pid, tid, seen; /* seen: of the last sample, against recursion */
+	uint32_t first;		 /* how many there were before it */
 	uint64_t self_ns, total_ns, count;
 };
 
@@ -34,7 +35,7 @@ static int sums_init(struct sums *s)
 
 static uint64_t text_hash(uint64_t h, const char *s)
 {
-	return hash_bytes(h, s, strlen(s) + 1);
+	return keyed_words(keyed_process(), h, keyed_text(keyed_process(), s));
 }
 
 static struct entry *slot_of(struct sums *s, uint64_t hash)
@@ -51,7 +52,7 @@ static struct entry *find(struct sums *s, uint64_t hash, bool *fresh)
 {
 	struct entry *e;
 
-	hash = hash_mix(hash) | 1;
+	hash = keyed_word(keyed_process(), hash) | 1;
 	if (s->count * 2 >= s->room) {
 		struct sums n = {.room = s->room * 2, .count = s->count};
 
@@ -69,7 +70,7 @@ static struct entry *find(struct sums *s, uint64_t hash, bool *fresh)
 	if (*fresh) {
 		e->hash = hash;
 		e->kernel = e->comm = "";
-		s->count++;
+		e->first = s->count++;
 	}
 	return e;
 }
@@ -79,8 +80,8 @@ static int by_self(const void *x, const void *y)
 	const struct entry *a = x, *b = y;
 
 	return a->self_ns != b->self_ns ? (a->self_ns < b->self_ns ? 1 : -1)
-	       : a->hash < b->hash	? -1
-					: a->hash > b->hash;
+	       : a->first < b->first	? -1
+					: a->first > b->first;
 }
 
 static int by_total(const void *x, const void *y)
@@ -88,8 +89,8 @@ static int by_total(const void *x, const void *y)
 	const struct entry *a = x, *b = y;
 
 	return a->total_ns != b->total_ns ? (a->total_ns < b->total_ns ? 1 : -1)
-	       : a->hash < b->hash	  ? -1
-					  : a->hash > b->hash;
+	       : a->first < b->first	  ? -1
+					  : a->first > b->first;
 }
 
 /* ---- functions ---- */
@@ -108,7 +109,7 @@ static int add_functions(struct sums *s, const struct stack_batch *b, struct pro
 
 		if (profile_names_get(names, st->first + i, &n))
 			return -ENOMEM;
-		h = text_hash(text_hash(HASH_SEED ^ n.kind, n.function), n.module);
+		h = text_hash(text_hash(n.kind, n.function), n.module);
 		e = find(s, text_hash(h, n.file), &fresh);
 		if (!e)
 			return -ENOMEM;
@@ -205,7 +206,7 @@ static int add_block(struct sums *s, const struct stack_batch *b, struct profile
 	}
 	if (err || (from->tid != main_pid && !disk))
 		return err;
-	e = find(s, text_hash(text_hash(text_hash(HASH_SEED, place.function), place.file), kernel),
+	e = find(s, text_hash(text_hash(text_hash(0, place.function), place.file), kernel),
 		 &fresh);
 	if (!e)
 		return -ENOMEM;

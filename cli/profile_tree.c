@@ -8,8 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/hash.h"
+#include "base/keyed.h"
 #include "base/limits.h"
+#include "cli/outfile.h"
 
 int profile_tree_init(struct profile_tree *t)
 {
@@ -39,10 +40,10 @@ void profile_tree_fini(struct profile_tree *t)
 
 static uint64_t key_of(uint32_t parent, const struct profile_node *n)
 {
-	uint64_t h = hash_bytes(HASH_SEED ^ parent, n->function, strlen(n->function));
+	const struct keyed *key = keyed_process();
+	uint64_t h = keyed_words(key, keyed_text(key, n->function), keyed_text(key, n->module));
 
-	h = hash_bytes(h ^ n->kind, n->module, strlen(n->module));
-	return hash_mix(hash_bytes(h, n->file, strlen(n->file)));
+	return keyed_words(key, h ^ keyed_text(key, n->file), (uint64_t)parent << 32 | n->kind);
 }
 
 static bool same(const struct profile_node *a, const struct profile_node *b)
@@ -340,5 +341,5 @@ long profile_tree_folded(const struct profile_tree *t, bool off, FILE *to)
 		fprintf(to, " %llu\n", (unsigned long long)ns);
 		lines++;
 	}
-	return ferror(to) ? -EIO : lines;
+	return ferror(to) ? outfile_error(to) : lines;
 }

@@ -43,9 +43,10 @@ struct replay_events {
 static int usage(FILE *to)
 {
 	fputs("usage: sysom replay events [options] FILE...\n\n"
-	      "Finds steps in kernel traces, one file per rank (rank from `rankN` in the name, else\n"
-	      "the order): ts_ns,dur_ns,kind,device,stream,corr,bytes,name as CSV, or Kineto JSON;\n"
-	      "plain, .gz or .zst, - is standard input.\n\n"
+	      "Finds steps in kernel traces, one file per rank (rank from Kineto's distributedInfo,\n"
+	      "else from `rankN` in the name, else the order): Kineto JSON, or as CSV\n"
+	      "ts_ns,dur_ns,kind,device,stream,corr,bytes,name; plain, .gz or .zst, - is standard\n"
+	      "input.\n\n"
 	      "  --json             one JSON object per line\n"
 	      "  --marks ignore|use read ProfilerStep marks (default ignore)\n"
 	      "  --live[=N]         findings as they would have been told while the job ran, N ranks\n"
@@ -306,15 +307,17 @@ static void print_summary(const struct replay_events *ev)
 	else
 		printf("%s%llu file%s, %llu rows, %llu used; skipped: %llu other API or operator calls, "
 		  "%llu of unknown kind, %llu repeated marks; %llu launches taken from kernels, "
-		  "%llu kernels without a launch; %llu steps, %llu incomplete, %llu slow; %llu findings\n",
+		  "%llu kernels without a launch; %llu step%s, %llu incomplete, %llu slow; "
+		  "%llu finding%s\n",
 		       ev->headed ? "\n" : "", (unsigned long long)ev->files, ev->files == 1 ? "" : "s",
 		       (unsigned long long)ev->rows,
 	       (unsigned long long)(ev->kept - ev->duplicate_marks),
 	       (unsigned long long)ev->api_other, (unsigned long long)ev->unknown_kind,
 	       (unsigned long long)ev->duplicate_marks, (unsigned long long)ev->proxies,
 	       (unsigned long long)ev->unmatched, (unsigned long long)ev->steps,
+	       ev->steps == 1 ? "" : "s",
 	       (unsigned long long)ev->incomplete, (unsigned long long)ev->flagged,
-	       (unsigned long long)ev->findings);
+	       (unsigned long long)ev->findings, ev->findings == 1 ? "" : "s");
 }
 
 static int options(struct replay_events *ev, int argc, char **argv)

@@ -43,6 +43,7 @@ struct replay_journal {
 	struct rank_run *rank[LIMIT_NODE_PROCESSES]; /* NULL: none in the slot yet */
 	struct local_peers *peers;
 	uint64_t memory_bytes;
+	uint64_t made_bytes, read_bytes; /* of models ever; of blocks */
 	struct step_kernel kernels[STEP_KERNELS_MAX];
 	struct buf live, here;
 	struct replay_journal_stats stats;
@@ -197,12 +198,14 @@ static void *aligned(size_t bytes)
 static int begin_rank(struct replay_journal *j, uint32_t slot, const struct journal_rank *id)
 {
 	struct rank_run *r;
-	uint64_t bytes = steps_memory_bytes(&id->steps) + judge_memory_bytes(&id->judge);
+	uint64_t bytes = sizeof(*r) + steps_memory_bytes(&id->steps) + judge_memory_bytes(&id->judge);
 
 	if (j->rank[slot])
 		settle(j, j->rank[slot]);
 	drop_rank(j, slot);
-	if (j->memory_bytes + bytes > LIMIT_JOURNAL_MODEL_BYTES)
+	/* and no file of rank after rank keeps us busy with making models */
+	if (j->memory_bytes + bytes > LIMIT_JOURNAL_MODEL_BYTES ||
+	    j->made_bytes + bytes > LIMIT_JOURNAL_MODEL_BYTES + LIMIT_JOURNAL_WORK * j->read_bytes)
 		return -E2BIG;
 	r = calloc(1, sizeof(*r));
 	if (!r)
@@ -211,6 +214,7 @@ static int begin_rank(struct replay_journal *j, uint32_t slot, const struct jour
 	r->id = *id;
 	r->memory_bytes = bytes;
 	j->memory_bytes += bytes;
+	j->made_bytes += bytes;
 	r->steps_memory = aligned(steps_memory_bytes(&id->steps));
 	r->judge_memory = aligned(judge_memory_bytes(&id->judge));
 	if (!r->steps_memory || !r->judge_memory)
@@ -356,6 +360,7 @@ int replay_journal_block(struct replay_journal *j, const uint8_t head[JOURNAL_HE
 	if (err)
 		return err;
 	j->stats.blocks++;
+	j->read_bytes += body_bytes;
 	while ((more = journal_block_next(b, &e)) > 0 && !err)
 		err = j->stats.ended ? -EPROTO : take_event(j, &e);
 	journal_block_close(b);

@@ -6,7 +6,6 @@
 #include "cli/replay_load.h"
 
 #include <errno.h>
-#include <jansson.h>
 #include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -15,6 +14,8 @@
 
 #include "base/check.h"
 #include "base/hash.h"
+#include "base/keyed.h"
+#include "cli/kineto_reader.h"
 #include "cli/pages.h"
 #include "cli/term.h"
 #include "cli/trace_label.h"
@@ -44,6 +45,8 @@ struct loader {
 	struct trace_reader *reader;
 	size_t host_room, device_room, mark_room;
 	uint64_t line;
+	const char *why; /* an event was refused */
+	uint64_t pid;	 /* of a Kineto file's launches; 0: none yet */
 	uint32_t guess[NAME_GUESSES]; /* id of the latest name with these ends and length */
 };
 
@@ -124,7 +127,7 @@ static bool names_grow(struct replay_names *n)
 	n->slots_mask = size - 1;
 	n->room = size / 2;
 	for (uint32_t i = 1; i < n->count; i++) {
-		uint64_t h = hash_mix(hash_bytes(HASH_SEED, n->text[i], strlen(n->text[i])));
+		uint64_t h = keyed_text(keyed_process(), n->text[i]);
 		uint32_t at = (uint32_t)h & n->slots_mask;
 
 		while (n->slots[at])
@@ -148,7 +151,7 @@ static uint32_t names_find(struct replay_names *n, const char *text, size_t byte
 		return 0;
 	if (n->count + 1 >= n->room && !names_grow(n))
 		return 0;
-	at = (uint32_t)hash_mix(hash_bytes(HASH_SEED, text, bytes)) & n->slots_mask;
+	at = (uint32_t)keyed_bytes(keyed_process(), text, bytes) & n->slots_mask;
 	for (; n->slots[at]; at = (at + 1) & n->slots_mask)
 		if (name_equals(n->text[n->slots[at]], text, bytes))
 			return n->slots[at];
@@ -189,7 +192,7 @@ static uint32_t names_id(struct loader *l, const char *text, size_t bytes)
 
 static int complain(const struct loader *l, const char *what)
 {
-	/* what jansson says quotes the file */
+	/* what the parser says may quote the file */
 	fprintf(stderr, "sysom replay events: %s:%llu: %s\n", l->path, (unsigned long long)l->line,
 		term_safe(what, 200));
 	return -EBADMSG;
@@ -414,36 +417,6 @@ static int load_csv(struct loader *l)
 
 /* ---- Kineto JSON ---- */
 
-static size_t json_bytes(void *buffer, size_t bytes, void *data)
-{
-	struct loader *l = data;
-	ssize_t n = trace_reader_read(l->reader, buffer, bytes);
-
-	if (n > 0)
-		l->line += (uint64_t)n; /* bytes, while the text is read */
-	if (l->line > REPLAY_LOAD_JSON_BYTES_MAX)
-		return (size_t)-1;
-	return n < 0 ? (size_t)-1 : (size_t)n;
-}
-
-static uint64_t json_ns(const json_t *v)
-{
-	double us = json_number_value(v);
-
-	if (json_is_integer(v))
-		return json_integer_value(v) > 0 ? (uint64_t)json_integer_value(v) * 1000 : 0;
-	return us > 0 && us < 4e15 ? (uint64_t)llround(us * 1000) : 0;
-}
-
-static uint64_t json_u64(const json_t *args, const char *key, bool *given)
-{
-	const json_t *v = json_object_get(args, key);
-
-	if (given)
-		*given = json_is_integer(v);
-	return json_is_integer(v) && json_integer_value(v) > 0 ? (uint64_t)json_integer_value(v) : 0;
-}
-
 /* The flat kind of a Kineto category, NULL for what we do not read. */
 static const char *json_kind(const char *cat, const char *name)
 {
@@ -463,66 +436,58 @@ static const char *json_kind(const char *cat, const char *name)
 	return NULL;
 }
 
-static int json_row(struct loader *l, const json_t *e)
+static int json_event(void *arg, const struct kineto_event *e)
 {
-	const char *cat = json_string_value(json_object_get(e, "cat"));
-	const char *name = json_string_value(json_object_get(e, "name"));
-	const char *phase = json_string_value(json_object_get(e, "ph"));
-	const json_t *args = json_object_get(e, "args"), *shape;
+	struct loader *l = arg;
 	const char *kind;
 	struct record r = {0};
-	bool has_corr;
 
 	l->t->rows++;
-	if (!cat || !name || !phase || strcmp(phase, "X") || !(kind = json_kind(cat, name))) {
+	if (!*e->category || strcmp(e->phase, "X") || !(kind = json_kind(e->category, e->name))) {
 		l->t->unknown_kind++;
 		return 0;
 	}
-	if (!json_is_number(json_object_get(e, "ts")))
-		return complain(l, "an event without ts");
-	r.begin_ns = json_ns(json_object_get(e, "ts"));
-	r.end_ns = r.begin_ns + json_ns(json_object_get(e, "dur"));
-	r.correlation = (uint32_t)json_u64(args, "correlation", &has_corr);
-	r.dtype = has_corr ? HAS_CORRELATION : 0;
-	r.bytes = json_u64(args, "bytes", NULL);
-	r.thread = (uint32_t)json_u64(args, "device", NULL);
-	r.stream = (uint32_t)json_u64(args, "stream", NULL);
-	shape = json_object_get(args, "grid");
-	for (size_t i = 0; i < 3; i++)
-		r.grid[i] = (uint32_t)json_integer_value(json_array_get(shape, i));
-	shape = json_object_get(args, "block");
-	for (size_t i = 0; i < 3; i++)
-		r.block[i] = (uint16_t)json_integer_value(json_array_get(shape, i));
-	if (!row_classify(l, &r, kind, name, strlen(name)))
+	if (!e->has_begin) {
+		l->why = "an event without ts";
+		return -EBADMSG;
+	}
+	/* correlations and clocks are each process's own */
+	if (!strcmp(kind, "api") && e->pid) {
+		if (l->pid && l->pid != e->pid) {
+			l->why = "launches of several processes: a file of each rank is wanted "
+				 "(`sysom trace --rank R`)";
+			return -EBADMSG;
+		}
+		l->pid = e->pid;
+	}
+	r.begin_ns = e->begin_ns;
+	r.end_ns = r.begin_ns + e->duration_ns;
+	r.correlation = (uint32_t)e->correlation;
+	r.dtype = e->has_correlation ? HAS_CORRELATION : 0;
+	r.bytes = e->bytes;
+	r.thread = (uint32_t)e->device;
+	r.stream = (uint32_t)e->stream;
+	for (size_t i = 0; i < 3; i++) {
+		r.grid[i] = e->grid[i];
+		r.block[i] = (uint16_t)e->block[i];
+	}
+	if (!row_classify(l, &r, kind, e->name, e->name_bytes))
 		return 0;
 	return row_keep(l, &r);
 }
 
 static int load_json(struct loader *l)
 {
-	json_error_t error;
-	json_t *doc = json_load_callback(json_bytes, l, JSON_DISABLE_EOF_CHECK, &error), *events;
-	const json_t *e;
-	size_t i;
-	int rc = 0;
+	struct kineto_result result;
+	int rc = kineto_reader_run(l->reader, json_event, l, &result);
 
-	if (!doc) {
-		bool large = l->line > REPLAY_LOAD_JSON_BYTES_MAX;
-
-		l->line = error.line > 0 ? (uint64_t)error.line : 1;
-		return complain(l, large ? "JSON larger than 512 MiB" : error.text);
-	}
-	l->line = 1;
-	events = json_is_array(doc) ? doc : json_object_get(doc, "traceEvents");
-	l->t->base_ns = json_u64(doc, "baseTimeNanoseconds", NULL);
-	if (!json_is_array(events))
-		rc = complain(l, "no traceEvents");
-	else
-		json_array_foreach(events, i, e)
-			if (!rc)
-				rc = json_row(l, e);
-	json_decref(doc);
-	return rc;
+	l->line = result.line;
+	l->t->base_ns = result.base_ns;
+	if (result.rank >= 0)
+		l->t->rank = result.rank;
+	if (!rc || rc == -ENOMEM)
+		return rc;
+	return complain(l, result.error[0] ? result.error : l->why ? l->why : "cannot be read");
 }
 
 /* ---- launches and their kernels ---- */
@@ -548,7 +513,7 @@ static struct join_slot *join_at(const struct join *j, uint32_t corr)
 
 	if (j->dense)
 		return &j->slots[corr - j->base];
-	at = hash_mix(corr + 1ull) & j->mask;
+	at = keyed_word(keyed_process(), corr) & j->mask;
 	while ((j->slots[at].call || j->slots[at].device) && j->slots[at].corr != corr)
 		at = (at + 1) & j->mask;
 	return &j->slots[at];

@@ -17,8 +17,6 @@
 
 #include "analysis/record.h"
 
-/* JSON is read whole, at some 20 times its text in memory. */
-#define REPLAY_LOAD_JSON_BYTES_MAX (512u << 20)
 /* 96 bytes each. */
 #define REPLAY_LOAD_ROWS_MAX 100000000u
 /* Different kernel names of one trace. */
@@ -40,7 +38,7 @@ struct replay_names {
 };
 
 struct replay_trace {
-	int rank;
+	int rank; /* what the caller set, unless the file itself says it */
 	struct replay_names names;
 	struct record *host, *device; /* sorted, canonical order */
 	size_t host_count, device_count;

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/hash.h"
+#include "base/keyed.h"
 #include "cli/replay_findings.h"
 
 struct names {
@@ -59,7 +60,7 @@ void replay_ranks_free(struct replay_ranks *r)
 
 static uint32_t *name_slot(const struct names *n, const char *text)
 {
-	uint32_t at = (uint32_t)hash_mix(hash_bytes(HASH_SEED, text, strlen(text))) & n->slots_mask;
+	uint32_t at = (uint32_t)keyed_text(keyed_process(), text) & n->slots_mask;
 
 	while (n->slots[at] && strcmp(n->text[n->slots[at]], text))
 		at = (at + 1) & n->slots_mask;
@@ -334,9 +335,13 @@ static void print_clocks(const struct replay_ranks *r)
 			printf("clock of rank %d: offset %.0f ns, drift %.3f ppm, error ",
 			       r->rank[k].rank, c->offset_ns, c->drift * 1e6);
 		if (isfinite(c->error_ns))
-			printf("%.0f%s\n", c->error_ns, r->json ? "}" : " ns");
+			printf("%.0f%s", c->error_ns, r->json ? "" : " ns");
 		else
-			printf("%s\n", r->json ? "null}" : "unknown");
+			fputs(r->json ? "null" : "unknown", stdout);
+		if (r->json)
+			puts("}");
+		else
+			printf(", by %u common collective%s\n", c->common, c->common == 1 ? "" : "s");
 	}
 }
 

@@ -54,6 +54,12 @@ static bool positive(const char *text, double *out)
 	return *text && !*end && isfinite(*out) && *out > 0;
 }
 
+static int wrong(const char *what)
+{
+	fprintf(stderr, "sysom replay stacks: %s; try --help\n", what);
+	return EXIT_USAGE;
+}
+
 /* -1: go on. */
 static int parse(struct arguments *a, struct side *side, int argc, char **argv)
 {
@@ -79,7 +85,7 @@ static int parse(struct arguments *a, struct side *side, int argc, char **argv)
 			       a->sample_weight >= FOLDED_VALUE_MIN &&
 			       a->sample_weight <= FOLDED_VALUE_MAX;
 		else
-			return usage(stderr);
+			return wrong("unknown option or its value is missing");
 		if (!good) {
 			fprintf(stderr, "sysom replay stacks: %s: a number above 0 is wanted%s\n",
 				term_safe(optarg, 40), opt == 'd' ? ", below 1" : ", 1e-9 to 2^64");
@@ -87,7 +93,7 @@ static int parse(struct arguments *a, struct side *side, int argc, char **argv)
 		}
 	}
 	if (argc - optind != 2)
-		return usage(stderr);
+		return wrong("two files are wanted");
 	side[0].path = argv[optind];
 	side[1].path = argv[optind + 1];
 	if (!strcmp(side[0].path, "-") && !strcmp(side[1].path, "-")) {
@@ -103,7 +109,7 @@ static int load(struct side *s, double sample_weight)
 	int err = folded_load(&s->f, s->path, sample_weight);
 
 	if (!err)
-		err = profile_open(&s->p);
+		err = profile_open(&s->p, keyed_process());
 	for (uint32_t i = 0; i < s->f.count && !err; i++) {
 		uint32_t n = folded_names(&s->f, i, names);
 

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "analysis/roofline.h"
-#include "base/hash.h"
+#include "base/keyed.h"
 #include "cli/replay.h"
 #include "cli/replay_csv.h"
 #include "cli/term.h"
@@ -294,7 +294,7 @@ static int keys_grow(struct replay *r)
 	r->slots = 2 * room;
 	r->keys_room = room;
 	for (uint32_t i = 0; i < r->keys; i++) {
-		uint64_t at = hash_mix(hash_bytes(HASH_SEED, r->key[i].text, strlen(r->key[i].text)));
+		uint64_t at = keyed_text(keyed_process(), r->key[i].text);
 
 		while (slot[at & (r->slots - 1)])
 			at++;
@@ -316,7 +316,7 @@ static int64_t key_find(struct replay *r, const char *text, size_t bytes)
 		if (keys_grow(r))
 			return -ENOMEM;
 	}
-	at = hash_mix(hash_bytes(HASH_SEED, text, bytes));
+	at = keyed_bytes(keyed_process(), text, bytes);
 	for (; r->slot[at & (r->slots - 1)]; at++) {
 		uint32_t i = r->slot[at & (r->slots - 1)] - 1;
 

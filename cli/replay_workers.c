@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/hash.h"
+#include "base/keyed.h"
 #include "cli/replay_findings.h"
 #include "cli/term.h"
 
@@ -95,7 +95,7 @@ int replay_workers_bad(const struct replay_workers *r, const struct replay_csv *
 
 static uint32_t slot_of(const struct replay_workers_ids *ids, int64_t id)
 {
-	uint64_t at = hash_mix(HASH_SEED ^ (uint64_t)id);
+	uint64_t at = keyed_word(keyed_process(), (uint64_t)id);
 
 	while (ids->slot[at & (ids->slots - 1)] && ids->id[ids->slot[at & (ids->slots - 1)] - 1] != id)
 		at++;

@@ -14,6 +14,7 @@
 #include "cli/jsonget.h"
 #include "cli/kernel_diff.h"
 #include "cli/kernel_name.h"
+#include "cli/outfile.h"
 #include "cli/report_kernels.h"
 #include "cli/report_plots.h"
 #include "cli/report_stacks.h"
@@ -695,5 +696,5 @@ int report_html_write(FILE *to, const json_t *in, const struct trace_model *m)
 	fputs("<p class=\"dim\">sysom trace ", to);
 	escape_html(to, jsonget_text(in, "id"));
 	fputs(" writes the same windows for ui.perfetto.dev.</p>\n</body></html>\n", to);
-	return ferror(to) ? errno ? -errno : -EIO : err;
+	return ferror(to) ? outfile_error(to) : err;
 }

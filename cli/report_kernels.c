@@ -14,8 +14,6 @@ static int by_difference(const void *x, const void *y)
 	return a->name < b->name ? -1 : a->name > b->name;
 }
 
-#define SLOW (WINDOW_STEP_OUT | WINDOW_STEP_FLAGGED)
-
 ptrdiff_t report_kernels_step(const struct trace_rank *r, const struct record *d)
 {
 	return trace_model_step_at(r, d->launch_ns ? d->launch_ns : d->begin_ns);
@@ -38,8 +36,8 @@ uint8_t *report_kernels_whole(const struct trace_rank *r, size_t *slow, size_t *
 		const struct window_step *s = &r->steps[i];
 
 		whole[i] = found[i] && found[i] >= s->step.kernels - s->step.kernels / 20;
-		*slow += whole[i] && (s->flags & SLOW);
-		*normal += whole[i] && !(s->flags & SLOW);
+		*slow += whole[i] && (s->flags & TRACE_STEP_SLOW);
+		*normal += whole[i] && !(s->flags & TRACE_STEP_SLOW);
 	}
 	if (!found) {
 		free(whole);
@@ -65,7 +63,7 @@ struct report_kernel *report_kernels_make(const struct trace_model *m, const str
 
 		if (s < 0 || !whole[s])
 			continue;
-		if (r->steps[s].flags & SLOW) {
+		if (r->steps[s].flags & TRACE_STEP_SLOW) {
 			e->slow_count++;
 			e->slow_ns += (double)(d->end_ns - d->begin_ns);
 		} else {

@@ -61,12 +61,18 @@ static double of_sketch(const struct sketch *s, size_t at)
 	return v;
 }
 
-static uint32_t values(const struct trace_rank *r, unsigned m, double *out)
+static bool is_slow(const struct window_step *s)
 {
+	return !(s->step.flags & EDGES) && (s->flags & TRACE_STEP_SLOW);
+}
+
+static uint32_t values(const struct run_diff *d, int side, unsigned m, double *out)
+{
+	const struct trace_rank *r = d->side[side]->rank;
 	uint32_t n = 0;
 
 	for (size_t i = 0; i < r->step_count; i++)
-		if (!(r->steps[i].step.flags & EDGES))
+		if (d->slow_steps[side] ? is_slow(&r->steps[i]) : !(r->steps[i].step.flags & EDGES))
 			out[n++] = field(&r->steps[i].step, m);
 	return n;
 }
@@ -98,13 +104,12 @@ static int measure(struct run_diff *d, int s, unsigned m, double *samples)
 	v = calloc(side->rank->step_count + 1, sizeof(*v));
 	if (!v)
 		return -ENOMEM;
-	n = values(side->rank, m, v);
+	n = values(d, s, m, v);
 	x->median[s] = median_of(v, n);
 	for (uint32_t i = 0; i < n; i++)
 		v[i] = fabs(v[i] - x->median[s]);
 	x->spread[s] = 1.4826 * median_of(v, n);
 	*samples = n;
-	d->steps[s] = n;
 	free(v);
 	return 0;
 }
@@ -137,18 +142,25 @@ static int compare_steps(struct run_diff *d)
 	return 0;
 }
 
+static void count_steps(struct run_diff *d, int s)
+{
+	const struct trace_rank *r = d->side[s]->rank;
+
+	for (size_t i = 0; i < r->step_count; i++) {
+		bool edge = r->steps[i].step.flags & EDGES;
+
+		d->steps[s] += !edge;
+		d->flagged[s] += !edge && (r->steps[i].flags & WINDOW_STEP_FLAGGED);
+		d->slow_steps[s] += is_slow(&r->steps[i]);
+	}
+	if (d->slow_steps[s] < RUN_DIFF_SLOW_MIN)
+		d->slow_steps[s] = 0;
+}
+
 static void compare_rates(struct run_diff *d)
 {
 	double p[2], pooled, error;
 
-	for (int s = 0; s < 2; s++) {
-		const struct trace_rank *r = d->side[s]->rank;
-
-		d->flagged[s] = 0;
-		for (size_t i = 0; i < r->step_count; i++)
-			d->flagged[s] += !(r->steps[i].step.flags & EDGES) &&
-					 (r->steps[i].flags & WINDOW_STEP_FLAGGED);
-	}
 	if (!d->steps[0] || !d->steps[1])
 		return;
 	for (int s = 0; s < 2; s++)
@@ -183,7 +195,7 @@ static int add_spans(struct run_diff *d, int side)
 {
 	const struct trace_model *m = &d->side[side]->model;
 	const struct trace_rank *r = d->side[side]->rank;
-	double steps = r->step_count ? (double)r->step_count : 1;
+	double steps = fmax(1, (double)(d->slow_steps[side] ? d->slow_steps[side] : r->step_count));
 	uint32_t *row = calloc(m->name_count + 1ull, sizeof(*row)); /* + 1 */
 	struct run_diff_span *p = realloc(d->spans, (d->span_count + m->name_count + 1) *
 						    sizeof(*p));
@@ -199,6 +211,12 @@ static int add_spans(struct run_diff *d, int side)
 
 		if (h->kind != RECORD_SPAN || !h->name)
 			continue;
+		if (d->slow_steps[side]) {
+			ptrdiff_t s = trace_model_step_at(r, h->begin_ns);
+
+			if (s < 0 || !is_slow(&r->steps[s]))
+				continue;
+		}
 		if (!row[h->name]) {
 			p[d->span_count] = (struct run_diff_span){ .name = m->names[h->name] };
 			row[h->name] = (uint32_t)++d->span_count;
@@ -265,7 +283,8 @@ static struct kernel_time *kernels_of(struct run_diff *d, int s, size_t *count)
 	struct kernel_time *out;
 
 	if (!side->has_sketch) {
-		out = kernel_diff_of_rank(&side->model, side->rank, false, count, &d->kernel_steps[s]);
+		out = kernel_diff_of_rank(&side->model, side->rank, d->slow_steps[s] > 0, count,
+					  &d->kernel_steps[s]);
 		if (out && d->side[!s]->has_sketch)
 			*count = drop_nameless(out, *count);
 		return out;
@@ -342,7 +361,6 @@ static int compare_functions(struct run_diff *d)
 		if ((!(f->base > 0) && f->other - least[0] <= PROFILE_DELTA) ||
 		    (!(f->other > 0) && f->base - least[1] <= PROFILE_DELTA))
 			f->flagged = false;
-		f->flagged &= !d->few_samples;
 		d->functions[n++] = *f;
 	}
 	d->function_count = n;
@@ -426,6 +444,9 @@ int run_diff_make(struct run_diff *d, const struct diff_source *a, const struct 
 	d->has_rates = d->has_steps && !a->has_sketch && !b->has_sketch;
 	if (!d->has_steps && !has_functions(a, b))
 		return -ENODATA;
+	for (int s = 0; s < 2; s++)
+		if (d->has_steps && !d->side[s]->has_sketch)
+			count_steps(d, s);
 	if (d->has_steps)
 		err = compare_steps(d);
 	if (d->has_rates) {

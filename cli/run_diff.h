@@ -8,6 +8,9 @@
  * differ by more than four of a binomial's. Edges and gaps (STEP_FLAG_FIRST, _GAP, _RESYNC) don't count.
  * Functions: analysis/profile.h.
  *
+ * Of a side with RUN_DIFF_SLOW_MIN slow steps (out or flagged) steps, spans and kernels are of these alone:
+ * a window has healthy steps around those it was made for, which would hide them in medians and means.
+ *
  * A sketch has medians without their steps, so beside one a figure has to differ by more than
  * RUN_DIFF_SHARE_RUNS of the step, as much as healthy runs may (aggregator/temporal.c), and by more than
  * four standard errors of what spread it tells: of the steps, or of a baseline's samples of 5 s, which are
@@ -22,6 +25,7 @@
 #define RUN_DIFF_SHARE	    0.005
 #define RUN_DIFF_SHARE_RUNS 0.05
 #define RUN_DIFF_METRICS    12u
+#define RUN_DIFF_SLOW_MIN   5u
 
 struct run_diff_metric {
 	const char *name; /* "step", "own", "compute", ... */
@@ -45,6 +49,7 @@ struct run_diff {
 	const struct diff_source *side[2];
 	bool has_steps, has_rates;
 	uint64_t steps[2], flagged[2];
+	uint64_t slow_steps[2]; /* that the side's figures are of; 0: all steps */
 	bool rate_differs;
 	struct run_diff_metric metric[RUN_DIFF_METRICS];
 	struct run_diff_span *spans; /* by difference of their time, largest first */

@@ -6,10 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/hash.h"
+#include "base/keyed.h"
 #include "base/limits.h"
+#include "symbol/symbol_content.h"
 
-#define ID_BYTES    20u
+#define ID_BYTES    SYMBOL_ID_MAX
 #define ADDRESSES   4096u /* of one request */
 #define OBJECTS	    LIMIT_API_SYMBOL_OBJECTS
 
@@ -18,6 +19,7 @@ enum state { FREE = 0, WANTED, NAMED, NO_SYMBOL, NO_FILE };
 struct place {
 	uint8_t id[ID_BYTES];
 	uint8_t id_bytes;
+	bool proven;
 	uint8_t state; /* enum state */
 	uint64_t address, begin, size;
 	char *function, *raw; /* raw: NULL if the same */
@@ -57,7 +59,7 @@ void symbol_client_close(struct symbol_client *s)
 static struct place *probe(struct place *places, uint32_t room, const uint8_t *id, size_t id_bytes,
 			   uint64_t address)
 {
-	uint64_t h = hash_mix(hash_bytes(HASH_SEED ^ address, id, id_bytes));
+	uint64_t h = keyed_words(keyed_process(), keyed_bytes(keyed_process(), id, id_bytes), address);
 
 	for (;; h++) {
 		struct place *p = &places[h & (room - 1)];
@@ -92,11 +94,6 @@ static int grow(struct symbol_client *s)
 	return 0;
 }
 
-static size_t cut(size_t id_bytes)
-{
-	return id_bytes < ID_BYTES ? id_bytes : ID_BYTES;
-}
-
 int symbol_client_want(struct symbol_client *s, const uint8_t *build_id, size_t build_id_bytes,
 		       uint64_t address)
 {
@@ -108,10 +105,10 @@ int symbol_client_want(struct symbol_client *s, const uint8_t *build_id, size_t 
 	err = grow(s);
 	if (err)
 		return err;
-	p = probe(s->places, s->room, build_id, cut(build_id_bytes), address);
+	p = probe(s->places, s->room, build_id, symbol_content_cut(build_id_bytes), address);
 	if (p->state == FREE) {
-		memcpy(p->id, build_id, cut(build_id_bytes));
-		p->id_bytes = (uint8_t)cut(build_id_bytes);
+		memcpy(p->id, build_id, symbol_content_cut(build_id_bytes));
+		p->id_bytes = (uint8_t)symbol_content_cut(build_id_bytes);
 		p->address = address;
 		p->state = WANTED;
 		s->used++;
@@ -126,10 +123,11 @@ int symbol_client_find(const struct symbol_client *s, const uint8_t *build_id, s
 
 	if (!s->room || build_id_bytes < 2)
 		return -ENODATA;
-	p = probe(s->places, s->room, build_id, cut(build_id_bytes), address);
+	p = probe(s->places, s->room, build_id, symbol_content_cut(build_id_bytes), address);
 	if (p->state != NAMED)
 		return p->state == NO_SYMBOL ? -ENOENT : -ENODATA;
-	*out = (struct symbol_name){ p->function, p->raw ? p->raw : p->function, p->begin, p->size };
+	*out = (struct symbol_name){ p->function, p->raw ? p->raw : p->function, p->begin, p->size,
+				     p->proven };
 	return 0;
 }
 
@@ -196,6 +194,7 @@ static int set_name(struct place *p, const json_t *j)
 		return -ENOMEM;
 	p->begin = (uint64_t)json_integer_value(json_object_get(j, "begin"));
 	p->size = (uint64_t)json_integer_value(json_object_get(j, "size"));
+	p->proven = json_is_true(json_object_get(j, "proven"));
 	/* the promise of every source: never a neighbour's name */
 	if (p->address < p->begin || p->address - p->begin >= p->size) {
 		free(p->function);

@@ -1,13 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  * sysom - the command line. */
-#include <curl/curl.h>
 #include <signal.h>
+#include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/check.h"
 #include "base/version.h"
 #include "cli/commands.h"
+#include "cli/front.h"
 #include "cli/term.h"
+
+char **front_argv;
 
 static const char status_words[] =
 	"trace     on; off (sysom off); latched: off for good after a fault of our own in that process\n"
@@ -121,7 +125,7 @@ static const struct command commands[] = {
 	  .summary = "switch tracing on again", .detail = control_words,
 	  .examples = "  sudo sysom on\n" },
 	{ .name = "capture", .run = cmd_control_capture,
-	  .flags = OPTION_JSON | OPTION_CONTROL | OPTION_RANK | OPTION_SECONDS, .args = "",
+	  .flags = OPTION_JSON | OPTION_CONTROL | OPTION_JOB | OPTION_RANK | OPTION_SECONDS, .args = "",
 	  .summary = "send what the recorder holds of one rank, without an anomaly",
 	  .detail = control_words, .examples = "  sudo sysom capture --rank 3 --seconds 20\n" },
 	{ .name = "doctor", .run = cmd_doctor_main,
@@ -136,6 +140,17 @@ static const struct command commands[] = {
 	  .summary = "run the analysis on trace files" },
 };
 
+/* A status of 0 promises that what was asked for has been written. */
+static int written(const char *name, int status)
+{
+	if (!fflush(stdout) && !ferror(stdout))
+		return status;
+	if (status == EXIT_OK) /* else it has been told */
+		fprintf(stderr, "sysom%s%s: standard output: %s\n", *name ? " " : "", name,
+			strerror(errno));
+	return status == EXIT_OK ? EXIT_NOTHING : status;
+}
+
 static int usage(FILE *to)
 {
 	fputs("sysom - why is this GPU job slow, on which rank, and what shows it?\n\n"
@@ -146,7 +161,7 @@ static int usage(FILE *to)
 	      "  sysom run -- torchrun --nproc-per-node 8 train.py\n"
 	      "  sysom show last\n"
 	      "\nsysom COMMAND --help tells more; sysom --version\n", to);
-	return to == stdout ? EXIT_OK : EXIT_USAGE;
+	return to == stdout ? written("", EXIT_OK) : EXIT_USAGE;
 }
 
 static int run(const struct command *c, int argc, char **argv)
@@ -155,18 +170,11 @@ static int run(const struct command *c, int argc, char **argv)
 	int r;
 
 	if (c->raw)
-		return c->raw(argc, argv);
+		return written(c->name, c->raw(argc, argv));
 	r = options_parse(&o, c, argc, argv);
 	if (r)
-		return r > 0 ? EXIT_OK : EXIT_USAGE;
-	if (c->run != cmd_run_main)
-		curl_global_init(CURL_GLOBAL_DEFAULT);
-	r = c->run(&o);
-	if (fflush(stdout) || ferror(stdout)) {
-		fprintf(stderr, "sysom: standard output: write error\n");
-		return EXIT_NOTHING;
-	}
-	return r;
+		return r > 0 ? written(c->name, EXIT_OK) : EXIT_USAGE;
+	return written(c->name, c->run(&o));
 }
 
 static const struct command *find(const char *name)
@@ -195,6 +203,7 @@ int main(int argc, char **argv)
 	const struct command *c;
 	const char *near;
 
+	front_argv = argv;
 	term_init();
 	if (argc < 2)
 		return usage(stderr);
@@ -206,7 +215,7 @@ int main(int argc, char **argv)
 		return usage(stdout);
 	if (!strcmp(argv[1], "--version") || !strcmp(argv[1], "-V")) {
 		puts("sysom " SYSOM_VERSION);
-		return EXIT_OK;
+		return written("", EXIT_OK);
 	}
 	c = find(argv[1]);
 	if (c)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/trace_model.h"
+#include "base/keyed.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/hash.h"
 
 #define TIME_MAX_NS (1ull << 62)
 /* Two readings of one clock differ by less, unless it was set. */
@@ -85,7 +85,7 @@ static int grow(void **array, size_t *room, size_t count, size_t more, size_t si
 static uint32_t *find_slot(const struct trace_model *m, uint32_t *slots, uint32_t slot_count,
 			   const char *text)
 {
-	uint32_t i = (uint32_t)hash_mix(hash_bytes(HASH_SEED, text, strlen(text))) & (slot_count - 1);
+	uint32_t i = (uint32_t)keyed_text(keyed_process(), text) & (slot_count - 1);
 
 	/* the table is at most half full */
 	while (slots[i] && strcmp(m->names[slots[i]], text))
@@ -154,7 +154,7 @@ static struct trace_rank *find_rank(struct trace_model *m, const struct window *
 	memset(r, 0, sizeof(*r));
 	r->who = w->rank;
 	r->realtime_offset_ns = w->realtime_offset_ns;
-	stack_batch_init(&r->stacks);
+	stack_batch_init(&r->stacks, keyed_process());
 	return r;
 }
 
@@ -183,19 +183,33 @@ static int64_t offset_of(const struct trace_rank *r, const struct window *w)
 	return r->realtime_offset_ns;
 }
 
+static bool is_collective(const struct record *r)
+{
+	return r->kind == RECORD_COLL || r->kind == RECORD_COLL_KERNEL;
+}
+
 static int add_records(struct trace_model *m, struct record **to, size_t *count, size_t *room,
 		       const struct record *from, uint32_t n, const struct window *w,
 		       int64_t offset_ns, const uint32_t *ids)
 {
-	if (n > TRACE_MODEL_RECORDS_MAX - m->records) {
-		m->left_out += n;
+	uint32_t wanted = n;
+
+	if (m->only_collectives) {
+		wanted = 0;
+		for (uint32_t i = 0; i < n; i++)
+			wanted += is_collective(&from[i]);
+	}
+	if (wanted > TRACE_MODEL_RECORDS_MAX - m->records) {
+		m->left_out += wanted;
 		return 0;
 	}
-	if (grow((void **)to, room, *count, n, sizeof(**to)))
+	if (grow((void **)to, room, *count, wanted, sizeof(**to)))
 		return -ENOMEM;
 	for (uint32_t i = 0; i < n; i++) {
 		struct record *r = &(*to)[*count];
 
+		if (m->only_collectives && !is_collective(&from[i]))
+			continue;
 		*r = from[i];
 		r->begin_ns = shift(r->begin_ns, offset_ns);
 		r->end_ns = shift(r->end_ns, offset_ns);

@@ -22,6 +22,7 @@ struct client;
 /* In window_step.flags, beside WINDOW_STEP_*: what was expected is what the ranks of its node show, not
  * what its own model had learned. */
 #define TRACE_STEP_BY_PEERS 0x80000000u
+#define TRACE_STEP_SLOW	    (WINDOW_STEP_OUT | WINDOW_STEP_FLAGGED)
 
 struct trace_window {
 	uint64_t begin_ns, end_ns;
@@ -55,6 +56,9 @@ struct trace_rank {
 };
 
 struct trace_model {
+	/* Set before the first window: of the records only the collectives, which put the ranks on one
+	 * clock and say who was late. Records are nearly all that a window holds. */
+	bool only_collectives;
 	struct trace_rank *ranks; /* after finish: by (job, rank, node, pid) */
 	size_t rank_count;
 	char **names; /* [0] is "" */

@@ -8,9 +8,13 @@
 #include <unistd.h>
 #include <zlib.h>
 #include <zstd.h>
+#include <zstd_errors.h>
 
 #define RAW_BYTES  (256u << 10)
 #define TEXT_BYTES (1u << 20)
+
+/* 8 MiB, which every decoder has to have room for (RFC 8878, 3.1.1.1.2): eight bytes may ask for any. */
+#define WINDOW_LOG_MAX 23
 
 enum packing { PACKING_NONE, PACKING_GZIP, PACKING_ZSTD };
 
@@ -46,8 +50,8 @@ static int raw_fill(struct trace_reader *r)
 		n = read(r->fd, r->raw, RAW_BYTES);
 	while (n < 0 && errno == EINTR);
 	if (n < 0) {
-		r->error = "cannot be read";
-		return -EIO;
+		r->error = strerror(errno);
+		return -errno;
 	}
 	r->raw_at = 0;
 	r->raw_bytes = (size_t)n;
@@ -69,7 +73,8 @@ static int packing_find(struct trace_reader *r)
 	} else if (r->raw_bytes >= 4 && !memcmp(r->raw, "\x28\xb5\x2f\xfd", 4)) {
 		r->packing = PACKING_ZSTD;
 		r->zstd = ZSTD_createDStream();
-		if (!r->zstd || ZSTD_isError(ZSTD_initDStream(r->zstd)))
+		if (!r->zstd || ZSTD_isError(ZSTD_initDStream(r->zstd)) ||
+		    ZSTD_isError(ZSTD_DCtx_setParameter(r->zstd, ZSTD_d_windowLogMax, WINDOW_LOG_MAX)))
 			return -ENOMEM;
 	}
 	return 0;
@@ -143,7 +148,10 @@ static ssize_t zstd_step(struct trace_reader *r, char *to, size_t room)
 	size_t rc = ZSTD_decompressStream(r->zstd, &out, &in);
 
 	if (ZSTD_isError(rc))
-		return fail(r, "damaged zstd data");
+		return fail(r, ZSTD_getErrorCode(rc) == ZSTD_error_frameParameter_windowTooLarge ?
+				       "zstd data with a window of more than 8 MiB "
+				       "(pack it without --ultra and --long)" :
+				       "damaged zstd data");
 	r->raw_at = in.pos;
 	r->open_member = rc != 0;
 	return (ssize_t)out.pos;
@@ -159,8 +167,8 @@ static int direct_fill(struct trace_reader *r, char *to, size_t room)
 			n = read(r->fd, to, room);
 		while (n < 0 && errno == EINTR);
 	if (n < 0) {
-		r->error = "cannot be read";
-		return -EIO;
+		r->error = strerror(errno);
+		return -errno;
 	}
 	r->raw_end |= n == 0;
 	r->bytes += (size_t)n;

@@ -20,7 +20,7 @@ struct trace_reader;
 int trace_reader_open(struct trace_reader **out, const char *path);
 void trace_reader_close(struct trace_reader *r); /* NULL is a no-op */
 /* The next line, NUL-terminated, without its end, valid until the next call. 1, 0 at the end,
- * -EBADMSG (trace_reader_error says what), -EIO. */
+ * -EBADMSG (trace_reader_error says what), -errno of the file. */
 int trace_reader_line(struct trace_reader *r, char **line, size_t *bytes);
 /* Unpacked bytes: how many, 0 at the end, or as above. Not to be mixed with lines. */
 ssize_t trace_reader_read(struct trace_reader *r, void *buffer, size_t bytes);

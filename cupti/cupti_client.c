@@ -45,6 +45,9 @@
 #define CUPTI_VERSION_UNSAFE 130000u
 #define CUPTI_NAMES 1024 /* a model has some hundred kernels */
 #define CUPTI_SHARERS 8
+#define CUPTI_STREAMS 1024 /* whose kernels are numbered; more: all count anew */
+#define CUPTI_PROBES  16
+#define CUPTI_NO_EPOCH UINT32_MAX
 /* After the kinds went off: what ran then ends later and must not lie in CUPTI until they are on. */
 #define CUPTI_FLUSHES_OWED 10
 
@@ -54,6 +57,7 @@ struct cupti_buffer {
 	uint32_t state;
 	uint32_t serial; /* order of completion */
 	bool of_session; /* filled under our subscription: only that can iterate it */
+	bool lossy;	 /* CUPTI dropped records before or after some of these */
 	size_t valid_bytes;
 };
 
@@ -61,6 +65,12 @@ struct cupti_name {
 	const char *text;
 	uint64_t hash;
 	uint32_t id;
+};
+
+struct cupti_stream {
+	uint32_t device, context, stream;
+	uint32_t count, ons; /* kernels since the kinds went on for that time */
+	uint64_t begin;	     /* of the latest; 0: a free entry */
 };
 
 #define CUPTI_FUNCTIONS(X)                                                                         \
@@ -116,9 +126,15 @@ static struct {
 	struct ring_lane_writer lanes[2];
 	struct ring_lane_writer *lane;
 	uint64_t gap_from_ns;
+	uint64_t on_ns; /* just before the kinds went on: from there launches have kernels */
+	uint64_t on_real_ns;
+	uint32_t epoch; /* of numbers: changes where records may be lost uncounted */
+	uint32_t epoch_before; /* until the kinds went on; CUPTI_NO_EPOCH: not known any more */
+	uint32_t ons;	       /* how often they went on */
 	uint16_t gap_cause;
 	uint64_t delay_told_ns;
 	struct cupti_name names[CUPTI_NAMES]; /* the helper's */
+	struct cupti_stream streams[CUPTI_STREAMS]; /* under decode_lock */
 #define X(field, type, name) type field;
 	CUPTI_FUNCTIONS(X) CUPTI_OPTIONAL(X)
 #undef X
@@ -218,6 +234,7 @@ static void cupti_take_back(uint8_t *buffer, size_t valid_bytes, size_t dropped,
 	if (dropped)
 		ring_writer_count_drop(cupti.host.ring, RING_DROP_CUPTI_BUFFER, dropped);
 	b->of_session = of_session;
+	b->lossy = dropped != 0;
 	b->valid_bytes = valid_bytes < CUPTI_POOL_BYTES ? valid_bytes : CUPTI_POOL_BYTES;
 	b->serial = __atomic_fetch_add(&cupti.serial, 1, __ATOMIC_RELAXED);
 	/* release pairs with the acquire in cupti_next_buffer */
@@ -262,6 +279,21 @@ static uint64_t cupti_clock_realtime(void)
 
 /* ---- on and off ---- */
 
+/* Records may have been lost that nobody counted. */
+static void cupti_new_epoch(void)
+{
+	uint32_t epoch = __atomic_load_n(&cupti.epoch, __ATOMIC_RELAXED);
+
+	__atomic_store_n(&cupti.epoch, epoch % 255 + 1, __ATOMIC_RELAXED);
+	__atomic_store_n(&cupti.epoch_before, CUPTI_NO_EPOCH, __ATOMIC_RELAXED);
+}
+
+static void cupti_note_on(void)
+{
+	cupti.on_ns = clock_monotonic_ns();
+	cupti.on_real_ns = clock_realtime_ns();
+}
+
 static void cupti_gap_open(uint16_t cause, int32_t detail)
 {
 	if (cupti.gap_cause)
@@ -276,7 +308,7 @@ static void cupti_gap_close(void)
 {
 	if (!cupti.gap_cause)
 		return;
-	cupti.host.gap(cupti.gap_cause, 0, cupti.gap_from_ns, clock_monotonic_ns());
+	cupti.host.gap(cupti.gap_cause, (int32_t)cupti.epoch, cupti.gap_from_ns, cupti.on_ns);
 	cupti.gap_cause = 0;
 }
 
@@ -327,6 +359,7 @@ static cupti_result cupti_enable_session(void)
 		__atomic_store_n(&cupti.lane, &cupti.lanes[clock == CLOCK_SOURCE_REALTIME],
 				 __ATOMIC_RELEASE);
 	}
+	cupti_note_on();
 	for (unsigned i = 0; res == CUPTI_OK && i < 2; i++)
 		res = cupti_session_enable(cupti_kinds[i]);
 	if (res != CUPTI_OK)
@@ -348,6 +381,7 @@ static cupti_result cupti_enable_legacy(void)
 		res = cupti.register_callbacks(cupti_requested, cupti_completed);
 		cupti.registered = res == CUPTI_OK;
 	}
+	cupti_note_on();
 	for (unsigned i = 0; res == CUPTI_OK && i < 2; i++)
 		res = cupti.enable(cupti_kinds[i]);
 	if (res != CUPTI_OK)
@@ -391,6 +425,14 @@ static void cupti_enable(void)
 		return;
 	}
 	cupti.enabled = true;
+	/* the first time, before any launch: nothing is lost yet */
+	if (cupti.ons || cupti.host.launched()) {
+		uint32_t before = cupti.epoch;
+
+		cupti_new_epoch();
+		__atomic_store_n(&cupti.epoch_before, before, __ATOMIC_RELAXED);
+	}
+	__atomic_store_n(&cupti.ons, cupti.ons + 1, __ATOMIC_RELAXED);
 	cupti_gap_close();
 	cupti_set_state(cupti_session_is_open() ? RING_CUPTI_V2 : RING_CUPTI_LEGACY);
 	cupti_coarsen(cupti.coarse_wanted);
@@ -693,6 +735,57 @@ static uint32_t cupti_name_id(const char *name)
 	return n->id;
 }
 
+static uint64_t cupti_on(void)
+{
+	return cupti.lane->lane->clock_source == CLOCK_SOURCE_REALTIME ? cupti.on_real_ns :
+									  cupti.on_ns;
+}
+
+static struct cupti_stream *cupti_find_stream(const struct event_kernel *k)
+{
+	uint32_t at = (k->stream_id * 0x9e3779b1u ^ k->context_id * 0x85ebca6bu ^ k->device) >> 8;
+
+	for (unsigned i = 0; i < CUPTI_PROBES; i++) {
+		struct cupti_stream *s = &cupti.streams[(at + i) % CUPTI_STREAMS];
+
+		if (s->begin && (s->stream != k->stream_id || s->context != k->context_id ||
+				 s->device != k->device))
+			continue;
+		if (!s->begin)
+			*s = (struct cupti_stream){ k->device, k->context_id, k->stream_id, 0,
+						    0, 1 };
+		return s;
+	}
+	return NULL;
+}
+
+/* Of every kernel that CUPTI tells of, usable or not, in its stream's order, from 1 each time the kinds
+ * go on. What began before counts with what was told before. */
+static uint32_t cupti_number(const struct event_kernel *k, bool lossy)
+{
+	uint32_t epoch, ons = __atomic_load_n(&cupti.ons, __ATOMIC_RELAXED);
+	struct cupti_stream *s = cupti_find_stream(k);
+
+	if (!s) {
+		memset(cupti.streams, 0, sizeof(cupti.streams));
+		cupti_new_epoch();
+		s = cupti_find_stream(k);
+	}
+	if (s->ons != ons && (k->head.t >= cupti_on() || ons == 1)) {
+		s->ons = ons;
+		s->count = 0;
+	} else if (k->head.t ? k->head.t < s->begin : s->ons != ons) {
+		/* out of order, so those before have others' numbers; or on either side */
+		cupti_new_epoch();
+	}
+	if (k->head.t)
+		s->begin = k->head.t;
+	s->count++;
+	epoch = __atomic_load_n(s->ons == ons ? &cupti.epoch : &cupti.epoch_before,
+				__ATOMIC_RELAXED);
+	return lossy || epoch == CUPTI_NO_EPOCH ? 0 : RING_NUMBER(epoch, s->count);
+}
+
 static cupti_result cupti_next_record(const struct cupti_buffer *b, uint8_t *data, void **record)
 {
 	if (!b->of_session)
@@ -714,10 +807,18 @@ static unsigned cupti_decode_buffer(struct cupti_buffer *b, uint64_t *waited_ns,
 		/* Too late to iterate it: an estimate, from the longest record there is. */
 		ring_writer_count_drop(cupti.host.ring, RING_DROP_CUPTI_BUFFER,
 				       b->valid_bytes / CUPTI_KERNEL10_BYTES + 1);
+		cupti_new_epoch();
 	}
+	if (b->lossy)
+		cupti_new_epoch();
 	while (cupti_next_record(b, data, &record) == CUPTI_OK && record) {
-		enum cupti_decode_result res = cupti_decode_record(record, &event, &name);
+		enum cupti_decode_result res;
 
+		event.head.kind = 0;
+		res = cupti_decode_record(record, &event, &name);
+		if (event.head.kind == EVENT_KERNEL && !event.kernel.graph_id &&
+		    !(event.head.flags & EVENT_FLAG_GRAPH_NODE))
+			event.kernel.number = cupti_number(&event.kernel, b->lossy);
 		if (res > CUPTI_DECODE_GRAPH) {
 			cupti_count(res);
 			continue;

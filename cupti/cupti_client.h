@@ -20,6 +20,7 @@ struct cupti_client_host {
 	void *(*find)(void *handle, const char *name);		    /* the real dlsym */
 	void *(*loaded)(const char *name, const char *prefix);	    /* without loading anything */
 	void (*gap)(uint16_t cause, int32_t detail, uint64_t from_ns, uint64_t to_ns);
+	bool (*launched)(void); /* has any launch been numbered? */
 };
 
 /* Reasons for kinds to be off; they run only when there is none. */

@@ -27,8 +27,6 @@ static enum cupti_decode_result cupti_decode_kernel(const cupti_kernel *k, struc
 {
 	enum cupti_decode_result res = cupti_decode_stamps(k->start, k->end);
 
-	if (res != CUPTI_DECODE_KERNEL)
-		return res;
 	memset(e, 0, sizeof(*e));
 	e->head.kind = EVENT_KERNEL;
 	e->head.flags = k->graph_node_id ? EVENT_FLAG_GRAPH_NODE : 0;
@@ -48,7 +46,7 @@ static enum cupti_decode_result cupti_decode_kernel(const cupti_kernel *k, struc
 	e->graph_id = k->graph_id;
 	e->graph_node_id = k->graph_node_id;
 	*name = k->name;
-	return CUPTI_DECODE_KERNEL;
+	return res;
 }
 
 static enum cupti_decode_result cupti_decode_copy(const cupti_memcpy *m, struct event_copy *e)

@@ -27,7 +27,8 @@ union cupti_decode_event {
 	struct event_copy copy;
 };
 
-/* One record. *name: the kernel's name to intern (borrowed from CUPTI for now), else NULL. */
+/* One record. A kernel's fields are filled in whatever its stamps are.
+ * *name: the kernel's name to intern (borrowed from CUPTI for now), else NULL. */
 enum cupti_decode_result cupti_decode_record(const void *record, union cupti_decode_event *out,
 					     const char **name);
 

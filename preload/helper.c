@@ -24,6 +24,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/file_id.h"
 #include "cupti/cupti_client.h"
 #include "preload/driver.h"
 #include "preload/governor.h"
@@ -42,22 +43,16 @@
 
 enum helper_exit { EXIT_NO = 0, EXIT_ASKED = 1, EXIT_DONE = 2 };
 
-/* Which file a descriptor of ours was: a job may close all descriptors and get the number again
- * for a file of its own, which we must not touch. */
-struct helper_file {
-	dev_t device;
-	ino_t inode;
-};
-
 static struct {
 	uint32_t wake;	   /* futex: 1 asked to run */
 	uint32_t sleeping; /* the thread is in futex_wait, or about to be */
 	uint64_t flushed_ns;
 	uint32_t exit; /* enum helper_exit */
+	uint32_t context_early; /* there is a context, perhaps not yet a ring */
 	uint32_t context_seen;
 	/* only the helper's from here on */
 	int sock;
-	struct helper_file sock_file, ring_file;
+	struct file_id sock_file;
 	uint64_t capture_since_ns;
 	bool accepted;
 	uint64_t dialled_ns, reader_seen_ns, next_dial_ns;
@@ -95,12 +90,6 @@ void helper_sync_done(void)
 	errno = saved;
 }
 
-void helper_lane_taken(void)
-{
-	if (!tracer_internal_thread())
-		helper_wake();
-}
-
 static void helper_gap(uint16_t cause, int32_t detail, uint64_t from_ns, uint64_t to_ns)
 {
 	/* gap times are told in the lane's clock */
@@ -113,6 +102,7 @@ static void helper_gap(uint16_t cause, int32_t detail, uint64_t from_ns, uint64_
 		       (double)(now - tracer_ring.header->anchor_monotonic_ns);
 	e.head.t = ticks - (uint64_t)((double)(now - from_ns) * rate);
 	e.to = to_ns ? ticks - (uint64_t)((double)(now - to_ns) * rate) : 0;
+	e.on = to_ns ? ticks : 0;
 	if (!tracer_is_dead())
 		tracer_push(&e);
 }
@@ -139,11 +129,16 @@ static void helper_at_exit(void)
 void helper_context_ready(void)
 {
 	static const struct cupti_client_host host = { &tracer_ring, hooks_dlsym, hooks_loaded,
-						       helper_gap };
+						       helper_gap, registry_launched };
 	uint32_t inside = tracer_inside_bits;
 	int saved = errno;
 
-	if (__atomic_load_n(&helper.context_seen, __ATOMIC_RELAXED) ||
+	if (__atomic_load_n(&helper.context_seen, __ATOMIC_RELAXED))
+		return;
+	/* seq_cst on both sides: while another thread builds the ring, either it sees this, or we
+	 * see its ring */
+	__atomic_store_n(&helper.context_early, 1, __ATOMIC_SEQ_CST);
+	if (__atomic_load_n(&tracer_state_word, __ATOMIC_SEQ_CST) == TRACER_COLD ||
 	    __atomic_exchange_n(&helper.context_seen, 1, __ATOMIC_RELAXED))
 		return;
 	tracer_inside_bits = inside | TRACER_IN_SYSOM;
@@ -154,30 +149,17 @@ void helper_context_ready(void)
 	errno = saved;
 }
 
+void helper_ring_ready(void)
+{
+	if (__atomic_load_n(&helper.context_early, __ATOMIC_SEQ_CST))
+		helper_context_ready();
+}
+
 /* ---- the socket ---- */
-
-static bool helper_note_file(int fd, struct helper_file *f)
-{
-	struct stat st;
-
-	if (fstat(fd, &st))
-		return false;
-	f->device = st.st_dev;
-	f->inode = st.st_ino;
-	return true;
-}
-
-static bool helper_same_file(int fd, const struct helper_file *f)
-{
-	struct helper_file now;
-
-	return fd >= 0 && helper_note_file(fd, &now) && now.device == f->device &&
-	       now.inode == f->inode;
-}
 
 static void helper_hang_up(uint64_t now)
 {
-	if (helper_same_file(helper.sock, &helper.sock_file))
+	if (file_id_is(helper.sock, &helper.sock_file))
 		close(helper.sock);
 	helper.sock = -1;
 	helper.accepted = false;
@@ -190,17 +172,19 @@ static void helper_hang_up(uint64_t now)
 static void helper_dial(uint64_t now)
 {
 	/* Without a sysomd no descriptor is taken, not even for a moment: a program that closes one
-	 * counts on getting its number back. */
-	if (!helper_same_file(tracer_ring.fd, &helper.ring_file) || !helper.path[0] ||
-	    access(helper.path, F_OK)) {
+	 * counts on getting its number back. The ring is passed on only when all of it is ours: its
+	 * memory is never charged to a reader. */
+	if (ring_writer_fd(&tracer_ring) < 0 || ring_writer_page_fd(&tracer_ring) < 0 ||
+	    !helper.path[0] || access(helper.path, F_OK) || ring_writer_fill(&tracer_ring)) {
 		helper_hang_up(now);
 		return;
 	}
 	snprintf(helper.hello.libs, sizeof(helper.hello.libs), "cuda=%d cupti=%u",
 		 helper.context_seen ? driver_version() : 0, cupti_client_version());
-	helper.sock = attach_connect(helper.path, &helper.hello, tracer_ring.fd);
+	helper.sock = attach_connect(helper.path, &helper.hello,
+				     (const int[]){ tracer_ring.fd, tracer_ring.page_fd });
 	helper.dialled_ns = now;
-	if (helper.sock < 0 || !helper_note_file(helper.sock, &helper.sock_file))
+	if (helper.sock < 0 || !file_id_note(helper.sock, &helper.sock_file))
 		helper_hang_up(now);
 }
 
@@ -224,14 +208,16 @@ static void helper_send_state(bool always)
 static void helper_switch(bool on)
 {
 	static uint64_t since_ns;
+	uint64_t until_ns;
 	bool was_on = tracer_state() == TRACER_ON;
 
 	if (on == was_on || tracer_is_dead())
 		return;
 	if (on) {
 		tracer_switch(true);
+		until_ns = clock_monotonic_ns(); /* launches have kernels as soon as the kinds are on */
 		cupti_client_pause(CUPTI_PAUSE_SWITCHED, false, 0);
-		helper_gap(GAP_SWITCHED_OFF, 0, since_ns, clock_monotonic_ns());
+		helper_gap(GAP_SWITCHED_OFF, 0, since_ns, until_ns);
 	} else {
 		since_ns = clock_monotonic_ns();
 		helper_gap(GAP_SWITCHED_OFF, 0, since_ns, 0);
@@ -272,7 +258,7 @@ static bool helper_listen(uint64_t now)
 	struct attach_command c;
 	bool flush = false, answered = false;
 
-	if (helper.sock >= 0 && !helper_same_file(helper.sock, &helper.sock_file))
+	if (helper.sock >= 0 && !file_id_is(helper.sock, &helper.sock_file))
 		helper_hang_up(now);
 	if (helper.sock < 0 && now >= helper.next_dial_ns)
 		helper_dial(now);
@@ -399,8 +385,7 @@ static void *helper_main(void *arg)
 
 	helper_leave_realtime();
 	tracer_inside_bits = TRACER_IN_SYSOM;
-	helper_note_file(tracer_ring.fd, &helper.ring_file);
-	tracer_claim(); /* before the job's threads take them all */
+	tracer_adopt_helper_lane();
 	prctl(PR_SET_NAME, "sysom", 0, 0, 0);
 	for (;;) {
 		helper_tick(clock_monotonic_ns(), &told_ns);
@@ -463,11 +448,13 @@ void helper_forked(void)
 {
 	/* The parent's connection: our copy of the descriptor would keep it open after the parent's
 	 * death, and sysomd would think it alive. */
-	if (helper_same_file(helper.sock, &helper.sock_file))
+	if (file_id_is(helper.sock, &helper.sock_file))
 		close(helper.sock);
 	helper.sock = -1;
-	if (tracer_ring.base && helper_same_file(tracer_ring.fd, &helper.ring_file))
+	if (ring_writer_fd(&tracer_ring) >= 0)
 		close(tracer_ring.fd);
+	if (ring_writer_page_fd(&tracer_ring) >= 0)
+		close(tracer_ring.page_fd);
 }
 
 void helper_prepare_environment(void)

@@ -18,8 +18,8 @@ void helper_forked(void);
  * (one futex call) only when it sleeps and has not flushed for HELPER_FLUSH_MIN_NS. Sync wrappers
  * only. */
 void helper_sync_done(void);
-/* A thread took a lane, or found none: the helper may want to touch another (one futex call). */
-void helper_lane_taken(void);
+/* The ring is there. Catches up with a context that another thread made while it was being built. */
+void helper_ring_ready(void);
 /* A CUDA context exists (again): CUPTI may be started. The caller's thread does it, since kinds
  * must be enabled before the first module is loaded. Not on a launch path. */
 void helper_context_ready(void);

@@ -11,6 +11,7 @@
 #define REGISTRY_PROBES	   32
 #define REGISTRY_PEERS	   8192 /* (communicator, peer, direction) pairs */
 #define REGISTRY_STREAMS   1024
+#define REGISTRY_CONTEXTS  64
 #define REGISTRY_CAPTURES  16	/* at one time */
 #define REGISTRY_TEMPLATES 1024 /* captured graphs; vLLM makes about 70 */
 #define REGISTRY_TERMS	   12	/* (communicator, function, peer) per template */
@@ -26,6 +27,9 @@ static struct {
 	uint32_t used; /* 0 free, 1 being filled, 2 valid */
 	struct event_stream event;
 } registry_streams[REGISTRY_STREAMS];
+
+static struct registry_launches registry_stream_launches[REGISTRY_STREAMS];
+static struct registry_launches registry_context_launches[REGISTRY_CONTEXTS];
 
 struct registry_term {
 	struct registry_comm *comm;
@@ -172,6 +176,82 @@ void registry_stream_remove(uint64_t stream)
 			__atomic_compare_exchange_n(&registry_streams[i].used, &valid, 0, false,
 						    __ATOMIC_RELEASE, __ATOMIC_RELAXED);
 	}
+}
+
+/* ---- numbers of launches ---- */
+
+struct registry_launches *registry_launches_of_stream(uint64_t stream)
+{
+	uint64_t at = hash_mix(stream);
+
+	for (unsigned i = 0; i < REGISTRY_PROBES; i++) {
+		struct registry_launches *l = &registry_stream_launches[(at + i) % REGISTRY_STREAMS];
+		/* acquire pairs with the release in registry_launches_begin */
+		uint64_t have = __atomic_load_n(&l->key, __ATOMIC_ACQUIRE);
+
+		if (have == stream)
+			return l;
+		if (!have)
+			return NULL;
+	}
+	return NULL;
+}
+
+void registry_launches_end(uint64_t stream)
+{
+	struct registry_launches *l = registry_launches_of_stream(stream);
+
+	if (l)
+		__atomic_store_n(&l->key, REGISTRY_GONE, __ATOMIC_RELEASE);
+}
+
+void registry_launches_begin(uint64_t stream)
+{
+	uint64_t at = hash_mix(stream);
+
+	registry_launches_end(stream);
+	for (unsigned i = 0; i < REGISTRY_PROBES; i++) {
+		struct registry_launches *l = &registry_stream_launches[(at + i) % REGISTRY_STREAMS];
+		uint64_t have = __atomic_load_n(&l->key, __ATOMIC_RELAXED);
+
+		/* GONE + 1, the per-thread stream, is no key: the entry is being filled */
+		if (have <= REGISTRY_GONE &&
+		    __atomic_compare_exchange_n(&l->key, &have, REGISTRY_GONE + 1, false,
+						__ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) {
+			__atomic_store_n(&l->count, 0, __ATOMIC_RELAXED);
+			/* release pairs with the acquire in registry_launches_of_stream */
+			__atomic_store_n(&l->key, stream, __ATOMIC_RELEASE);
+			return;
+		}
+	}
+}
+
+struct registry_launches *registry_launches_of_context(uint64_t context, uint32_t epoch)
+{
+	for (unsigned i = 0; context && i < REGISTRY_CONTEXTS; i++) {
+		struct registry_launches *l = &registry_context_launches[i];
+		uint64_t none = 0;
+
+		if (__atomic_load_n(&l->key, __ATOMIC_RELAXED) != context &&
+		    __atomic_compare_exchange_n(&l->key, &none, context, false, __ATOMIC_RELAXED,
+						__ATOMIC_RELAXED))
+			__atomic_store_n(&l->epoch, epoch, __ATOMIC_RELAXED);
+		else if (none && none != context)
+			continue;
+		return l;
+	}
+	return NULL;
+}
+
+bool registry_launched(void)
+{
+	uint32_t any = 0;
+
+	for (unsigned i = 0; i < REGISTRY_STREAMS; i++)
+		any |= __atomic_load_n(&registry_stream_launches[i].count, __ATOMIC_RELAXED);
+	for (unsigned i = 0; i < REGISTRY_CONTEXTS; i++)
+		any |= __atomic_load_n(&registry_context_launches[i].count, __ATOMIC_RELAXED);
+	return any != 0;
 }
 
 /* ---- graphs ---- */

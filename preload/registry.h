@@ -42,6 +42,28 @@ uint32_t *registry_counter(struct registry_comm *comm, uint8_t func, int peer);
 void registry_stream_add(const struct event_stream *event);
 void registry_stream_remove(uint64_t stream);
 
+/* ---- numbers of launches ---- */
+/* Of one stream, counted where nothing is lost yet: RING_NUMBER. */
+struct registry_launches {
+	uint64_t key;
+	uint32_t count;
+	uint32_t epoch; /* not 0: launches may have gone uncounted before */
+} __attribute__((aligned(64))); /* threads launch on different streams */
+/* A stream was made, or is about to go: its launches count from the beginning. Nobody launches on it. */
+void registry_launches_begin(uint64_t stream);
+void registry_launches_end(uint64_t stream);
+/* Of a stream that was made since tracing began; of a context's default stream, seen now (epoch 0) or
+ * launched on before anybody told of it. NULL: not known, no room. */
+struct registry_launches *registry_launches_of_stream(uint64_t stream);
+struct registry_launches *registry_launches_of_context(uint64_t context, uint32_t epoch);
+/* Has any been counted? */
+bool registry_launched(void);
+
+static inline uint32_t registry_launch_number(struct registry_launches *l)
+{
+	return l ? RING_NUMBER(l->epoch, __atomic_add_fetch(&l->count, 1, __ATOMIC_RELAXED)) : 0;
+}
+
 /* ---- graphs ---- */
 /* Captures in progress in this process. */
 extern uint32_t registry_captures_active;

@@ -28,13 +28,13 @@ struct ring_writer tracer_ring;
 TRACER_TLS struct tracer_thread *tracer_self;
 TRACER_TLS uint32_t tracer_inside_bits;
 TRACER_TLS uint32_t tracer_nccl_group_depth;
+TRACER_TLS uint32_t tracer_own_number;
 
-/* Faulted in ahead of threads that start. */
-#define TRACER_SPARE_LANES 4
-
-/* One per lane: a thread without a lane needs no state. */
-static struct tracer_thread tracer_threads[LIMIT_RING_HOST_LANES];
-static uint32_t tracer_starting; /* 0, 1 somebody builds the ring, 2 done */
+/* One per lane, and owned with it: a thread without a lane needs no state. */
+static struct tracer_thread tracer_threads[LIMIT_RING_LANES];
+static struct tracer_thread *tracer_helper_lane;
+static uint32_t tracer_starting; /* 1: somebody builds the ring, or has */
+static uint64_t tracer_early;	 /* events pushed before the ring was there */
 static pthread_key_t tracer_key;
 static bool tracer_key_valid;
 /* Bumped when lanes become free; a thread that found none tries again when it changed. */
@@ -50,8 +50,6 @@ static void tracer_thread_ends(void *arg)
 	if (tracer_is_dead())
 		return;
 	ring_writer_release(&t->lane);
-	/* release pairs with the acquire of the CAS in tracer_claim */
-	__atomic_store_n(&t->used, 0, __ATOMIC_RELEASE);
 }
 
 __attribute__((constructor)) static void tracer_prepare(void)
@@ -132,6 +130,31 @@ void tracer_latch(enum tracer_latch why)
 	__atomic_store_n(&tracer_state_word, TRACER_DEAD, __ATOMIC_RELAXED);
 }
 
+/* A lane that is this owner's from now on; NULL: none is free. */
+static struct tracer_thread *tracer_take_lane(uint32_t tid)
+{
+	struct ring_lane_writer lane;
+	struct tracer_thread *t;
+
+	if (!ring_writer_claim(&tracer_ring, RING_LANE_HOST, tid, &lane))
+		return NULL;
+	t = &tracer_threads[lane.lane - tracer_ring.lanes];
+	*t = (struct tracer_thread){ .lane = lane };
+	return t;
+}
+
+static void tracer_own(struct tracer_thread *t)
+{
+	pthread_setspecific(tracer_key, t);
+	tracer_self = t;
+}
+
+void tracer_adopt_helper_lane(void)
+{
+	if (tracer_helper_lane)
+		tracer_own(tracer_helper_lane);
+}
+
 static int tracer_build(void)
 {
 	struct ring_geometry g;
@@ -149,18 +172,24 @@ static int tracer_build(void)
 	err = ring_writer_init(&tracer_ring, &g);
 	if (err)
 		return TRACER_LATCH_RING;
-	/* for the threads that start before the helper has had a turn */
-	ring_writer_prefault(&tracer_ring, TRACER_SPARE_LANES);
 	/* Device records come in CUPTI's clock, which is one of two and not known yet: a lane each,
 	 * said before anybody has seen the ring. */
-	for (uint32_t i = tracer_ring.lane_count; i-- > 0;)
-		if (tracer_ring.lanes[i].kind == RING_LANE_DEVICE) {
-			tracer_ring.lanes[i].clock_source = CLOCK_SOURCE_REALTIME;
-			break;
-		}
+	tracer_ring.lanes[g.host_lanes].clock_source = CLOCK_SOURCE_REALTIME;
+	/* Before any thread of the job can ask for one. The helper has no number yet: 0. */
+	tracer_helper_lane = tracer_take_lane(0);
 	if (pthread_atfork(NULL, NULL, tracer_forked))
 		return TRACER_LATCH_THREAD;
 	return 0;
+}
+
+/* Moves what was counted before there was a ring into the ring's counter. Whoever counts does this
+ * once the ring is there, so that no count is left behind. */
+static void tracer_count_early(void)
+{
+	uint64_t n = __atomic_exchange_n(&tracer_early, 0, __ATOMIC_SEQ_CST);
+
+	if (n)
+		ring_writer_count_drop(&tracer_ring, RING_DROP_STARTING, n);
 }
 
 bool tracer_start(void)
@@ -168,23 +197,25 @@ bool tracer_start(void)
 	uint32_t expected = 0, inside = tracer_inside_bits, cold = TRACER_COLD;
 	int saved = errno, why;
 
-	/* A second thread does not wait for the first: its few events in this millisecond go
-	 * unrecorded. */
+	/* A second thread does not wait for the first. */
 	if (!__atomic_compare_exchange_n(&tracer_starting, &expected, 1, false, __ATOMIC_ACQ_REL,
 					 __ATOMIC_ACQUIRE))
-		return tracer_state() == TRACER_ON;
+		return !tracer_is_dead();
 	tracer_inside_bits = inside | TRACER_IN_SYSOM;
 	why = tracer_build();
 	if (!why) {
-		/* release: the ring is complete before any wrapper sees ON (they read relaxed, and
-		 * reach the ring only through tracer_claim). Before there is a helper, which may
-		 * tell of the state, and be told to change it, at once. */
+		/* The ring is complete before any wrapper sees ON (they read relaxed, and reach the
+		 * ring only through tracer_claim). Before the helper starts, which may report the
+		 * state, and change it, at once. */
 		__atomic_compare_exchange_n(&tracer_state_word, &cold, TRACER_ON, false,
-					    __ATOMIC_RELEASE, __ATOMIC_RELAXED);
+					    __ATOMIC_SEQ_CST, __ATOMIC_RELAXED);
+		tracer_count_early();
 		__atomic_store_n(&tracer_ring.counters->trace_state, RING_TRACE_ON,
 				 __ATOMIC_RELAXED);
 		if (helper_start())
 			why = TRACER_LATCH_THREAD;
+		else
+			helper_ring_ready();
 	}
 	if (why)
 		tracer_latch((enum tracer_latch)why);
@@ -205,54 +236,36 @@ void tracer_switch(bool on)
 
 struct tracer_thread *tracer_claim(void)
 {
+	/* before the lanes are looked at: one that is freed meanwhile counts as a change */
 	uint32_t epoch = __atomic_load_n(&tracer_lane_epoch, __ATOMIC_RELAXED);
 	int saved = errno;
 	struct tracer_thread *t = NULL;
 
 	if (tracer_is_dead())
 		return NULL;
+	if (tracer_state() == TRACER_COLD) {
+		__atomic_add_fetch(&tracer_early, 1, __ATOMIC_SEQ_CST);
+		/* seq_cst on both sides: either the builder sees our count, or we see its ring */
+		if (__atomic_load_n(&tracer_state_word, __ATOMIC_SEQ_CST) != TRACER_COLD)
+			tracer_count_early();
+		return NULL;
+	}
 	/* acquire pairs with the release in tracer_start: the ring is complete */
 	__atomic_thread_fence(__ATOMIC_ACQUIRE);
-	if (tracer_refused_epoch == epoch)
-		goto none;
-	for (unsigned i = 0; i < LIMIT_RING_HOST_LANES; i++) {
-		uint32_t free_word = 0;
-
-		t = &tracer_threads[i];
-		/* acquire pairs with the release in tracer_thread_ends */
-		if (__atomic_compare_exchange_n(&t->used, &free_word, 1, false, __ATOMIC_ACQUIRE,
-						__ATOMIC_RELAXED))
-			break;
-		t = NULL;
-	}
-	if (t && !ring_writer_claim(&tracer_ring, RING_LANE_HOST, (uint32_t)syscall(SYS_gettid),
-				    &t->lane)) {
-		__atomic_store_n(&t->used, 0, __ATOMIC_RELEASE);
-		t = NULL;
-	}
-	if (!t) {
+	if (tracer_refused_epoch != epoch)
+		t = tracer_take_lane((uint32_t)syscall(SYS_gettid));
+	if (t) {
+		tracer_own(t);
+	} else {
 		tracer_refused_epoch = epoch;
-		helper_lane_taken();
-		goto none;
+		ring_writer_count_drop(&tracer_ring, RING_DROP_NO_LANE, 1);
 	}
-	t->spans = 0;
-	t->context = 0;
-	pthread_setspecific(tracer_key, t);
-	tracer_self = t;
-	helper_lane_taken();
 	errno = saved;
 	return t;
-none:
-	ring_writer_count_drop(&tracer_ring, RING_DROP_NO_LANE, 1);
-	errno = saved;
-	return NULL;
 }
 
 void tracer_tend_lanes(uint64_t now_ns)
 {
-	int freed = ring_writer_reclaim(&tracer_ring, now_ns);
-	int touched = ring_writer_prefault(&tracer_ring, TRACER_SPARE_LANES);
-
-	if (freed > 0 || touched > 0)
+	if (ring_writer_reclaim(&tracer_ring, now_ns) > 0)
 		__atomic_add_fetch(&tracer_lane_epoch, 1, __ATOMIC_RELAXED);
 }

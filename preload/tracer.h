@@ -30,11 +30,12 @@ enum tracer_latch {
 	TRACER_LATCH_LIMIT = 3,	 /* RLIMIT_FSIZE below the ring's size: SIGXFSZ would hit the job */
 };
 
+struct registry_launches;
 struct tracer_thread {
 	struct ring_lane_writer lane;
-	uint32_t used;	  /* claimed by CAS */
 	uint32_t spans;	  /* nesting depth of NVTX and API spans */
 	uint64_t context; /* CUcontext last told of */
+	struct registry_launches *launches; /* of the current context's default stream; NULL: ask */
 };
 
 extern uint32_t tracer_state_word; /* enum tracer_state */
@@ -44,6 +45,8 @@ extern struct ring_writer tracer_ring;
 extern TRACER_TLS struct tracer_thread *tracer_self;
 extern TRACER_TLS uint32_t tracer_inside_bits;
 extern TRACER_TLS uint32_t tracer_nccl_group_depth;
+/* RING_NUMBER of the latest launch on this thread's own default stream, in its latest context. */
+extern TRACER_TLS uint32_t tracer_own_number;
 
 static inline uint32_t tracer_state(void)
 {
@@ -58,17 +61,21 @@ static inline bool tracer_internal_thread(void)
 	return (tracer_inside_bits & TRACER_IN_SYSOM) != 0;
 }
 
-/* First GPU use, explicit step or span: builds the ring and starts the helper, once. Returns true
- * when the state is ON afterwards. Slow the first time; keeps errno. */
+/* First GPU use, explicit step or span: builds the ring and starts the helper, once. Returns false
+ * when tracing can't be had. True also while another thread is still at it: the caller goes on as if
+ * tracing were on, and what it pushes is counted (STARTING). Slow the first time; keeps errno. */
 bool tracer_start(void);
 /* Off for good, with a reason that the report shows. Any thread. */
 void tracer_latch(enum tracer_latch why);
 /* ON <-> OFF; no effect in COLD and DEAD. Helper thread. */
 void tracer_switch(bool on);
 
-/* This thread's lane, claimed when it has none; NULL (counted as NO_LANE) when all are taken. */
+/* This thread's lane, claimed when it has none; NULL (counted) when all are taken or the ring is
+ * still being built. */
 struct tracer_thread *tracer_claim(void);
-/* Gives back the lanes of threads that ended, and touches spare ones. Helper thread. */
+/* Takes the lane that was claimed for the helper before tracing began. Helper thread, once. */
+void tracer_adopt_helper_lane(void);
+/* Gives back the lanes of threads that ended. Helper thread. */
 void tracer_tend_lanes(uint64_t now_ns);
 
 static inline uint64_t tracer_now(void)
@@ -92,9 +99,10 @@ static inline bool tracer_enter(uint32_t bit, uint32_t blockers, bool launch, bo
 	if (__builtin_expect(state != TRACER_ON, 0)) {
 		if (state == TRACER_DEAD || inside & blockers)
 			return false;
-		if (state == TRACER_OFF)
+		if (state == TRACER_OFF) {
 			*push = false;
-		else if (!tracer_start())
+			ring_writer_count_drop(&tracer_ring, RING_DROP_SWITCHED_OFF, 1);
+		} else if (!tracer_start())
 			return false;
 	}
 	if (__builtin_expect(inside & blockers, 0)) {

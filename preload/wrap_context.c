@@ -39,8 +39,12 @@ static void wrap_context_changed(bool push)
 	uint64_t key = (uint64_t)(uintptr_t)context;
 	struct tracer_thread *t;
 
-	if (!context)
+	if (!context) {
+		if (tracer_self)
+			tracer_self->launches = NULL;
 		return;
+	}
+	registry_launches_of_context(key, 0);
 	helper_context_ready();
 	for (unsigned i = 0; i < 64; i++) {
 		uint64_t none = 0;
@@ -56,7 +60,12 @@ static void wrap_context_changed(bool push)
 			break;
 	}
 	t = tracer_self ? tracer_self : push ? tracer_claim() : NULL;
+	if (t)
+		t->launches = registry_launches_of_context(key, 0);
 	if (t && t->context != key) {
+		/* the own stream of another context: whether it was launched on before is not known */
+		if (tracer_own_number)
+			tracer_own_number = RING_NUMBER((tracer_own_number >> 24) % 255 + 1, 0);
 		t->context = key;
 		wrap_tell_stream(EVENT_CONTEXT, context, NULL, false, push);
 		wrap_tell_stream(EVENT_STREAM, context, NULL, true, push);
@@ -100,8 +109,10 @@ WRAP_AFTER(cuDevicePrimaryCtxRetain, (cu_context * out, cu_device device), (out,
 
 static void wrap_stream_created(cu_stream *out, bool push)
 {
-	if (out && *out)
-		wrap_tell_stream(EVENT_STREAM, driver_current_context(), *out, false, push);
+	if (!out || !*out)
+		return;
+	registry_launches_begin((uint64_t)(uintptr_t)*out);
+	wrap_tell_stream(EVENT_STREAM, driver_current_context(), *out, false, push);
 }
 
 WRAP_AFTER(cuStreamCreate, (cu_stream * out, unsigned flags), (out, flags),
@@ -111,8 +122,26 @@ WRAP_AFTER(cuStreamCreateWithPriority, (cu_stream * out, unsigned flags, int pri
 WRAP_AFTER(cuGreenCtxStreamCreate,
 	   (cu_stream * out, void *context, unsigned flags, int priority),
 	   (out, context, flags, priority), wrap_stream_created(out, push));
-WRAP_AFTER(cuStreamDestroy_v2, (cu_stream stream), (stream),
-	   registry_stream_remove((uint64_t)(uintptr_t)stream));
+cu_result wrap_cuStreamDestroy_v2(cu_stream stream);
+cu_result wrap_cuStreamDestroy_v2(cu_stream stream)
+{
+	cu_result (*real)(cu_stream) = hooks_get(HOOK_ID_cuStreamDestroy_v2);
+	cu_result res;
+	bool push;
+
+	if (!real)
+		return CU_NOT_FOUND;
+	if (!tracer_enter_driver(&push))
+		return real(stream);
+	/* before: once it is gone another thread may get the handle */
+	registry_launches_end((uint64_t)(uintptr_t)stream);
+	res = real(stream);
+	if (res == CU_OK)
+		registry_stream_remove((uint64_t)(uintptr_t)stream);
+	tracer_leave(TRACER_IN_DRIVER);
+	return res;
+}
+HOOKS_EXPORT(cuStreamDestroy_v2);
 
 /* ---- graphs ---- */
 

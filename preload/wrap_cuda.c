@@ -31,6 +31,35 @@ static inline uint16_t wrap_flags(cu_stream stream, uint16_t ptsz, cu_result res
 	return flags;
 }
 
+/* No context was told yet: the driver says. Rare; a thread without a lane asks each time. */
+static __attribute__((noinline, cold)) struct registry_launches *wrap_default_launches(void)
+{
+	struct registry_launches *l =
+		registry_launches_of_context((uint64_t)(uintptr_t)driver_current_context(), 1);
+
+	if (tracer_self)
+		tracer_self->launches = l;
+	return l;
+}
+
+/* After the call, and only where a kernel will follow: both are numbered in one order. */
+static inline uint32_t wrap_number(cu_stream stream, uint16_t ptsz)
+{
+	uint64_t handle = (uint64_t)(uintptr_t)stream;
+	struct registry_launches *l;
+
+	if (handle > 2) {
+		l = registry_launches_of_stream(handle);
+	} else if (handle == 2 || (!handle && ptsz)) {
+		return tracer_own_number = RING_NUMBER(tracer_own_number >> 24, tracer_own_number + 1);
+	} else {
+		l = tracer_self ? tracer_self->launches : NULL;
+		if (__builtin_expect(!l, 0))
+			l = wrap_default_launches();
+	}
+	return registry_launch_number(l);
+}
+
 static inline void wrap_push_launch(uint64_t from, uint16_t api, uint16_t ptsz, cu_result res,
 				    const void *func, cu_stream stream, const unsigned *grid,
 				    const unsigned *block)
@@ -48,7 +77,9 @@ static inline void wrap_push_launch(uint64_t from, uint16_t api, uint16_t ptsz, 
 	}
 	e.api = api;
 	e.duration = tracer_duration(from, tracer_now());
-	e.reserved = 0;
+	/* last: a locked addition before the stamp would be in the duration */
+	e.number = e.head.flags & (EVENT_FLAG_FAILED | EVENT_FLAG_CAPTURED) ? 0 :
+									     wrap_number(stream, ptsz);
 	tracer_push(&e);
 }
 
@@ -204,7 +235,7 @@ static inline cu_result wrap_graph_launch(enum hook_id id, uint16_t ptsz, cu_gra
 		e.block[0] = e.block[1] = e.block[2] = 0;
 		e.api = (uint16_t)id;
 		e.duration = tracer_duration(from, tracer_now());
-		e.reserved = 0;
+		e.number = 0;
 		tracer_push(&e);
 	}
 	tracer_leave(TRACER_IN_DRIVER);

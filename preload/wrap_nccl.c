@@ -429,13 +429,13 @@ static void wrap_group(uint8_t func, uint64_t from, nccl_result res, bool push)
 {
 	struct wrap_note none = { 0, 0 };
 
-	if (func == COLL_GROUP_START) {
-		tracer_nccl_group_depth++;
-	} else if (tracer_nccl_group_depth && !--tracer_nccl_group_depth) {
+	if (func != COLL_GROUP_START && tracer_nccl_group_depth && !--tracer_nccl_group_depth)
 		wrap_pending_done(res, push);
-	}
+	/* inside a group only where it is an inner one's */
 	if (push)
 		wrap_push_coll(from, res, NULL, func, 0, 0, -1, NULL, none);
+	if (func == COLL_GROUP_START)
+		tracer_nccl_group_depth++;
 }
 
 WRAP_NCCL(ncclGroupStart, (void), (), (void)0, wrap_group(COLL_GROUP_START, from, res, push));

@@ -135,6 +135,31 @@ static void fill_gpu(struct attach_hello *h)
 		text_append(h->gpu_uuid, v, strcspn(v, ","));
 }
 
+/* SYSOM_ROLE; else the pipeline's stage by the variables that launchers set; else torchelastic's name
+ * unless that is its default. */
+static void fill_role(struct attach_hello *h)
+{
+	static const char *const stages[] = { "PIPELINE_PARALLEL_RANK", "PIPELINE_STAGE", "PP_RANK",
+					      "PP_STAGE" };
+	const char *v = env_text("SYSOM_ROLE");
+
+	if (v) {
+		text_set(h->role, v);
+		return;
+	}
+	for (size_t i = 0; i < sizeof(stages) / sizeof(stages[0]); i++) {
+		v = env_text(stages[i]);
+		if (!v || strspn(v, "0123456789") != strlen(v) || strlen(v) > 5)
+			continue;
+		text_append(h->role, "pp", 2);
+		text_append(h->role, v, strlen(v));
+		return;
+	}
+	v = env_text("ROLE_NAME");
+	if (v && strcmp(v, "default"))
+		text_set(h->role, v);
+}
+
 static const char *base_name(const char *path)
 {
 	const char *slash = strrchr(path, '/');
@@ -200,7 +225,7 @@ void attach_hello_fill(struct attach_hello *h)
 	h->start_time_ticks = ring_writer_start_time();
 	fill_ranks(h);
 	fill_job(h);
-	text_set(h->role, env_text("SYSOM_ROLE"));
+	fill_role(h);
 	fill_pod(h);
 	fill_gpu(h);
 	fill_program(h);
@@ -236,10 +261,10 @@ static int check_owner(int sock)
 	return 0;
 }
 
-static int send_hello(int sock, const struct attach_hello *hello, int ring_fd)
+int attach_send(int sock, const struct attach_hello *hello, const int fds[ATTACH_FDS])
 {
 	union {
-		char bytes[CMSG_SPACE(sizeof(int))];
+		char bytes[CMSG_SPACE(ATTACH_FDS * sizeof(int))];
 		struct cmsghdr align;
 	} control;
 	struct iovec part = {.iov_base = (void *)(uintptr_t)hello, .iov_len = sizeof(*hello)};
@@ -256,8 +281,8 @@ static int send_hello(int sock, const struct attach_hello *hello, int ring_fd)
 	c = CMSG_FIRSTHDR(&msg);
 	c->cmsg_level = SOL_SOCKET;
 	c->cmsg_type = SCM_RIGHTS;
-	c->cmsg_len = CMSG_LEN(sizeof(int));
-	memcpy(CMSG_DATA(c), &ring_fd, sizeof(int));
+	c->cmsg_len = CMSG_LEN(ATTACH_FDS * sizeof(int));
+	memcpy(CMSG_DATA(c), fds, ATTACH_FDS * sizeof(int));
 	do
 		n = sendmsg(sock, &msg, MSG_NOSIGNAL | MSG_DONTWAIT);
 	while (n < 0 && errno == EINTR);
@@ -266,7 +291,7 @@ static int send_hello(int sock, const struct attach_hello *hello, int ring_fd)
 	return n == (ssize_t)sizeof(*hello) ? 0 : -EPROTO;
 }
 
-int attach_connect(const char *path, const struct attach_hello *hello, int ring_fd)
+int attach_connect(const char *path, const struct attach_hello *hello, const int fds[ATTACH_FDS])
 {
 	struct sockaddr_un to;
 	size_t n = strlen(path);
@@ -293,7 +318,7 @@ int attach_connect(const char *path, const struct attach_hello *hello, int ring_
 	if (!rc)
 		rc = check_owner(sock);
 	if (!rc)
-		rc = send_hello(sock, hello, ring_fd);
+		rc = attach_send(sock, hello, fds);
 	if (rc)
 		close(sock);
 	else
@@ -338,13 +363,16 @@ static void clean_text(char *text)
 }
 
 /* A later version may only append fields: what we know is the beginning. */
-static bool hello_valid(const struct attach_hello *h, size_t bytes)
+static int check_hello(const struct attach_hello *h, size_t bytes, bool whole)
 {
-	return bytes >= sizeof(*h) && h->magic == ATTACH_MAGIC && h->version == ATTACH_VERSION &&
-	       h->bytes == bytes;
+	if (bytes < sizeof(*h) || h->magic != ATTACH_MAGIC || h->bytes != bytes)
+		return -EPROTO;
+	if (h->version != ATTACH_VERSION)
+		return -EPROTONOSUPPORT;
+	return whole ? 0 : -EPROTO;
 }
 
-int attach_accept(int sock, struct attach_hello *hello, int *ring_fd)
+int attach_accept(int sock, struct attach_hello *hello, int out[ATTACH_FDS])
 {
 	union {
 		char bytes[CMSG_SPACE(sizeof(int) * ATTACH_FDS_MAX)];
@@ -356,7 +384,7 @@ int attach_accept(int sock, struct attach_hello *hello, int *ring_fd)
 	} data;
 	struct iovec part = {.iov_base = data.bytes, .iov_len = sizeof(data.bytes)};
 	struct msghdr msg;
-	int fds[ATTACH_FDS_MAX], count;
+	int fds[ATTACH_FDS_MAX], count, err;
 	ssize_t n;
 
 	memset(&msg, 0, sizeof(msg));
@@ -373,11 +401,12 @@ int attach_accept(int sock, struct attach_hello *hello, int *ring_fd)
 	count = take_fds(&msg, fds);
 	if (n == 0 && count == 0)
 		return -ECONNRESET;
-	if (count != 1 || (msg.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) ||
-	    !hello_valid(&data.hello, (size_t)n)) {
+	err = check_hello(&data.hello, (size_t)n,
+			  count == ATTACH_FDS && !(msg.msg_flags & (MSG_TRUNC | MSG_CTRUNC)));
+	if (err) {
 		for (int i = 0; i < count; i++)
 			close(fds[i]);
-		return -EPROTO;
+		return err;
 	}
 	*hello = data.hello;
 	clean_text(hello->job);
@@ -386,6 +415,6 @@ int attach_accept(int sock, struct attach_hello *hello, int *ring_fd)
 	clean_text(hello->gpu_uuid);
 	clean_text(hello->program);
 	clean_text(hello->libs);
-	*ring_fd = fds[0];
+	memcpy(out, fds, ATTACH_FDS * sizeof(int));
 	return 0;
 }

@@ -2,7 +2,7 @@
  * attach.h - the handshake over the Unix socket (SOCK_SEQPACKET, SYSOM_SOCKET_PATH, default
  * ATTACH_DEFAULT_PATH). docs/ring-format.md is normative.
  *
- *   process -> sysomd   struct attach_hello, with the ring's memfd by SCM_RIGHTS
+ *   process -> sysomd   struct attach_hello, with two memfds by SCM_RIGHTS: the ring, its reader page
  *   sysomd  -> process  struct attach_command ATTACH_ACCEPT or ATTACH_REFUSE
  *   sysomd  -> process  struct attach_command ATTACH_OFF / ATTACH_ON / ATTACH_FLUSH, any time
  *   process -> sysomd   struct attach_state, after each command and when its state changes
@@ -17,7 +17,8 @@
 #include <stdint.h>
 
 #define ATTACH_MAGIC	    0x48435441u /* "ATCH" */
-#define ATTACH_VERSION	    1u
+#define ATTACH_VERSION	    2u
+#define ATTACH_FDS	    2
 #define ATTACH_DEFAULT_PATH "/run/sysom/sysomd.sock"
 #define ATTACH_TEXT_BYTES   128
 
@@ -29,8 +30,8 @@ struct attach_hello {
 	int32_t rank, world_size, local_rank, local_world_size;
 	uint64_t start_time_ticks;
 	char job[ATTACH_TEXT_BYTES];	  /* SYSOM_JOB, else TORCHELASTIC_RUN_ID, SLURM_JOB_ID... or "" */
-	char role[ATTACH_TEXT_BYTES];	  /* SYSOM_ROLE or "" */
-	char pod[ATTACH_TEXT_BYTES];	  /* POD_NAME, POD_NAMESPACE/HOSTNAME */
+	char role[ATTACH_TEXT_BYTES];	  /* SYSOM_ROLE, else what the launcher named it, or "" */
+	char pod[ATTACH_TEXT_BYTES];	  /* POD_NAMESPACE/POD_NAME, or HOSTNAME */
 	char gpu_uuid[ATTACH_TEXT_BYTES]; /* entry of CUDA_VISIBLE_DEVICES for the local rank, as given */
 	char program[ATTACH_TEXT_BYTES];  /* base name of the script or binary */
 	char libs[ATTACH_TEXT_BYTES];	  /* "cuda=13000 cupti=130001 nccl=22809" */
@@ -61,12 +62,17 @@ struct attach_state {
 void attach_hello_fill(struct attach_hello *hello);
 /* Socket path from SYSOM_SOCKET_PATH or the default; 0 or -ENAMETOOLONG. */
 int attach_path(char *out, size_t out_bytes);
-/* One non-blocking attempt: connect, send hello with ring_fd. Connected fd, or -errno (-ENOENT,
- * -ECONNREFUSED, -EACCES, -EPERM when the socket's owner is neither root nor our uid...). */
-int attach_connect(const char *path, const struct attach_hello *hello, int ring_fd);
+/* One non-blocking attempt: connect, send hello with the ring and its reader page. Connected fd, or
+ * -errno (-ENOENT, -ECONNREFUSED, -EACCES, -EPERM when the socket's owner is neither root nor our
+ * uid...). */
+int attach_connect(const char *path, const struct attach_hello *hello, const int fds[ATTACH_FDS]);
+/* Sends hello and descriptors over a connected socket. 0 or -errno. */
+int attach_send(int sock, const struct attach_hello *hello, const int fds[ATTACH_FDS]);
 /* sysomd's side: one message from a freshly accepted, non-blocking socket. On 0 *hello is
- * terminated text and *ring_fd is owned by the caller. -EAGAIN nothing yet, -EPROTO not a valid
- * hello or not exactly one descriptor (all received descriptors are closed), -errno otherwise. */
-int attach_accept(int sock, struct attach_hello *hello, int *ring_fd);
+ * terminated text and fds are owned by the caller; they may be of any kind, so whoever calls this for a
+ * stranger may wait for ever when it closes them. -EAGAIN nothing yet, -EPROTO not a valid hello or
+ * not exactly two descriptors (all received descriptors are closed), -EPROTONOSUPPORT the same of
+ * another version, -errno otherwise. */
+int attach_accept(int sock, struct attach_hello *hello, int fds[ATTACH_FDS]);
 
 #endif

@@ -43,7 +43,8 @@ struct field {
 
 static const struct field launch_fields[] = {
 	F(launch, func, HEX), F(launch, stream, HEX), F_ARRAY(launch, grid, U32),
-	F_ARRAY(launch, block, U16), F(launch, api, U16), F(launch, duration, U32), F_END};
+	F_ARRAY(launch, block, U16), F(launch, api, U16), F(launch, duration, U32),
+	F(launch, number, U32), F_END};
 static const struct field coll_fields[] = {
 	F(coll, func, U8), F(coll, dtype, U8), F(coll, comm, HEX), F(coll, stream, HEX),
 	F(coll, count, U64), F(coll, capture, U64), F(coll, seq, U32), F(coll, peer, I16),
@@ -81,7 +82,7 @@ static const struct field kernel_fields[] = {
 	F(kernel, device, U32), F(kernel, context_id, U32), F(kernel, stream_id, U32),
 	F_ARRAY(kernel, grid, U32), F_ARRAY(kernel, block, U16), F(kernel, registers, U16),
 	F(kernel, shared_static_bytes, U32), F(kernel, shared_dynamic_bytes, U32),
-	F(kernel, graph_id, U32), F(kernel, graph_node_id, U64), F_END};
+	F(kernel, graph_id, U32), F(kernel, graph_node_id, U64), F(kernel, number, U32), F_END};
 static const struct field copy_fields[] = {
 	F(copy, end, U64), F(copy, bytes, U64), F(copy, correlation, U32), F(copy, device, U32),
 	F(copy, context_id, U32), F(copy, stream_id, U32), F(copy, copy_kind, U8),
@@ -333,7 +334,7 @@ static struct ring_reader *open_or_tell(const char *path)
 		fprintf(stderr, "sysom-ring: %s: %s\n", path, strerror(errno));
 		return NULL;
 	}
-	rc = ring_reader_open(&r, fd, false);
+	rc = ring_reader_open(&r, fd, -1);
 	if (!rc)
 		return r;
 	fprintf(stderr, "sysom-ring: %s: %s\n", path,

@@ -2,14 +2,15 @@
  * ring_format.h - boundary 1, application to sidecar: the layout of the shared memory.
  * docs/ring-format.md is normative; the assertions below hold the two together.
  *
- * One memfd per process, F_SEAL_SHRINK|F_SEAL_GROW|F_SEAL_SEAL, at most LIMIT_RING_BYTES:
+ * One memfd per process, F_SEAL_SHRINK|F_SEAL_GROW|F_SEAL_FUTURE_WRITE|F_SEAL_SEAL, at most
+ * LIMIT_RING_BYTES, and beside it one with struct ring_reader_page, which the reader writes:
  *
  *   0                 struct ring_header                     written once, before it is passed on
  *   4096              struct ring_counters                   written by the process
- *   8192              struct ring_reader_page                written by the reader, read for pacing only
+ *   8192              not used
  *   12288             struct ring_lane [lane_count]          one cache line of writer state each
  *   names_offset      name arena: records of struct ring_name, 8-byte aligned, append-only
- *   lane.offset       lane_slots slots of slot_bytes
+ *   lane.offset       lane.slots slots of lane.slot_bytes
  *
  * A lane has one producer. Slot n of a lane (n counts from 0 for ever) lies at index n % slots.
  * The producer stores seq_begin = n+1 (release fence after), the payload, then seq_end = n+1
@@ -42,7 +43,9 @@
 	X(PACING, "pacing")		      /* device records given up: the reader was too slow */ \
 	X(RECURSION, "recursion")	      /* wrapper calls inside our own wrapper */          \
 	X(INTERNAL, "internal")		      /* our own failure; tracing is latched off */       \
-	X(PLUGIN_HANDLE, "plugin_handle")     /* NCCL profiler callbacks on unknown handles */
+	X(PLUGIN_HANDLE, "plugin_handle")     /* NCCL profiler callbacks on unknown handles */     \
+	X(STARTING, "starting")		      /* events while another thread builds the ring */    \
+	X(SWITCHED_OFF, "switched_off")	      /* calls while tracing is switched off */
 
 enum ring_drop {
 #define X(name, text) RING_DROP_##name,
@@ -80,7 +83,8 @@ struct ring_counters {
 	uint32_t cupti_state;	/* enum ring_cupti_state */
 	uint64_t cupti_gap_count;
 	uint64_t bytes_written; /* to all lanes: the denominator of the uploaded share */
-	uint8_t pad[4096 - 256 - 48];
+	uint64_t lanes_used;	/* every lane that ever had an owner lies below; 0: not stated */
+	uint8_t pad[4096 - 256 - 56];
 };
 _Static_assert(sizeof(struct ring_counters) == 4096, "ring_counters");
 _Static_assert(__builtin_offsetof(struct ring_counters, names_tail) == 264, "names_tail");
@@ -94,11 +98,11 @@ enum ring_cupti_state {
 	RING_CUPTI_IDLE = 5,	 /* turned off: no sysomd for 60 s, switched off, or governed */
 };
 
-/* The only words of the mapping that the reader writes. Never trusted: pacing reads them, and a
+/* A memfd of its own. The only words that the reader writes. Never trusted: pacing reads them, and a
  * wrong value costs at worst device records, counted as RING_DROP_PACING. */
 struct ring_reader_page {
 	uint64_t heartbeat_ns; /* CLOCK_MONOTONIC; older than 1 s: no live reader, no pacing */
-	uint64_t tail[511];    /* per lane: slots consumed */
+	uint64_t tail[LIMIT_RING_LANES]; /* per lane: slots consumed */
 };
 _Static_assert(sizeof(struct ring_reader_page) == 4096, "ring_reader_page");
 
@@ -171,6 +175,12 @@ struct event_head {
 	uint64_t t; /* stamp at entry (host), start (device); clock of the lane */
 };
 
+/* Launches of a stream are numbered in the stream's order, and so are kernels of a stream: what the ring
+ * loses is counted too, so launch less kernel is the same for a stream's whole life. The upper 8 bits
+ * are an epoch. A kernel's changes where records may have been lost uncounted; 0 on both sides: all
+ * was counted from the first launch on, and the numbers are equal. */
+#define RING_NUMBER(epoch, count) ((uint32_t)(epoch) << 24 | ((uint32_t)(count) & 0xffffff))
+
 struct event_launch {
 	struct event_head head;
 	uint64_t func;	 /* CUfunction / CUkernel / CUgraphExec handle */
@@ -179,7 +189,7 @@ struct event_launch {
 	uint16_t block[3];
 	uint16_t api;	       /* enum preload hook id, for display only */
 	uint32_t duration;     /* exit - entry, clock of the lane, saturated */
-	uint32_t reserved;
+	uint32_t number;       /* RING_NUMBER; 0: a graph's, failed, captured or not known */
 	uint32_t seq_end;
 };
 
@@ -290,10 +300,11 @@ enum event_gap_cause {
 struct event_gap {
 	struct event_head head; /* t: since when */
 	uint64_t to;		/* 0: still open */
-	uint64_t reserved[3];
+	uint64_t on;		/* with to: when it was told; launches from then on are recorded again */
+	uint64_t reserved[2];
 	uint16_t cause;
 	uint16_t reserved1;
-	int32_t detail;
+	int32_t detail; /* with to, where CUPTI's kinds went on: epoch in which kernels count from 1 */
 	uint32_t name; /* e.g. the rival's library */
 	uint32_t seq_end;
 };
@@ -348,7 +359,7 @@ struct event_kernel { /* device lane, 128 bytes */
 	uint32_t graph_id;
 	uint64_t graph_node_id;
 	uint64_t reserved[4];
-	uint32_t reserved1;
+	uint32_t number; /* RING_NUMBER; 0: a graph's node or not known */
 	uint32_t seq_end;
 };
 

@@ -21,14 +21,17 @@
 #include "base/clock.h"
 #include "ring/ring_text.h"
 
+#ifndef F_SEAL_FUTURE_WRITE
+#define F_SEAL_FUTURE_WRITE 0x0010
+#endif
+
 #define READER_FIXED_BYTES   12288u /* header, counters, reader page */
 #define READER_COUNTERS	     4096u
-#define READER_PAGE	     8192u
-#define READER_LANES_MAX     511u
 #define READER_NAMES_PER_POLL 1024u
 /* A head that moves further between two looks is no count of events: at 1 ns each it is 18 min. */
 #define READER_JUMP_MAX	     (1ull << 40)
 #define READER_COPY_BYTES    65536u
+#define SLOTS_AHEAD	     6u /* while one slot is copied */
 
 /* gcc's thread sanitizer does not model fences; our mapping is not the producer's anyway. */
 #if defined(__GNUC__) && !defined(__clang__)
@@ -52,11 +55,10 @@ struct ring_reader {
 	const uint8_t *base; /* the mapping, or a private copy of a file */
 	uint64_t bytes;
 	bool live;
-	uint8_t *page_map; /* writable view that holds the reader page; live only */
-	size_t page_map_bytes;
 	struct ring_reader_page *page;
 	struct ring_header header;
-	struct reader_lane lanes[READER_LANES_MAX];
+	struct reader_lane lanes[LIMIT_RING_LANES];
+	uint32_t lanes_used;
 	uint64_t names_at; /* bytes of the arena polled */
 	uint32_t name_count;
 	char *text; /* texts of names, each terminated */
@@ -115,7 +117,7 @@ static int validate_header(const struct ring_header *h, uint64_t bytes)
 	    h->header_bytes != sizeof(*h) || h->total_bytes != bytes ||
 	    !clock_valid(h->clock_source))
 		return -EPROTO;
-	if (h->lane_count == 0 || h->lane_count > READER_LANES_MAX ||
+	if (h->lane_count == 0 || h->lane_count > LIMIT_RING_LANES ||
 	    !range_valid(h->lanes_offset, (uint64_t)h->lane_count * sizeof(struct ring_lane), 64,
 			 bytes))
 		return -EPROTO;
@@ -246,19 +248,49 @@ static void resume(struct ring_reader *r)
 	}
 }
 
-static int open_live(struct ring_reader *r, int fd)
+/* tmpfs: huge pages that run out would be a SIGBUS in spite of the seals. */
+static bool is_sealed(int fd, int seals)
 {
-	const int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
-	long page_bytes = sysconf(_SC_PAGESIZE);
-	uint64_t at, end;
+	int got = fcntl(fd, F_GET_SEALS);
 	struct statfs fs;
+
+	return got >= 0 && (got & seals) == seals && !fstatfs(fd, &fs) && fs.f_type == TMPFS_MAGIC;
+}
+
+/* Whether the owner has touched every page and so pays for it: whoever reads a hole of a shared mapping
+ * gets a page that is charged to the reader. */
+static bool is_whole(int fd, uint64_t bytes)
+{
+	return lseek(fd, 0, SEEK_HOLE) == (off_t)bytes;
+}
+
+static int map_page(struct ring_reader *r, int page_fd)
+{
+	struct stat st;
+	void *p;
+
+	if (!is_sealed(page_fd, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL))
+		return -EPERM;
+	if (fstat(page_fd, &st) || st.st_size != sizeof(struct ring_reader_page))
+		return -EPROTO;
+	p = mmap(NULL, sizeof(struct ring_reader_page), PROT_READ | PROT_WRITE, MAP_SHARED, page_fd,
+		 0);
+	if (p == MAP_FAILED)
+		return errno == EACCES || errno == EPERM ? -EPERM : -errno;
+	r->page = p;
+	return 0;
+}
+
+static int open_live(struct ring_reader *r, int fd, int page_fd)
+{
 	void *p;
 	int got;
 
-	got = fcntl(fd, F_GET_SEALS);
-	/* tmpfs: huge pages that run out would be a SIGBUS in spite of the seals */
-	if (got < 0 || (got & seals) != seals || fstatfs(fd, &fs) || fs.f_type != TMPFS_MAGIC)
+	/* No page that is there goes away again, so that it is enough to look once. */
+	if (!is_sealed(fd, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL | F_SEAL_FUTURE_WRITE))
 		return -EPERM;
+	if (!is_whole(fd, r->bytes))
+		return -ENODATA;
 	p = mmap(NULL, r->bytes, PROT_READ, MAP_SHARED, fd, 0);
 	if (p == MAP_FAILED)
 		return -errno;
@@ -267,22 +299,17 @@ static int open_live(struct ring_reader *r, int fd)
 	got = take_layout(r);
 	if (got)
 		return got;
-	at = READER_PAGE & ~((uint64_t)page_bytes - 1);
-	end = READER_PAGE + sizeof(struct ring_reader_page);
-	p = mmap(NULL, end - at, PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off_t)at);
-	if (p == MAP_FAILED)
-		return errno == EACCES || errno == EPERM ? -EPERM : -errno;
-	r->page_map = p;
-	r->page_map_bytes = end - at;
-	r->page = (struct ring_reader_page *)(r->page_map + (READER_PAGE - at));
+	got = map_page(r, page_fd);
+	if (got)
+		return got;
 	resume(r);
 	return 0;
 }
 
 static void release(struct ring_reader *r)
 {
-	if (r->page_map)
-		munmap(r->page_map, r->page_map_bytes);
+	if (r->page)
+		munmap(r->page, sizeof(*r->page));
 	if (r->live)
 		munmap((void *)(uintptr_t)r->base, r->bytes);
 	else
@@ -291,7 +318,7 @@ static void release(struct ring_reader *r)
 	free(r);
 }
 
-int ring_reader_open(struct ring_reader **out, int fd, bool writable)
+int ring_reader_open(struct ring_reader **out, int fd, int page_fd)
 {
 	struct ring_reader *r;
 	struct stat st;
@@ -307,7 +334,7 @@ int ring_reader_open(struct ring_reader **out, int fd, bool writable)
 	if (!r)
 		return -ENOMEM;
 	r->bytes = (uint64_t)st.st_size;
-	rc = writable ? open_live(r, fd) : open_copy(r, fd);
+	rc = page_fd >= 0 ? open_live(r, fd, page_fd) : open_copy(r, fd);
 	if (!rc) {
 		/* A record is longer than its text and the terminator, so that this is enough. */
 		r->text = malloc(r->header.names_bytes + 1);
@@ -319,7 +346,9 @@ int ring_reader_open(struct ring_reader **out, int fd, bool writable)
 	}
 	r->text[0] = 0;
 	r->text_at = 1;
-	close(fd); /* the mapping or the copy is all we need */
+	close(fd); /* the mappings or the copy are all we need */
+	if (page_fd >= 0)
+		close(page_fd);
 	*out = r;
 	return 0;
 }
@@ -346,9 +375,82 @@ uint32_t ring_reader_lane_count(const struct ring_reader *r)
 	return r->header.lane_count;
 }
 
+uint32_t ring_reader_lanes_used(struct ring_reader *r)
+{
+	/* acquire; pairs with the release in ring_writer_claim, which comes before the lane's head */
+	uint64_t used = load64(r, READER_COUNTERS + offsetof(struct ring_counters, lanes_used),
+			       __ATOMIC_ACQUIRE);
+
+	if (!used || used > r->header.lane_count)
+		used = r->header.lane_count;
+	if (r->lanes_used < used)
+		r->lanes_used = (uint32_t)used;
+	return r->lanes_used;
+}
+
 const struct ring_stats *ring_reader_stats(const struct ring_reader *r)
 {
 	return &r->stats;
+}
+
+/* ---- names ---- */
+
+static void copy_name(struct ring_reader *r, uint64_t at, uint32_t bytes)
+{
+	char *to = r->text + r->text_at;
+	const char *from = (const char *)r->base + at;
+
+	for (uint32_t i = 0; i < bytes; i++)
+		to[i] = __atomic_load_n(from + i, __ATOMIC_RELAXED);
+	to[bytes] = 0;
+	ring_text_clean(to, bytes);
+	r->name_text[++r->name_count] = r->text_at;
+	r->text_at += bytes + 1;
+}
+
+size_t ring_reader_poll_names(struct ring_reader *r)
+{
+	const struct ring_header *h = &r->header;
+	/* acquire; pairs with the release of names_tail in ring_writer_intern */
+	uint64_t tail = load64(r, READER_COUNTERS + offsetof(struct ring_counters, names_tail),
+			       __ATOMIC_ACQUIRE);
+	size_t count = 0;
+
+	if (r->stats.detach_reason)
+		return 0;
+	if (tail > h->names_bytes || tail < r->names_at || tail % 8) {
+		detach(r);
+		return 0;
+	}
+	while (count < READER_NAMES_PER_POLL && r->names_at + 8 <= tail) {
+		uint64_t at = h->names_offset + r->names_at;
+		/* acquire; pairs with the release store of bytes in ring_writer_intern */
+		uint32_t bytes = load32(r, at + offsetof(struct ring_name, bytes), __ATOMIC_ACQUIRE);
+		uint32_t id = load32(r, at + offsetof(struct ring_name, id), __ATOMIC_RELAXED);
+		uint64_t record = (8 + (uint64_t)bytes + 7) & ~7ull;
+
+		if (!bytes) /* another thread is still writing this one */
+			break;
+		if (bytes > LIMIT_NAME_BYTES || record > tail - r->names_at ||
+		    id != r->name_count + 1 || id > LIMIT_NAME_COUNT) {
+			detach(r);
+			break;
+		}
+		copy_name(r, at + 8, bytes);
+		r->names_at += record;
+		count++;
+	}
+	return count;
+}
+
+const char *ring_reader_name(const struct ring_reader *r, uint32_t id)
+{
+	return id >= 1 && id <= r->name_count ? r->text + r->name_text[id] : "";
+}
+
+uint32_t ring_reader_name_count(const struct ring_reader *r)
+{
+	return r->name_count;
 }
 
 /* ---- drain ---- */
@@ -393,6 +495,15 @@ static void adopt_owner(struct ring_reader *r, struct reader_lane *l)
 }
 
 enum slot_result { SLOT_WHOLE, SLOT_LAPPED, SLOT_TORN };
+
+/* Into the caches: another CPU has written it. Any n is within the lane. */
+static void fetch_slot(const struct ring_reader *r, const struct reader_lane *l, uint64_t n)
+{
+	const uint8_t *slot = r->base + l->offset + (n & (l->slots - 1)) * l->slot_bytes;
+
+	__builtin_prefetch(slot);
+	__builtin_prefetch(slot + l->slot_bytes - 1);
+}
 
 static enum slot_result copy_slot(const struct ring_reader *r, const struct reader_lane *l,
 				  uint64_t n, union ring_event *out)
@@ -463,6 +574,7 @@ size_t ring_reader_drain_lane(struct ring_reader *r, uint32_t lane, union ring_e
 				break;
 			adopt_owner(r, l);
 		}
+		fetch_slot(r, l, l->tail + SLOTS_AHEAD);
 		result = copy_slot(r, l, l->tail, &out[count]);
 		if (result == SLOT_LAPPED) {
 			uint64_t before = l->tail, newer;
@@ -487,6 +599,9 @@ size_t ring_reader_drain_lane(struct ring_reader *r, uint32_t lane, union ring_e
 	}
 	r->stats.events += count;
 	r->stats.bytes += count * l->slot_bytes;
+	/* A name is interned before the first event that has it. */
+	if (count)
+		ring_reader_poll_names(r);
 	view->lane = lane;
 	view->tid = l->owner.tid;
 	view->generation = l->owner.generation;
@@ -506,62 +621,3 @@ void ring_reader_publish(struct ring_reader *r, uint64_t now_monotonic_ns)
 	__atomic_store_n(&r->page->heartbeat_ns, now_monotonic_ns, __ATOMIC_RELEASE);
 }
 
-/* ---- names ---- */
-
-static void copy_name(struct ring_reader *r, uint64_t at, uint32_t bytes)
-{
-	char *to = r->text + r->text_at;
-	const char *from = (const char *)r->base + at;
-
-	for (uint32_t i = 0; i < bytes; i++)
-		to[i] = __atomic_load_n(from + i, __ATOMIC_RELAXED);
-	to[bytes] = 0;
-	ring_text_clean(to, bytes);
-	r->name_text[++r->name_count] = r->text_at;
-	r->text_at += bytes + 1;
-}
-
-size_t ring_reader_poll_names(struct ring_reader *r)
-{
-	const struct ring_header *h = &r->header;
-	/* acquire; pairs with the release of names_tail in ring_writer_intern */
-	uint64_t tail = load64(r, READER_COUNTERS + offsetof(struct ring_counters, names_tail),
-			       __ATOMIC_ACQUIRE);
-	size_t count = 0;
-
-	if (r->stats.detach_reason)
-		return 0;
-	if (tail > h->names_bytes || tail < r->names_at || tail % 8) {
-		detach(r);
-		return 0;
-	}
-	while (count < READER_NAMES_PER_POLL && r->names_at + 8 <= tail) {
-		uint64_t at = h->names_offset + r->names_at;
-		/* acquire; pairs with the release store of bytes in ring_writer_intern */
-		uint32_t bytes = load32(r, at + offsetof(struct ring_name, bytes), __ATOMIC_ACQUIRE);
-		uint32_t id = load32(r, at + offsetof(struct ring_name, id), __ATOMIC_RELAXED);
-		uint64_t record = (8 + (uint64_t)bytes + 7) & ~7ull;
-
-		if (!bytes) /* another thread is still writing this one */
-			break;
-		if (bytes > LIMIT_NAME_BYTES || record > tail - r->names_at ||
-		    id != r->name_count + 1 || id > LIMIT_NAME_COUNT) {
-			detach(r);
-			break;
-		}
-		copy_name(r, at + 8, bytes);
-		r->names_at += record;
-		count++;
-	}
-	return count;
-}
-
-const char *ring_reader_name(const struct ring_reader *r, uint32_t id)
-{
-	return id >= 1 && id <= r->name_count ? r->text + r->name_text[id] : "";
-}
-
-uint32_t ring_reader_name_count(const struct ring_reader *r)
-{
-	return r->name_count;
-}

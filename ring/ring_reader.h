@@ -48,11 +48,11 @@ struct ring_stats { /* since open; lost_* are counted exactly */
 	uint64_t detach_reason;
 };
 
-/* Takes fd on success. writable: live use, the ring is a sealed memfd and the reader page is mapped
- * for writing; a reader that takes over begins where the one before it had published. false: any
- * regular file, or a snapshot of a live ring, copied to private memory. 0, -EPROTO (bad layout),
- * -EPERM (writable: not a sealed memfd of normal pages), -EFBIG, -ENOMEM. */
-int ring_reader_open(struct ring_reader **out, int fd, bool writable);
+/* Takes both on success. page_fd: live use, of the reader page, which is mapped for writing; a reader
+ * that takes over begins where the one before it had published. -1: any regular file, or a snapshot of
+ * a live ring, copied to private memory. 0, -EPROTO (bad layout), -EFBIG, -ENOMEM; live only: -EPERM
+ * (not sealed memfds of normal pages), -ENODATA (the owner has not touched every page). */
+int ring_reader_open(struct ring_reader **out, int fd, int page_fd);
 void ring_reader_close(struct ring_reader *r); /* NULL is a no-op */
 /* A validated copy of the header, taken once at open. */
 const struct ring_header *ring_reader_header(const struct ring_reader *r);
@@ -61,10 +61,13 @@ void ring_reader_counters(const struct ring_reader *r, struct ring_counters *out
 /* Up to max events of lane, oldest first, into out and the view; returns the count (0: nothing new,
  * or all of it was lost, or detached). All of one call belong to one owner. Of a host event the
  * first RING_HOST_SLOT_BYTES are set. Kinds fit the lane's kind; every other field may hold
- * anything. Never more than one lap of work. */
+ * anything. Their names are known, but for one that another thread was just writing. Never more
+ * than one lap of work. */
 size_t ring_reader_drain_lane(struct ring_reader *r, uint32_t lane, union ring_event *out,
 			      size_t max, struct ring_lane_view *view);
 uint32_t ring_reader_lane_count(const struct ring_reader *r);
+/* Lanes from this number on never had an owner: a drain need not look at them. It never falls. */
+uint32_t ring_reader_lanes_used(struct ring_reader *r);
 /* Publishes the tails and a heartbeat to the producer (writable only). */
 void ring_reader_publish(struct ring_reader *r, uint64_t now_monotonic_ns);
 /* Names the producer interned since the last call become known; returns how many. Bounded. */

@@ -15,20 +15,23 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/file_id.h"
 #include "base/hash.h"
 
 #define WRITER_PAGE	      4096u
+#define WRITER_PIECE	      (128u << 10)
 #define WRITER_LANES_OFFSET   12288u
-#define WRITER_LANES_MAX      511u /* as many tails as the reader page holds */
 #define WRITER_RECLAIM_NS     2000000000ull
 #define WRITER_READER_DEAD_NS 1000000000ull
 #define WRITER_TABLE_SLOTS    (2u * LIMIT_NAME_COUNT)
-#define WRITER_HOST_LANES_AT_INIT 2
-#define WRITER_TAIL_TRIES     16
+#define WRITER_RAISE_TRIES    16
 /* Out of the way of programs that count on low numbers, and below FD_SETSIZE. */
 #define WRITER_FD_MIN 500
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
+#endif
+#ifndef F_SEAL_FUTURE_WRITE
+#define F_SEAL_FUTURE_WRITE 0x0010
 #endif
 #ifndef MFD_NOEXEC_SEAL
 #define MFD_NOEXEC_SEAL 0x0008u
@@ -38,7 +41,7 @@ _Static_assert((WRITER_TABLE_SLOTS & (WRITER_TABLE_SLOTS - 1)) == 0, "name table
 
 struct writer_lane {
 	uint32_t state; /* enum ring_lane_state; acquire/release pass head between owners */
-	uint32_t faulted;
+	uint32_t touched;
 	uint64_t head; /* where the next owner goes on */
 	uint64_t ended_ns;
 	uint64_t offset;
@@ -48,14 +51,16 @@ struct writer_lane {
 
 struct ring_intern {
 	uint64_t total_bytes;
-	dev_t device; /* with inode: tells our memfd from whatever has its number later */
-	ino_t inode;
+	/* Identity of the memfd and of the reader page's: a number may be another file's later. */
+	struct file_id ring_file, page_file;
 	uint64_t next;			    /* names so far << 32 | bytes of the arena taken */
 	uint32_t table[WRITER_TABLE_SLOTS]; /* name ids by hash, linear probing */
 	uint64_t hash[LIMIT_NAME_COUNT + 1];
 	uint32_t offset[LIMIT_NAME_COUNT + 1];
 	uint32_t bytes[LIMIT_NAME_COUNT + 1];
-	struct writer_lane lanes[WRITER_LANES_MAX];
+	uint32_t lanes_used;
+	bool filled;
+	struct writer_lane lanes[LIMIT_RING_LANES];
 };
 
 static size_t writer_private_bytes(void)
@@ -83,6 +88,8 @@ void ring_geometry_default(struct ring_geometry *g)
 	g->host_slots = LIMIT_RING_HOST_LANE_SLOTS;
 	g->device_lanes = LIMIT_RING_DEVICE_LANES;
 	g->device_slots = LIMIT_RING_DEVICE_LANE_SLOTS;
+	g->small_lanes = LIMIT_RING_SMALL_LANES;
+	g->small_slots = LIMIT_RING_SMALL_LANE_SLOTS;
 	g->names_bytes = LIMIT_RING_NAMES_BYTES;
 	g->host_clock = CLOCK_SOURCE_MONOTONIC;
 	g->device_clock = CLOCK_SOURCE_MONOTONIC;
@@ -102,39 +109,47 @@ static bool slots_valid(uint32_t slots)
 /* The size of the whole, 0 when the geometry is impossible. */
 static uint64_t geometry_bytes(const struct ring_geometry *g)
 {
-	uint64_t host, device, total;
+	uint64_t lanes = (uint64_t)g->host_lanes + g->device_lanes + g->small_lanes, total;
 
-	if (g->host_lanes > WRITER_LANES_MAX || g->device_lanes > WRITER_LANES_MAX ||
-	    g->host_lanes + g->device_lanes > WRITER_LANES_MAX ||
-	    g->host_lanes + g->device_lanes == 0 || g->names_bytes > LIMIT_RING_BYTES ||
+	if (lanes == 0 || lanes > LIMIT_RING_LANES || g->names_bytes > LIMIT_RING_BYTES ||
 	    g->names_bytes < 16 || g->names_bytes % 8)
 		return 0;
 	if ((g->host_lanes && !slots_valid(g->host_slots)) ||
-	    (g->device_lanes && !slots_valid(g->device_slots)))
+	    (g->device_lanes && !slots_valid(g->device_slots)) ||
+	    (g->small_lanes && !slots_valid(g->small_slots)))
 		return 0;
-	host = page_up((uint64_t)g->host_slots * RING_HOST_SLOT_BYTES) * g->host_lanes;
-	device = page_up((uint64_t)g->device_slots * RING_DEVICE_SLOT_BYTES) * g->device_lanes;
-	total = WRITER_LANES_OFFSET +
-		page_up((uint64_t)(g->host_lanes + g->device_lanes) * sizeof(struct ring_lane)) +
-		page_up(g->names_bytes) + host + device;
+	total = WRITER_LANES_OFFSET + page_up(lanes * sizeof(struct ring_lane)) +
+		page_up(g->names_bytes) +
+		page_up((uint64_t)g->host_slots * RING_HOST_SLOT_BYTES) * g->host_lanes +
+		page_up((uint64_t)g->device_slots * RING_DEVICE_SLOT_BYTES) * g->device_lanes +
+		page_up((uint64_t)g->small_slots * RING_HOST_SLOT_BYTES) * g->small_lanes;
 	return total <= LIMIT_RING_BYTES ? total : 0;
 }
 
 /* Programs close descriptors that they did not open: the number may be another file's by now. */
 static bool writer_fd_ours(const struct ring_writer *w)
 {
-	struct stat st;
-
-	return !fstat(w->fd, &st) && st.st_dev == w->intern->device &&
-	       st.st_ino == w->intern->inode;
+	return file_id_is(w->fd, &w->intern->ring_file);
 }
 
-/* Allocates the pages and faults them in for writing. Their contents stay as they are. */
+static bool writer_page_ours(const struct ring_writer *w)
+{
+	return file_id_is(w->page_fd, &w->intern->page_file);
+}
+
+/* Allocates the pages and faults them in for writing. Their contents stay as they are. In pieces,
+ * since the job's mmap and munmap wait for each. */
 static int writer_touch(struct ring_writer *w, uint64_t offset, uint64_t bytes)
 {
+	uint64_t done = 0, piece;
 	int rc;
 
-	if (!madvise(w->base + offset, bytes, MADV_POPULATE_WRITE))
+	for (; done < bytes; done += piece) {
+		piece = bytes - done < WRITER_PIECE ? bytes - done : WRITER_PIECE;
+		if (madvise(w->base + offset + done, piece, MADV_POPULATE_WRITE))
+			break;
+	}
+	if (done == bytes)
 		return 0;
 	if (errno != EINVAL)
 		return -errno;
@@ -151,7 +166,8 @@ static int writer_touch(struct ring_writer *w, uint64_t offset, uint64_t bytes)
 	return 0;
 }
 
-static int writer_memfd(uint64_t total)
+/* Of a size that never changes. */
+static int writer_memfd(const char *name, uint64_t total)
 {
 	const unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
 	struct rlimit limit;
@@ -161,13 +177,12 @@ static int writer_memfd(uint64_t total)
 	if (!getrlimit(RLIMIT_FSIZE, &limit) && limit.rlim_cur < total)
 		return -EFBIG;
 
-	fd = memfd_create("sysom-ring", flags | MFD_NOEXEC_SEAL);
+	fd = memfd_create(name, flags | MFD_NOEXEC_SEAL);
 	if (fd < 0 && errno == EINVAL) /* before Linux 6.3 */
-		fd = memfd_create("sysom-ring", flags);
+		fd = memfd_create(name, flags);
 	if (fd < 0)
 		return -errno;
-	if (ftruncate(fd, (off_t)total) ||
-	    fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)) {
+	if (ftruncate(fd, (off_t)total) || fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW)) {
 		rc = -errno;
 		close(fd);
 		return rc;
@@ -179,30 +194,69 @@ static int writer_memfd(uint64_t total)
 	return high;
 }
 
-static int writer_map(struct ring_writer *w, uint64_t total)
+/* The one page that the reader writes: an object of its own, since nobody can map the ring for writing
+ * once it is sealed. */
+static int writer_map_page(struct ring_writer *w)
 {
-	size_t alive_bytes = writer_alive_bytes();
-	struct stat st;
 	void *p;
 	int rc;
 
-	rc = writer_memfd(total);
+	rc = writer_memfd("sysom-reader", sizeof(struct ring_reader_page));
 	if (rc < 0)
 		return rc;
+	w->page_fd = rc;
+	p = mmap(NULL, sizeof(struct ring_reader_page), PROT_READ | PROT_WRITE, MAP_SHARED,
+		 w->page_fd, 0);
+	if (p != MAP_FAILED && !fcntl(w->page_fd, F_ADD_SEALS, F_SEAL_SEAL)) {
+		w->reader = p;
+		return 0;
+	}
+	rc = -errno;
+	if (p != MAP_FAILED)
+		munmap(p, sizeof(struct ring_reader_page));
+	close(w->page_fd);
+	return rc;
+}
+
+/* After this only our own mapping can write, and no page that it touched goes away again: neither hole
+ * nor truncation. So the reader is never charged for a page. Before Linux 5.1 there is no such seal,
+ * and sysomd refuses the ring. */
+static int writer_seal(int fd)
+{
+	if (!fcntl(fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE | F_SEAL_SEAL))
+		return 0;
+	return errno == EINVAL && !fcntl(fd, F_ADD_SEALS, F_SEAL_SEAL) ? 0 : -errno;
+}
+
+static int writer_map(struct ring_writer *w, uint64_t total)
+{
+	size_t alive_bytes = writer_alive_bytes();
+	void *p;
+	int rc;
+
+	rc = writer_map_page(w);
+	if (rc)
+		return rc;
+	rc = writer_memfd("sysom-ring", total);
+	if (rc < 0) {
+		errno = -rc;
+		goto fail_page;
+	}
 	w->fd = rc;
 	p = mmap(NULL, total, PROT_READ | PROT_WRITE, MAP_SHARED, w->fd, 0);
 	if (p == MAP_FAILED)
 		goto fail_fd;
 	w->base = p;
+	if (writer_seal(w->fd))
+		goto fail_base;
 	p = mmap(NULL, writer_private_bytes(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
 		 -1, 0);
 	if (p == MAP_FAILED)
 		goto fail_base;
 	w->intern = p;
-	if (fstat(w->fd, &st))
+	if (!file_id_note(w->fd, &w->intern->ring_file) ||
+	    !file_id_note(w->page_fd, &w->intern->page_file))
 		goto fail_private;
-	w->intern->device = st.st_dev;
-	w->intern->inode = st.st_ino;
 	p = mmap(NULL, alive_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (p == MAP_FAILED)
 		goto fail_private;
@@ -223,8 +277,13 @@ fail_base:
 	munmap(w->base, total);
 	errno = rc;
 fail_fd:
-	rc = -errno;
+	rc = errno;
 	close(w->fd);
+	errno = rc;
+fail_page:
+	rc = -errno;
+	munmap(w->reader, sizeof(struct ring_reader_page));
+	close(w->page_fd);
 	return rc;
 }
 
@@ -293,30 +352,35 @@ static void writer_layout(struct ring_writer *w, const struct ring_geometry *g, 
 	writer_anchor(h);
 	at += page_up(g->names_bytes);
 	for (uint32_t i = 0; i < w->lane_count; i++) {
-		bool host = i < g->host_lanes;
+		bool device = i - g->host_lanes < g->device_lanes; /* wraps for host lanes */
 		struct writer_lane *p = &w->intern->lanes[i];
 		struct ring_lane *lane = &w->lanes[i];
 
-		p->kind = host ? RING_LANE_HOST : RING_LANE_DEVICE;
-		p->slots = host ? g->host_slots : g->device_slots;
-		p->slot_bytes = host ? RING_HOST_SLOT_BYTES : RING_DEVICE_SLOT_BYTES;
+		p->kind = device ? RING_LANE_DEVICE : RING_LANE_HOST;
+		p->slots = device		? g->device_slots :
+			   i < g->host_lanes ? g->host_slots : g->small_slots;
+		p->slot_bytes = device ? RING_DEVICE_SLOT_BYTES : RING_HOST_SLOT_BYTES;
 		p->offset = at;
 		at += page_up((uint64_t)p->slots * p->slot_bytes);
 		lane->offset = p->offset;
 		lane->slots = p->slots;
 		lane->slot_bytes = (uint16_t)p->slot_bytes;
 		lane->kind = (uint8_t)p->kind;
-		lane->clock_source = host ? g->host_clock : g->device_clock;
+		lane->clock_source = device ? g->device_clock : g->host_clock;
 	}
 }
 
-static int writer_fault_lane(struct ring_writer *w, struct writer_lane *p)
+/* Twice is harmless: two threads may be at it. Keeps errno. */
+static int writer_touch_lane(struct ring_writer *w, struct writer_lane *p)
 {
-	int rc = writer_touch(w, p->offset, page_up((uint64_t)p->slots * p->slot_bytes));
+	int saved = errno, rc = 0;
 
-	/* release; pairs with the acquire load in ring_writer_claim */
-	if (!rc)
-		__atomic_store_n(&p->faulted, 1, __ATOMIC_RELEASE);
+	if (!__atomic_load_n(&p->touched, __ATOMIC_RELAXED)) {
+		rc = writer_touch(w, p->offset, page_up((uint64_t)p->slots * p->slot_bytes));
+		if (!rc)
+			__atomic_store_n(&p->touched, 1, __ATOMIC_RELAXED);
+	}
+	errno = saved;
 	return rc;
 }
 
@@ -326,35 +390,28 @@ int ring_writer_init(struct ring_writer *w, const struct ring_geometry *g)
 	uint64_t total = geometry_bytes(g);
 
 	memset(w, 0, sizeof(*w));
-	w->fd = -1;
+	w->fd = w->page_fd = -1;
 	if (!total)
 		return -EINVAL;
-	w->lane_count = g->host_lanes + g->device_lanes;
+	w->lane_count = g->host_lanes + g->device_lanes + g->small_lanes;
 	rc = writer_map(w, total);
 	if (rc) {
 		memset(w, 0, sizeof(*w));
-		w->fd = -1;
+		w->fd = w->page_fd = -1;
 		goto out;
 	}
 	w->header = (struct ring_header *)w->base;
 	w->counters = (struct ring_counters *)(w->base + 4096);
-	w->reader = (struct ring_reader_page *)(w->base + 8192);
 	w->lanes = (struct ring_lane *)(w->base + WRITER_LANES_OFFSET);
 	w->intern->total_bytes = total;
 	w->names_offset = WRITER_LANES_OFFSET + page_up(w->lane_count * sizeof(struct ring_lane));
 	rc = writer_touch(w, 0, w->names_offset + page_up(g->names_bytes));
-	if (rc)
-		goto fail;
+	if (rc) {
+		ring_writer_fini(w);
+		goto out;
+	}
 	writer_layout(w, g, total);
 	*w->alive = 1;
-	for (uint32_t i = 0; i < w->lane_count && !rc; i++) {
-		if (i < WRITER_HOST_LANES_AT_INIT || i >= g->host_lanes)
-			rc = writer_fault_lane(w, &w->intern->lanes[i]);
-	}
-	if (!rc)
-		goto out;
-fail:
-	ring_writer_fini(w);
 out:
 	errno = saved;
 	return rc;
@@ -368,12 +425,15 @@ void ring_writer_fini(struct ring_writer *w)
 		__atomic_store_n(w->alive, 0, __ATOMIC_RELEASE);
 		if (writer_fd_ours(w))
 			close(w->fd);
+		if (writer_page_ours(w))
+			close(w->page_fd);
 		munmap(w->base, w->intern->total_bytes);
+		munmap(w->reader, sizeof(struct ring_reader_page));
 		munmap(w->intern, writer_private_bytes());
 		munmap(w->alive, writer_alive_bytes());
 	}
 	memset(w, 0, sizeof(*w));
-	w->fd = -1;
+	w->fd = w->page_fd = -1;
 	errno = saved;
 }
 
@@ -386,31 +446,60 @@ int ring_writer_fd(const struct ring_writer *w)
 	return fd;
 }
 
-int ring_writer_prefault(struct ring_writer *w, int spare)
+int ring_writer_page_fd(const struct ring_writer *w)
 {
-	int saved = errno, ready = 0, touched = 0;
+	int saved = errno;
+	int fd = w->base && writer_page_ours(w) ? w->page_fd : -EBADF;
 
-	if (!writer_alive(w))
-		return 0;
-	for (int pass = 0; pass < 2; pass++) {
-		for (uint32_t i = 0; i < w->lane_count && ready < spare; i++) {
-			struct writer_lane *p = &w->intern->lanes[i];
-
-			if (p->kind != RING_LANE_HOST ||
-			    __atomic_load_n(&p->state, __ATOMIC_RELAXED) != RING_LANE_FREE ||
-			    __atomic_load_n(&p->faulted, __ATOMIC_RELAXED) != (pass == 0))
-				continue;
-			if (pass == 1) {
-				if (writer_fault_lane(w, p)) /* no memory: try again next time */
-					goto out;
-				touched++;
-			}
-			ready++;
-		}
-	}
-out:
 	errno = saved;
-	return touched;
+	return fd;
+}
+
+int ring_writer_fill(struct ring_writer *w)
+{
+	int saved = errno, rc = 0;
+	uint64_t at = w->names_offset + page_up(w->names_bytes);
+
+	if (!writer_alive(w) || w->intern->filled)
+		return 0;
+	rc = writer_touch(w, at, w->intern->total_bytes - at);
+	for (uint32_t i = 0; i < w->lane_count && !rc; i++)
+		__atomic_store_n(&w->intern->lanes[i].touched, 1, __ATOMIC_RELAXED);
+	w->intern->filled = !rc;
+	errno = saved;
+	return rc;
+}
+
+/* Raises a word of the mapping, never lowers it. The bound is for a peer that keeps changing the
+ * word; nobody else does. Release: what the word covers was stored before. */
+static void writer_raise(uint64_t *word, uint64_t value)
+{
+	uint64_t shared = __atomic_load_n(word, __ATOMIC_RELAXED);
+
+	for (int i = 0; i < WRITER_RAISE_TRIES && shared < value; i++) {
+		if (__atomic_compare_exchange_n(word, &shared, value, false, __ATOMIC_RELEASE,
+						__ATOMIC_RELAXED))
+			break;
+	}
+}
+
+static void writer_note_used(struct ring_writer *w, uint32_t count)
+{
+	uint32_t used = __atomic_load_n(&w->intern->lanes_used, __ATOMIC_RELAXED);
+
+	while (used < count && !__atomic_compare_exchange_n(&w->intern->lanes_used, &used, count,
+							    true, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+		;
+	/* pairs with the acquire in ring_reader_lanes_used */
+	writer_raise(&w->counters->lanes_used, count);
+}
+
+/* Free, or its last owner's events have all been read. */
+static bool writer_claimable(const struct ring_writer *w, uint32_t i, uint32_t state)
+{
+	return state == RING_LANE_FREE ||
+	       (state == RING_LANE_ENDED &&
+		__atomic_load_n(&w->reader->tail[i], __ATOMIC_RELAXED) == w->intern->lanes[i].head);
 }
 
 bool ring_writer_claim(struct ring_writer *w, enum ring_lane_kind kind, uint32_t tid,
@@ -421,15 +510,19 @@ bool ring_writer_claim(struct ring_writer *w, enum ring_lane_kind kind, uint32_t
 	for (uint32_t i = 0; i < w->lane_count; i++) {
 		struct writer_lane *p = &w->intern->lanes[i];
 		struct ring_lane *lane = &w->lanes[i];
-		uint32_t expected = RING_LANE_FREE;
+		/* acquire; pairs with the release in ring_writer_release: head */
+		uint32_t state = __atomic_load_n(&p->state, __ATOMIC_ACQUIRE);
 
-		/* acquire; pairs with the release in writer_fault_lane */
-		if (p->kind != (uint32_t)kind || !__atomic_load_n(&p->faulted, __ATOMIC_ACQUIRE))
+		if (p->kind != (uint32_t)kind || !writer_claimable(w, i, state))
 			continue;
-		/* acquire; pairs with the release in ring_writer_reclaim: head and generation */
-		if (!__atomic_compare_exchange_n(&p->state, &expected, RING_LANE_CLAIMED, false,
+		if (!__atomic_compare_exchange_n(&p->state, &state, RING_LANE_CLAIMED, false,
 						 __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
 			continue;
+		if (writer_touch_lane(w, p)) {
+			__atomic_store_n(&p->state, RING_LANE_FREE, __ATOMIC_RELEASE);
+			return false;
+		}
+		writer_note_used(w, i + 1);
 		p->generation++;
 		__atomic_store_n(&lane->tid, tid, __ATOMIC_RELAXED);
 		__atomic_store_n(&lane->owner_first, p->head, __ATOMIC_RELAXED);
@@ -468,13 +561,16 @@ void ring_writer_release(struct ring_lane_writer *lw)
 int ring_writer_reclaim(struct ring_writer *w, uint64_t now_monotonic_ns)
 {
 	uint64_t events = 0, bytes = 0;
+	uint32_t used;
 	int freed = 0;
 
 	if (!writer_alive(w))
 		return 0;
-	for (uint32_t i = 0; i < w->lane_count; i++) {
+	used = __atomic_load_n(&w->intern->lanes_used, __ATOMIC_RELAXED);
+	for (uint32_t i = 0; i < used; i++) {
 		struct writer_lane *p = &w->intern->lanes[i];
 		uint64_t head = __atomic_load_n(&w->lanes[i].head, __ATOMIC_RELAXED);
+		uint32_t ended = RING_LANE_ENDED;
 
 		events += head;
 		bytes += head * p->slot_bytes;
@@ -483,12 +579,14 @@ int ring_writer_reclaim(struct ring_writer *w, uint64_t now_monotonic_ns)
 			continue;
 		if (!p->ended_ns)
 			p->ended_ns = now_monotonic_ns;
-		if (__atomic_load_n(&w->reader->tail[i], __ATOMIC_RELAXED) != p->head &&
+		if (!writer_claimable(w, i, RING_LANE_ENDED) &&
 		    now_monotonic_ns - p->ended_ns < WRITER_RECLAIM_NS)
 			continue;
+		/* a claim may have it by now; release pairs with the acquire in ring_writer_claim */
+		if (!__atomic_compare_exchange_n(&p->state, &ended, RING_LANE_FREE, false,
+						 __ATOMIC_RELEASE, __ATOMIC_RELAXED))
+			continue;
 		__atomic_store_n(&w->lanes[i].state, RING_LANE_FREE, __ATOMIC_RELEASE);
-		/* release; pairs with the acquire in ring_writer_claim */
-		__atomic_store_n(&p->state, RING_LANE_FREE, __ATOMIC_RELEASE);
 		freed++;
 	}
 	__atomic_store_n(&w->counters->events, events, __ATOMIC_RELAXED);
@@ -526,7 +624,7 @@ static uint32_t intern_append(struct ring_writer *w, uint64_t hash, const char *
 {
 	struct ring_intern *t = w->intern;
 	uint32_t record = (8 + bytes + 7) & ~7u;
-	uint64_t next = __atomic_load_n(&t->next, __ATOMIC_RELAXED), shared;
+	uint64_t next = __atomic_load_n(&t->next, __ATOMIC_RELAXED);
 	uint32_t id, offset;
 	struct ring_name *name;
 
@@ -546,13 +644,7 @@ static uint32_t intern_append(struct ring_writer *w, uint64_t hash, const char *
 	memcpy(name->text, text, bytes);
 	/* release; pairs with the acquire load of bytes in ring_reader.c */
 	__atomic_store_n(&name->bytes, bytes, __ATOMIC_RELEASE);
-	/* Only upwards. The bound is for a peer that keeps changing the word; nobody else does. */
-	shared = __atomic_load_n(&w->counters->names_tail, __ATOMIC_RELAXED);
-	for (int i = 0; i < WRITER_TAIL_TRIES && shared < offset + record; i++) {
-		if (__atomic_compare_exchange_n(&w->counters->names_tail, &shared, offset + record,
-						false, __ATOMIC_RELEASE, __ATOMIC_RELAXED))
-			break;
-	}
+	writer_raise(&w->counters->names_tail, offset + record);
 	return id;
 }
 

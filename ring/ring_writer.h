@@ -18,7 +18,7 @@ struct ring_writer {
 	struct ring_reader_page *reader;
 	struct ring_lane *lanes;
 	uint32_t *alive; /* its own page, MADV_WIPEONFORK: 0 in a forked child */
-	int fd;
+	int fd, page_fd; /* of the ring; of the reader page */
 	uint32_t lane_count;
 	/* Private copies: the mapping is shared, but nobody else's word is believed. */
 	uint64_t names_offset, names_bytes;
@@ -35,29 +35,35 @@ struct ring_lane_writer {
 	uint32_t slot_bytes;
 };
 
+/* Lanes lie in the order host, device, small. Small lanes are host lanes for the threads that come
+ * after the host lanes are taken. */
 struct ring_geometry {
-	uint32_t host_lanes, host_slots, device_lanes, device_slots, names_bytes;
+	uint32_t host_lanes, host_slots, device_lanes, device_slots, small_lanes, small_slots;
+	uint32_t names_bytes;
 	uint8_t host_clock, device_clock; /* enum clock_source */
 };
 /* Defaults from base/limits.h; the whole fits LIMIT_RING_BYTES. */
 void ring_geometry_default(struct ring_geometry *g);
 
-/* Creates and seals the memfd, maps it, writes the header. Touches the header, counters and names
- * pages and the first two host lanes and all device lanes; the rest is touched by
- * ring_writer_prefault. 0 or -errno. One thread. */
+/* Creates and seals the memfd, maps it, writes the header and touches all pages before the slots.
+ * 0 or -errno. One thread. */
 int ring_writer_init(struct ring_writer *w, const struct ring_geometry *g);
 void ring_writer_fini(struct ring_writer *w);
 /* The memfd for attach_connect, or -EBADF when the program has closed it (its number may be another
  * file's by now, so w->fd is never used unchecked). Keeps errno. */
 int ring_writer_fd(const struct ring_writer *w);
-/* Touches free lanes so that at least `spare` of them are faulted in; returns lanes touched. Helper
- * thread. */
-int ring_writer_prefault(struct ring_writer *w, int spare);
-/* Claims a free, faulted lane by CAS; false when there is none (the caller counts NO_LANE).
- * Any thread; no system call; tid is the caller's business. */
+/* The same for the reader page's memfd. */
+int ring_writer_page_fd(const struct ring_writer *w);
+/* Touches every lane, so that this process is charged for the whole ring and a reader for none of it.
+ * Claims that come meanwhile are safe. 0 or -errno (no memory: the rest may be tried again). Helper
+ * thread, before the ring is passed on. */
+int ring_writer_fill(struct ring_writer *w);
+/* Claims by CAS the first lane that is free, or whose owner is gone and its events read; false when
+ * there is none, or no memory for it (the caller counts NO_LANE). Any thread. One system call if the
+ * lane was not touched yet, else none; tid is the caller's business. */
 bool ring_writer_claim(struct ring_writer *w, enum ring_lane_kind kind, uint32_t tid,
 		       struct ring_lane_writer *out);
-/* The thread is gone (or the lane no longer wanted): the lane becomes RING_LANE_ENDED and is handed
+/* The thread is gone (or the lane no longer needed): the lane becomes RING_LANE_ENDED and is handed
  * out again after the reader has consumed it (its tail equals head) or after 2 s. Any thread, once
  * the owner has stopped pushing. */
 void ring_writer_release(struct ring_lane_writer *lw);

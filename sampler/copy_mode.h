@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * copy_mode.h - sampling without BPF: the kernel copies a piece of each user stack, libunwind walks
- * it. Works for an ordinary user on its own processes where kernel.perf_event_paranoid allows (2 or
- * less); kernel stacks only where it allows those too (1 or less, or CAP_PERFMON). No off-CPU time
- * and no Python frames. Owns: perf events per thread and CPU, their rings, the copies until they
- * are drained. Threads: one caller.  Trust: stacks and files are hostile; files are read by pread
- * alone. */
+ * copy_mode.h - sampling without BPF: the kernel copies a piece of each user stack, and the
+ * sampler's own walk goes over it (unwind_replay.h). Works for an ordinary user on its own processes
+ * where kernel.perf_event_paranoid allows (2 or less); kernel stacks only where it allows those too
+ * (1 or less, or CAP_PERFMON). No off-CPU time and no Python frames. Owns: perf events per thread and
+ * CPU, their rings, the copies until they are drained. Threads: one caller.  Trust: stacks are
+ * hostile; files are read by readers alone. */
 #ifndef SYSOM_SAMPLER_COPY_MODE_H
 #define SYSOM_SAMPLER_COPY_MODE_H
 
@@ -17,7 +17,8 @@
 #include "sampler/processes.h"
 
 struct copy_mode_stats {
-	uint64_t samples, frames, lost;
+	uint64_t samples, frames, lost, scanned;
+	uint64_t unmapped; /* user stacks of processes that were not read yet */
 	uint64_t end[STACK_END_COUNT];
 };
 
@@ -28,9 +29,10 @@ struct copy_mode_settings {
 };
 
 struct copy_mode;
-/* processes: without tables and sink; borrowed until close. 0, or -errno and the reason in why. */
+/* processes: without sink, with their tables in store; all are borrowed until close. 0, or -errno and the
+ * reason in why. */
 int copy_mode_open(struct copy_mode **out, struct processes *processes,
-		   struct kernel_symbols *kernel, const char *proc_root,
+		   const struct unwind_store *store, struct kernel_symbols *kernel, const char *proc_root,
 		   const struct copy_mode_settings *settings, char why[160], char missing[160]);
 void copy_mode_close(struct copy_mode *c); /* NULL is a no-op */
 /* All threads that the process has now, and what they start. 0, -ESRCH, -EACCES, -EMFILE. */

@@ -4,34 +4,20 @@
 
 #include <elf.h>
 #include <errno.h>
-#include <fcntl.h>
-#include <linux/openat2.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/limits.h"
-#include "symbol/symbol_elf.h"
+#include "symbol/symbol_content.h"
+
+_Static_assert(STACK_BUILD_ID_MAX == SYMBOL_ID_MAX, "stacks carry a file's identity");
 
 #define VDSO "[vdso]"
-
-static int regular(int fd)
-{
-	struct stat st;
-
-	if (fd < 0)
-		return -errno;
-	if (fstat(fd, &st) || !S_ISREG(st.st_mode)) {
-		close(fd);
-		return -EINVAL;
-	}
-	return fd;
-}
 
 /* The kernel maps one vdso into every 64-bit process. */
 static int vdso_open(void)
@@ -55,32 +41,10 @@ static int vdso_open(void)
 	return fd;
 }
 
-int mapping_open(const char *proc_root, uint32_t pid, uint64_t begin, uint64_t end,
-		 const char *path)
+int mapping_open(struct reader_target *t, uint64_t begin, uint64_t end, const char *path)
 {
-	struct open_how how = {.flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY,
-			       .resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS};
-	char name[128];
-	int fd, root;
-
-	if (!strcmp(path, VDSO))
-		return vdso_open();
-	snprintf(name, sizeof(name), "%s/%u/map_files/%lx-%lx", proc_root, pid,
-		 (unsigned long)begin, (unsigned long)end);
-	fd = regular(open(name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
-	if (fd >= 0 || path[0] != '/')
-		return fd;
-	snprintf(name, sizeof(name), "%s/%u/root", proc_root, pid);
-	root = open(name, O_PATH | O_CLOEXEC);
-	if (root < 0)
-		return -errno;
-	fd = (int)syscall(SYS_openat2, root, path + 1, &how, sizeof(how));
-	if (fd < 0 && errno == ENOSYS) /* before 5.6 */
-		fd = openat(root, path + 1,
-			    O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | O_NOFOLLOW);
-	fd = regular(fd);
-	close(root);
-	return fd;
+	return strcmp(path, VDSO) ? reader_target_open(t, READER_MAPPING, begin, end, path) :
+				    vdso_open();
 }
 
 static void key_fill(struct mapping_elf *e, const struct stat *st)
@@ -103,7 +67,6 @@ static void key_fill(struct mapping_elf *e, const struct stat *st)
 
 int mapping_elf_read(struct mapping_elf *out, int fd)
 {
-	uint8_t id[SYMBOL_BUILD_ID_MAX];
 	Elf64_Ehdr eh;
 	struct stat st;
 	int n;
@@ -129,11 +92,8 @@ int mapping_elf_read(struct mapping_elf *out, int fd)
 		out->load[out->load_count].address = ph.p_vaddr;
 		out->load[out->load_count++].bytes = ph.p_filesz;
 	}
-	n = symbol_elf_build_id(fd, id);
-	if (n > 0) {
-		out->build_id_bytes = (uint8_t)(n > STACK_BUILD_ID_MAX ? STACK_BUILD_ID_MAX : n);
-		memcpy(out->build_id, id, out->build_id_bytes);
-	}
+	n = symbol_content_id(fd, out->build_id);
+	out->build_id_bytes = n > 0 ? (uint8_t)n : 0;
 	key_fill(out, &st);
 	return 0;
 }
@@ -153,10 +113,10 @@ bool mapping_elf_bias(const struct mapping_elf *e, uint64_t begin, uint64_t offs
 }
 
 /* The ELF headers behind a mapping that has a file; none is no error. */
-static void mapping_identify(struct mapping *m, const char *proc_root, uint32_t pid)
+static void mapping_identify(struct mapping *m, struct reader_target *t)
 {
 	struct mapping_elf *e;
-	int fd = mapping_open(proc_root, pid, m->begin, m->end, m->path);
+	int fd = mapping_open(t, m->begin, m->end, m->path);
 
 	if (fd < 0)
 		return;
@@ -186,7 +146,7 @@ static int scan_grow(struct mapping_scan *s, uint32_t *room)
 }
 
 /* One line of maps: 0, or a reason to stop. */
-static int scan_line(struct mapping_scan *s, uint32_t *room, char *line, const char *proc_root)
+static int scan_line(struct mapping_scan *s, uint32_t *room, char *line, struct reader_target *t)
 {
 	unsigned long begin, end, offset, inode;
 	struct mapping *m;
@@ -212,26 +172,29 @@ static int scan_line(struct mapping_scan *s, uint32_t *room, char *line, const c
 		return -ENOMEM;
 	s->count++;
 	if (m->path[0])
-		mapping_identify(m, proc_root, s->pid);
+		mapping_identify(m, t);
 	return 0;
 }
 
-int mapping_scan_read(struct mapping_scan *out, const char *proc_root, uint32_t pid)
+int mapping_scan_read(struct mapping_scan *out, struct reader_target *t)
 {
 	uint32_t room = 0;
 	size_t line_room = 0;
-	char name[128], *line = NULL;
+	char *line = NULL;
 	FILE *f;
-	int err = 0;
+	int fd = reader_target_open(t, READER_MAPS, 0, 0, NULL), err = 0;
 
 	memset(out, 0, sizeof(*out));
-	out->pid = pid;
-	snprintf(name, sizeof(name), "%s/%u/maps", proc_root, pid);
-	f = fopen(name, "re");
-	if (!f)
-		return errno == ENOENT ? -ESRCH : -errno;
+	out->pid = t->pid;
+	if (fd < 0)
+		return fd == -ENOENT ? -ESRCH : fd;
+	f = fdopen(fd, "r");
+	if (!f) {
+		close(fd);
+		return -ENOMEM;
+	}
 	while (!err && getline(&line, &line_room, f) > 0)
-		err = scan_line(out, &room, line, proc_root);
+		err = scan_line(out, &room, line, t);
 	free(line);
 	fclose(f);
 	if (err == -E2BIG)

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * mapping_scan.h - the executable mappings of a process, with what identifies each file.
  * Owns: a scan is private memory of the caller.  Threads: any, one per scan.
- * Trust: the process and its files are hostile and may vanish while they are read: files are opened
- * without following them out of the process's root, never blocking, only regular ones, and read by
- * pread with bounds. */
+ * Trust: the process and its files are hostile and may vanish while they are read, or never answer: this
+ * runs in a parser (reader/reader.h). */
 #ifndef SYSOM_SAMPLER_MAPPING_SCAN_H
 #define SYSOM_SAMPLER_MAPPING_SCAN_H
 
@@ -12,6 +11,7 @@
 #include <stdint.h>
 
 #include "analysis/stack.h"
+#include "reader/reader.h"
 #include "sampler/unwind_store.h"
 
 #define MAPPING_SEGMENTS 16
@@ -42,14 +42,12 @@ struct mapping_scan {
 	uint32_t count;
 };
 
-/* Reads PROC_ROOT/PID/maps and the headers of the files. 0, -ESRCH, -EACCES, -ENOMEM. */
-int mapping_scan_read(struct mapping_scan *out, const char *proc_root, uint32_t pid);
+/* Reads the process's maps and the headers of the files. 0, -ESRCH, -EACCES, -ENOMEM. */
+int mapping_scan_read(struct mapping_scan *out, struct reader_target *t);
 void mapping_scan_fini(struct mapping_scan *s);
 
-/* Opens the file behind a mapping: by map_files, which is the very file, else by its path within
- * the process's root. A file descriptor, or -errno. "[vdso]" gives a copy of this process's own. */
-int mapping_open(const char *proc_root, uint32_t pid, uint64_t begin, uint64_t end,
-		 const char *path);
+/* As reader_target_open of READER_MAPPING; "[vdso]" gives a copy of this process's own. */
+int mapping_open(struct reader_target *t, uint64_t begin, uint64_t end, const char *path);
 /* 0; -ENOTSUP: not an x86-64 ELF file; -EBADMSG: damaged; -errno. */
 int mapping_elf_read(struct mapping_elf *out, int fd);
 /* Where the file lies, given that `offset` is mapped at `begin`. False: in no executable segment.

@@ -46,35 +46,84 @@ void perf_ring_close(struct perf_ring *r)
 	memset(r, 0, sizeof(*r));
 }
 
-void perf_ring_read(struct perf_ring *r,
-		    void (*fn)(void *arg, const struct perf_event_header *record), void *arg)
+/* Of a sample behind its ids; of others in front of the CPU, which is last. */
+static uint64_t record_time(const uint8_t *record, uint16_t bytes, uint32_t type)
+{
+	uint16_t at = type == PERF_RECORD_SAMPLE ? 16 : (uint16_t)(bytes - 16);
+	uint64_t time_ns = 0;
+
+	if (bytes >= 32)
+		memcpy(&time_ns, record + at, sizeof(time_ns));
+	return time_ns;
+}
+
+/* Puts the record at the tail together. False: there is none. */
+static bool ring_next(struct perf_ring *r)
 {
 	const uint8_t *data = (const uint8_t *)r->page + PAGE_BYTES;
-	uint64_t head, tail;
+	uint64_t at = r->tail & (r->bytes - 1), first;
+	struct perf_event_header h;
 
-	if (!r->page)
-		return;
-	/* acquire: the kernel wrote the records before data_head */
-	head = __atomic_load_n(&r->page->data_head, __ATOMIC_ACQUIRE);
-	tail = r->page->data_tail;
-	while (tail < head) {
-		uint64_t at = tail & (r->bytes - 1), first;
-		struct perf_event_header h;
-
+	if (r->tail < r->head) {
 		memcpy(&h, data + at,
 		       sizeof(h)); /* records are aligned to 8: a header never wraps */
-		if (h.size < sizeof(h) || h.size > head - tail) {
-			tail = head;
-			break;
+		if (h.size >= sizeof(h) && h.size <= r->head - r->tail) {
+			first = r->bytes - at < h.size ? r->bytes - at : h.size;
+			memcpy(r->record, data + at, first);
+			memcpy(r->record + first, data, h.size - first);
+			r->time_ns = record_time(r->record, h.size, h.type);
+			r->tail += h.size;
+			return true;
 		}
-		first = r->bytes - at < h.size ? r->bytes - at : h.size;
-		memcpy(r->record, data + at, first);
-		memcpy(r->record + first, data, h.size - first);
-		fn(arg, (const struct perf_event_header *)(const void *)r->record);
-		tail += h.size;
+		r->tail = r->head;
 	}
 	/* release: what was read may be overwritten from here on */
-	__atomic_store_n(&r->page->data_tail, tail, __ATOMIC_RELEASE);
+	__atomic_store_n(&r->page->data_tail, r->tail, __ATOMIC_RELEASE);
+	return false;
+}
+
+/* Restores the heap from its place `at` on: no ring's next record is older than its parent's. */
+static void heap_sift(struct perf_ring **heap, uint32_t count, uint32_t at)
+{
+	for (;;) {
+		uint32_t least = at, child = 2 * at + 1;
+		struct perf_ring *moved = heap[at];
+
+		for (uint32_t i = child; i < child + 2 && i < count; i++)
+			least = heap[i]->time_ns < heap[least]->time_ns ? i : least;
+		if (least == at)
+			return;
+		heap[at] = heap[least];
+		heap[least] = moved;
+		at = least;
+	}
+}
+
+void perf_ring_read(struct perf_ring *rings, uint32_t count,
+		    void (*fn)(void *arg, const struct perf_event_header *record), void *arg)
+{
+	struct perf_ring *heap[PERF_RING_MAX];
+	uint32_t left = 0;
+
+	for (uint32_t i = 0; i < count && i < PERF_RING_MAX; i++) {
+		struct perf_ring *r = &rings[i];
+
+		if (!r->page)
+			continue;
+		/* acquire: the kernel wrote the records before data_head */
+		r->head = __atomic_load_n(&r->page->data_head, __ATOMIC_ACQUIRE);
+		r->tail = r->page->data_tail;
+		if (ring_next(r))
+			heap[left++] = r;
+	}
+	for (uint32_t i = left / 2; i-- > 0;)
+		heap_sift(heap, left, i);
+	while (left) {
+		fn(arg, (const struct perf_event_header *)(const void *)heap[0]->record);
+		if (!ring_next(heap[0]))
+			heap[0] = heap[--left];
+		heap_sift(heap, left, 0);
+	}
 }
 
 uint32_t perf_ring_cpus(int *cpus, uint32_t room)

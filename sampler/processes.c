@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * processes.c - see processes.h.
- * Events are believed for what they name exactly (a known Build ID at an address) and are otherwise
- * only a reason to read /proc again: they can be lost, and a file that was never seen must be
- * opened anyway. */
+ * Events are believed for the range that they name, not for the file (a Build ID is what anybody writes
+ * into one). Else they are only a reason to read /proc again: they can be lost, and a file that was never
+ * seen must be opened anyway. */
 #include "sampler/processes.h"
 
 #include <ctype.h>
@@ -11,9 +11,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/clock.h"
-#include "base/hash.h"
+#include "base/keyed.h"
 #include "base/limits.h"
 #include "sampler/worker.h"
 
@@ -28,13 +29,14 @@ struct processes {
 	char proc_root[128];
 	struct unwind_store *store;
 	struct processes_sink sink;
-	bool tables, python, all;
+	bool python, all;
 	struct worker *worker;
 	struct process *slot[PROCESS_SLOTS];
 	uint32_t count;
 	struct process_file *files; /* by the store's number */
 	uint32_t file_room, files_known;
 	struct unwind_mapping scratch[UNWIND_MAPPING_MAX];
+	uint64_t serial; /* of requests for names */
 	struct processes_stats stats;
 };
 
@@ -42,7 +44,7 @@ struct processes {
 
 static uint32_t slot_of(const struct processes *p, uint32_t pid)
 {
-	uint32_t i = (uint32_t)hash_mix(pid) & (PROCESS_SLOTS - 1);
+	uint32_t i = (uint32_t)keyed_word(keyed_process(), pid) & (PROCESS_SLOTS - 1);
 
 	while (p->slot[i] && p->slot[i]->pid != pid)
 		i = (i + 1) & (PROCESS_SLOTS - 1);
@@ -75,6 +77,13 @@ static void mappings_clear(struct processes *p, struct process *process)
 	process->count = 0;
 }
 
+static void python_publish(struct processes *p, struct process *process)
+{
+	if (p->sink.python &&
+	    p->sink.python(p->sink.context, process->pid, &process->python->process))
+		p->stats.python_full++; /* its loops stay native frames, and its stacks count as guessed */
+}
+
 static void python_clear(struct processes *p, struct process *process)
 {
 	if (process->python && p->sink.python)
@@ -82,6 +91,7 @@ static void python_clear(struct processes *p, struct process *process)
 	python_names_close(process->names);
 	free(process->python);
 	process->names = NULL;
+	process->asked = 0;
 	process->python = NULL;
 	process->python_err = -ENOENT;
 	process->python_retry_ns = 0;
@@ -99,6 +109,7 @@ static void process_drop(struct processes *p, uint32_t slot)
 	slot_clear(p, slot);
 	p->count--;
 	free(process->mappings);
+	free(process->replaced);
 	free(process);
 }
 
@@ -117,6 +128,7 @@ static void scan_request(struct processes *p, struct process *process)
 	job->pid = process->pid;
 	job->find_python = p->python && !process->python;
 	process->scanning = true;
+	process->fresh_begin = process->fresh_end = 0;
 	process->rescan = false;
 	process->python_retry_ns = 0;
 	p->stats.scans++;
@@ -172,7 +184,7 @@ static int file_room(struct processes *p, uint32_t file)
 static void table_request(struct processes *p, uint32_t file, uint32_t pid, uint64_t begin,
 			  uint64_t end)
 {
-	struct worker_job *job = p->tables ? calloc(1, sizeof(*job)) : NULL;
+	struct worker_job *job = calloc(1, sizeof(*job));
 
 	if (!job)
 		return;
@@ -271,6 +283,34 @@ static int by_begin(const void *a, const void *b)
 	return x->begin < y->begin ? -1 : x->begin > y->begin;
 }
 
+/* Samples that were taken since it was may have been unwound by this file's table. */
+static void replaced_note(struct process *process, uint32_t file)
+{
+	uint32_t *at;
+
+	if (!process->replaced)
+		process->replaced = calloc(UINT8_MAX + 1, sizeof(*process->replaced));
+	if (!process->replaced)
+		return;
+	at = &process->replaced[process->generation];
+	*at = *at && *at != file ? UINT32_MAX : file;
+}
+
+bool process_replaced(const struct process *process, uint8_t generation, uint32_t file)
+{
+	uint32_t replaced = process->replaced ? process->replaced[generation] : 0;
+
+	return replaced && (replaced == file || replaced == UINT32_MAX);
+}
+
+/* What was noted of generations that are drained. */
+static void replaced_forget(struct process *process)
+{
+	for (uint32_t i = 0; process->replaced && i <= UINT8_MAX; i++)
+		if (i != process->generation)
+			process->replaced[i] = 0;
+}
+
 /* A new mapping takes the place of whatever was there. */
 static void mapping_insert(struct processes *p, struct process *process,
 			   const struct process_mapping *m)
@@ -281,8 +321,10 @@ static void mapping_insert(struct processes *p, struct process *process,
 		struct process_mapping *old = &process->mappings[i];
 
 		if (old->begin < m->end && m->begin < old->end) {
-			if (old->file)
+			if (old->file) {
 				p->files[old->file].users--;
+				replaced_note(process, old->file);
+			}
 			continue;
 		}
 		process->mappings[kept++] = *old;
@@ -314,8 +356,6 @@ static void publish(struct processes *p, struct process *process)
 	uint32_t dropped = 0;
 
 	process->dirty = false;
-	if (!p->sink.set)
-		return;
 	for (uint32_t i = 0; i < process->count; i++) {
 		const struct process_mapping *m = &process->mappings[i];
 		struct unwind_mapping *to = &p->scratch[i];
@@ -333,12 +373,21 @@ static void publish(struct processes *p, struct process *process)
 		return;
 	}
 	p->stats.mappings_dropped += dropped;
-	if (p->sink.set(p->sink.context, process->pid, &fresh)) {
+	if (p->sink.set &&
+	    p->sink.set(p->sink.context, process->pid, &fresh, (uint8_t)(process->generation + 1))) {
 		unwind_store_retire(p->store, &fresh);
 		return;
 	}
 	unwind_store_retire(p->store, &process->published);
 	process->published = fresh;
+	process->generation++;
+}
+
+bool processes_publish(struct processes *p, struct process *process)
+{
+	if (process->dirty)
+		publish(p, process);
+	return !process->dirty && process->published.mapping_count;
 }
 
 /* ---- results of the worker ---- */
@@ -360,8 +409,7 @@ static void python_adopt(struct processes *p, struct process *process, struct wo
 		python_clear(p, process);
 		return;
 	}
-	if (p->sink.python)
-		p->sink.python(p->sink.context, process->pid, &process->python->process);
+	python_publish(p, process);
 }
 
 static void scan_done(struct processes *p, struct worker_job *job)
@@ -386,7 +434,9 @@ static void scan_done(struct processes *p, struct worker_job *job)
 					     .offset = m->offset,
 					     .load_bias = m->load_bias};
 
-		to.file = file_number(p, process->pid, m);
+		/* what it read may be gone there */
+		if (m->begin >= process->fresh_end || m->end <= process->fresh_begin)
+			to.file = file_number(p, process->pid, m);
 		if (mapping_append(p, process, &to))
 			break;
 	}
@@ -424,6 +474,46 @@ static void table_unread(struct processes *p, struct worker_job *job)
 	}
 }
 
+static void names_done(struct processes *p, struct worker_job *job)
+{
+	struct process *process = processes_find(p, job->pid);
+
+	if (!process || process->asked != job->serial)
+		return; /* another process, or another interpreter */
+	python_names_answer(process->names, job->err, job->names, job->names_bytes);
+	process->asked = 0;
+}
+
+bool processes_names_ask(struct processes *p)
+{
+	bool waiting = false;
+
+	for (uint32_t i = 0; i < PROCESS_SLOTS; i++) {
+		struct process *process = p->slot[i];
+		struct worker_job *job;
+		size_t bytes = 0;
+		void *request;
+
+		if (!process || !process->names)
+			continue;
+		request = process->asked ? NULL : python_names_ask(process->names, &bytes);
+		job = request ? calloc(1, sizeof(*job)) : NULL;
+		if (job) {
+			job->kind = WORKER_NAMES;
+			job->pid = process->pid;
+			job->names = request;
+			job->names_bytes = bytes;
+			job->serial = process->asked = ++p->serial;
+			worker_push(p->worker, job);
+		} else if (request) {
+			free(request);
+			python_names_answer(process->names, -ENOMEM, NULL, 0);
+		}
+		waiting |= process->asked != 0;
+	}
+	return waiting;
+}
+
 static void table_done(struct processes *p, struct worker_job *job)
 {
 	struct process_file *f;
@@ -456,10 +546,14 @@ void processes_poll(struct processes *p)
 	uint64_t now = clock_monotonic_ns();
 
 	for (struct worker_job *job; (job = worker_next(p->worker));) {
+		if (job->kind == WORKER_SCAN && p->sink.catch_up)
+			p->sink.catch_up(p->sink.context);
 		if (job->kind == WORKER_SCAN)
 			scan_done(p, job);
-		else
+		else if (job->kind == WORKER_TABLE)
 			table_done(p, job);
+		else
+			names_done(p, job);
 		worker_job_free(job);
 	}
 	for (uint32_t i = 0; i < PROCESS_SLOTS; i++) {
@@ -506,8 +600,8 @@ void processes_on_fork(struct processes *p, uint32_t parent_pid, uint32_t pid)
 			*child->python = *parent->python;
 			if (python_names_open(&child->names, child->python))
 				python_clear(p, child);
-			else if (p->sink.python)
-				p->sink.python(p->sink.context, pid, &child->python->process);
+			else
+				python_publish(p, child);
 		}
 	}
 	if (parent->scanning || !parent->count)
@@ -518,14 +612,22 @@ void processes_on_fork(struct processes *p, uint32_t parent_pid, uint32_t pid)
 void processes_on_exec(struct processes *p, uint32_t pid)
 {
 	struct process *process = processes_find(p, pid);
+	bool was_scanning;
 
 	if (!process && (!p->all || process_new(p, pid, false, &process)))
 		return;
 	python_clear(p, process);
 	mappings_clear(p, process);
+	process->first = false;
 	process->gone = false;
+	replaced_note(process, UINT32_MAX);
 	publish(p, process);
+	was_scanning = process->scanning;
 	scan_request(p, process);
+	if (was_scanning) { /* the program before */
+		process->fresh_begin = 0;
+		process->fresh_end = UINT64_MAX;
+	}
 }
 
 void processes_on_exit(struct processes *p, uint32_t pid)
@@ -536,47 +638,36 @@ void processes_on_exit(struct processes *p, uint32_t pid)
 		process->gone = true; /* its other threads may outlive the first one */
 }
 
+/* Until the scan has read which file it is, the place is as anonymous memory: what is unwound through it
+ * counts as guessed, and no table of what was there before is used. */
 void processes_on_mmap(struct processes *p, uint32_t pid, const struct process_mapping *m,
-		       const uint8_t *build_id, size_t build_id_bytes, const char *path)
+		       const char *path)
 {
 	struct process *process = processes_find(p, pid);
 	struct process_mapping fresh = *m;
-	struct unwind_store_key key = {.kind = 1};
-	uint32_t file = 0;
 
 	if (!process)
 		return;
-	if (process->scanning)
+	if (process->scanning) {
 		process->rescan = true; /* the scan may have passed this place already */
-	if (!build_id && path[0] != '/') {
-		fresh.file = 0; /* anonymous memory, or [vdso], which the scan finds */
-		mapping_insert(p, process, &fresh);
-		return;
+		if (!process->fresh_end || m->begin < process->fresh_begin)
+			process->fresh_begin = m->begin;
+		if (m->end > process->fresh_end)
+			process->fresh_end = m->end;
 	}
-	if (build_id && build_id_bytes <= STACK_BUILD_ID_MAX) {
-		memcpy(key.bytes, build_id, build_id_bytes);
-		key.count = (uint8_t)build_id_bytes;
-		if (!unwind_store_find(p->store, &key, &file)) {
-			bool known = processes_file(p, file) &&
-				     mapping_elf_bias(&p->files[file].elf, m->begin, m->offset,
-						      &fresh.load_bias);
-
-			unwind_store_unref(p->store, file);
-			if (known) {
-				fresh.file = file;
-				mapping_insert(p, process, &fresh);
-				return;
-			}
-		}
-	}
-	scan_request(p, process);
+	fresh.file = 0;
+	mapping_insert(p, process, &fresh);
+	if (path[0] == '/')
+		scan_request(p, process);
 }
 
 void processes_on_lost(struct processes *p)
 {
 	for (uint32_t i = 0; i < PROCESS_SLOTS; i++) {
-		if (p->slot[i])
-			scan_request(p, p->slot[i]);
+		if (!p->slot[i])
+			continue;
+		replaced_note(p->slot[i], UINT32_MAX);
+		scan_request(p, p->slot[i]);
 	}
 	if (p->all)
 		processes_set_all(p, true);
@@ -634,6 +725,7 @@ static void add_child(void *arg, uint32_t pid, uint32_t parent)
 	if (!of || !of->children || (child && child->children))
 		return;
 	if (!process_new(a->p, pid, true, &child)) {
+		child->first = true;
 		scan_request(a->p, child);
 		a->grew = true;
 	}
@@ -644,27 +736,31 @@ static void add_any(void *arg, uint32_t pid, uint32_t parent)
 	struct adding *a = arg;
 	struct process *process = processes_find(a->p, pid);
 
-	if (!process && !process_new(a->p, pid, false, &process))
+	if (!process && !process_new(a->p, pid, false, &process)) {
+		process->first = true;
 		scan_request(a->p, process);
+	}
 }
 
 int processes_add(struct processes *p, uint32_t pid, bool children)
 {
 	struct adding a = {.p = p, .grew = children};
 	struct process *process = processes_find(p, pid);
-	char name[192];
-	FILE *f;
+	char name[192], byte;
 	int err;
 
-	snprintf(name, sizeof(name), "%s/%u/maps", p->proc_root, pid);
-	f = fopen(name, "re");
-	if (!f)
-		return errno == EACCES ? -EACCES : -ESRCH;
-	fclose(f);
+	/* needs the same right as its maps and waits for no lock; kernel threads have none */
+	snprintf(name, sizeof(name), "%s/%u/exe", p->proc_root, pid);
+	if (readlink(name, &byte, 1) < 0 && errno == EACCES)
+		return -EACCES;
+	snprintf(name, sizeof(name), "%s/%u", p->proc_root, pid);
+	if (access(name, F_OK))
+		return -ESRCH;
 	if (!process) {
 		err = process_new(p, pid, children, &process);
 		if (err)
 			return err;
+		process->first = true;
 		scan_request(p, process);
 	}
 	process->children |= children;
@@ -734,6 +830,7 @@ void processes_sweep(struct processes *p)
 		while (p->slot[i] && p->slot[i]->gone && process_ended(p, p->slot[i]->pid))
 			process_drop(p, i);
 		if (p->slot[i]) {
+			replaced_forget(p->slot[i]);
 			p->slot[i]->gone = false;
 			if (p->slot[i]->names)
 				python_names_begin(p->slot[i]->names);
@@ -751,12 +848,23 @@ void processes_sweep(struct processes *p)
 	}
 }
 
+/* Whether tables that the process needs are still to come. */
+static bool is_waiting(const struct processes *p, const struct process *process)
+{
+	bool waiting = process->scanning;
+
+	for (uint32_t i = 0; !waiting && i < process->count; i++)
+		waiting = process->mappings[i].file && p->files[process->mappings[i].file].waiting;
+	return waiting;
+}
+
 void processes_stats_get(const struct processes *p, struct processes_stats *out)
 {
 	*out = p->stats;
 	out->processes = p->count;
 	out->files = p->files_known;
 	out->worker_cpu_ns = worker_cpu_ns(p->worker);
+	reader_stats_get(worker_reader(p->worker), &out->readers);
 	for (uint32_t i = 0; i < PROCESS_SLOTS; i++)
 		out->mappings += p->slot[i] ? p->slot[i]->count : 0;
 	for (uint32_t i = 0; i < p->file_room; i++) {
@@ -765,10 +873,13 @@ void processes_stats_get(const struct processes *p, struct processes_stats *out)
 	}
 	for (uint32_t i = 0; i < PROCESS_SLOTS; i++)
 		out->files_waiting += p->slot[i] && p->slot[i]->scanning;
+	for (uint32_t i = 0; i < PROCESS_SLOTS; i++)
+		out->first_waiting += p->slot[i] && p->slot[i]->first && !p->slot[i]->gone &&
+				      is_waiting(p, p->slot[i]);
 }
 
 int processes_open(struct processes **out, const char *proc_root, struct unwind_store *store,
-		   const struct processes_sink *sink, bool tables, bool python)
+		   const struct processes_sink *sink, bool python, struct reader *reader)
 {
 	struct processes *p = calloc(1, sizeof(*p));
 	int err;
@@ -778,9 +889,8 @@ int processes_open(struct processes **out, const char *proc_root, struct unwind_
 	snprintf(p->proc_root, sizeof(p->proc_root), "%s", proc_root);
 	p->store = store;
 	p->sink = *sink;
-	p->tables = tables;
 	p->python = python;
-	err = worker_open(&p->worker, p->proc_root);
+	err = worker_open(&p->worker, p->proc_root, reader);
 	if (err) {
 		free(p);
 		return err;

@@ -20,10 +20,12 @@
 /* Who is told. Any function may be NULL. */
 struct processes_sink {
 	void *context;
-	int (*set)(void *context, uint32_t pid, const struct unwind_process *p);
+	int (*set)(void *context, uint32_t pid, const struct unwind_process *p, uint8_t generation);
 	void (*remove)(void *context, uint32_t pid);
-	void (*python)(void *context, uint32_t pid,
-		       const struct python_process *p); /* NULL: none */
+	/* p NULL: none. 0, -errno: its frames are not walked. */
+	int (*python)(void *context, uint32_t pid, const struct python_process *p);
+	/* Before what was read of /proc is taken over: to tell of the events until now. */
+	void (*catch_up)(void *context);
 };
 
 struct process_mapping {
@@ -34,13 +36,19 @@ struct process_mapping {
 struct process {
 	uint32_t pid;
 	bool children; /* those that it forks are sampled too */
+	bool first;    /* it was there when it was added, and runs the same program still */
 	bool scanning, rescan, dirty, gone;
+	uint8_t generation;	      /* of what is published */
+	uint32_t *replaced; /* by generation: the file in whose place another one was mapped while it was
+			     * published; 0 none, UINT32_MAX several. NULL: none in any */
+	uint64_t fresh_begin, fresh_end; /* mapped since the scan was asked for, first to last */
 	uint64_t python_retry_ns; /* the interpreter has not started yet: look again then; 0: no */
 	struct process_mapping *mappings; /* sorted by address */
 	uint32_t count, room;
 	struct unwind_process published;
 	struct python_runtime *python; /* NULL: none */
 	struct python_names *names;
+	uint64_t asked; /* the request for names that is on its way; 0: none */
 	int python_err;
 };
 
@@ -58,17 +66,20 @@ struct process_file {
 
 struct processes_stats {
 	uint32_t processes, mappings, files, files_waiting, files_refused;
+	uint32_t first_waiting; /* of processes that are `first`: being read, or mapping a file that is */
 	uint64_t mappings_dropped, publish_full, scans, scan_failed;
 	uint64_t worker_cpu_ns;
+	struct reader_stats readers;
+	uint64_t python_full;	 /* interpreters that found no room */
 	uint32_t python_refused; /* interpreters whose frames can't be read */
 	char python_why[160];	 /* of the last of them */
 };
 
 struct processes;
-/* store is borrowed until close; tables: whether they are compiled; python: whether interpreters
- * are looked for. 0, -ENOMEM, -errno. */
+/* store is borrowed until close; python: whether interpreters are looked for; reader: as for
+ * worker_open. 0, -ENOMEM, -errno. */
 int processes_open(struct processes **out, const char *proc_root, struct unwind_store *store,
-		   const struct processes_sink *sink, bool tables, bool python);
+		   const struct processes_sink *sink, bool python, struct reader *reader);
 void processes_close(struct processes *p); /* NULL is a no-op */
 /* 0, -ESRCH, -ENOSPC, -ENOMEM. With children: those that it has now and will have. */
 int processes_add(struct processes *p, uint32_t pid, bool children);
@@ -81,9 +92,8 @@ bool processes_all(const struct processes *p);
 void processes_on_fork(struct processes *p, uint32_t parent, uint32_t pid);
 void processes_on_exec(struct processes *p, uint32_t pid);
 void processes_on_exit(struct processes *p, uint32_t pid);
-/* build_id NULL: not told. */
 void processes_on_mmap(struct processes *p, uint32_t pid, const struct process_mapping *m,
-		       const uint8_t *build_id, size_t build_id_bytes, const char *path);
+		       const char *path);
 /* Events were lost: everything is read again. */
 void processes_on_lost(struct processes *p);
 /* What a process has mapped is not what is known: read again. */
@@ -92,10 +102,17 @@ void processes_doubt(struct processes *p, uint32_t pid);
 int processes_fd(const struct processes *p); /* readable: the worker has results */
 /* Takes the worker's results and publishes what changed. */
 void processes_poll(struct processes *p);
+/* Publishes what changed of this process. False: it has no mappings, or they found no room. */
+bool processes_publish(struct processes *p, struct process *process);
+/* Has the names that were found missing read. True: some are on their way. */
+bool processes_names_ask(struct processes *p);
 /* Once per drain, after the kernel's grace period and after the drained stacks were named: forgets
  * what ended, lets go of files. */
 void processes_sweep(struct processes *p);
 
+/* Whether another file was mapped in the place of this one while this generation of mappings was
+ * published: what was unwound by its table then may be the other one's. Until the next sweep. */
+bool process_replaced(const struct process *process, uint8_t generation, uint32_t file);
 /* NULL: not known. Borrowed until the next call that is not const. */
 struct process *processes_find(struct processes *p, uint32_t pid);
 const struct process_file *processes_file(const struct processes *p, uint32_t file);

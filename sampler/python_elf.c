@@ -1,20 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  * python_elf.c - finds the interpreter in an ELF file.
- * libelf in its reading mode (no mapping: a file that shrinks under a mapping raises SIGBUS). The cold
- * part of the interpreter loop has no symbol in a stripped file, but it is one function of its own in
- * .eh_frame_hdr, and it is where most jumps out of the loop lead that are no tail calls. */
+ * The cold part of the interpreter loop has no symbol in a stripped file, but it is one function of
+ * its own in .eh_frame_hdr, and it is where most jumps out of the loop lead that are no tail calls. */
 #include "sampler/python_elf.h"
 
 #include <errno.h>
-#include <gelf.h>
-#include <libelf.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "symbol/symbol_elf.h"
+
 /* libpython with symbols: 14,000 of them, 0.4 MiB and as much in names; torch's largest file: 30 MiB. */
 #define ELF_SECTION_BYTES_MAX (64ull << 20)
-#define ELF_SECTIONS_MAX 4096u
 /* The loop takes 33 to 62 KiB, debug builds twice that. */
 #define ELF_EVAL_BYTES_MAX (1u << 20)
 /* Jumps that must agree before a function counts as the loop's cold part; seen: 400. */
@@ -46,7 +44,7 @@ static bool is_part(const char *name, const char *base)
 	return !strncmp(name, base, n) && (!name[n] || name[n] == '.');
 }
 
-static void symbol_take(struct python_elf *e, const char *name, const GElf_Sym *sym)
+static void symbol_take(struct python_elf *e, const char *name, const Elf64_Sym *sym)
 {
 	if (sym->st_shndx == SHN_UNDEF || !sym->st_value)
 		return;
@@ -68,37 +66,36 @@ static void symbol_take(struct python_elf *e, const char *name, const GElf_Sym *
 	}
 }
 
-/* The section's bytes, or NULL if they are not all in the file. */
-static Elf_Data *section_data(Elf_Scn *scn, const GElf_Shdr *sh, uint64_t file_bytes)
+static void symbols_take(struct python_elf *out, const struct symbol_elf *e, uint32_t table)
 {
-	if (sh->sh_type == SHT_NOBITS || sh->sh_size > ELF_SECTION_BYTES_MAX ||
-	    sh->sh_offset > file_bytes || sh->sh_size > file_bytes - sh->sh_offset)
-		return NULL;
-	return elf_getdata(scn, NULL);
-}
+	const struct symbol_section *symbols, *strings;
+	Elf64_Sym chunk[256];
+	uint64_t count;
+	char *text;
 
-static void symbols_take(struct python_elf *e, Elf *elf, Elf_Scn *scn, const GElf_Shdr *sh,
-			 uint64_t file_bytes)
-{
-	Elf_Scn *strings = elf_getscn(elf, sh->sh_link);
-	GElf_Shdr strings_sh;
-	Elf_Data *data, *text;
-	size_t count;
-
-	if (!strings || !gelf_getshdr(strings, &strings_sh) || sh->sh_entsize != sizeof(Elf64_Sym))
+	if (!table)
 		return;
-	data = section_data(scn, sh, file_bytes);
-	text = section_data(strings, &strings_sh, file_bytes);
-	/* names are compared up to their end: the table must have one */
-	if (!data || !text || !text->d_size || ((char *)text->d_buf)[text->d_size - 1])
+	symbols = &e->sections[table];
+	strings = &e->sections[symbols->link];
+	if (symbols->bytes > ELF_SECTION_BYTES_MAX || strings->bytes > ELF_SECTION_BYTES_MAX)
 		return;
-	count = data->d_size / sizeof(Elf64_Sym);
-	for (size_t i = 0; i < count; i++) {
-		GElf_Sym sym;
+	count = symbols->bytes / sizeof(chunk[0]);
+	text = malloc(strings->bytes + 1);
+	if (!text || symbol_elf_read(e->fd, text, strings->bytes, strings->offset))
+		count = 0;
+	else
+		text[strings->bytes] = 0; /* names are compared up to their end */
+	for (uint64_t at = 0; at < count; at += 256) {
+		uint64_t n = count - at < 256 ? count - at : 256;
 
-		if (gelf_getsym(data, (int)i, &sym) && sym.st_name < text->d_size)
-			symbol_take(e, (char *)text->d_buf + sym.st_name, &sym);
+		if (symbol_elf_read(e->fd, chunk, n * sizeof(chunk[0]),
+				    symbols->offset + at * sizeof(chunk[0])))
+			break;
+		for (uint64_t i = 0; i < n; i++)
+			if (chunk[i].st_name < strings->bytes)
+				symbol_take(out, text + chunk[i].st_name, &chunk[i]);
 	}
+	free(text);
 }
 
 bool python_elf_address(const struct python_elf *e, uint64_t offset, uint64_t *address)
@@ -112,50 +109,53 @@ bool python_elf_address(const struct python_elf *e, uint64_t offset, uint64_t *a
 	return false;
 }
 
-/* bytes of the file at an ELF virtual address. */
-static bool address_read(const struct python_elf *e, int fd, uint64_t address, void *to,
-			 size_t bytes)
+/* Owned bytes of the file at an ELF virtual address; NULL where they are not all in the file. */
+static void *address_read(const struct python_elf *out, const struct symbol_elf *e, uint64_t address,
+			  size_t bytes)
 {
-	for (uint32_t i = 0; i < e->load_count; i++) {
-		uint64_t at = address - e->load[i].address;
+	for (uint32_t i = 0; i < out->load_count; i++) {
+		uint64_t at = address - out->load[i].address, offset = out->load[i].offset + at;
+		void *data;
 
-		if (address >= e->load[i].address && at < e->load[i].bytes &&
-		    bytes <= e->load[i].bytes - at)
-			return pread(fd, to, bytes, (off_t)(e->load[i].offset + at)) ==
-			       (ssize_t)bytes;
+		if (address < out->load[i].address || at >= out->load[i].bytes ||
+		    bytes > out->load[i].bytes - at)
+			continue;
+		data = symbol_elf_has(e, offset, bytes) ? malloc(bytes + 1) : NULL;
+		if (data && !symbol_elf_read(e->fd, data, bytes, offset))
+			return data;
+		free(data);
+		return NULL;
 	}
-	return false;
+	return NULL;
 }
 
 /* Where functions begin, sorted: the search table of .eh_frame_hdr in its usual encoding. Returns
  * owned ELF virtual addresses, or NULL. */
-static uint64_t *function_begins(const struct python_elf *e, int fd, const GElf_Phdr *ph,
-				 uint32_t *count)
+static uint64_t *function_begins(const struct python_elf *out, const struct symbol_elf *e,
+				 const Elf64_Phdr *ph, uint32_t *count)
 {
-	uint64_t *out;
-	int32_t *row;
-	struct {
+	struct head {
 		uint8_t version, frame_encoding, count_encoding, table_encoding;
 		int32_t frame;
 		uint32_t count;
-	} head;
+	} *head = address_read(out, e, ph->p_vaddr, sizeof(*head));
+	uint64_t *begin = NULL;
+	int32_t *row = NULL;
 
-	if (!address_read(e, fd, ph->p_vaddr, &head, sizeof(head)) || head.version != 1 ||
-	    (head.frame_encoding & 0x0f) != 0x0b || head.count_encoding != 0x03 ||
-	    head.table_encoding != 0x3b || !head.count || head.count > ELF_FDES_MAX)
-		return NULL;
-	row = malloc(head.count * 8u);
-	out = malloc(head.count * sizeof(*out));
-	if (row && out && address_read(e, fd, ph->p_vaddr + sizeof(head), row, head.count * 8u)) {
-		for (uint32_t i = 0; i < head.count; i++)
-			out[i] = ph->p_vaddr + (uint64_t)(int64_t)row[2 * i];
-		*count = head.count;
-	} else {
-		free(out);
-		out = NULL;
+	if (head && head->version == 1 && (head->frame_encoding & 0x0f) == 0x0b &&
+	    head->count_encoding == 0x03 && head->table_encoding == 0x3b && head->count &&
+	    head->count <= ELF_FDES_MAX)
+		row = address_read(out, e, ph->p_vaddr + sizeof(*head), head->count * 8u);
+	if (row)
+		begin = malloc(head->count * sizeof(*begin));
+	if (begin) {
+		for (uint32_t i = 0; i < head->count; i++)
+			begin[i] = ph->p_vaddr + (uint64_t)(int64_t)row[2 * i];
+		*count = head->count;
 	}
 	free(row);
-	return out;
+	free(head);
+	return begin;
 }
 
 /* Index of the last begin at or below address; count when there is none. The table may be unsorted. */
@@ -174,16 +174,16 @@ static uint32_t function_find(const uint64_t *begin, uint32_t count, uint64_t ad
 	return low ? low - 1 : count;
 }
 
-static void cold_guess(struct python_elf *e, int fd, const GElf_Phdr *ph)
+static void cold_guess(struct python_elf *e, const struct symbol_elf *file, const Elf64_Phdr *ph)
 {
 	const struct python_range hot = e->eval[0];
 	uint32_t count = 0, best = 0;
 	size_t bytes = (size_t)(hot.end - hot.begin);
-	uint8_t *code = malloc(bytes);
-	uint64_t *begin = function_begins(e, fd, ph, &count);
+	uint8_t *code = address_read(e, file, hot.begin, bytes);
+	uint64_t *begin = code ? function_begins(e, file, ph, &count) : NULL;
 	uint32_t *jumps = begin ? calloc(count, sizeof(*jumps)) : NULL;
 
-	if (!code || !jumps || !address_read(e, fd, hot.begin, code, bytes))
+	if (!jumps)
 		goto out;
 	for (size_t i = 0; i + 6 <= bytes; i++) {
 		bool conditional = code[i] == 0x0f && (code[i + 1] & 0xf0) == 0x80;
@@ -214,86 +214,46 @@ out:
 	free(code);
 }
 
-static int segments_take(struct python_elf *e, Elf *elf, GElf_Phdr *frames)
+static int segments_take(struct python_elf *out, const struct symbol_elf *e, Elf64_Phdr *frames)
 {
-	size_t count;
+	Elf64_Phdr ph[64];
+	int count = symbol_elf_segments(e, ph, 64);
 
-	if (elf_getphdrnum(elf, &count))
-		return -EBADMSG;
-	for (size_t i = 0; i < count && i < 64; i++) {
-		GElf_Phdr ph;
-
-		if (!gelf_getphdr(elf, (int)i, &ph))
-			return -EBADMSG;
-		if (ph.p_type == PT_GNU_EH_FRAME)
-			*frames = ph;
-		if (ph.p_type != PT_LOAD || e->load_count == PYTHON_ELF_LOAD_MAX)
+	for (int i = 0; i < count; i++) {
+		if (ph[i].p_type == PT_GNU_EH_FRAME)
+			*frames = ph[i];
+		if (ph[i].p_type != PT_LOAD || out->load_count == PYTHON_ELF_LOAD_MAX)
 			continue;
 		/* as the kernel maps it: whole pages */
-		e->load[e->load_count].offset = ph.p_offset & ~4095ull;
-		e->load[e->load_count].address = ph.p_vaddr & ~4095ull;
-		e->load[e->load_count].bytes = ph.p_filesz + (ph.p_offset & 4095);
-		e->load_count++;
+		out->load[out->load_count].offset = ph[i].p_offset & ~4095ull;
+		out->load[out->load_count].address = ph[i].p_vaddr & ~4095ull;
+		out->load[out->load_count].bytes = ph[i].p_filesz + (ph[i].p_offset & 4095);
+		out->load_count++;
 	}
-	return e->load_count ? 0 : -EBADMSG;
-}
-
-static int sections_take(struct python_elf *e, Elf *elf, uint64_t file_bytes)
-{
-	Elf_Scn *scn = NULL;
-	uint64_t named = 0;
-	size_t names, count;
-
-	if (elf_getshdrnum(elf, &count) || count > ELF_SECTIONS_MAX)
-		return -EBADMSG;
-	if (elf_getshdrstrndx(elf, &names))
-		return -EBADMSG;
-	while ((scn = elf_nextscn(elf, scn))) {
-		GElf_Shdr sh;
-		const char *name;
-
-		if (!gelf_getshdr(scn, &sh))
-			return -EBADMSG;
-		if (sh.sh_type == SHT_DYNSYM || sh.sh_type == SHT_SYMTAB)
-			symbols_take(e, elf, scn, &sh, file_bytes);
-		name = elf_strptr(elf, names, sh.sh_name);
-		if (name && !strcmp(name, ".PyRuntime"))
-			named = sh.sh_addr;
-	}
-	if (!e->runtime)
-		e->runtime = named;
-	return e->runtime ? 0 : -ENOENT;
+	return out->load_count ? 0 : -EBADMSG;
 }
 
 int python_elf_read(struct python_elf *out, int fd)
 {
-	GElf_Phdr frames = { .p_type = PT_NULL };
-	off_t end = lseek(fd, 0, SEEK_END);
-	const char *ident;
-	size_t ident_bytes = 0;
-	Elf *elf;
-	int err;
+	Elf64_Phdr frames = { .p_type = PT_NULL };
+	struct symbol_elf e;
+	const char *why;
+	int err = symbol_elf_init(&e, fd, &why);
 
 	memset(out, 0, sizeof(*out));
-	if (end < 0)
-		return -errno;
-	if (elf_version(EV_CURRENT) == EV_NONE)
-		return -EBADMSG;
-	elf = elf_begin(fd, ELF_C_READ, NULL);
-	if (!elf)
-		return -EBADMSG;
-	ident = elf_getident(elf, &ident_bytes);
-	if (elf_kind(elf) != ELF_K_ELF || !ident || ident_bytes < EI_NIDENT ||
-	    ident[EI_CLASS] != ELFCLASS64 || ident[EI_DATA] != ELFDATA2LSB) {
-		elf_end(elf);
-		return -EBADMSG;
+	if (err)
+		return err == -ENOEXEC ? -EBADMSG : err;
+	err = segments_take(out, &e, &frames);
+	if (!err) {
+		symbols_take(out, &e, e.dynsym);
+		symbols_take(out, &e, e.symtab);
+		if (!out->runtime)
+			out->runtime = e.python_runtime;
+		err = out->runtime ? 0 : -ENOENT;
 	}
-	err = segments_take(out, elf, &frames);
-	if (!err)
-		err = sections_take(out, elf, (uint64_t)end);
-	elf_end(elf);
 	if (!err && out->eval_count == 1 && frames.p_type == PT_GNU_EH_FRAME &&
 	    out->eval[0].end - out->eval[0].begin < ELF_EVAL_BYTES_MAX)
-		cold_guess(out, fd, &frames);
+		cold_guess(out, &e, &frames);
+	symbol_elf_fini(&e);
 	return err;
 }

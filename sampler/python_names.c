@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/keyed.h"
 #include "base/limits.h"
 
 /* Slots to begin with; they are doubled before more than half are taken. A power of two. */
@@ -17,6 +18,10 @@
 #define NAMES_PERIODS 24u
 /* co_firstlineno of generated code may be anything; files have no more lines than this. */
 #define NAMES_LINE_MAX (1u << 28)
+/* Asked for at a time: a request has 64 KiB; what did not come is asked for again. */
+#define NAMES_ASK_MAX 1024u
+/* Of an answer; a code object has some 400 bytes. */
+#define NAMES_ANSWER_SOFT (4u << 20)
 
 /* One code object: a struct and its strings in one allocation. */
 struct code {
@@ -27,6 +32,25 @@ struct code {
 	const char *function, *file;
 	const uint8_t *lines;
 	bool good; /* false: no code object was there in that period */
+	bool wanted; /* it will be asked for, or is */
+};
+
+/* To a parser: which code objects, and what is known of them. */
+struct ask {
+	struct python_offsets offsets;
+	uint64_t code_type;
+	uint32_t count, reserved;
+	struct {
+		uint64_t address, hash; /* hash 0: not known */
+	} item[];
+};
+
+enum { NAMES_SAME = 1, NAMES_READ, NAMES_NONE };
+
+/* From it, each followed by the function and the file with their ends, and the lines. */
+struct told {
+	uint64_t address, hash;
+	uint32_t state, first, function_bytes, file_bytes, lines_bytes, reserved;
 };
 
 struct python_names {
@@ -34,6 +58,8 @@ struct python_names {
 	uint64_t code_type;
 	uint32_t period, count, slots;
 	struct code **slot;
+	uint64_t wanted[NAMES_ASK_MAX], asked[NAMES_ASK_MAX]; /* addresses */
+	uint32_t wanted_count, asked_count;
 	struct python_names_stats stats;
 };
 
@@ -68,7 +94,7 @@ void python_names_close(struct python_names *n)
 
 static struct code **slot_of(struct python_names *n, uint64_t address)
 {
-	uint32_t i = (uint32_t)((address >> 4) * 0x9e3779b97f4a7c15ull >> 32) % n->slots;
+	uint32_t i = (uint32_t)keyed_word(keyed_process(), address) % n->slots;
 
 	while (n->slot[i] && n->slot[i]->address != address)
 		i = (i + 1) % n->slots;
@@ -157,10 +183,9 @@ static size_t utf8_put(char *to, size_t room, uint32_t c)
 }
 
 /* A str object as UTF-8, cut to room - 1 bytes. False: none is there. */
-static bool text_read(const struct python_names *n, const struct read_user *memory,
+static bool text_read(const struct python_offsets *o, const struct read_user *memory,
 		      uint64_t address, char *to, size_t room)
 {
-	const struct python_offsets *o = &n->offsets;
 	uint8_t head[144] = { 0 }, data[LIMIT_PYTHON_FILE_BYTES];
 	uint64_t length, at;
 	uint32_t state, kind, width;
@@ -196,10 +221,9 @@ static bool text_read(const struct python_names *n, const struct read_user *memo
 	return true;
 }
 
-static bool lines_read(const struct python_names *n, const struct read_user *memory,
+static bool lines_read(const struct python_offsets *o, const struct read_user *memory,
 		       uint64_t address, uint8_t **out, uint32_t *bytes)
 {
-	const struct python_offsets *o = &n->offsets;
 	uint64_t size;
 
 	*out = NULL;
@@ -257,43 +281,76 @@ static struct code *code_make(uint64_t address, const char *function, const char
 	return c;
 }
 
-/* A new entry for what is at address now; one that is not good if that is no code object. */
-static struct code *code_read(struct python_names *n, const struct read_user *memory,
-			      uint64_t address, const uint8_t *head)
+/* One code object into the answer. False: the answer is full. */
+static bool code_read(const struct ask *a, uint32_t i, const struct read_user *memory, struct buf *answer)
 {
-	const struct python_offsets *o = &n->offsets;
+	const struct python_offsets *o = &a->offsets;
 	char function[LIMIT_PYTHON_NAME_BYTES], file[LIMIT_PYTHON_FILE_BYTES];
-	uint8_t *lines = NULL;
-	uint32_t lines_bytes = 0;
-	struct code *c;
-	bool good;
+	struct told t = { .address = a->item[i].address, .state = NAMES_NONE };
+	uint8_t head[264 + 8], *lines = NULL;
+	bool readable = o->code_bytes <= sizeof(head) - 8 &&
+			read_at(memory, head, o->code_bytes, t.address);
 
-	good = head && (!n->code_type || word(head, o->object_type) == n->code_type) &&
-	       text_read(n, memory, word(head, o->code_name), function, sizeof(function)) &&
-	       text_read(n, memory, word(head, o->code_filename), file, sizeof(file)) &&
-	       lines_read(n, memory, word(head, o->code_linetable), &lines, &lines_bytes);
-	c = code_make(address, good ? function : "", good ? file : "", lines, lines_bytes);
-	free(lines);
-	if (!c)
-		return NULL;
-	c->good = good;
-	c->period = n->period;
-	if (good) {
-		n->stats.objects++;
-		c->hash = code_hash(o, head);
-		memcpy(&c->first, head + o->code_firstlineno, sizeof(c->first));
-	} else {
-		n->stats.failed++;
+	if (readable)
+		t.hash = code_hash(o, head);
+	if (readable && t.hash == a->item[i].hash) {
+		t.state = NAMES_SAME;
+	} else if (readable && (!a->code_type || word(head, o->object_type) == a->code_type) &&
+		   text_read(o, memory, word(head, o->code_name), function, sizeof(function)) &&
+		   text_read(o, memory, word(head, o->code_filename), file, sizeof(file)) &&
+		   lines_read(o, memory, word(head, o->code_linetable), &lines, &t.lines_bytes)) {
+		t.state = NAMES_READ;
+		memcpy(&t.first, head + o->code_firstlineno, sizeof(t.first));
+		t.function_bytes = (uint32_t)strlen(function) + 1;
+		t.file_bytes = (uint32_t)strlen(file) + 1;
 	}
-	return c;
+	buf_append(answer, &t, sizeof(t));
+	if (t.state == NAMES_READ) {
+		buf_append(answer, function, t.function_bytes);
+		buf_append(answer, file, t.file_bytes);
+		buf_append(answer, lines, t.lines_bytes);
+	}
+	free(lines);
+	return answer->bytes < NAMES_ANSWER_SOFT;
 }
 
-static int code_find(struct python_names *n, const struct read_user *memory, uint64_t address,
-		     struct code **out)
+int python_names_read(const void *request, size_t bytes, const struct read_user *memory,
+		      struct buf *answer)
 {
-	struct code **slot, *c;
-	uint8_t head[264 + 8];
-	bool readable;
+	const struct ask *a = request;
+
+	if (bytes < sizeof(*a) || a->count > (bytes - sizeof(*a)) / sizeof(a->item[0]))
+		return -EPROTO;
+	for (uint32_t i = 0; i < a->count && code_read(a, i, memory, answer); i++)
+		;
+	return 0;
+}
+
+/* ---- the cache ---- */
+
+static int code_want(struct python_names *n, uint64_t address, struct code **slot)
+{
+	struct code *c = *slot;
+
+	if (!c) {
+		if (n->count >= LIMIT_PYTHON_CODES)
+			return -ENOSPC;
+		c = code_make(address, "", "", NULL, 0);
+		if (!c)
+			return -ENOMEM;
+		*slot = c;
+		n->count++;
+	}
+	if (!c->wanted && n->wanted_count < NAMES_ASK_MAX) {
+		n->wanted[n->wanted_count++] = address;
+		c->wanted = true;
+	}
+	return -EAGAIN;
+}
+
+static int code_find(struct python_names *n, uint64_t address, struct code **out)
+{
+	struct code **slot;
 
 	/* if there is no memory for more slots, the search still needs a free one */
 	if (n->count >= n->slots / 2)
@@ -301,29 +358,138 @@ static int code_find(struct python_names *n, const struct read_user *memory, uin
 	if (n->count >= n->slots - 1)
 		return -ENOMEM;
 	slot = slot_of(n, address);
-	c = *slot;
-	if (c && c->period == n->period) {
-		*out = c;
-		return c->good ? 0 : -ENOENT;
-	}
-	if (!c && n->count >= LIMIT_PYTHON_CODES)
-		return -ENOSPC;
-	readable = read_at(memory, head, n->offsets.code_bytes, address);
-	if (c && c->good && readable && code_hash(&n->offsets, head) == c->hash) {
-		c->period = n->period;
-		*out = c;
-		return 0;
-	}
-	*out = code_read(n, memory, address, readable ? head : NULL);
-	if (!*out)
-		return -ENOMEM;
-	if (c && c->good)
-		n->stats.changed++;
-	if (!c)
-		n->count++;
-	free(c);
-	*slot = *out;
+	if (!*slot || (*slot)->period != n->period)
+		return code_want(n, address, slot);
+	*out = *slot;
 	return (*out)->good ? 0 : -ENOENT;
+}
+
+static void code_none(struct python_names *n, uint64_t address)
+{
+	struct code *c = *slot_of(n, address);
+
+	if (!c)
+		return;
+	n->stats.changed += c->good;
+	c->good = c->wanted = false;
+	c->period = n->period;
+	n->stats.failed++;
+}
+
+static void code_told(struct python_names *n, const struct told *t, const char *text)
+{
+	struct code **slot = slot_of(n, t->address), *c = *slot, *fresh;
+
+	if (!c || !c->wanted)
+		return; /* not asked for */
+	if (t->state == NAMES_SAME && c->good && c->hash == t->hash) {
+		c->period = n->period;
+		c->wanted = false;
+		return;
+	}
+	if (t->state != NAMES_READ) {
+		code_none(n, t->address);
+		return;
+	}
+	fresh = code_make(t->address, text, text + t->function_bytes,
+			  (const uint8_t *)text + t->function_bytes + t->file_bytes, t->lines_bytes);
+	if (!fresh)
+		return;
+	n->stats.objects++;
+	n->stats.changed += c->good;
+	fresh->good = true;
+	fresh->hash = t->hash;
+	fresh->first = t->first;
+	fresh->period = n->period;
+	free(c);
+	*slot = fresh;
+}
+
+static bool told_fits(const struct told *t, const uint8_t *text, size_t left)
+{
+	if (t->state != NAMES_READ)
+		return true;
+	return t->function_bytes && t->function_bytes <= LIMIT_PYTHON_NAME_BYTES && t->file_bytes &&
+	       t->file_bytes <= LIMIT_PYTHON_FILE_BYTES && t->lines_bytes <= LIMIT_PYTHON_LINES_BYTES &&
+	       (size_t)t->function_bytes + t->file_bytes + t->lines_bytes <= left &&
+	       !text[t->function_bytes - 1] && !text[t->function_bytes + t->file_bytes - 1];
+}
+
+void *python_names_ask(struct python_names *n, size_t *bytes)
+{
+	struct ask *a;
+
+	if (!n->wanted_count || n->asked_count)
+		return NULL;
+	*bytes = sizeof(*a) + n->wanted_count * sizeof(a->item[0]);
+	a = calloc(1, *bytes);
+	if (!a)
+		return NULL;
+	a->offsets = n->offsets;
+	a->code_type = n->code_type;
+	a->count = n->asked_count = n->wanted_count;
+	memcpy(n->asked, n->wanted, n->wanted_count * sizeof(n->wanted[0]));
+	n->wanted_count = 0;
+	for (uint32_t i = 0; i < a->count; i++) {
+		const struct code *c = *slot_of(n, n->asked[i]);
+
+		a->item[i].address = n->asked[i];
+		a->item[i].hash = c && c->good ? c->hash : 0;
+	}
+	return a;
+}
+
+void python_names_answer(struct python_names *n, int err, const void *data, size_t bytes)
+{
+	const uint8_t *p = data;
+	size_t at = 0;
+
+	while (!err && bytes - at >= sizeof(struct told)) {
+		struct told t;
+
+		memcpy(&t, p + at, sizeof(t));
+		at += sizeof(t);
+		if (!told_fits(&t, p + at, bytes - at))
+			break;
+		code_told(n, &t, (const char *)p + at);
+		if (t.state == NAMES_READ)
+			at += (size_t)t.function_bytes + t.file_bytes + t.lines_bytes;
+	}
+	/* what did not come: not there, or there was no room for it */
+	for (uint32_t i = 0; i < n->asked_count; i++) {
+		struct code **slot = slot_of(n, n->asked[i]);
+
+		if (!*slot || !(*slot)->wanted)
+			continue;
+		if (err || !at)
+			code_none(n, n->asked[i]);
+		(*slot)->wanted = false;
+		if (!err && at)
+			code_want(n, n->asked[i], slot);
+	}
+	n->asked_count = 0;
+}
+
+/* In this process, for tests. */
+static int find_now(struct python_names *n, const struct read_user *memory, uint64_t address,
+		    struct code **out)
+{
+	struct buf answer;
+	size_t bytes;
+	void *request;
+	int err = code_find(n, address, out);
+
+	if (err != -EAGAIN || !memory)
+		return err;
+	request = python_names_ask(n, &bytes);
+	if (!request)
+		return -ENOMEM;
+	buf_init(&answer, 2 * NAMES_ANSWER_SOFT);
+	err = python_names_read(request, bytes, memory, &answer);
+	python_names_answer(n, err, answer.data, answer.bytes);
+	free(request);
+	buf_fini(&answer);
+	return code_find(n, address, out);
 }
 
 /* 3.10: pairs {bytes of code, signed line difference}; -128: no line. */
@@ -408,7 +574,7 @@ int python_names_find(struct python_names *n, const struct read_user *memory,
 	const struct python_offsets *o = &n->offsets;
 	int64_t at = frame->instr;
 	struct code *c;
-	int err = code_find(n, memory, frame->code, &c);
+	int err = find_now(n, memory, frame->code, &c);
 
 	if (err)
 		return err;

@@ -7,13 +7,11 @@
 #include "sampler/python_runtime.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 #include "base/limits.h"
@@ -57,32 +55,18 @@ void python_finder_close(struct python_finder *f)
 static long memory_read(void *owner, void *to, __u32 bytes, __u64 address)
 {
 	struct python_memory *m = owner;
-	struct iovec local = { to, bytes }, remote = { (void *)(uintptr_t)address, bytes };
-	ssize_t n;
 
 	m->reads++;
 	m->bytes += bytes;
 	if (address + bytes < address || address >> 63)
 		return -EFAULT;
-	if (m->fd >= 0)
-		n = pread(m->fd, to, bytes, (off_t)address);
-	else
-		n = process_vm_readv(m->pid, &local, 1, &remote, 1, 0);
-	return n == (ssize_t)bytes ? 0 : -EFAULT;
+	return pread(m->fd, to, bytes, (off_t)address) == (ssize_t)bytes ? 0 : -EFAULT;
 }
 
-int python_memory_open(struct python_memory *m, const char *proc_root, pid_t pid)
+int python_memory_open(struct python_memory *m, struct reader_target *t)
 {
-	char path[PATH_MAX];
-	struct iovec local = { path, 1 }, remote = { NULL, 1 };
-
-	*m = (struct python_memory){ .pid = pid, .fd = -1 };
-	/* address 0 is never readable: EFAULT says that reading as such is allowed */
-	if (process_vm_readv(pid, &local, 1, &remote, 1, 0) >= 0 || errno == EFAULT)
-		return 0;
-	snprintf(path, sizeof(path), "%s/%d/mem", proc_root, (int)pid);
-	m->fd = open(path, O_RDONLY | O_CLOEXEC);
-	return m->fd >= 0 ? 0 : -errno;
+	*m = (struct python_memory){ .fd = reader_target_open(t, READER_MEMORY, 0, 0, NULL) };
+	return m->fd >= 0 ? 0 : m->fd == -ENOENT ? -ESRCH : m->fd;
 }
 
 void python_memory_close(struct python_memory *m)
@@ -382,29 +366,14 @@ static bool mapping_parse(const char *line, struct mapping *m)
 	return true;
 }
 
-/* By what the kernel holds open, else by name in the process's own tree. Never blocks on a FIFO. */
-static int mapping_open(const struct mapping *m, const char *proc_root, pid_t pid)
-{
-	char path[2 * PATH_MAX];
-	int fd;
-
-	snprintf(path, sizeof(path), "%s/%d/map_files/%llx-%llx", proc_root, (int)pid,
-		 (unsigned long long)m->begin, (unsigned long long)m->end);
-	fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-	if (fd >= 0)
-		return fd;
-	snprintf(path, sizeof(path), "%s/%d/root%s", proc_root, (int)pid, m->path);
-	return open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-}
-
-static int mapping_look(struct python_finder *f, struct python_runtime *out, const char *proc_root,
-			pid_t pid, const struct mapping *m)
+static int mapping_look(struct python_finder *f, struct python_runtime *out, struct reader_target *t,
+			const struct mapping *m)
 {
 	const struct python_elf *elf;
 	struct python_memory memory;
 	struct read_user reader;
 	uint64_t address;
-	int fd = mapping_open(m, proc_root, pid), err;
+	int fd = reader_target_open(t, READER_MAPPING, m->begin, m->end, m->path), err;
 
 	if (fd < 0)
 		return -ENOENT;
@@ -412,11 +381,11 @@ static int mapping_look(struct python_finder *f, struct python_runtime *out, con
 	close(fd);
 	if (err || !python_elf_address(elf, m->offset, &address))
 		return -ENOENT;
-	err = python_memory_open(&memory, proc_root, pid);
+	err = python_memory_open(&memory, t);
 	if (err) {
 		snprintf(out->what, sizeof(out->what), "the process's memory can't be read: %s",
 			 strerror(-err));
-		return err == -ENOENT ? -ESRCH : err;
+		return err;
 	}
 	reader = python_memory_reader(&memory);
 	err = python_runtime_probe(out, elf, m->begin - address, m->path, &reader);
@@ -431,34 +400,34 @@ static bool may_be_python(const char *path, const char *exe)
 	return strstr(name ? name : path, "python") || !strcmp(path, exe);
 }
 
-int python_runtime_find(struct python_finder *f, struct python_runtime *out, const char *proc_root,
-			pid_t pid)
+int python_runtime_find(struct python_finder *f, struct python_runtime *out, struct reader_target *t)
 {
-	char path[PATH_MAX], exe[PATH_MAX], last[PATH_MAX] = "";
+	char exe[PATH_MAX], last[PATH_MAX] = "";
 	struct mapping m;
 	char *line = NULL;
 	size_t room = 0;
-	ssize_t n;
 	uint32_t lines = 0;
-	int err = -ENOENT;
+	int err = -ENOENT, fd;
 	FILE *maps;
 
 	memset(out, 0, sizeof(*out));
 	snprintf(out->what, sizeof(out->what), "no CPython interpreter");
-	snprintf(path, sizeof(path), "%s/%d/exe", proc_root, (int)pid);
-	n = readlink(path, exe, sizeof(exe) - 1);
-	exe[n > 0 ? n : 0] = 0;
-	snprintf(path, sizeof(path), "%s/%d/maps", proc_root, (int)pid);
-	maps = fopen(path, "re");
-	if (!maps)
-		return errno == ENOENT ? -ESRCH : -errno;
+	reader_target_exe(t, exe, sizeof(exe));
+	fd = reader_target_open(t, READER_MAPS, 0, 0, NULL);
+	if (fd < 0)
+		return fd == -ENOENT ? -ESRCH : fd;
+	maps = fdopen(fd, "r");
+	if (!maps) {
+		close(fd);
+		return -ENOMEM;
+	}
 	while (err == -ENOENT && lines++ < LIMIT_PYTHON_MAPS_LINES &&
 	       getline(&line, &room, maps) > 0) {
 		if (!mapping_parse(line, &m) || !may_be_python(m.path, exe) ||
 		    !strcmp(m.path, last))
 			continue;
 		snprintf(last, sizeof(last), "%s", m.path);
-		err = mapping_look(f, out, proc_root, pid, &m);
+		err = mapping_look(f, out, t, &m);
 	}
 	free(line);
 	fclose(maps);

@@ -15,6 +15,7 @@
 
 #include "bpf/python_format.h"
 #include "bpf/read_user.h"
+#include "reader/reader.h"
 #include "sampler/python_elf.h"
 #include "sampler/python_offsets.h"
 
@@ -36,6 +37,7 @@ enum python_mark {
 	PYTHON_MARK_NONE = 0,
 	PYTHON_MARK_EVAL, /* the interpreter loop: a run of Python frames takes its place */
 	PYTHON_MARK_WAIT, /* waits for the GIL, or takes it at once */
+	PYTHON_MARK_SWITCH, /* of an extension that switches C stacks (stack_build.c) */
 };
 
 struct python_finder;
@@ -45,8 +47,7 @@ void python_finder_close(struct python_finder *f); /* NULL is a no-op */
 /* Looks at a process's mappings. Milliseconds for a file that was not seen before.
  * 0; -ENOENT: no interpreter (yet); -EAGAIN: one that has not started, ask again; -ENOTSUP: refused,
  * out->what says why; -ESRCH, -EACCES, -ENOMEM. out->what is always set. */
-int python_runtime_find(struct python_finder *f, struct python_runtime *out, const char *proc_root,
-			pid_t pid);
+int python_runtime_find(struct python_finder *f, struct python_runtime *out, struct reader_target *t);
 /* The same with the file already read: e, mapped with this bias, of this path (which tells the version
  * of 3.10), in memory that `memory` reads. */
 int python_runtime_probe(struct python_runtime *out, const struct python_elf *e, uint64_t bias,
@@ -56,12 +57,11 @@ enum python_mark python_runtime_mark(const struct python_runtime *r, uint64_t pc
 
 /* Memory of a live process for `struct read_user`: owner is a struct python_memory. */
 struct python_memory {
-	pid_t pid;
 	int fd; /* of /proc/PID/mem, or -1 */
 	uint64_t reads, bytes;
 };
-/* fd is opened where process_vm_readv is not allowed. 0, -errno. */
-int python_memory_open(struct python_memory *m, const char *proc_root, pid_t pid);
+/* 0, -ESRCH, -errno. */
+int python_memory_open(struct python_memory *m, struct reader_target *t);
 void python_memory_close(struct python_memory *m);
 struct read_user python_memory_reader(struct python_memory *m);
 

@@ -35,11 +35,45 @@ static bool put_run(struct stitch *s)
 	return any;
 }
 
+/* How many native frames are this stack's, if it is one that an extension began: it ends with the
+ * extension's frames between the last loop that has a run and the next one, or where unwinding found
+ * nothing more. 0: it is none, or nothing shows where it ends. */
+static uint32_t own_frames(const struct python_stitch_in *in, uint32_t runs)
+{
+	uint32_t loops = 0, end = 0;
+
+	for (uint32_t i = 0; in->mark && in->python_whole && i < in->native_count; i++) {
+		bool loop = (in->native[i].flags & STACK_FRAME_SHIM) != 0;
+
+		if (in->mark[i] == PYTHON_MARK_SWITCH) {
+			if (!loops && runs)
+				return 0; /* in the midst of a switch: whose frames these are is open */
+			if (loops == runs && (!end || end == i))
+				end = i + 1;
+		}
+		if (loop && loops++ == runs)
+			return end;
+	}
+	return loops == runs && !in->native_whole ? end : 0;
+}
+
+static bool in_a_switch(const struct python_stitch_in *in)
+{
+	for (uint32_t i = 0; in->mark && i < in->native_count; i++) {
+		if (in->mark[i] == PYTHON_MARK_SWITCH)
+			return true;
+		if (in->native[i].flags & STACK_FRAME_SHIM)
+			break;
+	}
+	return false;
+}
+
 enum python_stitch_result python_stitch(const struct python_stitch_in *in, struct stack_frame *out,
 					uint32_t room, uint32_t *count)
 {
 	struct stitch s = { .in = in, .out = out, .room = room };
 	uint32_t loops = 0, runs = 0, skip = 0, extra = 0;
+	uint32_t own = 0;
 	bool open = false; /* the last run is cut */
 
 	for (uint32_t i = 0; i < in->native_count; i++)
@@ -49,6 +83,15 @@ enum python_stitch_result python_stitch(const struct python_stitch_in *in, struc
 		runs += !open;
 	}
 	runs += open;
+	own = own_frames(in, runs);
+	if (own) {
+		struct python_stitch_in cut = *in;
+
+		cut.native_count = own;
+		cut.native_whole = true;
+		python_stitch(&cut, out, room, count);
+		return PYTHON_STITCH_ROOT;
+	}
 	if (in->native_whole && in->python_whole) {
 		skip = loops > runs ? loops - runs : 0;
 		extra = runs > loops ? runs - loops : 0;
@@ -69,6 +112,8 @@ enum python_stitch_result python_stitch(const struct python_stitch_in *in, struc
 	while (s.python < in->python_count)
 		put_run(&s);
 	*count = s.count;
+	if (in_a_switch(in))
+		return PYTHON_STITCH_MISMATCH;
 	if (loops == runs && in->native_whole == in->python_whole)
 		return PYTHON_STITCH_EXACT;
 	if (!in->native_whole && !in->python_whole)

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * python_stitch.h - joins the Python frames of a stack with its native frames, at drain time.
+ * Where an extension switches C stacks (greenlet), the interpreter's frames are those of the stack in use,
+ * while the native frames go on into whatever lies above it in memory: the runs belong to the innermost
+ * loops, and the stack ends at the extension's frame behind them.
  * Each time C enters the interpreter there is one native frame of the interpreter loop and one run of
  * Python frames, the last of which is marked as the entry. A run takes the place of its native frame.
  * Owns: nothing.  Threads: any. */
@@ -14,6 +17,7 @@
 
 struct python_stitch_in {
 	const struct stack_frame *native; /* user frames, leaf first; STACK_FRAME_SHIM marks the loop's */
+	const uint8_t *mark; /* enum python_mark of each native frame; NULL: none is of interest */
 	uint32_t native_count;
 	bool native_whole; /* the native stack reached its root */
 	const struct python_frame *python; /* innermost first; its code 0: a run without frames */
@@ -25,7 +29,9 @@ struct python_stitch_in {
 enum python_stitch_result {
 	PYTHON_STITCH_EXACT = 0, /* as many native frames of the loop as runs */
 	PYTHON_STITCH_CUT,       /* one of the stacks was cut, and what is there agrees */
-	PYTHON_STITCH_MISMATCH,  /* both are whole and disagree */
+	PYTHON_STITCH_ROOT,      /* exact, up to where an extension began this stack: native frames
+				  * beyond are another stack's, and were left out */
+	PYTHON_STITCH_MISMATCH,  /* they disagree: which run belongs to which loop is a guess */
 };
 
 /* Fills out, leaf first, at most room frames (native_count + python_count always suffice), *count of

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <linux/perf_event.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,6 +27,8 @@
 #define POLL_NS 100000000
 /* After an event, the next ones are collected for this long: a starting PyTorch maps 300 files. */
 #define EVENT_PAUSE_NS 10000000
+/* In a drain, for the names of its last stacks: milliseconds on an idle node. */
+#define NAMES_WAIT_NS 500000000ull
 
 struct sampler {
 	struct sampler_options options;
@@ -85,9 +88,9 @@ static uint64_t sample_weight_ns(const struct sampler *s)
 
 /* ---- BPF modes ---- */
 
-static int sink_set(void *context, uint32_t pid, const struct unwind_process *p)
+static int sink_set(void *context, uint32_t pid, const struct unwind_process *p, uint8_t generation)
 {
-	return sampler_maps_process(context, pid, p);
+	return sampler_maps_process(context, pid, p, generation);
 }
 
 static void sink_remove(void *context, uint32_t pid)
@@ -95,9 +98,9 @@ static void sink_remove(void *context, uint32_t pid)
 	sampler_maps_process_remove(context, pid);
 }
 
-static void sink_python(void *context, uint32_t pid, const struct python_process *p)
+static int sink_python(void *context, uint32_t pid, const struct python_process *p)
 {
-	sampler_maps_python(context, pid, p);
+	return sampler_maps_python(context, pid, p);
 }
 
 static int control_write(struct sampler *s)
@@ -177,7 +180,6 @@ static int bpf_open(struct sampler *s, enum sampler_mode mode, char why[160])
 	    .set = sink_set, .remove = sink_remove, .python = sink_python};
 	struct unwind_backing backing;
 	uint64_t nothing;
-	bool build_ids = false;
 	int err = sampler_maps_open(&s->maps, mode, &s->options, why, s->missing);
 
 	if (err)
@@ -186,10 +188,10 @@ static int bpf_open(struct sampler *s, enum sampler_mode mode, char why[160])
 	sink.context = s->maps;
 	err = unwind_store_open(&s->store, &backing, s->options.table_bytes_max);
 	err = err ? err
-		  : processes_open(&s->processes, s->proc_root, s->store, &sink, true,
-				   s->options.python);
+		  : processes_open(&s->processes, s->proc_root, s->store, &sink, s->options.python,
+				   s->options.reader);
 	err = err ? err : control_write(s);
-	err = err ? err : sampler_events_open(&s->events, s->cpus, s->cpu_count, &build_ids);
+	err = err ? err : sampler_events_open(&s->events, s->cpus, s->cpu_count);
 	err = err ? err : ticks_open(s);
 	err = err ? err : watch(s, sampler_maps_fd(s->maps));
 	err = err ? err : watch(s, sampler_events_fd(s->events));
@@ -201,9 +203,6 @@ static int bpf_open(struct sampler *s, enum sampler_mode mode, char why[160])
 	}
 	/* has the kernel's symbols read now: 100 ms that the first drain would take */
 	kernel_symbols_find(s->kernel, 0, &nothing);
-	if (!build_ids)
-		snprintf(s->missing + strlen(s->missing), sizeof(s->missing) - strlen(s->missing),
-			 "%sno Build IDs in mmap events (5.12)", s->missing[0] ? "; " : "");
 	return 0;
 }
 
@@ -221,6 +220,15 @@ static struct copy_mode_settings copy_settings(const struct sampler *s)
 	return c;
 }
 
+/* Copies that were taken before the mappings were read are walked by what was known before. */
+static void sink_catch_up(void *context)
+{
+	struct sampler *s = context;
+
+	if (s->copy)
+		copy_mode_poll(s->copy);
+}
+
 static void copy_close(struct sampler *s)
 {
 	copy_mode_close(s->copy);
@@ -233,17 +241,18 @@ static void copy_close(struct sampler *s)
 
 static int copy_open(struct sampler *s, char why[160])
 {
-	struct processes_sink sink = {0};
+	const struct processes_sink sink = {.context = s, .catch_up = sink_catch_up};
 	struct copy_mode_settings settings = copy_settings(s);
-	int err = unwind_store_open(&s->store, &unwind_store_memory, 0);
+	int err = unwind_store_open(&s->store, &unwind_store_memory, s->options.table_bytes_max);
 
-	err =
-	    err ? err : processes_open(&s->processes, s->proc_root, s->store, &sink, false, false);
+	err = err ? err
+		  : processes_open(&s->processes, s->proc_root, s->store, &sink, false,
+				   s->options.reader);
 	if (err)
 		snprintf(why, 160, "no memory");
 	err = err ? err
-		  : copy_mode_open(&s->copy, s->processes, s->kernel, s->proc_root, &settings, why,
-				   s->missing);
+		  : copy_mode_open(&s->copy, s->processes, s->store, s->kernel, s->proc_root,
+				   &settings, why, s->missing);
 	err = err ? err : watch(s, copy_mode_fd(s->copy));
 	err = err ? err : watch(s, processes_fd(s->processes));
 	if (err)
@@ -305,7 +314,6 @@ static int common_open(struct sampler *s)
 	err = err ? err : sleepers_open(&s->sleepers);
 	s->build.kernel = s->kernel;
 	s->build.stacks = s->stacks;
-	s->build.proc_root = s->proc_root;
 	return err ? err : stack_build_init(&s->build);
 }
 
@@ -363,8 +371,10 @@ int sampler_add(struct sampler *s, uint32_t pid, bool children)
 {
 	int err = s->processes ? processes_add(s->processes, pid, children) : 0;
 
-	if (!err && s->copy)
+	if (!err && s->copy) {
 		err = copy_mode_add(s->copy, pid);
+		processes_doubt(s->processes, pid); /* it may have changed before its events were open */
+	}
 	return err;
 }
 
@@ -413,6 +423,22 @@ int sampler_set_wide(struct sampler *s, bool on)
 	return control_write(s);
 }
 
+int sampler_pause(struct sampler *s, bool paused)
+{
+	int err;
+
+	if (s->mode != SAMPLER_OFF)
+		timer_set(s, paused ? 0 : POLL_NS); /* 0 disarms it */
+	if (!s->maps) /* copies are of threads that were added, and of no others */
+		return 0;
+	for (uint32_t i = 0; s->tick_fd && i < s->cpu_count; i++)
+		if (s->tick_fd[i] >= 0)
+			ioctl(s->tick_fd[i], paused ? PERF_EVENT_IOC_DISABLE : PERF_EVENT_IOC_ENABLE, 0);
+	err = sampler_maps_off_cpu(s->maps, !paused);
+	sampler_events_pause(s->events, paused, s->processes);
+	return err;
+}
+
 int sampler_fd(const struct sampler *s)
 {
 	return s->epoll_fd;
@@ -459,8 +485,24 @@ void sampler_poll(struct sampler *s)
 	if (s->events)
 		events_pause(s, !timer);
 	processes_poll(s->processes);
+	if (s->copy)
+		unwind_store_quiesce(s->store); /* no walk is under way */
 	if (s->maps)
 		sampler_maps_stacks(s->maps, on_stack, s);
+	processes_names_ask(s->processes);
+}
+
+/* The names of the last stacks, while their processes live. A process that does not let itself be read
+ * keeps the others' names waiting no longer than that. */
+static void names_wait(struct sampler *s)
+{
+	uint64_t until_ns = clock_monotonic_ns() + NAMES_WAIT_NS, now_ns;
+	struct pollfd p = {.fd = processes_fd(s->processes), .events = POLLIN};
+
+	while (processes_names_ask(s->processes) && (now_ns = clock_monotonic_ns()) < until_ns) {
+		poll(&p, 1, (int)((until_ns - now_ns) / 1000000) + 1);
+		processes_poll(s->processes);
+	}
 }
 
 /* ---- draining ---- */
@@ -519,8 +561,11 @@ static int bpf_drain(struct sampler *s, struct stack_batch *b)
 	err = sampler_maps_swap(s->maps, &old);
 	if (err)
 		return err;
+	/* what was mapped before the swap, so that no sample by an old table counts as whole */
+	sampler_events_poll(s->events, s->processes);
 	sleepers_begin(s->sleepers, s->drain_ns, s->options.off_cpu_min_ns);
 	sampler_maps_stacks(s->maps, on_stack, s);
+	names_wait(s);
 	stack_build_begin(&s->build, b, s->begin_ns, slice_ns);
 	err = sampler_maps_counts(s->maps, old, on_count, s);
 	sampler_maps_blocked(s->maps, on_blocked, s);
@@ -558,18 +603,26 @@ int sampler_drain(struct sampler *s, struct stack_batch *b)
 
 static void bpf_stats(const struct sampler *s, struct sampler_stats *out)
 {
-	uint64_t n[SAMPLER_COUNT_MAX], early;
+	uint64_t n[SAMPLER_COUNT_MAX], early, guessed;
 
 	sampler_maps_counters(s->maps, n);
 	out->samples = n[SAMPLER_COUNT_TAKEN] + s->asleep;
 	out->frames = n[SAMPLER_COUNT_FRAMES];
-	for (int i = 0; i < STACK_END_COUNT; i++)
+	for (int i = 0; i < UNWIND_END_COUNT; i++)
 		out->end[i] = n[SAMPLER_COUNT_END + i];
 	/* what the kernel took for a root while a table was still being made */
 	early =
 	    s->build.early < out->end[STACK_END_ROOT] ? s->build.early : out->end[STACK_END_ROOT];
 	out->end[STACK_END_ROOT] -= early;
 	out->end[STACK_END_NO_TABLE] += early;
+	guessed = s->build.guessed;
+	for (int i = 0; i < UNWIND_END_COUNT && guessed; i++) {
+		uint64_t moved = guessed < out->end[i] ? guessed : out->end[i];
+
+		out->end[i] -= moved;
+		guessed -= moved;
+		out->end[STACK_END_GUESSED] += moved;
+	}
 	out->scanned = n[SAMPLER_COUNT_SCANNED];
 	out->lost_count_full = n[SAMPLER_COUNT_FULL] + n[SAMPLER_COUNT_BLOCKED_FULL];
 	out->lost_stack_full = s->stack_refused;
@@ -578,6 +631,7 @@ static void bpf_stats(const struct sampler *s, struct sampler_stats *out)
 	out->python_frames = n[SAMPLER_COUNT_PYTHON_FRAMES];
 	out->python_failed = n[SAMPLER_COUNT_PYTHON_FAILED] + s->build.unnamed;
 	out->python_mismatch = s->build.mismatched;
+	out->guessed = s->build.guessed;
 	out->early = s->build.early;
 	out->off_cpu_short = n[SAMPLER_COUNT_SHORT];
 	out->off_cpu_asleep = s->asleep;
@@ -606,20 +660,26 @@ void sampler_stats_get(const struct sampler *s, struct sampler_stats *out)
 	out->processes = p.processes;
 	out->mappings = p.mappings;
 	out->pending = p.files_waiting;
+	out->first_pending = p.first_waiting;
 	out->python_refused = p.python_refused;
 	memcpy(out->python_why, p.python_why, sizeof(out->python_why));
+	out->python_full = p.python_full;
 	out->tables_refused = p.files_refused;
 	out->table_build_ns = p.worker_cpu_ns;
+	out->readers = p.readers;
+	unwind_store_stats_get(s->store, &store);
+	out->tables = store.tables;
+	out->table_bytes = store.bytes;
 	if (s->copy) {
 		copy_mode_stats_get(s->copy, &copy);
 		out->samples = copy.samples;
 		out->frames = copy.frames;
 		out->lost_ring_full = copy.lost;
+		out->scanned = copy.scanned;
+		out->lost_mapping = copy.unmapped;
+		out->guessed = copy.end[STACK_END_GUESSED];
 		memcpy(out->end, copy.end, sizeof(out->end));
 		return;
 	}
-	unwind_store_stats_get(s->store, &store);
-	out->tables = store.tables;
-	out->table_bytes = store.bytes;
 	bpf_stats(s, out);
 }

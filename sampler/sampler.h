@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * sampler.h - CPU stacks of chosen processes, sampled in the kernel, as batches.
- * Owns: BPF programs and maps, perf events, one worker thread that compiles unwind tables.
+ * Owns: BPF programs and maps, perf events. Readers (reader/reader.h) compile its unwind tables.
  * Threads: one caller (the daemon's loop, or `sysom record`).
  * Trust: the processes and their files are hostile; nothing of theirs can stop the caller.
  * Guarantees: no call but sampler_open and sampler_drain takes longer than about a millisecond. */
@@ -12,10 +12,11 @@
 #include <stdint.h>
 
 #include "analysis/stack.h"
+#include "reader/reader.h"
 
 enum sampler_mode {
 	SAMPLER_OFF = 0,  /* no stacks: why says the reason */
-	SAMPLER_COPY,	  /* perf_event with copied user stacks, unwound by libunwind */
+	SAMPLER_COPY,	  /* perf_event with copied user stacks, unwound in user space */
 	SAMPLER_BPF_TAIL, /* unwinding in the kernel, tail calls (before 5.17) */
 	SAMPLER_BPF_LOOP, /* unwinding in the kernel, bpf_loop */
 };
@@ -32,19 +33,23 @@ struct sampler_options {
 	bool python;		   /* default on */
 	size_t table_bytes_max;	   /* of unwind tables in the kernel, default 64 MiB */
 	const char *proc_root;	   /* default "/proc" */
+	/* borrowed until close; NULL: one of its own, to be opened before there are threads */
+	struct reader *reader;
 };
 
 struct sampler_stats {
 	enum sampler_mode mode;
 	char why[160];	   /* why not a better mode; "" when it is the best one */
-	char missing[160]; /* what this kernel lacks, e.g. "no Build IDs in mmap events (5.12)" */
+	char missing[160]; /* what this kernel lacks, e.g. "no batched map reads (5.6)" */
 	uint64_t samples, frames;      /* taken, since open */
 	uint64_t end[STACK_END_COUNT]; /* user stacks by how they ended */
 	uint64_t scanned;	       /* stacks with a scanned frame */
 	uint64_t lost_count_full, lost_stack_full, lost_ring_full,
 	    lost_mapping;		       /* samples, by cause */
 	uint64_t python_frames, python_failed; /* failed: walks that gave up */
-	uint64_t python_mismatch; /* samples whose Python and native stacks, both whole, disagree */
+	uint64_t python_mismatch; /* samples whose Python and native stacks disagree */
+	uint64_t python_full;	  /* interpreters that found no room in the kernel's map */
+	uint64_t guessed;	  /* samples that STACK_END_GUESSED ends */
 	uint64_t
 	    early; /* samples that STACK_END_NO_TABLE ends since a table was still being made */
 	uint64_t off_cpu_captures; /* stacks taken when a thread went to sleep */
@@ -60,8 +65,10 @@ struct sampler_stats {
 	char python_why[160];	 /* why, of the last of them; "" without any */
 	uint32_t processes, mappings, tables, tables_refused;
 	uint32_t pending;		 /* processes being read and files being compiled */
+	uint32_t first_pending;		 /* processes that were there when they were added, and wait */
 	uint64_t table_bytes, map_bytes; /* unwind tables; all BPF maps */
-	uint64_t table_build_ns;	 /* CPU time of the worker */
+	uint64_t table_build_ns;	 /* CPU time of the readers, for mappings and tables */
+	struct reader_stats readers;
 };
 
 struct sampler;
@@ -82,6 +89,9 @@ int sampler_set_all_processes(struct sampler *s, bool on);
 /* Processes that were not added too, by name and kernel stack alone, which needs nothing to be known of
  * them. 0, -ENOTSUP in copy mode, -errno. */
 int sampler_set_wide(struct sampler *s, bool on);
+/* Nothing is sampled and nobody woken while paused: for as long as there is no process to look at. What
+ * was added stays. 0, -errno: the others still are. */
+int sampler_pause(struct sampler *s, bool paused);
 /* A file descriptor that becomes readable when sampler_poll has something to do (new mappings). */
 int sampler_fd(const struct sampler *s);
 void sampler_poll(struct sampler *s);

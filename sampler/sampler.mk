@@ -9,22 +9,25 @@ sampler_LDLIBS += -lbpf
 else
 sampler_SRCS += sampler/sampler_maps_none.c
 endif
-sampler_LDLIBS += -lunwind-x86_64 -lunwind -ldw -lelf
+sampler_LDLIBS += -ldw -lelf
 
+UNIT += test_worker
+test_worker_USES := sampler reader symbol analysis base
+test_worker_LDLIBS := -lcmocka
 UNIT += test_sampler test_sleepers test_sampler_none test_kernel_symbols
 # what is built without clang, bpftool or libbpf takes the place of the archive's own
 test_sampler_none_SRCS := tests/unit/test_sampler_none.c sampler/sampler_maps_none.c
-test_sampler_none_USES := sampler symbol analysis base
+test_sampler_none_USES := sampler reader symbol analysis base
 test_sampler_none_LDLIBS := -lcmocka
-test_sleepers_USES := sampler base
+test_sleepers_USES := sampler reader symbol base
 test_sleepers_LDLIBS := -lcmocka
-test_kernel_symbols_USES := sampler base
+test_kernel_symbols_USES := sampler reader symbol base
 test_kernel_symbols_LDLIBS := -lcmocka
-test_sampler_USES := sampler symbol analysis base
+test_sampler_USES := sampler reader symbol analysis base
 test_sampler_LDLIBS := -lcmocka
 
 ifneq ($(HAS_BPF),)
 BENCH += bench_sampler
-bench_sampler_USES := sampler symbol analysis base
+bench_sampler_USES := sampler reader symbol analysis base
 bench_sampler_LDLIBS := -lbpf
 endif

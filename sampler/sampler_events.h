@@ -10,10 +10,11 @@
 #include "sampler/processes.h"
 
 struct sampler_events;
-/* build_ids: whether the kernel tells them (5.12). 0, -errno. */
-int sampler_events_open(struct sampler_events **out, const int *cpus, uint32_t cpu_count,
-			bool *build_ids);
+/* 0, -errno. */
+int sampler_events_open(struct sampler_events **out, const int *cpus, uint32_t cpu_count);
 void sampler_events_close(struct sampler_events *e); /* NULL is a no-op */
+/* Paused, nothing is told; then all that p knows is looked at again. */
+void sampler_events_pause(struct sampler_events *e, bool paused, struct processes *p);
 int sampler_events_fd(const struct sampler_events *e);
 /* Hands what came since the last call to p, in order of time. */
 void sampler_events_poll(struct sampler_events *e, struct processes *p);

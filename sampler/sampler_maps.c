@@ -37,6 +37,7 @@ struct sampler_maps {
 	struct bpf_object *on, *off;
 	struct bpf_link **links;
 	uint32_t link_count;
+	struct bpf_link *off_link[2]; /* of the programs that see threads sleep and wake */
 	struct ring_buffer *ring;
 	struct perf_buffer *buffer;
 	sampler_maps_stack_fn stack_fn;
@@ -237,11 +238,57 @@ static int prog_slot(struct bpf_object *o, const char *array, uint32_t slot, con
 	return fd < 0 ? fd : bpf_map_update_elem(map_fd(o, array), &slot, &fd, BPF_ANY);
 }
 
-static int attach_named(struct sampler_maps *m, struct bpf_object *o, const char *program)
+static int attach_named(struct bpf_link **out, struct bpf_object *o, const char *program)
 {
 	struct bpf_program *p = bpf_object__find_program_by_name(o, program);
+	long err;
 
-	return p ? link_add(m, bpf_program__attach(p)) : -ENOENT;
+	if (!p)
+		return -ENOENT;
+	*out = bpf_program__attach(p);
+	err = libbpf_get_error(*out);
+	if (err)
+		*out = NULL;
+	return (int)err;
+}
+
+static void detach_off(struct sampler_maps *m)
+{
+	for (size_t i = 0; i < 2; i++) {
+		bpf_link__destroy(m->off_link[i]);
+		m->off_link[i] = NULL;
+	}
+}
+
+static int attach_off(struct sampler_maps *m)
+{
+	int err = attach_named(&m->off_link[0], m->off, "on_switch");
+
+	err = err ? err : attach_named(&m->off_link[1], m->off, "on_waking");
+	if (err)
+		detach_off(m);
+	return err;
+}
+
+/* Who slept when nobody looked on may have woken since. */
+static void forget_blocked(struct sampler_maps *m)
+{
+	uint32_t tid;
+
+	for (uint32_t i = 0; i < m->sizes.blocked && !bpf_map_get_next_key(m->blocked, NULL, &tid);
+	     i++)
+		bpf_map_delete_elem(m->blocked, &tid);
+}
+
+int sampler_maps_off_cpu(struct sampler_maps *m, bool on)
+{
+	if (m->blocked < 0 || on == (m->off_link[0] != NULL))
+		return 0;
+	if (on)
+		return attach_off(m);
+	detach_off(m);
+	forget_blocked(m);
+	return 0;
 }
 
 /* Loads the object with all marks set: every process may be sampled. Where its data can be written from
@@ -294,8 +341,7 @@ static int load_off(struct sampler_maps *m, const struct settings *s)
 		err = err ? err : prog_slot(m->off, "switch_progs", 2, "switch_blind");
 		err = err ? err : prog_slot(m->off, "switch_progs", 3, "switch_end");
 	}
-	err = err ? err : attach_named(m, m->off, "on_switch");
-	err = err ? err : attach_named(m, m->off, "on_waking");
+	err = err ? err : attach_off(m);
 	m->blocked = err ? -1 : map_fd(m->off, "blocked");
 	return err;
 }
@@ -425,11 +471,14 @@ void sampler_maps_backing(struct sampler_maps *m, struct unwind_backing *out)
 
 /* ---- processes and control ---- */
 
-int sampler_maps_process(struct sampler_maps *m, uint32_t pid, const struct unwind_process *p)
+int sampler_maps_process(struct sampler_maps *m, uint32_t pid, const struct unwind_process *p,
+			 uint8_t generation)
 {
+	struct sampler_process value = {.maps = *p, .generation = generation};
+
 	if (m->off_marks)
 		m->off_marks[pid % OFF_MARKS] = 1;
-	return bpf_map_update_elem(m->processes, &pid, p, BPF_ANY) ? -errno : 0;
+	return bpf_map_update_elem(m->processes, &pid, &value, BPF_ANY) ? -errno : 0;
 }
 
 void sampler_maps_process_remove(struct sampler_maps *m, uint32_t pid)
@@ -438,12 +487,12 @@ void sampler_maps_process_remove(struct sampler_maps *m, uint32_t pid)
 	bpf_map_delete_elem(m->python, &pid);
 }
 
-void sampler_maps_python(struct sampler_maps *m, uint32_t pid, const struct python_process *p)
+int sampler_maps_python(struct sampler_maps *m, uint32_t pid, const struct python_process *p)
 {
 	if (p)
-		bpf_map_update_elem(m->python, &pid, p, BPF_ANY);
-	else
-		bpf_map_delete_elem(m->python, &pid);
+		return bpf_map_update_elem(m->python, &pid, p, BPF_ANY) ? -errno : 0;
+	bpf_map_delete_elem(m->python, &pid);
+	return 0;
 }
 
 int sampler_maps_control(struct sampler_maps *m, const struct sampler_control *c)
@@ -785,6 +834,7 @@ void sampler_maps_close(struct sampler_maps *m)
 		return;
 	for (uint32_t i = 0; i < m->link_count; i++)
 		bpf_link__destroy(m->links[i]);
+	detach_off(m);
 	free(m->links);
 	ring_buffer__free(m->ring);
 	perf_buffer__free(m->buffer);

@@ -22,13 +22,17 @@ int sampler_maps_open(struct sampler_maps **out, enum sampler_mode mode,
 void sampler_maps_close(struct sampler_maps *m); /* NULL is a no-op */
 /* The on-CPU program on a perf event of one CPU (borrowed). */
 int sampler_maps_attach(struct sampler_maps *m, int perf_fd);
+/* Whether threads are seen to sleep and wake; from open on they are, where the options say so.
+ * 0, -errno. */
+int sampler_maps_off_cpu(struct sampler_maps *m, bool on);
 
 /* Tables live in the kernel's arrays through this. Borrowed. */
 void sampler_maps_backing(struct sampler_maps *m, struct unwind_backing *out);
-int sampler_maps_process(struct sampler_maps *m, uint32_t pid, const struct unwind_process *p);
+int sampler_maps_process(struct sampler_maps *m, uint32_t pid, const struct unwind_process *p,
+			 uint8_t generation);
 void sampler_maps_process_remove(struct sampler_maps *m, uint32_t pid);
-/* p NULL: none. */
-void sampler_maps_python(struct sampler_maps *m, uint32_t pid, const struct python_process *p);
+/* NULL p: none any more. 0; -E2BIG: no room for more interpreters. */
+int sampler_maps_python(struct sampler_maps *m, uint32_t pid, const struct python_process *p);
 
 /* Writes everything but the epoch, which stays. */
 int sampler_maps_control(struct sampler_maps *m, const struct sampler_control *c);

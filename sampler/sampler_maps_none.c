@@ -28,7 +28,8 @@ void sampler_maps_backing(struct sampler_maps *m, struct unwind_backing *out)
 	*out = unwind_store_memory;
 }
 
-int sampler_maps_process(struct sampler_maps *m, uint32_t pid, const struct unwind_process *p)
+int sampler_maps_process(struct sampler_maps *m, uint32_t pid, const struct unwind_process *p,
+			 uint8_t generation)
 {
 	return -ENOTSUP;
 }
@@ -37,8 +38,9 @@ void sampler_maps_process_remove(struct sampler_maps *m, uint32_t pid)
 {
 }
 
-void sampler_maps_python(struct sampler_maps *m, uint32_t pid, const struct python_process *p)
+int sampler_maps_python(struct sampler_maps *m, uint32_t pid, const struct python_process *p)
 {
+	return -ENOTSUP;
 }
 
 int sampler_maps_control(struct sampler_maps *m, const struct sampler_control *c)
@@ -59,6 +61,11 @@ int sampler_maps_stacks(struct sampler_maps *m, sampler_maps_stack_fn fn, void *
 int sampler_maps_fd(const struct sampler_maps *m)
 {
 	return -1;
+}
+
+int sampler_maps_off_cpu(struct sampler_maps *m, bool on)
+{
+	return -ENOTSUP;
 }
 
 int sampler_maps_counts(struct sampler_maps *m, uint32_t old, sampler_maps_count_fn fn, void *arg)

@@ -2,13 +2,13 @@
  * sleepers.c - see sleepers.h. The table is built anew in each drain: those who sleep on are
  * carried over, those who don't stay until their count came or this many drains went by. */
 #include "sampler/sleepers.h"
+#include "base/keyed.h"
 
 #include <errno.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/hash.h"
 
 /* Twice what the kernel's map of sleepers holds. */
 #define SLEEPER_SLOTS 32768u
@@ -33,7 +33,7 @@ struct sleepers {
 /* The slot of that sleep, or the free one behind its thread's others. */
 static struct sleeper *slot_of(struct sleeper *table, uint32_t tid, uint64_t since_ns)
 {
-	uint32_t i = (uint32_t)hash_mix(tid) & (SLEEPER_SLOTS - 1);
+	uint32_t i = (uint32_t)keyed_word(keyed_process(), tid) & (SLEEPER_SLOTS - 1);
 
 	while (table[i].since_ns && (table[i].tid != tid || table[i].since_ns != since_ns))
 		i = (i + 1) & (SLEEPER_SLOTS - 1);
@@ -75,7 +75,7 @@ void sleepers_begin(struct sleepers *s, uint64_t now_ns, uint64_t min_ns)
 
 uint64_t sleepers_repay(struct sleepers *s, const struct sampler_key *k, uint64_t weight_ns)
 {
-	uint32_t i = (uint32_t)hash_mix(k->tid) & (SLEEPER_SLOTS - 1);
+	uint32_t i = (uint32_t)keyed_word(keyed_process(), k->tid) & (SLEEPER_SLOTS - 1);
 
 	if (k->kind != SAMPLER_OFF_CPU)
 		return weight_ns;

@@ -22,9 +22,10 @@
 struct stack_build_memo {
 	uint64_t user, kernel, python;
 	uint32_t pid, stack;
-	uint8_t end, gil_in, gil_out, used;
+	uint8_t end, gil_in, gil_out, used, generation;
 	bool missing;	 /* a part of it never came */
 	bool mismatched; /* Python and native frames disagree */
+	bool guessed;	 /* STACK_END_GUESSED */
 	bool early;	 /* a file's table was not there yet */
 };
 
@@ -36,6 +37,7 @@ struct build {
 	uint8_t mark[UNWIND_FRAME_MAX];
 	uint32_t kernel_count, native_count, named_count, count;
 	bool early; /* a native frame's file had no table yet, but is to have one */
+	bool guessed; /* a frame was found without a rule, or perhaps by another file's */
 };
 
 int stack_build_init(struct stack_build *b)
@@ -108,8 +110,16 @@ static uint32_t python_file(const struct process *process)
 	return 0;
 }
 
+/* Extensions that run Python functions on stacks of their own, which they copy to and fro. */
+static bool switches_stacks(const char *path)
+{
+	const char *name = path ? strrchr(path, '/') : NULL;
+
+	return name && !strncmp(name + 1, "_greenlet", 9);
+}
+
 static void native_frames(struct stack_build *b, const struct sampler_stack *head,
-			  const struct process *process, struct build *w)
+			  const struct process *process, uint8_t generation, struct build *w)
 {
 	const uint64_t *from = (const void *)(head + 1);
 	uint32_t interpreter = python_file(process);
@@ -125,16 +135,20 @@ static void native_frames(struct stack_build *b, const struct sampler_stack *hea
 		to->flags = (uint8_t)((from[i] & SAMPLER_FRAME_RETURN ? STACK_FRAME_RETURN : 0) |
 				      (from[i] & SAMPLER_FRAME_SCANNED ? STACK_FRAME_SCANNED : 0) |
 				      (from[i] & SAMPLER_FRAME_FP ? STACK_FRAME_FP : 0));
+		w->guessed |= (to->flags & (STACK_FRAME_SCANNED | STACK_FRAME_FP)) != 0;
 		to->kind = STACK_FRAME_ANONYMOUS;
 		to->address = from[i] & UNWIND_FRAME_PC;
 		w->mark[w->native_count] = PYTHON_MARK_NONE;
 		if (f) {
+			w->guessed |= process && process_replaced(process, generation, file);
 			to->kind = STACK_FRAME_NATIVE;
 			to->address = (from[i] & ((1ull << SAMPLER_FRAME_OFFSET_BITS) - 1)) +
 				      (from[i] & SAMPLER_FRAME_BARE ? f->base_bare : f->base_table);
 			if (stack_batch_object(b->batch, f->elf.build_id, f->elf.build_id_bytes,
 					       f->path ? f->path : "", &to->object))
 				continue;
+			if (process && process->python && switches_stacks(f->path))
+				w->mark[w->native_count] = PYTHON_MARK_SWITCH;
 			w->early |= (from[i] & SAMPLER_FRAME_BARE) && !f->refused &&
 				    (f->waiting || f->tabled);
 		}
@@ -158,28 +172,13 @@ static bool is_reused(const struct python_frame *f, bool outermost, const char *
 	return !outermost && !(f->flags & PYTHON_FRAME_ENTRY) && !strcmp(function, "<module>");
 }
 
-static long no_memory(void *owner, void *to, __u32 bytes, __u64 address)
-{
-	(void)owner;
-	(void)to;
-	(void)bytes;
-	(void)address;
-	return -EFAULT;
-}
-
 /* Of a process that has ended, what was read and checked in this period still has its name. */
 static void python_frames(struct stack_build *b, const struct sampler_stack *head,
 			  struct process *process, struct build *w)
 {
 	const struct python_frame *from =
 	    (const void *)((const char *)(head + 1) + offsetof(struct python_state, frame));
-	struct python_memory memory;
-	struct read_user reader = {no_memory, NULL};
-	bool readable =
-	    process->names && !python_memory_open(&memory, b->proc_root, (pid_t)process->pid);
 
-	if (readable)
-		reader = python_memory_reader(&memory);
 	for (uint32_t i = 0; i < head->count && i < PYTHON_FRAME_MAX; i++) {
 		struct stack_frame *to = &w->named[w->named_count++];
 		struct python_name name = {0};
@@ -188,7 +187,7 @@ static void python_frames(struct stack_build *b, const struct sampler_stack *hea
 		to->kind = STACK_FRAME_PYTHON;
 		if (!from[i].code)
 			continue;
-		if (!process->names || python_names_find(process->names, &reader, &from[i], &name) ||
+		if (!process->names || python_names_find(process->names, NULL, &from[i], &name) ||
 		    is_reused(&from[i], i + 1 == head->count, name.function)) {
 			b->unnamed++;
 			to->object = b->batch ? string_of(b, "?") : 0;
@@ -200,8 +199,6 @@ static void python_frames(struct stack_build *b, const struct sampler_stack *hea
 		}
 		to->line = name.line;
 	}
-	if (readable)
-		python_memory_close(&memory);
 }
 
 void stack_build_warm(struct stack_build *b, const struct sampler_stack *head)
@@ -238,6 +235,7 @@ static enum python_stitch_result join(struct build *w, const struct sampler_stac
 	const char *state = python ? (const char *)(python + 1) : NULL;
 	struct python_stitch_in in = {
 	    .native = w->native,
+	    .mark = w->mark,
 	    .native_count = w->native_count,
 	    .native_whole = end == STACK_END_ROOT,
 	    .named = w->named,
@@ -250,6 +248,9 @@ static enum python_stitch_result join(struct build *w, const struct sampler_stac
 	if (!python) {
 		memcpy(w->whole + w->count, w->native, w->native_count * sizeof(*w->whole));
 		w->count += w->native_count;
+		for (uint32_t i = 0; i < w->native_count; i++)
+			if (w->native[i].flags & STACK_FRAME_SHIM)
+				return PYTHON_STITCH_MISMATCH; /* their Python frames are not known */
 		return PYTHON_STITCH_EXACT;
 	}
 	in.python = (const void *)(state + offsetof(struct python_state, frame));
@@ -271,21 +272,27 @@ static int build_stack(struct stack_build *b, const struct sampler_key *k,
 	struct process *process = processes_find(b->processes, k->pid);
 	enum stack_end end = k->end < STACK_END_COUNT ? (enum stack_end)k->end : STACK_END_FAULT;
 	static struct build w; /* large, and used by one caller */
+	enum python_stitch_result joined;
 
 	w.kernel_count = w.native_count = w.named_count = w.count = 0;
-	w.early = false;
+	w.early = w.guessed = false;
 	if (kernel)
 		kernel_frames(b, kernel, k->kind == SAMPLER_OFF_CPU, &w);
 	if (user)
-		native_frames(b, user, process, &w);
+		native_frames(b, user, process, k->generation, &w);
 	if (python && process)
 		python_frames(b, python, process, &w);
 	/* frames were guessed where the table would have told: not a root to believe in */
 	memo->early = w.early && end == STACK_END_ROOT;
 	if (memo->early)
 		end = STACK_END_NO_TABLE;
-	memo->mismatched =
-	    join(&w, python && process ? python : NULL, end) == PYTHON_STITCH_MISMATCH;
+	joined = join(&w, python && process ? python : NULL, end);
+	memo->mismatched = joined == PYTHON_STITCH_MISMATCH;
+	if (joined == PYTHON_STITCH_ROOT)
+		end = STACK_END_ROOT; /* whatever lies beyond belongs to another stack */
+	memo->guessed = memo->mismatched || (w.guessed && end == STACK_END_ROOT);
+	if (memo->guessed)
+		end = STACK_END_GUESSED;
 	memo->gil_out = (uint8_t)python_stitch_gil((enum stack_gil)k->gil, w.mark, w.native_count);
 	return stack_batch_stack(b->batch, w.whole, w.count, w.kernel_count, end, &memo->stack);
 }
@@ -298,7 +305,7 @@ static struct stack_build_memo *memo_of(struct stack_build *b, const struct samp
 
 	if (memo->used && memo->user == k->user_hash && memo->kernel == k->kernel_hash &&
 	    memo->python == k->python_hash && memo->pid == k->pid && memo->end == k->end &&
-	    memo->gil_in == k->gil)
+	    memo->gil_in == k->gil && memo->generation == k->generation)
 		return memo;
 	memset(memo, 0, sizeof(*memo));
 	memo->user = k->user_hash;
@@ -307,6 +314,7 @@ static struct stack_build_memo *memo_of(struct stack_build *b, const struct samp
 	memo->pid = k->pid;
 	memo->end = k->end;
 	memo->gil_in = k->gil;
+	memo->generation = k->generation;
 	memo->used = !build_stack(b, k, memo);
 	return memo->used ? memo : NULL;
 }
@@ -335,6 +343,7 @@ void stack_build_count(struct stack_build *b, const struct sampler_key *k,
 	}
 	b->missing += memo->missing ? c->count : 0;
 	b->mismatched += memo->mismatched ? c->count : 0;
+	b->guessed += memo->guessed ? c->count : 0;
 	b->early += memo->early ? c->count : 0;
 	s.time_ns = slice_begin(b, k->slice);
 	s.weight_ns = c->weight_ns;

@@ -15,7 +15,6 @@ struct stack_build {
 	struct stack_store *stacks;
 	struct processes *processes;
 	struct kernel_symbols *kernel;
-	const char *proc_root;
 	/* per drain */
 	struct stack_batch *batch;
 	uint64_t begin_ns, slice_ns;
@@ -23,7 +22,8 @@ struct stack_build {
 	uint64_t missing; /* samples with a stack that never came out of the kernel, since open */
 	uint64_t unnamed; /* Python frames without a name, since open */
 	uint64_t refused; /* samples past the batch's bounds, since open */
-	uint64_t mismatched; /* samples whose whole Python and native stacks disagree, since open */
+	uint64_t mismatched; /* samples whose Python and native stacks disagree, since open */
+	uint64_t guessed;    /* samples with STACK_END_GUESSED, since open */
 	uint64_t
 	    early; /* samples taken before a file's table was there, which found a root without */
 };

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/hash.h"
+#include "base/keyed.h"
 #include "base/limits.h"
 #include "bpf/python_format.h"
 
@@ -34,7 +34,7 @@ static struct record *record_at(const struct stack_store *s, uint32_t slot)
 
 static uint32_t slot_find(const struct stack_store *s, uint64_t hash)
 {
-	uint32_t i = (uint32_t)hash_mix(hash) & (s->slots - 1);
+	uint32_t i = (uint32_t)keyed_word(keyed_process(), hash) & (s->slots - 1);
 
 	while (s->slot[i] && record_at(s, s->slot[i])->stack.hash != hash)
 		i = (i + 1) & (s->slots - 1);

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "base/check.h"
-#include "base/hash.h"
+#include "base/keyed.h"
 #include "base/limits.h"
 
 #define ALIGN_WORDS   64u
@@ -235,7 +235,7 @@ static int commit(struct unwind_store *s, uint32_t first, uint32_t count)
 
 static uint32_t rule_slot(const struct unwind_rule *r)
 {
-	return (uint32_t)hash_mix(hash_bytes(HASH_SEED, r, sizeof(*r))) % HASH_BUCKETS;
+	return (uint32_t)keyed_bytes(keyed_process(), r, sizeof(*r)) % HASH_BUCKETS;
 }
 
 /* Takes a reference on the rule's id. 0 or -ENOSPC. */
@@ -449,7 +449,7 @@ fail:
 
 static uint32_t file_slot(const struct unwind_store_key *key)
 {
-	return (uint32_t)hash_mix(hash_bytes(HASH_SEED, key, sizeof(*key))) % HASH_BUCKETS;
+	return (uint32_t)keyed_bytes(keyed_process(), key, sizeof(*key)) % HASH_BUCKETS;
 }
 
 static uint32_t lookup(const struct unwind_store *s, const struct unwind_store_key *key)

@@ -31,11 +31,12 @@ struct unwind_backing {
 /* calloc and free. */
 extern const struct unwind_backing unwind_store_memory;
 
-/* What makes files the same: the Build ID, else device, inode, mtime and size. */
+/* What makes files the same: Build ID and content (symbol/symbol_content.h), else device, inode, mtime and
+ * size. */
 struct unwind_store_key {
-	uint8_t bytes[32];
+	uint8_t bytes[38];
 	uint8_t count; /* of bytes; the rest is 0 */
-	uint8_t kind;  /* 1 Build ID, 2 device and inode */
+	uint8_t kind;  /* 1 Build ID and content, 2 device and inode */
 };
 
 struct unwind_store_stats {

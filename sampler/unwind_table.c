@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
- * unwind_table.c - see unwind_table.h. One pass over the section fills raw rows, function by
- * function, in the order of the file; the functions are then sorted by address and their rows
- * strung together, with a gap row wherever the next function does not follow at once. Sections are
- * read, not mapped: a job may truncate its file at any time. */
+ * unwind_table.c - see unwind_table.h. One pass over the section lists its entries, a second one fills
+ * raw rows, function by function, all of one CIE together; the functions are then sorted by address and
+ * their rows strung together, with a gap row wherever the next function does not follow at once.
+ * Sections are read, not mapped: a job may truncate its file at any time. */
 #include "sampler/unwind_table.h"
 
 #include <dwarf.h>
 #include <elfutils/libdw.h>
 #include <errno.h>
-#include <gelf.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,19 +15,21 @@
 
 #include "base/check.h"
 #include "base/hash.h"
+#include "base/keyed.h"
 #include "base/limits.h"
 #include "sampler/unwind_cfi.h"
+#include "sampler/unwind_section.h"
 
 #define RULE_NONE	 0u
 #define RULE_UNSUPPORTED 1u
 #define RULE_HASH_SLOTS	 (LIMIT_UNWIND_FILE_RULES * 4)
 #define SEGMENTS_MAX	 16
-#define CIE_CACHE	 64
+#define PLTS		 3
 
 struct fde {
 	uint64_t begin, end;
 	uint32_t first, count; /* of build.rows */
-	uint32_t order;	       /* the earlier one wins where two begin at one address */
+	uint32_t order;	       /* the earlier entry wins where two begin at one address */
 };
 
 struct raw_row {
@@ -36,29 +37,40 @@ struct raw_row {
 	uint32_t rule;
 };
 
+/* A function's entry and the CIE that it names, by their offsets in the section. */
+struct entry {
+	uint32_t cie, offset;
+};
+
 struct cie {
-	Dwarf_Off offset;
-	bool known, sized;
+	bool sized;
 	uint8_t encoding;
 	size_t unsized_bytes; /* augmentation data in front of each function's program */
 	struct unwind_cfi_machine machine;
 };
 
 struct build {
-	Elf *elf;
+	struct symbol_elf elf;
 	char *why;
 	struct {
 		uint64_t begin, end;
 	} code[SEGMENTS_MAX];
 	unsigned code_count;
+	struct {
+		uint64_t begin, end;
+		uint32_t step;
+	} plt[PLTS];
 	struct fde *fdes;
 	struct raw_row *rows;
 	uint32_t fde_count, fde_room, row_count, row_room;
 	struct unwind_rule *rules;
 	uint32_t rule_count;
 	uint32_t hash[RULE_HASH_SLOTS]; /* index + 1 */
-	struct cie cies[CIE_CACHE];
 	/* the section that is being read */
+	struct cie cie; /* of the function that is being read */
+	uint32_t *cies; /* where each begins */
+	struct entry *entries;
+	uint32_t cie_count, cie_room, entry_count, entry_room;
 	Elf_Data *data;
 	uint64_t address;
 	bool eh_frame;
@@ -93,7 +105,7 @@ static bool grow(void **p, uint32_t *room, uint32_t need, size_t each)
 
 static uint32_t intern(struct build *b, const struct unwind_rule *r)
 {
-	uint32_t i = (uint32_t)hash_mix(hash_bytes(HASH_SEED, r, sizeof(*r))) % RULE_HASH_SLOTS;
+	uint32_t i = (uint32_t)keyed_bytes(keyed_process(), r, sizeof(*r)) % RULE_HASH_SLOTS;
 
 	for (; b->hash[i]; i = (i + 1) % RULE_HASH_SLOTS) {
 		if (!memcmp(&b->rules[b->hash[i] - 1], r, sizeof(*r)))
@@ -151,49 +163,36 @@ static int read_augmentation(struct cie *c, const Dwarf_CIE *e)
 	return data.failed ? -1 : 0;
 }
 
-/* The common part of a function's entry, from the cache or the section. NULL: refused. */
-static struct cie *find_cie(struct build *b, Dwarf_Off offset)
+/* The common part of functions' entries, at an offset where one was met. */
+static int read_cie(struct build *b, Dwarf_Off offset)
 {
-	struct cie *c = &b->cies[hash_mix(offset) % CIE_CACHE];
+	struct cie *c = &b->cie;
 	struct unwind_cfi_machine *m = &c->machine;
 	struct unwind_cfi_cursor program = {0};
 	Dwarf_CFI_Entry e;
 	Dwarf_Off next;
 
-	if (c->known && c->offset == offset)
-		return c;
 	memset(c, 0, sizeof(*c));
-	if (offset >= b->data->d_size ||
-	    dwarf_next_cfi(b->ident, b->data, b->eh_frame, offset, &next, &e) ||
-	    !dwarf_cfi_cie_p(&e)) {
-		refuse(b, -EBADMSG, "a function names no valid CIE");
-		return NULL;
-	}
+	if (dwarf_next_cfi(b->ident, b->data, b->eh_frame, offset, &next, &e) ||
+	    !dwarf_cfi_cie_p(&e))
+		return refuse(b, -EBADMSG, "a function names no valid CIE");
 	program.p = e.cie.initial_instructions;
 	program.end = e.cie.initial_instructions_end;
 	if (!program.p || program.p > program.end ||
-	    program.end - program.p > (ptrdiff_t)LIMIT_UNWIND_CIE_BYTES) {
-		refuse(b, -EBADMSG, "a CIE's program is too long");
-		return NULL;
-	}
-	if (read_augmentation(c, &e.cie)) {
-		refuse(b, -EBADMSG, "an augmentation that is not understood");
-		return NULL;
-	}
+	    program.end - program.p > (ptrdiff_t)LIMIT_UNWIND_CIE_BYTES)
+		return refuse(b, -EBADMSG, "a CIE's program is too long");
+	if (read_augmentation(c, &e.cie))
+		return refuse(b, -EBADMSG, "an augmentation that is not understood");
 	m->code_align = e.cie.code_alignment_factor;
 	m->data_align = e.cie.data_alignment_factor;
 	m->ra_register = e.cie.return_address_register;
 	m->pointer_encoding = c->encoding;
 	m->section_address = b->address;
 	m->section_begin = b->data->d_buf;
-	if (unwind_cfi_run(m, &program)) {
-		refuse(b, -EBADMSG, "a CIE's program is invalid");
-		return NULL;
-	}
+	if (unwind_cfi_run(m, &program))
+		return refuse(b, -EBADMSG, "a CIE's program is invalid");
 	m->initial = m->now;
-	c->offset = offset;
-	c->known = true;
-	return c;
+	return 0;
 }
 
 static int add_row(struct build *b, struct fde *f, uint64_t offset,
@@ -243,20 +242,18 @@ static int run_program(struct build *b, const struct cie *c, struct fde *f,
 	return 0;
 }
 
-static int add_fde(struct build *b, const Dwarf_FDE *e)
+static int add_fde(struct build *b, const Dwarf_FDE *e, uint32_t order)
 {
 	struct unwind_cfi_cursor p = {e->start, e->end, false};
 	uint64_t base = b->address + (uint64_t)(e->start - (const uint8_t *)b->data->d_buf);
-	struct cie *c = find_cie(b, e->CIE_pointer);
+	const struct cie *c = &b->cie;
 	struct fde *f;
 	uint64_t skip;
 
-	if (!c)
-		return b->rc;
 	if (!grow((void **)&b->fdes, &b->fde_room, b->fde_count + 1, sizeof(*b->fdes)))
 		return refuse(b, -ENOMEM, "no memory");
 	f = &b->fdes[b->fde_count];
-	*f = (struct fde){.first = b->row_count, .order = b->fde_count};
+	*f = (struct fde){.first = b->row_count, .order = order};
 	f->begin = unwind_cfi_pointer(&p, c->encoding, base);
 	f->end = f->begin + unwind_cfi_pointer(&p, c->encoding & 0x0f, 0);
 	skip = c->sized ? unwind_cfi_uleb(&p) : c->unsized_bytes;
@@ -274,11 +271,12 @@ static int add_fde(struct build *b, const Dwarf_FDE *e)
 	return 0;
 }
 
-static int read_section(struct build *b)
+/* Where each entry begins. An entry is decoded twice at most, whatever names it. */
+static int list_entries(struct build *b)
 {
 	Dwarf_Off offset = 0, next = 0;
 
-	memset(b->cies, 0, sizeof(b->cies));
+	b->cie_count = b->entry_count = 0;
 	for (;; offset = next) {
 		Dwarf_CFI_Entry e;
 		int rc = dwarf_next_cfi(b->ident, b->data, b->eh_frame, offset, &next, &e);
@@ -289,79 +287,124 @@ static int read_section(struct build *b)
 			return refuse(b, -EBADMSG, "an entry's length is invalid");
 		if (rc < 0)
 			continue; /* libdw does not know this entry but where it ends */
-		if (!dwarf_cfi_cie_p(&e) && add_fde(b, &e.fde))
-			return b->rc;
+		if (dwarf_cfi_cie_p(&e)) {
+			if (!grow((void **)&b->cies, &b->cie_room, b->cie_count + 1,
+				  sizeof(*b->cies)))
+				return refuse(b, -ENOMEM, "no memory");
+			b->cies[b->cie_count++] = (uint32_t)offset;
+			continue;
+		}
+		if (e.fde.CIE_pointer >= b->data->d_size)
+			return refuse(b, -EBADMSG, "a function names no valid CIE");
+		if (!grow((void **)&b->entries, &b->entry_room, b->entry_count + 1,
+			  sizeof(*b->entries)))
+			return refuse(b, -ENOMEM, "no memory");
+		b->entries[b->entry_count++] =
+		    (struct entry){(uint32_t)e.fde.CIE_pointer, (uint32_t)offset};
 	}
 }
 
-static int open_section(struct build *b, Elf_Scn *scn, GElf_Shdr *sh)
+static int by_cie(const void *a, const void *b)
 {
-	if (sh->sh_flags & SHF_COMPRESSED) {
-		GElf_Chdr ch;
+	const struct entry *x = a, *y = b;
 
-		if (!gelf_getchdr(scn, &ch) || ch.ch_size > LIMIT_UNWIND_SECTION_BYTES)
-			return refuse(b, -E2BIG, "a compressed section is too large");
-		if (elf_compress(scn, 0, 0) < 0)
-			return refuse(b, -EBADMSG, "a compressed section is invalid");
-	} else if (sh->sh_size > LIMIT_UNWIND_SECTION_BYTES) {
-		return refuse(b, -E2BIG, "the section is too large");
+	if (x->cie != y->cie)
+		return x->cie < y->cie ? -1 : 1;
+	return x->offset < y->offset ? -1 : x->offset > y->offset;
+}
+
+/* The functions are read CIE by CIE, so that each CIE is read once. */
+static int read_section(struct build *b)
+{
+	uint32_t cie = 0;
+	int rc = list_entries(b);
+
+	if (!rc && b->entry_count)
+		qsort(b->entries, b->entry_count, sizeof(*b->entries), by_cie);
+	for (uint32_t i = 0; !rc && i < b->entry_count; i++) {
+		const struct entry *at = &b->entries[i];
+		Dwarf_CFI_Entry e;
+		Dwarf_Off next;
+
+		if (!i || at->cie != at[-1].cie) {
+			while (cie < b->cie_count && b->cies[cie] < at->cie)
+				cie++;
+			if (cie == b->cie_count || b->cies[cie] != at->cie)
+				return refuse(b, -EBADMSG, "a function names no valid CIE");
+			rc = read_cie(b, at->cie);
+		}
+		if (!rc && !dwarf_next_cfi(b->ident, b->data, b->eh_frame, at->offset, &next, &e))
+			rc = add_fde(b, &e.fde, at->offset);
 	}
-	b->data = elf_rawdata(scn, NULL);
-	b->address = sh->sh_addr;
-	if (!b->data || !b->data->d_buf)
-		return refuse(b, -EBADMSG, "the section lies outside the file");
-	return 0;
+	return rc;
 }
 
 /* Compiles the section of that name, if there is one with contents. */
 static int add_section(struct build *b, const char *name)
 {
-	size_t names, count = 0;
-	Elf_Scn *scn = NULL;
+	struct unwind_section section;
+	Elf_Data data = {.d_type = ELF_T_BYTE, .d_version = EV_CURRENT};
+	const char *why;
+	int rc = unwind_section_read(&section, &b->elf, name, &why);
 
-	if (elf_getshdrstrndx(b->elf, &names) || elf_getshdrnum(b->elf, &count))
-		return 0; /* no sections */
-	while ((scn = elf_nextscn(b->elf, scn))) {
-		GElf_Shdr sh;
-		const char *s;
-
-		if (!gelf_getshdr(scn, &sh) || sh.sh_type == SHT_NOBITS || !sh.sh_size)
-			continue;
-		s = elf_strptr(b->elf, names, sh.sh_name);
-		if (!s || strcmp(s, name))
-			continue;
-		if (open_section(b, scn, &sh))
-			return b->rc;
+	if (rc)
+		return refuse(b, rc, why);
+	if (section.bytes) {
+		data.d_buf = section.bytes;
+		data.d_size = section.count;
+		b->data = &data;
+		b->address = section.address;
 		b->eh_frame = name[1] == 'e';
-		return read_section(b);
+		rc = read_section(b);
+		b->data = NULL;
 	}
-	return 0;
+	unwind_section_fini(&section);
+	return rc;
+}
+
+/* Each entry of a procedure linkage table is a function of its own, though one FDE covers them all. */
+static void find_plt(struct build *b)
+{
+	static const char *const names[PLTS] = {".plt", ".plt.sec", ".plt.got"};
+
+	for (uint32_t i = 1; i < b->elf.section_count; i++) {
+		const struct symbol_section *s = &b->elf.sections[i];
+		char name[SYMBOL_SECTION_NAME_BYTES];
+
+		if (s->type != SHT_PROGBITS || s->bytes > LIMIT_UNWIND_SECTION_BYTES ||
+		    symbol_elf_section_name(&b->elf, i, name))
+			continue;
+		for (unsigned k = 0; k < PLTS; k++) {
+			if (strcmp(name, names[k]) ||
+			    !symbol_elf_has(&b->elf, s->offset, s->bytes))
+				continue;
+			b->plt[k].begin = s->address;
+			b->plt[k].end = s->address + s->bytes;
+			b->plt[k].step = k == 2 ? 8 : 16; /* .plt.got: 8 bytes, or 16 with endbr64 */
+		}
+	}
 }
 
 static int check_header(struct build *b)
 {
-	GElf_Ehdr eh;
-	size_t count;
+	Elf64_Phdr ph[LIMIT_SYMBOL_SEGMENTS];
+	int count = symbol_elf_segments(&b->elf, ph, LIMIT_SYMBOL_SEGMENTS);
 
-	if (elf_kind(b->elf) != ELF_K_ELF || !gelf_getehdr(b->elf, &eh))
-		return refuse(b, -ENOTSUP, "not an ELF file");
-	if (eh.e_machine != EM_X86_64 || eh.e_ident[EI_CLASS] != ELFCLASS64 ||
-	    eh.e_ident[EI_DATA] != ELFDATA2LSB || (eh.e_type != ET_DYN && eh.e_type != ET_EXEC))
-		return refuse(b, -ENOTSUP, "not an x86-64 program or library");
-	memcpy(b->ident, eh.e_ident, EI_NIDENT);
-	if (elf_getphdrnum(b->elf, &count))
-		return refuse(b, -EBADMSG, "no program headers");
-	for (size_t i = 0; i < count && b->code_count < SEGMENTS_MAX; i++) {
-		GElf_Phdr ph;
-
-		if (!gelf_getphdr(b->elf, (int)i, &ph))
-			return refuse(b, -EBADMSG, "the program headers lie outside the file");
-		if (ph.p_type != PT_LOAD || !(ph.p_flags & PF_X) ||
-		    ph.p_vaddr + ph.p_memsz < ph.p_vaddr)
+	b->ident[EI_CLASS] = ELFCLASS64;
+	b->ident[EI_DATA] = ELFDATA2LSB;
+	if (count < 0)
+		return refuse(b, -EBADMSG, "the program headers lie outside the file");
+	for (int i = 0; i < count && b->code_count < SEGMENTS_MAX; i++) {
+		if (ph[i].p_type != PT_LOAD || !(ph[i].p_flags & PF_X))
 			continue;
-		b->code[b->code_count].begin = ph.p_vaddr;
-		b->code[b->code_count++].end = ph.p_vaddr + ph.p_memsz;
+		/* the page index has room for what lies between functions: these bytes must be there */
+		if (ph[i].p_vaddr + ph[i].p_filesz < ph[i].p_vaddr ||
+		    !symbol_elf_has(&b->elf, ph[i].p_offset, ph[i].p_filesz))
+			return refuse(b, -EBADMSG, "code lies outside the file, or has a hole");
+		b->code[b->code_count].begin = ph[i].p_vaddr;
+		b->code[b->code_count++].end = ph[i].p_vaddr + ph[i].p_filesz;
 	}
+	find_plt(b);
 	return 0;
 }
 
@@ -380,10 +423,10 @@ static bool is_fp(const struct unwind_rule *r)
 	       UNWIND_RULE_RBP(r) == UNWIND_SAVED_CFA && r->rbp_slot == -2;
 }
 
-/* Appends a row to the table unless it says what the last one says. */
-static void put(struct unwind_table *t, uint64_t address, uint32_t rule)
+/* Appends a row to the table unless it says what the last one says about the same function. */
+static void put(struct unwind_table *t, uint64_t address, uint32_t rule, bool begins)
 {
-	if (t->row_count && t->rows[t->row_count - 1].rule == rule)
+	if (!begins && t->row_count && t->rows[t->row_count - 1].rule == rule)
 		return;
 	t->rows[t->row_count++] = (struct unwind_table_row){(uint32_t)(address - t->begin), rule};
 }
@@ -399,6 +442,22 @@ static void account(struct unwind_table *t, const struct unwind_rule *r, uint64_
 	}
 }
 
+/* A row for each entry of a procedure linkage table that begins between from and to. */
+static void cut_plt(const struct build *b, struct unwind_table *t, uint64_t from, uint64_t to,
+		    uint32_t rule)
+{
+	for (unsigned k = 0; k < PLTS; k++) {
+		uint64_t at = b->plt[k].begin;
+
+		if (from < at || from >= b->plt[k].end)
+			continue;
+		for (at += ((from - at) / b->plt[k].step + 1) * b->plt[k].step;
+		     at < to && at < b->plt[k].end; at += b->plt[k].step)
+			put(t, at, rule, true);
+		return;
+	}
+}
+
 /* One function's rows up to `end`, which may be where an overlapping one begins. */
 static void string_fde(struct build *b, struct unwind_table *t, const struct fde *f, uint64_t end)
 {
@@ -409,14 +468,15 @@ static void string_fde(struct build *b, struct unwind_table *t, const struct fde
 
 		if (from >= end)
 			return;
-		put(t, from, row->rule);
+		put(t, from, row->rule, !i);
+		cut_plt(b, t, from, to < end ? to : end, row->rule);
 		account(t, &b->rules[row->rule], (to < end ? to : end) - from);
 	}
 }
 
 static int string_rows(struct build *b, struct unwind_table *t)
 {
-	uint64_t reached;
+	uint64_t reached, plt_rows = 0;
 
 	if (!b->fde_count)
 		return refuse(b, -ENODATA, "no call frame information");
@@ -427,8 +487,10 @@ static int string_rows(struct build *b, struct unwind_table *t)
 		t->end = b->fdes[i].end > t->end ? b->fdes[i].end : t->end;
 	if (t->end - t->begin > LIMIT_UNWIND_SPAN_BYTES)
 		return refuse(b, -E2BIG, "the functions lie too far apart");
+	for (unsigned k = 0; k < PLTS; k++)
+		plt_rows += b->plt[k].step ? (b->plt[k].end - b->plt[k].begin) / b->plt[k].step + 1 : 0;
 	/* each function may bring one gap row, and one more ends the table */
-	t->rows = malloc(((size_t)b->row_count + b->fde_count + 1) * sizeof(*t->rows));
+	t->rows = malloc((b->row_count + plt_rows + b->fde_count + 1) * sizeof(*t->rows));
 	if (!t->rows)
 		return refuse(b, -ENOMEM, "no memory");
 	for (uint32_t i = 0; i < b->fde_count; i++) {
@@ -444,41 +506,25 @@ static int string_rows(struct build *b, struct unwind_table *t)
 			}
 		}
 		if (f->begin > reached)
-			put(t, reached, RULE_NONE);
+			put(t, reached, RULE_NONE, false);
 		string_fde(b, t, f, end);
 		reached = end;
 		t->fde_count++;
 	}
-	put(t, reached, RULE_NONE);
+	put(t, reached, RULE_NONE, false);
 	t->end = reached;
 	return 0;
 }
 
-static int compile(struct unwind_table *out, Elf *elf, char *why)
+static int compile(struct build *b, struct unwind_table *out)
 {
-	struct build *b;
 	struct unwind_rule none = {.cfa = UNWIND_CFA_NONE},
 			   unsupported = {.cfa = UNWIND_CFA_UNSUPPORTED};
 	int rc;
 
-	memset(out, 0, sizeof(*out));
-	why[0] = 0;
-	if (!elf) {
-		snprintf(why, UNWIND_TABLE_WHY_BYTES, "not an ELF file");
-		return -ENOTSUP;
-	}
-	b = calloc(1, sizeof(*b));
-	if (!b) {
-		snprintf(why, UNWIND_TABLE_WHY_BYTES, "no memory");
-		return -ENOMEM;
-	}
-	b->elf = elf;
-	b->why = why;
 	b->rules = malloc(LIMIT_UNWIND_FILE_RULES * sizeof(*b->rules));
-	if (!b->rules) {
-		rc = refuse(b, -ENOMEM, "no memory");
-		goto out;
-	}
+	if (!b->rules)
+		return refuse(b, -ENOMEM, "no memory");
 	CHECK(intern(b, &none) == RULE_NONE);
 	CHECK(intern(b, &unsupported) == RULE_UNSUPPORTED);
 	rc = check_header(b);
@@ -494,38 +540,34 @@ static int compile(struct unwind_table *out, Elf *elf, char *why)
 	out->rules = b->rules;
 	out->rule_count = b->rule_count;
 	b->rules = NULL;
-out:
-	free(b->rules);
-	free(b->rows);
-	free(b->fdes);
-	free(b);
-	if (rc)
-		unwind_table_fini(out);
 	return rc;
 }
 
 int unwind_table_compile(struct unwind_table *out, int fd, char why[UNWIND_TABLE_WHY_BYTES])
 {
-	Elf *elf;
+	const char *said;
+	struct build *b;
 	int rc;
 
-	elf_version(EV_CURRENT);
-	elf = elf_begin(fd, ELF_C_READ, NULL);
-	rc = compile(out, elf, why);
-	elf_end(elf);
-	return rc;
-}
-
-int unwind_table_compile_image(struct unwind_table *out, void *image, size_t bytes,
-			       char why[UNWIND_TABLE_WHY_BYTES])
-{
-	Elf *elf;
-	int rc;
-
-	elf_version(EV_CURRENT);
-	elf = elf_memory(image, bytes);
-	rc = compile(out, elf, why);
-	elf_end(elf);
+	memset(out, 0, sizeof(*out));
+	why[0] = 0;
+	b = calloc(1, sizeof(*b));
+	if (!b) {
+		snprintf(why, UNWIND_TABLE_WHY_BYTES, "no memory");
+		return -ENOMEM;
+	}
+	b->why = why;
+	rc = symbol_elf_init(&b->elf, fd, &said);
+	rc = rc ? refuse(b, rc == -ENOEXEC ? -ENOTSUP : rc, said) : compile(b, out);
+	symbol_elf_fini(&b->elf);
+	free(b->rules);
+	free(b->rows);
+	free(b->fdes);
+	free(b->cies);
+	free(b->entries);
+	free(b);
+	if (rc)
+		unwind_table_fini(out);
 	return rc;
 }
 

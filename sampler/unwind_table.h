@@ -24,7 +24,8 @@ struct unwind_table {
 	uint64_t begin; /* ELF virtual address, page-aligned */
 	uint64_t end;	/* behind the last described byte */
 	struct unwind_table_row
-	    *rows;		   /* sorted, addresses unique; gaps are rows of UNWIND_CFA_NONE */
+	    *rows; /* sorted, addresses unique. Every function begins a row, so that a row names one
+		    * function; gaps are rows of UNWIND_CFA_NONE */
 	struct unwind_rule *rules; /* distinct; rule 0 is UNWIND_CFA_NONE */
 	uint32_t row_count, rule_count;
 	/* what was read */
@@ -42,9 +43,6 @@ struct unwind_table {
  * all; -EBADMSG: refused; -E2BIG: past a bound; -ENOTSUP: not an x86-64 ELF file; -ENOMEM. why: the
  * reason as text, unless 0. *out is empty unless 0. */
 int unwind_table_compile(struct unwind_table *out, int fd, char why[UNWIND_TABLE_WHY_BYTES]);
-/* The same for a file's bytes in memory, e.g. the vdso as a process has it. */
-int unwind_table_compile_image(struct unwind_table *out, void *image, size_t bytes,
-			       char why[UNWIND_TABLE_WHY_BYTES]);
 void unwind_table_fini(struct unwind_table *t);
 
 /* The rule at an address (ELF virtual), NULL outside. For tests and tools; the kernel has its own.

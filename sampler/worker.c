@@ -1,70 +1,157 @@
 /* SPDX-License-Identifier: Apache-2.0
- * worker.c - see worker.h. */
+ * worker.c - see worker.h. Two halves: what runs in a parser, and the daemon's side, which believes
+ * nothing of what comes back. */
 #include "sampler/worker.h"
 
 #include <errno.h>
 #include <malloc.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
-#include <sys/resource.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/limits.h"
+#include "reader/reader_queue.h"
+#include "sampler/python_names.h"
 
-/* Behind the job, but not so far that a node whose CPUs are all taken never gets its tables: a
- * third of a CPU's share for the 0.7 s that PyTorch's take. */
-#define WORKER_NICE 5
 /* glibc's threshold at start. It would raise it to 32 MiB as large blocks are freed, and then keep
  * what a large file's compilation took. */
 #define MMAP_THRESHOLD (128 << 10)
-/* Rows of a table after which free memory goes back: libtorch's takes 40 MiB, the next largest 8.
- */
-#define TRIM_ROWS 100000u
+/* 2,048 mappings of 500 bytes and their paths. */
+#define SCAN_BYTES  (16u << 20)
+#define TABLE_BYTES (LIMIT_UNWIND_ROWS * sizeof(struct unwind_table_row) + (1u << 20))
+#define NAMES_BYTES (8u << 20)
 
-struct queue {
-	struct worker_job *first, **last;
+/* ---- messages ---- */
+
+struct scan_request {
+	uint32_t find_python, reserved;
 };
+
+struct scan_answer {
+	uint64_t cpu_ns;
+	uint32_t count;
+	int32_t python_err;
+	uint32_t has_python, reserved; /* after the mappings, a struct python_runtime */
+};
+
+struct scan_mapping {
+	uint64_t begin, end, offset, load_bias;
+	uint32_t has_elf, path_bytes; /* then the struct mapping_elf, then the path */
+};
+
+struct table_request {
+	uint64_t begin, end;
+	struct unwind_store_key key;
+	char path[]; /* with its end */
+};
+
+struct table_answer {
+	uint64_t cpu_ns;
+	uint32_t unread, reserved;
+	char why[UNWIND_TABLE_WHY_BYTES];
+	struct unwind_table table; /* without its pointers; then rows, then rules */
+};
+
+/* ---- in the parser ---- */
+
+static void append_mapping(struct buf *b, const struct mapping *m)
+{
+	struct scan_mapping to = { m->begin, m->end, m->offset, m->load_bias, m->elf != NULL,
+				   (uint32_t)strlen(m->path) };
+
+	buf_append(b, &to, sizeof(to));
+	if (m->elf)
+		buf_append(b, m->elf, sizeof(*m->elf));
+	buf_append(b, m->path, to.path_bytes);
+}
+
+static int run_scan(struct reader_target *t, const void *request, size_t bytes, struct buf *answer)
+{
+	static struct python_finder *finder; /* remembers files */
+	uint64_t begin_ns = clock_ns(CLOCK_PROCESS_CPUTIME_ID);
+	struct scan_answer head = { .python_err = -ENOENT };
+	struct python_runtime python;
+	struct mapping_scan scan;
+	struct scan_request q;
+	int err;
+
+	if (bytes != sizeof(q))
+		return -EPROTO;
+	memcpy(&q, request, sizeof(q));
+	err = mapping_scan_read(&scan, t);
+	if (err)
+		return err;
+	if (q.find_python && (finder || !python_finder_open(&finder))) {
+		head.python_err = python_runtime_find(finder, &python, t);
+		head.has_python = 1;
+	}
+	head.count = scan.count;
+	head.cpu_ns = clock_ns(CLOCK_PROCESS_CPUTIME_ID) - begin_ns;
+	buf_append(answer, &head, sizeof(head));
+	for (uint32_t i = 0; i < scan.count; i++)
+		append_mapping(answer, &scan.mappings[i]);
+	if (head.has_python)
+		buf_append(answer, &python, sizeof(python));
+	mapping_scan_fini(&scan);
+	return 0;
+}
+
+static int run_table(struct reader_target *t, const void *request, size_t bytes, struct buf *answer)
+{
+	const struct table_request *q = request;
+	uint64_t begin_ns = clock_ns(CLOCK_PROCESS_CPUTIME_ID);
+	struct table_answer a = { .unread = 0 };
+	struct mapping_elf e;
+	int fd, err;
+
+	if (bytes <= sizeof(*q) || ((const char *)request)[bytes - 1])
+		return -EPROTO;
+	fd = mapping_open(t, q->begin, q->end, q->path);
+	err = fd < 0 ? fd : mapping_elf_read(&e, fd);
+	/* another file may lie at that path by now */
+	if (!err && memcmp(&e.key, &q->key, sizeof(e.key)))
+		err = -ESTALE;
+	a.unread = err != 0 && err != -EKEYREJECTED;
+	if (!err)
+		err = unwind_table_compile(&a.table, fd, a.why);
+	if (fd >= 0)
+		close(fd);
+	a.cpu_ns = clock_ns(CLOCK_PROCESS_CPUTIME_ID) - begin_ns;
+	buf_append(answer, &a, sizeof(a));
+	buf_append(answer, a.table.rows, a.table.row_count * sizeof(*a.table.rows));
+	buf_append(answer, a.table.rules, a.table.rule_count * sizeof(*a.table.rules));
+	unwind_table_fini(&a.table);
+	return err;
+}
+
+static int run_names(struct reader_target *t, const void *request, size_t bytes, struct buf *answer)
+{
+	struct python_memory memory;
+	struct read_user user;
+	int err = python_memory_open(&memory, t);
+
+	if (err)
+		return err;
+	user = python_memory_reader(&memory);
+	err = python_names_read(request, bytes, &user, answer);
+	python_memory_close(&memory);
+	return err;
+}
+
+/* A file's bounds: libtorch_cpu's table takes 0.5 s of CPU time. Wall time: on a node whose CPUs are all
+ * taken it gets a tenth of one. */
+static const struct reader_op op_scan = { "scan", run_scan, SCAN_BYTES, 5, 30000, false };
+static const struct reader_op op_table = { "table", run_table, TABLE_BYTES, 10, 60000, false };
+static const struct reader_op op_names = { "names", run_names, NAMES_BYTES, 2, 5000, true };
+
+/* ---- the daemon's side ---- */
 
 struct worker {
-	const char *proc_root;
-	pthread_t thread;
-	pthread_mutex_t lock;
-	pthread_cond_t wake;
-	bool stopping;
-	int fd;
-	struct queue scans, tables, done;
-	uint32_t tables_done; /* of done: the next file waits until they are taken */
-	struct python_finder *finder;
+	struct reader *reader, *own; /* own: NULL, or the same */
+	struct reader_queue *queue;
 	uint64_t cpu_ns;
 };
-
-static void queue_init(struct queue *q)
-{
-	q->first = NULL;
-	q->last = &q->first;
-}
-
-static void queue_put(struct queue *q, struct worker_job *job)
-{
-	job->next = NULL;
-	*q->last = job;
-	q->last = &job->next;
-}
-
-static struct worker_job *queue_take(struct queue *q)
-{
-	struct worker_job *job = q->first;
-
-	if (!job)
-		return NULL;
-	q->first = job->next;
-	if (!q->first)
-		q->last = &q->first;
-	return job;
-}
 
 void worker_job_free(struct worker_job *job)
 {
@@ -73,77 +160,219 @@ void worker_job_free(struct worker_job *job)
 	mapping_scan_fini(&job->scan);
 	unwind_table_fini(&job->table);
 	free(job->python);
+	free(job->names);
 	free(job->path);
 	free(job);
 }
 
-static void run_scan(struct worker *w, struct worker_job *job)
+struct cursor {
+	const uint8_t *at;
+	size_t left;
+};
+
+static bool take(struct cursor *c, void *to, size_t bytes)
 {
-	job->err = mapping_scan_read(&job->scan, w->proc_root, job->pid);
-	job->python_err = -ENOENT;
-	if (job->err || !job->find_python || !w->finder)
-		return;
-	job->python = calloc(1, sizeof(*job->python));
-	if (!job->python)
-		return;
-	job->python_err =
-	    python_runtime_find(w->finder, job->python, w->proc_root, (pid_t)job->pid);
+	if (c->left < bytes)
+		return false;
+	memcpy(to, c->at, bytes);
+	c->at += bytes;
+	c->left -= bytes;
+	return true;
 }
 
-static void run_table(struct worker *w, struct worker_job *job)
+static bool elf_valid(const struct mapping_elf *e)
 {
-	struct mapping_elf e;
-	int fd = mapping_open(w->proc_root, job->pid, job->begin, job->end, job->path);
-
-	job->err = fd < 0 ? fd : mapping_elf_read(&e, fd);
-	/* another file may lie at that path by now */
-	if (!job->err && memcmp(&e.key, &job->key, sizeof(e.key)))
-		job->err = -ESTALE;
-	job->unread = job->err != 0;
-	if (!job->err)
-		job->err = unwind_table_compile(&job->table, fd, job->why);
-	if (fd >= 0)
-		close(fd);
-	if (job->table.row_count > TRIM_ROWS)
-		malloc_trim(0);
+	return e->load_count <= MAPPING_SEGMENTS && e->build_id_bytes <= STACK_BUILD_ID_MAX &&
+	       e->key.count <= sizeof(e->key.bytes);
 }
 
-static void *worker_main(void *arg)
+static bool take_mapping(struct cursor *c, struct mapping_scan *s)
 {
-	struct worker *w = arg;
-	struct worker_job *job;
-	uint64_t one = 1;
-	bool scanned = false;
+	struct mapping *m = &s->mappings[s->count];
+	struct scan_mapping from;
 
-	setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), WORKER_NICE);
-	pthread_mutex_lock(&w->lock);
-	while (!w->stopping) {
-		/* in turns: while ranks start, they ask to be read again all the time */
-		job = scanned && !w->tables_done ? queue_take(&w->tables) : NULL;
-		job = job ? job : queue_take(&w->scans);
-		job = job || w->tables_done ? job : queue_take(&w->tables);
-		if (!job) {
-			pthread_cond_wait(&w->wake, &w->lock);
-			continue;
-		}
-		pthread_mutex_unlock(&w->lock);
-		scanned = job->kind == WORKER_SCAN;
-		if (scanned)
-			run_scan(w, job);
-		else
-			run_table(w, job);
-		__atomic_store_n(&w->cpu_ns, clock_ns(CLOCK_THREAD_CPUTIME_ID), __ATOMIC_RELAXED);
-		pthread_mutex_lock(&w->lock);
-		w->tables_done += job->kind == WORKER_TABLE;
-		queue_put(&w->done, job);
-		if (write(w->fd, &one, sizeof(one)) < 0)
-			continue; /* full: it is readable already */
+	memset(m, 0, sizeof(*m));
+	if (!take(c, &from, sizeof(from)) || from.begin >= from.end || from.end >> 57 ||
+	    (from.begin | from.end) & 4095 || from.path_bytes > READER_PATH_BYTES ||
+	    (s->count && from.begin < m[-1].end))
+		return false;
+	*m = (struct mapping){ .begin = from.begin, .end = from.end, .offset = from.offset,
+			       .load_bias = from.load_bias };
+	s->count++;
+	if (from.has_elf) {
+		m->elf = malloc(sizeof(*m->elf));
+		if (!m->elf || !take(c, m->elf, sizeof(*m->elf)) || !elf_valid(m->elf))
+			return false;
 	}
-	pthread_mutex_unlock(&w->lock);
-	return NULL;
+	m->path = calloc(1, from.path_bytes + 1u);
+	return m->path && take(c, m->path, from.path_bytes);
 }
 
-int worker_open(struct worker **out, const char *proc_root)
+static bool python_valid(struct python_runtime *r)
+{
+	r->what[sizeof(r->what) - 1] = '\0';
+	return r->eval_count <= PYTHON_ELF_EVAL_MAX && r->wait_count <= PYTHON_ELF_WAIT_MAX;
+}
+
+static int take_scan(struct worker *w, struct worker_job *job, struct cursor *c)
+{
+	struct scan_answer head;
+
+	if (!take(c, &head, sizeof(head)) || head.count > UNWIND_MAPPING_MAX)
+		return -EPROTO;
+	w->cpu_ns += head.cpu_ns;
+	job->scan.pid = job->pid;
+	job->scan.mappings = calloc(head.count + 1u, sizeof(*job->scan.mappings));
+	if (!job->scan.mappings)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < head.count; i++)
+		if (!take_mapping(c, &job->scan))
+			return -EPROTO;
+	if (!head.has_python)
+		return 0;
+	job->python = malloc(sizeof(*job->python));
+	if (!job->python || !take(c, job->python, sizeof(*job->python)) || !python_valid(job->python))
+		return -EPROTO;
+	job->python_err = head.python_err;
+	return 0;
+}
+
+static bool table_valid(const struct unwind_table *t)
+{
+	if (t->begin & 4095 || t->end <= t->begin || t->end - t->begin > LIMIT_UNWIND_SPAN_BYTES)
+		return false;
+	for (uint32_t i = 0; i < t->row_count; i++)
+		if (t->rows[i].rule >= t->rule_count || t->rows[i].address > t->end - t->begin ||
+		    (i && t->rows[i].address <= t->rows[i - 1].address))
+			return false;
+	return true;
+}
+
+static int take_table(struct worker *w, struct worker_job *job, struct cursor *c)
+{
+	struct table_answer a;
+	struct unwind_table *t = &job->table;
+	size_t rows, rules;
+
+	if (!take(c, &a, sizeof(a)))
+		return job->err ? job->err : -EPROTO;
+	w->cpu_ns += a.cpu_ns;
+	job->unread = a.unread;
+	memcpy(job->why, a.why, sizeof(job->why));
+	job->why[sizeof(job->why) - 1] = '\0';
+	if (job->err)
+		return job->err;
+	*t = a.table;
+	t->rows = NULL;
+	t->rules = NULL;
+	t->source[sizeof(t->source) - 1] = '\0';
+	if (t->row_count > LIMIT_UNWIND_ROWS || t->rule_count > LIMIT_UNWIND_FILE_RULES)
+		return -EPROTO;
+	rows = t->row_count * sizeof(*t->rows);
+	rules = t->rule_count * sizeof(*t->rules);
+	t->rows = malloc(rows + 1);
+	t->rules = malloc(rules + 1);
+	if (!t->rows || !t->rules)
+		return -ENOMEM;
+	return take(c, t->rows, rows) && take(c, t->rules, rules) && table_valid(t) ? 0 : -EPROTO;
+}
+
+static struct worker_job *job_take(struct worker *w, struct reader_job *r)
+{
+	struct worker_job *job = r->arg;
+	struct cursor c = { r->answer, r->answer_bytes };
+
+	job->err = r->err;
+	switch (job->kind) {
+	case WORKER_SCAN:
+		job->python_err = -ENOENT;
+		if (!job->err)
+			job->err = take_scan(w, job, &c);
+		if (job->err)
+			mapping_scan_fini(&job->scan);
+		break;
+	case WORKER_TABLE:
+		/* no worker was to be had: another time */
+		job->unread = r->err == -EBUSY || r->err == -ESRCH;
+		job->err = take_table(w, job, &c);
+		if (job->err)
+			unwind_table_fini(&job->table);
+		break;
+	case WORKER_NAMES:
+		free(job->names);
+		job->names = r->answer;
+		job->names_bytes = r->answer_bytes;
+		r->answer = NULL;
+		break;
+	}
+	reader_job_fini(r);
+	free(r);
+	return job;
+}
+
+static int job_request(struct worker_job *job, struct reader_job *r)
+{
+	struct scan_request scan = { .find_python = job->find_python };
+	struct table_request *table;
+	size_t path_bytes;
+
+	switch (job->kind) {
+	case WORKER_SCAN:
+		r->op = &op_scan;
+		r->bytes = sizeof(scan);
+		r->request = malloc(sizeof(scan));
+		if (r->request)
+			memcpy(r->request, &scan, sizeof(scan));
+		break;
+	case WORKER_TABLE:
+		r->op = &op_table;
+		path_bytes = strlen(job->path) + 1;
+		r->bytes = sizeof(*table) + path_bytes;
+		r->request = table = calloc(1, r->bytes);
+		if (table) {
+			table->begin = job->begin;
+			table->end = job->end;
+			table->key = job->key;
+			memcpy(table->path, job->path, path_bytes);
+		}
+		break;
+	case WORKER_NAMES:
+		r->op = &op_names;
+		r->bytes = job->names_bytes;
+		r->request = job->names;
+		job->names = NULL;
+		break;
+	}
+	return r->request ? 0 : -ENOMEM;
+}
+
+void worker_push(struct worker *w, struct worker_job *job)
+{
+	struct reader_job *r = calloc(1, sizeof(*r));
+
+	if (!r || job_request(job, r)) {
+		free(r);
+		worker_job_free(job); /* as if it had never been asked: the next event asks again */
+		return;
+	}
+	r->pid = job->pid;
+	r->arg = job;
+	reader_queue_push(w->queue, r);
+}
+
+static void drop(void *arg)
+{
+	worker_job_free(arg);
+}
+
+struct worker_job *worker_next(struct worker *w)
+{
+	struct reader_job *r = reader_queue_next(w->queue);
+
+	return r ? job_take(w, r) : NULL;
+}
+
+int worker_open(struct worker **out, const char *proc_root, struct reader *reader)
 {
 	struct worker *w = calloc(1, sizeof(*w));
 	int err;
@@ -151,21 +380,12 @@ int worker_open(struct worker **out, const char *proc_root)
 	if (!w)
 		return -ENOMEM;
 	mallopt(M_MMAP_THRESHOLD, MMAP_THRESHOLD);
-	w->proc_root = proc_root;
-	queue_init(&w->scans);
-	queue_init(&w->tables);
-	queue_init(&w->done);
-	pthread_mutex_init(&w->lock, NULL);
-	pthread_cond_init(&w->wake, NULL);
-	w->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	err = w->fd < 0 ? -errno : python_finder_open(&w->finder);
+	err = reader ? 0 : reader_open(&w->own, proc_root);
+	w->reader = reader ? reader : w->own;
 	if (!err)
-		err = -pthread_create(&w->thread, NULL, worker_main, w);
+		err = reader_queue_open(&w->queue, w->reader, drop);
 	if (err) {
-		python_finder_close(w->finder);
-		if (w->fd >= 0)
-			close(w->fd);
-		free(w);
+		worker_close(w);
 		return err;
 	}
 	*out = w;
@@ -174,60 +394,24 @@ int worker_open(struct worker **out, const char *proc_root)
 
 void worker_close(struct worker *w)
 {
-	struct queue *all[3];
-
 	if (!w)
 		return;
-	pthread_mutex_lock(&w->lock);
-	w->stopping = true;
-	pthread_cond_signal(&w->wake);
-	pthread_mutex_unlock(&w->lock);
-	pthread_join(w->thread, NULL);
-	all[0] = &w->scans;
-	all[1] = &w->tables;
-	all[2] = &w->done;
-	for (int i = 0; i < 3; i++) {
-		for (struct worker_job *job; (job = queue_take(all[i]));)
-			worker_job_free(job);
-	}
-	python_finder_close(w->finder);
-	pthread_mutex_destroy(&w->lock);
-	pthread_cond_destroy(&w->wake);
-	close(w->fd);
+	reader_queue_close(w->queue);
+	reader_close(w->own);
 	free(w);
 }
 
 int worker_fd(const struct worker *w)
 {
-	return w->fd;
-}
-
-void worker_push(struct worker *w, struct worker_job *job)
-{
-	pthread_mutex_lock(&w->lock);
-	queue_put(job->kind == WORKER_SCAN ? &w->scans : &w->tables, job);
-	pthread_cond_signal(&w->wake);
-	pthread_mutex_unlock(&w->lock);
-}
-
-struct worker_job *worker_next(struct worker *w)
-{
-	struct worker_job *job;
-	uint64_t n;
-
-	pthread_mutex_lock(&w->lock);
-	job = queue_take(&w->done);
-	if (job && job->kind == WORKER_TABLE) {
-		w->tables_done--;
-		pthread_cond_signal(&w->wake);
-	}
-	if (!job && read(w->fd, &n, sizeof(n)) < 0)
-		n = 0; /* nothing was there: fine */
-	pthread_mutex_unlock(&w->lock);
-	return job;
+	return reader_queue_fd(w->queue);
 }
 
 uint64_t worker_cpu_ns(const struct worker *w)
 {
-	return __atomic_load_n(&w->cpu_ns, __ATOMIC_RELAXED);
+	return w->cpu_ns;
+}
+
+struct reader *worker_reader(const struct worker *w)
+{
+	return w->reader;
 }

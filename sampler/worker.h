@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
- * worker.h - the thread that does what takes long: reads a process's mappings, finds its
- * interpreter, compiles unwind tables. It runs niced and shares nothing with its caller but two
- * queues. Owns: the thread, queued jobs and results.  Threads: one caller. */
+ * worker.h - what takes long or may never come back: a process's mappings, its interpreter, unwind
+ * tables, names of Python code. Readers do it (reader/reader.h); what they answer is checked here.
+ * Owns: queued jobs and results.  Threads: one caller.  Trust: a parser that was taken over may answer
+ * anything: then the table or the names of that user's files are wrong, and no more. */
 #ifndef SYSOM_SAMPLER_WORKER_H
 #define SYSOM_SAMPLER_WORKER_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "reader/reader.h"
 #include "sampler/mapping_scan.h"
 #include "sampler/python_runtime.h"
 #include "sampler/unwind_table.h"
@@ -15,10 +17,10 @@
 enum worker_kind {
 	WORKER_SCAN = 1, /* mappings, and the interpreter if asked for */
 	WORKER_TABLE,
+	WORKER_NAMES,
 };
 
 struct worker_job {
-	struct worker_job *next;
 	enum worker_kind kind;
 	uint32_t pid;
 	bool find_python;
@@ -27,8 +29,12 @@ struct worker_job {
 	uint64_t begin, end;
 	struct unwind_store_key key;
 	char *path;
+	/* names: python_names.h */
+	uint64_t serial;
+	void *names; /* the request, then the answer; owned */
+	size_t names_bytes;
 	/* results */
-	int err;     /* of the scan or table */
+	int err;     /* of the scan, table or names; -ETIME: it exceeded a bound */
 	bool unread; /* with err: the process did not let the file be had, which says nothing of it
 		      */
 	int python_err; /* of python_runtime_find */
@@ -39,16 +45,18 @@ struct worker_job {
 };
 
 struct worker;
-int worker_open(struct worker **out, const char *proc_root);
+/* reader: borrowed until close; NULL: one of its own, which is to be opened before there are threads. */
+int worker_open(struct worker **out, const char *proc_root, struct reader *reader);
 void worker_close(struct worker *w); /* NULL is a no-op */
-/* Becomes readable when there are results. */
+/* Readable when worker_next has something to do. */
 int worker_fd(const struct worker *w);
-/* Takes the job. Scans and tables take turns. */
+/* Takes the job. */
 void worker_push(struct worker *w, struct worker_job *job);
-/* A finished job, to be released by the caller, or NULL. */
+/* A finished job, to be released by the caller, or NULL. Never blocks. */
 struct worker_job *worker_next(struct worker *w);
 void worker_job_free(struct worker_job *job);
-/* CPU time that the thread took so far. */
+/* CPU time that scans and tables took so far. */
 uint64_t worker_cpu_ns(const struct worker *w);
+struct reader *worker_reader(const struct worker *w);
 
 #endif

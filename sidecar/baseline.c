@@ -18,7 +18,7 @@
 #include "base/hash.h"
 
 #define BASELINE_MAGIC	 0x31656e696c657362ull /* "bseline1" */
-#define BASELINE_VERSION 1u
+#define BASELINE_VERSION 2u
 #define BASELINE_NAME_BYTES 64
 /* No step is longer (steps_config.period_max_ns is 60 s). */
 #define BASELINE_LATENCY_MAX_NS 3600e9

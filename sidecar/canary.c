@@ -23,19 +23,36 @@ struct canary {
 	unsigned threads, started;	  /* the latter: gives each its number */
 	uint64_t late_ns;
 	pthread_mutex_t lock;
-	bool stopping;
+	pthread_cond_t changed; /* stopping or running */
+	bool stopping, running;
 	struct stretch stalls[CANARY_STALLS]; /* a ring */
 	uint64_t count, total_ns, points;
 };
+
+/* False: to end. */
+static bool wait_to_run(struct canary *c)
+{
+	bool go_on;
+
+	if (__atomic_load_n(&c->running, __ATOMIC_RELAXED) &&
+	    !__atomic_load_n(&c->stopping, __ATOMIC_RELAXED))
+		return true;
+	pthread_mutex_lock(&c->lock);
+	while (!c->running && !c->stopping)
+		pthread_cond_wait(&c->changed, &c->lock);
+	go_on = !c->stopping;
+	pthread_mutex_unlock(&c->lock);
+	return go_on;
+}
 
 /* All wait for the same moments: multiples of the period. */
 static void *canary_thread(void *arg)
 {
 	struct canary *c = arg;
 	unsigned i = __atomic_fetch_add(&c->started, 1, __ATOMIC_RELAXED);
-	uint64_t now_ns = clock_monotonic_ns();
 
-	while (!__atomic_load_n(&c->stopping, __ATOMIC_RELAXED)) {
+	while (wait_to_run(c)) {
+		uint64_t now_ns = clock_monotonic_ns();
 		uint64_t due_ns = (now_ns / CANARY_PERIOD_NS + 1) * CANARY_PERIOD_NS;
 
 		clock_sleep_until(due_ns);
@@ -46,9 +63,23 @@ static void *canary_thread(void *arg)
 	return NULL;
 }
 
+static void set(struct canary *c, bool *what, bool value)
+{
+	pthread_mutex_lock(&c->lock);
+	__atomic_store_n(what, value, __ATOMIC_RELAXED);
+	pthread_cond_broadcast(&c->changed);
+	pthread_mutex_unlock(&c->lock);
+}
+
+void canary_run(struct canary *c, bool on)
+{
+	if (c)
+		set(c, &c->running, on);
+}
+
 static void join(struct canary *c)
 {
-	__atomic_store_n(&c->stopping, true, __ATOMIC_RELAXED);
+	set(c, &c->stopping, true);
 	while (c->threads)
 		pthread_join(c->thread[--c->threads], NULL);
 	__atomic_store_n(&c->stopping, false, __ATOMIC_RELAXED);
@@ -105,6 +136,7 @@ int canary_open(struct canary **out, bool realtime)
 	if (!c)
 		return -ENOMEM;
 	pthread_mutex_init(&c->lock, NULL);
+	pthread_cond_init(&c->changed, NULL);
 	if (!realtime || !open_realtime(c)) {
 		c->late_ns = CANARY_LATE_NS;
 		c->watched = 1;
@@ -112,6 +144,7 @@ int canary_open(struct canary **out, bool realtime)
 		c->threads = 1;
 	}
 	if (err) {
+		pthread_cond_destroy(&c->changed);
 		pthread_mutex_destroy(&c->lock);
 		free(c);
 		return -err;
@@ -125,6 +158,7 @@ void canary_close(struct canary *c)
 	if (!c)
 		return;
 	join(c);
+	pthread_cond_destroy(&c->changed);
 	pthread_mutex_destroy(&c->lock);
 	free(c);
 }

@@ -24,6 +24,8 @@ struct canary; /* opaque */
 /* realtime: where that is allowed. 0 or -errno. */
 int canary_open(struct canary **out, bool realtime);
 void canary_close(struct canary *c); /* NULL is a no-op */
+/* Whether it looks; from open on it does not. NULL is a no-op. */
+void canary_run(struct canary *c, bool on);
 /* Whether it sees stops of the machine. */
 bool canary_is_realtime(const struct canary *c);
 /* For tests and replay: a stall seen from begin to end. */

@@ -9,7 +9,7 @@
 #include <time.h>
 
 #include "analysis/diagnosis.h"
-#include "base/hash.h"
+#include "base/keyed.h"
 #include "base/limits.h"
 #include "symbol/symbol_resolver.h"
 
@@ -69,6 +69,10 @@ int cpu_profile_open(struct cpu_profile **out, const struct cpu_profile_options 
 
 	if (!p)
 		return -ENOMEM;
+	if (o->reader) {
+		ro.index = symbol_reader_index;
+		ro.index_arg = o->reader;
+	}
 	p->options = *o;
 	p->options.index_dir = NULL; /* the resolver has its own copy */
 	p->address = calloc(ADDRESSES, sizeof(*p->address));
@@ -133,7 +137,7 @@ int cpu_profile_begin(struct cpu_profile *p, const struct cpu_profile_rank *rank
 
 static uint32_t intern(struct cpu_profile *p, uint8_t kind, const char *name)
 {
-	uint64_t h = hash_mix(hash_bytes(HASH_SEED + kind, name, strlen(name)));
+	uint64_t h = keyed_words(keyed_process(), keyed_text(keyed_process(), name), kind);
 	uint32_t at = (uint32_t)h % (2 * FUNCTIONS);
 
 	for (; p->slot[at]; at = (at + 1) % (2 * FUNCTIONS)) {
@@ -168,7 +172,7 @@ static bool look_up(struct cpu_profile *p, const struct stack_batch *b, const st
 {
 	const char *path = stack_batch_text(b, o->path);
 	struct symbol_name found;
-	char rooted[4400];
+	char rooted[4400], root[300];
 	uint64_t before_ns;
 	int err;
 
@@ -179,7 +183,10 @@ static bool look_up(struct cpu_profile *p, const struct stack_batch *b, const st
 		return false;
 	}
 	before_ns = thread_cpu_ns();
-	snprintf(rooted, sizeof(rooted), "%.256s/%u/root%.4000s", p->options.proc_root, pid, path);
+	snprintf(root, sizeof(root), "%.256s/%u/root", p->options.proc_root, pid);
+	snprintf(rooted, sizeof(rooted), "%s%.4000s", root, path);
+	if (p->options.reader)
+		symbol_reader_root(p->options.reader, root, pid, false);
 	err = symbol_resolver_find(p->resolver, o->build_id, o->build_id_bytes,
 				   *path == '/' ? rooted : NULL, address, &found);
 	p->spent_ns += thread_cpu_ns() - before_ns;
@@ -194,8 +201,8 @@ static uint64_t object_key(const struct stack_batch *b, const struct stack_objec
 {
 	const char *path = stack_batch_text(b, o->path);
 
-	return o->build_id_bytes ? hash_bytes(HASH_SEED, o->build_id, o->build_id_bytes) :
-				   hash_bytes(HASH_SEED + 1, path, strlen(path));
+	return o->build_id_bytes ? keyed_bytes(keyed_process(), o->build_id, o->build_id_bytes) :
+				   keyed_text(keyed_process(), path);
 }
 
 static uint32_t native(struct cpu_profile *p, const struct stack_batch *b, const struct stack_frame *f,
@@ -203,7 +210,7 @@ static uint32_t native(struct cpu_profile *p, const struct stack_batch *b, const
 {
 	const struct stack_object *o = &b->objects[f->object];
 	uint64_t address = f->address - !!(f->flags & STACK_FRAME_RETURN);
-	uint64_t key = hash_mix(object ^ hash_mix(address)), spent_before = p->stats.over_budget;
+	uint64_t key = keyed_words(keyed_process(), object, address), spent_before = p->stats.over_budget;
 	uint32_t at = (uint32_t)key & (ADDRESSES - 1), function;
 	const char *name, *path = stack_batch_text(b, o->path), *slash = strrchr(path, '/');
 	char text[300];

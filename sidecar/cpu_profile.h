@@ -10,6 +10,7 @@
 #define SYSOM_SIDECAR_CPU_PROFILE_H
 
 #include "analysis/stack.h"
+#include "symbol/symbol_reader.h"
 #include "sidecar/normal.h"
 #include "wire/window.h"
 
@@ -19,6 +20,7 @@ struct cpu_profile_options {
 	const char *proc_root; /* borrowed */
 	const char *index_dir; /* of symbol indexes; NULL: a private one */
 	bool resolve;	       /* look symbols up at all */
+	struct symbol_reader *reader; /* reads the files, borrowed; NULL: this process does, for tests */
 };
 
 struct cpu_profile_rank {

@@ -83,7 +83,7 @@ struct cpu_stacks {
 	struct sampler *sampler;
 	struct sampler_options options;
 	uint32_t added[LIMIT_NODE_PROCESSES];
-	bool raised, widened;
+	bool raised, widened, paused;
 };
 
 static void drop_oldest(struct cpu_stacks *s)
@@ -224,7 +224,7 @@ static void drain(struct cpu_stacks *s)
 	struct buf packed;
 	int err;
 
-	stack_batch_init(&b);
+	stack_batch_init(&b, keyed_process());
 	buf_init(&packed, LIMIT_STACKS_KEPT_BYTES);
 	err = sampler_drain(s->sampler, &b);
 	if (err)
@@ -303,11 +303,32 @@ static void widen(struct cpu_stacks *s, bool wide)
 	pthread_mutex_unlock(&s->lock);
 }
 
+/* Without a rank there is nobody to sample. */
+static void pause_or_go_on(struct cpu_stacks *s, bool paused)
+{
+	int err;
+
+	if (paused == s->paused)
+		return;
+	err = sampler_pause(s->sampler, paused);
+	if (err)
+		log_warn("sampler", "blocked time is not seen: %s", strerror(-err));
+	s->paused = paused;
+}
+
+static bool any_root(const uint32_t *root)
+{
+	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++)
+		if (root[i])
+			return true;
+	return false;
+}
+
 /* What the loop asked for; false at the end. */
 static bool turn(struct cpu_stacks *s)
 {
 	uint32_t root[LIMIT_NODE_PROCESSES];
-	bool raise, wanted, stop, wide;
+	bool raise, wanted, stop, wide, idle;
 	struct sampler_stats st;
 	uint64_t serial;
 
@@ -320,14 +341,21 @@ static bool turn(struct cpu_stacks *s)
 	s->drain = false;
 	stop = s->stop;
 	pthread_mutex_unlock(&s->lock);
+	idle = !s->options.all_processes && !any_root(root);
+	if (!idle)
+		pause_or_go_on(s, false);
 	follow(s, root);
-	if (wanted || raise != s->raised || wide != s->widened)
+	if (s->paused)
+		wanted = false;
+	if (wanted || (idle && !s->paused) || raise != s->raised || wide != s->widened)
 		drain(s); /* what was counted so far has the old weight */
 	if (raise != s->raised)
 		sampler_set_rate(s->sampler, s->options.rate_hz,
 				 raise ? 100 : s->options.fraction_percent);
 	s->raised = raise;
-	widen(s, wide);
+	widen(s, wide && !idle);
+	if (idle)
+		pause_or_go_on(s, true);
 	sampler_stats_get(s->sampler, &st);
 	pthread_mutex_lock(&s->lock);
 	s->stats.raised = raise;
@@ -366,19 +394,21 @@ static void *work(void *arg)
 	struct cpu_stacks *s = arg;
 	struct pollfd p[2] = { { .fd = s->wake, .events = POLLIN }, { .events = POLLIN } };
 	uint64_t count;
+	bool go_on = true;
 
 	setpriority(PRIO_PROCESS, 0, THREAD_NICE); /* of this thread: the rings come first */
 	if (!open_sampler(s))
 		return NULL;
 	malloc_trim(0); /* loading the programs took megabytes for a while */
+	pause_or_go_on(s, !s->options.all_processes);
 	p[1].fd = sampler_fd(s->sampler); /* negative: none, and poll passes it over */
-	for (;;) {
+	while (go_on) {
 		if (poll(p, 2, -1) < 0 && errno != EINTR)
 			break;
 		if (p[1].revents)
 			sampler_poll(s->sampler);
-		if (p[0].revents && read(s->wake, &count, sizeof(count)) == sizeof(count) && !turn(s))
-			break;
+		if (p[0].revents && read(s->wake, &count, sizeof(count)) == sizeof(count))
+			go_on = turn(s);
 	}
 	sampler_close(s->sampler);
 	return NULL;
@@ -425,6 +455,7 @@ int cpu_stacks_open(struct node *n)
 	n->stacks = s;
 	s->drained_ns = s->drain_asked_ns = clock_monotonic_ns();
 	fill_options(&s->options, &n->settings);
+	s->options.reader = n->reader;
 	s->stats.opening = true;
 	pthread_mutex_init(&s->lock, NULL);
 	pthread_condattr_init(&attr);
@@ -569,7 +600,7 @@ static int extract(struct cpu_stacks *s, const uint32_t *pids, size_t pid_count,
 
 		if (p->end_ns <= begin_ns || p->begin_ns >= end_ns)
 			continue;
-		stack_batch_init(&b);
+		stack_batch_init(&b, keyed_process());
 		err = stacks_unpack(p->packed.data, p->packed.bytes, LIMIT_WIRE_UNPACKED_BYTES, &b);
 		if (!err)
 			err = stack_batch_merge(out, &b, pids, pid_count, begin_ns, end_ns);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Turns of at most LIMIT_DRAIN_BATCH events per process, round after round, so that a process that
- * writes as fast as it can takes no time from the others. */
+ * Turns of at most LIMIT_DRAIN_BATCH events per user, round after round, so that a user whose processes
+ * write as fast as they can takes no time from the others, however many they are. */
 #include "sidecar/node.h"
 
 /* A turn may take this long before the loop has its say; rings hold 0.2 s and more. */
@@ -15,7 +15,7 @@
 static uint32_t drain_kind(struct process *p, uint8_t kind, uint32_t left, uint64_t now_ns)
 {
 	struct node *n = p->node;
-	uint32_t lanes = ring_reader_lane_count(p->reader), first = p->lane_next;
+	uint32_t lanes = ring_reader_lanes_used(p->reader), first = p->lane_next;
 
 	for (uint32_t i = 0; i < lanes && left; i++) {
 		uint32_t lane = (first + i) % lanes;
@@ -43,7 +43,6 @@ static bool drain_batch(struct process *p, uint64_t now_ns)
 {
 	uint32_t left = LIMIT_DRAIN_BATCH;
 
-	ring_reader_poll_names(p->reader);
 	left = drain_kind(p, RING_LANE_DEVICE, left, now_ns);
 	left = drain_kind(p, RING_LANE_HOST, left, now_ns);
 	ring_reader_publish(p->reader, now_ns);
@@ -100,9 +99,20 @@ void drain_pace(struct node *n, double fill, uint64_t now_ns)
 	n->drain_calm_ns = now_ns;
 }
 
+/* True the first time that it is asked for a user in this round. */
+static bool has_turn(uid_t *served, uint32_t *count, uid_t uid)
+{
+	for (uint32_t i = 0; i < *count; i++)
+		if (served[i] == uid)
+			return false;
+	served[(*count)++] = uid;
+	return true;
+}
+
 void drain_turn(struct node *n)
 {
 	uint64_t begin_ns = clock_monotonic_ns();
+	uid_t served[LIMIT_NODE_PROCESSES];
 	bool more = true;
 
 	n->stats.drain_turns++;
@@ -111,12 +121,18 @@ void drain_turn(struct node *n)
 		if (n->processes[i])
 			n->processes[i]->backlog = n->processes[i]->join;
 	while (more) {
+		uint32_t first = n->drain_first++, count = 0;
+
 		more = false;
 		for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++) {
-			struct process *p = n->processes[i];
+			struct process *p = n->processes[(first + i) % LIMIT_NODE_PROCESSES];
 
 			if (!p || !p->backlog)
 				continue;
+			if (!has_turn(served, &count, p->uid)) {
+				more = true;
+				continue;
+			}
 			p->backlog = drain_batch(p, clock_monotonic_ns());
 			more |= p->backlog;
 			/* At once, while what was read is still in the cache. With events left

@@ -12,6 +12,7 @@
 #include "sidecar/gpu_match.h"
 #include "sidecar/node.h"
 #include "sidecar/os_signals.h"
+#include "sidecar/viewer.h"
 
 /* A GPU without an answer for so many polls is said to be lost. */
 #define FAILED_MAX 3u
@@ -245,14 +246,6 @@ void gpu_node_tend(struct node *n, uint64_t now_ns)
 
 /* ---- what is told ---- */
 
-static void json_text_of(struct buf *b, const char *text)
-{
-	buf_puts(b, "\"");
-	for (; *text; text++)
-		buf_printf(b, "%c", strchr("\"\\", *text) || (unsigned char)*text < 32 ? '?' : *text);
-	buf_puts(b, "\"");
-}
-
 static const struct {
 	enum gpu_field field;
 	const char *key, *metric, *type, *help;
@@ -276,20 +269,20 @@ static const struct {
 	{ GPU_PCIE_WIDTH, "pcie_width", "sysom_gpu_pcie_lanes", "gauge", "PCIe lanes now.", 1 },
 };
 
-static void json_device(const struct node *n, uint32_t i, struct buf *b)
+static void json_device(const struct node *n, uint32_t i, const struct viewer *v, struct buf *b)
 {
 	const struct gpu_node *g = n->gpu;
 	const struct gpu_poll_device *d = &g->device[i];
 	enum gpu_match_source source;
 	bool first = true;
 
-	buf_printf(b, "%s{\"index\":%u,\"uuid\":", i ? "," : "", i);
-	json_text_of(b, d->id.uuid);
-	buf_puts(b, ",\"name\":");
-	json_text_of(b, d->id.name);
-	buf_puts(b, ",\"bus\":");
-	json_text_of(b, d->id.bus);
-	buf_printf(b, ",\"answers\":%s,\"sm_clock_max_mhz\":%u,\"mem_clock_max_mhz\":%u",
+	buf_printf(b, "%s{\"index\":%u,\"uuid\":\"", i ? "," : "", i);
+	buf_json_text(b, d->id.uuid);
+	buf_puts(b, "\",\"name\":\"");
+	buf_json_text(b, d->id.name);
+	buf_puts(b, "\",\"bus\":\"");
+	buf_json_text(b, d->id.bus);
+	buf_printf(b, "\",\"answers\":%s,\"sm_clock_max_mhz\":%u,\"mem_clock_max_mhz\":%u",
 		   d->failed < FAILED_MAX ? "true" : "false", d->id.sm_clock_max_mhz,
 		   d->id.mem_clock_max_mhz);
 	for (size_t k = 0; k < ARRAY_LEN(values); k++)
@@ -308,7 +301,8 @@ static void json_device(const struct node *n, uint32_t i, struct buf *b)
 	for (uint32_t k = 0; k < LIMIT_NODE_PROCESSES; k++) {
 		const struct process *p = n->processes[k];
 
-		if (!p || p->state == PROCESS_GONE || device_of(g, p, &source) != i)
+		if (!p || p->state == PROCESS_GONE || !viewer_sees(v, p->uid) ||
+		    device_of(g, p, &source) != i)
 			continue;
 		buf_printf(b, "%s{\"rank\":%d,\"pid\":%d,\"by\":\"%s\"}", first ? "" : ",", p->id.rank,
 			   (int)p->pid, gpu_match_source_name(source));
@@ -317,7 +311,7 @@ static void json_device(const struct node *n, uint32_t i, struct buf *b)
 	buf_puts(b, "]}");
 }
 
-void gpu_node_json(const struct node *n, struct buf *b)
+void gpu_node_json(const struct node *n, const struct viewer *v, struct buf *b)
 {
 	const struct gpu_node *g = n->gpu;
 	struct gpu_poll_state st;
@@ -327,18 +321,18 @@ void gpu_node_json(const struct node *n, struct buf *b)
 		return;
 	}
 	gpu_poll_state(g->poll, &st);
-	buf_printf(b, "\"gpu\":{\"mode\":\"%s\",\"why\":", st.open ? "nvml" : "none");
-	json_text_of(b, st.why);
-	buf_puts(b, ",\"driver\":");
-	json_text_of(b, st.driver);
+	buf_printf(b, "\"gpu\":{\"mode\":\"%s\",\"why\":\"", st.open ? "nvml" : "none");
+	buf_json_text(b, st.why);
+	buf_puts(b, "\",\"driver\":\"");
+	buf_json_text(b, st.driver);
 	buf_printf(b,
-		   ",\"xid_events\":%s,\"polls\":%llu,\"poll_s\":%.6f,\"lost\":%llu,"
+		   "\",\"xid_events\":%s,\"polls\":%llu,\"poll_s\":%.6f,\"lost\":%llu,"
 		   "\"hangs_s\":%.3f,\"devices\":[",
 		   st.xid_events ? "true" : "false", (unsigned long long)st.polls,
 		   (double)st.poll_ns * 1e-9, (unsigned long long)st.lost,
 		   st.busy_since_ns ? (double)(clock_monotonic_ns() - st.busy_since_ns) * 1e-9 : 0);
 	for (uint32_t i = 0; i < g->count; i++)
-		json_device(n, i, b);
+		json_device(n, i, v, b);
 	buf_puts(b, "]},");
 }
 
@@ -350,9 +344,9 @@ static void head(struct buf *b, const char *name, const char *type, const char *
 static void series(const struct gpu_node *g, uint32_t i, const char *name, const char *label, double v,
 		   struct buf *b)
 {
-	buf_printf(b, "%s{gpu=\"%u\",uuid=", name, i);
-	json_text_of(b, g->device[i].id.uuid);
-	buf_printf(b, "%s} %.17g\n", label, v);
+	buf_printf(b, "%s{gpu=\"%u\",uuid=\"", name, i);
+	buf_json_text(b, g->device[i].id.uuid);
+	buf_printf(b, "\"%s} %.17g\n", label, v);
 }
 
 void gpu_node_metrics(const struct node *n, struct buf *b)

@@ -16,7 +16,9 @@
 
 #include "base/idle.h"
 #include "base/log.h"
+#include "base/service.h"
 #include "sidecar/node.h"
+#include "sidecar/viewer.h"
 
 #define HTTP_BODY_BYTES (4u << 20)
 #define HTTP_WAITING 16u
@@ -50,6 +52,8 @@ struct listener {
 
 struct http {
 	struct listener tcp, control;
+	struct http_hosts hosts;
+	uint64_t foreign_host; /* requests refused for it */
 	struct waiting waiting[HTTP_WAITING];
 	ino_t control_inode;
 	bool control_bound;
@@ -76,14 +80,24 @@ static enum MHD_Result answer_text(struct MHD_Connection *c, unsigned code, cons
 		      strlen(body));
 }
 
+static int connection_fd(struct MHD_Connection *c)
+{
+	const union MHD_ConnectionInfo *info =
+		MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD);
+
+	return info ? info->connect_fd : -1;
+}
+
 static enum MHD_Result answer_with(struct node *n, struct MHD_Connection *c, const char *type,
-				   void (*fill)(struct node *n, struct buf *b))
+				   void (*fill)(struct node *n, const struct viewer *v, struct buf *b))
 {
 	enum MHD_Result ok;
+	struct viewer v;
 	struct buf b;
 
 	buf_init(&b, HTTP_BODY_BYTES);
-	fill(n, &b);
+	viewer_of(&v, connection_fd(c), n->settings.http_see_all);
+	fill(n, &v, &b);
 	if (b.failed)
 		ok = answer_text(c, 500, "{\"error\":\"too much to tell\"}\n");
 	else
@@ -112,6 +126,39 @@ static bool rank_argument(struct MHD_Connection *c, int32_t *rank)
 	if (!*text || *end || errno || v < -1 || v > INT32_MAX)
 		return false;
 	*rank = (int32_t)v;
+	return true;
+}
+
+/* A name that several users' jobs have: nobody's is touched, and the answer names them. attached: only
+ * processes that are still there count. True: answered with *ok. */
+static bool refuses_name(struct node *n, struct MHD_Connection *c, bool attached, enum MHD_Result *ok)
+{
+	const char *job = argument(c, "job"), *keys[LIMIT_NODE_PROCESSES];
+	uint32_t count = 0, k;
+	struct buf b;
+
+	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++) {
+		const struct process *p = n->processes[i];
+
+		if (!p || (attached && p->state != PROCESS_ATTACHED) || !job || !*job ||
+		    !process_matches(p, job, INT32_MIN))
+			continue;
+		for (k = 0; k < count && strcmp(keys[k], p->id.job); k++)
+			;
+		if (k == count)
+			keys[count++] = p->id.job;
+	}
+	if (count < 2)
+		return false;
+	buf_init(&b, HTTP_BODY_BYTES);
+	buf_puts(&b, "{\"error\":\"several users have a job of that name; name one of ");
+	for (k = 0; k < count; k++) {
+		buf_puts(&b, k ? ", " : "");
+		buf_json_text(&b, keys[k]);
+	}
+	buf_puts(&b, "\"}\n");
+	*ok = answer(c, MHD_HTTP_CONFLICT, "application/json", (const char *)b.data, b.bytes);
+	buf_fini(&b);
 	return true;
 }
 
@@ -150,8 +197,6 @@ static bool is_state(const struct process *p, uint32_t wanted)
 	       (wanted == RING_TRACE_OFF && p->trace_state == RING_TRACE_LATCHED);
 }
 
-/* changed: were in another state and are in the wanted one now. already: were in it before. The rest
- * of those asked has not said so in time, or can't (latched off by a fault of its own). */
 /* changed: were in another state and are in the wanted one now. already: were in it before. The rest
  * of those asked has not said so in time, or can't (latched off by a fault of its own). */
 static enum MHD_Result answer_trace(struct node *n, struct MHD_Connection *c, struct waiting *w)
@@ -194,11 +239,14 @@ static enum MHD_Result on_trace(struct node *n, struct MHD_Connection *c, void *
 {
 	const char *want = argument(c, "state");
 	struct waiting *w = NULL;
+	enum MHD_Result ok;
 	int32_t rank;
 	uint32_t kind;
 
 	if (!want || (strcmp(want, "on") && strcmp(want, "off")) || !rank_argument(c, &rank))
 		return answer_text(c, 400, "{\"error\":\"state=on|off[&rank=N][&job=J]\"}\n");
+	if (refuses_name(n, c, true, &ok))
+		return ok;
 	kind = strcmp(want, "on") ? ATTACH_OFF : ATTACH_ON;
 	for (uint32_t i = 0; i < HTTP_WAITING && !w; i++)
 		if (!n->http->waiting[i].connection)
@@ -217,7 +265,6 @@ static enum MHD_Result on_trace(struct node *n, struct MHD_Connection *c, void *
 		if (serial < 0)
 			continue;
 		w->of[w->count].process = p->serial;
-		w->of[w->count].was = p->trace_state == w->wanted;
 		w->of[w->count].was = is_state(p, w->wanted);
 		w->of[w->count++].serial = (uint32_t)serial;
 	}
@@ -237,11 +284,14 @@ static enum MHD_Result on_capture(struct node *n, struct MHD_Connection *c)
 	double seconds = text ? strtod(text, NULL) : 10;
 	uint64_t now_ns = clock_monotonic_ns(), back_ns;
 	uint32_t count = 0, failed = 0;
+	enum MHD_Result ok;
 	char body[96];
 	int32_t rank;
 
 	if (!rank_argument(c, &rank) || !(seconds > 0) || seconds > 3600)
 		return answer_text(c, 400, "{\"error\":\"rank=N[&seconds=S][&job=J]\"}\n");
+	if (refuses_name(n, c, false, &ok))
+		return ok;
 	back_ns = (uint64_t)(seconds * 1e9);
 	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++) {
 		struct process *p = n->processes[i];
@@ -271,14 +321,6 @@ static enum MHD_Result on_get(struct node *n, struct MHD_Connection *c, const ch
 	return answer_text(c, 404, "{\"error\":\"not found\"}\n");
 }
 
-static int connection_fd(struct MHD_Connection *c)
-{
-	const union MHD_ConnectionInfo *info =
-		MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD);
-
-	return info ? info->connect_fd : -1;
-}
-
 static void on_connection(void *arg, struct MHD_Connection *c, void **context,
 			  enum MHD_ConnectionNotificationCode code)
 {
@@ -300,6 +342,16 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *c, const cha
 	struct node *n = l->node;
 
 	if (!*state) {
+		/* no browser opens a Unix socket */
+		const char *host =
+			MHD_lookup_connection_value(c, MHD_HEADER_KIND, MHD_HTTP_HEADER_HOST);
+
+		if (!l->control && !http_hosts_allows(&n->http->hosts, host)) {
+			n->http->foreign_host++;
+			return answer_text(c, MHD_HTTP_MISDIRECTED_REQUEST,
+					   "{\"error\":\"not by this name: add it to "
+					   "http.hosts of sysomd\"}\n");
+		}
 		*state = &first_call;
 		idle_set_busy(&l->idle, connection_fd(c), true);
 		return MHD_YES;
@@ -494,19 +546,32 @@ int http_open(struct node *n)
 	n->http = calloc(1, sizeof(*n->http));
 	if (!n->http)
 		return -ENOMEM;
+	err = http_hosts_init(&n->http->hosts, n->settings.http_listen, n->settings.http_hosts);
+	if (err)
+		return err;
 	if (n->settings.http_listen[0]) {
 		fd = listen_tcp(n->settings.http_listen);
 		err = fd < 0 ? fd : start(n, &n->http->tcp, fd, false);
 		if (err) {
-			log_error("http", "%s: %s", n->settings.http_listen, strerror(-err));
+			log_error("http", "%s: %s%s", n->settings.http_listen, strerror(-err),
+				  err == -EADDRINUSE ? "; --http-listen names another" : "");
 			return err;
 		}
 	}
-	fd = listen_unix(n);
+	fd = service_listener(n->settings.control_path, SOCK_STREAM);
+	if (fd < 0)
+		fd = listen_unix(n);
 	err = fd < 0 ? fd : start(n, &n->http->control, fd, true);
 	if (err)
-		log_error("control", "%s: %s", n->settings.control_path, strerror(-err));
+		log_error("control", "%s: %s%s", n->settings.control_path, strerror(-err),
+			  err == -EADDRINUSE ?
+			  "; does another sysomd run here? --control-path names another" : "");
 	return err;
+}
+
+uint64_t http_foreign(const struct node *n)
+{
+	return n->http ? n->http->foreign_host : 0;
 }
 
 void http_close(struct node *n)

@@ -5,12 +5,10 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/openat2.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -23,6 +21,7 @@
 #define ENVIRON_BYTES (256u << 10)
 #define TEXT_BYTES    4096u
 #define BUILD_ID_DIGITS 16
+#define ANSWER_BYTES  (2ull * LIMIT_SKETCH_SETTINGS * (LIMIT_SKETCH_VALUE_BYTES + 1))
 
 static const char *const env_prefixes[] = { "NCCL_", "CUDA_", "TORCH_", "PYTORCH_", "OMP_", "MKL_",
 					    "PYTHON", "LD_" };
@@ -93,10 +92,9 @@ static int by_name(const void *a, const void *b)
 
 /* ---- files ---- */
 
-/* At most room - 1 bytes, and a NUL. 0 where it can't be read. */
-static size_t read_file(int dir, const char *path, char *out, size_t room)
+/* Takes fd. At most room - 1 bytes, and a NUL. 0 where it can't be read. */
+static size_t read_all(int fd, char *out, size_t room)
 {
-	int fd = openat(dir, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 	size_t have = 0;
 	ssize_t n = 0;
 
@@ -109,26 +107,10 @@ static size_t read_file(int dir, const char *path, char *out, size_t room)
 	return have;
 }
 
-/* A regular file as the process sees it; links stay inside its root. */
-static int open_inside(const char *proc_root, uint32_t pid, const char *path)
+/* A file of the kernel's. */
+static size_t read_file(const char *path, char *out, size_t room)
 {
-	struct open_how how = { .flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY,
-				.resolve = RESOLVE_IN_ROOT };
-	char root[TEXT_BYTES];
-	struct stat st;
-	int dir, fd;
-
-	snprintf(root, sizeof(root), "%s/%u/root", proc_root, pid);
-	dir = open(root, O_PATH | O_DIRECTORY | O_CLOEXEC);
-	if (dir < 0)
-		return -1;
-	fd = (int)syscall(SYS_openat2, dir, path, &how, sizeof(how));
-	close(dir);
-	if (fd >= 0 && (fstat(fd, &st) || !S_ISREG(st.st_mode))) {
-		close(fd);
-		return -1;
-	}
-	return fd;
+	return read_all(open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY), out, room);
 }
 
 static void first_line(const char *text, const char *field, char *out, size_t room)
@@ -166,9 +148,8 @@ static bool is_secret(const char *name, const char *value)
 	return scheme && strchr(scheme, '@');
 }
 
-static int add_variable(void *arg, char *text)
+static int add_variable(struct sketch *s, char *text)
 {
-	struct sketch *s = arg;
 	char *equals = strchr(text, '='), name[LIMIT_SKETCH_VALUE_BYTES];
 	bool wanted = false;
 
@@ -183,68 +164,30 @@ static int add_variable(void *arg, char *text)
 	return add(s, name, equals + 1);
 }
 
-/* Each variable, "NAME=value", to fn until it says other than 0. One that the bound cuts is not told. */
-static int each_variable(const char *proc_root, uint32_t pid, int (*fn)(void *arg, char *text),
-			 void *arg)
+/* A variable that the bound cuts is left out. */
+static int read_variables(struct reader_target *t, struct sketch *s)
 {
-	char *text = malloc(ENVIRON_BYTES + 1), path[TEXT_BYTES];
+	char *text = malloc(ENVIRON_BYTES + 1);
 	size_t bytes, at = 0;
 	int err = 0;
 
 	if (!text)
 		return -ENOMEM;
-	snprintf(path, sizeof(path), "%s/%u/environ", proc_root, pid);
-	bytes = read_file(AT_FDCWD, path, text, ENVIRON_BYTES + 1);
+	bytes = read_all(reader_target_open(t, READER_ENVIRON, 0, 0, NULL), text, ENVIRON_BYTES + 1);
 	while (!err && at < bytes) {
 		size_t n = strlen(text + at);
 
 		if (at + n < bytes)
-			err = fn(arg, text + at);
+			err = add_variable(s, text + at);
 		at += n + 1;
 	}
 	free(text);
 	return err;
 }
 
-struct role {
-	char text[64];
-	bool stage; /* a pipeline's: nothing says it better */
-};
-
-static int look_for_role(void *arg, char *text)
-{
-	static const char *const stages[] = { "PIPELINE_PARALLEL_RANK=", "PIPELINE_STAGE=", "PP_RANK=",
-					      "PP_STAGE=" };
-	struct role *r = arg;
-
-	for (size_t i = 0; i < COUNT(stages); i++) {
-		const char *v = text + strlen(stages[i]);
-
-		if (!starts(text, stages[i]) || !*v || strspn(v, "0123456789") != strlen(v) ||
-		    strlen(v) > 5)
-			continue;
-		snprintf(r->text, sizeof(r->text), "pp%s", v);
-		r->stage = true;
-		return 0;
-	}
-	if (!r->stage && starts(text, "ROLE_NAME=") && strcmp(text, "ROLE_NAME=default") &&
-	    strlen(text) < sizeof(r->text))
-		snprintf(r->text, sizeof(r->text), "%s", text + strlen("ROLE_NAME="));
-	return 0;
-}
-
-void installed_role(const char *proc_root, uint32_t pid, char *out, size_t bytes)
-{
-	struct role r = { .stage = false };
-
-	each_variable(proc_root, pid, look_for_role, &r);
-	snprintf(out, bytes, "%s", r.text);
-}
-
 /* ---- what is mapped ---- */
 
-static int add_library(const char *proc_root, uint32_t pid, const char *path, uint64_t inode,
-		       struct sketch *s)
+static int add_library(struct reader_target *t, const char *path, uint64_t inode, struct sketch *s)
 {
 	const char *base = strrchr(path, '/') + 1;
 	char name[LIMIT_SKETCH_VALUE_BYTES], value[BUILD_ID_DIGITS + 1] = "";
@@ -254,7 +197,7 @@ static int add_library(const char *proc_root, uint32_t pid, const char *path, ui
 
 	if ((size_t)snprintf(name, sizeof(name), "lib:%s", base) >= sizeof(name) || find(s, name))
 		return 0;
-	fd = open_inside(proc_root, pid, path);
+	fd = reader_target_open(t, READER_PATH, 0, 0, path);
 	if (fd >= 0 && !fstat(fd, &st) && (uint64_t)st.st_ino == inode)
 		n = symbol_elf_build_id(fd, id);
 	if (fd >= 0)
@@ -276,7 +219,7 @@ static int add_python(const char *base, struct sketch *s)
 	return add(s, "python", version);
 }
 
-static int add_torch(const char *proc_root, uint32_t pid, const char *path, struct sketch *s)
+static int add_torch(struct reader_target *t, const char *path, struct sketch *s)
 {
 	static const char tail[] = "/torch/lib/libtorch_cpu.so";
 	size_t n = strlen(path);
@@ -287,7 +230,7 @@ static int add_torch(const char *proc_root, uint32_t pid, const char *path, stru
 	if (n < sizeof(tail) || n >= TEXT_BYTES || strcmp(path + n - (sizeof(tail) - 1), tail))
 		return 0;
 	snprintf(file, sizeof(file), "%.*s/version.py", (int)(n - strlen("/lib/libtorch_cpu.so")), path);
-	fd = open_inside(proc_root, pid, file);
+	fd = reader_target_open(t, READER_PATH, 0, 0, file);
 	if (fd < 0)
 		return 0;
 	got = read(fd, text, sizeof(text) - 1);
@@ -297,7 +240,7 @@ static int add_torch(const char *proc_root, uint32_t pid, const char *path, stru
 	return *version ? add(s, "torch", version) : 0;
 }
 
-static int take_mapping(const char *proc_root, uint32_t pid, char *line, struct sketch *s)
+static int take_mapping(struct reader_target *t, char *line, struct sketch *s)
 {
 	unsigned long long inode = 0;
 	char *path = strchr(line, '/');
@@ -312,23 +255,23 @@ static int take_mapping(const char *proc_root, uint32_t pid, char *line, struct 
 	for (size_t i = 0; i < COUNT(libraries); i++) {
 		if (!starts(base, libraries[i]))
 			continue;
-		err = add_library(proc_root, pid, path, inode, s);
+		err = add_library(t, path, inode, s);
 		break;
 	}
 	if (!err)
 		err = add_python(base, s);
-	return err ? err : add_torch(proc_root, pid, path, s);
+	return err ? err : add_torch(t, path, s);
 }
 
-static int read_maps(const char *proc_root, uint32_t pid, struct sketch *s)
+static int read_maps(struct reader_target *t, struct sketch *s)
 {
-	char path[TEXT_BYTES], last[TEXT_BYTES + 256] = "", *line = malloc(sizeof(last));
+	int fd = reader_target_open(t, READER_MAPS, 0, 0, NULL);
+	char last[TEXT_BYTES + 256] = "", *line = malloc(sizeof(last));
 	uint32_t lines = 0;
 	int err = line ? 0 : -ENOMEM;
 	FILE *f;
 
-	snprintf(path, sizeof(path), "%s/%u/maps", proc_root, pid);
-	f = err ? NULL : fopen(path, "re");
+	f = err || fd < 0 ? NULL : fdopen(fd, "r");
 	while (f && !err && lines++ < LIMIT_PYTHON_MAPS_LINES && fgets(line, sizeof(last), f)) {
 		const char *file = strchr(line, '/');
 
@@ -336,10 +279,12 @@ static int read_maps(const char *proc_root, uint32_t pid, struct sketch *s)
 		if (!file || !strcmp(file, last))
 			continue;
 		snprintf(last, sizeof(last), "%s", file);
-		err = take_mapping(proc_root, pid, line, s);
+		err = take_mapping(t, line, s);
 	}
 	if (f)
 		fclose(f);
+	else if (fd >= 0)
+		close(fd);
 	free(line);
 	return err;
 }
@@ -353,19 +298,19 @@ static int read_host(const char *proc_root, struct sketch *s)
 	int err = 0;
 
 	snprintf(path, sizeof(path), "%s/sys/kernel/osrelease", proc_root);
-	if (read_file(AT_FDCWD, path, text, sizeof(text))) {
+	if (read_file(path, text, sizeof(text))) {
 		text[strcspn(text, "\n")] = '\0';
 		err = add(s, "kernel", text);
 	} else if (!uname(&u)) {
 		err = add(s, "kernel", u.release);
 	}
 	snprintf(path, sizeof(path), "%s/cpuinfo", proc_root);
-	read_file(AT_FDCWD, path, text, sizeof(text));
+	read_file(path, text, sizeof(text));
 	first_line(text, "model name", value, sizeof(value));
 	if (!err && *value)
 		err = add(s, "cpu", value);
 	snprintf(path, sizeof(path), "%s/driver/nvidia/version", proc_root);
-	if (!err && read_file(AT_FDCWD, path, text, sizeof(text))) {
+	if (!err && read_file(path, text, sizeof(text))) {
 		first_line(text, "NVRM version", value, sizeof(value));
 		err = add(s, "driver", value);
 	}
@@ -388,7 +333,7 @@ static int read_gpus(const char *proc_root, struct sketch *s)
 			continue;
 		snprintf(path, sizeof(path), "%.2048s/driver/nvidia/gpus/%.255s/information", proc_root,
 			 e->d_name);
-		if (!read_file(AT_FDCWD, path, text, sizeof(text)))
+		if (!read_file(path, text, sizeof(text)))
 			continue;
 		first_line(text, "Model:", model, sizeof(model));
 		same &= !*first || !strcmp(first, model);
@@ -418,7 +363,78 @@ static int add_libs(const char *libs, struct sketch *s)
 	return err;
 }
 
-int installed_read(const char *proc_root, uint32_t pid, const char *libs, struct sketch *s)
+/* ---- the process, in a parser ---- */
+
+/* Its settings as texts: name, value, name, value. */
+static int run(struct reader_target *t, const void *request, size_t bytes, struct buf *answer)
+{
+	struct sketch s = { .setting_count = 0 };
+	int err = read_maps(t, &s);
+
+	(void)request;
+	(void)bytes;
+	if (!err)
+		err = read_variables(t, &s);
+	for (uint32_t i = 0; i < s.setting_count; i++) {
+		buf_append(answer, s.settings[i].name, strlen(s.settings[i].name) + 1);
+		buf_append(answer, s.settings[i].value, strlen(s.settings[i].value) + 1);
+		free(s.settings[i].name);
+		free(s.settings[i].value);
+	}
+	free(s.settings);
+	return err;
+}
+
+/* Some twenty libraries, of whose headers a page each is read. */
+static const struct reader_op op_installed = { "installed", run,
+					       ANSWER_BYTES, 5, 5000, false };
+
+static int add_answer(struct sketch *s, const uint8_t *text, size_t bytes)
+{
+	size_t at = 0;
+	int err = 0;
+
+	while (!err && at < bytes) {
+		const char *name = (const char *)text + at, *value;
+		size_t n = strnlen(name, bytes - at), m;
+
+		if (at + n + 1 >= bytes)
+			break;
+		value = name + n + 1;
+		m = strnlen(value, bytes - at - n - 1);
+		if (at + n + 1 + m >= bytes)
+			break;
+		err = add(s, name, value);
+		at += n + m + 2;
+	}
+	return err;
+}
+
+static int read_process(struct reader_queue *q, const atomic_bool *stop, const char *proc_root,
+			uint32_t pid, struct sketch *s)
+{
+	struct reader_job job = { .op = &op_installed, .pid = pid };
+	struct reader_target t;
+	struct buf b;
+	int err;
+
+	if (q) {
+		reader_queue_call(q, &job, stop);
+		err = add_answer(s, job.answer, job.answer_bytes);
+		reader_job_fini(&job);
+		return err;
+	}
+	reader_target_direct(&t, proc_root, pid);
+	buf_init(&b, op_installed.answer_max);
+	err = run(&t, NULL, 0, &b);
+	if (!err)
+		err = add_answer(s, b.data, b.bytes);
+	buf_fini(&b);
+	return err;
+}
+
+int installed_read(struct reader_queue *q, const atomic_bool *stop, const char *proc_root, uint32_t pid,
+		   const char *libs, struct sketch *s)
 {
 	int err = add_libs(libs, s);
 
@@ -427,9 +443,7 @@ int installed_read(const char *proc_root, uint32_t pid, const char *libs, struct
 	if (!err)
 		err = read_gpus(proc_root, s);
 	if (!err && pid)
-		err = read_maps(proc_root, pid, s);
-	if (!err && pid)
-		err = each_variable(proc_root, pid, add_variable, s);
+		err = read_process(q, stop, proc_root, pid, s);
 	if (s->setting_count)
 		qsort(s->settings, s->setting_count, sizeof(*s->settings), by_name);
 	return err;

@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "base/hash.h"
+#include "base/keyed.h"
 #include "sidecar/join_state.h"
 
 static const char *const loss_names[] = {
@@ -44,7 +45,7 @@ static bool alloc_tables(struct join *j)
 	       (j->device = malloc(sizeof(*j->device) * JOIN_DEVICE_PENDING)) &&
 	       (j->order = malloc(sizeof(*j->order) * pending)) &&
 	       (j->order_scratch = malloc(sizeof(*j->order_scratch) * pending)) &&
-	       (j->launches = calloc(JOIN_LAUNCHES, sizeof(*j->launches))) &&
+	       (j->launches = aligned_alloc(64, JOIN_LAUNCHES * sizeof(*j->launches))) &&
 	       (j->colls = calloc(JOIN_COLLS, sizeof(*j->colls))) &&
 	       (j->streams = calloc(JOIN_STREAMS, sizeof(*j->streams))) &&
 	       (j->device_streams = calloc(JOIN_DEVICE_STREAMS, sizeof(*j->device_streams))) &&
@@ -67,9 +68,10 @@ int join_open(struct join **out, const struct join_sink *sink, const struct cloc
 		return -ENOMEM;
 	j->sink = *sink;
 	j->clock = clock;
+	j->key = keyed_process();
 	j->lane_count = lane_count ? lane_count : 1;
 	j->host_sorted = j->device_sorted = true;
-	j->launch_used = j->coll_used = j->template_coll_used = 1; /* 0 ends a list */
+	j->chunk_used = j->coll_used = j->template_coll_used = 1; /* 0 ends a list */
 	if (!alloc_tables(j)) {
 		join_close(j);
 		return -ENOMEM;
@@ -107,7 +109,7 @@ static struct join_comm *find_comm(struct join *j, uint64_t handle, bool create)
 {
 	uint32_t mask = JOIN_COMMS - 1;
 
-	for (uint32_t i = (uint32_t)hash_mix(handle) & mask, n = 0; n < JOIN_COMMS;
+	for (uint32_t i = (uint32_t)keyed_word(keyed_process(), handle) & mask, n = 0; n < JOIN_COMMS;
 	     n++, i = (i + 1) & mask) {
 		struct join_comm *c = &j->comms[i];
 
@@ -135,7 +137,7 @@ static struct join_stream *find_stream(struct join *j, uint64_t handle, uint64_t
 
 	if (j->stream_last < j->stream_count && s->handle == handle && s->scope == scope)
 		return s;
-	i = (uint32_t)hash_mix(handle ^ hash_mix(scope)) & mask;
+	i = (uint32_t)keyed_words(keyed_process(), handle, scope) & mask;
 	for (; j->stream_slots[i]; i = (i + 1) & mask) {
 		j->stream_last = j->stream_slots[i] - 1u;
 		s = &j->streams[j->stream_last];
@@ -218,7 +220,7 @@ static void host_record(struct record *r, const struct join *j, const struct joi
 
 static struct join_exec *find_exec(struct join *j, uint64_t handle, bool create)
 {
-	uint32_t start = (uint32_t)hash_mix(handle) & (JOIN_EXECS - 1);
+	uint32_t start = (uint32_t)keyed_word(keyed_process(), handle) & (JOIN_EXECS - 1);
 
 	for (uint32_t n = 0; n < 16; n++) {
 		struct join_exec *x = &j->execs[(start + n) & (JOIN_EXECS - 1)];
@@ -312,24 +314,32 @@ static void on_launch(struct join *j, const struct join_host_pend *p)
 		note_inner_launch(j, p, (uint32_t)(s - j->streams));
 	if (p->t_ns < j->gap_end_ns) {
 		join_count_gap(j, JOIN_LAUNCH_NO_KERNEL);
+		if (!graph && e->number && r.end_ns < j->gap_end_ns) {
+			join_align_left(j, s, 0, &(struct join_launch){ .number = e->number,
+									.end_ns = r.end_ns });
+			join_align_over(s, j->gap_end_ns, j->gap_end_ns);
+		}
 		return;
 	}
-	node = join_match_launch_new(j);
+	node = graph || e->number ? join_match_launch_push(j, s, graph) : 0;
 	if (!node) {
-		join_count(j, JOIN_TABLE_FULL, 1);
+		join_count(j, graph || e->number ? JOIN_TABLE_FULL : JOIN_LAUNCH_NO_KERNEL, 1);
 		return;
 	}
 	l = &j->launches[node];
-	*l = (struct join_launch){ .t_ns = p->t_ns, .end_ns = r.end_ns, .func = e->func,
-				   .tid = p->tid,
-				   .type = graph ? JOIN_LAUNCH_GRAPH : JOIN_LAUNCH_KERNEL };
+	l->t_ns = p->t_ns;
+	l->end_ns = r.end_ns;
+	l->func = e->func;
 	memcpy(l->grid, r.grid, sizeof(l->grid));
 	memcpy(l->block, r.block, sizeof(l->block));
-	if (graph)
+	if (graph) {
 		l->replay = start_replay(j, e, p->t_ns);
-	else if (f)
+		return;
+	}
+	if (f)
 		l->func_at = (uint32_t)(f - j->funcs) + 1;
-	join_match_launch_push(j, s, node);
+	l->number = e->number;
+	join_align_launched(j, s);
 }
 
 static uint64_t dtype_bytes(uint8_t dtype)
@@ -365,24 +375,19 @@ static void capture_coll(struct join *j, const struct event_coll *e, uint64_t by
 	t->colls.count++;
 }
 
-static void group_end(struct join *j, const struct join_host_pend *p, uint64_t end_ns)
+/* The lane's group was launched during [begin_ns, end_ns]; begin_ns 0: it was not, or nobody saw when. */
+static void group_close(struct join *j, struct join_lane *lane, uint64_t begin_ns, uint64_t end_ns)
 {
-	struct join_lane *lane = &j->lanes[p->lane];
-
-	if (lane->group_depth)
-		lane->group_depth--;
-	if (lane->group_depth)
-		return;
 	for (uint32_t i = 0; i < lane->group_count; i++) {
 		struct join_coll *c = &j->colls[lane->group_colls[i]];
 
 		if (!c->open || c->group != lane->group_id)
 			continue; /* the node has been dropped and used again */
-		c->begin_ns = p->t_ns;
-		c->end_ns = end_ns;
+		c->begin_ns = begin_ns ? begin_ns : c->call_ns;
+		c->end_ns = begin_ns ? end_ns : c->call_ns;
 		c->open = 0;
 	}
-	if (lane->group_count) {
+	if (lane->group_count && begin_ns) {
 		lane->last_coll = lane->group_colls[lane->group_count - 1];
 		lane->last_coll_end_ns = end_ns;
 	}
@@ -405,7 +410,7 @@ static void enqueue_coll(struct join *j, const struct join_host_pend *p, const s
 	const struct event_coll *e = &p->e.coll;
 	struct join_lane *lane = &j->lanes[p->lane];
 	struct join_stream *s = stream_of(j, p, e->stream, 0);
-	bool grouped = lane->group_depth || (e->head.flags & EVENT_FLAG_AGGREGATE);
+	bool grouped = e->head.flags & EVENT_FLAG_AGGREGATE;
 	struct join_coll *c;
 	uint32_t node;
 
@@ -468,13 +473,15 @@ static void on_coll(struct join *j, const struct join_host_pend *p)
 			r.flags |= RECORD_FLAG_CAPTURED;
 	}
 	emit(j, &r, NULL);
+	/* What is not inside a group says that none is open: an end may have been lost. */
+	if (!(e->head.flags & EVENT_FLAG_AGGREGATE)) {
+		bool launched = e->func == COLL_GROUP_END && !(e->head.flags & EVENT_FLAG_FAILED);
+
+		group_close(j, lane, launched ? r.begin_ns : 0, r.end_ns);
+	}
 	if (e->head.flags & EVENT_FLAG_FAILED)
 		return;
-	if (e->func == COLL_GROUP_START) {
-		lane->group_depth += lane->group_depth < 64;
-	} else if (e->func == COLL_GROUP_END) {
-		group_end(j, p, r.end_ns);
-	} else if (e->func < COLL_GROUP_START) {
+	if (e->func < COLL_GROUP_START) {
 		if (e->capture) {
 			capture_coll(j, e, r.bytes);
 		} else if (!(e->head.flags & EVENT_FLAG_CAPTURED)) {
@@ -529,8 +536,7 @@ static void on_stream(struct join *j, const struct join_host_pend *p)
 		}
 		moved = &j->streams[j->stream_count++]; /* in no hash slot: found by ids only */
 		*moved = *s;
-		if (moved->device_stream >= 0)
-			j->device_streams[moved->device_stream].stream = (int32_t)(moved - j->streams);
+		join_match_stream_moved(j, s, moved);
 		*s = (struct join_stream){ .handle = moved->handle, .scope = moved->scope,
 					   .device_stream = -1 };
 	}
@@ -676,11 +682,16 @@ static void on_gap(struct join *j, const struct join_host_pend *p)
 	 * as collectives do, one launch too many would shift every join after it. The gap is told as
 	 * of its beginning: launches of its last moments are still to come. */
 	if (e->to && gap_of_kernels(e->cause)) {
+		if (e->detail > 0)
+			j->gap = (struct join_gap){ j->gap.serial + 1, (uint8_t)e->detail, r.end_ns,
+						    clockmap_ns(j->clock, p->clock_source, e->on) };
 		if (r.end_ns > j->gap_end_ns) {
 			j->gap_end_ns = r.end_ns;
 			j->gap_asked = e->cause == GAP_SWITCHED_OFF;
 		}
 		drop_before(j, r.end_ns);
+		for (uint32_t i = 0; i < j->stream_count; i++)
+			join_align_over(&j->streams[i], r.end_ns, r.end_ns);
 	}
 }
 
@@ -758,6 +769,7 @@ static void on_host(struct join *j, const struct join_host_pend *p)
 	struct join_lane *lane = &j->lanes[p->lane];
 
 	if (lane->generation != p->generation) { /* another thread has the lane */
+		group_close(j, lane, 0, 0);
 		memset(lane, 0, sizeof(*lane));
 		lane->generation = p->generation;
 	}
@@ -1052,7 +1064,6 @@ void join_run(struct join *j, uint64_t now_ns)
 	if (until > j->watermark_ns)
 		j->watermark_ns = until;
 	release_device(j, j->watermark_ns);
-	join_match_expire(j, false);
 	if (now_ns - j->aged_ns > 1000000000ull) {
 		j->aged_ns = now_ns;
 		age(j);
@@ -1065,7 +1076,6 @@ void join_finish(struct join *j)
 	if (j->last_host_ns > j->watermark_ns)
 		j->watermark_ns = j->last_host_ns;
 	release_device(j, UINT64_MAX);
-	join_match_expire(j, true);
 	for (uint32_t i = 0; i < j->stream_count; i++) {
 		while (j->streams[i].launches.count)
 			join_match_launch_drop(j, &j->streams[i]);

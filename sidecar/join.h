@@ -2,12 +2,12 @@
  * join.h - ring events of one process to normalised records (analysis/record.h).
  *
  * Host events of all lanes are merged by time after a short wait, so that what several threads did
- * comes in canonical order. Kernel records meet launches first in, first out per (context, stream) in
- * correlation order, verified by grid and block; a kernel cannot start before its launch, and one
- * that starts after the host has waited for its stream was not launched before that wait. After a loss
- * both sides are aligned again where a run of signatures fits in exactly one cheapest way; where
- * several fit nothing is joined and it is counted. Launches before the end of a gap in the device
- * records have lost their kernels.
+ * comes in canonical order. A kernel record meets the launch of its stream that has its
+ * number, verified by grid and block and by time: a kernel cannot start before its launch, and one that
+ * starts after the host has waited for its stream was not launched before that wait. Where records went
+ * uncounted the difference of the numbers is learned from the same; until it is sure nothing is joined
+ * and it is counted. That work is bounded per event, however much was lost. Launches before the end of a
+ * gap in the device records have lost their kernels.
  * Kernels of the communication library meet their collective: the call (or the end of its group)
  * during which their launch ran. Node records of a graph launch share one correlation id and meet
  * that launch; collectives captured into the graph form a template that every launch of it replays.
@@ -25,7 +25,7 @@
 #define JOIN_LOSSES(X)                                                                             \
 	X(BAD_STAMP, "bad_stamp")		/* a time outside what can be */                   \
 	X(KERNEL_NO_LAUNCH, "kernel_no_launch") /* a kernel whose launch was not seen */           \
-	X(KERNEL_AMBIGUOUS, "kernel_ambiguous") /* several alignments fit: not joined */           \
+	X(KERNEL_AMBIGUOUS, "kernel_ambiguous") /* several launches may be its: not joined */       \
 	X(LAUNCH_NO_KERNEL, "launch_no_kernel") /* a launch whose kernel was not seen */           \
 	X(COLL_NO_KERNEL, "coll_no_kernel")	/* a collective whose kernel was not seen */       \
 	X(COLL_KERNEL_ALONE, "coll_kernel_alone") /* a kernel whose collective was not seen */     \
@@ -56,6 +56,7 @@ struct join_stats {
 	uint64_t launches, kernels, kernels_joined, kernels_unmatched;
 	uint64_t colls, coll_kernels, coll_kernels_joined, coll_fused;
 	uint64_t graph_launches, graph_nodes, copies, resyncs, streams_learned;
+	uint64_t align_steps; /* launches that were looked at for their numbers */
 	uint64_t export_delay_max_ns; /* as the process measured it */
 	uint64_t graph_coarse_ns;     /* with one record for a graph launch, GAP_GRAPH_NODES */
 	uint64_t switched_off; /* launches and collectives beside `sysom off`: asked for, no loss */

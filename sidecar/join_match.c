@@ -1,54 +1,104 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The device side. Correlation ids are not told to the launch wrappers, so a stream's order is what
- * joins: launch k meets kernel k. One lost record would shift everything after it, hence the
- * signatures, and the alignment that looks for the cheapest shift both sides agree on. */
+ * joins: both sides number a stream's launches, and what is apart by the stream's difference belongs
+ * together (join_align.c). */
 #include <string.h>
 
 #include "base/check.h"
 #include "base/hash.h"
+#include "base/keyed.h"
 #include "sidecar/join_state.h"
 
 /* ---- pools and lists ---- */
 
-uint32_t join_match_launch_new(struct join *j)
+/* Chunks freed last are used first: they are still in the cache. */
+static uint32_t chunk_new(struct join *j)
 {
-	uint32_t node = j->launch_free;
+	uint32_t c = j->chunk_free;
 
-	if (node) {
-		j->launch_free = j->launches[node].next;
-		__builtin_prefetch(&j->launches[j->launch_free], 1);
-	} else if (j->launch_used < JOIN_LAUNCHES) {
-		node = j->launch_used++;
-	}
-	return node;
+	if (c)
+		j->chunk_free = j->chunk_next[c];
+	else if (j->chunk_used < JOIN_LAUNCHES / JOIN_CHUNK)
+		c = j->chunk_used++;
+	return c;
 }
 
-void join_match_launch_push(struct join *j, struct join_stream *s, uint32_t node)
+static void chunk_free(struct join *j, uint32_t node)
 {
-	j->launches[node].next = 0;
-	if (s->launches.tail)
-		j->launches[s->launches.tail].next = node;
-	else
+	j->chunk_next[node / JOIN_CHUNK] = j->chunk_free;
+	j->chunk_free = node / JOIN_CHUNK;
+}
+
+static void graph_push(struct join *j, struct join_stream *s, uint32_t node)
+{
+	if (s->graph_head) {
+		j->launches[s->graph_tail].graph_next = node;
+	} else {
+		s->graph_head = node;
+		j->graph_streams++;
+		j->graph_streams_sum += (uint32_t)(s - j->streams);
+	}
+	s->graph_tail = node;
+}
+
+static void graph_pop(struct join *j, struct join_stream *s)
+{
+	s->graph_head = j->launches[s->graph_head].graph_next;
+	if (s->graph_head)
+		return;
+	j->graph_streams--;
+	j->graph_streams_sum -= (uint32_t)(s - j->streams);
+}
+
+uint32_t join_match_launch_push(struct join *j, struct join_stream *s, bool graph)
+{
+	uint32_t node = s->launches.tail + 1;
+
+	if (!s->launches.tail || node % JOIN_CHUNK == 0) {
+		uint32_t c = chunk_new(j);
+
+		if (!c)
+			return 0;
+		if (s->launches.tail)
+			j->chunk_next[s->launches.tail / JOIN_CHUNK] = c;
+		j->chunk_prev[c] = s->launches.tail / JOIN_CHUNK;
+		node = c * JOIN_CHUNK;
+	}
+	if (!s->launches.tail)
 		s->launches.head = node;
 	s->launches.tail = node;
 	s->launches.count++;
+	j->launches[node] = (struct join_launch){ .type = graph ? JOIN_LAUNCH_GRAPH :
+								  JOIN_LAUNCH_KERNEL };
+	if (graph)
+		graph_push(j, s, node);
 	/* One stream may not starve the others. */
 	if (s->launches.count > JOIN_LAUNCHES / 2)
 		join_match_launch_drop(j, s);
+	return node;
 }
 
 static void launch_pop(struct join *j, struct join_stream *s)
 {
 	uint32_t node = s->launches.head;
 
-	s->launches.head = j->launches[node].next;
-	/* it was written a flush ago, and is asked for next */
-	__builtin_prefetch(&j->launches[s->launches.head]);
+	join_align_left(j, s, node, &j->launches[node]);
+	if (node == s->graph_head)
+		graph_pop(j, s);
+	s->launches.head = join_launch_next(j, s, node);
 	if (!s->launches.head)
 		s->launches.tail = 0;
+	if (s->launches.head / JOIN_CHUNK != node / JOIN_CHUNK)
+		chunk_free(j, node);
 	s->launches.count--;
-	j->launches[node].next = j->launch_free;
-	j->launch_free = node;
+}
+
+void join_match_stream_moved(struct join *j, const struct join_stream *s, struct join_stream *to)
+{
+	if (to->device_stream >= 0)
+		j->device_streams[to->device_stream].stream = (int32_t)(to - j->streams);
+	if (to->graph_head)
+		j->graph_streams_sum += (uint32_t)(to - j->streams) - (uint32_t)(s - j->streams);
 }
 
 void join_match_launch_drop(struct join *j, struct join_stream *s)
@@ -82,18 +132,18 @@ void join_match_coll_drop(struct join *j, struct join_stream *s)
 	coll_pop(j, s);
 }
 
-struct join_func *join_match_func(struct join *j, uint64_t handle, bool create)
+static struct join_func *search_func(struct join *j, uint64_t handle, bool create)
 {
-	uint32_t at = (uint32_t)hash_mix(handle) & (JOIN_FUNCS - 1);
+	uint32_t at = keyed_place(j->key, handle, JOIN_FUNCS_BITS);
 
-	for (uint32_t n = 0; n < 64; n++, at = (at + 1) & (JOIN_FUNCS - 1)) {
+	for (uint32_t n = 0; n < JOIN_FUNCS_LOOK; n++, at = (at + 1) & (JOIN_FUNCS - 1)) {
 		struct join_func *f = &j->funcs[at];
 
-		if (f->handle == handle && handle)
+		if (f->handle == handle)
 			return f;
 		if (f->handle)
 			continue;
-		if (!create || !handle)
+		if (!create)
 			return NULL;
 		f->handle = handle;
 		return f;
@@ -101,6 +151,25 @@ struct join_func *join_match_func(struct join *j, uint64_t handle, bool create)
 	if (create)
 		join_count(j, JOIN_TABLE_FULL, 1);
 	return NULL;
+}
+
+/* Launches come in the same order again: what followed the last time is looked at first, and fetched
+ * while the launch before it is worked on. */
+struct join_func *join_match_func(struct join *j, uint64_t handle, bool create)
+{
+	struct join_func *f = &j->funcs[j->func_guess];
+
+	if (!handle)
+		return NULL;
+	if (f->handle != handle)
+		f = search_func(j, handle, create);
+	if (!f)
+		return NULL;
+	j->funcs[j->func_last].next = (uint32_t)(f - j->funcs);
+	j->func_last = (uint32_t)(f - j->funcs);
+	j->func_guess = f->next;
+	__builtin_prefetch(&j->funcs[f->next]);
+	return f;
 }
 
 uint8_t join_match_name_class(struct join *j, uint32_t name)
@@ -128,24 +197,10 @@ static bool is_coll_name(struct join *j, uint32_t name)
 
 /* ---- streams ---- */
 
-static struct join_device_stream *find_device_stream(struct join *j, const struct event_kernel *k)
+static struct join_device_stream *device_stream_new(struct join *j, const struct event_kernel *k)
 {
 	struct join_device_stream *d;
 
-	if (j->device_stream_last < j->device_stream_count) {
-		d = &j->device_streams[j->device_stream_last];
-		if (d->stream_id == k->stream_id && d->context_id == k->context_id &&
-		    d->device == k->device)
-			return d;
-	}
-	for (uint32_t i = 0; i < j->device_stream_count; i++) {
-		d = &j->device_streams[i];
-		if (d->stream_id == k->stream_id && d->context_id == k->context_id &&
-		    d->device == k->device) {
-			j->device_stream_last = i;
-			return d;
-		}
-	}
 	if (j->device_stream_count >= JOIN_DEVICE_STREAMS) {
 		join_count(j, JOIN_TABLE_FULL, 1);
 		return NULL;
@@ -168,6 +223,34 @@ static struct join_device_stream *find_device_stream(struct join *j, const struc
 	return d;
 }
 
+static bool is_device_stream(const struct join_device_stream *d, const struct event_kernel *k)
+{
+	return d->stream_id == k->stream_id && d->context_id == k->context_id &&
+	       d->device == k->device;
+}
+
+static struct join_device_stream *find_device_stream(struct join *j, const struct event_kernel *k)
+{
+	struct join_device_stream *d = &j->device_streams[j->device_stream_last];
+	uint32_t mask = JOIN_DEVICE_STREAMS * 2 - 1, at;
+
+	if (j->device_stream_last < j->device_stream_count && is_device_stream(d, k))
+		return d;
+	at = (uint32_t)hash_mix((uint64_t)k->stream_id << 32 ^ (uint64_t)k->context_id << 8 ^
+				k->device) & mask;
+	for (; j->device_slots[at]; at = (at + 1) & mask) {
+		d = &j->device_streams[j->device_slots[at] - 1];
+		if (!is_device_stream(d, k))
+			continue;
+		j->device_stream_last = j->device_slots[at] - 1u;
+		return d;
+	}
+	d = device_stream_new(j, k);
+	if (d)
+		j->device_slots[at] = (uint16_t)j->device_stream_count;
+	return d;
+}
+
 void join_match_bind(struct join *j, uint32_t stream_index)
 {
 	struct join_stream *s = &j->streams[stream_index];
@@ -181,6 +264,8 @@ void join_match_bind(struct join *j, uint32_t stream_index)
 		if (d->stream >= 0 && d->stream != (int32_t)stream_index)
 			j->streams[d->stream].device_stream = -1;
 		d->stream = (int32_t)stream_index;
+		if (s->device_stream != (int32_t)i)
+			join_align_bound(s);
 		s->device_stream = (int32_t)i;
 	}
 }
@@ -211,7 +296,7 @@ static void device_record(struct record *r, const struct join_device_pend *p)
 		r->flags |= RECORD_FLAG_GRAPH;
 }
 
-static void emit_unmatched(struct join *j, const struct join_device_pend *p, enum join_loss why)
+void join_match_unmatched(struct join *j, const struct join_device_pend *p, enum join_loss why)
 {
 	struct record r;
 
@@ -260,8 +345,8 @@ static void join_coll(struct join *j, struct join_stream *s, uint64_t launch_ns,
 	join_count(j, JOIN_COLL_KERNEL_ALONE, 1);
 }
 
-static bool signature_fits(struct join *j, const struct join_launch *l,
-			   const struct join_device_pend *p)
+bool join_match_fits(const struct join *j, const struct join_launch *l,
+		     const struct join_device_pend *p)
 {
 	const struct event_kernel *k = &p->e.kernel;
 
@@ -286,7 +371,7 @@ static void learn_name(struct join *j, const struct join_launch *l, uint32_t nam
 		f->name = name;
 }
 
-static void meet(struct join *j, struct join_stream *s, const struct join_device_pend *p)
+void join_match_meet(struct join *j, struct join_stream *s, const struct join_device_pend *p)
 {
 	const struct join_launch *l = &j->launches[s->launches.head];
 	struct record r;
@@ -307,8 +392,8 @@ static void meet(struct join *j, struct join_stream *s, const struct join_device
 }
 
 /* NCCL launched it where no wrapper of ours looks: the call itself stands for the launch. */
-static bool meet_unseen_coll(struct join *j, struct join_stream *s,
-			     const struct join_device_pend *p)
+bool join_match_meet_unseen_coll(struct join *j, struct join_stream *s,
+				 const struct join_device_pend *p)
 {
 	const struct join_coll *c;
 	struct record r;
@@ -328,224 +413,11 @@ static bool meet_unseen_coll(struct join *j, struct join_stream *s,
 	return true;
 }
 
-/* ---- alignment ---- */
-
-struct window_of { /* what an alignment looks at */
-	uint32_t launches[JOIN_LOOK_AHEAD];
-	uint32_t launch_count;
-	/* of grid and block: what differs in it does not fit; made once the first pair doesn't */
-	bool has_shapes;
-	uint64_t launch_shape[JOIN_LOOK_AHEAD], kernel_shape[JOIN_DEVICE_QUEUE];
-};
-
-#define SHAPE_OF(x)                                                                                \
-	((x)->grid[0] * 0x9e3779b97f4a7c15ull + (x)->grid[1] * 0xbf58476d1ce4e5b9ull +             \
-	 (x)->grid[2] * 0x94d049bb133111ebull + (x)->block[0] * 0xd6e8feb86659fd93ull +            \
-	 (x)->block[1] * 0xff51afd7ed558ccdull + (x)->block[2] * 0xc4ceb9fe1a85ec53ull)
-
-static void look_at_shapes(const struct join *j, const struct join_device_stream *d,
-			   struct window_of *w)
-{
-	for (uint32_t i = 0; i < w->launch_count; i++)
-		w->launch_shape[i] = SHAPE_OF(&j->launches[w->launches[i]]);
-	for (uint32_t i = 0; i < d->queue_count; i++)
-		w->kernel_shape[i] = SHAPE_OF(&d->queue[i].e.kernel);
-	w->has_shapes = true;
-}
-
-static void look_ahead(const struct join *j, const struct join_stream *s, struct window_of *w)
-{
-	uint32_t node = s->launches.head;
-
-	w->has_shapes = false;
-	for (w->launch_count = 0; node && w->launch_count < JOIN_LOOK_AHEAD; w->launch_count++) {
-		w->launches[w->launch_count] = node;
-		node = j->launches[node].next;
-	}
-}
-
-/* How many pairs in a row fit from (launch a, kernel b), JOIN_RUN at most. */
-static uint32_t run_length(struct join *j, const struct window_of *w,
-			   const struct join_device_stream *d, uint32_t a, uint32_t b)
-{
-	uint32_t n = 0;
-
-	if (w->has_shapes && w->launch_shape[a] != w->kernel_shape[b])
-		return 0;
-	while (n < JOIN_RUN && a + n < w->launch_count && b + n < d->queue_count &&
-	       signature_fits(j, &j->launches[w->launches[a + n]], &d->queue[b + n]))
-		n++;
-	return n;
-}
-
-enum align_result { ALIGN_NONE, ALIGN_WAIT, ALIGN_UNIQUE, ALIGN_AMBIGUOUS };
-
-/* The cheapest (a launches, b kernels) to skip so that what follows fits. patient: wait for a longer
- * run; else what there is has to do. */
-static enum align_result align(struct join *j, const struct join_stream *s,
-			       const struct join_device_stream *d, bool patient, uint32_t *a_out,
-			       uint32_t *b_out)
-{
-	struct window_of w;
-	bool short_run = false;
-
-	look_ahead(j, s, &w);
-	for (uint32_t cost = 0; cost < JOIN_LOOK_AHEAD; cost++) {
-		uint32_t fits = 0;
-
-		if (cost == 1)
-			look_at_shapes(j, d, &w);
-		for (uint32_t a = 0; a <= cost && a < w.launch_count; a++) {
-			uint32_t b = cost - a, left, run;
-
-			if (b >= d->queue_count)
-				continue;
-			left = w.launch_count - a < d->queue_count - b ? w.launch_count - a :
-									  d->queue_count - b;
-			run = run_length(j, &w, d, a, b);
-			if (!run || run < (left < JOIN_RUN ? left : JOIN_RUN))
-				continue;
-			if (run < JOIN_RUN && patient) {
-				short_run = true;
-				continue;
-			}
-			fits++;
-			*a_out = a;
-			*b_out = b;
-		}
-		if (fits)
-			return short_run ? ALIGN_WAIT : fits == 1 ? ALIGN_UNIQUE : ALIGN_AMBIGUOUS;
-	}
-	return short_run ? ALIGN_WAIT : ALIGN_NONE;
-}
-
-static void queue_shift(struct join_device_stream *d, uint32_t n, uint64_t now_ns)
-{
-	d->queue_count -= n;
-	memmove(d->queue, d->queue + n, sizeof(d->queue[0]) * d->queue_count);
-	d->queue_since_ns = now_ns;
-}
-
-/* Binds d to the one host stream of unknown ids whose launches fit its kernels. */
-static bool learn_stream(struct join *j, struct join_device_stream *d, bool patient)
-{
-	uint32_t a, b, fits = 0, found = 0;
-
-	for (uint32_t i = 0; i < j->stream_count; i++) {
-		struct join_stream *s = &j->streams[i];
-
-		if (s->known || s->device_stream >= 0 || !s->launches.count)
-			continue;
-		switch (align(j, s, d, patient, &a, &b)) {
-		case ALIGN_UNIQUE:
-		case ALIGN_AMBIGUOUS: /* how far to skip is the next question */
-			fits++;
-			found = i;
-			break;
-		case ALIGN_WAIT:
-			return false;
-		case ALIGN_NONE:
-			break;
-		}
-	}
-	if (fits != 1)
-		return false;
-	d->stream = (int32_t)found;
-	j->streams[found].device_stream = (int32_t)(d - j->device_streams);
-	j->stats.streams_learned++;
-	return true;
-}
-
-/* Meets whatever at the queue's head fits now. */
-static void queue_drain(struct join *j, struct join_device_stream *d)
-{
-	struct join_stream *s = &j->streams[d->stream];
-	uint32_t n = 0;
-
-	while (n < d->queue_count) {
-		if (s->launches.count &&
-		    signature_fits(j, &j->launches[s->launches.head], &d->queue[n]))
-			meet(j, s, &d->queue[n]);
-		else if (!meet_unseen_coll(j, s, &d->queue[n]))
-			break;
-		n++;
-	}
-	if (n)
-		queue_shift(d, n, j->now_ns);
-}
-
-/* One decision about the queue; false: nothing to do but wait. */
-static bool resolve(struct join *j, struct join_device_stream *d, bool patient)
-{
-	struct join_stream *s;
-	uint32_t a = 0, b = 0;
-
-	if (d->stream < 0 && !learn_stream(j, d, patient)) {
-		if (patient)
-			return false;
-		emit_unmatched(j, &d->queue[0], JOIN_KERNEL_NO_LAUNCH);
-		queue_shift(d, 1, d->queue_since_ns);
-		return true;
-	}
-	s = &j->streams[d->stream];
-	switch (align(j, s, d, patient, &a, &b)) {
-	case ALIGN_UNIQUE:
-		if (a || b)
-			j->stats.resyncs++;
-		while (a--)
-			join_match_launch_drop(j, s);
-		for (uint32_t i = 0; i < b; i++)
-			emit_unmatched(j, &d->queue[i], JOIN_KERNEL_NO_LAUNCH);
-		queue_shift(d, b, j->now_ns);
-		queue_drain(j, d);
-		return true;
-	case ALIGN_AMBIGUOUS:
-		emit_unmatched(j, &d->queue[0], JOIN_KERNEL_AMBIGUOUS);
-		queue_shift(d, 1, d->queue_since_ns);
-		return true;
-	case ALIGN_WAIT:
-	case ALIGN_NONE:
-		if (patient)
-			return false;
-		emit_unmatched(j, &d->queue[0], JOIN_KERNEL_NO_LAUNCH);
-		queue_shift(d, 1, d->queue_since_ns);
-		return true;
-	}
-	return false;
-}
-
-static void enqueue(struct join *j, struct join_device_stream *d, const struct join_device_pend *p)
-{
-	if (d->queue_count == JOIN_DEVICE_QUEUE)
-		resolve(j, d, false);
-	if (!d->queue_count)
-		d->queue_since_ns = j->now_ns;
-	d->queue[d->queue_count++] = *p;
-	/* Trying at every record would cost a burst dear. */
-	if (d->queue_count == 1 || d->queue_count % JOIN_RUN == 0)
-		while (d->queue_count && resolve(j, d, true))
-			;
-}
-
-void join_match_expire(struct join *j, bool finish)
-{
-	for (uint32_t i = 0; i < j->device_stream_count; i++) {
-		struct join_device_stream *d = &j->device_streams[i];
-
-		if (!d->queue_count)
-			continue;
-		if (d->stream >= 0)
-			queue_drain(j, d);
-		while (d->queue_count &&
-		       resolve(j, d, !finish && j->now_ns - d->queue_since_ns < JOIN_ALIGN_WAIT_NS))
-			;
-	}
-}
+/* ---- waits ---- */
 
 /* A kernel that began after a wait had ended was launched after it began: older launches have no
  * kernel any more. Where all of a stream look alike this is what ends a shift. */
-static void pass_syncs(struct join *j, struct join_device_stream *d, struct join_stream *s,
-		       uint64_t begin_ns)
+static void pass_syncs(struct join *j, struct join_stream *s, uint64_t begin_ns)
 {
 	uint32_t n = 0;
 
@@ -553,13 +425,12 @@ static void pass_syncs(struct join *j, struct join_device_stream *d, struct join
 		n++;
 	if (!n)
 		return;
-	while (d->queue_count && resolve(j, d, false))
-		;
 	while (s->launches.count && j->launches[s->launches.head].end_ns < s->syncs[n - 1].begin_ns)
 		join_match_launch_drop(j, s);
 	while (s->colls.count && !j->colls[s->colls.head].open &&
 	       j->colls[s->colls.head].end_ns < s->syncs[n - 1].begin_ns)
 		join_match_coll_drop(j, s);
+	join_align_over(s, s->syncs[n - 1].begin_ns, s->syncs[n - 1].end_ns + j->clock->error_ns);
 	s->sync_count -= n;
 	memmove(s->syncs, s->syncs + n, sizeof(s->syncs[0]) * s->sync_count);
 }
@@ -582,17 +453,13 @@ static struct join_replay *find_replay(struct join *j, uint32_t correlation)
 static struct join_replay *take_graph_launch(struct join *j, struct join_stream *s,
 					     uint64_t begin_ns)
 {
-	uint32_t node = s->launches.head, skipped = 0;
+	uint32_t node = s->graph_head;
 	struct join_replay *r;
 
-	while (node && j->launches[node].type != JOIN_LAUNCH_GRAPH) {
-		node = j->launches[node].next;
-		skipped++;
-	}
 	if (!node || j->launches[node].t_ns > begin_ns + j->clock->error_ns)
 		return NULL;
 	r = &j->replays[j->launches[node].replay % JOIN_REPLAYS];
-	while (skipped--)
+	while (s->launches.head != node)
 		join_match_launch_drop(j, s);
 	if (r->number != j->launches[node].replay)
 		r = NULL;
@@ -603,21 +470,7 @@ static struct join_replay *take_graph_launch(struct join *j, struct join_stream 
 /* On an inner stream of the graph, or one not learned: the one stream with a graph launch open. */
 static struct join_stream *only_graph_stream(struct join *j)
 {
-	struct join_stream *only = NULL;
-
-	for (uint32_t i = 0; i < j->stream_count; i++) {
-		struct join_stream *s = &j->streams[i];
-		uint32_t node = s->launches.head;
-
-		while (node && j->launches[node].type != JOIN_LAUNCH_GRAPH)
-			node = j->launches[node].next;
-		if (!node)
-			continue;
-		if (only)
-			return NULL;
-		only = s;
-	}
-	return only;
+	return j->graph_streams == 1 ? &j->streams[j->graph_streams_sum] : NULL;
 }
 
 static void join_graph_coll(struct join *j, struct join_replay *rp, struct record *r)
@@ -655,7 +508,7 @@ static void on_graph_node(struct join *j, const struct join_device_pend *p, bool
 		struct join_stream *s = d && d->stream >= 0 ? &j->streams[d->stream] : NULL;
 
 		if (s) {
-			pass_syncs(j, d, s, p->begin_ns);
+			pass_syncs(j, s, p->begin_ns);
 			rp = take_graph_launch(j, s, p->begin_ns);
 		}
 		if (!rp) {
@@ -725,19 +578,14 @@ void join_match_device(struct join *j, const struct join_device_pend *p)
 	}
 	d = find_device_stream(j, &p->e.kernel);
 	if (!d) {
-		emit_unmatched(j, p, JOIN_KERNEL_NO_LAUNCH);
+		join_match_unmatched(j, p, JOIN_KERNEL_NO_LAUNCH);
 		return;
 	}
-	s = d->stream >= 0 ? &j->streams[d->stream] : NULL;
-	if (s)
-		pass_syncs(j, d, s, p->begin_ns);
-	if (s && !d->queue_count) {
-		if (s->launches.count && signature_fits(j, &j->launches[s->launches.head], p)) {
-			meet(j, s, p);
-			return;
-		}
-		if (meet_unseen_coll(j, s, p))
-			return;
+	s = d->stream >= 0 ? &j->streams[d->stream] : join_align_bind(j, d, p);
+	if (!s) {
+		join_match_unmatched(j, p, JOIN_KERNEL_NO_LAUNCH);
+		return;
 	}
-	enqueue(j, d, p);
+	pass_syncs(j, s, p->begin_ns);
+	join_align_kernel(j, s, p);
 }

@@ -48,7 +48,7 @@ static void look_at_stream(struct join *j, const struct join_stream *s, uint64_t
 	uint32_t node = s->launches.head, coll = s->colls.head;
 
 	while (node && (j->launches[node].t_ns < after_ns || j->launches[node].end_ns < waited))
-		node = j->launches[node].next;
+		node = join_launch_next(j, s, node);
 	if (node && is_older(out, j->launches[node].t_ns))
 		take_launch(j, s, &j->launches[node], out);
 	/* launched where no wrapper of ours looks */

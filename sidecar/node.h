@@ -6,8 +6,11 @@
 
 #include <sys/types.h>
 
+#include "base/http_hosts.h"
 #include "base/limits.h"
 #include "base/loop.h"
+#include "base/quota.h"
+#include "reader/reader.h"
 #include "ring/attach.h"
 #include "sidecar/clockmap.h"
 #include "sidecar/join.h"
@@ -20,13 +23,15 @@
  * a step is judged one turn after its end at the latest. */
 #define NODE_DRAIN_MS	   10u
 #define NODE_DRAIN_MAX_MS  40u
-#define NODE_LANES_MAX	511u /* as many as the reader page has tails for */
+#define NODE_TEND_MS	   250u
+#define NODE_IDLE_MS	   1000u /* both, while there is no process: its attach ends that at once */
 /* Cause of a RECORD_GAP that sysomd itself saw: events were overwritten before they were read. */
 #define NODE_GAP_LAPPED 64u
 
 struct settings {
 	char socket_path[NODE_PATH_BYTES], control_path[NODE_PATH_BYTES], state_dir[NODE_PATH_BYTES];
-	char http_listen[NODE_PATH_BYTES], uplink_url[NODE_PATH_BYTES], node_name[WIRE_TEXT_BYTES];
+	char http_listen[NODE_PATH_BYTES], http_hosts[HTTP_HOSTS_BYTES], http_see_all[NODE_PATH_BYTES];
+	char uplink_url[NODE_PATH_BYTES], node_name[WIRE_TEXT_BYTES];
 	uint64_t recorder_memory_bytes, recorder_file_bytes;
 	uint64_t spool_bytes, spool_age_ns;
 	uint64_t beat_ns, beat_suspect_ns, sketch_ns;
@@ -80,7 +85,7 @@ struct process {
 	struct ring_reader *reader;
 	struct join *join;
 	struct rank *rank;
-	uint8_t lane_kind[NODE_LANES_MAX]; /* enum ring_lane_kind */
+	uint8_t lane_kind[LIMIT_RING_LANES]; /* enum ring_lane_kind */
 	uint32_t lane_next;
 	bool backlog;
 	uint64_t attached_ns, left_ns; /* left: detached or gone since */
@@ -98,6 +103,7 @@ struct process {
 
 struct node_stats {
 	uint64_t attached, reattached, refused_full, refused_bad, refused_busy, ended;
+	uint64_t gave_way; /* processes put out, since their user had most and others had less */
 	uint64_t drain_turns, drain_behind; /* turns that ended with events left */
 	uint64_t raw_bytes_gone; /* ring bytes of processes that are forgotten */
 	uint64_t beat_oversize, window_failed;
@@ -107,6 +113,7 @@ struct node_stats {
 	uint64_t cpu_ns_before, cpu_at_ns;
 };
 
+struct viewer;	     /* viewer.h */
 struct registration; /* registration.c */
 struct http;	     /* http.c */
 struct cpu_stacks;   /* cpu_stacks.c */
@@ -120,10 +127,15 @@ struct gpu_node;     /* gpu_node.c */
 struct node {
 	struct settings settings;
 	struct loop *loop;
+	struct reader *reader; /* what reads other processes */
+	int failed; /* -errno: why the loop was ended, other than on request */
 	struct clockmap clock;
 	struct recorder *recorder;
 	struct uplink *uplink;
 	struct canary *canary;
+	/* No process is known: what looks at the machine for the ranks' sake stands still. */
+	bool idle, os_paused;
+	struct loop_source *tend_timer;
 	struct registration *registration;
 	struct http *http;
 	struct cpu_stacks *stacks; /* cpu_stacks.c; NULL: not opened */
@@ -137,6 +149,8 @@ struct node {
 	struct os_opening *os_opening; /* os_node.c; NULL: not being loaded */
 	struct gpu_node *gpu; /* NULL: switched off */
 	struct process *processes[LIMIT_NODE_PROCESSES]; /* NULL: free */
+	struct quota process_quota; /* slots in it, by user */
+	uint32_t drain_first;	    /* slot that the next round of a turn begins with */
 	uint64_t process_serial, beat_sequence, beat_at_ns, started_ns;
 	struct loop_source *drain_timer;
 	double drain_fill;    /* of this turn: the fullest lane, by what was in it */
@@ -162,15 +176,19 @@ void registration_close(struct node *n); /* commands ATTACH_... are not sent: th
 void registration_tend(struct node *n, uint64_t now_ns);
 
 /* process.c: one process's life */
-/* Takes fd, and on success sock. -ENOSPC, -EPROTO and what ring_reader_open says. */
+/* Takes fds, and on success sock. -EDQUOT, -EPROTO and what ring_reader_open says. */
 int process_attach(struct node *n, const struct attach_hello *h, pid_t pid, uid_t uid, int sock,
-		   int fd);
+		   const int fds[ATTACH_FDS]);
 void process_forget(struct process *p);
-/* Ends processes that are gone, forgets those gone for long. */
+/* Ends processes that are gone, forgets those gone for long; without any the node is idle. */
 void process_tend(struct node *n, uint64_t now_ns);
+/* Idle, nothing looks at the machine: no canary, no BPF program, hardly a timer. */
+void process_idle(struct node *n, bool idle);
 /* enum attach_command_kind; the serial, or -errno. */
 int64_t process_command(struct process *p, uint32_t kind);
 uint64_t process_lost(const struct process *p);
+/* Calls, launches and collectives that were not recorded since tracing was switched off: no loss. */
+uint64_t process_switched_off(const struct process *p);
 uint64_t process_raw_bytes(const struct process *p);
 uint64_t process_events(const struct process *p);
 /* Of the kernels and launches so far, also of a process that is gone; never NULL. */
@@ -220,6 +238,8 @@ void ship_beat(struct node *n, uint64_t now_ns);
 int http_open(struct node *n);
 void http_close(struct node *n);
 void http_tend(struct node *n, uint64_t now_ns);
+/* Requests that came by a name that is not ours. */
+uint64_t http_foreign(const struct node *n);
 
 /* os_node.c: OS signals of the ranks */
 int os_node_open(struct node *n);
@@ -236,12 +256,13 @@ int gpu_node_open(struct node *n);
 void gpu_node_close(struct node *n);
 /* New readings become signals of the ranks. Once a second, and before a window is made. */
 void gpu_node_tend(struct node *n, uint64_t now_ns);
-void gpu_node_json(const struct node *n, struct buf *out);
+void gpu_node_json(const struct node *n, const struct viewer *v, struct buf *out);
 void gpu_node_metrics(const struct node *n, struct buf *out);
 
 /* status.c: texts of what is known */
-void status_json(struct node *n, struct buf *out);
-void status_metrics(struct node *n, struct buf *out);
+/* With the ranks that the viewer may see, and how many there are besides. */
+void status_json(struct node *n, const struct viewer *v, struct buf *out);
+void status_metrics(struct node *n, const struct viewer *v, struct buf *out);
 /* status_compare.c: beats, sketches, peers, commands */
 void status_compare_json(struct node *n, struct buf *out);
 void status_compare_metrics(struct node *n, struct buf *out);

@@ -122,6 +122,14 @@ void os_node_tend(struct node *n, uint64_t now_ns)
 	take_opened(n, false);
 	if (!n->os)
 		return;
+	if (n->os_paused != n->idle) {
+		n->os_paused = n->idle;
+		os_signals_pause(n->os, n->idle);
+		if (!n->idle) /* what was counted until now is of no rank */
+			os_signals_read(n->os, now_ns);
+	}
+	if (n->idle)
+		return;
 	/* those that ended are kept until the process is forgotten: their last windows want them */
 	for (uint32_t i = 0; (pid = os_signals_rank(n->os, i));)
 		if (is_alive(n, pid))

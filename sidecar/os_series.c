@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/hash.h"
+#include "base/keyed.h"
 #include "base/limits.h"
 
 #define HASH_SLOTS (2u * LIMIT_OS_SERIES)
@@ -32,7 +32,7 @@ struct os_series {
 
 static uint32_t slot_of(uint32_t owner, uint32_t kind, uint64_t key)
 {
-	return (uint32_t)(hash_mix(key ^ hash_mix((uint64_t)owner << 32 | kind)) % HASH_SLOTS);
+	return (uint32_t)(keyed_words(keyed_process(), key, (uint64_t)owner << 32 | kind) % HASH_SLOTS);
 }
 
 int os_series_open(struct os_series **out, uint64_t now_ns)

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/hash.h"
+#include "base/keyed.h"
 #include "sidecar/canary.h"
 #include "sidecar/os_internal.h"
 
@@ -40,9 +41,8 @@ enum {
 
 uint64_t os_signals_key(uint32_t map, uint32_t field, const void *key, size_t bytes)
 {
-	/* mixed first: field and key must not cancel each other out */
-	uint64_t seed = hash_mix(HASH_SEED ^ ((uint64_t)map << 32 | field));
-	uint64_t h = hash_mix(hash_bytes(seed, key, bytes));
+	uint64_t h = keyed_words(keyed_process(), keyed_bytes(keyed_process(), key, bytes),
+				 (uint64_t)map << 32 | field);
 
 	return h ? h : 1;
 }
@@ -407,6 +407,15 @@ static void note_missed(struct os_signals *s, uint64_t before_ns)
 void os_signals_closer(struct os_signals *s, bool closer)
 {
 	s->closer = closer;
+}
+
+void os_signals_pause(struct os_signals *s, bool paused)
+{
+	if (paused)
+		os_bpf_stats(s->bpf, false);
+	s->cost.measuring &= !paused;
+	for (unsigned g = 0; g < OS_GROUP_COUNT; g++)
+		os_bpf_set_group(s->bpf, g, !paused && os_cost_is_attached(&s->cost, g));
 }
 
 /* Holds the programs to their budget. */

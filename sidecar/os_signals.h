@@ -59,6 +59,8 @@ uint32_t os_signals_rank(const struct os_signals *s, uint32_t n);
 /* A rank is suspected, or is no longer: programs that were let go for their cost come back for a look. */
 void os_signals_closer(struct os_signals *s, bool closer);
 /* Reads everything; once a second. Takes about a millisecond. */
+/* Nothing is counted while paused: for as long as nobody is watched. */
+void os_signals_pause(struct os_signals *s, bool paused);
 void os_signals_read(struct os_signals *s, uint64_t now_ns);
 /* Fills list with what was notable for the rank between begin and end, most important first, and
  * with the totals. step_ms: median step of the window, 0 unknown. unusual: the window is an

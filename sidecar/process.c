@@ -11,12 +11,13 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/foreign.h"
 #include "base/hash.h"
+#include "base/job_key.h"
 #include "base/log.h"
 #include "ring/ring_text.h"
 #include "sidecar/node.h"
 #include "sidecar/cpu_stacks.h"
-#include "sidecar/installed.h"
 
 /* A process whose socket closed dials again within 2 s (attach.h). */
 #define PROCESS_DETACHED_NS 10000000000ull
@@ -35,15 +36,10 @@ static void copy_text(char *to, size_t to_bytes, const char *from)
 static void identify(struct process *p, const struct attach_hello *h)
 {
 	struct wire_rank *id = &p->id;
-	char role[64];
+	char name[sizeof(h->job)];
 
-	copy_text(id->job, sizeof(id->job), h->job);
 	copy_text(id->node, sizeof(id->node), p->node->settings.node_name);
 	copy_text(id->role, sizeof(id->role), h->role);
-	if (!id->role[0] && p->pid > 0) {
-		installed_role(p->node->settings.proc_root, (uint32_t)p->pid, role, sizeof(role));
-		copy_text(id->role, sizeof(id->role), role);
-	}
 	copy_text(id->pod, sizeof(id->pod), h->pod);
 	copy_text(id->gpu_uuid, sizeof(id->gpu_uuid), h->gpu_uuid);
 	copy_text(id->program, sizeof(id->program), h->program);
@@ -54,9 +50,11 @@ static void identify(struct process *p, const struct attach_hello *h)
 	id->pid = p->pid > 0 ? (uint32_t)p->pid : (uint32_t)h->pid;
 	id->start_time_ticks = h->start_time_ticks;
 	/* DESIGN.md 5: the job key, where nobody named the job. */
-	if (!id->job[0])
-		snprintf(id->job, sizeof(id->job), "%u:%.80s:%d", (unsigned)p->uid, id->program,
-			 (int)id->world_size);
+	copy_text(name, sizeof(name), h->job);
+	if (!name[0])
+		snprintf(name, sizeof(name), "%.80s:%d", id->program, (int)id->world_size);
+	job_key_make(id->job, sizeof(id->job), name, p->uid);
+	id->owner = p->uid + 1; /* 0 for the uid that stands for none */
 }
 
 /* ---- join's sink ---- */
@@ -82,8 +80,7 @@ static void drop_socket(struct process *p)
 {
 	loop_source_close(p->sock_source);
 	p->sock_source = NULL;
-	if (p->sock >= 0)
-		close(p->sock);
+	foreign_close(p->sock);
 	p->sock = -1;
 }
 
@@ -110,7 +107,12 @@ static void on_socket(void *arg, uint32_t events)
 	struct attach_state st;
 
 	for (int i = 0; i < 16; i++) {
-		ssize_t n = recv(p->sock, &st, sizeof(st), MSG_DONTWAIT | MSG_TRUNC);
+		struct foreign f;
+		ssize_t n;
+
+		foreign_begin(&f); /* no descriptor belongs to a state, but one may come with it */
+		n = recv(p->sock, &st, sizeof(st), MSG_DONTWAIT | MSG_TRUNC);
+		foreign_end(&f);
 
 		if (n < 0 && (errno == EAGAIN || errno == EINTR))
 			return;
@@ -121,6 +123,8 @@ static void on_socket(void *arg, uint32_t events)
 			leave(p, p->pidfd >= 0 ? PROCESS_DETACHED : PROCESS_GONE);
 			return;
 		}
+		if (st.trace_state == RING_TRACE_ON && p->trace_state != RING_TRACE_ON)
+			rank_watch(p->rank, clock_monotonic_ns());
 		p->trace_state = st.trace_state;
 		p->cupti_state = st.cupti_state;
 		if ((int32_t)(st.serial - p->acked_serial) > 0 &&
@@ -202,23 +206,51 @@ static void supersede(struct node *n, pid_t pid)
 	}
 }
 
-/* A free slot, or that of whoever is gone the longest. */
-static int free_slot(struct node *n)
+/* Of one user: who is gone the longest, else (unless only the gone will do) who came last. */
+static struct process *least_needed(struct node *n, uid_t uid, bool only_gone)
 {
-	struct process *oldest = NULL;
+	struct process *gone = NULL, *last = NULL;
 
 	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++) {
 		struct process *p = n->processes[i];
 
-		if (!p)
-			return (int)i;
-		if (p->state == PROCESS_GONE && (!oldest || p->left_ns < oldest->left_ns))
-			oldest = p;
+		if (!p || p->uid != uid)
+			continue;
+		if (p->state == PROCESS_GONE && (!gone || p->left_ns < gone->left_ns))
+			gone = p;
+		if (!last || p->serial > last->serial)
+			last = p;
 	}
-	if (!oldest)
-		return -ENOSPC;
-	process_forget(oldest);
-	return free_slot(n);
+	return gone || only_gone ? gone : last;
+}
+
+/* A slot for one process more of this user (base/quota.h). Who is gone still counts: its records may be
+ * asked for. */
+static int free_slot(struct node *n, uid_t uid)
+{
+	struct process *p;
+	uid_t heaviest = uid;
+
+	if (!quota_may(&n->process_quota, uid, 1, 0)) {
+		p = least_needed(n, uid, true);
+		if (!p)
+			return -EDQUOT;
+		process_forget(p);
+	} else if (quota_is_full(&n->process_quota, 1) &&
+		   quota_heaviest(&n->process_quota, &heaviest)) {
+		p = least_needed(n, heaviest, false);
+		if (p->state != PROCESS_GONE) {
+			n->stats.gave_way++;
+			log_warn("detach", "pid=%u uid=%u rank=%d: its user has most processes and gives "
+					   "way to uid=%u",
+				 p->id.pid, (unsigned)p->uid, p->id.rank, (unsigned)uid);
+		}
+		process_forget(p);
+	}
+	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++)
+		if (!n->processes[i])
+			return (int)i;
+	return -EDQUOT;
 }
 
 static void count_reader(struct process *p)
@@ -242,6 +274,7 @@ static int reattach(struct process *p, int sock, struct ring_reader *reader)
 	drop_socket(p);
 	p->sock = sock;
 	p->state = PROCESS_ATTACHED;
+	rank_watch(p->rank, clock_monotonic_ns());
 	p->node->stats.reattached++;
 	log_info("reattach", "pid=%u rank=%d", p->id.pid, p->id.rank);
 	return watch(p);
@@ -297,6 +330,7 @@ static void release(struct process *p)
 	recorder_drop_rank(p->node->recorder, p->slot);
 	ring_reader_close(p->reader);
 	p->node->processes[p->slot] = NULL;
+	quota_give(&p->node->process_quota, p->uid, 1);
 	free(p);
 }
 
@@ -309,23 +343,20 @@ static void accept_process(struct process *p)
 		log_debug("attach", "pid=%u accept not sent: %s", p->id.pid, strerror(errno));
 }
 
-/* Takes fd in any case. */
-static int open_ring(struct ring_reader **out, int fd)
+/* Takes fds in any case. */
+static int open_ring(struct ring_reader **out, const int fds[ATTACH_FDS])
 {
-	int err = ring_reader_open(out, fd, true);
+	int err = ring_reader_open(out, fds[0], fds[1]);
 
 	if (err) {
-		close(fd);
-		return err;
+		close(fds[0]);
+		close(fds[1]);
 	}
-	if (ring_reader_lane_count(*out) <= NODE_LANES_MAX)
-		return 0;
-	ring_reader_close(*out);
-	return -EPROTO;
+	return err;
 }
 
 int process_attach(struct node *n, const struct attach_hello *h, pid_t pid, uid_t uid, int sock,
-		   int fd)
+		   const int fds[ATTACH_FDS])
 {
 	struct process *p = find_same(n, h, pid);
 	struct ring_reader *reader;
@@ -334,7 +365,7 @@ int process_attach(struct node *n, const struct attach_hello *h, pid_t pid, uid_
 	if (p) {
 		/* Only now: the tails published last are where the new reader begins. */
 		ring_reader_publish(p->reader, clock_monotonic_ns());
-		err = open_ring(&reader, fd);
+		err = open_ring(&reader, fds);
 		if (err)
 			return err;
 		if (ring_reader_lane_count(reader) != ring_reader_lane_count(p->reader)) {
@@ -348,11 +379,11 @@ int process_attach(struct node *n, const struct attach_hello *h, pid_t pid, uid_
 			accept_process(p);
 		return 0;
 	}
-	err = open_ring(&reader, fd);
+	err = open_ring(&reader, fds);
 	if (err)
 		return err;
 	supersede(n, pid);
-	slot = free_slot(n);
+	slot = free_slot(n, uid);
 	if (slot < 0) {
 		ring_reader_close(reader);
 		return slot;
@@ -360,13 +391,15 @@ int process_attach(struct node *n, const struct attach_hello *h, pid_t pid, uid_
 	p = calloc(1, sizeof(*p));
 	if (!p) {
 		ring_reader_close(reader);
-		return 0;
+		return -ENOMEM;
 	}
 	*p = (struct process){ .node = n, .slot = (uint32_t)slot, .serial = ++n->process_serial,
 			       .state = PROCESS_ATTACHED, .sock = sock, .pidfd = -1, .pid = pid,
 			       .uid = uid, .reader = reader, .attached_ns = clock_monotonic_ns(),
 			       .trace_state = RING_TRACE_ON };
 	n->processes[slot] = p;
+	quota_take(&n->process_quota, uid, 1, 0);
+	process_idle(n, false);
 	identify(p, h);
 	err = start(p, reader);
 	if (err) {
@@ -375,8 +408,8 @@ int process_attach(struct node *n, const struct attach_hello *h, pid_t pid, uid_
 		return 0;
 	}
 	n->stats.attached++;
-	log_info("attach", "pid=%u rank=%d world=%d job=%s program=%s libs=\"%s\"", p->id.pid,
-		 p->id.rank, p->id.world_size, p->id.job, p->id.program, p->libs);
+	log_info("attach", "pid=%u uid=%u rank=%d world=%d job=%s program=%s libs=\"%s\"", p->id.pid,
+		 (unsigned)uid, p->id.rank, p->id.world_size, p->id.job, p->id.program, p->libs);
 	accept_process(p);
 	return 0;
 }
@@ -391,13 +424,32 @@ void process_forget(struct process *p)
 	release(p);
 }
 
+static void slow_down(struct loop_source *timer, uint32_t period_ms)
+{
+	if (timer)
+		loop_timer_period(timer, period_ms);
+}
+
+void process_idle(struct node *n, bool idle)
+{
+	if (n->idle == idle)
+		return;
+	n->idle = idle;
+	canary_run(n->canary, !idle);
+	slow_down(n->drain_timer, idle ? NODE_IDLE_MS : NODE_DRAIN_MS);
+	slow_down(n->tend_timer, idle ? NODE_IDLE_MS : NODE_TEND_MS);
+}
+
 void process_tend(struct node *n, uint64_t now_ns)
 {
+	bool any = false;
+
 	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++) {
 		struct process *p = n->processes[i];
 
 		if (!p)
 			continue;
+		any = true;
 		if (p->state == PROCESS_DETACHED && now_ns > p->left_ns &&
 		    now_ns - p->left_ns > PROCESS_DETACHED_NS)
 			leave(p, PROCESS_GONE);
@@ -418,6 +470,7 @@ void process_tend(struct node *n, uint64_t now_ns)
 			process_forget(p);
 		}
 	}
+	process_idle(n, !any);
 }
 
 /* ---- counts ---- */
@@ -457,7 +510,8 @@ void process_losses(const struct process *p,
 	fn(arg, "before_reattach", p->earlier_lost);
 	ring_reader_counters(p->reader, &c);
 	for (int i = 0; i < RING_DROP_COUNT; i++)
-		fn(arg, drop_names[i], c.drops[i]);
+		if (i != RING_DROP_SWITCHED_OFF) /* as was asked for */
+			fn(arg, drop_names[i], c.drops[i]);
 	for (unsigned i = 0; i < JOIN_LOSS_COUNT; i++)
 		fn(arg, join_loss_name(i), js->loss[i]);
 }
@@ -478,7 +532,18 @@ uint64_t process_lost(const struct process *p)
 
 	ring_reader_counters(p->reader, &c);
 	for (int i = 0; i < RING_DROP_COUNT; i++)
-		add_lost(&sum, NULL, c.drops[i]);
+		if (i != RING_DROP_SWITCHED_OFF) /* as was asked for */
+			add_lost(&sum, NULL, c.drops[i]);
+	return sum;
+}
+
+uint64_t process_switched_off(const struct process *p)
+{
+	uint64_t sum = process_join_stats(p)->switched_off;
+	struct ring_counters c;
+
+	ring_reader_counters(p->reader, &c);
+	add_lost(&sum, NULL, c.drops[RING_DROP_SWITCHED_OFF]);
 	return sum;
 }
 
@@ -494,6 +559,6 @@ bool process_any_anomaly(const struct node *n, uint64_t now_ns)
 
 bool process_matches(const struct process *p, const char *job, int32_t rank)
 {
-	return (!job || !*job || !strcmp(job, p->id.job)) &&
+	return (!job || !*job || job_key_matches(p->id.job, job)) &&
 	       (rank == INT32_MIN || rank == p->id.rank);
 }

@@ -227,21 +227,30 @@ void rank_finish(struct rank *r, uint64_t now_ns)
 		r->on_window(r->arg, r);
 }
 
+void rank_watch(struct rank *r, uint64_t now_ns)
+{
+	r->watched_ns = now_ns;
+}
+
+uint64_t rank_still_since(const struct rank *r)
+{
+	uint64_t last = r->stats.last_step_end_ns;
+
+	return last && last < r->watched_ns ? r->watched_ns : last;
+}
+
 bool rank_check_stall(struct rank *r, uint64_t now_ns)
 {
+	uint64_t since = rank_still_since(r);
 	struct rank_medians m;
-	double limit;
 
-	if (r->stalled || !r->stats.last_step_end_ns ||
+	if (r->stalled || !since || since > now_ns ||
 	    r->stats.judged < r->config.judge.roofline.learn_min ||
-	    now_ns - r->stats.last_step_end_ns < r->config.stall_ns)
+	    now_ns - since < r->config.stall_ns)
 		return false;
 	rank_medians(r, &m);
-	limit = r->config.stall_latencies * m.latency_ns;
-	if ((double)(now_ns - r->stats.last_step_end_ns) < limit)
-		return false;
-	if (canary_stalled_ns(r->canary, r->stats.last_step_end_ns, now_ns) >
-	    (now_ns - r->stats.last_step_end_ns) / 4)
+	if ((double)(now_ns - since) < r->config.stall_latencies * m.latency_ns ||
+	    canary_stalled_ns(r->canary, since, now_ns) > (now_ns - since) / 4)
 		return false;
 	r->stalled = true;
 	r->stats.stalls++;

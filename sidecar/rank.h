@@ -62,6 +62,7 @@ struct rank {
 	uint32_t recent_next, recent_count;
 	struct judge_sample *learned; /* ring of RANK_LEARNED */
 	uint64_t learned_total;
+	uint64_t watched_ns; /* seen without a break since then: attached, or switched on */
 	bool stalled;
 	uint64_t full_comm_ns; /* end of the last window of waiting that went with its records */
 	uint64_t random;
@@ -85,6 +86,10 @@ void rank_device(struct rank *r, const struct record *rec);
 void rank_run(struct rank *r, uint64_t device_ns, uint64_t now_ns);
 /* No more records: judges what is left. */
 void rank_finish(struct rank *r, uint64_t now_ns);
+/* Its process is seen from now on: what it did before is not known, and is not standing still. */
+void rank_watch(struct rank *r, uint64_t now_ns);
+/* No step has ended since then, and would have been seen; 0: no step ended yet. */
+uint64_t rank_still_since(const struct rank *r);
 /* True once when no step has ended for too long. */
 bool rank_check_stall(struct rank *r, uint64_t now_ns);
 /* What steps say of it, all else of the beat 0; groups and collectives are beats_fill's. */

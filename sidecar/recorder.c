@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Both tiers are rings of whole blocks in order of writing, so that making room is always dropping
- * the oldest and no free list or compaction is needed. */
+ * the oldest and no free list or compaction is needed.
+ *
+ * Packing and files take a third of what a record costs, and a disk may block: a thread of its own does
+ * both. A full block's memory goes to the thread as it is, and comes back when it is packed. */
 #include "sidecar/recorder.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,6 +27,7 @@
 /* Incompressible records: 96 bytes and the columns' own overhead. */
 #define RECORDER_BLOCK_BYTES (RECORDER_BLOCK_RECORDS * 128u)
 #define RECORDER_PATH_BYTES  512
+#define PUSH_AHEAD	     3u /* records: what is worked on between two of them hides the fetch */
 
 struct block {
 	uint64_t owner, begin_ns, end_ns; /* of the first and last begin */
@@ -47,7 +52,27 @@ struct rank_place {
 	struct open_block open[2]; /* host, device */
 };
 
+struct full_block {
+	struct record *records;
+	uint32_t count;
+	uint64_t owner, begin_ns, end_ns;
+	bool device;
+};
+
 struct recorder {
+	uint64_t records; /* pushed */
+	/* Between caller and thread. */
+	pthread_t thread;
+	pthread_mutex_t queue_lock;
+	pthread_cond_t filled, packed; /* a block waits, or the end; one is packed */
+	struct full_block queue[RECORDER_QUEUE];
+	uint32_t queue_head, queue_count; /* the head stays until it is packed */
+	struct record *spare[RECORDER_SPARES];
+	uint32_t spare_count;
+	bool thread_runs, stopping;
+
+	/* What follows is the thread's; others take it when the queue is empty, or under this lock. */
+	pthread_mutex_t store_lock;
 	struct recorder_stats stats;
 	uint8_t *arena;
 	uint64_t arena_bytes, arena_head; /* head: where the next block goes */
@@ -61,6 +86,8 @@ struct recorder {
 	uint32_t place_count;
 	struct buf scratch;
 };
+
+static void *pack_blocks(void *arg);
 
 static void segment_path(const struct recorder *r, uint32_t n, char *out, size_t bytes)
 {
@@ -108,6 +135,10 @@ int recorder_open(struct recorder **out, const struct recorder_config *c)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < RECORDER_SEGMENTS; i++)
 		r->fds[i] = -1;
+	pthread_mutex_init(&r->queue_lock, NULL);
+	pthread_mutex_init(&r->store_lock, NULL);
+	pthread_cond_init(&r->filled, NULL);
+	pthread_cond_init(&r->packed, NULL);
 	buf_init(&r->scratch, RECORDER_BLOCK_BYTES);
 	r->arena_bytes = c->memory_bytes > RECORDER_BLOCK_BYTES ? c->memory_bytes :
 								  RECORDER_BLOCK_BYTES;
@@ -128,6 +159,9 @@ int recorder_open(struct recorder **out, const struct recorder_config *c)
 			r->segment_max_bytes = RECORDER_BLOCK_BYTES;
 		remove_segments(r);
 	}
+	if (pthread_create(&r->thread, NULL, pack_blocks, r))
+		goto fail;
+	r->thread_runs = true;
 	*out = r;
 	return 0;
 fail:
@@ -135,12 +169,27 @@ fail:
 	return -ENOMEM;
 }
 
+/* After all that waits is packed. */
+static void stop_thread(struct recorder *r)
+{
+	if (!r->thread_runs)
+		return;
+	pthread_mutex_lock(&r->queue_lock);
+	r->stopping = true;
+	pthread_cond_signal(&r->filled);
+	pthread_mutex_unlock(&r->queue_lock);
+	pthread_join(r->thread, NULL);
+}
+
 void recorder_close(struct recorder *r)
 {
 	if (!r)
 		return;
+	stop_thread(r);
 	for (uint32_t i = 0; i < r->place_count && r->places; i++)
 		recorder_drop_rank(r, i);
+	while (r->spare_count)
+		free(r->spare[--r->spare_count]);
 	for (uint32_t i = 0; i < RECORDER_SEGMENTS; i++)
 		if (r->fds[i] >= 0)
 			close(r->fds[i]);
@@ -152,6 +201,10 @@ void recorder_close(struct recorder *r)
 	free(r->memory.blocks);
 	free(r->file.blocks);
 	free(r->places);
+	pthread_cond_destroy(&r->packed);
+	pthread_cond_destroy(&r->filled);
+	pthread_mutex_destroy(&r->store_lock);
+	pthread_mutex_destroy(&r->queue_lock);
 	free(r);
 }
 
@@ -282,30 +335,104 @@ static void make_room(struct recorder *r, uint32_t bytes)
 	}
 }
 
-static void close_block(struct recorder *r, struct rank_place *p, bool device)
+static void store_block(struct recorder *r, const struct full_block *f)
 {
-	struct open_block *o = &p->open[device];
 	struct block *b;
 
-	buf_clear(&r->scratch);
-	if (wire_records_encode(o->records, o->count, &r->scratch) || r->scratch.failed ||
-	    r->scratch.bytes > r->arena_bytes) {
-		r->stats.lost_records += o->count;
-		o->count = 0;
-		return;
-	}
 	make_room(r, (uint32_t)r->scratch.bytes);
 	memcpy(r->arena + r->arena_head, r->scratch.data, r->scratch.bytes);
 	r->memory.count++;
 	b = ring_at(&r->memory, r->memory.count - 1);
-	*b = (struct block){ .owner = p->owner, .begin_ns = o->begin_ns, .end_ns = o->end_ns,
+	*b = (struct block){ .owner = f->owner, .begin_ns = f->begin_ns, .end_ns = f->end_ns,
 			     .at = r->arena_head, .bytes = (uint32_t)r->scratch.bytes,
-			     .device = device };
+			     .device = f->device };
 	r->arena_head += r->scratch.bytes;
 	r->stats.memory_bytes += r->scratch.bytes;
 	r->stats.stored_bytes += r->scratch.bytes;
 	r->stats.blocks++;
+}
+
+/* ---- the thread ---- */
+
+static void pack_block(struct recorder *r, const struct full_block *f)
+{
+	bool lost;
+
+	buf_clear(&r->scratch);
+	lost = wire_records_encode(f->records, f->count, &r->scratch) || r->scratch.failed ||
+	       r->scratch.bytes > r->arena_bytes;
+	pthread_mutex_lock(&r->store_lock);
+	if (lost)
+		r->stats.lost_records += f->count;
+	else
+		store_block(r, f);
+	pthread_mutex_unlock(&r->store_lock);
+}
+
+static void *pack_blocks(void *arg)
+{
+	struct recorder *r = arg;
+
+	pthread_mutex_lock(&r->queue_lock);
+	for (;;) {
+		struct full_block f;
+
+		while (!r->queue_count && !r->stopping)
+			pthread_cond_wait(&r->filled, &r->queue_lock);
+		if (!r->queue_count)
+			break;
+		f = r->queue[r->queue_head];
+		pthread_mutex_unlock(&r->queue_lock);
+		pack_block(r, &f);
+		pthread_mutex_lock(&r->queue_lock);
+		r->queue_head = (r->queue_head + 1) % RECORDER_QUEUE;
+		r->queue_count--;
+		CHECK(r->spare_count < RECORDER_SPARES);
+		r->spare[r->spare_count++] = f.records;
+		pthread_cond_signal(&r->packed);
+	}
+	pthread_mutex_unlock(&r->queue_lock);
+	return NULL;
+}
+
+/* Until nothing waits: what was pushed and is not in an open block can be found. */
+static void settle(struct recorder *r)
+{
+	pthread_mutex_lock(&r->queue_lock);
+	while (r->queue_count)
+		pthread_cond_wait(&r->packed, &r->queue_lock);
+	pthread_mutex_unlock(&r->queue_lock);
+}
+
+/* ---- intake ---- */
+
+/* Hands the open block's memory on and takes other. */
+static void close_block(struct recorder *r, struct rank_place *p, bool device)
+{
+	struct open_block *o = &p->open[device];
+	struct full_block f = { .records = o->records, .count = o->count, .owner = p->owner,
+				.begin_ns = o->begin_ns, .end_ns = o->end_ns, .device = device };
+	struct record *next = NULL;
+
 	o->count = 0;
+	pthread_mutex_lock(&r->queue_lock);
+	while (r->queue_count == RECORDER_QUEUE)
+		pthread_cond_wait(&r->packed, &r->queue_lock);
+	if (r->spare_count)
+		next = r->spare[--r->spare_count];
+	else
+		next = malloc(sizeof(*next) * RECORDER_BLOCK_RECORDS);
+	if (next) {
+		o->records = next;
+		r->queue[(r->queue_head + r->queue_count++) % RECORDER_QUEUE] = f;
+		pthread_cond_signal(&r->filled);
+	}
+	pthread_mutex_unlock(&r->queue_lock);
+	if (next)
+		return;
+	pthread_mutex_lock(&r->store_lock);
+	r->stats.lost_records += f.count;
+	pthread_mutex_unlock(&r->store_lock);
 }
 
 void recorder_push(struct recorder *r, uint32_t slot, const struct record *rec)
@@ -319,7 +446,10 @@ void recorder_push(struct recorder *r, uint32_t slot, const struct record *rec)
 	if (!o->count || rec->begin_ns > o->end_ns)
 		o->end_ns = rec->begin_ns;
 	o->records[o->count++] = *rec;
-	r->stats.records++;
+	/* A block is left alone for longer than the caches keep it. */
+	__builtin_prefetch(&o->records[o->count + PUSH_AHEAD], 1);
+	__builtin_prefetch((const char *)&o->records[o->count + PUSH_AHEAD] + 64, 1);
+	r->records++;
 	if (o->count == RECORDER_BLOCK_RECORDS)
 		close_block(r, p, device);
 }
@@ -430,6 +560,7 @@ int recorder_extract(struct recorder *r, uint32_t slot, uint64_t begin_ns, uint6
 	struct rank_place *p = &r->places[slot];
 
 	*out = (struct recorder_extract){ 0 };
+	settle(r); /* nobody but the caller pushes: from here on the store is ours */
 	for (int i = 0; i < 2; i++) {
 		if (p->owner && gather_all(r, p, i, &g[i])) {
 			free(g[0].records);
@@ -456,10 +587,15 @@ void recorder_extract_free(struct recorder_extract *x)
 
 void recorder_stats(const struct recorder *r, struct recorder_stats *out)
 {
+	pthread_mutex_t *lock = (pthread_mutex_t *)(uintptr_t)&r->store_lock;
+
+	pthread_mutex_lock(lock);
 	*out = r->stats;
+	out->records = r->records;
 	out->oldest_ns = 0;
 	if (r->file.count)
 		out->oldest_ns = ring_at(&r->file, 0)->begin_ns;
 	else if (r->memory.count)
 		out->oldest_ns = ring_at(&r->memory, 0)->begin_ns;
+	pthread_mutex_unlock(lock);
 }

@@ -2,8 +2,9 @@
  * recorder.h - keeps every record of every rank for a while, compressed in columnar blocks.
  * Two tiers: a ring of memory, and a ring of files that takes what falls out of memory. What falls
  * out of both is forgotten; how far back it still goes is told.
- * Owns: its memory, made at open, and the files rec-*.seg of its directory (those of an earlier run
- * are removed: their names went with it). Threads: one caller. */
+ * Owns: its memory, made at open, the files rec-*.seg of its directory (those of an earlier run are
+ * removed: their names went with it), and a thread that packs blocks and writes files, so that the caller
+ * only copies. Threads: one caller. */
 #ifndef SYSOM_SIDECAR_RECORDER_H
 #define SYSOM_SIDECAR_RECORDER_H
 
@@ -28,6 +29,11 @@ struct recorder_stats {
 	uint64_t oldest_ns;    /* begin of the oldest block still held; 0 none */
 };
 
+/* Full blocks that wait for the thread; with more of them a push waits. */
+#define RECORDER_QUEUE 8u
+/* Memory of packed blocks is kept for the next ones: ranks of one job fill theirs at the same time. */
+#define RECORDER_SPARES RECORDER_QUEUE
+
 struct recorder; /* opaque */
 int recorder_open(struct recorder **out, const struct recorder_config *c);
 void recorder_close(struct recorder *r); /* NULL is a no-op; removes the files */
@@ -42,10 +48,12 @@ struct recorder_extract {
 	uint32_t host_count, device_count;
 	bool cut; /* there were more than max */
 };
-/* Records that began in [begin_ns, end_ns], host and device each max at most. 0 or -ENOMEM. */
+/* Records that began in [begin_ns, end_ns], host and device each max at most; waits until the full blocks
+ * are packed. 0 or -ENOMEM. */
 int recorder_extract(struct recorder *r, uint32_t slot, uint64_t begin_ns, uint64_t end_ns,
 		     uint32_t max, struct recorder_extract *out);
 void recorder_extract_free(struct recorder_extract *x);
+/* Of the blocks that are packed. */
 void recorder_stats(const struct recorder *r, struct recorder_stats *out);
 
 #endif

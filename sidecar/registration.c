@@ -1,36 +1,75 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The attach socket. Anybody who may reach it may try: a connection has two seconds and one message
- * to say who it is, and only so many may try at once. */
+ * to say what it is. Its user is known from the start (SO_PEERCRED), and takes no more than the fair
+ * share of the places for connections and of the time that attaching costs.
+ * The message brings descriptors, and to close one of a FUSE file waits for the file's server, which no
+ * signal ends. So a parser (reader/) takes the message, closes what is no memory file, and passes the
+ * rest on. */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 
+#include "base/foreign.h"
 #include "base/log.h"
+#include "base/service.h"
+#include "reader/reader_queue.h"
 #include "sidecar/node.h"
 
-/* Connections that have not said hello yet; a job's processes come together. */
-#define REGISTRATION_PENDING 128u
 #define REGISTRATION_HELLO_NS 2000000000ull
 /* A process says hello at once; who has been silent this long makes room for others. */
 #define REGISTRATION_SILENT_NS 200000000ull
 
+/* Linux 6.16 and later: whether a socket takes descriptors. */
+#ifndef SO_PASSRIGHTS
+#define SO_PASSRIGHTS 83
+#endif
+
+struct asked;
+
 struct pending {
 	struct node *node;
 	int sock; /* -1: free */
+	struct ucred peer;
 	uint64_t since_ns;
-	struct loop_source *source;
+	struct loop_source *source; /* NULL while asked is set */
+	struct asked *asked;
+};
+
+/* A parser takes the message. */
+struct asked {
+	struct reader_job job; /* first: released with it */
+	struct pending *pending; /* NULL: gone meanwhile */
+	int fds[2];		 /* the connection, and where the parser passes the message on */
+	int relay;		 /* the other end of that */
+};
+
+/* A process that is refused tries again every few seconds: it is told of once, as long as it does. */
+#define REFUSED_KNOWN 256u
+#define REFUSED_FORGET_NS 60000000000ull
+
+struct refused {
+	pid_t pid;
+	uid_t uid;
+	int err;
+	uint64_t seen_ns; /* 0: free */
 };
 
 struct registration {
 	int listen_fd;
-	ino_t inode;
+	ino_t inode; /* 0: the socket's file is not ours to remove */
 	struct loop_source *source;
-	struct pending pending[REGISTRATION_PENDING];
+	struct quota places, work;
+	struct reader_queue *readers;
+	struct loop_source *answers;
+	struct pending pending[LIMIT_ATTACH_PENDING];
+	struct refused refused[REFUSED_KNOWN];
 };
 
 static void refuse(int sock, int err)
@@ -41,100 +80,305 @@ static void refuse(int sock, int err)
 		log_debug("attach", "refusal not sent: %s", strerror(errno));
 }
 
+/* For the log; the process only gets the number. */
+static const char *why_not(int err)
+{
+	switch (-err) {
+	case EDQUOT:
+		return "its user has the fair share of this node's processes already";
+	case EBUSY:
+		return "its user attaches too often";
+	case EPROTONOSUPPORT:
+		return "its libsysom_preload is of another version; restart the job";
+	case ETIME:
+		return "what it sent could not be closed in time";
+	case ENODATA:
+		return "its ring has pages that the process has not touched";
+	case EPERM:
+		return "its ring is not sealed (Linux 5.1 or later is needed)";
+	}
+	return strerror(-err);
+}
+
+/* Of this thread: what a loaded machine takes is nobody's fault. */
+static uint64_t cpu_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+	return (uint64_t)t.tv_sec * 1000000000ull + (uint64_t)t.tv_nsec;
+}
+
 static void drop_pending(struct pending *p, bool close_sock)
 {
+	quota_give(&p->node->registration->places, p->peer.uid, 1);
 	loop_source_close(p->source);
 	if (close_sock)
-		close(p->sock);
+		foreign_close(p->sock);
+	if (p->asked)
+		p->asked->pending = NULL;
+	p->asked = NULL;
 	p->source = NULL;
 	p->sock = -1;
+}
+
+/* Whether this process was refused for this a short while ago; it is from now on. */
+static bool was_refused(struct registration *r, const struct ucred *peer, int err, uint64_t now_ns)
+{
+	struct refused *at = r->refused;
+	bool known = false;
+
+	for (uint32_t i = 0; i < REFUSED_KNOWN && !known; i++) {
+		struct refused *f = &r->refused[i];
+
+		known = f->seen_ns && f->pid == peer->pid && f->uid == peer->uid && f->err == err;
+		if (known || f->seen_ns < at->seen_ns)
+			at = f;
+	}
+	known = known && now_ns - at->seen_ns < REFUSED_FORGET_NS;
+	*at = (struct refused){ peer->pid, peer->uid, err, now_ns };
+	return known;
+}
+
+/* ---- the message ---- */
+
+/* In the parser. Memory files of a ring's size are passed on: nobody else's server hears of their end. */
+static int take_hello(struct reader_target *t, const void *request, size_t bytes, struct buf *answer)
+{
+	struct attach_hello h;
+	int fds[ATTACH_FDS], err;
+
+	(void)request, (void)bytes, (void)answer;
+	if (t->fd_count != 2)
+		return -EINVAL;
+	err = attach_accept(t->fds[0], &h, fds);
+	if (err)
+		return err;
+	for (int i = 0; i < ATTACH_FDS && !err; i++) {
+		struct stat st;
+
+		if (fcntl(fds[i], F_GET_SEALS) < 0)
+			err = -EPERM;
+		else if (fstat(fds[i], &st) || st.st_size > (off_t)LIMIT_RING_BYTES)
+			err = -EFBIG;
+	}
+	h.bytes = sizeof(h); /* a later version's may be longer: what we know of it goes on */
+	if (!err)
+		err = attach_send(t->fds[1], &h, fds);
+	for (int i = 0; i < ATTACH_FDS; i++)
+		close(fds[i]);
+	return err;
+}
+
+static const struct reader_op hello_op = { "hello", take_hello, 64, 1, 2000, true };
+
+static void asked_fini(void *arg)
+{
+	struct asked *a = arg;
+
+	foreign_close(a->fds[0]);
+	if (a->fds[1] >= 0)
+		close(a->fds[1]);
+	if (a->relay >= 0)
+		close(a->relay);
+}
+
+static void on_hello(void *arg, uint32_t events);
+
+/* Takes fds where err is 0. */
+static void finish_hello(struct pending *p, const struct attach_hello *h, int fds[ATTACH_FDS], int err)
+{
+	struct node *n = p->node;
+	struct ucred peer = p->peer;
+	int sock = p->sock, no = 0;
+
+	drop_pending(p, false);
+	/* a state brings no descriptor */
+	if (setsockopt(sock, SOL_SOCKET, SO_PASSRIGHTS, &no, sizeof(no)))
+		errno = 0; /* an older kernel */
+	if (!err)
+		err = process_attach(n, h, peer.pid, peer.uid, sock, fds);
+	if (!err)
+		return;
+	if (err == -EDQUOT)
+		n->stats.refused_full++;
+	else
+		n->stats.refused_bad++;
+	if (!was_refused(n->registration, &peer, err, clock_monotonic_ns()))
+		log_warn("attach", "pid=%d uid=%u refused: %s", (int)peer.pid, (unsigned)peer.uid,
+			 why_not(err));
+	refuse(sock, -err);
+	foreign_close(sock);
+}
+
+static void answered(struct node *n, struct asked *a)
+{
+	struct pending *p = a->pending;
+	uint64_t begin_ns = cpu_ns();
+	struct attach_hello h;
+	int fds[ATTACH_FDS], err = a->job.err;
+	uid_t uid = a->job.uid;
+
+	if (!err && attach_accept(a->relay, &h, fds))
+		err = -EPROTO;
+	asked_fini(a);
+	if (p)
+		p->asked = NULL;
+	if (!p && !err) {
+		close(fds[0]);
+		close(fds[1]);
+	} else if (p && err == -EAGAIN) { /* somebody else took it */
+		if (loop_add_fd(n->loop, p->sock, EPOLLIN, on_hello, p, &p->source))
+			drop_pending(p, true);
+	} else if (p) {
+		finish_hello(p, &h, fds, err);
+	}
+	quota_take(&n->registration->work, uid, cpu_ns() - begin_ns, clock_monotonic_ns());
+}
+
+static void on_answers(void *arg, uint32_t events)
+{
+	struct node *n = arg;
+	struct reader_job *job;
+
+	while ((job = reader_queue_next(n->registration->readers))) {
+		answered(n, job->arg);
+		reader_job_fini(job);
+		free(job);
+	}
+}
+
+/* False: for want of memory or descriptors. */
+static bool ask(struct pending *p)
+{
+	struct asked *a = calloc(1, sizeof(*a));
+	int between[2];
+
+	if (!a)
+		return false;
+	a->pending = p;
+	a->fds[0] = fcntl(p->sock, F_DUPFD_CLOEXEC, 3);
+	if (a->fds[0] < 0 || socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, between)) {
+		if (a->fds[0] >= 0)
+			close(a->fds[0]);
+		free(a);
+		return false;
+	}
+	a->fds[1] = between[1];
+	a->relay = between[0];
+	a->job = (struct reader_job){ .op = &hello_op, .pid = (uint32_t)p->peer.pid, .fds = a->fds,
+				      .fd_count = 2, .arg = a };
+	loop_source_close(p->source);
+	p->source = NULL;
+	p->asked = a;
+	reader_queue_push_as(p->node->registration->readers, &a->job, p->peer.uid);
+	return true;
 }
 
 static void on_hello(void *arg, uint32_t events)
 {
 	struct pending *p = arg;
 	struct node *n = p->node;
-	struct attach_hello h;
-	struct ucred cred = { 0 };
-	socklen_t cred_bytes = sizeof(cred);
-	int fd, sock = p->sock, err;
+	uint64_t begin_ns = cpu_ns();
+	uid_t uid = p->peer.uid;
+	char byte;
+	ssize_t got = recv(p->sock, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
 
-	err = attach_accept(sock, &h, &fd);
-	if (err == -EAGAIN && !(events & (EPOLLHUP | EPOLLERR)))
-		return;
-	drop_pending(p, false);
-	if (err) {
+	if (got > 0 && !ask(p))
+		drop_pending(p, true);
+	else if (got == 0 || (got < 0 && (events & (EPOLLHUP | EPOLLERR)))) {
 		n->stats.refused_bad++;
-		log_warn("attach", "refused: %s", strerror(-err));
-		refuse(sock, -err);
-		close(sock);
-		return;
+		drop_pending(p, true);
 	}
-	if (getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &cred, &cred_bytes))
-		cred.pid = 0;
-	err = process_attach(n, &h, cred.pid, cred.uid, sock, fd);
-	if (!err)
-		return;
-	if (err == -ENOSPC)
-		n->stats.refused_full++;
-	else
-		n->stats.refused_bad++;
-	log_warn("attach", "pid=%d refused: %s", (int)cred.pid, strerror(-err));
-	refuse(sock, -err);
-	close(sock);
+	quota_take(&n->registration->work, uid, cpu_ns() - begin_ns, clock_monotonic_ns());
+	/* some may be answered at once */
+	on_answers(n, 0);
 }
 
-static struct pending *free_pending(struct node *n, uint64_t now_ns)
+/* Of this user: the one that has been silent for longest. */
+static struct pending *oldest_of(struct registration *r, uid_t uid)
 {
 	struct pending *oldest = NULL;
 
-	for (uint32_t k = 0; k < REGISTRATION_PENDING; k++) {
-		struct pending *p = &n->registration->pending[k];
+	for (uint32_t k = 0; k < LIMIT_ATTACH_PENDING; k++) {
+		struct pending *p = &r->pending[k];
 
-		if (p->sock < 0)
-			return p;
-		if (!oldest || p->since_ns < oldest->since_ns)
+		if (p->sock >= 0 && p->peer.uid == uid && (!oldest || p->since_ns < oldest->since_ns))
 			oldest = p;
 	}
-	n->stats.refused_busy++;
-	if (now_ns - oldest->since_ns < REGISTRATION_SILENT_NS)
-		return NULL;
-	drop_pending(oldest, true);
 	return oldest;
+}
+
+/* NULL: the user has to wait. */
+static struct pending *free_pending(struct node *n, uid_t uid, uint64_t now_ns)
+{
+	struct registration *r = n->registration;
+	struct pending *p;
+	uid_t heaviest = uid;
+
+	if (!quota_may(&r->places, uid, 1, now_ns)) {
+		p = oldest_of(r, uid);
+		if (!p || now_ns - p->since_ns < REGISTRATION_SILENT_NS)
+			return NULL;
+		drop_pending(p, true);
+		n->stats.refused_busy++;
+	} else if (quota_is_full(&r->places, 1) && quota_heaviest(&r->places, &heaviest)) {
+		drop_pending(oldest_of(r, heaviest), true);
+		n->stats.refused_busy++;
+	}
+	for (uint32_t k = 0; k < LIMIT_ATTACH_PENDING; k++)
+		if (r->pending[k].sock < 0)
+			return &r->pending[k];
+	return NULL;
+}
+
+/* Takes sock. */
+static void take_connection(struct node *n, int sock, uint64_t now_ns)
+{
+	struct registration *r = n->registration;
+	struct ucred peer = { .uid = (uid_t)-1 };
+	socklen_t bytes = sizeof(peer);
+	struct pending *p = NULL;
+	uint64_t begin_ns = cpu_ns();
+
+	if (!getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) &&
+	    quota_may(&r->work, peer.uid, 0, now_ns))
+		p = free_pending(n, peer.uid, now_ns);
+	if (!p) {
+		n->stats.refused_busy++;
+		refuse(sock, EBUSY);
+		foreign_close(sock);
+	} else {
+		quota_take(&r->places, peer.uid, 1, now_ns);
+		p->sock = sock;
+		p->peer = peer;
+		p->since_ns = now_ns;
+		if (loop_add_fd(n->loop, sock, EPOLLIN, on_hello, p, &p->source))
+			drop_pending(p, true);
+	}
+	quota_take(&r->work, peer.uid, cpu_ns() - begin_ns, now_ns);
 }
 
 static void on_connection(void *arg, uint32_t events)
 {
 	struct node *n = arg;
-	struct registration *r = n->registration;
 
 	/* A few at a time: the drain has its turn between. */
 	for (int i = 0; i < 32; i++) {
-		struct pending *p;
-		int sock = accept4(r->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+		int sock = accept4(n->registration->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
 		if (sock < 0)
 			return;
-		p = free_pending(n, clock_monotonic_ns());
-		if (!p) {
-			close(sock);
-			continue;
-		}
-		p->sock = sock;
-		p->since_ns = clock_monotonic_ns();
-		if (loop_add_fd(n->loop, sock, EPOLLIN, on_hello, p, &p->source)) {
-			p->sock = -1;
-			close(sock);
-		}
+		take_connection(n, sock, clock_monotonic_ns());
 	}
 }
 
 void registration_tend(struct node *n, uint64_t now_ns)
 {
-	for (uint32_t k = 0; k < REGISTRATION_PENDING; k++) {
+	for (uint32_t k = 0; k < LIMIT_ATTACH_PENDING; k++) {
 		struct pending *p = &n->registration->pending[k];
 
-		if (p->sock >= 0 && now_ns - p->since_ns > REGISTRATION_HELLO_NS) {
+		if (p->sock >= 0 && !p->asked && now_ns - p->since_ns > REGISTRATION_HELLO_NS) {
 			n->stats.refused_bad++;
 			drop_pending(p, true);
 		}
@@ -158,37 +402,57 @@ static int claim_path(const struct sockaddr_un *sa)
 	return 0;
 }
 
-int registration_open(struct node *n)
+/* A socket of our own at the path. */
+static int listen_at(struct registration *r, const char *path)
 {
 	struct sockaddr_un sa = { .sun_family = AF_UNIX };
-	struct registration *r;
 	struct stat st;
 	mode_t mask;
 	int err;
 
-	if (strlen(n->settings.socket_path) >= sizeof(sa.sun_path))
+	if (strlen(path) >= sizeof(sa.sun_path))
 		return -ENAMETOOLONG;
-	strcpy(sa.sun_path, n->settings.socket_path);
+	strcpy(sa.sun_path, path);
 	err = claim_path(&sa);
 	if (err)
 		return err;
-	r = calloc(1, sizeof(*r));
-	if (!r)
-		return -ENOMEM;
-	for (uint32_t k = 0; k < REGISTRATION_PENDING; k++)
-		r->pending[k] = (struct pending){ .node = n, .sock = -1 };
 	r->listen_fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	/* Jobs of all users attach to a sysomd that is root's; else only our own user's. */
 	mask = umask(geteuid() ? 0077 : 0000);
 	err = r->listen_fd < 0 || bind(r->listen_fd, (struct sockaddr *)&sa, sizeof(sa)) ||
 	      listen(r->listen_fd, 128) ? -errno : 0;
 	umask(mask);
-	n->registration = r;
-	if (!err && !stat(sa.sun_path, &st))
+	if (!err && !stat(path, &st))
 		r->inode = st.st_ino;
+	return err;
+}
+
+int registration_open(struct node *n)
+{
+	struct registration *r;
+	int err;
+
+	r = calloc(1, sizeof(*r));
+	if (!r)
+		return -ENOMEM;
+	quota_init(&r->places, LIMIT_ATTACH_PENDING, 0);
+	quota_init(&r->work, LIMIT_ATTACH_WORK_NS, 1000000000ull);
+	for (uint32_t k = 0; k < LIMIT_ATTACH_PENDING; k++)
+		r->pending[k] = (struct pending){ .node = n, .sock = -1 };
+	/* systemd's is root's, whoever we run as: jobs of all users trust it. */
+	r->listen_fd = service_listener(n->settings.socket_path, SOCK_SEQPACKET);
+	err = r->listen_fd >= 0 ? 0 : listen_at(r, n->settings.socket_path);
+	n->registration = r;
+	if (!err)
+		err = reader_queue_open(&r->readers, n->reader, asked_fini);
+	if (!err)
+		err = loop_add_fd(n->loop, reader_queue_fd(r->readers), EPOLLIN, on_answers, n,
+				  &r->answers);
 	if (!err)
 		err = loop_add_fd(n->loop, r->listen_fd, EPOLLIN, on_connection, n, &r->source);
 	if (err) {
+		loop_source_close(r->answers);
+		reader_queue_close(r->readers);
 		if (r->listen_fd >= 0)
 			close(r->listen_fd);
 		free(r);
@@ -204,11 +468,13 @@ void registration_close(struct node *n)
 
 	if (!r)
 		return;
-	for (uint32_t k = 0; k < REGISTRATION_PENDING; k++)
+	for (uint32_t k = 0; k < LIMIT_ATTACH_PENDING; k++)
 		if (r->pending[k].sock >= 0)
 			drop_pending(&r->pending[k], true);
+	loop_source_close(r->answers);
+	reader_queue_close(r->readers);
 	loop_source_close(r->source);
-	close(r->listen_fd);
+	foreign_close(r->listen_fd); /* connections wait in it, with what was sent over them */
 	/* Not the socket of a successor. */
 	if (!stat(n->settings.socket_path, &st) && st.st_ino == r->inode)
 		unlink(n->settings.socket_path);

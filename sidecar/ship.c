@@ -84,7 +84,7 @@ static int fill_window(struct process *p, struct window *w, const struct windows
 	int err;
 
 	*w = (struct window){ .rank = p->id, .clock_error_ns = c->error_ns };
-	stack_batch_init(&w->stacks);
+	stack_batch_init(&w->stacks, keyed_process());
 	w->realtime_offset_ns = (int64_t)(a->realtime_ns - a->monotonic_ns);
 	random_id(w->id);
 	process_losses(p, add_loss, w);
@@ -240,7 +240,7 @@ int ship_range(struct process *p, uint32_t reason, uint64_t begin_ns, uint64_t e
 static void fill_unfinished(const struct process *p, double latency_ns, struct beat_unfinished *out,
 			    uint64_t now_ns)
 {
-	uint64_t last = p->rank->stats.last_step_end_ns;
+	uint64_t last = rank_still_since(p->rank);
 	uint64_t before = (uint64_t)(SHIP_STEPS_AHEAD * latency_ns);
 	struct join_unfinished u;
 

@@ -40,7 +40,10 @@ struct sketch_maker {
 	uint32_t item_count;
 	bool busy;
 	struct sketch_maker_stats stats;
+	atomic_bool ending; /* stop, for what the thread waits for */
 	/* the thread's own */
+	struct reader_queue *readers;
+	struct symbol_reader *symbols;
 	struct cpu_profile *profile;
 	struct cpu_stacks_member *family;
 	uint32_t family_count;
@@ -62,7 +65,7 @@ static void add_period(struct sketch_maker *k, struct buf *packed)
 {
 	struct stack_batch b;
 
-	stack_batch_init(&b);
+	stack_batch_init(&b, keyed_process());
 	if (!stacks_unpack(packed->data, packed->bytes, LIMIT_WIRE_UNPACKED_BYTES, &b))
 		cpu_profile_add(k->profile, &b, root_of, k);
 	stack_batch_fini(&b);
@@ -116,7 +119,8 @@ static void send(struct sketch_maker *k, struct item *it, uint32_t number)
 
 	buf_init(&b, LIMIT_WIRE_MESSAGE_BYTES);
 	if (!err)
-		err = installed_read(k->node->settings.proc_root, it->pid, it->libs, &it->s);
+		err = installed_read(k->readers, &k->ending, k->node->settings.proc_root, it->pid,
+				     it->libs, &it->s);
 	if (!err)
 		err = encode(k, &it->s, &b);
 	if (err)
@@ -188,8 +192,15 @@ int sketch_maker_open(struct node *n)
 	if (!k)
 		return -ENOMEM;
 	snprintf(index, sizeof(index), "%s/index", n->settings.state_dir);
-	err = cpu_profile_open(&k->profile, &o);
+	err = reader_queue_open(&k->readers, n->reader, NULL);
+	if (!err)
+		err = symbol_reader_open(&k->symbols, n->reader, &k->ending);
+	o.reader = k->symbols;
+	if (!err)
+		err = cpu_profile_open(&k->profile, &o);
 	if (err) {
+		symbol_reader_close(k->symbols);
+		reader_queue_close(k->readers);
 		free(k);
 		return err;
 	}
@@ -210,21 +221,27 @@ void sketch_maker_close(struct node *n)
 		return;
 	pthread_mutex_lock(&k->lock);
 	k->stop = true;
+	atomic_store(&k->ending, true);
 	pthread_cond_signal(&k->more);
 	pthread_mutex_unlock(&k->lock);
 	if (k->started)
 		pthread_join(k->thread, NULL);
 	cpu_profile_close(k->profile);
+	symbol_reader_close(k->symbols);
+	reader_queue_close(k->readers);
 	pthread_cond_destroy(&k->more);
 	pthread_mutex_destroy(&k->lock);
 	free(k);
 	n->sketch_maker = NULL;
 }
 
+/* A process without a rank has no role: nobody could compare or ask for its sketch. */
 static bool is_due(const struct process *p, uint64_t now_ns, double of_period)
 {
 	const struct settings *s = &p->node->settings;
 
+	if (p->id.rank < 0)
+		return false;
 	if (p->sketch_at_ns && (double)(now_ns - p->sketch_at_ns) < of_period * (double)s->sketch_ns)
 		return false;
 	return p->state != PROCESS_GONE && normal_steps(p->rank->normal) &&

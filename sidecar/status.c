@@ -8,6 +8,7 @@
 #include "sidecar/node.h"
 #include "sidecar/symbol_offer.h"
 #include "sidecar/cpu_stacks.h"
+#include "sidecar/viewer.h"
 
 const char *status_trace_name(uint32_t state)
 {
@@ -56,16 +57,6 @@ uint64_t status_retention_ns(const struct node *n, uint64_t now_ns)
 	return since < now_ns ? now_ns - since : 0;
 }
 
-/* A JSON string's inside: a peer's texts are clean UTF-8 already, settings may hold anything. */
-static void json_text(struct buf *b, const char *text)
-{
-	for (; *text; text++) {
-		if (*text == '"' || *text == '\\')
-			buf_append(b, "\\", 1);
-		buf_append(b, (unsigned char)*text < 0x20 ? "?" : text, 1);
-	}
-}
-
 static void json_loss(void *arg, const char *cause, uint64_t count)
 {
 	struct buf *b = arg;
@@ -84,9 +75,10 @@ static void json_rank(struct buf *b, const struct process *p)
 
 	rank_medians(p->rank, &m);
 	buf_puts(b, "{\"job\":\"");
-	json_text(b, p->id.job);
-	buf_printf(b, "\",\"rank\":%d,\"pid\":%u,\"program\":\"", p->id.rank, p->id.pid);
-	json_text(b, p->id.program);
+	buf_json_text(b, p->id.job);
+	buf_printf(b, "\",\"uid\":%u,\"rank\":%d,\"pid\":%u,\"program\":\"", (unsigned)p->uid, p->id.rank,
+		   p->id.pid);
+	buf_json_text(b, p->id.program);
 	buf_printf(b,
 		   "\",\"state\":\"%s\",\"trace\":\"%s\",\"cupti\":\"%s\",\"model\":\"%s\","
 		   "\"steps\":%llu,\"flagged\":%llu,\"flagged_self\":%llu,\"incomplete\":%llu,"
@@ -105,7 +97,7 @@ static void json_rank(struct buf *b, const struct process *p)
 		   (unsigned long long)peer->flags);
 	buf_printf(b,
 		   ",\"switched_off\":%llu,\"graph_coarse_s\":%.3f,\"joined\":%llu,\"unmatched\":%llu}",
-		   (unsigned long long)js->switched_off, (double)js->graph_coarse_ns * 1e-9,
+		   (unsigned long long)process_switched_off(p), (double)js->graph_coarse_ns * 1e-9,
 		   (unsigned long long)js->kernels_joined, (unsigned long long)js->kernels_unmatched);
 }
 
@@ -145,6 +137,10 @@ static const struct sampler_value sampler_values[] = {
 	VALUE("python_failed_total", python_failed, false, "CPython walks that gave up."),
 	VALUE("python_mismatch_total", python_mismatch, false,
 	      "Samples whose Python and native stacks disagree."),
+	VALUE("python_full_total", python_full, false,
+	      "Interpreters that the kernel has no room for: native frames only."),
+	VALUE("guessed_total", guessed, false,
+	      "Samples that reached a root by a guess, and so do not count as complete."),
 	VALUE("early_total", early, false, "Stacks taken before an unwind table was made."),
 	VALUE("off_cpu_asleep_total", off_cpu_asleep, false,
 	      "Sleeps that went on at a drain, once per drain."),
@@ -159,7 +155,7 @@ static const struct sampler_value sampler_values[] = {
 };
 
 static const char *const stack_end_names[STACK_END_COUNT] = {
-	"root", "depth", "no_mapping", "no_table", "no_row", "unsupported", "fault",
+	"root", "depth", "no_mapping", "no_table", "no_row", "unsupported", "fault", "guessed",
 };
 
 static uint64_t sampler_value(const struct sampler_stats *s, const struct sampler_value *v)
@@ -182,6 +178,44 @@ static void sampler_losses(const struct cpu_stacks_stats *st, const struct sampl
 	fn(arg, "period_too_large", st->pack_failed);
 }
 
+/* What reads other processes (reader/reader.h). */
+static const struct reader_value {
+	const char *key, *metric, *type, *help;
+	size_t at;
+	bool narrow;
+} reader_values[] = {
+#define VALUE(key, type, help, narrow) \
+	{ #key, "sysom_readers_" #key, type, help, offsetof(struct reader_stats, key), narrow }
+	VALUE(started, "counter", "Pairs of processes begun to read files and memory of others.", false),
+	VALUE(killed, "counter", "Pairs that took too long.", false),
+	VALUE(cpu, "counter", "Parsers that took too much CPU time for a file.", false),
+	VALUE(crashed, "counter", "Parsers that crashed.", false),
+	VALUE(file_refused, "counter", "Times that a file was refused for what it cost before.", false),
+	VALUE(no_worker, "counter", "Requests refused because too many pairs were abandoned.", false),
+	VALUE(files, "gauge", "Files that are refused now.", true),
+	VALUE(abandoned, "gauge", "Killed pairs that can't end.", true),
+#undef VALUE
+};
+
+static uint64_t reader_value(const struct reader_stats *st, const struct reader_value *v)
+{
+	const char *at = (const char *)st + v->at;
+
+	return v->narrow ? *(const uint32_t *)(const void *)at : *(const uint64_t *)(const void *)at;
+}
+
+static void json_readers(const struct node *n, struct buf *b)
+{
+	struct reader_stats st;
+
+	reader_stats_get(n->reader, &st);
+	buf_puts(b, "\"readers\":{");
+	for (size_t i = 0; i < ARRAY_LEN(reader_values); i++)
+		buf_printf(b, "%s\"%s\":%llu", i ? "," : "", reader_values[i].key,
+			   (unsigned long long)reader_value(&st, &reader_values[i]));
+	buf_puts(b, "},");
+}
+
 static void json_sampler(const struct node *n, struct buf *b)
 {
 	struct cpu_stacks_stats st;
@@ -189,11 +223,11 @@ static void json_sampler(const struct node *n, struct buf *b)
 
 	cpu_stacks_stats_get(n, &st, &s);
 	buf_puts(b, "\"sampler\":{\"why\":\"");
-	json_text(b, s.why);
+	buf_json_text(b, s.why);
 	buf_puts(b, "\",\"missing\":\"");
-	json_text(b, s.missing);
+	buf_json_text(b, s.missing);
 	buf_puts(b, "\",\"python_why\":\"");
-	json_text(b, s.python_why);
+	buf_json_text(b, s.python_why);
 	buf_printf(b, "\",\"python_refused\":%u", s.python_refused);
 	buf_printf(b, ",\"rate_hz\":%llu,\"fraction_percent\":%llu,\"raised\":%s,\"wide\":%s,"
 		      "\"wide_s\":%.3f,\"wide_begun\":%llu,\"others\":%llu,\"neighbours_lost\":%llu,",
@@ -219,8 +253,9 @@ static void json_sampler(const struct node *n, struct buf *b)
 		   (double)st.kept_ns * 1e-9);
 }
 
-void status_json(struct node *n, struct buf *b)
+void status_json(struct node *n, const struct viewer *v, struct buf *b)
 {
+	uint32_t hidden = 0;
 	struct uplink_stats us;
 	struct recorder_stats rs;
 	bool first = true;
@@ -228,9 +263,9 @@ void status_json(struct node *n, struct buf *b)
 	uplink_stats(n->uplink, &us);
 	recorder_stats(n->recorder, &rs);
 	buf_puts(b, "{\"node\":\"");
-	json_text(b, n->settings.node_name);
+	buf_json_text(b, n->settings.node_name);
 	buf_puts(b, "\",\"state_dir\":\"");
-	json_text(b, n->settings.state_dir);
+	buf_json_text(b, n->settings.state_dir);
 	buf_printf(b,
 		   "\",\"version\":\"%s\",\"mode\":{\"stacks\":\"%s\",\"roofline\":\"%s\","
 		   "\"canary\":%s,\"stops\":\"%s\",\"spool\":\"%s\"},\"ranks\":[",
@@ -240,13 +275,17 @@ void status_json(struct node *n, struct buf *b)
 	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++) {
 		if (!n->processes[i])
 			continue;
+		if (!viewer_sees(v, n->processes[i]->uid)) {
+			hidden++;
+			continue;
+		}
 		if (!first)
 			buf_puts(b, ",");
 		first = false;
 		json_rank(b, n->processes[i]);
 	}
-	buf_puts(b, "],\"uplink\":{\"url\":\"");
-	json_text(b, n->settings.uplink_url);
+	buf_printf(b, "],\"hidden_ranks\":%u,\"uplink\":{\"url\":\"", hidden);
+	buf_json_text(b, n->settings.uplink_url);
 	buf_printf(b,
 		   "\",\"connected\":%s,\"spool_bytes\":%llu,\"windows_sent\":%llu,"
 		   "\"windows_dropped\":%llu,\"uploaded_bytes\":%llu,\"raw_bytes\":%llu},",
@@ -254,8 +293,9 @@ void status_json(struct node *n, struct buf *b)
 		   (unsigned long long)us.windows_sent, (unsigned long long)us.windows_dropped,
 		   (unsigned long long)us.uploaded_bytes, (unsigned long long)raw_bytes(n));
 	json_sampler(n, b);
+	json_readers(n, b);
 	os_node_json(n, b);
-	gpu_node_json(n, b);
+	gpu_node_json(n, v, b);
 	status_compare_json(n, b);
 	buf_printf(b,
 		   "\"own\":{\"cpu_share\":%.6f,\"rss_bytes\":%llu,\"recorder_bytes\":%llu,"
@@ -281,7 +321,7 @@ static void one(struct buf *b, const char *name, const char *type, const char *h
 static void labels(struct buf *b, const struct process *p)
 {
 	buf_puts(b, "{job_name=\"");
-	json_text(b, p->id.job);
+	buf_json_text(b, p->id.job);
 	buf_printf(b, "\",rank=\"%d\"", p->id.rank);
 }
 
@@ -338,6 +378,11 @@ static double value_counted(const struct process *p)
 	return (double)p->rank->stats.windows_counted;
 }
 
+static double value_switched_off(const struct process *p)
+{
+	return (double)process_switched_off(p);
+}
+
 static const struct rank_metric rank_metrics[] = {
 	{ "sysom_rank_steps_total", "counter", "Steps found.", value_steps },
 	{ "sysom_rank_flagged_steps_total", "counter", "Steps slower than expected.", value_flagged },
@@ -355,6 +400,8 @@ static const struct rank_metric rank_metrics[] = {
 	  value_joined },
 	{ "sysom_rank_kernels_unmatched_total", "counter", "Kernels without a launch.",
 	  value_unmatched },
+	{ "sysom_rank_switched_off_total", "counter",
+	  "Calls, launches and collectives not recorded since tracing was off.", value_switched_off },
 	{ "sysom_rank_trace_on", "gauge", "1 while tracing is on.", value_trace },
 	{ "sysom_rank_model_state", "gauge", "0 learning, 1 armed, 2 refused.", value_model },
 	{ "sysom_rank_peer_excess_seconds", "gauge",
@@ -379,7 +426,7 @@ static void metric_loss(void *arg, const char *cause, uint64_t count)
 	buf_printf(l->b, ",cause=\"%s\"} %llu\n", cause, (unsigned long long)count);
 }
 
-static void rank_series(struct node *n, struct buf *b)
+static void rank_series(struct node *n, const struct viewer *v, struct buf *b)
 {
 	for (size_t k = 0; k < sizeof(rank_metrics) / sizeof(rank_metrics[0]); k++) {
 		const struct rank_metric *m = &rank_metrics[k];
@@ -389,7 +436,7 @@ static void rank_series(struct node *n, struct buf *b)
 			const struct process *p = n->processes[i];
 
 			/* Ranks that are gone leave the series, or a restarted one would be twice. */
-			if (!p || p->state == PROCESS_GONE)
+			if (!p || p->state == PROCESS_GONE || !viewer_sees(v, p->uid))
 				continue;
 			buf_puts(b, m->name);
 			labels(b, p);
@@ -400,7 +447,7 @@ static void rank_series(struct node *n, struct buf *b)
 	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++) {
 		struct loss_arg l = { b, n->processes[i] };
 
-		if (l.p && l.p->state != PROCESS_GONE)
+		if (l.p && l.p->state != PROCESS_GONE && viewer_sees(v, l.p->uid))
 			process_losses(l.p, metric_loss, &l);
 	}
 }
@@ -456,6 +503,20 @@ static void sampler_loss(void *arg, const char *cause, uint64_t count)
 		   (unsigned long long)count);
 }
 
+static void reader_series(struct node *n, struct buf *b)
+{
+	struct reader_stats st;
+
+	reader_stats_get(n->reader, &st);
+	for (size_t i = 0; i < ARRAY_LEN(reader_values); i++) {
+		const struct reader_value *v = &reader_values[i];
+		char name[64];
+
+		snprintf(name, sizeof(name), "%s%s", v->metric, *v->type == 'c' ? "_total" : "");
+		one(b, name, v->type, v->help, (double)reader_value(&st, v));
+	}
+}
+
 static void sampler_series(struct node *n, struct buf *b)
 {
 	struct cpu_stacks_stats st;
@@ -492,7 +553,23 @@ static void sampler_series(struct node *n, struct buf *b)
 	    (double)st.kept_bytes);
 }
 
-void status_metrics(struct node *n, struct buf *b)
+static void attach_series(struct node *n, struct buf *b)
+{
+	one(b, "sysom_attached_total", "counter", "Processes attached.", (double)n->stats.attached);
+	one(b, "sysom_reattached_total", "counter", "Processes that dialled again.",
+	    (double)n->stats.reattached);
+	one(b, "sysom_attach_refused_full_total", "counter",
+	    "Refused: the node is full and the user has the fair share of it.",
+	    (double)n->stats.refused_full);
+	one(b, "sysom_gave_way_total", "counter",
+	    "Processes put out for a user who had less of a full node.", (double)n->stats.gave_way);
+	one(b, "sysom_attach_refused_bad_total", "counter", "Refused: not a valid peer.",
+	    (double)n->stats.refused_bad);
+	one(b, "sysom_attach_refused_busy_total", "counter", "Refused: too many at once, or too often.",
+	    (double)n->stats.refused_busy);
+}
+
+void status_metrics(struct node *n, const struct viewer *v, struct buf *b)
 {
 	uint64_t now_ns = clock_monotonic_ns(), stalls, stalled_ns;
 	struct recorder_stats rs;
@@ -500,22 +577,18 @@ void status_metrics(struct node *n, struct buf *b)
 
 	recorder_stats(n->recorder, &rs);
 	canary_totals(n->canary, &stalls, &stalled_ns);
-	rank_series(n, b);
+	rank_series(n, v, b);
 	uplink_series(n, b);
+	one(b, "sysom_http_foreign_host_total", "counter",
+	    "HTTP requests refused since the name they came by is not this server's.",
+	    (double)http_foreign(n));
 	offer_series(n, b);
 	sampler_series(n, b);
+	reader_series(n, b);
 	os_node_metrics(n, b);
 	gpu_node_metrics(n, b);
 	status_compare_metrics(n, b);
-	one(b, "sysom_attached_total", "counter", "Processes attached.", (double)n->stats.attached);
-	one(b, "sysom_reattached_total", "counter", "Processes that dialled again.",
-	    (double)n->stats.reattached);
-	one(b, "sysom_attach_refused_full_total", "counter", "Refused: too many processes.",
-	    (double)n->stats.refused_full);
-	one(b, "sysom_attach_refused_bad_total", "counter", "Refused: not a valid peer.",
-	    (double)n->stats.refused_bad);
-	one(b, "sysom_attach_refused_busy_total", "counter", "Refused: too many at once.",
-	    (double)n->stats.refused_busy);
+	attach_series(n, b);
 	one(b, "sysom_baselines_restored_total", "counter",
 	    "Processes whose usual steps were known from an earlier sysomd.",
 	    (double)n->stats.baselines_restored);

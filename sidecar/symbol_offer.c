@@ -16,12 +16,13 @@
 
 #include "base/buf.h"
 #include "base/clock.h"
-#include "base/hash.h"
+#include "base/keyed.h"
 #include "base/limits.h"
 #include "base/log.h"
-#include "symbol/symbol_source.h"
+#include "symbol/symbol_content.h"
+#include "symbol/symbol_reader.h"
 
-#define ID_BYTES	20u
+#define ID_BYTES	SYMBOL_ID_MAX
 #define PROBES		32u /* of the table; beyond it a Build ID has no place */
 #define ASK_FILES	256u
 #define PERIOD_NS	10000000000ull
@@ -52,6 +53,8 @@ struct symbol_offer {
 
 	/* the thread's own */
 	CURL *curl;
+	struct symbol_reader *files;
+	struct reader *own; /* NULL: the caller's is used */
 	uint64_t day_ns, day_bytes;
 };
 
@@ -78,7 +81,7 @@ int symbol_offer_url(const char *uplink_url, char *out, size_t out_bytes)
 /* Locked. That of the Build ID, or a free one; NULL: there is no place. */
 static struct note *place(struct symbol_offer *o, const uint8_t *id, size_t id_bytes)
 {
-	uint64_t h = hash_mix(hash_bytes(HASH_SEED, id, id_bytes));
+	uint64_t h = keyed_bytes(keyed_process(), id, id_bytes);
 
 	for (uint32_t i = 0; i < PROBES; i++) {
 		struct note *n = &o->notes[(h + i) % LIMIT_OFFER_FILES];
@@ -92,10 +95,11 @@ static struct note *place(struct symbol_offer *o, const uint8_t *id, size_t id_b
 void symbol_offer_note(struct symbol_offer *o, const uint8_t *build_id, size_t build_id_bytes,
 		       const char *path, uint32_t pid)
 {
-	size_t bytes = build_id_bytes < ID_BYTES ? build_id_bytes : ID_BYTES;
+	size_t bytes = symbol_content_cut(build_id_bytes);
 	struct note *n;
 
-	if (!o || bytes < 2 || !path || *path != '/' || strlen(path) > LIMIT_OFFER_PATH_BYTES)
+	if (!o || !symbol_content_proves(bytes) || !path ||
+	    *path != '/' || strlen(path) > LIMIT_OFFER_PATH_BYTES)
 		return;
 	pthread_mutex_lock(&o->lock);
 	n = place(o, build_id, bytes);
@@ -173,21 +177,19 @@ static int on_progress(void *arg, curl_off_t a, curl_off_t b, curl_off_t c, curl
 }
 
 struct body {
-	int fd;
-	uint64_t offset, left;
+	const uint8_t *data;
+	uint64_t at, left;
 };
 
 static size_t on_body(char *data, size_t size, size_t n, void *arg)
 {
 	struct body *b = arg;
 	size_t want = size * n < b->left ? size * n : b->left;
-	ssize_t got = want ? pread(b->fd, data, want, (off_t)b->offset) : 0;
 
-	if (got < 0 || (want && !got))
-		return CURL_READFUNC_ABORT; /* the file shrank */
-	b->offset += (uint64_t)got;
-	b->left -= (uint64_t)got;
-	return (size_t)got;
+	memcpy(data, b->data + b->at, want);
+	b->at += want;
+	b->left -= want;
+	return want;
 }
 
 /* One request; *out is the answer, owned by the caller, NULL where there is none. The HTTP status, or
@@ -247,15 +249,19 @@ static void hex(const struct note *n, char text[2 * ID_BYTES + 1])
 		snprintf(text + 2 * i, 3, "%02x", n->id[i]);
 }
 
-/* What that file can tell, and the file: as symbol_source_open. */
-static int open_best(struct symbol_offer *o, const struct note *n, struct symbol_elf *e, int *fd)
+/* By an identity only the file that is mapped is found, or one that is equal to it: another one with its
+ * Build ID could have any names. */
+static struct symbol_reader_file file_of(const struct note *n)
 {
-	char root[320];
-	struct symbol_source s = { .root = root, .stop = &o->stop };
-	const char *why;
+	return (struct symbol_reader_file){ n->id, n->id_bytes, n->path, n->pid };
+}
 
-	snprintf(root, sizeof(root), "%s/%u/root", o->proc_root, n->pid);
-	return symbol_source_open(&s, n->id, n->id_bytes, n->path, e, fd, &why);
+static int look_best(struct symbol_offer *o, const struct note *n, enum symbol_quality *quality,
+		     uint64_t *bytes)
+{
+	struct symbol_reader_file f = file_of(n);
+
+	return symbol_reader_look(o->files, &f, quality, bytes);
 }
 
 /* 0: a number is not there. */
@@ -278,21 +284,29 @@ static bool in_budget(struct symbol_offer *o, uint64_t bytes)
 }
 
 /* Chunk by chunk; after one that failed on the way, from where the aggregator says it is. */
-static long put_chunks(struct symbol_offer *o, const char *session, int fd, uint64_t bytes)
+static long put_chunks(struct symbol_offer *o, const char *session, const struct note *note,
+		       uint64_t bytes)
 {
+	struct symbol_reader_file f = file_of(note);
 	uint64_t offset = 0;
 	long status = 0;
 
 	for (uint32_t tries = 0; tries < 3 && !atomic_load(&o->stop);) {
 		uint64_t n = bytes - offset < o->config.chunk_bytes ? bytes - offset :
 								     o->config.chunk_bytes;
-		struct body body = { fd, offset, n };
+		struct body body = { NULL, 0, n };
+		uint8_t *data;
 		json_t *j;
 		char path[128];
+
+		if (symbol_reader_bytes(o->files, &f, offset, n, &data))
+			return 0; /* it changed, or the process ended */
+		body.data = data;
 
 		snprintf(path, sizeof(path), "/api/v1/symbols/uploads/%s?offset=%llu", session,
 			 (unsigned long long)offset);
 		status = request(o, path, NULL, &body, &j);
+		free(data);
 		count(o, &o->stats.uploaded_bytes, n - body.left);
 		o->day_bytes += n - body.left;
 		if (status == 202 && n && number_in(j, "offset") == offset + n)
@@ -307,7 +321,8 @@ static long put_chunks(struct symbol_offer *o, const char *session, int fd, uint
 	return status;
 }
 
-static long upload(struct symbol_offer *o, const struct note *n, const struct symbol_elf *e, int fd)
+static long upload(struct symbol_offer *o, const struct note *n, enum symbol_quality quality,
+		   uint64_t bytes)
 {
 	static const char *const qualities[] = { "none", "dynamic", "table", "debug" };
 	char text[256], id[2 * ID_BYTES + 1], session[17] = "";
@@ -317,43 +332,40 @@ static long upload(struct symbol_offer *o, const struct note *n, const struct sy
 
 	hex(n, id);
 	snprintf(text, sizeof(text), "{\"build_id\":\"%s\",\"quality\":\"%s\",\"bytes\":%llu}", id,
-		 qualities[e->quality], (unsigned long long)e->file_bytes);
+		 qualities[quality], (unsigned long long)bytes);
 	status = request(o, "/api/v1/symbols/uploads", text, NULL, &j);
 	given = json_string_value(json_object_get(j, "session"));
 	if (status == 201 && given && strspn(given, "0123456789abcdef") == 16 && !given[16])
 		memcpy(session, given, 16);
 	json_decref(j);
-	return *session ? put_chunks(o, session, fd, e->file_bytes) : status == 201 ? 0 : status;
+	return *session ? put_chunks(o, session, n, bytes) : status == 201 ? 0 : status;
 }
 
 /* The aggregator wants it. */
 static void offer(struct symbol_offer *o, const struct note *n)
 {
-	struct symbol_elf e;
-	uint64_t again_ns = AGAIN_NS;
+	enum symbol_quality quality;
+	uint64_t again_ns = AGAIN_NS, bytes;
 	long status;
-	int fd;
 
-	if (open_best(o, n, &e, &fd)) {
+	if (look_best(o, n, &quality, &bytes)) {
 		count(o, &o->stats.no_file, 1);
 		put_off(o, n, AGAIN_NS);
 		return;
 	}
-	if (!in_budget(o, e.file_bytes)) {
+	if (!in_budget(o, bytes)) {
 		count(o, &o->stats.over_budget, 1);
 	} else {
-		status = upload(o, n, &e, fd);
+		status = upload(o, n, quality, bytes);
 		if (status == 201)
 			log_info("symbols", "path=%s uploaded=%llu", n->path,
-				 (unsigned long long)e.file_bytes);
+				 (unsigned long long)bytes);
 		if (!atomic_load(&o->stop))
 			count(o, status == 201 ? &o->stats.uploaded :
 				 status	       ? &o->stats.refused :
 						 &o->stats.failed, 1);
 		again_ns = status ? AGAIN_NS : RETRY_NS;
 	}
-	symbol_elf_fini(&e);
-	close(fd);
 	put_off(o, n, again_ns);
 }
 
@@ -395,15 +407,12 @@ static bool is_named(const json_t *needed, const struct note *n)
 static void look(struct symbol_offer *o, const struct note *notes, uint8_t *quality, uint32_t n)
 {
 	for (uint32_t i = 0; i < n && !atomic_load(&o->stop); i++) {
-		struct symbol_elf e;
-		int fd;
+		enum symbol_quality q;
+		uint64_t bytes;
 
 		quality[i] = SYMBOL_NONE;
-		if (!open_best(o, &notes[i], &e, &fd)) {
-			quality[i] = (uint8_t)e.quality;
-			symbol_elf_fini(&e);
-			close(fd);
-		}
+		if (!look_best(o, &notes[i], &q, &bytes))
+			quality[i] = (uint8_t)q;
 		if (!quality[i]) {
 			count(o, &o->stats.no_file, 1);
 			put_off(o, &notes[i], RETRY_NS);
@@ -496,6 +505,10 @@ int symbol_offer_open(struct symbol_offer **out, const struct symbol_offer_confi
 		      0 : -EINVAL;
 	while (!err && *o->url && o->url[strlen(o->url) - 1] == '/')
 		o->url[strlen(o->url) - 1] = 0;
+	if (!err && !c->reader)
+		err = reader_open(&o->own, o->proc_root);
+	if (!err)
+		err = symbol_reader_open(&o->files, c->reader ? c->reader : o->own, &o->stop);
 	if (!err) {
 		o->curl = curl_easy_init();
 		err = o->curl ? -pthread_create(&o->thread, NULL, run, o) : -ENOMEM;
@@ -521,6 +534,8 @@ void symbol_offer_close(struct symbol_offer *o)
 		pthread_join(o->thread, NULL);
 	if (o->curl)
 		curl_easy_cleanup(o->curl);
+	symbol_reader_close(o->files);
+	reader_close(o->own);
 	for (uint32_t i = 0; i < LIMIT_OFFER_FILES; i++)
 		free(o->notes[i].path);
 	pthread_cond_destroy(&o->more);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  * symbol_offer.h - symbol files of this node for the aggregator: asks which Build IDs of the stacks it
  * was sent are needed there, and uploads those files within a budget.
- * A file is read through its process's root (/proc/PID/root), or its debug link's or Build ID's file
- * there if that tells more; it is taken only if it carries the Build ID that the kernel named.
+ * A file is read below its process's root by a parser (symbol/symbol_reader.h). It is taken only if it has
+ * the content that the stack's identity names (symbol/symbol_content.h). A debug link's file, or another
+ * one with the same Build ID, is never sent: nothing proves its names.
  * Whatever fails is counted, and tried again later; nothing here ever keeps the caller waiting.
  * Owns: a thread, which lives as long as there is an aggregator to ask.
  * Threads: one caller.  Trust: files and the aggregator's answers are hostile: bounded, checked. */
@@ -16,6 +17,7 @@
 struct symbol_offer_config {
 	const char *url;       /* of the aggregator's HTTP: http://HOST:PORT; borrowed until open returns */
 	const char *proc_root; /* "/proc" */
+	struct reader *reader; /* reads the files, borrowed; NULL: one of its own */
 	uint64_t bytes_per_s;  /* of uploads */
 	uint64_t bytes_per_day; /* 24 hours from the first byte on */
 	uint64_t period_ns;    /* between questions; 0: 10 s */
@@ -43,7 +45,7 @@ int symbol_offer_open(struct symbol_offer **out, const struct symbol_offer_confi
 /* Breaks an upload in progress off. NULL is a no-op. */
 void symbol_offer_close(struct symbol_offer *o);
 /* A stack that was sent has frames of this file: path as the process pid sees it. Cheap; never blocks
- * beyond a lock that is held for some instructions. NULL o, no Build ID, or no path: a no-op. */
+ * beyond a lock that is held for some instructions. NULL o, no identity, or no path: a no-op. */
 void symbol_offer_note(struct symbol_offer *o, const uint8_t *build_id, size_t build_id_bytes,
 		       const char *path, uint32_t pid);
 /* NULL: zeros. */

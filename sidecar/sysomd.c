@@ -21,6 +21,7 @@
 #include "base/config.h"
 #include "base/dirs.h"
 #include "base/log.h"
+#include "base/service.h"
 #include "base/watchdog.h"
 #include "sidecar/node.h"
 #include "sidecar/sketch_maker.h"
@@ -54,6 +55,12 @@ static const struct config_key keys[] = {
 	    .choices = "error|warn|info|debug"),
 	KEY(http_listen, "http.listen", CONFIG_STRING, "127.0.0.1:9470",
 	    "/metrics, /healthz, /api/v1/status; empty: none"),
+	KEY(http_hosts, "http.hosts", CONFIG_STRING, "",
+	    "names by which people and tools call this server, separated by commas; addresses and "
+	    "localhost need none"),
+	KEY(http_see_all, "http.see_all", CONFIG_STRING, "",
+	    "uids who see everybody's ranks in /metrics and /api/v1/status, as root does, separated by "
+	    "commas (Prometheus's, say); *: whoever reaches the port"),
 	KEY(uplink_url, "uplink.url", CONFIG_STRING, "tcp://127.0.0.1:9471",
 	    "the aggregator; empty: windows wait in the spool"),
 	KEY(uplink_http, "uplink.http", CONFIG_STRING, "",
@@ -172,33 +179,44 @@ static const char about[] =
 
 /* ---- paths ---- */
 
-/* Makes the directory (one level) if need be; true when it can be written. */
-static bool usable_dir(const char *dir)
+/* Makes the directory (one level) if need be; true when it can be written, and by nobody else: who may
+ * write it can take the place of our sockets and files. */
+static bool usable_dir(const char *dir, mode_t mode)
 {
-	if (mkdir(dir, 0755) && errno != EEXIST)
+	struct stat st;
+
+	if (mkdir(dir, mode) && errno != EEXIST)
 		return false;
-	return !access(dir, W_OK | X_OK);
+	if (lstat(dir, &st) || access(dir, W_OK | X_OK))
+		return false;
+	if (!S_ISDIR(st.st_mode))
+		log_error("state", "%s is no directory (a link?): remove it", dir);
+	else if (st.st_uid != geteuid() && st.st_uid)
+		log_error("state", "%s belongs to uid %u: remove it, or name others with --socket-path "
+				   "and --state-dir", dir, (unsigned)st.st_uid);
+	else if (st.st_mode & (S_IWGRP | S_IWOTH))
+		log_error("state", "%s can be written by others (mode %o): chmod go-w %s", dir,
+			  (unsigned)st.st_mode & 07777, dir);
+	else
+		return true;
+	return false;
 }
 
 /* DESIGN.md: /run/sysom, then $XDG_RUNTIME_DIR/sysom, then /tmp/sysom-UID (0700). */
-static void own_dir(char *out, size_t bytes, const char *first)
+static int own_dir(char *out, size_t bytes, const char *first)
 {
 	const char *xdg = getenv("XDG_RUNTIME_DIR");
-	struct stat st;
 
 	snprintf(out, bytes, "%s", first);
-	if (usable_dir(out))
-		return;
+	if (usable_dir(out, 0755))
+		return 0;
 	if (xdg && *xdg) {
 		snprintf(out, bytes, "%s/sysom", xdg);
-		if (usable_dir(out))
-			return;
+		if (usable_dir(out, 0755))
+			return 0;
 	}
 	snprintf(out, bytes, "/tmp/sysom-%u", (unsigned)geteuid());
-	mkdir(out, 0700);
-	/* Somebody else's directory of that name is a trap. */
-	if (lstat(out, &st) || !S_ISDIR(st.st_mode) || st.st_uid != geteuid())
-		log_error("state", "%s is not ours", out);
+	return usable_dir(out, 0700) ? 0 : -EPERM;
 }
 
 static int set_path(char *out, const char *dir, const char *name)
@@ -218,8 +236,9 @@ static int default_paths(struct settings *s)
 	int err;
 
 	if (!*s->socket_path) {
-		own_dir(dir, sizeof(dir), "/run/sysom");
-		err = set_path(s->socket_path, dir, "sysomd.sock");
+		err = own_dir(dir, sizeof(dir), "/run/sysom");
+		if (!err)
+			err = set_path(s->socket_path, dir, "sysomd.sock");
 		if (err)
 			return err;
 	}
@@ -231,7 +250,9 @@ static int default_paths(struct settings *s)
 	if (err)
 		return err;
 	if (!*s->state_dir) {
-		own_dir(dir, sizeof(dir), "/var/lib/sysom");
+		err = own_dir(dir, sizeof(dir), "/var/lib/sysom");
+		if (err)
+			return err;
 		snprintf(s->state_dir, sizeof(s->state_dir), "%s", dir);
 	}
 	err = dirs_make(s->state_dir, 0700);
@@ -274,7 +295,7 @@ static void on_drain(void *arg, uint32_t count)
 	uint64_t now_ns;
 
 	drain_turn(n);
-	if (n->drain_ms != before_ms)
+	if (n->drain_ms != before_ms && !n->idle)
 		loop_timer_period(n->drain_timer, n->drain_ms);
 	now_ns = clock_monotonic_ns();
 	process_tend(n, now_ns);
@@ -316,6 +337,7 @@ static void on_second(void *arg, uint32_t count)
 	os_node_tend(n, clock_monotonic_ns());
 	gpu_node_tend(n, clock_monotonic_ns());
 	measure_own(n, clock_monotonic_ns());
+	service_alive();
 }
 
 static void on_tend(void *arg, uint32_t count)
@@ -341,6 +363,18 @@ static void on_signal(void *arg, uint32_t signum)
 	struct node *n = arg;
 
 	log_info("stop", "signal=%u", signum);
+	watchdog_arm(STOP_S, 1);
+	loop_stop(n->loop);
+}
+
+/* The keeper forks from a process without threads, so that this one can't make another: systemd starts us
+ * anew, and rings, spool and baselines are taken up. */
+static void on_keeper_gone(void *arg, uint32_t events)
+{
+	struct node *n = arg;
+
+	log_error("reader", "the keeper of the reader processes died; sysomd ends to be started again");
+	n->failed = -ECHILD;
 	watchdog_arm(STOP_S, 1);
 	loop_stop(n->loop);
 }
@@ -397,6 +431,7 @@ static void open_offer(struct node *n)
 {
 	char url[NODE_PATH_BYTES];
 	struct symbol_offer_config c = { .url = url, .proc_root = n->settings.proc_root,
+					 .reader = n->reader,
 					 .bytes_per_s = n->settings.symbols_rate,
 					 .bytes_per_day = n->settings.symbols_per_day };
 	int err;
@@ -424,19 +459,24 @@ static int open_log(struct node *n)
 
 static int node_open(struct node *n)
 {
-	int err = loop_open(&n->loop);
+	int err = reader_open(&n->reader, n->settings.proc_root); /* before any thread */
+
+	if (!err)
+		err = loop_open(&n->loop);
 
 	if (err)
 		return err;
 	/* Before any thread, so that they inherit the mask. */
 	signal(SIGPIPE, SIG_IGN);
 	if ((err = loop_add_signal(n->loop, SIGTERM, on_signal, n, NULL)) ||
-	    (err = loop_add_signal(n->loop, SIGINT, on_signal, n, NULL)))
+	    (err = loop_add_signal(n->loop, SIGINT, on_signal, n, NULL)) ||
+	    (err = loop_add_fd(n->loop, reader_fd(n->reader), 0, on_keeper_gone, n, NULL)))
 		return err;
 	n->started_ns = clock_monotonic_ns();
 	if (getrandom(n->boot_id, sizeof(n->boot_id), GRND_NONBLOCK) < 0)
 		memcpy(n->boot_id, &n->started_ns, sizeof(n->started_ns));
 	clockmap_init(&n->clock);
+	quota_init(&n->process_quota, LIMIT_NODE_PROCESSES, 0);
 	fill_rank_config(n);
 	keep_open(n);
 	n->drain_ms = NODE_DRAIN_MS;
@@ -464,7 +504,9 @@ static int node_open(struct node *n)
 		return err;
 	err = registration_open(n);
 	if (err) {
-		log_error("socket", "%s: %s", n->settings.socket_path, strerror(-err));
+		log_error("socket", "%s: %s%s", n->settings.socket_path, strerror(-err),
+			  err == -EADDRINUSE ?
+			  "; does another sysomd run here? --socket-path names another" : "");
 		return err;
 	}
 	if ((err = open_stores(n)) || (err = http_open(n)) ||
@@ -475,7 +517,7 @@ static int node_open(struct node *n)
 	err = sketch_maker_open(n);
 	if (err)
 		return err;
-	return loop_add_timer(n->loop, 50, 250, on_tend, n, NULL);
+	return loop_add_timer(n->loop, 50, NODE_TEND_MS, on_tend, n, &n->tend_timer);
 }
 
 /* `code` is what the process will end with. */
@@ -507,6 +549,7 @@ static void node_close(struct node *n, int code)
 	free(n->batch);
 	free(n->name_map);
 	free(n->steps_scratch);
+	reader_close(n->reader);
 	loop_close(n->loop);
 	if (n->lock_fd >= 0)
 		close(n->lock_fd);
@@ -526,34 +569,27 @@ static bool is_listen_address(const char *text)
 	return end != colon + 1 && !*end && port >= 0 && port <= 65535;
 }
 
-static bool is_uplink_url(const char *text)
-{
-	static const char *const schemes[] = { "tcp://", "ipc://", "tls+tcp://" };
-
-	if (!*text)
-		return true;
-	for (size_t i = 0; i < ARRAY_LEN(schemes); i++)
-		if (!strncmp(text, schemes[i], strlen(schemes[i])))
-			return true;
-	return false;
-}
-
 static int check_settings(const void *values, char *why, size_t why_bytes)
 {
 	const struct settings *s = values;
 	const char *bad = NULL;
+	struct http_hosts hosts;
 
 	if (s->persist_n > s->persist_m)
 		bad = "roofline.persist_n is larger than roofline.persist_m";
 	else if (s->learn_min > s->learn_max)
 		bad = "roofline.learn_min is larger than roofline.learn_max";
 	else if (!is_listen_address(s->http_listen))
-		bad = "http.listen is not ADDRESS:PORT";
-	else if (!is_uplink_url(s->uplink_url))
-		bad = "uplink.url is none of tcp://, tls+tcp://, ipc://";
+		return config_refuse(why, why_bytes, "http.listen", s->http_listen, "not ADDRESS:PORT");
+	else if (http_hosts_init(&hosts, s->http_listen, s->http_hosts))
+		bad = "http.hosts: not names separated by commas, or more than 1 KiB of them";
+	else if (*s->uplink_url && !config_is_socket_url(s->uplink_url, true))
+		return config_refuse(why, why_bytes, "uplink.url", s->uplink_url,
+			      "none of tcp://HOST:PORT, tls+tcp://HOST:PORT, ipc://PATH");
 	else if (*s->uplink_http && strncmp(s->uplink_http, "http://", 7) &&
 		 strncmp(s->uplink_http, "https://", 8))
-		bad = "uplink.http is none of http://, https://";
+		return config_refuse(why, why_bytes, "uplink.http", s->uplink_http,
+				     "none of http://, https://");
 	if (!bad)
 		return 0;
 	snprintf(why, why_bytes, "%s", bad);
@@ -573,6 +609,7 @@ int main(int argc, char **argv)
 	static struct node node = { .baseline_fd = -1, .lock_fd = -1 };
 	int err;
 
+	service_init();
 	bound_malloc();
 	log_init("sysomd", LOG_INFO);
 	switch (config_load_checked(&node.settings, keys, ARRAY_LEN(keys), "sysomd", about,
@@ -595,8 +632,12 @@ int main(int argc, char **argv)
 			 node.settings.socket_path, node.settings.control_path,
 			 node.settings.http_listen, node.settings.uplink_url,
 			 node.settings.state_dir);
+		service_ready();
 		err = loop_run(node.loop);
+		if (!err)
+			err = node.failed;
 	}
+	service_stopping();
 	if (err)
 		log_error("end", "%s", strerror(-err));
 	node_close(&node, err ? 1 : 0);

@@ -23,6 +23,7 @@
 #define UPLINK_QUEUE 64u
 #define UPLINK_KEPT 64u /* sketches: LIMIT_NODE_PROCESSES */
 #define UPLINK_AGAIN_NS 30000000000ull /* between two times that all of them are sent again */
+#define UPLINK_TELL_NS 5000000000ull /* without a connection: longer than a restart takes */
 #define UPLINK_COMMANDS 256u
 #define UPLINK_REPLY_BYTES (256u << 10)
 #define UPLINK_SEND_MS 500
@@ -61,6 +62,9 @@ struct uplink {
 	uint64_t retry_at_ns; /* windows wait until then */
 	uint32_t backoff_ms;
 	struct wire_reply reply;
+	const char *url;
+	uint64_t without_ns; /* since when there is no connection */
+	enum { NOTHING, UP, DOWN } told;
 
 	struct loop_source *wake;
 	uplink_command_fn fn;
@@ -384,6 +388,27 @@ static bool wait_for_work(struct uplink *u, bool idle, struct buf *beat, struct 
 	return go;
 }
 
+/* A line for each change that lasts. Without one, an aggregator that was never there looks like one that
+ * has nothing to say. */
+static void tell_connection(struct uplink *u)
+{
+	uint64_t now_ns = clock_monotonic_ns();
+
+	if (is_connected(u)) {
+		u->without_ns = 0;
+		if (u->told != UP)
+			log_info("uplink", "%s: connected", u->url);
+		u->told = UP;
+		return;
+	}
+	u->without_ns = u->without_ns ? u->without_ns : now_ns;
+	if (u->told == DOWN || now_ns - u->without_ns < UPLINK_TELL_NS)
+		return;
+	log_warn("uplink", "%s: no connection for %llu s; windows wait in the spool", u->url,
+		 UPLINK_TELL_NS / 1000000000ull);
+	u->told = DOWN;
+}
+
 static void *uplink_thread(void *arg)
 {
 	struct uplink *u = arg;
@@ -394,6 +419,8 @@ static void *uplink_thread(void *arg)
 	while (wait_for_work(u, idle, &beat, &sketch)) {
 		spool_queued(u);
 		spool_tend(u->spool, clock_boottime_ns());
+		if (u->socket_open)
+			tell_connection(u);
 		if (beat.bytes && u->socket_open)
 			send_beat(u, &beat);
 		buf_fini(&beat);
@@ -449,6 +476,7 @@ int uplink_open(struct uplink **out, const struct uplink_config *c, struct loop 
 	pthread_cond_init(&u->more, &monotonic);
 	pthread_condattr_destroy(&monotonic);
 	buf_init(&u->beat, LIMIT_WIRE_MESSAGE_BYTES);
+	u->url = c->url;
 	u->fn = fn;
 	u->arg = arg;
 	err = spool_open(&u->spool, &c->spool, clock_boottime_ns());

@@ -15,7 +15,7 @@
 #include "wire/codec.h"
 
 struct uplink_config {
-	const char *url; /* borrowed during open; "": nothing is sent, windows wait in the spool */
+	const char *url; /* borrowed until the close; "": nothing is sent, windows wait in the spool */
 	struct spool_config spool;
 };
 

@@ -341,7 +341,7 @@ void windows_stall(struct windows *w, uint32_t slot, uint64_t now_ns)
 {
 	struct slot *s = &w->slot[slot];
 	struct window_step last[STALL_STEPS];
-	uint64_t since = s->rank->stats.last_step_end_ns;
+	uint64_t since = rank_still_since(s->rank);
 	struct windows_request q = { .reason = WINDOW_STALL, .steps = last, .end_ns = now_ns };
 	enum anomaly_grant grant = anomaly_grant(&s->rank->anomaly, true, now_ns);
 

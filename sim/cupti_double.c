@@ -7,10 +7,13 @@
  * Client 0 is whoever uses the unversioned calls; the others are subscribers of the versioned ones
  * (SIM_CUPTI_V2). As in the real library the two kinds exclude each other. */
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "foreign/cupti_v2.h"
 #include "sim/gpu_iface.h"
@@ -565,6 +568,20 @@ static void apply_kinds(void)
 	gpu_door->set_hooks(want ? &hooks : NULL);
 }
 
+/* SIM_CUPTI_TRUTH: when a kind really went on (CLOCK_MONOTONIC), a line each. */
+static void truth_note(void)
+{
+	const char *path = getenv("SIM_CUPTI_TRUTH");
+	struct timespec now;
+	int fd = path ? open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644) : -1;
+
+	if (fd < 0)
+		return;
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	dprintf(fd, "%lld\n", (long long)now.tv_sec * 1000000000 + now.tv_nsec);
+	close(fd);
+}
+
 /* state_lock is held. */
 static cupti_result kind_enable(struct client *c, uint32_t kind)
 {
@@ -577,6 +594,7 @@ static cupti_result kind_enable(struct client *c, uint32_t kind)
 	if (!queue)
 		return 8; /* out of memory */
 	if (!c->enabled[kind]) {
+		truth_note();
 		c->enabled[kind] = true;
 		apply_kinds();
 	}

@@ -71,7 +71,7 @@ struct job_control {
 	uint32_t id_ready; /* futex */
 	uint32_t stop_ms;  /* futex: a rank asks to be stopped for so long */
 	uint32_t stop_rank;
-	uint32_t pad;
+	uint32_t finish; /* its time is over, whatever o->seconds says */
 	uint64_t start_ns;
 	uint64_t last_step; /* the first step that is not run */
 	uint64_t host_kib;  /* that a rank packs in a step, where it was asked for by time */

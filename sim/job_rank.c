@@ -782,7 +782,8 @@ int job_rank_run(const struct job_options *o, struct job_control *control, int r
 		run_step(&r, step);
 		/* Nobody can be more than one step ahead of rank 0 in a step with collectives. */
 		if (rank == 0 && o->seconds && control->last_step == UINT64_MAX &&
-		    job_now() - control->start_ns > o->seconds * 1000000000ull)
+		    (__atomic_load_n(&control->finish, __ATOMIC_ACQUIRE) ||
+		     job_now() - control->start_ns > o->seconds * 1000000000ull))
 			__atomic_store_n(&control->last_step, step + 3, __ATOMIC_RELEASE);
 	}
 	r.api.ctx_sync();

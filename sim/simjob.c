@@ -24,7 +24,8 @@
 static const char usage_text[] =
 	"usage: simjob [options]\n"
 	"  --ranks N          processes, one simulated GPU each (default 8)\n"
-	"  --seconds N        run for about so long (default 60); 0: until --steps\n"
+	"  --seconds N        run for about so long (default 60), or until SIGUSR1, which ends it\n"
+	"                     after the step as its time would; 0: until --steps\n"
 	"  --steps N          run exactly so many steps\n"
 	"  --mix NAME         train, accum, eval, tensor, serve or shard (default train)\n"
 	"  --host-work WORK   of mix shard: pack:kib=N, pack:ms=N or lookups:count=N:dir=DIR\n"
@@ -45,11 +46,11 @@ static const char usage_text[] =
 	"  --verbose          progress on stderr\n";
 
 static pid_t children[JOB_MAX_RANKS];
-static volatile sig_atomic_t stop_signal;
+static volatile sig_atomic_t stop_signal, finish;
 
 static void usage_error(const char *what, const char *arg)
 {
-	fprintf(stderr, "simjob: %s: %s\n%s", what, arg, usage_text);
+	fprintf(stderr, "simjob: %s: %s; try --help\n", what, arg);
 	exit(2);
 }
 
@@ -249,7 +250,10 @@ static void parse(struct job_options *o, int argc, char **argv)
 
 static void on_signal(int sig)
 {
-	stop_signal = sig;
+	if (sig == SIGUSR1)
+		finish = 1;
+	else
+		stop_signal = sig;
 }
 
 static void kill_all(const struct job_options *o, int sig)
@@ -359,6 +363,8 @@ static int wait_ranks(const struct job_options *o, struct job_control *c)
 			}
 			continue;
 		}
+		if (finish)
+			__atomic_store_n(&c->finish, 1, __ATOMIC_RELEASE);
 		if (stop_signal && !ended) {
 			ended = true;
 			rc = 128 + stop_signal;
@@ -491,6 +497,7 @@ int main(int argc, char **argv)
 	truth_header(&o);
 	sigaction(SIGTERM, &sa, NULL);
 	sigaction(SIGINT, &sa, NULL);
+	sigaction(SIGUSR1, &sa, NULL);
 	if (o.verbose)
 		fprintf(stderr, "simjob: %d ranks, %s, seed %llu\n", o.ranks,
 			o.trace_count ? "trace" : o.mix, (unsigned long long)o.seed);

@@ -55,6 +55,21 @@ static int read_header(int fd, Elf64_Ehdr *h, uint64_t *file_bytes)
 	return 0;
 }
 
+/* A hole of a sparse file reads as zeros: no table that a linker writes has one, and work for bytes that
+ * cost nobody a disk has no bound. A file system that knows no holes says that the first is the end. */
+static bool has_hole(int fd, uint64_t offset, uint64_t bytes)
+{
+	off_t hole = bytes ? lseek(fd, (off_t)offset, SEEK_HOLE) : -1;
+
+	return hole >= 0 && (uint64_t)hole < offset + bytes;
+}
+
+bool symbol_elf_has(const struct symbol_elf *e, uint64_t offset, uint64_t bytes)
+{
+	return offset <= e->file_bytes && bytes <= e->file_bytes - offset &&
+	       !has_hole(e->fd, offset, bytes);
+}
+
 enum note_kind { NOTE_GNU, NOTE_GO };
 #define NOTE_GO_BUILD_ID 4u
 
@@ -177,11 +192,12 @@ static int read_sections(struct symbol_elf *e, const Elf64_Ehdr *h, const char *
 	int err;
 
 	e->section_count = h->e_shnum;
+	e->section_headers = h->e_shoff;
 	if (!h->e_shnum)
 		return 0; /* stripped of section headers: nothing to find, no mistake */
 	*why = "section headers outside the file";
-	if (h->e_shentsize != sizeof(Elf64_Shdr) || h->e_shoff > e->file_bytes ||
-	    (e->file_bytes - h->e_shoff) / sizeof(Elf64_Shdr) < h->e_shnum)
+	if (h->e_shentsize != sizeof(Elf64_Shdr) ||
+	    !symbol_elf_has(e, h->e_shoff, h->e_shnum * sizeof(Elf64_Shdr)))
 		return -EBADMSG;
 	raw = malloc(sizeof(*raw) * h->e_shnum);
 	e->sections = calloc(h->e_shnum, sizeof(*e->sections));
@@ -207,44 +223,63 @@ static int read_sections(struct symbol_elf *e, const Elf64_Ehdr *h, const char *
 /* A symbol table with its strings, whose entries can be read as an array. */
 static bool usable_table(const struct symbol_elf *e, const struct symbol_section *s)
 {
-	return s->bytes >= sizeof(Elf64_Sym) && s->link < e->section_count &&
-	       e->sections[s->link].type == SHT_STRTAB && e->sections[s->link].bytes <= UINT32_MAX;
+	const struct symbol_section *names = s->link < e->section_count ? &e->sections[s->link] : NULL;
+
+	return s->bytes >= sizeof(Elf64_Sym) && names && names->type == SHT_STRTAB &&
+	       names->bytes <= UINT32_MAX && !has_hole(e->fd, s->offset, s->bytes) &&
+	       !has_hole(e->fd, names->offset, names->bytes);
+}
+
+int symbol_elf_section_name(const struct symbol_elf *e, uint32_t section,
+			    char name[SYMBOL_SECTION_NAME_BYTES])
+{
+	const struct symbol_section *s = &e->sections[section];
+	const struct symbol_section *n = &e->sections[e->section_names];
+	size_t want = SYMBOL_SECTION_NAME_BYTES - 1;
+
+	memset(name, 0, SYMBOL_SECTION_NAME_BYTES);
+	if (s->name >= n->bytes)
+		return 0;
+	if (want > n->bytes - s->name)
+		want = n->bytes - s->name;
+	return symbol_elf_read(e->fd, name, want, n->offset + s->name) ? -EBADMSG : 0;
 }
 
 static int name_sections(struct symbol_elf *e, uint32_t names, const char **why)
 {
-	const struct symbol_section *n;
 	bool lines = false;
 
 	*why = "no section names";
 	if (names >= e->section_count || e->sections[names].type != SHT_STRTAB)
 		return -EBADMSG;
-	n = &e->sections[names];
+	*why = "a hole where the sections' names are";
+	if (has_hole(e->fd, e->sections[names].offset, e->sections[names].bytes))
+		return -EBADMSG;
+	e->section_names = names;
 	for (uint32_t i = 1; i < e->section_count; i++) {
 		struct symbol_section *s = &e->sections[i];
-		char name[32] = "";
-		size_t want = sizeof(name) - 1;
+		char name[SYMBOL_SECTION_NAME_BYTES];
 
-		if (s->name >= n->bytes)
-			continue;
-		if (want > n->bytes - s->name)
-			want = n->bytes - s->name;
-		if (symbol_elf_read(e->fd, name, want, n->offset + s->name))
+		if (symbol_elf_section_name(e, i, name))
 			return -EBADMSG;
 		if (s->type == SHT_SYMTAB && usable_table(e, s))
 			e->symtab = i;
 		else if (s->type == SHT_DYNSYM && usable_table(e, s))
 			e->dynsym = i;
-		else if (s->type == SHT_RELA && !strcmp(name, ".rela.plt"))
+		else if (s->type == SHT_RELA && !strcmp(name, ".rela.plt") &&
+			 !has_hole(e->fd, s->offset, s->bytes))
 			e->rela_plt = i;
 		else if (!strcmp(name, ".gnu_debuglink"))
 			e->debug_link = i;
-		else if (!strcmp(name, ".gnu_debugdata") && s->type == SHT_PROGBITS)
+		else if (!strcmp(name, ".gnu_debugdata") && s->type == SHT_PROGBITS &&
+			 !has_hole(e->fd, s->offset, s->bytes))
 			e->mini = i;
 		else if (!strcmp(name, ".plt"))
 			e->plt = i;
 		else if (!strcmp(name, ".plt.sec"))
 			e->plt_sec = i;
+		else if (!strcmp(name, ".PyRuntime"))
+			e->python_runtime = s->address;
 		else if ((!strcmp(name, ".debug_info") || !strcmp(name, ".zdebug_info")) &&
 			 s->type != SHT_NOBITS)
 			lines = true;
@@ -273,8 +308,9 @@ int symbol_elf_init(struct symbol_elf *e, int fd, const char **why)
 
 		/* A debug file's program headers may point nowhere; its note section does not. */
 		e->build_id_bytes = n > 0 ? (size_t)n : 0;
-		for (uint32_t i = 1; i < e->section_count && !e->build_id_bytes; i++)
-			if (e->sections[i].type == SHT_NOTE)
+		for (uint32_t i = 1, notes = 0;
+		     i < e->section_count && notes < LIMIT_SYMBOL_SEGMENTS && !e->build_id_bytes; i++)
+			if (e->sections[i].type == SHT_NOTE && ++notes)
 				e->build_id_bytes =
 				    read_note(fd, e->sections[i].offset, e->sections[i].bytes, 4,
 					      NOTE_GNU, e->build_id);
@@ -290,6 +326,22 @@ void symbol_elf_fini(struct symbol_elf *e)
 	free(e->sections);
 	e->sections = NULL;
 	e->section_count = 0;
+}
+
+int symbol_elf_segments(const struct symbol_elf *e, Elf64_Phdr *out, uint32_t max)
+{
+	uint64_t file_bytes;
+	Elf64_Ehdr h;
+	uint32_t n;
+	int err = read_header(e->fd, &h, &file_bytes);
+
+	if (err)
+		return err;
+	n = h.e_phnum < max ? h.e_phnum : max;
+	if (n && h.e_phentsize != sizeof(*out))
+		return -EBADMSG;
+	err = n ? symbol_elf_read(e->fd, out, n * sizeof(*out), h.e_phoff) : 0;
+	return err ? err : (int)n;
 }
 
 int symbol_elf_debug_link(const struct symbol_elf *e, char *name, size_t name_bytes, uint32_t *crc)

@@ -2,10 +2,12 @@
  * symbol_elf.h - what a symbol file is: its Build ID, how much it knows, where its tables lie.
  * Reads the file with pread alone: a file of the job may shrink while it is read, and a mapping of it
  * would then raise SIGBUS.  Threads: any.  Trust: hostile; every offset and count is checked against
- * the file's size. */
+ * the file's size, and a table with a hole of a sparse file in it is none: work and memory are bounded
+ * by bytes that exist. */
 #ifndef SYSOM_SYMBOL_SYMBOL_ELF_H
 #define SYSOM_SYMBOL_SYMBOL_ELF_H
 
+#include <elf.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -37,6 +39,10 @@ struct symbol_elf {
 	uint32_t debug_link;      /* section number of .gnu_debuglink */
 	uint32_t mini;		  /* of .gnu_debugdata: the functions that .dynsym lacks, in LZMA */
 	uint32_t plt, plt_sec, rela_plt;
+	uint32_t section_names;
+	uint64_t section_headers; /* where in the file */
+	bool trusted; /* symbol_source.c: by its content, or where the administrator put it */
+	uint64_t python_runtime; /* address of the section .PyRuntime; 0: not there */
 };
 
 /* Reads headers, notes and section names. 0; -ENOEXEC: not an ELF file for x86-64 Linux;
@@ -47,6 +53,14 @@ void symbol_elf_fini(struct symbol_elf *e);
  * of the note sections; else the last part of Go's own, as text. Returns its length, 0 without one,
  * -errno. */
 int symbol_elf_build_id(int fd, uint8_t id[SYMBOL_BUILD_ID_MAX]);
+#define SYMBOL_SECTION_NAME_BYTES 32 /* longer ones are cut */
+/* The name of a section (below section_count). 0, -EBADMSG. */
+int symbol_elf_section_name(const struct symbol_elf *e, uint32_t section,
+			    char name[SYMBOL_SECTION_NAME_BYTES]);
+/* Whether these bytes are in the file, and none of them in a hole. */
+bool symbol_elf_has(const struct symbol_elf *e, uint64_t offset, uint64_t bytes);
+/* The program headers, at most max. Their number, -EBADMSG, -errno. */
+int symbol_elf_segments(const struct symbol_elf *e, Elf64_Phdr *out, uint32_t max);
 /* The name and checksum in .gnu_debuglink. 0, -ENOENT, -EBADMSG. */
 int symbol_elf_debug_link(const struct symbol_elf *e, char *name, size_t name_bytes, uint32_t *crc);
 /* pread that fills all of data or fails: 0, -EBADMSG at the end of the file, -errno. */

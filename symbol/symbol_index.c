@@ -19,7 +19,7 @@
 #include "base/limits.h"
 #include "symbol/symbol_mini.h"
 
-#define INDEX_MAGIC 0x0231584449535953ull /* "SYSIDX1" and version 2 */
+#define INDEX_MAGIC 0x0331584449535953ull /* "SYSIDX1" and version 3 */
 #define RUN_ROWS    (1u << 18)		   /* sorted in memory at a time: 6 MiB */
 #define MERGE_ROWS  256u		   /* read ahead of each run */
 #define RUNS_MAX    (LIMIT_SYMBOLS / RUN_ROWS)
@@ -30,7 +30,7 @@
 /* Of the index file: then rows, names, and the first address of every block. */
 struct header {
 	uint64_t magic, row_count, names_bytes, top_count;
-	uint32_t quality, reserved;
+	uint32_t quality, trusted;
 };
 
 struct symbol_row {
@@ -382,7 +382,8 @@ static int write_rows(struct builder *b, uint32_t table, const struct symbol_elf
 
 static int write_index(struct builder *b, int scratch)
 {
-	struct header h = { .magic = INDEX_MAGIC, .quality = b->e->quality };
+	struct header h = { .magic = INDEX_MAGIC, .quality = b->e->quality,
+			    .trusted = b->e->trusted };
 	uint32_t table = b->e->symtab ? b->e->symtab : b->e->dynsym;
 	struct symbol_elf mini = { .fd = -1 };
 	bool more = false;
@@ -408,8 +409,8 @@ static int write_index(struct builder *b, int scratch)
 	return err;
 }
 
-/* A file without a name beside the index: /tmp may be memory. */
-static int scratch_file(const char *path)
+/* Beside the index: /tmp may be memory. */
+int symbol_index_scratch(const char *path)
 {
 	char name[4096];
 	int fd;
@@ -423,9 +424,9 @@ static int scratch_file(const char *path)
 	return fd;
 }
 
-static int build(struct builder *b, const char *path, int out, const char **why)
+static int build(struct builder *b, int out, int scratch, int runs, const char **why)
 {
-	int scratch = scratch_file(path), runs = scratch_file(path), err = 0;
+	int err = 0;
 
 	b->run = malloc(sizeof(*b->run) * RUN_ROWS);
 	b->runs = runs < 0 ? NULL : fdopen(runs, "w+");
@@ -453,25 +454,42 @@ static int build(struct builder *b, const char *path, int out, const char **why)
 	return err;
 }
 
-int symbol_index_build(const struct symbol_elf *e, const char *path, const char **why)
+int symbol_index_write(const struct symbol_elf *e, int out, int scratch, int runs, const char **why)
 {
 	struct builder *b = calloc(1, sizeof(*b));
+	int err = -ENOMEM;
+
+	*why = "";
+	if (!b) {
+		close(out);
+		close(scratch);
+		close(runs);
+		return err;
+	}
+	b->e = e;
+	err = build(b, out, scratch, runs, why);
+	free(b);
+	return err;
+}
+
+int symbol_index_build(const struct symbol_elf *e, const char *path, const char **why)
+{
 	char temporary[4096];
 	int fd, err;
 
 	*why = "";
-	err = !b ? -ENOMEM : (size_t)snprintf(temporary, sizeof(temporary), "%s.XXXXXX", path) >=
-				     sizeof(temporary) ? -ENAMETOOLONG : 0;
+	err = (size_t)snprintf(temporary, sizeof(temporary), "%s.XXXXXX", path) >= sizeof(temporary) ?
+		      -ENAMETOOLONG : 0;
 	if (!err) {
-		b->e = e;
 		fd = mkostemp(temporary, O_CLOEXEC);
-		err = fd < 0 ? -errno : build(b, path, fd, why);
+		err = fd < 0 ? -errno :
+			       symbol_index_write(e, fd, symbol_index_scratch(path),
+						  symbol_index_scratch(path), why);
 		if (fd >= 0 && !err && rename(temporary, path))
 			err = -errno;
 		if (fd >= 0 && err)
 			unlink(temporary);
 	}
-	free(b);
 	return err;
 }
 
@@ -502,6 +520,7 @@ int symbol_index_open(struct symbol_index *x, const char *path)
 		x->row_count = h.row_count;
 		x->names_bytes = h.names_bytes;
 		x->quality = h.quality;
+		x->trusted = h.trusted == 1;
 		x->top = malloc(h.top_count * sizeof(*x->top) + 1);
 		err = !x->top ? -ENOMEM :
 				symbol_elf_read(x->fd, x->top, h.top_count * sizeof(*x->top),

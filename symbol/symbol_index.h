@@ -24,6 +24,7 @@ struct symbol_index {
 	char *name;
 	size_t name_room;
 	enum symbol_quality quality;
+	bool trusted; /* of the file it was made from: symbol_elf.h */
 };
 
 struct symbol_hit {
@@ -35,6 +36,10 @@ struct symbol_hit {
 /* Writes the index of e (borrowed) to path, by a temporary file beside it and a rename.
  * 0, -EBADMSG (*why), -EFBIG (too many symbols), -errno. */
 int symbol_index_build(const struct symbol_elf *e, const char *path, const char **why);
+/* The same into out, with two empty files for what comes between. Takes the descriptors in any case. */
+int symbol_index_write(const struct symbol_elf *e, int out, int scratch, int runs, const char **why);
+/* A file without a name beside path. A descriptor, -errno. */
+int symbol_index_scratch(const char *path);
 /* 0; -ENOENT; -EBADMSG: not an index of this version, or cut: build it again. */
 int symbol_index_open(struct symbol_index *x, const char *path);
 void symbol_index_close(struct symbol_index *x); /* also of one that was never opened, if zeroed */

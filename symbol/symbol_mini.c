@@ -32,9 +32,11 @@ static int write_all(int fd, const uint8_t *data, size_t bytes)
 static int unpack(const struct symbol_elf *e, int fd, lzma_stream *z, struct chunks *c)
 {
 	const struct symbol_section *s = &e->sections[e->mini];
-	uint64_t at = 0, written = 0;
+	uint64_t at = 0, written = 0, max = s->bytes * LIMIT_SYMBOL_MINI_RATIO;
 	lzma_ret rc = LZMA_OK;
 
+	if (max > LIMIT_SYMBOL_MINI_BYTES)
+		max = LIMIT_SYMBOL_MINI_BYTES;
 	while (rc == LZMA_OK) {
 		size_t n;
 		int err;
@@ -53,7 +55,7 @@ static int unpack(const struct symbol_elf *e, int fd, lzma_stream *z, struct chu
 		rc = lzma_code(z, at == s->bytes ? LZMA_FINISH : LZMA_RUN);
 		n = CHUNK_BYTES - z->avail_out;
 		written += n;
-		if (written > LIMIT_SYMBOL_MINI_BYTES)
+		if (written > max)
 			return -EBADMSG;
 		err = write_all(fd, c->out, n);
 		if (err)

@@ -15,7 +15,7 @@
 #include <libiberty/demangle.h>
 
 #include "base/clock.h"
-#include "base/hash.h"
+#include "base/keyed.h"
 #include "base/limits.h"
 #include "symbol/symbol_index.h"
 #include "symbol/symbol_shelf.h"
@@ -45,6 +45,8 @@ struct symbol_resolver {
 	char directory[1024], debug_root[1024], index_dir[1024];
 	bool private_dir;
 	size_t cache_bytes_max;
+	int (*index)(void *arg, const uint8_t *id, size_t id_bytes, const char *path, const char *index);
+	void *index_arg;
 	struct symbol_shelf *shelf; /* the index files */
 	uint64_t clock;
 	uint16_t buckets[BUCKETS]; /* entry number + 1 */
@@ -94,7 +96,10 @@ int symbol_resolver_open(struct symbol_resolver **out, const struct symbol_resol
 	}
 	r->source = (struct symbol_source){ .directory = o->directory ? r->directory : NULL,
 					    .debug_root = o->debug_root ? r->debug_root : NULL,
-					    .debuginfod = o->debuginfod, .stop = o->stop };
+					    .debuginfod = o->debuginfod, .links = o->links,
+					    .stop = o->stop };
+	r->index = o->index;
+	r->index_arg = o->index_arg;
 	r->cache_bytes_max = o->cache_bytes_max ? o->cache_bytes_max : CACHE_BYTES;
 	r->why = "";
 	*out = r;
@@ -147,11 +152,10 @@ struct key {
 
 static struct key key_of(const uint8_t *id, size_t id_bytes, const char *path)
 {
-	struct key k = { id, id_bytes < SYMBOL_SHELF_ID_MAX ? id_bytes : SYMBOL_SHELF_ID_MAX,
-			 id_bytes ? NULL : path, 0 };
+	struct key k = { id, symbol_content_cut(id_bytes), id_bytes ? NULL : path, 0 };
 
-	k.hash = hash_mix(id_bytes ? hash_bytes(HASH_SEED, id, k.id_bytes) :
-				     hash_bytes(~HASH_SEED, path, strlen(path)));
+	k.hash = id_bytes ? keyed_bytes(keyed_process(), id, k.id_bytes) :
+			    keyed_text(keyed_process(), path);
 	return k;
 }
 
@@ -234,13 +238,16 @@ static void make_room(struct symbol_resolver *r, const struct entry *keep)
 	}
 }
 
-static int build(struct symbol_resolver *r, const struct key *k, const char *path, const char *index)
+static int build_here(struct symbol_resolver *r, const struct key *k, const char *path, bool download,
+		      const char *index)
 {
+	struct symbol_source source = r->source;
 	struct symbol_elf e;
 	int fd, err;
 
 	r->why = "";
-	err = symbol_source_open(&r->source, k->id, k->id_bytes, path, &e, &fd, &r->why);
+	source.debuginfod &= download;
+	err = symbol_source_open(&source, k->id, k->id_bytes, path, &e, &fd, &r->why);
 	if (err)
 		return err;
 	/* An index has 32 bytes per symbol of 24, and the names: about what it is made from. */
@@ -251,6 +258,25 @@ static int build(struct symbol_resolver *r, const struct key *k, const char *pat
 	err = symbol_index_build(&e, index, &r->why);
 	symbol_elf_fini(&e);
 	close(fd);
+	return err;
+}
+
+/* Directories that are ours and servers are asked by Build ID; where a path leads, somebody else looks. */
+static int build(struct symbol_resolver *r, const struct key *k, const char *path, const char *index)
+{
+	int err = -ENODATA;
+
+	if (!r->index)
+		err = build_here(r, k, path, true, index);
+	else if (k->id_bytes)
+		err = build_here(r, k, NULL, false, index);
+	if (err == -ENODATA && r->index && path) {
+		if (k->id_bytes)
+			symbol_shelf_prepare(r->shelf, k->id, k->id_bytes);
+		err = r->index(r->index_arg, k->id, k->id_bytes, path, index);
+	}
+	if (err == -ENODATA && r->index && r->source.debuginfod && k->id_bytes)
+		err = build_here(r, k, NULL, true, index);
 	r->stats.built += !err;
 	return err;
 }
@@ -334,36 +360,48 @@ static struct entry *lookup(struct symbol_resolver *r, const struct key *k, cons
 	return e;
 }
 
-int symbol_resolver_find(struct symbol_resolver *r, const uint8_t *build_id, size_t build_id_bytes,
-			 const char *path, uint64_t address, struct symbol_name *out)
+static int find(struct symbol_resolver *r, const uint8_t *id, size_t id_bytes, const char *path,
+		uint64_t address, struct symbol_name *out)
 {
+	struct key k = key_of(id, id_bytes, path);
+	struct entry *e = lookup(r, &k, path);
 	struct symbol_hit hit;
-	struct entry *e;
-	struct key k;
 	int err;
 
-	if (build_id_bytes == 1 || build_id_bytes > SYMBOL_BUILD_ID_MAX || (!build_id_bytes && !path))
-		return -ENODATA;
-	k = key_of(build_id, build_id_bytes, path);
-	e = lookup(r, &k, path);
 	if (!e)
 		return -ENOMEM;
-	if (e->err) {
-		r->stats.no_file += e->err == -ENODATA;
-		r->stats.refused += e->err != -ENODATA;
+	if (e->err)
 		return e->err == -ENODATA ? -ENODATA : -EBADMSG;
-	}
 	err = symbol_index_find(&e->index, address, &hit);
 	count_memory(r, e);
-	if (err) {
-		r->stats.no_symbol++;
+	if (err)
 		return -ENOENT;
-	}
-	r->stats.found++;
-	*out = (struct symbol_name){ demangle(r, hit.name), hit.name, hit.begin, hit.size };
+	*out = (struct symbol_name){ demangle(r, hit.name), hit.name, hit.begin, hit.size,
+				     e->index.trusted };
 	if (hit.plt)
 		out->function = plt_name(r, out->function);
 	return 0;
+}
+
+int symbol_resolver_find(struct symbol_resolver *r, const uint8_t *build_id, size_t build_id_bytes,
+			 const char *path, uint64_t address, struct symbol_name *out)
+{
+	int err, named;
+
+	if (build_id_bytes == 1 || build_id_bytes > SYMBOL_BUILD_ID_MAX || (!build_id_bytes && !path))
+		return -ENODATA;
+	err = find(r, build_id, build_id_bytes, path, address, out);
+	if (err && err != -ENOMEM && symbol_content_proves(build_id_bytes)) {
+		/* then by the Build ID alone; that a file is known is the better answer */
+		named = find(r, build_id, symbol_content_note(build_id_bytes), path, address, out);
+		err = !named || err == -ENODATA || named == -ENOENT ? named : err;
+	}
+	r->stats.found += !err;
+	r->stats.unproven += !err && !out->proven;
+	r->stats.no_symbol += err == -ENOENT;
+	r->stats.no_file += err == -ENODATA;
+	r->stats.refused += err == -EBADMSG;
+	return err;
 }
 
 void symbol_resolver_forget(struct symbol_resolver *r, const uint8_t *build_id, size_t build_id_bytes)

@@ -7,12 +7,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
-#include "base/hash.h"
+#include "base/keyed.h"
 #include "base/limits.h"
 
 #define TABLE_FIRST 1024u
@@ -20,7 +19,7 @@
 
 struct symbol_shelf {
 	char dir[1024], suffix[16];
-	uint64_t bytes_max, seed;
+	uint64_t bytes_max;
 	struct symbol_shelf_item *table;
 	uint32_t room, count; /* room: a power of two */
 	struct symbol_shelf_stats stats;
@@ -28,7 +27,7 @@ struct symbol_shelf {
 
 static uint32_t home(const struct symbol_shelf *s, const uint8_t *id, size_t id_bytes)
 {
-	return (uint32_t)hash_mix(hash_bytes(s->seed, id, id_bytes)) & (s->room - 1);
+	return (uint32_t)keyed_bytes(keyed_process(), id, id_bytes) & (s->room - 1);
 }
 
 static struct symbol_shelf_item *probe(struct symbol_shelf *s, const uint8_t *id, size_t id_bytes)
@@ -144,8 +143,6 @@ int symbol_shelf_open(struct symbol_shelf **out, const char *dir, const char *su
 	if (!s)
 		return -ENOMEM;
 	s->bytes_max = bytes_max;
-	if (getrandom(&s->seed, sizeof(s->seed), 0) != (ssize_t)sizeof(s->seed))
-		err = -EIO;
 	if ((size_t)snprintf(s->dir, sizeof(s->dir), "%s", dir) >= sizeof(s->dir) ||
 	    (size_t)snprintf(s->suffix, sizeof(s->suffix), "%s", suffix) >= sizeof(s->suffix))
 		err = -ENAMETOOLONG;
@@ -179,8 +176,7 @@ int symbol_shelf_path(const struct symbol_shelf *s, const uint8_t *id, size_t id
 
 	if (id_bytes < 2)
 		return -EINVAL;
-	if (id_bytes > SYMBOL_SHELF_ID_MAX)
-		id_bytes = SYMBOL_SHELF_ID_MAX;
+	id_bytes = symbol_content_cut(id_bytes);
 	n = (size_t)snprintf(out, out_bytes, "%s/%02x/", s->dir, id[0]);
 	if (n + 2 * id_bytes + strlen(s->suffix) > out_bytes)
 		return -ENAMETOOLONG;
@@ -206,7 +202,7 @@ struct symbol_shelf_item *symbol_shelf_find(struct symbol_shelf *s, const uint8_
 
 	if (id_bytes < 2)
 		return NULL;
-	i = probe(s, id, id_bytes < SYMBOL_SHELF_ID_MAX ? id_bytes : SYMBOL_SHELF_ID_MAX);
+	i = probe(s, id, symbol_content_cut(id_bytes));
 	return i->id_bytes ? i : NULL;
 }
 
@@ -231,8 +227,7 @@ struct symbol_shelf_item *symbol_shelf_put(struct symbol_shelf *s, const uint8_t
 
 	if (id_bytes < 2 || grow(s))
 		return NULL;
-	if (id_bytes > SYMBOL_SHELF_ID_MAX)
-		id_bytes = SYMBOL_SHELF_ID_MAX;
+	id_bytes = symbol_content_cut(id_bytes);
 	i = probe(s, id, id_bytes);
 	if (i->id_bytes) {
 		s->stats.bytes -= i->bytes;

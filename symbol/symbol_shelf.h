@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * symbol_shelf.h - a directory of files named by Build ID (ab/cdef + suffix) whose bytes and number are
- * bounded: the longest unused goes when there is no room.
- * In memory 40 bytes per file in a hash table; the last use is kept as the file's access time, so that it
+ * symbol_shelf.h - a directory of files named by Build ID or identity (ab/cdef + suffix) whose bytes and
+ * number are bounded: the longest unused goes when there is no room.
+ * In memory 56 bytes per file in a hash table; the last use is kept as the file's access time, so that it
  * survives.
  * Owns: the files below its directory, the table.  Threads: one caller.
  * Trust: Build IDs come from peers: hashed with a seed of our own; names are made from their digits. */
@@ -12,8 +12,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Stacks carry 20 bytes at most, as the kernel does; of a longer Build ID the first 20 stand for it. */
-#define SYMBOL_SHELF_ID_MAX 20
+#include "symbol/symbol_content.h"
+
+/* A Build ID of at most 20 bytes, or an identity (symbol/symbol_content.h). */
+#define SYMBOL_SHELF_ID_MAX SYMBOL_ID_MAX
 
 struct symbol_shelf_item {
 	uint8_t id[SYMBOL_SHELF_ID_MAX];

@@ -8,6 +8,7 @@
 #include <linux/openat2.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 #include <zlib.h>
@@ -15,6 +16,7 @@
 #include <elfutils/debuginfod.h>
 
 #include "base/limits.h"
+#include "symbol/symbol_content.h"
 
 struct best {
 	struct symbol_elf elf;
@@ -42,10 +44,19 @@ int symbol_source_path(const char *dir, const uint8_t *build_id, size_t build_id
 /* Takes fd. Keeps the file if it is the right one and better than what is there. */
 static void offer_fd(struct best *b, int fd, const uint8_t *build_id, size_t bytes)
 {
+	uint8_t content[SYMBOL_CONTENT_BYTES];
+	size_t note = symbol_content_note(bytes);
 	struct symbol_elf e;
 	const char *why;
 	int err = symbol_elf_init(&e, fd, &why);
 
+	if (!err && note < bytes && symbol_content_proves(bytes) &&
+	    (symbol_content(fd, content) || memcmp(content, build_id + note, sizeof(content)))) {
+		symbol_elf_fini(&e);
+		why = "other content behind the same Build ID";
+		err = -EBADMSG;
+	}
+	bytes = note;
 	if (err) {
 		if (err == -EBADMSG || err == -ENOEXEC) {
 			b->refused = true;
@@ -91,10 +102,15 @@ static int open_below(const char *root, const char *path)
 	return fd;
 }
 
-static void offer(struct best *b, const char *root, const char *path, const uint8_t *build_id,
-		  size_t bytes)
+static int open_found(const struct symbol_source *s, const char *path)
 {
-	int fd = open_below(root, path);
+	return s->open ? s->open(s->open_arg, path) : open_below(s->root, path);
+}
+
+static void offer(struct best *b, const struct symbol_source *s, const char *path,
+		  const uint8_t *build_id, size_t bytes)
+{
+	int fd = s ? open_found(s, path) : open_below(NULL, path);
 
 	if (fd >= 0)
 		offer_fd(b, fd, build_id, bytes);
@@ -105,15 +121,27 @@ static bool enough(const struct best *b)
 	return b->any && b->elf.quality >= SYMBOL_TABLE;
 }
 
-static bool crc_matches(int fd, uint32_t want)
+/* Of a file without holes that is not too long. */
+static bool crc_matches(const struct symbol_source *s, int fd, uint32_t want)
 {
 	static _Thread_local uint8_t chunk[65536];
+	uint64_t max = s->link_bytes_max ? s->link_bytes_max : LIMIT_SYMBOL_FILE_BYTES;
 	uint32_t crc = (uint32_t)crc32(0, NULL, 0);
-	ssize_t n;
+	struct stat st;
+	ssize_t n = -1;
+	off_t at = 0;
 
-	for (uint64_t at = 0; (n = pread(fd, chunk, sizeof(chunk), (off_t)at)) > 0; at += (uint64_t)n)
+	if (fstat(fd, &st) || !S_ISREG(st.st_mode) || (uint64_t)st.st_size > max ||
+	    (st.st_size && lseek(fd, 0, SEEK_HOLE) < st.st_size))
+		return false;
+	/* no further than it was long: it may grow as fast as it is read */
+	for (; at < st.st_size && !(s->stop && atomic_load(s->stop)); at += n) {
+		n = pread(fd, chunk, sizeof(chunk), at);
+		if (n <= 0)
+			return false;
 		crc = (uint32_t)crc32(crc, chunk, (uInt)n);
-	return !n && crc == want;
+	}
+	return at >= st.st_size && crc == want;
 }
 
 /* The debug link's file: beside the binary, in .debug, and below the debug directory. */
@@ -134,11 +162,11 @@ static void offer_debug_link(struct best *b, const struct symbol_source *s, cons
 
 		if (n < 0 || (size_t)n >= sizeof(full))
 			continue;
-		fd = open_below(s->root, full);
+		fd = open_found(s, full);
 		if (fd < 0)
 			continue;
 		/* Without a Build ID only the checksum says that the two belong together. */
-		if (!bytes && !crc_matches(fd, crc))
+		if (!bytes && !crc_matches(s, fd, crc))
 			close(fd);
 		else
 			offer_fd(b, fd, build_id, bytes);
@@ -170,24 +198,54 @@ static void offer_debuginfod(struct best *b, const struct symbol_source *s, cons
 	debuginfod_end(c);
 }
 
+/* What the content proves: the mapped file itself, or its copy in the directory. */
+static void offer_proven(struct best *b, const struct symbol_source *s, const uint8_t *id, size_t bytes,
+			 const char *path)
+{
+	char full[4096];
+
+	if (s->directory && !symbol_source_path(s->directory, id, bytes, ".debug", full, sizeof(full)))
+		offer(b, NULL, full, id, bytes);
+	if (path && !enough(b))
+		offer(b, s, path, id, bytes);
+}
+
+/* What a Build ID alone leads to. */
+static void offer_named(struct best *b, const struct symbol_source *s, const uint8_t *id, size_t bytes,
+			const char *path)
+{
+	const char *dirs[] = { s->directory, s->debug_root ? s->debug_root : "/usr/lib/debug" };
+	char full[4096];
+
+	for (size_t i = 0; i < 2 && !enough(b); i++) {
+		const int before = b->any ? b->fd : -1;
+
+		if (dirs[i] && !symbol_source_path(dirs[i], id, bytes, ".debug", full, sizeof(full)))
+			offer(b, NULL, full, id, bytes);
+		/* what lies in the system's directory is root's word */
+		if (i == 1 && b->any && b->fd != before)
+			b->elf.trusted = true;
+	}
+	if (path && (s->links || !bytes) && !enough(b)) {
+		offer(b, s, path, id, bytes);
+		if (s->links && !enough(b))
+			offer_debug_link(b, s, path, id, bytes);
+	}
+	if (s->debuginfod && bytes && !enough(b))
+		offer_debuginfod(b, s, id, bytes);
+}
+
 int symbol_source_open(const struct symbol_source *s, const uint8_t *build_id, size_t build_id_bytes,
 		       const char *path, struct symbol_elf *e, int *fd, const char **why)
 {
-	const char *dirs[] = { s->directory, s->debug_root ? s->debug_root : "/usr/lib/debug" };
 	struct best b = { .why = "" };
-	char full[4096];
 
-	for (size_t i = 0; i < 2 && !enough(&b); i++)
-		if (dirs[i] && !symbol_source_path(dirs[i], build_id, build_id_bytes, ".debug", full,
-						   sizeof(full)))
-			offer(&b, i ? s->root : NULL, full, build_id, build_id_bytes);
-	if (path && !enough(&b)) {
-		offer(&b, s->root, path, build_id, build_id_bytes);
-		if (!enough(&b))
-			offer_debug_link(&b, s, path, build_id, build_id_bytes);
+	if (symbol_content_proves(build_id_bytes)) {
+		offer_proven(&b, s, build_id, build_id_bytes, path);
+		b.elf.trusted = true;
+	} else {
+		offer_named(&b, s, build_id, build_id_bytes, path);
 	}
-	if (s->debuginfod && build_id_bytes && !enough(&b))
-		offer_debuginfod(&b, s, build_id, build_id_bytes);
 	*why = b.why;
 	if (!b.any)
 		return b.refused ? -EBADMSG : -ENODATA;

@@ -214,18 +214,13 @@ static int wanted(struct symbol_store *s, const uint8_t *id, size_t id_bytes,
 	return u && !is_idle(u, now_ns, s->idle_ns) ? -EBUSY : 0;
 }
 
-static size_t cut(size_t id_bytes)
-{
-	return id_bytes < SYMBOL_SHELF_ID_MAX ? id_bytes : SYMBOL_SHELF_ID_MAX;
-}
-
 bool symbol_store_needed(struct symbol_store *s, const uint8_t *id, size_t id_bytes,
 			 enum symbol_quality quality, uint64_t now_ns)
 {
 	bool yes;
 
 	pthread_mutex_lock(&s->lock);
-	yes = id_bytes >= 2 && !wanted(s, id, cut(id_bytes), quality, now_ns);
+	yes = id_bytes >= 2 && !wanted(s, id, symbol_content_cut(id_bytes), quality, now_ns);
 	pthread_mutex_unlock(&s->lock);
 	return yes;
 }
@@ -321,7 +316,7 @@ int symbol_store_begin(struct symbol_store *s, const uint8_t *id, size_t id_byte
 	if (id_bytes < 2 || !bytes || quality < SYMBOL_DYNAMIC || quality > SYMBOL_DEBUG)
 		return -EINVAL;
 	pthread_mutex_lock(&s->lock);
-	err = begin(s, id, cut(id_bytes), bytes, quality, now_ns, session);
+	err = begin(s, id, symbol_content_cut(id_bytes), bytes, quality, now_ns, session);
 	if (err == -EEXIST || err == -EBUSY)
 		s->stats.refused_known++;
 	else if (err)
@@ -409,6 +404,7 @@ int symbol_store_append(struct symbol_store *s, uint64_t session, uint64_t offse
 
 static int check_file(const struct upload *u, enum symbol_quality *quality, const char **why)
 {
+	uint8_t content[SYMBOL_CONTENT_BYTES];
 	struct symbol_elf e;
 	size_t n;
 	int err = symbol_elf_init(&e, u->fd, why);
@@ -416,9 +412,13 @@ static int check_file(const struct upload *u, enum symbol_quality *quality, cons
 	if (err)
 		return err == -ENOEXEC ? -EBADMSG : err;
 	*quality = e.quality;
-	n = e.build_id_bytes < SYMBOL_SHELF_ID_MAX ? e.build_id_bytes : SYMBOL_SHELF_ID_MAX;
-	if (n != u->id_bytes || memcmp(e.build_id, u->id, n)) {
+	n = e.build_id_bytes < SYMBOL_NOTE_MAX ? e.build_id_bytes : SYMBOL_NOTE_MAX;
+	if (n != symbol_content_note(u->id_bytes) || memcmp(e.build_id, u->id, n)) {
 		*why = e.build_id_bytes ? "carries another Build ID" : "carries no Build ID";
+		err = -ENXIO;
+	} else if (symbol_content_proves(u->id_bytes) &&
+		   (symbol_content(u->fd, content) || memcmp(content, u->id + n, sizeof(content)))) {
+		*why = "has other content than the identity says";
 		err = -ENXIO;
 	} else if (e.quality < u->quality) {
 		*why = "tells less than was promised";

@@ -5,8 +5,9 @@
  * in DIRECTORY/upload, where neither looks, and are renamed after fsync.
  * Owns: DIRECTORY.  Threads: any; finishing reads and syncs the file outside the lock.
  * Trust: uploaders are hostile: sizes, number and idle time of uploads are bounded, names are made from
- * the Build ID's bytes and never taken. What a file says about itself is checked; that its names are the
- * true ones cannot be: whoever may upload can make up names for a Build ID. */
+ * the Build ID's bytes and never taken. A file for an identity (symbol/symbol_content.h) must have its
+ * content, so that its names are those of the file that was mapped; one for a Build ID alone is what
+ * somebody says. */
 #ifndef SYSOM_SYMBOL_SYMBOL_STORE_H
 #define SYSOM_SYMBOL_SYMBOL_STORE_H
 
@@ -28,7 +29,7 @@ struct symbol_store_stats {
 	uint64_t refused_known;	   /* as good a file is there, or is coming */
 	uint64_t refused_room;	   /* too large, disk full, too many at a time */
 	uint64_t refused_damaged;  /* not an ELF file, or damaged */
-	uint64_t refused_build_id; /* carries another Build ID or none */
+	uint64_t refused_build_id; /* carries another Build ID or none, or other content */
 	uint64_t refused_stripped; /* tells less than what was promised, or than what is there */
 	uint64_t refused_order;	   /* a chunk that does not follow the last one */
 	uint64_t abandoned;	   /* given up for being idle */

@@ -2,184 +2,220 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs the tests it is given and ends with `N passed, N failed, N skipped`.
 
-Unit tests (cmocka) and scripts speak TAP; fuzz targets replay their corpus. A skip counts as a
-failure where everything that tests need is there (root and BTF), unless tests/skips.allow lists it.
-Scripts run real jobs; where no more than --again of them fail they are run a second time at the end,
-and those that pass then are named as unsteady.
+Unit tests (cmocka) and scripts speak TAP; fuzz targets replay their corpus. They run side by side, the longest
+of the last run first. A script's head may say, in a comment of its first 12 lines:
+
+    # alone: WHY             it measures, or takes what there is once: it runs after the others, by itself, and
+                             as root before what else the machine does
+    # needs: NAME [NAME...]  of tests/needs.py: it is skipped where one of them is not here
+
+A case that skips says what it lacks: `# SKIP needs NAME: why` (cmocka: skip_needs() of tests/unit/skip.h). Where that
+need is here the skip is a failure, so that nothing is left out where it could have run.
 """
 import argparse
 import concurrent.futures
+import json
 import os
 import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 
+import needs
+
 TAP = re.compile(r"^(ok|not ok)\b\s*(\d+)?\s*(?:-\s*)?(.*)$")
+NEEDS = re.compile(r"\bneeds ([\w:./@-]+?)(?::(?=\s)|\s|$)")
+HEAD_LINES, OUTPUT_LINES = 12, 120
+running, running_lock = set(), threading.Lock()
 
 
 class Case:
     def __init__(self, name, state, why=""):
         self.name, self.state, self.why = name, state, why
+        self.need = None
+        if state == "skip":
+            self.judge()
+
+    def judge(self):
+        """Whether it had to be skipped: the need that is named is really not here."""
+        m = NEEDS.search(self.why)
+        if not m or needs.here(m.group(1)) is None:
+            self.state, self.why = "fail", f"skipped without a need of tests/needs.py: {self.why}"
+        elif needs.here(m.group(1)):
+            self.state, self.why = "fail", f"skipped, but its need is here: {self.why}"
+        else:
+            self.need = m.group(1)
+
+
+class Test:
+    def __init__(self, kind, path):
+        self.kind, self.path, self.name = kind, path, os.path.basename(path)
+        self.alone, self.needs = False, []
+        if kind == "script":
+            self.read_head()
+
+    def read_head(self):
+        with open(self.path, encoding="utf-8") as f:
+            for line, _ in zip(f, range(HEAD_LINES)):
+                self.alone |= line.startswith("# alone: ")
+                if line.startswith("# needs: "):
+                    self.needs += line[len("# needs: "):].split()
+
+    def command(self):
+        if self.kind == "fuzz":
+            return [self.path, os.path.join("tests/fuzz/corpus", self.name)]
+        if self.path.endswith(".py"):
+            return ["/usr/bin/python3", self.path]
+        return ["bash", self.path] if self.path.endswith(".sh") else [self.path]
 
 
 def parse_tap(name, text):
-    cases, planned = [], None
+    cases, planned, lack = [], None, ""
     for line in text.splitlines():
         plan = re.match(r"^1\.\.(\d+)", line)
         if plan:
             planned = int(plan.group(1))
+        if line.startswith("# needs "):
+            lack = line[2:]  # of the case that follows: cmocka's own skip has no room for it
         m = TAP.match(line)
         if not m:
             continue
         title, _, directive = m.group(3).partition("# ")
         if directive.upper().startswith("SKIP"):
-            cases.append(Case(f"{name}: {title.strip() or directive[4:].strip()}", "skip",
-                              directive[4:].strip()))
+            why = directive[4:].strip()
+            cases.append(Case(f"{name}: {title.strip() or why}", "skip", lack or why))
         else:
             cases.append(Case(f"{name}: {title.strip()}", "pass" if m.group(1) == "ok" else "fail"))
+        lack = ""
     if planned is not None and len(cases) < planned:
         cases.append(Case(f"{name}: {planned - len(cases)} of {planned} cases did not run", "fail"))
     return cases
 
 
-def run_one(kind, path, args):
-    name = os.path.basename(path)
+def output_of(test, args):
+    """(its output, exit status or None when it ran too long). Whatever it started has ended."""
     env = dict(os.environ, CMOCKA_MESSAGE_OUTPUT="TAP", B=args.build, PYTHONDONTWRITEBYTECODE="1",
                LC_ALL="C.UTF-8")
-    cmd = [path]
-    if kind == "fuzz":
-        corpus = os.path.join("tests/fuzz/corpus", name)
-        if not os.path.isdir(corpus):
-            return name, [Case(f"{name}: has no corpus", "fail")], "", 0.0
-        cmd += [corpus]
-    elif path.endswith(".py"):
-        cmd = ["/usr/bin/python3", path]
-    elif path.endswith(".sh"):
-        cmd = ["bash", path]
-    begin = time.monotonic()
-    p = subprocess.Popen(cmd, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=env,
-                         stdin=subprocess.DEVNULL, start_new_session=True)
+    p = subprocess.Popen([sys.executable, "tests/reap.py", *(["--ahead"] if test.alone else []), *test.command()], stdout=subprocess.PIPE,
+                         stderr=subprocess.STDOUT, env=env, stdin=subprocess.DEVNULL, start_new_session=True)
+    with running_lock:
+        running.add(p)
     try:
         out, _ = p.communicate(timeout=args.timeout)
-        late = False
+        code = p.returncode
     except subprocess.TimeoutExpired:
-        late = True
-    try:
-        os.killpg(p.pid, signal.SIGKILL)  # whatever a test left behind
-    except ProcessLookupError:
-        pass
-    if late:
+        p.terminate()
         out, _ = p.communicate()
-    seconds = time.monotonic() - begin
-    text = out.decode("utf-8", "replace")
-    cases = parse_tap(name, text) if kind != "fuzz" else []
-    if late:
-        cases.append(Case(f"{name}: ran past {args.timeout} s", "fail"))
-    elif p.returncode == 77 and not cases:
-        why = text.strip().splitlines()[-1] if text.strip() else "no reason given"
-        cases.append(Case(name, "skip", why))
-    elif p.returncode != 0 and not any(c.state == "fail" for c in cases):
-        how = f"signal {-p.returncode}" if p.returncode < 0 else f"exit {p.returncode}"
-        cases.append(Case(f"{name}: {how}", "fail"))
+        code = None
+    with running_lock:
+        running.discard(p)
+    return out.decode("utf-8", "replace"), code
+
+
+def run_one(test, args):
+    """(test, cases, output, seconds)"""
+    for need in test.needs:
+        if not needs.here(need):
+            return test, [Case(test.name, "skip", f"needs {need}: the whole script")], "", 0.0
+    if test.kind == "fuzz" and not os.path.isdir(test.command()[1]):
+        return test, [Case(f"{test.name}: has no corpus", "fail")], "", 0.0
+    begin = time.monotonic()
+    text, code = output_of(test, args)
+    cases = parse_tap(test.name, text) if test.kind != "fuzz" else []
+    if code is None:
+        cases.append(Case(f"{test.name}: ran past {args.timeout} s", "fail"))
+    elif code == 77 and not cases:
+        cases.append(Case(test.name, "skip", (text.strip().splitlines() or ["no reason given"])[-1]))
+    elif code != 0 and not any(c.state == "fail" for c in cases):
+        cases.append(Case(f"{test.name}: " + (f"signal {code - 128}" if code > 128 else f"exit {code}"), "fail"))
     elif not cases:
-        cases.append(Case(f"{name}: corpus replayed" if kind == "fuzz" else name,
-                          "pass" if kind == "fuzz" else "fail",
-                          "" if kind == "fuzz" else "printed no result"))
-    return name, cases, text, seconds
-
-
-def allowed_skips():
-    try:
-        with open("tests/skips.allow", encoding="utf-8") as f:
-            return [line.strip() for line in f if line.strip() and not line.startswith("#")]
-    except FileNotFoundError:
-        return []
+        cases.append(Case(f"{test.name}: corpus replayed", "pass") if test.kind == "fuzz" else
+                     Case(test.name, "fail", "printed no result"))
+    return test, cases, text, time.monotonic() - begin
 
 
 class Tally:
-    def __init__(self, args, strict):
-        self.args, self.strict, self.allow = args, strict, allowed_skips()
+    def __init__(self, args):
+        self.args = args
         self.count = {"pass": 0, "fail": 0, "skip": 0}
-        self.failed = []
+        self.failed, self.skipped = [], {}
+        self.times_path = os.path.join(args.build, "test-seconds.json")
+        try:
+            with open(self.times_path, encoding="utf-8") as f:
+                self.times = json.load(f)
+        except (OSError, ValueError):
+            self.times = {}
 
-    def take(self, cases, sign=1):
+    def take(self, test, cases, text, seconds):
         for c in cases:
-            if c.state == "skip" and self.strict and not any(a in c.name for a in self.allow):
-                c.state, c.why = "fail", f"skipped, but not in tests/skips.allow: {c.why}"
-            self.count[c.state] += sign
-
-    def tell(self, name, cases, text, seconds):
+            self.count[c.state] += 1
+            if c.state == "skip":
+                self.skipped.setdefault(c.need, []).append(c.name)
         bad = [c for c in cases if c.state == "fail"]
-        skips = [c for c in cases if c.state == "skip"]
-        word = "FAIL" if bad else "skip" if len(skips) == len(cases) else "ok"
-        print(f"{word:4} {name} ({len(cases)} cases, {seconds:.1f} s)", flush=True)
-        for c in skips:
-            print(f"     skipped: {c.name}: {c.why}")
+        self.failed += bad
+        self.times[test.name] = round(seconds, 1)
+        word = "FAIL" if bad else "skip" if all(c.state == "skip" for c in cases) else "ok"
+        print(f"{word:4} {test.name} ({len(cases)} cases, {seconds:.1f} s)", flush=True)
         for c in bad:
             print(f"     FAILED: {c.name} {c.why}")
         if bad or self.args.verbose:
-            print("\n".join("     | " + l for l in text.splitlines()[-60:]), flush=True)
-        return bad
+            print("\n".join("     | " + line for line in text.splitlines()[-OUTPUT_LINES:]), flush=True)
 
     def run(self, tests, jobs):
+        # One that never ran may be long: those first.
+        order = sorted(tests, key=lambda t: -self.times.get(t.name, float("inf" if t.kind == "script" else 0)))
         with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
-            futures = {pool.submit(run_one, kind, path, self.args): (kind, path) for kind, path in tests}
-            for f in concurrent.futures.as_completed(futures):
-                name, cases, text, seconds = f.result()
-                self.take(cases)
-                if self.tell(name, cases, text, seconds):
-                    self.failed.append((*futures[f], cases))
+            for f in concurrent.futures.as_completed([pool.submit(run_one, t, self.args) for t in order]):
+                self.take(*f.result())
 
-    def run_again(self):
-        """The scripts that failed, once more; how many passed."""
-        scripts = [t for t in self.failed if t[0] == "script"]
-        unsteady = []
-        if not scripts or len(scripts) > self.args.again:
-            return unsteady
-        for t in scripts:
-            kind, path, before = t
-            print(f"again: {os.path.basename(path)}", flush=True)
-            name, cases, text, seconds = run_one(kind, path, self.args)
-            self.take(before, -1)
-            self.take(cases)
-            self.failed.remove(t)
-            if self.tell(name, cases, text, seconds):
-                self.failed.append((kind, path, cases))
-            else:
-                unsteady += [c.name for c in before if c.state == "fail"]
-        return unsteady
+    def end(self):
+        """What a reader looks for: what was left out and why, what failed, the sums."""
+        for need, names in sorted(self.skipped.items()):
+            print(f"{len(names)} cases skipped, for want of {needs.what(need)}" +
+                  (": " + ", ".join(sorted(names)) if len(names) < 6 or self.args.verbose else ""))
+        if self.failed:
+            print("\nfailed:")
+            print("\n".join(f"  {c.name}" for c in self.failed))
+        try:
+            with open(self.times_path, "w", encoding="utf-8") as f:
+                json.dump(self.times, f, indent=0, sort_keys=True)
+        except OSError:
+            pass  # only the order of the next run
+        print(f"{self.count['pass']} passed, {self.count['fail']} failed, {self.count['skip']} skipped")
+        return 1 if self.count["fail"] or not self.count["pass"] else 0
+
+
+def interrupted(signum, _frame):
+    with running_lock:
+        for p in running:
+            p.terminate()
+    for p in list(running):
+        p.wait()
+    os._exit(128 + signum)
 
 
 def main():
-    ap = argparse.ArgumentParser(description=__doc__)
+    ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     ap.add_argument("--build", required=True)
-    ap.add_argument("--timeout", type=float, default=300)
-    ap.add_argument("--jobs", type=int, default=2)
+    ap.add_argument("--timeout", type=float, default=600)
+    ap.add_argument("--jobs", type=int, default=int(os.environ.get("JOBS", 0)) or 2 * (os.cpu_count() or 1),
+                    help="tests at a time (JOBS in the environment; default: two per CPU, as most of them wait)")
     ap.add_argument("--only", default=os.environ.get("ONLY", ""), help="substring of test names")
-    ap.add_argument("--again", type=int, default=int(os.environ.get("AGAIN", 0)),
-                    help="run failed scripts a second time where no more than so many failed")
     ap.add_argument("--verbose", action="store_true", default=bool(os.environ.get("V")))
     ap.add_argument("tests", nargs="+", metavar="KIND:PATH")
     args = ap.parse_args()
-    tests = [t.split(":", 1) for t in args.tests]
-    tests = [t for t in tests if args.only in t[1]]
-    tally = Tally(args, os.geteuid() == 0 and os.path.exists("/sys/kernel/btf/vmlinux"))
-    # Scripts start daemons and jobs of several processes: one at a time, after the unit tests.
-    tally.run([t for t in tests if t[0] != "script"], args.jobs)
-    tally.run([t for t in tests if t[0] == "script"], 1)
-    unsteady = tally.run_again()
-    if unsteady:
-        print("\nunsteady, failed once and passed when run again (what it printed stands above):")
-        print("\n".join("  " + name for name in unsteady))
-    names = [c.name for _, _, cases in tally.failed for c in cases if c.state == "fail"]
-    if names:
-        print("\nfailed:")
-        print("\n".join("  " + name for name in names))
-    count = tally.count
-    print(f"{count['pass']} passed, {count['fail']} failed, {count['skip']} skipped")
-    return 1 if count["fail"] or not count["pass"] else 0
+    for s in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(s, interrupted)
+    tests = [Test(*t.split(":", 1)) for t in args.tests]
+    tests = [t for t in tests if args.only in t.path]
+    tally = Tally(args)
+    began = time.monotonic()
+    tally.run([t for t in tests if not t.alone], args.jobs)
+    tally.run([t for t in tests if t.alone], 1)
+    print(f"{len(tests)} programs in {(time.monotonic() - began) / 60:.1f} minutes", flush=True)
+    return tally.end()
 
 
 if __name__ == "__main__":

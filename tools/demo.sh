@@ -10,7 +10,7 @@ seed=${SEED:-$(od -An -N3 -tu4 /dev/urandom | tr -d ' ')}
 length=${SECONDS_LONG:-60}
 say() { [ -n "${QUIET:-}" ] || echo "$@"; }
 fail() { echo "demo: $*" >&2; exit 1; }
-trap 'stack_stop 2>/dev/null; pkill -KILL -P $$ 2>/dev/null' EXIT
+trap 'stack_stop 2>/dev/null; kill -KILL $(jobs -p) 2>/dev/null' EXIT
 trap 'exit 130' INT TERM
 case $seed in *[!0-9]* | '') fail "SEED=$seed: a whole number is wanted" ;; esac
 case $length in *[!0-9]* | '') fail "SECONDS_LONG=$length: a whole number is wanted" ;; esac

@@ -7,7 +7,7 @@ set -euo pipefail
 B=$1 out=$2
 rm -rf "$out"
 mkdir -p "$out/bin" "$out/lib" "$out/tests/gpu" "$out/tools"
-for p in sysom sysomd sysom-aggregator; do
+for p in sysom sysom-full sysomd sysom-aggregator; do
 	cp "$B/bin/$p" "$out/bin/"
 	strip --strip-debug "$out/bin/$p"
 	# the C library stays the machine's own

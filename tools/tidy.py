@@ -17,11 +17,12 @@ MAY = {
     "analysis": {"base"},
     "wire": {"base", "analysis"},
     "bpf": set(),
-    "symbol": {"base", "analysis"},
-    "sampler": {"base", "bpf", "analysis", "symbol"},
-    "sidecar": {"base", "foreign", "ring", "analysis", "wire", "bpf", "sampler", "symbol"},
+    "symbol": {"base", "analysis", "reader"},
+    "reader": {"base"},
+    "sampler": {"base", "bpf", "analysis", "symbol", "reader"},
+    "sidecar": {"base", "foreign", "ring", "analysis", "wire", "bpf", "sampler", "symbol", "reader"},
     "aggregator": {"base", "wire", "analysis", "symbol"},
-    "cli": {"base", "wire", "analysis", "bpf", "sampler", "symbol"},
+    "cli": {"base", "wire", "analysis", "bpf", "sampler", "symbol", "reader"},
     "sim": {"foreign"},
 }
 # `sysom replay` runs the daemons' own code: incidents of windows (libincident.a), the fleet
@@ -30,7 +31,7 @@ REPLAYED = {"aggregator/incident.h", "aggregator/digest.h", "aggregator/picture.
             "aggregator/finding_json.h", "aggregator/fleet.h", "sidecar/requests.h",
             "sidecar/windows.h"}
 # preload/ and cupti/ are libc only: of base/ just the headers without code behind them.
-GUEST_BASE = {"base/clock.h", "base/hash.h", "base/limits.h"}
+GUEST_BASE = {"base/clock.h", "base/file_id.h", "base/hash.h", "base/limits.h"}
 SOURCE = re.compile(r"\.(c|h|def|py|sh|mk|proto|yaml|map)$")
 FORBIDDEN = [
     (re.compile(r"\b(TODO|FIXME|XXX)\b"), "an unfinished part"),

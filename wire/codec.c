@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/job_key.h"
 #include "base/limits.h"
 
 /* The envelope's own structs; a beat with LIMIT_NODE_PROCESSES ranks needs 200 KiB, the packed fields
@@ -193,6 +194,16 @@ void codec_rank_fill(struct codec_rank *c, const struct wire_rank *r)
 	c->pb.local_rank = r->local_rank;
 	c->pb.pid = r->pid;
 	c->pb.start_time_ticks = r->start_time_ticks;
+	c->pb.owner = r->owner;
+}
+
+/* A key with a uid at its end comes only from a node that vouches for it. */
+static bool owner_fits(const struct wire_rank *r)
+{
+	uint32_t uid;
+	bool owned = job_key_owner(r->job, &uid);
+
+	return r->owner ? owned && uid == r->owner - 1 : !owned;
 }
 
 int codec_rank_read(const Sysom__Wire__Rank *pb, struct wire_rank *r)
@@ -216,5 +227,6 @@ int codec_rank_read(const Sysom__Wire__Rank *pb, struct wire_rank *r)
 	r->local_rank = pb->local_rank;
 	r->pid = pb->pid;
 	r->start_time_ticks = pb->start_time_ticks;
-	return 0;
+	r->owner = pb->owner;
+	return owner_fits(r) ? 0 : -EPROTO;
 }

@@ -37,6 +37,9 @@ int wire_window_decode_head(const void *data, size_t bytes, struct window *w);
 int wire_window_decode_names(const void *data, size_t bytes, struct window *w);
 /* Everything. -EPROTO, -EMSGSIZE, -ENOMEM. On failure nothing is owned. */
 int wire_window_decode(const void *data, size_t bytes, struct window *w);
+/* From a peer: as wire_window_decode, or without records wire_window_decode_names. The work is bounded by
+ * the message's own size (LIMIT_WIRE_WORK_PER_BYTE); more is -EMSGSIZE, before it is done. */
+int wire_window_decode_admitted(const void *data, size_t bytes, bool records, struct window *w);
 int wire_beat_decode(const void *data, size_t bytes, struct beat *b);
 /* Free with wire_sketch_free. Numbers are finite and not negative, shares at most 1. */
 int wire_sketch_decode(const void *data, size_t bytes, struct sketch *s);

@@ -28,6 +28,8 @@
 #define HISTORY	      3
 /* Rows ahead whose names' contexts are fetched: the tables outgrow the nearer caches. */
 #define CODE_AHEAD    4u
+/* And rows before that: another CPU wrote them. */
+#define ROWS_AHEAD    16u
 
 enum column {
 	COL_MASK,
@@ -602,6 +604,12 @@ int columns_pack(const struct record *host, uint32_t host_count, const struct re
 	c.launch = (struct bits){ .to = &c.cols[COL_LAUNCH_BITS] };
 	model_scale(m);
 	for (uint32_t i = 0; i < m->count; i++) {
+		if (i + ROWS_AHEAD < m->count) {
+			const char *row = (const char *)model_row(m, i + ROWS_AHEAD);
+
+			__builtin_prefetch(row);
+			__builtin_prefetch(row + 64);
+		}
 		if (i + CODE_AHEAD < m->count)
 			__builtin_prefetch(model_name(m, model_row(m, i + CODE_AHEAD)), 1);
 		code_row(m, &c, i);

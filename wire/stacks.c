@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/hash.h"
+#include "base/keyed.h"
 #include "base/limits.h"
 #include "wire/pack.h"
 
@@ -53,10 +53,14 @@ static bool frame_same(const struct stack_frame *a, const struct stack_frame *b)
 static uint32_t intern_frame(struct packer *p, uint32_t i)
 {
 	const struct stack_frame *f = &p->b->frames[i];
-	uint64_t h = hash_mix(f->address ^ (uint64_t)f->object << 40 ^ (uint64_t)f->kind << 60);
+	struct keyed_state hash = keyed_begin(&p->b->key);
 	uint32_t *s;
+	uint64_t h;
 
-	h = hash_mix(h ^ ((uint64_t)f->file << 32 | f->line) ^ f->flags);
+	keyed_add(&hash, f->address);
+	keyed_add(&hash, (uint64_t)f->object << 32 | (uint32_t)f->kind << 8 | f->flags);
+	keyed_add(&hash, (uint64_t)f->file << 32 | f->line);
+	h = keyed_end(&hash);
 	for (;; h++) {
 		s = &p->frames.slot[h & (p->frames.room - 1)];
 		if (!*s)
@@ -71,7 +75,7 @@ static uint32_t intern_frame(struct packer *p, uint32_t i)
 
 static uint32_t intern_node(struct packer *p, uint32_t parent, uint32_t frame)
 {
-	uint64_t h = hash_mix((uint64_t)parent << 32 | frame);
+	uint64_t h = keyed_word(&p->b->key, (uint64_t)parent << 32 | frame);
 	uint32_t *s;
 
 	for (;; h++) {
@@ -212,6 +216,7 @@ struct unpacker {
 	const uint8_t *data;
 	size_t bytes, pos;
 	int err;
+	uint64_t frames_left; /* of all stacks, unfolded */
 	uint32_t strings, objects, frames, nodes, stacks, samples;
 	uint32_t *string_of, *object_of, *stack_of; /* number in the block -> index in the batch */
 	struct stack_frame *frame;
@@ -350,10 +355,15 @@ static void read_stacks(struct unpacker *u, struct stack_batch *b)
 
 		if (u->err)
 			break;
+		/* also of a stack that was there before: to find that out is work, too */
+		if (at && u->depth[at - 1] > u->frames_left) {
+			u->err = -E2BIG;
+			break;
+		}
 		for (; at; at = u->node[at - 1].parent)
 			frames[count++] = u->frame[u->node[at - 1].frame];
-		if (tail >> 3 > count || (tail & 7) >= STACK_END_COUNT ||
-		    b->frame_count + count > LIMIT_WINDOW_STACK_FRAMES)
+		u->frames_left -= count;
+		if (tail >> 3 > count || (tail & 7) >= STACK_END_COUNT)
 			u->err = -EPROTO;
 		else
 			u->err = stack_batch_stack(b, frames, count, (uint32_t)(tail >> 3), tail & 7,
@@ -402,13 +412,20 @@ static void *table(struct unpacker *u, uint32_t count, size_t bytes)
 
 int stacks_unpack(const void *data, size_t bytes, size_t max_bytes, struct stack_batch *b)
 {
-	struct unpacker u = { .bytes = 0 };
+	return stacks_unpack_within(data, bytes, max_bytes, LIMIT_WINDOW_STACK_FRAMES, b);
+}
+
+int stacks_unpack_within(const void *data, size_t bytes, size_t max_bytes, size_t frames_max,
+			 struct stack_batch *b)
+{
+	struct unpacker u = { .frames_left = frames_max };
 	uint8_t *plain;
 	int err = pack_read(data, bytes, max_bytes, &plain, &u.bytes);
 
 	if (err)
 		return err;
 	u.data = plain;
+	b->key = *keyed_process();
 	read_head(&u, b);
 	if (!u.err) {
 		u.string_of = table(&u, u.strings, sizeof(*u.string_of));

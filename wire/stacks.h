@@ -14,5 +14,8 @@ int stacks_pack(const struct stack_batch *b, struct buf *out);
 /* Fills an empty batch that the caller has initialised; max_bytes bounds what the block unpacks to.
  * Equal strings, stacks and samples come back as one. -EPROTO, -EMSGSIZE, -ENOMEM. */
 int stacks_unpack(const void *data, size_t bytes, size_t max_bytes, struct stack_batch *b);
+/* Of at most so many frames of all stacks, unfolded (at most LIMIT_WINDOW_STACK_FRAMES); else -EMSGSIZE. */
+int stacks_unpack_within(const void *data, size_t bytes, size_t max_bytes, size_t frames_max,
+			 struct stack_batch *b);
 
 #endif

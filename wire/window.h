@@ -14,9 +14,11 @@
 #define WIRE_TEXT_BYTES 128
 #define WIRE_LOSS_MAX	32
 
-/* Who speaks. Texts are NUL-terminated valid UTF-8. */
+/* Who speaks. Texts are NUL-terminated valid UTF-8.
+ * What is proven and what is claimed: the node vouches for the uid in the job's key (base/job_key.h) and
+ * for the pid. The node's own name is a claim until the node shows a key; all else is the job's claim. */
 struct wire_rank {
-	char job[WIRE_TEXT_BYTES]; /* job key, DESIGN.md 5 */
+	char job[WIRE_TEXT_BYTES]; /* NAME@UID; without @UID from a node that does not vouch for one */
 	char node[WIRE_TEXT_BYTES];
 	char role[WIRE_TEXT_BYTES];
 	char pod[WIRE_TEXT_BYTES];
@@ -24,6 +26,7 @@ struct wire_rank {
 	char program[WIRE_TEXT_BYTES];
 	int32_t rank, world_size, local_rank; /* -1 unknown */
 	uint32_t pid;
+	uint32_t owner; /* uid + 1; 0: the node does not vouch for one */
 	uint64_t start_time_ticks;
 };
 

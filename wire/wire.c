@@ -145,12 +145,59 @@ static void fill_window(Sysom__Wire__Window *pb, struct window_lists *l, const s
 		fill_signal(pb, l, &w->signals[i]);
 }
 
+/* Of a message of so many bytes; a peer has to send what it makes the other side do. */
+static size_t admitted(size_t bytes)
+{
+	return LIMIT_WIRE_WORK_BYTES + bytes * LIMIT_WIRE_WORK_PER_BYTE;
+}
+
+static size_t unpacked_of(const struct buf *b)
+{
+	size_t bytes = 0;
+
+	return b->bytes && !pack_size(b->data, b->bytes, SIZE_MAX, &bytes) ? bytes : 0;
+}
+
+/* What the reader has to do, as its budget counts it. */
+static size_t work_of(const struct window *w, const struct buf *fields, size_t count)
+{
+	size_t work = w->step_count * sizeof(*w->steps) + w->name_count * sizeof(*w->names) +
+		      ((size_t)w->host_count + w->device_count) * sizeof(*w->host);
+
+	for (size_t i = 0; i < count; i++)
+		work += unpacked_of(&fields[i]);
+	for (uint32_t i = 0; w->stacks.sample_count && i < w->stacks.stack_count; i++)
+		work += w->stacks.stacks[i].count * sizeof(*w->stacks.frames);
+	return work;
+}
+
+/* Rows that are all alike pack to nearly nothing: such a window is made as long as its work asks for. */
+static int pad(Sysom__Wire__Window *pb, size_t work, struct buf *padding)
+{
+	size_t packed = pb->steps.len + pb->names.len + pb->records.len + pb->content_stacks.len;
+	size_t missing;
+	uint8_t *p;
+
+	if (work <= admitted(packed))
+		return 0;
+	missing = (work - admitted(packed)) / LIMIT_WIRE_WORK_PER_BYTE + 1;
+	p = buf_reserve(padding, missing);
+	if (!p)
+		return -ENOMEM;
+	memset(p, 0, missing);
+	padding->bytes += missing;
+	pb->padding = (ProtobufCBinaryData){ padding->bytes, padding->data };
+	return 0;
+}
+
+enum { STEPS, NAMES, RECORDS, STACKS, PADDING, FIELDS };
+
 int wire_window_encode(const struct window *w, struct buf *out)
 {
 	Sysom__Wire__Envelope e = SYSOM__WIRE__ENVELOPE__INIT;
 	Sysom__Wire__Window pb = SYSOM__WIRE__WINDOW__INIT;
+	struct buf field[FIELDS];
 	struct window_lists *l;
-	struct buf steps, names, records, stacks;
 	int err = check_window(w);
 
 	if (err)
@@ -158,31 +205,29 @@ int wire_window_encode(const struct window *w, struct buf *out)
 	l = calloc(1, sizeof(*l));
 	if (!l)
 		return -ENOMEM;
-	buf_init(&steps, LIMIT_WIRE_MESSAGE_BYTES);
-	buf_init(&names, LIMIT_WIRE_MESSAGE_BYTES);
-	buf_init(&records, LIMIT_WIRE_MESSAGE_BYTES);
-	buf_init(&stacks, LIMIT_WIRE_MESSAGE_BYTES);
+	for (int i = 0; i < FIELDS; i++)
+		buf_init(&field[i], LIMIT_WIRE_MESSAGE_BYTES);
 	fill_window(&pb, l, w);
 	if (w->step_count)
-		err = columns_steps_pack(w->steps, w->step_count, &steps);
+		err = columns_steps_pack(w->steps, w->step_count, &field[STEPS]);
 	if (!err && w->name_count)
-		err = pack_names(w, &names);
+		err = pack_names(w, &field[NAMES]);
 	if (!err && w->host_count + w->device_count)
 		err = columns_pack(w->host, w->host_count, w->device, w->device_count, PACK_CLOSE,
-				   &records);
+				   &field[RECORDS]);
 	if (!err && w->stacks.sample_count)
-		err = stacks_pack(&w->stacks, &stacks);
-	pb.steps = (ProtobufCBinaryData){ steps.bytes, steps.data };
-	pb.names = (ProtobufCBinaryData){ names.bytes, names.data };
-	pb.records = (ProtobufCBinaryData){ records.bytes, records.data };
-	pb.stacks = (ProtobufCBinaryData){ stacks.bytes, stacks.data };
+		err = stacks_pack(&w->stacks, &field[STACKS]);
+	pb.steps = (ProtobufCBinaryData){ field[STEPS].bytes, field[STEPS].data };
+	pb.names = (ProtobufCBinaryData){ field[NAMES].bytes, field[NAMES].data };
+	pb.records = (ProtobufCBinaryData){ field[RECORDS].bytes, field[RECORDS].data };
+	pb.content_stacks = (ProtobufCBinaryData){ field[STACKS].bytes, field[STACKS].data };
+	if (!err)
+		err = pad(&pb, work_of(w, field, PADDING), &field[PADDING]);
 	e.window = &pb;
 	if (!err)
 		err = codec_emit(&e, WIRE_WINDOW, LIMIT_WIRE_MESSAGE_BYTES, out);
-	buf_fini(&steps);
-	buf_fini(&names);
-	buf_fini(&records);
-	buf_fini(&stacks);
+	for (int i = 0; i < FIELDS; i++)
+		buf_fini(&field[i]);
 	free(l);
 	return err;
 }
@@ -255,24 +300,43 @@ static int read_signals(const Sysom__Wire__Window *pb, struct window *w)
 	return 0;
 }
 
-/* What all packed fields of one message may unpack to, together. */
-static int take_budget(const ProtobufCBinaryData *b, size_t *budget, size_t *unpacked)
+/* What one message may make its reader do. */
+struct budget {
+	size_t unpacked; /* bytes of all packed fields, together */
+	size_t work;	 /* the same, and the memory of the rows made of them */
+};
+
+static int take_work(struct budget *b, size_t rows, size_t row_bytes)
 {
-	int err = pack_size(b->data, b->len, *budget, unpacked);
+	if (rows > b->work / row_bytes)
+		return -EMSGSIZE;
+	b->work -= rows * row_bytes;
+	return 0;
+}
+
+/* Before a field is unpacked: what it states to become. */
+static int take_budget(const ProtobufCBinaryData *field, struct budget *b, size_t rows,
+		       size_t row_bytes, size_t *unpacked)
+{
+	int err = pack_size(field->data, field->len, b->unpacked, unpacked);
 
 	if (!err)
-		*budget -= *unpacked;
+		err = take_work(b, *unpacked, 1);
+	if (!err)
+		err = take_work(b, rows, row_bytes);
+	if (!err)
+		b->unpacked -= *unpacked;
 	return err;
 }
 
-static int read_steps(const Sysom__Wire__Window *pb, struct window *w, size_t *budget)
+static int read_steps(const Sysom__Wire__Window *pb, struct window *w, struct budget *budget)
 {
 	size_t unpacked = 0;
 	int err;
 
 	if (!w->step_count)
 		return pb->steps.len ? -EPROTO : 0;
-	err = take_budget(&pb->steps, budget, &unpacked);
+	err = take_budget(&pb->steps, budget, w->step_count, sizeof(*w->steps), &unpacked);
 	if (err)
 		return err;
 	w->steps = calloc(w->step_count, sizeof(*w->steps));
@@ -282,7 +346,7 @@ static int read_steps(const Sysom__Wire__Window *pb, struct window *w, size_t *b
 				    w->step_count);
 }
 
-static int read_head(const Sysom__Wire__Window *pb, struct window *w, size_t *budget)
+static int read_head(const Sysom__Wire__Window *pb, struct window *w, struct budget *budget)
 {
 	int err;
 
@@ -337,7 +401,7 @@ static int split_names(const uint8_t *p, size_t n, struct window *w)
 	return pos == n ? 0 : -EPROTO;
 }
 
-static int read_names(const Sysom__Wire__Window *pb, struct window *w, size_t *budget)
+static int read_names(const Sysom__Wire__Window *pb, struct window *w, struct budget *budget)
 {
 	uint8_t *p = NULL;
 	size_t n = 0, unpacked = 0;
@@ -345,7 +409,7 @@ static int read_names(const Sysom__Wire__Window *pb, struct window *w, size_t *b
 
 	if (!w->name_count)
 		return pb->names.len ? -EPROTO : 0;
-	err = take_budget(&pb->names, budget, &unpacked);
+	err = take_budget(&pb->names, budget, w->name_count, sizeof(*w->names), &unpacked);
 	if (!err)
 		err = pack_read(pb->names.data, pb->names.len, unpacked, &p, &n);
 	if (!err)
@@ -354,7 +418,7 @@ static int read_names(const Sysom__Wire__Window *pb, struct window *w, size_t *b
 	return err;
 }
 
-static int read_records(const Sysom__Wire__Window *pb, struct window *w, size_t *budget)
+static int read_records(const Sysom__Wire__Window *pb, struct window *w, struct budget *budget)
 {
 	uint64_t rows = (uint64_t)w->host_count + w->device_count;
 	size_t unpacked = 0;
@@ -362,7 +426,7 @@ static int read_records(const Sysom__Wire__Window *pb, struct window *w, size_t 
 
 	if (!rows)
 		return pb->records.len ? -EPROTO : 0;
-	err = take_budget(&pb->records, budget, &unpacked);
+	err = take_budget(&pb->records, budget, rows, sizeof(*w->host), &unpacked);
 	if (err)
 		return err;
 	if (!columns_rows_fit(rows, unpacked))
@@ -379,22 +443,29 @@ static int read_records(const Sysom__Wire__Window *pb, struct window *w, size_t 
 	return err;
 }
 
-static int read_stacks(const Sysom__Wire__Window *pb, struct window *w, size_t *budget)
+static int read_stacks(const Sysom__Wire__Window *pb, struct window *w, struct budget *budget)
 {
-	size_t unpacked = 0;
+	const ProtobufCBinaryData *stacks = pb->content_stacks.len ? &pb->content_stacks : &pb->stacks;
+	size_t unpacked = 0, frames;
 	int err;
 
-	if (!pb->stacks.len)
+	if (!stacks->len)
 		return 0;
-	err = take_budget(&pb->stacks, budget, &unpacked);
-	return err ? err : stacks_unpack(pb->stacks.data, pb->stacks.len, unpacked, &w->stacks);
+	err = take_budget(stacks, budget, 0, 1, &unpacked);
+	if (err)
+		return err;
+	frames = budget->work / sizeof(*w->stacks.frames);
+	return stacks_unpack_within(stacks->data, stacks->len, unpacked,
+				    frames < LIMIT_WINDOW_STACK_FRAMES ? frames : LIMIT_WINDOW_STACK_FRAMES,
+				    &w->stacks);
 }
 
 enum depth { DEPTH_HEAD, DEPTH_NAMES, DEPTH_ALL };
 
-static int window_decode(const void *data, size_t bytes, struct window *w, enum depth depth)
+static int window_decode(const void *data, size_t bytes, size_t work, struct window *w,
+			 enum depth depth)
 {
-	size_t budget = LIMIT_WIRE_UNPACKED_BYTES;
+	struct budget budget = { LIMIT_WIRE_UNPACKED_BYTES, work };
 	struct codec_arena a;
 	Sysom__Wire__Envelope *e;
 	int err = 0;
@@ -418,17 +489,22 @@ static int window_decode(const void *data, size_t bytes, struct window *w, enum 
 
 int wire_window_decode_head(const void *data, size_t bytes, struct window *w)
 {
-	return window_decode(data, bytes, w, DEPTH_HEAD);
+	return window_decode(data, bytes, SIZE_MAX, w, DEPTH_HEAD);
 }
 
 int wire_window_decode_names(const void *data, size_t bytes, struct window *w)
 {
-	return window_decode(data, bytes, w, DEPTH_NAMES);
+	return window_decode(data, bytes, SIZE_MAX, w, DEPTH_NAMES);
 }
 
 int wire_window_decode(const void *data, size_t bytes, struct window *w)
 {
-	return window_decode(data, bytes, w, DEPTH_ALL);
+	return window_decode(data, bytes, SIZE_MAX, w, DEPTH_ALL);
+}
+
+int wire_window_decode_admitted(const void *data, size_t bytes, bool records, struct window *w)
+{
+	return window_decode(data, bytes, admitted(bytes), w, records ? DEPTH_ALL : DEPTH_NAMES);
 }
 
 void wire_window_free(struct window *w)

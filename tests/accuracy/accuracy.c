@@ -14,11 +14,13 @@
  *   -D DIR    name the frames from DIR/.build-id (and the files themselves) ...
  *   -N FILE   ... and write the names there (names.h)
  *   -e N      end after so many samples, before the seconds are over
+ *   -u N      exit 1 if more than N stacks are false though they reached the root without a marked frame
  *   -m N,P    exit 1 if there are fewer than N samples or fewer than P % of the stacks are exact
  */
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
+#include <limits.h>
 #include <linux/perf_event.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -70,9 +72,11 @@ struct run {
 	 * them that read memory which the record does not hold and which changes */
 	uint64_t replay_differs, replay_past;
 	bool past;	     /* of the walk that runs */
+	uint64_t leaf_row;   /* of the sample that is being judged */
 	struct names *names; /* NULL: names are not asked for */
 	const char *names_file;
 	uint64_t third_with_us, third_with_libdw, third_neither;
+	uint64_t unflagged; /* false, at the root, and no frame marked as found otherwise than by a rule */
 	uint64_t enough;  /* samples; 0: as many as there are */
 	uint64_t skipped; /* disagreements that are a caller which libdw skipped */
 	uint64_t end[UNWIND_END_COUNT];
@@ -116,11 +120,13 @@ static uint32_t file_of(struct run *r, const struct mapping *m)
 	char why[UNWIND_TABLE_WHY_BYTES];
 	struct unwind_table t;
 	uint32_t file = 0;
+	struct reader_target target;
 	int fd, rc;
 
 	if (!m->elf || !unwind_store_find(r->store, &m->elf->key, &file))
 		return file;
-	fd = mapping_open("/proc", r->pid, m->begin, m->end, m->path);
+	reader_target_direct(&target, "/proc", r->pid);
+	fd = mapping_open(&target, m->begin, m->end, m->path);
 	rc = fd < 0				     ? fd
 	     : r->blind && strstr(m->path, r->blind) ? -ENODATA
 						     : unwind_table_compile(&t, fd, why);
@@ -144,13 +150,15 @@ static uint32_t file_of(struct run *r, const struct mapping *m)
 static int take_mappings(struct run *r)
 {
 	struct unwind_process old = r->process;
+	struct reader_target t;
 	struct unwind_mapping *m;
 	int rc;
 
 	mapping_scan_fini(&r->scan);
 	truth_close(r->truth);
 	r->truth = NULL;
-	rc = mapping_scan_read(&r->scan, "/proc", r->pid);
+	reader_target_direct(&t, "/proc", r->pid);
+	rc = mapping_scan_read(&r->scan, &t);
 	if (rc)
 		return rc;
 	m = calloc(r->scan.count ? r->scan.count : 1, sizeof(*m));
@@ -282,15 +290,18 @@ static bool is_skipped_caller(struct run *r, const struct truth_stack *t, uint32
 	return s->pc - (ra + (uint64_t)(int64_t)relative) < 4096;
 }
 
-static void third_voice(struct run *r, const struct truth_stack *t)
+/* True: libunwind has our frames. */
+static bool third_voice(struct run *r, const struct truth_stack *t)
 {
 	static struct truth_stack third;
 	const struct snapshot_record *s = r->record;
 	uint32_t ours = judged(s->frame, s->count, t);
+	bool with_us;
 
 	truth_libunwind(r->truth, &r->scan, s, &third);
 	r->skipped += is_skipped_caller(r, t, ours);
-	if (third.count == ours && same(third.pc, s->frame, ours))
+	with_us = third.count == ours && same(third.pc, s->frame, ours);
+	if (with_us)
 		r->third_with_us++;
 	else if (third.count == t->count && same(third.pc, t->pc, t->count))
 		r->third_with_libdw++;
@@ -304,6 +315,7 @@ static void third_voice(struct run *r, const struct truth_stack *t)
 		print_stack(r, "libdw", t->pc, t->count);
 		print_stack(r, "libunwind", third.pc, third.count);
 	}
+	return with_us;
 }
 
 /* The same walk over the record gave other frames. */
@@ -332,6 +344,8 @@ static void replay(struct run *r, int algorithm, const struct truth_stack *t)
 	s->process = r->process;
 	r->past = false;
 	unwind_replay_walk(r->replay[algorithm], s);
+	if (algorithm == BY_TABLE)
+		r->leaf_row = s->leaf_row;
 	if (algorithm != BY_TABLE)
 		score_stack(&r->score[algorithm], s->frame, s->count, s->end, t);
 	else if (s->count != r->record->count || !same(s->frame, r->record->frame, s->count))
@@ -365,6 +379,11 @@ static bool is_stale(struct run *r, const struct snapshot_record *s)
 	return false;
 }
 
+static bool is_flagged(const struct snapshot_record *s)
+{
+	return s->end != UNWIND_END_ROOT || s->scanned || s->by_fp;
+}
+
 static int on_record(void *context, void *data, size_t bytes)
 {
 	static struct truth_stack t;
@@ -394,7 +413,7 @@ static int on_record(void *context, void *data, size_t bytes)
 	r->cut += t.cut;
 	r->live += t.live_reads != 0;
 	if (!score_stack(&r->score[BY_TABLE], s->frame, s->count, s->end, &t)) {
-		third_voice(r, &t);
+		r->unflagged += !third_voice(r, &t) && !is_flagged(s);
 	} else if (r->write && r->samples > 20 && !t.silent && !t.cut && t.count > 2) {
 		if (record_write(r->write, r->name, r->truth, &r->scan, s, &t, r->blind))
 			fprintf(stderr, "accuracy: %s: not written\n", r->write);
@@ -403,7 +422,8 @@ static int on_record(void *context, void *data, size_t bytes)
 	for (int i = 0; i < ALGORITHMS; i++)
 		replay(r, i, &t);
 	for (uint32_t i = 0; r->names && i < s->count; i++)
-		names_add(r->names, mapping_of(r, s->frame[i] & UNWIND_FRAME_PC), s->frame[i]);
+		names_add(r->names, mapping_of(r, s->frame[i] & UNWIND_FRAME_PC), s->frame[i],
+			  i ? s->frame[i] : r->leaf_row);
 	return 0;
 }
 
@@ -494,7 +514,8 @@ static void report(const struct run *r)
 	printf("  %5.1f %5.1f %6.1f\n", percent(r->scanned, r->samples),
 	       percent(r->silent, r->samples),
 	       r->samples ? (double)r->score[BY_TABLE].our_frames / (double)r->samples : 0);
-	printf("    libunwind of %lu disagreements: with us %lu, with libdw %lu, neither %lu; a "
+	printf("    false and not flagged: %lu;", r->unflagged);
+	printf(" libunwind of %lu disagreements: with us %lu, with libdw %lu, neither %lu; a "
 	       "leaf's "
 	       "caller that libdw skips: %lu; ends:",
 	       r->samples - r->score[BY_TABLE].exact, r->third_with_us, r->third_with_libdw,
@@ -551,7 +572,8 @@ static int start(struct run *r, bool tail, int hz)
 static int usage(void)
 {
 	fprintf(stderr, "usage: accuracy [-t] [-n NAME] [-s SECONDS] [-r HZ] [-v COUNT] [-B TEXT] "
-			"[-w FILE] [-D DIRECTORY -N FILE] [-e SAMPLES] [-m SAMPLES,PERCENT] PID\n");
+			"[-w FILE] [-D DIRECTORY -N FILE] [-e SAMPLES] [-u COUNT] "
+			"[-m SAMPLES,PERCENT] PID\n");
 	return 2;
 }
 
@@ -560,7 +582,7 @@ struct asked {
 	const char *directory;
 	int seconds, hz;
 	bool tail;
-	unsigned samples;
+	unsigned samples, unflagged_max;
 	double percent;
 };
 
@@ -568,7 +590,7 @@ static bool options(struct run *r, struct asked *a, int argc, char **argv)
 {
 	int option;
 
-	while ((option = getopt(argc, argv, "tn:s:r:v:B:w:D:N:e:m:")) != -1) {
+	while ((option = getopt(argc, argv, "tn:s:r:v:B:w:D:N:e:u:m:")) != -1) {
 		if (option == 't')
 			a->tail = true;
 		else if (option == 'n')
@@ -587,6 +609,8 @@ static bool options(struct run *r, struct asked *a, int argc, char **argv)
 			a->directory = optarg;
 		else if (option == 'e')
 			r->enough = strtoul(optarg, NULL, 10);
+		else if (option == 'u')
+			a->unflagged_max = (unsigned)strtoul(optarg, NULL, 10);
 		else if (option == 'N')
 			r->names_file = optarg;
 		else if (option != 'm' || sscanf(optarg, "%u,%lf", &a->samples, &a->percent) != 2)
@@ -599,7 +623,7 @@ static bool options(struct run *r, struct asked *a, int argc, char **argv)
 int main(int argc, char **argv)
 {
 	static struct run r;
-	struct asked a = {.seconds = 10, .hz = 199};
+	struct asked a = {.seconds = 10, .hz = 199, .unflagged_max = UINT_MAX};
 	double exact;
 	int rc = 0;
 
@@ -621,6 +645,11 @@ int main(int argc, char **argv)
 	}
 	report(&r);
 	exact = percent(r.score[BY_TABLE].exact, r.samples);
+	if (r.unflagged > a.unflagged_max) {
+		fprintf(stderr, "accuracy: %lu stacks are false and not flagged, at most %u may be\n",
+			r.unflagged, a.unflagged_max);
+		return 1;
+	}
 	if (r.samples < a.samples || exact < a.percent) {
 		fprintf(stderr, "accuracy: wanted %u samples and %.1f%% of them exact\n", a.samples,
 			a.percent);

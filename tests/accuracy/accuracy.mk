@@ -4,7 +4,7 @@ ifneq ($(HAS_BPF),)
 BENCH += accuracy
 accuracy_SRCS := tests/accuracy/accuracy.c tests/accuracy/truth.c tests/accuracy/record.c \
 	tests/accuracy/names.c
-accuracy_USES := sampler symbol analysis base
+accuracy_USES := sampler reader symbol analysis base
 accuracy_LDLIBS := -lbpf -lunwind-x86_64 -lunwind
 TEST_PARTS += $(B)/bench/accuracy $(TARGET_BINS)
 endif

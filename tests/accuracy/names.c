@@ -14,6 +14,7 @@
 
 struct seen {
 	uint64_t address; /* ELF virtual; of a return address the byte before */
+	uint64_t named;	  /* the address that names it: a leaf's is where its row begins */
 	uint64_t count;	  /* 0: a free slot */
 	uint8_t build_id[STACK_BUILD_ID_MAX];
 	uint8_t build_id_bytes;
@@ -66,19 +67,21 @@ static uint32_t slot_of(const struct mapping_elf *e, uint64_t address)
 	return (uint32_t)(h >> 20) & (SLOTS - 1);
 }
 
-int names_add(struct names *n, const struct mapping *m, uint64_t frame)
+int names_add(struct names *n, const struct mapping *m, uint64_t frame, uint64_t by)
 {
-	uint64_t address = frame & UNWIND_FRAME_PC;
+	uint64_t address = frame & UNWIND_FRAME_PC, named = by & UNWIND_FRAME_PC;
 	struct seen *s;
 
 	if (!m || !m->elf || !m->elf->build_id_bytes)
 		return 0;
 	address -= m->load_bias + (frame & UNWIND_FRAME_RETURN ? 1 : 0);
+	named -= m->load_bias + (frame & UNWIND_FRAME_RETURN ? 1 : 0);
 	for (uint32_t i = slot_of(m->elf, address);; i = (i + 1) & (SLOTS - 1)) {
 		s = &n->slots[i];
 		if (!s->count)
 			break;
-		if (s->address == address && s->build_id_bytes == m->elf->build_id_bytes &&
+		if (s->address == address && s->named == named &&
+		    s->build_id_bytes == m->elf->build_id_bytes &&
 		    !memcmp(s->build_id, m->elf->build_id, s->build_id_bytes)) {
 			s->count++;
 			return 0;
@@ -90,11 +93,20 @@ int names_add(struct names *n, const struct mapping *m, uint64_t frame)
 	if (!s->path)
 		return -ENOMEM;
 	s->address = address;
+	s->named = named;
 	s->count = 1;
 	s->build_id_bytes = m->elf->build_id_bytes;
 	memcpy(s->build_id, m->elf->build_id, sizeof(s->build_id));
 	n->used++;
 	return 0;
+}
+
+/* The symbol itself; of a PLT entry what is shown, since its symbol is the function behind it. */
+static const char *judged_name(const struct symbol_name *n)
+{
+	size_t length = strlen(n->function);
+
+	return length > 4 && !strcmp(n->function + length - 4, "@plt") ? n->function : n->raw;
 }
 
 static void write_one(struct names *n, const struct seen *s, FILE *f)
@@ -104,11 +116,11 @@ static void write_one(struct names *n, const struct seen *s, FILE *f)
 	int rc;
 
 	snprintf(path, sizeof(path), "/proc/%u/root%s", n->pid, s->path);
-	rc = symbol_resolver_find(n->resolver, s->build_id, s->build_id_bytes, path, s->address,
+	rc = symbol_resolver_find(n->resolver, s->build_id, s->build_id_bytes, path, s->named,
 				  &name);
-	for (uint8_t i = 0; i < s->build_id_bytes; i++)
+	for (size_t i = 0; i < symbol_content_note(s->build_id_bytes); i++)
 		fprintf(f, "%02x", s->build_id[i]);
-	fprintf(f, "\t%lx\t%lu\t%s\t%s\n", s->address, s->count, s->path, rc ? "-" : name.raw);
+	fprintf(f, "\t%lx\t%lu\t%s\t%s\n", s->address, s->count, s->path, rc ? "-" : judged_name(&name));
 }
 
 int names_write(struct names *n, const char *path)

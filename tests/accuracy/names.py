@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Scores the names that `accuracy -N FILE` wrote. usage: names.py FILE DIRECTORY
+"""Scores the names that `accuracy -N FILE` wrote. usage: names.py FILE DIRECTORY STRIPPED
 
 Of a file whose unstripped copy lies in DIRECTORY/.build-id, the right name is what `addr2line -i`
 reads from the copy's DWARF (the outermost of the inlined functions: the one that owns the code), or
 a symbol of the copy's that covers the very address (`readelf -s`), where DWARF knows none or the
 symbol is another name of the same code. Other files (the system's, stripped) are only counted: named
-or not. A compiler's part of a function (.cold, .part.0, .isra.0, .constprop.0) counts as the function.
+or not; a file whose path begins with STRIPPED must have its copy. A compiler's part of a function (.cold,
+.part.0, .isra.0, .constprop.0) counts as the function. A PLT entry is NAME@plt, by objdump.
 """
 import collections
 import os
@@ -41,18 +42,27 @@ def dwarf_names(path, addresses):
 
 
 def symbols(path):
-    """[(begin, end, name)] of the functions, by begin"""
+    """{(begin, end, name)} of the functions and PLT entries"""
     p = subprocess.run(["readelf", "-sW", path], capture_output=True, text=True, check=True)
     out = set()
     for line in p.stdout.splitlines():
         f = line.split()
         if len(f) >= 8 and f[3] in ("FUNC", "IFUNC") and f[6] != "UND" and int(f[2], 0):
             out.add((int(f[1], 16), int(f[1], 16) + int(f[2], 0), f[7].partition("@")[0]))
-    return out
+    return out | plt_entries(path)
+
+
+def plt_entries(path):
+    """[(begin, end, NAME@plt)] as objdump labels them"""
+    p = subprocess.run(["objdump", "-d", "-j", ".plt", "-j", ".plt.sec", "-j", ".plt.got", path],
+                       capture_output=True, text=True, check=False)  # fails where there is no PLT
+    labels = re.findall(r"^([0-9a-f]+) <([^>]+@plt)>:$", p.stdout, re.MULTILINE)
+    return {(int(at, 16), int(at, 16) + 16, name) for at, name in labels}
 
 
 def main():
-    file, directory = sys.argv[1:]
+    file, directory, stripped = sys.argv[1:]
+    lacking = set()
     by_file = collections.defaultdict(list)
     with open(file, encoding="utf-8") as f:
         for line in f:
@@ -64,6 +74,7 @@ def main():
         if not os.path.exists(full):
             other += sum(c for _, c, _, _ in seen)
             other_named += sum(c for _, c, _, n in seen if n != "-")
+            lacking |= {p for _, _, p, _ in seen if p.startswith(stripped)}
             continue
         dwarf = dwarf_names(full, [a for a, _, _, _ in seen])
         table = symbols(full)
@@ -87,7 +98,9 @@ def main():
     print(f"    names of {whole} frames in stripped files: right {share[0]:.3f}%, wrong {share[1]:.3f}%, "
           f"unnamed {share[2]:.3f}% (no tool has a name: {nobody}); in files without an unstripped copy: "
           f"{other_named} of {other} frames named")
-    return 1 if wrong else 0
+    for path in sorted(lacking):
+        print(f"    not judged: {path} has no unstripped copy in {directory}")
+    return 1 if wrong or lacking else 0
 
 
 if __name__ == "__main__":

@@ -22,8 +22,10 @@ static int add_mapping(struct snapshot *s, const struct mapping_scan *scan, cons
 	char why[UNWIND_TABLE_WHY_BYTES];
 	struct unwind_table table = {0};
 	uint32_t n = 0;
+	struct reader_target target;
 	int fd, rc = -ENOMEM;
 
+	reader_target_direct(&target, "/proc", scan->pid);
 	if (!at)
 		return rc;
 	for (uint32_t i = 0; i < t->count; i++) {
@@ -36,7 +38,7 @@ static int add_mapping(struct snapshot *s, const struct mapping_scan *scan, cons
 	if (n && m->elf) {
 		fd = blind && strstr(m->path, blind)
 			 ? -1
-			 : mapping_open("/proc", scan->pid, m->begin, m->end, m->path);
+			 : mapping_open(&target, m->begin, m->end, m->path);
 		if (fd >= 0) {
 			unwind_table_compile(&table, fd, why);
 			close(fd);

@@ -29,6 +29,8 @@ struct truth {
 	unw_addr_space_t space;
 	/* of the record that is being unwound */
 	const struct snapshot_record *record;
+	uint64_t reg[UNWIND_REGISTERS], pc; /* where libdw begins */
+	bool interrupted;		    /* and is to begin again: what a signal interrupted */
 	const struct mapping_scan *mappings;
 	struct truth_stack *out;
 };
@@ -105,30 +107,117 @@ static bool memory_read(Dwfl *dwfl, Dwarf_Addr address, Dwarf_Word *result, void
 
 static bool initial_registers(Dwfl_Thread *thread, void *arg)
 {
-	const struct snapshot_record *r = ((struct truth *)arg)->record;
+	const struct truth *t = arg;
 	Dwarf_Word w[17];
 
 	for (int i = 0; i < UNWIND_REGISTERS; i++)
-		w[i] = r->reg[i];
-	w[16] = r->pc;
+		w[i] = t->reg[i];
+	w[16] = t->pc;
 	if (!dwfl_thread_state_registers(thread, 0, 17, w))
 		return false;
-	dwfl_thread_state_register_pc(thread, r->pc);
+	dwfl_thread_state_register_pc(thread, t->pc);
+	return true;
+}
+
+/* Whether there is unwind information for the code before `pc`: without any libdw says the same words
+ * as when an address is in no file. *signal: it calls that a signal's frame. *begin: of the rule. */
+static bool has_rule(struct truth *t, uint64_t pc, uint64_t *begin, bool *signal)
+{
+	Dwfl_Module *m = dwfl_addrmodule(t->dwfl, pc - 1);
+	Dwarf_CFI *cfi[2];
+	Dwarf_Addr bias[2];
+	Dwarf_Frame *frame;
+
+	*begin = 0;
+	*signal = false;
+	if (!m)
+		return false;
+	cfi[0] = dwfl_module_eh_cfi(m, &bias[0]);
+	cfi[1] = dwfl_module_dwarf_cfi(m, &bias[1]);
+	for (int i = 0; i < 2; i++) {
+		if (cfi[i] && !dwarf_cfi_addrframe(cfi[i], pc - 1 - bias[i], &frame)) {
+			dwarf_frame_info(frame, begin, NULL, signal);
+			*begin += bias[i];
+			free(frame);
+			return true;
+		}
+	}
+	return false;
+}
+
+/* mov $15, %eax or %rax; syscall: the trampoline that the kernel has a signal handler return to. */
+static bool is_sigreturn(struct truth *t, uint64_t pc)
+{
+	static const uint8_t eax[] = {0xb8, 15, 0, 0, 0, 0x0f, 0x05};
+	static const uint8_t rax[] = {0x48, 0xc7, 0xc0, 15, 0, 0, 0, 0x0f, 0x05};
+	uint8_t b[sizeof(rax)];
+
+	return !truth_read(t, t->record, b, sizeof(b), pc) &&
+	       (!memcmp(b, eax, sizeof(eax)) || !memcmp(b, rax, sizeof(rax)));
+}
+
+/* Whether a call ends at pc: a direct one, or through a register or memory (ff /2, by length). */
+static bool is_called(struct truth *t, uint64_t pc)
+{
+	uint8_t b[7];
+
+	if (truth_read(t, t->record, b, sizeof(b), pc - sizeof(b)))
+		return false;
+	for (int i = 0; i < 6; i++) {
+		if (i != 2 && b[i] == 0xff && (b[i + 1] & 0x38) == 0x10)
+			return true;
+	}
+	return b[2] == 0xe8;
+}
+
+/* Whether the frame that pc returns to has no caller, and its rule leads to what happens to lie above the
+ * stack: pc is one byte behind the beginning of its rule, and no call is before it. Elsewhere code that
+ * did not call may be returned to: Go's signal handler makes what it interrupted seem to have called. */
+static bool is_bottom(struct truth *t, uint64_t pc)
+{
+	uint64_t begin;
+	bool signal;
+
+	return has_rule(t, pc, &begin, &signal) && !signal && begin == pc - 1 && !is_called(t, pc);
+}
+
+/* Where the file does not call the trampoline a signal's frame, libdw takes it for a function and goes
+ * by rbp. What was interrupted then is what the kernel's ucontext says, as gdb has it. */
+static bool from_ucontext(struct truth *t, Dwfl_Frame *frame)
+{
+	static const uint8_t order[] = {8, 9, 10, 11, 12, 13, 14, 15, 5, 4, 6, 3, 1, 0, 2, 7};
+	Dwarf_Word sp;
+	uint64_t g[17];
+
+	if (dwfl_frame_reg(frame, UNWIND_RSP, &sp) ||
+	    truth_read(t, t->record, g, sizeof(g), sp + 40))
+		return false;
+	for (unsigned i = 0; i < sizeof(order); i++)
+		t->reg[order[i]] = g[i];
+	t->pc = g[16];
 	return true;
 }
 
 static int on_frame(Dwfl_Frame *frame, void *arg)
 {
 	struct truth *t = arg;
-	Dwarf_Addr pc;
-	bool activation;
+	Dwarf_Addr pc, begin;
+	bool exact, signal;
 
-	if (!dwfl_frame_pc(frame, &pc, &activation))
+	if (!dwfl_frame_pc(frame, &pc, &exact))
 		return DWARF_CB_ABORT;
 	if (t->out->count == UNWIND_FRAME_MAX)
 		return DWARF_CB_ABORT;
 	t->out->pc[t->out->count++] = pc;
-	return DWARF_CB_OK;
+	if (exact)
+		return DWARF_CB_OK;
+	if (is_sigreturn(t, pc)) {
+		if (has_rule(t, pc, &begin, &signal) && signal)
+			return DWARF_CB_OK;
+		t->interrupted = from_ucontext(t, frame);
+		return DWARF_CB_ABORT;
+	}
+	return is_bottom(t, pc) ? DWARF_CB_ABORT : DWARF_CB_OK;
 }
 
 static const Dwfl_Thread_Callbacks thread_callbacks = {
@@ -137,40 +226,26 @@ static const Dwfl_Thread_Callbacks thread_callbacks = {
     .set_initial_registers = initial_registers,
 };
 
-/* Whether there is no unwind information for the code before `pc`, which libdw then says in the
- * same words as when an address is in no file. */
-static bool is_mute(struct truth *t, uint64_t pc)
-{
-	Dwfl_Module *m = dwfl_addrmodule(t->dwfl, pc - 1);
-	Dwarf_CFI *cfi[2];
-	Dwarf_Addr bias[2];
-	Dwarf_Frame *frame;
-
-	if (!m)
-		return true;
-	cfi[0] = dwfl_module_eh_cfi(m, &bias[0]);
-	cfi[1] = dwfl_module_dwarf_cfi(m, &bias[1]);
-	for (int i = 0; i < 2; i++) {
-		if (cfi[i] && !dwarf_cfi_addrframe(cfi[i], pc - 1 - bias[i], &frame)) {
-			free(frame);
-			return false;
-		}
-	}
-	return true;
-}
-
 void truth_libdw(struct truth *t, const struct snapshot_record *r, struct truth_stack *out)
 {
+	uint64_t begin;
+	bool signal;
 	int rc;
 
 	memset(out, 0, sizeof(*out));
 	t->record = r;
 	t->out = out;
-	rc = dwfl_getthread_frames(t->dwfl, (pid_t)r->tid, on_frame, t);
+	memcpy(t->reg, r->reg, sizeof(t->reg));
+	t->pc = r->pc;
+	do {
+		t->interrupted = false;
+		rc = dwfl_getthread_frames(t->dwfl, (pid_t)r->tid, on_frame, t);
+	} while (t->interrupted);
 	t->out = NULL;
 	if (rc < 0) {
 		snprintf(out->why, sizeof(out->why), "%s", dwfl_errmsg(-1));
-		out->silent = is_mute(t, out->count ? out->pc[out->count - 1] : r->pc);
+		out->silent = !has_rule(t, out->count ? out->pc[out->count - 1] : r->pc, &begin,
+					&signal);
 	}
 }
 
@@ -310,6 +385,7 @@ void truth_libunwind(struct truth *t, const struct mapping_scan *mappings,
 		     const struct snapshot_record *r, struct truth_stack *out)
 {
 	unw_cursor_t cursor;
+	bool exact = true;
 	unw_word_t ip;
 
 	memset(out, 0, sizeof(*out));
@@ -323,6 +399,9 @@ void truth_libunwind(struct truth *t, const struct mapping_scan *mappings,
 			    out->count == UNWIND_FRAME_MAX)
 				break;
 			out->pc[out->count++] = ip;
+			if (!exact && is_bottom(t, ip))
+				break;
+			exact = is_sigreturn(t, ip);
 		} while (unw_step(&cursor) > 0);
 	}
 	t->out = NULL;

@@ -2,14 +2,20 @@
  * bench_ingest - windows per second into the aggregator over loopback, each acknowledged after its
  * commit, beside plain one-by-one SQLite inserts of the same bytes (WAL, synchronous=FULL) on the
  * same disk in the same run. Client and server share the machine. */
+#include <arpa/inet.h>
 #include <ftw.h>
+#include <netinet/tcp.h>
 #include <nng/nng.h>
 #include <nng/protocol/reqrep0/req.h>
+#include <poll.h>
 #include <pthread.h>
 #include <sqlite3.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "aggregator/commit.h"
@@ -19,6 +25,7 @@
 #include "base/clock.h"
 #include "base/limits.h"
 #include "base/log.h"
+#include "tests/fleet_synth.h"
 #include "tests/wire_synth.h"
 
 #define RUNS	 3
@@ -186,11 +193,221 @@ static double sqlite_rate(void)
 	return rate;
 }
 
+/* ---- beats of many connections ---- */
+
+#define NODES	   10000u
+#define JOB_NODES  8u
+#define NODE_RANKS 8u
+#define BEATS_S	   2000u /* each node's every 5 s */
+#define BEATS_RUN  (15u * BEATS_S)
+
+struct peer {
+	int fd;
+	uint64_t sent_ns; /* 0: nothing is under way */
+	size_t got, want; /* of the greeting or the answer */
+	uint8_t head[8];
+	bool greeted;
+};
+
+static struct peer peers[NODES];
+static struct fs_job jobs[NODES / JOB_NODES];
+static double latency_ms[BEATS_RUN];
+static uint32_t answered, missed;
+
+struct server_report {
+	double cpu_s;
+	struct ingest_stats stats;
+};
+
+/* The aggregator's process: until the parent closes its end. */
+static void serve(int port, int to_parent, int from_parent)
+{
+	struct commit_config c = { .incident = { 5000000000, 30000000000, 7200000000000 },
+				   .window_age_ns = UINT64_MAX, .incident_age_ns = UINT64_MAX };
+	struct pollfd p = { from_parent, POLLIN, 0 };
+	struct server_report report = { 0 };
+	struct commit *commit;
+	struct ingest *ingest;
+	struct fleet *fleet;
+	struct rusage used;
+	char url[64];
+
+	c.dir = dir;
+	snprintf(url, sizeof(url), "tcp://127.0.0.1:%d", port);
+	CHECK(!fleet_open(&fleet, 15000000000, 600000000000));
+	CHECK(!commit_open(&commit, &c, fleet));
+	CHECK(!ingest_open(&ingest, url, 96, true, commit, fleet, NULL, NULL));
+	CHECK(write(to_parent, "", 1) == 1);
+	while (!poll(&p, 1, 1000))
+		fleet_tick(fleet, clock_monotonic_ns(), clock_realtime_ns());
+	getrusage(RUSAGE_SELF, &used);
+	report.cpu_s = (double)used.ru_utime.tv_sec + (double)used.ru_stime.tv_sec +
+		       (double)(used.ru_utime.tv_usec + used.ru_stime.tv_usec) * 1e-6;
+	ingest_stats(ingest, &report.stats);
+	CHECK(write(to_parent, &report, sizeof(report)) == sizeof(report));
+	_exit(0);
+}
+
+static int free_port(void)
+{
+	struct sockaddr_in a = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	socklen_t bytes = sizeof(a);
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	CHECK(fd >= 0 && !bind(fd, (struct sockaddr *)&a, sizeof(a)));
+	CHECK(!getsockname(fd, (struct sockaddr *)&a, &bytes));
+	close(fd);
+	return ntohs(a.sin_port);
+}
+
+static void connect_peer(uint32_t i, int port, int epoll)
+{
+	struct sockaddr_in from = { .sin_family = AF_INET,
+				    .sin_addr.s_addr = htonl(0x7f010000u + i + 1) };
+	struct sockaddr_in to = { .sin_family = AF_INET, .sin_port = htons((uint16_t)port),
+				  .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	struct epoll_event e = { EPOLLIN, { .u32 = i } };
+	int on = 1;
+
+	peers[i].fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	peers[i].want = 8;
+	CHECK(peers[i].fd >= 0 && !bind(peers[i].fd, (struct sockaddr *)&from, sizeof(from)));
+	CHECK(!connect(peers[i].fd, (struct sockaddr *)&to, sizeof(to)));
+	setsockopt(peers[i].fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+	CHECK(write(peers[i].fd, "\0SP\0\0\x30\0", 8) == 8);
+	CHECK(!epoll_ctl(epoll, EPOLL_CTL_ADD, peers[i].fd, &e));
+}
+
+static void send_beat(uint32_t i, double now_s)
+{
+	static struct beat_rank ranks[NODE_RANKS];
+	static struct buf b;
+	uint8_t frame[12] = { [8] = 0x80 };
+	struct beat beat;
+
+	if (peers[i].sent_ns || !peers[i].greeted) {
+		missed++;
+		return;
+	}
+	if (!b.max_bytes)
+		buf_init(&b, LIMIT_WIRE_MESSAGE_BYTES);
+	buf_clear(&b);
+	buf_append(&b, frame, sizeof(frame));
+	CHECK(fs_beat(&jobs[i / JOB_NODES], i % JOB_NODES, now_s, ranks, &beat));
+	CHECK(!wire_beat_encode(&beat, &b));
+	for (int k = 0; k < 4; k++)
+		b.data[7 - k] = (uint8_t)((b.bytes - 8) >> (8 * k));
+	peers[i].sent_ns = clock_monotonic_ns();
+	if (write(peers[i].fd, b.data, b.bytes) != (ssize_t)b.bytes)
+		missed++;
+}
+
+/* False: hung up. */
+static bool read_peer(struct peer *p)
+{
+	uint8_t rest[65536];
+	bool head = p->got < 8;
+	ssize_t n = read(p->fd, head ? p->head + p->got : rest,
+			 head ? 8 - p->got : p->want - p->got < sizeof(rest) ? p->want - p->got :
+									      sizeof(rest));
+
+	if (n <= 0)
+		return false;
+	p->got += (size_t)n;
+	if (p->got == 8 && p->greeted)
+		p->want = 8 + ((size_t)p->head[5] << 16 | (size_t)p->head[6] << 8 | p->head[7]);
+	if (p->got < p->want)
+		return true;
+	if (p->greeted && answered < BEATS_RUN)
+		latency_ms[answered++] = (double)(clock_monotonic_ns() - p->sent_ns) * 1e-6;
+	p->greeted = true;
+	p->sent_ns = 0;
+	p->got = 0;
+	p->want = 8;
+	return true;
+}
+
+static uint32_t read_all(int epoll, int timeout_ms)
+{
+	struct epoll_event e[256];
+	int n = epoll_wait(epoll, e, 256, timeout_ms);
+	uint32_t gone = 0;
+
+	for (int i = 0; i < n; i++)
+		if (!read_peer(&peers[e[i].data.u32])) {
+			epoll_ctl(epoll, EPOLL_CTL_DEL, peers[e[i].data.u32].fd, NULL);
+			gone++;
+		}
+	return gone;
+}
+
+static void beats(void)
+{
+	struct rlimit files;
+	struct server_report report;
+	int to[2], from[2], port = free_port(), epoll = epoll_create1(EPOLL_CLOEXEC);
+	uint64_t begun_ns;
+	uint32_t gone = 0;
+	double took_s;
+	char ready;
+	pid_t pid;
+
+	fresh_dir();
+	CHECK(!getrlimit(RLIMIT_NOFILE, &files));
+	files.rlim_cur = files.rlim_max = files.rlim_max < 20000 ? files.rlim_max : 20000;
+	CHECK(!setrlimit(RLIMIT_NOFILE, &files) && !pipe(to) && !pipe(from) && epoll >= 0);
+	fflush(stdout);
+	pid = fork();
+	CHECK(pid >= 0);
+	if (!pid) {
+		close(to[1]);
+		serve(port, from[1], to[0]);
+	}
+	close(from[1]);
+	CHECK(read(from[0], &ready, 1) == 1);
+	for (uint32_t i = 0; i < ARRAY_LEN(jobs); i++) {
+		char name[32];
+
+		snprintf(name, sizeof(name), "job-%u", i);
+		fs_init(&jobs[i], name, JOB_NODES * NODE_RANKS, NODE_RANKS, i + 1);
+		jobs[i].first_node = i * JOB_NODES;
+	}
+	for (uint32_t i = 0; i < NODES; i++) {
+		connect_peer(i, port, epoll);
+		gone += read_all(epoll, 0);
+	}
+	begun_ns = clock_monotonic_ns();
+	for (uint32_t k = 0; k < BEATS_RUN; k++) {
+		uint64_t due_ns = begun_ns + k * (1000000000ull / BEATS_S);
+
+		do
+			gone += read_all(epoll, clock_monotonic_ns() < due_ns ? 1 : 0);
+		while (clock_monotonic_ns() < due_ns);
+		send_beat(k % NODES, (double)(clock_monotonic_ns() - begun_ns) * 1e-9 + 100);
+	}
+	for (int i = 0; i < 50 && answered + missed < BEATS_RUN; i++)
+		gone += read_all(epoll, 100);
+	took_s = (double)(clock_monotonic_ns() - begun_ns) * 1e-9;
+	close(to[1]);
+	CHECK(read(from[0], &report, sizeof(report)) == sizeof(report));
+	waitpid(pid, NULL, 0);
+	qsort(latency_ms, answered, sizeof(*latency_ms), by_value);
+	printf("%u connections, %u beats/s of 8 ranks asked for: %.0f/s answered (%u late, %u of %llu "
+	       "connections hung up on), p50 %.2f ms, p99 %.2f ms, %.0f%% of a core in the aggregator\n",
+	       NODES, BEATS_S, answered / took_s, missed, gone,
+	       (unsigned long long)report.stats.peers.accepted, latency_ms[answered / 2],
+	       latency_ms[answered - answered / 100 - 1], report.cpu_s / took_s * 100);
+	for (uint32_t i = 0; i < NODES; i++)
+		close(peers[i].fd);
+	drop_dir();
+}
+
 int main(void)
 {
 	static const size_t sizes[] = { 8 << 10, 64 << 10 };
 
 	log_init("bench_ingest", LOG_ERROR);
+	beats();
 	buf_init(&message, LIMIT_WIRE_MESSAGE_BYTES);
 	for (size_t k = 0; k < ARRAY_LEN(sizes); k++) {
 		double full[RUNS], head[RUNS], plain[RUNS], batch = 0;

@@ -25,9 +25,11 @@ static all_reduce_fn reduce_plain, reduce_wrapped;
 static nccl_comm comm;
 static uint64_t sink[16] __attribute__((aligned(64)));
 
+static cu_stream stream;
+
 static void call_launch(cu_launch_kernel_fn fn)
 {
-	fn((cu_function)0x10, 64, 1, 1, 256, 1, 1, 0, (cu_stream)0x20, NULL, NULL);
+	fn((cu_function)0x10, 64, 1, 1, 256, 1, 1, 0, stream, NULL, NULL);
 }
 static void run_plain(void)
 {
@@ -36,6 +38,10 @@ static void run_plain(void)
 static void run_wrapped(void)
 {
 	call_launch(launch_wrapped);
+}
+static void run_wrapped_default(void)
+{
+	launch_wrapped((cu_function)0x10, 64, 1, 1, 256, 1, 1, 0, NULL, NULL, NULL);
 }
 static void run_reduce_plain(void)
 {
@@ -68,10 +74,11 @@ static const struct {
 } variants[] = {
 	{ "plain call of an empty launch", run_plain, -1 },
 	{ "launch wrapper, added", run_wrapped, 0 },
+	{ "launch wrapper on the default stream, added", run_wrapped_default, 0 },
 	{ "two clock_gettime and a 64 B store, added", run_two_clocks, 0 },
 	{ "one rdtsc", run_rdtsc, -1 },
 	{ "plain call of an empty ncclAllReduce", run_reduce_plain, -1 },
-	{ "ncclAllReduce wrapper, added", run_reduce_wrapped, 4 },
+	{ "ncclAllReduce wrapper, added", run_reduce_wrapped, 5 },
 };
 #define VARIANTS (sizeof(variants) / sizeof(variants[0]))
 
@@ -114,6 +121,7 @@ static int set_up(void)
 {
 	void *cuda = dlopen("libcuda.so.1", RTLD_NOW), *nccl = dlopen("libnccl.so.2", RTLD_NOW);
 	nccl_unique_id id = { "bench" };
+	cu_result (*create)(cu_stream *, unsigned);
 	comm_init_fn init;
 
 	if (!cuda || !nccl)
@@ -122,8 +130,10 @@ static int set_up(void)
 	launch_wrapped = (cu_launch_kernel_fn)dlsym(cuda, "cuLaunchKernel");
 	reduce_plain = (all_reduce_fn)dlsym(nccl, "null_all_reduce");
 	reduce_wrapped = (all_reduce_fn)dlsym(nccl, "ncclAllReduce");
+	create = (cu_result(*)(cu_stream *, unsigned))dlsym(cuda, "cuStreamCreate");
 	init = (comm_init_fn)dlsym(nccl, "ncclCommInitRank");
-	if (!launch_plain || !launch_wrapped || !reduce_plain || !reduce_wrapped || !init)
+	if (!launch_plain || !launch_wrapped || !reduce_plain || !reduce_wrapped || !init ||
+	    !create || create(&stream, 0))
 		return -1;
 	return init(&comm, 8, id, 0);
 }

@@ -139,9 +139,9 @@ int main(void)
 	int fd;
 
 	ring_geometry_default(&g);
-	CHECK(!ring_writer_init(&b.w, &g));
+	CHECK(!ring_writer_init(&b.w, &g) && !ring_writer_fill(&b.w));
 	fd = dup(b.w.fd);
-	CHECK(fd >= 0 && !ring_reader_open(&b.r, fd, true));
+	CHECK(fd >= 0 && !ring_reader_open(&b.r, fd, dup(b.w.page_fd)));
 	CHECK(ring_writer_claim(&b.w, RING_LANE_HOST, 1, &b.host));
 	CHECK(ring_writer_claim(&b.w, RING_LANE_DEVICE, 1, &b.device));
 	measure(&b, "two counter reads", run_ticks);

@@ -155,7 +155,7 @@ static void measure_cost(struct sampler *s, uint32_t hz, uint32_t percent, int m
 	struct stack_batch batch;
 	uint64_t begin, end, cpu;
 
-	stack_batch_init(&batch);
+	stack_batch_init(&batch, keyed_process());
 	sampler_set_rate(s, hz, percent);
 	sampler_drain(s, &batch);
 	stack_batch_clear(&batch);
@@ -426,7 +426,7 @@ static void throughput(const char *job, pid_t pid, int ms)
 	struct sampler *s = sampler_for(false);
 	struct stack_batch b;
 
-	stack_batch_init(&b);
+	stack_batch_init(&b, keyed_process());
 	sampler_add(s, (uint32_t)pid, true);
 	settle(s);
 	for (uint32_t i = 0; i < n; i++) {

@@ -292,7 +292,7 @@ static void make(const struct job *j, int rank, uint32_t reason, double begin_s)
 		slow += hit && of_fault;
 	}
 	made.w.end_ns = t;
-	stack_batch_init(&made.w.stacks);
+	stack_batch_init(&made.w.stacks, keyed_process());
 	if (!j->no_stacks)
 		add_stacks(j, rank, of_fault, slow);
 	if (!j->no_signals)

@@ -26,8 +26,9 @@ row() { # name figures: cost above the plain call
 	awk -v n="$1" -v b="$base" '{printf "  %-46s %7.1f ns  [%.1f, %.1f]\n", n, $1-b, $2-b, $3-b}' <<<"$2"
 }
 if command -v lttng-sessiond >/dev/null; then
-	lttng-sessiond --no-kernel --background >/dev/null 2>&1 || true
-	daemon=$(pgrep -n lttng-sessiond || true)
+	lttng-sessiond --no-kernel >/dev/null 2>&1 & # ends at once where there is one already
+	daemon=$!
+	for _ in $(seq 100); do lttng --no-sessiond list >/dev/null 2>&1 && break; sleep 0.1; done
 	if lttng create sysom-bench --snapshot --output "$tmp/out" >/dev/null 2>&1 &&
 	   lttng enable-channel -u --subbuf-size 1M --num-subbuf 4 c >/dev/null 2>&1 &&
 	   lttng enable-event -u -c c 'sysom_bench:launch' >/dev/null 2>&1 &&

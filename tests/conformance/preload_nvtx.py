@@ -3,7 +3,6 @@
 """The real NVTX headers find our injection by themselves and their ranges become spans."""
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -11,8 +10,8 @@ import tempfile
 B = os.path.abspath(os.environ.get("B", "build/gcc"))
 INCLUDE = os.environ.get("CUDA_HOME", "/usr/local/cuda") + "/include"
 CC = os.environ.get("CC", "cc")
-if not os.path.exists(f"{INCLUDE}/nvtx3/nvToolsExt.h") or not shutil.which(CC):
-    print("ok 1 - ranges of the real NVTX become spans # SKIP no CUDA toolkit")
+if not os.path.exists(f"{INCLUDE}/nvtx3/nvToolsExt.h"):
+    print("ok 1 - ranges of the real NVTX become spans # SKIP needs cuda")
     sys.exit(0)
 with tempfile.TemporaryDirectory() as work:
     subprocess.run([CC, "-w", f"-I{INCLUDE}", "-o", f"{work}/caller",

@@ -3,11 +3,15 @@
  *   flood URL COUNT RECORDS THREADS SEED FILE   windows, every third one sent twice; ids that were
  *                                               acknowledged go to FILE. Goes on through restarts.
  *   fault URL JOB RANKS CULPRIT                 the windows of one fault, in mixed order
+ *   wide URL JOB RANKS CULPRIT RECORDS          the same, each window with so many launches and kernels
  *   beat URL JOB RANKS                          one beat of each node
  *   impostor URL JOB                            windows of a node by another connection than its beats
  *   job URL JOB RANKS CULPRIT SECONDS           a job's beats in real time; prints the commands
  *   garbage URL COUNT SEED                      random, cut and bent messages
  *   oversize URL                                a message above the limit
+ *   write FILE dense|bare|madeup COUNT          messages for sp_peer.py, each behind its length: windows
+ *                                               of equal rows, as a sidecar sends them or more and
+ *                                               without their padding; one of each of COUNT jobs
  * Prints one line of key=value; exit 0 when the replies were what the protocol says. */
 #include <errno.h>
 #include <nng/nng.h>
@@ -25,6 +29,7 @@
 #include "base/limits.h"
 #include "tests/fleet_synth.h"
 #include "tests/wire_synth.h"
+#include "wire/sysom.pb-c.h"
 
 #define PATIENCE_S 60
 #define NODE_RANKS 4
@@ -232,16 +237,21 @@ static void fault_steps(struct window_step *steps, uint32_t n, uint64_t first, b
 }
 
 /* Of a rank; part: of its windows of one fault. */
+static struct synth fault_records; /* none, but for wide */
+
 static void fault_window(struct buf *b, const char *job, int rank, int ranks, bool self, int part)
 {
-	static char *names[] = { "", "gemm_kernel", "ncclDevKernel_AllReduce" };
+	static char *names[SYNTH_NAMES + 2] = { "", "gemm_kernel", "ncclDevKernel_AllReduce" };
 	struct window_step steps[12];
 	struct explain_part why = { EXPLAIN_KERNEL, 1, 20e6, 50e6, 0.9 };
 	struct window w = { .reason = self ? WINDOW_SELF : WINDOW_COMM,
 			    .sequence = (uint32_t)part, .names = names,
 			    .name_count = 3, .steps = steps, .step_count = 12,
 			    .parts = &why, .part_count = self,
-			    .summary_only = !self };
+			    .summary_only = !self && !fault_records.host_count,
+			    .host = fault_records.host, .host_count = fault_records.host_count,
+			    .device = fault_records.device,
+			    .device_count = fault_records.device_count };
 
 	make_id(w.id, 77, (uint64_t)(part * 1000 + rank));
 	memset(w.anomaly_id, rank + 1, 16);
@@ -250,6 +260,10 @@ static void fault_window(struct buf *b, const char *job, int rank, int ranks, bo
 	w.begin_ns = steps[0].step.begin_ns;
 	w.end_ns = steps[11].step.end_ns;
 	w.realtime_offset_ns = 1700000000000000000;
+	for (uint32_t k = 3; k < ARRAY_LEN(names) && fault_records.host_count; k++) {
+		names[k] = names[k - 2];
+		w.name_count = k + 1;
+	}
 	buf_clear(b);
 	CHECK(!wire_window_encode(&w, b));
 }
@@ -314,6 +328,13 @@ static int fault(char **argv)
 		nng_close(s[--nodes]);
 	printf("bad=%d\n", bad);
 	return bad != 0;
+}
+
+static int wide(char **argv)
+{
+	synth_init(&fault_records, (uint32_t)atoi(argv[4]), 1);
+	synth_transformer(&fault_records, 0.02);
+	return fault(argv);
 }
 
 static int beat(char **argv)
@@ -484,15 +505,73 @@ static int oversize(char **argv)
 	_exit(err != -ETIMEDOUT);
 }
 
+static void without_padding(struct buf *b)
+{
+	Sysom__Wire__Envelope *e = sysom__wire__envelope__unpack(NULL, b->bytes, b->data);
+
+	CHECK(e && e->window->padding.len);
+	free(e->window->padding.data);
+	e->window->padding = (ProtobufCBinaryData){ 0, NULL };
+	b->bytes = sysom__wire__envelope__pack(e, b->data);
+	sysom__wire__envelope__free_unpacked(e, NULL);
+}
+
+static void dense_window(struct buf *b, uint32_t i, uint32_t count)
+{
+	static struct record *rows;
+	struct window w = { .reason = WINDOW_SELF, .begin_ns = 1, .end_ns = 2 };
+
+	if (!rows)
+		rows = calloc(count, sizeof(*rows));
+	CHECK(rows);
+	for (uint32_t k = 0; k < count; k++)
+		rows[k].kind = RECORD_LAUNCH;
+	make_id(w.id, 99, i);
+	make_rank(&w.rank, "dense", 0, 1);
+	w.host = rows;
+	w.host_count = count;
+	buf_clear(b);
+	CHECK(!wire_window_encode(&w, b));
+}
+
+static int write_messages(char **argv)
+{
+	bool bare = !strcmp(argv[1], "bare");
+	FILE *f = fopen(argv[0], "w");
+	struct buf b;
+
+	CHECK(f);
+	buf_init(&b, LIMIT_WIRE_MESSAGE_BYTES);
+	for (uint32_t i = 0; i < (uint32_t)atoi(argv[2]); i++) {
+		uint32_t bytes;
+		char job[32];
+
+		snprintf(job, sizeof(job), "madeup-%u", i);
+		if (!strcmp(argv[1], "madeup"))
+			fault_window(&b, job, (int)i, 2048, true, 0);
+		else
+			dense_window(&b, i, bare ? LIMIT_WINDOW_RECORDS : 100000);
+		if (bare)
+			without_padding(&b);
+		bytes = (uint32_t)b.bytes;
+		CHECK(fwrite(&bytes, sizeof(bytes), 1, f) == 1 && fwrite(b.data, bytes, 1, f) == 1);
+	}
+	buf_fini(&b);
+	printf("bytes=%ld\n", ftell(f));
+	return fclose(f) != 0;
+}
+
 int main(int argc, char **argv)
 {
 	static const struct {
 		const char *name;
 		int arguments;
 		int (*run)(char **argv);
-	} modes[] = { { "flood", 6, flood }, { "fault", 4, fault }, { "beat", 3, beat }, { "job", 5, job },
+	} modes[] = { { "flood", 6, flood }, { "fault", 4, fault },
+		{ "wide", 5, wide }, { "beat", 3, beat }, { "job", 5, job },
 		      { "impostor", 2, impostor },
-		      { "garbage", 3, garbage }, { "oversize", 1, oversize } };
+		      { "garbage", 3, garbage }, { "oversize", 1, oversize },
+		      { "write", 3, write_messages } };
 
 	for (size_t i = 0; i < ARRAY_LEN(modes); i++)
 		if (argc == 2 + modes[i].arguments && !strcmp(argv[1], modes[i].name))

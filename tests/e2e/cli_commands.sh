@@ -35,6 +35,10 @@ run status; is "status exits 0" [ $status = 0 ]
 is "status shows the node, its loss by cause and the cluster" eval 'has "node gpu-3" && has "lost no_lane: 7" && has "1 job, 8 ranks on 2 nodes" && has "0.10"'
 is "status says what its words mean, and prints others as they are" eval 'has "no CPU stacks are taken" && has "canary    on" && grep -qx "  weather   fine" "$T/out"'
 run status; is "a rank that left is no longer armed" eval 'grep -qE "demo +6 .*- +gone " "$T/out" && grep -qE "demo +7 .*- +detached " "$T/out" && grep -qE "demo +8 .*on +armed " "$T/out"'
+loads_few() { LD_DEBUG=files LD_DEBUG_OUTPUT="$T/ld" "$sysom" "$@" >"$T/out" 2>"$T/err"; ! grep -hE 'calling init.*/lib(curl|bpf|elf|dw|unwind|gnutls)' "$T"/ld.*; local rc=$?; rm -f "$T"/ld.*; return $rc; }
+is "--version, --help and replay load neither curl nor BPF nor what these need" eval 'loads_few --version && loads_few show --help && loads_few replay --help'
+cp "$sysom" "$T/alone"; "$T/alone" status >"$T/out" 2>"$T/err"; status=$?
+is "without sysom-full it says what is missing" eval '[ $status = 1 ] && grep -q "sysom-full.*fully installed" "$T/err"'
 run status --json; is "status --json has both" json 'j["node"]["node"]=="gpu-3" and j["cluster"]["ranks"]==8'
 run top; is "top prints once where there is no terminal, sorted by rank" eval '[ $status = 0 ] && [ "$(grep -c "^demo" "$T/out")" = 8 ] && sed -n 3p "$T/out" | grep -q "demo *0 "'
 run top --json --job other; is "top --json filters by job" json 'len(j["ranks"])==8 and j["ranks"][0]["job"]=="other"'
@@ -49,6 +53,9 @@ run show d1a60002; is "that of an open one is so far" eval 'has "0.42 GPU-hours 
 run report d1a60001 -o "$T/closed.html"; run report d1a60002 -o "$T/open.html"
 is "so says the report" eval 'grep -q "GPU-hours lost<" "$T/closed.html" && ! grep -q "so far" "$T/closed.html" && grep -q "GPU-hours lost so far<" "$T/open.html"'
 run show 0e711e11; is "show makes hostile text harmless" eval '[ $status = 0 ] && plain'
+run show last --job mild --json; is "show last passes hiccups over, as incidents does" eval '[ $status = 0 ] && json "j[\"id\"]==\"1234abcd\""'
+run show last --job host; is "... and says when there is nothing else" eval '[ $status = 1 ] && grep -q "no incidents but 1 hiccup (sysom incidents --all)" "$T/err"'
+run top --job nope; is "top says that the job has no ranks" eval '[ $status = 1 ] && has "no ranks of job nope"'
 run show last --job demo --json; is "show last finds nothing where the server lacks it" [ $status = 1 ]
 run show 1234abcd --json; is "show --json is the incident" json 'j["id"]=="1234abcd" and len(j["windows"])>=1'
 run show ffffffff; is "an unknown incident is exit status 1" eval '[ $status = 1 ] && grep -q "no incident ffffffff" "$T/err"'
@@ -62,6 +69,7 @@ run on --job mixed; is "a process that can't is told" eval '[ $status = 0 ] && h
 run off --job slow; is "one that does not answer is exit status 1, with what the server says" eval '[ $status = 1 ] && grep -q "1 of 8 processes did not answer in time" "$T/err"'
 run off --job none; is "off that changes nothing is exit status 1" [ $status = 1 ]
 run capture --rank 2 --seconds 5; is "capture asks for the recorder" eval '[ $status = 0 ] && grep -q "POST /api/v1/capture?rank=2&seconds=5" "$T/requests"'
+run capture --rank 2 --job a@7; is "capture takes a job" eval '[ $status = 0 ] && grep -q "POST /api/v1/capture?rank=2&job=a%407" "$T/requests"'
 run capture; is "capture without a rank is a usage error" [ $status = 2 ]
 run incidents --job host; is "hiccups are not listed" eval '[ $status = 1 ] && has "1 hiccup of a few single steps not shown"'
 run incidents --job host --all; is "... but with --all" eval '[ $status = 0 ] && has 0ff0ff00'
@@ -72,6 +80,7 @@ run incidents
 run wait-incident --job again --timeout 20; is "... or the same one when it opens again" eval '[ $status = 0 ] && [ "$(cat "$T/out")" = bbbb0001 ] && ! grep -q "still open" "$T/err"'
 run wait-incident --job live --timeout 0.2; is "wait-incident settles for an open one when the time is up" eval '[ $status = 0 ] && [ "$(cat "$T/out")" = deadbeef ] && grep -q "rank 2 stands still" "$T/err"'
 run wait-incident --job nobody --timeout 0.2; is "wait-incident without one is exit status 1" [ $status = 1 ]
+run wait-incident --job twice --timeout 0.2; is "wait-incident refuses a name that several users have, and names their jobs" eval '[ $status = 1 ] && grep -q "several users.*twice@1001, twice@1002$" "$T/err"'
 for c in run status top incidents show trace report wait-incident off on capture doctor replay; do
 	run $c --help; is "$c --help, with examples" eval '[ $status = 0 ] && has "usage: sysom $c" && has "examples:"'
 done
@@ -83,6 +92,11 @@ run status --nonsense; is "an unknown option is a usage error" [ $status = 2 ]
 run show; is "a missing argument is a usage error" [ $status = 2 ]
 run incidents --limit 0; is "a number out of range is a usage error" eval '[ $status = 2 ] && grep -q "from 1 to 1000" "$T/err"'
 run off --rank x; is "a bad number is a usage error" [ $status = 2 ]
+SYSOM_URL=gpu-1:9472 run incidents; is "... that of the environment is told by its name" eval '[ $status = 2 ] && grep -q "SYSOM_URL gpu-1:9472: http://HOST:PORT" "$T/err"'
+for c in "--help" "--version" "status" "show --help" "replay --help" "report d1a60001 -o -"; do
+	"$sysom" $c >/dev/full 2>"$T/err"; status=$?
+	is "$c to a full disk fails, and once says why" eval '[ $status = 1 ] && [ "$(grep -c "No space left" "$T/err")" = 1 ] && [ "$(wc -l <"$T/err")" = 1 ]'
+done
 run status --url ftp://x; is "a bad url is a usage error" [ $status = 2 ]
 run replay links x.csv; is "a kind of replay that is not there says so" eval '[ $status = 2 ] && grep -q "not available in this version" "$T/err"'
 SYSOM_URL=http://127.0.0.1:1 SYSOM_CONTROL_PATH=$T/none run status
@@ -91,12 +105,14 @@ is "... and says what to do" eval 'has "does sysomd run here?" && has "does syso
 SYSOM_URL=http://127.0.0.1:1 run top
 is "so does every command" eval '[ $status = 1 ] && grep -q "Connection refused; does sysom-aggregator run" "$T/err"'
 if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null; then
-	mkdir "$T/bin"; cp "$sysom" "$T/bin/"; chmod 755 "$T" "$T/bin"; chmod 700 "$T/control.sock"
+	mkdir "$T/bin"; cp "$sysom" "$sysom-full" "$T/bin/"; chmod 755 "$T" "$T/bin"; chmod 700 "$T/control.sock"
 	setpriv --reuid 65534 --regid 65534 --clear-groups "$T/bin/sysom" off >"$T/out" 2>"$T/err"
 	status=$?
 	is "another user's control socket: permission denied, and who may" eval '[ $status = 1 ] && grep -q "Permission denied; only root and the user that runs sysomd" "$T/err"'
 fi
 : >"$T/empty.csv"
+run replay stacks "$T/empty.csv"; is "replay stacks says that a file is missing, in a line" eval '[ $status = 2 ] && [ "$(cat "$T/err")" = "sysom replay stacks: two files are wanted; try --help" ]'
+run replay events "$T"; is "a directory is told as one" eval '[ $status = 2 ] && grep -q "Is a directory" "$T/err"'
 run replay events "$T/empty.csv"; is "replay events says that a file is empty" eval '[ $status = 0 ] && grep -q "empty.csv: no rows in it" "$T/err"'
 run replay events "$T/none.csv"; is "no table is begun before an error" eval '[ $status = 2 ] && [ ! -s "$T/out" ] && grep -q "No such file" "$T/err"'
 printf 'a\n' >"$T/head.csv"

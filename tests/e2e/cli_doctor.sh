@@ -16,9 +16,9 @@ is() {
 		sed 's/^/# /' "$T/out" "$T/err" 2>/dev/null | head -30; fi
 }
 mkdir -p "$T/bin" "$T/lib" "$T/windows"
-cp "$B/bin/sysom" "$T/bin/"
+cp "$B/bin/sysom" "$B/bin/sysom-full" "$T/bin/"
 printf 'int tiny_preload = 1;\n' >"$T/tiny.c"
-${CC:-gcc} -shared -fPIC -o "$T/lib/libsysom_preload.so" "$T/tiny.c" || { echo "1..0 # SKIP no compiler"; exit 77; }
+${CC:-gcc} -shared -fPIC -o "$T/lib/libsysom_preload.so" "$T/tiny.c"
 printf '#include <stdio.h>\n__attribute__((constructor)) static void f(void) { puts("here I am"); }\n' >"$T/loud.c"
 ${CC:-gcc} -shared -fPIC -o "$T/libloud.so" "$T/loud.c"
 mkfifo "$T/stdin"

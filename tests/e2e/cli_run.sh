@@ -22,7 +22,7 @@ cp "$B/bin/sysom" "$T/a b/bin/"
 printf 'int tiny_preload = 1;\n' >"$T/tiny.c"
 printf 'int other_preload = 1;\n' >"$T/other.c"
 ${CC:-gcc} -shared -fPIC -o "$T/t/lib/libsysom_preload.so" "$T/tiny.c" &&
-	${CC:-gcc} -shared -fPIC -o "$T/libother.so" "$T/other.c" || { echo "1..0 # SKIP no compiler"; exit 77; }
+	${CC:-gcc} -shared -fPIC -o "$T/libother.so" "$T/other.c"
 maps='import os; m = open("/proc/self/maps").read(); print(os.environ.get("LD_PRELOAD"), "libsysom_preload.so" in m, "libother.so" in m, os.environ.get("SYSOM_JOB"), os.environ.get("SYSOM_ROLE"))'
 run() { "$@" >"$T/out" 2>"$T/err"; status=$?; }
 R=$(realpath "$T")

@@ -157,6 +157,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
         job = query.get("job")
         if path == "/api/v1/status":
             return self.answer(200, STATUS)
+        if path == "/api/v1/jobs":
+            return self.answer(200, {"jobs": [{"job": j} for j in (["twice@1001", "twice@1002"] if job == "twice" else [job])]})
+        if path == "/api/v1/ranks" and job == "nope":
+            return self.answer(200, {"ranks": []})
         if path == "/api/v1/ranks":
             return self.answer(200, {"ranks": [rank(job or "demo", n, 41.2 if n == 5 else 28.0)
                                                for n in (7, 5, 6, 0, 1, 2, 3, 4)]})
@@ -171,6 +175,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 known = [incident("aaaa0001", "flip", "closed")]
                 if polls >= 3:
                     known.insert(0, incident("aaaa0002", "flip", "closed" if polls >= 5 else "open"))
+            if job == "mild":
+                known = [incident("0ff0ff01", "mild", "closed", "hiccup"), incident("1234abcd", "mild", "closed")]
             if job == "host":
                 known = [incident("0ff0ff00", "host", "closed", "hiccup")]
             if job == "again":

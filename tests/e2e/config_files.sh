@@ -39,33 +39,38 @@ for daemon in sysomd sysom-aggregator; do
 done
 ok "sysomd refuses settings that don't fit together" refuses sysomd \
 	"roofline.persist_n is larger than roofline.persist_m" $'roofline:\n  persist_n: 5\n  persist_m: 3'
-ok "sysomd refuses an address without a port" refuses sysomd "http.listen is not ADDRESS:PORT" \
+ok "sysomd refuses an address without a port" refuses sysomd 'http.listen: "nonsense" is not ADDRESS:PORT' \
 	$'http:\n  listen: "nonsense"'
-ok "sysomd refuses a port past the last" refuses sysomd "http.listen is not ADDRESS:PORT" \
+ok "sysomd refuses a port past the last" refuses sysomd 'http.listen: "127.0.0.1:99999" is not ADDRESS:PORT' \
 	$'http:\n  listen: "127.0.0.1:99999"'
-ok "sysomd refuses an uplink of another kind" refuses sysomd "uplink.url is none of" \
-	$'uplink:\n  url: "http://foo"'
+for url in http://foo tcp://foo tcp://:9471 tcp://foo:99999 tcp://foo:x tls+tcp://foo ipc://; do
+	ok "sysomd refuses the uplink $url" refuses sysomd "uplink.url: \"$url\" is none of tcp://HOST:PORT" \
+		$'uplink:\n  url: "'"$url"'"'
+done
+ok "a negative time is out of range" refuses sysomd "spool.age: -3s is out of range: below 0" $'spool:\n  age: -3s'
+ok "a directory is no file of settings" is "$("$BIN/sysomd" --config "$WORK" --check-config 2>&1; echo $?)" \
+	"$WORK: Is a directory"$'\n2'
 ok "sysom-aggregator refuses windows that outlive their incidents" refuses sysom-aggregator \
 	"retention.windows is longer than retention.incidents" $'retention:\n  windows: 60d'
 ok "sysom-aggregator refuses two listeners at one address" refuses sysom-aggregator \
 	"nng.listen and http.listen are the same address" $'http:\n  listen: "127.0.0.1:9471"'
 ok "sysom-aggregator refuses an address of another kind" refuses sysom-aggregator \
-	"nng.listen is none of tcp://ADDRESS:PORT" $'nng:\n  listen: "http://x:1"'
+	'nng.listen: "http://x:1" is none of tcp://ADDRESS:PORT' $'nng:\n  listen: "http://x:1"'
 leaves_no_store() { # expected-output text: nothing is made before what is refused
 	printf '%s\nstore:\n  dir: "%s"\n' "$2" "$WORK/never" >"$WORK/bad.yaml"
 	timeout 20 env -i "$BIN/sysom-aggregator" --config "$WORK/bad.yaml" --http-listen 127.0.0.1:0 >"$WORK/out" 2>&1
 	[ $? = 2 ] && grep -qF "$1" "$WORK/out" && [ ! -e "$WORK/never" ] || { sed 's/^/# /' "$WORK/out"; rm -rf "$WORK/never"; return 1; }
 }
 ok "sysom-aggregator refuses a port that is none, and makes no store" leaves_no_store \
-	"nng.listen is none of tcp://ADDRESS:PORT" $'nng:\n  listen: "tcp://127.0.0.1:notaport"'
+	'" is none of tcp://ADDRESS:PORT' $'nng:\n  listen: "tcp://127.0.0.1:notaport"'
 ok "sysom-aggregator refuses a port past the last, and makes no store" leaves_no_store \
-	"nng.listen is none of tcp://ADDRESS:PORT" $'nng:\n  listen: "tcp://127.0.0.1:65536"'
+	'" is none of tcp://ADDRESS:PORT' $'nng:\n  listen: "tcp://127.0.0.1:65536"'
 for url in "http://" "http://[::" "http://a b/" "https://host:99999/" "ftp://host/"; do
 	ok "sysom-aggregator refuses the webhook $url, and makes no store" leaves_no_store \
-		"alert.webhook is neither" $'nng:\n  listen: "ipc://'"$WORK"$'/x"\nalert:\n  webhook: "'"$url"'"'
+		"alert.webhook: \"$url\" is neither" $'nng:\n  listen: "ipc://'"$WORK"$'/x"\nalert:\n  webhook: "'"$url"'"'
 done
 ok "sysom-aggregator refuses a host without a port" refuses sysom-aggregator \
-	"http.listen is not ADDRESS:PORT" $'http:\n  listen: localhost'
+	'http.listen: "localhost" is not ADDRESS:PORT' $'http:\n  listen: localhost'
 ok "sysom-aggregator refuses to forget ranks that are alive" refuses sysom-aggregator \
 	"fleet.alive is longer than fleet.forget" $'fleet:\n  alive: 20m'
 ok "a section given a value is told that it is one" refuses sysomd \

@@ -56,6 +56,7 @@ def incident():
     ok(d["a"]["flagged"] == 0 and d["b"]["flagged"] == 24 and d["b"]["steps"] == 40 and d["rate_differs"],
        "the rate of flagged steps", d["b"])
     gemm = row(d["kernels"], "kernel", "gemm")
+    ok(d["b"]["slow_steps"] == 24 and "slow_steps" not in d["a"], "the side with slow steps is these", d["b"])
     ok(gemm and near(gemm["ns"], 8e6, 9.6e6) and near(gemm["count"], 8, 8) and
        gemm["variant_a"] == "gemm<float, 128, true>" and gemm["variant_b"] == "gemm<float, 64, true>" and
        gemm["changed"] == "argument 2: 128, now 64", "template arguments are told apart", gemm)
@@ -141,7 +142,7 @@ def traces():
        not any(k["ns"][0] - k["ns"][1] for k in same["kernels"]), "a trace beside itself: nothing differs")
     pair = os.path.join(DATA, "kineto-dataloader-ab")
     if not os.path.isdir(pair):
-        skip("the data-loader pair", "no data")
+        skip("the data-loader pair", f"needs data: {pair}")
         return
     files = sorted(os.path.join(pair, f) for f in os.listdir(pair) if f.endswith(".csv.gz"))
     d = diff(*files)

@@ -15,19 +15,23 @@ suspects() { [ "$(api 'roles?job=fleet' '.roles[0].suspects | join(",")' 2>/dev/
 blamed() { [ "$(api 'incidents?job=fleet' '.incidents[0].ranks | join(",")' 2>/dev/null)" = "$1" ]; }
 
 ok "starts" stack_aggregator
-"$CLIENT" job "$STACK_NNG" fleet 8 5 90 >"$WORK/commands" 2>"$WORK/client.log" &
+"$CLIENT" job "$STACK_NNG" fleet 8 5 3600 >"$WORK/commands" 2>"$WORK/client.log" &
 JOB=$!
 ok "the slow rank is found" stack_wait 60 suspects 5
 ok "it is blamed in an incident" stack_wait 30 blamed 5
 ok "nobody else is" is "$(api 'incidents?job=fleet' '[.incidents[].ranks[]] | unique | join(",")')" 5
 ok "the nodes are told to hold, and asked for windows" stack_wait 30 grep -q 'kind=1 rank=5' "$WORK/commands"
-ok "both nodes hold" is "$(grep 'kind=2' "$WORK/commands" | sort -u | wc -l)" 2
-ok "healthy peers are asked" test "$(grep 'kind=1' "$WORK/commands" | grep -vc rank=5)" -ge 1
+both_hold() { [ "$(grep 'kind=2' "$WORK/commands" | sort -u | wc -l)" = 2 ]; }
+ok "both nodes hold" stack_wait 10 both_hold
+peers_asked() { [ "$(grep 'kind=1' "$WORK/commands" | grep -vc rank=5)" -ge 1 ]; }
+ok "healthy peers are asked" stack_wait 10 peers_asked
 ok "a node is asked about its own ranks only" \
 	test -z "$(awk -F'[= ]' '$4 == 1 && ($6 < 4) != ($2 == "n0")' "$WORK/commands")"
-ok "roles, jobs, waterline and baselines are served" test "$(api 'jobs' '.jobs[0].ranks')$(
-	api 'roles?job=fleet' '.roles[0].ranks | length')$(api 'waterline?job=fleet' .sketches)$(
-	api 'baselines?job=fleet' '.baselines | length')" = 8800
+served() {
+	[ "$(api 'jobs' '.jobs[0].ranks')$(api 'roles?job=fleet' '.roles[0].ranks | length')$(
+		api 'waterline?job=fleet' .sketches)$(api 'baselines?job=fleet' '.baselines | length')" = 8800 ]
+}
+ok "roles, jobs, waterline and baselines are served" stack_wait 5 served
 ok "a job that is not known is none" is "$(curl -s -o /dev/null -w '%{http_code}' "$SYSOM_URL/api/v1/roles?job=x")" 404
 ok "the metrics count it" test "$(metric 'detected_total{kind="slow_rank"}')" -ge 1
 incident() { api 'incidents?job=fleet' '.incidents | map(.id + " " + .state + " " + (.begin_unix_ns | tostring)) | join(",")'; }

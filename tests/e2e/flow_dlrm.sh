@@ -1,9 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
+# alone: eight ranks launch as fast as two cores can
 . "$(dirname "$0")/lib.sh"
 . tests/e2e/flow.sh
 if [ ! -d "$DATA/dlrm-8rank-v100" ]; then
-	skip "the flow on the 8-rank DLRM step" "no data at $DATA"
+	skip "the flow on the 8-rank DLRM step" "needs data: $DATA/dlrm-8rank-v100"
 	finish
 fi
 # At a third of the pace of the eight V100s that it was recorded on: two cores can't launch for all of

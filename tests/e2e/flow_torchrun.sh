@@ -1,11 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
+# needs: module:torch
 . "$(dirname "$0")/lib.sh"
 . tests/e2e/flow.sh
-if ! /usr/bin/python3 -c 'import torch.distributed' 2>/dev/null; then
-	skip "the flow under torchrun" "no python3-torch"
-	finish
-fi
 RANKS=2 CULPRIT=1 STEPS_MIN=80
 export SIM_LIB=$PWD/$B/lib/sim
 # -r, -t: torch 1.13 under Python 3.11 takes "no redirection" for none at all; rank 9 does not exist.

@@ -9,6 +9,7 @@ trap finish EXIT
 # To its end, with results, joins and overhead: how many steps are found depends on who else is here.
 harness() {
 	python3 tests/gpu/gpu_check.py "$B" --sim >"$WORK/check.log" 2>&1
+	grep -E '^not ok' "$WORK/check.log" | sed 's/^/# /'
 	tail -n 1 "$WORK/check.log" | grep -qE '^[0-9]+ passed, [0-9]+ failed, 1 skipped$' &&
 		! grep -E '^not ok' "$WORK/check.log" | grep -vq 'steps found of'
 }

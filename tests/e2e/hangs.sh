@@ -46,7 +46,7 @@ ok "both calls are named" bash -c 'grep -qE "rank 2 called AllGather of [0-9]+ b
 for name in endless mismatch; do
 	ok "$name: windows of all ranks came" stack_wait 30 asked $name
 	if [ "${stacks#bpf}" = "$stacks" ]; then
-		skip "$name: stacks of all ranks came" "no CPU stacks on this machine: $stacks"
+		skip "$name: stacks of all ranks came" "needs bpf: $stacks"
 	else
 		ok "$name: stacks of all ranks came" sampled $name
 	fi

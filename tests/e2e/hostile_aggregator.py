@@ -17,17 +17,9 @@ import sys
 import threading
 import time
 
+from sp_peer import receive
+
 GREETING = b"\0SP\0\0\x31\0\0"
-
-
-def read_all(s, count):
-    data = b""
-    while len(data) < count:
-        part = s.recv(count - len(data))
-        if not part:
-            raise OSError("closed")
-        data += part
-    return data
 
 
 def answer(s, how, head):
@@ -47,12 +39,12 @@ def serve(s, how):
         if how == "silent":
             time.sleep(1000)
         s.sendall(GREETING)
-        read_all(s, 8)
+        receive(s, 8)
         if how == "garbage":
             s.sendall(os.urandom(100000))
         while True:
-            (length,) = struct.unpack(">Q", read_all(s, 8))
-            head = read_all(s, length)[:4]
+            (length,) = struct.unpack(">Q", receive(s, 8))
+            head = receive(s, length)[:4]
             print("request", length, flush=True)
             answer(s, how, head)
     except OSError:

@@ -121,7 +121,7 @@ def flames():
        and run("flame", ID, "--base", os.path.join(T, "url"), "-o", based)[0] == 2,
        "bad arguments and malformed stacks are status 2")
     if not CHROMIUM:
-        skip("the pages in a browser", "no chromium")
+        skip("the pages in a browser", "needs command:chromium")
         return
     page = dom(path, "#search=net_rx_action")
     found = re.search(r'id="found"[^>]*>([^<]*)<', page).group(1)
@@ -196,7 +196,7 @@ def report():
        "it is well-formed and has no script of its own, no resource from elsewhere", page.problems)
     ok("http" not in text and not re.search(r"[\x00-\x08\x0b-\x1f\x7f]", text), "no address, no control character")
     if not CHROMIUM:
-        skip("the report in a browser", "no chromium")
+        skip("the report in a browser", "needs command:chromium")
         return
     page = Shown(dom(path))
     ok(page.all(tag="title")[0]["text"] == "rank 2 is slow - sysom", "no name runs as a script")
@@ -297,7 +297,7 @@ def trace():
        "clocks of nodes are put on one by common collectives", clocks)
     rc, out, err = run("trace", ID, "-f", "kineto", "--rank", "2", "-o", os.path.join(T, "r2.json"))
     if not shutil.which("protoc"):
-        skip("both ranks stand beside each other", "no protoc")
+        skip("both ranks stand beside each other", "needs command:protoc")
         return
     with open(path, "rb") as f:
         text = subprocess.run(["protoc", "-I", os.path.join(ROOT, "cli"), "--decode=perfetto.protos.Trace",

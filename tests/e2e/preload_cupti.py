@@ -6,6 +6,7 @@ import collections
 import os
 import re
 import subprocess
+import tempfile
 import time
 
 B = os.path.abspath(os.environ.get("B", "build/gcc"))
@@ -45,6 +46,18 @@ def losses(fields):
     return total
 
 
+def numbers_of(f):
+    """Per stream, launches' numbers and kernels' by the order of their correlation, which is the calls'."""
+    ids = {s["stream"]: s["stream_id"] for s in f["stream"] if s.get("flags", "0") == "0"}
+    launches, kernels = collections.defaultdict(list), collections.defaultdict(list)
+    for e in f["launch"]:
+        launches[ids.get(e["stream"])].append(int(e["number"]))
+    for e in sorted(f["kernel"], key=lambda k: int(k["corr"])):
+        if e["node"] == "0":
+            kernels[e["stream"]].append(int(e["number"]))
+    return {s: sorted(n) for s, n in launches.items()}, dict(kernels)
+
+
 def test_delivery():
     job = (f"{B}/bin/simjob", "--ranks", "1", "--steps", "4", "--seconds", "0")
     rc, kinds, f, rest, err = run(*job)
@@ -52,6 +65,9 @@ def test_delivery():
           "every launch has its kernel record", rc, kinds, err)
     check(all(k["name"] for k in f["kernel"]) and len({k["name"] for k in f["kernel"]}) > 3,
           "kernels have names")
+    launched, ran = numbers_of(f)
+    check(launched == ran and all(n == list(range(1, len(n) + 1)) for n in ran.values()),
+          "launches and kernels of a stream have the same numbers, from 1", launched, ran)
     streams = {(s["stream_id"], s["context_id"]) for s in f["stream"]}
     check({(k["stream"], k["context"]) for k in f["kernel"]} <= streams,
           "every record's stream and context ids were told")
@@ -73,10 +89,18 @@ def test_delivery():
     lost = losses(f)
     check(lost["cupti_zero_stamp"] > 0 and kinds["kernel"] + kinds["copy"] +
           lost["cupti_zero_stamp"] >= kinds["launch"], "zeroed stamps are counted", lost, kinds)
+    launched, ran = numbers_of(f)
+    check(any(len(n) < len(launched[s]) for s, n in ran.items()) and
+          all(set(n) <= set(launched[s]) for s, n in ran.items()),
+          "what has no use is numbered all the same", launched, ran)
     rc, kinds, f, rest, err = run(*job, SIM_CUPTI_REVERSE_EVERY="10")
     check(losses(f)["cupti_reversed"] > 0, "reversed stamps are counted", losses(f))
     rc, kinds, f, rest, err = run(*job, SIM_CUPTI_DROP_EVERY="10")
     check(losses(f)["cupti_buffer"] > 0, "records that CUPTI dropped are counted", losses(f))
+    numbers = [int(k["number"]) for k in f["kernel"]]
+    # of the first ten records one was dropped: those before it were counted
+    check(numbers and sum(0 < n < 1 << 24 for n in numbers) < 10, "and no number is believed that misses them",
+          numbers[:20])
     rc, kinds, f, rest, err = run(*job, SIM_CUPTI_FAIL="39")
     gaps = [(g["cause"], g["detail"]) for g in f["gap"]]
     check(rc == 0 and gaps == [("3", "39")] and kinds["launch"] > 100 and not kinds["kernel"],
@@ -164,8 +188,8 @@ MS = 1000000
 
 
 def test_no_reader():
-    job = (f"{B}/bin/simjob", "--ranks", "1", "--steps", "45", "--seconds", "0")
-    rc, kinds, f, rest, err = run(*job, args=("--late", "1500"), SYSOM_CUPTI_LINGER_MS="500",
+    job = (f"{B}/bin/simjob", "--ranks", "1", "--steps", "75", "--seconds", "0")
+    rc, kinds, f, rest, err = run(*job, args=("--late", "4000"), SYSOM_CUPTI_LINGER_MS="300",
                                   **MONOTONIC)
     gaps = intervals(f, "5")
     check(rc == 0 and len(gaps) == 1, "without sysomd the kinds go off, once, and on again with it",
@@ -174,7 +198,7 @@ def test_no_reader():
     check(gaps and len(inside(f["launch"], gaps, 50 * MS)) > 50 and
           not inside(f["kernel"], gaps, 50 * MS), "between the two launches go on and kernels are not told")
     check(gaps and any(int(k["t"]) > gaps[0][1] for k in f["kernel"]), "afterwards they are again")
-    rc, kinds, f, rest, err = run(*job, args=("--late", "1500"), **MONOTONIC)
+    rc, kinds, f, rest, err = run(*job, args=("--late", "4000"), **MONOTONIC)
     check(rc == 0 and not f["gap"] and kinds["kernel"] >= kinds["launch"] > 1000,
           "a minute is the usual patience", f["gap"], kinds)
 
@@ -217,8 +241,10 @@ def test_joins_after_gaps():
     for how, what, cause, more in (("busy", "for a profiler", "2", {}),
                                    ("alone", "for the cost", "4", dict(SYSOM_CUPTI_BUDGET_PPM="1",
                                        SYSOM_CUPTI_WINDOW_MS="100"))):
-        rc, kinds, f, rest, err = run(f"{B}/test/rival", "0", how, args=("--join",),
+        truth = tempfile.NamedTemporaryFile("r", prefix="sysom-kinds-")
+        rc, kinds, f, rest, err = run(f"{B}/test/rival", "0", how, args=("--join",), SIM_CUPTI_TRUTH=truth.name,
                                       **MONOTONIC, **more)
+        on = sorted(int(line) for line in truth)
         gaps = intervals(f, cause)
         check(rc == 0 and rest == ["results=000"] and len(gaps) >= 2,
               f"gaps {what}", rest, f["gap"], err)
@@ -228,8 +254,18 @@ def test_joins_after_gaps():
         offsets = collections.Counter(int(j["corr"]) - order[int(j["launch"])] for j in f["joined"])
         after = [j for j in f["joined"] if gaps and int(j["launch"]) > gaps[0][1]]
         check(len(after) > 200, f"kernels join after gaps {what}", len(after), kinds)
-        check(offsets and max(offsets) - min(offsets) <= 1, f"each one with its own launch {what}",
-              offsets.most_common(5))
+        if how == "alone":  # no kind but ours goes on
+            check(gaps and not any(since < t < end for since, end, _ in gaps for t in on),
+                  "a gap ends before the kinds go on", gaps, on)
+        # A gap's end is stamped just before the kernel kind goes on; launches between the two may be on either
+        # side. They are few, but where the thread that stamps does not get a CPU for a while.
+        either = 1
+        for _, end, _ in gaps:
+            went_on = next(t for t in on if t >= end)
+            either = max(either, 1 + sum(end <= t <= went_on for t in times))
+        print(f"# {either} launches may be on either side of a gap's end {what}")
+        check(offsets and max(offsets) - min(offsets) <= either, f"each one with its own launch {what}",
+              offsets.most_common(5), either)
 
 
 YIELDED = [("2", False), ("2", True)]

@@ -29,8 +29,8 @@ for mode in $("$PROBER" list); do
 		"$PROBER" "$mode" -- env LD_PRELOAD="$SO" "$PROBER" "$mode"
 	ok "and told the truth" is "$(told "$PROBER" "$mode" | tail -n 1)" "status 0"
 done
-if ! command -v strace >/dev/null || ! strace -o /dev/null true 2>/dev/null; then
-	skip "no system call of ours is needed" "no strace"
+if ! command -v strace >/dev/null; then
+	skip "no system call of ours is needed" "needs command:strace"
 	finish
 fi
 for refused in memfd_create:error=ENOSYS memfd_create:error=EMFILE ftruncate:error=ENOSPC \

@@ -1,28 +1,20 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # Faults put into traces: a self-made job, and the real ones where the data is there.
+# needs: module:numpy
 . "$(dirname "$0")/lib.sh"
 
-if [ ! -x "$BIN/sysom" ]; then
-	echo "1..0 # SKIP no $BIN/sysom"
-	exit 77
-fi
 aims() { # arguments... : the bench meets its aims
 	/usr/bin/python3 tests/bench/bench_diagnosis.py --sysom "$BIN/sysom" --data "$DATA" --quick "$@" \
 		>"$WORK/bench.txt" 2>&1 && return
 	sed 's/^/# /' "$WORK/bench.txt"
 	return 1
 }
-if ! /usr/bin/python3 -c 'import numpy' 2>/dev/null; then
-	skip "faults in a self-made job are found" "no python3-numpy"
-	skip "faults in real traces are found" "no python3-numpy"
-	finish
-fi
 ok "faults in a self-made job are found, with rank, layer and clocks; none without" aims --synthetic
 if [ -d "$DATA/dlrm-8rank-v100" ]; then
 	ok "faults in real traces are found, with rank, layer and clocks; none without" aims
 else
-	skip "faults in real traces are found" "no $DATA/dlrm-8rank-v100"
+	skip "faults in real traces are found" "needs data: $DATA/dlrm-8rank-v100"
 fi
 loader=$DATA/kineto-dataloader-ab
 if [ -d "$loader" ]; then
@@ -36,6 +28,6 @@ if [ -d "$loader" ]; then
 		is "$(findings "$fast" "$slow")" "uniform cpu;"
 	ok "the faster one is not" is "$(findings "$slow" "$fast")" ""
 else
-	skip "a slower data loader is found against the run before" "no $loader"
+	skip "a slower data loader is found against the run before" "needs data: $loader"
 fi
 finish

@@ -88,7 +88,7 @@ if subprocess.run(["sh", "-c", "command -v zstd"], capture_output=True).returnco
     subprocess.run(["zstd", "-q", "a", "-o", "a.zst"], cwd=T, check=True)
     ok(run("--json", "a.zst", "b")[1].splitlines()[:-1] == out.splitlines()[:-1], "zstd reads the same")
 else:
-    skip("zstd reads the same", "no zstd")
+    skip("zstd reads the same", "needs command:zstd")
 ok(run("--json", "-", "b", stdin=plain)[1].splitlines()[:-1] == out.splitlines()[:-1],
    "- is standard input")
 ok("net_rx_action" in run("a", "b")[1], "without --json a table")
@@ -158,7 +158,7 @@ if os.path.isdir(STACKS):
                f"{share:.0%} of NET_RX in {other}: its functions are flagged and no others "
                f"({len(flagged)} of {len(deltas)}, {len(must)} of them sure)")
 else:
-    skip("NET_RX in other profiles", "no data")
+    skip("NET_RX in other profiles", f"needs data: {STACKS}")
 tap.end()
 subprocess.run(["rm", "-rf", T])
 sys.exit(0)

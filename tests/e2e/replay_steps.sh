@@ -59,7 +59,7 @@ run a.csv.gz "${args[@]}"; is "gzip reads the same" cmp -s plain out
 if [ -f a.csv.zst ]; then
 	run a.csv.zst "${args[@]}"; is "zstd reads the same" cmp -s plain out
 else
-	n=$((n + 1)); echo "ok $n - zstd reads the same # SKIP no zstd command"
+	n=$((n + 1)); echo "ok $n - zstd reads the same # SKIP needs command:zstd"
 fi
 "$sysom" replay steps - "${args[@]}" <a.csv.gz >out 2>err; is "standard input reads the same" cmp -s plain out
 sed 's/$/\r/' a.csv >crlf.csv; run crlf.csv --latency ms --latency-unit ms --work tokens,batch --key kind --json
@@ -104,7 +104,7 @@ if [ -f "$f" ]; then
 	is "measured prefill latencies arm and raise next to no flags" \
 		py "all(m['state'] == 'armed' and m['r2'] > .98 for m in M.values()) and E['flagged'] <= 12"
 else
-	n=$((n + 1)); echo "ok $n - measured prefill latencies # SKIP no data under $data"
+	n=$((n + 1)); echo "ok $n - measured prefill latencies # SKIP needs data: $f"
 fi
 printf 'ms\n1e300\n0\n18446744073709551616\n' >extreme.csv
 run extreme.csv --latency ms

@@ -66,14 +66,14 @@ killed() {
 	"$job" --ranks 3 --seconds 30 --verbose 2>"$WORK/killed.log" &
 	local launcher=$! rank=
 	for _ in $(seq 100); do
-		rank=$(pgrep -P $launcher | tail -n 1)
+		rank=$(children $launcher | tail -n 1)
 		[ -n "$rank" ] && break
 		sleep 0.05
 	done
 	sleep 0.5
 	kill -KILL "$rank"
 	wait $launcher
-	is $? 1 && [ -z "$(pgrep -P $launcher)" ]
+	is $? 1 && [ -z "$(children $launcher)" ]
 }
 ok "a rank's death ends the job with status 1" killed
 
@@ -119,7 +119,7 @@ if [ -d "$DATA/dlrm-8rank-v100" ]; then
 	ok "the 8-rank DLRM trace plays on eight ranks" dlrm
 	ok "a Kineto trace plays as it is" kineto
 else
-	skip "the 8-rank DLRM trace plays on eight ranks" "no $DATA/dlrm-8rank-v100"
-	skip "a Kineto trace plays as it is" "no $DATA/dlrm-8rank-v100"
+	skip "the 8-rank DLRM trace plays on eight ranks" "needs data: $DATA/dlrm-8rank-v100"
+	skip "a Kineto trace plays as it is" "needs data: $DATA/dlrm-8rank-v100"
 fi
 finish

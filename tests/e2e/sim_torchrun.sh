@@ -1,13 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # Real Python ranks under torchrun on the simulated node.
+# needs: module:torch
 . "$(dirname "$0")/lib.sh"
-if ! /usr/bin/python3 -c 'import torch.distributed' 2>/dev/null; then
-	skip "torchrun launches two Python ranks on the doubles" "no python3-torch"
-	finish
-fi
 export SIM_LIB=$PWD/$B/lib/sim OMP_NUM_THREADS=1
-port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("", 0)); print(s.getsockname()[1])')
+port=$(free_ports 1)
 run() {
 	# -r and -t: torch 1.13 mistakes "no redirection" for none at all under Python 3.11; naming a
 	# rank that does not exist is the way around.

@@ -57,7 +57,7 @@ broken() { # a connection that ends in the middle of a chunk
 		port, session, offset, path = sys.argv[1:]
 		data = open(path, "rb").read()[int(offset):]
 		s = socket.create_connection(("127.0.0.1", int(port)))
-		s.sendall(f"PUT /api/v1/symbols/uploads/{session}?offset={offset} HTTP/1.1\r\nHost: x\r\n"
+		s.sendall(f"PUT /api/v1/symbols/uploads/{session}?offset={offset} HTTP/1.1\r\nHost: localhost\r\n"
 		          f"Content-Type: application/octet-stream\r\nContent-Length: {len(data)}\r\n\r\n".encode() + data[:700])
 		s.shutdown(socket.SHUT_WR)
 		s.recv(100)
@@ -86,7 +86,7 @@ if record "$WORK/alone.folded" && [ -s "$WORK/alone.folded" ]; then
 	ok "sysom record has no name for a stripped function" is "$(grep -c hidden "$WORK/alone.folded")" 0
 	ok "with --symbols the aggregator names it" grep -q hidden "$WORK/asked.folded"
 else
-	skip "sysom record asks the aggregator" "no CPU stacks here: $(tail -n 1 "$WORK/record.log")"
+	skip "sysom record asks the aggregator" "needs own-perf: $(tail -n 1 "$WORK/record.log")"
 fi
 OTHER=00112233445566778899aabbccddeeff00112233
 S=$(post symbols/uploads "{\"build_id\":\"$OTHER\",\"quality\":\"debug\",\"bytes\":$BYTES}" | jq -r .session)
@@ -147,6 +147,6 @@ if command -v debuginfod >/dev/null && command -v debuginfod-find >/dev/null; th
 	kill "$SERVER"
 	wait "$SERVER" 2>/dev/null
 else
-	skip "debuginfod serves the directory" "debuginfod is not installed"
+	skip "debuginfod serves the directory" "needs command:debuginfod"
 fi
 finish

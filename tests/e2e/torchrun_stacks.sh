@@ -2,26 +2,16 @@
 # SPDX-License-Identifier: Apache-2.0
 # Real torchrun on the CPU, two ranks with data loader workers: the stacks are joined and right, and
 # what holds up a rank shows in the incident it causes.
+# needs: root bpf module:torch
+# alone: PyTorch on the CPU, whose stacks and waits are measured
 . "$(dirname "$0")/lib.sh"
-if ! /usr/bin/python3 -c 'import torch.distributed' 2>/dev/null; then
-	skip "stacks under torchrun" "no python3-torch"
-	finish
-fi
-if [ "$(id -u)" != 0 ]; then
-	skip "stacks under torchrun" "not root"
-	finish
-fi
 export STACK_SYSOMD_FLAGS="--sampler-period 2s"
 stack_start "$WORK/stack" || { ok "daemons start" false; finish; }
 loaded() { [ "$(node_api status .mode.stacks)" != starting ]; }
 stack_wait 180 loaded
-mode=$(node_api status .mode.stacks)
-case $mode in
+case $(node_api status .mode.stacks) in
 bpf-*) ;;
-*)
-	skip "stacks under torchrun" "no BPF: $(node_api status .sampler.why)"
-	finish
-	;;
+*) ok "CPU stacks by BPF: $(node_api status .sampler.why)" false && finish ;;
 esac
 export SIM_LIB=$PWD/$B/lib/sim
 orders=$WORK/orders shard=$WORK/shard
@@ -38,7 +28,7 @@ ok "both ranks train" stack_wait 240 steps 60
 
 # ---- the profiles ----
 check() { python3 tests/e2e/torchrun_stacks.py "$@"; }
-ok "sysom record --rank writes folded stacks" bash -c "'$BIN/sysom' record --rank 1 --rate 499 --seconds 8 \
+ok "sysom record --rank writes folded stacks" bash -c "'$BIN/sysom' record --rank 1 --rate 499 --seconds 5 \
 	--json -o '$WORK/on.folded' >'$WORK/on.json'"
 sed 's/^/# /' "$WORK/on.json"
 ok "the lines' sum is the samples' time" check total "$WORK/on.folded" "$(cat "$WORK/on.json")"
@@ -58,61 +48,55 @@ caused() { # begin end: the incident of rank 1 that overlaps most with these tim
 		  | {id, s: (([.end_unix_ns, $b] | min) - ([.begin_unix_ns, $a] | max))}]
 		 | max_by(.s) | .id' 2>/dev/null
 }
-shows() { # begin end filter: within 60 s the incident's stacks say so
-	local until=$((SECONDS + 60)) id
-	while [ $SECONDS -lt $until ]; do
-		id=$(caused "$1" "$2") && "$BIN/sysom" show "$id" --json >"$WORK/show.json" 2>/dev/null &&
-			jq -e "$3" "$WORK/show.json" >/dev/null && break
-		sleep 2
-	done
-	[ -n "$id" ] || { echo "# no incident"; return 1; }
-	"$BIN/sysom" show "$id" | sed -n '/stacks  /,/evidence/p' | sed 's/^/# /'
-	last=$id
-	jq -e "$3" "$WORK/show.json" >/dev/null || { jq -c ".signals[] | select(.name == \"cpu_hog\" or .name == \"run_wait\")" "$WORK/show.json" | sed "s/^/# /"; false; }
+told() { # begin filter: the incident's stacks say so
+	last=$(caused "$1" "$(now)") && "$BIN/sysom" show "$last" --json >"$WORK/show.json" && jq -e "$2" "$WORK/show.json"
 }
-quiet() { sleep 12; } # longer than an incident stays open for its next window
+shows() { # begin filter: while the fault lasts
+	stack_wait 20 told "$1" "$2" && good=0 || good=1
+	[ -n "$last" ] || { echo "# no incident"; return 1; }
+	"$BIN/sysom" show "$last" | sed -n '/stacks  /,/evidence/p' | sed 's/^/# /'
+	[ $good = 0 ] || { jq -c ".signals[] | select(.name == \"cpu_hog\" or .name == \"run_wait\")" "$WORK/show.json" | sed "s/^/# /"; false; }
+}
+calm() { # longer than an incident stays open for its next window (incident.gap)
+	[ $(($(now) - $(api incidents '[.incidents[].end_unix_ns, 0] | max'))) -gt 6000000000 ]
+}
 now() { date +%s%N; }
 
 begin=$(now)
-echo "gil 10" >>"$orders"
-sleep 12
-ok "a thread that hogs the GIL: who waits, and who holds it where" shows "$begin" "$(now)" \
+echo hog >>"$orders"
+ok "a thread that hogs the GIL: who waits, and who holds it where" shows "$begin" \
 	'.stacks.gil.text | test("waits .* held by thread .* in gil_hog \\(train_stacks.py:[0-9]+\\)")'
+echo free >>"$orders"
 
-quiet
+stack_wait 6 calm
 disk=$(stat -c '%Hd:%Ld' "$shard" 2>/dev/null)
 group=/sys/fs/cgroup/blkio/sysom-test-$$
 if mkdir "$group" 2>/dev/null && [ -e "$group/blkio.throttle.read_bps_device" ] &&
 	echo "$pid" >"$group/cgroup.procs" && echo "$disk 300000" >"$group/blkio.throttle.read_bps_device"; then
 	begin=$(now)
-	sleep 12
-	echo "$disk 0" >"$group/blkio.throttle.read_bps_device"
-	ok "a slow disk: where it is read" shows "$begin" "$(now)" \
+	ok "a slow disk: where it is read" shows "$begin" \
 		'[.stacks.blocked[] | select(.disk and .function == "read_shard" and .ns > 5e8)] | length > 0'
+	echo "$disk 0" >"$group/blkio.throttle.read_bps_device"
 else
-	skip "a slow disk: where it is read" "no blkio throttle"
+	skip "a slow disk: where it is read" "needs blkio-group"
 fi
 
-quiet
+stack_wait 6 calm
 cpu=$(($(nproc) - 1))
 taskset -a -p -c $cpu "$pid" >/dev/null
 hogs=()
 for _ in 1 2 3 4; do
-	# a process each, so that its number is the one to look for; ends even if this script is killed
-	taskset -c $cpu python3 -c 'import time
-end = time.monotonic() + 40
-while time.monotonic() < end: pass' &
+	taskset -c $cpu python3 -c 'while True: pass' & # a process each, so that its number is the one to look for
 	hogs+=($!)
 done
 begin=$(now)
-sleep 12
-kill "${hogs[@]}"
-taskset -a -p -c "0-$cpu" "$pid" >/dev/null
 who=$(IFS='|'; echo "${hogs[*]}")
 echo "# hogs: $who"
-ok "another program on its CPU: which, and that the rank waited meanwhile" shows "$begin" "$(now)" \
+ok "another program on its CPU: which, and that the rank waited meanwhile" shows "$begin" \
 	'([.signals[] | select(.name == "cpu_hog" and .raised and (.subject | test("^python3[.0-9]* \\(pid ('"$who"')\\)$")))] | length > 0)
 	 and ([.signals[] | select(.name == "run_wait" and .raised)] | length > 0)'
+kill "${hogs[@]}"
+taskset -a -p -c "0-$cpu" "$pid" >/dev/null
 
 # ---- the same stacks elsewhere ----
 ok "sysom flame writes a page" "$BIN/sysom" flame "$last" -o "$WORK/flame.html"

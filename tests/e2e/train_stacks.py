@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A training loop for torchrun whose stacks are known: a real network on the CPU, data loader workers,
 direct reads of a file, GPU work on the simulated node. Rank 1 does what the file --orders says, a word
-a line: "gil SECONDS" starts a thread that holds Python's GIL. Ends when the file says "end".
+a line: "hog" starts a thread that holds Python's GIL, "free" ends it. Ends when the file says "end".
 
     torchrun --nproc_per_node 2 tests/e2e/train_stacks.py --orders FILE --shard FILE
 """
@@ -11,7 +11,6 @@ import os
 import random
 import sys
 import threading
-import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../sim"))
 
@@ -49,10 +48,9 @@ def decode_sample(n):
     return torch.full((WIDTH,), value / 1000003)
 
 
-def gil_hog(seconds):
-    end = time.monotonic() + seconds
+def gil_hog(over):
     value = 0
-    while time.monotonic() < end:
+    while not over.is_set():
         for i in range(20000):
             value = (value + i) & 0xffff
 
@@ -63,13 +61,14 @@ def read_shard(fd, buffer, step):
     return os.preadv(fd, [buffer], at)
 
 
-def obey(path, seen):
+def obey(path, seen, hog_over):
     with open(path, encoding="ascii") as f:
         lines = f.read().split("\n")[:-1]
     for line in lines[seen:]:
-        word, _, rest = line.partition(" ")
-        if word == "gil":
-            threading.Thread(target=gil_hog, args=(float(rest),), name="hog", daemon=True).start()
+        if line == "hog":
+            threading.Thread(target=gil_hog, args=(hog_over,), name="hog", daemon=True).start()
+        elif line == "free":
+            hog_over.set()
     return len(lines), "end" in lines
 
 
@@ -80,10 +79,10 @@ def train(o, gpu, rng, rank):
     fd = os.open(o.shard, os.O_RDONLY | os.O_DIRECT)
     buffer = mmap.mmap(-1, SHARD_BYTES)
     last = torch.zeros(1, dtype=torch.int64)
-    seen, over, step = 0, False, 0
+    seen, over, step, hog_over = 0, False, 0, threading.Event()
     while True:
         if rank == 1 and not over:
-            seen, over = obey(o.orders, seen)
+            seen, over = obey(o.orders, seen, hog_over)
         if step % 8 == 0:  # everybody ends at the same step
             last[0] = over
             dist.broadcast(last, 1)

@@ -57,17 +57,19 @@ static void check_text(const char *text)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
 	struct attach_hello hello;
-	int pair[2], ring = -1, before, rc;
+	int pair[2], fds[ATTACH_FDS] = { -1, -1 }, before, rc;
 
 	if (bytes < 1 || socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair))
 		return 0;
 	before = lowest_free_fd();
 	if (send_message(pair[0], data + 1, bytes - 1, data[0] % (FDS_MAX + 1))) {
-		rc = attach_accept(pair[1], &hello, &ring);
+		rc = attach_accept(pair[1], &hello, fds);
 		if (!rc) {
-			CHECK(data[0] % (FDS_MAX + 1) == 1);
-			CHECK(ring >= 0 && fcntl(ring, F_GETFD) >= 0);
-			close(ring);
+			CHECK(data[0] % (FDS_MAX + 1) == ATTACH_FDS);
+			for (int i = 0; i < ATTACH_FDS; i++) {
+				CHECK(fcntl(fds[i], F_GETFD) >= 0);
+				close(fds[i]);
+			}
 			check_text(hello.job);
 			check_text(hello.role);
 			check_text(hello.pod);

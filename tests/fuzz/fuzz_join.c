@@ -9,11 +9,22 @@
 
 #include "base/check.h"
 #include "sidecar/join.h"
+#include "tests/fuzz/fuzz_budget.h"
 
 #define MS 1000000ull
 
 struct counts {
 	uint64_t host, device, unmatched;
+};
+
+/* The state of a join and of what it tells to. */
+struct fuzz_bounds fuzz_bounds = {
+	.moved = 1u << 20,
+	.moved_per_byte = 1024,
+	.allocated = 32u << 20,
+	.allocated_per_byte = 1024,
+	.cpu_us = 20000,
+	.cpu_ns_per_byte = 10000,
 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
@@ -43,7 +54,7 @@ static const char *name_of(void *arg, uint32_t id)
 	return id == 1 ? "ncclDevKernel_AllReduce" : id == 2 ? "adam_kernel" : id == 3 ? "gemm" : "";
 }
 
-static void make_event(union ring_event *e, uint8_t head, uint32_t n)
+static void make_event(union ring_event *e, uint8_t head, uint32_t n, uint32_t *number)
 {
 	static const uint8_t host[] = { 1, 1, 1, 3, 3, 4, 2, 11, 12, 13, 14, 18, 7, 8, 9, 10 };
 	static const uint8_t device[] = { 32, 32, 32, 33, 34, 32, 32, 32 };
@@ -58,9 +69,11 @@ static void make_event(union ring_event *e, uint8_t head, uint32_t n)
 		e->kernel.stream_id = 7;
 		e->kernel.grid[0] = head >> 3 & 3;
 		e->kernel.name = head >> 5 & 3;
+		e->kernel.number = number[1] += 1 + (head >> 3 & 1);
 	} else if (e->head.kind == EVENT_LAUNCH) {
 		e->launch.stream = 0x50;
 		e->launch.grid[0] = head >> 4 & 3;
+		e->launch.number = ++number[0];
 	}
 }
 
@@ -72,7 +85,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 	uint64_t now_ns = 1100 * MS, copies;
 	const struct join_stats *st;
 	struct join *j;
-	uint32_t n = 0;
+	uint32_t n = 0, number[2] = { 0 }; /* of launches and kernels */
 
 	CHECK(!join_open(&j, &sink, &clock, 4));
 	for (size_t at = 0; at + 2 <= bytes; n++) {
@@ -83,7 +96,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 		union ring_event e;
 
 		v.kind = data[at] & 0x80 ? RING_LANE_DEVICE : RING_LANE_HOST;
-		make_event(&e, data[at], n);
+		make_event(&e, data[at], n, number);
 		at += 2;
 		if (take > bytes - at)
 			take = bytes - at;

@@ -63,7 +63,7 @@ static void try_folded(const char *path)
 
 	if (folded_load(&f, path, 0))
 		return;
-	if (!profile_open(&p)) {
+	if (!profile_open(&p, keyed_process())) {
 		for (uint32_t i = 0; i < f.count; i++) {
 			uint32_t n = folded_names(&f, i, names);
 

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "fuzz_budget.h"
 #include "base/limits.h"
 #include "bpf/python.h"
 #include "sampler/python_names.h"
@@ -90,7 +91,7 @@ static void name_all(const struct python_runtime *r, const struct read_user *rea
 	python_names_close(names);
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
+static void once(const uint8_t *data, size_t bytes)
 {
 	static const char *const PATHS[] = { "python3.10", "python3.11", "python3.12" };
 	static struct python_state state;
@@ -101,7 +102,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 	uint16_t pieces;
 
 	if (bytes < 28)
-		return 0;
+		return;
 	m.anywhere = data[1] & 1;
 	memcpy(&pieces, data + 2, 2);
 	m.piece = data + 28;
@@ -111,7 +112,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 	memcpy(&elf.runtime, data + 12, 8);
 	memcpy(&elf.code_type, data + 20, 8);
 	if (python_runtime_probe(&r, &elf, 0, data[0] < 3 ? PATHS[data[0]] : "x", &reader))
-		return 0;
+		return;
 	CHECK(r.what[0] && strlen(r.what) < sizeof(r.what));
 	for (int by_list = 0; by_list < 2; by_list++) {
 		memset(&state, 0xee, sizeof(state));
@@ -128,5 +129,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 		name_all(&r, &reader, &state);
 		r.process.tsd_slot = 0;
 	}
+}
+
+/* Two walks of 256 frames, each named twice: a name, a file and a table of lines may be read for each,
+ * whatever the input's size. Nothing else is allocated. */
+#define ALLOCATED_BYTES (4ull * PYTHON_FRAME_MAX * \
+			 (LIMIT_PYTHON_NAME_BYTES + LIMIT_PYTHON_FILE_BYTES + 2 * LIMIT_PYTHON_LINES_BYTES))
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
+{
+	fuzz_budget_begin();
+	once(data, bytes);
+	fuzz_budget_end(bytes, 0, ALLOCATED_BYTES, 0);
 	return 0;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * fuzz_ring_reader.c - any file as a ring, read live and as a copy. Byte 0 says how the rest is
- * meant: 0: it is the file; otherwise patches {u16 offset, u8 length, bytes} of a small valid ring,
- * a length of 0 letting the reader work once in between. */
+ * fuzz_ring_reader.c - any file as a ring, read live, or with bit 7 of byte 0 as a copy. Its other bits say
+ * how the rest is meant: 0: it is the file; otherwise patches {u16 offset, u8 length, bytes} of a small
+ * valid ring, a length of 0 letting the reader work once in between. */
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,8 +13,12 @@
 #include "ring/ring_reader.h"
 #include "ring/ring_writer.h"
 
+#ifndef F_SEAL_FUTURE_WRITE
+#define F_SEAL_FUTURE_WRITE 0x0010
+#endif
 #define BATCH 64
-#define ROUNDS 8
+#define ROUNDS 2
+#define TURNS_MAX 8
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 
@@ -31,6 +35,7 @@ static void template_init(void)
 	g.host_lanes = 2;
 	g.host_slots = 16;
 	g.device_lanes = 1;
+	g.small_lanes = 0;
 	g.device_slots = 16;
 	g.names_bytes = 512;
 	CHECK(!ring_writer_init(&w, &g));
@@ -52,14 +57,30 @@ static void template_init(void)
 	ring_writer_fini(&w);
 }
 
-static int memfd_with(const uint8_t *image, size_t bytes)
+/* *map: as the producer has it, the only mapping that can write; NULL: not asked for. */
+static int memfd_with(const uint8_t *image, size_t bytes, uint8_t **map, int seals)
 {
 	int fd = memfd_create("fuzz", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 
 	CHECK(fd >= 0);
 	CHECK(pwrite(fd, image, bytes, 0) == (ssize_t)bytes);
-	CHECK(!fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL));
+	if (map) {
+		*map = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+		CHECK(*map != MAP_FAILED);
+	}
+	CHECK(!fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL | seals));
 	return fd;
+}
+
+static int open_any(struct ring_reader **r, int fd, bool live)
+{
+	static const struct ring_reader_page page;
+	int page_fd = live ? memfd_with((const uint8_t *)&page, sizeof(page), NULL, 0) : -1;
+	int err = ring_reader_open(r, fd, page_fd);
+
+	if (err && live)
+		close(page_fd);
+	return err;
 }
 
 static void use_once(struct ring_reader *r)
@@ -85,9 +106,9 @@ static void use_once(struct ring_reader *r)
 static void use_image(const uint8_t *image, size_t bytes, bool live)
 {
 	struct ring_reader *r;
-	int fd = memfd_with(image, bytes);
+	int fd = memfd_with(image, bytes, NULL, F_SEAL_FUTURE_WRITE);
 
-	if (ring_reader_open(&r, fd, live)) {
+	if (open_any(&r, fd, live)) {
 		close(fd);
 		return;
 	}
@@ -99,25 +120,28 @@ static void use_image(const uint8_t *image, size_t bytes, bool live)
 /* Applies the patches to a live ring, the reader at work in between where a patch says so. */
 static void use_patches(const uint8_t *data, size_t bytes, bool live)
 {
-	int fd = memfd_with(template_image, template_bytes), copy = dup(fd);
+	uint8_t *map;
+	int fd = memfd_with(template_image, template_bytes, &map, F_SEAL_FUTURE_WRITE);
+	int copy = dup(fd);
 	struct ring_reader *r = NULL;
-	size_t at = 0;
+	size_t at = 0, turns = 0;
 
-	while (at + 3 <= bytes) {
+	while (at + 3 <= bytes && turns < TURNS_MAX) {
 		size_t offset = data[at] | (size_t)data[at + 1] << 8, n = data[at + 2];
 
 		at += 3;
 		if (n > bytes - at)
 			n = bytes - at;
 		if (n && offset + n <= template_bytes)
-			CHECK(pwrite(fd, data + at, n, (off_t)offset) == (ssize_t)n);
+			memcpy(map + offset, data + at, n);
 		at += n;
-		if (!n && !r && copy >= 0 && !ring_reader_open(&r, copy, live))
+		if (!n && !r && copy >= 0 && !open_any(&r, copy, live))
 			copy = -1;
 		if (!n && r)
 			use_once(r);
+		turns += !n;
 	}
-	if (!r && !ring_reader_open(&r, copy, live))
+	if (!r && !open_any(&r, copy, live))
 		copy = -1;
 	if (r)
 		use_once(r);
@@ -125,6 +149,7 @@ static void use_patches(const uint8_t *data, size_t bytes, bool live)
 	if (copy >= 0)
 		close(copy);
 	close(fd);
+	munmap(map, template_bytes);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
@@ -133,12 +158,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 		template_init();
 	if (bytes < 1)
 		return 0;
-	if (data[0] == 0) {
-		use_image(data + 1, bytes - 1, true);
-		use_image(data + 1, bytes - 1, false);
-	} else {
-		use_patches(data + 1, bytes - 1, true);
-		use_patches(data + 1, bytes - 1, false);
-	}
+	if (data[0] & 0x7f)
+		use_patches(data + 1, bytes - 1, !(data[0] & 0x80));
+	else
+		use_image(data + 1, bytes - 1, !(data[0] & 0x80));
 	return 0;
 }

@@ -14,6 +14,7 @@
 #include "cli/show_plots.h"
 #include "cli/trace_align.h"
 #include "wire/codec.h"
+#include "tests/fuzz/fuzz_budget.h"
 
 static void check_perfetto(const char *text, size_t bytes)
 {
@@ -45,15 +46,19 @@ static void export(struct trace_model *m)
 	if (export_perfetto_write(m, to, &slices, &left_out))
 		abort();
 	fclose(to);
+	fuzz_budget_check_begin();
 	check_perfetto(text, bytes);
+	fuzz_budget_check_end();
 	free(text);
 	to = open_memstream(&text, &bytes);
 	export_kineto_write(m, to, &slices);
 	fclose(to);
+	fuzz_budget_check_begin();
 	j = json_loadb(text, bytes, 0, NULL);
 	if (!j)
 		abort();
 	json_decref(j);
+	fuzz_budget_check_end();
 	free(text);
 	to = open_memstream(&text, &bytes);
 	j = json_pack("{s:[i]}", "ranks", m->rank_count ? m->ranks[0].who.rank : 0);
@@ -122,6 +127,21 @@ static void from_raw(const uint8_t *data, size_t bytes)
 	}
 	add_and_export(&w);
 }
+
+/* A window unpacks to 1 MiB and 256 bytes for each of its own, in records of 96. Each is there twice and
+ * stands in three texts, which take 4 KiB as they grow, and 3 us. */
+#define WINDOW_BYTES	(1u << 20)
+#define PER_BYTE	256u
+#define ALLOCATED(bytes) ((bytes) / 96 * 4096)
+#define CPU_NS(bytes)	 ((bytes) / 96 * 3000)
+struct fuzz_bounds fuzz_bounds = {
+	.moved = 1u << 20,
+	.moved_per_byte = 0,
+	.allocated = ALLOCATED(WINDOW_BYTES) + (4u << 20),
+	.allocated_per_byte = ALLOCATED(PER_BYTE) + 4096,
+	.cpu_us = CPU_NS(WINDOW_BYTES) / 1000,
+	.cpu_ns_per_byte = CPU_NS(PER_BYTE) + 3000,
+};
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 

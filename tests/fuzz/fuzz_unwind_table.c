@@ -1,14 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0
  * fuzz_unwind_table.c - any bytes as an ELF file: refused with a reason or compiled into a table
- * that keeps its promises, goes into the arena, and leads a walk over any stack to an end. */
+ * that keeps its promises, goes into the arena, and leads a walk over any stack to an end; at no more
+ * work and memory than its real bytes allow, also with a hole of a tebibyte behind it. */
 #include <stdlib.h>
-#include <string.h>
+#include <elfutils/libdw.h>
+#include <unistd.h>
 
 #include "base/check.h"
 #include "base/limits.h"
+#include "fuzz_budget.h"
 #include "sampler/unwind_replay.h"
 #include "sampler/unwind_store.h"
 #include "sampler/unwind_table.h"
+#include "tests/decoded_cfi.h"
+
+/* Two stores of 8 MiB, and 64 walks in each mode. */
+struct fuzz_bounds fuzz_bounds = {
+	.moved = 1u << 20,
+	.moved_per_byte = 1024,
+	.allocated = 48u << 20,
+	.allocated_per_byte = 1024,
+	.cpu_us = 200000,
+	.cpu_ns_per_byte = 10000,
+};
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 
@@ -78,17 +92,20 @@ static void walk(const struct unwind_table *t, struct stack *stack)
 	unwind_store_close(s);
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
+static void once(const uint8_t *data, size_t bytes, int sparse)
 {
 	char why[UNWIND_TABLE_WHY_BYTES];
 	struct stack stack = {data, bytes};
 	struct unwind_table t;
-	uint8_t *copy = malloc(bytes ? bytes : 1); /* libelf may write to it */
-	int rc;
+	int fd = fuzz_budget_file(data, bytes, sparse), rc;
 
-	CHECK(copy);
-	memcpy(copy, data, bytes);
-	rc = unwind_table_compile_image(&t, copy, bytes, why);
+	decoded = 0;
+	fuzz_budget_begin();
+	rc = unwind_table_compile(&t, fd, why);
+	/* headers and names first; then a byte of a program may be a row, and a room doubles */
+	fuzz_budget_end(bytes, 1u << 20, 2u << 20, 256);
+	/* each entry twice, of two sections, of which one may unpack to 64 times its size */
+	CHECK(decoded <= 16 + 4 * 64 * bytes);
 	CHECK(rc <= 0);
 	if (rc) {
 		CHECK(why[0] && !t.rows && !t.rules);
@@ -97,6 +114,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 		walk(&t, &stack);
 	}
 	unwind_table_fini(&t);
-	free(copy);
+	close(fd);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
+{
+	once(data, bytes, 0);
+	once(data, bytes, 1);
 	return 0;
 }

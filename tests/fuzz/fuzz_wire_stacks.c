@@ -18,7 +18,7 @@ static void check_again(const struct stack_batch *b)
 	struct buf out;
 
 	buf_init(&out, LIMIT_WIRE_MESSAGE_BYTES);
-	stack_batch_init(&again);
+	stack_batch_init(&again, keyed_process());
 	CHECK(stack_batch_valid(b));
 	CHECK(!stacks_pack(b, &out));
 	CHECK(!stacks_unpack(out.data, out.bytes, LIMIT_WIRE_UNPACKED_BYTES, &again));
@@ -38,7 +38,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 
 	if (!bytes)
 		return 0;
-	stack_batch_init(&b);
+	stack_batch_init(&b, keyed_process());
 	buf_init(&packed, LIMIT_WIRE_MESSAGE_BYTES);
 	if (data[0] % 4) {
 		struct pack_part part = { data + 1, bytes - 1 };

@@ -143,6 +143,34 @@ static void *thread_main(void *arg)
 	return arg;
 }
 
+static void *default_main(void *arg)
+{
+	unsigned n = *(unsigned *)arg;
+
+	for (unsigned i = 0; i < n; i++) {
+		cuLaunchKernel((cu_function)0x100, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL);
+		cuLaunchKernel_ptsz((cu_function)0x200, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL);
+	}
+	/* fails: it has no kernel */
+	cuLaunchKernel((cu_function)0xbad, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL);
+	return arg;
+}
+
+/* On default streams, by threads of which only the first told its context. */
+static void mode_defaults(unsigned n)
+{
+	context();
+	default_main(&n);
+	for (int k = 0; k < 3; k++) {
+		pthread_t t;
+
+		pthread_create(&t, NULL, default_main, &n);
+		pthread_join(t, NULL);
+	}
+	default_main(&n);
+	puts("defaults");
+}
+
 static void mode_threads(unsigned n)
 {
 	context();
@@ -234,6 +262,59 @@ static void mode_steps(unsigned n)
 	sleep_ms(200);
 }
 
+/* A random mix of threads, drawn from a seed: waves of threads that start together, each with its
+ * own number of launches and pauses. Prints how many launches it made; the first ones race into the
+ * process's first GPU use, or with SYSOM_TEST_WARM come after it, as they do in CUDA, where a launch
+ * needs a context. SYSOM_TEST_THREADS: at most so many at a time. */
+struct storm {
+	pthread_barrier_t *start;
+	unsigned seed, launches, pause_us;
+};
+
+static void *storm_main(void *arg)
+{
+	struct storm *s = arg;
+
+	pthread_barrier_wait(s->start);
+	for (unsigned i = 0; i < s->launches; i++) {
+		cuLaunchKernel((cu_function)(0x100ul + i % 8), 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL);
+		if (s->pause_us && rand_r(&s->seed) % 8 == 0)
+			nanosleep(&(struct timespec){ 0, (long)s->pause_us * 1000 }, NULL);
+	}
+	return NULL;
+}
+
+static void mode_storm(unsigned seed)
+{
+	const char *text = getenv("SYSOM_TEST_THREADS");
+	unsigned threads_max = text ? (unsigned)atoi(text) : 8;
+	static struct storm storms[1024];
+	static pthread_t threads[1024];
+	unsigned long launched = 0;
+
+	if (getenv("SYSOM_TEST_WARM"))
+		context();
+	for (unsigned wave = 1 + rand_r(&seed) % 4; wave-- > 0;) {
+		unsigned count = 1 + rand_r(&seed) % threads_max;
+		pthread_barrier_t start;
+
+		pthread_barrier_init(&start, NULL, count);
+		for (unsigned i = 0; i < count; i++) {
+			storms[i] = (struct storm){ &start, seed + i, rand_r(&seed) % 200,
+						    rand_r(&seed) % 2 ? rand_r(&seed) % 3000 : 0 };
+			launched += storms[i].launches;
+			if (pthread_create(&threads[i], NULL, storm_main, &storms[i]))
+				exit(3);
+		}
+		for (unsigned i = 0; i < count; i++)
+			pthread_join(threads[i], NULL);
+		pthread_barrier_destroy(&start);
+		if (rand_r(&seed) % 2)
+			sleep_ms(rand_r(&seed) % 150);
+	}
+	printf("launched=%lu\n", launched);
+}
+
 static void *hammer_main(void *arg)
 {
 	unsigned long bad = 0;
@@ -318,9 +399,11 @@ int main(int argc, char **argv)
 		void (*run)(unsigned);
 	} modes[] = { { "linked", mode_linked }, { "dlsym", mode_dlsym }, { "gpa", mode_gpa },
 		      { "deepbind", mode_deepbind }, { "fork", mode_fork },
+		      { "defaults", mode_defaults },
 		      { "threads", mode_threads }, { "steady", mode_steady }, { "nccl", mode_nccl },
 		      { "steps", mode_steps }, { "quiet", mode_quiet },
-		      { "closefds", mode_closefds }, { "hammer", mode_hammer } };
+		      { "closefds", mode_closefds }, { "hammer", mode_hammer },
+		      { "storm", mode_storm } };
 	unsigned n = argc > 2 ? (unsigned)atoi(argv[2]) : 5;
 
 	for (unsigned i = 0; argc > 1 && i < sizeof(modes) / sizeof(modes[0]); i++) {

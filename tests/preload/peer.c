@@ -41,9 +41,9 @@ static char socket_path[100];
 
 static void print_launch(const struct event_launch *e)
 {
-	printf("func=%llx stream=%llx grid=%u,%u,%u block=%u,%u,%u api=%u dur=%u",
+	printf("func=%llx stream=%llx grid=%u,%u,%u block=%u,%u,%u api=%u dur=%u number=%u",
 	       (unsigned long long)e->func, (unsigned long long)e->stream, e->grid[0], e->grid[1],
-	       e->grid[2], e->block[0], e->block[1], e->block[2], e->api, e->duration);
+	       e->grid[2], e->block[0], e->block[1], e->block[2], e->api, e->duration, e->number);
 }
 
 static void print_coll(const struct event_coll *e)
@@ -57,10 +57,10 @@ static void print_coll(const struct event_coll *e)
 static void print_kernel(const struct ring_reader *r, const struct event_kernel *e)
 {
 	printf("end=%llu corr=%u stream=%u context=%u device=%u grid=%u,%u,%u block=%u,%u,%u "
-	       "node=%llu name=%s",
+	       "node=%llu number=%u name=%s",
 	       (unsigned long long)e->end, e->correlation, e->stream_id, e->context_id, e->device,
 	       e->grid[0], e->grid[1], e->grid[2], e->block[0], e->block[1], e->block[2],
-	       (unsigned long long)e->graph_node_id, ring_reader_name(r, e->name));
+	       (unsigned long long)e->graph_node_id, e->number, ring_reader_name(r, e->name));
 }
 
 static void print_plugin(const struct event_plugin *e)
@@ -208,7 +208,6 @@ static void drain(struct peer_ring *p)
 
 	if (!p->reader)
 		return;
-	ring_reader_poll_names(p->reader);
 	for (uint32_t lane = 0; lane < ring_reader_lane_count(p->reader); lane++)
 		while ((n = ring_reader_drain_lane(p->reader, lane, events, 512, &view)))
 		{
@@ -265,14 +264,15 @@ static void accept_one(int listener)
 {
 	struct attach_hello hello;
 	struct peer_ring *p = &rings[ring_count];
-	int sock = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK), fd, err;
+	int sock = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK), err;
+	int fds[ATTACH_FDS];
 	struct pollfd pf = { .fd = sock, .events = POLLIN };
 
 	if (sock < 0 || ring_count == PEER_RINGS)
 		return;
 	poll(&pf, 1, 1000);
-	err = attach_accept(sock, &hello, &fd);
-	if (err || ring_reader_open(&p->reader, fd, true)) {
+	err = attach_accept(sock, &hello, fds);
+	if (err || ring_reader_open(&p->reader, fds[0], fds[1])) {
 		printf("0 - refused err=%d\n", err);
 		close(sock);
 		return;

@@ -22,7 +22,7 @@ def throttled():
 def main():
     with scenario.Scenario("case_cpu_limit", "a CPU limit on one rank") as s:
         if not os.path.exists("/sys/fs/cgroup/cpu/cpu.cfs_quota_us"):
-            s.skip("no version 1 cgroup cpu with quotas")
+            s.skip("needs cpu-group")
         s.start_stack()
         s.begin(s.simjob("--mix", "shard", "--host-work", "pack:ms=16"))
         for rank in (1, 2) if s.full else (1,):

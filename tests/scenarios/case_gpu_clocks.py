@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
+# needs: root cpus bpf
+# alone: judges the steps of a job
 """Case 1: the clock of one GPU is down, so that all its kernels take longer by one ratio."""
 import os
 import sys

@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
+# needs: root cpus bpf blkio-group module:torch
+# alone: judges the steps of a job
 """Case 5, limit: the reads of one rank are held by a limit of its cgroup."""
 import os
 import sys
@@ -12,7 +14,7 @@ import scenario  # noqa: E402
 def main():
     with scenario.Scenario("case_storage_limit", "rate-limited storage") as s:
         if not os.path.exists("/sys/fs/cgroup/blkio/blkio.throttle.read_bps_device"):
-            s.skip("no version 1 cgroup blkio with throttling")
+            s.skip("needs blkio-group")
         s.start_stack()
         disk = os.stat(s.stack.dir).st_dev
         s.begin(s.torchrun("--loader", "direct"), learn=150)

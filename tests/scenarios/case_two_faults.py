@@ -26,7 +26,7 @@ def both(s, slow_gpu, limited):
 def main():
     with scenario.Scenario("case_two_faults", "two unrelated faults at once") as s:
         if not os.path.exists("/sys/fs/cgroup/cpu/cpu.cfs_quota_us"):
-            s.skip("no version 1 cgroup cpu with quotas")
+            s.skip("needs cpu-group")
         s.start_stack()
         s.begin(s.simjob("--mix", "shard", "--host-work", "pack:ms=16"))
         both(s, 1, 3)

@@ -138,7 +138,7 @@ static inline void cli_incident_stacks(struct window *w)
 					   "launch_all", "train_step", "main" };
 	bool culprit = w->rank.rank == CLI_INCIDENT_CULPRIT;
 
-	stack_batch_init(&w->stacks);
+	stack_batch_init(&w->stacks, keyed_process());
 	w->stacks.begin_ns = w->begin_ns;
 	w->stacks.end_ns = w->end_ns;
 	for (uint64_t t = w->begin_ns; t < w->end_ns; t += 100000000) {

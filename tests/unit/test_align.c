@@ -188,6 +188,42 @@ static void says_when_nothing_is_common(void **state)
 	free(j);
 }
 
+/* Ends err by up to 3 us each: what four of them say is off by less than they own up to. */
+static void few_common_ones_own_up_to_their_error(void **state)
+{
+	uint32_t told_too_small = 0, tried = 0;
+
+	for (uint64_t seed = 1; seed <= 200; seed++) {
+		struct job *j = job_new(seed, 3e5);
+
+		for (uint32_t r = 0; r < RANKS; r++)
+			j->rank[r].count = 4;
+		assert_int_equal(align_job(&j->job), 0);
+		for (uint32_t r = 1; r < RANKS; r++) {
+			double at_zero = (double)(j->job.zero_ns - ZERO);
+			double off = j->rank[r].offset_ns - j->offset[r] - j->drift[r] * at_zero;
+
+			assert_true(j->rank[r].known);
+			assert_int_equal(j->rank[r].common, 4);
+			told_too_small += fabs(off) > j->rank[r].error_ns;
+			tried++;
+		}
+		free(j);
+	}
+	assert_true(told_too_small * 100 <= tried);
+}
+
+static void one_common_one_says_nothing_of_its_error(void **state)
+{
+	struct job *j = job_new(4, 3e5);
+
+	for (uint32_t r = 0; r < RANKS; r++)
+		j->rank[r].count = 1;
+	assert_int_equal(align_job(&j->job), 0);
+	assert_true(isinf(j->rank[1].error_ns));
+	free(j);
+}
+
 static void takes_any_numbers(void **state)
 {
 	struct job *j = job_new(11, 3e5);
@@ -210,6 +246,8 @@ int main(void)
 	    cmocka_unit_test(equal_steps_begin_together),
 	    cmocka_unit_test(aligns_ranks_through_others),
 	    cmocka_unit_test(says_when_nothing_is_common),
+	    cmocka_unit_test(few_common_ones_own_up_to_their_error),
+	    cmocka_unit_test(one_common_one_says_nothing_of_its_error),
 	    cmocka_unit_test(takes_any_numbers),
 	};
 

@@ -19,6 +19,7 @@
 #include "base/limits.h"
 #include "ring/attach.h"
 #include "ring/ring_writer.h"
+#include "tests/unit/skip.h"
 
 static const char *const variables[] = {
 	"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "SLURM_PROCID", "SLURM_NTASKS",
@@ -85,6 +86,36 @@ static void torchrun_environment_is_understood(void **state)
 	setenv("CUDA_VISIBLE_DEVICES", "0,1", 1);
 	attach_hello_fill(&h);
 	assert_string_equal(h.gpu_uuid, "");
+}
+
+static void role_is_what_the_launcher_named(void **state)
+{
+	static const struct {
+		const char *name, *value, *role;
+	} cases[] = {
+		{ "ROLE_NAME", "trainer", "trainer" }, { "ROLE_NAME", "default", "" },
+		{ "PP_RANK", "3", "pp3" },	       { "PIPELINE_STAGE", "12", "pp12" },
+		{ "PP_RANK", "", "" },		       { "PP_RANK", "1x", "" },
+		{ "PP_RANK", "123456", "" },	       { "MY_PP_RANK", "1", "" },
+	};
+	struct attach_hello h;
+
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		setenv(cases[i].name, cases[i].value, 1);
+		attach_hello_fill(&h);
+		assert_string_equal(h.role, cases[i].role);
+		unsetenv(cases[i].name);
+	}
+	setenv("ROLE_NAME", "trainer", 1);
+	setenv("PP_RANK", "1", 1);
+	attach_hello_fill(&h);
+	assert_string_equal(h.role, "pp1");
+	setenv("SYSOM_ROLE", "mine", 1);
+	attach_hello_fill(&h);
+	assert_string_equal(h.role, "mine");
+	unsetenv("SYSOM_ROLE");
+	unsetenv("ROLE_NAME");
+	unsetenv("PP_RANK");
 }
 
 static void slurm_and_open_mpi_environments_are_understood(void **state)
@@ -231,7 +262,7 @@ static void hello_and_ring_arrive(void **state)
 	struct attach_hello sent, got;
 	struct ring_geometry g;
 	struct ring_writer w;
-	int server, client, peer, ring = -1;
+	int server, client, peer, fds[ATTACH_FDS] = {-1, -1};
 	char path[108];
 
 	server = listen_at(path, sizeof(path));
@@ -241,23 +272,24 @@ static void hello_and_ring_arrive(void **state)
 	strcpy(sent.job, "a\nb\x80");
 	memset(sent.libs, 'l', sizeof(sent.libs)); /* without an end */
 	errno = 77;
-	client = attach_connect(path, &sent, w.fd);
+	client = attach_connect(path, &sent, (int[]){w.fd, w.page_fd});
 	assert_int_equal(errno, 77);
 	assert_true(client >= 0);
 	assert_true(fcntl(client, F_GETFD) & FD_CLOEXEC);
 	peer = accept4(server, NULL, NULL, SOCK_NONBLOCK);
 	assert_true(peer >= 0);
-	assert_int_equal(attach_accept(peer, &got, &ring), 0);
+	assert_int_equal(attach_accept(peer, &got, fds), 0);
 	assert_int_equal(got.pid, getpid());
 	assert_string_equal(got.job, "a?b?");
 	assert_string_equal(got.program, "test_attach");
 	assert_int_equal(strlen(got.libs), ATTACH_TEXT_BYTES - 1);
-	assert_true(ring >= 0);
-	assert_true(fcntl(ring, F_GETFD) & FD_CLOEXEC);
-	assert_int_equal(attach_accept(peer, &got, &ring), -EAGAIN);
+	for (int i = 0; i < ATTACH_FDS; i++)
+		assert_true(fcntl(fds[i], F_GETFD) & FD_CLOEXEC);
+	assert_int_equal(attach_accept(peer, &got, fds), -EAGAIN);
 	close(client);
-	assert_int_equal(attach_accept(peer, &got, &ring), -ECONNRESET);
-	close(ring);
+	assert_int_equal(attach_accept(peer, &got, fds), -ECONNRESET);
+	close(fds[0]);
+	close(fds[1]);
 	close(peer);
 	ring_writer_fini(&w);
 	unlisten(server, path);
@@ -272,11 +304,11 @@ static void absent_or_dead_daemon_is_an_error_code(void **state)
 	attach_hello_fill(&h);
 	memset(longer, 'x', sizeof(longer) - 1);
 	longer[sizeof(longer) - 1] = 0;
-	assert_int_equal(attach_connect("/nonexistent/s", &h, 0), -ENOENT);
-	assert_int_equal(attach_connect(longer, &h, 0), -ENAMETOOLONG);
+	assert_int_equal(attach_connect("/nonexistent/s", &h, (int[]){0, 0}), -ENOENT);
+	assert_int_equal(attach_connect(longer, &h, (int[]){0, 0}), -ENAMETOOLONG);
 	server = listen_at(path, sizeof(path));
 	close(server);
-	assert_int_equal(attach_connect(path, &h, 0), -ECONNREFUSED);
+	assert_int_equal(attach_connect(path, &h, (int[]){0, 0}), -ECONNREFUSED);
 	unlink(path);
 	rmdir(dir);
 }
@@ -289,7 +321,7 @@ static void full_backlog_does_not_block(void **state)
 
 	attach_hello_fill(&h);
 	server = listen_at(path, sizeof(path));
-	while ((rc = attach_connect(path, &h, server)) >= 0 && count < 15)
+	while ((rc = attach_connect(path, &h, (int[]){server, server})) >= 0 && count < 15)
 		fds[count++] = rc;
 	assert_int_equal(rc, -EAGAIN);
 	while (count)
@@ -305,8 +337,7 @@ static void daemon_of_another_user_gets_nothing(void **state)
 	pid_t child;
 
 	if (geteuid() != 0) {
-		print_message("SKIP: needs root to become another user\n");
-		skip();
+		skip_needs("root");
 	}
 	attach_hello_fill(&h);
 	server = listen_at(path, sizeof(path));
@@ -319,7 +350,7 @@ static void daemon_of_another_user_gets_nothing(void **state)
 		pause();
 	}
 	assert_int_equal(read(pipes[0], &go, 1), 1);
-	assert_int_equal(attach_connect(path, &h, server), -EPERM);
+	assert_int_equal(attach_connect(path, &h, (int[]){server, server}), -EPERM);
 	kill(child, SIGKILL);
 	waitpid(child, &status, 0);
 	close(pipes[0]);
@@ -360,41 +391,45 @@ static void messages_that_are_no_hello_are_refused_without_a_leak(void **state)
 {
 	static uint8_t big[LIMIT_ATTACH_MESSAGE_BYTES + 100];
 	struct attach_hello good, got, h;
-	int pair[2], ring, before;
+	int pair[2], ring[ATTACH_FDS], before;
 
 	attach_hello_fill(&good);
 	assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, pair), 0);
 	before = lowest_free_fd();
-#define REFUSED(data, bytes, fds)                                                                  \
+#define REFUSED(data, bytes, fds) REFUSED_AS(-EPROTO, data, bytes, fds)
+#define REFUSED_AS(why, data, bytes, fds)                                                          \
 	do {                                                                                       \
 		send_raw(pair[0], data, bytes, fds);                                               \
-		assert_int_equal(attach_accept(pair[1], &got, &ring), -EPROTO);                    \
+		assert_int_equal(attach_accept(pair[1], &got, ring), why);                         \
 		assert_int_equal(lowest_free_fd(), before);                                        \
 	} while (0)
 	REFUSED(&good, sizeof(good), 0);
-	REFUSED(&good, sizeof(good), 2);
+	REFUSED(&good, sizeof(good), 1);
+	REFUSED(&good, sizeof(good), 3);
 	REFUSED(&good, sizeof(good), 16);
 	REFUSED(&good, sizeof(good), 32);
-	REFUSED(&good, sizeof(good) - 1, 1);
-	REFUSED(&good, 1, 1);
-	REFUSED(big, sizeof(big), 1);
+	REFUSED(&good, sizeof(good) - 1, 2);
+	REFUSED(&good, 1, 2);
+	REFUSED(big, sizeof(big), 2);
 	h = good;
 	h.magic++;
-	REFUSED(&h, sizeof(h), 1);
+	REFUSED(&h, sizeof(h), 2);
 	h = good;
-	h.version = 2;
-	REFUSED(&h, sizeof(h), 1);
+	h.version = 1; /* with the one descriptor it had, or with two */
+	REFUSED_AS(-EPROTONOSUPPORT, &h, sizeof(h), 1);
+	REFUSED_AS(-EPROTONOSUPPORT, &h, sizeof(h), 2);
 	h = good;
 	h.bytes = 0;
-	REFUSED(&h, sizeof(h), 1);
+	REFUSED(&h, sizeof(h), 2);
 	memcpy(big, &good, sizeof(good));
 	((struct attach_hello *)big)->bytes = sizeof(big);
-	REFUSED(big, sizeof(big), 1);
+	REFUSED(big, sizeof(big), 2);
 	/* a later client that appended fields */
 	((struct attach_hello *)big)->bytes = sizeof(good) + 8;
-	send_raw(pair[0], big, sizeof(good) + 8, 1);
-	assert_int_equal(attach_accept(pair[1], &got, &ring), 0);
-	close(ring);
+	send_raw(pair[0], big, sizeof(good) + 8, 2);
+	assert_int_equal(attach_accept(pair[1], &got, ring), 0);
+	close(ring[0]);
+	close(ring[1]);
 	close(pair[0]);
 	close(pair[1]);
 }
@@ -404,6 +439,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(unknown_is_minus_one_and_empty, clean_environment),
 		cmocka_unit_test_setup(torchrun_environment_is_understood, clean_environment),
+		cmocka_unit_test_setup(role_is_what_the_launcher_named, clean_environment),
 		cmocka_unit_test_setup(slurm_and_open_mpi_environments_are_understood,
 				       clean_environment),
 		cmocka_unit_test_setup(odd_environment_is_unknown_or_cut, clean_environment),

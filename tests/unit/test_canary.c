@@ -6,7 +6,10 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <dirent.h>
 #include <setjmp.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -15,6 +18,7 @@
 #include "base/clock.h"
 #include "base/realtime.h"
 #include "sidecar/canary.h"
+#include "tests/unit/skip.h"
 
 #define MS	 1000000ull
 #define STOP_NS	 (150 * MS)
@@ -58,8 +62,9 @@ static void sees_the_machine_stand_still(void **state)
 	assert_int_equal(canary_open(&c, true), 0);
 	if (!canary_is_realtime(c)) {
 		canary_close(c);
-		skip();
+		skip_needs("realtime");
 	}
+	canary_run(c, true);
 	usleep(50000);
 	stolen_ns = canary_stolen_ns(c);
 	assert_true(seen_while_taken(c, CPUS_MAX) >= STOP_NS - 2 * CANARY_PERIOD_NS);
@@ -101,7 +106,7 @@ static void counts_what_all_were_late_in(void **state)
 	assert_int_equal(canary_open(&c, true), 0);
 	if (!canary_is_realtime(c)) {
 		canary_close(c);
-		skip();
+		skip_needs("realtime");
 	}
 	stolen_ns = canary_stolen_ns(c);
 	canary_late(c, 0, at, at + 63 * MS);
@@ -114,11 +119,78 @@ static void counts_what_all_were_late_in(void **state)
 	canary_close(c);
 }
 
+/* The thread whose number is largest. */
+static int youngest_thread(void)
+{
+	DIR *d = opendir("/proc/self/task");
+	int youngest = 0;
+	struct dirent *e;
+
+	assert_non_null(d);
+	while ((e = readdir(d)))
+		if (atoi(e->d_name) > youngest)
+			youngest = atoi(e->d_name);
+	closedir(d);
+	return youngest;
+}
+
+/* Of the threads that are younger than this one: the canary's, and none of a sanitizer's. */
+static unsigned long younger_woken(int than)
+{
+	DIR *d = opendir("/proc/self/task");
+	unsigned long sum = 0, n;
+	char path[300], line[128];
+	struct dirent *e;
+
+	assert_non_null(d);
+	while ((e = readdir(d))) {
+		FILE *f;
+
+		snprintf(path, sizeof(path), "/proc/self/task/%s/status", e->d_name);
+		if (atoi(e->d_name) <= than || !(f = fopen(path, "re")))
+			continue;
+		while (fgets(line, sizeof(line), f))
+			if (sscanf(line, "voluntary_ctxt_switches: %lu", &n) == 1)
+				sum += n;
+		fclose(f);
+	}
+	closedir(d);
+	return sum;
+}
+
+/* Its threads wait for good while nobody needs them; when they run and stop again, too. */
+static void sleeps_until_it_is_to_run(void **state)
+{
+	int youngest = youngest_thread();
+	unsigned long before;
+	struct canary *c;
+
+	(void)state;
+	assert_int_equal(canary_open(&c, true), 0);
+	for (int i = 0; i < 2; i++) {
+		canary_run(c, true);
+		before = younger_woken(youngest);
+		while (younger_woken(youngest) < before + 3)
+			usleep(1000);
+		canary_run(c, false);
+		usleep(3 * CANARY_PERIOD_NS / 1000);
+		for (int tries = 0;; tries++) { /* until the last of them has come to rest */
+			assert_true(tries < 20);
+			before = younger_woken(youngest);
+			usleep(10 * CANARY_PERIOD_NS / 1000);
+			if (younger_woken(youngest) == before)
+				break;
+		}
+	}
+	canary_close(c);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(sees_the_machine_stand_still),
 		cmocka_unit_test(an_ordinary_thread_says_nothing_of_the_hypervisor),
+		cmocka_unit_test(sleeps_until_it_is_to_run),
 		cmocka_unit_test(counts_what_all_were_late_in),
 	};
 

@@ -83,7 +83,7 @@ static void shares_are_of_the_ranks_time(void **unused)
 	struct cpu_profile *p;
 	struct stack_batch b;
 
-	stack_batch_init(&b);
+	stack_batch_init(&b, keyed_process());
 	b.begin_ns = T0 - 5 * S;
 	b.end_ns = T0 + 10 * S;
 	add_stack(&b, T0 + S, 100, 11, STACK_ON_CPU, 0, 600 * MS, 60, busy, 4);
@@ -174,7 +174,7 @@ static void names_a_native_function_by_its_file(void **unused)
 	for (int round = 0; round < 2; round++) {
 		struct sketch s = { .latency_ns = 1e6 };
 
-		stack_batch_init(&b);
+		stack_batch_init(&b, keyed_process());
 		b.begin_ns = T0;
 		b.end_ns = T0 + S;
 		add_stack(&b, T0, rank.pid, 1, STACK_ON_CPU, 0, MS, 1, &frame, 1);

@@ -27,7 +27,7 @@ struct sampler {
 	uint32_t added_count, removed_count, drains, fraction;
 	uint32_t pids[4], pid_count; /* each gives a sample at the next drain */
 	uint64_t time_ns;
-	bool wide;
+	bool wide, paused;
 };
 
 static struct sampler fake;
@@ -64,6 +64,11 @@ int sampler_set_rate(struct sampler *s, uint32_t rate_hz, uint32_t fraction_perc
 int sampler_set_wide(struct sampler *s, bool on)
 {
 	s->wide = on;
+	return 0;
+}
+int sampler_pause(struct sampler *s, bool paused)
+{
+	s->paused = paused;
 	return 0;
 }
 int sampler_fd(const struct sampler *s)
@@ -143,13 +148,34 @@ static uint32_t count_of(struct node *n, uint32_t pid, uint64_t begin_ns, uint64
 	struct stack_batch b;
 	uint32_t count;
 
-	stack_batch_init(&b);
+	stack_batch_init(&b, keyed_process());
 	assert_int_equal(cpu_stacks_extract(n, pid, begin_ns, end_ns, &b), 0);
 	count = b.sample_count;
 	for (uint32_t i = 0; i < count; i++)
 		assert_true(b.samples[i].time_ns >= begin_ns && b.samples[i].time_ns < end_ns);
 	stack_batch_fini(&b);
 	return count;
+}
+
+static void nothing_is_sampled_without_a_rank(void **state)
+{
+	struct node *n = open_node();
+	uint64_t now_ns = clock_monotonic_ns();
+
+	cpu_stacks_watch(n, 77);
+	assert_true(cpu_stacks_settle(n, 10000));
+	assert_false(fake.paused);
+	cpu_stacks_unwatch(n, 77);
+	assert_true(cpu_stacks_settle(n, 10000));
+	assert_true(fake.paused);
+	assert_int_equal(fake.drains, 1); /* the last of its samples */
+	tend(n, now_ns + 6 * SECOND);
+	assert_int_equal(fake.drains, 1);
+	cpu_stacks_watch(n, 78);
+	tend(n, now_ns + 12 * SECOND);
+	assert_false(fake.paused);
+	assert_int_equal(fake.drains, 2);
+	close_node(n);
 }
 
 static void a_rank_is_watched_once_with_its_children(void **state)
@@ -197,6 +223,7 @@ static void a_window_gets_the_ranks_family_and_its_time(void **state)
 	kill(child, SIGKILL);
 	waitpid(child, NULL, 0);
 	/* the processes have ended, what is known of them stays */
+	fake.pid_count = 0;
 	cpu_stacks_unwatch(n, (uint32_t)getpid());
 	assert_int_equal(count_of(n, (uint32_t)getpid(), now_ns - 20 * SECOND, now_ns), 4);
 	close_node(n);
@@ -208,6 +235,7 @@ static void strangers_are_counted(void **state)
 	struct sampler_stats ss;
 	struct node *n = open_node();
 
+	cpu_stacks_watch(n, (uint32_t)getpid());
 	fake.pids[0] = 1;
 	fake.pid_count = 1;
 	fake.time_ns = clock_monotonic_ns();
@@ -228,6 +256,7 @@ static void an_open_anomaly_takes_all_ticks_and_some_time_after(void **state)
 
 	p->rank = r;
 	n->processes[0] = p;
+	cpu_stacks_watch(n, (uint32_t)getpid());
 	tend(n, now_ns + SECOND);
 	assert_int_equal(fake.fraction, 10);
 	r->anomaly.state = ANOMALY_OPEN;
@@ -286,6 +315,7 @@ static void the_whole_node_is_sampled_for_a_bounded_time(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(nothing_is_sampled_without_a_rank),
 	    cmocka_unit_test(a_rank_is_watched_once_with_its_children),
 	    cmocka_unit_test(a_window_gets_the_ranks_family_and_its_time),
 	    cmocka_unit_test(strangers_are_counted),

@@ -138,6 +138,68 @@ static void clocks_that_stand_anywhere_are_not_compared(void **unused)
 	assert_int_equal(cross_colls_find(cross, 7, 1, 1)->count, 2);
 }
 
+/* 24 collectives of one communicator, told by all ranks of a job in turn, as a beat holds them. */
+static void each_rank_of_a_large_job_keeps_some_collectives(void **unused)
+{
+	enum { MANY = 80000, COLLS = 24, BEATS = 10 };
+	struct cross_slot *many = calloc(MANY, sizeof(*many));
+	uint32_t *kept = calloc(MANY, sizeof(*kept)), none = 0, settled = 0;
+	struct beat_rank *b = calloc(1, sizeof(*b));
+
+	assert_int_equal(clocks_open(&cross->clocks), 0);
+	cross->slots = many;
+	cross->slot_room = cross->slot_count = MANY;
+	b->coll_count = COLLS;
+	b->comm_count = 1;
+	b->comms[0] = (struct beat_comm){ .comm = 7, .ranks = MANY };
+	for (uint32_t k = 0; k < MANY; k++)
+		many[k] = (struct cross_slot){ .used = true, .placed = true, .rank = (int32_t)k,
+					       .cohort = CROSS_NONE }; /* all on one node */
+	for (uint32_t beat = 0; beat < BEATS; beat++) {
+		for (uint32_t i = 0; i < COLLS; i++)
+			b->colls[i] = (struct beat_coll){ .comm = 7, .func = 1, .seq = beat * 2048 + i * 16,
+							  .step = 5, .call_ns = 1000 };
+		for (uint32_t k = 0; k < MANY; k++)
+			cross_colls_take(cross, k, b, 0, 100 * S);
+		for (uint32_t i = 0; i < COLLS; i++) {
+			struct cross_instance *in =
+				cross_colls_find(cross, 7, 1, beat * 2048 + i * 16);
+
+			assert_in_range(in->count, LIMIT_CROSS_ENTRIES / 2, LIMIT_CROSS_ENTRIES);
+			for (uint32_t e = 0; e < in->count; e++)
+				kept[in->entries[e].slot]++;
+		}
+		cross_colls_tick(cross, 100 * S); /* all have reported: nobody is waited for */
+		for (uint32_t i = 0; i < COLLS; i++)
+			settled += cross_colls_find(cross, 7, 1, beat * 2048 + i * 16)->settled;
+	}
+	assert_int_equal(settled, BEATS * COLLS);
+	assert_int_equal(cross->stats.no_room, 0);
+	assert_true(cross->stats.thinned > 0);
+	for (uint32_t k = 0; k < MANY; k++)
+		none += !kept[k];
+	/* 240 draws of one in 23: by chance one rank in 40,000 has none */
+	assert_true(none < 16);
+	clocks_close(cross->clocks);
+	free(many);
+	free(kept);
+	free(b);
+}
+
+/* A communicator of more ranks than there are is a peer's word: it thins nobody out. */
+static void a_communicator_is_no_larger_than_its_job(void **unused)
+{
+	struct beat_rank *b = calloc(1, sizeof(*b));
+
+	b->coll_count = b->comm_count = 1;
+	b->comms[0] = (struct beat_comm){ .comm = 7, .ranks = UINT32_MAX };
+	b->colls[0] = (struct beat_coll){ .comm = 7, .func = 1, .seq = 1, .step = 5, .call_ns = 1 };
+	for (uint32_t k = 0; k < RANKS; k++)
+		cross_colls_take(cross, k, b, 0, 100 * S);
+	assert_int_equal(cross_colls_find(cross, 7, 1, 1)->count, RANKS);
+	free(b);
+}
+
 #define SKEW_ROWS_PUSHED 40u
 
 static bool takes(uint32_t member, bool ended, uint64_t first, uint64_t last, double excess)
@@ -190,6 +252,10 @@ int main(void)
 		cmocka_unit_test_setup_teardown(a_rank_that_comes_and_goes_is_named_once, setup, teardown),
 		cmocka_unit_test_setup_teardown(each_rank_has_its_own_beginning, setup, teardown),
 		cmocka_unit_test_setup_teardown(clocks_that_stand_anywhere_are_not_compared, setup,
+						teardown),
+		cmocka_unit_test_setup_teardown(each_rank_of_a_large_job_keeps_some_collectives, setup,
+						teardown),
+		cmocka_unit_test_setup_teardown(a_communicator_is_no_larger_than_its_job, setup,
 						teardown),
 		cmocka_unit_test_setup_teardown(what_is_done_while_one_is_waited_for_is_no_skew, setup,
 						teardown),

@@ -17,6 +17,7 @@
 #include "cli/trace_label.h"
 #include "tests/unit/cli_windows.h"
 #include "wire/codec.h"
+#include "tests/unit/skip.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -391,7 +392,7 @@ static void tells_a_file_that_is_full(void **state)
 	FILE *to = fopen("/dev/full", "w");
 
 	if (!to)
-		skip();
+		skip_needs("file:/dev/full");
 	setvbuf(to, NULL, _IONBF, 0);
 	assert_true(export_perfetto_write(&f->m, to, &f->slices, &f->left_out) < 0);
 	fclose(to);

@@ -621,6 +621,27 @@ static void goes_on_without_a_rank_that_died(void **unused)
 
 /* ---- hostile and broken senders ---- */
 
+static json_t *page(bool ranks, const char *job, const char *after, uint32_t limit);
+
+/* Rows of that rank; of the node's: whether it is quarantined. */
+static uint32_t rows_of(const char *job, int rank, const char *node, bool *quarantined)
+{
+	json_t *j = page(true, job, NULL, 1000), *row;
+	uint32_t n = 0;
+	size_t i;
+
+	json_array_foreach(json_object_get(j, "ranks"), i, row)
+	{
+		if (json_integer_value(json_object_get(row, "rank")) != rank)
+			continue;
+		n++;
+		if (!strcmp(json_string_value(json_object_get(row, "node")), node))
+			*quarantined = json_is_true(json_object_get(row, "quarantined"));
+	}
+	json_decref(j);
+	return n;
+}
+
 static void one_rank_beat(struct fs_job *j, const char *node, int rank, struct beat_rank *r,
 			  struct beat *b)
 {
@@ -632,8 +653,61 @@ static void one_rank_beat(struct fs_job *j, const char *node, int rank, struct b
 	r[0].rank.rank = rank;
 }
 
+/* Who claims first has the rank; the true one is shown, and has it when the other falls silent. */
+static void a_rank_claimed_first_by_another_node_is_still_shown(void **unused)
+{
+	struct fleet_rank_info info;
+	struct beat_rank r[16];
+	struct fs_job j, evil;
+	bool quarantined = false;
+	struct beat b;
+
+	fs_init(&j, "job", 8, 4, 13);
+	fs_init(&evil, "job", 8, 8, 14);
+	evil.first_node = 90;
+	for (int i = 0; i < 10; i++) {
+		one_rank_beat(&evil, "evil", 3, r, &b);
+		send_beat(&b);
+		run(&j, now_s + 1);
+	}
+	assert_int_equal(rows_of("job", 3, "n0", &quarantined), 2);
+	assert_true(quarantined);
+	assert_true(totals().refused_foreign > 0);
+	run(&j, now_s + 60);
+	assert_int_equal(fleet_rank_info(fleet, "job", 3, &info), 0);
+	assert_string_equal(info.node, "n0");
+	assert_int_equal(rows_of("job", 3, "n0", &quarantined), 1);
+	fs_fini(&j);
+	fs_fini(&evil);
+}
+
+/* Another user's claims to the same names are another job. */
+static void the_same_name_of_two_users_is_two_jobs(void **unused)
+{
+	char key[WIRE_TEXT_BYTES];
+	struct fs_job j, evil;
+	bool quarantined;
+
+	fs_init(&evil, "job@666", 8, 8, 14);
+	evil.first_node = 0; /* on the same nodes */
+	fs_init(&j, "job@1000", 8, 4, 13);
+	run(&evil, 5);
+	j.rank[1].slow_ns = 6 * FS_MS;
+	j.rank[1].slow_from_s = 60;
+	run(&j, 140);
+	assert_true(named(1));
+	assert_int_equal(rows_of("job@1000", 1, "n0", &quarantined), 1);
+	assert_int_equal(rows_of("job", 1, "n0", &quarantined), 2);
+	assert_int_equal(fleet_resolve_job(fleet, "job", key), 2);
+	assert_int_equal(fleet_resolve_job(fleet, "job@1000", key), 1);
+	assert_int_equal(totals().refused_foreign, 0);
+	fs_fini(&j);
+	fs_fini(&evil);
+}
+
 static void other_peoples_ranks_are_refused(void **unused)
 {
+	bool quarantined = false;
 	struct beat_rank r[16];
 	struct fleet_rank_info info;
 	struct fs_job j, evil;
@@ -655,6 +729,12 @@ static void other_peoples_ranks_are_refused(void **unused)
 	assert_int_equal(totals().refused_foreign, 30);
 	assert_int_equal(fleet_rank_info(fleet, "job", 3, &info), 0);
 	assert_string_equal(info.node, "n0");
+	/* shown beside the first, and counted */
+	assert_int_equal(rows_of("job", 3, "evil", &quarantined), 2);
+	assert_true(quarantined);
+	assert_int_equal(rows_of("job", 3, "n0", &quarantined), 2);
+	assert_false(quarantined);
+	assert_int_equal(totals().ranks_quarantined, 1);
 	/* beyond the world, and of another world */
 	one_rank_beat(&evil, "evil", 8, r, &b);
 	send_beat(&b);
@@ -664,6 +744,26 @@ static void other_peoples_ranks_are_refused(void **unused)
 	send_beat(&b);
 	assert_int_equal(totals().refused_world, 1);
 	assert_int_equal(fleet_job_ranks(fleet, "job", mono(now_s)), 8);
+	fs_fini(&j);
+	fs_fini(&evil);
+}
+
+static void who_speaks_before_the_first_look_does_not_count(void **unused)
+{
+	struct beat_rank r[16];
+	struct fs_job j, evil;
+	struct beat b;
+
+	fs_init(&j, "job", 8, 8, 13);
+	fs_init(&evil, "job", 8, 8, 14);
+	now_s = 5;
+	assert_true(fs_beat(&j, 0, now_s, r, &b));
+	send_beat(&b);
+	for (int rank = -1; rank <= 3; rank += 4) {
+		one_rank_beat(&evil, "evil", rank, r, &b);
+		send_beat(&b);
+		assert_int_equal(fleet_job_ranks(fleet, "job", mono(now_s)), 8);
+	}
 	fs_fini(&j);
 	fs_fini(&evil);
 }
@@ -841,7 +941,7 @@ static enum fleet_word window_by(const char *node, int rank, uint64_t connection
 	snprintf(d.rank.node, sizeof(d.rank.node), "%s", node);
 	d.rank.rank = rank;
 	return fleet_window(fleet, &d,
-			    (struct fleet_via){connection, mono(now_s - age_s)}, mono(now_s));
+			    (struct fleet_via){connection, mono(now_s - age_s), 0}, mono(now_s));
 }
 
 static bool sketch_by(const char *node, int rank, uint64_t connection)
@@ -1223,9 +1323,90 @@ static void silent_nodes_make_room(void **unused)
 	fs_fini(&j);
 }
 
+static json_t *page(bool ranks, const char *job, const char *after, uint32_t limit)
+{
+	const struct fleet_page q = { .job = job, .after = after, .limit = limit };
+	struct buf b;
+	json_t *j;
+
+	buf_init(&b, 64 << 20);
+	assert_int_equal((ranks ? fleet_ranks_page : fleet_jobs_page)(fleet, &q, mono(now_s), &b), 0);
+	j = json_loadb((char *)b.data, b.bytes, 0, NULL);
+	assert_non_null(j);
+	buf_fini(&b);
+	return j;
+}
+
+/* Each once and in order, however the pages are cut; the number of them. */
+static uint32_t walk_ranks(const char *job, uint32_t limit)
+{
+	char next[300] = "", before[300] = "";
+	uint32_t n = 0;
+
+	for (;;) {
+		json_t *j = page(true, job, *next ? next : NULL, limit), *one;
+		const char *more = json_string_value(json_object_get(j, "next"));
+		size_t i;
+
+		assert_true(json_array_size(json_object_get(j, "ranks")) <= limit);
+		json_array_foreach(json_object_get(j, "ranks"), i, one) {
+			char at[300];
+
+			snprintf(at, sizeof(at), "%s %08d", json_string_value(json_object_get(one, "job")),
+				 (int)json_integer_value(json_object_get(one, "rank")));
+			assert_true(strcmp(at, before) > 0);
+			strcpy(before, at);
+			n++;
+		}
+		snprintf(next, sizeof(next), "%s", more ? more : "");
+		json_decref(j);
+		if (!*next)
+			return n;
+	}
+}
+
+static void pages_have_each_rank_once_and_never_hold_the_lock_for_long(void **unused)
+{
+	struct fs_job large, small[20];
+	char name[32];
+	struct buf b;
+	json_t *j;
+
+	fs_init(&large, "m\"iddle", 4096, 8, 7);
+	run(&large, 6);
+	for (int k = 0; k < 20; k++) {
+		snprintf(name, sizeof(name), "%c%d", k % 2 ? 'a' : 'z', k);
+		fs_init(&small[k], name, 8, 8, 100 + (uint64_t)k);
+		small[k].first_node = 1000 + (uint32_t)k;
+		run(&small[k], now_s + 5);
+	}
+	assert_int_equal(walk_ranks(NULL, 1000), 4096 + 160);
+	assert_int_equal(walk_ranks(NULL, 7), 4096 + 160);
+	assert_int_equal(walk_ranks("m\"iddle", 333), 4096);
+	assert_int_equal(walk_ranks("a1", 1), 8);
+	assert_int_equal(walk_ranks("nobody", 5), 0);
+	j = page(false, NULL, NULL, 20);
+	assert_int_equal(json_array_size(json_object_get(j, "jobs")), 20);
+	assert_string_equal(json_string_value(json_object_get(j, "next")), "z6");
+	json_decref(j);
+	j = page(false, NULL, "z6", 20);
+	assert_int_equal(json_array_size(json_object_get(j, "jobs")), 1);
+	assert_null(json_object_get(j, "next"));
+	json_decref(j);
+	buf_init(&b, 1 << 20);
+	assert_int_equal(fleet_ranks_page(fleet, &(struct fleet_page){ .after = "x", .limit = 5 },
+					  mono(now_s), &b), -EINVAL);
+	buf_fini(&b);
+	assert_in_range(totals().slice_most, 128, 1024);
+	assert_int_equal(totals().ranks, 4096 + 160);
+	fs_fini(&large);
+	for (int k = 0; k < 20; k++)
+		fs_fini(&small[k]);
+}
+
 static json_int_t nodes_of(const char *name)
 {
-	json_t *jobs = fleet_jobs_json(fleet, mono(now_s)), *job;
+	json_t *jobs = page(false, name, NULL, 1), *job;
 	json_int_t nodes = -1;
 	size_t i;
 
@@ -1677,7 +1858,10 @@ int main(void)
 	    T(finds_it_again_after_a_restart),
 	    T(takes_in_a_late_joiner),
 	    T(goes_on_without_a_rank_that_died),
+	    T(a_rank_claimed_first_by_another_node_is_still_shown),
+	    T(the_same_name_of_two_users_is_two_jobs),
 	    T(other_peoples_ranks_are_refused),
+	    T(who_speaks_before_the_first_look_does_not_count),
 	    T(a_stranger_is_compared_with_nobody),
 	    T(time_that_runs_backwards_is_refused),
 	    T(impossible_numbers_change_nothing),
@@ -1700,6 +1884,7 @@ int main(void)
 	    T(ten_thousand_nodes_all_find_a_place),
 	    T(silent_nodes_make_room),
 	    T(places_of_nodes_that_are_gone_are_used_again),
+	    T(pages_have_each_rank_once_and_never_hold_the_lock_for_long),
 	    T(asks_for_the_suspect_and_healthy_peers),
 	    T(a_window_brings_those_of_its_peers),
 	    T(nobody_is_asked_for_times_beyond_all_clocks),

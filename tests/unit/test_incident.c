@@ -940,6 +940,33 @@ static void a_flood_of_jobs_takes_the_place_of_none_that_says_more(void **unused
 	assert_true(incident_set_row(set, by_finding, &row) && row.open);
 }
 
+/* The real one says least of all: only who said it differs. */
+static void made_up_jobs_of_one_sender_take_the_place_of_no_other_senders(void **unused)
+{
+	char real[INCIDENT_ID_BYTES];
+	struct incident_row row;
+	struct digest d;
+
+	(void)unused;
+	d = window("real", 0, WINDOW_SELF, 0, 1);
+	d.sender = 7;
+	memcpy(real, add(d).id, sizeof(real));
+	for (uint32_t i = 0; i < 2 * LIMIT_INCIDENTS_LIVE; i++) {
+		char job[32], node[32];
+
+		snprintf(job, sizeof(job), "job-%u", i);
+		snprintf(node, sizeof(node), "node-%u", i % 300);
+		for (int k = 0; k < 3; k++) {
+			d = window(job, k, WINDOW_SELF, 10, 11);
+			snprintf(d.rank.node, sizeof(d.rank.node), "%s", node);
+			d.sender = 9;
+			add(d);
+		}
+	}
+	assert_int_equal(incident_set_count(set, true), LIMIT_INCIDENTS_LIVE);
+	assert_true(incident_set_row(set, real, &row) && row.open);
+}
+
 static void digests_flagged_steps_their_onset_and_parts(void **unused)
 {
 	struct window_step steps[10] = { 0 };
@@ -1076,6 +1103,7 @@ int main(void)
 		CASE(a_storm_is_one_incident_and_bounded),
 		CASE(a_flood_of_jobs_is_bounded),
 		CASE(a_flood_of_jobs_takes_the_place_of_none_that_says_more),
+		CASE(made_up_jobs_of_one_sender_take_the_place_of_no_other_senders),
 		CASE(digests_flagged_steps_their_onset_and_parts),
 		CASE(a_window_of_impossible_times_or_rank_is_not_sound),
 		CASE(a_window_of_impossible_steps_is_not_sound),

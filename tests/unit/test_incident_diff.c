@@ -112,7 +112,8 @@ static void few_samples_are_too_few_to_tell(void **state)
 
 	(void)state;
 	for (unsigned samples = 3; samples <= PROFILE_SAMPLES_MIN; samples += PROFILE_SAMPLES_MIN - 3) {
-		struct profile_summary s = { .on_ns = 1000000ull * samples, .on_count = samples,
+		struct profile_summary s = { .on_ns = 1000000ull * samples,
+					     .main_on_ns = 1000000ull * samples, .on_count = samples,
 					     .row_count = 1 };
 		char *text = NULL;
 		size_t bytes;
@@ -126,6 +127,8 @@ static void few_samples_are_too_few_to_tell(void **state)
 		assert_non_null(strstr(text, "spin"));
 		assert_non_null(strstr(text, samples == 3 ? ": 3 samples" : ": 20 samples"));
 		assert_int_equal(strstr(text, "too few to tell") != NULL, samples == 3);
+		assert_non_null(strstr(text, "no blocked time recorded"));
+		assert_null(strstr(text, "% blocked"));
 		free(text);
 	}
 }

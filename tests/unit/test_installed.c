@@ -96,7 +96,7 @@ static struct sketch *read_all(const struct tree *t, const char *libs)
 
 	wire_sketch_free(&s);
 	memset(&s, 0, sizeof(s));
-	assert_int_equal(installed_read(t->dir, 7, libs, &s), 0);
+	assert_int_equal(installed_read(NULL, NULL, t->dir, 7, libs, &s), 0);
 	for (uint32_t i = 1; i < s.setting_count; i++)
 		assert_true(strcmp(s.settings[i - 1].name, s.settings[i].name) < 0);
 	return &s;
@@ -224,36 +224,6 @@ static void names_libraries_by_their_build(void **state)
 	assert_string_equal(value(read_all(t, ""), "lib:libgomp.so.1"), "");
 }
 
-static void finds_the_role_that_the_environment_tells(void **state)
-{
-	static const struct {
-		const char *environment, *role;
-	} cases[] = {
-		{ "ROLE_NAME=trainer", "trainer" },
-		{ "ROLE_NAME=default", "" },
-		{ "PP_RANK=3", "pp3" },
-		{ "PIPELINE_STAGE=12", "pp12" },
-		{ "PP_RANK=", "" },
-		{ "PP_RANK=1x", "" },
-		{ "PP_RANK=123456", "" },
-		{ "MY_PP_RANK=1", "" },
-	};
-	static const char both[] = "ROLE_NAME=trainer\0PP_RANK=1\0ROLE_NAME=other";
-	struct tree *t = *state;
-	char role[64];
-
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		put(t, "7/environ", cases[i].environment, strlen(cases[i].environment) + 1);
-		installed_role(t->dir, 7, role, sizeof(role));
-		assert_string_equal(role, cases[i].role);
-	}
-	put(t, "7/environ", both, sizeof(both));
-	installed_role(t->dir, 7, role, sizeof(role));
-	assert_string_equal(role, "pp1");
-	installed_role(t->dir, 8, role, sizeof(role));
-	assert_string_equal(role, "");
-}
-
 static void does_without_what_cannot_be_read(void **state)
 {
 	struct tree *t = *state;
@@ -274,7 +244,6 @@ int main(void)
 		CASE(takes_the_variables_that_steer_and_never_a_secret),
 		CASE(bounds_what_a_process_can_make_it_read),
 		CASE(names_libraries_by_their_build),
-		CASE(finds_the_role_that_the_environment_tells),
 		CASE(does_without_what_cannot_be_read),
 	};
 

@@ -41,7 +41,7 @@ static uint32_t root_of(void *arg, uint32_t pid)
 
 static void begin(struct stack_batch *b, uint64_t at_ns)
 {
-	stack_batch_init(b);
+	stack_batch_init(b, keyed_process());
 	b->begin_ns = at_ns;
 	b->end_ns = at_ns + S;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Sums by the second, and what /proc and /sys say, from a recorded tree. */
+#include <dirent.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -215,6 +216,58 @@ static void reads_processes_and_their_families(void **state)
 	assert_true((pids[0] == 11 && pids[1] == 9) || (pids[0] == 9 && pids[1] == 11));
 }
 
+/* 0: directories are as they are. Else each has as many entries, all of this one name. */
+static uint32_t entries, entries_read;
+static struct dirent entry;
+
+struct dirent *__real_readdir(DIR *d);
+struct dirent *__wrap_readdir(DIR *d);
+struct dirent *__wrap_readdir(DIR *d)
+{
+	if (!entries)
+		return __real_readdir(d);
+	return entries_read < entries ? entries_read++, &entry : NULL;
+}
+
+static void crowd(uint32_t count, const char *name)
+{
+	entries = count;
+	entries_read = 0;
+	snprintf(entry.d_name, sizeof(entry.d_name), "%s", name);
+}
+
+static void count_thread(void *arg, uint32_t tid, uint64_t wait_ns)
+{
+	++*(uint32_t *)arg;
+}
+
+static void of_a_process_512_threads_are_read(void **state)
+{
+	uint32_t seen = 0;
+
+	file("proc/10/task/15/schedstat", "5 7 9\n");
+	crowd(511, "15");
+	os_proc_run_wait(below("proc"), 10, count_thread, &seen);
+	assert_int_equal(seen, 511);
+	seen = 0;
+	crowd(600, "15");
+	os_proc_run_wait(below("proc"), 10, count_thread, &seen);
+	crowd(0, "");
+	assert_int_equal(seen, 512);
+}
+
+static void of_a_machine_65536_processes_are_read(void **state)
+{
+	uint32_t pid, n, read;
+
+	crowd(65536 + 64, "11");
+	n = os_proc_children(below("proc"), 10, &pid, 1);
+	read = entries_read;
+	crowd(0, "");
+	assert_int_equal(n, 1);
+	assert_in_range(read, 65536, 65537); /* the last one is left where it is */
+}
+
 static void reads_throttling_of_both_cgroup_versions(void **state)
 {
 	struct os_proc_cgroup c;
@@ -316,6 +369,8 @@ int main(void)
 	    cmocka_unit_test(forgets_what_has_not_grown_for_minutes),
 	    cmocka_unit_test(no_room_is_counted),
 	    cmocka_unit_test(reads_processes_and_their_families),
+	    cmocka_unit_test(of_a_process_512_threads_are_read),
+	    cmocka_unit_test(of_a_machine_65536_processes_are_read),
 	    cmocka_unit_test(reads_throttling_of_both_cgroup_versions),
 	    cmocka_unit_test(reads_io_limits_of_version_2_and_of_groups_above),
 	    cmocka_unit_test(reads_io_limits_of_version_1),

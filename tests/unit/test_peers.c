@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "analysis/peers.h"
+#include "analysis/peers_private.h"
 
 #define STEP_NS 100e6
 #define MEMBERS_MAX 64u
@@ -466,6 +466,33 @@ static void small_changes_of_uneven_members_are_found(void **unused)
 	}
 }
 
+/* The first rows of a job come before anybody has said how long its steps are. Lateness is told in parts
+ * of a step: one that is learned by a wrong length is a wrong noise, and ordinary lateness is far out. */
+static void noise_is_not_learned_by_a_length_that_is_not_known(void **state)
+{
+	struct peers_config c;
+	struct peers *p;
+	void *memory;
+
+	peers_config_default(&c);
+	rng = seed;
+	memory = aligned_alloc(16, (peers_memory_bytes(&c, 8) + 15) & ~(size_t)15);
+	p = peers_init(memory, &c, 8);
+	for (uint32_t k = 0; k < 24; k++) {
+		double self[8], late[8];
+
+		for (uint32_t i = 0; i < 8; i++) {
+			self[i] = STEP_NS * (0.95 + 0.004 * gauss());
+			late[i] = STEP_NS * 0.004 * gauss();
+		}
+		peers_push(p, k, self, late, k < 4 ? 0 : STEP_NS, 1);
+		assert_true(isnan(p->series[PEERS_LATE].residual[(size_t)k * 8]) == (k < 4));
+	}
+	assert_true(p->series[PEERS_LATE].noise.scale[0] > 0.003);
+	assert_true(p->series[PEERS_LATE].noise.scale[0] < 0.006);
+	free(memory);
+}
+
 static void the_papers_mode_finds_one_and_is_blind_to_two(void **state)
 {
 	struct run r = { .members = 8, .steps = 400, .noise = 0.001, .slow = 2, .first = 0, .last = 399,
@@ -503,6 +530,7 @@ int main(void)
 		cmocka_unit_test(of_two_the_one_that_changed_is_told),
 		cmocka_unit_test(a_flag_is_told_when_it_opens_and_when_it_ends),
 		cmocka_unit_test(groups_of_steps_count_as_their_steps),
+		cmocka_unit_test(noise_is_not_learned_by_a_length_that_is_not_known),
 		cmocka_unit_test(the_papers_mode_finds_one_and_is_blind_to_two),
 	};
 

@@ -13,6 +13,7 @@
 
 #include <cmocka.h>
 
+#include "cli/pprof_read.h"
 #include "cli/profile.pb-c.h"
 #include "cli/profile_flame.h"
 #include "cli/profile_names.h"
@@ -20,6 +21,7 @@
 #include "cli/profile_pprof.h"
 #include "cli/profile_summary.h"
 #include "cli/profile_tree.h"
+#include "symbol/symbol_content.h"
 #include "symbol/symbol_elf.h"
 
 struct fixture {
@@ -76,9 +78,9 @@ static int set_up(void **state)
 {
 	struct fixture *x = calloc(1, sizeof(*x));
 
-	stack_batch_init(&x->b);
+	stack_batch_init(&x->b, keyed_process());
 	fill(&x->b);
-	assert_int_equal(profile_names_open(&x->names, &x->b, NULL, NULL), 0);
+	assert_int_equal(profile_names_open(&x->names, &x->b, NULL, NULL, NULL), 0);
 	assert_int_equal(profile_tree_init(&x->tree), 0);
 	assert_int_equal(profile_tree_add(&x->tree, &x->b, x->names, PROFILE_BY_THREAD_NAME), 0);
 	*state = x;
@@ -223,6 +225,8 @@ static void named_main(const char *proc_root)
 	char line[600], self[256];
 	uint8_t id[SYMBOL_BUILD_ID_MAX];
 	int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+	struct symbol_reader *files;
+	struct reader *reader;
 	FILE *nm;
 
 	self[readlink("/proc/self/exe", self, sizeof(self) - 1)] = 0;
@@ -230,21 +234,27 @@ static void named_main(const char *proc_root)
 	nm = popen(line, "r");
 	assert_int_equal(fscanf(nm, "%llx", &main_at), 1);
 	pclose(nm);
-	stack_batch_init(&b);
-	assert_int_equal(symbol_elf_build_id(fd, id), 20);
+	stack_batch_init(&b, keyed_process());
+	assert_int_equal(symbol_content_id(fd, id), SYMBOL_ID_MAX);
 	close(fd);
-	assert_int_equal(stack_batch_object(&b, id, 20, self, &f.object), 0);
+	assert_int_equal(stack_batch_object(&b, id, SYMBOL_ID_MAX, self, &f.object), 0);
 	f.address = main_at + 1; /* the byte behind a call: belongs to what precedes it */
 	assert_int_equal(stack_batch_stack(&b, &f, 1, 0, STACK_END_ROOT, &sample.stack), 0);
 	assert_int_equal(stack_batch_sample(&b, &sample), 0);
+	assert_int_equal(reader_open(&reader, "/proc"), 0);
+	assert_int_equal(symbol_reader_open(&files, reader, NULL), 0);
+	o.index = symbol_reader_index;
+	o.index_arg = files;
 	assert_int_equal(symbol_resolver_open(&r, &o), 0);
-	assert_int_equal(profile_names_open(&names, &b, r, proc_root), 0);
+	assert_int_equal(profile_names_open(&names, &b, files, r, proc_root), 0);
 	assert_int_equal(profile_names_get(names, 0, &n), 0);
 	assert_string_equal(n.function, "main");
 	assert_string_equal(n.module, "test_profile");
 	assert_true(n.resolved);
 	profile_names_close(names);
 	symbol_resolver_close(r);
+	symbol_reader_close(files);
+	reader_close(reader);
 	stack_batch_fini(&b);
 }
 
@@ -292,15 +302,20 @@ static void folded_sums_are_the_samples_time(void **state)
 	char path[] = "/tmp/test_profile.XXXXXX";
 	struct profile_out o = { .path = path, .format = PROFILE_FOLDED };
 	struct profile_counts n;
+	FILE *to;
 
 	close(mkstemp(path));
+	to = fopen(path, "w");
 	profile_out_count(&x->b, &n);
 	assert_int_equal(n.on_count, 4);
 	assert_int_equal(n.frames, 3 * 3 + 4 + 2);
-	assert_int_equal(profile_out_write(&o, &x->b, x->names), 0);
+	assert_int_equal(profile_out_write(&o, &x->b, x->names, to), 0);
+	fclose(to);
 	assert_int_equal(folded_sum(path), n.on_ns);
 	o.blocked = true;
-	assert_int_equal(profile_out_write(&o, &x->b, x->names), 0);
+	to = fopen(path, "w");
+	assert_int_equal(profile_out_write(&o, &x->b, x->names, to), 0);
+	fclose(to);
 	assert_int_equal(folded_sum(path), n.off_ns);
 	unlink(path);
 }
@@ -357,9 +372,9 @@ static void the_summary_tells_who_holds_the_gil_and_where_threads_sleep(void **s
 	struct profile_names *names;
 	struct stack_batch b;
 
-	stack_batch_init(&b);
+	stack_batch_init(&b, keyed_process());
 	fill_hog(&b);
-	assert_int_equal(profile_names_open(&names, &b, NULL, NULL), 0);
+	assert_int_equal(profile_names_open(&names, &b, NULL, NULL, NULL), 0);
 	assert_int_equal(profile_summary_make(&s, &b, names, 10), 0);
 	assert_int_equal(s.main_on_ns, 400000000);
 	assert_int_equal(s.main_off_ns, 600000000);
@@ -392,12 +407,12 @@ static void recursion_counts_once(void **state)
 	struct profile_names *names;
 	struct stack_batch b;
 
-	stack_batch_init(&b);
+	stack_batch_init(&b, keyed_process());
 	for (int i = 0; i < 3; i++)
 		f[i].object = text(&b, i == 1 ? "g" : "f");
 	assert_int_equal(stack_batch_stack(&b, f, 3, 0, STACK_END_ROOT, &s.stack), 0);
 	assert_int_equal(stack_batch_sample(&b, &s), 0);
-	assert_int_equal(profile_names_open(&names, &b, NULL, NULL), 0);
+	assert_int_equal(profile_names_open(&names, &b, NULL, NULL, NULL), 0);
 	assert_int_equal(profile_summary_make(&sum, &b, names, 1), 0);
 	assert_int_equal(sum.call_count, 2);
 	assert_int_equal(sum.calls[0].total_ns, 10);
@@ -405,6 +420,39 @@ static void recursion_counts_once(void **state)
 	assert_int_equal(sum.row_count, 1);
 	profile_names_close(names);
 	stack_batch_fini(&b);
+}
+
+/* A plain profile, in a field that nobody knows so many zeros, as a hole. */
+static int load_padded(struct fixture *x, uint32_t zeros)
+{
+	const uint8_t field[] = { 15 << 3 | 2, (uint8_t)(zeros | 0x80), (uint8_t)(zeros >> 7 | 0x80),
+				  (uint8_t)(zeros >> 14 | 0x80), (uint8_t)(zeros >> 21 | 0x80),
+				  (uint8_t)(zeros >> 28) };
+	Sysom__Pprof__Profile *p = read_pprof(x);
+	size_t bytes = sysom__pprof__profile__get_packed_size(p);
+	uint8_t *packed = malloc(bytes);
+	char path[] = "/tmp/sysom-test-pprof-XXXXXX";
+	int fd = mkstemp(path), err;
+	struct profile *loaded;
+	uint64_t skipped;
+
+	sysom__pprof__profile__pack(p, packed);
+	sysom__pprof__profile__free_unpacked(p, NULL);
+	assert_int_equal(write(fd, packed, bytes), bytes);
+	assert_int_equal(write(fd, field, sizeof(field)), sizeof(field));
+	assert_int_equal(ftruncate(fd, (off_t)(bytes + sizeof(field)) + zeros), 0);
+	close(fd);
+	free(packed);
+	err = pprof_read_load(&loaded, path, &skipped);
+	profile_close(loaded);
+	unlink(path);
+	return err;
+}
+
+static void a_pprof_file_of_more_than_256_MiB_is_refused(void **state)
+{
+	assert_int_equal(load_padded(*state, 200 << 20), 0);
+	assert_int_equal(load_padded(*state, 256 << 20), -EBADMSG);
 }
 
 int main(void)
@@ -420,6 +468,7 @@ int main(void)
 		cmocka_unit_test(folded_sums_are_the_samples_time),
 		cmocka_unit_test(the_summary_tells_who_holds_the_gil_and_where_threads_sleep),
 		cmocka_unit_test(recursion_counts_once),
+		cmocka_unit_test(a_pprof_file_of_more_than_256_MiB_is_refused),
 	};
 
 	return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -18,7 +18,7 @@ static struct profile *fresh(void)
 {
 	struct profile *p;
 
-	assert_int_equal(profile_open(&p), 0);
+	assert_int_equal(profile_open(&p, keyed_process()), 0);
 	return p;
 }
 
@@ -138,6 +138,26 @@ static void few_samples_are_noise(void **state)
 	assert_int_equal(profile_compare(a, b, PROFILE_DELTA, &d, &n), 0);
 	assert_true(find(d, n, "f")->flagged);
 	free(d);
+	profile_close(a);
+	profile_close(b);
+}
+
+static void one_sample_flags_nothing(void **state)
+{
+	struct profile *a = fresh(), *b = fresh();
+	struct profile_delta *d;
+	uint32_t n;
+
+	(void)state;
+	add(a, "main;once", 1);
+	add(b, "main;step;matmul", 5000);
+	add(b, "main;step;norm", 5000);
+	for (int turned = 0; turned < 2; turned++) {
+		assert_int_equal(profile_compare(turned ? b : a, turned ? a : b, PROFILE_DELTA, &d, &n), 0);
+		for (uint32_t i = 0; i < n; i++)
+			assert_false(d[i].flagged);
+		free(d);
+	}
 	profile_close(a);
 	profile_close(b);
 }
@@ -282,6 +302,7 @@ int main(void)
 		cmocka_unit_test(effective_samples_count_unequal_weights),
 		cmocka_unit_test(flags_what_is_new_and_not_what_it_dilutes),
 		cmocka_unit_test(few_samples_are_noise),
+		cmocka_unit_test(one_sample_flags_nothing),
 		cmocka_unit_test(a_small_share_is_below_delta_however_sure),
 		cmocka_unit_test(two_samplings_of_one_process_seldom_differ),
 		cmocka_unit_test(functions_without_stacks_compare_like_stacks),

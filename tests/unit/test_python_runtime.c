@@ -36,15 +36,17 @@ static const Dwfl_Callbacks CALLBACKS = {
 
 static void subject_attach(struct subject *s, pid_t pid)
 {
+	struct reader_target t;
 	int err;
 
 	threads_stop(&s->stopped, pid);
 	assert_int_equal(python_finder_open(&s->finder), 0);
-	err = python_runtime_find(s->finder, &s->runtime, "/proc", pid);
+	reader_target_direct(&t, "/proc", (uint32_t)pid);
+	err = python_runtime_find(s->finder, &s->runtime, &t);
 	if (err)
 		print_error("%s\n", s->runtime.what);
 	assert_int_equal(err, 0);
-	assert_int_equal(python_memory_open(&s->memory, "/proc", pid), 0);
+	assert_int_equal(python_memory_open(&s->memory, &t), 0);
 	s->reader = python_memory_reader(&s->memory);
 	assert_int_equal(python_names_open(&s->names, &s->runtime), 0);
 	s->dwfl = dwfl_begin(&CALLBACKS);

@@ -10,14 +10,16 @@
 #include "sampler/python_runtime.h"
 #include "sampler/python_stitch.h"
 
-/* native: one letter per frame, leaf first, '*' the interpreter loop; a last '~': cut.
+/* native: one letter per frame, leaf first, '*' the interpreter loop, 'G' of an extension that switches
+ * stacks; a last '~': cut.
  * python: one digit per frame, innermost first, '|' after an entry; "." a run without frames; '~'.
  * Gives the joined stack in the same letters. */
 static enum python_stitch_result stitch(const char *native, const char *python, char *out)
 {
 	struct stack_frame n[64] = { 0 }, named[64] = { 0 }, joined[128];
 	struct python_frame p[64] = { 0 };
-	struct python_stitch_in in = { .native = n, .python = p, .named = named };
+	uint8_t mark[64] = { 0 };
+	struct python_stitch_in in = { .native = n, .mark = mark, .python = p, .named = named };
 	enum python_stitch_result result;
 	uint32_t count, i;
 
@@ -29,6 +31,7 @@ static enum python_stitch_result stitch(const char *native, const char *python, 
 		}
 		n[in.native_count].kind = STACK_FRAME_NATIVE;
 		n[in.native_count].address = (uint64_t)*native;
+		mark[in.native_count] = *native == 'G' ? PYTHON_MARK_SWITCH : PYTHON_MARK_NONE;
 		n[in.native_count++].flags = *native == '*' ? STACK_FRAME_SHIM : 0;
 	}
 	for (; *python; python++) {
@@ -89,11 +92,31 @@ static void cut_stacks_are_aligned_at_the_leaf(void **unused)
 	EXPECT("a*m", "1|2~", "a1m2", PYTHON_STITCH_MISMATCH);
 }
 
+static void a_stack_that_was_switched_ends_where_it_began(void **unused)
+{
+	/* what started it, or what lies there by now, is not above it */
+	EXPECT("a*b*cGGd*m", "1|2|", "a1b2cGG", PYTHON_STITCH_ROOT);
+	EXPECT("*cGGd*e*m", "12|", "12cGG", PYTHON_STITCH_ROOT);
+	EXPECT("*cGGd*e~", "12|", "12cGG", PYTHON_STITCH_ROOT);
+	/* nothing is above it any more */
+	EXPECT("*b*cGG~", "1|2|", "1b2cGG", PYTHON_STITCH_ROOT);
+	EXPECT("*b*cGGd~", "1|2|", "1b2cGG", PYTHON_STITCH_ROOT);
+	/* started by one that was started */
+	EXPECT("*aGb*cGGd*m", "1|", "1aG", PYTHON_STITCH_ROOT);
+	/* the first stack of the thread */
+	EXPECT("a*b*m", "1|2|", "a1b2m", PYTHON_STITCH_EXACT);
+	/* no frame of the extension behind the last run */
+	EXPECT("a*b*c*GGd*m", "1|2|", "a*b*c1GGd2m", PYTHON_STITCH_MISMATCH);
+	/* while it switches, the frames may be of either stack */
+	EXPECT("aG*cGGd*m", "1|", "aG*cGGd1m", PYTHON_STITCH_MISMATCH);
+	EXPECT("aG*m", "1|", "aG1m", PYTHON_STITCH_MISMATCH);
+}
+
 static void no_more_than_the_room(void **unused)
 {
 	struct stack_frame n[4] = { { .flags = STACK_FRAME_SHIM } }, named[4] = { 0 }, out[2];
 	struct python_frame p[4] = { { 4096, 0, 0 }, { 4096, 0, 0 }, { 4096, 0, 0 }, { 4096, 0, 1 } };
-	struct python_stitch_in in = { n, 4, true, p, named, 4, true };
+	struct python_stitch_in in = { n, NULL, 4, true, p, named, 4, true };
 	uint32_t count;
 
 	assert_int_equal(python_stitch(&in, out, 2, &count), PYTHON_STITCH_EXACT);
@@ -118,6 +141,7 @@ int main(void)
 		cmocka_unit_test(a_loop_without_frames_stays),
 		cmocka_unit_test(whole_stacks_that_disagree_are_aligned_at_the_root),
 		cmocka_unit_test(cut_stacks_are_aligned_at_the_leaf),
+		cmocka_unit_test(a_stack_that_was_switched_ends_where_it_began),
 		cmocka_unit_test(no_more_than_the_room),
 		cmocka_unit_test(who_takes_the_gil_waits),
 	};

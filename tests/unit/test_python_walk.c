@@ -474,6 +474,54 @@ static void names_are_bounded_and_forgotten(void **unused)
 	made_end(m);
 }
 
+/* Names as many code objects as a batch has, twice over, each with the longest line table that is read, and
+ * so of more bytes than an answer may have. */
+static void requests_and_answers_are_bounded_and_all_names_come(void **unused)
+{
+	enum { LINES = LIMIT_PYTHON_LINES_BYTES - 1, CODES = 2048 };
+	struct made *m = made_start();
+	struct read_user reader = { made_read, m };
+	uint64_t code = made_code(m, "f", 5, 4), table = made_object(m, 32 + LINES);
+	uint32_t named = 0, rounds = 0;
+	struct python_runtime r;
+	struct python_names *names;
+	struct python_name name;
+	uint8_t head[208];
+
+	assert_int_equal(made_probe(m, &r), 0);
+	assert_int_equal(python_names_open(&names, &r), 0);
+	put64(m, table + 16, LINES);
+	put64(m, code + 136, table);
+	memcpy(head, m->byte + (code - MADE_BASE), sizeof(head));
+	for (; named < CODES; rounds++) {
+		size_t bytes;
+		struct buf answer;
+		void *ask;
+
+		named = 0;
+		for (uint32_t i = 0; i < CODES; i++) {
+			struct python_frame f = { .code = MADE_FRAMES + i * 216, .instr = 208 };
+
+			put_bytes(m, f.code, head, sizeof(head));
+			named += !python_names_find(names, NULL, &f, &name);
+		}
+		ask = python_names_ask(names, &bytes);
+		if (!ask)
+			break;
+		assert_true(bytes > 1024 * 16 || rounds);
+		assert_true(bytes <= 1024 * 16 + 4096); /* and the offsets of this version */
+		buf_init(&answer, SIZE_MAX);
+		assert_int_equal(python_names_read(ask, bytes, &reader, &answer), 0);
+		assert_true(answer.bytes <= 8 << 20); /* a larger one is none (reader.h) */
+		python_names_answer(names, 0, answer.data, answer.bytes);
+		buf_fini(&answer);
+		free(ask);
+	}
+	assert_int_equal(named, CODES);
+	python_names_close(names);
+	made_end(m);
+}
+
 static int record(const char *directory)
 {
 	static char python[16][512];
@@ -484,6 +532,7 @@ static int record(const char *directory)
 		struct read_user reader = { snapshot_record, s };
 		struct python_finder *finder;
 		struct python_memory memory;
+		struct reader_target t;
 		struct python_runtime r;
 		struct stopped stopped;
 		struct target target;
@@ -494,8 +543,9 @@ static int record(const char *directory)
 		CHECK(truth_read(&s->truth, target.output));
 		threads_stop(&stopped, s->truth.pid);
 		CHECK(!python_finder_open(&finder));
-		CHECK(!python_runtime_find(finder, &r, "/proc", s->truth.pid));
-		CHECK(!python_memory_open(&memory, "/proc", s->truth.pid));
+		reader_target_direct(&t, "/proc", (uint32_t)s->truth.pid);
+		CHECK(!python_runtime_find(finder, &r, &t));
+		CHECK(!python_memory_open(&memory, &t));
 		s->live = python_memory_reader(&memory);
 		s->bias = r.bias;
 		s->elf.runtime = r.runtime - r.bias;
@@ -542,6 +592,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(garbage_ends_the_walk),
 		cmocka_unit_test(a_new_code_object_at_an_old_address),
 		cmocka_unit_test(names_are_bounded_and_forgotten),
+		cmocka_unit_test(requests_and_answers_are_bounded_and_all_names_come),
 	};
 
 	if (argc == 3 && !strcmp(argv[1], "--record"))

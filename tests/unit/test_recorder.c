@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <dirent.h>
 #include <fcntl.h>
+#include <malloc.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -177,6 +179,35 @@ static void removes_the_files_of_an_earlier_run(void **state)
 	expect(g, 0, 0, 100);
 }
 
+static long page_faults(void)
+{
+	struct rusage u;
+
+	getrusage(RUSAGE_SELF, &u);
+	return u.ru_minflt;
+}
+
+/* Four blocks at a time become full, as ranks of one job fill theirs. */
+static void full_blocks_go_into_memory_that_is_there(void **state)
+{
+	struct rig *g = *state;
+	const uint64_t rounds = 100, block = RECORDER_BLOCK_RECORDS;
+	long before = 0, pages = (long)(block * sizeof(struct record) / 4096);
+
+	for (uint64_t n = 0; n < rounds * block; n++) {
+		struct record h = { .begin_ns = n + 1, .kind = RECORD_LAUNCH }, d = h;
+
+		if (n == rounds / 2 * block)
+			before = page_faults();
+		d.kind = RECORD_KERNEL;
+		for (uint32_t slot = 0; slot < 2; slot++) {
+			recorder_push(g->r, slot, &h);
+			recorder_push(g->r, slot, &d);
+		}
+	}
+	assert_in_range(page_faults() - before, 0, 10 * pages);
+}
+
 int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
@@ -187,7 +218,9 @@ int main(void)
 		T(works_in_memory_alone),
 		T(cuts_an_extract_at_its_bound_and_says_so),
 		T(removes_the_files_of_an_earlier_run),
+		T(full_blocks_go_into_memory_that_is_there),
 	};
 
+	mallopt(M_MMAP_THRESHOLD, 128 << 10); /* sysomd's */
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

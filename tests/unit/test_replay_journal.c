@@ -151,6 +151,34 @@ static void a_rank_without_its_settings_is_refused(void **unused)
 	free(o.text);
 }
 
+/* Each of them 100 bytes and 120 MB. */
+static void ranks_that_come_and_go_without_end_are_refused(void **unused)
+{
+	struct journal_event e = { .kind = JOURNAL_RANK };
+	struct replay_journal *r;
+	struct journal_writer w;
+	FILE *to = fopen("/dev/null", "w");
+	struct buf b;
+
+	assert_int_equal(journal_writer_init(&w), 0);
+	steps_config_default(&e.as.rank.steps);
+	e.as.rank.steps.launch_max = 256;
+	judge_config_default(&e.as.rank.judge);
+	e.as.rank.judge.roofline.learn_max = LIMIT_JOURNAL_LEARN;
+	for (int i = 0; i < 16; i++)
+		journal_writer_event(&w, &e);
+	buf_init(&b, LIMIT_JOURNAL_BLOCK_BYTES);
+	assert_int_equal(journal_writer_pack(&w, &b), 0);
+	assert_int_equal(replay_journal_open(&r, to, true, false), 0);
+	assert_int_equal(replay_journal_block(r, b.data, b.data + JOURNAL_HEAD_BYTES,
+					      (uint32_t)(b.bytes - JOURNAL_HEAD_BYTES)),
+			 -E2BIG);
+	replay_journal_close(r);
+	journal_writer_fini(&w);
+	buf_fini(&b);
+	fclose(to);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -159,6 +187,7 @@ int main(void)
 		cmocka_unit_test(so_is_what_the_peers_said),
 		cmocka_unit_test(a_step_that_nobody_saw_live_is_told),
 		cmocka_unit_test(a_rank_without_its_settings_is_refused),
+		cmocka_unit_test(ranks_that_come_and_go_without_end_are_refused),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -72,7 +72,8 @@ static void prints_text_of_a_live_ring(void **state)
 	assert_non_null(strstr(out, "events=22"));
 	assert_non_null(strstr(out, "name 1 say \"hi\\\"?<int>\n"));
 	assert_non_null(strstr(out, "  0     321         20                 1000 launch       flags=0x1 "
-				    "func=0xabc stream=0x0 grid=1,2,3 block=0,0,0 api=0 duration=0\n"));
+				    "func=0xabc stream=0x0 grid=1,2,3 block=0,0,0 api=0 "
+				    "duration=0 number=0\n"));
 	assert_non_null(strstr(out, "step_begin   flags=0x0 index=9 work_count=2 work=1.5,"));
 	assert_non_null(strstr(out, "kernel       flags=0x0 end=3500 name=\"say \\\"hi\\\\\\\"?<int>\""));
 	assert_non_null(strstr(out, "read events=17 overwritten=5 torn=0 bad_kind=0 broken=false\n"));

@@ -54,9 +54,11 @@ static void init(struct ring_writer *w, struct ring_lane_writer *lw)
 	g.host_lanes = LANES - 1;
 	g.host_slots = 32;
 	g.device_lanes = 1;
+	g.small_lanes = 0;
 	g.device_slots = 32;
 	g.names_bytes = 4096;
 	assert_int_equal(ring_writer_init(w, &g), 0);
+	assert_int_equal(ring_writer_fill(w), 0);
 	for (int i = 0; i < 3; i++) {
 		assert_true(ring_writer_claim(w, i < 2 ? RING_LANE_HOST : RING_LANE_DEVICE, 7,
 					      &lw[i]));
@@ -263,13 +265,13 @@ static void tell(const struct tally *t)
 }
 
 /* NULL when the reader refused. */
-static struct ring_reader *try_open(struct tally *t, int fd, bool live)
+static struct ring_reader *try_open(struct tally *t, const struct ring_writer *w, bool live)
 {
 	struct ring_reader *r;
-	int copy = dup(fd), rc;
+	int copy = dup(w->fd), page = live ? dup(w->page_fd) : -1, rc;
 
 	assert_true(copy >= 0);
-	rc = ring_reader_open(&r, copy, live);
+	rc = ring_reader_open(&r, copy, page);
 	if (!rc) {
 		t->opened++;
 		return r;
@@ -277,6 +279,8 @@ static struct ring_reader *try_open(struct tally *t, int fd, bool live)
 	assert_int_equal(rc, -EPROTO);
 	t->refused++;
 	close(copy);
+	if (live)
+		close(page);
 	return NULL;
 }
 
@@ -304,7 +308,7 @@ static void survives_every_field_set_to_anything_between_calls(void **state)
 			r = NULL;
 		}
 		if (!r)
-			r = try_open(&t, w.fd, i % 2);
+			r = try_open(&t, &w, i % 2);
 		if (r)
 			use(r);
 		else
@@ -318,23 +322,26 @@ static void survives_every_field_set_to_anything_between_calls(void **state)
 	ring_writer_fini(&w);
 }
 
-static void scribble(int fd, const struct ring_header *h, const uint8_t *image, int repair)
+static void scribble(const struct ring_writer *w, const struct ring_header *h, const uint8_t *image,
+		     int repair)
 {
-	uint8_t *base = mmap(NULL, h->total_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	uint8_t *base = w->base; /* no other mapping could write */
 	char command;
 
-	if (base == MAP_FAILED)
-		_exit(1);
 	for (;;) {
+		w->reader->heartbeat_ns = rnd();
+		w->reader->tail[rnd() % LANES] = rnd();
 		for (int i = 0; i < 50; i++)
 			mutate(base, h);
-		/* All of these fail, but for the hole, which reads as zeros. */
+		/* All of these fail. */
 		if (rnd() % 8 == 0) {
-			if (!ftruncate(fd, 0) || !ftruncate(fd, 1 << 22) ||
-			    !fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE))
+			off_t at = (off_t)(rnd() % 10 * 4096);
+
+			if (!ftruncate(w->fd, 0) || !ftruncate(w->fd, 1 << 22) ||
+			    !fcntl(w->fd, F_ADD_SEALS, F_SEAL_WRITE) ||
+			    !fallocate(w->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, at, 4096) ||
+			    !madvise(base + at, 4096, MADV_REMOVE))
 				_exit(1);
-			fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
-				  (off_t)(rnd() % 10 * 4096), 4096);
 		}
 		if (read(repair, &command, 1) == 1)
 			memcpy(base, image, h->total_bytes);
@@ -361,7 +368,7 @@ static void survives_a_process_that_scribbles_at_any_time(void **state)
 	child = fork();
 	if (!child) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		scribble(w.fd, &h, image, repair[0]);
+		scribble(&w, &h, image, repair[0]);
 	}
 	for (int i = 0; i < LIVE_TURNS || (!walked(&t) && i < LIVE_TURNS_MAX); i++) {
 		if (i % 64 == 0)
@@ -372,7 +379,7 @@ static void survives_a_process_that_scribbles_at_any_time(void **state)
 			r = NULL;
 		}
 		if (!r)
-			r = try_open(&t, w.fd, i % 4);
+			r = try_open(&t, &w, i % 4);
 		if (r) {
 			use(r);
 		} else {

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -32,6 +33,7 @@ static void geometry(struct ring_geometry *g, uint32_t host_slots)
 	g->host_lanes = 4;
 	g->host_slots = host_slots;
 	g->device_lanes = 1;
+	g->small_lanes = 0;
 	g->device_slots = host_slots;
 	g->names_bytes = 65536;
 }
@@ -42,7 +44,8 @@ static void ends_init(struct ends *e, uint32_t host_slots)
 
 	geometry(&g, host_slots);
 	assert_int_equal(ring_writer_init(&e->w, &g), 0);
-	assert_int_equal(ring_reader_open(&e->r, dup(e->w.fd), true), 0);
+	assert_int_equal(ring_writer_fill(&e->w), 0);
+	assert_int_equal(ring_reader_open(&e->r, dup(e->w.fd), dup(e->w.page_fd)), 0);
 }
 
 static void ends_fini(struct ends *e)
@@ -241,7 +244,7 @@ static void takes_over_where_the_reader_before_had_published(void **state)
 	ring_reader_publish(e.r, 1);
 	ring_reader_close(e.r);
 	push_n(&lw, 40, 3);
-	assert_int_equal(ring_reader_open(&e.r, dup(e.w.fd), true), 0);
+	assert_int_equal(ring_reader_open(&e.r, dup(e.w.fd), dup(e.w.page_fd)), 0);
 	assert_int_equal(ring_reader_drain_lane(e.r, 0, out, 64, &view), 3);
 	assert_int_equal(out[0].head.t, 40);
 	assert_int_equal(ring_reader_stats(e.r)->lost_lapped, 0);
@@ -273,31 +276,40 @@ static void reads_a_ring_from_a_file(void **state)
 	push_n(&lw, 0, 10);
 	assert_int_equal(ring_writer_intern(&e.w, "gemm", 4), 1);
 	fd = file_with(e.w.base, e.w.header->total_bytes);
-	assert_int_equal(ring_reader_open(&r, fd, true), -EPERM);
-	assert_int_equal(ring_reader_open(&r, fd, false), 0);
+	assert_int_equal(ring_reader_open(&r, fd, e.w.page_fd), -EPERM);
+	assert_int_equal(ring_reader_open(&r, fd, -1), 0);
 	assert_int_equal(ring_reader_drain_lane(r, 0, out, 64, &view), 10);
 	assert_true(event_intact(&out[9]));
-	assert_int_equal(ring_reader_poll_names(r), 1);
+	/* whoever has an event has its name */
 	assert_string_equal(ring_reader_name(r, 1), "gemm");
 	ring_reader_publish(r, 1); /* a no-op */
 	ring_reader_close(r);
 	ends_fini(&e);
 }
 
-static int memfd_like(const struct ring_writer *w, int seals)
+/* A copy, of which a page is left out; hole at or past the end: none. */
+static int memfd_with_hole(const struct ring_writer *w, int seals, uint64_t hole)
 {
 	int fd = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	uint64_t bytes = w->header->total_bytes;
 
-	CHECK(fd >= 0);
-	CHECK(write(fd, w->base, w->header->total_bytes) == (ssize_t)w->header->total_bytes);
+	CHECK(fd >= 0 && !ftruncate(fd, (off_t)bytes));
+	for (uint64_t at = 0; at < bytes; at += 4096)
+		CHECK(at == hole || pwrite(fd, w->base + at, 4096, (off_t)at) == 4096);
 	CHECK(!fcntl(fd, F_ADD_SEALS, seals));
 	return fd;
+}
+
+static int memfd_like(const struct ring_writer *w, int seals)
+{
+	return memfd_with_hole(w, seals, UINT64_MAX);
 }
 
 static void refuses_a_memfd_that_is_not_sealed_in_full(void **state)
 {
 	static const int seals[] = {0, F_SEAL_SHRINK, F_SEAL_GROW, F_SEAL_SHRINK | F_SEAL_GROW,
-				    F_SEAL_SHRINK | F_SEAL_SEAL, F_SEAL_GROW | F_SEAL_SEAL};
+				    F_SEAL_SHRINK | F_SEAL_SEAL, F_SEAL_GROW | F_SEAL_SEAL,
+				    F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL};
 	struct ring_reader *r;
 	struct ends e;
 
@@ -305,9 +317,101 @@ static void refuses_a_memfd_that_is_not_sealed_in_full(void **state)
 	for (size_t i = 0; i < ARRAY_LEN(seals); i++) {
 		int fd = memfd_like(&e.w, seals[i]);
 
-		assert_int_equal(ring_reader_open(&r, fd, true), -EPERM);
+		assert_int_equal(ring_reader_open(&r, fd, e.w.page_fd), -EPERM);
 		close(fd);
 	}
+	ends_fini(&e);
+}
+
+#ifndef F_SEAL_FUTURE_WRITE
+#define F_SEAL_FUTURE_WRITE 0x0010
+#endif
+#define ALL_SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL | F_SEAL_FUTURE_WRITE)
+
+/* The pages of a sparse ring would be made by the reader that looks at them, and be its own. */
+static void a_ring_with_a_hole_anywhere_is_refused_and_costs_no_page(void **state)
+{
+	struct ring_reader *r;
+	struct stat before, after;
+	struct ends e;
+
+	ends_init(&e, 64);
+	for (uint64_t hole = 0; hole < e.w.header->total_bytes; hole += 4096) {
+		int fd = memfd_with_hole(&e.w, ALL_SEALS, hole);
+
+		assert_int_equal(fstat(fd, &before), 0);
+		assert_int_equal(ring_reader_open(&r, fd, e.w.page_fd), -ENODATA);
+		assert_int_equal(fstat(fd, &after), 0);
+		assert_int_equal(before.st_blocks, after.st_blocks);
+		close(fd);
+	}
+	ends_fini(&e);
+}
+
+/* A reader that believes every lane full looks at every page and makes none. */
+static void rings_of_many_processes_are_charged_to_their_owners(void **state)
+{
+	struct ring_writer w[8];
+	struct ring_reader *r[ARRAY_LEN(w)];
+	static union ring_event out[64];
+	struct ring_lane_view view;
+	struct ring_geometry g;
+	uint64_t pages = 0;
+
+	ring_geometry_default(&g);
+	for (size_t i = 0; i < ARRAY_LEN(w); i++) {
+		struct stat st;
+
+		assert_int_equal(ring_writer_init(&w[i], &g), 0);
+		assert_int_equal(ring_writer_fill(&w[i]), 0);
+		assert_int_equal(ring_reader_open(&r[i], dup(w[i].fd), dup(w[i].page_fd)), 0);
+		fstat(w[i].fd, &st);
+		pages += (uint64_t)st.st_blocks * 512;
+	}
+	for (size_t i = 0; i < ARRAY_LEN(w); i++) {
+		struct stat st;
+
+		for (uint32_t lane = 0; lane < ring_reader_lane_count(r[i]); lane++) {
+			w[i].lanes[lane].head = 1ull << 30; /* every slot seems to be full */
+			while (ring_reader_drain_lane(r[i], lane, out, 64, &view))
+				;
+		}
+		ring_reader_publish(r[i], 1);
+		fstat(w[i].fd, &st);
+		assert_true(pages >= (uint64_t)st.st_blocks * 512);
+		pages -= (uint64_t)st.st_blocks * 512;
+	}
+	assert_int_equal(pages, 0); /* the reader has made none */
+	for (size_t i = 0; i < ARRAY_LEN(w); i++) {
+		ring_reader_close(r[i]);
+		ring_writer_fini(&w[i]);
+	}
+}
+
+static void refuses_a_reader_page_that_is_not_one(void **state)
+{
+	struct ring_reader *r;
+	struct ends e;
+	int fd, pipes[2];
+
+	ends_init(&e, 64);
+	fd = memfd_like(&e.w, ALL_SEALS);
+	assert_int_equal(ring_reader_open(&r, e.w.fd, fd), -EPROTO); /* too large */
+	close(fd);
+	fd = memfd_create("short", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	assert_int_equal(ring_reader_open(&r, e.w.fd, fd), -EPERM);
+	assert_int_equal(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL), 0);
+	assert_int_equal(ring_reader_open(&r, e.w.fd, fd), -EPROTO);
+	close(fd);
+	fd = memfd_create("sealed for writing", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	assert_int_equal(ftruncate(fd, 4096), 0);
+	assert_int_equal(fcntl(fd, F_ADD_SEALS, ALL_SEALS), 0);
+	assert_int_equal(ring_reader_open(&r, e.w.fd, fd), -EPERM);
+	close(fd);
+	assert_int_equal(pipe(pipes), 0);
+	assert_int_equal(ring_reader_open(&r, e.w.fd, pipes[0]), -EPERM);
+	close(pipes[0]);
+	close(pipes[1]);
 	ends_fini(&e);
 }
 
@@ -320,19 +424,19 @@ static void refuses_files_that_are_short_long_or_no_files(void **state)
 
 	ends_init(&e, 64);
 	fd = file_with(zero, 100);
-	assert_int_equal(ring_reader_open(&r, fd, false), -EPROTO);
+	assert_int_equal(ring_reader_open(&r, fd, -1), -EPROTO);
 	close(fd);
 	fd = file_with(e.w.base, e.w.header->total_bytes - 1);
-	assert_int_equal(ring_reader_open(&r, fd, false), -EPROTO);
+	assert_int_equal(ring_reader_open(&r, fd, -1), -EPROTO);
 	close(fd);
 	fd = file_with(zero, LIMIT_RING_BYTES + 1);
-	assert_int_equal(ring_reader_open(&r, fd, false), -EFBIG);
+	assert_int_equal(ring_reader_open(&r, fd, -1), -EFBIG);
 	close(fd);
 	assert_int_equal(pipe(pipes), 0);
-	assert_int_equal(ring_reader_open(&r, pipes[0], false), -EPROTO);
+	assert_int_equal(ring_reader_open(&r, pipes[0], -1), -EPROTO);
 	close(pipes[0]);
 	close(pipes[1]);
-	assert_int_equal(ring_reader_open(&r, -1, true), -EBADF);
+	assert_int_equal(ring_reader_open(&r, -1, e.w.page_fd), -EBADF);
 	free(zero);
 	ends_fini(&e);
 }
@@ -376,12 +480,12 @@ static void refuses_every_impossible_layout(void **state)
 
 		memcpy(&keep, e.w.base + p->offset, p->bytes);
 		memcpy(e.w.base + p->offset, &p->value, p->bytes);
-		rc = ring_reader_open(&r, live, true);
+		rc = ring_reader_open(&r, live, e.w.page_fd);
 		if (rc != -EPROTO)
 			print_message("%s = %llu\n", p->what, (unsigned long long)p->value);
 		assert_int_equal(rc, -EPROTO);
 		fd = memfd_like(&e.w, 0);
-		assert_int_equal(ring_reader_open(&r, fd, false), -EPROTO);
+		assert_int_equal(ring_reader_open(&r, fd, -1), -EPROTO);
 		close(fd);
 		close(live);
 		memcpy(e.w.base + p->offset, &keep, p->bytes);
@@ -594,7 +698,7 @@ static void snapshots_of_a_busy_ring_hold_only_whole_events(void **state)
 		struct ring_reader *r;
 		size_t n;
 
-		assert_int_equal(ring_reader_open(&r, dup(s.e.w.fd), false), 0);
+		assert_int_equal(ring_reader_open(&r, dup(s.e.w.fd), -1), 0);
 		while ((n = ring_reader_drain_lane(r, 0, out, 256, &view)) > 0) {
 			for (size_t k = 0; k < n; k++)
 				assert_true(event_intact(&out[k]));
@@ -617,7 +721,7 @@ static void reads_on_after_the_writer_was_killed(void **state)
 	struct ring_geometry g;
 	struct ring_reader *r;
 	uint64_t received = 0, head;
-	int pipes[2], fd = -1, status;
+	int pipes[2], fds[2] = {-1, -1}, status;
 	size_t n;
 	pid_t child;
 
@@ -629,25 +733,29 @@ static void reads_on_after_the_writer_was_killed(void **state)
 		struct ring_writer w;
 
 		geometry(&g, 1024);
-		if (ring_writer_init(&w, &g) || !ring_writer_claim(&w, RING_LANE_HOST, 1, &lw))
+		if (ring_writer_init(&w, &g) || ring_writer_fill(&w) ||
+		    !ring_writer_claim(&w, RING_LANE_HOST, 1, &lw))
 			_exit(1);
 		ring_writer_intern(&w, "last words", 10);
 		for (uint64_t i = 0;; i++) {
 			push_n(&lw, i, 1);
-			if (i == 5000 && write(pipes[1], &w.fd, sizeof(w.fd)) != sizeof(w.fd))
+			if (i == 5000 &&
+			    write(pipes[1], (int[]){w.fd, w.page_fd}, sizeof(fds)) != sizeof(fds))
 				_exit(1);
 		}
 	}
-	if (read(pipes[0], &fd, sizeof(fd)) == sizeof(fd)) {
+	if (read(pipes[0], fds, sizeof(fds)) == sizeof(fds)) {
 		char path[64];
 
-		snprintf(path, sizeof(path), "/proc/%d/fd/%d", child, fd);
-		fd = open(path, O_RDWR | O_CLOEXEC);
+		for (int i = 0; i < 2; i++) {
+			snprintf(path, sizeof(path), "/proc/%d/fd/%d", child, fds[i]);
+			fds[i] = open(path, O_RDWR | O_CLOEXEC);
+		}
 	}
 	kill(child, SIGKILL);
 	waitpid(child, &status, 0);
-	assert_true(fd >= 0);
-	assert_int_equal(ring_reader_open(&r, fd, true), 0);
+	assert_true(fds[0] >= 0 && fds[1] >= 0);
+	assert_int_equal(ring_reader_open(&r, fds[0], fds[1]), 0);
 	while ((n = ring_reader_drain_lane(r, 0, out, 64, &view)) > 0) {
 		for (size_t i = 0; i < n; i++)
 			assert_true(event_intact(&out[i]));
@@ -658,7 +766,6 @@ static void reads_on_after_the_writer_was_killed(void **state)
 	assert_true(head >= 5000 - 1024);
 	assert_true(received + ring_reader_stats(r)->lost_lapped > 5000);
 	assert_int_equal(ring_reader_stats(r)->lost_torn, 0);
-	assert_int_equal(ring_reader_poll_names(r), 1);
 	assert_string_equal(ring_reader_name(r, 1), "last words");
 	ring_reader_close(r);
 	close(pipes[0]);
@@ -683,6 +790,9 @@ int main(void)
 		cmocka_unit_test(takes_over_where_the_reader_before_had_published),
 		cmocka_unit_test(reads_a_ring_from_a_file),
 		cmocka_unit_test(refuses_a_memfd_that_is_not_sealed_in_full),
+		cmocka_unit_test(a_ring_with_a_hole_anywhere_is_refused_and_costs_no_page),
+		cmocka_unit_test(rings_of_many_processes_are_charged_to_their_owners),
+		cmocka_unit_test(refuses_a_reader_page_that_is_not_one),
 		cmocka_unit_test(refuses_files_that_are_short_long_or_no_files),
 		cmocka_unit_test(refuses_every_impossible_layout),
 		cmocka_unit_test(detaches_when_a_head_goes_back_or_leaps),

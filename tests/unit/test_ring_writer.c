@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -23,6 +24,7 @@
 #include "base/clock.h"
 #include "ring/ring_reader.h"
 #include "ring/ring_writer.h"
+#include "tests/unit/skip.h"
 
 #define S 1000000000ull
 
@@ -33,6 +35,7 @@ static void small_geometry(struct ring_geometry *g)
 	g->host_slots = 16;
 	g->device_lanes = 1;
 	g->device_slots = 16;
+	g->small_lanes = 0;
 	g->names_bytes = 4096;
 	g->host_clock = CLOCK_SOURCE_TSC;
 }
@@ -63,7 +66,8 @@ static void default_ring_fits_its_limit(void **state)
 	assert_int_equal(fstat(w.fd, &st), 0);
 	assert_true(st.st_size <= LIMIT_RING_BYTES);
 	assert_int_equal(st.st_size, w.header->total_bytes);
-	assert_int_equal(w.lane_count, LIMIT_RING_HOST_LANES + LIMIT_RING_DEVICE_LANES);
+	assert_int_equal(w.lane_count,
+			 LIMIT_RING_HOST_LANES + LIMIT_RING_DEVICE_LANES + LIMIT_RING_SMALL_LANES);
 	ring_writer_fini(&w);
 	ring_writer_fini(&w); /* twice is harmless */
 }
@@ -122,12 +126,39 @@ static void layout_is_the_documented_bytes(void **state)
 	ring_writer_fini(&w);
 }
 
+/* Whoever reads a hole of the ring is charged for a page: there is none, and none can be made. */
+static void every_page_of_the_ring_is_there_and_stays(void **state)
+{
+	struct ring_geometry g;
+	struct ring_writer w;
+	struct stat before, after;
+	uint64_t bytes;
+
+	ring_geometry_default(&g);
+	assert_int_equal(ring_writer_init(&w, &g), 0);
+	assert_int_equal(ring_writer_fill(&w), 0);
+	bytes = w.header->total_bytes;
+	assert_int_equal(fstat(w.fd, &before), 0);
+	assert_int_equal(lseek(w.fd, 0, SEEK_HOLE), bytes);
+	assert_int_equal(fallocate(w.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 65536, 65536), -1);
+	assert_int_equal(errno, EPERM);
+	assert_int_equal(madvise(w.base + 65536, 65536, MADV_REMOVE), -1);
+	assert_ptr_equal(mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, w.fd, 0), MAP_FAILED);
+	assert_int_equal(madvise(w.base, bytes, MADV_DONTNEED), 0);
+	assert_int_equal(fstat(w.fd, &after), 0);
+	assert_int_equal(before.st_blocks, after.st_blocks);
+	assert_int_equal((uint64_t)after.st_blocks * 512, bytes);
+	ring_writer_fini(&w);
+}
+
 static void memfd_is_sealed_against_resizing(void **state)
 {
 	struct ring_writer w;
 
 	small_init(&w);
 	assert_int_equal(fcntl(w.fd, F_GET_SEALS) & (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL),
+			 F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
+	assert_int_equal(fcntl(w.page_fd, F_GET_SEALS) & (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL),
 			 F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
 	assert_int_equal(ftruncate(w.fd, 0), -1);
 	assert_int_equal(errno, EPERM);
@@ -169,8 +200,8 @@ static void keeps_errno(void **state)
 
 	errno = 77;
 	small_init(&w);
-	ring_writer_prefault(&w, 4);
 	assert_true(ring_writer_claim(&w, RING_LANE_HOST, 1, &lw));
+	ring_writer_fill(&w);
 	push_kind(&lw, 1);
 	ring_writer_intern(&w, "x", 1);
 	ring_writer_release(&lw);
@@ -180,24 +211,80 @@ static void keeps_errno(void **state)
 	assert_int_equal(errno, 77);
 }
 
-static void hands_out_only_lanes_that_are_faulted_in(void **state)
+static uint64_t allocated_bytes(const struct ring_writer *w)
+{
+	struct stat st;
+
+	assert_int_equal(fstat(w->fd, &st), 0);
+	return (uint64_t)st.st_blocks * 512;
+}
+
+static void claims_touch_their_lane_and_fill_touches_all(void **state)
 {
 	struct ring_lane_writer lw[5];
 	struct ring_writer w;
 
 	small_init(&w);
-	assert_true(ring_writer_claim(&w, RING_LANE_HOST, 1, &lw[0]));
-	assert_true(ring_writer_claim(&w, RING_LANE_HOST, 2, &lw[1]));
-	assert_false(ring_writer_claim(&w, RING_LANE_HOST, 3, &lw[2]));
-	assert_int_equal(ring_writer_prefault(&w, 1), 1);
-	assert_int_equal(ring_writer_prefault(&w, 1), 0);
-	assert_true(ring_writer_claim(&w, RING_LANE_HOST, 3, &lw[2]));
-	assert_int_equal(ring_writer_prefault(&w, 9), 1);
-	assert_true(ring_writer_claim(&w, RING_LANE_HOST, 4, &lw[3]));
+	assert_int_equal(allocated_bytes(&w), 5 * 4096);
+	for (int i = 0; i < 4; i++) {
+		assert_true(ring_writer_claim(&w, RING_LANE_HOST, 1, &lw[i]));
+		assert_int_equal(lw[i].lane - w.lanes, i);
+		assert_int_equal(allocated_bytes(&w), (6 + i) * 4096);
+	}
 	assert_false(ring_writer_claim(&w, RING_LANE_HOST, 5, &lw[4]));
+	assert_int_equal(ring_writer_fill(&w), 0);
+	assert_int_equal(allocated_bytes(&w), w.header->total_bytes);
 	assert_true(ring_writer_claim(&w, RING_LANE_DEVICE, 5, &lw[4]));
 	assert_int_equal(lw[4].slot_bytes, 128);
-	assert_int_equal(lw[3].lane - w.lanes, 3);
+	ring_writer_fini(&w);
+}
+
+static void threads_beyond_the_large_lanes_get_small_ones(void **state)
+{
+	struct ring_lane_writer lw;
+	union ring_event event;
+	struct ring_geometry g;
+	struct ring_lane_view view;
+	struct ring_reader *r;
+	struct ring_writer w;
+
+	ring_geometry_default(&g);
+	assert_int_equal(ring_writer_init(&w, &g), 0);
+	assert_int_equal(ring_writer_fill(&w), 0);
+	assert_int_equal(ring_reader_open(&r, dup(w.fd), dup(w.page_fd)), 0);
+	for (uint32_t i = 0; i < LIMIT_RING_HOST_LANES + LIMIT_RING_SMALL_LANES; i++) {
+		uint32_t at = i < LIMIT_RING_HOST_LANES ? i : i + LIMIT_RING_DEVICE_LANES;
+
+		assert_true(ring_writer_claim(&w, RING_LANE_HOST, 100 + i, &lw));
+		push_kind(&lw, 1);
+		assert_int_equal(lw.lane - w.lanes, at);
+		assert_int_equal(ring_reader_lanes_used(r), at + 1);
+		assert_int_equal(ring_reader_drain_lane(r, at, &event, 1, &view), 1);
+		assert_int_equal(view.tid, 100 + i);
+	}
+	assert_int_equal(view.slots, LIMIT_RING_SMALL_LANE_SLOTS);
+	assert_false(ring_writer_claim(&w, RING_LANE_HOST, 1, &lw));
+	ring_reader_close(r);
+	ring_writer_fini(&w);
+}
+
+static void lanes_used_never_falls_and_never_exceeds_the_ring(void **state)
+{
+	struct ring_lane_writer lw;
+	struct ring_reader *r;
+	struct ring_writer w;
+
+	small_init(&w);
+	assert_int_equal(ring_writer_fill(&w), 0);
+	assert_int_equal(ring_reader_open(&r, dup(w.fd), dup(w.page_fd)), 0);
+	assert_true(ring_writer_claim(&w, RING_LANE_HOST, 1, &lw));
+	assert_true(ring_writer_claim(&w, RING_LANE_HOST, 1, &lw));
+	assert_int_equal(ring_reader_lanes_used(r), 2);
+	w.counters->lanes_used = 1; /* a hostile word */
+	assert_int_equal(ring_reader_lanes_used(r), 2);
+	w.counters->lanes_used = UINT64_MAX;
+	assert_int_equal(ring_reader_lanes_used(r), 5);
+	ring_reader_close(r);
 	ring_writer_fini(&w);
 }
 
@@ -397,7 +484,8 @@ static void threads_that_intern_together_agree_on_ids(void **state)
 	}
 	for (int i = 0; i < THREADS; i++)
 		pthread_join(t[i], NULL);
-	assert_int_equal(ring_reader_open(&r, dup(w.fd), true), 0);
+	assert_int_equal(ring_writer_fill(&w), 0);
+	assert_int_equal(ring_reader_open(&r, dup(w.fd), dup(w.page_fd)), 0);
 	while (ring_reader_poll_names(r))
 		;
 	assert_int_equal(ring_reader_stats(r)->detach_reason, 0);
@@ -433,7 +521,6 @@ static void threads_that_claim_together_get_lanes_of_their_own(void **state)
 	struct ring_writer w;
 
 	small_init(&w);
-	ring_writer_prefault(&w, 4);
 	for (int round = 0; round < 50; round++) {
 		struct claimer c[6];
 		unsigned seen = 0, got = 0;
@@ -480,7 +567,7 @@ static void forked_child_changes_nothing(void **state)
 		push_kind(&lw, 2);
 		if (ring_writer_claim(&w, RING_LANE_HOST, 2, &other))
 			_exit(1);
-		if (ring_writer_intern(&w, "child", 5) || ring_writer_prefault(&w, 4) ||
+		if (ring_writer_intern(&w, "child", 5) || ring_writer_fill(&w) ||
 		    ring_writer_backlog(&lw, 1))
 			_exit(2);
 		ring_writer_count_drop(&w, RING_DROP_INTERNAL, 1);
@@ -550,7 +637,7 @@ static void older_kernels_fault_lanes_in_by_fallocate(void **state)
 
 		refuse_populate();
 		small_geometry(&g);
-		if (ring_writer_init(&w, &g) || ring_writer_prefault(&w, 4) != 2 ||
+		if (ring_writer_init(&w, &g) || ring_writer_fill(&w) ||
 		    !ring_writer_claim(&w, RING_LANE_HOST, 1, &lw))
 			_exit(1);
 		push_kind(&lw, 1);
@@ -559,14 +646,14 @@ static void older_kernels_fault_lanes_in_by_fallocate(void **state)
 		if (ring_writer_init(&w, &g))
 			_exit(2);
 		close(w.fd);
-		if (ring_writer_prefault(&w, 4) != 0)
+		if (ring_writer_fill(&w) != -EBADF ||
+		    ring_writer_claim(&w, RING_LANE_HOST, 1, &lw))
 			_exit(3);
 		_exit(0);
 	}
 	assert_int_equal(waitpid(child, &status, 0), child);
 	if (WIFEXITED(status) && WEXITSTATUS(status) == 77) {
-		print_message("SKIP: no seccomp here\n");
-		skip();
+		skip_needs("seccomp");
 	}
 	assert_int_equal(status, 0);
 }
@@ -582,10 +669,12 @@ static void descriptor_that_the_program_closed_is_left_alone(void **state)
 	assert_int_equal(ring_writer_fd(&w), w.fd);
 	close(w.fd);
 	assert_int_equal(ring_writer_fd(&w), -EBADF);
+	assert_int_equal(ring_writer_page_fd(&w), w.page_fd);
+	close(w.page_fd);
+	assert_int_equal(ring_writer_page_fd(&w), -EBADF);
 	other = open("/dev/null", O_RDWR | O_CLOEXEC);
 	assert_int_equal(dup2(other, w.fd), w.fd);
 	assert_int_equal(ring_writer_fd(&w), -EBADF);
-	ring_writer_prefault(&w, 4);
 	assert_true(ring_writer_claim(&w, RING_LANE_HOST, 1, &lw));
 	push_kind(&lw, 1);
 	close(other);
@@ -619,7 +708,7 @@ static void garbled_mapping_never_harms_the_writer(void **state)
 		snprintf(name, sizeof(name), "%d", rand_r(&seed) % 1000);
 		ring_writer_intern(&w, name, strlen(name));
 		ring_writer_reclaim(&w, (uint64_t)round * S);
-		ring_writer_prefault(&w, 4);
+		ring_writer_fill(&w);
 	}
 	ring_writer_fini(&w);
 }
@@ -630,9 +719,12 @@ int main(void)
 		cmocka_unit_test(default_ring_fits_its_limit),
 		cmocka_unit_test(layout_is_the_documented_bytes),
 		cmocka_unit_test(memfd_is_sealed_against_resizing),
+		cmocka_unit_test(every_page_of_the_ring_is_there_and_stays),
 		cmocka_unit_test(refuses_impossible_geometry),
 		cmocka_unit_test(keeps_errno),
-		cmocka_unit_test(hands_out_only_lanes_that_are_faulted_in),
+		cmocka_unit_test(claims_touch_their_lane_and_fill_touches_all),
+		cmocka_unit_test(threads_beyond_the_large_lanes_get_small_ones),
+		cmocka_unit_test(lanes_used_never_falls_and_never_exceeds_the_ring),
 		cmocka_unit_test(lane_is_reclaimed_once_the_reader_has_consumed_it),
 		cmocka_unit_test(lane_is_reclaimed_after_two_seconds_without_a_reader),
 		cmocka_unit_test(totals_are_refreshed_by_reclaim),

@@ -25,7 +25,7 @@ static void says_that_it_was_built_without(void **state)
 	assert_true(stats.mode == SAMPLER_COPY || stats.mode == SAMPLER_OFF);
 	assert_non_null(strstr(stats.why, "built without BPF"));
 	assert_int_equal(sampler_add(s, (uint32_t)getpid(), false), 0);
-	stack_batch_init(&b);
+	stack_batch_init(&b, keyed_process());
 	sampler_poll(s);
 	assert_int_equal(sampler_drain(s, &b), 0);
 	assert_true(stack_batch_valid(&b));

@@ -10,8 +10,11 @@
 
 #include "analysis/stack.h"
 #include "base/clock.h"
+#include "base/limits.h"
 #include "sampler/sampler.h"
+#include "sampler/sampler_maps.h"
 #include "tests/unit/python_target.h"
+#include "tests/unit/skip.h"
 
 struct run {
 	struct target target;
@@ -23,7 +26,7 @@ struct run {
 
 static const char *python;
 
-/* Samples the script until there are so many (or for 8 s, on a machine that has other things to do).
+/* Samples the script until there are so many (or for 60 s, on a machine that has other things to do).
  * False: this machine has no such mode. */
 static bool run_start(struct run *r, const char *script, enum sampler_mode mode, uint64_t samples)
 {
@@ -43,11 +46,11 @@ static bool run_start(struct run *r, const char *script, enum sampler_mode mode,
 		sampler_close(r->sampler);
 		return false;
 	}
-	stack_batch_init(&r->batch);
+	stack_batch_init(&r->batch, keyed_process());
 	target_start(&r->target, python, script, NULL);
 	assert_true(truth_read(&r->truth, r->target.output));
 	assert_int_equal(sampler_add(r->sampler, (uint32_t)r->truth.pid, true), 0);
-	end = clock_monotonic_ns() + 8000000000ull;
+	end = clock_monotonic_ns() + 60000000000ull;
 	while (clock_monotonic_ns() < end && r->stats.samples - before < samples) {
 		struct pollfd p = { .fd = sampler_fd(r->sampler), .events = POLLIN };
 
@@ -141,7 +144,7 @@ static void joined(enum sampler_mode mode)
 	struct run r;
 
 	if (!run_start(&r, "tests/python/busy.py", mode, 200)) {
-		skip();
+		skip_needs("bpf");
 		return;
 	}
 	for (uint32_t i = 0; i < r.batch.sample_count; i++) {
@@ -188,13 +191,127 @@ static void joined_by_tail_calls(void **unused)
 	joined(SAMPLER_BPF_TAIL);
 }
 
+/* Of one of greenlets.py's stacks, root first: which it is, or 0 if it is none of them. */
+static char greenlet_of(const struct run *r, const struct stack *k)
+{
+	const struct stack_frame *f = &r->batch.frames[k->first];
+	unsigned int natives = 0, own_frames = 0;
+	char which = 0;
+
+	for (uint32_t i = k->count; i-- > k->kernel_count;) {
+		const char *name = stack_batch_text(&r->batch, f[i].object);
+		char own = f[i].kind == STACK_FRAME_PYTHON && name[1] == '_' ? name[0] : 'm';
+
+		if (f[i].flags & STACK_FRAME_SHIM)
+			return 0;
+		if (f[i].kind != STACK_FRAME_PYTHON) {
+			natives++;
+			continue;
+		}
+		if (!strcmp(name, "work"))
+			return which;
+		if (which && own != which)
+			return 0;
+		/* map() */
+		if (!strcmp(name + 1, "_leaf") && !natives)
+			return 0;
+		which = own;
+		natives = 0;
+		own_frames++;
+	}
+	return own_frames ? which : 0;
+}
+
+static void switched_stacks_are_right_or_flagged(void **unused)
+{
+	uint64_t right[128] = { 0 }, wrong = 0, flagged = 0, samples = 0;
+	char command[640];
+	struct run r;
+
+	snprintf(command, sizeof(command), "%.500s -c 'import greenlet' 2>/dev/null", python);
+	if (system(command)) {
+		snprintf(command, sizeof(command), "module:greenlet@%.500s", python);
+		skip_needs(command);
+		return;
+	}
+	if (!run_start(&r, "tests/python/greenlets.py", SAMPLER_BPF_LOOP, 400)) {
+		skip_needs("bpf");
+		return;
+	}
+	for (uint32_t i = 0; i < r.batch.sample_count; i++) {
+		const struct stack_sample *s = &r.batch.samples[i];
+		const struct stack *k = &r.batch.stacks[s->stack];
+		char which = k->end == STACK_END_ROOT ? greenlet_of(&r, k) : 0;
+
+		if (s->kind != STACK_ON_CPU)
+			continue;
+		samples += s->count;
+		if (k->end != STACK_END_ROOT) {
+			flagged += s->count;
+		} else if (which) {
+			right[(unsigned char)which] += s->count;
+		} else if (!wrong++) {
+			chain_print(&r, k);
+		}
+	}
+	print_message("# %s: %lu samples, right: %lu of the first stack, %lu and %lu of the others; "
+		      "%lu wrong, %lu flagged (%lu mismatches)\n",
+		      python, samples, right['m'], right['a'], right['b'], wrong, flagged,
+		      r.stats.python_mismatch);
+	assert_int_equal(wrong, 0);
+	assert_true(right['m'] > 10 && right['a'] > 10 && right['b'] > 10);
+	assert_true(flagged * 50 <= samples);
+	run_end(&r);
+}
+
+static void second_interpreters_are_right_or_flagged(void **unused)
+{
+	uint64_t found = 0, missing = 0, flagged = 0;
+	char command[640];
+	struct run r;
+
+	snprintf(command, sizeof(command),
+		 "%.500s -c 'try: import _interpreters\nexcept ImportError: import _xxsubinterpreters' "
+		 "2>/dev/null", python);
+	if (system(command)) {
+		snprintf(command, sizeof(command), "module:_xxsubinterpreters@%.500s", python);
+		skip_needs(command);
+		return;
+	}
+	if (!run_start(&r, "tests/python/interpreters.py", SAMPLER_BPF_LOOP, 200)) {
+		skip_needs("bpf");
+		return;
+	}
+	for (uint32_t i = 0; i < r.batch.sample_count; i++) {
+		const struct stack_sample *s = &r.batch.samples[i];
+		const struct stack *k = &r.batch.stacks[s->stack];
+		bool sub = false;
+
+		if (s->kind != STACK_ON_CPU)
+			continue;
+		for (uint32_t n = 0; n < k->count; n++)
+			sub |= is(&r, &r.batch.frames[k->first + n], "sub_run");
+		found += sub ? s->count : 0;
+		flagged += !sub && k->end != STACK_END_ROOT ? s->count : 0;
+		if (!sub && k->end == STACK_END_ROOT && !missing++)
+			chain_print(&r, k);
+	}
+	print_message("# %s: %lu with the second interpreter's frames, %lu flagged, %lu neither\n",
+		      python, found, flagged, missing);
+	assert_true(found + flagged > 30);
+	/* a sample may fall between two loops, or before the second interpreter runs */
+	assert_true(missing * 100 <= found + flagged);
+	assert_true(found || r.stats.python_mismatch >= flagged - flagged / 10);
+	run_end(&r);
+}
+
 static void holder_and_waiters(void **unused)
 {
 	uint64_t on[5] = { 0 }, off[5] = { 0 }, off_ns[5] = { 0 };
 	struct run r;
 
 	if (!run_start(&r, "tests/python/gil.py", SAMPLER_BPF_LOOP, 400)) {
-		skip();
+		skip_needs("bpf");
 		return;
 	}
 	for (uint32_t i = 0; i < r.batch.sample_count; i++) {
@@ -231,7 +348,7 @@ static void a_refused_interpreter_is_told(void **unused)
 	snprintf(path, sizeof(path), "%s/python/old_python", build ? build : "build/gcc");
 	python = path;
 	if (!run_start(&r, NULL, SAMPLER_BPF_LOOP, 100)) {
-		skip();
+		skip_needs("bpf");
 		return;
 	}
 	for (uint32_t i = 0; i < r.batch.sample_count; i++) {
@@ -250,6 +367,28 @@ static void a_refused_interpreter_is_told(void **unused)
 	run_end(&r);
 }
 
+static void every_process_may_have_an_interpreter(void **unused)
+{
+	struct python_process p = { .minor = 11 };
+	char why[160] = "", missing[160] = "";
+	struct sampler_options o;
+	struct sampler_maps *m;
+
+	sampler_options_init(&o);
+	if (sampler_maps_open(&m, SAMPLER_BPF_LOOP, &o, why, missing)) {
+		print_message("# %s\n", why);
+		skip_needs("bpf");
+		return;
+	}
+	for (uint32_t pid = 1; pid <= LIMIT_SAMPLER_PROCESSES; pid++)
+		assert_int_equal(sampler_maps_python(m, pid, &p), 0);
+	/* one more says so, and is counted by who asked */
+	assert_int_equal(sampler_maps_python(m, LIMIT_SAMPLER_PROCESSES + 1, &p), -E2BIG);
+	assert_int_equal(sampler_maps_python(m, 1, NULL), 0);
+	assert_int_equal(sampler_maps_python(m, LIMIT_SAMPLER_PROCESSES + 1, &p), 0);
+	sampler_maps_close(m);
+}
+
 static int choose(void **state)
 {
 	python = *state;
@@ -265,15 +404,20 @@ int main(int argc, char **argv)
 		{ "joined_by_loop", joined_by_loop },
 		{ "joined_by_tail_calls", joined_by_tail_calls },
 		{ "holder_and_waiters", holder_and_waiters },
+		{ "switched_stacks_are_right_or_flagged", switched_stacks_are_right_or_flagged },
+		{ "second_interpreters_are_right_or_flagged",
+		  second_interpreters_are_right_or_flagged },
 	};
 	static char path[16][512], names[16 * ARRAY_LEN(CASES)][640];
-	struct CMUnitTest tests[16 * ARRAY_LEN(CASES) + 1];
+	struct CMUnitTest tests[16 * ARRAY_LEN(CASES) + 2];
 	unsigned int count = target_interpreters(path, 16), n = 0;
 
 	for (unsigned int i = 0; i < count; i++) {
 		for (size_t k = 0; k < ARRAY_LEN(CASES); k++) {
-			/* which kernel program walks makes no difference to the versions */
-			if (i && CASES[k].f == joined_by_tail_calls)
+			/* which kernel program walks makes no difference to the versions; the first
+			 * interpreter is the system's, whose greenlet is installed */
+			if (i && (CASES[k].f == joined_by_tail_calls ||
+				  CASES[k].f == switched_stacks_are_right_or_flagged))
 				continue;
 			snprintf(names[n], sizeof(names[n]), "%s of %.500s", CASES[k].name,
 				 path[i]);
@@ -284,5 +428,6 @@ int main(int argc, char **argv)
 	if (argc > 1)
 		cmocka_set_test_filter(argv[1]);
 	tests[n++] = (struct CMUnitTest)cmocka_unit_test(a_refused_interpreter_is_told);
+	tests[n++] = (struct CMUnitTest)cmocka_unit_test(every_process_may_have_an_interpreter);
 	return _cmocka_run_group_tests("test_sampler_python", tests, n, NULL, NULL);
 }

@@ -194,6 +194,57 @@ static void the_late_rank_has_the_self_time(void **state)
 	rig_free(r[1]);
 }
 
+/* "load a batch, copy it, launch, loss.item()": what is slow in one step is that step's, whichever part
+ * of it, and both its latency and its self time say so. */
+static void a_step_has_one_interval_on_host_and_device(void **state)
+{
+	enum { STEPS = 200, KERNELS = 30, LOAD_SLOW = 120, KERNEL_SLOW = 150, COPY_SLOW = 180 };
+	static const int slow[] = { LOAD_SLOW, KERNEL_SLOW, COPY_SLOW };
+	const uint64_t load = 5000000, copy = 1000000, extra = 30000000;
+	struct rig *r = rig_new(NULL);
+
+	for (uint64_t step = 0; step < STEPS; step++) {
+		uint64_t launches[KERNELS], done;
+
+		r->now += load + (step == LOAD_SLOW ? extra : 0);
+		done = r->now + copy + (step == COPY_SLOW ? extra : 0);
+		device(r, RECORD_COPY, 0, r->now, done, 0);
+		r->now = done; /* from memory that is not pinned */
+		for (uint32_t k = 0; k < KERNELS; k++)
+			launches[k] = launch(r, k + 1, 5000, 5000);
+		for (uint32_t k = 0; k < KERNELS; k++) {
+			uint64_t begin = done > launches[k] ? done : launches[k];
+
+			done = begin + 500000 + (step == KERNEL_SLOW && k == 7 ? extra : 0);
+			device(r, RECORD_KERNEL, launches[k], begin, done, k + 1);
+		}
+		device(r, RECORD_COPY, 0, done, done + 2000, 0); /* of the loss */
+		r->now = done + 2000;
+		steps_advance(r->s, r->now);
+	}
+	finish(r);
+	assert_true(r->count > 150);
+	for (uint32_t i = 0; i < 3; i++) {
+		uint32_t found = 0, from_end = (uint32_t)(STEPS - slow[i]);
+		const struct step *p;
+
+		assert_true(from_end < r->count);
+		/* the last step has no end that is known */
+		p = &r->got[r->count - from_end + 1];
+		for (uint32_t k = 10; k < r->count; k++) {
+			const struct step *q = &r->got[k];
+
+			found += q->latency_ns > 30000000 || q->self_ns > 30000000;
+		}
+		assert_int_equal(found, 3);
+		assert_in_range(p->latency_ns, 51000000, 52000000);
+		assert_in_range(p->self_ns, 51000000, 52000000);
+		assert_in_range(p->copy_ns, copy, copy + 2000 + (slow[i] == COPY_SLOW ? extra : 0));
+		assert_int_equal(p->compute_ns, KERNELS * 500000u + (slow[i] == KERNEL_SLOW ? extra : 0));
+	}
+	rig_free(r);
+}
+
 static void launches_of_one_nanosecond_have_a_kernel_each(void **state)
 {
 	struct rig *r = rig_new(NULL);
@@ -273,6 +324,21 @@ static void begins_alone_bound_steps_at_the_last_launch(void **state)
 	assert_int_equal(r->got[1].begin_ns, last[0]);
 	assert_int_equal(r->got[1].end_ns, last[1]);
 	assert_int_equal(r->got[1].latency_ns, 5000 + 2010);
+	rig_free(r);
+}
+
+static void a_launch_may_block_for_seconds(void **state)
+{
+	struct rig *r = rig_new(NULL);
+
+	mark(r, RECORD_STEP_BEGIN);
+	launch(r, 1, 10, 6000000000ull);
+	r->now += 500;
+	mark(r, RECORD_STEP_BEGIN);
+	launch(r, 1, 10, 5);
+	finish(r);
+	assert_int_equal(r->count, 1);
+	assert_int_equal(r->got[0].latency_ns, 6000000010ull);
 	rig_free(r);
 }
 
@@ -515,16 +581,97 @@ static void names_beyond_the_table_add_up_under_name_0(void **state)
 	rig_free(r);
 }
 
+/* A step of `micro` batches of `layers` of LAYER launches, an optimizer, and a pause; each kernel runs for
+ * half the time to the next launch. */
+#define LAYER	  50u
+#define OPTIMIZER 60u
+static void long_step(struct rig *r, uint32_t micro, uint32_t layers, uint64_t every_ns)
+{
+	uint64_t t;
+
+	for (uint32_t m = 0; m < micro; m++)
+		for (uint32_t i = 0; i < layers * LAYER; i++) {
+			uint32_t name = i ? 10 + i % LAYER : 200;
+
+			t = launch(r, name, every_ns / 2, every_ns / 2);
+			device(r, RECORD_KERNEL, t, t + 1000, t + 1000 + every_ns / 2, name);
+		}
+	for (uint32_t i = 0; i < OPTIMIZER; i++) {
+		t = launch(r, 300 + i % 3, every_ns / 2, every_ns / 2);
+		device(r, RECORD_KERNEL, t, t + 1000, t + 1000 + every_ns / 2, 300 + i % 3);
+	}
+	r->now += 20 * every_ns;
+	steps_advance(r->s, r->now - 10 * every_ns);
+	drain(r);
+}
+
+/* Steps of 10 s have 100,000 launches, more than are kept at a time: they are neither taken for their
+ * layers nor cut short. */
+static void steps_longer_than_the_room_for_launches_are_whole(void **state)
+{
+	struct steps_config c;
+	struct rig *r;
+	uint32_t first;
+
+	(void)state;
+	steps_config_default(&c);
+	c.launch_max = 4096;
+	r = rig_new(&c);
+	for (uint32_t i = 0; i < 16; i++) {
+		r->count = 0; /* layers are steps until the period was seen often enough */
+		long_step(r, 4, 60, 80000);
+	}
+	r->count = 0;
+	for (uint32_t i = 0; i < 8; i++)
+		long_step(r, 4, 60, 80000);
+	finish(r);
+	assert_in_range(r->count, 7, 8);
+	first = r->count - 6;
+	for (uint32_t i = first; i < r->count; i++) {
+		const struct step *s = &r->got[i];
+
+		assert_int_equal(s->flags & (STEP_FLAG_INCOMPLETE | STEP_FLAG_FIRST), 0);
+		assert_int_equal(s->launches, 4 * 60 * LAYER + OPTIMIZER);
+		assert_int_equal(s->kernels, s->launches);
+		assert_int_equal(s->compute_ns, s->launches * 40000ull);
+		assert_int_equal(s->latency_ns, s->launches * 80000ull + 20 * 80000);
+		assert_int_equal(s->phase, r->got[first].phase);
+	}
+	rig_free(r);
+}
+
+/* The ring holds more than two of the steps: they are found there, and what is rare says nothing else. */
+static void steps_that_the_room_holds_twice_are_found_there(void **state)
+{
+	static const uint32_t shapes[][2] = { { 4, 7 }, { 2, 17 } };
+	struct steps_config c;
+
+	(void)state;
+	steps_config_default(&c);
+	c.launch_max = 4096;
+	for (size_t k = 0; k < 2; k++) {
+		struct rig *r = rig_new(&c);
+
+		for (uint32_t i = 0; i < 24; i++)
+			long_step(r, shapes[k][0], shapes[k][1], 80000);
+		finish(r);
+		assert_in_range(r->count, 18, 24);
+		rig_free(r);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(accounts_an_explicit_step),
 		cmocka_unit_test(finds_steps_without_marks),
 		cmocka_unit_test(the_late_rank_has_the_self_time),
+		cmocka_unit_test(a_step_has_one_interval_on_host_and_device),
 		cmocka_unit_test(launches_of_one_nanosecond_have_a_kernel_each),
 		cmocka_unit_test(a_step_that_waits_too_long_is_incomplete),
 		cmocka_unit_test(a_gap_in_recording_is_told),
 		cmocka_unit_test(begins_alone_bound_steps_at_the_last_launch),
+		cmocka_unit_test(a_launch_may_block_for_seconds),
 		cmocka_unit_test(automatic_only_never_reads_marks),
 		cmocka_unit_test(hands_a_step_out_with_the_next_launch),
 		cmocka_unit_test(launches_without_names_hide_no_step_that_follows),
@@ -532,6 +679,8 @@ int main(void)
 		cmocka_unit_test(a_wait_every_tenth_step_makes_no_longer_step),
 		cmocka_unit_test(a_pipelines_micro_batches_are_one_step),
 		cmocka_unit_test(the_same_input_gives_the_same_steps),
+		cmocka_unit_test(steps_longer_than_the_room_for_launches_are_whole),
+		cmocka_unit_test(steps_that_the_room_holds_twice_are_found_there),
 		cmocka_unit_test(steps_may_share_their_scratch),
 		cmocka_unit_test(more_launches_than_room_are_counted_not_kept),
 		cmocka_unit_test(names_beyond_the_table_add_up_under_name_0),

@@ -12,7 +12,8 @@
 
 #include <cmocka.h>
 
-#include "aggregator/store.h"
+#include "aggregator/store_private.h"
+#include "base/check.h"
 #include "base/limits.h"
 
 static char dir[64];
@@ -70,6 +71,22 @@ static int body_of(struct store *s, uint8_t id, size_t *bytes)
 	*bytes = b.bytes;
 	buf_fini(&b);
 	return err;
+}
+
+static json_t *list(const char *job, const char *state, uint32_t limit, const char *after)
+{
+	struct store_list q = { .job = job, .state = state, .limit = limit };
+	struct buf b;
+	json_t *j;
+
+	if (after)
+		assert_int_equal(store_list_after(&q, after), 0);
+	buf_init(&b, 64 << 20);
+	assert_int_equal(store_list(store, &q, &b), 0);
+	j = json_loadb((char *)b.data, b.bytes, 0, NULL);
+	assert_non_null(j);
+	buf_fini(&b);
+	return j;
 }
 
 static void stores_a_window_once(void **unused)
@@ -145,10 +162,10 @@ static void keeps_everything_over_a_reopen(void **unused)
 	j = store_incident_json(store, "0123abcd");
 	assert_int_equal(json_array_size(json_object_get(j, "windows")), 1);
 	json_decref(j);
-	j = store_incidents_json(store, "it's a job", "open", 10);
+	j = list("it's a job", "open", 10, NULL);
 	assert_int_equal(json_array_size(json_object_get(j, "incidents")), 1);
 	json_decref(j);
-	j = store_incidents_json(store, NULL, "closed", 10);
+	j = list(NULL, "closed", 10, NULL);
 	assert_int_equal(json_array_size(json_object_get(j, "incidents")), 0);
 	json_decref(j);
 }
@@ -211,6 +228,33 @@ static void merges_incidents(void **unused)
 	assert_null(store_incident_json(store, "cccccccc"));
 }
 
+static void an_id_may_be_as_short_as_is_unique(void **unused)
+{
+	struct incident_row rows[4] = {
+		{ .id = "0123abcd" }, { .id = "0123abff" }, { .id = "f9999999" }, { .id = "ffffffff" } };
+	char id[INCIDENT_ID_BYTES];
+
+	assert_int_equal(store_begin(store), 0);
+	for (int k = 0; k < 4; k++)
+		assert_int_equal(store_put_incident(store, &rows[k], "{}"), 0);
+	assert_int_equal(store_merge_incident(store, "f9999999", "0123abff"), 0);
+	assert_int_equal(store_commit(store), 0);
+	assert_int_equal(store_incident_id(store, "0123abc", id), 0);
+	assert_string_equal(id, "0123abcd");
+	assert_int_equal(store_incident_id(store, "0123abff", id), 0);
+	assert_string_equal(id, "0123abff");
+	assert_int_equal(store_incident_id(store, "ff", id), 0);
+	assert_string_equal(id, "ffffffff");
+	assert_int_equal(store_incident_id(store, "f9", id), 0); /* which became part of another */
+	assert_string_equal(id, "f9999999");
+	assert_int_equal(store_incident_id(store, "f", id), -ENOTUNIQ);
+	assert_int_equal(store_incident_id(store, "0", id), -ENOTUNIQ);
+	assert_int_equal(store_incident_id(store, "1", id), -ENOENT);
+	assert_int_equal(store_incident_id(store, "", id), -ENOENT);
+	assert_int_equal(store_incident_id(store, "0123abcd0", id), -ENOENT);
+	assert_int_equal(store_incident_id(store, "%", id), -ENOENT);
+}
+
 static void follows_an_incident_that_was_merged_twice(void **unused)
 {
 	struct incident_row rows[3] = { { .id = "aaaaaaaa" }, { .id = "bbbbbbbb" }, { .id = "cccccccc" } };
@@ -260,40 +304,75 @@ static void the_feed_tells_each_write_once_and_in_order(void **unused)
 	buf_init(&out, 1 << 16);
 	assert_int_equal(store_feed(store, 0, 10, &out), 0);
 	buf_append(&out, "", 1);
-	assert_string_equal((char *)out.data, "{\"id\":\"a\",\"updated_unix_ns\":1048576}\n"
-					      "{\"id\":\"b\",\"updated_unix_ns\":2097152}\n");
+	assert_string_equal((char *)out.data, "{\"updated_unix_ns\":1048576,\"id\":\"a\"}\n"
+					      "{\"updated_unix_ns\":2097152,\"id\":\"b\"}\n");
 	out.bytes = 0;
 	assert_int_equal(store_feed(store, (1 << 20) - 100, 10, &out), 0);
 	buf_append(&out, "", 1);
-	assert_string_equal((char *)out.data, "{\"id\":\"b\",\"updated_unix_ns\":2097152}\n");
+	assert_string_equal((char *)out.data, "{\"updated_unix_ns\":2097152,\"id\":\"b\"}\n");
 	out.bytes = 0;
 	assert_int_equal(store_feed(store, (1 << 21) - 100, 10, &out), 0);
 	assert_int_equal(out.bytes, 0);
 	buf_fini(&out);
 }
 
-/* A store as version 0.1 made it: what it holds is still there, and new things find their place. */
-static void takes_over_a_store_of_version_1(void **unused)
+static void assert_totals_are_right(void);
+
+/* A store as an earlier version made it: what it holds is still there, and new things find their place. */
+static void take_over(int version)
 {
 	struct incident_row row = { .id = "bbbbbbbb", .updated_unix_ns = 5 };
 	char command[512];
 	json_t *j;
+	size_t n;
 
 	store_close(store);
 	store = NULL;
 	snprintf(command, sizeof(command),
-		 "rm -f %s/store.db* && python3 tests/unit/store_v1.py %s/store.db", dir, dir);
+		 "rm -f %s/store.db* && python3 tests/unit/store_old.py %d %s/store.db", dir, version, dir);
 	assert_int_equal(system(command), 0);
 	assert_int_equal(store_open(&store, dir), 0);
+	assert_totals_are_right();
 	j = store_incident_json(store, "aaaaaaaa");
 	assert_string_equal(json_string_value(json_object_get(j, "id")), "aaaaaaaa");
+	assert_int_equal(json_array_size(json_object_get(j, "windows")), 1);
 	json_decref(j);
+	j = list("job", "closed", 10, NULL);
+	assert_int_equal(json_array_size(json_object_get(j, "incidents")), 1);
+	json_decref(j);
+	assert_int_equal(body_of(store, 0, &n), 0);
 	assert_int_equal(store_begin(store), 0);
 	assert_int_equal(store_put_incident(store, &row, "{}"), 0);
 	assert_int_equal(store_put_findings(store, "bbbbbbbb", "[1]"), 0);
 	assert_int_equal(store_commit(store), 0);
+	assert_int_equal(put(9, 1000, 100), 1);
+	assert_totals_are_right();
 	store_close(store);
 	assert_int_equal(store_open(&store, dir), 0);
+	assert_totals_are_right();
+}
+
+static void takes_over_a_store_of_version_1(void **unused)
+{
+	take_over(1);
+}
+
+static void takes_over_a_store_of_version_2(void **unused)
+{
+	json_t *kept;
+
+	take_over(2);
+	kept = store_findings(store, "aaaaaaaa");
+	assert_int_equal(json_array_size(kept), 1);
+	json_decref(kept);
+	assert_null(store_findings(store, "cccccccc")); /* of an incident that is gone */
+}
+
+static int expire(uint64_t windows_before, uint64_t incidents_before, uint64_t max_bytes)
+{
+	const struct store_bounds b = { windows_before, incidents_before, max_bytes };
+
+	return store_expire(store, &b);
 }
 
 static void expires_evidence_by_age_but_remembers_ids(void **unused)
@@ -302,11 +381,11 @@ static void expires_evidence_by_age_but_remembers_ids(void **unused)
 
 	put(1, 1000, 100);
 	put(2, 3000, 100);
-	assert_int_equal(store_expire(store, 2000, 500, 0), 1);
+	assert_int_equal(expire(2000, 500, 0), 1);
 	assert_int_equal(body_of(store, 1, &n), -ESTALE);
 	assert_int_equal(body_of(store, 2, &n), 0);
 	assert_int_equal(put(1, 4000, 100), 0); /* a late copy still counts once */
-	assert_int_equal(store_expire(store, 2000, 2000, 0), 0);
+	assert_int_equal(expire(2000, 2000, 0), 0);
 	assert_int_equal(body_of(store, 1, &n), -ENOENT);
 }
 
@@ -319,12 +398,349 @@ static void expires_the_oldest_evidence_by_size(void **unused)
 		put(i, 1000u + i, 100000);
 	assert_int_equal(store_totals(store, &t), 0);
 	assert_true(t.bytes > 6000000);
-	assert_true(store_expire(store, 0, 0, 2000000) >= 40);
+	assert_true(expire(0, 0, 2000000) >= 40);
 	assert_int_equal(store_totals(store, &t), 0);
 	assert_true(t.bytes <= 2000000);
 	assert_int_equal(t.windows, 60);
 	assert_int_equal(body_of(store, 1, &n), -ESTALE);
 	assert_int_equal(body_of(store, 60, &n), 0);
+}
+
+static uint64_t file_bytes(void)
+{
+	struct stat st;
+	char path[128];
+
+	snprintf(path, sizeof(path), "%s/store.db", dir);
+	assert_int_equal(stat(path, &st), 0);
+	return (uint64_t)st.st_size;
+}
+
+static void put_batch(uint32_t first, uint32_t count, size_t bytes)
+{
+	uint8_t *body = calloc(1, bytes);
+
+	for (uint32_t i = first; i < first + count; i++) {
+		struct digest d = digest(1);
+
+		memcpy(d.id, &i, sizeof(i));
+		assert_int_equal(store_put_window(store, &d, 1000 + i, body, bytes), 1);
+	}
+	free(body);
+}
+
+/* Windows that come as fast as they can: each transaction makes room for what it brought. */
+static void the_file_keeps_its_bound_at_any_rate(void **unused)
+{
+	const struct store_bounds b = { .max_bytes = 8 << 20 };
+	struct store_totals t;
+
+	for (uint32_t k = 0; k < 40; k++) {
+		assert_int_equal(store_begin(store), 0);
+		put_batch(k * LIMIT_COMMIT_WINDOWS, LIMIT_COMMIT_WINDOWS, 64 << 10);
+		assert_true(store_keep(store, &b) >= 0);
+		assert_int_equal(store_commit(store), 0);
+		assert_int_equal(store_totals(store, &t), 0);
+		assert_true(t.bytes <= b.max_bytes);
+	}
+	assert_int_equal(t.windows, 40 * LIMIT_COMMIT_WINDOWS);
+	assert_true(t.bodies > 64);
+	/* the file itself: what one transaction brings is not there twice */
+	assert_true(file_bytes() <= b.max_bytes + LIMIT_COMMIT_WINDOWS * (72 << 10));
+}
+
+/* Nor do the rows of windows whose evidence is gone fill the file. */
+static void rows_without_evidence_have_a_part_of_the_file(void **unused)
+{
+	const struct store_bounds b = { .max_bytes = 2 << 20 };
+	struct store_totals t;
+
+	for (uint32_t k = 0; k < 200; k++) {
+		assert_int_equal(store_begin(store), 0);
+		put_batch(k * LIMIT_COMMIT_WINDOWS, LIMIT_COMMIT_WINDOWS, 500);
+		assert_true(store_keep(store, &b) >= 0);
+		assert_int_equal(store_commit(store), 0);
+	}
+	assert_int_equal(store_totals(store, &t), 0);
+	assert_true(t.bytes <= b.max_bytes);
+	assert_true(t.bodies >= 64);
+	assert_true((t.windows - t.bodies) * 400 <= b.max_bytes / 4 + 16 * 400);
+}
+
+/* What is left when incidents alone are too much: the youngest. */
+static void closed_incidents_go_when_nothing_else_is_left(void **unused)
+{
+	char *body = malloc(20001);
+	struct store_totals t;
+	json_t *j;
+
+	memset(body, ' ', 20000);
+	memcpy(body, "{\"a\":1", 6);
+	strcpy(body + 19999, "}");
+	assert_int_equal(store_begin(store), 0);
+	for (uint32_t k = 0; k < 100; k++) {
+		struct incident_row row = { .open = k == 0, .arrival_unix_ns = k, .begin_unix_ns = k };
+
+		snprintf(row.id, sizeof(row.id), "%08x", k);
+		assert_int_equal(store_put_incident(store, &row, body), 0);
+	}
+	assert_int_equal(store_commit(store), 0);
+	free(body);
+	assert_true(expire(0, 0, 1 << 20) >= 0);
+	assert_int_equal(store_totals(store, &t), 0);
+	assert_true(t.bytes <= 1 << 20 && t.incidents >= 16);
+	assert_int_equal(t.open_incidents, 1);
+	j = store_incident_json(store, "00000000");
+	assert_non_null(j);
+	json_decref(j);
+	j = store_incident_json(store, "00000063");
+	assert_non_null(j);
+	json_decref(j);
+}
+
+/* ---- large stores ---- */
+
+/* Whether the statement reads its table from the index, by SQLite's own plan. */
+static bool reads_all(enum statement which)
+{
+	char text[2048];
+	sqlite3_stmt *st = NULL;
+	bool bad = false;
+	/* Of several users' jobs of one name there is no index by time: their rows are sorted. */
+	bool sorts = which == ST_EACH_BODY || which == ST_LIST_NAME || which == ST_LIST_NAME_STATE;
+
+	snprintf(text, sizeof(text), "EXPLAIN QUERY PLAN %s", store_sql[which]);
+	assert_int_equal(sqlite3_prepare_v2(store->db, text, -1, &st, NULL), SQLITE_OK);
+	while (sqlite3_step(st) == SQLITE_ROW) {
+		const char *detail = (const char *)sqlite3_column_text(st, 3);
+		bool pages = which == ST_PAGES && strstr(detail, "VIRTUAL TABLE");
+
+		if ((!strncmp(detail, "SCAN", 4) && !pages) ||
+		    (strstr(detail, "TEMP B-TREE") && !sorts)) {
+			fprintf(stderr, "%s\n  %s\n", store_sql[which], detail);
+			bad = true;
+		}
+	}
+	sqlite3_finalize(st);
+	return bad;
+}
+
+static void no_statement_reads_a_whole_table(void **unused)
+{
+	bool bad = false;
+
+	for (enum statement k = ST_PUT_WINDOW; k < ST_COUNT; k++)
+		bad |= reads_all(k);
+	assert_false(bad);
+}
+
+static void put_incidents(uint32_t first, uint32_t count)
+{
+	assert_int_equal(store_begin(store), 0);
+	for (uint32_t k = first; k < first + count; k++) {
+		struct incident_row row = { .open = k % 100 == 0, .begin_unix_ns = 1000 + k / 3,
+					    .arrival_unix_ns = 1000 + k, .updated_unix_ns = 2048 * k };
+		char body[64];
+
+		snprintf(row.id, sizeof(row.id), "%08x", k);
+		snprintf(row.job, sizeof(row.job), "job%u", k % 50);
+		snprintf(body, sizeof(body), "{\"id\":\"%s\",\"n\":%u}", row.id, k);
+		assert_int_equal(store_put_incident(store, &row, body), 0);
+	}
+	assert_int_equal(store_commit(store), 0);
+}
+
+static size_t listed(const char *job)
+{
+	json_t *j = list(job, NULL, 20, NULL);
+	size_t n = json_array_size(json_object_get(j, "incidents"));
+
+	json_decref(j);
+	return n;
+}
+
+static void a_name_lists_the_jobs_of_all_users_and_a_key_one(void **unused)
+{
+	static const char *const jobs[] = { "train@0",	"train@1000", "train",	   "train@x@7",
+					    "train2@0", "trains@0",   "other@1000" };
+
+	assert_int_equal(store_begin(store), 0);
+	for (unsigned k = 0; k < ARRAY_LEN(jobs); k++) {
+		struct incident_row row = { .begin_unix_ns = 1 + k, .arrival_unix_ns = 1 + k,
+					    .updated_unix_ns = 1 + k };
+
+		snprintf(row.id, sizeof(row.id), "%08x", k);
+		snprintf(row.job, sizeof(row.job), "%s", jobs[k]);
+		assert_int_equal(store_put_incident(store, &row, "{}"), 0);
+	}
+	assert_int_equal(store_commit(store), 0);
+	assert_int_equal(listed("train"), 3);
+	assert_int_equal(listed("train@1000"), 1);
+	assert_int_equal(listed("train@x"), 1);
+	assert_int_equal(listed("other"), 1);
+	assert_int_equal(listed("train@5"), 0);
+	assert_int_equal(listed("trai"), 0);
+	assert_int_equal(listed(NULL), ARRAY_LEN(jobs));
+}
+
+/* Steps of SQLite's machine in one list: in proportion to the rows it visited. */
+static int steps_of(enum statement which, const char *job, const char *state)
+{
+	json_t *j = list(job, state, 20, NULL);
+	int n = sqlite3_stmt_status(store->statements[which], SQLITE_STMTSTATUS_VM_STEP, 1);
+
+	assert_int_equal(json_array_size(json_object_get(j, "incidents")), 20);
+	json_decref(j);
+	return n;
+}
+
+static void lists_and_totals_cost_the_same_however_large_the_store_is(void **unused)
+{
+	static const struct {
+		enum statement which;
+		const char *job, *state;
+	} lists[] = { { ST_LIST, NULL, NULL },
+		      { ST_LIST_JOB, "job7", NULL },
+		      { ST_LIST_STATE, NULL, "closed" },
+		      { ST_LIST_STATE, NULL, "open" },
+		      { ST_LIST_JOB_STATE, "job7", "closed" } };
+	int small[ARRAY_LEN(lists)], totals;
+	struct store_totals t;
+
+	put_incidents(0, 2000);
+	for (size_t k = 0; k < ARRAY_LEN(lists); k++)
+		small[k] = steps_of(lists[k].which, lists[k].job, lists[k].state);
+	assert_int_equal(store_totals(store, &t), 0);
+	totals = sqlite3_stmt_status(store->statements[ST_TOTALS], SQLITE_STMTSTATUS_VM_STEP, 1);
+	put_incidents(2000, 18000);
+	for (size_t k = 0; k < ARRAY_LEN(lists); k++)
+		assert_in_range(steps_of(lists[k].which, lists[k].job, lists[k].state), 1,
+				small[k] + 50);
+	assert_int_equal(store_totals(store, &t), 0);
+	assert_int_equal(sqlite3_stmt_status(store->statements[ST_TOTALS], SQLITE_STMTSTATUS_VM_STEP, 1),
+			 totals);
+	assert_int_equal(t.incidents, 20000);
+	assert_int_equal(t.open_incidents, 200);
+}
+
+static uint32_t walk(const char *job, const char *state, uint32_t limit)
+{
+	char next[64] = "", before[64] = "~";
+	uint32_t n = 0;
+
+	for (;;) {
+		json_t *j = list(job, state, limit, *next ? next : NULL), *one;
+		const char *more;
+		size_t k;
+
+		json_array_foreach(json_object_get(j, "incidents"), k, one) {
+			char at[64];
+			uint32_t number = (uint32_t)json_integer_value(json_object_get(one, "n"));
+
+			snprintf(at, sizeof(at), "%08x%08x", number / 3, number);
+			assert_true(strcmp(at, before) < 0);
+			strcpy(before, at);
+			n++;
+		}
+		more = json_string_value(json_object_get(j, "next"));
+		snprintf(next, sizeof(next), "%s", more ? more : "");
+		json_decref(j);
+		if (!*next)
+			return n;
+	}
+}
+
+static void pages_have_each_incident_once_and_in_order(void **unused)
+{
+	struct store_list q = { 0 };
+
+	put_incidents(0, 1000);
+	assert_int_equal(walk(NULL, NULL, 7), 1000);
+	assert_int_equal(walk(NULL, NULL, 1000), 1000);
+	assert_int_equal(walk("job3", NULL, 3), 20);
+	assert_int_equal(walk(NULL, "open", 4), 10);
+	assert_int_equal(walk("job0", "closed", 3), 10);
+	assert_int_equal(walk("nobody", NULL, 3), 0);
+	assert_int_equal(store_list_after(&q, ""), -EINVAL);
+	assert_int_equal(store_list_after(&q, "x000000000000000aaaaaaaa"), -EINVAL);
+	assert_int_equal(store_list_after(&q, "ffffffffffffffffaaaaaaaa"), -EINVAL);
+}
+
+static void a_page_ends_where_it_is_large(void **unused)
+{
+	size_t bytes = LIMIT_API_LIST_BYTES / 3;
+	char *body = malloc(bytes + 1);
+	json_t *j;
+
+	memset(body, ' ', bytes);
+	memcpy(body, "{\"a\":1", 6);
+	strcpy(body + bytes - 1, "}");
+	assert_int_equal(store_begin(store), 0);
+	for (uint32_t k = 0; k < 10; k++) {
+		struct incident_row row = { .begin_unix_ns = k };
+
+		snprintf(row.id, sizeof(row.id), "%08x", k);
+		assert_int_equal(store_put_incident(store, &row, body), 0);
+	}
+	assert_int_equal(store_commit(store), 0);
+	free(body);
+	j = list(NULL, NULL, 1000, NULL);
+	assert_in_range(json_array_size(json_object_get(j, "incidents")), 3, 5);
+	assert_non_null(json_object_get(j, "next"));
+	json_decref(j);
+}
+
+static int64_t count(const char *text)
+{
+	sqlite3_stmt *st;
+	int64_t n;
+
+	assert_int_equal(sqlite3_prepare_v2(store->db, text, -1, &st, NULL), SQLITE_OK);
+	assert_int_equal(sqlite3_step(st), SQLITE_ROW);
+	n = sqlite3_column_int64(st, 0);
+	sqlite3_finalize(st);
+	return n;
+}
+
+static void assert_totals_are_right(void)
+{
+	struct store_totals t;
+
+	assert_int_equal(store_totals(store, &t), 0);
+	assert_int_equal(t.windows, count("SELECT COUNT(*) FROM windows"));
+	assert_int_equal(t.bodies, count("SELECT COUNT(*) FROM bodies"));
+	assert_int_equal(t.incidents, count("SELECT COUNT(*) FROM incidents"));
+	assert_int_equal(t.open_incidents, count("SELECT COUNT(*) FROM incidents WHERE open=1"));
+}
+
+static void totals_are_kept_whatever_happens(void **unused)
+{
+	struct incident_row row = { .id = "00000003", .open = true };
+
+	put_incidents(0, 300);
+	for (uint8_t k = 1; k < 20; k++)
+		put(k, 1000u + k, 1000);
+	put(3, 2000, 1000);
+	assert_totals_are_right();
+	assert_int_equal(store_begin(store), 0);
+	assert_int_equal(store_put_incident(store, &row, "{}"), 0); /* reopened */
+	assert_int_equal(store_put_findings(store, row.id, "[1]"), 0);
+	assert_int_equal(store_commit(store), 0);
+	assert_totals_are_right();
+	assert_int_equal(store_begin(store), 0);
+	put_batch(1000, 10, 100);
+	assert_int_equal(store_merge_incident(store, "00000001", "00000002"), 0);
+	store_rollback(store);
+	assert_totals_are_right();
+	assert_int_equal(store_begin(store), 0);
+	assert_int_equal(store_merge_incident(store, "00000001", "00000003"), 0);
+	assert_int_equal(store_commit(store), 0);
+	assert_null(store_findings(store, "00000003"));
+	assert_int_equal(expire(1010, 1005, 0), 9);
+	assert_totals_are_right();
+	store_close(store);
+	assert_int_equal(store_open(&store, dir), 0);
+	assert_totals_are_right();
 }
 
 /* What goes into a file that nobody finds again must not count as stored. */
@@ -352,10 +768,21 @@ int main(void)
 		CASE(keeps_everything_over_a_reopen),
 		CASE(an_open_incident_is_among_those_to_restore),
 		CASE(merges_incidents),
+		CASE(an_id_may_be_as_short_as_is_unique),
 		CASE(follows_an_incident_that_was_merged_twice),
 		CASE(keeps_findings_with_their_incident),
 		CASE(the_feed_tells_each_write_once_and_in_order),
 		CASE(takes_over_a_store_of_version_1),
+		CASE(takes_over_a_store_of_version_2),
+		CASE(the_file_keeps_its_bound_at_any_rate),
+		CASE(rows_without_evidence_have_a_part_of_the_file),
+		CASE(closed_incidents_go_when_nothing_else_is_left),
+		CASE(no_statement_reads_a_whole_table),
+		CASE(a_name_lists_the_jobs_of_all_users_and_a_key_one),
+		CASE(lists_and_totals_cost_the_same_however_large_the_store_is),
+		CASE(pages_have_each_incident_once_and_in_order),
+		CASE(a_page_ends_where_it_is_large),
+		CASE(totals_are_kept_whatever_happens),
 		CASE(expires_evidence_by_age_but_remembers_ids),
 		CASE(expires_the_oldest_evidence_by_size),
 		CASE(a_store_that_was_moved_takes_nothing),

@@ -15,10 +15,13 @@
 
 #include <cmocka.h>
 
+#include "symbol/symbol_content.h"
 #include "symbol/symbol_elf.h"
 #include "symbol/symbol_index.h"
+#include "symbol/symbol_mini.h"
 #include "symbol/symbol_resolver.h"
 #include "symbol/symbol_source.h"
+#include "tests/unit/skip.h"
 
 static char dir[] = "/tmp/sysom-test-symbol-XXXXXX";
 
@@ -82,7 +85,8 @@ static size_t build_id_of(const char *path, uint8_t id[SYMBOL_BUILD_ID_MAX])
 
 static struct symbol_resolver *resolver(const char *directory)
 {
-	struct symbol_resolver_options o = { .directory = directory, .debug_root = dir };
+	struct symbol_resolver_options o = { .directory = directory, .debug_root = dir,
+					     .links = true };
 	struct symbol_resolver *r;
 
 	assert_int_equal(symbol_resolver_open(&r, &o), 0);
@@ -284,6 +288,45 @@ static void a_debug_link_is_followed_and_a_foreign_build_id_is_not(void **state)
 	symbol_resolver_close(r);
 }
 
+/* Two files with one Build ID, both open at a time: each address gets its own file's name. */
+static void a_forged_build_id_does_not_name_the_other_file(void **state)
+{
+	struct symbol_resolver *r = resolver(NULL);
+	char path[2][256];
+	uint8_t id[2][SYMBOL_ID_MAX];
+	struct symbol_name n;
+	unsigned seen[2] = { 0 };
+
+	sh("cd %s && mkdir -p forged && o='-O1 -fPIC -shared -Wl,--build-id=0x1122334455667788' && "
+	   "gcc $o -o forged/a.so sparse.c && "
+	   "gcc $o -Dexported_first=forged_first -o forged/b.so sparse.c", dir);
+	for (int i = 0; i < 2; i++) {
+		int fd;
+
+		snprintf(path[i], sizeof(path[i]), "%s/forged/%c.so", dir, 'a' + i);
+		fd = open(path[i], O_RDONLY | O_CLOEXEC);
+		assert_int_equal(symbol_content_id(fd, id[i]), 24);
+		close(fd);
+	}
+	assert_memory_equal(id[0], id[1], 8);
+	for (uint64_t a = 0x1000; a < 0x1200; a++)
+		for (int i = 1; i >= 0; i--) {
+			/* the other one's file is refused for it, whoever points there */
+			if (symbol_resolver_find(r, id[i], 24, path[i], a, &n))
+				continue;
+			assert_true(n.proven);
+			assert_string_not_equal(n.function, i ? "exported_first" : "forged_first");
+			seen[i] += !strcmp(n.function, i ? "forged_first" : "exported_first");
+		}
+	assert_true(seen[0] && seen[1]);
+	symbol_resolver_close(r);
+	r = resolver(NULL);
+	for (uint64_t a = 0x1000; a < 0x1200; a++)
+		if (!symbol_resolver_find(r, id[0], 24, path[1], a, &n))
+			assert_false(n.proven);
+	symbol_resolver_close(r);
+}
+
 static void mangled_names_are_shown_demangled(void **state)
 {
 	struct symbol_resolver *r = resolver(NULL);
@@ -355,7 +398,7 @@ static void small_symbol_files_inside_stripped_ones_are_read(void **state)
 	FILE *f;
 
 	if (system("command -v xz >/dev/null"))
-		skip();
+		skip_needs("command:xz");
 	sh("cd %s && mkdir -p mini && gcc -O2 -fno-toplevel-reorder -fPIC -shared -o mini/full.so "
 	   "sparse.c && cd mini && nm full.so | sed -n 's/.* t hot$/hot/p' >keep && "
 	   "objcopy -S --keep-symbols=keep full.so small && "
@@ -403,9 +446,224 @@ static void what_is_no_symbol_file_is_refused_with_a_reason(void **state)
 	symbol_resolver_close(r);
 }
 
+static int content_of(const char *name, uint8_t content[SYMBOL_CONTENT_BYTES])
+{
+	char path[256];
+	int fd, err;
+
+	snprintf(path, sizeof(path), "%s/%s", dir, name);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	assert_true(fd >= 0);
+	err = symbol_content(fd, content);
+	close(fd);
+	return err;
+}
+
+static void content_is_told_apart_behind_one_build_id(void **state)
+{
+	uint8_t a[SYMBOL_CONTENT_BYTES], b[SYMBOL_CONTENT_BYTES], c[SYMBOL_CONTENT_BYTES];
+	const char *const same = "-O1 -fPIC -shared -Wl,--build-id=0x1122334455667788";
+
+	sh("cd %s && gcc %s -o one.so sparse.c && cp one.so copy.so && "
+	   "gcc %s -Dhot=cold -o other.so sparse.c",
+	   dir, same, same);
+	sh("cd %s && cp one.so frames.so && "
+	   "at=$(readelf -SW frames.so | sed 's/\\[ */[/' | awk '$2 == \".eh_frame\" {print $5}') && "
+	   "printf x | dd of=frames.so bs=1 seek=$((0x$at + 40)) conv=notrunc 2>/dev/null", dir);
+	/* e_shentsize, e_shnum, e_shstrndx */
+	sh("cd %s && cp one.so bare.so && "
+	   "head -c 6 /dev/zero | dd of=bare.so bs=1 seek=58 conv=notrunc 2>/dev/null", dir);
+	assert_int_equal(content_of("one.so", a), 0);
+	assert_int_equal(content_of("copy.so", b), 0);
+	assert_memory_equal(a, b, sizeof(a));
+	assert_int_equal(content_of("other.so", b), 0); /* one static function is called otherwise */
+	assert_memory_not_equal(a, b, sizeof(a));
+	assert_int_equal(content_of("frames.so", b), 0);
+	assert_memory_not_equal(a, b, sizeof(a));
+	assert_int_equal(content_of("bare.so", c), 0);
+	assert_memory_not_equal(a, c, sizeof(a));
+	/* in place, at once, and with the same size: not what was remembered */
+	sh("cd %s && cat other.so >copy.so", dir);
+	assert_int_equal(content_of("other.so", a), 0);
+	assert_int_equal(content_of("copy.so", b), 0);
+	assert_memory_equal(a, b, sizeof(a));
+}
+
+static void content_of_overlapping_sections_is_refused(void **state)
+{
+	uint8_t a[SYMBOL_CONTENT_BYTES];
+	char path[256];
+	Elf64_Ehdr h;
+	Elf64_Shdr s;
+	int fd;
+
+	sh("cd %s && gcc -shared -fPIC -o overlap.so sparse.c", dir);
+	snprintf(path, sizeof(path), "%s/overlap.so", dir);
+	fd = open(path, O_RDWR | O_CLOEXEC);
+	assert_int_equal(pread(fd, &h, sizeof(h), 0), sizeof(h));
+	for (unsigned i = 1; i < h.e_shnum; i++) {
+		off_t at = (off_t)(h.e_shoff + i * sizeof(s));
+
+		assert_int_equal(pread(fd, &s, sizeof(s), at), sizeof(s));
+		if (i == h.e_shstrndx || s.sh_type == SHT_NOBITS)
+			continue;
+		s.sh_type = SHT_STRTAB;
+		s.sh_offset = 0;
+		s.sh_size = (uint64_t)lseek(fd, 0, SEEK_END);
+		assert_int_equal(pwrite(fd, &s, sizeof(s), at), sizeof(s));
+	}
+	close(fd);
+	assert_int_equal(content_of("overlap.so", a), -EBADMSG);
+}
+
+/* Moves what fits the type of a file's sections into a hole far behind its end. */
+static void tables_into_a_hole(const char *path, uint32_t type, uint64_t bytes)
+{
+	int fd = open(path, O_RDWR | O_CLOEXEC);
+	Elf64_Ehdr h;
+	Elf64_Shdr s;
+
+	assert_true(fd >= 0);
+	assert_int_equal(pread(fd, &h, sizeof(h), 0), sizeof(h));
+	for (unsigned i = 0; i < h.e_shnum; i++) {
+		off_t at = (off_t)(h.e_shoff + i * sizeof(s));
+
+		assert_int_equal(pread(fd, &s, sizeof(s), at), sizeof(s));
+		if (s.sh_type != type)
+			continue;
+		s.sh_offset = 1ull << 32;
+		s.sh_size = bytes;
+		assert_int_equal(pwrite(fd, &s, sizeof(s), at), sizeof(s));
+	}
+	assert_int_equal(ftruncate(fd, 15ll << 40), 0);
+	close(fd);
+}
+
+static void tables_in_a_hole_of_a_sparse_file_are_none(void **state)
+{
+	struct symbol_elf e;
+	const char *why;
+	char path[256];
+	int fd;
+
+	sh("cd %s && gcc -shared -fPIC -o hole.so sparse.c && cp hole.so names.so", dir);
+	snprintf(path, sizeof(path), "%s/hole.so", dir);
+	tables_into_a_hole(path, SHT_SYMTAB, 24ull << 26);
+	tables_into_a_hole(path, SHT_DYNSYM, 24ull << 26);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	assert_int_equal(symbol_elf_init(&e, fd, &why), 0);
+	assert_int_equal(e.quality, SYMBOL_NONE);
+	symbol_elf_fini(&e);
+	close(fd);
+	snprintf(path, sizeof(path), "%s/names.so", dir);
+	tables_into_a_hole(path, SHT_STRTAB, 12ull << 30);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	assert_int_equal(symbol_elf_init(&e, fd, &why), -EBADMSG);
+	assert_string_equal(why, "a hole where the sections' names are");
+	close(fd);
+}
+
+/* Without a Build ID only the checksum says that the two belong together: of 15 TB that are not there. */
+/* What names the library whose debug link is followed, or not. */
+static enum symbol_quality linked(uint64_t link_bytes_max, bool stopped)
+{
+	const atomic_bool stop = stopped;
+	struct symbol_source s = { .debug_root = dir, .links = true, .stop = &stop,
+				   .link_bytes_max = link_bytes_max };
+	enum symbol_quality quality;
+	struct symbol_elf e;
+	const char *why;
+	char path[256];
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/crc/libb.so", dir);
+	assert_int_equal(symbol_source_open(&s, NULL, 0, path, &e, &fd, &why), 0);
+	quality = e.quality;
+	symbol_elf_fini(&e);
+	close(fd);
+	return quality;
+}
+
+static void a_debug_link_is_not_followed_to_a_file_with_holes_or_too_large(void **state)
+{
+	struct stat st;
+	char path[256];
+
+	sh("cd %s && mkdir -p crc && "
+	   "gcc -O1 -g -fPIC -shared -Wl,--build-id=none -o crc/libb.so sparse.c && "
+	   "objcopy --only-keep-debug crc/libb.so crc/libb.debug && strip crc/libb.so && "
+	   "objcopy --add-gnu-debuglink=crc/libb.debug crc/libb.so", dir);
+	snprintf(path, sizeof(path), "%s/crc/libb.debug", dir);
+	assert_int_equal(stat(path, &st), 0);
+	assert_int_equal(linked(0, false), SYMBOL_DEBUG); /* the link's, with the right checksum */
+	assert_int_equal(linked((uint64_t)st.st_size, false), SYMBOL_DEBUG);
+	assert_int_equal(linked((uint64_t)st.st_size - 1, false), SYMBOL_DYNAMIC);
+	assert_int_equal(linked(0, true), SYMBOL_DYNAMIC);
+	sh("truncate -s 15T %s", path);
+	assert_int_equal(linked(1ull << 62, false), SYMBOL_DYNAMIC);
+}
+
+/* dir/NAME.xz as .gnu_debugdata. What unpacking says, and how much it wrote. */
+static int unpack_mini(const char *name, off_t *written, uint64_t *packed)
+{
+	struct symbol_elf e, mini = { .fd = -1 };
+	const char *why;
+	char path[256];
+	int fd, scratch, err;
+
+	sh("cd %s && gcc -O1 -fPIC -shared -s -o packed.so sparse.c && "
+	   "objcopy --add-section .gnu_debugdata=%s.xz packed.so", dir, name);
+	snprintf(path, sizeof(path), "%s/packed.so", dir);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	snprintf(path, sizeof(path), "%s/scratch", dir);
+	scratch = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	assert_true(fd >= 0 && scratch >= 0);
+	assert_int_equal(symbol_elf_init(&e, fd, &why), 0);
+	err = symbol_mini_unpack(&e, scratch, &mini);
+	*written = lseek(scratch, 0, SEEK_END);
+	*packed = e.sections[e.mini].bytes;
+	if (!err)
+		symbol_elf_fini(&mini);
+	symbol_elf_fini(&e);
+	close(scratch);
+	close(fd);
+	return err;
+}
+
+static void small_symbols_that_unpack_to_much_are_refused(void **state)
+{
+	uint64_t packed;
+	off_t written;
+
+	sh("cd %s && head -c 30000000 /dev/zero | xz >bomb.xz", dir);
+	assert_int_equal(unpack_mini("bomb", &written, &packed), -EBADMSG);
+	assert_true(written <= 64 * (off_t)packed);
+	/* not too much for its size: behind the symbols stand 2 MB that can't be packed, then zeros */
+	for (int mib = 60; mib <= 70; mib += 10) {
+		sh("cd %s && gcc -O1 -fPIC -shared -o whole.so sparse.c && "
+		   "head -c 2000000 /dev/urandom >>whole.so && truncate -s %dM whole.so && "
+		   "xz -0 <whole.so >whole.xz", dir, mib);
+		assert_int_equal(unpack_mini("whole", &written, &packed), mib == 60 ? 0 : -EBADMSG);
+		assert_true(64 * (off_t)packed > 70 << 20);
+		assert_true(written <= 64 << 20);
+	}
+}
+
+static void symbols_that_need_a_large_window_are_refused(void **state)
+{
+	uint64_t packed;
+	off_t written;
+
+	sh("cd %s && gcc -O1 -fPIC -shared -o whole.so sparse.c && "
+	   "xz --lzma2=preset=0,dict=32MiB <whole.so >small.xz && "
+	   "xz --lzma2=preset=0,dict=64MiB <whole.so >large.xz", dir);
+	assert_int_equal(unpack_mini("small", &written, &packed), 0);
+	assert_int_equal(unpack_mini("large", &written, &packed), -EBADMSG);
+}
+
 static void a_small_cache_evicts_and_opens_again(void **state)
 {
-	struct symbol_resolver_options o = { .debug_root = dir, .cache_bytes_max = 1 };
+	struct symbol_resolver_options o = { .debug_root = dir, .cache_bytes_max = 1, .links = true };
 	struct symbol_resolver_stats st;
 	struct symbol_resolver *r;
 	struct symbol_name n;
@@ -437,10 +695,17 @@ int main(void)
 		cmocka_unit_test(every_function_of_real_files_is_found_as_nm_lists_it),
 		cmocka_unit_test(a_sparse_table_names_nothing_rather_than_the_neighbour),
 		cmocka_unit_test(a_debug_link_is_followed_and_a_foreign_build_id_is_not),
+		cmocka_unit_test(a_forged_build_id_does_not_name_the_other_file),
 		cmocka_unit_test(mangled_names_are_shown_demangled),
 		cmocka_unit_test(rust_names_are_shown_demangled),
 		cmocka_unit_test(small_symbol_files_inside_stripped_ones_are_read),
 		cmocka_unit_test(what_is_no_symbol_file_is_refused_with_a_reason),
+		cmocka_unit_test(content_is_told_apart_behind_one_build_id),
+		cmocka_unit_test(content_of_overlapping_sections_is_refused),
+		cmocka_unit_test(tables_in_a_hole_of_a_sparse_file_are_none),
+		cmocka_unit_test(a_debug_link_is_not_followed_to_a_file_with_holes_or_too_large),
+		cmocka_unit_test(small_symbols_that_unpack_to_much_are_refused),
+		cmocka_unit_test(symbols_that_need_a_large_window_are_refused),
 		cmocka_unit_test(a_small_cache_evicts_and_opens_again),
 	};
 

@@ -173,15 +173,15 @@ static void start_job(struct job *j)
 	for (int i = 0; i < SAMPLES; i++)
 		assert_int_equal(fscanf(j->out, "%lx", &j->address[i]), 1);
 	fd = open(j->lib, O_RDONLY);
-	j->id_bytes = (size_t)symbol_elf_build_id(fd, j->id);
+	j->id_bytes = (size_t)symbol_content_id(fd, j->id);
 	close(fd);
-	assert_int_equal(j->id_bytes, 20);
-	stack_batch_init(&j->b);
+	assert_int_equal(j->id_bytes, SYMBOL_ID_MAX);
+	stack_batch_init(&j->b, keyed_process());
 	for (int i = 0; i < SAMPLES; i++) {
 		struct stack_frame f = { .kind = STACK_FRAME_NATIVE, .address = j->address[i] };
 		struct stack_sample s = { .pid = (uint32_t)j->pid, .kind = STACK_ON_CPU, .count = 1 };
 
-		assert_int_equal(stack_batch_object(&j->b, j->id, 20, j->lib, &f.object), 0);
+		assert_int_equal(stack_batch_object(&j->b, j->id, j->id_bytes, j->lib, &f.object), 0);
 		assert_int_equal(stack_batch_stack(&j->b, &f, 1, 0, STACK_END_ROOT, &s.stack), 0);
 		assert_int_equal(stack_batch_sample(&j->b, &s), 0);
 	}
@@ -232,7 +232,7 @@ static unsigned nearest_lower(const struct job *j)
 }
 
 /* Samples by the name that they get through the aggregator. */
-static void tally(struct job *j, unsigned *first, unsigned *hot, unsigned *unnamed)
+static void tally(struct job *j, const char *hot_name, unsigned *first, unsigned *hot, unsigned *unnamed)
 {
 	struct client c;
 	struct client_error e;
@@ -243,7 +243,7 @@ static void tally(struct job *j, unsigned *first, unsigned *hot, unsigned *unnam
 	*first = *hot = *unnamed = 0;
 	client_init_url(&c, url);
 	assert_int_equal(symbol_client_open(&s, &c), 0);
-	assert_int_equal(profile_names_open(&names, &j->b, NULL, NULL), 0);
+	assert_int_equal(profile_names_open(&names, &j->b, NULL, NULL, NULL), 0);
 	if (profile_names_ask(names, s, &e) < 0)
 		fail_msg("%s", e.why);
 	for (uint32_t i = 0; i < j->b.sample_count; i++) {
@@ -251,7 +251,7 @@ static void tally(struct job *j, unsigned *first, unsigned *hot, unsigned *unnam
 
 		assert_int_equal(profile_names_get(names, j->b.stacks[x->stack].first, &n), 0);
 		*first += !strcmp(n.function, "exported_first") ? x->count : 0;
-		*hot += !strcmp(n.function, "hot") ? x->count : 0;
+		*hot += !strcmp(n.function, hot_name) ? x->count : 0;
 		*unnamed += !n.resolved ? x->count : 0;
 	}
 	profile_names_close(names);
@@ -286,6 +286,34 @@ static struct symbol_offer_stats offer(const struct job *j, const struct symbol_
 	return st;
 }
 
+static void hex_of(const uint8_t *id, size_t bytes, char *text)
+{
+	for (size_t i = 0; i < bytes; i++)
+		snprintf(text + 2 * i, 3, "%02x", id[i]);
+}
+
+/* What anybody can do who reaches the port: the last status. */
+static long upload(const uint8_t *id, size_t bytes, const char *name)
+{
+	char hex[2 * SYMBOL_BUILD_ID_MAX + 1], command[1200], path[256];
+	long status = 0;
+	FILE *f;
+
+	hex_of(id, bytes, hex);
+	snprintf(path, sizeof(path), "%s/%s", dir, name);
+	snprintf(command, sizeof(command),
+		 "s=$(curl -s -H 'Content-Type: application/json' %s/api/v1/symbols/uploads -d "
+		 "'{\"build_id\":\"%s\",\"quality\":\"debug\",\"bytes\":'$(stat -c %%s %s)'}' | "
+		 "sed 's/.*session\": *\"//; s/\".*//') && curl -s -o /dev/null -w '%%{http_code}' -T %s "
+		 "-H 'Content-Type: application/octet-stream' %s/api/v1/symbols/uploads/$s?offset=0",
+		 url, hex, path, path, url);
+	f = popen(command, "r");
+	assert_non_null(f);
+	assert_int_equal(fscanf(f, "%ld", &status), 1);
+	pclose(f);
+	return status;
+}
+
 /* The paper's case from the sample to the name. */
 static void samples_get_no_name_until_the_real_file_is_there_and_then_the_right_one(void **state)
 {
@@ -301,7 +329,7 @@ static void samples_get_no_name_until_the_real_file_is_there_and_then_the_right_
 		      "exported_first\n", SAMPLES, in_first, in_hot, nearest_lower(&j));
 	assert_true(in_hot > SAMPLES / 5 && in_first > SAMPLES / 5);
 	assert_int_equal(nearest_lower(&j), in_first + in_hot);
-	tally(&j, &first, &hot, &unnamed);
+	tally(&j, "hot", &first, &hot, &unnamed);
 	assert_int_equal(unnamed, SAMPLES);
 
 	/* only the stripped file is to be had: its exported functions, and no neighbour's samples */
@@ -309,7 +337,7 @@ static void samples_get_no_name_until_the_real_file_is_there_and_then_the_right_
 	offer_config(&c);
 	st = offer(&j, &c);
 	assert_int_equal(st.uploaded, 1);
-	tally(&j, &first, &hot, &unnamed);
+	tally(&j, "hot", &first, &hot, &unnamed);
 	assert_int_equal(first, in_first);
 	assert_int_equal(hot, 0);
 	assert_true(unnamed >= in_hot);
@@ -317,14 +345,63 @@ static void samples_get_no_name_until_the_real_file_is_there_and_then_the_right_
 	assert_int_equal(st.needed, 0);
 	assert_int_equal(st.uploaded, 0);
 
-	/* with the debug link's file, the right one */
+	/* the debug link's file is not sent: nothing proves its names */
 	sh("mv %s/aside %s/lib/libsparse.debug", dir, dir);
 	st = offer(&j, &c);
-	assert_int_equal(st.uploaded, 1);
-	assert_true(st.uploaded_bytes > c.chunk_bytes); /* in more than one chunk */
-	tally(&j, &first, &hot, &unnamed);
+	assert_int_equal(st.needed, 0);
+	assert_int_equal(st.uploaded, 0);
+	/* who uploads it himself gets it shown, and marked */
+	assert_int_equal(upload(j.id, 20, "full.so"), 201);
+	tally(&j, "hot [unproven]", &first, &hot, &unnamed);
 	assert_int_equal(first, in_first);
 	assert_int_equal(hot, in_hot);
+	end_job(&j);
+}
+
+/* The same Build ID, and other names for the same functions. */
+static void a_forged_build_id_gives_nobody_else_s_program_names(void **state)
+{
+	char hex[2 * SYMBOL_BUILD_ID_MAX + 1];
+	struct symbol_offer_config c;
+	struct symbol_offer_stats st;
+	unsigned first, hot, unnamed, in_first, in_hot;
+	struct job j, forger;
+
+	sh("cd %s && sed -i 's/volatile long sink/long unused; volatile long sink/' sparse.c && "
+	   "gcc -O1 -g -fno-toplevel-reorder -fPIC -shared -Wl,--build-id -o full.so sparse.c && "
+	   "strip -o lib/libsparse.so full.so && cp lib/libsparse.so aside", dir);
+	start_job(&j);
+	in_first = within(&j, "exported_first");
+	in_hot = within(&j, "hot");
+	hex_of(j.id, 20, hex);
+	sh("cd %s && sed 's/exported_first/forged_first/; s/hot(long n) {/forged_hot(long n) {/; "
+	   "s/ hot(n)/ forged_hot(n)/' sparse.c >forged.c && "
+	   "echo 'void exported_first(long n) { forged_first(n); }' >>forged.c && "
+	   "gcc -O1 -g -fno-toplevel-reorder -fPIC -shared -Wl,--build-id=0x%s -o forged.so forged.c",
+	   dir, hex);
+	/* a user runs it, and root's daemon offers it */
+	sh("cp %s/forged.so %s/lib/libsparse.so", dir, dir);
+	start_job(&forger);
+	assert_memory_equal(forger.id, j.id, 20);
+	assert_memory_not_equal(forger.id, j.id, SYMBOL_ID_MAX);
+	offer_config(&c);
+	st = offer(&forger, &c);
+	assert_int_equal(st.uploaded, 1);
+	tally(&j, "forged_hot", &first, &hot, &unnamed);
+	assert_int_equal(unnamed, SAMPLES);
+	/* he says himself that it is the other one's */
+	assert_int_equal(upload(j.id, j.id_bytes, "forged.so"), 422);
+	/* by the Build ID alone it is taken, and said to be no more than that */
+	assert_int_equal(upload(j.id, 20, "forged.so"), 201);
+	sh("cp %s/aside %s/lib/libsparse.so", dir, dir);
+	st = offer(&j, &c);
+	assert_int_equal(st.uploaded, 1);
+	tally(&j, "forged_hot [unproven]", &first, &hot, &unnamed);
+	assert_int_equal(first, in_first);
+	assert_true(hot <= in_hot);
+	tally(&j, "forged_hot", &first, &hot, &unnamed);
+	assert_int_equal(hot, 0);
+	end_job(&forger);
 	end_job(&j);
 }
 
@@ -365,7 +442,7 @@ static void a_day_has_its_bytes(void **state)
 	   "gcc -xc -g -shared -fPIC -Wl,--build-id -o lib/libfresh.so -", dir);
 	snprintf(j.lib, sizeof(j.lib), "%s/lib/libfresh.so", dir);
 	int fd = open(j.lib, O_RDONLY);
-	j.id_bytes = (size_t)symbol_elf_build_id(fd, j.id);
+	j.id_bytes = (size_t)symbol_content_id(fd, j.id);
 	close(fd);
 	offer_config(&c);
 	c.bytes_per_day = 1000;
@@ -395,6 +472,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_address_is_the_uplink_s_host),
 		cmocka_unit_test(samples_get_no_name_until_the_real_file_is_there_and_then_the_right_one),
+		cmocka_unit_test(a_forged_build_id_gives_nobody_else_s_program_names),
 		cmocka_unit_test(a_budget_puts_off_and_what_does_not_work_is_counted),
 		cmocka_unit_test(a_day_has_its_bytes),
 	};

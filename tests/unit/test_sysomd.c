@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -27,8 +28,11 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
+#include "base/job_key.h"
 #include "ring/attach.h"
 #include "ring/ring_writer.h"
+#include "tests/unit/fuse_hang.h"
+#include "tests/unit/skip.h"
 #include "wire/codec.h"
 
 #define MS 1000000ull
@@ -47,6 +51,7 @@ struct sink {
 	enum wire_status status; /* answered to windows */
 	struct window windows[WINDOWS_MAX];
 	unsigned window_count, refused_count, beat_count, beat_ranks;
+	uint64_t beat_lost; /* of the latest, of all ranks */
 	/* of the only rank: groups told, as one row; its latest collectives and communicators; sketches */
 	uint64_t group_first, group_next, group_used, group_flagged, group_gaps;
 	double group_latency_ns, group_self_ns; /* of the latest */
@@ -91,6 +96,9 @@ static void sink_take(struct sink *s, const void *data, size_t bytes, struct wir
 		assert_int_equal(wire_beat_decode(data, bytes, &b), 0);
 		s->beat_count++;
 		s->beat_ranks = b.rank_count;
+		s->beat_lost = 0;
+		for (uint32_t i = 0; i < b.rank_count; i++)
+			s->beat_lost += b.ranks[i].lost;
 		if (b.rank_count == 1)
 			sink_take_rank(s, &b.ranks[0]);
 		wire_beat_free(&b);
@@ -180,7 +188,7 @@ struct rig {
 	int sock;
 	struct attach_hello hello;
 	uint64_t t; /* of the next step */
-	uint32_t correlation, step, gemm, relu;
+	uint32_t correlation, launched, step, gemm, relu;
 };
 
 static int free_port(void)
@@ -257,7 +265,7 @@ static bool accepted(struct rig *g)
 	struct pollfd p;
 
 	if (g->sock < 0)
-		g->sock = attach_connect(g->attach, &g->hello, g->ring.fd);
+		g->sock = attach_connect(g->attach, &g->hello, (int[]){ g->ring.fd, g->ring.page_fd });
 	p = (struct pollfd){ g->sock, POLLIN, 0 };
 	if (g->sock < 0 || poll(&p, 1, 100) != 1)
 		return false;
@@ -286,6 +294,7 @@ static void job_start(struct rig *g)
 	ring_geometry_default(&geo);
 	geo.host_clock = geo.device_clock = CLOCK_SOURCE_MONOTONIC;
 	assert_int_equal(ring_writer_init(&g->ring, &geo), 0);
+	assert_int_equal(ring_writer_fill(&g->ring), 0);
 	assert_true(ring_writer_claim(&g->ring, RING_LANE_HOST, 4711, &g->host));
 	assert_true(ring_writer_claim(&g->ring, RING_LANE_DEVICE, 4712, &g->device));
 	g->gemm = ring_writer_intern(&g->ring, "gemm_kernel", 11);
@@ -297,6 +306,15 @@ static void job_start(struct rig *g)
 	g->t = clock_monotonic_ns() - 120000 * MS;
 	e.head.t = g->t - MS;
 	ring_writer_push(&g->host, &e);
+}
+
+/* An aggregator, sysomd and a job that has attached. */
+static void attached_start(struct rig *g)
+{
+	sink_start(&g->sink, g->url);
+	daemon_start(g);
+	job_start(g);
+	job_attach(g);
 }
 
 static bool drained(struct rig *g)
@@ -320,7 +338,8 @@ static void job_step(struct rig *g, double slow)
 						    .t = g->t + i * kernel_ns + 1000 },
 					  .func = 0x100 + i % 2, .stream = 0x50,
 					  .grid = { 1 + i, 1, 1 }, .block = { 64, 1, 1 },
-					  .duration = 5000 };
+					  .duration = 5000,
+					  .number = RING_NUMBER(0, ++g->launched) };
 
 		ring_writer_push(&g->host, &l);
 	}
@@ -333,7 +352,8 @@ static void job_step(struct rig *g, double slow)
 					  .end = from + kernel_ns - 30000,
 					  .correlation = ++g->correlation, .context_id = 1,
 					  .stream_id = 7, .name = i % 2 ? g->relu : g->gemm,
-					  .grid = { 1 + i, 1, 1 }, .block = { 64, 1, 1 } };
+					  .grid = { 1 + i, 1, 1 }, .block = { 64, 1, 1 },
+					  .number = RING_NUMBER(0, g->correlation) };
 
 		ring_writer_push(&g->device, &k);
 	}
@@ -361,7 +381,8 @@ static void job_end(struct rig *g)
 
 /* ---- HTTP ---- */
 
-static int http(struct rig *g, bool control, const char *request, char *out, size_t out_bytes)
+static int http_as(struct rig *g, const char *host, bool control, const char *request, char *out,
+		   size_t out_bytes)
 {
 	struct sockaddr_un un = { .sun_family = AF_UNIX };
 	struct sockaddr_in in = { .sin_family = AF_INET, .sin_port = htons((uint16_t)g->http_port),
@@ -377,7 +398,8 @@ static int http(struct rig *g, bool control, const char *request, char *out, siz
 		return -errno;
 	}
 	snprintf(text, sizeof(text),
-		 "%s HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\nConnection: close\r\n\r\n", request);
+		 "%s HTTP/1.1\r\nHost: %s\r\nContent-Length: 0\r\nConnection: close\r\n\r\n", request,
+		 host);
 	assert_int_equal(send(fd, text, strlen(text), 0), strlen(text));
 	for (ssize_t got; n + 1 < out_bytes && (got = recv(fd, out + n, out_bytes - 1 - n, 0)) > 0;)
 		n += (size_t)got;
@@ -385,6 +407,11 @@ static int http(struct rig *g, bool control, const char *request, char *out, siz
 	close(fd);
 	sscanf(out, "HTTP/1.1 %d", &code);
 	return code;
+}
+
+static int http(struct rig *g, bool control, const char *request, char *out, size_t out_bytes)
+{
+	return http_as(g, "localhost", control, request, out, out_bytes);
 }
 
 /* ---- set up ---- */
@@ -487,6 +514,16 @@ static bool has_spooled(struct rig *g)
 	return found;
 }
 
+static bool has_beat(struct rig *g)
+{
+	bool found;
+
+	pthread_mutex_lock(&g->sink.lock);
+	found = g->sink.beat_count > 0;
+	pthread_mutex_unlock(&g->sink.lock);
+	return found;
+}
+
 static bool has_suspect(struct rig *g)
 {
 	bool found = false;
@@ -519,17 +556,20 @@ static void a_slow_rank_arrives_at_the_aggregator_as_a_window(void **state)
 	const struct window *w;
 	unsigned flagged = 0, joined = 0;
 
-	sink_start(&g->sink, g->url);
-	daemon_start(g);
-	job_start(g);
-	job_attach(g);
+	attached_start(g);
 	job_steps(g, 300, 1);
 	job_steps(g, 30, 2);
 	job_steps(g, 100, 1);
 	assert_true(until(has_suspect, g));
 	w = suspect(g);
 	assert_int_equal(w->rank.rank, 3);
-	assert_string_equal(w->rank.job, "flow \"job\"");
+	{
+		char key[WIRE_TEXT_BYTES];
+
+		job_key_make(key, sizeof(key), "flow \"job\"", geteuid());
+		assert_string_equal(w->rank.job, key);
+		assert_int_equal(w->rank.owner, geteuid() + 1);
+	}
 	assert_string_equal(w->rank.node, "testnode");
 	assert_false(w->summary_only);
 	for (unsigned i = 0; i < w->step_count; i++)
@@ -544,8 +584,8 @@ static void a_slow_rank_arrives_at_the_aggregator_as_a_window(void **state)
 	assert_true(w->device_count >= 30 * STEP_KERNELS);
 	assert_int_equal(joined, w->device_count);
 	assert_true(w->part_count > 0);
+	assert_true(until(has_beat, g));
 	sink_stop(&g->sink);
-	assert_true(g->sink.beat_count > 0);
 }
 
 static bool has_groups(struct rig *g)
@@ -561,10 +601,7 @@ static bool has_groups(struct rig *g)
 /* A healthy job that the aggregator has groups and a sketch of. */
 static void job_is_known(struct rig *g)
 {
-	sink_start(&g->sink, g->url);
-	daemon_start(g);
-	job_start(g);
-	job_attach(g);
+	attached_start(g);
 	job_steps(g, 300, 1);
 	assert_true(until(has_groups, g));
 	sink_stop(&g->sink);
@@ -620,6 +657,34 @@ static bool has_the_sketch_again(struct rig *g)
 	return yes;
 }
 
+static bool has_beats_of_all_steps(struct rig *g)
+{
+	static unsigned since;
+	bool yes;
+
+	pthread_mutex_lock(&g->sink.lock);
+	if (g->sink.group_next < 296)
+		since = g->sink.beat_count;
+	yes = g->sink.beat_count > since + 10;
+	pthread_mutex_unlock(&g->sink.lock);
+	return yes;
+}
+
+/* The aggregator would refuse it. */
+static void a_process_without_a_rank_has_no_sketch(void **state)
+{
+	struct rig *g = *state;
+
+	sink_start(&g->sink, g->url);
+	daemon_start(g);
+	job_start(g);
+	g->hello.rank = -1;
+	job_attach(g);
+	job_steps(g, 300, 1);
+	assert_true(until(has_beats_of_all_steps, g));
+	assert_int_equal(g->sink.sketch_count, 0);
+}
+
 /* An aggregator that starts anew knows nothing: it has the ranks with the first beat, and then what is
  * normal of them, not with the next minute's sketch. */
 static void a_new_aggregator_is_told_the_latest_sketch(void **state)
@@ -638,10 +703,7 @@ static void an_open_window_is_sent_on_sigterm_and_the_exit_is_clean(void **state
 	uint64_t begin_ns;
 	int status;
 
-	sink_start(&g->sink, g->url);
-	daemon_start(g);
-	job_start(g);
-	job_attach(g);
+	attached_start(g);
 	job_steps(g, 300, 1);
 	job_steps(g, 12, 2); /* the anomaly goes on */
 	usleep(100000);
@@ -681,10 +743,7 @@ static void a_job_is_picked_up_again_after_kill_9(void **state)
 	char text[65536];
 	const char *p;
 
-	sink_start(&g->sink, g->url);
-	daemon_start(g);
-	job_start(g);
-	job_attach(g);
+	attached_start(g);
 	job_steps(g, 100, 1);
 	daemon_end(g, SIGKILL);
 	/* Meanwhile the job runs on, within what a ring holds. */
@@ -710,10 +769,7 @@ static void a_process_that_dials_again_keeps_its_models(void **state)
 	struct rig *g = *state;
 	char text[65536];
 
-	sink_start(&g->sink, g->url);
-	daemon_start(g);
-	job_start(g);
-	job_attach(g);
+	attached_start(g);
 	job_steps(g, 200, 1);
 	job_attach(g); /* another socket, the same ring */
 	job_steps(g, 100, 1);
@@ -723,7 +779,7 @@ static void a_process_that_dials_again_keeps_its_models(void **state)
 	assert_int_equal(http(g, false, "GET /metrics", text, sizeof(text)), 200);
 	assert_non_null(strstr(text, "sysom_reattached_total 1\n"));
 	assert_non_null(strstr(text, "sysom_attached_total 1\n"));
-	assert_non_null(strstr(text, "{job_name=\"flow \\\"job\\\"\",rank=\"3\"}"));
+	assert_non_null(strstr(text, "{job_name=\"flow \\\"job\\\"@"));
 }
 
 static void a_refused_window_is_dropped_and_one_to_retry_comes_again(void **state)
@@ -954,6 +1010,76 @@ static void tracing_is_switched_and_the_answer_waits_for_the_process(void **stat
 	assert_non_null(strstr(text, "1 of 1 processes did not answer in time"));
 }
 
+static bool tells_of_2_lost(struct rig *g)
+{
+	bool yes;
+
+	pthread_mutex_lock(&g->sink.lock);
+	yes = g->sink.beat_lost == 2;
+	pthread_mutex_unlock(&g->sink.lock);
+	return yes;
+}
+
+static void what_was_switched_off_is_not_lost(void **state)
+{
+	struct rig *g = *state;
+	char text[16384];
+
+	sink_start(&g->sink, g->url);
+	daemon_start(g);
+	job_start(g);
+	ring_writer_count_drop(&g->ring, RING_DROP_NO_LANE, 2);
+	ring_writer_count_drop(&g->ring, RING_DROP_SWITCHED_OFF, 21);
+	job_attach(g);
+	assert_true(until(tells_of_2_lost, g));
+	assert_int_equal(http(g, true, "GET /api/v1/status", text, sizeof(text)), 200);
+	assert_non_null(strstr(text, "\"lost\":{\"no_lane\":2}"));
+	assert_non_null(strstr(text, "\"switched_off\":21")); /* and told all the same */
+}
+
+static void a_process_that_is_refused_again_and_again_is_told_of_once(void **state)
+{
+	struct rig *g = *state;
+	static char log[1 << 16];
+	unsigned lines = 0;
+	FILE *f;
+
+	daemon_start(g);
+	job_start(g);
+	g->hello.version = 1; /* of an old libsysom_preload */
+	for (int i = 0; i < 5; i++) {
+		struct attach_command c = { 0 };
+		int sock = attach_connect(g->attach, &g->hello, (int[]){ g->ring.fd, g->ring.page_fd });
+
+		assert_true(receive(sock, &c));
+		assert_int_equal(c.kind, ATTACH_REFUSE);
+		close(sock);
+	}
+	assert_int_equal(daemon_end(g, SIGTERM), 0);
+	f = fopen(g->log, "r");
+	assert_non_null(f);
+	log[fread(log, 1, sizeof(log) - 1, f)] = 0;
+	fclose(f);
+	for (const char *at = log; (at = strstr(at, "refused: its libsysom_preload")); at++)
+		lines++;
+	assert_int_equal(lines, 1);
+}
+
+/* A web page whose own name leads here reads nothing; who may open the control socket is no web page. */
+static void a_name_of_another_site_is_refused(void **state)
+{
+	struct rig *g = *state;
+	char text[65536];
+
+	daemon_start(g);
+	assert_int_equal(http_as(g, "evil.example", false, "GET /api/v1/status", text, sizeof(text)), 421);
+	assert_null(strstr(text, "\"node\""));
+	assert_int_equal(http_as(g, "127.0.0.1", false, "GET /api/v1/status", text, sizeof(text)), 200);
+	assert_int_equal(http_as(g, "evil.example", true, "GET /api/v1/status", text, sizeof(text)), 200);
+	assert_int_equal(http(g, false, "GET /metrics", text, sizeof(text)), 200);
+	assert_non_null(strstr(text, "sysom_http_foreign_host_total 1\n"));
+}
+
 /* ---- hostile peers ---- */
 
 static int dial(struct rig *g)
@@ -969,7 +1095,7 @@ static int dial(struct rig *g)
 	return fd;
 }
 
-static void send_with_fds(int sock, const void *data, size_t bytes, const int *fds, unsigned n)
+static bool send_with_fds(int sock, const void *data, size_t bytes, const int *fds, unsigned n)
 {
 	union {
 		struct cmsghdr h;
@@ -986,7 +1112,7 @@ static void send_with_fds(int sock, const void *data, size_t bytes, const int *f
 		c.h.cmsg_len = CMSG_LEN(sizeof(int) * n);
 		memcpy(CMSG_DATA(&c.h), fds, sizeof(int) * n);
 	}
-	sendmsg(sock, &m, MSG_NOSIGNAL);
+	return sendmsg(sock, &m, MSG_NOSIGNAL) >= 0;
 }
 
 /* The peer must not stay: refused by a message or closed. */
@@ -1070,14 +1196,24 @@ static void a_process_that_sends_nonsense_later_is_cut_off(void **state)
 }
 
 /* Attaches and tells whether it was refused by its status, when told to end. */
-static void attach_and_wait(struct rig *g, int ring, int tell)
+static void attach_and_wait(struct rig *g, const struct ring_writer *w, int tell)
 {
-	struct attach_command c = { 0 };
-	int sock = attach_connect(g->attach, &g->hello, ring);
-	char refused = 1;
+	struct attach_command c = { .arg = EBUSY };
+	char refused;
 
-	if (sock >= 0 && receive(sock, &c))
-		refused = c.kind != ATTACH_ACCEPT;
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	/* As the helper thread does: dial again when hung up on, or told that it was too much at once. */
+	for (int i = 0; c.arg == EBUSY && i < PATIENCE_MS / 20; i++) {
+		int sock = attach_connect(g->attach, &g->hello, (int[]){ w->fd, w->page_fd });
+
+		if (sock < 0 || !receive(sock, &c))
+			c = (struct attach_command){ .arg = EBUSY };
+		if (c.arg == EBUSY) {
+			close(sock);
+			usleep(20000);
+		}
+	}
+	refused = c.kind != ATTACH_ACCEPT;
 	if (write(tell, &refused, 1) == 1)
 		pause();
 	_exit(1);
@@ -1086,7 +1222,7 @@ static void attach_and_wait(struct rig *g, int ring, int tell)
 static void there_is_room_for_so_many_processes(void **state)
 {
 	struct rig *g = *state;
-	struct ring_geometry geo = { 1, 64, 1, 64, 4096, CLOCK_SOURCE_MONOTONIC,
+	struct ring_geometry geo = { 1, 64, 1, 64, 0, 0, 4096, CLOCK_SOURCE_MONOTONIC,
 				     CLOCK_SOURCE_MONOTONIC };
 	pid_t children[LIMIT_NODE_PROCESSES + 1];
 	struct ring_writer w;
@@ -1096,12 +1232,13 @@ static void there_is_room_for_so_many_processes(void **state)
 
 	daemon_start(g);
 	assert_int_equal(ring_writer_init(&w, &geo), 0);
+	assert_int_equal(ring_writer_fill(&w), 0);
 	assert_int_equal(pipe(told), 0);
 	attach_hello_fill(&g->hello);
 	for (unsigned i = 0; i <= LIMIT_NODE_PROCESSES; i++) {
 		children[i] = fork();
 		if (!children[i])
-			attach_and_wait(g, w.fd, told[1]);
+			attach_and_wait(g, &w, told[1]);
 		assert_int_equal(read(told[0], &one, 1), 1);
 		refused += (unsigned)one;
 	}
@@ -1115,24 +1252,380 @@ static void there_is_room_for_so_many_processes(void **state)
 	ring_writer_fini(&w);
 }
 
+/* ---- several users ---- */
+
+#define MALLORY 64001u /* numbers without a name */
+#define ALICE	64002u
+
+static void become(uid_t uid)
+{
+	if (setgid(uid) || setuid(uid))
+		_exit(9);
+}
+
+static void need_users(struct rig *g)
+{
+	if (geteuid())
+		skip_needs("root");
+	assert_int_equal(chmod(g->dir, 0755), 0);
+}
+
+/* A process of that user that attaches and stays; whether it was accepted. */
+static bool attach_as(struct rig *g, const struct ring_writer *w, uid_t uid, pid_t *child)
+{
+	int told[2];
+	char refused = 1;
+
+	assert_int_equal(pipe(told), 0);
+	*child = fork();
+	if (!*child) {
+		become(uid);
+		attach_and_wait(g, w, told[1]);
+	}
+	assert_int_equal(read(told[0], &refused, 1), 1);
+	close(told[0]);
+	close(told[1]);
+	return !refused;
+}
+
+static void end_all(const pid_t *children, unsigned n)
+{
+	for (unsigned i = 0; i < n; i++) {
+		kill(children[i], SIGKILL);
+		waitpid(children[i], NULL, 0);
+	}
+}
+
+static uint64_t metric(struct rig *g, const char *name)
+{
+	static char text[1 << 20];
+	const char *at;
+
+	assert_int_equal(http(g, false, "GET /metrics", text, sizeof(text)), 200);
+	at = text;
+	do
+		at = strstr(at + 1, name);
+	while (at && (at[-1] != '\n' || at[strlen(name)] != ' '));
+	assert_non_null(at);
+	return strtoull(at + strlen(name), NULL, 10);
+}
+
+static void who_fills_the_node_gives_way_to_others_down_to_the_fair_share(void **state)
+{
+	struct rig *g = *state;
+	struct ring_geometry geo = { 1, 64, 1, 64, 0, 0, 4096, CLOCK_SOURCE_MONOTONIC,
+				     CLOCK_SOURCE_MONOTONIC };
+	pid_t children[2 * LIMIT_NODE_PROCESSES];
+	static char text[1 << 18];
+	struct ring_writer w;
+	unsigned n = 0;
+
+	need_users(g);
+	daemon_start(g);
+	assert_int_equal(ring_writer_init(&w, &geo), 0);
+	assert_int_equal(ring_writer_fill(&w), 0);
+	attach_hello_fill(&g->hello);
+	strcpy(g->hello.job, "train");
+	while (n < LIMIT_NODE_PROCESSES)
+		assert_true(attach_as(g, &w, MALLORY, &children[n++]));
+	assert_false(attach_as(g, &w, MALLORY, &children[n++]));
+	for (unsigned i = 0; i < LIMIT_NODE_PROCESSES / 2; i++)
+		assert_true(attach_as(g, &w, ALICE, &children[n++]));
+	assert_false(attach_as(g, &w, ALICE, &children[n++]));
+	assert_false(attach_as(g, &w, MALLORY, &children[n++]));
+	assert_int_equal(http(g, true, "GET /api/v1/status", text, sizeof(text)), 200);
+	assert_non_null(strstr(text, "\"job\":\"train@64001\"")); /* one name, two jobs */
+	assert_non_null(strstr(text, "\"job\":\"train@64002\""));
+	assert_int_equal(metric(g, "sysom_gave_way_total"), LIMIT_NODE_PROCESSES / 2);
+	assert_int_equal(metric(g, "sysom_attach_refused_full_total"), 3);
+	end_all(children, n);
+	ring_writer_fini(&w);
+}
+
+/* What that user is shown; over TCP the kernel names the user as well. */
+static void see_as(struct rig *g, uid_t uid, bool control, const char *what, char *text, size_t bytes)
+{
+	int pipes[2], status;
+	size_t n = 0;
+	pid_t child;
+
+	assert_int_equal(pipe(pipes), 0);
+	child = fork();
+	if (!child) {
+		become(uid);
+		close(pipes[0]);
+		if (http(g, control, what, text, bytes) != 200)
+			_exit(1);
+		for (ssize_t got = 1; n < strlen(text) && got > 0; n += got > 0 ? (size_t)got : 0)
+			got = write(pipes[1], text + n, strlen(text) - n);
+		_exit(0);
+	}
+	close(pipes[1]);
+	for (ssize_t got; (got = read(pipes[0], text + n, bytes - 1 - n)) > 0;)
+		n += (size_t)got;
+	text[n] = 0;
+	close(pipes[0]);
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(status, 0);
+}
+
+static void users_see_their_own_ranks_and_root_all(void **state)
+{
+	static const char *const what[] = { "GET /api/v1/status", "GET /metrics" };
+	struct rig *g = *state;
+	struct ring_geometry geo = { 1, 64, 1, 64, 0, 0, 4096, CLOCK_SOURCE_MONOTONIC,
+				     CLOCK_SOURCE_MONOTONIC };
+	static char text[1 << 18];
+	struct ring_writer w;
+	pid_t children[2];
+
+	need_users(g);
+	daemon_start(g);
+	assert_int_equal(ring_writer_init(&w, &geo), 0);
+	assert_int_equal(ring_writer_fill(&w), 0);
+	attach_hello_fill(&g->hello);
+	strcpy(g->hello.job, "train");
+	assert_true(attach_as(g, &w, MALLORY, &children[0]));
+	assert_true(attach_as(g, &w, ALICE, &children[1]));
+	for (size_t i = 0; i < 2; i++) {
+		see_as(g, ALICE, false, what[i], text, sizeof(text));
+		assert_non_null(strstr(text, "train@64002"));
+		assert_null(strstr(text, "train@64001"));
+		see_as(g, MALLORY, false, what[i], text, sizeof(text));
+		assert_non_null(strstr(text, "train@64001"));
+		assert_null(strstr(text, "train@64002"));
+		see_as(g, 64003, false, what[i], text, sizeof(text));
+		assert_null(strstr(text, "train@"));
+		for (int control = 0; control < 2; control++) {
+			assert_int_equal(http(g, control, what[i], text, sizeof(text)), 200);
+			assert_non_null(strstr(text, "train@64001"));
+			assert_non_null(strstr(text, "train@64002"));
+		}
+	}
+	see_as(g, 64003, false, what[0], text, sizeof(text));
+	assert_non_null(strstr(text, "\"hidden_ranks\":2"));
+	end_all(children, 2);
+	ring_writer_fini(&w);
+}
+
+static void a_name_of_two_users_jobs_touches_neither(void **state)
+{
+	static const char *const what[] = { "POST /api/v1/trace?state=off&job=train",
+					    "POST /api/v1/trace?state=on&rank=0&job=train",
+					    "POST /api/v1/capture?rank=0&job=train" };
+	struct rig *g = *state;
+	struct ring_geometry geo = { 1, 64, 1, 64, 0, 0, 4096, CLOCK_SOURCE_MONOTONIC,
+				     CLOCK_SOURCE_MONOTONIC };
+	struct ring_writer w;
+	pid_t children[2];
+	char text[4096];
+
+	need_users(g);
+	daemon_start(g);
+	assert_int_equal(ring_writer_init(&w, &geo), 0);
+	assert_int_equal(ring_writer_fill(&w), 0);
+	attach_hello_fill(&g->hello);
+	strcpy(g->hello.job, "train");
+	g->hello.rank = 0;
+	assert_true(attach_as(g, &w, MALLORY, &children[0]));
+	assert_true(attach_as(g, &w, ALICE, &children[1]));
+	for (size_t i = 0; i < 3; i++) {
+		assert_int_equal(http(g, true, what[i], text, sizeof(text)), 409);
+		assert_non_null(strstr(text, "train@64001"));
+		assert_non_null(strstr(text, "train@64002"));
+	}
+	/* a key is one job's: it is asked, though it does not answer here */
+	assert_int_equal(http(g, true, "POST /api/v1/trace?state=off&job=train%4064002", text,
+			      sizeof(text)), 504);
+	assert_non_null(strstr(text, "1 of 1 processes"));
+	end_all(children, 2);
+	ring_writer_fini(&w);
+}
+
+/* One user keeps every place for connections taken, and takes each that becomes free. */
+static void who_connects_without_end_keeps_nobody_out(void **state)
+{
+	struct rig *g = *state;
+	struct ring_geometry geo = { 1, 64, 1, 64, 0, 0, 4096, CLOCK_SOURCE_MONOTONIC,
+				     CLOCK_SOURCE_MONOTONIC };
+	pid_t children[3], mallory = -1;
+	struct ring_writer w;
+	unsigned accepted = 0;
+
+	need_users(g);
+	daemon_start(g);
+	assert_int_equal(ring_writer_init(&w, &geo), 0);
+	assert_int_equal(ring_writer_fill(&w), 0);
+	attach_hello_fill(&g->hello);
+	mallory = fork();
+	if (!mallory) {
+		int held[256];
+
+		become(MALLORY);
+		prctl(PR_SET_PDEATHSIG, SIGKILL); /* which a change of the user clears */
+		memset(held, -1, sizeof(held));
+		for (unsigned i = 0;; i = (i + 1) % 256) {
+			if (held[i] >= 0)
+				close(held[i]);
+			held[i] = dial(g);
+		}
+	}
+	while (metric(g, "sysom_attach_refused_busy_total") < 1000)
+		;
+	for (unsigned i = 0; i < 3; i++)
+		assert_true(attach_as(g, &w, ALICE, &children[i]));
+	kill(mallory, SIGKILL);
+	waitpid(mallory, NULL, 0);
+	for (unsigned i = 0; i < 3; i++)
+		accepted += !kill(children[i], 0);
+	assert_int_equal(accepted, 3);
+	end_all(children, 3);
+	ring_writer_fini(&w);
+}
+
+/* A later version 2 may append fields. */
+static void a_longer_hello_is_accepted(void **state)
+{
+	struct rig *g = *state;
+	struct attach_command c = { 0 };
+	struct {
+		struct attach_hello hello;
+		uint8_t later[64];
+	} m = { .later = { 1 } };
+	int sock;
+
+	daemon_start(g);
+	job_start(g);
+	m.hello = g->hello;
+	m.hello.bytes = sizeof(m);
+	sock = dial(g);
+	assert_true(send_with_fds(sock, &m, sizeof(m), (int[]){ g->ring.fd, g->ring.page_fd }, 2));
+	assert_true(receive(sock, &c));
+	assert_int_equal(c.kind, ATTACH_ACCEPT);
+	close(sock);
+}
+
+/* A socket in whose queue a TCP connection waits that nobody reads and that is to linger for a day: only
+ * who has the last reference of the one closes the other. */
+static int lingering(void)
+{
+	struct sockaddr_in in = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	struct linger day = { 1, 86400 };
+	socklen_t bytes = sizeof(in);
+	static char text[65536];
+	int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), outer[2];
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	assert_int_equal(bind(listener, (struct sockaddr *)&in, sizeof(in)), 0);
+	assert_int_equal(listen(listener, 1), 0);
+	assert_int_equal(getsockname(listener, (struct sockaddr *)&in, &bytes), 0);
+	assert_int_equal(connect(fd, (struct sockaddr *)&in, sizeof(in)), 0);
+	while (send(fd, text, sizeof(text), MSG_DONTWAIT) > 0)
+		;
+	assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_LINGER, &day, sizeof(day)), 0);
+	assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, outer), 0);
+	send_with_fds(outer[0], "x", 1, &fd, 1);
+	close(fd);
+	close(outer[0]);
+	return outer[1]; /* the listener stays open: its end of the connection */
+}
+
+/* It is closed by whoever takes the message; by who closes the socket in which a message waits; with a
+ * state, which has no room for it. */
+static void a_descriptor_that_is_slow_to_close_stops_nobody(void **state)
+{
+	struct rig *g = *state;
+	char text[65536];
+	int fds[3], sock, other;
+	unsigned given;
+
+	daemon_start(g);
+	job_start(g);
+	job_attach(g);
+	for (unsigned i = 0; i < 3; i++)
+		fds[i] = lingering();
+	kill(g->sysomd, SIGSTOP); /* the message has the only reference by the time it is taken */
+	assert_int_equal(waitpid(g->sysomd, NULL, WUNTRACED), g->sysomd);
+	sock = dial(g);
+	send_with_fds(sock, "hello", 5, fds, 1);
+	other = dial(g);
+	send_with_fds(other, "hello", 5, NULL, 0);
+	send_with_fds(other, "hello", 5, fds + 1, 1);
+	/* from Linux 6.16 on the kernel refuses it, and the reference stays ours */
+	given = 2 + (send_with_fds(g->sock, "state", 5, fds + 2, 1) ? 1u : 0u);
+	for (unsigned i = 0; i < given; i++)
+		close(fds[i]);
+	kill(g->sysomd, SIGCONT);
+	assert_refused(sock);
+	assert_refused(other);
+	assert_int_equal(http(g, false, "GET /healthz", text, sizeof(text)), 200);
+	assert_int_equal(daemon_end(g, SIGTERM), 0);
+}
+
+/* No signal ends such a close. */
+static void a_file_whose_server_never_answers_stops_nobody(void **state)
+{
+	struct rig *g = *state;
+	char text[65536], mount[256], *killed;
+	struct fuse_hang f;
+	pid_t peer;
+
+	snprintf(mount, sizeof(mount), "%s/mount", g->dir);
+	if (geteuid() || fuse_hang_open(&f, mount)) {
+		skip_needs("fuse");
+		return;
+	}
+	daemon_start(g);
+	peer = fork();
+	if (!peer) {
+		char name[300];
+		int fd;
+
+		snprintf(name, sizeof(name), "%s/flush", mount);
+		fd = open(name, O_RDWR | O_CLOEXEC);
+		send_with_fds(dial(g), "hello", 5, &fd, 1);
+		pause();
+		_exit(1);
+	}
+	for (int i = 0; i < PATIENCE_MS / 50; i++) {
+		assert_int_equal(http(g, false, "GET /healthz", text, sizeof(text)), 200);
+		assert_int_equal(http(g, false, "GET /metrics", text, sizeof(text)), 200);
+		killed = strstr(text, "\nsysom_readers_killed_total ");
+		assert_non_null(killed);
+		if (atoi(killed + strlen("\nsysom_readers_killed_total ")) > 0)
+			break;
+		usleep(50000);
+	}
+	assert_true(atoi(killed + strlen("\nsysom_readers_killed_total ")) > 0);
+	assert_int_equal(daemon_end(g, SIGTERM), 0);
+	kill(peer, SIGKILL);
+	fuse_hang_close(&f);
+	assert_int_equal(waitpid(peer, NULL, 0), peer);
+}
+
 static void a_process_that_lies_about_its_start_takes_one_slot(void **state)
 {
 	struct rig *g = *state;
-	struct ring_geometry geo = { 1, 64, 1, 64, 4096, CLOCK_SOURCE_MONOTONIC,
+	struct ring_geometry geo = { 1, 64, 1, 64, 0, 0, 4096, CLOCK_SOURCE_MONOTONIC,
 				     CLOCK_SOURCE_MONOTONIC };
 	int socks[2 * LIMIT_NODE_PROCESSES];
 	struct ring_writer w;
 
 	daemon_start(g);
 	assert_int_equal(ring_writer_init(&w, &geo), 0);
+	assert_int_equal(ring_writer_fill(&w), 0);
 	attach_hello_fill(&g->hello);
 	for (unsigned i = 0; i < 2 * LIMIT_NODE_PROCESSES; i++) {
 		struct attach_command c = { 0 };
 
 		g->hello.start_time_ticks = 1000 + i;
-		socks[i] = attach_connect(g->attach, &g->hello, w.fd);
-		assert_true(socks[i] >= 0);
-		assert_true(receive(socks[i], &c));
+		for (int k = 0; k < PATIENCE_MS / 20; k++) {
+			socks[i] = attach_connect(g->attach, &g->hello, (int[]){ w.fd, w.page_fd });
+			if (socks[i] >= 0 && receive(socks[i], &c) && c.arg != EBUSY)
+				break;
+			close(socks[i]); /* too often */
+			usleep(20000);
+		}
 		assert_int_equal(c.kind, ATTACH_ACCEPT);
 		if (i) /* the one before was put out */
 			assert_int_equal(recv(socks[i - 1], &c, sizeof(c), 0), 0);
@@ -1192,6 +1685,7 @@ int main(void)
 		T(a_slow_rank_arrives_at_the_aggregator_as_a_window),
 		T(beats_and_sketches_tell_the_jobs_figures),
 		T(a_new_aggregator_is_told_the_latest_sketch),
+		T(a_process_without_a_rank_has_no_sketch),
 		T(an_open_window_is_sent_on_sigterm_and_the_exit_is_clean),
 		T(a_window_waits_on_disk_while_the_aggregator_is_away_and_survives_kill_9),
 		T(a_job_is_picked_up_again_after_kill_9),
@@ -1201,9 +1695,19 @@ int main(void)
 		T(commands_are_bounded_and_counted),
 		T(a_held_stretch_outlives_what_is_remembered),
 		T(tracing_is_switched_and_the_answer_waits_for_the_process),
+		T(what_was_switched_off_is_not_lost),
+		T(a_process_that_is_refused_again_and_again_is_told_of_once),
+		T(a_name_of_another_site_is_refused),
 		T(hostile_peers_are_refused_and_others_still_served),
 		T(a_process_that_sends_nonsense_later_is_cut_off),
 		T(there_is_room_for_so_many_processes),
+		T(who_fills_the_node_gives_way_to_others_down_to_the_fair_share),
+		T(users_see_their_own_ranks_and_root_all),
+		T(a_name_of_two_users_jobs_touches_neither),
+		T(who_connects_without_end_keeps_nobody_out),
+		T(a_longer_hello_is_accepted),
+		T(a_descriptor_that_is_slow_to_close_stops_nobody),
+		T(a_file_whose_server_never_answers_stops_nobody),
 		T(a_process_that_lies_about_its_start_takes_one_slot),
 		T(a_second_sysomd_does_not_take_the_socket),
 		T(a_bad_configuration_is_told_with_its_line),

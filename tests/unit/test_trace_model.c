@@ -64,7 +64,7 @@ static void add_samples(struct window *w, uint64_t begin_ns, uint64_t end_ns)
 
 	w->begin_ns = begin_ns;
 	w->end_ns = end_ns;
-	stack_batch_init(&w->stacks);
+	stack_batch_init(&w->stacks, keyed_process());
 	assert_int_equal(stack_batch_stack(&w->stacks, &f, 1, 0, STACK_END_ROOT, &s.stack), 0);
 	for (s.time_ns = begin_ns; s.time_ns < end_ns; s.time_ns += 100000000)
 		assert_int_equal(stack_batch_sample(&w->stacks, &s), 0);

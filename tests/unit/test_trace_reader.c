@@ -84,6 +84,14 @@ static void reads_zstd(void **state)
 	expect_lines(packed, n, three, 0);
 }
 
+/* Eight bytes that ask for a window of 24 MiB. */
+static void refuses_zstd_with_a_large_window(void **state)
+{
+	static const char *const none[] = {NULL};
+
+	expect_lines("\x28\xb5\x2f\xfd\0\x74sk", 8, none, -EBADMSG);
+}
+
 static void tells_data_that_ends_early(void **state)
 {
 	static const char *const none[] = {NULL};
@@ -185,6 +193,7 @@ int main(void)
 		cmocka_unit_test(reads_plain_lines_with_either_ending),
 		cmocka_unit_test(reads_gzip_of_several_members),
 		cmocka_unit_test(reads_zstd),
+		cmocka_unit_test(refuses_zstd_with_a_large_window),
 		cmocka_unit_test(tells_data_that_ends_early),
 		cmocka_unit_test(refuses_a_line_past_its_bound),
 		cmocka_unit_test(splits_quoted_fields),

@@ -124,6 +124,71 @@ static void a_page_of_single_byte_rows_is_searched_right(void **state)
 	unwind_table_fini(&t);
 }
 
+#define STACK 0x7000u
+static int read_stack(void *context, void *to, size_t bytes, uint64_t address)
+{
+	const uint64_t *stack = context;
+
+	if (address < STACK || address + bytes > STACK + 4 * sizeof(*stack))
+		return -1;
+	memcpy(to, (const uint8_t *)stack + (address - STACK), bytes);
+	return 0;
+}
+
+/* The walk over a stack whose leaf at `leaf` returns to `to`, above which lies a return address of an
+ * earlier use, and 0. */
+static const struct unwind_state *walked(const struct unwind_store *s, struct unwind_process p,
+					 uint64_t leaf, uint64_t to, uint64_t rbp)
+{
+	static struct unwind_state state;
+	uint64_t stack[4] = {to, leaf};
+	struct unwind_replay *r;
+
+	assert_int_equal(unwind_replay_open(&r, s, UNWIND_MODE_TABLE, read_stack, stack), 0);
+	memset(&state, 0, sizeof(state));
+	state.pc = leaf;
+	state.reg[UNWIND_RSP] = STACK;
+	state.reg[UNWIND_RBP] = rbp;
+	state.process = p;
+	unwind_replay_walk(r, &state);
+	unwind_replay_close(r);
+	return &state;
+}
+
+/* One rule for two functions, rsp + 8; the second one goes on over a page's end. */
+static void the_root_is_a_zero_or_what_nobody_called(void **state)
+{
+	struct unwind_rule rules[] = {{0},
+				      {.cfa = UNWIND_CFA_REGISTER | UNWIND_RSP << 4, .offset = 8}};
+	struct unwind_table_row rows[] = {{0x100, 1}, {0x200, 1}, {0x1800, 0}};
+	struct unwind_table t = {.begin = 0x1000,
+				 .end = 0x2800,
+				 .rules = rules,
+				 .rule_count = 2,
+				 .rows = rows,
+				 .row_count = 3};
+	struct unwind_store_key key = key_of(1);
+	struct unwind_mapping m;
+	struct unwind_process p;
+	struct unwind_store *s;
+	uint32_t file;
+
+	assert_int_equal(unwind_store_open(&s, &unwind_store_memory, 1), 0);
+	assert_int_equal(unwind_store_add(s, &key, &t, &file), 0);
+	unwind_store_mapping(s, file, 0x1000, 0x3000, 0, &m);
+	assert_int_equal(unwind_store_publish(s, &m, 1, &p, NULL), 0);
+	/* called: up to the 0, which is the root's if rbp is 0 too */
+	assert_int_equal(walked(s, p, 0x1180, 0x1202, 0)->count, 3);
+	assert_int_equal(walked(s, p, 0x1180, 0x1202, 0)->end, UNWIND_END_ROOT);
+	assert_int_equal(walked(s, p, 0x1180, 0x1202, 8)->count, 3);
+	assert_int_equal(walked(s, p, 0x1180, 0x1202, 8)->end, UNWIND_END_NO_MAPPING);
+	/* one byte behind a beginning: no call is so short */
+	assert_int_equal(walked(s, p, 0x1180, 0x1201, 8)->count, 2);
+	assert_int_equal(walked(s, p, 0x1180, 0x1201, 8)->end, UNWIND_END_ROOT);
+	assert_int_equal(walked(s, p, 0x1180, 0x2001, 0)->count, 3); /* only a page begins there */
+	unwind_store_close(s);
+}
+
 static void every_one_of_2048_mappings_is_found(void **state)
 {
 	static struct unwind_mapping m[UNWIND_MAPPING_MAX + 10];
@@ -386,6 +451,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(the_walk_finds_the_row_of_every_address),
 	    cmocka_unit_test(a_page_of_single_byte_rows_is_searched_right),
+	    cmocka_unit_test(the_root_is_a_zero_or_what_nobody_called),
 	    cmocka_unit_test(every_one_of_2048_mappings_is_found),
 	    cmocka_unit_test(files_are_shared_and_rules_too),
 	    cmocka_unit_test(the_oldest_unused_table_makes_room_after_a_quiesce),

@@ -112,7 +112,7 @@ static void make(struct made *m, int rank, uint32_t reason, double begin_s, doub
 		t = s->step.end_ns;
 	}
 	m->w.end_ns = t;
-	stack_batch_init(&m->w.stacks);
+	stack_batch_init(&m->w.stacks, keyed_process());
 	os_signal_make(&m->signals[m->w.signal_count++], OS_SIGNAL_RUN_WAIT, "", 8, 7, 100);
 }
 

@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "base/job_key.h"
 #include "base/limits.h"
 #include "tests/wire_synth.h"
 #include "wire/codec_internal.h"
@@ -358,6 +359,69 @@ static void refuses_a_window_above_the_message_limit(void **unused)
 	free(r);
 }
 
+static int code_of(const char *job, uint32_t owner)
+{
+	struct window w = small_window(), got;
+	struct buf b;
+	int err;
+
+	strcpy(w.rank.job, job);
+	w.rank.owner = owner;
+	buf_init(&b, LIMIT_WIRE_MESSAGE_BYTES);
+	assert_int_equal(wire_window_encode(&w, &b), 0);
+	err = wire_window_decode(b.data, b.bytes, &got);
+	if (!err) {
+		assert_int_equal(got.rank.owner, owner);
+		assert_string_equal(got.rank.job, job);
+		wire_window_free(&got);
+	}
+	buf_fini(&b);
+	return err;
+}
+
+/* An earlier sysomd does not send one, and passes on whatever name the job has. */
+static void a_jobs_user_is_the_one_that_its_node_vouches_for(void **unused)
+{
+	assert_int_equal(code_of("train@1000", 1001), 0);
+	assert_int_equal(code_of("train@0", 1), 0);
+	assert_int_equal(code_of("a@b@4294967294", 4294967295u), 0);
+	assert_int_equal(code_of("train", 0), 0);
+	assert_int_equal(code_of("train@home", 0), 0);
+	assert_int_equal(code_of("train@1000", 0), -EPROTO);
+	assert_int_equal(code_of("train@1000", 1002), -EPROTO);
+	assert_int_equal(code_of("train", 1001), -EPROTO);
+	assert_int_equal(code_of("train@01000", 1001), -EPROTO);
+	assert_int_equal(code_of("train@4294968296", 1001), -EPROTO); /* 2^32 + 1000 */
+}
+
+static void a_key_keeps_its_uid_however_long_the_name(void **unused)
+{
+	char name[300], key[WIRE_TEXT_BYTES];
+	uint32_t uid = 0;
+
+	for (size_t n = 0; n < sizeof(name); n++) {
+		memset(name, 'x', n);
+		if (n > 1)
+			memcpy(name + n - 2, "\xc3\xa4", 2);
+		name[n] = 0;
+		job_key_make(key, sizeof(key), name, 4294967294u);
+		assert_true(strlen(key) < sizeof(key));
+		assert_true(job_key_owner(key, &uid));
+		assert_int_equal(uid, 4294967294u);
+		assert_int_equal(n <= 116, job_key_matches(key, name));
+		assert_int_equal(code_of(key, 4294967295u), 0);
+	}
+}
+
+static void a_claimed_name_never_stands_for_another_users_key(void **unused)
+{
+	assert_true(job_key_matches("train@61001", "train@61001"));
+	assert_true(job_key_matches("train@61001", "train"));
+	assert_false(job_key_matches("train@61001@61003", "train@61001"));
+	assert_true(job_key_matches("train@61001@61003", "train@61001@61003"));
+	assert_false(job_key_matches("train@61001@61003", "train"));
+}
+
 static void cleans_texts_that_are_not_utf8(void **unused)
 {
 	struct window w = small_window(), got;
@@ -590,9 +654,56 @@ static void refuses_records_of_another_version_or_too_many(void **unused)
 	buf_fini(&b);
 }
 
+/* The message as a peer would send it who saves the padding. */
+static void without_padding(const struct buf *from, struct buf *to)
+{
+	Sysom__Wire__Envelope *e = sysom__wire__envelope__unpack(NULL, from->bytes, from->data);
+
+	assert_non_null(e);
+	assert_true(e->window->padding.len > 0);
+	free(e->window->padding.data);
+	e->window->padding = (ProtobufCBinaryData){ 0, NULL };
+	buf_clear(to);
+	to->bytes = sysom__wire__envelope__get_packed_size(e);
+	assert_non_null(buf_reserve(to, to->bytes));
+	sysom__wire__envelope__pack(e, to->data);
+	sysom__wire__envelope__free_unpacked(e, NULL);
+}
+
+static void a_window_is_as_long_as_the_work_it_makes(void **unused)
+{
+	uint32_t n = 200000;
+	struct window w = small_window(), back;
+	struct buf b, bare;
+
+	(void)unused;
+	w.host = calloc(n, sizeof(*w.host));
+	assert_non_null(w.host);
+	w.host_count = n;
+	for (uint32_t i = 0; i < n; i++)
+		w.host[i].kind = RECORD_LAUNCH;
+	buf_init(&b, LIMIT_WIRE_MESSAGE_BYTES);
+	buf_init(&bare, LIMIT_WIRE_MESSAGE_BYTES);
+	assert_int_equal(wire_window_encode(&w, &b), 0);
+	assert_true(b.bytes * LIMIT_WIRE_WORK_PER_BYTE + LIMIT_WIRE_WORK_BYTES >= n * sizeof(*w.host));
+	assert_int_equal(wire_window_decode_admitted(b.data, b.bytes, true, &back), 0);
+	assert_int_equal(back.host_count, n);
+	wire_window_free(&back);
+	without_padding(&b, &bare);
+	assert_true(bare.bytes < 4096);
+	assert_int_equal(wire_window_decode_admitted(bare.data, bare.bytes, true, &back), -EMSGSIZE);
+	/* what is in the store and in files is taken as it is */
+	assert_int_equal(wire_window_decode(bare.data, bare.bytes, &back), 0);
+	wire_window_free(&back);
+	buf_fini(&bare);
+	buf_fini(&b);
+	free(w.host);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_window_is_as_long_as_the_work_it_makes),
 		cmocka_unit_test(round_trips_any_window),
 		cmocka_unit_test(round_trips_any_records),
 		cmocka_unit_test(stores_a_kernel_stream_in_three_bytes_per_event),
@@ -604,6 +715,9 @@ int main(void)
 		cmocka_unit_test(survives_every_single_cut_and_any_flip),
 		cmocka_unit_test(round_trips_a_full_beat_within_its_limit),
 		cmocka_unit_test(bounds_the_memory_of_a_beat_of_empty_ranks),
+		cmocka_unit_test(a_jobs_user_is_the_one_that_its_node_vouches_for),
+		cmocka_unit_test(a_key_keeps_its_uid_however_long_the_name),
+		cmocka_unit_test(a_claimed_name_never_stands_for_another_users_key),
 		cmocka_unit_test(round_trips_replies_with_commands),
 		cmocka_unit_test(refuses_records_of_another_version_or_too_many),
 	};

@@ -10,8 +10,10 @@
 
 #include <cmocka.h>
 
+#include "base/check.h"
 #include "base/limits.h"
 #include "wire/codec.h"
+#include "wire/pack.h"
 #include "wire/stacks.h"
 
 /* A few threads that share their outer frames, of all kinds. */
@@ -95,8 +97,8 @@ static void a_batch_comes_back_as_it_was(void **state)
 	struct buf out;
 
 	for (uint32_t samples = 0; samples < 2000; samples = samples * 3 + 1) {
-		stack_batch_init(&a);
-		stack_batch_init(&b);
+		stack_batch_init(&a, keyed_process());
+		stack_batch_init(&b, keyed_process());
 		buf_init(&out, LIMIT_WIRE_MESSAGE_BYTES);
 		fill(&a, samples, 7);
 		assert_int_equal(stacks_pack(&a, &out), 0);
@@ -114,7 +116,7 @@ static void shared_callers_are_stored_once(void **state)
 	struct stack_batch a;
 	struct buf out;
 
-	stack_batch_init(&a);
+	stack_batch_init(&a, keyed_process());
 	buf_init(&out, LIMIT_WIRE_MESSAGE_BYTES);
 	fill(&a, 1093, 7);
 	assert_int_equal(stacks_pack(&a, &out), 0);
@@ -130,12 +132,12 @@ static void damaged_blocks_are_refused_or_valid(void **state)
 	struct buf out;
 	unsigned seed = 11;
 
-	stack_batch_init(&a);
+	stack_batch_init(&a, keyed_process());
 	buf_init(&out, LIMIT_WIRE_MESSAGE_BYTES);
 	fill(&a, 40, 7);
 	assert_int_equal(stacks_pack(&a, &out), 0);
 	for (size_t cut = 0; cut < out.bytes; cut++) {
-		stack_batch_init(&b);
+		stack_batch_init(&b, keyed_process());
 		assert_true(stacks_unpack(out.data, cut, LIMIT_WIRE_UNPACKED_BYTES, &b) < 0);
 		stack_batch_fini(&b);
 	}
@@ -144,7 +146,7 @@ static void damaged_blocks_are_refused_or_valid(void **state)
 		uint8_t was = out.data[at];
 
 		out.data[at] = (uint8_t)rand_r(&seed);
-		stack_batch_init(&b);
+		stack_batch_init(&b, keyed_process());
 		if (!stacks_unpack(out.data, out.bytes, LIMIT_WIRE_UNPACKED_BYTES, &b))
 			assert_true(stack_batch_valid(&b));
 		stack_batch_fini(&b);
@@ -160,7 +162,7 @@ static void a_window_carries_its_stacks_and_its_head_does_not_need_them(void **s
 	struct buf b;
 
 	buf_init(&b, LIMIT_WIRE_MESSAGE_BYTES);
-	stack_batch_init(&w.stacks);
+	stack_batch_init(&w.stacks, keyed_process());
 	fill(&w.stacks, 100, 3);
 	assert_int_equal(wire_window_encode(&w, &b), 0);
 	assert_int_equal(wire_window_decode(b.data, b.bytes, &out), 0);
@@ -173,9 +175,46 @@ static void a_window_carries_its_stacks_and_its_head_does_not_need_them(void **s
 	buf_fini(&b);
 }
 
+/* 40 kB of zeros and ones, packed to some 100 bytes, that say the same deep stack again and again. */
+static void a_stack_that_was_there_before_is_work_too(void **unused)
+{
+	uint32_t depth = 1000, stacks = 20000;
+	const uint64_t head[] = { 0, 1, 0, 1, 0, 1, depth, stacks, 0 };
+	struct stack_batch b;
+	struct pack_part part;
+	struct buf plain, out;
+
+	(void)unused;
+	buf_init(&plain, LIMIT_WIRE_UNPACKED_BYTES);
+	buf_init(&out, LIMIT_WIRE_MESSAGE_BYTES);
+	for (size_t i = 0; i < ARRAY_LEN(head); i++)
+		buf_varint(&plain, head[i]);
+	buf_varint(&plain, 0); /* string 0 */
+	buf_varint(&plain, STACK_FRAME_ANONYMOUS);
+	buf_varint(&plain, 0);
+	buf_varint(&plain, 2); /* its address */
+	for (uint32_t i = 0; i < depth; i++) {
+		buf_varint(&plain, 1); /* called by the one before; the first one by none */
+		buf_varint(&plain, 0);
+	}
+	for (uint32_t i = 0; i < stacks; i++) {
+		buf_varint(&plain, depth);
+		buf_varint(&plain, 0);
+	}
+	part = (struct pack_part){ plain.data, plain.bytes };
+	assert_int_equal(pack_write(&part, 1, PACK_CLOSE, &out), 0);
+	assert_true(out.bytes < 1000);
+	stack_batch_init(&b, keyed_process());
+	assert_int_equal(stacks_unpack(out.data, out.bytes, LIMIT_WIRE_UNPACKED_BYTES, &b), -EMSGSIZE);
+	stack_batch_fini(&b);
+	buf_fini(&plain);
+	buf_fini(&out);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_stack_that_was_there_before_is_work_too),
 		cmocka_unit_test(a_window_carries_its_stacks_and_its_head_does_not_need_them),
 		cmocka_unit_test(a_batch_comes_back_as_it_was),
 		cmocka_unit_test(shared_callers_are_stored_once),

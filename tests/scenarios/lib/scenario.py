@@ -228,9 +228,9 @@ class Scenario:
 
     def start_stack(self, cpus=None, flags=()):
         if os.geteuid():
-            self.skip("needs root")
+            self.skip("needs root: of all scenarios")
         if os.cpu_count() < 2:
-            self.skip("needs two CPUs")
+            self.skip("needs cpus: of all scenarios")
         self.stack = scenario_stack.Stack(cpus, flags)
         self.stack.start()
 
@@ -266,7 +266,7 @@ class Scenario:
     def torchrun(self, *more):
         """Four Python ranks by Debian's torchrun."""
         if not os.path.exists("/usr/lib/python3/dist-packages/torch/distributed/run.py"):
-            self.skip("no python3-torch")
+            self.skip("needs module:torch")
         with open(self.stack.path("orders"), "w", encoding="ascii"):
             pass
         for name in os.listdir(self.stack.dir):  # of an earlier job

@@ -11,6 +11,7 @@
 
 #include "base/check.h"
 #include "base/hash.h"
+#include "base/job_key.h"
 #include "base/limits.h"
 #include "wire/codec.h"
 
@@ -88,7 +89,7 @@ static bool play(nng_socket s, const char *path, char **argv)
 	free(data);
 	if (!good)
 		return false;
-	snprintf(w.rank.job, sizeof(w.rank.job), "%s", argv[2]);
+	job_key_make(w.rank.job, sizeof(w.rank.job), argv[2], w.rank.owner - 1);
 	change_id(w.id, argv[2]);
 	change_id(w.anomaly_id, argv[2]);
 	if (w.rank.rank == atoi(argv[3]))

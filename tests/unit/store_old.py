@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes a store as schema version 1 has it, with one incident."""
+"""Writes a store as an earlier schema has it, with one incident and its window. usage: store_old.py VERSION FILE"""
 import sqlite3
 import sys
 
-db = sqlite3.connect(sys.argv[1])
+version = int(sys.argv[1])
+db = sqlite3.connect(sys.argv[2])
 db.executescript("""
 CREATE TABLE windows(seq INTEGER PRIMARY KEY, id BLOB NOT NULL UNIQUE,
  received_ns INTEGER NOT NULL, job TEXT NOT NULL, node TEXT NOT NULL, rank INTEGER NOT NULL,
@@ -23,7 +24,23 @@ CREATE TABLE ranks(job TEXT NOT NULL, rank INTEGER NOT NULL, node TEXT NOT NULL,
  world_size INTEGER NOT NULL, program TEXT NOT NULL, seen_ns INTEGER NOT NULL,
  PRIMARY KEY(job,rank,node)) WITHOUT ROWID;
 INSERT INTO incidents VALUES('aaaaaaaa','job',0,1,2,3,'{"id":"aaaaaaaa"}');
+INSERT INTO windows VALUES(1,zeroblob(16),10,'job','node',0,0,0,1,2,0,0,1,1,0,'aaaaaaaa');
+INSERT INTO windows VALUES(2,x'01000000000000000000000000000000',11,'job','node',0,0,0,1,2,0,0,1,1,0,NULL);
+INSERT INTO bodies VALUES(1,x'00');
+INSERT INTO ranks VALUES('job',0,'node',1,'',11);
 PRAGMA application_id=1398362959;
 PRAGMA user_version=1;
+""")
+if version >= 2:
+    db.executescript("""
+ALTER TABLE incidents ADD COLUMN updated_ns INTEGER NOT NULL DEFAULT 0;
+CREATE INDEX incidents_updated ON incidents(updated_ns);
+CREATE TABLE findings(incident TEXT PRIMARY KEY, body TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE merged(id TEXT PRIMARY KEY, successor TEXT NOT NULL, at_ns INTEGER NOT NULL)
+ WITHOUT ROWID;
+CREATE INDEX merged_at ON merged(at_ns);
+CREATE INDEX merged_successor ON merged(successor);
+INSERT INTO findings VALUES('aaaaaaaa','[1]'),('cccccccc','[2]');
+PRAGMA user_version=2;
 """)
 db.commit()

@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Who hangs up and comes back owes what it owed: a sender without seats is kept until the others have
+ * had as much as it. */
+#include "aggregator/senders.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <stdlib.h>
+
+#include "base/keyed.h"
+#include "base/limits.h"
+
+#define BUCKETS	   8192u
+#define REAP_TURNS 4u /* more leave than come */
+
+struct senders {
+	struct fair lane[SENDERS_LANES], by_seats, by_bytes;
+	struct sender *owing, **owing_last;
+	uint32_t owing_count;
+	struct sender *bucket[BUCKETS];
+};
+
+#define SENDER_OF(party, field)                                                                    \
+	((struct sender *)(void *)((char *)(party) - offsetof(struct sender, field)))
+
+static struct sender **place_of(struct senders *s, struct sender_key key)
+{
+	struct sender **at = &s->bucket[keyed_words(keyed_process(), key.value, key.kind) % BUCKETS];
+
+	while (*at && ((*at)->key.value != key.value || (*at)->key.kind != key.kind))
+		at = &(*at)->next;
+	return at;
+}
+
+int senders_open(struct senders **out)
+{
+	struct senders *s = calloc(1, sizeof(*s));
+
+	if (!s)
+		return -ENOMEM;
+	s->owing_last = &s->owing;
+	*out = s;
+	return 0;
+}
+
+void senders_close(struct senders *s)
+{
+	if (!s)
+		return;
+	for (uint32_t i = 0; i < BUCKETS; i++)
+		while (s->bucket[i]) {
+			struct sender *x = s->bucket[i];
+
+			s->bucket[i] = x->next;
+			free(x);
+		}
+	free(s);
+}
+
+/* Looks at those that have owed for longest: paid off, or too many. */
+static void reap(struct senders *s)
+{
+	for (uint32_t i = 0; i < REAP_TURNS && s->owing; i++) {
+		struct sender *x = s->owing;
+		bool owes = s->owing_count <= LIMIT_SENDERS_OWING;
+		bool later = false;
+
+		for (int k = 0; k < SENDERS_LANES; k++)
+			later |= x->turn[k].spent > s->lane[k].now;
+		s->owing = x->next_owing;
+		s->owing_count--;
+		if (!s->owing)
+			s->owing_last = &s->owing;
+		x->next_owing = NULL;
+		if (x->seats)
+			continue;
+		if (owes && later) { /* to the end of the queue */
+			*s->owing_last = x;
+			s->owing_last = &x->next_owing;
+			s->owing_count++;
+			continue;
+		}
+		*place_of(s, x->key) = x->next;
+		free(x);
+	}
+}
+
+static bool is_owing(const struct senders *s, const struct sender *x)
+{
+	return x->next_owing || s->owing_last == &x->next_owing;
+}
+
+static void weigh(struct senders *s, struct sender *x)
+{
+	if (!x->seats) {
+		fair_leave(&s->by_seats, &x->by_seats);
+		fair_leave(&s->by_bytes, &x->by_bytes);
+		return;
+	}
+	if (!x->by_seats.waits || x->by_seats.spent != UINT64_MAX - x->seats)
+		fair_set(&s->by_seats, &x->by_seats, UINT64_MAX - x->seats);
+	if (!x->by_bytes.waits || x->by_bytes.spent != UINT64_MAX - x->bytes)
+		fair_set(&s->by_bytes, &x->by_bytes, UINT64_MAX - x->bytes);
+}
+
+static void unlink_seat(struct seat *seat)
+{
+	struct sender *x = seat->sender;
+
+	*(seat->older ? &seat->older->newer : &x->oldest) = seat->newer;
+	*(seat->newer ? &seat->newer->older : &x->newest) = seat->older;
+}
+
+static void append_seat(struct seat *seat)
+{
+	struct sender *x = seat->sender;
+
+	seat->older = x->newest;
+	seat->newer = NULL;
+	*(x->newest ? &x->newest->newer : &x->oldest) = seat;
+	x->newest = seat;
+}
+
+int senders_sit(struct senders *s, struct seat *seat, struct sender_key key)
+{
+	struct sender **at;
+
+	reap(s);
+	at = place_of(s, key);
+	if (!*at) {
+		*at = calloc(1, sizeof(**at));
+		if (!*at)
+			return -ENOMEM;
+		(*at)->key = key;
+	}
+	seat->sender = *at;
+	seat->lane = -1;
+	append_seat(seat);
+	seat->sender->seats++;
+	weigh(s, seat->sender);
+	return 0;
+}
+
+void senders_leave(struct senders *s, struct seat *seat)
+{
+	struct sender *x = seat->sender;
+
+	senders_cancel(s, seat);
+	senders_hold(s, seat, 0);
+	unlink_seat(seat);
+	x->seats--;
+	weigh(s, x);
+	seat->sender = NULL;
+	if (x->seats || is_owing(s, x))
+		return;
+	*s->owing_last = x;
+	s->owing_last = &x->next_owing;
+	s->owing_count++;
+}
+
+void senders_touch(struct seat *seat)
+{
+	unlink_seat(seat);
+	append_seat(seat);
+}
+
+void senders_hold(struct senders *s, struct seat *seat, uint64_t bytes)
+{
+	seat->sender->bytes += bytes - seat->bytes;
+	seat->bytes = bytes;
+	weigh(s, seat->sender);
+}
+
+void senders_wait(struct senders *s, struct seat *seat, int lane)
+{
+	struct sender *x = seat->sender;
+
+	seat->lane = lane;
+	fair_join(&x->waiting[lane], &seat->turn[lane]);
+	if (!x->turn[lane].waits)
+		fair_join(&s->lane[lane], &x->turn[lane]);
+}
+
+void senders_cancel(struct senders *s, struct seat *seat)
+{
+	struct sender *x = seat->sender;
+	int lane = seat->lane;
+
+	if (lane < 0)
+		return;
+	seat->lane = -1;
+	fair_leave(&x->waiting[lane], &seat->turn[lane]);
+	if (!x->waiting[lane].first)
+		fair_leave(&s->lane[lane], &x->turn[lane]);
+}
+
+struct seat *senders_next(struct senders *s, int lane)
+{
+	struct fair_party *p = fair_take(&s->lane[lane]);
+	struct sender *x;
+	struct seat *seat;
+
+	if (!p)
+		return NULL;
+	x = SENDER_OF(p - lane, turn);
+	p = fair_take(&x->waiting[lane]);
+	seat = (struct seat *)(void *)((char *)(p - lane) - offsetof(struct seat, turn));
+	seat->lane = -1;
+	if (x->waiting[lane].first)
+		fair_join(&s->lane[lane], &x->turn[lane]);
+	return seat;
+}
+
+void senders_charge(struct senders *s, struct seat *seat, int lane, uint64_t cost_ns)
+{
+	struct sender *x = seat->sender;
+
+	fair_charge(&x->waiting[lane], &seat->turn[lane], cost_ns);
+	fair_charge(&s->lane[lane], &x->turn[lane], cost_ns);
+}
+
+void senders_each(struct senders *s, void (*fn)(struct seat *seat))
+{
+	for (uint32_t i = 0; i < BUCKETS; i++)
+		for (struct sender *x = s->bucket[i]; x; x = x->next)
+			for (struct seat *seat = x->oldest; seat; seat = seat->newer)
+				fn(seat);
+}
+
+struct sender *senders_most_seats(struct senders *s)
+{
+	return s->by_seats.first ? SENDER_OF(s->by_seats.first, by_seats) : NULL;
+}
+
+struct sender *senders_most_bytes(struct senders *s)
+{
+	return s->by_bytes.first ? SENDER_OF(s->by_bytes.first, by_bytes) : NULL;
+}

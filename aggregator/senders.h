@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * senders.h - connections by where they come from, so that room and processor time are shared among
+ * senders first and among one sender's connections second: who takes much waits and makes room for
+ * others, however many connections that is.
+ * Owns: a sender while it has a seat, or owes time. A seat is the caller's connection.
+ * Threads: one caller at a time. */
+#ifndef SYSOM_AGGREGATOR_SENDERS_H
+#define SYSOM_AGGREGATOR_SENDERS_H
+
+#include "aggregator/fair.h"
+
+/* Kinds of requests that wait apart: those of one never wait for another's. */
+#define SENDERS_LANES 2
+
+struct senders;
+
+struct sender_key { /* IPv4 address; upper half of an IPv6 address, since a host has all below; user */
+	uint32_t kind;
+	uint64_t value;
+};
+
+struct seat {
+	struct sender *sender;
+	struct seat *older, *newer; /* of one sender, by senders_touch */
+	struct fair_party turn[SENDERS_LANES];
+	uint64_t bytes;
+	int lane; /* in which it waits; -1 */
+};
+
+struct sender {
+	struct sender *next, *next_owing;
+	struct sender_key key;
+	struct seat *oldest, *newest;
+	uint32_t seats;
+	uint64_t bytes;
+	struct fair_party turn[SENDERS_LANES], by_seats, by_bytes;
+	struct fair waiting[SENDERS_LANES]; /* seats */
+};
+
+/* 0, -ENOMEM. */
+int senders_open(struct senders **out);
+void senders_close(struct senders *s); /* NULL is a no-op; nobody sits any more */
+/* 0, -ENOMEM. */
+int senders_sit(struct senders *s, struct seat *seat, struct sender_key key);
+void senders_leave(struct senders *s, struct seat *seat);
+/* It has done something: the youngest of its sender's. */
+void senders_touch(struct seat *seat);
+/* Its messages take so many bytes now. */
+void senders_hold(struct senders *s, struct seat *seat, uint64_t bytes);
+void senders_wait(struct senders *s, struct seat *seat, int lane);
+/* Waits no more; nothing happens where it does not wait. */
+void senders_cancel(struct senders *s, struct seat *seat);
+/* Whose turn it is, waiting no more; NULL: nobody waits. */
+struct seat *senders_next(struct senders *s, int lane);
+void senders_charge(struct senders *s, struct seat *seat, int lane, uint64_t cost_ns);
+void senders_each(struct senders *s, void (*fn)(struct seat *seat));
+/* Who has most seats, most bytes; NULL: nobody sits. */
+struct sender *senders_most_seats(struct senders *s);
+struct sender *senders_most_bytes(struct senders *s);
+
+#endif

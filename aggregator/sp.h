@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * sp.h - what a peer sends by SP REQ (nng's wire protocol) on a stream: a greeting, then messages, each
+ * with its length and the way back before its body. No I/O.
+ * Owns: the message. Threads: one caller. Trust: the peer is hostile: it has to send half of what it
+ * makes us keep (beyond SP_FIRST_BYTES), and a message is never larger than max_bytes. */
+#ifndef SYSOM_AGGREGATOR_SP_H
+#define SYSOM_AGGREGATOR_SP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define SP_GREETING_BYTES 8u
+#define SP_FRAME_BYTES	  9u /* at most, before a message */
+#define SP_HOPS_MAX	  15u
+#define SP_FIRST_BYTES	  4096u /* a beat's; doubled while a message comes in */
+
+enum sp_phase { SP_GREETING, SP_HEAD, SP_BODY, SP_MESSAGE /* one is there */ };
+
+struct sp {
+	enum sp_phase phase;
+	bool ipc;
+	size_t max_bytes; /* of a message, without its way back */
+	uint8_t head[SP_FRAME_BYTES];
+	uint8_t *body;
+	size_t got, want, capacity; /* of the phase; want of body may be more than its capacity */
+	size_t hops_bytes;	    /* of the body, which the answer repeats */
+};
+
+void sp_init(struct sp *s, bool ipc, size_t max_bytes);
+void sp_fini(struct sp *s);
+/* Where the next bytes go, and how many fit. 0, -ENOMEM. Not in phase SP_MESSAGE. */
+int sp_room(struct sp *s, uint8_t **at, size_t *bytes);
+/* So many of them came. 0 or, for what is not the protocol or too large, -EPROTO. */
+int sp_take(struct sp *s, size_t bytes);
+/* Gives the message's memory back and waits for the next one. */
+void sp_next(struct sp *s);
+void sp_drop_body(struct sp *s);
+
+/* Ours, as the answering side. */
+void sp_greeting(uint8_t out[SP_GREETING_BYTES]);
+/* What stands before an answer: its length. Bytes of it. */
+size_t sp_frame(uint8_t out[SP_FRAME_BYTES], bool ipc, uint64_t bytes);
+
+#endif

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * front.c - `sysom` itself links neither libcurl nor libbpf nor libdw: loading them and what they need,
+ * 44 libraries, takes 20 ms and more. The commands that need them are here, in the program without
+ * them: it becomes sysom-full, which has the same commands and every library. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/commands.h"
+#include "cli/front.h"
+#include "cli/paths.h"
+
+/* Beside this program, as the build has it, or installed. */
+static const char *const places[] = { "sysom-full", "../lib/sysom/sysom-full" };
+
+static int become_full(void)
+{
+	char path[4096];
+
+	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++)
+		if (paths_beside(path, sizeof(path), places[i]))
+			execv(path, front_argv);
+	fprintf(stderr, "sysom: %s: %s; is sysom fully installed?\n", places[1], strerror(errno));
+	return EXIT_NOTHING;
+}
+
+#define FULL(name)                                                                                 \
+	int name(const struct options *o)                                                          \
+	{                                                                                          \
+		return become_full();                                                              \
+	}
+
+FULL(cmd_status_main)
+FULL(cmd_status_top)
+FULL(cmd_incidents_list)
+FULL(cmd_incidents_show)
+FULL(cmd_control_off)
+FULL(cmd_control_on)
+FULL(cmd_control_capture)
+FULL(cmd_wait_main)
+FULL(cmd_trace_main)
+FULL(cmd_report_main)
+FULL(cmd_flame_main)
+FULL(cmd_diff_main)
+FULL(cmd_doctor_main)
+
+int cmd_record_main(int argc, char **argv)
+{
+	return become_full();
+}

@@ -1,0 +1,81 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# tests/run.py itself: a skip counts only where its need is missing, all that a test leaves behind ends with it
+# and nobody else's process does, what is alone runs alone, and the exit code follows.
+. "$(dirname "$0")/lib.sh"
+script() { # name: its text from standard input
+	{ echo "#!/bin/bash"; cat; } >"$WORK/$1"
+}
+run() { # scripts... : the runner's exit code
+	env -u ONLY -u V -u SYSOM_TEST_REAPED python3 tests/run.py --build "$WORK" --jobs 3 --timeout 20 \
+		"${@/#/script:$WORK/}" >"$WORK/out" 2>&1
+}
+last() { tail -n 1 "$WORK/out"; }
+
+script skips.sh <<-'EOF'
+	echo "ok 1 - it runs"
+	echo "ok 2 - real traces # SKIP needs data: none"
+	echo "1..2"
+EOF
+SYSOM_DATA=$WORK/none run skips.sh
+ok "without the data their cases are skipped and the run passes" is "$? $(last)" "0 1 passed, 0 failed, 1 skipped"
+ok "under a line that names them" grep -q "^1 cases skipped, for want of recorded traces: no SYSOM_DATA" "$WORK/out"
+SYSOM_DATA=$WORK run skips.sh
+ok "with the data a skip is a failure" is "$? $(last)" "1 1 passed, 1 failed, 0 skipped"
+
+script unnamed.sh <<-'EOF'
+	echo "ok 1 - something # SKIP not today"
+	echo "ok 2 - something # SKIP needs luck"
+	echo "1..2"
+EOF
+run unnamed.sh
+ok "a skip without a known need is a failure" is "$? $(last)" "1 0 passed, 2 failed, 0 skipped"
+
+script head.sh <<-'EOF'
+	# needs: command:no-such-command
+	echo "not ok 1 - ran"
+EOF
+script good.sh <<<'echo "ok 1 - fine"; echo "1..1"'
+run head.sh good.sh
+ok "a script whose need is missing is not started" is "$? $(last)" "0 1 passed, 0 failed, 1 skipped"
+
+script short.sh <<<'echo "ok 1 - fine"; echo "1..3"'
+script dies.sh <<<'echo "ok 1 - fine"; kill -SEGV $$'
+run short.sh dies.sh
+ok "cases that did not run and a script that dies are failures" is "$? $(last)" "1 2 passed, 2 failed, 0 skipped"
+
+# Left behind: in a session of its own, and by a child that is gone. A bystander has the same name and arguments.
+python3 -c 'import time; time.sleep(3600)' &
+BYSTANDER=$!
+script leaves.sh <<-EOF
+	(setsid python3 -c 'import time; time.sleep(3600)' & echo \$! >$WORK/left; sleep 0.2)
+	(setsid python3 -c 'import time; time.sleep(3600)' & echo \$! >>$WORK/left; sleep 0.2)
+	echo "ok 1 - fine"; echo "1..1"
+EOF
+run leaves.sh
+ok "what a test leaves behind does not keep the runner waiting" is "$? $(last)" "0 1 passed, 0 failed, 0 skipped"
+gone() { local pid; for pid in $(cat "$WORK/left"); do ! kill -0 "$pid" 2>/dev/null || return 1; done; }
+ok "and has ended" gone
+ok "a bystander of its name lives" kill -0 $BYSTANDER
+kill $BYSTANDER
+
+# Two that overlap say so; the one that is alone sees nobody.
+for n in 1 2; do
+	script beside$n.sh <<-EOF
+		touch $WORK/here$n
+		for _ in \$(seq 100); do [ -e $WORK/here$((3 - n)) ] && break; sleep 0.1; done
+		[ -e $WORK/here$((3 - n)) ] && echo "ok 1 - the other is there" || echo "not ok 1 - the other is there"
+		sleep 0.5
+		rm $WORK/here$n
+		echo 1..1
+	EOF
+done
+script alone.sh <<-EOF
+	# alone: to see it
+	[ -e $WORK/here1 -o -e $WORK/here2 ] && echo "not ok 1 - nobody is there" || echo "ok 1 - nobody is there"
+	echo 1..1
+EOF
+run alone.sh beside1.sh beside2.sh
+ok "scripts run side by side, one that is alone after them" is "$? $(last)" "0 3 passed, 0 failed, 0 skipped"
+sed 's/^/# /' "$WORK/out"
+finish
