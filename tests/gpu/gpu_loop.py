@@ -20,14 +20,20 @@ class UnixHTTP(http.client.HTTPConnection):
         self.sock.connect(self.unix_path)
 
 
-def switch(path, state):
-    """Asks sysomd; the answer comes when the job's process has switched."""
-    c = UnixHTTP(path)
-    c.request("POST", f"/api/v1/trace?state={state}")
-    status = c.getresponse().status
-    c.close()
-    if status != 200:
-        raise RuntimeError(f"switching {state}: HTTP {status}")
+def switch(path, state, patience=30):
+    """Asks sysomd; the answer comes when the job's process has switched. On a busy machine the process may
+    not have attached yet (404), or its thread may answer too late (504): both are asked again."""
+    until = time.monotonic() + patience
+    while True:
+        c = UnixHTTP(path)
+        c.request("POST", f"/api/v1/trace?state={state}")
+        status = c.getresponse().status
+        c.close()
+        if status == 200:
+            return
+        if status not in (404, 504) or time.monotonic() > until:
+            raise RuntimeError(f"switching {state}: HTTP {status}")
+        time.sleep(0.1)
 
 
 def options():

@@ -180,10 +180,34 @@ static void *busy(void *arg)
 	return NULL;
 }
 
+/* How often a kind went on so far, as the simulated CUPTI notes it; 0 where it does not. */
+static unsigned kinds_on(void)
+{
+	const char *path = getenv("SIM_CUPTI_TRUTH");
+	FILE *f = path ? fopen(path, "r") : NULL;
+	unsigned lines = 0;
+	int c;
+
+	while (f && (c = getc(f)) != EOF)
+		lines += c == '\n';
+	if (f)
+		fclose(f);
+	return lines;
+}
+
+/* Until the tracer under test has its kinds on again, at most 20 s, and half a second of launches more. */
+static void until_kinds_on(unsigned before)
+{
+	for (int i = 0; i < 2000 && kinds_on() <= before; i++)
+		sleep_ms(10);
+	sleep_ms(500);
+}
+
 /* Its kernels are in the way of the counting: what the profiler saw is not told. */
 static int profile_busy(cu_function f, bool alone)
 {
 	cupti_result res[3] = { CUPTI_OK, CUPTI_OK, CUPTI_OK };
+	unsigned before;
 	pthread_t thread;
 
 	busy_function = f;
@@ -198,10 +222,11 @@ static int profile_busy(cu_function f, bool alone)
 		res[1] = ((cupti_activity_enable_fn)get(cupti_lib, "cuptiActivityEnable"))(
 			CUPTI_KIND_CONCURRENT_KERNEL);
 		sleep_ms(300);
+		before = kinds_on();
 		res[2] = ((cupti_activity_disable_fn)get(cupti_lib, "cuptiActivityDisable"))(
 			CUPTI_KIND_CONCURRENT_KERNEL);
 		((cupti_activity_flush_all_fn)get(cupti_lib, "cuptiActivityFlushAll"))(0);
-		sleep_ms(1400);
+		until_kinds_on(before);
 	}
 	__atomic_store_n(&busy_done, 1, __ATOMIC_RELAXED);
 	pthread_join(thread, NULL);
