@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "aggregator/finding_json.h"
+#include "aggregator/ledger_json.h"
 #include "aggregator/text.h"
 #include "aggregator/verdict.h"
 #include "base/limits.h"
@@ -287,6 +288,9 @@ static void put_verdicts(json_t *out, const struct incident *i, const struct inc
 		json_t *one = verdict_json(&v[k]);
 
 		put_cost(one, &its);
+		json_object_set_new(one, "ledger", ledger_json_make(i, j, v[k].rank_count ? v[k].ranks[0] :
+									  j->lead	  ? j->lead->rank :
+											    -1));
 		json_array_append_new(list, one);
 		for (uint32_t q = 0; k && q < v[k].rank_count; q++) {
 			size_t at;

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "aggregator/text.h"
+#include "aggregator/window_ledger.h"
 #include "analysis/median.h"
 #include "base/check.h"
 #include "base/keyed.h"
@@ -41,6 +42,7 @@ struct picture {
 	char *pool; /* all names */
 	size_t pool_bytes, pool_room, bytes;
 	struct os_signal *signals;
+	struct window_ledger ledger;
 	char node[WIRE_TEXT_BYTES], launch_thread[32], gil_holder[128];
 	bool unnamed;
 };
@@ -62,6 +64,8 @@ void picture_drop(struct picture *p)
 	free(p->calm.kernels);
 	free(p->functions);
 	free(p->signals);
+	ledger_fini(&p->ledger.slow);
+	ledger_fini(&p->ledger.calm);
 	free(p->pool);
 	free(p);
 }
@@ -84,6 +88,11 @@ bool picture_unnamed(const struct picture *p)
 void picture_rank(const struct picture *p, bool calm, struct diagnosis_rank *out)
 {
 	*out = (calm ? &p->calm : &p->slow)->rank;
+}
+
+const struct ledger *picture_ledger(const struct picture *p, bool calm)
+{
+	return calm ? &p->ledger.calm : &p->ledger.slow;
 }
 
 /* Offsets while the pool may still move; turned into pointers at the end. 0: no room. */
@@ -657,6 +666,7 @@ static void finish(struct picture *p)
 	p->slow.rank.function_count = p->function_count;
 	p->slow.rank.launch_thread = p->launch_thread[0] ? p->launch_thread : NULL;
 	p->slow.rank.gil_holder = p->gil_holder[0] ? p->gil_holder : NULL;
+	p->bytes += ledger_bytes(&p->ledger.slow) + ledger_bytes(&p->ledger.calm);
 	p->bytes += sizeof(*p) + p->pool_room + p->function_count * sizeof(*p->functions);
 }
 
@@ -670,6 +680,21 @@ static void take_signals(struct picture *p, const struct window *w)
 	p->slow.rank.signal = p->signals;
 	p->slow.rank.signal_count = n;
 	p->bytes += p->signals ? LIMIT_WINDOW_SIGNALS * sizeof(*p->signals) : 0;
+}
+
+static bool take_ledgers(struct picture *p, const struct window *w, const struct span *spans)
+{
+	bool *slow = calloc((size_t)w->step_count + 1, sizeof(*slow));
+	bool *calm = calloc((size_t)w->step_count + 1, sizeof(*calm)), good = slow && calm;
+
+	for (uint32_t i = 0; good && i < w->step_count; i++) {
+		slow[i] = spans[i].slow;
+		calm[i] = spans[i].calm;
+	}
+	good = good && window_ledger_add(w, slow, calm, &p->ledger);
+	free(slow);
+	free(calm);
+	return good;
 }
 
 static bool take_steps(struct picture *p, const struct window *w)
@@ -693,6 +718,7 @@ static bool take_steps(struct picture *p, const struct window *w)
 		take_kernels(p, w, spans, &slow, &calm);
 		keep_kernels(&slow, &p->slow);
 		keep_kernels(&calm, &p->calm);
+		good = take_ledgers(p, w, spans);
 	}
 	free(scratch);
 	free(spans);

@@ -9,6 +9,7 @@
 #define SYSOM_AGGREGATOR_PICTURE_H
 
 #include "analysis/diagnosis.h"
+#include "analysis/ledger.h"
 #include "wire/window.h"
 
 struct picture; /* opaque */
@@ -29,5 +30,7 @@ uint32_t picture_steps(const struct picture *p, bool calm);
 bool picture_unnamed(const struct picture *p);
 /* Borrows p. Calm: no functions, since samples are not told apart by step. */
 void picture_rank(const struct picture *p, bool calm, struct diagnosis_rank *out);
+/* Where the time of the slow, or the calm, steps went; borrowed. */
+const struct ledger *picture_ledger(const struct picture *p, bool calm);
 
 #endif

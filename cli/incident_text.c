@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "cli/incident_ledger.h"
 #include "cli/incident_verdict.h"
 #include "cli/jsonget.h"
 #include "cli/term.h"
@@ -149,6 +150,8 @@ static void print_why(FILE *to, const json_t *in)
 	unsigned columns = term_columns();
 	size_t i;
 
+	if (incident_ledger_is_known(incident_verdict_at(in, 0)))
+		return;
 	if (!json_array_size(parts)) {
 		/* the verdict says why, as far as that is known */
 		if (!incident_verdict_at(in, 0))

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "cli/incident_ledger.h"
 #include "cli/jsonget.h"
 #include "cli/term.h"
 
@@ -82,6 +83,7 @@ static void print_one(FILE *to, const json_t *d, bool open, unsigned columns)
 		term_wrap(to, LABEL_COLUMNS, "verdict", jsonget_text(d, "summary"), columns);
 		fputs(term_style(TERM_PLAIN), to);
 	}
+	incident_ledger_print(to, d, columns);
 	snprintf(text, sizeof(text), "%s: %s (%s)", term_safe(jsonget_text(d, "layer"), 12),
 		 term_safe(jsonget_text(d, "title"), 120), term_safe(jsonget_text(d, "cause"), 40));
 	term_wrap(to, LABEL_COLUMNS, "layer", text, columns);

@@ -17,7 +17,7 @@ PPROF_GEN := $(B)/gen/cli/profile.pb-c
 cli_SRCS += cli/symbol_client.c cli/profile_names.c cli/profile_tree.c cli/profile_flame.c cli/profile_pprof.c \
 	cli/profile_out.c cli/profile_summary.c cli/incident_stacks.c cli/incident_diff.c cli/kernel_name.c \
 	cli/report_stacks.c cli/report_verdict.c cli/report_plots.c cli/rank_grid.c cli/kernel_diff.c \
-	cli/incident_verdict.c cli/show_plots.c cli/diff_source.c cli/diff_sketch.c cli/diff_trace.c cli/run_diff.c cli/pprof_read.c cli/export_stacks.c cli/cmd_flame.c \
+	cli/incident_ledger.c cli/incident_verdict.c cli/show_plots.c cli/diff_source.c cli/diff_sketch.c cli/diff_trace.c cli/run_diff.c cli/pprof_read.c cli/export_stacks.c cli/cmd_flame.c \
 	cli/cmd_record.c cli/run_as.c $(PPROF_GEN).c
 GEN += $(PPROF_GEN).h
 $(PPROF_GEN).h: cli/profile.proto

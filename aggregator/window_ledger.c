@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Kernels of one name and launch configuration share one text: records are sorted by both, and each run of
+ * equal ones gets it. */
+#include "aggregator/window_ledger.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/limits.h"
+
+/* Work of the steps before that may reach into a step; a record that began before these is left out. */
+#define REACH_MAX 64u
+
+struct work { /* device records, as the ledger takes them */
+	struct ledger_busy *busy;
+	uint64_t *end_max_ns; /* the latest end of all records up to this one */
+	struct ledger_interval *scratch;
+	char *names; /* LEDGER_NAME_BYTES each */
+	uint32_t count;
+};
+
+static void work_fini(struct work *k)
+{
+	free(k->busy);
+	free(k->end_max_ns);
+	free(k->scratch);
+	free(k->names);
+}
+
+/* ---- names ---- */
+
+static const char *copy_name(const struct record *r)
+{
+	if (r->kind == RECORD_MEMSET)
+		return "memset";
+	switch (r->func) { /* CUpti_ActivityMemcpyKind */
+	case 1:
+		return "host to device";
+	case 2:
+		return "device to host";
+	case 8:
+		return "device to device";
+	case 10:
+		return "GPU to GPU";
+	default:
+		return "copy";
+	}
+}
+
+static int by_config(const void *a, const void *b)
+{
+	const struct record *x = *(const struct record *const *)a, *y = *(const struct record *const *)b;
+	int c;
+
+	if (x->name != y->name)
+		return x->name < y->name ? -1 : 1;
+	c = memcmp(x->grid, y->grid, sizeof(x->grid));
+	return c ? c : memcmp(x->block, y->block, sizeof(x->block));
+}
+
+static void config_name(const struct window *w, const struct record *r, char *out)
+{
+	snprintf(out, LEDGER_NAME_BYTES, "%.200s<<<%u,%u,%u, %u,%u,%u>>>", r->name ? w->names[r->name] : "?",
+		 r->grid[0], r->grid[1], r->grid[2], r->block[0], r->block[1], r->block[2]);
+}
+
+static bool is_kernel(const struct record *r)
+{
+	return r->kind == RECORD_KERNEL || r->kind == RECORD_GRAPH_EXEC;
+}
+
+/* One text for each configuration; text[i] is of record i, where it is a kernel. */
+static bool name_kernels(const struct window *w, struct work *k, const char **text)
+{
+	const struct record **list = malloc((w->device_count + 1) * sizeof(*list));
+	uint32_t n = 0, texts = 0;
+
+	for (uint32_t i = 0; list && i < w->device_count; i++)
+		if (is_kernel(&w->device[i]) && w->device[i].name < w->name_count)
+			list[n++] = &w->device[i];
+	if (list)
+		qsort(list, n, sizeof(*list), by_config);
+	for (uint32_t i = 0; list && i < n; i++)
+		texts += !i || by_config(&list[i - 1], &list[i]) != 0;
+	k->names = list ? malloc((size_t)texts * LEDGER_NAME_BYTES + 1) : NULL;
+	for (uint32_t i = 0, t = 0; k->names && i < n; i++) {
+		if (!i || by_config(&list[i - 1], &list[i]) != 0)
+			config_name(w, list[i], k->names + (size_t)t++ * LEDGER_NAME_BYTES);
+		text[list[i] - w->device] = k->names + (size_t)(t - 1) * LEDGER_NAME_BYTES;
+	}
+	free(list);
+	return k->names != NULL;
+}
+
+/* ---- what the GPU did ---- */
+
+static int by_begin(const void *a, const void *b)
+{
+	const struct ledger_busy *x = a, *y = b;
+
+	if (x->begin_ns != y->begin_ns)
+		return x->begin_ns < y->begin_ns ? -1 : 1;
+	return x->kind != y->kind ? (x->kind < y->kind ? -1 : 1) : strcmp(x->name, y->name);
+}
+
+static void take_record(struct work *k, const struct record *r, const char *kernel)
+{
+	struct ledger_busy b = { r->begin_ns, r->end_ns, r->launch_ns, LEDGER_COMPUTE, kernel };
+
+	if (r->end_ns < r->begin_ns)
+		return;
+	if (r->kind == RECORD_COLL_KERNEL) {
+		b.kind = LEDGER_COLLECTIVE;
+		b.name = record_coll_name(r->func);
+	} else if (r->kind == RECORD_COPY || r->kind == RECORD_MEMSET) {
+		b.kind = LEDGER_COPY;
+		b.name = copy_name(r);
+	} else if (!kernel) {
+		return;
+	}
+	k->busy[k->count++] = b;
+}
+
+static bool work_init(struct work *k, const struct window *w)
+{
+	const char **text = calloc((size_t)w->device_count + 1, sizeof(*text));
+	uint64_t end_ns = 0;
+
+	*k = (struct work){ .busy = malloc((w->device_count + 1) * sizeof(*k->busy)),
+			    .end_max_ns = malloc((w->device_count + 1) * sizeof(*k->end_max_ns)),
+			    .scratch = malloc((2 * (size_t)w->device_count + 1) * sizeof(*k->scratch)) };
+	if (!text || !k->busy || !k->end_max_ns || !k->scratch || !name_kernels(w, k, text)) {
+		free(text);
+		work_fini(k);
+		return false;
+	}
+	for (uint32_t i = 0; i < w->device_count; i++)
+		take_record(k, &w->device[i], text[i]);
+	free(text);
+	qsort(k->busy, k->count, sizeof(*k->busy), by_begin);
+	for (uint32_t i = 0; i < k->count; i++) {
+		if (k->busy[i].end_ns > end_ns)
+			end_ns = k->busy[i].end_ns;
+		k->end_max_ns[i] = end_ns;
+	}
+	return true;
+}
+
+/* The first record that began at t or later. */
+static uint32_t begun_by(const struct work *k, uint64_t t)
+{
+	uint32_t low = 0, high = k->count;
+
+	while (low < high) {
+		uint32_t middle = (low + high) / 2;
+
+		if (k->busy[middle].begin_ns < t)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+static void add_step(struct work *k, const struct step *s, struct ledger *l)
+{
+	uint64_t end = s->device_latency_ns ? s->device_end_ns : s->end_ns, begin = end - s->latency_ns;
+	uint32_t first, last;
+
+	if (!s->latency_ns || s->latency_ns > end)
+		return;
+	first = begun_by(k, begin);
+	last = begun_by(k, end);
+	for (uint32_t n = 0; n < REACH_MAX && first > 0 && k->end_max_ns[first - 1] > begin; n++)
+		first--;
+	ledger_step(l, begin, end, k->busy + first, last - first, NULL, 0, k->scratch);
+}
+
+bool window_ledger_add(const struct window *w, const bool *slow, const bool *calm, struct window_ledger *out)
+{
+	struct work k;
+
+	if (!w->device || !w->names)
+		return true;
+	if (!work_init(&k, w))
+		return false;
+	for (uint32_t i = 0; i < w->step_count; i++) {
+		if (slow[i])
+			add_step(&k, &w->steps[i].step, &out->slow);
+		if (calm[i])
+			add_step(&k, &w->steps[i].step, &out->calm);
+	}
+	work_fini(&k);
+	return true;
+}

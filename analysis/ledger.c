@@ -1,0 +1,359 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Accounts are kept in order of their hash: a binary search finds one, and two ledgers merge like sorted
+ * lists. A step is charged layer by layer: what a layer covers, later ones can't be charged with. */
+#include "analysis/ledger.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/hash.h"
+
+static const char *const kind_names[LEDGER_KINDS] = {
+	[LEDGER_UNOBSERVED] = "unobserved", [LEDGER_COMPUTE] = "compute",
+	[LEDGER_COPY] = "copy",		    [LEDGER_COLLECTIVE] = "collective",
+	[LEDGER_QUEUED] = "queued",	    [LEDGER_RUNNING] = "running",
+	[LEDGER_KERNEL_CODE] = "kernel",    [LEDGER_RUNNABLE] = "runnable",
+	[LEDGER_BLOCKED] = "blocked",	    [LEDGER_STOPPED] = "stopped",
+};
+
+const char *ledger_kind_name(enum ledger_kind kind)
+{
+	return kind < LEDGER_KINDS ? kind_names[kind] : "unknown";
+}
+
+void ledger_init(struct ledger *l)
+{
+	*l = (struct ledger){ 0 };
+}
+
+void ledger_fini(struct ledger *l)
+{
+	free(l->account);
+	free(l->names);
+	ledger_init(l);
+}
+
+const char *ledger_name(const struct ledger *l, const struct ledger_account *a)
+{
+	return a->name ? l->names + a->name : "";
+}
+
+uint64_t ledger_sum(const struct ledger *l)
+{
+	uint64_t sum = 0;
+
+	for (uint32_t i = 0; i < l->count; i++)
+		sum += l->account[i].ns;
+	return sum;
+}
+
+size_t ledger_bytes(const struct ledger *l)
+{
+	return l->room * sizeof(*l->account) + l->names_room;
+}
+
+static uint64_t hash_of(enum ledger_kind kind, const char *name, size_t bytes)
+{
+	return hash_bytes(kind, name, bytes);
+}
+
+static int order(uint64_t hash, const char *name, size_t bytes, const struct ledger *l,
+		 const struct ledger_account *a)
+{
+	const char *other = ledger_name(l, a);
+	int c;
+
+	if (hash != a->hash)
+		return hash < a->hash ? -1 : 1;
+	c = strncmp(name, other, bytes);
+	return c ? c : -(other[bytes] != '\0');
+}
+
+/* Where the account is (*found), or belongs. */
+static uint32_t find(const struct ledger *l, uint64_t hash, const char *name, size_t bytes, bool *found)
+{
+	uint32_t low = 0, high = l->count;
+
+	*found = false;
+	while (low < high) {
+		uint32_t middle = (low + high) / 2;
+		int c = order(hash, name, bytes, l, &l->account[middle]);
+
+		if (!c) {
+			*found = true;
+			return middle;
+		}
+		if (c > 0)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+static uint32_t put_name(struct ledger *l, const char *name, size_t bytes)
+{
+	uint32_t at = l->names_bytes ? l->names_bytes : 1; /* offset 0 is "" */
+
+	if (at + bytes + 1 > l->names_room) {
+		uint32_t room = 2 * l->names_room + (uint32_t)bytes + 1024;
+		char *names = realloc(l->names, room);
+
+		if (!names)
+			return 0;
+		l->names = names;
+		l->names_room = room;
+		names[0] = '\0';
+	}
+	memcpy(l->names + at, name, bytes);
+	l->names[at + bytes] = '\0';
+	l->names_bytes = at + (uint32_t)bytes + 1;
+	return at;
+}
+
+static bool make_room(struct ledger *l)
+{
+	uint32_t room = l->room ? 2 * l->room : 64;
+	struct ledger_account *a;
+
+	if (l->count < l->room)
+		return true;
+	a = realloc(l->account, room * sizeof(*a));
+	if (!a)
+		return false;
+	l->account = a;
+	l->room = room;
+	return true;
+}
+
+/* NULL: no room. The accounts without a name keep room among LEDGER_ACCOUNTS_MAX. */
+static struct ledger_account *account_of(struct ledger *l, enum ledger_kind kind, const char *name)
+{
+	size_t bytes = strnlen(name, LEDGER_NAME_BYTES - 1);
+	uint64_t hash = hash_of(kind, name, bytes);
+	bool found;
+	uint32_t at = find(l, hash, name, bytes, &found), text = 0;
+
+	if (found)
+		return &l->account[at];
+	if ((bytes && l->count >= LEDGER_ACCOUNTS_MAX - LEDGER_KINDS) || !make_room(l))
+		return NULL;
+	if (bytes && !(text = put_name(l, name, bytes)))
+		return NULL;
+	memmove(&l->account[at + 1], &l->account[at], (l->count - at) * sizeof(*l->account));
+	l->count++;
+	l->account[at] = (struct ledger_account){ .kind = kind, .name = text, .hash = hash };
+	return &l->account[at];
+}
+
+void ledger_charge(struct ledger *l, enum ledger_kind kind, const char *name, uint64_t ns, uint64_t count)
+{
+	struct ledger_account *a;
+
+	if (!ns && !count)
+		return;
+	a = account_of(l, kind, name ? name : "");
+	if (!a)
+		a = account_of(l, kind, "");
+	if (!a)
+		return; /* no memory: the sum says so */
+	a->ns += ns;
+	a->count += count;
+}
+
+void ledger_add(struct ledger *into, const struct ledger *from)
+{
+	for (uint32_t i = 0; i < from->count; i++) {
+		const struct ledger_account *a = &from->account[i];
+
+		ledger_charge(into, a->kind, ledger_name(from, a), a->ns, a->count);
+	}
+	into->steps += from->steps;
+	into->total_ns += from->total_ns;
+}
+
+/* ---- a step ---- */
+
+/* Disjoint intervals in order; what touches the last one lengthens it. */
+static void push(struct ledger_interval *list, uint32_t *count, struct ledger_interval i)
+{
+	struct ledger_interval *last = *count ? &list[*count - 1] : NULL;
+
+	if (!last || i.begin_ns > last->end_ns)
+		list[(*count)++] = i;
+	else if (i.end_ns > last->end_ns)
+		last->end_ns = i.end_ns;
+}
+
+/* How much of [begin, end) is not covered; *at: the first interval that may matter to it or later ones. */
+static uint64_t uncovered(const struct ledger_interval *cover, uint32_t count, uint32_t *at, uint64_t begin,
+			  uint64_t end)
+{
+	uint64_t ns = 0;
+
+	while (*at < count && cover[*at].end_ns <= begin)
+		++*at;
+	for (uint32_t i = *at; begin < end; i++) {
+		if (i == count || cover[i].begin_ns >= end)
+			return ns + (end - begin);
+		if (cover[i].begin_ns > begin)
+			ns += cover[i].begin_ns - begin;
+		begin = cover[i].end_ns;
+	}
+	return ns;
+}
+
+/* Charges one kind with what no earlier kind covers; the cover with it is in out, its number returned. */
+static uint32_t charge_layer(struct ledger *l, enum ledger_kind kind, struct ledger_interval step,
+			     const struct ledger_busy *busy, uint32_t busy_count,
+			     const struct ledger_interval *cover, uint32_t count, struct ledger_interval *out)
+{
+	uint64_t covered = step.begin_ns;
+	uint32_t at = 0, next = 0, n = 0;
+
+	for (uint32_t k = 0; k < busy_count; k++) {
+		const struct ledger_busy *b = &busy[k];
+		struct ledger_interval own = { b->begin_ns > covered ? b->begin_ns : covered,
+					       b->end_ns < step.end_ns ? b->end_ns : step.end_ns };
+		bool begins = b->begin_ns >= step.begin_ns && b->begin_ns < step.end_ns;
+
+		if (b->kind != kind)
+			continue;
+		if (own.begin_ns >= own.end_ns) {
+			ledger_charge(l, kind, b->name, 0, begins);
+			continue;
+		}
+		covered = own.end_ns;
+		ledger_charge(l, kind, b->name, uncovered(cover, count, &at, own.begin_ns, own.end_ns), begins);
+		while (next < count && cover[next].begin_ns <= own.begin_ns)
+			push(out, &n, cover[next++]);
+		push(out, &n, own);
+	}
+	while (next < count)
+		push(out, &n, cover[next++]);
+	return n;
+}
+
+/* What the launching thread did in [begin, end); *at: the first segment that may matter. */
+static void charge_host(struct ledger *l, uint64_t begin, uint64_t end, const struct ledger_segment *segments,
+			uint32_t count, uint32_t *at)
+{
+	while (*at < count && segments[*at].end_ns <= begin)
+		++*at;
+	for (uint32_t i = *at; i < count && segments[i].begin_ns < end && begin < end; i++) {
+		const struct ledger_segment *s = &segments[i];
+		uint64_t from = s->begin_ns > begin ? s->begin_ns : begin;
+		uint64_t to = s->end_ns < end ? s->end_ns : end;
+
+		if (from >= to)
+			continue;
+		ledger_charge(l, LEDGER_UNOBSERVED, NULL, from - begin, 0);
+		ledger_charge(l, s->kind, s->name, to - from, s->kind == LEDGER_BLOCKED);
+		begin = to;
+	}
+	ledger_charge(l, LEDGER_UNOBSERVED, NULL, end - begin, 0);
+}
+
+void ledger_step(struct ledger *l, uint64_t begin_ns, uint64_t end_ns, const struct ledger_busy *busy,
+		 uint32_t busy_count, const struct ledger_segment *segments, uint32_t segment_count,
+		 struct ledger_interval *scratch)
+{
+	struct ledger_interval step = { begin_ns, end_ns }, *a = scratch, *b = scratch + busy_count, *swap;
+	uint32_t n = 0, next = 0, at = 0;
+	uint64_t idle = begin_ns;
+
+	if (end_ns <= begin_ns)
+		return;
+	l->steps++;
+	l->total_ns += end_ns - begin_ns;
+	for (enum ledger_kind kind = LEDGER_COMPUTE; kind <= LEDGER_COLLECTIVE; kind++) {
+		n = charge_layer(l, kind, step, busy, busy_count, a, n, b);
+		swap = a;
+		a = b;
+		b = swap;
+	}
+	for (uint32_t i = 0; i <= n; i++) {
+		uint64_t until = i < n ? a[i].begin_ns : end_ns, launch = until;
+
+		while (next < busy_count && busy[next].begin_ns < until)
+			next++;
+		if (i < n && next < busy_count && busy[next].begin_ns == until && busy[next].launch_ns)
+			launch = busy[next].launch_ns < idle ? idle : busy[next].launch_ns;
+		if (launch > until)
+			launch = until;
+		if (until > idle) {
+			charge_host(l, idle, launch, segments, segment_count, &at);
+			ledger_charge(l, LEDGER_QUEUED, NULL, until - launch, 0);
+		}
+		if (i < n)
+			idle = a[i].end_ns;
+	}
+}
+
+/* ---- a subtraction ---- */
+
+static void row_of(struct ledger_row *r, const struct ledger *slow, const struct ledger_account *s,
+		   const struct ledger *reference, const struct ledger_account *f)
+{
+	double slow_steps = slow->steps ? (double)slow->steps : 1;
+	double steps = reference->steps ? (double)reference->steps : 1;
+	double slow_count = s ? (double)s->count / slow_steps : 0, count = f ? (double)f->count / steps : 0;
+
+	*r = (struct ledger_row){ .kind = s ? s->kind : f->kind,
+				  .name = s ? ledger_name(slow, s) : ledger_name(reference, f),
+				  .slow_ns = s ? (double)s->ns / slow_steps : 0,
+				  .reference_ns = f ? (double)f->ns / steps : 0 };
+	r->excess_ns = r->slow_ns - r->reference_ns;
+	if (slow_count > 0 && count > 0)
+		r->work_ns = (slow_count - count) * (r->reference_ns / count);
+	else if (slow_count > 0 || count > 0)
+		r->work_ns = r->excess_ns;
+	r->speed_ns = r->excess_ns - r->work_ns;
+}
+
+static int by_excess(const void *a, const void *b)
+{
+	const struct ledger_row *x = a, *y = b;
+
+	if (x->excess_ns > y->excess_ns || x->excess_ns < y->excess_ns)
+		return x->excess_ns > y->excess_ns ? -1 : 1;
+	return x->kind != y->kind ? (x->kind < y->kind ? -1 : 1) : strcmp(x->name, y->name);
+}
+
+uint32_t ledger_subtract(const struct ledger *slow, const struct ledger *reference, struct ledger_row *rows)
+{
+	uint32_t i = 0, k = 0, n = 0;
+
+	while (i < slow->count || k < reference->count) {
+		const struct ledger_account *s = i < slow->count ? &slow->account[i] : NULL;
+		const struct ledger_account *f = k < reference->count ? &reference->account[k] : NULL;
+		int c = !f ? -1 : !s ? 1 : 0;
+
+		if (!c) {
+			const char *name = ledger_name(slow, s);
+
+			c = order(s->hash, name, strlen(name), reference, f);
+		}
+		row_of(&rows[n++], slow, c <= 0 ? s : NULL, reference, c >= 0 ? f : NULL);
+		i += c <= 0;
+		k += c >= 0;
+	}
+	qsort(rows, n, sizeof(*rows), by_excess);
+	return n;
+}
+
+uint32_t ledger_explain(const struct ledger_row *rows, uint32_t count, double share)
+{
+	double whole = 0, sum = 0;
+
+	for (uint32_t i = 0; i < count; i++)
+		whole += rows[i].excess_ns;
+	if (!(whole > 0))
+		return 0;
+	for (uint32_t i = 0; i < count && rows[i].excess_ns > 0; i++) {
+		sum += rows[i].excess_ns;
+		if (sum >= share * whole)
+			return i + 1;
+	}
+	return 0;
+}

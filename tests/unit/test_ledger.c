@@ -1,0 +1,317 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What the ledger charges is compared with a timeline that is painted nanosecond by nanosecond. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "analysis/ledger.h"
+
+#define TIMELINE 400
+#define BUSY_MAX 24
+#define SEGMENTS_MAX 12
+
+static uint64_t seed = 1;
+
+static uint32_t draw(uint32_t below)
+{
+	seed = seed * 6364136223846793005ull + 1442695040888963407ull;
+	return (uint32_t)(seed >> 33) % below;
+}
+
+static uint64_t ns_of(const struct ledger *l, enum ledger_kind kind, const char *name)
+{
+	for (uint32_t i = 0; i < l->count; i++)
+		if (l->account[i].kind == kind && !strcmp(ledger_name(l, &l->account[i]), name))
+			return l->account[i].ns;
+	return 0;
+}
+
+static int by_begin(const void *a, const void *b)
+{
+	const struct ledger_busy *x = a, *y = b;
+
+	return x->begin_ns < y->begin_ns ? -1 : x->begin_ns > y->begin_ns;
+}
+
+struct picture {
+	struct ledger_busy busy[BUSY_MAX];
+	struct ledger_segment segment[SEGMENTS_MAX];
+	uint32_t busy_count, segment_count;
+	uint64_t begin, end;
+};
+
+static void draw_picture(struct picture *p)
+{
+	static const char *const names[] = { "a", "b", "c" };
+	uint64_t at = draw(40);
+
+	memset(p, 0, sizeof(*p));
+	p->begin = 20 + draw(50);
+	p->end = p->begin + 1 + draw(TIMELINE - 120);
+	p->busy_count = draw(BUSY_MAX);
+	for (uint32_t i = 0; i < p->busy_count; i++) {
+		struct ledger_busy *b = &p->busy[i];
+
+		b->begin_ns = draw(TIMELINE - 60);
+		b->end_ns = b->begin_ns + draw(60);
+		b->launch_ns = draw(4) ? b->begin_ns - (b->begin_ns ? draw((uint32_t)b->begin_ns) % 30 : 0) : 0;
+		b->kind = LEDGER_COMPUTE + draw(3);
+		b->name = names[draw(3)];
+	}
+	qsort(p->busy, p->busy_count, sizeof(p->busy[0]), by_begin);
+	while (p->segment_count < SEGMENTS_MAX && at < TIMELINE) {
+		struct ledger_segment *s = &p->segment[p->segment_count++];
+
+		s->begin_ns = at;
+		s->end_ns = at + 1 + draw(50);
+		s->kind = LEDGER_RUNNING + draw(5);
+		s->name = names[draw(3)];
+		at = s->end_ns + draw(20);
+	}
+}
+
+/* Who is on the GPU at a moment: the first of a kind that runs then, kinds in their order. */
+static const struct ledger_busy *busy_at(const struct picture *p, uint64_t t)
+{
+	const struct ledger_busy *best = NULL;
+
+	for (uint32_t i = 0; i < p->busy_count; i++) {
+		const struct ledger_busy *b = &p->busy[i];
+
+		if (b->begin_ns <= t && t < b->end_ns && (!best || b->kind < best->kind))
+			best = b;
+	}
+	return best;
+}
+
+static void paint(const struct picture *p, struct ledger *l)
+{
+	for (uint64_t t = p->begin; t < p->end; t++) {
+		const struct ledger_busy *b = busy_at(p, t), *next = NULL;
+		const struct ledger_segment *s = NULL;
+		uint64_t until = t;
+
+		if (b) {
+			ledger_charge(l, b->kind, b->name, 1, 0);
+			continue;
+		}
+		while (until < p->end && !busy_at(p, until))
+			until++;
+		for (uint32_t i = 0; i < p->busy_count && !next && until < p->end; i++)
+			if (p->busy[i].begin_ns == until)
+				next = &p->busy[i];
+		if (next && next->launch_ns && t >= next->launch_ns) {
+			ledger_charge(l, LEDGER_QUEUED, NULL, 1, 0);
+			continue;
+		}
+		for (uint32_t i = 0; i < p->segment_count; i++)
+			if (p->segment[i].begin_ns <= t && t < p->segment[i].end_ns)
+				s = &p->segment[i];
+		ledger_charge(l, s ? s->kind : LEDGER_UNOBSERVED, s ? s->name : NULL, 1, 0);
+	}
+}
+
+static void same_accounts(const struct ledger *a, const struct ledger *b, uint64_t at_seed)
+{
+	for (uint32_t i = 0; i < a->count; i++) {
+		const struct ledger_account *x = &a->account[i];
+		uint64_t other = ns_of(b, x->kind, ledger_name(a, x));
+
+		if (x->ns != other)
+			fail_msg("seed %llu: %s %s: %llu, not %llu", (unsigned long long)at_seed,
+				 ledger_kind_name(x->kind), ledger_name(a, x), (unsigned long long)x->ns,
+				 (unsigned long long)other);
+	}
+}
+
+static void every_nanosecond_is_charged_once_and_to_the_right_account(void **state)
+{
+	struct ledger_interval scratch[2 * BUSY_MAX + 2];
+
+	for (int round = 0; round < 20000; round++) {
+		struct ledger made, truth;
+		struct picture p;
+		uint64_t began = seed;
+
+		draw_picture(&p);
+		ledger_init(&made);
+		ledger_init(&truth);
+		ledger_step(&made, p.begin, p.end, p.busy, p.busy_count, p.segment, p.segment_count, scratch);
+		paint(&p, &truth);
+		assert_int_equal(ledger_sum(&made), p.end - p.begin);
+		assert_int_equal(made.total_ns, p.end - p.begin);
+		same_accounts(&made, &truth, began);
+		same_accounts(&truth, &made, began);
+		ledger_fini(&made);
+		ledger_fini(&truth);
+	}
+}
+
+static void a_sum_of_ledgers_is_the_ledger_of_all_steps(void **state)
+{
+	struct ledger_interval scratch[2 * BUSY_MAX + 2];
+	struct ledger all, part[2], sum;
+
+	ledger_init(&all);
+	ledger_init(&sum);
+	for (int k = 0; k < 2; k++)
+		ledger_init(&part[k]);
+	for (int round = 0; round < 200; round++) {
+		struct picture p;
+
+		draw_picture(&p);
+		ledger_step(&all, p.begin, p.end, p.busy, p.busy_count, p.segment, p.segment_count, scratch);
+		ledger_step(&part[round & 1], p.begin, p.end, p.busy, p.busy_count, p.segment,
+			    p.segment_count, scratch);
+	}
+	ledger_add(&sum, &part[0]);
+	ledger_add(&sum, &part[1]);
+	assert_int_equal(sum.steps, 200);
+	assert_int_equal(sum.total_ns, all.total_ns);
+	same_accounts(&sum, &all, 0);
+	same_accounts(&all, &sum, 0);
+	ledger_fini(&all);
+	ledger_fini(&sum);
+	ledger_fini(&part[0]);
+	ledger_fini(&part[1]);
+}
+
+static void excesses_add_up_to_the_slowdown(void **state)
+{
+	struct ledger_interval scratch[2 * BUSY_MAX + 2];
+
+	for (int round = 0; round < 500; round++) {
+		struct ledger_row rows[2 * LEDGER_ACCOUNTS_MAX];
+		double sum = 0, want, work = 0;
+		struct ledger l[2];
+		uint32_t n;
+
+		for (int k = 0; k < 2; k++) {
+			ledger_init(&l[k]);
+			for (int s = 0; s < 5; s++) {
+				struct picture p;
+
+				draw_picture(&p);
+				ledger_step(&l[k], p.begin, p.end, p.busy, p.busy_count, p.segment,
+					    p.segment_count, scratch);
+			}
+		}
+		n = ledger_subtract(&l[0], &l[1], rows);
+		for (uint32_t i = 0; i < n; i++) {
+			sum += rows[i].excess_ns;
+			work += rows[i].work_ns + rows[i].speed_ns;
+			assert_true(!i || rows[i].excess_ns <= rows[i - 1].excess_ns);
+		}
+		want = (double)l[0].total_ns / 5 - (double)l[1].total_ns / 5;
+		assert_true(sum - want < 1e-6 && want - sum < 1e-6);
+		assert_true(sum - work < 1e-6 && work - sum < 1e-6);
+		ledger_fini(&l[0]);
+		ledger_fini(&l[1]);
+	}
+}
+
+/* The values, not the names: a scaled job has the same accounts, longer. */
+static void scaling_time_scales_milliseconds_and_nothing_else(void **state)
+{
+	struct ledger_interval scratch[2 * BUSY_MAX + 2];
+
+	for (int round = 0; round < 500; round++) {
+		struct ledger one, ten;
+		struct picture p;
+
+		draw_picture(&p);
+		ledger_init(&one);
+		ledger_init(&ten);
+		ledger_step(&one, p.begin, p.end, p.busy, p.busy_count, p.segment, p.segment_count, scratch);
+		for (uint32_t i = 0; i < p.busy_count; i++) {
+			p.busy[i].begin_ns *= 10;
+			p.busy[i].end_ns *= 10;
+			p.busy[i].launch_ns *= 10;
+		}
+		for (uint32_t i = 0; i < p.segment_count; i++) {
+			p.segment[i].begin_ns *= 10;
+			p.segment[i].end_ns *= 10;
+		}
+		ledger_step(&ten, p.begin * 10, p.end * 10, p.busy, p.busy_count, p.segment, p.segment_count,
+			    scratch);
+		assert_int_equal(one.count, ten.count);
+		for (uint32_t i = 0; i < one.count; i++) {
+			assert_int_equal(one.account[i].ns * 10, ten.account[i].ns);
+			assert_int_equal(one.account[i].count, ten.account[i].count);
+		}
+		ledger_fini(&one);
+		ledger_fini(&ten);
+	}
+}
+
+static void more_of_the_same_is_work_and_the_same_for_longer_is_speed(void **state)
+{
+	struct ledger_row rows[4];
+	struct ledger slow, usual;
+
+	ledger_init(&slow);
+	ledger_init(&usual);
+	slow.steps = usual.steps = 10;
+	ledger_charge(&usual, LEDGER_COMPUTE, "same count", 1000, 10);
+	ledger_charge(&slow, LEDGER_COMPUTE, "same count", 3000, 10);
+	ledger_charge(&usual, LEDGER_COMPUTE, "twice as many", 1000, 10);
+	ledger_charge(&slow, LEDGER_COMPUTE, "twice as many", 2000, 20);
+	assert_int_equal(ledger_subtract(&slow, &usual, rows), 2);
+	assert_string_equal(rows[0].name, "same count");
+	assert_true(rows[0].speed_ns == 200 && rows[0].work_ns == 0);
+	assert_string_equal(rows[1].name, "twice as many");
+	assert_true(rows[1].speed_ns == 0 && rows[1].work_ns == 100);
+	ledger_fini(&slow);
+	ledger_fini(&usual);
+}
+
+static void the_fewest_accounts_explain_the_share_that_is_asked_for(void **state)
+{
+	struct ledger_row rows[] = { { .excess_ns = 60 }, { .excess_ns = 30 }, { .excess_ns = 20 },
+				     { .excess_ns = -10 } };
+
+	assert_int_equal(ledger_explain(rows, 4, 0.5), 1);
+	assert_int_equal(ledger_explain(rows, 4, 0.8), 2);
+	assert_int_equal(ledger_explain(rows, 4, 1), 3);
+	rows[3].excess_ns = -200;
+	assert_int_equal(ledger_explain(rows, 4, 0.8), 0); /* faster on the whole */
+}
+
+static void names_without_end_go_to_their_kinds_rest(void **state)
+{
+	struct ledger l;
+	char name[600];
+
+	ledger_init(&l);
+	for (int i = 0; i < 5000; i++) {
+		memset(name, 'x', sizeof(name));
+		name[599] = '\0';
+		snprintf(name, sizeof(name), "%d%s", i, i & 1 ? "" : "a long name that goes on");
+		ledger_charge(&l, i & 1 ? LEDGER_COMPUTE : LEDGER_BLOCKED, name, 7, 1);
+	}
+	for (unsigned k = 0; k < LEDGER_KINDS; k++)
+		ledger_charge(&l, k, "", 1, 0);
+	assert_true(l.count <= LEDGER_ACCOUNTS_MAX);
+	assert_int_equal(ledger_sum(&l), 5000 * 7 + LEDGER_KINDS);
+	assert_true(ledger_bytes(&l) < LEDGER_ACCOUNTS_MAX * (sizeof(struct ledger_account) + LEDGER_NAME_BYTES) * 3);
+	ledger_fini(&l);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(every_nanosecond_is_charged_once_and_to_the_right_account),
+		cmocka_unit_test(a_sum_of_ledgers_is_the_ledger_of_all_steps),
+		cmocka_unit_test(excesses_add_up_to_the_slowdown),
+		cmocka_unit_test(scaling_time_scales_milliseconds_and_nothing_else),
+		cmocka_unit_test(more_of_the_same_is_work_and_the_same_for_longer_is_speed),
+		cmocka_unit_test(the_fewest_accounts_explain_the_share_that_is_asked_for),
+		cmocka_unit_test(names_without_end_go_to_their_kinds_rest),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
