@@ -20,12 +20,12 @@ static const struct account {
 	{ "copy", "copy", "other copies" },
 	{ "collective", "collective", "other collectives" },
 	{ "queued", "launched, not begun:", "launched, not begun by the GPU" },
-	{ "running", "host runs", "host runs other code" },
+	{ "running", "host runs", "host runs, not sampled" },
 	{ "kernel", "host in kernel:", "host in the kernel" },
 	{ "runnable", "host waits for a CPU:", "host waits for a CPU" },
 	{ "blocked", "host blocked:", "host blocked" },
 	{ "stopped", "host stopped", "host stopped" },
-	{ "unobserved", "GPU waits for the host:", "GPU waits for the host (not seen why)" },
+	{ "unobserved", "host: not observed", "host: not observed" },
 };
 
 bool incident_ledger_is_known(const json_t *d)

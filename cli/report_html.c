@@ -10,7 +10,9 @@
 
 #include "base/check.h"
 #include "cli/escape.h"
+#include "cli/incident_ledger.h"
 #include "cli/incident_text.h"
+#include "cli/incident_verdict.h"
 #include "cli/jsonget.h"
 #include "cli/kernel_diff.h"
 #include "cli/kernel_name.h"
@@ -447,6 +449,8 @@ static void put_parts(FILE *to, const json_t *in)
 	const json_t *parts = json_object_get(in, "parts"), *p;
 	size_t i;
 
+	if (incident_ledger_is_known(incident_verdict_at(in, 0)))
+		return;
 	fputs("<h2>What explains it</h2>\n", to);
 	if (!json_array_size(parts)) {
 		fputs("<p class=\"dim\">No explanation came with the windows.</p>\n", to);
