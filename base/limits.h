@@ -259,6 +259,10 @@
 /* Of a folded file: a day of a node at 99 Hz has fewer different stacks, of some 2 kB. */
 #define LIMIT_FOLDED_LINES (8u << 20)
 #define LIMIT_FOLDED_BYTES (2ull << 30)
+/* Of an incident's file (`sysom replay window --incident`): an answer of the aggregator, in which a value
+ * takes some 20 bytes of text and a hundred of memory. */
+#define LIMIT_REPLAY_JSON_BYTES (16u << 20)
+#define LIMIT_REPLAY_JSON_VALUES 1000000u
 
 /* What sysomd keeps of them, packed: windows ask for the last minutes (the recorder's promise). */
 #define LIMIT_STACKS_KEPT_BYTES (12u << 20)
