@@ -74,7 +74,7 @@ static int rank_of(const char *path, int order)
 static void print_step(struct replay_events *ev, int rank, const struct step *st,
 		       const struct judge_verdict *v)
 {
-	bool edge = st->flags & STEP_FLAG_FIRST, hole = st->flags & STEP_FLAG_GAP;
+	bool edge = st->flags & STEP_FLAG_EDGE, hole = st->flags & STEP_FLAG_GAP;
 
 	if (!ev->json) {
 		if (!ev->headed)
@@ -145,7 +145,8 @@ static void take_steps(struct replay_events *ev, int rank, struct steps *s, stru
 	while (steps_next(s, &st, kernels, &count)) {
 		struct judge_verdict v = judge_push(j, &st, 0);
 
-		keep_end(ev, &st);
+		if (!(st.flags & STEP_FLAG_LAST))
+			keep_end(ev, &st);
 		if (ev->in_before)
 			continue;
 		print_step(ev, rank, &st, &v);
