@@ -434,7 +434,7 @@ static bool find_in_open(struct steps *s, struct steps_pattern *p)
 	if (find_far(s, p))
 		return true;
 	while (!steps_detect_find(s, first, s->head, p)) {
-		if (!s->config.whole_first || s->head - first < PART_LAUNCHES_MIN)
+		if (!s->config.whole_first || p->part || s->head - first < PART_LAUNCHES_MIN)
 			return false;
 		first += (s->head - first) / 2;
 	}
@@ -944,6 +944,8 @@ void steps_finish(struct steps *s)
 {
 	if (!s->explicit_seen && !s->pattern.rule_count && s->head > s->open_first)
 		detect(s, true);
+	s->stats.few = s->config.whole_first && s->launches_seen && !s->explicit_seen &&
+		       !s->pattern.rule_count && !s->stats.boundaries;
 	s->finished = true;
 	follow(s);
 	follow_end(s);

@@ -116,6 +116,7 @@ struct steps_stats {
 	uint64_t host_records, device_records, unmatched_device, late_device, boundaries, resyncs;
 	uint64_t period_ns; /* current estimate; 0 not locked */
 	uint64_t looked_back; /* items passed over to find the launches of device records */
+	uint32_t few;	    /* whole_first: there are launches, but fewer than three steps of them */
 	uint32_t locked;    /* the automatic detector follows a pattern */
 };
 void steps_stats(const struct steps *s, struct steps_stats *out);

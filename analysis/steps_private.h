@@ -92,6 +92,7 @@ struct steps_pattern {
 	uint64_t launches_min; /* places nearer than this to the last cut are no cuts */
 	uint64_t period_ns;
 	bool far;    /* of rare launches: all counts are of those, and no other is a cut */
+	bool part;   /* of a step: the history holds fewer than three, and rule_count is 0 */
 	bool mature; /* nothing new that stayed came up in the second half of what was looked at */
 };
 

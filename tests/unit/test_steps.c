@@ -187,6 +187,42 @@ static void the_last_step_of_a_file_is_there(void **state)
 	}
 }
 
+/* A step of 24 layers, forth and back, with what it has once around them. */
+static void deep_step(struct rig *r)
+{
+	static const uint32_t once[2][3] = { { 1, 2, 3 }, { 4, 5, 6 } };
+
+	for (int pass = 0; pass < 2; pass++) {
+		for (int k = 0; k < 3; k++)
+			launch(r, once[pass][k], 3000, 2000);
+		for (int layer = 0; layer < 24; layer++)
+			for (int k = 0; k < 6; k++)
+				launch(r, 10 + 10 * (uint32_t)pass + (uint32_t)k, 3000, 2000);
+	}
+}
+
+static void fewer_than_three_steps_are_no_steps_rather_than_their_layers(void **state)
+{
+	struct steps_config c;
+	struct steps_stats stats;
+
+	steps_config_default(&c);
+	c.whole_first = true;
+	for (uint32_t n = 1; n <= 6; n++) {
+		struct rig *r = rig_new(&c);
+
+		for (uint32_t step = 0; step < n; step++)
+			deep_step(r);
+		finish(r);
+		steps_stats(r->s, &stats);
+		assert_int_equal(stats.few, n < 3);
+		assert_int_equal(r->count, n < 3 ? 0 : n);
+		for (uint32_t i = 0; i < r->count; i++)
+			assert_int_equal(r->got[i].launches, 2 * (3 + 24 * 6));
+		rig_free(r);
+	}
+}
+
 /* Two ranks of a synchronous job whose hosts run ahead; rank 1 computes longer. Device times are
  * worked out here, step by step: both leave the collective when the later one came. */
 static void the_late_rank_has_the_self_time(void **state)
@@ -760,6 +796,7 @@ int main(void)
 		cmocka_unit_test(accounts_an_explicit_step),
 		cmocka_unit_test(finds_steps_without_marks),
 		cmocka_unit_test(the_last_step_of_a_file_is_there),
+		cmocka_unit_test(fewer_than_three_steps_are_no_steps_rather_than_their_layers),
 		cmocka_unit_test(the_late_rank_has_the_self_time),
 		cmocka_unit_test(a_step_has_one_interval_on_host_and_device),
 		cmocka_unit_test(launches_of_one_nanosecond_have_a_kernel_each),
