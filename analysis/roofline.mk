@@ -7,6 +7,6 @@ test_explain_USES := analysis base
 test_explain_LDLIBS := -lcmocka
 SCRIPTS_TEST += tests/e2e/replay_steps.sh
 BENCH += bench_roofline
-bench_roofline_SRCS := tests/bench/bench_roofline.c cli/replay_csv.c
+bench_roofline_SRCS := tests/bench/bench_roofline.c cli/replay_csv.c cli/trace_reader.c
 bench_roofline_USES := analysis base
 bench_roofline_LDLIBS := -lz -lzstd
