@@ -68,7 +68,8 @@ static size_t align16(size_t n)
 struct layout {
 	uint32_t launch_max, pool_max;
 	uint64_t items;
-	size_t items_at, back_at, pool_at, pending_at, marks_at, rare_at, seen_at, fold_at, scratch_at, total;
+	size_t items_at, back_at, pool_at, pending_at, marks_at, rare_at, seen_at, fold_at, scratch_at;
+	size_t total;
 	size_t account_bytes, scratch_bytes; /* of the scratch: the account's part comes first */
 };
 
