@@ -134,7 +134,7 @@
 /* Settings that memory grows with: what sysomd has, and the largest roofline.learn_max. */
 #define LIMIT_JOURNAL_LAUNCHES (1u << 16)
 #define LIMIT_JOURNAL_LEARN 100000u
-/* Memory of all ranks' models while a file is read: 64 ranks with default settings take 1.33 GB. */
+/* Memory of all ranks' models while a file is read: 64 ranks with default settings take 1.35 GB. */
 #define LIMIT_JOURNAL_MODEL_BYTES (3ull << 29)
 /* And of those that are made again as ranks come and go, per byte of the file: 21 MB by default, in whose
  * life a rank leaves far more than 20 KB. */

@@ -33,8 +33,8 @@ static const char usage[] =
 	"usage: sysom replay timings F.csv [options]\n\n"
 	"Finds slow workers in step times: a column per worker and a row per step, or rows of\n"
 	"worker,step,seconds; with a header or without. A header names what is a time: worker3, rank3_ms,\n"
-	"seconds, dur_us; what is none is refused. Empty and nan cells are not known. F.csv may be gzipped\n"
-	"or zstd-packed; - is standard input.\n\n"
+	"seconds, dur_us; what is none is refused. Empty and nan cells are not known. F.csv may be\n"
+	"gzipped or zstd-packed; - is standard input.\n\n"
 	"  --time COL[,COL]      the columns of times, whatever their names\n"
 	"  --unit ns|us|ms|s     of times whose name says none (s)\n"
 	"  --mode robust|sysom   peers and each one's past (default), or mean + k sigma (SysOM-AI)\n"
@@ -121,11 +121,11 @@ static bool integer(const struct replay_csv_field *f, int64_t *out)
 
 static int read_list_row(struct timings *t, const struct replay_csv *c, const struct replay_csv_field *f)
 {
+	const struct replay_csv_field *name = &f[t->c.worker];
 	int64_t worker, step;
 
-	if (!integer(&f[t->c.worker], &worker) && !timing_columns_number(f[t->c.worker].text, f[t->c.worker].bytes, &worker))
-		return replay_workers_bad(&t->r, c, "no number in a worker's name",
-					  f[t->c.worker].text);
+	if (!integer(name, &worker) && !timing_columns_number(name->text, name->bytes, &worker))
+		return replay_workers_bad(&t->r, c, "no number in a worker's name", name->text);
 	if (worker < 0 || worker > INT32_MAX)
 		return replay_workers_bad(&t->r, c, "not a worker", f[t->c.worker].text);
 	if (!integer(&f[t->c.step], &step) || step < 0)
@@ -283,10 +283,10 @@ static int check_unit(const struct timings *t)
 	for (uint32_t i = 0; i < t->c.width && !named; i++)
 		if (t->c.column[i].is_time && t->c.column[i].name && t->c.column[i].number < 0)
 			named = &t->c.column[i];
-	fprintf(stderr, "%s: %s%s%sall values lie within 0 to 1 and nothing says their unit: %s\n", t->r.path,
-		named ? "column " : "", named ? term_safe(named->name, 80) : "", named ? ": " : "",
-		named || most == 1 ? "--unit s, if they are seconds" :
-				     "taken for seconds (--unit s says so)");
+	fprintf(stderr, "%s: %s%s%sall values lie within 0 to 1 and nothing says their unit: %s\n",
+		t->r.path, named ? "column " : "", named ? term_safe(named->name, 80) : "",
+		named ? ": " : "", named || most == 1 ? "--unit s, if they are seconds" :
+							"taken for seconds (--unit s says so)");
 	return named || most == 1 ? 2 : 0;
 }
 
