@@ -30,6 +30,8 @@
 #define JOIN_NS	     30e3
 #define JOIN_SPREADS 8.0
 #define JOIN_NS_MAX  2e6
+/* Collectives looked at for a partner: within so short a time there are a few, unless stamps are coarse. */
+#define JOIN_LOOK_MAX 1024u
 /* Weight of the latest pair in the clock that the join follows. */
 #define FOLLOW 0.5
 /* Pairs looked at for the median slope. */
@@ -216,21 +218,24 @@ struct joiner {
 	double diff, tol; /* own less ref, now; how much a pair may differ from it */
 	uint64_t at_ns;	  /* own time of the latest pair */
 	uint32_t *pair;	  /* of own's coll: ref's, ALIGN_NONE */
+	uint64_t looked;  /* at ref's colls */
 };
 
-/* The best partner of own->coll[j] near ref index i. */
+/* The best partner of own->coll[j] near ref index i; the first of equals. */
 static uint32_t join_one(struct joiner *b, uint32_t j, int64_t i, int dir)
 {
 	const struct align_coll *x = &b->own->coll[j];
 	double tol = b->tol + RATE_MAX * fabs(apart(x->end_ns, b->at_ns)), least = tol;
 	uint32_t best = ALIGN_NONE;
 
-	for (; i >= 0 && i < b->ref->count; i += dir) {
+	for (uint32_t n = 0; n < JOIN_LOOK_MAX && i >= 0 && i < b->ref->count; n++, i += dir) {
 		double differ = apart(x->end_ns, b->ref->coll[i].end_ns) - b->diff;
 
-		if (dir * differ < -tol)
+		b->looked++;
+		if (best == ALIGN_NONE ? dir * differ < -tol : dir * differ <= -least)
 			break;
-		if (fabs(differ) > least || b->ref->coll[i].what != x->what || b->w->used[i])
+		if (b->ref->coll[i].what != x->what || b->w->used[i] ||
+		    (best == ALIGN_NONE ? fabs(differ) > tol : fabs(differ) >= least))
 			continue;
 		least = fabs(differ);
 		best = (uint32_t)i;
@@ -251,7 +256,8 @@ static void join(struct joiner *b, uint32_t from, uint32_t ref_from, int dir)
 		if (b->pair[j] != ALIGN_NONE)
 			continue;
 		while (i >= 0 && i < b->ref->count &&
-		       dir * (apart(x->end_ns, b->ref->coll[i].end_ns) - b->diff) > tol)
+		       (b->w->used[i] ||
+			dir * (apart(x->end_ns, b->ref->coll[i].end_ns) - b->diff) > tol))
 			i += dir;
 		found = join_one(b, (uint32_t)j, i, dir);
 		if (found == ALIGN_NONE)
@@ -379,6 +385,7 @@ static bool align_rank(struct align_job *job, uint32_t ref_at, uint32_t own_at, 
 	if (!place_find(w, ref, own, &at))
 		return false;
 	join_all(&b, &at);
+	job->looked += b.looked;
 	for (uint32_t j = 0; j < own->count; j++) {
 		if (pair[j] == ALIGN_NONE)
 			continue;

@@ -50,6 +50,7 @@ struct align_job {
 	/* out */
 	uint64_t zero_ns; /* end of the first common collective on the reference's clock */
 	uint32_t instances;
+	uint64_t looked; /* collectives that were looked at to pair others with them */
 };
 
 /* 0, -ENOMEM. */

@@ -66,7 +66,7 @@ static enum judge_skip skip_of(const struct judge *j, const struct step *s, uint
 {
 	if (s->latency_ns < j->config.step_min_ns)
 		return JUDGE_BRIEF;
-	if (s->flags & (STEP_FLAG_GAP | STEP_FLAG_FIRST))
+	if (s->flags & (STEP_FLAG_GAP | STEP_FLAG_EDGE))
 		return JUDGE_GAP;
 	/* With a kernel in twenty missing, self time is not what it seems. */
 	if ((s->flags & STEP_FLAG_INCOMPLETE) && s->kernels && s->unmatched * 20 > s->launches)

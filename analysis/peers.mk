@@ -3,7 +3,7 @@ analysis_SRCS += analysis/peers.c analysis/peers_noise.c analysis/peers_sysom.c 
 	analysis/local_peers.c analysis/workers.c analysis/workers_level.c analysis/workers_tell.c \
 	analysis/skew.c analysis/roles.c
 BENCH += bench_peers
-bench_peers_SRCS := tests/bench/bench_peers.c cli/replay_csv.c
+bench_peers_SRCS := tests/bench/bench_peers.c cli/replay_csv.c cli/trace_reader.c
 bench_peers_USES := analysis base
 bench_peers_LDLIBS := -lz -lzstd
 UNIT += test_peers

@@ -44,6 +44,9 @@
 			       * standard errors */
 #define FAST_SHARE_MAX 0.02   /* no fault makes steps fast: more of these are a tail of health */
 
+/* Of the p99 line on the bins: about a flat latency R2 is 0, and one odd bin of a dozen takes a tenth. */
+#define P99_R2_LEAST (-0.1)
+
 struct roofline {
 	struct roofline_config c;
 	enum roofline_state state;
@@ -492,7 +495,7 @@ static void push_p99(struct roofline *m, struct roofline_verdict *v, const float
 	if (m->p99.ready) {
 		v->expected_ns = m->p99.intercept_ns + m->p99.slope_ns * work[0];
 		v->excess = v->expected_ns > 0 ? latency_ns / v->expected_ns - 1 : 0;
-		v->out = v->flagged = v->excess > 0;
+		v->out = v->flagged = m->state == ROOFLINE_ARMED && v->excess > 0;
 		m->out += v->out;
 		m->flagged += v->flagged;
 	}
@@ -505,7 +508,9 @@ static void push_p99(struct roofline *m, struct roofline_verdict *v, const float
 	if (m->steps < m->next_fit)
 		return;
 	roofline_p99_run(&m->p99, m->sample, m->n, &m->random, m->scratch);
-	m->state = m->p99.ready ? ROOFLINE_ARMED : ROOFLINE_LEARNING;
+	m->state = !m->p99.ready	    ? ROOFLINE_LEARNING :
+		   m->p99.r2 < P99_R2_LEAST ? ROOFLINE_REFUSED :
+					      ROOFLINE_ARMED;
 	m->next_fit = (uint32_t)m->steps + m->c.p99_retrain;
 }
 

@@ -3,7 +3,8 @@
  *
  * robust (default): a median line (weighted Theil-Sen / median regression over work bins), the tail
  * calibrated in MADs of relative residuals, persistence, a frozen baseline with a CUSUM drift alarm.
- * p99: StriaTrace's 99th percentile per work bin with a RANSAC line, retrained periodically.
+ * p99: StriaTrace's 99th percentile per work bin with a RANSAC line, retrained periodically; refused
+ * where the bins' mean describes them better than the line.
  * What it flags moves no centre: far out it is thrown away, else it tells the tail. Refuses (and
  * says so) where the fit is poor.
  *

@@ -68,7 +68,8 @@ static size_t align16(size_t n)
 struct layout {
 	uint32_t launch_max, pool_max;
 	uint64_t items;
-	size_t items_at, pool_at, pending_at, marks_at, rare_at, seen_at, fold_at, scratch_at, total;
+	size_t items_at, back_at, pool_at, pending_at, marks_at, rare_at, seen_at, fold_at, scratch_at;
+	size_t total;
 	size_t account_bytes, scratch_bytes; /* of the scratch: the account's part comes first */
 };
 
@@ -80,7 +81,8 @@ static void layout_of(const struct steps_config *c, struct layout *l)
 	l->items = power_of_two(l->launch_max);
 	l->pool_max = l->launch_max * 2;
 	l->items_at = align16(sizeof(struct steps));
-	l->pool_at = align16(l->items_at + l->items * sizeof(struct steps_item));
+	l->back_at = align16(l->items_at + l->items * sizeof(struct steps_item));
+	l->pool_at = align16(l->back_at + l->items * sizeof(uint32_t));
 	l->pending_at = align16(l->pool_at + (size_t)l->pool_max * sizeof(struct steps_device));
 	l->marks_at = align16(l->pending_at + STEPS_PENDING_MAX * sizeof(struct steps_pending));
 	l->rare_at = align16(l->marks_at + STEPS_MARKS_MAX * sizeof(struct steps_mark));
@@ -125,6 +127,7 @@ struct steps *steps_init(void *memory, const struct steps_config *c)
 	s->config.launch_max = l.launch_max;
 	s->items = (struct steps_item *)(base + l.items_at);
 	s->items_mask = l.items - 1;
+	s->back = (uint32_t *)(base + l.back_at);
 	s->pool = (struct steps_device *)(base + l.pool_at);
 	s->pool_max = l.pool_max;
 	s->pool_free = s->copies_first = s->copies_last = STEPS_NONE;
@@ -236,8 +239,9 @@ static void close_step(struct steps *s, uint64_t last, uint64_t begin_ns, uint64
 	if (source == STEP_SOURCE_EXPLICIT) {
 		p->mark = s->explicit_mark;
 		p->phase = p->mark.phase;
-	} else if (!(p->flags & STEP_FLAG_FIRST)) {
+	} else if (!(p->flags & STEP_FLAG_EDGE)) {
 		p->phase = class_of(s, p->first, last);
+		s->classes[p->phase].launches = last - p->first;
 	}
 	s->pending_count++;
 	s->stats.boundaries++;
@@ -368,6 +372,21 @@ static void follow(struct steps *s)
 	}
 }
 
+/* The launches behind the last boundary of a file: a step, if as many as the one before of its class had;
+ * else a part of one, or more than one. */
+static void follow_end(struct steps *s)
+{
+	uint32_t phase;
+
+	if (!s->finished || !s->config.whole_first || s->explicit_seen || !s->pattern.rule_count ||
+	    s->follow < s->head || s->open_first == s->head || pending_full(s))
+		return;
+	phase = class_of(s, s->open_first, s->head);
+	if (s->classes[phase].launches != s->head - s->open_first)
+		s->open_flags |= STEP_FLAG_LAST;
+	close_step(s, s->head, s->open_begin_ns, s->last_end_ns, STEP_SOURCE_AUTO);
+}
+
 static bool pattern_same(const struct steps_pattern *a, const struct steps_pattern *b)
 {
 	uint64_t low = a->launches < b->launches ? a->launches : b->launches;
@@ -416,7 +435,7 @@ static bool find_in_open(struct steps *s, struct steps_pattern *p)
 	if (find_far(s, p))
 		return true;
 	while (!steps_detect_find(s, first, s->head, p)) {
-		if (!s->config.whole_first || s->head - first < PART_LAUNCHES_MIN)
+		if (!s->config.whole_first || p->part || s->head - first < PART_LAUNCHES_MIN)
 			return false;
 		first += (s->head - first) / 2;
 	}
@@ -671,6 +690,27 @@ static void push_mark(struct steps *s, struct steps_item *i, const struct step_m
 	i->first_device = STEPS_NONE;
 }
 
+static uint32_t *back_of(struct steps *s, uint64_t seq)
+{
+	return &s->back[seq & s->items_mask];
+}
+
+/* Sets back of the item that is being pushed, where it has one. */
+static void push_back(struct steps *s, const struct steps_item *i)
+{
+	const struct steps_item *before = s->head > s->tail ? steps_at(s, s->head - 1) : NULL;
+	uint32_t *back = back_of(s, s->head);
+
+	if (steps_is_symbol(i)) {
+		if (before && before->begin_ns == i->begin_ns)
+			*back = 1;
+	} else if (before) {
+		*back = steps_is_symbol(before) ? 1 : saturate32(*back_of(s, s->head - 1) + 1ull);
+	} else {
+		*back = UINT32_MAX;
+	}
+}
+
 /* From automatic to explicit: what was followed stays; the rest is read again for marks. */
 static void explicit_begins(struct steps *s)
 {
@@ -706,6 +746,7 @@ void steps_push_host(struct steps *s, const struct record *r, const struct step_
 	i = steps_at(s, s->head);
 	__builtin_prefetch(steps_at(s, s->head + PUSH_AHEAD), 1);
 	item_fill(s, i, r);
+	push_back(s, i);
 	if (r->kind == RECORD_STEP_BEGIN)
 		push_mark(s, i, mark);
 	if (!s->config.whole_first && steps_is_symbol(i) && note_seen(s, i->name_token)) {
@@ -726,17 +767,41 @@ void steps_push_host(struct steps *s, const struct record *r, const struct step_
 	follow(s);
 }
 
-/* Threads may launch in the same nanosecond: of those launches the one that still waits for its kernel. */
+/* Where back leads from an item of this time; itself: to none of this time. */
+static uint64_t one_back(struct steps *s, uint64_t seq, uint64_t ns)
+{
+	uint32_t back;
+
+	s->stats.looked_back++;
+	if (seq == s->tail || steps_at(s, seq - 1)->begin_ns != ns)
+		return seq;
+	back = *back_of(s, seq);
+	return back <= seq - s->tail && steps_at(s, seq - back)->begin_ns == ns ? seq - back : seq;
+}
+
+/* Threads may launch in the same nanosecond: of those launches the one that still waits for its kernel.
+ * None that has met one waits again, so that what was passed over is never looked at again. */
 static uint64_t one_of_a_time(struct steps *s, uint64_t found)
 {
-	uint64_t ns = steps_at(s, found)->begin_ns;
+	uint64_t ns = steps_at(s, found)->begin_ns, end = found, next;
 
-	if (waits_for_device(steps_at(s, found)))
-		return found;
-	for (uint64_t k = found; k > s->tail && steps_at(s, k - 1)->begin_ns == ns;)
-		if (waits_for_device(steps_at(s, --k)))
-			return k;
-	return found;
+	while (!waits_for_device(steps_at(s, end)) && (next = one_back(s, end, ns)) != end)
+		end = next;
+	for (uint64_t k = found; k != end; k = next) {
+		next = k - *back_of(s, k);
+		if (steps_is_symbol(steps_at(s, k))) /* a mark's leads to the symbol before it */
+			*back_of(s, k) = (uint32_t)(k - end);
+	}
+	return waits_for_device(steps_at(s, end)) ? end : found;
+}
+
+/* The symbol at or before an item. */
+static uint64_t symbol_at(struct steps *s, uint64_t seq)
+{
+	if (steps_is_symbol(steps_at(s, seq)))
+		return seq;
+	s->stats.looked_back++;
+	return *back_of(s, seq) < seq - s->tail ? seq - *back_of(s, seq) : s->tail;
 }
 
 /* The item whose launch began at launch_ns, or the latest one before it; STEPS_NONE as -1. */
@@ -768,8 +833,7 @@ static bool find_item(struct steps *s, uint64_t launch_ns, uint64_t *out)
 		else
 			high = mid;
 	}
-	while (low > s->tail && !steps_is_symbol(steps_at(s, low)))
-		low--;
+	low = symbol_at(s, low);
 	s->find_seq = low;
 	*out = one_of_a_time(s, low);
 	return true;
@@ -881,8 +945,11 @@ void steps_finish(struct steps *s)
 {
 	if (!s->explicit_seen && !s->pattern.rule_count && s->head > s->open_first)
 		detect(s, true);
+	s->stats.few = s->config.whole_first && s->launches_seen && !s->explicit_seen &&
+		       !s->pattern.rule_count && !s->stats.boundaries;
 	s->finished = true;
 	follow(s);
+	follow_end(s);
 }
 
 static bool pending_ready(const struct steps *s, const struct steps_pending *p)
@@ -901,8 +968,10 @@ bool steps_next(struct steps *s, struct step *out, struct step_kernel *kernels,
 {
 	struct steps_pending p;
 
-	if (s->finished)
+	if (s->finished) {
 		follow(s);
+		follow_end(s);
+	}
 	if (!s->pending_count || !pending_ready(s, pending_at(s, 0)))
 		return false;
 	p = *pending_at(s, 0);

@@ -27,6 +27,8 @@ enum step_source { STEP_SOURCE_NONE = 0, STEP_SOURCE_EXPLICIT = 1, STEP_SOURCE_A
 #define STEP_FLAG_CPU_BOUND  0x02 /* the GPU waited for launches, from the density of its kernels */
 #define STEP_FLAG_GAP	     0x04 /* tracing was off or reduced during it: not judged */
 #define STEP_FLAG_FIRST	     0x08 /* outer edge: its begin is not a boundary; not judged */
+#define STEP_FLAG_LAST	     0x20 /* outer edge: its end is not a boundary, but the file's; not judged */
+#define STEP_FLAG_EDGE	     (STEP_FLAG_FIRST | STEP_FLAG_LAST)
 #define STEP_FLAG_RESYNC     0x10 /* the pattern was lost and found again at its end; FIRST too */
 
 /* Automatic work vector, where no explicit one is given. */
@@ -81,7 +83,8 @@ struct steps_config {
 	uint64_t lock_min_ns; /* no pattern is trusted before so much was seen; what came before is then
 			       * cut too, so it costs no steps; default 1 s */
 	bool whole_first;     /* look for the pattern only when launch_max launches are there, or at
-			       * the end of the input: files, where nobody waits for the answer */
+			       * the end of the input, and hand the open step out there: files, where
+			       * nobody waits for the answer and no more launches come */
 	/* Borrowed: steps_scratch_bytes(c) long, 16-byte aligned, made by steps_scratch_init. It is used
 	 * within calls alone, so that all of one thread may have the same. NULL (the default): it is
 	 * part of the memory. */
@@ -100,7 +103,7 @@ void steps_push_host(struct steps *s, const struct record *r, const struct step_
 void steps_push_device(struct steps *s, const struct record *r);
 /* Every device record that began before device_ns has been pushed. */
 void steps_advance(struct steps *s, uint64_t device_ns);
-/* No more input: the rest is handed out (the open step is dropped: an outer edge). */
+/* No more input: the rest is handed out (of the open step only with whole_first: an outer edge). */
 void steps_finish(struct steps *s);
 /* The next complete step in order; kernels[] (room for STEP_KERNELS_MAX) and its count. */
 bool steps_next(struct steps *s, struct step *out, struct step_kernel *kernels,
@@ -112,6 +115,8 @@ uint64_t steps_key(uint32_t source, uint32_t phase);
 struct steps_stats {
 	uint64_t host_records, device_records, unmatched_device, late_device, boundaries, resyncs;
 	uint64_t period_ns; /* current estimate; 0 not locked */
+	uint64_t looked_back; /* items passed over to find the launches of device records */
+	uint32_t few;	    /* whole_first: there are launches, but fewer than three steps of them */
 	uint32_t locked;    /* the automatic detector follows a pattern */
 };
 void steps_stats(const struct steps *s, struct steps_stats *out);

@@ -67,6 +67,14 @@
 /* Share of the cuts at which another rule must fit, and of whole steps in which it may misfit. */
 #define RULE_FIT_MIN 0.5
 #define RULE_MISFIT_MAX 0.05
+/* A history of three whole steps has each name three times. Where more of the names than this come less
+ * often, it may hold fewer (real ones: 0.22 and more; of three steps and more: 0 to 0.1), and what returns
+ * may be a part of a step: if little speaks for the place (real steps: 7 and more, layers up to 6) and
+ * it returned no more often than a model has layers, or if it hardly returned at all. */
+#define PART_NAMES_MIN	 0.125
+#define PART_CUT_MAX	 6.0
+#define PART_LAYERS_MAX	 512
+#define PART_RETURNS_MAX 4
 /* So soon after a place it is the same cut. */
 #define RULE_EDGE 3
 /* Returns of one witness looked at. */
@@ -744,10 +752,28 @@ static bool mature(const struct finder *f)
 	return true;
 }
 
+/* Whether the period is one of layers or micro-batches, in a history of fewer than three steps. */
+static bool is_part(struct finder *f, const struct steps_pattern *p, double cut_score)
+{
+	uint32_t names = 0, seldom = 0, places;
+
+	for (uint32_t i = 0; i < f->count; i++) {
+		names += f->name_count[i] > 0;
+		seldom += f->name_count[i] > 0 && f->name_count[i] < WITNESS_COUNT_MIN;
+	}
+	if (seldom <= PART_NAMES_MIN * names)
+		return false;
+	places = places_of(f, &p->rules[0]);
+	return places <= PART_RETURNS_MAX || (cut_score < PART_CUT_MAX && places <= PART_LAYERS_MAX);
+}
+
 static bool find(struct steps *s, struct finder *loaded, struct steps_pattern *out)
 {
 	const struct witness *period;
 	struct finder f = *loaded;
+	double score;
+
+	out->part = false;
 
 	if (f.count < 4)
 		return false;
@@ -765,8 +791,13 @@ static bool find(struct steps *s, struct finder *loaded, struct steps_pattern *o
 	}
 	if (!period)
 		return false;
-	cut_choose(&f, period, out);
+	score = cut_choose(&f, period, out);
 	out->mature = mature(&f);
+	/* live, more is to come */
+	if (s->config.whole_first && is_part(&f, out, score)) {
+		*out = (struct steps_pattern){ .part = true };
+		return false;
+	}
 	return out->period_ns <= s->config.period_max_ns;
 }
 

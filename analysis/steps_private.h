@@ -92,6 +92,7 @@ struct steps_pattern {
 	uint64_t launches_min; /* places nearer than this to the last cut are no cuts */
 	uint64_t period_ns;
 	bool far;    /* of rare launches: all counts are of those, and no other is a cut */
+	bool part;   /* of a step: the history holds fewer than three, and rule_count is 0 */
 	bool mature; /* nothing new that stayed came up in the second half of what was looked at */
 };
 
@@ -119,6 +120,7 @@ static inline bool steps_rule_fits(const struct steps_rule *r, uint32_t before_n
 #define STEPS_SKETCH 32
 struct steps_class {
 	uint32_t sketch[STEPS_SKETCH]; /* launches by hashed name token, of its first step */
+	uint64_t launches;	       /* of its latest step; 0: none yet */
 };
 
 struct cover {
@@ -144,6 +146,9 @@ struct steps {
 	struct steps_stats stats;
 
 	struct steps_item *items; /* [items_mask + 1] */
+	/* Of each item that is a mark or begins when the one before it does: how far back the next one
+	 * lies that may be what a device record is looking for. Shortcuts, made longer as they are used. */
+	uint32_t *back;
 	uint64_t items_mask;
 	uint64_t head;	 /* next seq to be written */
 	uint64_t tail;	 /* oldest seq kept */

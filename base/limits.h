@@ -134,7 +134,7 @@
 /* Settings that memory grows with: what sysomd has, and the largest roofline.learn_max. */
 #define LIMIT_JOURNAL_LAUNCHES (1u << 16)
 #define LIMIT_JOURNAL_LEARN 100000u
-/* Memory of all ranks' models while a file is read: 64 ranks with default settings take 1.33 GB. */
+/* Memory of all ranks' models while a file is read: 64 ranks with default settings take 1.35 GB. */
 #define LIMIT_JOURNAL_MODEL_BYTES (3ull << 29)
 /* And of those that are made again as ranks come and go, per byte of the file: 21 MB by default, in whose
  * life a rank leaves far more than 20 KB. */
@@ -259,6 +259,10 @@
 /* Of a folded file: a day of a node at 99 Hz has fewer different stacks, of some 2 kB. */
 #define LIMIT_FOLDED_LINES (8u << 20)
 #define LIMIT_FOLDED_BYTES (2ull << 30)
+/* Of an incident's file (`sysom replay window --incident`): an answer of the aggregator, in which a value
+ * takes some 20 bytes of text and a hundred of memory. */
+#define LIMIT_REPLAY_JSON_BYTES (16u << 20)
+#define LIMIT_REPLAY_JSON_VALUES 1000000u
 
 /* What sysomd keeps of them, packed: windows ask for the last minutes (the recorder's promise). */
 #define LIMIT_STACKS_KEPT_BYTES (12u << 20)

@@ -26,7 +26,7 @@ static void judge(struct finder *f, struct window_step *w)
 	const struct step *s = &w->step;
 	struct roofline_verdict latency, self = { 0 };
 
-	if (s->flags & (STEP_FLAG_FIRST | STEP_FLAG_GAP | STEP_FLAG_RESYNC))
+	if (s->flags & (STEP_FLAG_EDGE | STEP_FLAG_GAP | STEP_FLAG_RESYNC))
 		return;
 	if ((s->flags & STEP_FLAG_INCOMPLETE) && s->unmatched * 20 > s->launches)
 		return;

@@ -113,6 +113,11 @@ static int on_key(void *ctx, const unsigned char *key, size_t bytes)
 	return 1;
 }
 
+static bool is_time(const struct kineto_reader *k)
+{
+	return k->field == FIELD_BEGIN || k->field == FIELD_DURATION;
+}
+
 /* What was expected of the latest key is done: an entry of traceEvents that is no object is an event
  * of no kind. */
 static int value_done(struct kineto_reader *k)
@@ -132,6 +137,7 @@ static int open_container(struct kineto_reader *k, bool array)
 
 	if (++k->depth > KINETO_DEPTH_MAX)
 		return stop(k, -EBADMSG, "nested too deep");
+	k->event.bad_time |= is_time(k);
 	if (array && !k->events_seen &&
 	    (k->depth == 1 || (place == PLACE_TOP && k->field == FIELD_EVENTS))) {
 		k->events_depth = k->depth;
@@ -207,6 +213,9 @@ static int on_null(void *ctx)
 }
 static int on_bool(void *ctx, int value)
 {
+	struct kineto_reader *k = ctx;
+
+	k->event.bad_time |= is_time(k);
 	return value_done(ctx);
 }
 
@@ -217,6 +226,7 @@ static int on_string(void *ctx, const unsigned char *text, size_t bytes)
 			  k->field == FIELD_NAME     ? &k->name :
 			  k->field == FIELD_PHASE    ? &k->phase : NULL;
 
+	k->event.bad_time |= is_time(k);
 	if (to && bytes > KINETO_TEXT_BYTES_MAX)
 		return stop(k, -EBADMSG, "a name longer than 64 KiB");
 	if (to && !text_set(to, text, bytes))
@@ -238,8 +248,8 @@ static bool integer(const char *text, size_t bytes, uint64_t *out)
 	return bytes > 0;
 }
 
-/* Microseconds with a decimal fraction as nanoseconds, exactly; 0 for what is negative or too far. */
-static uint64_t nanoseconds(const char *text, size_t bytes)
+/* Microseconds with a decimal fraction as nanoseconds, exactly; false for what is negative or too far. */
+static bool nanoseconds(const char *text, size_t bytes, uint64_t *out)
 {
 	const char *dot = memchr(text, '.', bytes);
 	size_t whole = dot ? (size_t)(dot - text) : bytes;
@@ -250,20 +260,27 @@ static uint64_t nanoseconds(const char *text, size_t bytes)
 	if (integer(text, whole, &us) && us < 4000000000000000ull) {
 		for (size_t i = whole + 1; i < bytes && text[i] >= '0' && text[i] <= '9'; i++) {
 			/* the fourth decimal rounds */
-			if (scale == 1)
-				return us * 1000 + ns + (text[i] >= '5');
+			if (scale == 1) {
+				*out = us * 1000 + ns + (text[i] >= '5');
+				return true;
+			}
 			scale /= 10;
 			ns += (uint64_t)(text[i] - '0') * scale;
 		}
-		if (!memchr(text, 'e', bytes) && !memchr(text, 'E', bytes))
-			return us * 1000 + ns;
+		if (!memchr(text, 'e', bytes) && !memchr(text, 'E', bytes)) {
+			*out = us * 1000 + ns;
+			return true;
+		}
 	}
 	if (bytes >= sizeof(copy))
-		return 0;
+		return false;
 	memcpy(copy, text, bytes);
 	copy[bytes] = 0;
 	v = strtod(copy, NULL);
-	return v > 0 && v < 4e15 ? (uint64_t)(v * 1000 + 0.5) : 0;
+	if (!(v >= 0 && v < 4e15))
+		return false;
+	*out = (uint64_t)(v * 1000 + 0.5);
+	return true;
 }
 
 static void take_number(struct kineto_reader *k, const char *text, size_t bytes)
@@ -272,13 +289,11 @@ static void take_number(struct kineto_reader *k, const char *text, size_t bytes)
 	uint64_t v = 0;
 	bool whole;
 
-	if (k->field == FIELD_BEGIN) {
-		e->begin_ns = nanoseconds(text, bytes);
-		e->has_begin = true;
-		return;
-	}
-	if (k->field == FIELD_DURATION) {
-		e->duration_ns = nanoseconds(text, bytes);
+	if (is_time(k)) {
+		bool begin = k->field == FIELD_BEGIN;
+
+		e->bad_time |= !nanoseconds(text, bytes, begin ? &e->begin_ns : &e->duration_ns);
+		e->has_begin |= begin;
 		return;
 	}
 	whole = integer(text, bytes, &v);
@@ -356,6 +371,24 @@ static void parse_error(yajl_handle y, const unsigned char *piece, size_t bytes,
 		yajl_free_error(y, text);
 }
 
+static int read_failed(struct kineto_reader *k, const struct trace_reader *reader, int rc, uint64_t lines)
+{
+	k->result->line = lines + 1;
+	stop(k, rc, trace_reader_error(reader));
+	return rc;
+}
+
+/* What lies behind the value is not looked at, but a packed file tells only at its end that it is whole. */
+static int read_rest(struct kineto_reader *k, struct trace_reader *reader, unsigned char *piece,
+		     uint64_t lines)
+{
+	ssize_t n;
+
+	while ((n = trace_reader_read(reader, piece, KINETO_PIECE_BYTES)) > 0)
+		lines += lines_of(piece, (size_t)n);
+	return n ? read_failed(k, reader, (int)n, lines) : 0;
+}
+
 static int read_all(struct kineto_reader *k, yajl_handle y, struct trace_reader *reader,
 		    unsigned char *piece)
 {
@@ -369,17 +402,14 @@ static int read_all(struct kineto_reader *k, yajl_handle y, struct trace_reader 
 			break;
 		lines += lines_of(piece, (size_t)n);
 	}
-	if (n < 0) {
-		k->result->line = lines + 1;
-		stop(k, (int)n, trace_reader_error(reader));
-		return (int)n;
-	}
+	if (n < 0)
+		return read_failed(k, reader, (int)n, lines);
 	if (status == yajl_status_ok && !k->top_done) {
 		n = 0;
 		status = yajl_complete_parse(y);
 	}
 	if (status == yajl_status_ok)
-		return 0;
+		return read_rest(k, reader, piece, lines);
 	parse_error(y, piece, (size_t)n, lines, k->rc != 0, k->result);
 	return k->rc ? k->rc : -EBADMSG;
 }

@@ -23,6 +23,7 @@ struct kineto_event {
 	uint64_t correlation, bytes, device, stream, pid;
 	uint32_t grid[3], block[3];
 	bool has_begin, has_correlation;
+	bool bad_time; /* ts or dur is negative, far out, or no number */
 };
 
 /* 0 goes on; anything else ends the reading with this result. */
@@ -35,7 +36,8 @@ struct kineto_result {
 	char error[160];  /* "" when the callback ended it */
 };
 
-/* Calls back for each event of the text's traceEvents (or of the array that the text is). 0;
+/* Calls back for each event of the text's traceEvents (or of the array that the text is), and reads to
+ * the end of the file. 0;
  * -EBADMSG (no JSON, no traceEvents, nested or long beyond reason: result->error); -EIO; -ENOMEM; what
  * the callback returned. */
 int kineto_reader_run(struct trace_reader *reader, kineto_event_fn fn, void *arg,

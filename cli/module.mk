@@ -11,7 +11,7 @@ cli_SRCS := cli/client.c cli/cmd_control.c cli/cmd_diff.c cli/cmd_doctor.c cli/c
 cli_SRCS += cli/replay_csv.c cli/replay_events.c cli/replay_load.c cli/replay_ranks.c \
 	cli/replay_steps.c cli/trace_reader.c cli/replay_findings.c cli/replay_stacks.c \
 	cli/replay_ops.c cli/replay_timings.c cli/replay_workers.c cli/folded.c cli/replay_journal.c cli/replay_line.c \
-	cli/replay_window.c cli/replay_incident.c cli/replay_live.c cli/live_node.c
+	cli/replay_unit.c cli/timing_columns.c cli/replay_window.c cli/replay_incident.c cli/replay_live.c cli/live_node.c
 # CPU profiles
 PPROF_GEN := $(B)/gen/cli/profile.pb-c
 cli_SRCS += cli/symbol_client.c cli/profile_names.c cli/profile_tree.c cli/profile_flame.c cli/profile_pprof.c \
@@ -58,7 +58,7 @@ test_trace_lanes_USES := cli base
 test_trace_lanes_LDLIBS := -lcmocka
 UNIT += test_kineto_reader
 test_kineto_reader_USES := cli base
-test_kineto_reader_LDLIBS := -lcmocka
+test_kineto_reader_LDLIBS := -lcmocka -lz
 test_report_kernels_USES := cli wire analysis base
 test_report_kernels_LDLIBS := -lcmocka
 FUZZ += fuzz_incident fuzz_trace_export

@@ -2,29 +2,17 @@
 #include "cli/replay_csv.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
-#include <zlib.h>
-#include <zstd.h>
 
-#define RAW_BYTES (256u << 10)
+#include "cli/trace_reader.h"
+
 #define TEXT_BYTES (2 * REPLAY_CSV_ROW_BYTES_MAX)
 
-enum packing { PACKING_UNKNOWN, PACKING_NONE, PACKING_GZIP, PACKING_ZSTD };
-
 struct replay_csv {
-	int fd;
-	enum packing packing;
-	bool raw_end, text_end; /* nothing more to read; nothing more to unpack */
-	bool frame_open;	/* inside a compressed member: an end here is a truncated file */
-	z_stream z;
-	bool z_live;
-	ZSTD_DStream *zstd;
-	unsigned char *raw;
-	size_t raw_at, raw_bytes;
+	struct trace_reader *reader;
+	bool text_end;
 	char *text;
 	size_t at, bytes;
 	uint64_t line, next_line, blank;
@@ -39,78 +27,25 @@ int replay_csv_open(struct replay_csv **out, const char *path)
 
 	if (!c)
 		return -ENOMEM;
-	c->fd = -1;
 	c->next_line = 1;
-	c->raw = malloc(RAW_BYTES);
 	c->text = malloc(TEXT_BYTES + 1);
-	if (!c->raw || !c->text)
-		goto fail;
-	c->fd = strcmp(path, "-") ? open(path, O_RDONLY | O_CLOEXEC) : dup(STDIN_FILENO);
-	if (c->fd < 0) {
-		err = -errno;
-		goto fail;
+	if (c->text)
+		err = trace_reader_open(&c->reader, path);
+	if (err) {
+		replay_csv_close(c);
+		return err;
 	}
 	*out = c;
 	return 0;
-fail:
-	replay_csv_close(c);
-	return err;
 }
 
 void replay_csv_close(struct replay_csv *c)
 {
 	if (!c)
 		return;
-	if (c->fd >= 0)
-		close(c->fd);
-	if (c->z_live)
-		inflateEnd(&c->z);
-	ZSTD_freeDStream(c->zstd);
-	free(c->raw);
+	trace_reader_close(c->reader);
 	free(c->text);
 	free(c);
-}
-
-static int raw_fill(struct replay_csv *c)
-{
-	memmove(c->raw, c->raw + c->raw_at, c->raw_bytes - c->raw_at);
-	c->raw_bytes -= c->raw_at;
-	c->raw_at = 0;
-	while (!c->raw_end && c->raw_bytes < RAW_BYTES) {
-		ssize_t n = read(c->fd, c->raw + c->raw_bytes, RAW_BYTES - c->raw_bytes);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0) {
-			c->error = strerror(errno);
-			return -EIO;
-		}
-		if (!n)
-			c->raw_end = true;
-		c->raw_bytes += (size_t)n;
-		/* a pipe's first bytes need not wait for the buffer to fill */
-		if (c->raw_bytes >= 4)
-			break;
-	}
-	return 0;
-}
-
-static int packing_find(struct replay_csv *c)
-{
-	static const unsigned char gzip[] = { 0x1f, 0x8b }, zstd[] = { 0x28, 0xb5, 0x2f, 0xfd };
-
-	if (c->raw_bytes >= 2 && !memcmp(c->raw, gzip, 2)) {
-		c->packing = PACKING_GZIP;
-		c->z_live = inflateInit2(&c->z, 15 + 16) == Z_OK;
-		return c->z_live ? 0 : -ENOMEM;
-	}
-	if (c->raw_bytes >= 4 && !memcmp(c->raw, zstd, 4)) {
-		c->packing = PACKING_ZSTD;
-		c->zstd = ZSTD_createDStream();
-		return c->zstd ? 0 : -ENOMEM;
-	}
-	c->packing = PACKING_NONE;
-	return 0;
 }
 
 static int bad(struct replay_csv *c, const char *what)
@@ -119,88 +54,21 @@ static int bad(struct replay_csv *c, const char *what)
 	return -EBADMSG;
 }
 
-static int unpack_gzip(struct replay_csv *c, char *to, size_t room, size_t *made)
-{
-	int rc;
-
-	c->z.next_in = c->raw + c->raw_at;
-	c->z.avail_in = (unsigned)(c->raw_bytes - c->raw_at);
-	c->z.next_out = (unsigned char *)to;
-	c->z.avail_out = (unsigned)room;
-	c->frame_open = true;
-	rc = inflate(&c->z, Z_NO_FLUSH);
-	c->raw_at = c->raw_bytes - c->z.avail_in;
-	*made = room - c->z.avail_out;
-	if (rc == Z_STREAM_END) {
-		c->frame_open = false;
-		inflateReset(&c->z);
-		return 0;
-	}
-	return rc == Z_OK || rc == Z_BUF_ERROR ? 0 : bad(c, "damaged gzip data");
-}
-
-static int unpack_zstd(struct replay_csv *c, char *to, size_t room, size_t *made)
-{
-	ZSTD_inBuffer in = { c->raw, c->raw_bytes, c->raw_at };
-	ZSTD_outBuffer out = { to, room, 0 };
-	size_t rc = ZSTD_decompressStream(c->zstd, &out, &in);
-
-	c->raw_at = in.pos;
-	*made = out.pos;
-	if (ZSTD_isError(rc))
-		return bad(c, "damaged zstd data");
-	c->frame_open = rc != 0;
-	return 0;
-}
-
-static int unpack(struct replay_csv *c, char *to, size_t room, size_t *made)
-{
-	size_t n = c->raw_bytes - c->raw_at;
-
-	switch (c->packing) {
-	case PACKING_GZIP:
-		return unpack_gzip(c, to, room, made);
-	case PACKING_ZSTD:
-		return unpack_zstd(c, to, room, made);
-	default:
-		*made = n < room ? n : room;
-		memcpy(to, c->raw + c->raw_at, *made);
-		c->raw_at += *made;
-		return 0;
-	}
-}
-
 /* More text behind what is there; sets text_end at the end of the file. */
 static int text_fill(struct replay_csv *c)
 {
-	size_t made = 0;
-	int rc;
+	ssize_t n;
 
 	memmove(c->text, c->text + c->at, c->bytes - c->at);
 	c->bytes -= c->at;
 	c->at = 0;
-	while (!made && !c->text_end) {
-		bool starved;
-
-		if (c->raw_at == c->raw_bytes || c->packing == PACKING_UNKNOWN) {
-			rc = raw_fill(c);
-			if (!rc && c->packing == PACKING_UNKNOWN)
-				rc = packing_find(c);
-			if (rc)
-				return rc;
-		}
-		starved = c->raw_at == c->raw_bytes && c->raw_end;
-		if (starved && !c->frame_open) {
-			c->text_end = true;
-			return 0;
-		}
-		rc = unpack(c, c->text + c->bytes, TEXT_BYTES - c->bytes, &made);
-		if (rc)
-			return rc;
-		if (starved && !made)
-			return bad(c, "the compressed data ends too early");
+	n = trace_reader_read(c->reader, c->text + c->bytes, TEXT_BYTES - c->bytes);
+	if (n < 0) {
+		c->error = trace_reader_error(c->reader);
+		return n == -EBADMSG ? -EBADMSG : -EIO;
 	}
-	c->bytes += made;
+	c->text_end = n == 0;
+	c->bytes += (size_t)n;
 	return 0;
 }
 
@@ -306,10 +174,6 @@ int replay_csv_next(struct replay_csv *c, struct replay_csv_field **fields)
 		c->next_line += lines;
 		if (body && row[body - 1] == '\r')
 			body--;
-		if (c->line == 1 && body >= 3 && !memcmp(row, "\xef\xbb\xbf", 3)) {
-			row += 3;
-			body -= 3;
-		}
 		if (!body) {
 			c->blank++;
 			continue;

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * replay_csv.h - rows of a CSV file, plain or compressed (gzip, zstd; told by their first bytes).
- * RFC 4180: quoted fields may hold commas, doubled quotes and line ends. Owns: the descriptor and
- * its buffers. Threads: one caller. Trust: the file is hostile: rows, fields and what a decoder
- * may unpack at a time are bounded. */
+ * replay_csv.h - rows of a CSV file as trace_reader.h has its text. RFC 4180: quoted fields may hold
+ * commas, doubled quotes and line ends. Owns: the reader and a buffer. Threads: one caller. Trust: the
+ * file is hostile: rows and fields are bounded. */
 #ifndef SYSOM_CLI_REPLAY_CSV_H
 #define SYSOM_CLI_REPLAY_CSV_H
 

@@ -38,6 +38,7 @@ struct replay_events {
 	bool no_memory;
 	uint64_t rows, kept, api_other, unknown_kind, duplicate_marks, proxies, unmatched;
 	uint64_t steps, flagged, incomplete, files, findings, holes;
+	uint64_t few; /* files without three steps */
 };
 
 static int usage(FILE *to)
@@ -74,7 +75,7 @@ static int rank_of(const char *path, int order)
 static void print_step(struct replay_events *ev, int rank, const struct step *st,
 		       const struct judge_verdict *v)
 {
-	bool edge = st->flags & STEP_FLAG_FIRST, hole = st->flags & STEP_FLAG_GAP;
+	bool edge = st->flags & STEP_FLAG_EDGE, hole = st->flags & STEP_FLAG_GAP;
 
 	if (!ev->json) {
 		if (!ev->headed)
@@ -145,7 +146,8 @@ static void take_steps(struct replay_events *ev, int rank, struct steps *s, stru
 	while (steps_next(s, &st, kernels, &count)) {
 		struct judge_verdict v = judge_push(j, &st, 0);
 
-		keep_end(ev, &st);
+		if (!(st.flags & STEP_FLAG_LAST))
+			keep_end(ev, &st);
 		if (ev->in_before)
 			continue;
 		print_step(ev, rank, &st, &v);
@@ -201,12 +203,28 @@ static void feed(struct replay_events *ev, const struct replay_trace *t, struct 
 	take_steps(ev, t->rank, s, j);
 }
 
-static int replay_rank(struct replay_events *ev, const struct replay_trace *t)
+/* Rather than to take layers for steps. */
+static void tell_few(struct replay_events *ev, const struct replay_trace *t, const struct steps *s,
+		     const char *path)
+{
+	struct steps_stats stats;
+
+	steps_stats(s, &stats);
+	if (!stats.few)
+		return;
+	ev->few++;
+	fprintf(stderr, "sysom replay events: %s: too few steps: one is told from the next where launches "
+			"return three times, so three whole steps are needed%s\n", path,
+		t->mark_count ? " (--marks use takes the file's own ProfilerStep marks)" : "");
+}
+
+static int replay_rank(struct replay_events *ev, const struct replay_trace *t, const char *path)
 {
 	size_t most = t->host_count > t->device_count / 2 ? t->host_count : t->device_count / 2;
 	struct judge_config jc;
 	struct steps_config sc;
 	void *memory, *judge_memory;
+	struct steps *s;
 	int rc = -ENOMEM;
 
 	steps_config_default(&sc);
@@ -220,7 +238,9 @@ static int replay_rank(struct replay_events *ev, const struct replay_trace *t)
 	judge_memory = aligned_alloc(64, (judge_memory_bytes(&jc) + 63) & ~(size_t)63);
 	if (memory && judge_memory) {
 		ev->step_end_count = 0;
-		feed(ev, t, steps_init(memory, &sc), judge_init(judge_memory, &jc));
+		s = steps_init(memory, &sc);
+		feed(ev, t, s, judge_init(judge_memory, &jc));
+		tell_few(ev, t, s, path);
 		rc = ev->no_memory ? -ENOMEM :
 				     replay_ranks_add(ev->in_before ? ev->before : ev->ranks, t,
 						      ev->step_ends, ev->step_end_count);
@@ -272,7 +292,7 @@ static int replay_file(struct replay_events *ev, const char *path, int order)
 	if (!rc)
 		rc = on_one_base(ev, &t, path);
 	if (!rc) {
-		rc = replay_rank(ev, &t);
+		rc = replay_rank(ev, &t, path);
 		ev->rows += t.rows;
 		ev->kept += t.kept;
 		ev->api_other += t.api_other;
@@ -295,20 +315,20 @@ static void print_summary(const struct replay_events *ev)
 		printf("{\"type\":\"summary\",\"files\":%llu,\"rows\":%llu,\"rows_used\":%llu,"
 		  "\"skipped\":{\"api_other\":%llu,\"unknown_kind\":%llu,\"duplicate_marks\":%llu},"
 		  "\"launch_proxies\":%llu,\"unmatched_device\":%llu,\"holes\":%llu,\"steps\":%llu,"
-		  "\"steps_incomplete\":%llu,\"flagged\":%llu,\"findings\":%llu}\n",
+		  "\"steps_incomplete\":%llu,\"too_few_steps\":%llu,\"flagged\":%llu,\"findings\":%llu}\n",
 		       (unsigned long long)ev->files, (unsigned long long)ev->rows,
 	       (unsigned long long)(ev->kept - ev->duplicate_marks),
 	       (unsigned long long)ev->api_other, (unsigned long long)ev->unknown_kind,
 	       (unsigned long long)ev->duplicate_marks, (unsigned long long)ev->proxies,
 	       (unsigned long long)ev->unmatched, (unsigned long long)ev->holes,
 	       (unsigned long long)ev->steps,
-	       (unsigned long long)ev->incomplete, (unsigned long long)ev->flagged,
-	       (unsigned long long)ev->findings);
+	       (unsigned long long)ev->incomplete, (unsigned long long)ev->few,
+	       (unsigned long long)ev->flagged, (unsigned long long)ev->findings);
 	else
 		printf("%s%llu file%s, %llu rows, %llu used; skipped: %llu other API or operator calls, "
 		  "%llu of unknown kind, %llu repeated marks; %llu launches taken from kernels, "
 		  "%llu kernels without a launch; %llu step%s, %llu incomplete, %llu slow; "
-		  "%llu finding%s\n",
+		  "%llu file%s of too few steps; %llu finding%s\n",
 		       ev->headed ? "\n" : "", (unsigned long long)ev->files, ev->files == 1 ? "" : "s",
 		       (unsigned long long)ev->rows,
 	       (unsigned long long)(ev->kept - ev->duplicate_marks),
@@ -317,6 +337,7 @@ static void print_summary(const struct replay_events *ev)
 	       (unsigned long long)ev->unmatched, (unsigned long long)ev->steps,
 	       ev->steps == 1 ? "" : "s",
 	       (unsigned long long)ev->incomplete, (unsigned long long)ev->flagged,
+	       (unsigned long long)ev->few, ev->few == 1 ? "" : "s",
 	       (unsigned long long)ev->findings, ev->findings == 1 ? "" : "s");
 }
 

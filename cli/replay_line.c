@@ -51,7 +51,7 @@ static void put_step(struct buf *b, int32_t rank, const struct step *s, bool fla
 	for (uint32_t i = 0; i < s->work_count && i < STEP_WORK_MAX; i++)
 		buf_printf(b, isfinite(s->work[i]) ? "%s%.17g" : "%snull", i ? "," : "", s->work[i]);
 	buf_printf(b, "],\"source\":\"%s\"", s->source == STEP_SOURCE_EXPLICIT ? "marks" : "auto");
-	put_bool(b, "edge", s->flags & STEP_FLAG_FIRST);
+	put_bool(b, "edge", s->flags & STEP_FLAG_EDGE);
 	put_bool(b, "gap", s->flags & STEP_FLAG_GAP);
 	put_bool(b, "incomplete", s->flags & STEP_FLAG_INCOMPLETE);
 	put_bool(b, "cpu_bound", s->flags & STEP_FLAG_CPU_BOUND);

@@ -447,8 +447,9 @@ static int json_event(void *arg, const struct kineto_event *e)
 		l->t->unknown_kind++;
 		return 0;
 	}
-	if (!e->has_begin) {
-		l->why = "an event without ts";
+	if (e->bad_time || !e->has_begin) {
+		l->why = e->bad_time ? "a ts or dur that is negative or no number" :
+				       "an event without ts";
 		return -EBADMSG;
 	}
 	/* correlations and clocks are each process's own */

@@ -12,6 +12,7 @@
 #include "base/keyed.h"
 #include "cli/replay.h"
 #include "cli/replay_csv.h"
+#include "cli/replay_unit.h"
 #include "cli/term.h"
 
 #define HELP (-1) /* of parse_arguments: nothing more to do */
@@ -22,6 +23,7 @@
 #define PLOT_POINTS 4096
 #define PLOT_WIDTH 72
 #define PLOT_HEIGHT 18
+#define POOR_FIT "poor fit" /* why a model refuses */
 
 enum skip { SKIP_NOT_POSITIVE, SKIP_COUNT };
 
@@ -89,22 +91,9 @@ static bool parse_count(const char *text, uint64_t max, uint64_t *out)
 	return !errno && end != text && !*end && *text != '-' && *out <= max;
 }
 
-static bool parse_unit(const char *text, double *ns)
-{
-	static const struct { const char *name; double ns; } unit[] = {
-		{ "ns", 1 }, { "us", 1e3 }, { "ms", 1e6 }, { "s", 1e9 },
-	};
-
-	for (size_t i = 0; i < sizeof(unit) / sizeof(unit[0]); i++)
-		if (!strcmp(text, unit[i].name)) {
-			*ns = unit[i].ns;
-			return true;
-		}
-	return false;
-}
-
 static int parse_option(struct replay *r, int option, const char *arg)
 {
+	const struct replay_unit *unit;
 	uint64_t n;
 	int mode;
 
@@ -128,7 +117,11 @@ static int parse_option(struct replay *r, int option, const char *arg)
 		r->config.mode = (enum roofline_mode)mode;
 		return 0;
 	case 'u':
-		return parse_unit(arg, &r->unit_ns) ? 0 : usage("unknown unit", arg);
+		unit = replay_unit_of(arg);
+		if (!unit)
+			return usage("unknown unit", arg);
+		r->unit_ns = unit->ns;
+		return 0;
 	case 's':
 		return parse_count(arg, UINT64_MAX, &r->config.seed) ? 0 :
 								       usage("not a seed", arg);
@@ -445,6 +438,8 @@ static int read_row(struct replay *r, struct replay_csv *c, const struct replay_
 
 	if (!replay_csv_number(&f[r->latency], &latency))
 		return bad_row(r, c, "latency is not a number", f[r->latency].text);
+	if (latency < 0)
+		return bad_row(r, c, "a negative latency", f[r->latency].text);
 	for (uint32_t i = 0; i < r->work_count; i++)
 		if (!replay_csv_number(&f[r->work[i]], &work[i]))
 			return bad_row(r, c, "work is not a number", f[r->work[i]].text);
@@ -454,7 +449,7 @@ static int read_row(struct replay *r, struct replay_csv *c, const struct replay_
 	if (key < 0)
 		return bad_row(r, c, key == -E2BIG ? "too many keys" : "the key is too long", NULL);
 	latency *= r->unit_ns;
-	skip = latency <= 0;
+	skip = latency == 0;
 	v = roofline_push(roofline_set_get(r->set, (uint64_t)key), work, r->work_count, latency);
 	r->key[key].rows++;
 	r->key[key].flagged += v.flagged;
@@ -522,7 +517,10 @@ static void print_model_json(const struct key *k, const struct roofline *m, uint
 	       k->flagged, s.novel, s.spread, s.threshold, s.intercept_ns);
 	for (uint32_t i = 0; i < work_count; i++)
 		printf("%s%.9g", i ? "," : "", s.slope_ns[i]);
-	printf("]%s}\n", m ? "" : ",\"evicted\":true");
+	if (s.state == ROOFLINE_REFUSED)
+		printf("],\"reason\":\"%s\"}\n", POOR_FIT);
+	else
+		printf("]%s}\n", m ? "" : ",\"evicted\":true");
 }
 
 static void print_json(const struct replay *r, struct roofline **model, const struct replay_csv *c)
@@ -607,16 +605,19 @@ static void print_people(const struct replay *r, struct roofline **model, const 
 	uint32_t shown = 0;
 
 	if (r->keys)
-		printf("%-40s %-9s %9s %8s %7s %8s %9s %s\n", "key", "state", "steps", "flagged", "r2",
+		printf("%-40s %-17s %9s %8s %7s %8s %9s %s\n", "key", "state", "steps", "flagged", "r2",
 	       "spread", "threshold", "drift");
 	for (uint32_t i = 0; i < r->keys; i++) {
 		struct roofline_summary s = { 0 };
 
 		if (model[i])
 			roofline_summary(model[i], &s);
-		printf("%-40s %-9s %9" PRIu64 " %8" PRIu32 " %7.3f %7.2f%% %8.1f%% %s\n",
+		printf("%-40s %-17s %9" PRIu64 " %8" PRIu32 " %7.3f %7.2f%% %8.1f%% %s\n",
 		       r->key[i].text[0] ? term_safe(r->key[i].text, 40) : "(all)",
-		       model[i] ? roofline_state_name(s.state) : "evicted", r->key[i].rows,
+		       !model[i]		       ? "evicted" :
+		       s.state == ROOFLINE_REFUSED ? "refused: " POOR_FIT :
+						     roofline_state_name(s.state),
+		       r->key[i].rows,
 		       r->key[i].flagged, s.r2, 100 * s.spread, 100 * s.threshold,
 		       s.drift ? "DRIFT" : "-");
 	}

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * sysom replay timings: step seconds by worker, as a table (a column each) or a list (a row each). Where
  * all columns wait for each other they are equal, and only a change of the whole job can be told. */
-#include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
@@ -9,30 +8,35 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/check.h"
 #include "cli/replay.h"
 #include "cli/replay_workers.h"
+#include "cli/term.h"
+#include "cli/timing_columns.h"
+
+#define SECONDS_MAX 1e8 /* three years */
 
 struct value {
 	uint32_t worker, step;
-	double seconds;
+	double time; /* in the columns' unit; NAN not known */
 };
 
 struct timings {
 	struct replay_workers r;
-	bool list, header;
-	uint32_t width, step_column, worker_column, seconds_column; /* width: no such column */
+	struct timing_columns c;
 	struct value *value;
 	size_t count, room;
 	uint64_t missing, not_positive, twice;
-	int32_t *name; /* of the table's columns */
+	int32_t *name; /* of the table's workers */
 };
 
 static const char usage[] =
 	"usage: sysom replay timings F.csv [options]\n\n"
-	"Finds slow workers in step times (seconds): a column per worker and a row per step, or rows of\n"
-	"worker,step,seconds; with a header or without. Empty and nan cells are not known. F.csv may be\n"
+	"Finds slow workers in step times: a column per worker and a row per step, or rows of\n"
+	"worker,step,seconds; with a header or without. A header names what is a time: worker3, rank3_ms,\n"
+	"seconds, dur_us; what is none is refused. Empty and nan cells are not known. F.csv may be\n"
 	"gzipped or zstd-packed; - is standard input.\n\n"
+	"  --time COL[,COL]      the columns of times, whatever their names\n"
+	"  --unit ns|us|ms|s     of times whose name says none (s)\n"
 	"  --mode robust|sysom   peers and each one's past (default), or mean + k sigma (SysOM-AI)\n"
 	"  --k N, --window N     of mode sysom: 2, 100 steps\n"
 	"  --json                one JSON object per line\n\n"
@@ -40,84 +44,27 @@ static const char usage[] =
 	"  sysom replay timings workers.csv --json | jq 'select(.type == \"finding\")'\n\n"
 	"exit status: 0 read to the end, 2 bad arguments or malformed input\n";
 
-static bool unknown(const struct replay_csv_field *f)
-{
-	const char *p = f->text;
-
-	while (isspace((unsigned char)*p))
-		p++;
-	return !*p || !strcasecmp(p, "nan") || !strcasecmp(p, "na") || !strcasecmp(p, "null") ||
-	       !strcasecmp(p, "none") || !strcasecmp(p, "-");
-}
-
-/* A column's name says what it is. */
-static bool named(const struct replay_csv_field *f, const char *const *words, size_t count)
-{
-	for (size_t i = 0; i < count; i++)
-		if (!strcasecmp(f->text, words[i]))
-			return true;
-	return false;
-}
-
-static const char *const step_words[] = { "step", "steps", "iteration", "iter", "index", "global_step",
-					  "step_id", "" };
-static const char *const worker_words[] = { "worker", "rank", "node", "host", "gpu", "device",
-					    "worker_id", "dp_rank", "process" };
-static const char *const seconds_words[] = { "seconds", "duration", "time", "value", "step_time",
-					     "duration_s", "step_seconds", "time_s", "latency", "secs" };
-
-static void find_by_name(struct timings *t, const struct replay_csv_field *f)
-{
-	t->step_column = t->worker_column = t->seconds_column = t->width;
-	for (uint32_t i = t->width; i--;) {
-		if (named(&f[i], step_words, ARRAY_LEN(step_words)))
-			t->step_column = i;
-		if (named(&f[i], worker_words, ARRAY_LEN(worker_words)))
-			t->worker_column = i;
-		if (named(&f[i], seconds_words, ARRAY_LEN(seconds_words)))
-			t->seconds_column = i;
-	}
-	/* "0,1,2" may be the first three columns of a table: only names make a list of a header */
-	t->list = t->step_column < t->width && t->worker_column < t->width && t->width >= 3;
-	for (uint32_t i = 0; t->list && t->seconds_column == t->width && i < t->width; i++)
-		if (i != t->step_column && i != t->worker_column)
-			t->seconds_column = i;
-}
-
-/* The number at a name's end: "worker 3", "rank3", "3". */
-static bool name_number(const char *text, int64_t *out)
-{
-	size_t n = strlen(text);
-
-	while (n && isspace((unsigned char)text[n - 1]))
-		n--;
-	if (!n || !isdigit((unsigned char)text[n - 1]))
-		return false;
-	while (n && isdigit((unsigned char)text[n - 1]))
-		n--;
-	*out = strtoll(text + n, NULL, 10);
-	return *out <= INT32_MAX;
-}
-
-static int name_columns(struct timings *t, const struct replay_csv_field *f, bool header)
+/* The workers of a table: by the numbers in their names where each has its own, else in order. */
+static int name_workers(struct timings *t)
 {
 	struct replay_workers_ids seen = { 0 };
 	uint32_t workers = 0;
-	bool all = header;
+	bool all = true;
 
-	t->name = calloc(t->width + 1, sizeof(*t->name));
+	t->name = calloc(t->c.width + 1, sizeof(*t->name));
 	if (!t->name)
 		return -ENOMEM;
-	for (uint32_t i = 0; i < t->width && all; i++) {
-		int64_t n;
+	for (uint32_t i = 0; i < t->c.width && all; i++) {
+		const struct timing_column *c = &t->c.column[i];
 
-		if (i == t->step_column)
+		if (!c->is_time)
 			continue;
-		all = name_number(f[i].text, &n) && replay_workers_find(&seen, n, UINT32_MAX) == workers;
+		all = c->number >= 0 &&
+		      replay_workers_find(&seen, c->number, UINT32_MAX) == workers;
 		if (all)
-			t->name[workers++] = (int32_t)n;
+			t->name[workers++] = (int32_t)c->number;
 	}
-	for (uint32_t i = 0; !all && i < t->width; i++)
+	for (uint32_t i = 0; !all && i < t->c.width; i++)
 		t->name[i] = (int32_t)i;
 	free(seen.id);
 	free(seen.slot);
@@ -145,22 +92,20 @@ static int add(struct timings *t, const struct replay_csv *c, int64_t worker, in
 	int64_t w = replay_workers_find(&t->r.rank, worker, REPLAY_WORKERS_MAX);
 	int64_t s = replay_workers_find(&t->r.step, step, REPLAY_WORKERS_STEPS_MAX);
 	struct value *v;
-	double seconds = NAN;
+	double time = NAN;
 
 	if (w < 0 || s < 0)
 		return replay_workers_bad(&t->r, c, "too many workers or steps", NULL);
-	if (unknown(f)) {
+	if (timing_columns_unknown(f))
 		t->missing++;
-	} else if (!replay_csv_number(f, &seconds) || seconds > 1e8) {
-		return replay_workers_bad(&t->r, c, "not a number of seconds", f->text);
-	} else if (seconds <= 0) {
-		t->not_positive++;
-		seconds = NAN;
-	}
+	else if (!replay_csv_number(f, &time) || time * t->c.unit->ns > SECONDS_MAX * 1e9)
+		return replay_workers_bad(&t->r, c, "not a time", f->text);
+	else if (time < 0)
+		return replay_workers_bad(&t->r, c, "a negative time", f->text);
 	v = value_new(t);
 	if (!v)
 		return replay_workers_bad(&t->r, c, "more values than memory", NULL);
-	*v = (struct value){ .worker = (uint32_t)w, .step = (uint32_t)s, .seconds = seconds };
+	*v = (struct value){ .worker = (uint32_t)w, .step = (uint32_t)s, .time = time };
 	return 0;
 }
 
@@ -176,16 +121,16 @@ static bool integer(const struct replay_csv_field *f, int64_t *out)
 
 static int read_list_row(struct timings *t, const struct replay_csv *c, const struct replay_csv_field *f)
 {
+	const struct replay_csv_field *name = &f[t->c.worker];
 	int64_t worker, step;
 
-	if (!integer(&f[t->worker_column], &worker) && !name_number(f[t->worker_column].text, &worker))
-		return replay_workers_bad(&t->r, c, "no number in a worker's name",
-					  f[t->worker_column].text);
+	if (!integer(name, &worker) && !timing_columns_number(name->text, name->bytes, &worker))
+		return replay_workers_bad(&t->r, c, "no number in a worker's name", name->text);
 	if (worker < 0 || worker > INT32_MAX)
-		return replay_workers_bad(&t->r, c, "not a worker", f[t->worker_column].text);
-	if (!integer(&f[t->step_column], &step) || step < 0)
-		return replay_workers_bad(&t->r, c, "not a step", f[t->step_column].text);
-	return add(t, c, worker, step, &f[t->seconds_column]);
+		return replay_workers_bad(&t->r, c, "not a worker", f[t->c.worker].text);
+	if (!integer(&f[t->c.step], &step) || step < 0)
+		return replay_workers_bad(&t->r, c, "not a step", f[t->c.step].text);
+	return add(t, c, worker, step, &f[t->c.seconds]);
 }
 
 static int read_table_row(struct timings *t, const struct replay_csv *c, const struct replay_csv_field *f)
@@ -193,12 +138,12 @@ static int read_table_row(struct timings *t, const struct replay_csv *c, const s
 	int64_t step = (int64_t)t->r.rows;
 	uint32_t worker = 0;
 
-	if (t->step_column < t->width && (!integer(&f[t->step_column], &step) || step < 0))
-		return replay_workers_bad(&t->r, c, "not a step", f[t->step_column].text);
-	for (uint32_t i = 0; i < t->width; i++) {
+	if (t->c.step < t->c.width && (!integer(&f[t->c.step], &step) || step < 0))
+		return replay_workers_bad(&t->r, c, "not a step", f[t->c.step].text);
+	for (uint32_t i = 0; i < t->c.width; i++) {
 		int rc;
 
-		if (i == t->step_column)
+		if (!t->c.column[i].is_time)
 			continue;
 		rc = add(t, c, worker++, step, &f[i]);
 		if (rc)
@@ -207,48 +152,14 @@ static int read_table_row(struct timings *t, const struct replay_csv *c, const s
 	return 0;
 }
 
-/* 0,1,2,... or 1,2,3,...: the workers' names, hardly step times. */
-static bool counts_up(const struct replay_csv_field *f, uint32_t n)
-{
-	double first, v;
-
-	if (n < 2 || !replay_csv_number(&f[0], &first) || (first != 0 && first != 1))
-		return false;
-	for (uint32_t i = 1; i < n; i++)
-		if (!replay_csv_number(&f[i], &v) || v != first + i)
-			return false;
-	return true;
-}
-
-/* Names and a time in one row: a damaged row, no header. */
-static bool has_time(const struct replay_csv_field *f, uint32_t n)
-{
-	double v;
-
-	for (uint32_t i = 0; i < n; i++)
-		if (replay_csv_number(&f[i], &v) && v != floor(v))
-			return true;
-	return false;
-}
-
-/* The first row: a header where it has text that is no value, or counts. */
 static int first_row(struct timings *t, const struct replay_csv *c, const struct replay_csv_field *f,
 		     uint32_t n)
 {
-	double v;
+	const char *why = timing_columns_take(&t->c, f, n, t->r.times, t->r.unit);
 
-	t->width = n;
-	t->step_column = t->worker_column = t->seconds_column = n;
-	for (uint32_t i = 0; i < n; i++)
-		t->header |= !unknown(&f[i]) && !replay_csv_number(&f[i], &v);
-	if (t->header && has_time(f, n))
-		return replay_workers_bad(&t->r, c, "neither a row of times nor one of names", NULL);
-	if (t->header)
-		find_by_name(t, f);
-	t->header |= counts_up(f, n);
-	if (!t->list && name_columns(t, f, t->header))
-		return replay_workers_bad(&t->r, c, "out of memory", NULL);
-	return 0;
+	if (!why && !t->c.list && t->c.header && name_workers(t))
+		why = "out of memory";
+	return why ? replay_workers_bad(&t->r, c, why, t->c.which) : 0;
 }
 
 static int read_all(struct timings *t, struct replay_csv *c)
@@ -257,16 +168,16 @@ static int read_all(struct timings *t, struct replay_csv *c)
 	int n, rc;
 
 	while ((n = replay_csv_next(c, &f)) > 0) {
-		if (!t->width) {
+		if (!t->c.width) {
 			rc = first_row(t, c, f, (uint32_t)n);
 			if (rc)
 				return rc;
-			if (t->header)
+			if (t->c.header)
 				continue;
 		}
-		if ((uint32_t)n != t->width)
+		if ((uint32_t)n != t->c.width)
 			return replay_workers_bad(&t->r, c, "another number of fields than before", NULL);
-		rc = t->list ? read_list_row(t, c, f) : read_table_row(t, c, f);
+		rc = t->c.list ? read_list_row(t, c, f) : read_table_row(t, c, f);
 		if (rc)
 			return rc;
 		t->r.rows++;
@@ -274,14 +185,14 @@ static int read_all(struct timings *t, struct replay_csv *c)
 	t->r.blank = replay_csv_blank(c);
 	if (n < 0)
 		return replay_workers_bad(&t->r, c, replay_csv_error(c), NULL);
-	return t->width ? 0 : replay_workers_bad(&t->r, c, "no rows", NULL);
+	return t->c.width ? 0 : replay_workers_bad(&t->r, c, "no rows", NULL);
 }
 
 /* ---- a table without a header ---- */
 
 static double cell(const struct timings *t, size_t row, uint32_t column)
 {
-	return t->value[row * t->width + column].seconds;
+	return t->value[row * t->c.width + column].time;
 }
 
 static bool whole(double v)
@@ -289,13 +200,12 @@ static bool whole(double v)
 	return isnan(v) || (v == floor(v) && v >= 0 && v < 0x1p53);
 }
 
-/* Rows of worker,step,seconds: two columns of integers, each pair once, and a third that has fractions.
- * 0 is no time, so that it reads as a worker or step; hence from the raw values. */
+/* Rows of worker,step,seconds: two columns of integers, each pair once, and a third that has fractions. */
 static bool looks_like_list(const struct timings *t)
 {
 	bool fractions = false;
 
-	if (t->header || t->width != 3 || t->count < 6)
+	if (t->c.header || t->c.width != 3 || t->count < 6)
 		return false;
 	for (size_t r = 0; r < t->count / 3; r++) {
 		if (!whole(cell(t, r, 0)) || !whole(cell(t, r, 1)))
@@ -310,9 +220,9 @@ static bool first_counts(const struct timings *t)
 {
 	bool fractions = false;
 
-	if (t->header || t->width < 3 || t->count < 2 * (size_t)t->width)
+	if (t->c.header || t->c.width < 3 || t->count < 2 * (size_t)t->c.width)
 		return false;
-	for (size_t r = 0; r < t->count / t->width; r++) {
+	for (size_t r = 0; r < t->count / t->c.width; r++) {
 		double v = cell(t, r, 0), before = r ? cell(t, r - 1, 0) : NAN;
 
 		if (!whole(v) || (r > 1 && v != before + 1))
@@ -326,7 +236,7 @@ static bool first_counts(const struct timings *t)
 static int reread(struct timings *t, bool list)
 {
 	struct value *old = t->value;
-	size_t rows = t->count / t->width;
+	size_t rows = t->count / t->c.width;
 	int err = 0;
 
 	free(t->r.rank.id);
@@ -337,12 +247,12 @@ static int reread(struct timings *t, bool list)
 	memset(&t->r.step, 0, sizeof(t->r.step));
 	t->value = NULL;
 	t->count = t->room = 0;
-	t->not_positive = 0;
+	timing_columns_found(&t->c, list);
 	for (size_t r = 0; r < rows && !err; r++)
-		for (uint32_t k = list ? 2 : 1; k < t->width && !err; k++) {
-			const struct value *row = &old[r * t->width];
-			double first = isnan(row[0].seconds) ? 0 : row[0].seconds;
-			double second = isnan(row[1].seconds) ? 0 : row[1].seconds;
+		for (uint32_t k = list ? 2 : 1; k < t->c.width && !err; k++) {
+			const struct value *row = &old[r * t->c.width];
+			double first = isnan(row[0].time) ? 0 : row[0].time;
+			double second = isnan(row[1].time) ? 0 : row[1].time;
 			int64_t worker = list ? (int64_t)first : (int64_t)k - 1;
 			int64_t step = list ? (int64_t)second : (int64_t)first;
 			int64_t w = replay_workers_find(&t->r.rank, worker, REPLAY_WORKERS_MAX);
@@ -350,12 +260,34 @@ static int reread(struct timings *t, bool list)
 			struct value *v = w < 0 || s < 0 ? NULL : value_new(t);
 
 			if (v)
-				*v = (struct value){ (uint32_t)w, (uint32_t)s, row[k].seconds };
+				*v = (struct value){ (uint32_t)w, (uint32_t)s, row[k].time };
 			err = v ? 0 : w == -E2BIG || s == -E2BIG ? -E2BIG : -ENOMEM;
 		}
 	free(old);
-	t->list = list;
 	return err;
+}
+
+/* Times that nothing calls seconds and that lie within 0 to 1 may be shares of something. Where a name says
+ * only that they are times, or where they reach 1, somebody has to say what they are. */
+static int check_unit(const struct timings *t)
+{
+	const struct timing_column *named = NULL;
+	double most = 0;
+
+	if (strcmp(t->c.unit_from, "assumed"))
+		return 0;
+	for (size_t i = 0; i < t->count; i++)
+		most = t->value[i].time > most ? t->value[i].time : most;
+	if (most > 1 || most <= 0)
+		return 0;
+	for (uint32_t i = 0; i < t->c.width && !named; i++)
+		if (t->c.column[i].is_time && t->c.column[i].name && t->c.column[i].number < 0)
+			named = &t->c.column[i];
+	fprintf(stderr, "%s: %s%s%sall values lie within 0 to 1 and nothing says their unit: %s\n",
+		t->r.path, named ? "column " : "", named ? term_safe(named->name, 80) : "",
+		named ? ": " : "", named || most == 1 ? "--unit s, if they are seconds" :
+							"taken for seconds (--unit s says so)");
+	return named || most == 1 ? 2 : 0;
 }
 
 /* ---- judging ---- */
@@ -406,7 +338,7 @@ static int fill(struct timings *t, struct matrix *m)
 	places(&t->r.rank, m->by, m->to[0]);
 	places(&t->r.step, m->by, m->to[1]);
 	for (uint32_t i = 0; i < workers; i++)
-		m->rank[m->to[0][i]] = t->list || !t->name ? (int32_t)t->r.rank.id[i] :
+		m->rank[m->to[0][i]] = t->c.list || !t->name ? (int32_t)t->r.rank.id[i] :
 							     t->name[t->r.rank.id[i]];
 	for (uint32_t s = 0; s < steps; s++)
 		m->step[m->to[1][s]] = (uint64_t)t->r.step.id[s];
@@ -415,9 +347,11 @@ static int fill(struct timings *t, struct matrix *m)
 	for (size_t i = 0; i < t->count; i++) {
 		double *at = &m->self[(size_t)m->to[1][t->value[i].step] * workers +
 				      m->to[0][t->value[i].worker]];
+		bool known = t->value[i].time > 0;
 
-		t->twice += !isnan(*at) && !isnan(t->value[i].seconds);
-		*at = isnan(t->value[i].seconds) ? *at : 1e9 * t->value[i].seconds;
+		t->not_positive += t->value[i].time == 0;
+		t->twice += known && !isnan(*at);
+		*at = known ? t->c.unit->ns * t->value[i].time : *at;
 	}
 	m->t = (struct workers_table){ .workers = workers, .steps = steps, .step = m->step,
 				       .rank = m->rank, .role = m->role, .roles = 1, .self_ns = m->self };
@@ -426,21 +360,26 @@ static int fill(struct timings *t, struct matrix *m)
 
 static void print_summary(const struct timings *t, const struct matrix *m)
 {
-	if (t->r.json)
+	const char *layout = t->c.list ? "list" : "table";
+
+	if (t->r.json) {
 		printf("{\"type\":\"summary\",\"kind\":\"timings\",\"rows\":%" PRIu64
 		       ",\"skipped\":{\"blank_line\":%" PRIu64 ",\"missing\":%" PRIu64
 		       ",\"not_positive\":%" PRIu64 ",\"overwritten\":%" PRIu64 "},\"workers\":%" PRIu32
 		       ",\"steps\":%" PRIu32 ",\"layout\":\"%s\",\"findings\":%" PRIu64
-		       ",\"mode\":\"%s\"}\n",
+		       ",\"mode\":\"%s\",",
 		       t->r.rows, t->r.blank, t->missing, t->not_positive, t->twice, m->t.workers,
-		       m->t.steps, t->list ? "list" : "table", t->r.findings,
+		       m->t.steps, layout, t->r.findings,
 		       t->r.config.mode == PEERS_SYSOM ? "sysom" : "robust");
-	else
-		printf("\n%" PRIu32 " workers, %" PRIu32 " steps (%s); skipped: %" PRIu64
-		       " blank lines, %" PRIu64 " missing, %" PRIu64 " not positive, %" PRIu64
-		       " overwritten by a later row\n",
-		       m->t.workers, m->t.steps, t->list ? "list" : "table", t->r.blank, t->missing,
-		       t->not_positive, t->twice);
+		timing_columns_json(&t->c, stdout);
+		puts("}");
+		return;
+	}
+	putchar('\n');
+	timing_columns_text(&t->c, stdout);
+	printf("%" PRIu32 " workers, %" PRIu32 " steps (%s); skipped: %" PRIu64 " blank lines, %" PRIu64
+	       " missing, %" PRIu64 " zero, %" PRIu64 " overwritten by a later row\n",
+	       m->t.workers, m->t.steps, layout, t->r.blank, t->missing, t->not_positive, t->twice);
 }
 
 static int run(struct timings *t, struct replay_csv *c)
@@ -450,10 +389,14 @@ static int run(struct timings *t, struct replay_csv *c)
 
 	if (rc)
 		return rc;
-	if (!t->list && looks_like_list(t))
+	if (!t->c.list && looks_like_list(t))
 		err = reread(t, true);
-	else if (!t->list && first_counts(t))
+	else if (!t->c.list && first_counts(t))
 		err = reread(t, false);
+	if (!err)
+		rc = check_unit(t);
+	if (rc)
+		return rc;
 	if (!err && t->count)
 		err = fill(t, &m);
 	if (err == -E2BIG) {
@@ -479,7 +422,7 @@ static int run(struct timings *t, struct replay_csv *c)
 
 int replay_timings_main(int argc, char **argv)
 {
-	struct timings t = { .r.kind = "timings" };
+	struct timings t = { .r = { .kind = "timings", .has_times = true } };
 	struct replay_csv *c = NULL;
 	int rc = replay_workers_options(&t.r, argc, argv, usage);
 
@@ -495,6 +438,7 @@ int replay_timings_main(int argc, char **argv)
 	fflush(stdout);
 	replay_csv_close(c);
 	replay_workers_free(&t.r);
+	timing_columns_free(&t.c);
 	free(t.value);
 	free(t.name);
 	return rc;

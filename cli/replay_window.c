@@ -196,25 +196,67 @@ static int replay_recording(struct replay_window *w, struct trace_reader *in, co
 	return -more;
 }
 
-/* The incident that was asked for with --incident. */
-static int load_known(struct replay_window *w)
-{
-	json_error_t e;
-
-	if (!w->known_path)
-		return 0;
-	w->known = json_load_file(w->known_path, JSON_REJECT_DUPLICATES, &e);
-	if (json_is_object(w->known))
-		return 0;
-	fprintf(stderr, "sysom replay window: %s:%d: %s\n", term_safe(w->known_path, 200),
-		w->known ? 1 : e.line, w->known ? "no incident" : term_safe(e.text, 200));
-	return 2;
-}
-
 static int no_memory(void)
 {
 	fprintf(stderr, "sysom replay window: out of memory\n");
 	return 1;
+}
+
+static int bad_known(const struct replay_window *w, int line, const char *what)
+{
+	fprintf(stderr, "sysom replay window: %s:%d: %s\n", term_safe(w->known_path, 200), line,
+		term_safe(what, 200));
+	return 2;
+}
+
+/* The values of a JSON text, or more: each but the first has a comma or a bracket before it. Short ones
+ * take far more memory than text: `[],` takes forty times its own. */
+static size_t values_of(const char *text, size_t bytes)
+{
+	size_t values = 1;
+	bool quoted = false;
+
+	for (size_t i = 0; i < bytes; i++) {
+		quoted ^= text[i] == '"';
+		i += quoted && text[i] == '\\';
+		values += !quoted && strchr(",[{", text[i]) && text[i];
+	}
+	return values;
+}
+
+/* The incident that was asked for with --incident. */
+static int parse_known(struct replay_window *w, struct trace_reader *in, char *text)
+{
+	ssize_t n = read_all(in, text, LIMIT_REPLAY_JSON_BYTES + 1);
+	json_error_t e;
+
+	if (n < 0)
+		return bad_known(w, 1, trace_reader_error(in));
+	if ((size_t)n > LIMIT_REPLAY_JSON_BYTES ||
+	    values_of(text, (size_t)n) > LIMIT_REPLAY_JSON_VALUES)
+		return bad_known(w, 1, "larger than an incident can be (16 MiB, a million values)");
+	w->known = json_loadb(text, (size_t)n, JSON_REJECT_DUPLICATES, &e);
+	if (json_is_object(w->known))
+		return 0;
+	return bad_known(w, w->known ? 1 : e.line, w->known ? "no incident" : e.text);
+}
+
+static int load_known(struct replay_window *w)
+{
+	struct trace_reader *in;
+	char *text;
+	int rc;
+
+	if (!w->known_path)
+		return 0;
+	rc = trace_reader_open(&in, w->known_path);
+	if (rc)
+		return bad_known(w, 0, strerror(-rc));
+	text = malloc(LIMIT_REPLAY_JSON_BYTES + 1);
+	rc = text ? parse_known(w, in, text) : no_memory();
+	free(text);
+	trace_reader_close(in);
+	return rc;
 }
 
 /* A window, of which the first bytes are read already. */

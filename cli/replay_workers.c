@@ -41,6 +41,12 @@ static int option_of(struct replay_workers *r, int option, const char *arg)
 			return usage_error(r, "unknown mode", arg);
 		r->config.mode = *arg == 's' ? PEERS_SYSOM : PEERS_ROBUST;
 		return 0;
+	case 't':
+		r->times = arg;
+		return 0;
+	case 'u':
+		r->unit = replay_unit_of(arg);
+		return r->unit ? 0 : usage_error(r, "unknown unit", arg);
 	case 'k':
 		if (!number(arg, 0, 100, &r->config.k))
 			return usage_error(r, "not a number of deviations", arg);
@@ -59,7 +65,8 @@ int replay_workers_options(struct replay_workers *r, int argc, char **argv, cons
 	static const struct option options[] = {
 		{ "json", no_argument, NULL, 'j' }, { "mode", required_argument, NULL, 'm' },
 		{ "k", required_argument, NULL, 'k' }, { "window", required_argument, NULL, 'w' },
-		{ "help", no_argument, NULL, 'h' }, { NULL, 0, NULL, 0 },
+		{ "help", no_argument, NULL, 'h' }, { "time", required_argument, NULL, 't' },
+		{ "unit", required_argument, NULL, 'u' }, { NULL, 0, NULL, 0 },
 	};
 	const char *of_sysom = NULL;
 	int option, rc;
@@ -79,6 +86,8 @@ int replay_workers_options(struct replay_workers *r, int argc, char **argv, cons
 	}
 	if (of_sysom && r->config.mode != PEERS_SYSOM)
 		return usage_error(r, "needs --mode sysom", of_sysom);
+	if (!r->has_times && (r->times || r->unit))
+		return usage_error(r, "an option of timings", r->times ? "--time" : "--unit");
 	if (optind + 1 != argc)
 		return usage_error(r, "one file is read", optind < argc ? argv[optind + 1] : NULL);
 	r->path = argv[optind];

@@ -10,6 +10,7 @@
 
 #include "analysis/workers.h"
 #include "cli/replay_csv.h"
+#include "cli/replay_unit.h"
 
 #define REPLAY_WORKERS_MAX 65536u
 #define REPLAY_WORKERS_STEPS_MAX 10000000u
@@ -25,6 +26,9 @@ struct replay_workers_ids { /* numbers in order of appearance, found by hash */
 struct replay_workers {
 	const char *kind, *path;
 	bool json;
+	bool has_times;			/* set by the kind: takes --time and --unit */
+	const char *times;		/* NULL: not said */
+	const struct replay_unit *unit; /* likewise */
 	struct peers_config config;
 	struct replay_workers_ids rank, step;
 	uint64_t rows, blank;

@@ -10,7 +10,7 @@
 #include "analysis/median.h"
 
 #define SURE_ERRORS 4.0
-#define EDGES	    (STEP_FLAG_FIRST | STEP_FLAG_GAP | STEP_FLAG_RESYNC)
+#define EDGES	    (STEP_FLAG_EDGE | STEP_FLAG_GAP | STEP_FLAG_RESYNC)
 
 /* ---- steps ---- */
 

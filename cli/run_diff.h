@@ -5,7 +5,7 @@
  *
  * A step figure differs when its medians do by more than RUN_DIFF_SHARE of the step and by more than
  * four standard errors of the difference (of medians: 1.2533 sigma / sqrt(n), sigma from the MAD). Rates
- * differ by more than four of a binomial's. Edges and gaps (STEP_FLAG_FIRST, _GAP, _RESYNC) don't count.
+ * differ by more than four of a binomial's. Edges and gaps (STEP_FLAG_EDGE, _GAP, _RESYNC) don't count.
  * Functions: analysis/profile.h.
  *
  * Of a side with RUN_DIFF_SLOW_MIN slow steps (out or flagged) steps, spans and kernels are of these alone:

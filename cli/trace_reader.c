@@ -12,6 +12,7 @@
 
 #define RAW_BYTES  (256u << 10)
 #define TEXT_BYTES (1u << 20)
+#define MAGIC_BYTES 4 /* zstd's; gzip has two */
 
 /* 8 MiB, which every decoder has to have room for (RFC 8878, 3.1.1.1.2): eight bytes may ask for any. */
 #define WINDOW_LOG_MAX 23
@@ -32,6 +33,7 @@ struct trace_reader {
 	size_t at, bytes;
 	uint64_t line;
 	const char *error;
+	int failed; /* the first error, which every later call returns too; 0 none */
 };
 
 static int fail(struct trace_reader *r, const char *what)
@@ -40,37 +42,46 @@ static int fail(struct trace_reader *r, const char *what)
 	return -EBADMSG;
 }
 
-static int raw_fill(struct trace_reader *r)
+/* Behind what is there. */
+static int raw_read(struct trace_reader *r)
 {
 	ssize_t n;
 
-	if (r->raw_at < r->raw_bytes || r->raw_end)
-		return 0;
 	do
-		n = read(r->fd, r->raw, RAW_BYTES);
+		n = read(r->fd, r->raw + r->raw_bytes, RAW_BYTES - r->raw_bytes);
 	while (n < 0 && errno == EINTR);
 	if (n < 0) {
 		r->error = strerror(errno);
 		return -errno;
 	}
-	r->raw_at = 0;
-	r->raw_bytes = (size_t)n;
+	r->raw_bytes += (size_t)n;
 	r->raw_end = n == 0;
 	return 0;
 }
 
+static int raw_fill(struct trace_reader *r)
+{
+	if (r->raw_at < r->raw_bytes || r->raw_end)
+		return 0;
+	r->raw_at = r->raw_bytes = 0;
+	return raw_read(r);
+}
+
 static int packing_find(struct trace_reader *r)
 {
-	int err = raw_fill(r);
+	int err = 0;
 
+	while (!err && !r->raw_end && r->raw_bytes < MAGIC_BYTES)
+		err = raw_read(r);
 	if (err)
 		return err;
-	if (r->raw_bytes >= 2 && r->raw[0] == 0x1f && r->raw[1] == 0x8b) {
+	/* no text is that one byte: it is cut short */
+	if (r->raw_bytes && r->raw[0] == 0x1f && (r->raw_bytes == 1 || r->raw[1] == 0x8b)) {
 		r->packing = PACKING_GZIP;
 		if (inflateInit2(&r->z, 15 + 16) != Z_OK)
 			return -ENOMEM;
 		r->z_live = true;
-	} else if (r->raw_bytes >= 4 && !memcmp(r->raw, "\x28\xb5\x2f\xfd", 4)) {
+	} else if (r->raw_bytes >= MAGIC_BYTES && !memcmp(r->raw, "\x28\xb5\x2f\xfd", MAGIC_BYTES)) {
 		r->packing = PACKING_ZSTD;
 		r->zstd = ZSTD_createDStream();
 		if (!r->zstd || ZSTD_isError(ZSTD_initDStream(r->zstd)) ||
@@ -78,33 +89,6 @@ static int packing_find(struct trace_reader *r)
 			return -ENOMEM;
 	}
 	return 0;
-}
-
-int trace_reader_open(struct trace_reader **out, const char *path)
-{
-	struct trace_reader *r = calloc(1, sizeof(*r));
-	int err = -ENOMEM;
-
-	if (!r)
-		return -ENOMEM;
-	r->fd = -1;
-	r->raw = malloc(RAW_BYTES);
-	r->text = malloc(TEXT_BYTES + 1);
-	if (!r->raw || !r->text)
-		goto fail;
-	r->fd = strcmp(path, "-") ? open(path, O_RDONLY | O_CLOEXEC) : dup(STDIN_FILENO);
-	if (r->fd < 0) {
-		err = -errno;
-		goto fail;
-	}
-	err = packing_find(r);
-	if (err)
-		goto fail;
-	*out = r;
-	return 0;
-fail:
-	trace_reader_close(r);
-	return err;
 }
 
 void trace_reader_close(struct trace_reader *r)
@@ -176,7 +160,7 @@ static int direct_fill(struct trace_reader *r, char *to, size_t room)
 }
 
 /* Unpacks more behind what is there. 1 something came, 0 at the end, or -errno. */
-static int text_fill(struct trace_reader *r)
+static int unpack(struct trace_reader *r)
 {
 	if (r->at) {
 		memmove(r->text, r->text + r->at, r->bytes - r->at);
@@ -187,16 +171,15 @@ static int text_fill(struct trace_reader *r)
 		char *to = r->text + r->bytes;
 		size_t room = TEXT_BYTES - r->bytes;
 		ssize_t n;
-		bool direct = r->packing == PACKING_NONE && r->raw_at == r->raw_bytes;
+		bool direct = r->packing == PACKING_NONE && r->raw_at == r->raw_bytes, starved;
 		int err = direct ? direct_fill(r, to, room < RAW_BYTES ? room : RAW_BYTES) :
 				   raw_fill(r);
 
 		if (err)
 			return err < 0 ? err : 1;
-		if (r->raw_at == r->raw_bytes && r->raw_end) {
+		starved = r->raw_at == r->raw_bytes && r->raw_end;
+		if (starved && !r->open_member) {
 			r->text_end = true;
-			if (r->open_member)
-				return fail(r, "compressed data ends early");
 			break;
 		}
 		if (r->packing == PACKING_GZIP) {
@@ -213,8 +196,59 @@ static int text_fill(struct trace_reader *r)
 		r->bytes += (size_t)n;
 		if (n)
 			return 1;
+		/* a decoder may still have held text that the file's last bytes gave */
+		if (starved)
+			return fail(r, "compressed data ends early");
 	}
 	return 0;
+}
+
+static int text_fill(struct trace_reader *r)
+{
+	int more = r->failed ? r->failed : unpack(r);
+
+	if (more < 0)
+		r->failed = more;
+	return more;
+}
+
+/* A byte order mark, which is no part of a text. An error stays for the first who reads. */
+static void mark_skip(struct trace_reader *r)
+{
+	static const char mark[] = { '\xef', '\xbb', '\xbf' };
+
+	while (r->bytes < sizeof(mark) && text_fill(r) > 0)
+		;
+	if (r->bytes >= sizeof(mark) && !memcmp(r->text, mark, sizeof(mark)))
+		r->at = sizeof(mark);
+}
+
+int trace_reader_open(struct trace_reader **out, const char *path)
+{
+	struct trace_reader *r = calloc(1, sizeof(*r));
+	int err = -ENOMEM;
+
+	if (!r)
+		return -ENOMEM;
+	r->fd = -1;
+	r->raw = malloc(RAW_BYTES);
+	r->text = malloc(TEXT_BYTES + 1);
+	if (!r->raw || !r->text)
+		goto fail;
+	r->fd = strcmp(path, "-") ? open(path, O_RDONLY | O_CLOEXEC) : dup(STDIN_FILENO);
+	if (r->fd < 0) {
+		err = -errno;
+		goto fail;
+	}
+	err = packing_find(r);
+	if (err)
+		goto fail;
+	mark_skip(r);
+	*out = r;
+	return 0;
+fail:
+	trace_reader_close(r);
+	return err;
 }
 
 int trace_reader_line(struct trace_reader *r, char **line, size_t *bytes)

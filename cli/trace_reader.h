@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * trace_reader.h - the bytes, lines and fields of a trace file: plain, gzip or zstd (told by their
- * first bytes), or standard input.
+ * first bytes), or standard input. A byte order mark before UTF-8 text is passed over.
  * Owns: the descriptor and its buffers. Threads: one caller. Trust: the file is hostile: lines are
  * bounded, and no more than a buffer is unpacked at a time. */
 #ifndef SYSOM_CLI_TRACE_READER_H
@@ -24,7 +24,8 @@ void trace_reader_close(struct trace_reader *r); /* NULL is a no-op */
 int trace_reader_line(struct trace_reader *r, char **line, size_t *bytes);
 /* Unpacked bytes: how many, 0 at the end, or as above. Not to be mixed with lines. */
 ssize_t trace_reader_read(struct trace_reader *r, void *buffer, size_t bytes);
-/* The first byte that is no white space, without taking it; -1 where there is none or an error. */
+/* The first byte that is no white space, without taking it; -1 where there is none or an error (which
+ * the next line or read returns). */
 int trace_reader_peek(struct trace_reader *r);
 /* Of the line last returned, from 1. */
 uint64_t trace_reader_line_number(const struct trace_reader *r);

@@ -112,10 +112,56 @@ for t in range(800):
 found, _ = replay('timings', table(rows))
 ok('so are experts that stay popular for a while', {f['kind'] for f in found} <= {'imbalance'}, found)
 for bad, line in (('0.1,0.2\n0.1,x\n', 2), ('0.1,0.2\n0.1\n', 2), ('worker,step,seconds\n0,zero,1\n', 2),
-                  ('worker,step,seconds\n0,0,1\n0,1,1e99\n', 3), ('a,b\n"\n', 2),
+                  ('worker,step,seconds\n0,0,1\n0,1,1e99\n', 3), ('r0,r1\n"\n', 2),
                   ('0.1,x,0.2\n0.1,0.1,0.2\n', 1)):
     p = call('timings', '-', data=bad)
     ok(f'bad: {bad!r} names line {line}', p.returncode == 2 and f'-:{line}:'.encode() in p.stderr, p)
+# what is a time, whose, and in what unit
+for head, why in (('step,gpu_util', 'gpu_util'), ('step,worker,gpu_util', 'gpu_util'), ('step,rank0,rank1,loss', 'loss'),
+                  ('worker,step,value', 'value'), ('step,worker0,worker1,gpu_util0', 'gpu_util0'),
+                  ('worker,step,tokens_per_s', 'tokens_per_s'), ('step,compute_ms,comm_ms', 'compute_ms'),
+                  ('worker,step,a_ms,b_ms', 'b_ms'), ('step,rank0_ms,rank1_s', 'rank1_s')):
+    p = call('timings', '-', data=head + '\n' + '1,0,' + ','.join(['.5'] * (head.count(',') - 1)) + '\n')
+    ok(f'{head}: refuses {why} and says what to do', p.returncode == 2 and p.stderr.startswith(b'-:1: ') and
+       p.stderr.rstrip().endswith(b': ' + why.encode()) and b'--' in p.stderr and not p.stdout, p)
+values = [(w, t, .1 * (1 + w) * random.gauss(1, .01)) for t in range(6) for w in range(3)]
+
+
+def listed_as(head, *args, scale=1.0, rows=tuple(values)):
+    return call('timings', '-', '--json', *args, data=head + '\n' + ''.join(f'{w},{t},{v * scale}\n' for w, t, v in rows))
+
+
+want = listed_as('worker,step,seconds')
+last = json.loads(want.stdout.splitlines()[-1])
+ok('the summary says what was read in what unit', want.returncode == 0 and last['unit'] == 's' and
+   last['unit_from'] == 'name' and last['columns'] == {'times': ['seconds'], 'step': 'step', 'worker': 'worker'}, want)
+for head, args, scale in (('worker,step,dur_ms', (), 1e3), ('worker,step,dur (us)', (), 1e6),
+                          ('worker,step,x', ('--time', 'x', '--unit', 'ns'), 1e9),
+                          ('worker,step,duration', ('--unit', 'ms'), 1e3)):
+    p = listed_as(head, *args, scale=scale)
+    ok(f'{head} {args}: the same times', p.returncode == 0 and
+       {k: v for k, v in json.loads(p.stdout.splitlines()[-1]).items() if k not in ('columns', 'unit', 'unit_from')} ==
+       {k: v for k, v in last.items() if k not in ('columns', 'unit', 'unit_from')}, p)
+p = call('timings', '-', '--unit', 'ms', data='step,rank0,rank1\n0,5,6\n1,5,6\n')
+ok('for people, too', b'2 columns of times in ms (as --unit says): rank0 rank1' in p.stdout, p)
+p = listed_as('worker,step,dur_ms', '--unit', 's')
+ok('a unit that the name denies is refused', p.returncode == 2 and b'dur_ms' in p.stderr, p)
+p = listed_as('worker,step,duration')
+ok('shares under a name without a unit are refused', p.returncode == 2 and b'column duration' in p.stderr and
+   b'--unit s' in p.stderr and not p.stdout, p)
+ok('unless somebody says that they are seconds', listed_as('worker,step,duration', '--unit', 's').returncode == 0)
+shares = [[v / 2 for v in (.3, .9, 2)], [.2, .4, .6]]
+p = call('timings', '-', data=table(shares))
+ok('a table that was normalised is refused', p.returncode == 2 and b'--unit s' in p.stderr, p)
+p = call('timings', '-', '--json', data=table([[v / 2 for v in r] for r in shares]))
+ok('what may be either is said', p.returncode == 0 and b'taken for seconds' in p.stderr and
+   json.loads(p.stdout)['unit_from'] == 'assumed' and json.loads(p.stdout)['columns'] == {'times': [1, 2, 3]}, p)
+p = call('timings', '-', '--time', 'b,c', data='a,b\n1,2\n')
+ok('--time that is no column is named', p.returncode == 2 and b'--time' in p.stderr and b': c' in p.stderr, p)
+ok('and is of timings alone', call('ops', '-', '--time', 'b').returncode == 2)
+p = call('timings', '-', '--json', data='0,0,0\n0,1,.1\n1,0,.12\n1,1,0\n')
+ok('zeros of a list without a header are counted', p.returncode == 0 and
+   json.loads(p.stdout.splitlines()[-1])['skipped']['not_positive'] == 2, p)
 ok('no file: 2', call('timings', '/nonexistent').returncode == 2)
 ok('unknown option: 2', call('timings', '-', '--mode', 'x').returncode == 2)
 ok('empty: 2', call('timings', '-').returncode == 2)

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
+#include <zlib.h>
 
 #include <cmocka.h>
 
@@ -120,6 +121,68 @@ static void times_are_exact_to_the_nanosecond(void **state)
 	assert_int_equal(run("[{\"ts\":7.}]", &result), -EBADMSG);
 }
 
+static void a_time_that_is_none_is_told(void **state)
+{
+	static const struct {
+		const char *fields;
+		bool bad;
+	} events[] = {
+		{ "\"ts\":1,\"dur\":2", false },	{ "\"ts\":0,\"dur\":0.0", false },
+		{ "\"ts\":1,\"dur\":null", false }, { "\"ts\":1,\"args\":{\"dur\":-1}", false },
+		{ "\"ts\":1,\"dur\":-1", true },	{ "\"ts\":1,\"dur\":-0.001", true },
+		{ "\"ts\":1,\"dur\":\"2\"", true }, { "\"ts\":1,\"dur\":\"long\"", true },
+		{ "\"ts\":1,\"dur\":true", true },	{ "\"ts\":1,\"dur\":[2]", true },
+		{ "\"ts\":1,\"dur\":{}", true },	{ "\"ts\":1,\"dur\":1e300", true },
+		{ "\"ts\":-1,\"dur\":2", true },	{ "\"ts\":\"1\",\"dur\":2", true },
+	};
+	struct kineto_result result;
+	char text[128];
+
+	for (size_t i = 0; i < ARRAY_LEN(events); i++) {
+		snprintf(text, sizeof(text), "[{\"ts\":-1},{%s}]", events[i].fields);
+		assert_int_equal(run(text, &result), 0);
+		assert_int_equal(seen.count, 2);
+		assert_int_equal(seen.last.bad_time, events[i].bad);
+	}
+}
+
+static void a_packed_file_is_read_to_its_end(void **state)
+{
+	unsigned char packed[256];
+	z_stream z = { .next_in = (unsigned char *)(uintptr_t)"[{}]", .avail_in = 4,
+		       .next_out = packed, .avail_out = sizeof(packed) };
+	struct kineto_result result;
+
+	assert_int_equal(deflateInit2(&z, 6, Z_DEFLATED, 31, 8, Z_DEFAULT_STRATEGY), Z_OK);
+	assert_int_equal(deflate(&z, Z_FINISH), Z_STREAM_END);
+	deflateEnd(&z);
+	assert_int_equal(run_bytes((const char *)packed, z.total_out, &result), 0);
+	assert_int_equal(seen.count, 1);
+	assert_int_equal(run_bytes((const char *)packed, z.total_out - 1, &result), -EBADMSG);
+	assert_string_equal(result.error, "compressed data ends early");
+	packed[z.total_out - 5] ^= 1; /* of its checksum */
+	assert_int_equal(run_bytes((const char *)packed, z.total_out, &result), -EBADMSG);
+}
+
+/* `[],` again and again: three bytes a value. */
+static void many_short_values_take_no_memory(void **state)
+{
+	size_t bytes = 6u << 20, before;
+	char *text = malloc(bytes);
+	struct kineto_result result;
+
+	for (size_t i = 0; i < bytes; i++)
+		text[i] = "[],"[i % 3];
+	memcpy(text, "[1,", 3);
+	memcpy(text + bytes - 3, "[]]", 3);
+	before = mallinfo2().uordblks + mallinfo2().hblkhd;
+	assert_int_equal(run_bytes(text, bytes, &result), 0);
+	assert_int_equal(seen.count, bytes / 3);
+	assert_true(mallinfo2().uordblks + mallinfo2().hblkhd <= before);
+	assert_true(mallinfo2().arena < (8u << 20)); /* the most there was */
+	free(text);
+}
+
 static void names_the_line_of_what_is_wrong(void **state)
 {
 	struct kineto_result result;
@@ -184,6 +247,9 @@ int main(void)
 		cmocka_unit_test(reads_the_fields_that_count),
 		cmocka_unit_test(one_event_leaves_nothing_to_the_next),
 		cmocka_unit_test(times_are_exact_to_the_nanosecond),
+		cmocka_unit_test(a_time_that_is_none_is_told),
+		cmocka_unit_test(a_packed_file_is_read_to_its_end),
+		cmocka_unit_test(many_short_values_take_no_memory),
 		cmocka_unit_test(names_the_line_of_what_is_wrong),
 		cmocka_unit_test(the_callback_ends_the_reading),
 		cmocka_unit_test(bounds_nesting_and_names),

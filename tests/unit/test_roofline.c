@@ -535,6 +535,35 @@ static void p99_mode_absorbs_a_sustained_slowdown_when_it_retrains(void **state)
 	free(m);
 }
 
+/* Three bins of five lie on a line that the others are nowhere near: R2 = 1 - 0.4 / (0.4 * 0.6). */
+static void p99_mode_refuses_a_line_that_is_worse_than_the_mean(void **state)
+{
+	struct roofline_config c;
+	struct roofline *m;
+	uint32_t flagged = 0;
+
+	roofline_config_default(&c);
+	c.mode = ROOFLINE_P99;
+	m = model_with(&c);
+	for (int i = 0; i < 1000; i++) {
+		uint32_t bin = i % 30;
+		double work = 10 + bin * 30, latency = bin % 5 < 2 ? 1e5 : work;
+
+		flagged += roofline_push(m, &work, 1, 1e6 * latency).flagged;
+	}
+	assert_true(summary(m).r2 < -0.1);
+	assert_int_equal(summary(m).state, ROOFLINE_REFUSED);
+	assert_int_equal(flagged, 0);
+	/* it goes on learning */
+	for (int i = 0; i < 3000; i++) {
+		double work = 10 + i % 24 * 30;
+
+		roofline_push(m, &work, 1, 1e6 * (10 + work));
+	}
+	assert_int_equal(summary(m).state, ROOFLINE_ARMED);
+	free(m);
+}
+
 static void a_set_keeps_models_apart_and_forgets_the_least_used(void **state)
 {
 	struct roofline_config c;
@@ -599,6 +628,7 @@ int main(void)
 		cmocka_unit_test(the_same_input_gives_the_same_output),
 		cmocka_unit_test(p99_mode_collapses_on_bad_learning_steps_as_published),
 		cmocka_unit_test(p99_mode_absorbs_a_sustained_slowdown_when_it_retrains),
+		cmocka_unit_test(p99_mode_refuses_a_line_that_is_worse_than_the_mean),
 		cmocka_unit_test(a_set_keeps_models_apart_and_forgets_the_least_used),
 		cmocka_unit_test(names_of_modes_and_states_are_stable),
 	};

@@ -151,6 +151,78 @@ static void finds_steps_without_marks(void **state)
 	rig_free(r);
 }
 
+static void file_step(struct rig *r, uint32_t launches)
+{
+	for (uint32_t k = 0; k < launches; k++)
+		launch(r, 10 + k, 3000, 2000);
+	r->now += 40000;
+}
+
+/* Of a file: nothing comes that would show its end. */
+static void the_last_step_of_a_file_is_there(void **state)
+{
+	static const uint32_t last[] = { 30, 29, 1 };
+	struct steps_config c;
+
+	steps_config_default(&c);
+	c.whole_first = true;
+	for (size_t i = 0; i < sizeof(last) / sizeof(last[0]); i++) {
+		struct rig *r = rig_new(&c);
+		const struct step *end;
+
+		for (int step = 0; step < 9; step++)
+			file_step(r, 30);
+		file_step(r, last[i]);
+		finish(r);
+		assert_int_equal(r->count, 10);
+		end = &r->got[9];
+		assert_int_equal(end->launches, last[i]);
+		assert_int_equal(end->begin_ns, r->got[8].end_ns);
+		assert_int_equal(end->end_ns, r->now - 40000);
+		/* what is no whole step is not judged */
+		assert_int_equal(end->flags & STEP_FLAG_EDGE, last[i] == 30 ? 0 : STEP_FLAG_LAST);
+		for (int step = 0; step < 9; step++)
+			assert_int_equal(r->got[step].flags & STEP_FLAG_LAST, 0);
+		rig_free(r);
+	}
+}
+
+/* A step of 24 layers, forth and back, with what it has once around them. */
+static void deep_step(struct rig *r)
+{
+	static const uint32_t once[2][3] = { { 1, 2, 3 }, { 4, 5, 6 } };
+
+	for (int pass = 0; pass < 2; pass++) {
+		for (int k = 0; k < 3; k++)
+			launch(r, once[pass][k], 3000, 2000);
+		for (int layer = 0; layer < 24; layer++)
+			for (int k = 0; k < 6; k++)
+				launch(r, 10 + 10 * (uint32_t)pass + (uint32_t)k, 3000, 2000);
+	}
+}
+
+static void fewer_than_three_steps_are_no_steps_rather_than_their_layers(void **state)
+{
+	struct steps_config c;
+	struct steps_stats stats;
+
+	steps_config_default(&c);
+	c.whole_first = true;
+	for (uint32_t n = 1; n <= 6; n++) {
+		struct rig *r = rig_new(&c);
+
+		for (uint32_t step = 0; step < n; step++)
+			deep_step(r);
+		finish(r);
+		steps_stats(r->s, &stats);
+		assert_int_equal(stats.few, n < 3);
+		assert_int_equal(r->count, n < 3 ? 0 : n);
+		for (uint32_t i = 0; i < r->count; i++)
+			assert_int_equal(r->got[i].launches, 2 * (3 + 24 * 6));
+		rig_free(r);
+	}
+}
+
 /* Two ranks of a synchronous job whose hosts run ahead; rank 1 computes longer. Device times are
  * worked out here, step by step: both leave the collective when the later one came. */
 static void the_late_rank_has_the_self_time(void **state)
@@ -264,6 +336,64 @@ static void launches_of_one_nanosecond_have_a_kernel_each(void **state)
 	assert_int_equal(r->got[0].flags & STEP_FLAG_INCOMPLETE, 0);
 	assert_int_equal(r->got[0].kernels, 3);
 	assert_int_equal(r->got[0].compute_ns, 400);
+	rig_free(r);
+}
+
+/* What is counted is how many items are passed over, at any spread of `times` over the launches. */
+static uint64_t looked_back(uint32_t launches, uint32_t times, uint32_t mark_every)
+{
+	struct steps_config c;
+	struct steps_stats stats;
+	struct rig *r;
+	uint32_t met = 0;
+
+	steps_config_default(&c);
+	c.whole_first = true;
+	c.launch_max = 2 * launches;
+	r = rig_new(&c);
+	for (uint32_t i = 0; i < launches; i++) {
+		if (mark_every && i % mark_every == 0)
+			mark(r, RECORD_STEP_BEGIN);
+		r->now = 1000000 + (uint64_t)i * times / launches;
+		launch(r, i % 3, 0, 0);
+	}
+	/* of the times in turn, and once more as many as there are launches */
+	for (uint32_t i = 0; i < 2 * launches; i++)
+		device(r, RECORD_KERNEL, 1000000 + i % times, 2000000 + i, 2000001 + i, i % 3);
+	steps_stats(r->s, &stats);
+	finish(r);
+	for (uint32_t i = 0; i < r->count; i++)
+		met += r->got[i].launches && r->got[i].unmatched == 0;
+	if (mark_every)
+		assert_int_equal(met, r->count);
+	rig_free(r);
+	return stats.looked_back;
+}
+
+static void launches_of_one_time_cost_no_square_of_their_number(void **state)
+{
+	static const uint32_t times[] = { 1, 2, 7, 1000 };
+	const uint32_t n = 100000;
+
+	for (size_t i = 0; i < sizeof(times) / sizeof(times[0]); i++) {
+		assert_in_range(looked_back(n, times[i], 0), 1, 20 * n);
+		assert_in_range(looked_back(n, times[i], 50), 1, 20 * n);
+	}
+}
+
+/* Marks between the launches and the search for them. */
+static void marks_in_a_row_are_passed_over_at_once(void **state)
+{
+	struct steps_stats stats;
+	struct rig *r = rig_new(NULL);
+
+	launch(r, 1, 10, 5);
+	for (int i = 0; i < 20000; i++)
+		mark(r, i % 2 ? RECORD_STEP_END : RECORD_STEP_BEGIN);
+	for (int i = 0; i < 20000; i++)
+		device(r, RECORD_KERNEL, r->now + 10, 2000000 + i, 2000001 + i, 1);
+	steps_stats(r->s, &stats);
+	assert_in_range(stats.looked_back, 1, 100000);
 	rig_free(r);
 }
 
@@ -665,9 +795,13 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(accounts_an_explicit_step),
 		cmocka_unit_test(finds_steps_without_marks),
+		cmocka_unit_test(the_last_step_of_a_file_is_there),
+		cmocka_unit_test(fewer_than_three_steps_are_no_steps_rather_than_their_layers),
 		cmocka_unit_test(the_late_rank_has_the_self_time),
 		cmocka_unit_test(a_step_has_one_interval_on_host_and_device),
 		cmocka_unit_test(launches_of_one_nanosecond_have_a_kernel_each),
+		cmocka_unit_test(launches_of_one_time_cost_no_square_of_their_number),
+		cmocka_unit_test(marks_in_a_row_are_passed_over_at_once),
 		cmocka_unit_test(a_step_that_waits_too_long_is_incomplete),
 		cmocka_unit_test(a_gap_in_recording_is_told),
 		cmocka_unit_test(begins_alone_bound_steps_at_the_last_launch),

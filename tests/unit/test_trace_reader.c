@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include <unistd.h>
 #include <zlib.h>
 #include <zstd.h>
@@ -104,6 +105,118 @@ static void tells_data_that_ends_early(void **state)
 	expect_lines(packed, 12, none, -EBADMSG);
 }
 
+/* Whoever asks again after an error is told of it again, and not that the file ended. */
+static void an_error_stays(void **state)
+{
+	unsigned char packed[512];
+	size_t n = gzip(packed, sizeof(packed), "a,b\n");
+	struct trace_reader *r;
+	char path[64], *line, byte;
+	int fd;
+
+	for (size_t cut = 1; cut < n; cut++) {
+		fd = file_of(packed, cut, path, sizeof(path));
+		assert_int_equal(trace_reader_open(&r, path), 0);
+		trace_reader_peek(r);
+		while (trace_reader_line(r, &line, &(size_t){0}) > 0)
+			;
+		assert_int_equal(trace_reader_line(r, &line, &(size_t){0}), -EBADMSG);
+		while (trace_reader_read(r, &byte, 1) > 0)
+			;
+		assert_int_equal(trace_reader_read(r, &byte, 1), -EBADMSG);
+		assert_string_equal(trace_reader_error(r), "compressed data ends early");
+		trace_reader_close(r);
+		close(fd);
+	}
+	for (size_t at = n - 8; at < n; at++) { /* the checksum and the length */
+		packed[at] ^= 0x10;
+		fd = file_of(packed, n, path, sizeof(path));
+		assert_int_equal(trace_reader_open(&r, path), 0);
+		while (trace_reader_line(r, &line, &(size_t){0}) > 0)
+			;
+		assert_int_equal(trace_reader_line(r, &line, &(size_t){0}), -EBADMSG);
+		trace_reader_close(r);
+		close(fd);
+		packed[at] ^= 0x10;
+	}
+}
+
+/* The decoder takes a frame's last bytes in before it has given all of their text. */
+static void reads_zstd_whose_end_has_no_room_at_first(void **state)
+{
+	size_t bytes = 4u << 20, room = ZSTD_compressBound(4u << 20), n, got = 0, one;
+	char *text = malloc(bytes), *packed = malloc(room), *line, path[64];
+	struct trace_reader *r;
+	int fd, rc;
+
+	for (size_t i = 0; i < bytes; i++)
+		text[i] = i % 1001 ? 'x' : '\n';
+	n = ZSTD_compress(packed, room, text, bytes - 77, 3);
+	fd = file_of(packed, n, path, sizeof(path));
+	assert_int_equal(trace_reader_open(&r, path), 0);
+	while ((rc = trace_reader_line(r, &line, &one)) > 0)
+		got += one;
+	assert_int_equal(rc, 0);
+	assert_int_equal(got, bytes - 77 - (bytes - 77 + 1000) / 1001);
+	trace_reader_close(r);
+	close(fd);
+	free(text);
+	free(packed);
+}
+
+static void passes_over_a_byte_order_mark(void **state)
+{
+	static const char *const twice[] = {"\xef\xbb\xbf", NULL};
+	unsigned char packed[512];
+	size_t n = gzip(packed, sizeof(packed), "\xef\xbb\xbf" "a,b\n\nlast");
+	struct trace_reader *r;
+	char path[64], byte;
+	int fd = file_of("\xef\xbb\xbf[", 4, path, sizeof(path));
+
+	expect_lines("\xef\xbb\xbf" "a,b\n\nlast", 12, three, 0);
+	expect_lines(packed, n, three, 0);
+	expect_lines("\xef\xbb\xbf\xef\xbb\xbf", 6, twice, 0);
+	assert_int_equal(trace_reader_open(&r, path), 0);
+	assert_int_equal(trace_reader_peek(r), '[');
+	assert_int_equal(trace_reader_read(r, &byte, 1), 1);
+	assert_int_equal(byte, '[');
+	trace_reader_close(r);
+	close(fd);
+}
+
+/* As a slow writer's first bytes come. */
+static void tells_the_packing_from_a_pipe_that_trickles(void **state)
+{
+	unsigned char packed[512];
+	size_t n = gzip(packed, sizeof(packed), "a,b\n"), bytes;
+	int end[2], status;
+	struct trace_reader *r;
+	char path[64], *line;
+	pid_t child;
+
+	assert_int_equal(pipe(end), 0);
+	child = fork();
+	if (!child) {
+		for (size_t i = 0; i < n; i++) {
+			if (write(end[1], packed + i, 1) != 1)
+				_exit(1);
+			if (i < 4)
+				usleep(20000);
+		}
+		_exit(0);
+	}
+	close(end[1]);
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", end[0]);
+	assert_int_equal(trace_reader_open(&r, path), 0);
+	assert_int_equal(trace_reader_line(r, &line, &bytes), 1);
+	assert_string_equal(line, "a,b");
+	assert_int_equal(trace_reader_line(r, &line, &bytes), 0);
+	trace_reader_close(r);
+	close(end[0]);
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(status, 0);
+}
+
 static void refuses_a_line_past_its_bound(void **state)
 {
 	static const char *const none[] = {NULL};
@@ -195,6 +308,10 @@ int main(void)
 		cmocka_unit_test(reads_zstd),
 		cmocka_unit_test(refuses_zstd_with_a_large_window),
 		cmocka_unit_test(tells_data_that_ends_early),
+		cmocka_unit_test(an_error_stays),
+		cmocka_unit_test(reads_zstd_whose_end_has_no_room_at_first),
+		cmocka_unit_test(passes_over_a_byte_order_mark),
+		cmocka_unit_test(tells_the_packing_from_a_pipe_that_trickles),
 		cmocka_unit_test(refuses_a_line_past_its_bound),
 		cmocka_unit_test(splits_quoted_fields),
 		cmocka_unit_test(refuses_unbalanced_quotes),
