@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The slow steps are those of every window that is kept of the rank, each window once: the sum over the
- * incident, not its worst moment. */
+ * The slow steps are those of every window that is kept of the rank, each window once: the sum over
+ * the incident, not its worst moment. */
 #include "aggregator/ledger_json.h"
 
 #include <math.h>
@@ -46,7 +46,8 @@ static void add_pictures(const struct member *m, bool calm, struct ledger *to)
 	}
 }
 
-static void add_peers(const struct incident *i, const struct incident_judgement *j, struct ledger *to)
+static void add_peers(const struct incident *i, const struct incident_judgement *j,
+		      struct ledger *to)
 {
 	for (uint32_t k = 0; k < i->member_count; k++) {
 		const struct member *m = &i->members[k];
@@ -57,8 +58,8 @@ static void add_peers(const struct incident *i, const struct incident_judgement 
 	}
 }
 
-static void open_books(const struct incident *i, const struct incident_judgement *j, const struct member *m,
-		       struct books *b)
+static void open_books(const struct incident *i, const struct incident_judgement *j,
+		       const struct member *m, struct books *b)
 {
 	ledger_init(&b->slow);
 	ledger_init(&b->usual);
@@ -74,10 +75,11 @@ static void open_books(const struct incident *i, const struct incident_judgement
 
 static json_t *row_json(const struct ledger_row *r, double whole_ns)
 {
-	return json_pack("{s:s, s:o, s:f, s:f, s:f, s:f, s:f}", "account", ledger_kind_name(r->kind), "name",
-			 text_json(r->name), "reference_ms", text_ms(r->reference_ns), "slow_ms",
-			 text_ms(r->slow_ns), "excess_ms", text_ms(r->excess_ns), "work_ms",
-			 text_ms(r->work_ns), "share", whole_ns > 0 ? r->excess_ns / whole_ns : 0);
+	return json_pack("{s:s, s:o, s:f, s:f, s:f, s:f, s:f}", "account",
+			 ledger_kind_name(r->kind), "name", text_json(r->name), "reference_ms",
+			 text_ms(r->reference_ns), "slow_ms", text_ms(r->slow_ns), "excess_ms",
+			 text_ms(r->excess_ns), "work_ms", text_ms(r->work_ns), "share",
+			 whole_ns > 0 ? r->excess_ns / whole_ns : 0);
 }
 
 static double size_of(const struct ledger_row *r)
@@ -93,7 +95,8 @@ static json_t *rows_json(const struct ledger_row *rows, uint32_t n, double step_
 
 	for (uint32_t k = 0; k < n; k++) {
 		bool small = size_of(&rows[k]) < ROW_SHARE_MIN * step_ns;
-		/* of the last ones, the accounts that became shorter are as telling as those that grew */
+		/* of the last ones, the accounts that became shorter are as telling as those that
+		 * grew */
 		bool room = json_array_size(list) < ROWS_MAX - 4 ||
 			    (json_array_size(list) < ROWS_MAX && k + 4 >= n);
 
@@ -109,8 +112,8 @@ static json_t *rows_json(const struct ledger_row *rows, uint32_t n, double step_
 	return list;
 }
 
-/* How many accounts, largest first, explain most of what the rank lost itself: waiting for others in
- * collectives is not its own. */
+/* How many accounts, largest first, explain most of what the rank lost itself: waiting for others
+ * in collectives is not its own. */
 static uint32_t explained_by(const struct ledger_row *rows, uint32_t n, struct ledger_row *own)
 {
 	uint32_t count = 0;
@@ -126,7 +129,7 @@ static json_t *books_json(const struct books *b, struct ledger_row *rows, struct
 	uint32_t n = ledger_subtract(&b->slow, &b->usual, rows), unobserved = 0;
 	double slow_ns = (double)ledger_sum(&b->slow) / (double)b->slow.steps;
 	double usual_ns = (double)ledger_sum(&b->usual) / (double)b->usual.steps;
-	struct ledger_row other = { .name = "" };
+	struct ledger_row other = {.name = ""};
 	json_t *list, *causes = json_array();
 	uint32_t explain = explained_by(rows, n, own);
 
@@ -136,14 +139,14 @@ static json_t *books_json(const struct books *b, struct ledger_row *rows, struct
 	for (uint32_t k = 0; k < explain; k++)
 		json_array_append_new(causes, row_json(&own[k], slow_ns - usual_ns));
 	list = rows_json(rows, n, slow_ns, slow_ns - usual_ns, &other);
-	return json_pack("{s:s, s:I, s:I, s:f, s:f, s:f, s:f, s:o, s:f, s:f, s:f, s:o}", "reference", b->reference,
-			 "slow_steps", (json_int_t)b->slow.steps, "reference_steps",
-			 (json_int_t)b->usual.steps, "slow_ms", text_ms(slow_ns), "reference_ms",
-			 text_ms(usual_ns), "excess_ms", text_ms(slow_ns - usual_ns), "unobserved_ms",
-			 unobserved ? text_ms(rows[unobserved - 1].slow_ns) : 0.0, "rows", list,
-			 "other_slow_ms", text_ms(other.slow_ns), "other_reference_ms",
-			 text_ms(other.reference_ns), "other_excess_ms", text_ms(other.excess_ns),
-			 "explained_by", causes);
+	return json_pack(
+	    "{s:s, s:I, s:I, s:f, s:f, s:f, s:f, s:o, s:f, s:f, s:f, s:o}", "reference",
+	    b->reference, "slow_steps", (json_int_t)b->slow.steps, "reference_steps",
+	    (json_int_t)b->usual.steps, "slow_ms", text_ms(slow_ns), "reference_ms",
+	    text_ms(usual_ns), "excess_ms", text_ms(slow_ns - usual_ns), "unobserved_ms",
+	    unobserved ? text_ms(rows[unobserved - 1].slow_ns) : 0.0, "rows", list, "other_slow_ms",
+	    text_ms(other.slow_ns), "other_reference_ms", text_ms(other.reference_ns),
+	    "other_excess_ms", text_ms(other.excess_ns), "explained_by", causes);
 }
 
 json_t *ledger_json_make(const struct incident *i, const struct incident_judgement *j, int32_t rank)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Kernels of one name and launch configuration share one text: records are sorted by both, and each run of
- * equal ones gets it. */
+ * Kernels of one name and launch configuration share one text: records are sorted by both, and each
+ * run of equal ones gets it. */
 #include "aggregator/window_ledger.h"
 
 #include <stdio.h>
@@ -9,7 +9,8 @@
 
 #include "base/limits.h"
 
-/* Work of the steps before that may reach into a step; a record that began before these is left out. */
+/* Work of the steps before that may reach into a step; a record that began before these is left
+ * out. */
 #define REACH_MAX 64u
 
 struct work { /* device records, as the ledger takes them */
@@ -50,7 +51,8 @@ static const char *copy_name(const struct record *r)
 
 static int by_config(const void *a, const void *b)
 {
-	const struct record *x = *(const struct record *const *)a, *y = *(const struct record *const *)b;
+	const struct record *x = *(const struct record *const *)a,
+			    *y = *(const struct record *const *)b;
 	int c;
 
 	if (x->name != y->name)
@@ -61,8 +63,9 @@ static int by_config(const void *a, const void *b)
 
 static void config_name(const struct window *w, const struct record *r, char *out)
 {
-	snprintf(out, LEDGER_NAME_BYTES, "%.200s<<<%u,%u,%u, %u,%u,%u>>>", r->name ? w->names[r->name] : "?",
-		 r->grid[0], r->grid[1], r->grid[2], r->block[0], r->block[1], r->block[2]);
+	snprintf(out, LEDGER_NAME_BYTES, "%.200s<<<%u,%u,%u, %u,%u,%u>>>",
+		 r->name ? w->names[r->name] : "?", r->grid[0], r->grid[1], r->grid[2], r->block[0],
+		 r->block[1], r->block[2]);
 }
 
 static bool is_kernel(const struct record *r)
@@ -106,7 +109,7 @@ static int by_begin(const void *a, const void *b)
 
 static void take_record(struct work *k, const struct record *r, const char *kernel)
 {
-	struct ledger_busy b = { r->begin_ns, r->end_ns, r->launch_ns, LEDGER_COMPUTE, kernel };
+	struct ledger_busy b = {r->begin_ns, r->end_ns, r->launch_ns, LEDGER_COMPUTE, kernel};
 
 	if (r->end_ns < r->begin_ns)
 		return;
@@ -127,9 +130,10 @@ static bool work_init(struct work *k, const struct window *w)
 	const char **text = calloc((size_t)w->device_count + 1, sizeof(*text));
 	uint64_t end_ns = 0;
 
-	*k = (struct work){ .busy = malloc((w->device_count + 1) * sizeof(*k->busy)),
-			    .end_max_ns = malloc((w->device_count + 1) * sizeof(*k->end_max_ns)),
-			    .scratch = malloc((2 * (size_t)w->device_count + 1) * sizeof(*k->scratch)) };
+	*k = (struct work){.busy = malloc((w->device_count + 1) * sizeof(*k->busy)),
+			   .end_max_ns = malloc((w->device_count + 1) * sizeof(*k->end_max_ns)),
+			   .scratch =
+			       malloc((2 * (size_t)w->device_count + 1) * sizeof(*k->scratch))};
 	if (!text || !k->busy || !k->end_max_ns || !k->scratch || !name_kernels(w, k, text)) {
 		free(text);
 		work_fini(k);
@@ -165,7 +169,8 @@ static uint32_t begun_by(const struct work *k, uint64_t t)
 
 static void add_step(struct work *k, const struct step *s, struct ledger *l)
 {
-	uint64_t end = s->device_latency_ns ? s->device_end_ns : s->end_ns, begin = end - s->latency_ns;
+	uint64_t end = s->device_latency_ns ? s->device_end_ns : s->end_ns,
+		 begin = end - s->latency_ns;
 	uint32_t first, last;
 
 	if (!s->latency_ns || s->latency_ns > end)
@@ -177,7 +182,8 @@ static void add_step(struct work *k, const struct step *s, struct ledger *l)
 	ledger_step(l, begin, end, k->busy + first, last - first, NULL, 0, k->scratch);
 }
 
-bool window_ledger_add(const struct window *w, const bool *slow, const bool *calm, struct window_ledger *out)
+bool window_ledger_add(const struct window *w, const bool *slow, const bool *calm,
+		       struct window_ledger *out)
 {
 	struct work k;
 

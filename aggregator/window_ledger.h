@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * window_ledger.h - the ledgers (analysis/ledger.h) of a window's slow and healthy steps.
- * A step's interval is the GPU's: from the end of the step before to its own end, where that is known.
- * Trust: the window was decoded; its times are checked here. Work: n log n in its device records.
- * Threads: any. */
+ * A step's interval is the GPU's: from the end of the step before to its own end, where that is
+ * known. Trust: the window was decoded; its times are checked here. Work: n log n in its device
+ * records. Threads: any. */
 #ifndef SYSOM_AGGREGATOR_WINDOW_LEDGER_H
 #define SYSOM_AGGREGATOR_WINDOW_LEDGER_H
 
@@ -12,7 +12,9 @@
 struct window_ledger {
 	struct ledger slow, calm;
 };
-/* slow[], calm[]: for each step of the window whether it counts there. Adds to *out; false: no memory. */
-bool window_ledger_add(const struct window *w, const bool *slow, const bool *calm, struct window_ledger *out);
+/* slow[], calm[]: for each step of the window whether it counts there. Adds to *out; false: no
+ * memory. */
+bool window_ledger_add(const struct window *w, const bool *slow, const bool *calm,
+		       struct window_ledger *out);
 
 #endif

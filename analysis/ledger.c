@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Accounts are kept in order of their hash: a binary search finds one, and two ledgers merge like sorted
- * lists. A step is charged layer by layer: what a layer covers, later ones can't be charged with. */
+ * Accounts are kept in order of their hash: a binary search finds one, and two ledgers merge like
+ * sorted lists. A step is charged layer by layer: what a layer covers, later ones can't be charged
+ * with. */
 #include "analysis/ledger.h"
 
 #include <stdlib.h>
@@ -9,11 +10,16 @@
 #include "base/hash.h"
 
 static const char *const kind_names[LEDGER_KINDS] = {
-	[LEDGER_UNOBSERVED] = "unobserved", [LEDGER_COMPUTE] = "compute",
-	[LEDGER_COPY] = "copy",		    [LEDGER_COLLECTIVE] = "collective",
-	[LEDGER_QUEUED] = "queued",	    [LEDGER_RUNNING] = "running",
-	[LEDGER_KERNEL_CODE] = "kernel",    [LEDGER_RUNNABLE] = "runnable",
-	[LEDGER_BLOCKED] = "blocked",	    [LEDGER_STOPPED] = "stopped",
+    [LEDGER_UNOBSERVED] = "unobserved",
+    [LEDGER_COMPUTE] = "compute",
+    [LEDGER_COPY] = "copy",
+    [LEDGER_COLLECTIVE] = "collective",
+    [LEDGER_QUEUED] = "queued",
+    [LEDGER_RUNNING] = "running",
+    [LEDGER_KERNEL_CODE] = "kernel",
+    [LEDGER_RUNNABLE] = "runnable",
+    [LEDGER_BLOCKED] = "blocked",
+    [LEDGER_STOPPED] = "stopped",
 };
 
 const char *ledger_kind_name(enum ledger_kind kind)
@@ -23,7 +29,7 @@ const char *ledger_kind_name(enum ledger_kind kind)
 
 void ledger_init(struct ledger *l)
 {
-	*l = (struct ledger){ 0 };
+	*l = (struct ledger){0};
 }
 
 void ledger_fini(struct ledger *l)
@@ -70,7 +76,8 @@ static int order(uint64_t hash, const char *name, size_t bytes, const struct led
 }
 
 /* Where the account is (*found), or belongs. */
-static uint32_t find(const struct ledger *l, uint64_t hash, const char *name, size_t bytes, bool *found)
+static uint32_t find(const struct ledger *l, uint64_t hash, const char *name, size_t bytes,
+		     bool *found)
 {
 	uint32_t low = 0, high = l->count;
 
@@ -142,11 +149,12 @@ static struct ledger_account *account_of(struct ledger *l, enum ledger_kind kind
 		return NULL;
 	memmove(&l->account[at + 1], &l->account[at], (l->count - at) * sizeof(*l->account));
 	l->count++;
-	l->account[at] = (struct ledger_account){ .kind = kind, .name = text, .hash = hash };
+	l->account[at] = (struct ledger_account){.kind = kind, .name = text, .hash = hash};
 	return &l->account[at];
 }
 
-void ledger_charge(struct ledger *l, enum ledger_kind kind, const char *name, uint64_t ns, uint64_t count)
+void ledger_charge(struct ledger *l, enum ledger_kind kind, const char *name, uint64_t ns,
+		   uint64_t count)
 {
 	struct ledger_account *a;
 
@@ -185,9 +193,10 @@ static void push(struct ledger_interval *list, uint32_t *count, struct ledger_in
 		last->end_ns = i.end_ns;
 }
 
-/* How much of [begin, end) is not covered; *at: the first interval that may matter to it or later ones. */
-static uint64_t uncovered(const struct ledger_interval *cover, uint32_t count, uint32_t *at, uint64_t begin,
-			  uint64_t end)
+/* How much of [begin, end) is not covered; *at: the first interval that may matter to it or later
+ * ones. */
+static uint64_t uncovered(const struct ledger_interval *cover, uint32_t count, uint32_t *at,
+			  uint64_t begin, uint64_t end)
 {
 	uint64_t ns = 0;
 
@@ -203,18 +212,20 @@ static uint64_t uncovered(const struct ledger_interval *cover, uint32_t count, u
 	return ns;
 }
 
-/* Charges one kind with what no earlier kind covers; the cover with it is in out, its number returned. */
+/* Charges one kind with what no earlier kind covers; the cover with it is in out, its number
+ * returned. */
 static uint32_t charge_layer(struct ledger *l, enum ledger_kind kind, struct ledger_interval step,
 			     const struct ledger_busy *busy, uint32_t busy_count,
-			     const struct ledger_interval *cover, uint32_t count, struct ledger_interval *out)
+			     const struct ledger_interval *cover, uint32_t count,
+			     struct ledger_interval *out)
 {
 	uint64_t covered = step.begin_ns;
 	uint32_t at = 0, next = 0, n = 0;
 
 	for (uint32_t k = 0; k < busy_count; k++) {
 		const struct ledger_busy *b = &busy[k];
-		struct ledger_interval own = { b->begin_ns > covered ? b->begin_ns : covered,
-					       b->end_ns < step.end_ns ? b->end_ns : step.end_ns };
+		struct ledger_interval own = {b->begin_ns > covered ? b->begin_ns : covered,
+					      b->end_ns < step.end_ns ? b->end_ns : step.end_ns};
 		bool begins = b->begin_ns >= step.begin_ns && b->begin_ns < step.end_ns;
 
 		if (b->kind != kind)
@@ -224,7 +235,8 @@ static uint32_t charge_layer(struct ledger *l, enum ledger_kind kind, struct led
 			continue;
 		}
 		covered = own.end_ns;
-		ledger_charge(l, kind, b->name, uncovered(cover, count, &at, own.begin_ns, own.end_ns), begins);
+		ledger_charge(l, kind, b->name,
+			      uncovered(cover, count, &at, own.begin_ns, own.end_ns), begins);
 		while (next < count && cover[next].begin_ns <= own.begin_ns)
 			push(out, &n, cover[next++]);
 		push(out, &n, own);
@@ -235,8 +247,8 @@ static uint32_t charge_layer(struct ledger *l, enum ledger_kind kind, struct led
 }
 
 /* What the launching thread did in [begin, end); *at: the first segment that may matter. */
-static void charge_host(struct ledger *l, uint64_t begin, uint64_t end, const struct ledger_segment *segments,
-			uint32_t count, uint32_t *at)
+static void charge_host(struct ledger *l, uint64_t begin, uint64_t end,
+			const struct ledger_segment *segments, uint32_t count, uint32_t *at)
 {
 	while (*at < count && segments[*at].end_ns <= begin)
 		++*at;
@@ -254,11 +266,13 @@ static void charge_host(struct ledger *l, uint64_t begin, uint64_t end, const st
 	ledger_charge(l, LEDGER_UNOBSERVED, NULL, end - begin, 0);
 }
 
-void ledger_step(struct ledger *l, uint64_t begin_ns, uint64_t end_ns, const struct ledger_busy *busy,
-		 uint32_t busy_count, const struct ledger_segment *segments, uint32_t segment_count,
+void ledger_step(struct ledger *l, uint64_t begin_ns, uint64_t end_ns,
+		 const struct ledger_busy *busy, uint32_t busy_count,
+		 const struct ledger_segment *segments, uint32_t segment_count,
 		 struct ledger_interval *scratch)
 {
-	struct ledger_interval step = { begin_ns, end_ns }, *a = scratch, *b = scratch + busy_count, *swap;
+	struct ledger_interval step = {begin_ns, end_ns}, *a = scratch, *b = scratch + busy_count,
+			       *swap;
 	uint32_t n = 0, next = 0, at = 0;
 	uint64_t idle = begin_ns;
 
@@ -277,7 +291,8 @@ void ledger_step(struct ledger *l, uint64_t begin_ns, uint64_t end_ns, const str
 
 		while (next < busy_count && busy[next].begin_ns < until)
 			next++;
-		if (i < n && next < busy_count && busy[next].begin_ns == until && busy[next].launch_ns)
+		if (i < n && next < busy_count && busy[next].begin_ns == until &&
+		    busy[next].launch_ns)
 			launch = busy[next].launch_ns < idle ? idle : busy[next].launch_ns;
 		if (launch > until)
 			launch = until;
@@ -297,12 +312,13 @@ static void row_of(struct ledger_row *r, const struct ledger *slow, const struct
 {
 	double slow_steps = slow->steps ? (double)slow->steps : 1;
 	double steps = reference->steps ? (double)reference->steps : 1;
-	double slow_count = s ? (double)s->count / slow_steps : 0, count = f ? (double)f->count / steps : 0;
+	double slow_count = s ? (double)s->count / slow_steps : 0,
+	       count = f ? (double)f->count / steps : 0;
 
-	*r = (struct ledger_row){ .kind = s ? s->kind : f->kind,
-				  .name = s ? ledger_name(slow, s) : ledger_name(reference, f),
-				  .slow_ns = s ? (double)s->ns / slow_steps : 0,
-				  .reference_ns = f ? (double)f->ns / steps : 0 };
+	*r = (struct ledger_row){.kind = s ? s->kind : f->kind,
+				 .name = s ? ledger_name(slow, s) : ledger_name(reference, f),
+				 .slow_ns = s ? (double)s->ns / slow_steps : 0,
+				 .reference_ns = f ? (double)f->ns / steps : 0};
 	r->excess_ns = r->slow_ns - r->reference_ns;
 	if (slow_count > 0 && count > 0)
 		r->work_ns = (slow_count - count) * (r->reference_ns / count);
@@ -320,13 +336,15 @@ static int by_excess(const void *a, const void *b)
 	return x->kind != y->kind ? (x->kind < y->kind ? -1 : 1) : strcmp(x->name, y->name);
 }
 
-uint32_t ledger_subtract(const struct ledger *slow, const struct ledger *reference, struct ledger_row *rows)
+uint32_t ledger_subtract(const struct ledger *slow, const struct ledger *reference,
+			 struct ledger_row *rows)
 {
 	uint32_t i = 0, k = 0, n = 0;
 
 	while (i < slow->count || k < reference->count) {
 		const struct ledger_account *s = i < slow->count ? &slow->account[i] : NULL;
-		const struct ledger_account *f = k < reference->count ? &reference->account[k] : NULL;
+		const struct ledger_account *f =
+		    k < reference->count ? &reference->account[k] : NULL;
 		int c = !f ? -1 : !s ? 1 : 0;
 
 		if (!c) {

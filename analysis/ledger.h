@@ -8,16 +8,16 @@
  *   unobserved                       2 ms   2 ms                         0
  *
  * At every moment of a step exactly one account is charged. While the GPU works: a compute kernel
- * before a copy before a collective, so that a collective is charged with its exposed time alone; of
- * two kernels of one kind the one that began first. While the GPU idles: the time from a launch to its
- * kernel's begin is charged to LEDGER_QUEUED, the time before that to what the launching thread did;
- * what nobody saw of it to LEDGER_UNOBSERVED.
+ * before a copy before a collective, so that a collective is charged with its exposed time alone;
+ * of two kernels of one kind the one that began first. While the GPU idles: the time from a launch
+ * to its kernel's begin is charged to LEDGER_QUEUED, the time before that to what the launching
+ * thread did; what nobody saw of it to LEDGER_UNOBSERVED.
  *
- * A ledger is a sum over steps. Sums add: over windows, over ranks. Differences are taken of means per
- * step, so slowness of every tenth step is explained by a tenth of its time.
+ * A ledger is a sum over steps. Sums add: over windows, over ranks. Differences are taken of means
+ * per step, so slowness of every tenth step is explained by a tenth of its time.
  *
- * Pure: no I/O, clock or globals. Owns its memory: at most LEDGER_ACCOUNTS_MAX accounts, the rest of a
- * kind in one account of that kind without a name. Threads: one caller. Times: nanoseconds. */
+ * Pure: no I/O, clock or globals. Owns its memory: at most LEDGER_ACCOUNTS_MAX accounts, the rest
+ * of a kind in one account of that kind without a name. Threads: one caller. Times: nanoseconds. */
 #ifndef SYSOM_ANALYSIS_LEDGER_H
 #define SYSOM_ANALYSIS_LEDGER_H
 
@@ -29,14 +29,14 @@ enum ledger_kind {
 	LEDGER_UNOBSERVED = 0, /* the GPU waits for the host, and nothing says what that did */
 	LEDGER_COMPUTE,	       /* a kernel, by name and launch configuration */
 	LEDGER_COPY,	       /* copies and memsets that no kernel overlaps */
-	LEDGER_COLLECTIVE,     /* collectives that neither kernels nor copies overlap: transfer, and the
-				* wait for the last rank to enter */
-	LEDGER_QUEUED,	       /* launched, but the GPU has not begun it */
-	LEDGER_RUNNING,	       /* the launching thread runs user code, by function */
-	LEDGER_KERNEL_CODE,    /* it runs in the kernel, by function */
-	LEDGER_RUNNABLE,       /* it could run, and others had the CPU, by who ran instead */
-	LEDGER_BLOCKED,	       /* it waits, by what for and in which function */
-	LEDGER_STOPPED,	       /* it was stopped by a signal, a debugger or a frozen cgroup */
+	LEDGER_COLLECTIVE, /* collectives that neither kernels nor copies overlap: transfer, and the
+			    * wait for the last rank to enter */
+	LEDGER_QUEUED,	   /* launched, but the GPU has not begun it */
+	LEDGER_RUNNING,	   /* the launching thread runs user code, by function */
+	LEDGER_KERNEL_CODE, /* it runs in the kernel, by function */
+	LEDGER_RUNNABLE,    /* it could run, and others had the CPU, by who ran instead */
+	LEDGER_BLOCKED,	    /* it waits, by what for and in which function */
+	LEDGER_STOPPED,	    /* it was stopped by a signal, a debugger or a frozen cgroup */
 	LEDGER_KINDS
 };
 /* "compute" ...; static text. */
@@ -63,9 +63,10 @@ struct ledger {
 /* An empty one, without memory. */
 void ledger_init(struct ledger *l);
 void ledger_fini(struct ledger *l);
-/* name: NULL is "". Without room (or memory) the time goes to the kind's account without a name; that
- * one always has room. */
-void ledger_charge(struct ledger *l, enum ledger_kind kind, const char *name, uint64_t ns, uint64_t count);
+/* name: NULL is "". Without room (or memory) the time goes to the kind's account without a name;
+ * that one always has room. */
+void ledger_charge(struct ledger *l, enum ledger_kind kind, const char *name, uint64_t ns,
+		   uint64_t count);
 /* All of `from` added to `into`. */
 void ledger_add(struct ledger *into, const struct ledger *from);
 const char *ledger_name(const struct ledger *l, const struct ledger_account *a);
@@ -91,27 +92,31 @@ struct ledger_segment {
 struct ledger_interval {
 	uint64_t begin_ns, end_ns;
 };
-/* Adds a step that took the time from begin_ns to end_ns. busy: ordered by begin; what lies outside the
- * step is left out. scratch: room for 2 * busy_count intervals. Linear in both counts, but for the lookup of
- * names. */
-void ledger_step(struct ledger *l, uint64_t begin_ns, uint64_t end_ns, const struct ledger_busy *busy,
-		 uint32_t busy_count, const struct ledger_segment *segments, uint32_t segment_count,
+/* Adds a step that took the time from begin_ns to end_ns. busy: ordered by begin; what lies outside
+ * the step is left out. scratch: room for 2 * busy_count intervals. Linear in both counts, but for
+ * the lookup of names. */
+void ledger_step(struct ledger *l, uint64_t begin_ns, uint64_t end_ns,
+		 const struct ledger_busy *busy, uint32_t busy_count,
+		 const struct ledger_segment *segments, uint32_t segment_count,
 		 struct ledger_interval *scratch);
 
 /* ---- a subtraction ---- */
 
-/* Per step: slow less reference. excess_ns = work_ns + speed_ns for what is counted: more of the same
- * (count times the reference's mean duration), or the same for longer; else all of it is speed. */
+/* Per step: slow less reference. excess_ns = work_ns + speed_ns for what is counted: more of the
+ * same (count times the reference's mean duration), or the same for longer; else all of it is
+ * speed. */
 struct ledger_row {
 	enum ledger_kind kind;
 	const char *name; /* borrowed from one of the ledgers */
 	double slow_ns, reference_ns, excess_ns, work_ns, speed_ns;
 };
-/* One row for each account of either, largest excess first; rows: room for slow->count + reference->count.
- * The number of rows. Their excesses add up to the difference of both sums per step. A ledger without
- * steps counts as zero. */
-uint32_t ledger_subtract(const struct ledger *slow, const struct ledger *reference, struct ledger_row *rows);
-/* How many of the first rows explain the share (0.8: 80%) of the whole excess; 0 where there is none. */
+/* One row for each account of either, largest excess first; rows: room for slow->count +
+ * reference->count. The number of rows. Their excesses add up to the difference of both sums per
+ * step. A ledger without steps counts as zero. */
+uint32_t ledger_subtract(const struct ledger *slow, const struct ledger *reference,
+			 struct ledger_row *rows);
+/* How many of the first rows explain the share (0.8: 80%) of the whole excess; 0 where there is
+ * none. */
 uint32_t ledger_explain(const struct ledger_row *rows, uint32_t count, double share);
 
 #endif

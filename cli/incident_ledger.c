@@ -9,23 +9,23 @@
 #include "cli/kernel_name.h"
 #include "cli/term.h"
 
-#define FIGURE_COLUMNS 36u /* usual, slow, excess, share */
+#define FIGURE_COLUMNS	 36u /* usual, slow, excess, share */
 #define NAME_COLUMNS_MIN 24u
-#define ROW_SHARE_MIN 0.02
+#define ROW_SHARE_MIN	 0.02
 
 static const struct account {
 	const char *id, *text, *other; /* other: without a name */
 } accounts[] = {
-	{ "compute", "kernel", "other kernels" },
-	{ "copy", "copy", "other copies" },
-	{ "collective", "collective", "other collectives" },
-	{ "queued", "launched, not begun:", "launched, not begun by the GPU" },
-	{ "running", "host runs", "host runs, not sampled" },
-	{ "kernel", "host in kernel:", "host in the kernel" },
-	{ "runnable", "host waits for a CPU:", "host waits for a CPU" },
-	{ "blocked", "host blocked:", "host blocked" },
-	{ "stopped", "host stopped", "host stopped" },
-	{ "unobserved", "host: not observed", "host: not observed" },
+    {"compute", "kernel", "other kernels"},
+    {"copy", "copy", "other copies"},
+    {"collective", "collective", "other collectives"},
+    {"queued", "launched, not begun:", "launched, not begun by the GPU"},
+    {"running", "host runs", "host runs, not sampled"},
+    {"kernel", "host in kernel:", "host in the kernel"},
+    {"runnable", "host waits for a CPU:", "host waits for a CPU"},
+    {"blocked", "host blocked:", "host blocked"},
+    {"stopped", "host stopped", "host stopped"},
+    {"unobserved", "host: not observed", "host: not observed"},
 };
 
 bool incident_ledger_is_known(const json_t *d)
@@ -55,10 +55,12 @@ static void kernel_text(const char *name, char *out, size_t bytes)
 
 	while (launch && (more = strstr(launch + 1, "<<<")))
 		launch = more;
-	snprintf(raw, sizeof(raw), "%.*s", (int)(launch ? launch - name : (long)strlen(name)), name);
-	if (launch && sscanf(launch, "<<<%u,%u,%u, %u,%u,%u>>>", &grid[0], &grid[1], &grid[2], &block[0],
-			     &block[1], &block[2]) == 6)
-		snprintf(config, sizeof(config), " <<<%s, %s>>>", extent(grid, of_grid, sizeof(of_grid)),
+	snprintf(raw, sizeof(raw), "%.*s", (int)(launch ? launch - name : (long)strlen(name)),
+		 name);
+	if (launch && sscanf(launch, "<<<%u,%u,%u, %u,%u,%u>>>", &grid[0], &grid[1], &grid[2],
+			     &block[0], &block[1], &block[2]) == 6)
+		snprintf(config, sizeof(config), " <<<%s, %s>>>",
+			 extent(grid, of_grid, sizeof(of_grid)),
 			 extent(block, of_block, sizeof(of_block)));
 	if (kernel_name_parse(&k, raw)) {
 		snprintf(out, bytes, "%s%s", raw, config);
@@ -99,27 +101,30 @@ static void print_row(FILE *to, const char *name, unsigned width, struct figures
 
 	if (whole > 0)
 		snprintf(share, sizeof(share), "%.0f %%", 100 * f.excess / whole);
-	fprintf(to, "            %-*s %9.2f %9.2f %+9.2f %6s\n", (int)width, name, f.usual, f.slow, f.excess, share);
+	fprintf(to, "            %-*s %9.2f %9.2f %+9.2f %6s\n", (int)width, name, f.usual, f.slow,
+		f.excess, share);
 }
 
 static struct figures figures_of(const json_t *row)
 {
-	return (struct figures){ jsonget_number(row, "reference_ms"), jsonget_number(row, "slow_ms"),
-				 jsonget_number(row, "excess_ms") };
+	return (struct figures){jsonget_number(row, "reference_ms"), jsonget_number(row, "slow_ms"),
+				jsonget_number(row, "excess_ms")};
 }
 
 /* Accounts that changed by less than ROW_SHARE_MIN of all changes are in "all else". */
 static void print_rows(FILE *to, const json_t *l, unsigned width, double whole)
 {
-	struct figures rest = { jsonget_number(l, "other_reference_ms"), jsonget_number(l, "other_slow_ms"),
-				jsonget_number(l, "other_excess_ms") };
+	struct figures rest = {jsonget_number(l, "other_reference_ms"),
+			       jsonget_number(l, "other_slow_ms"),
+			       jsonget_number(l, "other_excess_ms")};
 	const json_t *rows = json_object_get(l, "rows"), *row;
 	double changes = 0;
 	size_t i;
 
+	json_array_foreach((json_t *)rows, i, row) changes +=
+	    fabs(jsonget_number(row, "excess_ms"));
 	json_array_foreach((json_t *)rows, i, row)
-		changes += fabs(jsonget_number(row, "excess_ms"));
-	json_array_foreach((json_t *)rows, i, row) {
+	{
 		struct figures f = figures_of(row);
 
 		if (i && fabs(f.excess) < ROW_SHARE_MIN * changes) {
@@ -138,20 +143,24 @@ void incident_ledger_print(FILE *to, const json_t *d, unsigned columns)
 {
 	const json_t *l = json_object_get(d, "ledger");
 	double whole = jsonget_number(l, "excess_ms");
-	unsigned width = columns > 12 + FIGURE_COLUMNS + NAME_COLUMNS_MIN ? columns - 12 - FIGURE_COLUMNS :
-									     NAME_COLUMNS_MIN;
-	struct figures step = { jsonget_number(l, "reference_ms"), jsonget_number(l, "slow_ms"), whole };
+	unsigned width = columns > 12 + FIGURE_COLUMNS + NAME_COLUMNS_MIN
+			     ? columns - 12 - FIGURE_COLUMNS
+			     : NAME_COLUMNS_MIN;
+	struct figures step = {jsonget_number(l, "reference_ms"), jsonget_number(l, "slow_ms"),
+			       whole};
 	bool own = !strcmp(jsonget_text(l, "reference"), "own");
 
 	if (!incident_ledger_is_known(d))
 		return;
-	fprintf(to, "  ledger    %s%-*s %9s %9s %9s %6s%s\n", term_style(TERM_DIM), (int)width, "ms per step",
-		own ? "healthy" : "peers", "slow", "excess", "share", term_style(TERM_PLAIN));
+	fprintf(to, "  ledger    %s%-*s %9s %9s %9s %6s%s\n", term_style(TERM_DIM), (int)width,
+		"ms per step", own ? "healthy" : "peers", "slow", "excess", "share",
+		term_style(TERM_PLAIN));
 	print_rows(to, l, width, whole);
 	fputs(term_style(TERM_BOLD), to);
 	print_row(to, "the whole step", width, step, whole);
-	fprintf(to, "%s            %s(means of %s slow steps and %s healthy ones of %s)%s\n", term_style(TERM_PLAIN),
-		term_style(TERM_DIM), term_count(jsonget_number(l, "slow_steps")),
-		term_count(jsonget_number(l, "reference_steps")), own ? "the same rank" : "its peers",
-		term_style(TERM_PLAIN));
+	fprintf(to, "%s            %s(means of %s slow steps and %s healthy ones of %s)%s\n",
+		term_style(TERM_PLAIN), term_style(TERM_DIM),
+		term_count(jsonget_number(l, "slow_steps")),
+		term_count(jsonget_number(l, "reference_steps")),
+		own ? "the same rank" : "its peers", term_style(TERM_PLAIN));
 }

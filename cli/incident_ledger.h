@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * incident_ledger.h - the table of a verdict: what each account of a step takes usually, what it took in
- * the slow steps, and the difference; the differences add up to the slowdown. Threads: one caller. */
+ * incident_ledger.h - the table of a verdict: what each account of a step takes usually, what it
+ * took in the slow steps, and the difference; the differences add up to the slowdown. Threads: one
+ * caller. */
 #ifndef SYSOM_CLI_INCIDENT_LEDGER_H
 #define SYSOM_CLI_INCIDENT_LEDGER_H
 

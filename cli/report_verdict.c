@@ -43,16 +43,17 @@ static void put_figure(FILE *to, const char *label, const char *value)
 	fputs("</b></div>\n", to);
 }
 
-static void put_account(FILE *to, const char *name, const json_t *row, const char *usual, const char *slow,
-			const char *excess, double whole)
+static void put_account(FILE *to, const char *name, const json_t *row, const char *usual,
+			const char *slow, const char *excess, double whole)
 {
 	double share = whole > 0 ? jsonget_number(row, excess) / whole : 0;
 	double width = share > 1 ? 1 : share > 0 ? share : 0;
 
 	fputs("<tr><td class=\"t\">", to);
 	escape_html(to, name);
-	fprintf(to, "</td><td>%.2f</td><td>%.2f</td><td>%+.2f</td><td>%s</td>"
-		    "<td class=\"t\"><span class=\"bar\" style=\"width:%.1fem\"></span></td></tr>\n",
+	fprintf(to,
+		"</td><td>%.2f</td><td>%.2f</td><td>%+.2f</td><td>%s</td>"
+		"<td class=\"t\"><span class=\"bar\" style=\"width:%.1fem\"></span></td></tr>\n",
 		jsonget_number(row, usual), jsonget_number(row, slow), jsonget_number(row, excess),
 		whole > 0 ? term_percent(share) : "", width * 10);
 }
@@ -67,28 +68,36 @@ static void put_ledger(FILE *to, const json_t *d)
 
 	if (!incident_ledger_is_known(d))
 		return;
-	fprintf(to, "<h3>Where the time went</h3>\n<div class=\"scroll\"><table class=\"ledger\"><tr>"
-		    "<th class=\"t\">ms per step</th><th>%s</th><th>slow</th><th>excess</th><th>share</th>"
-		    "<th class=\"t\">of the excess</th></tr>\n", own ? "healthy" : "peers");
+	fprintf(
+	    to,
+	    "<h3>Where the time went</h3>\n<div class=\"scroll\"><table class=\"ledger\"><tr>"
+	    "<th class=\"t\">ms per step</th><th>%s</th><th>slow</th><th>excess</th><th>share</th>"
+	    "<th class=\"t\">of the excess</th></tr>\n",
+	    own ? "healthy" : "peers");
 	json_array_foreach(json_object_get(l, "rows"), i, row)
-		put_account(to, incident_ledger_account(row, 100), row, "reference_ms", "slow_ms", "excess_ms",
-			    whole);
+	    put_account(to, incident_ledger_account(row, 100), row, "reference_ms", "slow_ms",
+			"excess_ms", whole);
 	if (jsonget_number(l, "other_slow_ms") > 0 || jsonget_number(l, "other_reference_ms") > 0)
-		put_account(to, "all else", l, "other_reference_ms", "other_slow_ms", "other_excess_ms", whole);
+		put_account(to, "all else", l, "other_reference_ms", "other_slow_ms",
+			    "other_excess_ms", whole);
 	put_account(to, "the whole step", l, "reference_ms", "slow_ms", "excess_ms", whole);
-	fprintf(to, "</table></div>\n<p class=\"dim\">Means of %s slow steps and %s healthy ones of %s.</p>\n",
-		term_count(jsonget_number(l, "slow_steps")), term_count(jsonget_number(l, "reference_steps")),
+	fprintf(to,
+		"</table></div>\n<p class=\"dim\">Means of %s slow steps and %s healthy ones of "
+		"%s.</p>\n",
+		term_count(jsonget_number(l, "slow_steps")),
+		term_count(jsonget_number(l, "reference_steps")),
 		own ? "the same rank" : "its peers");
 }
 
 static void put_one(FILE *to, const json_t *d, bool open)
 {
-	double lost = jsonget_number(d, "gpu_hours_lost"), per_day = jsonget_number(d, "gpu_hours_per_day");
+	double lost = jsonget_number(d, "gpu_hours_lost"),
+	       per_day = jsonget_number(d, "gpu_hours_per_day");
 	bool hang = incident_verdict_is_hang(d);
 
 	fputs("<p class=\"summary\">", to);
-	escape_html(to, *jsonget_text(d, "summary") ? jsonget_text(d, "summary") :
-						      jsonget_text(d, "title"));
+	escape_html(to, *jsonget_text(d, "summary") ? jsonget_text(d, "summary")
+						    : jsonget_text(d, "title"));
 	fputs("</p>\n<p>", to);
 	escape_html(to, jsonget_text(d, "title"));
 	fputs(" <code>", to);

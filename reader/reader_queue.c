@@ -159,13 +159,14 @@ static void finish(struct reader_queue *q, struct reader_job *job)
 	q->done_last = &job->next;
 }
 
-/* The request exceeded a bound, at this file. */
+/* The request exceeded a bound, at this file; NULL: at none, and its user alone waits. */
 static void pair_fail(struct reader_queue *q, struct pair *p, const struct reader_file *file)
 {
 	uint64_t now_ns = clock_monotonic_ns();
 	struct reader_job *job = p->job;
 
-	reader_file_refuse(q->reader, file);
+	if (file)
+		reader_file_refuse(q->reader, file);
 	user_at(q, p->uid)->blocked_ns[job->op->memory] = now_ns + PENALTY * (now_ns - p->begin_ns);
 	job->err = -ETIME;
 	pair_end(p);
@@ -348,10 +349,10 @@ static void pump(struct reader_queue *q)
 		struct pair *p = &q->pair[i];
 
 		if (p->job && now_ns - p->begin_ns > p->job->op->wall_ms * 1000000ull) {
-			struct reader_file at = q->reader->shared->slot[p->slot].at;
-
+			/* Where the time went nobody knows: the file that was opened last may be
+			 * everybody's, and what took the time a file system of the user's. */
 			reader_pair_kill(q->reader, p->id);
-			pair_fail(q, p, &at);
+			pair_fail(q, p, NULL);
 		} else if (p->sock >= 0 && !p->job && now_ns > p->idle_ns + IDLE_NS) {
 			pair_end(p);
 		}

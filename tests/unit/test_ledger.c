@@ -10,8 +10,8 @@
 
 #include "analysis/ledger.h"
 
-#define TIMELINE 400
-#define BUSY_MAX 24
+#define TIMELINE     400
+#define BUSY_MAX     24
 #define SEGMENTS_MAX 12
 
 static uint64_t seed = 1;
@@ -46,7 +46,7 @@ struct picture {
 
 static void draw_picture(struct picture *p)
 {
-	static const char *const names[] = { "a", "b", "c" };
+	static const char *const names[] = {"a", "b", "c"};
 	uint64_t at = draw(40);
 
 	memset(p, 0, sizeof(*p));
@@ -58,7 +58,9 @@ static void draw_picture(struct picture *p)
 
 		b->begin_ns = draw(TIMELINE - 60);
 		b->end_ns = b->begin_ns + draw(60);
-		b->launch_ns = draw(4) ? b->begin_ns - (b->begin_ns ? draw((uint32_t)b->begin_ns) % 30 : 0) : 0;
+		b->launch_ns =
+		    draw(4) ? b->begin_ns - (b->begin_ns ? draw((uint32_t)b->begin_ns) % 30 : 0)
+			    : 0;
 		b->kind = LEDGER_COMPUTE + draw(3);
 		b->name = names[draw(3)];
 	}
@@ -123,8 +125,8 @@ static void same_accounts(const struct ledger *a, const struct ledger *b, uint64
 
 		if (x->ns != other)
 			fail_msg("seed %llu: %s %s: %llu, not %llu", (unsigned long long)at_seed,
-				 ledger_kind_name(x->kind), ledger_name(a, x), (unsigned long long)x->ns,
-				 (unsigned long long)other);
+				 ledger_kind_name(x->kind), ledger_name(a, x),
+				 (unsigned long long)x->ns, (unsigned long long)other);
 	}
 }
 
@@ -140,7 +142,8 @@ static void every_nanosecond_is_charged_once_and_to_the_right_account(void **sta
 		draw_picture(&p);
 		ledger_init(&made);
 		ledger_init(&truth);
-		ledger_step(&made, p.begin, p.end, p.busy, p.busy_count, p.segment, p.segment_count, scratch);
+		ledger_step(&made, p.begin, p.end, p.busy, p.busy_count, p.segment, p.segment_count,
+			    scratch);
 		paint(&p, &truth);
 		assert_int_equal(ledger_sum(&made), p.end - p.begin);
 		assert_int_equal(made.total_ns, p.end - p.begin);
@@ -164,7 +167,8 @@ static void a_sum_of_ledgers_is_the_ledger_of_all_steps(void **state)
 		struct picture p;
 
 		draw_picture(&p);
-		ledger_step(&all, p.begin, p.end, p.busy, p.busy_count, p.segment, p.segment_count, scratch);
+		ledger_step(&all, p.begin, p.end, p.busy, p.busy_count, p.segment, p.segment_count,
+			    scratch);
 		ledger_step(&part[round & 1], p.begin, p.end, p.busy, p.busy_count, p.segment,
 			    p.segment_count, scratch);
 	}
@@ -226,7 +230,8 @@ static void scaling_time_scales_milliseconds_and_nothing_else(void **state)
 		draw_picture(&p);
 		ledger_init(&one);
 		ledger_init(&ten);
-		ledger_step(&one, p.begin, p.end, p.busy, p.busy_count, p.segment, p.segment_count, scratch);
+		ledger_step(&one, p.begin, p.end, p.busy, p.busy_count, p.segment, p.segment_count,
+			    scratch);
 		for (uint32_t i = 0; i < p.busy_count; i++) {
 			p.busy[i].begin_ns *= 10;
 			p.busy[i].end_ns *= 10;
@@ -236,8 +241,8 @@ static void scaling_time_scales_milliseconds_and_nothing_else(void **state)
 			p.segment[i].begin_ns *= 10;
 			p.segment[i].end_ns *= 10;
 		}
-		ledger_step(&ten, p.begin * 10, p.end * 10, p.busy, p.busy_count, p.segment, p.segment_count,
-			    scratch);
+		ledger_step(&ten, p.begin * 10, p.end * 10, p.busy, p.busy_count, p.segment,
+			    p.segment_count, scratch);
 		assert_int_equal(one.count, ten.count);
 		for (uint32_t i = 0; i < one.count; i++) {
 			assert_int_equal(one.account[i].ns * 10, ten.account[i].ns);
@@ -271,8 +276,8 @@ static void more_of_the_same_is_work_and_the_same_for_longer_is_speed(void **sta
 
 static void the_fewest_accounts_explain_the_share_that_is_asked_for(void **state)
 {
-	struct ledger_row rows[] = { { .excess_ns = 60 }, { .excess_ns = 30 }, { .excess_ns = 20 },
-				     { .excess_ns = -10 } };
+	struct ledger_row rows[] = {
+	    {.excess_ns = 60}, {.excess_ns = 30}, {.excess_ns = 20}, {.excess_ns = -10}};
 
 	assert_int_equal(ledger_explain(rows, 4, 0.5), 1);
 	assert_int_equal(ledger_explain(rows, 4, 0.8), 2);
@@ -297,20 +302,21 @@ static void names_without_end_go_to_their_kinds_rest(void **state)
 		ledger_charge(&l, k, "", 1, 0);
 	assert_true(l.count <= LEDGER_ACCOUNTS_MAX);
 	assert_int_equal(ledger_sum(&l), 5000 * 7 + LEDGER_KINDS);
-	assert_true(ledger_bytes(&l) < LEDGER_ACCOUNTS_MAX * (sizeof(struct ledger_account) + LEDGER_NAME_BYTES) * 3);
+	assert_true(ledger_bytes(&l) <
+		    LEDGER_ACCOUNTS_MAX * (sizeof(struct ledger_account) + LEDGER_NAME_BYTES) * 3);
 	ledger_fini(&l);
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(every_nanosecond_is_charged_once_and_to_the_right_account),
-		cmocka_unit_test(a_sum_of_ledgers_is_the_ledger_of_all_steps),
-		cmocka_unit_test(excesses_add_up_to_the_slowdown),
-		cmocka_unit_test(scaling_time_scales_milliseconds_and_nothing_else),
-		cmocka_unit_test(more_of_the_same_is_work_and_the_same_for_longer_is_speed),
-		cmocka_unit_test(the_fewest_accounts_explain_the_share_that_is_asked_for),
-		cmocka_unit_test(names_without_end_go_to_their_kinds_rest),
+	    cmocka_unit_test(every_nanosecond_is_charged_once_and_to_the_right_account),
+	    cmocka_unit_test(a_sum_of_ledgers_is_the_ledger_of_all_steps),
+	    cmocka_unit_test(excesses_add_up_to_the_slowdown),
+	    cmocka_unit_test(scaling_time_scales_milliseconds_and_nothing_else),
+	    cmocka_unit_test(more_of_the_same_is_work_and_the_same_for_longer_is_speed),
+	    cmocka_unit_test(the_fewest_accounts_explain_the_share_that_is_asked_for),
+	    cmocka_unit_test(names_without_end_go_to_their_kinds_rest),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -419,12 +419,12 @@ static void memory_and_crashes_end_the_parser_alone(void **state)
 /* Two requests at once, of two users, the first of which can never be answered. */
 static void file_system_that_hangs_keeps_only_its_user_waiting(void **state)
 {
-	char mount[96], name[128];
+	char mount[96], name[128], shared[96];
 	struct fuse_hang f;
 	struct reader_job *stuck, *job;
 	struct reader_stats before, st;
 	uint64_t begin_ns = clock_monotonic_ns();
-	pid_t one, other;
+	pid_t one, other, third;
 
 	snprintf(mount, sizeof(mount), "%s/hang", dir);
 	if (geteuid() || fuse_hang_open(&f, mount))
@@ -434,6 +434,9 @@ static void file_system_that_hangs_keeps_only_its_user_waiting(void **state)
 	reader_stats_get(reader, &before);
 	snprintf(name, sizeof(name), "%s/good", mount);
 	assert_int_equal(call_once(&path, one, name), 0);
+	snprintf(shared, sizeof(shared), "%s/shared", dir);
+	put(shared, "everybody's");
+	assert_int_equal(call_once(&path, one, shared), 0); /* opened last, before the one that hangs */
 	for (int i = 0; i < 2; i++) { /* the parser waits for data, then the opener for the file */
 		snprintf(name, sizeof(name), "%s/%s", mount, i ? "open" : "read");
 		stuck = push(&slow_path, i ? other : one, name);
@@ -454,6 +457,11 @@ static void file_system_that_hangs_keeps_only_its_user_waiting(void **state)
 	}
 	reader_stats_get(reader, &st);
 	assert_int_equal(st.killed - before.killed, 2);
+	assert_int_equal(st.files, before.files); /* no file is refused to others for it */
+	third = target(1240, NULL);
+	assert_int_equal(call_once(&path, third, shared), 0);
+	end(third);
+	unlink(shared);
 	wait_abandoned(2);
 	assert_true(clock_monotonic_ns() > begin_ns);
 	/* neither keeps the end of the daemon waiting; when the file system gives up, they are gone */
