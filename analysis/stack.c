@@ -43,6 +43,8 @@ void stack_batch_fini(struct stack_batch *b)
 	free(b->frames);
 	free(b->stacks);
 	free(b->samples);
+	free(b->switches);
+	free(b->switch_threads);
 	free(b->strings);
 	free(b->string_offset);
 	stack_batch_init(b, &key);
@@ -68,6 +70,7 @@ void stack_batch_clear(struct stack_batch *b)
 	b->begin_ns = b->end_ns = 0;
 	b->lost_samples = 0;
 	b->object_count = b->frame_count = b->stack_count = b->sample_count = b->string_count = 0;
+	b->switch_count = b->switch_thread_count = 0;
 	b->string_bytes = 0;
 }
 
@@ -396,6 +399,48 @@ int stack_batch_sample(struct stack_batch *b, const struct stack_sample *s)
 	return 0;
 }
 
+int stack_batch_switch(struct stack_batch *b, const struct stack_switch *s)
+{
+	void *all = b->switches;
+	int rc = grow(&all, &b->switch_room, b->switch_count, 1, sizeof(*s), LIMIT_STACK_SWITCHES);
+
+	b->switches = all;
+	if (!rc)
+		b->switches[b->switch_count++] = *s;
+	return rc;
+}
+
+int stack_batch_switch_thread(struct stack_batch *b, const struct stack_switch_thread *t)
+{
+	void *all = b->switch_threads;
+	int rc = grow(&all, &b->switch_thread_room, b->switch_thread_count, 1, sizeof(*t),
+		      LIMIT_STACK_SWITCH_THREADS);
+
+	b->switch_threads = all;
+	if (!rc)
+		b->switch_threads[b->switch_thread_count++] = *t;
+	return rc;
+}
+
+static int switch_order(const void *a, const void *b)
+{
+	const struct stack_switch *x = a, *y = b;
+
+	if (x->pid != y->pid)
+		return x->pid < y->pid ? -1 : 1;
+	if (x->tid != y->tid)
+		return x->tid < y->tid ? -1 : 1;
+	if (x->out_ns != y->out_ns)
+		return x->out_ns < y->out_ns ? -1 : 1;
+	return x->in_ns < y->in_ns ? -1 : x->in_ns > y->in_ns;
+}
+
+void stack_batch_switches_sort(struct stack_batch *b)
+{
+	if (b->switch_count)
+		qsort(b->switches, b->switch_count, sizeof(*b->switches), switch_order);
+}
+
 static bool wanted(uint32_t pid, const uint32_t *pids, size_t count)
 {
 	for (size_t i = 0; i < count; i++) {
@@ -455,6 +500,45 @@ static int merge_stack(struct stack_batch *into, const struct stack_batch *from,
 	return rc;
 }
 
+static int merge_once(struct stack_batch *into, const struct stack_batch *from, uint32_t *stacks,
+		      uint32_t *stack)
+{
+	int rc = 0;
+
+	if (!stacks[*stack]) {
+		rc = merge_stack(into, from, *stack, &stacks[*stack]);
+		if (!rc)
+			stacks[*stack]++;
+	}
+	*stack = stacks[*stack] - 1;
+	return rc;
+}
+
+static int merge_switches(struct stack_batch *into, const struct stack_batch *from,
+			  const uint32_t *pids, size_t pid_count, uint64_t begin_ns, uint64_t end_ns,
+			  uint32_t *stacks)
+{
+	int rc = 0;
+
+	for (uint32_t i = 0; i < from->switch_count && !rc; i++) {
+		struct stack_switch s = from->switches[i];
+
+		if (s.in_ns <= begin_ns || s.out_ns >= end_ns || !wanted(s.pid, pids, pid_count))
+			continue;
+		if (s.stack != STACK_SWITCH_NO_STACK)
+			rc = merge_once(into, from, stacks, &s.stack);
+		if (!rc)
+			rc = stack_batch_switch(into, &s);
+	}
+	for (uint32_t i = 0; i < from->switch_thread_count && !rc; i++) {
+		const struct stack_switch_thread *t = &from->switch_threads[i];
+
+		if (t->end_ns > begin_ns && t->begin_ns < end_ns && wanted(t->pid, pids, pid_count))
+			rc = stack_batch_switch_thread(into, t);
+	}
+	return rc;
+}
+
 int stack_batch_merge(struct stack_batch *into, const struct stack_batch *from, const uint32_t *pids,
 		      size_t pid_count, uint64_t begin_ns, uint64_t end_ns)
 {
@@ -466,19 +550,16 @@ int stack_batch_merge(struct stack_batch *into, const struct stack_batch *from, 
 
 		if (s.time_ns < begin_ns || s.time_ns >= end_ns || !wanted(s.pid, pids, pid_count))
 			continue;
-		if (!stacks[s.stack]) {
-			rc = merge_stack(into, from, s.stack, &stacks[s.stack]);
-			if (rc)
-				break;
-			stacks[s.stack]++;
-		}
-		s.stack = stacks[s.stack] - 1;
-		rc = merge_string(into, from, s.comm, &s.comm);
+		rc = merge_once(into, from, stacks, &s.stack);
+		if (!rc)
+			rc = merge_string(into, from, s.comm, &s.comm);
 		if (!rc)
 			rc = merge_string(into, from, s.waker_comm, &s.waker_comm);
 		if (!rc)
 			rc = stack_batch_sample(into, &s);
 	}
+	if (!rc)
+		rc = merge_switches(into, from, pids, pid_count, begin_ns, end_ns, stacks);
 	free(stacks);
 	return rc;
 }
@@ -527,6 +608,13 @@ bool stack_batch_valid(const struct stack_batch *b)
 		if (s->stack >= b->stack_count || s->comm >= b->string_count ||
 		    s->waker_comm >= b->string_count || s->gil > STACK_GIL_UNKNOWN ||
 		    (s->kind != STACK_ON_CPU && s->kind != STACK_OFF_CPU))
+			return false;
+	}
+	for (uint32_t i = 0; i < b->switch_count; i++) {
+		const struct stack_switch *s = &b->switches[i];
+
+		if ((s->stack >= b->stack_count && s->stack != STACK_SWITCH_NO_STACK) ||
+		    s->state >= STACK_SWITCH_STATES || s->in_ns < s->out_ns)
 			return false;
 	}
 	return true;

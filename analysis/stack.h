@@ -98,6 +98,64 @@ struct stack_object {
 	uint32_t path; /* string, as the process sees it */
 };
 
+/* Of a thread off the CPU. */
+enum stack_switch_state {
+	STACK_SWITCH_RUNNABLE = 0,    /* it could have run on, and another thread had the CPU */
+	STACK_SWITCH_INTERRUPTIBLE,   /* asleep; a signal would wake it */
+	STACK_SWITCH_UNINTERRUPTIBLE, /* asleep, usually for storage or a lock of the kernel's */
+	STACK_SWITCH_STOPPED,	      /* by a signal or a debugger */
+	STACK_SWITCH_UNKNOWN,	      /* asleep, in a state that nobody saw */
+	STACK_SWITCH_STATES
+};
+
+enum stack_switch_flags {
+	STACK_SWITCH_OPEN = 1,	    /* it was still off the CPU at in_ns, where it was looked at */
+	STACK_SWITCH_CONTINUED = 2, /* goes on where such a record of an earlier batch ended */
+	STACK_SWITCH_FOLDED = 4,    /* several times off the CPU, with time on it in between */
+	STACK_SWITCH_BEGUN = 8,	    /* it was off the CPU already when its recording began */
+};
+
+/* Why several were folded into one record. */
+enum stack_switch_cause {
+	STACK_SWITCH_PACED = 0, /* the thread switched more often than its rate of records */
+	STACK_SWITCH_RING_FULL, /* of the kernel */
+	STACK_SWITCH_NO_ROOM,	/* more records than a batch holds */
+	STACK_SWITCH_CAUSES
+};
+
+#define STACK_SWITCH_NO_STACK UINT32_MAX
+/* Marks a number of the first PID namespace: that thread has none in the daemon's. */
+#define STACK_SWITCH_NOT_OURS (1u << 31)
+
+/* A time off the CPU of one thread, or of several folded ones the sums. Times are CLOCK_MONOTONIC. */
+struct stack_switch {
+	uint64_t out_ns, in_ns;
+	uint64_t woken_ns; /* from then on it was runnable; 0: it never slept, or nobody saw it woken */
+	uint64_t ns[STACK_SWITCH_STATES]; /* the time by state; of what sleeps, from woken_ns on runnable */
+	uint32_t pid, tid;
+	uint32_t count; /* of times that ended here: 1, 0 (OPEN), or how many are folded */
+	uint32_t stack; /* where it went to sleep; STACK_SWITCH_NO_STACK: not taken */
+	uint32_t next_tid;  /* who had the CPU next; 0: nobody */
+	uint32_t waker_tid; /* 0: an interrupt, or unknown */
+	uint16_t cpu;	    /* that it left */
+	uint8_t state;	    /* enum stack_switch_state, in which it left */
+	uint8_t flags;	    /* enum stack_switch_flags */
+	uint8_t gil;	    /* enum stack_gil, when it left */
+	uint8_t pad[3];
+};
+
+/* A thread whose switches are in the batch. What lies between begin_ns and end_ns and in none of its
+ * records was time on the CPU. */
+struct stack_switch_thread {
+	uint64_t begin_ns, end_ns; /* equal: it was not seen to switch yet */
+	uint64_t records;	   /* not folded, and ended */
+	uint64_t folded[STACK_SWITCH_CAUSES]; /* times off the CPU */
+	uint64_t folded_ns;
+	uint64_t missed; /* switches that were not seen: between begin_ns and end_ns something is wrong */
+	uint32_t pid, tid;
+	bool ended; /* the thread is gone */
+};
+
 struct stack_batch {
 	uint64_t begin_ns, end_ns; /* CLOCK_MONOTONIC */
 	struct stack_object *objects;
@@ -111,6 +169,11 @@ struct stack_batch {
 	uint32_t object_room, frame_room, stack_room, sample_room, string_room;
 	size_t string_bytes_room;
 	uint64_t lost_samples; /* of this period, all causes */
+	/* Never sent: of the node that took them, ordered by thread and then by time. */
+	struct stack_switch *switches;
+	struct stack_switch_thread *switch_threads;
+	uint32_t switch_count, switch_thread_count;
+	uint32_t switch_room, switch_thread_room;
 	struct keyed key;      /* of the builder's hash tables */
 	void *index;           /* the builder's hash tables; NULL in a batch that is only read */
 };
@@ -132,8 +195,12 @@ int stack_batch_stack(struct stack_batch *b, const struct stack_frame *frames, u
 		      uint32_t kernel_count, enum stack_end end, uint32_t *out);
 /* Samples that agree in all but count and weight are added up. */
 int stack_batch_sample(struct stack_batch *b, const struct stack_sample *s);
+int stack_batch_switch(struct stack_batch *b, const struct stack_switch *s);
+int stack_batch_switch_thread(struct stack_batch *b, const struct stack_switch_thread *t);
+/* By thread, then by time. */
+void stack_batch_switches_sort(struct stack_batch *b);
 /* Copies into *into what of *from concerns the pids (pid_count of them; 0: all) and falls into
- * [begin_ns, end_ns); into may hold samples already. */
+ * [begin_ns, end_ns); into may hold samples already. Of switches, those that overlap it, whole. */
 int stack_batch_merge(struct stack_batch *into, const struct stack_batch *from, const uint32_t *pids,
 		      size_t pid_count, uint64_t begin_ns, uint64_t end_ns);
 

@@ -240,6 +240,10 @@
  * different. */
 #define LIMIT_STACK_SAMPLES (1u << 18)
 #define LIMIT_STACKS (1u << 17)
+/* Of threads whose switches are recorded: 5 s of 26 that send 1,000 records per second each. */
+#define LIMIT_STACK_SWITCHES (1u << 17)
+/* One entry of each thread that is recorded (at most SAMPLER_SWITCH_THREADS) in each of 32 batches. */
+#define LIMIT_STACK_SWITCH_THREADS (1u << 14)
 #define LIMIT_STACK_FRAMES (1u << 23)
 #define LIMIT_STACK_STRINGS (1u << 18)
 #define LIMIT_STACK_STRING_BYTES (32u << 20)
@@ -308,6 +312,8 @@
 /* Counts of one period in the kernel, in each of two sets, 160 bytes each: 2 x 20 MiB at most. 128 CPUs at
  * 200 Hz fill it in 5 s if no two samples are alike; what finds no room is counted as lost. */
 #define LIMIT_SAMPLER_COUNTS (1u << 17)
+/* Records of switches that wait for a drain, 104 bytes each: a batch has room for what a drain adds. */
+#define LIMIT_SAMPLER_SWITCHES (LIMIT_STACK_SWITCHES - 4096u)
 /* Kernel symbols: a distribution's kernel with modules has 250,000, a third of them code. */
 #define LIMIT_SAMPLER_KERNEL_SYMBOLS (1u << 19)
 #define LIMIT_SAMPLER_KERNEL_NAME_BYTES (16u << 20)

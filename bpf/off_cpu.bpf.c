@@ -24,10 +24,9 @@ struct {
 /* Most events concern threads that nobody samples. Whether one may be is told by a load: the mark of
  * its number in the first namespace is set when its process is added (by user space; all are where that
  * does not know those numbers), or when it goes to sleep, and stays. Others of the same low bits only
- * cost a search. */
-#define MARKS 65536u
-__u8 off_cpu_processes[MARKS] = {};
-__u8 off_cpu_asleep[MARKS] = {};
+ * cost a search. A thread that is recorded is marked beside that, by the same load. */
+__u8 off_cpu_processes[SAMPLER_MARKS] = {};
+struct sampler_mark off_cpu_threads[SAMPLER_MARKS] = {};
 
 /* Short sleeps in a row, by place. */
 struct {
@@ -51,6 +50,8 @@ struct {
 #else
 #define TASK(task, field) ((task)->field)
 #endif
+
+#include "bpf/switch_record.h"
 
 static __always_inline __u32 task_state(struct task_struct *task)
 {
@@ -110,8 +111,7 @@ static __always_inline struct sampler_scratch *switch_out_begin(const struct sam
 	__u64 identity;
 	__u32 pid;
 
-	if (!c->off_cpu || !off_cpu_processes[(__u32)TASK(task, tgid) % MARKS] ||
-	    TASK(task, flags) & KERNEL_TASK_KTHREAD)
+	if (!c->off_cpu || TASK(task, flags) & KERNEL_TASK_KTHREAD)
 		return NULL;
 	identity = current_identity(task);
 	pid = identity >> 32;
@@ -152,7 +152,9 @@ static __always_inline void switch_out_end(void *ctx, struct sampler_scratch *s)
 	b.cpu = bpf_get_smp_processor_id();
 	bpf_get_current_comm(b.comm, sizeof(b.comm));
 	b.since_ns = s->begin_ns;
-	off_cpu_asleep[tid % MARKS] = 1;
+	off_cpu_threads[tid % SAMPLER_MARKS].asleep = 1;
+	if (off_cpu_threads[tid % SAMPLER_MARKS].recorded)
+		record_stacks(tid, &s->key);
 	if (bpf_map_update_elem(&blocked, &tid, &b, BPF_ANY))
 		count_up(SAMPLER_COUNT_BLOCKED_FULL, 1);
 	count_up(SAMPLER_COUNT_CAPTURE_NS, bpf_ktime_get_ns() - s->begin_ns);
@@ -181,13 +183,6 @@ static __always_inline bool switch_out_stacks(void *ctx, struct sampler_scratch 
 	if (sampler_python)
 		python_stack_take(ctx, s, (void *)bpf_get_current_task(), true);
 	return process->maps.mapping_count != 0;
-}
-
-static __always_inline bool going_to_sleep(bool preempt, struct task_struct *prev)
-{
-	__u32 state = preempt ? 0 : task_state(prev);
-
-	return state && !(state & KERNEL_STATE_DEAD);
 }
 
 #ifdef SAMPLER_TAIL
@@ -267,14 +262,25 @@ int on_switch(__u64 *ctx)
 	struct sampler_control *c = control_get();
 	struct task_struct *prev = (void *)ctx[1], *next = (void *)ctx[2];
 	struct sampler_process *process = NULL;
+	struct sampler_mark mark;
 	struct sampler_scratch *s;
-	__u32 next_tid = TASK(next, pid);
+	__u32 next_tid = TASK(next, pid), state;
+	__u8 marks;
 
 	if (!c)
 		return 0;
-	if (off_cpu_asleep[next_tid % MARKS])
+	mark = off_cpu_threads[next_tid % SAMPLER_MARKS];
+	if (mark.asleep)
 		switch_in(c, next_tid);
-	if (!going_to_sleep(ctx[0], prev))
+	if (mark.recorded)
+		record_in(ctx, next);
+	state = ctx[0] ? 0 : task_state(prev);
+	if (switch_by_number && c->switch_wanted)
+		record_wanted(prev);
+	marks = off_cpu_processes[(__u32)TASK(prev, tgid) % SAMPLER_MARKS];
+	if (marks & SAMPLER_MARK_RECORDED)
+		record_out(prev, next, state);
+	if (!(marks & SAMPLER_MARK_SAMPLED) || !state || state & KERNEL_STATE_DEAD)
 		return 0;
 	s = switch_out_begin(c, prev, &process);
 	if (!s || !process)
@@ -291,24 +297,41 @@ int on_switch(__u64 *ctx)
 	return 0;
 }
 
+/* Who wakes: the current thread, if it is in a system call or the kernel's own; 0: an interrupt does. */
+static __always_inline __u32 waker_of(struct task_struct *current)
+{
+	struct kernel_regs regs;
+
+	if (!(__u32)bpf_get_current_pid_tgid())
+		return 0; /* the idle task wakes nobody */
+	/* an interrupt where the current thread is in the kernel for no system call of its own */
+	if (!(BPF_CORE_READ(current, flags) & KERNEL_TASK_KTHREAD) &&
+	    (task_user_regs(current, &regs) || (long)regs.orig_ax < 0))
+		return 0;
+	return (__u32)current_identity(current);
+}
+
 OFF_CPU_WAKING
 int on_waking(__u64 *ctx)
 {
-	struct task_struct *task = (void *)ctx[0], *waker = (void *)bpf_get_current_task();
-	struct kernel_regs regs;
-	__u32 tid = TASK(task, pid);
-	struct sampler_blocked *b;
+	struct task_struct *task = (void *)ctx[0];
+	__u32 tid = TASK(task, pid), waker;
+	struct sampler_mark mark = off_cpu_threads[tid % SAMPLER_MARKS];
+	struct sampler_switch_thread *t = NULL;
+	struct sampler_blocked *b = NULL;
 
-	if (!off_cpu_asleep[tid % MARKS])
+	if (mark.asleep)
+		b = bpf_map_lookup_elem(&blocked, &tid);
+	if (mark.recorded)
+		t = record_thread(task);
+	if (!b && !t)
 		return 0;
-	b = bpf_map_lookup_elem(&blocked, &tid);
-	if (!b || !(__u32)bpf_get_current_pid_tgid())
-		return 0; /* the idle task wakes nobody: an interrupt does */
-	/* so it does where the current thread is in the kernel for no system call of its own */
-	if (!(BPF_CORE_READ(waker, flags) & KERNEL_TASK_KTHREAD) &&
-	    (task_user_regs(waker, &regs) || (long)regs.orig_ax < 0))
-		return 0;
-	b->waker_tid = (__u32)current_identity(waker);
-	bpf_get_current_comm(b->waker_comm, sizeof(b->waker_comm));
+	waker = waker_of((void *)bpf_get_current_task());
+	if (t)
+		record_waking(t, waker, task_state(task));
+	if (b && waker) {
+		b->waker_tid = waker;
+		bpf_get_current_comm(b->waker_comm, sizeof(b->waker_comm));
+	}
 	return 0;
 }

@@ -26,8 +26,10 @@ struct sampler_control {
 	 * soon, and a user stack that is not walked is a loss; SAMPLER_OTHERS_KERNEL: they are not. */
 	__u32 all_processes;
 	__u32 off_cpu;	     /* blocked time is sampled */
+	__u32 switch_wanted; /* threads in `switch_wanted` are to be looked for */
+	__u32 pad;
 };
-_Static_assert(sizeof(struct sampler_control) == 40, "");
+_Static_assert(sizeof(struct sampler_control) == 48, "");
 
 enum sampler_kind {
 	SAMPLER_ON_CPU = 1, /* as enum stack_sample_kind (analysis/stack.h) */
@@ -101,6 +103,112 @@ _Static_assert(sizeof(struct sampler_stack) == 24, "");
 #define SAMPLER_FRAME_BARE	  (1ull << 39) /* which depends on whether the file had a table then, */
 #define SAMPLER_FRAME_FILE_SHIFT  40	       /* and 20 bits: unwind_mapping.file */
 #define SAMPLER_FRAME_FILE_MASK	  0xfffffu
+
+/* ---- switch records: what a few threads do off the CPU, one by one ---- */
+
+/* A node of 16 ranks, each with 32 threads that launch or communicate. */
+#define SAMPLER_SWITCH_THREADS 512u
+/* A thread that was quiet may send as many records at once as its rate gives in this time. */
+#define SAMPLER_SWITCH_BURST_NS 1000000000ull
+
+/* As enum stack_switch_state (analysis/stack.h). */
+enum sampler_switch_state {
+	SAMPLER_SWITCH_RUNNABLE = 0,
+	SAMPLER_SWITCH_INTERRUPTIBLE,
+	SAMPLER_SWITCH_UNINTERRUPTIBLE,
+	SAMPLER_SWITCH_STOPPED,
+	SAMPLER_SWITCH_UNKNOWN,
+	SAMPLER_SWITCH_STATES,
+};
+
+enum sampler_switch_kind {
+	SAMPLER_SWITCH_RECORD = 1, /* struct sampler_switch, with stacks if there are any */
+	SAMPLER_SWITCH_SKIPPED,	   /* struct sampler_switch_skipped */
+};
+
+/* A number of the first PID namespace: the task has none in the daemon's. */
+#define SAMPLER_SWITCH_NOT_OURS (1u << 31)
+
+struct sampler_switch_stacks {
+	__u64 user_hash, kernel_hash, python_hash; /* 0: none */
+	__u8 end, gil, generation, pad[5];	   /* as in struct sampler_key */
+};
+_Static_assert(sizeof(struct sampler_switch_stacks) == 32, "");
+
+/* One time off the CPU. Times are CLOCK_MONOTONIC. */
+struct sampler_switch {
+	__u32 tid;
+	__u8 kind; /* enum sampler_switch_kind */
+	__u8 state;
+	__u16 cpu; /* that it left */
+	__u64 out_ns, in_ns;
+	__u64 woken_ns; /* 0: it stayed runnable, or nobody saw it woken */
+	__u32 next_tid; /* who had the CPU next; 0: nobody */
+	__u32 waker_tid; /* 0: an interrupt, or unknown */
+	/* left out where there are none */
+	struct sampler_switch_stacks stacks;
+};
+#define SAMPLER_SWITCH_BARE_BYTES 40u
+_Static_assert(sizeof(struct sampler_switch) == 72, "");
+
+/* Why a switch has no record of its own. */
+enum sampler_switch_cause {
+	SAMPLER_SWITCH_PACED = 0, /* the thread switches more often than its rate */
+	SAMPLER_SWITCH_RING_FULL,
+	SAMPLER_SWITCH_MISSED, /* the kernel did not call us; how long it was is not known */
+	SAMPLER_SWITCH_CAUSES,
+};
+
+/* What was off the CPU without a record. Sums only grow: user space takes differences. */
+struct sampler_switch_skipped {
+	__u32 tid;
+	__u8 kind;
+	__u8 pad[3];
+	__u64 from_ns, until_ns; /* since the last record: the first out, the last in */
+	__u64 ns[SAMPLER_SWITCH_STATES];
+	__u64 count[SAMPLER_SWITCH_CAUSES];
+};
+_Static_assert(sizeof(struct sampler_switch_skipped) == 88, "");
+
+enum sampler_switch_phase {
+	SAMPLER_SWITCH_IGNORED = 0, /* not looked at, or it has ended */
+	SAMPLER_SWITCH_BEGUN,	    /* on or off the CPU since since_ns: not known which */
+	SAMPLER_SWITCH_ON,
+	SAMPLER_SWITCH_OFF,
+	SAMPLER_SWITCH_ENDED, /* the thread is gone */
+};
+
+/* A thread whose switches are recorded. User space makes and deletes it and writes it while its phase is
+ * IGNORED; a copy is right if phase is read before what follows. */
+struct sampler_switch_thread {
+	__u32 tid, pid;	 /* in the daemon's PID namespace */
+	__u32 first_pid; /* in the first one */
+	__u32 phase;	 /* enum sampler_switch_phase */
+	__u64 out_ns;	 /* of the last time off the CPU, or of its end */
+	__u64 since_ns;
+	__u64 in_ns, woken_ns;
+	__u64 cost_ns; /* of one record: a second over the rate */
+	__u64 credit_ns, credit_at_ns;
+	__u64 recorded;
+	__u32 next_tid, waker_tid;
+	__u32 skipping; /* since the last record */
+	__u16 cpu;
+	__u8 state;
+	__u8 pad;
+	struct sampler_switch_stacks stacks;
+	struct sampler_switch_skipped skipped;
+};
+_Static_assert(sizeof(struct sampler_switch_thread) == 216, "");
+
+/* What may be known of a thread, by the low bits of its number in the first PID namespace. Bytes of their
+ * own: the kernel writes one while user space writes the other. */
+#define SAMPLER_MARKS 65536u
+struct sampler_mark {
+	__u8 asleep, recorded;
+};
+/* The same of processes. */
+#define SAMPLER_MARK_SAMPLED  1u
+#define SAMPLER_MARK_RECORDED 2u
 
 /* Counters, per CPU, since load. */
 enum sampler_counter {

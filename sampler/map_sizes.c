@@ -12,6 +12,8 @@
 #define RING_CPU_BYTES (256u << 10)
 #define RING_MIN_BYTES (1u << 20)
 #define RING_MAX_BYTES (8u << 20)
+/* Emptied every 100 ms: some 6,500 records, and the reader is woken at a quarter. */
+#define SWITCH_RING_BYTES (512u << 10)
 
 static uint32_t power_of_two(uint64_t at_least, uint32_t min, uint32_t max)
 {
@@ -34,4 +36,5 @@ void map_sizes_for(struct map_sizes *out, uint32_t cpus, uint32_t rate_hz, uint3
 	out->sites = SITES >> by;
 	out->ring_bytes =
 	    power_of_two((uint64_t)cpus * RING_CPU_BYTES, RING_MIN_BYTES, RING_MAX_BYTES) >> by;
+	out->switch_ring_bytes = SWITCH_RING_BYTES >> by;
 }

@@ -15,6 +15,7 @@ struct map_sizes {
 	uint32_t blocked;    /* threads asleep */
 	uint32_t sites;	     /* places of sleep */
 	uint32_t ring_bytes; /* a power of two, whole pages */
+	uint32_t switch_ring_bytes; /* of records of switches, the same */
 };
 
 /* For samples of every tick (fraction 100%, as in an anomaly) of `cpus` CPUs at rate_hz over one

@@ -21,12 +21,15 @@
 #include "sampler/sampler_maps.h"
 #include "sampler/sleepers.h"
 #include "sampler/stack_build.h"
+#include "sampler/switches.h"
 
 #define CPUS_MAX 1024u
 /* Poll at least this often: Python names must be read while their process lives. */
 #define POLL_NS 100000000
 /* After an event, the next ones are collected for this long: a starting PyTorch maps 300 files. */
 #define EVENT_PAUSE_NS 10000000
+/* More would be the ring's whole room. */
+#define SWITCH_RATE_MAX 100000u
 /* In a drain, for the names of its last stacks: milliseconds on an idle node. */
 #define NAMES_WAIT_NS 500000000ull
 
@@ -44,6 +47,9 @@ struct sampler {
 	struct stack_store *stacks;
 	struct stack_build build;
 	struct sleepers *sleepers;
+	struct switches *switches;
+	uint64_t look_ns;      /* when the rows of switches are read */
+	bool switches_paused;
 	uint64_t asleep; /* samples of threads that slept on at a drain */
 	struct copy_mode *copy;
 	int *tick_fd;
@@ -71,6 +77,7 @@ void sampler_options_init(struct sampler_options *o)
 	o->fraction_percent = 10;
 	o->off_cpu = true;
 	o->off_cpu_min_ns = 1000000;
+	o->switch_rate_max = 1000;
 	o->python = true;
 	o->table_bytes_max = 64u << 20;
 	o->proc_root = "/proc";
@@ -101,6 +108,13 @@ static void sink_remove(void *context, uint32_t pid)
 static int sink_python(void *context, uint32_t pid, const struct python_process *p)
 {
 	return sampler_maps_python(context, pid, p);
+}
+
+static void on_switch(void *arg, const void *data, size_t bytes)
+{
+	struct sampler *s = arg;
+
+	switches_put(s->switches, data, bytes);
 }
 
 static int control_write(struct sampler *s)
@@ -184,6 +198,7 @@ static int bpf_open(struct sampler *s, enum sampler_mode mode, char why[160])
 
 	if (err)
 		return err;
+	sampler_maps_switch_sink(s->maps, on_switch, s);
 	sampler_maps_backing(s->maps, &backing);
 	sink.context = s->maps;
 	err = unwind_store_open(&s->store, &backing, s->options.table_bytes_max);
@@ -194,6 +209,8 @@ static int bpf_open(struct sampler *s, enum sampler_mode mode, char why[160])
 	err = err ? err : sampler_events_open(&s->events, s->cpus, s->cpu_count);
 	err = err ? err : ticks_open(s);
 	err = err ? err : watch(s, sampler_maps_fd(s->maps));
+	if (!err && sampler_maps_switch_fd(s->maps) >= 0)
+		err = watch(s, sampler_maps_switch_fd(s->maps));
 	err = err ? err : watch(s, sampler_events_fd(s->events));
 	err = err ? err : watch(s, processes_fd(s->processes));
 	if (err) {
@@ -312,6 +329,7 @@ static int common_open(struct sampler *s)
 	err = err ? err : kernel_symbols_open(&s->kernel, NULL);
 	err = err ? err : stack_store_open(&s->stacks);
 	err = err ? err : sleepers_open(&s->sleepers);
+	err = err ? err : switches_open(&s->switches);
 	s->build.kernel = s->kernel;
 	s->build.stacks = s->stacks;
 	return err ? err : stack_build_init(&s->build);
@@ -323,7 +341,8 @@ int sampler_open(struct sampler **out, const struct sampler_options *o)
 	int err;
 
 	if (!rate_valid(o->rate_hz, o->fraction_percent) || o->mode_max > SAMPLER_BPF_LOOP ||
-	    (o->slice_ms && o->slice_ms < 10))
+	    (o->slice_ms && o->slice_ms < 10) || !o->switch_rate_max ||
+	    o->switch_rate_max > SWITCH_RATE_MAX)
 		return -EINVAL;
 	s = calloc(1, sizeof(*s));
 	if (!s)
@@ -357,6 +376,7 @@ void sampler_close(struct sampler *s)
 	stack_build_fini(&s->build);
 	stack_store_close(s->stacks);
 	sleepers_close(s->sleepers);
+	switches_close(s->switches);
 	kernel_symbols_close(s->kernel);
 	if (s->timer_fd >= 0)
 		close(s->timer_fd);
@@ -382,6 +402,37 @@ void sampler_remove(struct sampler *s, uint32_t pid)
 {
 	if (s->processes)
 		processes_remove(s->processes, pid);
+	switches_end_process(s->switches, pid);
+}
+
+static bool thread_gone(void *arg, uint32_t pid, uint32_t tid)
+{
+	const struct sampler *s = arg;
+	char path[200];
+
+	snprintf(path, sizeof(path), "%s/%u/task/%u", s->proc_root, pid, tid);
+	return access(path, F_OK) && errno == ENOENT;
+}
+
+int sampler_record_switches(struct sampler *s, uint32_t pid, uint32_t tid, bool on)
+{
+	struct sampler_switch_thread row = {
+	    .tid = tid, .pid = pid, .cost_ns = 1000000000ull / s->options.switch_rate_max};
+	int rc;
+
+	if (!s->maps)
+		return on ? -ENOTSUP : 0;
+	if (!on)
+		return switches_end(s->switches, tid) ? 0 : -ESRCH;
+	if (thread_gone(s, pid, tid))
+		return -ESRCH;
+	rc = switches_add(s->switches, pid, tid);
+	if (rc <= 0)
+		return rc;
+	rc = sampler_maps_switch_add(s->maps, &row);
+	if (rc)
+		switches_forget(s->switches, tid);
+	return rc;
 }
 
 int sampler_set_rate(struct sampler *s, uint32_t rate_hz, uint32_t fraction_percent)
@@ -423,6 +474,38 @@ int sampler_set_wide(struct sampler *s, bool on)
 	return control_write(s);
 }
 
+static void on_stack(void *arg, const void *data, size_t bytes);
+
+static void on_row(void *arg, uint32_t first_tid, const struct sampler_switch_thread *row)
+{
+	struct sampler *s = arg;
+
+	switches_row(s->switches, first_tid, row, s->look_ns);
+}
+
+/* What the recorded threads are at. */
+static void switches_look(struct sampler *s, uint64_t now_ns)
+{
+	s->look_ns = now_ns;
+	if (switches_count(s->switches))
+		sampler_maps_switch_rows(s->maps, on_row, s);
+}
+
+static int switches_pause(struct sampler *s, bool paused)
+{
+	int err;
+
+	if (paused && !s->switches_paused) {
+		switches_look(s, clock_monotonic_ns());
+		sampler_maps_stacks(s->maps, on_stack, s);
+	}
+	err = sampler_maps_off_cpu(s->maps, !paused);
+	if (!paused && s->switches_paused)
+		switches_resume(s->switches);
+	s->switches_paused = paused;
+	return err;
+}
+
 int sampler_pause(struct sampler *s, bool paused)
 {
 	int err;
@@ -434,7 +517,7 @@ int sampler_pause(struct sampler *s, bool paused)
 	for (uint32_t i = 0; s->tick_fd && i < s->cpu_count; i++)
 		if (s->tick_fd[i] >= 0)
 			ioctl(s->tick_fd[i], paused ? PERF_EVENT_IOC_DISABLE : PERF_EVENT_IOC_ENABLE, 0);
-	err = sampler_maps_off_cpu(s->maps, !paused);
+	err = switches_pause(s, paused);
 	sampler_events_pause(s->events, paused, s->processes);
 	return err;
 }
@@ -552,6 +635,26 @@ static uint64_t lost_total(struct sampler *s)
 	       s->build.refused;
 }
 
+static bool on_switch_stack(void *arg, const struct sampler_key *k, uint32_t *stack)
+{
+	struct sampler *s = arg;
+
+	return !stack_build_stack(&s->build, k, stack);
+}
+
+static int switches_finish(struct sampler *s, struct stack_batch *b)
+{
+	uint32_t first_tid, tid;
+	int err;
+
+	/* of who woke since the rows were read, while their stacks are still kept */
+	sampler_maps_stacks(s->maps, on_stack, s);
+	err = switches_drain(s->switches, b, on_switch_stack, s);
+	while (switches_gone(s->switches, thread_gone, s, &first_tid, &tid))
+		sampler_maps_switch_remove(s->maps, first_tid, tid);
+	return err;
+}
+
 static int bpf_drain(struct sampler *s, struct stack_batch *b)
 {
 	uint64_t slice_ns = (uint64_t)s->options.slice_ms * 1000000;
@@ -564,11 +667,14 @@ static int bpf_drain(struct sampler *s, struct stack_batch *b)
 	/* what was mapped before the swap, so that no sample by an old table counts as whole */
 	sampler_events_poll(s->events, s->processes);
 	sleepers_begin(s->sleepers, s->drain_ns, s->options.off_cpu_min_ns);
+	switches_look(s, s->drain_ns);
 	sampler_maps_stacks(s->maps, on_stack, s);
 	names_wait(s);
 	stack_build_begin(&s->build, b, s->begin_ns, slice_ns);
 	err = sampler_maps_counts(s->maps, old, on_count, s);
 	sampler_maps_blocked(s->maps, on_blocked, s);
+	if (!err && switches_count(s->switches))
+		err = switches_finish(s, b);
 	sleepers_end(s->sleepers);
 	stack_store_sweep(s->stacks, old);
 	return err;
@@ -600,6 +706,20 @@ int sampler_drain(struct sampler *s, struct stack_batch *b)
 }
 
 /* ---- figures ---- */
+
+static void switches_stats(const struct sampler *s, struct sampler_stats *out)
+{
+	struct switches_stats w;
+
+	switches_stats_get(s->switches, &w);
+	out->switch_threads = w.threads;
+	out->switch_records = w.records;
+	out->switch_paced = w.folded[STACK_SWITCH_PACED];
+	out->switch_ring_full = w.folded[STACK_SWITCH_RING_FULL];
+	out->switch_no_room = w.folded[STACK_SWITCH_NO_ROOM];
+	out->switch_folded_ns = w.folded_ns;
+	out->switch_missed = w.missed;
+}
 
 static void bpf_stats(const struct sampler *s, struct sampler_stats *out)
 {
@@ -637,6 +757,7 @@ static void bpf_stats(const struct sampler *s, struct sampler_stats *out)
 	out->off_cpu_asleep = s->asleep;
 	out->off_cpu_captures = n[SAMPLER_COUNT_CAPTURES];
 	out->off_cpu_leaf_only = n[SAMPLER_COUNT_UNSTACKED];
+	switches_stats(s, out);
 	sampler_maps_run_stats(s->maps, &out->run_count, &out->run_time_ns);
 	out->target_count = n[SAMPLER_COUNT_TARGET_RUNS];
 	out->target_ns = n[SAMPLER_COUNT_TARGET_NS];

@@ -30,6 +30,7 @@ struct sampler_options {
 	bool all_processes;	   /* the whole node, not only those added */
 	bool off_cpu;		   /* blocked time, default on */
 	uint64_t off_cpu_min_ns;   /* shorter blockings are not kept, default 1 ms */
+	uint32_t switch_rate_max;  /* records per second of a thread that is recorded, default 1000 */
 	bool python;		   /* default on */
 	size_t table_bytes_max;	   /* of unwind tables in the kernel, default 64 MiB */
 	const char *proc_root;	   /* default "/proc" */
@@ -57,6 +58,10 @@ struct sampler_stats {
 	uint64_t off_cpu_short;	 /* sleeps below off_cpu_min_ns: not kept, not lost */
 	uint64_t
 	    off_cpu_leaf_only; /* long sleeps at places that were always short before: one frame */
+	uint32_t switch_threads; /* whose switches are recorded */
+	/* Times off the CPU of these: with a record, and folded, by cause; the time of the latter. */
+	uint64_t switch_records, switch_paced, switch_ring_full, switch_no_room, switch_folded_ns;
+	uint64_t switch_missed; /* switches that the kernel did not tell us of */
 	uint64_t run_count, run_time_ns; /* of the BPF programs, where the kernel counts it */
 	uint64_t target_count,
 	    target_ns;		 /* ticks that took a sample, and their time in the kernel */
@@ -89,6 +94,12 @@ int sampler_set_all_processes(struct sampler *s, bool on);
 /* Processes that were not added too, by name and kernel stack alone, which needs nothing to be known of
  * them. 0, -ENOTSUP in copy mode, -errno. */
 int sampler_set_wide(struct sampler *s, bool on);
+/* Whether every time off the CPU of this thread is recorded, beside being sampled: `switches` of the next
+ * batches. Meant for few threads, at most 512. Its process needs not be added, but without that the records
+ * have no stacks. A thread that ends, or whose process is removed, is forgotten with the next drain.
+ * 0; -ESRCH; -ENOSPC; -EAGAIN: its number was another thread's until lately, try after a drain; -ENOTSUP:
+ * blocked time is not seen in this mode. */
+int sampler_record_switches(struct sampler *s, uint32_t pid, uint32_t tid, bool on);
 /* Nothing is sampled and nobody woken while paused: for as long as there is no process to look at. What
  * was added stays. 0, -errno: the others still are. */
 int sampler_pause(struct sampler *s, bool paused);

@@ -2,7 +2,7 @@
 # The sampler itself: modes, processes, draining.
 sampler_SRCS += sampler/sampler.c sampler/processes.c sampler/mapping_scan.c sampler/worker.c \
 	sampler/perf_ring.c sampler/sampler_events.c sampler/kernel_symbols.c sampler/stack_store.c \
-	sampler/stack_build.c sampler/copy_mode.c sampler/sleepers.c sampler/map_sizes.c
+	sampler/stack_build.c sampler/copy_mode.c sampler/sleepers.c sampler/switches.c sampler/map_sizes.c
 ifneq ($(HAS_BPF),)
 sampler_SRCS += sampler/sampler_maps.c
 sampler_LDLIBS += -lbpf

@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "bpf/off_cpu_loop.skel.h"
 #include "bpf/off_cpu_tail.skel.h"
 #include "bpf/sampler_loop.skel.h"
@@ -23,6 +24,7 @@
 #define COUNT_BATCH	  4096u
 #define BLOCKED_BATCH	  512u
 #define PERF_BUFFER_PAGES 32u
+#define SWITCH_BUFFER_PAGES 8u /* some 500 records of each CPU in 100 ms */
 #define PID_NS_FIRST	  0xeffffffcu /* the inode of the first PID namespace, fixed by the kernel */
 
 struct sampler_maps {
@@ -33,15 +35,19 @@ struct sampler_maps {
 	struct sampler_tail *tail_calls;
 	struct off_cpu_loop *off_loop;
 	struct off_cpu_tail *off_tail;
-	uint8_t *off_marks; /* off_cpu_processes of the programs; NULL: none */
+	/* off_cpu_processes and off_cpu_threads of the programs; NULL: not to be written */
+	uint8_t *off_marks;
+	struct sampler_mark *thread_marks;
 	struct bpf_object *on, *off;
 	struct bpf_link **links;
 	uint32_t link_count;
 	struct bpf_link *off_link[2]; /* of the programs that see threads sleep and wake */
 	struct ring_buffer *ring;
-	struct perf_buffer *buffer;
-	sampler_maps_stack_fn stack_fn;
-	void *stack_arg;
+	struct perf_buffer *buffer, *switch_buffer;
+	sampler_maps_stack_fn stack_fn, switch_fn;
+	void *stack_arg, *switch_arg;
+	int switch_threads, switch_wanted; /* -1: no switch records */
+	uint32_t switch_count;		   /* of threads that are recorded or wanted */
 	int control, processes, python, counts, set[2], counters, blocked, shards;
 	struct sampler_control now;
 	bool batch; /* lookup-and-delete in batches works */
@@ -79,12 +85,11 @@ static int map_fd(const struct bpf_object *o, const char *name)
 
 /* ---- loading ---- */
 
-#define OFF_MARKS sizeof(((struct off_cpu_loop__bss *)NULL)->off_cpu_processes)
-
 struct settings {
 	uint32_t pid_ns, pid_ns_level, ring_bytes;
 	uint64_t pid_ns_dev;
 	bool python;
+	bool by_number; /* marks cannot be written from here */
 };
 
 #define SETTINGS_APPLY(skeleton, s)                                                                \
@@ -114,7 +119,8 @@ static uint32_t pid_ns_level(void)
 	return level ? level - 1 : 0;
 }
 
-static void settings_find(struct settings *s, const struct sampler_options *o, uint32_t ring_bytes)
+static void settings_find(const struct sampler_maps *m, struct settings *s,
+			  const struct sampler_options *o)
 {
 	struct stat st;
 
@@ -125,7 +131,8 @@ static void settings_find(struct settings *s, const struct sampler_options *o, u
 		s->pid_ns_level = pid_ns_level();
 	}
 	s->python = o->python;
-	s->ring_bytes = ring_bytes;
+	s->by_number = s->pid_ns || !m->mmapable;
+	s->ring_bytes = m->sizes.ring_bytes;
 }
 
 static void resize(const struct bpf_object *o, const char *name, uint32_t entries)
@@ -145,8 +152,10 @@ static void size_maps(struct sampler_maps *m, struct bpf_object *o)
 	resize(o, "seen", m->sizes.seen);
 	resize(o, "blocked", m->sizes.blocked);
 	resize(o, "sites", m->sizes.sites);
-	if (!m->tail)
+	if (!m->tail) {
 		resize(o, "stacks", m->sizes.ring_bytes);
+		resize(o, "switches", m->sizes.switch_ring_bytes);
+	}
 	if (!m->mmapable && map)
 		bpf_map__set_map_flags(bpf_map__inner_map(map), 0);
 }
@@ -175,7 +184,7 @@ static bool probe_batch(struct sampler_maps *m)
 
 static int load_on(struct sampler_maps *m, const struct sampler_options *o, struct settings *s)
 {
-	settings_find(s, o, m->sizes.ring_bytes);
+	settings_find(m, s, o);
 	if (m->tail) {
 		m->tail_calls = sampler_tail__open();
 		if (!m->tail_calls)
@@ -280,39 +289,51 @@ static void forget_blocked(struct sampler_maps *m)
 		bpf_map_delete_elem(m->blocked, &tid);
 }
 
+static int switches_change(struct sampler_maps *m, bool on);
+
 int sampler_maps_off_cpu(struct sampler_maps *m, bool on)
 {
+	int err;
+
 	if (m->blocked < 0 || on == (m->off_link[0] != NULL))
 		return 0;
-	if (on)
-		return attach_off(m);
+	if (on) {
+		err = attach_off(m);
+		return err ? err : switches_change(m, true);
+	}
 	detach_off(m);
 	forget_blocked(m);
-	return 0;
+	return switches_change(m, false);
 }
+
+#define OFF_DATA(m, member) \
+	((m)->tail ? (m)->off_tail->bss->member : (m)->off_loop->bss->member)
 
 /* Loads the object with all marks set: every process may be sampled. Where its data can be written from
  * here (5.5) and numbers of the first namespace are ours, only those are set that are. */
 static int load_marks(struct sampler_maps *m, const struct settings *s)
 {
+	const struct bpf_map *bss;
 	int err;
 
-	if (m->tail) {
-		memset(m->off_tail->bss->off_cpu_processes, 1, OFF_MARKS);
-		err = off_cpu_tail__load(m->off_tail);
-	} else {
-		memset(m->off_loop->bss->off_cpu_processes, 1, OFF_MARKS);
-		err = off_cpu_loop__load(m->off_loop);
-	}
-	if (err || s->pid_ns ||
-	    !(bpf_map__map_flags(m->tail ? m->off_tail->maps.bss : m->off_loop->maps.bss) &
-	      BPF_F_MMAPABLE))
+	memset(OFF_DATA(m, off_cpu_processes), SAMPLER_MARK_SAMPLED, SAMPLER_MARKS);
+	err = m->tail ? off_cpu_tail__load(m->off_tail) : off_cpu_loop__load(m->off_loop);
+	bss = m->tail ? m->off_tail->maps.bss : m->off_loop->maps.bss;
+	if (err || s->by_number || !(bpf_map__map_flags(bss) & BPF_F_MMAPABLE))
 		return err;
-	m->off_marks = m->tail ? m->off_tail->bss->off_cpu_processes
-			       : m->off_loop->bss->off_cpu_processes;
-	memset(m->off_marks, 0, OFF_MARKS);
+	m->off_marks = OFF_DATA(m, off_cpu_processes);
+	m->thread_marks = OFF_DATA(m, off_cpu_threads);
+	memset(m->off_marks, 0, SAMPLER_MARKS);
 	return 0;
 }
+
+#define SWITCH_SETTINGS_APPLY(skeleton, m, s)                                                      \
+	do {                                                                                       \
+		(skeleton)->rodata->switch_by_number = (s)->by_number;                             \
+		(skeleton)->rodata->switch_ring_bytes = (m)->sizes.switch_ring_bytes;              \
+	} while (0)
+
+static int open_switches(struct sampler_maps *m);
 
 static int load_off(struct sampler_maps *m, const struct settings *s)
 {
@@ -323,12 +344,14 @@ static int load_off(struct sampler_maps *m, const struct settings *s)
 		if (!m->off_tail)
 			return -errno;
 		SETTINGS_APPLY(m->off_tail, s);
+		SWITCH_SETTINGS_APPLY(m->off_tail, m, s);
 		m->off = m->off_tail->obj;
 	} else {
 		m->off_loop = off_cpu_loop__open();
 		if (!m->off_loop)
 			return -errno;
 		SETTINGS_APPLY(m->off_loop, s);
+		SWITCH_SETTINGS_APPLY(m->off_loop, m, s);
 		m->off = m->off_loop->obj;
 	}
 	size_maps(m, m->off);
@@ -341,8 +364,11 @@ static int load_off(struct sampler_maps *m, const struct settings *s)
 		err = err ? err : prog_slot(m->off, "switch_progs", 2, "switch_blind");
 		err = err ? err : prog_slot(m->off, "switch_progs", 3, "switch_end");
 	}
+	err = err ? err : open_switches(m);
 	err = err ? err : attach_off(m);
 	m->blocked = err ? -1 : map_fd(m->off, "blocked");
+	m->switch_threads = err ? -1 : map_fd(m->off, "switch_threads");
+	m->switch_wanted = err ? -1 : map_fd(m->off, "switch_wanted");
 	return err;
 }
 
@@ -356,14 +382,16 @@ static int on_ring(void *arg, void *data, size_t bytes)
 	return 0;
 }
 
+struct raw_event {
+	struct perf_event_header header;
+	uint32_t bytes;
+	char data[];
+};
+
 static enum bpf_perf_event_ret on_buffer(void *arg, int cpu, struct perf_event_header *event)
 {
 	struct sampler_maps *m = arg;
-	struct {
-		struct perf_event_header header;
-		uint32_t bytes;
-		char data[];
-	} *raw = (void *)event;
+	struct raw_event *raw = (void *)event;
 	struct {
 		struct perf_event_header header;
 		uint64_t id, lost;
@@ -376,7 +404,29 @@ static enum bpf_perf_event_ret on_buffer(void *arg, int cpu, struct perf_event_h
 	return LIBBPF_PERF_EVENT_CONT;
 }
 
-static int open_stacks(struct sampler_maps *m)
+static int on_switch_ring(void *arg, void *data, size_t bytes)
+{
+	struct sampler_maps *m = arg;
+
+	if (m->switch_fn)
+		m->switch_fn(m->switch_arg, data, bytes);
+	return 0;
+}
+
+/* What found no room the kernel's side counts. */
+static enum bpf_perf_event_ret on_switch_buffer(void *arg, int cpu,
+						struct perf_event_header *event)
+{
+	struct sampler_maps *m = arg;
+	struct raw_event *raw = (void *)event;
+
+	if (event->type == PERF_RECORD_SAMPLE && raw->bytes <= event->size && m->switch_fn)
+		m->switch_fn(m->switch_arg, raw->data, raw->bytes);
+	return LIBBPF_PERF_EVENT_CONT;
+}
+
+static struct perf_buffer *open_buffer(struct sampler_maps *m, int fd, uint32_t pages,
+				       perf_buffer_event_fn fn)
 {
 	struct perf_event_attr attr = {
 	    .size = sizeof(attr),
@@ -385,22 +435,40 @@ static int open_stacks(struct sampler_maps *m)
 	    .sample_type = PERF_SAMPLE_RAW,
 	    .sample_period = 1,
 	    .watermark = 1,
-	    .wakeup_watermark = PERF_BUFFER_PAGES * 4096 / 4,
+	    .wakeup_watermark = pages * 4096 / 4,
 	};
+
+	return perf_buffer__new_raw(fd, pages, &attr, fn, m, NULL);
+}
+
+static int open_stacks(struct sampler_maps *m)
+{
 	int fd = map_fd(m->on, "stacks");
 
 	if (m->tail) {
-		m->buffer = perf_buffer__new_raw(fd, PERF_BUFFER_PAGES, &attr, on_buffer, m, NULL);
+		m->buffer = open_buffer(m, fd, PERF_BUFFER_PAGES, on_buffer);
 		return m->buffer ? 0 : -errno;
 	}
 	m->ring = ring_buffer__new(fd, on_ring, m, NULL);
 	return m->ring ? 0 : -errno;
 }
 
+static int open_switches(struct sampler_maps *m)
+{
+	int fd = map_fd(m->off, "switches");
+
+	if (!m->tail)
+		return ring_buffer__add(m->ring, fd, on_switch_ring, m);
+	m->switch_buffer = open_buffer(m, fd, SWITCH_BUFFER_PAGES, on_switch_buffer);
+	return m->switch_buffer ? 0 : -errno;
+}
+
 int sampler_maps_stacks(struct sampler_maps *m, sampler_maps_stack_fn fn, void *arg)
 {
 	m->stack_fn = fn;
 	m->stack_arg = arg;
+	if (m->switch_buffer)
+		perf_buffer__consume(m->switch_buffer);
 	return m->tail ? perf_buffer__consume(m->buffer) : ring_buffer__consume(m->ring);
 }
 
@@ -477,7 +545,7 @@ int sampler_maps_process(struct sampler_maps *m, uint32_t pid, const struct unwi
 	struct sampler_process value = {.maps = *p, .generation = generation};
 
 	if (m->off_marks)
-		m->off_marks[pid % OFF_MARKS] = 1;
+		m->off_marks[pid % SAMPLER_MARKS] |= SAMPLER_MARK_SAMPLED;
 	return bpf_map_update_elem(m->processes, &pid, &value, BPF_ANY) ? -errno : 0;
 }
 
@@ -497,10 +565,11 @@ int sampler_maps_python(struct sampler_maps *m, uint32_t pid, const struct pytho
 
 int sampler_maps_control(struct sampler_maps *m, const struct sampler_control *c)
 {
-	uint32_t zero = 0, epoch = m->now.epoch;
+	uint32_t zero = 0, epoch = m->now.epoch, wanted = m->now.switch_wanted;
 
 	m->now = *c;
 	m->now.epoch = epoch;
+	m->now.switch_wanted = wanted;
 	return bpf_map_update_elem(m->control, &zero, &m->now, BPF_ANY) ? -errno : 0;
 }
 
@@ -513,6 +582,126 @@ int sampler_maps_swap(struct sampler_maps *m, uint32_t *old)
 		return -errno;
 	/* Changes nothing, but returns after a grace period: see bpf/sampler_core.h. */
 	return bpf_map_update_elem(m->counts, &slot, &m->set[slot], BPF_ANY) ? -errno : 0;
+}
+
+/* ---- switch records ---- */
+
+void sampler_maps_switch_sink(struct sampler_maps *m, sampler_maps_stack_fn fn, void *arg)
+{
+	m->switch_fn = fn;
+	m->switch_arg = arg;
+}
+
+int sampler_maps_switch_fd(const struct sampler_maps *m)
+{
+	return m->switch_buffer ? perf_buffer__epoll_fd(m->switch_buffer) : -1;
+}
+
+/* Whether the kernel is to look for threads by their numbers in our namespace. */
+static int switches_look(struct sampler_maps *m)
+{
+	uint32_t zero = 0, key;
+
+	m->now.switch_wanted = !bpf_map_get_next_key(m->switch_wanted, NULL, &key);
+	return bpf_map_update_elem(m->control, &zero, &m->now, BPF_ANY) ? -errno : 0;
+}
+
+static void row_begin(struct sampler_switch_thread *row)
+{
+	row->since_ns = row->credit_at_ns = clock_monotonic_ns();
+	row->state = SAMPLER_SWITCH_UNKNOWN;
+	row->phase = SAMPLER_SWITCH_BEGUN;
+	row->woken_ns = row->in_ns = 0;
+	memset(&row->stacks, 0, sizeof(row->stacks));
+}
+
+int sampler_maps_switch_add(struct sampler_maps *m, struct sampler_switch_thread *row)
+{
+	int err;
+
+	if (m->switch_threads < 0)
+		return -ENOTSUP;
+	if (m->switch_count >= SAMPLER_SWITCH_THREADS)
+		return -ENOSPC;
+	row_begin(row);
+	row->credit_ns = SAMPLER_SWITCH_BURST_NS;
+	row->skipped.tid = row->tid;
+	row->skipped.kind = SAMPLER_SWITCH_SKIPPED;
+	if (m->thread_marks) {
+		row->first_pid = row->pid;
+		m->off_marks[row->pid % SAMPLER_MARKS] |= SAMPLER_MARK_RECORDED;
+		m->thread_marks[row->tid % SAMPLER_MARKS].recorded = 1;
+		err = bpf_map_update_elem(m->switch_threads, &row->tid, row, BPF_ANY) ? -errno : 0;
+	} else {
+		err = bpf_map_update_elem(m->switch_wanted, &row->tid, row, BPF_ANY) ? -errno : 0;
+		err = err ? err : switches_look(m);
+	}
+	m->switch_count += !err;
+	return err;
+}
+
+void sampler_maps_switch_remove(struct sampler_maps *m, uint32_t first_tid, uint32_t tid)
+{
+	if (first_tid)
+		bpf_map_delete_elem(m->switch_threads, &first_tid);
+	if (!m->thread_marks) {
+		bpf_map_delete_elem(m->switch_wanted, &tid);
+		switches_look(m);
+	}
+	if (--m->switch_count || !m->thread_marks)
+		return;
+	for (uint32_t i = 0; i < SAMPLER_MARKS; i++) {
+		m->off_marks[i] &= (uint8_t)~SAMPLER_MARK_RECORDED;
+		m->thread_marks[i].recorded = 0;
+	}
+}
+
+/* The keys first: a row that is deleted meanwhile begins the walk anew. */
+void sampler_maps_switch_rows(struct sampler_maps *m, sampler_maps_switch_fn fn, void *arg)
+{
+	uint32_t keys[SAMPLER_SWITCH_THREADS], count = 0;
+	struct sampler_switch_thread row;
+
+	if (m->switch_threads < 0 || !m->switch_count)
+		return;
+	while (count < SAMPLER_SWITCH_THREADS &&
+	       !bpf_map_get_next_key(m->switch_threads, count ? &keys[count - 1] : NULL, &keys[count]))
+		count++;
+	for (uint32_t i = 0; i < count; i++)
+		if (!bpf_map_lookup_elem(m->switch_threads, &keys[i], &row))
+			fn(arg, keys[i], &row);
+	if (m->now.switch_wanted)
+		switches_look(m);
+}
+
+struct switches_change {
+	struct sampler_maps *m;
+	bool on;
+	int err;
+};
+
+static void row_change(void *arg, uint32_t first_tid, const struct sampler_switch_thread *row)
+{
+	struct switches_change *c = arg;
+	struct sampler_switch_thread now = *row;
+
+	if (now.phase == SAMPLER_SWITCH_ENDED)
+		return;
+	if (c->on)
+		row_begin(&now);
+	else
+		now.phase = SAMPLER_SWITCH_IGNORED;
+	if (bpf_map_update_elem(c->m->switch_threads, &first_tid, &now, BPF_EXIST))
+		c->err = -errno;
+}
+
+/* The programs leave rows alone between off and on: they were away, and nobody knows what the threads did. */
+static int switches_change(struct sampler_maps *m, bool on)
+{
+	struct switches_change c = {.m = m, .on = on};
+
+	sampler_maps_switch_rows(m, row_change, &c);
+	return c.err;
 }
 
 /* ---- draining ---- */
@@ -790,7 +979,7 @@ int sampler_maps_open(struct sampler_maps **out, enum sampler_mode mode,
 	if (!m)
 		return -ENOMEM;
 	m->tail = mode == SAMPLER_BPF_TAIL;
-	m->blocked = -1;
+	m->blocked = m->switch_threads = m->switch_wanted = -1;
 	m->memlock_free = raise_memlock();
 	if (access("/sys/kernel/btf/vmlinux", R_OK)) {
 		err = -ENOENT;
@@ -838,6 +1027,7 @@ void sampler_maps_close(struct sampler_maps *m)
 	free(m->links);
 	ring_buffer__free(m->ring);
 	perf_buffer__free(m->buffer);
+	perf_buffer__free(m->switch_buffer);
 	objects_close(m);
 	for (uint32_t i = 0; i < m->shard_count; i++)
 		close(m->shard_fd[i]);

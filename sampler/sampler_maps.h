@@ -23,7 +23,7 @@ void sampler_maps_close(struct sampler_maps *m); /* NULL is a no-op */
 /* The on-CPU program on a perf event of one CPU (borrowed). */
 int sampler_maps_attach(struct sampler_maps *m, int perf_fd);
 /* Whether threads are seen to sleep and wake; from open on they are, where the options say so.
- * 0, -errno. */
+ * Recording of switches begins anew. 0, -errno. */
 int sampler_maps_off_cpu(struct sampler_maps *m, bool on);
 
 /* Tables live in the kernel's arrays through this. Borrowed. */
@@ -40,12 +40,28 @@ int sampler_maps_control(struct sampler_maps *m, const struct sampler_control *c
  * its number is *old. */
 int sampler_maps_swap(struct sampler_maps *m, uint32_t *old);
 
-/* Hands out and forgets the stacks that wait. data: struct sampler_stack with its frames, not
+/* Hands out and forgets the stacks and switches that wait. data: struct sampler_stack with its frames, not
  * checked; borrowed during the call. */
 typedef void (*sampler_maps_stack_fn)(void *arg, const void *data, size_t bytes);
 int sampler_maps_stacks(struct sampler_maps *m, sampler_maps_stack_fn fn, void *arg);
 /* Readable when stacks should be taken before the next drain. */
 int sampler_maps_fd(const struct sampler_maps *m);
+/* ---- switch records ---- */
+
+/* Gets the records that sampler_maps_stacks finds: as those, not checked and borrowed. */
+void sampler_maps_switch_sink(struct sampler_maps *m, sampler_maps_stack_fn fn, void *arg);
+/* Readable when that should be called; -1: none. */
+int sampler_maps_switch_fd(const struct sampler_maps *m);
+/* Begins to record a thread: tid, pid and cost_ns are set. 0, -ENOSPC, -ENOTSUP (blocked time is not seen),
+ * -errno. */
+int sampler_maps_switch_add(struct sampler_maps *m, struct sampler_switch_thread *row);
+/* first_tid: as sampler_maps_switch_rows has it; 0: never seen there. */
+void sampler_maps_switch_remove(struct sampler_maps *m, uint32_t first_tid, uint32_t tid);
+/* Copies of the rows of all threads that are recorded; first_tid: the number in the first namespace. */
+typedef void (*sampler_maps_switch_fn)(void *arg, uint32_t first_tid,
+				       const struct sampler_switch_thread *row);
+void sampler_maps_switch_rows(struct sampler_maps *m, sampler_maps_switch_fn fn, void *arg);
+
 /* Hands out and deletes the counts of an old period. 0, -errno. */
 typedef void (*sampler_maps_count_fn)(void *arg, const struct sampler_key *k,
 				      const struct sampler_count *c);

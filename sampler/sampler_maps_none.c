@@ -68,6 +68,28 @@ int sampler_maps_off_cpu(struct sampler_maps *m, bool on)
 	return -ENOTSUP;
 }
 
+void sampler_maps_switch_sink(struct sampler_maps *m, sampler_maps_stack_fn fn, void *arg)
+{
+}
+
+int sampler_maps_switch_fd(const struct sampler_maps *m)
+{
+	return -1;
+}
+
+int sampler_maps_switch_add(struct sampler_maps *m, struct sampler_switch_thread *row)
+{
+	return -ENOTSUP;
+}
+
+void sampler_maps_switch_remove(struct sampler_maps *m, uint32_t first_tid, uint32_t tid)
+{
+}
+
+void sampler_maps_switch_rows(struct sampler_maps *m, sampler_maps_switch_fn fn, void *arg)
+{
+}
+
 int sampler_maps_counts(struct sampler_maps *m, uint32_t old, sampler_maps_count_fn fn, void *arg)
 {
 	return -ENOTSUP;

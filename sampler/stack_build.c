@@ -260,7 +260,7 @@ static enum python_stitch_result join(struct build *w, const struct sampler_stac
 	return result;
 }
 
-static int build_stack(struct stack_build *b, const struct sampler_key *k,
+static int make_stack(struct stack_build *b, const struct sampler_key *k,
 		       struct stack_build_memo *memo)
 {
 	const struct sampler_stack *kernel =
@@ -315,7 +315,7 @@ static struct stack_build_memo *memo_of(struct stack_build *b, const struct samp
 	memo->end = k->end;
 	memo->gil_in = k->gil;
 	memo->generation = k->generation;
-	memo->used = !build_stack(b, k, memo);
+	memo->used = !make_stack(b, k, memo);
 	return memo->used ? memo : NULL;
 }
 
@@ -361,4 +361,14 @@ void stack_build_count(struct stack_build *b, const struct sampler_key *k,
 	s.waker_comm = string_of(b, name);
 	if (stack_batch_sample(b->batch, &s))
 		b->refused += c->count;
+}
+
+int stack_build_stack(struct stack_build *b, const struct sampler_key *k, uint32_t *stack)
+{
+	const struct stack_build_memo *memo = memo_of(b, k);
+
+	if (!memo)
+		return -E2BIG;
+	*stack = memo->stack;
+	return 0;
 }

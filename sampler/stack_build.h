@@ -37,6 +37,8 @@ void stack_build_begin(struct stack_build *b, struct stack_batch *batch, uint64_
 /* One count. */
 void stack_build_count(struct stack_build *b, const struct sampler_key *k,
 		       const struct sampler_count *c);
+/* The stack that a count with this key has. 0, -E2BIG or -ENOMEM. */
+int stack_build_stack(struct stack_build *b, const struct sampler_key *k, uint32_t *stack);
 /* Reads the names of a Python stack's code objects while the process still has them. */
 void stack_build_warm(struct stack_build *b, const struct sampler_stack *head);
 

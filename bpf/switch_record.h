@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
+ * switch_record.h - every time off the CPU of a few threads, one record each (off_cpu.bpf.c).
+ * A record goes out when the thread comes back. What the thread's rate or the ring has no room for is
+ * added up in its row and told before its next record; user space reads the rows at a drain, too. So all
+ * time off the CPU is either in a record or in a sum that says between which times.
+ * A ring of their own: stacks don't take its room, and no tick can interrupt a switch and find it locked. */
+#ifndef SYSOM_BPF_SWITCH_RECORD_H
+#define SYSOM_BPF_SWITCH_RECORD_H
+
+#include "bpf/sampler_format.h"
+
+/* Set before loading: user space does not know numbers of the first PID namespace, or cannot set marks. A
+ * thread is then looked for by its number in ours, when it leaves a CPU. */
+const volatile bool switch_by_number = false;
+const volatile __u32 switch_ring_bytes = 0;
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, SAMPLER_SWITCH_THREADS);
+	__type(key, __u32); /* tid in the first PID namespace */
+	__type(value, struct sampler_switch_thread);
+} switch_threads SEC(".maps");
+
+/* Rows of threads that are looked for, by tid in the daemon's PID namespace. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, SAMPLER_SWITCH_THREADS);
+	__type(key, __u32);
+	__type(value, struct sampler_switch_thread);
+} switch_wanted SEC(".maps");
+
+#ifdef SAMPLER_TAIL
+struct {
+	__uint(type, BPF_MAP_TYPE_PERF_EVENT_ARRAY);
+	__uint(key_size, 4);
+	__uint(value_size, 4);
+} switches SEC(".maps");
+#else
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 512 << 10);
+} switches SEC(".maps");
+#endif
+
+/* The row of a thread; NULL: nobody wants its switches, or another thread had its number. */
+static __always_inline struct sampler_switch_thread *record_thread(struct task_struct *task)
+{
+	__u32 tid = TASK(task, pid);
+	struct sampler_switch_thread *t = bpf_map_lookup_elem(&switch_threads, &tid);
+
+	if (!t || t->first_pid != (__u32)TASK(task, tgid) || t->phase == SAMPLER_SWITCH_IGNORED ||
+	    t->phase == SAMPLER_SWITCH_ENDED)
+		return NULL;
+	return t;
+}
+
+/* A waker may have changed the state before the switch is told. */
+static __always_inline __u8 record_state(__u32 state)
+{
+	if (!state)
+		return SAMPLER_SWITCH_RUNNABLE;
+	if (state & KERNEL_STATE_STOPPED)
+		return SAMPLER_SWITCH_STOPPED;
+	if (state & KERNEL_STATE_UNINTERRUPTIBLE)
+		return SAMPLER_SWITCH_UNINTERRUPTIBLE;
+	return state & KERNEL_STATE_INTERRUPTIBLE ? SAMPLER_SWITCH_INTERRUPTIBLE
+						  : SAMPLER_SWITCH_UNKNOWN;
+}
+
+static __always_inline __u32 record_number(struct task_struct *task)
+{
+	__u32 first = TASK(task, pid), number;
+
+	if (!task_number_ns || !first)
+		return first;
+	number = task_number(task);
+	return number ? number : first | SAMPLER_SWITCH_NOT_OURS;
+}
+
+static __always_inline void record_out(struct task_struct *prev, struct task_struct *next,
+				       __u32 state)
+{
+	struct sampler_switch_thread *t = record_thread(prev);
+
+	if (!t)
+		return;
+	if (t->phase == SAMPLER_SWITCH_OFF)
+		t->skipped.count[SAMPLER_SWITCH_MISSED] += 1;
+	if (state & KERNEL_STATE_DEAD) {
+		t->out_ns = bpf_ktime_get_ns();
+		t->phase = SAMPLER_SWITCH_ENDED;
+		return;
+	}
+	t->next_tid = record_number(next);
+	t->cpu = bpf_get_smp_processor_id();
+	t->state = record_state(state);
+	__builtin_memset(&t->stacks, 0, sizeof(t->stacks));
+	t->out_ns = bpf_ktime_get_ns();
+	UNWIND_BARRIER(t);
+	t->phase = SAMPLER_SWITCH_OFF;
+}
+
+/* Of the thread that has just left the CPU. */
+static __always_inline void record_stacks(__u32 tid, const struct sampler_key *key)
+{
+	struct sampler_switch_thread *t = bpf_map_lookup_elem(&switch_threads, &tid);
+
+	if (!t || t->pid != key->pid || t->phase != SAMPLER_SWITCH_OFF)
+		return;
+	t->stacks.user_hash = key->user_hash;
+	t->stacks.kernel_hash = key->kernel_hash;
+	t->stacks.python_hash = key->python_hash;
+	t->stacks.end = key->end;
+	t->stacks.gil = key->gil;
+	t->stacks.generation = key->generation;
+}
+
+/* It may come before the switch that it ends is told: both CPUs are at it then. */
+static __always_inline void record_waking(struct sampler_switch_thread *t, __u32 waker, __u32 state)
+{
+	t->waker_tid = waker;
+	t->woken_ns = bpf_ktime_get_ns();
+	if (t->phase == SAMPLER_SWITCH_BEGUN)
+		t->state = record_state(state);
+}
+
+static __always_inline long record_send(void *ctx, void *record, __u64 bytes)
+{
+#ifdef SAMPLER_TAIL
+	return bpf_perf_event_output(ctx, &switches, BPF_F_CURRENT_CPU, record, bytes);
+#else
+	return bpf_ringbuf_output(&switches, record, bytes,
+				  bpf_ringbuf_query(&switches, BPF_RB_AVAIL_DATA) >
+						  switch_ring_bytes / 4
+					  ? BPF_RB_FORCE_WAKEUP
+					  : BPF_RB_NO_WAKEUP);
+#endif
+}
+
+/* Without a record of its own. */
+static __always_inline void record_skip(struct sampler_switch_thread *t,
+					const struct sampler_switch *r, __u32 cause)
+{
+	__u64 until = r->state == SAMPLER_SWITCH_RUNNABLE ? r->out_ns
+		      : r->woken_ns			  ? r->woken_ns
+							  : r->in_ns;
+
+	if (!t->skipping)
+		t->skipped.from_ns = r->out_ns;
+	t->skipping = 1;
+	t->skipped.until_ns = r->in_ns;
+	if (r->state < SAMPLER_SWITCH_STATES)
+		t->skipped.ns[r->state] += until - r->out_ns;
+	t->skipped.ns[SAMPLER_SWITCH_RUNNABLE] += r->in_ns - until;
+	if (cause < SAMPLER_SWITCH_CAUSES)
+		t->skipped.count[cause] += 1;
+}
+
+/* Whether the thread's rate gives it one more record, and one for what was skipped before it. */
+static __always_inline bool record_paid(struct sampler_switch_thread *t, __u64 now)
+{
+	__u64 credit = t->credit_ns + (now - t->credit_at_ns);
+	__u64 cost = t->skipping ? 2 * t->cost_ns : t->cost_ns;
+
+	if (credit > SAMPLER_SWITCH_BURST_NS)
+		credit = SAMPLER_SWITCH_BURST_NS;
+	t->credit_at_ns = now;
+	t->credit_ns = credit < cost ? credit : credit - cost;
+	return credit >= cost;
+}
+
+static __always_inline void record_tell(void *ctx, struct sampler_switch_thread *t,
+					struct sampler_switch *r)
+{
+	__u64 bytes = SAMPLER_SWITCH_BARE_BYTES;
+
+	if (!record_paid(t, r->in_ns)) {
+		record_skip(t, r, SAMPLER_SWITCH_PACED);
+		return;
+	}
+	if (t->skipping && record_send(ctx, &t->skipped, sizeof(t->skipped))) {
+		record_skip(t, r, SAMPLER_SWITCH_RING_FULL);
+		return;
+	}
+	t->skipping = 0;
+	if (t->stacks.user_hash | t->stacks.kernel_hash | t->stacks.python_hash)
+		bytes = sizeof(*r);
+	if (record_send(ctx, r, bytes))
+		record_skip(t, r, SAMPLER_SWITCH_RING_FULL);
+	else
+		t->recorded += 1;
+}
+
+/* `next` was off the CPU until now. */
+static __always_inline void record_in(void *ctx, struct task_struct *next)
+{
+	struct sampler_switch_thread *t = record_thread(next);
+	struct sampler_switch r = {};
+	__u64 before;
+
+	if (!t)
+		return;
+	r.out_ns = t->phase == SAMPLER_SWITCH_BEGUN ? t->since_ns : t->out_ns;
+	before = t->in_ns;
+	r.in_ns = t->in_ns = bpf_ktime_get_ns();
+	if (t->phase == SAMPLER_SWITCH_ON) {
+		t->skipped.count[SAMPLER_SWITCH_MISSED] += 1;
+		return;
+	}
+	t->phase = SAMPLER_SWITCH_ON;
+	if (r.out_ns > r.in_ns)
+		return; /* it was made a moment ago */
+	r.tid = t->tid;
+	r.kind = SAMPLER_SWITCH_RECORD;
+	r.state = t->state;
+	r.cpu = t->cpu;
+	r.next_tid = t->next_tid;
+	r.stacks = t->stacks;
+	if (r.state != SAMPLER_SWITCH_RUNNABLE && t->woken_ns > before && t->woken_ns <= r.in_ns) {
+		r.woken_ns = t->woken_ns > r.out_ns ? t->woken_ns : r.out_ns;
+		r.waker_tid = t->waker_tid;
+	}
+	record_tell(ctx, t, &r);
+}
+
+/* Whether `prev`, the current thread, is one that is looked for. */
+static __always_inline void record_wanted(struct task_struct *prev)
+{
+	__u64 identity = current_identity(prev);
+	__u32 number = (__u32)identity, tid = TASK(prev, pid), pid = TASK(prev, tgid);
+	struct sampler_switch_thread *t = bpf_map_lookup_elem(&switch_wanted, &number);
+
+	if (!t || t->pid != identity >> 32 ||
+	    bpf_map_update_elem(&switch_threads, &tid, t, BPF_ANY))
+		return;
+	bpf_map_delete_elem(&switch_wanted, &number);
+	t = bpf_map_lookup_elem(&switch_threads, &tid);
+	if (!t)
+		return;
+	t->first_pid = pid;
+	t->since_ns = t->credit_at_ns = bpf_ktime_get_ns();
+	off_cpu_processes[pid % SAMPLER_MARKS] |= SAMPLER_MARK_RECORDED;
+	off_cpu_threads[tid % SAMPLER_MARKS].recorded = 1;
+	t->phase = SAMPLER_SWITCH_ON;
+}
+
+#endif
