@@ -279,7 +279,7 @@ int on_switch(__u64 *ctx)
 		record_wanted(prev);
 	marks = off_cpu_processes[(__u32)TASK(prev, tgid) % SAMPLER_MARKS];
 	if (marks & SAMPLER_MARK_RECORDED)
-		record_out(prev, next, state);
+		record_out(ctx, prev, next, state);
 	if (!(marks & SAMPLER_MARK_SAMPLED) || !state || state & KERNEL_STATE_DEAD)
 		return 0;
 	s = switch_out_begin(c, prev, &process);

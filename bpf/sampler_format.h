@@ -155,7 +155,7 @@ _Static_assert(sizeof(struct sampler_switch) == 72, "");
 enum sampler_switch_cause {
 	SAMPLER_SWITCH_PACED = 0, /* the thread switches more often than its rate */
 	SAMPLER_SWITCH_RING_FULL,
-	SAMPLER_SWITCH_MISSED, /* the kernel did not call us; how long it was is not known */
+	SAMPLER_SWITCH_MISSED, /* the kernel called nobody; how long it was is not known */
 	SAMPLER_SWITCH_CAUSES,
 };
 

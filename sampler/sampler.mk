@@ -25,6 +25,9 @@ test_kernel_symbols_USES := sampler reader symbol base
 test_kernel_symbols_LDLIBS := -lcmocka
 test_sampler_USES := sampler reader symbol analysis base
 test_sampler_LDLIBS := -lcmocka
+UNIT += test_switches
+test_switches_USES := sampler reader symbol analysis base
+test_switches_LDLIBS := -lcmocka -lpthread
 
 ifneq ($(HAS_BPF),)
 BENCH += bench_sampler
