@@ -3,7 +3,7 @@
  * A record goes out when the thread comes back. What the thread's rate or the ring has no room for is
  * added up in its row and told before its next record; user space reads the rows at a drain, too. So all
  * time off the CPU is either in a record or in a sum that says between which times.
- * A ring of their own: stacks don't take its room, and no tick can interrupt a switch and find it locked. */
+ * A ring of their own: stacks don't take its room, and no tick interrupts a switch and finds it locked. */
 #ifndef SYSOM_BPF_SWITCH_RECORD_H
 #define SYSOM_BPF_SWITCH_RECORD_H
 

@@ -695,7 +695,7 @@ static void row_change(void *arg, uint32_t first_tid, const struct sampler_switc
 		c->err = -errno;
 }
 
-/* The programs leave rows alone between off and on: they were away, and nobody knows what the threads did. */
+/* The programs leave rows alone between off and on: nobody knows what the threads did meanwhile. */
 static int switches_change(struct sampler_maps *m, bool on)
 {
 	struct switches_change c = {.m = m, .on = on};
