@@ -408,12 +408,19 @@ static bool launches(const struct threads *t, uint32_t tid)
 /* ---- functions ---- */
 
 struct namer {
-	picture_name_fn fn;
+	picture_name_fn fn; /* NULL: none */
 	void *arg;
 	char **known; /* by frame */
 	uint8_t
 	    *misses; /* by object: names in a row that were not found; then nobody asks any more */
 	bool missed;
+};
+
+/* A window and the names of its frames. */
+struct named {
+	const struct window *w;
+	struct namer names;
+	char room[NAME_BYTES];
 };
 
 static const char *base_of(const char *path)
@@ -607,42 +614,31 @@ static void keep_functions(struct picture *p, struct table *t, double scale)
 						.launch_ns = t->e[i].launch * scale};
 }
 
-static void take_stacks(struct picture *p, const struct window *w, picture_name_fn name, void *arg)
+static void take_stacks(struct picture *p, const struct window *w, struct namer *names)
 {
 	const struct stack_batch *b = &w->stacks;
 	struct diagnosis_rank *r = &p->slow.rank;
 	uint64_t begin = b->begin_ns ? b->begin_ns : w->begin_ns,
 		 end = b->end_ns > begin ? b->end_ns : w->end_ns;
 	struct table functions = {calloc(TABLE_ROOM, sizeof(*functions.e)), 0};
-	struct namer names = {.fn = name,
-			      .arg = arg,
-			      .known = calloc((size_t)b->frame_count + 1, sizeof(*names.known)),
-			      .misses = calloc((size_t)b->object_count + 1, 1)};
 	struct threads t;
 	double scale;
 
-	if (!functions.e || !names.known || !names.misses || end <= begin || !(r->step_ns > 0)) {
+	if (!functions.e || end <= begin || !(r->step_ns > 0)) {
 		free(functions.e);
-		free(names.known);
-		free(names.misses);
 		return;
 	}
 	scale = r->step_ns / (double)(end - begin);
 	find_threads(w, &t);
 	for (uint32_t i = 0; i < b->sample_count; i++)
-		take_sample(p, w, &t, &names, &functions, i);
+		take_sample(p, w, &t, names, &functions, i);
 	take_threads(p, w, &t, r);
 	if (r->gil_wait_ns > 0)
-		find_holder(p, w, &t, &names);
+		find_holder(p, w, &t, names);
 	r->cpu_ns *= scale;
 	r->off_ns *= scale;
 	r->gil_wait_ns *= scale;
 	keep_functions(p, &functions, scale);
-	p->unnamed = names.missed;
-	for (uint32_t i = 0; i < b->frame_count; i++)
-		free(names.known[i]);
-	free(names.known);
-	free(names.misses);
 	free(functions.e);
 }
 
@@ -682,22 +678,30 @@ static void take_signals(struct picture *p, const struct window *w)
 	p->bytes += p->signals ? LIMIT_WINDOW_SIGNALS * sizeof(*p->signals) : 0;
 }
 
-static bool take_ledgers(struct picture *p, const struct window *w, const struct span *spans)
-{
-	bool *slow = calloc((size_t)w->step_count + 1, sizeof(*slow));
-	bool *calm = calloc((size_t)w->step_count + 1, sizeof(*calm)), good = slow && calm;
+/* Which steps count for which part. */
+struct parts {
+	bool *slow, *calm;
+};
 
-	for (uint32_t i = 0; good && i < w->step_count; i++) {
-		slow[i] = spans[i].slow;
-		calm[i] = spans[i].calm;
-	}
-	good = good && window_ledger_add(w, slow, calm, &p->ledger);
-	free(slow);
-	free(calm);
+static const char *ledger_frame(void *arg, uint32_t frame)
+{
+	struct named *n = arg;
+
+	return frame_name(n->w, &n->names, frame, n->room);
+}
+
+static bool take_ledgers(struct picture *p, const struct window *w, const struct parts *parts,
+			 struct named *names)
+{
+	struct host_timeline host;
+	bool good = host_timeline_make(w, ledger_frame, names, &host) &&
+		    window_ledger_add(w, parts->slow, parts->calm, &host, &p->ledger);
+
+	host_timeline_fini(&host);
 	return good;
 }
 
-static bool take_steps(struct picture *p, const struct window *w)
+static bool take_steps(struct picture *p, const struct window *w, struct parts *parts)
 {
 	double *scratch = malloc(w->step_count * sizeof(*scratch) + 1);
 	struct span *spans = calloc((size_t)w->step_count + 1, sizeof(*spans));
@@ -718,7 +722,10 @@ static bool take_steps(struct picture *p, const struct window *w)
 		take_kernels(p, w, spans, &slow, &calm);
 		keep_kernels(&slow, &p->slow);
 		keep_kernels(&calm, &p->calm);
-		good = take_ledgers(p, w, spans);
+		for (uint32_t i = 0; i < w->step_count; i++) {
+			parts->slow[i] = spans[i].slow;
+			parts->calm[i] = spans[i].calm;
+		}
 	}
 	free(scratch);
 	free(spans);
@@ -727,25 +734,61 @@ static bool take_steps(struct picture *p, const struct window *w)
 	return good;
 }
 
+static bool named_init(struct named *n, const struct window *w, picture_name_fn name, void *arg)
+{
+	n->w = w;
+	n->names = (struct namer){.fn = name,
+				  .arg = arg,
+				  .known = calloc((size_t)w->stacks.frame_count + 1,
+						  sizeof(*n->names.known)),
+				  .misses = calloc((size_t)w->stacks.object_count + 1, 1)};
+	return n->names.known && n->names.misses;
+}
+
+static void named_fini(struct named *n)
+{
+	for (uint32_t i = 0; n->names.known && i < n->w->stacks.frame_count; i++)
+		free(n->names.known[i]);
+	free(n->names.known);
+	free(n->names.misses);
+}
+
+static bool take_all(struct picture *p, const struct window *w, struct parts *parts, struct named *names)
+{
+	pool_put(p, ""); /* so that no name has offset 0 */
+	if (!p->pool || !take_steps(p, w, parts))
+		return false;
+	if (w->stacks.sample_count)
+		take_stacks(p, w, &names->names);
+	take_signals(p, w);
+	if (!take_ledgers(p, w, parts, names))
+		return false;
+	p->unnamed = names->names.missed;
+	return true;
+}
+
 struct picture *picture_make(const struct window *w, picture_name_fn name, void *arg)
 {
-	struct picture *p;
+	struct parts parts = {calloc((size_t)w->step_count + 1, sizeof(bool)),
+			      calloc((size_t)w->step_count + 1, sizeof(bool))};
+	struct picture *p = NULL;
+	struct named names;
+	bool good = named_init(&names, w, name, arg) && parts.slow && parts.calm;
 
-	if (!w->step_count && !w->signal_count && !w->stacks.sample_count)
-		return NULL;
-	p = calloc(1, sizeof(*p));
-	if (!p)
-		return NULL;
-	atomic_init(&p->holders, 1);
-	text_copy(p->node, sizeof(p->node), w->rank.node);
-	pool_put(p, ""); /* so that no name has offset 0 */
-	if (!p->pool || !take_steps(p, w)) {
-		picture_drop(p);
-		return NULL;
+	if (good && (w->step_count || w->signal_count || w->stacks.sample_count))
+		p = calloc(1, sizeof(*p));
+	if (p) {
+		atomic_init(&p->holders, 1);
+		text_copy(p->node, sizeof(p->node), w->rank.node);
+		if (take_all(p, w, &parts, &names)) {
+			finish(p);
+		} else {
+			picture_drop(p);
+			p = NULL;
+		}
 	}
-	if (w->stacks.sample_count)
-		take_stacks(p, w, name, arg);
-	take_signals(p, w);
-	finish(p);
+	named_fini(&names);
+	free(parts.slow);
+	free(parts.calm);
 	return p;
 }

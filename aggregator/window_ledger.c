@@ -107,9 +107,30 @@ static int by_begin(const void *a, const void *b)
 	return x->kind != y->kind ? (x->kind < y->kind ? -1 : 1) : strcmp(x->name, y->name);
 }
 
-static void take_record(struct work *k, const struct record *r, const char *kernel)
+/* The thread that launched at that time, as the timeline numbers it; 0 where nobody knows. */
+static uint32_t thread_of(const struct window *w, const struct host_timeline *host,
+			  uint64_t launch_ns)
 {
-	struct ledger_busy b = {r->begin_ns, r->end_ns, r->launch_ns, LEDGER_COMPUTE, kernel};
+	uint32_t low = 0, high = w->host ? w->host_count : 0, thread;
+
+	while (low < high) {
+		uint32_t middle = (low + high) / 2;
+
+		if (w->host[middle].begin_ns < launch_ns)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	if (!w->host || low == w->host_count || w->host[low].begin_ns != launch_ns)
+		return 0;
+	thread = host_timeline_find(host, w->host[low].thread);
+	return thread < host->count ? thread : 0;
+}
+
+static void take_record(struct work *k, const struct window *w, const struct record *r,
+			const struct host_timeline *host, const char *kernel)
+{
+	struct ledger_busy b = {r->begin_ns, r->end_ns, r->launch_ns, LEDGER_COMPUTE, 0, kernel};
 
 	if (r->end_ns < r->begin_ns)
 		return;
@@ -122,10 +143,12 @@ static void take_record(struct work *k, const struct record *r, const char *kern
 	} else if (!kernel) {
 		return;
 	}
+	if (host->count > 1 && r->launch_ns)
+		b.thread = thread_of(w, host, r->launch_ns);
 	k->busy[k->count++] = b;
 }
 
-static bool work_init(struct work *k, const struct window *w)
+static bool work_init(struct work *k, const struct window *w, const struct host_timeline *host)
 {
 	const char **text = calloc((size_t)w->device_count + 1, sizeof(*text));
 	uint64_t end_ns = 0;
@@ -140,7 +163,7 @@ static bool work_init(struct work *k, const struct window *w)
 		return false;
 	}
 	for (uint32_t i = 0; i < w->device_count; i++)
-		take_record(k, &w->device[i], text[i]);
+		take_record(k, w, &w->device[i], host, text[i]);
 	free(text);
 	qsort(k->busy, k->count, sizeof(*k->busy), by_begin);
 	for (uint32_t i = 0; i < k->count; i++) {
@@ -167,7 +190,8 @@ static uint32_t begun_by(const struct work *k, uint64_t t)
 	return low;
 }
 
-static void add_step(struct work *k, const struct step *s, struct ledger *l)
+static void add_step(struct work *k, const struct step *s, const struct host_timeline *host,
+		     struct ledger *l)
 {
 	uint64_t end = s->device_latency_ns ? s->device_end_ns : s->end_ns,
 		 begin = end - s->latency_ns;
@@ -179,23 +203,24 @@ static void add_step(struct work *k, const struct step *s, struct ledger *l)
 	last = begun_by(k, end);
 	for (uint32_t n = 0; n < REACH_MAX && first > 0 && k->end_max_ns[first - 1] > begin; n++)
 		first--;
-	ledger_step(l, begin, end, k->busy + first, last - first, NULL, 0, k->scratch);
+	ledger_step(l, begin, end, k->busy + first, last - first, host->thread, host->count,
+		    k->scratch);
 }
 
 bool window_ledger_add(const struct window *w, const bool *slow, const bool *calm,
-		       struct window_ledger *out)
+		       const struct host_timeline *host, struct window_ledger *out)
 {
 	struct work k;
 
 	if (!w->device || !w->names)
 		return true;
-	if (!work_init(&k, w))
+	if (!work_init(&k, w, host))
 		return false;
 	for (uint32_t i = 0; i < w->step_count; i++) {
 		if (slow[i])
-			add_step(&k, &w->steps[i].step, &out->slow);
+			add_step(&k, &w->steps[i].step, host, &out->slow);
 		if (calm[i])
-			add_step(&k, &w->steps[i].step, &out->calm);
+			add_step(&k, &w->steps[i].step, host, &out->calm);
 	}
 	work_fini(&k);
 	return true;

@@ -6,15 +6,16 @@
 #ifndef SYSOM_AGGREGATOR_WINDOW_LEDGER_H
 #define SYSOM_AGGREGATOR_WINDOW_LEDGER_H
 
+#include "aggregator/host_timeline.h"
 #include "analysis/ledger.h"
 #include "wire/window.h"
 
 struct window_ledger {
 	struct ledger slow, calm;
 };
-/* slow[], calm[]: for each step of the window whether it counts there. Adds to *out; false: no
- * memory. */
+/* slow[], calm[]: for each step of the window whether it counts there. host: of the
+ * launching threads. Adds to *out; false: no memory. */
 bool window_ledger_add(const struct window *w, const bool *slow, const bool *calm,
-		       struct window_ledger *out);
+		       const struct host_timeline *host, struct window_ledger *out);
 
 #endif

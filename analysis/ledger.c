@@ -19,6 +19,7 @@ static const char *const kind_names[LEDGER_KINDS] = {
     [LEDGER_KERNEL_CODE] = "kernel",
     [LEDGER_RUNNABLE] = "runnable",
     [LEDGER_BLOCKED] = "blocked",
+    [LEDGER_STOLEN] = "stolen",
     [LEDGER_STOPPED] = "stopped",
 };
 
@@ -246,34 +247,79 @@ static uint32_t charge_layer(struct ledger *l, enum ledger_kind kind, struct led
 	return n;
 }
 
-/* What the launching thread did in [begin, end); *at: the first segment that may matter. */
-static void charge_host(struct ledger *l, uint64_t begin, uint64_t end,
-			const struct ledger_segment *segments, uint32_t count, uint32_t *at)
+/* The first segment that ends after t. */
+static uint32_t segment_after(const struct ledger_thread *h, uint64_t t)
 {
-	while (*at < count && segments[*at].end_ns <= begin)
-		++*at;
-	for (uint32_t i = *at; i < count && segments[i].begin_ns < end && begin < end; i++) {
-		const struct ledger_segment *s = &segments[i];
+	uint32_t low = 0, high = h->count;
+
+	while (low < high) {
+		uint32_t middle = (low + high) / 2;
+
+		if (h->segment[middle].end_ns <= t)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+static void charge_shares(struct ledger *l, const struct ledger_segment *s, uint64_t ns)
+{
+	uint64_t left = ns;
+
+	for (uint32_t i = 0; i < s->share_count; i++) {
+		uint64_t part = (uint64_t)((double)ns * s->share[i].part + 0.5);
+
+		if (part > left || i + 1 == s->share_count)
+			part = left;
+		ledger_charge(l, s->share[i].kind, s->share[i].name, part, 0);
+		left -= part;
+	}
+}
+
+struct hosts {
+	const struct ledger_thread *thread;
+	uint32_t count;
+};
+
+/* What the thread did in [begin, end). */
+static void charge_host(struct ledger *l, uint64_t begin, uint64_t end, const struct hosts *h,
+			uint32_t thread, uint32_t followed)
+{
+	const struct ledger_thread *t = thread < h->count ? &h->thread[thread] : NULL;
+
+	for (uint32_t i = t ? segment_after(t, begin) : 0; t && i < t->count && begin < end; i++) {
+		const struct ledger_segment *s = &t->segment[i];
 		uint64_t from = s->begin_ns > begin ? s->begin_ns : begin;
 		uint64_t to = s->end_ns < end ? s->end_ns : end;
 
+		if (s->begin_ns >= end)
+			break;
 		if (from >= to)
 			continue;
 		ledger_charge(l, LEDGER_UNOBSERVED, NULL, from - begin, 0);
-		ledger_charge(l, s->kind, s->name, to - from, s->kind == LEDGER_BLOCKED);
+		if (s->kind == LEDGER_BLOCKED && s->waker && s->waker - 1 != thread &&
+		    followed < LEDGER_WAKERS_MAX)
+			charge_host(l, from, to, h, s->waker - 1, followed + 1);
+		else if (s->share_count)
+			charge_shares(l, s, to - from);
+		else
+			ledger_charge(l, s->kind, s->name, to - from, s->kind == LEDGER_BLOCKED);
 		begin = to;
 	}
-	ledger_charge(l, LEDGER_UNOBSERVED, NULL, end - begin, 0);
+	if (begin < end)
+		ledger_charge(l, LEDGER_UNOBSERVED, NULL, end - begin, 0);
 }
 
 void ledger_step(struct ledger *l, uint64_t begin_ns, uint64_t end_ns,
 		 const struct ledger_busy *busy, uint32_t busy_count,
-		 const struct ledger_segment *segments, uint32_t segment_count,
+		 const struct ledger_thread *threads, uint32_t thread_count,
 		 struct ledger_interval *scratch)
 {
 	struct ledger_interval step = {begin_ns, end_ns}, *a = scratch, *b = scratch + busy_count,
 			       *swap;
-	uint32_t n = 0, next = 0, at = 0;
+	const struct hosts hosts = {threads, thread_count};
+	uint32_t n = 0, next = 0;
 	uint64_t idle = begin_ns;
 
 	if (end_ns <= begin_ns)
@@ -288,16 +334,19 @@ void ledger_step(struct ledger *l, uint64_t begin_ns, uint64_t end_ns,
 	}
 	for (uint32_t i = 0; i <= n; i++) {
 		uint64_t until = i < n ? a[i].begin_ns : end_ns, launch = until;
+		uint32_t thread = 0;
 
 		while (next < busy_count && busy[next].begin_ns < until)
 			next++;
 		if (i < n && next < busy_count && busy[next].begin_ns == until &&
-		    busy[next].launch_ns)
+		    busy[next].launch_ns) {
 			launch = busy[next].launch_ns < idle ? idle : busy[next].launch_ns;
+			thread = busy[next].thread;
+		}
 		if (launch > until)
 			launch = until;
 		if (until > idle) {
-			charge_host(l, idle, launch, segments, segment_count, &at);
+			charge_host(l, idle, launch, &hosts, thread, 0);
 			ledger_charge(l, LEDGER_QUEUED, NULL, until - launch, 0);
 		}
 		if (i < n)

@@ -10,8 +10,9 @@
  * At every moment of a step exactly one account is charged. While the GPU works: a compute kernel
  * before a copy before a collective, so that a collective is charged with its exposed time alone;
  * of two kernels of one kind the one that began first. While the GPU idles: the time from a launch
- * to its kernel's begin is charged to LEDGER_QUEUED, the time before that to what the launching
- * thread did; what nobody saw of it to LEDGER_UNOBSERVED.
+ * to its kernel's begin is charged to LEDGER_QUEUED, the time before that to what the thread did
+ * that launched it; while that one waited for another thread that is known, to what the other one
+ * did; what nobody saw of it to LEDGER_UNOBSERVED.
  *
  * A ledger is a sum over steps. Sums add: over windows, over ranks. Differences are taken of means
  * per step, so slowness of every tenth step is explained by a tenth of its time.
@@ -36,6 +37,7 @@ enum ledger_kind {
 	LEDGER_KERNEL_CODE, /* it runs in the kernel, by function */
 	LEDGER_RUNNABLE,    /* it could run, and others had the CPU, by who ran instead */
 	LEDGER_BLOCKED,	    /* it waits, by what for and in which function */
+	LEDGER_STOLEN,	    /* interrupts ran on its CPU, by which */
 	LEDGER_STOPPED,	    /* it was stopped by a signal, a debugger or a frozen cgroup */
 	LEDGER_KINDS
 };
@@ -80,24 +82,41 @@ struct ledger_busy { /* what the GPU did; clipped to the step */
 	uint64_t begin_ns, end_ns;
 	uint64_t launch_ns;    /* 0: not known */
 	enum ledger_kind kind; /* COMPUTE, COPY or COLLECTIVE */
+	uint32_t thread;       /* that launched it: index of a ledger_thread */
 	const char *name;
 };
-/* What the launching thread did; segments in order of time, without overlap. Time between them is
+struct ledger_share {
+	enum ledger_kind kind;
+	const char *name;
+	double part; /* of the segment's time; those of a segment add up to 1 */
+};
+/* What a launching thread did; segments in order of time, without overlap. Time between them is
  * unobserved. */
 struct ledger_segment {
 	uint64_t begin_ns, end_ns;
 	enum ledger_kind kind; /* RUNNING and later ones, or UNOBSERVED */
+	/* BLOCKED: the thread that ended the wait, index + 1; what that one did meanwhile is
+	 * charged instead. 0: nobody that is known of. */
+	uint32_t waker;
 	const char *name;
+	const struct ledger_share *share; /* divides the time, in place of kind and name */
+	uint32_t share_count;		  /* 0: it is not divided */
 };
+struct ledger_thread {
+	const struct ledger_segment *segment;
+	uint32_t count;
+};
+/* A thread waits for one that waits for one ...: so many are followed. */
+#define LEDGER_WAKERS_MAX 4u
 struct ledger_interval {
 	uint64_t begin_ns, end_ns;
 };
 /* Adds a step that took the time from begin_ns to end_ns. busy: ordered by begin; what lies outside
- * the step is left out. scratch: room for 2 * busy_count intervals. Linear in both counts, but for
- * the lookup of names. */
+ * the step is left out. scratch: room for 2 * busy_count intervals. threads: of a launch nobody
+ * knows the thread of, the first. Linear in busy_count, but for lookups. */
 void ledger_step(struct ledger *l, uint64_t begin_ns, uint64_t end_ns,
 		 const struct ledger_busy *busy, uint32_t busy_count,
-		 const struct ledger_segment *segments, uint32_t segment_count,
+		 const struct ledger_thread *threads, uint32_t thread_count,
 		 struct ledger_interval *scratch);
 
 /* ---- a subtraction ---- */

@@ -617,5 +617,8 @@ bool stack_batch_valid(const struct stack_batch *b)
 		    s->state >= STACK_SWITCH_STATES || s->in_ns < s->out_ns)
 			return false;
 	}
+	for (uint32_t i = 0; i < b->switch_thread_count; i++)
+		if (b->switch_threads[i].end_ns < b->switch_threads[i].begin_ns)
+			return false;
 	return true;
 }

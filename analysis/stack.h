@@ -169,7 +169,7 @@ struct stack_batch {
 	uint32_t object_room, frame_room, stack_room, sample_room, string_room;
 	size_t string_bytes_room;
 	uint64_t lost_samples; /* of this period, all causes */
-	/* Never sent: of the node that took them, ordered by thread and then by time. */
+	/* Of a thread in order of time. */
 	struct stack_switch *switches;
 	struct stack_switch_thread *switch_threads;
 	uint32_t switch_count, switch_thread_count;

@@ -253,6 +253,9 @@
 /* Of one window: a minute of one rank with 30 busy threads at 99 Hz, mostly shared. */
 #define LIMIT_WINDOW_STACK_FRAMES (1u << 20)
 #define LIMIT_WINDOW_STACK_SAMPLES (1u << 16)
+/* A minute of a few launching threads at 1,000 switches per second. */
+#define LIMIT_WINDOW_SWITCHES (1u << 16)
+#define LIMIT_WINDOW_SWITCH_THREADS (1u << 12)
 /* Of a window that goes without its records: some 100 kB packed. */
 #define LIMIT_WINDOW_SUMMARY_STACK_FRAMES (1u << 15)
 

@@ -206,12 +206,14 @@ void stack_build_warm(struct stack_build *b, const struct sampler_stack *head)
 	struct process *process = processes_find(b->processes, head->pid);
 	uint64_t unnamed = b->unnamed;
 	static struct build w; /* large, and used by one caller */
+	struct stack_batch *batch = b->batch;
 
 	if (!process || !process->names || head->kind != SAMPLER_STACK_PYTHON)
 		return;
 	b->batch = NULL;
 	w.named_count = 0;
 	python_frames(b, head, process, &w);
+	b->batch = batch; /* stacks also come while it is filled */
 	b->unnamed = unnamed; /* counted when they are drained */
 }
 

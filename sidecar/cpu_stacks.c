@@ -41,6 +41,11 @@
 #define EXTRACT_WAIT_MS 40u
 #define EXTRACT_BACKOFF_NS 2000000000ull
 #define THREAD_NICE   5
+/* As many as the sampler takes. */
+#define RECORDED_MAX 512u
+/* A thread that is off the CPU for less is taken to run on: such switches are most of all, and a step has
+ * some hundred of them at most. */
+#define SWITCH_MIN_NS 100000u
 
 struct period {
 	uint64_t begin_ns, end_ns;
@@ -51,6 +56,12 @@ struct member { /* a process seen in a batch: whose it is */
 	uint32_t pid, root;
 	uint64_t seen;	    /* drain number */
 	uint64_t asked_of; /* serial of the roots when it belonged to none */
+};
+
+/* A thread whose switches are recorded one by one, so that a step's time can be cut at them. */
+struct recorded {
+	uint32_t pid, tid; /* 0: free */
+	bool on;	   /* the sampler has it */
 };
 
 struct cpu_stacks {
@@ -68,6 +79,8 @@ struct cpu_stacks {
 	uint32_t root[LIMIT_NODE_PROCESSES];
 	uint64_t asked, asked_ns; /* turns so far, and the time of the last */
 	uint64_t roots_serial;
+	struct recorded recorded[RECORDED_MAX];
+	bool recorded_new; /* some of them are not on yet */
 	bool raise, drain, stop, wide;
 	/* ... and what the thread has done. */
 	uint64_t done, drained_ns;
@@ -217,6 +230,18 @@ static uint32_t root_of(void *arg, uint32_t pid)
 	return m ? m->root : 0;
 }
 
+/* Short times off the CPU are left out; what was folded stays. */
+static void drop_short_switches(struct stack_batch *b)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < b->switch_count; i++)
+		if (b->switches[i].in_ns - b->switches[i].out_ns >= SWITCH_MIN_NS ||
+		    b->switches[i].flags & STACK_SWITCH_FOLDED)
+			b->switches[n++] = b->switches[i];
+	b->switch_count = n;
+}
+
 static void drain(struct cpu_stacks *s)
 {
 	uint64_t begin_ns = clock_monotonic_ns(), spent_ns;
@@ -229,7 +254,8 @@ static void drain(struct cpu_stacks *s)
 	err = sampler_drain(s->sampler, &b);
 	if (err)
 		log_warn("sampler", "drain: %s", strerror(-err));
-	err = b.sample_count ? stacks_pack(&b, &packed) : 0;
+	drop_short_switches(&b);
+	err = b.sample_count || b.switch_count ? stacks_pack(&b, &packed) : 0;
 	if (err) {
 		log_warn("sampler", "a period of %u samples is not kept: %s", b.sample_count,
 			 strerror(-err));
@@ -283,6 +309,32 @@ static void follow(struct cpu_stacks *s, const uint32_t *root)
 				break;
 			}
 		}
+	}
+}
+
+/* Under lock, which is given up meanwhile: threads that were named since the last time. */
+static void record_switches(struct cpu_stacks *s)
+{
+	if (!s->recorded_new)
+		return;
+	s->recorded_new = false;
+	for (uint32_t i = 0; i < RECORDED_MAX; i++) {
+		struct recorded r = s->recorded[i];
+		int err;
+
+		if (!r.tid || r.on)
+			continue;
+		pthread_mutex_unlock(&s->lock);
+		err = sampler_record_switches(s->sampler, r.pid, r.tid, true);
+		pthread_mutex_lock(&s->lock);
+		if (s->recorded[i].pid != r.pid || s->recorded[i].tid != r.tid)
+			continue;
+		if (err == -EAGAIN) /* after the next drain */
+			s->recorded_new = true;
+		else if (err)
+			s->recorded[i] = (struct recorded){ 0 };
+		else
+			s->recorded[i].on = true;
 	}
 }
 
@@ -358,6 +410,7 @@ static bool turn(struct cpu_stacks *s)
 		pause_or_go_on(s, true);
 	sampler_stats_get(s->sampler, &st);
 	pthread_mutex_lock(&s->lock);
+	record_switches(s);
 	s->stats.raised = raise;
 	s->stats.wide = s->widened;
 	s->sampler_stats = st;
@@ -512,8 +565,51 @@ void cpu_stacks_watch(struct node *n, uint32_t pid)
 
 void cpu_stacks_unwatch(struct node *n, uint32_t pid)
 {
-	if (n->stacks && pid)
-		replace_root(n->stacks, pid, 0);
+	struct cpu_stacks *s = n->stacks;
+
+	if (!s || !pid)
+		return;
+	replace_root(s, pid, 0);
+	pthread_mutex_lock(&s->lock);
+	for (uint32_t i = 0; i < RECORDED_MAX; i++)
+		if (s->recorded[i].pid == pid)
+			s->recorded[i] = (struct recorded){ 0 };
+	pthread_mutex_unlock(&s->lock);
+}
+
+/* Under lock. */
+static void name_thread(struct cpu_stacks *s, uint32_t pid, uint32_t tid)
+{
+	struct recorded *at = NULL;
+
+	for (uint32_t i = 0; i < RECORDED_MAX; i++) {
+		struct recorded *r = &s->recorded[i];
+
+		if (r->pid == pid && r->tid == tid)
+			return;
+		if (!at && !r->tid)
+			at = r;
+	}
+	if (!at)
+		return;
+	*at = (struct recorded){ .pid = pid, .tid = tid };
+	s->recorded_new = true;
+}
+
+void cpu_stacks_record_threads(struct node *n, uint32_t pid, const uint32_t *tids, uint32_t count)
+{
+	struct cpu_stacks *s = n->stacks;
+
+	if (!s || !pid)
+		return;
+	pthread_mutex_lock(&s->lock);
+	name_thread(s, pid, pid); /* the one that others wait for */
+	for (uint32_t i = 0; i < count; i++)
+		if (tids[i])
+			name_thread(s, pid, tids[i]);
+	if (s->recorded_new)
+		ask(s);
+	pthread_mutex_unlock(&s->lock);
 }
 
 bool cpu_stacks_raised(const struct node *n)

@@ -34,6 +34,9 @@ int cpu_stacks_open(struct node *n);
 void cpu_stacks_close(struct node *n);
 void cpu_stacks_watch(struct node *n, uint32_t pid);
 void cpu_stacks_unwatch(struct node *n, uint32_t pid);
+/* These threads of a watched process, and its first one, have each time off the CPU recorded. What is no
+ * thread of it is passed over: a container has numbers of its own. */
+void cpu_stacks_record_threads(struct node *n, uint32_t pid, const uint32_t *tids, uint32_t count);
 /* Asks for a drain when it is time; raises and lowers the fraction. Never waits. */
 void cpu_stacks_tend(struct node *n, uint64_t now_ns);
 /* Appends what others did on the rank's CPUs and locks in [begin, end): OS_SIGNAL_CPU_HOG and

@@ -283,6 +283,24 @@ static void note_inner_launch(struct join *j, const struct join_host_pend *p, ui
 		c->launches++;
 }
 
+static void note_launcher(struct join *j, uint32_t tid)
+{
+	struct join_launchers *l = &j->launchers;
+
+	if (tid == j->launcher_last)
+		return;
+	j->launcher_last = tid;
+	for (uint32_t i = 0; i < JOIN_LAUNCHERS; i++)
+		if (l->tid[i] == tid)
+			return;
+	l->tid[l->serial++ % JOIN_LAUNCHERS] = tid;
+}
+
+const struct join_launchers *join_launchers(const struct join *j)
+{
+	return &j->launchers;
+}
+
 static void on_launch(struct join *j, const struct join_host_pend *p)
 {
 	const struct event_launch *e = &p->e.launch;
@@ -293,6 +311,7 @@ static void on_launch(struct join *j, const struct join_host_pend *p)
 	struct join_launch *l;
 	uint32_t node;
 
+	note_launcher(j, p->tid);
 	host_record(&r, j, p, graph ? RECORD_GRAPH_LAUNCH : RECORD_LAUNCH, e->duration);
 	r.stream = join_stream_number(j, s);
 	r.name = f ? f->name : 0;
@@ -458,6 +477,7 @@ static void on_coll(struct join *j, const struct join_host_pend *p)
 	struct join_comm *c = find_comm(j, e->comm, false);
 	struct join_lane *lane = &j->lanes[p->lane];
 
+	note_launcher(j, p->tid);
 	host_record(&r, j, p, RECORD_COLL, e->duration);
 	r.func = e->func;
 	r.key = c ? c->id : 0;

@@ -96,6 +96,14 @@ void join_unfinished(struct join *j, uint64_t after_ns, struct join_unfinished *
 /* Host records that began before this have been handed out (but for late ones). */
 uint64_t join_watermark_ns(const struct join *j);
 const struct join_stats *join_stats(const struct join *j);
+/* Threads that launch or call collectives, as the process numbers them; of more the latest. serial grows
+ * whenever the list changes. */
+#define JOIN_LAUNCHERS 8u
+struct join_launchers {
+	uint32_t tid[JOIN_LAUNCHERS];
+	uint32_t serial; /* that many were noted */
+};
+const struct join_launchers *join_launchers(const struct join *j);
 const char *join_loss_name(unsigned loss);
 
 #endif

@@ -230,6 +230,8 @@ struct join {
 	const struct clockmap *clock;
 	const struct keyed *key;
 	struct join_stats stats;
+	struct join_launchers launchers;
+	uint32_t launcher_last; /* the latest thread that was looked up in launchers */
 	uint64_t watermark_ns, now_ns;
 	uint64_t gap_end_ns; /* launches before this have no kernel any more: GAP_* */
 	bool gap_asked;	     /* that gap is GAP_SWITCHED_OFF */

@@ -85,6 +85,7 @@ struct process {
 	struct ring_reader *reader;
 	struct join *join;
 	struct rank *rank;
+	uint32_t launchers_seen; /* serial of the join's list that the sampler knows */
 	uint8_t lane_kind[LIMIT_RING_LANES]; /* enum ring_lane_kind */
 	uint32_t lane_next;
 	bool backlog;

@@ -60,7 +60,8 @@ static int fill_stacks(struct process *p, struct window *w, const struct windows
 	if (err && err != -ENOSYS)
 		log_warn("stacks", "rank=%d: %s", p->id.rank, strerror(-err));
 	if (err || w->stacks.frame_count > frames_max ||
-	    w->stacks.sample_count > LIMIT_WINDOW_STACK_SAMPLES) {
+	    w->stacks.sample_count > LIMIT_WINDOW_STACK_SAMPLES ||
+	    w->stacks.switch_count > LIMIT_WINDOW_SWITCHES) {
 		if (err != -ENOSYS)
 			add_loss(w, "stacks_too_large", 1);
 		stack_batch_clear(&w->stacks);

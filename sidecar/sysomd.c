@@ -340,6 +340,22 @@ static void on_second(void *arg, uint32_t count)
 	service_alive();
 }
 
+/* Threads that began to launch since the last time. */
+static void record_launchers(struct node *n)
+{
+	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++) {
+		struct process *p = n->processes[i];
+		const struct join_launchers *l = p && p->state == PROCESS_ATTACHED && p->join ?
+							 join_launchers(p->join) :
+							 NULL;
+
+		if (!l || l->serial == p->launchers_seen || p->pid <= 0)
+			continue;
+		p->launchers_seen = l->serial;
+		cpu_stacks_record_threads(n, (uint32_t)p->pid, l->tid, JOIN_LAUNCHERS);
+	}
+}
+
 static void on_tend(void *arg, uint32_t count)
 {
 	struct node *n = arg;
@@ -350,6 +366,7 @@ static void on_tend(void *arg, uint32_t count)
 	analysis_log_tend(n->log, now_ns);
 	requests_tend(n, now_ns);
 	keep_tend(n, now_ns);
+	record_launchers(n);
 	cpu_stacks_tend(n, now_ns);
 	sketch_maker_tend(n, now_ns);
 	if (n->beat_at_ns && now_ns - n->beat_at_ns < period)

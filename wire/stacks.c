@@ -151,6 +151,42 @@ static void put_samples(struct packer *p)
 	}
 }
 
+/* Behind all else, so that a block without them is one of an earlier sender. */
+static void put_switches(struct packer *p)
+{
+	const struct stack_batch *b = p->b;
+	const struct stack_switch *l = &(const struct stack_switch){ .in_ns = b->begin_ns };
+	struct buf *o = &p->out;
+
+	if (!b->switch_count && !b->switch_thread_count)
+		return;
+	buf_varint(o, b->switch_thread_count);
+	buf_varint(o, b->switch_count);
+	for (uint32_t i = 0; i < b->switch_thread_count; i++) {
+		const struct stack_switch_thread *t = &b->switch_threads[i];
+
+		buf_svarint(o, (int64_t)(t->begin_ns - b->begin_ns));
+		buf_varint(o, t->end_ns - t->begin_ns);
+		buf_varint(o, t->missed);
+		buf_varint(o, t->pid);
+		buf_varint(o, t->tid);
+	}
+	for (uint32_t i = 0; i < b->switch_count; i++) {
+		const struct stack_switch *s = &b->switches[i];
+
+		buf_svarint(o, (int64_t)(s->out_ns - l->in_ns));
+		buf_varint(o, s->in_ns - s->out_ns);
+		buf_varint(o, s->woken_ns ? s->in_ns - s->woken_ns + 1 : 0);
+		buf_svarint(o, (int64_t)s->pid - l->pid);
+		buf_svarint(o, (int64_t)s->tid - l->tid);
+		buf_varint(o, s->stack == STACK_SWITCH_NO_STACK ? 0 : s->stack + 1);
+		buf_varint(o, (uint64_t)s->flags << 3 | s->state);
+		buf_varint(o, s->waker_tid);
+		buf_varint(o, s->next_tid);
+		l = s;
+	}
+}
+
 static int pack_all(struct packer *p, struct buf *out)
 {
 	const struct stack_batch *b = p->b;
@@ -175,6 +211,7 @@ static int pack_all(struct packer *p, struct buf *out)
 						    b->stacks[i].end);
 		}
 		put_samples(p);
+		put_switches(p);
 		part = (struct pack_part){ p->out.data, p->out.bytes };
 		err = p->out.failed ? -EMSGSIZE : pack_write(&part, 1, PACK_CLOSE, out);
 	}
@@ -190,7 +227,8 @@ int stacks_pack(const struct stack_batch *b, struct buf *out)
 
 	if (!stack_batch_valid(b))
 		return -EINVAL;
-	if (b->frame_count > LIMIT_WINDOW_STACK_FRAMES || b->sample_count > LIMIT_WINDOW_STACK_SAMPLES)
+	if (b->frame_count > LIMIT_WINDOW_STACK_FRAMES || b->sample_count > LIMIT_WINDOW_STACK_SAMPLES ||
+	    b->switch_count > LIMIT_WINDOW_SWITCHES || b->switch_thread_count > LIMIT_WINDOW_SWITCH_THREADS)
 		return -EMSGSIZE;
 	buf_init(&p.out, LIMIT_WIRE_UNPACKED_BYTES);
 	p.frame_of = malloc(frames * sizeof(*p.frame_of));
@@ -401,6 +439,55 @@ static void read_samples(struct unpacker *u, struct stack_batch *b)
 	}
 }
 
+static void read_switch(struct unpacker *u, struct stack_switch *s)
+{
+	uint64_t woken, stack, state;
+
+	s->out_ns = s->in_ns + (uint64_t)get_signed(u);
+	s->in_ns = s->out_ns + get(u, UINT64_MAX - s->out_ns);
+	woken = get(u, UINT64_MAX);
+	s->woken_ns = woken && woken - 1 <= s->in_ns - s->out_ns ? s->in_ns - (woken - 1) : 0;
+	s->pid += (uint32_t)get_signed(u);
+	s->tid += (uint32_t)get_signed(u);
+	stack = get(u, u->stacks);
+	s->stack = stack ? u->stack_of[stack - 1] : STACK_SWITCH_NO_STACK;
+	state = get(u, UINT8_MAX << 3 | 7);
+	s->state = state & 7;
+	s->flags = (uint8_t)(state >> 3);
+	s->waker_tid = (uint32_t)get(u, UINT32_MAX);
+	s->next_tid = (uint32_t)get(u, UINT32_MAX);
+	if (!u->err && s->state >= STACK_SWITCH_STATES)
+		u->err = -EPROTO;
+}
+
+static void read_switches(struct unpacker *u, struct stack_batch *b)
+{
+	struct stack_switch s = { .in_ns = b->begin_ns };
+	uint64_t threads, count;
+
+	if (u->err || u->pos == u->bytes)
+		return;
+	threads = get(u, LIMIT_WINDOW_SWITCH_THREADS);
+	count = get(u, LIMIT_WINDOW_SWITCHES);
+	if (!u->err && 5 * threads + 9 * count > u->bytes - u->pos) /* least bytes of a row of each */
+		u->err = -EPROTO;
+	for (uint64_t i = 0; i < threads && !u->err; i++) {
+		struct stack_switch_thread t = { .begin_ns = b->begin_ns + (uint64_t)get_signed(u) };
+
+		t.end_ns = t.begin_ns + get(u, UINT64_MAX - t.begin_ns);
+		t.missed = get(u, UINT64_MAX);
+		t.pid = (uint32_t)get(u, UINT32_MAX);
+		t.tid = (uint32_t)get(u, UINT32_MAX);
+		if (!u->err)
+			u->err = stack_batch_switch_thread(b, &t);
+	}
+	for (uint64_t i = 0; i < count && !u->err; i++) {
+		read_switch(u, &s);
+		if (!u->err)
+			u->err = stack_batch_switch(b, &s);
+	}
+}
+
 static void *table(struct unpacker *u, uint32_t count, size_t bytes)
 {
 	void *p = calloc(count ? count : 1, bytes);
@@ -443,6 +530,8 @@ int stacks_unpack_within(const void *data, size_t bytes, size_t max_bytes, size_
 		read_stacks(&u, b);
 	if (!u.err)
 		read_samples(&u, b);
+	if (!u.err)
+		read_switches(&u, b);
 	if (!u.err && u.pos != u.bytes)
 		u.err = -EPROTO;
 	free(u.string_of);

@@ -166,7 +166,7 @@ static size_t work_of(const struct window *w, const struct buf *fields, size_t c
 
 	for (size_t i = 0; i < count; i++)
 		work += unpacked_of(&fields[i]);
-	for (uint32_t i = 0; w->stacks.sample_count && i < w->stacks.stack_count; i++)
+	for (uint32_t i = 0; i < w->stacks.stack_count; i++)
 		work += w->stacks.stacks[i].count * sizeof(*w->stacks.frames);
 	return work;
 }
@@ -215,7 +215,7 @@ int wire_window_encode(const struct window *w, struct buf *out)
 	if (!err && w->host_count + w->device_count)
 		err = columns_pack(w->host, w->host_count, w->device, w->device_count, PACK_CLOSE,
 				   &field[RECORDS]);
-	if (!err && w->stacks.sample_count)
+	if (!err && (w->stacks.sample_count || w->stacks.switch_count))
 		err = stacks_pack(&w->stacks, &field[STACKS]);
 	pb.steps = (ProtobufCBinaryData){ field[STEPS].bytes, field[STEPS].data };
 	pb.names = (ProtobufCBinaryData){ field[NAMES].bytes, field[NAMES].data };

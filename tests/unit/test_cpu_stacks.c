@@ -28,6 +28,7 @@ struct sampler {
 	uint32_t pids[4], pid_count; /* each gives a sample at the next drain */
 	uint64_t time_ns;
 	bool wide, paused;
+	uint32_t recorded[8], recorded_count, refused; /* refused: of it the next call says -EAGAIN */
 };
 
 static struct sampler fake;
@@ -64,6 +65,16 @@ int sampler_set_rate(struct sampler *s, uint32_t rate_hz, uint32_t fraction_perc
 int sampler_set_wide(struct sampler *s, bool on)
 {
 	s->wide = on;
+	return 0;
+}
+int sampler_record_switches(struct sampler *s, uint32_t pid, uint32_t tid, bool on)
+{
+	if (tid == s->refused) {
+		s->refused = 0;
+		return -EAGAIN;
+	}
+	assert_true(on && s->recorded_count < 8);
+	s->recorded[s->recorded_count++] = tid;
 	return 0;
 }
 int sampler_pause(struct sampler *s, bool paused)
@@ -108,6 +119,16 @@ int sampler_drain(struct sampler *s, struct stack_batch *b)
 		assert_int_equal(stack_batch_stack(b, &f, 1, 0, STACK_END_ROOT, &stack), 0);
 		sample.stack = stack;
 		assert_int_equal(stack_batch_sample(b, &sample), 0);
+	}
+	for (uint32_t i = 0; i < s->recorded_count; i++) { /* off for 1 ms, and for 1 us */
+		struct stack_switch w = { .out_ns = s->time_ns, .in_ns = s->time_ns + 1000000,
+					  .pid = s->recorded[0],
+					  .tid = s->recorded[i], .stack = STACK_SWITCH_NO_STACK };
+
+		assert_int_equal(stack_batch_switch(b, &w), 0);
+		w.out_ns = w.in_ns + 1000;
+		w.in_ns = w.out_ns + 1000;
+		assert_int_equal(stack_batch_switch(b, &w), 0);
 	}
 	return 0;
 }
@@ -229,6 +250,41 @@ static void a_window_gets_the_ranks_family_and_its_time(void **state)
 	close_node(n);
 }
 
+static void threads_that_launch_are_recorded_once_and_end_with_their_process(void **state)
+{
+	static const uint32_t tids[] = { 77, 79, 80 }, more[] = { 79, 0, 81 };
+	struct node *n = open_node();
+	uint64_t now_ns = clock_monotonic_ns();
+	struct stack_batch b;
+
+	cpu_stacks_watch(n, 77);
+	fake.refused = 80;
+	fake.pids[fake.pid_count++] = 77;
+	fake.time_ns = now_ns;
+	cpu_stacks_record_threads(n, 77, tids, 3);
+	assert_true(cpu_stacks_settle(n, 10000));
+	assert_int_equal(fake.recorded_count, 2); /* the process itself and 79 */
+	tend(n, now_ns + 6 * SECOND);
+	assert_int_equal(fake.recorded_count, 3); /* 80, which had to wait for a drain */
+	assert_int_equal(fake.recorded[2], 80);
+	cpu_stacks_record_threads(n, 77, more, 3);
+	assert_true(cpu_stacks_settle(n, 10000));
+	assert_int_equal(fake.recorded_count, 4);
+	stack_batch_init(&b, keyed_process());
+	assert_int_equal(cpu_stacks_extract(n, 77, now_ns, now_ns + SECOND, &b), 0);
+	assert_int_equal(fake.drains, 2); /* of two and of four threads */
+	assert_int_equal(b.switch_count, 6);
+	for (uint32_t i = 0; i < b.switch_count; i++) /* short ones are left out */
+		assert_int_equal(b.switches[i].in_ns - b.switches[i].out_ns, 1000000);
+	stack_batch_fini(&b);
+	cpu_stacks_unwatch(n, 77);
+	cpu_stacks_watch(n, 77); /* another process with that number */
+	cpu_stacks_record_threads(n, 77, tids, 1);
+	assert_true(cpu_stacks_settle(n, 10000));
+	assert_int_equal(fake.recorded_count, 5);
+	close_node(n);
+}
+
 static void strangers_are_counted(void **state)
 {
 	struct cpu_stacks_stats st;
@@ -318,6 +374,7 @@ int main(void)
 	    cmocka_unit_test(nothing_is_sampled_without_a_rank),
 	    cmocka_unit_test(a_rank_is_watched_once_with_its_children),
 	    cmocka_unit_test(a_window_gets_the_ranks_family_and_its_time),
+	    cmocka_unit_test(threads_that_launch_are_recorded_once_and_end_with_their_process),
 	    cmocka_unit_test(strangers_are_counted),
 	    cmocka_unit_test(an_open_anomaly_takes_all_ticks_and_some_time_after),
 	    cmocka_unit_test(the_whole_node_is_sampled_for_a_bounded_time),

@@ -142,8 +142,8 @@ static void every_nanosecond_is_charged_once_and_to_the_right_account(void **sta
 		draw_picture(&p);
 		ledger_init(&made);
 		ledger_init(&truth);
-		ledger_step(&made, p.begin, p.end, p.busy, p.busy_count, p.segment, p.segment_count,
-			    scratch);
+		ledger_step(&made, p.begin, p.end, p.busy, p.busy_count,
+			    &(struct ledger_thread){p.segment, p.segment_count}, 1, scratch);
 		paint(&p, &truth);
 		assert_int_equal(ledger_sum(&made), p.end - p.begin);
 		assert_int_equal(made.total_ns, p.end - p.begin);
@@ -167,10 +167,10 @@ static void a_sum_of_ledgers_is_the_ledger_of_all_steps(void **state)
 		struct picture p;
 
 		draw_picture(&p);
-		ledger_step(&all, p.begin, p.end, p.busy, p.busy_count, p.segment, p.segment_count,
-			    scratch);
-		ledger_step(&part[round & 1], p.begin, p.end, p.busy, p.busy_count, p.segment,
-			    p.segment_count, scratch);
+		ledger_step(&all, p.begin, p.end, p.busy, p.busy_count,
+			    &(struct ledger_thread){p.segment, p.segment_count}, 1, scratch);
+		ledger_step(&part[round & 1], p.begin, p.end, p.busy, p.busy_count,
+			    &(struct ledger_thread){p.segment, p.segment_count}, 1, scratch);
 	}
 	ledger_add(&sum, &part[0]);
 	ledger_add(&sum, &part[1]);
@@ -200,8 +200,9 @@ static void excesses_add_up_to_the_slowdown(void **state)
 				struct picture p;
 
 				draw_picture(&p);
-				ledger_step(&l[k], p.begin, p.end, p.busy, p.busy_count, p.segment,
-					    p.segment_count, scratch);
+				ledger_step(&l[k], p.begin, p.end, p.busy, p.busy_count,
+					    &(struct ledger_thread){p.segment, p.segment_count}, 1,
+					    scratch);
 			}
 		}
 		n = ledger_subtract(&l[0], &l[1], rows);
@@ -230,8 +231,8 @@ static void scaling_time_scales_milliseconds_and_nothing_else(void **state)
 		draw_picture(&p);
 		ledger_init(&one);
 		ledger_init(&ten);
-		ledger_step(&one, p.begin, p.end, p.busy, p.busy_count, p.segment, p.segment_count,
-			    scratch);
+		ledger_step(&one, p.begin, p.end, p.busy, p.busy_count,
+			    &(struct ledger_thread){p.segment, p.segment_count}, 1, scratch);
 		for (uint32_t i = 0; i < p.busy_count; i++) {
 			p.busy[i].begin_ns *= 10;
 			p.busy[i].end_ns *= 10;
@@ -241,8 +242,8 @@ static void scaling_time_scales_milliseconds_and_nothing_else(void **state)
 			p.segment[i].begin_ns *= 10;
 			p.segment[i].end_ns *= 10;
 		}
-		ledger_step(&ten, p.begin * 10, p.end * 10, p.busy, p.busy_count, p.segment,
-			    p.segment_count, scratch);
+		ledger_step(&ten, p.begin * 10, p.end * 10, p.busy, p.busy_count,
+			    &(struct ledger_thread){p.segment, p.segment_count}, 1, scratch);
 		assert_int_equal(one.count, ten.count);
 		for (uint32_t i = 0; i < one.count; i++) {
 			assert_int_equal(one.account[i].ns * 10, ten.account[i].ns);
@@ -251,6 +252,32 @@ static void scaling_time_scales_milliseconds_and_nothing_else(void **state)
 		ledger_fini(&one);
 		ledger_fini(&ten);
 	}
+}
+
+/* main loads for 60 ns, then wakes the thread that launches, which had waited since the step began.
+ */
+static void a_wait_for_another_thread_is_what_that_thread_did(void **state)
+{
+	const struct ledger_share shares[] = {{LEDGER_RUNNING, "backward", 0.7},
+					      {LEDGER_STOLEN, "NET_RX", 0.3}};
+	const struct ledger_segment waits[] = {{0, 60, LEDGER_BLOCKED, 2, "futex", NULL, 0},
+					       {60, 70, LEDGER_RUNNING, 0, "", shares, 2}};
+	const struct ledger_segment loads[] = {{0, 20, LEDGER_BLOCKED, 1, "futex", NULL, 0},
+					       {20, 60, LEDGER_BLOCKED, 0, "file read", NULL, 0}};
+	const struct ledger_thread threads[] = {{waits, 2}, {loads, 2}};
+	const struct ledger_busy kernel = {70, 100, 70, LEDGER_COMPUTE, 0, "k"};
+	struct ledger_interval scratch[2];
+	struct ledger l;
+
+	ledger_init(&l);
+	ledger_step(&l, 0, 100, &kernel, 1, threads, 2, scratch);
+	assert_int_equal(ns_of(&l, LEDGER_BLOCKED, "file read"), 40);
+	assert_int_equal(ns_of(&l, LEDGER_RUNNING, "backward"), 7);
+	assert_int_equal(ns_of(&l, LEDGER_STOLEN, "NET_RX"), 3);
+	/* for 20 ns each waits for the other: that ends somewhere, and is charged once */
+	assert_int_equal(ns_of(&l, LEDGER_BLOCKED, "futex"), 20);
+	assert_int_equal(ledger_sum(&l), 100);
+	ledger_fini(&l);
 }
 
 static void more_of_the_same_is_work_and_the_same_for_longer_is_speed(void **state)
@@ -314,6 +341,7 @@ int main(void)
 	    cmocka_unit_test(a_sum_of_ledgers_is_the_ledger_of_all_steps),
 	    cmocka_unit_test(excesses_add_up_to_the_slowdown),
 	    cmocka_unit_test(scaling_time_scales_milliseconds_and_nothing_else),
+	    cmocka_unit_test(a_wait_for_another_thread_is_what_that_thread_did),
 	    cmocka_unit_test(more_of_the_same_is_work_and_the_same_for_longer_is_speed),
 	    cmocka_unit_test(the_fewest_accounts_explain_the_share_that_is_asked_for),
 	    cmocka_unit_test(names_without_end_go_to_their_kinds_rest),

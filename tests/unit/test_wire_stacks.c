@@ -21,6 +21,8 @@ static void fill(struct stack_batch *b, uint32_t samples, unsigned seed)
 {
 	static const uint8_t id[20] = { 0xab, 0xcd, 3 };
 	uint32_t objects[3], strings[40], stack;
+	struct stack_switch w = { .out_ns = 2000, .pid = 100 };
+	struct stack_switch_thread t;
 	char text[32];
 
 	b->begin_ns = 1000;
@@ -69,6 +71,20 @@ static void fill(struct stack_batch *b, uint32_t samples, unsigned seed)
 		assert_int_equal(stack_batch_stack(b, f, n, kernel, STACK_END_ROOT, &stack), 0);
 		s.stack = stack;
 		assert_int_equal(stack_batch_sample(b, &s), 0);
+		w.out_ns += 1000 + k % 7;
+		w.in_ns = w.out_ns + k * 10;
+		w.woken_ns = k % 3 ? w.in_ns - k : 0;
+		w.tid = 100 + k % 2;
+		w.stack = k % 4 ? stack : STACK_SWITCH_NO_STACK;
+		w.waker_tid = k % 5;
+		w.next_tid = k % 6;
+		w.state = k % STACK_SWITCH_STATES;
+		w.flags = k % 16;
+		assert_int_equal(stack_batch_switch(b, &w), 0);
+		t = (struct stack_switch_thread){ .begin_ns = 900 + k, .end_ns = 5000 + 2 * k,
+						  .missed = k % 3, .pid = 100, .tid = k };
+		if (k % 10 == 0)
+			assert_int_equal(stack_batch_switch_thread(b, &t), 0);
 	}
 }
 
@@ -89,6 +105,11 @@ static void assert_equal_batches(const struct stack_batch *a, const struct stack
 	for (uint32_t i = 0; i < a->sample_count; i++)
 		assert_memory_equal(&a->samples[i], &b->samples[i],
 				    offsetof(struct stack_sample, waker_comm));
+	assert_int_equal(a->switch_count, b->switch_count);
+	assert_memory_equal(a->switches, b->switches, a->switch_count * sizeof(*a->switches));
+	assert_int_equal(a->switch_thread_count, b->switch_thread_count);
+	assert_memory_equal(a->switch_threads, b->switch_threads,
+			    a->switch_thread_count * sizeof(*a->switch_threads));
 }
 
 static void a_batch_comes_back_as_it_was(void **state)

@@ -1,0 +1,520 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The kernel says when a thread was off the CPU; samples only say how the time between is divided.
+ * They have the time of their slice: a stretch on the CPU is divided like the samples of the slices
+ * that it lies in, and where there are none it has no name. */
+#include "aggregator/host_timeline.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "aggregator/wait_class.h"
+#include "base/check.h"
+
+/* Segments of one window; what comes later is unobserved. */
+#define SEGMENTS_MAX (1u << 17)
+/* Samples of one slice and thread that are told apart. */
+#define SLICE_SAMPLES_MAX 64u
+/* Threads that ran instead, whose names are looked for among the samples. */
+#define NAMES_LOOKED_MAX 256u
+
+struct maker {
+	const struct window *w;
+	struct host_timeline *t;
+	host_frame_fn name;
+	void *arg;
+	uint64_t *slice; /* the slices' beginnings, ascending */
+	uint32_t slice_count;
+	uint32_t *sample; /* on-CPU samples of the threads, by thread and time */
+	uint32_t sample_count;
+	const char **stack_name; /* of a blocked stack, once made */
+	/* when the thread's switches were recorded, in order of time; at: the first that may still
+	 * matter */
+	struct ledger_interval *cover;
+	uint32_t cover_count, cover_at;
+	uint32_t next_tid; /* of the last answer of ran_instead */
+	const char *next_name;
+	uint32_t next_looked; /* names looked for so far */
+	/* the last answer of shares_of */
+	uint32_t shares_tid, shares_count;
+	uint64_t shares_slice_ns;
+	const struct ledger_share *shares;
+};
+
+uint32_t host_timeline_find(const struct host_timeline *t, uint32_t tid)
+{
+	uint32_t k = 0;
+
+	while (k < t->count && t->tid[k] != tid)
+		k++;
+	return k;
+}
+
+void host_timeline_fini(struct host_timeline *t)
+{
+	for (uint32_t i = 0; i < t->name_count; i++)
+		free(t->names[i]);
+	for (uint32_t i = 0; i < t->share_count; i++)
+		free(t->shares[i]);
+	free(t->names);
+	free(t->shares);
+	free(t->segments);
+	*t = (struct host_timeline){.count = 0};
+}
+
+/* ---- names ---- */
+
+/* A text that lives as long as the timeline; "" without memory. */
+__attribute__((format(printf, 2, 3))) static const char *keep(struct maker *m, const char *format,
+							      ...)
+{
+	struct host_timeline *t = m->t;
+	char text[LEDGER_NAME_BYTES], *copy;
+	va_list ap;
+
+	va_start(ap, format);
+	vsnprintf(text, sizeof(text), format, ap);
+	va_end(ap);
+	if (t->name_count == t->name_room) {
+		uint32_t room = t->name_room ? 2 * t->name_room : 64;
+		char **names = realloc(t->names, room * sizeof(*names));
+
+		if (!names)
+			return "";
+		t->names = names;
+		t->name_room = room;
+	}
+	copy = strdup(text);
+	if (!copy)
+		return "";
+	t->names[t->name_count++] = copy;
+	return copy;
+}
+
+/* Libraries whose functions say how something waits, not what for. */
+static bool is_runtime(const struct stack_batch *b, const struct stack_frame *f)
+{
+	static const char *const names[] = {"libc.",	"libc-",     "libpthread",
+					    "ld-linux", "libstdc++", "libgcc_s"};
+	const char *path = f->kind == STACK_FRAME_NATIVE && f->object < b->object_count
+			       ? stack_batch_text(b, b->objects[f->object].path)
+			       : "";
+	const char *base = strrchr(path, '/') ? strrchr(path, '/') + 1 : path;
+
+	for (size_t i = 0; i < ARRAY_LEN(names); i++)
+		if (!strncmp(base, names[i], strlen(names[i])))
+			return true;
+	return false;
+}
+
+/* The innermost Python function; without one the innermost function that is not of the C runtime.
+ */
+static const char *function_of(struct maker *m, const struct stack *st)
+{
+	const struct stack_batch *b = &m->w->stacks;
+	uint32_t best = st->count;
+
+	for (uint32_t i = st->kernel_count; i < st->count; i++) {
+		const struct stack_frame *f = &b->frames[st->first + i];
+
+		if (f->kind == STACK_FRAME_PYTHON) {
+			best = i;
+			break;
+		}
+		if (best == st->count && !is_runtime(b, f))
+			best = i;
+	}
+	return best < st->count ? m->name(m->arg, st->first + best) : "";
+}
+
+/* "futex in acquire (threading.py)" */
+static const char *with_function(struct maker *m, const char *what, const char *function)
+{
+	return *function ? keep(m, "%.60s in %.180s", what, function) : keep(m, "%.200s", what);
+}
+
+static const char *kernel_frame(const struct stack_batch *b, const struct stack *st, uint32_t i)
+{
+	return stack_batch_text(b, b->frames[st->first + i].object);
+}
+
+static const char *blocked_name(struct maker *m, const struct stack_switch *s)
+{
+	const struct stack_batch *b = &m->w->stacks;
+	const struct stack *st = s->stack < b->stack_count ? &b->stacks[s->stack] : NULL;
+	const char *what = NULL;
+
+	if (!st)
+		return "";
+	if (m->stack_name[s->stack])
+		return m->stack_name[s->stack];
+	what = wait_class_of(b, st);
+	if (!what && st->kernel_count)
+		what = kernel_frame(b, st, 0);
+	m->stack_name[s->stack] =
+	    with_function(m, what && *what ? what : "wait", function_of(m, st));
+	return m->stack_name[s->stack];
+}
+
+/* Which account a sample on the CPU is for. */
+static enum ledger_kind running_kind(struct maker *m, const struct stack *st, const char **name)
+{
+	const struct stack_batch *b = &m->w->stacks;
+	const char *what = wait_class_interrupt(b, st);
+
+	if (what) {
+		*name = what;
+		return LEDGER_STOLEN;
+	}
+	if (!st->kernel_count) {
+		*name = function_of(m, st);
+		return LEDGER_RUNNING;
+	}
+	what = wait_class_entry(b, st);
+	*name = with_function(m, what ? what : "system call", function_of(m, st));
+	return LEDGER_KERNEL_CODE;
+}
+
+/* ---- segments ---- */
+
+static void put(struct maker *m, uint64_t begin, uint64_t end, enum ledger_kind kind,
+		const char *name, uint32_t waker)
+{
+	struct host_timeline *t = m->t;
+
+	if (begin >= end || t->segment_count >= SEGMENTS_MAX)
+		return;
+	if (t->segment_count == t->segment_room) {
+		uint32_t room = t->segment_room ? 2 * t->segment_room : 1024;
+		struct ledger_segment *s = realloc(t->segments, room * sizeof(*s));
+
+		if (!s)
+			return; /* unobserved */
+		t->segments = s;
+		t->segment_room = room;
+	}
+	t->segments[t->segment_count++] = (struct ledger_segment){
+	    .begin_ns = begin, .end_ns = end, .kind = kind, .waker = waker, .name = name};
+}
+
+static uint32_t slice_of(const struct maker *m, uint64_t t)
+{
+	uint32_t low = 0, high = m->slice_count;
+
+	while (low < high) {
+		uint32_t middle = (low + high) / 2;
+
+		if (m->slice[middle] <= t)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low; /* 0: before the first; else index + 1 */
+}
+
+/* The thread's samples of a slice: the first one's place in m->sample, and how many. */
+static uint32_t samples_of(const struct maker *m, uint32_t tid, uint64_t slice_ns, uint32_t *count)
+{
+	const struct stack_sample *all = m->w->stacks.samples;
+	uint32_t low = 0, high = m->sample_count;
+
+	while (low < high) {
+		uint32_t middle = (low + high) / 2;
+		const struct stack_sample *s = &all[m->sample[middle]];
+
+		if (s->tid < tid || (s->tid == tid && s->time_ns < slice_ns))
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	for (*count = 0; low + *count < m->sample_count && *count < SLICE_SAMPLES_MAX; ++*count) {
+		const struct stack_sample *s = &all[m->sample[low + *count]];
+
+		if (s->tid != tid || s->time_ns != slice_ns)
+			break;
+	}
+	return low;
+}
+
+/* How the thread's time on the CPU is divided in a slice; NULL: no samples, or no memory. */
+static const struct ledger_share *shares_of(struct maker *m, uint32_t tid, uint64_t slice_ns,
+					    uint32_t *count)
+{
+	const struct stack_batch *b = &m->w->stacks;
+	struct host_timeline *t = m->t;
+	uint32_t first;
+	struct ledger_share *list;
+	double weight = 0;
+
+	if (m->shares_tid == tid && m->shares_slice_ns == slice_ns) {
+		*count = m->shares_count;
+		return m->shares;
+	}
+	first = samples_of(m, tid, slice_ns, count);
+	list = *count ? malloc(*count * sizeof(*list)) : NULL;
+	if (list && t->share_count == t->share_room) {
+		uint32_t room = t->share_room ? 2 * t->share_room : 64;
+		struct ledger_share **more = realloc(t->shares, room * sizeof(*more));
+
+		if (!more) {
+			free(list);
+			list = NULL;
+		} else {
+			t->shares = more;
+			t->share_room = room;
+		}
+	}
+	for (uint32_t i = 0; list && i < *count; i++)
+		weight += (double)b->samples[m->sample[first + i]].weight_ns;
+	for (uint32_t i = 0; list && i < *count; i++) {
+		const struct stack_sample *s = &b->samples[m->sample[first + i]];
+
+		list[i].kind = running_kind(m, &b->stacks[s->stack], &list[i].name);
+		list[i].part = weight > 0 ? (double)s->weight_ns / weight : 1.0 / *count;
+	}
+	if (list)
+		t->shares[t->share_count++] = list;
+	else
+		*count = 0;
+	m->shares_tid = tid;
+	m->shares_slice_ns = slice_ns;
+	m->shares = list;
+	m->shares_count = *count;
+	return list;
+}
+
+/* [begin, end) on the CPU, within one slice. */
+static void put_slice(struct maker *m, uint32_t tid, uint64_t begin, uint64_t end,
+		      uint64_t slice_ns)
+{
+	uint32_t had = m->t->segment_count, count;
+	const struct ledger_share *shares = shares_of(m, tid, slice_ns, &count);
+
+	put(m, begin, end, LEDGER_RUNNING, "", 0);
+	if (m->t->segment_count > had) {
+		m->t->segments[had].share = shares;
+		m->t->segments[had].share_count = count;
+	}
+}
+
+static void put_running(struct maker *m, uint32_t tid, uint64_t begin, uint64_t end)
+{
+	uint32_t slice = slice_of(m, begin);
+
+	while (begin < end) {
+		uint64_t until =
+		    slice < m->slice_count && m->slice[slice] < end ? m->slice[slice] : end;
+
+		if (until > begin)
+			put_slice(m, tid, begin, until, slice ? m->slice[slice - 1] : UINT64_MAX);
+		begin = until;
+		slice++;
+	}
+}
+
+/* What of [begin, end) was recorded and no time off the CPU. */
+static void put_covered(struct maker *m, uint32_t tid, uint64_t begin, uint64_t end)
+{
+	while (m->cover_at < m->cover_count && m->cover[m->cover_at].end_ns <= begin)
+		m->cover_at++;
+	for (uint32_t i = m->cover_at; i < m->cover_count && m->cover[i].begin_ns < end; i++) {
+		uint64_t from = m->cover[i].begin_ns > begin ? m->cover[i].begin_ns : begin;
+		uint64_t to = m->cover[i].end_ns < end ? m->cover[i].end_ns : end;
+
+		if (from < to)
+			put_running(m, tid, from, to);
+	}
+}
+
+/* The name of a thread, where a sample of it has one. */
+static const char *comm_of(const struct stack_batch *b, uint32_t tid)
+{
+	for (uint32_t i = 0; tid && i < b->sample_count; i++)
+		if (b->samples[i].tid == tid)
+			return stack_batch_text(b, b->samples[i].comm);
+	return "";
+}
+
+static const char *ran_instead(struct maker *m, uint32_t tid)
+{
+	if (m->next_tid != tid) {
+		const char *comm =
+		    m->next_looked++ < NAMES_LOOKED_MAX ? comm_of(&m->w->stacks, tid) : "";
+
+		m->next_tid = tid;
+		m->next_name = *comm ? keep(m, "%s ran", comm) : "";
+	}
+	return m->next_name;
+}
+
+static void put_switch(struct maker *m, const struct stack_switch *s, uint64_t begin)
+{
+	uint64_t woken = s->woken_ns && s->woken_ns < s->in_ns ? s->woken_ns : s->in_ns;
+	uint32_t waker = host_timeline_find(m->t, s->waker_tid);
+
+	if (s->flags & STACK_SWITCH_FOLDED) {
+		put(m, begin, s->in_ns, LEDGER_UNOBSERVED, "", 0);
+		return;
+	}
+	switch (s->state) {
+	case STACK_SWITCH_RUNNABLE:
+		put(m, begin, s->in_ns, LEDGER_RUNNABLE, ran_instead(m, s->next_tid), 0);
+		return;
+	case STACK_SWITCH_STOPPED:
+		put(m, begin, s->in_ns, LEDGER_STOPPED, "", 0);
+		return;
+	case STACK_SWITCH_UNKNOWN:
+		put(m, begin, s->in_ns, LEDGER_UNOBSERVED, "", 0);
+		return;
+	default:
+		if (woken < begin)
+			woken = begin;
+		put(m, begin, woken, LEDGER_BLOCKED, blocked_name(m, s),
+		    waker < m->t->count ? waker + 1 : 0);
+		put(m, woken, s->in_ns, LEDGER_RUNNABLE, "", 0);
+	}
+}
+
+/* ---- threads ---- */
+
+static int by_time(const void *a, const void *b)
+{
+	const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+static int by_thread(const void *a, const void *b, void *all)
+{
+	const struct stack_sample *x = (const struct stack_sample *)all + *(const uint32_t *)a;
+	const struct stack_sample *y = (const struct stack_sample *)all + *(const uint32_t *)b;
+
+	if (x->tid != y->tid)
+		return x->tid < y->tid ? -1 : 1;
+	return x->time_ns < y->time_ns ? -1 : x->time_ns > y->time_ns;
+}
+
+static bool find_samples(struct maker *m)
+{
+	const struct stack_batch *b = &m->w->stacks;
+
+	m->slice = malloc((b->sample_count + 1) * sizeof(*m->slice));
+	m->sample = malloc((b->sample_count + 1) * sizeof(*m->sample));
+	m->stack_name = calloc((size_t)b->stack_count + 1, sizeof(*m->stack_name));
+	m->cover = malloc((b->switch_thread_count + 1) * sizeof(*m->cover));
+	if (!m->slice || !m->sample || !m->stack_name || !m->cover)
+		return false;
+	for (uint32_t i = 0; i < b->sample_count; i++) {
+		m->slice[m->slice_count++] = b->samples[i].time_ns;
+		if (b->samples[i].kind == STACK_ON_CPU &&
+		    host_timeline_find(m->t, b->samples[i].tid) < m->t->count)
+			m->sample[m->sample_count++] = i;
+	}
+	qsort(m->slice, m->slice_count, sizeof(*m->slice), by_time);
+	if (m->sample_count)
+		qsort_r(m->sample, m->sample_count, sizeof(*m->sample), by_thread, b->samples);
+	return true;
+}
+
+/* Threads with switches, by launches. */
+static void find_threads(struct maker *m)
+{
+	const struct window *w = m->w;
+	uint32_t tid[64], launches[64], n = 0, k;
+
+	for (uint32_t i = 0; i < w->stacks.switch_thread_count; i++) {
+		for (k = 0; k < n && tid[k] != w->stacks.switch_threads[i].tid; k++)
+			;
+		if (k == n && n < ARRAY_LEN(tid)) {
+			tid[n] = w->stacks.switch_threads[i].tid;
+			launches[n++] = 0;
+		}
+	}
+	for (uint32_t i = 0; w->host && i < w->host_count; i++)
+		for (k = 0; k < n; k++)
+			launches[k] +=
+			    tid[k] == w->host[i].thread && w->host[i].kind <= RECORD_COLL;
+	while (m->t->count < HOST_TIMELINE_THREADS && m->t->count < n) {
+		uint32_t best = n;
+
+		for (k = 0; k < n; k++)
+			if (tid[k] && (best == n || launches[k] > launches[best]))
+				best = k;
+		if (best == n)
+			break;
+		m->t->tid[m->t->count++] = tid[best];
+		tid[best] = 0;
+	}
+}
+
+static int by_begin(const void *a, const void *b)
+{
+	const struct ledger_interval *x = a, *y = b;
+
+	return x->begin_ns < y->begin_ns ? -1 : x->begin_ns > y->begin_ns;
+}
+
+/* Where switches were missed nothing is known. */
+static void find_cover(struct maker *m, uint32_t tid)
+{
+	const struct stack_batch *b = &m->w->stacks;
+
+	m->cover_at = m->cover_count = 0;
+	for (uint32_t i = 0; i < b->switch_thread_count; i++) {
+		const struct stack_switch_thread *t = &b->switch_threads[i];
+
+		if (t->tid == tid && !t->missed)
+			m->cover[m->cover_count++] =
+			    (struct ledger_interval){t->begin_ns, t->end_ns};
+	}
+	if (m->cover_count)
+		qsort(m->cover, m->cover_count, sizeof(*m->cover), by_begin);
+}
+
+static void add_thread(struct maker *m, uint32_t thread)
+{
+	const struct stack_batch *b = &m->w->stacks;
+	uint32_t tid = m->t->tid[thread];
+	uint64_t since = 0;
+
+	find_cover(m, tid);
+	for (uint32_t i = 0; i < b->switch_count; i++) {
+		const struct stack_switch *s = &b->switches[i];
+		uint64_t out = s->out_ns > since ? s->out_ns : since;
+
+		if (s->tid != tid || s->in_ns < out)
+			continue;
+		put_covered(m, tid, since, out);
+		put_switch(m, s, out);
+		since = s->in_ns;
+	}
+	put_covered(m, tid, since, UINT64_MAX);
+}
+
+bool host_timeline_make(const struct window *w, host_frame_fn name, void *arg,
+			struct host_timeline *out)
+{
+	struct maker m = {.w = w, .t = out, .name = name, .arg = arg};
+	uint32_t first[HOST_TIMELINE_THREADS + 1] = {0};
+	bool good = true;
+
+	*out = (struct host_timeline){.count = 0};
+	find_threads(&m);
+	if (out->count)
+		good = find_samples(&m);
+	for (uint32_t k = 0; good && k < out->count; k++) {
+		add_thread(&m, k);
+		first[k + 1] = out->segment_count;
+	}
+	for (uint32_t k = 0; good && k < out->count; k++)
+		out->thread[k] =
+		    (struct ledger_thread){out->segments + first[k], first[k + 1] - first[k]};
+	free(m.slice);
+	free(m.sample);
+	free(m.stack_name);
+	free(m.cover);
+	if (!good)
+		host_timeline_fini(out);
+	return good;
+}

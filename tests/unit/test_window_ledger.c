@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * A window with known switches and samples, and the accounts that its steps must have. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "aggregator/picture.h"
+#include "aggregator/wait_class.h"
+#include "base/keyed.h"
+
+#define MS	 1000000ull
+#define MAIN	 100u
+#define BACKWARD 101u
+#define HOG	 102u
+#define STEPS	 4u
+
+struct made {
+	struct window w;
+	struct window_step steps[STEPS];
+	struct record device[2 * STEPS], host[2 * STEPS];
+	char *names[2];
+};
+
+static uint32_t text(struct stack_batch *b, const char *s)
+{
+	uint32_t out;
+
+	assert_int_equal(stack_batch_string(b, s, strlen(s), &out), 0);
+	return out;
+}
+
+/* A stack of one kernel function, or none, below one Python function. */
+static uint32_t stack(struct stack_batch *b, const char *kernel, const char *function)
+{
+	struct stack_frame f[2] = {{.kind = STACK_FRAME_KERNEL, .object = text(b, kernel)},
+				   {.kind = STACK_FRAME_PYTHON,
+				    .object = text(b, function),
+				    .file = text(b, "/job/train.py"),
+				    .line = 7}};
+	uint32_t skip = !*kernel, out;
+
+	assert_int_equal(stack_batch_stack(b, f + skip, 2 - skip, 1 - skip, STACK_END_ROOT, &out),
+			 0);
+	return out;
+}
+
+static void off(struct made *m, uint32_t tid, uint64_t out_ns, uint64_t in_ns,
+		enum stack_switch_state state, uint64_t woken_ns, uint32_t stack, uint32_t waker)
+{
+	struct stack_switch s = {.out_ns = out_ns,
+				 .in_ns = in_ns,
+				 .woken_ns = woken_ns,
+				 .pid = MAIN,
+				 .tid = tid,
+				 .stack = stack,
+				 .waker_tid = waker,
+				 .state = (uint8_t)state,
+				 .count = 1,
+				 .next_tid = state == STACK_SWITCH_RUNNABLE ? HOG : 0};
+
+	assert_int_equal(stack_batch_switch(&m->w.stacks, &s), 0);
+}
+
+static void recorded(struct made *m, uint32_t tid, uint64_t begin_ns, uint64_t end_ns)
+{
+	struct stack_switch_thread t = {
+	    .begin_ns = begin_ns, .end_ns = end_ns, .pid = MAIN, .tid = tid};
+
+	assert_int_equal(stack_batch_switch_thread(&m->w.stacks, &t), 0);
+}
+
+static void on(struct made *m, uint32_t tid, uint64_t slice_ns, uint64_t weight_ns, uint32_t stack)
+{
+	struct stack_sample s = {.time_ns = slice_ns,
+				 .weight_ns = weight_ns,
+				 .pid = MAIN,
+				 .tid = tid,
+				 .stack = stack,
+				 .count = 1,
+				 .kind = STACK_ON_CPU,
+				 .comm = tid == HOG ? text(&m->w.stacks, "hog") : 0};
+
+	assert_int_equal(stack_batch_sample(&m->w.stacks, &s), 0);
+}
+
+/* Steps of 100 ms, one kernel of 40 ms at the end of each, launched 2 ms before it begins by
+ * `thread`. */
+static void make(struct made *m, uint32_t thread)
+{
+	static char empty[] = "", gemm[] = "gemm";
+
+	memset(m, 0, sizeof(*m));
+	m->names[0] = empty;
+	m->names[1] = gemm;
+	m->w = (struct window){.reason = WINDOW_SELF,
+			       .steps = m->steps,
+			       .step_count = STEPS,
+			       .device = m->device,
+			       .host = m->host,
+			       .names = m->names,
+			       .name_count = 2,
+			       .end_ns = STEPS * 100 * MS};
+	m->w.rank.pid = MAIN;
+	stack_batch_init(&m->w.stacks, keyed_process());
+	m->w.stacks.end_ns = m->w.end_ns;
+	for (uint32_t i = 0; i < STEPS; i++) {
+		uint64_t end = (i + 1) * 100 * MS;
+
+		m->steps[i].step = (struct step){.index = i,
+						 .begin_ns = end - 100 * MS,
+						 .end_ns = end,
+						 .device_end_ns = end,
+						 .latency_ns = 100 * MS,
+						 .device_latency_ns = 100 * MS,
+						 .kernels = 1};
+		m->steps[i].flags = WINDOW_STEP_OUT | WINDOW_STEP_FLAGGED;
+		m->host[m->w.host_count++] = (struct record){.kind = RECORD_LAUNCH,
+							     .thread = thread,
+							     .begin_ns = end - 42 * MS,
+							     .end_ns = end - 42 * MS + 1000};
+		m->device[m->w.device_count++] = (struct record){.kind = RECORD_KERNEL,
+								 .name = 1,
+								 .launch_ns = end - 42 * MS,
+								 .begin_ns = end - 40 * MS,
+								 .end_ns = end,
+								 .grid = {8, 1, 1},
+								 .block = {256, 1, 1}};
+	}
+}
+
+/* Per step. */
+static double ms_of(const struct picture *p, enum ledger_kind kind, const char *name)
+{
+	const struct ledger *l = picture_ledger(p, false);
+
+	for (uint32_t i = 0; i < l->count; i++)
+		if (l->account[i].kind == kind && !strcmp(ledger_name(l, &l->account[i]), name))
+			return (double)l->account[i].ns / 1e6 / (double)l->steps;
+	return 0;
+}
+
+static struct picture *picture_of(struct made *m)
+{
+	struct picture *p = picture_make(&m->w, NULL, NULL);
+
+	assert_non_null(p);
+	assert_int_equal(picture_ledger(p, false)->steps, STEPS);
+	assert_int_equal(ledger_sum(picture_ledger(p, false)), STEPS * 100 * MS);
+	stack_batch_fini(&m->w.stacks);
+	return p;
+}
+
+static void what_nobody_saw_is_unobserved(void **state)
+{
+	struct made m;
+	struct picture *p;
+
+	make(&m, MAIN);
+	p = picture_of(&m);
+	assert_true(ms_of(p, LEDGER_COMPUTE, "gemm<<<8,1,1, 256,1,1>>>") == 40);
+	assert_true(ms_of(p, LEDGER_QUEUED, "") == 2);
+	assert_true(ms_of(p, LEDGER_UNOBSERVED, "") == 58);
+	picture_drop(p);
+}
+
+static void the_hosts_time_is_in_the_accounts_of_its_threads(void **state)
+{
+	uint32_t load, lock, work, fault;
+	struct stack_batch *b;
+	struct picture *p;
+	struct made m;
+
+	make(&m, MAIN);
+	b = &m.w.stacks;
+	lock = stack(b, "futex_do_wait", "acquire");
+	load = stack(b, "pipe_write", "log");
+	work = stack(b, "", "augment");
+	fault = stack(b, "exc_page_fault", "allocate");
+	recorded(&m, MAIN, 0, STEPS * 100 * MS);
+	for (uint64_t t = 0; t < STEPS * 100 * MS; t += 100 * MS) {
+		off(&m, MAIN, t, t + 10 * MS, STACK_SWITCH_INTERRUPTIBLE, t + 9 * MS, lock, 0);
+		off(&m, MAIN, t + 20 * MS, t + 25 * MS, STACK_SWITCH_RUNNABLE, 0,
+		    STACK_SWITCH_NO_STACK, 0);
+		off(&m, MAIN, t + 25 * MS, t + 38 * MS, STACK_SWITCH_INTERRUPTIBLE, 0, load, 0);
+		off(&m, MAIN, t + 99 * MS, t + 100 * MS, STACK_SWITCH_STOPPED, 0,
+		    STACK_SWITCH_NO_STACK, 0);
+		on(&m, MAIN, t, 3 * MS, work);
+		on(&m, MAIN, t, 1 * MS, fault);
+		on(&m, HOG, t, 1 * MS, work);
+	}
+	p = picture_of(&m);
+	assert_true(ms_of(p, LEDGER_BLOCKED, "futex in acquire (train.py)") == 9);
+	assert_true(ms_of(p, LEDGER_RUNNABLE, "") == 1);
+	assert_true(ms_of(p, LEDGER_RUNNABLE, "hog ran") == 5);
+	assert_true(ms_of(p, LEDGER_BLOCKED, "pipe write: it is full in log (train.py)") == 13);
+	/* 10 to 20 ms and 38 to 58 ms on the CPU, three quarters of it in augment */
+	assert_true(ms_of(p, LEDGER_RUNNING, "augment (train.py)") == 22.5);
+	assert_true(ms_of(p, LEDGER_KERNEL_CODE, "page fault in allocate (train.py)") == 7.5);
+	assert_true(ms_of(p, LEDGER_UNOBSERVED, "") == 0);
+	picture_drop(p);
+}
+
+/* autograd's thread launches, and sleeps until main has read its batch and calls it. */
+static void a_launching_thread_that_waits_for_another_is_followed(void **state)
+{
+	struct picture *p;
+	struct made m;
+	uint32_t wait, read;
+
+	make(&m, BACKWARD);
+	wait = stack(&m.w.stacks, "futex_do_wait", "wait");
+	read = stack(&m.w.stacks, "ksys_read", "load");
+	recorded(&m, MAIN, 0, STEPS * 100 * MS);
+	recorded(&m, BACKWARD, 0, STEPS * 100 * MS);
+	for (uint64_t t = 0; t < STEPS * 100 * MS; t += 100 * MS) {
+		off(&m, BACKWARD, t, t + 58 * MS, STACK_SWITCH_INTERRUPTIBLE, 0, wait, MAIN);
+		off(&m, MAIN, t, t + 57 * MS, STACK_SWITCH_UNINTERRUPTIBLE, 0, read, 0);
+		off(&m, MAIN, t + 58 * MS, t + 100 * MS, STACK_SWITCH_INTERRUPTIBLE, 0, wait,
+		    BACKWARD);
+	}
+	p = picture_of(&m);
+	assert_true(ms_of(p, LEDGER_BLOCKED, "file read in load (train.py)") == 57);
+	assert_true(ms_of(p, LEDGER_BLOCKED, "futex in wait (train.py)") == 0);
+	picture_drop(p);
+}
+
+/* Of the first step 10 ms are folded, 20 ms were not recorded, and a record lies within another
+ * one. */
+static void what_was_not_recorded_is_unobserved_and_disorder_harms_nobody(void **state)
+{
+	struct picture *p;
+	struct made m;
+
+	make(&m, MAIN);
+	recorded(&m, MAIN, 20 * MS, 100 * MS);
+	off(&m, MAIN, 20 * MS, 30 * MS, STACK_SWITCH_RUNNABLE, 0, STACK_SWITCH_NO_STACK, 0);
+	m.w.stacks.switches[0].flags = STACK_SWITCH_FOLDED;
+	off(&m, MAIN, 35 * MS, 45 * MS, STACK_SWITCH_RUNNABLE, 0, STACK_SWITCH_NO_STACK, 0);
+	off(&m, MAIN, 36 * MS, 40 * MS, STACK_SWITCH_STOPPED, 0, STACK_SWITCH_NO_STACK, 0);
+	p = picture_of(&m);
+	assert_true(ms_of(p, LEDGER_RUNNABLE, "") == 10.0 / STEPS);
+	assert_true(ms_of(p, LEDGER_RUNNING, "") == 18.0 / STEPS);
+	assert_true(ms_of(p, LEDGER_STOPPED, "") == 0);
+	assert_true(ms_of(p, LEDGER_UNOBSERVED, "") == 58 - 28.0 / STEPS);
+	picture_drop(p);
+}
+
+static void special_waits_stand_before_general_ones(void **state)
+{
+	static const struct {
+		const char *frames[3], *text;
+	} cases[] = {
+	    {{"folio_wait_bit", "file_write_and_wait_range", "do_fsync"}, "file sync"},
+	    {{"folio_wait_bit", "filemap_fault", "do_user_addr_fault"}, "page fault from a file"},
+	    {{"io_schedule", "filemap_read", "vfs_read"}, "file read"},
+	    {{"schedule", "pipe_read", "vfs_read"}, "pipe read"},
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct stack_frame f[3];
+		struct stack_batch b;
+		uint32_t s;
+
+		stack_batch_init(&b, keyed_process());
+		for (int k = 0; k < 3; k++)
+			f[k] = (struct stack_frame){.kind = STACK_FRAME_KERNEL,
+						    .object = text(&b, cases[i].frames[k])};
+		assert_int_equal(stack_batch_stack(&b, f, 3, 3, STACK_END_ROOT, &s), 0);
+		assert_string_equal(wait_class_of(&b, &b.stacks[s]), cases[i].text);
+		stack_batch_fini(&b);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(what_nobody_saw_is_unobserved),
+	    cmocka_unit_test(the_hosts_time_is_in_the_accounts_of_its_threads),
+	    cmocka_unit_test(a_launching_thread_that_waits_for_another_is_followed),
+	    cmocka_unit_test(what_was_not_recorded_is_unobserved_and_disorder_harms_nobody),
+	    cmocka_unit_test(special_waits_stand_before_general_ones),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
