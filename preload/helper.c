@@ -184,6 +184,8 @@ static void helper_dial(uint64_t now)
 	helper.sock = attach_connect(helper.path, &helper.hello,
 				     (const int[]){ tracer_ring.fd, tracer_ring.page_fd });
 	helper.dialled_ns = now;
+	if (helper.sock == -EAGAIN) /* it has waited already */
+		helper.backoff_ms = HELPER_BACKOFF_MIN_MS;
 	if (helper.sock < 0 || !file_id_note(helper.sock, &helper.sock_file))
 		helper_hang_up(now);
 }

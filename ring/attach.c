@@ -293,6 +293,7 @@ int attach_send(int sock, const struct attach_hello *hello, const int fds[ATTACH
 
 int attach_connect(const char *path, const struct attach_hello *hello, const int fds[ATTACH_FDS])
 {
+	const struct timeval wait = {.tv_usec = ATTACH_WAIT_MS * 1000};
 	struct sockaddr_un to;
 	size_t n = strlen(path);
 	int saved = errno, sock, high, rc;
@@ -302,11 +303,12 @@ int attach_connect(const char *path, const struct attach_hello *hello, const int
 	if (n >= sizeof(to.sun_path))
 		return -ENAMETOOLONG;
 	memcpy(to.sun_path, path, n + 1);
-	sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 	if (sock < 0) {
 		rc = -errno;
 		goto out;
 	}
+	setsockopt(sock, SOL_SOCKET, SO_SNDTIMEO, &wait, sizeof(wait));
 	high = fcntl(sock, F_DUPFD_CLOEXEC, ATTACH_FD_MIN);
 	if (high >= 0) {
 		close(sock);
@@ -316,7 +318,7 @@ int attach_connect(const char *path, const struct attach_hello *hello, const int
 		rc = connect(sock, (const struct sockaddr *)&to, sizeof(to)) ? -errno : 0;
 	while (rc == -EINTR);
 	if (!rc)
-		rc = check_owner(sock);
+		rc = fcntl(sock, F_SETFL, O_NONBLOCK) ? -errno : check_owner(sock);
 	if (!rc)
 		rc = attach_send(sock, hello, fds);
 	if (rc)

@@ -62,9 +62,12 @@ struct attach_state {
 void attach_hello_fill(struct attach_hello *hello);
 /* Socket path from SYSOM_SOCKET_PATH or the default; 0 or -ENAMETOOLONG. */
 int attach_path(char *out, size_t out_bytes);
-/* One non-blocking attempt: connect, send hello with the ring and its reader page. Connected fd, or
- * -errno (-ENOENT, -ECONNREFUSED, -EACCES, -EPERM when the socket's owner is neither root nor our
- * uid...). */
+/* Where a user's connections fill sysomd's queue, an attempt that does not wait in it never gets in. A
+ * process that ends waits for the thread that is here, but not for as long as that. */
+#define ATTACH_WAIT_MS 250
+/* One attempt: connect, waiting for a place in the queue for ATTACH_WAIT_MS at most, send hello with the
+ * ring and its reader page. Connected, non-blocking fd, or -errno (-EAGAIN: no place, -ENOENT,
+ * -ECONNREFUSED, -EACCES, -EPERM when the socket's owner is neither root nor our uid...). */
 int attach_connect(const char *path, const struct attach_hello *hello, const int fds[ATTACH_FDS]);
 /* Sends hello and descriptors over a connected socket. 0 or -errno. */
 int attach_send(int sock, const struct attach_hello *hello, const int fds[ATTACH_FDS]);

@@ -66,7 +66,7 @@ bench_drain_SRCS := tests/bench/bench_drain.c tests/bench/ring_job.c
 bench_drain_USES := sidecar wire sampler reader symbol analysis ring base
 ring_load_SRCS := tests/bench/ring_load.c tests/bench/ring_job.c
 ring_load_USES := ring base
-SCRIPTS_TEST += tests/e2e/foreign_dir.sh tests/e2e/hostile_user.sh tests/e2e/two_users.sh tests/e2e/full_node.sh tests/e2e/units.sh tests/e2e/sysomd_job.sh tests/e2e/node_peers.sh
+SCRIPTS_TEST += tests/e2e/foreign_dir.sh tests/e2e/hostile_user.sh tests/e2e/connect_flood.sh tests/e2e/two_users.sh tests/e2e/full_node.sh tests/e2e/units.sh tests/e2e/sysomd_job.sh tests/e2e/node_peers.sh
 
 FUZZ += fuzz_proc
 fuzz_proc_USES := sidecar wire sampler reader symbol analysis base

@@ -104,6 +104,7 @@ struct process {
 
 struct node_stats {
 	uint64_t attached, reattached, refused_full, refused_bad, refused_busy, ended;
+	uint64_t attach_rests; /* times that no connection was taken for a while, after refusals */
 	uint64_t gave_way; /* processes put out, since their user had most and others had less */
 	uint64_t drain_turns, drain_behind; /* turns that ended with events left */
 	uint64_t raw_bytes_gone; /* ring bytes of processes that are forgotten */

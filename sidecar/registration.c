@@ -26,6 +26,12 @@
 /* A process says hello at once; who has been silent this long makes room for others. */
 #define REGISTRATION_SILENT_NS 200000000ull
 
+/* All connections wait in one queue of the kernel's, and nobody but us can take one out. So whoever fills
+ * it is not told from the others until it costs an accept and a close. These rest after each turn, so that
+ * refusing takes a twentieth of a CPU however many connect; a process that waits in the queue meanwhile is
+ * among those that are taken next (attach_connect waits there). */
+#define REGISTRATION_REST 19u
+
 /* Linux 6.16 and later: whether a socket takes descriptors. */
 #ifndef SO_PASSRIGHTS
 #define SO_PASSRIGHTS 83
@@ -65,6 +71,7 @@ struct registration {
 	int listen_fd;
 	ino_t inode; /* 0: the socket's file is not ours to remove */
 	struct loop_source *source;
+	struct loop_source *rest; /* NULL: connections are taken */
 	struct quota places, work;
 	struct reader_queue *readers;
 	struct loop_source *answers;
@@ -332,45 +339,82 @@ static struct pending *free_pending(struct node *n, uid_t uid, uint64_t now_ns)
 	return NULL;
 }
 
-/* Takes sock. */
-static void take_connection(struct node *n, int sock, uint64_t now_ns)
+/* Takes sock. False: refused. */
+static bool take_connection(struct node *n, int sock, const struct ucred *peer, uint64_t now_ns)
 {
 	struct registration *r = n->registration;
-	struct ucred peer = { .uid = (uid_t)-1 };
-	socklen_t bytes = sizeof(peer);
 	struct pending *p = NULL;
-	uint64_t begin_ns = cpu_ns();
 
-	if (!getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) &&
-	    quota_may(&r->work, peer.uid, 0, now_ns))
-		p = free_pending(n, peer.uid, now_ns);
+	if (peer->uid != (uid_t)-1 && quota_may(&r->work, peer->uid, 0, now_ns))
+		p = free_pending(n, peer->uid, now_ns);
 	if (!p) {
 		n->stats.refused_busy++;
 		refuse(sock, EBUSY);
-		foreign_close(sock);
-	} else {
-		quota_take(&r->places, peer.uid, 1, now_ns);
-		p->sock = sock;
-		p->peer = peer;
-		p->since_ns = now_ns;
-		if (loop_add_fd(n->loop, sock, EPOLLIN, on_hello, p, &p->source))
-			drop_pending(p, true);
+		close(sock);
+		return false;
 	}
-	quota_take(&r->work, peer.uid, cpu_ns() - begin_ns, now_ns);
+	quota_take(&r->places, peer->uid, 1, now_ns);
+	p->sock = sock;
+	p->peer = *peer;
+	p->since_ns = now_ns;
+	if (loop_add_fd(n->loop, sock, EPOLLIN, on_hello, p, &p->source))
+		drop_pending(p, true);
+	return true;
+}
+
+static void on_rested(void *arg, uint32_t count)
+{
+	struct node *n = arg;
+	struct registration *r = n->registration;
+
+	loop_source_close(r->rest);
+	r->rest = NULL;
+	loop_modify(r->source, EPOLLIN);
+}
+
+/* spent_ns: of CPU time, on refusals. Without a timer there is no rest. */
+static void rest(struct node *n, uint64_t spent_ns)
+{
+	struct registration *r = n->registration;
+	uint32_t ms = (uint32_t)(spent_ns * REGISTRATION_REST / 1000000) + 1;
+
+	if (loop_modify(r->source, 0))
+		return;
+	if (loop_add_timer(n->loop, ms, 0, on_rested, n, &r->rest))
+		loop_modify(r->source, EPOLLIN);
+	else
+		n->stats.attach_rests++;
 }
 
 static void on_connection(void *arg, uint32_t events)
 {
 	struct node *n = arg;
+	struct registration *r = n->registration;
+	uint64_t refused_ns = 0, begin_ns = cpu_ns();
+	struct foreign f;
 
+	foreign_begin(&f); /* once for all that are closed */
 	/* A few at a time: the drain has its turn between. */
 	for (int i = 0; i < 32; i++) {
-		int sock = accept4(n->registration->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+		int sock = accept4(r->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+		struct ucred peer = { .uid = (uid_t)-1 };
+		socklen_t bytes = sizeof(peer);
+		uint64_t now_ns = clock_monotonic_ns(), end_ns;
+		bool taken;
 
 		if (sock < 0)
-			return;
-		take_connection(n, sock, clock_monotonic_ns());
+			break;
+		if (getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &peer, &bytes))
+			peer.uid = (uid_t)-1;
+		taken = take_connection(n, sock, &peer, now_ns);
+		end_ns = cpu_ns();
+		quota_take(&r->work, peer.uid, end_ns - begin_ns, now_ns);
+		refused_ns += taken ? 0 : end_ns - begin_ns;
+		begin_ns = end_ns;
 	}
+	foreign_end(&f);
+	if (refused_ns)
+		rest(n, refused_ns);
 }
 
 void registration_tend(struct node *n, uint64_t now_ns)
@@ -473,6 +517,7 @@ void registration_close(struct node *n)
 			drop_pending(&r->pending[k], true);
 	loop_source_close(r->answers);
 	reader_queue_close(r->readers);
+	loop_source_close(r->rest);
 	loop_source_close(r->source);
 	foreign_close(r->listen_fd); /* connections wait in it, with what was sent over them */
 	/* Not the socket of a successor. */

@@ -567,6 +567,9 @@ static void attach_series(struct node *n, struct buf *b)
 	    (double)n->stats.refused_bad);
 	one(b, "sysom_attach_refused_busy_total", "counter", "Refused: too many at once, or too often.",
 	    (double)n->stats.refused_busy);
+	one(b, "sysom_attach_rests_total", "counter",
+	    "Rests after refusals, so that they take little time.",
+	    (double)n->stats.attach_rests);
 }
 
 void status_metrics(struct node *n, const struct viewer *v, struct buf *b)

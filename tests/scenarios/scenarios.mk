@@ -5,10 +5,10 @@ SCENARIO_PARTS := $(B)/faults/dir_churn $(B)/parts/window_counters $(B)/parts/cp
 TEST_PARTS += $(SCENARIO_PARTS)
 SCRIPTS_TEST += $(addprefix tests/scenarios/,case_gpu_clocks.py case_path_lookup.py \
 	case_storage_limit.py)
-TEST_PARTS += $(B)/faults/hostile_maps
+TEST_PARTS += $(B)/faults/hostile_maps $(B)/faults/connect_flood
 $(B)/faults/%: tests/faults/%.c
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(CSTD) $(WARN) -O2 -g -D_GNU_SOURCE -I. -o $@ $< -ldl
+	$(Q)$(CC) $(CSTD) $(WARN) -O2 -g -D_GNU_SOURCE -I. -o $@ $< -ldl -lpthread
 $(B)/parts/cpu_stops: tests/scenarios/lib/cpu_stops.c base/realtime.c base/realtime.h
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CSTD) $(WARN) -O2 -g -D_GNU_SOURCE -I. -o $@ $(filter %.c,$^) -lpthread
