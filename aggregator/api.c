@@ -15,6 +15,7 @@
 #include "base/idle.h"
 #include "base/limits.h"
 #include "base/log.h"
+#include "base/peer.h"
 
 #define CONNECTIONS_MAX	       512
 /* Idle ones go beyond this; between the two is room for those that are on their way out. */
@@ -37,6 +38,14 @@ struct request {
 	struct api_job *job;	     /* GET and HEAD, once it is with the workers */
 	struct api_request *symbols; /* what has a body */
 };
+
+static int connection_fd(struct MHD_Connection *c)
+{
+	const union MHD_ConnectionInfo *info =
+		MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD);
+
+	return info ? info->connect_fd : -1;
+}
 
 static enum MHD_Result send_answer(struct api *api, struct MHD_Connection *c, struct api_answer *a)
 {
@@ -64,6 +73,7 @@ static enum MHD_Result send_answer(struct api *api, struct MHD_Connection *c, st
 		MHD_add_response_header(r, MHD_HTTP_HEADER_RETRY_AFTER, "1");
 	ok = MHD_queue_response(c, a->status, r);
 	MHD_destroy_response(r);
+	idle_set_busy(&api->idle, connection_fd(c), false); /* it has to take the answer */
 	return ok;
 }
 
@@ -77,14 +87,6 @@ static enum MHD_Result send_error(struct api *api, struct MHD_Connection *c, uns
 	return send_answer(api, c, &a);
 }
 
-static int connection_fd(struct MHD_Connection *c)
-{
-	const union MHD_ConnectionInfo *info =
-		MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD);
-
-	return info ? info->connect_fd : -1;
-}
-
 static void on_connection(void *arg, struct MHD_Connection *c, void **context,
 			  enum MHD_ConnectionNotificationCode code)
 {
@@ -92,10 +94,13 @@ static void on_connection(void *arg, struct MHD_Connection *c, void **context,
 
 	if (code == MHD_CONNECTION_NOTIFY_STARTED) {
 		const int bytes = SEND_BYTES;
+		struct peer_key peer;
 
 		/* else it sends a page at once, and /healthz waits for those of all connections */
 		setsockopt(connection_fd(c), SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes));
-		idle_add(&api->idle, connection_fd(c));
+		peer_key_of(&peer, connection_fd(c));
+		idle_add(&api->idle, connection_fd(c), peer);
+		atomic_store(&api->counts.evicted, api->idle.evicted);
 	} else {
 		idle_remove(&api->idle, connection_fd(c));
 	}
@@ -145,6 +150,7 @@ static enum MHD_Result on_body(struct api *api, struct MHD_Connection *c, const 
 		bool go_on = api_symbols_data(r->symbols, data, *data_bytes);
 
 		*data_bytes = 0;
+		idle_set_busy(&api->idle, connection_fd(c), false);
 		return go_on ? MHD_YES : MHD_NO;
 	}
 	api_answer_init(&a);
@@ -152,6 +158,7 @@ static enum MHD_Result on_body(struct api *api, struct MHD_Connection *c, const 
 	if (a.status)
 		return send_answer(api, c, &a);
 	buf_fini(&a.body);
+	idle_set_busy(&api->idle, connection_fd(c), true);
 	return MHD_YES;
 }
 
@@ -184,6 +191,7 @@ static enum MHD_Result on_get(struct api *api, struct MHD_Connection *c, const c
 	r->job->connection = c;
 	http_query_init(&r->job->query, url);
 	MHD_get_connection_values(c, MHD_GET_ARGUMENT_KIND, on_argument, &r->job->query);
+	idle_set_busy(&api->idle, connection_fd(c), true);
 	if (api_pool_push(api->pool, r->job))
 		return MHD_YES;
 	atomic_fetch_add(&api->counts.busy, 1);
@@ -205,7 +213,6 @@ static enum MHD_Result on_headers(struct api *api, struct MHD_Connection *c, con
 	if (!r)
 		return MHD_NO;
 	*state = r;
-	idle_set_busy(&api->idle, connection_fd(c), true);
 	return get ? MHD_YES : begin_body(api, c, url, method, r);
 }
 

@@ -20,6 +20,7 @@
 struct api_counts {
 	atomic_ullong by_class[6]; /* answers by hundreds of the status */
 	atomic_ullong foreign_host, busy;
+	atomic_ullong evicted; /* connections ended for others */
 };
 
 struct api_sources {

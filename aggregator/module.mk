@@ -33,7 +33,7 @@ $(B)/parts/aggregator_client: tests/e2e/aggregator_client.c $(B)/libwire.a $(B)/
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS_ALL) -o $@ $^ $(LDFLAGS_ALL) $(wire_LDLIBS) $(base_LDLIBS) -lnng -lm -lpthread
 
-SCRIPTS_TEST += tests/e2e/aggregator_ingest.sh tests/e2e/aggregator_hostile.sh tests/e2e/alerts.sh tests/e2e/fleet.sh \
+SCRIPTS_TEST += tests/e2e/aggregator_ingest.sh tests/e2e/aggregator_hostile.sh tests/e2e/slow_readers.sh tests/e2e/alerts.sh tests/e2e/fleet.sh \
 	tests/e2e/hangs.sh tests/e2e/imbalance.sh tests/e2e/symbols.sh tests/e2e/baselines.sh
 
 FUZZ += fuzz_findings fuzz_baselines

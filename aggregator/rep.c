@@ -23,6 +23,7 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/keyed.h"
+#include "base/peer.h"
 
 #define GREETING_MS	5000
 #define MESSAGE_MS	60000
@@ -473,27 +474,42 @@ void rep_answer(struct rep *r, struct rep_request *q, const void *data, size_t b
 
 /* ---- coming ---- */
 
-/* By address, or by user where the peer is on this machine's own socket. */
-static struct sender_key sender_of(nng_stream *stream)
+/* False: no TCP. */
+static bool address_of(nng_stream *stream, const char *option, union peer_address *out)
 {
-	struct sender_key k = { 0, 0 };
 	nng_sockaddr a;
 
-	if (!nng_stream_get_uint64(stream, NNG_OPT_IPC_PEER_UID, &k.value))
-		return k;
-	if (nng_stream_get_addr(stream, NNG_OPT_REMADDR, &a))
-		return k;
-	k.kind = a.s_family;
-	if (a.s_family == NNG_AF_INET)
-		k.value = a.s_in.sa_addr;
-	else if (a.s_family == NNG_AF_INET6)
-		memcpy(&k.value, a.s_in6.sa_addr, sizeof(k.value));
+	memset(out, 0, sizeof(*out));
+	if (nng_stream_get_addr(stream, option, &a))
+		return false;
+	if (a.s_family == NNG_AF_INET) {
+		out->v4.sin_family = AF_INET;
+		out->v4.sin_port = a.s_in.sa_port;
+		out->v4.sin_addr.s_addr = a.s_in.sa_addr;
+	} else if (a.s_family == NNG_AF_INET6) {
+		out->v6.sin6_family = AF_INET6;
+		out->v6.sin6_port = a.s_in6.sa_port;
+		memcpy(&out->v6.sin6_addr, a.s_in6.sa_addr, sizeof(out->v6.sin6_addr));
+	}
+	return out->any.ss_family != AF_UNSPEC;
+}
+
+static struct peer_key sender_of(nng_stream *stream)
+{
+	struct peer_key k = { .kind = AF_UNSPEC };
+	union peer_address peer, own;
+	uint64_t uid;
+
+	if (!nng_stream_get_uint64(stream, NNG_OPT_IPC_PEER_UID, &uid))
+		return (struct peer_key){ PEER_USER, uid };
+	if (address_of(stream, NNG_OPT_REMADDR, &peer) && address_of(stream, NNG_OPT_LOCADDR, &own))
+		peer_key_between(&k, &peer, &own);
 	return k;
 }
 
 static void greet(struct rep *r, nng_stream *stream)
 {
-	struct sender_key key = sender_of(stream);
+	struct peer_key key = sender_of(stream);
 	struct connection *c = calloc(1, sizeof(*c));
 	bool seated = false;
 

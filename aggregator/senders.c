@@ -23,7 +23,7 @@ struct senders {
 #define SENDER_OF(party, field)                                                                    \
 	((struct sender *)(void *)((char *)(party) - offsetof(struct sender, field)))
 
-static struct sender **place_of(struct senders *s, struct sender_key key)
+static struct sender **place_of(struct senders *s, struct peer_key key)
 {
 	struct sender **at = &s->bucket[keyed_words(keyed_process(), key.value, key.kind) % BUCKETS];
 
@@ -121,7 +121,7 @@ static void append_seat(struct seat *seat)
 	x->newest = seat;
 }
 
-int senders_sit(struct senders *s, struct seat *seat, struct sender_key key)
+int senders_sit(struct senders *s, struct seat *seat, struct peer_key key)
 {
 	struct sender **at;
 

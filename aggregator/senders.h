@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * senders.h - connections by where they come from, so that room and processor time are shared among
+ * senders.h - connections by who is at the other end (base/peer.h), so that room and processor time are shared among
  * senders first and among one sender's connections second: who takes much waits and makes room for
  * others, however many connections that is.
  * Owns: a sender while it has a seat, or owes time. A seat is the caller's connection.
@@ -8,16 +8,12 @@
 #define SYSOM_AGGREGATOR_SENDERS_H
 
 #include "aggregator/fair.h"
+#include "base/peer.h"
 
 /* Kinds of requests that wait apart: those of one never wait for another's. */
 #define SENDERS_LANES 2
 
 struct senders;
-
-struct sender_key { /* IPv4 address; upper half of an IPv6 address, since a host has all below; user */
-	uint32_t kind;
-	uint64_t value;
-};
 
 struct seat {
 	struct sender *sender;
@@ -29,7 +25,7 @@ struct seat {
 
 struct sender {
 	struct sender *next, *next_owing;
-	struct sender_key key;
+	struct peer_key key;
 	struct seat *oldest, *newest;
 	uint32_t seats;
 	uint64_t bytes;
@@ -41,7 +37,7 @@ struct sender {
 int senders_open(struct senders **out);
 void senders_close(struct senders *s); /* NULL is a no-op; nobody sits any more */
 /* 0, -ENOMEM. */
-int senders_sit(struct senders *s, struct seat *seat, struct sender_key key);
+int senders_sit(struct senders *s, struct seat *seat, struct peer_key key);
 void senders_leave(struct senders *s, struct seat *seat);
 /* It has done something: the youngest of its sender's. */
 void senders_touch(struct seat *seat);

@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 LIBS += base
 base_SRCS := base/log.c base/loop.c base/buf.c base/idle.c base/config.c base/watchdog.c base/dirs.c base/foreign.c \
-	base/http_hosts.c base/http_query.c base/keyed.c base/quota.c base/realtime.c base/service.c
+	base/http_hosts.c base/http_query.c base/keyed.c base/peer.c base/quota.c base/realtime.c base/service.c
 base_LDLIBS := -lyaml
 UNIT += test_keyed
 test_keyed_USES := base
 test_keyed_LDLIBS := -lcmocka
-UNIT += test_buf test_config test_loop test_idle test_http test_watchdog test_quota
+UNIT += test_peer test_buf test_config test_loop test_idle test_http test_watchdog test_quota
 test_http_USES := base
+test_peer_USES := base
+test_peer_LDLIBS := -lcmocka
 test_http_LDLIBS := -lcmocka
 test_buf_USES := base
 test_buf_LDLIBS := -lcmocka

@@ -16,6 +16,7 @@
 
 #include "base/idle.h"
 #include "base/log.h"
+#include "base/peer.h"
 #include "base/service.h"
 #include "sidecar/node.h"
 #include "sidecar/viewer.h"
@@ -326,10 +327,14 @@ static void on_connection(void *arg, struct MHD_Connection *c, void **context,
 {
 	struct listener *l = arg;
 
-	if (code == MHD_CONNECTION_NOTIFY_STARTED)
-		idle_add(&l->idle, connection_fd(c));
-	else
+	struct peer_key peer;
+
+	if (code == MHD_CONNECTION_NOTIFY_STARTED) {
+		peer_key_of(&peer, connection_fd(c));
+		idle_add(&l->idle, connection_fd(c), peer);
+	} else {
 		idle_remove(&l->idle, connection_fd(c));
+	}
 }
 
 static char first_call; /* its address marks a connection whose headers have been seen */
@@ -353,7 +358,6 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *c, const cha
 					   "http.hosts of sysomd\"}\n");
 		}
 		*state = &first_call;
-		idle_set_busy(&l->idle, connection_fd(c), true);
 		return MHD_YES;
 	}
 	if (*data_bytes) { /* bodies are not used */
@@ -366,6 +370,7 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *c, const cha
 
 		*w = (struct waiting){ 0 };
 		*state = &first_call;
+		idle_set_busy(&l->idle, connection_fd(c), false); /* it has to take the answer */
 		return ok;
 	}
 	if (!strcmp(method, "GET"))
@@ -374,8 +379,12 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *c, const cha
 		return answer_text(c, 405, "{\"error\":\"GET or POST\"}\n");
 	if (!l->control)
 		return answer_text(c, 403, "{\"error\":\"on the control socket only\"}\n");
-	if (!strcmp(url, "/api/v1/trace"))
-		return on_trace(n, c, state);
+	if (!strcmp(url, "/api/v1/trace")) {
+		enum MHD_Result ok = on_trace(n, c, state);
+
+		idle_set_busy(&l->idle, connection_fd(c), *state != &first_call);
+		return ok;
+	}
 	if (!strcmp(url, "/api/v1/capture"))
 		return on_capture(n, c);
 	return answer_text(c, 404, "{\"error\":\"not found\"}\n");
@@ -572,6 +581,11 @@ int http_open(struct node *n)
 uint64_t http_foreign(const struct node *n)
 {
 	return n->http ? n->http->foreign_host : 0;
+}
+
+uint64_t http_evicted(const struct node *n)
+{
+	return n->http ? n->http->tcp.idle.evicted + n->http->control.idle.evicted : 0;
 }
 
 void http_close(struct node *n)

@@ -242,6 +242,8 @@ void http_close(struct node *n);
 void http_tend(struct node *n, uint64_t now_ns);
 /* Requests that came by a name that is not ours. */
 uint64_t http_foreign(const struct node *n);
+/* Connections that were ended to make room for others. */
+uint64_t http_evicted(const struct node *n);
 
 /* os_node.c: OS signals of the ranks */
 int os_node_open(struct node *n);

@@ -585,6 +585,8 @@ void status_metrics(struct node *n, const struct viewer *v, struct buf *b)
 	one(b, "sysom_http_foreign_host_total", "counter",
 	    "HTTP requests refused since the name they came by is not this server's.",
 	    (double)http_foreign(n));
+	one(b, "sysom_http_evicted_total", "counter", "Connections ended to make room for others.",
+	    (double)http_evicted(n));
 	offer_series(n, b);
 	sampler_series(n, b);
 	reader_series(n, b);

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""sp_peer.py PORT FROM CONNECTIONS FILE - sends messages to an aggregator from an address of its own.
+"""sp_peer.py PORT UID CONNECTIONS FILE - as another user, who is a sender of its own, sends messages to an aggregator
+from as many addresses of loopback as it has connections.
 
 FILE: messages, each behind its length (aggregator_client write). Connection i sends every message whose
 number is i modulo CONNECTIONS, the next one when the one before is answered; with more connections than
 messages they all send the first ones again. Prints how many were answered.
 """
+import os
 import socket
 import struct
 import sys
@@ -24,9 +26,11 @@ def receive(s, n):
     return data
 
 
-def connection(port, source, messages, answered):
-    s = socket.create_connection(("127.0.0.1", port), source_address=(source, 0))
+def connection(port, number, messages, answered):
+    s = socket.socket()
     try:
+        s.bind((f"127.1.{number >> 8}.{number % 255 + 1}", 0))
+        s.connect(("127.0.0.1", port))
         s.sendall(GREETING)
         receive(s, len(GREETING))
         for m in messages:
@@ -39,12 +43,14 @@ def connection(port, source, messages, answered):
 
 
 def main():
-    port, source, count = int(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+    port, uid, count = (int(a) for a in sys.argv[1:4])
     messages, answered = [], []
     with open(sys.argv[4], "rb") as f:
         while head := f.read(4):
             messages.append(f.read(struct.unpack("<I", head)[0]))
-    threads = [threading.Thread(target=connection, args=(port, source, messages[i::count] or
+    os.setgroups([])
+    os.setresuid(uid, uid, uid)
+    threads = [threading.Thread(target=connection, args=(port, i, messages[i::count] or
                                                          [messages[i % len(messages)]], answered))
                for i in range(count)]
     for t in threads:

@@ -13,9 +13,9 @@
 static struct senders *senders;
 static struct seat seats[512];
 
-static struct sender_key address(uint64_t value)
+static struct peer_key address(uint64_t value)
 {
-	return (struct sender_key){ 1, value };
+	return (struct peer_key){ 1, value };
 }
 
 static void sit(uint32_t i, uint64_t from)
