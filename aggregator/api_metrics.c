@@ -178,7 +178,8 @@ static void metrics_http(const struct api_counts *c, struct buf *b)
 	metric(b, "http_refused_total", "counter", "Requests that were not looked at, by reason.");
 	sample(b, "http_refused_total", "{reason=\"host\"}", atomic_load(&c->foreign_host));
 	sample(b, "http_refused_total", "{reason=\"busy\"}", atomic_load(&c->busy));
-	counter(b, "http_evicted_total", "Connections ended to make room for others.", atomic_load(&c->evicted));
+	counter(b, "http_evicted_total", "Connections ended to make room for others.",
+		atomic_load(&c->evicted));
 }
 
 void api_metrics(const struct api_sources *api, struct api_answer *a)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * senders.h - connections by who is at the other end (base/peer.h), so that room and processor time are shared among
- * senders first and among one sender's connections second: who takes much waits and makes room for
- * others, however many connections that is.
+ * senders.h - connections by who is at the other end (base/peer.h), so that room and processor time are
+ * shared among senders first and among one sender's connections second: who takes much waits and makes
+ * room for others, however many connections that is.
  * Owns: a sender while it has a seat, or owes time. A seat is the caller's connection.
  * Threads: one caller at a time. */
 #ifndef SYSOM_AGGREGATOR_SENDERS_H

@@ -204,7 +204,7 @@ static void table_request(struct processes *p, uint32_t file, uint32_t pid, uint
 }
 
 /* The store's number for a mapping's file; 0: none can be had, and it is as anonymous. */
-static uint32_t file_number(struct processes *p, uint32_t pid, const struct mapping *m)
+static uint32_t file_number(struct processes *p, uint32_t pid, uint32_t uid, const struct mapping *m)
 {
 	struct process_file *f;
 	uint32_t file;
@@ -213,7 +213,7 @@ static uint32_t file_number(struct processes *p, uint32_t pid, const struct mapp
 	if (!m->elf)
 		return 0;
 	found = unwind_store_find(p->store, &m->elf->key, &file);
-	if (found && unwind_store_reserve(p->store, &m->elf->key, &file))
+	if (found && unwind_store_reserve(p->store, &m->elf->key, uid, &file))
 		return 0;
 	if (file_room(p, file)) {
 		unwind_store_unref(p->store, file);
@@ -222,7 +222,8 @@ static uint32_t file_number(struct processes *p, uint32_t pid, const struct mapp
 	f = &p->files[file];
 	if (f->known) {
 		unwind_store_unref(p->store, file); /* one reference is enough */
-		if (f->unread && !f->waiting && !f->tabled && !f->refused)
+		if ((f->unread || (f->denied && f->denied_uid != uid)) && !f->waiting && !f->tabled &&
+		    !f->refused)
 			table_request(p, file, pid, m->begin, m->end);
 		return file;
 	}
@@ -436,7 +437,7 @@ static void scan_done(struct processes *p, struct worker_job *job)
 
 		/* what it read may be gone there */
 		if (m->begin >= process->fresh_end || m->end <= process->fresh_begin)
-			to.file = file_number(p, process->pid, m);
+			to.file = file_number(p, process->pid, job->uid, m);
 		if (mapping_append(p, process, &to))
 			break;
 	}
@@ -455,7 +456,7 @@ static void table_unread(struct processes *p, struct worker_job *job)
 
 	if (++f->unread >= FILE_TRIES_MAX) {
 		f->refused = true;
-		unwind_store_set_table(p->store, job->file, NULL);
+		unwind_store_set_table(p->store, job->file, job->uid, NULL);
 		return;
 	}
 	for (uint32_t i = 0; i < PROCESS_SLOTS; i++) {
@@ -517,6 +518,7 @@ bool processes_names_ask(struct processes *p)
 static void table_done(struct processes *p, struct worker_job *job)
 {
 	struct process_file *f;
+	int err;
 
 	if (!processes_file(p, job->file) ||
 	    memcmp(&p->files[job->file].elf.key, &job->key, sizeof(job->key)))
@@ -528,10 +530,12 @@ static void table_done(struct processes *p, struct worker_job *job)
 		return;
 	}
 	f->refused = job->err && job->err != -ENODATA;
-	if (unwind_store_set_table(p->store, job->file, job->err ? NULL : &job->table))
-		f->refused = true;
-	f->tabled = !job->err && !f->refused;
-	if (job->err)
+	err = unwind_store_set_table(p->store, job->file, job->uid, job->err ? NULL : &job->table);
+	f->denied = err == -EDQUOT; /* another user who maps it may bring its table */
+	f->denied_uid = job->uid;
+	f->refused |= err && !f->denied;
+	f->tabled = !job->err && !err;
+	if (job->err || err)
 		return; /* nothing to publish: it had no table before */
 	for (uint32_t i = 0; i < PROCESS_SLOTS; i++) {
 		struct process *process = p->slot[i];
@@ -869,7 +873,7 @@ void processes_stats_get(const struct processes *p, struct processes_stats *out)
 		out->mappings += p->slot[i] ? p->slot[i]->count : 0;
 	for (uint32_t i = 0; i < p->file_room; i++) {
 		out->files_waiting += p->files[i].known && p->files[i].waiting;
-		out->files_refused += p->files[i].known && p->files[i].refused;
+		out->files_refused += p->files[i].known && (p->files[i].refused || p->files[i].denied);
 	}
 	for (uint32_t i = 0; i < PROCESS_SLOTS; i++)
 		out->files_waiting += p->slot[i] && p->slot[i]->scanning;

@@ -60,6 +60,8 @@ struct process_file {
 	uint32_t users; /* mappings */
 	uint32_t idle;	/* drains without users */
 	bool known, waiting, refused;
+	bool denied; /* its table, as denied_uid has its share of room */
+	uint32_t denied_uid;
 	bool tabled;	 /* it has, or had, an unwind table */
 	uint32_t unread; /* times that a process ended before its file was read */
 };

@@ -17,12 +17,23 @@
 #define HASH_BUCKETS  4096u
 #define FILE_ROOM_MIN 64u
 
+/* Of a whole: what one user may have. */
+#define SHARE(whole) ((whole) / 4 * 3)
+
 struct extent {
 	uint32_t first, count;
 };
 
+/* Freed with the last thing that the user has. */
+struct owner {
+	struct owner *next;
+	uint32_t uid;
+	uint32_t files, words, rules; /* rules: those that it brought first */
+};
+
 struct file {
 	struct unwind_store_key key;
+	struct owner *owner; /* NULL: nobody */
 	uint32_t refs;
 	uint32_t next; /* in its bucket or in the list of unused numbers */
 	uint64_t released_epoch, last_used;
@@ -49,6 +60,8 @@ struct unwind_store {
 	uint32_t file_bucket[HASH_BUCKETS];
 	struct unwind_rule rules[UNWIND_RULE_MAX];
 	uint32_t rule_refs[UNWIND_RULE_MAX], rule_next[UNWIND_RULE_MAX];
+	struct owner *rule_owner[UNWIND_RULE_MAX];
+	struct owner *owners;
 	uint32_t rule_bucket[HASH_BUCKETS]; /* id + 1 */
 	uint32_t rule_count, rule_unused;   /* rule_unused: id + 1 */
 	uint64_t epoch, clock;
@@ -67,6 +80,37 @@ static void memory_release(void *context, uint32_t shard, uint32_t *words)
 }
 
 const struct unwind_backing unwind_store_memory = {.grow = memory_grow, .release = memory_release};
+
+/* ---- owners ---- */
+
+/* NULL: no memory. */
+static struct owner *owner_of(struct unwind_store *s, uint32_t uid)
+{
+	struct owner *o = s->owners;
+
+	while (o && o->uid != uid)
+		o = o->next;
+	if (o)
+		return o;
+	o = calloc(1, sizeof(*o));
+	if (!o)
+		return NULL;
+	*o = (struct owner){.next = s->owners, .uid = uid};
+	s->owners = o;
+	return o;
+}
+
+static void owner_tidy(struct unwind_store *s, struct owner *o)
+{
+	struct owner **at = &s->owners;
+
+	if (!o || o->files || o->words || o->rules)
+		return;
+	while (*at != o)
+		at = &(*at)->next;
+	*at = o->next;
+	free(o);
+}
 
 /* ---- room ---- */
 
@@ -171,23 +215,30 @@ static int grow_arena(struct unwind_store *s)
 
 static void forget_file(struct unwind_store *s, uint32_t number);
 
-/* The file without references, quiesced, that was used longest ago. tabled: it must have a table.
- */
-static bool evict_one(struct unwind_store *s, bool tabled)
+static uint32_t weight(const struct file *f)
 {
-	uint32_t oldest = 0;
+	return f->owner ? f->owner->words : 0;
+}
+
+/* A file without references, quiesced: of the user who has most, and of these the one that was used longest
+ * ago. tabled: it must have a table. of: its owner; NULL: anybody. */
+static bool evict_one(struct unwind_store *s, bool tabled, const struct owner *of)
+{
+	uint32_t goes = 0;
 
 	for (uint32_t i = 1; i < s->file_count; i++) {
-		const struct file *f = &s->files[i];
+		const struct file *f = &s->files[i], *g = &s->files[goes];
 
-		if (!f->used || f->refs || f->released_epoch >= s->epoch || (tabled && !f->tabled))
+		if (!f->used || f->refs || f->released_epoch >= s->epoch || (tabled && !f->tabled) ||
+		    (of && f->owner != of))
 			continue;
-		if (!oldest || f->last_used < s->files[oldest].last_used)
-			oldest = i;
+		if (!goes || weight(f) > weight(g) ||
+		    (weight(f) == weight(g) && f->last_used < g->last_used))
+			goes = i;
 	}
-	if (!oldest)
+	if (!goes)
 		return false;
-	forget_file(s, oldest);
+	forget_file(s, goes);
 	s->stats.evicted++;
 	return true;
 }
@@ -197,7 +248,7 @@ static int make_room(struct unwind_store *s)
 {
 	int rc = grow_arena(s);
 
-	if (rc && evict_one(s, true))
+	if (rc && evict_one(s, true, NULL))
 		rc = 0;
 	if (rc)
 		s->stats.full++;
@@ -238,8 +289,8 @@ static uint32_t rule_slot(const struct unwind_rule *r)
 	return (uint32_t)keyed_bytes(keyed_process(), r, sizeof(*r)) % HASH_BUCKETS;
 }
 
-/* Takes a reference on the rule's id. 0 or -ENOSPC. */
-static int take_rule(struct unwind_store *s, const struct unwind_rule *r, uint32_t *id)
+/* Takes a reference on the rule's id. 0, -ENOSPC or -EDQUOT. */
+static int take_rule(struct unwind_store *s, struct owner *o, const struct unwind_rule *r, uint32_t *id)
 {
 	uint32_t slot = rule_slot(r), i;
 
@@ -250,6 +301,8 @@ static int take_rule(struct unwind_store *s, const struct unwind_rule *r, uint32
 			return 0;
 		}
 	}
+	if (o && o->rules >= SHARE(UNWIND_RULE_MAX))
+		return -EDQUOT;
 	if (s->rule_unused) {
 		i = s->rule_unused;
 		s->rule_unused = s->rule_next[i - 1];
@@ -261,6 +314,9 @@ static int take_rule(struct unwind_store *s, const struct unwind_rule *r, uint32
 	*id = i - 1;
 	s->rules[*id] = *r;
 	s->rule_refs[*id] = 1;
+	s->rule_owner[*id] = o;
+	if (o)
+		o->rules++;
 	s->rule_next[*id] = s->rule_bucket[slot];
 	s->rule_bucket[slot] = i;
 	s->stats.rules++;
@@ -271,6 +327,7 @@ static int take_rule(struct unwind_store *s, const struct unwind_rule *r, uint32
 static void give_rule(struct unwind_store *s, uint32_t id)
 {
 	uint32_t *at = &s->rule_bucket[rule_slot(&s->rules[id])];
+	struct owner *o = s->rule_owner[id];
 
 	CHECK(s->rule_refs[id]);
 	if (--s->rule_refs[id])
@@ -281,6 +338,10 @@ static void give_rule(struct unwind_store *s, uint32_t id)
 	s->rule_next[id] = s->rule_unused;
 	s->rule_unused = id + 1;
 	s->stats.rules--;
+	if (!o)
+		return;
+	o->rules--;
+	owner_tidy(s, o);
 }
 
 /* ---- tables ---- */
@@ -403,6 +464,15 @@ static void drop_rules(struct unwind_store *s, struct file *f)
 	f->rule_count = 0;
 }
 
+/* Of its own unused tables the user gives first. */
+static int check_share(struct unwind_store *s, const struct owner *o, uint64_t words)
+{
+	while (o && o->words + words > SHARE((uint64_t)s->shard_max * UNWIND_SHARD_WORDS))
+		if (!evict_one(s, true, o))
+			return -EDQUOT;
+	return 0;
+}
+
 static int put_table(struct unwind_store *s, struct file *f, const struct unwind_table *t)
 {
 	uint64_t least = (uint64_t)page_total(t) * 2 + t->row_count;
@@ -412,11 +482,15 @@ static int put_table(struct unwind_store *s, struct file *f, const struct unwind
 		s->stats.full++;
 		return -ENOSPC;
 	}
+	rc = check_share(s, f->owner, least);
+	if (rc)
+		return rc;
 	f->rules = malloc((t->rule_count ? t->rule_count : 1) * sizeof(*f->rules));
 	if (!f->rules)
 		return -ENOMEM;
 	for (; f->rule_count < t->rule_count; f->rule_count++) {
-		rc = take_rule(s, &t->rules[f->rule_count], &f->rules[f->rule_count]);
+		rc = take_rule(s, f->owner, &t->rules[f->rule_count],
+			       &f->rules[f->rule_count]);
 		if (rc)
 			goto fail;
 	}
@@ -437,6 +511,8 @@ static int put_table(struct unwind_store *s, struct file *f, const struct unwind
 		goto fail;
 	}
 	f->tabled = true;
+	if (f->owner)
+		f->owner->words += f->words.count;
 	s->stats.tables++;
 	return 0;
 fail:
@@ -464,6 +540,7 @@ static uint32_t lookup(const struct unwind_store *s, const struct unwind_store_k
 static void forget_file(struct unwind_store *s, uint32_t number)
 {
 	struct file *f = &s->files[number];
+	struct owner *o = f->owner;
 	uint32_t *at = &s->file_bucket[file_slot(&f->key)];
 
 	while (*at != number)
@@ -474,6 +551,11 @@ static void forget_file(struct unwind_store *s, uint32_t number)
 		s->stats.tables--;
 	}
 	drop_rules(s, f);
+	if (o) {
+		o->files--;
+		o->words -= f->tabled ? f->words.count : 0;
+		owner_tidy(s, o);
+	}
 	memset(f, 0, sizeof(*f));
 	f->next = s->file_unused;
 	s->file_unused = number;
@@ -482,7 +564,7 @@ static void forget_file(struct unwind_store *s, uint32_t number)
 
 static int new_file(struct unwind_store *s, uint32_t *number)
 {
-	if (!s->file_unused && s->file_count == LIMIT_UNWIND_FILES && !evict_one(s, false))
+	if (!s->file_unused && s->file_count == LIMIT_UNWIND_FILES && !evict_one(s, false, NULL))
 		return -E2BIG;
 	if (s->file_unused) {
 		*number = s->file_unused;
@@ -513,7 +595,7 @@ int unwind_store_find(struct unwind_store *s, const struct unwind_store_key *key
 	return 0;
 }
 
-int unwind_store_reserve(struct unwind_store *s, const struct unwind_store_key *key, uint32_t *file)
+static int number_file(struct unwind_store *s, const struct unwind_store_key *key, uint32_t *file)
 {
 	uint32_t number, slot = file_slot(key);
 	struct file *f;
@@ -533,11 +615,29 @@ int unwind_store_reserve(struct unwind_store *s, const struct unwind_store_key *
 	return 0;
 }
 
-int unwind_store_set_table(struct unwind_store *s, uint32_t file, const struct unwind_table *t)
+int unwind_store_reserve(struct unwind_store *s, const struct unwind_store_key *key, uint32_t uid,
+			 uint32_t *file)
 {
-	struct file *f = &s->files[file];
+	struct owner *o = owner_of(s, uid);
+	int rc;
 
-	CHECK(file && file < s->file_count && f->used && f->refs && !f->tabled);
+	if (!o)
+		return -ENOMEM;
+	o->files++; /* it stays while files of its own make room */
+	rc = o->files > SHARE(LIMIT_UNWIND_FILES) && !evict_one(s, false, o) ?
+		     -EDQUOT :
+		     number_file(s, key, file);
+	if (!rc) {
+		s->files[*file].owner = o;
+		return 0;
+	}
+	o->files--;
+	owner_tidy(s, o);
+	return rc;
+}
+
+static int give_table(struct unwind_store *s, struct file *f, const struct unwind_table *t)
+{
 	if (!t || !t->row_count) {
 		s->stats.refused++;
 		return 0;
@@ -545,14 +645,32 @@ int unwind_store_set_table(struct unwind_store *s, uint32_t file, const struct u
 	return put_table(s, f, t);
 }
 
+int unwind_store_set_table(struct unwind_store *s, uint32_t file, uint32_t uid,
+			   const struct unwind_table *t)
+{
+	struct file *f = &s->files[file];
+	struct owner *o = owner_of(s, uid), *before = f->owner;
+
+	CHECK(file && file < s->file_count && f->used && f->refs && !f->tabled);
+	if (!o)
+		return -ENOMEM;
+	o->files++;
+	f->owner = o;
+	if (before) {
+		before->files--;
+		owner_tidy(s, before);
+	}
+	return give_table(s, f, t);
+}
+
 int unwind_store_add(struct unwind_store *s, const struct unwind_store_key *key,
 		     const struct unwind_table *t, uint32_t *file)
 {
-	int rc = unwind_store_reserve(s, key, file);
+	int rc = number_file(s, key, file);
 
 	if (rc)
 		return rc;
-	rc = unwind_store_set_table(s, *file, t);
+	rc = give_table(s, &s->files[*file], t);
 	if (rc)
 		forget_file(s, *file);
 	return rc;
@@ -737,6 +855,12 @@ void unwind_store_close(struct unwind_store *s)
 	}
 	for (uint32_t i = 1; i < s->file_count; i++)
 		free(s->files[i].rules);
+	while (s->owners) {
+		struct owner *o = s->owners;
+
+		s->owners = o->next;
+		free(o);
+	}
 	free(s->files);
 	free(s->unused.at);
 	free(s->quarantine.at);

@@ -4,7 +4,9 @@
  * words themselves belong to the backing (plain memory for replay and tests, mmaped BPF arrays for
  * the kernel).  Threads: one caller. Tables are compiled elsewhere (unwind_table.h) and handed
  * over. Lifetime: a file lives while it has references (the caller's and those of published
- * mappings) and stays as a cache until its room is needed, least recently used first. Words that
+ * mappings) and stays as a cache until its room is needed, of the user who has most
+ * first, and of these the least recently used. A user has at most three quarters of the arena, of the files
+ * and of the rules, so that nobody's files keep all others from having tables. Words that
  * were freed are not written before the next unwind_store_quiesce, since a program in the kernel
  * may still read them. */
 #ifndef SYSOM_SAMPLER_UNWIND_STORE_H
@@ -64,10 +66,13 @@ int unwind_store_find(struct unwind_store *s, const struct unwind_store_key *key
 int unwind_store_add(struct unwind_store *s, const struct unwind_store_key *key,
 		     const struct unwind_table *t, uint32_t *file);
 /* A file whose table is not there yet (it is being compiled): numbered, without a table. set_table
- * gives it one later (or NULL: none); the caller then publishes again the mappings that use it. */
-int unwind_store_reserve(struct unwind_store *s, const struct unwind_store_key *key,
+ * gives it one later (or NULL: none); the caller then publishes again the mappings that use it. Both are
+ * on account of a user, the file on that of the latest (add: on nobody's). -EDQUOT: the user has three
+ * quarters; another may still bring the table. */
+int unwind_store_reserve(struct unwind_store *s, const struct unwind_store_key *key, uint32_t uid,
 			 uint32_t *file);
-int unwind_store_set_table(struct unwind_store *s, uint32_t file, const struct unwind_table *t);
+int unwind_store_set_table(struct unwind_store *s, uint32_t file, uint32_t uid,
+			   const struct unwind_table *t);
 bool unwind_store_has_table(const struct unwind_store *s, uint32_t file);
 void unwind_store_ref(struct unwind_store *s, uint32_t file);
 void unwind_store_unref(struct unwind_store *s, uint32_t file);

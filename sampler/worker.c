@@ -283,6 +283,7 @@ static struct worker_job *job_take(struct worker *w, struct reader_job *r)
 	struct cursor c = { r->answer, r->answer_bytes };
 
 	job->err = r->err;
+	job->uid = r->uid;
 	switch (job->kind) {
 	case WORKER_SCAN:
 		job->python_err = -ENOENT;

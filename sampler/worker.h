@@ -34,6 +34,7 @@ struct worker_job {
 	void *names; /* the request, then the answer; owned */
 	size_t names_bytes;
 	/* results */
+	uint32_t uid; /* of the process */
 	int err;     /* of the scan, table or names; -ETIME: it exceeded a bound */
 	bool unread; /* with err: the process did not let the file be had, which says nothing of it
 		      */

@@ -11,8 +11,12 @@
 
 #include <cmocka.h>
 
+#include "base/limits.h"
 #include "sampler/unwind_replay.h"
 #include "sampler/unwind_store.h"
+
+#define ALICE 1000u
+#define MALLORY 1001u
 
 static struct unwind_store_key key_of(uint32_t n)
 {
@@ -423,8 +427,8 @@ static void every_word_is_committed_to_a_backing_that_is_not_mapped(void **state
 		check_copied(&c);
 	}
 	assert_true(c.shards >= 2);
-	assert_int_equal(unwind_store_reserve(s, &key[3], &file[3]), 0);
-	assert_int_equal(unwind_store_set_table(s, file[3], &small), 0);
+	assert_int_equal(unwind_store_reserve(s, &key[3], ALICE, &file[3]), 0);
+	assert_int_equal(unwind_store_set_table(s, file[3], ALICE, &small), 0);
 	check_copied(&c);
 	unwind_store_mapping(s, file[3], 0x400000, 0x440000, 0x3ff000, &m[0]);
 	unwind_store_mapping(s, file[2], 0x800000, 0xa00000, 0x7ff000, &m[1]);
@@ -446,6 +450,112 @@ static void every_word_is_committed_to_a_backing_that_is_not_mapped(void **state
 	unwind_table_fini(&small);
 }
 
+static int bring(struct unwind_store *s, uint32_t n, uint32_t uid, const struct unwind_table *t,
+		 uint32_t *file)
+{
+	struct unwind_store_key key = key_of(n);
+	int rc = unwind_store_reserve(s, &key, uid, file);
+
+	return rc ? rc : unwind_store_set_table(s, *file, uid, t);
+}
+
+/* Mallory maps as many large files as find room; none of them is let go. */
+static void tables_of_one_user_leave_room_for_another(void **state)
+{
+	struct unwind_table t = table_of(100000, 0, 5);
+	struct unwind_store *s;
+	uint32_t file, n = 0;
+	int rc;
+
+	assert_int_equal(unwind_store_open(&s, &unwind_store_memory, 8u << 20), 0);
+	while (!(rc = bring(s, n, MALLORY, &t, &file)))
+		n++;
+	assert_int_equal(rc, -EDQUOT);
+	assert_in_range(n, 9, 15); /* 0.4 MiB each, of 8 */
+	/* the same file, and others */
+	assert_int_equal(unwind_store_set_table(s, file, ALICE, &t), 0);
+	assert_int_equal(bring(s, 1000, ALICE, &t, &file), 0);
+	assert_int_equal(bring(s, 1001, MALLORY, &t, &file), -EDQUOT);
+	unwind_store_close(s);
+	unwind_table_fini(&t);
+}
+
+static void numbers_of_files_are_left_for_another(void **state)
+{
+	struct unwind_store_key key;
+	struct unwind_store *s;
+	uint32_t file, n = 0;
+	int rc;
+
+	assert_int_equal(unwind_store_open(&s, &unwind_store_memory, 1), 0);
+	do
+		key = key_of(n);
+	while (!(rc = unwind_store_reserve(s, &key, MALLORY, &file)) && ++n);
+	assert_int_equal(rc, -EDQUOT);
+	assert_int_equal(n, LIMIT_UNWIND_FILES / 4 * 3);
+	key = key_of(n);
+	assert_int_equal(unwind_store_reserve(s, &key, ALICE, &file), 0);
+	/* what is used no more makes room */
+	unwind_store_unref(s, 1);
+	unwind_store_quiesce(s);
+	key = key_of(n + 1);
+	assert_int_equal(unwind_store_reserve(s, &key, MALLORY, &file), 0);
+	unwind_store_close(s);
+}
+
+/* Each file brings one more; its other rules are known. */
+static void rules_are_left_for_another(void **state)
+{
+	struct unwind_table t = table_of(50, 0, 5), other = table_of(50, 0, 5);
+	struct unwind_store *s;
+	uint32_t file, n = 0;
+	int rc;
+
+	assert_int_equal(unwind_store_open(&s, &unwind_store_memory, 32u << 20), 0);
+	t.rules = realloc(t.rules, 4097 * sizeof(*t.rules));
+	do {
+		uint32_t more = n < 5 ? 4000 : 1;
+
+		t.rule_count = 51 + more;
+		for (uint32_t i = 0; i < more; i++)
+			t.rules[51 + i] = (struct unwind_rule){
+			    .cfa = UNWIND_CFA_REGISTER | UNWIND_RSP << 4,
+			    .offset = (int32_t)(8 * (n * 4000 + i + 1000))};
+	} while (!(rc = bring(s, n, MALLORY, &t, &file)) && ++n);
+	assert_int_equal(rc, -EDQUOT);
+	for (uint32_t i = 1; i <= 50; i++)
+		other.rules[i].offset = -(int32_t)(8 * i);
+	assert_int_equal(bring(s, 100000, ALICE, &other, &file), 0);
+	unwind_store_close(s);
+	unwind_table_fini(&t);
+	unwind_table_fini(&other);
+}
+
+/* Alice's is the one that was used longest ago. */
+static void unused_tables_of_the_user_with_most_go_first(void **state)
+{
+	struct unwind_table t = table_of(100000, 0, 5);
+	struct unwind_store_key key = key_of(1000);
+	struct unwind_store_stats stats;
+	struct unwind_store *s;
+	uint32_t alices, file;
+
+	assert_int_equal(unwind_store_open(&s, &unwind_store_memory, 8u << 20), 0);
+	assert_int_equal(bring(s, 1000, ALICE, &t, &alices), 0);
+	unwind_store_unref(s, alices);
+	for (uint32_t n = 0; n < 100; n++) {
+		assert_int_equal(bring(s, n, MALLORY, &t, &file), 0);
+		unwind_store_unref(s, file);
+		unwind_store_quiesce(s);
+	}
+	unwind_store_stats_get(s, &stats);
+	assert_in_range(stats.evicted, 50, 100);
+	assert_int_equal(unwind_store_find(s, &key, &file), 0);
+	assert_true(unwind_store_has_table(s, file));
+	unwind_store_close(s);
+	unwind_table_fini(&t);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -459,6 +569,10 @@ int main(void)
 	    cmocka_unit_test(anonymous_neighbours_are_one_mapping),
 	    cmocka_unit_test(a_backing_that_can_not_grow_is_a_full_store),
 	    cmocka_unit_test(every_word_is_committed_to_a_backing_that_is_not_mapped),
+	    cmocka_unit_test(tables_of_one_user_leave_room_for_another),
+	    cmocka_unit_test(numbers_of_files_are_left_for_another),
+	    cmocka_unit_test(rules_are_left_for_another),
+	    cmocka_unit_test(unused_tables_of_the_user_with_most_go_first),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
