@@ -514,7 +514,7 @@ static void rules_are_left_for_another(void **state)
 	assert_int_equal(unwind_store_open(&s, &unwind_store_memory, 32u << 20), 0);
 	t.rules = realloc(t.rules, 4097 * sizeof(*t.rules));
 	do {
-		uint32_t more = n < 5 ? 4000 : 1;
+		uint32_t more = n < 7 ? 4000 : 1;
 
 		t.rule_count = 51 + more;
 		for (uint32_t i = 0; i < more; i++)
