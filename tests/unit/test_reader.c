@@ -79,6 +79,26 @@ static int op_spin(struct reader_target *t, const void *request, size_t bytes, s
 		;
 }
 
+/* The CPU bound is of a file, and begins again with each. */
+static int op_many(struct reader_target *t, const void *request, size_t bytes, struct buf *answer)
+{
+	for (;;) {
+		int fd = reader_target_open(t, READER_PATH, 0, 0, request);
+
+		if (fd < 0)
+			return fd;
+		close(fd);
+	}
+}
+
+/* What a parser remembers. */
+static int op_remember(struct reader_target *t, const void *request, size_t bytes, struct buf *answer)
+{
+	static int calls;
+
+	return -++calls;
+}
+
 /* Until the file begins with 'g'. */
 static int op_wait(struct reader_target *t, const void *request, size_t bytes, struct buf *answer)
 {
@@ -164,6 +184,8 @@ static const struct reader_op small = { "small", op_maps, 64, 2, 20000, false };
 static const struct reader_op path = { "path", op_open, 4096, 2, 20000, false };
 static const struct reader_op slow_path = { "path", op_open, 4096, 2, 300, false };
 static const struct reader_op spin = { "spin", op_spin, 64, 1, 60000, false };
+static const struct reader_op many = { "many", op_many, 64, 1, 3000, false };
+static const struct reader_op remember = { "remember", op_remember, 64, 5, 60000, false };
 static const struct reader_op wait_op = { "wait", op_wait, 64, 5, 60000, false };
 static const struct reader_op memory = { "memory", op_memory, 64, 2, 300, true };
 static const struct reader_op environ_op = { "environ", op_environ, 64, 2, 300, false };
@@ -392,6 +414,40 @@ static void file_that_takes_too_long_is_refused_and_its_user_waits(void **state)
 	}
 	assert_int_equal(st.cpu, 1);
 	unlink(name);
+	end(one);
+	end(other);
+}
+
+static void files_without_end_end_with_the_wall_time(void **state)
+{
+	char name[96];
+	pid_t one, other;
+
+	if (geteuid())
+		skip_needs("root");
+	one = target(1261, NULL);
+	other = target(1262, NULL);
+	snprintf(name, sizeof(name), "%s/file", dir);
+	put(name, "good");
+	assert_int_equal(call_once(&many, one, name), -ETIME);
+	assert_int_equal(call_once(&maps, one, NULL), -EBUSY);
+	assert_int_equal(call_once(&path, other, name), 0);
+	unlink(name);
+	end(one);
+	end(other);
+}
+
+static void what_a_parser_remembers_of_one_user_is_for_no_other(void **state)
+{
+	pid_t one, other;
+
+	if (geteuid())
+		skip_needs("root");
+	one = target(1263, NULL);
+	other = target(1264, NULL);
+	assert_int_equal(call_once(&remember, one, NULL), -1);
+	assert_int_equal(call_once(&remember, one, NULL), -2);
+	assert_int_equal(call_once(&remember, other, NULL), -1);
 	end(one);
 	end(other);
 }
@@ -671,6 +727,8 @@ int main(void)
 		cmocka_unit_test(parser_can_do_nothing_else),
 		cmocka_unit_test(opens_only_regular_files_of_the_processes_root),
 		cmocka_unit_test(file_that_takes_too_long_is_refused_and_its_user_waits),
+		cmocka_unit_test(files_without_end_end_with_the_wall_time),
+		cmocka_unit_test(what_a_parser_remembers_of_one_user_is_for_no_other),
 		cmocka_unit_test(memory_and_crashes_end_the_parser_alone),
 		cmocka_unit_test(file_system_that_hangs_keeps_only_its_user_waiting),
 		cmocka_unit_test(so_many_abandoned_ones_of_a_user_and_no_more),
