@@ -23,7 +23,8 @@ struct slot {
 	uint64_t seen_ns, steps;
 	int64_t step;
 	int64_t here_ns, unix_ns; /* from its node's clock to this machine's, to its realtime */
-	uint64_t moved_ns; /* when its steps last went on */
+	uint64_t kernels;  /* that ended */
+	uint64_t moved_ns; /* when its steps or its kernels last went on */
 	struct beat_unfinished unfinished;
 	struct beat_comm *comms;
 };
@@ -122,8 +123,9 @@ int hang_push(struct hang *h, uint32_t slot, const struct beat_rank *b, int64_t 
 		s->unfinished = (struct beat_unfinished){.kind = BEAT_UNFINISHED_NONE};
 		h->stats.bad++;
 	}
-	if (!s->seen_ns || b->steps != s->steps)
+	if (!s->seen_ns || b->steps != s->steps || b->kernels_joined != s->kernels)
 		s->moved_ns = now_ns;
+	s->kernels = b->kernels_joined;
 	s->rank = b->rank.rank;
 	s->steps = b->steps;
 	s->step = step;
@@ -171,7 +173,7 @@ static bool waits(const struct slot *s, const struct beat_comm *k, uint64_t boun
 {
 	int64_t call = here(s, k->call_ns);
 
-	/* Whose steps go on has only lost the record of that kernel. */
+	/* Who goes on has only lost the record of that kernel. */
 	return now_ns - s->moved_ns > bound_ns / 2 && k->call_ns && !k->done_ns && k->ended &&
 	       k->ended < k->entered && !is_p2p(k->func) && is_longer(call, s->seen_ns, bound_ns);
 }

@@ -119,7 +119,7 @@ static const struct config_key keys[] = {
 	    "windows kept in memory that the aggregator wants held and the recorder would lose",
 	    .min = 0, .max = 1e10),
 	KEY(stall_ns, "stall.after", CONFIG_DURATION, "5s",
-	    "no step for this long (and for 30 usual ones) is a stall", .min = 1e9, .max = 3600e9),
+	    "nothing done for this long (and for 30 usual steps), with work on the GPU, is a hang", .min = 1e9, .max = 3600e9),
 	KEY(sampler_mode, "sampler.mode", CONFIG_ENUM, "bpf",
 	    "CPU stacks: unwound in the kernel; by tail calls even where loops work; copied; none",
 	    .choices = "off|copy|bpf_tail|bpf"),

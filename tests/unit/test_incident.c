@@ -791,6 +791,19 @@ static void blames_nobody_for_a_stall_that_looks_the_same_everywhere(void **unus
 	json_decref(j);
 }
 
+/* Who hangs alone waits for ranks of which no window has come. */
+static void blames_nobody_for_hanging_alone_in_a_job_of_several(void **unused)
+{
+	json_t *j;
+
+	add(window("job", 0, WINDOW_STALL, 0, 1));
+	j = only();
+	assert_string_equal(text_of(j, "symptom"), "stall");
+	assert_string_equal(ranks_of(j, "ranks"), "");
+	assert_string_equal(ranks_of(j, "victims"), "0");
+	json_decref(j);
+}
+
 static void keeps_jobs_and_distant_times_apart(void **unused)
 {
 	struct incident_change a = add(window("job", 1, WINDOW_SELF, 0, 1)),
@@ -1094,6 +1107,7 @@ int main(void)
 		CASE(blames_nobody_without_evidence),
 		CASE(blames_the_stalled_rank_that_entered_fewest_collectives),
 		CASE(blames_nobody_for_a_stall_that_looks_the_same_everywhere),
+		CASE(blames_nobody_for_hanging_alone_in_a_job_of_several),
 		CASE(keeps_jobs_and_distant_times_apart),
 		CASE(joins_what_a_late_window_connects),
 		CASE(follows_an_anomaly_over_any_gap),
