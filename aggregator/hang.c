@@ -23,6 +23,7 @@ struct slot {
 	uint64_t seen_ns, steps;
 	int64_t step;
 	int64_t here_ns, unix_ns; /* from its node's clock to this machine's, to its realtime */
+	bool ended;	   /* its process */
 	uint64_t kernels;  /* that ended */
 	uint64_t moved_ns; /* when its steps or its kernels last went on */
 	struct beat_unfinished unfinished;
@@ -36,6 +37,7 @@ struct hang {
 	struct hang_stats stats;
 	bool open, changed, ended;
 	uint64_t told_ns;
+	int64_t since_ns; /* while open */
 	int64_t unix_ns; /* from this machine's clock to the job's realtime, while open */
 	struct incident_finding now; /* while open */
 };
@@ -126,6 +128,7 @@ int hang_push(struct hang *h, uint32_t slot, const struct beat_rank *b, int64_t 
 	if (!s->seen_ns || b->steps != s->steps || b->kernels_joined != s->kernels)
 		s->moved_ns = now_ns;
 	s->kernels = b->kernels_joined;
+	s->ended = false;
 	s->rank = b->rank.rank;
 	s->steps = b->steps;
 	s->step = step;
@@ -142,6 +145,12 @@ void hang_drop(struct hang *h, uint32_t slot)
 	h->stats.comms -= h->slots[slot].count;
 	free(h->slots[slot].comms);
 	h->slots[slot] = (struct slot){0};
+}
+
+void hang_end(struct hang *h, uint32_t slot)
+{
+	if (slot < h->slot_count)
+		h->slots[slot].ended = true;
 }
 
 /* ---- one examination ---- */
@@ -200,7 +209,7 @@ static int by_comm(const void *a, const void *b)
  * beats get here. */
 static bool is_heard(const struct slot *s, uint64_t alive_ns, uint64_t now_ns)
 {
-	return now_ns <= s->seen_ns || now_ns - s->seen_ns <= alive_ns;
+	return !s->ended && (now_ns <= s->seen_ns || now_ns - s->seen_ns <= alive_ns);
 }
 
 /* All seats, by communicator; NULL: nobody waits. */
@@ -403,7 +412,9 @@ static void say_seat(struct hang *h, struct finding *f, const struct verdict *v,
 	const struct slot *s = &h->slots[seat->slot];
 	const struct beat_comm *k = seat->comm;
 
-	if (!is_heard(s, alive_ns, now_ns))
+	if (s->ended)
+		finding_say(f, LAYER_UNKNOWN, 0, "rank %d: its process has ended", s->rank);
+	else if (!is_heard(s, alive_ns, now_ns))
 		finding_say(f, LAYER_UNKNOWN, 0, "rank %d: no beat for %.0f s", s->rank,
 			    (double)(now_ns - s->seen_ns) / 1e9);
 	if (v->odd)
@@ -442,6 +453,7 @@ static struct finding *begin_finding(struct hang *h, enum finding_cause cause, i
 
 	h->now = (struct incident_finding){.begin_unix_ns = (uint64_t)to_unix(h, since_ns),
 					   .end_unix_ns = (uint64_t)to_unix(h, (int64_t)now_ns)};
+	h->since_ns = since_ns;
 	memcpy(h->now.job, h->job, sizeof(h->job));
 	f->kind = FINDING_HANG;
 	f->cause = cause;
@@ -627,6 +639,11 @@ bool hang_next(struct hang *h, struct incident_finding *out)
 bool hang_is_open(const struct hang *h)
 {
 	return h->open;
+}
+
+uint64_t hang_since_ns(const struct hang *h)
+{
+	return h->open && h->since_ns > 0 ? (uint64_t)h->since_ns : 0;
 }
 
 void hang_stats(const struct hang *h, struct hang_stats *out)

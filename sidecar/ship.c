@@ -15,6 +15,7 @@
 
 /* With nothing done for so long, a beat tells what the GPU does not end. */
 #define SHIP_STILL_NS 3000000000ull
+#define SHIP_ENDED_NS 15000000000ull
 #define SHIP_STEPS_AHEAD 2.0 /* of the GPU, that a host launches at most */
 
 /* ---- one window ---- */
@@ -288,14 +289,33 @@ static void fill_beat_rank(const struct process *p, struct beat_rank *b, uint64_
 	b->events = process_events(p);
 	b->lost = process_lost(p);
 	b->ring_bytes = process_raw_bytes(p);
-	if (p->join) {
-		b->kernels_joined = join_stats(p->join)->kernels_joined;
-		b->kernels_unmatched = join_stats(p->join)->kernels_unmatched;
+	b->kernels_joined = process_join_stats(p)->kernels_joined;
+	b->kernels_unmatched = process_join_stats(p)->kernels_unmatched;
+	if (p->state == PROCESS_GONE) {
+		b->flags = BEAT_RANK_ENDED;
+		return;
 	}
+	b->stalled_since_ns = rank_stalled_since(p->rank);
 	b->flags = windows_flags(p->node->windows, p->slot, now_ns) |
 		   (cpu_stacks_raised(p->node) ? BEAT_RANK_WIDE : 0);
 	fill_unfinished(p, b->latency_median_ns, &b->unfinished, now_ns);
 	beats_fill(p->rank->beats, b, now_ns);
+}
+
+/* Of one that has ended the last counts, in more than one beat, since beats may be lost. Not where the same
+ * rank has come again. */
+static bool has_news(const struct node *n, const struct process *p, uint64_t now_ns)
+{
+	if (p->state != PROCESS_GONE)
+		return true;
+	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++) {
+		const struct process *o = n->processes[i];
+
+		if (o && o->state != PROCESS_GONE && o->id.rank == p->id.rank &&
+		    !strcmp(o->id.job, p->id.job))
+			return false;
+	}
+	return !p->join && now_ns < p->left_ns + SHIP_ENDED_NS;
 }
 
 static void fill_beat(struct node *n, struct beat *b, struct beat_rank *ranks, uint64_t now_ns)
@@ -324,7 +344,7 @@ static void fill_beat(struct node *n, struct beat *b, struct beat_rank *ranks, u
 		if (!p)
 			continue;
 		b->raw_bytes += process_raw_bytes(p);
-		if (p->state != PROCESS_GONE)
+		if (has_news(n, p, now_ns))
 			fill_beat_rank(p, &ranks[b->rank_count++], now_ns);
 	}
 }
