@@ -62,6 +62,9 @@ run incidents --all; is "incidents gives a hang no step times" eval 'grep "^dead
 run show 4b4b4b4b; is "a verdict that nothing shows is not shown, what is missing is" eval 'has "nothing that was seen shows the cause" && ! grep -qE "certainty|cause not found|look at the evidence" "$T/out" && has "who has not entered which collective"'
 run report 4b4b4b4b -o "$T/empty.html"
 is "nor in the report" eval '! grep -qE "confidence|cause not found|look at the evidence" "$T/empty.html" && grep -q "who has not entered which" "$T/empty.html"'
+run report d1a60001 -o /dev/full; is "a report for which there is no room says so" eval '[ $status = 1 ] && grep -q "/dev/full: No space left" "$T/err"'
+"$sysom" report d1a60001 -o - >/dev/full 2>"$T/err"; status=$?
+is "to standard output, too" eval '[ $status = 1 ] && grep -q "No space left" "$T/err"'
 run report d1a60001 -o "$T/closed.html"; run report d1a60002 -o "$T/open.html"
 is "so says the report" eval 'grep -q "GPU-hours lost<" "$T/closed.html" && ! grep -q "so far" "$T/closed.html" && grep -q "GPU-hours lost so far<" "$T/open.html"'
 run show 0e711e11; is "show makes hostile text harmless" eval '[ $status = 0 ] && plain'
