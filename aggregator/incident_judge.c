@@ -422,7 +422,8 @@ struct run incident_fault_steps(const struct incident *i, const struct member *m
 	struct run all;
 
 	if (!spells(i, &key, 1, &all) || !all.flagged)
-		all = (struct run){ .flagged = m->flagged, .first_step = m->first_step,
+		all = (struct run){ .flagged = m->flagged, .flagged_ns = m->flagged_ns,
+				    .first_step = m->first_step,
 					.last_step = m->last_step, .onset_step = m->onset_step };
 	return all;
 }

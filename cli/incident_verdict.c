@@ -86,6 +86,8 @@ static void print_cost(FILE *to, const json_t *d, bool open, bool hang)
 	fprintf(to, "  %-10s", "cost");
 	if (!hang)
 		fprintf(to, "%s per step", term_ms(jsonget_number(d, "effect_ms")));
+	if (!hang && jsonget_number(d, "lost_ms") > 0)
+		fprintf(to, ", %s in all", term_span(jsonget_number(d, "lost_ms") / 1e3));
 	if (lost > 0)
 		fprintf(to, "%s%s GPU-hours lost%s", hang ? "" : "; ", incident_verdict_hours(lost),
 			open ? " so far" : "");

@@ -114,6 +114,8 @@ static void put_one(FILE *to, const json_t *d, bool open, bool hang)
 	}
 	if (jsonget_number(d, "effect_ms") > 0 && !hang)
 		put_figure(to, "effect per step", term_ms(jsonget_number(d, "effect_ms")));
+	if (jsonget_number(d, "lost_ms") > 0 && !hang)
+		put_figure(to, "lost in all", term_span(jsonget_number(d, "lost_ms") / 1e3));
 	if (lost > 0)
 		put_figure(to, open ? "GPU-hours lost so far" : "GPU-hours lost",
 			   incident_verdict_hours(lost));
