@@ -52,8 +52,10 @@ static void get_status(const struct api_sources *api, struct api_answer *a)
 
 	fleet_totals(api->fleet, clock_monotonic_ns(), &f);
 	commit_stats(api->commit, &c);
-	answer_json(a, json_pack("{s:s, s:i, s:i, s:i, s:I, s:I, s:I, s:I, s:b}", "version", SYSOM_VERSION,
-				 "jobs", (int)f.jobs, "ranks", (int)f.ranks, "nodes", (int)f.nodes,
+	answer_json(a, json_pack("{s:s, s:i, s:i, s:i, s:i, s:I, s:I, s:I, s:I, s:b}", "version",
+				 SYSOM_VERSION, "jobs", (int)f.jobs_alive, "hanging_jobs",
+				 (int)f.jobs_hanging, "ranks", (int)f.ranks_alive, "nodes",
+				 (int)f.nodes_alive,
 				 "windows", (json_int_t)c.store.windows, "incidents",
 				 (json_int_t)c.store.incidents, "open_incidents",
 				 (json_int_t)c.store.open_incidents, "store_bytes",

@@ -29,6 +29,7 @@ struct digest {
 	bool summary_only;
 	/* Of the flagged steps; where none is flagged, of those that are out. */
 	uint32_t flagged;
+	double flagged_ns; /* their sum above what was expected of them */
 	uint64_t first_step, last_step; /* indices */
 	uint64_t onset_step;		/* first step out of the run that led to first_step */
 	double latency_ns, expected_ns, self_ns, expected_self_ns; /* medians */

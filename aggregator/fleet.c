@@ -145,6 +145,20 @@ bool fleet_is_alive(const struct fleet *f, uint64_t seen_ns, uint64_t now_ns)
 	return now_ns <= seen_ns || now_ns - seen_ns <= f->config.alive_ns;
 }
 
+bool fleet_rank_is_alive(const struct fleet *f, const struct fleet_rank *r, uint64_t now_ns)
+{
+	return !r->ended && fleet_is_alive(f, r->seen_ns, now_ns);
+}
+
+/* As its node says; in a job that hangs all ranks do. */
+uint64_t fleet_rank_hangs(const struct fleet *f, const struct fleet_job *job,
+			  const struct fleet_rank *r, uint64_t now_ns)
+{
+	if (!fleet_rank_is_alive(f, r, now_ns))
+		return 0;
+	return r->stalled_ns ? r->stalled_ns : hang_since_ns(job->hang);
+}
+
 bool fleet_is_forgotten(const struct fleet *f, uint64_t seen_ns, uint64_t now_ns)
 {
 	return now_ns > seen_ns && now_ns - seen_ns > f->forget_ns;
@@ -418,6 +432,7 @@ static void fill_rank(struct fleet_rank *r, const struct beat_rank *b, uint64_t 
 	r->pid = b->rank.pid;
 	r->start_time_ticks = b->rank.start_time_ticks;
 	r->seen_ns = now_ns;
+	r->ended = false;
 	set_text(&r->program, b->rank.program);
 	set_text(&r->role_text, b->rank.role);
 	fill_stats(&r->stats, b);
@@ -427,7 +442,7 @@ static void fill_rank(struct fleet_rank *r, const struct beat_rank *b, uint64_t 
  * the other. */
 static bool is_contested(const struct fleet *f, const struct fleet_rank *r, uint32_t node, uint64_t now_ns)
 {
-	return r && r->node != node && fleet_is_alive(f, r->seen_ns, now_ns);
+	return r && r->node != node && fleet_rank_is_alive(f, r, now_ns);
 }
 
 static void take_contested(struct fleet *f, struct fleet_job *job, struct fleet_node *n,
@@ -455,6 +470,29 @@ static void end_contest(struct fleet *f, struct fleet_job *job, const struct fle
 
 	if (at != IDMAP_NONE)
 		drop_rank(f, job, at, now_ns);
+}
+
+/* A time of the node's clock on this machine's, as the beat of beat_ns came now; 0 stays 0. */
+static uint64_t since_here(uint64_t since_ns, uint64_t beat_ns, uint64_t now_ns)
+{
+	uint64_t age_ns = since_ns < beat_ns ? beat_ns - since_ns : 0;
+
+	return !since_ns ? 0 : age_ns < now_ns ? now_ns - age_ns : 1;
+}
+
+/* The last that is heard of a process. */
+static void take_end(struct fleet *f, const struct fleet_node *n, const struct beat_rank *b)
+{
+	struct fleet_job *job = fleet_find_job(f, b->rank.job);
+	uint32_t at = job ? idmap_get(&job->by_rank, rank_key(&b->rank)) : IDMAP_NONE;
+	struct fleet_rank *r = at != IDMAP_NONE ? &job->ranks[at] : NULL;
+
+	if (!r || r->node != (uint32_t)(n - f->nodes) || r->pid != b->rank.pid ||
+	    r->start_time_ticks != b->rank.start_time_ticks)
+		return;
+	r->ended = true;
+	fill_stats(&r->stats, b);
+	hang_end(job->hang, at);
 }
 
 static void take_rank(struct fleet *f, struct fleet_node *n, const struct beat_rank *b,
@@ -497,6 +535,7 @@ static void take_rank(struct fleet *f, struct fleet_node *n, const struct beat_r
 	}
 	joins = !r->seen_ns && part->proven;
 	fill_rank(r, b, now_ns);
+	r->stalled_ns = since_here(b->stalled_since_ns, n->now_ns, now_ns);
 	job->seen_ns = now_ns;
 	/* A job that is all there is so at once: who speaks before the next look is a stranger. */
 	if (joins && !job->complete && job->world > 0 && job->used >= (uint32_t)job->world)
@@ -526,7 +565,10 @@ void fleet_beat(struct fleet *f, const struct beat *b, struct fleet_via via, uin
 		n->raw_bytes = b->raw_bytes;
 		n->windows_dropped = b->windows_dropped;
 		for (uint32_t i = 0; i < b->rank_count; i++)
-			take_rank(f, n, &b->ranks[i], now_ns);
+			if (b->ranks[i].flags & BEAT_RANK_ENDED)
+				take_end(f, n, &b->ranks[i]);
+			else
+				take_rank(f, n, &b->ranks[i], now_ns);
 	}
 	pthread_mutex_unlock(&f->lock);
 }

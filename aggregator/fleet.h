@@ -50,7 +50,8 @@ struct fleet_via {
 enum fleet_word { FLEET_REFUSED, FLEET_TAKEN, FLEET_LATER };
 
 struct fleet_totals {
-	uint32_t jobs, ranks, ranks_alive, ranks_quarantined, nodes, nodes_alive, suspects;
+	uint32_t jobs, jobs_alive, jobs_hanging; /* jobs_alive: with a rank that is */
+	uint32_t ranks, ranks_alive, ranks_quarantined, nodes, nodes_alive, suspects;
 	uint64_t events, lost, dropped; /* of the known ranks; entries that found no room */
 	uint64_t uploaded_bytes, raw_bytes, windows_dropped; /* of the known nodes */
 	uint64_t bytes;					     /* of memory for detection */

@@ -174,7 +174,7 @@ void fleet_admit_tick(const struct fleet *f, struct fleet_job *job, uint64_t now
 		const struct fleet_part *p;
 
 		if (!r->used || r->contested || r->rank < 0 ||
-		    !fleet_is_alive(f, r->seen_ns, now_ns))
+		    !fleet_rank_is_alive(f, r, now_ns))
 			continue;
 		p = fleet_admit_find_part(f, job, r->node);
 		n += p && p->proven;

@@ -82,7 +82,7 @@ int fleet_rank_info(struct fleet *f, const char *name, int32_t rank, struct flee
 		    .idle_ns = s->idle_ns,
 		    .steps = s->steps,
 		};
-		out->alive = fleet_is_alive(f, r->seen_ns, f->last_tick_ns);
+		out->alive = fleet_rank_is_alive(f, r, f->last_tick_ns);
 		text_copy(out->node, sizeof(out->node), f->nodes[r->node].name);
 		text_copy(out->role, sizeof(out->role), role_name(job, r));
 	}

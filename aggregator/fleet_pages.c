@@ -86,8 +86,8 @@ struct row {
 	int32_t world_size;
 	char node[WIRE_TEXT_BYTES], program[WIRE_TEXT_BYTES], role[WIRE_TEXT_BYTES];
 	struct fleet_stats stats;
-	uint64_t age_ns;
-	bool alive, suspect, quarantined, contested;
+	uint64_t age_ns, hangs_ns; /* hangs_ns: for how long */
+	bool alive, ended, suspect, quarantined, contested;
 };
 
 static int by_rank(const void *a, const void *b)
@@ -143,7 +143,10 @@ static void copy_row(const struct fleet *f, const struct fleet_job *job, const s
 		  r->role < job->role_count ? job->roles[r->role].name : "");
 	out->stats = r->stats;
 	out->age_ns = now_ns > r->seen_ns ? now_ns - r->seen_ns : 0;
-	out->alive = fleet_is_alive(f, r->seen_ns, now_ns);
+	out->alive = fleet_rank_is_alive(f, r, now_ns);
+	out->ended = r->ended;
+	out->hangs_ns = fleet_rank_hangs(f, job, r, now_ns);
+	out->hangs_ns = out->hangs_ns && out->hangs_ns < now_ns ? now_ns - out->hangs_ns : 0;
 	out->suspect = cross_is_suspect(job->cross, out->place.slot);
 	out->quarantined = r->rank >= 0 && !r->compared;
 	out->contested = r->contested;
@@ -217,7 +220,8 @@ static void put_row(struct buf *b, const char *job, const struct row *r)
 	put_text(b, ",\"program\":", r->program);
 	buf_printf(b, ",\"rank\":%d,\"world_size\":%d,\"alive\":%s,\"beat_age_ms\":%llu", r->place.rank,
 		   r->world_size, truth(r->alive), (unsigned long long)(r->age_ns / 1000000));
-	buf_printf(b, ",\"steps\":%llu,\"flagged\":%llu", (unsigned long long)s->steps,
+	buf_printf(b, ",\"ended\":%s,\"hang_s\":%.3f,\"steps\":%llu,\"flagged\":%llu", truth(r->ended),
+		   (double)r->hangs_ns * 1e-9, (unsigned long long)s->steps,
 		   (unsigned long long)s->flagged);
 	put_times(b, s);
 	buf_printf(b, ",\"events\":%llu,\"lost\":%llu,\"trace\":\"%s\",\"cupti\":\"%s\",\"model\":\"%s\"",
@@ -334,7 +338,7 @@ static bool count_alive(struct fleet *f, const char *name, uint32_t *from, uint6
 	job = fleet_find_job(f, name);
 	for (; job && *from < end && *from < job->rank_count; ++*from)
 		out->alive += job->ranks[*from].used &&
-			      fleet_is_alive(f, job->ranks[*from].seen_ns, now_ns);
+			      fleet_rank_is_alive(f, &job->ranks[*from], now_ns);
 	more = job && *from < job->rank_count;
 	unlock(f, SLICE_RANKS);
 	return more;
@@ -420,7 +424,7 @@ static void add_rank(const struct fleet *f, const struct fleet_rank *r, uint64_t
 		     struct fleet_totals *t)
 {
 	t->ranks++;
-	t->ranks_alive += fleet_is_alive(f, r->seen_ns, now_ns);
+	t->ranks_alive += fleet_rank_is_alive(f, r, now_ns);
 	t->ranks_quarantined += r->rank >= 0 && !r->compared;
 	t->events += r->stats.events;
 	t->lost += r->stats.lost;
@@ -434,6 +438,7 @@ static void add_job(const struct fleet_job *job, struct fleet_totals *t)
 	cross_stats(job->cross, &c);
 	hang_stats(job->hang, &h);
 	t->jobs++;
+	t->jobs_hanging += hang_is_open(job->hang);
 	t->suspects += cross_suspects(job->cross);
 	t->groups += c.groups;
 	t->rows += c.rows;
@@ -458,6 +463,8 @@ void fleet_totals(struct fleet *f, uint64_t now_ns, struct fleet_totals *out)
 	lock(f);
 	*out = f->counts;
 	for (uint32_t i = 0; i < f->job_count; i++) {
+		uint32_t alive = out->ranks_alive;
+
 		if (!f->jobs[i])
 			continue;
 		add_job(f->jobs[i], out);
@@ -468,6 +475,7 @@ void fleet_totals(struct fleet *f, uint64_t now_ns, struct fleet_totals *out)
 			if (!--left)
 				breathe(f, &left);
 		}
+		out->jobs_alive += out->ranks_alive > alive;
 	}
 	for (uint32_t i = 0; i < LIMIT_FLEET_NODES; i++) {
 		const struct fleet_node *n = &f->nodes[i];

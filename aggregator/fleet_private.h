@@ -72,6 +72,7 @@ struct fleet_stats {
 
 struct fleet_rank {
 	bool used, compared;
+	bool ended;	/* its process; stats are its last */
 	bool contested; /* another node has the rank: shown, counted, compared with nobody */
 	int32_t rank, world_size, local_rank;
 	uint32_t pid;
@@ -83,6 +84,7 @@ struct fleet_rank {
 	uint32_t role;	       /* index into the job's roles */
 	char *program, *role_text, *before; /* owned; before: name of the node that had it, or NULL */
 	struct fleet_stats stats;
+	uint64_t stalled_ns; /* since when it hangs, on this machine's clock; 0: it does not */
 	uint64_t steps_before, flagged_before; /* at the temporal model's last look */
 	uint64_t born_ns, signature;
 	struct roles_kernel *kernels; /* what it launches, where its role has to be learned */
@@ -192,6 +194,10 @@ uint64_t fleet_text_key(const char *text);
 struct fleet_job *fleet_find_job(const struct fleet *f, const char *name);
 struct fleet_rank *fleet_find_rank(struct fleet_job *job, int32_t rank);
 bool fleet_is_alive(const struct fleet *f, uint64_t seen_ns, uint64_t now_ns);
+bool fleet_rank_is_alive(const struct fleet *f, const struct fleet_rank *r, uint64_t now_ns);
+/* Since when, on this machine's clock; 0: it does not. */
+uint64_t fleet_rank_hangs(const struct fleet *f, const struct fleet_job *job,
+			  const struct fleet_rank *r, uint64_t now_ns);
 bool fleet_is_forgotten(const struct fleet *f, uint64_t seen_ns, uint64_t now_ns);
 /* fleet_admit.c */
 /* Whether a node may say so by this connection; n NULL: it is new. Counts refusals. */

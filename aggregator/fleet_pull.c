@@ -115,7 +115,7 @@ static bool ask_window(struct fleet *f, struct fleet_job *job, struct fleet_rank
 		f->counts.commands_refused++;
 		return false;
 	}
-	if (!fleet_is_alive(f, r->seen_ns, now_ns) ||
+	if (!fleet_rank_is_alive(f, r, now_ns) ||
 	    !ask(f, job, r->node, WIRE_COMMAND_WINDOW, r->rank, begin_unix_ns, end_unix_ns,
 		 anomaly))
 		return false;
@@ -165,7 +165,7 @@ static bool ask_stacks(struct fleet *f, const struct fleet_job *job, struct flee
 {
 	uint64_t begin = e->end_unix_ns - HANG_STRETCH_NS;
 
-	if (!r || r->rank < 0 || !fleet_is_alive(f, r->seen_ns, now_ns))
+	if (!r || r->rank < 0 || !fleet_rank_is_alive(f, r, now_ns))
 		return false;
 	told(r, begin, e->end_unix_ns, now_ns);
 	return ask(f, job, r->node, WIRE_COMMAND_WINDOW, r->rank, begin, e->end_unix_ns, NULL);

@@ -162,7 +162,7 @@ static void sample_role(struct fleet *f, struct fleet_job *job, uint32_t role, u
 		if (!r->used || !r->compared || r->role != role)
 			continue;
 		members++;
-		if (fleet_is_alive(f, r->seen_ns, now_ns) && r->stats.latency_median_ns > 0)
+		if (fleet_rank_is_alive(f, r, now_ns) && r->stats.latency_median_ns > 0)
 			slots[n++] = i;
 	}
 	job->roles[role].members = members;

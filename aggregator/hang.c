@@ -23,7 +23,9 @@ struct slot {
 	uint64_t seen_ns, steps;
 	int64_t step;
 	int64_t here_ns, unix_ns; /* from its node's clock to this machine's, to its realtime */
-	uint64_t moved_ns; /* when its steps last went on */
+	bool ended;	   /* its process */
+	uint64_t kernels;  /* that ended */
+	uint64_t moved_ns; /* when its steps or its kernels last went on */
 	struct beat_unfinished unfinished;
 	struct beat_comm *comms;
 };
@@ -35,6 +37,7 @@ struct hang {
 	struct hang_stats stats;
 	bool open, changed, ended;
 	uint64_t told_ns;
+	int64_t since_ns; /* while open */
 	int64_t unix_ns; /* from this machine's clock to the job's realtime, while open */
 	struct incident_finding now; /* while open */
 };
@@ -122,8 +125,10 @@ int hang_push(struct hang *h, uint32_t slot, const struct beat_rank *b, int64_t 
 		s->unfinished = (struct beat_unfinished){.kind = BEAT_UNFINISHED_NONE};
 		h->stats.bad++;
 	}
-	if (!s->seen_ns || b->steps != s->steps)
+	if (!s->seen_ns || b->steps != s->steps || b->kernels_joined != s->kernels)
 		s->moved_ns = now_ns;
+	s->kernels = b->kernels_joined;
+	s->ended = false;
 	s->rank = b->rank.rank;
 	s->steps = b->steps;
 	s->step = step;
@@ -140,6 +145,12 @@ void hang_drop(struct hang *h, uint32_t slot)
 	h->stats.comms -= h->slots[slot].count;
 	free(h->slots[slot].comms);
 	h->slots[slot] = (struct slot){0};
+}
+
+void hang_end(struct hang *h, uint32_t slot)
+{
+	if (slot < h->slot_count)
+		h->slots[slot].ended = true;
 }
 
 /* ---- one examination ---- */
@@ -171,7 +182,7 @@ static bool waits(const struct slot *s, const struct beat_comm *k, uint64_t boun
 {
 	int64_t call = here(s, k->call_ns);
 
-	/* Whose steps go on has only lost the record of that kernel. */
+	/* Who goes on has only lost the record of that kernel. */
 	return now_ns - s->moved_ns > bound_ns / 2 && k->call_ns && !k->done_ns && k->ended &&
 	       k->ended < k->entered && !is_p2p(k->func) && is_longer(call, s->seen_ns, bound_ns);
 }
@@ -198,7 +209,7 @@ static int by_comm(const void *a, const void *b)
  * beats get here. */
 static bool is_heard(const struct slot *s, uint64_t alive_ns, uint64_t now_ns)
 {
-	return now_ns <= s->seen_ns || now_ns - s->seen_ns <= alive_ns;
+	return !s->ended && (now_ns <= s->seen_ns || now_ns - s->seen_ns <= alive_ns);
 }
 
 /* All seats, by communicator; NULL: nobody waits. */
@@ -401,7 +412,9 @@ static void say_seat(struct hang *h, struct finding *f, const struct verdict *v,
 	const struct slot *s = &h->slots[seat->slot];
 	const struct beat_comm *k = seat->comm;
 
-	if (!is_heard(s, alive_ns, now_ns))
+	if (s->ended)
+		finding_say(f, LAYER_UNKNOWN, 0, "rank %d: its process has ended", s->rank);
+	else if (!is_heard(s, alive_ns, now_ns))
 		finding_say(f, LAYER_UNKNOWN, 0, "rank %d: no beat for %.0f s", s->rank,
 			    (double)(now_ns - s->seen_ns) / 1e9);
 	if (v->odd)
@@ -440,6 +453,7 @@ static struct finding *begin_finding(struct hang *h, enum finding_cause cause, i
 
 	h->now = (struct incident_finding){.begin_unix_ns = (uint64_t)to_unix(h, since_ns),
 					   .end_unix_ns = (uint64_t)to_unix(h, (int64_t)now_ns)};
+	h->since_ns = since_ns;
 	memcpy(h->now.job, h->job, sizeof(h->job));
 	f->kind = FINDING_HANG;
 	f->cause = cause;
@@ -625,6 +639,11 @@ bool hang_next(struct hang *h, struct incident_finding *out)
 bool hang_is_open(const struct hang *h)
 {
 	return h->open;
+}
+
+uint64_t hang_since_ns(const struct hang *h)
+{
+	return h->open && h->since_ns > 0 ? (uint64_t)h->since_ns : 0;
 }
 
 void hang_stats(const struct hang *h, struct hang_stats *out)

@@ -38,6 +38,8 @@ void hang_close(struct hang *h); /* NULL is a no-op */
 int hang_push(struct hang *h, uint32_t slot, const struct beat_rank *b, int64_t step,
 	      int64_t offset_ns, uint64_t beat_ns, uint64_t now_ns);
 void hang_drop(struct hang *h, uint32_t slot);
+/* Its process has ended: what its last beat said stays, but it waits no more. */
+void hang_end(struct hang *h, uint32_t slot);
 /* bound_ns: how long is too long, by a rank's last beat: who ended waits no longer. alive_ns: a rank
  * whose beats are older is told as silent; one that waits must be heard, or the job may just have
  * ended. */
@@ -45,6 +47,8 @@ void hang_tick(struct hang *h, uint64_t bound_ns, uint64_t alive_ns, uint64_t no
 bool hang_next(struct hang *h, struct incident_finding *out);
 /* Whether one is under way: windows of all ranks are wanted then. */
 bool hang_is_open(const struct hang *h);
+/* Since when, on this machine's clock; 0: none is under way. */
+uint64_t hang_since_ns(const struct hang *h);
 void hang_stats(const struct hang *h, struct hang_stats *out);
 
 #endif

@@ -394,7 +394,7 @@ static double stolen_of(const struct digest *d)
 
 static double flagged_ns_of(const struct digest *d)
 {
-	return (double)d->flagged * (d->latency_ns - d->expected_ns);
+	return d->expected_ns > 0 ? d->flagged_ns : 0;
 }
 
 /* The flagged steps of the first that the node tells of a rank: it was as its peers until just now, and has

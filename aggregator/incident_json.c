@@ -189,11 +189,13 @@ static json_t *missing_json(const struct incident *i, const struct incident_judg
 /* ---- what it costs ---- */
 
 struct cost {
+	double lost_ns; /* by the job */
 	double hours, hours_per_day; /* of GPUs */
 };
 
 static void put_cost(json_t *out, const struct cost *c)
 {
+	json_object_set_new(out, "lost_ms", json_real(text_finite(c->lost_ns / 1e6)));
 	json_object_set_new(out, "gpu_hours_lost", json_real(text_finite(c->hours)));
 	json_object_set_new(out, "gpu_hours_per_day", json_real(text_finite(c->hours_per_day)));
 }
@@ -204,7 +206,7 @@ static struct cost cost_of(const struct incident_judgement *j, const struct run 
 			   uint64_t duration_ns)
 {
 	double each_ns = 0, count = (double)steps->flagged, lost_ns, part;
-	struct cost c = { 0, 0 };
+	struct cost c = { 0, 0, 0 };
 
 	if (j->lead && j->lead->latency_ns > j->lead->expected_ns && j->lead->expected_ns > 0)
 		each_ns = j->lead->latency_ns - j->lead->expected_ns;
@@ -222,12 +224,18 @@ static struct cost cost_of(const struct incident_judgement *j, const struct run 
 	/* where others are slow at the same time a step loses more than by this one */
 	if (most_ns > 0)
 		each_ns = fmin(each_ns, most_ns);
-	lost_ns = each_ns * count;
+	/* what its flagged steps lost is known, one by one; of the others' each may have lost as much */
+	lost_ns = steps->flagged_ns > 0 ?
+			  steps->flagged_ns + each_ns * (count - (double)steps->flagged) :
+			  each_ns * count;
+	if (most_ns > 0)
+		lost_ns = fmin(lost_ns, most_ns * count);
 	if (!strcmp(j->symptom, "stall")) /* all of them, all the time */
 		lost_ns = (double)duration_ns;
 	if (duration_ns && lost_ns > (double)duration_ns)
 		lost_ns = (double)duration_ns;
 	part = duration_ns ? lost_ns / (double)duration_ns : 0;
+	c.lost_ns = lost_ns;
 	c.hours = lost_ns / 3.6e12 * j->ranks;
 	/* a moment has no rate */
 	c.hours_per_day = strcmp(j->symptom, "hiccup") ? 24 * part * j->ranks : 0;

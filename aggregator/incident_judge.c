@@ -87,7 +87,8 @@ static double blame(const struct incident *i, const struct member *m, uint32_t r
 	if (reason != WINDOW_STALL)
 		return m->self_excess_ns > 0 ? m->self_excess_ns : 1;
 	/* Everybody stops when one is stuck: it is the one that entered the fewest collectives. Where
-	 * all entered the same, nobody is blamed, unless there is but one. */
+	 * all entered the same, nobody is blamed, unless the job has but one: a rank that hangs alone waits
+	 * for others. */
 	for (uint32_t k = 0; k < i->member_count; k++) {
 		if (!INCIDENT_REASON(&i->members[k], WINDOW_STALL))
 			continue;
@@ -95,7 +96,7 @@ static double blame(const struct incident *i, const struct member *m, uint32_t r
 		if (i->members[k].collectives > most)
 			most = i->members[k].collectives;
 	}
-	return (double)(most - m->collectives) + (stalled == 1);
+	return (double)(most - m->collectives) + (stalled == 1 && m->world_size <= 1);
 }
 
 static bool by_windows(const struct incident *i, const struct incident_judgement *j,
@@ -421,7 +422,8 @@ struct run incident_fault_steps(const struct incident *i, const struct member *m
 	struct run all;
 
 	if (!spells(i, &key, 1, &all) || !all.flagged)
-		all = (struct run){ .flagged = m->flagged, .first_step = m->first_step,
+		all = (struct run){ .flagged = m->flagged, .flagged_ns = m->flagged_ns,
+				    .first_step = m->first_step,
 					.last_step = m->last_step, .onset_step = m->onset_step };
 	return all;
 }

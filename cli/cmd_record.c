@@ -120,7 +120,8 @@ static const char help_text[] =
     "  sudo sysom record -p $(pgrep -n python3) --seconds 10 -o train.html\n"
     "  sudo sysom record --rank 3 -o rank3.pb.gz && go tool pprof -top rank3.pb.gz\n"
     "  sudo sysom record -o step.folded -- python3 train.py --steps 20\n\n"
-    "exit status: 0 done, 1 nothing was recorded or it failed, 2 bad arguments; with CMD, CMD's\n";
+    "exit status: 0 done, 1 nothing was recorded or it failed, 2 bad arguments; with CMD, CMD's, "
+    "without a sample too\n";
 
 static const struct option long_options[] = {
     {"pid", required_argument, NULL, 'p'},
@@ -804,7 +805,8 @@ int cmd_record_main(int argc, char **argv)
 	stack_batch_fini(&r.total);
 	sampler_close(r.sampler);
 	reader_close(r.reader);
-	if (err)
+	/* a command that needs no CPU worth a sample ran all the same */
+	if (err && !(a.command && err == -ENODATA))
 		return EXIT_NOTHING;
 	return a.command ? status : EXIT_OK;
 }

@@ -95,6 +95,15 @@ static void print_peer(const json_t *rank)
 		       term_style(TERM_PLAIN));
 }
 
+static void print_hang(const json_t *rank)
+{
+	double hang_s = jsonget_number(rank, "hang_s");
+
+	if (hang_s > 0)
+		printf("      %shangs for %s: nothing is given to its GPU, and nothing ends there%s\n",
+		       term_style(TERM_RED), term_span(hang_s), term_style(TERM_PLAIN));
+}
+
 /* What sysomd knows of a process that left says how it was, not how it is. */
 static bool is_here(const json_t *rank)
 {
@@ -133,13 +142,14 @@ static void print_node_ranks(const json_t *ranks)
 		if (wide)
 			printf(" %8lld", (long long)jsonget_integer(r, "pid"));
 		printf(" %-8s %-9s %10s %10s %9s %7s", is_here(r) ? word(r, "trace") : "-",
-		       word(r, is_here(r) ? "model" : "state"),
+		       jsonget_number(r, "hang_s") > 0 ? "hangs" : word(r, is_here(r) ? "model" : "state"),
 		       ms_or_dash(jsonget_number(r, "step_ms")),
 		       ms_or_dash(jsonget_number(r, "expected_ms")),
 		       term_count(jsonget_number(r, "steps")), term_count(jsonget_number(r, "flagged")));
 		if (wide)
 			printf(" %10s", term_count(jsonget_number(r, "events")));
 		putchar('\n');
+		print_hang(r);
 		print_peer(r);
 		print_lost(r);
 	}
@@ -364,7 +374,14 @@ static void print_cluster(const char *url, const json_t *c)
 {
 	printf("%scluster %s%s  sysom-aggregator %s\n", term_style(TERM_BOLD), term_safe(url, 80),
 	       term_style(TERM_PLAIN), term_safe(jsonget_text(c, "version"), 30));
-	printf("  %s, %s on %s; %s, %s (%s open); store %s\n", counted(c, "jobs", "job"),
+	char hang[64] = "";
+
+	if (jsonget_number(c, "hanging_jobs") > 0)
+		snprintf(hang, sizeof(hang), " (%s%s%s%s)", term_style(TERM_RED),
+			 term_count(jsonget_number(c, "hanging_jobs")),
+			 jsonget_number(c, "hanging_jobs") == 1 ? " hangs" : " hang",
+			 term_style(TERM_PLAIN));
+	printf("  %s%s, %s on %s; %s, %s (%s open); store %s\n", counted(c, "jobs", "job"), hang,
 	       counted(c, "ranks", "rank"), counted(c, "nodes", "node"),
 	       counted(c, "windows", "window"), counted(c, "incidents", "incident"),
 	       term_count(jsonget_number(c, "open_incidents")),
@@ -418,11 +435,20 @@ static void print_top_row(const json_t *r, unsigned columns)
 	double latency = jsonget_number(r, "latency_ms"), expected = jsonget_number(r, "expected_ms");
 	double excess = expected > 0 ? latency / expected - 1 : 0;
 	bool alive = !json_is_false(json_object_get(r, "alive"));
-	enum term_style s = !alive ? TERM_DIM : excess > 0.2 ? TERM_RED : excess > 0.05 ? TERM_YELLOW
-										: TERM_PLAIN;
-	char bar[128];
+	double hang_s = alive ? jsonget_number(r, "hang_s") : 0;
+	enum term_style s = !alive			  ? TERM_DIM :
+			    hang_s > 0 || excess > 0.2 ? TERM_RED :
+			    excess > 0.05		  ? TERM_YELLOW :
+							    TERM_PLAIN;
+	char end[160];
 
-	snprintf(bar, sizeof(bar), "%s", columns >= TOP_WITH_BAR ? term_bar(excess, 10) : "");
+	if (hang_s > 0)
+		snprintf(end, sizeof(end), "hangs for %s", term_span(hang_s));
+	else
+		snprintf(end, sizeof(end), "%-8s %s",
+			 alive				? word(r, "model") :
+			 jsonget_true(r, "ended") ? "ended" : "gone",
+			 columns >= TOP_WITH_BAR ? term_bar(excess, 10) : "");
 	printf("%s%-14s %4lld", term_style(s), term_safe(jsonget_text(r, "job"), 14),
 	       (long long)jsonget_integer(r, "rank"));
 	if (columns >= TOP_MIDDLE)
@@ -434,9 +460,8 @@ static void print_top_row(const json_t *r, unsigned columns)
 		       term_ms(jsonget_number(r, "compute_ms")),
 		       term_ms(jsonget_number(r, "exposed_comm_ms")),
 		       term_ms(jsonget_number(r, "idle_ms")));
-	printf(" %8s %6s %-8s %s%s\n", term_count(jsonget_number(r, "steps")),
-	       term_count(jsonget_number(r, "flagged")), alive ? word(r, "model") : "gone", bar,
-	       term_style(TERM_PLAIN));
+	printf(" %8s %6s %s%s\n", term_count(jsonget_number(r, "steps")),
+	       term_count(jsonget_number(r, "flagged")), end, term_style(TERM_PLAIN));
 }
 
 static void print_top_head(unsigned columns)
@@ -450,16 +475,38 @@ static void print_top_head(unsigned columns)
 	printf(" %8s %6s %-8s%s\n", "steps", "flag", "model", term_style(TERM_PLAIN));
 }
 
+/* Takes out the ranks of jobs of which no rank is alive: such a job is over. They lie side by side. How
+ * many jobs that are. */
+static size_t take_out_ended(json_t **sorted, size_t *count)
+{
+	size_t kept = 0, jobs = 0, begin = 0, end;
+
+	for (; begin < *count; begin = end) {
+		const char *job = jsonget_text(sorted[begin], "job");
+		bool alive = false;
+
+		for (end = begin; end < *count && !strcmp(jsonget_text(sorted[end], "job"), job); end++)
+			alive |= !json_is_false(json_object_get(sorted[end], "alive"));
+		jobs += !alive;
+		for (size_t i = begin; alive && i < end; i++)
+			sorted[kept++] = sorted[i];
+	}
+	*count = kept;
+	return jobs;
+}
+
 /* job: asked for, or NULL */
 static void print_top(const json_t *answer, const char *job)
 {
 	double steps = 0, flagged = 0, lost = 0;
+	size_t over;
 	unsigned columns = term_columns();
 	size_t n, shown;
 	json_t **sorted = sorted_ranks(json_object_get(answer, "ranks"), &n);
 
 	if (!sorted)
 		return;
+	over = job ? 0 : take_out_ended(sorted, &n);
 	shown = n < ROWS_MAX ? n : ROWS_MAX;
 	for (size_t i = 0; i < n; i++) {
 		steps += jsonget_number(sorted[i], "steps");
@@ -470,6 +517,9 @@ static void print_top(const json_t *answer, const char *job)
 		if (job)
 			printf("no ranks of job %s (sysom top without --job shows all)\n",
 			       term_safe(job, 60));
+		else if (over)
+			printf("no ranks; %zu job%s that ended: sysom top --job NAME shows one\n", over,
+			       over == 1 ? "" : "s");
 		else
 			puts("no ranks: no sysomd with a job reports to this aggregator");
 		free(sorted);
@@ -483,6 +533,8 @@ static void print_top(const json_t *answer, const char *job)
 		print_top_row(sorted[i], columns);
 	if (shown < n)
 		printf("... %zu more (--json)\n", n - shown);
+	if (over)
+		printf("%zu job%s that ended not shown (--job NAME)\n", over, over == 1 ? "" : "s");
 	free(sorted);
 }
 

@@ -245,7 +245,8 @@ static const json_t *choose(const json_t *answer, const char *arg, const char *r
 		return best;
 	fprintf(stderr, "sysom diff: %s: ", term_safe(arg, 80));
 	if (!json_array_size(list)) {
-		fprintf(stderr, "no baseline of that job is kept; 200 healthy steps of a run make one\n");
+		fprintf(stderr, "no baseline of that job is kept; a run makes one with 200 healthy steps "
+				"and the first sketch of its ranks, which comes after a minute\n");
 	} else if (several || !of_role) {
 		fprintf(stderr, "%s: ", several ? "name one of its roles" : "no such role; there are");
 		list_known(list, "role");

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/utsname.h>
 #include <unistd.h>
@@ -112,7 +113,15 @@ static void check_state_dir(struct doctor *d, const char *dir)
 	char path[4096];
 	struct statvfs v;
 	double free_bytes;
+	struct stat st;
 
+	if (stat(dir, &st))
+		doctor_add(d, "state directory", errno == ENOENT ? DOCTOR_WARN : DOCTOR_FAIL,
+			   "check the path (--state-dir); sysomd makes it when it starts", "%s: %s", dir,
+			   strerror(errno));
+	else if (!S_ISDIR(st.st_mode))
+		doctor_add(d, "state directory", DOCTOR_FAIL, "name a directory (--state-dir)",
+			   "%s is no directory", dir);
 	snprintf(path, sizeof(path), "%s", dir);
 	/* where it is still to be made, its file system is that of the nearest parent */
 	while (statvfs(path, &v)) {

@@ -49,6 +49,26 @@ bool incident_text_is_hiccup(const json_t *in)
 	return strcmp(jsonget_text(in, "symptom"), "hiccup") == 0;
 }
 
+bool incident_text_hung(const json_t *in, uint64_t *since_unix_ns, uint64_t *until_unix_ns)
+{
+	const json_t *findings = json_object_get(in, "findings"), *f;
+	size_t i;
+
+	if (!incident_verdict_is_hang(in))
+		return false;
+	*since_unix_ns = jsonget_unsigned(in, "begin_unix_ns");
+	*until_unix_ns = jsonget_unsigned(in, "end_unix_ns");
+	/* other slow steps of the incident may lie before it */
+	json_array_foreach((json_t *)findings, i, f) {
+		if (strcmp(jsonget_text(f, "kind"), "hang") || !jsonget_unsigned(f, "begin_unix_ns"))
+			continue;
+		*since_unix_ns = jsonget_unsigned(f, "begin_unix_ns");
+		*until_unix_ns = jsonget_unsigned(f, "end_unix_ns");
+		break;
+	}
+	return *until_unix_ns > *since_unix_ns;
+}
+
 const char *incident_text_title(const json_t *in)
 {
 	static char out[512];
@@ -108,7 +128,18 @@ static void print_when(FILE *to, const json_t *in)
 	uint64_t begin = jsonget_unsigned(in, "begin_unix_ns"), end = jsonget_unsigned(in, "end_unix_ns");
 	bool open = incident_verdict_is_open(in);
 	double to_flag = jsonget_number(in, "steps_to_flag");
+	uint64_t since, until;
 
+	if (incident_verdict_is_hang(in)) {
+		if (!incident_text_hung(in, &since, &until))
+			since = begin, until = end;
+		fprintf(to, "  when      %s since %s", open ? "hangs" : "hung", term_time(since));
+		if (until > since)
+			fprintf(to, ", for %s%s", term_span((double)(until - since) / 1e9),
+				open ? " so far" : "");
+		fputc('\n', to);
+		return;
+	}
 	fprintf(to, "  when      %s", term_time(begin));
 	if (end > begin)
 		fprintf(to, ", for %s%s", term_span((double)(end - begin) / 1e9),
@@ -129,7 +160,7 @@ static void print_how_slow(FILE *to, const json_t *in)
 	double latency = jsonget_number(in, "latency_ms"), expected = jsonget_number(in, "expected_ms");
 	double most = latency > expected ? latency : expected;
 
-	if (!(most > 0))
+	if (!(most > 0) || incident_verdict_is_hang(in))
 		return;
 	fprintf(to, "\n  how slow  %s%s%s against expectation\n", term_style(TERM_RED),
 		term_excess(jsonget_number(in, "excess")), term_style(TERM_PLAIN));
@@ -150,7 +181,7 @@ static void print_why(FILE *to, const json_t *in)
 	unsigned columns = term_columns();
 	size_t i;
 
-	if (incident_ledger_is_known(incident_verdict_at(in, 0)))
+	if (incident_ledger_is_known(incident_verdict_at(in, 0)) || incident_verdict_is_hang(in))
 		return;
 	if (!json_array_size(parts)) {
 		/* the verdict says why, as far as that is known */
@@ -218,6 +249,7 @@ void incident_text_print(FILE *to, const json_t *in, const char *plots, const ch
 	double sent = jsonget_number(in, "uploaded_bytes"), raw = jsonget_number(in, "raw_bytes");
 	const char *state = jsonget_text(in, "state");
 	const json_t *nodes = json_object_get(in, "nodes"), *victims = json_object_get(in, "victims");
+	bool hang = incident_verdict_is_hang(in);
 	char id[33]; /* a copy: the texts of term.h take turns in a few buffers */
 
 	snprintf(id, sizeof(id), "%s", term_safe(jsonget_text(in, "id"), 32));
@@ -230,7 +262,7 @@ void incident_text_print(FILE *to, const json_t *in, const char *plots, const ch
 	print_when(to, in);
 	print_texts(to, json_array_size(nodes) == 1 ? "node" : "nodes", nodes);
 	print_how_slow(to, in);
-	if (plots)
+	if (plots && !incident_verdict_is_hang(in))
 		fputs(plots, to);
 	print_why(to, in);
 	if (stacks)
@@ -238,9 +270,11 @@ void incident_text_print(FILE *to, const json_t *in, const char *plots, const ch
 	print_signals(to, in);
 	fputc('\n', to);
 	if (json_array_size(victims) && json_array_size(json_object_get(in, "ranks")))
-		fprintf(to, "  victims   %s %s: slow only since %s for the slow one\n",
+		fprintf(to, "  victims   %s %s: %s only since %s for the %s\n",
 			json_array_size(victims) == 1 ? "rank" : "ranks", incident_text_ranks(victims),
-			json_array_size(victims) == 1 ? "it waits" : "they wait");
+			hang ? "hanging" : "slow",
+			json_array_size(victims) == 1 ? "it waits" : "they wait",
+			hang ? "other one" : "slow one");
 	fprintf(to, "  evidence  %s window%s\n  uploaded  %s",
 		term_count(jsonget_number(in, "window_count")),
 		jsonget_number(in, "window_count") == 1 ? "" : "s", term_bytes(sent));
@@ -277,8 +311,12 @@ void incident_text_row(FILE *to, const json_t *in)
 	const json_t *part = json_array_get(json_object_get(in, "parts"), 0);
 	const char *title = jsonget_text(json_object_get(in, "diagnosis"), "title");
 	unsigned columns = term_columns(), room = 40;
-	bool wide = columns >= ROW_WIDE, steps = jsonget_number(in, "latency_ms") > 0; /* a hang has none */
+	bool hang = incident_verdict_is_hang(in); /* slow steps may lie before it */
+	bool steps = !hang && jsonget_number(in, "latency_ms") > 0;
+	bool wide = columns >= ROW_WIDE;
 
+	if (hang && *title)
+		part = NULL;
 	if (!wide)
 		room = columns > ROW_BEFORE_PART ? columns - ROW_BEFORE_PART : 0;
 	fprintf(to, "%-8s %s%-6s%s ", term_safe(jsonget_text(in, "id"), 32),

@@ -6,6 +6,7 @@
 
 #include <jansson.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 
 /* The verdict first, if there is one. plots: what show_plots_print wrote, stacks: what
@@ -18,6 +19,8 @@ void incident_text_row(FILE *to, const json_t *incident);
 void incident_text_head(FILE *to);
 /* One or two slow steps of a rank, as when its host is late once. */
 bool incident_text_is_hiccup(const json_t *in);
+/* When a hang began and was last seen, as far as that is told; false: of no hang. */
+bool incident_text_hung(const json_t *in, uint64_t *since_unix_ns, uint64_t *until_unix_ns);
 /* "rank 5 is slow", "ranks 0-7 are slow together", ... In a static buffer of term.h. */
 const char *incident_text_title(const json_t *incident);
 /* An array of ranks, sorted, as "0-4, 6". */

@@ -23,9 +23,15 @@ const char *incident_verdict_layer(const json_t *line)
 	return strcmp(layer, "unknown") ? layer : "";
 }
 
-bool incident_verdict_is_hang(const json_t *d)
+bool incident_verdict_is_hang(const json_t *incident)
 {
-	return !strncmp(jsonget_text(d, "cause"), "hang-", 5);
+	return !strcmp(jsonget_text(incident, "symptom"), "stall");
+}
+
+bool incident_verdict_is_empty(const json_t *d)
+{
+	return !strcmp(jsonget_text(d, "cause"), "unknown") &&
+	       !json_array_size(json_object_get(d, "evidence"));
 }
 
 bool incident_verdict_is_open(const json_t *incident)
@@ -71,36 +77,56 @@ static void print_lines(FILE *to, const char *label, const json_t *lines, bool c
 	}
 }
 
-static void print_one(FILE *to, const json_t *d, bool open, unsigned columns)
+static void print_cost(FILE *to, const json_t *d, bool open, bool hang)
 {
-	double confidence = jsonget_number(d, "confidence"), lost = jsonget_number(d, "gpu_hours_lost");
-	double per_day = jsonget_number(d, "gpu_hours_per_day");
-	bool hang = incident_verdict_is_hang(d);
+	double lost = jsonget_number(d, "gpu_hours_lost"), per_day = jsonget_number(d, "gpu_hours_per_day");
+
+	if ((jsonget_number(d, "effect_ms") <= 0 || hang) && lost <= 0)
+		return;
+	fprintf(to, "  %-10s", "cost");
+	if (!hang)
+		fprintf(to, "%s per step", term_ms(jsonget_number(d, "effect_ms")));
+	if (!hang && jsonget_number(d, "lost_ms") > 0)
+		fprintf(to, ", %s in all", term_span(jsonget_number(d, "lost_ms") / 1e3));
+	if (lost > 0)
+		fprintf(to, "%s%s GPU-hours lost%s", hang ? "" : "; ", incident_verdict_hours(lost),
+			open ? " so far" : "");
+	if (per_day > 0)
+		fprintf(to, ", %s a day", incident_verdict_hours(per_day));
+	fputc('\n', to);
+}
+
+static void print_cause(FILE *to, const json_t *d, unsigned columns)
+{
+	double confidence = jsonget_number(d, "confidence");
 	char text[256];
 
-	if (*jsonget_text(d, "summary")) {
-		fputs(term_style(TERM_BOLD), to);
-		term_wrap(to, LABEL_COLUMNS, "verdict", jsonget_text(d, "summary"), columns);
-		fputs(term_style(TERM_PLAIN), to);
-	}
-	incident_ledger_print(to, d, columns);
 	snprintf(text, sizeof(text), "%s: %s (%s)", term_safe(jsonget_text(d, "layer"), 12),
 		 term_safe(jsonget_text(d, "title"), 120), term_safe(jsonget_text(d, "cause"), 40));
 	term_wrap(to, LABEL_COLUMNS, "layer", text, columns);
 	fprintf(to, "  %-10s%s%s%s %s\n", "certainty", term_style(TERM_GREEN),
 		term_bar(confidence, CONFIDENCE_BAR), term_style(TERM_PLAIN), term_percent(confidence));
-	if ((jsonget_number(d, "effect_ms") > 0 && !hang) || lost > 0) {
-		fprintf(to, "  %-10s", "cost");
-		if (!hang)
-			fprintf(to, "%s per step", term_ms(jsonget_number(d, "effect_ms")));
-		if (lost > 0)
-			fprintf(to, "%s%s GPU-hours lost%s", hang ? "" : "; ",
-				incident_verdict_hours(lost), open ? " so far" : "");
-		if (per_day > 0)
-			fprintf(to, ", %s a day", incident_verdict_hours(per_day));
-		fputc('\n', to);
+}
+
+static void print_one(FILE *to, const json_t *d, bool open, bool hang, unsigned columns)
+{
+	bool empty = incident_verdict_is_empty(d);
+
+	if (empty) {
+		term_wrap(to, LABEL_COLUMNS, "verdict", "none: nothing that was seen shows the cause",
+			  columns);
+	} else if (*jsonget_text(d, "summary")) {
+		fputs(term_style(TERM_BOLD), to);
+		term_wrap(to, LABEL_COLUMNS, "verdict", jsonget_text(d, "summary"), columns);
+		fputs(term_style(TERM_PLAIN), to);
 	}
-	if (*jsonget_text(d, "remedy")) {
+	/* the slow steps of a job that hangs came before */
+	if (!hang)
+		incident_ledger_print(to, d, columns);
+	if (!empty)
+		print_cause(to, d, columns);
+	print_cost(to, d, open, hang);
+	if (!empty && *jsonget_text(d, "remedy")) {
 		fputs(term_style(TERM_CYAN), to);
 		term_wrap(to, LABEL_COLUMNS, "do", jsonget_text(d, "remedy"), columns);
 		fputs(term_style(TERM_PLAIN), to);
@@ -116,5 +142,5 @@ void incident_verdict_print(FILE *to, const json_t *in, unsigned columns)
 	const json_t *d;
 
 	for (size_t k = 0; (d = incident_verdict_at(in, k)); k++)
-		print_one(to, d, incident_verdict_is_open(in), columns);
+		print_one(to, d, incident_verdict_is_open(in), incident_verdict_is_hang(in), columns);
 }

@@ -10,8 +10,10 @@
 
 /* What is said of one line of evidence: its text, or itself where it is a text. Borrowed. */
 const char *incident_verdict_line(const json_t *line);
-/* It has no effect per step: no step ends. */
-bool incident_verdict_is_hang(const json_t *d);
+/* What hangs ends no steps: nothing of it is per step. */
+bool incident_verdict_is_hang(const json_t *incident);
+/* The cause is not known and nothing is shown for it (INV-9). */
+bool incident_verdict_is_empty(const json_t *d);
 /* The layer that it speaks for; "" for none, and for a comparison that does not know. Borrowed. */
 const char *incident_verdict_layer(const json_t *line);
 const char *incident_verdict_hours(double gpu_hours); /* "19.2", "0.4" */

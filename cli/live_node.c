@@ -279,6 +279,15 @@ static bool goes_on(const struct live_rank *r)
 	return r->host < r->from.trace->host_count || r->device < r->from.trace->device_count;
 }
 
+/* What it does next on its GPU it was given already. */
+static bool works(const struct live_rank *r, uint64_t now_ns)
+{
+	const struct replay_trace *t = r->from.trace;
+	const struct record *next = r->device < t->device_count ? &t->device[r->device] : NULL;
+
+	return next && (next->launch_ns ? next->launch_ns : next->begin_ns) <= now_ns;
+}
+
 static bool has_suspect(const struct live_node *n)
 {
 	for (uint32_t i = 0; i < n->count; i++)
@@ -291,8 +300,8 @@ static void tend(struct live_node *n)
 {
 	windows_tend(n->windows, n->now_ns);
 	for (uint32_t i = 0; i < n->count; i++) {
-		if (goes_on(n->rank[i]) && rank_check_stall(n->rank[i]->rank, n->now_ns))
-			windows_stall(n->windows, i, n->now_ns);
+		if (goes_on(n->rank[i]) && rank_is_still(n->rank[i]->rank, n->now_ns))
+			windows_still(n->windows, i, works(n->rank[i], n->now_ns), n->now_ns);
 		if (n->now_ns - n->rank[i]->sketch_at_ns >= SKETCH_NS)
 			sketch(n, n->rank[i]);
 	}

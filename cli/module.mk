@@ -89,3 +89,6 @@ test_replay_journal_LDLIBS := -lcmocka
 FUZZ += fuzz_journal
 fuzz_journal_USES := cli incident wire analysis base
 SCRIPTS_TEST += tests/e2e/replay_window.sh
+UNIT += test_outfile
+test_outfile_USES := cli base
+test_outfile_LDLIBS := -lcmocka

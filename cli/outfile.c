@@ -47,15 +47,19 @@ static int why(void)
 	return errno ? -errno : -EIO;
 }
 
+/* What failed may lie back, and errno be another call's: it fails again. */
 int outfile_error(FILE *f)
 {
-	return ferror(f) ? why() : 0;
+	if (!ferror(f))
+		return 0;
+	errno = 0;
+	return fputc('\n', f) == EOF || fflush(f) ? why() : -EIO;
 }
 
 int outfile_close(struct outfile *o, int result)
 {
 	if (o->f == stdout)
-		return fflush(stdout) || ferror(stdout) ? why() : result;
+		return fflush(stdout) || ferror(stdout) ? outfile_error(stdout) : result;
 	errno = 0;
 	if (fclose(o->f) && !result)
 		result = why();

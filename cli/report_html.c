@@ -124,12 +124,10 @@ static void put_head(FILE *to, const json_t *in)
 	fputs("</p>\n", to);
 }
 
-static void put_facts(FILE *to, const json_t *in)
+static void put_slowness(FILE *to, const json_t *in)
 {
-	double sent = jsonget_number(in, "uploaded_bytes"), raw = jsonget_number(in, "raw_bytes");
 	char text[256];
 
-	fputs("<div class=\"facts\">\n", to);
 	fact(to, "against expectation", term_excess(jsonget_number(in, "excess")), "bad");
 	fact(to, "step, observed", term_ms(jsonget_number(in, "latency_ms")), "bad");
 	fact(to, "step, expected", term_ms(jsonget_number(in, "expected_ms")), "ok");
@@ -139,12 +137,26 @@ static void put_facts(FILE *to, const json_t *in)
 	fact(to, "steps", text, "");
 	fact(to, "flagged", term_count(jsonget_number(in, "flagged_steps")), "");
 	fact(to, "slow steps until flagged", term_count(jsonget_number(in, "steps_to_flag")), "");
+}
+
+static void put_facts(FILE *to, const json_t *in)
+{
+	double sent = jsonget_number(in, "uploaded_bytes"), raw = jsonget_number(in, "raw_bytes");
+	bool hang = incident_verdict_is_hang(in);
+	uint64_t since, until;
+
+	fputs("<div class=\"facts\">\n", to);
+	if (!hang)
+		put_slowness(to, in);
+	else if (incident_text_hung(in, &since, &until))
+		fact(to, incident_verdict_is_open(in) ? "hangs for, so far" : "hung for",
+		     term_span((double)(until - since) / 1e9), "bad");
 	if (raw > 0)
 		fact(to, "uploaded of what the windows cover", term_percent(sent / raw), "");
 	fputs("</div>\n", to);
 	if (json_array_size(json_object_get(in, "victims")) &&
 	    json_array_size(json_object_get(in, "ranks"))) {
-		fprintf(to, "<p>Slow only since %s for it: rank%s ",
+		fprintf(to, "<p>%s only since %s for it: rank%s ", hang ? "Hanging" : "Slow",
 			json_array_size(json_object_get(in, "victims")) == 1 ? "it waits" : "they wait",
 			json_array_size(json_object_get(in, "victims")) == 1 ? "" : "s");
 		escape_html(to, incident_text_ranks(json_object_get(in, "victims")));

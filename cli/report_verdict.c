@@ -89,36 +89,46 @@ static void put_ledger(FILE *to, const json_t *d)
 		own ? "the same rank" : "its peers");
 }
 
-static void put_one(FILE *to, const json_t *d, bool open)
+static void put_one(FILE *to, const json_t *d, bool open, bool hang)
 {
 	double lost = jsonget_number(d, "gpu_hours_lost"),
 	       per_day = jsonget_number(d, "gpu_hours_per_day");
-	bool hang = incident_verdict_is_hang(d);
+	bool empty = incident_verdict_is_empty(d);
 
 	fputs("<p class=\"summary\">", to);
-	escape_html(to, *jsonget_text(d, "summary") ? jsonget_text(d, "summary")
+	escape_html(to, empty ? "None: nothing that was seen shows the cause" :
+			*jsonget_text(d, "summary") ? jsonget_text(d, "summary")
 						    : jsonget_text(d, "title"));
-	fputs("</p>\n<p>", to);
-	escape_html(to, jsonget_text(d, "title"));
-	fputs(" <code>", to);
-	escape_html(to, jsonget_text(d, "cause"));
-	fputs("</code></p>\n<div class=\"facts\">\n", to);
-	put_figure(to, "layer", jsonget_text(d, "layer"));
-	put_figure(to, "confidence", term_percent(jsonget_number(d, "confidence")));
+	fputs("</p>\n", to);
+	if (!empty) {
+		fputs("<p>", to);
+		escape_html(to, jsonget_text(d, "title"));
+		fputs(" <code>", to);
+		escape_html(to, jsonget_text(d, "cause"));
+		fputs("</code></p>\n", to);
+	}
+	fputs("<div class=\"facts\">\n", to);
+	if (!empty) {
+		put_figure(to, "layer", jsonget_text(d, "layer"));
+		put_figure(to, "confidence", term_percent(jsonget_number(d, "confidence")));
+	}
 	if (jsonget_number(d, "effect_ms") > 0 && !hang)
 		put_figure(to, "effect per step", term_ms(jsonget_number(d, "effect_ms")));
+	if (jsonget_number(d, "lost_ms") > 0 && !hang)
+		put_figure(to, "lost in all", term_span(jsonget_number(d, "lost_ms") / 1e3));
 	if (lost > 0)
 		put_figure(to, open ? "GPU-hours lost so far" : "GPU-hours lost",
 			   incident_verdict_hours(lost));
 	if (per_day > 0)
 		put_figure(to, "GPU-hours per day", incident_verdict_hours(per_day));
 	fputs("</div>\n", to);
-	if (*jsonget_text(d, "remedy")) {
+	if (!empty && *jsonget_text(d, "remedy")) {
 		fputs("<p class=\"remedy\"><b>What to do:</b> ", to);
 		escape_html(to, jsonget_text(d, "remedy"));
 		fputs("</p>\n", to);
 	}
-	put_ledger(to, d);
+	if (!hang)
+		put_ledger(to, d);
 	put_lines(to, "Evidence", "evidence", json_object_get(d, "evidence"), !hang);
 	put_lines(to, "Ruled out", "ruled-out", json_object_get(d, "ruled_out"), !hang);
 	put_lines(to, "Missing", "missing", json_object_get(d, "missing"), !hang);
@@ -132,7 +142,7 @@ void report_verdict_put(FILE *to, const json_t *in)
 	for (k = 0; (d = incident_verdict_at(in, k)); k++) {
 		fprintf(to, "<section class=\"verdict\"%s>\n<h2>%s</h2>\n", k ? "" : " id=\"verdict\"",
 			k ? "Another fault" : "Verdict");
-		put_one(to, d, incident_verdict_is_open(in));
+		put_one(to, d, incident_verdict_is_open(in), incident_verdict_is_hang(in));
 		fputs("</section>\n", to);
 	}
 	if (!k)

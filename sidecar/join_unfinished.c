@@ -62,14 +62,31 @@ static void look_at_stream(struct join *j, const struct join_stream *s, uint64_t
 						 .func = j->colls[coll].func };
 }
 
+/* The host has waited for some stream since then. */
+static bool has_waited(const struct join *j, uint64_t since_ns)
+{
+	for (uint32_t i = 0; i < j->stream_count; i++) {
+		const struct join_stream *s = &j->streams[i];
+
+		if (s->sync_count && s->syncs[s->sync_count - 1].begin_ns >= since_ns)
+			return true;
+	}
+	return false;
+}
+
 void join_unfinished(struct join *j, uint64_t after_ns, struct join_unfinished *out)
 {
-	const struct join_replay *graph = NULL;
+	const struct join_replay *graph = NULL, *last = &j->replays[j->replay_next % JOIN_REPLAYS];
 
 	*out = (struct join_unfinished){ .kind = JOIN_UNFINISHED_NONE };
 	for (uint32_t i = 0; i < j->stream_count; i++)
 		look_at_stream(j, &j->streams[i], after_ns, out);
-	/* A graph's first record takes its launch off the stream; when its last one ends nobody knows. */
+	/* A graph's first record takes its launch off the stream; when its last one ends nobody knows,
+	 * unless there are collectives of it that have not ended. */
+	if (!out->kind && last->number && last->next_coll && last->t_ns >= after_ns &&
+	    !has_waited(j, last->t_ns))
+		*out = (struct join_unfinished){ .kind = JOIN_UNFINISHED_GRAPH,
+						 .launch_ns = last->t_ns };
 	for (uint32_t i = 0; out->kind && i < JOIN_REPLAYS; i++) {
 		const struct join_replay *r = &j->replays[i];
 

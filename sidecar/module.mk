@@ -75,6 +75,10 @@ UNIT += test_cpu_stacks
 test_cpu_stacks_USES := sidecar wire sampler reader symbol analysis ring base
 test_cpu_stacks_LDLIBS := -lcmocka
 
+UNIT += test_windows
+test_windows_USES := sidecar wire analysis base
+test_windows_LDLIBS := -lcmocka
+
 UNIT += test_recorder
 test_recorder_USES := sidecar wire analysis base
 test_recorder_LDLIBS := -lcmocka

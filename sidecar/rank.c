@@ -69,6 +69,18 @@ void rank_close(struct rank *r)
 	free(r);
 }
 
+static bool gives_work(const struct record *rec)
+{
+	return rec->kind == RECORD_LAUNCH || rec->kind == RECORD_GRAPH_LAUNCH ||
+	       rec->kind == RECORD_COLL || rec->kind == RECORD_COPY_CALL;
+}
+
+static void note_active(struct rank *r, uint64_t at_ns)
+{
+	if (at_ns > r->active_ns)
+		r->active_ns = at_ns;
+}
+
 void rank_host(struct rank *r, const struct record *rec, const struct step_mark *mark, bool late)
 {
 	recorder_push(r->recorder, r->slot, rec);
@@ -76,6 +88,8 @@ void rank_host(struct rank *r, const struct record *rec, const struct step_mark 
 	if (rec->kind == RECORD_SPAN)
 		return;
 	r->stats.host_late += late;
+	if (gives_work(rec))
+		note_active(r, rec->begin_ns);
 	beats_host(r->beats, rec);
 	normal_host(r->normal, rec);
 	analysis_log_record(r->log, r->slot, rec, mark);
@@ -85,6 +99,7 @@ void rank_host(struct rank *r, const struct record *rec, const struct step_mark 
 void rank_device(struct rank *r, const struct record *rec)
 {
 	recorder_push(r->recorder, r->slot, rec);
+	note_active(r, rec->end_ns);
 	beats_device(r->beats, rec);
 	analysis_log_record(r->log, r->slot, rec, NULL);
 	steps_push_device(r->steps, rec);
@@ -182,7 +197,6 @@ static void take_step(struct rank *r, const struct step *s, uint32_t kernel_coun
 	analysis_log_step(r->log, r->slot, s, stalled_ns, &v);
 	r->stats.steps++;
 	r->stats.last_step_end_ns = s->end_ns;
-	r->stalled = false;
 	count_skip(&r->stats, v.skip);
 	if (used) {
 		r->stats.judged++;
@@ -236,25 +250,34 @@ uint64_t rank_still_since(const struct rank *r)
 {
 	uint64_t last = r->stats.last_step_end_ns;
 
-	return last && last < r->watched_ns ? r->watched_ns : last;
+	if (!last)
+		return 0;
+	last = last < r->watched_ns ? r->watched_ns : last;
+	return last < r->active_ns ? r->active_ns : last;
 }
 
-bool rank_check_stall(struct rank *r, uint64_t now_ns)
+bool rank_is_still(const struct rank *r, uint64_t now_ns)
 {
 	uint64_t since = rank_still_since(r);
 	struct rank_medians m;
 
-	if (r->stalled || !since || since > now_ns ||
-	    r->stats.judged < r->config.judge.roofline.learn_min ||
+	if (!since || since > now_ns || r->stats.judged < r->config.judge.roofline.learn_min ||
 	    now_ns - since < r->config.stall_ns)
 		return false;
 	rank_medians(r, &m);
-	if ((double)(now_ns - since) < r->config.stall_latencies * m.latency_ns ||
-	    canary_stalled_ns(r->canary, since, now_ns) > (now_ns - since) / 4)
-		return false;
-	r->stalled = true;
+	return (double)(now_ns - since) >= r->config.stall_latencies * m.latency_ns &&
+	       canary_stalled_ns(r->canary, since, now_ns) <= (now_ns - since) / 4;
+}
+
+void rank_stall(struct rank *r)
+{
+	r->stalled_ns = rank_still_since(r);
 	r->stats.stalls++;
-	return true;
+}
+
+uint64_t rank_stalled_since(const struct rank *r)
+{
+	return r->stalled_ns && r->stalled_ns == rank_still_since(r) ? r->stalled_ns : 0;
 }
 
 #define FIELD_EXPECTED 2

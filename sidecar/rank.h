@@ -25,7 +25,7 @@ struct rank_config {
 	struct judge_config judge;
 	struct steps_config steps;
 	struct anomaly_config anomaly;
-	uint64_t stall_ns;	   /* no step for this long, and for stall_latencies expected ones */
+	uint64_t stall_ns;	   /* nothing done for this long, and for stall_latencies expected steps */
 	double stall_latencies;
 	uint64_t beat_ns;	   /* between beats, as they usually come */
 };
@@ -63,7 +63,8 @@ struct rank {
 	struct judge_sample *learned; /* ring of RANK_LEARNED */
 	uint64_t learned_total;
 	uint64_t watched_ns; /* seen without a break since then: attached, or switched on */
-	bool stalled;
+	uint64_t active_ns;  /* its host gave its GPU the latest work, or its GPU ended it */
+	uint64_t stalled_ns; /* since when it stood still when that was last said; 0: never */
 	uint64_t full_comm_ns; /* end of the last window of waiting that went with its records */
 	uint64_t random;
 	struct step_kernel kernels[STEP_KERNELS_MAX];
@@ -88,10 +89,15 @@ void rank_run(struct rank *r, uint64_t device_ns, uint64_t now_ns);
 void rank_finish(struct rank *r, uint64_t now_ns);
 /* Its process is seen from now on: what it did before is not known, and is not standing still. */
 void rank_watch(struct rank *r, uint64_t now_ns);
-/* No step has ended since then, and would have been seen; 0: no step ended yet. */
+/* Its GPU was given nothing since then and ended nothing, and that would have been seen; 0: no step ended
+ * yet. */
 uint64_t rank_still_since(const struct rank *r);
-/* True once when no step has ended for too long. */
-bool rank_check_stall(struct rank *r, uint64_t now_ns);
+/* That has lasted for too long. Whether it hangs or has nothing to do this does not tell. */
+bool rank_is_still(const struct rank *r, uint64_t now_ns);
+/* It hangs. */
+void rank_stall(struct rank *r);
+/* Since when it hangs; 0: it does not, or not any more. */
+uint64_t rank_stalled_since(const struct rank *r);
 /* What steps say of it, all else of the beat 0; groups and collectives are beats_fill's. */
 void rank_beat(const struct rank *r, struct beat_rank *out);
 /* 16 bytes that no other anomaly has. */

@@ -13,8 +13,9 @@
 #include "sidecar/cpu_stacks.h"
 #include "sidecar/symbol_offer.h"
 
-/* Without a step for so long, a beat tells what the GPU does not end. */
+/* With nothing done for so long, a beat tells what the GPU does not end. */
 #define SHIP_STILL_NS 3000000000ull
+#define SHIP_ENDED_NS 15000000000ull
 #define SHIP_STEPS_AHEAD 2.0 /* of the GPU, that a host launches at most */
 
 /* ---- one window ---- */
@@ -182,15 +183,38 @@ int ship_open(struct node *n)
 	return windows_open(&n->windows, &c);
 }
 
+/* What its GPU does not end. A kernel that was launched long before the latest step, and yet the steps
+ * went on, runs for ever (a server on the GPU), or its record is lost. */
+static void find_unfinished(const struct process *p, double latency_ns, struct join_unfinished *out)
+{
+	uint64_t last = p->rank->stats.last_step_end_ns;
+	uint64_t before = (uint64_t)(SHIP_STEPS_AHEAD * latency_ns);
+
+	*out = (struct join_unfinished){ .kind = JOIN_UNFINISHED_NONE };
+	if (p->join)
+		join_unfinished(p->join, last > before ? last - before : 0, out);
+}
+
+static void look_at_stall(const struct process *p, uint64_t now_ns)
+{
+	struct join_unfinished u;
+	struct rank_medians m;
+
+	if (!rank_is_still(p->rank, now_ns))
+		return;
+	rank_medians(p->rank, &m);
+	find_unfinished(p, m.latency_ns, &u);
+	windows_still(p->node->windows, p->slot, u.kind != JOIN_UNFINISHED_NONE, now_ns);
+}
+
 void ship_tend(struct node *n, uint64_t now_ns)
 {
 	windows_tend(n->windows, now_ns);
 	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++) {
-		struct process *p = n->processes[i];
+		const struct process *p = n->processes[i];
 
-		if (p && p->state == PROCESS_ATTACHED && p->trace_state == RING_TRACE_ON &&
-		    !p->backlog && rank_check_stall(p->rank, now_ns))
-			windows_stall(n->windows, i, now_ns);
+		if (p && p->state == PROCESS_ATTACHED && p->trace_state == RING_TRACE_ON && !p->backlog)
+			look_at_stall(p, now_ns);
 	}
 }
 
@@ -235,20 +259,17 @@ int ship_range(struct process *p, uint32_t reason, uint64_t begin_ns, uint64_t e
 
 /* ---- beats ---- */
 
-/* What its GPU does not end, while its steps stand still. A kernel that was launched long before the
- * latest step, and yet the steps went on, runs for ever (a server on the GPU), or its record is
- * lost. */
+/* While it is still. */
 static void fill_unfinished(const struct process *p, double latency_ns, struct beat_unfinished *out,
 			    uint64_t now_ns)
 {
 	uint64_t last = rank_still_since(p->rank);
-	uint64_t before = (uint64_t)(SHIP_STEPS_AHEAD * latency_ns);
 	struct join_unfinished u;
 
-	if (!p->join || !last || now_ns < last + SHIP_STILL_NS ||
+	if (!last || now_ns < last + SHIP_STILL_NS ||
 	    (double)(now_ns - last) < SHIP_STEPS_AHEAD * latency_ns)
 		return;
-	join_unfinished(p->join, last > before ? last - before : 0, &u);
+	find_unfinished(p, latency_ns, &u);
 	if (!u.kind)
 		return;
 	out->kind = u.kind;
@@ -268,14 +289,33 @@ static void fill_beat_rank(const struct process *p, struct beat_rank *b, uint64_
 	b->events = process_events(p);
 	b->lost = process_lost(p);
 	b->ring_bytes = process_raw_bytes(p);
-	if (p->join) {
-		b->kernels_joined = join_stats(p->join)->kernels_joined;
-		b->kernels_unmatched = join_stats(p->join)->kernels_unmatched;
+	b->kernels_joined = process_join_stats(p)->kernels_joined;
+	b->kernels_unmatched = process_join_stats(p)->kernels_unmatched;
+	if (p->state == PROCESS_GONE) {
+		b->flags = BEAT_RANK_ENDED;
+		return;
 	}
+	b->stalled_since_ns = rank_stalled_since(p->rank);
 	b->flags = windows_flags(p->node->windows, p->slot, now_ns) |
 		   (cpu_stacks_raised(p->node) ? BEAT_RANK_WIDE : 0);
 	fill_unfinished(p, b->latency_median_ns, &b->unfinished, now_ns);
 	beats_fill(p->rank->beats, b, now_ns);
+}
+
+/* Of one that has ended the last counts, in more than one beat, since beats may be lost. Not where the same
+ * rank has come again. */
+static bool has_news(const struct node *n, const struct process *p, uint64_t now_ns)
+{
+	if (p->state != PROCESS_GONE)
+		return true;
+	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++) {
+		const struct process *o = n->processes[i];
+
+		if (o && o->state != PROCESS_GONE && o->id.rank == p->id.rank &&
+		    !strcmp(o->id.job, p->id.job))
+			return false;
+	}
+	return !p->join && now_ns < p->left_ns + SHIP_ENDED_NS;
 }
 
 static void fill_beat(struct node *n, struct beat *b, struct beat_rank *ranks, uint64_t now_ns)
@@ -304,7 +344,7 @@ static void fill_beat(struct node *n, struct beat *b, struct beat_rank *ranks, u
 		if (!p)
 			continue;
 		b->raw_bytes += process_raw_bytes(p);
-		if (p->state != PROCESS_GONE)
+		if (has_news(n, p, now_ns))
 			fill_beat_rank(p, &ranks[b->rank_count++], now_ns);
 	}
 }

@@ -71,9 +71,12 @@ static void json_rank(struct buf *b, const struct process *p)
 	const struct rank_stats *st = &p->rank->stats;
 	const struct join_stats *js = process_join_stats(p);
 	const struct windows_peer *peer = windows_peer(p->node->windows, p->slot);
+	uint64_t now_ns = clock_monotonic_ns(), hangs = rank_stalled_since(p->rank);
 	struct rank_medians m;
 
 	rank_medians(p->rank, &m);
+	if (p->state != PROCESS_ATTACHED || hangs > now_ns)
+		hangs = 0;
 	buf_puts(b, "{\"job\":\"");
 	buf_json_text(b, p->id.job);
 	buf_printf(b, "\",\"uid\":%u,\"rank\":%d,\"pid\":%u,\"program\":\"", (unsigned)p->uid, p->id.rank,
@@ -92,7 +95,8 @@ static void json_rank(struct buf *b, const struct process *p)
 		   (unsigned long long)st->host_stall, m.latency_ns * 1e-6, m.expected_ns * 1e-6,
 		   (unsigned long long)process_events(p));
 	process_losses(p, json_loss, b);
-	buf_printf(b, "},\"peer_slow\":%s,\"peer_excess_ms\":%.6f,\"peer_flags\":%llu",
+	buf_printf(b, "},\"hang_s\":%.3f", hangs ? (double)(now_ns - hangs) * 1e-9 : 0.0);
+	buf_printf(b, ",\"peer_slow\":%s,\"peer_excess_ms\":%.6f,\"peer_flags\":%llu",
 		   peer->slow ? "true" : "false", peer->slow ? peer->excess_ns * 1e-6 : 0.0,
 		   (unsigned long long)peer->flags);
 	buf_printf(b,

@@ -34,6 +34,7 @@ struct slot {
 	struct windows *all;
 	uint32_t number;
 	bool ended;
+	bool unfinished; /* its GPU had not ended its work when it was last found still */
 	const struct wire_rank *id; /* NULL: free */
 	struct rank *rank;
 	struct windows_peer peer;
@@ -337,15 +338,14 @@ void windows_flush(struct windows *w, uint32_t slot, uint64_t now_ns)
 		ship_anomaly(s, now_ns);
 }
 
-void windows_stall(struct windows *w, uint32_t slot, uint64_t now_ns)
+static void ship_stall(struct slot *s, uint64_t since, uint64_t now_ns)
 {
-	struct slot *s = &w->slot[slot];
 	struct window_step last[STALL_STEPS];
-	uint64_t since = rank_still_since(s->rank);
 	struct windows_request q = { .reason = WINDOW_STALL, .steps = last, .end_ns = now_ns };
 	enum anomaly_grant grant = anomaly_grant(&s->rank->anomaly, true, now_ns);
 
-	log_warn("stall", "rank=%d no step for %.1f s", s->id->rank, (double)(now_ns - since) * 1e-9);
+	log_warn("stall", "rank=%d nothing done for %.1f s", s->id->rank,
+		 (double)(now_ns - since) * 1e-9);
 	if (grant == ANOMALY_COUNT_ONLY) {
 		s->rank->stats.windows_counted++;
 		return;
@@ -356,6 +356,29 @@ void windows_stall(struct windows *w, uint32_t slot, uint64_t now_ns)
 		last[i].flags |= WINDOW_STEP_MARGIN;
 	q.begin_ns = q.step_count ? last[0].step.begin_ns : since;
 	ship(s, &q);
+}
+
+static bool peer_hangs(const struct slot *s)
+{
+	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++) {
+		const struct slot *o = &s->all->slot[i];
+
+		if (o->id && o != s && !o->ended && o->unfinished && rank_stalled_since(o->rank) &&
+		    !strcmp(o->id->job, s->id->job))
+			return true;
+	}
+	return false;
+}
+
+void windows_still(struct windows *w, uint32_t slot, bool unfinished, uint64_t now_ns)
+{
+	struct slot *s = &w->slot[slot];
+
+	s->unfinished = unfinished;
+	if (rank_stalled_since(s->rank) || (!unfinished && !peer_hangs(s)))
+		return;
+	rank_stall(s->rank);
+	ship_stall(s, rank_stalled_since(s->rank), now_ns);
 }
 
 uint32_t windows_flags(const struct windows *w, uint32_t slot, uint64_t now_ns)
@@ -370,7 +393,7 @@ uint32_t windows_flags(const struct windows *w, uint32_t slot, uint64_t now_ns)
 		flags |= BEAT_RANK_SUSPECT;
 	if (s->peer.slow)
 		flags |= BEAT_RANK_PEER | BEAT_RANK_SUSPECT;
-	if (r->stalled)
+	if (rank_stalled_since(r))
 		flags |= BEAT_RANK_STALLED;
 	return flags;
 }

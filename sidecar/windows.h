@@ -63,8 +63,10 @@ void windows_drop(struct windows *w, uint32_t slot);
 void windows_tend(struct windows *w, uint64_t now_ns);
 /* The closed window of a rank goes as it is. */
 void windows_flush(struct windows *w, uint32_t slot, uint64_t now_ns);
-/* The rank has not ended a step for too long (rank_check_stall). */
-void windows_stall(struct windows *w, uint32_t slot, uint64_t now_ns);
+/* The rank is still (rank_is_still). It hangs where its GPU has not ended what it was given (unfinished),
+ * or where a rank of its job here hangs like that and may wait for this one. Else it has nothing to do. A
+ * window goes when a hang begins. */
+void windows_still(struct windows *w, uint32_t slot, bool unfinished, uint64_t now_ns);
 /* BEAT_RANK_* as far as steps tell. */
 uint32_t windows_flags(const struct windows *w, uint32_t slot, uint64_t now_ns);
 const struct windows_peer *windows_peer(const struct windows *w, uint32_t slot);

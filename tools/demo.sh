@@ -14,6 +14,8 @@ trap 'stack_stop 2>/dev/null; kill -KILL $(jobs -p) 2>/dev/null' EXIT
 trap 'exit 130' INT TERM
 case $seed in *[!0-9]* | '') fail "SEED=$seed: a whole number is wanted" ;; esac
 case $length in *[!0-9]* | '') fail "SECONDS_LONG=$length: a whole number is wanted" ;; esac
+# The fault begins after 0.4 of it at the earliest: until then sysom has to find the steps and learn how long they take.
+[ "$length" -ge 20 ] || fail "SECONDS_LONG=$length: too short to learn what is usual before the fault; use 20 or more"
 
 out=$PWD/build/demo/$seed
 rm -rf "$out"

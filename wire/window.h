@@ -155,8 +155,10 @@ struct beat_unfinished {
 #define BEAT_RANK_ANOMALY 0x01 /* a window is open */
 #define BEAT_RANK_SUSPECT 0x02 /* for its own time, or among its peers on the node */
 #define BEAT_RANK_PEER	  0x04 /* slow among its peers on the node */
-#define BEAT_RANK_STALLED 0x08 /* no step for too long */
+#define BEAT_RANK_STALLED 0x08 /* it hangs */
 #define BEAT_RANK_WIDE	  0x10 /* sampled at full rate */
+/* Its process has ended: these are its last counts, and nothing else is told. In the beats of 15 s. */
+#define BEAT_RANK_ENDED	  0x20
 
 struct beat_rank {
 	struct wire_rank rank;
@@ -166,6 +168,7 @@ struct beat_rank {
 	double compute_ns, comm_ns, exposed_comm_ns, copy_ns, idle_ns; /* medians */
 	uint64_t events, lost, ring_bytes; /* since attach */
 	uint64_t last_step_end_ns;
+	uint64_t stalled_since_ns; /* with BEAT_RANK_STALLED: since when; else 0 */
 	uint64_t kernels_joined, kernels_unmatched;
 	uint32_t flags;	     /* BEAT_RANK_* */
 	uint32_t coll_shift; /* of colls: one of 2^coll_shift is sampled */

@@ -16,7 +16,7 @@
 	X(incomplete) X(latency_median_ns) X(latency_mad_ns) X(self_median_ns) X(expected_ns)      \
 	X(compute_ns) X(comm_ns) X(exposed_comm_ns) X(copy_ns) X(idle_ns) X(events) X(lost)        \
 	X(ring_bytes) X(last_step_end_ns) X(kernels_joined) X(kernels_unmatched) X(flags)          \
-	X(coll_shift)
+	X(coll_shift) X(stalled_since_ns)
 #define BEAT_FIELDS(X)                                                                             \
 	X(sequence) X(now_ns) X(realtime_offset_ns) X(cpu_share) X(rss_bytes) X(recorder_bytes)    \
 	X(spool_bytes) X(retention_ns) X(uploaded_bytes) X(raw_bytes) X(windows_sent)              \

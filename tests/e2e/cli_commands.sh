@@ -32,9 +32,10 @@ json() { python3 -c "import json,sys; j=json.load(open('$T/out')); sys.exit(0 if
 plain() { ! LC_ALL=C grep -qP '[\x00-\x08\x0b-\x1f\x7f]|\xe2\x80\xae' "$T/out" "$T/err"; }
 
 run status; is "status exits 0" [ $status = 0 ]
-is "status shows the node, its loss by cause and the cluster" eval 'has "node gpu-3" && has "lost no_lane: 7" && has "1 job, 8 ranks on 2 nodes" && has "0.10"'
+is "status shows the node, its loss by cause and the cluster" eval 'has "node gpu-3" && has "lost no_lane: 7" && has "1 job (1 hangs), 8 ranks on 2 nodes" && has "0.10"'
 is "status says what its words mean, and prints others as they are" eval 'has "no CPU stacks are taken" && has "canary    on" && grep -qx "  weather   fine" "$T/out"'
 run status; is "a rank that left is no longer armed" eval 'grep -qE "demo +6 .*- +gone " "$T/out" && grep -qE "demo +7 .*- +detached " "$T/out" && grep -qE "demo +8 .*on +armed " "$T/out"'
+is "one that hangs is shown as hanging, and for how long" eval 'grep -qE "demo +4 .*on +hangs " "$T/out" && has "hangs for 34.0 s"'
 loads_few() { LD_DEBUG=files LD_DEBUG_OUTPUT="$T/ld" "$sysom" "$@" >"$T/out" 2>"$T/err"; ! grep -hE 'calling init.*/lib(curl|bpf|elf|dw|unwind|gnutls)' "$T"/ld.*; local rc=$?; rm -f "$T"/ld.*; return $rc; }
 is "--version, --help and replay load neither curl nor BPF nor what these need" eval 'loads_few --version && loads_few show --help && loads_few replay --help'
 cp "$sysom" "$T/alone"; "$T/alone" status >"$T/out" 2>"$T/err"; status=$?
@@ -42,6 +43,9 @@ is "without sysom-full it says what is missing" eval '[ $status = 1 ] && grep -q
 run status --json; is "status --json has both" json 'j["node"]["node"]=="gpu-3" and j["cluster"]["ranks"]==8'
 run top; is "top prints once where there is no terminal, sorted by rank" eval '[ $status = 0 ] && [ "$(grep -c "^demo" "$T/out")" = 8 ] && sed -n 3p "$T/out" | grep -q "demo *0 "'
 run top --json --job other; is "top --json filters by job" json 'len(j["ranks"])==8 and j["ranks"][0]["job"]=="other"'
+run top --job hung; is "top shows which ranks hang, for how long, and which have ended" eval 'grep -qE "^hung +0 .* hangs for 34.0 s" "$T/out" && grep -qE "^hung +1 .* ended" "$T/out" && grep -qE "^hung +2 .* armed" "$T/out"'
+run top --job over; is "asked for by name, top shows a job that is over" eval '[ "$(grep -c "^over" "$T/out")" = 3 ]'
+run top; is "without, it leaves it out and says so" eval '! grep -q "^over" "$T/out" && has "1 job that ended not shown"'
 run incidents; is "incidents lists all" eval '[ $status = 0 ] && has 0badcafe && has 1234abcd && has "kernel ampere"'
 is "a job's name can't colour the terminal" plain
 run incidents --job 'a b&c=d'; is "no incident found is exit status 1, the name is escaped" eval '[ $status = 1 ] && grep -q "job=a%20b%26c%3Dd" "$T/requests"'
@@ -50,6 +54,17 @@ run show 1234abcd; is "show says which rank, when, how slow and why" eval '[ $st
 is "show is free of control characters" plain
 run show d1a60001; is "the cost of a closed incident is final" eval 'has "0.42 GPU-hours lost, 19.2 a day" && ! has "so far"'
 run show d1a60002; is "that of an open one is so far" eval 'has "0.42 GPU-hours lost so far, 19.2 a day" && has "for 12.4 s so far"'
+run show 4a4a4a4a; is "a hang is told by how long it lasts and who waits in what" eval 'has "hangs since 2026-11-21 02:50:20 UTC, for 20.0 s so far" && has "wait in AllReduce 240" && has "hanging only since they wait"'
+is "and nothing of it per step" eval '! grep -qE "flagged|expectation|per step|steps 312" "$T/out"'
+run report 4a4a4a4a -o "$T/hang.html"
+is "nor in the report" eval 'grep -q "hangs for, so far" "$T/hang.html" && ! grep -qE "against expectation|step, observed|slow steps until|Where the time went" "$T/hang.html"'
+run incidents --all; is "incidents gives a hang no step times" eval 'grep "^deadbeef" "$T/out" | grep -qv "41.2 ms"'
+run show 4b4b4b4b; is "a verdict that nothing shows is not shown, what is missing is" eval 'has "nothing that was seen shows the cause" && ! grep -qE "certainty|cause not found|look at the evidence" "$T/out" && has "who has not entered which collective"'
+run report 4b4b4b4b -o "$T/empty.html"
+is "nor in the report" eval '! grep -qE "confidence|cause not found|look at the evidence" "$T/empty.html" && grep -q "who has not entered which" "$T/empty.html"'
+run report d1a60001 -o /dev/full; is "a report for which there is no room says so" eval '[ $status = 1 ] && grep -q "/dev/full: No space left" "$T/err"'
+"$sysom" report d1a60001 -o - >/dev/full 2>"$T/err"; status=$?
+is "to standard output, too" eval '[ $status = 1 ] && grep -q "No space left" "$T/err"'
 run report d1a60001 -o "$T/closed.html"; run report d1a60002 -o "$T/open.html"
 is "so says the report" eval 'grep -q "GPU-hours lost<" "$T/closed.html" && ! grep -q "so far" "$T/closed.html" && grep -q "GPU-hours lost so far<" "$T/open.html"'
 run show 0e711e11; is "show makes hostile text harmless" eval '[ $status = 0 ] && plain'

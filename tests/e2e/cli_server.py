@@ -53,6 +53,25 @@ DIAGNOSIS = {
     "remedy": "move the interrupt of eth0 (smp_affinity) off CPU 1, or pin the thread elsewhere"}
 
 
+def hung():
+    """A hang after a few slow steps."""
+    ledger = {"reference": "own", "slow_steps": 3, "reference_steps": 60, "slow_ms": 170.0, "reference_ms": 104.0,
+              "excess_ms": 66.0, "unobserved_ms": 0.0, "rows": [], "other_slow_ms": 170.0, "other_reference_ms": 104.0,
+              "other_excess_ms": 66.0, "explained_by": []}
+    d = {"layer": "unknown", "cause": "hang-missing", "title": "a rank has not entered a collective", "ranks": [5],
+         "summary": "rank 5 hangs", "confidence": 0.95, "effect_ms": 20000.0, "ruled_out": [], "missing": [],
+         "evidence": [{"layer": "unknown", "effect_ms": 20000.0, "text": "7 of 8 ranks wait in AllReduce 240"}],
+         "remedy": "look at its stacks", "ledger": ledger}
+    return {**incident("4a4a4a4a", "hung", "open", "stall"), "diagnosis": d, "diagnoses": [d],
+            "findings": [{"kind": "hang", "cause": "hang-missing", "ranks": [5],
+                          "begin_unix_ns": 1795229420000000000, "end_unix_ns": 1795229440000000000}]}
+
+
+EMPTY = {"layer": "unknown", "cause": "unknown", "title": "cause not found", "summary": "rank 5 hangs: cause not found",
+         "ranks": [], "confidence": 0.0, "effect_ms": 0.0, "evidence": [], "ruled_out": [],
+         "missing": ["who has not entered which collective"], "remedy": "look at the evidence"}
+
+
 def diagnosed(name, state="closed"):
     """The incident of tests/unit/cli_incident.h."""
     out = incident(name, "demo", state, rank=2)
@@ -81,7 +100,7 @@ def rank(job, n, latency):
             "lost": 3, "trace": "on", "cupti": "v2", "model": "armed"}
 
 
-STATUS = {"version": "0.1.0", "jobs": 1, "ranks": 8, "nodes": 2, "windows": 12, "incidents": 2,
+STATUS = {"version": "0.1.0", "jobs": 1, "hanging_jobs": 1, "ranks": 8, "nodes": 2, "windows": 12, "incidents": 2,
           "open_incidents": 1, "store_bytes": 5000000}
 def left(n, pid, state):
     return {"job": "demo", "rank": n, "pid": pid, "program": "train.py", "state": state, "trace": "on", "cupti": "v2",
@@ -95,7 +114,7 @@ NODE = {"node": "gpu-3", "state_dir": work, "version": "0.1.0",
                    "cupti": "v2", "model": "armed", "steps": 1005, "flagged": 48, "step_ms": 41.2,
                    "expected_ms": 27.5, "events": 123456, "lost": {"no_lane": 7, "pacing": 0},
                    "joined": 100, "unmatched": 1},
-                  left(6, 78, "gone"), left(7, 79, "detached"), left(8, 80, "attached")],
+                  {**left(4, 76, "attached"), "hang_s": 34.0}, left(6, 78, "gone"), left(7, 79, "detached"), left(8, 80, "attached")],
         "uplink": {"url": "tcp://127.0.0.1:9471", "connected": True, "spool_bytes": 0,
                    "windows_sent": 9, "windows_dropped": 0, "uploaded_bytes": 1000,
                    "raw_bytes": 1000000},
@@ -161,9 +180,20 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return self.answer(200, {"jobs": [{"job": j} for j in (["twice@1001", "twice@1002"] if job == "twice" else [job])]})
         if path == "/api/v1/ranks" and job == "nope":
             return self.answer(200, {"ranks": []})
+        over = [{**rank("over", n, 28.0), "alive": False, "ended": True} for n in range(3)]
+        if path == "/api/v1/ranks" and job == "over":
+            return self.answer(200, {"ranks": over})
+        if path == "/api/v1/ranks" and job == "hung":
+            return self.answer(200, {"ranks": [{**rank("hung", 0, 28.0), "hang_s": 34.0},
+                                               {**rank("hung", 1, 28.0), "alive": False, "ended": True},
+                                               rank("hung", 2, 28.0)]})
         if path == "/api/v1/ranks":
             return self.answer(200, {"ranks": [rank(job or "demo", n, 41.2 if n == 5 else 28.0)
-                                               for n in (7, 5, 6, 0, 1, 2, 3, 4)]})
+                                               for n in (7, 5, 6, 0, 1, 2, 3, 4)] + (over if not job else [])})
+        if path == "/api/v1/incidents/4a4a4a4a":
+            return self.answer(200, hung())
+        if path == "/api/v1/incidents/4b4b4b4b":
+            return self.answer(200, {**hung(), "ranks": [], "diagnosis": EMPTY, "diagnoses": [EMPTY], "findings": []})
         if path == "/api/v1/incidents":
             if job not in ("flip", "again"):
                 polls = 0

@@ -33,9 +33,9 @@ steps_stood() { # job: no rank has finished a step in which the fault is
 	[ "$(jq -s '[.[] | select(.fault == true)] | length' "$WORK/$1.jsonl")" = 0 ]
 }
 
-job endless endless:rank=1:start=40:kernel=gemm
+job endless endless:rank=1:start=100:kernel=gemm
 endless=$!
-job mismatch mismatch:rank=2:start=40
+job mismatch mismatch:rank=2:start=100
 mismatch=$!
 ok "the kernel that does not end is found, and its rank" stack_wait 60 named endless "hang-kernel 1"
 ok "it is named" evidence endless "gemm"
@@ -53,6 +53,10 @@ for name in endless mismatch; do
 	ok "$name: one incident" is "$(api "incidents?job=$name" '.incidents | length')" 1
 	ok "$name: it did hang" steps_stood $name
 done
+# since when, in what people look at first
+ok "status says that all ranks hang" is "$("$BIN/sysom" status | grep -c "hangs for")" 6
+ok "top too" is "$("$BIN/sysom" top | grep -cE "^(endless|mismatch)@.* hangs for [0-9]+")" 6
+ok "and the cluster counts the jobs" bash -c '"$0" status | grep -q "2 jobs (2 hang)"' "$BIN/sysom"
 # a wait is no time of a step
 "$BIN/sysom" show "$(incident mismatch)" | grep -m 1 "^  cost" >"$WORK/cost"
 sed "s/^/# /" "$WORK/cost"
@@ -60,4 +64,11 @@ ok "its cost is not told per step" bash -c 'grep -q "GPU-hours lost so far" "$0"
 ok "and incidents names it" bash -c '"$0" incidents --job mismatch | grep -q "ranks called different collectives"' "$BIN/sysom"
 kill $endless $mismatch 2>/dev/null
 wait $endless $mismatch 2>/dev/null
+over() { [ "$(api status '"\(.jobs) \(.hanging_jobs) \(.ranks)"')" = "0 0 0" ]; }
+ok "jobs that have ended are not current" stack_wait 10 over
+ok "nor listed by top" bash -c '"$0" top | grep -q "no ranks; 2 jobs that ended"' "$BIN/sysom"
+last_counts() { # what the node counted last is what the aggregator has
+	[ "$(node_api status '[.ranks[].steps] | add')" = "$(api ranks '[.ranks[].steps] | add')" ]
+}
+ok "their last step counts are the nodes'" stack_wait 10 last_counts
 finish

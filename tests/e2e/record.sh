@@ -18,6 +18,8 @@ ok "a place that can't be written is told before the command runs" bash -c \
 	'"$0" record -o "$1/none/x.html" -- touch "$1/ran" 2>"$1/err"; [ $? = 1 ] && [ ! -e "$1/ran" ] && grep -q "none/x.html: No such" "$1/err"' \
 	"$WORK/sysom" "$WORK"
 ok "a recording without a sample leaves no file" is "$(cd "$WORK" && ./sysom record -o empty.html -- true 2>/dev/null; ls | grep -c empty)" 0
+ok "a command without a sample has its own status, too" bash -c \
+	'"$0" record -o "$1" -- true 2>/dev/null && ! "$0" record -o "$1" -- false 2>/dev/null' "$WORK/sysom" "$WORK/empty.html"
 ok "a full disk is named" bash -c '"$0" record -o /dev/full -- "${@:2}" 2>"$1"; grep -q "/dev/full: No space left" "$1"' \
 	"$WORK/sysom" "$WORK/err" "${spin[@]}"
 ok "two targets at once are refused" bash -c '"$0" record -a -p 1 2>/dev/null; [ $? = 2 ]' "$WORK/sysom"

@@ -122,4 +122,6 @@ else
 	skip "the 8-rank DLRM trace plays on eight ranks" "needs data: $DATA/dlrm-8rank-v100"
 	skip "a Kineto trace plays as it is" "needs data: $DATA/dlrm-8rank-v100"
 fi
+ok "a demo too short to learn from is refused" bash -c \
+	'! SECONDS_LONG=2 bash tools/demo.sh 2>"$0" && grep -q "too short to learn" "$0"' "$WORK/demo"
 finish

@@ -619,9 +619,83 @@ static void goes_on_without_a_rank_that_died(void **unused)
 	fs_fini(&j);
 }
 
-/* ---- hostile and broken senders ---- */
-
 static json_t *page(bool ranks, const char *job, const char *after, uint32_t limit);
+
+static json_t *row_of(const char *job, int rank)
+{
+	json_t *j = page(true, job, NULL, 1000), *row, *found = NULL;
+	size_t i;
+
+	json_array_foreach(json_object_get(j, "ranks"), i, row)
+		if (json_integer_value(json_object_get(row, "rank")) == rank)
+			found = json_incref(row);
+	json_decref(j);
+	assert_non_null(found);
+	return found;
+}
+
+/* Its node's last word is of the process that has the rank; another's of that number is not. */
+static void a_rank_whose_process_has_ended_is_so_at_once_with_its_last_counts(void **unused)
+{
+	static struct beat_rank r[16];
+	struct fs_job j;
+	struct beat b;
+	json_t *row;
+
+	fs_init(&j, "job", 2, 2, 12);
+	run(&j, 40);
+	assert_true(fs_beat(&j, 0, now_s, r, &b));
+	assert_int_equal(b.rank_count, 2);
+	r[0].flags = r[1].flags = BEAT_RANK_ENDED;
+	r[0].steps = 4711;
+	r[1].rank.pid++;
+	send_beat(&b);
+	row = row_of("job", 0);
+	assert_true(json_is_false(json_object_get(row, "alive")));
+	assert_true(json_is_true(json_object_get(row, "ended")));
+	assert_int_equal(json_integer_value(json_object_get(row, "steps")), 4711);
+	json_decref(row);
+	row = row_of("job", 1);
+	assert_true(json_is_true(json_object_get(row, "alive")));
+	json_decref(row);
+	assert_int_equal(totals().jobs_alive, 1);
+	assert_int_equal(totals().ranks_alive, 1);
+	r[1].rank.pid--;
+	b.sequence++;
+	send_beat(&b);
+	assert_int_equal(totals().jobs, 1);
+	assert_int_equal(totals().jobs_alive, 0);
+	/* it comes again */
+	run(&j, 50);
+	assert_int_equal(totals().jobs_alive, 1);
+	assert_int_equal(totals().ranks_alive, 2);
+	fs_fini(&j);
+}
+
+static void a_rank_that_hangs_is_shown_with_since_when(void **unused)
+{
+	static struct beat_rank r[16];
+	struct fs_job j;
+	struct beat b;
+	json_t *row;
+
+	fs_init(&j, "job", 2, 2, 12);
+	run(&j, 40);
+	assert_true(fs_beat(&j, 0, now_s, r, &b));
+	r[0].flags = BEAT_RANK_STALLED;
+	r[0].stalled_since_ns = b.now_ns - 7 * (uint64_t)1e9;
+	send_beat(&b);
+	now_s += 2;
+	row = row_of("job", 0);
+	assert_float_equal(json_number_value(json_object_get(row, "hang_s")), 9, 0.01);
+	json_decref(row);
+	row = row_of("job", 1);
+	assert_float_equal(json_number_value(json_object_get(row, "hang_s")), 0, 0);
+	json_decref(row);
+	fs_fini(&j);
+}
+
+/* ---- hostile and broken senders ---- */
 
 /* Rows of that rank; of the node's: whether it is quarantined. */
 static uint32_t rows_of(const char *job, int rank, const char *node, bool *quarantined)
@@ -1892,6 +1966,8 @@ int main(void)
 	    T(a_window_of_another_time_is_not_the_suspects_own),
 	    T(a_slowdown_of_everybody_ends_with_its_run),
 	    T(a_slowdown_is_the_same_one_when_a_role_has_recovered),
+	    T(a_rank_whose_process_has_ended_is_so_at_once_with_its_last_counts),
+	    T(a_rank_that_hangs_is_shown_with_since_when),
 	    T(what_is_told_of_a_role_ends_with_it),
 	    T(who_is_left_alone_is_let_off),
 	    T(a_hang_lasts_for_longer_than_who_died_is_remembered),

@@ -160,6 +160,51 @@ static void clocks_that_stand_apart_tell_the_same(void **unused)
 	}
 }
 
+/* Steps may not be found, as of a server whose batches change; the kernels of its GPU end all the same. */
+static void who_ends_kernels_has_lost_a_record_of_one(void **unused)
+{
+	static struct beat_rank b;
+
+	for (uint32_t i = 0; i < 60; i++, now_s++) {
+		struct beat_comm c = comm(1, 2, 100, RECORD_COLL_ALL_REDUCE, 4096, 1000, false);
+
+		for (int32_t r = 0; r < 2; r++) {
+			b = (struct beat_rank){.rank.rank = r, .steps = 50, .comm_count = 1};
+			b.comms[0] = c;
+			b.kernels_joined = 1000 + i;
+			assert_int_equal(hang_push(hang, (uint32_t)r, &b, 49, (int64_t)UNIX, now_s * S,
+						   now_s * S), 0);
+		}
+		tick();
+	}
+	assert_int_equal(told, 0);
+}
+
+/* A rank that crashed has not entered since it has ended; when all have, nobody waits any more. */
+static void tells_of_a_rank_whose_process_has_ended(void **unused)
+{
+	hold(15, say_missing);
+	hang_end(hang, 5);
+	for (uint32_t i = 0; i < 15; i++, now_s++) {
+		for (uint32_t r = 0; r < 8; r++) {
+			struct beat_comm c = comm(1, 8, 100, RECORD_COLL_ALL_REDUCE, 4096, 1000, false);
+
+			if (r != 5)
+				push(r, 50, &c, 1);
+		}
+		tick();
+	}
+	assert_true(told > 0);
+	assert_int_equal(last.finding.ranks[0], 5);
+	assert_string_equal(last.finding.evidence[1].text, "rank 5: its process has ended");
+	assert_int_equal(hang_since_ns(hang), 1000 * S);
+	for (uint32_t r = 0; r < 8; r++)
+		hang_end(hang, r);
+	tick();
+	assert_true(last.ended);
+	assert_int_equal(hang_since_ns(hang), 0);
+}
+
 static void say_gone_on(void)
 {
 	for (uint32_t r = 0; r < 8; r++) {
@@ -630,6 +675,8 @@ int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 	const struct CMUnitTest tests[] = {
+	    T(who_ends_kernels_has_lost_a_record_of_one),
+	    T(tells_of_a_rank_whose_process_has_ended),
 	    T(names_the_rank_that_has_not_entered),  T(ends_when_the_job_goes_on),
 	    T(tells_it_again_while_it_lasts),	     T(names_the_rank_whose_call_differs),
 	    T(blames_nobody_when_all_are_in),	     T(follows_who_waits_for_whom_to_the_root),

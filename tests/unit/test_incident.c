@@ -62,6 +62,8 @@ static struct incident_change add(struct digest d)
 {
 	struct incident_change c;
 
+	if (!(d.flagged_ns > 0)) /* all alike */
+		d.flagged_ns = d.flagged * (d.latency_ns - d.expected_ns);
 	assert_int_equal(incident_set_add(set, &d, d.end_unix_ns, &c), 0);
 	return c;
 }
@@ -791,6 +793,19 @@ static void blames_nobody_for_a_stall_that_looks_the_same_everywhere(void **unus
 	json_decref(j);
 }
 
+/* Who hangs alone waits for ranks of which no window has come. */
+static void blames_nobody_for_hanging_alone_in_a_job_of_several(void **unused)
+{
+	json_t *j;
+
+	add(window("job", 0, WINDOW_STALL, 0, 1));
+	j = only();
+	assert_string_equal(text_of(j, "symptom"), "stall");
+	assert_string_equal(ranks_of(j, "ranks"), "");
+	assert_string_equal(ranks_of(j, "victims"), "0");
+	json_decref(j);
+}
+
 static void keeps_jobs_and_distant_times_apart(void **unused)
 {
 	struct incident_change a = add(window("job", 1, WINDOW_SELF, 0, 1)),
@@ -1003,6 +1018,37 @@ static void digests_flagged_steps_their_onset_and_parts(void **unused)
 	assert_string_equal(d.parts[0].name, "");
 }
 
+/* One step of five was held up for long: a median of them knows nothing of it. */
+static void what_flagged_steps_lost_is_their_sum(void **unused)
+{
+	struct window_step steps[5];
+	struct window w = { .reason = WINDOW_SELF, .begin_ns = 100 * S, .end_ns = 105 * S,
+			    .realtime_offset_ns = (int64_t)T0, .rank = { .rank = 3, .world_size = 8 },
+			    .steps = steps, .step_count = 5 };
+	struct digest d;
+	json_t *j;
+
+	memset(steps, 0, sizeof(steps));
+	strcpy(w.rank.job, "job");
+	for (uint64_t i = 0; i < 5; i++) {
+		steps[i].step.index = 20 + i;
+		steps[i].step.begin_ns = 100 * S + i * S / 2;
+		steps[i].step.latency_ns = i == 2 ? 2000000000 : 104000000;
+		steps[i].step.end_ns = steps[i].step.begin_ns + S / 3;
+		steps[i].step.self_ns = steps[i].step.latency_ns;
+		steps[i].expected_ns = steps[i].expected_self_ns = 1e8;
+		steps[i].flags = WINDOW_STEP_FLAGGED | WINDOW_STEP_OUT;
+	}
+	digest_make(&w, 123, &d);
+	assert_float_equal(d.flagged_ns, 1.9e9 + 4 * 4e6, 1);
+	d.id[0] = 1;
+	add(d);
+	j = only();
+	assert_float_equal(json_real_value(json_object_get(j, "lost_ms")), 1916, 1e-6);
+	assert_float_equal(json_real_value(json_object_get(j, "gpu_hours_lost")), 1.916 * 8 / 3600, 1e-9);
+	json_decref(j);
+}
+
 static bool is_sound(uint64_t begin_ns, uint64_t end_ns, int64_t offset_ns, int rank, int world_size)
 {
 	const struct window w = { .reason = WINDOW_SELF, .begin_ns = begin_ns, .end_ns = end_ns,
@@ -1094,6 +1140,8 @@ int main(void)
 		CASE(blames_nobody_without_evidence),
 		CASE(blames_the_stalled_rank_that_entered_fewest_collectives),
 		CASE(blames_nobody_for_a_stall_that_looks_the_same_everywhere),
+		CASE(blames_nobody_for_hanging_alone_in_a_job_of_several),
+		CASE(what_flagged_steps_lost_is_their_sum),
 		CASE(keeps_jobs_and_distant_times_apart),
 		CASE(joins_what_a_late_window_connects),
 		CASE(follows_an_anomaly_over_any_gap),

@@ -796,6 +796,53 @@ static void of_a_graph_it_is_not_told_which_kernel(void **state)
 	assert_int_equal(unfinished(g, 0).launch_ns, T0);
 }
 
+/* A collective in a graph waits for other ranks: the rank's GPU is not idle, though the launch has met its
+ * first kernels. */
+static void a_graph_whose_collectives_have_not_ended_is_told(void **state)
+{
+	struct rig *g = *state;
+	struct event_graph graph = { .head = { .kind = EVENT_GRAPH, .t = T0 + 2 * MS },
+				     .graph = 0x700, .exec = 0x800, .capture = 5,
+				     .action = GRAPH_INSTANTIATE };
+	struct event_launch e = { .head = { .kind = EVENT_GRAPH_LAUNCH, .t = T0 + 10 * MS },
+				  .func = 0x800, .stream = 0x60, .grid = { 0, 5, 0 } };
+	struct event_kernel node = { .head = { .kind = EVENT_KERNEL, .flags = EVENT_FLAG_GRAPH_NODE,
+					       .t = T0 + 11 * MS },
+				     .end = T0 + 12 * MS, .correlation = 50, .context_id = CTX_ID,
+				     .stream_id = 9, .graph_id = 1, .name = NAME_GEMM };
+
+	tell_stream(g, 0x60, 9);
+	tell_comm(g, 0xabc, 0x1234);
+	coll(g, T0, 0xabc, COLL_ALL_REDUCE, 0, EVENT_FLAG_CAPTURED, 5);
+	push(g, 0, &graph, sizeof(graph), false);
+	push(g, 0, &e, sizeof(e), false);
+	push(g, 7, &node, sizeof(node), true);
+	settle(g);
+	assert_int_equal(unfinished(g, 0).kind, JOIN_UNFINISHED_GRAPH);
+	assert_int_equal(unfinished(g, 0).launch_ns, T0 + 10 * MS);
+	assert_int_equal(unfinished(g, T0 + 11 * MS).kind, JOIN_UNFINISHED_NONE);
+	node.head.t = T0 + 12 * MS;
+	node.end = T0 + 13 * MS;
+	node.name = NAME_NCCL;
+	push(g, 7, &node, sizeof(node), true);
+	settle(g);
+	assert_int_equal(unfinished(g, 0).kind, JOIN_UNFINISHED_NONE);
+	/* the next replay's records are lost, but the host has waited for it */
+	e.head.t = T0 + 20 * MS;
+	e.grid[0] = 1;
+	node.head.t = T0 + 21 * MS;
+	node.end = T0 + 22 * MS;
+	node.correlation = 51;
+	node.name = NAME_GEMM;
+	push(g, 0, &e, sizeof(e), false);
+	push(g, 7, &node, sizeof(node), true);
+	settle(g);
+	assert_int_equal(unfinished(g, 0).kind, JOIN_UNFINISHED_GRAPH);
+	wait_for(g, T0 + 23 * MS, 500000, 0x60, SYNC_STREAM);
+	settle(g);
+	assert_int_equal(unfinished(g, 0).kind, JOIN_UNFINISHED_NONE);
+}
+
 static void survives_any_bytes(void **state)
 {
 	struct rig *g = *state;
@@ -826,6 +873,7 @@ int main(void)
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 	const struct CMUnitTest tests[] = {
 		T(joins_kernels_to_launches_in_order),
+		T(a_graph_whose_collectives_have_not_ended_is_told),
 		T(merges_lanes_by_time),
 		T(hands_out_a_late_event_and_says_so),
 		T(keeps_streams_apart),

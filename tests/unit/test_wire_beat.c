@@ -174,9 +174,11 @@ static void round_trips_what_a_gpu_does_not_end(void **unused)
 	memset(&r, 0, sizeof(r));
 	r.unfinished = (struct beat_unfinished){ .kind = BEAT_UNFINISHED_KERNEL, .stream = 13,
 						 .launch_ns = 86400000000123, .name = "gemm_bf16" };
+	r.stalled_since_ns = 86400000000456;
 	struct beat_rank *g = round_trip(&r, &bytes, &got);
 
 	assert_memory_equal(&g->unfinished, &r.unfinished, sizeof(r.unfinished));
+	assert_int_equal(g->stalled_since_ns, 86400000000456);
 	wire_beat_free(&got);
 	/* a kind of a later version says nothing to this one */
 	r.unfinished.kind = BEAT_UNFINISHED_GRAPH + 1;

@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * When a rank hangs, and when it has nothing to do. Its steps are marked, a launch and a kernel in each. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "sidecar/windows.h"
+
+#define RANKS	2
+#define STEPS	100
+#define STEP_NS 10000000ull
+#define S	1000000000ull
+
+struct rig {
+	struct recorder *recorder;
+	struct windows *windows;
+	struct wire_rank id[RANKS];
+	struct rank *rank[RANKS];
+	unsigned stalls[RANKS];
+	uint64_t now_ns, closer_ns;
+};
+
+static uint64_t now_of(void *arg)
+{
+	return ((struct rig *)arg)->now_ns;
+}
+
+static void ship(void *arg, uint32_t slot, const struct windows_request *q)
+{
+	((struct rig *)arg)->stalls[slot] += q->reason == WINDOW_STALL;
+}
+
+static void give(struct rank *r, uint64_t at_ns)
+{
+	struct record launch = { .begin_ns = at_ns, .end_ns = at_ns + 1000, .kind = RECORD_LAUNCH,
+				 .name = 1, .grid = { 1, 1, 1 }, .block = { 32, 1, 1 }, .peer = -1 };
+
+	rank_host(r, &launch, NULL, false);
+}
+
+static void end(struct rank *r, uint64_t launch_ns, uint64_t at_ns)
+{
+	struct record kernel = { .begin_ns = launch_ns + 2000, .end_ns = at_ns, .launch_ns = launch_ns,
+				 .kind = RECORD_KERNEL, .name = 1, .grid = { 1, 1, 1 },
+				 .block = { 32, 1, 1 }, .peer = -1 };
+
+	rank_device(r, &kernel);
+}
+
+static void step(struct rank *r, uint64_t begin_ns, uint64_t index)
+{
+	struct record mark = { .begin_ns = begin_ns, .end_ns = begin_ns, .kind = RECORD_STEP_BEGIN,
+			       .key = index, .peer = -1 };
+	struct step_mark work = { .work_count = 0 };
+
+	rank_host(r, &mark, &work, false);
+	give(r, begin_ns + 1000);
+	end(r, begin_ns + 1000, begin_ns + STEP_NS - 2000);
+	mark.kind = RECORD_STEP_END;
+	mark.begin_ns = mark.end_ns = begin_ns + STEP_NS - 1000;
+	rank_host(r, &mark, NULL, false);
+	rank_run(r, begin_ns + STEP_NS, begin_ns + STEP_NS);
+}
+
+static int setup(void **state)
+{
+	struct recorder_config rc = { .memory_bytes = 1 << 20, .ranks_max = RANKS };
+	struct windows_config wc = { .now_ns = now_of, .ship = ship };
+	struct rig *g = calloc(1, sizeof(*g));
+	struct rank_config c;
+
+	wc.closer_until_ns = &g->closer_ns;
+	wc.arg = g;
+	rank_config_default(&c);
+	assert_int_equal(recorder_open(&g->recorder, &rc), 0);
+	assert_int_equal(windows_open(&g->windows, &wc), 0);
+	for (uint32_t i = 0; i < RANKS; i++) {
+		g->id[i] = (struct wire_rank){ .job = "job", .rank = (int32_t)i, .world_size = RANKS };
+		assert_int_equal(recorder_add_rank(g->recorder, i, i + 1), 0);
+		assert_int_equal(rank_open(&g->rank[i], &c, g->recorder, i, NULL, 1 + i, S), 0);
+		windows_add(g->windows, i, &g->id[i], g->rank[i]);
+		for (uint64_t k = 0; k < STEPS; k++)
+			step(g->rank[i], S + k * STEP_NS, k);
+		assert_int_equal(g->rank[i]->stats.steps, STEPS);
+	}
+	g->now_ns = S + STEPS * STEP_NS;
+	*state = g;
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	struct rig *g = *state;
+
+	windows_close(g->windows);
+	for (uint32_t i = 0; i < RANKS; i++)
+		rank_close(g->rank[i]);
+	recorder_close(g->recorder);
+	free(g);
+	return 0;
+}
+
+/* As sysomd looks, some times a second. */
+static void look(struct rig *g, bool unfinished0, bool unfinished1)
+{
+	const bool unfinished[RANKS] = { unfinished0, unfinished1 };
+
+	for (uint32_t i = 0; i < RANKS; i++)
+		if (rank_is_still(g->rank[i], g->now_ns))
+			windows_still(g->windows, i, unfinished[i], g->now_ns);
+}
+
+static bool hangs(const struct rig *g, uint32_t rank)
+{
+	return windows_flags(g->windows, rank, g->now_ns) & BEAT_RANK_STALLED;
+}
+
+static void a_server_without_requests_does_not_hang(void **state)
+{
+	struct rig *g = *state;
+
+	for (int i = 0; i < 100; i++, g->now_ns += S)
+		look(g, false, false);
+	assert_true(rank_is_still(g->rank[0], g->now_ns));
+	for (uint32_t i = 0; i < RANKS; i++) {
+		assert_false(hangs(g, i));
+		assert_int_equal(g->stalls[i], 0);
+	}
+}
+
+static void who_launches_does_not_hang_though_no_step_is_found(void **state)
+{
+	struct rig *g = *state;
+
+	for (int i = 0; i < 100; i++, g->now_ns += S) {
+		give(g->rank[0], g->now_ns - S / 2);
+		end(g->rank[1], g->now_ns - S, g->now_ns - S / 2);
+		look(g, true, true);
+	}
+	assert_int_equal(g->rank[0]->stats.steps, STEPS);
+	assert_int_equal(g->stalls[0] + g->stalls[1], 0);
+}
+
+static void work_that_does_not_end_is_a_hang_from_the_last_work_on(void **state)
+{
+	struct rig *g = *state;
+	uint64_t last_ns = g->now_ns;
+
+	give(g->rank[0], last_ns);
+	for (int i = 0; i < 5; i++, g->now_ns += S)
+		look(g, true, false);
+	assert_int_equal(g->stalls[0], 0); /* not before its time */
+	for (int i = 0; i < 10; i++, g->now_ns += S)
+		look(g, true, false);
+	assert_true(hangs(g, 0));
+	assert_int_equal(g->stalls[0], 1);
+	assert_int_equal(rank_stalled_since(g->rank[0]), last_ns);
+	end(g->rank[0], last_ns, g->now_ns);
+	assert_false(hangs(g, 0));
+}
+
+/* The culprit of a hang may be the one whose GPU has nothing to do: its host does not come. */
+static void a_rank_that_others_wait_for_hangs_with_them(void **state)
+{
+	struct rig *g = *state;
+
+	give(g->rank[1], g->now_ns);
+	for (int i = 0; i < 10; i++, g->now_ns += S)
+		look(g, false, true);
+	assert_true(hangs(g, 0) && hangs(g, 1));
+	assert_int_equal(g->stalls[0], 1);
+	assert_int_equal(g->stalls[1], 1);
+}
+
+static void another_jobs_hang_is_none_of_its_business(void **state)
+{
+	struct rig *g = *state;
+
+	strcpy(g->id[1].job, "another");
+	for (int i = 0; i < 10; i++, g->now_ns += S)
+		look(g, false, true);
+	assert_int_equal(g->stalls[0], 0);
+	assert_int_equal(g->stalls[1], 1);
+}
+
+int main(void)
+{
+#define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+	const struct CMUnitTest tests[] = {
+		T(a_server_without_requests_does_not_hang),
+		T(who_launches_does_not_hang_though_no_step_is_found),
+		T(work_that_does_not_end_is_a_hang_from_the_last_work_on),
+		T(a_rank_that_others_wait_for_hangs_with_them),
+		T(another_jobs_hang_is_none_of_its_business),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
