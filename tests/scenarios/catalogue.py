@@ -7,6 +7,7 @@ the words of an injection {pid}, {rank}, {dir}, {nvml}, {disk} and {port} stand 
 number, the job's directory, the NVML file, the disk's number and the storage server's port.
 """
 import dataclasses
+import threading
 import typing
 
 HOST = ("--loader", "none", "--host-ms", "5")  # with 5 ms of work on the host in each step
@@ -82,6 +83,33 @@ class Link:
         s.set_link("0 0")
 
 
+class InTurn:
+    """Each of two ranks for a while, again and again."""
+
+    def __init__(self, text, seconds):
+        self.text, self.seconds = text, seconds
+
+    def start(self, s, rank):
+        self.over = threading.Event()
+        self.thread = threading.Thread(target=self.run, args=(s, neighbours(rank)))
+        self.thread.start()
+
+    def run(self, s, ranks):
+        while not self.over.is_set():
+            tool = s.start_tool(s.fill(self.text, ranks[0]).split())
+            self.over.wait(self.seconds)
+            s.stop_tool(tool)
+            ranks = ranks[1], ranks[0]
+
+    def stop(self, s, rank):
+        self.over.set()
+        self.thread.join()
+
+
+def neighbours(rank):
+    return rank, (rank + 1) % 4
+
+
 @dataclasses.dataclass
 class Case:
     name: str
@@ -94,12 +122,18 @@ class Case:
     every_rank: bool = False
     kind: str = "slow_rank"
     ranks: typing.Any = None  # accused, where it is not the victim: a function of it
-    from_start: tuple = ()  # arguments with which the job has it from its first step
+    from_start: tuple = ()  # the launcher's arguments with which the job has it from its first step
     link: bool = False  # the victim's network is a slow_link.py
     server: bool = False  # there is a storage server
     seconds: float = 25  # to the right verdict
     needs: tuple = ()  # of tests/needs.py
-    again: bool = False  # a second rank may have it in the same job
+    restarts: bool = False  # torchrun starts the job again before, as a rank was killed
+    ends: bool = True  # the job ends by itself
+
+    def second(self):
+        """Whether a second rank of the same job can have it."""
+        return self.ends and not (self.link or self.every_rank or self.from_start or
+                                  any("{rank}" in word for word in self.job))
 
 
 STALLED = ("cpu-host-gap", "cpu")
@@ -109,8 +143,8 @@ CASES = [
     Case("stall10", "every tenth step sleeps 80 ms", *STALLED, (Order("sleep every=10 ms=80"),), named=("sleep",)),
     Case("stall3_copied", "every third step sleeps 30 ms after its batch was copied", *STALLED,
          (Order("sleep every=3 ms=30 at=copied"),), named=("sleep",)),
-    Case("stall10_read", "every tenth step reads 8 MB past the page cache after its batch was copied", "storage-disk",
-         "storage", (Order("read_direct every=10 kib=8192 at=copied"),), named=("read_direct",)),
+    Case("stall10_read", "every tenth step reads 32 MB past the page cache after its batch was copied", "storage-disk",
+         "storage", (Order("read_direct every=10 kib=32768 at=copied"),), named=("read_direct",)),
     Case("pipe", "standard output is a pipe that is full on every third step: its reader is slow",
          ("cpu-host-gap", "sw-logging"), ("cpu", "software", "os"),
          (Say("job reader {rank} 25", "job reader {rank} 0"),), job=(*HOST, "--does", "progress every=3 kib=48"),
@@ -145,6 +179,80 @@ CASES = [
     Case("skew", "a lower GPU clock beside sequences of uneven length", ("gpu-clocks",), "gpu",
          (Tool("gpu_clock.py --file {nvml} --device {rank} --mhz 1250"),),
          job=(*HOST, "--does", "skew percent=12")),
+    # the launch thread waits
+    Case("sigstop", "SIGSTOP, and SIGCONT 60 ms later, thrice a second", "os-stopped", "os",
+         (Tool("inject.py stop --pid {pid} --ms 60 --every 300"),)),
+    Case("freezer", "the freezer of its cgroup stops it for 60 ms, thrice a second", "os-stopped", "os",
+         (Tool("inject.py freeze --pid {pid} --ms 60 --every 300"),)),
+    Case("strace", "somebody traces its system calls", "os-stopped", "os", (Tool("strace -f -qq -o /dev/null -p {pid}"),)),
+    Case("flock", "another process holds a lock file of the step", ("cpu-host-gap", "os-lock"), ("cpu", "os"),
+         (Tool("inject.py flock --path {dir}/lock-{rank} --ms 50 --every 100"),),
+         job=(*HOST, "--does", "flock path={dir}/lock"), named=("flock",)),
+    Case("child", "each step runs a program and waits for it", *STALLED, (Order("child ms=30"),),
+         named=("wait|child",)),
+    Case("server", "a server answers a question of the step late, over TCP", ("cpu-host-gap", "net-transfer"),
+         ("cpu", "network"), (Storage(30),), job=(*HOST, "--does", "ask_server port={port}"), server=True,
+         named=("recv|ask_server",)),
+    Case("worker", "a data loader's worker waits for its storage", "storage-loader", "storage", (Storage(40),),
+         job=("--loader", "worker"), server=True, needs=("module:torch",)),
+    Case("mapped_cold", "major page faults in a mapped file that the page cache lost", ("os-faults", "storage-disk"),
+         ("os", "storage"), (Order("mapped_file mb=3 cold=1"),), named=("mapped_file|fault",)),
+    Case("disk_neighbour", "somebody else writes to the disk, past the page cache, that the rank reads from",
+         "storage-disk", "storage", (Tool("inject.py write --dir {dir} --threads 8"),),
+         job=(*HOST, "--rank-does", "{rank} read_direct every=1 kib=512"), named=("read_direct|vda",)),
+    Case("disk_limit", "an I/O limit of its cgroup holds the rank's reads", ("storage-limit", "storage-disk"), "storage",
+         (Tool("disk_limit.py --pid {pid} --device {disk} --bytes-per-second 400000"),), job=("--loader", "direct"),
+         needs=("blkio-group",)),
+    # the launch thread computes
+    Case("python", "a loop in Python in each step", "cpu-python", "cpu", (Order("augment_in_python"),),
+         named=("augment_in_python",)),
+    Case("pickle", "each step pickles a large sample", ("cpu-function", "cpu-python"), "cpu", (Order("serialize"),),
+         named=("serialize|pickle|save",)),
+    Case("garbage", "the garbage collector goes through a large heap in each step", ("cpu-function", "cpu-python"),
+         "cpu", (Order("collect_garbage"),), named=("gc|collect",)),
+    Case("profiler", "a profiler in Python interrupts the main thread 1,000 times a second", "cpu-python", "cpu",
+         (Order("profile_by_signal hz=1000"),), named=("on_tick",)),
+    Case("log_debug", "the log level of one rank is DEBUG", ("cpu-python", "sw-logging"), ("cpu", "software"),
+         (Order("log_debug"),), named=("log",)),
+    Case("gil", "a thread that computes in Python", "cpu-gil", "cpu", (Order("gil"),), named=("gil_hog",)),
+    Case("pollers", "six threads of the process poll without the GIL", "os-run-queue", "os",
+         (Order("threads count=6"),)),
+    Case("omp", "16 threads of OpenMP on two CPUs", ("os-run-queue", "cpu-function"), ("os", "cpu"),
+         (Order("omp count=16"),), job=("--loader", "none", "--matmul", "300"), needs=("module:torch",),
+         named=("omp",)),
+    Case("cpu_limit", "a CPU limit of half of what the rank uses", "os-cpu-limit", "os",
+         (Tool("cpu_limit.py --pid {pid} --percent {half}"),), job=("--loader", "none", "--host-ms", "12"),
+         needs=("cpu-group",)),
+    Case("swap", "its memory is swapped out: a memory limit below its heap", ("os-memory",), "os",
+         (Tool("inject.py swap --mb 256"), Tool("inject.py memory --pid {pid} --mb 48"), Order("heap mb=96"))),
+    # the GPU
+    Case("thermal", "the GPU is hot and lowers its clock", "gpu-thermal", "gpu",
+         (Tool("gpu_clock.py --file {nvml} --device {rank} --mhz 1400 --also temperature_c=92 --also throttle=64"),)),
+    Case("copies", "300 more copies from the host to the device", "gpu-copy", "gpu", (Order("copies count=300"),)),
+    Case("copy_link", "copies at a thirtieth of the rate, from the first step on", "gpu-copy", "gpu",
+         from_start=("--env", "{rank}:SIM_COPY_MBPS=800")),
+    Case("kernel", "one kernel takes 60% longer", "gpu-kernel", "gpu",
+         (Order("kernel name=gemm_f32_128x256_nt(wgrad) percent=60"),), named=("wgrad",)),
+    Case("variant", "another variant of one kernel, 60% slower", "gpu-variant", "gpu",
+         (Order("variant name=gemm_f32_128x256_nt(wgrad) to=gemm_f32_64x64_nt(wgrad) percent=60"),), named=("64x64",)),
+    Case("elastic", "one kernel takes 60% longer, after a rank died and all were started again", "gpu-kernel", "gpu",
+         (Order("kernel name=gemm_f32_128x256_nt(wgrad) percent=60"),), named=("wgrad",), restarts=True,
+         needs=("module:torch",)),
+    Case("in_turn", "a lower GPU clock, on each of two ranks for 6 s in turn", "gpu-clocks", "gpu",
+         (InTurn("gpu_clock.py --file {nvml} --device {rank} --mhz 1400", 6),), ranks=neighbours, seconds=35),
+    Case("layers", "more kernels in each step of one rank: a deeper part", "imbalance-input", "software",
+         (Order("kernels layers=3"),), kind="imbalance"),
+    Case("batch", "a bigger batch on one rank: larger grids", "imbalance-input", "software",
+         (Order("batch percent=35"),), kind="imbalance"),
+    Case("all_variant", "another variant of one kernel on every rank, 60% slower", "sw-kernels", "software",
+         (Order("variant name=gemm_f32_128x256_nt(wgrad) to=gemm_f32_64x64_nt(wgrad) percent=60", True),),
+         every_rank=True, kind="uniform", named=("64x64",)),
+    # no end
+    Case("killed", "a rank is killed and the others wait for it", "hang-missing", "unknown", (Order("die"),),
+         kind="hang", ranks=lambda r: [r], ends=False, seconds=40),
+    Case("hang", "a rank waits for a lock file for ever", "hang-missing", "unknown",
+         (Tool("inject.py flock --path {dir}/held --every 0"), Order("hang path={dir}/held")), named=("flock",),
+         kind="hang", ranks=lambda r: [r], ends=False, seconds=40),
 ]
 BY_NAME = {c.name: c for c in CASES}
 assert len(BY_NAME) == len(CASES)

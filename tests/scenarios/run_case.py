@@ -8,6 +8,7 @@ The seed chooses the victim. --full has the fault on a second rank as well.
 """
 import os
 import random
+import signal
 import sys
 import time
 
@@ -29,11 +30,39 @@ def want_of(case, rank):
     return scenario.Want(case.causes, case.layers, ranks, case.named, kind=case.kind)
 
 
+def begin(s, case, rank):
+    """The job, until what is usual of it is known."""
+    launcher = s.make_link(rank) if case.link else ()
+    words = [s.fill(a, rank) for a in case.job]
+    quiet = 0 if case.causes is None else QUIET_S
+    if not case.restarts:
+        s.begin(s.ranks_here(*words, launcher=launcher), quiet=quiet)
+        return
+    s.begin(s.torchrun(*words, options=("--max_restarts", 3)), quiet=0)
+    os.kill(s.rank_pids()[(rank + 1) % RANKS], signal.SIGKILL)
+    s.stack.wait(30, lambda: s.attached() < RANKS)
+    s.known(RANKS, 90)
+    s.quiet(quiet)
+
+
+def slow_from_start(s, case, rank):
+    """A job without the fault for as long as its steps take to be known, then one that has it all the time."""
+    s.start_job(s.ranks_here(*case.job), RANKS, f"{case.name}-none")
+    s.stack.wait(60, lambda: len(s.steps()) > 120)
+    usual = s.usual_ms()
+    s.end_job()
+    s.fault_from_start(case.title, rank,
+                       s.ranks_here(*case.job, launcher=[s.fill(a, rank) for a in case.from_start]),
+                       want_of(case, rank), usual_ms=usual)
+
+
 def play(s, case, victims):
     if case.server:
         s.serve_storage()
-    launcher = s.make_link(victims[0]) if case.link else ()
-    s.begin(s.ranks_here(*(s.fill(a, victims[0]) for a in case.job), launcher=launcher), quiet=0 if case.causes is None else QUIET_S)
+    if case.from_start:
+        slow_from_start(s, case, victims[0])
+        return
+    begin(s, case, victims[0])
     if case.causes is None:
         s.quiet(HEALTHY_S)
         return
@@ -55,7 +84,7 @@ def main():
         if lacks:
             s.skip(f"needs {lacks}")
         rng = random.Random(f"{seed}:{case.name}")
-        victims = rng.sample(range(RANKS), 2 if s.full and not case.link and not case.every_rank else 1)
+        victims = rng.sample(range(RANKS), 2 if s.full and case.second() else 1)
         s.say(f"seed {seed}: victim {', '.join(map(str, victims))}")
         s.seed = seed
         s.start_stack()

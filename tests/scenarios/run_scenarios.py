@@ -181,7 +181,7 @@ def write_table(table):
                 "; ".join(got.get("other_verdicts", []))
             word += machine_of(got)
             quiet.append(f"| {cell(got['title'])} | {got['quiet_s']:.0f} | {got['seconds']:.0f} | {word} | "
-                         f"{k['state']} | {'one rank' if not got['full'] else 'whole'}, seed {got.get('seed')} | {when(k)} | {k['tree']} |")
+                         f"{k['state']} | {got.get('load', 0):.0f} | {'one rank' if not got['full'] else 'whole'}, seed {got.get('seed')} | {when(k)} | {k['tree']} |")
     first, last = (f(all_of, key=lambda x: x[1]["unix_s"])[1] for f in (min, max))
     text = [
         "# Scenarios", "",
@@ -201,8 +201,8 @@ def write_table(table):
         "canary, which not all of them reach). An incident of the whole job that they explain by the same measure is true,",
         "whatever its verdict, and is counted with it. Whole: with the fault on a second rank as well. The tree is the commit",
         "that ran, with a + where it was changed.", "",
-        "| scenario | s without a fault | s in all | other incidents | | form | UTC | tree |",
-        "|---|---|---|---|---|---|---|---|", *quiet, ""]
+        "| scenario | s without a fault | s in all | other incidents | | load at its end | form | UTC | tree |",
+        "|---|---|---|---|---|---|---|---|---|", *quiet, ""]
     with open(table, "w", encoding="utf-8") as f:
         f.write("\n".join(text))
 

@@ -6,6 +6,7 @@ An order names the fault and its arguments ("sleep every=3 ms=30"); closing the 
 import ctypes
 import fcntl
 import gc
+import logging
 import mmap
 import os
 import pickle
@@ -83,7 +84,7 @@ def lock(rank, ms=25, every=2):
 
 def flock(rank, path):
     """A lock file that other processes use as well."""
-    with open(path, "a", encoding="ascii") as f:
+    with open(f"{path}-{rank.rank}", "a", encoding="ascii") as f:
         while True:
             yield
             fcntl.flock(f, fcntl.LOCK_EX)
@@ -134,6 +135,17 @@ def collect_garbage(rank, objects=400000):
     while heap:
         yield
         gc.collect()
+
+
+def log_debug(rank):
+    """The log level of this rank is DEBUG."""
+    log = logging.getLogger("train")
+    log.setLevel(logging.DEBUG)
+    try:
+        while True:
+            yield
+    finally:
+        log.setLevel(logging.INFO)
 
 
 def profile_by_signal(rank, hz=1000):

@@ -31,13 +31,14 @@ LAYERS = 8
 READ_BYTES = 64 << 10  # a batch, read directly
 BLOCK_BYTES = 256 << 10
 DEAR_BATCH_S = 0.09
+RUN = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", 0))
 TABLE = bytes(reversed(range(256)))
 LOG = logging.getLogger("train")
 
 
 def exchange_by_file(directory, rank):
     """Rank 0's bytes reach everybody through a file."""
-    path = os.path.join(directory, "unique-id." + os.environ.get("TORCHELASTIC_RUN_ID", "0"))
+    path = os.path.join(directory, f"unique-id.{RUN}")
 
     def exchange(raw):
         if rank == 0:
@@ -180,7 +181,7 @@ class Orders:
         self.done += len(text)
         for line in text.splitlines():
             who, word, value = line.split(" ", 2)
-            if who != "all" and int(who) != self.rank:
+            if who not in ("all", str(self.rank)):
                 continue
             if word == "start":
                 self.faults.start(value)
@@ -334,7 +335,7 @@ def main():
             orders.obey()
             rank.gpu.begin_step(None)
             rank.step(step)
-            truth.write(json.dumps({"rank": rank.rank, "step": step, "begin_ns": begin,
+            truth.write(json.dumps({"rank": rank.rank, "run": RUN, "step": step, "begin_ns": begin,
                                     "end_ns": time.monotonic_ns()}) + "\n")
             step += 1
     sys.stdout.flush()

@@ -263,6 +263,11 @@ class Scenario:
             self.stack.wait(30, lambda: self.attached() == ranks or self.job.poll() is not None)
             self.pin(*pin)
 
+        self.known(ranks, learn)
+        self.quiet((15 if self.full else 8) if quiet is None else quiet)
+
+    def known(self, ranks, seconds):
+        """Waits until sysomd knows what is usual of each rank."""
         def armed():
             if self.job.poll() is not None:
                 return True
@@ -270,10 +275,9 @@ class Scenario:
             # where the machine is restless a rank's own model may be refused; its peers are there still
             return len(now) == ranks and (all(r["model"] == "armed" for r in now) or
                                           all(r["steps"] >= STEPS_KNOWN for r in now))
-        good = self.stack.wait(learn, armed, 0.5) and self.job.poll() is None
+        good = self.stack.wait(seconds, armed, 0.5) and self.job.poll() is None
         if not self.ok(good, f"{ranks} ranks run and are known"):
             raise Late("the job did not get under way")
-        self.quiet((15 if self.full else 8) if quiet is None else quiet)
 
     def start_job(self, argv, ranks, name=None):
         if not self.stack:
@@ -308,22 +312,30 @@ class Scenario:
         disk = os.stat(self.stack.dir).st_dev
         return text.format(pid=self.rank_pids()[rank] if "{pid}" in text else None, rank=rank, dir=self.stack.dir,
                            nvml=self.stack.nvml, disk=f"{os.major(disk)}:{os.minor(disk)}",
-                           port=getattr(self, "storage_port", None))
+                           port=getattr(self, "storage_port", None),
+                           half=self.half_of_cpu(rank) if "{half}" in text else None)
 
     def start_tool(self, words, urgency=0):
         """A program of tests/faults, or of the machine, which runs until stop_tool()."""
         path = os.path.join(FAULTS, words[0])
-        if os.path.exists(path):
+        log = self.stack.path(f"fault-{len(os.listdir(self.stack.dir))}.log")
+        speaks = os.path.exists(path)
+        if speaks:
             words = ["/usr/bin/python3", path, *words[1:]]
         elif os.path.exists(f"{BUILD}/faults/{words[0]}"):
             words = [f"{BUILD}/faults/{words[0]}", *words[1:]]
-        p = self.stack.processes.start(words, self.stack.path("fault.log"), urgency=urgency)
+        p = self.stack.processes.start(words, log, urgency=urgency)
+        if speaks:  # that it is on
+            self.stack.wait(10, lambda: os.path.getsize(log) > 0 or p.poll() is not None, 0.02)
+        p.log = log
         self.tools.append(p)
         return p
 
     def stop_tool(self, p):
         self.tools.remove(p)
-        self.ok(p.poll() is None, f"the injector {p.args[1]} ran")
+        if not self.ok(p.poll() is None, f"the injector ran: {' '.join(map(str, p.args[:3]))}"):
+            with open(p.log, encoding="utf-8", errors="replace") as f:
+                self.say(f.read()[-1000:])
         self.stack.processes.end(p)
 
     def make_link(self, rank):
@@ -439,9 +451,10 @@ class Scenario:
                     continue
                 if "step" in s and s["begin_ns"] > self.job_began_ns:
                     ms = (s["end_ns"] - s["begin_ns"]) / 1e6
-                    old = by_step.get(s["step"])
+                    key = s.get("run", 0), s["step"]
+                    old = by_step.get(key)
                     if old is None or ms > old[1]:
-                        by_step[s["step"]] = (s["begin_ns"], ms)
+                        by_step[key] = (s["begin_ns"], ms)
         return [by_step[k] for k in sorted(by_step)]
 
     # ---- the fault ----
@@ -684,5 +697,5 @@ class Scenario:
                        "checks": self.count, "failed": self.failed, "others": len(self.strangers),
                        "other_verdicts": [f"{i['symptom']} of {i['ranks']}: {self.cause(i)}" for i in self.strangers],
                        "machine": [self.cause(i) for i in self.machine],
-                       "full": self.full, "seed": self.seed,
+                       "full": self.full, "seed": self.seed, "load": os.getloadavg()[0],
                        "seconds": time.monotonic() - self.began}, out)
