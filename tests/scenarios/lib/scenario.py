@@ -26,6 +26,7 @@ SLOWER = 1.05  # a fault that makes no step this much longer is none
 OFTEN = 0.06  # of the steps: that more of them are long
 SECONDS_MAX = 14 if "--short" in sys.argv else 45  # a fault is left on so long until its verdict is there
 SECONDS_MIN = 14
+HANG_S = 5
 STEPS_KNOWN = 200
 VICTIM_CPU, OTHER_CPU = 1, 0
 
@@ -529,6 +530,12 @@ class Scenario:
         steps = self.steps()
         before = [ms for at, ms in steps if f.begin_ns - 8e9 < at and at + ms * 1e6 < f.begin_ns]
         during = [ms for at, ms in steps if f.begin_ns + 1e9 < at < f.end_ns]
+        if f.want.kind == "hang":
+            f.first_slow_ns = max(at + ms * 1e6 for at, ms in steps)
+            still_s = (f.end_ns - f.first_slow_ns) / 1e9
+            f.seen, f.real = f"no step ends for {still_s:.0f} s", still_s > HANG_S
+            self.ok(f.real, f"{f.what} on {self.who(f)} is real: {f.seen}")
+            return
         if not before or not during:
             self.ok(False, f"{f.what}: no steps to compare")
             return
