@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Does something to a running process or to the machine beside it, until SIGTERM; then all is as before.
 
-    inject.py hog --cpus 0,1                      busy processes, one a CPU
+    inject.py hog --cpus 0,1,1                    busy processes, one for each CPU that is named
     inject.py stop --pid P --ms 40 --every 400    SIGSTOP, and SIGCONT so much later
     inject.py freeze --pid P --ms 40 --every 400  the same by the freezer of a cgroup
     inject.py renice --pid P --nice 19
@@ -36,7 +36,7 @@ def wait():
 
 
 def cpus_of(text):
-    return {int(c) for c in text.split(",")}
+    return [int(c) for c in text.split(",")]
 
 
 def threads_of(pid):
@@ -63,6 +63,9 @@ def in_group(controller, o, **values):
 def hog(o):
     for cpu in cpus_of(o.cpus):
         if not os.fork():
+            os.setsid()  # a session is one to the scheduler: each is as urgent as the job
+            with open("/proc/self/autogroup", "w", encoding="ascii") as group:
+                group.write("-20")
             os.sched_setaffinity(0, {cpu})
             while os.getppid() != 1:
                 for _ in range(1000000):

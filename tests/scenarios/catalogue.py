@@ -50,11 +50,11 @@ class Say:
 class Tool:
     """A program that does it to the rank from outside, until it is ended."""
 
-    def __init__(self, text, urgency=0):
-        self.text, self.urgency, self.process = text, urgency, None
+    def __init__(self, text):
+        self.text, self.process = text, None
 
     def start(self, s, rank):
-        self.process = s.start_tool(s.fill(self.text, rank).split(), self.urgency)
+        self.process = s.start_tool(s.fill(self.text, rank).split())
 
     def stop(self, s, rank):
         s.stop_tool(self.process)
@@ -161,13 +161,13 @@ CASES = [
          named=("touch_pages|fault",)),
     Case("renice", "the rank has nice 19 beside busy processes of its session", "os-run-queue",
          (Tool("inject.py renice --pid {pid} --nice 19"), Say("job hogs 2", "job hogs 0"))),
-    Case("affinity", "the rank's affinity is one CPU, with a busy process on it", "os-run-queue",
-         (Tool("inject.py affinity --pid {pid} --cpus 1"), Tool("inject.py hog --cpus 1", -20))),
-    Case("cpuset", "the rank's cpuset is one CPU, with a busy process on it", "os-run-queue",
-         (Tool("inject.py cpuset --pid {pid} --cpus 1"), Tool("inject.py hog --cpus 1", -20))),
+    Case("affinity", "the rank's affinity is one CPU, with a real-time process on it", "os-run-queue",
+         (Tool("inject.py affinity --pid {pid} --cpus 1"), Tool("cpu_hog.py --cpu 1"))),
+    Case("cpuset", "the rank's cpuset is one CPU, with three busy processes on it", "os-run-queue",
+         (Tool("inject.py cpuset --pid {pid} --cpus 1"), Tool("inject.py hog --cpus 1,1,1"))),
     Case("memory_limit", "a memory limit below what the rank maps: its pages are reclaimed", "os-memory",
-         (Tool("inject.py memory --pid {pid} --mb 6 --cold {dir}/mapped-{rank}"),),
-         job=(*HOST, "--does", "mapped_file mb=8 cold=0")),
+         (Tool("inject.py memory --pid {pid} --mb 2 --cold {dir}/mapped-{rank}"),),
+         job=(*HOST, "--does", "mapped_file mb=3 cold=0 stride=1")),
     Case("gloo_delay", "8 ms more on the network of a gloo rank", ("net-transfer",), (Link(8, 0),),
          job=(*HOST, "--gloo"), link=True, needs=("module:torch", "netns")),
     Case("gloo_loss", "3% of the packets of a gloo rank are lost", ("net-retransmits",), (Link(0, 3),),
@@ -198,7 +198,7 @@ CASES = [
          named=("recv|ask_server",)),
     Case("worker", "a data loader's worker waits for its storage", "storage-loader", (Storage(40),),
          job=("--loader", "worker"), server=True, needs=("module:torch",)),
-    Case("mapped_cold", "major page faults in a mapped file that the page cache lost", ("os-faults", "storage-disk"), (Order("mapped_file mb=3 cold=1"),), named=("mapped_file|fault",)),
+    Case("mapped_cold", "major page faults in a mapped file that the page cache lost", ("os-faults", "storage-disk"), (Order("mapped_file mb=6 cold=1"),), named=("mapped_file|fault",)),
     Case("disk_neighbour", "somebody else writes to the disk, past the page cache, that the rank reads from",
          "storage-disk", (Tool("inject.py write --dir {dir} --threads 8"),),
          job=(*HOST, "--rank-does", "{rank} read_direct every=1 kib=512"), named=("read_direct|vda",)),

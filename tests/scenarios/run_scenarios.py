@@ -231,9 +231,9 @@ def main():
                                  (f"--seed={o.seed}", *(() if o.short else ("--full",))))
             count[state] += 1
             keep(name, state, why, got)
+            if not o.no_table:
+                write_table(o.table)
             print(f"{state} {name}{': ' + why if why else ''}", flush=True)
-    if names and not o.no_table:
-        write_table(o.table)
     print(f"{count['pass']} passed, {count['fail']} failed, {count['skip']} skipped")
     return 1 if count["fail"] or not count["pass"] else 0
 

@@ -244,8 +244,8 @@ def touch_pages(size):
             m[at] = 1
 
 
-def mapped_file(rank, mb=4, cold=1):
-    """Reads a mapped file; cold: the page cache has lost it."""
+def mapped_file(rank, mb=4, cold=1, stride=4):
+    """Reads each stride-th page of a mapped file; cold: the page cache has lost it."""
     path = os.path.join(rank.dir, f"mapped-{rank.rank}")
     size = mb << 20
     with open(path, "wb") as f:
@@ -257,7 +257,7 @@ def mapped_file(rank, mb=4, cold=1):
         yield
         with mmap.mmap(fd, size, prot=mmap.PROT_READ) as m:
             m.madvise(mmap.MADV_RANDOM)  # no reading ahead
-            for at in range(0, size, 4 * PAGE):
+            for at in range(0, size, stride * PAGE):
                 m[at]
         if cold:
             os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)

@@ -316,7 +316,7 @@ class Scenario:
                            port=getattr(self, "storage_port", None),
                            half=self.half_of_cpu(rank) if "{half}" in text else None)
 
-    def start_tool(self, words, urgency=0):
+    def start_tool(self, words):
         """A program of tests/faults, or of the machine, which runs until stop_tool()."""
         path = os.path.join(FAULTS, words[0])
         log = self.stack.path(f"fault-{len(os.listdir(self.stack.dir))}.log")
@@ -325,7 +325,7 @@ class Scenario:
             words = ["/usr/bin/python3", path, *words[1:]]
         elif os.path.exists(f"{BUILD}/faults/{words[0]}"):
             words = [f"{BUILD}/faults/{words[0]}", *words[1:]]
-        p = self.stack.processes.start(words, log, urgency=urgency)
+        p = self.stack.processes.start(words, log)
         if speaks:  # that it is on
             self.stack.wait(10, lambda: os.path.getsize(log) > 0 or p.poll() is not None, 0.02)
         p.log = log
