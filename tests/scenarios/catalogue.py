@@ -13,7 +13,8 @@ import threading
 import typing
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-HOST = ("--loader", "none", "--host-ms", "5")  # with 5 ms of work on the host in each step
+HOST = ("--loader", "none", "--host-ms", "2")  # with 2 ms of work on the host in each step
+BUSY = ("--loader", "none", "--host-ms", "6")
 
 
 # ---- injections ----
@@ -160,11 +161,11 @@ CASES = [
     Case("fresh_pages", "64 MB of fresh pages in each step", "os-faults", (Order("fresh_pages mb=64"),),
          named=("touch_pages|fault",)),
     Case("renice", "the rank has nice 19 beside busy processes of its session", "os-run-queue",
-         (Tool("inject.py renice --pid {pid} --nice 19"), Say("job hogs 2", "job hogs 0"))),
+         (Tool("inject.py renice --pid {pid} --nice 19"), Say("job hogs 2", "job hogs 0")), job=BUSY),
     Case("affinity", "the rank's affinity is one CPU, with a real-time process on it", "os-run-queue",
-         (Tool("inject.py affinity --pid {pid} --cpus 1"), Tool("cpu_hog.py --cpu 1"))),
+         (Tool("inject.py affinity --pid {pid} --cpus 1"), Tool("cpu_hog.py --cpu 1")), job=BUSY),
     Case("cpuset", "the rank's cpuset is one CPU, with three busy processes on it", "os-run-queue",
-         (Tool("inject.py cpuset --pid {pid} --cpus 1"), Tool("inject.py hog --cpus 1,1,1"))),
+         (Tool("inject.py cpuset --pid {pid} --cpus 1"), Tool("inject.py hog --cpus 1,1,1")), job=BUSY),
     Case("memory_limit", "a memory limit below what the rank maps: its pages are reclaimed", "os-memory",
          (Tool("inject.py memory --pid {pid} --mb 2 --cold {dir}/mapped-{rank}"),),
          job=(*HOST, "--does", "mapped_file mb=3 cold=0 stride=1")),
@@ -174,8 +175,8 @@ CASES = [
          job=(*HOST, "--gloo"), link=True, needs=("module:torch", "netns")),
     Case("all_clocks", "the clocks of all GPUs are 15% down", "gpu-clocks",
          (Tool("gpu_clock.py --file {nvml} --device all --mhz 1683"),), every_rank=True, kind="uniform"),
-    Case("all_host", "the host work of all ranks takes three times as long", ("sw-hot-path",),
-         (Order("more_host_work percent=200", True),), every_rank=True, kind="uniform", named=("pack_batch|translate",)),
+    Case("all_host", "the host work of all ranks takes twice as long", ("sw-hot-path",),
+         (Order("more_host_work percent=100", True),), job=BUSY, every_rank=True, kind="uniform", named=("pack_batch|translate",)),
     Case("warm_up", "healthy: sequences grow at the beginning", job=(*HOST, "--does", "warm_up steps=250")),
     Case("checkpoint", "healthy: rank 0 writes a checkpoint every 50 steps",
          job=(*HOST, "--does", "checkpoint every=50 mb=8")),
@@ -217,7 +218,7 @@ CASES = [
          (Order("log_debug"),), named=("log",)),
     Case("gil", "a thread that computes in Python", "cpu-gil", (Order("gil"),), named=("gil_hog",)),
     Case("pollers", "six threads of the process poll without the GIL", "os-run-queue",
-         (Order("threads count=6"),)),
+         (Order("threads count=6"),), job=BUSY),
     Case("omp", "16 threads of OpenMP on two CPUs", ("os-run-queue", "cpu-function"),
          (Order("omp count=16"),), job=("--loader", "none", "--matmul", "300"), needs=("module:torch",),
          named=("omp",)),

@@ -102,23 +102,31 @@ def row_of(got, r):
         said = f"{who(r['ranks'])}; {r.get('layer')}; `{r['cause']}` ({100 * (r.get('confidence') or 0):.0f}%)"
     ledger = "; ".join(f"{a} {n} {ms:+.1f}".replace("  ", " ") for a, n, ms in r.get("ledger") or [])
     hits = r.get("hits") or {}
-    right = "right" if not r["wrong"] else "wrong: " + (", ".join(k for k, v in hits.items() if not v) or r["wrong"])
+    right = "not judged" if r["wrong"] is None else "right" if not r["wrong"] else "wrong: " + (", ".join(k for k, v in hits.items() if not v) or r["wrong"])
     if not r.get("real", True):
         right = "no fault: " + right
     return f"| {cell(got['title'])} | {victim} | {cell(r['steps'])} | {cell(r.get('want'))} | {cell(said)} | {seconds} | " \
            f"{cell(ledger)} | {cell(right)} |"
 
 
+def healthy_row(got):
+    said = "; ".join(got.get("other_verdicts", [])) or "silent"
+    return f"| {cell(got['title'])} | none | {got['quiet_s']:.0f} s | silence | {cell(said)} | - | | " \
+           f"{'wrong' if got['others'] else 'right'} |"
+
+
 def rates_of(everything):
     """How often rank, layer and cause were right, each for itself."""
-    rows = [r for _, k in everything if k["got"] for r in k["got"]["rows"] if r.get("hits")]
+    rows = [r for _, k in everything if k["got"] for r in k["got"]["rows"] if r.get("hits") and r["wrong"] is not None]
     if not rows:
         return ""
     n = len(rows)
     parts = [f"{word} {sum(r['hits'][word] for r in rows)} of {n}" for word in ("rank", "layer", "cause")]
     false = sum((k["got"] or {}).get("others", 0) for _, k in everything)
+    calm = [k["got"]["others"] for _, k in everything if k["got"] and not k["got"]["rows"]]
     whole = sum(not r["wrong"] for r in rows)
-    return f"**Right: {', '.join(parts)}; the whole verdict, in time, {whole} of {n}. Other incidents: {false}.**"
+    text = f"**Right: {', '.join(parts)}; the whole verdict, in time, {whole} of {n}. "
+    return text + f"Healthy jobs that stayed silent: {calm.count(0)} of {len(calm)}. Other incidents: {false}.**"
 
 
 def machine_of(got):
@@ -176,7 +184,7 @@ def write_table(table):
         elif not got:
             rows.append(f"| {name} | | | | failed: no result | | | |")
         else:
-            rows += [row_of(got, r) for r in got["rows"]]
+            rows += [row_of(got, r) for r in got["rows"]] or [healthy_row(got)]
             word = "silent" if not got["others"] else f"{got['others']} too many: " + \
                 "; ".join(got.get("other_verdicts", []))
             word += machine_of(got)
