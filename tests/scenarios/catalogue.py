@@ -125,7 +125,7 @@ class Case:
     every_rank: bool = False
     kind: str = "slow_rank"
     ranks: typing.Any = None  # accused, where it is not the victim: a function of it
-    from_start: tuple = ()  # the launcher's arguments with which the job has it from its first step
+    from_start: tuple = ()  # arguments with which the job has it from its first step
     link: bool = False  # the victim's network is a slow_link.py
     server: bool = False  # there is a storage server
     seconds: float = 25  # to the right verdict
@@ -238,6 +238,9 @@ CASES = [
     Case("copies", "300 more copies from the host to the device", "gpu-copy", (Order("copies count=300"),)),
     Case("copy_link", "copies at a thirtieth of the rate, from the first step on", "gpu-copy",
          from_start=("--env", "{rank}:SIM_COPY_MBPS=800")),
+    Case("variant_always", "another variant of one kernel, 30% slower, from the first step on: only the peers tell",
+         "gpu-variant", named=("64x64",), from_start=(
+             "--rank-does", "{rank} variant name=gemm_f32_128x256_nt(wgrad) to=gemm_f32_64x64_nt(wgrad) percent=30")),
     Case("kernel", "one kernel takes 60% longer", "gpu-kernel",
          (Order("kernel name=gemm_f32_128x256_nt(wgrad) percent=60"),), named=("wgrad",)),
     Case("variant", "another variant of one kernel, 60% slower", "gpu-variant",

@@ -29,7 +29,8 @@ def orders():
         for i in c.inject:
             if isinstance(i, catalogue.Order):
                 yield c.name, i.text
-        for word, text in zip(c.job, c.job[1:]):
+        words = c.job + c.from_start
+        for word, text in zip(words, words[1:]):
             if word in ("--does", "--rank-does"):
                 yield c.name, text.split(" ", 1)[1] if word == "--rank-does" else text
 

@@ -65,7 +65,7 @@ def slow_from_start(s, case, rank):
     usual = s.usual_ms()
     s.end_job()
     s.fault_from_start(case.title, rank,
-                       s.ranks_here(*case.job, launcher=[s.fill(a, rank) for a in case.from_start]),
+                       s.ranks_here(*case.job, *(s.fill(a, rank) for a in case.from_start)),
                        want_of(case, rank), usual_ms=usual)
 
 
