@@ -110,6 +110,8 @@ def row_of(got, r):
 
 
 def healthy_row(got):
+    if not got["quiet_s"]:
+        return f"| {cell(got['title'])} | | | | did not get under way | - | | not judged |"
     said = "; ".join(got.get("other_verdicts", [])) or "silent"
     return f"| {cell(got['title'])} | none | {got['quiet_s']:.0f} s | silence | {cell(said)} | - | | " \
            f"{'wrong' if got['others'] else 'right'} |"
@@ -123,7 +125,7 @@ def rates_of(everything):
     n = len(rows)
     parts = [f"{word} {sum(r['hits'][word] for r in rows)} of {n}" for word in ("rank", "layer", "cause")]
     false = sum((k["got"] or {}).get("others", 0) for _, k in everything)
-    calm = [k["got"]["others"] for _, k in everything if k["got"] and not k["got"]["rows"]]
+    calm = [k["got"]["others"] for _, k in everything if k["got"] and k["got"]["quiet_s"] and not k["got"]["rows"]]
     whole = sum(not r["wrong"] for r in rows)
     text = f"**Right: {', '.join(parts)}; the whole verdict, in time, {whole} of {n}. "
     return text + f"Healthy jobs that stayed silent: {calm.count(0)} of {len(calm)}. Other incidents: {false}.**"
