@@ -26,7 +26,7 @@ RANKS = 4
 
 
 def ahead():
-    """Before what else the machine does, as the daemons and the job are: what is to be shown is no machine that is full."""
+    """Before what else the machine does, as the daemons and the job are."""
     try:
         os.setsid()
     except PermissionError:

@@ -112,7 +112,7 @@ def ask_server(rank, port):
 
 # ---- the launch thread computes ----
 
-def augment_in_python(rank, rounds=60):
+def augment_in_python(rank, rounds=250):
     """A loop in Python."""
     while True:
         yield

@@ -2,10 +2,11 @@
 """A training rank in Python for the scenarios, started by torchrun: a batch is loaded, kernels run on the
 simulated node, the gradients are reduced, steps are logged. It knows nothing of who watches it.
 
-    torchrun --nproc_per_node 4 rank_victim.py --dir DIR --loader direct|client|worker --seconds N
+    torchrun --nproc_per_node 4 rank_victim.py --dir DIR --loader none|direct|client|worker
 
-Ends when DIR/stop is there. What DIR/orders says is done, a line each: "RANK start FAULT", "RANK end NAME" (the faults of
-rank_faults.py; RANK may be `all`), "RANK codec bz2|zlib" (how the storage keeps its blocks from now on). DIR/truth.jsonl gets the steps.
+Ends when DIR/stop is there. What DIR/orders says is done, a line each: "RANK start FAULT", "RANK end NAME" (the faults
+of rank_faults.py; RANK may be `all`), "RANK codec bz2|zlib" (how the storage keeps its blocks from now on).
+DIR/truth.jsonl gets the steps.
 """
 import argparse
 import bz2
