@@ -157,7 +157,7 @@ def profile_by_signal(rank, hz=1000):
         while frame:
             count += 1
             frame = frame.f_back
-        samples.append(sum(i * count for i in range(400)))
+        samples.append(sum(i * count for i in range(10000)))
 
     signal.signal(signal.SIGALRM, on_tick)
     signal.setitimer(signal.ITIMER_REAL, 1 / hz, 1 / hz)
@@ -206,7 +206,7 @@ def gil_hog(over):
 
 
 def omp(rank, count=16):
-    """More threads of OpenMP than there are CPUs, in the same matrix product as before."""
+    """More threads of OpenMP than there are CPUs, for the same tensors as before."""
     import torch
     before = torch.get_num_threads()
     torch.set_num_threads(count)

@@ -235,10 +235,10 @@ class Rank:
         self.plain = self.rng.randbytes(64 << 10)
         self.pack_count = self.packs_in(o.host_ms)
         self.matrix = None
-        if o.matmul:
+        if o.tensor:
             import torch
             torch.set_num_threads(1)
-            self.matrix = torch.rand(o.matmul, o.matmul)
+            self.matrix = torch.rand(o.tensor, o.tensor)
         self.gloo = None
         if o.gloo:
             import torch.distributed
@@ -273,7 +273,8 @@ class Rank:
         self.loader.next_batch()
         self.pack_batch(round(self.pack_count * w.host))
         if self.matrix is not None:
-            self.matrix @ self.matrix
+            for _ in range(8):
+                self.matrix.exp()
         for _ in range(w.copies):
             gpu.copy_in(1 << 20)
         self.faults.at("copied", step)
@@ -313,7 +314,7 @@ def main():
     p.add_argument("--loader", default="direct")
     p.add_argument("--log-level", default="INFO")
     p.add_argument("--host-ms", type=float, default=0, help="work on the host in each step")
-    p.add_argument("--matmul", type=int, default=0, help="a matrix product of that size in each step, by torch")
+    p.add_argument("--tensor", type=int, default=0, help="torch works on a square of that size in each step")
     p.add_argument("--gloo", action="store_true", help="and an all-reduce on the host")
     p.add_argument("--does", action="append", default=[], help="from the first step on, as an order")
     p.add_argument("--rank-does", action="append", default=[], help="RANK and an order")
