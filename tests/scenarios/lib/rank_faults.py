@@ -172,7 +172,7 @@ def threads(rank, count=6):
     """Threads of the same process that poll without the GIL."""
     over, find = threading.Event(), ctypes.CDLL(None).memchr
     find.argtypes = [ctypes.c_char_p, ctypes.c_int, ctypes.c_size_t]
-    queue = bytes(16 << 20)
+    queue = bytes(64 << 20)
 
     def poll():
         while not over.is_set():
