@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Does something to a running process or to the machine beside it, until SIGTERM; then all is as before.
 
-    inject.py hog --cpus 0,1,1                    busy processes, one for each CPU that is named
     inject.py stop --pid P --ms 40 --every 400    SIGSTOP, and SIGCONT so much later
     inject.py freeze --pid P --ms 40 --every 400  the same by the freezer of a cgroup
     inject.py renice --pid P --nice 19
@@ -58,21 +57,6 @@ def in_group(controller, o, **values):
         group.put(name.replace("__", "."), value)
     o.seconds = 1e9
     group.hold(o, f"inject {o.what}")
-
-
-def hog(o):
-    for cpu in cpus_of(o.cpus):
-        if not os.fork():
-            os.setsid()  # a session is one to the scheduler: each is as urgent as the job
-            with open("/proc/self/autogroup", "w", encoding="ascii") as group:
-                group.write("-20")
-            os.sched_setaffinity(0, {cpu})
-            while os.getppid() != 1:
-                for _ in range(1000000):
-                    pass
-            os._exit(0)
-    say_on("hog")
-    wait()
 
 
 def duty(o, begin, end):
@@ -185,7 +169,7 @@ def write(o):
 
 def main():
     p = argparse.ArgumentParser()
-    p.add_argument("what", choices=("hog", "stop", "freeze", "renice", "affinity", "cpuset", "memory", "swap",
+    p.add_argument("what", choices=("stop", "freeze", "renice", "affinity", "cpuset", "memory", "swap",
                                     "flock", "write"))
     for name, kind in (("pid", int), ("ms", float), ("every", float), ("nice", int), ("mb", int), ("threads", int),
                        ("cpus", str), ("path", str), ("dir", str), ("cold", str)):
