@@ -126,6 +126,7 @@ class Case:
     kind: str = "slow_rank"
     ranks: typing.Any = None  # accused, where it is not the victim: a function of it
     from_start: tuple = ()  # arguments with which the job has it from its first step
+    or_all: bool = False  # all ranks may be named as well: they wait for the victim on the host, or for the same CPUs
     link: bool = False  # the victim's network is a slow_link.py
     server: bool = False  # there is a storage server
     seconds: float = 25  # to the right verdict
@@ -171,9 +172,9 @@ CASES = [
          (Tool("inject.py memory --pid {pid} --mb 2 --cold {dir}/mapped-{rank}"),),
          job=(*HOST, "--does", "mapped_file mb=3 cold=0 stride=1")),
     Case("gloo_delay", "8 ms more on the network of a gloo rank", ("net-transfer",), (Link(8, 0),),
-         job=(*HOST, "--gloo"), link=True, needs=("module:torch", "netns")),
+         job=(*HOST, "--gloo"), link=True, or_all=True, needs=("module:torch", "netns")),
     Case("gloo_loss", "3% of the packets of a gloo rank are lost", ("net-retransmits",), (Link(0, 3),),
-         job=(*HOST, "--gloo"), link=True, needs=("module:torch", "netns")),
+         job=(*HOST, "--gloo"), link=True, or_all=True, needs=("module:torch", "netns")),
     Case("all_clocks", "the clocks of all GPUs are 15% down", "gpu-clocks",
          (Tool("gpu_clock.py --file {nvml} --device all --mhz 1683"),), every_rank=True, kind="uniform"),
     Case("all_host", "the host work of all ranks takes twice as long", ("sw-hot-path",),
@@ -217,16 +218,16 @@ CASES = [
          named=("serialize|pickle|save",)),
     Case("garbage", "the garbage collector goes through a large heap in each step", ("cpu-function", "cpu-python"),
          (Order("collect_garbage"),), named=("gc|collect",)),
-    Case("profiler", "a profiler in Python interrupts the main thread 1,000 times a second", "cpu-python",
-         (Order("profile_by_signal hz=1000"),), named=("on_tick",)),
+    Case("profiler", "a profiler in Python interrupts the main thread 300 times a second", "cpu-python",
+         (Order("profile_by_signal hz=300"),), named=("on_tick",)),
     Case("log_debug", "the log level of one rank is DEBUG", ("cpu-python", "sw-logging"),
          (Order("log_debug"),), named=("log",)),
     Case("gil", "a thread that computes in Python", "cpu-gil", (Order("gil"),), named=("gil_hog",)),
     Case("pollers", "four threads of the process poll without the GIL, on the one CPU that it may use", "os-run-queue",
-         (Tool("inject.py affinity --pid {pid} --cpus 1"), Order("threads count=4")), job=BUSY),
+         (Tool("inject.py affinity --pid {pid} --cpus 1"), Order("threads count=4")), job=BUSY, or_all=True),
     Case("omp", "16 threads of OpenMP on two CPUs", ("os-run-queue", "cpu-function"),
          (Order("omp count=16"),), job=("--loader", "none", "--tensor", "600"), needs=("module:torch",),
-         named=("omp",)),
+         named=("omp",), or_all=True),
     Case("cpu_limit", "a CPU limit of half of what the rank uses", "os-cpu-limit",
          (Tool("cpu_limit.py --pid {pid} --percent {half}"),), job=("--loader", "none", "--host-ms", "12"),
          needs=("cpu-group",)),

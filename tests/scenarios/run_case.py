@@ -40,7 +40,7 @@ def ahead():
 
 def want_of(case, rank):
     ranks = case.ranks(rank) if case.ranks else list(range(RANKS)) if case.every_rank else [rank]
-    return scenario.Want(case.causes, case.layers(), ranks, case.named, kind=case.kind, or_all=case.link)
+    return scenario.Want(case.causes, case.layers(), ranks, case.named, kind=case.kind, or_all=case.or_all)
 
 
 def begin(s, case, rank):

@@ -157,7 +157,7 @@ def profile_by_signal(rank, hz=1000):
         while frame:
             count += 1
             frame = frame.f_back
-        samples.append(sum(i * count for i in range(10000)))
+        samples.append(sum(i * count for i in range(40000)))
 
     signal.signal(signal.SIGALRM, on_tick)
     signal.setitimer(signal.ITIMER_REAL, 1 / hz, 1 / hz)
