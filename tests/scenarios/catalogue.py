@@ -242,8 +242,8 @@ CASES = [
     Case("thermal", "the GPU is hot and lowers its clock", "gpu-thermal", (Tool(
         "gpu_clock.py --file {nvml} --device {rank} --mhz 1400 --also temperature_c=92 --also throttle=64"),)),
     Case("copies", "300 more copies from the host to the device", "gpu-copy", (Order("copies count=300"),)),
-    Case("copy_link", "copies at a sixtieth of the rate, from the first step on", "gpu-copy",
-         from_start=("--env", "{rank}:SIM_COPY_MBPS=400")),
+    Case("copy_link", "copies at 150 MB a second, from the first step on", "gpu-copy",
+         from_start=("--env", "{rank}:SIM_COPY_MBPS=150")),
     Case("variant_always", "another variant of one kernel, 30% slower, from the first step on: only the peers tell",
          "gpu-variant", named=("64x64",), from_start=(
              "--rank-does", "{rank} variant name=gemm_f32_128x256_nt(wgrad) to=gemm_f32_64x64_nt(wgrad) percent=30")),
