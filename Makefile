@@ -218,7 +218,7 @@ bench-diagnosis: ## faults put into real traces: recall, right rank and layer, s
 	@tests/bench/bench_peers.sh $(B)
 	@tests/bench/bench_verdict.sh $(B)
 	@B=$(B) tests/bench/bench_diagnosis.py $(BENCH_ARGS)
-scenarios: ## real faults in running jobs, judged by the verdict (root, about 50 minutes); writes docs/SCENARIOS.md
+scenarios: ## real faults in running jobs, judged by the verdict (root, about 90 minutes; SHORT=1: 60); writes docs/SCENARIOS.md
 	@tools/deps.sh build test
 	@$(MAKE) --no-print-directory $(J) programs $(SCENARIO_PARTS)
 	@B=$(B) tests/scenarios/run_scenarios.py

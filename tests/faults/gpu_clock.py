@@ -21,7 +21,7 @@ def put(path, text):
 def main():
     p = argparse.ArgumentParser()
     p.add_argument("--file", required=True)
-    p.add_argument("--device", type=int, required=True)
+    p.add_argument("--device", required=True, help="or all")
     p.add_argument("--mhz", type=int, required=True)
     p.add_argument("--also", action="append", default=[])
     p.add_argument("--seconds", type=float, default=3600)
@@ -29,9 +29,10 @@ def main():
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     with open(o.file, encoding="ascii") as f:
         before = f.read()
+    prefix = "" if o.device == "all" else f"{o.device}."
     lines = [f"sm_clock_mhz={o.mhz}", *o.also]
     try:
-        put(o.file, before + "".join(f"{o.device}.{x.replace('=', ' ', 1)}\n" for x in lines))
+        put(o.file, before + "".join(prefix + x.replace("=", " ", 1) + "\n" for x in lines))
         print("gpu_clock: on", flush=True)
         time.sleep(o.seconds)
     finally:

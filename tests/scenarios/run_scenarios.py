@@ -2,7 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs the scenarios one after another and writes docs/SCENARIOS.md. Ends with a tally.
 
-    run_scenarios.py [--only PART] [--short] [--no-table] [--healthy-seconds N]
+    run_scenarios.py [--only PART[,PART...]] [--seed N] [--short] [--table FILE] [--no-table] [--healthy-seconds N]
+
+They are those of catalogue.py, and the files case_*.py, whose course is another one. The seed chooses the victims.
 
 --short: one rank each, as in `make check`, a third of the time; the table says so.
 Results are kept in build/scenarios; the table has the latest of each scenario, with its time and tree, so
@@ -21,15 +23,31 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
+sys.path.insert(0, os.path.join(HERE, "lib"))
+
+import catalogue  # noqa: E402
+
 LAST = "case_healthy"  # as long as all others together
 LIMIT_S = 900  # of a scenario, above its own limit
 KEPT = os.path.join(ROOT, "build/scenarios")
 
 
+def catalogue_names():
+    return list(catalogue.BY_NAME)
+
+
 def ordered(only):
-    names = sorted(os.path.basename(p)[:-3] for p in glob.glob(os.path.join(HERE, "case_*.py")))
-    names = [n for n in names if only in n]
+    """Those whose name is, or else has in it, one of the parts."""
+    names = catalogue_names() + sorted(os.path.basename(p)[:-3] for p in glob.glob(os.path.join(HERE, "case_*.py")))
+    parts = [x for x in only.split(",") if x]
+    names = [n for n in names if not parts or any(x == n or (x not in names and x in n) for x in parts)]
     return sorted(names, key=lambda n: n == LAST)
+
+
+def argv_of(name):
+    if name in catalogue.BY_NAME:
+        return [os.path.join(HERE, "run_case.py"), name]
+    return [os.path.join(HERE, name + ".py")]
 
 
 def run(name, seconds, directory, form=("--full",)):
@@ -37,7 +55,7 @@ def run(name, seconds, directory, form=("--full",)):
     result = os.path.join(directory, name + ".json")
     env = dict(os.environ, SCENARIO_RESULT=result, SCENARIO_SECONDS=str(seconds), LC_ALL="C.UTF-8",
                PYTHONDONTWRITEBYTECODE="1")
-    p = subprocess.Popen(["/usr/bin/python3", os.path.join(HERE, name + ".py"), *form], env=env,
+    p = subprocess.Popen(["/usr/bin/python3", *argv_of(name), *form], env=env,
                          cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                          stderr=subprocess.STDOUT, text=True, start_new_session=True)
 
@@ -70,12 +88,47 @@ def cell(text):
     return str(text if text is not None else "").replace("|", "\\|").replace("\n", " ")
 
 
+def who(ranks):
+    return "all" if ranks is None else ", ".join(map(str, ranks)) or "none"
+
+
 def row_of(got, r):
+    """Victim, what is expected, what was said, and whether that is right."""
     seconds = f"{r['seconds']:.1f}" if r["seconds"] is not None else "-"
-    who = "all" if r["rank"] is None else r["rank"]
-    verdict = f"**{r['wrong']}**; " if r["wrong"] else ""
-    return f"| {cell(got['title'])} | {cell(r['what'])} | {who} | {cell(r['steps'])} | " \
-           f"{cell(verdict + ('`' + r['cause'] + '`: ' if r['cause'] else '') + str(r['summary']))} | {seconds} |"
+    victim = "all" if r["rank"] is None else r["rank"]
+    if r.get("ranks") is None:
+        said = "no incident"
+    else:
+        said = f"{who(r['ranks'])}; {r.get('layer')}; `{r['cause']}` ({100 * (r.get('confidence') or 0):.0f}%)"
+    ledger = "; ".join(f"{a} {n} {ms:+.1f}".replace("  ", " ") for a, n, ms in r.get("ledger") or [])
+    hits = r.get("hits") or {}
+    right = "not judged" if r["wrong"] is None else "right" if not r["wrong"] else "wrong: " + (", ".join(k for k, v in hits.items() if not v) or r["wrong"])
+    if not r.get("real", True):
+        right = "no fault: " + right
+    return f"| {cell(got['title'])} | {victim} | {cell(r['steps'])} | {cell(r.get('want'))} | {cell(said)} | {seconds} | " \
+           f"{cell(ledger)} | {cell(right)} |"
+
+
+def healthy_row(got):
+    if not got["quiet_s"]:
+        return f"| {cell(got['title'])} | | | | did not get under way | - | | not judged |"
+    said = "; ".join(got.get("other_verdicts", [])) or "silent"
+    return f"| {cell(got['title'])} | none | {got['quiet_s']:.0f} s | silence | {cell(said)} | - | | " \
+           f"{'wrong' if got['others'] else 'right'} |"
+
+
+def rates_of(everything):
+    """How often rank, layer and cause were right, each for itself."""
+    rows = [r for _, k in everything if k["got"] for r in k["got"]["rows"] if r.get("hits") and r["wrong"] is not None]
+    if not rows:
+        return ""
+    n = len(rows)
+    parts = [f"{word} {sum(r['hits'][word] for r in rows)} of {n}" for word in ("rank", "layer", "cause")]
+    false = sum((k["got"] or {}).get("others", 0) for _, k in everything)
+    calm = [k["got"]["others"] for _, k in everything if k["got"] and k["got"]["quiet_s"] and not k["got"]["rows"]]
+    whole = sum(not r["wrong"] for r in rows)
+    text = f"**Right: {', '.join(parts)}; the whole verdict, in time, {whole} of {n}. "
+    return text + f"Healthy jobs that stayed silent: {calm.count(0)} of {len(calm)}. Other incidents: {false}.**"
 
 
 def machine_of(got):
@@ -122,32 +175,35 @@ def when(k):
     return time.strftime("%Y-%m-%d %H:%M", time.gmtime(k["unix_s"]))
 
 
-def write_table():
+def write_table(table):
     rows, quiet, count = [], [], {"pass": 0, "fail": 0, "skip": 0}
     all_of = list(kept())
     for name, k in all_of:
         count[k["state"]] += 1
         got = k["got"]
         if k["state"] == "skip":
-            rows.append(f"| {name} | | | skipped: {cell(k['why'])} | | |")
+            rows.append(f"| {name} | | | | skipped: {cell(k['why'])} | | | |")
         elif not got:
-            rows.append(f"| {name} | | | failed: no result | | |")
+            rows.append(f"| {name} | | | | failed: no result | | | |")
         else:
-            rows += [row_of(got, r) for r in got["rows"]]
-            word = "silent" if not got["others"] else f"{got['others']} incidents too many"
+            rows += [row_of(got, r) for r in got["rows"]] or [healthy_row(got)]
+            word = "silent" if not got["others"] else f"{got['others']} too many: " + \
+                "; ".join(got.get("other_verdicts", []))
             word += machine_of(got)
             quiet.append(f"| {cell(got['title'])} | {got['quiet_s']:.0f} | {got['seconds']:.0f} | {word} | "
-                         f"{k['state']} | {'one rank' if not got['full'] else 'whole'} | {when(k)} | {k['tree']} |")
+                         f"{k['state']} | {got.get('load', 0):.0f} | {'one rank' if not got['full'] else 'whole'}, seed {got.get('seed')} | {when(k)} | {k['tree']} |")
     first, last = (f(all_of, key=lambda x: x[1]["unix_s"])[1] for f in (min, max))
     text = [
         "# Scenarios", "",
         f"Written by `make scenarios`, run from {when(first)} to {when(last)} UTC: {os.cpu_count()} CPUs, "
         f"Linux {platform.release()}. {count['pass']} passed, {count['fail']} failed, {count['skip']} skipped.", "",
+        rates_of(all_of), "",
         "Each is a job of four ranks on the simulated GPU node with a real `sysomd` and `sysom-aggregator`;",
-        "the fault is real (`tests/faults/`), and what is judged is what `sysom show ID --json` says. The",
-        "seconds run from the first slow step to the incident with the right verdict. How it works:",
+        "the fault is real (`tests/faults/`, `tests/scenarios/lib/rank_faults.py`), and what is judged is what",
+        "`sysom show ID --json` says: the ranks, the layer, the cause. The seconds run from the first slow step to the",
+        "incident with the right verdict. The ledger's are the accounts that grew most, in ms per step. How it works:",
         "[TESTING.md](TESTING.md).", "",
-        "| scenario | fault | rank | the job | verdict | s |", "|---|---|---|---|---|---|", *rows, "",
+        "| fault | victim | the job | expected | verdict | s | ledger | |", "|---|---|---|---|---|---|---|---|", *rows, "",
         "No other incident may open, neither beside the fault nor without it. What the hypervisor under this",
         "machine does cannot be kept away: an incident whose verdict is `os-steal` is true where `/proc/stat` says",
         "so, or the threads below do (in two seconds of it 30 ms/s of each CPU more than usual, and twice that). Some stops are not in",
@@ -155,9 +211,9 @@ def write_table():
         "canary, which not all of them reach). An incident of the whole job that they explain by the same measure is true,",
         "whatever its verdict, and is counted with it. Whole: with the fault on a second rank as well. The tree is the commit",
         "that ran, with a + where it was changed.", "",
-        "| scenario | s without a fault | s in all | other incidents | | form | UTC | tree |",
-        "|---|---|---|---|---|---|---|---|", *quiet, ""]
-    with open(os.path.join(ROOT, "docs/SCENARIOS.md"), "w", encoding="utf-8") as f:
+        "| scenario | s without a fault | s in all | other incidents | | load at its end | form | UTC | tree |",
+        "|---|---|---|---|---|---|---|---|---|", *quiet, ""]
+    with open(table, "w", encoding="utf-8") as f:
         f.write("\n".join(text))
 
 
@@ -165,6 +221,8 @@ def main():
     p = argparse.ArgumentParser()
     p.add_argument("--only", default=os.environ.get("ONLY", ""))
     p.add_argument("--short", action="store_true", default=bool(os.environ.get("SHORT")))
+    p.add_argument("--seed", default=os.environ.get("SEED") or str(int(time.time()) % 10000))
+    p.add_argument("--table", default=os.path.join(ROOT, "docs/SCENARIOS.md"))
     p.add_argument("--no-table", action="store_true")
     p.add_argument("--healthy-seconds", type=float, default=None)
     o = p.parse_args()
@@ -180,12 +238,12 @@ def main():
                 seconds = max(so_far, 30 if o.short else others_seconds(), 30)
             print(f"[{n}/{len(names)}, {so_far:.0f} s] {name}", flush=True)
             state, why, got = run(name, seconds, directory,
-                                   () if o.short else ("--full",))
+                                 (f"--seed={o.seed}", *(() if o.short else ("--full",))))
             count[state] += 1
             keep(name, state, why, got)
+            if not o.no_table:
+                write_table(o.table)
             print(f"{state} {name}{': ' + why if why else ''}", flush=True)
-    if names and not o.no_table:
-        write_table()
     print(f"{count['pass']} passed, {count['fail']} failed, {count['skip']} skipped")
     return 1 if count["fail"] or not count["pass"] else 0
 

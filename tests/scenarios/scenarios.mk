@@ -3,8 +3,7 @@
 # (not of the software layer: an earlier run takes minutes).
 SCENARIO_PARTS := $(B)/faults/dir_churn $(B)/parts/window_counters $(B)/parts/cpu_stops
 TEST_PARTS += $(SCENARIO_PARTS)
-SCRIPTS_TEST += $(addprefix tests/scenarios/,case_gpu_clocks.py case_path_lookup.py \
-	case_storage_limit.py)
+SCRIPTS_TEST += $(addprefix tests/scenarios/,catalogue_check.py scenarios_short.py case_path_lookup.py)
 TEST_PARTS += $(B)/faults/hostile_maps $(B)/faults/connect_flood
 $(B)/faults/%: tests/faults/%.c
 	@mkdir -p $(@D)

@@ -2,10 +2,11 @@
 """A training rank in Python for the scenarios, started by torchrun: a batch is loaded, kernels run on the
 simulated node, the gradients are reduced, steps are logged. It knows nothing of who watches it.
 
-    torchrun --nproc_per_node 4 rank_victim.py --dir DIR --loader direct|client|worker --seconds N
+    torchrun --nproc_per_node 4 rank_victim.py --dir DIR --loader none|direct|client|worker
 
-Ends when DIR/stop is there. What DIR/orders says is done, a line "RANK WORD VALUE" each; words: gil SECONDS (a thread computes in
-Python), codec bz2|zlib (how the storage keeps its blocks from now on). DIR/truth.jsonl gets the steps.
+Ends when DIR/stop is there. What DIR/orders says is done, a line each: "RANK start FAULT", "RANK end NAME" (the faults
+of rank_faults.py; RANK may be `all`), "RANK codec bz2|zlib" (how the storage keeps its blocks from now on).
+DIR/truth.jsonl gets the steps.
 """
 import argparse
 import bz2
@@ -22,20 +23,23 @@ import time
 import zlib
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, os.path.join(HERE, "../../../sim"))
+sys.path[:0] = [HERE, os.path.join(HERE, "../../../sim")]
 
+import rank_faults  # noqa: E402
 import simgpu  # noqa: E402
 
 LAYERS = 8
 READ_BYTES = 64 << 10  # a batch, read directly
 BLOCK_BYTES = 256 << 10
 DEAR_BATCH_S = 0.09
+RUN = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", 0))
+TABLE = bytes(reversed(range(256)))
 LOG = logging.getLogger("train")
 
 
 def exchange_by_file(directory, rank):
     """Rank 0's bytes reach everybody through a file."""
-    path = os.path.join(directory, "unique-id." + os.environ.get("TORCHELASTIC_RUN_ID", "0"))
+    path = os.path.join(directory, f"unique-id.{RUN}")
 
     def exchange(raw):
         if rank == 0:
@@ -65,6 +69,13 @@ class DirectLoader:
     def next_batch(self):
         self.at = (self.at + READ_BYTES) % (4 << 20)
         return os.preadv(self.fd, [self.buffer], self.at)
+
+
+class NoLoader:
+    """The batch is in memory."""
+
+    def next_batch(self):
+        return None
 
 
 class StorageClient(threading.Thread):
@@ -144,6 +155,8 @@ def make_worker_loader(o, rank):
 
 
 def make_loader(o, rank):
+    if o.loader == "none":
+        return NoLoader()
     if o.loader == "direct":
         return DirectLoader(o, rank)
     if o.loader == "worker":
@@ -155,16 +168,9 @@ def make_loader(o, rank):
 
 # ---- orders ----
 
-def gil_hog(seconds):
-    end, value = time.monotonic() + seconds, 0
-    while time.monotonic() < end:
-        for i in range(20000):
-            value = (value + i) & 0xffff
-
-
 class Orders:
-    def __init__(self, path, rank, loader):
-        self.path, self.rank, self.loader, self.done = path, rank, loader, 0
+    def __init__(self, path, rank, loader, faults):
+        self.path, self.rank, self.loader, self.faults, self.done = path, rank, loader, faults, 0
 
     def obey(self):
         if os.path.getsize(self.path) <= self.done:
@@ -175,12 +181,13 @@ class Orders:
         text = text[:text.rfind("\n") + 1]
         self.done += len(text)
         for line in text.splitlines():
-            rank, word, value = line.split(" ")
-            if int(rank) != self.rank:
+            who, word, value = line.split(" ", 2)
+            if who not in ("all", str(self.rank)):
                 continue
-            if word == "gil":
-                threading.Thread(target=gil_hog, args=(float(value),), name="hog",
-                                 daemon=True).start()
+            if word == "start":
+                self.faults.start(value)
+            elif word == "end":
+                self.faults.end(value)
             elif word == "codec":
                 self.loader.codec = value
 
@@ -207,28 +214,98 @@ def log_layer(layer, step, rng):
                       rng.random(), rng.random(), rng.random())
 
 
-def train_step(gpu, rng, step):
-    def us(n):
-        return n * 1000 * (1 + 0.01 * rng.gauss(0, 1))
-    gpu.copy_in(1 << 20)
-    gpu.kernel("embedding_kernel(float*, long const*)", us(150))
-    for layer in range(LAYERS):
-        gpu.kernel("layer_norm_kernel(float*)", us(60), (512, 1, 1))
-        gpu.kernel("gemm_f32_128x128_tn(qkv)", us(900), (768, 1, 1), (256, 1, 1))
-        gpu.kernel("attention_forward_kernel(float*)", us(1100), (384, 1, 1))
-        log_layer(layer, step, rng)
-        if layer % 2 == 1:
-            gpu.synchronize()  # somebody looks at an activation
-    for layer in range(LAYERS):
-        gpu.kernel("attention_backward_kernel(float*)", us(1900), (384, 1, 1), (256, 1, 1))
-        gpu.kernel("gemm_f32_128x256_nt(wgrad)", us(2300), (1024, 1, 1), (256, 1, 1))
-        if layer % 2 == 1:
-            gpu.allreduce(48 << 20)
-    gpu.join_comm()
-    for _ in range(4):
-        gpu.kernel("adam_kernel(float*, float*, float*)", us(250), (320, 1, 1), (512, 1, 1))
-    gpu.copy_out(4)
-    gpu.synchronize()
+class Work:
+    """What a step has to do."""
+
+    def __init__(self):
+        self.layers, self.copies, self.batch, self.host = LAYERS, 4, 1.0, 1.0
+        self.slower, self.renamed = {}, {}
+        self.forward_only = False
+
+
+class Rank:
+    """One rank of the job."""
+
+    def __init__(self, o):
+        self.dir, self.rank, self.world = o.dir, int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+        self.rng, self.work = random.Random(self.rank), Work()
+        self.faults = rank_faults.Faults(self)
+        self.loader = make_loader(o, self.rank)
+        self.gpu = simgpu.Gpu(int(os.environ["LOCAL_RANK"]))
+        self.plain = self.rng.randbytes(64 << 10)
+        self.pack_count = self.packs_in(o.host_ms)
+        self.matrix = None
+        if o.tensor:
+            import torch
+            torch.set_num_threads(1)
+            self.matrix = torch.rand(o.tensor, o.tensor)
+        self.gloo = None
+        if o.gloo:
+            import torch.distributed
+            self.gloo = torch.distributed
+            self.gloo.init_process_group("gloo")
+            self.tensor = torch.zeros(1024)
+
+    def packs_in(self, ms):
+        """How often this CPU packs a batch in so many ms: an amount, so that whatever holds it up is seen."""
+        took = []
+        for _ in range(8):
+            begin = time.thread_time()
+            self.pack_batch(1)
+            took.append(time.thread_time() - begin)
+        return max(1, round(ms / 1e3 / min(took))) if ms else 0
+
+    def pack_batch(self, count):
+        for _ in range(count):
+            self.plain.translate(TABLE)
+
+    def kernel(self, name, us, grid=(256, 1, 1), block=(128, 1, 1)):
+        w = self.work
+        name = w.renamed.get(name, name)
+        ns = us * 1000 * (1 + 0.01 * self.rng.gauss(0, 1)) * w.batch * w.slower.get(name, 1)
+        if w.batch != 1:
+            grid = (max(1, round(grid[0] * w.batch)), *grid[1:])
+        self.gpu.kernel(name, ns, grid, block)
+
+    def step(self, step):
+        w, gpu = self.work, self.gpu
+        self.faults.at("start", step)
+        self.loader.next_batch()
+        self.pack_batch(round(self.pack_count * w.host))
+        if self.matrix is not None:
+            for _ in range(8):
+                self.matrix.exp()
+        for _ in range(w.copies):
+            gpu.copy_in(1 << 20)
+        self.faults.at("copied", step)
+        self.forward(step)
+        self.faults.at("middle", step)
+        if not w.forward_only:
+            self.backward()
+        if self.gloo:
+            self.gloo.all_reduce(self.tensor)
+        gpu.copy_out(4)
+        gpu.synchronize()
+
+    def forward(self, step):
+        self.kernel("embedding_kernel(float*, long const*)", 150)
+        for layer in range(self.work.layers):
+            self.kernel("layer_norm_kernel(float*)", 60, (512, 1, 1))
+            self.kernel("gemm_f32_128x128_tn(qkv)", 900, (768, 1, 1), (256, 1, 1))
+            self.kernel("attention_forward_kernel(float*)", 1100, (384, 1, 1))
+            log_layer(layer, step, self.rng)
+            if layer % 2 == 1:
+                self.gpu.synchronize()  # somebody looks at an activation
+
+    def backward(self):
+        for layer in range(self.work.layers):
+            self.kernel("attention_backward_kernel(float*)", 1900, (384, 1, 1), (256, 1, 1))
+            self.kernel("gemm_f32_128x256_nt(wgrad)", 2300, (1024, 1, 1), (256, 1, 1))
+            if layer % 2 == 1 and layer < LAYERS:
+                self.gpu.allreduce(48 << 20)
+        self.gpu.join_comm()
+        for _ in range(4):
+            self.kernel("adam_kernel(float*, float*, float*)", 250, (320, 1, 1), (512, 1, 1))
 
 
 def main():
@@ -236,24 +313,31 @@ def main():
     p.add_argument("--dir", required=True)
     p.add_argument("--loader", default="direct")
     p.add_argument("--log-level", default="INFO")
+    p.add_argument("--host-ms", type=float, default=0, help="work on the host in each step")
+    p.add_argument("--tensor", type=int, default=0, help="torch works on a square of that size in each step")
+    p.add_argument("--gloo", action="store_true", help="and an all-reduce on the host")
+    p.add_argument("--does", action="append", default=[], help="from the first step on, as an order")
+    p.add_argument("--rank-does", action="append", default=[], help="RANK and an order")
     o = p.parse_args()
-    rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-    logging.basicConfig(filename=os.path.join(o.dir, f"train-{rank}.log"), level=o.log_level,
+    rank = Rank(o)
+    logging.basicConfig(filename=os.path.join(o.dir, f"train-{rank.rank}.log"), level=o.log_level,
                         format="%(asctime)s %(name)s %(levelname)s %(process)d %(message)s")
-    rng = random.Random(rank)
-    loader = make_loader(o, rank)
-    orders = Orders(os.path.join(o.dir, "orders"), rank, loader)
-    gpu = simgpu.Gpu(int(os.environ["LOCAL_RANK"]))
-    gpu.init_comm(rank, world, exchange_by_file(o.dir, rank))
+    orders = Orders(os.path.join(o.dir, "orders"), rank.rank, rank.loader, rank.faults)
+    for text in o.does:
+        rank.faults.start(text)
+    for text in o.rank_does:
+        who, _, order = text.partition(" ")
+        if int(who) == rank.rank:
+            rank.faults.start(order)
+    rank.gpu.init_comm(rank.rank, rank.world, exchange_by_file(o.dir, rank.rank))
     step = 0
     with open(os.path.join(o.dir, "truth.jsonl"), "a", buffering=1, encoding="ascii") as truth:
-        while not is_over(o.dir, rank, step):
+        while not is_over(o.dir, rank.rank, step):
             begin = time.monotonic_ns()
             orders.obey()
-            gpu.begin_step(None)
-            loader.next_batch()
-            train_step(gpu, rng, step)
-            truth.write(json.dumps({"rank": rank, "step": step, "begin_ns": begin,
+            rank.gpu.begin_step(None)
+            rank.step(step)
+            truth.write(json.dumps({"rank": rank.rank, "run": RUN, "step": step, "begin_ns": begin,
                                     "end_ns": time.monotonic_ns()}) + "\n")
             step += 1
     sys.stdout.flush()

@@ -23,28 +23,42 @@ import scenario_stack
 from scenario_stack import BIN, BUILD, FAULTS, ROOT, free_ports  # noqa: F401  (for the scenarios)
 
 SLOWER = 1.05  # a fault that makes no step this much longer is none
+OFTEN = 0.06  # of the steps: that more of them are long
 SECONDS_MAX = 14 if "--short" in sys.argv else 45  # a fault is left on so long until its verdict is there
 SECONDS_MIN = 14
+HANG_S = 5
 STEPS_KNOWN = 200
 VICTIM_CPU, OTHER_CPU = 1, 0
 
 
 class Want:
-    """The verdict that is right. named, remedy: patterns that must stand in it."""
+    """The verdict that is right: what a good engineer would say. causes, layers: those accepted. ranks: None, whoever
+    has the fault. named, remedy: patterns that must stand in it."""
 
-    def __init__(self, cause, layer, ranks=None, named=(), remedy=None, kind="slow_rank"):
-        self.causes = {cause} if isinstance(cause, str) else set(cause)
-        self.layer, self.ranks, self.kind = layer, ranks, kind
+    PARTS = ("rank", "layer", "cause")
+
+    def __init__(self, causes, layers, ranks=None, named=(), remedy=None, kind="slow_rank", or_all=False):
+        self.or_all = or_all  # all ranks may be named as well: they wait for each other on the host
+        self.causes = {causes} if isinstance(causes, str) else set(causes)
+        self.layers = {layers} if isinstance(layers, str) else set(layers)
+        self.ranks, self.kind = ranks, kind
         self.named, self.remedy = list(named), remedy
 
     def wrong(self, incident):
         """What is wrong with an incident's verdict; "" nothing."""
-        if self.ranks is not None and incident.get("ranks") != self.ranks:
-            return f"ranks {incident.get('ranks')}, not {self.ranks}"
+        wrong = self.wrong_ranks(incident)
+        if wrong:
+            return wrong
         others = incident.get("diagnoses", [])[1:]
         if others:
             return f"a second verdict: {others[0].get('cause')} of {others[0].get('ranks')}"
         return self.wrong_in(incident, incident.get("diagnosis"))
+
+    def wrong_ranks(self, incident):
+        got = sorted(incident.get("ranks", []))
+        if self.ranks is not None and got != sorted(self.ranks) and not (self.or_all and got == [0, 1, 2, 3]):
+            return f"ranks {incident.get('ranks')}, not {self.ranks}"
+        return ""
 
     def wrong_of_several(self, incident):
         """The same of an incident that tells several faults apart."""
@@ -54,11 +68,11 @@ class Want:
     def wrong_in(self, incident, d):
         if not d:
             return "no diagnosis"
-        text = json.dumps([d.get("summary"), d.get("evidence"), incident.get("signals")])
+        text = json.dumps([d.get("summary"), d.get("evidence"), d.get("ledger"), incident.get("signals")])
         if d.get("cause") not in self.causes:
             return f"cause {d.get('cause')}, not {' or '.join(sorted(self.causes))}"
-        if d.get("layer") != self.layer:
-            return f"layer {d.get('layer')}, not {self.layer}"
+        if d.get("layer") not in self.layers:
+            return f"layer {d.get('layer')}, not {' or '.join(sorted(self.layers))}"
         for pattern in self.named:
             if not re.search(pattern, text):
                 return f"/{pattern}/ is not named"
@@ -66,16 +80,27 @@ class Want:
             return f"the remedy lacks /{self.remedy}/: {d.get('remedy')}"
         return ""
 
+    def hits(self, incident, d):
+        """Which parts of a verdict are right, each for itself."""
+        d = d or {}
+        return {"rank": bool(incident) and not self.wrong_ranks(incident), "layer": d.get("layer") in self.layers,
+                "cause": d.get("cause") in self.causes}
+
+    def text(self):
+        who = "" if self.ranks is None else f"rank {', '.join(map(str, self.ranks))}{' or all' if self.or_all else ''}; " if self.ranks else "no rank; "
+        return f"{who}{' or '.join(sorted(self.layers))}; {' or '.join(sorted(self.causes))}"
+
 
 class Fault:
     """start: an injector's argv, or a function; stop: a function. observe: (a function that reads a
     counter, what it counts, least per second). urgency: of the injector, as nice. again: where it makes
     no step longer, the caller tries once more; what is told of it has to be right all the same."""
 
-    def __init__(self, what, rank, start, want, observe=None, stop=None, urgency=0, again=False):
+    def __init__(self, what, rank, start, want, observe=None, stop=None, urgency=0, again=False,
+                 seconds_max=SECONDS_MAX):
         self.what, self.rank, self.start, self.want = what, rank, start, want
         self.observe, self.stop, self.urgency, self.again = observe, stop, urgency, again
-        self.real = False
+        self.real, self.seconds_max = False, seconds_max
         if want.ranks is None and rank is not None and want.kind == "slow_rank":
             want.ranks = [rank]
         self.begin_ns = self.end_ns = None  # CLOCK_MONOTONIC
@@ -157,7 +182,7 @@ class Scenario:
         self.faults, self.quiet_s, self.strangers = [], 0.0, []
         self.machine = []  # incidents that are true, and of nobody's making here
         self.steal, self.stops = Steal(), Stops()
-        self.noted = {}
+        self.noted, self.tools, self.seed = {}, [], None
         self.stack = self.job = self.job_name = None
         self.began_unix_ns = self.job_began_ns = 0
         self.python = False
@@ -241,6 +266,11 @@ class Scenario:
             self.stack.wait(30, lambda: self.attached() == ranks or self.job.poll() is not None)
             self.pin(*pin)
 
+        self.known(ranks, learn)
+        self.quiet((15 if self.full else 8) if quiet is None else quiet)
+
+    def known(self, ranks, seconds):
+        """Waits until sysomd knows what is usual of each rank."""
         def armed():
             if self.job.poll() is not None:
                 return True
@@ -248,10 +278,9 @@ class Scenario:
             # where the machine is restless a rank's own model may be refused; its peers are there still
             return len(now) == ranks and (all(r["model"] == "armed" for r in now) or
                                           all(r["steps"] >= STEPS_KNOWN for r in now))
-        good = self.stack.wait(learn, armed, 0.5) and self.job.poll() is None
+        good = self.stack.wait(seconds, armed, 0.5) and self.job.poll() is None
         if not self.ok(good, f"{ranks} ranks run and are known"):
             raise Late("the job did not get under way")
-        self.quiet((15 if self.full else 8) if quiet is None else quiet)
 
     def start_job(self, argv, ranks, name=None):
         if not self.stack:
@@ -263,20 +292,82 @@ class Scenario:
     def simjob(self, *more):
         return [f"{BIN}/simjob", "--ranks", 4, "--seconds", 3600, "--truth", self.stack.truth, *more]
 
-    def torchrun(self, *more):
+    def torchrun(self, *more, options=()):
         """Four Python ranks by Debian's torchrun."""
         if not os.path.exists("/usr/lib/python3/dist-packages/torch/distributed/run.py"):
             self.skip("needs module:torch")
+        self.new_orders()
+        return ["/usr/bin/python3", "-m", "torch.distributed.run", "--nproc_per_node", 4,
+                "-r", "9:3", "-t", "9:3",  # its own default fails in 1.13
+                "--master_port", free_ports(1)[0], *options, f"{ROOT}/tests/scenarios/lib/rank_victim.py",
+                "--dir", self.stack.dir, *more]
+
+    def ranks_here(self, *more, launcher=()):
+        """Four Python ranks by a launcher of our own, which starts within a second."""
+        self.new_orders()
+        return ["/usr/bin/python3", f"{ROOT}/tests/scenarios/lib/launch_ranks.py", "--dir", self.stack.dir, *launcher,
+                f"{ROOT}/tests/scenarios/lib/rank_victim.py", *more]
+
+    def fill(self, text, rank):
+        """What an injection's words stand for."""
+        if "{" not in text:
+            return text
+        disk = os.stat(self.stack.dir).st_dev
+        return text.format(pid=self.rank_pids()[rank] if "{pid}" in text else None, rank=rank, dir=self.stack.dir,
+                           nvml=self.stack.nvml, disk=f"{os.major(disk)}:{os.minor(disk)}",
+                           port=getattr(self, "storage_port", None),
+                           half=self.half_of_cpu(rank) if "{half}" in text else None)
+
+    def start_tool(self, words):
+        """A program of tests/faults, or of the machine, which runs until stop_tool()."""
+        path = os.path.join(FAULTS, words[0])
+        log = self.stack.path(f"fault-{len(os.listdir(self.stack.dir))}.log")
+        speaks = os.path.exists(path)
+        if speaks:
+            words = ["/usr/bin/python3", path, *words[1:]]
+        elif os.path.exists(f"{BUILD}/faults/{words[0]}"):
+            words = [f"{BUILD}/faults/{words[0]}", *words[1:]]
+        p = self.stack.processes.start(words, log)
+        if speaks:  # that it is on
+            self.stack.wait(10, lambda: os.path.getsize(log) > 0 or p.poll() is not None, 0.02)
+        p.log = log
+        self.tools.append(p)
+        return p
+
+    def stop_tool(self, p):
+        self.tools.remove(p)
+        if not self.ok(p.poll() is None, f"the injector ran: {' '.join(map(str, p.args[:3]))}"):
+            with open(p.log, encoding="utf-8", errors="replace") as f:
+                self.say(f.read()[-1000:])
+        self.stack.processes.end(p)
+
+    def make_link(self, rank):
+        """The launcher's arguments for a job in which this rank is behind a slow_link.py."""
+        self.set_link("0 0")
+        self.stack.processes.start(["/usr/bin/python3", f"{FAULTS}/slow_link.py", "--file", self.stack.path("link")],
+                                   self.stack.path("link.name"))
+        self.stack.wait(10, lambda: os.path.getsize(self.stack.path("link.name")) > 0)
+        with open(self.stack.path("link.name"), encoding="ascii") as f:
+            name, near, address, far, far_address = f.read().split()
+        words = ["--netns", f"{rank}:{name}"]
+        for r in range(4):
+            for value in (f"MASTER_ADDR={far_address if rank == 0 else address}", f"MASTER_PORT={29000 + os.getpid() % 2000}",
+                          f"GLOO_SOCKET_IFNAME={far if r == rank else near}"):
+                words += ["--env", f"{r}:{value}"]
+        return words
+
+    def set_link(self, text):
+        with open(self.stack.path("link.new"), "w", encoding="ascii") as f:
+            f.write(text)
+        os.rename(self.stack.path("link.new"), self.stack.path("link"))
+
+    def new_orders(self):
         with open(self.stack.path("orders"), "w", encoding="ascii"):
             pass
         for name in os.listdir(self.stack.dir):  # of an earlier job
             if name in ("stop", "end-after") or name.startswith("unique-id"):
                 os.unlink(self.stack.path(name))
         self.python = True
-        return ["/usr/bin/python3", "-m", "torch.distributed.run", "--nproc_per_node", 4,
-                "-r", "9:3", "-t", "9:3",  # its own default fails in 1.13
-                "--master_port", free_ports(1)[0], f"{ROOT}/tests/scenarios/lib/rank_victim.py",
-                "--dir", self.stack.dir, *more]
 
     def order(self, line):
         with open(self.stack.path("orders"), "a", encoding="ascii") as f:
@@ -284,7 +375,8 @@ class Scenario:
 
     def serve_storage(self):
         server = f"{ROOT}/tests/scenarios/lib/storage_server.py"
-        self.stack.processes.start(["/usr/bin/python3", server, self.stack.dir],
+        self.storage_port = free_ports(1)[0]
+        self.stack.processes.start(["/usr/bin/python3", server, self.stack.dir, self.storage_port],
                                    self.stack.path("storage.log"))
         self.stack.wait(10, lambda: os.path.exists(self.stack.path("storage.sock")))
 
@@ -362,9 +454,10 @@ class Scenario:
                     continue
                 if "step" in s and s["begin_ns"] > self.job_began_ns:
                     ms = (s["end_ns"] - s["begin_ns"]) / 1e6
-                    old = by_step.get(s["step"])
+                    key = s.get("run", 0), s["step"]
+                    old = by_step.get(key)
                     if old is None or ms > old[1]:
-                        by_step[s["step"]] = (s["begin_ns"], ms)
+                        by_step[key] = (s["begin_ns"], ms)
         return [by_step[k] for k in sorted(by_step)]
 
     # ---- the fault ----
@@ -387,7 +480,7 @@ class Scenario:
                                                        {OTHER_CPU}, urgency=f.urgency)
         self.faults += faults
         try:
-            self.until_right(faults)
+            self.until_right(faults, max(f.seconds_max for f in faults))
         finally:
             for f in faults:
                 if f.observe:
@@ -439,16 +532,26 @@ class Scenario:
         steps = self.steps()
         before = [ms for at, ms in steps if f.begin_ns - 8e9 < at and at + ms * 1e6 < f.begin_ns]
         during = [ms for at, ms in steps if f.begin_ns + 1e9 < at < f.end_ns]
+        if f.want.kind == "hang":
+            f.first_slow_ns = max(at + ms * 1e6 for at, ms in steps)
+            still_s = (f.end_ns - f.first_slow_ns) / 1e9
+            f.seen, f.real = f"no step ends for {still_s:.0f} s", still_s > HANG_S
+            self.ok(f.real, f"{f.what} on {self.who(f)} is real: {f.seen}")
+            return
         if not before or not during:
             self.ok(False, f"{f.what}: no steps to compare")
             return
         usual, now = statistics.median(before), statistics.median(during)
         spread = statistics.median(abs(ms - usual) for ms in before)
         bound = max(usual * SLOWER, usual + 4 * spread)
+        over = [sum(ms > bound for ms in some) / len(some) for some in (before, during)]
         slow = [at + ms * 1e6 for at, ms in steps if at + ms * 1e6 > f.begin_ns and ms > bound]
         f.first_slow_ns = slow[0] if slow else f.begin_ns
         f.seen = f"steps {usual:.0f} -> {now:.0f} ms"
         real = now > usual * SLOWER
+        if not real and over[1] >= over[0] + OFTEN:  # not every step has it
+            real = True
+            f.seen = f"{100 * over[0]:.0f} -> {100 * over[1]:.0f}% of the steps above {bound:.0f} ms"
         if f.observe:
             f.seen += f", {f.rate:.0f} {f.observe[1]}"
             real = real and f.rate >= f.observe[2]
@@ -563,6 +666,12 @@ class Scenario:
             return next((d for d in i.get("diagnoses", []) if d.get("ranks") == f.want.ranks), {})
         return i.get("diagnosis") or {}
 
+    def largest(self, f):
+        """The three accounts of the ledger that grew most: (account, name, ms per step)."""
+        rows = (self.diagnosis(f).get("ledger") or {}).get("rows", [])
+        rows = sorted(rows, key=lambda r: -r["excess_ms"])[:3]
+        return [(r["account"], r["name"], r["excess_ms"]) for r in rows]
+
     def summary(self, f):
         return self.diagnosis(f).get("summary") or (f.incident or {}).get("symptom")
 
@@ -588,10 +697,14 @@ class Scenario:
             return
         rows = [{"what": f.what, "rank": f.rank, "steps": f.seen, "wrong": f.wrong,
                  "cause": self.diagnosis(f).get("cause"), "summary": self.summary(f),
-                 "seconds": f.seconds} for f in self.faults if f.real or not f.again]
+                 "layer": self.diagnosis(f).get("layer"), "ranks": (f.incident or {}).get("ranks"),
+                 "confidence": self.diagnosis(f).get("confidence"), "want": f.want.text(),
+                 "hits": f.want.hits(f.incident or {}, self.diagnosis(f)), "ledger": self.largest(f),
+                 "real": f.real, "seconds": f.seconds} for f in self.faults if f.real or not f.again]
         with open(path, "w", encoding="utf-8") as out:
             json.dump({"name": self.name, "title": self.title, "rows": rows, "quiet_s": self.quiet_s,
                        "checks": self.count, "failed": self.failed, "others": len(self.strangers),
+                       "other_verdicts": [f"{i['symptom']} of {i['ranks']}: {self.cause(i)}" for i in self.strangers],
                        "machine": [self.cause(i) for i in self.machine],
-                       "full": self.full,
+                       "full": self.full, "seed": self.seed, "load": os.getloadavg()[0],
                        "seconds": time.monotonic() - self.began}, out)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A storage server for rank_victim.py --loader worker: hands out blocks over a Unix socket, to the rank
-that DIR/slow names ("RANK MILLISECONDS") each after that much longer.
+"""A storage server for the ranks: hands out blocks over a Unix socket and over TCP, to the rank that DIR/slow
+names ("RANK MILLISECONDS") each after that much longer.
 
-    storage_server.py DIR
+    storage_server.py DIR PORT
 """
 import os
 import socket
@@ -29,14 +29,20 @@ def serve(directory, connection):
         connection.sendall(BLOCK)
 
 
-def main():
-    directory = sys.argv[1]
-    listener = socket.socket(socket.AF_UNIX)
-    listener.bind(os.path.join(directory, "storage.sock"))
+def accept(directory, listener):
     listener.listen(64)
     while True:
         connection, _ = listener.accept()
         threading.Thread(target=serve, args=(directory, connection), daemon=True).start()
+
+
+def main():
+    directory, port = sys.argv[1], int(sys.argv[2])
+    tcp = socket.create_server(("127.0.0.1", port))
+    threading.Thread(target=accept, args=(directory, tcp), daemon=True).start()
+    unix = socket.socket(socket.AF_UNIX)
+    unix.bind(os.path.join(directory, "storage.sock"))
+    accept(directory, unix)
 
 
 main()

@@ -1,0 +1,182 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Does something to a running process or to the machine beside it, until SIGTERM; then all is as before.
+
+    inject.py stop --pid P --ms 40 --every 400    SIGSTOP, and SIGCONT so much later
+    inject.py freeze --pid P --ms 40 --every 400  the same by the freezer of a cgroup
+    inject.py renice --pid P --nice 19
+    inject.py affinity --pid P --cpus 1
+    inject.py cpuset --pid P --cpus 1             by a cgroup
+    inject.py memory --pid P --mb 4 [--cold FILE] a memory limit; FILE leaves the page cache first
+    inject.py swap --mb 256                       a swap of compressed memory
+    inject.py flock --path F --ms 30 --every 60   holds a lock file
+    inject.py write --dir D --threads 4           writes to the disk past the page cache
+"""
+import argparse
+import fcntl
+import mmap
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import fault_group
+
+
+def say_on(name):
+    print(f"inject: {name} on", flush=True)
+
+
+def wait():
+    while True:
+        signal.pause()
+
+
+def cpus_of(text):
+    return [int(c) for c in text.split(",")]
+
+
+def threads_of(pid):
+    return [int(t) for t in os.listdir(f"/proc/{pid}/task")]
+
+
+def each_thread(pid, function, *args):
+    for tid in threads_of(pid):
+        try:
+            function(tid, *args)
+        except (ProcessLookupError, FileNotFoundError):
+            pass  # it has ended
+
+
+def in_group(controller, o, **values):
+    """The process in a group with these values, until the end."""
+    group = fault_group.Group(controller, [o.pid])
+    for name, value in values.items():
+        group.put(name.replace("__", "."), value)
+    o.seconds = 1e9
+    group.hold(o, f"inject {o.what}")
+
+
+def duty(o, begin, end):
+    say_on(o.what)
+    while True:
+        time.sleep((o.every - o.ms) / 1e3)
+        begin()
+        try:
+            time.sleep(o.ms / 1e3)
+        finally:
+            end()
+
+
+def stop(o):
+    duty(o, lambda: os.kill(o.pid, signal.SIGSTOP), lambda: os.kill(o.pid, signal.SIGCONT))
+
+
+def freeze(o):
+    group = fault_group.Group("freezer", [o.pid])
+    threading.Thread(target=lambda: duty(o, lambda: group.put("freezer.state", "FROZEN"),
+                                         lambda: group.put("freezer.state", "THAWED")), daemon=True).start()
+    o.seconds = 1e9
+    try:
+        group.hold(o, "inject freeze")
+    finally:
+        if os.path.isdir(group.path):
+            group.put("freezer.state", "THAWED")
+
+
+def renice(o):
+    before = os.getpriority(os.PRIO_PROCESS, o.pid)
+    try:
+        each_thread(o.pid, lambda t: os.setpriority(os.PRIO_PROCESS, t, o.nice))
+        say_on("renice")
+        wait()
+    finally:
+        each_thread(o.pid, lambda t: os.setpriority(os.PRIO_PROCESS, t, before))
+
+
+def affinity(o):
+    before = os.sched_getaffinity(o.pid)
+    try:
+        each_thread(o.pid, os.sched_setaffinity, cpus_of(o.cpus))
+        say_on("affinity")
+        wait()
+    finally:
+        each_thread(o.pid, os.sched_setaffinity, before)
+
+
+def cpuset(o):
+    with open("/sys/fs/cgroup/cpuset/cpuset.mems", encoding="ascii") as f:
+        mems = f.read().strip()
+    in_group("cpuset", o, cpuset__mems=mems, cpuset__cpus=o.cpus)
+
+
+def memory(o):
+    threading.Timer(0.5, forget, [o.cold]).start()
+    in_group("memory", o, memory__limit_in_bytes=o.mb << 20)
+
+
+def forget(path):
+    if path:
+        fd = os.open(path, os.O_RDONLY)
+        for _ in range(40):  # what is mapped just now stays
+            os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+            time.sleep(0.01)
+        os.close(fd)
+
+
+def swap(o):
+    device = subprocess.run(["zramctl", "--find", "--size", f"{o.mb}M"], check=True, text=True,
+                            stdout=subprocess.PIPE).stdout.strip()
+    try:
+        subprocess.run(["mkswap", device], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        subprocess.run(["swapon", device], check=True)
+        say_on("swap")
+        wait()
+    finally:
+        subprocess.run(["swapoff", device], check=False)
+        subprocess.run(["zramctl", "--reset", device], check=False)
+
+
+def flock(o):
+    with open(o.path, "a", encoding="ascii") as f:
+        if not o.every:
+            fcntl.flock(f, fcntl.LOCK_EX)
+            say_on("flock")
+            wait()
+        duty(o, lambda: fcntl.flock(f, fcntl.LOCK_EX), lambda: fcntl.flock(f, fcntl.LOCK_UN))
+
+
+def write(o):
+    path = os.path.join(o.dir, f"written-{os.getpid()}")
+
+    def work(number):
+        block = mmap.mmap(-1, 1 << 20)
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_DIRECT, 0o600)
+        at = 0
+        while True:
+            os.pwrite(fd, block, (number * 32 + at) << 20)
+            at = (at + 1) % 32
+    for n in range(o.threads):
+        threading.Thread(target=work, args=(n,), daemon=True).start()
+    say_on("write")
+    try:
+        wait()
+    finally:
+        os.unlink(path)
+
+
+def main():
+    p = argparse.ArgumentParser()
+    p.add_argument("what", choices=("stop", "freeze", "renice", "affinity", "cpuset", "memory", "swap",
+                                    "flock", "write"))
+    for name, kind in (("pid", int), ("ms", float), ("every", float), ("nice", int), ("mb", int), ("threads", int),
+                       ("cpus", str), ("path", str), ("dir", str), ("cold", str)):
+        p.add_argument("--" + name, type=kind)
+    o = p.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    globals()[o.what](o)
+
+
+main()

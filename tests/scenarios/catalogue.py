@@ -1,0 +1,286 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The faults that `make scenarios` knows, one table: what is injected, into which job, and the verdict that a good
+engineer would give. run_case.py runs one of them, run_scenarios.py all.
+
+The ranks are lib/rank_victim.py (lib/rank_faults.py is what can go wrong inside) unless a case says otherwise. In
+the words of an injection {pid}, {rank}, {dir}, {nvml}, {disk} and {port} stand for the victim's process, its
+number, the job's directory, the NVML file, the disk's number and the storage server's port.
+"""
+import dataclasses
+import os
+import re
+import threading
+import typing
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+HOST = ("--loader", "none", "--host-ms", "2")  # with 2 ms of work on the host in each step
+BUSY = ("--loader", "none", "--host-ms", "6")
+
+
+# ---- injections ----
+
+class Order:
+    """A fault inside the rank, or inside all of them."""
+
+    def __init__(self, text, every_rank=False):
+        self.text, self.every_rank = text, every_rank
+
+    def start(self, s, rank):
+        s.order(f"{self.who(rank)} start {s.fill(self.text, rank)}")
+
+    def stop(self, s, rank):
+        s.order(f"{self.who(rank)} end {self.text.split()[0]}")
+
+    def who(self, rank):
+        return "all" if self.every_rank else rank
+
+
+class Say:
+    """Other words for the ranks or their launcher, and those that take them back."""
+
+    def __init__(self, text, back):
+        self.text, self.back = text, back
+
+    def start(self, s, rank):
+        s.order(s.fill(self.text, rank))
+
+    def stop(self, s, rank):
+        s.order(s.fill(self.back, rank))
+
+
+class Tool:
+    """A program that does it to the rank from outside, until it is ended."""
+
+    def __init__(self, text):
+        self.text, self.process = text, None
+
+    def start(self, s, rank):
+        self.process = s.start_tool(s.fill(self.text, rank).split())
+
+    def stop(self, s, rank):
+        s.stop_tool(self.process)
+
+
+class Storage:
+    """The storage server answers one rank late."""
+
+    def __init__(self, ms):
+        self.ms = ms
+
+    def start(self, s, rank):
+        s.slow_storage(rank, self.ms)
+
+    def stop(self, s, rank):
+        s.usual_storage()
+
+
+class Link:
+    """The network of one rank delays and loses packets."""
+
+    def __init__(self, delay_ms, loss_percent):
+        self.text = f"{delay_ms} {loss_percent}"
+
+    def start(self, s, rank):
+        s.set_link(self.text)
+
+    def stop(self, s, rank):
+        s.set_link("0 0")
+
+
+class InTurn:
+    """Each of two ranks for a while, again and again."""
+
+    def __init__(self, text, seconds):
+        self.text, self.seconds = text, seconds
+
+    def start(self, s, rank):
+        self.over = threading.Event()
+        self.thread = threading.Thread(target=self.run, args=(s, neighbours(rank)))
+        self.thread.start()
+
+    def run(self, s, ranks):
+        while not self.over.is_set():
+            tool = s.start_tool(s.fill(self.text, ranks[0]).split())
+            self.over.wait(self.seconds)
+            s.stop_tool(tool)
+            ranks = ranks[1], ranks[0]
+
+    def stop(self, s, rank):
+        self.over.set()
+        self.thread.join()
+
+
+def neighbours(rank):
+    return rank, (rank + 1) % 4
+
+
+@dataclasses.dataclass
+class Case:
+    name: str
+    title: str
+    causes: typing.Any = None  # accepted; None: a healthy job, which must stay silent
+    inject: tuple = ()
+    job: tuple = HOST  # the ranks' arguments
+    named: tuple = ()  # patterns that the verdict or its ledger must hold
+    every_rank: bool = False
+    kind: str = "slow_rank"
+    ranks: typing.Any = None  # accused, where it is not the victim: a function of it
+    from_start: tuple = ()  # arguments with which the job has it from its first step
+    or_all: bool = False  # all ranks may be named as well: they wait for the victim on the host, or for the same CPUs
+    link: bool = False  # the victim's network is a slow_link.py
+    server: bool = False  # there is a storage server
+    seconds: float = 25  # to the right verdict
+    needs: tuple = ()  # of tests/needs.py
+    restarts: bool = False  # torchrun starts the job again before, as a rank was killed
+    ends: bool = True  # the job ends by itself
+
+    def layers(self):
+        return {layers()[c] for c in as_set(self.causes)}
+
+    def second(self):
+        """Whether a second rank of the same job can have it."""
+        return self.ends and not (self.link or self.every_rank or self.from_start or
+                                  any("{" in word for word in self.job))
+
+
+STALLED = "cpu-host-gap"
+
+CASES = [
+    Case("stall3", "every third step sleeps 60 ms", STALLED, (Order("sleep every=3 ms=60"),), named=("sleep",)),
+    Case("stall10", "every tenth step sleeps 150 ms", STALLED, (Order("sleep every=10 ms=150"),), named=("sleep",)),
+    Case("stall3_copied", "every third step sleeps 60 ms after its batch was copied", STALLED,
+         (Order("sleep every=3 ms=60 at=copied"),), named=("sleep",)),
+    Case("stall10_read", "every tenth step reads 32 MB past the page cache after its batch was copied", "storage-disk",
+         (Order("read_direct every=10 kib=32768 at=copied"),), named=("read_direct",)),
+    Case("pipe", "standard output is a pipe that is full on every third step: its reader is slow",
+         ("cpu-host-gap", "sw-logging"),
+         (Say("job reader {rank} 30", "job reader {rank} 0"),), job=(*HOST, "--does", "progress every=3 kib=48"),
+         named=("pipe",)),
+    Case("fsync_log", "every line of the log is synced to the disk", "storage-disk",
+         (Order("log_synced lines=30"),), named=("fsync|log_synced",)),
+    Case("lock", "another thread holds a threading.Lock of the step while it waits", STALLED,
+         (Order("lock every=2 ms=30"),), named=("lock",)),
+    Case("fresh_pages", "64 MB of fresh pages in each step", "os-faults", (Order("fresh_pages mb=64"),),
+         named=("touch_pages|fault",)),
+    Case("renice", "the rank has nice 19 beside busy processes of its session", "os-run-queue",
+         (Tool("inject.py renice --pid {pid} --nice 19"), Say("job hogs 2", "job hogs 0")), job=BUSY),
+    Case("affinity", "the rank's affinity is one CPU, with a real-time process on it", "os-run-queue",
+         (Tool("inject.py affinity --pid {pid} --cpus 1"), Tool("cpu_hog.py --cpu 1")), job=BUSY),
+    Case("cpuset", "the rank's cpuset is one CPU, with a real-time process on it", "os-run-queue",
+         (Tool("inject.py cpuset --pid {pid} --cpus 1"), Tool("cpu_hog.py --cpu 1")), job=BUSY),
+    Case("memory_limit", "a memory limit below what the rank maps: its pages are reclaimed", "os-memory",
+         (Tool("inject.py memory --pid {pid} --mb 2 --cold {dir}/mapped-{rank}"),),
+         job=(*HOST, "--does", "mapped_file mb=3 cold=0 stride=1")),
+    Case("gloo_delay", "8 ms more on the network of a gloo rank", ("net-transfer",), (Link(8, 0),),
+         job=(*HOST, "--gloo"), link=True, or_all=True, needs=("module:torch", "netns")),
+    Case("gloo_loss", "3% of the packets of a gloo rank are lost", ("net-retransmits",), (Link(0, 3),),
+         job=(*HOST, "--gloo"), link=True, or_all=True, needs=("module:torch", "netns")),
+    Case("all_clocks", "the clocks of all GPUs are 15% down", "gpu-clocks",
+         (Tool("gpu_clock.py --file {nvml} --device all --mhz 1683"),), every_rank=True, kind="uniform"),
+    Case("all_host", "the host work of all ranks takes twice as long", ("sw-hot-path",),
+         (Order("more_host_work percent=100", True),), job=BUSY, every_rank=True, kind="uniform",
+         named=("pack_batch|translate",)),
+    Case("warm_up", "healthy: sequences grow at the beginning", job=(*HOST, "--does", "warm_up steps=250")),
+    Case("checkpoint", "healthy: rank 0 writes a checkpoint every 50 steps",
+         job=(*HOST, "--does", "checkpoint every=50 mb=8")),
+    Case("evaluation", "healthy: 12 of 60 steps are evaluation", job=(*HOST, "--does", "evaluate every=60 steps=12")),
+    Case("skew", "a lower GPU clock beside sequences of uneven length", ("gpu-clocks",),
+         (Tool("gpu_clock.py --file {nvml} --device {rank} --mhz 1250"),),
+         job=(*HOST, "--does", "skew percent=12")),
+    # the launch thread waits
+    Case("sigstop", "SIGSTOP, and SIGCONT 60 ms later, thrice a second", "os-stopped",
+         (Tool("inject.py stop --pid {pid} --ms 60 --every 300"),)),
+    Case("freezer", "the freezer of its cgroup stops it for 60 ms, thrice a second", "os-stopped",
+         (Tool("inject.py freeze --pid {pid} --ms 60 --every 300"),)),
+    Case("strace", "somebody traces its system calls", "os-stopped", (Tool("strace -f -qq -o /dev/null -p {pid}"),)),
+    Case("flock", "another process holds a lock file of the step", ("cpu-host-gap", "os-lock"),
+         (Tool("inject.py flock --path {dir}/lock-{rank} --ms 50 --every 100"),),
+         job=(*HOST, "--does", "flock path={dir}/lock"), named=("flock",)),
+    Case("child", "each step runs a program and waits for it", STALLED, (Order("child ms=30"),),
+         named=("wait|child",)),
+    Case("server", "a server answers a question of the step late, over TCP", ("cpu-host-gap", "net-transfer"),
+         (Storage(30),), job=(*HOST, "--does", "ask_server port={port}"), server=True,
+         named=("recv|ask_server",)),
+    Case("worker", "a data loader's worker waits for its storage", "storage-loader", (Storage(40),),
+         job=("--loader", "worker"), server=True, needs=("module:torch",)),
+    Case("mapped_cold", "major page faults in a mapped file that the page cache lost", ("os-faults", "storage-disk"),
+         (Order("mapped_file mb=6 cold=1"),), named=("mapped_file|fault",)),
+    Case("disk_neighbour", "somebody else writes to the disk, past the page cache, that the rank reads from",
+         "storage-disk", (Tool("inject.py write --dir {dir} --threads 8"),),
+         job=(*HOST, "--rank-does", "{rank} read_direct every=1 kib=512"), named=("read_direct|vda",)),
+    Case("disk_limit", "an I/O limit of its cgroup holds the rank's reads", ("storage-limit", "storage-disk"),
+         (Tool("disk_limit.py --pid {pid} --device {disk} --bytes-per-second 400000"),), job=("--loader", "direct"),
+         needs=("blkio-group",)),
+    # the launch thread computes
+    Case("python", "a loop in Python in each step", "cpu-python", (Order("augment_in_python"),),
+         named=("augment_in_python",)),
+    Case("pickle", "each step pickles a large sample", ("cpu-function", "cpu-python"), (Order("serialize"),),
+         named=("serialize|pickle|save",)),
+    Case("garbage", "the garbage collector goes through a large heap in each step", ("cpu-function", "cpu-python"),
+         (Order("collect_garbage"),), named=("gc|collect",)),
+    Case("profiler", "a profiler in Python interrupts the main thread 300 times a second", "cpu-python",
+         (Order("profile_by_signal hz=300"),), named=("on_tick",)),
+    Case("log_debug", "the log level of one rank is DEBUG", ("cpu-python", "sw-logging"),
+         (Order("log_debug"),), named=("log",)),
+    Case("gil", "a thread that computes in Python", "cpu-gil", (Order("gil"),), named=("gil_hog",)),
+    Case("pollers", "four threads of the process poll without the GIL, on the one CPU that it may use", "os-run-queue",
+         (Tool("inject.py affinity --pid {pid} --cpus 1"), Order("threads count=4")), job=BUSY, or_all=True),
+    Case("omp", "16 threads of OpenMP on two CPUs", ("os-run-queue", "cpu-function"),
+         (Order("omp count=16"),), job=("--loader", "none", "--tensor", "600"), needs=("module:torch",),
+         named=("omp",), or_all=True),
+    Case("cpu_limit", "a CPU limit of half of what the rank uses", "os-cpu-limit",
+         (Tool("cpu_limit.py --pid {pid} --percent {half}"),), job=("--loader", "none", "--host-ms", "12"),
+         needs=("cpu-group",)),
+    Case("swap", "its memory is swapped out: a memory limit below its heap", ("os-memory",),
+         (Tool("inject.py swap --mb 256"), Tool("inject.py memory --pid {pid} --mb 48"), Order("heap mb=96"))),
+    Case("storage_client", "the storage client of one rank has to expand a dear format and takes a whole CPU",
+         "storage-client", (Say("{rank} codec bz2", "{rank} codec zlib"),), job=("--loader", "client"),
+         named=("bz2|BZ2|expand|decompress",)),
+    # the GPU
+    Case("clocks", "the clock of one GPU is down: 1,400 of 1,980 MHz", "gpu-clocks",
+         (Tool("gpu_clock.py --file {nvml} --device {rank} --mhz 1400"),), named=("clock",)),
+    Case("thermal", "the GPU is hot and lowers its clock", "gpu-thermal", (Tool(
+        "gpu_clock.py --file {nvml} --device {rank} --mhz 1400 --also temperature_c=92 --also throttle=64"),)),
+    Case("copies", "300 more copies from the host to the device", "gpu-copy", (Order("copies count=300"),)),
+    Case("copy_link", "copies at 150 MB a second, from the first step on", "gpu-copy",
+         from_start=("--env", "{rank}:SIM_COPY_MBPS=150")),
+    Case("variant_always", "another variant of one kernel, 30% slower, from the first step on: only the peers tell",
+         "gpu-variant", named=("64x64",), from_start=(
+             "--rank-does", "{rank} variant name=gemm_f32_128x256_nt(wgrad) to=gemm_f32_64x64_nt(wgrad) percent=30")),
+    Case("kernel", "one kernel takes 60% longer", "gpu-kernel",
+         (Order("kernel name=gemm_f32_128x256_nt(wgrad) percent=60"),), named=("wgrad",)),
+    Case("variant", "another variant of one kernel, 60% slower", "gpu-variant",
+         (Order("variant name=gemm_f32_128x256_nt(wgrad) to=gemm_f32_64x64_nt(wgrad) percent=60"),), named=("64x64",)),
+    Case("elastic", "one kernel takes 60% longer, after a rank died and all were started again", "gpu-kernel",
+         (Order("kernel name=gemm_f32_128x256_nt(wgrad) percent=60"),), named=("wgrad",), restarts=True,
+         needs=("module:torch",)),
+    Case("in_turn", "a lower GPU clock, on each of two ranks for 6 s in turn", "gpu-clocks",
+         (InTurn("gpu_clock.py --file {nvml} --device {rank} --mhz 1400", 6),), ranks=neighbours, seconds=35),
+    Case("layers", "more kernels in each step of one rank: a deeper part", "imbalance-input",
+         (Order("kernels layers=3"),), kind="imbalance"),
+    Case("batch", "a bigger batch on one rank: larger grids", "imbalance-input",
+         (Order("batch percent=35"),), kind="imbalance"),
+    Case("all_variant", "another variant of one kernel on every rank, 60% slower", "sw-kernels",
+         (Order("variant name=gemm_f32_128x256_nt(wgrad) to=gemm_f32_64x64_nt(wgrad) percent=60", True),),
+         every_rank=True, kind="uniform", named=("64x64",)),
+    # no end
+    Case("killed", "a rank is killed and the others wait for it", "hang-missing", (Order("die"),),
+         kind="hang", ranks=lambda r: [r], ends=False, seconds=40),
+    Case("hang", "a rank waits for a lock file for ever", "hang-missing",
+         (Tool("inject.py flock --path {dir}/held --every 0"), Order("hang path={dir}/held")), named=("flock",),
+         kind="hang", ranks=lambda r: [r], ends=False, seconds=40),
+]
+
+
+def layers():
+    """The layer of each cause, by the product's own table."""
+    with open(os.path.join(ROOT, "analysis/causes.def"), encoding="ascii") as f:
+        return {cause: layer.lower() for layer, cause in re.findall(r'CAUSE\(\w+,\s*(\w+),\s*"([\w-]+)"', f.read())}
+
+
+def as_set(value):
+    return set() if value is None else {value} if isinstance(value, str) else set(value)
+
+
+BY_NAME = {c.name: c for c in CASES}
+assert len(BY_NAME) == len(CASES)

@@ -1,0 +1,426 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What can go wrong inside a rank of rank_victim.py. Each fault is a generator: what stands before its first
+yield is prepared, every yield gives the number of the next step, and the code behind it runs once in that step.
+An order names the fault and its arguments ("sleep every=3 ms=30"); closing the generator ends it.
+"""
+import ctypes
+import fcntl
+import gc
+import logging
+import mmap
+import os
+import pickle
+import signal
+import socket
+import subprocess
+import threading
+import time
+
+PAGE = mmap.PAGESIZE
+
+
+# ---- the launch thread sleeps, or waits for somebody ----
+
+def sleep(rank, every=1, ms=20):
+    """A pause in the script."""
+    while True:
+        step = yield
+        if step % every == 0:
+            time.sleep(ms / 1e3)
+
+
+def read_direct(rank, every=1, kib=1024):
+    """Reads past the page cache."""
+    path = os.path.join(rank.dir, f"direct-{rank.rank}")
+    with open(path, "wb") as f:
+        f.write(os.urandom(kib << 10))
+        os.fsync(f.fileno())
+    fd, buffer = os.open(path, os.O_RDONLY | os.O_DIRECT), mmap.mmap(-1, 64 << 10)
+    while True:
+        step = yield
+        if step % every == 0:
+            for at in range(0, kib << 10, 64 << 10):
+                os.preadv(fd, [buffer], at)
+
+
+def log_synced(rank, lines=4):
+    """Every line of the log is on the disk before the step goes on."""
+    with open(os.path.join(rank.dir, f"synced-{rank.rank}.log"), "a", encoding="ascii") as log:
+        while True:
+            step = yield
+            for line in range(lines):
+                log.write(f"step {step} line {line}: loss {1 / (step + 1):.6f}\n")
+                log.flush()
+                os.fsync(log.fileno())
+
+
+def lock(rank, ms=25, every=2):
+    """Another thread holds a lock of the step's while it waits for something itself."""
+    guard, go, over = threading.Lock(), threading.Event(), threading.Event()
+    held = threading.Event()
+
+    def flush_metrics():
+        while not over.is_set():
+            go.wait()
+            go.clear()
+            with guard:
+                held.set()
+                over.wait(ms / 1e3)
+
+    threading.Thread(target=flush_metrics, name="metrics", daemon=True).start()
+    try:
+        while True:
+            step = yield
+            if step % every == 0:
+                go.set()
+                held.wait()
+                held.clear()
+            with guard:
+                pass
+    finally:
+        over.set()
+        go.set()
+
+
+def flock(rank, path):
+    """A lock file that other processes use as well."""
+    with open(f"{path}-{rank.rank}", "a", encoding="ascii") as f:
+        while True:
+            yield
+            fcntl.flock(f, fcntl.LOCK_EX)
+            fcntl.flock(f, fcntl.LOCK_UN)
+
+
+def child(rank, ms=30):
+    """Runs a program and waits for it."""
+    while True:
+        yield
+        subprocess.run(["/bin/sleep", f"{ms / 1e3}"], check=True)
+
+
+def ask_server(rank, port):
+    """A question over TCP whose answer the step needs."""
+    with socket.create_connection(("127.0.0.1", port)) as s:
+        s.sendall(bytes([rank.rank]))
+        while True:
+            yield
+            s.sendall(b"q")
+            left = 64 << 10
+            while left:
+                left -= len(s.recv(left))
+
+
+# ---- the launch thread computes ----
+
+def augment_in_python(rank, rounds=250):
+    """A loop in Python."""
+    while True:
+        yield
+        value = 0
+        for i in range(rounds * 1000):
+            value = (value + i * i) & 0xffff
+
+
+def serialize(rank, items=20000):
+    """Pickles what it could send as it is."""
+    sample = [{"id": i, "tokens": [i, i + 1, i + 2], "text": str(i)} for i in range(items)]
+    while True:
+        yield
+        pickle.dumps(sample, protocol=4)
+
+
+def collect_garbage(rank, objects=400000):
+    """The collector goes through a large heap, in each step."""
+    heap = [[i] for i in range(objects)]
+    while heap:
+        yield
+        gc.collect()
+
+
+def log_debug(rank):
+    """The log level of this rank is DEBUG."""
+    log = logging.getLogger("train")
+    log.setLevel(logging.DEBUG)
+    try:
+        while True:
+            yield
+    finally:
+        log.setLevel(logging.INFO)
+
+
+def profile_by_signal(rank, hz=1000):
+    """A profiler in Python that interrupts the main thread."""
+    samples = []
+
+    def on_tick(signum, frame):
+        count = 0
+        while frame:
+            count += 1
+            frame = frame.f_back
+        samples.append(sum(i * count for i in range(40000)))
+
+    signal.signal(signal.SIGALRM, on_tick)
+    signal.setitimer(signal.ITIMER_REAL, 1 / hz, 1 / hz)
+    try:
+        while True:
+            yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+def threads(rank, count=6):
+    """Threads of the same process that poll without the GIL."""
+    over, find = threading.Event(), ctypes.CDLL(None).memchr
+    find.argtypes = [ctypes.c_char_p, ctypes.c_int, ctypes.c_size_t]
+    queue = bytes(64 << 20)
+
+    def poll():
+        while not over.is_set():
+            find(queue, 1, len(queue))
+
+    for _ in range(count):
+        threading.Thread(target=poll, name="poller", daemon=True).start()
+    try:
+        while True:
+            yield
+    finally:
+        over.set()
+
+
+def gil(rank):
+    """A thread that computes in Python."""
+    over = threading.Event()
+    threading.Thread(target=gil_hog, args=(over,), name="hog", daemon=True).start()
+    try:
+        while True:
+            yield
+    finally:
+        over.set()
+
+
+def gil_hog(over):
+    value = 0
+    while not over.is_set():
+        for i in range(20000):
+            value = (value + i) & 0xffff
+
+
+def omp(rank, count=16):
+    """More threads of OpenMP than there are CPUs, for the same tensors as before."""
+    import torch
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        while True:
+            yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def more_host_work(rank, percent=15):
+    """The step's own work on the host becomes dearer."""
+    rank.work.host *= 1 + percent / 100
+    try:
+        while True:
+            yield
+    finally:
+        rank.work.host /= 1 + percent / 100
+
+
+# ---- memory ----
+
+def fresh_pages(rank, mb=64):
+    """Memory that is new in each step."""
+    while True:
+        yield
+        touch_pages(mb << 20)
+
+
+def touch_pages(size):
+    with mmap.mmap(-1, size) as m:
+        m.madvise(15)  # MADV_NOHUGEPAGE
+        view = (ctypes.c_char * size).from_buffer(m)
+        ctypes.memset(view, 1, size)
+        del view
+
+
+def mapped_file(rank, mb=4, cold=1, stride=4):
+    """Reads each stride-th page of a mapped file; cold: the page cache has lost it."""
+    path = os.path.join(rank.dir, f"mapped-{rank.rank}")
+    size = mb << 20
+    with open(path, "wb") as f:
+        f.write(os.urandom(size))
+        f.flush()
+        os.fsync(f.fileno())
+    fd = os.open(path, os.O_RDONLY)
+    while True:
+        yield
+        with mmap.mmap(fd, size, prot=mmap.PROT_READ) as m:
+            m.madvise(mmap.MADV_RANDOM)  # no reading ahead
+            for at in range(0, size, stride * PAGE):
+                m[at]
+        if cold:
+            os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def heap(rank, mb=96):
+    """Goes through memory that it keeps."""
+    size = mb << 20
+    m = mmap.mmap(-1, size)
+    m.madvise(15)  # MADV_NOHUGEPAGE
+    for at in range(0, size, PAGE):
+        m[at] = 1
+    place = 0
+    while True:
+        yield
+        for _ in range(2048):
+            m[place] = 1
+            place = (place + PAGE) % size
+
+
+# ---- the GPU's work ----
+
+def copies(rank, count=200):
+    """More copies from the host to the device."""
+    rank.work.copies += count
+    try:
+        while True:
+            yield
+    finally:
+        rank.work.copies -= count
+
+
+def kernels(rank, layers=3):
+    """More kernels in a step: a deeper model, or more of the same."""
+    rank.work.layers += layers
+    try:
+        while True:
+            yield
+    finally:
+        rank.work.layers -= layers
+
+
+def batch(rank, percent=35):
+    """A bigger batch: larger grids that take longer."""
+    rank.work.batch *= 1 + percent / 100
+    try:
+        while True:
+            yield
+    finally:
+        rank.work.batch /= 1 + percent / 100
+
+
+def kernel(rank, name, percent=60):
+    """One kernel takes longer with the same launch configuration."""
+    rank.work.slower[name] = 1 + percent / 100
+    try:
+        while True:
+            yield
+    finally:
+        del rank.work.slower[name]
+
+
+def variant(rank, name, to, percent=60):
+    """Another variant of a kernel."""
+    rank.work.renamed[name] = to
+    rank.work.slower[to] = 1 + percent / 100
+    try:
+        while True:
+            yield
+    finally:
+        del rank.work.renamed[name]
+
+
+# ---- what healthy jobs do ----
+
+def warm_up(rank, steps=120):
+    """Sequences grow at the beginning of a training."""
+    usual, first = rank.work.batch, None
+    while True:
+        step = yield
+        first = step if first is None else first
+        rank.work.batch = usual * min(1, 0.4 + 0.6 * (step - first) / steps)
+
+
+def checkpoint(rank, every=50, mb=8):
+    """Rank 0 writes its state."""
+    state = os.urandom(1 << 20)
+    while True:
+        step = yield
+        if rank.rank == 0 and step % every == every - 1:
+            path = os.path.join(rank.dir, "checkpoint")
+            with open(path + ".new", "wb") as f:
+                for _ in range(mb):
+                    f.write(state)
+                f.flush()
+                os.fsync(f.fileno())
+            os.rename(path + ".new", path)
+
+
+def evaluate(rank, every=60, steps=12):
+    """Evaluation now and then: only the forward pass."""
+    while True:
+        step = yield
+        rank.work.forward_only = step % every >= every - steps
+
+
+def skew(rank, percent=15):
+    """Sequences of uneven length: each step's kernels take as long as its sequences are."""
+    while True:
+        yield
+        rank.work.batch = max(0.3, rank.rng.gauss(1, percent / 100))
+
+
+# ---- output ----
+
+def progress(rank, every=3, kib=48):
+    """Progress on standard output."""
+    line = b"x" * 1023 + b"\n"
+    while True:
+        step = yield
+        if step % every == 0:
+            for _ in range(kib):
+                os.write(1, line)
+
+
+def hang(rank, path):
+    """Waits for a lock file that nobody gives back."""
+    yield
+    with open(path, "a", encoding="ascii") as f:
+        fcntl.flock(f, fcntl.LOCK_EX)
+
+
+def die(rank):
+    yield
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def parse(text):
+    """("sleep", {"every": 3, "ms": 30}, "start") of "sleep every=3 ms=30 [at=copied]"."""
+    name, *parts = text.split()
+    values = dict(p.split("=", 1) for p in parts)
+    at = values.pop("at", "start")
+    return name, {k: int(v) if v.lstrip("-").isdigit() else v for k, v in values.items()}, at
+
+
+class Faults:
+    """Those that are on."""
+
+    def __init__(self, rank):
+        self.rank, self.on = rank, []  # (point, name, generator)
+
+    def start(self, text):
+        name, values, at = parse(text)
+        generator = globals()[name](self.rank, **values)
+        next(generator)
+        self.on.append((at, name, generator))
+
+    def end(self, name):
+        for entry in [e for e in self.on if e[1] == name]:
+            self.on.remove(entry)
+            entry[2].close()
+
+    def at(self, point, step):
+        for where, _, generator in self.on:
+            if where == point:
+                generator.send(step)
