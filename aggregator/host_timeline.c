@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "aggregator/wait_class.h"
+#include "analysis/diagnosis.h"
 #include "base/check.h"
 
 /* Segments of one window; what comes later is unobserved. */
@@ -18,6 +19,13 @@
 #define SLICE_SAMPLES_MAX 64u
 /* Threads that ran instead, whose names are looked for among the samples. */
 #define NAMES_LOOKED_MAX 256u
+
+/* An account of the host, without its kind. */
+struct account {
+	enum ledger_what what;
+	const char *name;
+};
+static const struct account nothing = {LEDGER_NONE, ""};
 
 struct maker {
 	const struct window *w;
@@ -28,7 +36,10 @@ struct maker {
 	uint32_t slice_count;
 	uint32_t *sample; /* on-CPU samples of the threads, by thread and time */
 	uint32_t sample_count;
-	const char **stack_name; /* of a blocked stack, once made */
+	/* of a stack that slept, or ran; once made its name is not NULL */
+	struct account *blocked;
+	struct account last[STACK_SWITCH_STATES]; /* where the thread slept last in each state */
+	struct ledger_share *running;
 	/* when the thread's switches were recorded, in order of time; at: the first that may still
 	 * matter */
 	struct ledger_interval *cover;
@@ -108,6 +119,14 @@ static bool is_runtime(const struct stack_batch *b, const struct stack_frame *f)
 	return false;
 }
 
+static bool is_python(const struct stack_batch *b, const struct stack *st)
+{
+	for (uint32_t i = st->kernel_count; i < st->count; i++)
+		if (b->frames[st->first + i].kind == STACK_FRAME_PYTHON)
+			return true;
+	return false;
+}
+
 /* The innermost Python function; without one the innermost function that is not of the C runtime.
  */
 static const char *function_of(struct maker *m, const struct stack *st)
@@ -125,61 +144,86 @@ static const char *function_of(struct maker *m, const struct stack *st)
 		if (best == st->count && !is_runtime(b, f))
 			best = i;
 	}
-	return best < st->count ? m->name(m->arg, st->first + best) : "";
+	return best < st->count ? keep(m, "%s", m->name(m->arg, st->first + best)) : "";
 }
 
-/* "futex in acquire (threading.py)" */
-static const char *with_function(struct maker *m, const char *what, const char *function)
+/* Who waits there or runs: where a frame's name says what the code is for, the innermost such frame;
+ * else the function that was called last. */
+static struct account user_account(struct maker *m, const struct stack *st)
 {
-	return *function ? keep(m, "%.60s in %.180s", what, function) : keep(m, "%.200s", what);
+	for (uint32_t i = st->kernel_count; i < st->count; i++) {
+		const char *name = m->name(m->arg, st->first + i);
+		enum ledger_what what = diagnosis_names_what(name);
+
+		if (what)
+			return (struct account){what, keep(m, "%s", name)};
+	}
+	return (struct account){LEDGER_NONE, function_of(m, st)};
 }
 
-static const char *kernel_frame(const struct stack_batch *b, const struct stack *st, uint32_t i)
+/* Waits that say nothing of what is behind them. */
+static bool is_for_others(enum ledger_what what)
 {
-	return stack_batch_text(b, b->frames[st->first + i].object);
+	return what == LEDGER_LOCK || what == LEDGER_POLL || what == LEDGER_PIPE_READ ||
+	       what == LEDGER_LOCAL_SOCKET || what == LEDGER_SOCKET || what == LEDGER_CHILD || !what;
 }
 
-static const char *blocked_name(struct maker *m, const struct stack_switch *s)
+static struct account blocked_account(struct maker *m, const struct stack_switch *s)
 {
 	const struct stack_batch *b = &m->w->stacks;
 	const struct stack *st = s->stack < b->stack_count ? &b->stacks[s->stack] : NULL;
-	const char *what = NULL;
+	struct account *known = st ? &m->blocked[s->stack] : NULL, user;
 
+	if (s->gil == STACK_GIL_WAITER)
+		return (struct account){LEDGER_GIL, st ? function_of(m, st) : ""};
+	/* a place where it sleeps again and again is not walked every time */
 	if (!st)
-		return "";
-	if (m->stack_name[s->stack])
-		return m->stack_name[s->stack];
-	what = wait_class_of(b, st);
-	if (!what && st->kernel_count)
-		what = kernel_frame(b, st, 0);
-	m->stack_name[s->stack] =
-	    with_function(m, what && *what ? what : "wait", function_of(m, st));
-	return m->stack_name[s->stack];
+		return m->last[s->state];
+	if (!known->name) {
+		user = user_account(m, st);
+		known->what = wait_class_of(b, st);
+		if (is_for_others(known->what) && user.what)
+			*known = user;
+		else
+			known->name = function_of(m, st);
+	}
+	m->last[s->state] = *known;
+	return *known;
 }
 
-/* Which account a sample on the CPU is for. */
-static enum ledger_kind running_kind(struct maker *m, const struct stack *st, const char **name)
+/* The account of a stack on the CPU. */
+static void sort_running(struct maker *m, const struct stack *st, struct ledger_share *out)
 {
 	const struct stack_batch *b = &m->w->stacks;
-	const char *what = wait_class_interrupt(b, st);
+	struct account a = {wait_class_interrupt(b, st), ""};
 
-	if (what) {
-		*name = what;
-		return LEDGER_STOLEN;
+	out->kind = LEDGER_STOLEN;
+	if (!a.what && st->kernel_count) {
+		out->kind = LEDGER_KERNEL_CODE;
+		a = (struct account){wait_class_entry(b, st), function_of(m, st)};
+	} else if (!a.what) {
+		out->kind = LEDGER_RUNNING;
+		a = user_account(m, st);
+		if (!a.what && is_python(b, st))
+			a.what = LEDGER_PYTHON;
 	}
-	if (!st->kernel_count) {
-		*name = function_of(m, st);
-		return LEDGER_RUNNING;
-	}
-	what = wait_class_entry(b, st);
-	*name = with_function(m, what ? what : "system call", function_of(m, st));
-	return LEDGER_KERNEL_CODE;
+	out->what = a.what;
+	out->name = a.name;
+}
+
+static const struct ledger_share *running_account(struct maker *m, uint32_t stack)
+{
+	struct ledger_share *known = &m->running[stack];
+
+	if (!known->name)
+		sort_running(m, &m->w->stacks.stacks[stack], known);
+	return known;
 }
 
 /* ---- segments ---- */
 
 static void put(struct maker *m, uint64_t begin, uint64_t end, enum ledger_kind kind,
-		const char *name, uint32_t waker)
+		struct account a, uint32_t waker)
 {
 	struct host_timeline *t = m->t;
 
@@ -195,7 +239,8 @@ static void put(struct maker *m, uint64_t begin, uint64_t end, enum ledger_kind 
 		t->segment_room = room;
 	}
 	t->segments[t->segment_count++] = (struct ledger_segment){
-	    .begin_ns = begin, .end_ns = end, .kind = kind, .waker = waker, .name = name};
+	    .begin_ns = begin, .end_ns = end, .kind = kind, .waker = waker, .what = a.what,
+	    .name = a.name};
 }
 
 static uint32_t slice_of(const struct maker *m, uint64_t t)
@@ -270,7 +315,7 @@ static const struct ledger_share *shares_of(struct maker *m, uint32_t tid, uint6
 	for (uint32_t i = 0; list && i < *count; i++) {
 		const struct stack_sample *s = &b->samples[m->sample[first + i]];
 
-		list[i].kind = running_kind(m, &b->stacks[s->stack], &list[i].name);
+		list[i] = *running_account(m, s->stack);
 		list[i].part = weight > 0 ? (double)s->weight_ns / weight : 1.0 / *count;
 	}
 	if (list)
@@ -291,7 +336,7 @@ static void put_slice(struct maker *m, uint32_t tid, uint64_t begin, uint64_t en
 	uint32_t had = m->t->segment_count, count;
 	const struct ledger_share *shares = shares_of(m, tid, slice_ns, &count);
 
-	put(m, begin, end, LEDGER_RUNNING, "", 0);
+	put(m, begin, end, LEDGER_RUNNING, nothing, 0);
 	if (m->t->segment_count > had) {
 		m->t->segments[had].share = shares;
 		m->t->segments[had].share_count = count;
@@ -343,7 +388,7 @@ static const char *ran_instead(struct maker *m, uint32_t tid)
 		    m->next_looked++ < NAMES_LOOKED_MAX ? comm_of(&m->w->stacks, tid) : "";
 
 		m->next_tid = tid;
-		m->next_name = *comm ? keep(m, "%s ran", comm) : "";
+		m->next_name = *comm ? keep(m, "%s", comm) : "";
 	}
 	return m->next_name;
 }
@@ -352,27 +397,33 @@ static void put_switch(struct maker *m, const struct stack_switch *s, uint64_t b
 {
 	uint64_t woken = s->woken_ns && s->woken_ns < s->in_ns ? s->woken_ns : s->in_ns;
 	uint32_t waker = host_timeline_find(m->t, s->waker_tid);
+	struct account a;
 
 	if (s->flags & STACK_SWITCH_FOLDED) {
-		put(m, begin, s->in_ns, LEDGER_UNOBSERVED, "", 0);
+		put(m, begin, s->in_ns, LEDGER_UNOBSERVED, nothing, 0);
 		return;
 	}
 	switch (s->state) {
 	case STACK_SWITCH_RUNNABLE:
-		put(m, begin, s->in_ns, LEDGER_RUNNABLE, ran_instead(m, s->next_tid), 0);
+		put(m, begin, s->in_ns, LEDGER_RUNNABLE,
+		    (struct account){LEDGER_PREEMPTED, ran_instead(m, s->next_tid)}, 0);
 		return;
 	case STACK_SWITCH_STOPPED:
-		put(m, begin, s->in_ns, LEDGER_STOPPED, "", 0);
+		put(m, begin, s->in_ns, LEDGER_STOPPED, nothing, 0);
 		return;
 	case STACK_SWITCH_UNKNOWN:
-		put(m, begin, s->in_ns, LEDGER_UNOBSERVED, "", 0);
+		put(m, begin, s->in_ns, LEDGER_UNOBSERVED, nothing, 0);
 		return;
 	default:
 		if (woken < begin)
 			woken = begin;
-		put(m, begin, woken, LEDGER_BLOCKED, blocked_name(m, s),
-		    waker < m->t->count ? waker + 1 : 0);
-		put(m, woken, s->in_ns, LEDGER_RUNNABLE, "", 0);
+		a = blocked_account(m, s);
+		put(m, begin, woken,
+		    a.what == LEDGER_SIGNAL || a.what == LEDGER_FROZEN ? LEDGER_STOPPED
+								       : LEDGER_BLOCKED,
+		    a, waker < m->t->count && a.what != LEDGER_GIL && a.what != LEDGER_LOADER ? waker + 1
+											    : 0);
+		put(m, woken, s->in_ns, LEDGER_RUNNABLE, (struct account){LEDGER_WOKEN, ""}, 0);
 	}
 }
 
@@ -401,9 +452,10 @@ static bool find_samples(struct maker *m)
 
 	m->slice = malloc((b->sample_count + 1) * sizeof(*m->slice));
 	m->sample = malloc((b->sample_count + 1) * sizeof(*m->sample));
-	m->stack_name = calloc((size_t)b->stack_count + 1, sizeof(*m->stack_name));
+	m->blocked = calloc((size_t)b->stack_count + 1, sizeof(*m->blocked));
+	m->running = calloc((size_t)b->stack_count + 1, sizeof(*m->running));
 	m->cover = malloc((b->switch_thread_count + 1) * sizeof(*m->cover));
-	if (!m->slice || !m->sample || !m->stack_name || !m->cover)
+	if (!m->slice || !m->sample || !m->blocked || !m->running || !m->cover)
 		return false;
 	for (uint32_t i = 0; i < b->sample_count; i++) {
 		m->slice[m->slice_count++] = b->samples[i].time_ns;
@@ -443,6 +495,7 @@ static void find_threads(struct maker *m)
 				best = k;
 		if (best == n)
 			break;
+		m->t->thread[m->t->count].helper = !launches[best] && tid[best] != w->rank.pid;
 		m->t->tid[m->t->count++] = tid[best];
 		tid[best] = 0;
 	}
@@ -479,6 +532,8 @@ static void add_thread(struct maker *m, uint32_t thread)
 	uint64_t since = 0;
 
 	find_cover(m, tid);
+	for (uint32_t k = 0; k < STACK_SWITCH_STATES; k++)
+		m->last[k] = nothing;
 	for (uint32_t i = 0; i < b->switch_count; i++) {
 		const struct stack_switch *s = &b->switches[i];
 		uint64_t out = s->out_ns > since ? s->out_ns : since;
@@ -508,11 +563,12 @@ bool host_timeline_make(const struct window *w, host_frame_fn name, void *arg,
 		first[k + 1] = out->segment_count;
 	}
 	for (uint32_t k = 0; good && k < out->count; k++)
-		out->thread[k] =
-		    (struct ledger_thread){out->segments + first[k], first[k + 1] - first[k]};
+		out->thread[k] = (struct ledger_thread){
+		    out->segments + first[k], first[k + 1] - first[k], out->thread[k].helper};
 	free(m.slice);
 	free(m.sample);
-	free(m.stack_name);
+	free(m.blocked);
+	free(m.running);
 	free(m.cover);
 	if (!good)
 		host_timeline_fini(out);

@@ -314,8 +314,10 @@ static bool take_slow(struct incident_set *s, struct incident *i, struct member 
 static bool take_calm(struct incident_set *s, struct incident *i, struct member *m, struct picture *p)
 {
 	uint32_t steps = picture_steps(p, true);
+	bool before = picture_calm_is_before(p), had = m->calm && picture_calm_is_before(m->calm);
 
-	return !steps || (m->calm && steps <= picture_steps(m->calm, true)) ||
+	return !steps || (m->calm && (had > before || (had == before &&
+						       steps <= picture_steps(m->calm, true)))) ||
 	       incident_views_hold(s, i, m, &m->calm, p);
 }
 

@@ -212,6 +212,9 @@ static void look(struct view *v)
 	picture_rank(v->picture, false, &slow);
 	picture_rank(v->picture, true, &calm);
 	in.before = calm.steps ? &calm : NULL;
+	slow.ledger = picture_ledger(v->picture, false);
+	slow.usual = picture_ledger(v->picture, true);
+	slow.usual_is_own = true;
 	diagnosis_make(&in, &d);
 	v->cause = CAUSE_UNKNOWN;
 	v->worth = incident_views_worth(v->picture, v->lost_ns);

@@ -1,24 +1,16 @@
-/* SPDX-License-Identifier: Apache-2.0
- * The slow steps are those of every window that is kept of the rank, each window once: the sum over
- * the incident, not its worst moment. */
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "aggregator/ledger_json.h"
 
 #include <math.h>
 #include <stdlib.h>
 
+#include "aggregator/incident_books.h"
 #include "aggregator/text.h"
 
-/* Fewer steps are no reference: their mean is one hesitation's. */
-#define REFERENCE_STEPS_MIN 3u
 /* Accounts of less than this share of the step are in "other", and so are those after so many. */
 #define ROW_SHARE_MIN 0.002
 #define ROWS_MAX      16u
 #define EXPLAIN_SHARE 0.8 /* the share of a rank's own excess that a cause has to explain */
-
-struct books {
-	struct ledger slow, usual;
-	const char *reference; /* whose steps `usual` has; NULL: none */
-};
 
 static const struct member *member_of(const struct incident *i, int32_t rank)
 {
@@ -28,58 +20,13 @@ static const struct member *member_of(const struct incident *i, int32_t rank)
 	return NULL;
 }
 
-/* Adds every picture of the member once. */
-static void add_pictures(const struct member *m, bool calm, struct ledger *to)
-{
-	const struct picture *list[INCIDENT_VIEWS + 2];
-	uint32_t n = 0, k;
-
-	for (uint32_t v = 0; v < INCIDENT_VIEWS; v++)
-		list[n++] = m->views.view[v].picture;
-	list[n++] = m->slow;
-	list[n++] = calm ? m->calm : NULL;
-	for (uint32_t q = 0; q < n; q++) {
-		for (k = 0; k < q && list[k] != list[q]; k++)
-			;
-		if (list[q] && k == q)
-			ledger_add(to, picture_ledger(list[q], calm));
-	}
-}
-
-static void add_peers(const struct incident *i, const struct incident_judgement *j,
-		      struct ledger *to)
-{
-	for (uint32_t k = 0; k < i->member_count; k++) {
-		const struct member *m = &i->members[k];
-		const struct picture *p = m->waiting ? m->waiting : m->slow;
-
-		if (p && !incident_is_culprit(i, j, m))
-			ledger_add(to, picture_ledger(p, false));
-	}
-}
-
-static void open_books(const struct incident *i, const struct incident_judgement *j,
-		       const struct member *m, struct books *b)
-{
-	ledger_init(&b->slow);
-	ledger_init(&b->usual);
-	b->reference = "own";
-	add_pictures(m, false, &b->slow);
-	add_pictures(m, true, &b->usual);
-	if (b->usual.steps >= REFERENCE_STEPS_MIN)
-		return;
-	ledger_fini(&b->usual);
-	add_peers(i, j, &b->usual);
-	b->reference = b->usual.steps >= REFERENCE_STEPS_MIN ? "peers" : NULL;
-}
-
 static json_t *row_json(const struct ledger_row *r, double whole_ns)
 {
-	return json_pack("{s:s, s:o, s:f, s:f, s:f, s:f, s:f}", "account",
-			 ledger_kind_name(r->kind), "name", text_json(r->name), "reference_ms",
-			 text_ms(r->reference_ns), "slow_ms", text_ms(r->slow_ns), "excess_ms",
-			 text_ms(r->excess_ns), "work_ms", text_ms(r->work_ns), "share",
-			 whole_ns > 0 ? r->excess_ns / whole_ns : 0);
+	return json_pack("{s:s, s:s, s:o, s:f, s:f, s:f, s:f, s:f}", "account",
+			 ledger_kind_name(r->kind), "what", ledger_what_id(r->what), "name",
+			 text_json(r->name), "reference_ms", text_ms(r->reference_ns), "slow_ms",
+			 text_ms(r->slow_ns), "excess_ms", text_ms(r->excess_ns), "work_ms",
+			 text_ms(r->work_ns), "share", whole_ns > 0 ? r->excess_ns / whole_ns : 0);
 }
 
 static double size_of(const struct ledger_row *r)
@@ -124,7 +71,7 @@ static uint32_t explained_by(const struct ledger_row *rows, uint32_t n, struct l
 	return ledger_explain(own, count, EXPLAIN_SHARE);
 }
 
-static json_t *books_json(const struct books *b, struct ledger_row *rows, struct ledger_row *own)
+static json_t *both_json(const struct incident_books *b, struct ledger_row *rows, struct ledger_row *own)
 {
 	uint32_t n = ledger_subtract(&b->slow, &b->usual, rows), unobserved = 0;
 	double slow_ns = (double)ledger_sum(&b->slow) / (double)b->slow.steps;
@@ -141,7 +88,7 @@ static json_t *books_json(const struct books *b, struct ledger_row *rows, struct
 	list = rows_json(rows, n, slow_ns, slow_ns - usual_ns, &other);
 	return json_pack(
 	    "{s:s, s:I, s:I, s:f, s:f, s:f, s:f, s:o, s:f, s:f, s:f, s:o}", "reference",
-	    b->reference, "slow_steps", (json_int_t)b->slow.steps, "reference_steps",
+	    b->usual_is_own ? "own" : "peers", "slow_steps", (json_int_t)b->slow.steps, "reference_steps",
 	    (json_int_t)b->usual.steps, "slow_ms", text_ms(slow_ns), "reference_ms",
 	    text_ms(usual_ns), "excess_ms", text_ms(slow_ns - usual_ns), "unobserved_ms",
 	    unobserved ? text_ms(rows[unobserved - 1].slow_ns) : 0.0, "rows", list, "other_slow_ms",
@@ -152,20 +99,16 @@ static json_t *books_json(const struct books *b, struct ledger_row *rows, struct
 json_t *ledger_json_make(const struct incident *i, const struct incident_judgement *j, int32_t rank)
 {
 	const struct member *m = member_of(i, rank);
+	struct incident_books b;
 	struct ledger_row *rows;
-	struct books b;
 	json_t *out = NULL;
 
-	if (!m)
+	if (!m || !incident_books_open(i, j, m, &b))
 		return json_null();
-	open_books(i, j, m, &b);
-	if (b.reference && b.slow.steps) {
-		rows = calloc(2 * ((size_t)b.slow.count + b.usual.count) + 1, sizeof(*rows));
-		if (rows)
-			out = books_json(&b, rows, rows + b.slow.count + b.usual.count);
-		free(rows);
-	}
-	ledger_fini(&b.slow);
-	ledger_fini(&b.usual);
+	rows = calloc(2 * ((size_t)b.slow.count + b.usual.count) + 1, sizeof(*rows));
+	if (rows)
+		out = both_json(&b, rows, rows + b.slow.count + b.usual.count);
+	free(rows);
+	incident_books_close(&b);
 	return out ? out : json_null();
 }

@@ -4,7 +4,7 @@ LIBS += aggregator
 # From windows to incidents and their verdicts: also a library of its own, for `sysom replay window`.
 LIBS += incident
 incident_SRCS := aggregator/digest.c aggregator/finding_json.c aggregator/incident.c aggregator/incident_judge.c \
-	aggregator/host_timeline.c aggregator/incident_json.c aggregator/incident_share.c aggregator/incident_views.c aggregator/ledger_json.c aggregator/picture.c aggregator/text.c aggregator/verdict.c \
+	aggregator/host_timeline.c aggregator/incident_json.c aggregator/incident_share.c aggregator/incident_views.c aggregator/ledger_json.c aggregator/incident_books.c aggregator/picture.c aggregator/text.c aggregator/verdict.c \
 	aggregator/verdict_sketch.c aggregator/wait_class.c aggregator/window_ledger.c
 incident_LDLIBS := -ljansson
 # From beats and sketches to findings: the same, for `sysom replay events --live`.

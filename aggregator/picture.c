@@ -44,7 +44,7 @@ struct picture {
 	struct os_signal *signals;
 	struct window_ledger ledger;
 	char node[WIRE_TEXT_BYTES], launch_thread[32], gil_holder[128];
-	bool unnamed;
+	bool unnamed, calm_is_before;
 };
 
 struct picture *picture_hold(struct picture *p)
@@ -88,6 +88,11 @@ bool picture_unnamed(const struct picture *p)
 void picture_rank(const struct picture *p, bool calm, struct diagnosis_rank *out)
 {
 	*out = (calm ? &p->calm : &p->slow)->rank;
+}
+
+bool picture_calm_is_before(const struct picture *p)
+{
+	return p->calm_is_before;
 }
 
 const struct ledger *picture_ledger(const struct picture *p, bool calm)
@@ -701,6 +706,22 @@ static bool take_ledgers(struct picture *p, const struct window *w, const struct
 	return good;
 }
 
+/* Healthy steps between slow ones may have less of the same fault: those before it are the reference,
+ * where there are enough of them. */
+static bool only_before(const struct window *w, struct span *spans)
+{
+	uint32_t first = 0, before = 0;
+
+	while (first < w->step_count &&
+	       !(w->steps[first].flags & (WINDOW_STEP_OUT | WINDOW_STEP_FLAGGED)))
+		before += spans[first++].calm;
+	if (before < ALIKE_MIN || first == w->step_count)
+		return false;
+	for (uint32_t i = first; i < w->step_count; i++)
+		spans[i].calm = false;
+	return true;
+}
+
 static bool take_steps(struct picture *p, const struct window *w, struct parts *parts)
 {
 	double *scratch = malloc(w->step_count * sizeof(*scratch) + 1);
@@ -722,6 +743,7 @@ static bool take_steps(struct picture *p, const struct window *w, struct parts *
 		take_kernels(p, w, spans, &slow, &calm);
 		keep_kernels(&slow, &p->slow);
 		keep_kernels(&calm, &p->calm);
+		p->calm_is_before = only_before(w, spans);
 		for (uint32_t i = 0; i < w->step_count; i++) {
 			parts->slow[i] = spans[i].slow;
 			parts->calm[i] = spans[i].calm;

@@ -33,4 +33,7 @@ void picture_rank(const struct picture *p, bool calm, struct diagnosis_rank *out
 /* Where the time of the slow, or the calm, steps went; borrowed. */
 const struct ledger *picture_ledger(const struct picture *p, bool calm);
 
+/* The ledger of the healthy steps is of steps before the first slow one. */
+bool picture_calm_is_before(const struct picture *p);
+
 #endif

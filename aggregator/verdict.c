@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "aggregator/incident_books.h"
 #include "aggregator/incident_views.h"
 #include "aggregator/text.h"
 #include "aggregator/verdict_sketch.h"
@@ -21,6 +22,9 @@
  * where fewer than two sent a window. */
 #define SUSPECT_SKETCHES 4u
 #define PEER_SKETCHES	 4u
+
+/* Suspects whose ledgers are looked at; of more, what the first ones show. */
+#define LEDGERS_MAX 8u
 
 struct cast {
 	const struct member *member[LIMIT_VERDICT_RANKS]; /* NULL: known from its sketch alone */
@@ -38,7 +42,26 @@ struct court {
 	    *own; /* the first suspect's healthy steps of its last minute; or NULL */
 	const struct diagnosis_rank *baseline; /* of the suspects' role; NULL: none is known */
 	struct diagnosis_group group; /* the waterline of the first suspect's role */
+	struct incident_books ledger[LEDGERS_MAX];
+	uint32_t ledger_count;
 };
+
+static void add_ledger(struct court *c, const struct incident *i, const struct incident_judgement *j,
+		       const struct member *m, struct diagnosis_rank *out)
+{
+	struct incident_books *l = &c->ledger[c->ledger_count];
+
+	if (c->ledger_count == LEDGERS_MAX || j->kind == FINDING_HANG || !incident_books_open(i, j, m, l))
+		return;
+	if (!diagnosis_ledger_tells(j->kind, &l->slow, &l->usual)) {
+		incident_books_close(l);
+		return;
+	}
+	c->ledger_count++;
+	out->ledger = &l->slow;
+	out->usual = &l->usual;
+	out->usual_is_own = l->usual_is_own;
+}
 
 /* The slow steps of one window, with the signals of all. */
 static void slow_view(const struct member *m, const struct picture *p, struct diagnosis_rank *out)
@@ -75,6 +98,9 @@ static void show(const struct member *m, const struct picture *p, struct diagnos
 	out->setting = had.setting;
 	out->setting_count = had.setting_count;
 	out->group = had.group;
+	out->ledger = had.ledger;
+	out->usual = had.usual;
+	out->usual_is_own = had.usual_is_own;
 }
 
 static void cast_add(struct cast *c, const struct member *m, const struct picture *p)
@@ -201,7 +227,7 @@ static void take_finding(const struct finding *f, struct verdict *v, uint32_t n)
 	/* Of a uniform slowdown the finding is sure that it is there; its cause comes from sketches, which
 	 * say less than the windows of the time itself. */
 	if (f->cause != CAUSE_UNKNOWN && f->cause != d->cause && !says_less &&
-	    (blind || (f->kind != FINDING_UNIFORM && f->confidence > d->confidence))) {
+	    (blind || (f->kind != FINDING_UNIFORM && !d->by_ledger && f->confidence > d->confidence))) {
 		struct finding_line first = {.layer = finding_cause_layer(f->cause),
 					     .effect_ns = f->effect_ns};
 
@@ -437,6 +463,7 @@ static uint32_t add_seconds(struct court *c, const struct incident *i,
 		c->part.count = 0;
 		cast_add(&c->part, m, m->slow);
 		choose_view(c, j, m, &c->part.rank[0]);
+		add_ledger(c, i, j, m, &c->part.rank[0]);
 		judge_part(c, j, &c->part, &out[n]);
 		while (same < n && out[same].diagnosis.cause != out[n].diagnosis.cause)
 			same++;
@@ -554,6 +581,8 @@ static uint32_t make(const struct incident_set *s, const struct incident *i,
 	for (uint32_t k = 0; k < c->all.count && k < SUSPECTS_VIEWED; k++)
 		if (picture_of(j, c->all.member[k]) == c->all.member[k]->slow)
 			choose_view(c, j, c->all.member[k], &c->all.rank[k]);
+	for (uint32_t k = 0; k < c->all.count; k++)
+		add_ledger(c, i, j, c->all.member[k], &c->all.rank[k]);
 	n = by_cause(c, j, out);
 	if (j->kind == FINDING_SLOW_RANK && !strcmp(j->symptom, "slow_rank"))
 		n = add_seconds(c, i, j, out, n);
@@ -562,6 +591,8 @@ static uint32_t make(const struct incident_set *s, const struct incident *i,
 	if (j->finding)
 		take_finding(j->finding, out, n);
 	verdict_shelf_fini(&c->shelf);
+	for (uint32_t k = 0; k < c->ledger_count; k++)
+		incident_books_close(&c->ledger[k]);
 	free((void *)c->group.function);
 	free(c);
 	return n;

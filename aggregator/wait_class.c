@@ -9,120 +9,175 @@
 #include "base/check.h"
 
 struct row {
-	const char *prefix, *text;
+	const char *prefix;
+	enum ledger_what what;
 };
 
 static const struct row waits[] = {
-    {"do_signal_stop", "stopped by a signal"},
-    {"__refrigerator", "frozen"},
-    {"cgroup_enter_frozen", "frozen"},
-    {"mem_cgroup_handle_over_high", "memory limit of its cgroup"},
-    {"try_to_free_mem_cgroup_pages", "memory limit of its cgroup"},
-    {"try_charge_memcg", "memory limit of its cgroup"},
-    {"blk_throtl", "disk limit of its cgroup"},
-    {"throttle_direct_reclaim", "memory reclaim"},
-    {"try_to_free_pages", "memory reclaim"},
-    {"balance_dirty_pages", "write-back of dirty pages"},
-    {"filemap_fault", "page fault from a file"},
-    {"do_swap_page", "page fault from swap"},
-    {"vfs_fsync", "file sync"},
-    {"do_fsync", "file sync"},
-    {"__x64_sys_fsync", "file sync"},
-    {"__x64_sys_fdatasync", "file sync"},
-    {"__x64_sys_msync", "file sync"},
-    {"__x64_sys_sync", "file sync"},
-    {"locks_lock", "file lock"},
-    {"__x64_sys_flock", "file lock"},
-    {"fuse_", "FUSE file system"},
-    {"nfs_", "NFS"},
-    {"futex_", "futex"},
-    {"__futex_", "futex"},
-    {"do_futex", "futex"},
-    {"do_nanosleep", "sleep"},
-    {"__x64_sys_clock_nanosleep", "sleep"},
-    {"anon_pipe_read", "pipe read"},
-    {"pipe_read", "pipe read"},
-    {"anon_pipe_write", "pipe write: it is full"},
-    {"pipe_write", "pipe write: it is full"},
-    {"n_tty_", "terminal"},
-    {"tty_", "terminal"},
-    {"do_epoll_wait", "poll"},
-    {"ep_poll", "poll"},
-    {"do_sys_poll", "poll"},
-    {"do_select", "poll"},
-    {"do_wait", "child process"},
-    {"kernel_wait4", "child process"},
-    {"unix_stream_", "local socket"},
-    {"unix_dgram_", "local socket"},
-    {"__skb_wait", "socket"},
-    {"sk_wait_data", "socket receive"},
-    {"sk_stream_wait_memory", "socket send: the buffer is full"},
-    {"tcp_", "socket"},
-    {"inet_", "socket"},
-    {"jbd2_", "journal of the file system"},
-    {"ksys_read", "file read"},
-    {"ksys_pread64", "file read"},
-    {"vfs_read", "file read"},
-    {"ksys_write", "file write"},
-    {"vfs_write", "file write"},
-    {"io_schedule", "storage"},
-    {"rwsem_down_", "lock in the kernel"},
-    {"__mutex_lock", "lock in the kernel"},
-    {"exit_to_user_mode", "return to user code"},
+    {"do_signal_stop", LEDGER_SIGNAL},
+    {"do_jobctl_trap", LEDGER_SIGNAL},
+    {"ptrace_stop", LEDGER_SIGNAL},
+    {"__refrigerator", LEDGER_FROZEN},
+    {"do_freezer_trap", LEDGER_FROZEN},
+    {"cgroup_enter_frozen", LEDGER_FROZEN},
+    {"mem_cgroup_handle_over_high", LEDGER_MEMORY_LIMIT},
+    {"__mem_cgroup_handle_over_high", LEDGER_MEMORY_LIMIT},
+    {"try_to_free_mem_cgroup_pages", LEDGER_MEMORY_LIMIT},
+    {"try_charge_memcg", LEDGER_MEMORY_LIMIT},
+    {"blk_throtl", LEDGER_DISK_LIMIT},
+    {"blkcg_maybe_throttle_", LEDGER_DISK_LIMIT},
+    {"throttle_direct_reclaim", LEDGER_RECLAIM},
+    {"try_to_free_pages", LEDGER_RECLAIM},
+    {"reclaim_throttle", LEDGER_RECLAIM},
+    {"do_swap_page", LEDGER_SWAP},
+    {"migration_entry_wait", LEDGER_NUMA},
+    {"balance_dirty_pages", LEDGER_FILE_SYNC},
+    {"filemap_fault", LEDGER_FILE_FAULT},
+    {"vfs_fsync", LEDGER_FILE_SYNC},
+    {"do_fsync", LEDGER_FILE_SYNC},
+    {"__x64_sys_fsync", LEDGER_FILE_SYNC},
+    {"__x64_sys_fdatasync", LEDGER_FILE_SYNC},
+    {"__x64_sys_msync", LEDGER_FILE_SYNC},
+    {"__x64_sys_sync", LEDGER_FILE_SYNC},
+    {"jbd2_log_wait_commit", LEDGER_FILE_SYNC},
+    {"locks_lock", LEDGER_FILE_LOCK},
+    {"__x64_sys_flock", LEDGER_FILE_LOCK},
+    {"fuse_", LEDGER_NETWORK_FILE},
+    {"nfs_", LEDGER_NETWORK_FILE},
+    {"nfs4_", LEDGER_NETWORK_FILE},
+    {"ceph_", LEDGER_NETWORK_FILE},
+    {"p9_client_", LEDGER_NETWORK_FILE},
+    {"ll_file_", LEDGER_NETWORK_FILE},
+    {"futex_", LEDGER_LOCK},
+    {"__futex_", LEDGER_LOCK},
+    {"do_futex", LEDGER_LOCK},
+    {"do_nanosleep", LEDGER_SLEEP},
+    {"__x64_sys_clock_nanosleep", LEDGER_SLEEP},
+    {"anon_pipe_read", LEDGER_PIPE_READ},
+    {"pipe_read", LEDGER_PIPE_READ},
+    {"anon_pipe_write", LEDGER_PIPE_WRITE},
+    {"pipe_write", LEDGER_PIPE_WRITE},
+    {"n_tty_", LEDGER_TERMINAL},
+    {"tty_", LEDGER_TERMINAL},
+    {"do_epoll_wait", LEDGER_POLL},
+    {"ep_poll", LEDGER_POLL},
+    {"do_sys_poll", LEDGER_POLL},
+    {"do_select", LEDGER_POLL},
+    {"do_wait", LEDGER_CHILD},
+    {"kernel_wait4", LEDGER_CHILD},
+    {"unix_stream_", LEDGER_LOCAL_SOCKET},
+    {"unix_dgram_", LEDGER_LOCAL_SOCKET},
+    {"__skb_wait", LEDGER_SOCKET},
+    {"sk_wait_data", LEDGER_SOCKET},
+    {"sk_stream_wait_memory", LEDGER_SOCKET_SEND},
+    {"tcp_", LEDGER_SOCKET},
+    {"inet_", LEDGER_SOCKET},
+    {"rwsem_down_", LEDGER_KERNEL_LOCK},
+    {"__mutex_lock", LEDGER_KERNEL_LOCK},
+    {"__down_read", LEDGER_KERNEL_LOCK},
+    {"__down_write", LEDGER_KERNEL_LOCK},
+    {"d_alloc_parallel", LEDGER_KERNEL_LOCK},
+    {"jbd2_", LEDGER_FILE_SYSTEM},
+    {"ksys_read", LEDGER_FILE_READ},
+    {"ksys_pread64", LEDGER_FILE_READ},
+    {"vfs_read", LEDGER_FILE_READ},
+    {"ksys_write", LEDGER_FILE_WRITE},
+    {"vfs_write", LEDGER_FILE_WRITE},
+    {"io_schedule", LEDGER_STORAGE},
+    {"blkdev_", LEDGER_STORAGE},
+    {"submit_bio_wait", LEDGER_STORAGE},
 };
 
 static const struct row entries[] = {
-    {"do_user_addr_fault", "page fault"},
-    {"exc_page_fault", "page fault"},
-    {"asm_exc_page_fault", "page fault"},
+    {"native_queued_spin_lock_slowpath", LEDGER_KERNEL_LOCK},
+    {"__pv_queued_spin_lock_slowpath", LEDGER_KERNEL_LOCK},
+    {"queued_read_lock_slowpath", LEDGER_KERNEL_LOCK},
+    {"queued_write_lock_slowpath", LEDGER_KERNEL_LOCK},
+    {"osq_lock", LEDGER_KERNEL_LOCK},
+    {"rwsem_down_", LEDGER_KERNEL_LOCK},
+    {"rwsem_optimistic_spin", LEDGER_KERNEL_LOCK},
+    {"__mutex_lock", LEDGER_KERNEL_LOCK},
+    {"lockref_get_not_dead", LEDGER_KERNEL_LOCK},
+    {"try_to_free_mem_cgroup_pages", LEDGER_MEMORY_LIMIT},
+    {"try_to_free_", LEDGER_RECLAIM},
+    {"shrink_node", LEDGER_RECLAIM},
+    {"shrink_lruvec", LEDGER_RECLAIM},
+    {"__alloc_pages_direct_", LEDGER_RECLAIM},
+    {"try_to_compact_pages", LEDGER_RECLAIM},
+    {"do_numa_page", LEDGER_NUMA},
+    {"migrate_misplaced_", LEDGER_NUMA},
+    {"task_numa_", LEDGER_NUMA},
+    {"do_huge_pmd_numa_page", LEDGER_NUMA},
+    {"do_swap_page", LEDGER_SWAP},
+    {"filemap_fault", LEDGER_FILE_FAULT},
+    {"do_user_addr_fault", LEDGER_PAGE_FAULT},
+    {"exc_page_fault", LEDGER_PAGE_FAULT},
+    {"asm_exc_page_fault", LEDGER_PAGE_FAULT},
+    {"handle_mm_fault", LEDGER_PAGE_FAULT},
+    {"fuse_", LEDGER_NETWORK_FILE},
+    {"nfs_", LEDGER_NETWORK_FILE},
+    {"ceph_", LEDGER_NETWORK_FILE},
+    {"submit_bio", LEDGER_STORAGE},
+    {"blk_", LEDGER_STORAGE},
+    {"blkdev_", LEDGER_STORAGE},
+    {"iomap_dio_", LEDGER_STORAGE},
+    {"sock_", LEDGER_NETWORK},
+    {"__sock_", LEDGER_NETWORK},
+    {"tcp_", LEDGER_NETWORK},
+    {"inet_", LEDGER_NETWORK},
+    {"unix_", LEDGER_NETWORK},
+    {"vfs_", LEDGER_FILE_SYSTEM},
+    {"ksys_read", LEDGER_FILE_SYSTEM},
+    {"ksys_write", LEDGER_FILE_SYSTEM},
+    {"path_", LEDGER_FILE_SYSTEM},
+    {"filename_", LEDGER_FILE_SYSTEM},
+    {"do_filp_open", LEDGER_FILE_SYSTEM},
+    {"do_sys_openat2", LEDGER_FILE_SYSTEM},
+    {"ext4_", LEDGER_FILE_SYSTEM},
+    {"xfs_", LEDGER_FILE_SYSTEM},
+    {"btrfs_", LEDGER_FILE_SYSTEM},
+    {"ovl_", LEDGER_FILE_SYSTEM},
 };
 
 static const struct row interrupts[] = {
-    {"net_rx_action", "NET_RX soft interrupt"},
-    {"net_tx_action", "NET_TX soft interrupt"},
-    {"blk_done_softirq", "BLOCK soft interrupt"},
-    {"run_timer_softirq", "TIMER soft interrupt"},
-    {"sched_balance_softirq", "SCHED soft interrupt"},
-    {"run_rebalance_domains", "SCHED soft interrupt"},
-    {"rcu_core", "RCU soft interrupt"},
-    {"tasklet_action", "TASKLET soft interrupt"},
-    {"handle_softirqs", "soft interrupt"},
-    {"__do_softirq", "soft interrupt"},
-    {"common_interrupt", "interrupt of a device"},
-    {"sysvec_", "interrupt"},
+    {"net_rx_action", LEDGER_NET_RX},
+    {"net_tx_action", LEDGER_NET_TX},
+    {"blk_done_softirq", LEDGER_BLOCK_DONE},
+    {"run_timer_softirq", LEDGER_TIMER},
+    {"sched_balance_softirq", LEDGER_SCHED},
+    {"run_rebalance_domains", LEDGER_SCHED},
+    {"rcu_core", LEDGER_RCU},
+    {"tasklet_action", LEDGER_TASKLET},
+    {"handle_softirqs", LEDGER_SOFTIRQ},
+    {"__do_softirq", LEDGER_SOFTIRQ},
+    {"common_interrupt", LEDGER_DEVICE},
+    {"sysvec_", LEDGER_INTERRUPT},
 };
 
-static const char *find(const struct stack_batch *b, const struct stack *st, const struct row *rows,
-			size_t n)
+static enum ledger_what find(const struct stack_batch *b, const struct stack *st,
+			     const struct row *rows, size_t n)
 {
 	for (size_t r = 0; r < n; r++)
 		for (uint32_t i = 0; i < st->kernel_count; i++)
 			if (!strncmp(stack_batch_text(b, b->frames[st->first + i].object),
 				     rows[r].prefix, strlen(rows[r].prefix)))
-				return rows[r].text;
-	return NULL;
+				return rows[r].what;
+	return LEDGER_NONE;
 }
 
-const char *wait_class_of(const struct stack_batch *b, const struct stack *st)
+enum ledger_what wait_class_of(const struct stack_batch *b, const struct stack *st)
 {
 	return find(b, st, waits, ARRAY_LEN(waits));
 }
 
-const char *wait_class_entry(const struct stack_batch *b, const struct stack *st)
+enum ledger_what wait_class_entry(const struct stack_batch *b, const struct stack *st)
 {
-	static const char call[] = "__x64_sys_";
-	const char *what = find(b, st, entries, ARRAY_LEN(entries));
+	enum ledger_what what = find(b, st, entries, ARRAY_LEN(entries));
 
-	for (uint32_t i = st->kernel_count; !what && i-- > 0;) {
-		const char *name = stack_batch_text(b, b->frames[st->first + i].object);
-
-		if (!strncmp(name, call, strlen(call)))
-			return name + strlen(call);
-	}
-	return what;
+	return what ? what : LEDGER_SYSCALL;
 }
 
-const char *wait_class_interrupt(const struct stack_batch *b, const struct stack *st)
+enum ledger_what wait_class_interrupt(const struct stack_batch *b, const struct stack *st)
 {
 	return find(b, st, interrupts, ARRAY_LEN(interrupts));
 }

@@ -212,7 +212,7 @@ bool window_ledger_add(const struct window *w, const bool *slow, const bool *cal
 {
 	struct work k;
 
-	if (!w->device || !w->names)
+	if (!w->device || !w->device_count || !w->names)
 		return true;
 	if (!work_init(&k, w, host))
 		return false;

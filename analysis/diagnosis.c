@@ -48,6 +48,11 @@ static double depth_of(enum finding_cause c)
 	return depths[c] > 0 ? depths[c] : 0.9;
 }
 
+double diagnosis_weight(const struct diagnosis_candidate *c)
+{
+	return c->sure * depth_of(c->cause);
+}
+
 /* ---- figures ---- */
 
 static double figure_of(const struct diagnosis_rank *r, enum diagnosis_figure f)
@@ -194,11 +199,19 @@ static void look(struct diagnosis_view *v, const struct diagnosis_input *in,
 	    in->kind == FINDING_UNIFORM || !in->peer_count ? "than before" : "than on its peers";
 	v->as = in->kind == FINDING_UNIFORM || !in->peer_count ? "as before" : "as on its peers";
 	divide(v);
+	diagnosis_ledger_begin(v);
 	if (in->kind != FINDING_HANG) /* its last steps were as ever: they tell nothing of why it stopped */
 		diagnosis_gpu_look(v);
 	diagnosis_host_look(v);
 	diagnosis_os_look(v);
 	diagnosis_software_look(v);
+	diagnosis_ledger_look(v);
+}
+
+static void look_done(struct diagnosis_view *v)
+{
+	free(v->row);
+	v->row = NULL;
 }
 
 /* ---- candidates ---- */
@@ -212,7 +225,8 @@ struct diagnosis_candidate *diagnosis_add(struct diagnosis_view *v, enum finding
 		c = &v->list[v->count++];
 	else
 		for (uint32_t i = 1; i < v->count; i++)
-			if (v->list[i].effect_ns * v->list[i].sure < c->effect_ns * c->sure)
+			if (c->is_share || (!v->list[i].is_share && v->list[i].effect_ns * v->list[i].sure <
+									c->effect_ns * c->sure))
 				c = &v->list[i];
 	*c = (struct diagnosis_candidate){
 	    .cause = cause, .pool = pool, .effect_ns = effect_ns, .sure = sure};
@@ -240,6 +254,8 @@ static double whole_of(const struct diagnosis_view *v)
 {
 	const double *p = v->pool_ns;
 
+	if (v->row)
+		return v->excess_ns;
 	if (!v->pools_known)
 		return p[POOL_HOST];
 	if (v->in->kind != FINDING_UNIFORM && v->excess_ns > 0)
@@ -250,6 +266,8 @@ static double whole_of(const struct diagnosis_view *v)
 /* No more than was lost where it would show. */
 static double within_pool(const struct diagnosis_view *v, const struct diagnosis_candidate *c)
 {
+	if (v->row)
+		return c->is_share ? c->effect_ns : 0;
 	return c->effect_ns < v->pool_ns[c->pool] ? c->effect_ns : v->pool_ns[c->pool];
 }
 
@@ -279,7 +297,7 @@ static struct choice weigh(const struct diagnosis_view *v, enum finding_cause ca
 		const struct diagnosis_candidate *c = &v->list[i];
 		double got = within_pool(v, c), worth = got * c->sure * (c->by_signal ? SIGNAL_WORTH : 1);
 
-		if (c->cause != cause || c->by_line)
+		if (c->cause != cause || c->by_line != (v->row && c->is_share && c->by_line))
 			continue;
 		sum += got;
 		if (!out.lead || worth > most) {
@@ -290,6 +308,10 @@ static struct choice weigh(const struct diagnosis_view *v, enum finding_cause ca
 	}
 	if (!out.lead)
 		return out;
+	if (v->row) {
+		out.score = out.explained_ns;
+		return out;
+	}
 	if (adds_up(cause))
 		out.explained_ns =
 		    sum < v->pool_ns[out.lead->pool] ? sum : v->pool_ns[out.lead->pool];
@@ -385,7 +407,7 @@ static void by_figures(const struct diagnosis_view *v, struct choice *best)
 static struct choice choose(const struct diagnosis_view *v, enum finding_layer other_than)
 {
 	double whole = whole_of(v);
-	struct choice best = {.lead = NULL};
+	struct choice best = {.lead = NULL}, unseen = best;
 
 	for (int c = CAUSE_UNKNOWN + 1; c < CAUSE_COUNT; c++) {
 		struct choice one = weigh(v, (enum finding_cause)c);
@@ -395,14 +417,19 @@ static struct choice choose(const struct diagnosis_view *v, enum finding_layer o
 			continue;
 		if (v->pools_known && one.explained_ns < EXPLAINS_MIN * whole)
 			continue;
-		if (one.score > best.score)
+		/* what nobody saw is no cause beside what was seen */
+		if (v->row && c == CAUSE_CPU_HOST_GAP)
+			unseen = one;
+		else if (one.score > best.score)
 			best = one;
 	}
-	if (other_than == LAYER_COUNT) {
+	if (!best.lead)
+		best = unseen;
+	if (other_than == LAYER_COUNT && !v->row) {
 		by_figures(v, &best);
 		last_resort(v, whole, &best);
 	}
-	return holds_the_gil(v, &best, whole) ? weigh(v, CAUSE_CPU_GIL) : best;
+	return !v->row && holds_the_gil(v, &best, whole) ? weigh(v, CAUSE_CPU_GIL) : best;
 }
 
 /* Half of how far healthy peers lie apart: a difference within it is theirs too. */
@@ -427,7 +454,7 @@ static double noise_of(const struct diagnosis_view *v)
  * own is a weak reason. */
 static bool is_within_noise(const struct diagnosis_view *v)
 {
-	return v->pools_known && !v->past && whole_of(v) <= noise_of(v);
+	return !v->row && v->pools_known && !v->past && whole_of(v) <= noise_of(v);
 }
 
 static bool is_weak(const struct choice *c)
@@ -752,6 +779,12 @@ static double clamp(double x, double low, double high)
 
 /* What the model was not fitted on can only lower it: suspects that show different causes, a median
  * of few steps, and an effect that is next to nothing. */
+/* The share of the excess that the cause explains, each part by how directly it was seen. */
+static double by_ledger(const struct diagnosis_view *v, const struct choice *c)
+{
+	return v->excess_ns > 0 ? clamp(c->explained_ns * c->lead->sure / v->excess_ns, 0, 1) : 0;
+}
+
 static double confidence(const struct diagnosis_view *v, const struct choice *c, uint32_t agreeing)
 {
 	const struct diagnosis_input *in = v->in;
@@ -766,7 +799,9 @@ static double confidence(const struct diagnosis_view *v, const struct choice *c,
 		x += SURE_RIVAL * clamp(second.score / c->score, 0, 1);
 	if (v->pools_known && pool > 0 && c->lead->effect_ns > pool)
 		x += SURE_EXCESS * clamp(log2(c->lead->effect_ns / pool), 0, EXCESS_MAX);
-	x = c->lead->by_line ? SURE_BY_LINE : 1 / (1 + exp(-(x + SURE_MISSING * missing)));
+	x = v->row		? by_ledger(v, c)
+	    : c->lead->by_line ? SURE_BY_LINE
+			       : 1 / (1 + exp(-(x + SURE_MISSING * missing)));
 	x *= 0.5 + 0.5 * agreeing / (in->suspect_count ? in->suspect_count : 1);
 	if (v->who->steps < STEPS_SURE)
 		x *= 0.5 + 0.1 * v->who->steps;
@@ -795,6 +830,7 @@ static uint32_t agreement(const struct diagnosis_input *in, enum finding_cause c
 		scratch->missing_count = 0;
 		look(v, in, &in->suspect[i], scratch);
 		n += cause_alone(v) == cause;
+		look_done(v);
 	}
 	free(v);
 	free(scratch);
@@ -883,7 +919,9 @@ void diagnosis_make(const struct diagnosis_input *in, struct diagnosis *out)
 		return;
 	}
 	look(v, in, &in->suspect[0], out);
+	out->by_ledger = v->row != NULL;
 	conclude(v, out);
+	look_done(v);
 	free(v);
 }
 
@@ -902,6 +940,7 @@ uint32_t diagnosis_split(const struct diagnosis_input *in, uint32_t *group)
 			scratch->missing_count = 0;
 			look(v, in, &in->suspect[i], scratch);
 			cause = cause_alone(v);
+			look_done(v);
 		}
 		while (k < n && causes[k] != cause)
 			k++;

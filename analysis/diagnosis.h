@@ -8,6 +8,7 @@
 #define SYSOM_ANALYSIS_DIAGNOSIS_H
 
 #include "analysis/finding.h"
+#include "analysis/ledger.h"
 #include "analysis/os_signal.h"
 
 struct diagnosis_kernel {
@@ -64,6 +65,10 @@ struct diagnosis_rank {
 	uint32_t signal_count;
 	const struct diagnosis_setting *setting;
 	uint32_t setting_count;
+	/* of its slow steps, and what that is compared with: its own healthy steps (usual_is_own) or
+	 * its peers'; NULL: not known */
+	const struct ledger *ledger, *usual;
+	bool usual_is_own;
 	const struct diagnosis_group *group; /* a suspect's: its role without suspects; NULL: not known */
 };
 
@@ -83,6 +88,7 @@ struct diagnosis_input {
 struct diagnosis {
 	enum finding_cause cause;
 	double confidence, effect_ns;
+	bool by_ledger; /* the cause has the largest part of the ledger's excess */
 	struct finding_line evidence[DIAGNOSIS_LINES_MAX];  /* strongest first; those of the cause lead */
 	struct finding_line ruled_out[LAYER_COUNT];	     /* one line per layer that is not the cause */
 	char missing[DIAGNOSIS_LINES_MAX][FINDING_TEXT_BYTES];
@@ -92,6 +98,10 @@ struct diagnosis {
 };
 /* A cause is named from the first suspect's figures; the others say whether they agree. */
 void diagnosis_make(const struct diagnosis_input *in, struct diagnosis *out);
+/* Whether the difference of two ledgers says what a verdict can be made of: more was seen of the
+ * excess than was not. */
+bool diagnosis_ledger_tells(enum finding_kind kind, const struct ledger *slow,
+			    const struct ledger *usual);
 /* Suspects with one cause get one number, from 0 on, in the order of the suspects; the numbers used (at
  * most in->suspect_count). For telling simultaneous faults apart: one diagnosis_make per number. */
 uint32_t diagnosis_split(const struct diagnosis_input *in, uint32_t *group);
@@ -99,6 +109,10 @@ uint32_t diagnosis_split(const struct diagnosis_input *in, uint32_t *group);
 /* What it means that a rank computes in this function (enum diagnosis_function_kind); UNKNOWN: nothing by
  * itself. */
 enum finding_cause diagnosis_function_cause(const char *name, unsigned kind);
+
+/* What a frame's name says the code is for: LEDGER_LOGGING, LEDGER_LOADER, LEDGER_STORAGE_CLIENT;
+ * LEDGER_NONE for most. */
+enum ledger_what diagnosis_names_what(const char *name);
 
 /* A kernel's name without what tells its variants apart: template arguments, parameters, and in plain
  * names (cuBLAS's) the digits. Returns out. */

@@ -158,6 +158,46 @@ static uint32_t pair_up(const struct diagnosis_view *v, const struct bases *b, s
 	return n;
 }
 
+/* The same by ledger: one pair for each kernel and launch configuration. k: room for the rank's own. */
+static uint32_t pair_rows(const struct diagnosis_view *v, struct diagnosis_kernel *k, struct pair *p)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < v->row_count && n < KERNELS_MAX; i++) {
+		const struct ledger_row *r = &v->row[i];
+
+		if (r->kind != LEDGER_COMPUTE || !*r->name ||
+		    !(r->slow_count > 0 || r->reference_count > 0))
+			continue;
+		k[n] = (struct diagnosis_kernel){
+		    .name = r->name, .count = r->slow_count, .total_ns = r->slow_busy_ns};
+		p[n] = (struct pair){.mine = r->slow_count > 0 ? &k[n] : NULL,
+				     .name = r->name,
+				     .count = r->reference_count,
+				     .total_ns = r->reference_count > 0 ? r->reference_busy_ns : 0};
+		n++;
+	}
+	return n;
+}
+
+/* Two launch configurations of one kernel: "gemm<<<128,1,1, 256,1,1>>>". */
+static bool is_configuration(const char *a, const char *b)
+{
+	const char *x = strstr(a, "<<<"), *y = strstr(b, "<<<");
+
+	return x && y && x - a == y - b && !strncmp(a, b, (size_t)(x - a));
+}
+
+/* The kernel itself runs on both sides: in this configuration it does other work. */
+static bool is_other_work(const struct pair *of, const struct pair *p, uint32_t n)
+{
+	for (uint32_t i = 0; i < n; i++)
+		if (&p[i] != of && (of->mine ? p[i].total_ns > 0 : p[i].mine != NULL) &&
+		    is_configuration(of->name, p[i].name))
+			return true;
+	return false;
+}
+
 static double ratio_of(const struct pair *p)
 {
 	return p->mine->total_ns / p->mine->count / (p->total_ns / p->count);
@@ -354,7 +394,7 @@ static struct pair *partner(const struct pair *fresh, struct pair *p, uint32_t n
 	for (uint32_t i = 0; i < n; i++) {
 		bool exact;
 
-		if (p[i].mine || p[i].paired)
+		if (p[i].mine || p[i].paired || is_other_work(&p[i], p, n))
 			continue;
 		exact = !strcmp(mine, diagnosis_kernel_base(p[i].name, other, sizeof(other)));
 		if (!exact && !(is_family(mine, other) &&
@@ -407,7 +447,7 @@ static void other_names(struct diagnosis_view *v, struct pair *p, uint32_t n, do
 	for (uint32_t i = 0; i < n; i++) {
 		struct pair *other;
 
-		if (!p[i].mine || p[i].total_ns > 0)
+		if (!p[i].mine || p[i].total_ns > 0 || is_other_work(&p[i], p, n))
 			continue;
 		other = partner(&p[i], p, n);
 		if (other) {
@@ -421,7 +461,7 @@ static void other_names(struct diagnosis_view *v, struct pair *p, uint32_t n, do
 			most = &p[i];
 	}
 	for (uint32_t i = 0; i < n; i++)
-		if (!p[i].mine && !p[i].paired)
+		if (!p[i].mine && !p[i].paired && !is_other_work(&p[i], p, n))
 			gone_ns += p[i].total_ns;
 	if (!most || fresh_ns - gone_ns < MATTERS_SHARE * whole)
 		return;
@@ -435,10 +475,23 @@ static void other_names(struct diagnosis_view *v, struct pair *p, uint32_t n, do
 	snprintf(c->because, sizeof(c->because), "%s", c->text);
 }
 
-/* More launches of the same kernels: more work, not slower work. */
+/* The same kernels in launch configurations that the other side does not have. */
+static double other_work(const struct pair *p, uint32_t n)
+{
+	double ns = 0;
+
+	for (uint32_t i = 0; i < n; i++) {
+		if (in_both(&p[i]) || !is_other_work(&p[i], p, n))
+			continue;
+		ns += p[i].mine ? p[i].mine->total_ns : -p[i].total_ns;
+	}
+	return ns;
+}
+
+/* More launches of the same kernels, or larger ones: more work, not slower work. */
 static void more_launches(struct diagnosis_view *v, const struct pair *p, uint32_t n, double whole)
 {
-	double extra = 0, mine = 0, base = 0;
+	double larger = other_work(p, n), extra = larger, mine = 0, base = 0;
 	struct diagnosis_candidate *c;
 
 	for (uint32_t i = 0; i < n; i++)
@@ -447,31 +500,60 @@ static void more_launches(struct diagnosis_view *v, const struct pair *p, uint32
 			base += p[i].count;
 			extra += (p[i].mine->count - p[i].count) * p[i].total_ns / p[i].count;
 		}
-	if (mine <= base || extra < MATTERS_SHARE * whole)
+	if ((mine <= base && larger <= 0) || extra < MATTERS_SHARE * whole)
 		return;
 	/* a few steps of a window may have kernels of their neighbours; the steps' own count
 	 * decides */
-	if (v->mine[FIGURE_KERNELS] >= 0 && v->base[FIGURE_KERNELS] >= 0 &&
+	if (larger <= 0 && v->mine[FIGURE_KERNELS] >= 0 && v->base[FIGURE_KERNELS] >= 0 &&
 	    v->mine[FIGURE_KERNELS] < MORE_LAUNCHES * v->base[FIGURE_KERNELS])
 		return;
 	c = diagnosis_add(v,
 			  v->in->kind == FINDING_UNIFORM ? CAUSE_SW_KERNELS : CAUSE_IMBALANCE_INPUT,
 			  POOL_COMPUTE, extra, 0.7);
+	if (larger > extra / 2) {
+		snprintf(c->text, sizeof(c->text), "the same kernels are launched with more work");
+		snprintf(c->because, sizeof(c->because), "it has more work: its kernels are larger");
+		return;
+	}
 	snprintf(c->text, sizeof(c->text), "%.0f compute kernels per step, %.0f %s", mine, base,
 		 v->in->kind == FINDING_UNIFORM ? "before" : "on its peers");
 	snprintf(c->because, sizeof(c->because), "it launches more of the same kernels: %.200s",
 		 c->text);
 }
 
+/* By name a kernel that has more to do looks slower: launch configurations tell. */
+static bool is_more_work(struct diagnosis_view *v, struct diagnosis_kernel *k, struct pair *p)
+{
+	uint32_t n = v->row ? pair_rows(v, k, p) : 0;
+	double whole = 0;
+
+	for (uint32_t i = 0; i < n; i++)
+		whole += p[i].total_ns;
+	if (!(other_work(p, n) > v->pool_ns[POOL_COMPUTE] / 2))
+		return false;
+	more_launches(v, p, n, whole);
+	return true;
+}
+
 static void compare_kernels(struct diagnosis_view *v, const struct bases *b)
 {
 	struct pair *p = calloc(KERNELS_MAX, sizeof(*p));
+	struct diagnosis_kernel *k = calloc(KERNELS_MAX, sizeof(*k));
 	double whole = 0;
 	uint32_t n;
 
-	if (!p)
+	if (!p || !k) {
+		free(p);
+		free(k);
 		return;
-	n = pair_up(v, b, p);
+	}
+	if (is_more_work(v, k, p)) {
+		free(p);
+		free(k);
+		return;
+	}
+	memset(p, 0, KERNELS_MAX * sizeof(*p));
+	n = b->count && v->who->kernel_count ? pair_up(v, b, p) : v->row ? pair_rows(v, k, p) : 0;
 	for (uint32_t i = 0; i < n; i++)
 		whole += p[i].total_ns;
 	v->kernel_ratio = typical(v, p, n, whole, &v->kernel_spread);
@@ -480,6 +562,7 @@ static void compare_kernels(struct diagnosis_view *v, const struct bases *b)
 	other_names(v, p, n, whole);
 	more_launches(v, p, n, whole);
 	free(p);
+	free(k);
 }
 
 /* A link that has become narrower or slower, or sends again, is why copies take longer. */
@@ -507,7 +590,7 @@ void diagnosis_gpu_look(struct diagnosis_view *v)
 	char how[160];
 
 	bases_of(v, &bases);
-	if (v->who->kernel_count && bases.count) {
+	if (v->row || (v->who->kernel_count && bases.count)) {
 		compare_kernels(v, &bases);
 	} else if (v->pools_known && v->pool_ns[POOL_COMPUTE] > 0) {
 		snprintf(how, sizeof(how), "kernels take %s per step, %s %s",

@@ -400,6 +400,7 @@ static void hot_function(struct diagnosis_view *v, const struct bases *b, bool l
 	c = diagnosis_add(v, function_cause(v, logs ? logging->on : g->f, logs), POOL_HOST,
 			  logs ? logging->on_ns : g->grown_ns,
 			  deeper ? 0.45 : 0.9);
+	c->by_profile = true;
 	diagnosis_text_copy(c->subject, sizeof(c->subject), name);
 	if (logs)
 		snprintf(c->text, sizeof(c->text),

@@ -115,7 +115,8 @@ static const struct name_rule user_on[] = {
     {"*streamhandler", CAUSE_SW_LOGGING},
     {"*filehandler", CAUSE_SW_LOGGING},
     {"*syslog", CAUSE_SW_LOGGING},
-    {"*printf", CAUSE_SW_LOGGING},
+    {"=printf", CAUSE_SW_LOGGING},
+    {"=fprintf", CAUSE_SW_LOGGING},
     {"*bz2", CAUSE_STORAGE_CLIENT},
     {"*lzma", CAUSE_STORAGE_CLIENT},
     {"*gzip", CAUSE_STORAGE_CLIENT},
@@ -266,6 +267,20 @@ enum finding_cause diagnosis_names_cause(const char *name, unsigned kind, bool o
 enum finding_cause diagnosis_function_cause(const char *name, unsigned kind)
 {
 	return diagnosis_names_cause(name, kind, true);
+}
+
+enum ledger_what diagnosis_names_what(const char *name)
+{
+	switch (diagnosis_names_cause(name, DIAGNOSIS_NATIVE, true)) {
+	case CAUSE_SW_LOGGING:
+		return LEDGER_LOGGING;
+	case CAUSE_STORAGE_LOADER:
+		return LEDGER_LOADER;
+	case CAUSE_STORAGE_CLIENT:
+		return LEDGER_STORAGE_CLIENT;
+	default:
+		return LEDGER_NONE;
+	}
 }
 
 bool diagnosis_names_is_plumbing(const char *name, unsigned kind)

@@ -37,6 +37,8 @@ struct diagnosis_candidate {
 	bool by_line;  /* known from its group's waterline alone: evidence, and a cause at last resort */
 	bool told_only; /* no cause even then */
 	bool by_signal; /* of the operating system, which knows who it was where stacks know where */
+	bool by_profile; /* a function that takes more of the CPU */
+	bool is_share; /* its effect is the cause's part of the ledger's excess */
 	char subject[DIAGNOSIS_SUBJECT_BYTES]; /* what is to blame: a process, a function, a kernel
 						*/
 	char text[FINDING_TEXT_BYTES];	       /* evidence, with its figure */
@@ -51,6 +53,8 @@ struct diagnosis_view {
 	const char *as;				       /* "as on its peers", "as before" */
 	double excess_ns; /* of the rank's own time per step; 0: not known */
 	double pool_ns[POOL_COUNT];
+	struct ledger_row *row; /* the slow steps' ledger less the usual one; NULL: not known */
+	uint32_t row_count;
 	bool past;	  /* base is the rank's own past, as far as known */
 	bool pools_known; /* false: pools are as large as the candidates want */
 	struct diagnosis_candidate list[DIAGNOSIS_CANDIDATES_MAX];
@@ -84,6 +88,14 @@ void diagnosis_text_plural(char *text, size_t bytes);
 /* What the candidate's cause asks for, made concrete. */
 void diagnosis_text_remedy(const struct diagnosis_view *v, const struct diagnosis_candidate *c,
 			   char *out, size_t bytes);
+
+/* Directness times depth. */
+double diagnosis_weight(const struct diagnosis_candidate *c);
+
+/* diagnosis_ledger.c: rows and pools, before anybody looks; and the verdict of the ledger, when all
+ * candidates are there. Nothing happens where no ledger is known. */
+void diagnosis_ledger_begin(struct diagnosis_view *v);
+void diagnosis_ledger_look(struct diagnosis_view *v);
 
 void diagnosis_gpu_look(struct diagnosis_view *v);
 void diagnosis_host_look(struct diagnosis_view *v); /* profiles: functions, GIL, blocked time */

@@ -28,6 +28,24 @@ const char *ledger_kind_name(enum ledger_kind kind)
 	return kind < LEDGER_KINDS ? kind_names[kind] : "unknown";
 }
 
+static const struct {
+	const char *id, *text;
+} whats[LEDGER_WHATS] = {
+#define WHAT(symbol, id, text) {id, text},
+#include "analysis/ledger_what.def"
+#undef WHAT
+};
+
+const char *ledger_what_id(enum ledger_what what)
+{
+	return what < LEDGER_WHATS ? whats[what].id : "";
+}
+
+const char *ledger_what_text(enum ledger_what what)
+{
+	return what < LEDGER_WHATS ? whats[what].text : "";
+}
+
 void ledger_init(struct ledger *l)
 {
 	*l = (struct ledger){0};
@@ -59,9 +77,9 @@ size_t ledger_bytes(const struct ledger *l)
 	return l->room * sizeof(*l->account) + l->names_room;
 }
 
-static uint64_t hash_of(enum ledger_kind kind, const char *name, size_t bytes)
+static uint64_t hash_of(enum ledger_kind kind, enum ledger_what what, const char *name, size_t bytes)
 {
-	return hash_bytes(kind, name, bytes);
+	return hash_bytes(kind << 8 | what, name, bytes);
 }
 
 static int order(uint64_t hash, const char *name, size_t bytes, const struct ledger *l,
@@ -135,50 +153,68 @@ static bool make_room(struct ledger *l)
 }
 
 /* NULL: no room. The accounts without a name keep room among LEDGER_ACCOUNTS_MAX. */
-static struct ledger_account *account_of(struct ledger *l, enum ledger_kind kind, const char *name)
+static struct ledger_account *account_of(struct ledger *l, enum ledger_kind kind,
+					 enum ledger_what what, const char *name)
 {
 	size_t bytes = strnlen(name, LEDGER_NAME_BYTES - 1);
-	uint64_t hash = hash_of(kind, name, bytes);
+	uint64_t hash = hash_of(kind, what, name, bytes);
 	bool found;
 	uint32_t at = find(l, hash, name, bytes, &found), text = 0;
 
 	if (found)
 		return &l->account[at];
-	if ((bytes && l->count >= LEDGER_ACCOUNTS_MAX - LEDGER_KINDS) || !make_room(l))
+	if (((bytes || what) && l->count >= LEDGER_ACCOUNTS_MAX - LEDGER_KINDS) || !make_room(l))
 		return NULL;
 	if (bytes && !(text = put_name(l, name, bytes)))
 		return NULL;
 	memmove(&l->account[at + 1], &l->account[at], (l->count - at) * sizeof(*l->account));
 	l->count++;
-	l->account[at] = (struct ledger_account){.kind = kind, .name = text, .hash = hash};
+	l->account[at] = (struct ledger_account){
+	    .kind = (uint8_t)kind, .what = (uint8_t)what, .name = text, .hash = hash};
 	return &l->account[at];
 }
 
-void ledger_charge(struct ledger *l, enum ledger_kind kind, const char *name, uint64_t ns,
-		   uint64_t count)
+static void charge(struct ledger *l, enum ledger_kind kind, enum ledger_what what, const char *name,
+		   uint64_t ns, uint64_t busy_ns, uint64_t count)
 {
 	struct ledger_account *a;
 
-	if (!ns && !count)
+	if (!ns && !busy_ns && !count)
 		return;
-	a = account_of(l, kind, name ? name : "");
+	a = account_of(l, kind, what, name ? name : "");
 	if (!a)
-		a = account_of(l, kind, "");
+		a = account_of(l, kind, LEDGER_NONE, "");
 	if (!a)
 		return; /* no memory: the sum says so */
 	a->ns += ns;
+	a->busy_ns += busy_ns;
 	a->count += count;
 }
 
-void ledger_add(struct ledger *into, const struct ledger *from)
+void ledger_charge(struct ledger *l, enum ledger_kind kind, enum ledger_what what, const char *name,
+		   uint64_t ns, uint64_t count)
+{
+	charge(l, kind, what, name, ns, ns, count);
+}
+
+/* Bounded, so that sums of what a peer sent stay finite. */
+static uint64_t weighed(uint64_t x, double weight)
+{
+	double y = (double)x * weight;
+
+	return y < 1e18 ? (uint64_t)(y + 0.5) : (uint64_t)1e18;
+}
+
+void ledger_add(struct ledger *into, const struct ledger *from, double weight)
 {
 	for (uint32_t i = 0; i < from->count; i++) {
 		const struct ledger_account *a = &from->account[i];
 
-		ledger_charge(into, a->kind, ledger_name(from, a), a->ns, a->count);
+		charge(into, a->kind, a->what, ledger_name(from, a), weighed(a->ns, weight),
+		       weighed(a->busy_ns, weight), weighed(a->count, weight));
 	}
-	into->steps += from->steps;
-	into->total_ns += from->total_ns;
+	into->steps += weighed(from->steps, weight);
+	into->total_ns += weighed(from->total_ns, weight);
 }
 
 /* ---- a step ---- */
@@ -228,16 +264,18 @@ static uint32_t charge_layer(struct ledger *l, enum ledger_kind kind, struct led
 		struct ledger_interval own = {b->begin_ns > covered ? b->begin_ns : covered,
 					      b->end_ns < step.end_ns ? b->end_ns : step.end_ns};
 		bool begins = b->begin_ns >= step.begin_ns && b->begin_ns < step.end_ns;
+		uint64_t from = b->begin_ns > step.begin_ns ? b->begin_ns : step.begin_ns,
+			 busy_ns = own.end_ns > from ? own.end_ns - from : 0;
 
 		if (b->kind != kind)
 			continue;
 		if (own.begin_ns >= own.end_ns) {
-			ledger_charge(l, kind, b->name, 0, begins);
+			charge(l, kind, LEDGER_NONE, b->name, 0, busy_ns, begins);
 			continue;
 		}
 		covered = own.end_ns;
-		ledger_charge(l, kind, b->name,
-			      uncovered(cover, count, &at, own.begin_ns, own.end_ns), begins);
+		charge(l, kind, LEDGER_NONE, b->name,
+		       uncovered(cover, count, &at, own.begin_ns, own.end_ns), busy_ns, begins);
 		while (next < count && cover[next].begin_ns <= own.begin_ns)
 			push(out, &n, cover[next++]);
 		push(out, &n, own);
@@ -272,7 +310,7 @@ static void charge_shares(struct ledger *l, const struct ledger_segment *s, uint
 
 		if (part > left || i + 1 == s->share_count)
 			part = left;
-		ledger_charge(l, s->share[i].kind, s->share[i].name, part, 0);
+		ledger_charge(l, s->share[i].kind, s->share[i].what, s->share[i].name, part, 0);
 		left -= part;
 	}
 }
@@ -281,6 +319,47 @@ struct hosts {
 	const struct ledger_thread *thread;
 	uint32_t count;
 };
+
+static bool is_outside(const struct ledger_segment *s)
+{
+	return s->kind == LEDGER_BLOCKED && ((s->what >= LEDGER_SOCKET && s->what <= LEDGER_POLL) ||
+					     (s->what >= LEDGER_FILE_READ && s->what <= LEDGER_DISK_LIMIT));
+}
+
+static const struct ledger_thread *helper_of(const struct hosts *h, const struct ledger_segment *s)
+{
+	const struct ledger_thread *t =
+	    s->kind == LEDGER_BLOCKED && s->waker && s->waker - 1 < h->count ? &h->thread[s->waker - 1]
+									    : NULL;
+
+	return t && t->helper ? t : NULL;
+}
+
+/* Of [begin, end), which `wait` covers and a helper ended: what the helper, or whoever it waited for,
+ * waited for outside. The rest is the wait that it is. Returns the time that was charged. */
+static uint64_t charge_outside(struct ledger *l, uint64_t begin, uint64_t end, const struct hosts *h,
+			       const struct ledger_thread *t, uint32_t followed)
+{
+	uint64_t ns = 0;
+
+	for (uint32_t i = segment_after(t, begin); i < t->count && t->segment[i].begin_ns < end; i++) {
+		const struct ledger_segment *s = &t->segment[i];
+		uint64_t from = s->begin_ns > begin ? s->begin_ns : begin;
+		uint64_t to = s->end_ns < end ? s->end_ns : end;
+		const struct ledger_thread *by = helper_of(h, s);
+
+		if (from >= to)
+			continue;
+		begin = to;
+		if (is_outside(s)) {
+			ledger_charge(l, s->kind, s->what, s->name, to - from, 1);
+			ns += to - from;
+		} else if (by && by != t && followed < LEDGER_WAKERS_MAX) {
+			ns += charge_outside(l, from, to, h, by, followed + 1);
+		}
+	}
+	return ns;
+}
 
 /* What the thread did in [begin, end). */
 static void charge_host(struct ledger *l, uint64_t begin, uint64_t end, const struct hosts *h,
@@ -292,23 +371,29 @@ static void charge_host(struct ledger *l, uint64_t begin, uint64_t end, const st
 		const struct ledger_segment *s = &t->segment[i];
 		uint64_t from = s->begin_ns > begin ? s->begin_ns : begin;
 		uint64_t to = s->end_ns < end ? s->end_ns : end;
+		const struct ledger_thread *by;
 
 		if (s->begin_ns >= end)
 			break;
 		if (from >= to)
 			continue;
-		ledger_charge(l, LEDGER_UNOBSERVED, NULL, from - begin, 0);
-		if (s->kind == LEDGER_BLOCKED && s->waker && s->waker - 1 != thread &&
-		    followed < LEDGER_WAKERS_MAX)
+		ledger_charge(l, LEDGER_UNOBSERVED, LEDGER_NONE, NULL, from - begin, 0);
+		by = helper_of(h, s);
+		if (by)
+			ledger_charge(l, s->kind, s->what, s->name,
+				      to - from - charge_outside(l, from, to, h, by, 1), 1);
+		else if (s->kind == LEDGER_BLOCKED && s->waker && s->waker - 1 != thread &&
+			 followed < LEDGER_WAKERS_MAX)
 			charge_host(l, from, to, h, s->waker - 1, followed + 1);
 		else if (s->share_count)
 			charge_shares(l, s, to - from);
 		else
-			ledger_charge(l, s->kind, s->name, to - from, s->kind == LEDGER_BLOCKED);
+			ledger_charge(l, s->kind, s->what, s->name, to - from,
+				      s->kind == LEDGER_BLOCKED);
 		begin = to;
 	}
 	if (begin < end)
-		ledger_charge(l, LEDGER_UNOBSERVED, NULL, end - begin, 0);
+		ledger_charge(l, LEDGER_UNOBSERVED, LEDGER_NONE, NULL, end - begin, 0);
 }
 
 void ledger_step(struct ledger *l, uint64_t begin_ns, uint64_t end_ns,
@@ -347,7 +432,7 @@ void ledger_step(struct ledger *l, uint64_t begin_ns, uint64_t end_ns,
 			launch = until;
 		if (until > idle) {
 			charge_host(l, idle, launch, &hosts, thread, 0);
-			ledger_charge(l, LEDGER_QUEUED, NULL, until - launch, 0);
+			ledger_charge(l, LEDGER_QUEUED, LEDGER_NONE, NULL, until - launch, 0);
 		}
 		if (i < n)
 			idle = a[i].end_ns;
@@ -365,10 +450,15 @@ static void row_of(struct ledger_row *r, const struct ledger *slow, const struct
 	       count = f ? (double)f->count / steps : 0;
 
 	*r = (struct ledger_row){.kind = s ? s->kind : f->kind,
+				 .what = s ? s->what : f->what,
 				 .name = s ? ledger_name(slow, s) : ledger_name(reference, f),
 				 .slow_ns = s ? (double)s->ns / slow_steps : 0,
 				 .reference_ns = f ? (double)f->ns / steps : 0};
 	r->excess_ns = r->slow_ns - r->reference_ns;
+	r->slow_count = slow_count;
+	r->reference_count = count;
+	r->slow_busy_ns = s ? (double)s->busy_ns / slow_steps : 0;
+	r->reference_busy_ns = f ? (double)f->busy_ns / steps : 0;
 	if (slow_count > 0 && count > 0)
 		r->work_ns = (slow_count - count) * (r->reference_ns / count);
 	else if (slow_count > 0 || count > 0)
@@ -382,7 +472,9 @@ static int by_excess(const void *a, const void *b)
 
 	if (x->excess_ns > y->excess_ns || x->excess_ns < y->excess_ns)
 		return x->excess_ns > y->excess_ns ? -1 : 1;
-	return x->kind != y->kind ? (x->kind < y->kind ? -1 : 1) : strcmp(x->name, y->name);
+	if (x->kind != y->kind)
+		return x->kind < y->kind ? -1 : 1;
+	return x->what != y->what ? (x->what < y->what ? -1 : 1) : strcmp(x->name, y->name);
 }
 
 uint32_t ledger_subtract(const struct ledger *slow, const struct ledger *reference,

@@ -44,14 +44,26 @@ enum ledger_kind {
 /* "compute" ...; static text. */
 const char *ledger_kind_name(enum ledger_kind kind);
 
+/* Of a kind, what the host did: code of which sort, or what it waited for. */
+enum ledger_what {
+#define WHAT(symbol, id, text) LEDGER_##symbol,
+#include "analysis/ledger_what.def"
+#undef WHAT
+	LEDGER_WHATS
+};
+const char *ledger_what_id(enum ledger_what what);   /* "file-read"; "" for NONE */
+const char *ledger_what_text(enum ledger_what what); /* "file read"; "" for NONE */
+
 #define LEDGER_ACCOUNTS_MAX 512u
 #define LEDGER_NAME_BYTES   256u
 
 struct ledger_account {
-	enum ledger_kind kind;
+	uint8_t kind;  /* enum ledger_kind */
+	uint8_t what;  /* enum ledger_what */
 	uint32_t name; /* offset in the ledger's names; 0: "" */
 	uint64_t ns;
-	uint64_t count; /* kernels, copies, collectives, waits; 0 where nothing is counted */
+	uint64_t busy_ns; /* of kernels, copies and collectives with what others overlap; else ns */
+	uint64_t count;	  /* kernels, copies, collectives, waits; 0 where nothing is counted */
 	uint64_t hash;
 };
 
@@ -67,10 +79,10 @@ void ledger_init(struct ledger *l);
 void ledger_fini(struct ledger *l);
 /* name: NULL is "". Without room (or memory) the time goes to the kind's account without a name;
  * that one always has room. */
-void ledger_charge(struct ledger *l, enum ledger_kind kind, const char *name, uint64_t ns,
-		   uint64_t count);
-/* All of `from` added to `into`. */
-void ledger_add(struct ledger *into, const struct ledger *from);
+void ledger_charge(struct ledger *l, enum ledger_kind kind, enum ledger_what what, const char *name,
+		   uint64_t ns, uint64_t count);
+/* All of `from` added to `into`, as if there were so many of it; weight: at least 0. */
+void ledger_add(struct ledger *into, const struct ledger *from, double weight);
 const char *ledger_name(const struct ledger *l, const struct ledger_account *a);
 /* The sum of all accounts. */
 uint64_t ledger_sum(const struct ledger *l);
@@ -87,6 +99,7 @@ struct ledger_busy { /* what the GPU did; clipped to the step */
 };
 struct ledger_share {
 	enum ledger_kind kind;
+	enum ledger_what what;
 	const char *name;
 	double part; /* of the segment's time; those of a segment add up to 1 */
 };
@@ -95,6 +108,7 @@ struct ledger_share {
 struct ledger_segment {
 	uint64_t begin_ns, end_ns;
 	enum ledger_kind kind; /* RUNNING and later ones, or UNOBSERVED */
+	enum ledger_what what;
 	/* BLOCKED: the thread that ended the wait, index + 1; what that one did meanwhile is
 	 * charged instead. 0: nobody that is known of. */
 	uint32_t waker;
@@ -105,6 +119,9 @@ struct ledger_segment {
 struct ledger_thread {
 	const struct ledger_segment *segment;
 	uint32_t count;
+	/* It works for others: of it only waits for files and sockets are charged in place of a wait
+	 * that it ended. */
+	bool helper;
 };
 /* A thread waits for one that waits for one ...: so many are followed. */
 #define LEDGER_WAKERS_MAX 4u
@@ -126,8 +143,10 @@ void ledger_step(struct ledger *l, uint64_t begin_ns, uint64_t end_ns,
  * speed. */
 struct ledger_row {
 	enum ledger_kind kind;
+	enum ledger_what what;
 	const char *name; /* borrowed from one of the ledgers */
 	double slow_ns, reference_ns, excess_ns, work_ns, speed_ns;
+	double slow_count, reference_count, slow_busy_ns, reference_busy_ns;
 };
 /* One row for each account of either, largest excess first; rows: room for slow->count +
  * reference->count. The number of rows. Their excesses add up to the difference of both sums per

@@ -3,7 +3,7 @@ LIBS += analysis
 analysis_SRCS := analysis/record.c analysis/median.c analysis/stack.c analysis/os_signal.c \
 	analysis/finding.c analysis/diagnosis.c analysis/diagnosis_gpu.c analysis/diagnosis_host.c \
 	analysis/diagnosis_os.c analysis/diagnosis_software.c analysis/diagnosis_names.c analysis/diagnosis_text.c \
-	analysis/profile.c analysis/ledger.c
+	analysis/profile.c analysis/ledger.c analysis/diagnosis_ledger.c
 # rows of independent parts; each names its own sources and tests
 include analysis/steps.mk analysis/roofline.mk analysis/peers.mk analysis/crossrank.mk
 
@@ -22,3 +22,6 @@ test_diagnosis_LDLIBS := -lcmocka
 UNIT += test_ledger
 test_ledger_USES := analysis base
 test_ledger_LDLIBS := -lcmocka
+UNIT += test_diagnosis_ledger
+test_diagnosis_ledger_USES := analysis base
+test_diagnosis_ledger_LDLIBS := -lcmocka -lm

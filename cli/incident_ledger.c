@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "analysis/ledger.h"
 #include "base/check.h"
 #include "cli/jsonget.h"
 #include "cli/kernel_name.h"
@@ -14,7 +15,7 @@
 #define ROW_SHARE_MIN	 0.02
 
 static const struct account {
-	const char *id, *text, *other; /* other: without a name */
+	const char *id, *text, *other; /* other: without a name, or more to say */
 } accounts[] = {
     {"compute", "kernel", "other kernels"},
     {"copy", "copy", "other copies"},
@@ -22,11 +23,20 @@ static const struct account {
     {"queued", "launched, not begun:", "launched, not begun by the GPU"},
     {"running", "host runs", "host runs, not sampled"},
     {"kernel", "host in kernel:", "host in the kernel"},
-    {"runnable", "host waits for a CPU:", "host waits for a CPU"},
+    {"runnable", "host waits for a CPU, on which runs", "host waits for a CPU"},
     {"blocked", "host blocked:", "host blocked"},
-    {"stopped", "host stopped", "host stopped"},
+    {"stolen", "host interrupted:", "host interrupted"},
+    {"stopped", "host stopped:", "host stopped"},
     {"unobserved", "host: not observed", "host: not observed"},
 };
+
+static const char *what_text(const char *id)
+{
+	for (unsigned k = 0; k < LEDGER_WHATS; k++)
+		if (!strcmp(id, ledger_what_id((enum ledger_what)k)))
+			return ledger_what_text((enum ledger_what)k);
+	return id; /* of a newer aggregator */
+}
 
 bool incident_ledger_is_known(const json_t *d)
 {
@@ -72,7 +82,8 @@ static void kernel_text(const char *name, char *out, size_t bytes)
 
 const char *incident_ledger_account(const json_t *row, unsigned columns)
 {
-	const char *id = jsonget_text(row, "account"), *name = jsonget_text(row, "name");
+	const char *id = jsonget_text(row, "account"), *name = jsonget_text(row, "name"),
+		   *what = what_text(jsonget_text(row, "what"));
 	const struct account *a = NULL;
 	char text[700], kernel[600];
 
@@ -81,13 +92,13 @@ const char *incident_ledger_account(const json_t *row, unsigned columns)
 			a = &accounts[i];
 	if (!a)
 		return term_safe(id, columns);
-	if (!*name)
+	if (!*name && !*what)
 		return term_safe(a->other, columns);
 	if (!strcmp(id, "compute")) {
 		kernel_text(name, kernel, sizeof(kernel));
 		name = kernel;
 	}
-	snprintf(text, sizeof(text), "%s %s", a->text, name);
+	snprintf(text, sizeof(text), "%s %s%s%s", a->text, what, *what && *name ? " in " : "", name);
 	return term_safe(text, columns);
 }
 

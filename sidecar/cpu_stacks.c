@@ -43,6 +43,9 @@
 #define THREAD_NICE   5
 /* As many as the sampler takes. */
 #define RECORDED_MAX 512u
+/* Threads that end waits are recorded from this part of a period on; so many are told apart. */
+#define WAKER_SHARE 20u
+#define WAKERS_MAX  16u
 /* A thread that is off the CPU for less is taken to run on: such switches are most of all, and a step has
  * some hundred of them at most. */
 #define SWITCH_MIN_NS 100000u
@@ -242,6 +245,65 @@ static void drop_short_switches(struct stack_batch *b)
 	b->switch_count = n;
 }
 
+static bool is_recorded(const struct cpu_stacks *s, uint32_t pid, uint32_t tid)
+{
+	for (uint32_t i = 0; i < RECORDED_MAX; i++)
+		if (s->recorded[i].pid == pid && s->recorded[i].tid == tid)
+			return true;
+	return false;
+}
+
+/* Under lock. */
+static void name_thread(struct cpu_stacks *s, uint32_t pid, uint32_t tid)
+{
+	struct recorded *at = NULL;
+
+	for (uint32_t i = 0; i < RECORDED_MAX; i++) {
+		struct recorded *r = &s->recorded[i];
+
+		if (r->pid == pid && r->tid == tid)
+			return;
+		if (!at && !r->tid)
+			at = r;
+	}
+	if (!at)
+		return;
+	*at = (struct recorded){ .pid = pid, .tid = tid };
+	s->recorded_new = true;
+}
+
+/* Under lock. Who ends most of a process's waits, is recorded as well: a communication thread, whose
+ * waits at a socket say what the others wait for. Of several, one at each drain. */
+static void name_wakers(struct cpu_stacks *s, const struct stack_batch *b)
+{
+	for (uint32_t k = 0; k < LIMIT_NODE_PROCESSES; k++) {
+		struct waker {
+			uint32_t tid;
+			uint64_t ns;
+		} list[WAKERS_MAX] = {{0}}, *most = list;
+		uint32_t n = 0, at;
+
+		for (uint32_t i = 0; s->added[k] && i < b->switch_count; i++) {
+			const struct stack_switch *w = &b->switches[i];
+
+			if (w->pid != s->added[k] || !w->waker_tid || w->woken_ns <= w->out_ns ||
+			    is_recorded(s, w->pid, w->waker_tid))
+				continue;
+			for (at = 0; at < n && list[at].tid != w->waker_tid; at++)
+				;
+			if (at == WAKERS_MAX)
+				continue;
+			n += at == n;
+			list[at].tid = w->waker_tid;
+			list[at].ns += w->woken_ns - w->out_ns;
+			if (list[at].ns > most->ns)
+				most = &list[at];
+		}
+		if (most->ns * WAKER_SHARE >= b->end_ns - b->begin_ns && b->end_ns > b->begin_ns)
+			name_thread(s, s->added[k], most->tid);
+	}
+}
+
 static void drain(struct cpu_stacks *s)
 {
 	uint64_t begin_ns = clock_monotonic_ns(), spent_ns;
@@ -265,6 +327,7 @@ static void drain(struct cpu_stacks *s)
 	s->stats.drains++;
 	s->stats.pack_failed += !!err;
 	learn_family(s, &b);
+	name_wakers(s, &b);
 	if (s->widened && s->neighbours)
 		neighbours_add(s->neighbours, &b, root_of, s);
 	keep(s, &b, &packed);
@@ -575,25 +638,6 @@ void cpu_stacks_unwatch(struct node *n, uint32_t pid)
 		if (s->recorded[i].pid == pid)
 			s->recorded[i] = (struct recorded){ 0 };
 	pthread_mutex_unlock(&s->lock);
-}
-
-/* Under lock. */
-static void name_thread(struct cpu_stacks *s, uint32_t pid, uint32_t tid)
-{
-	struct recorded *at = NULL;
-
-	for (uint32_t i = 0; i < RECORDED_MAX; i++) {
-		struct recorded *r = &s->recorded[i];
-
-		if (r->pid == pid && r->tid == tid)
-			return;
-		if (!at && !r->tid)
-			at = r;
-	}
-	if (!at)
-		return;
-	*at = (struct recorded){ .pid = pid, .tid = tid };
-	s->recorded_new = true;
 }
 
 void cpu_stacks_record_threads(struct node *n, uint32_t pid, const uint32_t *tids, uint32_t count)

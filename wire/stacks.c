@@ -180,7 +180,7 @@ static void put_switches(struct packer *p)
 		buf_svarint(o, (int64_t)s->pid - l->pid);
 		buf_svarint(o, (int64_t)s->tid - l->tid);
 		buf_varint(o, s->stack == STACK_SWITCH_NO_STACK ? 0 : s->stack + 1);
-		buf_varint(o, (uint64_t)s->flags << 3 | s->state);
+		buf_varint(o, (uint64_t)s->gil << 11 | (uint64_t)s->flags << 3 | s->state);
 		buf_varint(o, s->waker_tid);
 		buf_varint(o, s->next_tid);
 		l = s;
@@ -451,9 +451,10 @@ static void read_switch(struct unpacker *u, struct stack_switch *s)
 	s->tid += (uint32_t)get_signed(u);
 	stack = get(u, u->stacks);
 	s->stack = stack ? u->stack_of[stack - 1] : STACK_SWITCH_NO_STACK;
-	state = get(u, UINT8_MAX << 3 | 7);
+	state = get(u, STACK_GIL_UNKNOWN << 11 | UINT8_MAX << 3 | 7);
 	s->state = state & 7;
 	s->flags = (uint8_t)(state >> 3);
+	s->gil = (uint8_t)(state >> 11);
 	s->waker_tid = (uint32_t)get(u, UINT32_MAX);
 	s->next_tid = (uint32_t)get(u, UINT32_MAX);
 	if (!u->err && s->state >= STACK_SWITCH_STATES)

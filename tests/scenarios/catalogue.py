@@ -143,7 +143,7 @@ class Case:
                                   any("{" in word for word in self.job))
 
 
-STALLED = "cpu-host-gap"
+STALLED = "cpu-sleep"
 
 CASES = [
     Case("stall3", "every third step sleeps 60 ms", STALLED, (Order("sleep every=3 ms=60"),), named=("sleep",)),
@@ -153,12 +153,12 @@ CASES = [
     Case("stall10_read", "every tenth step reads 32 MB past the page cache after its batch was copied", "storage-disk",
          (Order("read_direct every=10 kib=32768 at=copied"),), named=("read_direct",)),
     Case("pipe", "standard output is a pipe that is full on every third step: its reader is slow",
-         ("cpu-host-gap", "sw-logging"),
+         "sw-output",
          (Say("job reader {rank} 30", "job reader {rank} 0"),), job=(*HOST, "--does", "progress every=3 kib=48"),
          named=("pipe",)),
-    Case("fsync_log", "every line of the log is synced to the disk", "storage-disk",
+    Case("fsync_log", "every line of the log is synced to the disk", "storage-sync",
          (Order("log_synced lines=30"),), named=("fsync|log_synced",)),
-    Case("lock", "another thread holds a threading.Lock of the step while it waits", STALLED,
+    Case("lock", "another thread holds a threading.Lock of the step while it waits", "cpu-lock",
          (Order("lock every=2 ms=30"),), named=("lock",)),
     Case("fresh_pages", "64 MB of fresh pages in each step", "os-faults", (Order("fresh_pages mb=64"),),
          named=("touch_pages|fault",)),
@@ -171,9 +171,9 @@ CASES = [
     Case("memory_limit", "a memory limit below what the rank maps: its pages are reclaimed", "os-memory",
          (Tool("inject.py memory --pid {pid} --mb 2 --cold {dir}/mapped-{rank}"),),
          job=(*HOST, "--does", "mapped_file mb=3 cold=0 stride=1")),
-    Case("gloo_delay", "8 ms more on the network of a gloo rank", ("net-transfer",), (Link(8, 0),),
+    Case("gloo_delay", "8 ms more on the network of a gloo rank", ("net-transfer", "net-wait"), (Link(8, 0),),
          job=(*HOST, "--gloo"), link=True, or_all=True, needs=("module:torch", "netns")),
-    Case("gloo_loss", "3% of the packets of a gloo rank are lost", ("net-retransmits",), (Link(0, 3),),
+    Case("gloo_loss", "3% of the packets of a gloo rank are lost", ("net-retransmits", "net-wait"), (Link(0, 3),),
          job=(*HOST, "--gloo"), link=True, or_all=True, needs=("module:torch", "netns")),
     Case("all_clocks", "the clocks of all GPUs are 15% down", "gpu-clocks",
          (Tool("gpu_clock.py --file {nvml} --device all --mhz 1683"),), every_rank=True, kind="uniform"),
@@ -193,12 +193,12 @@ CASES = [
     Case("freezer", "the freezer of its cgroup stops it for 60 ms, thrice a second", "os-stopped",
          (Tool("inject.py freeze --pid {pid} --ms 60 --every 300"),)),
     Case("strace", "somebody traces its system calls", "os-stopped", (Tool("strace -f -qq -o /dev/null -p {pid}"),)),
-    Case("flock", "another process holds a lock file of the step", ("cpu-host-gap", "os-lock"),
+    Case("flock", "another process holds a lock file of the step", "cpu-lock",
          (Tool("inject.py flock --path {dir}/lock-{rank} --ms 50 --every 100"),),
          job=(*HOST, "--does", "flock path={dir}/lock"), named=("flock",)),
-    Case("child", "each step runs a program and waits for it", STALLED, (Order("child ms=30"),),
+    Case("child", "each step runs a program and waits for it", "cpu-process", (Order("child ms=30"),),
          named=("wait|child",)),
-    Case("server", "a server answers a question of the step late, over TCP", ("cpu-host-gap", "net-transfer"),
+    Case("server", "a server answers a question of the step late, over TCP", "net-wait",
          (Storage(30),), job=(*HOST, "--does", "ask_server port={port}"), server=True,
          named=("recv|ask_server",)),
     Case("worker", "a data loader's worker waits for its storage", "storage-loader", (Storage(40),),

@@ -801,6 +801,11 @@ static void names_every_cause_where_it_is(void **unused)
 	assert_int_equal(wrong, 0);
 }
 
+/* Causes that only a ledger shows: test_diagnosis_ledger has them. */
+static const enum finding_cause by_ledger[] = { CAUSE_GPU_QUEUE, CAUSE_CPU_LOCK, CAUSE_CPU_PROCESS,
+						CAUSE_CPU_SLEEP, CAUSE_NET_WAIT, CAUSE_STORAGE_SYNC,
+						CAUSE_SW_OUTPUT };
+
 /* Every cause of the catalogue but "unknown" has a fault above. */
 static void every_cause_of_the_catalogue_has_its_fault(void **unused)
 {
@@ -809,6 +814,8 @@ static void every_cause_of_the_catalogue_has_its_fault(void **unused)
 
 		for (size_t i = 0; i < sizeof(faults) / sizeof(*faults); i++)
 			has |= faults[i].cause == (enum finding_cause)c;
+		for (size_t i = 0; i < sizeof(by_ledger) / sizeof(*by_ledger); i++)
+			has |= by_ledger[i] == (enum finding_cause)c;
 		if (!has)
 			fail_msg("no fault for %s", finding_cause_id((enum finding_cause)c));
 	}

@@ -24,8 +24,20 @@ static uint32_t draw(uint32_t below)
 
 static uint64_t ns_of(const struct ledger *l, enum ledger_kind kind, const char *name)
 {
+	uint64_t ns = 0;
+
 	for (uint32_t i = 0; i < l->count; i++)
 		if (l->account[i].kind == kind && !strcmp(ledger_name(l, &l->account[i]), name))
+			ns += l->account[i].ns;
+	return ns;
+}
+
+static uint64_t ns_of_account(const struct ledger *l, const struct ledger *from,
+			      const struct ledger_account *a)
+{
+	for (uint32_t i = 0; i < l->count; i++)
+		if (l->account[i].kind == a->kind && l->account[i].what == a->what &&
+		    !strcmp(ledger_name(l, &l->account[i]), ledger_name(from, a)))
 			return l->account[i].ns;
 	return 0;
 }
@@ -71,6 +83,7 @@ static void draw_picture(struct picture *p)
 		s->begin_ns = at;
 		s->end_ns = at + 1 + draw(50);
 		s->kind = LEDGER_RUNNING + draw(5);
+		s->what = draw(3);
 		s->name = names[draw(3)];
 		at = s->end_ns + draw(20);
 	}
@@ -98,7 +111,7 @@ static void paint(const struct picture *p, struct ledger *l)
 		uint64_t until = t;
 
 		if (b) {
-			ledger_charge(l, b->kind, b->name, 1, 0);
+			ledger_charge(l, b->kind, LEDGER_NONE, b->name, 1, 0);
 			continue;
 		}
 		while (until < p->end && !busy_at(p, until))
@@ -107,13 +120,14 @@ static void paint(const struct picture *p, struct ledger *l)
 			if (p->busy[i].begin_ns == until)
 				next = &p->busy[i];
 		if (next && next->launch_ns && t >= next->launch_ns) {
-			ledger_charge(l, LEDGER_QUEUED, NULL, 1, 0);
+			ledger_charge(l, LEDGER_QUEUED, LEDGER_NONE, NULL, 1, 0);
 			continue;
 		}
 		for (uint32_t i = 0; i < p->segment_count; i++)
 			if (p->segment[i].begin_ns <= t && t < p->segment[i].end_ns)
 				s = &p->segment[i];
-		ledger_charge(l, s ? s->kind : LEDGER_UNOBSERVED, s ? s->name : NULL, 1, 0);
+		ledger_charge(l, s ? s->kind : LEDGER_UNOBSERVED, s ? s->what : LEDGER_NONE,
+			      s ? s->name : NULL, 1, 0);
 	}
 }
 
@@ -121,7 +135,7 @@ static void same_accounts(const struct ledger *a, const struct ledger *b, uint64
 {
 	for (uint32_t i = 0; i < a->count; i++) {
 		const struct ledger_account *x = &a->account[i];
-		uint64_t other = ns_of(b, x->kind, ledger_name(a, x));
+		uint64_t other = ns_of_account(b, a, x);
 
 		if (x->ns != other)
 			fail_msg("seed %llu: %s %s: %llu, not %llu", (unsigned long long)at_seed,
@@ -143,7 +157,7 @@ static void every_nanosecond_is_charged_once_and_to_the_right_account(void **sta
 		ledger_init(&made);
 		ledger_init(&truth);
 		ledger_step(&made, p.begin, p.end, p.busy, p.busy_count,
-			    &(struct ledger_thread){p.segment, p.segment_count}, 1, scratch);
+			    &(struct ledger_thread){p.segment, p.segment_count, false}, 1, scratch);
 		paint(&p, &truth);
 		assert_int_equal(ledger_sum(&made), p.end - p.begin);
 		assert_int_equal(made.total_ns, p.end - p.begin);
@@ -168,12 +182,12 @@ static void a_sum_of_ledgers_is_the_ledger_of_all_steps(void **state)
 
 		draw_picture(&p);
 		ledger_step(&all, p.begin, p.end, p.busy, p.busy_count,
-			    &(struct ledger_thread){p.segment, p.segment_count}, 1, scratch);
+			    &(struct ledger_thread){p.segment, p.segment_count, false}, 1, scratch);
 		ledger_step(&part[round & 1], p.begin, p.end, p.busy, p.busy_count,
-			    &(struct ledger_thread){p.segment, p.segment_count}, 1, scratch);
+			    &(struct ledger_thread){p.segment, p.segment_count, false}, 1, scratch);
 	}
-	ledger_add(&sum, &part[0]);
-	ledger_add(&sum, &part[1]);
+	ledger_add(&sum, &part[0], 1);
+	ledger_add(&sum, &part[1], 1);
 	assert_int_equal(sum.steps, 200);
 	assert_int_equal(sum.total_ns, all.total_ns);
 	same_accounts(&sum, &all, 0);
@@ -201,7 +215,7 @@ static void excesses_add_up_to_the_slowdown(void **state)
 
 				draw_picture(&p);
 				ledger_step(&l[k], p.begin, p.end, p.busy, p.busy_count,
-					    &(struct ledger_thread){p.segment, p.segment_count}, 1,
+					    &(struct ledger_thread){p.segment, p.segment_count, false}, 1,
 					    scratch);
 			}
 		}
@@ -232,7 +246,7 @@ static void scaling_time_scales_milliseconds_and_nothing_else(void **state)
 		ledger_init(&one);
 		ledger_init(&ten);
 		ledger_step(&one, p.begin, p.end, p.busy, p.busy_count,
-			    &(struct ledger_thread){p.segment, p.segment_count}, 1, scratch);
+			    &(struct ledger_thread){p.segment, p.segment_count, false}, 1, scratch);
 		for (uint32_t i = 0; i < p.busy_count; i++) {
 			p.busy[i].begin_ns *= 10;
 			p.busy[i].end_ns *= 10;
@@ -243,7 +257,7 @@ static void scaling_time_scales_milliseconds_and_nothing_else(void **state)
 			p.segment[i].end_ns *= 10;
 		}
 		ledger_step(&ten, p.begin * 10, p.end * 10, p.busy, p.busy_count,
-			    &(struct ledger_thread){p.segment, p.segment_count}, 1, scratch);
+			    &(struct ledger_thread){p.segment, p.segment_count, false}, 1, scratch);
 		assert_int_equal(one.count, ten.count);
 		for (uint32_t i = 0; i < one.count; i++) {
 			assert_int_equal(one.account[i].ns * 10, ten.account[i].ns);
@@ -256,15 +270,41 @@ static void scaling_time_scales_milliseconds_and_nothing_else(void **state)
 
 /* main loads for 60 ns, then wakes the thread that launches, which had waited since the step began.
  */
+/* A communication thread: that it waits at a socket for 30 ns is why the other one waits; that it runs
+ * for 10, and sleeps in a lock for 20, says less than the wait itself. */
+static void of_a_helper_only_its_waits_for_the_outside_count(void **state)
+{
+	const struct ledger_segment waits[] = {
+	    {0, 60, LEDGER_BLOCKED, LEDGER_LOCK, 2, "all_reduce", NULL, 0}};
+	const struct ledger_segment helps[] = {
+	    {0, 30, LEDGER_BLOCKED, LEDGER_SOCKET, 0, "recv", NULL, 0},
+	    {30, 40, LEDGER_RUNNING, LEDGER_NONE, 0, "add", NULL, 0},
+	    {40, 60, LEDGER_BLOCKED, LEDGER_LOCK, 0, "lock", NULL, 0}};
+	const struct ledger_thread threads[] = {{waits, 1, false}, {helps, 3, true}};
+	const struct ledger_busy kernel = {60, 100, 60, LEDGER_COMPUTE, 0, "k"};
+	struct ledger_interval scratch[2];
+	struct ledger l;
+
+	ledger_init(&l);
+	ledger_step(&l, 0, 100, &kernel, 1, threads, 2, scratch);
+	assert_int_equal(ledger_sum(&l), 100);
+	assert_int_equal(ns_of(&l, LEDGER_BLOCKED, "recv"), 30);
+	assert_int_equal(ns_of(&l, LEDGER_BLOCKED, "all_reduce"), 30);
+	assert_int_equal(ns_of(&l, LEDGER_RUNNING, "add"), 0);
+	ledger_fini(&l);
+}
+
 static void a_wait_for_another_thread_is_what_that_thread_did(void **state)
 {
-	const struct ledger_share shares[] = {{LEDGER_RUNNING, "backward", 0.7},
-					      {LEDGER_STOLEN, "NET_RX", 0.3}};
-	const struct ledger_segment waits[] = {{0, 60, LEDGER_BLOCKED, 2, "futex", NULL, 0},
-					       {60, 70, LEDGER_RUNNING, 0, "", shares, 2}};
-	const struct ledger_segment loads[] = {{0, 20, LEDGER_BLOCKED, 1, "futex", NULL, 0},
-					       {20, 60, LEDGER_BLOCKED, 0, "file read", NULL, 0}};
-	const struct ledger_thread threads[] = {{waits, 2}, {loads, 2}};
+	const struct ledger_share shares[] = {{LEDGER_RUNNING, LEDGER_NONE, "backward", 0.7},
+					      {LEDGER_STOLEN, LEDGER_NONE, "NET_RX", 0.3}};
+	const struct ledger_segment waits[] = {
+	    {0, 60, LEDGER_BLOCKED, LEDGER_LOCK, 2, "futex", NULL, 0},
+	    {60, 70, LEDGER_RUNNING, LEDGER_NONE, 0, "", shares, 2}};
+	const struct ledger_segment loads[] = {
+	    {0, 20, LEDGER_BLOCKED, LEDGER_LOCK, 1, "futex", NULL, 0},
+	    {20, 60, LEDGER_BLOCKED, LEDGER_NONE, 0, "file read", NULL, 0}};
+	const struct ledger_thread threads[] = {{waits, 2, false}, {loads, 2, false}};
 	const struct ledger_busy kernel = {70, 100, 70, LEDGER_COMPUTE, 0, "k"};
 	struct ledger_interval scratch[2];
 	struct ledger l;
@@ -288,10 +328,10 @@ static void more_of_the_same_is_work_and_the_same_for_longer_is_speed(void **sta
 	ledger_init(&slow);
 	ledger_init(&usual);
 	slow.steps = usual.steps = 10;
-	ledger_charge(&usual, LEDGER_COMPUTE, "same count", 1000, 10);
-	ledger_charge(&slow, LEDGER_COMPUTE, "same count", 3000, 10);
-	ledger_charge(&usual, LEDGER_COMPUTE, "twice as many", 1000, 10);
-	ledger_charge(&slow, LEDGER_COMPUTE, "twice as many", 2000, 20);
+	ledger_charge(&usual, LEDGER_COMPUTE, LEDGER_NONE, "same count", 1000, 10);
+	ledger_charge(&slow, LEDGER_COMPUTE, LEDGER_NONE, "same count", 3000, 10);
+	ledger_charge(&usual, LEDGER_COMPUTE, LEDGER_NONE, "twice as many", 1000, 10);
+	ledger_charge(&slow, LEDGER_COMPUTE, LEDGER_NONE, "twice as many", 2000, 20);
 	assert_int_equal(ledger_subtract(&slow, &usual, rows), 2);
 	assert_string_equal(rows[0].name, "same count");
 	assert_true(rows[0].speed_ns == 200 && rows[0].work_ns == 0);
@@ -323,10 +363,10 @@ static void names_without_end_go_to_their_kinds_rest(void **state)
 		memset(name, 'x', sizeof(name));
 		name[599] = '\0';
 		snprintf(name, sizeof(name), "%d%s", i, i & 1 ? "" : "a long name that goes on");
-		ledger_charge(&l, i & 1 ? LEDGER_COMPUTE : LEDGER_BLOCKED, name, 7, 1);
+		ledger_charge(&l, i & 1 ? LEDGER_COMPUTE : LEDGER_BLOCKED, LEDGER_NONE, name, 7, 1);
 	}
 	for (unsigned k = 0; k < LEDGER_KINDS; k++)
-		ledger_charge(&l, k, "", 1, 0);
+		ledger_charge(&l, k, LEDGER_NONE, "", 1, 0);
 	assert_true(l.count <= LEDGER_ACCOUNTS_MAX);
 	assert_int_equal(ledger_sum(&l), 5000 * 7 + LEDGER_KINDS);
 	assert_true(ledger_bytes(&l) <
@@ -342,6 +382,7 @@ int main(void)
 	    cmocka_unit_test(excesses_add_up_to_the_slowdown),
 	    cmocka_unit_test(scaling_time_scales_milliseconds_and_nothing_else),
 	    cmocka_unit_test(a_wait_for_another_thread_is_what_that_thread_did),
+	    cmocka_unit_test(of_a_helper_only_its_waits_for_the_outside_count),
 	    cmocka_unit_test(more_of_the_same_is_work_and_the_same_for_longer_is_speed),
 	    cmocka_unit_test(the_fewest_accounts_explain_the_share_that_is_asked_for),
 	    cmocka_unit_test(names_without_end_go_to_their_kinds_rest),

@@ -134,14 +134,21 @@ static void make(struct made *m, uint32_t thread)
 }
 
 /* Per step. */
-static double ms_of(const struct picture *p, enum ledger_kind kind, const char *name)
+static double ms_of_what(const struct picture *p, enum ledger_kind kind, enum ledger_what what,
+			 const char *name)
 {
 	const struct ledger *l = picture_ledger(p, false);
 
 	for (uint32_t i = 0; i < l->count; i++)
-		if (l->account[i].kind == kind && !strcmp(ledger_name(l, &l->account[i]), name))
+		if (l->account[i].kind == kind && l->account[i].what == what &&
+		    !strcmp(ledger_name(l, &l->account[i]), name))
 			return (double)l->account[i].ns / 1e6 / (double)l->steps;
 	return 0;
+}
+
+static double ms_of(const struct picture *p, enum ledger_kind kind, const char *name)
+{
+	return ms_of_what(p, kind, LEDGER_NONE, name);
 }
 
 static struct picture *picture_of(struct made *m)
@@ -194,13 +201,14 @@ static void the_hosts_time_is_in_the_accounts_of_its_threads(void **state)
 		on(&m, HOG, t, 1 * MS, work);
 	}
 	p = picture_of(&m);
-	assert_true(ms_of(p, LEDGER_BLOCKED, "futex in acquire (train.py)") == 9);
-	assert_true(ms_of(p, LEDGER_RUNNABLE, "") == 1);
-	assert_true(ms_of(p, LEDGER_RUNNABLE, "hog ran") == 5);
-	assert_true(ms_of(p, LEDGER_BLOCKED, "pipe write: it is full in log (train.py)") == 13);
+	assert_true(ms_of_what(p, LEDGER_BLOCKED, LEDGER_LOCK, "acquire (train.py)") == 9);
+	assert_true(ms_of_what(p, LEDGER_RUNNABLE, LEDGER_WOKEN, "") == 1);
+	assert_true(ms_of_what(p, LEDGER_RUNNABLE, LEDGER_PREEMPTED, "hog") == 5);
+	assert_true(ms_of_what(p, LEDGER_BLOCKED, LEDGER_PIPE_WRITE, "log (train.py)") == 13);
 	/* 10 to 20 ms and 38 to 58 ms on the CPU, three quarters of it in augment */
-	assert_true(ms_of(p, LEDGER_RUNNING, "augment (train.py)") == 22.5);
-	assert_true(ms_of(p, LEDGER_KERNEL_CODE, "page fault in allocate (train.py)") == 7.5);
+	assert_true(ms_of_what(p, LEDGER_RUNNING, LEDGER_PYTHON, "augment (train.py)") == 22.5);
+	assert_true(ms_of_what(p, LEDGER_KERNEL_CODE, LEDGER_PAGE_FAULT, "allocate (train.py)") ==
+		    7.5);
 	assert_true(ms_of(p, LEDGER_UNOBSERVED, "") == 0);
 	picture_drop(p);
 }
@@ -224,8 +232,8 @@ static void a_launching_thread_that_waits_for_another_is_followed(void **state)
 		    BACKWARD);
 	}
 	p = picture_of(&m);
-	assert_true(ms_of(p, LEDGER_BLOCKED, "file read in load (train.py)") == 57);
-	assert_true(ms_of(p, LEDGER_BLOCKED, "futex in wait (train.py)") == 0);
+	assert_true(ms_of_what(p, LEDGER_BLOCKED, LEDGER_FILE_READ, "load (train.py)") == 57);
+	assert_true(ms_of_what(p, LEDGER_BLOCKED, LEDGER_LOCK, "wait (train.py)") == 0);
 	picture_drop(p);
 }
 
@@ -243,22 +251,42 @@ static void what_was_not_recorded_is_unobserved_and_disorder_harms_nobody(void *
 	off(&m, MAIN, 35 * MS, 45 * MS, STACK_SWITCH_RUNNABLE, 0, STACK_SWITCH_NO_STACK, 0);
 	off(&m, MAIN, 36 * MS, 40 * MS, STACK_SWITCH_STOPPED, 0, STACK_SWITCH_NO_STACK, 0);
 	p = picture_of(&m);
-	assert_true(ms_of(p, LEDGER_RUNNABLE, "") == 10.0 / STEPS);
+	assert_true(ms_of_what(p, LEDGER_RUNNABLE, LEDGER_PREEMPTED, "") == 10.0 / STEPS);
 	assert_true(ms_of(p, LEDGER_RUNNING, "") == 18.0 / STEPS);
 	assert_true(ms_of(p, LEDGER_STOPPED, "") == 0);
 	assert_true(ms_of(p, LEDGER_UNOBSERVED, "") == 58 - 28.0 / STEPS);
 	picture_drop(p);
 }
 
+/* The second and third read are not walked: they are of the place where the thread slept before. */
+static void a_sleep_without_a_stack_is_like_the_one_before(void **state)
+{
+	struct picture *p;
+	struct made m;
+	uint32_t read;
+
+	make(&m, MAIN);
+	read = stack(&m.w.stacks, "ksys_read", "load");
+	recorded(&m, MAIN, 0, STEPS * 100 * MS);
+	for (uint64_t t = 0; t < STEPS * 100 * MS; t += 100 * MS)
+		for (uint32_t k = 0; k < 3; k++)
+			off(&m, MAIN, t + 10 * k * MS, t + (10 * k + 5) * MS, STACK_SWITCH_UNINTERRUPTIBLE,
+			    0, t || k ? STACK_SWITCH_NO_STACK : read, 0);
+	p = picture_of(&m);
+	assert_true(ms_of_what(p, LEDGER_BLOCKED, LEDGER_FILE_READ, "load (train.py)") == 15);
+	picture_drop(p);
+}
+
 static void special_waits_stand_before_general_ones(void **state)
 {
 	static const struct {
-		const char *frames[3], *text;
+		const char *frames[3];
+		enum ledger_what what;
 	} cases[] = {
-	    {{"folio_wait_bit", "file_write_and_wait_range", "do_fsync"}, "file sync"},
-	    {{"folio_wait_bit", "filemap_fault", "do_user_addr_fault"}, "page fault from a file"},
-	    {{"io_schedule", "filemap_read", "vfs_read"}, "file read"},
-	    {{"schedule", "pipe_read", "vfs_read"}, "pipe read"},
+	    {{"folio_wait_bit", "file_write_and_wait_range", "do_fsync"}, LEDGER_FILE_SYNC},
+	    {{"folio_wait_bit", "filemap_fault", "do_user_addr_fault"}, LEDGER_FILE_FAULT},
+	    {{"io_schedule", "filemap_read", "vfs_read"}, LEDGER_FILE_READ},
+	    {{"schedule", "pipe_read", "vfs_read"}, LEDGER_PIPE_READ},
 	};
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
@@ -271,7 +299,7 @@ static void special_waits_stand_before_general_ones(void **state)
 			f[k] = (struct stack_frame){.kind = STACK_FRAME_KERNEL,
 						    .object = text(&b, cases[i].frames[k])};
 		assert_int_equal(stack_batch_stack(&b, f, 3, 3, STACK_END_ROOT, &s), 0);
-		assert_string_equal(wait_class_of(&b, &b.stacks[s]), cases[i].text);
+		assert_int_equal(wait_class_of(&b, &b.stacks[s]), cases[i].what);
 		stack_batch_fini(&b);
 	}
 }
@@ -283,6 +311,7 @@ int main(void)
 	    cmocka_unit_test(the_hosts_time_is_in_the_accounts_of_its_threads),
 	    cmocka_unit_test(a_launching_thread_that_waits_for_another_is_followed),
 	    cmocka_unit_test(what_was_not_recorded_is_unobserved_and_disorder_harms_nobody),
+	    cmocka_unit_test(a_sleep_without_a_stack_is_like_the_one_before),
 	    cmocka_unit_test(special_waits_stand_before_general_ones),
 	};
 

@@ -1,0 +1,385 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Two ledgers made by hand, of healthy and of slow steps, and the verdict of their difference. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "analysis/diagnosis.h"
+#include "base/check.h"
+
+#define MS    1000000ull
+#define STEPS 20u
+
+struct world {
+	struct ledger slow, usual;
+	struct os_signal signal[4];
+	struct diagnosis_rank rank;
+	enum finding_kind kind;
+	double scale;
+};
+
+static struct diagnosis out;
+
+/* ms: of each step. */
+static void both(struct world *w, enum ledger_kind kind, enum ledger_what what, const char *name,
+		 double usual_ms, double slow_ms, uint64_t usual_count, uint64_t slow_count)
+{
+	ledger_charge(&w->usual, kind, what, name, (uint64_t)(usual_ms * MS * w->scale) * STEPS,
+		      usual_count * STEPS);
+	ledger_charge(&w->slow, kind, what, name, (uint64_t)(slow_ms * MS * w->scale) * STEPS,
+		      slow_count * STEPS);
+}
+
+/* Steps of 100 ms: 50 of kernels, 10 of a collective, 40 of a host that runs and waits a little. */
+static void healthy(struct world *w)
+{
+	static const char *const gemm[] = {"gemm_a<<<8,1,1, 256,1,1>>>", "gemm_b<<<8,1,1, 256,1,1>>>",
+					   "norm<<<64,1,1, 256,1,1>>>"};
+
+	both(w, LEDGER_COLLECTIVE, 0, "AllReduce", 10, 10, 2, 2);
+	for (int i = 0; i < 2; i++)
+		both(w, LEDGER_COMPUTE, 0, gemm[i], 20, 20, 10, 10);
+	both(w, LEDGER_COMPUTE, 0, gemm[2], 10, 10, 10, 10);
+	both(w, LEDGER_RUNNING, LEDGER_PYTHON, "step (train.py)", 30, 30, 0, 0);
+	both(w, LEDGER_RUNNABLE, 0, "", 1, 1, 0, 0);
+	both(w, LEDGER_BLOCKED, LEDGER_FILE_READ, "load (train.py)", 7, 7, 3, 3);
+	both(w, LEDGER_UNOBSERVED, 0, "", 2, 2, 0, 0);
+}
+
+static void begin(struct world *w)
+{
+	memset(w, 0, sizeof(*w));
+	ledger_init(&w->slow);
+	ledger_init(&w->usual);
+	w->slow.steps = w->usual.steps = STEPS;
+	w->kind = FINDING_SLOW_RANK;
+	w->scale = 1;
+	healthy(w);
+}
+
+static void signal_add(struct world *w, enum os_signal_kind kind, const char *subject, double value,
+		       double usual)
+{
+	os_signal_make(&w->signal[w->rank.signal_count++], kind, subject, value, usual, 120);
+}
+
+static void judge(struct world *w)
+{
+	const double step_ns = (double)ledger_sum(&w->slow) / STEPS;
+	struct diagnosis_input in = {.kind = w->kind, .suspect = &w->rank, .suspect_count = 1,
+				     .job_ranks = 8};
+	struct diagnosis_rank before = {.steps = STEPS, .step_ns = 100e6 * w->scale,
+					.self_ns = 90e6 * w->scale, .compute_ns = 50e6 * w->scale,
+					.idle_ns = 40e6 * w->scale, .late_ns = -1, .late_gap_ns = -1,
+					.off_ns = -1, .gil_wait_ns = -1};
+
+	w->rank.rank = 5;
+	w->rank.steps = STEPS;
+	w->rank.step_ns = step_ns;
+	w->rank.self_ns = step_ns - 10e6 * w->scale;
+	w->rank.compute_ns = 50e6 * w->scale;
+	w->rank.idle_ns = step_ns - 60e6 * w->scale;
+	w->rank.late_ns = w->rank.late_gap_ns = w->rank.off_ns = w->rank.gil_wait_ns = -1;
+	w->rank.signal = w->signal;
+	w->rank.ledger = &w->slow;
+	w->rank.usual = &w->usual;
+	w->rank.usual_is_own = true;
+	in.before = &before;
+	diagnosis_make(&in, &out);
+}
+
+static void end(struct world *w)
+{
+	ledger_fini(&w->slow);
+	ledger_fini(&w->usual);
+}
+
+/* An account that is 20 ms longer in slow steps. */
+static const struct fault {
+	enum ledger_kind kind;
+	enum ledger_what what;
+	const char *name;
+	enum finding_cause cause, of_all; /* of one rank; where every rank has it */
+	const char *said;		  /* in the summary */
+} faults[] = {
+    {LEDGER_RUNNING, LEDGER_PYTHON, "augment (train.py)", CAUSE_CPU_PYTHON, CAUSE_SW_HOT_PATH,
+     "augment (train.py)"},
+    {LEDGER_RUNNING, LEDGER_LOGGING, "Logger.debug (__init__.py)", CAUSE_SW_LOGGING,
+     CAUSE_SW_LOGGING, "it writes logs in Logger.debug"},
+    {LEDGER_RUNNING, LEDGER_LOADER, "next_batch (d.py)", CAUSE_STORAGE_LOADER,
+     CAUSE_STORAGE_LOADER, "next_batch"},
+    {LEDGER_RUNNING, LEDGER_STORAGE_CLIENT, "BZ2_bzDecompress", CAUSE_STORAGE_CLIENT,
+     CAUSE_STORAGE_CLIENT, "BZ2_bzDecompress"},
+    {LEDGER_KERNEL_CODE, LEDGER_PAGE_FAULT, "touch (train.py)", CAUSE_OS_FAULTS, CAUSE_OS_FAULTS,
+     "page faults of touch"},
+    {LEDGER_KERNEL_CODE, LEDGER_RECLAIM, "touch (train.py)", CAUSE_OS_MEMORY, CAUSE_OS_MEMORY,
+     "frees memory"},
+    {LEDGER_KERNEL_CODE, LEDGER_NUMA, "touch (train.py)", CAUSE_OS_NUMA, CAUSE_OS_NUMA, "NUMA"},
+    {LEDGER_KERNEL_CODE, LEDGER_KERNEL_LOCK, "open (train.py)", CAUSE_OS_LOCK, CAUSE_OS_LOCK,
+     "lock in the kernel"},
+    {LEDGER_STOLEN, LEDGER_NET_RX, "", CAUSE_OS_SOFTIRQ, CAUSE_OS_SOFTIRQ, "soft interrupts"},
+    {LEDGER_STOLEN, LEDGER_DEVICE, "", CAUSE_OS_IRQ, CAUSE_OS_IRQ, "interrupts run"},
+    {LEDGER_RUNNABLE, 0, "stress", CAUSE_OS_RUN_QUEUE, CAUSE_OS_RUN_QUEUE, "on which runs stress"},
+    {LEDGER_RUNNABLE, 0, "", CAUSE_OS_RUN_QUEUE, CAUSE_OS_RUN_QUEUE, "wait for a CPU: "},
+    {LEDGER_STOPPED, LEDGER_SIGNAL, "", CAUSE_OS_STOPPED, CAUSE_OS_STOPPED, "it was stopped"},
+    {LEDGER_BLOCKED, LEDGER_GIL, "run (train.py)", CAUSE_CPU_GIL, CAUSE_CPU_GIL, "GIL"},
+    {LEDGER_BLOCKED, LEDGER_LOCK, "acquire (t.py)", CAUSE_CPU_LOCK, CAUSE_CPU_LOCK,
+     "another thread in acquire"},
+    {LEDGER_BLOCKED, LEDGER_FILE_LOCK, "flock (t.py)", CAUSE_CPU_LOCK, CAUSE_CPU_LOCK, "file lock"},
+    {LEDGER_BLOCKED, LEDGER_CHILD, "run (t.py)", CAUSE_CPU_PROCESS, CAUSE_CPU_PROCESS,
+     "child process in run"},
+    {LEDGER_BLOCKED, LEDGER_PIPE_READ, "get (t.py)", CAUSE_CPU_PROCESS, CAUSE_CPU_PROCESS, "pipe"},
+    {LEDGER_BLOCKED, LEDGER_SLEEP, "nap (t.py)", CAUSE_CPU_SLEEP, CAUSE_CPU_SLEEP,
+     "it sleeps in nap"},
+    {LEDGER_BLOCKED, LEDGER_SLEEP, "", CAUSE_CPU_SLEEP, CAUSE_CPU_SLEEP, "it sleeps: "},
+    {LEDGER_BLOCKED, LEDGER_PIPE_WRITE, "log (t.py)", CAUSE_SW_OUTPUT, CAUSE_SW_OUTPUT,
+     "reads what it writes, in log"},
+    {LEDGER_BLOCKED, LEDGER_SOCKET, "recv (t.py)", CAUSE_NET_WAIT, CAUSE_NET_WAIT, "socket"},
+    {LEDGER_BLOCKED, LEDGER_FILE_SYNC, "save (t.py)", CAUSE_STORAGE_SYNC, CAUSE_STORAGE_SYNC,
+     "on the disk, in save"},
+    {LEDGER_BLOCKED, LEDGER_FILE_READ, "load (t.py)", CAUSE_STORAGE_DISK, CAUSE_STORAGE_DISK,
+     "waits for storage in load"},
+    {LEDGER_BLOCKED, LEDGER_DISK_LIMIT, "load (t.py)", CAUSE_STORAGE_LIMIT, CAUSE_STORAGE_LIMIT,
+     "I/O limit"},
+    {LEDGER_BLOCKED, LEDGER_MEMORY_LIMIT, "load (t.py)", CAUSE_OS_MEMORY, CAUSE_OS_MEMORY,
+     "memory"},
+    {LEDGER_BLOCKED, LEDGER_LOADER, "__next__ (dataloader.py)", CAUSE_STORAGE_LOADER,
+     CAUSE_STORAGE_LOADER, "data loader in __next__"},
+    {LEDGER_BLOCKED, 0, "somewhere", CAUSE_CPU_HOST_GAP, CAUSE_CPU_HOST_GAP, ""},
+    {LEDGER_QUEUED, 0, "", CAUSE_GPU_QUEUE, CAUSE_GPU_QUEUE, "begins launched work late"},
+};
+
+static void an_account_that_grew_is_the_cause(void **unused)
+{
+	for (size_t i = 0; i < ARRAY_LEN(faults); i++)
+		for (int all = 0; all < 2; all++) {
+			const struct fault *f = &faults[i];
+			enum finding_cause cause = all ? f->of_all : f->cause;
+			struct world w;
+
+			begin(&w);
+			w.kind = all ? FINDING_UNIFORM : FINDING_SLOW_RANK;
+			both(&w, f->kind, f->what, f->name, 1, 21, 1, 1);
+			judge(&w);
+			if (out.cause != cause || !strstr(out.summary, f->said) ||
+			    fabs(out.effect_ns - 20e6) > 1e3)
+				fail_msg("fault %zu: %s (%.1f ms), not %s: %s", i,
+					 finding_cause_id(out.cause), out.effect_ns / 1e6,
+					 finding_cause_id(cause), out.summary);
+			if (cause == CAUSE_CPU_HOST_GAP ? out.confidence > 0.7 : out.confidence < 0.9)
+				fail_msg("fault %zu: confidence %.2f: %s", i, out.confidence,
+					 out.summary);
+			end(&w);
+		}
+}
+
+static void a_signal_without_an_excess_in_its_account_is_no_cause(void **unused)
+{
+	struct world w;
+
+	begin(&w);
+	both(&w, LEDGER_BLOCKED, LEDGER_SLEEP, "nap (t.py)", 0, 20, 0, 1);
+	signal_add(&w, OS_SIGNAL_THROTTLED, "", 900, 0);
+	signal_add(&w, OS_SIGNAL_IO_WAIT_THREAD, "main", 900, 0);
+	judge(&w);
+	assert_int_equal(out.cause, CAUSE_CPU_SLEEP);
+	assert_true(out.confidence > 0.95);
+	end(&w);
+}
+
+/* 900 ms/s of a step of 120 ms are more than the 20 ms by which the account grew. */
+static void a_signal_explains_the_account_that_it_lengthens(void **unused)
+{
+	static const struct {
+		enum os_signal_kind kind;
+		const char *subject;
+		enum ledger_kind account;
+		enum ledger_what what;
+		enum finding_cause cause, without;
+	} cases[] = {
+	    {OS_SIGNAL_THROTTLED, "", LEDGER_RUNNABLE, 0, CAUSE_OS_CPU_LIMIT, CAUSE_OS_RUN_QUEUE},
+	    {OS_SIGNAL_IO_LIMIT, "reads of vda (1 MB/s)", LEDGER_BLOCKED, LEDGER_SLEEP,
+	     CAUSE_CPU_SLEEP, CAUSE_CPU_SLEEP},
+	    {OS_SIGNAL_STEAL, "", LEDGER_RUNNING, LEDGER_PYTHON, CAUSE_OS_STEAL, CAUSE_CPU_PYTHON},
+	    {OS_SIGNAL_LOCK_PLACE, "walk_component in path_lookupat, also find (pid 7)",
+	     LEDGER_KERNEL_CODE, LEDGER_FILE_SYSTEM, CAUSE_OS_LOCK, CAUSE_CPU_PYTHON},
+	    {OS_SIGNAL_THROTTLED, "", LEDGER_BLOCKED, 0, CAUSE_OS_CPU_LIMIT, CAUSE_CPU_HOST_GAP},
+	};
+
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++)
+		for (int with = 0; with < 2; with++) {
+			struct world w;
+
+			begin(&w);
+			both(&w, cases[i].account, cases[i].what, "f", 0, 20, 0, 1);
+			if (with)
+				signal_add(&w, cases[i].kind, cases[i].subject, 900, 0);
+			judge(&w);
+			if (out.cause != (with ? cases[i].cause : cases[i].without))
+				fail_msg("case %zu, %s: %s: %s", i, with ? "with" : "without",
+					 finding_cause_id(out.cause), out.summary);
+			assert_true(out.effect_ns < 20.01e6);
+			end(&w);
+		}
+}
+
+/* Of 20 ms a signal of 50 ms/s explains 6: the account keeps 14. */
+static void a_signal_explains_no_more_than_its_own_time(void **unused)
+{
+	struct world w;
+
+	begin(&w);
+	both(&w, LEDGER_RUNNABLE, 0, "stress", 0, 20, 0, 0);
+	signal_add(&w, OS_SIGNAL_THROTTLED, "", 50, 0);
+	judge(&w);
+	assert_int_equal(out.cause, CAUSE_OS_RUN_QUEUE);
+	assert_float_equal(out.effect_ns, 14e6, 0.2e6);
+	assert_float_equal(out.confidence, 0.7, 0.02);
+	end(&w);
+}
+
+static void larger_launches_are_more_work_and_not_slower_kernels(void **unused)
+{
+	struct world w;
+
+	begin(&w);
+	both(&w, LEDGER_COMPUTE, 0, "attention<<<8,1,1, 256,1,1>>>", 20, 0, 10, 0);
+	both(&w, LEDGER_COMPUTE, 0, "attention<<<16,1,1, 256,1,1>>>", 0, 40, 0, 10);
+	judge(&w);
+	assert_int_equal(out.cause, CAUSE_IMBALANCE_INPUT);
+	end(&w);
+}
+
+static void all_times_longer_change_nothing_but_the_times(void **unused)
+{
+	for (size_t i = 0; i < ARRAY_LEN(faults); i++) {
+		struct diagnosis first;
+
+		for (int k = 0; k < 2; k++) {
+			struct world w;
+
+			begin(&w);
+			end(&w);
+			w.slow = w.usual = (struct ledger){.steps = STEPS};
+			w.scale = k ? 7 : 1;
+			healthy(&w);
+			both(&w, faults[i].kind, faults[i].what, faults[i].name, 1, 21, 1, 1);
+			judge(&w);
+			if (!k)
+				first = out;
+			end(&w);
+		}
+		assert_int_equal(out.cause, first.cause);
+		assert_float_equal(out.effect_ns, 7 * first.effect_ns, 1e4);
+		assert_float_equal(out.confidence, first.confidence, 1e-6);
+	}
+}
+
+/* What is taken out of an account that explains, and is then not observed, makes nobody surer. */
+static void less_seen_is_never_surer(void **unused)
+{
+	for (size_t i = 0; i < ARRAY_LEN(faults); i++) {
+		double last = 1;
+
+		for (int seen = 20; seen >= 0; seen -= 2) {
+			struct world w;
+
+			begin(&w);
+			both(&w, faults[i].kind, faults[i].what, faults[i].name, 1, 1 + seen, 1, 1);
+			both(&w, LEDGER_UNOBSERVED, 0, "", 0, 20 - seen, 0, 0);
+			judge(&w);
+			if (out.by_ledger && out.cause == faults[i].cause &&
+			    faults[i].cause != CAUSE_CPU_HOST_GAP) {
+				assert_true(out.confidence <= last + 1e-9);
+				last = out.confidence;
+			}
+			end(&w);
+		}
+	}
+}
+
+/* It waits in collectives for somebody else: nothing that it did itself. */
+static void waiting_in_collectives_is_no_cause_of_a_slow_rank(void **unused)
+{
+	struct world w;
+
+	begin(&w);
+	both(&w, LEDGER_COLLECTIVE, 0, "AllReduce", 0, 40, 0, 0);
+	both(&w, LEDGER_BLOCKED, LEDGER_SLEEP, "nap (t.py)", 0, 4, 0, 1);
+	judge(&w);
+	assert_int_equal(out.cause, CAUSE_CPU_SLEEP);
+	assert_float_equal(out.effect_ns, 4e6, 1e3);
+	end(&w);
+}
+
+/* Functions that call each other are one account of the rank's code together. */
+static void what_a_function_hands_to_another_is_no_excess(void **unused)
+{
+	struct world w;
+
+	begin(&w);
+	both(&w, LEDGER_RUNNING, LEDGER_PYTHON, "old (t.py)", 20, 0, 0, 0);
+	both(&w, LEDGER_RUNNING, LEDGER_PYTHON, "new (t.py)", 0, 20, 0, 0);
+	both(&w, LEDGER_BLOCKED, LEDGER_SLEEP, "nap (t.py)", 0, 5, 0, 1);
+	judge(&w);
+	assert_int_equal(out.cause, CAUSE_CPU_SLEEP);
+	assert_true(out.confidence > 0.95);
+	end(&w);
+}
+
+/* On a busy machine each sleep is followed by a wait for a CPU: ten times as many sleeps, ten times
+ * as many waits. And with longer waits than before it is the CPU's users'. */
+static void waits_for_a_cpu_belong_to_what_asks_for_it(void **unused)
+{
+	for (int longer = 0; longer < 2; longer++) {
+		struct world w;
+
+		begin(&w);
+		both(&w, LEDGER_RUNNABLE, LEDGER_WOKEN, "", 3, longer ? 60 : 30, 0, 0);
+		both(&w, LEDGER_BLOCKED, LEDGER_FILE_SYNC, "save (t.py)", 0, 5, 0, longer ? 1 : 27);
+		judge(&w);
+		assert_int_equal(out.cause, longer ? CAUSE_OS_RUN_QUEUE : CAUSE_STORAGE_SYNC);
+		assert_float_equal(out.effect_ns, longer ? 56e6 : 32e6, 0.1e6);
+		end(&w);
+	}
+}
+
+static void preemptions_belong_to_what_runs_longer(void **unused)
+{
+	struct world w;
+
+	begin(&w);
+	both(&w, LEDGER_RUNNABLE, LEDGER_PREEMPTED, "peer", 15, 30, 0, 0);
+	both(&w, LEDGER_RUNNING, LEDGER_PYTHON, "augment (t.py)", 0, 30, 0, 0);
+	judge(&w);
+	assert_int_equal(out.cause, CAUSE_CPU_PYTHON);
+	assert_true(out.confidence > 0.95);
+	end(&w);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(an_account_that_grew_is_the_cause),
+	    cmocka_unit_test(a_signal_without_an_excess_in_its_account_is_no_cause),
+	    cmocka_unit_test(a_signal_explains_the_account_that_it_lengthens),
+	    cmocka_unit_test(a_signal_explains_no_more_than_its_own_time),
+	    cmocka_unit_test(larger_launches_are_more_work_and_not_slower_kernels),
+	    cmocka_unit_test(all_times_longer_change_nothing_but_the_times),
+	    cmocka_unit_test(less_seen_is_never_surer),
+	    cmocka_unit_test(waiting_in_collectives_is_no_cause_of_a_slow_rank),
+	    cmocka_unit_test(waits_for_a_cpu_belong_to_what_asks_for_it),
+	    cmocka_unit_test(preemptions_belong_to_what_runs_longer),
+	    cmocka_unit_test(what_a_function_hands_to_another_is_no_excess),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
