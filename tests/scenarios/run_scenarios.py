@@ -103,7 +103,7 @@ def row_of(got, r):
     ledger = "; ".join(f"{a} {n} {ms:+.1f}".replace("  ", " ") for a, n, ms in r.get("ledger") or [])
     hits = r.get("hits") or {}
     right = "not judged" if r["wrong"] is None else "right" if not r["wrong"] else "wrong: " + (", ".join(k for k, v in hits.items() if not v) or r["wrong"])
-    if not r.get("real", True):
+    if r.get("real") is False:
         right = "no fault: " + right
     return f"| {cell(got['title'])} | {victim} | {cell(r['steps'])} | {cell(r.get('want'))} | {cell(said)} | {seconds} | " \
            f"{cell(ledger)} | {cell(right)} |"
@@ -119,7 +119,8 @@ def healthy_row(got):
 
 def rates_of(everything):
     """How often rank, layer and cause were right, each for itself."""
-    rows = [r for _, k in everything if k["got"] for r in k["got"]["rows"] if r.get("hits") and r["wrong"] is not None]
+    rows = [r for _, k in everything if k["got"] for r in k["got"]["rows"] if r.get("hits") and r["wrong"] is not None
+            and r.get("real") is not False]
     if not rows:
         return ""
     n = len(rows)

@@ -100,7 +100,7 @@ class Fault:
                  seconds_max=SECONDS_MAX):
         self.what, self.rank, self.start, self.want = what, rank, start, want
         self.observe, self.stop, self.urgency, self.again = observe, stop, urgency, again
-        self.real, self.seconds_max = False, seconds_max
+        self.real, self.seconds_max = None, seconds_max  # None: the caller judges whether the fault was there
         if want.ranks is None and rank is not None and want.kind == "slow_rank":
             want.ranks = [rank]
         self.begin_ns = self.end_ns = None  # CLOCK_MONOTONIC
@@ -574,7 +574,8 @@ class Scenario:
         now = statistics.median(ms for _, ms in steps)
         f.first_slow_ns = steps[0][0] + steps[0][1] * 1e6
         f.seen = f"steps {usual_ms:.0f} -> {now:.0f} ms"
-        self.ok(now > usual_ms * SLOWER, f"{what} on {self.who(f)} is real: {f.seen}")
+        f.real = now > usual_ms * SLOWER
+        self.ok(f.real, f"{what} on {self.who(f)} is real: {f.seen}")
 
     @staticmethod
     def who(f):
