@@ -1,13 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-analysis_SRCS += analysis/align.c analysis/levels.c analysis/jobsteps.c analysis/crossrank.c \
+analysis_SRCS += analysis/align.c analysis/jobsteps.c analysis/crossrank.c \
 	analysis/crossrank_cause.c analysis/crossrank_before.c \
-	analysis/crossrank_hang.c analysis/crossrank_sysom.c
+	analysis/crossrank_hang.c
 
-UNIT += test_align test_levels test_jobsteps test_crossrank
+UNIT += test_align test_jobsteps test_crossrank
 test_align_USES := analysis base
 test_align_LDLIBS := -lcmocka
-test_levels_USES := analysis base
-test_levels_LDLIBS := -lcmocka
 test_jobsteps_USES := analysis base
 test_jobsteps_LDLIBS := -lcmocka
 test_crossrank_USES := analysis base

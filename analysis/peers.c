@@ -260,6 +260,12 @@ void peers_open(struct peers *p, enum peers_measure q, uint32_t member, uint32_t
 		return;
 	for (uint64_t t = end - length; t < end; t++)
 		steps += p->weight[peers_at(p, t)];
+	for (uint64_t t = first; t < end; t++) {
+		float r = s->residual[(size_t)peers_at(p, t) * p->n + member];
+
+		if (!isnan(r))
+			peers_noise_told(&s->noise, r - m->location);
+	}
 	m->open = true;
 	s->open++;
 	m->base = base;
@@ -525,6 +531,40 @@ void peers_push(struct peers *p, uint64_t step, const double *self_ns, const dou
 			peers_test_windows(p, (enum peers_measure)q);
 	}
 	p->pushes++;
+}
+
+/* Steps of stretches are no single high steps, of which some come together by chance. */
+static void take_told_off(struct peers_noise *no)
+{
+	for (uint32_t i = 0; i < PEERS_BINS; i++) {
+		no->step[i] -= no->told[i] < no->step[i] ? no->told[i] : no->step[i];
+		no->told[i] = 0;
+	}
+	no->steps -= no->told_steps < no->steps ? no->told_steps : no->steps;
+	no->told_steps = 0;
+}
+
+void peers_again(struct peers *p)
+{
+	p->learned = p->pushes;
+	p->pushes = 0;
+	p->queue_count = 0;
+	for (int q = 0; q < PEERS_MEASURES; q++) {
+		struct peers_series *s = &p->series[q];
+
+		for (uint32_t i = 0; i < p->n; i++) {
+			struct peers_member *m = &s->member[i];
+
+			*m = (struct peers_member){ .usual = m->usual, .jitter = m->jitter,
+						    .seen = m->seen < PEERS_USUAL ? m->seen : PEERS_USUAL };
+			s->sum[i] = 0;
+			s->valid[i] = 0;
+		}
+		take_told_off(&s->noise);
+		s->open = 0;
+		if (s->part)
+			memset(s->part, 0, 2 * PEERS_SYSOM_PARTS * (size_t)p->n * sizeof(*s->part));
+	}
 }
 
 void peers_finish(struct peers *p)

@@ -48,6 +48,9 @@ struct peers_config {
 	/* members do different work: only a change against one's own past is told, and it is counted from
 	 * the member's own usual value (the median of its first 8) */
 	bool changes_only;
+	/* what the own time of every member is without a fault: the caller measured it, and gives own
+	 * times in terms of it; 0: not known. Only who rose above it is told. */
+	double usual_ns;
 };
 void peers_config_default(struct peers_config *c);
 
@@ -76,6 +79,9 @@ void peers_push(struct peers *p, uint64_t step, const double *self_ns, const dou
 bool peers_next(struct peers *p, struct peers_flag *out);
 /* Flags dropped because nobody called peers_next for four members' worth of them. */
 uint64_t peers_lost(const struct peers *p);
+/* The same rows will be pushed once more, to be judged by all that they taught: noise and pace stay,
+ * the rows and who was slow in them are forgotten. */
+void peers_again(struct peers *p);
 /* The input ends: open flags are told once more, as ended. */
 void peers_finish(struct peers *p);
 

@@ -116,7 +116,7 @@ static void renew(struct peers *p, struct peers_series *s)
 		no->scale[j] = shrink(no, j, median / GAUSS_MEDIAN / sqrt(2), n);
 		/* tails that cannot be seen yet are not taken for Gaussian; a quantile is used only where
 		 * a fault or two, begun and ended, are not it */
-		tail = n < 500 ? 1.2 : n < 5000 ? 1.1 : 1;
+		tail = n < 500 && !p->learned ? 1.2 : n < 5000 ? 1.1 : 1;
 		if (n >= 500)
 			tail = fmax(tail, bin_quantile(no->bin[j], no->count[j], 0.99) / median / 3.819);
 		if (n >= 5000)
@@ -196,7 +196,8 @@ double peers_noise_of(const struct peers *p, const struct peers_series *s, uint3
 	white = 0.7 * no->scale[0] / sqrt(length);
 	scale = scale > white ? scale : white;
 	scale *= 1 + (no->tail[j] - 1) / sqrt(ratio);
-	*widened = scale * (1 + 2 / sqrt(independent(p, no, j) + (j ? PRIOR : 0)));
+	/* one more such error is enough where the rows to judge are those that it was measured of */
+	*widened = scale * (1 + (p->learned ? 1 : 2) / sqrt(independent(p, no, j) + (j ? PRIOR : 0)));
 	return scale;
 }
 
@@ -209,6 +210,13 @@ void peers_noise_step(struct peers_noise *no, double above)
 	no->steps /= 2;
 	for (uint32_t i = 0; i < PEERS_BINS; i++)
 		no->step[i] /= 2;
+}
+
+void peers_noise_told(struct peers_noise *no, double above)
+{
+	if (above > 0)
+		no->told[bin_of((float)above)]++;
+	no->told_steps++;
 }
 
 double peers_noise_share(const struct peers_noise *no, double above, uint32_t own)

@@ -13,6 +13,8 @@
 /* Below this no two members are alike: a part of a pair with no past, and of most members. */
 #define PAIR_FLOOR 0.10
 #define MOST_FLOOR 0.03
+/* A slow member's own part of what it exceeds the others by. */
+#define ROSE 0.4
 /* Pushes before a window that are no past yet. */
 #define PAIR_START 10u
 /* Chance per group that healthy members' constant differences look like a fault. */
@@ -22,6 +24,7 @@ struct split {
 	const double *value; /* by member */
 	double noise, widened, z;
 	double usual; /* spread assumed of healthy members where they are too few to show it */
+	bool alike;   /* they have no spread: each is held against what is usual for it */
 	uint32_t lower; /* result: members in the lower group, 0: no split */
 	double center, threshold;
 };
@@ -109,7 +112,7 @@ static bool split_at(struct peers *p, struct split *t, const uint32_t *order, ui
 	assumed = freedom < 4 ? 4 - freedom : 0;
 	variance = (variance + assumed * t->usual * t->usual) / (freedom + assumed);
 	freedom += assumed;
-	spread = fmax(0, variance - t->widened * t->widened);
+	spread = t->alike ? 0 : fmax(0, variance - t->widened * t->widened);
 	z = student_of(p, freedom);
 	t->center = mean;
 	t->threshold = sqrt(t->z * t->z * t->widened * t->widened * (1 + 1.0 / count) +
@@ -241,6 +244,23 @@ static double nature(const struct peers *p, enum peers_measure q, uint32_t membe
 				 s->member[member].usual / s->middle - 1;
 }
 
+/* By what part of its usual own time a member lies above that over the window. */
+static double own_rise(struct peers *p, uint32_t member, uint64_t begin)
+{
+	const float *residual = p->series[PEERS_SELF].residual;
+	uint32_t n = 0;
+
+	for (uint64_t t = begin; t <= p->pushes; t++) {
+		uint32_t at = peers_at(p, t);
+		double v = p->n == 2 ? exp((double)p->own[2 * at + member]) :
+				       p->level_ns[at] * (1 + residual[(size_t)at * p->n + member]);
+
+		if (!isnan(v))
+			p->scratch[n++] = v;
+	}
+	return n ? median_select(p->scratch, n) / p->c.usual_ns - 1 : NAN;
+}
+
 /* What it had been like for long, before the window: what is tested follows into it. */
 static double high(const struct peers *p, const struct peers_series *s, uint32_t member, uint32_t length)
 {
@@ -266,6 +286,9 @@ static void accuse(struct peers *p, enum peers_measure q, uint32_t member, uint3
 	/* nor is who has a few very long steps: the median must carry what the mean says */
 	if (!(excess > least) || excess < (length < 50 ? 0.7 : 1) * threshold)
 		return;
+	/* nor who stayed as it is while the others became faster, or while waiting hid their idle time */
+	if (q == PEERS_SELF && p->c.usual_ns > 0 && !(own_rise(p, member, end - length) > ROSE * excess))
+		return;
 	if (!persists(p, s, member, base, length, excess) ||
 	    coincides(p, s, member, w, base, length, excess))
 		return;
@@ -289,7 +312,7 @@ static bool level_rose(struct peers *p, uint32_t length, double gap)
 	uint32_t past = have > length ? (uint32_t)(have - length) : 0;
 	double now, before;
 
-	if (past < 10)
+	if (past < 10 && p->c.usual_ns <= 0)
 		return true;
 	past = past > 4 * length ? 4 * length : past;
 	for (uint32_t i = 0; i < length; i++)
@@ -297,7 +320,7 @@ static bool level_rose(struct peers *p, uint32_t length, double gap)
 	now = median_select(p->scratch, length);
 	for (uint32_t i = 0; i < past; i++)
 		p->scratch[i] = p->level_ns[peers_at(p, end - length - past + i)];
-	before = median_select(p->scratch, past);
+	before = p->c.usual_ns > 0 ? p->c.usual_ns : median_select(p->scratch, past);
 	return now > before * (1 + gap / 2);
 }
 
@@ -372,6 +395,9 @@ static void look(struct peers *p, enum peers_measure q, uint32_t w, uint32_t len
 	t.noise = peers_noise_of(p, s, length, &t.widened);
 	if (t.noise <= 0)
 		return;
+	t.alike = q == PEERS_SELF && p->c.usual_ns > 0;
+	if (t.alike && p->learned) /* what is usual is known from so many steps only */
+		t.widened *= sqrt(1 + (double)length / p->learned);
 	for (uint32_t i = 0; i < p->n; i++)
 		now[i] = typical(p, s, i, end - length, end);
 	n = p->c.changes_only ? 0 : gather(p, &t, p->order);
@@ -389,6 +415,7 @@ static void look(struct peers *p, enum peers_measure q, uint32_t w, uint32_t len
 	}
 	t.value = change;
 	t.usual = 0.001;
+	t.alike = false;
 	t.noise *= sqrt(1 + (double)length / past);
 	t.widened *= sqrt(1 + (double)length / past);
 	n = gather(p, &t, p->order);
@@ -429,14 +456,15 @@ static void look_pair(struct peers *p, enum peers_measure q, uint32_t w, uint32_
 	uint64_t end = p->pushes + 1, begin = end - length;
 	uint32_t past = past_of(p, length), slow;
 	double widened, now = typical(p, s, 1, begin, end), before, threshold, moved;
+	bool known;
 
 	if (s->open || peers_noise_of(p, s, length, &widened) <= 0 || isnan(now))
 		return;
 	slow = now > 0;
-	threshold = fmax(p->quantile[w] * widened, PAIR_FLOOR);
-	if (!p->c.changes_only && begin < PAIR_START && length >= 10 && length <= 50 &&
-	    fabs(now) > threshold &&
-	    s->member[slow].since <= begin) {
+	known = q == PEERS_SELF && p->c.usual_ns > 0;
+	threshold = fmax(p->quantile[w] * widened, known ? 0 : PAIR_FLOOR);
+	if ((known || (!p->c.changes_only && begin < PAIR_START && length >= 10 && length <= 50)) &&
+	    fabs(now) > threshold && s->member[slow].since <= begin) {
 		accuse(p, q, slow, w, length, 0, threshold);
 		return;
 	}

@@ -12,8 +12,14 @@
 #include "analysis/workers_private.h"
 
 #define ROLE_ALONE 4u
+/* Healthy recordings in which anything may be said: of short ones there are many. */
+#define WRONG 1e-2
+/* The other times of a rank (its kernels) share their noise: all count as one beside its own time. */
+#define SERIES_APART 2
+/* Of the largest stretch's excess: stretches that are as large. */
+#define LARGE 0.5
 
-static void keep(struct workers *w, const struct peers_flag *f, uint32_t worker, bool replica, bool pair)
+static void keep(struct workers *w, const struct workers_flag *f)
 {
 	if (w->flags == w->flags_room) {
 		uint32_t room = w->flags_room ? 2 * w->flags_room : 64;
@@ -26,8 +32,7 @@ static void keep(struct workers *w, const struct peers_flag *f, uint32_t worker,
 		w->flag = more;
 		w->flags_room = room;
 	}
-	w->flag[w->flags++] = (struct workers_flag){ .flag = *f, .worker = worker, .replica = replica,
-						     .pair = pair };
+	w->flag[w->flags++] = *f;
 }
 
 struct group {
@@ -35,45 +40,127 @@ struct group {
 	uint32_t count, columns;
 	const double *self, *late;
 	double scale; /* self is of this many ns */
+	double step_ns;
+	bool known; /* all of them have a self of 1 without a fault */
 	bool replica;
+	uint32_t series;
 };
 
-static int judge(struct workers *w, const struct group *g)
+static void push(struct peers *p, const struct workers_table *t, const struct group *g, uint32_t step,
+		 double *row, double *late)
 {
-	const struct workers_table *t = w->t;
-	double *row = calloc(2 * (size_t)g->count, sizeof(*row)), *late = row + g->count;
+	for (uint32_t k = 0; k < g->count; k++) {
+		size_t at = (size_t)step * g->columns + g->member[k];
+
+		row[k] = g->self[at] * g->scale;
+		late[k] = g->late ? g->late[at] : NAN;
+	}
+	peers_push(p, t->step[step], row, g->late ? late : NULL, g->step_ns, 1);
+}
+
+/* The rows twice: what they are held against in the second pass was learned in the first one. */
+static int judge(const struct workers_table *t, const struct group *g, const struct peers_config *config,
+		 workers_stretch *take, void *context)
+{
+	double *row = calloc(2 * (size_t)g->count + 1, sizeof(*row)), *late = row + g->count;
+	struct peers_config c = *config;
 	void *memory = NULL;
 	struct peers *p;
 	struct peers_flag f;
-	int err = -ENOMEM;
 
-	if (!row)
-		return -ENOMEM;
-	if (g->count >= 2)
-		memory = aligned_alloc(16, (peers_memory_bytes(&t->config, g->count) + 15) & ~(size_t)15);
-	if (!memory)
-		goto done;
-	p = peers_init(memory, &t->config, g->count);
+	c.usual_ns = g->known ? g->scale : 0;
+	if (row && g->count >= 2)
+		memory = aligned_alloc(16, (peers_memory_bytes(&c, g->count) + 15) & ~(size_t)15);
+	if (!memory) {
+		free(row);
+		return row && g->count < 2 ? 0 : -ENOMEM;
+	}
+	p = peers_init(memory, &c, g->count);
+	for (uint32_t s = 0; s < t->steps && c.mode == PEERS_ROBUST; s++)
+		push(p, t, g, s, row, late);
+	peers_again(p);
 	for (uint32_t s = 0; s <= t->steps; s++) {
-		for (uint32_t k = 0; k < g->count && s < t->steps; k++) {
-			size_t at = (size_t)s * g->columns + g->member[k];
-
-			row[k] = g->self[at] * g->scale;
-			late[k] = g->late ? g->late[at] : NAN;
-		}
 		if (s < t->steps)
-			peers_push(p, t->step[s], row, g->late ? late : NULL, w->step_ns, 1);
+			push(p, t, g, s, row, late);
 		else
 			peers_finish(p);
 		while (peers_next(p, &f))
 			if (f.ended)
-				keep(w, &f, g->member[f.member], g->replica, g->count == 2);
+				take(context, &f);
 	}
-	err = w->no_memory ? -ENOMEM : 0;
-done:
 	free(row);
 	free(memory);
-	return g->count < 2 ? 0 : err;
+	return 0;
+}
+
+struct keeping {
+	struct workers *w;
+	const struct group *g;
+};
+
+static void keep_one(void *context, const struct peers_flag *f)
+{
+	const struct keeping *k = context;
+
+	keep(k->w, &(struct workers_flag){ .flag = *f, .worker = k->g->member[f->member],
+					   .replica = k->g->replica, .series = k->g->series,
+					   .pair = k->g->count == 2 });
+}
+
+/* Of all members. */
+static double hours(const struct workers_table *t, double step_ns)
+{
+	return fmax(t->workers * (double)t->steps * step_ns / 3600e9, 1e-9);
+}
+
+static int judge_group(struct workers *w, struct group *g)
+{
+	struct peers_config c = w->t->config;
+	struct keeping k = { w, g };
+	int err;
+
+	g->step_ns = w->step_ns;
+	c.false_per_member_hour = fmax(c.false_per_member_hour, WRONG / hours(w->t, w->step_ns)) /
+				  (w->t->more_count ? SERIES_APART : 1);
+	err = judge(w->t, g, &c, keep_one, &k);
+	return w->no_memory ? -ENOMEM : err;
+}
+
+struct alone {
+	workers_stretch *take;
+	void *context;
+};
+
+static void take_alone(void *context, const struct peers_flag *f)
+{
+	const struct alone *a = context;
+
+	if (!f->member)
+		a->take(a->context, f);
+}
+
+int workers_alone(const struct peers_config *c, const uint64_t *step, uint32_t steps,
+		  const double *value, double step_ns, workers_stretch *take, void *context)
+{
+	static const uint32_t members[] = { 0, 1 };
+	struct workers_table t = { .workers = 1, .steps = steps, .step = step };
+	struct peers_config once = *c;
+	double *pair = malloc(2 * (size_t)steps * sizeof(*pair));
+	struct group g = { .member = members, .count = 2, .columns = 2, .self = pair, .scale = step_ns,
+			   .step_ns = step_ns, .known = true };
+	struct alone a = { take, context };
+	int err;
+
+	if (!pair)
+		return -ENOMEM;
+	once.false_per_member_hour = fmax(c->false_per_member_hour, WRONG / hours(&t, step_ns));
+	for (uint32_t s = 0; s < steps; s++) {
+		pair[2 * s] = value[s];
+		pair[2 * s + 1] = 1;
+	}
+	err = judge(&t, &g, &once, take_alone, &a);
+	free(pair);
+	return err;
 }
 
 static uint32_t members_of(const struct workers_table *t, uint32_t role, uint32_t *member)
@@ -84,6 +171,47 @@ static uint32_t members_of(const struct workers_table *t, uint32_t role, uint32_
 		if (t->role[i] == role)
 			member[n++] = i;
 	return n;
+}
+
+/* Steps of the largest stretches teach nothing of what is usual. Whether there are any. */
+static bool leave_out(struct workers *w)
+{
+	const struct workers_table *t = w->t;
+	double most = 0;
+
+	for (uint32_t i = 0; i < w->flags; i++)
+		most = fmax(most, w->flag[i].flag.excess);
+	for (uint32_t i = 0; i < w->flags; i++) {
+		const struct peers_flag *f = &w->flag[i].flag;
+
+		for (uint32_t s = 0; s < t->steps && f->excess >= LARGE * most; s++)
+			w->away[s] |= t->step[s] >= f->first_step && t->step[s] <= f->last_step;
+	}
+	return w->flags > 0;
+}
+
+/* Every series of every worker against what is usual for it. */
+static int judge_uneven(struct workers *w, uint32_t *member)
+{
+	const struct workers_table *t = w->t;
+	struct group g = { .member = member, .columns = t->workers, .count = t->workers, .self = w->self,
+			   .scale = w->step_ns, .known = true };
+	int err;
+
+	for (uint32_t i = 0; i < t->workers; i++)
+		member[i] = i;
+	err = judge_group(w, &g);
+	if (!err && leave_out(w)) {
+		w->flags = 0;
+		workers_level(w);
+		err = judge_group(w, &g);
+	}
+	for (g.series = 1; g.series <= t->more_count && !err; g.series++) {
+		workers_more(w, t->more[g.series - 1]);
+		g.self = w->more;
+		err = judge_group(w, &g);
+	}
+	return err;
 }
 
 static int judge_all(struct workers *w, uint32_t *member)
@@ -101,11 +229,13 @@ static int judge_all(struct workers *w, uint32_t *member)
 		if (n > PEERS_MEMBERS_MAX)
 			return -E2BIG;
 	}
+	if (t->uneven)
+		return judge_uneven(w, member);
 	if (t->roles == 1 || least >= ROLE_ALONE || t->workers > PEERS_MEMBERS_MAX) {
 		for (uint32_t r = 0; r < t->roles && !err; r++) {
 			g.count = members_of(t, r, member);
 			g.scale = w->role_level[r];
-			err = judge(w, &g);
+			err = judge_group(w, &g);
 		}
 		return err;
 	}
@@ -115,7 +245,7 @@ static int judge_all(struct workers *w, uint32_t *member)
 	}
 	g.scale = median_of(w->scratch, t->workers);
 	g.count = t->workers;
-	return judge(w, &g);
+	return judge_group(w, &g);
 }
 
 static int judge_replicas(struct workers *w, uint32_t *member)
@@ -128,7 +258,7 @@ static int judge_replicas(struct workers *w, uint32_t *member)
 		return 0;
 	for (uint32_t r = 0; r < t->replicas; r++)
 		member[r] = r;
-	return judge(w, &g);
+	return judge_group(w, &g);
 }
 
 static double typical_step(struct workers *w)
@@ -154,12 +284,16 @@ int workers_find(const struct workers_table *t, workers_tell *tell, void *contex
 	w.self = calloc(cells, sizeof(double));
 	w.late = t->late_ns ? calloc(cells, sizeof(double)) : NULL;
 	w.level = calloc(t->workers, sizeof(double));
+	w.usual = calloc(t->workers, sizeof(double));
+	w.away = calloc(t->steps, sizeof(*w.away));
+	w.more = t->more_count ? calloc(cells, sizeof(double)) : NULL;
 	w.role_level = calloc(t->roles, sizeof(double));
 	w.role_late = calloc(t->roles, sizeof(double));
 	w.common = calloc(t->steps, sizeof(double));
 	w.input = calloc(t->steps * replicas + 1, sizeof(double));
 	w.scratch = calloc(most, sizeof(double));
-	if (member && w.self && (w.late || !t->late_ns) && w.level && w.role_level && w.role_late &&
+	if (member && w.self && (w.late || !t->late_ns) && w.level && w.usual && w.away &&
+	    (w.more || !t->more_count) && w.role_level && w.role_late &&
 	    w.common && w.input && w.scratch) {
 		workers_level(&w);
 		w.step_ns = typical_step(&w);
@@ -173,6 +307,9 @@ int workers_find(const struct workers_table *t, workers_tell *tell, void *contex
 	free(w.self);
 	free(w.late);
 	free(w.level);
+	free(w.usual);
+	free(w.away);
+	free(w.more);
 	free(w.role_level);
 	free(w.role_late);
 	free(w.common);

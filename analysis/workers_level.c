@@ -17,6 +17,15 @@ static double sorted_at(double *v, uint32_t n, double q)
 	return v[(uint32_t)(q * (n - 1))];
 }
 
+#define MOST_STEPS 0.4
+/* So many times the distance of the lowest fifth from there. */
+#define HIGH 4.0
+/* What is usual is measured from at least so many steps, and this share of those that are known. */
+#define ORDINARY_STEPS 8u
+#define ORDINARY_SHARE 0.3
+/* A worker with less own time than this part of the typical one's is told in parts of that. */
+#define SMALL_PART 0.25
+
 /* Each worker's level: most of its steps, those that are not slow for a part of the time. */
 static void levels(struct workers *w)
 {
@@ -31,7 +40,7 @@ static void levels(struct workers *w)
 			if (isfinite(v) && v > 0)
 				w->scratch[n++] = v;
 		}
-		w->level[i] = sorted_at(w->scratch, n, 0.4);
+		w->level[i] = sorted_at(w->scratch, n, MOST_STEPS);
 	}
 	for (uint32_t r = 0; r < t->roles; r++) {
 		uint32_t n = 0;
@@ -121,6 +130,74 @@ static void latenesses(struct workers *w)
 			w->late[s * n + i] = t->late_ns[s * n + i] - w->role_late[t->role[i]];
 }
 
+/* The median of v without what lies above the most of it by more than noise: of a worker that is slow for
+ * a part of the time what it is otherwise. The noise is that of the lower side. */
+static double without_high(double *v, uint32_t n)
+{
+	uint32_t low = (uint32_t)(MOST_STEPS * (n ? n - 1 : 0)), kept = 0;
+	double most = sorted_at(v, n, MOST_STEPS), spread = n ? most - v[low / 2] : 0;
+
+	while (kept < n && v[kept] <= most + HIGH * spread)
+		kept++;
+	return sorted_at(v, kept, 0.5);
+}
+
+/* The worker's values without the steps in which somebody was slow: a part of its own time may be hidden
+ * while it waits. All of them where too few others are known. Their number. */
+static uint32_t ordinary(struct workers *w, const double *value, uint32_t worker)
+{
+	const struct workers_table *t = w->t;
+	uint32_t n = 0, away = 0;
+
+	for (uint32_t s = 0; s < t->steps; s++) {
+		double v = value[(size_t)s * t->workers + worker];
+
+		if (v > 0 && w->away[s])
+			away++;
+		else if (v > 0)
+			w->scratch[n++] = v;
+	}
+	if (n >= ORDINARY_STEPS && n >= ORDINARY_SHARE * (n + away))
+		return n;
+	for (uint32_t s = n = 0; s < t->steps; s++)
+		if (value[(size_t)s * t->workers + worker] > 0)
+			w->scratch[n++] = value[(size_t)s * t->workers + worker];
+	return n;
+}
+
+/* What each worker's value differs by from what is usual for it, in parts of that: 1 where it is as
+ * ever. small: in parts of the typical worker's, where its own is less than this part of it. */
+static void against_usual(struct workers *w, const double *value, double small, double *usual, double *out)
+{
+	const struct workers_table *t = w->t;
+	uint32_t known = 0;
+	double typical;
+
+	for (uint32_t i = 0; i < t->workers; i++) {
+		uint32_t n = ordinary(w, value, i);
+
+		usual[i] = without_high(w->scratch, n);
+	}
+	for (uint32_t i = 0; i < t->workers; i++)
+		if (usual[i] > 0)
+			w->scratch[known++] = usual[i];
+	typical = known ? median_of(w->scratch, known) : NAN;
+	for (uint32_t s = 0; s < t->steps; s++)
+		for (uint32_t i = 0; i < t->workers; i++) {
+			double v = value[(size_t)s * t->workers + i];
+			double unit = usual[i] > small * typical ? usual[i] : typical;
+
+			out[(size_t)s * t->workers + i] = v > 0 ? 1 + (v - usual[i]) / unit : NAN;
+		}
+	for (uint32_t i = 0; i < t->workers; i++)
+		usual[i] = usual[i] > small * typical ? usual[i] : typical;
+}
+
+void workers_more(struct workers *w, const double *value)
+{
+	against_usual(w, value, 0, w->level, w->more);
+}
+
 void workers_level(struct workers *w)
 {
 	const struct workers_table *t = w->t;
@@ -128,6 +205,13 @@ void workers_level(struct workers *w)
 
 	for (uint32_t s = 0; s < t->steps; s++)
 		w->common[s] = 1;
+	if (t->uneven) {
+		against_usual(w, t->self_ns, SMALL_PART, w->usual, w->self);
+		for (uint32_t i = 0; i < t->workers; i++)
+			w->scratch[i] = w->usual[i];
+		w->role_level[0] = median_of(w->scratch, t->workers);
+		return;
+	}
 	for (int round = 0; round < 2; round++) {
 		levels(w);
 		commons(w);
@@ -139,6 +223,8 @@ void workers_level(struct workers *w)
 			w->self[(size_t)s * t->workers + i] =
 				own_part(w, s, i) /
 				(has_input ? w->input[(size_t)s * t->replicas + t->replica[i]] : 1);
+	for (uint32_t i = 0; i < t->workers; i++)
+		w->usual[i] = w->role_level[t->role[i]];
 	if (t->late_ns)
 		latenesses(w);
 }

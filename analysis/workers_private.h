@@ -8,6 +8,9 @@
 struct workers_flag {
 	struct peers_flag flag;
 	uint32_t worker; /* or the replica */
+	uint32_t series, also;
+	double own; /* by what part of its own time's step it is longer */
+	uint32_t kind;
 	bool replica;	 /* all ranks of a replica */
 	bool pair;	 /* one of two */
 	bool told;
@@ -19,6 +22,9 @@ struct workers {
 	double *self;	    /* [steps][workers]: own time, of its role's level */
 	double *late;	    /* [steps][workers]: ns above its role's level */
 	double *level;	    /* [workers]: own time, ns */
+	bool *away;	    /* [steps]: somebody was slow, nothing usual is learned */
+	double *usual;	    /* [workers]: what self is told in, ns: its role's level, or its own */
+	double *more;	    /* [steps][workers]: one of the other times, against what is usual */
 	double *role_level; /* [roles]: of the lower half of its workers */
 	double *role_late;  /* [roles], ns */
 	double *common;	    /* [steps]: how long the step is, of the usual */
@@ -31,6 +37,8 @@ struct workers {
 
 /* Fills self, late, level, role_level, common and input. */
 void workers_level(struct workers *w);
+/* Of one of the other times, into more. */
+void workers_more(struct workers *w, const double *value);
 /* Flags become findings; roles and the job as a whole are looked at. 0, -ENOMEM. */
 int workers_findings(struct workers *w, workers_tell *tell, void *context);
 

@@ -9,26 +9,27 @@
 #include "analysis/skew.h"
 #include "analysis/workers_private.h"
 
+/* How often a flag at its threshold was wrong beside faults that were put in (bench-diagnosis), at most. */
+#define UNSURE 0.1
 /* A role is worth a word from this part of a step on. */
 #define IMBALANCE 0.10
 /* A whole job: its work varies for good reasons too. */
-#define UNIFORM	     0.10
-#define UNIFORM_PAST 20u
-#define UNIFORM_PAST_MOST 200u
-#define UNIFORM_STEPS 20u
-#define UNIFORM_SIGMAS 8.0
+#define UNIFORM	       0.10
+#define UNIFORM_STEPS  20u /* that a rise takes, and that lie before it */
+#define UNIFORM_BEFORE 3u  /* the same where the work of each step is known */
+#define UNIFORM_USUAL  0.4 /* of the sorted steps: what is usual */
 #define UNIFORM_SHARED 0.3 /* of the rise, below which a worker stayed as it was */
 
 static double unit_ns(const struct workers *w, const struct workers_flag *f)
 {
 	if (f->flag.measure == PEERS_LATE || f->replica)
 		return w->step_ns;
-	return w->role_level[w->t->role[f->worker]];
+	return w->usual[f->worker];
 }
 
 static double effect_ns(const struct workers *w, const struct workers_flag *f)
 {
-	return f->flag.excess * unit_ns(w, f);
+	return f->own * unit_ns(w, f);
 }
 
 static int earlier(const void *a, const void *b)
@@ -58,7 +59,7 @@ static double overlap(const struct workers_flag *a, const struct workers_flag *b
 
 static double confidence_of(const struct workers_flag *f)
 {
-	double c = f->flag.score > 1 ? 1 - 0.35 / f->flag.score : 0.65;
+	double c = 1 - UNSURE / fmax(f->flag.score, 1);
 
 	c = c > 0.99 ? 0.99 : c;
 	return f->pair ? 0.85 * c : c;
@@ -94,8 +95,8 @@ static int worse(const void *a, const void *b)
 {
 	const struct workers_flag *const *x = a, *const *y = b;
 
-	if ((*x)->flag.excess != (*y)->flag.excess)
-		return (*x)->flag.excess > (*y)->flag.excess ? -1 : 1;
+	if ((*x)->own != (*y)->own)
+		return (*x)->own > (*y)->own ? -1 : 1;
 	return (*x)->worker < (*y)->worker ? -1 : (*x)->worker > (*y)->worker;
 }
 
@@ -114,8 +115,11 @@ static void tell_group(struct workers *w, struct workers_flag **group, uint32_t 
 	f->cause = worst->replica ? CAUSE_IMBALANCE_INPUT : CAUSE_UNKNOWN;
 	f->first_step = worst->flag.first_step;
 	f->last_step = worst->flag.last_step;
-	f->excess = worst->flag.excess;
+	f->excess = worst->own;
 	f->effect_ns = effect_ns(w, worst);
+	out.worst = worst->worker;
+	out.series = worst->series;
+	out.also = worst->also;
 	out.sure_step = worst->flag.sure_step;
 	out.window = worst->flag.window;
 	out.measure = worst->flag.measure;
@@ -124,7 +128,8 @@ static void tell_group(struct workers *w, struct workers_flag **group, uint32_t 
 		out.sure_step = group[k]->flag.sure_step < out.sure_step ? group[k]->flag.sure_step :
 									    out.sure_step;
 		add_ranks(w, f, group[k]);
-		say_flag(w, f, group[k]);
+		if (!group[k]->series) /* what else there is the caller knows */
+			say_flag(w, f, group[k]);
 		group[k]->told = true;
 	}
 	if (worst->replica)
@@ -134,14 +139,46 @@ static void tell_group(struct workers *w, struct workers_flag **group, uint32_t 
 	tell(context, &out);
 }
 
+/* A worker's stretches in several series that overlap are one, in the first of them; the surest tells from
+ * where to where. */
+static void join_series(struct workers *w)
+{
+	for (uint32_t i = 0; i < w->flags; i++)
+		for (uint32_t k = 0; k < w->flags; k++) {
+			struct workers_flag *a = &w->flag[i], *b = &w->flag[k];
+
+			if (a->told || b->told || a->worker != b->worker || a->series >= b->series ||
+			    overlap(a, b) <= 0)
+				continue;
+			b->told = true;
+			a->also += 1 + b->also;
+			if (b->flag.score > a->flag.score) {
+				a->flag.first_step = b->flag.first_step;
+				a->flag.last_step = b->flag.last_step;
+				a->flag.score = b->flag.score;
+				a->flag.window = b->flag.window;
+			}
+			if (b->flag.sure_step < a->flag.sure_step)
+				a->flag.sure_step = b->flag.sure_step;
+		}
+}
+
 static int tell_flags(struct workers *w, workers_tell *tell, void *context)
 {
 	struct workers_flag **group = calloc(w->flags + 1, sizeof(struct workers_flag *));
 
 	if (!group)
 		return -ENOMEM;
+	join_series(w);
 	if (w->flags)
 		qsort(w->flag, w->flags, sizeof(*w->flag), earlier);
+	for (uint32_t i = 0; i < w->flags && w->t->kind; i++) {
+		struct workers_flag *f = &w->flag[i];
+
+		if (!f->told)
+			f->kind = w->t->kind(w->t->context, f->worker, f->series, f->flag.first_step,
+					     f->flag.last_step);
+	}
 	for (uint32_t i = 0; i < w->flags; i++) {
 		uint32_t n = 0;
 
@@ -150,7 +187,8 @@ static int tell_flags(struct workers *w, workers_tell *tell, void *context)
 			double common = overlap(&w->flag[i], f);
 			bool same = f->worker == w->flag[i].worker && common > 0;
 
-			if (f->told || f->replica != w->flag[i].replica || (common < 0.5 && !same))
+			if (f->told || f->replica != w->flag[i].replica ||
+			    f->kind != w->flag[i].kind || (common < 0.5 && !same))
 				continue;
 			group[n++] = f;
 		}
@@ -202,20 +240,33 @@ static void tell_stages(struct workers *w, workers_tell *tell, void *context)
 	}
 }
 
-/* Which cells lie in a told stretch of their worker. Owned; NULL without memory. */
-static bool *flagged_cells(const struct workers *w)
+/* By how much a worker's own time is longer over the stretch of another series. */
+static double own_excess(struct workers *w, const struct workers_flag *f)
 {
 	const struct workers_table *t = w->t;
-	bool *in = calloc((size_t)t->steps * t->workers, sizeof(*in));
+	uint32_t n = 0;
 
-	for (uint32_t k = 0; in && k < w->flags; k++) {
+	for (uint32_t s = 0; s < t->steps; s++) {
+		double v = w->self[(size_t)s * t->workers + f->worker];
+
+		if (t->step[s] >= f->flag.first_step && t->step[s] <= f->flag.last_step && isfinite(v))
+			w->scratch[n++] = v;
+	}
+	return n ? fmax(0, median_of(w->scratch, n) - 1) : 0;
+}
+
+/* Which cells lie in a told stretch of their worker. */
+static void flagged_cells(const struct workers *w, bool *in)
+{
+	const struct workers_table *t = w->t;
+
+	for (uint32_t k = 0; k < w->flags; k++) {
 		const struct workers_flag *f = &w->flag[k];
 
 		for (uint32_t s = 0; s < t->steps && !f->replica; s++)
 			if (t->step[s] >= f->flag.first_step && t->step[s] <= f->flag.last_step)
 				in[(size_t)s * t->workers + f->worker] = true;
 	}
-	return in;
 }
 
 struct role_skew {
@@ -258,7 +309,7 @@ static int find_skews(struct workers *w, const bool *slow, struct role_skew *ske
 	bool ok = rest && x.step && x.times && x.loss && x.row;
 
 	for (uint32_t r = 0; ok && r < w->t->roles; r++) {
-		skew[r].k = role_skew(w, w->t->self_ns, r, slow, &x);
+		skew[r].k = role_skew(w, w->t->uneven ? w->self : w->t->self_ns, r, slow, &x);
 		rest[r] = role_skew(w, w->self, r, slow, &x);
 	}
 	for (uint32_t i = 0; ok && i < w->flags; i++) {
@@ -266,7 +317,7 @@ static int find_skews(struct workers *w, const bool *slow, struct role_skew *ske
 		uint32_t role = f->replica ? 0 : w->t->role[f->worker];
 
 		if (f->replica || f->flag.measure != PEERS_SELF || !skew_is_uneven(&skew[role].k) ||
-		    !skew_covers(&rest[role], f->flag.excess))
+		    !skew_covers(&rest[role], f->own))
 			continue;
 		f->told = true;
 		skew[role].folded++;
@@ -309,100 +360,78 @@ struct level_change {
 	double excess;
 };
 
-static double median_between(struct workers *w, uint32_t begin, uint32_t end)
+/* How long each step is, in parts of the usual, for the workers that are not slow by themselves. Where most
+ * are, they were told. */
+static void commons(struct workers *w, const bool *slow)
 {
-	uint32_t n = 0;
+	const struct workers_table *t = w->t;
+	uint32_t known = 0;
+	double usual;
 
-	for (uint32_t s = begin; s < end; s++)
-		if (isfinite(w->common[s]))
-			w->scratch[n++] = w->common[s];
-	return n ? median_of(w->scratch, n) : NAN;
-}
+	for (uint32_t s = 0; s < t->steps; s++) {
+		uint32_t n = 0, away = 0;
 
-/* The highest median of so many steps on end among those before. */
-static double highest_before(struct workers *w, uint32_t begin, uint32_t end)
-{
-	double most = 0;
+		for (uint32_t i = 0; i < t->workers; i++) {
+			size_t at = (size_t)s * t->workers + i;
+			double v = t->uneven ? w->self[at] : t->self_ns[at] / w->usual[i];
 
-	for (uint32_t s = begin; s + UNIFORM_STEPS <= end; s += UNIFORM_STEPS / 4)
-		most = fmax(most, median_between(w, s, s + UNIFORM_STEPS));
-	return most;
-}
-
-/* Steps [at, at + UNIFORM_STEPS) lie above those before by more than their noise, and above all stretches
- * of this length: work that wanders did so before. */
-static bool rises(struct workers *w, uint32_t at, uint32_t past, double *before, double *excess)
-{
-	uint32_t n = 0, above = 0;
-	double now = median_between(w, at, at + UNIFORM_STEPS), spread;
-
-	*before = median_between(w, at - past, at);
-	for (uint32_t s = at - past; s < at; s++)
-		if (isfinite(w->common[s]))
-			w->scratch[n++] = fabs(w->common[s] - *before);
-	spread = n ? 1.4826 * median_of(w->scratch, n) / *before : INFINITY;
-	*excess = now / *before - 1;
-	for (uint32_t s = at; s < at + UNIFORM_STEPS; s++)
-		above += w->common[s] > *before * (1 + *excess / 2);
-	return *excess > UNIFORM && above >= 0.8 * UNIFORM_STEPS &&
-	       now > (1 + UNIFORM / 2) * highest_before(w, at - past, at) &&
-	       *excess > UNIFORM_SIGMAS * spread * 1.2533 * sqrt(1.0 / UNIFORM_STEPS + 1.0 / past);
-}
-
-/* From a rise at `at`: where exactly it begins, and where the level comes back. */
-static struct level_change follow_level(struct workers *w, uint32_t at, double before, double excess)
-{
-	struct level_change c = { .first = at, .sure = at + UNIFORM_STEPS - 1, .excess = excess };
-	double half = before * (1 + excess / 2);
-	uint32_t low = 0;
-
-	while (c.first + 1 < w->t->steps && !(w->common[c.first] > half))
-		c.first++;
-	c.last = c.first;
-	for (uint32_t s = c.first; s < w->t->steps && low < UNIFORM_STEPS; s++) {
-		low = w->common[s] > half ? 0 : low + 1;
-		c.last = low ? c.last : s;
+			if (!(v > 0))
+				continue;
+			if (slow[at])
+				away++;
+			else
+				w->scratch[n++] = v;
+		}
+		w->common[s] = !n || away > n || (t->other_work && t->other_work[s]) ?
+				       NAN : median_of(w->scratch, n);
 	}
-	return c;
+	/* a part of a worker's own time may be hidden while it waits for a slow one */
+	for (uint32_t s = 0; s < t->steps; s++) {
+		w->away[s] = false;
+		for (uint32_t i = 0; i < t->workers; i++)
+			w->away[s] |= slow[(size_t)s * t->workers + i];
+		if (w->common[s] > 0 && !w->away[s])
+			w->scratch[known++] = w->common[s];
+	}
+	for (uint32_t s = 0; s < t->steps && known < UNIFORM_STEPS; s++)
+		if (w->common[s] > 0 && w->away[s])
+			w->scratch[known++] = w->common[s];
+	usual = known ? median_nth(w->scratch, known, (uint32_t)(UNIFORM_USUAL * (known - 1))) : NAN;
+	for (uint32_t s = 0; s < t->steps; s++)
+		w->common[s] /= usual;
 }
 
-/* Enough ranks were told as slow that the median worker is one of them, or nearly. */
-static bool told_already(const struct workers *w, const bool *slow, const struct level_change *c)
+/* How much longer a worker takes over the stretch than usual; NAN: not known. */
+static double rise_of(struct workers *w, uint32_t worker, const struct peers_flag *c)
 {
-	uint32_t n = w->t->workers, count = 0;
+	const struct workers_table *t = w->t;
+	const double *v = (t->uneven ? w->self : t->self_ns) + worker;
+	uint32_t in = 0, out = 0;
+	double now, usual = 1;
 
-	for (uint32_t i = 0; i < n; i++)
-		count += slow[(size_t)(c->first + (c->last - c->first) / 2) * n + i];
-	return 4 * count > n;
-}
-
-/* How much longer a worker takes over the change than in the `past` steps before it; NAN: not known. */
-static double rise_of(struct workers *w, uint32_t worker, const struct level_change *c, uint32_t past)
-{
-	const double *v = w->t->self_ns + worker;
-	uint32_t n = 0, stride = w->t->workers;
-	double before;
-
-	for (uint32_t s = c->first > past ? c->first - past : 0; s < c->first; s++)
-		if (v[(size_t)s * stride] > 0)
-			w->scratch[n++] = v[(size_t)s * stride];
-	before = n ? median_of(w->scratch, n) : NAN;
-	n = 0;
-	for (uint32_t s = c->first; s <= c->last; s++)
-		if (v[(size_t)s * stride] > 0)
-			w->scratch[n++] = v[(size_t)s * stride];
-	return n ? median_of(w->scratch, n) / before - 1 : NAN;
+	for (uint32_t s = 0; s < t->steps; s++)
+		if (v[(size_t)s * t->workers] > 0 && t->step[s] >= c->first_step &&
+		    t->step[s] <= c->last_step)
+			w->scratch[in++] = v[(size_t)s * t->workers];
+	now = in ? median_of(w->scratch, in) : NAN;
+	for (uint32_t s = 0; s < t->steps && !t->uneven; s++)
+		if (v[(size_t)s * t->workers] > 0 &&
+		    (t->step[s] < c->first_step || t->step[s] > c->last_step))
+			w->scratch[out++] = v[(size_t)s * t->workers];
+	if (!t->uneven)
+		usual = out ? median_nth(w->scratch, out, (uint32_t)(UNIFORM_USUAL * (out - 1))) : NAN;
+	return now / usual - 1;
 }
 
 /* Those who rose. Where some did not, it is not the job that became slower, but most of it; the paper's
  * rule knows no such thing. */
-static void add_risen(struct workers *w, struct finding *f, const struct level_change *c, uint32_t past)
+static void add_risen(struct workers *w, struct finding *f, const struct peers_flag *c)
 {
 	uint32_t stayed = 0;
 
 	for (uint32_t i = 0; i < w->t->workers; i++) {
 		bool stays = w->t->config.mode == PEERS_ROBUST &&
-			     rise_of(w, i, c, past) < UNIFORM_SHARED * f->excess;
+			     rise_of(w, i, c) < UNIFORM_SHARED * f->excess;
 
 		stayed += stays;
 		if (!stays && f->rank_count < FINDING_RANKS_MAX)
@@ -410,64 +439,96 @@ static void add_risen(struct workers *w, struct finding *f, const struct level_c
 	}
 	f->kind = stayed ? FINDING_SLOW_RANK : FINDING_UNIFORM;
 	finding_say(f, LAYER_UNKNOWN, f->effect_ns,
-		    "the median worker takes %.1f%% longer than in the %" PRIu32 " steps before; %" PRIu32
-		    " of %" PRIu32 " workers do not", 100 * f->excess, past, stayed, w->t->workers);
+		    "the median worker takes %.1f%% longer than usual; %" PRIu32 " of %" PRIu32
+		    " workers do not", 100 * f->excess, stayed, w->t->workers);
 }
 
-/* uneven_input: what that of any role makes of a step; no less is told. */
-static void tell_uniform(struct workers *w, const bool *slow, double uneven_input, workers_tell *tell,
-			 void *context)
+struct rising {
+	struct workers *w;
+	double uneven_input; /* what that of any role makes of a step; no less is told */
+	workers_tell *tell;
+	void *context;
+};
+
+static void take_rise(void *context, const struct peers_flag *c)
 {
 	static const struct workers_finding none;
-	const struct workers_table *t = w->t;
+	struct rising *r = context;
+	struct workers *w = r->w;
+	struct workers_finding out = none;
+	struct finding *f = &out.finding;
+	uint32_t before = 0;
 
-	for (uint32_t at = UNIFORM_PAST, from = 0; at + UNIFORM_STEPS <= t->steps; at++) {
-		uint32_t past = at - from < UNIFORM_PAST_MOST ? at - from : UNIFORM_PAST_MOST;
-		struct workers_finding out = none;
-		struct finding *f = &out.finding;
-		struct level_change c;
-		double before, excess;
+	for (uint32_t s = 0; s < w->t->steps && w->t->step[s] < c->first_step; s++)
+		before += w->common[s] > 0;
+	if (before < (w->t->other_work ? UNIFORM_BEFORE : UNIFORM_STEPS) || c->excess < r->uneven_input)
+		return;
+	f->cause = CAUSE_UNKNOWN;
+	f->first_step = c->first_step;
+	f->last_step = c->last_step;
+	out.sure_step = c->sure_step;
+	out.window = c->window;
+	f->excess = c->excess;
+	f->effect_ns = f->excess * w->step_ns;
+	f->confidence = confidence_of(&(struct workers_flag){ .flag = *c });
+	add_risen(w, f, c);
+	/* what it brings one worker more of than the others is no fault beside it */
+	for (uint32_t i = 0; i < w->flags && f->kind == FINDING_UNIFORM; i++)
+		w->flag[i].told |= w->flag[i].own < c->excess &&
+				   overlap(&w->flag[i], &(struct workers_flag){ .flag = *c }) >= 0.5;
+	for (uint32_t i = 0; i < w->t->workers && f->rank_count; i++)
+		if (w->t->rank[i] == f->ranks[0])
+			out.worst = i;
+	r->tell(r->context, &out);
+}
 
-		if (past < UNIFORM_PAST || !rises(w, at, past, &before, &excess))
-			continue;
-		c = follow_level(w, at, before, excess);
-		from = c.last + 1;
-		at = c.last;
-		if (told_already(w, slow, &c) || excess < uneven_input)
-			continue;
-		f->cause = CAUSE_UNKNOWN;
-		f->first_step = t->step[c.first];
-		f->last_step = t->step[c.last];
-		out.sure_step = t->step[c.sure];
-		out.window = UNIFORM_STEPS;
-		f->excess = median_between(w, c.first, c.last + 1) / before - 1;
-		f->effect_ns = f->excess * before * w->step_ns;
-		f->confidence = 0.7;
-		add_risen(w, f, &c, past);
-		tell(context, &out);
+static int tell_uniform(struct workers *w, const bool *slow, double uneven_input, workers_tell *tell,
+			void *context)
+{
+	struct rising r = { w, uneven_input, tell, context };
+	struct peers_config c = w->t->config;
+
+	c.mode = PEERS_ROBUST;
+	c.least[PEERS_SELF] = w->t->other_work ? 0 : UNIFORM;
+	for (uint32_t i = 0, k = 0; i < PEERS_WINDOWS && !w->t->other_work; i++) {
+		uint32_t window = c.windows[i];
+
+		c.windows[i] = 0;
+		if (window >= UNIFORM_STEPS)
+			c.windows[k++] = window;
 	}
+	commons(w, slow);
+	return workers_alone(&c, w->t->step, w->t->steps, w->common, w->step_ns, take_rise, &r);
 }
 
 int workers_findings(struct workers *w, workers_tell *tell, void *context)
 {
-	bool *slow = flagged_cells(w);
+	bool *slow = w->t->slow ? w->t->slow : calloc((size_t)w->t->steps * w->t->workers, sizeof(*slow));
 	struct role_skew *skew = calloc(w->t->roles, sizeof(*skew));
 	double input = 0;
 	int err = -ENOMEM;
 
-	if (slow && skew)
+	for (uint32_t i = 0; i < w->flags; i++)
+		w->flag[i].own = w->flag[i].series ? own_excess(w, &w->flag[i]) :
+						     w->flag[i].flag.excess;
+	if (slow && skew) {
+		flagged_cells(w, slow);
 		err = find_skews(w, slow, skew);
+	}
+	if (!err) {
+		for (uint32_t r = 0; r < w->t->roles; r++)
+			if (skew_is_uneven(&skew[r].k))
+				input = fmax(input, skew[r].k.loss);
+		err = tell_uniform(w, slow, input, tell, context);
+	}
 	if (!err)
 		err = tell_flags(w, tell, context);
 	if (!err) {
 		tell_stages(w, tell, context);
 		tell_skew(w, skew, tell, context);
-		for (uint32_t r = 0; r < w->t->roles; r++)
-			if (skew_is_uneven(&skew[r].k))
-				input = fmax(input, skew[r].k.loss);
-		tell_uniform(w, slow, input, tell, context);
 	}
-	free(slow);
+	if (slow != w->t->slow)
+		free(slow);
 	free(skew);
 	return err;
 }

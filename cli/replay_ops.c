@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  * sysom replay ops: the operations of a data and pipeline parallel job. What a rank decides alone is its
- * compute, and the gaps in which it neither computes nor waits in a transfer: a collective's duration
- * says who waited, never who was slow, and a late start downstream of a slow stage is not its own. */
+ * compute, and how late it enters its stage's collectives because it neither computed nor was in a
+ * transfer. All leave a collective together, so who was in it for less time than its peers entered later by
+ * the difference: no common clock is needed, and a gap for which nobody waited is not lateness. What a
+ * rank of a pipeline may itself have waited for, another rank of its replica, is not its own. */
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
@@ -10,10 +12,12 @@
 #include <string.h>
 
 #include "analysis/median.h"
+#include "base/check.h"
+#include "base/hash.h"
 #include "cli/replay.h"
 #include "cli/replay_workers.h"
 
-#define OPS_MAX (1u << 25) /* 32 bytes each */
+#define OPS_MAX (1u << 25) /* 48 bytes each */
 /* Gaps are some percent of a step, and a framework's housekeeping in them is not a fault. */
 #define GAP_LEAST 0.02
 /* Ranks of one stage do a little more or less for ever: their part of the input, of the embedding. */
@@ -23,12 +27,23 @@ enum column { COLUMN_DP, COLUMN_STAGE, COLUMN_RANK, COLUMN_STEP, COLUMN_TYPE, CO
 	      COLUMN_DURATION, COLUMNS };
 static const char *const names[COLUMNS] = { "dp_rank", "stage", "rank", "step", "optype", "start_ts",
 					    "duration" };
-enum type { TYPE_FORWARD, TYPE_BACKWARD, TYPE_COMPUTE, TYPE_OTHER };
+enum type { TYPE_FORWARD, TYPE_BACKWARD, TYPE_COMPUTE, TYPE_TRANSFER, TYPE_COLLECTIVE, TYPE_OTHER };
+static const char *const collectives[] = { "reduce", "gather", "broadcast", "all-to-all", "barrier",
+					   "sync" };
 
 struct op {
 	uint32_t rank, step;
 	double begin_ns, end_ns;
 	enum type type;
+	uint64_t what; /* hash of a collective's name */
+	double gap_ns; /* before a collective, since the one before it */
+};
+
+/* How a rank met one collective of its stage. */
+struct entry {
+	uint32_t stage, step, rank, number;
+	uint64_t what;
+	double in_ns, gap_ns;
 };
 
 struct ops {
@@ -41,6 +56,7 @@ struct ops {
 	uint64_t moved;			 /* rows whose rank had another stage or replica before */
 	struct workers_table t;
 	uint64_t *step;	 /* ascending */
+	uint32_t *members; /* [stages]: ranks */
 	uint32_t *order; /* steps in order of appearance to their place in time */
 	int32_t *rank;
 	double *self, *late, *part[2]; /* part: forward, backward */
@@ -83,7 +99,14 @@ static enum type type_of(const char *name)
 		return TYPE_FORWARD;
 	if (!strcmp(name, "backward-compute"))
 		return TYPE_BACKWARD;
-	return strstr(name, "compute") ? TYPE_COMPUTE : TYPE_OTHER;
+	if (strstr(name, "compute"))
+		return TYPE_COMPUTE;
+	if (strstr(name, "send") || strstr(name, "recv"))
+		return TYPE_TRANSFER;
+	for (size_t i = 0; i < ARRAY_LEN(collectives); i++)
+		if (strstr(name, collectives[i]))
+			return TYPE_COLLECTIVE;
+	return TYPE_OTHER;
 }
 
 static bool integer(const struct replay_csv_field *f, double most, int64_t *out)
@@ -150,7 +173,9 @@ static int read_row(struct ops *o, const struct replay_csv *c, const struct repl
 		return replay_workers_bad(&o->r, c, "more rows than memory", NULL);
 	*op = (struct op){ .rank = (uint32_t)rank, .step = (uint32_t)step, .begin_ns = 1e9 * start,
 			   .end_ns = 1e9 * (start + duration),
-			   .type = type_of(f[o->column[COLUMN_TYPE]].text) };
+			   .type = type_of(f[o->column[COLUMN_TYPE]].text),
+			   .what = hash_bytes(HASH_SEED, f[o->column[COLUMN_TYPE]].text,
+					      strlen(f[o->column[COLUMN_TYPE]].text)) };
 	o->r.rows++;
 	return 0;
 }
@@ -227,22 +252,136 @@ static void fill_cell(struct ops *o, size_t begin, size_t end)
 	double covered = o->op[begin].begin_ns, gap = 0, self = 0, part[2] = { 0, 0 };
 
 	for (size_t i = begin; i < end; i++) {
-		const struct op *op = &o->op[i];
+		struct op *op = &o->op[i];
 
 		if (op->begin_ns > covered)
 			gap += op->begin_ns - covered;
 		covered = op->end_ns > covered ? op->end_ns : covered;
-		if (op->type != TYPE_OTHER)
+		if (op->type <= TYPE_COMPUTE)
 			self += op->end_ns - op->begin_ns;
 		if (op->type <= TYPE_BACKWARD)
 			part[op->type] += op->end_ns - op->begin_ns;
+		if (op->type != TYPE_COLLECTIVE)
+			continue;
+		op->gap_ns = gap;
+		gap = 0;
 	}
-	o->late[at] = gap;
 	if (self > 0)
 		o->self[at] = self;
 	for (int k = 0; k < 2; k++)
 		if (part[k] > 0)
 			o->part[k][at] = part[k];
+}
+
+/* ---- who came late ---- */
+
+static int by_collective(const void *a, const void *b)
+{
+	const struct entry *x = a, *y = b;
+
+	if (x->stage != y->stage)
+		return x->stage < y->stage ? -1 : 1;
+	if (x->step != y->step)
+		return x->step < y->step ? -1 : 1;
+	if (x->what != y->what)
+		return x->what < y->what ? -1 : 1;
+	if (x->number != y->number)
+		return x->number < y->number ? -1 : 1;
+	return (x->rank > y->rank) - (x->rank < y->rank);
+}
+
+/* Collectives of each rank and step, numbered by name: ops lie by rank, step and time. NULL: no memory. */
+static struct entry *entries_of(const struct ops *o, size_t *count)
+{
+	struct entry *v = malloc((o->count + 1) * sizeof(*v));
+	size_t n = 0, cell = 0;
+
+	for (size_t i = 0; v && i < o->count; i++) {
+		const struct op *op = &o->op[i];
+		uint32_t number = 0;
+
+		if (i && (op->rank != op[-1].rank || op->step != op[-1].step))
+			cell = n;
+		if (op->type != TYPE_COLLECTIVE)
+			continue;
+		for (size_t k = n; k > cell && !number; k--)
+			number = v[k - 1].what == op->what ? v[k - 1].number + 1 : 0;
+		v[n++] = (struct entry){ .stage = o->stage_of[op->rank], .step = op->step, .rank = op->rank,
+					 .number = number, .what = op->what,
+					 .in_ns = op->end_ns - op->begin_ns, .gap_ns = op->gap_ns };
+	}
+	*count = n;
+	return v;
+}
+
+/* One collective's entries: each rank's lateness is what its peers were in it for longer, as far as gaps
+ * explain it. v: [2 n] */
+static void meet(struct ops *o, const struct entry *e, uint32_t n, double *v)
+{
+	for (uint32_t i = 0; i < n; i++) {
+		double *late = &o->late[(size_t)e[i].step * o->t.workers + e[i].rank], waited;
+		uint32_t others = 0;
+
+		for (uint32_t k = 0; k < n; k++)
+			if (k != i)
+				v[others++] = e[k].in_ns;
+		waited = median_select(v, others) - e[i].in_ns;
+		*late = (isnan(*late) ? 0 : *late) + fmax(0, fmin(waited, e[i].gap_ns));
+	}
+}
+
+/* A rank may have waited for what others of its replica took longer than their stage, or came later by. */
+static void take_waits_off(struct ops *o, double *late, double *others)
+{
+	uint32_t n = o->t.workers;
+
+	for (uint32_t s = 0; s < o->t.steps; s++) {
+		double *row = &o->late[(size_t)s * n], *self = &o->self[(size_t)s * n];
+
+		for (uint32_t i = 0; i < n; i++) {
+			uint32_t known = 0;
+
+			for (uint32_t k = 0; k < n; k++)
+				if (k != i && o->stage_of[k] == o->stage_of[i] && self[k] > 0)
+					others[known++] = self[k];
+			late[i] = row[i] > 0 ? row[i] : 0;
+			if (known && self[i] > 0)
+				late[i] += fmax(0, self[i] - median_select(others, known));
+		}
+		for (uint32_t i = 0; i < n; i++) {
+			double most = 0;
+
+			for (uint32_t k = 0; k < n; k++)
+				if (k != i && o->replica_of[k] == o->replica_of[i] &&
+				    o->stage_of[k] != o->stage_of[i])
+					most = fmax(most, late[k]);
+			row[i] = isnan(row[i]) ? NAN : fmax(0, row[i] - most);
+		}
+	}
+}
+
+static int lateness(struct ops *o)
+{
+	double *v = malloc(2 * (size_t)o->t.workers * sizeof(*v));
+	size_t count = 0;
+	struct entry *e = entries_of(o, &count);
+	int err = v && e ? 0 : -ENOMEM;
+
+	if (!err && count)
+		qsort(e, count, sizeof(*e), by_collective);
+	for (size_t i = 0, j; !err && i < count; i = j) {
+		/* all of the stage, or a row was lost */
+		for (j = i + 1; j < count && e[j].stage == e[i].stage && e[j].step == e[i].step &&
+				e[j].what == e[i].what && e[j].number == e[i].number; j++)
+			;
+		if (j - i == o->members[e[i].stage] && j - i > 1)
+			meet(o, &e[i], (uint32_t)(j - i), v);
+	}
+	if (!err)
+		take_waits_off(o, v, v + o->t.workers);
+	free(v);
+	free(e);
+	return err;
 }
 
 /* Of the step's last end after its first begin, over ranks and steps. */
@@ -318,7 +457,9 @@ static int fill(struct ops *o)
 	o->late = malloc(cells * sizeof(double));
 	o->part[0] = malloc(cells * sizeof(double));
 	o->part[1] = malloc(cells * sizeof(double));
-	if (!o->rank || !o->step || !o->self || !o->late || !o->part[0] || !o->part[1] || renumber(o))
+	o->members = calloc(o->stage.count, sizeof(*o->members));
+	if (!o->rank || !o->step || !o->self || !o->late || !o->part[0] || !o->part[1] ||
+	    !o->members || renumber(o))
 		return -ENOMEM;
 	for (size_t i = 0; i < cells; i++)
 		o->self[i] = o->late[i] = o->part[0][i] = o->part[1][i] = NAN;
@@ -329,6 +470,10 @@ static int fill(struct ops *o)
 			;
 		fill_cell(o, i, j);
 	}
+	for (uint32_t i = 0; i < o->t.workers; i++)
+		o->members[o->stage_of[i]]++;
+	if (lateness(o))
+		return -ENOMEM;
 	o->t.step = o->step;
 	o->t.rank = o->rank;
 	o->t.role = o->stage_of;
@@ -382,8 +527,8 @@ static void refine(void *context, struct workers_finding *found)
 		return;
 	if (found->measure == PEERS_LATE) {
 		f->cause = CAUSE_CPU_HOST_GAP;
-		finding_say(f, LAYER_CPU, f->effect_ns, "the time is in gaps in which the rank neither "
-			    "computes nor waits in a transfer");
+		finding_say(f, LAYER_CPU, f->effect_ns, "the others of its stage waited for it in "
+			    "collectives; the time is in gaps in which it neither computes nor transfers");
 		return;
 	}
 	while (worker < o->t.workers && o->rank[worker] != f->ranks[0])
@@ -470,6 +615,7 @@ int replay_ops_main(int argc, char **argv)
 	free(o.op);
 	free(o.step);
 	free(o.order);
+	free(o.members);
 	free(o.rank);
 	free(o.self);
 	free(o.late);

@@ -390,13 +390,10 @@ static int print_findings(struct replay_ranks *r, struct replay_ranks *before, e
 				 .align = &r->align,
 				 .name_count = r->names.count};
 	struct crossrank_job job = {.steps = &steps, .name = (const char *const *)r->names.text};
-	struct crossrank_config config;
 	int rc = jobsteps_make(&steps);
 
-	crossrank_config_default(&config);
-	config.mode = mode;
 	if (!rc)
-		rc = crossrank_find(&job, &config, print_finding, r);
+		rc = crossrank_find(&job, mode, print_finding, r);
 	if (!rc && before && before->count)
 		rc = print_before(r, &job, before);
 	jobsteps_fini(&steps);

@@ -292,12 +292,70 @@ def holes_and_bases():
     check(rc == 2 and "neither CSV nor Kineto JSON" in err, "a Perfetto file is told from a bad CSV", err)
 
 
+def gappy(seed, folder, ranks, collectives, together, steps=30):
+    """A job whose all-reduces run beside the kernels but for every `together`th; the host of one rank leaves
+    gaps of half a step for a while. Meanwhile the others wait, and their own idle time lies in that."""
+    rng = random.Random(seed)
+    slow, first, last = rng.randrange(ranks), 8 + rng.randrange(3), 17 + rng.randrange(3)
+    rows, at, corr, busy = [[] for _ in range(ranks)], [1e9] * ranks, [0] * ranks, 0
+
+    def add(r, begin, dur, kind, stream, name):
+        corr[r] += 1
+        call = "cudaMemcpyAsync" if kind == "memcpy" else "cudaLaunchKernel"
+        rows[r].append(f"{begin - 6000:.0f},3000,api,,,{corr[r]},,{call}\n"
+                       f"{begin:.0f},{dur:.0f},{kind},{r},{stream},{corr[r]},,{name}\n")
+
+    for step in range(steps):
+        holes = rng.sample(range(collectives), collectives // 10) if first <= step <= last else ()
+        for r in range(ranks):
+            add(r, at[r], 20000, "memcpy", 7, "Memcpy HtoD")
+            at[r] += 40000
+        for c in range(collectives):
+            for r in range(ranks):
+                if r == slow and c in holes:
+                    at[r] += 40000 * collectives * .5 / len(holes) * rng.uniform(.7, 1.3)
+                took = 34000 * rng.gauss(1, .02)
+                add(r, at[r], took, "kernel", 7, f"layer_{c % 4}_kernel")
+                at[r] += took + 3000
+            enter = list(at)
+            busy = max(enter + [busy]) + 25000
+            for r in range(ranks):
+                end = busy + rng.randrange(2000)
+                add(r, enter[r], end - enter[r], "nccl", 20, "ncclDevKernel_AllReduce_Sum_f32_RING_LL")
+                at[r] = at[r] + 1000 if c % together else end + 3000
+        for r in range(ranks):
+            for k in range(6):
+                add(r, at[r], 80000, "kernel", 7, f"adam_{k}")
+                at[r] += 83000
+            at[r] += 60000
+    names = [f"{folder}/rank{r}.csv" for r in range(ranks)]
+    for r, name in enumerate(names):
+        with open(name, "w", encoding="utf-8") as f:
+            f.write(HEADER + "".join(rows[r]))
+    return names, slow, first, last
+
+
+def who_waits_is_not_slow():
+    for ranks, collectives, together, seeds in ((4, 404, 8, (1, 2, 4)), (2, 40, 20, range(1, 31))):
+        wrong = []
+        for seed in seeds:
+            with tempfile.TemporaryDirectory() as tmp:
+                names, slow, first, last = gappy(seed, tmp, ranks, collectives, together)
+                _, lines, err = replay(*names)
+            said = [(x["ranks"], x["first_step"], x["last_step"]) for x in of(lines, "finding")]
+            if len(said) != 1 or said[0][0] != [slow] or max(abs(said[0][1] - first), abs(said[0][2] - last)) > 1:
+                wrong.append((seed, slow, first, last, said, err))
+        check(not wrong, f"{ranks} ranks, {collectives} all-reduces a step, gaps of half a step: the slow rank, and "
+              f"nobody when it is over ({len(seeds)} jobs)", f"{len(wrong)}: {wrong[:3]}")
+
+
 def main():
     text = accounting()
     eight_ranks()
     formats(text)
     kineto()
     holes_and_bases()
+    who_waits_is_not_slow()
     print(f"1..{number}")
 
 

@@ -191,6 +191,36 @@ def job(dp, stages, n, slow=(), first=0, last=-1, factor=1.0, gap=0.0, skew=0.0)
     return '\n'.join(out) + '\n'
 
 
+def pipeline(dp, stages, n, slow=None, first=0, last=-1, factor=1.0, keep=1.0):
+    """A pipeline of four micro-batches, forward and back: nobody records that it waits for the stage before
+    or after it. keep: share of the rows that are not lost."""
+    out = []
+    for t in range(n):
+        took = [[(.02 if back == 0 else .04) * random.gauss(1, .02) *
+                 (factor if r == slow and first <= t <= last else 1)
+                 for back in (0, 1) for _ in range(4)] for r in range(dp * stages)]
+        ends = []
+        for d in range(dp):
+            free = [0.0] * stages
+            for back in (0, 1):
+                for m in range(4):
+                    ready = 0.0
+                    for s in (range(stages) if back == 0 else range(stages - 1, -1, -1)):
+                        r = s * dp + d
+                        at = max(free[s], ready)
+                        dur = took[r][4 * back + m]
+                        kind = 'backward-compute' if back else 'forward-compute'
+                        out.append(f'{d},{s},{r},{t},{kind},{at:.9f},{dur:.9f}')
+                        free[s] = ready = at + dur
+            ends.append(free)
+        for s in range(stages):
+            end = max(ends[d][s] for d in range(dp)) + .01
+            for d in range(dp):
+                out.append(f'{d},{s},{s * dp + d},{t},grads-reduce-scatter,{ends[d][s]:.9f},{end - ends[d][s]:.9f}')
+    return '\n'.join(['dp_rank,stage,rank,step,optype,start_ts,duration'] +
+                     [r for r in out if random.random() < keep]) + '\n'
+
+
 def slow(found):
     return [f for f in found if f['kind'] == 'slow_rank']
 
@@ -211,6 +241,19 @@ ok('gaps before its compute: the host', len(slow(found)) == 1 and same(slow(foun
 found, _ = replay('ops', job(4, 2, 120, (6,), 60, 84, 1.5, skew=.2))
 ok('a slow rank stands out of uneven input that its replica\'s stages share', len(slow(found)) == 1 and
    same(slow(found)[0], [6], 60, 84) and any(f['cause'] == 'imbalance-input' for f in found), found)
+for dp, stages, who in ((2, 4, 5), (4, 2, 1), (2, 4, 0), (4, 2, 6)):
+    found, _ = replay('ops', pipeline(dp, stages, 120, who, 60, 89, 1.5))
+    ok(f'{dp} x {stages}: who waits for the slow rank, unrecorded, is not late', len(slow(found)) == 1 and
+       same(slow(found)[0], [who], 60, 89), found)
+    found, _ = replay('ops', pipeline(dp, stages, 120))
+    ok(f'{dp} x {stages}: nor is anybody in a healthy pipeline', slow(found) == [], found)
+    found, _ = replay('ops', pipeline(dp, stages, 120, who, 60, 89, 1.3, keep=.999))
+    ok(f'{dp} x {stages}: 0.1% of the rows are lost: the slow rank alone', len(slow(found)) == 1 and
+       same(slow(found)[0], [who], 60, 89), found)
+    lost = job(dp, stages, 120, (who,), 60, 89, 1.3).splitlines(True)
+    found, _ = replay('ops', lost[0] + ''.join(x for x in lost[1:] if random.random() < .999))
+    ok(f'{dp} x {stages}: the same where nobody waits for another stage', len(slow(found)) == 1 and
+       same(slow(found)[0], [who], 60, 89), found)
 if os.path.exists(data):
     p = call('ops', data, '--json')
     found = [json.loads(x) for x in p.stdout.splitlines()]

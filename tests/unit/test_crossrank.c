@@ -156,13 +156,10 @@ static struct job *job_new(uint64_t seed, uint32_t ranks)
 static void job_find(struct job *j, enum peers_mode mode)
 {
 	struct crossrank_job job = {.steps = &j->steps, .name = names};
-	struct crossrank_config c;
 
-	crossrank_config_default(&c);
-	c.mode = mode;
 	assert_int_equal(align_job(&j->align), 0);
 	assert_int_equal(jobsteps_make(&j->steps), 0);
-	assert_int_equal(crossrank_find(&job, &c, take, j), 0);
+	assert_int_equal(crossrank_find(&job, mode, take, j), 0);
 	jobsteps_fini(&j->steps);
 }
 
@@ -214,7 +211,7 @@ static void healthy_jobs_are_silent(void **state)
 
 static void finds_a_slow_gpu(void **state)
 {
-	slack = 3;
+	slack = 4; /* in one of them noise hides the first four steps */
 	for (uint32_t seed = 1; seed < 20; seed++) {
 		uint32_t ranks = 3 + seed % 6, rank = seed % ranks;
 		struct fault f = {.ranks = 1u << rank, .first = 20, .last = 31, .kernels = 1.1};
@@ -456,10 +453,8 @@ static void too_little_says_nothing(void **state)
 	for (uint32_t steps = 0; steps < 5; steps++) {
 		struct job *j = job_new(16, 3);
 		struct crossrank_job job = {.steps = &j->steps, .name = names};
-		struct crossrank_config c;
 		int rc;
 
-		crossrank_config_default(&c);
 		for (uint32_t step = 0; step < steps; step++)
 			step_add(j, 3, step, &none);
 		for (uint32_t r = 0; r < 3; r++)
@@ -468,7 +463,7 @@ static void too_little_says_nothing(void **state)
 		rc = jobsteps_make(&j->steps);
 		assert_true(steps ? !rc : rc < 0);
 		if (!rc)
-			assert_int_equal(crossrank_find(&job, &c, take, j), 0);
+			assert_int_equal(crossrank_find(&job, PEERS_ROBUST, take, j), 0);
 		assert_int_equal(j->taken_count, 0);
 		jobsteps_fini(&j->steps);
 		free(j);

@@ -508,6 +508,67 @@ static void the_papers_mode_finds_one_and_is_blind_to_two(void **state)
 	expect(&r, 1);
 }
 
+/* Members over 40 steps: what becomes of the first one's own time in steps 8 to 13, and of the others'.
+ * Those told in the last pass, as bits. */
+static uint64_t told_of(uint32_t n, double first, double others, bool twice, uint64_t *sure)
+{
+	struct peers_config c;
+	uint64_t told = 0;
+	struct peers_flag f;
+	void *memory;
+	struct peers *p;
+	double self[5];
+
+	peers_config_default(&c);
+	c.usual_ns = STEP_NS;
+	c.false_per_member_hour = 0.1; /* few steps */
+	memory = aligned_alloc(16, (peers_memory_bytes(&c, n) + 15) & ~(size_t)15);
+	assert_non_null(memory);
+	p = peers_init(memory, &c, n);
+	*sure = UINT64_MAX;
+	for (int pass = 0; pass <= twice; pass++) {
+		rng = 77 + seed;
+		if (pass)
+			peers_again(p);
+		for (uint64_t t = 0; t < 40; t++) {
+			bool on = t >= 8 && t <= 13;
+
+			for (uint32_t i = 0; i < n; i++)
+				self[i] = STEP_NS * (1 + 0.01 * gauss()) *
+					  (!on ? 1 : i == 0 ? first : others);
+			peers_push(p, t, self, NULL, STEP_NS, 1);
+		}
+	}
+	peers_finish(p);
+	while (peers_next(p, &f)) {
+		told |= 1ull << f.member;
+		*sure = f.sure_step < *sure ? f.sure_step : *sure;
+	}
+	free(memory);
+	return told;
+}
+
+/* What one of two does while it waits hides a part of its own time: the other one is as usual. */
+static void who_is_as_usual_is_not_slow(void **state)
+{
+	uint64_t sure;
+
+	(void)state;
+	assert_int_equal(told_of(2, 1, 0.67, true, &sure), 0);
+	assert_int_equal(told_of(2, 1.5, 0.67, true, &sure), 1);
+}
+
+static void rows_that_come_again_are_judged_by_what_they_taught(void **state)
+{
+	uint64_t once, twice;
+
+	(void)state;
+	told_of(5, 1.5, 1, false, &once);
+	assert_int_equal(told_of(5, 1.5, 1, true, &twice), 1);
+	assert_in_range(twice, 8, 11);
+	assert_true(twice < once);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -532,6 +593,8 @@ int main(void)
 		cmocka_unit_test(groups_of_steps_count_as_their_steps),
 		cmocka_unit_test(noise_is_not_learned_by_a_length_that_is_not_known),
 		cmocka_unit_test(the_papers_mode_finds_one_and_is_blind_to_two),
+		cmocka_unit_test(who_is_as_usual_is_not_slow),
+		cmocka_unit_test(rows_that_come_again_are_judged_by_what_they_taught),
 	};
 
 	seed = getenv("SEED") ? strtoull(getenv("SEED"), NULL, 0) : 1;
