@@ -12,6 +12,7 @@
 #include "aggregator/wait_class.h"
 #include "analysis/diagnosis.h"
 #include "base/check.h"
+#include "base/hash.h"
 
 /* Segments of one window; what comes later is unobserved. */
 #define SEGMENTS_MAX (1u << 17)
@@ -27,6 +28,12 @@ struct account {
 };
 static const struct account nothing = {LEDGER_NONE, ""};
 
+struct known { /* what a name says */
+	uint64_t hash; /* 0: free */
+	enum ledger_what what;
+};
+#define KNOWN_NAMES 1024u
+
 struct maker {
 	const struct window *w;
 	struct host_timeline *t;
@@ -38,6 +45,7 @@ struct maker {
 	uint32_t sample_count;
 	/* of a stack that slept, or ran; once made its name is not NULL */
 	struct account *blocked;
+	struct known *known; /* KNOWN_NAMES */
 	struct account last[STACK_SWITCH_STATES]; /* where the thread slept last in each state */
 	struct ledger_share *running;
 	/* when the thread's switches were recorded, in order of time; at: the first that may still
@@ -147,13 +155,24 @@ static const char *function_of(struct maker *m, const struct stack *st)
 	return best < st->count ? keep(m, "%s", m->name(m->arg, st->first + best)) : "";
 }
 
+/* Stacks have many frames and few names. */
+static enum ledger_what what_of(struct maker *m, const char *name)
+{
+	uint64_t hash = hash_bytes(0, name, strlen(name)) | 1;
+	struct known *k = &m->known[hash % KNOWN_NAMES];
+
+	if (k->hash != hash)
+		*k = (struct known){hash, diagnosis_names_what(name)};
+	return k->what;
+}
+
 /* Who waits there or runs: where a frame's name says what the code is for, the innermost such frame;
  * else the function that was called last. */
 static struct account user_account(struct maker *m, const struct stack *st)
 {
 	for (uint32_t i = st->kernel_count; i < st->count; i++) {
 		const char *name = m->name(m->arg, st->first + i);
-		enum ledger_what what = diagnosis_names_what(name);
+		enum ledger_what what = what_of(m, name);
 
 		if (what)
 			return (struct account){what, keep(m, "%s", name)};
@@ -454,8 +473,9 @@ static bool find_samples(struct maker *m)
 	m->sample = malloc((b->sample_count + 1) * sizeof(*m->sample));
 	m->blocked = calloc((size_t)b->stack_count + 1, sizeof(*m->blocked));
 	m->running = calloc((size_t)b->stack_count + 1, sizeof(*m->running));
+	m->known = calloc(KNOWN_NAMES, sizeof(*m->known));
 	m->cover = malloc((b->switch_thread_count + 1) * sizeof(*m->cover));
-	if (!m->slice || !m->sample || !m->blocked || !m->running || !m->cover)
+	if (!m->slice || !m->sample || !m->blocked || !m->running || !m->known || !m->cover)
 		return false;
 	for (uint32_t i = 0; i < b->sample_count; i++) {
 		m->slice[m->slice_count++] = b->samples[i].time_ns;
@@ -569,6 +589,7 @@ bool host_timeline_make(const struct window *w, host_frame_fn name, void *arg,
 	free(m.sample);
 	free(m.blocked);
 	free(m.running);
+	free(m.known);
 	free(m.cover);
 	if (!good)
 		host_timeline_fini(out);

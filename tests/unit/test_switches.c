@@ -613,8 +613,8 @@ static void tells_each_sleep_and_its_length(void **state)
 	}
 	for (int k = 0; k < SLEEPS; k++)
 		sleeps += found[k];
-	/* a switch that the kernel does not tell of (record_missed_in) ends when the scheduler says, which may be
-	 * after it looked at the clock */
+	/* a switch that the kernel does not tell of (record_missed_in) ends when the scheduler says,
+	 * which may be after it looked at the clock */
 	assert_in_range(sleeps + t.missed, SLEEPS - 1, SLEEPS);
 	check_sums(&t, &before, &after);
 	record_end(pid, &t);
