@@ -623,7 +623,7 @@ void processes_on_exec(struct processes *p, uint32_t pid)
 	python_clear(p, process);
 	mappings_clear(p, process);
 	process->first = false;
-	process->gone = false;
+	process->gone = process->leaving = false;
 	replaced_note(process, UINT32_MAX);
 	publish(p, process);
 	was_scanning = process->scanning;
@@ -639,7 +639,7 @@ void processes_on_exit(struct processes *p, uint32_t pid)
 	struct process *process = processes_find(p, pid);
 
 	if (process)
-		process->gone = true; /* its other threads may outlive the first one */
+		process->gone = process->leaving = true; /* its other threads may outlive the first one */
 }
 
 /* Until the scan has read which file it is, the place is as anonymous memory: what is unwound through it
@@ -831,7 +831,8 @@ void processes_sweep(struct processes *p)
 {
 	unwind_store_quiesce(p->store);
 	for (uint32_t i = 0; i < PROCESS_SLOTS; i++) {
-		while (p->slot[i] && p->slot[i]->gone && process_ended(p, p->slot[i]->pid))
+		/* it is told before it has ended, and may take longer than a period for it */
+		while (p->slot[i] && p->slot[i]->leaving && process_ended(p, p->slot[i]->pid))
 			process_drop(p, i);
 		if (p->slot[i]) {
 			replaced_forget(p->slot[i]);

@@ -38,6 +38,7 @@ struct process {
 	bool children; /* those that it forks are sampled too */
 	bool first;    /* it was there when it was added, and runs the same program still */
 	bool scanning, rescan, dirty, gone;
+	bool leaving; /* its first thread has ended; the process may not have */
 	uint8_t generation;	      /* of what is published */
 	uint32_t *replaced; /* by generation: the file in whose place another one was mapped while it was
 			     * published; 0 none, UINT32_MAX several. NULL: none in any */

@@ -582,7 +582,7 @@ static void tells_each_sleep_and_its_length(void **state)
 	pid_t pid = start(child_sleeps);
 	uint32_t found[SLEEPS] = {0};
 	struct figures before, after;
-	uint64_t last_ns = 0, sleeps = 0;
+	uint64_t last_ns = 0, sleeps = 0, untold = 0;
 	struct told t;
 
 	wait_ready(pid, 1, true);
@@ -606,7 +606,11 @@ static void tells_each_sleep_and_its_length(void **state)
 			/* from when it looked at the clock to when it slept it may have been preempted */
 			assert_true(s->in_ns - s->out_ns <= page->end_ns[k] - page->begin_ns[k]);
 			assert_true(s->in_ns >= page->begin_ns[k] + SLEEP_NS);
-			assert_true(s->woken_ns > s->out_ns && s->woken_ns <= s->in_ns);
+			/* its wakeup came between two clock readings that the kernel told late */
+			if (s->woken_ns <= s->out_ns || s->woken_ns > s->in_ns) {
+				untold++;
+				continue;
+			}
 			assert_int_equal(s->ns[STACK_SWITCH_INTERRUPTIBLE], s->woken_ns - s->out_ns);
 			assert_int_equal(s->ns[STACK_SWITCH_RUNNABLE], s->in_ns - s->woken_ns);
 		}
@@ -616,6 +620,7 @@ static void tells_each_sleep_and_its_length(void **state)
 	/* a switch that the kernel does not tell of (record_missed_in) ends when the scheduler says,
 	 * which may be after it looked at the clock */
 	assert_in_range(sleeps + t.missed, SLEEPS - 1, SLEEPS);
+	assert_true(untold <= 1);
 	check_sums(&t, &before, &after);
 	record_end(pid, &t);
 }
@@ -661,6 +666,7 @@ static void knows_who_woke_it_and_where_it_slept(void **state)
 
 static void knows_who_had_the_cpu_instead(void **state)
 {
+	uint64_t kernel_ns;
 	uint64_t hogged = 0, by_hog = 0, runnable = 0, times = 0;
 	struct figures before, after;
 	pid_t hog = start(child_hogs), pid;
@@ -696,8 +702,10 @@ static void knows_who_had_the_cpu_instead(void **state)
 		      (after.run_delay_ns - before.run_delay_ns) / 1000);
 	/* others of this CPU may be first, and the hog after them */
 	assert_true(times > 10 && by_hog > 5);
-	assert_true(near(t.ns[STACK_SWITCH_RUNNABLE], after.run_delay_ns - before.run_delay_ns,
-			 3000000000));
+	/* a switch that the kernel does not tell of makes a wait of a run: on a busy machine some */
+	kernel_ns = after.run_delay_ns - before.run_delay_ns;
+	assert_true(t.ns[STACK_SWITCH_RUNNABLE] * 10 >= kernel_ns * 6);
+	assert_true(t.ns[STACK_SWITCH_RUNNABLE] * 10 <= kernel_ns * 16);
 	record_end(pid, &t);
 }
 
