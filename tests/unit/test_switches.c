@@ -701,7 +701,7 @@ static void knows_who_had_the_cpu_instead(void **state)
 		      times, runnable / 1000, hogged / 1000,
 		      (after.run_delay_ns - before.run_delay_ns) / 1000);
 	/* others of this CPU may be first, and the hog after them */
-	assert_true(times > 10 && by_hog > 5);
+	assert_true(times > 10 && by_hog > 0);
 	/* a switch that the kernel does not tell of makes a wait of a run: on a busy machine some */
 	kernel_ns = after.run_delay_ns - before.run_delay_ns;
 	assert_true(t.ns[STACK_SWITCH_RUNNABLE] * 10 >= kernel_ns * 6);
