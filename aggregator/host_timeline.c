@@ -45,9 +45,9 @@ struct maker {
 	uint32_t sample_count;
 	/* of a stack that slept, or ran; once made its name is not NULL */
 	struct account *blocked;
-	struct known *known; /* KNOWN_NAMES */
-	struct account last[STACK_SWITCH_STATES]; /* where the thread slept last in each state */
 	struct ledger_share *running;
+	struct known *known;			  /* KNOWN_NAMES */
+	struct account last[STACK_SWITCH_STATES]; /* where the thread slept last in each state */
 	/* when the thread's switches were recorded, in order of time; at: the first that may still
 	 * matter */
 	struct ledger_interval *cover;

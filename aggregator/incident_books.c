@@ -59,13 +59,13 @@ static void add_peers(const struct incident *i, const struct incident_judgement 
 	}
 }
 
-/* Time of a step that is not spent in collectives, ns. */
+/* Of a step, ns. */
 static double own_ns(const struct ledger *l)
 {
 	uint64_t ns = 0;
 
 	for (uint32_t k = 0; k < l->count; k++)
-		if (l->account[k].kind != LEDGER_COLLECTIVE)
+		if (ledger_is_own(l->account[k].kind))
 			ns += l->account[k].ns;
 	return l->steps ? (double)ns / (double)l->steps : 0;
 }
@@ -92,13 +92,9 @@ bool incident_books_open(const struct incident *i, const struct incident_judgeme
 	others = peers.steps >= REFERENCE_STEPS_MIN;
 	out->usual_is_own = own && (!others || slow_ns - own_ns(&out->usual) >=
 						   PAST_SHARE * (slow_ns - own_ns(&peers)));
-	if (!out->usual_is_own) {
-		struct ledger swap = out->usual;
-
+	ledger_fini(out->usual_is_own ? &peers : &out->usual);
+	if (!out->usual_is_own)
 		out->usual = peers;
-		peers = swap;
-	}
-	ledger_fini(&peers);
 	if (out->slow.steps && (own || others))
 		return true;
 	incident_books_close(out);

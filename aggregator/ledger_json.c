@@ -66,7 +66,7 @@ static uint32_t explained_by(const struct ledger_row *rows, uint32_t n, struct l
 	uint32_t count = 0;
 
 	for (uint32_t k = 0; k < n; k++)
-		if (rows[k].kind != LEDGER_COLLECTIVE)
+		if (ledger_is_own(rows[k].kind))
 			own[count++] = rows[k];
 	return ledger_explain(own, count, EXPLAIN_SHARE);
 }

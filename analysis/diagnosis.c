@@ -297,7 +297,7 @@ static struct choice weigh(const struct diagnosis_view *v, enum finding_cause ca
 		const struct diagnosis_candidate *c = &v->list[i];
 		double got = within_pool(v, c), worth = got * c->sure * (c->by_signal ? SIGNAL_WORTH : 1);
 
-		if (c->cause != cause || c->by_line != (v->row && c->is_share && c->by_line))
+		if (c->cause != cause || (c->by_line && !c->is_share))
 			continue;
 		sum += got;
 		if (!out.lead || worth > most) {
@@ -777,14 +777,14 @@ static double clamp(double x, double low, double high)
 /* Healthy ranks differ by so much of a step from day to day. */
 #define STEP_SHARE 0.002
 
-/* What the model was not fitted on can only lower it: suspects that show different causes, a median
- * of few steps, and an effect that is next to nothing. */
 /* The share of the excess that the cause explains, each part by how directly it was seen. */
 static double by_ledger(const struct diagnosis_view *v, const struct choice *c)
 {
 	return v->excess_ns > 0 ? clamp(c->explained_ns * c->lead->sure / v->excess_ns, 0, 1) : 0;
 }
 
+/* What the model was not fitted on can only lower it: suspects that show different causes, a median
+ * of few steps, and an effect that is next to nothing. */
 static double confidence(const struct diagnosis_view *v, const struct choice *c, uint32_t agreeing)
 {
 	const struct diagnosis_input *in = v->in;

@@ -535,24 +535,13 @@ static bool is_more_work(struct diagnosis_view *v, struct diagnosis_kernel *k, s
 	return true;
 }
 
-static void compare_kernels(struct diagnosis_view *v, const struct bases *b)
+/* k, p: room for KERNELS_MAX. */
+static void compare_pairs(struct diagnosis_view *v, const struct bases *b, struct diagnosis_kernel *k,
+			  struct pair *p)
 {
-	struct pair *p = calloc(KERNELS_MAX, sizeof(*p));
-	struct diagnosis_kernel *k = calloc(KERNELS_MAX, sizeof(*k));
 	double whole = 0;
 	uint32_t n;
 
-	if (!p || !k) {
-		free(p);
-		free(k);
-		return;
-	}
-	if (is_more_work(v, k, p)) {
-		free(p);
-		free(k);
-		return;
-	}
-	memset(p, 0, KERNELS_MAX * sizeof(*p));
 	n = b->count && v->who->kernel_count ? pair_up(v, b, p) : v->row ? pair_rows(v, k, p) : 0;
 	for (uint32_t i = 0; i < n; i++)
 		whole += p[i].total_ns;
@@ -561,6 +550,15 @@ static void compare_kernels(struct diagnosis_view *v, const struct bases *b)
 	one_kernel(v, p, n, whole);
 	other_names(v, p, n, whole);
 	more_launches(v, p, n, whole);
+}
+
+static void compare_kernels(struct diagnosis_view *v, const struct bases *b)
+{
+	struct pair *p = calloc(KERNELS_MAX, sizeof(*p));
+	struct diagnosis_kernel *k = calloc(KERNELS_MAX, sizeof(*k));
+
+	if (p && k && !is_more_work(v, k, p))
+		compare_pairs(v, b, k, p);
 	free(p);
 	free(k);
 }

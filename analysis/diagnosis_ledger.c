@@ -37,82 +37,83 @@ _Static_assert(CAUSE_COUNT <= 64, "causes are bits of a word");
 	 BIT(IMBALANCE_INPUT))
 #define BY_ANY (~0ull & ~(BY_GPU | BIT(GPU_COPY) | BIT(NET_TRANSFER)))
 
-/* The first row that fits. because: of one rank; the account's name follows, if it has one. */
+/* The first row that fits. because: of one rank; where the account has a name, joint and that name
+ * follow. */
 static const struct pattern {
 	enum ledger_kind kind;
 	enum ledger_what first, last;
 	enum finding_cause cause;
 	uint64_t explained_by;
-	const char *because;
+	const char *because, *joint;
 } patterns[] = {
-    {LEDGER_COMPUTE, 0, 0, CAUSE_UNKNOWN, BY_GPU, ""},
-    {LEDGER_COPY, 0, 0, CAUSE_GPU_COPY, BIT(GPU_COPY), "its copies take longer:"},
-    {LEDGER_COLLECTIVE, 0, 0, CAUSE_NET_TRANSFER, BY_NETWORK | BIT(NET_TRANSFER), "it waits in"},
-    {LEDGER_QUEUED, 0, 0, CAUSE_GPU_QUEUE, BIT(OS_STEAL), "its GPU begins launched work late"},
-    {LEDGER_STOPPED, 0, LEDGER_WHATS, CAUSE_OS_STOPPED, 0, "it was stopped"},
+    {LEDGER_COMPUTE, 0, 0, CAUSE_UNKNOWN, BY_GPU, "", ""},
+    {LEDGER_COPY, 0, 0, CAUSE_GPU_COPY, BIT(GPU_COPY), "its copies take longer", ": "},
+    {LEDGER_COLLECTIVE, 0, 0, CAUSE_NET_TRANSFER, BY_NETWORK | BIT(NET_TRANSFER), "it waits", " in "},
+    {LEDGER_QUEUED, 0, 0, CAUSE_GPU_QUEUE, BIT(OS_STEAL), "its GPU begins launched work late", ""},
+    {LEDGER_STOPPED, 0, LEDGER_WHATS, CAUSE_OS_STOPPED, 0, "it was stopped", " in "},
     {LEDGER_STOLEN, LEDGER_DEVICE, LEDGER_INTERRUPT, CAUSE_OS_IRQ, BIT(OS_IRQ) | BIT(OS_STEAL),
-     "interrupts run in place of its launching threads"},
+     "interrupts run in place of its launching threads", ""},
     {LEDGER_STOLEN, 0, LEDGER_WHATS, CAUSE_OS_SOFTIRQ, BIT(OS_SOFTIRQ) | BIT(OS_STEAL),
-     "soft interrupts run in place of its launching threads"},
+     "soft interrupts run in place of its launching threads", ""},
     {LEDGER_RUNNABLE, LEDGER_WOKEN, LEDGER_WOKEN, CAUSE_OS_RUN_QUEUE, BY_QUEUE,
-     "its launching threads wait for a CPU, on which runs"},
+     "its launching threads wait for a CPU", ", on which runs "},
     {LEDGER_RUNNABLE, 0, LEDGER_WHATS, CAUSE_OS_RUN_QUEUE, BY_QUEUE,
-     "its launching threads wait for a CPU, on which runs"},
+     "its launching threads wait for a CPU", ", on which runs "},
     {LEDGER_RUNNING, LEDGER_LOGGING, LEDGER_LOGGING, CAUSE_SW_LOGGING, BIT(OS_STEAL),
-     "it writes logs in"},
+     "it writes logs", " in "},
     {LEDGER_RUNNING, LEDGER_LOADER, LEDGER_LOADER, CAUSE_STORAGE_LOADER, BY_HOST,
-     "it loads its data itself, in"},
+     "it loads its data itself", ", in "},
     {LEDGER_RUNNING, LEDGER_STORAGE_CLIENT, LEDGER_STORAGE_CLIENT, CAUSE_STORAGE_CLIENT, BY_HOST,
-     "its storage client takes the CPU, in"},
+     "its storage client takes the CPU", ", in "},
     {LEDGER_KERNEL_CODE, LEDGER_PAGE_FAULT, LEDGER_FILE_FAULT, CAUSE_OS_FAULTS,
-     BIT(OS_FAULTS) | BIT(OS_STEAL) | BIT(OS_MEMORY), "the kernel handles page faults of"},
+     BIT(OS_FAULTS) | BIT(OS_STEAL) | BIT(OS_MEMORY), "the kernel handles page faults", " of "},
     {LEDGER_KERNEL_CODE, LEDGER_SWAP, LEDGER_MEMORY_LIMIT, CAUSE_OS_MEMORY,
-     BIT(OS_MEMORY) | BIT(OS_STEAL), "the kernel frees memory for it, in"},
+     BIT(OS_MEMORY) | BIT(OS_STEAL), "the kernel frees memory for it", ", in "},
     {LEDGER_KERNEL_CODE, LEDGER_NUMA, LEDGER_NUMA, CAUSE_OS_NUMA, BIT(OS_NUMA),
-     "the kernel moves its pages between NUMA nodes, in"},
+     "the kernel moves its pages between NUMA nodes", ", in "},
     {LEDGER_KERNEL_CODE, LEDGER_KERNEL_LOCK, LEDGER_KERNEL_LOCK, CAUSE_OS_LOCK,
-     BIT(OS_LOCK) | BIT(OS_STEAL), "it waits for a lock in the kernel, in"},
+     BIT(OS_LOCK) | BIT(OS_STEAL), "it waits for a lock in the kernel", ", in "},
     {LEDGER_KERNEL_CODE, LEDGER_STORAGE, LEDGER_STORAGE, CAUSE_STORAGE_DISK, BY_STORAGE,
-     "the kernel handles its I/O, in"},
+     "the kernel handles its I/O", ", in "},
     /* system calls that it makes are of its own code (group_of) */
-    {LEDGER_KERNEL_CODE, 0, LEDGER_WHATS, CAUSE_CPU_FUNCTION, 0, ""},
-    {LEDGER_RUNNING, 0, LEDGER_WHATS, CAUSE_CPU_FUNCTION, BY_HOST | BIT(OS_LOCK), ""},
+    {LEDGER_KERNEL_CODE, 0, LEDGER_WHATS, CAUSE_CPU_FUNCTION, 0, "", ""},
+    {LEDGER_RUNNING, 0, LEDGER_WHATS, CAUSE_CPU_FUNCTION, BY_HOST | BIT(OS_LOCK), "", ""},
     {LEDGER_BLOCKED, LEDGER_LOADER, LEDGER_STORAGE_CLIENT, CAUSE_STORAGE_LOADER,
-     BIT(OS_STEAL) | BIT(STORAGE_CLIENT), "it waits for its data loader in"},
+     BIT(OS_STEAL) | BIT(STORAGE_CLIENT), "it waits for its data loader", " in "},
     {LEDGER_BLOCKED, LEDGER_GIL, LEDGER_GIL, CAUSE_CPU_GIL, BIT(CPU_GIL),
-     "its launching threads wait for the GIL in"},
+     "its launching threads wait for the GIL", " in "},
     {LEDGER_BLOCKED, LEDGER_LOCK, LEDGER_LOCK, CAUSE_CPU_LOCK, BIT(CPU_GIL),
-     "it waits for a lock or another thread in"},
+     "it waits for a lock or another thread", " in "},
     {LEDGER_BLOCKED, LEDGER_FILE_LOCK, LEDGER_FILE_LOCK, CAUSE_CPU_LOCK, 0,
-     "it waits for a file lock in"},
+     "it waits for a file lock", " in "},
     {LEDGER_BLOCKED, LEDGER_PIPE_WRITE, LEDGER_TERMINAL, CAUSE_SW_OUTPUT, 0,
-     "it waits until somebody reads what it writes, in"},
+     "it waits until somebody reads what it writes", ", in "},
     {LEDGER_BLOCKED, LEDGER_PIPE_READ, LEDGER_PIPE_READ, CAUSE_CPU_PROCESS, 0,
-     "it waits for another process at a pipe, in"},
+     "it waits for another process at a pipe", ", in "},
     {LEDGER_BLOCKED, LEDGER_LOCAL_SOCKET, LEDGER_LOCAL_SOCKET, CAUSE_CPU_PROCESS, 0,
-     "it waits for another process at a socket, in"},
+     "it waits for another process at a socket", ", in "},
     {LEDGER_BLOCKED, LEDGER_CHILD, LEDGER_CHILD, CAUSE_CPU_PROCESS, 0,
-     "it waits for a child process in"},
+     "it waits for a child process", " in "},
     {LEDGER_BLOCKED, LEDGER_SOCKET, LEDGER_POLL, CAUSE_NET_WAIT, BY_NETWORK,
-     "it waits for a peer at a socket, in"},
-    {LEDGER_BLOCKED, LEDGER_SLEEP, LEDGER_SLEEP, CAUSE_CPU_SLEEP, 0, "it sleeps in"},
+     "it waits for a peer at a socket", ", in "},
+    {LEDGER_BLOCKED, LEDGER_SLEEP, LEDGER_SLEEP, CAUSE_CPU_SLEEP, 0, "it sleeps", " in "},
     {LEDGER_BLOCKED, LEDGER_FILE_SYNC, LEDGER_FILE_SYNC, CAUSE_STORAGE_SYNC, BY_STORAGE,
-     "it waits until what it wrote is on the disk, in"},
+     "it waits until what it wrote is on the disk", ", in "},
     {LEDGER_BLOCKED, LEDGER_DISK_LIMIT, LEDGER_DISK_LIMIT, CAUSE_STORAGE_LIMIT, BIT(STORAGE_LIMIT),
-     "an I/O limit holds it in"},
+     "an I/O limit holds it", " in "},
     {LEDGER_BLOCKED, LEDGER_FILE_READ, LEDGER_STORAGE, CAUSE_STORAGE_DISK, BY_STORAGE,
-     "it waits for storage in"},
+     "it waits for storage", " in "},
     {LEDGER_BLOCKED, LEDGER_PAGE_FAULT, LEDGER_FILE_FAULT, CAUSE_STORAGE_DISK,
-     BY_STORAGE | BIT(OS_FAULTS), "it waits for pages of a file in"},
+     BY_STORAGE | BIT(OS_FAULTS), "it waits for pages of a file", " in "},
     {LEDGER_BLOCKED, LEDGER_SWAP, LEDGER_MEMORY_LIMIT, CAUSE_OS_MEMORY, BIT(OS_MEMORY),
-     "it waits for memory in"},
+     "it waits for memory", " in "},
     {LEDGER_BLOCKED, LEDGER_NUMA, LEDGER_NUMA, CAUSE_OS_NUMA, BIT(OS_NUMA),
-     "it waits for pages that move between NUMA nodes, in"},
+     "it waits for pages that move between NUMA nodes", ", in "},
     {LEDGER_BLOCKED, LEDGER_KERNEL_LOCK, LEDGER_KERNEL_LOCK, CAUSE_OS_LOCK, BIT(OS_LOCK),
-     "it waits for a lock in the kernel, in"},
-    {LEDGER_BLOCKED, 0, LEDGER_WHATS, CAUSE_CPU_HOST_GAP, BY_ANY, "it is blocked in"},
+     "it waits for a lock in the kernel", ", in "},
+    {LEDGER_BLOCKED, 0, LEDGER_WHATS, CAUSE_CPU_HOST_GAP, BY_ANY, "it is blocked", " in "},
     {LEDGER_UNOBSERVED, 0, LEDGER_WHATS, CAUSE_CPU_HOST_GAP, BY_ANY,
-     "its host launches late and its GPU waits; what holds the host up was not seen"},
+     "its host launches late and its GPU waits; what holds the host up was not seen", ""},
 };
 #define PATTERNS ARRAY_LEN(patterns)
 
@@ -142,10 +143,10 @@ static uint32_t pattern_of(const struct ledger_row *r)
 	return k;
 }
 
-/* Waiting for others in collectives is no time of the rank's own, unless everybody waits. */
+/* Where everybody is slow, waiting in collectives counts as well. */
 static bool is_own(enum finding_kind finding, enum ledger_kind kind)
 {
-	return kind != LEDGER_COLLECTIVE || finding == FINDING_UNIFORM;
+	return ledger_is_own(kind) || finding == FINDING_UNIFORM;
 }
 
 static enum finding_cause cause_of(const struct diagnosis_view *v, const struct pattern *p,
@@ -337,8 +338,7 @@ static void tell(struct diagnosis_view *v, const struct share *s, struct diagnos
 {
 	const struct ledger_row *r = s->sum->most;
 	const struct pattern *p = s->pattern;
-	const char *name = r ? r->name : "", *because = p->because;
-	size_t used;
+	const char *name = r ? r->name : "";
 
 	if (r)
 		account_text(v, r, c->text, sizeof(c->text));
@@ -346,22 +346,8 @@ static void tell(struct diagnosis_view *v, const struct share *s, struct diagnos
 		function_text(v, s, c);
 		return;
 	}
-	/* "it sleeps in F", and without a name "it sleeps" */
-	used = strlen(because);
-	if (!*name || p->kind == LEDGER_UNOBSERVED || p->kind == LEDGER_STOLEN) {
-		const char *end = strrchr(because, ' ');
-
-		name = "";
-		if (end && (!strcmp(end, " in") || !strcmp(end, " of") || !strcmp(end, " runs")))
-			used = (size_t)(end - because);
-		if (p->kind == LEDGER_RUNNABLE)
-			used = strcspn(because, ",");
-	}
-	if (used && because[used - 1] == ',')
-		used--;
 	diagnosis_text_copy(c->subject, sizeof(c->subject), name);
-	snprintf(c->because, sizeof(c->because), "%.*s%s%.130s", (int)used, because,
-		 *name ? " " : "", name);
+	snprintf(c->because, sizeof(c->because), "%s%s%.130s", p->because, *name ? p->joint : "", name);
 }
 
 /* Candidates of a cause that explain nothing stay as evidence, without a time. */
@@ -414,25 +400,34 @@ static bool is_unseen(enum finding_kind kind, const struct sum *sums)
 	return unseen > UNSEEN_MAX * whole || !(whole > 0);
 }
 
-static struct ledger_row *rows_of(const struct ledger *slow, const struct ledger *usual, uint32_t *count)
+/* NULL: the difference says too little, or there is no memory. */
+static struct ledger_row *rows_of(enum finding_kind kind, const struct ledger *slow,
+				  const struct ledger *usual, uint32_t *count, struct sum *sums)
 {
-	struct ledger_row *rows = slow->steps && usual->steps ?
-				      calloc((size_t)slow->count + usual->count + 1, sizeof(*rows)) :
-				      NULL;
+	struct ledger_row *rows = NULL;
 
-	*count = rows ? ledger_subtract(slow, usual, rows) : 0;
-	return rows;
+	*count = 0;
+	if (kind != FINDING_HANG && slow->steps && usual->steps)
+		rows = calloc((size_t)slow->count + usual->count + 1, sizeof(*rows));
+	if (!rows)
+		return NULL;
+	*count = ledger_subtract(slow, usual, rows);
+	sum_up(rows, *count, sums);
+	if (!is_unseen(kind, sums))
+		return rows;
+	free(rows);
+	return NULL;
 }
 
-bool diagnosis_ledger_tells(enum finding_kind kind, const struct ledger *slow, const struct ledger *usual)
+bool diagnosis_ledger_tells(enum finding_kind kind, const struct ledger *slow,
+			    const struct ledger *usual)
 {
 	struct sum sums[PATTERNS] = {{0}};
 	uint32_t n;
-	struct ledger_row *rows = rows_of(slow, usual, &n);
+	struct ledger_row *rows = rows_of(kind, slow, usual, &n, sums);
 
-	sum_up(rows, n, sums);
 	free(rows);
-	return n && kind != FINDING_HANG && !is_unseen(kind, sums);
+	return rows != NULL;
 }
 
 void diagnosis_ledger_begin(struct diagnosis_view *v)
@@ -440,14 +435,11 @@ void diagnosis_ledger_begin(struct diagnosis_view *v)
 	const struct diagnosis_rank *who = v->who;
 	struct sum sums[PATTERNS] = {{0}};
 
-	if (!who->ledger || !who->usual ||
-	    !diagnosis_ledger_tells(v->in->kind, who->ledger, who->usual))
-		return;
-	v->row = rows_of(who->ledger, who->usual, &v->row_count);
+	if (who->ledger && who->usual)
+		v->row = rows_of(v->in->kind, who->ledger, who->usual, &v->row_count, sums);
 	if (!v->row)
 		return;
 	v->past = who->usual_is_own;
-	sum_up(v->row, v->row_count, sums);
 	set_pools(v, sums);
 }
 

@@ -43,6 +43,11 @@ enum ledger_kind {
 };
 /* "compute" ...; static text. */
 const char *ledger_kind_name(enum ledger_kind kind);
+/* Waiting for others in collectives is no time of a rank's own. */
+static inline bool ledger_is_own(enum ledger_kind kind)
+{
+	return kind != LEDGER_COLLECTIVE;
+}
 
 /* Of a kind, what the host did: code of which sort, or what it waited for. */
 enum ledger_what {

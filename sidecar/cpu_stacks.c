@@ -256,19 +256,13 @@ static bool is_recorded(const struct cpu_stacks *s, uint32_t pid, uint32_t tid)
 /* Under lock. */
 static void name_thread(struct cpu_stacks *s, uint32_t pid, uint32_t tid)
 {
-	struct recorded *at = NULL;
+	uint32_t at = 0;
 
-	for (uint32_t i = 0; i < RECORDED_MAX; i++) {
-		struct recorded *r = &s->recorded[i];
-
-		if (r->pid == pid && r->tid == tid)
-			return;
-		if (!at && !r->tid)
-			at = r;
-	}
-	if (!at)
+	while (at < RECORDED_MAX && s->recorded[at].tid)
+		at++;
+	if (at == RECORDED_MAX || is_recorded(s, pid, tid))
 		return;
-	*at = (struct recorded){ .pid = pid, .tid = tid };
+	s->recorded[at] = (struct recorded){ .pid = pid, .tid = tid };
 	s->recorded_new = true;
 }
 
@@ -286,12 +280,11 @@ static void name_wakers(struct cpu_stacks *s, const struct stack_batch *b)
 		for (uint32_t i = 0; s->added[k] && i < b->switch_count; i++) {
 			const struct stack_switch *w = &b->switches[i];
 
-			if (w->pid != s->added[k] || !w->waker_tid || w->woken_ns <= w->out_ns ||
-			    is_recorded(s, w->pid, w->waker_tid))
+			if (w->pid != s->added[k] || !w->waker_tid || w->woken_ns <= w->out_ns)
 				continue;
 			for (at = 0; at < n && list[at].tid != w->waker_tid; at++)
 				;
-			if (at == WAKERS_MAX)
+			if (at == WAKERS_MAX || (at == n && is_recorded(s, w->pid, w->waker_tid)))
 				continue;
 			n += at == n;
 			list[at].tid = w->waker_tid;
