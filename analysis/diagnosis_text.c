@@ -64,6 +64,22 @@ void diagnosis_text_plural(char *text, size_t bytes)
 	    {"it waits ", "they wait "},
 	    {"it launches ", "they launch "},
 	    {"it is set up ", "they are set up "},
+	    {"what it writes", "what they write"},
+	    {"what it wrote", "what they wrote"},
+	    {"it sleeps", "they sleep"},
+	    {"it writes logs", "they write logs"},
+	    {"it loads its data itself", "they load their data themselves"},
+	    {"it was stopped", "they were stopped"},
+	    {"it was healthy", "they were healthy"},
+	    {"it is blocked", "they are blocked"},
+	    {"its storage client takes ", "their storage clients take "},
+	    {"its GPU begins ", "their GPUs begin "},
+	    {"its pages", "their pages"},
+	    {"its I/O", "their I/O"},
+	    {"its code runs ", "their code runs "},
+	    {"its copies", "their copies"},
+	    {"memory for it", "memory for them"},
+	    {"holds it", "holds them"},
 	};
 
 	for (size_t i = 0; i < sizeof(words) / sizeof(*words); i++)

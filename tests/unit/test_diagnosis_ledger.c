@@ -71,10 +71,12 @@ static void signal_add(struct world *w, enum os_signal_kind kind, const char *su
 	os_signal_make(&w->signal[w->rank.signal_count++], kind, subject, value, usual, 120);
 }
 
-static void judge(struct world *w)
+/* Of one rank, or of two that have the same. */
+static void judge_all(struct world *w, uint32_t suspects)
 {
 	const double step_ns = (double)ledger_sum(&w->slow) / STEPS;
-	struct diagnosis_input in = {.kind = w->kind, .suspect = &w->rank, .suspect_count = 1,
+	struct diagnosis_rank who[2];
+	struct diagnosis_input in = {.kind = w->kind, .suspect = who, .suspect_count = suspects,
 				     .job_ranks = 8};
 	struct diagnosis_rank before = {.steps = STEPS, .step_ns = 100e6 * w->scale,
 					.self_ns = 90e6 * w->scale, .compute_ns = 50e6 * w->scale,
@@ -93,7 +95,14 @@ static void judge(struct world *w)
 	w->rank.usual = &w->usual;
 	w->rank.usual_is_own = true;
 	in.before = &before;
+	who[0] = who[1] = w->rank;
+	who[1].rank = 6;
 	diagnosis_make(&in, &out);
+}
+
+static void judge(struct world *w)
+{
+	judge_all(w, 1);
 }
 
 static void end(struct world *w)
@@ -179,6 +188,25 @@ static void an_account_that_grew_is_the_cause(void **unused)
 					 out.summary);
 			end(&w);
 		}
+}
+
+static void of_two_ranks_it_is_said_in_the_plural(void **unused)
+{
+	static const char *const singular[] = {" it ", " its ", " it: "};
+
+	for (size_t i = 0; i < ARRAY_LEN(faults); i++) {
+		struct world w;
+
+		begin(&w);
+		both(&w, faults[i].kind, faults[i].what, faults[i].name, 1, 21, 1, 1);
+		judge_all(&w, 2);
+		assert_int_equal(out.cause, faults[i].cause);
+		for (size_t k = 0; k < ARRAY_LEN(singular); k++)
+			if (strstr(out.summary, singular[k]))
+				fail_msg("fault %zu: %s", i, out.summary);
+		assert_non_null(strstr(out.summary, "ranks 5 and 6 are slow because "));
+		end(&w);
+	}
 }
 
 static void a_signal_without_an_excess_in_its_account_is_no_cause(void **unused)
@@ -369,6 +397,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(an_account_that_grew_is_the_cause),
+	    cmocka_unit_test(of_two_ranks_it_is_said_in_the_plural),
 	    cmocka_unit_test(a_signal_without_an_excess_in_its_account_is_no_cause),
 	    cmocka_unit_test(a_signal_explains_the_account_that_it_lengthens),
 	    cmocka_unit_test(a_signal_explains_no_more_than_its_own_time),
