@@ -12,7 +12,7 @@
 #include "analysis/workers.h"
 
 /* What all wait for together has neither a host's bursts nor other work in it, which the floors of
- * own times are for: a quarter of them is told. */
+ * own times are for: a change is reported from a quarter of them on. */
 #define TRANSFER_UNIT 4.0
 /* Steps with so much other work than usual, on all ranks, tell nothing of the job as a whole. */
 #define WORK_OTHER 0.05

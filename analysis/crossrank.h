@@ -5,8 +5,8 @@
  * Per rank and step the own time, the pace of all its kernels and of the leading ones (jobsteps.h),
  * each against what is usual for the rank, so that neither ranks with other work nor steps with other
  * work are accused: the rows that analysis/peers judges, as it does live (workers.h). Where the
- * heaviest rank changes from step to step (skew.h), that is told of all, and stretches that it
- * explains accuse nobody. A difference that is there from the first step to the last tells a slow GPU
+ * heaviest rank changes from step to step (skew.h), the finding is about all ranks, and stretches that
+ * it explains accuse nobody. A difference that is there from the first step to the last tells a slow GPU
  * from other work only by its kernels: the same names and counts, each slower by the same ratio.
  * Layers: diagnosis.h decides.
  *

@@ -264,7 +264,7 @@ void peers_open(struct peers *p, enum peers_measure q, uint32_t member, uint32_t
 		float r = s->residual[(size_t)peers_at(p, t) * p->n + member];
 
 		if (!isnan(r))
-			peers_noise_told(&s->noise, r - m->location);
+			peers_noise_stretch(&s->noise, r - m->location);
 	}
 	m->open = true;
 	s->open++;
@@ -533,15 +533,16 @@ void peers_push(struct peers *p, uint64_t step, const double *self_ns, const dou
 	p->pushes++;
 }
 
-/* Steps of stretches are no single high steps, of which some come together by chance. */
-static void take_told_off(struct peers_noise *no)
+/* The noise is measured from single high steps. Steps that turned out to belong to a slow stretch are not
+ * noise: take them out of the histogram again. */
+static void forget_stretches(struct peers_noise *no)
 {
 	for (uint32_t i = 0; i < PEERS_BINS; i++) {
-		no->step[i] -= no->told[i] < no->step[i] ? no->told[i] : no->step[i];
-		no->told[i] = 0;
+		no->step[i] -= no->stretch[i] < no->step[i] ? no->stretch[i] : no->step[i];
+		no->stretch[i] = 0;
 	}
-	no->steps -= no->told_steps < no->steps ? no->told_steps : no->steps;
-	no->told_steps = 0;
+	no->steps -= no->stretch_steps < no->steps ? no->stretch_steps : no->steps;
+	no->stretch_steps = 0;
 }
 
 void peers_again(struct peers *p)
@@ -560,7 +561,7 @@ void peers_again(struct peers *p)
 			s->sum[i] = 0;
 			s->valid[i] = 0;
 		}
-		take_told_off(&s->noise);
+		forget_stretches(&s->noise);
 		s->open = 0;
 		if (s->part)
 			memset(s->part, 0, 2 * PEERS_SYSOM_PARTS * (size_t)p->n * sizeof(*s->part));

@@ -49,7 +49,7 @@ struct peers_config {
 	 * the member's own usual value (the median of its first 8) */
 	bool changes_only;
 	/* what the own time of every member is without a fault: the caller measured it, and gives own
-	 * times in terms of it; 0: not known. Only who rose above it is told. */
+	 * times in terms of it; 0: not known. Only members above it are reported. */
 	double usual_ns;
 };
 void peers_config_default(struct peers_config *c);

@@ -212,11 +212,11 @@ void peers_noise_step(struct peers_noise *no, double above)
 		no->step[i] /= 2;
 }
 
-void peers_noise_told(struct peers_noise *no, double above)
+void peers_noise_stretch(struct peers_noise *no, double above)
 {
 	if (above > 0)
-		no->told[bin_of((float)above)]++;
-	no->told_steps++;
+		no->stretch[bin_of((float)above)]++;
+	no->stretch_steps++;
 }
 
 double peers_noise_share(const struct peers_noise *no, double above, uint32_t own)

@@ -24,8 +24,9 @@ struct peers_noise {
 	double tail[PEERS_SCALES];  /* how much heavier than Gaussian its tail is; at least 1 */
 	uint32_t step[PEERS_BINS];  /* single steps' residuals above their member's location */
 	uint64_t steps;		    /* and all that were looked at */
-	uint32_t told[PEERS_BINS];  /* those of them that were the begin of a stretch: known too late to */
-	uint64_t told_steps;	    /* help before the rows come again */
+	/* of these, the steps that began a slow stretch: forgotten before the rows come again */
+	uint32_t stretch[PEERS_BINS];
+	uint64_t stretch_steps;
 	uint64_t fresh;		    /* pushes at the last renewal of scale and tail */
 };
 
@@ -97,8 +98,8 @@ double peers_noise_of(const struct peers *p, const struct peers_series *s, uint3
 		      double *widened);
 /* One step of a member that is not open lies so far above its location. */
 void peers_noise_step(struct peers_noise *no, double above);
-/* It was one of a stretch that is told, no single one. */
-void peers_noise_told(struct peers_noise *no, double above);
+/* This step was part of a slow stretch, not a single high step. */
+void peers_noise_stretch(struct peers_noise *no, double above);
 /* Share of such steps that lie as far above; apart from `own` of them. */
 double peers_noise_share(const struct peers_noise *no, double above, uint32_t own);
 /* One-sided Gaussian and Student quantiles of a small probability. */

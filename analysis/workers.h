@@ -24,14 +24,14 @@ struct workers_table {
 	double step_ns;	       /* typical latency; 0: from self_ns */
 	struct peers_config config;
 	/* Workers of one role differ for good: each is held against what is usual for itself, and what is
-	 * slow from the first step to the last is not told. */
+	 * slow from the first step to the last is not reported. */
 	bool uneven;
-	/* uneven: other times of the same steps, each [steps][workers]; what shows in one of them alone
-	 * is told, too */
+	/* uneven: other times of the same steps, each [steps][workers]; a stretch that shows in only one of
+	 * them is reported, too */
 	const double *const *more;
 	uint32_t more_count;
 	/* [steps]: all workers have other work in it than usual. NULL: nobody knows, so that a job that
-	 * becomes slower is told from 10% and 20 steps on */
+	 * becomes slower is reported from 10% and 20 steps on */
 	const bool *other_work;
 	/* Stretches of several workers at the same time are one finding where this is equal; NULL: always.
 	 * series: 0 the own time, 1 and more: of more[] */

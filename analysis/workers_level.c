@@ -23,7 +23,8 @@ static double sorted_at(double *v, uint32_t n, double q)
 /* What is usual is measured from at least so many steps, and this share of those that are known. */
 #define ORDINARY_STEPS 8u
 #define ORDINARY_SHARE 0.3
-/* A worker with less own time than this part of the typical one's is told in parts of that. */
+/* A worker whose own time is less than this part of the typical worker's is measured in units of the
+ * typical worker's. */
 #define SMALL_PART 0.25
 
 /* Each worker's level: most of its steps, those that are not slow for a part of the time. */

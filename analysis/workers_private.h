@@ -23,7 +23,7 @@ struct workers {
 	double *late;	    /* [steps][workers]: ns above its role's level */
 	double *level;	    /* [workers]: own time, ns */
 	bool *away;	    /* [steps]: somebody was slow, nothing usual is learned */
-	double *usual;	    /* [workers]: what self is told in, ns: its role's level, or its own */
+	double *usual;	    /* [workers]: the unit of self, ns: its role's level, or its own */
 	double *more;	    /* [steps][workers]: one of the other times, against what is usual */
 	double *role_level; /* [roles]: of the lower half of its workers */
 	double *role_late;  /* [roles], ns */

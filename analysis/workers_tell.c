@@ -255,7 +255,7 @@ static double own_excess(struct workers *w, const struct workers_flag *f)
 	return n ? fmax(0, median_of(w->scratch, n) - 1) : 0;
 }
 
-/* Which cells lie in a told stretch of their worker. */
+/* Which cells lie in a stretch that is reported of their worker. */
 static void flagged_cells(const struct workers *w, bool *in)
 {
 	const struct workers_table *t = w->t;

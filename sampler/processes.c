@@ -831,7 +831,7 @@ void processes_sweep(struct processes *p)
 {
 	unwind_store_quiesce(p->store);
 	for (uint32_t i = 0; i < PROCESS_SLOTS; i++) {
-		/* it is told before it has ended, and may take longer than a period for it */
+		/* the kernel reports an exit before the process has ended, which may take several sweeps */
 		while (p->slot[i] && p->slot[i]->leaving && process_ended(p, p->slot[i]->pid))
 			process_drop(p, i);
 		if (p->slot[i]) {

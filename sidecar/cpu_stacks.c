@@ -43,7 +43,8 @@
 #define THREAD_NICE   5
 /* As many as the sampler takes. */
 #define RECORDED_MAX 512u
-/* Threads that end waits are recorded from this part of a period on; so many are told apart. */
+/* A thread that ends waits is recorded if these waits took this part of a period. At most so many are
+ * distinguished. */
 #define WAKER_SHARE 20u
 #define WAKERS_MAX  16u
 /* A thread that is off the CPU for less is taken to run on: such switches are most of all, and a step has
@@ -266,8 +267,8 @@ static void name_thread(struct cpu_stacks *s, uint32_t pid, uint32_t tid)
 	s->recorded_new = true;
 }
 
-/* Under lock. Who ends most of a process's waits, is recorded as well: a communication thread, whose
- * waits at a socket say what the others wait for. Of several, one at each drain. */
+/* Under lock. The thread that ends most of a process's waits is recorded as well, one more at each drain: a
+ * communication thread, whose waits at a socket show what the other threads wait for. */
 static void name_wakers(struct cpu_stacks *s, const struct stack_batch *b)
 {
 	for (uint32_t k = 0; k < LIMIT_NODE_PROCESSES; k++) {
