@@ -11,6 +11,9 @@ of the last run first. A script's head may say, in a comment of its first 12 lin
 
 A case that skips says what it lacks: `# SKIP needs NAME: why` (cmocka: skip_needs() of tests/unit/skip.h). Where that
 need is here the skip is a failure, so that nothing is left out where it could have run.
+
+What fails runs once more, by itself after all others: a machine on which four jobs and their daemons share two CPUs
+delays some of them for seconds. The second result counts; the summary lists what passed only then.
 """
 import argparse
 import concurrent.futures
@@ -53,6 +56,7 @@ class Test:
     def __init__(self, kind, path):
         self.kind, self.path, self.name = kind, path, os.path.basename(path)
         self.alone, self.needs = False, []
+        self.failed = []  # names of cases, in its first run
         if kind == "script":
             self.read_head()
 
@@ -140,7 +144,7 @@ class Tally:
     def __init__(self, args):
         self.args = args
         self.count = {"pass": 0, "fail": 0, "skip": 0}
-        self.failed, self.skipped = [], {}
+        self.failed, self.skipped, self.again, self.late = [], {}, [], []
         self.times_path = os.path.join(args.build, "test-seconds.json")
         try:
             with open(self.times_path, encoding="utf-8") as f:
@@ -148,13 +152,22 @@ class Tally:
         except (OSError, ValueError):
             self.times = {}
 
-    def take(self, test, cases, text, seconds):
+    def count_in(self, cases):
         for c in cases:
             self.count[c.state] += 1
             if c.state == "skip":
                 self.skipped.setdefault(c.need, []).append(c.name)
+            elif c.state == "fail":
+                self.failed.append(c)
+
+    def take(self, test, cases, text, seconds):
         bad = [c for c in cases if c.state == "fail"]
-        self.failed += bad
+        if bad and not test.failed:
+            test.failed = [c.name for c in bad]
+            self.again.append(test)
+        else:
+            self.count_in(cases)
+            self.late += [] if bad else test.failed
         self.times[test.name] = round(seconds, 1)
         word = "FAIL" if bad else "skip" if all(c.state == "skip" for c in cases) else "ok"
         print(f"{word:4} {test.name} ({len(cases)} cases, {seconds:.1f} s)", flush=True)
@@ -175,6 +188,9 @@ class Tally:
         for need, names in sorted(self.skipped.items()):
             print(f"{len(names)} cases skipped, for want of {needs.what(need)}" +
                   (": " + ", ".join(sorted(names)) if len(names) < 6 or self.args.verbose else ""))
+        if self.late:
+            print("\npassed only on the second run:")
+            print("\n".join(f"  {name}" for name in self.late))
         if self.failed:
             print("\nfailed:")
             print("\n".join(f"  {c.name}" for c in self.failed))
@@ -214,6 +230,10 @@ def main():
     began = time.monotonic()
     tally.run([t for t in tests if not t.alone], args.jobs)
     tally.run([t for t in tests if t.alone], 1)
+    again = list(tally.again)
+    for t in again:
+        t.alone = True
+    tally.run(again, 1)
     print(f"{len(tests)} programs in {(time.monotonic() - began) / 60:.1f} minutes", flush=True)
     return tally.end()
 

@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # slow_readers.sh - 700 HTTP clients that ask much and read little keep nobody else from the aggregator, nor from sysomd.
+# alone: the clients take all CPUs
 . "$(dirname "$0")/lib.sh"
 ok "the daemons start" stack_start "$WORK/stack"
 shut() { # port: connections that the server has ended for others, by its own count

@@ -59,6 +59,17 @@ ok "and has ended" gone
 ok "a bystander of its name lives" kill -0 $BYSTANDER
 kill $BYSTANDER
 
+script late.sh <<-EOF
+	mkdir $WORK/was-here 2>/dev/null && echo "not ok 1 - in time" || echo "ok 1 - in time"
+	echo 1..1
+EOF
+run late.sh
+ok "what fails runs once more, and the second result counts" is "$? $(last)" "0 1 passed, 0 failed, 0 skipped"
+ok "which is said" eval "grep -A 1 -x 'passed only on the second run:' '$WORK/out' | grep -q 'late.sh: in time'"
+script fails.sh <<<'echo "not ok 1 - ever"; echo "1..1"'
+run fails.sh good.sh
+ok "what fails twice is a failure, counted once" is "$? $(last)" "1 1 passed, 1 failed, 0 skipped"
+
 # Two that overlap say so; the one that is alone sees nobody.
 for n in 1 2; do
 	script beside$n.sh <<-EOF
