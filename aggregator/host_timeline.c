@@ -301,12 +301,32 @@ static uint32_t samples_of(const struct maker *m, uint32_t tid, uint64_t slice_n
 	return low;
 }
 
+/* Takes the list, which lives as long as the timeline; NULL without memory. */
+static struct ledger_share *keep_shares(struct maker *m, struct ledger_share *list)
+{
+	struct host_timeline *t = m->t;
+	uint32_t room = t->share_room ? 2 * t->share_room : 64;
+	struct ledger_share **more;
+
+	if (list && t->share_count == t->share_room) {
+		more = realloc(t->shares, room * sizeof(*more));
+		if (!more) {
+			free(list);
+			return NULL;
+		}
+		t->shares = more;
+		t->share_room = room;
+	}
+	if (list)
+		t->shares[t->share_count++] = list;
+	return list;
+}
+
 /* How the thread's time on the CPU is divided in a slice; NULL: no samples, or no memory. */
 static const struct ledger_share *shares_of(struct maker *m, uint32_t tid, uint64_t slice_ns,
 					    uint32_t *count)
 {
 	const struct stack_batch *b = &m->w->stacks;
-	struct host_timeline *t = m->t;
 	uint32_t first;
 	struct ledger_share *list;
 	double weight = 0;
@@ -316,19 +336,7 @@ static const struct ledger_share *shares_of(struct maker *m, uint32_t tid, uint6
 		return m->shares;
 	}
 	first = samples_of(m, tid, slice_ns, count);
-	list = *count ? malloc(*count * sizeof(*list)) : NULL;
-	if (list && t->share_count == t->share_room) {
-		uint32_t room = t->share_room ? 2 * t->share_room : 64;
-		struct ledger_share **more = realloc(t->shares, room * sizeof(*more));
-
-		if (!more) {
-			free(list);
-			list = NULL;
-		} else {
-			t->shares = more;
-			t->share_room = room;
-		}
-	}
+	list = *count ? keep_shares(m, calloc(*count, sizeof(*list))) : NULL;
 	for (uint32_t i = 0; list && i < *count; i++)
 		weight += (double)b->samples[m->sample[first + i]].weight_ns;
 	for (uint32_t i = 0; list && i < *count; i++) {
@@ -337,10 +345,7 @@ static const struct ledger_share *shares_of(struct maker *m, uint32_t tid, uint6
 		list[i] = *running_account(m, s->stack);
 		list[i].part = weight > 0 ? (double)s->weight_ns / weight : 1.0 / *count;
 	}
-	if (list)
-		t->shares[t->share_count++] = list;
-	else
-		*count = 0;
+	*count = list ? *count : 0;
 	m->shares_tid = tid;
 	m->shares_slice_ns = slice_ns;
 	m->shares = list;
@@ -412,6 +417,64 @@ static const char *ran_instead(struct maker *m, uint32_t tid)
 	return m->next_name;
 }
 
+static enum ledger_kind kind_asleep(enum ledger_what what)
+{
+	return what == LEDGER_SIGNAL || what == LEDGER_FROZEN ? LEDGER_STOPPED : LEDGER_BLOCKED;
+}
+
+/* A state of folded times: where the thread slept when it was last recorded is where it slept. */
+static struct ledger_share share_of_state(struct maker *m, const struct stack_switch *s, uint32_t state)
+{
+	struct account a = m->last[state];
+	struct ledger_share out = {.kind = kind_asleep(a.what), .what = a.what, .name = a.name,
+				   .count = s->count};
+
+	if (state == STACK_SWITCH_STOPPED)
+		out.kind = LEDGER_STOPPED;
+	if (state == STACK_SWITCH_UNKNOWN)
+		out.kind = LEDGER_UNOBSERVED;
+	if (state == STACK_SWITCH_RUNNABLE)
+		out = (struct ledger_share){
+		    .kind = LEDGER_RUNNABLE, .name = "", .count = s->count,
+		    .what = s->state == STACK_SWITCH_RUNNABLE ? LEDGER_PREEMPTED : LEDGER_WOKEN};
+	return out;
+}
+
+/* Several times off the CPU, of which only the sums are known, and the time on it in between. */
+static void put_fold(struct maker *m, const struct stack_switch *s, uint64_t begin)
+{
+	double whole = (double)(s->in_ns - s->out_ns), off = 0;
+	uint32_t slice = slice_of(m, begin), n = 0, count;
+	const struct ledger_share *on =
+	    shares_of(m, s->tid, slice ? m->slice[slice - 1] : UINT64_MAX, &count);
+	struct ledger_share *list = calloc(STACK_SWITCH_STATES + count + 1u, sizeof(*list));
+
+	for (uint32_t k = 0; k < STACK_SWITCH_STATES; k++)
+		off += (double)s->ns[k];
+	list = off > 0 ? keep_shares(m, list) : (free(list), NULL);
+	if (off > whole)
+		whole = off;
+	for (uint32_t k = 0; list && k < STACK_SWITCH_STATES; k++) {
+		if (!s->ns[k])
+			continue;
+		list[n] = share_of_state(m, s, k);
+		list[n].count *= (double)s->ns[k] / off;
+		list[n++].part = (double)s->ns[k] / whole;
+	}
+	for (uint32_t k = 0; list && k < count; k++) {
+		list[n] = on[k];
+		list[n++].part = on[k].part * (1 - off / whole);
+	}
+	if (list && !count)
+		list[n++] = (struct ledger_share){.kind = LEDGER_RUNNING, .name = "", .part = 1 - off / whole};
+	count = m->t->segment_count;
+	put(m, begin, s->in_ns, LEDGER_UNOBSERVED, nothing, 0);
+	if (m->t->segment_count > count) {
+		m->t->segments[count].share = list;
+		m->t->segments[count].share_count = n;
+	}
+}
+
 static void put_switch(struct maker *m, const struct stack_switch *s, uint64_t begin)
 {
 	uint64_t woken = s->woken_ns && s->woken_ns < s->in_ns ? s->woken_ns : s->in_ns;
@@ -419,7 +482,7 @@ static void put_switch(struct maker *m, const struct stack_switch *s, uint64_t b
 	struct account a;
 
 	if (s->flags & STACK_SWITCH_FOLDED) {
-		put(m, begin, s->in_ns, LEDGER_UNOBSERVED, nothing, 0);
+		put_fold(m, s, begin);
 		return;
 	}
 	switch (s->state) {
@@ -437,10 +500,7 @@ static void put_switch(struct maker *m, const struct stack_switch *s, uint64_t b
 		if (woken < begin)
 			woken = begin;
 		a = blocked_account(m, s);
-		put(m, begin, woken,
-		    a.what == LEDGER_SIGNAL || a.what == LEDGER_FROZEN ? LEDGER_STOPPED
-								       : LEDGER_BLOCKED,
-		    a, waker < m->t->count && a.what != LEDGER_GIL && a.what != LEDGER_LOADER ? waker + 1
+		put(m, begin, woken, kind_asleep(a.what), a, waker < m->t->count && a.what != LEDGER_GIL && a.what != LEDGER_LOADER ? waker + 1
 											    : 0);
 		put(m, woken, s->in_ns, LEDGER_RUNNABLE, (struct account){LEDGER_WOKEN, ""}, 0);
 	}

@@ -303,6 +303,7 @@ static uint32_t segment_after(const struct ledger_thread *h, uint64_t t)
 
 static void charge_shares(struct ledger *l, const struct ledger_segment *s, uint64_t ns)
 {
+	double of_segment = (double)ns / (double)(s->end_ns - s->begin_ns);
 	uint64_t left = ns;
 
 	for (uint32_t i = 0; i < s->share_count; i++) {
@@ -310,7 +311,8 @@ static void charge_shares(struct ledger *l, const struct ledger_segment *s, uint
 
 		if (part > left || i + 1 == s->share_count)
 			part = left;
-		ledger_charge(l, s->share[i].kind, s->share[i].what, s->share[i].name, part, 0);
+		ledger_charge(l, s->share[i].kind, s->share[i].what, s->share[i].name, part,
+			      (uint64_t)(s->share[i].count * of_segment + 0.5));
 		left -= part;
 	}
 }

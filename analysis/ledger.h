@@ -106,7 +106,8 @@ struct ledger_share {
 	enum ledger_kind kind;
 	enum ledger_what what;
 	const char *name;
-	double part; /* of the segment's time; those of a segment add up to 1 */
+	double part;  /* of the segment's time; those of a segment add up to 1 */
+	double count; /* of waits, in the whole segment */
 };
 /* What a launching thread did; segments in order of time, without overlap. Time between them is
  * unobserved. */

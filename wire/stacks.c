@@ -152,6 +152,16 @@ static void put_samples(struct packer *p)
 }
 
 /* Behind all else, so that a block without them is one of an earlier sender. */
+/* In the flags of a switch on the wire: its count and its time by state follow. */
+#define WITH_SUMS 16u
+
+static void put_sums(struct buf *o, const struct stack_switch *s)
+{
+	buf_varint(o, s->count);
+	for (int i = 0; i < STACK_SWITCH_STATES; i++)
+		buf_varint(o, s->ns[i]);
+}
+
 static void put_switches(struct packer *p)
 {
 	const struct stack_batch *b = p->b;
@@ -173,6 +183,7 @@ static void put_switches(struct packer *p)
 	}
 	for (uint32_t i = 0; i < b->switch_count; i++) {
 		const struct stack_switch *s = &b->switches[i];
+		uint8_t flags = s->flags & STACK_SWITCH_FOLDED ? s->flags | WITH_SUMS : s->flags;
 
 		buf_svarint(o, (int64_t)(s->out_ns - l->in_ns));
 		buf_varint(o, s->in_ns - s->out_ns);
@@ -180,9 +191,11 @@ static void put_switches(struct packer *p)
 		buf_svarint(o, (int64_t)s->pid - l->pid);
 		buf_svarint(o, (int64_t)s->tid - l->tid);
 		buf_varint(o, s->stack == STACK_SWITCH_NO_STACK ? 0 : s->stack + 1);
-		buf_varint(o, (uint64_t)s->gil << 11 | (uint64_t)s->flags << 3 | s->state);
+		buf_varint(o, (uint64_t)s->gil << 11 | (uint64_t)flags << 3 | s->state);
 		buf_varint(o, s->waker_tid);
 		buf_varint(o, s->next_tid);
+		if (flags & WITH_SUMS)
+			put_sums(o, s);
 		l = s;
 	}
 }
@@ -457,6 +470,10 @@ static void read_switch(struct unpacker *u, struct stack_switch *s)
 	s->gil = (uint8_t)(state >> 11);
 	s->waker_tid = (uint32_t)get(u, UINT32_MAX);
 	s->next_tid = (uint32_t)get(u, UINT32_MAX);
+	s->count = s->flags & WITH_SUMS ? (uint32_t)get(u, UINT32_MAX) : 0;
+	for (int i = 0; i < STACK_SWITCH_STATES; i++)
+		s->ns[i] = s->flags & WITH_SUMS ? get(u, UINT64_MAX) : 0;
+	s->flags &= (uint8_t)~WITH_SUMS;
 	if (!u->err && s->state >= STACK_SWITCH_STATES)
 		u->err = -EPROTO;
 }

@@ -277,6 +277,35 @@ static void a_sleep_without_a_stack_is_like_the_one_before(void **state)
 	picture_drop(p);
 }
 
+/* In each step a read, and then 40 ms of more such reads and waits for a CPU that share one record. */
+static void folded_times_are_divided_by_their_states(void **state)
+{
+	struct picture *p;
+	struct stack_switch *s;
+	struct made m;
+	uint32_t read;
+
+	make(&m, MAIN);
+	read = stack(&m.w.stacks, "ksys_read", "load");
+	recorded(&m, MAIN, 0, STEPS * 100 * MS);
+	for (uint64_t t = 0; t < STEPS * 100 * MS; t += 100 * MS) {
+		off(&m, MAIN, t, t + 5 * MS, STACK_SWITCH_UNINTERRUPTIBLE, 0, read, 0);
+		off(&m, MAIN, t + 10 * MS, t + 50 * MS, STACK_SWITCH_UNINTERRUPTIBLE, 0,
+		    STACK_SWITCH_NO_STACK, 0);
+		s = &m.w.stacks.switches[m.w.stacks.switch_count - 1];
+		s->flags = STACK_SWITCH_FOLDED;
+		s->count = 30;
+		s->ns[STACK_SWITCH_UNINTERRUPTIBLE] = 24 * MS;
+		s->ns[STACK_SWITCH_RUNNABLE] = 6 * MS;
+	}
+	p = picture_of(&m);
+	assert_true(ms_of_what(p, LEDGER_BLOCKED, LEDGER_FILE_READ, "load (train.py)") == 5 + 24);
+	assert_true(ms_of_what(p, LEDGER_RUNNABLE, LEDGER_WOKEN, "") == 6);
+	assert_true(ms_of(p, LEDGER_RUNNING, "") == 5 + 10 + 8);
+	assert_true(ms_of(p, LEDGER_UNOBSERVED, "") == 0);
+	picture_drop(p);
+}
+
 static void special_waits_stand_before_general_ones(void **state)
 {
 	static const struct {
@@ -312,6 +341,7 @@ int main(void)
 	    cmocka_unit_test(a_launching_thread_that_waits_for_another_is_followed),
 	    cmocka_unit_test(what_was_not_recorded_is_unobserved_and_disorder_harms_nobody),
 	    cmocka_unit_test(a_sleep_without_a_stack_is_like_the_one_before),
+	    cmocka_unit_test(folded_times_are_divided_by_their_states),
 	    cmocka_unit_test(special_waits_stand_before_general_ones),
 	};
 

@@ -80,6 +80,9 @@ static void fill(struct stack_batch *b, uint32_t samples, unsigned seed)
 		w.next_tid = k % 6;
 		w.state = k % STACK_SWITCH_STATES;
 		w.flags = k % 16;
+		w.count = w.flags & STACK_SWITCH_FOLDED ? k : 0;
+		for (int i = 0; i < STACK_SWITCH_STATES; i++)
+			w.ns[i] = w.flags & STACK_SWITCH_FOLDED ? k * 100 + (uint64_t)i : 0;
 		assert_int_equal(stack_batch_switch(b, &w), 0);
 		t = (struct stack_switch_thread){ .begin_ns = 900 + k, .end_ns = 5000 + 2 * k,
 						  .missed = k % 3, .pid = 100, .tid = k };
