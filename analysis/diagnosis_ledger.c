@@ -2,7 +2,7 @@
  * A cause is an account, or what explains it. Every excess of the ledger goes to one account of the
  * table below. What else is known (signals, profiles, kernels) has put candidates forward, each with
  * a time per step of its own: they explain the accounts that they can have lengthened, no more than
- * their own time and no more than the excess. What none of them explains is the account's own. So
+ * their own time and no more than the excess (events that are only counted: all of it). What none of them explains is the account's own. So
  * the times of all causes add up to the excess, and a signal without an account is no cause. */
 #include <math.h>
 #include <stdio.h>
@@ -29,7 +29,8 @@ _Static_assert(CAUSE_COUNT <= 64, "causes are bits of a word");
 	 BIT(OS_MEMORY_BANDWIDTH))
 #define BY_QUEUE                                                                                   \
 	(BIT(OS_SOFTIRQ) | BIT(OS_STEAL) | BIT(OS_CPU_LIMIT) | BIT(OS_RUN_QUEUE))
-#define BY_STORAGE (BIT(STORAGE_LIMIT) | BIT(STORAGE_DISK) | BIT(OS_MEMORY) | BIT(OS_STEAL))
+/* How long a thread slept for storage is the account itself, and no reason for it. */
+#define BY_STORAGE (BIT(STORAGE_LIMIT) | BIT(OS_MEMORY) | BIT(OS_STEAL))
 #define BY_NETWORK (BIT(NET_RETRANSMITS) | BIT(OS_STEAL))
 #define BY_GPU                                                                                     \
 	(BIT(GPU_SLOW) | BIT(GPU_CLOCKS) | BIT(GPU_THERMAL) | BIT(GPU_POWER) | BIT(GPU_ECC) |      \
@@ -97,7 +98,7 @@ static const struct pattern {
     {LEDGER_BLOCKED, LEDGER_SOCKET, LEDGER_POLL, CAUSE_NET_WAIT, BY_NETWORK,
      "it waits for a peer at a socket", ", in "},
     {LEDGER_BLOCKED, LEDGER_SLEEP, LEDGER_SLEEP, CAUSE_CPU_SLEEP, 0, "it sleeps", " in "},
-    {LEDGER_BLOCKED, LEDGER_FILE_SYNC, LEDGER_FILE_SYNC, CAUSE_STORAGE_SYNC, BY_STORAGE,
+    {LEDGER_BLOCKED, LEDGER_FILE_SYNC, LEDGER_FILE_SYNC, CAUSE_STORAGE_SYNC, BIT(STORAGE_LIMIT) | BIT(OS_STEAL),
      "it waits until what it wrote is on the disk", ", in "},
     {LEDGER_BLOCKED, LEDGER_DISK_LIMIT, LEDGER_DISK_LIMIT, CAUSE_STORAGE_LIMIT, BIT(STORAGE_LIMIT),
      "an I/O limit holds it", " in "},
@@ -195,7 +196,7 @@ static struct diagnosis_candidate *explanation(struct diagnosis_view *v, const s
 
 	for (uint32_t i = 0; i < v->count; i++) {
 		struct diagnosis_candidate *c = &v->list[i];
-		double ns = fmin(c->effect_ns - spent[i], left);
+		double ns = c->is_counted ? left : fmin(c->effect_ns - spent[i], left);
 
 		if (!(p->explained_by >> c->cause & 1) || ns < EXPLAIN_MIN * excess || !(ns > 0))
 			continue;
@@ -285,7 +286,7 @@ static void divide(struct diagnosis_view *v, struct sum *sums, struct share *sha
 		if (!is_own(v->in->kind, p->kind))
 			continue;
 		while (left > 0 && (c = explanation(v, p, left, sums[k].excess_ns, spent))) {
-			double ns = fmin(c->effect_ns - spent[c - v->list], left);
+			double ns = c->is_counted ? left : fmin(c->effect_ns - spent[c - v->list], left);
 
 			spent[c - v->list] += ns;
 			left -= ns;

@@ -366,6 +366,7 @@ static void memory(struct diagnosis_view *v)
 	} counts[] = {
 	    {OS_SIGNAL_FAULTS, CAUSE_OS_FAULTS, FAULT_NS},
 	    {OS_SIGNAL_FAULTS_MAJOR, CAUSE_OS_FAULTS, FAULT_MAJOR_NS},
+	    {OS_SIGNAL_REFAULTS, CAUSE_OS_MEMORY, FAULT_MAJOR_NS},
 	    {OS_SIGNAL_PAGES_MIGRATED, CAUSE_OS_NUMA, PAGE_MIGRATE_NS},
 	    {OS_SIGNAL_NUMA_MOVES, CAUSE_OS_NUMA, MOVE_NS},
 	    {OS_SIGNAL_NODE_MIGRATIONS, CAUSE_OS_NUMA, MOVE_NS},
@@ -378,7 +379,8 @@ static void memory(struct diagnosis_view *v)
 			put(v, counts[i].cause, POOL_HOST,
 			    extra_of(v, s, counts[i].kind) * counts[i].each_ns *
 				(v->mine[FIGURE_STEP] > 0 ? v->mine[FIGURE_STEP] * 1e-9 : 0),
-			    0.8, s);
+			    0.8, s)
+			    ->is_counted = true;
 	}
 	for (uint32_t i = 0; i < v->who->signal_count; i++) {
 		const struct os_signal *s = &v->who->signal[i];

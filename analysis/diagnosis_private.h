@@ -37,6 +37,7 @@ struct diagnosis_candidate {
 	bool by_line;  /* known from its group's waterline alone: evidence, and a cause at last resort */
 	bool told_only; /* no cause even then */
 	bool by_signal; /* of the operating system, which knows who it was where stacks know where */
+	bool is_counted; /* a number of events, whose time is that of the account they lengthen */
 	bool by_profile; /* a function that takes more of the CPU */
 	bool is_share; /* its effect is the cause's part of the ledger's excess */
 	char subject[DIAGNOSIS_SUBJECT_BYTES]; /* what is to blame: a process, a function, a kernel

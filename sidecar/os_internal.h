@@ -35,7 +35,7 @@ struct os_rank {
 	struct os_span unusual[OS_UNUSUAL_MAX]; /* a ring */
 	uint32_t unusual_next;
 	struct os_proc_cgroup cgroup;
-	uint64_t cgroup_at_ns, io_at_ns;
+	uint64_t cgroup_at_ns, io_at_ns, memory_at_ns;
 	uint64_t cpus[OS_CPU_WORDS]; /* that its threads ran on since the last read */
 };
 

@@ -240,10 +240,15 @@ static void add_unified(struct os_proc_cgroup *out, const char *sys, const char 
 	/* the root's pressure is the host's, which is told as that */
 	if (strcmp(group, "/") && directories(dir, 1, mount, group))
 		memcpy(out->unified, dir[0], sizeof(out->unified));
-	if (out->io_count) /* the v1 controller is mounted: it has the limits */
-		return;
-	out->io_count = directories(out->io, OS_PROC_CGROUP_LEVELS, mount, group);
-	out->io_v2 = true;
+	/* where the v1 controller is mounted it has the limits */
+	if (!out->io_count) {
+		out->io_count = directories(out->io, OS_PROC_CGROUP_LEVELS, mount, group);
+		out->io_v2 = true;
+	}
+	if (!out->memory_count) {
+		out->memory_count = directories(out->memory, OS_PROC_CGROUP_LEVELS, mount, group);
+		out->memory_v2 = true;
+	}
 }
 
 void os_proc_cgroup_find(const char *proc, const char *sys, uint32_t pid,
@@ -277,6 +282,12 @@ void os_proc_cgroup_find(const char *proc, const char *sys, uint32_t pid,
 			out->io_count = directories(out->io, OS_PROC_CGROUP_LEVELS, mount, group);
 			out->io_v2 = false;
 		}
+		if (names(controllers, "memory")) {
+			snprintf(mount, sizeof(mount), "%s/fs/cgroup/memory", sys);
+			out->memory_count =
+			    directories(out->memory, OS_PROC_CGROUP_LEVELS, mount, group);
+			out->memory_v2 = false;
+		}
 	}
 }
 
@@ -304,6 +315,67 @@ bool os_proc_cgroup_throttled(const struct os_proc_cgroup *c, uint64_t *ns)
 		}
 	}
 	return found;
+}
+
+/* Version 1 says "none" as a number near 2^63. */
+#define MEMORY_LIMIT_MAX (1ull << 62)
+
+static uint64_t memory_limit(const char *dir, bool v2)
+{
+	static const char *const files[2][2] = {{"memory.limit_in_bytes", ""},
+						{"memory.high", "memory.max"}};
+	uint64_t least = 0;
+
+	for (int i = 0; i < 2 && *files[v2][i]; i++) {
+		char path[PATH_BYTES], text[64];
+		unsigned long long v;
+
+		snprintf(path, sizeof(path), "%s/%s", dir, files[v2][i]);
+		if (slurp(path, text, sizeof(text)) <= 0 || sscanf(text, "%llu", &v) != 1)
+			continue; /* "max" */
+		if (v > 0 && v < MEMORY_LIMIT_MAX && (!least || v < least))
+			least = v;
+	}
+	return least;
+}
+
+/* Anonymous pages and those of files: "workingset_refault_file 12"; version 1 has the sums with the groups
+ * below as "total_...". */
+static bool memory_refaults(const char *dir, bool v2, uint64_t *pages)
+{
+	const char *name = v2 ? "workingset_refault" : "total_workingset_refault";
+	char path[PATH_BYTES], text[16384], *line, *next = text;
+	bool found = false;
+
+	*pages = 0;
+	snprintf(path, sizeof(path), "%s/memory.stat", dir);
+	if (slurp(path, text, sizeof(text)) <= 0)
+		return false;
+	while ((line = strsep(&next, "\n"))) {
+		const char *value = strchr(line, ' ');
+
+		if (strncmp(line, name, strlen(name)) || !value)
+			continue;
+		*pages += strtoull(value, NULL, 10);
+		found = true;
+	}
+	return found;
+}
+
+bool os_proc_cgroup_memory(const struct os_proc_cgroup *c, uint64_t *limit_bytes, uint64_t *refaults)
+{
+	uint32_t best = c->memory_count;
+
+	*limit_bytes = 0;
+	for (uint32_t i = 0; i < c->memory_count; i++) {
+		uint64_t v = memory_limit(c->memory[i], c->memory_v2);
+
+		if (v && (!*limit_bytes || v < *limit_bytes)) {
+			*limit_bytes = v;
+			best = i;
+		}
+	}
+	return best < c->memory_count && memory_refaults(c->memory[best], c->memory_v2, refaults);
 }
 
 int os_proc_cgroup_pressure(const struct os_proc_cgroup *c, const char *what, uint64_t *us)

@@ -40,6 +40,10 @@ struct os_proc_cgroup {
 	char io[OS_PROC_CGROUP_LEVELS][256];
 	uint32_t io_count;
 	bool io_v2;
+	/* the same of memory limits */
+	char memory[OS_PROC_CGROUP_LEVELS][256];
+	uint32_t memory_count;
+	bool memory_v2;
 };
 void os_proc_cgroup_find(const char *proc, const char *sys, uint32_t pid,
 			 struct os_proc_cgroup *out);
@@ -48,6 +52,9 @@ bool os_proc_cgroup_throttled(const struct os_proc_cgroup *c, uint64_t *ns);
 
 /* "some" of the group's own cpu, memory or io pressure (v2) in microseconds; -ENOENT. */
 int os_proc_cgroup_pressure(const struct os_proc_cgroup *c, const char *what, uint64_t *us);
+/* The memory limit that binds it first, and how many pages were evicted under that limit and needed again
+ * so far. False: there is none. */
+bool os_proc_cgroup_memory(const struct os_proc_cgroup *c, uint64_t *limit_bytes, uint64_t *refaults);
 /* An I/O limit of the group or of one above it, and what went through it so far. */
 struct os_proc_io_limit {
 	uint32_t device; /* major << 20 | minor */

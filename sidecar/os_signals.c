@@ -31,9 +31,11 @@ enum {
 	FIELD_CGROUP_PRESSURE,
 	FIELD_IO_BYTES,
 	FIELD_IO_OPS,
+	FIELD_REFAULTS,
 	FIELD_STOPS
 };
 #define IO_LIMIT_AGAIN_NS 500000000ull /* shorter stretches say little about a rate */
+#define MEMORY_AGAIN_NS	  500000000ull /* the kernel sums up all CPUs for a reader */
 #define IO_LIMITS_MAX	  16u
 #define LEVELS_MAX	  64u
 
@@ -300,6 +302,21 @@ static uint32_t group_id(const char *path)
 	return (uint32_t)hash_bytes(HASH_SEED, path, strlen(path));
 }
 
+static void read_memory(struct os_signals *s, struct os_rank *r)
+{
+	uint64_t limit, refaults;
+	char subject[OS_SIGNAL_SUBJECT_BYTES];
+
+	if (r->memory_at_ns && s->now_ns - r->memory_at_ns < MEMORY_AGAIN_NS)
+		return;
+	r->memory_at_ns = s->now_ns;
+	if (!os_proc_cgroup_memory(&r->cgroup, &limit, &refaults))
+		return;
+	snprintf(subject, sizeof(subject), "%.4g MB", (double)limit * 1e-6);
+	add_counter(s, r->pid, OS_SIGNAL_REFAULTS, FIELD_REFAULTS, group_id(r->cgroup.memory[0]), refaults, 1,
+		    0, subject);
+}
+
 static void read_cgroup(struct os_signals *s, struct os_rank *r)
 {
 	uint64_t v;
@@ -321,6 +338,7 @@ static void read_cgroup(struct os_signals *s, struct os_rank *r)
 			    group_id(r->cgroup.unified), v, 1e-3, PRESSURES + i, subject);
 	}
 	read_io_limits(s, r);
+	read_memory(s, r);
 }
 
 /* What the hypervisor says that it took, or what was seen to be missing: it does not say everything. */

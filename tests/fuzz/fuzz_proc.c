@@ -105,7 +105,7 @@ static void read_system(void)
 	struct os_connection c = { .family = 2 };
 	struct os_proc_stat st;
 	uint32_t pids[16], pid = 7;
-	uint64_t sum = 0;
+	uint64_t sum = 0, limit;
 	char name[16];
 
 	os_proc_stat(dir, 7, &st);
@@ -117,6 +117,7 @@ static void read_system(void)
 	CHECK(cgroup.count <= OS_PROC_CGROUP_LEVELS && cgroup.io_count <= OS_PROC_CGROUP_LEVELS);
 	os_proc_cgroup_throttled(&cgroup, &sum);
 	CHECK(os_proc_cgroup_io(&cgroup, io, 8) <= 8);
+	os_proc_cgroup_memory(&cgroup, &limit, &sum);
 	os_proc_steal(dir, &sum);
 	os_proc_socket_owner(dir, &pid, 1, &c);
 }

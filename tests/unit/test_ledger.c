@@ -296,8 +296,8 @@ static void of_a_helper_only_its_waits_for_the_outside_count(void **state)
 
 static void a_wait_for_another_thread_is_what_that_thread_did(void **state)
 {
-	const struct ledger_share shares[] = {{LEDGER_RUNNING, LEDGER_NONE, "backward", 0.7},
-					      {LEDGER_STOLEN, LEDGER_NONE, "NET_RX", 0.3}};
+	const struct ledger_share shares[] = {{LEDGER_RUNNING, LEDGER_NONE, "backward", 0.7, 0},
+					      {LEDGER_STOLEN, LEDGER_NONE, "NET_RX", 0.3, 0}};
 	const struct ledger_segment waits[] = {
 	    {0, 60, LEDGER_BLOCKED, LEDGER_LOCK, 2, "futex", NULL, 0},
 	    {60, 70, LEDGER_RUNNING, LEDGER_NONE, 0, "", shares, 2}};

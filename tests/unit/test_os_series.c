@@ -170,7 +170,17 @@ static int make_tree(void **state)
 	file("sys/fs/cgroup/pod/io.stat", "8:0 rbytes=9 wbytes=900 rios=1 wios=8\n");
 	file("sys/fs/cgroup/pod/train/memory.pressure",
 	     "some avg10=0.00 avg60=0.00 avg300=0.00 total=777\nfull avg10=0.00 total=5\n");
-	file("proc/14/cgroup", "6:blkio:/slow\n4:cpu,cpuacct:/\n0::/system\n");
+	file("sys/fs/cgroup/pod/train/memory.max", "max\n");
+	file("sys/fs/cgroup/pod/train/memory.high", "max\n");
+	file("sys/fs/cgroup/pod/memory.max", "80000000\n");
+	file("sys/fs/cgroup/pod/memory.high", "64000000\n");
+	file("sys/fs/cgroup/pod/memory.stat", "anon 5\nworkingset_nodes 9\nworkingset_refault_anon 7\n"
+					      "workingset_refault_file 100\nworkingset_activate_file 3\n");
+	file("proc/14/cgroup", "9:memory:/small\n6:blkio:/slow\n4:cpu,cpuacct:/\n0::/system\n");
+	file("hybrid/fs/cgroup/memory/small/memory.limit_in_bytes", "32000000\n");
+	file("hybrid/fs/cgroup/memory/small/memory.stat",
+	     "workingset_refault_file 1\ntotal_workingset_refault_anon 20\ntotal_workingset_refault_file 4\n");
+	file("hybrid/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
 	file("hybrid/fs/cgroup/unified/system/cgroup.procs", "");
 	file("hybrid/fs/cgroup/blkio/slow/blkio.throttle.read_bps_device", "254:16 300000\n");
 	file("hybrid/fs/cgroup/blkio/slow/blkio.throttle.write_iops_device", "254:16 50\n");
@@ -347,6 +357,23 @@ static void reads_io_limits_of_version_1(void **state)
 	assert_int_equal(l[1].bytes, 2000);
 }
 
+static void reads_refaults_under_the_lowest_memory_limit_of_both_versions(void **state)
+{
+	struct os_proc_cgroup c;
+	uint64_t limit, refaults;
+
+	os_proc_cgroup_find(below("proc"), below("sys"), 10, &c);
+	assert_true(os_proc_cgroup_memory(&c, &limit, &refaults));
+	assert_int_equal(limit, 64000000);
+	assert_int_equal(refaults, 107);
+	os_proc_cgroup_find(below("proc"), below("hybrid"), 14, &c);
+	assert_true(os_proc_cgroup_memory(&c, &limit, &refaults));
+	assert_int_equal(limit, 32000000);
+	assert_int_equal(refaults, 24);
+	os_proc_cgroup_find(below("proc"), below("sys"), 12, &c); /* without a limit */
+	assert_false(os_proc_cgroup_memory(&c, &limit, &refaults));
+}
+
 static void reads_the_pressure_of_a_cgroup(void **state)
 {
 	struct os_proc_cgroup c;
@@ -374,6 +401,7 @@ int main(void)
 	    cmocka_unit_test(reads_throttling_of_both_cgroup_versions),
 	    cmocka_unit_test(reads_io_limits_of_version_2_and_of_groups_above),
 	    cmocka_unit_test(reads_io_limits_of_version_1),
+	    cmocka_unit_test(reads_refaults_under_the_lowest_memory_limit_of_both_versions),
 	    cmocka_unit_test(reads_the_pressure_of_a_cgroup),
 	    cmocka_unit_test(reads_pressure_and_numa),
 	};
