@@ -110,8 +110,8 @@ uint32_t diagnosis_split(const struct diagnosis_input *in, uint32_t *group);
  * itself. */
 enum finding_cause diagnosis_function_cause(const char *name, unsigned kind);
 
-/* What a frame's name says the code is for: LEDGER_LOGGING, LEDGER_LOADER, LEDGER_STORAGE_CLIENT;
- * LEDGER_NONE for most. */
+/* What a frame's name says the code is for: LEDGER_LOGGING, LEDGER_LOADER, LEDGER_STORAGE_CLIENT,
+ * LEDGER_HOST_COLLECTIVE; LEDGER_NONE for most. */
 enum ledger_what diagnosis_names_what(const char *name);
 
 /* A kernel's name without what tells its variants apart: template arguments, parameters, and in plain

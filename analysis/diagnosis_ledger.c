@@ -95,7 +95,7 @@ static const struct pattern {
      "it waits for another process at a socket", ", in "},
     {LEDGER_BLOCKED, LEDGER_CHILD, LEDGER_CHILD, CAUSE_CPU_PROCESS, 0,
      "it waits for a child process", " in "},
-    {LEDGER_BLOCKED, LEDGER_SOCKET, LEDGER_POLL, CAUSE_NET_WAIT, BY_NETWORK,
+    {LEDGER_BLOCKED, LEDGER_SOCKET, LEDGER_HOST_COLLECTIVE, CAUSE_NET_WAIT, BY_NETWORK,
      "it waits for a peer at a socket", ", in "},
     {LEDGER_BLOCKED, LEDGER_SLEEP, LEDGER_SLEEP, CAUSE_CPU_SLEEP, 0, "it sleeps", " in "},
     {LEDGER_BLOCKED, LEDGER_FILE_SYNC, LEDGER_FILE_SYNC, CAUSE_STORAGE_SYNC, BIT(STORAGE_LIMIT) | BIT(OS_STEAL),

@@ -171,6 +171,12 @@ static const struct name_rule user_off[] = {
     {"*prefetch", CAUSE_STORAGE_LOADER},
 };
 
+/* Collectives of the host: gloo's and MPI's. */
+static const char *const collectives[] = {
+    "*gloo::", "*processgroupgloo", "*all_reduce", "*all_gather", "*reduce_scatter", "*all_to_all",
+    "*broadcast (distributed", "*barrier (distributed", "MPI_",
+};
+
 static const struct name_rule plumbing[] = {
     {"_PyEval_", 0},
     {"PyEval_", 0},
@@ -279,8 +285,12 @@ enum ledger_what diagnosis_names_what(const char *name)
 	case CAUSE_STORAGE_CLIENT:
 		return LEDGER_STORAGE_CLIENT;
 	default:
-		return LEDGER_NONE;
+		break;
 	}
+	for (size_t i = 0; i < sizeof(collectives) / sizeof(*collectives); i++)
+		if (matches(name, collectives[i]))
+			return LEDGER_HOST_COLLECTIVE;
+	return LEDGER_NONE;
 }
 
 bool diagnosis_names_is_plumbing(const char *name, unsigned kind)

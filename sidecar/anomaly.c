@@ -74,6 +74,15 @@ bool anomaly_close(struct anomaly *a, uint64_t now_ns)
 	return true;
 }
 
+/* At least half of what the step lost it lost itself. */
+static bool is_own(const struct window_step *s)
+{
+	double own = (double)s->step.self_ns - s->expected_self_ns,
+	       lost = (double)s->step.latency_ns - s->expected_ns;
+
+	return s->expected_ns > 0 && s->expected_self_ns > 0 && lost > 0 && 2 * own >= lost;
+}
+
 bool anomaly_push(struct anomaly *a, const struct window_step *s, bool self,
 		  const uint8_t fresh_id[16], uint64_t now_ns)
 {
@@ -86,7 +95,7 @@ bool anomaly_push(struct anomaly *a, const struct window_step *s, bool self,
 		a->steps[a->step_count++] = *s;
 		a->healthy = flagged ? 0 : a->healthy + 1;
 		a->flagged_count += flagged;
-		a->self_count += flagged && self;
+		a->self_count += flagged && (self || is_own(s));
 		if (a->healthy >= a->config.margin_steps + !a->config.margin_steps ||
 		    a->step_count >= a->config.steps_max ||
 		    s->step.end_ns - a->steps[0].step.begin_ns >= a->config.length_max_ns)

@@ -182,6 +182,33 @@ static void tokens_come_back_with_time(void **state)
 	assert_int_equal(anomaly_grant(&g->a, true, 1), ANOMALY_SUMMARY);
 }
 
+/* Of 20 ms that each step lost the rank lost `own` itself, too little to be flagged for that. */
+static uint32_t reason_of_steps(struct rig *g, uint64_t own_ns)
+{
+	uint8_t id[16] = {0};
+
+	for (int i = 0; i < 10; i++, g->k++) {
+		struct window_step s = { .step = { .index = g->k, .begin_ns = g->k * STEP_NS,
+						   .end_ns = (g->k + 1) * STEP_NS,
+						   .latency_ns = 90000000, .self_ns = 60000000 + own_ns },
+					 .expected_ns = 70000000, .expected_self_ns = 60000000,
+					 .flags = WINDOW_STEP_FLAGGED };
+
+		anomaly_push(&g->a, &s, false, id, g->k * STEP_NS);
+	}
+	anomaly_close(&g->a, g->k * STEP_NS);
+	return anomaly_reason(&g->a);
+}
+
+static void a_rank_that_loses_half_itself_does_not_only_wait(void **state)
+{
+	struct rig *g = *state;
+
+	assert_int_equal(reason_of_steps(g, 12000000), WINDOW_SELF);
+	anomaly_reset(&g->a);
+	assert_int_equal(reason_of_steps(g, 8000000), WINDOW_COMM);
+}
+
 int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
@@ -195,6 +222,7 @@ int main(void)
 		T(an_open_window_can_be_closed_at_the_end),
 		T(a_storm_gets_full_windows_then_summaries_then_nothing),
 		T(tokens_come_back_with_time),
+		T(a_rank_that_loses_half_itself_does_not_only_wait),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -306,6 +306,23 @@ static void folded_times_are_divided_by_their_states(void **state)
 	picture_drop(p);
 }
 
+/* A futex says how a collective of the host waits; its function says what for. */
+static void a_collective_of_the_host_is_a_wait_for_peers(void **state)
+{
+	struct picture *p;
+	struct made m;
+	uint32_t wait;
+
+	make(&m, MAIN);
+	wait = stack(&m.w.stacks, "futex_do_wait", "all_reduce");
+	recorded(&m, MAIN, 0, STEPS * 100 * MS);
+	for (uint64_t t = 0; t < STEPS * 100 * MS; t += 100 * MS)
+		off(&m, MAIN, t, t + 30 * MS, STACK_SWITCH_INTERRUPTIBLE, 0, wait, 0);
+	p = picture_of(&m);
+	assert_true(ms_of_what(p, LEDGER_BLOCKED, LEDGER_HOST_COLLECTIVE, "all_reduce (train.py)") == 30);
+	picture_drop(p);
+}
+
 static void special_waits_stand_before_general_ones(void **state)
 {
 	static const struct {
@@ -342,6 +359,7 @@ int main(void)
 	    cmocka_unit_test(what_was_not_recorded_is_unobserved_and_disorder_harms_nobody),
 	    cmocka_unit_test(a_sleep_without_a_stack_is_like_the_one_before),
 	    cmocka_unit_test(folded_times_are_divided_by_their_states),
+	    cmocka_unit_test(a_collective_of_the_host_is_a_wait_for_peers),
 	    cmocka_unit_test(special_waits_stand_before_general_ones),
 	};
 
