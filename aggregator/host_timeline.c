@@ -466,7 +466,8 @@ static void put_fold(struct maker *m, const struct stack_switch *s, uint64_t beg
 		list[n++].part = on[k].part * (1 - off / whole);
 	}
 	if (list && !count)
-		list[n++] = (struct ledger_share){.kind = LEDGER_RUNNING, .name = "", .part = 1 - off / whole};
+		list[n++] = (struct ledger_share){
+		    .kind = LEDGER_RUNNING, .name = "", .part = 1 - off / whole};
 	count = m->t->segment_count;
 	put(m, begin, s->in_ns, LEDGER_UNOBSERVED, nothing, 0);
 	if (m->t->segment_count > count) {
@@ -500,8 +501,9 @@ static void put_switch(struct maker *m, const struct stack_switch *s, uint64_t b
 		if (woken < begin)
 			woken = begin;
 		a = blocked_account(m, s);
-		put(m, begin, woken, kind_asleep(a.what), a, waker < m->t->count && a.what != LEDGER_GIL && a.what != LEDGER_LOADER ? waker + 1
-											    : 0);
+		if (waker == m->t->count || a.what == LEDGER_GIL || a.what == LEDGER_LOADER)
+			waker = UINT32_MAX; /* + 1: nobody */
+		put(m, begin, woken, kind_asleep(a.what), a, waker + 1);
 		put(m, woken, s->in_ns, LEDGER_RUNNABLE, (struct account){LEDGER_WOKEN, ""}, 0);
 	}
 }

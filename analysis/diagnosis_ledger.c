@@ -2,8 +2,9 @@
  * A cause is an account, or what explains it. Every excess of the ledger goes to one account of the
  * table below. What else is known (signals, profiles, kernels) has put candidates forward, each with
  * a time per step of its own: they explain the accounts that they can have lengthened, no more than
- * their own time and no more than the excess (events that are only counted: all of it). What none of them explains is the account's own. So
- * the times of all causes add up to the excess, and a signal without an account is no cause. */
+ * their own time (events that are only counted: all of it) and no more than the excess. What none of
+ * them explains is the account's own. So the times of all causes add up to the excess, and a signal
+ * without an account is no cause. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -98,7 +99,8 @@ static const struct pattern {
     {LEDGER_BLOCKED, LEDGER_SOCKET, LEDGER_HOST_COLLECTIVE, CAUSE_NET_WAIT, BY_NETWORK,
      "it waits for a peer at a socket", ", in "},
     {LEDGER_BLOCKED, LEDGER_SLEEP, LEDGER_SLEEP, CAUSE_CPU_SLEEP, 0, "it sleeps", " in "},
-    {LEDGER_BLOCKED, LEDGER_FILE_SYNC, LEDGER_FILE_SYNC, CAUSE_STORAGE_SYNC, BIT(STORAGE_LIMIT) | BIT(OS_STEAL),
+    {LEDGER_BLOCKED, LEDGER_FILE_SYNC, LEDGER_FILE_SYNC, CAUSE_STORAGE_SYNC,
+     BIT(STORAGE_LIMIT) | BIT(OS_STEAL),
      "it waits until what it wrote is on the disk", ", in "},
     {LEDGER_BLOCKED, LEDGER_DISK_LIMIT, LEDGER_DISK_LIMIT, CAUSE_STORAGE_LIMIT, BIT(STORAGE_LIMIT),
      "an I/O limit holds it", " in "},

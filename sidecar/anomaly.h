@@ -55,7 +55,8 @@ bool anomaly_close(struct anomaly *a, uint64_t now_ns);
 /* The closed window was taken or given up. */
 void anomaly_reset(struct anomaly *a);
 /* enum window_reason of the window: WINDOW_SELF when most flagged steps are flagged for the rank's own
- * time, or lost at least half of theirs by it. A hiccup of the host in the middle of somebody else's fault makes no suspect. */
+ * time, or lost at least half of theirs by it. A hiccup of the host in the middle of somebody else's
+ * fault makes no suspect. */
 uint32_t anomaly_reason(const struct anomaly *a);
 /* Takes a token; want_full false asks for a summary only. */
 enum anomaly_grant anomaly_grant(struct anomaly *a, bool want_full, uint64_t now_ns);

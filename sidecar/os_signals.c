@@ -313,8 +313,8 @@ static void read_memory(struct os_signals *s, struct os_rank *r)
 	if (!os_proc_cgroup_memory(&r->cgroup, &limit, &refaults))
 		return;
 	snprintf(subject, sizeof(subject), "%.4g MB", (double)limit * 1e-6);
-	add_counter(s, r->pid, OS_SIGNAL_REFAULTS, FIELD_REFAULTS, group_id(r->cgroup.memory[0]), refaults, 1,
-		    0, subject);
+	add_counter(s, r->pid, OS_SIGNAL_REFAULTS, FIELD_REFAULTS, group_id(r->cgroup.memory[0]),
+		    refaults, 1, 0, subject);
 }
 
 static void read_cgroup(struct os_signals *s, struct os_rank *r)

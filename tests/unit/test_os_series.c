@@ -179,7 +179,8 @@ static int make_tree(void **state)
 	file("proc/14/cgroup", "9:memory:/small\n6:blkio:/slow\n4:cpu,cpuacct:/\n0::/system\n");
 	file("hybrid/fs/cgroup/memory/small/memory.limit_in_bytes", "32000000\n");
 	file("hybrid/fs/cgroup/memory/small/memory.stat",
-	     "workingset_refault_file 1\ntotal_workingset_refault_anon 20\ntotal_workingset_refault_file 4\n");
+	     "workingset_refault_file 1\ntotal_workingset_refault_anon 20\n"
+	     "total_workingset_refault_file 4\n");
 	file("hybrid/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
 	file("hybrid/fs/cgroup/unified/system/cgroup.procs", "");
 	file("hybrid/fs/cgroup/blkio/slow/blkio.throttle.read_bps_device", "254:16 300000\n");

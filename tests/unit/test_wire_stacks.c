@@ -16,6 +16,15 @@
 #include "wire/pack.h"
 #include "wire/stacks.h"
 
+static void add_sums(struct stack_switch *w, uint32_t k)
+{
+	bool folded = w->flags & STACK_SWITCH_FOLDED;
+
+	w->count = folded ? k : 0;
+	for (uint32_t i = 0; i < STACK_SWITCH_STATES; i++)
+		w->ns[i] = folded ? k * 100 + i : 0;
+}
+
 /* A few threads that share their outer frames, of all kinds. */
 static void fill(struct stack_batch *b, uint32_t samples, unsigned seed)
 {
@@ -80,9 +89,7 @@ static void fill(struct stack_batch *b, uint32_t samples, unsigned seed)
 		w.next_tid = k % 6;
 		w.state = k % STACK_SWITCH_STATES;
 		w.flags = k % 16;
-		w.count = w.flags & STACK_SWITCH_FOLDED ? k : 0;
-		for (int i = 0; i < STACK_SWITCH_STATES; i++)
-			w.ns[i] = w.flags & STACK_SWITCH_FOLDED ? k * 100 + (uint64_t)i : 0;
+		add_sums(&w, k);
 		assert_int_equal(stack_batch_switch(b, &w), 0);
 		t = (struct stack_switch_thread){ .begin_ns = 900 + k, .end_ns = 5000 + 2 * k,
 						  .missed = k % 3, .pid = 100, .tid = k };
