@@ -90,6 +90,7 @@ struct pair {
 	const char *name;
 	double count, total_ns; /* of the base */
 	double extra_ns;	/* beyond the typical ratio */
+	bool expected;		/* count and total_ns: what the base would take for launches of this size */
 	bool paired;
 };
 
@@ -158,6 +159,91 @@ static uint32_t pair_up(const struct diagnosis_view *v, const struct bases *b, s
 	return n;
 }
 
+/* Two launch configurations of one kernel: "gemm<<<128,1,1, 256,1,1>>>". */
+static bool is_configuration(const char *a, const char *b)
+{
+	const char *x = strstr(a, "<<<"), *y = strstr(b, "<<<");
+
+	return x && y && x - a == y - b && !strncmp(a, b, (size_t)(x - a));
+}
+
+/* Threads of a launch; 0: not known. */
+static double size_of(const char *name)
+{
+	const char *at = strstr(name, "<<<");
+	double size = at ? 1 : 0;
+	unsigned n[6];
+
+	if (!at || sscanf(at, "<<<%u,%u,%u, %u,%u,%u>>>", &n[0], &n[1], &n[2], &n[3], &n[4],
+			  &n[5]) != 6)
+		return 0;
+	for (int i = 0; i < 6; i++)
+		size *= n[i];
+	return size;
+}
+
+#define SIZES_MIN 3u
+#define SIZES_MAX 48u
+/* Beyond the sizes that were seen nothing is known but near them. */
+#define SIZES_BEYOND 1.5
+
+/* Launches of one kernel in several sizes: t = a size^b, by the median of the slopes of all pairs
+ * (Theil 1950, Sen 1968) and of the rests, in logarithms. */
+struct by_size {
+	double size[SIZES_MAX], ns[SIZES_MAX]; /* logarithms */
+	uint32_t count;
+};
+
+static double time_for(const struct by_size *s, double size)
+{
+	double slopes[SIZES_MAX * (SIZES_MAX - 1) / 2], rest[SIZES_MAX], b, least = s->size[0],
+	       most = s->size[0];
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < s->count; i++) {
+		least = fmin(least, s->size[i]);
+		most = fmax(most, s->size[i]);
+		for (uint32_t k = 0; k < i; k++)
+			if (fabs(s->size[i] - s->size[k]) > 0)
+				slopes[n++] = (s->ns[i] - s->ns[k]) / (s->size[i] - s->size[k]);
+	}
+	if (!n || log(size) < least - log(SIZES_BEYOND) ||
+	    log(size) > most + log(SIZES_BEYOND))
+		return 0;
+	b = median_of(slopes, n);
+	for (uint32_t i = 0; i < s->count; i++)
+		rest[i] = s->ns[i] - b * s->size[i];
+	return exp(median_of(rest, s->count) + b * log(size));
+}
+
+/* A size that only the slow steps launched is held against what the base's other sizes say that it
+ * takes. */
+static void expect_sizes(struct pair *p, uint32_t n)
+{
+	for (uint32_t i = 0; i < n; i++) {
+		double size = p[i].mine && !(p[i].count > 0) ? size_of(p[i].name) : 0, ns;
+		struct by_size s = {.count = 0};
+
+		for (uint32_t k = 0; size > 0 && k < n && s.count < SIZES_MAX; k++) {
+			double other = p[k].expected || !(p[k].count > 0) || !(p[k].total_ns > 0) ||
+					       !is_configuration(p[i].name, p[k].name)
+					   ? 0
+					   : size_of(p[k].name);
+
+			if (!(other > 0))
+				continue;
+			s.size[s.count] = log(other);
+			s.ns[s.count++] = log(p[k].total_ns / p[k].count);
+		}
+		ns = s.count >= SIZES_MIN ? time_for(&s, size) : 0;
+		if (!(ns > 0))
+			continue;
+		p[i].expected = true;
+		p[i].count = p[i].mine->count;
+		p[i].total_ns = ns * p[i].mine->count;
+	}
+}
+
 /* The same by ledger: one pair for each kernel and launch configuration. k: room for the rank's own. */
 static uint32_t pair_rows(const struct diagnosis_view *v, struct diagnosis_kernel *k, struct pair *p)
 {
@@ -177,15 +263,8 @@ static uint32_t pair_rows(const struct diagnosis_view *v, struct diagnosis_kerne
 				     .total_ns = r->reference_count > 0 ? r->reference_busy_ns : 0};
 		n++;
 	}
+	expect_sizes(p, n);
 	return n;
-}
-
-/* Two launch configurations of one kernel: "gemm<<<128,1,1, 256,1,1>>>". */
-static bool is_configuration(const char *a, const char *b)
-{
-	const char *x = strstr(a, "<<<"), *y = strstr(b, "<<<");
-
-	return x && y && x - a == y - b && !strncmp(a, b, (size_t)(x - a));
 }
 
 /* The kernel itself runs on both sides: in this configuration it does other work. */
@@ -481,6 +560,8 @@ static double other_work(const struct pair *p, uint32_t n)
 	double ns = 0;
 
 	for (uint32_t i = 0; i < n; i++) {
+		if (p[i].expected)
+			ns += p[i].total_ns; /* at the base's speed */
 		if (in_both(&p[i]) || !is_other_work(&p[i], p, n))
 			continue;
 		ns += p[i].mine ? p[i].mine->total_ns : -p[i].total_ns;

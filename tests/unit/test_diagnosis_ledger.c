@@ -294,6 +294,41 @@ static void larger_launches_are_more_work_and_not_slower_kernels(void **unused)
 	end(&w);
 }
 
+/* Sequences of uneven length: each side launches sizes of its own, and the time grows with the square
+ * of the size. Half as long again for their sizes: the GPU is slower. As long as their sizes take:
+ * more work. */
+static void launches_of_uneven_sizes_are_held_against_their_sizes(void **unused)
+{
+	for (int slower = 0; slower < 2; slower++) {
+		struct world w;
+
+		begin(&w);
+		for (int kernel = 0; kernel < 3; kernel++)
+			for (int i = 0; i < 12; i++) {
+				int size = i % 2 ? 100 + 10 * i : (slower ? 105 : 115) + 10 * i;
+				double ms = size * size * 1e-5 * (kernel + 1);
+				char name[64];
+
+				snprintf(name, sizeof(name), "%s<<<%d,1,1, 256,1,1>>>",
+					 kernel == 0   ? "attention"
+					 : kernel == 1 ? "gemm"
+						       : "softmax",
+					 size);
+				if (i % 2)
+					both(&w, LEDGER_COMPUTE, 0, name, ms, 0, 1, 0);
+				else
+					both(&w, LEDGER_COMPUTE, 0, name, 0,
+					     ms * (slower ? 1.5 : 1.0), 0, 1);
+			}
+		if (!slower)
+			both(&w, LEDGER_COMPUTE, 0, "attention<<<180,1,1, 256,1,1>>>", 0, 4, 0, 12);
+		judge(&w);
+		if (out.cause != (slower ? CAUSE_GPU_SLOW : CAUSE_IMBALANCE_INPUT))
+			fail_msg("%s: %s", slower ? "slower" : "more work", out.summary);
+		end(&w);
+	}
+}
+
 static void all_times_longer_change_nothing_but_the_times(void **unused)
 {
 	for (size_t i = 0; i < ARRAY_LEN(faults); i++) {
@@ -410,6 +445,7 @@ int main(void)
 	    cmocka_unit_test(a_signal_explains_the_account_that_it_lengthens),
 	    cmocka_unit_test(a_signal_explains_no_more_than_its_own_time),
 	    cmocka_unit_test(larger_launches_are_more_work_and_not_slower_kernels),
+	    cmocka_unit_test(launches_of_uneven_sizes_are_held_against_their_sizes),
 	    cmocka_unit_test(all_times_longer_change_nothing_but_the_times),
 	    cmocka_unit_test(less_seen_is_never_surer),
 	    cmocka_unit_test(waiting_in_collectives_is_no_cause_of_a_slow_rank),
