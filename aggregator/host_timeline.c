@@ -616,6 +616,7 @@ static void add_thread(struct maker *m, uint32_t thread)
 	find_cover(m, tid);
 	for (uint32_t k = 0; k < STACK_SWITCH_STATES; k++)
 		m->last[k] = nothing;
+	m->last[STACK_SWITCH_IO].what = LEDGER_STORAGE;
 	for (uint32_t i = 0; i < b->switch_count; i++) {
 		const struct stack_switch *s = &b->switches[i];
 		uint64_t out = s->out_ns > since ? s->out_ns : since;

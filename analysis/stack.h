@@ -102,9 +102,10 @@ struct stack_object {
 enum stack_switch_state {
 	STACK_SWITCH_RUNNABLE = 0,    /* it could have run on, and another thread had the CPU */
 	STACK_SWITCH_INTERRUPTIBLE,   /* asleep; a signal would wake it */
-	STACK_SWITCH_UNINTERRUPTIBLE, /* asleep, usually for storage or a lock of the kernel's */
+	STACK_SWITCH_UNINTERRUPTIBLE, /* asleep, usually for a lock of the kernel's or for memory */
 	STACK_SWITCH_STOPPED,	      /* by a signal or a debugger */
 	STACK_SWITCH_UNKNOWN,	      /* asleep, in a state that nobody saw */
+	STACK_SWITCH_IO,	      /* uninterruptible, and the kernel says that it waits for storage */
 	STACK_SWITCH_STATES
 };
 

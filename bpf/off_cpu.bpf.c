@@ -328,7 +328,7 @@ int on_waking(__u64 *ctx)
 		return 0;
 	waker = waker_of((void *)bpf_get_current_task());
 	if (t)
-		record_waking(t, waker, task_state(task));
+		record_waking(t, task, waker, task_state(task));
 	if (b && waker) {
 		b->waker_tid = waker;
 		bpf_get_current_comm(b->waker_comm, sizeof(b->waker_comm));

@@ -118,6 +118,7 @@ enum sampler_switch_state {
 	SAMPLER_SWITCH_UNINTERRUPTIBLE,
 	SAMPLER_SWITCH_STOPPED,
 	SAMPLER_SWITCH_UNKNOWN,
+	SAMPLER_SWITCH_IO,
 	SAMPLER_SWITCH_STATES,
 };
 
@@ -168,7 +169,7 @@ struct sampler_switch_skipped {
 	__u64 ns[SAMPLER_SWITCH_STATES];
 	__u64 count[SAMPLER_SWITCH_CAUSES];
 };
-_Static_assert(sizeof(struct sampler_switch_skipped) == 88, "");
+_Static_assert(sizeof(struct sampler_switch_skipped) == 96, "");
 
 enum sampler_switch_phase {
 	SAMPLER_SWITCH_IGNORED = 0, /* not looked at, or it has ended */
@@ -198,7 +199,7 @@ struct sampler_switch_thread {
 	struct sampler_switch_stacks stacks;
 	struct sampler_switch_skipped skipped;
 };
-_Static_assert(sizeof(struct sampler_switch_thread) == 216, "");
+_Static_assert(sizeof(struct sampler_switch_thread) == 224, "");
 
 /* What may be known of a thread, by the low bits of its number in the first PID namespace. Bytes of their
  * own: the kernel writes one while user space writes the other. */

@@ -56,6 +56,7 @@ struct sched_entity {
 	struct cfs_rq *cfs_rq; /* of the CPU that the task is on, whatever its class */
 };
 struct task_struct___ran {
+	unsigned int in_iowait : 1;
 	struct sched_entity se;
 	struct sched_info sched_info;
 };
@@ -73,15 +74,22 @@ static __always_inline struct sampler_switch_thread *record_thread(struct task_s
 	return t;
 }
 
+static __always_inline bool record_io(struct task_struct *task)
+{
+	struct task_struct___ran *k = (void *)task;
+
+	return BPF_CORE_READ_BITFIELD_PROBED(k, in_iowait) != 0;
+}
+
 /* A waker may have changed the state before the switch is told. */
-static __always_inline __u8 record_state(__u32 state)
+static __always_inline __u8 record_state(struct task_struct *task, __u32 state)
 {
 	if (!state)
 		return SAMPLER_SWITCH_RUNNABLE;
 	if (state & KERNEL_STATE_STOPPED)
 		return SAMPLER_SWITCH_STOPPED;
 	if (state & KERNEL_STATE_UNINTERRUPTIBLE)
-		return SAMPLER_SWITCH_UNINTERRUPTIBLE;
+		return record_io(task) ? SAMPLER_SWITCH_IO : SAMPLER_SWITCH_UNINTERRUPTIBLE;
 	return state & KERNEL_STATE_INTERRUPTIBLE ? SAMPLER_SWITCH_INTERRUPTIBLE
 						  : SAMPLER_SWITCH_UNKNOWN;
 }
@@ -112,12 +120,13 @@ static __always_inline void record_stacks(__u32 tid, const struct sampler_key *k
 }
 
 /* It may come before the switch that it ends is told: both CPUs are at it then. */
-static __always_inline void record_waking(struct sampler_switch_thread *t, __u32 waker, __u32 state)
+static __always_inline void record_waking(struct sampler_switch_thread *t, struct task_struct *task,
+					  __u32 waker, __u32 state)
 {
 	t->waker_tid = waker;
 	t->woken_ns = bpf_ktime_get_ns();
 	if (t->phase == SAMPLER_SWITCH_BEGUN)
-		t->state = record_state(state);
+		t->state = record_state(task, state);
 }
 
 static __always_inline long record_send(void *ctx, void *record, __u64 bytes)
@@ -260,7 +269,7 @@ static __always_inline void record_out(void *ctx, struct task_struct *prev,
 	}
 	t->next_tid = record_number(next);
 	t->cpu = bpf_get_smp_processor_id();
-	t->state = record_state(state);
+	t->state = record_state(prev, state);
 	__builtin_memset(&t->stacks, 0, sizeof(t->stacks));
 	t->out_ns = now;
 	UNWIND_BARRIER(t);

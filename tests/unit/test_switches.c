@@ -16,6 +16,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -30,6 +32,7 @@
 #include "tests/unit/skip.h"
 
 #define SLEEPS	 25
+#define READS 100
 #define SLEEP_NS 20000000ull
 #define WAKES	 30
 #define FLOOD	 60000
@@ -264,6 +267,30 @@ static void child_sleeps(void)
 		page->end_ns[i] = clock_monotonic_ns();
 		spin_ns(4000000);
 	}
+	page->done = 1;
+	wait_go();
+}
+
+/* Reads past the page cache; begin_ns[0]: how many of them went to a device, by the kernel's count. */
+static void child_reads(void)
+{
+	char path[] = "sysom-test-switches-XXXXXX";
+	void *block = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	int fd = mkstemp(path), direct = open(path, O_RDONLY | O_DIRECT);
+	struct rusage before, after;
+
+	unlink(path);
+	for (int i = 0; i < READS; i++)
+		if (write(fd, block, 4096) != 4096)
+			_exit(1);
+	fsync(fd);
+	wait_go();
+	getrusage(RUSAGE_SELF, &before);
+	for (int i = 0; i < READS && direct >= 0; i++)
+		if (pread(direct, block, 4096, i * 4096L) != 4096)
+			_exit(1);
+	getrusage(RUSAGE_SELF, &after);
+	page->begin_ns[0] = (uint64_t)(after.ru_inblock - before.ru_inblock) / 8;
 	page->done = 1;
 	wait_go();
 }
@@ -576,6 +603,28 @@ static void check_sums(const struct told *t, const struct figures *a, const stru
 }
 
 /* ---- cases with BPF ---- */
+
+static void knows_which_sleeps_are_for_storage(void **state)
+{
+	pid_t pid = start(child_reads);
+	uint64_t reads = 0, others = 0;
+	struct told t;
+
+	wait_ready(pid, 1, true);
+	record(pid, pid, &t);
+	let_go();
+	wait_ready(pid, 2, true);
+	drain(&t, pid);
+	for (uint32_t i = 0; i < t.batch.switch_count; i++) {
+		reads += t.batch.switches[i].state == STACK_SWITCH_IO;
+		others += t.batch.switches[i].state == STACK_SWITCH_UNINTERRUPTIBLE;
+	}
+	print_message("# %lu reads from the device, %lu sleeps for storage, %lu others\n",
+		      (unsigned long)page->begin_ns[0], reads, others);
+	assert_true(reads >= page->begin_ns[0] * 9 / 10);
+	assert_true(others <= READS / 10);
+	record_end(pid, &t);
+}
 
 static void tells_each_sleep_and_its_length(void **state)
 {
@@ -975,7 +1024,7 @@ static int as_tail(void **state)
 
 #define CASE(f) cmocka_unit_test_setup_teardown(f, set_up, clean_up)
 #define CASES                                                                                      \
-	CASE(tells_each_sleep_and_its_length), CASE(knows_who_woke_it_and_where_it_slept),         \
+	CASE(tells_each_sleep_and_its_length), CASE(knows_which_sleeps_are_for_storage), CASE(knows_who_woke_it_and_where_it_slept),         \
 	    CASE(knows_who_had_the_cpu_instead), CASE(knows_that_it_was_stopped),                  \
 	    CASE(paces_a_flood_and_counts_all), CASE(counts_what_the_ring_has_no_room_for),        \
 	    CASE(cuts_a_sleep_at_the_drains), CASE(forgets_threads_that_end),                      \

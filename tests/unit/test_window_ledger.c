@@ -306,6 +306,25 @@ static void folded_times_are_divided_by_their_states(void **state)
 	picture_drop(p);
 }
 
+/* Short sleeps are not walked: of those for storage the kernel says so itself. */
+static void a_sleep_for_storage_needs_no_stack(void **state)
+{
+	struct picture *p;
+	struct made m;
+
+	make(&m, MAIN);
+	recorded(&m, MAIN, 0, STEPS * 100 * MS);
+	for (uint64_t t = 0; t < STEPS * 100 * MS; t += 100 * MS) {
+		off(&m, MAIN, t, t + 5 * MS, STACK_SWITCH_IO, 0, STACK_SWITCH_NO_STACK, 0);
+		off(&m, MAIN, t + 10 * MS, t + 13 * MS, STACK_SWITCH_UNINTERRUPTIBLE, 0,
+		    STACK_SWITCH_NO_STACK, 0);
+	}
+	p = picture_of(&m);
+	assert_true(ms_of_what(p, LEDGER_BLOCKED, LEDGER_STORAGE, "") == 5);
+	assert_true(ms_of_what(p, LEDGER_BLOCKED, LEDGER_NONE, "") == 3);
+	picture_drop(p);
+}
+
 /* A futex says how a collective of the host waits; its function says what for. */
 static void a_collective_of_the_host_is_a_wait_for_peers(void **state)
 {
@@ -359,6 +378,7 @@ int main(void)
 	    cmocka_unit_test(what_was_not_recorded_is_unobserved_and_disorder_harms_nobody),
 	    cmocka_unit_test(a_sleep_without_a_stack_is_like_the_one_before),
 	    cmocka_unit_test(folded_times_are_divided_by_their_states),
+	    cmocka_unit_test(a_sleep_for_storage_needs_no_stack),
 	    cmocka_unit_test(a_collective_of_the_host_is_a_wait_for_peers),
 	    cmocka_unit_test(special_waits_stand_before_general_ones),
 	};
