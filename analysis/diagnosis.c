@@ -195,9 +195,11 @@ static void look(struct diagnosis_view *v, const struct diagnosis_input *in,
 	for (int f = 0; f < FIGURE_COUNT; f++)
 		v->mine[f] = figure_of(who, (enum diagnosis_figure)f);
 	find_base(v);
+	v->many = in->suspect_count > 1 && (in->kind != FINDING_UNIFORM || in->of_some);
+	v->its = v->many ? "their" : "its";
 	v->than =
-	    in->kind == FINDING_UNIFORM || !in->peer_count ? "than before" : "than on its peers";
-	v->as = in->kind == FINDING_UNIFORM || !in->peer_count ? "as before" : "as on its peers";
+	    in->kind == FINDING_UNIFORM || !in->peer_count ? "than before" : "than on the peers";
+	v->as = in->kind == FINDING_UNIFORM || !in->peer_count ? "as before" : "as on the peers";
 	divide(v);
 	diagnosis_ledger_begin(v);
 	if (in->kind != FINDING_HANG) /* its last steps were as ever: they tell nothing of why it stopped */
@@ -549,7 +551,7 @@ static void rule_out(struct diagnosis *out, enum finding_layer layer, const char
 
 static const char *elsewhere(const struct diagnosis_view *v)
 {
-	return v->past || !v->in->peer_count ? "before" : "on its peers";
+	return v->past || !v->in->peer_count ? "before" : "on the peers";
 }
 
 static void rule_out_gpu(const struct diagnosis_view *v, struct diagnosis *out)
@@ -727,27 +729,21 @@ static void who_text(const struct diagnosis_input *in, char *out, size_t bytes)
 
 static void summarise(const struct diagnosis_view *v, const struct choice *c, struct diagnosis *out)
 {
-	bool uniform = v->in->kind == FINDING_UNIFORM;
-	bool many = v->in->suspect_count > 1 && (!uniform || v->in->of_some);
+	const char *is = v->many ? "are" : "is", *hangs = v->many ? "hang" : "hangs";
+	bool uniform = v->in->kind == FINDING_UNIFORM, hang = v->in->kind == FINDING_HANG;
 	struct diagnosis_number ms;
-	char who[96], because[FINDING_TEXT_BYTES];
+	char who[96];
 
 	who_text(v->in, who, sizeof(who));
-	diagnosis_text_copy(because, sizeof(because), c->lead ? c->lead->because : "");
-	if (many)
-		diagnosis_text_plural(because, sizeof(because));
 	if (!c->lead)
-		snprintf(out->summary, sizeof(out->summary), "%s %s: %s", who,
-			 v->in->kind == FINDING_HANG ? (many ? "hang" : "hangs")
-			 : many			     ? "are slow"
-						     : "is slow",
-			 finding_cause_title(out->cause));
-	else if (v->in->kind == FINDING_HANG)
-		snprintf(out->summary, sizeof(out->summary), "%s %s because %.180s", who,
-			 many ? "hang" : "hangs", because);
+		snprintf(out->summary, sizeof(out->summary), "%s %s%s: %s", who, hang ? hangs : is,
+			 hang ? "" : " slow", finding_cause_title(out->cause));
+	else if (hang)
+		snprintf(out->summary, sizeof(out->summary), "%s %s because %.180s", who, hangs,
+			 c->lead->because);
 	else
 		snprintf(out->summary, sizeof(out->summary), "%s %s %s because %.150s: +%s per step",
-			 who, many ? "are" : "is", uniform ? "slower than before" : "slow", because,
+			 who, is, uniform ? "slower than before" : "slow", c->lead->because,
 			 diagnosis_text_ms(out->effect_ns, &ms));
 }
 
