@@ -31,26 +31,15 @@
 /* Shorter blocking in reads would be printed as 0.00 ms. */
 #define READS_TOLD_NS 5e3
 
-/* How deep a cause lies, 0 to 1; what is not here: 0.9. */
 static const double depths[CAUSE_COUNT] = {
-    [CAUSE_OS_STOPPED] = 1.0,	   [CAUSE_OS_CPU_LIMIT] = 1.0,	 [CAUSE_OS_SOFTIRQ] = 0.99,
-    [CAUSE_OS_IRQ] = 0.97,	   [CAUSE_OS_LOCK] = 0.96,	 [CAUSE_OS_MEMORY] = 0.95,
-    [CAUSE_STORAGE_CLIENT] = 0.96, [CAUSE_STORAGE_LIMIT] = 0.96, [CAUSE_STORAGE_DISK] = 0.95,
-    [CAUSE_STORAGE_LOADER] = 0.85, [CAUSE_CPU_GIL] = 0.94,	 [CAUSE_OS_RUN_QUEUE] = 0.8,
-    [CAUSE_CPU_PYTHON] = 0.85,	   [CAUSE_CPU_FUNCTION] = 0.85,	 [CAUSE_CPU_HOST_GAP] = 0.3,
-    [CAUSE_SW_LOGGING] = 0.95,	   [CAUSE_SW_HOT_PATH] = 0.85,	 [CAUSE_SW_ENVIRONMENT] = 0.8,
-    [CAUSE_OS_FAULTS] = 0.88,	   [CAUSE_OS_STEAL] = 0.97,	 [CAUSE_OS_MEMORY_BANDWIDTH] = 0.95,
-    [CAUSE_OS_NUMA] = 0.95,
+#define CAUSE(symbol, layer, id, title, depth, ...) depth,
+#include "analysis/causes.def"
+#undef CAUSE
 };
-
-static double depth_of(enum finding_cause c)
-{
-	return depths[c] > 0 ? depths[c] : 0.9;
-}
 
 double diagnosis_weight(const struct diagnosis_candidate *c)
 {
-	return c->sure * depth_of(c->cause);
+	return c->sure * depths[c->cause];
 }
 
 /* ---- figures ---- */
@@ -317,7 +306,7 @@ static struct choice weigh(const struct diagnosis_view *v, enum finding_cause ca
 	if (adds_up(cause))
 		out.explained_ns =
 		    sum < v->pool_ns[out.lead->pool] ? sum : v->pool_ns[out.lead->pool];
-	out.score = out.explained_ns * out.lead->sure * depth_of(cause);
+	out.score = out.explained_ns * out.lead->sure * depths[cause];
 	return out;
 }
 
@@ -347,7 +336,7 @@ static void last_resort(const struct diagnosis_view *v, double whole, struct cho
 
 		if (c->by_line && !c->told_only && got > 0 &&
 		    (!v->pools_known || got >= EXPLAINS_MIN * whole))
-			*best = (struct choice){c, got, got * c->sure * depth_of(c->cause)};
+			*best = (struct choice){c, got, got * c->sure * depths[c->cause]};
 	}
 }
 
