@@ -117,7 +117,7 @@ $(B)/obj/%.o: %.c | $(GEN)
 -include $(shell test -d $(B)/obj && find $(B)/obj -name '*.d')
 
 .PHONY: help all programs tests deps doctor demo check check-asan check-tsan check-gpu fuzz bench tidy \
-	format compdb install clean bench-demo bench-sampler bench-steps bench-roofline bench-fleet bench-peers bench-diagnosis check-run \
+	format causes compdb install clean bench-demo bench-sampler bench-steps bench-roofline bench-fleet bench-peers bench-diagnosis check-run \
 	check-unit gpu-bundle fuzz-run scenarios
 
 help: ## list the targets
@@ -223,6 +223,8 @@ scenarios: ## real faults in running jobs, judged by the verdict (root, about 90
 	@$(MAKE) --no-print-directory $(J) programs $(SCENARIO_PARTS)
 	@B=$(B) tests/scenarios/run_scenarios.py
 
+causes: ## write the tables of docs/causes.md from analysis/causes.def and accounts.def
+	@tools/causes.py
 tidy: tests ## include directions and style, as a failing test
 	@tools/tidy.py $(B)
 format: ## clang-format every C file

@@ -31,26 +31,15 @@
 /* Shorter blocking in reads would be printed as 0.00 ms. */
 #define READS_TOLD_NS 5e3
 
-/* How deep a cause lies, 0 to 1; what is not here: 0.9. */
 static const double depths[CAUSE_COUNT] = {
-    [CAUSE_OS_STOPPED] = 1.0,	   [CAUSE_OS_CPU_LIMIT] = 1.0,	 [CAUSE_OS_SOFTIRQ] = 0.99,
-    [CAUSE_OS_IRQ] = 0.97,	   [CAUSE_OS_LOCK] = 0.96,	 [CAUSE_OS_MEMORY] = 0.95,
-    [CAUSE_STORAGE_CLIENT] = 0.96, [CAUSE_STORAGE_LIMIT] = 0.96, [CAUSE_STORAGE_DISK] = 0.95,
-    [CAUSE_STORAGE_LOADER] = 0.85, [CAUSE_CPU_GIL] = 0.94,	 [CAUSE_OS_RUN_QUEUE] = 0.8,
-    [CAUSE_CPU_PYTHON] = 0.85,	   [CAUSE_CPU_FUNCTION] = 0.85,	 [CAUSE_CPU_HOST_GAP] = 0.3,
-    [CAUSE_SW_LOGGING] = 0.95,	   [CAUSE_SW_HOT_PATH] = 0.85,	 [CAUSE_SW_ENVIRONMENT] = 0.8,
-    [CAUSE_OS_FAULTS] = 0.88,	   [CAUSE_OS_STEAL] = 0.97,	 [CAUSE_OS_MEMORY_BANDWIDTH] = 0.95,
-    [CAUSE_OS_NUMA] = 0.95,
+#define CAUSE(symbol, layer, id, title, depth, ...) depth,
+#include "analysis/causes.def"
+#undef CAUSE
 };
-
-static double depth_of(enum finding_cause c)
-{
-	return depths[c] > 0 ? depths[c] : 0.9;
-}
 
 double diagnosis_weight(const struct diagnosis_candidate *c)
 {
-	return c->sure * depth_of(c->cause);
+	return c->sure * depths[c->cause];
 }
 
 /* ---- figures ---- */
@@ -195,9 +184,11 @@ static void look(struct diagnosis_view *v, const struct diagnosis_input *in,
 	for (int f = 0; f < FIGURE_COUNT; f++)
 		v->mine[f] = figure_of(who, (enum diagnosis_figure)f);
 	find_base(v);
+	v->many = in->suspect_count > 1 && (in->kind != FINDING_UNIFORM || in->of_some);
+	v->its = v->many ? "their" : "its";
 	v->than =
-	    in->kind == FINDING_UNIFORM || !in->peer_count ? "than before" : "than on its peers";
-	v->as = in->kind == FINDING_UNIFORM || !in->peer_count ? "as before" : "as on its peers";
+	    in->kind == FINDING_UNIFORM || !in->peer_count ? "than before" : "than on the peers";
+	v->as = in->kind == FINDING_UNIFORM || !in->peer_count ? "as before" : "as on the peers";
 	divide(v);
 	diagnosis_ledger_begin(v);
 	if (in->kind != FINDING_HANG) /* its last steps were as ever: they tell nothing of why it stopped */
@@ -315,7 +306,7 @@ static struct choice weigh(const struct diagnosis_view *v, enum finding_cause ca
 	if (adds_up(cause))
 		out.explained_ns =
 		    sum < v->pool_ns[out.lead->pool] ? sum : v->pool_ns[out.lead->pool];
-	out.score = out.explained_ns * out.lead->sure * depth_of(cause);
+	out.score = out.explained_ns * out.lead->sure * depths[cause];
 	return out;
 }
 
@@ -345,7 +336,7 @@ static void last_resort(const struct diagnosis_view *v, double whole, struct cho
 
 		if (c->by_line && !c->told_only && got > 0 &&
 		    (!v->pools_known || got >= EXPLAINS_MIN * whole))
-			*best = (struct choice){c, got, got * c->sure * depth_of(c->cause)};
+			*best = (struct choice){c, got, got * c->sure * depths[c->cause]};
 	}
 }
 
@@ -549,7 +540,7 @@ static void rule_out(struct diagnosis *out, enum finding_layer layer, const char
 
 static const char *elsewhere(const struct diagnosis_view *v)
 {
-	return v->past || !v->in->peer_count ? "before" : "on its peers";
+	return v->past || !v->in->peer_count ? "before" : "on the peers";
 }
 
 static void rule_out_gpu(const struct diagnosis_view *v, struct diagnosis *out)
@@ -727,27 +718,21 @@ static void who_text(const struct diagnosis_input *in, char *out, size_t bytes)
 
 static void summarise(const struct diagnosis_view *v, const struct choice *c, struct diagnosis *out)
 {
-	bool uniform = v->in->kind == FINDING_UNIFORM;
-	bool many = v->in->suspect_count > 1 && (!uniform || v->in->of_some);
+	const char *is = v->many ? "are" : "is", *hangs = v->many ? "hang" : "hangs";
+	bool uniform = v->in->kind == FINDING_UNIFORM, hang = v->in->kind == FINDING_HANG;
 	struct diagnosis_number ms;
-	char who[96], because[FINDING_TEXT_BYTES];
+	char who[96];
 
 	who_text(v->in, who, sizeof(who));
-	diagnosis_text_copy(because, sizeof(because), c->lead ? c->lead->because : "");
-	if (many)
-		diagnosis_text_plural(because, sizeof(because));
 	if (!c->lead)
-		snprintf(out->summary, sizeof(out->summary), "%s %s: %s", who,
-			 v->in->kind == FINDING_HANG ? (many ? "hang" : "hangs")
-			 : many			     ? "are slow"
-						     : "is slow",
-			 finding_cause_title(out->cause));
-	else if (v->in->kind == FINDING_HANG)
-		snprintf(out->summary, sizeof(out->summary), "%s %s because %.180s", who,
-			 many ? "hang" : "hangs", because);
+		snprintf(out->summary, sizeof(out->summary), "%s %s%s: %s", who, hang ? hangs : is,
+			 hang ? "" : " slow", finding_cause_title(out->cause));
+	else if (hang)
+		snprintf(out->summary, sizeof(out->summary), "%s %s because %.180s", who, hangs,
+			 c->lead->because);
 	else
 		snprintf(out->summary, sizeof(out->summary), "%s %s %s because %.150s: +%s per step",
-			 who, many ? "are" : "is", uniform ? "slower than before" : "slow", because,
+			 who, is, uniform ? "slower than before" : "slow", c->lead->because,
 			 diagnosis_text_ms(out->effect_ns, &ms));
 }
 

@@ -510,10 +510,10 @@ static void variant(struct diagnosis_view *v, const struct pair *fresh, const st
 	diagnosis_kernel_base(fresh->name, name, sizeof(name));
 	diagnosis_text_copy(c->subject, sizeof(c->subject), fresh->name);
 	snprintf(c->text, sizeof(c->text), "kernel %.60s runs as variant %.70s, %s as %.70s", name,
-		 from_difference(fresh->name, gone->name), uniform_kind ? "before" : "on its peers",
+		 from_difference(fresh->name, gone->name), uniform_kind ? "before" : "on the peers",
 		 from_difference(gone->name, fresh->name));
 	snprintf(c->because, sizeof(c->because), "another variant of kernel %.90s runs %s", name,
-		 uniform_kind ? "than before" : "than on its peers");
+		 v->than);
 }
 
 /* New names and those that are gone, by variants first; what has no partner is another set. */
@@ -549,7 +549,7 @@ static void other_names(struct diagnosis_view *v, struct pair *p, uint32_t n, do
 			  POOL_COMPUTE, fresh_ns - gone_ns, 0.8);
 	diagnosis_text_copy(c->subject, sizeof(c->subject), most->name);
 	snprintf(c->text, sizeof(c->text), "kernels run that %s, mostly %.*s",
-		 v->in->kind == FINDING_UNIFORM ? "did not run before" : "its peers do not run",
+		 v->in->kind == FINDING_UNIFORM ? "did not run before" : "the peers do not run",
 		 NAME_SHOWN, most->name);
 	snprintf(c->because, sizeof(c->because), "%s", c->text);
 }
@@ -593,12 +593,12 @@ static void more_launches(struct diagnosis_view *v, const struct pair *p, uint32
 			  POOL_COMPUTE, extra, 0.7);
 	if (larger > extra / 2) {
 		snprintf(c->text, sizeof(c->text), "the same kernels are launched with more work");
-		snprintf(c->because, sizeof(c->because), "it has more work: its kernels are larger");
+		snprintf(c->because, sizeof(c->because), "%s", c->text);
 		return;
 	}
 	snprintf(c->text, sizeof(c->text), "%.0f compute kernels per step, %.0f %s", mine, base,
-		 v->in->kind == FINDING_UNIFORM ? "before" : "on its peers");
-	snprintf(c->because, sizeof(c->because), "it launches more of the same kernels: %.200s",
+		 v->in->kind == FINDING_UNIFORM ? "before" : "on the peers");
+	snprintf(c->because, sizeof(c->because), "more of the same kernels are launched: %.200s",
 		 c->text);
 }
 
@@ -675,7 +675,7 @@ void diagnosis_gpu_look(struct diagnosis_view *v)
 		snprintf(how, sizeof(how), "kernels take %s per step, %s %s",
 			 diagnosis_text_ms(v->mine[FIGURE_COMPUTE], &a),
 			 diagnosis_text_ms(v->base[FIGURE_COMPUTE], &b),
-			 v->past ? "before" : "on its peers");
+			 v->past ? "before" : "on the peers");
 		slow_gpu(v, v->pool_ns[POOL_COMPUTE], how);
 		diagnosis_missing(v->out,
 				  "kernels by name of rank %d or of its peers: whether one of them "
@@ -689,7 +689,7 @@ void diagnosis_gpu_look(struct diagnosis_view *v)
 		snprintf(c->text, sizeof(c->text), "copies take %s per step, %s %s",
 			 diagnosis_text_ms(v->mine[FIGURE_COPY], &a),
 			 diagnosis_text_ms(v->base[FIGURE_COPY], &b),
-			 v->past ? "before" : "on its peers");
+			 v->past ? "before" : "on the peers");
 		snprintf(c->because, sizeof(c->because), "%s", c->text);
 		pcie(v, c);
 	}

@@ -255,8 +255,8 @@ static void gil(struct diagnosis_view *v, const struct class_sum *sums)
 		 "its launching threads wait for the GIL %s per step longer %s%s%.110s",
 		 diagnosis_text_ms(wait, &ms), v->than, holder ? "; held by " : "",
 		 holder ? holder : "");
-	snprintf(c->because, sizeof(c->because), "its launching threads wait for the GIL%s%.130s",
-		 holder ? ", held by " : "", holder ? holder : "");
+	snprintf(c->because, sizeof(c->because), "%s launching threads wait for the GIL%s%.130s",
+		 v->its, holder ? ", held by " : "", holder ? holder : "");
 }
 
 /* The launching threads blocked in reads, or waiting for data that somebody else fetches. */
@@ -276,7 +276,7 @@ static void storage(struct diagnosis_view *v, const struct class_sum *sums, bool
 		snprintf(c->text, sizeof(c->text),
 			 "launching threads are held by an I/O limit in %.80s: +%s per step",
 			 limit->off->name, diagnosis_text_ms(limit->off_ns, &ms));
-		snprintf(c->because, sizeof(c->because), "its reads are held by an I/O limit");
+		snprintf(c->because, sizeof(c->because), "%s reads are held by an I/O limit", v->its);
 	}
 	if (disk->off_ns > 0) {
 		c = blame(v, CAUSE_STORAGE_DISK, disk->off_ns, 0.95, disk->off->name);
@@ -284,7 +284,8 @@ static void storage(struct diagnosis_view *v, const struct class_sum *sums, bool
 			 "its launching threads are blocked in %.80s for %s per step more %s",
 			 disk->off->name, diagnosis_text_ms(disk->off_ns, &ms), v->than);
 		snprintf(c->because, sizeof(c->because),
-			 "its launching threads are blocked in reads (%.80s)", disk->off->name);
+			 "%s launching threads are blocked in reads (%.80s)", v->its,
+			 disk->off->name);
 	}
 	if (wait > 0) {
 		const struct diagnosis_function *f =
@@ -294,8 +295,8 @@ static void storage(struct diagnosis_view *v, const struct class_sum *sums, bool
 		snprintf(c->text, sizeof(c->text),
 			 "its launching threads spend %s per step more in %.110s %s",
 			 diagnosis_text_ms(wait, &ms), f->name, v->than);
-		snprintf(c->because, sizeof(c->because), "it waits for its data loader (%.110s)",
-			 f->name);
+		snprintf(c->because, sizeof(c->because),
+			 "%s launching threads wait for the data loader (%.110s)", v->its, f->name);
 	}
 	/* its threads burn the CPU: more than a tenth of a step, and no less than what is to be
 	 * explained */
@@ -307,7 +308,7 @@ static void storage(struct diagnosis_view *v, const struct class_sum *sums, bool
 		snprintf(c->text, sizeof(c->text), "%.90s takes %s of CPU per step, %s %s",
 			 client->on_all->name, diagnosis_text_ms(client->on_all->total_ns, &ms),
 			 diagnosis_text_ms(client->on_all->total_ns - client->on_all_ns, &other),
-			 v->in->kind == FINDING_UNIFORM ? "before" : "on its peers");
+			 v->in->kind == FINDING_UNIFORM ? "before" : "on the peers");
 		snprintf(c->because, sizeof(c->because),
 			 "the storage client saturates the CPU (%.110s)", client->on_all->name);
 	}
@@ -385,7 +386,7 @@ static void hot_function(struct diagnosis_view *v, const struct bases *b, bool l
 	const struct class_sum *logging = &sums[CAUSE_SW_LOGGING];
 	const struct growth *g =
 	    h->python.f && h->python_ns >= PYTHON_SHARE * h->any_ns ? &h->python : &h->any;
-	const char *where = v->in->kind == FINDING_UNIFORM ? "before" : "on its peers";
+	const char *where = v->in->kind == FINDING_UNIFORM ? "before" : "on the peers";
 	double whole = v->who->cpu_ns;
 	bool logs = logging->on && logging->on_ns >= 0.5 * h->any_ns;
 	struct diagnosis_candidate *c;
@@ -570,8 +571,8 @@ static void above_line(struct diagnosis_view *v)
 		 group->paper ? "mean + 2 sigma" : "median + 2 x 1.4826 MAD", group->sketches,
 		 100 * g.delta);
 	snprintf(c->because, sizeof(c->because),
-		 "%.100s has %.0f%% of its CPU time, usually %.0f%% in its role",
-		 g.f->name, 100 * share, 100 * u.usual);
+		 "%.100s has %.0f%% of %s CPU time, usually %.0f%% in %s role",
+		 g.f->name, 100 * share, v->its, 100 * u.usual, v->its);
 }
 
 /* ---- blocked, by something that no rule knows ---- */
@@ -636,17 +637,17 @@ static void say_gap(struct diagnosis_view *v, const struct bases *b, double gap_
 		f = blocked_in(v, b, gap_ns, &more);
 	snprintf(c->text, sizeof(c->text), "its GPU idles %s per step, %s %s: the host launches late",
 		 diagnosis_text_ms(v->mine[FIGURE_IDLE], &mine),
-		 diagnosis_text_ms(v->base[FIGURE_IDLE], &base), v->past ? "before" : "on its peers");
+		 diagnosis_text_ms(v->base[FIGURE_IDLE], &base), v->past ? "before" : "on the peers");
 	if (!f) {
 		snprintf(c->because, sizeof(c->because),
-			 "its host launches late and its GPU waits; what holds the host up was not "
-			 "seen");
+			 "%s; what holds the host up was not seen",
+			 finding_cause_title(CAUSE_CPU_HOST_GAP));
 		return;
 	}
 	diagnosis_text_copy(c->subject, sizeof(c->subject), f->name);
 	/* peers that wait elsewhere meanwhile make the difference larger than what it costs */
 	snprintf(c->because, sizeof(c->because),
-		 "its launching threads are blocked in %.110s for %s per step more %s", f->name,
+		 "%s launching threads are blocked in %.110s for %s per step more %s", v->its, f->name,
 		 diagnosis_text_ms(fmin(more, gap_ns), &mine), v->than);
 }
 

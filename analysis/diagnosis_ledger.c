@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A cause is an account, or what explains it. Every excess of the ledger goes to one account of the
- * table below. What else is known (signals, profiles, kernels) has put candidates forward, each with
+ * A cause is an account, or what explains it. Every excess of the ledger goes to one row of
+ * accounts.def. What else is known (signals, profiles, kernels) has put candidates forward, each with
  * a time per step of its own: they explain the accounts that they can have lengthened, no more than
  * their own time (events that are only counted: all of it) and no more than the excess. What none of
  * them explains is the account's own. So the times of all causes add up to the excess, and a signal
@@ -25,98 +25,17 @@ _Static_assert(CAUSE_COUNT <= 64, "causes are bits of a word");
 /* One function is named as the cause where it has so much of all functions' excess. */
 #define NAMED_SHARE 0.5
 
-#define BY_HOST                                                                                    \
-	(BIT(OS_SOFTIRQ) | BIT(OS_IRQ) | BIT(OS_STEAL) | BIT(OS_CPU_LIMIT) | BIT(OS_NUMA) |        \
-	 BIT(OS_MEMORY_BANDWIDTH))
-#define BY_QUEUE                                                                                   \
-	(BIT(OS_SOFTIRQ) | BIT(OS_STEAL) | BIT(OS_CPU_LIMIT) | BIT(OS_RUN_QUEUE))
-/* How long a thread slept for storage is the account itself, and no reason for it. */
-#define BY_STORAGE (BIT(STORAGE_LIMIT) | BIT(OS_MEMORY) | BIT(OS_STEAL))
-#define BY_NETWORK (BIT(NET_RETRANSMITS) | BIT(OS_STEAL))
-#define BY_GPU                                                                                     \
-	(BIT(GPU_SLOW) | BIT(GPU_CLOCKS) | BIT(GPU_THERMAL) | BIT(GPU_POWER) | BIT(GPU_ECC) |      \
-	 BIT(GPU_KERNEL) | BIT(GPU_VARIANT) | BIT(SW_KERNELS) | BIT(SW_ENVIRONMENT) |              \
-	 BIT(IMBALANCE_INPUT))
-#define BY_ANY (~0ull & ~(BY_GPU | BIT(GPU_COPY) | BIT(NET_TRANSFER)))
-
-/* The first row that fits. because: of one rank; where the account has a name, joint and that name
- * follow. */
 static const struct pattern {
 	enum ledger_kind kind;
 	enum ledger_what first, last;
 	enum finding_cause cause;
 	uint64_t explained_by;
-	const char *because, *joint;
+	const char *because[2], *joint; /* because: of one rank, of many */
 } patterns[] = {
-    {LEDGER_COMPUTE, 0, 0, CAUSE_UNKNOWN, BY_GPU, "", ""},
-    {LEDGER_COPY, 0, 0, CAUSE_GPU_COPY, BIT(GPU_COPY), "its copies take longer", ": "},
-    {LEDGER_COLLECTIVE, 0, 0, CAUSE_NET_TRANSFER, BY_NETWORK | BIT(NET_TRANSFER), "it waits", " in "},
-    {LEDGER_QUEUED, 0, 0, CAUSE_GPU_QUEUE, BIT(OS_STEAL), "its GPU begins launched work late", ""},
-    {LEDGER_STOPPED, 0, LEDGER_WHATS, CAUSE_OS_STOPPED, 0, "it was stopped", " in "},
-    {LEDGER_STOLEN, LEDGER_DEVICE, LEDGER_INTERRUPT, CAUSE_OS_IRQ, BIT(OS_IRQ) | BIT(OS_STEAL),
-     "interrupts run in place of its launching threads", ""},
-    {LEDGER_STOLEN, 0, LEDGER_WHATS, CAUSE_OS_SOFTIRQ, BIT(OS_SOFTIRQ) | BIT(OS_STEAL),
-     "soft interrupts run in place of its launching threads", ""},
-    {LEDGER_RUNNABLE, LEDGER_WOKEN, LEDGER_WOKEN, CAUSE_OS_RUN_QUEUE, BY_QUEUE,
-     "its launching threads wait for a CPU", ", on which runs "},
-    {LEDGER_RUNNABLE, 0, LEDGER_WHATS, CAUSE_OS_RUN_QUEUE, BY_QUEUE,
-     "its launching threads wait for a CPU", ", on which runs "},
-    {LEDGER_RUNNING, LEDGER_LOGGING, LEDGER_LOGGING, CAUSE_SW_LOGGING, BIT(OS_STEAL),
-     "it writes logs", " in "},
-    {LEDGER_RUNNING, LEDGER_LOADER, LEDGER_LOADER, CAUSE_STORAGE_LOADER, BY_HOST,
-     "it loads its data itself", ", in "},
-    {LEDGER_RUNNING, LEDGER_STORAGE_CLIENT, LEDGER_STORAGE_CLIENT, CAUSE_STORAGE_CLIENT, BY_HOST,
-     "its storage client takes the CPU", ", in "},
-    {LEDGER_KERNEL_CODE, LEDGER_PAGE_FAULT, LEDGER_FILE_FAULT, CAUSE_OS_FAULTS,
-     BIT(OS_FAULTS) | BIT(OS_STEAL) | BIT(OS_MEMORY), "the kernel handles page faults", " of "},
-    {LEDGER_KERNEL_CODE, LEDGER_SWAP, LEDGER_MEMORY_LIMIT, CAUSE_OS_MEMORY,
-     BIT(OS_MEMORY) | BIT(OS_STEAL), "the kernel frees memory for it", ", in "},
-    {LEDGER_KERNEL_CODE, LEDGER_NUMA, LEDGER_NUMA, CAUSE_OS_NUMA, BIT(OS_NUMA),
-     "the kernel moves its pages between NUMA nodes", ", in "},
-    {LEDGER_KERNEL_CODE, LEDGER_KERNEL_LOCK, LEDGER_KERNEL_LOCK, CAUSE_OS_LOCK,
-     BIT(OS_LOCK) | BIT(OS_STEAL), "it waits for a lock in the kernel", ", in "},
-    {LEDGER_KERNEL_CODE, LEDGER_STORAGE, LEDGER_STORAGE, CAUSE_STORAGE_DISK, BY_STORAGE,
-     "the kernel handles its I/O", ", in "},
-    /* system calls that it makes are of its own code (group_of) */
-    {LEDGER_KERNEL_CODE, 0, LEDGER_WHATS, CAUSE_CPU_FUNCTION, 0, "", ""},
-    {LEDGER_RUNNING, 0, LEDGER_WHATS, CAUSE_CPU_FUNCTION, BY_HOST | BIT(OS_LOCK), "", ""},
-    {LEDGER_BLOCKED, LEDGER_LOADER, LEDGER_STORAGE_CLIENT, CAUSE_STORAGE_LOADER,
-     BIT(OS_STEAL) | BIT(STORAGE_CLIENT), "it waits for its data loader", " in "},
-    {LEDGER_BLOCKED, LEDGER_GIL, LEDGER_GIL, CAUSE_CPU_GIL, BIT(CPU_GIL),
-     "its launching threads wait for the GIL", " in "},
-    {LEDGER_BLOCKED, LEDGER_LOCK, LEDGER_LOCK, CAUSE_CPU_LOCK, BIT(CPU_GIL),
-     "it waits for a lock or another thread", " in "},
-    {LEDGER_BLOCKED, LEDGER_FILE_LOCK, LEDGER_FILE_LOCK, CAUSE_CPU_LOCK, 0,
-     "it waits for a file lock", " in "},
-    {LEDGER_BLOCKED, LEDGER_PIPE_WRITE, LEDGER_TERMINAL, CAUSE_SW_OUTPUT, 0,
-     "it waits until somebody reads what it writes", ", in "},
-    {LEDGER_BLOCKED, LEDGER_PIPE_READ, LEDGER_PIPE_READ, CAUSE_CPU_PROCESS, 0,
-     "it waits for another process at a pipe", ", in "},
-    {LEDGER_BLOCKED, LEDGER_LOCAL_SOCKET, LEDGER_LOCAL_SOCKET, CAUSE_CPU_PROCESS, 0,
-     "it waits for another process at a socket", ", in "},
-    {LEDGER_BLOCKED, LEDGER_CHILD, LEDGER_CHILD, CAUSE_CPU_PROCESS, 0,
-     "it waits for a child process", " in "},
-    {LEDGER_BLOCKED, LEDGER_SOCKET, LEDGER_HOST_COLLECTIVE, CAUSE_NET_WAIT, BY_NETWORK,
-     "it waits for a peer at a socket", ", in "},
-    {LEDGER_BLOCKED, LEDGER_SLEEP, LEDGER_SLEEP, CAUSE_CPU_SLEEP, 0, "it sleeps", " in "},
-    {LEDGER_BLOCKED, LEDGER_FILE_SYNC, LEDGER_FILE_SYNC, CAUSE_STORAGE_SYNC,
-     BIT(STORAGE_LIMIT) | BIT(OS_STEAL),
-     "it waits until what it wrote is on the disk", ", in "},
-    {LEDGER_BLOCKED, LEDGER_DISK_LIMIT, LEDGER_DISK_LIMIT, CAUSE_STORAGE_LIMIT, BIT(STORAGE_LIMIT),
-     "an I/O limit holds it", " in "},
-    {LEDGER_BLOCKED, LEDGER_FILE_READ, LEDGER_STORAGE, CAUSE_STORAGE_DISK, BY_STORAGE,
-     "it waits for storage", " in "},
-    {LEDGER_BLOCKED, LEDGER_PAGE_FAULT, LEDGER_FILE_FAULT, CAUSE_STORAGE_DISK,
-     BY_STORAGE | BIT(OS_FAULTS), "it waits for pages of a file", " in "},
-    {LEDGER_BLOCKED, LEDGER_SWAP, LEDGER_MEMORY_LIMIT, CAUSE_OS_MEMORY, BIT(OS_MEMORY),
-     "it waits for memory", " in "},
-    {LEDGER_BLOCKED, LEDGER_NUMA, LEDGER_NUMA, CAUSE_OS_NUMA, BIT(OS_NUMA),
-     "it waits for pages that move between NUMA nodes", ", in "},
-    {LEDGER_BLOCKED, LEDGER_KERNEL_LOCK, LEDGER_KERNEL_LOCK, CAUSE_OS_LOCK, BIT(OS_LOCK),
-     "it waits for a lock in the kernel", ", in "},
-    {LEDGER_BLOCKED, 0, LEDGER_WHATS, CAUSE_CPU_HOST_GAP, BY_ANY, "it is blocked", " in "},
-    {LEDGER_UNOBSERVED, 0, LEDGER_WHATS, CAUSE_CPU_HOST_GAP, BY_ANY,
-     "its host launches late and its GPU waits; what holds the host up was not seen", ""},
+#define ACCOUNT(kind, first, last, cause, by, one, many, joint)                                    \
+	{LEDGER_##kind, LEDGER_##first, LEDGER_##last, CAUSE_##cause, by, {one, many}, joint},
+#include "analysis/accounts.def"
+#undef ACCOUNT
 };
 #define PATTERNS ARRAY_LEN(patterns)
 
@@ -309,7 +228,7 @@ static void account_text(const struct diagnosis_view *v, const struct ledger_row
 	snprintf(out, bytes, "%s%s%s%s%.110s: %s per step, %s %s", ledger_kind_name(r->kind),
 		 *what ? " (" : "", what, *what ? ")" : "", r->name,
 		 diagnosis_text_ms(r->slow_ns, &slow), diagnosis_text_ms(r->reference_ns, &usual),
-		 v->past ? "when healthy" : "on its peers");
+		 v->past ? "when healthy" : "on the peers");
 }
 
 static void function_text(struct diagnosis_view *v, const struct share *s,
@@ -322,8 +241,8 @@ static void function_text(struct diagnosis_view *v, const struct share *s,
 	if (r && r->excess_ns >= NAMED_SHARE * s->sum->excess_ns) {
 		diagnosis_text_copy(c->subject, sizeof(c->subject), r->name);
 		snprintf(c->because, sizeof(c->because), "%.120s takes %s per step longer %s",
-			 *r->name ? r->name : "its code", diagnosis_text_ms(r->excess_ns, &ms),
-			 v->past ? "than when it was healthy" : v->than);
+			 *r->name ? r->name : "code without a name", diagnosis_text_ms(r->excess_ns, &ms),
+			 v->past ? "than in healthy steps" : v->than);
 		return;
 	}
 	/* many functions below one: the profile knows which */
@@ -331,9 +250,9 @@ static void function_text(struct diagnosis_view *v, const struct share *s,
 		if (v->list[i].by_profile)
 			hot = &v->list[i];
 	diagnosis_text_copy(c->subject, sizeof(c->subject), hot ? hot->subject : r ? r->name : "");
-	snprintf(c->because, sizeof(c->because), "its code runs for %s per step longer %s%s%.120s",
+	snprintf(c->because, sizeof(c->because), "%s code runs for %s per step longer %s%s%.120s", v->its,
 		 diagnosis_text_ms(s->sum->excess_ns, &ms),
-		 v->past ? "than when it was healthy" : v->than, *c->subject ? ", mostly in " : "",
+		 v->past ? "than in healthy steps" : v->than, *c->subject ? ", mostly in " : "",
 		 c->subject);
 }
 
@@ -350,7 +269,8 @@ static void tell(struct diagnosis_view *v, const struct share *s, struct diagnos
 		return;
 	}
 	diagnosis_text_copy(c->subject, sizeof(c->subject), name);
-	snprintf(c->because, sizeof(c->because), "%s%s%.130s", p->because, *name ? p->joint : "", name);
+	snprintf(c->because, sizeof(c->because), "%s%s%.130s", p->because[v->many],
+		 *name ? p->joint : "", name);
 }
 
 /* Candidates of a cause that explain nothing stay as evidence, without a time. */

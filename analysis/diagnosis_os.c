@@ -152,18 +152,18 @@ static bool gather(const struct diagnosis_view *v, enum os_signal_kind kind, boo
 	return best->most != NULL;
 }
 
-/* "its launch thread python3", "its NCCL thread nccl-comm", "its thread x" */
+/* "its launch thread python3", "their NCCL communication threads x", "its thread x" */
 static const char *thread_words(const struct diagnosis_view *v, const char *name, char *out,
 				size_t bytes)
 {
 	bool launches = v->who->launch_thread && !strcmp(name, v->who->launch_thread);
 	bool nccl = strstr(name, "nccl") || strstr(name, "NCCL");
 
-	snprintf(out, bytes, "its %sthread %.60s",
+	snprintf(out, bytes, "%s %sthread%s %.60s", v->its,
 		 launches ? "launch "
 		 : nccl	  ? "NCCL communication "
 			  : "",
-		 name);
+		 v->many ? "s" : "", name);
 	return out;
 }
 
@@ -284,8 +284,8 @@ static void run_queue(struct diagnosis_view *v)
 		snprintf(c->because, sizeof(c->because),
 			 "soft interrupts (%.90s) run in place of %s", by->subject, words);
 	else
-		snprintf(c->because, sizeof(c->because), "%s waits for a CPU%s%.90s", words,
-			 by ? " on which runs " : "", by ? by->subject : "");
+		snprintf(c->because, sizeof(c->because), "%s %s for a CPU%s%.90s", words,
+			 v->many ? "wait" : "waits", by ? " on which runs " : "", by ? by->subject : "");
 	if (by) {
 		char text[160];
 		size_t used = strlen(c->text);
@@ -331,7 +331,8 @@ static void cpu_limit(struct diagnosis_view *v)
 	c = put(v, CAUSE_OS_CPU_LIMIT, POOL_HOST, per_step(v, extra_of(v, s, OS_SIGNAL_THROTTLED)),
 		1, s);
 	snprintf(c->because, sizeof(c->because),
-		 "the CPU limit of its cgroup stops it for %.0f ms a second", s->value);
+		 "%s threads are stopped by the CPU limit of the cgroup for %.0f ms a second", v->its,
+		 s->value);
 }
 
 const struct os_signal *diagnosis_os_lock(const struct diagnosis_view *v)
@@ -347,8 +348,8 @@ static void locks(struct diagnosis_view *v)
 
 	if (gather(v, OS_SIGNAL_LOCK_PLACE, false, &t)) {
 		c = put(v, CAUSE_OS_LOCK, POOL_HOST, per_step(v, t.extra), 1, t.most);
-		snprintf(c->because, sizeof(c->because), "it waits for a kernel lock at %.140s",
-			 t.most->subject);
+		snprintf(c->because, sizeof(c->because), "%s threads wait for a kernel lock at %.140s",
+			 v->its, t.most->subject);
 		return;
 	}
 	s = strongest(v, OS_SIGNAL_LOCK_WAIT);
@@ -392,8 +393,8 @@ static void memory(struct diagnosis_view *v)
 			continue;
 		c = put(v, CAUSE_OS_MEMORY, POOL_HOST, per_step(v, extra), 0.85, s);
 		snprintf(c->because, sizeof(c->because),
-			 "%s short of memory: for %.0f ms a second some task waits for it",
-			 strstr(s->subject, "cgroup") ? "its cgroup is" : "its node is", s->value);
+			 "some task of %s %s waits for memory for %.0f ms a second", v->its,
+			 strstr(s->subject, "cgroup") ? "cgroup" : "node", s->value);
 	}
 }
 
@@ -443,15 +444,15 @@ static void storage(struct diagnosis_view *v)
 		char text[160];
 
 		os_signal_text(limit, text, sizeof(text));
-		snprintf(c->because, sizeof(c->because), "its reads are held: %s", text);
+		snprintf(c->because, sizeof(c->because), "%s reads are held: %s", v->its, text);
 	} else if (held)
 		snprintf(c->because, sizeof(c->because),
-			 "its reads wait %.0f ms a second before they reach a disk that answers in "
+			 "%s reads wait %.0f ms a second before they reach a disk that answers in "
 			 "%.1f ms",
-			 t.extra, latency_ms);
+			 v->its, t.extra, latency_ms);
 	else
 		snprintf(c->because, sizeof(c->because),
-			 "it waits %.0f ms a second for storage%s%.90s", t.extra,
+			 "%s threads wait %.0f ms a second for storage%s%.90s", v->its, t.extra,
 			 disk ? ": slow are " : "", disk ? disk->subject : "");
 	if (own || disk) {
 		const struct os_signal *s = disk ? disk : own;
@@ -511,7 +512,7 @@ static void network(struct diagnosis_view *v)
 	snprintf(
 	    c->text, sizeof(c->text), "communication that nothing hides takes %s per step, %s %s%s",
 	    diagnosis_text_ms(v->mine[FIGURE_EXPOSED], &a),
-	    diagnosis_text_ms(v->base[FIGURE_EXPOSED], &b), v->past ? "before" : "on its peers",
+	    diagnosis_text_ms(v->base[FIGURE_EXPOSED], &b), v->past ? "before" : "on the peers",
 	    spread >= 0 ? "; everybody entered in time" : "");
 	snprintf(c->because, sizeof(c->because), "transfers take %s per step longer%s",
 		 diagnosis_text_ms(extra, &a),

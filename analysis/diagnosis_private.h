@@ -43,15 +43,19 @@ struct diagnosis_candidate {
 	char subject[DIAGNOSIS_SUBJECT_BYTES]; /* what is to blame: a process, a function, a kernel
 						*/
 	char text[FINDING_TEXT_BYTES];	       /* evidence, with its figure */
-	char because[FINDING_TEXT_BYTES];      /* "...": the end of the summary's sentence */
+	char because[FINDING_TEXT_BYTES];      /* the summary's clause after "rank 5 is slow because",
+						* or, where the view has many, after "ranks 5 and 6
+						* are slow because" */
 };
 
 struct diagnosis_view {
 	const struct diagnosis_input *in;
 	const struct diagnosis_rank *who;
 	double mine[FIGURE_COUNT], base[FIGURE_COUNT]; /* negative: not known */
-	const char *than;			       /* "than its peers", "than before" */
-	const char *as;				       /* "as on its peers", "as before" */
+	const char *than;			       /* "than on the peers", "than before" */
+	const char *as;				       /* "as on the peers", "as before" */
+	bool many;	 /* the summary is about several ranks, not one and not every rank */
+	const char *its; /* "its"; of many "their" */
 	double excess_ns; /* of the rank's own time per step; 0: not known */
 	double pool_ns[POOL_COUNT];
 	struct ledger_row *row; /* the slow steps' ledger less the usual one; NULL: not known */
@@ -83,9 +87,6 @@ struct diagnosis_number {
 /* "3.2 ms"; the text is in *t. */
 const char *diagnosis_text_ms(double ns, struct diagnosis_number *t);
 void diagnosis_text_copy(char *to, size_t bytes, const char *from);
-/* What is said of one rank, of several: "its reads are held" becomes "their reads are held". In place;
- * what does not fit is cut off. */
-void diagnosis_text_plural(char *text, size_t bytes);
 /* What the candidate's cause asks for, made concrete. */
 void diagnosis_text_remedy(const struct diagnosis_view *v, const struct diagnosis_candidate *c,
 			   char *out, size_t bytes);

@@ -78,9 +78,9 @@ static void differs(struct diagnosis_view *v, const char *name, const char *mine
 	diagnosis_text_copy(c->subject, sizeof(c->subject), name);
 	snprintf(c->text, sizeof(c->text), "%.50s is %.70s, %s %.70s", name,
 		 mine ? mine : "(not set)",
-		 v->in->kind == FINDING_UNIFORM ? "before it was" : "on its peers it is",
+		 v->in->kind == FINDING_UNIFORM ? "before it was" : "on the peers it is",
 		 theirs ? theirs : "(not set)");
-	snprintf(c->because, sizeof(c->because), "it is set up otherwise: %.230s", c->text);
+	snprintf(c->because, sizeof(c->because), "%s settings differ: %.230s", v->its, c->text);
 }
 
 void diagnosis_software_look(struct diagnosis_view *v)

@@ -33,61 +33,6 @@ void diagnosis_text_copy(char *to, size_t bytes, const char *from)
 	to[n] = '\0';
 }
 
-static void replace(char *text, size_t bytes, const char *from, const char *to)
-{
-	char rest[FINDING_TEXT_BYTES];
-	char *at = strstr(text, from);
-
-	/* not in the middle of a name */
-	if (!at || (at > text && at[-1] != ' ') || (size_t)(at - text) >= bytes)
-		return;
-	diagnosis_text_copy(rest, sizeof(rest), at + strlen(from));
-	snprintf(at, bytes - (size_t)(at - text), "%s%s", to, rest);
-}
-
-void diagnosis_text_plural(char *text, size_t bytes)
-{
-	static const char *const words[][2] = {
-	    {"its host launches late and its GPU waits",
-	     "their hosts launch late and their GPUs wait"},
-	    {"holds the host up", "holds the hosts up"},
-	    {"its launching threads", "their launching threads"},
-	    {"its launch thread ", "their launch threads "},
-	    {"its NCCL communication thread ", "their NCCL communication threads "},
-	    {"its thread ", "their threads "},
-	    {"its reads", "their reads"},
-	    {"its data loader", "their data loaders"},
-	    {"its cgroup is ", "their cgroups are "},
-	    {"its node is ", "their nodes are "},
-	    {"its cgroup stops it ", "their cgroup stops them "},
-	    {"its peers", "their peers"},
-	    {"it waits ", "they wait "},
-	    {"it launches ", "they launch "},
-	    {"it is set up ", "they are set up "},
-	    {"what it writes", "what they write"},
-	    {"what it wrote", "what they wrote"},
-	    {"it sleeps", "they sleep"},
-	    {"it writes logs", "they write logs"},
-	    {"it loads its data itself", "they load their data themselves"},
-	    {"it was stopped", "they were stopped"},
-	    {"it was healthy", "they were healthy"},
-	    {"it is blocked", "they are blocked"},
-	    {"its storage client takes ", "their storage clients take "},
-	    {"its GPU begins ", "their GPUs begin "},
-	    {"its pages", "their pages"},
-	    {"its I/O", "their I/O"},
-	    {"its code runs ", "their code runs "},
-	    {"its copies", "their copies"},
-	    {"memory for it", "memory for them"},
-	    {"holds it", "holds them"},
-	};
-
-	for (size_t i = 0; i < sizeof(words) / sizeof(*words); i++)
-		replace(text, bytes, words[i][0], words[i][1]);
-	if (!strncmp(text, "their ", 6)) /* "their threads x waits for a CPU" */
-		replace(text, bytes, "waits for a CPU", "wait for a CPU");
-}
-
 /* The number of the CPU in "... on CPU 3"; -1: none. */
 static long cpu_in(const char *subject)
 {

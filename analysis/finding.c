@@ -9,7 +9,8 @@ static const struct cause {
 	const char *id, *title, *remedy;
 	enum finding_layer layer;
 } causes[CAUSE_COUNT] = {
-#define CAUSE(symbol, layer, id, title, remedy) { id, title, remedy, LAYER_##layer },
+#define CAUSE(symbol, layer, id, title, depth, symptom, evidence, remedy) \
+	{ id, title, remedy, LAYER_##layer },
 #include "analysis/causes.def"
 #undef CAUSE
 };

@@ -21,7 +21,7 @@ enum finding_layer {
 	LAYER_COUNT
 };
 enum finding_cause {
-#define CAUSE(symbol, layer, id, title, remedy) CAUSE_##symbol,
+#define CAUSE(symbol, ...) CAUSE_##symbol,
 #include "analysis/causes.def"
 #undef CAUSE
 	CAUSE_COUNT

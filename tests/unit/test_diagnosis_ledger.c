@@ -209,6 +209,30 @@ static void of_two_ranks_it_is_said_in_the_plural(void **unused)
 	}
 }
 
+static bool has_any(const char *text, const char *const *words)
+{
+	while (*words && !strstr(text, *words))
+		words++;
+	return *words;
+}
+
+/* Of all accounts, those too that no fault above lengthens. */
+static void every_account_is_told_in_both_numbers(void **unused)
+{
+	static const char *const singular[] = {" it ", " its ", " it:", NULL},
+				 *const plural[] = {" they ", " their ", " them", NULL};
+	static const char *const of[][2] = {
+#define ACCOUNT(kind, first, last, cause, by, one, many, joint) {" " one ":", " " many ":"},
+#include "analysis/accounts.def"
+#undef ACCOUNT
+	};
+
+	for (size_t i = 0; i < ARRAY_LEN(of); i++)
+		if (has_any(of[i][0], plural) || has_any(of[i][1], singular) ||
+		    has_any(of[i][0], singular) != has_any(of[i][1], plural))
+			fail_msg("account %zu:%s%s", i, of[i][0], of[i][1]);
+}
+
 static void a_signal_without_an_excess_in_its_account_is_no_cause(void **unused)
 {
 	struct world w;
@@ -441,6 +465,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(an_account_that_grew_is_the_cause),
 	    cmocka_unit_test(of_two_ranks_it_is_said_in_the_plural),
+	    cmocka_unit_test(every_account_is_told_in_both_numbers),
 	    cmocka_unit_test(a_signal_without_an_excess_in_its_account_is_no_cause),
 	    cmocka_unit_test(a_signal_explains_the_account_that_it_lengthens),
 	    cmocka_unit_test(a_signal_explains_no_more_than_its_own_time),

@@ -1239,7 +1239,7 @@ static void sketches_stand_for_peers_that_sent_nothing_and_tell_settings(void **
 	assert_int_equal(asked, 1 << 5 | 7);
 	assert_string_equal(text_of(d, "cause"), "cpu-python");
 	assert_true(is_said(d, "spin (train.py)"));
-	assert_true(is_said(d, "torch is 2.4, on its peers it is 2.6"));
+	assert_true(is_said(d, "torch is 2.4, on the peers it is 2.6"));
 	json_decref(j);
 }
 
