@@ -1024,11 +1024,11 @@ static int as_tail(void **state)
 
 #define CASE(f) cmocka_unit_test_setup_teardown(f, set_up, clean_up)
 #define CASES                                                                                      \
-	CASE(tells_each_sleep_and_its_length), CASE(knows_which_sleeps_are_for_storage), CASE(knows_who_woke_it_and_where_it_slept),         \
-	    CASE(knows_who_had_the_cpu_instead), CASE(knows_that_it_was_stopped),                  \
-	    CASE(paces_a_flood_and_counts_all), CASE(counts_what_the_ring_has_no_room_for),        \
-	    CASE(cuts_a_sleep_at_the_drains), CASE(forgets_threads_that_end),                      \
-	    CASE(begins_anew_after_a_pause)
+	CASE(tells_each_sleep_and_its_length), CASE(knows_which_sleeps_are_for_storage),           \
+	    CASE(knows_who_woke_it_and_where_it_slept), CASE(knows_who_had_the_cpu_instead),       \
+	    CASE(knows_that_it_was_stopped), CASE(paces_a_flood_and_counts_all),                   \
+	    CASE(counts_what_the_ring_has_no_room_for), CASE(cuts_a_sleep_at_the_drains),          \
+	    CASE(forgets_threads_that_end), CASE(begins_anew_after_a_pause)
 
 int main(void)
 {
