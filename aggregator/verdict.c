@@ -598,24 +598,37 @@ static uint32_t make(const struct incident_set *s, const struct incident *i,
 	return n;
 }
 
+/* Of ranks that are many, as ranks or as the job: two causes are no cause of the job's, and what the
+ * ledgers show is more than what medians do. */
+static bool is_of_ranks(const struct verdict *ranks, uint32_t telling, const struct verdict *job,
+			uint32_t of_job)
+{
+	return telling > 1 || (telling && ranks[0].diagnosis.by_ledger &&
+			       (!of_job || !job[0].diagnosis.by_ledger));
+}
+
 uint32_t verdict_make(const struct incident_set *s, const struct incident *i,
 		      struct incident_judgement *j, struct verdict *out)
 {
 	struct incident_judgement apart = *j;
-	uint32_t n, telling;
+	struct verdict *ranks = j->by_count ? calloc(VERDICTS_MAX, sizeof(*ranks)) : NULL;
+	uint32_t n = 0, of_job, telling;
 
-	if (j->by_count) {
+	if (ranks) {
 		apart.kind = FINDING_SLOW_RANK;
 		apart.by_count = false;
 		if (!strcmp(apart.symptom, "slow_job"))
 			apart.symptom = "slow_rank";
-		n = make(s, i, &apart, out, &telling);
-		if (telling > 1) {
-			*j = apart;
-			return n;
-		}
+		n = make(s, i, &apart, ranks, &telling);
 	}
-	return make(s, i, j, out, &telling);
+	of_job = make(s, i, j, out, &(uint32_t){0});
+	if (n && is_of_ranks(ranks, telling, out, of_job)) {
+		memcpy(out, ranks, n * sizeof(*out));
+		*j = apart;
+		of_job = n;
+	}
+	free(ranks);
+	return of_job;
 }
 
 /* ---- as JSON ---- */
