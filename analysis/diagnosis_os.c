@@ -363,14 +363,14 @@ static void memory(struct diagnosis_view *v)
 	static const struct {
 		enum os_signal_kind kind;
 		enum finding_cause cause;
-		double each_ns;
+		double each_ns, sure;
 	} counts[] = {
-	    {OS_SIGNAL_FAULTS, CAUSE_OS_FAULTS, FAULT_NS},
-	    {OS_SIGNAL_FAULTS_MAJOR, CAUSE_OS_FAULTS, FAULT_MAJOR_NS},
-	    {OS_SIGNAL_REFAULTS, CAUSE_OS_MEMORY, FAULT_MAJOR_NS},
-	    {OS_SIGNAL_PAGES_MIGRATED, CAUSE_OS_NUMA, PAGE_MIGRATE_NS},
-	    {OS_SIGNAL_NUMA_MOVES, CAUSE_OS_NUMA, MOVE_NS},
-	    {OS_SIGNAL_NODE_MIGRATIONS, CAUSE_OS_NUMA, MOVE_NS},
+	    {OS_SIGNAL_FAULTS, CAUSE_OS_FAULTS, FAULT_NS, 0.8},
+	    {OS_SIGNAL_FAULTS_MAJOR, CAUSE_OS_FAULTS, FAULT_MAJOR_NS, 0.8},
+	    {OS_SIGNAL_REFAULTS, CAUSE_OS_MEMORY, FAULT_MAJOR_NS, 0.95},
+	    {OS_SIGNAL_PAGES_MIGRATED, CAUSE_OS_NUMA, PAGE_MIGRATE_NS, 0.8},
+	    {OS_SIGNAL_NUMA_MOVES, CAUSE_OS_NUMA, MOVE_NS, 0.8},
+	    {OS_SIGNAL_NODE_MIGRATIONS, CAUSE_OS_NUMA, MOVE_NS, 0.8},
 	};
 
 	for (size_t i = 0; i < sizeof(counts) / sizeof(*counts); i++) {
@@ -380,7 +380,7 @@ static void memory(struct diagnosis_view *v)
 			put(v, counts[i].cause, POOL_HOST,
 			    extra_of(v, s, counts[i].kind) * counts[i].each_ns *
 				(v->mine[FIGURE_STEP] > 0 ? v->mine[FIGURE_STEP] * 1e-9 : 0),
-			    0.8, s)
+			    counts[i].sure, s)
 			    ->is_counted = true;
 	}
 	for (uint32_t i = 0; i < v->who->signal_count; i++) {
