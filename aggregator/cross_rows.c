@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "aggregator/cross_private.h"
-#include "analysis/median.h"
+#include "analysis/robust/median.h"
 
 #define ROWS	LIMIT_CROSS_ROWS
 #define LARGE	64u

@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "analysis/diagnosis.h"
-#include "analysis/median.h"
 #include "analysis/record.h"
+#include "analysis/robust/median.h"
 #include "base/limits.h"
 #include "wire/codec.h"
 

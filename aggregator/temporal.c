@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analysis/median.h"
+#include "analysis/robust/median.h"
 
 /* Hosts and runs differ by some percent; where three runs have told by how much, less is believed.
  */

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "aggregator/idmap.h"
-#include "analysis/median.h"
+#include "analysis/robust/median.h"
 #include "base/hash.h"
 #include "base/keyed.h"
 #include "base/limits.h"

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analysis/median.h"
+#include "analysis/robust/median.h"
 
 /* Intervals of the stretch that is looked for, and how many stretches are tried. */
 #define ANCHOR_LENGTH 64u

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "analysis/crossrank_private.h"
-#include "analysis/median.h"
+#include "analysis/robust/median.h"
 #include "analysis/workers.h"
 
 /* What all wait for together has neither a host's bursts nor other work in it, which the floors of

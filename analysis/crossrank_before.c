@@ -6,7 +6,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "analysis/median.h"
+#include "analysis/robust/median.h"
 
 /* Steps of each run, and of every rank: this much slower, by so many standard errors of the
  * medians. */

@@ -9,8 +9,8 @@
 #include <string.h>
 
 #include "analysis/diagnosis_private.h"
-#include "analysis/median.h"
 #include "analysis/profile.h"
+#include "analysis/robust/median.h"
 
 /* Sampling noise: so many standard deviations of both sides are no difference. */
 #define NOISE_SIGMA 3.0

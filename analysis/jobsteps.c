@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analysis/median.h"
 #include "analysis/record.h"
+#include "analysis/robust/median.h"
 #include "base/hash.h"
 
 /* Durations kept of a kernel name, for its median. */

@@ -5,7 +5,7 @@
  * most stages of a replica have in common is its input (longer sequences, say), not a fault of theirs. */
 #include <math.h>
 
-#include "analysis/median.h"
+#include "analysis/robust/median.h"
 #include "analysis/workers_private.h"
 
 /* v[(n - 1) q] of the sorted values; NAN where there are none. */

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analysis/median.h"
+#include "analysis/robust/median.h"
 #include "analysis/skew.h"
 #include "analysis/workers_private.h"
 

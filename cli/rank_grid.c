@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analysis/median.h"
+#include "analysis/robust/median.h"
 #include "cli/incident_diff.h"
 
 /* The column of a time, by the culprit's steps; -1: before or after them. */

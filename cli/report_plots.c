@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analysis/median.h"
+#include "analysis/robust/median.h"
 #include "analysis/roofline.h"
 #include "base/check.h"
 #include "cli/escape.h"

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analysis/median.h"
+#include "analysis/robust/median.h"
 
 #define SURE_ERRORS 4.0
 #define EDGES	    (STEP_FLAG_EDGE | STEP_FLAG_GAP | STEP_FLAG_RESYNC)

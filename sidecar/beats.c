@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analysis/median.h"
+#include "analysis/robust/median.h"
 #include "base/limits.h"
 #include "wire/beat_sample.h"
 #include "wire/codec.h"

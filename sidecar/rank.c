@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analysis/median.h"
+#include "analysis/robust/median.h"
 #include "base/hash.h"
 
 void rank_config_default(struct rank_config *c)
