@@ -302,6 +302,7 @@ static void the_median_slope_bears_wild_points(void **unused)
 		t[i] = i;
 		y[i] = 5 + 0.25 * i + (i % 7 == 3 ? 1000 * (i % 2 ? 1 : -1) : 0);
 	}
+	y[0] = 1e6; /* the 50 are not all of the first point */
 	near(regress_median_slope(t, y, 300, 100, 0, slopes, 50), 0.25, 1e-9);
 	near(regress_median_slope(t, y, 300, 300, 10, slopes, 50), 0.25, 1e-9);
 }
