@@ -9,11 +9,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analysis/median.h"
+#include "analysis/robust/median.h"
+#include "analysis/robust/regress.h"
+#include "analysis/robust/spread.h"
 #include "base/limits.h"
 
 #define KNOWN_SAMPLES 4u
 #define ENDS_MAX      256u /* nodes of one collective that are looked at; more tell nothing new */
+/* Between nearer samples their noise is all there is of a slope. */
+#define SLOPE_APART_NS 1e8
+#define SLOPES	       (CLOCKS_SAMPLES * CLOCKS_SAMPLES / 2)
 
 struct node {
 	int64_t at_ns[CLOCKS_SAMPLES];
@@ -48,32 +53,22 @@ static uint32_t held(const struct node *n)
 	return n->pushed < CLOCKS_SAMPLES ? n->pushed : CLOCKS_SAMPLES;
 }
 
-/* The median of slopes, and 0 where three standard errors reach it (of a sum over n points spread
- * evenly over the span: sqrt(12 / n) sigma / span). */
+/* The median slope, and 0 where three standard errors reach it. */
 static double slope_of(const struct node *n, uint32_t count, double sigma)
 {
-	double slopes[CLOCKS_SAMPLES * (CLOCKS_SAMPLES - 1) / 2], span, slope, first = 0, last = 0;
-	uint32_t k = 0;
+	double slopes[SLOPES], t[CLOCKS_SAMPLES], slope, first = 0, last = 0;
 
 	for (uint32_t i = 0; i < count; i++) {
-		double t = (double)(n->at_ns[i] - n->zero_ns);
-
-		first = t < first ? t : first;
-		last = t > last ? t : last;
-		for (uint32_t j = 0; j < i; j++) {
-			double dt = (double)(n->at_ns[i] - n->at_ns[j]);
-
-			if (fabs(dt) > 1e8)
-				slopes[k++] = (n->residual_ns[i] - n->residual_ns[j]) / dt;
-		}
+		t[i] = (double)(n->at_ns[i] - n->zero_ns);
+		first = fmin(first, t[i]);
+		last = fmax(last, t[i]);
 	}
-	span = last - first;
-	if (count < 8 || !k || span < 1e9)
+	if (count < 8 || last - first < 1e9)
 		return 0;
-	slope = median_of(slopes, k);
+	slope = regress_median_slope(t, n->residual_ns, count, count, SLOPE_APART_NS, slopes, SLOPES);
 	/* no quartz is off by a thousandth */
-	return fabs(slope) < 1e-3 && fabs(slope) * span > 3 * sigma * sqrt(12.0 / count) ? slope
-											 : 0;
+	return fabs(slope) < 1e-3 && fabs(slope) > 3 * spread_of_slope(sigma, count, last - first) ? slope
+												   : 0;
 }
 
 static void fit(struct node *n)
@@ -89,14 +84,12 @@ static void fit(struct node *n)
 			v[i] = n->residual_ns[i] - n->drift * (double)(n->at_ns[i] - n->zero_ns);
 		memcpy(dev, v, sizeof(v[0]) * count);
 		flat = median_of(dev, count);
-		for (uint32_t i = 0; i < count; i++)
-			dev[i] = fabs(v[i] - flat);
-		sigma = 1.4826 * median_of(dev, count);
+		sigma = MEDIAN_MAD_SIGMA * median_mad(dev, count, flat);
 		n->offset_ns = flat;
 		if (!pass)
 			n->drift = slope_of(n, count, sigma);
 	}
-	n->error_ns = 3 * 1.2533 * sigma / sqrt(count) + 1000;
+	n->error_ns = 3 * spread_of_median(sigma, count) + 1000;
 }
 
 static double predicted(const struct node *n, int64_t at_ns)

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "aggregator/cross_private.h"
-#include "analysis/median.h"
+#include "analysis/robust/median.h"
 
 #define ROWS	LIMIT_CROSS_ROWS
 #define LARGE	64u
@@ -464,17 +464,6 @@ void cross_uneven(struct cross *c, uint64_t now_ns)
 	}
 }
 
-/* Of those that are known. Reorders v. */
-static double typical(double *v, uint32_t count)
-{
-	uint32_t n = 0;
-
-	for (uint32_t i = 0; i < count; i++)
-		if (!isnan(v[i]))
-			v[n++] = v[i];
-	return median_of(v, n);
-}
-
 static void cohort_tick(struct cross *c, struct cross_cohort *co, uint64_t now_ns)
 {
 	uint64_t limit = cross_rows_limit(c, co, now_ns);
@@ -495,7 +484,8 @@ static void cohort_tick(struct cross *c, struct cross_cohort *co, uint64_t now_n
 	if (handed && co->peers)
 		cross_skew_tick(c, co, now_ns);
 	if (handed)
-		co->self_typical_ns = typical(co->values[PEERS_SELF], co->count);
+		co->self_typical_ns = fmax(0, median_known(co->values[PEERS_SELF], co->count,
+							   co->values[PEERS_SELF]));
 	/* who is left alone is held against nobody: no flag's end would ever come */
 	if (co->lone_ns && now_ns - co->lone_ns >= LONE_NS)
 		forget(c, co, now_ns);

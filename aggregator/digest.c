@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "aggregator/text.h"
-#include "analysis/median.h"
+#include "analysis/robust/median.h"
 #include "base/limits.h"
 
 /* Out steps further apart than this belong to different runs; the detector looks at three steps. */

@@ -8,7 +8,7 @@
 #include "aggregator/fleet_private.h"
 #include "aggregator/sketch_merge.h"
 #include "aggregator/text.h"
-#include "analysis/median.h"
+#include "analysis/robust/median.h"
 #include "base/hash.h"
 
 /* Ranks of a starting job come within a beat; who has the lowest number is known then. */

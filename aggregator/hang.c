@@ -10,8 +10,8 @@
 #include <string.h>
 
 #include "aggregator/text.h"
-#include "analysis/median.h"
 #include "analysis/record.h"
+#include "analysis/robust/median.h"
 #include "base/limits.h"
 
 #define TELL_NS	 10000000000ull

@@ -12,7 +12,7 @@
 
 #include "aggregator/text.h"
 #include "aggregator/window_ledger.h"
-#include "analysis/median.h"
+#include "analysis/robust/median.h"
 #include "base/check.h"
 #include "base/keyed.h"
 #include "base/limits.h"

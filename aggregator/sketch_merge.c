@@ -7,8 +7,9 @@
 #include <string.h>
 
 #include "analysis/diagnosis.h"
-#include "analysis/median.h"
 #include "analysis/record.h"
+#include "analysis/robust/median.h"
+#include "analysis/robust/spread.h"
 #include "base/limits.h"
 #include "wire/codec.h"
 
@@ -280,10 +281,9 @@ static const struct sketch_kernel *kernel_in(const struct sketch *s, const char 
 	return NULL;
 }
 
-/* Of the difference of two shares, from their samples. */
-static double share_error(double p, double samples)
+static double share_variance(double p, double samples)
 {
-	return samples >= 1 ? (p * (1 - p) + 0.25 / samples) / samples : 0.25;
+	return samples >= 1 ? spread_of_share(p, samples, 0.25) : 0.25;
 }
 
 /* A function whose name says what it is for tells the cause, where the code that calls it, or that it
@@ -301,8 +301,8 @@ static double compare_functions(const struct sketch *base, const struct sketch *
 		const struct sketch_function *n = &now->functions[i], *b = function_in(base, n);
 		double before = b ? b->total_share : 0, more = n->total_share - before;
 		double self = n->self_share - (b ? b->self_share : 0);
-		double error = sqrt(share_error(n->total_share, now->samples) +
-				    share_error(before, base->samples));
+		double error = sqrt(share_variance(n->total_share, now->samples) +
+				    share_variance(before, base->samples));
 
 		/* What is only cut off from the list of before is no news. */
 		if (more <= delta || more <= 3 * error ||

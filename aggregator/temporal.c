@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analysis/median.h"
+#include "analysis/robust/median.h"
 
 /* Hosts and runs differ by some percent; where three runs have told by how much, less is believed.
  */
@@ -101,10 +101,8 @@ static bool past(const struct temporal *t, uint32_t skip, struct reference *r)
 		r->latency_ns = median_of(v, n);
 		r->self_ns = median_of(self, n);
 		r->ratio = 2 * ratios >= n ? median_of(ratio, ratios) : 0;
-		for (uint32_t i = 0; i < n; i++)
-			v[i] = fabs(v[i] - r->latency_ns);
-		mad = median_of(v, n);
-		r->threshold = fmax(FLOOR, SIGMAS * 1.4826 * mad / r->latency_ns);
+		mad = median_mad(v, n, r->latency_ns);
+		r->threshold = fmax(FLOOR, SIGMAS * MEDIAN_MAD_SIGMA * mad / r->latency_ns);
 	}
 	free(v);
 	return n >= PAST_MIN && steps >= TEMPORAL_STEPS_MIN && r->latency_ns > 0;
@@ -133,7 +131,7 @@ static bool runs(const struct temporal *t, struct reference *r)
 		return false;
 	*r = (struct reference){
 	    b->latency_ns, b->self_ns, 0,
-	    fmax(b->runs < 3 ? FLOOR : FLOOR_RUNS, SIGMAS * 1.4826 * b->mad_ns / b->latency_ns)};
+	    fmax(b->runs < 3 ? FLOOR : FLOOR_RUNS, SIGMAS * MEDIAN_MAD_SIGMA * b->mad_ns / b->latency_ns)};
 	r->threshold = fmax(r->threshold, 2 * b->spread);
 	return true;
 }
@@ -273,8 +271,8 @@ void temporal_summary(const struct temporal *t, struct sketch *out)
 #undef FIGURE
 	for (uint32_t i = 0; i < held(t); i++)
 		if (back(t, i)->healthy)
-			v[n++] = fabs(back(t, i)->s.latency_ns - out->latency_ns);
-	out->latency_mad_ns = median_of(v, n);
+			v[n++] = back(t, i)->s.latency_ns;
+	out->latency_mad_ns = median_mad(v, n, out->latency_ns);
 	out->steps = temporal_healthy_steps(t);
 	free(v);
 }

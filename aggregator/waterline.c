@@ -9,7 +9,8 @@
 #include <string.h>
 
 #include "aggregator/idmap.h"
-#include "analysis/median.h"
+#include "analysis/robust/median.h"
+#include "analysis/robust/spread.h"
 #include "base/hash.h"
 #include "base/keyed.h"
 #include "base/limits.h"
@@ -148,24 +149,15 @@ void waterline_push(struct waterline *w, uint32_t slot, uint32_t ranks, const st
 static void row_fill(struct waterline_row *r, double *total, double *self, uint32_t n,
 		     uint32_t sketches)
 {
-	double sum = 0, squares = 0, self_sum = 0;
+	double none;
 
-	for (uint32_t i = 0; i < n; i++) {
-		sum += total[i];
-		self_sum += self[i];
-	}
 	memset(total + n, 0, (sketches - n) * sizeof(*total));
 	memset(self + n, 0, (sketches - n) * sizeof(*self));
-	r->mean = sum / sketches;
-	r->self_mean = self_sum / sketches;
-	for (uint32_t i = 0; i < sketches; i++)
-		squares += (total[i] - r->mean) * (total[i] - r->mean);
-	r->sigma = sqrt(squares / sketches);
+	r->mean = spread_mean(total, sketches, &r->sigma);
+	r->self_mean = spread_mean(self, sketches, &none);
 	r->median = median_of(total, sketches);
 	r->self_median = median_of(self, sketches);
-	for (uint32_t i = 0; i < sketches; i++)
-		total[i] = fabs(total[i] - r->median);
-	r->spread = 1.4826 * median_of(total, sketches);
+	r->spread = MEDIAN_MAD_SIGMA * median_mad(total, sketches, r->median);
 }
 
 static int by_mean(const void *a, const void *b)

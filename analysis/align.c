@@ -9,7 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analysis/median.h"
+#include "analysis/robust/chance.h"
+#include "analysis/robust/median.h"
+#include "analysis/robust/regress.h"
+#include "analysis/robust/spread.h"
 
 /* Intervals of the stretch that is looked for, and how many stretches are tried. */
 #define ANCHOR_LENGTH 64u
@@ -38,6 +41,8 @@
 #define SLOPE_PAIRS_MAX	 20000u
 #define SLOPE_POINTS_MIN 8u
 #define FEW		 8u /* common collectives */
+/* That an error is larger, to one side: a normal one than three of its deviations. */
+#define CLOCK_CHANCE 1.35e-3
 #define SLOPE_ERRORS	 3.0
 #define SLOPE_MAX	 500e-6
 /* Ranks that one is tried against where the reference shares nothing with it. */
@@ -302,27 +307,12 @@ static void join_all(struct joiner *b, const struct place *at)
 
 /* ---- the clock ---- */
 
-/* Median of slopes between points far apart. t rises. */
-static double slope_of(const double *t, const double *y, uint32_t n, double *scratch)
-{
-	uint32_t part = n / 3 ? n / 3 : 1, m = 0;
-	uint64_t pairs = (uint64_t)part * part, step = pairs / SLOPE_PAIRS_MAX + 1, k = 0;
-
-	for (uint32_t i = 0; i < part; i++)
-		for (uint32_t j = n - part; j < n; j++) {
-			if (k++ % step || t[j] <= t[i] || m == SLOPE_PAIRS_MAX)
-				continue;
-			scratch[m++] = (y[j] - y[i]) / (t[j] - t[i]);
-		}
-	return median_of(scratch, m);
-}
-
 static double spread_of(const double *t, const double *y, uint32_t n, const struct fit *f,
 			double *scratch)
 {
 	for (uint32_t i = 0; i < n; i++)
 		scratch[i] = fabs(y[i] - f->offset_ns - f->drift * t[i]);
-	return 1.4826 * median_of(scratch, n);
+	return MEDIAN_MAD_SIGMA * median_of(scratch, n);
 }
 
 static void offset_of(const double *t, const double *y, uint32_t n, struct fit *f, double *scratch)
@@ -336,7 +326,6 @@ static void offset_of(const double *t, const double *y, uint32_t n, struct fit *
  * is contradicted by nothing, and shows nothing. */
 static double error_of_few(const double *t, const double *y, uint32_t n, const struct fit *f)
 {
-	static const double student[FEW] = {INFINITY, INFINITY, 235.8, 19.2, 9.22, 6.62, 5.51, 4.90};
 	double squares = 0;
 
 	if (n < 2)
@@ -346,7 +335,7 @@ static double error_of_few(const double *t, const double *y, uint32_t n, const s
 
 		squares += off * off;
 	}
-	return student[n] * sqrt(squares / (n - 1) / n) + END_NS;
+	return chance_student(CLOCK_CHANCE, n - 1) * sqrt(squares / (n - 1) / n) + END_NS;
 }
 
 static struct fit clock_fit(const double *t, const double *y, uint32_t n, double *scratch)
@@ -355,11 +344,10 @@ static struct fit clock_fit(const double *t, const double *y, uint32_t n, double
 	double span = t[n - 1] - t[0], slope_error;
 
 	if (n >= SLOPE_POINTS_MIN && span > 0) {
-		f.drift = slope_of(t, y, n, scratch);
+		f.drift = regress_median_slope(t, y, n, n / 3, 0, scratch, SLOPE_PAIRS_MAX);
 		offset_of(t, y, n, &f, scratch);
 		/* of a least-squares line, and a quarter more for medians */
-		slope_error =
-		    1.25 * (spread_of(t, y, n, &f, scratch) + END_NS / 2) * sqrt(12.0 / n) / span;
+		slope_error = 1.25 * spread_of_slope(spread_of(t, y, n, &f, scratch) + END_NS / 2, n, span);
 		if (fabs(f.drift) < SLOPE_ERRORS * slope_error || fabs(f.drift) > SLOPE_MAX)
 			f.drift = 0;
 	}

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "analysis/crossrank_private.h"
-#include "analysis/median.h"
+#include "analysis/robust/median.h"
 #include "analysis/workers.h"
 
 /* What all wait for together has neither a host's bursts nor other work in it, which the floors of
@@ -34,12 +34,7 @@
 
 double crossrank_median(const double *v, uint32_t first, uint32_t last, double *scratch)
 {
-	uint32_t n = 0;
-
-	for (uint32_t i = first; i <= last; i++)
-		if (!isnan(v[i]))
-			scratch[n++] = v[i];
-	return n ? median_of(scratch, n) : NAN;
+	return median_known(v + first, last + 1 - first, scratch);
 }
 
 bool crossrank_slow_in(const struct crossrank *c, uint32_t r, uint32_t s)
@@ -286,9 +281,7 @@ static int tell_constant(struct crossrank *c)
 		ratio[r] = constant_ratio(c, r, &agree[r]);
 	memcpy(agree + c->ranks, ratio, c->ranks * sizeof(*ratio));
 	usual = median_of(agree + c->ranks, c->ranks);
-	for (uint32_t r = 0; r < c->ranks; r++)
-		agree[c->ranks + r] = fabs(ratio[r] - usual);
-	spread = 1.4826 * median_of(agree + c->ranks, c->ranks);
+	spread = MEDIAN_MAD_SIGMA * median_mad(agree + c->ranks, c->ranks, usual);
 	for (uint32_t r = 0; r < c->ranks && !rc; r++) {
 		struct crossrank_finding out = {.sure_step = BEFORE_MIN};
 		struct finding *f = &out.finding;

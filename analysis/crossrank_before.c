@@ -6,7 +6,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "analysis/median.h"
+#include "analysis/robust/median.h"
+#include "analysis/robust/spread.h"
 
 /* Steps of each run, and of every rank: this much slower, by so many standard errors of the
  * medians. */
@@ -31,9 +32,7 @@ static struct middle middle_of(const struct jobsteps *j, uint32_t r, double *scr
 			scratch[m.n++] = x;
 	}
 	m.median = median_of(scratch, m.n);
-	for (uint32_t i = 0; i < m.n; i++)
-		scratch[i] = fabs(scratch[i] - m.median);
-	m.error = m.n ? 1.2533 * 1.4826 * median_of(scratch, m.n) / sqrt(m.n) : INFINITY;
+	m.error = spread_of_median(MEDIAN_MAD_SIGMA * median_mad(scratch, m.n, m.median), m.n);
 	return m;
 }
 

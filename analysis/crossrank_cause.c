@@ -9,8 +9,8 @@
 #include <string.h>
 
 #include "analysis/diagnosis.h"
-#include "analysis/median.h"
 #include "analysis/record.h"
+#include "analysis/robust/median.h"
 
 /* Kernels handed to the diagnosis, by time. */
 #define KERNELS_TOLD 300u

@@ -15,7 +15,7 @@
 #include <string.h>
 
 #include "analysis/diagnosis_private.h"
-#include "analysis/median.h"
+#include "analysis/robust/median.h"
 
 /* A cause explains at least so much of the excess; a layer that explains less is ruled out. */
 #define EXPLAINS_MIN 0.2

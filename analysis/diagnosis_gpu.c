@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "analysis/diagnosis_private.h"
-#include "analysis/median.h"
+#include "analysis/robust/median.h"
 
 /* Kernels below this share of the compute time are too short to tell anything. */
 #define MATTERS_SHARE 0.002

@@ -9,8 +9,9 @@
 #include <string.h>
 
 #include "analysis/diagnosis_private.h"
-#include "analysis/median.h"
 #include "analysis/profile.h"
+#include "analysis/robust/median.h"
+#include "analysis/robust/spread.h"
 
 /* Sampling noise: so many standard deviations of both sides are no difference. */
 #define NOISE_SIGMA 3.0
@@ -111,10 +112,7 @@ static double variance_of(double part_ns, double whole_ns, double samples)
 {
 	double share = whole_ns > 0 ? part_ns / whole_ns : 0;
 
-	if (!(samples > 0))
-		return 0;
-	/* never less than one sample's worth */
-	return (share * (1 - share) + 1 / samples) / samples * whole_ns * whole_ns;
+	return samples > 0 ? spread_of_share(share, samples, 1) * whole_ns * whole_ns : 0;
 }
 
 /* With nobody's profile to compare with: what is blocked for longer than all of the own time of the

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "analysis/diagnosis_private.h"
-#include "analysis/median.h"
+#include "analysis/robust/median.h"
 
 /* Rough costs where a signal has counts and no time, for the order of magnitude of an effect. */
 #define FAULT_NS	1e3

@@ -8,7 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "analysis/median.h"
+#include "analysis/robust/median.h"
 #include "base/hash.h"
 
 #define BASE_STEPS 24	 /* healthy steps kept per key */

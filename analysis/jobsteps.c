@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analysis/median.h"
 #include "analysis/record.h"
+#include "analysis/robust/median.h"
 #include "base/hash.h"
 
 /* Durations kept of a kernel name, for its median. */
@@ -559,14 +559,11 @@ static void rank_sweep(struct jobsteps *j, uint32_t r, const struct usual *u, do
 static void outer_steps(struct jobsteps *j, uint32_t r, double *scratch)
 {
 	size_t at = (size_t)r * j->steps;
-	uint32_t n = 0;
-	double usual;
+	double usual = median_known(j->value[JOBSTEPS_KERNELS] + at + 1, j->steps > 2 ? j->steps - 2 : 0,
+				    scratch);
 
-	for (uint32_t k = 1; k + 1 < j->steps; k++)
-		if (!isnan(j->value[JOBSTEPS_KERNELS][at + k]))
-			scratch[n++] = j->value[JOBSTEPS_KERNELS][at + k];
-	usual = median_of(scratch, n);
-	for (uint32_t k = 0; k<j->steps; k += j->steps> 1 ? j->steps - 1 : 1) {
+	usual = isnan(usual) ? 0 : usual;
+	for (uint32_t k = 0; k < j->steps; k += j->steps > 1 ? j->steps - 1 : 1) {
 		double kernels = j->value[JOBSTEPS_KERNELS][at + k];
 		bool whole = kernels >= WHOLE_MIN * usual && kernels <= WHOLE_MAX * usual;
 

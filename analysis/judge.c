@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-#include "analysis/median.h"
+#include "analysis/robust/median.h"
 
 struct judge {
 	struct judge_config config;

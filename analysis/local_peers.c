@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analysis/median.h"
 #include "analysis/peers.h"
+#include "analysis/robust/median.h"
 #include "analysis/skew.h"
 #include "base/limits.h"
 

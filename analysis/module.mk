@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 LIBS += analysis
-analysis_SRCS := analysis/record.c analysis/median.c analysis/stack.c analysis/os_signal.c \
+analysis_SRCS := analysis/record.c analysis/stack.c analysis/os_signal.c \
 	analysis/finding.c analysis/diagnosis.c analysis/diagnosis_gpu.c analysis/diagnosis_host.c \
 	analysis/diagnosis_os.c analysis/diagnosis_software.c analysis/diagnosis_names.c analysis/diagnosis_text.c \
 	analysis/profile.c analysis/ledger.c analysis/diagnosis_ledger.c
 # rows of independent parts; each names its own sources and tests
-include analysis/steps.mk analysis/roofline.mk analysis/peers.mk analysis/crossrank.mk
+include analysis/robust.mk analysis/steps.mk analysis/roofline.mk analysis/peers.mk analysis/crossrank.mk
 
 UNIT += test_stack
 test_stack_USES := analysis base

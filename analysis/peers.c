@@ -8,6 +8,9 @@
 #include <math.h>
 #include <string.h>
 
+#include "analysis/robust/chance.h"
+#include "analysis/robust/change.h"
+
 #define FOLLOW	      0.05 /* of the noise, per push, by which a location follows */
 #define FOLLOW_HABIT  0.01 /* and a habit, */
 #define FORGET	      0.0003 /* and by which the highest one is forgotten */
@@ -107,17 +110,6 @@ struct peers *peers_init(void *memory, const struct peers_config *c, uint32_t me
 	return p;
 }
 
-/* Median of what is known of v; NAN where nothing is. */
-static double median_known(struct peers *p, const double *v)
-{
-	uint32_t n = 0;
-
-	for (uint32_t i = 0; i < p->n; i++)
-		if (isfinite(v[i]))
-			p->scratch[n++] = v[i];
-	return n ? median_select(p->scratch, n) : NAN;
-}
-
 /* Over the members that are not open: the median of all of them is the slow ones' when most are. */
 static float reference_of(struct peers *p, const struct peers_series *s, uint64_t push)
 {
@@ -151,13 +143,9 @@ double peers_excess(struct peers *p, const struct peers_series *s, uint32_t memb
 {
 	uint32_t n = 0;
 
-	for (uint64_t t = begin; t < end; t++) {
-		double v = above(p, s, member, base, t);
-
-		if (!isnan(v))
-			p->scratch[n++] = v;
-	}
-	return n ? median_select(p->scratch, n) : NAN;
+	for (uint64_t t = begin; t < end; t++)
+		p->scratch[n++] = above(p, s, member, base, t);
+	return median_known(p->scratch, n, p->scratch);
 }
 
 void peers_tell(struct peers *p, const struct peers_flag *f)
@@ -241,20 +229,14 @@ void peers_open(struct peers *p, enum peers_measure q, uint32_t member, uint32_t
 	struct peers_series *s = &p->series[q];
 	struct peers_member *m = &s->member[member];
 	uint64_t end = p->pushes + 1, oldest = end > p->depth ? end - p->depth : 0, first = end - length;
-	double excess = peers_excess(p, s, member, base, end - length, end), sum = 0, best = 0, steps = 0;
+	double excess = peers_excess(p, s, member, base, end - length, end), steps = 0;
+	uint32_t n = 0, at;
 
 	oldest = m->since > oldest ? m->since : oldest;
-	for (uint64_t t = end; t-- > oldest;) {
-		double v = above(p, s, member, base, t) - excess / 2;
-
-		if (isnan(v))
-			continue;
-		sum += v > excess ? excess : v < -excess ? -excess : v;
-		if (sum >= best) {
-			best = sum;
-			first = t;
-		}
-	}
+	for (uint64_t t = oldest; t < end; t++)
+		p->scratch[n++] = above(p, s, member, base, t);
+	at = change_onset(p->scratch, n, excess / 2, excess);
+	first = at < n ? oldest + at : first;
 	if ((length < STRETCH_LEAST || end - first < STRETCH_LEAST) &&
 	    !plain(p, s, member, base, end - length > first ? end - length : first, threshold))
 		return;
@@ -264,7 +246,7 @@ void peers_open(struct peers *p, enum peers_measure q, uint32_t member, uint32_t
 		float r = s->residual[(size_t)peers_at(p, t) * p->n + member];
 
 		if (!isnan(r))
-			peers_noise_stretch(&s->noise, r - m->location);
+			peers_noise_stretch(&s->single, r - m->location);
 	}
 	m->open = true;
 	s->open++;
@@ -322,9 +304,8 @@ static void follow(struct peers *p, enum peers_measure q)
 		if (isnan(v))
 			continue;
 		v = (e / 2 - v) * e / (noise * noise);
-		m->cusum += v > END_STEP_MOST ? END_STEP_MOST : v < -END_STEP_MOST ? -END_STEP_MOST : v;
+		m->cusum = change_cusum(m->cusum, v, END_STEP_MOST, 0);
 		if (m->cusum <= 0) {
-			m->cusum = 0;
 			m->last = p->pushes;
 		} else if (m->cusum > END_EVIDENCE + log((double)(m->last - m->first + 1))) {
 			close_flag(p, q, i);
@@ -366,10 +347,10 @@ static double changes(struct peers *p, enum peers_measure q, const double *v, do
 			 q == PEERS_LATE	  ? x - s->member[i].usual :
 						    x / s->member[i].usual;
 	}
-	common = median_known(p, out);
+	common = median_known(out, p->n, p->scratch);
 	for (uint32_t i = 0; i < p->n; i++)
 		p->value[i] = s->member[i].seen >= PEERS_USUAL ? s->member[i].usual : NAN;
-	s->middle = median_known(p, p->value);
+	s->middle = median_known(p->value, p->n, p->scratch);
 	for (uint32_t i = 0; i < p->n; i++)
 		out[i] = q == PEERS_LATE ? (out[i] - common) / p->step_ns :
 					   (out[i] - common) * s->member[i].usual / (common * s->middle);
@@ -390,7 +371,7 @@ static void change_residuals(struct peers *p, enum peers_measure q, const double
 static void residuals(struct peers *p, enum peers_measure q, const double *v)
 {
 	float *r = p->series[q].residual + (size_t)peers_at(p, p->pushes) * p->n;
-	double middle = v ? median_known(p, v) : NAN;
+	double middle = v ? median_known(v, p->n, p->scratch) : NAN;
 
 	if (q == PEERS_SELF)
 		p->level_ns[peers_at(p, p->pushes)] = (float)middle;
@@ -425,7 +406,7 @@ static double locate(struct peers *p, struct peers_series *s, uint32_t i, double
 	uint32_t n = 0;
 
 	if (!m->open)
-		peers_noise_step(&s->noise, r - m->location);
+		peers_noise_step(&s->single, r - m->location);
 	if (p->pushes < PEERS_WARM || noise <= 0) {
 		for (uint64_t t = 0; t <= p->pushes && t < PEERS_WARM; t++) {
 			float v = s->residual[(size_t)t * p->n + i];
@@ -483,7 +464,7 @@ static void quantiles(struct peers *p)
 		double chance = p->c.false_per_member_hour / p->windows / looks;
 
 		chance *= p->n > GROUP_FREE ? GROUP_FREE / p->n : 1;
-		p->quantile[w] = peers_noise_gauss(chance);
+		p->quantile[w] = chance_normal(chance);
 		p->evidence[w] = -log(chance);
 	}
 }
@@ -535,9 +516,9 @@ void peers_push(struct peers *p, uint64_t step, const double *self_ns, const dou
 
 /* The noise is measured from single high steps. Steps that turned out to belong to a slow stretch are not
  * noise: take them out of the histogram again. */
-static void forget_stretches(struct peers_noise *no)
+static void forget_stretches(struct peers_single *no)
 {
-	for (uint32_t i = 0; i < PEERS_BINS; i++) {
+	for (uint32_t i = 0; i < BLOCK_NOISE_BINS; i++) {
 		no->step[i] -= no->stretch[i] < no->step[i] ? no->stretch[i] : no->step[i];
 		no->stretch[i] = 0;
 	}
@@ -561,7 +542,7 @@ void peers_again(struct peers *p)
 			s->sum[i] = 0;
 			s->valid[i] = 0;
 		}
-		forget_stretches(&s->noise);
+		forget_stretches(&s->single);
 		s->open = 0;
 		if (s->part)
 			memset(s->part, 0, 2 * PEERS_SYSOM_PARTS * (size_t)p->n * sizeof(*s->part));

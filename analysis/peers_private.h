@@ -3,11 +3,10 @@
 #ifndef SYSOM_ANALYSIS_PEERS_PRIVATE_H
 #define SYSOM_ANALYSIS_PEERS_PRIVATE_H
 
-#include "analysis/median.h"
 #include "analysis/peers.h"
+#include "analysis/robust/block_noise.h"
+#include "analysis/robust/median.h"
 
-#define PEERS_SCALES	10u   /* blocks of 1 to 512 pushes */
-#define PEERS_BINS	200u  /* 8 per octave from 2^-21 to 2^4 of a step */
 #define PEERS_UNIT	0x1p-20 /* of a clipped residual in a prefix sum */
 #define PEERS_CLIP	10.0  /* of the noise of neighbouring steps */
 #define PEERS_WARM	5u    /* pushes before the first look */
@@ -16,18 +15,13 @@
 #define PEERS_SYSOM_PARTS 10u
 #define PEERS_QUANTILES 64u
 
-/* Noise of block means at each dyadic length: |difference of neighbouring blocks|, of all members. */
-struct peers_noise {
-	uint32_t bin[PEERS_SCALES][PEERS_BINS];
-	uint64_t count[PEERS_SCALES];
-	double scale[PEERS_SCALES]; /* standard deviation of a block mean; 0: too few blocks */
-	double tail[PEERS_SCALES];  /* how much heavier than Gaussian its tail is; at least 1 */
-	uint32_t step[PEERS_BINS];  /* single steps' residuals above their member's location */
-	uint64_t steps;		    /* and all that were looked at */
+/* Single steps' residuals above their member's location, and how many were looked at. */
+struct peers_single {
+	uint32_t step[BLOCK_NOISE_BINS];
+	uint64_t steps;
 	/* of these, the steps that began a slow stretch: forgotten before the rows come again */
-	uint32_t stretch[PEERS_BINS];
+	uint32_t stretch[BLOCK_NOISE_BINS];
 	uint64_t stretch_steps;
-	uint64_t fresh;		    /* pushes at the last renewal of scale and tail */
 };
 
 struct peers_member {
@@ -52,7 +46,8 @@ struct peers_series { /* one measure */
 	uint16_t *valid;   /* the same, number of known ones, modulo 2^16 */
 	float *reference;  /* [depth]: median residual of the members that are not open */
 	struct peers_member *member;
-	struct peers_noise noise;
+	struct block_noise noise; /* of all members, in parts of a step */
+	struct peers_single single;
 	double jitter; /* the median member's */
 	uint32_t open;
 	double *first; /* changes_only: [PEERS_USUAL][members] first values */
@@ -97,14 +92,11 @@ void peers_noise_push(struct peers *p, struct peers_series *s);
 double peers_noise_of(const struct peers *p, const struct peers_series *s, uint32_t length,
 		      double *widened);
 /* One step of a member that is not open lies so far above its location. */
-void peers_noise_step(struct peers_noise *no, double above);
+void peers_noise_step(struct peers_single *no, double above);
 /* This step was part of a slow stretch, not a single high step. */
-void peers_noise_stretch(struct peers_noise *no, double above);
+void peers_noise_stretch(struct peers_single *no, double above);
 /* Share of such steps that lie as far above; apart from `own` of them. */
-double peers_noise_share(const struct peers_noise *no, double above, uint32_t own);
-/* One-sided Gaussian and Student quantiles of a small probability. */
-double peers_noise_gauss(double probability);
-double peers_noise_student(double probability, uint32_t freedom);
+double peers_noise_share(const struct peers_single *no, double above, uint32_t own);
 
 /* peers_test.c */
 void peers_test_windows(struct peers *p, enum peers_measure q);

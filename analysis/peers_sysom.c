@@ -5,9 +5,10 @@
 
 #include <math.h>
 
+#include "analysis/robust/spread.h"
+
 struct average {
 	double mean, limit;
-	uint32_t known;
 };
 
 static double member_mean(const struct peers *p, const struct peers_series *s, uint32_t member)
@@ -24,21 +25,17 @@ static double member_mean(const struct peers *p, const struct peers_series *s, u
 
 static struct average group_mean(struct peers *p, const struct peers_series *s)
 {
-	struct average a = { 0 };
-	double sum = 0, squares = 0;
+	struct average a;
+	uint32_t known = 0;
+	double sigma;
 
 	for (uint32_t i = 0; i < p->n; i++) {
 		p->value[i] = member_mean(p, s, i);
-		if (isnan(p->value[i]))
-			continue;
-		a.known++;
-		sum += p->value[i];
-	}
-	a.mean = a.known ? sum / a.known : 0;
-	for (uint32_t i = 0; i < p->n; i++)
 		if (!isnan(p->value[i]))
-			squares += (p->value[i] - a.mean) * (p->value[i] - a.mean);
-	a.limit = a.mean + p->c.k * (a.known ? sqrt(squares / a.known) : 0);
+			p->scratch[known++] = p->value[i];
+	}
+	a.mean = spread_mean(p->scratch, known, &sigma);
+	a.limit = a.mean + p->c.k * sigma;
 	return a;
 }
 

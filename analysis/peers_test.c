@@ -10,6 +10,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "analysis/robust/chance.h"
+
 /* Below this no two members are alike: a part of a pair with no past, and of most members. */
 #define PAIR_FLOOR 0.10
 #define MOST_FLOOR 0.03
@@ -90,7 +92,7 @@ static double student_of(struct peers *p, uint32_t freedom)
 	double *z = &p->student[freedom < PEERS_QUANTILES ? freedom : PEERS_QUANTILES - 1];
 
 	if (*z <= 0)
-		*z = peers_noise_student(STATIC_CHANCE / p->n, (uint32_t)(z - p->student));
+		*z = chance_student(STATIC_CHANCE / p->n, (uint32_t)(z - p->student));
 	return *z;
 }
 
@@ -230,7 +232,7 @@ static bool coincides(struct peers *p, struct peers_series *s, uint32_t member, 
 
 	for (uint64_t t = end - length; t < end; t++)
 		high += peers_excess(p, s, member, base, t, t + 1) > excess / 2;
-	return high * -log(peers_noise_share(&s->noise, excess / 2, high)) < p->evidence[w];
+	return high * -log(peers_noise_share(&s->single, excess / 2, high)) < p->evidence[w];
 }
 
 /* How far a member that does work of its own is from the median member without a fault, as a residual. */
@@ -252,13 +254,11 @@ static double own_rise(struct peers *p, uint32_t member, uint64_t begin)
 
 	for (uint64_t t = begin; t <= p->pushes; t++) {
 		uint32_t at = peers_at(p, t);
-		double v = p->n == 2 ? exp((double)p->own[2 * at + member]) :
-				       p->level_ns[at] * (1 + residual[(size_t)at * p->n + member]);
 
-		if (!isnan(v))
-			p->scratch[n++] = v;
+		p->scratch[n++] = p->n == 2 ? exp((double)p->own[2 * at + member]) :
+				  p->level_ns[at] * (1 + residual[(size_t)at * p->n + member]);
 	}
-	return n ? median_select(p->scratch, n) / p->c.usual_ns - 1 : NAN;
+	return median_known(p->scratch, n, p->scratch) / p->c.usual_ns - 1;
 }
 
 /* What it had been like for long, before the window: what is tested follows into it. */
@@ -431,23 +431,13 @@ static double own_change(struct peers *p, uint32_t member, uint32_t length, uint
 {
 	uint64_t end = p->pushes + 1;
 	double now;
-	uint32_t n = 0;
 
-	for (uint32_t i = 0; i < length; i++) {
-		double v = p->own[2 * peers_at(p, end - length + i) + member];
-
-		if (!isnan(v))
-			p->scratch[n++] = v;
-	}
-	now = n ? median_select(p->scratch, n) : NAN;
-	n = 0;
-	for (uint32_t i = 0; i < past; i++) {
-		double v = p->own[2 * peers_at(p, end - length - past + i) + member];
-
-		if (!isnan(v))
-			p->scratch[n++] = v;
-	}
-	return n ? now - median_select(p->scratch, n) : NAN;
+	for (uint32_t i = 0; i < length; i++)
+		p->scratch[i] = p->own[2 * peers_at(p, end - length + i) + member];
+	now = median_known(p->scratch, length, p->scratch);
+	for (uint32_t i = 0; i < past; i++)
+		p->scratch[i] = p->own[2 * peers_at(p, end - length - past + i) + member];
+	return now - median_known(p->scratch, past, p->scratch);
 }
 
 static void look_pair(struct peers *p, enum peers_measure q, uint32_t w, uint32_t length)

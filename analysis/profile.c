@@ -7,6 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "analysis/robust/chance.h"
+#include "analysis/robust/median.h"
+#include "analysis/robust/spread.h"
 #include "base/limits.h"
 
 /* Hashes of hostile names may collide; what lies farther from its slot is refused. */
@@ -231,22 +234,10 @@ const struct profile_function *profile_functions(struct profile *p, uint32_t *co
 
 /* ---- two profiles ---- */
 
-struct ratio {
-	double ratio, weight;
-};
-
-static int by_ratio(const void *x, const void *y)
-{
-	const struct ratio *a = x, *b = y;
-
-	return (a->ratio > b->ratio) - (a->ratio < b->ratio);
-}
-
 /* What became of a share of base that did not change but for what came to its side. */
 static int find_dilution(const struct profile_delta *d, uint32_t count, double *out)
 {
-	struct ratio *r = calloc(count + 1ull, sizeof(*r));
-	double all = 0, sum = 0;
+	struct median_weighted *r = calloc(count + 1ull, sizeof(*r));
 	uint32_t n = 0;
 
 	*out = 1;
@@ -255,17 +246,9 @@ static int find_dilution(const struct profile_delta *d, uint32_t count, double *
 	for (uint32_t i = 0; i < count; i++) {
 		if (!(d[i].base_self > 0))
 			continue;
-		r[n++] = (struct ratio){ d[i].other_self / d[i].base_self, d[i].base_self };
-		all += d[i].base_self;
+		r[n++] = (struct median_weighted){ d[i].other_self / d[i].base_self, d[i].base_self };
 	}
-	qsort(r, n, sizeof(*r), by_ratio);
-	for (uint32_t i = 0; i < n; i++) {
-		sum += r[i].weight;
-		if (sum * 2 >= all) {
-			*out = r[i].ratio;
-			break;
-		}
-	}
+	*out = median_of_weighted(r, n, 1);
 	free(r);
 	if (*out < DILUTION_MIN || *out > DILUTION_MAX)
 		*out = 1;
@@ -290,24 +273,15 @@ static double chance(const struct profile_delta *d, double dilution, double base
 		pooled = (d->base * dilution * base_samples + d->other * other_samples) /
 			 (base_samples + other_samples);
 	pooled = pooled < 1 ? pooled : 1;
-	variance = pooled * (1 - pooled) *
-		   ((isinf(base_samples) ? 0 : dilution * dilution / base_samples) +
-		    (isinf(other_samples) ? 0 : 1 / other_samples));
+	variance = spread_of_shares(pooled, base_samples / (dilution * dilution), other_samples);
 	if (!(variance > 0))
 		return apart != 0 ? 0 : 1;
-	return erfc(fabs(apart) / sqrt(2 * variance));
+	return chance_beyond(fabs(apart) / sqrt(variance));
 }
 
 static bool has_share(const struct profile_delta *d, double delta)
 {
 	return d->base >= delta || d->other >= delta;
-}
-
-static int ascending(const void *x, const void *y)
-{
-	double a = *(const double *)x, b = *(const double *)y;
-
-	return (a > b) - (a < b);
 }
 
 /* The largest chance that is still told apart from noise; below 0: none is. */
@@ -316,19 +290,12 @@ static int find_cut(const struct profile_delta *d, uint32_t count, double delta,
 	double *p = calloc(count + 1ull, sizeof(*p));
 	uint32_t n = 0;
 
-	*out = -1;
 	if (!p)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < count; i++)
 		if (has_share(&d[i], delta))
 			p[n++] = d[i].chance;
-	qsort(p, n, sizeof(*p), ascending);
-	for (uint32_t i = n; i-- > 0;) {
-		if (p[i] <= PROFILE_FALSE_RATE * (i + 1) / n) {
-			*out = p[i];
-			break;
-		}
-	}
+	*out = chance_cut(p, n, PROFILE_FALSE_RATE);
 	free(p);
 	return 0;
 }

@@ -12,11 +12,12 @@
 #include <math.h>
 #include <string.h>
 
+#include "analysis/robust/change.h"
+#include "analysis/robust/median.h"
 #include "analysis/roofline_fit.h"
 #include "analysis/roofline_p99.h"
 #include "base/hash.h"
 
-#define MAD_SIGMA 1.4826
 #define LATENCY_LEAST_NS 1e-30
 #define LATENCY_MOST_NS	 1e30
 #define RECENT 256	      /* steps over which a fit gone bad is noticed */
@@ -368,31 +369,22 @@ static void learn(struct roofline *m, const float *work, double latency_ns, bool
 		refit(m);
 }
 
-static double clip(double z)
-{
-	return z > DRIFT_CLIP ? DRIFT_CLIP : z < -DRIFT_CLIP ? -DRIFT_CLIP : z;
-}
-
 /* Noise with memory wanders: the unit grows with its lag-1 correlation. */
 static void watch_drift(struct roofline *m, double excess, double mad)
 {
 	double rho = m->fit.rho > 0.9 ? 0.9 : m->fit.rho > 0 ? m->fit.rho : 0;
-	double unit = MAD_SIGMA * mad * sqrt((1 + rho) / (1 - rho));
+	double unit = MEDIAN_MAD_SIGMA * mad * sqrt((1 + rho) / (1 - rho));
 	double slow = unit > DRIFT_UNIT ? unit : DRIFT_UNIT;
 	double fast = unit > FASTER_UNIT ? unit : FASTER_UNIT;
 
-	m->slower += clip(excess / slow) - DRIFT_SLACK;
-	if (m->slower < 0)
-		m->slower = 0;
+	m->slower = change_cusum(m->slower, excess / slow, DRIFT_CLIP, DRIFT_SLACK);
 	if (m->slower > 2 * DRIFT_ALARM)
 		m->slower = 2 * DRIFT_ALARM;
 	if (m->slower > DRIFT_ALARM)
 		m->drift = m->drift_ever = true;
 	else if (m->slower < DRIFT_ALARM / 4)
 		m->drift = false;
-	m->faster += clip(-excess / fast) - DRIFT_SLACK;
-	if (m->faster < 0)
-		m->faster = 0;
+	m->faster = change_cusum(m->faster, -excess / fast, DRIFT_CLIP, DRIFT_SLACK);
 	if (m->faster > FASTER_ALARM)
 		learn_anew(m, ROOFLINE_LEARNING);
 }
@@ -442,7 +434,7 @@ static void persist(struct roofline *m, struct roofline_verdict *v, bool instant
 static bool seen_once(const struct roofline *m, const struct roofline_fit_guess *g,
 		      const struct roofline_verdict *v)
 {
-	double alike = fmax(ALIKE_MIN, 3 * MAD_SIGMA * m->fit.mad);
+	double alike = fmax(ALIKE_MIN, 3 * MEDIAN_MAD_SIGMA * m->fit.mad);
 
 	return g->once > 0 && fabs(log1p(v->excess) - log1p(g->once)) < alike;
 }

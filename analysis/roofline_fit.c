@@ -7,14 +7,14 @@
 #include <math.h>
 #include <string.h>
 
-#include "analysis/median.h"
+#include "analysis/robust/median.h"
+#include "analysis/robust/regress.h"
+#include "analysis/robust/spread.h"
 #include "base/hash.h"
 
 #define LINE_SAMPLES 256   /* the line is fitted on an even subsample of this many */
 #define IRLS_ROUNDS 12
 #define IRLS_FLOOR 0.002   /* relative residual below which steps weigh alike */
-#define MAD_SIGMA 1.4826   /* standard deviation per MAD of a normal */
-#define MEDIAN_ERROR 1.2533 /* standard error of a median, in standard deviations / sqrt(n) */
 #define TAIL_WINDOW 0.17   /* log excess up to which the healthy tail is measured */
 #define TAIL_PRIOR 0.08	   /* mean of the tail beyond the threshold, worth two steps */
 #define TAIL_MEAN_MAX 0.12
@@ -77,55 +77,6 @@ static struct fit_scratch scratch_of(void *memory, uint32_t n)
 	return s;
 }
 
-/* Heapsort on doubles: no allocation (qsort may), no recursion, no bad case. */
-static void sift(double *v, uint32_t root, uint32_t n)
-{
-	double x = v[root];
-
-	for (;;) {
-		uint32_t child = 2 * root + 1;
-
-		if (child >= n)
-			break;
-		if (child + 1 < n && v[child + 1] > v[child])
-			child++;
-		if (v[child] <= x)
-			break;
-		v[root] = v[child];
-		root = child;
-	}
-	v[root] = x;
-}
-
-static void sort_insertion(double *v, uint32_t n)
-{
-	for (uint32_t i = 1; i < n; i++) {
-		double x = v[i];
-		uint32_t j = i;
-
-		for (; j > 0 && v[j - 1] > x; j--)
-			v[j] = v[j - 1];
-		v[j] = x;
-	}
-}
-
-void roofline_fit_sort(double *v, uint32_t n)
-{
-	if (n < 24) {
-		sort_insertion(v, n);
-		return;
-	}
-	for (uint32_t i = n / 2; i-- > 0;)
-		sift(v, i, n);
-	for (uint32_t i = n; i-- > 1;) {
-		double x = v[0];
-
-		v[0] = v[i];
-		v[i] = x;
-		sift(v, 0, i);
-	}
-}
-
 static bool index_less(const struct fit_scratch *s, bool by_key, uint32_t a, uint32_t b)
 {
 	return by_key ? s->key[a] <= s->key[b] : s->u[a] <= s->u[b];
@@ -156,34 +107,6 @@ static void index_sort(struct fit_scratch *s, bool by_key)
 		memcpy(s->index, from, s->n * sizeof(*from));
 }
 
-static double sorted_quantile(const double *v, uint32_t n, double p)
-{
-	double at = p * (n - 1);
-	uint32_t i = (uint32_t)at;
-
-	if (i + 1 >= n)
-		return v[n - 1];
-	return v[i] + (at - i) * (v[i + 1] - v[i]);
-}
-
-/* Median inside the densest window of this width; the lower one of equals. v is sorted. */
-static double centre_of(const double *v, uint32_t n, double width)
-{
-	uint32_t best = 0, best_begin = 0;
-
-	for (uint32_t i = 0, j = 0; i < n; i++) {
-		while (j < n && v[j] - v[i] <= width)
-			j++;
-		if (j - i > best) {
-			best = j - i;
-			best_begin = i;
-		}
-		if (j == n)
-			break;
-	}
-	return sorted_quantile(v + best_begin, best, 0.5);
-}
-
 static uint32_t terms_of(double *phi, const float *work, uint32_t active, bool second)
 {
 	uint32_t p = 0, n = 0;
@@ -208,28 +131,6 @@ static double dot(const double *a, const double *b, uint32_t n)
 	for (uint32_t i = 0; i < n; i++)
 		sum += a[i] * b[i];
 	return sum;
-}
-
-/* min b'Gb/2 - c'b over b >= 0 by coordinate descent; exact per coordinate, so no scaling. */
-static void solve_nonnegative(double g[][ROOFLINE_FIT_TERMS], const double *c, uint32_t p, double *b)
-{
-	for (uint32_t sweep = 0; sweep < 200; sweep++) {
-		double change = 0;
-
-		for (uint32_t j = 0; j < p; j++) {
-			double old = b[j], v;
-
-			if (g[j][j] <= 0)
-				continue;
-			v = b[j] + (c[j] - dot(g[j], b, p)) / (g[j][j] * (1 + 1e-9));
-			b[j] = v > 0 ? v : 0;
-			v = fabs(b[j] - old) * sqrt(g[j][j]);
-			if (v > change)
-				change = v;
-		}
-		if (change < 1e-7)
-			break;
-	}
 }
 
 /* Least absolute relative deviations; returns the mean of |residual|, capped at 1. */
@@ -267,7 +168,7 @@ static double fit_line(const struct roofline_fit_sample *s, uint32_t n, uint32_t
 		for (uint32_t j = 0; j < p; j++)
 			for (uint32_t k = 0; k < j; k++)
 				g[k][j] = g[j][k];
-		solve_nonnegative(g, c, p, coef);
+		regress_nonnegative(g[0], ROOFLINE_FIT_TERMS, c, p, coef);
 	}
 	return loss / used;
 }
@@ -433,7 +334,7 @@ static void run_low(struct fit_scratch *x, uint32_t n)
 
 	for (uint32_t i = 0; i < n; i++)
 		window[i] = x->q[x->index[i]];
-	roofline_fit_sort(window, n);
+	median_sort(window, n);
 	for (uint32_t i = 0; i + n <= x->n; i++) {
 		double out = x->q[x->index[i]], in;
 		uint32_t k = 0;
@@ -519,13 +420,13 @@ static void run_curve(struct roofline_fit_curve *c, struct fit_scratch *x, uint3
 			x->v[i - begin] = x->q[x->index[i]];
 			mean += x->u[x->index[i]] / (end - begin);
 		}
-		roofline_fit_sort(x->v, end - begin);
+		median_sort(x->v, end - begin);
 		c->t[c->n] = (float)mean;
 		c->first[c->n] = (float)x->u[x->index[begin]];
 		c->last[c->n] = (float)x->u[x->index[end - 1]];
 		c->jump[c->n] = end < x->n && x->jump[end];
-		c->c[c->n++] = (float)(width > 0 ? centre_of(x->v, end - begin, width) :
-						   sorted_quantile(x->v, end - begin, 0.5));
+		c->c[c->n++] = (float)(width > 0 ? median_centre(x->v, end - begin, width) :
+						   median_quantile(x->v, end - begin, 0.5));
 	}
 }
 
@@ -631,9 +532,9 @@ static void run_cells(struct roofline_fit *f, const struct roofline_fit_sample *
 			x->v[j - i] = x->q[x->index[j]];
 		if (j - i < least)
 			continue;
-		roofline_fit_sort(x->v, j - i);
+		median_sort(x->v, j - i);
 		c = cell_add(f, x->key[x->index[i]]);
-		c->log_ratio = (float)centre_of(x->v, j - i, width);
+		c->log_ratio = (float)median_centre(x->v, j - i, width);
 		c->count = j - i;
 		for (uint32_t k = 0; k < c->count; k++)
 			c->agree += fabs(x->v[k] - c->log_ratio) <= width;
@@ -643,21 +544,21 @@ static void run_cells(struct roofline_fit *f, const struct roofline_fit_sample *
 	for (uint32_t i = 0; i < ROOFLINE_FIT_SLOTS; i++)
 		if (f->cell[i].hash)
 			x->v[cells++] = fabs(f->cell[i].log_ratio);
-	tau = cells ? MAD_SIGMA * median_select(x->v, cells) : 0;
+	tau = cells ? MEDIAN_MAD_SIGMA * median_select(x->v, cells) : 0;
 	for (uint32_t i = 0; i < ROOFLINE_FIT_SLOTS; i++) {
 		struct roofline_fit_cell *c = &f->cell[i];
-		double e2 = MEDIAN_ERROR * MAD_SIGMA * mad, own;
+		double e, own;
 
 		if (!c->hash)
 			continue;
-		e2 = e2 * e2 / c->count;
+		e = spread_of_median(MEDIAN_MAD_SIGMA * mad, c->count);
 		if (f->discrete && distinct >= ONCE_LEVELS && c->agree == 1 &&
 		    c->log_ratio > fmax(width, ONCE_TAUS * fmax(tau, x->level_mad))) {
 			c->once = c->log_ratio;
 			c->log_ratio = 0;
 		}
 		own = tau > fabs(c->log_ratio) ? tau : fabs(c->log_ratio);
-		own = own * own / (own * own + e2 + 1e-18);
+		own = own * own / (own * own + e * e + 1e-18);
 		c->log_ratio *= (float)own;
 	}
 }
@@ -770,9 +671,7 @@ static void run_quality(struct roofline_fit *f, const struct roofline_fit_sample
 	for (uint32_t i = 0; i < x->n; i++)
 		x->v[i] = log(s[i].latency_ns);
 	centre = median_select(x->v, x->n);
-	for (uint32_t i = 0; i < x->n; i++)
-		x->v[i] = fabs(log(s[i].latency_ns) - centre);
-	spread = median_select(x->v, x->n);
+	spread = median_mad(x->v, x->n, centre);
 	f->explained = spread > 0 ? 1 - f->mad * f->mad / (spread * spread) : 0;
 }
 
@@ -834,8 +733,8 @@ static void find_second(struct roofline_fit *f, struct fit_scratch *x, double ma
 		chance = SECOND_SHARE * (j - i) + sqrt(SECOND_SHARE / 2 * (j - i));
 		if (!c || j - i < SECOND_STEPS || m < chance || 2 * runs < m)
 			continue;
-		roofline_fit_sort(x->v, m);
-		c->second = (float)sorted_quantile(x->v, m, 0.95);
+		median_sort(x->v, m);
+		c->second = (float)median_quantile(x->v, m, 0.95);
 	}
 }
 

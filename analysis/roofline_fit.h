@@ -85,7 +85,5 @@ size_t roofline_fit_scratch_bytes(uint32_t samples_max);
 void roofline_fit_run(struct roofline_fit *f, const struct roofline_fit_sample *s, uint32_t n,
 		      uint32_t features, const struct roofline_config *c, void *scratch);
 struct roofline_fit_guess roofline_fit_predict(const struct roofline_fit *f, const float *work);
-/* In place, ascending; neither allocates nor recurses. */
-void roofline_fit_sort(double *v, uint32_t n);
 
 #endif

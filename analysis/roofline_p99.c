@@ -3,6 +3,8 @@
 
 #include <math.h>
 
+#include "analysis/robust/median.h"
+#include "analysis/robust/regress.h"
 #include "base/hash.h"
 
 #define P99_BINS 32
@@ -33,7 +35,7 @@ static void bins_fill(struct bins *b, const struct roofline_fit_sample *s, uint3
 	b->n = 0;
 	for (uint32_t k = 0; k < P99_BINS; k++) {
 		uint32_t m = 0;
-		double sum = 0, at;
+		double sum = 0;
 
 		for (uint32_t i = 0; i < n; i++) {
 			double where = hi > lo ? (s[i].work[0] - lo) / (hi - lo) * P99_BINS : 0;
@@ -46,37 +48,21 @@ static void bins_fill(struct bins *b, const struct roofline_fit_sample *s, uint3
 		}
 		if (m < P99_BIN_SAMPLES)
 			continue;
-		roofline_fit_sort(v, m);
-		at = 0.99 * (m - 1);
+		median_sort(v, m);
 		b->x[b->n] = sum / m;
-		b->y[b->n] = v[(uint32_t)at];
-		if ((uint32_t)at + 1 < m)
-			b->y[b->n] += (at - (uint32_t)at) * (v[(uint32_t)at + 1] - v[(uint32_t)at]);
-		b->n++;
+		b->y[b->n++] = median_quantile(v, m, 0.99);
 	}
 }
 
-/* Least squares over the bins that agree with (a, slope); their count. */
-static uint32_t refit(const struct bins *b, double *a, double *slope)
+/* Least squares over the bins that agree with (a, slope). */
+static void refit(const struct bins *b, double *a, double *slope)
 {
-	double sx = 0, sy = 0, sxx = 0, sxy = 0, d;
-	uint32_t m = 0;
+	struct regress_sums sums = { 0 };
 
-	for (uint32_t i = 0; i < b->n; i++) {
-		if (fabs(*a + *slope * b->x[i] - b->y[i]) > P99_INLIER * b->y[i])
-			continue;
-		m++;
-		sx += b->x[i];
-		sy += b->y[i];
-		sxx += b->x[i] * b->x[i];
-		sxy += b->x[i] * b->y[i];
-	}
-	d = m * sxx - sx * sx;
-	if (m >= 2 && d > 1e-12 * m * sxx) {
-		*slope = (m * sxy - sx * sy) / d;
-		*a = (sy - *slope * sx) / m;
-	}
-	return m;
+	for (uint32_t i = 0; i < b->n; i++)
+		if (fabs(*a + *slope * b->x[i] - b->y[i]) <= P99_INLIER * b->y[i])
+			regress_add(&sums, b->x[i], b->y[i]);
+	regress_line(&sums, a, slope);
 }
 
 static uint32_t support(const struct bins *b, double a, double slope)

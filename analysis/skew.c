@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "analysis/median.h"
+#include "analysis/robust/median.h"
 
 /* The input is worth a word from this part of a step on. */
 #define LOSS_MIN  0.10

@@ -5,17 +5,8 @@
  * most stages of a replica have in common is its input (longer sequences, say), not a fault of theirs. */
 #include <math.h>
 
-#include "analysis/median.h"
+#include "analysis/robust/median.h"
 #include "analysis/workers_private.h"
-
-/* v[(n - 1) q] of the sorted values; NAN where there are none. */
-static double sorted_at(double *v, uint32_t n, double q)
-{
-	if (!n)
-		return NAN;
-	median_of(v, n); /* sorts */
-	return v[(uint32_t)(q * (n - 1))];
-}
 
 #define MOST_STEPS 0.4
 /* So many times the distance of the lowest fifth from there. */
@@ -41,7 +32,7 @@ static void levels(struct workers *w)
 			if (isfinite(v) && v > 0)
 				w->scratch[n++] = v;
 		}
-		w->level[i] = sorted_at(w->scratch, n, MOST_STEPS);
+		w->level[i] = median_lower(w->scratch, n, MOST_STEPS);
 	}
 	for (uint32_t r = 0; r < t->roles; r++) {
 		uint32_t n = 0;
@@ -49,7 +40,7 @@ static void levels(struct workers *w)
 		for (uint32_t i = 0; i < t->workers; i++)
 			if (t->role[i] == r && w->level[i] > 0)
 				w->scratch[n++] = w->level[i];
-		w->role_level[r] = sorted_at(w->scratch, n, 0.5);
+		w->role_level[r] = median_lower(w->scratch, n, 0.5);
 	}
 }
 
@@ -95,7 +86,7 @@ static void inputs(struct workers *w)
 					w->scratch[n++] = v;
 			}
 			if (n > 2)
-				*input = sorted_at(w->scratch, n, 0.5);
+				*input = median_lower(w->scratch, n, 0.5);
 			else if (n == 2 && (w->scratch[0] > 1) == (w->scratch[1] > 1))
 				*input = fabs(w->scratch[0] - 1) < fabs(w->scratch[1] - 1) ?
 						 w->scratch[0] : w->scratch[1];
@@ -123,7 +114,7 @@ static void latenesses(struct workers *w)
 		}
 		for (uint32_t k = 0; k < members; k++)
 			w->scratch[k] = w->late[k];
-		usual = sorted_at(w->scratch, members, 0.5);
+		usual = median_lower(w->scratch, members, 0.5);
 		w->role_late[r] = members ? usual : 0;
 	}
 	for (uint32_t s = 0; s < t->steps; s++)
@@ -136,11 +127,11 @@ static void latenesses(struct workers *w)
 static double without_high(double *v, uint32_t n)
 {
 	uint32_t low = (uint32_t)(MOST_STEPS * (n ? n - 1 : 0)), kept = 0;
-	double most = sorted_at(v, n, MOST_STEPS), spread = n ? most - v[low / 2] : 0;
+	double most = median_lower(v, n, MOST_STEPS), spread = n ? most - v[low / 2] : 0;
 
 	while (kept < n && v[kept] <= most + HIGH * spread)
 		kept++;
-	return sorted_at(v, kept, 0.5);
+	return median_lower(v, kept, 0.5);
 }
 
 /* The worker's values without the steps in which somebody was slow: a part of its own time may be hidden

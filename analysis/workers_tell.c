@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analysis/median.h"
+#include "analysis/robust/median.h"
 #include "analysis/skew.h"
 #include "analysis/workers_private.h"
 
@@ -246,13 +246,10 @@ static double own_excess(struct workers *w, const struct workers_flag *f)
 	const struct workers_table *t = w->t;
 	uint32_t n = 0;
 
-	for (uint32_t s = 0; s < t->steps; s++) {
-		double v = w->self[(size_t)s * t->workers + f->worker];
-
-		if (t->step[s] >= f->flag.first_step && t->step[s] <= f->flag.last_step && isfinite(v))
-			w->scratch[n++] = v;
-	}
-	return n ? fmax(0, median_of(w->scratch, n) - 1) : 0;
+	for (uint32_t s = 0; s < t->steps; s++)
+		if (t->step[s] >= f->flag.first_step && t->step[s] <= f->flag.last_step)
+			w->scratch[n++] = w->self[(size_t)s * t->workers + f->worker];
+	return fmax(0, median_known(w->scratch, n, w->scratch) - 1);
 }
 
 /* Which cells lie in a stretch that is reported of their worker. */
@@ -396,7 +393,7 @@ static void commons(struct workers *w, const bool *slow)
 	for (uint32_t s = 0; s < t->steps && known < UNIFORM_STEPS; s++)
 		if (w->common[s] > 0 && w->away[s])
 			w->scratch[known++] = w->common[s];
-	usual = known ? median_nth(w->scratch, known, (uint32_t)(UNIFORM_USUAL * (known - 1))) : NAN;
+	usual = median_lower(w->scratch, known, UNIFORM_USUAL);
 	for (uint32_t s = 0; s < t->steps; s++)
 		w->common[s] /= usual;
 }
@@ -419,7 +416,7 @@ static double rise_of(struct workers *w, uint32_t worker, const struct peers_fla
 		    (t->step[s] < c->first_step || t->step[s] > c->last_step))
 			w->scratch[out++] = v[(size_t)s * t->workers];
 	if (!t->uneven)
-		usual = out ? median_nth(w->scratch, out, (uint32_t)(UNIFORM_USUAL * (out - 1))) : NAN;
+		usual = median_lower(w->scratch, out, UNIFORM_USUAL);
 	return now / usual - 1;
 }
 

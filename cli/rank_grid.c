@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analysis/median.h"
+#include "analysis/robust/median.h"
 #include "cli/incident_diff.h"
 
 /* The column of a time, by the culprit's steps; -1: before or after them. */
@@ -228,12 +228,11 @@ static double typical(const struct rank_grid *g, uint32_t rank, bool flagged, in
 
 	for (uint32_t c = 0; c < g->columns; c++) {
 		const struct rank_grid_cell *cell = rank_grid_at(g, rank, c);
-		double x = field == 0 ? cell->self_ns : field == 1 ? cell->excess : cell->late_ns;
 
-		if (g->flagged[c] == flagged && isfinite(x))
-			v[n++] = x;
+		if (g->flagged[c] == flagged)
+			v[n++] = field == 0 ? cell->self_ns : field == 1 ? cell->excess : cell->late_ns;
 	}
-	return n ? median_of(v, n) : NAN;
+	return median_known(v, n, v);
 }
 
 struct rank_grid_cell rank_grid_typical(const struct rank_grid *g, uint32_t rank, bool flagged)

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analysis/median.h"
+#include "analysis/robust/median.h"
 #include "base/check.h"
 #include "base/hash.h"
 #include "cli/replay.h"

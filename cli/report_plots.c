@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analysis/median.h"
+#include "analysis/robust/median.h"
+#include "analysis/robust/regress.h"
 #include "analysis/roofline.h"
 #include "base/check.h"
 #include "cli/escape.h"
@@ -38,17 +39,11 @@ static double value_of(const struct heat *h, uint32_t r, uint32_t c)
 	return h->late ? cell->late_ns / 1e6 : cell->excess;
 }
 
-static int ascending(const void *x, const void *y)
-{
-	double a = *(const double *)x, b = *(const double *)y;
-
-	return (a > b) - (a < b);
-}
-
 /* -ENODATA: no value at all. */
 static int find_full(struct heat *h)
 {
-	size_t all = (size_t)h->g->rank_count * h->g->columns, n = 0;
+	size_t all = (size_t)h->g->rank_count * h->g->columns;
+	uint32_t n = 0;
 	double *v = calloc(all + 1, sizeof(*v));
 
 	if (!v)
@@ -57,10 +52,9 @@ static int find_full(struct heat *h)
 		for (uint32_t c = 0; c < h->g->columns; c++)
 			if (isfinite(value_of(h, r, c)))
 				v[n++] = fabs(value_of(h, r, c));
-	qsort(v, n, sizeof(*v), ascending);
-	h->full = n ? v[(size_t)((double)(n - 1) * FULL_QUANTILE)] : 0;
+	h->full = median_lower(v, n, FULL_QUANTILE);
 	/* 1% and 0.1 ms are not made to look like much */
-	h->full = h->full > (h->late ? 0.1 : 0.01) ? h->full : h->late ? 0.1 : 0.01;
+	h->full = fmax(h->full, h->late ? 0.1 : 0.01);
 	free(v);
 	return n ? 0 : -ENODATA;
 }
@@ -226,23 +220,16 @@ static bool by_peers(const struct window_step *s)
  * which follows it whatever its work. */
 static double correlation(const struct trace_rank *r, int work)
 {
-	double sx = 0, sy = 0, sxx = 0, syy = 0, sxy = 0, n = 0, d;
+	struct regress_sums sums = { 0 };
 
 	for (size_t i = 0; i < r->step_count; i++) {
 		double x = r->steps[i].step.work[work], y = r->steps[i].expected_ns;
 
-		if (by_peers(&r->steps[i]) || !(y > 0) ||
-		    (uint32_t)work >= r->steps[i].step.work_count || !isfinite(x))
-			continue;
-		n++;
-		sx += x;
-		sy += y;
-		sxx += x * x;
-		syy += y * y;
-		sxy += x * y;
+		if (!by_peers(&r->steps[i]) && y > 0 && isfinite(x) &&
+		    (uint32_t)work < r->steps[i].step.work_count)
+			regress_add(&sums, x, y);
 	}
-	d = sqrt(n * sxx - sx * sx) * sqrt(n * syy - sy * sy);
-	return d > 0 ? (n * sxy - sx * sy) / d : 0;
+	return regress_correlation(&sums);
 }
 
 static int by_x(const void *a, const void *b)

@@ -7,7 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analysis/median.h"
+#include "analysis/robust/median.h"
+#include "analysis/robust/spread.h"
 
 #define SURE_ERRORS 4.0
 #define EDGES	    (STEP_FLAG_EDGE | STEP_FLAG_GAP | STEP_FLAG_RESYNC)
@@ -96,7 +97,7 @@ static int measure(struct run_diff *d, int s, unsigned m, double *samples)
 
 	if (side->has_sketch) {
 		x->median[s] = of_sketch(&side->sketch, fields[m].sketch);
-		x->spread[s] = 1.4826 * of_sketch(&side->sketch, fields[m].spread);
+		x->spread[s] = MEDIAN_MAD_SIGMA * of_sketch(&side->sketch, fields[m].spread);
 		d->steps[s] = side->sketch.steps;
 		*samples = side->baseline && !m ? 1 : (double)side->sketch.steps;
 		return 0;
@@ -106,9 +107,7 @@ static int measure(struct run_diff *d, int s, unsigned m, double *samples)
 		return -ENOMEM;
 	n = values(d, s, m, v);
 	x->median[s] = median_of(v, n);
-	for (uint32_t i = 0; i < n; i++)
-		v[i] = fabs(v[i] - x->median[s]);
-	x->spread[s] = 1.4826 * median_of(v, n);
+	x->spread[s] = MEDIAN_MAD_SIGMA * median_mad(v, n, x->median[s]);
 	*samples = n;
 	free(v);
 	return 0;
@@ -129,7 +128,7 @@ static int compare_steps(struct run_diff *d)
 		x->known = knows(d->side[0], m) && knows(d->side[1], m);
 		for (int s = 0; s < 2 && x->known && !err; s++) {
 			err = measure(d, s, m, &samples);
-			error = 1.2533 * x->spread[s] / sqrt(samples > 1 ? samples : 1);
+			error = spread_of_median(x->spread[s], samples > 1 ? samples : 1);
 			variance += error * error;
 		}
 		if (err)
@@ -166,8 +165,7 @@ static void compare_rates(struct run_diff *d)
 	for (int s = 0; s < 2; s++)
 		p[s] = (double)d->flagged[s] / (double)d->steps[s];
 	pooled = (double)(d->flagged[0] + d->flagged[1]) / (double)(d->steps[0] + d->steps[1]);
-	error = sqrt(pooled * (1 - pooled) *
-		     (1.0 / (double)d->steps[0] + 1.0 / (double)d->steps[1]));
+	error = sqrt(spread_of_shares(pooled, (double)d->steps[0], (double)d->steps[1]));
 	d->rate_differs = p[0] != p[1] && fabs(p[1] - p[0]) > SURE_ERRORS * error;
 }
 

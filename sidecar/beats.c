@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analysis/median.h"
+#include "analysis/robust/median.h"
 #include "base/limits.h"
 #include "wire/beat_sample.h"
 #include "wire/codec.h"
@@ -194,9 +194,7 @@ static void close_group(struct beats *b)
 		g->idle_ns = median_of(b->value[4], b->kept);
 		g->copy_ns = median_of(b->value[5], b->kept);
 		g->kernels = median_of(b->value[6], b->kept);
-		for (uint32_t i = 0; i < b->kept; i++)
-			self[i] = fabs(self[i] - g->self_ns);
-		g->self_mad_ns = median_of(self, b->kept);
+		g->self_mad_ns = median_mad(self, b->kept, g->self_ns);
 	}
 	if (b->queued == QUEUE && !merge_all(b->queue, &b->queued, &b->stats.groups_merged))
 		drop_oldest(b, 1);

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analysis/median.h"
+#include "analysis/robust/median.h"
 #include "base/hash.h"
 #include "base/limits.h"
 
@@ -159,9 +159,8 @@ static double median(struct normal *n, int which)
 
 static double spread(struct normal *n, int which, double middle)
 {
-	for (uint32_t i = 0; i < n->kept; i++)
-		n->sorted[i] = fabs(n->value[which][i] - middle);
-	return median_of(n->sorted, n->kept);
+	memcpy(n->sorted, n->value[which], sizeof(n->sorted[0]) * n->kept);
+	return median_mad(n->sorted, n->kept, middle);
 }
 
 static void fill_figures(struct normal *n, struct sketch *s)

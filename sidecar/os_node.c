@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analysis/median.h"
+#include "analysis/robust/median.h"
 #include "base/log.h"
 #include "sidecar/cpu_stacks.h"
 #include "sidecar/node.h"

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analysis/median.h"
+#include "analysis/robust/median.h"
 #include "base/hash.h"
 
 void rank_config_default(struct rank_config *c)
@@ -322,8 +322,8 @@ void rank_medians(const struct rank *r, struct rank_medians *out)
 		got[f] = median_of(v, known);
 	}
 	for (uint32_t i = 0; i < n; i++)
-		v[i] = fabs(field(&r->recent[(first + i) % RANK_RECENT], 0) - got[0]);
-	*out = (struct rank_medians){ .latency_ns = got[0], .latency_mad_ns = median_of(v, n),
+		v[i] = field(&r->recent[(first + i) % RANK_RECENT], 0);
+	*out = (struct rank_medians){ .latency_ns = got[0], .latency_mad_ns = median_mad(v, n, got[0]),
 				      .self_ns = got[1], .expected_ns = got[2],
 				      .compute_ns = got[3], .comm_ns = got[4],
 				      .exposed_comm_ns = got[5], .copy_ns = got[6],

@@ -11,8 +11,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "analysis/median.h"
 #include "analysis/peers.h"
+#include "analysis/robust/median.h"
 #include "base/check.h"
 #include "cli/replay_csv.h"
 

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * block_noise.h - how far the mean of a window strays without a fault, at every length.
+ *
+ * Real step times have heavy tails and lag: the square root of the window's length promises too
+ * much. So the noise is measured at each dyadic length by the difference of neighbouring blocks
+ * (Allan's deviation: constant differences between members fall out, and a fault is two of many
+ * differences), by its median, so that slow members and outliers don't count. Allan 1966,
+ * Statistics of Atomic Frequency Standards, Proceedings of the IEEE 54 (2). Histograms of
+ * integers: the order of members changes nothing.
+ *
+ * Values have any one unit; 2^-21 to 2^4 of it are told apart. Memory: the caller's, all zero at
+ * first; nothing is allocated. Errors: none; NAN counts as the most. Threads: one at a time per
+ * struct. */
+#ifndef SYSOM_ANALYSIS_ROBUST_BLOCK_NOISE_H
+#define SYSOM_ANALYSIS_ROBUST_BLOCK_NOISE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define BLOCK_NOISE_SCALES 10u	/* blocks of 1 to 512 values */
+#define BLOCK_NOISE_BINS   200u /* 8 per octave */
+#define BLOCK_NOISE_FORGET (1u << 20) /* counts are halved: some thousand steps of a large group */
+#define BLOCK_NOISE_PRIOR  60.0 /* blocks that the scale before it is worth */
+
+struct block_noise {
+	uint32_t bin[BLOCK_NOISE_SCALES][BLOCK_NOISE_BINS]; /* |difference of neighbouring blocks| */
+	uint64_t count[BLOCK_NOISE_SCALES];
+	double scale[BLOCK_NOISE_SCALES]; /* standard deviation of a block mean; 0: too few blocks */
+	double tail[BLOCK_NOISE_SCALES];  /* how much heavier than Gaussian its tail is; at least 1 */
+};
+
+/* The bin that a magnitude belongs to. */
+uint32_t block_noise_bin(float v);
+/* difference: of the means of two neighbouring blocks of 2^scale values. */
+void block_noise_add(struct block_noise *no, uint32_t scale, double difference);
+/* Makes scale and tail. blocks: [BLOCK_NOISE_SCALES], what each count is worth in independent
+ * differences. known: what will be judged is what was added; of few blocks less of a tail is
+ * assumed then. */
+void block_noise_renew(struct block_noise *no, const double *blocks, bool known);
+/* Standard deviation of the mean of so many values, with heavy tails: that of the Gaussian which
+ * reaches as far. *from: the scale that it was taken from. 0: not known yet. */
+double block_noise_of(const struct block_noise *no, uint32_t length, uint32_t *from);
+
+#endif

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * chance.h - how likely a deviation is, and how large a deviation of that chance is.
+ * Chances: 0 to 1. Deviations: in standard deviations or standard errors. Memory: the caller's.
+ * Threads: any. Errors: none; outside its range an argument gives the nearest end of the
+ * result's. */
+#ifndef SYSOM_ANALYSIS_ROBUST_CHANCE_H
+#define SYSOM_ANALYSIS_ROBUST_CHANCE_H
+
+#include <stdint.h>
+
+/* P(|Z| > z) of a standard normal, erfc(z / sqrt 2): Abramowitz and Stegun, Handbook of
+ * Mathematical Functions, 26.2.29. NAN of NAN. */
+double chance_beyond(double z);
+/* The z and t with P(Z > z), P(T > t) = chance, at most 0.5; t of so many degrees of freedom, at
+ * least 1. 0 to 12, 0 to 1000; by bisection of 26.2.29, and of 26.7.3 and 26.7.4. */
+double chance_normal(double chance);
+double chance_student(double chance, uint32_t freedom);
+/* The largest of chance[n] that is told apart from noise with a share of false ones of `rate` at
+ * most; below 0: none is. Sorts chance. Benjamini and Hochberg 1995, Controlling the False
+ * Discovery Rate, Journal of the Royal Statistical Society B 57 (1), section 3.1. */
+double chance_cut(double *chance, uint32_t n, double rate);
+
+#endif

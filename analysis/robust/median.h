@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * median.h - order statistics of doubles: sorting, medians, quantiles, MAD.
+ * v: n values of any one unit, which results share. Memory: the caller's, nothing is allocated
+ * unless a line says so. Errors: none; n = 0 gives 0 unless a line says otherwise. NAN: what
+ * sorts puts it anywhere, so filter it first, as median_known does. Threads: any. Nothing
+ * recurses. */
+#ifndef SYSOM_ANALYSIS_ROBUST_MEDIAN_H
+#define SYSOM_ANALYSIS_ROBUST_MEDIAN_H
+
+#include <stdint.h>
+
+/* Standard deviation per MAD of a normal, 1 / z(3/4). Rousseeuw and Croux 1993, Alternatives to
+ * the Median Absolute Deviation, JASA 88, section 1. */
+#define MEDIAN_MAD_SIGMA 1.4826
+
+/* Ascending, in place. Heapsort (Knuth, The Art of Computer Programming 3, 5.2.3): no bad case. */
+void median_sort(double *v, uint32_t n);
+/* The middle one, or the mean of the two in the middle. Sorts v. */
+double median_of(double *v, uint32_t n);
+/* v[k] of sorted v, and the same median; n > k, n > 0. Linear time; v is reordered, not sorted.
+ * No NAN. Quickselect: Hoare 1961, Algorithm 65, Communications of the ACM 4 (7). */
+double median_nth(double *v, uint32_t n, uint32_t k);
+double median_select(double *v, uint32_t n);
+/* Of those that are finite; NAN: none is. Linear time. scratch: [n], may be v. */
+double median_known(const double *v, uint32_t n, double *scratch);
+/* Median of |v - middle|, the MAD where middle is the median. Leaves those distances in v,
+ * sorted. Times MEDIAN_MAD_SIGMA: the standard deviation of a normal. */
+double median_mad(double *v, uint32_t n, double middle);
+/* Between sorted values, linear: Hyndman and Fan 1996, Sample Quantiles in Statistical Packages,
+ * The American Statistician 50 (4), definition 7. p: 0 to 1. */
+double median_quantile(const double *sorted, uint32_t n, double p);
+/* The value at or below that place: one of v. Sorts v. NAN: n is 0. */
+double median_lower(double *v, uint32_t n, double p);
+/* Median of the values in the densest window of this width; of windows as dense the lowest. After
+ * Robertson and Cryer 1974, An Iterative Procedure for Estimating the Mode, JASA 69. */
+double median_centre(const double *sorted, uint32_t n, double width);
+
+struct median_weighted {
+	double value, weight;
+};
+
+/* The least value up to which half of all weight lies: Cormen and others, Introduction to
+ * Algorithms, problem 9-2. Sorts v; qsort may allocate. none: the result where no weight is. */
+double median_of_weighted(struct median_weighted *v, uint32_t n, double none);
+
+#endif
