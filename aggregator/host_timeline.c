@@ -4,6 +4,7 @@
  * that it lies in, and where there are none it has no name. */
 #include "aggregator/host_timeline.h"
 
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -353,18 +354,27 @@ static const struct ledger_share *shares_of(struct maker *m, uint32_t tid, uint6
 	return list;
 }
 
+/* share NULL: it is not divided, and of that kind. */
+static void put_divided(struct maker *m, uint64_t begin, uint64_t end, enum ledger_kind kind,
+			const struct ledger_share *share, uint32_t count)
+{
+	uint32_t had = m->t->segment_count;
+
+	put(m, begin, end, kind, nothing, 0);
+	if (m->t->segment_count == had)
+		return;
+	m->t->segments[had].share = share;
+	m->t->segments[had].share_count = count;
+}
+
 /* [begin, end) on the CPU, within one slice. */
 static void put_slice(struct maker *m, uint32_t tid, uint64_t begin, uint64_t end,
 		      uint64_t slice_ns)
 {
-	uint32_t had = m->t->segment_count, count;
+	uint32_t count;
 	const struct ledger_share *shares = shares_of(m, tid, slice_ns, &count);
 
-	put(m, begin, end, LEDGER_RUNNING, nothing, 0);
-	if (m->t->segment_count > had) {
-		m->t->segments[had].share = shares;
-		m->t->segments[had].share_count = count;
-	}
+	put_divided(m, begin, end, LEDGER_RUNNING, shares, count);
 }
 
 static void put_running(struct maker *m, uint32_t tid, uint64_t begin, uint64_t end)
@@ -417,95 +427,91 @@ static const char *ran_instead(struct maker *m, uint32_t tid)
 	return m->next_name;
 }
 
-static enum ledger_kind kind_asleep(enum ledger_what what)
+static enum ledger_kind kind_off(uint32_t state, enum ledger_what what)
 {
-	return what == LEDGER_SIGNAL || what == LEDGER_FROZEN ? LEDGER_STOPPED : LEDGER_BLOCKED;
+	switch (state) {
+	case STACK_SWITCH_RUNNABLE:
+		return LEDGER_RUNNABLE;
+	case STACK_SWITCH_STOPPED:
+		return LEDGER_STOPPED;
+	case STACK_SWITCH_UNKNOWN:
+		return LEDGER_UNOBSERVED;
+	default:
+		return what == LEDGER_SIGNAL || what == LEDGER_FROZEN ? LEDGER_STOPPED : LEDGER_BLOCKED;
+	}
 }
 
-/* A state of folded times: where the thread slept when it was last recorded is where it slept. */
-static struct ledger_share share_of_state(struct maker *m, const struct stack_switch *s, uint32_t state)
+/* The time in a state that several switches share. The thread is taken to have slept where it slept when
+ * a switch of its own was recorded last. */
+static struct ledger_share share_of_state(struct maker *m, const struct stack_switch *s, uint32_t state,
+					  double off_ns, double whole_ns)
 {
+	bool kept_off = s->state == STACK_SWITCH_RUNNABLE;
 	struct account a = m->last[state];
-	struct ledger_share out = {.kind = kind_asleep(a.what), .what = a.what, .name = a.name,
-				   .count = s->count};
 
-	if (state == STACK_SWITCH_STOPPED)
-		out.kind = LEDGER_STOPPED;
-	if (state == STACK_SWITCH_UNKNOWN)
-		out.kind = LEDGER_UNOBSERVED;
 	if (state == STACK_SWITCH_RUNNABLE)
-		out = (struct ledger_share){
-		    .kind = LEDGER_RUNNABLE, .name = "", .count = s->count,
-		    .what = s->state == STACK_SWITCH_RUNNABLE ? LEDGER_PREEMPTED : LEDGER_WOKEN};
-	return out;
+		a = (struct account){kept_off ? LEDGER_PREEMPTED : LEDGER_WOKEN, ""};
+	return (struct ledger_share){.kind = kind_off(state, a.what),
+				     .what = a.what,
+				     .name = a.name,
+				     .part = (double)s->ns[state] / whole_ns,
+				     .count = s->count * ((double)s->ns[state] / off_ns)};
 }
 
-/* Several times off the CPU, of which only the sums are known, and the time on it in between. */
+/* A record of several switches has their time by state. What is left of it the thread ran: divided like
+ * the samples of its slice. */
 static void put_fold(struct maker *m, const struct stack_switch *s, uint64_t begin)
 {
-	double whole = (double)(s->in_ns - s->out_ns), off = 0;
 	uint32_t slice = slice_of(m, begin), n = 0, count;
 	const struct ledger_share *on =
 	    shares_of(m, s->tid, slice ? m->slice[slice - 1] : UINT64_MAX, &count);
-	struct ledger_share *list = calloc(STACK_SWITCH_STATES + count + 1u, sizeof(*list));
+	static const struct ledger_share nameless = {.kind = LEDGER_RUNNING, .name = "", .part = 1};
+	double off_ns = 0, whole_ns;
+	struct ledger_share *list = NULL;
 
 	for (uint32_t k = 0; k < STACK_SWITCH_STATES; k++)
-		off += (double)s->ns[k];
-	list = off > 0 ? keep_shares(m, list) : (free(list), NULL);
-	if (off > whole)
-		whole = off;
-	for (uint32_t k = 0; list && k < STACK_SWITCH_STATES; k++) {
-		if (!s->ns[k])
-			continue;
-		list[n] = share_of_state(m, s, k);
-		list[n].count *= (double)s->ns[k] / off;
-		list[n++].part = (double)s->ns[k] / whole;
+		off_ns += (double)s->ns[k];
+	whole_ns = fmax((double)(s->in_ns - s->out_ns), off_ns);
+	if (!count) {
+		on = &nameless;
+		count = 1;
 	}
+	if (off_ns > 0) /* else an earlier node sent it, without its times */
+		list = keep_shares(m, calloc(STACK_SWITCH_STATES + count, sizeof(*list)));
+	for (uint32_t k = 0; list && k < STACK_SWITCH_STATES; k++)
+		if (s->ns[k])
+			list[n++] = share_of_state(m, s, k, off_ns, whole_ns);
 	for (uint32_t k = 0; list && k < count; k++) {
 		list[n] = on[k];
-		list[n++].part = on[k].part * (1 - off / whole);
+		list[n++].part *= 1 - off_ns / whole_ns;
 	}
-	if (list && !count)
-		list[n++] = (struct ledger_share){
-		    .kind = LEDGER_RUNNING, .name = "", .part = 1 - off / whole};
-	count = m->t->segment_count;
-	put(m, begin, s->in_ns, LEDGER_UNOBSERVED, nothing, 0);
-	if (m->t->segment_count > count) {
-		m->t->segments[count].share = list;
-		m->t->segments[count].share_count = n;
-	}
+	put_divided(m, begin, s->in_ns, LEDGER_UNOBSERVED, list, n);
 }
 
 static void put_switch(struct maker *m, const struct stack_switch *s, uint64_t begin)
 {
 	uint64_t woken = s->woken_ns && s->woken_ns < s->in_ns ? s->woken_ns : s->in_ns;
 	uint32_t waker = host_timeline_find(m->t, s->waker_tid);
-	struct account a;
+	struct account a = nothing;
 
 	if (s->flags & STACK_SWITCH_FOLDED) {
 		put_fold(m, s, begin);
 		return;
 	}
-	switch (s->state) {
-	case STACK_SWITCH_RUNNABLE:
-		put(m, begin, s->in_ns, LEDGER_RUNNABLE,
-		    (struct account){LEDGER_PREEMPTED, ran_instead(m, s->next_tid)}, 0);
+	if (s->state == STACK_SWITCH_RUNNABLE)
+		a = (struct account){LEDGER_PREEMPTED, ran_instead(m, s->next_tid)};
+	if (s->state == STACK_SWITCH_RUNNABLE || s->state == STACK_SWITCH_STOPPED ||
+	    s->state == STACK_SWITCH_UNKNOWN) {
+		put(m, begin, s->in_ns, kind_off(s->state, a.what), a, 0);
 		return;
-	case STACK_SWITCH_STOPPED:
-		put(m, begin, s->in_ns, LEDGER_STOPPED, nothing, 0);
-		return;
-	case STACK_SWITCH_UNKNOWN:
-		put(m, begin, s->in_ns, LEDGER_UNOBSERVED, nothing, 0);
-		return;
-	default:
-		if (woken < begin)
-			woken = begin;
-		a = blocked_account(m, s);
-		if (waker == m->t->count || a.what == LEDGER_GIL || a.what == LEDGER_LOADER)
-			waker = UINT32_MAX; /* + 1: nobody */
-		put(m, begin, woken, kind_asleep(a.what), a, waker + 1);
-		put(m, woken, s->in_ns, LEDGER_RUNNABLE, (struct account){LEDGER_WOKEN, ""}, 0);
 	}
+	if (woken < begin)
+		woken = begin;
+	a = blocked_account(m, s);
+	if (waker == m->t->count || a.what == LEDGER_GIL || a.what == LEDGER_LOADER)
+		waker = UINT32_MAX; /* + 1: nobody */
+	put(m, begin, woken, kind_off(s->state, a.what), a, waker + 1);
+	put(m, woken, s->in_ns, LEDGER_RUNNABLE, (struct account){LEDGER_WOKEN, ""}, 0);
 }
 
 /* ---- threads ---- */

@@ -598,36 +598,41 @@ static uint32_t make(const struct incident_set *s, const struct incident *i,
 	return n;
 }
 
-/* Of ranks that are many, as ranks or as the job: two causes are no cause of the job's, and what the
- * ledgers show is more than what medians do. */
-static bool is_of_ranks(const struct verdict *ranks, uint32_t telling, const struct verdict *job,
-			uint32_t of_job)
+/* Most ranks are slow, by count: the verdict on them as ranks. telling: see make(). 0: no memory. */
+static uint32_t make_apart(const struct incident_set *s, const struct incident *i,
+			   struct incident_judgement *apart, struct verdict *out, uint32_t *telling)
 {
-	return telling > 1 || (telling && ranks[0].diagnosis.by_ledger &&
-			       (!of_job || !job[0].diagnosis.by_ledger));
+	apart->kind = FINDING_SLOW_RANK;
+	apart->by_count = false;
+	if (!strcmp(apart->symptom, "slow_job"))
+		apart->symptom = "slow_rank";
+	return make(s, i, apart, out, telling);
 }
 
+/* Two causes are no cause of the job's; and one that the ranks' ledgers show stands before what the job's
+ * medians say. */
 uint32_t verdict_make(const struct incident_set *s, const struct incident *i,
 		      struct incident_judgement *j, struct verdict *out)
 {
 	struct incident_judgement apart = *j;
-	struct verdict *ranks = j->by_count ? calloc(VERDICTS_MAX, sizeof(*ranks)) : NULL;
-	uint32_t n = 0, of_job, telling;
+	struct verdict *job;
+	uint32_t n = 0, of_job, telling = 0;
 
-	if (ranks) {
-		apart.kind = FINDING_SLOW_RANK;
-		apart.by_count = false;
-		if (!strcmp(apart.symptom, "slow_job"))
-			apart.symptom = "slow_rank";
-		n = make(s, i, &apart, ranks, &telling);
+	if (j->by_count)
+		n = make_apart(s, i, &apart, out, &telling);
+	if (telling > 1) {
+		*j = apart;
+		return n;
 	}
-	of_job = make(s, i, j, out, &(uint32_t){0});
-	if (n && is_of_ranks(ranks, telling, out, of_job)) {
-		memcpy(out, ranks, n * sizeof(*out));
+	job = telling && out[0].diagnosis.by_ledger ? calloc(VERDICTS_MAX, sizeof(*job)) : NULL;
+	of_job = make(s, i, j, job ? job : out, &telling);
+	if (job && (!of_job || !job[0].diagnosis.by_ledger)) {
 		*j = apart;
 		of_job = n;
+	} else if (job) {
+		memcpy(out, job, of_job * sizeof(*job));
 	}
-	free(ranks);
+	free(job);
 	return of_job;
 }
 

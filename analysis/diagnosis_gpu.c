@@ -9,6 +9,7 @@
 
 #include "analysis/diagnosis_private.h"
 #include "analysis/robust/median.h"
+#include "analysis/robust/regress.h"
 
 /* Kernels below this share of the compute time are too short to tell anything. */
 #define MATTERS_SHARE 0.002
@@ -187,8 +188,8 @@ static double size_of(const char *name)
 /* Beyond the sizes that were seen nothing is known but near them. */
 #define SIZES_BEYOND 1.5
 
-/* Launches of one kernel in several sizes: t = a size^b, by the median of the slopes of all pairs
- * (Theil 1950, Sen 1968) and of the rests, in logarithms. */
+/* Launches of one kernel in several sizes: t = a size^b, by the median slope (Sen 1968) and the median of
+ * the rests, in logarithms. */
 struct by_size {
 	double size[SIZES_MAX], ns[SIZES_MAX]; /* logarithms */
 	uint32_t count;
@@ -196,28 +197,22 @@ struct by_size {
 
 static double time_for(const struct by_size *s, double size)
 {
-	double slopes[SIZES_MAX * (SIZES_MAX - 1) / 2], rest[SIZES_MAX], b, least = s->size[0],
-	       most = s->size[0];
-	uint32_t n = 0;
+	double slopes[SIZES_MAX * SIZES_MAX], rest[SIZES_MAX], b, least = s->size[0], most = least;
 
 	for (uint32_t i = 0; i < s->count; i++) {
 		least = fmin(least, s->size[i]);
 		most = fmax(most, s->size[i]);
-		for (uint32_t k = 0; k < i; k++)
-			if (fabs(s->size[i] - s->size[k]) > 0)
-				slopes[n++] = (s->ns[i] - s->ns[k]) / (s->size[i] - s->size[k]);
 	}
-	if (!n || log(size) < least - log(SIZES_BEYOND) ||
+	if (!(most > least) || log(size) < least - log(SIZES_BEYOND) ||
 	    log(size) > most + log(SIZES_BEYOND))
 		return 0;
-	b = median_of(slopes, n);
+	b = regress_median_slope(s->size, s->ns, s->count, s->count, 0, slopes, SIZES_MAX * SIZES_MAX);
 	for (uint32_t i = 0; i < s->count; i++)
 		rest[i] = s->ns[i] - b * s->size[i];
 	return exp(median_of(rest, s->count) + b * log(size));
 }
 
-/* A size that only the slow steps launched is held against what the base's other sizes say that it
- * takes. */
+/* Gives a size that only the slow steps launched the time that it would have taken at the base's speed. */
 static void expect_sizes(struct pair *p, uint32_t n)
 {
 	for (uint32_t i = 0; i < n; i++) {

@@ -108,6 +108,12 @@ static void sum_up(const struct ledger_row *rows, uint32_t count, struct sum *su
 	}
 }
 
+/* No more than its own time; what is only counted has none, and explains the account as a whole. */
+static double explained(const struct diagnosis_candidate *c, double left, double spent)
+{
+	return c->is_counted ? left : fmin(c->effect_ns - spent, left);
+}
+
 /* The candidate that explains most of what is left of the account; NULL: none explains enough. */
 static struct diagnosis_candidate *explanation(struct diagnosis_view *v, const struct pattern *p,
 					       double left, double excess, const double *spent)
@@ -117,7 +123,7 @@ static struct diagnosis_candidate *explanation(struct diagnosis_view *v, const s
 
 	for (uint32_t i = 0; i < v->count; i++) {
 		struct diagnosis_candidate *c = &v->list[i];
-		double ns = c->is_counted ? left : fmin(c->effect_ns - spent[i], left);
+		double ns = explained(c, left, spent[i]);
 
 		if (!(p->explained_by >> c->cause & 1) || ns < EXPLAIN_MIN * excess || !(ns > 0))
 			continue;
@@ -207,7 +213,7 @@ static void divide(struct diagnosis_view *v, struct sum *sums, struct share *sha
 		if (!is_own(v->in->kind, p->kind))
 			continue;
 		while (left > 0 && (c = explanation(v, p, left, sums[k].excess_ns, spent))) {
-			double ns = c->is_counted ? left : fmin(c->effect_ns - spent[c - v->list], left);
+			double ns = explained(c, left, spent[c - v->list]);
 
 			spent[c - v->list] += ns;
 			left -= ns;

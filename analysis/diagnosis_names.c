@@ -172,9 +172,12 @@ static const struct name_rule user_off[] = {
 };
 
 /* Collectives of the host: gloo's and MPI's. */
-static const char *const collectives[] = {
-    "*gloo::", "*processgroupgloo", "*all_reduce", "*all_gather", "*reduce_scatter", "*all_to_all",
-    "*broadcast (distributed", "*barrier (distributed", "MPI_",
+static const struct name_rule collectives[] = {
+    {"*gloo::", CAUSE_NET_WAIT},		 {"*processgroupgloo", CAUSE_NET_WAIT},
+    {"*all_reduce", CAUSE_NET_WAIT},		 {"*all_gather", CAUSE_NET_WAIT},
+    {"*reduce_scatter", CAUSE_NET_WAIT},	 {"*all_to_all", CAUSE_NET_WAIT},
+    {"*broadcast (distributed", CAUSE_NET_WAIT}, {"*barrier (distributed", CAUSE_NET_WAIT},
+    {"MPI_", CAUSE_NET_WAIT},
 };
 
 static const struct name_rule plumbing[] = {
@@ -285,12 +288,8 @@ enum ledger_what diagnosis_names_what(const char *name)
 	case CAUSE_STORAGE_CLIENT:
 		return LEDGER_STORAGE_CLIENT;
 	default:
-		break;
+		return FIRST(collectives, name) ? LEDGER_HOST_COLLECTIVE : LEDGER_NONE;
 	}
-	for (size_t i = 0; i < sizeof(collectives) / sizeof(*collectives); i++)
-		if (matches(name, collectives[i]))
-			return LEDGER_HOST_COLLECTIVE;
-	return LEDGER_NONE;
 }
 
 bool diagnosis_names_is_plumbing(const char *name, unsigned kind)

@@ -326,7 +326,7 @@ static bool is_outside(const struct ledger_segment *s)
 {
 	return s->kind == LEDGER_BLOCKED &&
 	       ((s->what >= LEDGER_SOCKET && s->what <= LEDGER_HOST_COLLECTIVE) ||
-					     (s->what >= LEDGER_FILE_READ && s->what <= LEDGER_DISK_LIMIT));
+		(s->what >= LEDGER_FILE_READ && s->what <= LEDGER_DISK_LIMIT));
 }
 
 static const struct ledger_thread *helper_of(const struct hosts *h, const struct ledger_segment *s)

@@ -229,6 +229,12 @@ static void add_cpu(struct os_proc_cgroup *out, const char *mount, const char *g
 	}
 }
 
+static void set_dirs(struct os_proc_cgroup_dirs *d, const char *mount, const char *group, bool v2)
+{
+	d->count = directories(d->path, OS_PROC_CGROUP_LEVELS, mount, group);
+	d->v2 = v2;
+}
+
 static void add_unified(struct os_proc_cgroup *out, const char *sys, const char *group)
 {
 	char mount[PATH_BYTES], dir[1][256];
@@ -241,14 +247,10 @@ static void add_unified(struct os_proc_cgroup *out, const char *sys, const char 
 	if (strcmp(group, "/") && directories(dir, 1, mount, group))
 		memcpy(out->unified, dir[0], sizeof(out->unified));
 	/* where the v1 controller is mounted it has the limits */
-	if (!out->io_count) {
-		out->io_count = directories(out->io, OS_PROC_CGROUP_LEVELS, mount, group);
-		out->io_v2 = true;
-	}
-	if (!out->memory_count) {
-		out->memory_count = directories(out->memory, OS_PROC_CGROUP_LEVELS, mount, group);
-		out->memory_v2 = true;
-	}
+	if (!out->io.count)
+		set_dirs(&out->io, mount, group, true);
+	if (!out->memory.count)
+		set_dirs(&out->memory, mount, group, true);
 }
 
 void os_proc_cgroup_find(const char *proc, const char *sys, uint32_t pid,
@@ -279,14 +281,11 @@ void os_proc_cgroup_find(const char *proc, const char *sys, uint32_t pid,
 		}
 		if (names(controllers, "blkio")) {
 			snprintf(mount, sizeof(mount), "%s/fs/cgroup/blkio", sys);
-			out->io_count = directories(out->io, OS_PROC_CGROUP_LEVELS, mount, group);
-			out->io_v2 = false;
+			set_dirs(&out->io, mount, group, false);
 		}
 		if (names(controllers, "memory")) {
 			snprintf(mount, sizeof(mount), "%s/fs/cgroup/memory", sys);
-			out->memory_count =
-			    directories(out->memory, OS_PROC_CGROUP_LEVELS, mount, group);
-			out->memory_v2 = false;
+			set_dirs(&out->memory, mount, group, false);
 		}
 	}
 }
@@ -362,20 +361,20 @@ static bool memory_refaults(const char *dir, bool v2, uint64_t *pages)
 	return found;
 }
 
-bool os_proc_cgroup_memory(const struct os_proc_cgroup *c, uint64_t *limit_bytes, uint64_t *refaults)
+bool os_proc_cgroup_memory(const struct os_proc_cgroup *c, struct os_proc_memory *out)
 {
-	uint32_t best = c->memory_count;
+	const struct os_proc_cgroup_dirs *d = &c->memory;
 
-	*limit_bytes = 0;
-	for (uint32_t i = 0; i < c->memory_count; i++) {
-		uint64_t v = memory_limit(c->memory[i], c->memory_v2);
+	*out = (struct os_proc_memory){.level = 0};
+	for (uint32_t i = 0; i < d->count; i++) {
+		uint64_t v = memory_limit(d->path[i], d->v2);
 
-		if (v && (!*limit_bytes || v < *limit_bytes)) {
-			*limit_bytes = v;
-			best = i;
-		}
+		if (!v || (out->limit_bytes && v >= out->limit_bytes))
+			continue;
+		out->limit_bytes = v;
+		out->level = i;
 	}
-	return best < c->memory_count && memory_refaults(c->memory[best], c->memory_v2, refaults);
+	return out->limit_bytes && memory_refaults(d->path[out->level], d->v2, &out->refaults);
 }
 
 int os_proc_cgroup_pressure(const struct os_proc_cgroup *c, const char *what, uint64_t *us)
@@ -540,13 +539,13 @@ uint32_t os_proc_cgroup_io(const struct os_proc_cgroup *c, struct os_proc_io_lim
 	uint32_t count = 0;
 	struct io_lines a = {.out = out, .count = &count, .max = max};
 
-	for (a.level = 0; a.level < c->io_count; a.level++) {
-		if (!c->io_v2) {
-			v1_level(c->io[a.level], &a);
+	for (a.level = 0; a.level < c->io.count; a.level++) {
+		if (!c->io.v2) {
+			v1_level(c->io.path[a.level], &a);
 			continue;
 		}
-		each_line(c->io[a.level], "io.max", &a, v2_limit);
-		each_line(c->io[a.level], "io.stat", &a, v2_count);
+		each_line(c->io.path[a.level], "io.max", &a, v2_limit);
+		each_line(c->io.path[a.level], "io.stat", &a, v2_count);
 	}
 	return count;
 }

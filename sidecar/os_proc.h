@@ -32,18 +32,16 @@ int os_proc_steal(const char *proc, uint64_t *us);
 
 /* Paths of the cpu.stat files that bind a process: of its cgroup and those above it, v1 or v2. */
 #define OS_PROC_CGROUP_LEVELS 8
+struct os_proc_cgroup_dirs { /* whose limits bind a process, its own group's first */
+	char path[OS_PROC_CGROUP_LEVELS][256];
+	uint32_t count;
+	bool v2; /* in the unified hierarchy */
+};
 struct os_proc_cgroup {
 	char path[OS_PROC_CGROUP_LEVELS][256];
 	uint32_t count;
 	char unified[256]; /* the group's directory in the v2 hierarchy; "" none */
-	/* directories whose I/O limits bind it, its own first; v2: in the unified hierarchy */
-	char io[OS_PROC_CGROUP_LEVELS][256];
-	uint32_t io_count;
-	bool io_v2;
-	/* the same of memory limits */
-	char memory[OS_PROC_CGROUP_LEVELS][256];
-	uint32_t memory_count;
-	bool memory_v2;
+	struct os_proc_cgroup_dirs io, memory;
 };
 void os_proc_cgroup_find(const char *proc, const char *sys, uint32_t pid,
 			 struct os_proc_cgroup *out);
@@ -52,9 +50,13 @@ bool os_proc_cgroup_throttled(const struct os_proc_cgroup *c, uint64_t *ns);
 
 /* "some" of the group's own cpu, memory or io pressure (v2) in microseconds; -ENOENT. */
 int os_proc_cgroup_pressure(const struct os_proc_cgroup *c, const char *what, uint64_t *us);
-/* The memory limit that binds it first, and how many pages were evicted under that limit and needed again
- * so far. False: there is none. */
-bool os_proc_cgroup_memory(const struct os_proc_cgroup *c, uint64_t *limit_bytes, uint64_t *refaults);
+struct os_proc_memory {
+	uint32_t level; /* 0: its own group's */
+	uint64_t limit_bytes;
+	uint64_t refaults; /* pages evicted under that limit and needed again, so far */
+};
+/* The lowest memory limit of the group and those above it. False: there is none. */
+bool os_proc_cgroup_memory(const struct os_proc_cgroup *c, struct os_proc_memory *out);
 /* An I/O limit of the group or of one above it, and what went through it so far. */
 struct os_proc_io_limit {
 	uint32_t device; /* major << 20 | minor */

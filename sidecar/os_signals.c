@@ -259,7 +259,7 @@ static void read_io_limits(struct os_signals *s, struct os_rank *r)
 	struct os_proc_io_limit limit[IO_LIMITS_MAX];
 	double seconds = (double)(s->now_ns - r->io_at_ns) * 1e-9;
 	bool first = !r->io_at_ns;
-	uint64_t group = hash_bytes(HASH_SEED, r->cgroup.io[0], strlen(r->cgroup.io[0]));
+	uint64_t group = hash_bytes(HASH_SEED, r->cgroup.io.path[0], strlen(r->cgroup.io.path[0]));
 	uint32_t n;
 
 	if (!first && s->now_ns - r->io_at_ns < IO_LIMIT_AGAIN_NS)
@@ -304,17 +304,17 @@ static uint32_t group_id(const char *path)
 
 static void read_memory(struct os_signals *s, struct os_rank *r)
 {
-	uint64_t limit, refaults;
+	struct os_proc_memory m;
 	char subject[OS_SIGNAL_SUBJECT_BYTES];
 
 	if (r->memory_at_ns && s->now_ns - r->memory_at_ns < MEMORY_AGAIN_NS)
 		return;
 	r->memory_at_ns = s->now_ns;
-	if (!os_proc_cgroup_memory(&r->cgroup, &limit, &refaults))
+	if (!os_proc_cgroup_memory(&r->cgroup, &m))
 		return;
-	snprintf(subject, sizeof(subject), "%.4g MB", (double)limit * 1e-6);
-	add_counter(s, r->pid, OS_SIGNAL_REFAULTS, FIELD_REFAULTS, group_id(r->cgroup.memory[0]),
-		    refaults, 1, 0, subject);
+	snprintf(subject, sizeof(subject), "%.4g MB", (double)m.limit_bytes * 1e-6);
+	add_counter(s, r->pid, OS_SIGNAL_REFAULTS, FIELD_REFAULTS,
+		    group_id(r->cgroup.memory.path[m.level]), m.refaults, 1, 0, subject);
 }
 
 static void read_cgroup(struct os_signals *s, struct os_rank *r)

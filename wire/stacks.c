@@ -151,7 +151,6 @@ static void put_samples(struct packer *p)
 	}
 }
 
-/* Behind all else, so that a block without them is one of an earlier sender. */
 /* In the flags of a switch on the wire: its count and its time by state follow. */
 #define WITH_SUMS 16u
 
@@ -162,6 +161,7 @@ static void put_sums(struct buf *o, const struct stack_switch *s)
 		buf_varint(o, s->ns[i]);
 }
 
+/* Behind all else, so that a block without them is one of an earlier sender. */
 static void put_switches(struct packer *p)
 {
 	const struct stack_batch *b = p->b;

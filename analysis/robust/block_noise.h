@@ -8,7 +8,7 @@
  * Statistics of Atomic Frequency Standards, Proceedings of the IEEE 54 (2). Histograms of
  * integers: the order of members changes nothing.
  *
- * Values have any one unit; 2^-21 to 2^4 of it are told apart. Memory: the caller's, all zero at
+ * Values have any one unit; the histograms cover 2^-21 to 2^4 of it. Memory: the caller's, all zero at
  * first; nothing is allocated. Errors: none; NAN counts as the most. Threads: one at a time per
  * struct. */
 #ifndef SYSOM_ANALYSIS_ROBUST_BLOCK_NOISE_H

@@ -15,8 +15,8 @@ double chance_beyond(double z);
  * least 1. 0 to 12, 0 to 1000; by bisection of 26.2.29, and of 26.7.3 and 26.7.4. */
 double chance_normal(double chance);
 double chance_student(double chance, uint32_t freedom);
-/* The largest of chance[n] that is told apart from noise with a share of false ones of `rate` at
- * most; below 0: none is. Sorts chance. Benjamini and Hochberg 1995, Controlling the False
+/* The largest of chance[n] that is significant when at most the share `rate` of the significant ones
+ * may be false; below 0: none is. Sorts chance. Benjamini and Hochberg 1995, Controlling the False
  * Discovery Rate, Journal of the Royal Statistical Society B 57 (1), section 3.1. */
 double chance_cut(double *chance, uint32_t n, double rate);
 

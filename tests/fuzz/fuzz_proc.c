@@ -105,7 +105,8 @@ static void read_system(void)
 	struct os_connection c = { .family = 2 };
 	struct os_proc_stat st;
 	uint32_t pids[16], pid = 7;
-	uint64_t sum = 0, limit;
+	struct os_proc_memory memory;
+	uint64_t sum = 0;
 	char name[16];
 
 	os_proc_stat(dir, 7, &st);
@@ -114,10 +115,10 @@ static void read_system(void)
 	CHECK(strlen(name) < sizeof(name));
 	os_proc_run_wait(dir, 7, on_wait, &sum);
 	os_proc_cgroup_find(dir, dir, 7, &cgroup);
-	CHECK(cgroup.count <= OS_PROC_CGROUP_LEVELS && cgroup.io_count <= OS_PROC_CGROUP_LEVELS);
+	CHECK(cgroup.count <= OS_PROC_CGROUP_LEVELS && cgroup.io.count <= OS_PROC_CGROUP_LEVELS);
 	os_proc_cgroup_throttled(&cgroup, &sum);
 	CHECK(os_proc_cgroup_io(&cgroup, io, 8) <= 8);
-	os_proc_cgroup_memory(&cgroup, &limit, &sum);
+	os_proc_cgroup_memory(&cgroup, &memory);
 	os_proc_steal(dir, &sum);
 	os_proc_socket_owner(dir, &pid, 1, &c);
 }

@@ -361,18 +361,20 @@ static void reads_io_limits_of_version_1(void **state)
 static void reads_refaults_under_the_lowest_memory_limit_of_both_versions(void **state)
 {
 	struct os_proc_cgroup c;
-	uint64_t limit, refaults;
+	struct os_proc_memory m;
 
 	os_proc_cgroup_find(below("proc"), below("sys"), 10, &c);
-	assert_true(os_proc_cgroup_memory(&c, &limit, &refaults));
-	assert_int_equal(limit, 64000000);
-	assert_int_equal(refaults, 107);
+	assert_true(os_proc_cgroup_memory(&c, &m));
+	assert_int_equal(m.level, 1);
+	assert_int_equal(m.limit_bytes, 64000000);
+	assert_int_equal(m.refaults, 107);
 	os_proc_cgroup_find(below("proc"), below("hybrid"), 14, &c);
-	assert_true(os_proc_cgroup_memory(&c, &limit, &refaults));
-	assert_int_equal(limit, 32000000);
-	assert_int_equal(refaults, 24);
+	assert_true(os_proc_cgroup_memory(&c, &m));
+	assert_int_equal(m.level, 0);
+	assert_int_equal(m.limit_bytes, 32000000);
+	assert_int_equal(m.refaults, 24);
 	os_proc_cgroup_find(below("proc"), below("sys"), 12, &c); /* without a limit */
-	assert_false(os_proc_cgroup_memory(&c, &limit, &refaults));
+	assert_false(os_proc_cgroup_memory(&c, &m));
 }
 
 static void reads_the_pressure_of_a_cgroup(void **state)

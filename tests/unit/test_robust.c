@@ -201,7 +201,7 @@ static void student_deviations_are_the_tables(void **unused)
 	exactly(chance_student(0.005, 0), chance_student(0.005, 1));
 }
 
-/* Benjamini and Hochberg 1995, their example: of 15 the four least are told apart at 0.05. */
+/* Benjamini and Hochberg 1995, their example: the four smallest of 15 are significant at 0.05. */
 static void the_cut_is_that_of_the_papers_example(void **unused)
 {
 	double p[] = {0.0459, 0.3240, 0.4262, 0.5719, 0.6528, 0.7590, 1.0000, 0.0001,

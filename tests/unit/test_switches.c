@@ -271,7 +271,8 @@ static void child_sleeps(void)
 	wait_go();
 }
 
-/* Reads past the page cache; begin_ns[0]: how many of them went to a device, by the kernel's count. */
+/* Reads past the page cache, in the working directory: /tmp may be in memory. begin_ns[0]: how many of the
+ * reads went to a device, by the kernel's count. */
 static void child_reads(void)
 {
 	char path[] = "sysom-test-switches-XXXXXX";
