@@ -198,6 +198,8 @@ CASES = [
          job=(*HOST, "--does", "flock path={dir}/lock"), named=("flock",)),
     Case("child", "each step runs a program and waits for it", "cpu-process", (Order("child ms=30"),),
          named=("wait|child",)),
+    Case("fifo", "the writer of a named pipe that each step reads is slow", "cpu-process", (Order("fifo ms=30"),),
+         named=("pipe|fifo",)),
     Case("server", "a server answers a question of the step late, over TCP", "net-wait",
          (Storage(30),), job=(*HOST, "--does", "ask_server port={port}"), server=True,
          named=("recv|ask_server",)),

@@ -98,6 +98,20 @@ def child(rank, ms=30):
         subprocess.run(["/bin/sleep", f"{ms / 1e3}"], check=True)
 
 
+def fifo(rank, ms=30):
+    """A named pipe whose writer, another process, answers each question late."""
+    path = os.path.join(rank.dir, f"fifo-{rank.rank}")
+    os.mkfifo(path)
+    writer = subprocess.Popen(["/bin/sh", "-c", f"exec >{path}; while read q; do /bin/sleep {ms / 1e3}; echo a; done"],
+                              stdin=subprocess.PIPE)
+    with open(path, "rb", buffering=0) as f:
+        while True:
+            yield
+            writer.stdin.write(b"q\n")
+            writer.stdin.flush()
+            f.read(2)
+
+
 def ask_server(rank, port):
     """A question over TCP whose answer the step needs."""
     with socket.create_connection(("127.0.0.1", port)) as s:
