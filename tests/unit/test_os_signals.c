@@ -1238,6 +1238,8 @@ static void record_second(unsigned t)
 	record("sys/fs/cgroup/pod/cpu.stat", "usage_usec 1\nnr_throttled %u\nthrottled_usec %u\n", bad,
 	       bad * 300000);
 	record("sys/fs/cgroup/pod/memory.pressure", "some avg10=0.00 total=%u\n", bad * 450000);
+	record("sys/fs/cgroup/pod/memory.stat", "anon 7\nworkingset_refault_anon %u\n"
+	       "workingset_refault_file %u\n", bad * 400, bad * 500);
 	record("proc/pressure/io", "some avg10=0.00 total=%u\n", bad * 250000);
 	/* a quarter of every CPU */
 	record("proc/stat", "cpu  1 2 3 4 5 6 7 %ld 0 0\n",
@@ -1257,6 +1259,7 @@ static void tells_limits_and_pressure_from_a_recorded_host(void **state)
 	record("proc/77/stat", "77 (train) S 1 77 77 0 -1 0 1 0 0 0 1 2 3 4 20 0");
 	record("proc/77/cgroup", "0::/pod\n");
 	record("sys/fs/cgroup/pod/io.max", "254:0 rbps=1000000 wbps=max riops=max wiops=max\n");
+	record("sys/fs/cgroup/pod/memory.max", "64000000\n");
 	record_second(0);
 	assert_int_equal(os_signals_open(&v.os, &o, begin_ns), 0);
 	assert_int_equal(os_signals_watch(v.os, 77, begin_ns), 0);
@@ -1280,6 +1283,10 @@ static void tells_limits_and_pressure_from_a_recorded_host(void **state)
 	assert_non_null(s);
 	assert_true(s->flags & OS_SIGNAL_RAISED);
 	assert_near(s->value, 450, 0.02, 0);
+	s = signal_of(&v, "refaults", "64 MB");
+	assert_non_null(s);
+	assert_true(s->flags & OS_SIGNAL_RAISED);
+	assert_near(s->value, 900, 0.02, 0);
 	s = signal_of(&v, "pressure", "io");
 	assert_non_null(s);
 	assert_near(s->value, 250, 0.02, 0);
@@ -1346,6 +1353,38 @@ static void a_move_to_another_group_is_no_throttling(void **state)
 	s = signal_of(&v, "cpu_throttled", "");
 	assert_non_null(s);
 	assert_true(s->value < 0.001);
+	os_signals_close(v.os);
+}
+
+/* A limit that a group above gets has a counter of its own. */
+static void a_lower_limit_above_is_no_refault(void **state)
+{
+	char proc[64], sys[64];
+	struct os_signals_options o = {.proc_root = proc, .sys_root = sys, .no_bpf = true};
+	const uint64_t begin_ns = 1000000000000ull;
+	struct victim v = {.pid = 0};
+
+	snprintf(proc, sizeof(proc), "%s/nested/proc", tree);
+	snprintf(sys, sizeof(sys), "%s/nested/sys", tree);
+	record("nested/proc/77/stat", "77 (train) S 1 77 77 0 -1 0 1 0 0 0 1 2 3 4 20 0");
+	record("nested/proc/77/cgroup", "0::/pod/train\n");
+	record("nested/sys/fs/cgroup/pod/train/memory.max", "64000000\n");
+	record("nested/sys/fs/cgroup/pod/train/memory.stat", "workingset_refault_file 5\n");
+	record("nested/sys/fs/cgroup/pod/memory.max", "max\n");
+	record("nested/sys/fs/cgroup/pod/memory.stat", "workingset_refault_file 900000\n");
+	assert_int_equal(os_signals_open(&v.os, &o, begin_ns), 0);
+	assert_int_equal(os_signals_watch(v.os, 77, begin_ns), 0);
+	for (unsigned t = 0; t <= 12; t++) {
+		if (t == 6)
+			record("nested/sys/fs/cgroup/pod/memory.max", "32000000\n");
+		if (t == 10) /* its own: 2,200 in these 11 s */
+			record("nested/sys/fs/cgroup/pod/memory.stat", "workingset_refault_file 902200\n");
+		os_signals_read(v.os, begin_ns + t * 1000000000ull);
+	}
+	v.count = os_signals_window(v.os, 77, begin_ns + 1000000000ull, begin_ns + 12000000000ull, 100,
+				    false, v.list, LIMIT_WINDOW_SIGNALS);
+	assert_near(sum_of(&v, "refaults", "32 MB"), 200, 0.02, 0);
+	assert_null(signal_of(&v, "refaults", "64 MB"));
 	os_signals_close(v.os);
 }
 
@@ -1472,6 +1511,7 @@ int main(void)
 	    cmocka_unit_test_teardown(a_move_to_another_group_is_no_throttling, clean_up),
 	    cmocka_unit_test_teardown(a_steal_counter_that_falls_or_leaps_is_no_flood, clean_up),
 	    cmocka_unit_test_teardown(a_move_to_another_group_is_no_pressure, clean_up),
+	    cmocka_unit_test_teardown(a_lower_limit_above_is_no_refault, clean_up),
 	    cmocka_unit_test_teardown(an_ordinary_user_gets_a_reason, clean_up),
 	};
 
