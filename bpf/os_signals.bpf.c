@@ -980,9 +980,9 @@ int BPF_PROG(os_contention_begin, void *lock, unsigned int flags)
 	return 0;
 }
 
-static __always_inline void lock_used(__u64 lock, __u32 pid, __u64 ns)
+static __always_inline void lock_used(__u64 lock, __u32 pid, __u32 tid, __u64 ns)
 {
-	struct os_lock_user_key key = { .lock = lock, .pid = pid };
+	struct os_lock_user_key key = { .lock = lock, .pid = pid, .tid = tid != pid ? tid : 0 };
 	struct os_lock_user *u = bpf_map_lookup_elem(&os_lock_users, &key), fresh = { .ns = ns };
 
 	if (u) {
@@ -1014,7 +1014,8 @@ static __always_inline void lock_placed(void *ctx, __u32 pid, __u64 lock, __u64 
 		lost(OS_LOST_LOCKS);
 }
 
-static __always_inline void watched_contention_end(void *ctx, struct os_thread *t, __u64 lock)
+static __always_inline void watched_contention_end(void *ctx, struct os_thread *t, __u64 lock,
+						   struct task_struct *task)
 {
 	struct os_process *p;
 	__u64 ns, times = 1;
@@ -1035,7 +1036,7 @@ static __always_inline void watched_contention_end(void *ctx, struct os_thread *
 		times = OS_LOCK_SAMPLE;
 	}
 	lock_placed(ctx, t->pid, lock, ns * times, times);
-	lock_used(lock, t->pid, ns * times);
+	lock_used(lock, t->pid, thread_number(task), ns * times);
 }
 
 SEC("tp_btf/contention_end")
@@ -1050,7 +1051,7 @@ int BPF_PROG(os_contention_end, void *lock, int result)
 		return 0;
 	t = thread_of(task);
 	if (t) {
-		watched_contention_end(ctx, t, (__u64)lock);
+		watched_contention_end(ctx, t, (__u64)lock, task);
 		return 0;
 	}
 	c = bpf_map_lookup_elem(&os_contentions, &tid);
@@ -1058,7 +1059,7 @@ int BPF_PROG(os_contention_end, void *lock, int result)
 		return 0;
 	pid = process_of(task);
 	if (pid)
-		lock_used((__u64)lock, pid, since(c->at_ns, bpf_ktime_get_ns()) * OS_LOCK_SAMPLE);
+		lock_used((__u64)lock, pid, pid, since(c->at_ns, bpf_ktime_get_ns()) * OS_LOCK_SAMPLE);
 	c->lock = 0;
 	return 0;
 }

@@ -105,7 +105,7 @@ struct os_lock {
 /* Who waits for a lock, watched or not. */
 struct os_lock_user_key {
 	__u64 lock;
-	__u32 pid, pad;
+	__u32 pid, tid; /* tid: of a watched process, other than its first thread; else 0 */
 };
 struct os_lock_user {
 	__u64 ns;

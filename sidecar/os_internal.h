@@ -48,7 +48,7 @@ struct os_counter_seen {
 /* Who uses a lock in vain: for the names of those that share it with a rank. */
 struct os_lock_use {
 	uint64_t lock; /* its address, as a number to compare; 0: free */
-	uint32_t pid;
+	uint32_t pid, tid; /* tid: of a watched process, other than its first thread; else 0 */
 	double ms; /* of late: halved each second */
 	char comm[16];
 	uint64_t at_ns;

@@ -445,14 +445,15 @@ static void lock_used(struct os_signals *s, const struct os_lock_user_key *key, 
 	struct os_lock_use *u = NULL, *oldest = &s->uses[0];
 
 	for (uint32_t i = 0; i < OS_SHARERS && !u; i++) {
-		if (s->uses[i].lock == key->lock && s->uses[i].pid == key->pid)
+		if (s->uses[i].lock == key->lock && s->uses[i].pid == key->pid &&
+		    s->uses[i].tid == key->tid)
 			u = &s->uses[i];
 		if (s->uses[i].at_ns < oldest->at_ns)
 			oldest = &s->uses[i];
 	}
 	if (!u) {
 		u = oldest;
-		*u = (struct os_lock_use){.lock = key->lock, .pid = key->pid};
+		*u = (struct os_lock_use){.lock = key->lock, .pid = key->pid, .tid = key->tid};
 	}
 	u->ms = u->ms / 2 + ms;
 	u->at_ns = s->now_ns;

@@ -609,7 +609,7 @@ struct sharer {
 	const struct os_lock_use *use;
 };
 
-/* Those that are not the rank's own; their number, OS_SHARERS at most. */
+/* Other processes, and the rank's own threads other than its first; their number, OS_SHARERS at most. */
 static uint32_t sharers_of(const struct os_signals *s, const struct os_lock_place *p,
 			   struct sharer *out)
 {
@@ -621,10 +621,12 @@ static uint32_t sharers_of(const struct os_signals *s, const struct os_lock_plac
 
 		if (!is_lock_of(p, u->lock) || u->at_ns + SHARERS_NS < s->now_ns)
 			continue;
-		while (at < n && out[at].use->pid != u->pid)
+		if (u->pid == p->root && !u->tid)
+			continue;
+		while (at < n && (out[at].use->pid != u->pid || strcmp(out[at].use->comm, u->comm) != 0))
 			at++;
 		if (at == n) {
-			if (os_signals_root(s, u->pid) == p->root)
+			if (u->pid != p->root && os_signals_root(s, u->pid) == p->root)
 				continue;
 			out[n++] = (struct sharer){.use = u};
 		}
@@ -633,6 +635,15 @@ static uint32_t sharers_of(const struct os_signals *s, const struct os_lock_plac
 			out[at].use = u;
 	}
 	return n;
+}
+
+static size_t sharer_name(const struct sharer *sharer, uint32_t root, bool next, char *out, size_t bytes)
+{
+	const struct os_lock_use *u = sharer->use;
+	const char *joint = next ? ", " : ", which is shared with ";
+
+	return (size_t)(u->pid == root ? snprintf(out, bytes, "%sits thread %.16s", joint, u->comm)
+				       : snprintf(out, bytes, "%s%.16s (pid %u)", joint, u->comm, u->pid));
 }
 
 /* Names of those that contend most for the same locks as the rank does there; what has no room is left
@@ -654,9 +665,7 @@ static void add_sharers(const struct os_signals *s, uint32_t root, uint64_t key,
 				best = i;
 		if (!n || !(sharer[best].ms > 0))
 			return;
-		len = (size_t)snprintf(name, sizeof(name), "%s%.16s (pid %u)",
-				       count ? ", " : ", which is shared with ", sharer[best].use->comm,
-				       sharer[best].use->pid);
+		len = sharer_name(&sharer[best], p->root, count > 0, name, sizeof(name));
 		if (used + len >= bytes) {
 			if (count)
 				return;

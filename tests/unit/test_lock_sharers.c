@@ -75,6 +75,22 @@ static void names_the_two_that_wait_longest_in_all(void **state)
 	os_signals_close(s);
 }
 
+/* Threads that map memory all the time keep the step's thread from its own. */
+static void its_own_threads_are_named(void **state)
+{
+	uint32_t pid = (uint32_t)getpid();
+	struct os_signals *s = waiting(pid);
+
+	used(s, 0x10, pid, "python3", 900, NOW);
+	used(s, 0x10, pid, "churn", 300, NOW);
+	s->uses[1].tid = pid + 1;
+	used(s, 0x10, pid, "churn", 300, NOW);
+	s->uses[2].tid = pid + 2;
+	used(s, 0x10, 700, "reader", 400, NOW);
+	expect(s, pid, "take in work, which is shared with its thread churn, reader (pid 700)");
+	os_signals_close(s);
+}
+
 static void nobody_else_is_nobody(void **state)
 {
 	uint32_t pid = (uint32_t)getpid();
@@ -120,6 +136,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(names_the_two_that_wait_longest_in_all),
+		cmocka_unit_test(its_own_threads_are_named),
 		cmocka_unit_test(nobody_else_is_nobody),
 		cmocka_unit_test(a_name_without_room_is_left_out_whole),
 		cmocka_unit_test(a_full_table_of_sharers_is_read_whole),
