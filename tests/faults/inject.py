@@ -10,6 +10,9 @@
     inject.py memory --pid P --mb 4 [--cold FILE] a memory limit; FILE leaves the page cache first
     inject.py swap --mb 256                       a swap of compressed memory
     inject.py flock --path F --ms 30 --every 60   holds a lock file
+    inject.py evict --path F --ms 50              drops a file from the page cache
+    inject.py idle --pid P                        SCHED_IDLE
+    inject.py pause_worker --pid P --path PATTERN --ms 80 --every 200  a child of P stops for a while
     inject.py write --dir D --threads 4           writes to the disk past the page cache
 """
 import argparse
@@ -167,10 +170,38 @@ def write(o):
         os.unlink(path)
 
 
+def evict(o):
+    """A file leaves the page cache, again and again."""
+    fd = os.open(o.path, os.O_RDONLY)
+    say_on("evict")
+    while True:
+        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+        time.sleep(o.ms / 1e3)
+
+
+def idle(o):
+    """The class for what may run where nobody else wants to."""
+    each_thread(o.pid, os.sched_setscheduler, os.SCHED_IDLE, os.sched_param(0))
+    say_on("idle")
+    try:
+        wait()
+    finally:
+        each_thread(o.pid, os.sched_setscheduler, os.SCHED_OTHER, os.sched_param(0))
+
+
+def pause_worker(o):
+    """The child with that name stops for a while, again and again."""
+    child = int(subprocess.run(["pgrep", "-P", str(o.pid), "-f", o.path], capture_output=True, check=True,
+                               text=True).stdout.split()[0])
+    say_on("pause_worker")
+    o.pid = child
+    duty(o, lambda: os.kill(child, signal.SIGSTOP), lambda: os.kill(child, signal.SIGCONT))
+
+
 def main():
     p = argparse.ArgumentParser()
     p.add_argument("what", choices=("stop", "freeze", "renice", "affinity", "cpuset", "memory", "swap",
-                                    "flock", "write"))
+                                    "flock", "write", "evict", "idle", "pause_worker"))
     for name, kind in (("pid", int), ("ms", float), ("every", float), ("nice", int), ("mb", int), ("threads", int),
                        ("cpus", str), ("path", str), ("dir", str), ("cold", str)):
         p.add_argument("--" + name, type=kind)

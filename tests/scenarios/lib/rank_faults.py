@@ -6,13 +6,17 @@ An order names the fault and its arguments ("sleep every=3 ms=30"); closing the 
 import ctypes
 import fcntl
 import gc
+import http.client
 import logging
 import mmap
 import os
 import pickle
+import queue
+import re
 import signal
 import socket
 import subprocess
+import sys
 import threading
 import time
 
@@ -124,7 +128,202 @@ def ask_server(rank, port):
                 left -= len(s.recv(left))
 
 
+def ask_resolver(rank, ms=25):
+    """A question by UDP to a server that answers late."""
+    server, over = socket.socket(socket.AF_INET, socket.SOCK_DGRAM), threading.Event()
+    server.bind(("127.0.0.1", 0))
+    pid = os.fork()
+    if not pid:
+        while True:
+            question, who = server.recvfrom(64)
+            time.sleep(ms / 1e3)
+            server.sendto(question, who)
+    port = server.getsockname()[1]
+    server.close()
+    asks = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    try:
+        while True:
+            yield
+            asks.sendto(b"a name", ("127.0.0.1", port))
+            asks.recv(64)
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        asks.close()
+
+
+def fetch_config(rank, ms=30):
+    """An HTTP request in each step, to a server that is slow."""
+    script = ("import http.server,sys,time\n"
+              "class H(http.server.BaseHTTPRequestHandler):\n"
+              "    protocol_version = 'HTTP/1.1'\n"
+              "    def do_GET(self):\n"
+              f"        time.sleep({ms / 1e3})\n"
+              "        self.send_response(200); self.send_header('Content-Length', '2'); self.end_headers()\n"
+              "        self.wfile.write(b'ok')\n"
+              "    def log_message(self, *a): pass\n"
+              "s = http.server.HTTPServer(('127.0.0.1', 0), H)\n"
+              "print(s.server_port, flush=True)\n"
+              "s.serve_forever()\n")
+    server = subprocess.Popen(["/usr/bin/python3", "-c", script], stdout=subprocess.PIPE)
+    client = http.client.HTTPConnection("127.0.0.1", int(server.stdout.readline()))
+    try:
+        while True:
+            yield
+            client.request("GET", "/config")
+            client.getresponse().read()
+    finally:
+        server.kill()
+        server.wait()
+
+
+def log_to_daemon(rank, ms=2, lines=12):
+    """The log goes to a daemon's local socket, which takes its time for each line."""
+    ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+    ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+    pid = os.fork()
+    if not pid:
+        while True:
+            its.recv(4096)
+            time.sleep(ms / 1e3)
+    try:
+        while True:
+            step = yield
+            for line in range(lines):
+                ours.send(b"<6>train: step %d line %d " % (step, line) + b"x" * 900)
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+
+
+def prefetch(rank, ms=35):
+    """A thread prepares the next batch and is too slow: it waits itself."""
+    ready, over = queue.Queue(1), threading.Event()
+
+    def prepare_batch():
+        while not over.is_set():
+            time.sleep(ms / 1e3)
+            ready.put(b"")
+
+    threading.Thread(target=prepare_batch, name="prefetch", daemon=True).start()
+    try:
+        while True:
+            yield
+            ready.get()
+    finally:
+        over.set()
+
+
+def save_every(rank, every=5, mb=8):
+    """Writes its state and syncs it, every few steps."""
+    state = os.urandom(1 << 20)
+    while True:
+        step = yield
+        if step % every == 0:
+            with open(os.path.join(rank.dir, f"state-{rank.rank}"), "wb") as f:
+                for _ in range(mb):
+                    f.write(state)
+                f.flush()
+                os.fsync(f.fileno())
+
+
 # ---- the launch thread computes ----
+
+def trace_lines(rank, rounds=1500):
+    """The hook of a debugger or of a coverage tool is on."""
+    lines = {}
+
+    def on_line(frame, event, arg):
+        key = frame.f_code.co_name, frame.f_lineno
+        lines[key] = lines.get(key, 0) + 1
+        for _ in range(rounds):
+            pass
+        return on_line
+
+    sys.settrace(on_line)
+    try:
+        while True:
+            yield
+    finally:
+        sys.settrace(None)
+
+
+def small_files(rank, count=1500):
+    """Opens, reads and closes many small files."""
+    directory = os.path.join(rank.dir, f"samples-{rank.rank}")
+    os.makedirs(directory, exist_ok=True)
+    for i in range(count):
+        with open(os.path.join(directory, f"{i}.txt"), "wb") as f:
+            f.write(b"x" * 512)
+    while True:
+        yield
+        for i in range(count):
+            fd = os.open(os.path.join(directory, f"{i}.txt"), os.O_RDONLY)
+            os.read(fd, 512)
+            os.close(fd)
+
+
+def parse_text(rank, length=20):
+    """A regular expression that tries everything."""
+    pattern, text = re.compile(r"(a+)+$"), "a" * length + "b"
+    while True:
+        yield
+        pattern.match(text)
+
+
+def fork_heap(rank, mb=256):
+    """Forks with a large heap in each step."""
+    m = mmap.mmap(-1, mb << 20)
+    m.madvise(15)  # MADV_NOHUGEPAGE
+    for at in range(0, mb << 20, PAGE):
+        m[at] = 1
+    while True:
+        yield
+        pid = os.fork()
+        if not pid:
+            os._exit(0)
+        os.waitpid(pid, 0)
+
+
+def map_churn(rank, count=2, mb=16):
+    """Threads that map, touch and unmap memory all the time, while the step's own memory is new as well."""
+    over, libc = threading.Event(), ctypes.CDLL(None)
+    libc.mmap.restype = ctypes.c_void_p
+    libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
+    libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+    size = mb << 20
+
+    def churn():
+        while not over.is_set():
+            at = libc.mmap(None, size, 3, 0x8022, -1, 0)  # populated
+            libc.munmap(at, size)
+
+    for _ in range(count):
+        threading.Thread(target=churn, name="churn", daemon=True).start()
+    try:
+        while True:
+            yield
+            touch_pages(2 << 20)
+    finally:
+        over.set()
+
+
+def read_cached(rank, mb=16):
+    """Reads a file that the page cache should have."""
+    path = os.path.join(rank.dir, f"cached-{rank.rank}")
+    with open(path, "wb") as f:
+        f.write(os.urandom(mb << 20))
+        f.flush()
+        os.fsync(f.fileno())
+    fd = os.open(path, os.O_RDONLY)
+    os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_RANDOM)
+    at = 0
+    while True:
+        yield
+        for _ in range(64):
+            os.pread(fd, 16 << 10, at)
+            at = (at + (16 << 10)) % (mb << 20)
+
 
 def augment_in_python(rank, rounds=250):
     """A loop in Python."""
