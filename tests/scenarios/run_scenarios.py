@@ -129,7 +129,22 @@ def rates_of(everything):
     calm = [k["got"]["others"] for _, k in everything if k["got"] and k["got"]["quiet_s"] and not k["got"]["rows"]]
     whole = sum(not r["wrong"] for r in rows)
     text = f"**Right: {', '.join(parts)}; the whole verdict, in time, {whole} of {n}. "
-    return text + f"Healthy jobs that stayed silent: {calm.count(0)} of {len(calm)}. Other incidents: {false}.**"
+    text += f"Healthy jobs that stayed silent: {calm.count(0)} of {len(calm)}. Other incidents: {false}.**"
+    return text + calibration_of([r for r in rows if r.get("confidence") is not None])
+
+
+BINS = 5
+
+
+def calibration_of(rows):
+    """Expected calibration error: how far the confidence is from how often it is right, over bins of confidence."""
+    bins = [[] for _ in range(BINS)]
+    for r in rows:
+        bins[min(BINS - 1, int(r["confidence"] * BINS))].append((r["confidence"], all(r["hits"].values())))
+    off = sum(abs(sum(c for c, _ in b) - sum(h for _, h in b)) for b in bins)
+    right = sum(all(r["hits"].values()) for r in rows)
+    return (f"\n\nConfidence: {sum(r['confidence'] for r in rows) / len(rows):.2f} on average where {right} of {len(rows)} were "
+            f"right ({right / len(rows):.2f}); expected calibration error {off / len(rows):.3f} ({BINS} bins)." if rows else "")
 
 
 def machine_of(got):
