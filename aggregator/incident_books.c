@@ -10,8 +10,55 @@
 /* The rank's own past is the reference where it shows at least this share of what peers show. */
 #define PAST_SHARE 0.8
 
+#define PICTURES (INCIDENT_VIEWS + 3)
+
+/* What a member holds, each picture once; the number of them. waited: with steps in which it waited for
+ * others. */
+static uint32_t pictures_of(const struct member *m, bool waited, const struct picture **out)
+{
+	const struct picture *list[PICTURES];
+	uint32_t n = 0, k;
+
+	for (uint32_t v = 0; v < INCIDENT_VIEWS; v++)
+		list[v] = m->views.view[v].picture;
+	list[INCIDENT_VIEWS] = m->slow;
+	list[INCIDENT_VIEWS + 1] = m->calm;
+	list[INCIDENT_VIEWS + 2] = waited ? m->waiting : NULL;
+	for (uint32_t q = 0; q < PICTURES; q++) {
+		for (k = 0; k < n && out[k] != list[q]; k++)
+			;
+		if (list[q] && k == n)
+			out[n++] = list[q];
+	}
+	return n;
+}
+
+/* NULL: nothing to divide by. */
+static struct coll_split *split_of(const struct incident *i, const struct incident_judgement *j)
+{
+	struct coll_source *list = calloc((size_t)i->member_count * PICTURES + 1, sizeof(*list));
+	const struct picture *p[PICTURES];
+	struct coll_split *s = NULL;
+	uint32_t n = 0;
+
+	for (uint32_t k = 0; list && k < i->member_count; k++)
+		for (uint32_t q = pictures_of(&i->members[k], true, p); q-- > 0;)
+			list[n++] = (struct coll_source){k, picture_colls(p[q])};
+	if (n)
+		s = coll_split_open(list, n, j->ranks);
+	free(list);
+	return s;
+}
+
+static void add(const struct picture *p, bool calm, double weight, const struct coll_split *s,
+		struct ledger *to)
+{
+	ledger_add(to, picture_ledger(p, calm), weight);
+	coll_split_divide(s, picture_colls(p), calm, weight, to);
+}
+
 /* Every picture of the member once; one that is kept stands for others that said the same. */
-static void add_slow(const struct member *m, struct ledger *to)
+static void add_slow(const struct member *m, const struct coll_split *s, struct ledger *to)
 {
 	bool has_slow = !m->slow;
 
@@ -21,41 +68,34 @@ static void add_slow(const struct member *m, struct ledger *to)
 		if (!v->picture)
 			continue;
 		has_slow |= v->picture == m->slow;
-		ledger_add(to, picture_ledger(v->picture, false),
-			   v->lost_ns > 0 ? incident_views_stands_for(&m->views, v) / v->lost_ns : 1);
+		add(v->picture, false,
+		    v->lost_ns > 0 ? incident_views_stands_for(&m->views, v) / v->lost_ns : 1, s, to);
 	}
 	if (!has_slow)
-		ledger_add(to, picture_ledger(m->slow, false), 1);
+		add(m->slow, false, 1, s, to);
 }
 
 /* Steps before the fault, where a window has them. */
-static void add_calm(const struct member *m, struct ledger *to)
+static void add_calm(const struct member *m, const struct coll_split *s, struct ledger *to)
 {
-	const struct picture *list[INCIDENT_VIEWS + 2];
+	const struct picture *list[PICTURES];
 	bool before = m->calm && picture_calm_is_before(m->calm);
-	uint32_t n = 0, k;
+	uint32_t n = pictures_of(m, false, list);
 
-	for (uint32_t v = 0; v < INCIDENT_VIEWS; v++)
-		list[n++] = m->views.view[v].picture;
-	list[n++] = m->slow;
-	list[n++] = m->calm;
-	for (uint32_t q = 0; q < n; q++) {
-		for (k = 0; k < q && list[k] != list[q]; k++)
-			;
-		if (list[q] && k == q && picture_calm_is_before(list[q]) == before)
-			ledger_add(to, picture_ledger(list[q], true), 1);
-	}
+	for (uint32_t q = 0; q < n; q++)
+		if (picture_calm_is_before(list[q]) == before)
+			add(list[q], true, 1, s, to);
 }
 
 static void add_peers(const struct incident *i, const struct incident_judgement *j,
-		      struct ledger *to)
+		      const struct coll_split *s, struct ledger *to)
 {
 	for (uint32_t k = 0; k < i->member_count; k++) {
 		const struct member *m = &i->members[k];
 		const struct picture *p = m->waiting ? m->waiting : m->slow;
 
 		if (p && !incident_is_culprit(i, j, m))
-			ledger_add(to, picture_ledger(p, false), 1);
+			add(p, false, 1, s, to);
 	}
 }
 
@@ -73,6 +113,7 @@ static double own_ns(const struct ledger *l)
 bool incident_books_open(const struct incident *i, const struct incident_judgement *j,
 			  const struct member *m, struct incident_books *out)
 {
+	struct coll_split *split;
 	struct ledger peers;
 	double slow_ns;
 	bool own, others;
@@ -83,10 +124,12 @@ bool incident_books_open(const struct incident *i, const struct incident_judgeme
 	/* of a run that was slow all the time no step is healthy */
 	if (j->finding && j->finding->earlier_runs)
 		return false;
-	add_slow(m, &out->slow);
-	add_calm(m, &out->usual);
+	split = split_of(i, j);
+	add_slow(m, split, &out->slow);
+	add_calm(m, split, &out->usual);
 	if (j->kind != FINDING_UNIFORM)
-		add_peers(i, j, &peers);
+		add_peers(i, j, split, &peers);
+	coll_split_close(split);
 	slow_ns = own_ns(&out->slow);
 	own = out->usual.steps >= REFERENCE_STEPS_MIN;
 	others = peers.steps >= REFERENCE_STEPS_MIN;

@@ -4,7 +4,7 @@ LIBS += aggregator
 # From windows to incidents and their verdicts: also a library of its own, for `sysom replay window`.
 LIBS += incident
 incident_SRCS := aggregator/digest.c aggregator/finding_json.c aggregator/incident.c aggregator/incident_judge.c \
-	aggregator/host_timeline.c aggregator/incident_json.c aggregator/incident_share.c aggregator/incident_views.c aggregator/ledger_json.c aggregator/incident_books.c aggregator/picture.c aggregator/text.c aggregator/verdict.c \
+	aggregator/host_timeline.c aggregator/incident_json.c aggregator/incident_share.c aggregator/incident_views.c aggregator/ledger_json.c aggregator/incident_books.c aggregator/coll_split.c aggregator/picture.c aggregator/text.c aggregator/verdict.c \
 	aggregator/verdict_sketch.c aggregator/wait_class.c aggregator/window_ledger.c
 incident_LDLIBS := -ljansson
 # From beats and sketches to findings: the same, for `sysom replay events --live`.
@@ -66,6 +66,9 @@ test_alert_USES := aggregator wire analysis base
 test_alert_LDLIBS := -lcmocka
 test_commit_USES := aggregator wire analysis base
 test_commit_LDLIBS := -lcmocka
+UNIT += test_coll_split
+test_coll_split_USES := aggregator wire analysis base
+test_coll_split_LDLIBS := -lcmocka -lm
 UNIT += test_window_ledger
 test_window_ledger_USES := aggregator wire analysis base
 test_window_ledger_LDLIBS := -lcmocka

@@ -66,6 +66,7 @@ void picture_drop(struct picture *p)
 	free(p->signals);
 	ledger_fini(&p->ledger.slow);
 	ledger_fini(&p->ledger.calm);
+	coll_parts_fini(&p->ledger.colls);
 	free(p->pool);
 	free(p);
 }
@@ -98,6 +99,11 @@ bool picture_calm_is_before(const struct picture *p)
 const struct ledger *picture_ledger(const struct picture *p, bool calm)
 {
 	return calm ? &p->ledger.calm : &p->ledger.slow;
+}
+
+const struct coll_parts *picture_colls(const struct picture *p)
+{
+	return &p->ledger.colls;
 }
 
 /* Offsets while the pool may still move; turned into pointers at the end. 0: no room. */
@@ -667,7 +673,8 @@ static void finish(struct picture *p)
 	p->slow.rank.function_count = p->function_count;
 	p->slow.rank.launch_thread = p->launch_thread[0] ? p->launch_thread : NULL;
 	p->slow.rank.gil_holder = p->gil_holder[0] ? p->gil_holder : NULL;
-	p->bytes += ledger_bytes(&p->ledger.slow) + ledger_bytes(&p->ledger.calm);
+	p->bytes += ledger_bytes(&p->ledger.slow) + ledger_bytes(&p->ledger.calm) +
+		    p->ledger.colls.room * sizeof(struct coll_part);
 	p->bytes += sizeof(*p) + p->pool_room + p->function_count * sizeof(*p->functions);
 }
 

@@ -8,6 +8,7 @@
 #ifndef SYSOM_AGGREGATOR_PICTURE_H
 #define SYSOM_AGGREGATOR_PICTURE_H
 
+#include "aggregator/coll_split.h"
 #include "analysis/diagnosis.h"
 #include "analysis/ledger.h"
 #include "wire/window.h"
@@ -32,6 +33,8 @@ bool picture_unnamed(const struct picture *p);
 void picture_rank(const struct picture *p, bool calm, struct diagnosis_rank *out);
 /* Where the time of the slow, or the calm, steps went; borrowed. */
 const struct ledger *picture_ledger(const struct picture *p, bool calm);
+/* The collectives of both, for coll_split.h; borrowed. */
+const struct coll_parts *picture_colls(const struct picture *p);
 
 /* The ledger of the healthy steps is of steps before the first slow one. */
 bool picture_calm_is_before(const struct picture *p);

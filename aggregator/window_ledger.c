@@ -15,6 +15,7 @@
 
 struct work { /* device records, as the ledger takes them */
 	struct ledger_busy *busy;
+	uint64_t *exposed_ns;	      /* of the device records, in the step that is added */
 	uint64_t *end_max_ns; /* the latest end of all records up to this one */
 	struct ledger_interval *scratch;
 	char *names; /* LEDGER_NAME_BYTES each */
@@ -24,6 +25,7 @@ struct work { /* device records, as the ledger takes them */
 static void work_fini(struct work *k)
 {
 	free(k->busy);
+	free(k->exposed_ns);
 	free(k->end_max_ns);
 	free(k->scratch);
 	free(k->names);
@@ -130,13 +132,15 @@ static uint32_t thread_of(const struct window *w, const struct host_timeline *ho
 static void take_record(struct work *k, const struct window *w, const struct record *r,
 			const struct host_timeline *host, const char *kernel)
 {
-	struct ledger_busy b = {r->begin_ns, r->end_ns, r->launch_ns, LEDGER_COMPUTE, 0, kernel};
+	struct ledger_busy b = {
+	    r->begin_ns, r->end_ns, r->launch_ns, LEDGER_COMPUTE, 0, kernel, NULL};
 
 	if (r->end_ns < r->begin_ns)
 		return;
 	if (r->kind == RECORD_COLL_KERNEL) {
 		b.kind = LEDGER_COLLECTIVE;
 		b.name = record_coll_name(r->func);
+		b.exposed_ns = &k->exposed_ns[r - w->device];
 	} else if (r->kind == RECORD_COPY || r->kind == RECORD_MEMSET) {
 		b.kind = LEDGER_COPY;
 		b.name = copy_name(r);
@@ -154,10 +158,12 @@ static bool work_init(struct work *k, const struct window *w, const struct host_
 	uint64_t end_ns = 0;
 
 	*k = (struct work){.busy = malloc((w->device_count + 1) * sizeof(*k->busy)),
+			   .exposed_ns = calloc((size_t)w->device_count + 1, sizeof(*k->exposed_ns)),
 			   .end_max_ns = malloc((w->device_count + 1) * sizeof(*k->end_max_ns)),
 			   .scratch =
 			       malloc((2 * (size_t)w->device_count + 1) * sizeof(*k->scratch))};
-	if (!text || !k->busy || !k->end_max_ns || !k->scratch || !name_kernels(w, k, text)) {
+	if (!text || !k->busy || !k->exposed_ns || !k->end_max_ns || !k->scratch ||
+	    !name_kernels(w, k, text)) {
 		free(text);
 		work_fini(k);
 		return false;
@@ -190,38 +196,60 @@ static uint32_t begun_by(const struct work *k, uint64_t t)
 	return low;
 }
 
-static void add_step(struct work *k, const struct step *s, const struct host_timeline *host,
-		     struct ledger *l)
+/* The collectives of the step that was added; those of the next one begin at 0. */
+static int take_colls(struct work *k, const struct window *w, uint32_t first, uint32_t last,
+		      uint64_t end_ns, bool calm, struct coll_parts *colls)
+{
+	int err = 0;
+
+	for (uint32_t i = first; i < last; i++) {
+		uint64_t *exposed_ns = k->busy[i].exposed_ns;
+
+		if (!exposed_ns)
+			continue;
+		if (!err)
+			err = coll_parts_add(colls, &w->device[exposed_ns - k->exposed_ns],
+					     *exposed_ns, end_ns, calm);
+		*exposed_ns = 0;
+	}
+	return err;
+}
+
+static int add_step(struct work *k, const struct window *w, const struct step *s,
+		    const struct host_timeline *host, bool calm, struct window_ledger *out)
 {
 	uint64_t end = s->device_latency_ns ? s->device_end_ns : s->end_ns,
 		 begin = end - s->latency_ns;
 	uint32_t first, last;
 
 	if (!s->latency_ns || s->latency_ns > end)
-		return;
+		return 0;
 	first = begun_by(k, begin);
 	last = begun_by(k, end);
 	for (uint32_t n = 0; n < REACH_MAX && first > 0 && k->end_max_ns[first - 1] > begin; n++)
 		first--;
-	ledger_step(l, begin, end, k->busy + first, last - first, host->thread, host->count,
-		    k->scratch);
+	ledger_step(calm ? &out->calm : &out->slow, begin, end, k->busy + first, last - first, host->thread,
+		    host->count, k->scratch);
+	return take_colls(k, w, first, last, end, calm, &out->colls);
 }
 
 bool window_ledger_add(const struct window *w, const bool *slow, const bool *calm,
 		       const struct host_timeline *host, struct window_ledger *out)
 {
 	struct work k;
+	int err = 0;
 
 	if (!w->device || !w->device_count || !w->names)
 		return true;
 	if (!work_init(&k, w, host))
 		return false;
-	for (uint32_t i = 0; i < w->step_count; i++) {
+	for (uint32_t i = 0; i < w->step_count && !err; i++) {
 		if (slow[i])
-			add_step(&k, &w->steps[i].step, host, &out->slow);
-		if (calm[i])
-			add_step(&k, &w->steps[i].step, host, &out->calm);
+			err = add_step(&k, w, &w->steps[i].step, host, false, out);
+		if (calm[i] && !err)
+			err = add_step(&k, w, &w->steps[i].step, host, true, out);
 	}
+	coll_parts_finish(&out->colls);
 	work_fini(&k);
-	return true;
+	return !err;
 }

@@ -6,12 +6,14 @@
 #ifndef SYSOM_AGGREGATOR_WINDOW_LEDGER_H
 #define SYSOM_AGGREGATOR_WINDOW_LEDGER_H
 
+#include "aggregator/coll_split.h"
 #include "aggregator/host_timeline.h"
 #include "analysis/ledger.h"
 #include "wire/window.h"
 
 struct window_ledger {
 	struct ledger slow, calm;
+	struct coll_parts colls; /* of both */
 };
 /* slow[], calm[]: for each step of the window whether it counts there. host: of the
  * launching threads. Adds to *out; false: no memory. */

@@ -307,7 +307,8 @@ static void set_pools(struct diagnosis_view *v, const struct sum *sums)
 					: patterns[k].kind == LEDGER_COLLECTIVE ? POOL_COMM
 										: POOL_HOST;
 
-		pool[p] += ns;
+		/* how long others make it wait is no matter of the transfers */
+		pool[p] += patterns[k].first == LEDGER_LAST_RANK ? 0 : ns;
 		if (is_own(v->in->kind, patterns[k].kind) && ns > 0)
 			v->excess_ns += ns;
 	}

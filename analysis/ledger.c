@@ -205,6 +205,36 @@ static uint64_t weighed(uint64_t x, double weight)
 	return y < 1e18 ? (uint64_t)(y + 0.5) : (uint64_t)1e18;
 }
 
+static uint64_t at_most(double x, uint64_t most)
+{
+	return !(x > 0) ? 0 : x < (double)most ? (uint64_t)x : most;
+}
+
+void ledger_move(struct ledger *l, enum ledger_kind kind, const char *name, enum ledger_what to, double ns,
+		 double busy_ns, double count)
+{
+	size_t bytes = strnlen(name, LEDGER_NAME_BYTES - 1);
+	struct ledger_account *from, *into;
+	uint64_t moved_ns, moved_busy_ns, moved_count;
+	uint32_t at;
+	bool found;
+
+	into = ns >= 1 || count >= 1 ? account_of(l, kind, to, name) : NULL;
+	at = find(l, hash_of(kind, LEDGER_NONE, name, bytes), name, bytes, &found);
+	if (!into || !found)
+		return;
+	from = &l->account[at];
+	moved_ns = at_most(ns, from->ns);
+	moved_busy_ns = at_most(busy_ns, from->busy_ns);
+	moved_count = at_most(count, from->count);
+	from->ns -= moved_ns;
+	from->busy_ns -= moved_busy_ns;
+	from->count -= moved_count;
+	into->ns += moved_ns;
+	into->busy_ns += moved_busy_ns;
+	into->count += moved_count;
+}
+
 void ledger_add(struct ledger *into, const struct ledger *from, double weight)
 {
 	for (uint32_t i = 0; i < from->count; i++) {
@@ -256,7 +286,7 @@ static uint32_t charge_layer(struct ledger *l, enum ledger_kind kind, struct led
 			     const struct ledger_interval *cover, uint32_t count,
 			     struct ledger_interval *out)
 {
-	uint64_t covered = step.begin_ns;
+	uint64_t covered = step.begin_ns, exposed_ns;
 	uint32_t at = 0, next = 0, n = 0;
 
 	for (uint32_t k = 0; k < busy_count; k++) {
@@ -274,8 +304,10 @@ static uint32_t charge_layer(struct ledger *l, enum ledger_kind kind, struct led
 			continue;
 		}
 		covered = own.end_ns;
-		charge(l, kind, LEDGER_NONE, b->name,
-		       uncovered(cover, count, &at, own.begin_ns, own.end_ns), busy_ns, begins);
+		exposed_ns = uncovered(cover, count, &at, own.begin_ns, own.end_ns);
+		charge(l, kind, LEDGER_NONE, b->name, exposed_ns, busy_ns, begins);
+		if (b->exposed_ns)
+			*b->exposed_ns += exposed_ns;
 		while (next < count && cover[next].begin_ns <= own.begin_ns)
 			push(out, &n, cover[next++]);
 		push(out, &n, own);

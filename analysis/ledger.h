@@ -30,8 +30,8 @@ enum ledger_kind {
 	LEDGER_UNOBSERVED = 0, /* the GPU waits for the host, and nothing says what that did */
 	LEDGER_COMPUTE,	       /* a kernel, by name and launch configuration */
 	LEDGER_COPY,	       /* copies and memsets that no kernel overlaps */
-	LEDGER_COLLECTIVE, /* collectives that neither kernels nor copies overlap: transfer, and the
-			    * wait for the last rank to enter */
+	LEDGER_COLLECTIVE, /* collectives that neither kernels nor copies overlap: LEDGER_LAST_RANK,
+			    * LEDGER_TRANSFER, and what nobody could divide into these */
 	LEDGER_QUEUED,	   /* launched, but the GPU has not begun it */
 	LEDGER_RUNNING,	   /* the launching thread runs user code, by function */
 	LEDGER_KERNEL_CODE, /* it runs in the kernel, by function */
@@ -86,6 +86,10 @@ void ledger_fini(struct ledger *l);
  * that one always has room. */
 void ledger_charge(struct ledger *l, enum ledger_kind kind, enum ledger_what what, const char *name,
 		   uint64_t ns, uint64_t count);
+/* Of the account without a what, so much goes to the account `to` of its kind and name; no more than there
+ * is, and nothing where there is no room. The ledger's sum stays. */
+void ledger_move(struct ledger *l, enum ledger_kind kind, const char *name, enum ledger_what to, double ns,
+		 double busy_ns, double count);
 /* All of `from` added to `into`, as if there were so many of it; weight: at least 0. */
 void ledger_add(struct ledger *into, const struct ledger *from, double weight);
 const char *ledger_name(const struct ledger *l, const struct ledger_account *a);
@@ -101,6 +105,7 @@ struct ledger_busy { /* what the GPU did; clipped to the step */
 	enum ledger_kind kind; /* COMPUTE, COPY or COLLECTIVE */
 	uint32_t thread;       /* that launched it: index of a ledger_thread */
 	const char *name;
+	uint64_t *exposed_ns; /* NULL, or where what it is charged with is added to */
 };
 struct ledger_share {
 	enum ledger_kind kind;

@@ -211,6 +211,10 @@
 #define LIMIT_PICTURE_KERNELS 192u
 #define LIMIT_PICTURE_NAME_BYTES 1024u
 #define LIMIT_PICTURE_POOL_BYTES (512u << 10)
+/* Collectives of a picture, 32 bytes each; of more, one of 2, 4, 8 ... */
+#define LIMIT_PICTURE_COLLECTIVES 1024u
+/* Of all pictures that one ledger's collectives are divided by: some milliseconds of work. */
+#define LIMIT_COLL_SPLIT 65536u
 /* OS signals told of one: of several culprits, the strongest. */
 #define LIMIT_INCIDENT_SIGNALS 128u
 /* Threads that make answers: a page takes some milliseconds of one, and detection needs a core. */

@@ -281,7 +281,7 @@ static void of_a_helper_only_its_waits_for_the_outside_count(void **state)
 	    {30, 40, LEDGER_RUNNING, LEDGER_NONE, 0, "add", NULL, 0},
 	    {40, 60, LEDGER_BLOCKED, LEDGER_LOCK, 0, "lock", NULL, 0}};
 	const struct ledger_thread threads[] = {{waits, 1, false}, {helps, 3, true}};
-	const struct ledger_busy kernel = {60, 100, 60, LEDGER_COMPUTE, 0, "k"};
+	const struct ledger_busy kernel = {60, 100, 60, LEDGER_COMPUTE, 0, "k", NULL};
 	struct ledger_interval scratch[2];
 	struct ledger l;
 
@@ -305,7 +305,7 @@ static void a_wait_for_another_thread_is_what_that_thread_did(void **state)
 	    {0, 20, LEDGER_BLOCKED, LEDGER_LOCK, 1, "futex", NULL, 0},
 	    {20, 60, LEDGER_BLOCKED, LEDGER_NONE, 0, "file read", NULL, 0}};
 	const struct ledger_thread threads[] = {{waits, 2, false}, {loads, 2, false}};
-	const struct ledger_busy kernel = {70, 100, 70, LEDGER_COMPUTE, 0, "k"};
+	const struct ledger_busy kernel = {70, 100, 70, LEDGER_COMPUTE, 0, "k", NULL};
 	struct ledger_interval scratch[2];
 	struct ledger l;
 

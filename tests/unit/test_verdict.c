@@ -852,6 +852,79 @@ static void in_a_full_incident_the_culprit_has_room(void **unused)
 }
 
 /* One window that lost more than each of many that agree has not lost more than they have. */
+/* One all-reduce of all ranks in each step, at the end of it. */
+static void collectives(struct made *m, double takes_ms)
+{
+	uint32_t step = 0;
+
+	for (uint32_t i = 0; i < m->w.device_count; i++) {
+		struct record *r = &m->device[i];
+
+		if (r->kind != RECORD_COLL_KERNEL)
+			continue;
+		r->key = 77;
+		r->func = RECORD_COLL_ALL_REDUCE;
+		r->seq = step;
+		r->end_ns = m->steps[step++].step.end_ns;
+		r->begin_ns = r->end_ns - (uint64_t)(takes_ms * 1e6);
+	}
+}
+
+static struct incident_change in_step(int rank, uint32_t reason, double slow_ms, double takes_ms)
+{
+	static struct made m;
+
+	make(&m, rank, reason, 1, slow_ms);
+	m.w.rank.world_size = 3;
+	collectives(&m, takes_ms);
+	return send(&m);
+}
+
+static double ledger_ms(const json_t *incident, const char *what)
+{
+	const json_t *d = json_object_get(incident, "diagnosis"), *row;
+	size_t k;
+
+	json_array_foreach(json_object_get(json_object_get(d, "ledger"), "rows"), k, row)
+		if (!strcmp(text_of(row, "account"), "collective") && !strcmp(text_of(row, "what"), what))
+			return json_number_value(json_object_get(row, "slow_ms"));
+	return 0;
+}
+
+static void collectives_are_divided_once_all_ranks_are_known(void **unused)
+{
+	json_t *j;
+
+	in_step(5, WINDOW_SELF, 20, 25);
+	in_step(4, WINDOW_ASKED, 20, 45);
+	j = incident_set_json(set, in_step(5, WINDOW_SELF, 20, 25).id, 3, NULL);
+	assert_non_null(j);
+	assert_string_equal(ranks_of(json_object_get(j, "diagnosis")), "5");
+	assert_float_equal(ledger_ms(j, ""), 25, 0.01);
+	assert_float_equal(ledger_ms(j, "transfer"), 0, 0.01);
+	json_decref(j);
+	in_step(6, WINDOW_ASKED, 20, 35);
+	j = incident_set_json(set, in_step(5, WINDOW_SELF, 20, 25).id, 3, NULL);
+	assert_float_equal(ledger_ms(j, ""), 0, 0.01);
+	assert_float_equal(ledger_ms(j, "transfer"), 25, 0.01);
+	json_decref(j);
+}
+
+static void who_waits_for_the_last_rank_has_no_slow_transfers(void **unused)
+{
+	json_t *j;
+
+	in_step(4, WINDOW_SELF, 20, 45);
+	in_step(5, WINDOW_ASKED, 20, 25);
+	in_step(6, WINDOW_ASKED, 20, 35);
+	j = incident_set_json(set, in_step(4, WINDOW_SELF, 20, 45).id, 3, NULL);
+	assert_non_null(j);
+	assert_string_equal(ranks_of(json_object_get(j, "diagnosis")), "4");
+	assert_float_equal(ledger_ms(j, "last-rank"), 20, 0.01);
+	assert_float_equal(ledger_ms(j, "transfer"), 25, 0.01);
+	json_decref(j);
+}
+
 static void the_cause_of_most_of_what_was_lost_is_told(void **unused)
 {
 	struct incident_change c;
@@ -1848,6 +1921,8 @@ int main(void)
 		CASE(what_is_closed_gives_room_first),
 		CASE(in_a_full_incident_the_culprit_has_room),
 		CASE(room_is_counted_right_whatever_comes),
+		CASE(collectives_are_divided_once_all_ranks_are_known),
+		CASE(who_waits_for_the_last_rank_has_no_slow_transfers),
 		CASE(the_cause_of_most_of_what_was_lost_is_told),
 		CASE(what_was_shown_once_is_not_lost_to_windows_that_say_less),
 		CASE(names_no_cause_where_none_shows),
