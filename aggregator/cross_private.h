@@ -87,7 +87,8 @@ struct cross_cohort {
 	int64_t clock_ns; /* of most members; 0: not known yet */
 	uint64_t lone_ns; /* since when rows have one member only; 0: they have more */
 	struct cross_row rows[LIMIT_CROSS_ROWS];
-	float *self_ns, *late_ns; /* [row][member]: mean over cover steps; sum over late_n */
+	/* [row][member]: means over cover steps; sum over late_n. blocks 0: not known */
+	float *self_ns, *blocks, *late_ns;
 	uint16_t *cover;
 	uint8_t *late_n;
 	double step_ns, self_typical_ns;
@@ -99,8 +100,9 @@ struct cross_cohort {
 	void *memory;
 	struct peers *peers;
 	double *values[PEERS_MEASURES];
-	double *row; /* [2 * count], of cross_skew.c */
-	struct skew_step skew[CROSS_SKEW_ROWS]; /* of the rows handed on last, by row */
+	double *row; /* [3 * count], of cross_skew.c */
+	/* Of the rows handed on last, by row: by the times, and by what there was to do. */
+	struct skew_step skew[CROSS_SKEW_ROWS], input[CROSS_SKEW_ROWS];
 	uint64_t skew_row[CROSS_SKEW_ROWS];
 	uint32_t skew_count, skew_folded; /* pushed since the columns were made; flags that it explains */
 	size_t bytes;

@@ -21,6 +21,7 @@ void cross_rows_free(struct cross_cohort *co)
 {
 	free(co->members);
 	free(co->self_ns);
+	free(co->blocks);
 	free(co->late_ns);
 	free(co->cover);
 	free(co->late_n);
@@ -62,7 +63,7 @@ static int compare_anew(struct cross *c, struct cross_cohort *co)
 	bytes = peers_memory_bytes(&config, co->count);
 	free(co->memory);
 	co->peers = NULL;
-	co->bytes = co->count * (ROWS * 11 + sizeof(*co->members) + 4 * sizeof(double));
+	co->bytes = co->count * (ROWS * 15 + sizeof(*co->members) + 4 * sizeof(double));
 	co->memory = aligned_alloc(16, (bytes + 15) / 16 * 16);
 	if (!co->memory)
 		return -ENOMEM;
@@ -83,14 +84,15 @@ static int cohort_fill(struct cross *c, struct cross_cohort *co, uint32_t role, 
 	*co = (struct cross_cohort){.used = true, .role = role, .part = part, .count = count};
 	co->members = calloc(count, sizeof(*co->members));
 	co->self_ns = calloc(cells, sizeof(*co->self_ns));
+	co->blocks = calloc(cells, sizeof(*co->blocks));
 	co->late_ns = calloc(cells, sizeof(*co->late_ns));
 	co->cover = calloc(cells, sizeof(*co->cover));
 	co->late_n = calloc(cells, sizeof(*co->late_n));
 	for (int m = 0; m < PEERS_MEASURES; m++)
 		co->values[m] = calloc(count, sizeof(double));
-	co->row = calloc(2 * (size_t)count, sizeof(*co->row));
-	if (!co->members || !co->row || !co->self_ns || !co->late_ns || !co->cover || !co->late_n ||
-	    !co->values[0] || !co->values[1])
+	co->row = calloc(3 * (size_t)count, sizeof(*co->row));
+	if (!co->members || !co->row || !co->self_ns || !co->blocks || !co->late_ns || !co->cover ||
+	    !co->late_n || !co->values[0] || !co->values[1])
 		goto fail;
 	for (uint32_t i = 0; i < count; i++) {
 		const struct cross_slot *s = &c->slots[slots[i]];
@@ -254,6 +256,12 @@ static void restart(struct cross_cohort *co)
 	}
 }
 
+static float mean(float before, uint32_t covered, double value, uint32_t more)
+{
+	return covered ? (float)(((double)before * covered + value * more) / (covered + more))
+		       : (float)value;
+}
+
 static void put(struct cross *c, struct cross_cohort *co, uint32_t member, uint64_t index,
 		const struct beat_group *g, int64_t end_unix_ns, uint64_t now_ns)
 {
@@ -279,10 +287,8 @@ static void put(struct cross *c, struct cross_cohort *co, uint32_t member, uint6
 	covered = co->cover[at];
 	if (covered + more > UINT16_MAX)
 		return;
-	co->self_ns[at] = covered
-			      ? (float)(((double)co->self_ns[at] * covered + g->self_ns * more) /
-					(covered + more))
-			      : (float)g->self_ns;
+	co->self_ns[at] = mean(co->self_ns[at], covered, g->self_ns, more);
+	co->blocks[at] = mean(co->blocks[at], covered, g->blocks, more);
 	co->cover[at] = (uint16_t)(covered + more);
 }
 

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Roles whose work differs from step to step (analysis/skew.h), live: of the latest rows, without
- * stretches in which a member was flagged, so that a slow rank makes no skew. What the skew explains
- * accuses nobody; the role is told instead, while it lasts. Rows are medians of a few steps: work that
+ * stretches in which a member was flagged, so that a slow rank makes no skew. Times that differ now for
+ * this member and now for that one accuse nobody, whatever makes them differ. Where the member that takes
+ * longer is the one that has more to do (thread blocks launched), the role is told of, while it lasts: a
+ * busy CPU makes no uneven input. Rows are medians of a few steps: work that
  * changes from one step to the next within a row evens out in them, and accuses nobody either. */
 #include <math.h>
 #include <string.h>
@@ -17,10 +19,12 @@ static bool is_high(const struct cross_member *m, uint64_t row)
 	return row >= m->high_from && row < m->high_end;
 }
 
-/* Own times of a row in the ring, in co->row; those that say nothing are NAN. Of ranks that differ by
+/* A row in the ring: own times in co->row, and behind them what there was to do; times that say nothing are
+ * NAN. Of ranks that differ by
  * nature all are while one is slow: what the others do while they wait for it is no time of their own. */
-static void look_at_row(struct cross_cohort *co, uint64_t index)
+static void look_at_row(struct cross_cohort *co, uint64_t index, uint32_t to)
 {
+	double *work = co->row + co->count;
 	bool away = false;
 
 	for (uint32_t i = 0; i < co->count; i++)
@@ -31,7 +35,10 @@ static void look_at_row(struct cross_cohort *co, uint64_t index)
 			    co->members[i].slot != CROSS_NONE && !is_high(&co->members[i], index);
 
 		co->row[i] = have ? (double)co->self_ns[at] : NAN;
+		work[i] = (double)co->blocks[at];
 	}
+	co->skew[to] = skew_of_step(co->row, NULL, co->count, work + co->count);
+	co->input[to] = skew_of_step(co->row, work, co->count, work + co->count);
 }
 
 void cross_skew_reset(struct cross_cohort *co)
@@ -47,8 +54,7 @@ void cross_skew_push(struct cross_cohort *co, uint64_t index)
 {
 	uint32_t at = co->skew_count++ % ROWS;
 
-	look_at_row(co, index);
-	co->skew[at] = skew_of_step(co->row, co->count, co->row + co->count);
+	look_at_row(co, index, at);
 	co->skew_row[at] = index;
 }
 
@@ -64,17 +70,16 @@ static void leave_out(struct cross_cohort *co, struct cross_member *m, uint64_t 
 
 		if (co->rows[row % LIMIT_CROSS_ROWS].index != row)
 			continue;
-		look_at_row(co, row);
-		co->skew[k] = skew_of_step(co->row, co->count, co->row + co->count);
+		look_at_row(co, row, k);
 	}
 }
 
-static struct skew latest(const struct cross_cohort *co)
+static struct skew latest(const struct cross_cohort *co, const struct skew_step *step)
 {
 	uint32_t times[PEERS_MEMBERS_MAX], n = co->skew_count < ROWS ? co->skew_count : ROWS;
 	double loss[ROWS];
 
-	return skew_of(co->skew, n, times, co->count, loss);
+	return skew_of(step, n, times, co->count, loss);
 }
 
 bool cross_skew_takes(struct cross_cohort *co, const struct peers_flag *f)
@@ -95,7 +100,7 @@ bool cross_skew_takes(struct cross_cohort *co, const struct peers_flag *f)
 		return false;
 	if (self)
 		leave_out(co, m, f->first_step / co->steps, CROSS_ROW_NONE);
-	k = latest(co);
+	k = latest(co, co->skew);
 	if (!skew_explains(&k, f->excess))
 		return false;
 	if (self)
@@ -145,7 +150,7 @@ void cross_skew_tick(struct cross *c, struct cross_cohort *co, uint64_t now_ns)
 	struct skew k;
 
 	if (co->skew_count >= ROWS_TOLD && co->time_count) {
-		k = latest(co);
+		k = latest(co, co->input);
 		/* what is said of a role needs most of its members */
 		if (k.steps >= ROWS_TOLD && 4 * k.members >= 3 * co->count && skew_is_uneven(&k)) {
 			follow(c, co, m, &k, now_ns);

@@ -141,7 +141,7 @@ static void look_at_row(struct group *g, uint64_t row)
 		away |= g->uneven && is_high(g, i, row);
 	for (uint32_t i = 0; i < g->n; i++)
 		v[i] = away || is_high(g, i, row) ? NAN : g->skew_row[row % SKEW_ROWS][i];
-	g->skew[row % SKEW_ROWS] = skew_of_step(v, g->n, scratch);
+	g->skew[row % SKEW_ROWS] = skew_of_step(v, NULL, g->n, scratch);
 }
 
 static void skew_push(struct group *g, uint64_t row, const double *self)

@@ -20,20 +20,35 @@
 #define EXPLAINED_RARE 1.5 /* or of what it is in one of a hundred steps */
 #define SURE	       0.8
 
-struct skew_step skew_of_step(const double *v, uint32_t n, double *scratch)
+/* How far the member lies above the median of those of which the time is known. */
+static double above(const double *v, const double *value, uint32_t n, uint32_t member, double *scratch)
 {
+	uint32_t count = 0;
+
+	for (uint32_t i = 0; i < n; i++)
+		if (v[i] > 0 && value[i] > 0)
+			scratch[count++] = value[i];
+	return count >= 2 ? value[member] / median_of(scratch, count) - 1 : 0;
+}
+
+struct skew_step skew_of_step(const double *v, const double *work, uint32_t n, double *scratch)
+{
+	const double *by = work ? work : v;
 	struct skew_step s = { 0 };
 	double most = 0;
 
 	for (uint32_t i = 0; i < n; i++) {
-		if (!(v[i] > 0))
+		if (!(v[i] > 0) || !(by[i] > 0))
 			continue;
-		scratch[s.members++] = v[i];
-		s.heaviest = v[i] > most ? i : s.heaviest;
-		most = v[i] > most ? v[i] : most;
+		s.members++;
+		s.heaviest = by[i] > most ? i : s.heaviest;
+		most = by[i] > most ? by[i] : most;
 	}
-	if (s.members >= 2)
-		s.loss = most / median_of(scratch, s.members) - 1;
+	if (s.members < 2)
+		return s;
+	s.loss = above(by, v, n, s.heaviest, scratch);
+	if (work)
+		s.loss = fmax(0, fmin(s.loss, above(v, work, n, s.heaviest, scratch)));
 	return s;
 }
 

@@ -9,12 +9,15 @@
 #include "analysis/finding.h"
 
 struct skew_step {
-	double loss;	   /* heaviest member above the median one, of that one's time */
+	/* The member with most work above the median one: by its time, but by no more than its work is.
+	 * 0: that one is not slower. */
+	double loss;
 	uint32_t heaviest; /* index */
 	uint32_t members;  /* known; below 2 the step says nothing */
 };
-/* v: own times of a role's n members; what is not above 0 (NAN too) is not known. scratch: [n]. */
-struct skew_step skew_of_step(const double *v, uint32_t n, double *scratch);
+/* v: own times of a role's n members; what is not above 0 (NAN too) is not known. work: how much each had
+ * to do, in any unit; NULL: the times stand for it. scratch: [n]. */
+struct skew_step skew_of_step(const double *v, const double *work, uint32_t n, double *scratch);
 
 struct skew {
 	double loss; /* median over the steps */

@@ -57,6 +57,7 @@ struct step {
 			 * explicit: the name id of the phase */
 	uint64_t key;	/* model key: hash of source, phase and graph bucket */
 	double work[STEP_WORK_MAX];
+	double blocks; /* thread blocks launched, whatever the work vector is; not in files */
 	uint32_t work_count;
 	uint32_t source; /* enum step_source */
 	uint32_t flags;

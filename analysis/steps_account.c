@@ -307,6 +307,7 @@ static void key_and_work(const struct steps_pending *p, struct step *out)
 	out->work[STEP_WORK_KERNELS] =
 		(double)(out->kernels > out->launches ? out->kernels : out->launches);
 	out->work_count = STEP_WORK_MAX;
+	out->blocks = out->work[STEP_WORK_BLOCKS];
 	if (p->source == STEP_SOURCE_EXPLICIT && p->mark.work_count) {
 		memset(out->work, 0, sizeof(out->work));
 		memcpy(out->work, p->mark.work, p->mark.work_count * sizeof(double));

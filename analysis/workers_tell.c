@@ -289,7 +289,7 @@ static struct skew role_skew(struct workers *w, const double *value, uint32_t ro
 
 			x->row[i] = t->role[i] != role || slow[at] ? NAN : value[at];
 		}
-		x->step[s] = skew_of_step(x->row, t->workers, w->scratch);
+		x->step[s] = skew_of_step(x->row, NULL, t->workers, w->scratch);
 	}
 	return skew_of(x->step, t->steps, x->times, t->workers, x->loss);
 }

@@ -111,7 +111,8 @@ static void keep_values(struct beats *b, const struct step *s)
 {
 	const double v[VALUES] = { (double)s->latency_ns, (double)s->self_ns,
 				   (double)s->exposed_comm_ns, (double)s->compute_ns,
-				   (double)s->idle_ns, (double)s->copy_ns, (double)s->launches, 0 };
+				   (double)s->idle_ns, (double)s->copy_ns, (double)s->launches,
+				   s->blocks };
 
 	if ((b->open.used++ & ((1u << b->stride_log) - 1)) != 0)
 		return;
@@ -147,6 +148,7 @@ static bool merge(struct beat_group *a, const struct beat_group *b)
 	MIX(idle_ns);
 	MIX(copy_ns);
 	MIX(kernels);
+	MIX(blocks);
 #undef MIX
 	a->count *= 2;
 	a->used += b->used;
@@ -194,6 +196,7 @@ static void close_group(struct beats *b)
 		g->idle_ns = median_of(b->value[4], b->kept);
 		g->copy_ns = median_of(b->value[5], b->kept);
 		g->kernels = median_of(b->value[6], b->kept);
+		g->blocks = median_of(b->value[7], b->kept);
 		g->self_mad_ns = median_mad(self, b->kept, g->self_ns);
 	}
 	if (b->queued == QUEUE && !merge_all(b->queue, &b->queued, &b->stats.groups_merged))

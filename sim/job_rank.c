@@ -386,16 +386,17 @@ static void run_kernel(struct rank *r, const struct job_action *a, cu_stream s)
 	cu_function f = r->program.functions[a->function];
 	uint64_t ns = duration(r, a);
 	void *params[] = { &ns };
+	unsigned grid = (unsigned)fmax(1, a->grid[0] * r->input + 0.5); /* of longer sequences */
 
 	if (fault_is(r, JOB_FAULT_VARIANT) && meant(r, a))
 		f = r->variants[r->fault - r->o->faults];
 	if (a->ex) {
-		cu_launch_config c = { a->grid[0], a->grid[1], a->grid[2],
+		cu_launch_config c = { grid, a->grid[1], a->grid[2],
 				       a->block[0], a->block[1], a->block[2], 0, s, NULL, 0 };
 
 		r->api.launch_ex(&c, f, params, NULL);
 	} else {
-		r->api.launch(f, a->grid[0], a->grid[1], a->grid[2], a->block[0], a->block[1],
+		r->api.launch(f, grid, a->grid[1], a->grid[2], a->block[0], a->block[1],
 			      a->block[2], 0, s, params, NULL);
 	}
 }

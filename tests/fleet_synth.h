@@ -37,8 +37,11 @@ struct fs_job {
 	double step_ns, comm_ns, noise; /* noise: of the own time, relative */
 	uint64_t seed, boot;
 	double uniform, uniform_from_s; /* factor on everybody's own time */
-	double skew; /* own times differ by as much (deviation), anew for every rank and skew_steps */
+	/* Sequences, and own times with them, differ by as much (deviation), anew for every rank and
+	 * skew_steps. */
+	double skew;
 	uint32_t skew_steps;
+	bool noisy_cpu; /* the same times, with as much to do for all: others use their CPUs */
 	struct fs_rank *rank;
 	struct {
 		int64_t mono_ns; /* monotonic clock less the job's time */
@@ -101,6 +104,14 @@ static inline double fs_noise(const struct fs_job *j, uint32_t rank, uint64_t st
 	return synth_normal(&state);
 }
 
+/* How long the rank's sequences are, of what is usual. */
+static inline double fs_input(const struct fs_job *j, uint32_t r, uint64_t step)
+{
+	if (!j->skew_steps || j->noisy_cpu)
+		return 1;
+	return exp(j->skew * fs_noise(j, r, (1ull << 36) + step / j->skew_steps));
+}
+
 static inline double fs_own(const struct fs_job *j, uint32_t r, uint64_t step)
 {
 	double at_s = (double)step * j->step_ns / 1e9, own = j->step_ns - j->comm_ns;
@@ -125,17 +136,20 @@ static inline double fs_end_ns(const struct fs_job *j, uint64_t step)
 static inline void fs_group(const struct fs_job *j, uint32_t r, uint64_t first, uint32_t count,
 			    int64_t clock_ns, struct beat_group *g)
 {
-	double self = 0;
+	double self = 0, blocks = 0;
 
-	for (uint64_t s = first; s < first + count; s++)
+	for (uint64_t s = first; s < first + count; s++) {
 		self += fs_own(j, r, s) / count;
+		blocks += 20000 * fs_input(j, r, s) / count;
+	}
 	*g = (struct beat_group){.first_step = first - j->rank[r].step_offset,
 				 .count = count,
 				 .used = count,
 				 .latency_ns = j->step_ns,
 				 .self_ns = self,
 				 .exposed_comm_ns = j->step_ns - self,
-				 .compute_ns = self * 0.9};
+				 .compute_ns = self * 0.9,
+				 .blocks = blocks};
 	g->end_ns = (uint64_t)((int64_t)fs_end_ns(j, first + count - 1) + clock_ns);
 }
 

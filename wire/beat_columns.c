@@ -186,6 +186,40 @@ int beat_columns_groups_unpack(const uint8_t *data, size_t bytes, struct beat_ra
 	return pos == bytes ? 0 : -EPROTO;
 }
 
+int beat_columns_blocks_pack(const struct beat_rank *r, struct buf *out)
+{
+	uint64_t before = 0;
+	bool any = false;
+
+	for (uint32_t i = 0; i < r->group_count; i++)
+		any |= r->groups[i].blocks >= 0.5;
+	for (uint32_t i = 0; any && i < r->group_count; i++) {
+		uint64_t now = rounded(r->groups[i].blocks, 0);
+
+		buf_svarint(out, (int64_t)(now - before));
+		before = now;
+	}
+	return out->failed ? -ENOMEM : 0;
+}
+
+int beat_columns_blocks_unpack(const uint8_t *data, size_t bytes, struct beat_rank *r)
+{
+	uint64_t v = 0;
+	size_t pos = 0;
+
+	for (uint32_t i = 0; bytes && i < r->group_count; i++) {
+		int64_t d = 0;
+
+		if (buf_read_svarint(data, bytes, &pos, &d))
+			return -EPROTO;
+		v += (uint64_t)d;
+		if (v > VALUE_MAX)
+			return -EPROTO;
+		r->groups[i].blocks = (double)v;
+	}
+	return pos == bytes ? 0 : -EPROTO;
+}
+
 /* ---- communicators and collectives ---- */
 
 /* A list of times, each the difference from the one before in the block; 0 stays 0. */

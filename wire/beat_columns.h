@@ -17,6 +17,9 @@ uint32_t beat_columns_shift(const struct beat_group *groups, uint32_t count);
 int beat_columns_groups_pack(const struct beat_rank *r, struct buf *out);
 int beat_columns_comms_pack(const struct beat_rank *r, struct buf *out);
 int beat_columns_colls_pack(const struct beat_rank *r, struct buf *out);
+/* The groups' thread blocks; nothing where none is known. Unpacked after groups. */
+int beat_columns_blocks_pack(const struct beat_rank *r, struct buf *out);
+int beat_columns_blocks_unpack(const uint8_t *data, size_t bytes, struct beat_rank *r);
 /* Fill the rank's rows and count. -EPROTO. Communicators before collectives, which refer to them. */
 int beat_columns_groups_unpack(const uint8_t *data, size_t bytes, struct beat_rank *r);
 int beat_columns_comms_unpack(const uint8_t *data, size_t bytes, struct beat_rank *r);

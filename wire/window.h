@@ -109,6 +109,7 @@ struct beat_group {
 	double latency_ns, self_ns, self_mad_ns;
 	double exposed_comm_ns, compute_ns, idle_ns, copy_ns;
 	double kernels; /* launches; whole */
+	double blocks;	/* thread blocks launched; whole */
 };
 
 /* A sampled collective: which ones is a pure function of (comm, func, seq) and of a threshold in powers

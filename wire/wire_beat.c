@@ -31,7 +31,7 @@ struct item {
 	Sysom__Wire__BeatRank pb;
 	struct codec_rank rank;
 	char name[WIRE_TEXT_BYTES];
-	struct buf groups, comms, colls, opens;
+	struct buf groups, blocks, comms, colls, opens;
 };
 
 /* Fills an empty item, which is to be released whatever this returns. */
@@ -53,10 +53,13 @@ static int item_fill(struct item *it, const struct beat_rank *r)
 		it->pb.unfinished_name = it->name;
 	}
 	buf_init(&it->groups, LIMIT_WIRE_MESSAGE_BYTES);
+	buf_init(&it->blocks, LIMIT_WIRE_MESSAGE_BYTES);
 	buf_init(&it->comms, LIMIT_WIRE_MESSAGE_BYTES);
 	buf_init(&it->colls, LIMIT_WIRE_MESSAGE_BYTES);
 	buf_init(&it->opens, LIMIT_WIRE_MESSAGE_BYTES);
 	err = beat_columns_groups_pack(r, &it->groups);
+	if (!err)
+		err = beat_columns_blocks_pack(r, &it->blocks);
 	if (!err)
 		err = beat_columns_comms_pack(r, &it->comms);
 	if (!err)
@@ -64,6 +67,7 @@ static int item_fill(struct item *it, const struct beat_rank *r)
 	if (!err)
 		err = beat_columns_opens_pack(r, &it->opens);
 	it->pb.groups = (ProtobufCBinaryData){ it->groups.bytes, it->groups.data };
+	it->pb.blocks = (ProtobufCBinaryData){ it->blocks.bytes, it->blocks.data };
 	it->pb.comms = (ProtobufCBinaryData){ it->comms.bytes, it->comms.data };
 	it->pb.colls = (ProtobufCBinaryData){ it->colls.bytes, it->colls.data };
 	it->pb.opens = (ProtobufCBinaryData){ it->opens.bytes, it->opens.data };
@@ -73,6 +77,7 @@ static int item_fill(struct item *it, const struct beat_rank *r)
 static void item_release(struct item *it)
 {
 	buf_fini(&it->groups);
+	buf_fini(&it->blocks);
 	buf_fini(&it->comms);
 	buf_fini(&it->colls);
 	buf_fini(&it->opens);
@@ -156,6 +161,8 @@ static int rank_fill(const Sysom__Wire__BeatRank *from, struct beat_rank *r)
 #undef X
 	if (!err)
 		err = beat_columns_groups_unpack(from->groups.data, from->groups.len, r);
+	if (!err)
+		err = beat_columns_blocks_unpack(from->blocks.data, from->blocks.len, r);
 	if (!err)
 		err = beat_columns_comms_unpack(from->comms.data, from->comms.len, r);
 	if (!err)

@@ -217,11 +217,13 @@ static void what_is_done_while_one_is_waited_for_is_no_skew(void **unused)
 {
 	static float self_ns[LIMIT_CROSS_ROWS * RANKS];
 	static uint16_t cover[LIMIT_CROSS_ROWS * RANKS];
-	static double row[2 * RANKS];
+	static float blocks[LIMIT_CROSS_ROWS * RANKS];
+	static double row[3 * RANKS];
 
 	for (int uneven = 0; uneven < 2; uneven++) {
 		cohort.self_ns = self_ns;
 		cohort.cover = cover;
+		cohort.blocks = blocks;
 		cohort.row = row;
 		cohort.uneven = uneven;
 		cross_skew_reset(&cohort);
@@ -234,6 +236,7 @@ static void what_is_done_while_one_is_waited_for_is_no_skew(void **unused)
 
 				cover[at] = 1;
 				self_ns[at] = slow && i == k % 3 ? 1.3e8f : 1e8f + (float)i * 1e5f;
+				blocks[at] = self_ns[at] / 1e4f;
 				if (i == 3 && slow)
 					self_ns[at] = 3e8f;
 			}

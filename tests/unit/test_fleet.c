@@ -398,6 +398,26 @@ static void uneven_work_is_the_roles_not_a_ranks(void **unused)
 	}
 }
 
+/* The same times, and as much to do for everybody: other processes use the CPUs. */
+static void a_busy_cpu_is_no_uneven_work(void **unused)
+{
+	static const uint32_t steps[] = {2, 8};
+	struct fs_job j;
+
+	for (size_t k = 0; k < 2; k++) {
+		fleet_close(fleet);
+		setup(NULL);
+		fs_init(&j, "job", 8, 8, 40 + k);
+		j.skew = 0.15;
+		j.skew_steps = steps[k];
+		j.noisy_cpu = true;
+		run(&j, 200);
+		assert_null(first_of(FINDING_IMBALANCE));
+		assert_null(first_of(FINDING_SLOW_RANK));
+		fs_fini(&j);
+	}
+}
+
 /* A fault does not hide in a small skew, and makes none. */
 static void a_slow_rank_is_no_uneven_work(void **unused)
 {
@@ -1921,6 +1941,7 @@ int main(void)
 	    T(a_small_role_of_a_large_job_has_a_waterline),
 	    T(learns_roles_that_nobody_names),
 	    T(uneven_work_is_the_roles_not_a_ranks),
+	    T(a_busy_cpu_is_no_uneven_work),
 	    T(a_slow_rank_is_no_uneven_work),
 	    T(what_few_members_show_is_not_the_roles),
 	    T(ranks_that_differ_by_nature_are_held_against_their_own_past),

@@ -26,14 +26,31 @@ static struct skew all(void)
 static void a_step_tells_the_heaviest_and_its_excess(void **unused)
 {
 	const double v[N] = { 10, 12, NAN, 15, 0 }, one[N] = { NAN, 7, NAN, 0, -3 };
-	struct skew_step s = skew_of_step(v, N, scratch);
+	struct skew_step s = skew_of_step(v, NULL, N, scratch);
 
 	assert_int_equal(s.members, 3); /* of what is not known nothing is told */
 	assert_int_equal(s.heaviest, 3);
 	assert_true(fabs(s.loss - 0.25) < 1e-12); /* 15 above a median of 12 */
-	s = skew_of_step(one, N, scratch);
+	s = skew_of_step(one, NULL, N, scratch);
 	assert_int_equal(s.members, 1);
 	assert_true(s.loss <= 0 && s.loss >= 0);
+}
+
+/* Who has most to do is the heaviest, whoever takes longest; and by no more than it has to do. */
+static void with_the_work_known_times_alone_are_no_skew(void **unused)
+{
+	const double v[N] = { 150, 100, 120, 100, 100 }, even[N] = { 9, 9, 9, 9, 9 },
+		     third[N] = { 9, 9, 12, 9, 9 }, some[N] = { NAN, 9, 9.9, 9, 0 };
+	struct skew_step s = skew_of_step(v, even, N, scratch);
+
+	assert_int_equal(s.members, N);
+	assert_true(s.loss <= 0 && s.loss >= 0);
+	s = skew_of_step(v, third, N, scratch);
+	assert_int_equal(s.heaviest, 2);
+	assert_true(fabs(s.loss - 0.2) < 1e-12);
+	s = skew_of_step(v, some, N, scratch);
+	assert_int_equal(s.members, 3);
+	assert_true(fabs(s.loss - 0.1) < 1e-12);
 }
 
 /* Members take turns: in step s it is s % turn that needs 30% more. */
@@ -43,7 +60,7 @@ static void turns(uint32_t turn, double more)
 		double v[N] = { 100, 100, 100, 100, 100 };
 
 		v[s % turn] *= 1 + more;
-		step[s] = skew_of_step(v, N, scratch);
+		step[s] = skew_of_step(v, NULL, N, scratch);
 	}
 }
 
@@ -86,7 +103,7 @@ static void a_pair_and_few_steps_need_their_own_measure(void **unused)
 		double v[2] = { 100, 100 };
 
 		v[s % 2] *= 1.2; /* the median of two lies between them */
-		step[s] = skew_of_step(v, 2, scratch);
+		step[s] = skew_of_step(v, NULL, 2, scratch);
 	}
 	k = skew_of(step, STEPS, times, 2, loss);
 	assert_true(fabs(k.loss - (120.0 / 110 - 1)) < 1e-12);
@@ -116,6 +133,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_step_tells_the_heaviest_and_its_excess),
+		cmocka_unit_test(with_the_work_known_times_alone_are_no_skew),
 		cmocka_unit_test(who_takes_turns_is_uneven_and_who_does_not_is_slow),
 		cmocka_unit_test(a_pair_and_few_steps_need_their_own_measure),
 		cmocka_unit_test(it_is_said_with_its_figures),

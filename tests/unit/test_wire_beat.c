@@ -51,6 +51,7 @@ static void steady_rank(struct beat_rank *r, uint32_t groups, uint32_t count, do
 		g->idle_ns = 0.1 * step_ns * fabs(1 + 0.2 * synth_normal(state));
 		g->copy_ns = 0.01 * step_ns;
 		g->kernels = 2600;
+		g->blocks = i == 5 ? 0 : floor(20000 * (1 + 0.1 * synth_normal(state)));
 	}
 	r->group_count = groups;
 }
@@ -124,7 +125,7 @@ static void round_trips_groups_to_their_stated_fineness(void **unused)
 			ASSERT_NEAR(a->compute_ns, b->compute_ns, fine);
 			ASSERT_NEAR(a->idle_ns, b->idle_ns, fine);
 			ASSERT_NEAR(a->copy_ns, b->copy_ns, fine);
-			assert_true(a->kernels == b->kernels);
+			assert_true(a->kernels == b->kernels && a->blocks == b->blocks);
 		}
 		wire_beat_free(&got);
 	}
