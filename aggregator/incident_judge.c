@@ -116,6 +116,8 @@ static bool by_windows(const struct incident *i, const struct incident_judgement
 bool incident_is_culprit(const struct incident *i, const struct incident_judgement *j,
 			 const struct member *m)
 {
+	if (j->lossy)
+		return m == j->lossy;
 	return !incident_is_moment(j, m) && (m->accused_ns > 0 || by_windows(i, j, m));
 }
 

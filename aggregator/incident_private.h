@@ -126,6 +126,9 @@ struct incident_judgement {
 	uint32_t culprits, suspects, ranks; /* ranks: of the job, as far as known */
 	const struct member *lead; /* the worst culprit, else the worst victim; NULL: nobody is known */
 	const struct finding *finding; /* the one that says most; NULL none */
+	/* The culprits wait for each other, since segments get lost: who sends most of them again. It
+	 * alone is to blame then; NULL: nothing of the kind. */
+	const struct member *lossy;
 	const struct member *longest; /* slow for longest: beside it moments don't count; or NULL */
 };
 

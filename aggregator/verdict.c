@@ -598,6 +598,35 @@ static uint32_t make(const struct incident_set *s, const struct incident *i,
 	return n;
 }
 
+static double sent_again(const struct member *m)
+{
+	const char *name = os_signal_info(OS_SIGNAL_RETRANSMITS)->name;
+	double sum = 0;
+
+	for (uint32_t k = 0; k < m->signal_count; k++)
+		if (m->signals[k].flags & OS_SIGNAL_RAISED && !strcmp(m->signals[k].name, name))
+			sum += m->signals[k].value;
+	return sum;
+}
+
+/* Several ranks that wait for each other at connections that lose segments: every bad connection of a
+ * host has one end there, so it sends more of them again than any other. */
+static void blame_lossy(const struct incident *i, struct incident_judgement *j, struct verdict *v)
+{
+	if (j->kind != FINDING_SLOW_RANK || v->rank_count < 2 || !v->diagnosis.by_ledger ||
+	    v->diagnosis.cause != CAUSE_NET_RETRANSMITS)
+		return;
+	for (uint32_t k = 0; k < i->member_count; k++)
+		if (sent_again(&i->members[k]) > (j->lossy ? sent_again(j->lossy) : 0))
+			j->lossy = &i->members[k];
+	if (!j->lossy)
+		return;
+	j->lead = j->lossy;
+	j->culprits = 1;
+	v->ranks[0] = j->lossy->rank;
+	v->rank_count = 1;
+}
+
 /* Most ranks are slow, by count: the verdict on them as ranks. telling: see make(). 0: no memory. */
 static uint32_t make_apart(const struct incident_set *s, const struct incident *i,
 			   struct incident_judgement *apart, struct verdict *out, uint32_t *telling)
@@ -611,8 +640,8 @@ static uint32_t make_apart(const struct incident_set *s, const struct incident *
 
 /* Two causes are no cause of the job's; and one that the ranks' ledgers show stands before what the job's
  * medians say. */
-uint32_t verdict_make(const struct incident_set *s, const struct incident *i,
-		      struct incident_judgement *j, struct verdict *out)
+static uint32_t make_best(const struct incident_set *s, const struct incident *i,
+			  struct incident_judgement *j, struct verdict *out)
 {
 	struct incident_judgement apart = *j;
 	struct verdict *job;
@@ -634,6 +663,16 @@ uint32_t verdict_make(const struct incident_set *s, const struct incident *i,
 	}
 	free(job);
 	return of_job;
+}
+
+uint32_t verdict_make(const struct incident_set *s, const struct incident *i,
+		      struct incident_judgement *j, struct verdict *out)
+{
+	uint32_t n = make_best(s, i, j, out);
+
+	if (n == 1)
+		blame_lossy(i, j, out);
+	return n;
 }
 
 /* ---- as JSON ---- */

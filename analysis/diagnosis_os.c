@@ -484,9 +484,36 @@ static double late_spread(const struct diagnosis_view *v)
 	return most > least ? most - least : 0;
 }
 
+/* Who waits for a transfer waits for both ends of a connection: what another rank sends again explains
+ * it as well. *rank: whose it is. */
+static const struct os_signal *sent_again(const struct diagnosis_view *v, int32_t *rank)
+{
+	const struct os_signal *best = strongest(v, OS_SIGNAL_RETRANSMITS);
+	bool own = best != NULL;
+
+	*rank = v->who->rank;
+	for (uint32_t i = 0; !own && i < v->in->suspect_count + v->in->peer_count; i++) {
+		const struct diagnosis_rank *r = i < v->in->suspect_count
+						     ? &v->in->suspect[i]
+						     : &v->in->peer[i - v->in->suspect_count];
+
+		for (uint32_t k = 0; k < r->signal_count; k++) {
+			const struct os_signal *s = &r->signal[k];
+
+			if (!is_kind(s, OS_SIGNAL_RETRANSMITS) || !(s->flags & OS_SIGNAL_RAISED) ||
+			    (best && s->value <= best->value))
+				continue;
+			best = s;
+			*rank = r->rank;
+		}
+	}
+	return best;
+}
+
 static void network(struct diagnosis_view *v)
 {
-	const struct os_signal *again = strongest(v, OS_SIGNAL_RETRANSMITS);
+	int32_t rank;
+	const struct os_signal *again = sent_again(v, &rank);
 	double extra = v->pool_ns[POOL_COMM], spread = late_spread(v);
 	struct diagnosis_candidate *c;
 	struct diagnosis_number a, b;
@@ -494,8 +521,9 @@ static void network(struct diagnosis_view *v)
 	if (again) {
 		c = put(v, CAUSE_NET_RETRANSMITS, POOL_COMM, extra, 1, again);
 		snprintf(c->because, sizeof(c->because),
-			 "TCP sends %.0f segments a second again, %.110s", again->value,
-			 again->subject);
+			 "TCP of rank %d sends %.0f segments a second again, %.110s", (int)rank,
+			 again->value, again->subject);
+		c->is_counted = true;
 	}
 	/* a rank that is slow by what it does itself is no matter of the network, and of the steps before
 	 * it stopped nothing is */

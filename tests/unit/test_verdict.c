@@ -852,6 +852,72 @@ static void in_a_full_incident_the_culprit_has_room(void **unused)
 }
 
 /* One window that lost more than each of many that agree has not lost more than they have. */
+static uint32_t text_in(struct stack_batch *b, const char *s)
+{
+	uint32_t out;
+
+	assert_int_equal(stack_batch_string(b, s, strlen(s), &out), 0);
+	return out;
+}
+
+/* After its kernels the rank waits at a socket, in the slow steps for longer. lost: segments a second that
+ * it sends again, on two connections. */
+static struct incident_change at_socket(int rank, uint32_t reason, double slow_ms, double lost)
+{
+	static struct made m;
+	struct stack_batch *b = &m.w.stacks;
+	uint32_t pid = 100 + (uint32_t)rank, stack;
+
+	make(&m, rank, reason, 1, slow_ms);
+	struct stack_frame f[2] = { { .kind = STACK_FRAME_KERNEL, .object = text_in(b, "tcp_recvmsg") },
+				    { .kind = STACK_FRAME_PYTHON, .object = text_in(b, "all_reduce"),
+				      .file = text_in(b, "/job/train.py"), .line = 7 } };
+	struct stack_switch_thread t = { .begin_ns = m.w.begin_ns, .end_ns = m.w.end_ns, .pid = pid,
+					 .tid = pid };
+
+	b->begin_ns = m.w.begin_ns;
+	b->end_ns = m.w.end_ns;
+	assert_int_equal(stack_batch_stack(b, f, 2, 1, STACK_END_ROOT, &stack), 0);
+	assert_int_equal(stack_batch_switch_thread(b, &t), 0);
+	for (uint32_t i = 0; i < STEPS; i++) {
+		struct stack_switch s = { .out_ns = m.steps[i].step.begin_ns + 51 * MS,
+					  .in_ns = m.steps[i].step.end_ns, .pid = pid, .tid = pid,
+					  .stack = stack, .state = STACK_SWITCH_INTERRUPTIBLE, .count = 1 };
+
+		assert_int_equal(stack_batch_switch(b, &s), 0);
+	}
+	if (lost > 0) {
+		signal_add(&m, OS_SIGNAL_RETRANSMITS, "10.0.0.2:5 to 10.0.0.1:6", 0.6 * lost);
+		signal_add(&m, OS_SIGNAL_RETRANSMITS, "10.0.0.2:7 to 10.0.0.3:8", 0.4 * lost);
+	}
+	return send(&m);
+}
+
+static void lost_segments_of_one_rank_explain_what_others_wait_for(void **unused)
+{
+	json_t *j;
+
+	at_socket(1, WINDOW_SELF, 20, 0);
+	at_socket(6, WINDOW_ASKED, 0, 0);
+	j = json_of(at_socket(1, WINDOW_SELF, 20, 0));
+	assert_string_equal(cause_of(j), "net-wait");
+	json_decref(j);
+	at_socket(2, WINDOW_ASKED, 0, 23);
+	j = json_of(at_socket(1, WINDOW_SELF, 20, 0));
+	assert_string_equal(cause_of(j), "net-retransmits");
+	assert_true(is_said(json_object_get(j, "diagnosis"), "TCP of rank 2 sends"));
+	json_decref(j);
+	for (int n = 0; n < 3; n++) {
+		at_socket(3, WINDOW_SELF, 20, 13);
+		at_socket(2, WINDOW_SELF, 18, 23);
+	}
+	j = json_of(at_socket(2, WINDOW_SELF, 18, 23));
+	assert_string_equal(cause_of(j), "net-retransmits");
+	assert_string_equal(ranks_of(j), "2");
+	assert_string_equal(ranks_of(json_object_get(j, "diagnosis")), "2");
+	json_decref(j);
+}
+
 /* One all-reduce of all ranks in each step, at the end of it. */
 static void collectives(struct made *m, double takes_ms)
 {
@@ -1921,6 +1987,7 @@ int main(void)
 		CASE(what_is_closed_gives_room_first),
 		CASE(in_a_full_incident_the_culprit_has_room),
 		CASE(room_is_counted_right_whatever_comes),
+		CASE(lost_segments_of_one_rank_explain_what_others_wait_for),
 		CASE(collectives_are_divided_once_all_ranks_are_known),
 		CASE(who_waits_for_the_last_rank_has_no_slow_transfers),
 		CASE(the_cause_of_most_of_what_was_lost_is_told),
