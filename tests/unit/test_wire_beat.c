@@ -491,6 +491,23 @@ static void golden_rank(struct beat_rank *r)
 					  .call_ns = 900, .begin_ns = 950, .end_ns = 970 };
 }
 
+/* One number per group: none may be missing, left over or out of range. */
+static void blocks_are_as_many_as_groups(void **unused)
+{
+	static const uint8_t bytes[] = { 4, 1, 4, 3, 0x80 };
+	static struct beat_rank r;
+
+	r.group_count = 2;
+	assert_int_equal(beat_columns_blocks_unpack(bytes, 0, &r), 0);
+	assert_int_equal(beat_columns_blocks_unpack(bytes, 2, &r), 0);
+	assert_true(r.groups[0].blocks == 2 && r.groups[1].blocks == 1);
+	assert_int_equal(beat_columns_blocks_unpack(bytes, 1, &r), -EPROTO);
+	assert_int_equal(beat_columns_blocks_unpack(bytes, 3, &r), -EPROTO);
+	assert_int_equal(beat_columns_blocks_unpack(bytes + 1, 2, &r), -EPROTO); /* below 0 */
+	assert_int_equal(beat_columns_blocks_unpack(bytes + 2, 3, &r), -EPROTO);
+	assert_int_equal(beat_columns_blocks_unpack(bytes + 4, 1, &r), -EPROTO);
+}
+
 static void reads_and_writes_the_golden_rows(void **unused)
 {
 	static struct beat_rank want, got;
@@ -556,6 +573,7 @@ int main(void)
 		cmocka_unit_test(rejects_collective_rows_out_of_bounds),
 		cmocka_unit_test(survives_any_flip_of_a_full_beat),
 		cmocka_unit_test(reads_a_beat_of_the_first_version),
+		cmocka_unit_test(blocks_are_as_many_as_groups),
 		cmocka_unit_test(reads_and_writes_the_golden_rows),
 		cmocka_unit_test(samples_sets_that_hold_one_another),
 	};
