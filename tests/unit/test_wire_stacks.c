@@ -16,6 +16,16 @@
 #include "wire/pack.h"
 #include "wire/stacks.h"
 
+/* Of the counted ones some have nothing, some everything, and the rest a few. */
+static void add_taken(struct stack_switch *w, uint32_t k)
+{
+	bool counted = w->flags & STACK_SWITCH_COUNTED;
+
+	for (uint32_t i = 0; i < STACK_TAKEN_KINDS; i++)
+		w->taken_ns[i] = !counted || (k >> i & 1) ? 0 : k % 5 ? k * 100 + i : UINT32_MAX;
+	w->faults = counted && k % 3 ? k : 0;
+}
+
 static void add_sums(struct stack_switch *w, uint32_t k)
 {
 	bool folded = w->flags & STACK_SWITCH_FOLDED;
@@ -88,8 +98,9 @@ static void fill(struct stack_batch *b, uint32_t samples, unsigned seed)
 		w.waker_tid = k % 5;
 		w.next_tid = k % 6;
 		w.state = k % STACK_SWITCH_STATES;
-		w.flags = k % 16;
+		w.flags = k % 32;
 		add_sums(&w, k);
+		add_taken(&w, k);
 		assert_int_equal(stack_batch_switch(b, &w), 0);
 		t = (struct stack_switch_thread){ .begin_ns = 900 + k, .end_ns = 5000 + 2 * k,
 						  .missed = k % 3, .pid = 100, .tid = k };
