@@ -220,6 +220,9 @@ int stack_batch_switch(struct stack_batch *b, const struct stack_switch *s);
 int stack_batch_switch_thread(struct stack_batch *b, const struct stack_switch_thread *t);
 /* By thread, then by time. */
 void stack_batch_switches_sort(struct stack_batch *b);
+/* Of a sorted batch: leaves out times off the CPU below min_ns, which then count as time on it. What was
+ * taken meanwhile goes to the thread's next one; its last one stays if it has some of that. */
+void stack_batch_switches_thin(struct stack_batch *b, uint64_t min_ns);
 /* Copies into *into what of *from concerns the pids (pid_count of them; 0: all) and falls into
  * [begin_ns, end_ns); into may hold samples already. Of switches, those that overlap it, whole. */
 int stack_batch_merge(struct stack_batch *into, const struct stack_batch *from, const uint32_t *pids,
