@@ -470,8 +470,9 @@ void stack_batch_switches_thin(struct stack_batch *b, uint64_t min_ns)
 	for (uint32_t i = 0; i < b->switch_count; i++) {
 		const struct stack_switch *s = &b->switches[i];
 		bool last = i + 1 == b->switch_count || s[1].tid != s->tid || s[1].pid != s->pid;
+		bool keeps = s->in_ns - s->out_ns >= min_ns || s->flags & STACK_SWITCH_FOLDED;
 
-		if ((last && has_taken(s)) || s->in_ns - s->out_ns >= min_ns || s->flags & STACK_SWITCH_FOLDED)
+		if (keeps || (last && has_taken(s)))
 			b->switches[n++] = *s;
 		else if (!last)
 			pass_on(s, &b->switches[i + 1]);
