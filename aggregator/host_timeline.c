@@ -19,6 +19,10 @@
 #define SEGMENTS_MAX (1u << 17)
 /* Samples of one slice and thread that are told apart. */
 #define SLICE_SAMPLES_MAX 64u
+/* Shares of one window; stretches on the CPU beyond them have no names. */
+#define SHARES_MAX (1u << 20)
+/* More than this is no time that a page takes. */
+#define FIRST_TOUCH_MAX_US 1e4
 /* Threads that ran instead, whose names are looked for among the samples. */
 #define NAMES_LOOKED_MAX 256u
 
@@ -35,8 +39,18 @@ struct known { /* what a name says */
 };
 #define KNOWN_NAMES 1024u
 
+/* What was taken of a thread's time on the CPU between two switches, as parts of that time. */
+struct taken {
+	bool known;	/* else its samples say */
+	double part[STACK_TAKEN_KINDS], sum; /* of the host */
+	double touch; /* in user code that waits until the hypervisor has mapped a page */
+};
+
 struct maker {
 	const struct window *w;
+	struct taken taken; /* of the stretch that is being put */
+	double touch_ns;    /* a page's first touch */
+	uint32_t share_sum;
 	struct host_timeline *t;
 	host_frame_fn name;
 	void *arg;
@@ -302,25 +316,27 @@ static uint32_t samples_of(const struct maker *m, uint32_t tid, uint64_t slice_n
 	return low;
 }
 
-/* Takes the list, which lives as long as the timeline; NULL without memory. */
-static struct ledger_share *keep_shares(struct maker *m, struct ledger_share *list)
+/* A list that lives as long as the timeline; NULL: no memory, or too many. */
+static struct ledger_share *shares_make(struct maker *m, uint32_t count)
 {
 	struct host_timeline *t = m->t;
 	uint32_t room = t->share_room ? 2 * t->share_room : 64;
 	struct ledger_share **more;
 
-	if (list && t->share_count == t->share_room) {
+	if (!count || count > SHARES_MAX - m->share_sum)
+		return NULL;
+	if (t->share_count == t->share_room) {
 		more = realloc(t->shares, room * sizeof(*more));
-		if (!more) {
-			free(list);
+		if (!more)
 			return NULL;
-		}
 		t->shares = more;
 		t->share_room = room;
 	}
-	if (list)
-		t->shares[t->share_count++] = list;
-	return list;
+	t->shares[t->share_count] = calloc(count, sizeof(**t->shares));
+	if (!t->shares[t->share_count])
+		return NULL;
+	m->share_sum += count;
+	return t->shares[t->share_count++];
 }
 
 /* How the thread's time on the CPU is divided in a slice; NULL: no samples, or no memory. */
@@ -337,7 +353,7 @@ static const struct ledger_share *shares_of(struct maker *m, uint32_t tid, uint6
 		return m->shares;
 	}
 	first = samples_of(m, tid, slice_ns, count);
-	list = *count ? keep_shares(m, calloc(*count, sizeof(*list))) : NULL;
+	list = shares_make(m, *count);
 	for (uint32_t i = 0; list && i < *count; i++)
 		weight += (double)b->samples[m->sample[first + i]].weight_ns;
 	for (uint32_t i = 0; list && i < *count; i++) {
@@ -367,6 +383,102 @@ static void put_divided(struct maker *m, uint64_t begin, uint64_t end, enum ledg
 	m->t->segments[had].share_count = count;
 }
 
+static bool has_faults(const struct ledger_share *list, uint32_t count, const char *name)
+{
+	for (uint32_t i = 0; i < count; i++)
+		if (list[i].kind == LEDGER_KERNEL_CODE && list[i].what == LEDGER_PAGE_FAULT &&
+		    (!name || !strcmp(list[i].name, name)))
+			return true;
+	return false;
+}
+
+/* User time of functions that had page faults goes to the hypervisor, as far as that took it; where no
+ * sample shows faults, of all functions. */
+static uint32_t move_touch(const struct taken *k, struct ledger_share *list, uint32_t count)
+{
+	bool all = !has_faults(list, count, NULL);
+	uint32_t n = count;
+	double user = 0;
+
+	for (uint32_t i = 0; i < count; i++)
+		if (list[i].kind == LEDGER_RUNNING && (all || has_faults(list, count, list[i].name)))
+			user += list[i].part;
+	for (uint32_t i = 0; i < count && user > 0 && k->touch > 0; i++) {
+		struct ledger_share *s = &list[i];
+		double moved = s->part * fmin(1, k->touch / user);
+
+		if (s->kind != LEDGER_RUNNING || !(all || has_faults(list, count, s->name)))
+			continue;
+		s->part -= moved;
+		list[n++] = (struct ledger_share){.kind = LEDGER_STOLEN,
+						  .what = LEDGER_FIRST_TOUCH,
+						  .name = s->name,
+						  .part = moved};
+	}
+	return n;
+}
+
+static const struct ledger_share nameless = {.kind = LEDGER_RUNNING, .name = "", .part = 1};
+
+/* The kernel has counted what interrupts took; samples divide only the rest. */
+static const struct ledger_share *without_taken(struct maker *m, const struct ledger_share *from,
+						uint32_t *count)
+{
+	static const enum ledger_what whats[STACK_TAKEN_KINDS] = {
+	    [STACK_TAKEN_DEVICE] = LEDGER_DEVICE, [STACK_TAKEN_TIMER] = LEDGER_TIMER,
+	    [STACK_TAKEN_NET_TX] = LEDGER_NET_TX, [STACK_TAKEN_NET_RX] = LEDGER_NET_RX,
+	    [STACK_TAKEN_BLOCK] = LEDGER_BLOCK_DONE, [STACK_TAKEN_TASKLET] = LEDGER_TASKLET,
+	    [STACK_TAKEN_SCHED] = LEDGER_SCHED, [STACK_TAKEN_RCU] = LEDGER_RCU,
+	    [STACK_TAKEN_STEAL] = LEDGER_STEAL};
+	const struct taken *k = &m->taken;
+	struct ledger_share *list;
+	uint32_t n = 0, stolen = 0;
+	double rest = 0;
+
+	for (uint32_t i = 0; i < *count; i++) {
+		stolen += from[i].kind == LEDGER_STOLEN;
+		rest += from[i].kind == LEDGER_STOLEN ? 0 : from[i].part;
+	}
+	if (!k->known || (!stolen && !(k->sum > 0) && !(k->touch > 0)))
+		return from;
+	if (!(rest > 0)) {
+		from = &nameless;
+		*count = 1;
+		rest = 1;
+	}
+	list = shares_make(m, 2 * *count + STACK_TAKEN_KINDS);
+	for (uint32_t i = 0; list && i < *count; i++)
+		if (from[i].kind != LEDGER_STOLEN) {
+			list[n] = from[i];
+			list[n++].part *= (1 - k->sum) / rest;
+		}
+	if (list)
+		n = move_touch(k, list, n);
+	for (int i = 0; list && i < STACK_TAKEN_KINDS; i++)
+		if (k->part[i] > 0)
+			list[n++] = (struct ledger_share){
+			    .kind = LEDGER_STOLEN, .what = whats[i], .name = "", .part = k->part[i]};
+	*count = n;
+	return list;
+}
+
+/* on_ns: of the time on the CPU that the record tells of. */
+static void taken_of(struct maker *m, const struct stack_switch *s, double on_ns)
+{
+	struct taken *k = &m->taken;
+	double all_ns = 0;
+
+	*k = (struct taken){.known = s->flags & STACK_SWITCH_COUNTED && on_ns > 0};
+	if (!k->known)
+		return;
+	for (int i = 0; i < STACK_TAKEN_THROTTLED; i++)
+		all_ns += s->taken_ns[i];
+	for (int i = 0; i < STACK_TAKEN_THROTTLED; i++)
+		k->part[i] = s->taken_ns[i] / fmax(on_ns, all_ns);
+	k->sum = all_ns / fmax(on_ns, all_ns);
+	k->touch = fmin(s->faults * m->touch_ns / on_ns, 1 - k->sum);
+}
+
 /* [begin, end) on the CPU, within one slice. */
 static void put_slice(struct maker *m, uint32_t tid, uint64_t begin, uint64_t end,
 		      uint64_t slice_ns)
@@ -374,7 +486,8 @@ static void put_slice(struct maker *m, uint32_t tid, uint64_t begin, uint64_t en
 	uint32_t count;
 	const struct ledger_share *shares = shares_of(m, tid, slice_ns, &count);
 
-	put_divided(m, begin, end, LEDGER_RUNNING, shares, count);
+	shares = without_taken(m, shares, &count);
+	put_divided(m, begin, end, LEDGER_RUNNING, shares, shares ? count : 0);
 }
 
 static void put_running(struct maker *m, uint32_t tid, uint64_t begin, uint64_t end)
@@ -392,18 +505,35 @@ static void put_running(struct maker *m, uint32_t tid, uint64_t begin, uint64_t 
 	}
 }
 
-/* What of [begin, end) was recorded and no time off the CPU. */
-static void put_covered(struct maker *m, uint32_t tid, uint64_t begin, uint64_t end)
+/* The i-th stretch from cover_at on, cut to [begin, end); false: there is no more. */
+static bool covered(const struct maker *m, uint32_t i, uint64_t begin, uint64_t end, uint64_t *from,
+		    uint64_t *to)
 {
+	if (i >= m->cover_count || m->cover[i].begin_ns >= end)
+		return false;
+	*from = m->cover[i].begin_ns > begin ? m->cover[i].begin_ns : begin;
+	*to = m->cover[i].end_ns < end ? m->cover[i].end_ns : end;
+	return true;
+}
+
+/* What of [begin, end) was recorded and no time off the CPU; `next` ends it, NULL: nobody has seen that. Of
+ * the thread's first stretch the begin is not known, so that its samples must do. */
+static void put_covered(struct maker *m, uint32_t tid, uint64_t begin, uint64_t end,
+			const struct stack_switch *next)
+{
+	uint64_t from, to;
+	double on_ns = 0;
+
 	while (m->cover_at < m->cover_count && m->cover[m->cover_at].end_ns <= begin)
 		m->cover_at++;
-	for (uint32_t i = m->cover_at; i < m->cover_count && m->cover[i].begin_ns < end; i++) {
-		uint64_t from = m->cover[i].begin_ns > begin ? m->cover[i].begin_ns : begin;
-		uint64_t to = m->cover[i].end_ns < end ? m->cover[i].end_ns : end;
-
+	for (uint32_t i = m->cover_at; covered(m, i, begin, end, &from, &to); i++)
+		on_ns += from < to ? (double)(to - from) : 0;
+	m->taken = (struct taken){.known = false};
+	if (next && begin && !(next->flags & STACK_SWITCH_FOLDED))
+		taken_of(m, next, on_ns);
+	for (uint32_t i = m->cover_at; covered(m, i, begin, end, &from, &to); i++)
 		if (from < to)
 			put_running(m, tid, from, to);
-	}
 }
 
 /* The name of a thread, where a sample of it has one. */
@@ -458,6 +588,21 @@ static struct ledger_share share_of_state(struct maker *m, const struct stack_sw
 				     .count = s->count * ((double)s->ns[state] / off_ns)};
 }
 
+/* Of the time in which it was runnable its cgroup's limit had a part. */
+static uint32_t split_throttled(const struct stack_switch *s, struct ledger_share *runnable)
+{
+	double part = runnable->part *
+		      fmin(1, (double)s->taken_ns[STACK_TAKEN_THROTTLED] /
+				  (double)s->ns[STACK_SWITCH_RUNNABLE]);
+
+	if (runnable->kind != LEDGER_RUNNABLE || !(part > 0))
+		return 0;
+	runnable[1] = (struct ledger_share){
+	    .kind = LEDGER_RUNNABLE, .what = LEDGER_THROTTLED, .name = "", .part = part};
+	runnable->part -= part;
+	return 1;
+}
+
 /* A record of several switches has their time by state. What is left of it the thread ran: divided like
  * the samples of its slice. */
 static void put_fold(struct maker *m, const struct stack_switch *s, uint64_t begin)
@@ -465,27 +610,40 @@ static void put_fold(struct maker *m, const struct stack_switch *s, uint64_t beg
 	uint32_t slice = slice_of(m, begin), n = 0, count;
 	const struct ledger_share *on =
 	    shares_of(m, s->tid, slice ? m->slice[slice - 1] : UINT64_MAX, &count);
-	static const struct ledger_share nameless = {.kind = LEDGER_RUNNING, .name = "", .part = 1};
 	double off_ns = 0, whole_ns;
 	struct ledger_share *list = NULL;
 
 	for (uint32_t k = 0; k < STACK_SWITCH_STATES; k++)
 		off_ns += (double)s->ns[k];
 	whole_ns = fmax((double)(s->in_ns - s->out_ns), off_ns);
+	taken_of(m, s, whole_ns - off_ns);
 	if (!count) {
 		on = &nameless;
 		count = 1;
 	}
-	if (off_ns > 0) /* else an earlier node sent it, without its times */
-		list = keep_shares(m, calloc(STACK_SWITCH_STATES + count, sizeof(*list)));
+	on = without_taken(m, on, &count);
+	if (off_ns > 0 && on) /* else an earlier node sent it, without its times */
+		list = shares_make(m, STACK_SWITCH_STATES + 1 + count);
 	for (uint32_t k = 0; list && k < STACK_SWITCH_STATES; k++)
-		if (s->ns[k])
-			list[n++] = share_of_state(m, s, k, off_ns, whole_ns);
+		if (s->ns[k]) {
+			list[n] = share_of_state(m, s, k, off_ns, whole_ns);
+			n += 1 + split_throttled(s, &list[n]);
+		}
 	for (uint32_t k = 0; list && k < count; k++) {
 		list[n] = on[k];
 		list[n++].part *= 1 - off_ns / whole_ns;
 	}
 	put_divided(m, begin, s->in_ns, LEDGER_UNOBSERVED, list, n);
+}
+
+/* [from, s->in_ns), when it could have run: its cgroup's limit first, then others. */
+static void put_runnable(struct maker *m, const struct stack_switch *s, uint64_t from, struct account a)
+{
+	uint64_t limit = from + s->taken_ns[STACK_TAKEN_THROTTLED];
+
+	limit = limit < s->in_ns ? limit : s->in_ns;
+	put(m, from, limit, LEDGER_RUNNABLE, (struct account){LEDGER_THROTTLED, ""}, 0);
+	put(m, limit, s->in_ns, LEDGER_RUNNABLE, a, 0);
 }
 
 static void put_switch(struct maker *m, const struct stack_switch *s, uint64_t begin)
@@ -498,10 +656,12 @@ static void put_switch(struct maker *m, const struct stack_switch *s, uint64_t b
 		put_fold(m, s, begin);
 		return;
 	}
-	if (s->state == STACK_SWITCH_RUNNABLE)
-		a = (struct account){LEDGER_PREEMPTED, ran_instead(m, s->next_tid)};
-	if (s->state == STACK_SWITCH_RUNNABLE || s->state == STACK_SWITCH_STOPPED ||
-	    s->state == STACK_SWITCH_UNKNOWN) {
+	if (s->state == STACK_SWITCH_RUNNABLE) {
+		put_runnable(m, s, begin,
+			     (struct account){LEDGER_PREEMPTED, ran_instead(m, s->next_tid)});
+		return;
+	}
+	if (s->state == STACK_SWITCH_STOPPED || s->state == STACK_SWITCH_UNKNOWN) {
 		put(m, begin, s->in_ns, kind_off(s->state, a.what), a, 0);
 		return;
 	}
@@ -511,7 +671,7 @@ static void put_switch(struct maker *m, const struct stack_switch *s, uint64_t b
 	if (waker == m->t->count || a.what == LEDGER_GIL || a.what == LEDGER_LOADER)
 		waker = UINT32_MAX; /* + 1: nobody */
 	put(m, begin, woken, kind_off(s->state, a.what), a, waker + 1);
-	put(m, woken, s->in_ns, LEDGER_RUNNABLE, (struct account){LEDGER_WOKEN, ""}, 0);
+	put_runnable(m, s, woken, (struct account){LEDGER_WOKEN, ""});
 }
 
 /* ---- threads ---- */
@@ -629,11 +789,20 @@ static void add_thread(struct maker *m, uint32_t thread)
 
 		if (s->tid != tid || s->in_ns < out)
 			continue;
-		put_covered(m, tid, since, out);
+		put_covered(m, tid, since, out, s);
 		put_switch(m, s, out);
 		since = s->in_ns;
 	}
-	put_covered(m, tid, since, UINT64_MAX);
+	put_covered(m, tid, since, UINT64_MAX, NULL);
+}
+
+static double first_touch_ns(const struct window *w)
+{
+	for (uint32_t i = 0; i < w->signal_count; i++)
+		if (os_signal_find(w->signals[i].name) == OS_SIGNAL_FIRST_TOUCH &&
+		    w->signals[i].value > 0 && w->signals[i].value <= FIRST_TOUCH_MAX_US)
+			return 1e3 * w->signals[i].value;
+	return 0;
 }
 
 bool host_timeline_make(const struct window *w, host_frame_fn name, void *arg,
@@ -644,6 +813,7 @@ bool host_timeline_make(const struct window *w, host_frame_fn name, void *arg,
 	bool good = true;
 
 	*out = (struct host_timeline){.count = 0};
+	m.touch_ns = first_touch_ns(w);
 	find_threads(&m);
 	if (out->count)
 		good = find_samples(&m);

@@ -59,6 +59,9 @@ static const struct os_signal_info table[OS_SIGNAL_KINDS] = {
 			    "some task waited for %s %v"},
     [OS_SIGNAL_STEAL] = {"cpu_steal", "ms/s", 5, 30, false, true,
 			 "the hypervisor ran others in place of each CPU for %v"},
+    [OS_SIGNAL_FIRST_TOUCH] = {"first_touch", "us", HUGE_VAL, HUGE_VAL, true, false,
+			       "the first access to a page after its page fault took %v",
+			       OS_SIGNAL_RISES, true},
     [OS_SIGNAL_REFAULTS] = {"refaults", "1/s", 20, 200, false, false,
 			    "pages evicted under the memory limit of its cgroup (%s) and needed "
 			    "again: %v"},

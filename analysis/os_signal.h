@@ -53,6 +53,7 @@ enum os_signal_kind {
 	OS_SIGNAL_THROTTLED,  /* by the CPU limit of its cgroup */
 	OS_SIGNAL_PRESSURE,   /* "cpu", "memory", "io" of the host; "cpu in its cgroup" */
 	OS_SIGNAL_STEAL,      /* of the machine, as a mean over its CPUs */
+	OS_SIGNAL_FIRST_TOUCH, /* of the machine */
 	OS_SIGNAL_REFAULTS,   /* under the memory limit of its cgroup or of one above: "64 MB" */
 	OS_SIGNAL_IO_LIMIT,   /* of its cgroup or one above: "reads of vda (1 MB/s)" */
 	/* of the rank's GPU: "GPU 3" */

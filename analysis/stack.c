@@ -441,6 +441,45 @@ void stack_batch_switches_sort(struct stack_batch *b)
 		qsort(b->switches, b->switch_count, sizeof(*b->switches), switch_order);
 }
 
+static uint32_t sum_of(uint32_t a, uint32_t b)
+{
+	return a < UINT32_MAX - b ? a + b : UINT32_MAX;
+}
+
+/* Of the time on the CPU: throttled it was off it. */
+static void pass_on(const struct stack_switch *from, struct stack_switch *to)
+{
+	for (int i = 0; i < STACK_TAKEN_THROTTLED; i++)
+		to->taken_ns[i] = sum_of(to->taken_ns[i], from->taken_ns[i]);
+	to->faults = sum_of(to->faults, from->faults);
+}
+
+static bool has_taken(const struct stack_switch *s)
+{
+	bool any = s->faults > 0;
+
+	for (int i = 0; i < STACK_TAKEN_THROTTLED; i++)
+		any |= s->taken_ns[i] > 0;
+	return any;
+}
+
+void stack_batch_switches_thin(struct stack_batch *b, uint64_t min_ns)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < b->switch_count; i++) {
+		const struct stack_switch *s = &b->switches[i];
+		bool last = i + 1 == b->switch_count || s[1].tid != s->tid || s[1].pid != s->pid;
+		bool keeps = s->in_ns - s->out_ns >= min_ns || s->flags & STACK_SWITCH_FOLDED;
+
+		if (keeps || (last && has_taken(s)))
+			b->switches[n++] = *s;
+		else if (!last)
+			pass_on(s, &b->switches[i + 1]);
+	}
+	b->switch_count = n;
+}
+
 static bool wanted(uint32_t pid, const uint32_t *pids, size_t count)
 {
 	for (size_t i = 0; i < count; i++) {

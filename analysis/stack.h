@@ -114,6 +114,22 @@ enum stack_switch_flags {
 	STACK_SWITCH_CONTINUED = 2, /* goes on where such a record of an earlier batch ended */
 	STACK_SWITCH_FOLDED = 4,    /* several times off the CPU, with time on it in between */
 	STACK_SWITCH_BEGUN = 8,	    /* it was off the CPU already when its recording began */
+	STACK_SWITCH_COUNTED = 16,  /* taken_ns and faults are known */
+};
+
+/* What takes a thread's time away, on the CPU or (THROTTLED) off it. */
+enum stack_taken {
+	STACK_TAKEN_DEVICE = 0, /* interrupt handlers of devices */
+	STACK_TAKEN_TIMER,	/* soft interrupts, by vector */
+	STACK_TAKEN_NET_TX,
+	STACK_TAKEN_NET_RX,
+	STACK_TAKEN_BLOCK,
+	STACK_TAKEN_TASKLET,
+	STACK_TAKEN_SCHED,
+	STACK_TAKEN_RCU,
+	STACK_TAKEN_STEAL,     /* the hypervisor ran others */
+	STACK_TAKEN_THROTTLED, /* the CPU limit of its cgroup kept it off the CPU */
+	STACK_TAKEN_KINDS
 };
 
 /* Why several were folded into one record. */
@@ -133,6 +149,10 @@ struct stack_switch {
 	uint64_t out_ns, in_ns;
 	uint64_t woken_ns; /* from then on it was runnable; 0: it never slept, or nobody saw it woken */
 	uint64_t ns[STACK_SWITCH_STATES]; /* the time by state; of what sleeps, from woken_ns on runnable */
+	/* With COUNTED: what was taken of its time on the CPU before out_ns (of a folded one: in between,
+	 * too), and of its runnable time here (THROTTLED). UINT32_MAX: so much or more. */
+	uint32_t taken_ns[STACK_TAKEN_KINDS];
+	uint32_t faults; /* of pages, on the CPU before out_ns */
 	uint32_t pid, tid;
 	uint32_t count; /* of times that ended here: 1, 0 (OPEN), or how many are folded */
 	uint32_t stack; /* where it went to sleep; STACK_SWITCH_NO_STACK: not taken */
@@ -142,7 +162,7 @@ struct stack_switch {
 	uint8_t state;	    /* enum stack_switch_state, in which it left */
 	uint8_t flags;	    /* enum stack_switch_flags */
 	uint8_t gil;	    /* enum stack_gil, when it left */
-	uint8_t pad[3];
+	uint8_t pad[7];
 };
 
 /* A thread whose switches are in the batch. What lies between begin_ns and end_ns and in none of its
@@ -200,6 +220,9 @@ int stack_batch_switch(struct stack_batch *b, const struct stack_switch *s);
 int stack_batch_switch_thread(struct stack_batch *b, const struct stack_switch_thread *t);
 /* By thread, then by time. */
 void stack_batch_switches_sort(struct stack_batch *b);
+/* Of a sorted batch: leaves out times off the CPU below min_ns, which then count as time on it. What was
+ * taken meanwhile goes to the thread's next one; its last one stays if it has some of that. */
+void stack_batch_switches_thin(struct stack_batch *b, uint64_t min_ns);
 /* Copies into *into what of *from concerns the pids (pid_count of them; 0: all) and falls into
  * [begin_ns, end_ns); into may hold samples already. Of switches, those that overlap it, whole. */
 int stack_batch_merge(struct stack_batch *into, const struct stack_batch *from, const uint32_t *pids,

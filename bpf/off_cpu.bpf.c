@@ -37,11 +37,9 @@ struct {
 } sites SEC(".maps");
 
 #ifdef SAMPLER_TAIL
-#define OFF_CPU_SWITCH SEC("raw_tp/sched_switch")
-#define OFF_CPU_WAKING SEC("raw_tp/sched_waking")
+#define OFF_CPU_EVENT(name) SEC("raw_tp/" name)
 #else
-#define OFF_CPU_SWITCH SEC("tp_btf/sched_switch")
-#define OFF_CPU_WAKING SEC("tp_btf/sched_waking")
+#define OFF_CPU_EVENT(name) SEC("tp_btf/" name)
 #endif
 
 /* Typed tracepoints give pointers that need no helper to be read. */
@@ -256,7 +254,7 @@ int switch_stacks(void *ctx)
 
 #endif
 
-OFF_CPU_SWITCH
+OFF_CPU_EVENT("sched_switch")
 int on_switch(__u64 *ctx)
 {
 	struct sampler_control *c = control_get();
@@ -311,7 +309,7 @@ static __always_inline __u32 waker_of(struct task_struct *current)
 	return (__u32)current_identity(current);
 }
 
-OFF_CPU_WAKING
+OFF_CPU_EVENT("sched_waking")
 int on_waking(__u64 *ctx)
 {
 	struct task_struct *task = (void *)ctx[0];
@@ -333,5 +331,34 @@ int on_waking(__u64 *ctx)
 		b->waker_tid = waker;
 		bpf_get_current_comm(b->waker_comm, sizeof(b->waker_comm));
 	}
+	return 0;
+}
+
+/* In the context of the thread that they interrupt. */
+OFF_CPU_EVENT("softirq_entry")
+int on_soft_begin(__u64 *ctx)
+{
+	taken_soft_begin();
+	return 0;
+}
+
+OFF_CPU_EVENT("softirq_exit")
+int on_soft_end(__u64 *ctx)
+{
+	taken_soft_end(ctx[0]);
+	return 0;
+}
+
+OFF_CPU_EVENT("irq_handler_entry")
+int on_device_begin(__u64 *ctx)
+{
+	taken_device_begin();
+	return 0;
+}
+
+OFF_CPU_EVENT("irq_handler_exit")
+int on_device_end(__u64 *ctx)
+{
+	taken_device_end();
 	return 0;
 }

@@ -136,6 +136,29 @@ struct sampler_switch_stacks {
 };
 _Static_assert(sizeof(struct sampler_switch_stacks) == 32, "");
 
+/* As enum stack_taken (analysis/stack.h). */
+enum sampler_taken {
+	SAMPLER_TAKEN_DEVICE = 0, /* interrupt handlers of devices */
+	SAMPLER_TAKEN_TIMER,	  /* soft interrupts, by vector */
+	SAMPLER_TAKEN_NET_TX,
+	SAMPLER_TAKEN_NET_RX,
+	SAMPLER_TAKEN_BLOCK,
+	SAMPLER_TAKEN_TASKLET,
+	SAMPLER_TAKEN_SCHED,
+	SAMPLER_TAKEN_RCU,
+	SAMPLER_TAKEN_STEAL,	 /* the hypervisor ran others */
+	SAMPLER_TAKEN_THROTTLED, /* the CPU limit of its cgroup kept it off the CPU */
+	SAMPLER_TAKEN_KINDS
+};
+
+/* From a thread's way onto the CPU until it left, but for THROTTLED: of the time off the CPU after that. */
+struct sampler_switch_taken {
+	__u32 ns[SAMPLER_TAKEN_KINDS]; /* UINT32_MAX: so long or longer */
+	__u32 faults;		       /* of pages */
+	__u32 pad;
+};
+_Static_assert(sizeof(struct sampler_switch_taken) == 48, "");
+
 /* One time off the CPU. Times are CLOCK_MONOTONIC. */
 struct sampler_switch {
 	__u32 tid;
@@ -146,11 +169,14 @@ struct sampler_switch {
 	__u64 woken_ns; /* 0: it stayed runnable, or nobody saw it woken */
 	__u32 next_tid; /* who had the CPU next; 0: nobody */
 	__u32 waker_tid; /* 0: an interrupt, or unknown */
-	/* left out where there are none */
+	/* left out where there are none, and nothing was taken */
 	struct sampler_switch_stacks stacks;
+	/* left out where nothing was taken */
+	struct sampler_switch_taken taken;
 };
-#define SAMPLER_SWITCH_BARE_BYTES 40u
-_Static_assert(sizeof(struct sampler_switch) == 72, "");
+#define SAMPLER_SWITCH_BARE_BYTES  40u
+#define SAMPLER_SWITCH_STACK_BYTES 72u
+_Static_assert(sizeof(struct sampler_switch) == 120, "");
 
 /* Why a switch has no record of its own. */
 enum sampler_switch_cause {
@@ -168,8 +194,9 @@ struct sampler_switch_skipped {
 	__u64 from_ns, until_ns; /* since the last record: the first out, the last in */
 	__u64 ns[SAMPLER_SWITCH_STATES];
 	__u64 count[SAMPLER_SWITCH_CAUSES];
+	__u64 taken_ns[SAMPLER_TAKEN_KINDS], faults; /* of the time on the CPU before each */
 };
-_Static_assert(sizeof(struct sampler_switch_skipped) == 96, "");
+_Static_assert(sizeof(struct sampler_switch_skipped) == 184, "");
 
 enum sampler_switch_phase {
 	SAMPLER_SWITCH_IGNORED = 0, /* not looked at, or it has ended */
@@ -198,8 +225,18 @@ struct sampler_switch_thread {
 	__u8 pad;
 	struct sampler_switch_stacks stacks;
 	struct sampler_switch_skipped skipped;
+	/* what is taken from it since it came onto the CPU */
+	struct sampler_switch_taken taken;
+	__u64 soft_since_ns, device_since_ns; /* 0: not in one */
+	__u64 device_within_ns;		      /* of devices, inside the soft interrupt */
+	/* what the kernel had counted when it came onto the CPU: of that CPU's steal and of its own page
+	 * faults; when it left: how long its queue had been throttled */
+	__u64 steal_ns, faults, throttled_ns;
+	__u64 queue; /* that queue, as a number to compare */
+	__u32 on_known; /* steal_ns and faults are of the time since in_ns */
+	__u32 pad_end;
 };
-_Static_assert(sizeof(struct sampler_switch_thread) == 224, "");
+_Static_assert(sizeof(struct sampler_switch_thread) == 424, "");
 
 /* What may be known of a thread, by the low bits of its number in the first PID namespace. Bytes of their
  * own: the kernel writes one while user space writes the other. */

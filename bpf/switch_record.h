@@ -42,18 +42,11 @@ struct {
 } switches SEC(".maps");
 #endif
 
+#include "bpf/switch_taken.h"
+
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 struct sched_info {
 	unsigned long long last_arrival; /* when it came to run, by the run queue's clock */
-};
-struct rq {
-	__u64 clock;
-};
-struct cfs_rq {
-	struct rq *rq;
-};
-struct sched_entity {
-	struct cfs_rq *cfs_rq; /* of the CPU that the task is on, whatever its class */
 };
 struct task_struct___ran {
 	unsigned int in_iowait : 1;
@@ -159,6 +152,9 @@ static __always_inline void record_skip(struct sampler_switch_thread *t,
 	t->skipped.ns[SAMPLER_SWITCH_RUNNABLE] += r->in_ns - until;
 	if (cause < SAMPLER_SWITCH_CAUSES)
 		t->skipped.count[cause] += 1;
+	for (int i = 0; i < SAMPLER_TAKEN_KINDS; i++)
+		t->skipped.taken_ns[i] += r->taken.ns[i];
+	t->skipped.faults += r->taken.faults;
 }
 
 /* Whether the thread's rate gives it one more record, and one for what was skipped before it. */
@@ -189,6 +185,8 @@ static __always_inline void record_tell(void *ctx, struct sampler_switch_thread 
 	}
 	t->skipping = 0;
 	if (t->stacks.user_hash | t->stacks.kernel_hash | t->stacks.python_hash)
+		bytes = SAMPLER_SWITCH_STACK_BYTES;
+	if (taken_any(&r->taken))
 		bytes = sizeof(*r);
 	if (record_send(ctx, r, bytes))
 		record_skip(t, r, SAMPLER_SWITCH_RING_FULL);
@@ -196,11 +194,12 @@ static __always_inline void record_tell(void *ctx, struct sampler_switch_thread 
 		t->recorded += 1;
 }
 
-/* It was off the CPU until in_ns. */
-static __always_inline void record_back(void *ctx, struct sampler_switch_thread *t, __u64 in_ns)
+/* It was off the CPU until in_ns, throttled for so much of it. */
+static __always_inline void record_back(void *ctx, struct sampler_switch_thread *t, __u64 in_ns,
+					__u64 throttled_ns)
 {
 	struct sampler_switch r = {};
-	__u64 before = t->in_ns;
+	__u64 before = t->in_ns, wanted;
 
 	r.out_ns = t->phase == SAMPLER_SWITCH_BEGUN ? t->since_ns : t->out_ns;
 	r.in_ns = t->in_ns = in_ns;
@@ -217,19 +216,25 @@ static __always_inline void record_back(void *ctx, struct sampler_switch_thread 
 		r.woken_ns = t->woken_ns > r.out_ns ? t->woken_ns : r.out_ns;
 		r.waker_tid = t->waker_tid;
 	}
+	wanted = r.in_ns - (r.woken_ns ? r.woken_ns : r.out_ns);
+	taken_add(t, SAMPLER_TAKEN_THROTTLED, throttled_ns < wanted ? throttled_ns : wanted);
+	r.taken = t->taken;
+	__builtin_memset(&t->taken, 0, sizeof(t->taken));
 	record_tell(ctx, t, &r);
 }
 
 static __always_inline void record_in(void *ctx, struct task_struct *next)
 {
 	struct sampler_switch_thread *t = record_thread(next);
+	__u64 throttled_ns;
 
 	if (!t)
 		return;
+	throttled_ns = taken_come(t, next);
 	if (t->phase == SAMPLER_SWITCH_ON)
 		t->skipped.count[SAMPLER_SWITCH_MISSED] += 1;
 	else
-		record_back(ctx, t, bpf_ktime_get_ns());
+		record_back(ctx, t, bpf_ktime_get_ns(), throttled_ns);
 }
 
 /* Under load Linux 6.18 calls no probe at one switch in some 100,000 (ftrace does not see it either). The
@@ -244,7 +249,7 @@ static __always_inline void record_missed_in(void *ctx, struct sampler_switch_th
 		came = BPF_CORE_READ(k, sched_info.last_arrival);
 		clock = BPF_CORE_READ(k, se.cfs_rq, rq, clock);
 		if (came && clock >= came && now - (clock - came) > t->out_ns) {
-			record_back(ctx, t, now - (clock - came));
+			record_back(ctx, t, now - (clock - came), 0);
 			return;
 		}
 	}
@@ -271,6 +276,7 @@ static __always_inline void record_out(void *ctx, struct task_struct *prev,
 	t->cpu = bpf_get_smp_processor_id();
 	t->state = record_state(prev, state);
 	__builtin_memset(&t->stacks, 0, sizeof(t->stacks));
+	taken_leave(t, prev);
 	t->out_ns = now;
 	UNWIND_BARRIER(t);
 	t->phase = SAMPLER_SWITCH_OFF;

@@ -27,6 +27,11 @@
 #define SWITCH_BUFFER_PAGES 8u /* some 500 records of each CPU in 100 ms */
 #define PID_NS_FIRST	  0xeffffffcu /* the inode of the first PID namespace, fixed by the kernel */
 
+/* That see threads sleep and wake, and what interrupts them. */
+static const char *const off_programs[] = {"on_switch",	  "on_waking",	     "on_soft_begin",
+					   "on_soft_end", "on_device_begin", "on_device_end"};
+#define OFF_PROGRAMS (sizeof(off_programs) / sizeof(off_programs[0]))
+
 struct sampler_maps {
 	bool tail, mmapable;
 	bool memlock_free; /* no limit on locked memory */
@@ -41,7 +46,7 @@ struct sampler_maps {
 	struct bpf_object *on, *off;
 	struct bpf_link **links;
 	uint32_t link_count;
-	struct bpf_link *off_link[2]; /* of the programs that see threads sleep and wake */
+	struct bpf_link *off_link[OFF_PROGRAMS]; /* by off_programs */
 	struct ring_buffer *ring;
 	struct perf_buffer *buffer, *switch_buffer;
 	sampler_maps_stack_fn stack_fn, switch_fn;
@@ -263,7 +268,7 @@ static int attach_named(struct bpf_link **out, struct bpf_object *o, const char 
 
 static void detach_off(struct sampler_maps *m)
 {
-	for (size_t i = 0; i < 2; i++) {
+	for (size_t i = 0; i < OFF_PROGRAMS; i++) {
 		bpf_link__destroy(m->off_link[i]);
 		m->off_link[i] = NULL;
 	}
@@ -271,9 +276,10 @@ static void detach_off(struct sampler_maps *m)
 
 static int attach_off(struct sampler_maps *m)
 {
-	int err = attach_named(&m->off_link[0], m->off, "on_switch");
+	int err = 0;
 
-	err = err ? err : attach_named(&m->off_link[1], m->off, "on_waking");
+	for (size_t i = 0; i < OFF_PROGRAMS && !err; i++)
+		err = attach_named(&m->off_link[i], m->off, off_programs[i]);
 	if (err)
 		detach_off(m);
 	return err;
@@ -612,7 +618,10 @@ static void row_begin(struct sampler_switch_thread *row)
 	row->state = SAMPLER_SWITCH_UNKNOWN;
 	row->phase = SAMPLER_SWITCH_BEGUN;
 	row->woken_ns = row->in_ns = 0;
+	row->soft_since_ns = row->device_since_ns = row->queue = 0;
+	row->on_known = 0;
 	memset(&row->stacks, 0, sizeof(row->stacks));
+	memset(&row->taken, 0, sizeof(row->taken));
 }
 
 int sampler_maps_switch_add(struct sampler_maps *m, struct sampler_switch_thread *row)

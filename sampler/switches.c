@@ -16,7 +16,9 @@
 /* Times off the CPU without a record. */
 struct fold {
 	uint64_t from_ns, until_ns, ns[STACK_SWITCH_STATES], count;
+	uint64_t taken_ns[STACK_TAKEN_KINDS], faults;
 };
+_Static_assert((int)SAMPLER_TAKEN_KINDS == (int)STACK_TAKEN_KINDS, "the same kinds");
 
 struct recorded {
 	uint32_t pid, tid, first_tid;
@@ -225,6 +227,9 @@ static void no_room(struct recorded *t, const struct sampler_switch *r)
 	if (r->in_ns > t->no_room.until_ns)
 		t->no_room.until_ns = r->in_ns;
 	t->no_room.count++;
+	for (int i = 0; i < STACK_TAKEN_KINDS; i++)
+		t->no_room.taken_ns[i] += r->taken.ns[i];
+	t->no_room.faults += r->taken.faults;
 	split(r, out_ns, t->no_room.ns);
 }
 
@@ -234,7 +239,10 @@ static void put_record(struct switches *s, const void *data, size_t bytes)
 	struct recorded *t;
 	struct waiting *w;
 
-	memcpy(&r, data, bytes < sizeof(r) ? SAMPLER_SWITCH_BARE_BYTES : sizeof(r));
+	memcpy(&r, data,
+	       bytes < SAMPLER_SWITCH_STACK_BYTES ? SAMPLER_SWITCH_BARE_BYTES
+	       : bytes < sizeof(r)		  ? SAMPLER_SWITCH_STACK_BYTES
+						  : sizeof(r));
 	t = thread_find(s, r.tid);
 	if (!t || r.state >= SAMPLER_SWITCH_STATES || r.in_ns < r.out_ns)
 		return;
@@ -294,6 +302,7 @@ static void put_open(struct switches *s, struct recorded *t,
 	    .in_ns = now_ns,
 	    .next_tid = row->next_tid,
 	    .stacks = row->stacks,
+	    .taken = row->taken,
 	};
 	if (row->state != SAMPLER_SWITCH_RUNNABLE && row->woken_ns > row->in_ns &&
 	    row->woken_ns <= now_ns) {
@@ -364,6 +373,21 @@ static uint32_t stack_of(const struct drain *d, const struct recorded *t,
 	return stack;
 }
 
+/* Of a time off the CPU that was told in part, the time on the CPU before it was told as well. */
+static void put_taken(struct stack_switch *out, const struct sampler_switch *r, bool known)
+{
+	uint64_t told_ns = out->out_ns - r->out_ns;
+	uint32_t throttled_ns = r->taken.ns[SAMPLER_TAKEN_THROTTLED];
+
+	out->flags |= STACK_SWITCH_COUNTED;
+	if (!known) {
+		memcpy(out->taken_ns, r->taken.ns, sizeof(out->taken_ns));
+		out->faults = r->taken.faults;
+	} else if (throttled_ns > told_ns) {
+		out->taken_ns[STACK_TAKEN_THROTTLED] = throttled_ns - (uint32_t)told_ns;
+	}
+}
+
 static int drain_record(struct drain *d, struct recorded *t, const struct waiting *w)
 {
 	const struct sampler_switch *r = &w->record;
@@ -384,6 +408,7 @@ static int drain_record(struct drain *d, struct recorded *t, const struct waitin
 
 	out.flags = (uint8_t)((w->open ? STACK_SWITCH_OPEN : 0) | (known ? STACK_SWITCH_CONTINUED : 0) |
 			      (r->out_ns == t->since_ns ? STACK_SWITCH_BEGUN : 0));
+	put_taken(&out, r, known);
 	split(r, out.out_ns, out.ns);
 	out.stack = stack_of(d, t, &r->stacks);
 	err = stack_batch_switch(d->batch, &out);
@@ -407,6 +432,11 @@ static int drain_record(struct drain *d, struct recorded *t, const struct waitin
 	return 0;
 }
 
+static uint32_t at_most(uint64_t value)
+{
+	return value < UINT32_MAX ? (uint32_t)value : UINT32_MAX;
+}
+
 /* Several as one. With the batch full it stays where it is, for the next. */
 static int drain_fold(struct drain *d, struct recorded *t, const struct fold *f)
 {
@@ -417,10 +447,13 @@ static int drain_fold(struct drain *d, struct recorded *t, const struct fold *f)
 	    .tid = t->tid,
 	    .count = (uint32_t)f->count,
 	    .stack = STACK_SWITCH_NO_STACK,
-	    .flags = STACK_SWITCH_FOLDED,
+	    .flags = STACK_SWITCH_FOLDED | STACK_SWITCH_COUNTED,
+	    .faults = at_most(f->faults),
 	};
 	int err;
 
+	for (int i = 0; i < STACK_TAKEN_KINDS; i++)
+		out.taken_ns[i] = at_most(f->taken_ns[i]);
 	memcpy(out.ns, f->ns, sizeof(out.ns));
 	for (int i = 0; i < STACK_SWITCH_STATES; i++)
 		out.state = f->ns[i] > f->ns[out.state] ? (uint8_t)i : out.state;
@@ -450,6 +483,9 @@ static int drain_skipped(struct drain *d, struct recorded *t, const struct sampl
 		/* a time that was told until the last drain, and then got no record */
 		f.ns[i] = has_open ? more(f.ns[i], t->open_ns[i]) : f.ns[i];
 	}
+	for (int i = 0; i < STACK_TAKEN_KINDS; i++)
+		f.taken_ns[i] = more(k->taken_ns[i], t->known.taken_ns[i]);
+	f.faults = more(k->faults, t->known.faults);
 	f.from_ns = k->from_ns > t->fold_until_ns ? k->from_ns : t->fold_until_ns;
 	f.count = count[SAMPLER_SWITCH_PACED] + count[SAMPLER_SWITCH_RING_FULL];
 	if (f.count || any) {
@@ -466,6 +502,9 @@ static int drain_skipped(struct drain *d, struct recorded *t, const struct sampl
 		t->known.count[i] += count[i];
 	for (int i = 0; i < STACK_SWITCH_STATES; i++)
 		t->known.ns[i] += more(k->ns[i], t->known.ns[i]);
+	for (int i = 0; i < STACK_TAKEN_KINDS; i++)
+		t->known.taken_ns[i] += f.taken_ns[i];
+	t->known.faults += f.faults;
 	return 0;
 }
 

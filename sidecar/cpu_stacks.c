@@ -235,16 +235,6 @@ static uint32_t root_of(void *arg, uint32_t pid)
 }
 
 /* Short times off the CPU are left out; what was folded stays. */
-static void drop_short_switches(struct stack_batch *b)
-{
-	uint32_t n = 0;
-
-	for (uint32_t i = 0; i < b->switch_count; i++)
-		if (b->switches[i].in_ns - b->switches[i].out_ns >= SWITCH_MIN_NS ||
-		    b->switches[i].flags & STACK_SWITCH_FOLDED)
-			b->switches[n++] = b->switches[i];
-	b->switch_count = n;
-}
 
 static bool is_recorded(const struct cpu_stacks *s, uint32_t pid, uint32_t tid)
 {
@@ -310,7 +300,7 @@ static void drain(struct cpu_stacks *s)
 	err = sampler_drain(s->sampler, &b);
 	if (err)
 		log_warn("sampler", "drain: %s", strerror(-err));
-	drop_short_switches(&b);
+	stack_batch_switches_thin(&b, SWITCH_MIN_NS);
 	err = b.sample_count || b.switch_count ? stacks_pack(&b, &packed) : 0;
 	if (err) {
 		log_warn("sampler", "a period of %u samples is not kept: %s", b.sample_count,

@@ -15,7 +15,7 @@ sidecar_SRCS := $(rank_SRCS) sidecar/clockmap.c sidecar/join.c sidecar/join_matc
 sidecar_SRCS += sidecar/symbol_offer.c
 sidecar_LDLIBS := -lnng -lmicrohttpd -lcurl -ljansson
 # OS signals
-sidecar_SRCS += sidecar/os_signals.c sidecar/os_bpf.c sidecar/os_read.c sidecar/os_series.c \
+sidecar_SRCS += sidecar/first_touch.c sidecar/os_signals.c sidecar/os_bpf.c sidecar/os_read.c sidecar/os_series.c \
 	sidecar/os_proc.c sidecar/os_node.c sidecar/os_cost.c
 # GPU telemetry
 sidecar_SRCS += sidecar/gpu_nvml.c sidecar/gpu_poll.c sidecar/gpu_match.c sidecar/gpu_node.c
@@ -38,6 +38,9 @@ test_drain_LDLIBS := -lcmocka
 # its rings only count
 test_drain_LDFLAGS := $(addprefix -Wl$(comma)--wrap=,ring_reader_drain_lane ring_reader_lanes_used ring_reader_publish \
 	ring_reader_stats join_push join_run join_watermark_ns rank_run)
+UNIT += test_first_touch
+test_first_touch_USES := sidecar analysis base
+test_first_touch_LDLIBS := -lcmocka
 UNIT += test_canary
 test_canary_USES := sidecar base
 test_canary_LDLIBS := -lcmocka

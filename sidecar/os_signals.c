@@ -11,6 +11,7 @@
 #include "base/hash.h"
 #include "base/keyed.h"
 #include "sidecar/canary.h"
+#include "sidecar/first_touch.h"
 #include "sidecar/os_internal.h"
 
 #define CGROUP_AGAIN_NS	  2000000000ull	 /* a limit may be a group that it was just moved into */
@@ -37,6 +38,7 @@ enum {
 #define IO_LIMIT_AGAIN_NS 500000000ull /* shorter stretches say little about a rate */
 #define MEMORY_AGAIN_NS	  500000000ull /* the kernel sums up all CPUs for a reader */
 #define IO_LIMITS_MAX	  16u
+#define FIRST_TOUCH_AGAIN_NS 10000000000ull /* a millisecond of work where pages are dear */
 #define LEVELS_MAX	  64u
 
 /* ---- counters ---- */
@@ -361,6 +363,18 @@ static void read_steal(struct os_signals *s)
 			      NULL);
 }
 
+/* The same of all ranks, and for long. */
+static void read_first_touch(struct os_signals *s)
+{
+	if (!s->touch_at_ns || s->now_ns - s->touch_at_ns >= FIRST_TOUCH_AGAIN_NS) {
+		s->touch_us = (double)first_touch_ns() * 1e-3;
+		s->touch_at_ns = s->now_ns;
+	}
+	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++)
+		if (s->ranks[i].pid)
+			os_signals_level(s, s->ranks[i].pid, OS_SIGNAL_FIRST_TOUCH, 0, s->touch_us, NULL);
+}
+
 static void read_proc(struct os_signals *s)
 {
 	uint64_t v;
@@ -375,6 +389,7 @@ static void read_proc(struct os_signals *s)
 			add_counter(s, 0, OS_SIGNAL_PRESSURE, FIELD_PRESSURE, i, v, 1e-3, i,
 				    pressures[i]);
 	read_steal(s);
+	read_first_touch(s);
 }
 
 /* ---- reading ---- */

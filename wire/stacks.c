@@ -161,6 +161,25 @@ static void put_sums(struct buf *o, const struct stack_switch *s)
 		buf_varint(o, s->ns[i]);
 }
 
+/* In the word of a switch's GIL, flags and state: what was taken follows. A reader of before refuses it. */
+#define WITH_TAKEN (1ull << 14)
+#define TAKEN_FAULTS (1u << STACK_TAKEN_KINDS)
+
+/* Which are not 0, then those. */
+static void put_taken(struct buf *o, const struct stack_switch *s)
+{
+	uint32_t which = s->faults ? TAKEN_FAULTS : 0;
+
+	for (int i = 0; i < STACK_TAKEN_KINDS; i++)
+		which |= s->taken_ns[i] ? 1u << i : 0;
+	buf_varint(o, which);
+	for (int i = 0; i < STACK_TAKEN_KINDS; i++)
+		if (s->taken_ns[i])
+			buf_varint(o, s->taken_ns[i]);
+	if (s->faults)
+		buf_varint(o, s->faults);
+}
+
 /* Behind all else, so that a block without them is one of an earlier sender. */
 static void put_switches(struct packer *p)
 {
@@ -183,7 +202,9 @@ static void put_switches(struct packer *p)
 	}
 	for (uint32_t i = 0; i < b->switch_count; i++) {
 		const struct stack_switch *s = &b->switches[i];
-		uint8_t flags = s->flags & STACK_SWITCH_FOLDED ? s->flags | WITH_SUMS : s->flags;
+		bool counted = s->flags & STACK_SWITCH_COUNTED;
+		uint8_t flags = (s->flags & (uint8_t)~STACK_SWITCH_COUNTED) |
+				(s->flags & STACK_SWITCH_FOLDED ? WITH_SUMS : 0);
 
 		buf_svarint(o, (int64_t)(s->out_ns - l->in_ns));
 		buf_varint(o, s->in_ns - s->out_ns);
@@ -191,11 +212,14 @@ static void put_switches(struct packer *p)
 		buf_svarint(o, (int64_t)s->pid - l->pid);
 		buf_svarint(o, (int64_t)s->tid - l->tid);
 		buf_varint(o, s->stack == STACK_SWITCH_NO_STACK ? 0 : s->stack + 1);
-		buf_varint(o, (uint64_t)s->gil << 11 | (uint64_t)flags << 3 | s->state);
+		buf_varint(o, (counted ? WITH_TAKEN : 0) | (uint64_t)s->gil << 11 |
+				      (uint64_t)flags << 3 | s->state);
 		buf_varint(o, s->waker_tid);
 		buf_varint(o, s->next_tid);
 		if (flags & WITH_SUMS)
 			put_sums(o, s);
+		if (counted)
+			put_taken(o, s);
 		l = s;
 	}
 }
@@ -452,6 +476,16 @@ static void read_samples(struct unpacker *u, struct stack_batch *b)
 	}
 }
 
+static void read_taken(struct unpacker *u, struct stack_switch *s)
+{
+	uint64_t which = get(u, (TAKEN_FAULTS << 1) - 1);
+
+	s->flags |= STACK_SWITCH_COUNTED;
+	for (int i = 0; i < STACK_TAKEN_KINDS; i++)
+		s->taken_ns[i] = which >> i & 1 ? (uint32_t)get(u, UINT32_MAX) : 0;
+	s->faults = which & TAKEN_FAULTS ? (uint32_t)get(u, UINT32_MAX) : 0;
+}
+
 static void read_switch(struct unpacker *u, struct stack_switch *s)
 {
 	uint64_t woken, stack, state;
@@ -464,17 +498,21 @@ static void read_switch(struct unpacker *u, struct stack_switch *s)
 	s->tid += (uint32_t)get_signed(u);
 	stack = get(u, u->stacks);
 	s->stack = stack ? u->stack_of[stack - 1] : STACK_SWITCH_NO_STACK;
-	state = get(u, STACK_GIL_UNKNOWN << 11 | UINT8_MAX << 3 | 7);
+	state = get(u, WITH_TAKEN | STACK_GIL_UNKNOWN << 11 | UINT8_MAX << 3 | 7);
 	s->state = state & 7;
 	s->flags = (uint8_t)(state >> 3);
-	s->gil = (uint8_t)(state >> 11);
+	s->gil = state >> 11 & 7;
 	s->waker_tid = (uint32_t)get(u, UINT32_MAX);
 	s->next_tid = (uint32_t)get(u, UINT32_MAX);
 	s->count = s->flags & WITH_SUMS ? (uint32_t)get(u, UINT32_MAX) : 0;
 	for (int i = 0; i < STACK_SWITCH_STATES; i++)
 		s->ns[i] = s->flags & WITH_SUMS ? get(u, UINT64_MAX) : 0;
 	s->flags &= (uint8_t)~WITH_SUMS;
-	if (!u->err && s->state >= STACK_SWITCH_STATES)
+	memset(s->taken_ns, 0, sizeof(s->taken_ns));
+	s->faults = 0;
+	if (state & WITH_TAKEN)
+		read_taken(u, s);
+	if (!u->err && (s->state >= STACK_SWITCH_STATES || s->gil > STACK_GIL_UNKNOWN))
 		u->err = -EPROTO;
 }
 

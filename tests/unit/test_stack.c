@@ -201,6 +201,36 @@ static void stacks_prepared_against_a_known_hash_share_no_chain(void **state)
 	assert_true(prepared < 50 * plain + 0.01);
 }
 
+static void short_times_off_the_cpu_pass_on_what_was_taken(void **state)
+{
+	static const struct stack_switch made[] = {
+	    {.tid = 1, .out_ns = 10, .in_ns = 20, .faults = 3,
+	     .taken_ns = {7, [STACK_TAKEN_THROTTLED] = 9}},
+	    {.tid = 1, .out_ns = 30, .in_ns = 35, .faults = UINT32_MAX - 1, .taken_ns = {1}},
+	    {.tid = 1, .out_ns = 100, .in_ns = 900, .faults = 2, .taken_ns = {[STACK_TAKEN_THROTTLED] = 4}},
+	    {.tid = 1, .out_ns = 950, .in_ns = 951, .taken_ns = {5}},
+	    {.tid = 2, .out_ns = 40, .in_ns = 41, .flags = STACK_SWITCH_FOLDED, .faults = 1},
+	    {.tid = 2, .out_ns = 50, .in_ns = 51, .faults = 8},
+	    {.tid = 2, .out_ns = 60, .in_ns = 61, .faults = 16},
+	    {.tid = 3, .out_ns = 60, .in_ns = 61},
+	};
+	struct stack_batch b;
+
+	stack_batch_init(&b, keyed_process());
+	for (size_t i = 0; i < sizeof(made) / sizeof(*made); i++)
+		assert_int_equal(stack_batch_switch(&b, &made[i]), 0);
+	stack_batch_switches_thin(&b, 100);
+	assert_int_equal(b.switch_count, 4);
+	assert_int_equal(b.switches[0].out_ns, 100);
+	assert_int_equal(b.switches[0].taken_ns[0], 8);
+	assert_int_equal(b.switches[0].taken_ns[STACK_TAKEN_THROTTLED], 4);
+	assert_int_equal(b.switches[0].faults, UINT32_MAX);
+	assert_int_equal(b.switches[1].out_ns, 950); /* its last */
+	assert_int_equal(b.switches[2].faults, 1);
+	assert_int_equal(b.switches[3].faults, 24);
+	stack_batch_fini(&b);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -210,6 +240,7 @@ int main(void)
 		cmocka_unit_test(a_batch_with_an_index_out_of_range_is_invalid),
 		cmocka_unit_test(frameless_stacks_are_found_again),
 		cmocka_unit_test(stacks_prepared_against_a_known_hash_share_no_chain),
+		cmocka_unit_test(short_times_off_the_cpu_pass_on_what_was_taken),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -19,6 +19,8 @@
 #include <fcntl.h>
 #include <sys/resource.h>
 #include <sys/mount.h>
+#include <sys/stat.h>
+#include <arpa/inet.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -33,6 +35,7 @@
 
 #define SLEEPS	 25
 #define READS 100
+#define SENDS 300
 #define SLEEP_NS 20000000ull
 #define WAKES	 30
 #define FLOOD	 60000
@@ -151,6 +154,53 @@ static void tells_time_once_however_it_ends(void **state)
 		stack_batch_fini(&b);
 		switches_close(s);
 	}
+}
+
+/* Told with the time off the CPU that follows, once; what was folded has sums. */
+static void tells_what_was_taken_once(void **state)
+{
+	struct sampler_switch_thread row = row_of(7, 7, SAMPLER_SWITCH_OFF, 100);
+	struct sampler_switch r = made(7, 100, 900);
+	uint64_t soft = 0, throttled = 0, faults = 0;
+	struct stack_batch b;
+	struct switches *s;
+
+	r.state = SAMPLER_SWITCH_RUNNABLE;
+	r.woken_ns = 0;
+	r.taken = (struct sampler_switch_taken){.ns = {[SAMPLER_TAKEN_NET_RX] = 40,
+						       [SAMPLER_TAKEN_THROTTLED] = 600},
+						.faults = 3};
+	row.taken = r.taken;
+	row.taken.ns[SAMPLER_TAKEN_THROTTLED] = 0;
+	row.state = SAMPLER_SWITCH_RUNNABLE;
+	stack_batch_init(&b, keyed_process());
+	assert_int_equal(switches_open(&s), 0);
+	assert_int_equal(switches_add(s, 7, 7), 1);
+	switches_row(s, 7, &row, 500); /* still throttled */
+	assert_int_equal(switches_drain(s, &b, no_stack, NULL), 0);
+	switches_put(s, &r, sizeof(r));
+	row.phase = SAMPLER_SWITCH_ON;
+	row.skipped.from_ns = 1000;
+	row.skipped.until_ns = 1100;
+	row.skipped.count[SAMPLER_SWITCH_PACED] = 2;
+	row.skipped.taken_ns[SAMPLER_TAKEN_NET_RX] = 5ull << 32;
+	row.skipped.faults = 4;
+	switches_row(s, 7, &row, 2000);
+	assert_int_equal(switches_drain(s, &b, no_stack, NULL), 0);
+	switches_row(s, 7, &row, 3000);
+	assert_int_equal(switches_drain(s, &b, no_stack, NULL), 0);
+	assert_int_equal(b.switch_count, 3);
+	for (uint32_t i = 0; i < b.switch_count; i++) {
+		assert_true(b.switches[i].flags & STACK_SWITCH_COUNTED);
+		soft += b.switches[i].taken_ns[STACK_TAKEN_NET_RX];
+		throttled += b.switches[i].taken_ns[STACK_TAKEN_THROTTLED];
+		faults += b.switches[i].faults;
+	}
+	assert_int_equal(soft, 40ull + UINT32_MAX); /* as much as fits */
+	assert_int_equal(throttled, 200);	    /* 100 to 700, of which 500 to 700 was not told yet */
+	assert_int_equal(faults, 7);
+	stack_batch_fini(&b);
+	switches_close(s);
 }
 
 static void folds_what_finds_no_room(void **state)
@@ -381,6 +431,36 @@ static void child_floods(void)
 	for (int i = 0; i < FLOOD; i++)
 		if (write(ping[1], &c, 1) != 1 || read(pong[0], &c, 1) != 1)
 			_exit(1);
+	page->done = 1;
+	wait_go();
+}
+
+/* Touches fresh pages, and sends itself datagrams: the kernel hands those over in a soft interrupt. */
+static void child_faults_and_sends(void)
+{
+	struct sockaddr_in to = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	socklen_t bytes = sizeof(to);
+	int fd = socket(AF_INET, SOCK_DGRAM, 0);
+	struct rusage before, after;
+
+	if (fd < 0 || bind(fd, (void *)&to, sizeof(to)) || getsockname(fd, (void *)&to, &bytes))
+		_exit(1);
+	wait_go();
+	getrusage(RUSAGE_SELF, &before);
+	for (int i = 0; i < SENDS; i++) {
+		volatile char *at = mmap(NULL, 40960, PROT_READ | PROT_WRITE,
+					 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+		for (int k = 0; k < 10; k++)
+			at[k * 4096] = 1;
+		munmap((void *)at, 40960);
+		for (int k = 0; k < 20; k++)
+			if (sendto(fd, "", 1, 0, (void *)&to, sizeof(to)) != 1)
+				_exit(1);
+		sched_yield();
+	}
+	getrusage(RUSAGE_SELF, &after);
+	page->begin_ns[0] = (uint64_t)(after.ru_minflt - before.ru_minflt);
 	page->done = 1;
 	wait_go();
 }
@@ -759,6 +839,108 @@ static void knows_who_had_the_cpu_instead(void **state)
 	record_end(pid, &t);
 }
 
+static bool put_text(const char *dir, const char *name, const char *text)
+{
+	char path[128];
+	int fd;
+	bool good;
+
+	snprintf(path, sizeof(path), "%s/%s", dir, name);
+	fd = open(path, O_WRONLY | O_CLOEXEC);
+	good = fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text);
+	if (fd >= 0)
+		close(fd);
+	return good;
+}
+
+static uint64_t throttled_by_group(const char *dir)
+{
+	char path[128];
+
+	snprintf(path, sizeof(path), "%s/cpu.stat", dir);
+	return status_field(path, "throttled_time ");
+}
+
+/* 10 ms of each 50, alone in its group: what the group counts on one CPU is the thread's. */
+static void knows_that_it_was_throttled(void **state)
+{
+	char dir[64], text[16];
+	uint64_t throttled = 0, runnable = 0, group_ns = 0, times = 0;
+	struct told t;
+	pid_t pid;
+
+	snprintf(dir, sizeof(dir), "/sys/fs/cgroup/cpu/sysom-test-%d", (int)getpid());
+	if (mkdir(dir, 0755))
+		skip_needs("a v1 cpu cgroup");
+	if (put_text(dir, "cpu.cfs_period_us", "50000") && put_text(dir, "cpu.cfs_quota_us", "10000")) {
+		pid = start(child_spins);
+		while (!page->ready)
+			let_run(10);
+		snprintf(text, sizeof(text), "%d", (int)pid);
+		assert_true(put_text(dir, "tasks", text));
+		record(pid, pid, &t);
+		let_run(100);
+		drain(&t, pid);
+		group_ns = throttled_by_group(dir);
+		let_run(1500);
+		group_ns = throttled_by_group(dir) - group_ns;
+		drain(&t, pid);
+		for (uint32_t i = 0; i < t.batch.switch_count; i++) {
+			const struct stack_switch *s = &t.batch.switches[i];
+
+			if (s->tid != (uint32_t)pid)
+				continue;
+			times += s->taken_ns[STACK_TAKEN_THROTTLED] > 0;
+			throttled += s->taken_ns[STACK_TAKEN_THROTTLED];
+			runnable += s->ns[STACK_SWITCH_RUNNABLE];
+			assert_true(s->taken_ns[STACK_TAKEN_THROTTLED] <= s->ns[STACK_SWITCH_RUNNABLE]);
+		}
+		record_end(pid, &t);
+		stop(pid);
+	}
+	rmdir(dir);
+	print_message("# throttled %lu times, %lu us of %lu us runnable; by the group's count %lu us\n",
+		      times, throttled / 1000, runnable / 1000, group_ns / 1000);
+	assert_true(times >= 10);
+	/* at both ends one period may be cut */
+	assert_true(throttled + 100000000 >= group_ns && throttled <= group_ns + 100000000);
+}
+
+static void knows_its_page_faults_and_soft_interrupts(void **state)
+{
+	uint64_t taken[STACK_TAKEN_KINDS] = {0}, faults = 0, on_ns;
+	pid_t pid = start(child_faults_and_sends);
+	struct told t;
+
+	wait_ready(pid, 1, true);
+	record(pid, pid, &t);
+	let_go();
+	wait_ready(pid, 2, true);
+	drain(&t, pid);
+	for (uint32_t i = 0; i < t.batch.switch_count; i++) {
+		const struct stack_switch *s = &t.batch.switches[i];
+
+		if (s->tid != (uint32_t)pid)
+			continue;
+		assert_true(s->flags & STACK_SWITCH_COUNTED);
+		faults += s->faults;
+		for (int k = 0; k < STACK_TAKEN_KINDS; k++)
+			taken[k] += s->taken_ns[k];
+	}
+	on_ns = t.end_ns - t.begin_ns - t.off_ns;
+	print_message("# %lu page faults, %lu by the kernel's count; soft interrupts of %lu us on the CPU:"
+		      " NET_RX %lu us, TIMER %lu, SCHED %lu, RCU %lu; devices %lu us\n",
+		      faults, page->begin_ns[0], on_ns / 1000, taken[STACK_TAKEN_NET_RX] / 1000,
+		      taken[STACK_TAKEN_TIMER] / 1000, taken[STACK_TAKEN_SCHED] / 1000,
+		      taken[STACK_TAKEN_RCU] / 1000, taken[STACK_TAKEN_DEVICE] / 1000);
+	/* a few more on its way to where it sleeps; a missed switch loses those of one stretch */
+	assert_true(page->begin_ns[0] >= 10 * SENDS);
+	assert_true(faults + 100 * t.missed >= page->begin_ns[0] && faults <= page->begin_ns[0] + 200);
+	assert_true(taken[STACK_TAKEN_NET_RX] > 20 * SENDS * 100ull);
+	assert_true(taken[STACK_TAKEN_NET_RX] < on_ns);
+	record_end(pid, &t);
+}
+
 static void knows_that_it_was_stopped(void **state)
 {
 	uint64_t stop_ns, cont_ns, stopped_ns = 0, times = 0;
@@ -1027,6 +1209,7 @@ static int as_tail(void **state)
 #define CASES                                                                                      \
 	CASE(tells_each_sleep_and_its_length), CASE(knows_which_sleeps_are_for_storage),           \
 	    CASE(knows_who_woke_it_and_where_it_slept), CASE(knows_who_had_the_cpu_instead),       \
+	    CASE(knows_its_page_faults_and_soft_interrupts), CASE(knows_that_it_was_throttled),    \
 	    CASE(knows_that_it_was_stopped), CASE(paces_a_flood_and_counts_all),                   \
 	    CASE(counts_what_the_ring_has_no_room_for), CASE(cuts_a_sleep_at_the_drains),          \
 	    CASE(forgets_threads_that_end), CASE(begins_anew_after_a_pause)
@@ -1036,6 +1219,7 @@ int main(void)
 	const struct CMUnitTest any[] = {
 	    cmocka_unit_test(orders_what_comes_cpu_by_cpu),
 	    cmocka_unit_test(tells_time_once_however_it_ends),
+	    cmocka_unit_test(tells_what_was_taken_once),
 	    cmocka_unit_test(folds_what_finds_no_room),
 	    cmocka_unit_test(has_room_for_so_many_threads_and_no_more),
 	};

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * A window with known switches and samples, and the accounts that its steps must have. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -306,6 +307,112 @@ static void folded_times_are_divided_by_their_states(void **state)
 	picture_drop(p);
 }
 
+static struct stack_switch *last_switch(struct made *m)
+{
+	return &m->w.stacks.switches[m->w.stacks.switch_count - 1];
+}
+
+/* In each step 38 ms on the CPU, of which 8 ms were soft interrupts and 2 ms the hypervisor's; a sample
+ * in an interrupt says nothing beside that. Then 20 ms of waiting for a CPU: 15 ms because of the group's
+ * limit. */
+static void what_was_taken_is_in_accounts_of_its_own(void **state)
+{
+	uint32_t work, interrupt;
+	struct picture *p;
+	struct made m;
+
+	make(&m, MAIN);
+	work = stack(&m.w.stacks, "", "augment");
+	interrupt = stack(&m.w.stacks, "net_rx_action", "augment");
+	recorded(&m, MAIN, 0, STEPS * 100 * MS);
+	off(&m, MAIN, 0, 1, STACK_SWITCH_RUNNABLE, 0, STACK_SWITCH_NO_STACK, 0);
+	for (uint64_t t = 0; t < STEPS * 100 * MS; t += 100 * MS) {
+		off(&m, MAIN, t + 38 * MS, t + 58 * MS, STACK_SWITCH_RUNNABLE, 0,
+		    STACK_SWITCH_NO_STACK, 0);
+		last_switch(&m)->flags = STACK_SWITCH_COUNTED;
+		last_switch(&m)->taken_ns[STACK_TAKEN_NET_RX] = 8 * MS;
+		last_switch(&m)->taken_ns[STACK_TAKEN_STEAL] = 2 * MS;
+		last_switch(&m)->taken_ns[STACK_TAKEN_THROTTLED] = 15 * MS;
+		off(&m, MAIN, t + 58 * MS, t + 100 * MS, STACK_SWITCH_INTERRUPTIBLE, 0,
+		    STACK_SWITCH_NO_STACK, 0);
+		last_switch(&m)->flags = STACK_SWITCH_COUNTED;
+		on(&m, MAIN, t, 1 * MS, work);
+		on(&m, MAIN, t, 3 * MS, interrupt);
+	}
+	p = picture_of(&m);
+	assert_true(fabs(ms_of_what(p, LEDGER_STOLEN, LEDGER_NET_RX, "") - 8) < 1e-3);
+	assert_true(fabs(ms_of_what(p, LEDGER_STOLEN, LEDGER_STEAL, "") - 2) < 1e-3);
+	assert_true(fabs(ms_of_what(p, LEDGER_RUNNING, LEDGER_PYTHON, "augment (train.py)") - 28) < 1e-3);
+	assert_true(fabs(ms_of_what(p, LEDGER_RUNNABLE, LEDGER_THROTTLED, "") - 15) < 1e-3);
+	assert_true(fabs(ms_of_what(p, LEDGER_RUNNABLE, LEDGER_PREEMPTED, "") - 5) < 1e-3);
+	picture_drop(p);
+}
+
+/* More than there was is cut to it, and the accounts still add up (picture_of). */
+static void absurd_takings_take_no_more_than_the_time(void **state)
+{
+	struct os_signal touch;
+	struct picture *p;
+	struct made m;
+
+	make(&m, MAIN);
+	os_signal_make(&touch, OS_SIGNAL_FIRST_TOUCH, "", 9000, -1, 100);
+	m.w.signals = &touch;
+	m.w.signal_count = 1;
+	recorded(&m, MAIN, 0, STEPS * 100 * MS);
+	off(&m, MAIN, 0, 1, STACK_SWITCH_RUNNABLE, 0, STACK_SWITCH_NO_STACK, 0);
+	for (uint64_t t = 0; t < STEPS * 100 * MS; t += 100 * MS) {
+		off(&m, MAIN, t + 38 * MS, t + 58 * MS, STACK_SWITCH_RUNNABLE, 0,
+		    STACK_SWITCH_NO_STACK, 0);
+		if (t == 100 * MS)
+			last_switch(&m)->flags = STACK_SWITCH_FOLDED;
+		last_switch(&m)->flags |= STACK_SWITCH_COUNTED;
+		last_switch(&m)->ns[STACK_SWITCH_RUNNABLE] = 20 * MS;
+		for (int k = 0; k < STACK_TAKEN_KINDS; k++)
+			last_switch(&m)->taken_ns[k] = UINT32_MAX;
+		last_switch(&m)->faults = UINT32_MAX;
+	}
+	p = picture_of(&m);
+	assert_true(fabs(ms_of_what(p, LEDGER_RUNNABLE, LEDGER_THROTTLED, "") - 20) < 1e-3);
+	picture_drop(p);
+}
+
+/* 1,000 page faults a step in allocate(); the hypervisor maps a page at its first touch, in 10 us. */
+static void first_touches_are_of_the_function_that_has_the_faults(void **state)
+{
+	uint32_t work, user, fault;
+	struct os_signal touch;
+	struct picture *p;
+	struct made m;
+
+	make(&m, MAIN);
+	os_signal_make(&touch, OS_SIGNAL_FIRST_TOUCH, "", 10, -1, 100);
+	m.w.signals = &touch;
+	m.w.signal_count = 1;
+	work = stack(&m.w.stacks, "", "augment");
+	user = stack(&m.w.stacks, "", "allocate");
+	fault = stack(&m.w.stacks, "exc_page_fault", "allocate");
+	recorded(&m, MAIN, 0, STEPS * 100 * MS);
+	off(&m, MAIN, 0, 1, STACK_SWITCH_RUNNABLE, 0, STACK_SWITCH_NO_STACK, 0);
+	for (uint64_t t = 0; t < STEPS * 100 * MS; t += 100 * MS) {
+		off(&m, MAIN, t + 40 * MS, t + 100 * MS, STACK_SWITCH_INTERRUPTIBLE, 0,
+		    STACK_SWITCH_NO_STACK, 0);
+		last_switch(&m)->flags = STACK_SWITCH_COUNTED;
+		last_switch(&m)->faults = 1000;
+		on(&m, MAIN, t, 1 * MS, work);
+		on(&m, MAIN, t, 2 * MS, user);
+		on(&m, MAIN, t, 1 * MS, fault);
+	}
+	p = picture_of(&m);
+	assert_true(fabs(ms_of_what(p, LEDGER_RUNNING, LEDGER_PYTHON, "augment (train.py)") - 10) < 1e-3);
+	assert_true(fabs(ms_of_what(p, LEDGER_RUNNING, LEDGER_PYTHON, "allocate (train.py)") - 10) < 1e-3);
+	assert_true(fabs(ms_of_what(p, LEDGER_STOLEN, LEDGER_FIRST_TOUCH, "allocate (train.py)") - 10) <
+		    1e-3);
+	assert_true(fabs(ms_of_what(p, LEDGER_KERNEL_CODE, LEDGER_PAGE_FAULT, "allocate (train.py)") - 10) <
+		    1e-3);
+	picture_drop(p);
+}
+
 /* Short sleeps are not walked: of those for storage the kernel says so itself. */
 static void a_sleep_for_storage_needs_no_stack(void **state)
 {
@@ -378,6 +485,9 @@ int main(void)
 	    cmocka_unit_test(what_was_not_recorded_is_unobserved_and_disorder_harms_nobody),
 	    cmocka_unit_test(a_sleep_without_a_stack_is_like_the_one_before),
 	    cmocka_unit_test(folded_times_are_divided_by_their_states),
+	    cmocka_unit_test(what_was_taken_is_in_accounts_of_its_own),
+	    cmocka_unit_test(absurd_takings_take_no_more_than_the_time),
+	    cmocka_unit_test(first_touches_are_of_the_function_that_has_the_faults),
 	    cmocka_unit_test(a_sleep_for_storage_needs_no_stack),
 	    cmocka_unit_test(a_collective_of_the_host_is_a_wait_for_peers),
 	    cmocka_unit_test(special_waits_stand_before_general_ones),

@@ -16,6 +16,16 @@
 #include "wire/pack.h"
 #include "wire/stacks.h"
 
+/* Of the counted ones some have nothing, some everything, and the rest a few. */
+static void add_taken(struct stack_switch *w, uint32_t k)
+{
+	bool counted = w->flags & STACK_SWITCH_COUNTED;
+
+	for (uint32_t i = 0; i < STACK_TAKEN_KINDS; i++)
+		w->taken_ns[i] = !counted || (k >> i & 1) ? 0 : k % 5 ? k * 100 + i : UINT32_MAX;
+	w->faults = counted && k % 3 ? k : 0;
+}
+
 static void add_sums(struct stack_switch *w, uint32_t k)
 {
 	bool folded = w->flags & STACK_SWITCH_FOLDED;
@@ -88,8 +98,9 @@ static void fill(struct stack_batch *b, uint32_t samples, unsigned seed)
 		w.waker_tid = k % 5;
 		w.next_tid = k % 6;
 		w.state = k % STACK_SWITCH_STATES;
-		w.flags = k % 16;
+		w.flags = k % 32;
 		add_sums(&w, k);
+		add_taken(&w, k);
 		assert_int_equal(stack_batch_switch(b, &w), 0);
 		t = (struct stack_switch_thread){ .begin_ns = 900 + k, .end_ns = 5000 + 2 * k,
 						  .missed = k % 3, .pid = 100, .tid = k };
@@ -120,6 +131,63 @@ static void assert_equal_batches(const struct stack_batch *a, const struct stack
 	assert_int_equal(a->switch_thread_count, b->switch_thread_count);
 	assert_memory_equal(a->switch_threads, b->switch_threads,
 			    a->switch_thread_count * sizeof(*a->switch_threads));
+}
+
+static int unpack_plain(const struct buf *plain)
+{
+	struct pack_part part = { plain->data, plain->bytes };
+	struct stack_batch b;
+	struct buf packed;
+	int err;
+
+	buf_init(&packed, LIMIT_WIRE_MESSAGE_BYTES);
+	stack_batch_init(&b, keyed_process());
+	assert_int_equal(pack_write(&part, 1, PACK_CLOSE, &packed), 0);
+	err = stacks_unpack(packed.data, packed.bytes, LIMIT_WIRE_UNPACKED_BYTES, &b);
+	stack_batch_fini(&b);
+	buf_fini(&packed);
+	return err;
+}
+
+/* The block ends with a switch that has page faults alone: its word with the bit, nobody woke it or ran
+ * next, the set of bits, the count. */
+static void refuses_kinds_and_numbers_that_do_not_exist(void **state)
+{
+	static const uint8_t counted[] = { 0x80, 0x80, 1, 0, 0, 0x80, 8, 77 };
+	struct stack_switch s = { .out_ns = 10, .in_ns = 20, .flags = STACK_SWITCH_COUNTED,
+				  .faults = 77, .stack = STACK_SWITCH_NO_STACK };
+	struct buf out, plain;
+	struct stack_batch b;
+	uint8_t *raw, *end;
+	size_t bytes;
+
+	stack_batch_init(&b, keyed_process());
+	buf_init(&out, LIMIT_WIRE_MESSAGE_BYTES);
+	buf_init(&plain, LIMIT_WIRE_MESSAGE_BYTES);
+	assert_int_equal(stack_batch_switch(&b, &s), 0);
+	assert_int_equal(stacks_pack(&b, &out), 0);
+	assert_int_equal(pack_read(out.data, out.bytes, LIMIT_WIRE_UNPACKED_BYTES, &raw, &bytes), 0);
+	buf_append(&plain, raw, bytes);
+	buf_append(&plain, "\xff\xff\xff\x7f", 4); /* there is room for them */
+	plain.bytes -= 4;
+	free(raw);
+	end = plain.data + bytes - sizeof(counted);
+	assert_memory_equal(end, counted, sizeof(counted));
+	assert_int_equal(unpack_plain(&plain), 0);
+	end[6] = 16; /* a kind past the page faults */
+	assert_int_equal(unpack_plain(&plain), -EPROTO);
+	end[6] = 8;
+	end[1] = 0xd0; /* a state of the GIL that is not one */
+	assert_int_equal(unpack_plain(&plain), -EPROTO);
+	end[1] = 0x80;
+	plain.bytes--; /* the count is missing */
+	assert_int_equal(unpack_plain(&plain), -EPROTO);
+	end[7] = 0xff; /* it has more than 32 bits */
+	plain.bytes += 5;
+	assert_int_equal(unpack_plain(&plain), -EPROTO);
+	buf_fini(&plain);
+	buf_fini(&out);
+	stack_batch_fini(&b);
 }
 
 static void a_batch_comes_back_as_it_was(void **state)
@@ -248,6 +316,7 @@ int main(void)
 		cmocka_unit_test(a_stack_that_was_there_before_is_work_too),
 		cmocka_unit_test(a_window_carries_its_stacks_and_its_head_does_not_need_them),
 		cmocka_unit_test(a_batch_comes_back_as_it_was),
+		cmocka_unit_test(refuses_kinds_and_numbers_that_do_not_exist),
 		cmocka_unit_test(shared_callers_are_stored_once),
 		cmocka_unit_test(damaged_blocks_are_refused_or_valid),
 	};
