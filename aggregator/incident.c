@@ -321,12 +321,18 @@ static bool take_calm(struct incident_set *s, struct incident *i, struct member 
 	       incident_views_hold(s, i, m, &m->calm, p);
 }
 
+static bool take_open(struct incident_set *s, struct incident *i, struct member *m, struct picture *p)
+{
+	return !incident_views_shows_more(p, m->open) || incident_views_hold(s, i, m, &m->open, p);
+}
+
 /* What matters most first. */
 static void take_picture(struct incident_set *s, struct incident *i, struct member *m,
 			 const struct digest *d, double weight)
 {
-	bool room = take_slow(s, i, m, d->picture, weight);
+	bool room = take_open(s, i, m, d->picture);
 
+	room &= take_slow(s, i, m, d->picture, weight);
 	if (digest_is_own(d))
 		room &= incident_views_add(s, i, m, d);
 	else
@@ -1127,7 +1133,7 @@ static bool member_is_unnamed(const struct member *m)
 	for (uint32_t k = 0; k < INCIDENT_VIEWS; k++)
 		if (is_unnamed(m->views.view[k].picture))
 			return true;
-	return is_unnamed(m->slow) || is_unnamed(m->waiting);
+	return is_unnamed(m->slow) || is_unnamed(m->waiting) || is_unnamed(m->open);
 }
 
 uint32_t incident_set_unnamed(const struct incident_set *s, uint64_t windows_max,

@@ -110,6 +110,20 @@ static double own_ns(const struct ledger *l)
 	return l->steps ? (double)ns / (double)l->steps : 0;
 }
 
+/* Of a rank that hangs: the time in which its steps stand still, and its steps before. What it is compared
+ * with matters little there, and no peer's time says anything: they hang as well. */
+static bool open_hang(const struct member *m, struct incident_books *out)
+{
+	if (!m->open)
+		return false;
+	ledger_add(&out->slow, picture_open(m->open), 1);
+	ledger_add(&out->usual, picture_ledger(m->open, true), 1);
+	if (!out->usual.steps)
+		add_calm(m, NULL, &out->usual);
+	out->usual_is_own = true;
+	return true;
+}
+
 bool incident_books_open(const struct incident *i, const struct incident_judgement *j,
 			  const struct member *m, struct incident_books *out)
 {
@@ -121,6 +135,8 @@ bool incident_books_open(const struct incident *i, const struct incident_judgeme
 	ledger_init(&out->slow);
 	ledger_init(&out->usual);
 	ledger_init(&peers);
+	if (j->kind == FINDING_HANG)
+		return open_hang(m, out);
 	/* of a run that was slow all the time no step is healthy */
 	if (j->finding && j->finding->earlier_runs)
 		return false;

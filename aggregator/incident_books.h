@@ -13,7 +13,8 @@ struct incident_books {
 	bool usual_is_own; /* the rank's healthy steps; else steps of ranks that are no culprits */
 };
 
-/* false: too few steps are known on either side; *out is then empty. */
+/* Of a hang the "slow step" is the open interval, and usual may be empty.
+ * false: too few steps are known on either side; *out is then empty. */
 bool incident_books_open(const struct incident *i, const struct incident_judgement *j,
 			  const struct member *m, struct incident_books *out);
 void incident_books_close(struct incident_books *b);

@@ -77,6 +77,27 @@ static const struct member *longest_of(const struct incident *i)
 	return best;
 }
 
+/* The part of the time in which its steps stand still that it does not wait for other ranks; negative: not
+ * known. */
+static double stands_itself(const struct member *m)
+{
+	const struct ledger *l = m->open ? picture_open(m->open) : NULL;
+	double ns = 0;
+
+	for (uint32_t k = 0; l && k < l->count; k++)
+		if (ledger_is_own(l->account[k].kind) && l->account[k].what != LEDGER_HOST_COLLECTIVE)
+			ns += (double)l->account[k].ns;
+	return l ? ns : -1;
+}
+
+/* Its steps stand still, and it only waits for other ranks. */
+static bool waits_for_others(const struct member *m)
+{
+	double own = stands_itself(m);
+
+	return own >= 0 && own < CULPRIT_SHARE * (double)picture_open(m->open)->total_ns;
+}
+
 /* What a rank is to blame for; 0: nothing. */
 static double blame(const struct incident *i, const struct member *m, uint32_t reason)
 {
@@ -86,9 +107,11 @@ static double blame(const struct incident *i, const struct member *m, uint32_t r
 		return 0;
 	if (reason != WINDOW_STALL)
 		return m->self_excess_ns > 0 ? m->self_excess_ns : 1;
-	/* Everybody stops when one is stuck: it is the one that entered the fewest collectives. Where
-	 * all entered the same, nobody is blamed, unless the job has but one: a rank that hangs alone waits
-	 * for others. */
+	if (m->open)
+		return waits_for_others(m) ? 0 : stands_itself(m);
+	/* Of a node that does not tell of open intervals. Everybody stops when one is stuck: it is the one
+	 * that entered the fewest collectives. Where all entered the same, nobody is blamed, unless the job
+	 * has but one: a rank that hangs alone waits for others. */
 	for (uint32_t k = 0; k < i->member_count; k++) {
 		if (!INCIDENT_REASON(&i->members[k], WINDOW_STALL))
 			continue;
@@ -113,11 +136,22 @@ static bool by_windows(const struct incident *i, const struct incident_judgement
 	       b / m->slow_ns >= CULPRIT_SHARE * j->worst / j->worst_slow_ns;
 }
 
+static bool is_named(const struct finding *f, int32_t rank)
+{
+	for (uint32_t k = 0; k < f->rank_count; k++)
+		if (f->ranks[k] == rank)
+			return true;
+	return false;
+}
+
 bool incident_is_culprit(const struct incident *i, const struct incident_judgement *j,
 			 const struct member *m)
 {
 	if (j->lossy)
 		return m == j->lossy;
+	/* that it was slow before is no reason for the job to stand still */
+	if (j->reason == WINDOW_STALL && waits_for_others(m))
+		return j->finding && j->finding->kind == FINDING_HANG && is_named(j->finding, m->rank);
 	return !incident_is_moment(j, m) && (m->accused_ns > 0 || by_windows(i, j, m));
 }
 

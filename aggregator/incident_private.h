@@ -41,6 +41,7 @@ struct member {
 	double slow_weight; /* how much the picture `slow` says */
 	struct picture *waiting; /* the same of windows in which it was not slow itself; or NULL */
 	double waiting_weight;
+	struct picture *open; /* that shows most of the time in which its steps stand still; or NULL */
 	struct views views; /* of its own windows */
 	double accused_ns; /* lost by what findings and its node say; 0: neither names it */
 	double peer_accused_ns; /* the part of it that its node says */

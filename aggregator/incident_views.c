@@ -19,7 +19,7 @@
 /* Below it a cause is no cause (as for a verdict's second fault). */
 #define SURE_ENOUGH 0.4
 /* Where a member holds pictures. */
-#define PLACES (INCIDENT_VIEWS + 3)
+#define PLACES (INCIDENT_VIEWS + 4)
 
 /* ---- room ---- */
 
@@ -30,8 +30,10 @@ static struct picture **place(struct member *m, uint32_t k)
 		return &m->waiting;
 	if (k == 1)
 		return &m->calm;
-	if (k == PLACES - 1)
+	if (k == PLACES - 2)
 		return &m->slow;
+	if (k == PLACES - 1)
+		return &m->open;
 	return &m->views.view[INCIDENT_VIEWS + 1 - k].picture;
 }
 
@@ -201,6 +203,22 @@ double incident_views_worth(const struct picture *p, double lost_ns)
 	return lost_ns * (r.kernel_count ? 8 : 1) * (r.samples > 0 ? 8 : 1);
 }
 
+/* Of a ledger, that somebody saw. */
+static uint64_t seen_ns(const struct ledger *l)
+{
+	uint64_t ns = 0;
+
+	for (uint32_t k = 0; k < l->count; k++)
+		ns += l->account[k].kind == LEDGER_UNOBSERVED ? 0 : l->account[k].ns;
+	return ns;
+}
+
+bool incident_views_shows_more(const struct picture *p, const struct picture *than)
+{
+	return p && picture_open(p)->steps &&
+	       (!than || seen_ns(picture_open(p)) > seen_ns(picture_open(than)));
+}
+
 /* What the window says by itself. */
 static void look(struct view *v)
 {
@@ -292,6 +310,8 @@ void incident_views_merge(struct incident_set *s, struct incident *i, struct mem
 		hold(s, i, to, &at->picture, v->picture);
 		become(at, v);
 	}
+	if (incident_views_shows_more(from->open, to->open))
+		hold(s, i, to, &to->open, from->open);
 	if (from->calm && (!to->calm || picture_steps(from->calm, true) > picture_steps(to->calm, true)))
 		hold(s, i, to, &to->calm, from->calm);
 	if (from->slow && (!to->slow || from->slow_weight > to->slow_weight)) {

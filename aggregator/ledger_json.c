@@ -75,7 +75,7 @@ static json_t *both_json(const struct incident_books *b, struct ledger_row *rows
 {
 	uint32_t n = ledger_subtract(&b->slow, &b->usual, rows), unobserved = 0;
 	double slow_ns = (double)ledger_sum(&b->slow) / (double)b->slow.steps;
-	double usual_ns = (double)ledger_sum(&b->usual) / (double)b->usual.steps;
+	double usual_ns = b->usual.steps ? (double)ledger_sum(&b->usual) / (double)b->usual.steps : 0;
 	struct ledger_row other = {.name = ""};
 	json_t *list, *causes = json_array();
 	uint32_t explain = explained_by(rows, n, own);

@@ -18,6 +18,9 @@
 #include "base/limits.h"
 
 #define NAME_BYTES LIMIT_PICTURE_NAME_BYTES
+/* Of the stack that a rank hangs in: a line of evidence has room for it. */
+#define STUCK_BYTES  200u
+#define STUCK_FRAMES 6u
 /* Threads that launch less than this share of the most are helpers. */
 #define LAUNCHES_SHARE 0.2
 #define LAUNCH_THREADS 8u
@@ -43,7 +46,7 @@ struct picture {
 	size_t pool_bytes, pool_room, bytes;
 	struct os_signal *signals;
 	struct window_ledger ledger;
-	char node[WIRE_TEXT_BYTES], launch_thread[32], gil_holder[128];
+	char node[WIRE_TEXT_BYTES], launch_thread[32], gil_holder[128], stuck[STUCK_BYTES];
 	bool unnamed, calm_is_before;
 };
 
@@ -67,6 +70,7 @@ void picture_drop(struct picture *p)
 	ledger_fini(&p->ledger.slow);
 	ledger_fini(&p->ledger.calm);
 	coll_parts_fini(&p->ledger.colls);
+	ledger_fini(&p->ledger.open);
 	free(p->pool);
 	free(p);
 }
@@ -104,6 +108,16 @@ const struct ledger *picture_ledger(const struct picture *p, bool calm)
 const struct coll_parts *picture_colls(const struct picture *p)
 {
 	return &p->ledger.colls;
+}
+
+const struct ledger *picture_open(const struct picture *p)
+{
+	return &p->ledger.open;
+}
+
+const char *picture_stuck(const struct picture *p)
+{
+	return p->stuck;
 }
 
 /* Offsets while the pool may still move; turned into pointers at the end. 0: no room. */
@@ -674,7 +688,7 @@ static void finish(struct picture *p)
 	p->slow.rank.launch_thread = p->launch_thread[0] ? p->launch_thread : NULL;
 	p->slow.rank.gil_holder = p->gil_holder[0] ? p->gil_holder : NULL;
 	p->bytes += ledger_bytes(&p->ledger.slow) + ledger_bytes(&p->ledger.calm) +
-		    p->ledger.colls.room * sizeof(struct coll_part);
+		    ledger_bytes(&p->ledger.open) + p->ledger.colls.room * sizeof(struct coll_part);
 	p->bytes += sizeof(*p) + p->pool_room + p->function_count * sizeof(*p->functions);
 }
 
@@ -702,6 +716,91 @@ static const char *ledger_frame(void *arg, uint32_t frame)
 	return frame_name(n->w, &n->names, frame, n->room);
 }
 
+/* ---- where it hangs ---- */
+
+/* "flock" of "__x64_sys_flock"; NULL: no system call's entry. */
+static const char *call_of(const char *kernel)
+{
+	static const char *const entries[] = {"__x64_sys_", "__arm64_sys_", "__se_sys_", "__do_sys_"};
+
+	for (size_t i = 0; i < ARRAY_LEN(entries); i++)
+		if (!strncmp(kernel, entries[i], strlen(entries[i])))
+			return kernel + strlen(entries[i]);
+	return NULL;
+}
+
+static void stuck_add(struct picture *p, const char *name, unsigned line)
+{
+	size_t at = strlen(p->stuck), bytes = strlen(name);
+	char number[16] = "";
+
+	/* "wait_for (train.py)": the line stands in the brackets */
+	if (line && bytes && name[bytes - 1] == ')') {
+		snprintf(number, sizeof(number), ":%u)", line);
+		bytes--;
+	}
+	if (at + bytes + sizeof(number) + 4 < sizeof(p->stuck))
+		snprintf(p->stuck + at, sizeof(p->stuck) - at, "%s%.*s%s", at ? " < " : "", (int)bytes,
+			 name, number);
+}
+
+/* The system call, then Python's functions; without any, those of the libraries. */
+static void tell_stack(struct picture *p, struct named *n, const struct stack *st)
+{
+	const struct stack_batch *b = &n->w->stacks;
+	bool python = false;
+	uint32_t told = 0;
+
+	for (uint32_t i = 0; i < st->count; i++)
+		python |= b->frames[st->first + i].kind == STACK_FRAME_PYTHON;
+	for (uint32_t i = 0; i < st->count && told < STUCK_FRAMES; i++) {
+		const struct stack_frame *f = &b->frames[st->first + i];
+		const char *name = frame_name(n->w, &n->names, st->first + i, n->room);
+
+		if (i < st->kernel_count)
+			name = told ? NULL : call_of(name);
+		else if (python && f->kind != STACK_FRAME_PYTHON)
+			name = NULL;
+		if (!name)
+			continue;
+		stuck_add(p, name, f->kind == STACK_FRAME_PYTHON ? f->line : 0);
+		told++;
+	}
+}
+
+/* Where the thread slept last, or what it ran most lately where it did not sleep since. */
+static void take_stuck(struct picture *p, struct named *n, const struct host_timeline *host)
+{
+	const struct stack_batch *b = &n->w->stacks;
+	uint32_t tid, stack = STACK_SWITCH_NO_STACK;
+	struct ledger_interval open;
+	uint64_t at = 0;
+
+	if (!window_ledger_interval(n->w, &open) || !host->count)
+		return;
+	tid = host->tid[window_ledger_thread(host, open)];
+	for (uint32_t i = 0; i < b->switch_count; i++) {
+		const struct stack_switch *s = &b->switches[i];
+
+		if (s->tid == tid && s->stack < b->stack_count && s->in_ns > open.begin_ns &&
+		    s->in_ns >= at) {
+			at = s->in_ns;
+			stack = s->stack;
+		}
+	}
+	for (uint32_t i = 0; i < b->sample_count; i++) {
+		const struct stack_sample *s = &b->samples[i];
+
+		if (s->tid == tid && s->kind == STACK_ON_CPU && s->time_ns >= open.begin_ns &&
+		    s->time_ns > at) {
+			at = s->time_ns;
+			stack = s->stack;
+		}
+	}
+	if (stack != STACK_SWITCH_NO_STACK)
+		tell_stack(p, n, &b->stacks[stack]);
+}
+
 static bool take_ledgers(struct picture *p, const struct window *w, const struct parts *parts,
 			 struct named *names)
 {
@@ -709,6 +808,8 @@ static bool take_ledgers(struct picture *p, const struct window *w, const struct
 	bool good = host_timeline_make(w, ledger_frame, names, &host) &&
 		    window_ledger_add(w, parts->slow, parts->calm, &host, &p->ledger);
 
+	if (good)
+		take_stuck(p, names, &host);
 	host_timeline_fini(&host);
 	return good;
 }
@@ -753,7 +854,9 @@ static bool take_steps(struct picture *p, const struct window *w, struct parts *
 		p->calm_is_before = only_before(w, spans);
 		for (uint32_t i = 0; i < w->step_count; i++) {
 			parts->slow[i] = spans[i].slow;
-			parts->calm[i] = spans[i].calm;
+			/* what came before a hang was as ever, unless it was flagged */
+			parts->calm[i] = spans[i].calm ||
+					 (w->open_since_ns && spans[i].slow && !of_slow.slow);
 		}
 	}
 	free(scratch);
@@ -804,7 +907,7 @@ struct picture *picture_make(const struct window *w, picture_name_fn name, void 
 	struct named names;
 	bool good = named_init(&names, w, name, arg) && parts.slow && parts.calm;
 
-	if (good && (w->step_count || w->signal_count || w->stacks.sample_count))
+	if (good && (w->step_count || w->signal_count || w->stacks.sample_count || w->open_since_ns))
 		p = calloc(1, sizeof(*p));
 	if (p) {
 		atomic_init(&p->holders, 1);

@@ -35,6 +35,11 @@ void picture_rank(const struct picture *p, bool calm, struct diagnosis_rank *out
 const struct ledger *picture_ledger(const struct picture *p, bool calm);
 /* The collectives of both, for coll_split.h; borrowed. */
 const struct coll_parts *picture_colls(const struct picture *p);
+/* Of the time in which the rank's steps stood still; no steps: they went on. */
+const struct ledger *picture_open(const struct picture *p);
+/* Where the thread is that it hangs in: "flock < wait_for (train.py:88) < main (train.py:120)"; "": not
+ * known. */
+const char *picture_stuck(const struct picture *p);
 
 /* The ledger of the healthy steps is of steps before the first slow one. */
 bool picture_calm_is_before(const struct picture *p);

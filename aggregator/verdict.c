@@ -51,7 +51,7 @@ static void add_ledger(struct court *c, const struct incident *i, const struct i
 {
 	struct incident_books *l = &c->ledger[c->ledger_count];
 
-	if (c->ledger_count == LEDGERS_MAX || j->kind == FINDING_HANG || !incident_books_open(i, j, m, l))
+	if (c->ledger_count == LEDGERS_MAX || !incident_books_open(i, j, m, l))
 		return;
 	if (!diagnosis_ledger_tells(j->kind, &l->slow, &l->usual)) {
 		incident_books_close(l);
@@ -61,6 +61,7 @@ static void add_ledger(struct court *c, const struct incident *i, const struct i
 	out->ledger = &l->slow;
 	out->usual = &l->usual;
 	out->usual_is_own = l->usual_is_own;
+	out->stuck = j->kind == FINDING_HANG ? picture_stuck(m->open) : "";
 }
 
 /* The slow steps of one window, with the signals of all. */
@@ -101,6 +102,7 @@ static void show(const struct member *m, const struct picture *p, struct diagnos
 	out->ledger = had.ledger;
 	out->usual = had.usual;
 	out->usual_is_own = had.usual_is_own;
+	out->stuck = had.stuck;
 }
 
 static void cast_add(struct cast *c, const struct member *m, const struct picture *p)
@@ -214,6 +216,16 @@ static struct diagnosis *told_of(const struct finding_line *line, struct verdict
 	return &v->diagnosis;
 }
 
+/* What the rank is stuck in, its window shows; who waits for it meanwhile, detection knows. */
+static void tell_waiting(const struct finding *f, struct diagnosis *d)
+{
+	size_t used = strlen(d->summary);
+
+	if (f->cause != d->cause && f->evidence_count && used + 40 < sizeof(d->summary)) /* worth cutting */
+		snprintf(d->summary + used, sizeof(d->summary) - used, "; %.200s", f->evidence[0].text);
+	d->effect_ns = f->effect_ns > d->effect_ns ? f->effect_ns : d->effect_ns;
+}
+
 /* Detection looks over more steps than a window has, and over every rank: where it names a cause
  * that the windows do not show better, it is the verdict. */
 static void take_finding(const struct finding *f, struct verdict *v, uint32_t n)
@@ -242,6 +254,8 @@ static void take_finding(const struct finding *f, struct verdict *v, uint32_t n)
 	}
 	if (!(d->effect_ns > 0))
 		d->effect_ns = f->effect_ns;
+	if (f->kind == FINDING_HANG && d->by_ledger)
+		tell_waiting(f, d);
 	for (uint32_t k = 0; k < f->evidence_count; k++)
 		add_line(told_of(&f->evidence[k], v, n), &f->evidence[k]);
 }

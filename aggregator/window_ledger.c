@@ -233,12 +233,76 @@ static int add_step(struct work *k, const struct window *w, const struct step *s
 	return take_colls(k, w, first, last, end, calm, &out->colls);
 }
 
+/* ---- what does not end ---- */
+
+bool window_ledger_interval(const struct window *w, struct ledger_interval *out)
+{
+	*out = (struct ledger_interval){
+	    w->open_since_ns > w->begin_ns ? w->open_since_ns : w->begin_ns, w->end_ns};
+	return w->open_since_ns && out->begin_ns < out->end_ns;
+}
+
+/* When the thread began the wait that it is in at the end; 0: nothing is known of it then. A wait comes in
+ * pieces, one of each drain. */
+static uint64_t rests_since(const struct ledger_thread *t, struct ledger_interval open)
+{
+	uint32_t k = t->count;
+	uint64_t since;
+
+	while (k && t->segment[k - 1].begin_ns >= open.end_ns)
+		k--;
+	if (!k || t->segment[k - 1].end_ns <= open.begin_ns)
+		return 0;
+	since = t->segment[k - 1].end_ns;
+	for (; k && t->segment[k - 1].end_ns >= since; k--) {
+		if (t->segment[k - 1].kind != LEDGER_BLOCKED && t->segment[k - 1].kind != LEDGER_STOPPED)
+			break;
+		since = t->segment[k - 1].begin_ns;
+	}
+	return since;
+}
+
+uint32_t window_ledger_thread(const struct host_timeline *host, struct ledger_interval open)
+{
+	uint32_t best = 0;
+	uint64_t latest = 0;
+
+	for (uint32_t k = 0; k < host->count; k++) {
+		uint64_t since = host->thread[k].helper ? 0 : rests_since(&host->thread[k], open);
+
+		if (since > latest) {
+			latest = since;
+			best = k;
+		}
+	}
+	return best;
+}
+
+static void add_open(const struct window *w, const struct host_timeline *host, struct ledger *l)
+{
+	/* a graph's launch may wait in a collective that was captured: it accuses nobody */
+	static const enum ledger_kind kinds[] = {[BEAT_UNFINISHED_KERNEL] = LEDGER_COMPUTE,
+						 [BEAT_UNFINISHED_COLLECTIVE] = LEDGER_COLLECTIVE,
+						 [BEAT_UNFINISHED_GRAPH] = LEDGER_COLLECTIVE};
+	struct ledger_busy unfinished = {.launch_ns = w->unfinished.launch_ns,
+					 .name = w->unfinished.name};
+	struct ledger_interval open;
+
+	if (!window_ledger_interval(w, &open))
+		return;
+	if (w->unfinished.kind && w->unfinished.kind <= BEAT_UNFINISHED_GRAPH)
+		unfinished.kind = kinds[w->unfinished.kind];
+	ledger_open(l, open.begin_ns, open.end_ns, unfinished.kind ? &unfinished : NULL, host->thread,
+		    host->count, window_ledger_thread(host, open));
+}
+
 bool window_ledger_add(const struct window *w, const bool *slow, const bool *calm,
 		       const struct host_timeline *host, struct window_ledger *out)
 {
 	struct work k;
 	int err = 0;
 
+	add_open(w, host, &out->open);
 	if (!w->device || !w->device_count || !w->names)
 		return true;
 	if (!work_init(&k, w, host))

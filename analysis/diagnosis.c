@@ -788,7 +788,7 @@ static double confidence(const struct diagnosis_view *v, const struct choice *c,
 	    : c->lead->by_line ? SURE_BY_LINE
 			       : 1 / (1 + exp(-(x + SURE_MISSING * missing)));
 	x *= 0.5 + 0.5 * agreeing / (in->suspect_count ? in->suspect_count : 1);
-	if (v->who->steps < STEPS_SURE)
+	if (v->who->steps < STEPS_SURE && in->kind != FINDING_HANG)
 		x *= 0.5 + 0.1 * v->who->steps;
 	if (v->pools_known && v->mine[FIGURE_STEP] > 0)
 		x *= clamp(c->explained_ns / (STEP_SHARE * v->mine[FIGURE_STEP]), 0, 1);
@@ -832,6 +832,14 @@ static enum finding_cause fallback(const struct diagnosis_view *v)
 	return v->in->kind == FINDING_UNIFORM ? CAUSE_SW_SLOWER : CAUSE_UNKNOWN;
 }
 
+/* What detection knows stands, but that a rank is missing, or has not told that its kernel ended, is what
+ * its ledger says the reason of. */
+static bool says_why(const struct diagnosis_view *v, const struct choice *c)
+{
+	return v->row && c->lead && c->lead->cause != CAUSE_CPU_HOST_GAP &&
+	       (v->in->known == CAUSE_HANG_MISSING || v->in->known == CAUSE_HANG_KERNEL);
+}
+
 static void conclude(struct diagnosis_view *v, struct diagnosis *out)
 {
 	struct choice c = choose(v, LAYER_COUNT);
@@ -846,8 +854,7 @@ static void conclude(struct diagnosis_view *v, struct diagnosis *out)
 			    "than its peers differ",
 			    v->who->rank);
 	}
-	/* what detection knows stands, unless the rank was stopped from outside */
-	if (is_given(v->in->known) && (!c.lead || c.lead->cause != CAUSE_OS_STOPPED))
+	if (is_given(v->in->known) && !says_why(v, &c))
 		c.lead = NULL;
 	if (c.lead) {
 		out->cause = c.lead->cause;

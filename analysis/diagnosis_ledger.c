@@ -74,6 +74,9 @@ static bool is_own(enum finding_kind finding, enum ledger_kind kind)
 static enum finding_cause cause_of(const struct diagnosis_view *v, const struct pattern *p,
 				   const struct sum *s)
 {
+	/* the GPU works, and comes to no end */
+	if (p->kind == LEDGER_COMPUTE && v->in->kind == FINDING_HANG)
+		return CAUSE_HANG_KERNEL;
 	if (p->cause != CAUSE_CPU_FUNCTION)
 		return p->cause;
 	if (v->in->kind == FINDING_UNIFORM)
@@ -230,11 +233,19 @@ static void account_text(const struct diagnosis_view *v, const struct ledger_row
 {
 	const char *what = ledger_what_text(r->what);
 	struct diagnosis_number slow, usual;
+	size_t used = (size_t)snprintf(out, bytes, "%s%s%s%s%s%.110s: ", ledger_kind_name(r->kind),
+				       *what ? " (" : "", what, *what ? ")" : "", *r->name ? " " : "",
+				       r->name);
 
-	snprintf(out, bytes, "%s%s%s%s%.110s: %s per step, %s %s", ledger_kind_name(r->kind),
-		 *what ? " (" : "", what, *what ? ")" : "", r->name,
-		 diagnosis_text_ms(r->slow_ns, &slow), diagnosis_text_ms(r->reference_ns, &usual),
-		 v->past ? "when healthy" : "on the peers");
+	if (v->in->kind == FINDING_HANG)
+		snprintf(out + used, bytes - used, "%s since its last step, %s in a step before",
+			 diagnosis_text_ms(r->slow_ns, &slow),
+			 diagnosis_text_ms(r->reference_ns, &usual));
+	else
+		snprintf(out + used, bytes - used, "%s per step, %s %s",
+			 diagnosis_text_ms(r->slow_ns, &slow),
+			 diagnosis_text_ms(r->reference_ns, &usual),
+			 v->past ? "when healthy" : "on the peers");
 }
 
 static void function_text(struct diagnosis_view *v, const struct share *s,
@@ -244,6 +255,12 @@ static void function_text(struct diagnosis_view *v, const struct share *s,
 	struct diagnosis_candidate *hot = NULL;
 	struct diagnosis_number ms;
 
+	if (v->in->kind == FINDING_HANG) {
+		diagnosis_text_copy(c->subject, sizeof(c->subject), r ? r->name : "");
+		snprintf(c->because, sizeof(c->because), "%s code runs on in %.120s", v->its,
+			 r && *r->name ? r->name : "a function without a name");
+		return;
+	}
 	if (r && r->excess_ns >= NAMED_SHARE * s->sum->excess_ns) {
 		diagnosis_text_copy(c->subject, sizeof(c->subject), r->name);
 		snprintf(c->because, sizeof(c->because), "%.120s takes %s per step longer %s",
@@ -275,6 +292,11 @@ static void tell(struct diagnosis_view *v, const struct share *s, struct diagnos
 		return;
 	}
 	diagnosis_text_copy(c->subject, sizeof(c->subject), name);
+	if (p->kind == LEDGER_COMPUTE) {
+		snprintf(c->because, sizeof(c->because), "kernel %.120s does not end",
+			 *name ? name : "(name not known)");
+		return;
+	}
 	snprintf(c->because, sizeof(c->because), "%s%s%.130s", p->because[v->many],
 		 *name ? p->joint : "", name);
 }
@@ -337,7 +359,7 @@ static struct ledger_row *rows_of(enum finding_kind kind, const struct ledger *s
 	struct ledger_row *rows = NULL;
 
 	*count = 0;
-	if (kind != FINDING_HANG && slow->steps && usual->steps)
+	if (slow->steps && (usual->steps || kind == FINDING_HANG))
 		rows = calloc((size_t)slow->count + usual->count + 1, sizeof(*rows));
 	if (!rows)
 		return NULL;
@@ -377,12 +399,18 @@ void diagnosis_ledger_look(struct diagnosis_view *v)
 {
 	struct share shares[CAUSE_COUNT] = {{0}};
 	struct sum sums[PATTERNS] = {{0}};
+	int most = CAUSE_UNKNOWN;
 
 	if (!v->row)
 		return;
 	sum_up(v->row, v->row_count, sums);
 	divide(v, sums, shares);
-	for (int c = 0; c < CAUSE_COUNT; c++)
+	for (int c = 0; c < CAUSE_COUNT; c++) {
+		most = shares[c].ns > shares[most].ns ? c : most;
 		if (shares[c].ns > 0 && c != CAUSE_UNKNOWN)
 			put(v, (enum finding_cause)c, &shares[c]);
+	}
+	if (v->who->stuck && *v->who->stuck)
+		snprintf(diagnosis_add(v, (enum finding_cause)most, POOL_HOST, 0, 1)->text,
+			 FINDING_TEXT_BYTES, "rank %d is in %.210s", v->who->rank, v->who->stuck);
 }

@@ -474,6 +474,47 @@ void ledger_step(struct ledger *l, uint64_t begin_ns, uint64_t end_ns,
 	}
 }
 
+/* How long of [begin, end) the thread is stopped; charges it. */
+static uint64_t charge_stopped(struct ledger *l, uint64_t begin, uint64_t end,
+			       const struct ledger_thread *t)
+{
+	uint64_t ns = 0;
+
+	for (uint32_t i = t ? segment_after(t, begin) : 0; t && i < t->count && begin < end; i++) {
+		const struct ledger_segment *s = &t->segment[i];
+		uint64_t from = s->begin_ns > begin ? s->begin_ns : begin;
+		uint64_t to = s->end_ns < end ? s->end_ns : end;
+
+		if (s->kind != LEDGER_STOPPED || from >= to)
+			continue;
+		ledger_charge(l, s->kind, s->what, s->name, to - from, 0);
+		ns += to - from;
+		begin = to;
+	}
+	return ns;
+}
+
+void ledger_open(struct ledger *l, uint64_t begin_ns, uint64_t end_ns,
+		 const struct ledger_busy *unfinished, const struct ledger_thread *threads,
+		 uint32_t thread_count, uint32_t thread)
+{
+	const struct hosts hosts = {threads, thread_count};
+	uint64_t launch = unfinished ? unfinished->launch_ns : end_ns;
+
+	if (end_ns <= begin_ns)
+		return;
+	launch = launch < begin_ns ? begin_ns : launch > end_ns ? end_ns : launch;
+	l->steps++;
+	l->total_ns += end_ns - begin_ns;
+	charge_host(l, begin_ns, launch, &hosts, thread, 0);
+	if (unfinished)
+		ledger_charge(l, unfinished->kind, LEDGER_NONE, unfinished->name,
+			      end_ns - launch -
+				  charge_stopped(l, launch, end_ns,
+						 thread < thread_count ? &threads[thread] : NULL),
+			      1);
+}
+
 /* ---- a subtraction ---- */
 
 static void row_of(struct ledger_row *r, const struct ledger *slow, const struct ledger_account *s,

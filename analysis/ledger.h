@@ -147,6 +147,13 @@ void ledger_step(struct ledger *l, uint64_t begin_ns, uint64_t end_ns,
 		 const struct ledger_thread *threads, uint32_t thread_count,
 		 struct ledger_interval *scratch);
 
+/* Adds the open interval of a rank that hangs, as a step: what its GPU was given and has not ended
+ * (NULL: it has ended all), from its launch on, and what the thread did before. A process that is
+ * stopped can't tell what its GPU has ended: that it is stopped comes first. */
+void ledger_open(struct ledger *l, uint64_t begin_ns, uint64_t end_ns,
+		 const struct ledger_busy *unfinished, const struct ledger_thread *threads,
+		 uint32_t thread_count, uint32_t thread);
+
 /* ---- a subtraction ---- */
 
 /* Per step: slow less reference. excess_ns = work_ns + speed_ns for what is counted: more of the

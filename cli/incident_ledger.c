@@ -150,7 +150,7 @@ static void print_rows(FILE *to, const json_t *l, unsigned width, double whole)
 		print_row(to, "all else", width, rest, whole);
 }
 
-void incident_ledger_print(FILE *to, const json_t *d, unsigned columns)
+void incident_ledger_print(FILE *to, const json_t *d, bool hang, unsigned columns)
 {
 	const json_t *l = json_object_get(d, "ledger");
 	double whole = jsonget_number(l, "excess_ms");
@@ -164,11 +164,19 @@ void incident_ledger_print(FILE *to, const json_t *d, unsigned columns)
 	if (!incident_ledger_is_known(d))
 		return;
 	fprintf(to, "  ledger    %s%-*s %9s %9s %9s %6s%s\n", term_style(TERM_DIM), (int)width,
-		"ms per step", own ? "healthy" : "peers", "slow", "excess", "share",
+		hang ? "ms" : "ms per step", hang ? "a step" : own ? "healthy" : "peers",
+		hang ? "hangs" : "slow", "excess", "share",
 		term_style(TERM_PLAIN));
 	print_rows(to, l, width, whole);
 	fputs(term_style(TERM_BOLD), to);
-	print_row(to, "the whole step", width, step, whole);
+	print_row(to, hang ? "what was seen" : "the whole step", width, step, whole);
+	fputs(term_style(TERM_PLAIN), to);
+	if (hang) {
+		fprintf(to, "            %s(since its last step, and the mean of %s steps before)%s\n",
+			term_style(TERM_DIM), term_count(jsonget_number(l, "reference_steps")),
+			term_style(TERM_PLAIN));
+		return;
+	}
 	fprintf(to, "%s            %s(means of %s slow steps and %s healthy ones of %s)%s\n",
 		term_style(TERM_PLAIN), term_style(TERM_DIM),
 		term_count(jsonget_number(l, "slow_steps")),

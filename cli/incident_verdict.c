@@ -120,9 +120,7 @@ static void print_one(FILE *to, const json_t *d, bool open, bool hang, unsigned 
 		term_wrap(to, LABEL_COLUMNS, "verdict", jsonget_text(d, "summary"), columns);
 		fputs(term_style(TERM_PLAIN), to);
 	}
-	/* the slow steps of a job that hangs came before */
-	if (!hang)
-		incident_ledger_print(to, d, columns);
+	incident_ledger_print(to, d, hang, columns);
 	if (!empty)
 		print_cause(to, d, columns);
 	print_cost(to, d, open, hang);

@@ -59,7 +59,7 @@ static void put_account(FILE *to, const char *name, const json_t *row, const cha
 }
 
 /* Where the time of the slow steps went. */
-static void put_ledger(FILE *to, const json_t *d)
+static void put_ledger(FILE *to, const json_t *d, bool hang)
 {
 	const json_t *l = json_object_get(d, "ledger"), *row;
 	double whole = jsonget_number(l, "excess_ms");
@@ -71,16 +71,25 @@ static void put_ledger(FILE *to, const json_t *d)
 	fprintf(
 	    to,
 	    "<h3>Where the time went</h3>\n<div class=\"scroll\"><table class=\"ledger\"><tr>"
-	    "<th class=\"t\">ms per step</th><th>%s</th><th>slow</th><th>excess</th><th>share</th>"
+	    "<th class=\"t\">%s</th><th>%s</th><th>%s</th><th>excess</th><th>share</th>"
 	    "<th class=\"t\">of the excess</th></tr>\n",
-	    own ? "healthy" : "peers");
+	    hang ? "ms" : "ms per step", hang ? "a step" : own ? "healthy" : "peers",
+	    hang ? "hangs" : "slow");
 	json_array_foreach(json_object_get(l, "rows"), i, row)
 	    put_account(to, incident_ledger_account(row, 100), row, "reference_ms", "slow_ms",
 			"excess_ms", whole);
 	if (jsonget_number(l, "other_slow_ms") > 0 || jsonget_number(l, "other_reference_ms") > 0)
 		put_account(to, "all else", l, "other_reference_ms", "other_slow_ms",
 			    "other_excess_ms", whole);
-	put_account(to, "the whole step", l, "reference_ms", "slow_ms", "excess_ms", whole);
+	put_account(to, hang ? "what was seen" : "the whole step", l, "reference_ms", "slow_ms",
+		    "excess_ms", whole);
+	if (hang) {
+		fprintf(to,
+			"</table></div>\n<p class=\"dim\">Since its last step, and the mean of %s "
+			"steps before.</p>\n",
+			term_count(jsonget_number(l, "reference_steps")));
+		return;
+	}
 	fprintf(to,
 		"</table></div>\n<p class=\"dim\">Means of %s slow steps and %s healthy ones of "
 		"%s.</p>\n",
@@ -127,8 +136,7 @@ static void put_one(FILE *to, const json_t *d, bool open, bool hang)
 		escape_html(to, jsonget_text(d, "remedy"));
 		fputs("</p>\n", to);
 	}
-	if (!hang)
-		put_ledger(to, d);
+	put_ledger(to, d, hang);
 	put_lines(to, "Evidence", "evidence", json_object_get(d, "evidence"), !hang);
 	put_lines(to, "Ruled out", "ruled-out", json_object_get(d, "ruled_out"), !hang);
 	put_lines(to, "Missing", "missing", json_object_get(d, "missing"), !hang);

@@ -476,11 +476,27 @@ int sampler_set_wide(struct sampler *s, bool on)
 
 static void on_stack(void *arg, const void *data, size_t bytes);
 
+/* Who sleeps on has the stack of an earlier drain, whose names are to be checked again in this one. */
+static void warm(struct sampler *s, uint64_t python_hash)
+{
+	const struct sampler_stack *head = python_hash ? stack_store_find(s->stacks, python_hash) : NULL;
+
+	if (head)
+		stack_build_warm(&s->build, head);
+}
+
+static void on_asleep(void *arg, const struct sampler_blocked *b)
+{
+	warm(arg, b->key.python_hash);
+}
+
 static void on_row(void *arg, uint32_t first_tid, const struct sampler_switch_thread *row)
 {
 	struct sampler *s = arg;
 
 	switches_row(s->switches, first_tid, row, s->look_ns);
+	if (row->phase == SAMPLER_SWITCH_OFF)
+		warm(s, row->stacks.python_hash);
 }
 
 /* What the recorded threads are at. */
@@ -668,6 +684,7 @@ static int bpf_drain(struct sampler *s, struct stack_batch *b)
 	sampler_events_poll(s->events, s->processes);
 	sleepers_begin(s->sleepers, s->drain_ns, s->options.off_cpu_min_ns);
 	switches_look(s, s->drain_ns);
+	sampler_maps_blocked(s->maps, on_asleep, s);
 	sampler_maps_stacks(s->maps, on_stack, s);
 	names_wait(s);
 	stack_build_begin(&s->build, b, s->begin_ns, slice_ns);

@@ -78,6 +78,51 @@ static int fill_stacks(struct process *p, struct window *w, const struct windows
 	return 0;
 }
 
+/* What its GPU does not end. A kernel that was launched long before the latest step, and yet the steps
+ * went on, runs for ever (a server on the GPU), or its record is lost. */
+static void find_unfinished(const struct process *p, double latency_ns, struct join_unfinished *out)
+{
+	uint64_t last = p->rank->stats.last_step_end_ns;
+	uint64_t before = (uint64_t)(SHIP_STEPS_AHEAD * latency_ns);
+
+	*out = (struct join_unfinished){ .kind = JOIN_UNFINISHED_NONE };
+	if (p->join)
+		join_unfinished(p->join, last > before ? last - before : 0, out);
+}
+
+/* Since when the steps stand still, long enough to tell what the GPU does not end; 0: they go on. */
+static uint64_t fill_unfinished(const struct process *p, double latency_ns,
+				struct beat_unfinished *out, uint64_t now_ns)
+{
+	uint64_t last = rank_still_since(p->rank);
+	struct join_unfinished u;
+
+	if (!last || now_ns < last + SHIP_STILL_NS ||
+	    (double)(now_ns - last) < SHIP_STEPS_AHEAD * latency_ns)
+		return 0;
+	find_unfinished(p, latency_ns, &u);
+	if (!u.kind)
+		return last;
+	out->kind = u.kind;
+	out->stream = u.stream;
+	out->launch_ns = u.launch_ns;
+	snprintf(out->name, sizeof(out->name), "%s",
+		 u.kind == JOIN_UNFINISHED_COLL && u.func ? record_coll_name(u.func) :
+		 p->reader				    ? ring_reader_name(p->reader, u.name) : "");
+	return last;
+}
+
+/* Not of a process that has ended: it waits for nothing any more. */
+static void fill_open(const struct process *p, struct window *w)
+{
+	struct rank_medians m;
+
+	if (p->state == PROCESS_GONE)
+		return;
+	rank_medians(p->rank, &m);
+	w->open_since_ns = fill_unfinished(p, m.latency_ns, &w->unfinished, w->end_ns);
+}
+
 static int fill_window(struct process *p, struct window *w, const struct windows_request *q)
 {
 	struct node *n = p->node;
@@ -93,6 +138,7 @@ static int fill_window(struct process *p, struct window *w, const struct windows
 	err = windows_fill(w, q, p->rank);
 	if (err)
 		return err;
+	fill_open(p, w);
 	os_node_fill(p, w);
 	if (!q->summary_only)
 		err = windows_records(w, q, p->rank, (uint32_t)n->settings.window_records);
@@ -183,18 +229,6 @@ int ship_open(struct node *n)
 	return windows_open(&n->windows, &c);
 }
 
-/* What its GPU does not end. A kernel that was launched long before the latest step, and yet the steps
- * went on, runs for ever (a server on the GPU), or its record is lost. */
-static void find_unfinished(const struct process *p, double latency_ns, struct join_unfinished *out)
-{
-	uint64_t last = p->rank->stats.last_step_end_ns;
-	uint64_t before = (uint64_t)(SHIP_STEPS_AHEAD * latency_ns);
-
-	*out = (struct join_unfinished){ .kind = JOIN_UNFINISHED_NONE };
-	if (p->join)
-		join_unfinished(p->join, last > before ? last - before : 0, out);
-}
-
 static void look_at_stall(const struct process *p, uint64_t now_ns)
 {
 	struct join_unfinished u;
@@ -258,27 +292,6 @@ int ship_range(struct process *p, uint32_t reason, uint64_t begin_ns, uint64_t e
 }
 
 /* ---- beats ---- */
-
-/* While it is still. */
-static void fill_unfinished(const struct process *p, double latency_ns, struct beat_unfinished *out,
-			    uint64_t now_ns)
-{
-	uint64_t last = rank_still_since(p->rank);
-	struct join_unfinished u;
-
-	if (!last || now_ns < last + SHIP_STILL_NS ||
-	    (double)(now_ns - last) < SHIP_STEPS_AHEAD * latency_ns)
-		return;
-	find_unfinished(p, latency_ns, &u);
-	if (!u.kind)
-		return;
-	out->kind = u.kind;
-	out->stream = u.stream;
-	out->launch_ns = u.launch_ns;
-	snprintf(out->name, sizeof(out->name), "%s",
-		 u.kind == JOIN_UNFINISHED_COLL && u.func ? record_coll_name(u.func) :
-		 p->reader				    ? ring_reader_name(p->reader, u.name) : "");
-}
 
 static void fill_beat_rank(const struct process *p, struct beat_rank *b, uint64_t now_ns)
 {

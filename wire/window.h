@@ -58,6 +58,21 @@ struct window_part { /* analysis/explain, with the name as an id of this window'
 	struct explain_part part;
 };
 
+/* The oldest work of a rank's GPU that was launched and not seen to end, while its steps stand still: what
+ * is launched later can wait for it, never the other way round. */
+enum beat_unfinished_kind {
+	BEAT_UNFINISHED_NONE = 0,
+	BEAT_UNFINISHED_KERNEL = 1,
+	BEAT_UNFINISHED_COLLECTIVE = 2, /* a kernel that waits for other ranks */
+	BEAT_UNFINISHED_GRAPH = 3,	/* of a graph launch; which kernel of it is not known */
+};
+struct beat_unfinished {
+	uint32_t kind;
+	uint32_t stream; /* as records number it */
+	uint64_t launch_ns;
+	char name[WIRE_TEXT_BYTES]; /* of the kernel, cut; "" not known. Of a collective: its function */
+};
+
 struct window {
 	uint8_t id[16]; /* random; idempotence key */
 	struct wire_rank rank;
@@ -71,6 +86,10 @@ struct window {
 	uint32_t model_state;	 /* enum roofline_state of the latency model */
 	double model_r2, model_spread;
 	uint64_t raw_bytes;	 /* ring bytes that the window's records came from */
+	/* The open interval: the rank's steps stand still since then, to end_ns at least; 0: they go on.
+	 * unfinished: while they do; its stream is not told. */
+	uint64_t open_since_ns;
+	struct beat_unfinished unfinished;
 	/* Arrays, owned by whoever made the window (see wire_window_free). */
 	struct window_step *steps;
 	uint32_t step_count;
@@ -136,21 +155,6 @@ struct beat_comm {
 	 * ranks go on entering after the one that hangs. open_func 0: not told. dtype as in records. */
 	uint32_t open_func, open_seq, open_dtype;
 	uint64_t open_bytes;
-};
-
-/* The oldest work of a rank's GPU that was launched and not seen to end, while its steps stand still: what
- * is launched later can wait for it, never the other way round. */
-enum beat_unfinished_kind {
-	BEAT_UNFINISHED_NONE = 0,
-	BEAT_UNFINISHED_KERNEL = 1,
-	BEAT_UNFINISHED_COLLECTIVE = 2, /* a kernel that waits for other ranks */
-	BEAT_UNFINISHED_GRAPH = 3,	/* of a graph launch; which kernel of it is not known */
-};
-struct beat_unfinished {
-	uint32_t kind;
-	uint32_t stream; /* as records number it */
-	uint64_t launch_ns;
-	char name[WIRE_TEXT_BYTES]; /* of the kernel, cut; "" not known. Of a collective: its function */
 };
 
 #define BEAT_RANK_ANOMALY 0x01 /* a window is open */

@@ -24,7 +24,7 @@ int wire_peek_kind(const void *data, size_t bytes)
 #define WINDOW_FIELDS(X)                                                                           \
 	X(begin_ns) X(end_ns) X(realtime_offset_ns) X(clock_error_ns) X(reason) X(sequence)        \
 	X(summary_only) X(model_state) X(model_r2) X(model_spread) X(raw_bytes) X(step_count)      \
-	X(host_count) X(device_count) X(name_count)
+	X(host_count) X(device_count) X(name_count) X(open_since_ns)
 
 static int pack_names(const struct window *w, struct buf *out)
 {
@@ -84,6 +84,7 @@ struct window_lists {
 			unit[OS_SIGNAL_UNIT_BYTES];
 	} signal_texts[LIMIT_WINDOW_SIGNALS];
 	struct codec_rank rank;
+	char unfinished[WIRE_TEXT_BYTES];
 };
 
 /* What the other side takes. */
@@ -140,6 +141,12 @@ static void fill_window(Sysom__Wire__Window *pb, struct window_lists *l, const s
 	pb->n_parts = w->part_count;
 	pb->losses = l->loss_list;
 	pb->n_losses = w->loss_count;
+	if (w->unfinished.kind) {
+		pb->unfinished_kind = w->unfinished.kind;
+		pb->unfinished_launch_ns = w->unfinished.launch_ns;
+		codec_text_clean(w->unfinished.name, l->unfinished, sizeof(l->unfinished));
+		pb->unfinished_name = l->unfinished;
+	}
 	pb->signals = l->signal_list;
 	for (uint32_t i = 0; i < w->signal_count; i++)
 		fill_signal(pb, l, &w->signals[i]);
@@ -273,6 +280,16 @@ static bool is_figure(double v)
 	return fabs(v) <= LIMIT_SIGNAL_VALUE;
 }
 
+/* A kind of a later version is nothing that could be told. */
+static int read_unfinished(const Sysom__Wire__Window *pb, struct window *w)
+{
+	if (!pb->unfinished_kind || pb->unfinished_kind > BEAT_UNFINISHED_GRAPH)
+		return 0;
+	w->unfinished.kind = pb->unfinished_kind;
+	w->unfinished.launch_ns = pb->unfinished_launch_ns;
+	return codec_text_read(pb->unfinished_name, w->unfinished.name, sizeof(w->unfinished.name));
+}
+
 static int read_signals(const Sysom__Wire__Window *pb, struct window *w)
 {
 	if (pb->n_signals > LIMIT_WINDOW_SIGNALS)
@@ -366,6 +383,8 @@ static int read_head(const Sysom__Wire__Window *pb, struct window *w, struct bud
 	WINDOW_FIELDS(X)
 #undef X
 	err = read_losses(pb, w);
+	if (!err)
+		err = read_unfinished(pb, w);
 	if (!err)
 		err = read_parts(pb, w);
 	if (!err)

@@ -55,9 +55,10 @@ is "show is free of control characters" plain
 run show d1a60001; is "the cost of a closed incident is final" eval 'has "0.42 GPU-hours lost, 19.2 a day" && ! has "so far"'
 run show d1a60002; is "that of an open one is so far" eval 'has "0.42 GPU-hours lost so far, 19.2 a day" && has "for 12.4 s so far"'
 run show 4a4a4a4a; is "a hang is told by how long it lasts and who waits in what" eval 'has "hangs since 2026-11-21 02:50:20 UTC, for 20.0 s so far" && has "wait in AllReduce 240" && has "hanging only since they wait"'
+is "what it is in since its last step is told" eval 'has "host blocked: file lock in save" && has "what was seen" && has "since its last step, and the mean of 8 steps before"'
 is "and nothing of it per step" eval '! grep -qE "flagged|expectation|per step|steps 312" "$T/out"'
 run report 4a4a4a4a -o "$T/hang.html"
-is "nor in the report" eval 'grep -q "hangs for, so far" "$T/hang.html" && ! grep -qE "against expectation|step, observed|slow steps until|Where the time went" "$T/hang.html"'
+is "nor in the report" eval 'grep -q "hangs for, so far" "$T/hang.html" && grep -q "Since its last step, and the mean of 8 steps before" "$T/hang.html" && ! grep -qE "against expectation|step, observed|slow steps until|per step" "$T/hang.html"'
 run incidents --all; is "incidents gives a hang no step times" eval 'grep "^deadbeef" "$T/out" | grep -qv "41.2 ms"'
 run show 4b4b4b4b; is "a verdict that nothing shows is not shown, what is missing is" eval 'has "nothing that was seen shows the cause" && ! grep -qE "certainty|cause not found|look at the evidence" "$T/out" && has "who has not entered which collective"'
 run report 4b4b4b4b -o "$T/empty.html"

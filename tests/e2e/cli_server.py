@@ -55,10 +55,12 @@ DIAGNOSIS = {
 
 def hung():
     """A hang after a few slow steps."""
-    ledger = {"reference": "own", "slow_steps": 3, "reference_steps": 60, "slow_ms": 170.0, "reference_ms": 104.0,
-              "excess_ms": 66.0, "unobserved_ms": 0.0, "rows": [], "other_slow_ms": 170.0, "other_reference_ms": 104.0,
-              "other_excess_ms": 66.0, "explained_by": []}
-    d = {"layer": "unknown", "cause": "hang-missing", "title": "a rank has not entered a collective", "ranks": [5],
+    rows = [{"account": "blocked", "what": "file-lock", "name": "save", "reference_ms": 0.0,
+             "slow_ms": 11800.0, "excess_ms": 11800.0, "work_ms": 11800.0, "share": 1.0}]
+    ledger = {"reference": "own", "slow_steps": 1, "reference_steps": 8, "slow_ms": 11800.0, "reference_ms": 104.0,
+              "excess_ms": 11696.0, "unobserved_ms": 0.0, "rows": rows, "other_slow_ms": 0.0,
+              "other_reference_ms": 104.0, "other_excess_ms": -104.0, "explained_by": rows}
+    d = {"layer": "unknown", "cause": "cpu-lock", "title": "threads wait for a lock", "ranks": [5],
          "summary": "rank 5 hangs", "confidence": 0.95, "effect_ms": 20000.0, "ruled_out": [], "missing": [],
          "evidence": [{"layer": "unknown", "effect_ms": 20000.0, "text": "7 of 8 ranks wait in AllReduce 240"}],
          "remedy": "look at its stacks", "ledger": ledger}

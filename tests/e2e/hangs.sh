@@ -39,7 +39,7 @@ job mismatch mismatch:rank=2:start=100
 mismatch=$!
 ok "the kernel that does not end is found, and its rank" stack_wait 60 named endless "hang-kernel 1"
 ok "it is named" evidence endless "gemm"
-ok "so are those that wait" evidence endless "ranks wait in"
+ok "so are those that wait" stack_wait 30 evidence endless "ranks wait in"
 ok "the rank that called another collective is found" stack_wait 30 named mismatch "hang-mismatch 2"
 ok "both calls are named" bash -c 'grep -qE "rank 2 called AllGather of [0-9]+ bytes \(float32\) where the others called AllReduce of [0-9]+ bytes" "$0"' \
 	<(field mismatch '.diagnosis.evidence[].text')

@@ -304,10 +304,18 @@ CASES = [
          every_rank=True, kind="uniform", named=("64x64",)),
     # no end
     Case("killed", "a rank is killed and the others wait for it", "hang-missing", (Order("die"),),
-         kind="hang", ranks=lambda r: [r], ends=False, seconds=40),
-    Case("hang", "a rank waits for a lock file for ever", "hang-missing",
-         (Tool("inject.py flock --path {dir}/held --every 0"), Order("hang path={dir}/held")), named=("flock",),
-         kind="hang", ranks=lambda r: [r], ends=False, seconds=40),
+         kind="hang", ends=False, seconds=40),
+    Case("hang", "a rank waits for a lock file for ever", "cpu-lock",
+         (Tool("inject.py flock --path {dir}/held --every 0"), Order("hang path={dir}/held")),
+         named=("file lock", "flock"), kind="hang", ends=False),
+    Case("hang_pipe", "a rank waits for another process that says nothing more, at a pipe", "cpu-process",
+         (Order("silence"),), named=("pipe", "silence"), kind="hang", ends=False),
+    Case("hang_lock", "two threads of a rank wait for a lock that the other one holds", "cpu-lock",
+         (Order("deadlock"),), named=("deadlock",), kind="hang", ends=False),
+    Case("hang_loop", "a rank waits in a loop for what never comes", "cpu-python",
+         (Order("loop"),), named=("loop",), kind="hang", ends=False),
+    Case("hang_stopped", "a rank is stopped and not continued", "os-stopped",
+         (Tool("inject.py stop --pid {pid} --ms 600000 --every 600001"),), kind="hang", ends=False),
 ]
 
 

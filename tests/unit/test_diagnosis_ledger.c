@@ -23,6 +23,7 @@ struct world {
 	struct os_signal signal[4];
 	struct diagnosis_rank rank;
 	enum finding_kind kind;
+	enum finding_cause known;
 	double scale;
 };
 
@@ -77,7 +78,7 @@ static void judge_all(struct world *w, uint32_t suspects)
 	const double step_ns = (double)ledger_sum(&w->slow) / STEPS;
 	struct diagnosis_rank who[2];
 	struct diagnosis_input in = {.kind = w->kind, .suspect = who, .suspect_count = suspects,
-				     .job_ranks = 8};
+				     .job_ranks = 8, .known = w->known};
 	struct diagnosis_rank before = {.steps = STEPS, .step_ns = 100e6 * w->scale,
 					.self_ns = 90e6 * w->scale, .compute_ns = 50e6 * w->scale,
 					.idle_ns = 40e6 * w->scale, .late_ns = -1, .late_gap_ns = -1,
@@ -460,6 +461,92 @@ static void preemptions_belong_to_what_runs_longer(void **unused)
 	end(&w);
 }
 
+/* One open interval of 30 s beside healthy steps. */
+static void hangs_in(struct world *w, enum ledger_kind kind, enum ledger_what what, const char *name,
+		     enum finding_cause known)
+{
+	begin(w);
+	ledger_fini(&w->slow);
+	w->slow.steps = 1;
+	ledger_charge(&w->slow, kind, what, name, 30000 * MS, 1);
+	w->kind = FINDING_HANG;
+	w->known = known;
+	w->rank.stuck = "flock < save (train.py:88)";
+	judge(w);
+}
+
+static void a_rank_hangs_in_what_its_open_interval_is_in(void **unused)
+{
+	static const struct {
+		enum ledger_kind kind;
+		enum ledger_what what;
+		const char *name;
+		enum finding_cause cause;
+		const char *said;
+	} hangs[] = {
+	    {LEDGER_BLOCKED, LEDGER_FILE_LOCK, "save (train.py)", CAUSE_CPU_LOCK,
+	     "rank 5 hangs because it waits for a file lock in save (train.py)"},
+	    {LEDGER_BLOCKED, LEDGER_LOCK, "step (train.py)", CAUSE_CPU_LOCK, "a lock or another thread"},
+	    {LEDGER_BLOCKED, LEDGER_PIPE_READ, "ask (train.py)", CAUSE_CPU_PROCESS, "at a pipe"},
+	    {LEDGER_BLOCKED, LEDGER_SOCKET, "ask (train.py)", CAUSE_NET_WAIT, "a peer at a socket"},
+	    {LEDGER_BLOCKED, LEDGER_NETWORK_FILE, "read (train.py)", CAUSE_STORAGE_DISK, "storage"},
+	    {LEDGER_BLOCKED, LEDGER_LOADER, "next (train.py)", CAUSE_STORAGE_LOADER, "data loader"},
+	    {LEDGER_STOPPED, LEDGER_SIGNAL, "", CAUSE_OS_STOPPED, "it was stopped"},
+	    {LEDGER_RUNNING, LEDGER_PYTHON, "poll (train.py)", CAUSE_CPU_PYTHON,
+	     "its code runs on in poll (train.py)"},
+	    {LEDGER_COMPUTE, LEDGER_NONE, "gemm", CAUSE_HANG_KERNEL, ""},
+	};
+
+	for (size_t i = 0; i < ARRAY_LEN(hangs); i++)
+		for (int known = 0; known < 2; known++) {
+			struct world w;
+
+			hangs_in(&w, hangs[i].kind, hangs[i].what, hangs[i].name,
+				 known ? CAUSE_HANG_MISSING : CAUSE_UNKNOWN);
+			if (out.cause != hangs[i].cause || !strstr(out.summary, hangs[i].said))
+				fail_msg("hang %zu: %s: %s", i, finding_cause_id(out.cause), out.summary);
+			assert_true(out.by_ledger && out.confidence > 0.9);
+			assert_float_equal(out.effect_ns, 30e9, 0.1e9);
+			assert_null(strstr(out.evidence[0].text, "per step"));
+			assert_string_equal(out.evidence[1].text,
+					    "rank 5 is in flock < save (train.py:88)");
+			end(&w);
+		}
+}
+
+static void that_a_rank_hangs_needs_no_healthy_steps(void **unused)
+{
+	struct world w;
+
+	hangs_in(&w, LEDGER_BLOCKED, LEDGER_FILE_LOCK, "save (train.py)", CAUSE_HANG_MISSING);
+	ledger_fini(&w.usual);
+	judge(&w);
+	assert_int_equal(out.cause, CAUSE_CPU_LOCK);
+	end(&w);
+}
+
+/* Who waits for others, and of whom nobody saw what it does, has no account that says why. */
+static void what_detection_knows_of_a_hang_stands_where_the_ledger_says_less(void **unused)
+{
+	static const struct {
+		enum ledger_kind kind;
+		enum ledger_what what;
+		enum finding_cause known;
+	} hangs[] = {{LEDGER_COLLECTIVE, LEDGER_NONE, CAUSE_HANG_MISSING},
+		     {LEDGER_UNOBSERVED, LEDGER_NONE, CAUSE_HANG_MISSING},
+		     {LEDGER_BLOCKED, LEDGER_NONE, CAUSE_HANG_MISSING},
+		     {LEDGER_BLOCKED, LEDGER_FILE_LOCK, CAUSE_HANG_MISMATCH},
+		     {LEDGER_BLOCKED, LEDGER_FILE_LOCK, CAUSE_HANG_TRANSFER}};
+
+	for (size_t i = 0; i < ARRAY_LEN(hangs); i++) {
+		struct world w;
+
+		hangs_in(&w, hangs[i].kind, hangs[i].what, "wait (train.py)", hangs[i].known);
+		assert_int_equal(out.cause, hangs[i].known);
+		end(&w);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -477,6 +564,9 @@ int main(void)
 	    cmocka_unit_test(waits_for_a_cpu_belong_to_what_asks_for_it),
 	    cmocka_unit_test(preemptions_belong_to_what_runs_longer),
 	    cmocka_unit_test(what_a_function_hands_to_another_is_no_excess),
+	    cmocka_unit_test(a_rank_hangs_in_what_its_open_interval_is_in),
+	    cmocka_unit_test(that_a_rank_hangs_needs_no_healthy_steps),
+	    cmocka_unit_test(what_detection_knows_of_a_hang_stands_where_the_ledger_says_less),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -374,6 +374,26 @@ static void names_without_end_go_to_their_kinds_rest(void **state)
 	ledger_fini(&l);
 }
 
+/* As the painted steps do, whatever the thread did and whenever the launch was. */
+static void an_open_interval_adds_up(void **unused)
+{
+	for (int i = 0; i < 3000; i++) {
+		struct picture p;
+		struct ledger l;
+
+		draw_picture(&p);
+		struct ledger_thread host = {p.segment, p.segment_count, false};
+		struct ledger_busy unfinished = {.launch_ns = draw(2 * TIMELINE), .kind = LEDGER_COMPUTE,
+						 .name = "endless"};
+
+		ledger_init(&l);
+		ledger_open(&l, p.begin, p.end, i % 3 ? &unfinished : NULL, &host, i % 5 != 0, i % 2);
+		assert_int_equal(ledger_sum(&l), p.end > p.begin ? p.end - p.begin : 0);
+		assert_int_equal(l.total_ns, ledger_sum(&l));
+		ledger_fini(&l);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -386,6 +406,7 @@ int main(void)
 	    cmocka_unit_test(more_of_the_same_is_work_and_the_same_for_longer_is_speed),
 	    cmocka_unit_test(the_fewest_accounts_explain_the_share_that_is_asked_for),
 	    cmocka_unit_test(names_without_end_go_to_their_kinds_rest),
+	    cmocka_unit_test(an_open_interval_adds_up),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

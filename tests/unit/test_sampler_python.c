@@ -181,6 +181,49 @@ static void joined(enum sampler_mode mode)
 	run_end(&r);
 }
 
+/* How long its main thread slept, and for how much of it the function's name is known. */
+static uint64_t slept(const struct run *r, uint64_t *named_ns)
+{
+	uint64_t ns = 0;
+
+	*named_ns = 0;
+	for (uint32_t i = 0; i < r->batch.sample_count; i++) {
+		const struct stack_sample *s = &r->batch.samples[i];
+		const struct stack *k = &r->batch.stacks[s->stack];
+
+		if (s->kind != STACK_OFF_CPU || s->tid != (uint32_t)r->truth.pid)
+			continue;
+		ns += s->weight_ns;
+		for (uint32_t n = 0; n < k->count; n++)
+			if (is(r, &r->batch.frames[k->first + n], "wait_for_ever"))
+				*named_ns += s->weight_ns;
+	}
+	return ns;
+}
+
+/* Every drain tells of who still sleeps, and its functions have their names in each. */
+static void who_sleeps_on_keeps_its_names(void **unused)
+{
+	uint64_t named_ns, slept_ns, end = clock_monotonic_ns() + 60000000000ull;
+	int in_a_row = 0;
+	struct run r;
+
+	if (!run_start(&r, "tests/python/sleeper.py", SAMPLER_BPF_LOOP, 50)) {
+		skip_needs("bpf");
+		return;
+	}
+	assert_int_equal(kill(r.truth.pid, SIGUSR1), 0);
+	/* a machine that is busy may not answer for a drain */
+	while (in_a_row < 2 && clock_monotonic_ns() < end) {
+		stack_batch_clear(&r.batch);
+		assert_int_equal(sampler_drain(r.sampler, &r.batch), 0);
+		slept_ns = slept(&r, &named_ns);
+		in_a_row = slept_ns && named_ns == slept_ns ? in_a_row + 1 : 0;
+	}
+	assert_int_equal(in_a_row, 2);
+	run_end(&r);
+}
+
 static void joined_by_loop(void **unused)
 {
 	joined(SAMPLER_BPF_LOOP);
@@ -403,6 +446,7 @@ int main(int argc, char **argv)
 	} CASES[] = {
 		{ "joined_by_loop", joined_by_loop },
 		{ "joined_by_tail_calls", joined_by_tail_calls },
+		{ "who_sleeps_on_keeps_its_names", who_sleeps_on_keeps_its_names },
 		{ "holder_and_waiters", holder_and_waiters },
 		{ "switched_stacks_are_right_or_flagged", switched_stacks_are_right_or_flagged },
 		{ "second_interpreters_are_right_or_flagged",

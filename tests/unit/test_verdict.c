@@ -787,11 +787,11 @@ static void what_is_closed_gives_room_first(void **unused)
 /* By the member's places, each picture once. */
 static uint64_t bytes_of_member(const struct member *m)
 {
-	const struct picture *p[INCIDENT_VIEWS + 3] = { m->slow, m->calm, m->waiting };
+	const struct picture *p[INCIDENT_VIEWS + 4] = { m->slow, m->calm, m->waiting, m->open };
 	uint64_t bytes = 0;
 
 	for (uint32_t k = 0; k < INCIDENT_VIEWS; k++)
-		p[3 + k] = m->views.view[k].picture;
+		p[4 + k] = m->views.view[k].picture;
 	for (size_t k = 0; k < ARRAY_LEN(p); k++) {
 		bool again = false;
 
@@ -1637,6 +1637,97 @@ static void a_hang_is_a_stall_with_the_cause_that_was_found(void **unused)
 	json_decref(j);
 }
 
+/* The window of a rank whose steps stand still for 8 s after it. main: what its main thread sleeps in; ""
+ * where its GPU has not ended what waits for the others. */
+static struct incident_change stands_still(int rank, const char *main)
+{
+	static struct made m;
+	struct stack_frame f[2] = {{.kind = STACK_FRAME_KERNEL}, {.kind = STACK_FRAME_PYTHON, .line = 88}};
+	struct stack_switch s = {.pid = 100 + (uint32_t)rank, .tid = 100 + (uint32_t)rank,
+				 .state = STACK_SWITCH_INTERRUPTIBLE, .flags = STACK_SWITCH_OPEN};
+	struct stack_switch_thread t = {.pid = s.pid, .tid = s.tid};
+	struct stack_batch *b = &m.w.stacks;
+
+	make(&m, rank, WINDOW_STALL, 1, 0);
+	m.w.open_since_ns = m.w.end_ns;
+	m.w.end_ns += 8000 * MS;
+	s.out_ns = t.begin_ns = m.w.open_since_ns;
+	s.in_ns = t.end_ns = m.w.end_ns;
+	if (*main) {
+		assert_int_equal(stack_batch_string(b, main, strlen(main), &f[0].object), 0);
+		assert_int_equal(stack_batch_string(b, "save", 4, &f[1].object), 0);
+		assert_int_equal(stack_batch_string(b, "train.py", 8, &f[1].file), 0);
+		assert_int_equal(stack_batch_stack(b, f, 2, 1, STACK_END_ROOT, &s.stack), 0);
+		assert_int_equal(stack_batch_switch(b, &s), 0);
+		assert_int_equal(stack_batch_switch_thread(b, &t), 0);
+	} else {
+		m.w.unfinished = (struct beat_unfinished){.kind = BEAT_UNFINISHED_COLLECTIVE,
+							  .launch_ns = m.w.open_since_ns + 5 * MS,
+							  .name = "AllReduce"};
+	}
+	return send(&m);
+}
+
+/* Before anybody knows who has entered which collective, and after. */
+static void a_rank_hangs_in_what_its_own_window_shows(void **unused)
+{
+	struct incident_finding f = finding(FINDING_HANG, CAUSE_HANG_MISSING, 2);
+	struct incident_change c = {0};
+	const json_t *d;
+	json_t *j;
+
+	for (int r = 0; r < 4; r++)
+		c = stands_still(r, r == 2 ? "__x64_sys_flock" : "");
+	j = json_of(c);
+	assert_string_equal(text_of(j, "symptom"), "stall");
+	assert_string_equal(ranks_of(j), "2");
+	assert_string_equal(cause_of(j), "cpu-lock");
+	json_decref(j);
+	f.finding.evidence_count = 0;
+	finding_say(&f.finding, LAYER_UNKNOWN, 9e9, "3 of 4 ranks wait in AllReduce 7");
+	j = json_of(tell(f));
+	d = json_object_get(j, "diagnosis");
+	assert_string_equal(ranks_of(j), "2");
+	assert_string_equal(cause_of(j), "cpu-lock");
+	assert_string_equal(text_of(d, "summary"),
+			    "rank 2 hangs because it waits for a file lock in save (train.py); 3 of 4 "
+			    "ranks wait in AllReduce 7");
+	assert_true(is_said(d, "rank 2 is in flock < save (train.py:88)"));
+	assert_true(json_number_value(json_object_get(d, "effect_ms")) >= 8000);
+	d = json_array_get(json_object_get(json_object_get(d, "ledger"), "rows"), 0);
+	assert_string_equal(text_of(d, "what"), "file-lock");
+	json_decref(j);
+}
+
+/* It was slow before, and now waits as all others do. */
+static void who_was_slow_before_is_not_to_blame_for_a_hang(void **unused)
+{
+	struct incident_change c;
+	json_t *j;
+
+	window(3, WINDOW_SELF, 40);
+	tell(finding(FINDING_SLOW_RANK, CAUSE_UNKNOWN, 3));
+	for (int r = 0; r < 4; r++)
+		c = stands_still(r, r == 2 ? "pipe_read" : "");
+	j = json_of(c);
+	assert_string_equal(ranks_of(j), "2");
+	assert_string_equal(cause_of(j), "cpu-process");
+	json_decref(j);
+}
+
+/* The one that called another collective waits as well: only detection knows which. */
+static void who_waits_in_the_wrong_collective_is_who_detection_names(void **unused)
+{
+	json_t *j;
+
+	for (int r = 0; r < 4; r++)
+		stands_still(r, "");
+	j = json_of(tell(finding(FINDING_HANG, CAUSE_HANG_MISMATCH, 1)));
+	assert_string_equal(ranks_of(j), "1");
+	assert_string_equal(cause_of(j), "hang-mismatch");
+	json_decref(j);
+}
+
 static void imbalance_accuses_nobody_and_takes_no_windows(void **unused)
 {
 	struct incident_change c = tell(finding(FINDING_IMBALANCE, CAUSE_IMBALANCE_STAGE, 2)), d;
@@ -2017,6 +2108,9 @@ int main(void)
 		CASE(the_same_finding_told_again_is_one),
 		CASE(uniform_degradation_accuses_no_rank),
 		CASE(a_hang_is_a_stall_with_the_cause_that_was_found),
+		CASE(a_rank_hangs_in_what_its_own_window_shows),
+		CASE(who_was_slow_before_is_not_to_blame_for_a_hang),
+		CASE(who_waits_in_the_wrong_collective_is_who_detection_names),
 		CASE(imbalance_accuses_nobody_and_takes_no_windows),
 		CASE(refuses_findings_that_make_no_sense),
 		CASE(findings_survive_a_restart),

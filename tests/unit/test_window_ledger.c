@@ -476,6 +476,162 @@ static void special_waits_stand_before_general_ones(void **state)
 	}
 }
 
+/* Main sleeps in a lock from 20 ms after the last step's end on; the drains cut the sleep in pieces. */
+static void sleeps_on(struct made *m, uint32_t tid, uint64_t from_ns, uint32_t stack,
+		      enum stack_switch_state state)
+{
+	uint64_t end = m->w.end_ns;
+
+	for (uint64_t t = from_ns; t < end; t += 100 * MS)
+		off(m, tid, t, t + 100 * MS < end ? t + 100 * MS : end, state, 0, stack, 0);
+}
+
+/* 900 ms follow in which the steps stand still. */
+static void hang(struct made *m, uint32_t thread)
+{
+	make(m, thread);
+	m->w.reason = WINDOW_STALL;
+	m->w.open_since_ns = STEPS * 100 * MS;
+	m->w.stacks.end_ns = m->w.end_ns = STEPS * 100 * MS + 900 * MS;
+	for (uint32_t i = 0; i < STEPS; i++)
+		m->steps[i].flags = WINDOW_STEP_MARGIN;
+}
+
+static uint64_t open_ms(const struct picture *p, enum ledger_kind kind, enum ledger_what what,
+			const char *name)
+{
+	const struct ledger *l = picture_open(p);
+	uint64_t ns = 0;
+
+	for (uint32_t i = 0; i < l->count; i++)
+		if (l->account[i].kind == kind && l->account[i].what == what &&
+		    !strcmp(ledger_name(l, &l->account[i]), name))
+			ns += l->account[i].ns;
+	return ns / MS;
+}
+
+static struct picture *picture_of_hang(struct made *m)
+{
+	struct picture *p = picture_of(m);
+
+	assert_int_equal(picture_open(p)->steps, 1);
+	assert_int_equal(ledger_sum(picture_open(p)), picture_open(p)->total_ns);
+	assert_int_equal(picture_open(p)->total_ns, 900 * MS);
+	return p;
+}
+
+static void a_sleep_that_does_not_end_is_in_the_accounts(void **state)
+{
+	struct picture *p;
+	struct made m;
+	uint32_t lock;
+
+	hang(&m, MAIN);
+	lock = stack(&m.w.stacks, "__x64_sys_flock", "save");
+	recorded(&m, MAIN, 0, m.w.end_ns);
+	sleeps_on(&m, MAIN, m.w.open_since_ns + 20 * MS, lock, STACK_SWITCH_INTERRUPTIBLE);
+	p = picture_of_hang(&m);
+	assert_int_equal(open_ms(p, LEDGER_BLOCKED, LEDGER_FILE_LOCK, "save (train.py)"), 880);
+	assert_int_equal(open_ms(p, LEDGER_RUNNING, LEDGER_NONE, ""), 20);
+	assert_string_equal(picture_stuck(p), "flock < save (train.py:7)");
+	/* the steps before are what is usual of it */
+	assert_int_equal(picture_ledger(p, true)->steps, STEPS);
+	picture_drop(p);
+}
+
+/* autograd's thread launches most, and waits for work since it had done the last. */
+static void it_hangs_in_the_thread_that_came_to_rest_last(void **state)
+{
+	struct picture *p;
+	struct made m;
+	uint32_t idle, lock;
+
+	for (int backward = 0; backward < 2; backward++) {
+		hang(&m, BACKWARD);
+		idle = stack(&m.w.stacks, "futex_do_wait", "wait");
+		lock = stack(&m.w.stacks, "pipe_read", "ask");
+		recorded(&m, MAIN, 0, m.w.end_ns);
+		recorded(&m, BACKWARD, 0, m.w.end_ns);
+		sleeps_on(&m, backward ? MAIN : BACKWARD, m.w.open_since_ns - 30 * MS, idle,
+			  STACK_SWITCH_INTERRUPTIBLE);
+		sleeps_on(&m, backward ? BACKWARD : MAIN, m.w.open_since_ns + 50 * MS, lock,
+			  STACK_SWITCH_INTERRUPTIBLE);
+		p = picture_of_hang(&m);
+		assert_int_equal(open_ms(p, LEDGER_BLOCKED, LEDGER_PIPE_READ, "ask (train.py)"), 850);
+		assert_int_equal(open_ms(p, LEDGER_BLOCKED, LEDGER_LOCK, "wait (train.py)"), 0);
+		assert_string_equal(picture_stuck(p), "ask (train.py:7)");
+		picture_drop(p);
+	}
+}
+
+/* The host waits for the GPU, and that for the other ranks; or for its own kernel. */
+static void what_the_gpu_does_not_end_is_the_gpus_time(void **state)
+{
+	static const struct {
+		enum beat_unfinished_kind unfinished;
+		enum ledger_kind kind;
+	} works[] = {{BEAT_UNFINISHED_COLLECTIVE, LEDGER_COLLECTIVE},
+		     {BEAT_UNFINISHED_KERNEL, LEDGER_COMPUTE},
+		     {BEAT_UNFINISHED_GRAPH, LEDGER_COLLECTIVE}};
+	struct picture *p;
+	struct made m;
+
+	for (size_t i = 0; i < 3; i++) {
+		hang(&m, MAIN);
+		m.w.unfinished.kind = works[i].unfinished;
+		m.w.unfinished.launch_ns = m.w.open_since_ns + 100 * MS;
+		snprintf(m.w.unfinished.name, sizeof(m.w.unfinished.name), "work");
+		recorded(&m, MAIN, 0, m.w.end_ns);
+		p = picture_of_hang(&m);
+		assert_int_equal(open_ms(p, works[i].kind, LEDGER_NONE, "work"), 800);
+		assert_int_equal(open_ms(p, LEDGER_RUNNING, LEDGER_NONE, ""), 100);
+		picture_drop(p);
+	}
+}
+
+/* Its GPU may have ended all: nobody is there to say so. */
+static void that_it_is_stopped_comes_before_what_its_gpu_has_not_ended(void **state)
+{
+	struct picture *p;
+	struct made m;
+
+	hang(&m, MAIN);
+	m.w.unfinished.kind = BEAT_UNFINISHED_KERNEL;
+	m.w.unfinished.launch_ns = m.w.open_since_ns - 10 * MS;
+	recorded(&m, MAIN, 0, m.w.end_ns);
+	sleeps_on(&m, MAIN, m.w.open_since_ns + 100 * MS, STACK_SWITCH_NO_STACK, STACK_SWITCH_STOPPED);
+	p = picture_of_hang(&m);
+	assert_int_equal(open_ms(p, LEDGER_STOPPED, LEDGER_NONE, ""), 800);
+	assert_int_equal(open_ms(p, LEDGER_COMPUTE, LEDGER_NONE, ""), 100);
+	picture_drop(p);
+}
+
+/* A node may say anything. */
+static void impossible_open_intervals_are_none(void **state)
+{
+	static const uint64_t since[] = {0, STEPS * 100 * MS + 900 * MS, UINT64_MAX};
+	struct picture *p;
+	struct made m;
+
+	for (size_t i = 0; i < 3; i++) {
+		hang(&m, MAIN);
+		m.w.open_since_ns = since[i];
+		p = picture_of(&m);
+		assert_int_equal(picture_open(p)->steps, 0);
+		assert_string_equal(picture_stuck(p), "");
+		picture_drop(p);
+	}
+	/* since before it began: of its own time */
+	hang(&m, MAIN);
+	m.w.begin_ns = m.w.end_ns - 200 * MS;
+	m.w.unfinished.kind = BEAT_UNFINISHED_KERNEL;
+	m.w.unfinished.launch_ns = UINT64_MAX;
+	p = picture_of(&m);
+	assert_int_equal(picture_open(p)->total_ns, 200 * MS);
+	assert_int_equal(ledger_sum(picture_open(p)), 200 * MS);
+	picture_drop(p);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -491,6 +647,11 @@ int main(void)
 	    cmocka_unit_test(a_sleep_for_storage_needs_no_stack),
 	    cmocka_unit_test(a_collective_of_the_host_is_a_wait_for_peers),
 	    cmocka_unit_test(special_waits_stand_before_general_ones),
+	    cmocka_unit_test(a_sleep_that_does_not_end_is_in_the_accounts),
+	    cmocka_unit_test(it_hangs_in_the_thread_that_came_to_rest_last),
+	    cmocka_unit_test(what_the_gpu_does_not_end_is_the_gpus_time),
+	    cmocka_unit_test(that_it_is_stopped_comes_before_what_its_gpu_has_not_ended),
+	    cmocka_unit_test(impossible_open_intervals_are_none),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

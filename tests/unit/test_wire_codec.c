@@ -137,6 +137,12 @@ static void random_window(struct fixture *f, uint64_t *state)
 	w->model_r2 = random_double(state);
 	w->model_spread = random_double(state);
 	w->raw_bytes = synth_random(state);
+	w->open_since_ns = synth_random(state);
+	w->unfinished.kind = (uint32_t)(synth_random(state) % (BEAT_UNFINISHED_GRAPH + 1));
+	if (w->unfinished.kind) {
+		w->unfinished.launch_ns = synth_random(state);
+		random_text(w->unfinished.name, state);
+	}
 	w->steps = f->steps;
 	w->step_count = (uint32_t)(synth_random(state) % 41);
 	w->parts = f->parts;
@@ -183,6 +189,8 @@ static void assert_same_head(const struct window *a, const struct window *b)
 	assert_memory_equal(&a->model_r2, &b->model_r2, 8);
 	assert_memory_equal(&a->model_spread, &b->model_spread, 8);
 	assert_int_equal(a->raw_bytes, b->raw_bytes);
+	assert_int_equal(a->open_since_ns, b->open_since_ns);
+	assert_memory_equal(&a->unfinished, &b->unfinished, sizeof(a->unfinished));
 	assert_int_equal(a->step_count, b->step_count);
 	assert_memory_equal(a->steps ? a->steps : (void *)"", b->steps ? b->steps : (void *)"",
 			    a->step_count * sizeof(*a->steps));
@@ -513,6 +521,12 @@ static void bend_id(Sysom__Wire__Window *w)
 {
 	w->id.len = 15;
 }
+static void bend_unfinished(Sysom__Wire__Window *w)
+{
+	w->unfinished_kind = BEAT_UNFINISHED_KERNEL;
+	w->unfinished_name = strdup("\xff\xfe"); /* freed with the message */
+}
+
 static void bend_reason(Sysom__Wire__Window *w)
 {
 	w->reason = WINDOW_PEER + 1;
@@ -532,6 +546,7 @@ static void rejects_counts_that_its_columns_do_not_hold(void **unused)
 	assert_int_equal(decode_bent(bend_steps), -EPROTO);
 	assert_int_equal(decode_bent(bend_id), -EPROTO);
 	assert_int_equal(decode_bent(bend_reason), -EPROTO);
+	assert_int_equal(decode_bent(bend_unfinished), -EPROTO);
 }
 
 static void survives_every_single_cut_and_any_flip(void **unused)

@@ -598,9 +598,49 @@ def progress(rank, every=3, kib=48):
 
 def hang(rank, path):
     """Waits for a lock file that nobody gives back."""
-    yield
-    with open(path, "a", encoding="ascii") as f:
-        fcntl.flock(f, fcntl.LOCK_EX)
+    while True:
+        yield
+        with open(path, "a", encoding="ascii") as f:
+            fcntl.flock(f, fcntl.LOCK_EX)
+
+
+def silence(rank):
+    """Waits at a named pipe for a process that writes nothing."""
+    path = os.path.join(rank.dir, f"silent-{rank.rank}")
+    os.mkfifo(path)
+    writer = subprocess.Popen(["/bin/sh", "-c", f"exec >{path}; read q"], stdin=subprocess.PIPE)
+    with open(path, "rb", buffering=0) as f:
+        while writer:
+            yield
+            f.read(1)
+
+
+def deadlock(rank):
+    """Two threads take two locks, each in its own order."""
+    model, metrics, both = threading.Lock(), threading.Lock(), threading.Barrier(2)
+
+    def flush_metrics():
+        with metrics:
+            both.wait()
+            with model:
+                pass
+
+    while True:
+        yield
+        threading.Thread(target=flush_metrics, name="metrics", daemon=True).start()
+        with model:
+            both.wait()
+            with metrics:
+                pass
+
+
+def loop(rank):
+    """Waits for a flag that nobody sets."""
+    flag = False
+    while True:
+        yield
+        while not flag:
+            pass
 
 
 def die(rank):

@@ -485,12 +485,12 @@ class Scenario:
             for f in faults:
                 if f.observe:
                     f.rate = (f.observe[0]() - f.counter) / ((time.monotonic_ns() - f.begin_ns) / 1e9)
+                f.end_ns, f.end_unix_ns = time.monotonic_ns(), time.time_ns()
                 if f.process:
                     self.stack.processes.end(f.process)
                 if f.stop:
                     f.stop()
         for f in faults:
-            f.end_ns, f.end_unix_ns = time.monotonic_ns(), time.time_ns()
             self.judge_steps(f)
 
     def until_right(self, faults, seconds_max=SECONDS_MAX):
@@ -533,7 +533,7 @@ class Scenario:
         before = [ms for at, ms in steps if f.begin_ns - 8e9 < at and at + ms * 1e6 < f.begin_ns]
         during = [ms for at, ms in steps if f.begin_ns + 1e9 < at < f.end_ns]
         if f.want.kind == "hang":
-            f.first_slow_ns = max(at + ms * 1e6 for at, ms in steps)
+            f.first_slow_ns = max(end for end in (at + ms * 1e6 for at, ms in steps) if end < f.end_ns)
             still_s = (f.end_ns - f.first_slow_ns) / 1e9
             f.seen, f.real = f"no step ends for {still_s:.0f} s", still_s > HANG_S
             self.ok(f.real, f"{f.what} on {self.who(f)} is real: {f.seen}")
