@@ -247,6 +247,7 @@ void incident_run_merge(struct run *to, const struct run *from)
 	to->flagged += (uint64_t)(part * (double)from->flagged + 0.5);
 	to->hinted += (uint64_t)(part * (double)from->hinted + 0.5);
 	to->self_excess_ns += from->self_excess_ns;
+	to->first_ns += from->first_ns;
 	to->flagged_ns += part * from->flagged_ns;
 	to->slow_ns += from->slow_ns;
 }
@@ -445,6 +446,7 @@ static void member_add(struct incident_set *s, struct incident *i, struct member
 	if (digest_is_own(d)) {
 		widen(&m->own_begin_unix_ns, &m->own_end_unix_ns, d->begin_unix_ns, d->end_unix_ns);
 		m->self_excess_ns += d->self_excess_ns;
+		m->first_ns += d->first_ns;
 		m->slow_ns += slow_of(d);
 		m->stolen_ns += stolen_of(d);
 	}
@@ -473,7 +475,7 @@ static void incident_add(struct incident_set *s, struct incident *i, const struc
 			 .reasons = 1u << (hinted_of(d) ? WINDOW_SELF : d->reason),
 			 .begin_unix_ns = d->begin_unix_ns, .end_unix_ns = d->end_unix_ns,
 			 .flagged = d->flagged, .hinted = hinted_of(d),
-			 .self_excess_ns = d->self_excess_ns,
+			 .self_excess_ns = d->self_excess_ns, .first_ns = d->first_ns,
 			 .flagged_ns = flagged_ns_of(d),
 			 .slow_ns = slow_of(d) };
 	struct member *m = member_of(i, &d->rank);
@@ -924,6 +926,7 @@ static void member_merge(struct incident_set *s, struct incident *i, struct memb
 	to->hinted += from->hinted;
 	to->reasons |= from->reasons;
 	to->self_excess_ns += from->self_excess_ns;
+	to->first_ns += from->first_ns;
 	if (from->collectives > to->collectives)
 		to->collectives = from->collectives;
 	if (from->lost > to->lost) {

@@ -44,6 +44,7 @@ enum window_reason {
 #define WINDOW_STEP_OUT	    0x0100 /* in window_step.flags, above the STEP_FLAG_* */
 #define WINDOW_STEP_FLAGGED 0x0200
 #define WINDOW_STEP_MARGIN  0x0400 /* before or after the anomaly, for context */
+#define WINDOW_STEP_FIRST   0x0800 /* nothing like it was seen of the rank before (judge_verdict.first) */
 
 struct window_step {
 	struct step step;

@@ -282,6 +282,24 @@ static void one_step_that_costs_a_second_is_no_hiccup(void **unused)
 	json_decref(j);
 }
 
+static void a_long_step_is_a_hiccup_until_another_one_comes(void **unused)
+{
+	struct digest first = window("job", 3, WINDOW_SELF, 0, 1),
+		      again = window("job", 3, WINDOW_SELF, 15, 16);
+	json_t *j;
+
+	first.flagged = again.flagged = 1;
+	first.self_excess_ns = first.first_ns = again.self_excess_ns = 2e9;
+	add(first);
+	j = only();
+	assert_string_equal(text_of(j, "symptom"), "hiccup");
+	json_decref(j);
+	add(again);
+	j = only();
+	assert_string_equal(text_of(j, "symptom"), "slow_rank");
+	json_decref(j);
+}
+
 static void names_several_stragglers_worst_first_but_no_echo(void **unused)
 {
 	struct digest a = window("job", 2, WINDOW_SELF, 0, 1), b = window("job", 5, WINDOW_SELF, 0, 1),
@@ -1119,6 +1137,7 @@ int main(void)
 		CASE(a_few_steps_that_cost_nothing_are_a_hiccup),
 		CASE(explains_a_culprit_by_what_it_did_itself),
 		CASE(one_step_that_costs_a_second_is_no_hiccup),
+		CASE(a_long_step_is_a_hiccup_until_another_one_comes),
 		CASE(names_several_stragglers_worst_first_but_no_echo),
 		CASE(calls_it_the_job_when_most_ranks_are_slow),
 		CASE(hiccups_near_a_fault_do_not_stretch_its_time),
