@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  * A slow stretch is a run of slow steps. It founds a kind when earlier stretches like it lie at equal
  * distances before it, down to the first judged step, and no stretch like them lies elsewhere that does
- * not come again at this distance too. Two of them say little, so that they found a kind only where no
- * other one lies between; the third confirms it or it is gone. A stretch that has grown holds the kind's
+ * not come again at this distance too. Two of them say little: the first vouches for one other only, so
+ * that a hiccup hides no more than a fault's first step, and the third confirms the kind or it is gone. A
+ * stretch that has grown holds the kind's
  * place and teaches it nothing; what is too much is a stretch of its own, perhaps of another kind. */
 #include "analysis/kinds.h"
 
@@ -18,6 +19,7 @@ struct event {
 	uint64_t first, last; /* steps */
 	uint32_t part;
 	double first_ns, extra_ns; /* beyond expectation: of its first step, of all */
+	bool paired; /* it has founded a kind with one other */
 };
 
 struct place {
@@ -195,15 +197,6 @@ static uint32_t chain(const struct kinds *k, uint64_t step, uint64_t period, uin
 	return n;
 }
 
-static bool is_alone(const struct kinds *k, uint64_t from, uint64_t to, uint32_t part, double first_ns)
-{
-	for (uint32_t i = 0; i < event_count(k); i++)
-		if (k->event[i].first > from && k->event[i].first < to &&
-		    is_alike(k, &k->event[i], part, first_ns))
-			return false;
-	return true;
-}
-
 /* Whether stretches like it come again at this distance, all of them but those of the first period: else
  * it is one of many distances that a fault's steps have, and they were not there all along. */
 static bool repeats(const struct kinds *k, uint64_t step, uint64_t period, uint32_t part,
@@ -241,26 +234,29 @@ static struct place *room(struct kinds *k)
 /* The kind of which the stretch that begins with this step is the latest occurrence; NULL: of none. */
 static struct place *found(struct kinds *k, uint64_t step, uint32_t part, double first_ns)
 {
+	struct event *pair = NULL;
 	uint64_t period = 0, at;
 	struct place *p;
 	uint32_t best = 0;
 
 	for (uint32_t i = 0; i < event_count(k) && !k->past_unknown; i++) {
-		const struct event *e = &k->event[i];
+		struct event *e = &k->event[i];
 		uint64_t distance = step - e->first;
 		uint32_t n = 0;
 
 		if (e->last + 1 < step && is_alike(k, e, part, first_ns))
 			n = chain(k, step, distance, part, first_ns);
-		if (n == 2 && !is_alone(k, e->first, step, part, first_ns))
-			continue;
-		if (n > best && n > 1 && repeats(k, step, distance, part, first_ns)) {
+		if (n > best && (n > 2 || (n == 2 && !e->paired)) &&
+		    repeats(k, step, distance, part, first_ns)) {
 			best = n;
 			period = distance;
+			pair = n == 2 ? e : NULL;
 		}
 	}
 	if (!best)
 		return NULL;
+	if (pair)
+		pair->paired = true;
 	p = room(k);
 	*p = (struct place){ .used = true, .part = part, .period = period, .last = step };
 	for (at = step; at >= period && at - period >= k->start;) {

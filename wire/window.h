@@ -6,6 +6,7 @@
 #define SYSOM_WIRE_WINDOW_H
 
 #include "analysis/explain.h"
+#include "analysis/kinds.h"
 #include "analysis/os_signal.h"
 #include "analysis/record.h"
 #include "analysis/stack.h"
@@ -193,6 +194,7 @@ struct sketch_kernel {
 	char *name; /* mangled */
 	double per_step, ns_per_step; /* to 1/1000 of a call; whole nanoseconds */
 };
+#define SKETCH_KINDS_MAX 8u
 struct sketch_setting {
 	char *name, *value;
 };
@@ -213,6 +215,8 @@ struct sketch {
 	struct sketch_kernel *kernels;
 	struct sketch_setting *settings;
 	uint32_t function_count, kernel_count, setting_count;
+	struct kinds_row kinds[SKETCH_KINDS_MAX]; /* since attach; dearest first */
+	uint32_t kind_count;
 };
 void wire_sketch_free(struct sketch *s); /* the arrays and texts, not the struct */
 

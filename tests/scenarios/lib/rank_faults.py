@@ -574,7 +574,7 @@ def save_checkpoint(path, state, mb, ms):
     os.rename(path + ".new", path)
 
 
-def sweep_heap(rank, every=100, objects=1500000):
+def sweep_heap(rank, every=100, objects=800000):
     """The collector goes through the whole heap now and then, on each rank in another step."""
     heap = [[i] for i in range(objects)]
     gc.disable()
