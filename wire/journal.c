@@ -81,8 +81,7 @@ static const struct field step_fields[] = {
 	F(REAL, journal_step, verdict.expected_self_ns), F(REAL, journal_step, verdict.excess),
 	F(REAL, journal_step, verdict.self_excess), F(BOOL, journal_step, verdict.self_known),
 	F(BOOL, journal_step, verdict.out), F(BOOL, journal_step, verdict.flagged),
-	F(BOOL, journal_step, verdict.self), F(BOOL, journal_step, verdict.of_kind),
-	F(BOOL, journal_step, verdict.first), F(BOOL, journal_step, verdict.drift),
+	F(BOOL, journal_step, verdict.self), F(BOOL, journal_step, verdict.drift),
 };
 
 static const struct field flag_fields[] = {

@@ -15,7 +15,7 @@
 
 #define JOURNAL_MAGIC "SYSOMJ\r\n" /* a transfer as text breaks it */
 #define JOURNAL_MAGIC_BYTES 8u
-#define JOURNAL_VERSION 2u
+#define JOURNAL_VERSION 1u
 /* Of a block, before its body: see journal_block_bytes. */
 #define JOURNAL_HEAD_BYTES 16u
 #define JOURNAL_TEXT_BYTES 128u
