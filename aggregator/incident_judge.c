@@ -156,8 +156,8 @@ bool incident_is_brief(const struct run *r)
 		return true;
 	return !(r->reasons & (1u << WINDOW_STALL | 1u << WINDOW_DRIFT | 1u << WINDOW_PEER)) &&
 	       (flagged <= HICCUP_STEPS_MAX ||
-		(flagged <= HICCUP_FEW_MAX && r->flagged_ns < HICCUP_SMALL_NS)) &&
-	       r->self_excess_ns - r->first_ns < HICCUP_LOST_NS;
+		(flagged <= HICCUP_FEW_MAX && r->flagged_ns - r->first_ns < HICCUP_SMALL_NS)) &&
+	       r->self_excess_ns - r->first_self_ns < HICCUP_LOST_NS;
 }
 
 static bool is_often(const struct member *m, double lasted_ns)
@@ -165,7 +165,7 @@ static bool is_often(const struct member *m, double lasted_ns)
 	uint64_t flagged = unhinted(m->flagged, m->hinted);
 	double steps_ns = (double)flagged * m->expected_ns;
 
-	if ((flagged <= HICCUP_FEW_MAX && m->flagged_ns < HICCUP_SMALL_NS) ||
+	if ((flagged <= HICCUP_FEW_MAX && m->flagged_ns - m->first_ns < HICCUP_SMALL_NS) ||
 	    is_short_wait(m->reasons & ~(1u << WINDOW_ASKED), m->flagged_ns, lasted_ns))
 		return false;
 	return flagged > HICCUP_ALL_MAX &&
@@ -187,7 +187,8 @@ static bool is_hiccup(const struct incident *i)
 	}
 	for (uint32_t k = 0; k < i->member_count; k++)
 		if (is_often(&i->members[k], end > begin ? (double)(end - begin) : 0) ||
-		    i->members[k].self_excess_ns - i->members[k].first_ns >= HICCUP_LOST_NS)
+		    i->members[k].self_excess_ns - i->members[k].first_self_ns >=
+			    HICCUP_LOST_NS)
 			return false;
 	return true;
 }
