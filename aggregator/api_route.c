@@ -106,6 +106,8 @@ static void get_of_job(const struct api_sources *api, const struct http_query *q
 		answer_known(a, fleet_roles_json(api->fleet, key, clock_realtime_ns()), unknown);
 	else if (!strcmp(what, "waterline"))
 		answer_known(a, fleet_waterline_json(api->fleet, key, role, clock_monotonic_ns()), unknown);
+	else if (!strcmp(what, "kinds"))
+		answer_known(a, fleet_kinds_json(api->fleet, key), "no such job");
 	else
 		answer_json(a, fleet_baselines_json(api->fleet, key, clock_monotonic_ns()));
 }
@@ -264,8 +266,8 @@ void api_route(const struct api_sources *api, const struct http_query *q, struct
 		get_fleet(api, q, true, a);
 	else if (!strcmp(url, "/api/v1/jobs"))
 		get_fleet(api, q, false, a);
-	else if (!strcmp(url, "/api/v1/roles") || !strcmp(url, "/api/v1/waterline") ||
-		 !strcmp(url, "/api/v1/baselines"))
+	else if (!strcmp(url, "/api/v1/kinds") || !strcmp(url, "/api/v1/roles") ||
+		 !strcmp(url, "/api/v1/waterline") || !strcmp(url, "/api/v1/baselines"))
 		get_of_job(api, q, url + 8, a);
 	else if (!strncmp(url, "/api/v1/baselines/", 18))
 		get_baseline(api, q, url + 18, a);

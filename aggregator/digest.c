@@ -104,10 +104,16 @@ static void digest_steps(const struct window *w, struct digest *d)
 		if (s->step.index > d->last_step)
 			d->last_step = s->step.index;
 		d->flagged++;
-		if (s->expected_ns > 0)
-			d->flagged_ns += fmax((double)s->step.latency_ns - text_finite(s->expected_ns), 0);
-		if (extra > 0 && s->expected_self_ns > 0)
-			d->self_excess_ns += extra;
+		if (s->expected_ns > 0) {
+			double slow = fmax((double)s->step.latency_ns - text_finite(s->expected_ns), 0);
+
+			d->flagged_ns += slow;
+			d->first_ns += s->flags & WINDOW_STEP_FIRST ? slow : 0;
+		}
+		if (!(extra > 0 && s->expected_self_ns > 0))
+			continue;
+		d->self_excess_ns += extra;
+		d->first_self_ns += s->flags & WINDOW_STEP_FIRST ? extra : 0;
 	}
 	if (d->flagged)
 		d->onset_step = onset(w, first);

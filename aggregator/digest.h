@@ -34,6 +34,7 @@ struct digest {
 	uint64_t onset_step;		/* first step out of the run that led to first_step */
 	double latency_ns, expected_ns, self_ns, expected_self_ns; /* medians */
 	double self_excess_ns; /* own time above the expected, summed */
+	double first_ns, first_self_ns; /* of flagged_ns, of it: of steps like none before */
 	double device_excess_ns; /* kernels and copies above those of its other steps, summed */
 	uint64_t lost;
 	char lost_cause[32]; /* the most frequent one */

@@ -156,6 +156,9 @@ json_t *fleet_baselines_json(struct fleet *f, const char *job, uint64_t now_ns);
 /* One of them whole; NULL: no such. */
 json_t *fleet_baseline_json(struct fleet *f, const char *job, const char *role, uint64_t run);
 /* The latest sketch of a rank; NULL: none. */
+/* The kinds of steps that its ranks told of last (analysis/kinds.h), the same ones of several ranks as one,
+ * dearest first; NULL: no such job. */
+json_t *fleet_kinds_json(struct fleet *f, const char *job);
 json_t *fleet_sketch_json(struct fleet *f, const char *job, int32_t rank);
 
 #endif

@@ -247,6 +247,8 @@ void incident_run_merge(struct run *to, const struct run *from)
 	to->flagged += (uint64_t)(part * (double)from->flagged + 0.5);
 	to->hinted += (uint64_t)(part * (double)from->hinted + 0.5);
 	to->self_excess_ns += from->self_excess_ns;
+	to->first_self_ns += from->first_self_ns;
+	to->first_ns += part * from->first_ns;
 	to->flagged_ns += part * from->flagged_ns;
 	to->slow_ns += from->slow_ns;
 }
@@ -405,6 +407,11 @@ static double flagged_ns_of(const struct digest *d)
 	return d->expected_ns > 0 ? d->flagged_ns : 0;
 }
 
+static double first_ns_of(const struct digest *d)
+{
+	return d->expected_ns > 0 ? d->first_ns : 0;
+}
+
 /* The flagged steps of the first that the node tells of a rank: it was as its peers until just now, and has
  * lost little. A host that is slower for seconds looks the same; what lasts is told of again. 0: it is no
  * such window. */
@@ -448,9 +455,11 @@ static void member_add(struct incident_set *s, struct incident *i, struct member
 	m->flagged += repeats ? 0 : d->flagged;
 	m->hinted += hinted_of(d);
 	m->flagged_ns += repeats ? 0 : flagged_ns_of(d);
+	m->first_ns += repeats ? 0 : first_ns_of(d);
 	if (digest_is_own(d)) {
 		widen(&m->own_begin_unix_ns, &m->own_end_unix_ns, d->begin_unix_ns, d->end_unix_ns);
 		m->self_excess_ns += d->self_excess_ns;
+		m->first_self_ns += d->first_self_ns;
 		m->slow_ns += slow_of(d);
 		m->stolen_ns += stolen_of(d);
 	}
@@ -480,6 +489,7 @@ static void incident_add(struct incident_set *s, struct incident *i, const struc
 			 .begin_unix_ns = d->begin_unix_ns, .end_unix_ns = d->end_unix_ns,
 			 .flagged = d->flagged, .hinted = hinted_of(d),
 			 .self_excess_ns = d->self_excess_ns,
+			 .first_self_ns = d->first_self_ns, .first_ns = first_ns_of(d),
 			 .flagged_ns = flagged_ns_of(d),
 			 .slow_ns = slow_of(d) };
 	struct member *m = member_of(i, &d->rank);
@@ -930,6 +940,8 @@ static void member_merge(struct incident_set *s, struct incident *i, struct memb
 	to->hinted += from->hinted;
 	to->reasons |= from->reasons;
 	to->self_excess_ns += from->self_excess_ns;
+	to->first_ns += from->first_ns;
+	to->first_self_ns += from->first_self_ns;
 	if (from->collectives > to->collectives)
 		to->collectives = from->collectives;
 	if (from->lost > to->lost) {

@@ -17,7 +17,8 @@
 /* A host that is late once makes one or two steps of a rank slow. That is told apart as a hiccup: up to
  * so many flagged steps of any rank, or a few more that cost less than half a second together, or those
  * that its node has told of once, as they began, or steps of less than five seconds in which it only waited
- * and lost as little; and less than so much of a rank's own time lost in all. */
+ * and lost as little; and less than so much of a rank's own time lost in all. What the first step of its
+ * like lost does not count: it may be a checkpoint, and that is known when it comes again. */
 #define HICCUP_STEPS_MAX   2
 #define HICCUP_FEW_MAX	   10
 #define HICCUP_LOST_NS	   1e9
@@ -189,8 +190,8 @@ bool incident_is_brief(const struct run *r)
 		return true;
 	return !(r->reasons & (1u << WINDOW_STALL | 1u << WINDOW_DRIFT | 1u << WINDOW_PEER)) &&
 	       (flagged <= HICCUP_STEPS_MAX ||
-		(flagged <= HICCUP_FEW_MAX && r->flagged_ns < HICCUP_SMALL_NS)) &&
-	       r->self_excess_ns < HICCUP_LOST_NS;
+		(flagged <= HICCUP_FEW_MAX && r->flagged_ns - r->first_ns < HICCUP_SMALL_NS)) &&
+	       r->self_excess_ns - r->first_self_ns < HICCUP_LOST_NS;
 }
 
 static bool is_often(const struct member *m, double lasted_ns)
@@ -198,7 +199,7 @@ static bool is_often(const struct member *m, double lasted_ns)
 	uint64_t flagged = unhinted(m->flagged, m->hinted);
 	double steps_ns = (double)flagged * m->expected_ns;
 
-	if ((flagged <= HICCUP_FEW_MAX && m->flagged_ns < HICCUP_SMALL_NS) ||
+	if ((flagged <= HICCUP_FEW_MAX && m->flagged_ns - m->first_ns < HICCUP_SMALL_NS) ||
 	    is_short_wait(m->reasons & ~(1u << WINDOW_ASKED), m->flagged_ns, lasted_ns))
 		return false;
 	return flagged > HICCUP_ALL_MAX &&
@@ -220,7 +221,8 @@ static bool is_hiccup(const struct incident *i)
 	}
 	for (uint32_t k = 0; k < i->member_count; k++)
 		if (is_often(&i->members[k], end > begin ? (double)(end - begin) : 0) ||
-		    i->members[k].self_excess_ns >= HICCUP_LOST_NS)
+		    i->members[k].self_excess_ns - i->members[k].first_self_ns >=
+			    HICCUP_LOST_NS)
 			return false;
 	return true;
 }

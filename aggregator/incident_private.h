@@ -30,6 +30,8 @@ struct member {
 	uint64_t hinted; /* of the flagged steps those that its node has told of once, as they began */
 	uint64_t windows, summaries, flagged, first_step, last_step, onset_step, collectives, lost;
 	double self_excess_ns;
+	/* of flagged_ns and of it, of steps like which it had none before: they may be the last */
+	double first_ns, first_self_ns;
 	char lost_cause[32];
 	double weight; /* of the window that the medians and parts below come from */
 	double latency_ns, expected_ns, self_ns, expected_self_ns;
@@ -66,7 +68,7 @@ struct run {
 	uint32_t reasons;
 	uint64_t flagged, first_step, last_step, onset_step;
 	uint64_t begin_unix_ns, end_unix_ns;
-	double self_excess_ns;
+	double self_excess_ns, first_ns, first_self_ns; /* as a member's */
 	uint64_t hinted; /* as a member's */
 	double flagged_ns; /* as a member's */
 	double slow_ns; /* as a member's */

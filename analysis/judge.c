@@ -10,6 +10,7 @@
 struct judge {
 	struct judge_config config;
 	struct roofline_set *latency, *self;
+	struct kinds *kinds;
 	uint64_t model_key; /* of the latest judged step */
 	uint64_t out_history, self_history; /* a bit per judged step, the latest lowest */
 	/* While an anomaly lasts: its thresholds, which a refit must not lift over it. */
@@ -28,6 +29,7 @@ void judge_config_default(struct judge_config *c)
 	*c = (struct judge_config){ .instant_ratio = 0.25, .step_min_ns = 200000,
 				    .host_stall_share = 0.25 };
 	roofline_config_default(&c->roofline);
+	kinds_config_default(&c->kinds);
 }
 
 const char *judge_skip_name(unsigned skip)
@@ -44,7 +46,7 @@ static size_t rounded(size_t bytes)
 
 size_t judge_memory_bytes(const struct judge_config *c)
 {
-	return rounded(sizeof(struct judge)) +
+	return rounded(sizeof(struct judge)) + rounded(kinds_memory_bytes()) +
 	       2 * rounded(roofline_set_memory_bytes(&c->roofline, JUDGE_MODELS));
 }
 
@@ -55,6 +57,8 @@ struct judge *judge_init(void *memory, const struct judge_config *c)
 
 	memset(j, 0, sizeof(*j));
 	j->config = *c;
+	j->kinds = kinds_init(at, &c->kinds);
+	at += rounded(kinds_memory_bytes());
 	j->latency = roofline_set_init(at, &c->roofline, JUDGE_MODELS);
 	at += rounded(roofline_set_memory_bytes(&c->roofline, JUDGE_MODELS));
 	j->self = roofline_set_init(at, &c->roofline, JUDGE_MODELS);
@@ -90,16 +94,21 @@ static bool stands(const struct judge *j, const struct roofline_verdict *v, uint
 
 /* A model that is fitted again in the middle of a fault has its steps among its samples, and may
  * calibrate the tail over them: what opened the anomaly goes on counting until it is over. */
-static void hold(struct judge *j, uint64_t key, struct roofline_verdict *lat,
-		 struct roofline_verdict *self)
+static void apply_hold(struct judge *j, uint64_t key, struct roofline_verdict *lat,
+		       struct roofline_verdict *self)
 {
-	if (j->hold_steps && j->hold_key == key) {
-		j->hold_steps--;
-		if (lat->expected_ns > 0 && lat->excess >= j->hold_latency)
-			lat->out = lat->flagged = true;
-		if (self->expected_ns > 0 && self->excess >= j->hold_self)
-			self->out = self->flagged = true;
-	}
+	if (!j->hold_steps || j->hold_key != key)
+		return;
+	j->hold_steps--;
+	if (lat->expected_ns > 0 && lat->excess >= j->hold_latency)
+		lat->out = lat->flagged = true;
+	if (self->expected_ns > 0 && self->excess >= j->hold_self)
+		self->out = self->flagged = true;
+}
+
+static void hold(struct judge *j, uint64_t key, const struct roofline_verdict *lat,
+		 const struct roofline_verdict *self)
+{
 	if (!lat->flagged || lat->threshold <= 0)
 		return;
 	if (!j->hold_steps || j->hold_key != key) {
@@ -108,6 +117,30 @@ static void hold(struct judge *j, uint64_t key, struct roofline_verdict *lat,
 		j->hold_self = self->threshold > 0 ? self->threshold : lat->threshold;
 	}
 	j->hold_steps = JUDGE_HOLD;
+}
+
+/* A step is held against its kind: the usual ones of it are no news, and one that has grown is slower than
+ * they are, not than the steps around it. */
+static void judge_kind(struct judge *j, const struct step *s, struct judge_verdict *v)
+{
+	bool armed = v->state == ROOFLINE_ARMED, own = v->expected_self_ns > 0;
+	struct kinds_verdict k = kinds_push(j->kinds, s, armed ? v->expected_ns : 0,
+					    v->expected_self_ns, v->out);
+
+	v->first = k.first;
+	v->of_kind = k.of_kind;
+	if (!k.of_kind)
+		return;
+	if (!k.grown) {
+		v->flagged = v->self = false;
+		return;
+	}
+	v->expected_ns += k.usual_ns;
+	v->excess = (double)s->latency_ns / v->expected_ns - 1;
+	if (own && k.part != KINDS_WAIT) {
+		v->expected_self_ns += k.usual_ns;
+		v->self_excess = (double)s->self_ns / v->expected_self_ns - 1;
+	}
 }
 
 /* drift: both models' alarms are raised. */
@@ -123,7 +156,7 @@ static struct judge_verdict judge(struct judge *j, const struct step *s, bool *d
 	if (known)
 		self = roofline_push(roofline_set_get(j->self, s->key), s->work, s->work_count,
 				     (double)s->self_ns);
-	hold(j, s->key, &lat, &self);
+	apply_hold(j, s->key, &lat, &self);
 	v.state = lat.state;
 	v.expected_ns = lat.expected_ns;
 	v.expected_self_ns = self.expected_ns;
@@ -134,6 +167,9 @@ static struct judge_verdict judge(struct judge *j, const struct step *s, bool *d
 	v.self = stands(j, &self, &j->self_history) && (lat.out || lat.state != ROOFLINE_ARMED);
 	v.out = lat.out || self.out;
 	v.flagged = slow || v.self;
+	judge_kind(j, s, &v);
+	if (v.flagged)
+		hold(j, s->key, &lat, &self);
 	*drift = self.drift && lat.drift;
 	return v;
 }
@@ -180,6 +216,7 @@ void judge_restore(struct judge *j, const struct judge_sample *s)
 		roofline_push(roofline_set_get(j->self, s->key), s->work, s->work_count, s->self_ns);
 	j->model_key = s->key;
 	j->restoring = true;
+	kinds_past_unknown(j->kinds);
 }
 
 static void settle(struct roofline_set *set)
@@ -214,6 +251,11 @@ void judge_model(const struct judge *j, struct roofline_summary *out)
 uint32_t judge_model_count(const struct judge *j)
 {
 	return roofline_set_count(j->latency);
+}
+
+uint32_t judge_kinds(const struct judge *j, struct kinds_row *out, uint32_t max)
+{
+	return kinds_rows(j->kinds, out, max);
 }
 
 static uint32_t armed_of(struct roofline_set *set)

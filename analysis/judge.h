@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * judge.h - one rank's steps against what they should have taken, one after the other. A step is judged
  * twice: by its latency (is it slow?) and by its self time (is this rank the one that makes it slow?).
+ * A step of a kind that the job has on purpose now and then is judged against its kind (kinds.h).
  * sysomd runs it live, `sysom replay window` over what a live run recorded: the same input gives the same
  * verdicts, bit for bit (INV-7).
  *
@@ -8,6 +9,7 @@
 #ifndef SYSOM_ANALYSIS_JUDGE_H
 #define SYSOM_ANALYSIS_JUDGE_H
 
+#include "analysis/kinds.h"
 #include "analysis/roofline.h"
 #include "analysis/steps.h"
 
@@ -20,6 +22,7 @@
 
 struct judge_config {
 	struct roofline_config roofline;
+	struct kinds_config kinds;
 	double instant_ratio;	 /* a step alone, its neighbours being as expected, needs this excess */
 	uint64_t step_min_ns;	 /* a pattern this short is none of a job's steps: not judged */
 	double host_stall_share; /* of a step under which the host's stalls are ignored */
@@ -46,6 +49,8 @@ struct judge_verdict {
 	bool out;	 /* beyond a threshold, of latency or self time */
 	bool flagged;	 /* and persistent or far enough out */
 	bool self;	 /* flagged for the rank's own time */
+	bool of_kind;	 /* longer as its kind is; flagged where it is longer than that */
+	bool first;	 /* of no kind, and out as no step before it was */
 	bool drift;	 /* a sustained change against the frozen baseline shows with this step */
 };
 
@@ -64,7 +69,8 @@ size_t judge_memory_bytes(const struct judge_config *c);
 struct judge *judge_init(void *memory, const struct judge_config *c);
 /* The next step. stalled_ns: of it, in which the whole host stood still. */
 struct judge_verdict judge_push(struct judge *j, const struct step *s, uint64_t stalled_ns);
-/* Learns a step that an earlier judge of the same rank found healthy; before the first step. */
+/* Learns a step that an earlier judge of the same rank found healthy; before the first step. What kinds of
+ * steps there were it does not know, and it learns none by place. */
 void judge_restore(struct judge *j, const struct judge_sample *s);
 /* After the last of them: fits what they are, as the next fit of each model may be many steps away. The
  * next step does it where nobody has. */
@@ -72,6 +78,8 @@ void judge_settle(struct judge *j);
 /* The latency model of the latest judged step's kind. */
 void judge_model(const struct judge *j, struct roofline_summary *out);
 uint32_t judge_model_count(const struct judge *j);
+/* The kinds of steps of which a person is told, dearest first. Their count. */
+uint32_t judge_kinds(const struct judge *j, struct kinds_row *out, uint32_t max);
 /* Of the latency and the self time models together, those that judge by now. */
 uint32_t judge_armed_count(const struct judge *j);
 

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-analysis_SRCS += analysis/judge.c analysis/roofline.c analysis/roofline_fit.c analysis/roofline_p99.c analysis/explain.c
-UNIT += test_roofline test_explain
+analysis_SRCS += analysis/judge.c analysis/kinds.c analysis/roofline.c analysis/roofline_fit.c analysis/roofline_p99.c analysis/explain.c
+UNIT += test_roofline test_explain test_kinds
+test_kinds_USES := analysis base
+test_kinds_LDLIBS := -lcmocka -lm
 test_roofline_USES := analysis base
 test_roofline_LDLIBS := -lcmocka
 test_explain_USES := analysis base

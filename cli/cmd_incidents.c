@@ -139,6 +139,8 @@ int cmd_incidents_show(const struct options *o)
 
 	if (commands_aggregator(o, &c))
 		return EXIT_USAGE;
+	if (strcmp(o->argv[0], "last") && !commands_is_id(o->argv[0]))
+		return commands_show_job(o, &c, o->argv[0]);
 	j = commands_incident(o, &c, o->argv[0]);
 	if (!j)
 		return EXIT_NOTHING;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/commands.h"
 
-#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -125,12 +124,18 @@ static void newest(const struct options *o, const struct client *c, char id[33])
 	json_decref(j);
 }
 
+bool commands_is_id(const char *text)
+{
+	size_t n = strspn(text, "0123456789abcdefABCDEF");
+
+	return n && n <= 32 && !text[n];
+}
+
 json_t *commands_incident(const struct options *o, const struct client *c, const char *id)
 {
 	char path[128], last[33] = "";
 	struct client_error e;
 	json_t *j;
-	size_t n;
 
 	if (strcmp(id, "last") == 0) {
 		newest(o, c, last);
@@ -138,9 +143,7 @@ json_t *commands_incident(const struct options *o, const struct client *c, const
 			return NULL;
 		id = last;
 	}
-	for (n = 0; isxdigit((unsigned char)id[n]);)
-		n++;
-	if (!n || n > 32 || id[n]) {
+	if (!commands_is_id(id)) {
 		fprintf(stderr, "sysom: %s is not an incident's id (see sysom incidents)\n",
 			term_safe(id, 40));
 		return NULL;

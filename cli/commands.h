@@ -32,6 +32,10 @@ int commands_control(const struct options *o, struct client *c);
  * this user may not open it and nobody named one, the same is read at sysomd's default HTTP address. */
 json_t *commands_node_status(const struct options *o, const struct client *control,
 			     struct client_error *e);
+/* Whether it can be an incident's id, or its first digits. */
+bool commands_is_id(const char *text);
+/* What a job does, as a whole: its kinds of steps. */
+int commands_show_job(const struct options *o, const struct client *c, const char *job);
 /* The incident with this id ("last": the newest that is no hiccup, of --job where given), owned by the
  * caller; or NULL. id: 1 to 32 hexadecimal digits. */
 json_t *commands_incident(const struct options *o, const struct client *c, const char *id);

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 LIBS += cli
 PERFETTO_GEN := $(B)/gen/cli/perfetto.pb-c
-cli_SRCS := cli/client.c cli/cmd_control.c cli/cmd_diff.c cli/cmd_doctor.c cli/cmd_incidents.c cli/cmd_replay.c \
+cli_SRCS := cli/client.c cli/cmd_control.c cli/cmd_diff.c cli/cmd_doctor.c cli/cmd_incidents.c cli/cmd_job.c cli/job_text.c cli/cmd_replay.c \
 	cli/cmd_report.c cli/cmd_run.c cli/cmd_status.c cli/cmd_trace.c cli/cmd_wait.c cli/commands.c \
 	cli/escape.c cli/doctor_gpu.c cli/doctor_sampler.c cli/doctor_preload.c cli/doctor_system.c \
 	cli/export_kineto.c cli/export_perfetto.c cli/incident_load.c cli/incident_text.c \
@@ -77,6 +77,9 @@ test_incident_diff_USES := cli wire symbol reader analysis base
 test_incident_diff_LDLIBS := -lcmocka
 test_report_plots_USES := cli wire symbol reader analysis base
 test_report_plots_LDLIBS := -lcmocka
+UNIT += test_job_text
+test_job_text_USES := cli wire symbol reader analysis base
+test_job_text_LDLIBS := -lcmocka
 UNIT += test_rank_grid
 test_rank_grid_USES := cli wire symbol reader analysis base
 test_rank_grid_LDLIBS := -lcmocka

@@ -62,9 +62,13 @@ static const struct command commands[] = {
 	  .examples = "  sysom incidents --state open\n"
 		      "  sysom incidents --job llama-7b --limit 5 --json\n" },
 	{ .name = "show", .run = cmd_incidents_show, .flags = OPTION_JSON | OPTION_URL | OPTION_JOB,
-	  .args = "ID|last", .args_min = 1, .args_max = 1,
-	  .summary = "one incident: which rank, when, how slow, and what explains it",
-	  .examples = "  sysom show last\n  sysom show 1234abcd --json | jq .parts\n" },
+	  .args = "ID|last|JOB", .args_min = 1, .args_max = 1,
+	  .summary = "one incident: which rank, when, how slow, and what explains it; or a job",
+	  .detail = "Of a job: what it does on purpose now and then (checkpoints, evaluation), what each\n"
+		    "costs, and which share of the job's time that is. A name that reads as an id is\n"
+		    "told apart by its user: JOB@UID.\n",
+	  .examples = "  sysom show last\n  sysom show llama-7b\n"
+		      "  sysom show 1234abcd --json | jq .parts\n" },
 	{ .name = "trace", .run = cmd_trace_main,
 	  .flags = OPTION_JSON | OPTION_URL | OPTION_JOB | OPTION_OUT | OPTION_FORMAT | OPTION_RANK |
 		   OPTION_DIFF,

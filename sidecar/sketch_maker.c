@@ -265,6 +265,7 @@ static int take(struct process *p, struct item *it)
 		return err;
 	it->s.rank = p->id;
 	it->s.realtime_offset_ns = (int64_t)(a->realtime_ns - a->monotonic_ns);
+	it->s.kind_count = judge_kinds(p->rank->judge, it->s.kinds, SKETCH_KINDS_MAX);
 	it->s.model_state = rank_model(p->rank, &it->s.model_r2, NULL);
 	it->pid = p->pid > 0 ? (uint32_t)p->pid : 0;
 	memcpy(it->libs, p->libs, sizeof(it->libs));

@@ -6,6 +6,7 @@
 #define SYSOM_WIRE_WINDOW_H
 
 #include "analysis/explain.h"
+#include "analysis/kinds.h"
 #include "analysis/os_signal.h"
 #include "analysis/record.h"
 #include "analysis/stack.h"
@@ -44,6 +45,7 @@ enum window_reason {
 #define WINDOW_STEP_OUT	    0x0100 /* in window_step.flags, above the STEP_FLAG_* */
 #define WINDOW_STEP_FLAGGED 0x0200
 #define WINDOW_STEP_MARGIN  0x0400 /* before or after the anomaly, for context */
+#define WINDOW_STEP_FIRST   0x0800 /* nothing like it was seen of the rank before (judge_verdict.first) */
 
 struct window_step {
 	struct step step;
@@ -196,6 +198,7 @@ struct sketch_kernel {
 	char *name; /* mangled */
 	double per_step, ns_per_step; /* to 1/1000 of a call; whole nanoseconds */
 };
+#define SKETCH_KINDS_MAX 8u
 struct sketch_setting {
 	char *name, *value;
 };
@@ -216,6 +219,8 @@ struct sketch {
 	struct sketch_kernel *kernels;
 	struct sketch_setting *settings;
 	uint32_t function_count, kernel_count, setting_count;
+	struct kinds_row kinds[SKETCH_KINDS_MAX]; /* since attach; dearest first */
+	uint32_t kind_count;
 };
 void wire_sketch_free(struct sketch *s); /* the arrays and texts, not the struct */
 

@@ -102,8 +102,29 @@ static int pack_body(const struct sketch *s, struct buf *out)
 	return err;
 }
 
+static void put_kinds(const struct sketch *s, struct buf *b)
+{
+	for (uint32_t i = 0; i < s->kind_count; i++) {
+		const struct kinds_row *k = &s->kinds[i];
+
+		buf_varint(b, k->by_work ? KINDS_PARTS : k->part);
+		buf_varint(b, k->grown);
+		buf_varint(b, k->period);
+		buf_varint(b, k->count);
+		buf_varint(b, k->first_step);
+		buf_varint(b, k->last_step);
+		buf_varint(b, whole(k->steps * CALLS_UNIT));
+		buf_varint(b, whole(k->cost_ns));
+		buf_varint(b, whole(k->share * SHARE_UNIT));
+		buf_varint(b, whole(k->launches * CALLS_UNIT));
+		buf_varint(b, whole(k->collectives * CALLS_UNIT));
+	}
+}
+
 static int check_sketch(const struct sketch *s)
 {
+	if (s->kind_count > SKETCH_KINDS_MAX)
+		return -EMSGSIZE;
 	if (s->function_count > LIMIT_SKETCH_FUNCTIONS || s->kernel_count > LIMIT_SKETCH_KERNELS ||
 	    s->setting_count > LIMIT_SKETCH_SETTINGS)
 		return -EMSGSIZE;
@@ -119,13 +140,17 @@ int wire_sketch_encode(const struct sketch *s, struct buf *out)
 	Sysom__Wire__Envelope e = SYSOM__WIRE__ENVELOPE__INIT;
 	Sysom__Wire__Sketch pb = SYSOM__WIRE__SKETCH__INIT;
 	struct codec_rank rank;
-	struct buf body;
+	struct buf body, kinds;
 	int err = check_sketch(s);
 
 	if (err)
 		return err;
 	buf_init(&body, LIMIT_WIRE_MESSAGE_BYTES);
+	buf_init(&kinds, LIMIT_WIRE_MESSAGE_BYTES);
 	err = pack_body(s, &body);
+	put_kinds(s, &kinds);
+	if (!err && kinds.failed)
+		err = -ENOMEM;
 	codec_rank_fill(&rank, &s->rank);
 	pb.rank = &rank.pb;
 #define X(f) pb.f = s->f;
@@ -135,9 +160,11 @@ int wire_sketch_encode(const struct sketch *s, struct buf *out)
 	SKETCH_DOUBLES(X)
 #undef X
 	pb.body = (ProtobufCBinaryData){ body.bytes, body.data };
+	pb.kinds = (ProtobufCBinaryData){ kinds.bytes, kinds.data };
 	e.sketch = &pb;
 	if (!err)
 		err = codec_emit(&e, WIRE_SKETCH, LIMIT_SKETCH_BYTES_PER_RANK, out);
+	buf_fini(&kinds);
 	buf_fini(&body);
 	return err;
 }
@@ -246,6 +273,37 @@ static int read_body(const Sysom__Wire__Sketch *pb, struct sketch *s)
 	return err;
 }
 
+static int get_kind(struct reader *r, struct kinds_row *k)
+{
+	uint64_t v[6];
+
+	for (int i = 0; i < 6; i++)
+		if (buf_read_varint(r->data, r->bytes, &r->pos, &v[i]) || v[i] > (uint64_t)VALUE_MAX)
+			return -EPROTO;
+	if (v[0] > KINDS_PARTS || v[1] > 1 || !v[3] || get_number(r, CALLS_UNIT, &k->steps) ||
+	    get_number(r, 1, &k->cost_ns) || get_number(r, SHARE_UNIT, &k->share) || k->share > 1 ||
+	    get_number(r, CALLS_UNIT, &k->launches) || get_number(r, CALLS_UNIT, &k->collectives))
+		return -EPROTO;
+	k->by_work = v[0] == KINDS_PARTS;
+	k->part = k->by_work ? 0 : (uint32_t)v[0];
+	k->grown = v[1];
+	k->period = v[2];
+	k->count = v[3];
+	k->first_step = v[4];
+	k->last_step = v[5];
+	return 0;
+}
+
+static int read_kinds(const Sysom__Wire__Sketch *pb, struct sketch *s)
+{
+	struct reader r = { .data = pb->kinds.data, .bytes = pb->kinds.len };
+	int err = 0;
+
+	while (!err && r.pos < r.bytes && s->kind_count < SKETCH_KINDS_MAX)
+		err = get_kind(&r, &s->kinds[s->kind_count++]);
+	return !err && r.pos < r.bytes ? -EMSGSIZE : err;
+}
+
 static int sketch_fill(const Sysom__Wire__Sketch *pb, struct sketch *s)
 {
 	int err = codec_rank_read(pb->rank, &s->rank);
@@ -266,7 +324,8 @@ static int sketch_fill(const Sysom__Wire__Sketch *pb, struct sketch *s)
 #define X(f) s->f = pb->f;
 	SKETCH_INTS(X)
 #undef X
-	return read_body(pb, s);
+	err = read_kinds(pb, s);
+	return err ? err : read_body(pb, s);
 }
 
 int wire_sketch_decode(const void *data, size_t bytes, struct sketch *s)

@@ -284,6 +284,63 @@ static void send_sketch(const struct fs_job *j, uint32_t r, const char *kernel)
 	send_spinning(j, r, kernel, 0);
 }
 
+static void send_kinds(const struct fs_job *j, uint32_t r, const struct kinds_row *kinds, uint32_t count)
+{
+	struct sketch s = {.steps = 600, .latency_ns = 1e8, .kind_count = count};
+	struct buf b;
+
+	snprintf(s.rank.job, sizeof(s.rank.job), "%s", j->name);
+	snprintf(s.rank.node, sizeof(s.rank.node), "n%u", r / j->per_node);
+	s.rank.rank = (int)r;
+	memcpy(s.kinds, kinds, count * sizeof(*kinds));
+	buf_init(&b, 1 << 16);
+	assert_int_equal(wire_sketch_encode(&s, &b), 0);
+	assert_true(fleet_sketch_put(fleet, &s, b.data, b.bytes, via, mono(now_s)));
+	buf_fini(&b);
+}
+
+/* Rank 0 writes a checkpoint, for which the others wait; each collects garbage in a step of its own. */
+static void tells_what_a_job_does_as_one_row_each(void **unused)
+{
+	const json_t *list, *row;
+	struct fs_job j;
+	json_t *all;
+
+	fs_init(&j, "phases", 4, 4, 3);
+	run(&j, 10);
+	for (uint32_t r = 0; r < 4; r++) {
+		const struct kinds_row kinds[] = {
+		    {.part = r ? KINDS_WAIT : KINDS_HOST, .period = 50, .count = 10, .first_step = 49 + r,
+		     .last_step = 499 + r, .steps = 1, .cost_ns = 2e9, .share = 0.4},
+		    {.by_work = true, .period = 60, .count = 9, .first_step = 48, .last_step = 528,
+		     .steps = 12, .cost_ns = 1e8 * (r + 1), .share = 0.01 * (r + 1), .launches = 40},
+		    {.part = KINDS_HOST, .period = 100, .count = 5, .first_step = 10 + 20 * r,
+		     .last_step = 410 + 20 * r, .steps = 1, .cost_ns = 5e7, .share = 0.001},
+		};
+
+		send_kinds(&j, r, kinds, 3);
+	}
+	all = fleet_kinds_json(fleet, "phases");
+	assert_int_equal(json_integer_value(json_object_get(all, "ranks")), 4);
+	list = json_object_get(all, "kinds");
+	assert_int_equal(json_array_size(list), 6);
+	row = json_array_get(list, 0);
+	assert_string_equal(json_string_value(json_object_get(row, "account")), "host");
+	assert_int_equal(json_integer_value(json_object_get(row, "period")), 50);
+	assert_int_equal(json_array_size(json_object_get(row, "ranks")), 1);
+	assert_int_equal(json_array_size(json_object_get(row, "waiting")), 3);
+	row = json_array_get(list, 1);
+	assert_string_equal(json_string_value(json_object_get(row, "account")), "work");
+	assert_int_equal(json_array_size(json_object_get(row, "ranks")), 4);
+	assert_float_equal(json_real_value(json_object_get(row, "cost_ms")), 250, 1e-6);
+	assert_float_equal(json_real_value(json_object_get(row, "share")), 0.025, 1e-6);
+	for (size_t i = 2; i < 6; i++)
+		assert_int_equal(json_array_size(json_object_get(json_array_get(list, i), "ranks")), 1);
+	json_decref(all);
+	assert_null(fleet_kinds_json(fleet, "no-such-job"));
+	fs_fini(&j);
+}
+
 /* Two stages; ranks 6 and 7 are suspects. */
 static void tells_what_is_usual_in_a_role_without_the_suspects(void **unused)
 {
@@ -1961,6 +2018,7 @@ int main(void)
 	    T(time_that_runs_backwards_is_refused),
 	    T(impossible_numbers_change_nothing),
 	    T(a_sender_of_huge_groups_moves_nobody),
+	    T(tells_what_a_job_does_as_one_row_each),
 	    T(windows_and_sketches_come_by_the_connection_of_their_nodes_beats),
 	    T(a_window_waits_for_the_first_beat_of_its_connection),
 	    T(a_connection_is_of_one_node),

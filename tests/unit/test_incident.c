@@ -282,6 +282,47 @@ static void one_step_that_costs_a_second_is_no_hiccup(void **unused)
 	json_decref(j);
 }
 
+static void a_long_step_is_a_hiccup_until_another_one_comes(void **unused)
+{
+	struct digest first = window("job", 3, WINDOW_SELF, 0, 1),
+		      again = window("job", 3, WINDOW_SELF, 15, 16);
+	json_t *j;
+
+	first.flagged = again.flagged = 1;
+	first.self_excess_ns = first.first_self_ns = again.self_excess_ns = 2e9;
+	first.flagged_ns = first.first_ns = again.flagged_ns = 2e9;
+	add(first);
+	j = only();
+	assert_string_equal(text_of(j, "symptom"), "hiccup");
+	json_decref(j);
+	add(again);
+	j = only();
+	assert_string_equal(text_of(j, "symptom"), "slow_rank");
+	json_decref(j);
+}
+
+/* The machine is busy, and the long step is not what makes the few others an incident. */
+static void a_long_first_step_does_not_make_small_ones_large(void **unused)
+{
+	for (int is_first = 0; is_first < 2; is_first++) {
+		struct digest long_one = window("job", 3, WINDOW_SELF, 0, 1),
+			      small = window("job", 3, WINDOW_SELF, 3, 4);
+		json_t *j;
+
+		strcpy(long_one.rank.job, is_first ? "one" : "two");
+		strcpy(small.rank.job, long_one.rank.job);
+		long_one.flagged = 1;
+		long_one.flagged_ns = long_one.self_excess_ns = 8e8;
+		long_one.first_ns = long_one.first_self_ns = is_first ? 8e8 : 0;
+		small.flagged = 6;
+		small.flagged_ns = small.self_excess_ns = 1e8;
+		add(long_one);
+		j = incident_set_json(set, add(small).id, 8, NULL);
+		assert_int_equal(!strcmp(text_of(j, "symptom"), "hiccup"), is_first);
+		json_decref(j);
+	}
+}
+
 static void names_several_stragglers_worst_first_but_no_echo(void **unused)
 {
 	struct digest a = window("job", 2, WINDOW_SELF, 0, 1), b = window("job", 5, WINDOW_SELF, 0, 1),
@@ -1119,6 +1160,8 @@ int main(void)
 		CASE(a_few_steps_that_cost_nothing_are_a_hiccup),
 		CASE(explains_a_culprit_by_what_it_did_itself),
 		CASE(one_step_that_costs_a_second_is_no_hiccup),
+		CASE(a_long_step_is_a_hiccup_until_another_one_comes),
+		CASE(a_long_first_step_does_not_make_small_ones_large),
 		CASE(names_several_stragglers_worst_first_but_no_echo),
 		CASE(calls_it_the_job_when_most_ranks_are_slow),
 		CASE(hiccups_near_a_fault_do_not_stretch_its_time),

@@ -141,6 +141,47 @@ static void round_trips_a_sketch(void **unused)
 	buf_fini(&b);
 }
 
+static const struct kinds_row two_kinds[] = {
+	{ .part = KINDS_HOST, .period = 50, .count = 20, .first_step = 49, .last_step = 999, .steps = 1,
+	  .cost_ns = 1.9e9, .share = 0.42, .grown = true },
+	{ .by_work = true, .period = 60, .count = 15, .first_step = 48, .last_step = 888, .steps = 12,
+	  .cost_ns = 3.24e8, .share = 0.075, .launches = 37.5, .collectives = 0.25 },
+};
+
+static void round_trips_kinds_of_steps(void **unused)
+{
+	static struct fixture f;
+	uint64_t state = 7;
+	struct sketch got;
+	struct buf b;
+
+	buf_init(&b, LIMIT_WIRE_MESSAGE_BYTES);
+	make_sketch(&f, 1, 1, 0, &state);
+	memcpy(f.s.kinds, two_kinds, sizeof(two_kinds));
+	f.s.kind_count = 2;
+	assert_int_equal(wire_sketch_encode(&f.s, &b), 0);
+	assert_int_equal(wire_sketch_decode(b.data, b.bytes, &got), 0);
+	assert_same(&f.s, &got);
+	assert_int_equal(got.kind_count, 2);
+	for (int i = 0; i < 2; i++) {
+		const struct kinds_row *x = &two_kinds[i], *y = &got.kinds[i];
+
+		assert_true(x->by_work == y->by_work && x->part == y->part && x->grown == y->grown);
+		assert_true(x->period == y->period && x->count == y->count);
+		assert_true(x->first_step == y->first_step && x->last_step == y->last_step);
+		assert_float_equal(x->steps, y->steps, 1e-3);
+		assert_float_equal(x->cost_ns, y->cost_ns, 1);
+		assert_float_equal(x->share, y->share, 1e-6);
+		assert_float_equal(x->launches, y->launches, 1e-3);
+		assert_float_equal(x->collectives, y->collectives, 1e-3);
+	}
+	wire_sketch_free(&got);
+	buf_clear(&b);
+	f.s.kind_count = SKETCH_KINDS_MAX + 1;
+	assert_int_equal(wire_sketch_encode(&f.s, &b), -EMSGSIZE);
+	buf_fini(&b);
+}
+
 static void refuses_what_is_too_large_or_absurd(void **unused)
 {
 	static struct fixture f;
@@ -367,6 +408,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(round_trips_a_sketch),
+		cmocka_unit_test(round_trips_kinds_of_steps),
 		cmocka_unit_test(refuses_what_is_too_large_or_absurd),
 		cmocka_unit_test(cleans_names_and_figures_that_are_none),
 		cmocka_unit_test(rejects_counts_and_figures_that_cannot_be),

@@ -555,19 +555,33 @@ def warm_up(rank, steps=120):
         rank.work.batch = usual * min(1, 0.4 + 0.6 * (step - first) / steps)
 
 
-def checkpoint(rank, every=50, mb=8):
-    """Rank 0 writes its state."""
+def checkpoint(rank, every=50, mb=8, ms=0):
+    """Rank 0 writes its state; a storage far away acknowledges it after so many ms."""
     state = os.urandom(1 << 20)
     while True:
         step = yield
         if rank.rank == 0 and step % every == every - 1:
-            path = os.path.join(rank.dir, "checkpoint")
-            with open(path + ".new", "wb") as f:
-                for _ in range(mb):
-                    f.write(state)
-                f.flush()
-                os.fsync(f.fileno())
-            os.rename(path + ".new", path)
+            save_checkpoint(os.path.join(rank.dir, "checkpoint"), state, mb, ms)
+
+
+def save_checkpoint(path, state, mb, ms):
+    with open(path + ".new", "wb") as f:
+        for _ in range(mb):
+            f.write(state)
+        f.flush()
+        os.fsync(f.fileno())
+    time.sleep(ms / 1e3)
+    os.rename(path + ".new", path)
+
+
+def sweep_heap(rank, every=100, objects=800000):
+    """The collector goes through the whole heap now and then, on each rank in another step."""
+    heap = [[i] for i in range(objects)]
+    gc.disable()
+    while heap:
+        step = yield
+        if step % every == every - 1 - 7 * rank.rank:
+            gc.collect()
 
 
 def evaluate(rank, every=60, steps=12):

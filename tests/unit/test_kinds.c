@@ -1,0 +1,371 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Jobs of steps of 50 ms with their phases and faults. The judge is in it, as it says what is slow. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "analysis/judge.h"
+
+#define MS 1e6
+
+struct job {
+	struct judge *judge;
+	uint64_t step, now_ns;
+	uint32_t seed, flagged, of_kind;
+	uint64_t first_flag, last_flag;
+	struct judge_verdict v; /* of the latest step */
+};
+
+static double uniform(struct job *j)
+{
+	j->seed = j->seed * 1664525u + 1013904223u;
+	return (j->seed >> 8) / 16777216.0;
+}
+
+static double normal(struct job *j)
+{
+	double a = uniform(j);
+
+	return sqrt(-2 * log(1 - a)) * cos(2 * M_PI * uniform(j));
+}
+
+static struct job job_of(uint32_t seed)
+{
+	struct job j = { .seed = seed };
+	struct judge_config c;
+
+	judge_config_default(&c);
+	j.judge = judge_init(aligned_alloc(64, (judge_memory_bytes(&c) + 63) & ~63ul), &c);
+	return j;
+}
+
+static void end(struct job *j)
+{
+	free(j->judge);
+}
+
+/* A step with so much more in each part. phase 1: evaluation, of other kernels. */
+static void push(struct job *j, uint32_t phase, const double extra_ms[KINDS_PARTS])
+{
+	double compute = (phase ? 15 : 30) * MS * (1 + 0.005 * normal(j)) + extra_ms[KINDS_COMPUTE] * MS,
+	       wait = (phase ? 0 : 8) * MS * (1 + 0.02 * normal(j)) + extra_ms[KINDS_WAIT] * MS,
+	       copy = 2 * MS + extra_ms[KINDS_COPY] * MS,
+	       idle = 10 * MS * (1 + 0.01 * normal(j)) + extra_ms[KINDS_HOST] * MS;
+	struct step s = { .index = j->step++, .source = STEP_SOURCE_AUTO, .phase = phase,
+			  .kernels = 10, .launches = phase ? 4 : 10, .collectives = phase ? 0 : 4,
+			  .work_count = 1 };
+
+	s.key = steps_key(s.source, phase);
+	s.work[0] = s.launches;
+	s.begin_ns = j->now_ns;
+	s.compute_ns = (uint64_t)compute;
+	s.exposed_comm_ns = s.comm_ns = (uint64_t)wait;
+	s.copy_ns = (uint64_t)copy;
+	s.idle_ns = (uint64_t)idle;
+	s.self_ns = (uint64_t)(compute + copy + idle);
+	s.latency_ns = s.device_latency_ns = s.self_ns + s.comm_ns;
+	s.end_ns = j->now_ns += s.latency_ns;
+	j->v = judge_push(j->judge, &s, 0);
+	j->of_kind += j->v.of_kind;
+	if (!j->v.flagged)
+		return;
+	if (!j->flagged++)
+		j->first_flag = s.index;
+	j->last_flag = s.index;
+}
+
+static void slower(struct job *j, uint32_t part, double ms)
+{
+	double extra[KINDS_PARTS] = { 0 };
+
+	extra[part] = ms;
+	push(j, 0, extra);
+}
+
+static void usual(struct job *j, uint32_t steps)
+{
+	for (uint32_t i = 0; i < steps; i++)
+		slower(j, 0, 0);
+}
+
+/* Up to that step, each period-th one longer. */
+static void recurs(struct job *j, uint64_t until, uint32_t period, uint32_t part, double ms)
+{
+	while (j->step < until)
+		slower(j, part, j->step % period == period - 1 ? ms * (1 + 0.05 * normal(j)) : 0);
+}
+
+static void a_checkpoint_is_known_from_its_second_occurrence_on(void **unused)
+{
+	static const uint32_t parts[] = { KINDS_HOST, KINDS_WAIT, KINDS_COPY, KINDS_COMPUTE };
+
+	for (uint32_t i = 0; i < 4 * 8; i++) {
+		struct job j = job_of(i + 1);
+		struct kinds_row row;
+
+		recurs(&j, 1000, 50, parts[i % 4], 2000);
+		assert_int_equal(j.flagged, 1);
+		assert_in_range(j.first_flag, 49, 99); /* where the model is armed by then */
+		assert_int_equal(judge_kinds(j.judge, &row, 1), 1);
+		assert_false(row.by_work);
+		assert_int_equal(row.part, parts[i % 4]);
+		assert_int_equal(row.period, 50);
+		assert_in_range(row.count, 19, 20);
+		assert_float_equal(row.cost_ns, 2000 * MS, 100 * MS);
+		assert_float_equal(row.steps, 1, 0);
+		assert_float_equal(row.share, (double)row.count * 2000 / (20 * 2000 + 1000 * 50), 0.01);
+		assert_false(row.grown);
+		end(&j);
+	}
+}
+
+static void a_kind_that_grows_is_flagged_and_told_by_how_much(void **unused)
+{
+	struct job j = job_of(3);
+	struct kinds_row row;
+
+	recurs(&j, 649, 50, KINDS_HOST, 400);
+	assert_int_equal(j.flagged, 1);
+	for (int k = 0; k < 3; k++) {
+		slower(&j, KINDS_HOST, 1000);
+		assert_true(j.v.flagged && j.v.self && j.v.of_kind);
+		assert_float_equal(j.v.expected_ns, 450 * MS, 20 * MS);
+		assert_float_equal(j.v.expected_self_ns, 442 * MS, 20 * MS);
+		assert_int_equal(judge_kinds(j.judge, &row, 1), 1);
+		assert_true(row.grown);
+		usual(&j, 49);
+	}
+	assert_int_equal(j.flagged, 4);
+	slower(&j, KINDS_HOST, 400);
+	assert_int_equal(j.flagged, 4);
+	end(&j);
+}
+
+static void a_fault_that_comes_again_and_again_is_no_kind(void **unused)
+{
+	static const uint32_t periods[] = { 2, 3, 5, 10, 20, 37, 60 };
+
+	for (uint32_t i = 0; i < 7 * 8; i++) {
+		struct job j = job_of(i + 1);
+		uint32_t period = periods[i % 7], at = 200 + i;
+		uint64_t begin;
+
+		usual(&j, at);
+		begin = j.step;
+		recurs(&j, begin + 40 * period, period, KINDS_HOST, 100);
+		assert_in_range(j.flagged, 39, 40);
+		assert_true(j.first_flag >= begin);
+		end(&j);
+	}
+}
+
+static void a_fault_beside_a_checkpoint_is_told(void **unused)
+{
+	struct job j = job_of(5);
+	uint32_t at_checkpoints = 0;
+
+	recurs(&j, 400, 50, KINDS_HOST, 2000);
+	assert_int_equal(j.flagged, 1);
+	while (j.step < 800) {
+		bool checkpoint = j.step % 50 == 49, fault = j.step % 10 == 3;
+
+		slower(&j, KINDS_HOST, checkpoint ? 2000 : fault ? 150 : 0);
+		at_checkpoints += checkpoint && j.v.flagged;
+	}
+	assert_int_equal(j.flagged, 1 + 40);
+	assert_int_equal(at_checkpoints, 0);
+	end(&j);
+}
+
+/* One slow step early in the job hides no more of a fault than its first step. */
+static void an_early_hiccup_founds_no_kind_with_a_fault(void **unused)
+{
+	for (uint32_t seed = 1; seed < 20; seed++) {
+		struct job j = job_of(seed);
+
+		usual(&j, 90);
+		slower(&j, KINDS_HOST, 100);
+		usual(&j, 150 + seed);
+		recurs(&j, j.step + 120, 3, KINDS_HOST, 100);
+		assert_in_range(j.flagged, 1 + 39, 1 + 40);
+		end(&j);
+	}
+}
+
+static void slowness_that_stays_is_no_kind(void **unused)
+{
+	struct job j = job_of(8);
+
+	recurs(&j, 500, 50, KINDS_HOST, 100);
+	assert_int_equal(j.flagged, 1);
+	for (int i = 0; i < 100; i++)
+		slower(&j, KINDS_HOST, 100);
+	assert_in_range(j.flagged, 1 + 98, 1 + 100);
+	end(&j);
+}
+
+/* The other ranks collect garbage, each in a step of its own, so that this one waits. Every 100 steps it
+ * writes, every 250 steps more of it: sometimes in the same step, or in the one behind. */
+static void phases_are_told_apart_where_they_meet(void **unused)
+{
+	for (uint64_t place = 248; place <= 250; place++) {
+		struct job j = job_of(11);
+
+		while (j.step < 1700) {
+			uint64_t k = j.step % 100;
+			bool waits = k == 92 || k == 85 || k == 78;
+			double more = j.step % 250 == place % 250 ? 900 : 0;
+
+			slower(&j, waits ? KINDS_WAIT : KINDS_HOST,
+			       waits || k == 99 ? 200 + more : more);
+		}
+		assert_in_range(j.flagged, 4, 7);
+		assert_true(j.last_flag < 510);
+		end(&j);
+	}
+}
+
+static void a_checkpoint_in_the_background_is_one_stretch(void **unused)
+{
+	struct job j = job_of(13);
+	struct kinds_row row;
+
+	while (j.step < 1000)
+		slower(&j, KINDS_HOST, j.step % 100 < 6 && j.step > 50 ? 30 : 0);
+	assert_in_range(j.flagged, 5, 6);
+	assert_int_equal(judge_kinds(j.judge, &row, 1), 1);
+	assert_int_equal(row.period, 100);
+	assert_float_equal(row.steps, 6, 0.1);
+	assert_float_equal(row.cost_ns, 180 * MS, 10 * MS);
+	end(&j);
+}
+
+static void an_evaluation_is_told_by_its_work(void **unused)
+{
+	struct job j = job_of(17);
+	struct kinds_row row[2];
+	double nothing[KINDS_PARTS] = { 0 };
+
+	while (j.step < 900)
+		push(&j, j.step % 60 >= 48, nothing);
+	assert_int_equal(j.flagged, 0);
+	assert_int_equal(judge_kinds(j.judge, row, 2), 1);
+	assert_true(row[0].by_work);
+	assert_int_equal(row[0].period, 60);
+	assert_int_equal(row[0].count, 15);
+	assert_float_equal(row[0].steps, 12, 0);
+	assert_float_equal(row[0].cost_ns, 12 * 27 * MS, 5 * MS);
+	assert_float_equal(row[0].launches, 4, 0);
+	end(&j);
+}
+
+/* Its loader starts anew: the first training step behind it is longer. */
+static void a_step_after_an_evaluation_is_a_kind_too(void **unused)
+{
+	struct job j = job_of(19);
+	double late[KINDS_PARTS] = { 0 };
+
+	late[KINDS_HOST] = 500;
+	while (j.step < 1200) {
+		/* an evaluation is not found in the same number of steps each time */
+		uint32_t more = (uint32_t)(uniform(&j) * 3);
+		double nothing[KINDS_PARTS] = { 0 };
+
+		for (uint32_t i = 0; i < 87 + more; i++)
+			push(&j, 0, nothing);
+		for (uint32_t i = 0; i < 12; i++)
+			push(&j, 1, nothing);
+		push(&j, 0, late);
+	}
+	assert_in_range(j.flagged, 1, 3);
+	end(&j);
+}
+
+static void a_kind_that_ends_is_told_no_more(void **unused)
+{
+	struct job j = job_of(23);
+	struct kinds_row row;
+
+	recurs(&j, 400, 20, KINDS_HOST, 100);
+	assert_int_equal(judge_kinds(j.judge, &row, 1), 1);
+	usual(&j, 100);
+	assert_int_equal(judge_kinds(j.judge, &row, 1), 0);
+	end(&j);
+}
+
+static void what_was_there_before_the_watch_is_no_kind(void **unused)
+{
+	struct job j = job_of(29);
+	struct judge_sample l = { .key = steps_key(STEP_SOURCE_AUTO, 0), .work = { 10 },
+				  .work_count = 1, .known = 1 };
+
+	for (int i = 0; i < 200; i++) {
+		l.self_ns = 42 * MS * (1 + 0.005 * normal(&j));
+		l.latency_ns = l.self_ns + 8 * MS * (1 + 0.02 * normal(&j));
+		judge_restore(j.judge, &l);
+	}
+	judge_settle(j.judge);
+	recurs(&j, 400, 10, KINDS_HOST, 100);
+	assert_int_equal(j.flagged, 40);
+	end(&j);
+}
+
+/* Times in another unit: the same verdicts. */
+static void scaling_time_changes_no_verdict(void **unused)
+{
+	struct kinds_config c;
+	struct kinds *k[2];
+	uint32_t seed = 1;
+
+	kinds_config_default(&c);
+	for (int i = 0; i < 2; i++)
+		k[i] = kinds_init(malloc(kinds_memory_bytes()), &c);
+	for (uint64_t step = 0; step < 20000; step++) {
+		struct kinds_verdict v[2];
+		bool slow;
+
+		seed = seed * 1664525u + 1013904223u;
+		slow = step % 64 == 5 || (seed >> 8) % 50 == 0;
+		for (int i = 0; i < 2; i++) {
+			uint64_t unit = i ? 7000 : 1000;
+			uint64_t extra = slow ? 10 + (seed >> 20) % 1000 : 0;
+			struct step s = { .index = step, .key = 1, .latency_ns = unit * (50 + extra),
+					  .self_ns = unit * (42 + extra), .compute_ns = unit * 30 };
+
+			v[i] = kinds_push(k[i], &s, 50.0 * (double)unit, 42.0 * (double)unit, slow);
+		}
+		assert_int_equal(v[0].of_kind, v[1].of_kind);
+		assert_int_equal(v[0].grown, v[1].grown);
+		assert_int_equal(v[0].part, v[1].part);
+		assert_float_equal(v[0].usual_ns * 7, v[1].usual_ns, 1e-6 * v[1].usual_ns);
+	}
+	for (int i = 0; i < 2; i++)
+		free(k[i]);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_checkpoint_is_known_from_its_second_occurrence_on),
+		cmocka_unit_test(a_kind_that_grows_is_flagged_and_told_by_how_much),
+		cmocka_unit_test(a_fault_that_comes_again_and_again_is_no_kind),
+		cmocka_unit_test(a_fault_beside_a_checkpoint_is_told),
+		cmocka_unit_test(an_early_hiccup_founds_no_kind_with_a_fault),
+		cmocka_unit_test(slowness_that_stays_is_no_kind),
+		cmocka_unit_test(phases_are_told_apart_where_they_meet),
+		cmocka_unit_test(a_checkpoint_in_the_background_is_one_stretch),
+		cmocka_unit_test(an_evaluation_is_told_by_its_work),
+		cmocka_unit_test(a_step_after_an_evaluation_is_a_kind_too),
+		cmocka_unit_test(a_kind_that_ends_is_told_no_more),
+		cmocka_unit_test(what_was_there_before_the_watch_is_no_kind),
+		cmocka_unit_test(scaling_time_changes_no_verdict),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
