@@ -12,9 +12,9 @@
 #include "analysis/robust/median.h"
 #include "analysis/robust/regress.h"
 #include "analysis/robust/spread.h"
+#include "analysis/thresholds.h"
 #include "base/limits.h"
 
-#define KNOWN_SAMPLES 4u
 #define ENDS_MAX      256u /* nodes of one collective that are looked at; more tell nothing new */
 /* Between nearer samples their noise is all there is of a slope. */
 #define SLOPE_APART_NS 1e8
@@ -63,12 +63,13 @@ static double slope_of(const struct node *n, uint32_t count, double sigma)
 		first = fmin(first, t[i]);
 		last = fmax(last, t[i]);
 	}
-	if (count < 8 || last - first < 1e9)
+	if (count < thresholds.count.some || last - first < 1e9)
 		return 0;
 	slope = regress_median_slope(t, n->residual_ns, count, count, SLOPE_APART_NS, slopes, SLOPES);
-	/* no quartz is off by a thousandth */
-	return fabs(slope) < 1e-3 && fabs(slope) > 3 * spread_of_slope(sigma, count, last - first) ? slope
-												   : 0;
+	if (fabs(slope) > thresholds.clock.rate ||
+	    fabs(slope) <= thresholds.sure.errors * spread_of_slope(sigma, count, last - first))
+		return 0;
+	return slope;
 }
 
 static void fit(struct node *n)
@@ -89,7 +90,7 @@ static void fit(struct node *n)
 		if (!pass)
 			n->drift = slope_of(n, count, sigma);
 	}
-	n->error_ns = 3 * spread_of_median(sigma, count) + 1000;
+	n->error_ns = thresholds.sure.errors * spread_of_median(sigma, count) + thresholds.clock.end_ns;
 }
 
 static double predicted(const struct node *n, int64_t at_ns)
@@ -148,14 +149,14 @@ void clocks_push(struct clocks *c, const uint32_t *node, const int64_t *end_ns, 
 		    (double)(end_ns[i] - base) - reference;
 		at->pushed++;
 		/* Often at first, then with every quarter of new samples. */
-		if (at->pushed >= KNOWN_SAMPLES && (at->pushed < 8 || at->pushed % 8 == 0))
+		if (at->pushed >= thresholds.count.few && (at->pushed < 8 || at->pushed % 8 == 0))
 			fit(at);
 	}
 }
 
 static const struct node *known(const struct clocks *c, uint32_t number)
 {
-	return number < c->count && c->nodes[number].pushed >= KNOWN_SAMPLES ? &c->nodes[number]
+	return number < c->count && c->nodes[number].pushed >= thresholds.count.few ? &c->nodes[number]
 									     : NULL;
 }
 

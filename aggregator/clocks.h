@@ -25,7 +25,7 @@
 struct clocks;
 
 struct clocks_state {
-	bool known;	  /* from at least 4 common collectives */
+	bool known;	  /* from at least 3 common collectives */
 	double offset_ns; /* node's clock less the job's, now */
 	double drift;
 	double error_ns;

@@ -12,10 +12,9 @@
 
 #include "aggregator/cross_private.h"
 #include "aggregator/text.h"
+#include "analysis/thresholds.h"
 
 #define PLACE_BY_TIME_NS 15000000000ull
-/* Two beats tell of the same moment at times that differ by less. */
-#define CLOCK_FAR_NS 10e9
 
 int cross_open(struct cross **out, const char *job, const struct peers_config *config)
 {
@@ -247,7 +246,8 @@ static void place_by_time(struct cross *c, struct cross_slot *s, const struct be
 		c->time_latency_ns;
 	/* a clock that is far off the others': by when the two came here */
 	since = (double)(now_ns - c->time_seen_ns) / c->time_latency_ns;
-	if (fabs(steps - since) * c->time_latency_ns > CLOCK_FAR_NS)
+	/* two beats tell of the same moment at times that differ by less */
+	if (fabs(steps - since) * c->time_latency_ns > (double)thresholds.time.together_ns)
 		steps = since;
 	if (fabs(steps) < 1e9)
 		place(c, s, c->time_step + llround(steps) - (int64_t)(g->first_step + g->count - 1),

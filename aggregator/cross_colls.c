@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "aggregator/cross_private.h"
+#include "analysis/thresholds.h"
 #include "base/hash.h"
 #include "base/keyed.h"
 
@@ -17,8 +18,6 @@
 /* Lateness beyond this is no lateness (a rank that attached in the middle, a clock that was set).
  */
 #define LATE_MAX_NS 60e9
-/* A clock whose error is larger says nothing about tenths of milliseconds. */
-#define CLOCK_ERROR_NS 100000.0
 #define REACH_NS       60000000000ll
 
 static uint64_t key_of(uint64_t comm, uint32_t func, uint32_t seq)
@@ -290,7 +289,7 @@ static void tell_lateness(struct cross *c, const struct cross_instance *in, stru
 
 		/* Nobody is compared across clocks that are not known yet. */
 		known = cross_clock_state(c, v[i].node, in->base_unix_ns, &offset, &drift, &error);
-		if (nodes && (!known || error > CLOCK_ERROR_NS))
+		if (nodes && (!known || error > thresholds.clock.error_ns))
 			v[i].cohort = CROSS_NONE;
 		else if (nodes)
 			v[i].enter_ns -= offset;

@@ -6,10 +6,8 @@
 #include <string.h>
 
 #include "aggregator/cross_private.h"
+#include "analysis/thresholds.h"
 
-#define TOGETHER_NS 10000000000ll
-/* Whose columns were made anew, or who sends nothing any more: its flag's end is told by nobody. */
-#define ORPHAN_NS 60000000000ull
 
 static struct cross_culprit *find_culprit(struct cross_finding *f, uint32_t slot)
 {
@@ -109,7 +107,7 @@ static struct cross_finding *open_one(struct cross *c, const struct cross_cohort
 		if (!f->used)
 			room = room ? room : f;
 		else if (!f->ended && f->role == co->role &&
-			 llabs(f->begin_unix_ns - begin_ns) <= TOGETHER_NS)
+			 llabs(f->begin_unix_ns - begin_ns) <= (int64_t)thresholds.time.together_ns)
 			return f;
 	}
 	if (!room) {
@@ -208,7 +206,8 @@ static void tend(struct cross *c, struct cross_finding *f, uint64_t now_ns)
 			continue;
 		if (!cross_alive(s, now_ns) && !k->orphan_ns)
 			k->orphan_ns = now_ns;
-		if (k->orphan_ns && now_ns - k->orphan_ns >= ORPHAN_NS) {
+		/* its columns were made anew, or it sends nothing any more: nobody tells its flag's end */
+		if (k->orphan_ns && now_ns - k->orphan_ns >= 2 * thresholds.time.gone_ns) {
 			finish_culprit(c, f, k);
 			continue;
 		}

@@ -9,13 +9,11 @@
 
 #include "aggregator/cross_private.h"
 #include "analysis/robust/median.h"
+#include "analysis/thresholds.h"
 
 #define ROWS	LIMIT_CROSS_ROWS
 #define LARGE	64u
 #define BEAT_NS 5e9
-#define LONE_NS 30000000000ull
-/* A group is told this much after its end at most, where clocks agree. */
-#define CLOCK_FAR_NS 60e9
 
 void cross_rows_free(struct cross_cohort *co)
 {
@@ -306,7 +304,9 @@ void cross_rows_put(struct cross *c, struct cross_slot *s, const struct beat_gro
 	}
 	m->steps = g->count;
 	m->clock_ns = end_unix_ns - (int64_t)now_ns;
-	if (co->clock_ns && fabs((double)m->clock_ns - (double)co->clock_ns) > CLOCK_FAR_NS)
+	/* a group is told no later than this after its end where clocks agree */
+	if (co->clock_ns &&
+	    fabs((double)m->clock_ns - (double)co->clock_ns) > 2 * (double)thresholds.time.gone_ns)
 		end_unix_ns = 0; /* the others say when it was */
 	if (g->latency_ns > 0)
 		m->latency_ns = (float)g->latency_ns;
@@ -493,7 +493,7 @@ static void cohort_tick(struct cross *c, struct cross_cohort *co, uint64_t now_n
 		co->self_typical_ns = fmax(0, median_known(co->values[PEERS_SELF], co->count,
 							   co->values[PEERS_SELF]));
 	/* who is left alone is held against nobody: no flag's end would ever come */
-	if (co->lone_ns && now_ns - co->lone_ns >= LONE_NS)
+	if (co->lone_ns && now_ns - co->lone_ns >= thresholds.time.gone_ns)
 		forget(c, co, now_ns);
 	look_around(c, co, now_ns);
 }

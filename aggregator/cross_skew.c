@@ -9,10 +9,9 @@
 #include <string.h>
 
 #include "aggregator/cross_private.h"
+#include "analysis/thresholds.h"
 
-#define ROWS	  CROSS_SKEW_ROWS
-#define ROWS_TOLD 30u	       /* before a role is told */
-#define EVEN_NS	  30000000000ull /* it is over when it was not seen for so long */
+#define ROWS CROSS_SKEW_ROWS
 
 static bool is_high(const struct cross_member *m, uint64_t row)
 {
@@ -138,7 +137,7 @@ static void not_seen(struct cross_imbalance *m, uint64_t now_ns)
 {
 	if (!m->even_ns)
 		m->even_ns = now_ns;
-	if (now_ns - m->even_ns < EVEN_NS)
+	if (now_ns - m->even_ns < thresholds.time.gone_ns)
 		return;
 	m->open = false;
 	m->ended = m->changed = true;
@@ -149,10 +148,11 @@ void cross_skew_tick(struct cross *c, struct cross_cohort *co, uint64_t now_ns)
 	struct cross_imbalance *m = &c->imbalances[co->role];
 	struct skew k;
 
-	if (co->skew_count >= ROWS_TOLD && co->time_count) {
+	if (co->skew_count >= thresholds.count.many && co->time_count) {
 		k = latest(co, co->input);
 		/* what is said of a role needs most of its members */
-		if (k.steps >= ROWS_TOLD && 4 * k.members >= 3 * co->count && skew_is_uneven(&k)) {
+		if (k.steps >= thresholds.count.many && 4 * k.members >= 3 * co->count &&
+		    skew_is_uneven(&k)) {
 			follow(c, co, m, &k, now_ns);
 			return;
 		}

@@ -5,10 +5,10 @@
 
 #include "aggregator/fleet_private.h"
 #include "aggregator/text.h"
+#include "analysis/thresholds.h"
 
 /* Where nobody says what kind of work a rank does, all ranks do the same. */
-#define ANY_ROLE   "rank"
-#define HANG_STEPS 10
+#define ANY_ROLE "rank"
 
 static uint32_t role_of(struct fleet *f, struct fleet_job *job, const char *name)
 {
@@ -100,7 +100,7 @@ static double step_ns(const struct fleet_job *job)
 
 static void hangs(struct fleet *f, struct fleet_job *job, uint64_t now_ns)
 {
-	double steps = HANG_STEPS * step_ns(job);
+	double steps = thresholds.hang.all_times * step_ns(job);
 	uint64_t bound = f->config.hang_ns;
 	struct incident_finding *e;
 

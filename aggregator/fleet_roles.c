@@ -8,16 +8,9 @@
 #include <string.h>
 
 #include "aggregator/fleet_private.h"
+#include "analysis/thresholds.h"
 #include "base/hash.h"
 
-#define LEARN_NS 10000000000ull
-/* Without a sketch for so long a rank is compared with all others: none will come. */
-#define GIVE_UP_NS 150000000000ull
-/* Steps after which their launches say something; and how much these differ in ranks of one role. A rank
- * leaves what it was put to only when it differs by more. */
-#define PACE_STEPS_MIN 8
-#define PACE_SAME      0.02
-#define PACE_LEAVE     0.05
 /* A beat comes in the middle of a step: kernels counted over steps are off by up to so many steps. */
 #define PACE_OFF_STEPS 2.0
 /* Kernels per launch from which graphs are launched: then only kernels tell work apart. */
@@ -97,7 +90,7 @@ void fleet_roles_tick(struct fleet_job *job, uint64_t now_ns)
 	uint32_t *role, n = 0, count;
 	struct idmap seen = {.max = KINDS_MAX};
 
-	if (!job->roles_dirty || now_ns - job->roles_ns < LEARN_NS)
+	if (!job->roles_dirty || now_ns - job->roles_ns < thresholds.time.together_ns)
 		return;
 	job->roles_ns = now_ns;
 	kinds = calloc(KINDS_MAX, sizeof(*kinds));
@@ -163,10 +156,10 @@ static bool pace_of(const struct fleet_rank *r, const struct beat_rank *b, uint6
 	*pace = counted;
 	*off = steps > 0 ? PACE_OFF_STEPS * counted / steps : 0;
 	if (!(launches > 0) || counted > PACE_GRAPHS * launches + *off)
-		return steps >= PACE_OFF_STEPS / PACE_SAME;
+		return steps >= PACE_OFF_STEPS / thresholds.same.work;
 	*pace = launches;
 	*off = PACE_OFF_STEPS * (r->launch_high - r->launch_low) / (double)r->launch_steps;
-	return r->launch_steps >= PACE_STEPS_MIN && *off <= PACE_SAME * launches;
+	return r->launch_steps >= thresholds.count.some && *off <= thresholds.same.work * launches;
 }
 
 /* The same work has the same number of kernels: where a rank launches more of them in a step than
@@ -187,9 +180,9 @@ void fleet_roles_pace(struct fleet_job *job, struct fleet_rank *r, const struct 
 	count_launches(r, b);
 	if (kernels && !pace_of(r, b, kernels, &pace, &off))
 		return;
-	if (r->pace && fabs(pace - job->paces[r->pace - 1]) <= PACE_LEAVE * pace + off)
+	if (r->pace && fabs(pace - job->paces[r->pace - 1]) <= thresholds.same.other_work * pace + off)
 		return;
-	while (i < job->pace_count && fabs(pace - job->paces[i]) > PACE_SAME * pace + off)
+	while (i < job->pace_count && fabs(pace - job->paces[i]) > thresholds.same.work * pace + off)
 		i++;
 	if (i == job->pace_count) {
 		if (i == LIMIT_FLEET_PACES)
@@ -235,7 +228,7 @@ const char *fleet_roles_name(const struct fleet_job *job, const struct fleet_ran
 		snprintf(out, bytes, "role-%u", r->learned - 1);
 		return out;
 	}
-	if (job->partial && !r->learned && now_ns - r->born_ns < GIVE_UP_NS)
+	if (job->partial && !r->learned && now_ns - r->born_ns < thresholds.time.give_up_ns)
 		return "";
 	/* the first one keeps the plain name, under which earlier runs are known */
 	if (r->pace < 2)

@@ -8,18 +8,11 @@
 #include <string.h>
 
 #include "analysis/robust/median.h"
+#include "analysis/thresholds.h"
 
-/* Hosts and runs differ by some percent; where three runs have told by how much, less is believed.
- */
-#define FLOOR	   0.05
-#define FLOOR_RUNS 0.03
-#define SIGMAS	   4.0
-#define SURE	   3u /* samples */
-#define SURE_ALONE                                                                                 \
-	6u /* where no rank's own time rose: a network, or somebody not yet singled out */
-#define WARM_SAMPLES 6u	 /* of a run: compiling, filling caches, first epochs of data loaders */
-#define STEADY	     4u	 /* samples that agree: warm already */
-#define PAST_MIN     12u /* samples of the own past */
+/* Samples that settle it where no rank's own time rose: a network, or somebody not yet singled out. And
+ * of a run that compiles and fills caches before it is warm. */
+#define SURE_ALONE (2 * thresholds.count.few)
 
 struct kept {
 	struct temporal_sample s;
@@ -97,15 +90,16 @@ static bool past(const struct temporal *t, uint32_t skip, struct reference *r)
 		if (k->s.ratio > 0)
 			ratio[ratios++] = k->s.ratio;
 	}
-	if (n >= PAST_MIN && steps >= TEMPORAL_STEPS_MIN) {
+	if (n >= 2 * SURE_ALONE && steps >= TEMPORAL_STEPS_MIN) {
 		r->latency_ns = median_of(v, n);
 		r->self_ns = median_of(self, n);
 		r->ratio = 2 * ratios >= n ? median_of(ratio, ratios) : 0;
 		mad = median_mad(v, n, r->latency_ns);
-		r->threshold = fmax(FLOOR, SIGMAS * MEDIAN_MAD_SIGMA * mad / r->latency_ns);
+		r->threshold = fmax(thresholds.excess.slower,
+				    thresholds.sure.far_errors * MEDIAN_MAD_SIGMA * mad / r->latency_ns);
 	}
 	free(v);
-	return n >= PAST_MIN && steps >= TEMPORAL_STEPS_MIN && r->latency_ns > 0;
+	return n >= 2 * SURE_ALONE && steps >= TEMPORAL_STEPS_MIN && r->latency_ns > 0;
 }
 
 /* A run that warms up becomes faster. */
@@ -113,14 +107,14 @@ static bool is_warm(const struct temporal *t)
 {
 	double low, high;
 
-	if (t->pushed > WARM_SAMPLES || t->pushed < STEADY)
-		return t->pushed > WARM_SAMPLES;
+	if (t->pushed > SURE_ALONE || t->pushed < thresholds.count.few)
+		return t->pushed > SURE_ALONE;
 	low = high = back(t, 0)->s.latency_ns;
-	for (uint32_t i = 1; i < STEADY; i++) {
+	for (uint32_t i = 1; i < thresholds.count.few; i++) {
 		low = fmin(low, back(t, i)->s.latency_ns);
 		high = fmax(high, back(t, i)->s.latency_ns);
 	}
-	return high <= low * (1 + FLOOR);
+	return high <= low * (1 + thresholds.excess.slower);
 }
 
 static bool runs(const struct temporal *t, struct reference *r)
@@ -131,7 +125,8 @@ static bool runs(const struct temporal *t, struct reference *r)
 		return false;
 	*r = (struct reference){
 	    b->latency_ns, b->self_ns, 0,
-	    fmax(b->runs < 3 ? FLOOR : FLOOR_RUNS, SIGMAS * MEDIAN_MAD_SIGMA * b->mad_ns / b->latency_ns)};
+	    fmax(b->runs < thresholds.count.few ? thresholds.excess.slower : thresholds.excess.near,
+		 thresholds.sure.far_errors * MEDIAN_MAD_SIGMA * b->mad_ns / b->latency_ns)};
 	r->threshold = fmax(r->threshold, 2 * b->spread);
 	return true;
 }
@@ -159,9 +154,9 @@ static bool is_slower(const struct temporal *t, const struct reference *r)
 		steps += s->steps;
 		n++;
 	}
-	if (steps < 10)
+	if (steps < thresholds.count.some)
 		return false;
-	return (n >= SURE && own >= SURE) || n >= SURE_ALONE;
+	return (n >= thresholds.count.few && own >= thresholds.count.few) || n >= SURE_ALONE;
 }
 
 static void open_change(struct temporal *t, const struct reference *r, bool against_runs)
@@ -203,7 +198,7 @@ static void tend_change(struct temporal *t, const struct temporal_sample *s)
 	t->now.steps += s->steps;
 	t->now.end_unix_ns = s->unix_ns;
 	t->calm = over(s, &r) < t->now.threshold / 2 ? t->calm + 1 : 0;
-	if (t->calm < SURE)
+	if (t->calm < thresholds.count.few)
 		return;
 	t->now.open = false;
 	t->now.ended = true;
@@ -218,7 +213,8 @@ void temporal_push(struct temporal *t, const struct temporal_sample *s)
 		return; /* a job that stands still is not slower */
 	t->now.ended = false;
 	k->s = *s;
-	k->healthy = !t->now.open && !s->suspects && s->flagged < 0.1 && t->pushed >= WARM_SAMPLES;
+	k->healthy = !t->now.open && !s->suspects && s->flagged < thresholds.excess.work &&
+		     t->pushed >= SURE_ALONE;
 	t->pushed++;
 	if (k->healthy)
 		t->healthy_steps += s->steps;

@@ -13,19 +13,17 @@
 #include "analysis/robust/median.h"
 #include "analysis/robust/regress.h"
 #include "analysis/robust/spread.h"
+#include "analysis/thresholds.h"
 
 /* Intervals of the stretch that is looked for, and how many stretches are tried. */
 #define ANCHOR_LENGTH 64u
 #define ANCHOR_SHORT  8u
 #define ANCHORS	      7u
-/* A rate that clocks may differ by, and what the ends of one collective differ by. */
+/* A rate that clocks may differ by. */
 #define RATE_MAX 200e-6
-#define END_NS	 1000.0
 /* An interval that differs by more than this is simply another one. */
 #define INTERVAL_CAP_NS	   1e6
 #define INTERVAL_CAP_SHARE 0.01
-/* A stretch fits with less than this share of the most it could differ by. */
-#define FIT_SHARE 0.25
 /* Places whose fit is as good as the best one's. */
 #define TIE_FACTOR 1.5
 #define TIE_NS	   1500.0
@@ -39,12 +37,6 @@
 #define FOLLOW 0.5
 /* Pairs looked at for the median slope. */
 #define SLOPE_PAIRS_MAX	 20000u
-#define SLOPE_POINTS_MIN 8u
-#define FEW		 8u /* common collectives */
-/* That an error is larger, to one side: a normal one than three of its deviations. */
-#define CLOCK_CHANCE 1.35e-3
-#define SLOPE_ERRORS	 3.0
-#define SLOPE_MAX	 500e-6
 /* Ranks that one is tried against where the reference shares nothing with it. */
 #define CHAIN_TRIES 16u
 /* Of the ends of a collective of which the reference is no member. */
@@ -193,7 +185,8 @@ static bool place_of_length(const struct work *w, const struct align_rank *ref,
 	*out = (struct place){.cost = INFINITY};
 	for (uint32_t a = 0; a < anchors && a <= room; a++)
 		place_try(w, ref, own, (uint32_t)((uint64_t)room * a / (anchors - 1)), length, out);
-	return out->cost <= FIT_SHARE * out->most;
+	/* of the most it could differ by */
+	return out->cost <= thresholds.part.shows * out->most;
 }
 
 static bool place_find(const struct work *w, const struct align_rank *ref,
@@ -322,7 +315,7 @@ static void offset_of(const double *t, const double *y, uint32_t n, struct fit *
 	f->offset_ns = median_of(scratch, n);
 }
 
-/* Too few for a spread by medians: by squares, and Student's t for as sure as three errors are. One alone
+/* Too few for a spread by medians: by squares, and Student's t for as sure as the errors of many. One alone
  * is contradicted by nothing, and shows nothing. */
 static double error_of_few(const double *t, const double *y, uint32_t n, const struct fit *f)
 {
@@ -335,7 +328,9 @@ static double error_of_few(const double *t, const double *y, uint32_t n, const s
 
 		squares += off * off;
 	}
-	return chance_student(CLOCK_CHANCE, n - 1) * sqrt(squares / (n - 1) / n) + END_NS;
+	return chance_student(chance_beyond(thresholds.sure.errors) / 2, n - 1) *
+		   sqrt(squares / (n - 1) / n) +
+	       thresholds.clock.end_ns;
 }
 
 static struct fit clock_fit(const double *t, const double *y, uint32_t n, double *scratch)
@@ -343,17 +338,23 @@ static struct fit clock_fit(const double *t, const double *y, uint32_t n, double
 	struct fit f = {.common = n};
 	double span = t[n - 1] - t[0], slope_error;
 
-	if (n >= SLOPE_POINTS_MIN && span > 0) {
+	if (n >= thresholds.count.some && span > 0) {
 		f.drift = regress_median_slope(t, y, n, n / 3, 0, scratch, SLOPE_PAIRS_MAX);
 		offset_of(t, y, n, &f, scratch);
 		/* of a least-squares line, and a quarter more for medians */
-		slope_error = 1.25 * spread_of_slope(spread_of(t, y, n, &f, scratch) + END_NS / 2, n, span);
-		if (fabs(f.drift) < SLOPE_ERRORS * slope_error || fabs(f.drift) > SLOPE_MAX)
+		slope_error = 1.25 * spread_of_slope(spread_of(t, y, n, &f, scratch) +
+							 thresholds.clock.end_ns / 2,
+						     n, span);
+		if (fabs(f.drift) < thresholds.sure.errors * slope_error ||
+		    fabs(f.drift) > thresholds.clock.rate)
 			f.drift = 0;
 	}
 	offset_of(t, y, n, &f, scratch);
-	f.error_ns = n < FEW ? error_of_few(t, y, n, &f) :
-			       3 * spread_of(t, y, n, &f, scratch) / sqrt((double)n) + END_NS;
+	f.error_ns =
+	    n < thresholds.count.some
+		? error_of_few(t, y, n, &f)
+		: thresholds.sure.errors * spread_of(t, y, n, &f, scratch) / sqrt((double)n) +
+		      thresholds.clock.end_ns;
 	return f;
 }
 

@@ -9,25 +9,14 @@
 
 #include "analysis/crossrank_private.h"
 #include "analysis/robust/median.h"
+#include "analysis/thresholds.h"
 #include "analysis/workers.h"
 
 /* What all wait for together has neither a host's bursts nor other work in it, which the floors of
  * own times are for: a change is reported from a quarter of them on. */
 #define TRANSFER_UNIT 4.0
-/* Steps with so much other work than usual, on all ranks, tell nothing of the job as a whole. */
-#define WORK_OTHER 0.05
-/* A rise counts only after so many steps without it. */
-#define BEFORE_MIN 3u
-/* Slow in all steps: this much above the typical rank and so many robust deviations of the ranks'
- * ratios, in this share of at least so many names, each seen on so many others. */
-#define CONSTANT_MIN	 0.08
-#define CONSTANT_SPREADS 6.0
-#define CONSTANT_AGREE	 0.75
-#define CONSTANT_NAMES	 4u
-#define CONSTANT_OTHERS	 2u
-#define CONSTANT_SURE	 0.7
-/* So many kernels that are slow each are the GPU. */
-#define LEADS_ALL 3u
+/* Of a finding about all steps. */
+#define CONSTANT_SURE 0.7
 /* Of workers_table.more: the pace of all kernels, then those of the leading ones. */
 #define SERIES_LEAD 2u
 #define SERIES_MAX  (1 + JOBSTEPS_LEADS_MAX)
@@ -67,7 +56,7 @@ static int table_take(const struct crossrank *c, struct tables *x, uint32_t at, 
 	return 0;
 }
 
-/* On most ranks. */
+/* Steps with other work on most ranks tell nothing of the job as a whole. */
 static void other_work(const struct crossrank *c, bool *out)
 {
 	const double *work = c->steps->value[JOBSTEPS_WORK];
@@ -84,7 +73,7 @@ static void other_work(const struct crossrank *c, bool *out)
 			if (!isnan(w) && usual[r] > 0)
 				other[works++] = fabs(w / usual[r] - 1);
 		}
-		out[s] = works && median_of(other, works) > WORK_OTHER;
+		out[s] = works && median_of(other, works) > thresholds.same.other_work;
 	}
 }
 
@@ -146,7 +135,7 @@ static void say_lead(const struct crossrank *c, struct finding *f, const struct 
 	double ns = crossrank_median(c->steps->lead_pace[lead] + (size_t)w->worst * c->n,
 				     (uint32_t)f->first_step, (uint32_t)f->last_step, c->scratch);
 
-	f->cause = w->also >= LEADS_ALL ? CAUSE_GPU_SLOW : CAUSE_GPU_KERNEL;
+	f->cause = w->also >= thresholds.count.few ? CAUSE_GPU_SLOW : CAUSE_GPU_KERNEL;
 	finding_say(f, LAYER_GPU, 0, "kernel %.160s takes %.2f times as long as usual",
 		    c->job->name[c->steps->lead[lead]], ns);
 	if (w->also)
@@ -253,11 +242,11 @@ static double constant_ratio(struct crossrank *c, uint32_t r, double *agree)
 		for (uint32_t q = 0; q < c->ranks; q++)
 			if (q != r && !isnan(lead_time(c, q, i)))
 				c->scratch[others++] = lead_time(c, q, i);
-		if (!isnan(mine) && others >= CONSTANT_OTHERS)
+		if (!isnan(mine) && others >= 2)
 			ratio[n++] = mine / median_of(c->scratch, others);
 	}
 	*agree = 0;
-	if (n < CONSTANT_NAMES)
+	if (n < thresholds.count.few)
 		return 0;
 	memcpy(sorted, ratio, n * sizeof(*sorted));
 	typical = median_of(sorted, n);
@@ -283,11 +272,12 @@ static int tell_constant(struct crossrank *c)
 	usual = median_of(agree + c->ranks, c->ranks);
 	spread = MEDIAN_MAD_SIGMA * median_mad(agree + c->ranks, c->ranks, usual);
 	for (uint32_t r = 0; r < c->ranks && !rc; r++) {
-		struct crossrank_finding out = {.sure_step = BEFORE_MIN};
+		struct crossrank_finding out = {.sure_step = thresholds.count.few};
 		struct finding *f = &out.finding;
 
-		if (!(ratio[r] > usual + fmax(CONSTANT_MIN, CONSTANT_SPREADS * spread)) ||
-		    agree[r] < CONSTANT_AGREE || told_already(c, r))
+		if (!(ratio[r] >
+		      usual + fmax(thresholds.excess.work, thresholds.sure.far_errors * spread)) ||
+		    agree[r] < thresholds.part.most || told_already(c, r))
 			continue;
 		f->kind = FINDING_SLOW_RANK;
 		f->cause = CAUSE_GPU_SLOW;
@@ -313,7 +303,7 @@ static void take_transfer(void *context, const struct peers_flag *flag)
 	struct crossrank *c = context;
 	struct finding *f = &out.finding;
 
-	if (c->rc || flag->first_step < BEFORE_MIN)
+	if (c->rc || flag->first_step < thresholds.count.few)
 		return;
 	f->kind = FINDING_UNIFORM;
 	f->cause = CAUSE_NET_TRANSFER;

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-analysis_SRCS += analysis/align.c analysis/jobsteps.c analysis/crossrank.c \
+analysis_SRCS += analysis/thresholds.c analysis/align.c analysis/jobsteps.c analysis/crossrank.c \
 	analysis/crossrank_cause.c analysis/crossrank_before.c \
 	analysis/crossrank_hang.c
 

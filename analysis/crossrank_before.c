@@ -8,12 +8,8 @@
 
 #include "analysis/robust/median.h"
 #include "analysis/robust/spread.h"
+#include "analysis/thresholds.h"
 
-/* Steps of each run, and of every rank: this much slower, by so many standard errors of the
- * medians. */
-#define STEPS_MIN  3u
-#define SLOWER_MIN 0.05
-#define ERRORS_MIN 4.0
 
 struct middle {
 	double median, error;
@@ -40,9 +36,9 @@ static bool slower(const struct middle *now, const struct middle *before)
 {
 	double error = sqrt(now->error * now->error + before->error * before->error);
 
-	return now->n >= STEPS_MIN && before->n >= STEPS_MIN &&
-	       now->median > before->median * (1 + SLOWER_MIN) &&
-	       now->median - before->median > ERRORS_MIN * error;
+	return now->n >= thresholds.count.few && before->n >= thresholds.count.few &&
+	       now->median > before->median * (1 + thresholds.excess.slower) &&
+	       now->median - before->median > thresholds.sure.far_errors * error;
 }
 
 /* The rank of the same number. */
@@ -89,7 +85,7 @@ int crossrank_compare(const struct crossrank_job *job, const struct crossrank_jo
 		f->last_step = now->steps - 1;
 		f->effect_ns = median_of(rise, f->rank_count);
 		f->confidence = 0.9;
-		out->sure_step = STEPS_MIN;
+		out->sure_step = thresholds.count.few;
 		rc = crossrank_cause_between(job, worst, earlier,
 					     same_rank(then, now->rank[worst].rank), f);
 		if (!rc)

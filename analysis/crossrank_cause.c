@@ -11,13 +11,14 @@
 #include "analysis/diagnosis.h"
 #include "analysis/record.h"
 #include "analysis/robust/median.h"
+#include "analysis/thresholds.h"
 
 /* Kernels handed to the diagnosis, by time. */
 #define KERNELS_TOLD 300u
 #define PEERS_TOLD   16u
-/* Own steps that a comparison with them needs, and how many are read for it. */
-#define BEFORE_MIN 3u
+/* Own steps that are read to compare a rank with itself. */
 #define BEFORE_MAX 256u
+
 struct side {
 	struct diagnosis_rank rank;
 	struct diagnosis_kernel *kernel;
@@ -155,9 +156,9 @@ int crossrank_cause(const struct crossrank *c, struct finding *f, const uint32_t
 	int rc = d ? side_fill(c, ranks[0], first, last, &mine) : -ENOMEM;
 
 	quiet = quiet_run(c, ranks[0], first, last, &from);
-	if (!rc && quiet >= BEFORE_MIN)
+	if (!rc && quiet >= thresholds.count.few)
 		rc = side_fill(c, ranks[0], from, from + quiet - 1, &before);
-	for (uint32_t q = 0; q < c->ranks && n < PEERS_TOLD && quiet < BEFORE_MIN && !rc; q++) {
+	for (uint32_t q = 0; q < c->ranks && n < PEERS_TOLD && quiet < thresholds.count.few && !rc; q++) {
 		bool suspect = false;
 
 		for (uint32_t i = 0; i < count; i++)
@@ -174,7 +175,7 @@ int crossrank_cause(const struct crossrank *c, struct finding *f, const uint32_t
 					     .suspect_count = 1,
 					     .peer = list,
 					     .peer_count = n,
-					     .before = quiet >= BEFORE_MIN ? &before.rank : NULL,
+					     .before = quiet >= thresholds.count.few ? &before.rank : NULL,
 					     .job_ranks = c->ranks,
 					     .known = CAUSE_UNKNOWN};
 

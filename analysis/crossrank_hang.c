@@ -3,16 +3,11 @@
  * many times longer than any before, as the last thing their devices do, and the others never enter
  * it. Traces that merely end at different times end in collectives of the usual length. */
 #include "analysis/crossrank_private.h"
+#include "analysis/thresholds.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-/* A wait this much longer than any before it, and than a step. */
-#define WAIT_TIMES 3.0
-#define WAIT_STEPS 2.0
-/* When all wait: nobody is missing, so a slow end needs more. */
-#define ALL_TIMES 10.0
-#define ALL_STEPS 5.0
 
 struct tail {
 	uint32_t after;	  /* collectives after the last that all share */
@@ -119,12 +114,13 @@ void crossrank_hang(struct crossrank *c, double step_ns, uint32_t *members, uint
 	}
 	if (!same || !waiting)
 		return;
-	if (!out && waited > fmax(ALL_TIMES * most, ALL_STEPS * step_ns)) {
+	most = fmax(most, step_ns);
+	if (!out && waited > thresholds.hang.all_times * most) {
 		for (uint32_t r = 0; r < c->ranks; r++)
 			if (c->steps->align->rank[r].count)
 				missing[out++] = r;
 		tell_hang(c, missing, out, 0, waited, shared);
-	} else if (out && waited > fmax(WAIT_TIMES * most, WAIT_STEPS * step_ns)) {
+	} else if (out && waited > thresholds.hang.times * most) {
 		tell_hang(c, missing, out, waiting, waited, shared);
 	}
 }

@@ -9,16 +9,13 @@
 #include <string.h>
 
 #include "analysis/robust/median.h"
+#include "analysis/thresholds.h"
 #include "base/hash.h"
 
 #define BASE_STEPS 24	 /* healthy steps kept per key */
-#define BASE_MIN 3	 /* fewer explain nothing */
 #define BASE_NEAR 11	 /* of them the nearest in work are compared with */
 #define OPEN_STEPS 16	 /* flagged steps kept of the open window */
 #define NAMES_MAX 512	 /* names told apart in one explanation */
-#define PART_SHARE 0.02	 /* smaller parts are left out */
-#define ALL_TIME 0.75	 /* of the compute time slowed alike makes "all kernels" */
-#define ALL_NAMES 0.6	 /* and of the names that matter */
 
 struct kept_kernel {
 	uint32_t name, count;
@@ -312,7 +309,7 @@ static void part_add(struct parts *p, struct explain_part part, double growth)
 	part.share = p->whole > 0 ? growth / p->whole : 0;
 	if (part.share > 1)
 		part.share = 1;
-	if (growth <= 0 || part.share < PART_SHARE)
+	if (growth <= 0 || part.share < thresholds.part.told)
 		return;
 	if (p->count < p->max)
 		i = p->count++;
@@ -335,15 +332,16 @@ static bool slowed_alike(const struct name_row *rows, uint32_t n, double expecte
 		const struct name_row *r = &rows[i];
 		double own = r->expected_ns > 0 ? r->observed_ns / r->expected_ns - 1 : 0;
 
-		if (r->expected_ns < 0.002 * expected)
+		if (r->expected_ns < thresholds.excess.least * expected)
 			continue;
 		names++;
-		if (own < 0.4 * ratio || own > 2.5 * ratio)
+		if (own < thresholds.part.shows * ratio || own * thresholds.part.shows > ratio)
 			continue;
 		alike++;
 		time += r->expected_ns;
 	}
-	return names >= 3 && alike >= ALL_NAMES * names && time >= ALL_TIME * expected;
+	return names >= thresholds.count.few && alike >= thresholds.part.most * names &&
+	       time >= thresholds.part.most * expected;
 }
 
 /* Time that more instances of a kernel cost, at its usual time per instance. */
@@ -351,7 +349,7 @@ static double extra_ns(const struct name_row *r)
 {
 	double more = r->observed_count - r->expected_count, each;
 
-	if (more < 1 || r->observed_count < 1.1 * r->expected_count)
+	if (more < 1 || r->observed_count < (1 + thresholds.excess.work) * r->expected_count)
 		return 0;
 	each = r->expected_count > 0 ? r->expected_ns / r->expected_count :
 				       r->observed_ns / r->observed_count;
@@ -383,7 +381,7 @@ static void parts_kernels(struct parts *p, const struct name_row *rows, uint32_t
 		return;
 	/* kernels that overlap, or that gave way to others, grow by more than the device's time */
 	scale = growth < sum ? growth / sum : 1;
-	if (extra < 0.2 * sum && slowed_alike(rows, n, expected, observed)) {
+	if (extra < thresholds.part.shows * sum && slowed_alike(rows, n, expected, observed)) {
 		part_add(p, (struct explain_part){ EXPLAIN_ALL_KERNELS, 0, expected, observed, 0 },
 			 growth);
 		return;
@@ -430,7 +428,7 @@ static void parts_rest(struct parts *p, const struct side *base, const struct si
 static const struct baseline *baseline_of(const struct explain *e, const struct side *open)
 {
 	for (uint32_t i = 0; i < e->keys && open->count; i++)
-		if (e->base[i].key == open->step[0]->key && e->base[i].count >= BASE_MIN)
+		if (e->base[i].key == open->step[0]->key && e->base[i].count >= thresholds.count.few)
 			return &e->base[i];
 	return NULL;
 }

@@ -8,6 +8,7 @@
 
 #include "analysis/record.h"
 #include "analysis/robust/median.h"
+#include "analysis/thresholds.h"
 #include "base/hash.h"
 
 /* Durations kept of a kernel name, for its median. */
@@ -16,20 +17,8 @@
 #define NAMES_MAX 65536u
 /* Collectives of a step that are counted one by one. */
 #define COLLS_COUNTED 4096u
-/* Ranks' steps this near are as regular. */
-#define REGULAR_SAME 0.02
-/* The outermost steps are whole with this share of the usual kernels. */
-#define WHOLE_MIN 0.9
-#define WHOLE_MAX 1.1
-/* Kernels after a step's last collective that are counted, and the share of steps that agree on
- * them. */
+/* Kernels after a step's last collective that are counted. */
 #define TAIL_MAX   4095u
-#define TAIL_SHARE 0.3
-/* A kernel that leads takes this share of a rank's compute time: one stage's kernels are few of a
- * job's. */
-#define LEAD_SHARE 0.02
-/* A collective that cuts is one of at least this share of the ranks. */
-#define CUT_MEMBERS_MIN 0.5
 
 /* ---- where the steps end ---- */
 
@@ -67,8 +56,8 @@ static uint32_t reference_of(const struct jobsteps *j)
 		double share = regularity(&j->align->rank[r], &j->rank[r]);
 		double off = fabs(j->rank[r].step_count - usual);
 
-		if (!j->rank[r].step_count || share < best - REGULAR_SAME ||
-		    (share <= best + REGULAR_SAME && off >= best_off && best >= 0))
+		if (!j->rank[r].step_count || share < best - thresholds.same.work ||
+		    (share <= best + thresholds.same.work && off >= best_off && best >= 0))
 			continue;
 		best = share;
 		best_off = off;
@@ -101,7 +90,7 @@ static int ends_make(const struct align_job *a, struct ends *e)
 	return 0;
 }
 
-/* The last instance of many ranks that ends on `ref` in (after, until]. */
+/* The last instance of half of the ranks and more that ends on `ref` in (after, until]. */
 static uint32_t cutting_instance(const struct jobsteps *j, const struct ends *e, uint32_t ref,
 				 uint64_t after, uint64_t until, uint32_t *cursor)
 {
@@ -112,7 +101,7 @@ static uint32_t cutting_instance(const struct jobsteps *j, const struct ends *e,
 		const struct align_coll *c = &r->coll[*cursor];
 
 		if (c->instance < j->align->instances && c->end_ns > after &&
-		    e->members[c->instance] >= CUT_MEMBERS_MIN * j->rank_count)
+		    2 * e->members[c->instance] >= j->rank_count)
 			found = c->instance;
 	}
 	return found;
@@ -179,7 +168,7 @@ static uint32_t tail_usual(const struct jobsteps_rank *x, const uint64_t *end,
 		if (n <= TAIL_MAX && ++tally[n] > tally[best])
 			best = n;
 	}
-	return tally[best] >= TAIL_SHARE * windows && windows ? best : other;
+	return tally[best] >= thresholds.part.shows * windows && windows ? best : other;
 }
 
 /* Where a step ends whose last collective ends at `from`: with so many kernels more, before the
@@ -378,7 +367,7 @@ static int leads_find(struct jobsteps *j, struct usual *u)
 		for (uint32_t name = 1; name < u->names; name++)
 			if (!u->lead[name] && share[name] > (best ? share[best] : 0))
 				best = name;
-		if (!best || share[best] < LEAD_SHARE)
+		if (!best || share[best] < thresholds.part.told)
 			break;
 		j->lead[j->leads] = best;
 		u->lead[best] = (uint8_t)(j->leads + 1);
@@ -565,7 +554,8 @@ static void outer_steps(struct jobsteps *j, uint32_t r, double *scratch)
 	usual = isnan(usual) ? 0 : usual;
 	for (uint32_t k = 0; k < j->steps; k += j->steps > 1 ? j->steps - 1 : 1) {
 		double kernels = j->value[JOBSTEPS_KERNELS][at + k];
-		bool whole = kernels >= WHOLE_MIN * usual && kernels <= WHOLE_MAX * usual;
+		bool whole = kernels >= thresholds.part.nearly_all * usual &&
+			     kernels <= (2 - thresholds.part.nearly_all) * usual;
 
 		for (uint32_t i = 0; i < j->leads && !whole; i++)
 			j->lead_pace[i][at + k] = NAN;

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "analysis/robust/median.h"
+#include "analysis/thresholds.h"
 
 struct judge {
 	struct judge_config config;
@@ -26,8 +27,8 @@ struct judge {
 
 void judge_config_default(struct judge_config *c)
 {
-	*c = (struct judge_config){ .instant_ratio = 0.25, .step_min_ns = 200000,
-				    .host_stall_share = 0.25 };
+	*c = (struct judge_config){ .instant_ratio = thresholds.excess.instant, .step_min_ns = 200000,
+				    .host_stall_share = thresholds.part.shows };
 	roofline_config_default(&c->roofline);
 	kinds_config_default(&c->kinds);
 }
@@ -72,8 +73,9 @@ static enum judge_skip skip_of(const struct judge *j, const struct step *s, uint
 		return JUDGE_BRIEF;
 	if (s->flags & (STEP_FLAG_GAP | STEP_FLAG_EDGE))
 		return JUDGE_GAP;
-	/* With a kernel in twenty missing, self time is not what it seems. */
-	if ((s->flags & STEP_FLAG_INCOMPLETE) && s->kernels && s->unmatched * 20 > s->launches)
+	/* With so many kernels missing self time is not what it seems. */
+	if ((s->flags & STEP_FLAG_INCOMPLETE) && s->kernels &&
+	    s->unmatched > thresholds.same.other_work * s->launches)
 		return JUDGE_INCOMPLETE;
 	if ((double)stalled_ns > j->config.host_stall_share * (double)s->latency_ns)
 		return JUDGE_HOST_STALL;
@@ -180,10 +182,10 @@ static bool drift_stands_alone(const struct judge *j, const struct step *s)
 {
 	double v[JUDGE_PERIOD];
 
-	if (j->last_flag_ns && s->end_ns - j->last_flag_ns < JUDGE_DRIFT_QUIET_NS)
+	if (j->last_flag_ns && s->end_ns - j->last_flag_ns < thresholds.time.gone_ns)
 		return false;
 	memcpy(v, j->self_excess, sizeof(v[0]) * j->count);
-	return median_of(v, j->count) >= JUDGE_DRIFT_EXCESS_MIN;
+	return median_of(v, j->count) >= thresholds.excess.drift;
 }
 
 struct judge_verdict judge_push(struct judge *j, const struct step *s, uint64_t stalled_ns)

@@ -16,9 +16,6 @@
 #define JUDGE_MODELS 16u  /* phases and graph buckets of one rank that are told apart */
 #define JUDGE_HOLD   64u  /* healthy steps after which an anomaly's thresholds are let go */
 #define JUDGE_PERIOD 128u /* steps whose median self time a drift must show in */
-/* A drift alarm waits for so long without a flagged step, and for a median self time in excess of this. */
-#define JUDGE_DRIFT_QUIET_NS   30000000000ull
-#define JUDGE_DRIFT_EXCESS_MIN 0.015
 
 struct judge_config {
 	struct roofline_config roofline;

@@ -12,21 +12,14 @@
 #include "analysis/peers.h"
 #include "analysis/robust/median.h"
 #include "analysis/skew.h"
+#include "analysis/thresholds.h"
 #include "base/limits.h"
 
 #define GROUPS 16u
 #define RING   512u /* steps of a member that wait for the others: 2.5 s of 5 ms */
 #define PATIENCE_NS 5000000000ull
-/* A member takes part after so many steps: the first ones of a job are like no other. */
-#define READY_STEPS 16u
 #define ROW_NS 40000000.0 /* of steps in one row */
 #define ROW_STEPS_MAX 64u
-#define LIKE 0.02
-/* A member whose steps are so often other work shows that the job's ranks differ by nature: then only a
- * change of one is news. */
-#define UNEVEN_ROUNDS 8u
-#define UNEVEN_SHARE  0.75
-#define USUAL_ROUNDS  32u
 #define FLAGS 128u
 #define SKEW_ROWS 256u /* latest ones, in which uneven work is looked for */
 #define ROW_TIMES 2048u /* rows whose time is remembered, for a flag's stretch */
@@ -242,7 +235,7 @@ static void compare_anew(const struct local_peers *l, struct group *g)
 	g->peers = g->memory ? peers_init(g->memory, &c, g->n) : NULL;
 }
 
-/* The members of one key that are ready, anew. */
+/* The members of one key that are ready, anew: the first steps of a job are like no other. */
 static void make_group(struct local_peers *l, uint64_t key)
 {
 	struct group *g = find_group(l, key);
@@ -256,7 +249,7 @@ static void make_group(struct local_peers *l, uint64_t key)
 		return;
 	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++)
 		if (l->member[i] && l->member[i]->known && l->member[i]->key == key &&
-		    l->member[i]->count >= READY_STEPS)
+		    l->member[i]->count >= thresholds.count.many)
 			g->slot[g->n++] = i;
 	if (g->n < 2) {
 		memset(g, 0, sizeof(*g));
@@ -294,7 +287,7 @@ static const struct peer_step *match(struct local_peers *l, struct member *m, ui
 static bool alike(const struct peer_step *a, const double *middle)
 {
 	for (int i = 0; i <= STEP_WORK_MAX; i++)
-		if (fabs(a->work[i] - middle[i]) > LIKE * fabs(middle[i]))
+		if (fabs(a->work[i] - middle[i]) > thresholds.same.work * fabs(middle[i]))
 			return false;
 	return true;
 }
@@ -302,7 +295,8 @@ static bool alike(const struct peer_step *a, const double *middle)
 /* Where ranks do other work for good, a step is like the rank's own others: it is held against them. */
 static bool alike_own(struct group *g, uint32_t i, const struct peer_step *s)
 {
-	double share = g->rounds < USUAL_ROUNDS ? 1.0 / (g->rounds + 1) : 1.0 / USUAL_ROUNDS;
+	double share =
+	    g->rounds < thresholds.count.many ? 1.0 / (g->rounds + 1) : 1.0 / thresholds.count.many;
 	bool like = alike(s, g->usual[i]);
 
 	for (int k = 0; k <= STEP_WORK_MAX; k++)
@@ -342,19 +336,21 @@ static void judge_row(struct local_peers *l, struct group *g)
 	take_flags(l, g);
 }
 
+/* A member whose steps are most often other work shows that the job's ranks differ by nature: then only a
+ * change of one is news. */
 static void watch_work(struct local_peers *l, struct group *g)
 {
 	uint32_t most = 0;
 
 	g->rounds++;
-	if (g->uneven || g->rounds < UNEVEN_ROUNDS)
+	if (g->uneven || g->rounds < thresholds.count.some)
 		return;
 	for (uint32_t i = 0; i < g->n; i++) {
 		most = g->unlike[i] > most ? g->unlike[i] : most;
 		g->unlike[i] = 0;
 	}
 	g->known = true;
-	if (most < UNEVEN_SHARE * g->rounds) {
+	if (most < thresholds.part.most * g->rounds) {
 		g->rounds = 0;
 		return;
 	}
@@ -475,7 +471,7 @@ void local_peers_step(struct local_peers *l, uint32_t slot, uint64_t key, const 
 	m->key = key;
 	push(l, m, s, used);
 	g = find_group(l, key);
-	if (m->count >= READY_STEPS && !(g && is_in(g, slot))) {
+	if (m->count >= thresholds.count.many && !(g && is_in(g, slot))) {
 		make_group(l, key);
 		g = find_group(l, key);
 	}

@@ -10,17 +10,14 @@
 
 #include "analysis/robust/chance.h"
 #include "analysis/robust/change.h"
+#include "analysis/thresholds.h"
 
 #define FOLLOW	      0.05 /* of the noise, per push, by which a location follows */
 #define FOLLOW_HABIT  0.01 /* and a habit, */
 #define FORGET	      0.0003 /* and by which the highest one is forgotten */
 #define RESIDUAL_MOST 15.0f
-#define END_EVIDENCE  9.2 /* log of 10,000 to 1, and as much more as the stretch has steps to err */
 #define STRETCH_LEAST 5
-#define PLAIN_LEAST   0.10
 #define END_STEP_MOST 3.0 /* of it from one step: no stretch ends by one good step */
-/* False flags per hour of a larger group are held to those of a group of this size. */
-#define GROUP_FREE 8.0
 /* For the number of looks in an hour, while nobody knows. */
 #define UNKNOWN_STEP_NS 1e9
 
@@ -28,7 +25,7 @@ void peers_config_default(struct peers_config *c)
 {
 	*c = (struct peers_config){ .mode = PEERS_ROBUST,
 				    .windows = { 3, 5, 10, 20, 50, 200, 1000 },
-				    .false_per_member_hour = 1e-3,
+				    .false_per_member_hour = thresholds.sure.false_per_hour,
 				    .k = 2,
 				    .w = 100 };
 }
@@ -219,8 +216,8 @@ static bool plain(struct peers *p, struct peers_series *s, uint32_t member, doub
 		least = v < least ? v : least;
 		most = v > most ? v : most;
 	}
-	return p->pushes - first >= 2 && least > 0.7 * most && least > PLAIN_LEAST &&
-	       least > 2 * threshold;
+	return p->pushes - first >= 2 && least > thresholds.part.most * most &&
+	       least > thresholds.excess.work && least > 2 * threshold;
 }
 
 void peers_open(struct peers *p, enum peers_measure q, uint32_t member, uint32_t length, double base,
@@ -307,7 +304,8 @@ static void follow(struct peers *p, enum peers_measure q)
 		m->cusum = change_cusum(m->cusum, v, END_STEP_MOST, 0);
 		if (m->cusum <= 0) {
 			m->last = p->pushes;
-		} else if (m->cusum > END_EVIDENCE + log((double)(m->last - m->first + 1))) {
+		} else if (m->cusum >
+			   thresholds.sure.stretch_over + log((double)(m->last - m->first + 1))) {
 			close_flag(p, q, i);
 		}
 	}
@@ -452,7 +450,8 @@ static void accumulate(struct peers *p, struct peers_series *s)
 	}
 }
 
-/* How sure a look must be: false flags per member and hour are shared by the windows; neighbouring
+/* How sure a look must be: false flags per member and hour are shared by the windows, and by the members
+ * of a group that is larger than a node; neighbouring
  * looks share most of their steps, so that a window's length is worth some three. */
 static void quantiles(struct peers *p)
 {
@@ -463,7 +462,7 @@ static void quantiles(struct peers *p)
 		double looks = 3 * fmax(1, per_hour / p->c.windows[w]);
 		double chance = p->c.false_per_member_hour / p->windows / looks;
 
-		chance *= p->n > GROUP_FREE ? GROUP_FREE / p->n : 1;
+		chance *= p->n > (double)thresholds.count.some ? (double)thresholds.count.some / p->n : 1;
 		p->quantile[w] = chance_normal(chance);
 		p->evidence[w] = -log(chance);
 	}

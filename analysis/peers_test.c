@@ -11,16 +11,12 @@
 #include <string.h>
 
 #include "analysis/robust/chance.h"
+#include "analysis/thresholds.h"
 
-/* Below this no two members are alike: a part of a pair with no past, and of most members. */
-#define PAIR_FLOOR 0.10
-#define MOST_FLOOR 0.03
-/* A slow member's own part of what it exceeds the others by. */
-#define ROSE 0.4
 /* Pushes before a window that are no past yet. */
-#define PAIR_START 10u
-/* Chance per group that healthy members' constant differences look like a fault. */
-#define STATIC_CHANCE 2e-3
+#define PAST_LEAST 10u
+/* Of a window's length: the past that it is held against, at most. */
+#define PAST_TIMES 4u
 
 struct split {
 	const double *value; /* by member */
@@ -81,7 +77,7 @@ double peers_test_mean(const struct peers *p, const struct peers_series *s, uint
 	uint16_t known = (uint16_t)(s->valid[b] - s->valid[a]);
 	int32_t sum = (int32_t)((uint32_t)s->sum[b] - (uint32_t)s->sum[a]);
 
-	if (known == 0 || known < 0.7 * (double)(end - begin))
+	if (known == 0 || known < thresholds.part.most * (double)(end - begin))
 		return NAN;
 	return sum * PEERS_UNIT / known;
 }
@@ -92,7 +88,8 @@ static double student_of(struct peers *p, uint32_t freedom)
 	double *z = &p->student[freedom < PEERS_QUANTILES ? freedom : PEERS_QUANTILES - 1];
 
 	if (*z <= 0)
-		*z = chance_student(STATIC_CHANCE / p->n, (uint32_t)(z - p->student));
+		*z = chance_student(chance_beyond(thresholds.sure.errors) / 2 / p->n,
+				    (uint32_t)(z - p->student));
 	return *z;
 }
 
@@ -135,7 +132,7 @@ static void split(struct peers *p, struct split *t, uint32_t *order, uint32_t n)
 		squares += v * v;
 		if (i + 1 < least || g <= gap)
 			continue;
-		if (2 * (i + 1) < n && g < MOST_FLOOR)
+		if (2 * (i + 1) < n && g < thresholds.excess.near)
 			continue;
 		if (!split_at(p, t, order, i + 1, sum, squares))
 			continue;
@@ -189,18 +186,17 @@ static uint32_t gather(const struct peers *p, struct split *t, uint32_t *order)
 	return n;
 }
 
-/* A part of the step below which a window of so many steps says nothing. Short ones meet bursts that
- * healthy ranks have; a thousandth of a step for a long time is still worth telling. */
+/* A part of the step below which a window of so many steps says nothing: it may hold a burst that healthy
+ * ranks have. A thousandth of a step for a long time is still worth telling. */
 static double floor_of(enum peers_measure q, double steps)
 {
-	if (q == PEERS_LATE) /* a healthy rank is hardly late at all */
-		return steps < 8 ? 0.02 : steps < 20 ? 0.01 : steps < 50 ? 0.005 :
-		       steps < 200 ? 0.0025 : 0.001;
-	return steps < 8 ? 0.04 : steps < 20 ? 0.03 : steps < 50 ? 0.02 : steps < 200 ? 0.01 :
-	       steps < 1000 ? 0.002 : 0.001;
+	double burst = q == PEERS_LATE ? thresholds.excess.late_burst : thresholds.excess.burst;
+	double most = thresholds.excess.short_window / (q == PEERS_LATE ? 2 : 1);
+
+	return fmax(thresholds.excess.least, fmin(most, burst / steps));
 }
 
-/* Most of the window agrees: 7 of 10 blocks lie above the base by a part of the excess. */
+/* Most of the window agrees: most of 10 blocks lie above the base by a part of the excess. */
 static bool persists(struct peers *p, struct peers_series *s, uint32_t member, double base,
 		     uint32_t length, double excess)
 {
@@ -211,15 +207,15 @@ static bool persists(struct peers *p, struct peers_series *s, uint32_t member, d
 		double v = peers_excess(p, s, member, base, begin + (uint64_t)length * b / blocks,
 					begin + (uint64_t)length * (b + 1) / blocks);
 
-		agree += v > 0.3 * excess;
+		agree += v > thresholds.part.shows * excess;
 	}
-	if (agree < 0.7 * blocks)
+	if (agree < thresholds.part.most * blocks)
 		return false;
 	/* what dies out by itself was one bad step and its echo */
 	begin = end - (length < 10 ? 2 : length / 5);
-	if (length < 10 && !(peers_excess(p, s, member, base, end - 1, end) > 0.5 * excess))
+	if (length < 10 && !(peers_excess(p, s, member, base, end - 1, end) > excess / 2))
 		return false;
-	return peers_excess(p, s, member, base, begin, end) > 0.5 * excess;
+	return peers_excess(p, s, member, base, begin, end) > excess / 2;
 }
 
 /* So many steps that high don't come together by chance, where single ones come as often as they did:
@@ -281,13 +277,14 @@ static void accuse(struct peers *p, enum peers_measure q, uint32_t member, uint3
 	excess = peers_excess(p, s, member, base, end - length, end);
 	least = least > p->c.least[q] ? least : p->c.least[q];
 	/* who was ahead of the others and no longer is, is not slow */
-	if (p->n > 2 && !(excess + base + nature(p, q, member) > 0.3 * excess))
+	if (p->n > 2 && !(excess + base + nature(p, q, member) > thresholds.part.shows * excess))
 		return;
 	/* nor is who has a few very long steps: the median must carry what the mean says */
-	if (!(excess > least) || excess < (length < 50 ? 0.7 : 1) * threshold)
+	if (!(excess > least) || excess < (length < 50 ? thresholds.part.most : 1) * threshold)
 		return;
 	/* nor who stayed as it is while the others became faster, or while waiting hid their idle time */
-	if (q == PEERS_SELF && p->c.usual_ns > 0 && !(own_rise(p, member, end - length) > ROSE * excess))
+	if (q == PEERS_SELF && p->c.usual_ns > 0 &&
+	    !(own_rise(p, member, end - length) > thresholds.part.shows * excess))
 		return;
 	if (!persists(p, s, member, base, length, excess) ||
 	    coincides(p, s, member, w, base, length, excess))
@@ -312,9 +309,9 @@ static bool level_rose(struct peers *p, uint32_t length, double gap)
 	uint32_t past = have > length ? (uint32_t)(have - length) : 0;
 	double now, before;
 
-	if (past < 10 && p->c.usual_ns <= 0)
+	if (past < PAST_LEAST && p->c.usual_ns <= 0)
 		return true;
-	past = past > 4 * length ? 4 * length : past;
+	past = past > PAST_TIMES * length ? PAST_TIMES * length : past;
 	for (uint32_t i = 0; i < length; i++)
 		p->scratch[i] = p->level_ns[peers_at(p, end - length + i)];
 	now = median_select(p->scratch, length);
@@ -380,8 +377,8 @@ static uint32_t past_of(const struct peers *p, uint32_t length)
 	uint64_t end = p->pushes + 1, have = end < p->depth ? end : p->depth;
 	uint32_t past = have > length ? (uint32_t)(have - length) : 0;
 
-	past = past > 4 * length ? 4 * length : past;
-	return past >= 10 && past >= length ? past : 0;
+	past = past > PAST_TIMES * length ? PAST_TIMES * length : past;
+	return past >= PAST_LEAST && past >= length ? past : 0;
 }
 
 static void look(struct peers *p, enum peers_measure q, uint32_t w, uint32_t length)
@@ -452,8 +449,8 @@ static void look_pair(struct peers *p, enum peers_measure q, uint32_t w, uint32_
 		return;
 	slow = now > 0;
 	known = q == PEERS_SELF && p->c.usual_ns > 0;
-	threshold = fmax(p->quantile[w] * widened, known ? 0 : PAIR_FLOOR);
-	if ((known || (!p->c.changes_only && begin < PAIR_START && length >= 10 && length <= 50)) &&
+	threshold = fmax(p->quantile[w] * widened, known ? 0 : thresholds.excess.work);
+	if ((known || (!p->c.changes_only && begin < PAST_LEAST && length >= 10 && length <= 50)) &&
 	    fabs(now) > threshold && s->member[slow].since <= begin) {
 		accuse(p, q, slow, w, length, 0, threshold);
 		return;

@@ -295,7 +295,7 @@ static int find_cut(const struct profile_delta *d, uint32_t count, double delta,
 	for (uint32_t i = 0; i < count; i++)
 		if (has_share(&d[i], delta))
 			p[n++] = d[i].chance;
-	*out = chance_cut(p, n, PROFILE_FALSE_RATE);
+	*out = chance_cut(p, n, thresholds.sure.false_share);
 	free(p);
 	return 0;
 }

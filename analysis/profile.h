@@ -9,7 +9,8 @@
  *     functions of both (where more than half of the profile is other functions, 1), and
  *   - sampling noise does not explain it, with and without dilution: a binomial test on the effective
  *     samples of both (Kish: weight^2 / sum of squared weights), over all functions that have delta of
- *     either profile, with a false discovery rate of PROFILE_FALSE_RATE (Benjamini and Hochberg 1995).
+ *     either profile, with a false discovery rate of sure.false_share (thresholds.def;
+ *     Benjamini and Hochberg 1995).
  *     A profile of fewer than PROFILE_SAMPLES_MIN effective samples shows no difference.
  * Pure. Names are copied, told apart by their text. Memory: malloc inside open/close objects, bounded by
  * LIMIT_PROFILE_FUNCTIONS and LIMIT_PROFILE_NAME_BYTES. Threads: one caller each. */
@@ -20,10 +21,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "analysis/thresholds.h"
 #include "base/keyed.h"
 
-#define PROFILE_DELTA	   0.005
-#define PROFILE_FALSE_RATE 0.02
+#define PROFILE_DELTA	    0.005 /* `--delta` says otherwise */
+#define PROFILE_SAMPLES_MIN thresholds.count.many
 
 struct profile_function {
 	const char *name;   /* owned by the profile */
@@ -45,9 +47,6 @@ int profile_put(struct profile *p, const char *name, double self, double total);
 /* In place of the sums of what was added. weight above 0; samples: above 0, that it stands for. */
 void profile_set_total(struct profile *p, double weight, double samples);
 double profile_total(const struct profile *p);
-/* With fewer samples than these a share tells nothing: 1 of 19 may be a tenth of the time or a third. */
-#define PROFILE_SAMPLES_MIN 20u
-
 /* Effective samples; INFINITY where nothing was sampled. */
 double profile_samples(const struct profile *p);
 uint64_t profile_dropped(const struct profile *p);

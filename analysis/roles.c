@@ -2,14 +2,12 @@
  * Alike is not transitive, so roles are the connected sets of alike ranks: whichever rank comes first,
  * the sets are the same. */
 #include "analysis/roles.h"
+#include "analysis/thresholds.h"
 
 #include <stdbool.h>
 
 #include "base/hash.h"
 
-#define ALIKE	    0.9 /* same launches, but for a few that depend on the input */
-#define ALIKE_JOINED 0.6 /* when they share a communicator that isn't everybody's */
-#define FEW_LAUNCHES 3.0 /* per step: too little to tell roles by */
 
 static bool is_digit(char c)
 {
@@ -60,7 +58,8 @@ double roles_alike(const struct roles_rank *a, const struct roles_rank *b)
 		less += x < y ? x : y;
 		more += x < y ? y : x;
 	}
-	return more < FEW_LAUNCHES ? 1 : less / more;
+	/* too few to tell roles by */
+	return more < thresholds.count.few ? 1 : less / more;
 }
 
 static bool joined(const struct roles_rank *a, const struct roles_rank *b)
@@ -83,7 +82,8 @@ static bool same_role(const struct roles_rank *a, const struct roles_rank *b)
 	if (a->stage >= 0 && b->stage >= 0)
 		return a->stage == b->stage;
 	alike = roles_alike(a, b);
-	return alike >= ALIKE || (alike >= ALIKE_JOINED && joined(a, b));
+	return alike >= thresholds.same.launches ||
+	       (alike >= thresholds.same.launches_joined && joined(a, b));
 }
 
 static uint32_t root_of(const uint32_t *role, uint32_t i)

@@ -6,19 +6,12 @@
 #include <string.h>
 
 #include "analysis/robust/median.h"
+#include "analysis/thresholds.h"
 
-/* The input is worth a word from this part of a step on. */
-#define LOSS_MIN  0.10
-#define STEPS_MIN 10u
-/* More often than this it is one member's, not the role's. */
-#define MOST_MAX      0.6
-#define MOST_MAX_PAIR 0.75
-#define TWO_MAX	      0.9
-#define TWO_MEMBERS   4u /* and more */
-/* A member may be the heavy one for a while by so many times what the heavy one usually is. */
-#define EXPLAINED      2.5
-#define EXPLAINED_RARE 1.5 /* or of what it is in one of a hundred steps */
-#define SURE	       0.8
+/* Of so many members two may be slow together. */
+#define TWO_MEMBERS 4u
+/* Of the finding. */
+#define SURE 0.8
 
 /* How far the member lies above the median of those of which the time is known. */
 static double above(const double *v, const double *value, uint32_t n, uint32_t member, double *scratch)
@@ -79,14 +72,15 @@ struct skew skew_of(const struct skew_step *step, uint32_t count, uint32_t *time
 
 bool skew_is_uneven(const struct skew *k)
 {
-	return k->steps >= STEPS_MIN && k->loss >= LOSS_MIN / (k->members == 2 ? 2 : 1) &&
-	       k->most <= (k->members == 2 ? MOST_MAX_PAIR : MOST_MAX) &&
-	       (k->members < TWO_MEMBERS || k->two <= TWO_MAX);
+	return k->steps >= thresholds.count.some &&
+	       k->loss >= thresholds.excess.work / (k->members == 2 ? 2 : 1) &&
+	       k->most <= thresholds.part.most &&
+	       (k->members < TWO_MEMBERS || k->two <= thresholds.part.nearly_all);
 }
 
 bool skew_covers(const struct skew *k, double excess)
 {
-	return excess <= fmax(EXPLAINED * k->loss, EXPLAINED_RARE * k->rare);
+	return excess <= fmax(thresholds.uneven.covers * k->loss, thresholds.uneven.covers_rare * k->rare);
 }
 
 bool skew_explains(const struct skew *k, double excess)

@@ -9,15 +9,12 @@
 #include <string.h>
 
 #include "analysis/robust/median.h"
+#include "analysis/thresholds.h"
 #include "analysis/workers_private.h"
 
 #define ROLE_ALONE 4u
-/* Healthy recordings in which anything may be said: of short ones there are many. */
-#define WRONG 1e-2
 /* The other times of a rank (its kernels) share their noise: all count as one beside its own time. */
 #define SERIES_APART 2
-/* Of the largest stretch's excess: stretches that are as large. */
-#define LARGE 0.5
 
 static void keep(struct workers *w, const struct workers_flag *f)
 {
@@ -120,7 +117,8 @@ static int judge_group(struct workers *w, struct group *g)
 	int err;
 
 	g->step_ns = w->step_ns;
-	c.false_per_member_hour = fmax(c.false_per_member_hour, WRONG / hours(w->t, w->step_ns)) /
+	c.false_per_member_hour = fmax(c.false_per_member_hour,
+				       thresholds.sure.false_per_file / hours(w->t, w->step_ns)) /
 				  (w->t->more_count ? SERIES_APART : 1);
 	err = judge(w->t, g, &c, keep_one, &k);
 	return w->no_memory ? -ENOMEM : err;
@@ -153,7 +151,8 @@ int workers_alone(const struct peers_config *c, const uint64_t *step, uint32_t s
 
 	if (!pair)
 		return -ENOMEM;
-	once.false_per_member_hour = fmax(c->false_per_member_hour, WRONG / hours(&t, step_ns));
+	once.false_per_member_hour =
+	    fmax(c->false_per_member_hour, thresholds.sure.false_per_file / hours(&t, step_ns));
 	for (uint32_t s = 0; s < steps; s++) {
 		pair[2 * s] = value[s];
 		pair[2 * s + 1] = 1;
@@ -184,7 +183,7 @@ static bool leave_out(struct workers *w)
 	for (uint32_t i = 0; i < w->flags; i++) {
 		const struct peers_flag *f = &w->flag[i].flag;
 
-		for (uint32_t s = 0; s < t->steps && f->excess >= LARGE * most; s++)
+		for (uint32_t s = 0; s < t->steps && f->excess >= most / 2; s++)
 			w->away[s] |= t->step[s] >= f->first_step && t->step[s] <= f->last_step;
 	}
 	return w->flags > 0;

@@ -6,14 +6,9 @@
 #include <math.h>
 
 #include "analysis/robust/median.h"
+#include "analysis/thresholds.h"
 #include "analysis/workers_private.h"
 
-#define MOST_STEPS 0.4
-/* So many times the distance of the lowest fifth from there. */
-#define HIGH 4.0
-/* What is usual is measured from at least so many steps, and this share of those that are known. */
-#define ORDINARY_STEPS 8u
-#define ORDINARY_SHARE 0.3
 /* A worker whose own time is less than this part of the typical worker's is measured in units of the
  * typical worker's. */
 #define SMALL_PART 0.25
@@ -32,7 +27,7 @@ static void levels(struct workers *w)
 			if (isfinite(v) && v > 0)
 				w->scratch[n++] = v;
 		}
-		w->level[i] = median_lower(w->scratch, n, MOST_STEPS);
+		w->level[i] = median_lower(w->scratch, n, WORKERS_MOST_STEPS);
 	}
 	for (uint32_t r = 0; r < t->roles; r++) {
 		uint32_t n = 0;
@@ -126,10 +121,10 @@ static void latenesses(struct workers *w)
  * a part of the time what it is otherwise. The noise is that of the lower side. */
 static double without_high(double *v, uint32_t n)
 {
-	uint32_t low = (uint32_t)(MOST_STEPS * (n ? n - 1 : 0)), kept = 0;
-	double most = median_lower(v, n, MOST_STEPS), spread = n ? most - v[low / 2] : 0;
+	uint32_t low = (uint32_t)(WORKERS_MOST_STEPS * (n ? n - 1 : 0)), kept = 0;
+	double most = median_lower(v, n, WORKERS_MOST_STEPS), spread = n ? most - v[low / 2] : 0;
 
-	while (kept < n && v[kept] <= most + HIGH * spread)
+	while (kept < n && v[kept] <= most + thresholds.sure.far_errors * spread)
 		kept++;
 	return median_lower(v, kept, 0.5);
 }
@@ -149,7 +144,7 @@ static uint32_t ordinary(struct workers *w, const double *value, uint32_t worker
 		else if (v > 0)
 			w->scratch[n++] = v;
 	}
-	if (n >= ORDINARY_STEPS && n >= ORDINARY_SHARE * (n + away))
+	if (n >= thresholds.count.some && n >= thresholds.part.shows * (n + away))
 		return n;
 	for (uint32_t s = n = 0; s < t->steps; s++)
 		if (value[(size_t)s * t->workers + worker] > 0)

@@ -5,6 +5,9 @@
 
 #include "analysis/workers.h"
 
+/* Of the sorted steps: what is usual, though a part of them may be slow. */
+#define WORKERS_MOST_STEPS 0.4
+
 struct workers_flag {
 	struct peers_flag flag;
 	uint32_t worker; /* or the replica */

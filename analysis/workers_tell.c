@@ -7,18 +7,11 @@
 
 #include "analysis/robust/median.h"
 #include "analysis/skew.h"
+#include "analysis/thresholds.h"
 #include "analysis/workers_private.h"
 
 /* How often a flag at its threshold was wrong beside faults that were put in (bench-diagnosis), at most. */
 #define UNSURE 0.1
-/* A role is worth a word from this part of a step on. */
-#define IMBALANCE 0.10
-/* A whole job: its work varies for good reasons too. */
-#define UNIFORM	       0.10
-#define UNIFORM_STEPS  20u /* that a rise takes, and that lie before it */
-#define UNIFORM_BEFORE 3u  /* the same where the work of each step is known */
-#define UNIFORM_USUAL  0.4 /* of the sorted steps: what is usual */
-#define UNIFORM_SHARED 0.3 /* of the rise, below which a worker stayed as it was */
 
 static double unit_ns(const struct workers *w, const struct workers_flag *f)
 {
@@ -235,7 +228,7 @@ static void tell_stages(struct workers *w, workers_tell *tell, void *context)
 			if (k != r && w->role_level[k] > 0)
 				w->scratch[n++] = w->role_level[k];
 		others = median_of(w->scratch, n);
-		if (n && w->role_level[r] > others * (1 + IMBALANCE))
+		if (n && w->role_level[r] > others * (1 + thresholds.excess.work))
 			tell_stage(w, r, w->role_level[r] / others - 1, others, tell, context);
 	}
 }
@@ -390,10 +383,10 @@ static void commons(struct workers *w, const bool *slow)
 		if (w->common[s] > 0 && !w->away[s])
 			w->scratch[known++] = w->common[s];
 	}
-	for (uint32_t s = 0; s < t->steps && known < UNIFORM_STEPS; s++)
+	for (uint32_t s = 0; s < t->steps && known < thresholds.count.many; s++)
 		if (w->common[s] > 0 && w->away[s])
 			w->scratch[known++] = w->common[s];
-	usual = median_lower(w->scratch, known, UNIFORM_USUAL);
+	usual = median_lower(w->scratch, known, WORKERS_MOST_STEPS);
 	for (uint32_t s = 0; s < t->steps; s++)
 		w->common[s] /= usual;
 }
@@ -416,7 +409,7 @@ static double rise_of(struct workers *w, uint32_t worker, const struct peers_fla
 		    (t->step[s] < c->first_step || t->step[s] > c->last_step))
 			w->scratch[out++] = v[(size_t)s * t->workers];
 	if (!t->uneven)
-		usual = median_lower(w->scratch, out, UNIFORM_USUAL);
+		usual = median_lower(w->scratch, out, WORKERS_MOST_STEPS);
 	return now / usual - 1;
 }
 
@@ -428,7 +421,7 @@ static void add_risen(struct workers *w, struct finding *f, const struct peers_f
 
 	for (uint32_t i = 0; i < w->t->workers; i++) {
 		bool stays = w->t->config.mode == PEERS_ROBUST &&
-			     rise_of(w, i, c) < UNIFORM_SHARED * f->excess;
+			     rise_of(w, i, c) < thresholds.part.shows * f->excess;
 
 		stayed += stays;
 		if (!stays && f->rank_count < FINDING_RANKS_MAX)
@@ -458,7 +451,8 @@ static void take_rise(void *context, const struct peers_flag *c)
 
 	for (uint32_t s = 0; s < w->t->steps && w->t->step[s] < c->first_step; s++)
 		before += w->common[s] > 0;
-	if (before < (w->t->other_work ? UNIFORM_BEFORE : UNIFORM_STEPS) || c->excess < r->uneven_input)
+	if (before < (w->t->other_work ? thresholds.count.few : thresholds.count.many) ||
+	    c->excess < r->uneven_input)
 		return;
 	f->cause = CAUSE_UNKNOWN;
 	f->first_step = c->first_step;
@@ -486,12 +480,12 @@ static int tell_uniform(struct workers *w, const bool *slow, double uneven_input
 	struct peers_config c = w->t->config;
 
 	c.mode = PEERS_ROBUST;
-	c.least[PEERS_SELF] = w->t->other_work ? 0 : UNIFORM;
+	c.least[PEERS_SELF] = w->t->other_work ? 0 : thresholds.excess.work;
 	for (uint32_t i = 0, k = 0; i < PEERS_WINDOWS && !w->t->other_work; i++) {
 		uint32_t window = c.windows[i];
 
 		c.windows[i] = 0;
-		if (window >= UNIFORM_STEPS)
+		if (window >= thresholds.count.many)
 			c.windows[k++] = window;
 	}
 	commons(w, slow);

@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "analysis/skew.h"
+#include "analysis/thresholds.h"
 
 #define N     5
 #define STEPS 40
@@ -108,7 +109,7 @@ static void a_pair_and_few_steps_need_their_own_measure(void **unused)
 	k = skew_of(step, STEPS, times, 2, loss);
 	assert_true(fabs(k.loss - (120.0 / 110 - 1)) < 1e-12);
 	assert_true(skew_is_uneven(&k));
-	k = skew_of(step, 9, times, 2, loss);
+	k = skew_of(step, thresholds.count.some - 1, times, 2, loss);
 	assert_false(skew_is_uneven(&k));
 	k = skew_of(step, 0, times, 2, loss);
 	assert_int_equal(k.steps, 0);
