@@ -6,6 +6,7 @@
  * the bounded steps that still wait for kernels. So nothing is copied when a pattern is found late:
  * the follower starts over at the oldest launch kept, and steps in the past come out first. */
 #include "analysis/steps_private.h"
+#include "analysis/thresholds.h"
 
 #include "base/hash.h"
 
@@ -17,13 +18,6 @@
 #define PART_LAUNCHES_MIN 8192
 #define DETECT_GROWTH_NUM     3
 #define DETECT_GROWTH_DEN     2
-/* The pattern counts as lost after this many periods without a cut. */
-#define LOST_PERIODS 6
-/* While less than this many times the launches at the lock were seen, a better cut in the same
- * period replaces the old one. */
-#define YOUNG_GROWTH 8
-/* A history of fewer periods does not speak against the longer pattern. */
-#define HISTORY_PERIODS 4
 /* A period is looked for among rare launches when the ring holds fewer of it: in so many there are names
  * that came three times, which is what the finder asks of them. */
 #define NEAR_PERIODS 2
@@ -38,8 +32,6 @@
 /* Items fetched ahead of the launch that takes their place, and of the kernel that joins them: the ring
  * of a rank outgrows the nearer caches. */
 #define PUSH_AHEAD 8
-/* Sketches of one class differ by less than this share of their launches. */
-#define CLASS_DISTANCE_MAX 0.3
 
 void steps_config_default(struct steps_config *c)
 {
@@ -207,7 +199,7 @@ static uint32_t class_of(struct steps *s, uint64_t first, uint64_t last)
 			best = c;
 		}
 	}
-	if (best_distance < CLASS_DISTANCE_MAX || s->class_count == STEPS_CLASSES_MAX)
+	if (best_distance < thresholds.part.shows || s->class_count == STEPS_CLASSES_MAX)
 		return best;
 	memcpy(s->classes[s->class_count].sketch, sketch, sizeof(sketch));
 	return s->class_count++;
@@ -346,9 +338,9 @@ static bool is_overdue(const struct steps *s, const struct steps_item *i)
 {
 	/* rare launches may have become so rare that none comes */
 	if (s->pattern.far && s->open_begin_ns && i->begin_ns > s->open_begin_ns &&
-	    i->begin_ns - s->open_begin_ns > LOST_PERIODS * s->pattern.period_ns)
+	    i->begin_ns - s->open_begin_ns > thresholds.find.lost * s->pattern.period_ns)
 		return true;
-	return s->since_match > LOST_PERIODS * s->pattern.launches + 64;
+	return s->since_match > thresholds.find.lost * s->pattern.launches + 64;
 }
 
 /* Walks the items that the follower has not seen, as far as the queue has room. */
@@ -497,14 +489,14 @@ static void reconsider(struct steps *s)
 	if (!find_far(s, &p) && (s->pattern.far || !steps_detect_find(s, first, s->head, &p)))
 		return;
 	if (pattern_same(&p, &s->pattern) &&
-	    (s->launches_seen > YOUNG_GROWTH * s->locked_at ||
+	    (s->launches_seen > thresholds.count.some * s->locked_at ||
 	     rule_same(&p.rules[0], &s->pattern.rules[0]))) {
 		s->detect_at = s->launches_seen * 2;
 		return;
 	}
 	/* so few returns of the pattern lie in memory that a part of it would be taken for the whole */
 	if (!p.far && 2 * p.launches < s->pattern.launches &&
-	    s->head - first < HISTORY_PERIODS * s->pattern.launches)
+	    s->head - first < thresholds.count.few * s->pattern.launches)
 		return;
 	pattern_replace(s, &p);
 }

@@ -4,6 +4,7 @@
  * All of a step's device records are sorted by begin once; every union is then one running end.
  * Exposed communication is |everything| - |everything but communication|: no interval lists. */
 #include "analysis/steps_private.h"
+#include "analysis/thresholds.h"
 
 #include "base/hash.h"
 
@@ -15,8 +16,6 @@
 #define NAMES_MAX 4096
 /* Device records lie where there was room: fetched so many launches ahead of their use. */
 #define GATHER_AHEAD 4
-/* GPU busy less than this share of its span while the host launched all the time. */
-#define CPU_BOUND_BUSY_MAX 0.7
 
 struct account_name {
 	struct step_kernel kernel;
@@ -427,7 +426,7 @@ void steps_account_step(struct steps *s, const struct steps_pending *p, struct s
 		out->idle_ns = f->covers.all.end_ns - out->device_begin_ns - f->covers.all.total_ns;
 	latencies(s, &f->covers.all, out);
 	if (f->all.count && (double)f->covers.all.total_ns <
-				    CPU_BOUND_BUSY_MAX *
+				    thresholds.part.most *
 					    (double)(f->covers.all.end_ns - out->device_begin_ns))
 		out->flags |= STEP_FLAG_CPU_BOUND;
 	key_and_work(p, out);

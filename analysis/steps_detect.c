@@ -15,6 +15,7 @@
  * returns most often (so that it also cuts evaluation steps). Cost: O(launches), plus a sort per
  * feature and a pass per longer period tried. */
 #include "analysis/steps_private.h"
+#include "analysis/thresholds.h"
 
 #include "base/hash.h"
 
@@ -22,59 +23,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A witness returns at least so often. */
-#define WITNESS_COUNT_MIN 3
-/* Share of the launches that lies in intervals near its median one; the second is for when the
- * first finds nothing (much evaluation in between). */
-#define WITNESS_REGULAR_MIN 0.6
-#define WITNESS_REGULAR_LOW 0.4
-#define WITNESS_NEAR	    0.3
-/* Share of the history between its first and last return, one period added. */
-#define WITNESS_COVER_MIN 0.5
-#define WITNESSES_MAX	  4096
-/* Returns that make a whole vote: a few that happen to lie evenly are weak. */
-#define VOTE_FULL_COUNT 16
-/* Periods within this factor are the same one. */
-#define PERIOD_SAME 0.12
-/* A longer period is at least so much longer, and at most. */
-#define OUTER_RATIO_MIN 1.6
+#define WITNESSES_MAX 4096
+/* A longer period is at most so much longer. */
 #define OUTER_RATIO_MAX 1024
-/* Launches that only the longer period has: at least so many, and this share of what it adds. */
+/* Launches that only the longer period has, at least. */
 #define NOVEL_COUNT_MIN 2
-#define NOVEL_SHARE_MIN 0.25
-/* The shorter period counts as whole with this share of its launches. */
-#define WHOLE_MIN 0.85
 #define CLIMBS_MAX 8
-/* How equal the counts of shorter periods must be: most of them exactly, or nearly all roughly (a
- * depth that depends on data) where there are many. */
-#define STEADY_EXACT_SHARE 0.6
-#define STEADY_NEAR	   0.4
-#define STEADY_NEAR_SHARE  0.75
-#define STEADY_COUNT_MIN   8
-/* What a copy into the step, and a wait before it, are worth in doublings of the gap. */
-#define CUT_COPY 3.0
-#define CUT_SYNC 1.5
-/* That an optimizer's launches end there. */
-#define CUT_OPTIMIZER 3.0
-/* And that the history begins there. */
-#define CUT_START 1.0
-/* Nothing speaks for a cut of less. */
-#define CUT_BLANK_MAX 3.0
-/* A pause is so many typical gaps. */
-#define PAUSE_GAPS 16
-/* Half as many returns cost so much. */
-#define CUT_COUNT 2.0
-/* Share of the cuts at which another rule must fit, and of whole steps in which it may misfit. */
-#define RULE_FIT_MIN 0.5
-#define RULE_MISFIT_MAX 0.05
-/* A history of three whole steps has each name three times. Where more of the names than this come less
- * often, it may hold fewer (real ones: 0.22 and more; of three steps and more: 0 to 0.1), and what returns
- * may be a part of a step: if little speaks for the place (real steps: 7 and more, layers up to 6) and
- * it returned no more often than a model has layers, or if it hardly returned at all. */
-#define PART_NAMES_MIN	 0.125
-#define PART_CUT_MAX	 6.0
-#define PART_LAYERS_MAX	 512
-#define PART_RETURNS_MAX 4
+/* A history of three whole steps has each name three times. Where more of the names come less often, it may
+ * hold fewer, and what returns may be a part of a step: if little speaks for the place (real steps: 7 and
+ * more, layers up to 6) and it returned no more often than a model has layers, or if it hardly returned. */
+#define PART_LAYERS_MAX 512
 /* So soon after a place it is the same cut. */
 #define RULE_EDGE 3
 /* Returns of one witness looked at. */
@@ -274,23 +232,23 @@ static void witness_try(struct finder *f, int kind, const struct slot *slot)
 	uint64_t near = 0, all;
 	struct witness *w;
 
-	if (slot->count < WITNESS_COUNT_MIN || slot->count > RETURNS_MAX ||
+	if (slot->count < thresholds.count.few || slot->count > RETURNS_MAX ||
 	    f->witness_count == WITNESSES_MAX)
 		return;
 	n = returns_of(f, kind, slot->first, slot->count);
 	all = f->returns[n - 1] - f->returns[0];
 	/* no period is longer than all of them: most features end here, unsorted */
-	if ((double)(2 * all) < WITNESS_COVER_MIN * f->count)
+	if (4 * all < f->count)
 		return;
 	for (uint32_t i = 1; i < n; i++)
 		f->sorted[m++] = f->returns[i] - f->returns[i - 1];
 	period = median(f->sorted, m);
-	if ((double)(all + period) < WITNESS_COVER_MIN * f->count)
+	if (2 * (all + period) < f->count)
 		return;
 	for (uint32_t i = 1; i < n; i++) {
 		uint32_t d = f->returns[i] - f->returns[i - 1];
 
-		if (d >= period * (1 - WITNESS_NEAR) && d <= period * (1 + WITNESS_NEAR))
+		if (d >= period * (1 - thresholds.find.near) && d <= period * (1 + thresholds.find.near))
 			near += d;
 	}
 	if ((double)near < f->regular_min * (double)all)
@@ -345,7 +303,7 @@ static void witnesses_find(struct finder *f)
 
 static bool same_period(uint32_t a, uint32_t b)
 {
-	return a <= b * (1 + PERIOD_SAME) && b <= a * (1 + PERIOD_SAME);
+	return a <= b * (2 - thresholds.part.nearly_all) && b <= a * (2 - thresholds.part.nearly_all);
 }
 
 
@@ -375,7 +333,9 @@ static const struct witness *base_choose(struct finder *f)
 
 			if (votes(f, &f->witnesses[j]) &&
 			    same_period(f->witnesses[i].period, f->witnesses[j].period))
-				n += count < VOTE_FULL_COUNT ? count / (double)VOTE_FULL_COUNT : 1;
+				n += count < thresholds.count.many
+					 ? count / (double)thresholds.count.many
+					 : 1;
 		}
 		if (n > most || (n == most && best && f->witnesses[i].count > best->count)) {
 			most = n;
@@ -427,7 +387,8 @@ static uint32_t novel_find(struct finder *f, uint32_t segments, const struct wit
 			near += f->near[f->segment[at]];
 			last = f->segment[at];
 		}
-		if (present > 1.5 * outer + 1 || present + 1 < 0.3 * outer || near < 0.8 * n)
+		if (present > 1.5 * outer + 1 || present + 1 < thresholds.part.shows * outer ||
+		    near < thresholds.part.most * n)
 			continue;
 		n = 0;
 		for (uint32_t at = i; n < f->name_count[i]; at = f->next[FEATURE_NAME][at], n++)
@@ -454,10 +415,10 @@ static bool steady(struct finder *f, const struct witness *outer, uint32_t *inne
 		uint32_t d = f->sorted[i] > mid ? f->sorted[i] - mid : mid - f->sorted[i];
 
 		exact += d <= mid / 20;
-		near += d <= mid * STEADY_NEAR;
+		near += d <= mid * thresholds.find.near;
 	}
-	return exact >= STEADY_EXACT_SHARE * m ||
-	       (n >= STEADY_COUNT_MIN && near >= STEADY_NEAR_SHARE * m);
+	return exact >= thresholds.part.most * m ||
+	       (n >= thresholds.count.some && near >= thresholds.part.most * m);
 }
 
 /* Whether the period of `outer` is the step rather than that of `base`. */
@@ -467,7 +428,7 @@ static bool climbs(struct finder *f, const struct witness *base, const struct wi
 	double added = 0, novel = 0, beyond;
 	uint32_t from = 0, inner_count = 0;
 
-	if (segments < 3 || segments + 2 > f->count || outer->count * OUTER_RATIO_MIN > segments)
+	if (segments < 3 || segments + 2 > f->count || outer->count * thresholds.find.longer > segments)
 		return false;
 	if (!steady(f, outer, &inner_count) ||
 	    novel_find(f, segments, outer) < NOVEL_COUNT_MIN * (outer->count - 1))
@@ -482,7 +443,7 @@ static bool climbs(struct finder *f, const struct witness *base, const struct wi
 		if (!seg || seg == segments || !f->novel[seg])
 			continue;
 		with++;
-		whole += length - f->novel[seg] >= WHOLE_MIN * inner;
+		whole += length - f->novel[seg] >= thresholds.part.nearly_all * inner;
 		novel += f->novel[seg];
 		if (length > inner)
 			added += length - inner;
@@ -491,7 +452,7 @@ static bool climbs(struct finder *f, const struct witness *base, const struct wi
 	beyond = ((double)outer->period - (double)inner_count * inner) * outer->count;
 	if (beyond > 0 && beyond < added)
 		added = beyond;
-	return with && whole >= 0.6 * with && novel >= NOVEL_SHARE_MIN * added;
+	return with && whole >= thresholds.part.most * with && novel >= thresholds.part.shows * added;
 }
 
 static const struct witness *period_choose(struct finder *f)
@@ -499,7 +460,7 @@ static const struct witness *period_choose(struct finder *f)
 	const struct witness *base = base_choose(f);
 
 	for (uint32_t climbed = 0; base && climbed < CLIMBS_MAX; climbed++) {
-		double past = base->period * OUTER_RATIO_MIN;
+		double past = base->period * thresholds.find.longer;
 		const struct witness *found = NULL;
 
 		while (!found) {
@@ -519,7 +480,7 @@ static const struct witness *period_choose(struct finder *f)
 				break;
 			if (climbs(f, base, next))
 				found = next;
-			past = next->period * (1 + PERIOD_SAME);
+			past = next->period * (2 - thresholds.part.nearly_all);
 		}
 		if (!found)
 			break;
@@ -557,9 +518,11 @@ static double cut_score(struct finder *f, const struct witness *w, bool after, u
 	if (!m)
 		return -1e9;
 	score = log2(1 + (double)median(f->sorted, m) / (typical_ns + 1.0));
-	score += (copy * 2 > m ? CUT_COPY : 0) + (sync * 2 > m ? CUT_SYNC : 0) +
-		 (start * 2 > m ? CUT_START : 0) + (optimizer * 2 > m ? CUT_OPTIMIZER : 0);
-	return score + CUT_COUNT * log2((double)n / most);
+	score += (copy * 2 > m ? thresholds.find.sign : 0) +
+		 (sync * 2 > m ? thresholds.find.hint : 0) +
+		 (start * 2 > m ? thresholds.find.hint : 0) +
+		 (optimizer * 2 > m ? thresholds.find.sign : 0);
+	return score + thresholds.find.hint * log2((double)n / most);
 }
 
 static bool fits(const struct finder *f, const struct steps_rule *r, uint32_t at)
@@ -613,14 +576,14 @@ static bool rule_agrees(const struct finder *f, const struct steps_rule *r, uint
 		uint32_t edge = RULE_EDGE;
 		bool cut = false;
 
-		if (to - from > typical * (1 + WITNESS_NEAR) || to - from < 2 * edge)
+		if (to - from > typical * (1 + thresholds.find.near) || to - from < 2 * edge)
 			continue;
 		whole++;
 		for (uint32_t k = from + edge; k < to && !cut; k++)
 			cut = fits(f, r, k);
 		misfit += cut;
 	}
-	return fit >= RULE_FIT_MIN * n && misfit <= RULE_MISFIT_MAX * whole;
+	return 2 * fit >= n && misfit <= (1 - thresholds.part.nearly_all) * whole;
 }
 
 /* The token that most of the places have at offset 0 (after the cut) or 1 (before it). */
@@ -736,8 +699,8 @@ static const struct witness *pause_choose(struct finder *f, const struct witness
 			pause = &f->witnesses[i];
 	if (!pause || !base)
 		return pause ? pause : base;
-	if (pause->period < base->period * OUTER_RATIO_MIN ||
-	    cut_choose(f, base, NULL) >= CUT_BLANK_MAX)
+	if (pause->period < base->period * thresholds.find.longer ||
+	    cut_choose(f, base, NULL) >= thresholds.find.sign)
 		return base;
 	segments_of(f, base, &segments);
 	return steady(f, pause, &inner_count) ? pause : base;
@@ -759,12 +722,13 @@ static bool is_part(struct finder *f, const struct steps_pattern *p, double cut_
 
 	for (uint32_t i = 0; i < f->count; i++) {
 		names += f->name_count[i] > 0;
-		seldom += f->name_count[i] > 0 && f->name_count[i] < WITNESS_COUNT_MIN;
+		seldom += f->name_count[i] > 0 && f->name_count[i] < thresholds.count.few;
 	}
-	if (seldom <= PART_NAMES_MIN * names)
+	if (seldom <= thresholds.find.seldom * names)
 		return false;
 	places = places_of(f, &p->rules[0]);
-	return places <= PART_RETURNS_MAX || (cut_score < PART_CUT_MAX && places <= PART_LAYERS_MAX);
+	return places <= thresholds.count.few ||
+	       (cut_score < 2 * thresholds.find.sign && places <= PART_LAYERS_MAX);
 }
 
 static bool find(struct steps *s, struct finder *loaded, struct steps_pattern *out)
@@ -779,12 +743,12 @@ static bool find(struct steps *s, struct finder *loaded, struct steps_pattern *o
 		return false;
 	f.slots_mask = slots_of(f.count) - 1; /* of what there is room for */
 	f.gap_ns = gap_typical(&f);
-	f.pause_ns = f.gap_ns < UINT32_MAX / PAUSE_GAPS - 1 ? (f.gap_ns + 1) * PAUSE_GAPS : UINT32_MAX;
-	f.regular_min = WITNESS_REGULAR_MIN;
+	f.pause_ns = (uint32_t)fmin(UINT32_MAX, (f.gap_ns + 1.0) * thresholds.find.pause);
+	f.regular_min = thresholds.find.regular;
 	witnesses_find(&f);
 	period = pause_choose(&f, period_choose(&f));
 	if (!period) {
-		f.regular_min = WITNESS_REGULAR_LOW;
+		f.regular_min = 1 - thresholds.find.regular;
 		f.witness_count = 0;
 		witnesses_find(&f);
 		period = period_choose(&f);
