@@ -11,6 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "analysis/thresholds.h"
 #include "cli/commands.h"
 #include "cli/doctor.h"
 #include "cli/jsonget.h"
@@ -236,11 +237,56 @@ static void print_json(const struct doctor *d, const size_t counts[3])
 	json_decref(all);
 }
 
+/* ---- thresholds ---- */
+
+static void print_threshold(const struct threshold_row *r, const char *group)
+{
+	char name[64];
+
+	snprintf(name, sizeof(name), "%s.%s", group, r->name);
+	printf("  %-22s %s%.10g%s%s%s\n", name, term_style(TERM_BOLD), r->value, term_style(TERM_PLAIN),
+	       strcmp(r->unit, "1") ? " " : "", strcmp(r->unit, "1") ? r->unit : "");
+	printf("  %22s %s\n", "", r->reason);
+	printf("  %22s %s%s%s\n", "", term_style(TERM_DIM), r->effect, term_style(TERM_PLAIN));
+}
+
+static int print_thresholds(bool json)
+{
+	const struct threshold_row *r;
+	const char *group = "";
+	json_t *list = json_array();
+	size_t count = 0;
+
+	for (size_t i = 0; (r = thresholds_row(i)); i++) {
+		if (r->group) {
+			group = r->group;
+			if (!json)
+				printf("%s%s\n", i ? "\n" : "", r->about);
+			continue;
+		}
+		count++;
+		if (!json)
+			print_threshold(r, group);
+		json_array_append_new(list,
+				      json_pack("{s:s, s:s, s:f, s:s, s:s, s:s}", "group", group,
+						"name", r->name, "value", r->value, "unit", r->unit,
+						"reason", r->reason, "effect", r->effect));
+	}
+	if (json)
+		commands_print_json(list);
+	else
+		printf("\n%zu thresholds\n", count);
+	json_decref(list);
+	return EXIT_OK;
+}
+
 int cmd_doctor_main(const struct options *o)
 {
 	static struct doctor d;
 	size_t counts[3] = { 0 };
 
+	if (o->thresholds)
+		return print_thresholds(o->json);
 	doctor_system_check(&d, state_dir(o));
 	doctor_preload_check(&d);
 	doctor_gpu_check(&d);

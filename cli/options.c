@@ -38,6 +38,8 @@ static const struct option_def defs[] = {
 	{ OPTION_FORMAT, "format", 'f', "perfetto|kineto", "default perfetto; kineto for a FILE.json" },
 	{ OPTION_TIMEOUT, "timeout", 't', "S", "give up after so many seconds (default 60)" },
 	{ OPTION_SECONDS, "seconds", 'S', "S", "how many seconds to send" },
+	{ OPTION_THRESHOLDS, "thresholds", 'T', NULL,
+	  "the numbers that decide what is detected, accused and explained" },
 	{ OPTION_STATE_DIR, "state-dir", 'd', "DIR",
 	  "directory whose disk space is checked (default: sysomd's)" },
 };
@@ -120,6 +122,9 @@ static int store(struct options *o, const struct command *c, unsigned bit, const
 		return 0;
 	case OPTION_BASE:
 		o->base = arg;
+		return 0;
+	case OPTION_THRESHOLDS:
+		o->thresholds = true;
 		return 0;
 	case OPTION_ONCE:
 		o->once = true;

@@ -33,6 +33,7 @@ enum option_bit {
 	OPTION_ANY = 1 << 15,
 	OPTION_DIFF = 1 << 16,
 	OPTION_BASE = 1 << 17,
+	OPTION_THRESHOLDS = 1 << 18,
 };
 
 struct options {
@@ -40,7 +41,7 @@ struct options {
 	const char *control; /* --control, or NULL: paths.h decides */
 	const char *job, *role, *state, *out, *format, *state_dir; /* NULL: not given */
 	const char *base;
-	bool json, once, all, any, have_rank, diff;
+	bool json, once, all, any, have_rank, diff, thresholds;
 	int rank;
 	unsigned limit;	   /* default 20 */
 	double timeout_s;  /* default 60 */
