@@ -66,5 +66,11 @@ doctor --json
 is "a missing library is a failure" eval 'line "preload library" fail && [ $status = 1 ]'
 SYSOM_DISABLE=1 SYSOM_PRELOAD=$T/libloud.so doctor
 is "text for people: state, name, detail, remedy" eval 'grep -q "^ok  *memfd seals" "$T/out" && grep -q "^fail  *preload loads" "$T/out" && grep -q "unset SYSOM_DISABLE" "$T/out" && grep -q "failed$" "$T/out"'
+doctor --thresholds --json
+is "each threshold has a value, a unit, a reason and an effect" python3 -c '
+import json, sys
+rows = json.load(open(sys.argv[1]))
+sys.exit(not rows or len({(r["group"], r["name"]) for r in rows}) < len(rows) or
+         any(not r[k] for r in rows for k in ("value", "unit", "reason", "effect")))' "$T/out"
 echo "1..$n"
 exit $failed
