@@ -8,7 +8,7 @@
  * agrees. Noise is measured from the data at each length (peers_noise.c), so lag and heavy tails raise
  * the threshold. The same is done for changes against each member's own past. So one, several and
  * most slow members are one case; when most are, the role's own level must have risen, where a past is
- * known. Short windows have a floor (4% at 5 steps to 1% at 50); that of the longest is 0.1% of the
+ * known. Short windows have a floor (4% at 10 steps, 0.8% at 50); that of the longest is 0.1% of the
  * step (0.3 ms of 100 ms must be found). Two members: each one's own history decides who changed;
  * without one a difference of 10% and more is told as that of the slower. docs/stragglers.md.
  * Mode sysom: mean + k sigma over the members' averages of W steps (SysOM-AI 3.1; W = 100, k = 2), kept

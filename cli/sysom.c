@@ -133,11 +133,12 @@ static const struct command commands[] = {
 	  .summary = "send what the recorder holds of one rank, without an anomaly",
 	  .detail = control_words, .examples = "  sudo sysom capture --rank 3 --seconds 20\n" },
 	{ .name = "doctor", .run = cmd_doctor_main,
-	  .flags = OPTION_JSON | OPTION_URL | OPTION_CONTROL | OPTION_STATE_DIR | OPTION_THRESHOLDS, .args = "",
+	  .flags = OPTION_JSON | OPTION_URL | OPTION_CONTROL | OPTION_STATE_DIR | OPTION_THRESHOLDS,
+	  .args = "",
 	  .summary = "what works here, what is off, why, and what to do",
-	  .detail = "The status is 1 when a check failed; warnings leave it 0. With --thresholds nothing is\n"
-		    "checked: each threshold of detection is printed, with its unit, why it has this value\n"
-		    "and what happens when it is wrong. They are the same in every program.\n",
+	  .detail = "The status is 1 when a check failed; warnings leave it 0. With --thresholds nothing\n"
+		    "is checked: each threshold of detection is printed, with its unit, why it has this\n"
+		    "value and what happens when it is wrong. They are the same in every program.\n",
 	  .examples = "  sysom doctor\n"
 		      "  sysom doctor --thresholds\n"
 		      "  sysom doctor --json | jq '.checks[] | select(.state != \"ok\")'\n" },

@@ -133,6 +133,21 @@ def check_tests(paths, complain):
             complain(p, 1, "no .mk and no other script names this test")
 
 
+def check_thresholds(paths, complain):
+    """Every row of the table decides something."""
+    table = "analysis/thresholds.def"
+    code = "".join(open(p, encoding="utf-8").read()
+                   for p in paths if p.endswith((".c", ".h")))
+    group = ""
+    with open(table, encoding="utf-8") as f:
+        for number, line in enumerate(f, 1):
+            begin = re.match(r"GROUP\((\w+)", line)
+            row = re.match(r"THRESHOLD\(\w+, (\w+)", line)
+            group = begin.group(1) if begin else group
+            if row and f"thresholds.{group}.{row.group(1)}" not in code:
+                complain(table, number, f"nobody uses {group}.{row.group(1)}")
+
+
 def check_symbols(build, complain):
     """What a file exports starts with its base name (programs, doubles and tests aside)."""
     for room in ("base", "ring", "analysis", "analysis/robust", "wire", "sidecar", "aggregator"):
@@ -171,6 +186,7 @@ def main():
         check_style(path, lines, complain)
         check_functions(path, lines, complain)
     check_tests(paths, complain)
+    check_thresholds(paths, complain)
     check_names([p for p in paths if not p.startswith("tests/")], complain)
     if len(sys.argv) > 1:
         check_symbols(sys.argv[1], complain)
