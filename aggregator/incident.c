@@ -315,12 +315,7 @@ static bool take_slow(struct incident_set *s, struct incident *i, struct member 
 
 static bool take_calm(struct incident_set *s, struct incident *i, struct member *m, struct picture *p)
 {
-	uint32_t steps = picture_steps(p, true);
-	bool before = picture_calm_is_before(p), had = m->calm && picture_calm_is_before(m->calm);
-
-	return !steps || (m->calm && (had > before || (had == before &&
-						       steps <= picture_steps(m->calm, true)))) ||
-	       incident_views_hold(s, i, m, &m->calm, p);
+	return !incident_views_is_calmer(p, m->calm) || incident_views_hold(s, i, m, &m->calm, p);
 }
 
 static bool take_open(struct incident_set *s, struct incident *i, struct member *m, struct picture *p)

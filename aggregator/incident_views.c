@@ -195,12 +195,29 @@ void incident_views_clear(struct incident_set *s, struct incident *i, struct mem
 
 /* ---- what a window says ---- */
 
-double incident_views_worth(const struct picture *p, double lost_ns)
+static double worth_of(const struct picture *p, bool calm, double weight)
 {
 	struct diagnosis_rank r;
 
-	picture_rank(p, false, &r);
-	return lost_ns * (r.kernel_count ? 8 : 1) * (r.samples > 0 ? 8 : 1);
+	picture_rank(p, calm, &r);
+	return weight * (r.kernel_count ? 8 : 1) * (r.samples > 0 ? 8 : 1);
+}
+
+double incident_views_worth(const struct picture *p, double lost_ns)
+{
+	return worth_of(p, false, lost_ns);
+}
+
+bool incident_views_is_calmer(const struct picture *p, const struct picture *than)
+{
+	double worth = worth_of(p, true, picture_steps(p, true)), had;
+
+	if (!than || !(worth > 0))
+		return worth > 0;
+	if (picture_calm_is_before(p) != picture_calm_is_before(than))
+		return picture_calm_is_before(p);
+	had = worth_of(than, true, picture_steps(than, true));
+	return worth > had || (!(worth < had) && picture_begin(p) < picture_begin(than));
 }
 
 /* Of a ledger, that somebody saw. */
@@ -312,7 +329,7 @@ void incident_views_merge(struct incident_set *s, struct incident *i, struct mem
 	}
 	if (incident_views_shows_more(from->open, to->open))
 		hold(s, i, to, &to->open, from->open);
-	if (from->calm && (!to->calm || picture_steps(from->calm, true) > picture_steps(to->calm, true)))
+	if (from->calm && incident_views_is_calmer(from->calm, to->calm))
 		hold(s, i, to, &to->calm, from->calm);
 	if (from->slow && (!to->slow || from->slow_weight > to->slow_weight)) {
 		hold(s, i, to, &to->slow, from->slow);

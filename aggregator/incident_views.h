@@ -15,6 +15,9 @@ bool incident_views_hold(struct incident_set *s, struct incident *i, struct memb
 void incident_views_clear(struct incident_set *s, struct incident *i, struct member *m);
 /* Whether p shows more of the time in which the rank's steps stand still; either may be NULL. */
 bool incident_views_shows_more(const struct picture *p, const struct picture *than);
+/* Whether the healthy steps of p are the better reference: from before the fault, then more of them,
+ * with kernels and stacks, then the earlier ones. than may be NULL. */
+bool incident_views_is_calmer(const struct picture *p, const struct picture *than);
 /* How much a picture can say: time lost, more with kernels and with stacks. */
 double incident_views_worth(const struct picture *p, double lost_ns);
 /* An own window of the rank; kept if it says more than another, which then goes. The order of the calls

@@ -48,6 +48,7 @@ struct picture {
 	struct window_ledger ledger;
 	char node[WIRE_TEXT_BYTES], launch_thread[32], gil_holder[128], stuck[STUCK_BYTES];
 	bool unnamed, calm_is_before;
+	int64_t begin_unix_ns;
 };
 
 struct picture *picture_hold(struct picture *p)
@@ -78,6 +79,11 @@ void picture_drop(struct picture *p)
 size_t picture_bytes(const struct picture *p)
 {
 	return p->bytes;
+}
+
+int64_t picture_begin(const struct picture *p)
+{
+	return p->begin_unix_ns;
 }
 
 uint32_t picture_steps(const struct picture *p, bool calm)
@@ -156,6 +162,10 @@ struct span {
 struct choice {
 	uint32_t slow;			   /* flag of the slow ones; 0: all are */
 	uint32_t kernels_min, kernels_max; /* launches of a whole step */
+	/* How far a healthy step may be beyond what was expected. Steps that nobody flagged may be slow
+	 * all the same, where the fault is about as large as the noise: those that are nearer to the
+	 * slow ones than to what was expected are no reference. */
+	double calm_max_ns;
 };
 
 /* A window that was asked for tells what is typical: where only a moment of it was slow, all of it stands
@@ -171,6 +181,12 @@ static uint32_t slow_flag(const struct window *w)
 	return flags & WINDOW_STEP_FLAGGED ? WINDOW_STEP_FLAGGED : flags & WINDOW_STEP_OUT;
 }
 
+/* Negative: faster than expected; 0 where nothing was. */
+static double beyond_ns(const struct window_step *s)
+{
+	return s->expected_ns ? (double)s->step.latency_ns - (double)s->expected_ns : 0;
+}
+
 static enum part_of part_of(const struct window_step *s, const struct choice *c)
 {
 	if (s->step.flags & (STEP_FLAG_FIRST | STEP_FLAG_GAP | STEP_FLAG_INCOMPLETE) ||
@@ -178,7 +194,9 @@ static enum part_of part_of(const struct window_step *s, const struct choice *c)
 		return PART_NONE;
 	if (!c->slow || s->flags & c->slow)
 		return PART_SLOW;
-	return s->flags & (WINDOW_STEP_OUT | WINDOW_STEP_FLAGGED) ? PART_NONE : PART_CALM;
+	if (s->flags & (WINDOW_STEP_OUT | WINDOW_STEP_FLAGGED) || beyond_ns(s) > c->calm_max_ns)
+		return PART_NONE;
+	return PART_CALM;
 }
 
 static bool is_but_a_moment(const struct window *w, const struct choice *c)
@@ -223,9 +241,23 @@ static uint32_t typical_kernels(const struct window *w, struct weighed *scratch)
 	return i ? scratch[i - 1].kernels : 0;
 }
 
-static struct choice choose(const struct window *w)
+/* Half of what the slow ones are beyond it, as a mean. */
+static double calm_max_ns(const struct window *w, const struct choice *c)
 {
-	struct choice all = {slow_flag(w), 0, UINT32_MAX}, alike = all;
+	double sum_ns = 0;
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < w->step_count && c->slow; i++)
+		if (part_of(&w->steps[i], c) == PART_SLOW && w->steps[i].expected_ns) {
+			sum_ns += beyond_ns(&w->steps[i]);
+			n++;
+		}
+	return sum_ns > 0 ? sum_ns / n / 2 : HUGE_VAL;
+}
+
+static struct choice choose_alike(const struct window *w)
+{
+	struct choice all = {slow_flag(w), 0, UINT32_MAX, HUGE_VAL}, alike = all;
 	struct weighed *scratch = malloc(w->step_count * sizeof(*scratch) + 1);
 	uint32_t kernels = scratch ? typical_kernels(w, scratch) : 0, n = 0;
 
@@ -237,6 +269,14 @@ static struct choice choose(const struct window *w)
 	for (uint32_t i = 0; i < w->step_count; i++)
 		n += part_of(&w->steps[i], &alike) == PART_SLOW;
 	return n >= ALIKE_MIN ? alike : all;
+}
+
+static struct choice choose(const struct window *w)
+{
+	struct choice c = choose_alike(w);
+
+	c.calm_max_ns = calm_max_ns(w, &c);
+	return c;
 }
 
 static double figure(const struct step *s, int which)
@@ -912,6 +952,7 @@ struct picture *picture_make(const struct window *w, picture_name_fn name, void 
 	if (p) {
 		atomic_init(&p->holders, 1);
 		text_copy(p->node, sizeof(p->node), w->rank.node);
+		p->begin_unix_ns = (int64_t)w->begin_ns + w->realtime_offset_ns;
 		if (take_all(p, w, &parts, &names)) {
 			finish(p);
 		} else {

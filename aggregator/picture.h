@@ -24,8 +24,11 @@ struct picture *picture_make(const struct window *w, picture_name_fn name, void 
 struct picture *picture_hold(struct picture *p);
 void picture_drop(struct picture *p); /* NULL is a no-op */
 size_t picture_bytes(const struct picture *p);
+/* Of its window, ns since 1970. */
+int64_t picture_begin(const struct picture *p);
 /* Steps of the slow part (flagged; where none is, those that are out; where none is either, or they are but
- * a moment of a window that was asked for, all) and of the calm part (neither out nor flagged). */
+ * a moment of a window that was asked for, all) and of the calm part (neither out nor flagged, and nearer
+ * to what was expected than to the slow ones). */
 uint32_t picture_steps(const struct picture *p, bool calm);
 /* Functions of a file that has a Build-ID have no name: they may have one later. */
 bool picture_unnamed(const struct picture *p);

@@ -290,6 +290,26 @@ static void a_moment_of_what_was_asked_for_is_not_what_is_typical(void **unused)
 }
 
 /* The detector cut every third step in two: halves are no reference, and no evidence. */
+/* A fault about as large as the noise: the detector flags some of its steps. */
+static void slow_steps_that_nobody_flagged_are_no_reference(void **unused)
+{
+	static struct made m;
+	struct diagnosis_rank calm;
+	struct picture *p;
+
+	make(&m, 2, WINDOW_SELF, 1, 20);
+	slow_gemm(&m, 1.5);
+	for (uint32_t i = CALM; i < STEPS; i += 2)
+		m.steps[i].flags = WINDOW_STEP_MARGIN;
+	p = picture_make(&m.w, NULL, NULL);
+	assert_int_equal(picture_steps(p, true), CALM);
+	picture_rank(p, true, &calm);
+	assert_true(fabs(calm.step_ns - 100e6) < 1);
+	assert_int_equal(picture_ledger(p, true)->steps, CALM);
+	picture_drop(p);
+	stack_batch_fini(&m.w.stacks);
+}
+
 static void leaves_out_steps_that_were_cut_in_two(void **unused)
 {
 	static struct made m;
@@ -1458,6 +1478,8 @@ static void what_is_slower_than_earlier_runs_is_held_against_those(void **unused
 			m.steps[i].step.idle_ns += 20 * MS;
 			m.steps[i].step.self_ns += 20 * MS;
 			m.steps[i].step.latency_ns += 20 * MS;
+			if (!runs) /* that is what this run has learned */
+				m.steps[i].expected_ns += 20 * MS;
 		}
 		send(&m);
 		f.finding.earlier_runs = runs;
@@ -2064,6 +2086,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		CASE(counts_kernels_of_slow_and_of_healthy_steps_apart),
 		CASE(a_moment_of_what_was_asked_for_is_not_what_is_typical),
+		CASE(slow_steps_that_nobody_flagged_are_no_reference),
 		CASE(leaves_out_steps_that_were_cut_in_two),
 		CASE(gives_functions_in_time_per_step),
 		CASE(what_an_interrupt_takes_is_no_time_of_what_it_interrupts),
