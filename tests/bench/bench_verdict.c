@@ -55,7 +55,7 @@ struct job {
 struct made {
 	struct window w;
 	struct window_step steps[STEPS];
-	struct record device[STEPS * (KERNELS + 1)], host[STEPS];
+	struct record device[STEPS * (KERNELS + 2)], host[STEPS];
 	struct os_signal signals[8];
 	char *names[KERNELS + 3];
 };
@@ -142,6 +142,16 @@ static double kernel_extra(const struct job *j, uint32_t k)
 	return j->what == GPU_OTHER && k == 0 ? j->lost_ms : 0;
 }
 
+/* The figures of a step are of what its records show. */
+static void add_record(const struct job *j, uint16_t kind, uint32_t name, uint64_t launch_ns,
+		       uint64_t begin_ns, double ns)
+{
+	if (!j->no_kernels)
+		made.device[made.w.device_count++] = (struct record){
+		    .kind = kind, .name = name, .launch_ns = launch_ns, .begin_ns = begin_ns,
+		    .end_ns = begin_ns + (uint64_t)ns, .peer = -1};
+}
+
 /* Step i of the window from t on; lost_ms: of what the rank does itself. Returns its end. */
 static uint64_t add_step(const struct job *j, int rank, uint32_t i, uint64_t t, double lost_ms,
 			 double wait_ms, bool of_fault)
@@ -157,12 +167,10 @@ static uint64_t add_step(const struct job *j, int rank, uint32_t i, uint64_t t, 
 		uint64_t ns = (uint64_t)(ms * MS);
 
 		compute += ms;
-		if (!j->no_kernels)
-			made.device[made.w.device_count++] = (struct record){
-			    .kind = RECORD_KERNEL, .name = k + 1, .launch_ns = t + 1 + k, .begin_ns = at,
-			    .end_ns = at + ns, .peer = -1};
+		add_record(j, RECORD_KERNEL, k + 1, t + 1 + k, at, (double)ns);
 		at += ns;
 	}
+	add_record(j, RECORD_COPY, 0, at - 1, at, (1 + copy) * MS);
 	made.host[made.w.host_count++] = (struct record){
 	    .kind = RECORD_LAUNCH, .begin_ns = t + 1, .end_ns = t + 2, .thread = PID(rank), .peer = -1};
 	own = own < -20 ? -20 : own;
@@ -177,6 +185,8 @@ static uint64_t add_step(const struct job *j, int rank, uint32_t i, uint64_t t, 
 				.kernels = KERNELS};
 	s->step.idle_ns = (uint64_t)(fmax(1, 90 + own - compute - copy - 1) * MS);
 	s->step.end_ns = t + s->step.latency_ns;
+	add_record(j, RECORD_COLL_KERNEL, KERNELS + 1, s->step.end_ns - s->step.exposed_comm_ns - 1,
+		   s->step.end_ns - s->step.exposed_comm_ns, (double)s->step.exposed_comm_ns);
 	s->expected_ns = 100 * MS;
 	s->expected_self_ns = (90 + j->bias_ms[rank]) * MS;
 	return s->step.end_ns;
