@@ -53,10 +53,6 @@ static void add_ledger(struct court *c, const struct incident *i, const struct i
 
 	if (c->ledger_count == LEDGERS_MAX || !incident_books_open(i, j, m, l))
 		return;
-	if (!diagnosis_ledger_tells(j->kind, &l->slow, &l->usual)) {
-		incident_books_close(l);
-		return;
-	}
 	c->ledger_count++;
 	out->ledger = &l->slow;
 	out->usual = &l->usual;

@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The excess of a step is divided into pools (compute, copies, host, communication) by what is
- * accounted for without doubt: the times of kernels and of the device's idling. Each layer then
- * puts forward what could explain a pool, with a measured effect. The candidate that explains most
- * wins, weighted by how deep it lies: a thread that waits for the CPU is the consequence of what
- * runs there, so the deeper of two that explain as much is the cause, and the shallower its
- * evidence. */
+ * What is known of the slow steps and of what they are compared with are two ledgers, of whole steps or of
+ * a few figures. Each layer puts forward what can have lengthened an account, with a measured time, and
+ * diagnosis_ledger.c gives the excess away. The cause with the largest part is the verdict. */
 #include "analysis/diagnosis.h"
 
 #include <float.h>
@@ -127,51 +124,9 @@ static void find_base(struct diagnosis_view *v)
 	}
 }
 
-static double above(const struct diagnosis_view *v, enum diagnosis_figure f)
-{
-	return v->mine[f] >= 0 && v->base[f] >= 0 ? v->mine[f] - v->base[f] : 0;
-}
-
 static bool known(const struct diagnosis_view *v, enum diagnosis_figure f)
 {
 	return v->mine[f] >= 0 && v->base[f] >= 0;
-}
-
-static double positive(double x)
-{
-	return x > 0 ? x : 0;
-}
-
-static void divide(struct diagnosis_view *v)
-{
-	double *pool = v->pool_ns, rest;
-
-	if (known(v, FIGURE_SELF))
-		v->excess_ns = above(v, FIGURE_SELF);
-	else if (known(v, FIGURE_STEP))
-		v->excess_ns = above(v, FIGURE_STEP) - above(v, FIGURE_EXPOSED);
-	v->pools_known = known(v, FIGURE_SELF) || known(v, FIGURE_STEP);
-	pool[POOL_COMPUTE] = positive(above(v, FIGURE_COMPUTE));
-	pool[POOL_COPY] = positive(above(v, FIGURE_COPY));
-	rest = v->excess_ns - pool[POOL_COMPUTE] - pool[POOL_COPY];
-	pool[POOL_HOST] = positive(rest > above(v, FIGURE_IDLE) ? rest : above(v, FIGURE_IDLE));
-	/* what overlaps is not lost twice */
-	if (v->pools_known && pool[POOL_HOST] > positive(v->excess_ns))
-		pool[POOL_HOST] = positive(v->excess_ns);
-	if (v->pools_known && v->excess_ns <= 0 && pool[POOL_HOST] <= 0)
-		pool[POOL_HOST] = positive(above(v, FIGURE_LATE));
-	pool[POOL_COMM] = positive(above(v, FIGURE_EXPOSED));
-	/* a rank that is slow itself waits less than its peers; one that is not has its own past */
-	if (v->in->kind != FINDING_UNIFORM && v->in->before && v->excess_ns <= 0 &&
-	    figure_of(v->in->before, FIGURE_EXPOSED) >= 0 && v->mine[FIGURE_EXPOSED] >= 0)
-		pool[POOL_COMM] =
-		    positive(v->mine[FIGURE_EXPOSED] - figure_of(v->in->before, FIGURE_EXPOSED));
-	if (v->pools_known &&
-	    pool[POOL_COMPUTE] + pool[POOL_COPY] + pool[POOL_HOST] + pool[POOL_COMM] > 0)
-		return;
-	v->pools_known = false;
-	for (int p = 0; p < POOL_COUNT; p++)
-		pool[p] = v->mine[FIGURE_STEP] > 0 ? v->mine[FIGURE_STEP] : DBL_MAX;
 }
 
 static void look(struct diagnosis_view *v, const struct diagnosis_input *in,
@@ -189,7 +144,6 @@ static void look(struct diagnosis_view *v, const struct diagnosis_input *in,
 	v->than =
 	    in->kind == FINDING_UNIFORM || !in->peer_count ? "than before" : "than on the peers";
 	v->as = in->kind == FINDING_UNIFORM || !in->peer_count ? "as before" : "as on the peers";
-	divide(v);
 	diagnosis_ledger_begin(v);
 	if (in->kind != FINDING_HANG) /* its last steps were as ever: they tell nothing of why it stopped */
 		diagnosis_gpu_look(v);
@@ -208,7 +162,7 @@ static void look_done(struct diagnosis_view *v)
 /* ---- candidates ---- */
 
 struct diagnosis_candidate *diagnosis_add(struct diagnosis_view *v, enum finding_cause cause,
-					  enum diagnosis_pool pool, double effect_ns, double sure)
+					  double effect_ns, double sure)
 {
 	struct diagnosis_candidate *c = &v->list[0];
 
@@ -216,11 +170,9 @@ struct diagnosis_candidate *diagnosis_add(struct diagnosis_view *v, enum finding
 		c = &v->list[v->count++];
 	else
 		for (uint32_t i = 1; i < v->count; i++)
-			if (c->is_share || (!v->list[i].is_share && v->list[i].effect_ns * v->list[i].sure <
-									c->effect_ns * c->sure))
+			if (v->list[i].effect_ns * v->list[i].sure < c->effect_ns * c->sure)
 				c = &v->list[i];
-	*c = (struct diagnosis_candidate){
-	    .cause = cause, .pool = pool, .effect_ns = effect_ns, .sure = sure};
+	*c = (struct diagnosis_candidate){.cause = cause, .effect_ns = effect_ns, .sure = sure};
 	return c;
 }
 
@@ -237,190 +189,6 @@ void diagnosis_missing(struct diagnosis *out, const char *fmt, ...)
 			return;
 	if (out->missing_count < DIAGNOSIS_LINES_MAX)
 		diagnosis_text_copy(out->missing[out->missing_count++], FINDING_TEXT_BYTES, line);
-}
-
-/* What is to be explained. A slow rank is slow by what it does itself; how long it waits for others
- * says nothing about that. */
-static double whole_of(const struct diagnosis_view *v)
-{
-	const double *p = v->pool_ns;
-
-	if (v->row)
-		return v->excess_ns;
-	if (!v->pools_known)
-		return p[POOL_HOST];
-	if (v->in->kind != FINDING_UNIFORM && v->excess_ns > 0)
-		return p[POOL_COMPUTE] + p[POOL_COPY] + p[POOL_HOST];
-	return p[POOL_COMPUTE] + p[POOL_COPY] + p[POOL_HOST] + p[POOL_COMM];
-}
-
-/* No more than was lost where it would show. */
-static double within_pool(const struct diagnosis_view *v, const struct diagnosis_candidate *c)
-{
-	if (v->row)
-		return c->is_share ? c->effect_ns : 0;
-	return c->effect_ns < v->pool_ns[c->pool] ? c->effect_ns : v->pool_ns[c->pool];
-}
-
-static bool adds_up(enum finding_cause c)
-{
-	return c == CAUSE_GPU_KERNEL || c == CAUSE_GPU_VARIANT || c == CAUSE_SW_KERNELS;
-}
-
-/* Of the whole excess, for the GIL to be the cause rather than what its holder computes. */
-#define GIL_EXPLAINS 0.4
-
-/* Of two of one cause that explain about as much, the one that names who it was leads. */
-#define SIGNAL_WORTH 1.4
-
-struct choice {
-	const struct diagnosis_candidate *lead;
-	double explained_ns, score;
-};
-
-/* Of one cause together: its strongest candidate, and how much it explains. */
-static struct choice weigh(const struct diagnosis_view *v, enum finding_cause cause)
-{
-	struct choice out = {.lead = NULL};
-	double sum = 0, most = 0;
-
-	for (uint32_t i = 0; i < v->count; i++) {
-		const struct diagnosis_candidate *c = &v->list[i];
-		double got = within_pool(v, c), worth = got * c->sure * (c->by_signal ? SIGNAL_WORTH : 1);
-
-		if (c->cause != cause || (c->by_line && !c->is_share))
-			continue;
-		sum += got;
-		if (!out.lead || worth > most) {
-			most = worth;
-			out.lead = c;
-			out.explained_ns = got;
-		}
-	}
-	if (!out.lead)
-		return out;
-	if (v->row) {
-		out.score = out.explained_ns;
-		return out;
-	}
-	if (adds_up(cause))
-		out.explained_ns =
-		    sum < v->pool_ns[out.lead->pool] ? sum : v->pool_ns[out.lead->pool];
-	out.score = out.explained_ns * out.lead->sure * depths[cause];
-	return out;
-}
-
-/* What a function in another thread computes costs the launching threads nothing but their wait for the
- * GIL that it holds. */
-static bool holds_the_gil(const struct diagnosis_view *v, const struct choice *function, double whole)
-{
-	struct choice gil = weigh(v, CAUSE_CPU_GIL);
-	const char *name = function->lead ? function->lead->subject : "";
-
-	return function->lead && gil.lead && *name &&
-	       (function->lead->cause == CAUSE_CPU_PYTHON ||
-		function->lead->cause == CAUSE_CPU_FUNCTION) &&
-	       gil.explained_ns >= GIL_EXPLAINS * whole &&
-	       !strncmp(gil.lead->subject, name, strlen(name));
-}
-
-/* A share above the group's line says that a function is unusual, and not that it is what holds the rank
- * up: it is the cause where nothing else is. */
-static void last_resort(const struct diagnosis_view *v, double whole, struct choice *best)
-{
-	if (best->lead && best->lead->cause != CAUSE_CPU_HOST_GAP)
-		return;
-	for (uint32_t i = 0; i < v->count; i++) {
-		const struct diagnosis_candidate *c = &v->list[i];
-		double got = within_pool(v, c);
-
-		if (c->by_line && !c->told_only && got > 0 &&
-		    (!v->pools_known || got >= EXPLAINS_MIN * whole))
-			*best = (struct choice){c, got, got * c->sure * depths[c->cause]};
-	}
-}
-
-/* Kernels so much slower are the GPU's, unless idle time grew by several times as much: a host that is late
- * makes no kernel slower, and a slow GPU makes its host wait. */
-#define PACE_MIN   0.015
-#define IDLE_TIMES 3.0
-
-static struct choice kernels_say(const struct diagnosis_view *v)
-{
-	double more_idle = v->mine[FIGURE_IDLE] - v->base[FIGURE_IDLE], idle = 0, pace;
-	struct choice best = {.lead = NULL};
-
-	for (int c = CAUSE_UNKNOWN + 1; c < CAUSE_COUNT; c++) {
-		struct choice one = weigh(v, (enum finding_cause)c);
-
-		if (one.lead && one.lead->pool == POOL_COMPUTE && !one.lead->told_only &&
-		    finding_cause_layer(one.lead->cause) == LAYER_GPU && one.score > best.score)
-			best = one;
-	}
-	if (!best.lead || !v->pools_known)
-		return (struct choice){.lead = NULL};
-	pace = best.explained_ns / fmax(v->mine[FIGURE_COMPUTE] - best.explained_ns, 1);
-	if (v->mine[FIGURE_IDLE] > 0 && v->base[FIGURE_IDLE] > 0)
-		idle = v->mine[FIGURE_IDLE] / v->base[FIGURE_IDLE] - 1;
-	if (pace < PACE_MIN || (idle > IDLE_TIMES * pace && more_idle > 2 * best.explained_ns))
-		best.lead = NULL;
-	return best;
-}
-
-/* Of a uniform rise that is the GPUs' waiting for their hosts: then transfers only look slower. */
-#define HOST_SHARE 0.5
-
-static bool hosts_are_late(const struct diagnosis_view *v)
-{
-	double rise = v->mine[FIGURE_SELF] - v->base[FIGURE_SELF];
-
-	return v->in->kind == FINDING_UNIFORM && v->mine[FIGURE_IDLE] >= 0 && v->base[FIGURE_IDLE] >= 0 &&
-	       v->mine[FIGURE_SELF] >= 0 && v->base[FIGURE_SELF] >= 0 && rise > 0 &&
-	       v->mine[FIGURE_IDLE] - v->base[FIGURE_IDLE] >= HOST_SHARE * rise;
-}
-
-/* Where nothing was seen that goes deeper. */
-static void by_figures(const struct diagnosis_view *v, struct choice *best)
-{
-	struct choice other;
-
-	if (best->lead && finding_cause_layer(best->lead->cause) == LAYER_NETWORK && hosts_are_late(v)) {
-		other = weigh(v, CAUSE_CPU_HOST_GAP);
-		*best = other.lead ? other : *best;
-	}
-	if (best->lead && best->lead->cause != CAUSE_CPU_HOST_GAP)
-		return;
-	other = kernels_say(v);
-	*best = other.lead ? other : *best;
-}
-
-/* other_than: a layer that may not win, for the second best. */
-static struct choice choose(const struct diagnosis_view *v, enum finding_layer other_than)
-{
-	double whole = whole_of(v);
-	struct choice best = {.lead = NULL}, unseen = best;
-
-	for (int c = CAUSE_UNKNOWN + 1; c < CAUSE_COUNT; c++) {
-		struct choice one = weigh(v, (enum finding_cause)c);
-
-		if (!one.lead || !(one.explained_ns > 0) ||
-		    finding_cause_layer((enum finding_cause)c) == other_than)
-			continue;
-		if (v->pools_known && one.explained_ns < EXPLAINS_MIN * whole)
-			continue;
-		/* what nobody saw is no cause beside what was seen */
-		if (v->row && c == CAUSE_CPU_HOST_GAP)
-			unseen = one;
-		else if (one.score > best.score)
-			best = one;
-	}
-	if (!best.lead)
-		best = unseen;
-	if (other_than == LAYER_COUNT && !v->row) {
-		by_figures(v, &best);
-		last_resort(v, whole, &best);
-	}
-	return !v->row && holds_the_gil(v, &best, whole) ? weigh(v, CAUSE_CPU_GIL) : best;
 }
 
 /* Half of how far healthy peers lie apart: a difference within it is theirs too. */
@@ -445,21 +213,32 @@ static double noise_of(const struct diagnosis_view *v)
  * own is a weak reason. */
 static bool is_within_noise(const struct diagnosis_view *v)
 {
-	return !v->row && v->pools_known && !v->past && whole_of(v) <= noise_of(v);
+	return v->row_count && !v->past && v->excess_ns <= noise_of(v);
 }
 
-static bool is_weak(const struct choice *c)
+/* NULL: no cause explains enough. What nobody saw is no cause beside what was seen, nor where it may be
+ * noise. */
+static const struct diagnosis_share *choose(const struct diagnosis_view *v)
 {
-	return c->lead && (c->lead->cause == CAUSE_CPU_HOST_GAP || c->lead->by_line);
+	const struct diagnosis_share *best = NULL, *unseen = &v->share[CAUSE_CPU_HOST_GAP];
+	double least = EXPLAINS_MIN * v->excess_ns;
+
+	for (int c = CAUSE_UNKNOWN + 1; c < CAUSE_COUNT; c++) {
+		const struct diagnosis_share *s = &v->share[c];
+
+		if (s->lead && s != unseen && s->ns >= least && (!best || s->ns > best->ns))
+			best = s;
+	}
+	if (!best && unseen->lead && unseen->ns >= least && !is_within_noise(v))
+		best = unseen;
+	return best;
 }
 
 static enum finding_cause cause_alone(const struct diagnosis_view *v)
 {
-	struct choice c = choose(v, LAYER_COUNT);
+	const struct diagnosis_share *s = choose(v);
 
-	if (is_weak(&c) && is_within_noise(v))
-		return CAUSE_UNKNOWN;
-	return c.lead ? c.lead->cause : CAUSE_UNKNOWN;
+	return s ? s->lead->cause : CAUSE_UNKNOWN;
 }
 
 /* ---- the text ---- */
@@ -487,34 +266,36 @@ static int stronger(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
+/* No more than was lost where it would show. */
 static double told_ns(const struct diagnosis_view *v, const struct diagnosis_candidate *c)
 {
-	return v->pools_known ? within_pool(v, c) : c->effect_ns;
+	const struct diagnosis_share *s = &v->share[c->cause];
+
+	return s->lead == c ? s->ns : fmin(c->effect_ns, v->room_ns[c->cause]);
 }
 
 /* What has a figure that does not matter is no evidence; what has none is told (a setting). */
 static bool is_worth_a_line(const struct diagnosis_view *v, const struct diagnosis_candidate *c)
 {
-	return !(c->effect_ns > 0) || !v->pools_known || told_ns(v, c) >= TOLD_MIN * whole_of(v);
+	return !(c->effect_ns > 0) || told_ns(v, c) >= fmax(TOLD_MIN * v->excess_ns, 1);
 }
 
-static void put_evidence(const struct diagnosis_view *v, const struct choice *chosen,
+static void put_evidence(const struct diagnosis_view *v, const struct diagnosis_candidate *lead,
 			 struct diagnosis *out)
 {
-	const struct diagnosis_candidate *order[DIAGNOSIS_CANDIDATES_MAX];
-	enum finding_layer layer =
-	    chosen->lead ? finding_cause_layer(chosen->lead->cause) : LAYER_UNKNOWN;
+	const struct diagnosis_candidate *order[DIAGNOSIS_CANDIDATES_MAX + CAUSE_COUNT];
+	enum finding_layer layer = lead ? finding_cause_layer(lead->cause) : LAYER_UNKNOWN;
 
 	for (uint32_t i = 0; i < v->count; i++)
 		order[i] = &v->list[i];
 	qsort(order, v->count, sizeof(*order), stronger);
-	if (chosen->lead)
-		say(out, layer, told_ns(v, chosen->lead), chosen->lead->text);
+	if (lead)
+		say(out, layer, told_ns(v, lead), lead->text);
 	for (int pass = 0; pass < 2; pass++) /* of the cause's layer, then of the others */
 		for (uint32_t i = 0; i < v->count; i++) {
 			enum finding_layer own = finding_cause_layer(order[i]->cause);
 
-			if (order[i] != chosen->lead && (own == layer) == !pass &&
+			if (order[i] != lead && (own == layer) == !pass &&
 			    is_worth_a_line(v, order[i]))
 				say(out, own, told_ns(v, order[i]), order[i]->text);
 		}
@@ -561,7 +342,7 @@ static void rule_out_gpu(const struct diagnosis_view *v, struct diagnosis *out)
 
 static void rule_out_cpu(const struct diagnosis_view *v, struct diagnosis *out)
 {
-	bool waits = known(v, FIGURE_IDLE) && v->pool_ns[POOL_HOST] > EXPLAINS_MIN * whole_of(v);
+	bool waits = known(v, FIGURE_IDLE) && v->host_ns > EXPLAINS_MIN * v->excess_ns;
 	struct diagnosis_number a, b;
 
 	if (known(v, FIGURE_IDLE) && !waits)
@@ -610,7 +391,7 @@ static void rule_out_network(const struct diagnosis_view *v, struct diagnosis *o
 {
 	struct diagnosis_number a, b;
 
-	if (known(v, FIGURE_EXPOSED) && (v->excess_ns > 0 || v->pool_ns[POOL_COMM] <= 0))
+	if (known(v, FIGURE_EXPOSED) && (v->excess_ns > 0 || v->comm_ns <= 0))
 		rule_out(out, LAYER_NETWORK, "it waits in collectives for %s per step, %s %s",
 			 diagnosis_text_ms(v->mine[FIGURE_EXPOSED], &a),
 			 diagnosis_text_ms(v->base[FIGURE_EXPOSED], &b), elsewhere(v));
@@ -649,15 +430,12 @@ static void rule_out_software(const struct diagnosis_view *v, struct diagnosis *
 /* Whether a layer has a candidate that explains something. */
 static bool explains(const struct diagnosis_view *v, enum finding_layer layer)
 {
-	double whole = whole_of(v);
-
 	for (uint32_t i = 0; i < v->count; i++) {
 		const struct diagnosis_candidate *c = &v->list[i];
-		double got = within_pool(v, c);
+		double got = told_ns(v, c);
 
 		if (finding_cause_layer(c->cause) == layer && got > 0 &&
-		    (!v->pools_known || got >= EXPLAINS_MIN * whole) &&
-		    c->cause != CAUSE_CPU_HOST_GAP && !c->by_line)
+		    got >= EXPLAINS_MIN * v->excess_ns && c->cause != CAUSE_CPU_HOST_GAP && !c->told_only)
 			return true;
 	}
 	return false;
@@ -716,7 +494,8 @@ static void who_text(const struct diagnosis_input *in, char *out, size_t bytes)
 		snprintf(out + used, bytes - used, " and %u more", in->suspect_count - named);
 }
 
-static void summarise(const struct diagnosis_view *v, const struct choice *c, struct diagnosis *out)
+static void summarise(const struct diagnosis_view *v, const struct diagnosis_candidate *lead,
+		      struct diagnosis *out)
 {
 	const char *is = v->many ? "are" : "is", *hangs = v->many ? "hang" : "hangs";
 	bool uniform = v->in->kind == FINDING_UNIFORM, hang = v->in->kind == FINDING_HANG;
@@ -724,15 +503,15 @@ static void summarise(const struct diagnosis_view *v, const struct choice *c, st
 	char who[96];
 
 	who_text(v->in, who, sizeof(who));
-	if (!c->lead)
+	if (!lead)
 		snprintf(out->summary, sizeof(out->summary), "%s %s%s: %s", who, hang ? hangs : is,
 			 hang ? "" : " slow", finding_cause_title(out->cause));
 	else if (hang)
 		snprintf(out->summary, sizeof(out->summary), "%s %s because %.180s", who, hangs,
-			 c->lead->because);
+			 lead->because);
 	else
 		snprintf(out->summary, sizeof(out->summary), "%s %s %s because %.150s: +%s per step",
-			 who, is, uniform ? "slower than before" : "slow", c->lead->because,
+			 who, is, uniform ? "slower than before" : "slow", lead->because,
 			 diagnosis_text_ms(out->effect_ns, &ms));
 }
 
@@ -743,55 +522,26 @@ static double clamp(double x, double low, double high)
 	return x < low ? low : x > high ? high : x;
 }
 
-/* The probability that rank, layer and cause are right, by a logistic model of four things: how
- * directly the evidence shows the cause, how strong the best cause of another layer is beside it, how
- * many kinds of evidence are missing, and by what factor more was measured than was lost. Fitted on
- * drawn faults (tests/bench/bench_verdict.c, seed 1; docs/reading-incidents.md), where nothing else
- * that is known here told right from wrong. */
-#define SURE_BASE    -0.9
-#define SURE_DIRECT  4.4
-#define SURE_RIVAL   -3.1
-#define SURE_MISSING -1.25
-#define SURE_EXCESS  -0.4 /* per doubling */
-#define EXCESS_MAX   4.0
-#define MISSING_MAX  4u
-
-/* The model was not fitted on causes that only the group's line tells. */
-#define SURE_BY_LINE 0.45
-
 /* Healthy ranks differ by so much of a step from day to day. */
 #define STEP_SHARE 0.002
 
-/* The share of the excess that the cause explains, each part by how directly it was seen. */
-static double by_ledger(const struct diagnosis_view *v, const struct choice *c)
+/* A mean or a median of few steps says little. */
+static double of_steps(uint64_t steps)
 {
-	return v->excess_ns > 0 ? clamp(c->explained_ns * c->lead->sure / v->excess_ns, 0, 1) : 0;
+	return steps < STEPS_SURE ? 0.5 + 0.5 * (double)steps / STEPS_SURE : 1;
 }
 
-/* What the model was not fitted on can only lower it: suspects that show different causes, a median
- * of few steps, and an effect that is next to nothing. */
-static double confidence(const struct diagnosis_view *v, const struct choice *c, uint32_t agreeing)
+/* The share of the excess that the cause explains, times how directly it was seen and how many suspects say
+ * the same; less of few steps and of next to nothing. */
+static double confidence(const struct diagnosis_view *v, const struct diagnosis_share *s, uint32_t agreeing)
 {
-	const struct diagnosis_input *in = v->in;
-	struct choice second = choose(v, finding_cause_layer(c->lead->cause));
-	uint32_t missing = v->out->missing_count < MISSING_MAX ? v->out->missing_count : MISSING_MAX;
-	double pool = v->pool_ns[c->lead->pool], x = SURE_BASE + SURE_DIRECT * c->lead->sure;
+	double x = s->ns / v->excess_ns * s->sure;
 
-	/* a host that waits beside slower kernels is no other explanation (kernels_say) */
-	if (second.lead && second.lead->cause == CAUSE_CPU_HOST_GAP && c->lead->pool == POOL_COMPUTE)
-		second.lead = NULL;
-	if (second.lead && c->score > 0)
-		x += SURE_RIVAL * clamp(second.score / c->score, 0, 1);
-	if (v->pools_known && pool > 0 && c->lead->effect_ns > pool)
-		x += SURE_EXCESS * clamp(log2(c->lead->effect_ns / pool), 0, EXCESS_MAX);
-	x = v->row		? by_ledger(v, c)
-	    : c->lead->by_line ? SURE_BY_LINE
-			       : 1 / (1 + exp(-(x + SURE_MISSING * missing)));
-	x *= 0.5 + 0.5 * agreeing / (in->suspect_count ? in->suspect_count : 1);
-	if (v->who->steps < STEPS_SURE && in->kind != FINDING_HANG)
-		x *= 0.5 + 0.1 * v->who->steps;
-	if (v->pools_known && v->mine[FIGURE_STEP] > 0)
-		x *= clamp(c->explained_ns / (STEP_SHARE * v->mine[FIGURE_STEP]), 0, 1);
+	if (v->in->kind != FINDING_HANG)
+		x *= of_steps(v->who->steps);
+	x *= 0.5 + 0.5 * agreeing / (v->in->suspect_count ? v->in->suspect_count : 1);
+	if (v->mine[FIGURE_STEP] > 0)
+		x *= clamp(s->ns / (STEP_SHARE * v->mine[FIGURE_STEP]), 0, 1);
 	return clamp(x, 0.01, 0.99);
 }
 
@@ -833,48 +583,51 @@ static enum finding_cause fallback(const struct diagnosis_view *v)
 }
 
 /* What detection knows stands, but that a rank is missing, or has not told that its kernel ended, is what
- * its ledger says the reason of. */
-static bool says_why(const struct diagnosis_view *v, const struct choice *c)
+ * most of its open interval's ledger says the reason of. */
+static bool says_why(const struct diagnosis_view *v, const struct diagnosis_share *s)
 {
-	return v->row && c->lead && c->lead->cause != CAUSE_CPU_HOST_GAP &&
+	return v->out->by_ledger && s->ns >= 0.5 * v->excess_ns && s->lead->cause != CAUSE_CPU_HOST_GAP &&
 	       (v->in->known == CAUSE_HANG_MISSING || v->in->known == CAUSE_HANG_KERNEL);
+}
+
+/* The first candidate of a cause that explains no time. */
+static const struct diagnosis_candidate *hint(const struct diagnosis_view *v, enum finding_cause cause)
+{
+	for (uint32_t i = 0; i < v->count; i++)
+		if (v->list[i].cause == cause)
+			return &v->list[i];
+	return NULL;
 }
 
 static void conclude(struct diagnosis_view *v, struct diagnosis *out)
 {
-	struct choice c = choose(v, LAYER_COUNT);
+	const struct diagnosis_share *s = choose(v);
+	const struct diagnosis_candidate *lead = NULL;
 
-	if (is_within_noise(v)) {
-		if (is_weak(&c))
-			c.lead = NULL;
-		if (!is_given(v->in->known))
-			diagnosis_missing(
-			    out,
-			    "a difference: in this stretch rank %d is slower by no more "
-			    "than its peers differ",
-			    v->who->rank);
-	}
-	if (is_given(v->in->known) && !says_why(v, &c))
-		c.lead = NULL;
-	if (c.lead) {
-		out->cause = c.lead->cause;
-		out->effect_ns = c.explained_ns;
-		out->confidence = confidence(v, &c, agreement(v->in, out->cause));
-		diagnosis_text_remedy(v, c.lead, out->remedy, sizeof(out->remedy));
+	if (is_within_noise(v) && !is_given(v->in->known))
+		diagnosis_missing(out,
+				  "a difference: in this stretch rank %d is slower by no more "
+				  "than its peers differ",
+				  v->who->rank);
+	if (s && (!is_given(v->in->known) || says_why(v, s))) {
+		lead = s->lead;
+		out->cause = lead->cause;
+		out->effect_ns = s->ns;
+		out->confidence = confidence(v, s, agreement(v->in, out->cause));
+		diagnosis_text_remedy(v, lead, out->remedy, sizeof(out->remedy));
 	} else {
 		out->cause = fallback(v);
-		if (out->cause == CAUSE_SW_ENVIRONMENT)
-			c = weigh(v, out->cause);
-		out->effect_ns = v->pools_known ? whole_of(v) : 0;
+		lead = out->cause == CAUSE_SW_ENVIRONMENT ? hint(v, out->cause) : NULL;
+		out->effect_ns = v->excess_ns;
 		out->confidence = is_given(out->cause)		? 0.8
 				  : out->cause != CAUSE_UNKNOWN ? 0.3
 								: 0;
 		diagnosis_text_copy(out->remedy, sizeof(out->remedy),
 				    finding_cause_remedy(out->cause));
 	}
-	put_evidence(v, &c, out);
+	put_evidence(v, lead, out);
 	put_ruled_out(v, finding_cause_layer(out->cause), out);
-	summarise(v, &c, out);
+	summarise(v, lead, out);
 }
 
 static void name_missing(const struct diagnosis_input *in, struct diagnosis *out)
@@ -911,7 +664,6 @@ void diagnosis_make(const struct diagnosis_input *in, struct diagnosis *out)
 		return;
 	}
 	look(v, in, &in->suspect[0], out);
-	out->by_ledger = v->row != NULL;
 	conclude(v, out);
 	look_done(v);
 	free(v);

@@ -89,7 +89,7 @@ struct diagnosis_input {
 struct diagnosis {
 	enum finding_cause cause;
 	double confidence, effect_ns;
-	bool by_ledger; /* the cause has the largest part of the ledger's excess */
+	bool by_ledger; /* the accounts are of whole steps, not of figures */
 	struct finding_line evidence[DIAGNOSIS_LINES_MAX];  /* strongest first; those of the cause lead */
 	struct finding_line ruled_out[LAYER_COUNT];	     /* one line per layer that is not the cause */
 	char missing[DIAGNOSIS_LINES_MAX][FINDING_TEXT_BYTES];
@@ -99,10 +99,6 @@ struct diagnosis {
 };
 /* A cause is named from the first suspect's figures; the others say whether they agree. */
 void diagnosis_make(const struct diagnosis_input *in, struct diagnosis *out);
-/* Whether the difference of two ledgers says what a verdict can be made of: more was seen of the
- * excess than was not. */
-bool diagnosis_ledger_tells(enum finding_kind kind, const struct ledger *slow,
-			    const struct ledger *usual);
 /* Suspects with one cause get one number, from 0 on, in the order of the suspects; the numbers used (at
  * most in->suspect_count). For telling simultaneous faults apart: one diagnosis_make per number. */
 uint32_t diagnosis_split(const struct diagnosis_input *in, uint32_t *group);

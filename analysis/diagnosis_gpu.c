@@ -366,12 +366,19 @@ static const struct os_signal *telemetry(const struct diagnosis_view *v, enum fi
 	return NULL;
 }
 
-static void slow_gpu(struct diagnosis_view *v, double effect, const char *how)
+/* How directly slower kernels show what the GPU has: by its telemetry, without anything in it, unseen. */
+#define SURE_PLAIN   0.95
+#define SURE_BLIND   0.6
+/* Slower kernels of which no names are known may be one kernel or all. */
+#define SURE_UNNAMED 0.5
+
+static void slow_gpu(struct diagnosis_view *v, double effect, bool named, const char *how)
 {
 	enum finding_cause cause = CAUSE_GPU_SLOW;
 	bool known;
 	const struct os_signal *s = telemetry(v, &cause, &known);
-	struct diagnosis_candidate *c = diagnosis_add(v, cause, POOL_COMPUTE, effect, 1);
+	double sure = s ? 1 : (known ? SURE_PLAIN : SURE_BLIND) * (named ? 1 : SURE_UNNAMED);
+	struct diagnosis_candidate *c = diagnosis_add(v, cause, effect, sure);
 	char text[200];
 
 	if (s) {
@@ -416,7 +423,7 @@ static void uniform(struct diagnosis_view *v, const struct pair *p, uint32_t n, 
 		return;
 	snprintf(how, sizeof(how), "%u of %u compute kernels take %.2f times as long %s", slower,
 		 names, r, v->as);
-	slow_gpu(v, effect, how);
+	slow_gpu(v, effect, true, how);
 }
 
 static void one_kernel(struct diagnosis_view *v, struct pair *p, uint32_t n, double whole)
@@ -438,7 +445,7 @@ static void one_kernel(struct diagnosis_view *v, struct pair *p, uint32_t n, dou
 			continue;
 		c = diagnosis_add(
 		    v, v->in->kind == FINDING_UNIFORM ? CAUSE_SW_KERNELS : CAUSE_GPU_KERNEL,
-		    POOL_COMPUTE, p[i].extra_ns, 1);
+		    p[i].extra_ns, 1);
 		diagnosis_text_copy(c->subject, sizeof(c->subject), p[i].name);
 		snprintf(c->text, sizeof(c->text),
 			 "kernel %.*s takes %.2f times as long %s", NAME_SHOWN, p[i].name,
@@ -498,7 +505,7 @@ static void variant(struct diagnosis_view *v, const struct pair *fresh, const st
 {
 	bool uniform_kind = v->in->kind == FINDING_UNIFORM;
 	struct diagnosis_candidate *c =
-	    diagnosis_add(v, uniform_kind ? CAUSE_SW_KERNELS : CAUSE_GPU_VARIANT, POOL_COMPUTE,
+	    diagnosis_add(v, uniform_kind ? CAUSE_SW_KERNELS : CAUSE_GPU_VARIANT,
 			  fresh->mine->total_ns - gone->total_ns, 1);
 	char name[96];
 
@@ -541,7 +548,7 @@ static void other_names(struct diagnosis_view *v, struct pair *p, uint32_t n, do
 		return;
 	c = diagnosis_add(v,
 			  v->in->kind == FINDING_UNIFORM ? CAUSE_SW_KERNELS : CAUSE_SW_ENVIRONMENT,
-			  POOL_COMPUTE, fresh_ns - gone_ns, 0.8);
+			  fresh_ns - gone_ns, 0.8);
 	diagnosis_text_copy(c->subject, sizeof(c->subject), most->name);
 	snprintf(c->text, sizeof(c->text), "kernels run that %s, mostly %.*s",
 		 v->in->kind == FINDING_UNIFORM ? "did not run before" : "the peers do not run",
@@ -585,7 +592,7 @@ static void more_launches(struct diagnosis_view *v, const struct pair *p, uint32
 		return;
 	c = diagnosis_add(v,
 			  v->in->kind == FINDING_UNIFORM ? CAUSE_SW_KERNELS : CAUSE_IMBALANCE_INPUT,
-			  POOL_COMPUTE, extra, 0.7);
+			  extra, 0.7);
 	if (larger > extra / 2) {
 		snprintf(c->text, sizeof(c->text), "the same kernels are launched with more work");
 		snprintf(c->because, sizeof(c->because), "%s", c->text);
@@ -600,25 +607,25 @@ static void more_launches(struct diagnosis_view *v, const struct pair *p, uint32
 /* By name a kernel that has more to do looks slower: launch configurations tell. */
 static bool is_more_work(struct diagnosis_view *v, struct diagnosis_kernel *k, struct pair *p)
 {
-	uint32_t n = v->row ? pair_rows(v, k, p) : 0;
+	uint32_t n = pair_rows(v, k, p);
 	double whole = 0;
 
 	for (uint32_t i = 0; i < n; i++)
 		whole += p[i].total_ns;
-	if (!(other_work(p, n) > v->pool_ns[POOL_COMPUTE] / 2))
+	if (!(other_work(p, n) > v->compute_ns / 2))
 		return false;
 	more_launches(v, p, n, whole);
 	return true;
 }
 
-/* k, p: room for KERNELS_MAX. */
-static void compare_pairs(struct diagnosis_view *v, const struct bases *b, struct diagnosis_kernel *k,
+/* k, p: room for KERNELS_MAX. False: no kernel is known by its name on both sides. */
+static bool compare_pairs(struct diagnosis_view *v, const struct bases *b, struct diagnosis_kernel *k,
 			  struct pair *p)
 {
 	double whole = 0;
 	uint32_t n;
 
-	n = b->count && v->who->kernel_count ? pair_up(v, b, p) : v->row ? pair_rows(v, k, p) : 0;
+	n = b->count && v->who->kernel_count ? pair_up(v, b, p) : pair_rows(v, k, p);
 	for (uint32_t i = 0; i < n; i++)
 		whole += p[i].total_ns;
 	v->kernel_ratio = typical(v, p, n, whole, &v->kernel_spread);
@@ -626,17 +633,18 @@ static void compare_pairs(struct diagnosis_view *v, const struct bases *b, struc
 	one_kernel(v, p, n, whole);
 	other_names(v, p, n, whole);
 	more_launches(v, p, n, whole);
+	return n > 0;
 }
 
-static void compare_kernels(struct diagnosis_view *v, const struct bases *b)
+static bool compare_kernels(struct diagnosis_view *v, const struct bases *b)
 {
 	struct pair *p = calloc(KERNELS_MAX, sizeof(*p));
 	struct diagnosis_kernel *k = calloc(KERNELS_MAX, sizeof(*k));
+	bool known = p && k && (is_more_work(v, k, p) || compare_pairs(v, b, k, p));
 
-	if (p && k && !is_more_work(v, k, p))
-		compare_pairs(v, b, k, p);
 	free(p);
 	free(k);
+	return known;
 }
 
 /* A link that has become narrower or slower, or sends again, is why copies take longer. */
@@ -664,14 +672,12 @@ void diagnosis_gpu_look(struct diagnosis_view *v)
 	char how[160];
 
 	bases_of(v, &bases);
-	if (v->row || (v->who->kernel_count && bases.count)) {
-		compare_kernels(v, &bases);
-	} else if (v->pools_known && v->pool_ns[POOL_COMPUTE] > 0) {
+	if (!compare_kernels(v, &bases) && v->compute_ns > 0) {
 		snprintf(how, sizeof(how), "kernels take %s per step, %s %s",
 			 diagnosis_text_ms(v->mine[FIGURE_COMPUTE], &a),
 			 diagnosis_text_ms(v->base[FIGURE_COMPUTE], &b),
 			 v->past ? "before" : "on the peers");
-		slow_gpu(v, v->pool_ns[POOL_COMPUTE], how);
+		slow_gpu(v, v->compute_ns, false, how);
 		diagnosis_missing(v->out,
 				  "kernels by name of rank %d or of its peers: whether one of them "
 				  "or the whole GPU is slow is not known",
@@ -679,7 +685,7 @@ void diagnosis_gpu_look(struct diagnosis_view *v)
 	}
 	if (v->mine[FIGURE_COPY] >= 0 && v->base[FIGURE_COPY] >= 0 && copy > 0) {
 		struct diagnosis_candidate *c =
-		    diagnosis_add(v, CAUSE_GPU_COPY, POOL_COPY, copy, 1);
+		    diagnosis_add(v, CAUSE_GPU_COPY, copy, 1);
 
 		snprintf(c->text, sizeof(c->text), "copies take %s per step, %s %s",
 			 diagnosis_text_ms(v->mine[FIGURE_COPY], &a),

@@ -202,7 +202,7 @@ static void take_class(struct class_sum *sums, const struct growth *g, bool laun
 static struct diagnosis_candidate *blame(struct diagnosis_view *v, enum finding_cause cause,
 					 double ns, double sure, const char *name)
 {
-	struct diagnosis_candidate *c = diagnosis_add(v, cause, POOL_HOST, ns, sure);
+	struct diagnosis_candidate *c = diagnosis_add(v, cause, ns, sure);
 
 	diagnosis_text_copy(c->subject, sizeof(c->subject), name);
 	return c;
@@ -225,7 +225,7 @@ static void kernel_time(struct diagnosis_view *v, const struct class_sum *sums)
 
 		if (!f || !(ns > 0))
 			continue;
-		c = blame(v, of_kernel[i], ns, 0.9, f->name);
+		c = blame(v, of_kernel[i], ns, 0.85, f->name); /* it does not say who it was */
 		snprintf(c->text, sizeof(c->text),
 			 "%s in the kernel's %.80s for %s per step more %s",
 			 off ? "its launching threads are blocked" : "its threads' time goes",
@@ -378,6 +378,17 @@ static bool grew_around_a_lock(const struct diagnosis_view *v, const struct base
 	return false;
 }
 
+/* What a function in another thread computes costs the launching threads nothing but their wait for the
+ * GIL that it holds. */
+static bool holds_the_gil(const struct diagnosis_view *v, const char *name)
+{
+	for (uint32_t i = 0; i < v->count; i++)
+		if (v->list[i].cause == CAUSE_CPU_GIL && *name &&
+		    !strncmp(v->list[i].subject, name, strlen(name)))
+			return true;
+	return false;
+}
+
 static void hot_function(struct diagnosis_view *v, const struct bases *b, bool launch_only,
 			 const struct hottest *h, const struct class_sum *sums)
 {
@@ -390,16 +401,15 @@ static void hot_function(struct diagnosis_view *v, const struct bases *b, bool l
 	struct diagnosis_candidate *c;
 	struct diagnosis_number mine, base;
 	const char *name;
-	bool deeper;
 
 	if (!g->f)
 		return;
-	deeper = !logs && (is_the_same_work(v, g) || grew_around_a_lock(v, b, launch_only, g));
 	name = logs ? logging->on->name : g->f->name;
-	c = diagnosis_add(v, function_cause(v, logs ? logging->on : g->f, logs), POOL_HOST,
+	c = diagnosis_add(v, function_cause(v, logs ? logging->on : g->f, logs),
 			  logs ? logging->on_ns : g->grown_ns,
-			  deeper ? 0.45 : 0.9);
+			  !logs && is_the_same_work(v, g) ? 0.45 : 0.9);
 	c->by_profile = true;
+	c->told_only = holds_the_gil(v, name) || (!logs && grew_around_a_lock(v, b, launch_only, g));
 	diagnosis_text_copy(c->subject, sizeof(c->subject), name);
 	if (logs)
 		snprintf(c->text, sizeof(c->text),
@@ -543,8 +553,8 @@ static bool highest_above(const struct diagnosis_view *v, struct growth *best)
 	return best->f;
 }
 
-/* Evidence beside what the peers' profiles say. Where no profile of anybody else is there, it may be the
- * cause at last. */
+/* Evidence beside what the peers' profiles say; where no profile of anybody else is there, an explanation.
+ */
 static void above_line(struct diagnosis_view *v)
 {
 	const struct diagnosis_group *group = v->who->group;
@@ -559,7 +569,6 @@ static void above_line(struct diagnosis_view *v)
 	usual_of(group, g.f, &u);
 	share = g.f->total_ns / v->who->cpu_ns;
 	c = blame(v, function_cause(v, g.f, false), g.grown_ns, LINE_SURE, g.f->name);
-	c->by_line = true;
 	for (uint32_t i = 0; i < v->in->peer_count; i++)
 		c->told_only |= has_profile(&v->in->peer[i]);
 	snprintf(c->text, sizeof(c->text),
@@ -626,7 +635,7 @@ static const struct diagnosis_function *blocked_in(const struct diagnosis_view *
 
 static void say_gap(struct diagnosis_view *v, const struct bases *b, double gap_ns)
 {
-	struct diagnosis_candidate *c = diagnosis_add(v, CAUSE_CPU_HOST_GAP, POOL_HOST, gap_ns, 0.3);
+	struct diagnosis_candidate *c = diagnosis_add(v, CAUSE_CPU_HOST_GAP, gap_ns, 0.6);
 	const struct diagnosis_function *f = NULL;
 	struct diagnosis_number mine, base;
 	double more = 0;
@@ -659,9 +668,9 @@ void diagnosis_host_look(struct diagnosis_view *v)
 	if (has_profile(v->who))
 		look_at_functions(v, &bases);
 	above_line(v);
-	if (v->pool_ns[POOL_HOST] > 0 && !has_profile(v->who))
+	if (v->host_ns > 0 && !has_profile(v->who))
 		diagnosis_missing(v->out, "CPU stacks of rank %d", v->who->rank);
-	else if (v->pool_ns[POOL_HOST] > 0 && !bases.count)
+	else if (v->host_ns > 0 && !bases.count)
 		diagnosis_missing(
 		    v->out,
 		    "CPU profiles of healthy peers or of earlier runs, to compare rank "

@@ -18,8 +18,13 @@ _Static_assert(CAUSE_COUNT <= 64, "causes are bits of a word");
 
 /* A candidate that explains less of an account than this is no explanation of it. */
 #define EXPLAIN_MIN 0.1
-/* Of the excess: where nobody saw more of what the host did, a ledger says no more than its medians do. */
-#define UNSEEN_MAX 0.5
+/* Of a time that nobody saw spent, each kind of evidence that is missing could have shown another cause;
+ * and if nothing shows one, it is likely to be there. */
+#define WITHOUT_ONE	 0.95
+#define WITHOUT_ONE_SEEN 0.4
+/* Signals and profiles are of other stretches of time than the steps: they measure what was lost
+ * within this factor. */
+#define MEASURED_WITHIN 2.0
 /* Python where so much of the time on the CPU is in Python's functions. */
 #define PYTHON_SHARE 0.5
 /* One function is named as the cause where it has so much of all functions' excess. */
@@ -111,10 +116,12 @@ static void sum_up(const struct ledger_row *rows, uint32_t count, struct sum *su
 	}
 }
 
-/* No more than its own time; what is only counted has none, and explains the account as a whole. */
-static double explained(const struct diagnosis_candidate *c, double left, double spent)
+/* No more than its own time; what is only counted has none, and explains as a whole what is known to be
+ * of its kind. */
+static double explained(const struct diagnosis_candidate *c, const struct pattern *p, double left,
+			double spent)
 {
-	return c->is_counted ? left : fmin(c->effect_ns - spent, left);
+	return c->is_counted && p->kind != LEDGER_UNOBSERVED ? left : fmin(c->effect_ns - spent, left);
 }
 
 /* The candidate that explains most of what is left of the account; NULL: none explains enough. */
@@ -126,9 +133,10 @@ static struct diagnosis_candidate *explanation(struct diagnosis_view *v, const s
 
 	for (uint32_t i = 0; i < v->count; i++) {
 		struct diagnosis_candidate *c = &v->list[i];
-		double ns = explained(c, left, spent[i]);
+		double ns = explained(c, p, left, spent[i]);
 
-		if (!(p->explained_by >> c->cause & 1) || ns < EXPLAIN_MIN * excess || !(ns > 0))
+		if (c->told_only || !(p->explained_by >> c->cause & 1) || ns < EXPLAIN_MIN * excess ||
+		    !(ns > 0))
 			continue;
 		if (!best || ns * diagnosis_weight(c) > most) {
 			most = ns * diagnosis_weight(c);
@@ -138,11 +146,22 @@ static struct diagnosis_candidate *explanation(struct diagnosis_view *v, const s
 	return best;
 }
 
-static void give(struct share *s, double ns, struct diagnosis_candidate *by, const struct pattern *p,
-		 const struct sum *sum)
+/* How directly it was seen that an account's time has this cause. */
+static double sure_of(const struct diagnosis_view *v, const struct pattern *p,
+		      const struct diagnosis_candidate *by)
+{
+	double without = by && by->cause == CAUSE_CPU_HOST_GAP ? WITHOUT_ONE_SEEN : WITHOUT_ONE;
+
+	if (p->kind != LEDGER_UNOBSERVED)
+		return by ? by->sure : 1;
+	return by ? by->sure * pow(without, v->out->missing_count) : 0;
+}
+
+static void give(const struct diagnosis_view *v, struct share *s, double ns,
+		 struct diagnosis_candidate *by, const struct pattern *p, const struct sum *sum)
 {
 	s->ns += ns;
-	s->sure_ns += ns * (by ? by->sure : p->kind == LEDGER_UNOBSERVED ? 0 : 1);
+	s->sure_ns += ns * sure_of(v, p, by);
 	if (by && ns > s->by_ns) {
 		s->by = by;
 		s->by_ns = ns;
@@ -203,27 +222,51 @@ static void move_waits(struct sum *sums)
 	}
 }
 
+/* What is left of a time that nobody saw spent is no reason against what explains the rest of it. */
+static void trust(const struct diagnosis_view *v, const struct pattern *p, double left, const double *got,
+		  struct share *shares)
+{
+	double sum = 0;
+
+	for (uint32_t i = 0; i < v->count; i++)
+		*(v->list[i].cause == CAUSE_CPU_HOST_GAP ? &left : &sum) += got[i];
+	for (uint32_t i = 0; i < v->count && p->kind == LEDGER_UNOBSERVED; i++) {
+		const struct diagnosis_candidate *c = &v->list[i];
+
+		if (got[i] > 0 && c->cause != CAUSE_CPU_HOST_GAP)
+			shares[c->cause].sure_ns +=
+			    fmin((MEASURED_WITHIN - 1) * got[i], left * got[i] / sum) *
+			    sure_of(v, p, c);
+	}
+}
+
+static void divide_account(struct diagnosis_view *v, uint32_t k, const struct sum *sum, double *spent,
+			   struct share *shares)
+{
+	const struct pattern *p = &patterns[k];
+	double left = sum->excess_ns, got[DIAGNOSIS_CANDIDATES_MAX] = {0};
+	struct diagnosis_candidate *c;
+
+	while (left > 0 && (c = explanation(v, p, left, sum->excess_ns, spent))) {
+		double ns = explained(c, p, left, spent[c - v->list]);
+
+		spent[c - v->list] += ns;
+		got[c - v->list] += ns;
+		left -= ns;
+		give(v, &shares[c->cause], ns, c, p, sum);
+	}
+	give(v, &shares[cause_of(v, p, sum)], left, NULL, p, sum);
+	trust(v, p, left, got, shares);
+}
+
 static void divide(struct diagnosis_view *v, struct sum *sums, struct share *shares)
 {
 	double spent[DIAGNOSIS_CANDIDATES_MAX] = {0};
 
 	move_waits(sums);
-	for (uint32_t k = 0; k < PATTERNS; k++) {
-		const struct pattern *p = &patterns[k];
-		double left = sums[k].excess_ns;
-		struct diagnosis_candidate *c;
-
-		if (!is_own(v->in->kind, p->kind))
-			continue;
-		while (left > 0 && (c = explanation(v, p, left, sums[k].excess_ns, spent))) {
-			double ns = explained(c, left, spent[c - v->list]);
-
-			spent[c - v->list] += ns;
-			left -= ns;
-			give(&shares[c->cause], ns, c, p, &sums[k]);
-		}
-		give(&shares[cause_of(v, p, &sums[k])], left, NULL, p, &sums[k]);
-	}
+	for (uint32_t k = 0; k < PATTERNS; k++)
+		if (is_own(v->in->kind, patterns[k].kind) && sums[k].excess_ns > 0)
+			divide_account(v, k, &sums[k], spent, shares);
 }
 
 /* ---- the text ---- */
@@ -301,98 +344,138 @@ static void tell(struct diagnosis_view *v, const struct share *s, struct diagnos
 		 *name ? p->joint : "", name);
 }
 
-/* Candidates of a cause that explain nothing stay as evidence, without a time. */
+/* One for each cause at most: nothing that was put forward has to go for it. */
+static struct diagnosis_candidate *add_own(struct diagnosis_view *v, enum finding_cause cause, double ns)
+{
+	struct diagnosis_candidate *c = &v->list[v->count++];
+
+	*c = (struct diagnosis_candidate){.cause = cause, .effect_ns = ns, .sure = 1};
+	return c;
+}
+
 static void put(struct diagnosis_view *v, enum finding_cause cause, const struct share *s)
 {
 	struct diagnosis_candidate *c = s->by;
 
 	if (!c || s->by_ns < 0.5 * s->ns) {
-		c = diagnosis_add(v, cause, POOL_HOST, s->ns, 1);
+		c = add_own(v, cause, s->ns);
 		tell(v, s, c);
 	}
-	c->effect_ns = s->ns;
-	c->sure = s->sure_ns / s->ns;
-	c->is_share = true;
+	v->share[cause] = (struct diagnosis_share){c, s->ns, s->sure_ns / s->ns};
 }
 
-static void set_pools(struct diagnosis_view *v, const struct sum *sums)
+/* ---- the accounts ---- */
+
+/* A coarse ledger: what the medians of the steps' figures say, where no whole steps are known. */
+static void add_row(struct diagnosis_view *v, enum ledger_kind kind, double slow_ns, double reference_ns)
 {
-	double *pool = v->pool_ns;
-
-	for (int k = 0; k < POOL_COUNT; k++)
-		pool[k] = 0;
-	v->excess_ns = 0;
-	for (uint32_t k = 0; k < PATTERNS; k++) {
-		double ns = sums[k].excess_ns;
-		enum diagnosis_pool p = patterns[k].kind == LEDGER_COMPUTE    ? POOL_COMPUTE
-					: patterns[k].kind == LEDGER_COPY     ? POOL_COPY
-					: patterns[k].kind == LEDGER_COLLECTIVE ? POOL_COMM
-										: POOL_HOST;
-
-		/* how long others make it wait is no matter of the transfers */
-		pool[p] += patterns[k].first == LEDGER_LAST_RANK ? 0 : ns;
-		if (is_own(v->in->kind, patterns[k].kind) && ns > 0)
-			v->excess_ns += ns;
-	}
-	for (int k = 0; k < POOL_COUNT; k++)
-		pool[k] = fmax(pool[k], 0);
-	v->pools_known = true;
+	if (slow_ns < 0 || reference_ns < 0)
+		return;
+	v->row[v->row_count++] = (struct ledger_row){.kind = kind,
+						     .name = "",
+						     .slow_ns = slow_ns,
+						     .reference_ns = reference_ns,
+						     .excess_ns = slow_ns - reference_ns,
+						     .speed_ns = slow_ns - reference_ns};
 }
 
-static bool is_unseen(enum finding_kind kind, const struct sum *sums)
+/* Its own time; without waiting in collectives, where that is known. */
+static double own_of(const double *figure)
 {
-	double whole = 0, unseen = 0;
-
-	for (uint32_t k = 0; k < PATTERNS; k++) {
-		if (!is_own(kind, patterns[k].kind) || !(sums[k].excess_ns > 0))
-			continue;
-		whole += sums[k].excess_ns;
-		unseen += patterns[k].kind == LEDGER_UNOBSERVED ? sums[k].excess_ns : 0;
-	}
-	return unseen > UNSEEN_MAX * whole || !(whole > 0);
+	if (figure[FIGURE_SELF] >= 0 || figure[FIGURE_STEP] < 0)
+		return figure[FIGURE_SELF];
+	return figure[FIGURE_STEP] - fmax(figure[FIGURE_EXPOSED], 0);
 }
 
-/* NULL: the difference says too little, or there is no memory. */
-static struct ledger_row *rows_of(enum finding_kind kind, const struct ledger *slow,
-				  const struct ledger *usual, uint32_t *count, struct sum *sums)
+#define FIGURE_ROWS 4u
+static void figure_rows(struct diagnosis_view *v)
 {
-	struct ledger_row *rows = NULL;
+	const double *mine = v->mine, *base = v->base;
+	double slow = own_of(mine), reference = own_of(base), excess = slow - reference, rest = excess;
 
-	*count = 0;
-	if (slow->steps && (usual->steps || kind == FINDING_HANG))
-		rows = calloc((size_t)slow->count + usual->count + 1, sizeof(*rows));
-	if (!rows)
-		return NULL;
-	*count = ledger_subtract(slow, usual, rows);
-	sum_up(rows, *count, sums);
-	if (!is_unseen(kind, sums))
-		return rows;
-	free(rows);
-	return NULL;
+	add_row(v, LEDGER_COMPUTE, mine[FIGURE_COMPUTE], base[FIGURE_COMPUTE]);
+	add_row(v, LEDGER_COPY, mine[FIGURE_COPY], base[FIGURE_COPY]);
+	for (uint32_t i = 0; i < v->row_count; i++)
+		rest -= v->row[i].excess_ns;
+	add_row(v, LEDGER_COLLECTIVE, mine[FIGURE_EXPOSED], base[FIGURE_EXPOSED]);
+	if (mine[FIGURE_IDLE] >= 0 && base[FIGURE_IDLE] >= 0)
+		add_row(v, LEDGER_UNOBSERVED, mine[FIGURE_IDLE], base[FIGURE_IDLE]);
+	else if (slow >= 0 && reference >= 0)
+		add_row(v, LEDGER_UNOBSERVED, fmax(rest, 0), fmax(-rest, 0));
+	if (slow >= 0 && reference >= 0)
+		v->excess_ns = fmax(excess, 0);
 }
 
-bool diagnosis_ledger_tells(enum finding_kind kind, const struct ledger *slow,
-			    const struct ledger *usual)
+static void set_sums(struct diagnosis_view *v)
 {
 	struct sum sums[PATTERNS] = {{0}};
-	uint32_t n;
-	struct ledger_row *rows = rows_of(kind, slow, usual, &n, sums);
+	double whole = 0;
 
-	free(rows);
-	return rows != NULL;
+	sum_up(v->row, v->row_count, sums);
+	for (uint32_t k = 0; k < PATTERNS; k++) {
+		double ns = sums[k].excess_ns;
+
+		if (patterns[k].kind == LEDGER_COMPUTE)
+			v->compute_ns += ns;
+		else if (patterns[k].kind == LEDGER_COLLECTIVE)
+			/* how long others make it wait is no matter of the transfers */
+			v->comm_ns += patterns[k].first == LEDGER_LAST_RANK ? 0 : ns;
+		else if (patterns[k].kind != LEDGER_COPY)
+			v->host_ns += ns;
+		if (is_own(v->in->kind, patterns[k].kind) && ns > 0)
+			whole += ns;
+	}
+	v->excess_ns = fmax(v->excess_ns, whole);
 }
 
 void diagnosis_ledger_begin(struct diagnosis_view *v)
 {
 	const struct diagnosis_rank *who = v->who;
-	struct sum sums[PATTERNS] = {{0}};
+	bool hang = v->in->kind == FINDING_HANG,
+	     steps = who->ledger && who->usual && who->ledger->steps && (who->usual->steps || hang);
+	size_t room = steps ? (size_t)who->ledger->count + who->usual->count : 0;
 
-	if (who->ledger && who->usual)
-		v->row = rows_of(v->in->kind, who->ledger, who->usual, &v->row_count, sums);
+	v->row = calloc(room + FIGURE_ROWS, sizeof(*v->row));
 	if (!v->row)
 		return;
-	v->past = who->usual_is_own;
-	set_pools(v, sums);
+	if (steps) {
+		v->row_count = ledger_subtract(who->ledger, who->usual, v->row);
+		v->past = who->usual_is_own;
+		v->out->by_ledger = true;
+	} else if (!hang) { /* the last steps of a rank that hangs were as ever */
+		figure_rows(v);
+	}
+	set_sums(v);
+	if (!v->row_count)
+		v->host_ns = fmax(v->mine[FIGURE_STEP], 0);
+}
+
+/* With nothing to compare with, as much was lost as what was seen explains. */
+static void open_account(struct diagnosis_view *v)
+{
+	const struct diagnosis_candidate *most = NULL;
+
+	for (uint32_t i = 0; i < v->count; i++) {
+		const struct diagnosis_candidate *c = &v->list[i];
+
+		double worth = c->effect_ns * diagnosis_weight(c);
+
+		if (!c->told_only && worth > (most ? most->effect_ns * diagnosis_weight(most) : 0))
+			most = c;
+	}
+	if (!most)
+		return;
+	v->excess_ns = most->effect_ns;
+	add_row(v, LEDGER_UNOBSERVED, most->effect_ns, 0);
+}
+
+static void set_room(struct diagnosis_view *v, const struct sum *sums)
+{
+	for (uint32_t k = 0; k < PATTERNS; k++)
+		for (int c = 0; c < CAUSE_COUNT; c++)
+			if (is_own(v->in->kind, patterns[k].kind) && sums[k].excess_ns > 0 &&
+			    patterns[k].explained_by >> c & 1)
+				v->room_ns[c] += sums[k].excess_ns;
 }
 
 void diagnosis_ledger_look(struct diagnosis_view *v)
@@ -403,7 +486,10 @@ void diagnosis_ledger_look(struct diagnosis_view *v)
 
 	if (!v->row)
 		return;
+	if (!v->row_count)
+		open_account(v);
 	sum_up(v->row, v->row_count, sums);
+	set_room(v, sums);
 	divide(v, sums, shares);
 	for (int c = 0; c < CAUSE_COUNT; c++) {
 		most = shares[c].ns > shares[most].ns ? c : most;
@@ -411,6 +497,6 @@ void diagnosis_ledger_look(struct diagnosis_view *v)
 			put(v, (enum finding_cause)c, &shares[c]);
 	}
 	if (v->who->stuck && *v->who->stuck)
-		snprintf(diagnosis_add(v, (enum finding_cause)most, POOL_HOST, 0, 1)->text,
-			 FINDING_TEXT_BYTES, "rank %d is in %.210s", v->who->rank, v->who->stuck);
+		snprintf(add_own(v, (enum finding_cause)most, 0)->text, FINDING_TEXT_BYTES,
+			 "rank %d is in %.210s", v->who->rank, v->who->stuck);
 }

@@ -186,13 +186,11 @@ static const struct os_signal *strongest(const struct diagnosis_view *v, enum os
 }
 
 static struct diagnosis_candidate *put(struct diagnosis_view *v, enum finding_cause cause,
-				       enum diagnosis_pool pool, double ns, double sure,
-				       const struct os_signal *s)
+				       double ns, double sure, const struct os_signal *s)
 {
-	struct diagnosis_candidate *c = diagnosis_add(v, cause, pool, ns, sure);
+	struct diagnosis_candidate *c = diagnosis_add(v, cause, ns, sure);
 	char text[200];
 
-	c->by_signal = true;
 	diagnosis_text_copy(c->subject, sizeof(c->subject), s->subject);
 	os_signal_text(s, text, sizeof(text));
 	snprintf(c->text, sizeof(c->text), "%s", text); /* the line has its effect beside it */
@@ -220,7 +218,7 @@ static void interrupts(struct diagnosis_view *v)
 
 		if (!gather(v, of[i].kind, true, &t))
 			continue;
-		c = put(v, of[i].cause, POOL_HOST, per_step(v, t.extra), 1, t.most);
+		c = put(v, of[i].cause, per_step(v, t.extra), 1, t.most);
 		cpu = strstr(t.most->subject, "on CPU ");
 		vector = strcspn(t.most->subject, " ");
 		snprintf(c->because, sizeof(c->because), "%.*s%s interrupts run %s in place of %s",
@@ -276,7 +274,7 @@ static void run_queue(struct diagnosis_view *v)
 	sure = by ? 0.9 : 0.75;
 	if (!is_softirq && waits_for_hypervisor(v, t.extra))
 		sure = 0.4;
-	c = put(v, is_softirq ? CAUSE_OS_SOFTIRQ : CAUSE_OS_RUN_QUEUE, POOL_HOST,
+	c = put(v, is_softirq ? CAUSE_OS_SOFTIRQ : CAUSE_OS_RUN_QUEUE,
 		per_step(v, t.extra), sure, t.most);
 	diagnosis_text_copy(c->subject, sizeof(c->subject), by ? by->subject : "");
 	thread_words(v, t.name, words, sizeof(words));
@@ -313,8 +311,8 @@ static void hypervisor(struct diagnosis_view *v)
 		return;
 	extra = extra_of(v, s, OS_SIGNAL_STEAL);
 	taken = per_step(v, extra > 0 ? extra : s->value - fmax(s->usual, 0));
-	met = v->who->steps < FEW_STEPS && taken >= v->pool_ns[POOL_HOST];
-	c = put(v, CAUSE_OS_STEAL, POOL_HOST, taken, extra > 0 ? 1 : met ? 0.95 : 0.6, s);
+	met = v->who->steps < FEW_STEPS && taken >= v->host_ns;
+	c = put(v, CAUSE_OS_STEAL, taken, extra > 0 ? 1 : met ? 0.95 : 0.6, s);
 	snprintf(c->because, sizeof(c->because),
 		 "the hypervisor runs others in place of each of the machine's CPUs for %.0f ms a "
 		 "second",
@@ -328,7 +326,7 @@ static void cpu_limit(struct diagnosis_view *v)
 
 	if (!s)
 		return;
-	c = put(v, CAUSE_OS_CPU_LIMIT, POOL_HOST, per_step(v, extra_of(v, s, OS_SIGNAL_THROTTLED)),
+	c = put(v, CAUSE_OS_CPU_LIMIT, per_step(v, extra_of(v, s, OS_SIGNAL_THROTTLED)),
 		1, s);
 	snprintf(c->because, sizeof(c->because),
 		 "%s threads are stopped by the CPU limit of the cgroup for %.0f ms a second", v->its,
@@ -347,14 +345,14 @@ static void locks(struct diagnosis_view *v)
 	struct thread_time t;
 
 	if (gather(v, OS_SIGNAL_LOCK_PLACE, false, &t)) {
-		c = put(v, CAUSE_OS_LOCK, POOL_HOST, per_step(v, t.extra), 1, t.most);
+		c = put(v, CAUSE_OS_LOCK, per_step(v, t.extra), 1, t.most);
 		snprintf(c->because, sizeof(c->because), "%s threads wait for a kernel lock at %.140s",
 			 v->its, t.most->subject);
 		return;
 	}
 	s = strongest(v, OS_SIGNAL_LOCK_WAIT);
 	if (s)
-		put(v, CAUSE_OS_LOCK, POOL_HOST, per_step(v, extra_of(v, s, OS_SIGNAL_LOCK_WAIT)),
+		put(v, CAUSE_OS_LOCK, per_step(v, extra_of(v, s, OS_SIGNAL_LOCK_WAIT)),
 		    0.8, s);
 }
 
@@ -377,7 +375,7 @@ static void memory(struct diagnosis_view *v)
 		const struct os_signal *s = strongest(v, counts[i].kind);
 
 		if (s)
-			put(v, counts[i].cause, POOL_HOST,
+			put(v, counts[i].cause,
 			    extra_of(v, s, counts[i].kind) * counts[i].each_ns *
 				(v->mine[FIGURE_STEP] > 0 ? v->mine[FIGURE_STEP] * 1e-9 : 0),
 			    counts[i].sure, s)
@@ -391,7 +389,7 @@ static void memory(struct diagnosis_view *v)
 
 		if (!(extra > 0) || strncmp(s->subject, "memory", 6))
 			continue;
-		c = put(v, CAUSE_OS_MEMORY, POOL_HOST, per_step(v, extra), 0.85, s);
+		c = put(v, CAUSE_OS_MEMORY, per_step(v, extra), 0.85, s);
 		snprintf(c->because, sizeof(c->because),
 			 "some task of %s %s waits for memory for %.0f ms a second", v->its,
 			 strstr(s->subject, "cgroup") ? "cgroup" : "node", s->value);
@@ -407,7 +405,7 @@ static void memory_bandwidth(struct diagnosis_view *v)
 		const struct os_signal *s = &v->who->signal[i];
 
 		if (!strncmp(s->name, "memory_bandwidth", 16) && s->flags & OS_SIGNAL_RAISED)
-			put(v, CAUSE_OS_MEMORY_BANDWIDTH, POOL_HOST, v->pool_ns[POOL_HOST], 0.9, s);
+			put(v, CAUSE_OS_MEMORY_BANDWIDTH, v->host_ns, 0.9, s);
 	}
 }
 
@@ -438,7 +436,7 @@ static void storage(struct diagnosis_view *v)
 	/* the device was seen to answer, and answers as fast as ever */
 	held = limit ||
 	       (!own && !disk && latency_ms > 0 && latency_ms < DISK_FAST_MS && all < DISK_FAST_MS);
-	c = put(v, held ? CAUSE_STORAGE_LIMIT : CAUSE_STORAGE_DISK, POOL_HOST, per_step(v, t.extra),
+	c = put(v, held ? CAUSE_STORAGE_LIMIT : CAUSE_STORAGE_DISK, per_step(v, t.extra),
 		held ? 0.97 : 0.96, t.most);
 	if (limit) {
 		char text[160];
@@ -459,7 +457,7 @@ static void storage(struct diagnosis_view *v)
 		char text[160];
 
 		os_signal_text(s, text, sizeof(text));
-		c = diagnosis_add(v, CAUSE_STORAGE_DISK, POOL_HOST, 0, 0.1);
+		c = diagnosis_add(v, CAUSE_STORAGE_DISK, 0, 0.1);
 		diagnosis_text_copy(c->subject, sizeof(c->subject), s->subject);
 		snprintf(c->text, sizeof(c->text), "%s", text);
 	}
@@ -514,12 +512,12 @@ static void network(struct diagnosis_view *v)
 {
 	int32_t rank;
 	const struct os_signal *again = sent_again(v, &rank);
-	double extra = v->pool_ns[POOL_COMM], spread = late_spread(v);
+	double extra = fmax(v->comm_ns, 0), spread = late_spread(v);
 	struct diagnosis_candidate *c;
 	struct diagnosis_number a, b;
 
 	if (again) {
-		c = put(v, CAUSE_NET_RETRANSMITS, POOL_COMM, extra, 1, again);
+		c = put(v, CAUSE_NET_RETRANSMITS, extra, 1, again);
 		snprintf(c->because, sizeof(c->because),
 			 "TCP of rank %d sends %.0f segments a second again, %.110s", (int)rank,
 			 again->value, again->subject);
@@ -527,7 +525,7 @@ static void network(struct diagnosis_view *v)
 	}
 	/* a rank that is slow by what it does itself is no matter of the network, and of the steps before
 	 * it stopped nothing is */
-	if (!(extra > 0) || !v->pools_known || v->in->kind == FINDING_HANG ||
+	if (!(extra > 0) || v->in->kind == FINDING_HANG ||
 	    (v->in->kind != FINDING_UNIFORM && v->excess_ns > 0))
 		return;
 	if (spread > 0.5 * extra) /* somebody is late, and the others wait for it */
@@ -536,7 +534,7 @@ static void network(struct diagnosis_view *v)
 	if (v->in->kind != FINDING_UNIFORM && v->base[FIGURE_EXPOSED] >= 0 &&
 	    v->mine[FIGURE_EXPOSED] < v->base[FIGURE_EXPOSED])
 		return;
-	c = diagnosis_add(v, CAUSE_NET_TRANSFER, POOL_COMM, extra, spread >= 0 ? 0.9 : 0.6);
+	c = diagnosis_add(v, CAUSE_NET_TRANSFER, extra, spread >= 0 ? 0.9 : 0.6);
 	snprintf(
 	    c->text, sizeof(c->text), "communication that nothing hides takes %s per step, %s %s%s",
 	    diagnosis_text_ms(v->mine[FIGURE_EXPOSED], &a),
@@ -562,6 +560,6 @@ void diagnosis_os_look(struct diagnosis_view *v)
 	memory_bandwidth(v);
 	storage(v);
 	network(v);
-	if (!v->who->signal_count && v->pool_ns[POOL_HOST] > 0)
+	if (!v->who->signal_count && v->host_ns > 0)
 		diagnosis_missing(v->out, "OS signals of rank %d", v->who->rank);
 }

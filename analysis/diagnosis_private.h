@@ -23,29 +23,28 @@ enum diagnosis_figure {
 	FIGURE_COUNT
 };
 
-/* Of what part of the excess a candidate is an explanation. */
-enum diagnosis_pool { POOL_COMPUTE, POOL_COPY, POOL_HOST, POOL_COMM, POOL_COUNT };
-
 #define DIAGNOSIS_SUBJECT_BYTES	 128u
 #define DIAGNOSIS_CANDIDATES_MAX 48u
 
 struct diagnosis_candidate {
 	enum finding_cause cause;
-	enum diagnosis_pool pool;
-	double effect_ns;		       /* per step, as measured; may exceed the pool */
+	double effect_ns;		       /* per step, as measured; may exceed the excess */
 	double sure;			       /* 0 to 1: how directly the evidence shows it */
-	bool by_line;  /* known from its group's waterline alone: evidence, and a cause at last resort */
-	bool told_only; /* no cause even then */
-	bool by_signal; /* of the operating system, which knows who it was where stacks know where */
+	bool told_only; /* evidence that explains no account */
 	bool is_counted; /* a number of events, whose time is that of the account they lengthen */
 	bool by_profile; /* a function that takes more of the CPU */
-	bool is_share; /* its effect is the cause's part of the ledger's excess */
 	char subject[DIAGNOSIS_SUBJECT_BYTES]; /* what is to blame: a process, a function, a kernel
 						*/
 	char text[FINDING_TEXT_BYTES];	       /* evidence, with its figure */
 	char because[FINDING_TEXT_BYTES];      /* the summary's clause after "rank 5 is slow because",
 						* or, where the view has many, after "ranks 5 and 6
 						* are slow because" */
+};
+
+/* A cause's part of the excess. */
+struct diagnosis_share {
+	const struct diagnosis_candidate *lead; /* explains most of it; NULL: no part */
+	double ns, sure;
 };
 
 struct diagnosis_view {
@@ -56,13 +55,14 @@ struct diagnosis_view {
 	const char *as;				       /* "as on the peers", "as before" */
 	bool many;	 /* the summary is about several ranks, not one and not every rank */
 	const char *its; /* "its"; of many "their" */
-	double excess_ns; /* of the rank's own time per step; 0: not known */
-	double pool_ns[POOL_COUNT];
-	struct ledger_row *row; /* the slow steps' ledger less the usual one; NULL: not known */
+	struct ledger_row *row; /* the slow steps' ledger less the usual one */
 	uint32_t row_count;
+	double excess_ns; /* per step, of all accounts that grew; 0: none */
+	double compute_ns, host_ns, comm_ns; /* of it; host_ns without anything to compare with: a step */
+	double room_ns[CAUSE_COUNT];	     /* of it, what each cause could explain */
+	struct diagnosis_share share[CAUSE_COUNT];
 	bool past;	  /* base is the rank's own past, as far as known */
-	bool pools_known; /* false: pools are as large as the candidates want */
-	struct diagnosis_candidate list[DIAGNOSIS_CANDIDATES_MAX];
+	struct diagnosis_candidate list[DIAGNOSIS_CANDIDATES_MAX + CAUSE_COUNT]; /* and the accounts' own */
 	uint32_t count;
 	/* figures for the lines that rule a layer out */
 	double kernel_ratio;   /* typical kernel's time over its base; 0 not known */
@@ -76,7 +76,7 @@ struct diagnosis_view {
 
 /* Adds an empty one, or takes the place of the weakest; never NULL. */
 struct diagnosis_candidate *diagnosis_add(struct diagnosis_view *v, enum finding_cause cause,
-					  enum diagnosis_pool pool, double effect_ns, double sure);
+					  double effect_ns, double sure);
 void diagnosis_missing(struct diagnosis *out, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 
@@ -94,8 +94,8 @@ void diagnosis_text_remedy(const struct diagnosis_view *v, const struct diagnosi
 /* Directness times depth. */
 double diagnosis_weight(const struct diagnosis_candidate *c);
 
-/* diagnosis_ledger.c: rows and pools, before anybody looks; and the verdict of the ledger, when all
- * candidates are there. Nothing happens where no ledger is known. */
+/* diagnosis_ledger.c: rows and their sums, before anybody looks; and the causes' shares, when all
+ * candidates are there. */
 void diagnosis_ledger_begin(struct diagnosis_view *v);
 void diagnosis_ledger_look(struct diagnosis_view *v);
 

@@ -74,7 +74,7 @@ static void differs(struct diagnosis_view *v, const char *name, const char *mine
 
 	if (v->settings_differ++ >= DIFFERENT_TOLD)
 		return;
-	c = diagnosis_add(v, CAUSE_SW_ENVIRONMENT, POOL_HOST, 0, 0.2);
+	c = diagnosis_add(v, CAUSE_SW_ENVIRONMENT, 0, 0.2);
 	diagnosis_text_copy(c->subject, sizeof(c->subject), name);
 	snprintf(c->text, sizeof(c->text), "%.50s is %.70s, %s %.70s", name,
 		 mine ? mine : "(not set)",

@@ -976,6 +976,40 @@ static void a_signal_explains_no_slow_kernels(void **unused)
 	assert_int_equal(out.cause, CAUSE_GPU_SLOW);
 }
 
+/* However red it is. */
+static void a_signal_is_no_cause_where_nothing_was_lost(void **unused)
+{
+	static struct world w;
+
+	build(&w);
+	late(&w.sick, -1);
+	signal_add(&w.sick, OS_SIGNAL_SOFTIRQ_STOLEN, "NET_RX from thread python3 on CPU 1", 180, 1);
+	judge(&w);
+	assert_int_equal(out.cause, CAUSE_UNKNOWN);
+	assert_false(shows(LAYER_OS));
+}
+
+/* Figures are a ledger of a few accounts: the causes' parts add up to what was lost. */
+static void two_causes_share_the_excess_of_figures(void **unused)
+{
+	static struct world w;
+
+	build(&w);
+	gpu_copy(&w); /* 9 ms */
+	os_run_queue(&w); /* 20 ms, of which the signal explains more */
+	judge(&w);
+	assert_int_equal(out.cause, CAUSE_OS_RUN_QUEUE);
+	assert_float_equal(out.effect_ns, 20 * MS, .2 * MS);
+	assert_float_equal(out.confidence, .9 * 20 / 29, .02);
+	assert_true(shows(LAYER_GPU));
+	build(&w);
+	gpu_copy(&w);
+	late(&w.sick, 5);
+	judge(&w);
+	assert_int_equal(out.cause, CAUSE_GPU_COPY);
+	assert_float_equal(out.confidence, 9. / 14, .02);
+}
+
 static void mostly_idle(struct fake *f)
 {
 	f->r.compute_ns *= 0.1;
@@ -984,7 +1018,8 @@ static void mostly_idle(struct fake *f)
 		f->kernel[i].total_ns *= 0.1;
 }
 
-/* A host that is late makes no kernel slower. Where the GPU waits far longer, that is another matter. */
+/* A cause explains a fifth of the excess at least. That the host is late, and nobody saw why, is no cause
+ * beside what was seen, nor are kernels that explain next to nothing of it. */
 static void slower_kernels_are_the_gpus_though_it_waits_longer_too(void **unused)
 {
 	static struct world w;
@@ -995,7 +1030,7 @@ static void slower_kernels_are_the_gpus_though_it_waits_longer_too(void **unused
 		for (int i = 0; i < PEERS; i++)
 			mostly_idle(&w.peer[i]);
 		slower_kernels(&w.sick, 1.5);
-		late(&w.sick, longer ? 300 : 40);
+		late(&w.sick, longer ? 40 : 10);
 		judge(&w);
 		assert_int_equal(out.cause, longer ? CAUSE_CPU_HOST_GAP : CAUSE_GPU_SLOW);
 	}
@@ -1469,7 +1504,7 @@ static void where_nobody_else_tells_the_groups_line_may_be_the_cause(void **unus
 	w.without_peers = true;
 	judge(&w);
 	assert_int_equal(out.cause, CAUSE_CPU_PYTHON);
-	assert_float_equal(out.confidence, .45, 1e-9);
+	assert_true(out.confidence > .25 && out.confidence < .45);
 	assert_non_null(strstr(out.summary, "has 27% of its CPU time, usually 2% in its role"));
 	w.sick.r.group = NULL;
 	judge(&w);
@@ -1481,7 +1516,7 @@ static void where_nobody_else_tells_the_groups_line_may_be_the_cause(void **unus
 		w.peer[k].r.samples = w.peer[k].r.function_count = 0;
 	judge(&w);
 	assert_int_equal(out.cause, CAUSE_CPU_PYTHON);
-	assert_float_equal(out.confidence, .45, 1e-9);
+	assert_true(out.confidence > .25 && out.confidence < .45);
 }
 
 static void what_is_below_the_line_or_may_be_noise_is_no_evidence(void **unused)
@@ -1530,6 +1565,8 @@ int main(void)
 		cmocka_unit_test(memory_that_explains_far_less_is_not_the_cause),
 		cmocka_unit_test(what_peers_wait_for_as_long_is_ruled_out_with_their_figure),
 		cmocka_unit_test(a_signal_explains_no_slow_kernels),
+		cmocka_unit_test(a_signal_is_no_cause_where_nothing_was_lost),
+		cmocka_unit_test(two_causes_share_the_excess_of_figures),
 		cmocka_unit_test(slower_kernels_are_the_gpus_though_it_waits_longer_too),
 		cmocka_unit_test(a_rank_that_stands_still_is_not_explained_by_its_last_steps),
 		cmocka_unit_test(rules_out_the_other_layers_with_figures),

@@ -1444,7 +1444,9 @@ static void a_suspects_functions_are_held_against_its_roles_waterline(void **unu
 	d = json_object_get(j, "diagnosis");
 	assert_int_equal(asked_without, 1 << 5);
 	assert_string_equal(text_of(d, "cause"), "cpu-python");
-	assert_float_equal(json_number_value(json_object_get(d, "confidence")), 0.45, 1e-9);
+	/* 0.45, and nobody's profile to compare with */
+	assert_true(json_number_value(json_object_get(d, "confidence")) > 0.35);
+	assert_true(json_number_value(json_object_get(d, "confidence")) < 0.45);
 	assert_true(is_said(d, "has 33.3% of its CPU time; in its group the median is 0.0%"));
 	json_decref(j);
 	send_spinning(6);
