@@ -45,6 +45,8 @@ void fleet_detect_beat(struct fleet *f, struct fleet_job *job, uint32_t slot,
 	char learned[32];
 
 	r->role = FLEET_NONE;
+	if (restarted)
+		fleet_roles_restart(r);
 	if (compared) {
 		fleet_roles_comms(job, b);
 		fleet_roles_pace(job, r, b);

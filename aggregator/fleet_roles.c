@@ -58,7 +58,7 @@ void fleet_roles_sketch(struct fleet_job *job, struct fleet_rank *r, const struc
 	uint64_t signature = HASH_SEED;
 	uint32_t n = 0;
 
-	if (r->role_text && *r->role_text)
+	if ((r->role_text && *r->role_text) || r->kernel_count)
 		return;
 	for (uint32_t i = 0; i < s->kernel_count && i < LIMIT_SKETCH_KERNELS; i++)
 		if (s->kernels[i].per_step >= 0.5 && s->kernels[i].per_step < PER_STEP_MAX)
@@ -71,7 +71,7 @@ void fleet_roles_sketch(struct fleet_job *job, struct fleet_rank *r, const struc
 		signature = hash_bytes(signature, &v[i].key, sizeof(v[i].key));
 		signature = hash_bytes(signature, &count, sizeof(count));
 	}
-	if (!n || (r->kernel_count && signature == r->signature))
+	if (!n)
 		return;
 	copy = malloc(n * sizeof(*copy));
 	if (!copy)
@@ -82,6 +82,14 @@ void fleet_roles_sketch(struct fleet_job *job, struct fleet_rank *r, const struc
 	r->kernel_count = n;
 	r->signature = signature;
 	job->roles_dirty = true;
+}
+
+void fleet_roles_restart(struct fleet_rank *r)
+{
+	r->kernel_count = r->learned = r->pace = 0;
+	r->pace_steps = r->pace_kernels = 0;
+	r->launched = 0;
+	r->launch_steps = 0;
 }
 
 void fleet_roles_tick(struct fleet_job *job, uint64_t now_ns)
@@ -163,7 +171,8 @@ static bool pace_of(const struct fleet_rank *r, const struct beat_rank *b, uint6
 }
 
 /* The same work has the same number of kernels: where a rank launches more of them in a step than
- * another, its time says nothing about the other's. 0 kernels: none were seen, and nothing can be told by
+ * another, its time says nothing about the other's. That is so from its first steps on; a rank that has
+ * more to do later than its peers is one to find. 0 kernels: none were seen, and nothing can be told by
  * them. */
 void fleet_roles_pace(struct fleet_job *job, struct fleet_rank *r, const struct beat_rank *b)
 {
@@ -171,6 +180,8 @@ void fleet_roles_pace(struct fleet_job *job, struct fleet_rank *r, const struct 
 	double pace = 0, off = 0;
 	uint32_t i = 0;
 
+	if (r->pace && (job->paces[r->pace - 1] > 0 || !kernels))
+		return;
 	if (kernels && (!r->pace_steps || b->steps < r->pace_steps || kernels < r->pace_kernels)) {
 		r->pace_steps = b->steps;
 		r->pace_kernels = kernels;
@@ -179,8 +190,6 @@ void fleet_roles_pace(struct fleet_job *job, struct fleet_rank *r, const struct 
 	}
 	count_launches(r, b);
 	if (kernels && !pace_of(r, b, kernels, &pace, &off))
-		return;
-	if (r->pace && fabs(pace - job->paces[r->pace - 1]) <= thresholds.same.other_work * pace + off)
 		return;
 	while (i < job->pace_count && fabs(pace - job->paces[i]) > thresholds.same.work * pace + off)
 		i++;

@@ -538,6 +538,24 @@ static void ranks_that_differ_by_nature_are_held_against_their_own_past(void **u
 	}
 }
 
+static void a_rank_that_has_more_to_do_later_keeps_its_peers(void **unused)
+{
+	const int guilty[] = {2};
+	struct fs_job j;
+
+	fs_init(&j, "job", 8, 4, 8);
+	j.noise = 0.002;
+	for (int i = 0; i < 8; i++)
+		j.rank[i].kernels = 238;
+	run(&j, now_s + 60);
+	j.rank[2].kernels = 305;
+	j.rank[2].slow_ns = 8 * FS_MS;
+	run(&j, now_s + 90);
+	assert_true(named(2) > 0);
+	only_ranks(guilty, 1);
+	fs_fini(&j);
+}
+
 /* Steps of a second: a beat has few of them, and kernels counted over few steps are off by some. */
 static void ranks_that_differ_a_little_are_told_apart_at_once(void **unused)
 {
@@ -2003,8 +2021,8 @@ int main(void)
 	    T(what_few_members_show_is_not_the_roles),
 	    T(ranks_that_differ_by_nature_are_held_against_their_own_past),
 	    T(ranks_that_differ_a_little_are_told_apart_at_once),
-	    T(numbers_steps_through_collectives),
-	    T(numbers_ranks_that_come_before_the_first_known_one),
+	    T(a_rank_that_has_more_to_do_later_keeps_its_peers),
+	    T(numbers_steps_through_collectives), T(numbers_ranks_that_come_before_the_first_known_one),
 	    T(recovers_the_clocks_of_the_nodes),
 	    T(the_paper_mode_misses_two_of_eight),
 	    T(finds_it_again_after_a_restart),
