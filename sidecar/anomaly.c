@@ -28,11 +28,42 @@ void anomaly_init(struct anomaly *a, const struct anomaly_config *c, uint64_t no
 
 static void remember(struct anomaly *a, const struct window_step *s)
 {
-	if (!a->config.margin_steps)
-		return;
-	if (a->history_count == a->config.margin_steps)
-		memmove(a->history, a->history + 1, sizeof(*s) * --a->history_count);
-	a->history[a->history_count++] = *s;
+	a->history[a->history_next] = *s;
+	a->history_next = (a->history_next + 1) % ANOMALY_HISTORY_MAX;
+	a->history_count += a->history_count < ANOMALY_HISTORY_MAX;
+}
+
+/* 1: the latest. */
+static const struct window_step *earlier(const struct anomaly *a, uint32_t steps)
+{
+	return &a->history[(a->history_next + ANOMALY_HISTORY_MAX - steps) % ANOMALY_HISTORY_MAX];
+}
+
+/* Negative: faster than expected; 0 where nothing was. */
+static double beyond_ns(const struct window_step *s)
+{
+	return s->expected_ns > 0 ? (double)s->step.latency_ns - s->expected_ns : 0;
+}
+
+/* How many steps before the first flagged one the window starts: as many as it takes to show margin_steps
+ * healthy ones, which are nearer to what was expected than to that one. A slowness of about the noise's
+ * size is flagged late, and the steps just before are slow as well: they are nothing to compare with. */
+static uint32_t margin_of(const struct anomaly *a, const struct window_step *first)
+{
+	uint32_t margin = a->config.margin_steps, count = a->history_count, healthy = 0;
+	uint32_t n = margin < count ? margin : count;
+
+	for (uint32_t i = 1; i <= count && i <= a->config.steps_max / 2 && healthy < margin; i++) {
+		const struct window_step *s = earlier(a, i);
+
+		if (first->step.begin_ns > s->step.begin_ns + a->config.continue_ns)
+			break;
+		if (beyond_ns(s) > beyond_ns(first) / 2)
+			continue;
+		healthy++;
+		n = i > n ? i : n;
+	}
+	return n;
 }
 
 static void open_window(struct anomaly *a, const struct window_step *first,
@@ -48,13 +79,14 @@ static void open_window(struct anomaly *a, const struct window_step *first,
 		a->sequence = 0;
 	}
 	a->step_count = 0;
-	for (uint32_t i = 0; i < a->history_count; i++) {
+	for (uint32_t i = margin_of(a, first); i > 0; i--) {
 		/* A window that goes on where the last one ended repeats nothing of it. */
-		if (goes_on && a->history[i].step.begin_ns < a->last_end_ns)
+		if (goes_on && earlier(a, i)->step.begin_ns < a->last_end_ns)
 			continue;
-		a->steps[a->step_count] = a->history[i];
+		a->steps[a->step_count] = *earlier(a, i);
 		a->steps[a->step_count++].flags |= WINDOW_STEP_MARGIN;
 	}
+	a->onset_ns = first->step.begin_ns;
 	a->healthy = 0;
 	a->flagged_count = a->self_count = 0;
 	a->state = ANOMALY_OPEN;
@@ -98,7 +130,7 @@ bool anomaly_push(struct anomaly *a, const struct window_step *s, bool self,
 		a->self_count += flagged && (self || is_own(s));
 		if (a->healthy >= a->config.margin_steps + !a->config.margin_steps ||
 		    a->step_count >= a->config.steps_max ||
-		    s->step.end_ns - a->steps[0].step.begin_ns >= a->config.length_max_ns)
+		    s->step.end_ns - a->onset_ns >= a->config.length_max_ns)
 			closed = anomaly_close(a, now_ns);
 	}
 	remember(a, s);

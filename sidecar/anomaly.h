@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * anomaly.h - when a rank's window opens and closes, and how much of it may be sent.
- * A flagged step opens a window that starts some steps earlier; it closes after some healthy steps,
- * or when it is long enough, and the next one continues the same anomaly. Two token buckets, one for
+ * A flagged step opens a window that starts some healthy steps earlier; it closes after some healthy
+ * steps, or when it is long enough, and the next one continues the same anomaly. Two token buckets, one for
  * full windows and one for summaries, hold a storm to a bound; what neither grants is only counted.
  * Pure: time and ids are arguments. Threads: one caller. */
 #ifndef SYSOM_SIDECAR_ANOMALY_H
@@ -9,13 +9,14 @@
 
 #include "wire/window.h"
 
-#define ANOMALY_MARGIN_MAX 64u
-#define ANOMALY_STEPS_MAX  512u
+#define ANOMALY_MARGIN_MAX  64u
+#define ANOMALY_HISTORY_MAX 128u
+#define ANOMALY_STEPS_MAX   512u
 
 struct anomaly_config {
-	uint32_t margin_steps; /* before the first flagged step, and healthy ones after the last */
+	uint32_t margin_steps; /* healthy ones before the first flagged step and after the last */
 	uint32_t steps_max;    /* of one window */
-	uint64_t length_max_ns;
+	uint64_t length_max_ns; /* from the first flagged step on */
 	uint64_t continue_ns; /* a window that opens this soon after the last continues it */
 	double full_burst, full_per_s, summary_burst, summary_per_s;
 };
@@ -32,13 +33,14 @@ enum anomaly_grant { ANOMALY_COUNT_ONLY = 0, ANOMALY_SUMMARY = 1, ANOMALY_FULL =
 struct anomaly {
 	struct anomaly_config config;
 	enum anomaly_state state;
-	struct window_step history[ANOMALY_MARGIN_MAX]; /* the latest steps, oldest first */
-	uint32_t history_count;
+	struct window_step history[ANOMALY_HISTORY_MAX]; /* ring of the latest steps */
+	uint32_t history_next, history_count;
 	struct window_step steps[ANOMALY_STEPS_MAX];
 	uint32_t step_count, healthy;
 	uint32_t flagged_count, self_count;
 	uint8_t id[16];
 	uint32_t sequence;
+	uint64_t onset_ns;    /* begin of the first flagged step */
 	uint64_t last_end_ns; /* of the last window */
 	uint64_t closed_ns;   /* when it was closed, by the caller's clock */
 	struct anomaly_bucket full, summary;

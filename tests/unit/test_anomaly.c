@@ -79,6 +79,44 @@ static void a_window_has_margins_on_both_sides(void **state)
 	assert_int_equal(anomaly_reason(&g->a), WINDOW_SELF);
 }
 
+static bool push_lasting(struct rig *g, uint64_t latency_ns, bool flagged)
+{
+	struct window_step s = { .step = { .index = g->k, .begin_ns = g->k * STEP_NS,
+					   .end_ns = (g->k + 1) * STEP_NS, .latency_ns = latency_ns },
+				 .expected_ns = 100, .flags = flagged ? WINDOW_STEP_FLAGGED : 0 };
+	const uint8_t id[16] = { 1 };
+
+	g->k++;
+	return anomaly_push(&g->a, &s, true, id, g->k * STEP_NS);
+}
+
+/* Five steps are slow before one is flagged. */
+static void a_margin_is_of_healthy_steps(void **state)
+{
+	struct rig *g = *state;
+
+	for (int i = 0; i < 10; i++)
+		push_lasting(g, i % 2 ? 101 : 99, false);
+	for (int i = 0; i < 5; i++)
+		push_lasting(g, 112, false);
+	push_lasting(g, 118, true);
+	assert_int_equal(g->a.step_count, 3 + 5 + 1);
+	assert_int_equal(g->a.steps[0].step.index, 8);
+	assert_int_equal(g->a.steps[0].step.latency_ns, 101);
+}
+
+/* They are slow since ever, as far as is known. */
+static void without_healthy_steps_the_margin_is_the_latest(void **state)
+{
+	struct rig *g = *state;
+
+	for (int i = 0; i < 30; i++)
+		push_lasting(g, 112, false);
+	push_lasting(g, 118, true);
+	assert_int_equal(g->a.step_count, 3 + 1);
+	assert_int_equal(g->a.steps[0].step.index, 28);
+}
+
 static void a_rank_that_waits_for_others_is_no_suspect(void **state)
 {
 	struct rig *g = *state;
@@ -215,6 +253,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		T(healthy_steps_open_nothing),
 		T(a_window_has_margins_on_both_sides),
+		T(a_margin_is_of_healthy_steps),
+		T(without_healthy_steps_the_margin_is_the_latest),
 		T(a_rank_that_waits_for_others_is_no_suspect),
 		T(one_hiccup_amid_anothers_fault_makes_no_suspect),
 		T(a_long_anomaly_comes_in_pieces_that_share_an_id),
