@@ -296,6 +296,7 @@ static void function_text(struct diagnosis_view *v, const struct share *s,
 {
 	const struct ledger_row *r = s->sum->most;
 	struct diagnosis_candidate *hot = NULL;
+	char subject[DIAGNOSIS_SUBJECT_BYTES];
 	struct diagnosis_number ms;
 
 	if (v->in->kind == FINDING_HANG) {
@@ -315,11 +316,11 @@ static void function_text(struct diagnosis_view *v, const struct share *s,
 	for (uint32_t i = 0; i < v->count && !hot; i++)
 		if (v->list[i].by_profile)
 			hot = &v->list[i];
-	diagnosis_text_copy(c->subject, sizeof(c->subject), hot ? hot->subject : r ? r->name : "");
+	diagnosis_text_copy(subject, sizeof(subject), hot ? hot->subject : r ? r->name : "");
+	diagnosis_text_copy(c->subject, sizeof(c->subject), subject);
 	snprintf(c->because, sizeof(c->because), "%s code runs for %s per step longer %s%s%.120s", v->its,
 		 diagnosis_text_ms(s->sum->excess_ns, &ms),
-		 v->past ? "than in healthy steps" : v->than, *c->subject ? ", mostly in " : "",
-		 c->subject);
+		 v->past ? "than in healthy steps" : v->than, *subject ? ", mostly in " : "", subject);
 }
 
 static void tell(struct diagnosis_view *v, const struct share *s, struct diagnosis_candidate *c)
