@@ -99,11 +99,27 @@ static uint32_t group_of(uint32_t pattern)
 	return pattern;
 }
 
+static bool waits_for_storage(const struct ledger_row *r)
+{
+	return r->kind == LEDGER_BLOCKED && r->excess_ns > 0 && r->what >= LEDGER_FILE_READ &&
+	       r->what <= LEDGER_DISK_LIMIT;
+}
+
+/* What a function does in file systems between its waits for storage is part of its I/O. */
+static uint32_t sum_of(const struct ledger_row *rows, uint32_t count, const struct ledger_row *r)
+{
+	if (r->kind == LEDGER_KERNEL_CODE && r->what == LEDGER_FILE_SYSTEM && *r->name)
+		for (uint32_t i = 0; i < count; i++)
+			if (waits_for_storage(&rows[i]) && !strcmp(rows[i].name, r->name))
+				return pattern_of(&rows[i]);
+	return group_of(pattern_of(r));
+}
+
 static void sum_up(const struct ledger_row *rows, uint32_t count, struct sum *sums)
 {
 	for (uint32_t i = 0; i < count; i++) {
 		const struct ledger_row *r = &rows[i];
-		struct sum *s = &sums[group_of(pattern_of(r))];
+		struct sum *s = &sums[sum_of(rows, count, r)];
 
 		s->excess_ns += r->excess_ns;
 		s->slow_ns += r->slow_ns;
