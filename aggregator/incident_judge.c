@@ -145,11 +145,21 @@ static bool is_named(const struct finding *f, int32_t rank)
 	return false;
 }
 
+static bool is_minor(const struct incident_judgement *j, const struct member *m)
+{
+	for (uint32_t k = 0; k < j->minor_count; k++)
+		if (j->minor[k] == m)
+			return true;
+	return false;
+}
+
 bool incident_is_culprit(const struct incident *i, const struct incident_judgement *j,
 			 const struct member *m)
 {
 	if (j->lossy)
 		return m == j->lossy;
+	if (is_minor(j, m))
+		return false;
 	/* that it was slow before is no reason for the job to stand still */
 	if (j->reason == WINDOW_STALL && waits_for_others(m))
 		return j->finding && j->finding->kind == FINDING_HANG && is_named(j->finding, m->rank);

@@ -5,6 +5,7 @@
 #define SYSOM_AGGREGATOR_INCIDENT_PRIVATE_H
 
 #include "aggregator/incident.h"
+#include "base/limits.h"
 #include "aggregator/picture.h"
 
 /* A window of a rank's own and what it says by itself. */
@@ -133,6 +134,9 @@ struct incident_judgement {
 	 * alone is to blame then; NULL: nothing of the kind. */
 	const struct member *lossy;
 	const struct member *longest; /* slow for longest: beside it moments don't count; or NULL */
+	/* Slow for another reason, which cost little beside the others'; verdict_make finds them. */
+	const struct member *minor[LIMIT_VERDICT_RANKS];
+	uint32_t minor_count;
 };
 
 /* A rank that was slow for so long in all has a fault of its own, however long another was. Host

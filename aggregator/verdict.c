@@ -16,8 +16,8 @@
 
 /* Below it a cause is no reason to speak of a fault of its own. */
 #define SURE_ENOUGH 0.4
-/* A rank that lost at least this share of the worst rank's loss may have a fault of its own. */
-#define SECOND_SHARE 0.1
+/* Causes are told, the costliest first, until they explain this share of what was lost. */
+#define EXPLAINED 0.8
 /* Sketches are looked at of so many suspects, of so many peers, and so many peers are taken in
  * where fewer than two sent a window. */
 #define SUSPECT_SKETCHES 4u
@@ -421,40 +421,94 @@ static void part_add(struct court *c, uint32_t k)
 	p->rank[p->count++] = c->all.rank[k];
 }
 
+struct part {
+	uint32_t group;
+	double lost_ns;
+};
+
+static int by_cost(const void *a, const void *b)
+{
+	const struct part *x = a, *y = b;
+
+	if (x->lost_ns > y->lost_ns || x->lost_ns < y->lost_ns)
+		return x->lost_ns > y->lost_ns ? -1 : 1;
+	return x->group < y->group ? -1 : x->group > y->group;
+}
+
+/* The costliest groups, which explain enough together; their number. The ranks of the others are minor: on
+ * a busy host somebody always waits for a CPU while another rank has a fault. */
+static uint32_t costliest(const struct court *c, struct incident_judgement *j, const uint32_t *group,
+			  uint32_t groups, struct part *part)
+{
+	double all_ns = 0, sum_ns = 0;
+	uint32_t n = 0;
+
+	for (uint32_t g = 0; g < groups; g++)
+		part[g] = (struct part){g, 0};
+	for (uint32_t k = 0; k < c->all.count; k++) {
+		part[group[k]].lost_ns += loss_of(c->all.member[k]);
+		all_ns += loss_of(c->all.member[k]);
+	}
+	qsort(part, groups, sizeof(*part), by_cost);
+	do
+		sum_ns += part[n++].lost_ns;
+	while (n < groups && sum_ns < EXPLAINED * all_ns);
+	for (uint32_t g = n; g < groups; g++)
+		for (uint32_t k = 0; k < c->all.count; k++)
+			if (group[k] == part[g].group)
+				j->minor[j->minor_count++] = c->all.member[k];
+	j->culprits -= j->minor_count;
+	for (uint32_t k = c->all.count; k-- > 0 && j->minor_count;)
+		if (group[k] == part[0].group)
+			j->lead = c->all.member[k];
+	return n;
+}
+
+static void part_of_group(struct court *c, const uint32_t *group, uint32_t g)
+{
+	c->part.count = 0;
+	for (uint32_t k = 0; k < c->all.count; k++)
+		if (group[k] == g)
+			part_add(c, k);
+}
+
 /* Groups of suspects by cause. Those that show no cause of their own stay with the first. */
-static uint32_t by_cause(struct court *c, const struct incident_judgement *j, struct verdict *out)
+static uint32_t by_cause(struct court *c, struct incident_judgement *j, struct verdict *out)
 {
 	uint32_t group[LIMIT_VERDICT_RANKS] = {0}, groups = 1, n = 0;
-	struct cast *all = &c->all, *part = &c->part;
+	struct part part[LIMIT_VERDICT_RANKS];
 	struct diagnosis_rank before;
 	struct diagnosis_input in;
 
-	before_of(c, j, all, &before);
-	in = input_of(j, all, &c->peers, &before);
-	if (j->kind == FINDING_SLOW_RANK && all->count > 1)
+	before_of(c, j, &c->all, &before);
+	in = input_of(j, &c->all, &c->peers, &before);
+	if (j->kind == FINDING_SLOW_RANK && c->all.count > 1)
 		groups = diagnosis_split(&in, group);
+	groups = costliest(c, j, group, groups, part);
 	for (uint32_t g = 1; g < groups; g++) {
-		part->count = 0;
-		for (uint32_t k = 0; k < all->count; k++)
-			if (group[k] == g)
-				part_add(c, k);
 		if (n + 1 < VERDICTS_MAX) {
-			judge_part(c, j, part, &out[n + 1]);
+			part_of_group(c, group, part[g].group);
+			judge_part(c, j, &c->part, &out[n + 1]);
 			if (is_telling(&out[n + 1].diagnosis)) {
 				n++;
 				continue;
 			}
 		}
-		for (uint32_t k = 0; k < all->count; k++)
-			if (group[k] == g)
-				group[k] = 0;
+		for (uint32_t k = 0; k < c->all.count; k++)
+			if (group[k] == part[g].group)
+				group[k] = part[0].group;
 	}
-	part->count = 0;
-	for (uint32_t k = 0; k < all->count; k++)
-		if (!group[k])
-			part_add(c, k);
-	judge_part(c, j, part, &out[0]);
+	part_of_group(c, group, part[0].group);
+	judge_part(c, j, &c->part, &out[0]);
 	return n + 1;
+}
+
+static bool is_in(const struct cast *c, int32_t rank)
+{
+	for (uint32_t k = 0; k < c->count; k++)
+		if (c->rank[k].rank == rank)
+			return true;
+	return false;
 }
 
 /* A second fault that costs less than the first: its rank lost time of its own, for longer than a
@@ -462,12 +516,16 @@ static uint32_t by_cause(struct court *c, const struct incident_judgement *j, st
 static uint32_t add_seconds(struct court *c, const struct incident *i,
 			    const struct incident_judgement *j, struct verdict *out, uint32_t n)
 {
+	double lost_ns = 0;
+
+	for (uint32_t k = 0; k < c->all.count; k++)
+		lost_ns += loss_of(c->all.member[k]);
 	for (uint32_t k = 0; k < i->member_count && n < VERDICTS_MAX; k++) {
 		const struct member *m = &i->members[k];
 		uint32_t same = 0;
 
-		if (!INCIDENT_REASON(m, WINDOW_SELF) || incident_is_culprit(i, j, m) || !m->slow ||
-		    m->self_excess_ns < SECOND_SHARE * j->worst || !incident_is_lasting(i, m) ||
+		if (!INCIDENT_REASON(m, WINDOW_SELF) || is_in(&c->all, m->rank) || !m->slow ||
+		    lost_ns >= EXPLAINED * (lost_ns + m->self_excess_ns) || !incident_is_lasting(i, m) ||
 		    incident_is_moment(j, m))
 			continue;
 		c->part.count = 0;
@@ -492,14 +550,6 @@ static const struct diagnosis_rank *sketch_of(struct court *c, int32_t rank)
 	if (!room || c->sources->sketch(c->sources->arg, c->job, rank, room))
 		return NULL;
 	return verdict_shelf_take(&c->shelf);
-}
-
-static bool is_in(const struct cast *c, int32_t rank)
-{
-	for (uint32_t k = 0; k < c->count; k++)
-		if (c->rank[k].rank == rank)
-			return true;
-	return false;
 }
 
 /* Healthy ranks that sent no window: their last minute stands for them. */
@@ -571,7 +621,7 @@ static void add_sketches(struct court *c, const struct incident *i,
 
 /* telling: how many of the verdicts tell a cause. */
 static uint32_t make(const struct incident_set *s, const struct incident *i,
-		     const struct incident_judgement *j, struct verdict *out, uint32_t *telling)
+		     struct incident_judgement *j, struct verdict *out, uint32_t *telling)
 {
 	struct court *c = calloc(1, sizeof(*c));
 	uint32_t n;
@@ -659,7 +709,7 @@ static uint32_t make_best(const struct incident_set *s, const struct incident *i
 
 	if (j->by_count)
 		n = make_apart(s, i, &apart, out, &telling);
-	if (telling > 1) {
+	if (telling > 1 || (telling && 2 * apart.culprits <= apart.ranks)) {
 		*j = apart;
 		return n;
 	}
