@@ -194,9 +194,7 @@ static void no_cause_explains_more_than_what_grew(void **unused)
 		for (uint32_t i = 0; i < d.entries; i++)
 			if (ledger_is_own(d.entry[i].kind) && d.entry[i].slow_ns > d.entry[i].usual_ns)
 				excess += (double)(d.entry[i].slow_ns - d.entry[i].usual_ns);
-		/* without a ledger that tells, medians are compared */
-		if ((out.by_ledger && out.effect_ns > excess + 1e3) || out.confidence < 0 ||
-		    out.confidence > 1)
+		if (out.effect_ns > excess + 1e3 || out.confidence < 0 || out.confidence > 1)
 			fail_msg("draw %llu: %s explains %f of %f ns, confidence %f",
 				 (unsigned long long)seed, finding_cause_id(out.cause), out.effect_ns,
 				 excess, out.confidence);
