@@ -356,6 +356,20 @@ static void locks(struct diagnosis_view *v)
 		    0.8, s);
 }
 
+/* Who holds it was looked at once a second: how long it waited, its switches say. */
+static void file_lock(struct diagnosis_view *v)
+{
+	const struct os_signal *s = strongest(v, OS_SIGNAL_FILE_LOCK);
+	struct diagnosis_candidate *c;
+
+	if (!s)
+		return;
+	c = put(v, CAUSE_CPU_LOCK, per_step(v, extra_of(v, s, OS_SIGNAL_FILE_LOCK)), 1, s);
+	c->is_counted = true;
+	snprintf(c->because, sizeof(c->because), "%s a file lock that %.140s holds",
+		 v->many ? "they wait for" : "it waits for", s->subject);
+}
+
 static void memory(struct diagnosis_view *v)
 {
 	static const struct {
@@ -556,6 +570,7 @@ void diagnosis_os_look(struct diagnosis_view *v)
 	cpu_limit(v);
 	hypervisor(v);
 	locks(v);
+	file_lock(v);
 	memory(v);
 	memory_bandwidth(v);
 	storage(v);

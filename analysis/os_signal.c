@@ -53,6 +53,8 @@ static const struct os_signal_info table[OS_SIGNAL_KINDS] = {
 			     "its threads waited %v for kernel locks"},
     [OS_SIGNAL_LOCK_PLACE] = {"lock_place", "ms/s", 1, 10, false, true,
 			      "it waited %v for a kernel lock at %s"},
+    [OS_SIGNAL_FILE_LOCK] = {"file_lock", "ms/s", 1, 10, false, false,
+			     "it waited for a file lock that %s held: %v"},
     [OS_SIGNAL_THROTTLED] = {"cpu_throttled", "ms/s", 1, 10, true, true,
 			     "the CPU limit of its cgroup stopped it for %v"},
     [OS_SIGNAL_PRESSURE] = {"pressure", "ms/s", 50, 200, false, false,

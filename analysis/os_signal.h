@@ -50,6 +50,7 @@ enum os_signal_kind {
 	OS_SIGNAL_RETRANSMITS_OTHER,
 	OS_SIGNAL_LOCK_WAIT,
 	OS_SIGNAL_LOCK_PLACE, /* "d_alloc_parallel in lookup_open, also find (pid 7)" */
+	OS_SIGNAL_FILE_LOCK,  /* who holds it: "python3 (pid 7)" */
 	OS_SIGNAL_THROTTLED,  /* by the CPU limit of its cgroup */
 	OS_SIGNAL_PRESSURE,   /* "cpu", "memory", "io" of the host; "cpu in its cgroup" */
 	OS_SIGNAL_STEAL,      /* of the machine, as a mean over its CPUs */

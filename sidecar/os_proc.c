@@ -164,6 +164,33 @@ int os_proc_pressure(const char *proc, const char *what, uint64_t *us)
 	return pressure(path, us);
 }
 
+/* "1: FLOCK  ADVISORY  WRITE 7832 fe:00:11051247 0 EOF"; of who waits for it below that, with an arrow:
+ * "1: -> FLOCK  ADVISORY  WRITE 7840 ...". */
+uint32_t os_proc_locks(const char *proc, struct os_proc_lock *out, uint32_t max)
+{
+	char path[PATH_BYTES], line[256];
+	unsigned long long id, held = 0;
+	uint32_t holder = 0, n = 0;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s/locks", proc);
+	f = fopen(path, "re");
+	for (uint32_t i = 0; f && i < LINES_MAX && n < max && fgets(line, sizeof(line), f); i++) {
+		int pid;
+
+		if (sscanf(line, "%llu: -> %*s %*s %*s %d", &id, &pid) == 2) {
+			if (id == held && holder && pid > 0)
+				out[n++] = (struct os_proc_lock){(uint32_t)pid, holder};
+		} else if (sscanf(line, "%llu: %*s %*s %*s %d", &id, &pid) == 2) {
+			held = id;
+			holder = pid > 0 ? (uint32_t)pid : 0;
+		}
+	}
+	if (f)
+		fclose(f);
+	return n;
+}
+
 int os_proc_steal(const char *proc, uint64_t *us)
 {
 	char path[PATH_BYTES], text[512];

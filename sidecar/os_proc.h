@@ -48,6 +48,12 @@ void os_proc_cgroup_find(const char *proc, const char *sys, uint32_t pid,
 /* For how long they have stopped their tasks, summed. False: none has such a figure. */
 bool os_proc_cgroup_throttled(const struct os_proc_cgroup *c, uint64_t *ns);
 
+/* A process that waits for a file lock, and one that holds it. */
+struct os_proc_lock {
+	uint32_t waits, holds;
+};
+/* At most max; their number. Locks of open file descriptions have no process and are left out. */
+uint32_t os_proc_locks(const char *proc, struct os_proc_lock *out, uint32_t max);
 /* "some" of the group's own cpu, memory or io pressure (v2) in microseconds; -ENOENT. */
 int os_proc_cgroup_pressure(const struct os_proc_cgroup *c, const char *what, uint64_t *us);
 struct os_proc_memory {

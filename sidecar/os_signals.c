@@ -40,6 +40,7 @@ enum {
 #define IO_LIMITS_MAX	  16u
 #define FIRST_TOUCH_AGAIN_NS 10000000000ull /* a millisecond of work where pages are dear */
 #define LEVELS_MAX	  64u
+#define LOCKS_MAX	  64u /* waits for file locks on the node */
 
 /* ---- counters ---- */
 
@@ -375,6 +376,25 @@ static void read_first_touch(struct os_signals *s)
 			os_signals_level(s, s->ranks[i].pid, OS_SIGNAL_FIRST_TOUCH, 0, s->touch_us, NULL);
 }
 
+static void read_locks(struct os_signals *s)
+{
+	struct os_proc_lock lock[LOCKS_MAX];
+	uint32_t n = os_proc_locks(s->options.proc_root, lock, LOCKS_MAX);
+	double passed_ms = s->locks_at_ns ? (double)(s->now_ns - s->locks_at_ns) * 1e-6 : 0;
+
+	s->locks_at_ns = s->now_ns;
+	for (uint32_t i = 0; i < n; i++) {
+		uint32_t root = os_signals_root(s, lock[i].waits);
+		char name[32], subject[OS_SIGNAL_SUBJECT_BYTES];
+
+		if (!root || !(passed_ms > 0))
+			continue;
+		os_proc_name(s->options.proc_root, lock[i].holds, lock[i].holds, name, sizeof(name));
+		snprintf(subject, sizeof(subject), "%s (pid %u)", name, lock[i].holds);
+		os_series_add(s->series, root, OS_SIGNAL_FILE_LOCK, lock[i].holds, passed_ms, subject);
+	}
+}
+
 static void read_proc(struct os_signals *s)
 {
 	uint64_t v;
@@ -390,6 +410,7 @@ static void read_proc(struct os_signals *s)
 				    pressures[i]);
 	read_steal(s);
 	read_first_touch(s);
+	read_locks(s);
 }
 
 /* ---- reading ---- */

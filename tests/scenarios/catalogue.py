@@ -311,7 +311,7 @@ CASES = [
          kind="hang", ends=False, seconds=40),
     Case("hang", "a rank waits for a lock file for ever", "cpu-lock",
          (Tool("inject.py flock --path {dir}/held --every 0"), Order("hang path={dir}/held")),
-         named=("file lock", "flock"), kind="hang", ends=False),
+         named=("file lock", "flock", r"python3 \(pid \d+\) holds"), kind="hang", ends=False),
     Case("hang_pipe", "a rank waits for another process that says nothing more, at a pipe", "cpu-process",
          (Order("silence"),), named=("pipe", "silence"), kind="hang", ends=False),
     Case("hang_lock", "two threads of a rank wait for a lock that the other one holds", "cpu-lock",

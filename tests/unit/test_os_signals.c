@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
@@ -1419,6 +1420,62 @@ static void a_move_to_another_group_is_no_pressure(void **state)
 	os_signals_close(v.os);
 }
 
+/* Two hold locks, and 77 waits for the one of 900. */
+static void names_who_holds_a_file_lock(void **state)
+{
+	char proc[64];
+	struct os_signals_options o = {.proc_root = proc, .sys_root = proc, .no_bpf = true};
+	const uint64_t begin_ns = 1000000000000ull;
+	struct victim v = {.pid = 0};
+
+	snprintf(proc, sizeof(proc), "%s/proc", tree);
+	record("proc/77/stat", "77 (train) S 1 77 77 0 -1 0 1 0 0 0 1 2 3 4 20 0");
+	record("proc/900/task/900/comm", "download\n");
+	record("proc/locks", "1: POSIX  ADVISORY  READ 901 fe:00:1 128 128\n"
+			     "2: FLOCK  ADVISORY  WRITE 900 fe:00:2 0 EOF\n"
+			     "2: -> FLOCK  ADVISORY  WRITE 77 fe:00:2 0 EOF\n"
+			     "3: OFDLCK ADVISORY  WRITE -1 fe:00:3 0 EOF\n"
+			     "3: -> OFDLCK ADVISORY  WRITE 77 fe:00:3 0 EOF\n");
+	assert_int_equal(os_signals_open(&v.os, &o, begin_ns), 0);
+	assert_int_equal(os_signals_watch(v.os, 77, begin_ns), 0);
+	os_signals_read(v.os, begin_ns);
+	os_signals_read(v.os, begin_ns + RUN_NS);
+	v.count = os_signals_window(v.os, 77, begin_ns, begin_ns + RUN_NS, 10, false, v.list,
+				    LIMIT_WINDOW_SIGNALS);
+	assert_near(sum_of(&v, "file_lock", "download (pid 900)"), 1000, 0, 0.1);
+	os_signals_close(v.os);
+}
+
+/* The kernel's own list of a lock that this process holds and a child waits for. */
+static void the_kernel_tells_who_holds_a_file_lock(void **state)
+{
+	char path[] = "/tmp/sysom-lock-XXXXXX";
+	struct os_proc_lock lock[64];
+	bool found = false;
+	int fd = mkstemp(path);
+	pid_t child;
+
+	assert_true(fd >= 0);
+	assert_int_equal(flock(fd, LOCK_EX), 0);
+	child = started_note(fork());
+	if (!child) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		close(fd); /* the lock belongs to whoever has it open */
+		flock(open(path, O_RDWR | O_CLOEXEC), LOCK_EX);
+		_exit(0);
+	}
+	for (uint64_t until = now_ns() + 20000000000ull; !found && now_ns() < until;) {
+		uint32_t n = os_proc_locks("/proc", lock, 64);
+
+		for (uint32_t i = 0; i < n; i++)
+			found |= lock[i].waits == (uint32_t)child && lock[i].holds == (uint32_t)getpid();
+	}
+	unlink(path);
+	close(fd);
+	assert_true(found);
+	waitpid(started_take(), NULL, 0);
+}
+
 static void an_ordinary_user_gets_a_reason(void **state)
 {
 	struct os_signals_options o = {.proc_root = NULL};
@@ -1512,6 +1569,8 @@ int main(void)
 	    cmocka_unit_test_teardown(a_steal_counter_that_falls_or_leaps_is_no_flood, clean_up),
 	    cmocka_unit_test_teardown(a_move_to_another_group_is_no_pressure, clean_up),
 	    cmocka_unit_test_teardown(a_lower_limit_above_is_no_refault, clean_up),
+	    cmocka_unit_test_teardown(names_who_holds_a_file_lock, clean_up),
+	    cmocka_unit_test_teardown(the_kernel_tells_who_holds_a_file_lock, clean_up),
 	    cmocka_unit_test_teardown(an_ordinary_user_gets_a_reason, clean_up),
 	};
 
