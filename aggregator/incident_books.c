@@ -57,6 +57,23 @@ static void add(const struct picture *p, bool calm, double weight, const struct 
 	coll_split_divide(s, picture_colls(p), calm, weight, to);
 }
 
+/* Most of what it lost its peers or earlier runs show, and not its own flagged steps. */
+static bool is_slow_throughout(const struct incident_judgement *j, const struct member *m)
+{
+	return j->finding && (j->kind == FINDING_UNIFORM || m->accused_ns > m->self_excess_ns);
+}
+
+/* A window that was asked for has more of the typical steps than the moments that the rank told of
+ * itself. */
+const struct picture *incident_books_picture(const struct incident_judgement *j,
+					     const struct member *m)
+{
+	if (is_slow_throughout(j, m) && m->waiting &&
+	    (!m->slow || picture_steps(m->waiting, false) > picture_steps(m->slow, false)))
+		return m->waiting;
+	return m->slow;
+}
+
 /* Every picture of the member once; one that is kept stands for others that said the same. */
 static void add_slow(const struct member *m, const struct coll_split *s, struct ledger *to)
 {
@@ -141,7 +158,10 @@ bool incident_books_open(const struct incident *i, const struct incident_judgeme
 	if (j->finding && j->finding->earlier_runs)
 		return false;
 	split = split_of(i, j);
-	add_slow(m, split, &out->slow);
+	if (incident_books_picture(j, m) == m->slow)
+		add_slow(m, split, &out->slow);
+	else
+		add(m->waiting, false, 1, split, &out->slow);
 	add_calm(m, split, &out->usual);
 	if (j->kind != FINDING_UNIFORM)
 		add_peers(i, j, split, &peers);

@@ -13,6 +13,10 @@ struct incident_books {
 	bool usual_is_own; /* the rank's healthy steps; else steps of ranks that are no culprits */
 };
 
+/* What shows a culprit best before its windows are looked at one by one: its flagged steps, or typical
+ * ones. NULL: nothing does. */
+const struct picture *incident_books_picture(const struct incident_judgement *j,
+					     const struct member *m);
 /* Of a hang the "slow step" is the open interval, and usual may be empty.
  * false: too few steps are known on either side; *out is then empty. */
 bool incident_books_open(const struct incident *i, const struct incident_judgement *j,

@@ -125,21 +125,10 @@ static int by_loss(const void *a, const void *b)
 	return x->rank < y->rank ? -1 : x->rank > y->rank;
 }
 
-/* What shows a suspect best before its windows are looked at one by one. Where everybody is slower than
- * before, the typical steps are the slow ones, and a window that was asked for has more of them than the
- * moments that ranks told of themselves. */
-static const struct picture *picture_of(const struct incident_judgement *j, const struct member *m)
-{
-	if (j->kind == FINDING_UNIFORM && j->finding && m->waiting &&
-	    (!m->slow || picture_steps(m->waiting, false) > picture_steps(m->slow, false)))
-		return m->waiting;
-	return m->slow;
-}
-
 /* What is slow all the time is not what signals of its worst moments tell: those of the window count. */
 static void suspect_add(struct cast *c, const struct incident_judgement *j, const struct member *m)
 {
-	const struct picture *p = picture_of(j, m);
+	const struct picture *p = incident_books_picture(j, m);
 	uint32_t at = c->count;
 
 	cast_add(c, m, p);
@@ -639,7 +628,7 @@ static uint32_t make(const struct incident_set *s, const struct incident *i,
 	if (j->kind == FINDING_SLOW_RANK)
 		add_group(c);
 	for (uint32_t k = 0; k < c->all.count && k < SUSPECTS_VIEWED; k++)
-		if (picture_of(j, c->all.member[k]) == c->all.member[k]->slow)
+		if (incident_books_picture(j, c->all.member[k]) == c->all.member[k]->slow)
 			choose_view(c, j, c->all.member[k], &c->all.rank[k]);
 	for (uint32_t k = 0; k < c->all.count; k++)
 		add_ledger(c, i, j, c->all.member[k], &c->all.rank[k]);

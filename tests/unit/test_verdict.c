@@ -1507,9 +1507,10 @@ static void what_is_slower_than_earlier_runs_is_held_against_those(void **unused
 }
 
 /* Every step logs for 20 ms; for a moment the disk was slow, too, of which the rank told by itself. */
-static void what_is_slow_all_the_time_is_not_what_a_moment_was(void **unused)
+/* Of every rank, or of one. */
+static void moment_of(enum finding_kind kind, int rank, const char *cause)
 {
-	struct incident_finding f = finding(FINDING_UNIFORM, CAUSE_UNKNOWN, -1);
+	struct incident_finding f = finding(kind, CAUSE_UNKNOWN, rank);
 	static struct made m;
 	uint32_t asked = 0;
 	json_t *j;
@@ -1531,12 +1532,23 @@ static void what_is_slow_all_the_time_is_not_what_a_moment_was(void **unused)
 		signal_add(&m, OS_SIGNAL_DISK_LATENCY, "reads of vda", 255);
 		send(&m);
 	}
-	f.finding.earlier_runs = true;
+	f.finding.earlier_runs = rank < 0;
+	f.finding.last_step += rank < 0 ? 0 : 400; /* more than the moment cost */
 	f.finding.effect_ns = 20e6;
 	j = json_of(tell(f));
-	assert_string_equal(text_of(j, "kind"), "uniform");
-	assert_string_equal(cause_of(j), "sw-logging");
+	assert_string_equal(text_of(j, "kind"), finding_kind_name(kind));
+	assert_string_equal(cause_of(j), cause);
 	json_decref(j);
+}
+
+static void what_is_slow_all_the_time_is_not_what_a_moment_was(void **unused)
+{
+	moment_of(FINDING_UNIFORM, -1, "sw-logging");
+}
+
+static void what_peers_show_all_the_time_is_not_what_a_moment_was(void **unused)
+{
+	moment_of(FINDING_SLOW_RANK, 5, "cpu-python");
 }
 
 /* ---- findings ---- */
@@ -2136,6 +2148,7 @@ int main(void)
 		CASE(sketches_stand_for_peers_that_sent_nothing_and_tell_settings),
 		CASE(what_is_slower_than_earlier_runs_is_held_against_those),
 		CASE(what_is_slow_all_the_time_is_not_what_a_moment_was),
+		CASE(what_peers_show_all_the_time_is_not_what_a_moment_was),
 		CASE(a_finding_alone_is_an_incident),
 		CASE(windows_join_the_finding_of_their_fault_and_say_why),
 		CASE(another_rank_that_becomes_slow_after_it_is_another_fault),
@@ -2150,10 +2163,9 @@ int main(void)
 		CASE(who_waits_in_the_wrong_collective_is_who_detection_names),
 		CASE(imbalance_accuses_nobody_and_takes_no_windows),
 		CASE(refuses_findings_that_make_no_sense),
-		CASE(findings_survive_a_restart),
+		CASE(findings_survive_a_restart), CASE(what_is_restored_is_as_it_was_told),
 		CASE(what_an_earlier_process_told_goes_on_if_it_is_told_again),
 		CASE(what_an_earlier_process_told_of_another_rank_ends),
-		CASE(what_is_restored_is_as_it_was_told),
 		CASE(ranks_that_are_told_again_one_by_one_stay_one_incident),
 		CASE(what_is_told_now_outlasts_what_an_earlier_process_told),
 		CASE(who_was_well_again_has_begun_anew),
