@@ -188,42 +188,23 @@ static void take_steps(struct replay_events *ev, int rank, struct steps *s, stru
 	}
 }
 
-static void push_host(struct steps *s, const struct record *x)
-{
-	struct record hole;
-
-	if (x->kind == RECORD_GAP) { /* what is read next lies after it */
-		hole = *x;
-		hole.end_ns = x->begin_ns;
-		x = &hole;
-	}
-	steps_push_host(s, x, NULL);
-}
-
 /* Host, marks and device records of one rank, merged by time as they would arrive live. */
 static void feed(struct replay_events *ev, const struct replay_trace *t, struct steps *s,
 		 struct judge *j)
 {
-	size_t h = 0, d = 0, m = 0;
-	bool in_mark = false;
+	struct replay_cursor c = {.trace = t, .marks = ev->marks};
+	size_t d = 0;
 
-	while (h < t->host_count || d < t->device_count || (ev->marks && m < t->mark_count)) {
-		uint64_t host = h < t->host_count ? t->host[h].begin_ns : UINT64_MAX;
+	for (;;) {
 		uint64_t device = d < t->device_count ? t->device[d].begin_ns : UINT64_MAX;
-		uint64_t mark = UINT64_MAX;
+		uint64_t host = replay_cursor_ns(&c);
 
-		if (ev->marks && m < t->mark_count)
-			mark = in_mark ? t->marks[m].end_ns : t->marks[m].begin_ns;
-		if (mark <= host && mark <= device) {
-			struct record r = t->marks[m];
+		if (host == UINT64_MAX && device == UINT64_MAX)
+			break;
+		if (host <= device) {
+			struct record x = replay_cursor_take(&c);
 
-			r.kind = in_mark ? RECORD_STEP_END : RECORD_STEP_BEGIN;
-			r.begin_ns = r.end_ns = mark;
-			steps_push_host(s, &r, NULL);
-			m += in_mark;
-			in_mark = !in_mark;
-		} else if (host <= device) {
-			push_host(s, &t->host[h++]);
+			steps_push_host(s, &x, NULL);
 		} else {
 			steps_push_device(s, &t->device[d++]);
 			steps_advance(s, device);
