@@ -15,10 +15,20 @@
 
 /* ---- numbering ---- */
 
-/* On the device a step ends where its last kernel does. */
-static uint64_t end_of(const struct jobsteps_rank *x, uint32_t k)
+/* On the device a step ends where its last kernel does; one without kernels, where the one before
+ * does. */
+static int ends_find(struct jobsteps_rank *x)
 {
-	return x->step[k].device_end_ns ? x->step[k].device_end_ns : x->step[k].end_ns;
+	uint64_t last = x->device_begin_ns;
+
+	x->end_ns = malloc((x->step_count ? x->step_count : 1) * sizeof(*x->end_ns));
+	if (!x->end_ns)
+		return -ENOMEM;
+	for (uint32_t k = 0; k < x->step_count; k++) {
+		last = x->step[k].device_end_ns > last ? x->step[k].device_end_ns : last;
+		x->end_ns[k] = last;
+	}
+	return 0;
 }
 
 /* The rank's step that ends at ns or first after it; step_count: none. */
@@ -29,7 +39,7 @@ static uint32_t own_at(const struct jobsteps_rank *x, uint64_t ns)
 	while (low < high) {
 		uint32_t mid = low + (high - low) / 2;
 
-		if (end_of(x, mid) < ns)
+		if (x->end_ns[mid] < ns)
 			low = mid + 1;
 		else
 			high = mid;
@@ -45,7 +55,7 @@ static double regularity(const struct align_rank *a, const struct jobsteps_rank 
 	for (uint32_t k = 0; k < x->step_count; k++) {
 		uint32_t n = 0;
 
-		for (; i < a->count && a->coll[i].end_ns <= end_of(x, k); i++)
+		for (; i < a->count && a->coll[i].end_ns <= x->end_ns[k]; i++)
 			n += a->coll[i].instance != ALIGN_NONE;
 		if (n && k && ++seen[n < COLLS_COUNTED ? n : 0] > most)
 			most = seen[n < COLLS_COUNTED ? n : 0];
@@ -104,7 +114,7 @@ static uint32_t number_by_time(const struct jobsteps *j, uint32_t r, uint32_t re
 {
 	const struct align_rank *a = &j->align->rank[r];
 	const struct jobsteps_rank *x = &j->rank[r];
-	uint64_t middle = (k ? end_of(x, k - 1) : x->device_begin_ns) / 2 + end_of(x, k) / 2;
+	uint64_t middle = (k ? x->end_ns[k - 1] : x->device_begin_ns) / 2 + x->end_ns[k] / 2;
 	uint32_t step = k;
 
 	if (a->known && a->common)
@@ -121,7 +131,7 @@ static uint32_t number_of(const struct jobsteps *j, const uint32_t *of, uint32_t
 	const struct align_rank *a = &j->align->rank[r];
 	uint32_t votes = 0, most = 0, run = 0, last = JOBSTEPS_NONE, number = JOBSTEPS_NONE;
 
-	for (; *at < a->count && a->coll[*at].end_ns <= end_of(&j->rank[r], k); (*at)++) {
+	for (; *at < a->count && a->coll[*at].end_ns <= j->rank[r].end_ns[k]; (*at)++) {
 		uint32_t i = a->coll[*at].instance, step = i < j->align->instances ? of[i] : JOBSTEPS_NONE;
 
 		if (step == JOBSTEPS_NONE)
@@ -163,9 +173,14 @@ static int rank_number(struct jobsteps *j, const uint32_t *of, uint32_t r, uint3
 
 static int number_all(struct jobsteps *j)
 {
-	uint32_t ref = reference_of(j), *of;
+	uint32_t ref, *of;
 	int rc = 0;
 
+	for (uint32_t r = 0; r < j->rank_count && !rc; r++)
+		rc = ends_find(&j->rank[r]);
+	if (rc)
+		return rc;
+	ref = reference_of(j);
 	j->steps = j->rank[ref].step_count;
 	if (!j->steps)
 		return -ENODATA;
@@ -540,8 +555,10 @@ int jobsteps_make(struct jobsteps *j)
 	j->transfer_ns = NULL;
 	j->transfers = NULL;
 	j->steps = j->leads = 0;
-	for (uint32_t r = 0; r < j->rank_count; r++)
+	for (uint32_t r = 0; r < j->rank_count; r++) {
 		j->rank[r].number = j->rank[r].own = NULL;
+		j->rank[r].end_ns = NULL;
+	}
 	rc = j->rank_count ? number_all(j) : -ENODATA;
 	if (rc)
 		return rc;
@@ -574,8 +591,10 @@ int jobsteps_make(struct jobsteps *j)
 void jobsteps_fini(struct jobsteps *j)
 {
 	for (uint32_t r = 0; r < j->rank_count; r++) {
+		free(j->rank[r].end_ns);
 		free(j->rank[r].number);
 		free(j->rank[r].own);
+		j->rank[r].end_ns = NULL;
 		j->rank[r].number = j->rank[r].own = NULL;
 	}
 	for (int m = 0; m < JOBSTEPS_MEASURES; m++) {

@@ -46,6 +46,7 @@ struct jobsteps_rank {
 	const uint32_t *kernel_at;	  /* [step_count + 1]: step k has those from kernel_at[k] on */
 	uint64_t device_begin_ns, last_begin_ns; /* when its device's first and last record begin */
 	/* out */
+	uint64_t *end_ns; /* [step_count]: where they end on the device, never falling */
 	uint32_t *number; /* [step_count]: the job's step; JOBSTEPS_NONE: not known */
 	uint32_t *own;	  /* [steps + 1]: step s is the rank's steps from own[s] to before own[s + 1], but
 			   * for those without a number */
