@@ -461,11 +461,6 @@ uint32_t cross_healthy_peers(const struct cross *c, uint32_t slot, uint32_t *slo
 	return n;
 }
 
-int64_t cross_clock(const struct cross *c, uint32_t node, int64_t at_unix_ns)
-{
-	return clocks_correction(c->clocks, node, at_unix_ns);
-}
-
 bool cross_clock_state(const struct cross *c, uint32_t node, int64_t at_unix_ns, double *offset_ns,
 		       double *drift, double *error_ns)
 {

@@ -77,8 +77,6 @@ uint32_t cross_suspects(const struct cross *c);
 /* Members of the same role, itself left out, those that no finding names; nearest rank numbers
  * first. The number written. */
 uint32_t cross_healthy_peers(const struct cross *c, uint32_t slot, uint32_t *slots, uint32_t max);
-/* What to take off a time on the node's realtime clock to have the job's. */
-int64_t cross_clock(const struct cross *c, uint32_t node, int64_t at_unix_ns);
 /* The job's common number of a rank's own step; -1: not known. */
 int64_t cross_step(const struct cross *c, uint32_t slot, uint64_t own_step);
 /* [{"role","ranks":[...],"steps_per_row","step_ms","self_ms","suspects":[...]}]; returns owned. */

@@ -39,16 +39,16 @@ static struct tail tail_of(const struct crossrank *c, uint32_t r, uint32_t share
 	const struct align_rank *x = &c->steps->align->rank[r];
 	const struct jobsteps_rank *own = &c->steps->rank[r];
 	struct tail t = {0};
-	uint32_t i = 0, last_begin = own->event_count;
+	uint32_t i = 0;
 
 	for (; i < x->count && x->coll[i].instance != shared; i++)
 		t.most_ns = fmax(t.most_ns, (double)(x->coll[i].end_ns - x->coll[i].begin_ns));
 	t.after = i < x->count ? x->count - i - 1 : 0;
-	if (!t.after || !last_begin)
+	if (!t.after)
 		return t;
 	t.what = x->coll[i + 1].what;
 	/* nothing of the rank begins after it was entered */
-	if (own->event[last_begin - 1].begin_ns <= x->coll[i + 1].begin_ns)
+	if (own->last_begin_ns <= x->coll[i + 1].begin_ns)
 		t.waited_ns = fmax(1, (double)(x->coll[i + 1].end_ns - x->coll[i + 1].begin_ns));
 	return t;
 }
@@ -59,16 +59,13 @@ static void tell_hang(struct crossrank *c, const uint32_t *ranks, uint32_t count
 	struct crossrank_finding out = {0};
 	struct finding *f = &out.finding;
 	const struct align_rank *x = &c->steps->align->rank[ranks[0]];
-	const uint64_t *cut = c->steps->rank[ranks[0]].cut_ns;
 	uint32_t step = 0;
 
 	for (uint32_t i = 0; i < x->count; i++)
 		if (x->coll[i].instance == shared)
-			while (step + 1 < c->n && cut[step + 1] < x->coll[i].end_ns)
-				step++;
+			step = jobsteps_at(c->steps, ranks[0], x->coll[i].end_ns);
 	/* the one that did not end comes after the last that did */
-	if (step + 1 < c->n && cut[step + 1] <= x->coll[x->count - 1].end_ns)
-		step++;
+	step = step + 1 < c->n ? step + 1 : c->n - 1;
 	f->kind = FINDING_HANG;
 	f->first_step = f->last_step = out.sure_step = step;
 	f->cause = waiting ? CAUSE_HANG_MISSING : CAUSE_HANG_TRANSFER;

@@ -9,18 +9,43 @@
 #include "analysis/record.h"
 #include "analysis/robust/median.h"
 #include "analysis/thresholds.h"
-#include "base/hash.h"
 
-/* Durations kept of a kernel name, for its median. */
-#define SAMPLES 64u
-/* Names told apart; those beyond share one. */
-#define NAMES_MAX 65536u
 /* Collectives of a step that are counted one by one. */
 #define COLLS_COUNTED 4096u
-/* Kernels after a step's last collective that are counted. */
-#define TAIL_MAX   4095u
 
-/* ---- where the steps end ---- */
+/* ---- numbering ---- */
+
+/* On the device a step ends where its last kernel does; one without kernels, where the one before
+ * does. */
+static int ends_find(struct jobsteps_rank *x)
+{
+	uint64_t last = x->device_begin_ns;
+
+	x->end_ns = malloc((x->step_count ? x->step_count : 1) * sizeof(*x->end_ns));
+	if (!x->end_ns)
+		return -ENOMEM;
+	for (uint32_t k = 0; k < x->step_count; k++) {
+		last = x->step[k].device_end_ns > last ? x->step[k].device_end_ns : last;
+		x->end_ns[k] = last;
+	}
+	return 0;
+}
+
+/* The rank's step that ends at ns or first after it; step_count: none. */
+static uint32_t own_at(const struct jobsteps_rank *x, uint64_t ns)
+{
+	uint32_t low = 0, high = x->step_count;
+
+	while (low < high) {
+		uint32_t mid = low + (high - low) / 2;
+
+		if (x->end_ns[mid] < ns)
+			low = mid + 1;
+		else
+			high = mid;
+	}
+	return low;
+}
 
 /* Share of the rank's steps that hold as many common collectives as most do. */
 static double regularity(const struct align_rank *a, const struct jobsteps_rank *x)
@@ -30,7 +55,7 @@ static double regularity(const struct align_rank *a, const struct jobsteps_rank 
 	for (uint32_t k = 0; k < x->step_count; k++) {
 		uint32_t n = 0;
 
-		for (; i < a->count && a->coll[i].end_ns <= x->step_end_ns[k]; i++)
+		for (; i < a->count && a->coll[i].end_ns <= x->end_ns[k]; i++)
 			n += a->coll[i].instance != ALIGN_NONE;
 		if (n && k && ++seen[n < COLLS_COUNTED ? n : 0] > most)
 			most = seen[n < COLLS_COUNTED ? n : 0];
@@ -66,505 +91,350 @@ static uint32_t reference_of(const struct jobsteps *j)
 	return out;
 }
 
-/* Per instance and rank: the local end; 0: no member. */
-struct ends {
-	uint64_t *end;	   /* [rank * instances + instance] */
-	uint32_t *members; /* [instances] */
-};
-
-static int ends_make(const struct align_job *a, struct ends *e)
+/* In which of the reference's steps it leaves each instance; JOBSTEPS_NONE: in none. NULL: no memory. */
+static uint32_t *steps_of_instances(const struct jobsteps *j, uint32_t ref)
 {
-	e->end = calloc((size_t)a->rank_count * (a->instances ? a->instances : 1), sizeof(*e->end));
-	e->members = calloc(a->instances ? a->instances : 1, sizeof(*e->members));
-	if (!e->end || !e->members)
-		return -ENOMEM;
-	for (uint32_t r = 0; r < a->rank_count; r++)
-		for (uint32_t i = 0; i < a->rank[r].count; i++) {
-			const struct align_coll *c = &a->rank[r].coll[i];
+	uint32_t n = j->align->instances ? j->align->instances : 1;
+	uint32_t *of = malloc(n * sizeof(*of));
 
-			if (c->instance >= a->instances)
-				continue;
-			e->end[(size_t)r * a->instances + c->instance] = c->end_ns;
-			e->members[c->instance]++;
-		}
-	return 0;
-}
+	for (uint32_t i = 0; of && i < n; i++)
+		of[i] = JOBSTEPS_NONE;
+	for (uint32_t i = 0; of && i < j->align->rank[ref].count; i++) {
+		const struct align_coll *c = &j->align->rank[ref].coll[i];
+		uint32_t step = own_at(&j->rank[ref], c->end_ns);
 
-/* The last instance of half of the ranks and more that ends on `ref` in (after, until]. */
-static uint32_t cutting_instance(const struct jobsteps *j, const struct ends *e, uint32_t ref,
-				 uint64_t after, uint64_t until, uint32_t *cursor)
-{
-	const struct align_rank *r = &j->align->rank[ref];
-	uint32_t found = ALIGN_NONE;
-
-	for (; *cursor < r->count && r->coll[*cursor].end_ns <= until; (*cursor)++) {
-		const struct align_coll *c = &r->coll[*cursor];
-
-		if (c->instance < j->align->instances && c->end_ns > after &&
-		    2 * e->members[c->instance] >= j->rank_count)
-			found = c->instance;
+		if (c->instance < j->align->instances && step < j->steps)
+			of[c->instance] = step;
 	}
-	return found;
+	return of;
 }
 
-/* First event that begins at or after ns. */
-static uint32_t event_at(const struct jobsteps_rank *x, uint64_t ns)
-{
-	uint32_t low = 0, high = x->event_count;
-
-	while (low < high) {
-		uint32_t mid = low + (high - low) / 2;
-
-		if (x->event[mid].begin_ns < ns)
-			low = mid + 1;
-		else
-			high = mid;
-	}
-	return low;
-}
-
-static bool is_comm(const struct jobsteps_event *e)
-{
-	return e->kind == RECORD_COLL_KERNEL;
-}
-
-/* How many kernels and copies follow the collective that ends at `from` before the rank's own step
- * ends; UINT32_MAX: no step of its own ends before its next collective. *own: place among its
- * steps. */
-static uint32_t tail_here(const struct jobsteps_rank *x, uint64_t from, uint32_t *own)
-{
-	uint32_t n = 0;
-
-	while (*own < x->step_count && x->step_end_ns[*own] < from)
-		(*own)++;
-	if (*own == x->step_count)
-		return UINT32_MAX;
-	for (uint32_t i = event_at(x, from); i < x->event_count; i++) {
-		if (x->event[i].begin_ns >= x->step_end_ns[*own])
-			return n;
-		if (is_comm(&x->event[i]) || n == TAIL_MAX)
-			return UINT32_MAX;
-		n++;
-	}
-	return n;
-}
-
-/* The usual number of kernels between a step's last collective and its end; `other` where the
- * rank's own steps do not tell. */
-static uint32_t tail_usual(const struct jobsteps_rank *x, const uint64_t *end,
-			   const uint32_t *instance, uint32_t steps, uint32_t *tally,
-			   uint32_t other)
-{
-	uint32_t own = 0, windows = 0, best = 0;
-
-	memset(tally, 0, (TAIL_MAX + 1) * sizeof(*tally));
-	for (uint32_t k = 0; k < steps; k++) {
-		uint32_t n;
-
-		if (instance[k] == ALIGN_NONE || !end[instance[k]])
-			continue;
-		windows++;
-		n = tail_here(x, end[instance[k]], &own);
-		if (n <= TAIL_MAX && ++tally[n] > tally[best])
-			best = n;
-	}
-	return tally[best] >= thresholds.part.shows * windows && windows ? best : other;
-}
-
-/* Where a step ends whose last collective ends at `from`: with so many kernels more, before the
- * next. */
-static uint64_t tail_end(const struct jobsteps_rank *x, uint64_t from, uint32_t tail)
-{
-	uint64_t end = from;
-
-	for (uint32_t i = event_at(x, from); i < x->event_count && tail; i++) {
-		if (is_comm(&x->event[i]))
-			break;
-		end = x->event[i].end_ns > end ? x->event[i].end_ns : end;
-		tail--;
-	}
-	return end;
-}
-
-/* Cut k + 1 of a rank, which ends job step k. */
-static uint64_t cut_of(const struct jobsteps *j, uint32_t r, uint32_t ref, uint32_t k,
-		       uint64_t ref_end, uint64_t coll_end, uint32_t tail)
+/* Where no collective says it: by the middle of the step, on the reference's clock. */
+static uint32_t number_by_time(const struct jobsteps *j, uint32_t r, uint32_t ref, uint32_t k)
 {
 	const struct align_rank *a = &j->align->rank[r];
 	const struct jobsteps_rank *x = &j->rank[r];
+	uint64_t middle = (k ? x->end_ns[k - 1] : x->device_begin_ns) / 2 + x->end_ns[k] / 2;
+	uint32_t step = k;
 
-	if (coll_end)
-		return tail_end(x, coll_end, tail);
-	if (r == ref)
-		return ref_end;
 	if (a->known && a->common)
-		return align_to_local(j->align, r, align_to_reference(j->align, ref, ref_end));
-	return !a->common && k < x->step_count ? x->step_end_ns[k]
-					       : 0; /* nothing in common: its own */
+		step = own_at(&j->rank[ref],
+			      align_to_local(j->align, ref,
+					     align_to_reference(j->align, r, middle)));
+	return step < j->steps ? step : JOBSTEPS_NONE;
 }
 
-static uint64_t end_of(const struct jobsteps_rank *x)
+/* Of a rank's step k, whose first collective is *at. */
+static uint32_t number_of(const struct jobsteps *j, const uint32_t *of, uint32_t r, uint32_t ref,
+			  uint32_t k, uint32_t *at)
 {
-	uint64_t end = 0;
+	const struct align_rank *a = &j->align->rank[r];
+	uint32_t votes = 0, most = 0, run = 0, last = JOBSTEPS_NONE, number = JOBSTEPS_NONE;
 
-	for (uint32_t i = 0; i < x->event_count; i++)
-		end = x->event[i].end_ns > end ? x->event[i].end_ns : end;
-	return end;
+	for (; *at < a->count && a->coll[*at].end_ns <= j->rank[r].end_ns[k]; (*at)++) {
+		uint32_t i = a->coll[*at].instance, step = i < j->align->instances ? of[i] : JOBSTEPS_NONE;
+
+		if (step == JOBSTEPS_NONE)
+			continue;
+		run = step == last ? run + 1 : 1;
+		last = step;
+		votes++;
+		if (run > most) {
+			most = run;
+			number = step;
+		}
+	}
+	if (!votes)
+		return number_by_time(j, r, ref, k);
+	return most > thresholds.part.most * votes ? number : JOBSTEPS_NONE;
 }
 
-struct cutter {
-	struct ends ends;
-	uint32_t *instance; /* [steps]: the last collective of each, ALIGN_NONE */
-	uint32_t *tally;
-	uint32_t ref;
-};
-
-static void cut_rank(struct jobsteps *j, const struct cutter *c, uint32_t r, uint32_t tail)
+static int rank_number(struct jobsteps *j, const uint32_t *of, uint32_t r, uint32_t ref)
 {
-	const uint64_t *end = c->ends.end + (size_t)r * j->align->instances;
-	const struct jobsteps_rank *ref = &j->rank[c->ref];
 	struct jobsteps_rank *x = &j->rank[r];
+	uint32_t at = 0, next = 0;
 
-	x->cut_ns[0] = x->event_count ? x->event[0].begin_ns : 0;
-	for (uint32_t k = 0; k < j->steps; k++) {
-		uint64_t ref_end = k < ref->step_count ? ref->step_end_ns[k] : end_of(ref), at;
+	x->number = malloc((x->step_count ? x->step_count : 1) * sizeof(*x->number));
+	x->own = malloc((j->steps + 1) * sizeof(*x->own));
+	if (!x->number || !x->own)
+		return -ENOMEM;
+	for (uint32_t k = 0; k < x->step_count; k++) {
+		uint32_t s = r == ref ? k : number_of(j, of, r, ref, k, &at);
 
-		at = cut_of(j, r, c->ref, k, ref_end,
-			    c->instance[k] == ALIGN_NONE ? 0 : end[c->instance[k]], tail);
-		x->cut_ns[k + 1] = x->event_count && at > x->cut_ns[k] ? at : x->cut_ns[k];
+		/* they rise: what goes back is none of them */
+		x->number[k] = s != JOBSTEPS_NONE && s + 1 >= next ? s : JOBSTEPS_NONE;
+		for (; x->number[k] != JOBSTEPS_NONE && next <= s; next++)
+			x->own[next] = k;
 	}
+	for (; next <= j->steps; next++)
+		x->own[next] = x->step_count;
+	return 0;
 }
 
-static int cutter_new(const struct jobsteps *j, struct cutter *c)
+static int number_all(struct jobsteps *j)
 {
-	int rc = ends_make(j->align, &c->ends);
+	uint32_t ref, *of;
+	int rc = 0;
 
-	c->instance = malloc(j->steps * sizeof(*c->instance));
-	c->tally = malloc((TAIL_MAX + 1) * sizeof(*c->tally));
-	return rc || !c->instance || !c->tally ? -ENOMEM : 0;
-}
-
-static void cut_all(struct jobsteps *j, struct cutter *c)
-{
-	const struct jobsteps_rank *ref = &j->rank[c->ref];
-	uint32_t cursor = 0, tail;
-	uint64_t after = 0, until;
-
-	for (uint32_t k = 0; k < j->steps; k++) {
-		until = k < ref->step_count ? ref->step_end_ns[k] : end_of(ref);
-		c->instance[k] = cutting_instance(j, &c->ends, c->ref, after, until, &cursor);
-		after = until;
-	}
-	tail = tail_usual(ref, c->ends.end + (size_t)c->ref * j->align->instances, c->instance,
-			  j->steps, c->tally, 0);
-	for (uint32_t r = 0; r < j->rank_count; r++)
-		cut_rank(j, c, r,
-			 tail_usual(&j->rank[r], c->ends.end + (size_t)r * j->align->instances,
-				    c->instance, j->steps, c->tally, tail));
-}
-
-static int cuts_make(struct jobsteps *j)
-{
-	struct cutter c = {.ref = reference_of(j)};
-	int rc;
-
-	if (!j->rank[c.ref].step_count)
+	for (uint32_t r = 0; r < j->rank_count && !rc; r++)
+		rc = ends_find(&j->rank[r]);
+	if (rc)
+		return rc;
+	ref = reference_of(j);
+	j->steps = j->rank[ref].step_count;
+	if (!j->steps)
 		return -ENODATA;
-	j->steps =
-	    j->rank[c.ref].step_count + 1; /* and what comes after the last one, perhaps whole */
-	for (uint32_t r = 0; r < j->rank_count; r++) {
-		j->rank[r].cut_ns = calloc(j->steps + 1, sizeof(*j->rank[r].cut_ns));
-		if (!j->rank[r].cut_ns)
-			return -ENOMEM;
-	}
-	rc = cutter_new(j, &c);
-	if (!rc)
-		cut_all(j, &c);
-	free(c.ends.end);
-	free(c.ends.members);
-	free(c.instance);
-	free(c.tally);
+	of = steps_of_instances(j, ref);
+	if (!of)
+		return -ENOMEM;
+	for (uint32_t r = 0; r < j->rank_count && !rc; r++)
+		rc = rank_number(j, of, r, ref);
+	free(of);
 	return rc;
+}
+
+uint32_t jobsteps_at(const struct jobsteps *j, uint32_t rank, uint64_t ns)
+{
+	const struct jobsteps_rank *x = &j->rank[rank];
+	uint32_t k = own_at(x, ns);
+
+	if (k == x->step_count)
+		return j->steps;
+	while (k && x->number[k] == JOBSTEPS_NONE)
+		k--;
+	return x->step_count && x->number[k] != JOBSTEPS_NONE ? x->number[k] : 0;
 }
 
 /* ---- what each kernel usually takes ---- */
 
 struct usual {
-	uint32_t *count;   /* [names] */
-	uint32_t *sample;  /* [names * SAMPLES] */
-	double *median_ns; /* [names] */
-	double *total_ns;  /* [names], of one rank */
-	uint8_t *lead;	   /* [names]: 1 + its place among the leads; 0 none */
+	double *ns; /* [names]: median over a rank's steps of a kernel's mean time; 0: none */
+	double *total;	/* [names] */
+	double *share;	/* [names]: the most that it takes of some rank's time */
+	uint64_t *count;
+	uint8_t *lead;	/* [names]: 1 + its place among the leads; 0 none */
 	uint32_t names;
+	double *sample; /* of all names' means in the steps, of one rank */
 };
 
-static bool is_compute(const struct jobsteps_event *e)
+static bool is_compute(const struct step_kernel *k)
 {
-	return e->kind == RECORD_KERNEL || e->kind == RECORD_GRAPH_EXEC;
+	return k->kind == RECORD_KERNEL || k->kind == RECORD_GRAPH_EXEC;
 }
 
-static uint32_t slot_of(const struct usual *u, const struct jobsteps_event *e)
+/* Under name 0 go all kernels that have none. */
+static bool is_told(const struct usual *u, const struct step_kernel *k)
 {
-	return e->name < u->names ? e->name : 0;
+	return is_compute(k) && k->name && k->name < u->names && k->count;
 }
 
-static uint64_t duration_of(const struct jobsteps_event *e)
+static uint32_t kernels_of(const struct jobsteps_rank *x)
 {
-	return e->end_ns > e->begin_ns ? e->end_ns - e->begin_ns : 0;
+	return x->step_count ? x->kernel_at[x->step_count] : 0;
 }
 
-static int usual_new(struct usual *u, uint32_t names)
+static int usual_new(struct usual *u, const struct jobsteps *j)
 {
-	u->names = names < NAMES_MAX ? (names ? names : 1) : NAMES_MAX;
-	u->count = malloc(u->names * sizeof(*u->count));
-	u->sample = malloc((size_t)u->names * SAMPLES * sizeof(*u->sample));
-	u->median_ns = malloc(u->names * sizeof(*u->median_ns));
-	u->total_ns = calloc(u->names, sizeof(*u->total_ns));
+	uint32_t most = 1;
+
+	for (uint32_t r = 0; r < j->rank_count; r++)
+		most = kernels_of(&j->rank[r]) > most ? kernels_of(&j->rank[r]) : most;
+	u->names = j->name_count ? j->name_count : 1;
+	u->ns = malloc(u->names * sizeof(*u->ns));
+	u->total = malloc(u->names * sizeof(*u->total));
+	u->share = calloc(u->names, sizeof(*u->share));
+	u->count = malloc((u->names + 1) * sizeof(*u->count));
 	u->lead = calloc(u->names, sizeof(*u->lead));
-	return u->count && u->sample && u->median_ns && u->total_ns && u->lead ? 0 : -ENOMEM;
+	u->sample = malloc(most * sizeof(*u->sample));
+	return u->ns && u->total && u->share && u->count && u->lead && u->sample ? 0 : -ENOMEM;
 }
 
 static void usual_free(struct usual *u)
 {
+	free(u->ns);
+	free(u->total);
+	free(u->share);
 	free(u->count);
-	free(u->sample);
-	free(u->median_ns);
-	free(u->total_ns);
 	free(u->lead);
+	free(u->sample);
 }
 
-/* Adds to each name's share the most that it takes of a rank's time. ns: [names]. */
-static void shares_add(const struct jobsteps_rank *x, const struct usual *u, double *ns,
-		       double *share)
+/* Times and numbers of a rank's compute kernels by name; what they take together. */
+static double totals_of(struct usual *u, const struct jobsteps_rank *x)
 {
 	double all = 0;
 
-	memset(ns, 0, u->names * sizeof(*ns));
-	for (uint32_t i = 0; i < x->event_count; i++) {
-		const struct jobsteps_event *e = &x->event[i];
+	memset(u->total, 0, u->names * sizeof(*u->total));
+	memset(u->count, 0, u->names * sizeof(*u->count));
+	for (uint32_t i = 0; i < kernels_of(x); i++) {
+		const struct step_kernel *k = &x->kernel[i];
 
-		if (!is_compute(e))
+		all += is_compute(k) ? (double)k->total_ns : 0;
+		if (!is_told(u, k))
 			continue;
-		ns[slot_of(u, e)] += (double)duration_of(e);
-		all += (double)duration_of(e);
+		u->total[k->name] += (double)k->total_ns;
+		u->count[k->name] += k->count;
 	}
-	for (uint32_t name = 0; name < u->names && all > 0; name++)
-		share[name] = fmax(share[name], ns[name] / all);
+	return all;
 }
 
 /* The names that take most of a rank's time, on any rank. */
-static int leads_find(struct jobsteps *j, struct usual *u)
+static void leads_find(struct jobsteps *j, struct usual *u)
 {
-	double *share = calloc(u->names, sizeof(*share));
+	for (uint32_t r = 0; r < j->rank_count; r++) {
+		double all = totals_of(u, &j->rank[r]);
 
-	if (!share)
-		return -ENOMEM;
-	for (uint32_t r = 0; r < j->rank_count; r++)
-		shares_add(&j->rank[r], u, u->total_ns, share);
+		for (uint32_t name = 0; name < u->names && all > 0; name++)
+			u->share[name] = fmax(u->share[name], u->total[name] / all);
+	}
 	for (j->leads = 0; j->leads < JOBSTEPS_LEADS_MAX; j->leads++) {
 		uint32_t best = 0;
 
 		for (uint32_t name = 1; name < u->names; name++)
-			if (!u->lead[name] && share[name] > (best ? share[best] : 0))
+			if (!u->lead[name] && u->share[name] > (best ? u->share[best] : 0))
 				best = name;
-		if (!best || share[best] < thresholds.part.told)
+		if (!best || u->share[best] < thresholds.part.told)
 			break;
 		j->lead[j->leads] = best;
 		u->lead[best] = (uint8_t)(j->leads + 1);
 	}
-	free(share);
-	return 0;
 }
 
-/* Of one rank: a sample of each name's durations, spread over the trace; their medians. */
+/* Of one rank: the means of each name's kernels in its steps, sorted by name; their medians. */
 static void usual_of(struct usual *u, const struct jobsteps_rank *x)
 {
-	double v[SAMPLES];
+	uint64_t *from = u->count;
 
-	memset(u->count, 0, u->names * sizeof(*u->count));
-	memset(u->total_ns, 0, u->names * sizeof(*u->total_ns));
-	for (uint32_t i = 0; i < x->event_count; i++) {
-		const struct jobsteps_event *e = &x->event[i];
-		uint32_t at = slot_of(u, e), seen;
-		uint64_t ns = duration_of(e);
+	memset(from, 0, (u->names + 1) * sizeof(*from));
+	for (uint32_t i = 0; i < kernels_of(x); i++)
+		if (is_told(u, &x->kernel[i]))
+			from[x->kernel[i].name + 1]++;
+	for (uint32_t name = 0; name < u->names; name++)
+		from[name + 1] += from[name];
+	for (uint32_t i = 0; i < kernels_of(x); i++) {
+		const struct step_kernel *k = &x->kernel[i];
 
-		if (!is_compute(e))
-			continue;
-		seen = u->count[at]++;
-		u->total_ns[at] += (double)ns;
-		if (seen >= SAMPLES)
-			seen = (uint32_t)(hash_mix(((uint64_t)at << 32) + seen) % (seen + 1));
-		if (seen < SAMPLES)
-			u->sample[(size_t)at * SAMPLES + seen] =
-			    ns < UINT32_MAX ? (uint32_t)ns : UINT32_MAX;
+		if (is_told(u, k))
+			u->sample[from[k->name]++] = (double)k->total_ns / k->count;
 	}
+	/* each name now begins where the one before ends */
 	for (uint32_t name = 0; name < u->names; name++) {
-		uint32_t n = u->count[name] < SAMPLES ? u->count[name] : SAMPLES;
+		uint64_t begin = name ? from[name - 1] : 0, n = from[name] - begin;
 
-		for (uint32_t i = 0; i < n; i++)
-			v[i] = u->sample[(size_t)name * SAMPLES + i];
-		u->median_ns[name] = n ? median_of(v, n) : 0;
+		u->ns[name] = n ? median_of(u->sample + begin, (uint32_t)n) : 0;
 	}
 }
 
 /* ---- where the time went ---- */
 
-enum cover { COVER_COMPUTE, COVER_COMM, COVER_COPY, COVER_WORK, COVER_ALL, COVERS };
-
-struct sweep {
-	struct jobsteps *j;
-	uint32_t rank;
-	uint64_t end[COVERS];  /* of the union so far */
-	double *total[COVERS]; /* [steps] */
-	double *lead_work;     /* [leads * steps] */
-};
-
-static void cover_add(struct sweep *s, enum cover which, uint32_t step, uint64_t begin,
-		      uint64_t end)
+/* Of the device: from the end of the step before to its own. NAN: not known. */
+static double span_of(const struct jobsteps_rank *x, uint32_t k)
 {
-	const uint64_t *cut = s->j->rank[s->rank].cut_ns;
+	const struct step *s = &x->step[k];
 
-	begin = begin > s->end[which] ? begin : s->end[which];
-	if (end <= begin)
-		return;
-	s->end[which] = end;
-	for (; step < s->j->steps && begin < end; step++) {
-		uint64_t until = cut[step + 1] < end ? cut[step + 1] : end;
+	return s->device_latency_ns && !(s->flags & (STEP_FLAG_FIRST | STEP_FLAG_GAP)) ?
+		       (double)s->device_latency_ns : NAN;
+}
 
-		if (until <= begin)
+static void kernels_add(struct jobsteps *j, const struct usual *u, uint32_t r, uint32_t k,
+			double *lead_work)
+{
+	const struct jobsteps_rank *x = &j->rank[r];
+	size_t at = (size_t)r * j->steps + x->number[k];
+
+	for (uint32_t i = x->kernel_at[k]; i < x->kernel_at[k + 1]; i++) {
+		const struct step_kernel *one = &x->kernel[i];
+		double work = is_told(u, one) ? one->count * u->ns[one->name] : 0;
+		uint32_t lead;
+
+		j->value[JOBSTEPS_KERNELS][at] += is_compute(one) ? one->count : 0;
+		if (!(work > 0))
 			continue;
-		s->total[which][step] += (double)(until - begin);
-		begin = until;
+		j->value[JOBSTEPS_WORK][at] += work;
+		j->value[JOBSTEPS_BUSY][at] += (double)one->total_ns;
+		lead = u->lead[one->name];
+		if (!lead)
+			continue;
+		j->lead_pace[lead - 1][at] += (double)one->total_ns;
+		lead_work[lead - 1] += work;
 	}
 }
 
-static void event_add(struct sweep *s, const struct usual *u, uint32_t step,
-		      const struct jobsteps_event *e)
+static void row_forget(struct jobsteps *j, size_t at)
 {
-	size_t at = (size_t)s->rank * s->j->steps + step;
-	enum cover own = COVER_COMPUTE;
+	for (int m = 0; m < JOBSTEPS_MEASURES; m++)
+		if (m != JOBSTEPS_LATE)
+			j->value[m][at] = NAN;
+	for (uint32_t i = 0; i < j->leads; i++)
+		j->lead_pace[i][at] = NAN;
+}
 
-	if (e->kind == RECORD_COLL_KERNEL)
-		own = COVER_COMM;
-	else if (e->kind == RECORD_COPY || e->kind == RECORD_MEMSET)
-		own = COVER_COPY;
-	cover_add(s, own, step, e->begin_ns, e->end_ns);
-	if (own != COVER_COMM)
-		cover_add(s, COVER_WORK, step, e->begin_ns, e->end_ns);
-	cover_add(s, COVER_ALL, step, e->begin_ns, e->end_ns);
-	if (!is_compute(e))
+/* The rank's step k is all of the job's step, or a part of it. False: nothing is known of that. */
+static bool part_add(struct jobsteps *j, const struct usual *u, uint32_t r, uint32_t k, double *lead_work)
+{
+	const struct jobsteps_rank *x = &j->rank[r];
+	const struct step *own = &x->step[k];
+	size_t at = (size_t)r * j->steps + x->number[k];
+	double span = span_of(x, k);
+
+	j->value[JOBSTEPS_LATENCY][at] += span;
+	j->value[JOBSTEPS_COMPUTE][at] += (double)own->compute_ns;
+	j->value[JOBSTEPS_COMM][at] += (double)own->comm_ns;
+	j->value[JOBSTEPS_COPY][at] += (double)own->copy_ns;
+	j->value[JOBSTEPS_EXPOSED][at] += (double)own->exposed_comm_ns;
+	/* of its span, what lies before its first kernel too */
+	j->value[JOBSTEPS_IDLE][at] +=
+	    span - (double)(own->device_end_ns - own->device_begin_ns - own->idle_ns);
+	j->value[JOBSTEPS_SELF][at] += span - (double)own->exposed_comm_ns;
+	kernels_add(j, u, r, k, lead_work);
+	return !(own->flags & STEP_FLAG_GAP);
+}
+
+static void row_set(struct jobsteps *j, const struct usual *u, uint32_t r, uint32_t s)
+{
+	const struct jobsteps_rank *x = &j->rank[r];
+	double **v = j->value, lead_work[JOBSTEPS_LEADS_MAX] = {0};
+	size_t at = (size_t)r * j->steps + s;
+	bool known = true;
+
+	for (uint32_t k = x->own[s]; k < x->own[s + 1]; k++)
+		if (x->number[k] == s)
+			known &= part_add(j, u, r, k, lead_work);
+	if (!known || !(v[JOBSTEPS_KERNELS][at] > 0)) {
+		row_forget(j, at);
 		return;
-	s->j->value[JOBSTEPS_KERNELS][at]++;
-	s->j->value[JOBSTEPS_WORK][at] += u->median_ns[slot_of(u, e)];
-	s->j->value[JOBSTEPS_BUSY][at] += (double)duration_of(e);
-	if (u->lead[slot_of(u, e)]) {
-		uint32_t lead = u->lead[slot_of(u, e)] - 1u;
-
-		s->j->lead_pace[lead][at] += (double)duration_of(e);
-		s->lead_work[(size_t)lead * s->j->steps + step] += u->median_ns[slot_of(u, e)];
 	}
+	v[JOBSTEPS_PACE][at] = v[JOBSTEPS_WORK][at] > 0 ? v[JOBSTEPS_BUSY][at] / v[JOBSTEPS_WORK][at] : NAN;
+	for (uint32_t i = 0; i < j->leads; i++)
+		j->lead_pace[i][at] = lead_work[i] > 0 ? j->lead_pace[i][at] / lead_work[i] : NAN;
 }
 
-static void row_set(struct sweep *s, uint32_t step, bool known)
+/* A step that lies at an outer edge of the rank's trace, or a part of which does, counts only if it is
+ * whole. */
+static bool is_outer(const struct jobsteps_rank *x, uint32_t s)
 {
-	const uint64_t *cut = s->j->rank[s->rank].cut_ns;
-	size_t at = (size_t)s->rank * s->j->steps + step;
-	double **v = s->j->value, span = (double)(cut[step + 1] - cut[step]);
+	bool outer = false;
 
-	for (uint32_t i = 0; i < s->j->leads; i++) {
-		double work = s->lead_work[(size_t)i * s->j->steps + step];
-
-		s->j->lead_pace[i][at] = known && work > 0 ? s->j->lead_pace[i][at] / work : NAN;
-	}
-	if (!known) {
-		for (int m = 0; m < JOBSTEPS_MEASURES; m++)
-			v[m][at] = NAN;
-		return;
-	}
-	v[JOBSTEPS_LATENCY][at] = span;
-	v[JOBSTEPS_COMPUTE][at] = s->total[COVER_COMPUTE][step];
-	v[JOBSTEPS_COMM][at] = s->total[COVER_COMM][step];
-	v[JOBSTEPS_COPY][at] = s->total[COVER_COPY][step];
-	v[JOBSTEPS_EXPOSED][at] = s->total[COVER_ALL][step] - s->total[COVER_WORK][step];
-	v[JOBSTEPS_IDLE][at] = span - s->total[COVER_ALL][step];
-	v[JOBSTEPS_SELF][at] = span - v[JOBSTEPS_EXPOSED][at];
-	v[JOBSTEPS_PACE][at] =
-	    v[JOBSTEPS_WORK][at] > 0 ? v[JOBSTEPS_BUSY][at] / v[JOBSTEPS_WORK][at] : NAN;
+	for (uint32_t k = x->own[s]; k < x->own[s + 1]; k++)
+		outer |= x->number[k] == s && x->step[k].flags & STEP_FLAG_EDGE;
+	return outer;
 }
 
-static bool has_hole(const struct jobsteps_rank *x, uint64_t begin_ns, uint64_t end_ns)
-{
-	uint32_t low = 0, high = x->hole_count;
-
-	while (low < high) {
-		uint32_t mid = low + (high - low) / 2;
-
-		if (x->hole[mid].end_ns <= begin_ns)
-			low = mid + 1;
-		else
-			high = mid;
-	}
-	return low < x->hole_count && x->hole[low].begin_ns < end_ns;
-}
-
-/* A cut that is not known stands where the one before does: both steps beside it are not known. Nor is
- * one that the rank's trace does not reach the end of, or has nothing of: that is no idle device. */
-static bool step_known(const struct jobsteps *j, uint32_t r, uint32_t step, uint64_t trace_end)
-{
-	const uint64_t *cut = j->rank[r].cut_ns;
-
-	return cut[step + 1] > cut[step] && cut[step + 1] <= trace_end &&
-	       !(step && cut[step] == cut[step - 1]) &&
-	       !has_hole(&j->rank[r], cut[step], cut[step + 1]) &&
-	       j->value[JOBSTEPS_KERNELS][(size_t)r * j->steps + step] > 0;
-}
-
-static void rank_sweep(struct jobsteps *j, uint32_t r, const struct usual *u, double *totals)
-{
-	struct jobsteps_rank *x = &j->rank[r];
-	struct sweep s = {.j = j, .rank = r};
-	uint64_t trace_end = end_of(x);
-	uint32_t step = 0;
-
-	memset(totals, 0, (size_t)(COVERS + j->leads) * j->steps * sizeof(*totals));
-	s.lead_work = totals + (size_t)COVERS * j->steps;
-	for (int c = 0; c < COVERS; c++)
-		s.total[c] = totals + (size_t)c * j->steps;
-	for (uint32_t i = 0; i < x->event_count; i++) {
-		const struct jobsteps_event *e = &x->event[i];
-
-		while (step < j->steps && e->begin_ns >= x->cut_ns[step + 1])
-			step++;
-		if (step == j->steps)
-			break;
-		event_add(&s, u, step, e);
-	}
-	for (step = 0; step < j->steps; step++)
-		row_set(&s, step, step_known(j, r, step, trace_end));
-}
-
-/* The outermost steps count only if they are whole; of the first one, whose begin nobody knows,
- * only what does not need it. */
 static void outer_steps(struct jobsteps *j, uint32_t r, double *scratch)
 {
-	size_t at = (size_t)r * j->steps;
-	double usual = median_known(j->value[JOBSTEPS_KERNELS] + at + 1, j->steps > 2 ? j->steps - 2 : 0,
-				    scratch);
+	const struct jobsteps_rank *x = &j->rank[r];
+	const double *kernels = j->value[JOBSTEPS_KERNELS] + (size_t)r * j->steps;
+	double usual;
+	uint32_t n = 0;
 
-	usual = isnan(usual) ? 0 : usual;
-	for (uint32_t k = 0; k < j->steps; k += j->steps > 1 ? j->steps - 1 : 1) {
-		double kernels = j->value[JOBSTEPS_KERNELS][at + k];
-		bool whole = kernels >= thresholds.part.nearly_all * usual &&
-			     kernels <= (2 - thresholds.part.nearly_all) * usual;
-
-		for (uint32_t i = 0; i < j->leads && !whole; i++)
-			j->lead_pace[i][at + k] = NAN;
-		for (int m = 0; m < JOBSTEPS_MEASURES; m++)
-			if (!whole ||
-			    (!k && m != JOBSTEPS_PACE && m != JOBSTEPS_KERNELS &&
-			     m != JOBSTEPS_WORK && m != JOBSTEPS_BUSY && m != JOBSTEPS_COMPUTE))
-				j->value[m][at + k] = NAN;
-	}
+	for (uint32_t s = 0; s < j->steps; s++)
+		if (!isnan(kernels[s]) && !is_outer(x, s))
+			scratch[n++] = kernels[s];
+	usual = n ? median_of(scratch, n) : 0;
+	for (uint32_t s = 0; s < j->steps; s++)
+		if (!isnan(kernels[s]) && is_outer(x, s) &&
+		    !(fabs(kernels[s] - usual) <= (1 - thresholds.part.nearly_all) * usual))
+			row_forget(j, (size_t)r * j->steps + s);
 }
 
 /* ---- who was late ---- */
@@ -585,26 +455,10 @@ static int entry_order(const void *pa, const void *pb)
 	return (a->rank > b->rank) - (a->rank < b->rank);
 }
 
-static uint32_t step_at(const struct jobsteps *j, uint32_t rank, uint64_t end_ns)
-{
-	const uint64_t *cut = j->rank[rank].cut_ns;
-	uint32_t low = 0, high = j->steps;
-
-	while (low < high) {
-		uint32_t mid = (low + high) / 2;
-
-		if (cut[mid + 1] < end_ns)
-			low = mid + 1;
-		else
-			high = mid;
-	}
-	return low;
-}
-
 static void instance_add(struct jobsteps *j, const struct entry *e, uint32_t n, double *scratch,
 			 double *late, uint32_t *colls)
 {
-	uint32_t step = step_at(j, e->rank, e->end_ns);
+	uint32_t step = jobsteps_at(j, e->rank, e->end_ns);
 	double least = INFINITY, mid;
 
 	for (uint32_t i = 0; i < n; i++) {
@@ -692,7 +546,7 @@ static int tables_new(struct jobsteps *j)
 int jobsteps_make(struct jobsteps *j)
 {
 	struct usual u = {0};
-	double *totals = NULL;
+	double *scratch = NULL;
 	int rc;
 
 	memset(j->value, 0, sizeof(j->value));
@@ -701,45 +555,47 @@ int jobsteps_make(struct jobsteps *j)
 	j->transfer_ns = NULL;
 	j->transfers = NULL;
 	j->steps = j->leads = 0;
-	for (uint32_t r = 0; r < j->rank_count; r++)
-		j->rank[r].cut_ns = NULL;
-	rc = j->rank_count ? cuts_make(j) : -ENODATA;
+	for (uint32_t r = 0; r < j->rank_count; r++) {
+		j->rank[r].number = j->rank[r].own = NULL;
+		j->rank[r].end_ns = NULL;
+	}
+	rc = j->rank_count ? number_all(j) : -ENODATA;
 	if (rc)
 		return rc;
-	rc = usual_new(&u, j->name_count);
+	rc = usual_new(&u, j);
 	if (!rc)
-		rc = leads_find(j, &u);
+		leads_find(j, &u);
 	if (!rc)
 		rc = tables_new(j);
-	totals = malloc((size_t)(COVERS + j->leads + 1) * j->steps * sizeof(*totals));
-	if (!totals)
-		rc = -ENOMEM;
 	if (!rc)
 		rc = lateness(j);
+	scratch = malloc(j->steps * sizeof(*scratch));
+	if (!scratch)
+		rc = -ENOMEM;
 	for (uint32_t r = 0; r < j->rank_count && !rc; r++) {
-		double *late = j->value[JOBSTEPS_LATE] + (size_t)r * j->steps;
-		double *keep = totals + (size_t)(COVERS + j->leads) * j->steps;
-
-		memcpy(keep, late, j->steps * sizeof(*late));
-		usual_of(&u, &j->rank[r]);
+		totals_of(&u, &j->rank[r]);
 		for (uint32_t i = 0; i < j->leads; i++)
 			if (u.count[j->lead[i]])
 				j->lead_ns[(size_t)r * JOBSTEPS_LEADS_MAX + i] =
-				    u.total_ns[j->lead[i]] / u.count[j->lead[i]];
-		rank_sweep(j, r, &u, totals);
-		memcpy(late, keep, j->steps * sizeof(*late));
-		outer_steps(j, r, totals);
+				    u.total[j->lead[i]] / (double)u.count[j->lead[i]];
+		usual_of(&u, &j->rank[r]);
+		for (uint32_t s = 0; s < j->steps; s++)
+			row_set(j, &u, r, s);
+		outer_steps(j, r, scratch);
 	}
 	usual_free(&u);
-	free(totals);
+	free(scratch);
 	return rc;
 }
 
 void jobsteps_fini(struct jobsteps *j)
 {
 	for (uint32_t r = 0; r < j->rank_count; r++) {
-		free(j->rank[r].cut_ns);
-		j->rank[r].cut_ns = NULL;
+		free(j->rank[r].end_ns);
+		free(j->rank[r].number);
+		free(j->rank[r].own);
+		j->rank[r].end_ns = NULL;
+		j->rank[r].number = j->rank[r].own = NULL;
 	}
 	for (int m = 0; m < JOBSTEPS_MEASURES; m++) {
 		free(j->value[m]);
@@ -768,6 +624,21 @@ static int kernel_order(const void *pa, const void *pb)
 	return (a->kind > b->kind) - (a->kind < b->kind);
 }
 
+static void count_kernels(const struct jobsteps_rank *x, uint32_t k, uint32_t names,
+			  struct jobsteps_kernel *v)
+{
+	for (uint32_t i = x->kernel_at[k]; i < x->kernel_at[k + 1]; i++) {
+		const struct step_kernel *e = &x->kernel[i];
+		struct jobsteps_kernel *at =
+		    &v[2 * (size_t)(e->name < names ? e->name : 0) + !is_compute(e)];
+
+		at->name = e->name;
+		at->kind = (uint8_t)e->kind;
+		at->count += e->count;
+		at->total_ns += (double)e->total_ns;
+	}
+}
+
 int jobsteps_kernels(const struct jobsteps *j, uint32_t rank, uint32_t first, uint32_t last,
 		     struct jobsteps_kernel **out)
 {
@@ -779,23 +650,13 @@ int jobsteps_kernels(const struct jobsteps *j, uint32_t rank, uint32_t first, ui
 	*out = NULL;
 	if (!v)
 		return -ENOMEM;
-	for (uint32_t k = first; k <= last && k < j->steps; k++) {
-		uint64_t begin = x->cut_ns[k], end = x->cut_ns[k + 1];
-
-		if (isnan(jobsteps_value(j, JOBSTEPS_KERNELS, rank, k)))
+	for (uint32_t s = first; s <= last && s < j->steps; s++) {
+		if (isnan(jobsteps_value(j, JOBSTEPS_KERNELS, rank, s)))
 			continue;
 		steps++;
-		for (uint32_t i = event_at(x, begin);
-		     i < x->event_count && x->event[i].begin_ns < end; i++) {
-			const struct jobsteps_event *e = &x->event[i];
-			struct jobsteps_kernel *at =
-			    &v[2 * (size_t)(e->name < names ? e->name : 0) + !is_compute(e)];
-
-			at->name = e->name;
-			at->kind = e->kind;
-			at->count++;
-			at->total_ns += (double)duration_of(e);
-		}
+		for (uint32_t k = x->own[s]; k < x->own[s + 1]; k++)
+			if (x->number[k] == s)
+				count_kernels(x, k, names, v);
 	}
 	for (size_t i = 0; i < (size_t)names * 2; i++) {
 		if (v[i].count <= 0)

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
- * jobsteps.h - the steps of a whole job from its ranks' device records: one numbering, and per rank
- * and step where the time went.
+ * jobsteps.h - the steps of a whole job from those of its ranks: one numbering, and per rank and step
+ * where the time went.
  *
- * The steps of one rank (the most regular ones) number the job's. Every rank is cut after the same
- * collective, the last one of each step, and as many kernels more as usually follow it, so that
- * what stands in one row is the same work everywhere, however each rank's own steps were found;
- * without collectives at its own step ends. A rank's own time: the step less communication that
- * nothing overlaps (own = latency - exposed). Its pace: the time of its compute kernels over what
- * the same kernels usually take on this rank, so that other kernels, or more of them, do not change
- * it.
+ * A rank's steps are found and accounted by steps.h, as they are live. The steps of one rank (the most
+ * regular ones) number the job's: another rank's step has the number of that in which the reference
+ * leaves most of the collectives that both share, by time where it shares none. Steps with one number
+ * are parts of that step and add up; one that holds the collectives of two has no number. A rank's own
+ * time: the step less communication that nothing overlaps (own = latency - exposed). Its pace: the time
+ * of its compute kernels over what the same kernels usually take on this rank, so that other kernels, or
+ * more of them, do not change it.
  *
  * Pure: no I/O, clock, threads or globals. Memory: malloc behind struct jobsteps. Threads: one
  * caller. */
@@ -20,6 +20,7 @@
 #include <stdint.h>
 
 #include "analysis/align.h"
+#include "analysis/steps.h"
 
 enum jobsteps_measure {
 	JOBSTEPS_LATENCY, /* ns, as all but PACE and KERNELS */
@@ -37,38 +38,27 @@ enum jobsteps_measure {
 	JOBSTEPS_MEASURES
 };
 
-struct jobsteps_event {
-	uint64_t begin_ns, end_ns;
-	uint32_t name; /* the same id on every rank */
-	uint8_t kind;  /* enum record_kind, device ones */
-	uint8_t func;
-	uint16_t reserved;
-};
-
-struct jobsteps_hole { /* nothing was recorded from begin to end */
-	uint64_t begin_ns, end_ns;
-};
-
 struct jobsteps_rank {
 	int32_t rank;
-	const struct jobsteps_event *event; /* by begin */
-	uint32_t event_count;
-	const uint64_t *step_end_ns; /* device ends of the steps found on this rank alone, rising */
+	const struct step *step; /* in order */
 	uint32_t step_count;
-	const struct jobsteps_hole *hole; /* by begin, none overlaps another; a step that holds a part of
-					   * one is not known */
-	uint32_t hole_count;
+	const struct step_kernel *kernel; /* of all its steps; a name has the same id on every rank */
+	const uint32_t *kernel_at;	  /* [step_count + 1]: step k has those from kernel_at[k] on */
+	uint64_t device_begin_ns, last_begin_ns; /* when its device's first and last record begin */
 	/* out */
-	uint64_t *cut_ns; /* [steps + 1]: step k from cut k to cut k + 1, on its own clock;
-			   * one like that before it is not known */
+	uint64_t *end_ns; /* [step_count]: where they end on the device, never falling */
+	uint32_t *number; /* [step_count]: the job's step; JOBSTEPS_NONE: not known */
+	uint32_t *own;	  /* [steps + 1]: step s is the rank's steps from own[s] to before own[s + 1], but
+			   * for those without a number */
 };
 
+#define JOBSTEPS_NONE	   UINT32_MAX
 #define JOBSTEPS_LEADS_MAX 12u
 
 struct jobsteps {
 	struct jobsteps_rank *rank; /* the caller's */
 	uint32_t rank_count;
-	const struct align_job *align; /* the same ranks; coll[].order: index of its event */
+	const struct align_job *align; /* the same ranks */
 	uint32_t name_count;
 	/* out */
 	uint32_t steps;
@@ -96,6 +86,10 @@ static inline double jobsteps_lead_ns(const struct jobsteps *j, uint32_t rank, u
 {
 	return j->lead_ns[(size_t)rank * JOBSTEPS_LEADS_MAX + lead];
 }
+
+/* The job's step in which a time of the rank's device lies, the last one before it where that is not
+ * known. */
+uint32_t jobsteps_at(const struct jobsteps *j, uint32_t rank, uint64_t ns);
 
 /* A rank's kernels and copies over the steps [first, last] that are known, by name; per step. */
 struct jobsteps_kernel {

@@ -95,10 +95,22 @@ struct keeping {
 	const struct group *g;
 };
 
+/* Of a worker that was slow in more steps than not nobody knows what is usual for it. */
+static bool is_unusual(const struct workers_table *t, const struct peers_flag *f)
+{
+	uint32_t n = 0;
+
+	for (uint32_t s = 0; s < t->steps; s++)
+		n += t->step[s] >= f->first_step && t->step[s] <= f->last_step;
+	return n <= (1 - WORKERS_MOST_STEPS) * t->steps;
+}
+
 static void keep_one(void *context, const struct peers_flag *f)
 {
 	const struct keeping *k = context;
 
+	if (k->w->t->uneven && !is_unusual(k->w->t, f))
+		return;
 	keep(k->w, &(struct workers_flag){ .flag = *f, .worker = k->g->member[f->member],
 					   .replica = k->g->replica, .series = k->g->series,
 					   .pair = k->g->count == 2 });

@@ -30,9 +30,9 @@ struct live_rank {
 	struct live_trace from;
 	struct wire_rank id;
 	struct rank *rank;
-	size_t host, device, call, mark;
-	bool in_mark;
-	uint64_t kernels, sketch_at_ns;
+	struct replay_cursor host;
+	size_t device, call;
+	uint64_t kernels, sketch_at_ns; /* of the latest sketch; 0: none yet */
 };
 
 struct task {
@@ -79,15 +79,14 @@ static int pack(struct live_node *n, struct live_rank *r, const struct windows_r
 	if (!err)
 		err = windows_names(&w, n->name_map, name_of, r);
 	if (!err)
-		err = wire_window_encode(&w, out);
+		err = windows_encode(&w, out);
 	wire_window_free(&w);
 	return err;
 }
 
-/* As the aggregator has it, after the wire; without its records where these are too many for that. */
+/* As the aggregator has it, after the wire. */
 static void ship(void *arg, uint32_t slot, const struct windows_request *q)
 {
-	struct windows_request small = *q;
 	struct live_node *n = arg;
 	struct buf packed;
 	struct window w;
@@ -95,11 +94,6 @@ static void ship(void *arg, uint32_t slot, const struct windows_request *q)
 
 	buf_init(&packed, LIMIT_WIRE_MESSAGE_BYTES);
 	err = pack(n, n->rank[slot], q, &packed);
-	if (err == -EMSGSIZE && !q->summary_only) {
-		buf_clear(&packed);
-		small.summary_only = true;
-		err = pack(n, n->rank[slot], &small, &packed);
-	}
 	if (!err)
 		err = wire_window_decode(packed.data, packed.bytes, &w);
 	if (!err) {
@@ -134,13 +128,11 @@ static void ask(struct live_node *n, uint32_t slot, const struct wire_command *c
 
 void live_node_command(struct live_node *n, const struct wire_command *c, uint64_t now_ns)
 {
-	uint64_t latest = now_ns + REQUESTS_SUSPECT_MAX_NS;
-
 	for (uint32_t i = 0; i < n->count; i++) {
 		if (c->rank != INT32_MIN && c->rank != n->rank[i]->id.rank)
 			continue;
-		if (c->kind == WIRE_COMMAND_SUSPECT && c->end_ns > n->closer_until_ns)
-			n->closer_until_ns = c->end_ns < latest ? c->end_ns : latest;
+		if (c->kind == WIRE_COMMAND_SUSPECT)
+			windows_suspect(n->windows, c->end_ns, now_ns);
 		else if (c->kind == WIRE_COMMAND_WINDOW && c->end_ns > c->begin_ns)
 			ask(n, i, c);
 	}
@@ -149,18 +141,16 @@ void live_node_command(struct live_node *n, const struct wire_command *c, uint64
 static void answer(struct live_node *n, struct task *t)
 {
 	static const uint8_t none[16];
-	struct window_step *steps = malloc(sizeof(*steps) * WINDOWS_ASKED_STEPS);
-	struct windows_request q = { .reason = WINDOW_ASKED, .steps = steps, .begin_ns = t->begin_ns,
+	struct windows_request q = { .reason = WINDOW_ASKED, .begin_ns = t->begin_ns,
 				     .end_ns = t->end_ns };
 
 	if (memcmp(t->anomaly_id, none, sizeof(none)))
 		q.anomaly_id = t->anomaly_id;
-	if (steps) {
-		q.step_count = rank_recent(n->rank[t->slot]->rank, t->begin_ns, t->end_ns, steps,
-					   WINDOWS_ASKED_STEPS);
+	if (windows_steps(&q, n->rank[t->slot]->rank))
+		n->failed = -ENOMEM;
+	else
 		ship(n, t->slot, &q);
-	}
-	free(steps);
+	free(q.steps);
 	t->end_ns = 0;
 }
 
@@ -182,7 +172,7 @@ static void beat(struct live_node *n)
 
 		rank_beat(n->rank[i]->rank, r);
 		r->rank = n->rank[i]->id;
-		r->events = n->rank[i]->host + n->rank[i]->device;
+		r->events = n->rank[i]->host.host + n->rank[i]->device;
 		r->kernels_joined = n->rank[i]->kernels;
 		r->flags = windows_flags(n->windows, i, n->now_ns);
 		beats_fill(n->rank[i]->rank->beats, r, n->now_ns);
@@ -207,12 +197,11 @@ static void sketch(struct live_node *n, struct live_rank *r)
 	uint64_t gone;
 	int err;
 
-	r->sketch_at_ns = n->now_ns;
-	if (!normal_steps(r->rank->normal))
+	if (!rank_has_sketch(r->rank))
 		return;
+	r->sketch_at_ns = n->now_ns;
 	buf_init(&packed, LIMIT_WIRE_MESSAGE_BYTES);
-	err = normal_take(r->rank->normal, name_of, r, &s, &when);
-	s.model_state = rank_model(r->rank, &s.model_r2, NULL);
+	err = rank_sketch(r->rank, name_of, r, &s, &when);
 	if (!err)
 		err = wire_sketch_fit(&s, &packed, &gone);
 	if (!err)
@@ -224,36 +213,6 @@ static void sketch(struct live_node *n, struct live_rank *r)
 
 /* ---- records ---- */
 
-/* Of the host's, by time; marks among them. */
-static void push_host(struct live_rank *r, uint64_t now_ns)
-{
-	const struct replay_trace *t = r->from.trace;
-	size_t marks = r->from.marks ? t->mark_count : 0;
-
-	for (;;) {
-		uint64_t host = r->host < t->host_count ? t->host[r->host].begin_ns : UINT64_MAX;
-		uint64_t mark = r->mark >= marks ? UINT64_MAX :
-				r->in_mark	 ? t->marks[r->mark].end_ns :
-						   t->marks[r->mark].begin_ns;
-
-		if ((mark < host ? mark : host) > now_ns)
-			return;
-		if (mark == UINT64_MAX && host == UINT64_MAX)
-			return;
-		if (mark <= host) {
-			struct record x = t->marks[r->mark];
-
-			x.kind = r->in_mark ? RECORD_STEP_END : RECORD_STEP_BEGIN;
-			x.begin_ns = x.end_ns = mark;
-			rank_host(r->rank, &x, NULL, false);
-			r->mark += r->in_mark;
-			r->in_mark = !r->in_mark;
-		} else {
-			rank_host(r->rank, &t->host[r->host++], NULL, false);
-		}
-	}
-}
-
 static void push(struct live_rank *r, uint64_t now_ns)
 {
 	uint64_t ended_ns = now_ns > DEVICE_LAG_NS ? now_ns - DEVICE_LAG_NS : 0;
@@ -262,7 +221,11 @@ static void push(struct live_rank *r, uint64_t now_ns)
 
 	while (r->call < r->from.call_count && r->from.calls[r->call].begin_ns <= now_ns)
 		beats_host(r->rank->beats, &r->from.calls[r->call++]);
-	push_host(r, now_ns);
+	while (replay_cursor_ns(&r->host) <= now_ns) {
+		struct record x = replay_cursor_take(&r->host);
+
+		rank_host(r->rank, &x, NULL, false);
+	}
 	while (r->device < t->device_count && t->device[r->device].end_ns <= ended_ns) {
 		const struct record *x = &t->device[r->device++];
 
@@ -276,7 +239,7 @@ static void push(struct live_rank *r, uint64_t now_ns)
 
 static bool goes_on(const struct live_rank *r)
 {
-	return r->host < r->from.trace->host_count || r->device < r->from.trace->device_count;
+	return replay_cursor_ns(&r->host) != UINT64_MAX || r->device < r->from.trace->device_count;
 }
 
 /* What it does next on its GPU it was given already. */
@@ -288,27 +251,20 @@ static bool works(const struct live_rank *r, uint64_t now_ns)
 	return next && (next->launch_ns ? next->launch_ns : next->begin_ns) <= now_ns;
 }
 
-static bool has_suspect(const struct live_node *n)
-{
-	for (uint32_t i = 0; i < n->count; i++)
-		if (n->rank[i]->rank->anomaly.state != ANOMALY_IDLE)
-			return true;
-	return n->now_ns < n->closer_until_ns;
-}
-
 static void tend(struct live_node *n)
 {
 	windows_tend(n->windows, n->now_ns);
 	for (uint32_t i = 0; i < n->count; i++) {
 		if (goes_on(n->rank[i]) && rank_is_still(n->rank[i]->rank, n->now_ns))
 			windows_still(n->windows, i, works(n->rank[i], n->now_ns), n->now_ns);
-		if (n->now_ns - n->rank[i]->sketch_at_ns >= SKETCH_NS)
+		if (!n->rank[i]->sketch_at_ns || n->now_ns - n->rank[i]->sketch_at_ns >= SKETCH_NS)
 			sketch(n, n->rank[i]);
 	}
 	for (uint32_t i = 0; i < TASKS; i++)
 		if (n->task[i].end_ns && n->now_ns >= n->task[i].end_ns + REQUESTS_SETTLE_NS)
 			answer(n, &n->task[i]);
-	if (n->beat_ns && n->now_ns - n->beat_ns < (has_suspect(n) ? BEAT_SUSPECT_NS : BEAT_NS))
+	if (n->beat_ns && n->now_ns - n->beat_ns <
+			      (windows_is_close(n->windows, n->now_ns) ? BEAT_SUSPECT_NS : BEAT_NS))
 		return;
 	n->beat_ns = n->now_ns;
 	beat(n);
@@ -333,7 +289,7 @@ uint64_t live_node_next_ns(const struct live_node *n)
 	for (uint32_t i = 0; i < n->count; i++) {
 		const struct live_rank *r = n->rank[i];
 		const struct replay_trace *t = r->from.trace;
-		uint64_t host = r->host < t->host_count ? t->host[r->host].begin_ns : UINT64_MAX;
+		uint64_t host = replay_cursor_ns(&r->host);
 		uint64_t device = r->device < t->device_count ? t->device[r->device].end_ns :
 								UINT64_MAX;
 
@@ -415,7 +371,7 @@ int live_node_add(struct live_node *n, const struct live_trace *t, uint64_t now_
 	if (!r)
 		return -ENOMEM;
 	r->from = *t;
-	r->sketch_at_ns = now_ns;
+	r->host = (struct replay_cursor){ .trace = t->trace, .marks = t->marks };
 	snprintf(r->id.job, sizeof(r->id.job), "replay");
 	memcpy(r->id.node, n->name, sizeof(r->id.node));
 	r->id.rank = t->rank;

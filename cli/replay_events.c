@@ -33,8 +33,7 @@ struct replay_events {
 	uint64_t base_ns[2]; /* what times count from: of the first file of this run, and of the earlier */
 	const char *before_path[BEFORE_MAX];
 	int before_count;
-	uint64_t *step_ends; /* of the rank that is read: device ends */
-	uint32_t step_end_count, step_end_room;
+	struct replay_steps found; /* of the rank that is read */
 	bool no_memory;
 	uint64_t rows, kept, api_other, unknown_kind, duplicate_marks, proxies, unmatched;
 	uint64_t steps, flagged, incomplete, files, findings, holes;
@@ -116,25 +115,58 @@ static void print_step(struct replay_events *ev, int rank, const struct step *st
 	       st->flags & STEP_FLAG_RESYNC ? "true" : "false", hole ? "true" : "false");
 }
 
-/* Where the rank's steps end on its device, rising. */
-static void keep_end(struct replay_events *ev, const struct step *st)
+static bool steps_grow(struct replay_steps *s)
 {
-	uint64_t end = st->device_end_ns ? st->device_end_ns : st->end_ns;
+	uint32_t room = s->room ? s->room * 2 : 256;
+	struct step *step = realloc(s->step, room * sizeof(*step));
+	uint32_t *at = realloc(s->kernel_at, (room + 1) * sizeof(*at));
 
-	if (ev->step_end_count == ev->step_end_room) {
-		uint32_t room = ev->step_end_room ? ev->step_end_room * 2 : 1024;
-		uint64_t *more = realloc(ev->step_ends, room * sizeof(*more));
+	s->step = step ? step : s->step;
+	s->kernel_at = at ? at : s->kernel_at;
+	if (!step || !at)
+		return false;
+	s->kernel_at[0] = 0;
+	s->room = room;
+	return true;
+}
 
-		if (!more) {
-			ev->no_memory = true;
-			return;
-		}
-		ev->step_ends = more;
-		ev->step_end_room = room;
+static bool kernels_grow(struct replay_steps *s, uint32_t count)
+{
+	uint32_t room = s->kernel_room ? s->kernel_room * 2 : 4096;
+	struct step_kernel *more;
+
+	if (s->kernel_room - s->kernel_count >= count)
+		return true;
+	more = room > s->kernel_room ? realloc(s->kernel, room * sizeof(*more)) : NULL;
+	if (!more)
+		return false;
+	s->kernel = more;
+	s->kernel_room = room;
+	return true;
+}
+
+static void keep_step(struct replay_events *ev, const struct step *st,
+		      const struct step_kernel *kernels, uint32_t count)
+{
+	struct replay_steps *s = &ev->found;
+
+	if ((s->count == s->room && !steps_grow(s)) || !kernels_grow(s, count)) {
+		ev->no_memory = true;
+		return;
 	}
-	if (ev->step_end_count && end <= ev->step_ends[ev->step_end_count - 1])
-		end = ev->step_ends[ev->step_end_count - 1] + 1;
-	ev->step_ends[ev->step_end_count++] = end;
+	if (count)
+		memcpy(s->kernel + s->kernel_count, kernels, count * sizeof(*kernels));
+	s->kernel_count += count;
+	s->step[s->count++] = *st;
+	s->kernel_at[s->count] = s->kernel_count;
+}
+
+static void forget_steps(struct replay_steps *s)
+{
+	free(s->step);
+	free(s->kernel);
+	free(s->kernel_at);
+	memset(s, 0, sizeof(*s));
 }
 
 static void take_steps(struct replay_events *ev, int rank, struct steps *s, struct judge *j)
@@ -146,8 +178,7 @@ static void take_steps(struct replay_events *ev, int rank, struct steps *s, stru
 	while (steps_next(s, &st, kernels, &count)) {
 		struct judge_verdict v = judge_push(j, &st, 0);
 
-		if (!(st.flags & STEP_FLAG_LAST))
-			keep_end(ev, &st);
+		keep_step(ev, &st, kernels, count);
 		if (ev->in_before)
 			continue;
 		print_step(ev, rank, &st, &v);
@@ -157,42 +188,23 @@ static void take_steps(struct replay_events *ev, int rank, struct steps *s, stru
 	}
 }
 
-static void push_host(struct steps *s, const struct record *x)
-{
-	struct record hole;
-
-	if (x->kind == RECORD_GAP) { /* what is read next lies after it */
-		hole = *x;
-		hole.end_ns = x->begin_ns;
-		x = &hole;
-	}
-	steps_push_host(s, x, NULL);
-}
-
 /* Host, marks and device records of one rank, merged by time as they would arrive live. */
 static void feed(struct replay_events *ev, const struct replay_trace *t, struct steps *s,
 		 struct judge *j)
 {
-	size_t h = 0, d = 0, m = 0;
-	bool in_mark = false;
+	struct replay_cursor c = {.trace = t, .marks = ev->marks};
+	size_t d = 0;
 
-	while (h < t->host_count || d < t->device_count || (ev->marks && m < t->mark_count)) {
-		uint64_t host = h < t->host_count ? t->host[h].begin_ns : UINT64_MAX;
+	for (;;) {
 		uint64_t device = d < t->device_count ? t->device[d].begin_ns : UINT64_MAX;
-		uint64_t mark = UINT64_MAX;
+		uint64_t host = replay_cursor_ns(&c);
 
-		if (ev->marks && m < t->mark_count)
-			mark = in_mark ? t->marks[m].end_ns : t->marks[m].begin_ns;
-		if (mark <= host && mark <= device) {
-			struct record r = t->marks[m];
+		if (host == UINT64_MAX && device == UINT64_MAX)
+			break;
+		if (host <= device) {
+			struct record x = replay_cursor_take(&c);
 
-			r.kind = in_mark ? RECORD_STEP_END : RECORD_STEP_BEGIN;
-			r.begin_ns = r.end_ns = mark;
-			steps_push_host(s, &r, NULL);
-			m += in_mark;
-			in_mark = !in_mark;
-		} else if (host <= device) {
-			push_host(s, &t->host[h++]);
+			steps_push_host(s, &x, NULL);
 		} else {
 			steps_push_device(s, &t->device[d++]);
 			steps_advance(s, device);
@@ -237,18 +249,20 @@ static int replay_rank(struct replay_events *ev, const struct replay_trace *t, c
 			      steps_memory_bytes(&sc));
 	judge_memory = aligned_alloc(64, (judge_memory_bytes(&jc) + 63) & ~(size_t)63);
 	if (memory && judge_memory) {
-		ev->step_end_count = 0;
 		s = steps_init(memory, &sc);
 		feed(ev, t, s, judge_init(judge_memory, &jc));
 		tell_few(ev, t, s, path);
-		rc = ev->no_memory ? -ENOMEM :
-				     replay_ranks_add(ev->in_before ? ev->before : ev->ranks, t,
-						      ev->step_ends, ev->step_end_count);
+		if (ev->no_memory)
+			rc = -ENOMEM;
+		else
+			rc = replay_ranks_add(ev->in_before ? ev->before : ev->ranks, t,
+					      &ev->found);
 	} else {
 		fprintf(stderr, "sysom replay events: out of memory\n");
 	}
 	free(memory);
 	free(judge_memory);
+	forget_steps(&ev->found);
 	return rc;
 }
 
@@ -465,7 +479,6 @@ int replay_events_main(int argc, char **argv)
 	replay_ranks_free(ev.ranks);
 	replay_ranks_free(ev.before);
 	replay_live_close(ev.live);
-	free(ev.step_ends);
 	if (fflush(stdout) || ferror(stdout)) {
 		fprintf(stderr, "sysom replay events: output failed\n");
 		return 1;

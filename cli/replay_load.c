@@ -792,6 +792,46 @@ int replay_load_rebase(struct replay_trace *t, uint64_t base_ns)
 	       shift(t->marks, t->mark_count, by_ns) ? 0 : -ERANGE;
 }
 
+static uint64_t next_mark_ns(const struct replay_cursor *c)
+{
+	const struct record *m = c->trace->marks + c->mark;
+
+	if (!c->marks || c->mark == c->trace->mark_count)
+		return UINT64_MAX;
+	return c->in_mark ? m->end_ns : m->begin_ns;
+}
+
+static uint64_t next_host_ns(const struct replay_cursor *c)
+{
+	return c->host < c->trace->host_count ? c->trace->host[c->host].begin_ns : UINT64_MAX;
+}
+
+uint64_t replay_cursor_ns(const struct replay_cursor *c)
+{
+	uint64_t mark_ns = next_mark_ns(c), host_ns = next_host_ns(c);
+
+	return mark_ns < host_ns ? mark_ns : host_ns;
+}
+
+struct record replay_cursor_take(struct replay_cursor *c)
+{
+	uint64_t at_ns = next_mark_ns(c);
+	struct record x;
+
+	if (at_ns <= next_host_ns(c)) {
+		x = c->trace->marks[c->mark];
+		x.kind = c->in_mark ? RECORD_STEP_END : RECORD_STEP_BEGIN;
+		x.begin_ns = x.end_ns = at_ns;
+		c->mark += c->in_mark;
+		c->in_mark = !c->in_mark;
+		return x;
+	}
+	x = c->trace->host[c->host++];
+	if (x.kind == RECORD_GAP) /* what is read next lies after it */
+		x.end_ns = x.begin_ns;
+	return x;
+}
+
 void replay_load_free(struct replay_trace *t)
 {
 	for (uint32_t i = 0; i < t->names.count; i++)

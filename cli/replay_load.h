@@ -55,4 +55,16 @@ int replay_load(struct replay_trace *t, const char *path);
 int replay_load_rebase(struct replay_trace *t, uint64_t base_ns);
 void replay_load_free(struct replay_trace *t);
 
+/* Where a reader of the host's records and the marks among them is. */
+struct replay_cursor {
+	const struct replay_trace *trace;
+	bool marks; /* they are read */
+	size_t host, mark;
+	bool in_mark;
+};
+/* When the next one comes; UINT64_MAX: none. */
+uint64_t replay_cursor_ns(const struct replay_cursor *c);
+/* That, as a job that is watched would tell it. */
+struct record replay_cursor_take(struct replay_cursor *c);
+
 #endif

@@ -19,7 +19,7 @@ struct names {
 };
 
 struct replay_ranks {
-	struct jobsteps_rank *rank; /* events and ends of steps are ours */
+	struct jobsteps_rank *rank; /* steps and kernels are ours */
 	struct align_rank *clock;
 	struct align_job align;
 	uint32_t count;
@@ -35,9 +35,9 @@ struct replay_ranks *replay_ranks_new(void)
 
 static void rank_free(struct jobsteps_rank *r, struct align_rank *a)
 {
-	free((void *)r->event);
-	free((void *)r->step_end_ns);
-	free((void *)r->hole);
+	free((void *)r->step);
+	free((void *)r->kernel);
+	free((void *)r->kernel_at);
 	free(a->coll);
 }
 
@@ -112,11 +112,12 @@ static uint32_t name_id(struct names *n, const char *text)
 
 /* ---- intake ---- */
 
+/* The operation is in its low byte. */
 static uint64_t what_of(const struct replay_trace *t, const struct record *x)
 {
 	const char *name = t->names.text[x->name];
 
-	return hash_mix(hash_bytes(HASH_SEED + x->func, name, strlen(name)));
+	return (hash_bytes(HASH_SEED, name, strlen(name)) & ~0xffull) | x->func;
 }
 
 static int take_colls(const struct replay_trace *t, struct align_rank *out)
@@ -138,8 +139,9 @@ static int take_colls(const struct replay_trace *t, struct align_rank *out)
 	return 0;
 }
 
-static int take_events(struct replay_ranks *r, const struct replay_trace *t,
-		       struct jobsteps_event *event)
+/* Their kernels' names become the job's. */
+static int take_names(struct replay_ranks *r, const struct replay_trace *t, struct step_kernel *kernel,
+		      uint32_t count)
 {
 	uint32_t *ids = calloc(t->names.count ? t->names.count : 1, sizeof(*ids));
 
@@ -147,36 +149,15 @@ static int take_events(struct replay_ranks *r, const struct replay_trace *t,
 		free(ids);
 		return -ENOMEM;
 	}
-	for (size_t i = 0; i < t->device_count; i++) {
-		const struct record *x = &t->device[i];
+	for (uint32_t i = 0; i < count; i++) {
+		uint32_t name = kernel[i].name;
 
-		if (x->name && !ids[x->name])
-			ids[x->name] = name_id(&r->names, t->names.text[x->name]);
-		event[i] = (struct jobsteps_event){x->begin_ns,	     x->end_ns, ids[x->name],
-						   (uint8_t)x->kind, x->func,	0};
+		if (name && !ids[name])
+			ids[name] = name_id(&r->names, t->names.text[name]);
+		kernel[i].name = ids[name];
 	}
 	free(ids);
 	return 0;
-}
-
-/* malloc-ed; NULL: no memory. Of hostile ones that overlap, one is made. */
-static struct jobsteps_hole *take_holes(const struct replay_trace *t, uint32_t *count)
-{
-	struct jobsteps_hole *v = malloc((t->holes ? t->holes : 1) * sizeof(*v));
-	uint32_t n = 0;
-
-	for (size_t i = 0; v && t->holes && i < t->host_count; i++) {
-		const struct record *x = &t->host[i];
-
-		if (x->kind != RECORD_GAP)
-			continue;
-		if (n && x->begin_ns <= v[n - 1].end_ns)
-			v[n - 1].end_ns = x->end_ns > v[n - 1].end_ns ? x->end_ns : v[n - 1].end_ns;
-		else
-			v[n++] = (struct jobsteps_hole){x->begin_ns, x->end_ns};
-	}
-	*count = n;
-	return v;
 }
 
 static int ranks_room(struct replay_ranks *r)
@@ -191,14 +172,9 @@ static int ranks_room(struct replay_ranks *r)
 	return rank && clock ? 0 : -ENOMEM;
 }
 
-int replay_ranks_add(struct replay_ranks *r, const struct replay_trace *t,
-		     const uint64_t *step_end_ns, uint32_t step_count)
+int replay_ranks_add(struct replay_ranks *r, const struct replay_trace *t, struct replay_steps *s)
 {
-	struct jobsteps_event *event;
-	struct jobsteps_hole *hole;
-	uint64_t *ends;
 	struct align_rank a = {0};
-	uint32_t holes;
 	int rc;
 
 	for (uint32_t i = 0; i < r->count; i++)
@@ -208,29 +184,22 @@ int replay_ranks_add(struct replay_ranks *r, const struct replay_trace *t,
 		}
 	if (r->count == REPLAY_RANKS_MAX || t->device_count > UINT32_MAX || ranks_room(r))
 		return -ENOMEM;
-	event = malloc((t->device_count ? t->device_count : 1) * sizeof(*event));
-	ends = malloc((step_count ? step_count : 1) * sizeof(*ends));
-	hole = take_holes(t, &holes);
-	rc = event && ends && hole ? take_events(r, t, event) : -ENOMEM;
+	rc = take_names(r, t, s->kernel, s->kernel_count);
 	if (!rc)
 		rc = take_colls(t, &a);
-	if (rc) {
-		free(event);
-		free(ends);
-		free(hole);
-		free(a.coll);
+	if (rc)
 		return rc;
-	}
-	if (step_count)
-		memcpy(ends, step_end_ns, step_count * sizeof(*ends));
 	r->rank[r->count] = (struct jobsteps_rank){.rank = t->rank,
-						   .event = event,
-						   .event_count = (uint32_t)t->device_count,
-						   .step_end_ns = ends,
-						   .step_count = step_count,
-						   .hole = hole,
-						   .hole_count = holes};
+						   .step = s->step,
+						   .step_count = s->count,
+						   .kernel = s->kernel,
+						   .kernel_at = s->kernel_at};
+	if (t->device_count) {
+		r->rank[r->count].device_begin_ns = t->device[0].begin_ns;
+		r->rank[r->count].last_begin_ns = t->device[t->device_count - 1].begin_ns;
+	}
 	r->clock[r->count++] = a;
+	memset(s, 0, sizeof(*s));
 	return 0;
 }
 
@@ -307,7 +276,7 @@ static int print_collectives(const struct replay_ranks *r)
 			if (c->instance != ALIGN_NONE)
 				v[n++] = (struct member){c->instance, k,
 							 align_to_reference(&r->align, k, c->begin_ns),
-							 r->rank[k].event[c->order].func};
+							 (uint8_t)c->what};
 		}
 	qsort(v, n, sizeof(*v), member_order);
 	for (size_t i = 0; i < n;) {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * replay_ranks.h - what only several ranks' traces tell: who entered a collective last, how far the
  * ranks' clocks stand apart, and what was wrong (analysis/align, jobsteps, crossrank).
- * Owns: everything behind struct replay_ranks; 24 bytes per device row. Threads: one caller. */
+ * Owns: everything behind struct replay_ranks; 40 bytes per collective, and the steps. Threads: one
+ * caller. */
 #ifndef SYSOM_CLI_REPLAY_RANKS_H
 #define SYSOM_CLI_REPLAY_RANKS_H
 
@@ -15,10 +16,15 @@
 struct replay_ranks;
 struct replay_ranks *replay_ranks_new(void); /* NULL: out of memory */
 void replay_ranks_free(struct replay_ranks *r);
-/* Copies the rank's device records. step_end_ns: where the steps found on this rank end on its
- * device. 0, -ENOMEM, -EBADMSG (a rank twice, after a message). */
-int replay_ranks_add(struct replay_ranks *r, const struct replay_trace *t,
-		     const uint64_t *step_end_ns, uint32_t step_count);
+struct replay_steps { /* of one rank; malloc-ed */
+	struct step *step;
+	struct step_kernel *kernel;
+	uint32_t *kernel_at; /* [count + 1]: where each one's kernels begin; NULL: no steps */
+	uint32_t count, room, kernel_count, kernel_room;
+};
+/* Takes the steps where it succeeds, and copies the rank's collectives. 0, -ENOMEM, -EBADMSG (a rank
+ * twice, after a message). */
+int replay_ranks_add(struct replay_ranks *r, const struct replay_trace *t, struct replay_steps *s);
 /* Collective, clock and finding lines. before: the same ranks in an earlier run, NULL none. findings:
  * their number; NULL: none are looked for. 0, -ENOMEM. */
 int replay_ranks_print(struct replay_ranks *r, struct replay_ranks *before, enum peers_mode mode,

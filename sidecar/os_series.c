@@ -93,11 +93,6 @@ void os_series_advance(struct os_series *s, uint64_t now_ns)
 	}
 }
 
-uint64_t os_series_now(const struct os_series *s)
-{
-	return s->bucket[s->serial % LIMIT_OS_SECONDS].end_ns;
-}
-
 static struct row *find(const struct os_series *s, uint32_t owner, uint32_t kind, uint64_t key)
 {
 	uint32_t i = s->chain[slot_of(owner, kind, key)];

@@ -22,7 +22,6 @@ int os_series_open(struct os_series **out, uint64_t now_ns);
 void os_series_close(struct os_series *s); /* NULL is a no-op */
 /* What is added from here on happened between the last advance and now. */
 void os_series_advance(struct os_series *s, uint64_t now_ns);
-uint64_t os_series_now(const struct os_series *s); /* of the last advance */
 /* subject: the row's from now on; NULL or "" leaves it. False: no room, counted. */
 bool os_series_add(struct os_series *s, uint32_t owner, uint32_t kind, uint64_t key, double value,
 		   const char *subject);

@@ -346,7 +346,25 @@ void rank_beat(const struct rank *r, struct beat_rank *out)
 		.compute_ns = m.compute_ns, .comm_ns = m.comm_ns,
 		.exposed_comm_ns = m.exposed_comm_ns, .copy_ns = m.copy_ns, .idle_ns = m.idle_ns,
 		.last_step_end_ns = st->last_step_end_ns,
+		.stalled_since_ns = rank_stalled_since(r),
 	};
+}
+
+bool rank_has_sketch(const struct rank *r)
+{
+	return normal_steps(r->normal) && rank_model(r, NULL, NULL) != ROOFLINE_LEARNING;
+}
+
+int rank_sketch(struct rank *r, const char *(*name)(void *arg, uint32_t id), void *arg, struct sketch *out,
+		struct normal_when *when)
+{
+	int err = normal_take(r->normal, name, arg, out, when);
+
+	if (err)
+		return err;
+	out->kind_count = judge_kinds(r->judge, out->kinds, SKETCH_KINDS_MAX);
+	out->model_state = rank_model(r, &out->model_r2, NULL);
+	return 0;
 }
 
 enum roofline_state rank_model(const struct rank *r, double *r2, double *spread)

@@ -100,6 +100,12 @@ void rank_stall(struct rank *r);
 uint64_t rank_stalled_since(const struct rank *r);
 /* What steps say of it, all else of the beat 0; groups and collectives are beats_fill's. */
 void rank_beat(const struct rank *r, struct beat_rank *out);
+/* It has healthy steps to tell of, and its model knows what healthy is. */
+bool rank_has_sketch(const struct rank *r);
+/* What was normal since the last one, into a zeroed sketch (normal_take); whose it is the caller knows.
+ * 0 or -ENOMEM. */
+int rank_sketch(struct rank *r, const char *(*name)(void *arg, uint32_t id), void *arg, struct sketch *out,
+		struct normal_when *when);
 /* 16 bytes that no other anomaly has. */
 void rank_fresh_id(struct rank *r, uint8_t id[16]);
 /* Medians of the last steps; zeroes when there are none. */

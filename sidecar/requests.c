@@ -99,15 +99,10 @@ static void enqueue(struct requests *k, const struct wire_command *c, const stru
 
 static void suspect(struct node *n, uint64_t end_ns, uint64_t now_ns)
 {
-	uint64_t latest = now_ns + REQUESTS_SUSPECT_MAX_NS;
-
-	if (end_ns > latest)
-		end_ns = latest;
 	if (end_ns <= now_ns)
 		return;
 	n->requests->stats.suspects++;
-	if (end_ns > n->closer_until_ns)
-		n->closer_until_ns = end_ns;
+	windows_suspect(n->windows, end_ns, now_ns);
 }
 
 /* An earlier run's process has nothing to say of this one's time. */

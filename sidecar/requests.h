@@ -12,8 +12,6 @@
 
 /* Steps are judged, and device records come, so long after their end. */
 #define REQUESTS_SETTLE_NS 2000000000ull
-/* One suspicion lasts no longer, unless it is told again. */
-#define REQUESTS_SUSPECT_MAX_NS 60000000000ull
 #define REQUESTS_ASKED_BURST 4.0
 
 struct node;

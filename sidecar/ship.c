@@ -147,30 +147,6 @@ static int fill_window(struct process *p, struct window *w, const struct windows
 	return err ? err : windows_names(w, n->name_map, name_of, p);
 }
 
-/* Too large for one message: the stacks stay behind, then the records; the steps and what explains
- * them always go. */
-static int encode(struct window *w, struct buf *out)
-{
-	int err = wire_window_encode(w, out);
-
-	if (err == -EMSGSIZE && w->stacks.sample_count) {
-		stack_batch_clear(&w->stacks);
-		add_loss(w, "stacks_too_large", 1);
-		buf_clear(out);
-		err = wire_window_encode(w, out);
-	}
-	if (err != -EMSGSIZE || w->summary_only)
-		return err;
-	free(w->host);
-	free(w->device);
-	w->host = w->device = NULL;
-	w->host_count = w->device_count = 0;
-	w->summary_only = true;
-	add_loss(w, "window_too_large", 1);
-	buf_clear(out);
-	return wire_window_encode(w, out);
-}
-
 /* The message, into an empty buffer that is the caller's to free. */
 static int pack(struct process *p, const struct windows_request *q, struct buf *out)
 {
@@ -180,7 +156,7 @@ static int pack(struct process *p, const struct windows_request *q, struct buf *
 	buf_init(out, LIMIT_WIRE_MESSAGE_BYTES);
 	err = fill_window(p, &w, q);
 	if (!err)
-		err = encode(&w, out);
+		err = windows_encode(&w, out);
 	if (err) {
 		p->node->stats.window_failed++;
 		log_warn("window", "rank=%d reason=%u: %s", p->id.rank, q->reason, strerror(-err));
@@ -267,16 +243,13 @@ void ship_flush(struct node *n)
 int ship_pack(struct process *p, uint32_t reason, uint64_t begin_ns, uint64_t end_ns,
 	      const uint8_t *anomaly_id, struct buf *out)
 {
-	struct window_step *steps = malloc(sizeof(*steps) * WINDOWS_ASKED_STEPS);
-	struct windows_request q = { .reason = reason, .steps = steps, .begin_ns = begin_ns,
-			     .end_ns = end_ns, .anomaly_id = anomaly_id };
-	int err;
+	struct windows_request q = { .reason = reason, .begin_ns = begin_ns, .end_ns = end_ns,
+				     .anomaly_id = anomaly_id };
+	int err = windows_steps(&q, p->rank);
 
-	if (!steps)
-		return -ENOMEM;
-	q.step_count = rank_recent(p->rank, begin_ns, end_ns, steps, WINDOWS_ASKED_STEPS);
-	err = pack(p, &q, out);
-	free(steps);
+	if (!err)
+		err = pack(p, &q, out);
+	free(q.steps);
 	return err;
 }
 
@@ -306,9 +279,9 @@ static void fill_beat_rank(const struct process *p, struct beat_rank *b, uint64_
 	b->kernels_unmatched = process_join_stats(p)->kernels_unmatched;
 	if (p->state == PROCESS_GONE) {
 		b->flags = BEAT_RANK_ENDED;
+		b->stalled_since_ns = 0;
 		return;
 	}
-	b->stalled_since_ns = rank_stalled_since(p->rank);
 	b->flags = windows_flags(p->node->windows, p->slot, now_ns) |
 		   (cpu_stacks_raised(p->node) ? BEAT_RANK_WIDE : 0);
 	fill_unfinished(p, b->latency_median_ns, &b->unfinished, now_ns);

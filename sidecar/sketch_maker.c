@@ -244,8 +244,7 @@ static bool is_due(const struct process *p, uint64_t now_ns, double of_period)
 		return false;
 	if (p->sketch_at_ns && (double)(now_ns - p->sketch_at_ns) < of_period * (double)s->sketch_ns)
 		return false;
-	return p->state != PROCESS_GONE && normal_steps(p->rank->normal) &&
-	       rank_model(p->rank, NULL, NULL) != ROOFLINE_LEARNING;
+	return p->state != PROCESS_GONE && rank_has_sketch(p->rank);
 }
 
 static const char *name_of(void *arg, uint32_t id)
@@ -259,14 +258,12 @@ static int take(struct process *p, struct item *it)
 {
 	const struct clockmap *c = &p->node->clock;
 	const struct clockmap_anchor *a = &c->anchors[c->count - 1];
-	int err = normal_take(p->rank->normal, name_of, p, &it->s, &it->when);
+	int err = rank_sketch(p->rank, name_of, p, &it->s, &it->when);
 
 	if (err)
 		return err;
 	it->s.rank = p->id;
 	it->s.realtime_offset_ns = (int64_t)(a->realtime_ns - a->monotonic_ns);
-	it->s.kind_count = judge_kinds(p->rank->judge, it->s.kinds, SKETCH_KINDS_MAX);
-	it->s.model_state = rank_model(p->rank, &it->s.model_r2, NULL);
 	it->pid = p->pid > 0 ? (uint32_t)p->pid : 0;
 	memcpy(it->libs, p->libs, sizeof(it->libs));
 	return 0;

@@ -303,14 +303,6 @@ static void on_drain(void *arg, uint32_t count)
 	http_tend(n, now_ns);
 }
 
-static bool has_suspect(const struct node *n)
-{
-	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++)
-		if (n->processes[i] && n->processes[i]->rank->anomaly.state != ANOMALY_IDLE)
-			return true;
-	return clock_monotonic_ns() < n->closer_until_ns;
-}
-
 static void measure_own(struct node *n, uint64_t now_ns)
 {
 	struct timespec ts;
@@ -361,7 +353,8 @@ static void on_tend(void *arg, uint32_t count)
 {
 	struct node *n = arg;
 	uint64_t now_ns = clock_monotonic_ns();
-	uint64_t period = has_suspect(n) ? n->settings.beat_suspect_ns : n->settings.beat_ns;
+	uint64_t period = windows_is_close(n->windows, now_ns) ? n->settings.beat_suspect_ns :
+								 n->settings.beat_ns;
 
 	ship_tend(n, now_ns);
 	analysis_log_tend(n->log, now_ns);

@@ -11,6 +11,7 @@
 #include "base/limits.h"
 #include "base/log.h"
 #include "ring/ring_format.h"
+#include "wire/codec.h"
 
 /* How long a waiting rank's window waits for a suspect to show up. */
 #define ARBITRATION_NS 1000000000ull
@@ -25,6 +26,8 @@
 #define PEER_SECOND_NS 6000000000ull
 /* And beats at a suspect's pace, all ticks sampled, for so long from when it is found. */
 #define PEER_SUSPECT_NS 30000000000ull
+/* One suspicion of the aggregator's lasts no longer, unless it is told again. */
+#define SUSPECT_MAX_NS 60000000000ull
 /* A suspect's flags of so long ago still count: steps are judged up to two seconds after their end. */
 #define SUSPECT_NS 5000000000ull
 /* The device runs behind the host, by so much at most. */
@@ -381,6 +384,22 @@ void windows_still(struct windows *w, uint32_t slot, bool unfinished, uint64_t n
 	ship_stall(s, rank_stalled_since(s->rank), now_ns);
 }
 
+void windows_suspect(struct windows *w, uint64_t end_ns, uint64_t now_ns)
+{
+	uint64_t latest = now_ns + SUSPECT_MAX_NS, *closer = w->config.closer_until_ns;
+
+	end_ns = end_ns < latest ? end_ns : latest;
+	*closer = end_ns > *closer ? end_ns : *closer;
+}
+
+bool windows_is_close(const struct windows *w, uint64_t now_ns)
+{
+	for (uint32_t i = 0; i < LIMIT_NODE_PROCESSES; i++)
+		if (w->slot[i].id && w->slot[i].rank->anomaly.state != ANOMALY_IDLE)
+			return true;
+	return now_ns < *w->config.closer_until_ns;
+}
+
 uint32_t windows_flags(const struct windows *w, uint32_t slot, uint64_t now_ns)
 {
 	const struct slot *s = &w->slot[slot];
@@ -476,6 +495,15 @@ int windows_records(struct window *out, const struct windows_request *q, const s
 	return 0;
 }
 
+int windows_steps(struct windows_request *q, const struct rank *r)
+{
+	q->steps = malloc(sizeof(*q->steps) * WINDOWS_ASKED_STEPS);
+	if (!q->steps)
+		return -ENOMEM;
+	q->step_count = rank_recent(r, q->begin_ns, q->end_ns, q->steps, WINDOWS_ASKED_STEPS);
+	return 0;
+}
+
 struct naming {
 	struct window *window;
 	uint32_t *map;
@@ -520,4 +548,26 @@ int windows_names(struct window *out, uint32_t *map, const char *(*text)(void *a
 		if (out->steps[i].step.source == STEP_SOURCE_EXPLICIT)
 			out->steps[i].step.phase = map_name(&n, out->steps[i].step.phase);
 	return 0;
+}
+
+int windows_encode(struct window *w, struct buf *out)
+{
+	int err = wire_window_encode(w, out);
+
+	if (err == -EMSGSIZE && w->stacks.sample_count) {
+		stack_batch_clear(&w->stacks);
+		windows_loss(w, "stacks_too_large", 1);
+		buf_clear(out);
+		err = wire_window_encode(w, out);
+	}
+	if (err != -EMSGSIZE || w->summary_only)
+		return err;
+	free(w->host);
+	free(w->device);
+	w->host = w->device = NULL;
+	w->host_count = w->device_count = 0;
+	w->summary_only = true;
+	windows_loss(w, "window_too_large", 1);
+	buf_clear(out);
+	return wire_window_encode(w, out);
 }

@@ -67,6 +67,11 @@ void windows_flush(struct windows *w, uint32_t slot, uint64_t now_ns);
  * or where a rank of its job here hangs like that and may wait for this one. Else it has nothing to do. A
  * window goes when a hang begins. */
 void windows_still(struct windows *w, uint32_t slot, bool unfinished, uint64_t now_ns);
+/* Somebody who sees more suspects a rank here: beats at a suspect's pace, and all ticks, till then; one
+ * word is good for a minute at most. */
+void windows_suspect(struct windows *w, uint64_t end_ns, uint64_t now_ns);
+/* That lasts, or a rank here has an anomaly. */
+bool windows_is_close(const struct windows *w, uint64_t now_ns);
 /* BEAT_RANK_* as far as steps tell. */
 uint32_t windows_flags(const struct windows *w, uint32_t slot, uint64_t now_ns);
 const struct windows_peer *windows_peer(const struct windows *w, uint32_t slot);
@@ -78,10 +83,15 @@ int windows_fill(struct window *out, const struct windows_request *q, const stru
 /* And its records, each kind max at most. raw_bytes are those of the ring. -ENOMEM. */
 int windows_records(struct window *out, const struct windows_request *q, const struct rank *r,
 		    uint32_t max);
+/* The request's steps become those of its stretch, in memory that the caller frees. -ENOMEM. */
+int windows_steps(struct windows_request *q, const struct rank *r);
 /* Ids of the rank's names become dense ids of the window; texts are borrowed. map: LIMIT_NAME_COUNT + 1
  * of scratch; text: of an id from 1 to LIMIT_NAME_COUNT, "" unknown. -ENOMEM. */
 int windows_names(struct window *out, uint32_t *map, const char *(*text)(void *arg, uint32_t id),
 		  void *arg);
 void windows_loss(struct window *out, const char *cause, uint64_t count);
+/* The message, into an empty buffer. Where it is too large, the stacks stay behind, then the records; the
+ * steps and what explains them always go. As wire_window_encode. */
+int windows_encode(struct window *w, struct buf *out);
 
 #endif

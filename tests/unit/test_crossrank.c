@@ -7,12 +7,15 @@
 #include <setjmp.h>
 #include <cmocka.h>
 
+#include <errno.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "analysis/crossrank.h"
 #include "analysis/record.h"
+#include "tests/jobsteps_synth.h"
 
 #define RANKS_MAX 8
 #define STEPS	  50
@@ -20,8 +23,12 @@
 #define EVENTS	  (STEPS * (KERNELS * 2 + 4))
 #define TAKEN_MAX 16
 
-static const char *const names[] = {"",	  "k1", "k2", "k3", "k4",   "k5",  "k6",
-				    "k7", "k8", "k9", "ka", "nccl", "copy"};
+/* Of a step's kernels each has its own name, as the launches of a model's layers differ. */
+enum { NAME_LAST = KERNELS, NAME_NCCL, NAME_AFTER, NAMES };
+#define NAME_SLOW 20u
+
+static const char *names[NAMES];
+static char texts[NAMES][8];
 
 struct fault {
 	uint32_t ranks; /* mask */
@@ -32,7 +39,7 @@ struct fault {
 struct job {
 	struct jobsteps_event event[RANKS_MAX][EVENTS];
 	struct align_coll coll[RANKS_MAX][STEPS + 4];
-	uint64_t end[RANKS_MAX][STEPS + 4];
+	uint32_t events[RANKS_MAX];
 	struct jobsteps_rank rank[RANKS_MAX];
 	struct align_rank clock[RANKS_MAX];
 	struct align_job align;
@@ -40,7 +47,7 @@ struct job {
 	struct crossrank_finding taken[TAKEN_MAX];
 	uint32_t taken_count;
 	struct {
-		uint32_t events, colls, steps;
+		uint32_t events, colls;
 	} kept[RANKS_MAX]; /* of traces that end early */
 	uint64_t seed;
 	double at[RANKS_MAX], scale[RANKS_MAX], noise;
@@ -61,13 +68,11 @@ static double noisy(struct job *j)
 static void event_add(struct job *j, uint32_t r, double begin, double end, uint32_t name,
 		      unsigned kind)
 {
-	j->event[r][j->rank[r].event_count++] =
+	j->event[r][j->events[r]++] =
 	    (struct jobsteps_event){1000000000ull + (uint64_t)begin,
 				    1000000000ull + (uint64_t)end,
 				    name,
-				    (uint8_t)kind,
-				    0,
-				    0};
+				    (uint16_t)kind};
 }
 
 /* The rank's kernels of one step; when it is done with them. */
@@ -84,12 +89,12 @@ static double compute(struct job *j, uint32_t r, uint32_t step, const struct fau
 		segment *= exp(j->skew * j->load[r]);
 	}
 	for (uint32_t k = 0; k < kernels; k++) {
-		uint32_t name = 1 + k % 10;
-		double ns = (2e5 + 1e4 * name) * segment;
+		uint32_t name = 1 + k % KERNELS; /* more of them are of the same kinds */
+		double ns = (2e5 + 4e3 * name) * segment;
 
 		if (hit && f->kernels > 0)
 			ns *= f->kernels;
-		if (hit && f->one > 0 && name == 3)
+		if (hit && f->one > 0 && name == NAME_SLOW)
 			ns *= f->one;
 		at += 3e4 * segment;
 		if (hit && f->gaps > 0 && k % 6 == 1)
@@ -115,11 +120,10 @@ static void step_add(struct job *j, uint32_t ranks, uint32_t step, const struct 
 
 		j->coll[r][j->clock[r].count++] = (struct align_coll){
 		    1000000000ull + (uint64_t)enter[r], 1000000000ull + (uint64_t)mine, 5,
-		    j->rank[r].event_count, 0};
-		event_add(j, r, enter[r], mine, 11, RECORD_COLL_KERNEL);
-		event_add(j, r, mine + 2e4, mine + 3e5, 10, RECORD_KERNEL);
+		    j->events[r], 0};
+		event_add(j, r, enter[r], mine, NAME_NCCL, RECORD_COLL_KERNEL);
+		event_add(j, r, mine + 2e4, mine + 3e5, NAME_AFTER, RECORD_KERNEL);
 		j->at[r] = mine + 3e5 + 1e5;
-		j->end[r][step] = 1000000000ull + (uint64_t)(mine + 3e5);
 	}
 }
 
@@ -138,10 +142,7 @@ static struct job *job_new(uint64_t seed, uint32_t ranks)
 	j->seed = seed;
 	j->noise = 0.03;
 	for (uint32_t r = 0; r < ranks; r++) {
-		j->rank[r] = (struct jobsteps_rank){.rank = (int32_t)r,
-						    .event = j->event[r],
-						    .step_end_ns = j->end[r],
-						    .step_count = STEPS};
+		j->rank[r].rank = (int32_t)r;
 		j->clock[r] = (struct align_rank){.coll = j->coll[r]};
 		j->scale[r] = 1;
 	}
@@ -149,18 +150,33 @@ static struct job *job_new(uint64_t seed, uint32_t ranks)
 	j->steps = (struct jobsteps){.rank = j->rank,
 				     .rank_count = ranks,
 				     .align = &j->align,
-				     .name_count = sizeof(names) / sizeof(*names)};
+				     .name_count = NAMES};
 	return j;
+}
+
+/* 0, -ENODATA. */
+static int steps_make(struct job *j)
+{
+	for (uint32_t r = 0; r < j->steps.rank_count; r++)
+		jobsteps_synth_steps(&j->rank[r], j->event[r], j->events[r], NULL, 0);
+	assert_int_equal(align_job(&j->align), 0);
+	return jobsteps_make(&j->steps);
+}
+
+static void steps_drop(struct job *j)
+{
+	jobsteps_fini(&j->steps);
+	for (uint32_t r = 0; r < j->steps.rank_count; r++)
+		jobsteps_synth_free(&j->rank[r]);
 }
 
 static void job_find(struct job *j, enum peers_mode mode)
 {
 	struct crossrank_job job = {.steps = &j->steps, .name = names};
 
-	assert_int_equal(align_job(&j->align), 0);
-	assert_int_equal(jobsteps_make(&j->steps), 0);
+	assert_int_equal(steps_make(j), 0);
 	assert_int_equal(crossrank_find(&job, mode, take, j), 0);
-	jobsteps_fini(&j->steps);
+	steps_drop(j);
 }
 
 static struct job *job_run(uint64_t seed, uint32_t ranks, const struct fault *f)
@@ -282,14 +298,12 @@ static void a_trace_that_ends_early_accuses_nobody(void **state)
 			if (step != 24 && step != 43)
 				continue;
 			/* within a step: what the rank does later is not in its file */
-			j->kept[r].events = j->rank[r].event_count - 7;
+			j->kept[r].events = j->events[r] - 7;
 			j->kept[r].colls = j->clock[r].count - 1;
-			j->kept[r].steps = step;
 		}
 		for (uint32_t r = 0; r < 6; r++)
 			if (j->kept[r].events) {
-				j->rank[r].event_count = j->kept[r].events;
-				j->rank[r].step_count = j->kept[r].steps;
+				j->events[r] = j->kept[r].events;
 				j->clock[r].count = j->kept[r].colls;
 			}
 		job_find(j, PEERS_ROBUST);
@@ -364,13 +378,12 @@ static void tells_who_is_missing_in_a_hang(void **state)
 	for (uint32_t r = 0; r < 4; r++) {
 		double enter = compute(j, r, 30, &none) + 2e4, end = enter + 5e9;
 
-		j->rank[r].step_count = 30;
 		if (r == 2)
 			continue;
 		j->coll[r][j->clock[r].count++] = (struct align_coll){
 		    1000000000ull + (uint64_t)enter, 1000000000ull + (uint64_t)end, 5,
-		    j->rank[r].event_count, 0};
-		event_add(j, r, enter, end, 11, RECORD_COLL_KERNEL);
+		    j->events[r], 0};
+		event_add(j, r, enter, end, NAME_NCCL, RECORD_COLL_KERNEL);
 	}
 	job_find(j, PEERS_ROBUST);
 	assert_int_equal(j->taken_count, 1);
@@ -389,12 +402,10 @@ static void traces_that_end_at_different_times_hang_nowhere(void **state)
 
 	for (uint32_t step = 0; step < 30; step++)
 		step_add(j, 4, step, &none);
-	for (uint32_t r = 0; r < 4; r++)
-		j->rank[r].step_count = 28;
 	j->clock[1].count -= 1;
-	j->rank[1].event_count -= 2;
+	j->events[1] -= 2;
 	j->clock[3].count -= 2;
-	j->rank[3].event_count -= 2 * (KERNELS + 2);
+	j->events[3] -= 2 * (KERNELS + 2);
 	job_find(j, PEERS_ROBUST);
 	assert_int_equal(j->taken_count, 0);
 	free(j);
@@ -420,8 +431,7 @@ static void job_make(struct job *j, double kernels)
 
 	for (uint32_t step = 0; step < STEPS; step++)
 		step_add(j, 4, step, &f);
-	assert_int_equal(align_job(&j->align), 0);
-	assert_int_equal(jobsteps_make(&j->steps), 0);
+	assert_int_equal(steps_make(j), 0);
 }
 
 static void compares_with_an_earlier_run(void **state)
@@ -440,8 +450,8 @@ static void compares_with_an_earlier_run(void **state)
 	/* and the other way round it is not slower */
 	assert_int_equal(crossrank_compare(&b, &a, take, before), 0);
 	assert_int_equal(before->taken_count, 0);
-	jobsteps_fini(&now->steps);
-	jobsteps_fini(&before->steps);
+	steps_drop(now);
+	steps_drop(before);
 	free(now);
 	free(before);
 }
@@ -457,15 +467,12 @@ static void too_little_says_nothing(void **state)
 
 		for (uint32_t step = 0; step < steps; step++)
 			step_add(j, 3, step, &none);
-		for (uint32_t r = 0; r < 3; r++)
-			j->rank[r].step_count = steps;
-		assert_int_equal(align_job(&j->align), 0);
-		rc = jobsteps_make(&j->steps);
-		assert_true(steps ? !rc : rc < 0);
+		rc = steps_make(j);
+		assert_true(steps > 2 ? !rc : rc == -ENODATA);
 		if (!rc)
 			assert_int_equal(crossrank_find(&job, PEERS_ROBUST, take, j), 0);
 		assert_int_equal(j->taken_count, 0);
-		jobsteps_fini(&j->steps);
+		steps_drop(j);
 		free(j);
 	}
 }
@@ -493,5 +500,9 @@ int main(void)
 	    cmocka_unit_test(too_little_says_nothing),
 	};
 
+	for (uint32_t i = 0; i < NAMES; i++) {
+		snprintf(texts[i], sizeof(texts[i]), i == NAME_NCCL ? "nccl" : i ? "k%u" : "", i);
+		names[i] = texts[i];
+	}
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,7 +7,9 @@
 
 #include <cmocka.h>
 
+#include "base/hash.h"
 #include "sidecar/windows.h"
+#include "wire/codec.h"
 
 #define RANKS	2
 #define STEPS	100
@@ -186,6 +188,74 @@ static void another_jobs_hang_is_none_of_its_business(void **state)
 	assert_int_equal(g->stalls[1], 1);
 }
 
+/* In the replay of a job and in sysomd, both of which ask it. */
+static void a_beat_says_since_when_a_rank_hangs(void **state)
+{
+	struct rig *g = *state;
+	struct beat_rank b;
+
+	rank_beat(g->rank[0], &b);
+	assert_int_equal(b.stalled_since_ns, 0);
+	give(g->rank[0], g->now_ns);
+	g->now_ns += 60 * S;
+	look(g, true, false);
+	assert_true(hangs(g, 0));
+	rank_beat(g->rank[0], &b);
+	assert_int_equal(b.stalled_since_ns, rank_stalled_since(g->rank[0]));
+	assert_true(b.stalled_since_ns > 0);
+}
+
+static void one_suspicion_lasts_a_minute_at_most(void **state)
+{
+	struct rig *g = *state;
+
+	assert_false(windows_is_close(g->windows, g->now_ns));
+	windows_suspect(g->windows, g->now_ns + 3600 * S, g->now_ns);
+	assert_true(windows_is_close(g->windows, g->now_ns + 59 * S));
+	assert_false(windows_is_close(g->windows, g->now_ns + 60 * S));
+	/* a shorter one does not end it */
+	windows_suspect(g->windows, g->now_ns + S, g->now_ns);
+	assert_true(windows_is_close(g->windows, g->now_ns + 59 * S));
+}
+
+static void what_a_window_that_is_too_large_leaves_behind_is_said(void **state)
+{
+	struct rig *g = *state;
+	struct windows_request q = { .reason = WINDOW_ASKED, .begin_ns = S, .end_ns = g->now_ns };
+	struct window w = { .rank = g->id[0], .realtime_offset_ns = 1 }, got;
+	uint32_t n = 400000;
+	struct buf out;
+
+	stack_batch_init(&w.stacks, keyed_process());
+	assert_int_equal(windows_steps(&q, g->rank[0]), 0);
+	assert_int_equal(q.step_count, STEPS);
+	assert_int_equal(windows_fill(&w, &q, g->rank[0]), 0);
+	w.host = calloc(n, sizeof(*w.host));
+	assert_non_null(w.host);
+	w.host_count = n;
+	for (uint32_t i = 0; i < n; i++) { /* that nothing compresses */
+		uint64_t h = hash_mix(i + 1);
+
+		w.host[i] = (struct record){ .kind = RECORD_LAUNCH, .bytes = hash_mix(h),
+					     .begin_ns = S + i * 20000ull + h % 20000,
+					     .key = hash_mix(h + 1), .peer = -1 };
+		w.host[i].end_ns = w.host[i].begin_ns + hash_mix(h + 2) % 100000;
+		w.host[i].shared_bytes = (uint32_t)hash_mix(h + 3);
+	}
+	buf_init(&out, LIMIT_WIRE_MESSAGE_BYTES);
+	assert_int_equal(windows_encode(&w, &out), 0);
+	assert_int_equal(wire_window_decode(out.data, out.bytes, &got), 0);
+	assert_int_equal(got.step_count, STEPS);
+	assert_int_equal(got.host_count, 0);
+	assert_true(got.summary_only);
+	assert_int_equal(got.loss_count, 1);
+	assert_string_equal(got.losses[0].cause, "window_too_large");
+	wire_window_free(&got);
+	wire_window_free(&w);
+	buf_fini(&out);
+	free(q.steps);
+}
+
 int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
@@ -195,6 +265,8 @@ int main(void)
 		T(work_that_does_not_end_is_a_hang_from_the_last_work_on),
 		T(a_rank_that_others_wait_for_hangs_with_them),
 		T(another_jobs_hang_is_none_of_its_business),
+		T(a_beat_says_since_when_a_rank_hangs), T(one_suspicion_lasts_a_minute_at_most),
+		T(what_a_window_that_is_too_large_leaves_behind_is_said),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
