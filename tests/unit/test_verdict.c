@@ -1220,6 +1220,22 @@ static void what_costs_little_beside_a_fault_is_none(void **unused)
 	json_decref(j);
 }
 
+/* The same where its peers show that it is slow: that alone would make it a culprit. */
+static void who_lost_little_beside_a_fault_is_not_accused(void **unused)
+{
+	json_t *j;
+
+	softirq(5, 40);
+	softirq(5, 40);
+	healthy_peers();
+	slow_kernel(6, 14);
+	j = json_of(tell(finding(FINDING_SLOW_RANK, CAUSE_UNKNOWN, 6)));
+	assert_int_equal(json_array_size(json_object_get(j, "diagnoses")), 1);
+	assert_string_equal(cause_of(j), "os-softirq");
+	assert_string_equal(ranks_of(j), "5");
+	json_decref(j);
+}
+
 static bool is_signal_of(const json_t *j, int rank, const char *name)
 {
 	size_t k;
@@ -2137,6 +2153,7 @@ int main(void)
 		CASE(what_a_finding_says_of_a_rank_is_told_with_that_ranks_fault),
 		CASE(a_second_fault_that_costs_less_is_told_too),
 		CASE(what_costs_little_beside_a_fault_is_none),
+		CASE(who_lost_little_beside_a_fault_is_not_accused),
 		CASE(the_second_of_two_faults_has_its_node_and_signals),
 		CASE(faults_of_most_of_a_small_job_have_a_verdict_each),
 		CASE(every_rank_is_said_only_of_all),
@@ -2149,7 +2166,7 @@ int main(void)
 		CASE(what_is_slower_than_earlier_runs_is_held_against_those),
 		CASE(what_is_slow_all_the_time_is_not_what_a_moment_was),
 		CASE(what_peers_show_all_the_time_is_not_what_a_moment_was),
-		CASE(a_finding_alone_is_an_incident),
+		CASE(a_finding_alone_is_an_incident), CASE(refuses_findings_that_make_no_sense),
 		CASE(windows_join_the_finding_of_their_fault_and_say_why),
 		CASE(another_rank_that_becomes_slow_after_it_is_another_fault),
 		CASE(a_finding_holds_its_incident_open_until_it_ends),
@@ -2162,7 +2179,6 @@ int main(void)
 		CASE(who_was_slow_before_is_not_to_blame_for_a_hang),
 		CASE(who_waits_in_the_wrong_collective_is_who_detection_names),
 		CASE(imbalance_accuses_nobody_and_takes_no_windows),
-		CASE(refuses_findings_that_make_no_sense),
 		CASE(findings_survive_a_restart), CASE(what_is_restored_is_as_it_was_told),
 		CASE(what_an_earlier_process_told_goes_on_if_it_is_told_again),
 		CASE(what_an_earlier_process_told_of_another_rank_ends),
