@@ -232,7 +232,7 @@ void fleet_detect_tick(struct fleet *f, struct fleet_job *job, uint64_t now_ns,
 		       uint64_t now_unix_ns);
 /* fleet_roles.c */
 void fleet_roles_sketch(struct fleet_job *job, struct fleet_rank *r, const struct sketch *s);
-/* What the rank launches is learned anew: until then it has no role of its own. */
+/* A new process has the rank's number: its role is learned again from its first steps. */
 void fleet_roles_restart(struct fleet_rank *r);
 void fleet_roles_tick(struct fleet_job *job, uint64_t now_ns);
 void fleet_roles_comms(struct fleet_job *job, const struct beat_rank *b);

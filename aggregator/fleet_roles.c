@@ -171,9 +171,9 @@ static bool pace_of(const struct fleet_rank *r, const struct beat_rank *b, uint6
 }
 
 /* The same work has the same number of kernels: where a rank launches more of them in a step than
- * another, its time says nothing about the other's. That is so from its first steps on; a rank that has
- * more to do later than its peers is one to find. 0 kernels: none were seen, and nothing can be told by
- * them. */
+ * another, its time says nothing about the other's. The first steps decide that: a rank that launches
+ * more later on stays with its peers and is suspected. 0 kernels: none were seen, so their number says
+ * nothing. */
 void fleet_roles_pace(struct fleet_job *job, struct fleet_rank *r, const struct beat_rank *b)
 {
 	uint64_t kernels = b->kernels_joined + b->kernels_unmatched;

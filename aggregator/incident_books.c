@@ -57,14 +57,13 @@ static void add(const struct picture *p, bool calm, double weight, const struct 
 	coll_split_divide(s, picture_colls(p), calm, weight, to);
 }
 
-/* Most of what it lost its peers or earlier runs show, and not its own flagged steps. */
+/* Its peers or earlier runs show more of its loss than its own flagged steps do. */
 static bool is_slow_throughout(const struct incident_judgement *j, const struct member *m)
 {
 	return j->finding && (j->kind == FINDING_UNIFORM || m->accused_ns > m->self_excess_ns);
 }
 
-/* A window that was asked for has more of the typical steps than the moments that the rank told of
- * itself. */
+/* A requested window has more typical steps than the windows that the rank sent for its flagged ones. */
 const struct picture *incident_books_picture(const struct incident_judgement *j,
 					     const struct member *m)
 {

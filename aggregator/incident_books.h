@@ -13,8 +13,8 @@ struct incident_books {
 	bool usual_is_own; /* the rank's healthy steps; else steps of ranks that are no culprits */
 };
 
-/* What shows a culprit best before its windows are looked at one by one: its flagged steps, or typical
- * ones. NULL: nothing does. */
+/* The steps that show best why a culprit is slow: its flagged ones, or typical ones where it is slow
+ * throughout. NULL: none are known. */
 const struct picture *incident_books_picture(const struct incident_judgement *j,
 					     const struct member *m);
 /* Of a hang the "slow step" is the open interval, and usual may be empty.

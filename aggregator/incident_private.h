@@ -5,8 +5,8 @@
 #define SYSOM_AGGREGATOR_INCIDENT_PRIVATE_H
 
 #include "aggregator/incident.h"
-#include "base/limits.h"
 #include "aggregator/picture.h"
+#include "base/limits.h"
 
 /* A window of a rank's own and what it says by itself. */
 #define INCIDENT_VIEWS_TELLING 3u
@@ -134,7 +134,7 @@ struct incident_judgement {
 	 * alone is to blame then; NULL: nothing of the kind. */
 	const struct member *lossy;
 	const struct member *longest; /* slow for longest: beside it moments don't count; or NULL */
-	/* Slow for another reason, which cost little beside the others'; verdict_make finds them. */
+	/* Their own causes cost little of the incident, so they are not accused; set by verdict_make. */
 	const struct member *minor[LIMIT_VERDICT_RANKS];
 	uint32_t minor_count;
 };

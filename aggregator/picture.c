@@ -181,12 +181,6 @@ static uint32_t slow_flag(const struct window *w)
 	return flags & WINDOW_STEP_FLAGGED ? WINDOW_STEP_FLAGGED : flags & WINDOW_STEP_OUT;
 }
 
-/* Negative: faster than expected; 0 where nothing was. */
-static double beyond_ns(const struct window_step *s)
-{
-	return s->expected_ns ? (double)s->step.latency_ns - (double)s->expected_ns : 0;
-}
-
 static enum part_of part_of(const struct window_step *s, const struct choice *c)
 {
 	if (s->step.flags & (STEP_FLAG_FIRST | STEP_FLAG_GAP | STEP_FLAG_INCOMPLETE) ||
@@ -194,7 +188,7 @@ static enum part_of part_of(const struct window_step *s, const struct choice *c)
 		return PART_NONE;
 	if (!c->slow || s->flags & c->slow)
 		return PART_SLOW;
-	if (s->flags & (WINDOW_STEP_OUT | WINDOW_STEP_FLAGGED) || beyond_ns(s) > c->calm_max_ns)
+	if (s->flags & (WINDOW_STEP_OUT | WINDOW_STEP_FLAGGED) || window_step_lost_ns(s) > c->calm_max_ns)
 		return PART_NONE;
 	return PART_CALM;
 }
@@ -249,7 +243,7 @@ static double calm_max_ns(const struct window *w, const struct choice *c)
 
 	for (uint32_t i = 0; i < w->step_count && c->slow; i++)
 		if (part_of(&w->steps[i], c) == PART_SLOW && w->steps[i].expected_ns) {
-			sum_ns += beyond_ns(&w->steps[i]);
+			sum_ns += window_step_lost_ns(&w->steps[i]);
 			n++;
 		}
 	return sum_ns > 0 ? sum_ns / n / 2 : HUGE_VAL;

@@ -16,7 +16,7 @@
 
 /* Below it a cause is no reason to speak of a fault of its own. */
 #define SURE_ENOUGH 0.4
-/* Causes are told, the costliest first, until they explain this share of what was lost. */
+/* Causes are reported, costliest first, until together they explain this share of the loss. */
 #define EXPLAINED 0.8
 /* Sketches are looked at of so many suspects, of so many peers, and so many peers are taken in
  * where fewer than two sent a window. */
@@ -112,6 +112,15 @@ static void cast_add(struct cast *c, const struct member *m, const struct pictur
 static double loss_of(const struct member *m)
 {
 	return m->accused_ns > m->self_excess_ns ? m->accused_ns : m->self_excess_ns;
+}
+
+static double lost_by(const struct cast *c)
+{
+	double ns = 0;
+
+	for (uint32_t k = 0; k < c->count; k++)
+		ns += loss_of(c->member[k]);
+	return ns;
 }
 
 static int by_loss(const void *a, const void *b)
@@ -424,20 +433,18 @@ static int by_cost(const void *a, const void *b)
 	return x->group < y->group ? -1 : x->group > y->group;
 }
 
-/* The costliest groups, which explain enough together; their number. The ranks of the others are minor: on
- * a busy host somebody always waits for a CPU while another rank has a fault. */
+/* Sorts the groups by cost and returns how many of them explain enough of the loss. The ranks of the others
+ * become minor: on a busy host some rank always waits for a CPU while another one has the fault. */
 static uint32_t costliest(const struct court *c, struct incident_judgement *j, const uint32_t *group,
 			  uint32_t groups, struct part *part)
 {
-	double all_ns = 0, sum_ns = 0;
+	double all_ns = lost_by(&c->all), sum_ns = 0;
 	uint32_t n = 0;
 
 	for (uint32_t g = 0; g < groups; g++)
 		part[g] = (struct part){g, 0};
-	for (uint32_t k = 0; k < c->all.count; k++) {
+	for (uint32_t k = 0; k < c->all.count; k++)
 		part[group[k]].lost_ns += loss_of(c->all.member[k]);
-		all_ns += loss_of(c->all.member[k]);
-	}
 	qsort(part, groups, sizeof(*part), by_cost);
 	do
 		sum_ns += part[n++].lost_ns;
@@ -447,9 +454,10 @@ static uint32_t costliest(const struct court *c, struct incident_judgement *j, c
 			if (group[k] == part[g].group)
 				j->minor[j->minor_count++] = c->all.member[k];
 	j->culprits -= j->minor_count;
-	for (uint32_t k = c->all.count; k-- > 0 && j->minor_count;)
-		if (group[k] == part[0].group)
-			j->lead = c->all.member[k];
+	if (j->minor_count) /* the lead may be one of them */
+		for (uint32_t k = c->all.count; k-- > 0;)
+			if (group[k] == part[0].group)
+				j->lead = c->all.member[k];
 	return n;
 }
 
@@ -505,15 +513,14 @@ static bool is_in(const struct cast *c, int32_t rank)
 static uint32_t add_seconds(struct court *c, const struct incident *i,
 			    const struct incident_judgement *j, struct verdict *out, uint32_t n)
 {
-	double lost_ns = 0;
+	double lost_ns = lost_by(&c->all);
 
-	for (uint32_t k = 0; k < c->all.count; k++)
-		lost_ns += loss_of(c->all.member[k]);
 	for (uint32_t k = 0; k < i->member_count && n < VERDICTS_MAX; k++) {
 		const struct member *m = &i->members[k];
 		uint32_t same = 0;
 
-		if (!INCIDENT_REASON(m, WINDOW_SELF) || is_in(&c->all, m->rank) || !m->slow ||
+		if (!INCIDENT_REASON(m, WINDOW_SELF) || incident_is_culprit(i, j, m) ||
+		    is_in(&c->all, m->rank) || !m->slow ||
 		    lost_ns >= EXPLAINED * (lost_ns + m->self_excess_ns) || !incident_is_lasting(i, m) ||
 		    incident_is_moment(j, m))
 			continue;

@@ -39,15 +39,9 @@ static const struct window_step *earlier(const struct anomaly *a, uint32_t steps
 	return &a->history[(a->history_next + ANOMALY_HISTORY_MAX - steps) % ANOMALY_HISTORY_MAX];
 }
 
-/* Negative: faster than expected; 0 where nothing was. */
-static double beyond_ns(const struct window_step *s)
-{
-	return s->expected_ns > 0 ? (double)s->step.latency_ns - s->expected_ns : 0;
-}
-
-/* How many steps before the first flagged one the window starts: as many as it takes to show margin_steps
- * healthy ones, which are nearer to what was expected than to that one. A slowness of about the noise's
- * size is flagged late, and the steps just before are slow as well: they are nothing to compare with. */
+/* How many steps before the first flagged one the window starts: enough to hold margin_steps healthy ones.
+ * A step is healthy if it is nearer to its expected time than to the flagged step. A small slowdown is
+ * flagged late, so the steps just before the flag may be slow too and are no reference. */
 static uint32_t margin_of(const struct anomaly *a, const struct window_step *first)
 {
 	uint32_t margin = a->config.margin_steps, count = a->history_count, healthy = 0;
@@ -58,7 +52,7 @@ static uint32_t margin_of(const struct anomaly *a, const struct window_step *fir
 
 		if (first->step.begin_ns > s->step.begin_ns + a->config.continue_ns)
 			break;
-		if (beyond_ns(s) > beyond_ns(first) / 2)
+		if (window_step_lost_ns(s) > window_step_lost_ns(first) / 2)
 			continue;
 		healthy++;
 		n = i > n ? i : n;
@@ -109,10 +103,9 @@ bool anomaly_close(struct anomaly *a, uint64_t now_ns)
 /* At least half of what the step lost it lost itself. */
 static bool is_own(const struct window_step *s)
 {
-	double own = (double)s->step.self_ns - s->expected_self_ns,
-	       lost = (double)s->step.latency_ns - s->expected_ns;
+	double own = (double)s->step.self_ns - s->expected_self_ns, lost = window_step_lost_ns(s);
 
-	return s->expected_ns > 0 && s->expected_self_ns > 0 && lost > 0 && 2 * own >= lost;
+	return s->expected_self_ns > 0 && lost > 0 && 2 * own >= lost;
 }
 
 bool anomaly_push(struct anomaly *a, const struct window_step *s, bool self,

@@ -81,7 +81,7 @@ struct os_signals {
 	uint64_t steal_us, steal_at_ns; /* as last read; 0: never */
 	double touch_us;		/* of the last measurement */
 	uint64_t touch_at_ns;		/* 0: never */
-	uint64_t locks_at_ns;
+	uint64_t locks_at_ns;		/* 0: never */
 	/* watched processes as of the last read: pid and its rank's */
 	uint32_t pids[OS_PROCESS_MAX], roots[OS_PROCESS_MAX];
 	uint32_t pid_count;

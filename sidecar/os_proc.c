@@ -164,8 +164,8 @@ int os_proc_pressure(const char *proc, const char *what, uint64_t *us)
 	return pressure(path, us);
 }
 
-/* "1: FLOCK  ADVISORY  WRITE 7832 fe:00:11051247 0 EOF"; of who waits for it below that, with an arrow:
- * "1: -> FLOCK  ADVISORY  WRITE 7840 ...". */
+/* A holder's line: "1: FLOCK  ADVISORY  WRITE 7832 fe:00:11051247 0 EOF". Those that wait for it follow
+ * with the same number and an arrow: "1: -> FLOCK  ADVISORY  WRITE 7840 ...". */
 uint32_t os_proc_locks(const char *proc, struct os_proc_lock *out, uint32_t max)
 {
 	char path[PATH_BYTES], line[256];

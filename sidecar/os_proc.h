@@ -26,6 +26,12 @@ void os_proc_run_wait(const char *proc, uint32_t pid,
 		      void (*fn)(void *arg, uint32_t tid, uint64_t wait_ns), void *arg);
 /* "some" of /proc/pressure/WHAT in microseconds since boot; -ENOENT. */
 int os_proc_pressure(const char *proc, const char *what, uint64_t *us);
+/* A process that waits for a file lock, and the process that holds it. */
+struct os_proc_lock {
+	uint32_t waits, holds;
+};
+/* Returns their number, at most max. Locks of open file descriptions name no process and are left out. */
+uint32_t os_proc_locks(const char *proc, struct os_proc_lock *out, uint32_t max);
 /* Time since boot that the hypervisor gave to others while CPUs of this machine had work to do, in us,
  * summed over the CPUs (/proc/stat); -ENOENT. */
 int os_proc_steal(const char *proc, uint64_t *us);
@@ -48,12 +54,6 @@ void os_proc_cgroup_find(const char *proc, const char *sys, uint32_t pid,
 /* For how long they have stopped their tasks, summed. False: none has such a figure. */
 bool os_proc_cgroup_throttled(const struct os_proc_cgroup *c, uint64_t *ns);
 
-/* A process that waits for a file lock, and one that holds it. */
-struct os_proc_lock {
-	uint32_t waits, holds;
-};
-/* At most max; their number. Locks of open file descriptions have no process and are left out. */
-uint32_t os_proc_locks(const char *proc, struct os_proc_lock *out, uint32_t max);
 /* "some" of the group's own cpu, memory or io pressure (v2) in microseconds; -ENOENT. */
 int os_proc_cgroup_pressure(const struct os_proc_cgroup *c, const char *what, uint64_t *us);
 struct os_proc_memory {

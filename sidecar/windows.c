@@ -26,7 +26,7 @@
 #define PEER_SECOND_NS 6000000000ull
 /* And beats at a suspect's pace, all ticks sampled, for so long from when it is found. */
 #define PEER_SUSPECT_NS 30000000000ull
-/* One suspicion of the aggregator's lasts no longer, unless it is told again. */
+/* A suspicion that the aggregator sent expires after this time, unless it is renewed. */
 #define SUSPECT_MAX_NS 60000000000ull
 /* A suspect's flags of so long ago still count: steps are judged up to two seconds after their end. */
 #define SUSPECT_NS 5000000000ull

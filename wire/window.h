@@ -55,6 +55,11 @@ struct window_step {
 	uint32_t flags; /* STEP_FLAG_* | WINDOW_STEP_* */
 	uint32_t reserved;
 };
+/* How much longer it took than expected; negative: faster; 0: nothing was expected. */
+static inline double window_step_lost_ns(const struct window_step *s)
+{
+	return s->expected_ns > 0 ? (double)s->step.latency_ns - s->expected_ns : 0;
+}
 
 struct window_part { /* analysis/explain, with the name as an id of this window's table */
 	struct explain_part part;

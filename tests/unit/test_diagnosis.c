@@ -996,7 +996,7 @@ static void two_causes_share_the_excess_of_figures(void **unused)
 
 	build(&w);
 	gpu_copy(&w); /* 9 ms */
-	os_run_queue(&w); /* 20 ms, of which the signal explains more */
+	os_run_queue(&w); /* 20 ms; the signal measures more */
 	judge(&w);
 	assert_int_equal(out.cause, CAUSE_OS_RUN_QUEUE);
 	assert_float_equal(out.effect_ns, 20 * MS, .2 * MS);
