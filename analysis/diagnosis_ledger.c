@@ -105,10 +105,11 @@ static bool waits_for_storage(const struct ledger_row *r)
 	       r->what <= LEDGER_DISK_LIMIT;
 }
 
-/* What a function does in file systems between its waits for storage is part of its I/O. */
+/* What a function does in system calls between its waits for storage is part of its I/O. */
 static uint32_t sum_of(const struct ledger_row *rows, uint32_t count, const struct ledger_row *r)
 {
-	if (r->kind == LEDGER_KERNEL_CODE && r->what == LEDGER_FILE_SYSTEM && *r->name)
+	if (r->kind == LEDGER_KERNEL_CODE && *r->name &&
+	    (r->what == LEDGER_FILE_SYSTEM || r->what == LEDGER_SYSCALL))
 		for (uint32_t i = 0; i < count; i++)
 			if (waits_for_storage(&rows[i]) && !strcmp(rows[i].name, r->name))
 				return pattern_of(&rows[i]);

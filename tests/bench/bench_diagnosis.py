@@ -69,6 +69,17 @@ class Template:
         self.transfer = [min(r["dur"][r["coll"][c]] for r in self.ranks) for c in range(colls)]
         return self
 
+    def layer_of(self, what):
+        """Where most of the time is that a fault adds: a stretch lengthens kernels and what lies between them."""
+        if what != "stretch":
+            return LAYER.get(what)
+        r, busy, end = self.ranks[0], 0.0, 0.0
+        for i in np.flatnonzero(r["compute"]):
+            begin = max(r["start"][i], end)
+            end = max(end, r["start"][i] + r["dur"][i])
+            busy += max(end - begin, 0)
+        return "gpu" if busy > (r["length"] - r["dur"][r["coll"]].sum()) / 2 else "cpu"
+
     def replicated(self, count, rng):
         """The first rank's step on so many, none quite like another."""
         one = self.ranks[0]
@@ -159,12 +170,13 @@ class Fault:
 
     def __init__(self, what, ranks, first, last, factor):
         self.what, self.ranks, self.first, self.last, self.factor = what, ranks, first, last, factor
+        self.layer = None  # the template's
 
     def hits(self, rank, step):
         return rank in self.ranks and self.first <= step <= self.last
 
 
-LAYER = {"stretch": "gpu", "kernels": "gpu", "one": "gpu", "gaps": "cpu", "transfer": "network"}
+LAYER = {"kernels": "gpu", "one": "gpu", "gaps": "cpu", "transfer": "network"}
 
 
 def heaviest_name(rank):
@@ -315,6 +327,8 @@ class Bench:
     def make(self, t, steps, scale, faults, api=True, skew=True, skips=None, thin=0):
         """Files of all ranks; the truth that is needed to score them."""
         rng, n = self.rng, len(t.ranks)
+        for f in faults:
+            f.layer = t.layer_of(f.what)
         events, ends = simulate(t, steps, self.pool, scale, faults, rng)
         names = list(range(n))
         rng.shuffle(names)  # rank numbers that have nothing to do with the template's
@@ -352,7 +366,7 @@ def score(case, lines, faults):
                 continue
             matched = True
             found |= {(r, i) for r in x["ranks"]}
-            layers.append(x["layer"] == LAYER.get(f.what))
+            layers.append(x["layer"] == f.layer)
             layer = layers[-1]
             delays.append(number(x.get("sure_step", x["last_step"])) - f.first + 1)
             edges.append(max(abs(first - f.first), abs(last - f.last)))
@@ -510,7 +524,7 @@ def run_skewed(b):
 
 def run_live(b, templates):
     quick = b.args.quick
-    return live_jobs.run(b, templates, simulate, Fault, LAYER, b.args.runs or (1 if quick else 2), 300 if quick else 600)
+    return live_jobs.run(b, templates, simulate, Fault, b.args.runs or (1 if quick else 2), 300 if quick else 600)
 
 
 def judge(b, rows, healthy, clocks, live):

@@ -68,7 +68,7 @@ class Tally:
         self.runs = self.found = self.layer = self.of = self.wrong = 0
         self.seconds, self.rank_hours = [], 0.0
 
-    def add(self, case, lines, faults, layer_of, verbose=False):
+    def add(self, case, lines, faults, verbose=False):
         self.runs += 1
         self.rank_hours += case["span_s"] * len(case["names"]) / 3600
         incidents = [x for x in lines if x["type"] == "incident"]
@@ -82,7 +82,7 @@ class Tally:
                     if set(d["ranks"]) == want or (not want and len(d["ranks"]) == everyone)]
             self.of += 1
             self.found += bool(hits)
-            self.layer += any(d["layer"] == layer_of[f.what] for d in hits)
+            self.layer += any(d["layer"] == f.layer for d in hits)
             first = [x["at_ns"] - begin for x in told if set(x["ranks"]) == want]
             if hits and first:
                 self.seconds.append(min(first) / 1e9)
@@ -124,7 +124,7 @@ def cases(b, templates, fault, quick, steps):
                                                                 steps - steps // 5, f)])
 
 
-def run(b, templates, simulate, fault, layer_of, runs, steps):
+def run(b, templates, simulate, fault, runs, steps):
     quick = b.args.quick
     print(COLUMNS)
     hard, healthy = Tally(), Tally()
@@ -139,12 +139,12 @@ def run(b, templates, simulate, fault, layer_of, runs, steps):
                 faults = make()
                 case = b.make(t, steps, scale, faults, api=True)
                 lines = replay(b.args.sysom, case, nodes)
-                tally.add(case, lines, faults, layer_of, b.args.verbose)
+                tally.add(case, lines, faults, b.args.verbose)
                 share, matters = cost(simulate, t, faults[0])
                 tally.costs.append(share)
                 tally.ahead += not matters
                 if scale == 1 and share >= COSTS and matters:
-                    hard.add(case, lines, faults, layer_of)
+                    hard.add(case, lines, faults)
             b.progress("")
             print("\r" + tally.line(f"{name}, {where}"), flush=True)
     for t in templates:
@@ -157,8 +157,8 @@ def run(b, templates, simulate, fault, layer_of, runs, steps):
                 # all kernels: of a few of them steps can't be told
                 case = b.make(t, 2 * steps, scale, [], api=True)
                 lines = replay(b.args.sysom, case, 8)
-                tally.add(case, lines, [], layer_of, b.args.verbose)
-                healthy.add(case, lines, [], layer_of)
+                tally.add(case, lines, [], b.args.verbose)
+                healthy.add(case, lines, [])
             b.progress("")
             print("\r" + tally.line(f"{t.name} healthy noise {scale}x, a node"), flush=True)
     if hard.of:

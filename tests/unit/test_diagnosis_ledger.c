@@ -418,8 +418,8 @@ static void waiting_in_collectives_is_no_cause_of_a_slow_rank(void **unused)
 	end(&w);
 }
 
-/* 8 ms of sleep and 12 in the file system are one read; in another function they are two things. */
-static void file_system_code_between_waits_for_storage_is_io(void **unused)
+/* 8 ms of sleep and 12 in system calls are one read; in another function they are two things. */
+static void system_calls_between_waits_for_storage_are_io(void **unused)
 {
 	for (int same = 0; same < 2; same++) {
 		struct world w;
@@ -427,7 +427,9 @@ static void file_system_code_between_waits_for_storage_is_io(void **unused)
 		begin(&w);
 		both(&w, LEDGER_BLOCKED, LEDGER_FILE_READ, "load (train.py)", 0, 8, 0, 3);
 		both(&w, LEDGER_KERNEL_CODE, LEDGER_FILE_SYSTEM,
-		     same ? "load (train.py)" : "scan (train.py)", 0, 12, 0, 0);
+		     same ? "load (train.py)" : "scan (train.py)", 0, 6, 0, 0);
+		both(&w, LEDGER_KERNEL_CODE, LEDGER_SYSCALL,
+		     same ? "load (train.py)" : "scan (train.py)", 0, 6, 0, 0);
 		judge(&w);
 		assert_int_equal(out.cause, same ? CAUSE_STORAGE_DISK : CAUSE_CPU_PYTHON);
 		assert_float_equal(out.effect_ns, same ? 20e6 : 12e6, 1e3);
@@ -580,7 +582,7 @@ int main(void)
 	    cmocka_unit_test(all_times_longer_change_nothing_but_the_times),
 	    cmocka_unit_test(less_seen_is_never_surer),
 	    cmocka_unit_test(waiting_in_collectives_is_no_cause_of_a_slow_rank),
-	    cmocka_unit_test(file_system_code_between_waits_for_storage_is_io),
+	    cmocka_unit_test(system_calls_between_waits_for_storage_are_io),
 	    cmocka_unit_test(waits_for_a_cpu_belong_to_what_asks_for_it),
 	    cmocka_unit_test(preemptions_belong_to_what_runs_longer),
 	    cmocka_unit_test(what_a_function_hands_to_another_is_no_excess),
