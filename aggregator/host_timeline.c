@@ -21,6 +21,8 @@
 #define SLICE_SAMPLES_MAX 64u
 /* Shares of one window; stretches on the CPU beyond them have no names. */
 #define SHARES_MAX (1u << 20)
+/* A thread's samples speak for what it ran so long before and after them. */
+#define NEAREST_NS 100000000ull
 /* More than this is no time that a page takes. */
 #define FIRST_TOUCH_MAX_US 1e4
 /* Threads that ran instead, whose names are looked for among the samples. */
@@ -292,7 +294,17 @@ static uint32_t slice_of(const struct maker *m, uint64_t t)
 	return low; /* 0: before the first; else index + 1 */
 }
 
-/* The thread's samples of a slice: the first one's place in m->sample, and how many. */
+static uint64_t distance(const struct maker *m, uint32_t i, uint32_t tid, uint64_t t)
+{
+	const struct stack_sample *s = i < m->sample_count ? &m->w->stacks.samples[m->sample[i]] : NULL;
+
+	if (!s || s->tid != tid)
+		return UINT64_MAX;
+	return s->time_ns < t ? t - s->time_ns : s->time_ns - t;
+}
+
+/* The thread's samples of a slice, else of the nearest one that has some: the first one's place in
+ * m->sample, and how many. */
 static uint32_t samples_of(const struct maker *m, uint32_t tid, uint64_t slice_ns, uint32_t *count)
 {
 	const struct stack_sample *all = m->w->stacks.samples;
@@ -307,7 +319,15 @@ static uint32_t samples_of(const struct maker *m, uint32_t tid, uint64_t slice_n
 		else
 			high = middle;
 	}
-	for (*count = 0; low + *count < m->sample_count && *count < SLICE_SAMPLES_MAX; ++*count) {
+	*count = 0;
+	if (distance(m, low - 1, tid, slice_ns) < distance(m, low, tid, slice_ns))
+		low--;
+	if (distance(m, low, tid, slice_ns) > NEAREST_NS)
+		return low;
+	slice_ns = all[m->sample[low]].time_ns;
+	while (distance(m, low - 1, tid, slice_ns) == 0)
+		low--;
+	for (; low + *count < m->sample_count && *count < SLICE_SAMPLES_MAX; ++*count) {
 		const struct stack_sample *s = &all[m->sample[low + *count]];
 
 		if (s->tid != tid || s->time_ns != slice_ns)
@@ -499,7 +519,7 @@ static void put_running(struct maker *m, uint32_t tid, uint64_t begin, uint64_t 
 		    slice < m->slice_count && m->slice[slice] < end ? m->slice[slice] : end;
 
 		if (until > begin)
-			put_slice(m, tid, begin, until, slice ? m->slice[slice - 1] : UINT64_MAX);
+			put_slice(m, tid, begin, until, slice ? m->slice[slice - 1] : begin);
 		begin = until;
 		slice++;
 	}
@@ -609,7 +629,7 @@ static void put_fold(struct maker *m, const struct stack_switch *s, uint64_t beg
 {
 	uint32_t slice = slice_of(m, begin), n = 0, count;
 	const struct ledger_share *on =
-	    shares_of(m, s->tid, slice ? m->slice[slice - 1] : UINT64_MAX, &count);
+	    shares_of(m, s->tid, slice ? m->slice[slice - 1] : begin, &count);
 	double off_ns = 0, whole_ns;
 	struct ledger_share *list = NULL;
 

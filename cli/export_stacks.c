@@ -10,7 +10,7 @@
 #include "base/keyed.h"
 #include "base/limits.h"
 
-#define SLICE_NS 100000000ull
+#define SLICE_NS 10000000ull
 /* One (thread, stack) of one slice: 999 Hz on one CPU. More are a peer's lie. */
 #define SLICE_SAMPLES_MAX 100u
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * export_stacks.h - CPU stacks as Perfetto samples: perf_sample packets with interned call stacks,
- * in which the outermost frame comes first. A sample's time is known to a slice of 100 ms: those of
+ * in which the outermost frame comes first. A sample's time is known to a slice of 10 ms: those of
  * one slice are spread evenly over it. Blocked time has no form among Perfetto's samples and stays
  * out (`sysom flame` has it). */
 #ifndef SYSOM_CLI_EXPORT_STACKS_H
