@@ -124,12 +124,16 @@ void diagnosis_text_remedy(const struct diagnosis_view *v, const struct diagnosi
 		break;
 	case CAUSE_CPU_FUNCTION:
 	case CAUSE_CPU_PYTHON:
+		if (!c->subject[0])
+			break;
 		snprintf(out, bytes,
 			 "look at %.110s in the differential flame graph; compare the ranks with "
 			 "sysom diff",
 			 c->subject);
 		return;
 	case CAUSE_SW_HOT_PATH: /* of a healthy earlier run no window is stored, but its baseline */
+		if (!c->subject[0])
+			break;
 		snprintf(out, bytes,
 			 "look at what calls %.100s; compare with an earlier run: sysom diff "
 			 "baseline:JOB ID",

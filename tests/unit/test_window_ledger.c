@@ -312,6 +312,32 @@ static struct stack_switch *last_switch(struct made *m)
 	return &m->w.stacks.switches[m->w.stacks.switch_count - 1];
 }
 
+/* 38 ms on the CPU, of which 18 ms are in slices in which only another thread was sampled. */
+static void the_nearest_samples_speak_where_a_slice_has_none(void **state)
+{
+	uint32_t prepare, load;
+	struct picture *p;
+	struct made m;
+
+	make(&m, MAIN);
+	prepare = stack(&m.w.stacks, "", "prepare");
+	load = stack(&m.w.stacks, "", "load");
+	recorded(&m, MAIN, 0, STEPS * 100 * MS);
+	for (uint64_t t = 0; t < STEPS * 100 * MS; t += 100 * MS) {
+		off(&m, MAIN, t + 38 * MS, t + 100 * MS, STACK_SWITCH_INTERRUPTIBLE, 0,
+		    STACK_SWITCH_NO_STACK, 0);
+		on(&m, MAIN, t, 10 * MS, prepare);
+		on(&m, MAIN + 1, t + 10 * MS, 10 * MS, prepare);
+		on(&m, MAIN, t + 20 * MS, 10 * MS, load);
+		on(&m, MAIN + 1, t + 30 * MS, 10 * MS, prepare);
+	}
+	p = picture_of(&m);
+	assert_true(ms_of_what(p, LEDGER_RUNNING, LEDGER_PYTHON, "prepare (train.py)") == 10);
+	assert_true(ms_of_what(p, LEDGER_RUNNING, LEDGER_PYTHON, "load (train.py)") == 28);
+	assert_true(ms_of(p, LEDGER_RUNNING, "") == 0);
+	picture_drop(p);
+}
+
 /* In each step 38 ms on the CPU, of which 8 ms were soft interrupts and 2 ms the hypervisor's; a sample
  * in an interrupt says nothing beside that. Then 20 ms of waiting for a CPU: 15 ms because of the group's
  * limit. */
@@ -641,6 +667,7 @@ int main(void)
 	    cmocka_unit_test(what_was_not_recorded_is_unobserved_and_disorder_harms_nobody),
 	    cmocka_unit_test(a_sleep_without_a_stack_is_like_the_one_before),
 	    cmocka_unit_test(folded_times_are_divided_by_their_states),
+	    cmocka_unit_test(the_nearest_samples_speak_where_a_slice_has_none),
 	    cmocka_unit_test(what_was_taken_is_in_accounts_of_its_own),
 	    cmocka_unit_test(absurd_takings_take_no_more_than_the_time),
 	    cmocka_unit_test(first_touches_are_of_the_function_that_has_the_faults),
