@@ -440,7 +440,7 @@ static uint32_t move_touch(const struct taken *k, struct ledger_share *list, uin
 
 static const struct ledger_share nameless = {.kind = LEDGER_RUNNING, .name = "", .part = 1};
 
-/* The kernel has counted what interrupts took; samples divide only the rest. */
+/* The kernel has counted what interrupts took; samples in them were left out, and divide the rest. */
 static const struct ledger_share *without_taken(struct maker *m, const struct ledger_share *from,
 						uint32_t *count)
 {
@@ -452,26 +452,19 @@ static const struct ledger_share *without_taken(struct maker *m, const struct le
 	    [STACK_TAKEN_STEAL] = LEDGER_STEAL};
 	const struct taken *k = &m->taken;
 	struct ledger_share *list;
-	uint32_t n = 0, stolen = 0;
-	double rest = 0;
+	uint32_t n = 0;
 
-	for (uint32_t i = 0; i < *count; i++) {
-		stolen += from[i].kind == LEDGER_STOLEN;
-		rest += from[i].kind == LEDGER_STOLEN ? 0 : from[i].part;
-	}
-	if (!k->known || (!stolen && !(k->sum > 0) && !(k->touch > 0)))
+	if (!k->known || (!(k->sum > 0) && !(k->touch > 0)))
 		return from;
-	if (!(rest > 0)) {
+	if (!*count) {
 		from = &nameless;
 		*count = 1;
-		rest = 1;
 	}
 	list = shares_make(m, 2 * *count + STACK_TAKEN_KINDS);
-	for (uint32_t i = 0; list && i < *count; i++)
-		if (from[i].kind != LEDGER_STOLEN) {
-			list[n] = from[i];
-			list[n++].part *= (1 - k->sum) / rest;
-		}
+	for (uint32_t i = 0; list && i < *count; i++) {
+		list[n] = from[i];
+		list[n++].part *= 1 - k->sum;
+	}
 	if (list)
 		n = move_touch(k, list, n);
 	for (int i = 0; list && i < STACK_TAKEN_KINDS; i++)
@@ -713,9 +706,18 @@ static int by_thread(const void *a, const void *b, void *all)
 	return x->time_ns < y->time_ns ? -1 : x->time_ns > y->time_ns;
 }
 
+static bool is_counted(const struct stack_batch *b)
+{
+	for (uint32_t i = 0; i < b->switch_count; i++)
+		if (b->switches[i].flags & STACK_SWITCH_COUNTED)
+			return true;
+	return false;
+}
+
 static bool find_samples(struct maker *m)
 {
 	const struct stack_batch *b = &m->w->stacks;
+	bool counted = is_counted(b);
 
 	m->slice = malloc((b->sample_count + 1) * sizeof(*m->slice));
 	m->sample = malloc((b->sample_count + 1) * sizeof(*m->sample));
@@ -728,7 +730,8 @@ static bool find_samples(struct maker *m)
 	for (uint32_t i = 0; i < b->sample_count; i++) {
 		m->slice[m->slice_count++] = b->samples[i].time_ns;
 		if (b->samples[i].kind == STACK_ON_CPU &&
-		    host_timeline_find(m->t, b->samples[i].tid) < m->t->count)
+		    host_timeline_find(m->t, b->samples[i].tid) < m->t->count &&
+		    !(counted && wait_class_interrupt(b, &b->stacks[b->samples[i].stack])))
 			m->sample[m->sample_count++] = i;
 	}
 	qsort(m->slice, m->slice_count, sizeof(*m->slice), by_time);
