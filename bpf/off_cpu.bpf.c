@@ -13,6 +13,8 @@ char LICENSE[] SEC("license") = "GPL";
 
 /* Short sleeps in a row before a place counts as one of short sleeps. */
 #define OFF_CPU_SHORT_MAX 4
+/* At such a place a thread that is recorded is walked so often: the next sleep may be the long one. */
+#define OFF_CPU_WALK_NS 20000000ull
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -28,12 +30,16 @@ struct {
 __u8 off_cpu_processes[SAMPLER_MARKS] = {};
 struct sampler_mark off_cpu_threads[SAMPLER_MARKS] = {};
 
-/* Short sleeps in a row, by place. */
+/* By place: short sleeps in a row, and when one was walked last. */
+struct off_cpu_site {
+	__u64 walked_ns;
+	__u64 shorts;
+};
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 8192);
 	__type(key, __u64);
-	__type(value, __u32);
+	__type(value, struct off_cpu_site);
 } sites SEC(".maps");
 
 #ifdef SAMPLER_TAIL
@@ -65,26 +71,25 @@ static __always_inline void switch_in(struct sampler_control *c, __u32 tid)
 {
 	struct sampler_blocked *b = bpf_map_lookup_elem(&blocked, &tid);
 	struct sampler_scratch *s;
+	struct off_cpu_site fresh = {.shorts = 1}, *site;
 	__u64 now, slept;
-	__u32 none = 0, *shorts;
 
 	if (!b)
 		return;
 	now = bpf_ktime_get_ns();
 	slept = now - b->since_ns;
-	shorts = bpf_map_lookup_elem(&sites, &b->site);
+	site = bpf_map_lookup_elem(&sites, &b->site);
 	if (slept < c->off_cpu_min_ns) {
 		count_up(SAMPLER_COUNT_SHORT, 1);
-		none = 1;
-		if (shorts)
-			*shorts += *shorts < OFF_CPU_SHORT_MAX;
+		if (site)
+			site->shorts += site->shorts < OFF_CPU_SHORT_MAX;
 		else
-			bpf_map_update_elem(&sites, &b->site, &none, BPF_ANY);
+			bpf_map_update_elem(&sites, &b->site, &fresh, BPF_ANY);
 	} else {
-		if (shorts && *shorts >= OFF_CPU_SHORT_MAX)
+		if (b->key.end == UNWIND_END_DEPTH && site && site->shorts >= OFF_CPU_SHORT_MAX)
 			count_up(SAMPLER_COUNT_UNSTACKED, 1);
-		if (shorts)
-			*shorts = 0;
+		if (site)
+			site->shorts = 0;
 		s = scratch_get();
 		if (s) {
 			s->epoch = c->epoch;
@@ -163,10 +168,14 @@ static __always_inline void switch_out_end(void *ctx, struct sampler_scratch *s)
 static __always_inline bool switch_out_stacks(void *ctx, struct sampler_scratch *s,
 					      const struct sampler_process *process)
 {
-	__u64 site = switch_out_site(s);
-	__u32 *shorts = bpf_map_lookup_elem(&sites, &site);
-	bool leaf_only = shorts && *shorts >= OFF_CPU_SHORT_MAX;
+	__u64 key = switch_out_site(s);
+	struct off_cpu_site *site = bpf_map_lookup_elem(&sites, &key);
+	bool recorded = off_cpu_threads[(__u32)bpf_get_current_pid_tgid() % SAMPLER_MARKS].recorded,
+	     leaf_only = site && site->shorts >= OFF_CPU_SHORT_MAX &&
+			 !(recorded && s->begin_ns - site->walked_ns >= OFF_CPU_WALK_NS);
 
+	if (site && !leaf_only)
+		site->walked_ns = s->begin_ns;
 	if (process->maps.mapping_count)
 		user_walk_begin(s, process);
 	else
