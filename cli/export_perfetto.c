@@ -172,7 +172,7 @@ static void intern_name(struct writer *w, struct interned *in, Perfetto__Protos_
 	in->name = (Perfetto__Protos__EventName)PERFETTO__PROTOS__EVENT_NAME__INIT;
 	in->name.has_iid = 1;
 	in->name.iid = (uint64_t)id + 1;
-	in->name.name = id ? w->model->names[id] : (char *)"?";
+	in->name.name = id ? w->model->names.text[id] : (char *)"?";
 	in->names[0] = &in->name;
 	in->data.event_names = in->names;
 	in->data.n_event_names = 1;

@@ -121,7 +121,7 @@ static const char *class_of(const struct trace_model *m, const struct record *d)
 		return "communication";
 	if (d->kind == RECORD_COPY || d->kind == RECORD_MEMSET)
 		return "copies";
-	if ((d->flags & RECORD_FLAG_OPTIMIZER) || record_is_optimizer(m->names[d->name]))
+	if ((d->flags & RECORD_FLAG_OPTIMIZER) || record_is_optimizer(m->names.text[d->name]))
 		return "optimizer";
 	return d->flags & RECORD_FLAG_GRAPH ? "compute in graphs" : "compute";
 }
@@ -142,7 +142,7 @@ static int name_kernel(struct gpu *g, uint32_t name)
 
 	if (g->base[name])
 		return 0;
-	err = kernel_name_parse(&k, *g->m->names[name] ? g->m->names[name] : "(name unknown)");
+	err = kernel_name_parse(&k, *g->m->names.text[name] ? g->m->names.text[name] : "(name unknown)");
 	if (err)
 		return err;
 	g->base[name] = k.base;
@@ -157,8 +157,8 @@ static int name_kernel(struct gpu *g, uint32_t name)
 
 static const char *phase_name(const struct gpu *g, const struct step *s)
 {
-	if (s->source == STEP_SOURCE_EXPLICIT && s->phase && s->phase < g->m->name_count)
-		return g->m->names[s->phase];
+	if (s->source == STEP_SOURCE_EXPLICIT && s->phase && s->phase < g->m->names.count)
+		return g->m->names.text[s->phase];
 	return s->phase == 0 ? "steps, first kind" : s->phase == 1 ? "steps, second kind" :
 								       "steps, other kinds";
 }
@@ -179,7 +179,7 @@ static int add_kernel(struct gpu *g, const struct record *d, const struct step *
 	     at = g->span[at - 1])
 		chain[spans++] = at - 1;
 	while (spans--)
-		f[n++] = (struct profile_node){ .function = g->m->names[g->r->host[chain[spans]].name],
+		f[n++] = (struct profile_node){ .function = g->m->names.text[g->r->host[chain[spans]].name],
 						.kind = PROFILE_GPU_PHASE };
 	f[n++] = (struct profile_node){ .function = class_of(g->m, d), .kind = PROFILE_GPU_PHASE };
 	f[n++] = (struct profile_node){ .function = g->base[d->name], .kind = PROFILE_GPU_KERNEL };
@@ -200,8 +200,8 @@ static int add_gpu(struct incident_diff *diff, const struct trace_model *m, cons
 	int err = 0;
 
 	g.span = find_spans(r);
-	g.base = calloc(m->name_count + 1ull, sizeof(*g.base));
-	g.full = calloc(m->name_count + 1ull, sizeof(*g.full));
+	g.base = calloc(m->names.count + 1ull, sizeof(*g.base));
+	g.full = calloc(m->names.count + 1ull, sizeof(*g.full));
 	if (!whole || !g.span || !g.base || !g.full)
 		err = -ENOMEM;
 	*steps = only_slow ? slow : slow + normal;

@@ -154,7 +154,7 @@ struct kernel_time *kernel_diff_of_rank(const struct trace_model *m, const struc
 			c += (double)k[i].normal_count;
 		}
 		if (c > 0)
-			out[n++] = (struct kernel_time){ m->names[k[i].name], c / (double)*steps,
+			out[n++] = (struct kernel_time){ m->names.text[k[i].name], c / (double)*steps,
 							 ns / (double)*steps };
 	}
 	free(k);

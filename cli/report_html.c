@@ -555,7 +555,7 @@ static void put_kernels(FILE *to, const struct trace_model *m, const struct trac
 	      "<tr><th class=\"t\">name</th><th>others</th><th>slow</th><th>difference</th>"
 	      "<th>per slow step</th></tr>\n", to);
 	for (size_t i = 0; i < count && i < KERNELS_SHOWN; i++) {
-		const char *name = m->names[k[i].name];
+		const char *name = m->names.text[k[i].name];
 		struct kernel_name parsed;
 		double difference = (k[i].slow_ns - k[i].normal_ns) / 1e6;
 		char text[64];

@@ -50,7 +50,7 @@ uint8_t *report_kernels_whole(const struct trace_rank *r, size_t *slow, size_t *
 struct report_kernel *report_kernels_make(const struct trace_model *m, const struct trace_rank *r,
 					  size_t *count, size_t *slow_steps, size_t *normal_steps)
 {
-	struct report_kernel *k = calloc(m->name_count + 1, sizeof(*k));
+	struct report_kernel *k = calloc(m->names.count + 1, sizeof(*k));
 	uint8_t *whole;
 	size_t n = 0;
 
@@ -71,7 +71,7 @@ struct report_kernel *report_kernels_make(const struct trace_model *m, const str
 			e->normal_ns += (double)(d->end_ns - d->begin_ns);
 		}
 	}
-	for (uint32_t i = 0; k && i < m->name_count; i++) {
+	for (uint32_t i = 0; k && i < m->names.count; i++) {
 		if (!k[i].slow_count && !k[i].normal_count)
 			continue;
 		k[n] = k[i];

@@ -194,8 +194,8 @@ static int add_spans(struct run_diff *d, int side)
 	const struct trace_model *m = &d->side[side]->model;
 	const struct trace_rank *r = d->side[side]->rank;
 	double steps = fmax(1, (double)(d->slow_steps[side] ? d->slow_steps[side] : r->step_count));
-	uint32_t *row = calloc(m->name_count + 1ull, sizeof(*row)); /* + 1 */
-	struct run_diff_span *p = realloc(d->spans, (d->span_count + m->name_count + 1) *
+	uint32_t *row = calloc(m->names.count + 1ull, sizeof(*row)); /* + 1 */
+	struct run_diff_span *p = realloc(d->spans, (d->span_count + m->names.count + 1) *
 						    sizeof(*p));
 
 	if (p)
@@ -216,7 +216,7 @@ static int add_spans(struct run_diff *d, int side)
 				continue;
 		}
 		if (!row[h->name]) {
-			p[d->span_count] = (struct run_diff_span){ .name = m->names[h->name] };
+			p[d->span_count] = (struct run_diff_span){ .name = m->names.text[h->name] };
 			row[h->name] = (uint32_t)++d->span_count;
 		}
 		p[row[h->name] - 1].count[side] += 1 / steps;

@@ -44,7 +44,7 @@ static void put_text(struct trace_label *l, const char *key, const char *text)
 
 static const char *name_of(const struct trace_model *m, uint32_t id)
 {
-	return id < m->name_count ? m->names[id] : "";
+	return id < m->names.count ? m->names.text[id] : "";
 }
 
 static const char *gap_cause(uint32_t cause)

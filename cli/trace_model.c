@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/trace_model.h"
-#include "base/keyed.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/keyed.h"
+#include "base/room.h"
 
 #define TIME_MAX_NS (1ull << 62)
 /* Two readings of one clock differ by less, unless it was set. */
@@ -14,18 +15,7 @@
 int trace_model_init(struct trace_model *m)
 {
 	memset(m, 0, sizeof(*m));
-	m->slot_count = 1024;
-	m->name_room = 512;
-	m->slots = calloc(m->slot_count, sizeof(*m->slots));
-	m->names = calloc(m->name_room, sizeof(*m->names));
-	if (m->names)
-		m->names[0] = strdup("");
-	if (!m->slots || !m->names || !m->names[0]) {
-		trace_model_fini(m);
-		return -ENOMEM;
-	}
-	m->name_count = 1;
-	return 0;
+	return intern_text(&m->names, "", TRACE_MODEL_NAMES_MAX) < 0 ? -ENOMEM : 0;
 }
 
 static void free_rank(struct trace_rank *r)
@@ -56,87 +46,21 @@ void trace_model_fini(struct trace_model *m)
 {
 	for (size_t i = 0; i < m->rank_count; i++)
 		free_rank(&m->ranks[i]);
-	for (size_t i = 0; i < m->name_count; i++)
-		free(m->names[i]);
 	free(m->ranks);
-	free(m->names);
-	free(m->slots);
+	intern_fini(&m->names);
 	memset(m, 0, sizeof(*m));
-}
-
-/* Room for `more` further elements; doubles. */
-static int grow(void **array, size_t *room, size_t count, size_t more, size_t size)
-{
-	size_t want = *room ? *room : 16;
-	void *p;
-
-	if (count + more <= *room)
-		return 0;
-	while (want < count + more)
-		want *= 2;
-	p = realloc(*array, want * size);
-	if (!p)
-		return -ENOMEM;
-	*array = p;
-	*room = want;
-	return 0;
-}
-
-static uint32_t *find_slot(const struct trace_model *m, uint32_t *slots, uint32_t slot_count,
-			   const char *text)
-{
-	uint32_t i = (uint32_t)keyed_text(keyed_process(), text) & (slot_count - 1);
-
-	/* the table is at most half full */
-	while (slots[i] && strcmp(m->names[slots[i]], text))
-		i = (i + 1) & (slot_count - 1);
-	return &slots[i];
-}
-
-static int rehash(struct trace_model *m)
-{
-	uint32_t n = m->slot_count * 2, *slots = calloc(n, sizeof(*slots));
-
-	if (!slots)
-		return -ENOMEM;
-	for (uint32_t id = 1; id < m->name_count; id++)
-		*find_slot(m, slots, n, m->names[id]) = id;
-	free(m->slots);
-	m->slots = slots;
-	m->slot_count = n;
-	return 0;
 }
 
 uint32_t trace_model_name(struct trace_model *m, const char *text)
 {
-	size_t room = m->name_room;
-	uint32_t *slot;
+	int64_t id = text ? intern_text(&m->names, text, TRACE_MODEL_NAMES_MAX) : 0;
 
-	if (!text || !*text)
-		return 0;
-	slot = find_slot(m, m->slots, m->slot_count, text);
-	if (*slot)
-		return *slot;
-	if (m->name_count >= TRACE_MODEL_NAMES_MAX)
-		return 0;
-	if (m->name_count * 2 >= m->slot_count) {
-		if (rehash(m))
-			return 0;
-		slot = find_slot(m, m->slots, m->slot_count, text);
-	}
-	if (grow((void **)&m->names, &room, m->name_count, 1, sizeof(*m->names)))
-		return 0;
-	m->name_room = (uint32_t)room;
-	m->names[m->name_count] = strdup(text);
-	if (!m->names[m->name_count])
-		return 0;
-	*slot = m->name_count;
-	return m->name_count++;
+	return id > 0 ? (uint32_t)id : 0;
 }
 
 static struct trace_rank *find_rank(struct trace_model *m, const struct window *w)
 {
-	struct trace_rank *r, *p;
+	struct trace_rank *r;
 
 	for (size_t i = 0; i < m->rank_count; i++) {
 		r = &m->ranks[i];
@@ -146,11 +70,9 @@ static struct trace_rank *find_rank(struct trace_model *m, const struct window *
 	}
 	if (m->rank_count >= TRACE_MODEL_RANKS_MAX)
 		return NULL;
-	p = realloc(m->ranks, (m->rank_count + 1) * sizeof(*p));
-	if (!p)
+	if (ROOM_FOR(m->ranks, m->rank_room, m->rank_count + 1))
 		return NULL;
-	m->ranks = p;
-	r = &p[m->rank_count++];
+	r = &m->ranks[m->rank_count++];
 	memset(r, 0, sizeof(*r));
 	r->who = w->rank;
 	r->realtime_offset_ns = w->realtime_offset_ns;
@@ -203,7 +125,7 @@ static int add_records(struct trace_model *m, struct record **to, size_t *count,
 		m->left_out += wanted;
 		return 0;
 	}
-	if (grow((void **)to, room, *count, wanted, sizeof(**to)))
+	if (ROOM_FOR(*to, *room, *count + wanted))
 		return -ENOMEM;
 	for (uint32_t i = 0; i < n; i++) {
 		struct record *r = &(*to)[*count];
@@ -232,7 +154,7 @@ static int add_steps(struct trace_model *m, struct trace_rank *r, const struct w
 {
 	int64_t offset_ns = offset_of(r, w);
 
-	if (grow((void **)&r->steps, &r->step_room, r->step_count, w->step_count, sizeof(*r->steps)))
+	if (ROOM_FOR(r->steps, r->step_room, r->step_count + w->step_count))
 		return -ENOMEM;
 	for (uint32_t i = 0; i < w->step_count; i++) {
 		struct window_step *s = &r->steps[r->step_count];
@@ -261,7 +183,7 @@ static int add_window(struct trace_rank *r, const struct window *w, const uint32
 {
 	struct trace_window *t;
 
-	if (grow((void **)&r->windows, &r->window_room, r->window_count, 1, sizeof(*r->windows)))
+	if (ROOM_FOR(r->windows, r->window_room, r->window_count + 1))
 		return -ENOMEM;
 	t = &r->windows[r->window_count];
 	memset(t, 0, sizeof(*t));
@@ -316,7 +238,7 @@ static int add_stacks(struct trace_model *m, struct trace_rank *r, const struct 
 
 	if (!w->stacks.sample_count || w->end_ns <= w->begin_ns)
 		return 0;
-	if (grow((void **)&r->covered, &r->covered_room, r->covered_count, 1, sizeof(*r->covered)))
+	if (ROOM_FOR(r->covered, r->covered_room, r->covered_count + 1))
 		return -ENOMEM;
 	if (!r->covered_count)
 		r->stacks.begin_ns = w->begin_ns;

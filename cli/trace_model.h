@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "cli/intern.h"
 #include "wire/window.h"
 
 /* 4 M records of 96 bytes: 384 MB, and a Perfetto file of some 200 MB, which its page still opens. */
@@ -60,9 +61,8 @@ struct trace_model {
 	 * clock and say who was late. Records are nearly all that a window holds. */
 	bool only_collectives;
 	struct trace_rank *ranks; /* after finish: by (job, rank, node, pid) */
-	size_t rank_count;
-	char **names; /* [0] is "" */
-	uint32_t name_count, name_room, *slots, slot_count;
+	size_t rank_count, rank_room;
+	struct intern names; /* [0] is "" */
 	uint64_t records, left_out;
 };
 
