@@ -7,6 +7,7 @@
 
 #include "analysis/roofline.h"
 #include "analysis/steps.h"
+#include "base/room.h"
 #include "cli/diff_source.h"
 #include "cli/replay_load.h"
 
@@ -50,18 +51,10 @@ static int take(struct finder *f)
 	uint32_t n;
 
 	while (steps_next(f->steps, &s, kernels, &n)) {
-		if (f->count == f->room) {
-			size_t room = f->room ? f->room * 2 : 1024;
-			struct window_step *p;
-
-			if (room > STEPS_MAX)
-				return -E2BIG;
-			p = realloc(f->out, room * sizeof(*p));
-			if (!p)
-				return -ENOMEM;
-			f->out = p;
-			f->room = room;
-		}
+		if (f->count == STEPS_MAX)
+			return -E2BIG;
+		if (ROOM_FOR(f->out, f->room, f->count + 1))
+			return -ENOMEM;
 		f->out[f->count] = (struct window_step){ .step = s, .flags = s.flags };
 		judge(f, &f->out[f->count++]);
 	}

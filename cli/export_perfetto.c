@@ -8,6 +8,7 @@
 #include "base/buf.h"
 #include "base/check.h"
 #include "base/hash.h"
+#include "base/room.h"
 #include "cli/export_stacks.h"
 #include "cli/incident_stacks.h"
 #include "cli/perfetto.pb-c.h"
@@ -140,20 +141,14 @@ static uint64_t key_iid(struct writer *w, const char *key, bool *fresh)
 
 static bool first_time(struct writer *w, uint32_t name)
 {
-	size_t need = name / 8 + 1;
+	size_t before = w->seen_bytes;
 
-	if (need > w->seen_bytes) {
-		size_t bytes = need * 2;
-		uint8_t *p = realloc(w->seen, bytes);
-
-		if (!p) {
-			w->err = w->err ? w->err : -ENOMEM;
-			return false;
-		}
-		memset(p + w->seen_bytes, 0, bytes - w->seen_bytes);
-		w->seen = p;
-		w->seen_bytes = bytes;
+	if (ROOM_FOR(w->seen, w->seen_bytes, name / 8 + 1)) {
+		w->err = w->err ? w->err : -ENOMEM;
+		return false;
 	}
+	if (w->seen_bytes > before)
+		memset(w->seen + before, 0, w->seen_bytes - before);
 	if (w->seen[name / 8] & 1u << name % 8)
 		return false;
 	w->seen[name / 8] |= (uint8_t)(1u << name % 8);

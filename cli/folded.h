@@ -30,8 +30,8 @@ struct folded_line {
 struct folded {
 	char *text;
 	struct folded_line *lines;
-	size_t bytes, room;
-	uint32_t count, line_room;
+	size_t bytes, room, line_room;
+	uint32_t count;
 	double total;
 	double sample_weight; /* 0: not known */
 	uint64_t rows;	      /* lines with a stack, those left out too */

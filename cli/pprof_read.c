@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/limits.h"
+#include "base/room.h"
 #include "cli/profile.pb-c.h"
 #include "cli/term.h"
 #include "cli/trace_reader.h"
@@ -172,15 +173,10 @@ static uint8_t *read_whole(const char *path, size_t *bytes, int *err)
 		return NULL;
 	}
 	for (;;) {
-		if (*bytes == room) {
-			uint8_t *p = realloc(data, room ? room * 2 : 1u << 16);
-
-			room = room ? room * 2 : 1u << 16;
-			*err = p && room <= PPROF_READ_BYTES_MAX ? 0 : p ? -EFBIG : -ENOMEM;
-			data = p ? p : data;
-			if (*err)
-				break;
-		}
+		if (*bytes == room)
+			*err = room == PPROF_READ_BYTES_MAX ? -EFBIG : ROOM_FOR(data, room, room + 1);
+		if (*err)
+			break;
 		n = trace_reader_read(r, data + *bytes, room - *bytes);
 		if (n <= 0) {
 			*err = (int)n;

@@ -10,16 +10,15 @@
 
 #include "base/keyed.h"
 #include "base/limits.h"
+#include "base/room.h"
 #include "cli/outfile.h"
 
 int profile_tree_init(struct profile_tree *t)
 {
 	memset(t, 0, sizeof(*t));
-	t->room = 1024;
 	t->slot_room = 4096;
-	t->nodes = calloc(t->room, sizeof(*t->nodes));
 	t->slot = calloc(t->slot_room, sizeof(*t->slot));
-	if (!t->nodes || !t->slot) {
+	if (!t->slot || ROOM_FOR(t->nodes, t->room, 1)) {
 		profile_tree_fini(t);
 		return -ENOMEM;
 	}
@@ -54,14 +53,8 @@ static bool same(const struct profile_node *a, const struct profile_node *b)
 
 static int grow(struct profile_tree *t)
 {
-	if (t->count == t->room) {
-		struct profile_node *p = realloc(t->nodes, 2ull * t->room * sizeof(*p));
-
-		if (!p)
-			return -ENOMEM;
-		t->nodes = p;
-		t->room *= 2;
-	}
+	if (ROOM_FOR(t->nodes, t->room, t->count + 1ull))
+		return -ENOMEM;
 	if (t->count * 2 >= t->slot_room) {
 		uint32_t room = t->slot_room * 2, *slot = calloc(room, sizeof(*slot));
 
@@ -114,16 +107,9 @@ static int child(struct profile_tree *t, uint32_t parent, struct profile_node *n
 
 static const char *keep_text(struct profile_tree *t, char *text)
 {
-	if (t->text_count == t->text_room) {
-		uint32_t room = t->text_room ? t->text_room * 2 : 64;
-		char **p = realloc(t->texts, room * sizeof(*p));
-
-		if (!p) {
-			free(text);
-			return NULL;
-		}
-		t->texts = p;
-		t->text_room = room;
+	if (ROOM_FOR(t->texts, t->text_room, t->text_count + 1ull)) {
+		free(text);
+		return NULL;
 	}
 	return t->texts[t->text_count++] = text;
 }

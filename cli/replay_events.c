@@ -12,6 +12,7 @@
 #include "analysis/judge.h"
 #include "analysis/steps.h"
 #include "base/limits.h"
+#include "base/room.h"
 #include "cli/pages.h"
 #include "cli/replay.h"
 #include "cli/replay_live.h"
@@ -115,45 +116,18 @@ static void print_step(struct replay_events *ev, int rank, const struct step *st
 	       st->flags & STEP_FLAG_RESYNC ? "true" : "false", hole ? "true" : "false");
 }
 
-static bool steps_grow(struct replay_steps *s)
-{
-	uint32_t room = s->room ? s->room * 2 : 256;
-	struct step *step = realloc(s->step, room * sizeof(*step));
-	uint32_t *at = realloc(s->kernel_at, (room + 1) * sizeof(*at));
-
-	s->step = step ? step : s->step;
-	s->kernel_at = at ? at : s->kernel_at;
-	if (!step || !at)
-		return false;
-	s->kernel_at[0] = 0;
-	s->room = room;
-	return true;
-}
-
-static bool kernels_grow(struct replay_steps *s, uint32_t count)
-{
-	uint32_t room = s->kernel_room ? s->kernel_room * 2 : 4096;
-	struct step_kernel *more;
-
-	if (s->kernel_room - s->kernel_count >= count)
-		return true;
-	more = room > s->kernel_room ? realloc(s->kernel, room * sizeof(*more)) : NULL;
-	if (!more)
-		return false;
-	s->kernel = more;
-	s->kernel_room = room;
-	return true;
-}
-
 static void keep_step(struct replay_events *ev, const struct step *st,
 		      const struct step_kernel *kernels, uint32_t count)
 {
 	struct replay_steps *s = &ev->found;
 
-	if ((s->count == s->room && !steps_grow(s)) || !kernels_grow(s, count)) {
+	if (ROOM_FOR(s->step, s->room, s->count + 1ull) ||
+	    ROOM_FOR(s->kernel, s->kernel_room, s->kernel_count + (size_t)count) ||
+	    ROOM_FOR(s->kernel_at, s->at_room, s->count + 2ull)) {
 		ev->no_memory = true;
 		return;
 	}
+	s->kernel_at[0] = 0;
 	if (count)
 		memcpy(s->kernel + s->kernel_count, kernels, count * sizeof(*kernels));
 	s->kernel_count += count;

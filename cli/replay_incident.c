@@ -10,6 +10,7 @@
 #include "aggregator/picture.h"
 #include "base/check.h"
 #include "base/limits.h"
+#include "base/room.h"
 #include "cli/jsonget.h"
 #include "cli/replay_findings.h"
 #include "cli/replay_line.h"
@@ -28,7 +29,8 @@ struct replay_incident {
 	char (*ids)[INCIDENT_ID_BYTES];
 	uint32_t id_count;
 	uint8_t (*seen)[16]; /* ids of windows */
-	uint32_t seen_count, seen_room;
+	uint32_t seen_count;
+	size_t seen_room;
 	uint32_t job_ranks; /* 0: not known */
 	struct buf line;
 	struct replay_incident_stats stats;
@@ -129,15 +131,8 @@ static int is_again(struct replay_incident *r, const uint8_t id[16])
 	for (uint32_t i = 0; i < r->seen_count; i++)
 		if (!memcmp(r->seen[i], id, 16))
 			return 1;
-	if (r->seen_count == r->seen_room) {
-		uint32_t room = r->seen_room ? 2 * r->seen_room : 64;
-		void *more = realloc(r->seen, room * sizeof(*r->seen));
-
-		if (!more)
-			return -ENOMEM;
-		r->seen = more;
-		r->seen_room = room;
-	}
+	if (ROOM_FOR(r->seen, r->seen_room, r->seen_count + 1ull))
+		return -ENOMEM;
 	memcpy(r->seen[r->seen_count++], id, 16);
 	return 0;
 }

@@ -14,6 +14,7 @@
 #include "base/hash.h"
 #include "base/limits.h"
 #include "base/log.h"
+#include "base/room.h"
 #include "cli/jsonget.h"
 #include "cli/live_node.h"
 #include "cli/replay_findings.h"
@@ -43,6 +44,7 @@ struct told { /* what an incident said last */
 struct replay_live {
 	struct replay_live_config config;
 	struct live_job_rank *rank;
+	size_t room;
 	uint32_t count;
 	struct live_node **node;
 	uint32_t node_count;
@@ -89,16 +91,13 @@ void replay_live_close(struct replay_live *l)
 
 int replay_live_add(struct replay_live *l, struct replay_trace *t)
 {
-	struct live_job_rank *more = realloc(l->rank, (l->count + 1) * sizeof(*more));
 	uint32_t at = l->count;
 
-	if (!more)
+	if (ROOM_FOR(l->rank, l->room, at + 1ull))
 		return -ENOMEM;
-	l->rank = more;
-	while (at && more[at - 1].trace.rank > t->rank)
-		at--;
-	memmove(&more[at + 1], &more[at], (l->count - at) * sizeof(*more));
-	more[at] = (struct live_job_rank){.trace = *t};
+	for (; at && l->rank[at - 1].trace.rank > t->rank; at--)
+		l->rank[at] = l->rank[at - 1];
+	l->rank[at] = (struct live_job_rank){.trace = *t};
 	memset(t, 0, sizeof(*t));
 	l->count++;
 	return 0;

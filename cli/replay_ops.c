@@ -14,6 +14,7 @@
 #include "analysis/robust/median.h"
 #include "base/check.h"
 #include "base/hash.h"
+#include "base/room.h"
 #include "cli/replay.h"
 #include "cli/replay_workers.h"
 
@@ -74,7 +75,7 @@ static const char usage[] =
 	"  sysom replay ops ops.csv.gz\n\n"
 	"exit status: 0 read to the end, 2 bad arguments or malformed input\n";
 
-static int read_header(struct ops *o, const struct replay_csv *c, const struct replay_csv_field *f,
+static int read_header(struct ops *o, const struct replay_csv *c, const struct trace_field *f,
 		       uint32_t n, bool *is_header)
 {
 	double v;
@@ -109,7 +110,7 @@ static enum type type_of(const char *name)
 	return TYPE_OTHER;
 }
 
-static bool integer(const struct replay_csv_field *f, double most, int64_t *out)
+static bool integer(const struct trace_field *f, double most, int64_t *out)
 {
 	double v;
 
@@ -138,19 +139,12 @@ static int64_t place(struct ops *o, const int64_t *id)
 
 static struct op *op_new(struct ops *o)
 {
-	if (o->count == o->room) {
-		size_t room = o->room ? 2 * o->room : 4096;
-		struct op *op = room > OPS_MAX ? NULL : realloc(o->op, room * sizeof(*op));
-
-		if (!op)
-			return NULL;
-		o->op = op;
-		o->room = room;
-	}
+	if (o->count == OPS_MAX || ROOM_FOR(o->op, o->room, o->count + 1))
+		return NULL;
 	return &o->op[o->count++];
 }
 
-static int read_row(struct ops *o, const struct replay_csv *c, const struct replay_csv_field *f)
+static int read_row(struct ops *o, const struct replay_csv *c, const struct trace_field *f)
 {
 	int64_t id[COLUMNS], rank, step;
 	double start, duration;
@@ -182,7 +176,7 @@ static int read_row(struct ops *o, const struct replay_csv *c, const struct repl
 
 static int read_all(struct ops *o, struct replay_csv *c)
 {
-	struct replay_csv_field *f;
+	struct trace_field *f;
 	bool header = false;
 	int n, rc;
 
@@ -204,34 +198,6 @@ static int read_all(struct ops *o, struct replay_csv *c)
 	if (n < 0)
 		return replay_workers_bad(&o->r, c, replay_csv_error(c), NULL);
 	return o->width ? 0 : replay_workers_bad(&o->r, c, "no header row", NULL);
-}
-
-static const int64_t *sort_ids; /* of by_id: qsort has no context */
-static int by_id(const void *a, const void *b)
-{
-	int64_t x = sort_ids[*(const uint32_t *)a], y = sort_ids[*(const uint32_t *)b];
-
-	return (x > y) - (x < y);
-}
-
-/* The place of each id among all of them, ascending. Owned; NULL without memory. */
-static uint32_t *places(const struct replay_workers_ids *ids)
-{
-	uint32_t *by = malloc((ids->count + 1) * sizeof(*by)), *to = malloc((ids->count + 1) * sizeof(*to));
-
-	for (uint32_t i = 0; by && to && i < ids->count; i++)
-		by[i] = i;
-	sort_ids = ids->id;
-	if (by && to)
-		qsort(by, ids->count, sizeof(*by), by_id);
-	for (uint32_t i = 0; by && to && i < ids->count; i++)
-		to[by[i]] = i;
-	free(by);
-	if (!by) {
-		free(to);
-		return NULL;
-	}
-	return to;
 }
 
 static int by_time(const void *a, const void *b)
@@ -413,11 +379,11 @@ static double step_time(struct ops *o)
  * nothing. */
 static int renumber(struct ops *o)
 {
-	uint32_t *rank = places(&o->r.rank), *stage = places(&o->stage), *replica = places(&o->replica);
+	uint32_t *rank = replay_workers_places(&o->r.rank), *stage = replay_workers_places(&o->stage), *replica = replay_workers_places(&o->replica);
 	uint32_t *role = calloc(o->t.workers, sizeof(*role)), *of = calloc(o->t.workers, sizeof(*of));
 	int err = -ENOMEM;
 
-	o->order = places(&o->r.step);
+	o->order = replay_workers_places(&o->r.step);
 	if (!rank || !stage || !replica || !role || !of || !o->order)
 		goto done;
 	for (uint32_t i = 0; i < o->t.workers; i++) {
@@ -606,10 +572,8 @@ int replay_ops_main(int argc, char **argv)
 	fflush(stdout);
 	replay_csv_close(c);
 	replay_workers_free(&o.r);
-	free(o.stage.id);
-	free(o.stage.slot);
-	free(o.replica.id);
-	free(o.replica.slot);
+	replay_workers_forget(&o.stage);
+	replay_workers_forget(&o.replica);
 	free(o.stage_of);
 	free(o.replica_of);
 	free(o.op);

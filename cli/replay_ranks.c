@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/hash.h"
+#include "base/room.h"
 #include "cli/intern.h"
 #include "cli/replay_findings.h"
 
@@ -16,6 +17,7 @@ struct replay_ranks {
 	struct jobsteps_rank *rank; /* steps and kernels are ours */
 	struct align_rank *clock;
 	struct align_job align;
+	size_t rank_room, clock_room;
 	uint32_t count;
 	struct intern names; /* of the whole job; [0] is "" */
 	uint64_t findings;
@@ -99,18 +101,6 @@ static int take_names(struct replay_ranks *r, const struct replay_trace *t, stru
 	return 0;
 }
 
-static int ranks_room(struct replay_ranks *r)
-{
-	struct jobsteps_rank *rank = realloc(r->rank, (r->count + 1) * sizeof(*rank));
-	struct align_rank *clock = realloc(r->clock, (r->count + 1) * sizeof(*clock));
-
-	if (rank)
-		r->rank = rank;
-	if (clock)
-		r->clock = clock;
-	return rank && clock ? 0 : -ENOMEM;
-}
-
 int replay_ranks_add(struct replay_ranks *r, const struct replay_trace *t, struct replay_steps *s)
 {
 	struct align_rank a = {0};
@@ -121,7 +111,9 @@ int replay_ranks_add(struct replay_ranks *r, const struct replay_trace *t, struc
 			fprintf(stderr, "sysom replay events: two files of rank %d\n", t->rank);
 			return -EBADMSG;
 		}
-	if (r->count == REPLAY_RANKS_MAX || t->device_count > UINT32_MAX || ranks_room(r))
+	if (r->count == REPLAY_RANKS_MAX || t->device_count > UINT32_MAX ||
+	    ROOM_FOR(r->rank, r->rank_room, r->count + 1ull) ||
+	    ROOM_FOR(r->clock, r->clock_room, r->count + 1ull))
 		return -ENOMEM;
 	rc = take_names(r, t, s->kernel, s->kernel_count);
 	if (!rc)

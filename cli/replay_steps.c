@@ -183,7 +183,7 @@ static int bad_row(const struct replay *r, const struct replay_csv *c, const cha
 }
 
 static int find_column(const struct replay *r, const struct replay_csv *c,
-		       const struct replay_csv_field *f, const char *name, size_t bytes,
+		       const struct trace_field *f, const char *name, size_t bytes,
 		       uint32_t *out)
 {
 	for (uint32_t i = 0; i < r->columns; i++)
@@ -198,7 +198,7 @@ static int find_column(const struct replay *r, const struct replay_csv *c,
 
 /* A whole name first, since a column's name may hold a comma; else a list. */
 static int find_columns(const struct replay *r, const struct replay_csv *c,
-			const struct replay_csv_field *f, const char *names, uint32_t *out,
+			const struct trace_field *f, const char *names, uint32_t *out,
 			uint32_t max, uint32_t *count)
 {
 	*count = 0;
@@ -226,7 +226,7 @@ static int find_columns(const struct replay *r, const struct replay_csv *c,
 
 static int read_header(struct replay *r, struct replay_csv *c)
 {
-	struct replay_csv_field *f;
+	struct trace_field *f;
 	int n = replay_csv_next(c, &f), rc;
 
 	if (n < 0)
@@ -295,13 +295,13 @@ static int64_t key_find(struct replay *r, const char *text, size_t bytes)
 }
 
 /* The key's columns joined by commas. */
-static int64_t row_key(struct replay *r, const struct replay_csv_field *f)
+static int64_t row_key(struct replay *r, const struct trace_field *f)
 {
 	char text[KEY_BYTES_MAX];
 	size_t n = 0;
 
 	for (uint32_t i = 0; i < r->key_count; i++) {
-		const struct replay_csv_field *k = &f[r->keys_of[i]];
+		const struct trace_field *k = &f[r->keys_of[i]];
 
 		if (n + k->bytes + 2 > sizeof(text))
 			return -ENAMETOOLONG;
@@ -400,7 +400,7 @@ static void plot_keep(struct replay *r, uint32_t key, double x, double y, bool f
 	r->point[r->points++] = (struct point){ key, (float)x, (float)y, flagged };
 }
 
-static int read_row(struct replay *r, struct replay_csv *c, const struct replay_csv_field *f)
+static int read_row(struct replay *r, struct replay_csv *c, const struct trace_field *f)
 {
 	double latency, work[ROOFLINE_WORK_MAX] = { 0 };
 	struct roofline_verdict v;
@@ -442,7 +442,7 @@ static int read_row(struct replay *r, struct replay_csv *c, const struct replay_
 
 static int read_rows(struct replay *r, struct replay_csv *c)
 {
-	struct replay_csv_field *f;
+	struct trace_field *f;
 	char counts[64];
 	int n, rc;
 

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/keyed.h"
+#include "base/room.h"
 #include "cli/replay_findings.h"
 #include "cli/term.h"
 
@@ -113,22 +114,22 @@ static uint32_t slot_of(const struct replay_workers_ids *ids, int64_t id)
 
 static int grow(struct replay_workers_ids *ids)
 {
-	uint32_t room = ids->room ? 2 * ids->room : 64;
-	int64_t *id = realloc(ids->id, room * sizeof(*id));
-	uint32_t *slot = calloc(2 * (size_t)room, sizeof(*slot));
+	struct replay_workers_ids next = *ids;
 
-	if (id)
-		ids->id = id;
-	if (!id || !slot) {
-		free(slot);
+	if (ROOM_FOR(ids->id, ids->room, ids->count + 1ull))
 		return -ENOMEM;
-	}
-	free(ids->slot);
-	ids->slot = slot;
-	ids->slots = 2 * room;
-	ids->room = room;
+	if (ids->count * 2ull < ids->slots)
+		return 0;
+	next.id = ids->id;
+	next.room = ids->room;
+	next.slots = ids->slots ? 2 * ids->slots : 128;
+	next.slot = calloc(next.slots, sizeof(*next.slot));
+	if (!next.slot)
+		return -ENOMEM;
 	for (uint32_t i = 0; i < ids->count; i++)
-		slot[slot_of(ids, ids->id[i])] = i + 1;
+		next.slot[slot_of(&next, ids->id[i])] = i + 1;
+	free(ids->slot);
+	*ids = next;
 	return 0;
 }
 
@@ -136,7 +137,7 @@ int64_t replay_workers_find(struct replay_workers_ids *ids, int64_t id, uint32_t
 {
 	uint32_t at;
 
-	if (ids->count == ids->room && grow(ids))
+	if (grow(ids))
 		return -ENOMEM;
 	at = slot_of(ids, id);
 	if (ids->slot[at])
@@ -146,6 +147,37 @@ int64_t replay_workers_find(struct replay_workers_ids *ids, int64_t id, uint32_t
 	ids->id[ids->count] = id;
 	ids->slot[at] = ++ids->count;
 	return ids->count - 1;
+}
+
+static const int64_t *sort_ids; /* of by_id: qsort has no context */
+static int by_id(const void *a, const void *b)
+{
+	int64_t x = sort_ids[*(const uint32_t *)a], y = sort_ids[*(const uint32_t *)b];
+
+	return (x > y) - (x < y);
+}
+
+uint32_t *replay_workers_places(const struct replay_workers_ids *ids)
+{
+	uint32_t *by = malloc((ids->count + 1ull) * sizeof(*by));
+	uint32_t *to = by ? malloc((ids->count + 1ull) * sizeof(*to)) : NULL;
+
+	for (uint32_t i = 0; to && i < ids->count; i++)
+		by[i] = i;
+	sort_ids = ids->id;
+	if (to && ids->count)
+		qsort(by, ids->count, sizeof(*by), by_id);
+	for (uint32_t i = 0; to && i < ids->count; i++)
+		to[by[i]] = i;
+	free(by);
+	return to;
+}
+
+void replay_workers_forget(struct replay_workers_ids *ids)
+{
+	free(ids->id);
+	free(ids->slot);
+	*ids = (struct replay_workers_ids){ 0 };
 }
 
 static void print(void *context, const struct workers_finding *found)
@@ -187,8 +219,6 @@ int replay_workers_judge(struct replay_workers *r, struct workers_table *t)
 
 void replay_workers_free(struct replay_workers *r)
 {
-	free(r->rank.id);
-	free(r->rank.slot);
-	free(r->step.id);
-	free(r->step.slot);
+	replay_workers_forget(&r->rank);
+	replay_workers_forget(&r->step);
 }

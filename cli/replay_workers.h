@@ -20,7 +20,8 @@
 
 struct replay_workers_ids { /* numbers in order of appearance, found by hash */
 	int64_t *id;
-	uint32_t count, room, *slot, slots;
+	uint32_t count, *slot, slots;
+	size_t room;
 };
 
 struct replay_workers {
@@ -42,6 +43,9 @@ struct replay_workers {
 int replay_workers_options(struct replay_workers *r, int argc, char **argv, const char *usage);
 /* The index of an id, new ones last; -ENOMEM, -E2BIG. */
 int64_t replay_workers_find(struct replay_workers_ids *ids, int64_t id, uint32_t max);
+/* The place of each id among all of them, ascending. Owned; NULL without memory. */
+uint32_t *replay_workers_places(const struct replay_workers_ids *ids);
+void replay_workers_forget(struct replay_workers_ids *ids);
 /* A line on standard error that names file and line; 2. */
 int replay_workers_bad(const struct replay_workers *r, const struct replay_csv *c, const char *what,
 		       const char *which);
