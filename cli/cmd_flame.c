@@ -185,18 +185,7 @@ static const struct trace_rank *find_rank(const struct options *o, const json_t 
 {
 	if (!o->diff)
 		return incident_stacks_rank(in, m, o->have_rank ? o->rank : -1);
-	for (size_t i = 0; o->have_rank && i < m->rank_count; i++)
-		if (m->ranks[i].who.rank == o->rank)
-			return &m->ranks[i];
-	return o->have_rank ? NULL : incident_diff_culprit(in, m);
-}
-
-static bool has_rank(const struct trace_model *m, long rank)
-{
-	for (size_t i = 0; i < m->rank_count; i++)
-		if (m->ranks[i].who.rank == rank)
-			return true;
-	return false;
+	return o->have_rank ? trace_model_rank(m, o->rank) : incident_diff_culprit(in, m);
 }
 
 int cmd_flame_main(const struct options *o)
@@ -238,7 +227,7 @@ int cmd_flame_main(const struct options *o)
 	else
 		fprintf(stderr, "sysom flame: %s\n",
 			r < 0	  ? strerror(-r) :
-			o->diff || (o->have_rank && !has_rank(&m, o->rank)) ?
+			o->diff || (o->have_rank && !trace_model_rank(&m, o->rank)) ?
 				  "no window of such a rank came with this incident" :
 				  "no CPU stacks came with this incident's windows (sysom status "
 				  "says why)");

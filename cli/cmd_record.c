@@ -19,6 +19,7 @@
 #include "base/limits.h"
 #include "cli/commands.h"
 #include "cli/jsonget.h"
+#include "cli/naming.h"
 #include "cli/outfile.h"
 #include "cli/profile_out.h"
 #include "cli/run_as.h"
@@ -191,14 +192,12 @@ static int parse_pids(struct record_args *a, const char *text)
 static int parse_mode(struct record_args *a, const char *text)
 {
 	static const char *const names[] = {"copy", "bpf_tail", "bpf"};
+	int mode = naming_among(names, ARRAY_LEN(names), text);
 
-	for (size_t i = 0; i < ARRAY_LEN(names); i++) {
-		if (strcmp(text, names[i]))
-			continue;
-		a->sampler.mode_max = (enum sampler_mode)(SAMPLER_COPY + i);
-		return 0;
-	}
-	return bad("--mode", text, "bpf, bpf_tail or copy is wanted");
+	if (mode < 0)
+		return bad("--mode", text, "bpf, bpf_tail or copy is wanted");
+	a->sampler.mode_max = (enum sampler_mode)(SAMPLER_COPY + mode);
+	return 0;
 }
 
 static int parse_numbers(struct record_args *a, int c, const char *text)

@@ -68,13 +68,9 @@ static void tell_clocks(FILE *to, const struct trace_model *m)
 
 static void name_parts(struct trace_model *m, const json_t *in, const struct trace_rank *peer)
 {
-	const json_t *v;
-	size_t k;
-
 	for (size_t i = 0; i < m->rank_count; i++) {
-		json_array_foreach(json_object_get(in, "ranks"), k, v)
-			if (json_is_integer(v) && json_integer_value(v) == m->ranks[i].who.rank)
-				m->ranks[i].part = "slow";
+		if (jsonget_has(json_object_get(in, "ranks"), m->ranks[i].who.rank))
+			m->ranks[i].part = "slow";
 		if (&m->ranks[i] == peer)
 			m->ranks[i].part = "healthy peer";
 	}

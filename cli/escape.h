@@ -13,6 +13,8 @@ void escape_html(FILE *to, const char *text);
 void escape_json(FILE *to, const char *text);
 /* The same for a file of its own, where these stand as they are. */
 void escape_json_file(FILE *to, const char *text);
+/* A JSON string with its quotes, control characters by their numbers; what is no text is U+FFFD. */
+void escape_json_exact(FILE *to, const char *text);
 /* A page that is well-formed and escaped already, as an attribute's value (srcdoc). */
 void escape_page(FILE *to, const char *page);
 

@@ -8,9 +8,11 @@
 #include "base/buf.h"
 #include "base/check.h"
 #include "base/hash.h"
+#include "base/order.h"
 #include "base/room.h"
 #include "cli/export_stacks.h"
 #include "cli/incident_stacks.h"
+#include "cli/naming.h"
 #include "cli/perfetto.pb-c.h"
 #include "cli/trace_label.h"
 #include "cli/trace_lanes.h"
@@ -178,11 +180,8 @@ static uint64_t intern_category(struct writer *w, struct interned *in, const cha
 	static const char *const known[] = { "step",   "window",     "gap",    "launch", "nccl",
 					     "sync",   "memory",     "span",   "host",	 "collective",
 					     "copy",   "memset",     "graph",  "kernel" };
-	uint64_t iid = 0;
+	uint64_t iid = (uint64_t)(naming_among(known, ARRAY_LEN(known), text) + 1);
 
-	for (unsigned i = 0; i < ARRAY_LEN(known); i++)
-		if (strcmp(known[i], text) == 0)
-			iid = i + 1;
 	if (!iid)
 		return 0;
 	/* the bits behind those of the names */
@@ -413,11 +412,8 @@ static int compare_keyed(const void *x, const void *y)
 {
 	const struct keyed_row *a = x, *b = y;
 
-	if (a->group != b->group)
-		return a->group < b->group ? -1 : 1;
-	if (a->member != b->member)
-		return a->member < b->member ? -1 : 1;
-	return a->r < b->r ? -1 : a->r > b->r; /* they are in order of time already */
+	/* they are in order of time already */
+	return ORDER(a->group, b->group) ?: ORDER(a->member, b->member) ?: ORDER(a->r, b->r);
 }
 
 /* Real ids where they tell processes apart, else made-up ones: Perfetto knows one machine only, and
@@ -583,7 +579,7 @@ static int by_thread(const void *x, const void *y)
 	const struct stack_sample *a = *(const struct stack_sample *const *)x;
 	const struct stack_sample *b = *(const struct stack_sample *const *)y;
 
-	return a->tid != b->tid ? (a->tid < b->tid ? -1 : 1) : a < b ? -1 : a > b;
+	return ORDER(a->tid, b->tid) ?: ORDER(a, b);
 }
 
 /* Names of the threads that were sampled; those with a track of calls have theirs already. */

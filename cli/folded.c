@@ -174,3 +174,18 @@ double folded_samples(const struct folded *f, uint32_t line)
 {
 	return f->sample_weight > 0 ? f->lines[line].weight / f->sample_weight : 0;
 }
+
+int folded_profile(const struct folded *f, struct profile **out)
+{
+	const char *names[LIMIT_STACK_DEPTH];
+	int err = profile_open(out, keyed_process());
+
+	for (uint32_t i = 0; i < f->count && !err; i++) {
+		uint32_t n = folded_names(f, i, names);
+
+		if (f->lines[i].weight > 0)
+			err = profile_add(*out, names, n, f->lines[i].weight, folded_samples(f, i));
+		err = err == -E2BIG ? 0 : err;
+	}
+	return err;
+}

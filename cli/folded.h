@@ -14,6 +14,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "analysis/profile.h"
+
 /* 10,000 samples a second; nobody's counts of every line reach it. */
 #define FOLDED_NANOSECONDS_MIN 100000.0
 /* Of a line above 0, and of a sample: a 64-bit count, or a billionth. Sums of all lines, their squares and
@@ -44,6 +46,8 @@ int folded_load(struct folded *f, const char *path, double sample_weight);
 void folded_free(struct folded *f); /* of a zeroed struct: a no-op */
 /* Fills names (room for LIMIT_STACK_DEPTH) of the line; returns their count. */
 uint32_t folded_names(const struct folded *f, uint32_t line, const char **names);
+/* Its functions; stacks without room are counted in the profile. *out is the caller's. 0, -ENOMEM. */
+int folded_profile(const struct folded *f, struct profile **out);
 /* Samples that stand behind the line; 0: not known. */
 double folded_samples(const struct folded *f, uint32_t line);
 

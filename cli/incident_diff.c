@@ -7,6 +7,7 @@
 
 #include "base/limits.h"
 #include "cli/incident_stacks.h"
+#include "cli/jsonget.h"
 #include "cli/kernel_name.h"
 #include "cli/profile_flame.h"
 #include "cli/report_kernels.h"
@@ -19,13 +20,7 @@
 
 static bool accused(const json_t *in, int rank)
 {
-	const json_t *v;
-	size_t i;
-
-	json_array_foreach(json_object_get(in, "ranks"), i, v)
-		if (json_is_integer(v) && json_integer_value(v) == rank)
-			return true;
-	return false;
+	return jsonget_has(json_object_get(in, "ranks"), rank);
 }
 
 static double weight_of(const struct trace_rank *r)

@@ -11,6 +11,7 @@
 
 #include "base/room.h"
 #include "cli/intern.h"
+#include "cli/naming.h"
 
 struct slot {
 	uint64_t address;
@@ -31,13 +32,6 @@ struct profile_names {
 	size_t room;
 };
 
-static const char *base_name(const char *path)
-{
-	const char *slash = strrchr(path, '/');
-
-	return slash && slash[1] ? slash + 1 : path;
-}
-
 static void find_pids(struct profile_names *n)
 {
 	const struct stack_batch *b = n->b;
@@ -57,7 +51,7 @@ static void find_pids(struct profile_names *n)
 static int make_plain(struct profile_names *n)
 {
 	for (uint32_t i = 0; i < n->b->object_count; i++) {
-		const char *module = base_name(stack_batch_text(n->b, n->b->objects[i].path));
+		const char *module = naming_base(stack_batch_text(n->b, n->b->objects[i].path));
 
 		/* "[vdso]" has its brackets already */
 		if (asprintf(&n->plain[i], *module == '[' ? "%s" : "[%s]", *module ? module : "?") < 0) {
@@ -208,7 +202,7 @@ static int native(struct profile_names *n, const struct stack_frame *f, struct p
 	uint64_t address = f->address - !!(f->flags & STACK_FRAME_RETURN);
 	struct slot *s;
 
-	out->module = base_name(stack_batch_text(n->b, n->b->objects[f->object].path));
+	out->module = naming_base(stack_batch_text(n->b, n->b->objects[f->object].path));
 	out->function = out->raw = n->plain[f->object];
 	s = slot_of(n, f->object, address);
 	if (!s)

@@ -7,8 +7,10 @@
 
 #include "base/check.h"
 #include "base/keyed.h"
+#include "base/order.h"
 #include "base/room.h"
 #include "cli/intern.h"
+#include "cli/naming.h"
 
 /* Everything is summed by a text key: function and module, place and reason, thread and function.
  */
@@ -66,18 +68,14 @@ static int by_self(const void *x, const void *y)
 {
 	const struct entry *a = x, *b = y;
 
-	return a->self_ns != b->self_ns ? (a->self_ns < b->self_ns ? 1 : -1)
-	       : a->first < b->first	? -1
-					: a->first > b->first;
+	return ORDER(b->self_ns, a->self_ns) ?: ORDER(a->first, b->first);
 }
 
 static int by_total(const void *x, const void *y)
 {
 	const struct entry *a = x, *b = y;
 
-	return a->total_ns != b->total_ns ? (a->total_ns < b->total_ns ? 1 : -1)
-	       : a->first < b->first	  ? -1
-					  : a->first > b->first;
+	return ORDER(b->total_ns, a->total_ns) ?: ORDER(a->first, b->first);
 }
 
 /* ---- functions ---- */
@@ -141,10 +139,7 @@ static bool of_scheduler(const char *name)
 					    "schedule_hrtimeout_range_clock",
 					    "schedule_hrtimeout"};
 
-	for (size_t i = 0; i < ARRAY_LEN(names); i++)
-		if (!strcmp(names[i], name))
-			return true;
-	return false;
+	return naming_among(names, ARRAY_LEN(names), name) >= 0;
 }
 
 /* The innermost Python frame; without one, the innermost function of the user part that has a name.

@@ -18,7 +18,8 @@ struct replay_csv;
 /* path "-" is standard input. 0 or -errno. */
 int replay_csv_open(struct replay_csv **out, const char *path);
 void replay_csv_close(struct replay_csv *c); /* NULL is a no-op */
-/* The number of fields, whose texts are valid until the next row; 0 at the end; -EBADMSG (replay_csv_error says what), -EIO, -ENOMEM. Blank
+/* The number of fields, whose texts are valid until the next row; 0 at the end; -EBADMSG
+ * (replay_csv_error says what), -EIO, -ENOMEM. Blank
  * lines are passed over and counted. */
 int replay_csv_next(struct replay_csv *c, struct trace_field **fields);
 /* Of the row last returned, or where the error is; from 1. */

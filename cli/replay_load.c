@@ -15,6 +15,7 @@
 #include "base/check.h"
 #include "base/hash.h"
 #include "base/keyed.h"
+#include "base/order.h"
 #include "base/room.h"
 #include "cli/kineto_reader.h"
 #include "cli/pages.h"
@@ -575,20 +576,15 @@ static int host_order(const void *pa, const void *pb)
 {
 	const struct record *a = pa, *b = pb;
 
-	if (a->begin_ns != b->begin_ns)
-		return a->begin_ns < b->begin_ns ? -1 : 1;
-	return (a->correlation > b->correlation) - (a->correlation < b->correlation);
+	return ORDER(a->begin_ns, b->begin_ns) ?: ORDER(a->correlation, b->correlation);
 }
 
 static int device_order(const void *pa, const void *pb)
 {
 	const struct record *a = pa, *b = pb;
 
-	if (a->begin_ns != b->begin_ns)
-		return a->begin_ns < b->begin_ns ? -1 : 1;
-	if (a->stream != b->stream)
-		return a->stream < b->stream ? -1 : 1;
-	return (a->correlation > b->correlation) - (a->correlation < b->correlation);
+	return ORDER(a->begin_ns, b->begin_ns) ?: ORDER(a->stream, b->stream) ?:
+	       ORDER(a->correlation, b->correlation);
 }
 
 static void sort_records(struct record *v, size_t n, int (*order)(const void *, const void *))

@@ -14,6 +14,7 @@
 #include "analysis/robust/median.h"
 #include "base/check.h"
 #include "base/hash.h"
+#include "base/order.h"
 #include "base/room.h"
 #include "cli/replay.h"
 #include "cli/replay_workers.h"
@@ -204,11 +205,7 @@ static int by_time(const void *a, const void *b)
 {
 	const struct op *x = a, *y = b;
 
-	if (x->rank != y->rank)
-		return x->rank < y->rank ? -1 : 1;
-	if (x->step != y->step)
-		return x->step < y->step ? -1 : 1;
-	return (x->begin_ns > y->begin_ns) - (x->begin_ns < y->begin_ns);
+	return ORDER(x->rank, y->rank) ?: ORDER(x->step, y->step) ?: ORDER(x->begin_ns, y->begin_ns);
 }
 
 /* Ops [begin, end) of one rank and step, by time. */
@@ -245,15 +242,8 @@ static int by_collective(const void *a, const void *b)
 {
 	const struct entry *x = a, *y = b;
 
-	if (x->stage != y->stage)
-		return x->stage < y->stage ? -1 : 1;
-	if (x->step != y->step)
-		return x->step < y->step ? -1 : 1;
-	if (x->what != y->what)
-		return x->what < y->what ? -1 : 1;
-	if (x->number != y->number)
-		return x->number < y->number ? -1 : 1;
-	return (x->rank > y->rank) - (x->rank < y->rank);
+	return ORDER(x->stage, y->stage) ?: ORDER(x->step, y->step) ?: ORDER(x->what, y->what) ?:
+	       ORDER(x->number, y->number) ?: ORDER(x->rank, y->rank);
 }
 
 /* Collectives of each rank and step, numbered by name: ops lie by rank, step and time. NULL: no memory. */
@@ -379,7 +369,8 @@ static double step_time(struct ops *o)
  * nothing. */
 static int renumber(struct ops *o)
 {
-	uint32_t *rank = replay_workers_places(&o->r.rank), *stage = replay_workers_places(&o->stage), *replica = replay_workers_places(&o->replica);
+	uint32_t *rank = replay_workers_places(&o->r.rank), *stage = replay_workers_places(&o->stage);
+	uint32_t *replica = replay_workers_places(&o->replica);
 	uint32_t *role = calloc(o->t.workers, sizeof(*role)), *of = calloc(o->t.workers, sizeof(*of));
 	int err = -ENOMEM;
 

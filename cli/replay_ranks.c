@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/hash.h"
+#include "base/order.h"
 #include "base/room.h"
 #include "cli/intern.h"
 #include "cli/replay_findings.h"
@@ -161,9 +162,7 @@ static int member_order(const void *pa, const void *pb)
 {
 	const struct member *a = pa, *b = pb;
 
-	if (a->instance != b->instance)
-		return a->instance < b->instance ? -1 : 1;
-	return (a->rank > b->rank) - (a->rank < b->rank);
+	return ORDER(a->instance, b->instance) ?: ORDER(a->rank, b->rank);
 }
 
 static void print_instance(const struct replay_ranks *r, const struct member *m, uint32_t n,

@@ -105,20 +105,10 @@ static int parse(struct arguments *a, struct side *side, int argc, char **argv)
 
 static int load(struct side *s, double sample_weight)
 {
-	const char *names[LIMIT_STACK_DEPTH];
 	int err = folded_load(&s->f, s->path, sample_weight);
 
 	if (!err)
-		err = profile_open(&s->p, keyed_process());
-	for (uint32_t i = 0; i < s->f.count && !err; i++) {
-		uint32_t n = folded_names(&s->f, i, names);
-
-		if (!(s->f.lines[i].weight > 0))
-			continue;
-		err = profile_add(s->p, names, n, s->f.lines[i].weight, folded_samples(&s->f, i));
-		if (err == -E2BIG)
-			err = 0; /* counted, and told in the summary */
-	}
+		err = folded_profile(&s->f, &s->p); /* what has no room is told in the summary */
 	if (err == -ENOMEM)
 		fprintf(stderr, "sysom replay stacks: out of memory\n");
 	return err;

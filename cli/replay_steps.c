@@ -10,6 +10,7 @@
 
 #include "analysis/roofline.h"
 #include "base/room.h"
+#include "cli/escape.h"
 #include "cli/intern.h"
 #include "cli/replay.h"
 #include "cli/replay_csv.h"
@@ -244,33 +245,17 @@ static int read_header(struct replay *r, struct replay_csv *c)
 	return rc;
 }
 
-/* A JSON string, valid UTF-8 whatever the text. Owned; NULL without memory. */
+/* A JSON string. Owned; NULL without memory. */
 static char *json_text(const char *text)
 {
-	char *out = malloc(6 * strlen(text) + 3), *p = out;
+	char *out = NULL;
+	size_t bytes;
+	FILE *to = open_memstream(&out, &bytes);
 
-	if (!out)
+	if (!to)
 		return NULL;
-	*p++ = '"';
-	for (const unsigned char *s = (const unsigned char *)text; *s; s++) {
-		if (*s < 0x20) {
-			p += sprintf(p, "\\u%04x", *s);
-			continue;
-		}
-		if (*s == '"' || *s == '\\')
-			*p++ = '\\';
-		if (*s >= 0x80) {
-			bool ok;
-			unsigned n = term_next_char((const char *)s, &ok);
-
-			p = ok ? mempcpy(p, s, n) : stpcpy(p, "\\ufffd");
-			s += n - 1;
-			continue;
-		}
-		*p++ = (char)*s;
-	}
-	*p++ = '"';
-	*p = '\0';
+	escape_json_exact(to, text);
+	fclose(to);
 	return out;
 }
 

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/keyed.h"
+#include "base/order.h"
 #include "base/room.h"
 #include "cli/replay_findings.h"
 #include "cli/term.h"
@@ -154,7 +155,7 @@ static int by_id(const void *a, const void *b)
 {
 	int64_t x = sort_ids[*(const uint32_t *)a], y = sort_ids[*(const uint32_t *)b];
 
-	return (x > y) - (x < y);
+	return ORDER(x, y);
 }
 
 uint32_t *replay_workers_places(const struct replay_workers_ids *ids)

@@ -188,13 +188,7 @@ static double chart_y(const struct chart *c, double ms)
 
 static bool is_culprit(const json_t *in, const struct trace_rank *r)
 {
-	const json_t *v;
-	size_t i;
-
-	json_array_foreach(json_object_get(in, "ranks"), i, v)
-		if (json_is_integer(v) && json_integer_value(v) == r->who.rank)
-			return true;
-	return false;
+	return jsonget_has(json_object_get(in, "ranks"), r->who.rank);
 }
 
 /* A line, broken where steps are missing between windows. */

@@ -4,14 +4,14 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "base/order.h"
+
 static int by_difference(const void *x, const void *y)
 {
 	const struct report_kernel *a = x, *b = y;
 	double p = fabs(a->slow_ns - a->normal_ns), q = fabs(b->slow_ns - b->normal_ns);
 
-	if (p != q)
-		return p > q ? -1 : 1;
-	return a->name < b->name ? -1 : a->name > b->name;
+	return ORDER(q, p) ?: ORDER(a->name, b->name);
 }
 
 ptrdiff_t report_kernels_step(const struct trace_rank *r, const struct record *d)

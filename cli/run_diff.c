@@ -9,6 +9,7 @@
 
 #include "analysis/robust/median.h"
 #include "analysis/robust/spread.h"
+#include "base/order.h"
 
 #define SURE_ERRORS 4.0
 #define EDGES	    (STEP_FLAG_EDGE | STEP_FLAG_GAP | STEP_FLAG_RESYNC)
@@ -183,9 +184,7 @@ static int by_time(const void *x, const void *y)
 	const struct run_diff_span *a = x, *b = y;
 	double p = fabs(a->time_ns[1] - a->time_ns[0]), q = fabs(b->time_ns[1] - b->time_ns[0]);
 
-	if (p != q)
-		return p > q ? -1 : 1;
-	return strcmp(a->name, b->name);
+	return ORDER(q, p) ?: strcmp(a->name, b->name);
 }
 
 /* One row per name of the side's model that a span has, behind those that are there. */

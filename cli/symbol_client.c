@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/limits.h"
+#include "base/order.h"
 #include "base/room.h"
 #include "cli/intern.h"
 #include "symbol/symbol_content.h"
@@ -120,11 +121,9 @@ int symbol_client_find(const struct symbol_client *s, const uint8_t *build_id, s
 static int compare_places(const void *a, const void *b)
 {
 	const struct place *x = *(struct place *const *)a, *y = *(struct place *const *)b;
-	int c = memcmp(x->id, y->id, ID_BYTES);
 
-	if (c || x->id_bytes != y->id_bytes)
-		return c ? c : x->id_bytes - y->id_bytes;
-	return x->address < y->address ? -1 : x->address > y->address;
+	return memcmp(x->id, y->id, ID_BYTES) ?: ORDER(x->id_bytes, y->id_bytes) ?:
+	       ORDER(x->address, y->address);
 }
 
 static bool same_id(const struct place *x, const struct place *y)

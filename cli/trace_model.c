@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/keyed.h"
+#include "base/order.h"
 #include "base/room.h"
 
 #define TIME_MAX_NS (1ull << 62)
@@ -26,6 +27,14 @@ static void free_rank(struct trace_rank *r)
 	free(r->windows);
 	free(r->covered);
 	stack_batch_fini(&r->stacks);
+}
+
+struct trace_rank *trace_model_rank(const struct trace_model *m, long rank)
+{
+	for (size_t i = 0; i < m->rank_count; i++)
+		if (m->ranks[i].who.rank == rank)
+			return &m->ranks[i];
+	return NULL;
 }
 
 void trace_model_keep(struct trace_model *m, const struct trace_rank *a, const struct trace_rank *b)
@@ -286,50 +295,39 @@ int trace_model_add(struct trace_model *m, const struct window *w)
 	return err;
 }
 
-#define ORDER(a, b) ((a) < (b) ? -1 : (a) > (b))
-
 static int compare_records(const void *x, const void *y)
 {
 	const struct record *a = x, *b = y;
-	int r = ORDER(a->begin_ns, b->begin_ns);
 
 	/* the longer one first: it encloses the other */
-	r = r ? r : ORDER(b->end_ns, a->end_ns);
-	r = r ? r : ORDER(a->thread, b->thread);
-	r = r ? r : ORDER(a->stream, b->stream);
-	r = r ? r : ORDER(a->correlation, b->correlation);
-	r = r ? r : ORDER(a->kind, b->kind);
-	r = r ? r : ORDER(a->name, b->name);
-	r = r ? r : ORDER(a->seq, b->seq);
-	return r ? r : ORDER(a->func, b->func);
+	return ORDER(a->begin_ns, b->begin_ns) ?: ORDER(b->end_ns, a->end_ns) ?:
+	       ORDER(a->thread, b->thread) ?: ORDER(a->stream, b->stream) ?:
+	       ORDER(a->correlation, b->correlation) ?: ORDER(a->kind, b->kind) ?:
+	       ORDER(a->name, b->name) ?: ORDER(a->seq, b->seq) ?: ORDER(a->func, b->func);
 }
 
 static int compare_steps(const void *x, const void *y)
 {
 	const struct window_step *a = x, *b = y;
-	int r = ORDER(a->step.begin_ns, b->step.begin_ns);
 
-	r = r ? r : ORDER(a->step.index, b->step.index);
 	/* of two tellings of one step the flagged one wins over the margin of a neighbour window */
-	return r ? r : ORDER(b->flags & WINDOW_STEP_FLAGGED, a->flags & WINDOW_STEP_FLAGGED);
+	return ORDER(a->step.begin_ns, b->step.begin_ns) ?: ORDER(a->step.index, b->step.index) ?:
+	       ORDER(b->flags & WINDOW_STEP_FLAGGED, a->flags & WINDOW_STEP_FLAGGED);
 }
 
 static int compare_ranks(const void *x, const void *y)
 {
 	const struct trace_rank *a = x, *b = y;
-	int r = strcmp(a->who.job, b->who.job);
 
-	r = r ? r : ORDER(a->who.rank, b->who.rank);
-	r = r ? r : strcmp(a->who.node, b->who.node);
-	return r ? r : ORDER(a->who.pid, b->who.pid);
+	return strcmp(a->who.job, b->who.job) ?: ORDER(a->who.rank, b->who.rank) ?:
+	       strcmp(a->who.node, b->who.node) ?: ORDER(a->who.pid, b->who.pid);
 }
 
 static int compare_windows(const void *x, const void *y)
 {
 	const struct trace_window *a = x, *b = y;
-	int r = ORDER(a->begin_ns, b->begin_ns);
 
-	return r ? r : ORDER(b->end_ns, a->end_ns);
+	return ORDER(a->begin_ns, b->begin_ns) ?: ORDER(b->end_ns, a->end_ns);
 }
 
 static size_t unique_records(struct record *a, size_t n)

@@ -73,6 +73,8 @@ int trace_model_add(struct trace_model *m, const struct window *w);
 /* The id of a name (0 for "" and where there is no more room). */
 uint32_t trace_model_name(struct trace_model *m, const char *text);
 void trace_model_finish(struct trace_model *m);
+/* The first one of that number; NULL: none. */
+struct trace_rank *trace_model_rank(const struct trace_model *m, long rank);
 /* Forgets all ranks but these two of it, in their order. */
 void trace_model_keep(struct trace_model *m, const struct trace_rank *a, const struct trace_rank *b);
 /* Index of the host record that launched a device record, or -1. */
