@@ -233,8 +233,7 @@ static void print_json(const struct doctor *d, const size_t counts[3])
 						      d->lines[i].remedy));
 	all = json_pack("{s:o, s:I, s:I, s:I}", "checks", list, "ok", (json_int_t)counts[0], "warn",
 			(json_int_t)counts[1], "fail", (json_int_t)counts[2]);
-	commands_print_json(all);
-	json_decref(all);
+	commands_print_new(all);
 }
 
 /* ---- thresholds ---- */

@@ -54,8 +54,7 @@ static int write_stacks(const struct options *o, const json_t *in, const struct 
 		    r->who.rank, "samples", (json_int_t)n.on_count, "blockings",
 		    (json_int_t)n.off_count, "truncated", (json_int_t)n.truncated);
 
-		commands_print_json(j);
-		json_decref(j);
+		commands_print_new(j);
 	} else {
 		fprintf(strcmp(path, "-") ? stdout : stderr,
 			"%s: rank %d, %s samples on the CPU, %s blockings\n",
@@ -79,8 +78,7 @@ static int tell_diff(const struct options *o, const json_t *in, const char *path
 	j = json_pack("{s:s, s:s, s:s, s:i, s:s, s:b, s:b}", "incident", jsonget_text(in, "id"), "file",
 		      path, "format", "html", "rank", rank, "base", term_safe(against, 100), "cpu",
 		      !d || d->has_cpu, "gpu", d && d->has_gpu);
-	commands_print_json(j);
-	json_decref(j);
+	commands_print_new(j);
 	return 0;
 }
 

@@ -11,7 +11,7 @@
 
 int cmd_incidents_list(const struct options *o)
 {
-	char path[600], job[384];
+	char path[600];
 	const json_t *list, *in;
 	struct client_error e;
 	struct client c;
@@ -23,11 +23,8 @@ int cmd_incidents_list(const struct options *o)
 		return EXIT_USAGE;
 	n = snprintf(path, sizeof(path), "/api/v1/incidents?limit=%u", o->limit);
 	if (o->state)
-		n += snprintf(path + n, sizeof(path) - (size_t)n, "&state=%s", o->state);
-	if (o->job) {
-		client_escape(job, sizeof(job), o->job);
-		snprintf(path + n, sizeof(path) - (size_t)n, "&job=%s", job);
-	}
+		snprintf(path + n, sizeof(path) - (size_t)n, "&state=%s", o->state);
+	commands_add_job(o, path, sizeof(path));
 	if (commands_list(&c, path, "incidents", o->limit, &j, &e)) {
 		commands_complain("incidents", &e);
 		return EXIT_NOTHING;

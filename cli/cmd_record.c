@@ -160,13 +160,10 @@ static int bad(const char *flag, const char *value, const char *want)
 
 static int parse_number(const char *flag, const char *text, double min, double max, double *out)
 {
-	char want[80], *end;
-	double v = strtod(text, &end);
+	char want[80];
 
-	if (*text && !*end && v >= min && v <= max) {
-		*out = v;
+	if (options_number(text, min, max, out))
 		return 0;
-	}
 	snprintf(want, sizeof(want), "a number from %g to %g is wanted", min, max);
 	return bad(flag, text, want);
 }

@@ -411,8 +411,7 @@ int cmd_status_main(const struct options *o)
 					"errors", "node", n ? NULL : node_error.why, "cluster",
 					c ? NULL : cluster_error.why);
 
-		commands_print_json(all);
-		json_decref(all);
+		commands_print_new(all);
 	} else {
 		if (n)
 			print_node(n);

@@ -107,8 +107,7 @@ static void tell(const struct options *o, const char *id, const char *path,
 				      windows, "ranks", (json_int_t)m->rank_count, "slices",
 				      (json_int_t)slices, "clocks", clocks_json(m));
 
-		commands_print_json(j);
-		json_decref(j);
+		commands_print_new(j);
 		return;
 	}
 	fprintf(to_stdout ? stderr : stdout, "%s: %s slices of %zu %s from %d %s\n",

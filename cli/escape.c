@@ -29,6 +29,13 @@ void escape_html(FILE *to, const char *text)
 	}
 }
 
+void escape_around(FILE *to, const char *before, const char *text, const char *after)
+{
+	fputs(before, to);
+	escape_html(to, text);
+	fputs(after, to);
+}
+
 /* odd: what is written by its number. exact: what is harmful too, where it can be written at all. */
 static void put_json(FILE *to, const char *text, const char *odd, bool exact)
 {

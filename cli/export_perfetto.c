@@ -237,6 +237,18 @@ static size_t put_args(struct writer *w, struct interned *in, const struct trace
 
 /* ---- slices ---- */
 
+static void put_event(struct writer *w, packet_t *p, Perfetto__Protos__TrackEvent *e, uint64_t track,
+		      uint64_t t)
+{
+	e->has_type = e->has_track_uuid = 1;
+	e->track_uuid = track;
+	p->has_timestamp = p->has_sequence_flags = 1;
+	p->timestamp = t;
+	p->track_event = e;
+	p->sequence_flags = PERFETTO__PROTOS__TRACE_PACKET__SEQUENCE_FLAGS__SEQ_NEEDS_INCREMENTAL_STATE;
+	put_packet(w, p);
+}
+
 static void put_begin(struct writer *w, const struct trace_label *l, uint64_t track, uint64_t t,
 		      uint64_t flow, uint64_t correlation)
 {
@@ -253,22 +265,14 @@ static void put_begin(struct writer *w, const struct trace_label *l, uint64_t tr
 	e.n_category_iids = category ? 1 : 0;
 	e.n_debug_annotations = put_args(w, &in, l, args, list);
 	e.debug_annotations = list;
-	e.has_type = 1;
 	e.type = PERFETTO__PROTOS__TRACK_EVENT__TYPE__TYPE_SLICE_BEGIN;
-	e.has_track_uuid = 1;
-	e.track_uuid = track;
 	e.flow_ids = &flow;
 	e.n_flow_ids = flow ? 1 : 0;
 	e.has_correlation_id = correlation != 0;
 	e.correlation_id = correlation;
-	p.has_timestamp = 1;
-	p.timestamp = t;
-	p.track_event = &e;
-	p.has_sequence_flags = 1;
-	p.sequence_flags = PERFETTO__PROTOS__TRACE_PACKET__SEQUENCE_FLAGS__SEQ_NEEDS_INCREMENTAL_STATE;
 	if (in.data.n_event_names || in.data.n_event_categories || in.data.n_debug_annotation_names)
 		p.interned_data = &in.data;
-	put_packet(w, &p);
+	put_event(w, &p, &e, track, t);
 	w->slices++;
 }
 
@@ -277,16 +281,8 @@ static void put_end(struct writer *w, uint64_t track, uint64_t t)
 	Perfetto__Protos__TrackEvent e = PERFETTO__PROTOS__TRACK_EVENT__INIT;
 	packet_t p = PERFETTO__PROTOS__TRACE_PACKET__INIT;
 
-	e.has_type = 1;
 	e.type = PERFETTO__PROTOS__TRACK_EVENT__TYPE__TYPE_SLICE_END;
-	e.has_track_uuid = 1;
-	e.track_uuid = track;
-	p.has_timestamp = 1;
-	p.timestamp = t;
-	p.track_event = &e;
-	p.has_sequence_flags = 1;
-	p.sequence_flags = PERFETTO__PROTOS__TRACE_PACKET__SEQUENCE_FLAGS__SEQ_NEEDS_INCREMENTAL_STATE;
-	put_packet(w, &p);
+	put_event(w, &p, &e, track, t);
 }
 
 enum slice_of { OF_RECORD, OF_STEP, OF_WINDOW };

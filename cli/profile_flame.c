@@ -179,9 +179,8 @@ int profile_flame_page(FILE *to, const struct profile_tree *t, const struct prof
 		fputs("<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n<meta "
 		      "name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>", to);
 		escape_html(to, page->title);
-		fputs(" - sysom</title></head><body>\n<h1>", to);
-		escape_html(to, page->title);
-		fputs("</h1>\n<div class=\"dim\">", to);
+		escape_around(to, " - sysom</title></head><body>\n<h1>", page->title,
+			      "</h1>\n<div class=\"dim\">");
 		escape_html(to, page->note);
 		if (p.left_out)
 			fprintf(to, " %u frames below %g%% are folded into their callers.", p.left_out,

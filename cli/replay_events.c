@@ -219,9 +219,8 @@ static int replay_rank(struct replay_events *ev, const struct replay_trace *t, c
 	sc.launch_max = most < LAUNCHES_MAX ? (uint32_t)most + 1 : LAUNCHES_MAX;
 	judge_config_default(&jc);
 	jc.roofline.mode = ev->mode;
-	memory = pages_filled(aligned_alloc(16, (steps_memory_bytes(&sc) + 15) & ~(size_t)15),
-			      steps_memory_bytes(&sc));
-	judge_memory = aligned_alloc(64, (judge_memory_bytes(&jc) + 63) & ~(size_t)63);
+	memory = pages_filled(pages_aligned(steps_memory_bytes(&sc)), steps_memory_bytes(&sc));
+	judge_memory = pages_aligned(judge_memory_bytes(&jc));
 	if (memory && judge_memory) {
 		s = steps_init(memory, &sc);
 		feed(ev, t, s, judge_init(judge_memory, &jc));

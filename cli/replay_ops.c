@@ -517,10 +517,18 @@ static void print_summary(const struct ops *o)
 		       o->r.rows, o->t.workers, o->t.roles, o->t.steps, o->r.blank, o->moved);
 }
 
-static int run(struct ops *o, struct replay_csv *c)
+static int run(void *context, struct replay_csv *c)
 {
-	int rc = read_all(o, c), err = 0;
+	struct ops *o = context;
+	int rc, err = 0;
 
+	o->stage_of = calloc(REPLAY_WORKERS_MAX, sizeof(*o->stage_of));
+	o->replica_of = calloc(REPLAY_WORKERS_MAX, sizeof(*o->replica_of));
+	if (!o->stage_of || !o->replica_of) {
+		fprintf(stderr, "%s: %s\n", o->r.path, strerror(ENOMEM));
+		return 2;
+	}
+	rc = read_all(o, c);
 	if (rc)
 		return rc;
 	if (o->count)
@@ -533,36 +541,19 @@ static int run(struct ops *o, struct replay_csv *c)
 		fprintf(stderr, "sysom replay ops: out of memory\n");
 		return 1;
 	}
-	o->r.refine = refine;
-	o->r.context = o;
 	o->r.config.least[PEERS_LATE] = GAP_LEAST;
 	o->r.config.least[PEERS_SELF] = SELF_LEAST;
 	rc = o->count ? replay_workers_judge(&o->r, &o->t) : 0;
 	if (!rc)
 		print_summary(o);
-	return rc ? rc : fflush(stdout) || ferror(stdout) ? 1 : 0;
+	return rc;
 }
 
 int replay_ops_main(int argc, char **argv)
 {
-	struct ops o = { .r.kind = "ops" };
-	struct replay_csv *c = NULL;
-	int rc = replay_workers_options(&o.r, argc, argv, usage);
+	struct ops o = { .r = { .kind = "ops", .refine = refine, .context = &o } };
+	int rc = replay_workers_main(&o.r, argc, argv, usage, run);
 
-	if (rc)
-		return rc == REPLAY_WORKERS_HELP ? 0 : rc;
-	o.stage_of = calloc(REPLAY_WORKERS_MAX, sizeof(*o.stage_of));
-	o.replica_of = calloc(REPLAY_WORKERS_MAX, sizeof(*o.replica_of));
-	rc = o.stage_of && o.replica_of ? replay_csv_open(&c, o.r.path) : -ENOMEM;
-	if (rc) {
-		fprintf(stderr, "%s: %s\n", o.r.path, strerror(-rc));
-		rc = 2;
-	} else {
-		rc = run(&o, c);
-	}
-	fflush(stdout);
-	replay_csv_close(c);
-	replay_workers_free(&o.r);
 	replay_workers_forget(&o.stage);
 	replay_workers_forget(&o.replica);
 	free(o.stage_of);

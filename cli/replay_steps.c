@@ -12,6 +12,7 @@
 #include "base/room.h"
 #include "cli/escape.h"
 #include "cli/intern.h"
+#include "cli/pages.h"
 #include "cli/replay.h"
 #include "cli/replay_csv.h"
 #include "cli/replay_unit.h"
@@ -621,7 +622,7 @@ int replay_steps_main(int argc, char **argv)
 	rc = parse_arguments(&r, argc, argv);
 	if (rc)
 		return rc == HELP ? 0 : rc;
-	r.memory = aligned_alloc(64, (roofline_set_memory_bytes(&r.config, MODELS_MAX) + 63) & ~63ul);
+	r.memory = pages_aligned(roofline_set_memory_bytes(&r.config, MODELS_MAX));
 	r.point = r.json ? NULL : malloc(PLOT_POINTS * sizeof(*r.point));
 	if (!r.memory || (!r.json && !r.point)) {
 		fprintf(stderr, "sysom replay steps: out of memory\n");

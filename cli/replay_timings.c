@@ -347,8 +347,9 @@ static void print_summary(const struct timings *t, const struct matrix *m)
 	       m->t.workers, m->t.steps, layout, t->r.blank, t->missing, t->not_positive, t->twice);
 }
 
-static int run(struct timings *t, struct replay_csv *c)
+static int run(void *context, struct replay_csv *c)
 {
+	struct timings *t = context;
 	struct matrix m = { 0 };
 	int rc = read_all(t, c), err = 0;
 
@@ -381,27 +382,14 @@ static int run(struct timings *t, struct replay_csv *c)
 	free(m.role);
 	free(m.to[0]);
 	free(m.to[1]);
-	return rc ? rc : fflush(stdout) || ferror(stdout) ? 1 : 0;
+	return rc;
 }
 
 int replay_timings_main(int argc, char **argv)
 {
-	struct timings t = { .r = { .kind = "timings", .has_times = true } };
-	struct replay_csv *c = NULL;
-	int rc = replay_workers_options(&t.r, argc, argv, usage);
+	struct timings t = { .r = { .kind = "timings", .has_times = true, .context = &t } };
+	int rc = replay_workers_main(&t.r, argc, argv, usage, run);
 
-	if (rc)
-		return rc == REPLAY_WORKERS_HELP ? 0 : rc;
-	rc = replay_csv_open(&c, t.r.path);
-	if (rc) {
-		fprintf(stderr, "%s: %s\n", t.r.path, strerror(-rc));
-		rc = 2;
-	} else {
-		rc = run(&t, c);
-	}
-	fflush(stdout);
-	replay_csv_close(c);
-	replay_workers_free(&t.r);
 	timing_columns_free(&t.c);
 	free(t.value);
 	free(t.name);

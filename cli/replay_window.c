@@ -78,6 +78,12 @@ static int options(struct replay_window *w, int argc, char **argv)
 	return optind < argc ? 0 : usage(stderr);
 }
 
+static int no_memory(void)
+{
+	fprintf(stderr, "sysom replay window: out of memory\n");
+	return 1;
+}
+
 /* A line on standard error; the exit code. */
 static int bad(const char *path, uint64_t offset, const char *what)
 {
@@ -156,10 +162,8 @@ static int read_block(struct replay_journal *j, struct trace_reader *in, const c
 	if ((uint32_t)n < bytes)
 		return -bad(path, *offset, "ends within a block");
 	err = replay_journal_block(j, head, body, bytes);
-	if (err == -ENOMEM) {
-		fprintf(stderr, "sysom replay window: out of memory\n");
-		return -1;
-	}
+	if (err == -ENOMEM)
+		return -no_memory();
 	if (err)
 		return -bad(path, *offset, what_of(err));
 	*offset += sizeof(head) + bytes;
@@ -176,9 +180,8 @@ static int replay_recording(struct replay_window *w, struct trace_reader *in, co
 	int more = 1;
 
 	if (!body || replay_journal_open(&j, stdout, w->json, w->live)) {
-		fprintf(stderr, "sysom replay window: out of memory\n");
 		free(body);
-		return 1;
+		return no_memory();
 	}
 	while (more > 0)
 		more = read_block(j, in, path, &offset, body);
@@ -194,12 +197,6 @@ static int replay_recording(struct replay_window *w, struct trace_reader *in, co
 	replay_journal_close(j);
 	free(body);
 	return -more;
-}
-
-static int no_memory(void)
-{
-	fprintf(stderr, "sysom replay window: out of memory\n");
-	return 1;
 }
 
 static int bad_known(const struct replay_window *w, int line, const char *what)

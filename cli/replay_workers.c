@@ -12,22 +12,17 @@
 #include "base/keyed.h"
 #include "base/order.h"
 #include "base/room.h"
+#include "cli/options.h"
 #include "cli/replay_findings.h"
 #include "cli/term.h"
+
+#define HELP (-1) /* of parse: nothing more to do */
 
 static int usage_error(const struct replay_workers *r, const char *what, const char *which)
 {
 	fprintf(stderr, "sysom replay %s: %s%s%s; try --help\n", r->kind, what, which ? ": " : "",
 		which ? term_safe(which, 80) : "");
 	return 2;
-}
-
-static bool number(const char *text, double least, double most, double *out)
-{
-	char *end;
-
-	*out = strtod(text, &end);
-	return end != text && !*end && *out >= least && *out <= most;
 }
 
 static int option_of(struct replay_workers *r, int option, const char *arg)
@@ -50,11 +45,11 @@ static int option_of(struct replay_workers *r, int option, const char *arg)
 		r->unit = replay_unit_of(arg);
 		return r->unit ? 0 : usage_error(r, "unknown unit", arg);
 	case 'k':
-		if (!number(arg, 0, 100, &r->config.k))
+		if (!options_number(arg, 0, 100, &r->config.k))
 			return usage_error(r, "not a number of deviations", arg);
 		return 0;
 	case 'w':
-		if (!number(arg, 1, 1e6, &v) || v != floor(v))
+		if (!options_number(arg, 1, 1e6, &v) || v != floor(v))
 			return usage_error(r, "not a number of steps", arg);
 		r->config.w = (uint32_t)v;
 		return 0;
@@ -62,7 +57,7 @@ static int option_of(struct replay_workers *r, int option, const char *arg)
 	return 2; /* getopt has said why */
 }
 
-int replay_workers_options(struct replay_workers *r, int argc, char **argv, const char *usage)
+static int parse(struct replay_workers *r, int argc, char **argv, const char *usage)
 {
 	static const struct option options[] = {
 		{ "json", no_argument, NULL, 'j' }, { "mode", required_argument, NULL, 'm' },
@@ -78,7 +73,7 @@ int replay_workers_options(struct replay_workers *r, int argc, char **argv, cons
 	while ((option = getopt_long(argc, argv, "h", options, NULL)) != -1) {
 		if (option == 'h') {
 			fputs(usage, stdout);
-			return REPLAY_WORKERS_HELP;
+			return HELP;
 		}
 		if (option == 'k' || option == 'w')
 			of_sysom = option == 'k' ? "--k" : "--window";
@@ -222,4 +217,24 @@ void replay_workers_free(struct replay_workers *r)
 {
 	replay_workers_forget(&r->rank);
 	replay_workers_forget(&r->step);
+}
+
+int replay_workers_main(struct replay_workers *r, int argc, char **argv, const char *usage,
+			int (*run)(void *context, struct replay_csv *c))
+{
+	struct replay_csv *c = NULL;
+	int rc = parse(r, argc, argv, usage);
+
+	if (rc)
+		return rc == HELP ? 0 : rc;
+	rc = replay_csv_open(&c, r->path);
+	if (rc)
+		fprintf(stderr, "%s: %s\n", r->path, strerror(-rc));
+	rc = rc ? 2 : run(r->context, c);
+	/* what was printed before an error is whole lines */
+	if ((fflush(stdout) || ferror(stdout)) && !rc)
+		rc = 1;
+	replay_csv_close(c);
+	replay_workers_free(r);
+	return rc;
 }

@@ -82,9 +82,7 @@ static const char style[] =
 
 static void cell(FILE *to, const char *text)
 {
-	fputs("<td>", to);
-	escape_html(to, text);
-	fputs("</td>", to);
+	escape_around(to, "<td>", text, "</td>");
 }
 
 static void fact(FILE *to, const char *label, const char *value, const char *class)
@@ -106,13 +104,10 @@ static void put_head(FILE *to, const json_t *in)
 	escape_html(to, incident_text_title(in));
 	fputs(" - sysom</title>\n<style>\n", to);
 	fputs(style, to);
-	fputs("</style></head><body>\n<h1>", to);
-	escape_html(to, incident_text_title(in));
-	fputs("</h1>\n<p class=\"dim\">Incident ", to);
+	escape_around(to, "</style></head><body>\n<h1>", incident_text_title(in),
+		      "</h1>\n<p class=\"dim\">Incident ");
 	escape_html(to, jsonget_text(in, "id"));
-	fputs(", ", to);
-	escape_html(to, jsonget_text(in, "state"));
-	fputs("; job ", to);
+	escape_around(to, ", ", jsonget_text(in, "state"), "; job ");
 	escape_html(to, jsonget_text(in, "job"));
 	json_array_foreach((json_t *)nodes, i, v) {
 		fputs(i ? ", " : json_array_size(nodes) == 1 ? "; node " : "; nodes ", to);
@@ -520,9 +515,7 @@ static void put_signals(FILE *to, const json_t *in)
 		fputs("</td>", to);
 		put_number(to, s, "value");
 		put_number(to, s, "usual");
-		fputs("<td class=\"t\">", to);
-		escape_html(to, jsonget_text(s, "unit"));
-		fputs("</td>", to);
+		escape_around(to, "<td class=\"t\">", jsonget_text(s, "unit"), "</td>");
 		cell(to, weight_ms > 0 ? term_ms(weight_ms) : "-");
 		fputs("</tr>\n", to);
 	}
@@ -603,9 +596,8 @@ static void put_windows(FILE *to, const json_t *in)
 	}
 	fputs("</table></div>\n", to);
 	json_array_foreach(json_object_get(in, "missing"), i, w) {
-		fputs("<p class=\"bad\">Missing: ", to);
-		escape_html(to, json_is_string(w) ? json_string_value(w) : "?");
-		fputs("</p>\n", to);
+		escape_around(to, "<p class=\"bad\">Missing: ",
+			      json_is_string(w) ? json_string_value(w) : "?", "</p>\n");
 	}
 }
 
@@ -635,11 +627,9 @@ static int put_beside(FILE *to, const struct trace_model *m, const struct trace_
 
 		fputs("<tr><td class=\"t\">", to);
 		escape_html(to, r->base);
-		if (r->changed) {
-			fputs("<br><span class=\"bad\">another variant: ", to);
-			escape_html(to, r->changed);
-			fputs("</span>", to);
-		}
+		if (r->changed)
+			escape_around(to, "<br><span class=\"bad\">another variant: ", r->changed,
+				      "</span>");
 		fputs("</td>", to);
 		cell(to, r->main[0] ? term_ms(r->time_ns[0] / 1e6) : "-");
 		cell(to, r->main[1] ? term_ms(r->time_ns[1] / 1e6) : "-");
@@ -703,8 +693,7 @@ int report_html_write(FILE *to, const json_t *in, const struct trace_model *m)
 	if (!err)
 		err = report_stacks_put(to, in, m, !cpu);
 	put_windows(to, in);
-	fputs("<p class=\"dim\">sysom trace ", to);
-	escape_html(to, jsonget_text(in, "id"));
-	fputs(" writes the same windows for ui.perfetto.dev.</p>\n</body></html>\n", to);
+	escape_around(to, "<p class=\"dim\">sysom trace ", jsonget_text(in, "id"),
+		      " writes the same windows for ui.perfetto.dev.</p>\n</body></html>\n");
 	return ferror(to) ? outfile_error(to) : err;
 }

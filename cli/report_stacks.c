@@ -52,9 +52,7 @@ static void put_words(FILE *to, const struct trace_rank *r, const struct profile
 			" The samples are too few to tell which functions take the time." : "");
 	if (!incident_stacks_gil(s, gil, sizeof(gil)))
 		return;
-	fputs("<p class=\"bad\">", to);
-	escape_html(to, gil);
-	fputs("</p>\n", to);
+	escape_around(to, "<p class=\"bad\">", gil, "</p>\n");
 }
 
 static void put_frame(FILE *to, const char *id, const char *title, const char *page)
@@ -74,9 +72,7 @@ static void put_delta(FILE *to, const struct profile_delta *d)
 	for (size_t i = 0; i < sizeof(v) / sizeof(v[0]); i++)
 		fprintf(to, i == 2 ? "<td class=\"%s\">%+.1f %%</td>" : "<td class=\"%s\">%.1f %%</td>",
 			i == 2 ? (d->delta > 0 ? "bad" : "cool") : "", 100 * v[i]);
-	fputs("<td class=\"t\">", to);
-	escape_html(to, d->name);
-	fputs("</td></tr>\n", to);
+	escape_around(to, "<td class=\"t\">", d->name, "</td></tr>\n");
 }
 
 /* Functions whose share of the CPU is surely another. */
