@@ -188,7 +188,7 @@ static const char *state_dir(const struct options *o)
 	return "/var/lib/sysom";
 }
 
-void doctor_daemons_check(struct doctor *d, const struct options *o)
+static void check_daemons(struct doctor *d, const struct options *o)
 {
 	struct client c;
 
@@ -290,7 +290,7 @@ int cmd_doctor_main(const struct options *o)
 	doctor_preload_check(&d);
 	doctor_gpu_check(&d);
 	doctor_sampler_check(&d);
-	doctor_daemons_check(&d, o);
+	check_daemons(&d, o);
 	for (size_t i = 0; i < d.count; i++)
 		counts[d.lines[i].state]++;
 	if (o->json) {

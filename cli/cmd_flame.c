@@ -16,7 +16,6 @@
 static int write_stacks(const struct options *o, const json_t *in, const struct trace_rank *r,
 			const char *path)
 {
-	struct symbol_resolver *resolver;
 	struct profile_names *names;
 	struct profile_counts n;
 	char title[300], note[300];
@@ -36,13 +35,12 @@ static int write_stacks(const struct options *o, const json_t *in, const struct 
 		 "Incident %s; %s samples on the CPU, %s blockings, %s truncated.",
 		 term_safe(jsonget_text(in, "id"), 32), term_count((double)n.on_count),
 		 term_count((double)n.off_count), term_count((double)n.truncated));
-	err = incident_stacks_names(r, &resolver, &names);
+	err = incident_stacks_names(r, &names);
 	if (!err)
 		err = outfile_open(&file, path);
 	if (!err)
 		err = outfile_close(&file, profile_out_write(&out, &r->stacks, names, file.f));
 	profile_names_close(names);
-	symbol_resolver_close(resolver);
 	if (err) {
 		fprintf(stderr, "sysom flame: %s: %s\n", path, strerror(-err));
 		return err;
@@ -143,7 +141,6 @@ static int write_base(const struct options *o, const json_t *in, const struct tr
 	struct profile_flame page = { .base = "base", .note = "As if both had been watched for as long. "
 							      "Red: more than the base; blue, hatched: "
 							      "less. Grey: both." };
-	struct symbol_resolver *resolver = NULL;
 	struct profile_names *names = NULL;
 	struct profile_tree t;
 	struct outfile out;
@@ -160,7 +157,7 @@ static int write_base(const struct options *o, const json_t *in, const struct tr
 	page.title = title;
 	err = profile_tree_init(&t);
 	if (!err)
-		err = incident_stacks_names(r, &resolver, &names);
+		err = incident_stacks_names(r, &names);
 	if (!err)
 		err = add_base(&t, r, names, &f);
 	if (!err)
@@ -173,7 +170,6 @@ static int write_base(const struct options *o, const json_t *in, const struct tr
 		tell_diff(o, in, path, r->who.rank, o->base, NULL);
 	profile_tree_fini(&t);
 	profile_names_close(names);
-	symbol_resolver_close(resolver);
 	folded_free(&f);
 	return err;
 }

@@ -89,7 +89,6 @@ static char *shown_plots(const json_t *in, const struct trace_model *m)
 /* As JSON in the incident too. */
 static char *shown_stacks(const struct options *o, json_t *in, const struct trace_model *m)
 {
-	struct symbol_resolver *resolver = NULL;
 	struct profile_names *names = NULL;
 	const struct trace_rank *r = incident_stacks_rank(in, m, -1);
 	struct profile_summary s;
@@ -97,7 +96,7 @@ static char *shown_stacks(const struct options *o, json_t *in, const struct trac
 	size_t bytes;
 	FILE *to;
 
-	if (r && !incident_stacks_names(r, &resolver, &names) &&
+	if (r && !incident_stacks_names(r, &names) &&
 	    !profile_summary_make(&s, &r->stacks, names, r->who.pid)) {
 		if (o->json)
 			json_object_set_new(in, "stacks", incident_stacks_json(r, &s));
@@ -108,7 +107,6 @@ static char *shown_stacks(const struct options *o, json_t *in, const struct trac
 		}
 	}
 	profile_names_close(names);
-	symbol_resolver_close(resolver);
 	return text;
 }
 

@@ -710,7 +710,6 @@ static int write_profile(struct recording *r)
 	err = outfile_close(&r->out, err);
 	r->out.f = NULL;
 	profile_names_close(names);
-	symbol_resolver_close(resolver);
 	symbol_reader_close(files);
 	if (err)
 		fprintf(stderr, "sysom record: %s: %s\n", a->out.path, strerror(-err));

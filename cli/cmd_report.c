@@ -6,7 +6,7 @@
 #include "cli/incident_text.h"
 #include "cli/jsonget.h"
 #include "cli/outfile.h"
-#include "cli/report_html.h"
+#include "cli/report.h"
 #include "cli/term.h"
 
 /* windows: of the incident's, those that could be had; the report says what was not. */

@@ -4,8 +4,7 @@
 #include <string.h>
 
 #include "cli/commands.h"
-#include "cli/export_kineto.h"
-#include "cli/export_perfetto.h"
+#include "cli/export.h"
 #include "cli/incident_diff.h"
 #include "cli/incident_load.h"
 #include "cli/jsonget.h"

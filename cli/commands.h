@@ -6,6 +6,9 @@
 #include "cli/client.h"
 #include "cli/options.h"
 
+/* The program's own arguments, with which front.c hands a command over. */
+extern char **front_argv;
+
 int cmd_run_main(const struct options *o);
 int cmd_status_main(const struct options *o);
 int cmd_status_top(const struct options *o);

@@ -28,7 +28,7 @@ static int add_functions(struct diff_source *s)
 
 	if (!s->rank || !s->rank->stacks.sample_count)
 		return 0;
-	err = incident_stacks_names(s->rank, &s->resolver, &s->names);
+	err = incident_stacks_names(s->rank, &s->names);
 	if (!err)
 		err = incident_diff_profile(&s->functions, &s->rank->stacks, s->names, !s->as_sketch);
 	if (!err && !(profile_total(s->functions) > 0)) { /* blocked all the time */
@@ -210,7 +210,6 @@ void diff_source_close(struct diff_source *s)
 {
 	profile_close(s->functions);
 	profile_names_close(s->names);
-	symbol_resolver_close(s->resolver);
 	trace_model_fini(&s->model);
 	wire_sketch_free(&s->sketch);
 }

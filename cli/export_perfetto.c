@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/export_perfetto.h"
+#include "cli/export.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -607,19 +607,17 @@ static int name_threads(struct writer *w, const struct trace_rank *r)
 
 static int put_stacks(struct writer *w, const struct trace_rank *r)
 {
-	struct symbol_resolver *resolver;
 	struct profile_names *names;
 	int err;
 
 	if (!r->stacks.sample_count)
 		return 0;
-	err = incident_stacks_names(r, &resolver, &names);
+	err = incident_stacks_names(r, &names);
 	if (!err)
 		err = name_threads(w, r);
 	if (!err)
 		err = export_stacks_put(&w->stacks, r, names);
 	profile_names_close(names);
-	symbol_resolver_close(resolver);
 	return err;
 }
 

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/check.h"
 #include "base/limits.h"
 #include "cli/intern.h"
 
@@ -225,53 +226,46 @@ static int put_sample(struct rank_writer *w, const struct stack_sample *s)
 	return 0;
 }
 
-static int open_rank(struct rank_writer *w)
+struct array {
+	void *at; /* of the pointer */
+	size_t count, bytes;
+};
+#define ARRAY(pointer, count) { &(pointer), (count), sizeof(*(pointer)) }
+
+/* All of them, or freed again. */
+static int arrays_make(const struct array *a, size_t count, bool make)
 {
-	const struct stack_batch *b = &w->r->stacks;
-	size_t depth = LIMIT_STACK_DEPTH, maps = (size_t)b->object_count + OTHERS;
+	int err = 0;
 
-	w->stack_iid = calloc(b->stack_count + 1, sizeof(*w->stack_iid));
-	w->mapping_iid = calloc(maps, sizeof(*w->mapping_iid));
-	w->frame_ids = calloc(depth, sizeof(*w->frame_ids));
-	w->strings = calloc(depth, sizeof(*w->strings));
-	w->string_list = calloc(depth, sizeof(*w->string_list));
-	w->frame = calloc(depth, sizeof(*w->frame));
-	w->frame_list = calloc(depth, sizeof(*w->frame_list));
-	w->mapping = calloc(maps, sizeof(*w->mapping));
-	w->mapping_list = calloc(maps, sizeof(*w->mapping_list));
-	w->paths = calloc(maps, sizeof(*w->paths));
-	w->path_list = calloc(maps, sizeof(*w->path_list));
-	w->ids = calloc(maps, sizeof(*w->ids));
-	w->id_list = calloc(maps, sizeof(*w->id_list));
-	w->path_iid = calloc(maps, sizeof(*w->path_iid));
-	if (!w->stack_iid || !w->mapping_iid || !w->frame_ids || !w->strings || !w->string_list ||
-	    !w->frame || !w->frame_list || !w->mapping || !w->mapping_list || !w->paths ||
-	    !w->path_list || !w->ids || !w->id_list || !w->path_iid)
-		return -ENOMEM;
-	return 0;
-}
+	for (size_t i = 0; i < count; i++) {
+		void **at = a[i].at;
 
-static void close_rank(struct rank_writer *w)
-{
-	void *const all[] = {w->stack_iid, w->mapping_iid, w->frame_ids, w->strings,	  w->string_list,
-			     w->frame,	   w->frame_list,  w->mapping,	 w->mapping_list, w->paths,
-			     w->path_list, w->ids,	   w->id_list,	 w->path_iid};
-
-	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
-		free(all[i]);
-	intern_fini(&w->functions);
-	intern_fini(&w->frames);
+		if (!make)
+			free(*at);
+		else if (!(*at = calloc(a[i].count, a[i].bytes)))
+			err = -ENOMEM;
+	}
+	return err;
 }
 
 int export_stacks_put(struct export_stacks *e, const struct trace_rank *r,
 		      struct profile_names *names)
 {
+	size_t depth = LIMIT_STACK_DEPTH, maps = (size_t)r->stacks.object_count + OTHERS;
 	struct rank_writer w = {.e = e, .r = r, .names = names, .first_function = e->strings,
 				.first_frame = e->frames};
-	int err = open_rank(&w);
+	const struct array arrays[] = {
+	    ARRAY(w.stack_iid, r->stacks.stack_count + 1ull), ARRAY(w.frame_ids, depth),
+	    ARRAY(w.strings, depth), ARRAY(w.string_list, depth), ARRAY(w.frame, depth),
+	    ARRAY(w.frame_list, depth), ARRAY(w.mapping_iid, maps), ARRAY(w.mapping, maps),
+	    ARRAY(w.mapping_list, maps), ARRAY(w.paths, maps), ARRAY(w.path_list, maps),
+	    ARRAY(w.ids, maps), ARRAY(w.id_list, maps), ARRAY(w.path_iid, maps)};
+	int err = arrays_make(arrays, ARRAY_LEN(arrays), true);
 
 	for (uint32_t i = 0; i < r->stacks.sample_count && !err; i++)
 		err = put_sample(&w, &r->stacks.samples[i]);
-	close_rank(&w);
+	arrays_make(arrays, ARRAY_LEN(arrays), false);
+	intern_fini(&w.functions);
+	intern_fini(&w.frames);
 	return err;
 }

@@ -242,7 +242,7 @@ static int add_cpu(struct incident_diff *d)
 
 		d->tree.to_base = i == 0;
 		d->tree.scale = d->per_step ? 1 / steps[i] : covered > 0 ? 1e9 / covered : 0;
-		err = incident_stacks_names(r[i], &d->resolver[i], &d->names[i]);
+		err = incident_stacks_names(r[i], &d->names[i]);
 		if (!err)
 			err = profile_tree_add(&d->tree, &r[i]->stacks, d->names[i],
 					       PROFILE_BY_THREAD_NAME);
@@ -284,10 +284,8 @@ int incident_diff_make(struct incident_diff *d, const struct trace_model *m,
 void incident_diff_free(struct incident_diff *d)
 {
 	profile_tree_fini(&d->tree);
-	for (int i = 0; i < 2; i++) {
-		profile_names_close(d->names[i]);
-		symbol_resolver_close(d->resolver[i]);
-	}
+	profile_names_close(d->names[0]);
+	profile_names_close(d->names[1]);
 	memset(d, 0, sizeof(*d));
 }
 

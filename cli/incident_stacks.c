@@ -64,17 +64,15 @@ static int ask_aggregator(const struct trace_rank *r, struct profile_names *name
 	return err == -ENOMEM ? err : 0;
 }
 
-int incident_stacks_names(const struct trace_rank *r, struct symbol_resolver **resolver,
-			  struct profile_names **names)
+int incident_stacks_names(const struct trace_rank *r, struct profile_names **names)
 {
 	struct symbol_resolver_options o = { .links = true };
+	struct symbol_resolver *resolver;
 	int err;
 
-	*resolver = NULL;
-	*names = NULL;
-	if (symbol_resolver_open(resolver, &o))
-		*resolver = NULL; /* without names there are still modules, Python and the kernel */
-	err = profile_names_open(names, &r->stacks, NULL, *resolver, NULL);
+	if (symbol_resolver_open(&resolver, &o))
+		resolver = NULL; /* without names there are still modules, Python and the kernel */
+	err = profile_names_open(names, &r->stacks, NULL, resolver, NULL);
 	return err || !r->aggregator ? err : ask_aggregator(r, *names);
 }
 

@@ -51,7 +51,7 @@ static const struct option_def defs[] = {
 	  "directory whose disk space is checked (default: sysomd's)", AT(state_dir) },
 };
 
-void options_help(FILE *to, const struct command *c)
+static void options_help(FILE *to, const struct command *c)
 {
 	fprintf(to, "usage: sysom %s%s%s%s\n\n%s\n", c->name, c->flags ? " [options]" : "",
 		*c->args ? " " : "", c->args, c->summary);

@@ -67,6 +67,5 @@ struct command {
 int options_parse(struct options *o, const struct command *c, int argc, char **argv);
 /* A whole text as a number from least to most; false leaves *out. */
 bool options_number(const char *text, double least, double most, double *out);
-void options_help(FILE *to, const struct command *c);
 
 #endif

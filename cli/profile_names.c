@@ -69,8 +69,11 @@ int profile_names_open(struct profile_names **out, const struct stack_batch *b,
 	struct profile_names *n = calloc(1, sizeof(*n));
 	int err = 0;
 
-	if (!n)
+	*out = NULL;
+	if (!n) {
+		symbol_resolver_close(resolver);
 		return -ENOMEM;
+	}
 	n->b = b;
 	n->resolver = resolver;
 	n->reader = reader;
@@ -105,6 +108,7 @@ void profile_names_close(struct profile_names *n)
 	free(n->plain);
 	free(n->pid_of);
 	free(n->proc_root);
+	symbol_resolver_close(n->resolver);
 	free(n);
 }
 
@@ -167,8 +171,7 @@ int profile_names_ask(struct profile_names *n, struct symbol_client *c, struct c
 	struct symbol_name name;
 	int err = 0, named = 0;
 
-	memset(e, 0, sizeof(*e));
-	e->remedy = "";
+	*e = (struct client_error){ .remedy = "" };
 	for (uint32_t i = 0; i < b->frame_count && !err; i++) {
 		const struct stack_frame *f = &b->frames[i];
 

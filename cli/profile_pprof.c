@@ -22,7 +22,6 @@ struct writer {
 	Sysom__Pprof__Line *line;
 	Sysom__Pprof__Mapping *mapping;
 	size_t function_room, location_room, line_room;
-	uint32_t *location_of; /* frame -> location number */
 	bool failed;
 };
 

@@ -257,22 +257,6 @@ int replay_incident_window(struct replay_incident *r, const void *data, size_t b
 
 /* ---- incidents ---- */
 
-static enum finding_kind kind_of(const char *name)
-{
-	for (int k = FINDING_SLOW_RANK; k <= FINDING_IMBALANCE; k++)
-		if (!strcmp(name, finding_kind_name((enum finding_kind)k)))
-			return (enum finding_kind)k;
-	return FINDING_SLOW_RANK;
-}
-
-static enum finding_layer layer_of(const char *name)
-{
-	for (unsigned k = LAYER_UNKNOWN; k < LAYER_COUNT; k++)
-		if (!strcmp(name, finding_layer_name((enum finding_layer)k)))
-			return (enum finding_layer)k;
-	return LAYER_UNKNOWN;
-}
-
 /* One verdict of the incident as a finding. */
 static void fill_finding(struct finding *f, const json_t *in, const json_t *d)
 {
@@ -280,7 +264,7 @@ static void fill_finding(struct finding *f, const json_t *in, const json_t *d)
 	size_t k;
 
 	memset(f, 0, sizeof(*f));
-	f->kind = kind_of(jsonget_text(in, "kind"));
+	f->kind = finding_kind_find(jsonget_text(in, "kind")) ?: FINDING_SLOW_RANK;
 	f->cause = finding_cause_find(jsonget_text(d, "cause"));
 	json_array_foreach(json_object_get(d, "ranks"), k, one)
 		if (f->rank_count < FINDING_RANKS_MAX)
@@ -291,7 +275,7 @@ static void fill_finding(struct finding *f, const json_t *in, const json_t *d)
 	f->effect_ns = jsonget_number(d, "effect_ms") * 1e6;
 	f->confidence = jsonget_number(d, "confidence");
 	json_array_foreach(json_object_get(d, "evidence"), k, one)
-		finding_say(f, layer_of(jsonget_text(one, "layer")),
+		finding_say(f, finding_layer_find(jsonget_text(one, "layer")),
 			    jsonget_number(one, "effect_ms") * 1e6, "%s", jsonget_text(one, "text"));
 }
 

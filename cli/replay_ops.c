@@ -61,7 +61,7 @@ struct ops {
 	uint32_t *members; /* [stages]: ranks */
 	uint32_t *order; /* steps in order of appearance to their place in time */
 	int32_t *rank;
-	double *self, *late, *part[2]; /* part: forward, backward */
+	double *self, *late, *part[2]; /* part: forward, backward; all behind self */
 };
 
 static const char usage[] =
@@ -343,25 +343,24 @@ static int lateness(struct ops *o)
 /* Of the step's last end after its first begin, over ranks and steps. */
 static double step_time(struct ops *o)
 {
-	double *begin = malloc(o->t.steps * sizeof(*begin)), *end = malloc(o->t.steps * sizeof(*end));
-	double out = 0;
+	double *begin = malloc(2ull * o->t.steps * sizeof(*begin)), *end = begin + o->t.steps, out;
 
-	for (uint32_t s = 0; begin && end && s < o->t.steps; s++) {
+	if (!begin)
+		return 0;
+	for (uint32_t s = 0; s < o->t.steps; s++) {
 		begin[s] = INFINITY;
 		end[s] = -INFINITY;
 	}
-	for (size_t i = 0; begin && end && i < o->count; i++) {
+	for (size_t i = 0; i < o->count; i++) {
 		const struct op *op = &o->op[i];
 
 		begin[op->step] = fmin(begin[op->step], op->begin_ns);
 		end[op->step] = fmax(end[op->step], op->end_ns);
 	}
-	for (uint32_t s = 0; begin && end && s < o->t.steps; s++)
+	for (uint32_t s = 0; s < o->t.steps; s++)
 		end[s] -= begin[s];
-	if (begin && end)
-		out = median_of(end, o->t.steps);
+	out = median_of(end, o->t.steps);
 	free(begin);
-	free(end);
 	return out;
 }
 
@@ -410,16 +409,15 @@ static int fill(struct ops *o)
 	o->t.steps = o->r.step.count;
 	o->rank = calloc(o->t.workers, sizeof(*o->rank));
 	o->step = calloc(o->t.steps, sizeof(*o->step));
-	o->self = malloc(cells * sizeof(double));
-	o->late = malloc(cells * sizeof(double));
-	o->part[0] = malloc(cells * sizeof(double));
-	o->part[1] = malloc(cells * sizeof(double));
+	o->self = malloc(4 * cells * sizeof(double));
+	o->late = o->self + cells;
+	o->part[0] = o->late + cells;
+	o->part[1] = o->part[0] + cells;
 	o->members = calloc(o->stage.count, sizeof(*o->members));
-	if (!o->rank || !o->step || !o->self || !o->late || !o->part[0] || !o->part[1] ||
-	    !o->members || renumber(o))
+	if (!o->rank || !o->step || !o->self || !o->members || renumber(o))
 		return -ENOMEM;
-	for (size_t i = 0; i < cells; i++)
-		o->self[i] = o->late[i] = o->part[0][i] = o->part[1][i] = NAN;
+	for (size_t i = 0; i < 4 * cells; i++)
+		o->self[i] = NAN;
 	qsort(o->op, o->count, sizeof(*o->op), by_time);
 	for (size_t i = 0, j; i < o->count; i = j) {
 		for (j = i + 1; j < o->count && o->op[j].rank == o->op[i].rank &&
@@ -448,10 +446,10 @@ static int fill(struct ops *o)
 static double growth(const struct ops *o, const double *v, uint32_t worker, uint64_t first, uint64_t last)
 {
 	uint32_t n = o->t.workers, known[2] = { 0, 0 };
-	double *ratio[2] = { malloc(o->t.steps * sizeof(double)), malloc(o->t.steps * sizeof(double)) };
-	double *others = malloc(n * sizeof(double)), out = NAN;
+	double *others = malloc((n + 2ull * o->t.steps) * sizeof(double)), out = NAN;
+	double *ratio[2] = { others + n, others + n + o->t.steps };
 
-	for (uint32_t s = 0; ratio[0] && ratio[1] && others && s < o->t.steps; s++) {
+	for (uint32_t s = 0; others && s < o->t.steps; s++) {
 		bool in = o->step[s] >= first && o->step[s] <= last;
 		uint32_t k = 0;
 		double x = v[(size_t)s * n + worker];
@@ -467,8 +465,6 @@ static double growth(const struct ops *o, const double *v, uint32_t worker, uint
 		out = median_of(ratio[1], known[1]) / median_of(ratio[0], known[0]) - 1;
 	else if (known[1])
 		out = median_of(ratio[1], known[1]) - 1;
-	free(ratio[0]);
-	free(ratio[1]);
 	free(others);
 	return out;
 }
@@ -564,8 +560,5 @@ int replay_ops_main(int argc, char **argv)
 	free(o.members);
 	free(o.rank);
 	free(o.self);
-	free(o.late);
-	free(o.part[0]);
-	free(o.part[1]);
 	return rc;
 }

@@ -300,14 +300,6 @@ static int64_t row_key(struct replay *r, const struct trace_field *f)
 	return key_find(r, text, n);
 }
 
-static char *put_text(char *p, const char *text)
-{
-	size_t n = strlen(text);
-
-	memcpy(p, text, n);
-	return p + n;
-}
-
 static char *put_count(char *p, uint64_t v)
 {
 	char digits[20];
@@ -348,27 +340,27 @@ static void print_step(const struct replay *r, const struct key *k, const struct
 {
 	char line[512], *p;
 
-	p = put_text(line, "{\"type\":\"step\",\"row\":");
+	p = stpcpy(line, "{\"type\":\"step\",\"row\":");
 	p = put_count(p, r->rows);
-	p = put_text(p, ",\"key\":");
+	p = stpcpy(p, ",\"key\":");
 	fwrite_unlocked(line, 1, (size_t)(p - line), stdout);
 	fputs_unlocked(k->json, stdout);
-	p = put_text(line, ",\"state\":\"");
-	p = put_text(p, roofline_state_name(v->state));
-	p = put_text(p, "\",\"expected_ns\":");
+	p = stpcpy(line, ",\"state\":\"");
+	p = stpcpy(p, roofline_state_name(v->state));
+	p = stpcpy(p, "\",\"expected_ns\":");
 	p = put_number(p, v->expected_ns, 1);
-	p = put_text(p, ",\"latency_ns\":");
+	p = stpcpy(p, ",\"latency_ns\":");
 	p = put_number(p, latency_ns, 1);
-	p = put_text(p, ",\"excess\":");
+	p = stpcpy(p, ",\"excess\":");
 	p = put_number(p, v->excess, 6);
-	p = put_text(p, v->out ? ",\"out\":true" : ",\"out\":false");
+	p = stpcpy(p, v->out ? ",\"out\":true" : ",\"out\":false");
 	if (v->novel)
-		p = put_text(p, ",\"novel\":true");
+		p = stpcpy(p, ",\"novel\":true");
 	if (v->drift)
-		p = put_text(p, ",\"drift\":true");
+		p = stpcpy(p, ",\"drift\":true");
 	if (skipped)
-		p = put_text(p, ",\"skipped\":\"latency not positive\"");
-	p = put_text(p, v->flagged ? ",\"flagged\":true}\n" : ",\"flagged\":false}\n");
+		p = stpcpy(p, ",\"skipped\":\"latency not positive\"");
+	p = stpcpy(p, v->flagged ? ",\"flagged\":true}\n" : ",\"flagged\":false}\n");
 	fwrite_unlocked(line, 1, (size_t)(p - line), stdout);
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Written by hand rather than from a template, so that no text reaches the file unescaped: every
  * string that came from a peer goes through escape_html(). */
-#include "cli/report_html.h"
+#include "cli/report.h"
 
 #include <errno.h>
 #include <math.h>
@@ -18,9 +18,6 @@
 #include "cli/kernel_name.h"
 #include "cli/outfile.h"
 #include "cli/report_kernels.h"
-#include "cli/report_plots.h"
-#include "cli/report_stacks.h"
-#include "cli/report_verdict.h"
 #include "cli/term.h"
 #include "cli/trace_label.h"
 

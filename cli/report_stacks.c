@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/report_stacks.h"
+#include "cli/report.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -149,7 +149,6 @@ int report_stacks_diff(FILE *to, const struct incident_diff *d)
 int report_stacks_put(FILE *to, const json_t *in, const struct trace_model *m, bool graph)
 {
 	const struct trace_rank *r = incident_stacks_rank(in, m, -1);
-	struct symbol_resolver *resolver;
 	struct profile_names *names;
 	struct profile_summary s;
 	char *page = NULL;
@@ -157,7 +156,7 @@ int report_stacks_put(FILE *to, const json_t *in, const struct trace_model *m, b
 
 	if (!r)
 		return 0;
-	err = incident_stacks_names(r, &resolver, &names);
+	err = incident_stacks_names(r, &names);
 	if (!err)
 		err = profile_summary_make(&s, &r->stacks, names, r->who.pid);
 	if (!err && graph)
@@ -168,6 +167,5 @@ int report_stacks_put(FILE *to, const json_t *in, const struct trace_model *m, b
 		put_frame(to, "flame", "flame graph", page);
 	free(page);
 	profile_names_close(names);
-	symbol_resolver_close(resolver);
 	return err;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/report_verdict.h"
+#include "cli/report.h"
 
 #include <string.h>
 

@@ -259,8 +259,7 @@ int symbol_client_fetch(struct symbol_client *s, struct client_error *e)
 	size_t count, asked, settled;
 	int n = places ? 0 : -ENOMEM;
 
-	memset(e, 0, sizeof(*e));
-	e->remedy = "";
+	*e = (struct client_error){ .remedy = "" };
 	do { /* again for what an answer had no room for */
 		count = settled = 0;
 		for (uint32_t i = 0; i < s->keys.count && n >= 0; i++)
