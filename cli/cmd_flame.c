@@ -62,22 +62,21 @@ static int write_stacks(const struct options *o, const json_t *in, const struct 
 	return 0;
 }
 
-static int tell_diff(const struct options *o, const json_t *in, const char *path, int rank,
-		     const char *against, const struct incident_diff *d)
+static void tell_diff(const struct options *o, const json_t *in, const char *path, int rank,
+		      const char *against, const struct incident_diff *d)
 {
 	json_t *j;
 
 	if (!strcmp(path, "-"))
-		return 0;
+		return;
 	if (!o->json) {
 		printf("%s: rank %d against %s\n", path, rank, term_safe(against, 80));
-		return 0;
+		return;
 	}
 	j = json_pack("{s:s, s:s, s:s, s:i, s:s, s:b, s:b}", "incident", jsonget_text(in, "id"), "file",
 		      path, "format", "html", "rank", rank, "base", term_safe(against, 100), "cpu",
 		      !d || d->has_cpu, "gpu", d && d->has_gpu);
 	commands_print_new(j);
-	return 0;
 }
 
 static int write_diff(const struct options *o, const json_t *in, const struct trace_model *m,

@@ -9,7 +9,6 @@
 #include "cli/commands.h"
 #include "cli/jsonget.h"
 #include "cli/term.h"
-#include "cli/trace_align.h"
 #include "wire/codec.h"
 
 /* Windows of one incident that are looked at: 8 ranks for minutes. */

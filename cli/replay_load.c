@@ -175,8 +175,14 @@ static struct record *record_new(struct loader *l, struct record **array, size_t
 static bool row_classify(struct loader *l, struct record *r, const char *kind, const char *name,
 			 size_t name_bytes)
 {
+	static const struct {
+		const char *text;
+		uint8_t row;
+	} kinds[] = { { "nccl", ROW_NCCL }, { "memcpy", ROW_MEMCPY }, { "memset", ROW_MEMSET },
+		      { "step", ROW_STEP }, { "hole", ROW_HOLE } };
 	struct replay_trace *t = l->t;
 	struct replay_name what;
+	size_t at = 0;
 	bool kernel = !strcmp(kind, "kernel"), api = !strcmp(kind, "api");
 
 	if (kernel || api) {
@@ -187,24 +193,14 @@ static bool row_classify(struct loader *l, struct record *r, const char *kind, c
 			t->api_other++;
 		return r->kind != ROW_OTHER;
 	}
-	if (!strcmp(kind, "nccl")) {
-		r->kind = ROW_NCCL;
-	} else if (!strcmp(kind, "memcpy")) {
-		r->kind = ROW_MEMCPY;
-	} else if (!strcmp(kind, "memset")) {
-		r->kind = ROW_MEMSET;
-	} else if (!strcmp(kind, "step")) {
-		r->kind = ROW_STEP;
-	} else if (!strcmp(kind, "hole")) {
-		r->kind = ROW_HOLE;
-		t->holes++;
-	} else if (!strcmp(kind, "collop")) {
-		t->api_other++;
-		return false;
-	} else {
-		t->unknown_kind++;
+	while (at < ARRAY_LEN(kinds) && strcmp(kind, kinds[at].text))
+		at++;
+	if (at == ARRAY_LEN(kinds)) {
+		++*(strcmp(kind, "collop") ? &t->unknown_kind : &t->api_other);
 		return false;
 	}
+	r->kind = kinds[at].row;
+	t->holes += r->kind == ROW_HOLE;
 	r->name = names_id(l, name, name_bytes);
 	return true;
 }

@@ -11,7 +11,6 @@
 #include "cli/perfetto.pb-c.h"
 #include "cli/report.h"
 #include "cli/show_plots.h"
-#include "cli/trace_align.h"
 #include "wire/codec.h"
 #include "tests/fuzz/fuzz_budget.h"
 
