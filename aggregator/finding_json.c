@@ -48,16 +48,6 @@ static const char *text(const json_t *j, const char *key)
 	return t ? t : "";
 }
 
-static enum finding_layer layer_of(const char *name)
-{
-	unsigned layer = LAYER_COUNT;
-
-	while (layer-- > 0)
-		if (!strcmp(finding_layer_name((enum finding_layer)layer), name))
-			return (enum finding_layer)layer;
-	return LAYER_UNKNOWN;
-}
-
 int finding_json_parse(const json_t *j, struct incident_finding *out)
 {
 	const json_t *ranks = json_object_get(j, "ranks"), *lines = json_object_get(j, "evidence"),
@@ -66,9 +56,7 @@ int finding_json_parse(const json_t *j, struct incident_finding *out)
 	size_t k;
 
 	memset(out, 0, sizeof(*out));
-	for (int kind = FINDING_SLOW_RANK; kind <= FINDING_IMBALANCE; kind++)
-		if (!strcmp(text(j, "kind"), finding_kind_name((enum finding_kind)kind)))
-			g->kind = (enum finding_kind)kind;
+	g->kind = finding_kind_find(text(j, "kind"));
 	if (!g->kind)
 		return -EINVAL;
 	g->cause = finding_cause_find(text(j, "cause"));
@@ -80,7 +68,7 @@ int finding_json_parse(const json_t *j, struct incident_finding *out)
 		struct finding_line *l = &g->evidence[g->evidence_count++];
 
 		v = json_array_get(lines, k);
-		l->layer = layer_of(text(v, "layer"));
+		l->layer = finding_layer_find(text(v, "layer"));
 		l->effect_ns = real(v, "effect_ms") * 1e6;
 		text_copy(l->text, sizeof(l->text), text(v, "text"));
 	}

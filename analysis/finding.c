@@ -55,6 +55,24 @@ enum finding_layer finding_cause_layer(enum finding_cause cause)
 	return cause_of(cause)->layer;
 }
 
+enum finding_kind finding_kind_find(const char *name)
+{
+	int k = FINDING_IMBALANCE;
+
+	while (k && strcmp(name, finding_kind_name((enum finding_kind)k)))
+		k--;
+	return (enum finding_kind)k;
+}
+
+enum finding_layer finding_layer_find(const char *name)
+{
+	int k = LAYER_COUNT - 1;
+
+	while (k > LAYER_UNKNOWN && strcmp(name, finding_layer_name((enum finding_layer)k)))
+		k--;
+	return (enum finding_layer)k;
+}
+
 enum finding_cause finding_cause_find(const char *id)
 {
 	unsigned i = 0;

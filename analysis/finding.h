@@ -60,6 +60,9 @@ const char *finding_cause_remedy(enum finding_cause cause);
 enum finding_layer finding_cause_layer(enum finding_cause cause);
 /* CAUSE_COUNT: no such id. */
 enum finding_cause finding_cause_find(const char *id);
+/* By their names; the one of nothing (0, LAYER_UNKNOWN): no such. */
+enum finding_kind finding_kind_find(const char *name);
+enum finding_layer finding_layer_find(const char *name);
 /* Adds a line; a full list drops the one of least effect. */
 void finding_say(struct finding *f, enum finding_layer layer, double effect_ns, const char *fmt, ...)
 	__attribute__((format(printf, 4, 5)));

@@ -37,27 +37,11 @@ int client_init_socket(struct client *c, const char *path)
 
 void client_escape(char *out, size_t out_bytes, const char *text)
 {
-	static const char hex[] = "0123456789ABCDEF";
-	size_t n = 0;
+	char *escaped = curl_easy_escape(NULL, text, 0);
 
-	for (; *text; text++) {
-		unsigned char c = (unsigned char)*text;
-		bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
-			     (c >= '0' && c <= '9') || c == '-' || c == '_' || c == '.';
-
-		if (n + 4 > out_bytes) {
-			n = 0;
-			break;
-		}
-		if (plain) {
-			out[n++] = (char)c;
-		} else {
-			out[n++] = '%';
-			out[n++] = hex[c >> 4];
-			out[n++] = hex[c & 15];
-		}
-	}
-	out[n] = '\0';
+	if (!escaped || (size_t)snprintf(out, out_bytes, "%s", escaped) >= out_bytes)
+		*out = '\0';
+	curl_free(escaped);
 }
 
 static size_t on_body(char *data, size_t size, size_t count, void *arg)
@@ -150,8 +134,7 @@ static int request(const struct client *c, const char *method, const char *path,
 	CURL *h;
 	int r;
 
-	memset(e, 0, sizeof(*e));
-	e->remedy = "";
+	*e = (struct client_error){ .remedy = "" };
 	if ((size_t)snprintf(url, sizeof(url), "%s%s", c->url, path) >= sizeof(url)) {
 		snprintf(e->why, sizeof(e->why), "the request is too long");
 		return -EINVAL;

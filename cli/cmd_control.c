@@ -42,18 +42,6 @@ static void tell_trace(const char *state, double changed, double already, double
 	putchar('\n');
 }
 
-/* Appends --job, where given, to a path that has arguments. */
-static void add_job(const struct options *o, char *path, size_t room)
-{
-	char job[384];
-	size_t n = strlen(path);
-
-	if (!o->job)
-		return;
-	client_escape(job, sizeof(job), o->job);
-	snprintf(path + n, room - n, "&job=%s", job);
-}
-
 static int trace_state(const struct options *o, const char *state)
 {
 	char path[600];
@@ -64,7 +52,7 @@ static int trace_state(const struct options *o, const char *state)
 	n = snprintf(path, sizeof(path), "/api/v1/trace?state=%s", state);
 	if (o->have_rank)
 		snprintf(path + n, sizeof(path) - (size_t)n, "&rank=%d", o->rank);
-	add_job(o, path, sizeof(path));
+	commands_add_job(o, path, sizeof(path));
 	r = post(o, state, path, &j);
 	if (r)
 		return r;
@@ -101,7 +89,7 @@ int cmd_control_capture(const struct options *o)
 	n = snprintf(path, sizeof(path), "/api/v1/capture?rank=%d", o->rank);
 	if (o->seconds > 0)
 		snprintf(path + n, sizeof(path) - (size_t)n, "&seconds=%.0f", o->seconds);
-	add_job(o, path, sizeof(path));
+	commands_add_job(o, path, sizeof(path));
 	r = post(o, "capture", path, &j);
 	if (r)
 		return r;

@@ -298,8 +298,7 @@ static void print_json(const struct run_diff *d)
 		      side_json(d, 1), "steps", steps, "rate_differs", d->rate_differs, "spans",
 		      spans_json(d), "kernels", kernels_json(d), "functions", functions_json(d),
 		      "blocked", blocked_json(d), "settings", settings_json(d));
-	commands_print_json(j);
-	json_decref(j);
+	commands_print_new(j);
 }
 
 static int compare(const struct options *o, const struct diff_source *side)

@@ -188,7 +188,7 @@ static const char *state_dir(const struct options *o)
 	return "/var/lib/sysom";
 }
 
-void doctor_daemons_check(struct doctor *d, const struct options *o)
+static void check_daemons(struct doctor *d, const struct options *o)
 {
 	struct client c;
 
@@ -233,8 +233,7 @@ static void print_json(const struct doctor *d, const size_t counts[3])
 						      d->lines[i].remedy));
 	all = json_pack("{s:o, s:I, s:I, s:I}", "checks", list, "ok", (json_int_t)counts[0], "warn",
 			(json_int_t)counts[1], "fail", (json_int_t)counts[2]);
-	commands_print_json(all);
-	json_decref(all);
+	commands_print_new(all);
 }
 
 /* ---- thresholds ---- */
@@ -291,7 +290,7 @@ int cmd_doctor_main(const struct options *o)
 	doctor_preload_check(&d);
 	doctor_gpu_check(&d);
 	doctor_sampler_check(&d);
-	doctor_daemons_check(&d, o);
+	check_daemons(&d, o);
 	for (size_t i = 0; i < d.count; i++)
 		counts[d.lines[i].state]++;
 	if (o->json) {

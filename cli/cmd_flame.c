@@ -16,7 +16,6 @@
 static int write_stacks(const struct options *o, const json_t *in, const struct trace_rank *r,
 			const char *path)
 {
-	struct symbol_resolver *resolver;
 	struct profile_names *names;
 	struct profile_counts n;
 	char title[300], note[300];
@@ -36,13 +35,12 @@ static int write_stacks(const struct options *o, const json_t *in, const struct 
 		 "Incident %s; %s samples on the CPU, %s blockings, %s truncated.",
 		 term_safe(jsonget_text(in, "id"), 32), term_count((double)n.on_count),
 		 term_count((double)n.off_count), term_count((double)n.truncated));
-	err = incident_stacks_names(r, &resolver, &names);
+	err = incident_stacks_names(r, &names);
 	if (!err)
 		err = outfile_open(&file, path);
 	if (!err)
 		err = outfile_close(&file, profile_out_write(&out, &r->stacks, names, file.f));
 	profile_names_close(names);
-	symbol_resolver_close(resolver);
 	if (err) {
 		fprintf(stderr, "sysom flame: %s: %s\n", path, strerror(-err));
 		return err;
@@ -54,8 +52,7 @@ static int write_stacks(const struct options *o, const json_t *in, const struct 
 		    r->who.rank, "samples", (json_int_t)n.on_count, "blockings",
 		    (json_int_t)n.off_count, "truncated", (json_int_t)n.truncated);
 
-		commands_print_json(j);
-		json_decref(j);
+		commands_print_new(j);
 	} else {
 		fprintf(strcmp(path, "-") ? stdout : stderr,
 			"%s: rank %d, %s samples on the CPU, %s blockings\n",
@@ -65,23 +62,21 @@ static int write_stacks(const struct options *o, const json_t *in, const struct 
 	return 0;
 }
 
-static int tell_diff(const struct options *o, const json_t *in, const char *path, int rank,
-		     const char *against, const struct incident_diff *d)
+static void tell_diff(const struct options *o, const json_t *in, const char *path, int rank,
+		      const char *against, const struct incident_diff *d)
 {
 	json_t *j;
 
 	if (!strcmp(path, "-"))
-		return 0;
+		return;
 	if (!o->json) {
 		printf("%s: rank %d against %s\n", path, rank, term_safe(against, 80));
-		return 0;
+		return;
 	}
 	j = json_pack("{s:s, s:s, s:s, s:i, s:s, s:b, s:b}", "incident", jsonget_text(in, "id"), "file",
 		      path, "format", "html", "rank", rank, "base", term_safe(against, 100), "cpu",
 		      !d || d->has_cpu, "gpu", d && d->has_gpu);
-	commands_print_json(j);
-	json_decref(j);
-	return 0;
+	commands_print_new(j);
 }
 
 static int write_diff(const struct options *o, const json_t *in, const struct trace_model *m,
@@ -145,7 +140,6 @@ static int write_base(const struct options *o, const json_t *in, const struct tr
 	struct profile_flame page = { .base = "base", .note = "As if both had been watched for as long. "
 							      "Red: more than the base; blue, hatched: "
 							      "less. Grey: both." };
-	struct symbol_resolver *resolver = NULL;
 	struct profile_names *names = NULL;
 	struct profile_tree t;
 	struct outfile out;
@@ -162,7 +156,7 @@ static int write_base(const struct options *o, const json_t *in, const struct tr
 	page.title = title;
 	err = profile_tree_init(&t);
 	if (!err)
-		err = incident_stacks_names(r, &resolver, &names);
+		err = incident_stacks_names(r, &names);
 	if (!err)
 		err = add_base(&t, r, names, &f);
 	if (!err)
@@ -175,7 +169,6 @@ static int write_base(const struct options *o, const json_t *in, const struct tr
 		tell_diff(o, in, path, r->who.rank, o->base, NULL);
 	profile_tree_fini(&t);
 	profile_names_close(names);
-	symbol_resolver_close(resolver);
 	folded_free(&f);
 	return err;
 }
@@ -185,18 +178,7 @@ static const struct trace_rank *find_rank(const struct options *o, const json_t 
 {
 	if (!o->diff)
 		return incident_stacks_rank(in, m, o->have_rank ? o->rank : -1);
-	for (size_t i = 0; o->have_rank && i < m->rank_count; i++)
-		if (m->ranks[i].who.rank == o->rank)
-			return &m->ranks[i];
-	return o->have_rank ? NULL : incident_diff_culprit(in, m);
-}
-
-static bool has_rank(const struct trace_model *m, long rank)
-{
-	for (size_t i = 0; i < m->rank_count; i++)
-		if (m->ranks[i].who.rank == rank)
-			return true;
-	return false;
+	return o->have_rank ? trace_model_rank(m, o->rank) : incident_diff_culprit(in, m);
 }
 
 int cmd_flame_main(const struct options *o)
@@ -238,7 +220,7 @@ int cmd_flame_main(const struct options *o)
 	else
 		fprintf(stderr, "sysom flame: %s\n",
 			r < 0	  ? strerror(-r) :
-			o->diff || (o->have_rank && !has_rank(&m, o->rank)) ?
+			o->diff || (o->have_rank && !trace_model_rank(&m, o->rank)) ?
 				  "no window of such a rank came with this incident" :
 				  "no CPU stacks came with this incident's windows (sysom status "
 				  "says why)");

@@ -11,7 +11,7 @@
 
 int cmd_incidents_list(const struct options *o)
 {
-	char path[600], job[384];
+	char path[600];
 	const json_t *list, *in;
 	struct client_error e;
 	struct client c;
@@ -23,11 +23,8 @@ int cmd_incidents_list(const struct options *o)
 		return EXIT_USAGE;
 	n = snprintf(path, sizeof(path), "/api/v1/incidents?limit=%u", o->limit);
 	if (o->state)
-		n += snprintf(path + n, sizeof(path) - (size_t)n, "&state=%s", o->state);
-	if (o->job) {
-		client_escape(job, sizeof(job), o->job);
-		snprintf(path + n, sizeof(path) - (size_t)n, "&job=%s", job);
-	}
+		snprintf(path + n, sizeof(path) - (size_t)n, "&state=%s", o->state);
+	commands_add_job(o, path, sizeof(path));
 	if (commands_list(&c, path, "incidents", o->limit, &j, &e)) {
 		commands_complain("incidents", &e);
 		return EXIT_NOTHING;
@@ -92,7 +89,6 @@ static char *shown_plots(const json_t *in, const struct trace_model *m)
 /* As JSON in the incident too. */
 static char *shown_stacks(const struct options *o, json_t *in, const struct trace_model *m)
 {
-	struct symbol_resolver *resolver = NULL;
 	struct profile_names *names = NULL;
 	const struct trace_rank *r = incident_stacks_rank(in, m, -1);
 	struct profile_summary s;
@@ -100,7 +96,7 @@ static char *shown_stacks(const struct options *o, json_t *in, const struct trac
 	size_t bytes;
 	FILE *to;
 
-	if (r && !incident_stacks_names(r, &resolver, &names) &&
+	if (r && !incident_stacks_names(r, &names) &&
 	    !profile_summary_make(&s, &r->stacks, names, r->who.pid)) {
 		if (o->json)
 			json_object_set_new(in, "stacks", incident_stacks_json(r, &s));
@@ -111,7 +107,6 @@ static char *shown_stacks(const struct options *o, json_t *in, const struct trac
 		}
 	}
 	profile_names_close(names);
-	symbol_resolver_close(resolver);
 	return text;
 }
 

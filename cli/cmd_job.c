@@ -12,17 +12,6 @@
 
 #define INCIDENTS_MAX 200
 
-static bool has_rank(const json_t *list, int64_t rank)
-{
-	const json_t *one;
-	size_t i;
-
-	json_array_foreach((json_t *)list, i, one)
-		if (json_integer_value(one) == rank)
-			return true;
-	return false;
-}
-
 /* The incident in which the kind's first occurrence lies; NULL: none is kept. */
 static const json_t *incident_of(const json_t *incidents, const json_t *kind)
 {
@@ -31,7 +20,7 @@ static const json_t *incident_of(const json_t *incidents, const json_t *kind)
 	size_t i;
 
 	json_array_foreach((json_t *)incidents, i, in)
-		if (has_rank(json_object_get(in, "ranks"), jsonget_integer(kind, "of_rank")) &&
+		if (jsonget_has(json_object_get(in, "ranks"), jsonget_integer(kind, "of_rank")) &&
 		    jsonget_unsigned(in, "first_step") <= first &&
 		    first <= jsonget_unsigned(in, "last_step"))
 			return in;

@@ -19,6 +19,7 @@
 #include "base/limits.h"
 #include "cli/commands.h"
 #include "cli/jsonget.h"
+#include "cli/naming.h"
 #include "cli/outfile.h"
 #include "cli/profile_out.h"
 #include "cli/run_as.h"
@@ -159,13 +160,10 @@ static int bad(const char *flag, const char *value, const char *want)
 
 static int parse_number(const char *flag, const char *text, double min, double max, double *out)
 {
-	char want[80], *end;
-	double v = strtod(text, &end);
+	char want[80];
 
-	if (*text && !*end && v >= min && v <= max) {
-		*out = v;
+	if (options_number(text, min, max, out))
 		return 0;
-	}
 	snprintf(want, sizeof(want), "a number from %g to %g is wanted", min, max);
 	return bad(flag, text, want);
 }
@@ -191,14 +189,12 @@ static int parse_pids(struct record_args *a, const char *text)
 static int parse_mode(struct record_args *a, const char *text)
 {
 	static const char *const names[] = {"copy", "bpf_tail", "bpf"};
+	int mode = naming_among(names, ARRAY_LEN(names), text);
 
-	for (size_t i = 0; i < ARRAY_LEN(names); i++) {
-		if (strcmp(text, names[i]))
-			continue;
-		a->sampler.mode_max = (enum sampler_mode)(SAMPLER_COPY + i);
-		return 0;
-	}
-	return bad("--mode", text, "bpf, bpf_tail or copy is wanted");
+	if (mode < 0)
+		return bad("--mode", text, "bpf, bpf_tail or copy is wanted");
+	a->sampler.mode_max = (enum sampler_mode)(SAMPLER_COPY + mode);
+	return 0;
 }
 
 static int parse_numbers(struct record_args *a, int c, const char *text)
@@ -714,7 +710,6 @@ static int write_profile(struct recording *r)
 	err = outfile_close(&r->out, err);
 	r->out.f = NULL;
 	profile_names_close(names);
-	symbol_resolver_close(resolver);
 	symbol_reader_close(files);
 	if (err)
 		fprintf(stderr, "sysom record: %s: %s\n", a->out.path, strerror(-err));

@@ -3,8 +3,16 @@
 
 #include "base/check.h"
 #include "cli/commands.h"
+#include "cli/naming.h"
 #include "cli/term.h"
 #include "cli/replay.h"
+
+static const struct {
+	const char *name;
+	int (*run)(int argc, char **argv);
+} kinds[] = { { "steps", replay_steps_main },	  { "events", replay_events_main },
+	      { "stacks", replay_stacks_main },	  { "ops", replay_ops_main },
+	      { "timings", replay_timings_main }, { "window", replay_window_main } };
 
 /* The kinds that the contract names and this version lacks. */
 static const char *const later[] = { "links", "metrics", "points" };
@@ -33,25 +41,13 @@ int cmd_replay_main(int argc, char **argv)
 		return usage(stderr);
 	if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h"))
 		return usage(stdout);
-	if (strcmp(argv[1], "steps") == 0)
-		return replay_steps_main(argc - 1, argv + 1);
-	if (strcmp(argv[1], "events") == 0)
-		return replay_events_main(argc - 1, argv + 1);
-	if (strcmp(argv[1], "stacks") == 0)
-		return replay_stacks_main(argc - 1, argv + 1);
-	if (strcmp(argv[1], "ops") == 0)
-		return replay_ops_main(argc - 1, argv + 1);
-	if (strcmp(argv[1], "timings") == 0)
-		return replay_timings_main(argc - 1, argv + 1);
-	if (strcmp(argv[1], "window") == 0)
-		return replay_window_main(argc - 1, argv + 1);
-	for (size_t i = 0; i < ARRAY_LEN(later); i++) {
-		if (strcmp(argv[1], later[i]))
-			continue;
+	for (size_t i = 0; i < ARRAY_LEN(kinds); i++)
+		if (!strcmp(argv[1], kinds[i].name))
+			return kinds[i].run(argc - 1, argv + 1);
+	if (naming_among(later, ARRAY_LEN(later), argv[1]) >= 0)
 		fprintf(stderr, "sysom replay %s: not available in this version\n", argv[1]);
-		return EXIT_USAGE;
-	}
-	fprintf(stderr, "sysom replay: unknown kind %s; try sysom replay --help\n",
-		term_safe(argv[1], 40));
+	else
+		fprintf(stderr, "sysom replay: unknown kind %s; try sysom replay --help\n",
+			term_safe(argv[1], 40));
 	return EXIT_USAGE;
 }

@@ -6,7 +6,7 @@
 #include "cli/incident_text.h"
 #include "cli/jsonget.h"
 #include "cli/outfile.h"
-#include "cli/report_html.h"
+#include "cli/report.h"
 #include "cli/term.h"
 
 /* windows: of the incident's, those that could be had; the report says what was not. */
@@ -25,8 +25,7 @@ static void tell(const struct options *o, const json_t *in, const char *path, in
 		      jsonget_text(in, "id"), "job", jsonget_text(in, "job"), "title",
 		      incident_text_title(in), "ranks", json_object_get(in, "ranks"), "windows", windows,
 		      "windows_missing", (json_int_t)all - windows, "records", (json_int_t)m->records);
-	commands_print_json(j);
-	json_decref(j);
+	commands_print_new(j);
 }
 
 int cmd_report_main(const struct options *o)

@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "base/limits.h"
+#include "base/order.h"
 #include "cli/commands.h"
 #include "cli/jsonget.h"
 #include "cli/term.h"
@@ -35,10 +36,9 @@ static const char *word(const json_t *o, const char *key)
 static int by_job_and_rank(const void *a, const void *b)
 {
 	const json_t *x = *(json_t *const *)a, *y = *(json_t *const *)b;
-	int r = strcmp(jsonget_text(x, "job"), jsonget_text(y, "job"));
-	int64_t i = jsonget_integer(x, "rank"), j = jsonget_integer(y, "rank");
 
-	return r ? r : (i > j) - (i < j);
+	return strcmp(jsonget_text(x, "job"), jsonget_text(y, "job")) ?:
+	       ORDER(jsonget_integer(x, "rank"), jsonget_integer(y, "rank"));
 }
 
 /* Borrowed elements in an array to be freed; NULL without memory. */
@@ -411,8 +411,7 @@ int cmd_status_main(const struct options *o)
 					"errors", "node", n ? NULL : node_error.why, "cluster",
 					c ? NULL : cluster_error.why);
 
-		commands_print_json(all);
-		json_decref(all);
+		commands_print_new(all);
 	} else {
 		if (n)
 			print_node(n);

@@ -4,8 +4,7 @@
 #include <string.h>
 
 #include "cli/commands.h"
-#include "cli/export_kineto.h"
-#include "cli/export_perfetto.h"
+#include "cli/export.h"
 #include "cli/incident_diff.h"
 #include "cli/incident_load.h"
 #include "cli/jsonget.h"
@@ -68,13 +67,9 @@ static void tell_clocks(FILE *to, const struct trace_model *m)
 
 static void name_parts(struct trace_model *m, const json_t *in, const struct trace_rank *peer)
 {
-	const json_t *v;
-	size_t k;
-
 	for (size_t i = 0; i < m->rank_count; i++) {
-		json_array_foreach(json_object_get(in, "ranks"), k, v)
-			if (json_is_integer(v) && json_integer_value(v) == m->ranks[i].who.rank)
-				m->ranks[i].part = "slow";
+		if (jsonget_has(json_object_get(in, "ranks"), m->ranks[i].who.rank))
+			m->ranks[i].part = "slow";
 		if (&m->ranks[i] == peer)
 			m->ranks[i].part = "healthy peer";
 	}
@@ -111,8 +106,7 @@ static void tell(const struct options *o, const char *id, const char *path,
 				      windows, "ranks", (json_int_t)m->rank_count, "slices",
 				      (json_int_t)slices, "clocks", clocks_json(m));
 
-		commands_print_json(j);
-		json_decref(j);
+		commands_print_new(j);
 		return;
 	}
 	fprintf(to_stdout ? stderr : stdout, "%s: %s slices of %zu %s from %d %s\n",

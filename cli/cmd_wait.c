@@ -94,19 +94,22 @@ static void show_progress(struct progress *p, const struct client *c, const char
 	print_line(p, line, steps, now);
 }
 
-static bool is_old(const struct old *old, const char *id)
+/* Where it stands among them; their count: nowhere. */
+static size_t place_of(const struct old *old, const char *id)
 {
-	for (size_t i = 0; i < old->count; i++)
-		if (strcmp(old->ids[i], id) == 0)
-			return true;
-	return false;
+	size_t i = 0;
+
+	while (i < old->count && strcmp(old->ids[i], id))
+		i++;
+	return i;
 }
 
 static void forget(struct old *old, const char *id)
 {
-	for (size_t i = 0; i < old->count; i++)
-		if (strcmp(old->ids[i], id) == 0)
-			memcpy(old->ids[i], old->ids[--old->count], sizeof(old->ids[i]));
+	size_t i = place_of(old, id);
+
+	if (i < old->count)
+		memcpy(old->ids[i], old->ids[--old->count], sizeof(old->ids[i]));
 }
 
 static bool is_open(const json_t *in)
@@ -153,7 +156,8 @@ static json_t *find(const struct client *c, const char *job, const char *state, 
 		learn_old(old, list);
 	open_id[0] = '\0';
 	json_array_foreach((json_t *)list, i, in) {
-		if (incident_text_is_hiccup(in) || (old && is_old(old, jsonget_text(in, "id"))))
+		if (incident_text_is_hiccup(in) ||
+		    (old && place_of(old, jsonget_text(in, "id")) < old->count))
 			continue;
 		if (!*open_id)
 			snprintf(open_id, 33, "%s", jsonget_text(in, "id"));

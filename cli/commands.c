@@ -60,6 +60,23 @@ void commands_print_json(const json_t *j)
 	putchar('\n');
 }
 
+void commands_print_new(json_t *j)
+{
+	commands_print_json(j);
+	json_decref(j);
+}
+
+void commands_add_job(const struct options *o, char *path, size_t room)
+{
+	char job[384];
+	size_t n = strlen(path);
+
+	if (!o->job)
+		return;
+	client_escape(job, sizeof(job), o->job);
+	snprintf(path + n, room - n, "&job=%s", job);
+}
+
 int commands_list(const struct client *c, const char *path, const char *what, size_t most, json_t **out,
 		  struct client_error *e)
 {
@@ -93,16 +110,14 @@ int commands_list(const struct client *c, const char *path, const char *what, si
 /* Of those that `sysom incidents` lists without --all. */
 static void newest(const struct options *o, const struct client *c, char id[33])
 {
-	char path[512], job[384] = "";
+	char path[512];
 	struct client_error e;
 	const json_t *list;
 	json_t *j, *in;
 	size_t i, hiccups = 0;
 
-	if (o->job)
-		client_escape(job, sizeof(job), o->job);
-	snprintf(path, sizeof(path), "/api/v1/incidents?limit=%d%s%s", NEWEST_MAX, *job ? "&job=" : "",
-		 job);
+	snprintf(path, sizeof(path), "/api/v1/incidents?limit=%d", NEWEST_MAX);
+	commands_add_job(o, path, sizeof(path));
 	if (commands_list(c, path, "incidents", NEWEST_MAX, &j, &e)) {
 		commands_complain("", &e);
 		return;

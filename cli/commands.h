@@ -6,6 +6,9 @@
 #include "cli/client.h"
 #include "cli/options.h"
 
+/* The program's own arguments, with which front.c hands a command over. */
+extern char **front_argv;
+
 int cmd_run_main(const struct options *o);
 int cmd_status_main(const struct options *o);
 int cmd_status_top(const struct options *o);
@@ -43,9 +46,13 @@ json_t *commands_incident(const struct options *o, const struct client *c, const
  * is owned by the caller. path has its arguments. As client_json. */
 int commands_list(const struct client *c, const char *path, const char *what, size_t most, json_t **out,
 		  struct client_error *e);
+/* Appends --job, where given, to a path that has arguments. */
+void commands_add_job(const struct options *o, char *path, size_t room);
 /* "sysom WHAT: WHY" with the peer's text made harmless. */
 void commands_complain(const char *what, const struct client_error *e);
 /* One JSON document and a newline. */
 void commands_print_json(const json_t *j);
+/* The same; takes it. */
+void commands_print_new(json_t *j);
 
 #endif

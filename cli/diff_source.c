@@ -15,17 +15,11 @@
 #include "cli/incident_load.h"
 #include "cli/incident_stacks.h"
 #include "cli/jsonget.h"
+#include "cli/naming.h"
 #include "cli/pprof_read.h"
 #include "cli/term.h"
 #include "cli/trace_reader.h"
 #include "wire/codec.h"
-
-static bool ends(const char *path, const char *with)
-{
-	size_t n = strlen(path), k = strlen(with);
-
-	return n >= k && !strcmp(path + n - k, with);
-}
 
 /* The stacks of s->rank as functions. */
 static int add_functions(struct diff_source *s)
@@ -34,7 +28,7 @@ static int add_functions(struct diff_source *s)
 
 	if (!s->rank || !s->rank->stacks.sample_count)
 		return 0;
-	err = incident_stacks_names(s->rank, &s->resolver, &s->names);
+	err = incident_stacks_names(s->rank, &s->names);
 	if (!err)
 		err = incident_diff_profile(&s->functions, &s->rank->stacks, s->names, !s->as_sketch);
 	if (!err && !(profile_total(s->functions) > 0)) { /* blocked all the time */
@@ -124,21 +118,12 @@ static int open_window(struct diff_source *s, const char *path)
 
 static int open_folded(struct diff_source *s, const char *path)
 {
-	const char *names[LIMIT_STACK_DEPTH];
 	struct folded f;
 	int err = folded_load(&f, path, 0);
 
 	if (err)
 		return err == -ENOMEM ? EXIT_NOTHING : EXIT_USAGE;
-	err = profile_open(&s->functions, keyed_process());
-	for (uint32_t i = 0; i < f.count && !err; i++) {
-		uint32_t n = folded_names(&f, i, names);
-
-		if (f.lines[i].weight > 0)
-			err = profile_add(s->functions, names, n, f.lines[i].weight,
-					  folded_samples(&f, i));
-		err = err == -E2BIG ? 0 : err; /* counted */
-	}
+	err = folded_profile(&f, &s->functions);
 	s->skipped = f.deep + f.blank;
 	folded_free(&f);
 	return err ? EXIT_NOTHING : EXIT_OK;
@@ -167,12 +152,12 @@ static const char *kind_of(const char *path)
 	ssize_t n = 0;
 
 	snprintf(plain, sizeof(plain), "%s", path);
-	if (ends(plain, ".gz"))
+	if (naming_ends(plain, ".gz"))
 		plain[strlen(plain) - 3] = '\0';
-	else if (ends(plain, ".zst"))
+	else if (naming_ends(plain, ".zst"))
 		plain[strlen(plain) - 4] = '\0';
 	for (size_t i = 0; i < sizeof(endings) / sizeof(endings[0]); i++)
-		if (ends(plain, endings[i][0]))
+		if (naming_ends(plain, endings[i][0]))
 			return endings[i][1];
 	if (!trace_reader_open(&r, path)) {
 		n = trace_reader_read(r, begin, sizeof(begin) - 1);
@@ -225,7 +210,6 @@ void diff_source_close(struct diff_source *s)
 {
 	profile_close(s->functions);
 	profile_names_close(s->names);
-	symbol_resolver_close(s->resolver);
 	trace_model_fini(&s->model);
 	wire_sketch_free(&s->sketch);
 }

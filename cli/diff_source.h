@@ -11,7 +11,6 @@
 #include "cli/options.h"
 #include "cli/trace_model.h"
 
-struct symbol_resolver;
 struct profile_names;
 
 struct diff_source {
@@ -25,7 +24,6 @@ struct diff_source {
 	struct profile *functions;	 /* NULL: no stacks */
 	uint64_t skipped;		 /* of what was read */
 	struct client client;
-	struct symbol_resolver *resolver;
 	struct profile_names *names;
 };
 

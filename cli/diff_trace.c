@@ -7,7 +7,9 @@
 
 #include "analysis/roofline.h"
 #include "analysis/steps.h"
+#include "base/room.h"
 #include "cli/diff_source.h"
+#include "cli/pages.h"
 #include "cli/replay_load.h"
 
 #define KEYS_MAX     256u
@@ -50,18 +52,10 @@ static int take(struct finder *f)
 	uint32_t n;
 
 	while (steps_next(f->steps, &s, kernels, &n)) {
-		if (f->count == f->room) {
-			size_t room = f->room ? f->room * 2 : 1024;
-			struct window_step *p;
-
-			if (room > STEPS_MAX)
-				return -E2BIG;
-			p = realloc(f->out, room * sizeof(*p));
-			if (!p)
-				return -ENOMEM;
-			f->out = p;
-			f->room = room;
-		}
+		if (f->count == STEPS_MAX)
+			return -E2BIG;
+		if (ROOM_FOR(f->out, f->room, f->count + 1))
+			return -ENOMEM;
 		f->out[f->count] = (struct window_step){ .step = s, .flags = s.flags };
 		judge(f, &f->out[f->count++]);
 	}
@@ -89,11 +83,6 @@ static int find(struct finder *f, const struct replay_trace *t)
 	return err ? err : take(f);
 }
 
-static void *aligned(size_t bytes)
-{
-	return aligned_alloc(16, (bytes + 15) & ~(size_t)15);
-}
-
 static int find_steps(struct finder *f, const struct replay_trace *t)
 {
 	size_t most = t->host_count > t->device_count / 2 ? t->host_count : t->device_count / 2;
@@ -106,9 +95,9 @@ static int find_steps(struct finder *f, const struct replay_trace *t)
 	roofline_config_default(&rc);
 	sc.automatic_only = sc.whole_first = true;
 	sc.launch_max = most < LAUNCHES_MAX ? (uint32_t)most + 1 : LAUNCHES_MAX;
-	memory[0] = aligned(steps_memory_bytes(&sc));
-	memory[1] = aligned(roofline_set_memory_bytes(&rc, KEYS_MAX));
-	memory[2] = aligned(roofline_set_memory_bytes(&rc, KEYS_MAX));
+	memory[0] = pages_aligned(steps_memory_bytes(&sc));
+	memory[1] = pages_aligned(roofline_set_memory_bytes(&rc, KEYS_MAX));
+	memory[2] = pages_aligned(roofline_set_memory_bytes(&rc, KEYS_MAX));
 	if (memory[0] && memory[1] && memory[2]) {
 		f->steps = steps_init(memory[0], &sc);
 		f->latency = roofline_set_init(memory[1], &rc, KEYS_MAX);

@@ -37,6 +37,5 @@ void doctor_system_check(struct doctor *d, const char *state_dir);
 void doctor_preload_check(struct doctor *d);
 void doctor_gpu_check(struct doctor *d);
 void doctor_sampler_check(struct doctor *d);
-void doctor_daemons_check(struct doctor *d, const struct options *o);
 
 #endif

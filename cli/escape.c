@@ -29,16 +29,27 @@ void escape_html(FILE *to, const char *text)
 	}
 }
 
-/* odd: what is written by its number. */
-static void put_json(FILE *to, const char *text, const char *odd)
+void escape_around(FILE *to, const char *before, const char *text, const char *after)
+{
+	fputs(before, to);
+	escape_html(to, text);
+	fputs(after, to);
+}
+
+/* odd: what is written by its number. exact: what is harmful too, where it can be written at all. */
+static void put_json(FILE *to, const char *text, const char *odd, bool exact)
 {
 	fputc('"', to);
 	while (*text) {
 		bool ok;
 		unsigned n = term_next_char(text, &ok);
 
-		if (!ok)
+		if (!ok && !exact)
 			fputc('?', to);
+		else if (!ok && (unsigned char)*text < 0x80)
+			fprintf(to, "\\u%04x", *text);
+		else if (!ok)
+			fputs("\\ufffd", to);
 		else if (*text == '"' || *text == '\\')
 			fprintf(to, "\\%c", *text);
 		else if (strchr(odd, *text))
@@ -52,12 +63,17 @@ static void put_json(FILE *to, const char *text, const char *odd)
 
 void escape_json(FILE *to, const char *text)
 {
-	put_json(to, text, "<>&");
+	put_json(to, text, "<>&", false);
 }
 
 void escape_json_file(FILE *to, const char *text)
 {
-	put_json(to, text, "");
+	put_json(to, text, "", false);
+}
+
+void escape_json_exact(FILE *to, const char *text)
+{
+	put_json(to, text, "", true);
 }
 
 void escape_page(FILE *to, const char *page)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/export_kineto.h"
+#include "cli/export.h"
 
 #include <errno.h>
 #include <stdlib.h>

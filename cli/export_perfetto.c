@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/export_perfetto.h"
+#include "cli/export.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -8,8 +8,11 @@
 #include "base/buf.h"
 #include "base/check.h"
 #include "base/hash.h"
+#include "base/order.h"
+#include "base/room.h"
 #include "cli/export_stacks.h"
 #include "cli/incident_stacks.h"
+#include "cli/naming.h"
 #include "cli/perfetto.pb-c.h"
 #include "cli/trace_label.h"
 #include "cli/trace_lanes.h"
@@ -140,20 +143,14 @@ static uint64_t key_iid(struct writer *w, const char *key, bool *fresh)
 
 static bool first_time(struct writer *w, uint32_t name)
 {
-	size_t need = name / 8 + 1;
+	size_t before = w->seen_bytes;
 
-	if (need > w->seen_bytes) {
-		size_t bytes = need * 2;
-		uint8_t *p = realloc(w->seen, bytes);
-
-		if (!p) {
-			w->err = w->err ? w->err : -ENOMEM;
-			return false;
-		}
-		memset(p + w->seen_bytes, 0, bytes - w->seen_bytes);
-		w->seen = p;
-		w->seen_bytes = bytes;
+	if (ROOM_FOR(w->seen, w->seen_bytes, name / 8 + 1)) {
+		w->err = w->err ? w->err : -ENOMEM;
+		return false;
 	}
+	if (w->seen_bytes > before)
+		memset(w->seen + before, 0, w->seen_bytes - before);
 	if (w->seen[name / 8] & 1u << name % 8)
 		return false;
 	w->seen[name / 8] |= (uint8_t)(1u << name % 8);
@@ -172,7 +169,7 @@ static void intern_name(struct writer *w, struct interned *in, Perfetto__Protos_
 	in->name = (Perfetto__Protos__EventName)PERFETTO__PROTOS__EVENT_NAME__INIT;
 	in->name.has_iid = 1;
 	in->name.iid = (uint64_t)id + 1;
-	in->name.name = id ? w->model->names[id] : (char *)"?";
+	in->name.name = id ? w->model->names.text[id] : (char *)"?";
 	in->names[0] = &in->name;
 	in->data.event_names = in->names;
 	in->data.n_event_names = 1;
@@ -183,11 +180,8 @@ static uint64_t intern_category(struct writer *w, struct interned *in, const cha
 	static const char *const known[] = { "step",   "window",     "gap",    "launch", "nccl",
 					     "sync",   "memory",     "span",   "host",	 "collective",
 					     "copy",   "memset",     "graph",  "kernel" };
-	uint64_t iid = 0;
+	uint64_t iid = (uint64_t)(naming_among(known, ARRAY_LEN(known), text) + 1);
 
-	for (unsigned i = 0; i < ARRAY_LEN(known); i++)
-		if (strcmp(known[i], text) == 0)
-			iid = i + 1;
 	if (!iid)
 		return 0;
 	/* the bits behind those of the names */
@@ -243,6 +237,18 @@ static size_t put_args(struct writer *w, struct interned *in, const struct trace
 
 /* ---- slices ---- */
 
+static void put_event(struct writer *w, packet_t *p, Perfetto__Protos__TrackEvent *e, uint64_t track,
+		      uint64_t t)
+{
+	e->has_type = e->has_track_uuid = 1;
+	e->track_uuid = track;
+	p->has_timestamp = p->has_sequence_flags = 1;
+	p->timestamp = t;
+	p->track_event = e;
+	p->sequence_flags = PERFETTO__PROTOS__TRACE_PACKET__SEQUENCE_FLAGS__SEQ_NEEDS_INCREMENTAL_STATE;
+	put_packet(w, p);
+}
+
 static void put_begin(struct writer *w, const struct trace_label *l, uint64_t track, uint64_t t,
 		      uint64_t flow, uint64_t correlation)
 {
@@ -259,22 +265,14 @@ static void put_begin(struct writer *w, const struct trace_label *l, uint64_t tr
 	e.n_category_iids = category ? 1 : 0;
 	e.n_debug_annotations = put_args(w, &in, l, args, list);
 	e.debug_annotations = list;
-	e.has_type = 1;
 	e.type = PERFETTO__PROTOS__TRACK_EVENT__TYPE__TYPE_SLICE_BEGIN;
-	e.has_track_uuid = 1;
-	e.track_uuid = track;
 	e.flow_ids = &flow;
 	e.n_flow_ids = flow ? 1 : 0;
 	e.has_correlation_id = correlation != 0;
 	e.correlation_id = correlation;
-	p.has_timestamp = 1;
-	p.timestamp = t;
-	p.track_event = &e;
-	p.has_sequence_flags = 1;
-	p.sequence_flags = PERFETTO__PROTOS__TRACE_PACKET__SEQUENCE_FLAGS__SEQ_NEEDS_INCREMENTAL_STATE;
 	if (in.data.n_event_names || in.data.n_event_categories || in.data.n_debug_annotation_names)
 		p.interned_data = &in.data;
-	put_packet(w, &p);
+	put_event(w, &p, &e, track, t);
 	w->slices++;
 }
 
@@ -283,16 +281,8 @@ static void put_end(struct writer *w, uint64_t track, uint64_t t)
 	Perfetto__Protos__TrackEvent e = PERFETTO__PROTOS__TRACK_EVENT__INIT;
 	packet_t p = PERFETTO__PROTOS__TRACE_PACKET__INIT;
 
-	e.has_type = 1;
 	e.type = PERFETTO__PROTOS__TRACK_EVENT__TYPE__TYPE_SLICE_END;
-	e.has_track_uuid = 1;
-	e.track_uuid = track;
-	p.has_timestamp = 1;
-	p.timestamp = t;
-	p.track_event = &e;
-	p.has_sequence_flags = 1;
-	p.sequence_flags = PERFETTO__PROTOS__TRACE_PACKET__SEQUENCE_FLAGS__SEQ_NEEDS_INCREMENTAL_STATE;
-	put_packet(w, &p);
+	put_event(w, &p, &e, track, t);
 }
 
 enum slice_of { OF_RECORD, OF_STEP, OF_WINDOW };
@@ -418,11 +408,8 @@ static int compare_keyed(const void *x, const void *y)
 {
 	const struct keyed_row *a = x, *b = y;
 
-	if (a->group != b->group)
-		return a->group < b->group ? -1 : 1;
-	if (a->member != b->member)
-		return a->member < b->member ? -1 : 1;
-	return a->r < b->r ? -1 : a->r > b->r; /* they are in order of time already */
+	/* they are in order of time already */
+	return ORDER(a->group, b->group) ?: ORDER(a->member, b->member) ?: ORDER(a->r, b->r);
 }
 
 /* Real ids where they tell processes apart, else made-up ones: Perfetto knows one machine only, and
@@ -588,7 +575,7 @@ static int by_thread(const void *x, const void *y)
 	const struct stack_sample *a = *(const struct stack_sample *const *)x;
 	const struct stack_sample *b = *(const struct stack_sample *const *)y;
 
-	return a->tid != b->tid ? (a->tid < b->tid ? -1 : 1) : a < b ? -1 : a > b;
+	return ORDER(a->tid, b->tid) ?: ORDER(a, b);
 }
 
 /* Names of the threads that were sampled; those with a track of calls have theirs already. */
@@ -620,19 +607,17 @@ static int name_threads(struct writer *w, const struct trace_rank *r)
 
 static int put_stacks(struct writer *w, const struct trace_rank *r)
 {
-	struct symbol_resolver *resolver;
 	struct profile_names *names;
 	int err;
 
 	if (!r->stacks.sample_count)
 		return 0;
-	err = incident_stacks_names(r, &resolver, &names);
+	err = incident_stacks_names(r, &names);
 	if (!err)
 		err = name_threads(w, r);
 	if (!err)
 		err = export_stacks_put(&w->stacks, r, names);
 	profile_names_close(names);
-	symbol_resolver_close(resolver);
 	return err;
 }
 

@@ -7,8 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/keyed.h"
+#include "base/check.h"
 #include "base/limits.h"
+#include "cli/intern.h"
 
 #define SLICE_NS 10000000ull
 /* One (thread, stack) of one slice: 999 Hz on one CPU. More are a peer's lie. */
@@ -16,17 +17,13 @@
 
 typedef Perfetto__Protos__InternedString string_t;
 
-/* Frames that look the same on the page are one: by function, mapping, address and line. */
-struct seen {
-	uint64_t *hash, *iid;
-	uint32_t room, count;
-};
-
 struct rank_writer {
 	struct export_stacks *e;
 	const struct trace_rank *r;
 	struct profile_names *names;
-	struct seen functions, frames;
+	/* Frames that look the same on the page are one: by function, mapping, address and line. */
+	struct intern functions, frames;
+	uint64_t first_function, first_frame; /* what the file had before */
 	uint64_t *stack_iid;   /* stack -> callstack; 0: not told yet */
 	uint64_t *mapping_iid; /* object, then kernel, Python, JIT */
 	uint64_t *frame_ids;   /* of the stack at hand, LIMIT_STACK_DEPTH */
@@ -41,32 +38,6 @@ struct rank_writer {
 
 enum { OTHER_KERNEL, OTHER_PYTHON, OTHER_JIT, OTHERS };
 
-/* The id of a key; 0: new, and *slot is where it belongs. */
-static uint64_t seen_find(struct seen *s, uint64_t hash, uint32_t *slot)
-{
-	hash |= 1;
-	*slot = (uint32_t)hash & (s->room - 1);
-	while (s->hash[*slot] && s->hash[*slot] != hash)
-		*slot = (*slot + 1) & (s->room - 1);
-	return s->hash[*slot] ? s->iid[*slot] : 0;
-}
-
-static void seen_add(struct seen *s, uint64_t hash, uint32_t slot, uint64_t iid)
-{
-	s->hash[slot] = hash | 1;
-	s->iid[slot] = iid;
-}
-
-static int seen_init(struct seen *s, uint32_t keys)
-{
-	s->room = 1024;
-	while (s->room < 2ull * keys)
-		s->room *= 2;
-	s->hash = calloc(s->room, sizeof(*s->hash));
-	s->iid = calloc(s->room, sizeof(*s->iid));
-	return s->hash && s->iid ? 0 : -ENOMEM;
-}
-
 static void fill_string(string_t *s, uint64_t iid, const void *text, size_t bytes)
 {
 	*s = (string_t)PERFETTO__PROTOS__INTERNED_STRING__INIT;
@@ -75,19 +46,29 @@ static void fill_string(string_t *s, uint64_t iid, const void *text, size_t byte
 	s->str = (ProtobufCBinaryData){bytes, (uint8_t *)(uintptr_t)text};
 }
 
+/* The id of a key after `first`; 0: no memory. *count: the highest one of the file. */
+static uint64_t iid_of(struct intern *t, const void *key, size_t bytes, uint64_t first, uint64_t *count,
+		       bool *fresh)
+{
+	uint32_t before = t->count;
+	int64_t at = intern_bytes(t, key, bytes, UINT32_MAX);
+
+	*fresh = at == before;
+	*count += *fresh;
+	return at < 0 ? 0 : first + (uint64_t)at + 1;
+}
+
 static uint64_t function_iid(struct rank_writer *w, const char *text)
 {
-	uint64_t hash = keyed_text(keyed_process(), text), iid;
-	uint32_t slot;
+	size_t n = w->data.n_function_names;
+	bool fresh;
+	uint64_t iid = iid_of(&w->functions, text, strlen(text), w->first_function, &w->e->strings, &fresh);
 
-	iid = seen_find(&w->functions, hash, &slot);
-	if (iid)
+	if (!fresh)
 		return iid;
-	iid = ++w->e->strings;
-	seen_add(&w->functions, hash, slot, iid);
-	fill_string(&w->strings[w->data.n_function_names], iid, text, strlen(text));
-	w->string_list[w->data.n_function_names] = &w->strings[w->data.n_function_names];
-	w->data.n_function_names++;
+	fill_string(&w->strings[n], iid, text, strlen(text));
+	w->string_list[n] = &w->strings[n];
+	w->data.n_function_names = n + 1;
 	return iid;
 }
 
@@ -149,8 +130,9 @@ static int frame_iid(struct rank_writer *w, uint32_t at, uint64_t *out)
 	Perfetto__Protos__Frame__Kind kind;
 	Perfetto__Protos__Frame *to;
 	struct profile_name name;
-	uint32_t mapping, slot;
-	uint64_t key[5], hash;
+	uint32_t mapping;
+	uint64_t key[5];
+	bool fresh;
 
 	if (profile_names_get(w->names, at, &name))
 		return -ENOMEM;
@@ -160,12 +142,11 @@ static int frame_iid(struct rank_writer *w, uint32_t at, uint64_t *out)
 	key[2] = f->kind == STACK_FRAME_NATIVE || f->kind == STACK_FRAME_ANONYMOUS ? f->address : 0;
 	key[3] = name.line;
 	key[4] = f->kind;
-	hash = keyed_bytes(keyed_process(), key, sizeof(key));
-	*out = seen_find(&w->frames, hash, &slot);
-	if (*out)
+	*out = iid_of(&w->frames, key, sizeof(key), w->first_frame, &w->e->frames, &fresh);
+	if (!key[0] || !*out)
+		return -ENOMEM;
+	if (!fresh)
 		return 0;
-	*out = ++w->e->frames;
-	seen_add(&w->frames, hash, slot, *out);
 	to = &w->frame[w->data.n_frames];
 	*to = (Perfetto__Protos__Frame)PERFETTO__PROTOS__FRAME__INIT;
 	to->has_iid = to->has_function_name_id = to->has_mapping_id = to->has_rel_pc =
@@ -245,53 +226,46 @@ static int put_sample(struct rank_writer *w, const struct stack_sample *s)
 	return 0;
 }
 
-static int open_rank(struct rank_writer *w)
+struct array {
+	void *at; /* of the pointer */
+	size_t count, bytes;
+};
+#define ARRAY(pointer, count) { &(pointer), (count), sizeof(*(pointer)) }
+
+/* All of them, or freed again. */
+static int arrays_make(const struct array *a, size_t count, bool make)
 {
-	const struct stack_batch *b = &w->r->stacks;
-	size_t depth = LIMIT_STACK_DEPTH, maps = (size_t)b->object_count + OTHERS;
+	int err = 0;
 
-	w->stack_iid = calloc(b->stack_count + 1, sizeof(*w->stack_iid));
-	w->mapping_iid = calloc(maps, sizeof(*w->mapping_iid));
-	w->frame_ids = calloc(depth, sizeof(*w->frame_ids));
-	w->strings = calloc(depth, sizeof(*w->strings));
-	w->string_list = calloc(depth, sizeof(*w->string_list));
-	w->frame = calloc(depth, sizeof(*w->frame));
-	w->frame_list = calloc(depth, sizeof(*w->frame_list));
-	w->mapping = calloc(maps, sizeof(*w->mapping));
-	w->mapping_list = calloc(maps, sizeof(*w->mapping_list));
-	w->paths = calloc(maps, sizeof(*w->paths));
-	w->path_list = calloc(maps, sizeof(*w->path_list));
-	w->ids = calloc(maps, sizeof(*w->ids));
-	w->id_list = calloc(maps, sizeof(*w->id_list));
-	w->path_iid = calloc(maps, sizeof(*w->path_iid));
-	if (!w->stack_iid || !w->mapping_iid || !w->frame_ids || !w->strings || !w->string_list ||
-	    !w->frame || !w->frame_list || !w->mapping || !w->mapping_list || !w->paths ||
-	    !w->path_list || !w->ids || !w->id_list || !w->path_iid ||
-	    seen_init(&w->functions, b->frame_count) || seen_init(&w->frames, b->frame_count))
-		return -ENOMEM;
-	return 0;
-}
+	for (size_t i = 0; i < count; i++) {
+		void **at = a[i].at;
 
-static void close_rank(struct rank_writer *w)
-{
-	void *const all[] = {w->stack_iid,    w->mapping_iid, w->frame_ids,	 w->strings,
-			     w->string_list,  w->frame,	      w->frame_list,	 w->mapping,
-			     w->mapping_list, w->paths,	      w->path_list,	 w->ids,
-			     w->id_list,      w->path_iid,    w->functions.hash, w->functions.iid,
-			     w->frames.hash,  w->frames.iid};
-
-	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
-		free(all[i]);
+		if (!make)
+			free(*at);
+		else if (!(*at = calloc(a[i].count, a[i].bytes)))
+			err = -ENOMEM;
+	}
+	return err;
 }
 
 int export_stacks_put(struct export_stacks *e, const struct trace_rank *r,
 		      struct profile_names *names)
 {
-	struct rank_writer w = {.e = e, .r = r, .names = names};
-	int err = open_rank(&w);
+	size_t depth = LIMIT_STACK_DEPTH, maps = (size_t)r->stacks.object_count + OTHERS;
+	struct rank_writer w = {.e = e, .r = r, .names = names, .first_function = e->strings,
+				.first_frame = e->frames};
+	const struct array arrays[] = {
+	    ARRAY(w.stack_iid, r->stacks.stack_count + 1ull), ARRAY(w.frame_ids, depth),
+	    ARRAY(w.strings, depth), ARRAY(w.string_list, depth), ARRAY(w.frame, depth),
+	    ARRAY(w.frame_list, depth), ARRAY(w.mapping_iid, maps), ARRAY(w.mapping, maps),
+	    ARRAY(w.mapping_list, maps), ARRAY(w.paths, maps), ARRAY(w.path_list, maps),
+	    ARRAY(w.ids, maps), ARRAY(w.id_list, maps), ARRAY(w.path_iid, maps)};
+	int err = arrays_make(arrays, ARRAY_LEN(arrays), true);
 
 	for (uint32_t i = 0; i < r->stacks.sample_count && !err; i++)
 		err = put_sample(&w, &r->stacks.samples[i]);
-	close_rank(&w);
+	arrays_make(arrays, ARRAY_LEN(arrays), false);
+	intern_fini(&w.functions);
+	intern_fini(&w.frames);
 	return err;
 }

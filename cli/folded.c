@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/limits.h"
+#include "base/room.h"
 #include "cli/term.h"
 #include "cli/trace_reader.h"
 
@@ -34,26 +35,9 @@ static int keep(struct folded *f, const char *stack, size_t bytes, double weight
 	uint32_t count = 1;
 	char *to;
 
-	if (f->count == f->line_room) {
-		uint32_t room = f->line_room ? f->line_room * 2 : 256;
-		struct folded_line *p = realloc(f->lines, room * sizeof(*p));
-
-		if (!p)
-			return -ENOMEM;
-		f->lines = p;
-		f->line_room = room;
-	}
-	if (f->bytes + bytes + 1 > f->room) {
-		size_t room = f->room ? f->room * 2 : 1u << 16;
-
-		while (room < f->bytes + bytes + 1)
-			room *= 2;
-		to = realloc(f->text, room);
-		if (!to)
-			return -ENOMEM;
-		f->text = to;
-		f->room = room;
-	}
+	if (ROOM_FOR(f->lines, f->line_room, f->count + 1ull) ||
+	    ROOM_FOR(f->text, f->room, f->bytes + bytes + 1))
+		return -ENOMEM;
 	to = f->text + f->bytes;
 	memcpy(to, stack, bytes);
 	to[bytes] = '\0';
@@ -189,4 +173,19 @@ uint32_t folded_names(const struct folded *f, uint32_t line, const char **names)
 double folded_samples(const struct folded *f, uint32_t line)
 {
 	return f->sample_weight > 0 ? f->lines[line].weight / f->sample_weight : 0;
+}
+
+int folded_profile(const struct folded *f, struct profile **out)
+{
+	const char *names[LIMIT_STACK_DEPTH];
+	int err = profile_open(out, keyed_process());
+
+	for (uint32_t i = 0; i < f->count && !err; i++) {
+		uint32_t n = folded_names(f, i, names);
+
+		if (f->lines[i].weight > 0)
+			err = profile_add(*out, names, n, f->lines[i].weight, folded_samples(f, i));
+		err = err == -E2BIG ? 0 : err;
+	}
+	return err;
 }

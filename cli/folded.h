@@ -14,6 +14,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "analysis/profile.h"
+
 /* 10,000 samples a second; nobody's counts of every line reach it. */
 #define FOLDED_NANOSECONDS_MIN 100000.0
 /* Of a line above 0, and of a sample: a 64-bit count, or a billionth. Sums of all lines, their squares and
@@ -30,8 +32,8 @@ struct folded_line {
 struct folded {
 	char *text;
 	struct folded_line *lines;
-	size_t bytes, room;
-	uint32_t count, line_room;
+	size_t bytes, room, line_room;
+	uint32_t count;
 	double total;
 	double sample_weight; /* 0: not known */
 	uint64_t rows;	      /* lines with a stack, those left out too */
@@ -44,6 +46,8 @@ int folded_load(struct folded *f, const char *path, double sample_weight);
 void folded_free(struct folded *f); /* of a zeroed struct: a no-op */
 /* Fills names (room for LIMIT_STACK_DEPTH) of the line; returns their count. */
 uint32_t folded_names(const struct folded *f, uint32_t line, const char **names);
+/* Its functions; stacks without room are counted in the profile. *out is the caller's. 0, -ENOMEM. */
+int folded_profile(const struct folded *f, struct profile **out);
 /* Samples that stand behind the line; 0: not known. */
 double folded_samples(const struct folded *f, uint32_t line);
 

@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include "cli/commands.h"
-#include "cli/front.h"
 #include "cli/paths.h"
 
 /* Beside this program, as the build has it, or installed. */

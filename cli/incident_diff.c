@@ -7,6 +7,7 @@
 
 #include "base/limits.h"
 #include "cli/incident_stacks.h"
+#include "cli/jsonget.h"
 #include "cli/kernel_name.h"
 #include "cli/profile_flame.h"
 #include "cli/report_kernels.h"
@@ -19,13 +20,7 @@
 
 static bool accused(const json_t *in, int rank)
 {
-	const json_t *v;
-	size_t i;
-
-	json_array_foreach(json_object_get(in, "ranks"), i, v)
-		if (json_is_integer(v) && json_integer_value(v) == rank)
-			return true;
-	return false;
+	return jsonget_has(json_object_get(in, "ranks"), rank);
 }
 
 static double weight_of(const struct trace_rank *r)
@@ -121,7 +116,7 @@ static const char *class_of(const struct trace_model *m, const struct record *d)
 		return "communication";
 	if (d->kind == RECORD_COPY || d->kind == RECORD_MEMSET)
 		return "copies";
-	if ((d->flags & RECORD_FLAG_OPTIMIZER) || record_is_optimizer(m->names[d->name]))
+	if ((d->flags & RECORD_FLAG_OPTIMIZER) || record_is_optimizer(m->names.text[d->name]))
 		return "optimizer";
 	return d->flags & RECORD_FLAG_GRAPH ? "compute in graphs" : "compute";
 }
@@ -142,7 +137,7 @@ static int name_kernel(struct gpu *g, uint32_t name)
 
 	if (g->base[name])
 		return 0;
-	err = kernel_name_parse(&k, *g->m->names[name] ? g->m->names[name] : "(name unknown)");
+	err = kernel_name_parse(&k, *g->m->names.text[name] ? g->m->names.text[name] : "(name unknown)");
 	if (err)
 		return err;
 	g->base[name] = k.base;
@@ -157,8 +152,8 @@ static int name_kernel(struct gpu *g, uint32_t name)
 
 static const char *phase_name(const struct gpu *g, const struct step *s)
 {
-	if (s->source == STEP_SOURCE_EXPLICIT && s->phase && s->phase < g->m->name_count)
-		return g->m->names[s->phase];
+	if (s->source == STEP_SOURCE_EXPLICIT && s->phase && s->phase < g->m->names.count)
+		return g->m->names.text[s->phase];
 	return s->phase == 0 ? "steps, first kind" : s->phase == 1 ? "steps, second kind" :
 								       "steps, other kinds";
 }
@@ -179,7 +174,7 @@ static int add_kernel(struct gpu *g, const struct record *d, const struct step *
 	     at = g->span[at - 1])
 		chain[spans++] = at - 1;
 	while (spans--)
-		f[n++] = (struct profile_node){ .function = g->m->names[g->r->host[chain[spans]].name],
+		f[n++] = (struct profile_node){ .function = g->m->names.text[g->r->host[chain[spans]].name],
 						.kind = PROFILE_GPU_PHASE };
 	f[n++] = (struct profile_node){ .function = class_of(g->m, d), .kind = PROFILE_GPU_PHASE };
 	f[n++] = (struct profile_node){ .function = g->base[d->name], .kind = PROFILE_GPU_KERNEL };
@@ -200,8 +195,8 @@ static int add_gpu(struct incident_diff *diff, const struct trace_model *m, cons
 	int err = 0;
 
 	g.span = find_spans(r);
-	g.base = calloc(m->name_count + 1ull, sizeof(*g.base));
-	g.full = calloc(m->name_count + 1ull, sizeof(*g.full));
+	g.base = calloc(m->names.count + 1ull, sizeof(*g.base));
+	g.full = calloc(m->names.count + 1ull, sizeof(*g.full));
 	if (!whole || !g.span || !g.base || !g.full)
 		err = -ENOMEM;
 	*steps = only_slow ? slow : slow + normal;
@@ -247,7 +242,7 @@ static int add_cpu(struct incident_diff *d)
 
 		d->tree.to_base = i == 0;
 		d->tree.scale = d->per_step ? 1 / steps[i] : covered > 0 ? 1e9 / covered : 0;
-		err = incident_stacks_names(r[i], &d->resolver[i], &d->names[i]);
+		err = incident_stacks_names(r[i], &d->names[i]);
 		if (!err)
 			err = profile_tree_add(&d->tree, &r[i]->stacks, d->names[i],
 					       PROFILE_BY_THREAD_NAME);
@@ -289,10 +284,8 @@ int incident_diff_make(struct incident_diff *d, const struct trace_model *m,
 void incident_diff_free(struct incident_diff *d)
 {
 	profile_tree_fini(&d->tree);
-	for (int i = 0; i < 2; i++) {
-		profile_names_close(d->names[i]);
-		symbol_resolver_close(d->resolver[i]);
-	}
+	profile_names_close(d->names[0]);
+	profile_names_close(d->names[1]);
 	memset(d, 0, sizeof(*d));
 }
 

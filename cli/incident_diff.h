@@ -17,7 +17,6 @@
 struct incident_diff {
 	const struct trace_rank *base, *other;
 	struct profile_tree tree;
-	struct symbol_resolver *resolver[2];
 	struct profile_names *names[2]; /* of base and other */
 	bool per_step, has_cpu, has_gpu;
 	size_t gpu_steps[2]; /* that its GPU times are means of */

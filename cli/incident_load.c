@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/incident_load.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <malloc.h>
 #include <string.h>
@@ -10,7 +9,6 @@
 #include "cli/commands.h"
 #include "cli/jsonget.h"
 #include "cli/term.h"
-#include "cli/trace_align.h"
 #include "wire/codec.h"
 
 /* Windows of one incident that are looked at: 8 ranks for minutes. */
@@ -18,24 +16,9 @@
 /* What a window takes while it is read serves for the next one: the most that malloc allows. */
 #define KEPT_BYTES (32 << 20)
 
-static bool is_id(const char *text)
-{
-	size_t n = 0;
-
-	while (isxdigit((unsigned char)text[n]))
-		n++;
-	return n && n <= 32 && !text[n];
-}
-
 static bool is_named(const json_t *ranks, int32_t rank)
 {
-	const json_t *v;
-	size_t i;
-
-	json_array_foreach((json_t *)ranks, i, v)
-		if (json_is_integer(v) && json_integer_value(v) == rank)
-			return true;
-	return !json_array_size(ranks);
+	return !json_array_size(ranks) || jsonget_has(ranks, rank);
 }
 
 /* 1: read; 0: not had, said so; -ENOMEM. */
@@ -87,7 +70,7 @@ int incident_load_windows(const struct client *c, const json_t *incident, int ra
 			fprintf(stderr, "sysom: only the first %d windows are read\n", WINDOWS_MAX);
 			break;
 		}
-		if (!is_id(id)) {
+		if (!commands_is_id(id)) {
 			fprintf(stderr, "sysom: a window without a proper id is left out\n");
 			continue;
 		}

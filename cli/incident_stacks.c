@@ -5,22 +5,14 @@
 #include <string.h>
 
 #include "analysis/profile.h"
+#include "cli/jsonget.h"
+#include "cli/naming.h"
 #include "cli/term.h"
 
 /* Less is the usual handing over between threads. */
 #define GIL_SHARE_MIN 0.03
 #define ROWS_SHOWN    5u
 #define SHARE_MIN     0.01
-
-static bool among(const json_t *ranks, int rank)
-{
-	const json_t *v;
-	size_t i;
-
-	json_array_foreach((json_t *)ranks, i,
-			   v) if (json_is_integer(v) && json_integer_value(v) == rank) return true;
-	return false;
-}
 
 static uint64_t samples_of(const struct trace_rank *r)
 {
@@ -38,7 +30,7 @@ static const struct trace_rank *most(const json_t *ranks, const struct trace_mod
 	for (size_t i = 0; i < m->rank_count; i++) {
 		const struct trace_rank *r = &m->ranks[i];
 
-		if ((rank >= 0 && r->who.rank != rank) || (ranks && !among(ranks, r->who.rank)))
+		if ((rank >= 0 && r->who.rank != rank) || (ranks && !jsonget_has(ranks, r->who.rank)))
 			continue;
 		if (samples_of(r) > (best ? samples_of(best) : 0))
 			best = r;
@@ -72,17 +64,15 @@ static int ask_aggregator(const struct trace_rank *r, struct profile_names *name
 	return err == -ENOMEM ? err : 0;
 }
 
-int incident_stacks_names(const struct trace_rank *r, struct symbol_resolver **resolver,
-			  struct profile_names **names)
+int incident_stacks_names(const struct trace_rank *r, struct profile_names **names)
 {
 	struct symbol_resolver_options o = { .links = true };
+	struct symbol_resolver *resolver;
 	int err;
 
-	*resolver = NULL;
-	*names = NULL;
-	if (symbol_resolver_open(resolver, &o))
-		*resolver = NULL; /* without names there are still modules, Python and the kernel */
-	err = profile_names_open(names, &r->stacks, NULL, *resolver, NULL);
+	if (symbol_resolver_open(&resolver, &o))
+		resolver = NULL; /* without names there are still modules, Python and the kernel */
+	err = profile_names_open(names, &r->stacks, NULL, resolver, NULL);
 	return err || !r->aggregator ? err : ask_aggregator(r, *names);
 }
 
@@ -91,23 +81,16 @@ static double share(uint64_t part, uint64_t whole)
 	return whole ? (double)part / (double)whole : 0;
 }
 
-static const char *base_name(const char *path)
-{
-	const char *slash = strrchr(path, '/');
-
-	return slash && slash[1] ? slash + 1 : path;
-}
-
 /* "spin (train.py:12)", "memcpy libc.so.6" */
 static void describe(char *out, size_t bytes, const char *function, const char *file, uint32_t line,
 		     const char *module)
 {
 	if (*file && line)
 		snprintf(out, bytes, "%s (%s:%u)", term_safe(function, 60),
-			 term_safe(base_name(file), 40), line);
+			 term_safe(naming_base(file), 40), line);
 	else if (*file)
 		snprintf(out, bytes, "%s (%s)", term_safe(function, 60),
-			 term_safe(base_name(file), 40));
+			 term_safe(naming_base(file), 40));
 	else if (*module && *function != '[')
 		snprintf(out, bytes, "%s  %s", term_safe(function, 80), term_safe(module, 40));
 	else

@@ -14,9 +14,8 @@
 const struct trace_rank *incident_stacks_rank(const json_t *incident, const struct trace_model *m,
 					      int rank);
 /* Names for the rank's stacks by the files of this machine, else by the aggregator that its windows
- * came from; *resolver is to be closed after them. */
-int incident_stacks_names(const struct trace_rank *r, struct symbol_resolver **resolver,
-			  struct profile_names **names);
+ * came from; to be closed on failure too. */
+int incident_stacks_names(const struct trace_rank *r, struct profile_names **names);
 void incident_stacks_print(FILE *to, const struct trace_rank *r, const struct profile_summary *s);
 /* Owned by the caller. */
 json_t *incident_stacks_json(const struct trace_rank *r, const struct profile_summary *s);

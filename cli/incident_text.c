@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "base/order.h"
 #include "cli/incident_ledger.h"
 #include "cli/incident_verdict.h"
 #include "cli/jsonget.h"
@@ -25,7 +26,7 @@ static int ascending(const void *a, const void *b)
 {
 	int x = *(const int *)a, y = *(const int *)b;
 
-	return (x > y) - (x < y);
+	return ORDER(x, y);
 }
 
 const char *incident_text_ranks(const json_t *ranks)

@@ -39,6 +39,18 @@ static inline uint64_t jsonget_unsigned(const json_t *o, const char *key)
 	return v < 0 ? 0 : (uint64_t)v;
 }
 
+/* Whether the list has that integer. */
+static inline int jsonget_has(const json_t *list, int64_t wanted)
+{
+	const json_t *v;
+	size_t i;
+
+	json_array_foreach((json_t *)list, i, v)
+		if (json_is_integer(v) && json_integer_value(v) == wanted)
+			return 1;
+	return 0;
+}
+
 static inline int jsonget_true(const json_t *o, const char *key)
 {
 	return json_is_true(json_object_get(o, key));

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/order.h"
 #include "cli/kernel_name.h"
 #include "cli/report_kernels.h"
 
@@ -19,12 +20,9 @@ struct item {
 static int by_base(const void *x, const void *y)
 {
 	const struct item *a = x, *b = y;
-	int r = strcmp(a->name.base, b->name.base);
 
-	r = r ? r : a->side - b->side;
-	if (!r && a->time_ns != b->time_ns)
-		r = a->time_ns > b->time_ns ? -1 : 1;
-	return r ? r : strcmp(a->name.full, b->name.full);
+	return strcmp(a->name.base, b->name.base) ?: ORDER(a->side, b->side) ?:
+	       ORDER(b->time_ns, a->time_ns) ?: strcmp(a->name.full, b->name.full);
 }
 
 static int by_difference(const void *x, const void *y)
@@ -32,9 +30,7 @@ static int by_difference(const void *x, const void *y)
 	const struct kernel_diff_row *a = x, *b = y;
 	double p = fabs(a->time_ns[1] - a->time_ns[0]), q = fabs(b->time_ns[1] - b->time_ns[0]);
 
-	if (p != q)
-		return p > q ? -1 : 1;
-	return strcmp(a->base, b->base);
+	return ORDER(q, p) ?: strcmp(a->base, b->base);
 }
 
 static char *changed_arguments(const struct kernel_name *a, const struct kernel_name *b)
@@ -154,7 +150,7 @@ struct kernel_time *kernel_diff_of_rank(const struct trace_model *m, const struc
 			c += (double)k[i].normal_count;
 		}
 		if (c > 0)
-			out[n++] = (struct kernel_time){ m->names[k[i].name], c / (double)*steps,
+			out[n++] = (struct kernel_time){ m->names.text[k[i].name], c / (double)*steps,
 							 ns / (double)*steps };
 	}
 	free(k);

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <yajl/yajl_parse.h>
 
-#include "base/check.h"
+#include "base/room.h"
 
 /* Kineto nests five deep. */
 #define KINETO_DEPTH_MAX   64u
@@ -70,15 +70,8 @@ static int stop(struct kineto_reader *k, int rc, const char *why)
 
 static bool text_set(struct text *t, const unsigned char *from, size_t bytes)
 {
-	if (bytes + 1 > t->room) {
-		size_t room = bytes + 1 > 256 ? 2 * (bytes + 1) : 256;
-		char *at = realloc(t->at, room);
-
-		if (!at)
-			return false;
-		t->at = at;
-		t->room = room;
-	}
+	if (ROOM_FOR(t->at, t->room, bytes + 1))
+		return false;
 	memcpy(t->at, from, bytes);
 	t->at[bytes] = 0;
 	t->bytes = bytes;

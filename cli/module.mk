@@ -3,7 +3,7 @@ LIBS += cli
 PERFETTO_GEN := $(B)/gen/cli/perfetto.pb-c
 cli_SRCS := cli/client.c cli/cmd_control.c cli/cmd_diff.c cli/cmd_doctor.c cli/cmd_incidents.c cli/cmd_job.c cli/job_text.c cli/cmd_replay.c \
 	cli/cmd_report.c cli/cmd_run.c cli/cmd_status.c cli/cmd_trace.c cli/cmd_wait.c cli/commands.c \
-	cli/escape.c cli/doctor_gpu.c cli/doctor_sampler.c cli/doctor_preload.c cli/doctor_system.c \
+	cli/escape.c cli/intern.c cli/doctor_gpu.c cli/doctor_sampler.c cli/doctor_preload.c cli/doctor_system.c \
 	cli/export_kineto.c cli/export_perfetto.c cli/incident_load.c cli/incident_text.c \
 	cli/options.c cli/outfile.c cli/paths.c cli/report_html.c cli/report_kernels.c cli/term.c \
 	cli/trace_align.c cli/trace_label.c cli/trace_lanes.c cli/trace_model.c cli/kineto_reader.c $(PERFETTO_GEN).c

@@ -3,7 +3,7 @@
 
 #include <errno.h>
 #include <getopt.h>
-#include <math.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,35 +16,42 @@ struct option_def {
 	char letter;
 	const char *metavar; /* NULL: a switch */
 	const char *help;
+	size_t at; /* in struct options: a switch's bool, or a text; 0: neither */
 };
+
+#define AT(field) offsetof(struct options, field)
 
 static const struct option_def defs[] = {
-	{ OPTION_JSON, "json", 'j', NULL, "print JSON" },
+	{ OPTION_JSON, "json", 'j', NULL, "print JSON", AT(json) },
 	{ OPTION_URL, "url", 'u', "URL",
-	  "the aggregator (SYSOM_URL; default http://127.0.0.1:9472)" },
+	  "the aggregator (SYSOM_URL; default http://127.0.0.1:9472)", AT(url) },
 	{ OPTION_CONTROL, "control", 'c', "PATH",
-	  "sysomd's control socket (SYSOM_CONTROL_PATH; default /run/sysom/control.sock)" },
-	{ OPTION_JOB, "job", 'J', "JOB", "only this job" },
-	{ OPTION_ROLE, "role", 'R', "ROLE", "role of the processes within the job" },
-	{ OPTION_RANK, "rank", 'r', "N", "only this rank" },
-	{ OPTION_ONCE, "once", '1', NULL, "print once and return" },
-	{ OPTION_ALL, "all", 'a', NULL, "hiccups too: a few slow steps, or little lost in all" },
-	{ OPTION_ANY, "any", 'A', NULL, "one that was over before the wait began will do" },
-	{ OPTION_STATE, "state", 's', "open|closed", "only in this state" },
-	{ OPTION_LIMIT, "limit", 'n', "N", "at most so many (default 20)" },
-	{ OPTION_OUT, "output", 'o', "FILE", "where to write; - is standard output" },
-	{ OPTION_DIFF, "diff", 'D', NULL, "against a healthy peer of the incident" },
-	{ OPTION_BASE, "base", 'b', "FILE", "against these folded stacks (- is standard input)" },
-	{ OPTION_FORMAT, "format", 'f', "perfetto|kineto", "default perfetto; kineto for a FILE.json" },
-	{ OPTION_TIMEOUT, "timeout", 't', "S", "give up after so many seconds (default 60)" },
-	{ OPTION_SECONDS, "seconds", 'S', "S", "how many seconds to send" },
+	  "sysomd's control socket (SYSOM_CONTROL_PATH; default /run/sysom/control.sock)", AT(control) },
+	{ OPTION_JOB, "job", 'J', "JOB", "only this job", AT(job) },
+	{ OPTION_ROLE, "role", 'R', "ROLE", "role of the processes within the job", AT(role) },
+	{ OPTION_RANK, "rank", 'r', "N", "only this rank", 0 },
+	{ OPTION_ONCE, "once", '1', NULL, "print once and return", AT(once) },
+	{ OPTION_ALL, "all", 'a', NULL,
+	  "hiccups too: a few slow steps, or little lost in all", AT(all) },
+	{ OPTION_ANY, "any", 'A', NULL,
+	  "one that was over before the wait began will do", AT(any) },
+	{ OPTION_STATE, "state", 's', "open|closed", "only in this state", AT(state) },
+	{ OPTION_LIMIT, "limit", 'n', "N", "at most so many (default 20)", 0 },
+	{ OPTION_OUT, "output", 'o', "FILE", "where to write; - is standard output", AT(out) },
+	{ OPTION_DIFF, "diff", 'D', NULL, "against a healthy peer of the incident", AT(diff) },
+	{ OPTION_BASE, "base", 'b', "FILE",
+	  "against these folded stacks (- is standard input)", AT(base) },
+	{ OPTION_FORMAT, "format", 'f', "perfetto|kineto",
+	  "default perfetto; kineto for a FILE.json", AT(format) },
+	{ OPTION_TIMEOUT, "timeout", 't', "S", "give up after so many seconds (default 60)", 0 },
+	{ OPTION_SECONDS, "seconds", 'S', "S", "how many seconds to send", 0 },
 	{ OPTION_THRESHOLDS, "thresholds", 'T', NULL,
-	  "the numbers that decide what is detected, accused and explained" },
+	  "the numbers that decide what is detected, accused and explained", AT(thresholds) },
 	{ OPTION_STATE_DIR, "state-dir", 'd', "DIR",
-	  "directory whose disk space is checked (default: sysomd's)" },
+	  "directory whose disk space is checked (default: sysomd's)", AT(state_dir) },
 };
 
-void options_help(FILE *to, const struct command *c)
+static void options_help(FILE *to, const struct command *c)
 {
 	fprintf(to, "usage: sysom %s%s%s%s\n\n%s\n", c->name, c->flags ? " [options]" : "",
 		*c->args ? " " : "", c->args, c->summary);
@@ -76,12 +83,22 @@ static int bad(const struct command *c, const char *flag, const char *value, con
 	return -EINVAL;
 }
 
-static int parse_seconds(const struct command *c, const char *flag, const char *text, double *out)
+bool options_number(const char *text, double least, double most, double *out)
 {
 	char *end;
 	double v = strtod(text, &end);
 
-	if (!*text || *end || !isfinite(v) || v <= 0 || v > 86400 * 7)
+	if (!*text || *end || !(v >= least && v <= most))
+		return false;
+	*out = v;
+	return true;
+}
+
+static int parse_seconds(const struct command *c, const char *flag, const char *text, double *out)
+{
+	double v;
+
+	if (!options_number(text, 0, 86400 * 7, &v) || v <= 0)
 		return bad(c, flag, text, "a number of seconds is wanted");
 	*out = v;
 	return 0;
@@ -102,61 +119,13 @@ static int parse_integer(const struct command *c, const char *flag, const char *
 	return 0;
 }
 
-static int store(struct options *o, const struct command *c, unsigned bit, const char *arg)
+/* Of those that are more than a switch or a text. */
+static int store_number(struct options *o, const struct command *c, unsigned bit, const char *arg)
 {
 	long n = 0;
 	int r;
 
 	switch (bit) {
-	case OPTION_JSON:
-		o->json = true;
-		return 0;
-	case OPTION_ALL:
-		o->all = true;
-		return 0;
-	case OPTION_ANY:
-		o->any = true;
-		return 0;
-	case OPTION_DIFF:
-		o->diff = true;
-		return 0;
-	case OPTION_BASE:
-		o->base = arg;
-		return 0;
-	case OPTION_THRESHOLDS:
-		o->thresholds = true;
-		return 0;
-	case OPTION_ONCE:
-		o->once = true;
-		return 0;
-	case OPTION_URL:
-		o->url = arg;
-		return 0;
-	case OPTION_CONTROL:
-		o->control = arg;
-		return 0;
-	case OPTION_JOB:
-		o->job = arg;
-		return 0;
-	case OPTION_ROLE:
-		o->role = arg;
-		return 0;
-	case OPTION_OUT:
-		o->out = arg;
-		return 0;
-	case OPTION_STATE_DIR:
-		o->state_dir = arg;
-		return 0;
-	case OPTION_STATE:
-		o->state = arg;
-		if (strcmp(arg, "open") && strcmp(arg, "closed"))
-			return bad(c, "state", arg, "open or closed");
-		return 0;
-	case OPTION_FORMAT:
-		o->format = arg;
-		if (strcmp(arg, "perfetto") && strcmp(arg, "kineto"))
-			return bad(c, "format", arg, "perfetto or kineto");
-		return 0;
 	case OPTION_RANK:
 		r = parse_integer(c, "rank", arg, 0, INT32_MAX, &n);
 		o->rank = (int)n;
@@ -172,6 +141,23 @@ static int store(struct options *o, const struct command *c, unsigned bit, const
 		return parse_seconds(c, "seconds", arg, &o->seconds);
 	}
 	return -EINVAL;
+}
+
+static int store(struct options *o, const struct command *c, const struct option_def *d, const char *arg)
+{
+	char *at = (char *)o + d->at;
+
+	if (!d->at)
+		return store_number(o, c, d->bit, arg);
+	if (d->metavar)
+		memcpy(at, &arg, sizeof(arg));
+	else
+		*(bool *)at = true;
+	if (d->bit == OPTION_STATE && strcmp(arg, "open") && strcmp(arg, "closed"))
+		return bad(c, "state", arg, "open or closed");
+	if (d->bit == OPTION_FORMAT && strcmp(arg, "perfetto") && strcmp(arg, "kineto"))
+		return bad(c, "format", arg, "perfetto or kineto");
+	return 0;
 }
 
 static void set_defaults(struct options *o)
@@ -225,7 +211,7 @@ int options_parse(struct options *o, const struct command *c, int argc, char **a
 		for (size_t i = 0; i < ARRAY_LEN(defs); i++) {
 			if (defs[i].letter != opt)
 				continue;
-			r = store(o, c, defs[i].bit, optarg);
+			r = store(o, c, &defs[i], optarg);
 			if (r)
 				return r;
 		}

@@ -37,6 +37,8 @@ enum option_bit {
 };
 
 struct options {
+	int argc; /* positional arguments */
+	char **argv;
 	const char *url;     /* --url, SYSOM_URL, http://127.0.0.1:9472 */
 	const char *control; /* --control, or NULL: paths.h decides */
 	const char *job, *role, *state, *out, *format, *state_dir; /* NULL: not given */
@@ -46,8 +48,6 @@ struct options {
 	unsigned limit;	   /* default 20 */
 	double timeout_s;  /* default 60 */
 	double seconds;	   /* default 0: the receiver's own */
-	int argc;	   /* positional arguments */
-	char **argv;
 };
 
 struct command {
@@ -65,6 +65,7 @@ struct command {
 /* argv[0] is the command's name. 0: go on; 1: --help was printed; -EINVAL: a message is on standard
  * error already. */
 int options_parse(struct options *o, const struct command *c, int argc, char **argv);
-void options_help(FILE *to, const struct command *c);
+/* A whole text as a number from least to most; false leaves *out. */
+bool options_number(const char *text, double least, double most, double *out);
 
 #endif

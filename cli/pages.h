@@ -5,6 +5,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <sys/mman.h>
 
 /* Tells the kernel so: one fault per 2 MiB instead of one per 4 KiB. Returns the array. */
@@ -17,6 +18,12 @@ static inline void *pages_filled(void *array, size_t bytes)
 	if (array && to > from)
 		madvise((void *)from, to - from, MADV_HUGEPAGE);
 	return array;
+}
+
+/* Memory for what wants whole cache lines. */
+static inline void *pages_aligned(size_t bytes)
+{
+	return aligned_alloc(64, (bytes + 63) & ~(size_t)63);
 }
 
 #endif

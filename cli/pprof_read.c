@@ -7,6 +7,9 @@
 #include <string.h>
 
 #include "base/limits.h"
+#include "base/order.h"
+#include "base/room.h"
+#include "cli/naming.h"
 #include "cli/profile.pb-c.h"
 #include "cli/term.h"
 #include "cli/trace_reader.h"
@@ -32,26 +35,19 @@ static int by_location(const void *x, const void *y)
 {
 	uint64_t a = (*(location_t *const *)x)->id, b = (*(location_t *const *)y)->id;
 
-	return (a > b) - (a < b);
+	return ORDER(a, b);
 }
 
 static int by_function(const void *x, const void *y)
 {
 	uint64_t a = (*(function_t *const *)x)->id, b = (*(function_t *const *)y)->id;
 
-	return (a > b) - (a < b);
-}
-
-static bool ends(const char *text, const char *with)
-{
-	size_t n = strlen(text), k = strlen(with);
-
-	return n >= k && !strcmp(text + n - k, with);
+	return ORDER(a, b);
 }
 
 static char *folded_name(const struct reader *r, const function_t *f)
 {
-	const char *name = text(r, f->name), *file = text(r, f->filename), *slash = strrchr(file, '/');
+	const char *name = text(r, f->name), *file = text(r, f->filename);
 	char *out;
 	int n;
 
@@ -59,8 +55,8 @@ static char *folded_name(const struct reader *r, const function_t *f)
 		name = "[unknown]";
 	if (!strcmp(file, "[kernel]"))
 		n = asprintf(&out, "%s_[k]", name);
-	else if (ends(file, ".py"))
-		n = asprintf(&out, "%s (%s)", name, slash ? slash + 1 : file);
+	else if (naming_ends(file, ".py"))
+		n = asprintf(&out, "%s (%s)", name, naming_base(file));
 	else
 		n = asprintf(&out, "%s", name);
 	return n < 0 ? NULL : out;
@@ -172,15 +168,10 @@ static uint8_t *read_whole(const char *path, size_t *bytes, int *err)
 		return NULL;
 	}
 	for (;;) {
-		if (*bytes == room) {
-			uint8_t *p = realloc(data, room ? room * 2 : 1u << 16);
-
-			room = room ? room * 2 : 1u << 16;
-			*err = p && room <= PPROF_READ_BYTES_MAX ? 0 : p ? -EFBIG : -ENOMEM;
-			data = p ? p : data;
-			if (*err)
-				break;
-		}
+		if (*bytes == room)
+			*err = room == PPROF_READ_BYTES_MAX ? -EFBIG : ROOM_FOR(data, room, room + 1);
+		if (*err)
+			break;
 		n = trace_reader_read(r, data + *bytes, room - *bytes);
 		if (n <= 0) {
 			*err = (int)n;

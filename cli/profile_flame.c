@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "base/check.h"
-#include "base/keyed.h"
 #include "cli/escape.h"
+#include "cli/intern.h"
 #include "cli/outfile.h"
 
 /* clang-format off */
@@ -27,20 +27,16 @@ struct page {
 	uint32_t *number;     /* node -> number on the page + 1; 0: left out */
 	uint32_t *node;	      /* number -> node */
 	uint32_t count, left_out;
-	const char **name;
-	uint32_t *name_slot, name_room, name_count;
+	struct intern names;
+	bool failed;
 };
 
-static uint32_t name_number(struct page *p, const char *s)
+static uint64_t name_number(struct page *p, const char *s)
 {
-	uint64_t h = keyed_text(keyed_process(), s);
+	int64_t at = intern_text(&p->names, s, UINT32_MAX);
 
-	for (; p->name_slot[h & (p->name_room - 1)]; h++)
-		if (!strcmp(p->name[p->name_slot[h & (p->name_room - 1)] - 1], s))
-			return p->name_slot[h & (p->name_room - 1)] - 1;
-	p->name[p->name_count] = s;
-	p->name_slot[h & (p->name_room - 1)] = ++p->name_count;
-	return p->name_count - 1;
+	p->failed |= at < 0;
+	return at < 0 ? 0 : (uint64_t)at;
 }
 
 static uint64_t metric(const struct profile_node *n, int m)
@@ -143,28 +139,24 @@ static void put_data(struct page *p, FILE *to, const struct profile_flame *page)
 		fputc(']', to);
 	}
 	fputs(",\nnames: [", to);
-	for (uint32_t i = 0; i < p->name_count; i++) {
+	for (uint32_t i = 0; i < p->names.count; i++) {
 		fputs(i ? ",\n" : "", to);
-		escape_json(to, p->name[i]);
+		escape_json(to, p->names.text[i]);
 	}
 	fputs("]};\n</script>\n", to);
 }
 
 static int page_init(struct page *p, const struct profile_tree *t)
 {
-	*p = (struct page){ .t = t, .name_room = 64 };
-	while (p->name_room < 6ull * t->count + 8)
-		p->name_room *= 2;
+	*p = (struct page){ .t = t };
 	p->number = calloc(t->count, sizeof(*p->number));
 	p->node = calloc(t->count, sizeof(*p->node));
-	p->name = calloc(3ull * t->count + 1, sizeof(*p->name));
-	p->name_slot = calloc(p->name_room, sizeof(*p->name_slot));
 	for (int m = 0; m < METRICS; m++) {
 		p->sum[m] = calloc(t->count, sizeof(*p->sum[m]));
 		if (!p->sum[m])
 			return -ENOMEM;
 	}
-	return p->number && p->node && p->name && p->name_slot ? 0 : -ENOMEM;
+	return p->number && p->node ? 0 : -ENOMEM;
 }
 
 static void page_fini(struct page *p)
@@ -173,8 +165,7 @@ static void page_fini(struct page *p)
 		free(p->sum[m]);
 	free(p->number);
 	free(p->node);
-	free(p->name);
-	free(p->name_slot);
+	intern_fini(&p->names);
 }
 
 int profile_flame_page(FILE *to, const struct profile_tree *t, const struct profile_flame *page)
@@ -188,9 +179,8 @@ int profile_flame_page(FILE *to, const struct profile_tree *t, const struct prof
 		fputs("<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n<meta "
 		      "name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>", to);
 		escape_html(to, page->title);
-		fputs(" - sysom</title></head><body>\n<h1>", to);
-		escape_html(to, page->title);
-		fputs("</h1>\n<div class=\"dim\">", to);
+		escape_around(to, " - sysom</title></head><body>\n<h1>", page->title,
+			      "</h1>\n<div class=\"dim\">");
 		escape_html(to, page->note);
 		if (p.left_out)
 			fprintf(to, " %u frames below %g%% are folded into their callers.", p.left_out,
@@ -200,7 +190,7 @@ int profile_flame_page(FILE *to, const struct profile_tree *t, const struct prof
 		fputs(profile_flame_page_text, to);
 		fputs("</body></html>\n", to);
 		fflush(to);
-		err = outfile_error(to);
+		err = p.failed ? -ENOMEM : outfile_error(to);
 	}
 	page_fini(&p);
 	return err;

@@ -2,7 +2,6 @@
  * profile_names.c - see profile_names.h. The batch repeats a frame in every stack that has it, so names
  * are looked up once per (file, address). */
 #include "cli/profile_names.h"
-#include "base/keyed.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -10,10 +9,13 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/room.h"
+#include "cli/intern.h"
+#include "cli/naming.h"
 
 struct slot {
 	uint64_t address;
-	uint32_t object;  /* + 1; 0: free */
+	uint32_t object;
 	bool resolved;
 	char *function, *raw; /* raw: NULL if the same */
 };
@@ -25,16 +27,10 @@ struct profile_names {
 	char *proc_root;
 	uint32_t *pid_of; /* object -> a process that has it mapped; 0 none */
 	char **plain;	  /* object -> "[module]" */
-	struct slot *slot;
-	uint32_t room, used;
+	struct intern places; /* (object, address) */
+	struct slot *slot; /* [places.count] */
+	size_t room;
 };
-
-static const char *base_name(const char *path)
-{
-	const char *slash = strrchr(path, '/');
-
-	return slash && slash[1] ? slash + 1 : path;
-}
 
 static void find_pids(struct profile_names *n)
 {
@@ -55,7 +51,7 @@ static void find_pids(struct profile_names *n)
 static int make_plain(struct profile_names *n)
 {
 	for (uint32_t i = 0; i < n->b->object_count; i++) {
-		const char *module = base_name(stack_batch_text(n->b, n->b->objects[i].path));
+		const char *module = naming_base(stack_batch_text(n->b, n->b->objects[i].path));
 
 		/* "[vdso]" has its brackets already */
 		if (asprintf(&n->plain[i], *module == '[' ? "%s" : "[%s]", *module ? module : "?") < 0) {
@@ -73,8 +69,11 @@ int profile_names_open(struct profile_names **out, const struct stack_batch *b,
 	struct profile_names *n = calloc(1, sizeof(*n));
 	int err = 0;
 
-	if (!n)
+	*out = NULL;
+	if (!n) {
+		symbol_resolver_close(resolver);
 		return -ENOMEM;
+	}
 	n->b = b;
 	n->resolver = resolver;
 	n->reader = reader;
@@ -98,46 +97,19 @@ void profile_names_close(struct profile_names *n)
 {
 	if (!n)
 		return;
-	for (uint32_t i = 0; i < n->room; i++) {
+	for (uint32_t i = 0; i < n->places.count; i++) {
 		free(n->slot[i].function);
 		free(n->slot[i].raw);
 	}
 	for (uint32_t i = 0; n->plain && i < n->b->object_count; i++)
 		free(n->plain[i]);
+	intern_fini(&n->places);
 	free(n->slot);
 	free(n->plain);
 	free(n->pid_of);
 	free(n->proc_root);
+	symbol_resolver_close(n->resolver);
 	free(n);
-}
-
-static struct slot *probe(struct slot *slots, uint32_t room, uint32_t object, uint64_t address)
-{
-	uint64_t h = keyed_words(keyed_process(), address, object);
-
-	while (slots[h & (room - 1)].object &&
-	       (slots[h & (room - 1)].object != object || slots[h & (room - 1)].address != address))
-		h++;
-	return &slots[h & (room - 1)];
-}
-
-static int grow(struct profile_names *n)
-{
-	uint32_t room = n->room ? n->room * 2 : 1024;
-	struct slot *slots;
-
-	if (n->used * 2 < n->room)
-		return 0;
-	slots = calloc(room, sizeof(*slots));
-	if (!slots)
-		return -ENOMEM;
-	for (uint32_t i = 0; i < n->room; i++)
-		if (n->slot[i].object)
-			*probe(slots, room, n->slot[i].object, n->slot[i].address) = n->slot[i];
-	free(n->slot);
-	n->slot = slots;
-	n->room = room;
-	return 0;
 }
 
 /* The file as the sampled process sees it while that lives. */
@@ -173,16 +145,20 @@ static void set_name(struct slot *s, const struct symbol_name *name)
 
 static struct slot *slot_of(struct profile_names *n, uint32_t object, uint64_t address)
 {
+	const uint64_t key[2] = { object, address };
+	uint32_t before = n->places.count;
 	struct symbol_name name;
 	struct slot *s;
+	int64_t at;
 
-	if (grow(n))
+	if (ROOM_FOR(n->slot, n->room, before + 1ull))
 		return NULL;
-	s = probe(n->slot, n->room, object + 1, address);
-	if (!s->object) {
-		s->object = object + 1;
-		s->address = address;
-		n->used++;
+	at = intern_bytes(&n->places, key, sizeof(key), UINT32_MAX);
+	if (at < 0)
+		return NULL;
+	s = &n->slot[at];
+	if (at == before) {
+		*s = (struct slot){ .object = object, .address = address };
 		if (!look_up(n, object, address, &name))
 			set_name(s, &name);
 	}
@@ -195,8 +171,7 @@ int profile_names_ask(struct profile_names *n, struct symbol_client *c, struct c
 	struct symbol_name name;
 	int err = 0, named = 0;
 
-	memset(e, 0, sizeof(*e));
-	e->remedy = "";
+	*e = (struct client_error){ .remedy = "" };
 	for (uint32_t i = 0; i < b->frame_count && !err; i++) {
 		const struct stack_frame *f = &b->frames[i];
 
@@ -204,21 +179,20 @@ int profile_names_ask(struct profile_names *n, struct symbol_client *c, struct c
 		    !slot_of(n, f->object, f->address - !!(f->flags & STACK_FRAME_RETURN)))
 			err = -ENOMEM;
 	}
-	for (uint32_t i = 0; i < n->room && !err; i++) {
+	for (uint32_t i = 0; i < n->places.count && !err; i++) {
 		const struct slot *s = &n->slot[i];
-		const struct stack_object *o = s->object ? &b->objects[s->object - 1] : NULL;
+		const struct stack_object *o = &b->objects[s->object];
 
-		if (o && !s->resolved && o->build_id_bytes)
+		if (!s->resolved && o->build_id_bytes)
 			err = symbol_client_want(c, o->build_id, o->build_id_bytes, s->address);
 	}
 	if (!err)
 		err = symbol_client_fetch(c, e);
-	for (uint32_t i = 0; i < n->room && !err; i++) {
+	for (uint32_t i = 0; i < n->places.count && !err; i++) {
 		struct slot *s = &n->slot[i];
-		const struct stack_object *o = s->object ? &b->objects[s->object - 1] : NULL;
+		const struct stack_object *o = &b->objects[s->object];
 
-		if (!o || s->resolved || symbol_client_find(c, o->build_id, o->build_id_bytes, s->address,
-							    &name))
+		if (s->resolved || symbol_client_find(c, o->build_id, o->build_id_bytes, s->address, &name))
 			continue;
 		set_name(s, &name);
 		named++;
@@ -231,7 +205,7 @@ static int native(struct profile_names *n, const struct stack_frame *f, struct p
 	uint64_t address = f->address - !!(f->flags & STACK_FRAME_RETURN);
 	struct slot *s;
 
-	out->module = base_name(stack_batch_text(n->b, n->b->objects[f->object].path));
+	out->module = naming_base(stack_batch_text(n->b, n->b->objects[f->object].path));
 	out->function = out->raw = n->plain[f->object];
 	s = slot_of(n, f->object, address);
 	if (!s)

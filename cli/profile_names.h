@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * profile_names.h - what the frames of a stack batch are called.
- * Owns: the names it made; the batch and the resolver are borrowed for its life.  Threads: one caller. */
+ * Owns: the names it made and the resolver; the batch is borrowed for its life.  Threads: one caller. */
 #ifndef SYSOM_CLI_PROFILE_NAMES_H
 #define SYSOM_CLI_PROFILE_NAMES_H
 
@@ -21,8 +21,9 @@ struct profile_name {
 
 struct profile_names;
 
-/* resolver NULL: only what the batch itself says. proc_root: where the files of a sampled process are
- * found while it lives (PROC_ROOT/PID/root/PATH); NULL: paths as they are. 0, -ENOMEM. */
+/* Takes the resolver, on failure too; NULL: only what the batch itself says. proc_root: where the files of
+ * a sampled process are found while it lives (PROC_ROOT/PID/root/PATH); NULL: paths as they are. 0,
+ * -ENOMEM. */
 int profile_names_open(struct profile_names **out, const struct stack_batch *b,
 		       struct symbol_reader *reader,
 		       struct symbol_resolver *resolver, const char *proc_root);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "cli/naming.h"
 #include "cli/profile_flame.h"
 #include "cli/profile_pprof.h"
 
@@ -18,13 +19,6 @@ const char *profile_out_format_name(enum profile_format f)
 	return format_names[f];
 }
 
-static bool ends_with(const char *path, const char *ending)
-{
-	size_t n = strlen(path), k = strlen(ending);
-
-	return n >= k && !strcmp(path + n - k, ending);
-}
-
 int profile_out_format(const char *name, const char *path)
 {
 	static const struct {
@@ -34,14 +28,12 @@ int profile_out_format(const char *name, const char *path)
 	    {".folded", PROFILE_FOLDED}, {".txt", PROFILE_FOLDED},  {".collapsed", PROFILE_FOLDED},
 	    {".pb.gz", PROFILE_PPROF},	 {".pprof", PROFILE_PPROF},
 	};
+	int known = name ? naming_among(format_names, ARRAY_LEN(format_names), name) : 0;
 
-	for (size_t i = 0; name && i < ARRAY_LEN(format_names); i++)
-		if (!strcmp(name, format_names[i]))
-			return (int)i;
 	if (name)
-		return -EINVAL;
+		return known < 0 ? -EINVAL : known;
 	for (size_t i = 0; i < ARRAY_LEN(endings); i++)
-		if (ends_with(path, endings[i].ending))
+		if (naming_ends(path, endings[i].ending))
 			return endings[i].format;
 	return PROFILE_HTML;
 }
@@ -49,11 +41,9 @@ int profile_out_format(const char *name, const char *path)
 int profile_out_group(const char *name)
 {
 	static const char *const names[] = {"name", "thread", "none"};
+	int group = naming_among(names, ARRAY_LEN(names), name);
 
-	for (size_t i = 0; i < ARRAY_LEN(names); i++)
-		if (!strcmp(name, names[i]))
-			return (int)i;
-	return -EINVAL;
+	return group < 0 ? -EINVAL : group;
 }
 
 static bool has_scanned(const struct stack_batch *b, const struct stack *st)

@@ -9,99 +9,35 @@
 #include <string.h>
 #include <zlib.h>
 
-#include "base/keyed.h"
+#include "base/room.h"
+#include "cli/intern.h"
 #include "cli/profile.pb-c.h"
-
-/* Text keys to dense numbers from 1 (0: the empty string, or none). */
-struct table {
-	char **key;
-	uint32_t count, room;
-	uint32_t *slot;
-	uint32_t slot_room;
-};
 
 struct writer {
 	const struct stack_batch *b;
 	struct profile_names *names;
-	struct table strings, functions, locations;
+	struct intern strings, functions, locations;
 	Sysom__Pprof__Function *function;
 	Sysom__Pprof__Location *location;
 	Sysom__Pprof__Line *line;
 	Sysom__Pprof__Mapping *mapping;
-	uint32_t function_room, location_room;
-	uint32_t *location_of; /* frame -> location number */
+	size_t function_room, location_room, line_room;
 	bool failed;
 };
 
-static uint32_t intern(struct table *t, const char *key, bool *failed)
+/* The number of a text from 1; 0: without memory. */
+static uint32_t number(struct writer *w, struct intern *t, const char *text)
 {
-	uint64_t h = keyed_text(keyed_process(), key);
+	int64_t at = intern_text(t, text, UINT32_MAX);
 
-	if (t->count * 2 >= t->slot_room) {
-		uint32_t room = t->slot_room ? t->slot_room * 2 : 1024;
-		uint32_t *slot = calloc(room, sizeof(*slot));
-		char **keys = realloc(t->key, room * sizeof(*keys));
-
-		if (keys)
-			t->key = keys;
-		if (!slot || !keys) {
-			free(slot);
-			*failed = true;
-			return 0;
-		}
-		for (uint32_t i = 0; i < t->count; i++) {
-			uint64_t x = keyed_text(keyed_process(), t->key[i]);
-
-			while (slot[x & (room - 1)])
-				x++;
-			slot[x & (room - 1)] = i + 1;
-		}
-		free(t->slot);
-		t->slot = slot;
-		t->slot_room = room;
-	}
-	for (; t->slot[h & (t->slot_room - 1)]; h++)
-		if (!strcmp(t->key[t->slot[h & (t->slot_room - 1)] - 1], key))
-			return t->slot[h & (t->slot_room - 1)];
-	t->key[t->count] = strdup(key);
-	if (!t->key[t->count]) {
-		*failed = true;
-		return 0;
-	}
-	t->slot[h & (t->slot_room - 1)] = ++t->count;
-	return t->count;
-}
-
-static void table_fini(struct table *t)
-{
-	for (uint32_t i = 0; i < t->count; i++)
-		free(t->key[i]);
-	free(t->key);
-	free(t->slot);
+	w->failed |= at < 0;
+	return at < 0 ? 0 : (uint32_t)at + 1;
 }
 
 /* pprof's string 0 is "". */
 static int64_t string(struct writer *w, const char *s)
 {
-	return *s ? intern(&w->strings, s, &w->failed) : 0;
-}
-
-static void *more(struct writer *w, void *array, uint32_t *room, uint32_t want, size_t bytes)
-{
-	uint32_t next = *room ? *room : 1024;
-	void *p;
-
-	if (want <= *room)
-		return array;
-	while (next < want)
-		next *= 2;
-	p = realloc(array, next * bytes);
-	if (!p) {
-		w->failed = true;
-		return array;
-	}
-	*room = next;
-	return p;
+	return *s ? number(w, &w->strings, s) : 0;
 }
 
 static uint32_t function_number(struct writer *w, const struct profile_name *n)
@@ -113,9 +49,9 @@ static uint32_t function_number(struct writer *w, const struct profile_name *n)
 		w->failed = true;
 		return 0;
 	}
-	k = intern(&w->functions, key, &w->failed);
+	k = number(w, &w->functions, key);
 	free(key);
-	w->function = more(w, w->function, &w->function_room, k, sizeof(*w->function));
+	w->failed |= ROOM_FOR(w->function, w->function_room, k) != 0;
 	if (!w->failed && k > before) {
 		Sysom__Pprof__Function *f = &w->function[k - 1];
 
@@ -131,7 +67,7 @@ static uint32_t function_number(struct writer *w, const struct profile_name *n)
 static uint32_t location_number(struct writer *w, uint32_t frame)
 {
 	const struct stack_frame *f = &w->b->frames[frame];
-	uint32_t before = w->locations.count, k, function, line_room = w->location_room;
+	uint32_t before = w->locations.count, k, function;
 	bool code = f->kind == STACK_FRAME_NATIVE || f->kind == STACK_FRAME_ANONYMOUS;
 	uint64_t address = code ? f->address : 0;
 	uint32_t object = f->kind == STACK_FRAME_NATIVE ? f->object + 1 : 0;
@@ -144,9 +80,8 @@ static uint32_t location_number(struct writer *w, uint32_t frame)
 	}
 	function = function_number(w, &n);
 	snprintf(key, sizeof(key), "%u %u %llx %u", function, object, (unsigned long long)address, n.line);
-	k = intern(&w->locations, key, &w->failed);
-	w->location = more(w, w->location, &w->location_room, k, sizeof(*w->location));
-	w->line = more(w, w->line, &line_room, k, sizeof(*w->line));
+	k = number(w, &w->locations, key);
+	w->failed |= ROOM_FOR(w->location, w->location_room, k) || ROOM_FOR(w->line, w->line_room, k);
 	if (!w->failed && k > before) {
 		Sysom__Pprof__Location *l = &w->location[k - 1];
 
@@ -321,7 +256,7 @@ static int write_profile(struct writer *w, Sysom__Pprof__Profile *p, FILE *to)
 	p->n_string_table = w->strings.count + 1;
 	*at++ = empty;
 	for (uint32_t i = 0; i < w->strings.count; i++)
-		*at++ = w->strings.key[i];
+		*at++ = w->strings.text[i];
 	bytes = sysom__pprof__profile__get_packed_size(p);
 	data = malloc(bytes);
 	if (data) {
@@ -382,9 +317,9 @@ int profile_pprof_write(FILE *to, const struct stack_batch *b, struct profile_na
 		err = lines ? write_profile(&w, &p, to) : -ENOMEM;
 		free(lines);
 	}
-	table_fini(&w.strings);
-	table_fini(&w.functions);
-	table_fini(&w.locations);
+	intern_fini(&w.strings);
+	intern_fini(&w.functions);
+	intern_fini(&w.locations);
 	free(w.function);
 	free(w.location);
 	free(w.line);

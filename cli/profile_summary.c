@@ -7,30 +7,32 @@
 
 #include "base/check.h"
 #include "base/keyed.h"
+#include "base/order.h"
+#include "base/room.h"
+#include "cli/intern.h"
+#include "cli/naming.h"
 
 /* Everything is summed by a text key: function and module, place and reason, thread and function.
  */
 struct entry {
-	uint64_t hash; /* 0: free */
 	struct profile_name name;
 	const char *kernel, *comm;
 	bool disk;
 	uint32_t pid, tid, seen; /* seen: of the last sample, against recursion */
-	uint32_t first;		 /* how many there were before it */
+	uint32_t first;		 /* its number */
 	uint64_t self_ns, total_ns, count;
 };
 
 struct sums {
-	struct entry *e;
-	uint32_t room, count;
+	struct intern keys; /* hashes */
+	struct entry *e;    /* [keys.count] */
+	size_t room;
 };
 
-static int sums_init(struct sums *s)
+static void sums_fini(struct sums *s)
 {
-	s->room = 1024;
-	s->count = 0;
-	s->e = calloc(s->room, sizeof(*s->e));
-	return s->e ? 0 : -ENOMEM;
+	intern_fini(&s->keys);
+	free(s->e);
 }
 
 static uint64_t text_hash(uint64_t h, const char *s)
@@ -38,59 +40,42 @@ static uint64_t text_hash(uint64_t h, const char *s)
 	return keyed_words(keyed_process(), h, keyed_text(keyed_process(), s));
 }
 
-static struct entry *slot_of(struct sums *s, uint64_t hash)
-{
-	uint64_t i = hash;
-
-	while (s->e[i & (s->room - 1)].hash && s->e[i & (s->room - 1)].hash != hash)
-		i++;
-	return &s->e[i & (s->room - 1)];
-}
-
 /* The entry of that key, *fresh when it was made now; NULL without memory. */
 static struct entry *find(struct sums *s, uint64_t hash, bool *fresh)
 {
-	struct entry *e;
+	uint32_t before = s->keys.count;
+	int64_t at;
 
-	hash = keyed_word(keyed_process(), hash) | 1;
-	if (s->count * 2 >= s->room) {
-		struct sums n = {.room = s->room * 2, .count = s->count};
+	if (ROOM_FOR(s->e, s->room, before + 1ull))
+		return NULL;
+	at = intern_bytes(&s->keys, &hash, sizeof(hash), UINT32_MAX);
+	if (at < 0)
+		return NULL;
+	*fresh = at == before;
+	if (*fresh)
+		s->e[at] = (struct entry){ .kernel = "", .comm = "", .first = before };
+	return &s->e[at];
+}
 
-		n.e = calloc(n.room, sizeof(*n.e));
-		if (!n.e)
-			return NULL;
-		for (uint32_t i = 0; i < s->room; i++)
-			if (s->e[i].hash)
-				*slot_of(&n, s->e[i].hash) = s->e[i];
-		free(s->e);
-		*s = n;
-	}
-	e = slot_of(s, hash);
-	*fresh = !e->hash;
-	if (*fresh) {
-		e->hash = hash;
-		e->kernel = e->comm = "";
-		e->first = s->count++;
-	}
-	return e;
+/* After it the entries are no longer by number. */
+static void sort(struct sums *s, int (*order)(const void *, const void *))
+{
+	if (s->keys.count)
+		qsort(s->e, s->keys.count, sizeof(*s->e), order);
 }
 
 static int by_self(const void *x, const void *y)
 {
 	const struct entry *a = x, *b = y;
 
-	return a->self_ns != b->self_ns ? (a->self_ns < b->self_ns ? 1 : -1)
-	       : a->first < b->first	? -1
-					: a->first > b->first;
+	return ORDER(b->self_ns, a->self_ns) ?: ORDER(a->first, b->first);
 }
 
 static int by_total(const void *x, const void *y)
 {
 	const struct entry *a = x, *b = y;
 
-	return a->total_ns != b->total_ns ? (a->total_ns < b->total_ns ? 1 : -1)
-	       : a->first < b->first	  ? -1
-					  : a->first > b->first;
+	return ORDER(b->total_ns, a->total_ns) ?: ORDER(a->first, b->first);
 }
 
 /* ---- functions ---- */
@@ -126,13 +111,13 @@ static int add_functions(struct sums *s, const struct stack_batch *b, struct pro
 
 static void take_rows(struct profile_summary *out, struct sums *s)
 {
-	qsort(s->e, s->room, sizeof(*s->e), by_self);
-	for (uint32_t i = 0; i < s->room && out->row_count < PROFILE_SUMMARY_ROWS; i++)
+	sort(s, by_self);
+	for (uint32_t i = 0; i < s->keys.count && out->row_count < PROFILE_SUMMARY_ROWS; i++)
 		if (s->e[i].self_ns)
 			out->rows[out->row_count++] =
 			    (struct profile_row){s->e[i].name, s->e[i].self_ns, s->e[i].total_ns};
-	qsort(s->e, s->room, sizeof(*s->e), by_total);
-	for (uint32_t i = 0; i < s->room && out->call_count < PROFILE_SUMMARY_ROWS; i++)
+	sort(s, by_total);
+	for (uint32_t i = 0; i < s->keys.count && out->call_count < PROFILE_SUMMARY_ROWS; i++)
 		if (s->e[i].total_ns && s->e[i].name.kind == STACK_FRAME_PYTHON)
 			out->calls[out->call_count++] =
 			    (struct profile_row){s->e[i].name, s->e[i].self_ns, s->e[i].total_ns};
@@ -154,10 +139,7 @@ static bool of_scheduler(const char *name)
 					    "schedule_hrtimeout_range_clock",
 					    "schedule_hrtimeout"};
 
-	for (size_t i = 0; i < ARRAY_LEN(names); i++)
-		if (!strcmp(names[i], name))
-			return true;
-	return false;
+	return naming_among(names, ARRAY_LEN(names), name) >= 0;
 }
 
 /* The innermost Python frame; without one, the innermost function of the user part that has a name.
@@ -222,8 +204,8 @@ static int add_block(struct sums *s, const struct stack_batch *b, struct profile
 
 static void take_blocks(struct profile_summary *out, struct sums *s)
 {
-	qsort(s->e, s->room, sizeof(*s->e), by_self);
-	for (uint32_t i = 0; i < s->room && out->block_count < PROFILE_SUMMARY_ROWS; i++) {
+	sort(s, by_self);
+	for (uint32_t i = 0; i < s->keys.count && out->block_count < PROFILE_SUMMARY_ROWS; i++) {
 		const struct entry *e = &s->e[i];
 
 		if (!e->self_ns)
@@ -283,16 +265,13 @@ static int add_holder(struct sums *s, const struct stack_batch *b, struct profil
 
 static int find_gil(struct profile_gil *g, const struct stack_batch *b, struct profile_names *names)
 {
-	struct sums threads, holders = {.e = NULL};
-	int err = sums_init(&threads);
+	struct sums threads = { .e = NULL }, holders = { .e = NULL };
+	int err = 0;
 
-	if (!err)
-		err = sums_init(&holders);
 	for (uint32_t i = 0; i < b->sample_count && !err; i++)
 		err = add_thread(&threads, b, &b->samples[i]);
-	if (!err)
-		qsort(threads.e, threads.room, sizeof(*threads.e), by_self);
-	if (!err && threads.e[0].self_ns) {
+	sort(&threads, by_self);
+	if (!err && threads.keys.count && threads.e[0].self_ns) {
 		const struct entry *w = &threads.e[0];
 
 		g->wait_pid = w->pid;
@@ -308,9 +287,8 @@ static int find_gil(struct profile_gil *g, const struct stack_batch *b, struct p
 		if (s->gil == STACK_GIL_HOLDER && s->pid == g->wait_pid && s->tid != g->wait_tid)
 			err = add_holder(&holders, b, names, s);
 	}
-	if (!err)
-		qsort(holders.e, holders.room, sizeof(*holders.e), by_self);
-	if (!err && holders.e[0].self_ns) {
+	sort(&holders, by_self);
+	if (!err && holders.keys.count && holders.e[0].self_ns) {
 		const struct entry *h = &holders.e[0];
 
 		g->hold_tid = h->tid;
@@ -320,8 +298,8 @@ static int find_gil(struct profile_gil *g, const struct stack_batch *b, struct p
 		g->hold_line = h->name.line;
 		g->held_ns = h->self_ns;
 	}
-	free(threads.e);
-	free(holders.e);
+	sums_fini(&threads);
+	sums_fini(&holders);
 	return err;
 }
 
@@ -341,13 +319,11 @@ static void add_time(struct profile_summary *out, const struct stack_sample *s)
 int profile_summary_make(struct profile_summary *out, const struct stack_batch *b,
 			 struct profile_names *names, uint32_t main_pid)
 {
-	struct sums functions, blocks = {.e = NULL};
-	int err = sums_init(&functions);
+	struct sums functions = { .e = NULL }, blocks = { .e = NULL };
+	int err = 0;
 
 	memset(out, 0, sizeof(*out));
 	out->main_pid = main_pid;
-	if (!err)
-		err = sums_init(&blocks);
 	for (uint32_t i = 0; i < b->sample_count && !err; i++) {
 		const struct stack_sample *s = &b->samples[i];
 
@@ -360,7 +336,7 @@ int profile_summary_make(struct profile_summary *out, const struct stack_batch *
 		take_blocks(out, &blocks);
 		err = find_gil(&out->gil, b, names);
 	}
-	free(functions.e);
-	free(blocks.e);
+	sums_fini(&functions);
+	sums_fini(&blocks);
 	return err;
 }

@@ -10,16 +10,15 @@
 
 #include "base/keyed.h"
 #include "base/limits.h"
+#include "base/room.h"
 #include "cli/outfile.h"
 
 int profile_tree_init(struct profile_tree *t)
 {
 	memset(t, 0, sizeof(*t));
-	t->room = 1024;
 	t->slot_room = 4096;
-	t->nodes = calloc(t->room, sizeof(*t->nodes));
 	t->slot = calloc(t->slot_room, sizeof(*t->slot));
-	if (!t->nodes || !t->slot) {
+	if (!t->slot || ROOM_FOR(t->nodes, t->room, 1)) {
 		profile_tree_fini(t);
 		return -ENOMEM;
 	}
@@ -52,78 +51,65 @@ static bool same(const struct profile_node *a, const struct profile_node *b)
 	       !strcmp(a->module, b->module) && !strcmp(a->file, b->file);
 }
 
+/* Of the node like n, or the free one where it belongs; the table is at most half full. */
+static uint32_t *slot_of(const struct profile_tree *t, const struct profile_node *n)
+{
+	uint64_t h = key_of(n->parent, n);
+	uint32_t *slot;
+
+	do
+		slot = &t->slot[h++ & (t->slot_room - 1)];
+	while (*slot && !same(&t->nodes[*slot], n));
+	return slot;
+}
+
 static int grow(struct profile_tree *t)
 {
-	if (t->count == t->room) {
-		struct profile_node *p = realloc(t->nodes, 2ull * t->room * sizeof(*p));
+	struct profile_tree next = *t;
 
-		if (!p)
-			return -ENOMEM;
-		t->nodes = p;
-		t->room *= 2;
-	}
+	if (t->count >= LIMIT_STACK_FRAMES)
+		return -E2BIG;
 	if (t->count * 2 >= t->slot_room) {
-		uint32_t room = t->slot_room * 2, *slot = calloc(room, sizeof(*slot));
-
-		if (!slot)
+		next.slot_room = 2 * t->slot_room;
+		next.slot = calloc(next.slot_room, sizeof(*next.slot));
+		if (!next.slot)
 			return -ENOMEM;
-		for (uint32_t i = 1; i < t->count; i++) {
-			uint64_t h = key_of(t->nodes[i].parent, &t->nodes[i]);
-
-			while (slot[h & (room - 1)])
-				h++;
-			slot[h & (room - 1)] = i;
-		}
+		for (uint32_t i = 1; i < t->count; i++)
+			*slot_of(&next, &t->nodes[i]) = i;
 		free(t->slot);
-		t->slot = slot;
-		t->slot_room = room;
+		*t = next;
 	}
-	return t->count < LIMIT_STACK_FRAMES ? 0 : -E2BIG;
+	return ROOM_FOR(t->nodes, t->room, t->count + 1ull);
 }
 
 /* The child of parent like *n, made if need be. */
 static int child(struct profile_tree *t, uint32_t parent, struct profile_node *n, uint32_t *out)
 {
-	uint64_t h;
+	uint32_t *slot;
 	int err;
 
 	n->parent = parent;
-	h = key_of(parent, n);
-	for (; t->slot[h & (t->slot_room - 1)]; h++) {
-		struct profile_node *have = &t->nodes[t->slot[h & (t->slot_room - 1)]];
-
-		if (same(have, n)) {
-			*out = t->slot[h & (t->slot_room - 1)];
-			have->flags |= n->flags;
-			return 0;
-		}
+	slot = slot_of(t, n);
+	*out = *slot;
+	if (*slot) {
+		t->nodes[*slot].flags |= n->flags;
+		return 0;
 	}
 	err = grow(t);
 	if (err)
 		return err;
-	h = key_of(parent, n);
-	while (t->slot[h & (t->slot_room - 1)])
-		h++;
-	t->slot[h & (t->slot_room - 1)] = t->count;
+	*out = *slot_of(t, n) = t->count;
 	n->next = t->nodes[parent].first;
 	t->nodes[parent].first = t->count;
-	t->nodes[t->count] = *n;
-	*out = t->count++;
+	t->nodes[t->count++] = *n;
 	return 0;
 }
 
 static const char *keep_text(struct profile_tree *t, char *text)
 {
-	if (t->text_count == t->text_room) {
-		uint32_t room = t->text_room ? t->text_room * 2 : 64;
-		char **p = realloc(t->texts, room * sizeof(*p));
-
-		if (!p) {
-			free(text);
-			return NULL;
-		}
-		t->texts = p;
-		t->text_room = room;
+	if (ROOM_FOR(t->texts, t->text_room, t->text_count + 1ull)) {
+		free(text);
+		return NULL;
 	}
 	return t->texts[t->text_count++] = text;
 }

@@ -33,11 +33,13 @@ struct profile_node {
 
 struct profile_tree {
 	struct profile_node *nodes; /* nodes[0] is the root */
-	uint32_t count, room;
+	uint32_t count;
+	size_t room;
 	uint32_t *slot; /* (parent, frame) -> node */
 	uint32_t slot_room;
 	char **texts; /* names that were made here */
-	uint32_t text_count, text_room;
+	uint32_t text_count;
+	size_t text_room;
 	bool differs; /* base_ figures have a meaning */
 	bool to_base; /* what is added now goes there */
 	double scale; /* of the times that are added now; 0: as they are */

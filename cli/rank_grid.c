@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "analysis/robust/median.h"
+#include "base/order.h"
 #include "cli/incident_diff.h"
 
 /* The column of a time, by the culprit's steps; -1: before or after them. */
@@ -108,13 +109,8 @@ static int by_collective(const void *x, const void *y)
 {
 	const struct entry *a = x, *b = y;
 
-	if (a->key != b->key)
-		return a->key < b->key ? -1 : 1;
-	if (a->func != b->func)
-		return a->func < b->func ? -1 : 1;
-	if (a->seq != b->seq)
-		return a->seq < b->seq ? -1 : 1;
-	return (a->enter_ns > b->enter_ns) - (a->enter_ns < b->enter_ns);
+	return ORDER(a->key, b->key) ?: ORDER(a->func, b->func) ?: ORDER(a->seq, b->seq) ?:
+	       ORDER(a->enter_ns, b->enter_ns);
 }
 
 static bool is_collective(const struct record *r, unsigned kind)

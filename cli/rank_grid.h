@@ -4,7 +4,7 @@
  *
  * Columns are steps of one rank (the culprit), or as many at a time as keep them below
  * RANK_GRID_COLUMNS_MAX; another rank's step belongs to the column in which its middle lies, so ranks
- * that count from elsewhere meet. Times must be on one clock (trace_align.h). Own time is compared with
+ * that count from elsewhere meet. Times must be on one clock (trace_align_apply). Own time is compared with
  * the median of the column's ranks of the same role where there are three or more, else with what was
  * expected of the rank. Lateness is behind the median rank of a collective (the lower one of two), by
  * kernels, or by calls where a rank's kernels were not seen; per cell the latest collective counts.

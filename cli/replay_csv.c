@@ -6,8 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/trace_reader.h"
-
 #define TEXT_BYTES (2 * REPLAY_CSV_ROW_BYTES_MAX)
 
 struct replay_csv {
@@ -17,7 +15,7 @@ struct replay_csv {
 	size_t at, bytes;
 	uint64_t line, next_line, blank;
 	const char *error;
-	struct replay_csv_field field[REPLAY_CSV_FIELDS_MAX];
+	struct trace_field field[REPLAY_CSV_FIELDS_MAX];
 };
 
 int replay_csv_open(struct replay_csv **out, const char *path)
@@ -96,61 +94,14 @@ static size_t row_span(struct replay_csv *c, uint64_t *lines, bool *open_quote)
 	return 0;
 }
 
-/* A quoted field at p, unescaped in place; returns what follows its closing quote. */
-static char *split_quoted(char *p, char *end, struct replay_csv_field *f)
-{
-	char *to = ++p;
-
-	f->text = p;
-	while (p < end) {
-		if (*p == '"') {
-			if (p + 1 < end && p[1] == '"')
-				p++;
-			else
-				break;
-		}
-		*to++ = *p++;
-	}
-	f->bytes = (size_t)(to - f->text);
-	return p < end ? p + 1 : NULL;
-}
-
-static int split(struct replay_csv *c, char *p, char *end)
-{
-	int n = 0;
-
-	for (;;) {
-		struct replay_csv_field *f = &c->field[n];
-		char *after;
-
-		if (n == REPLAY_CSV_FIELDS_MAX)
-			return bad(c, "too many columns");
-		n++;
-		if (p < end && *p == '"') {
-			after = split_quoted(p, end, f);
-			if (!after || (after < end && *after != ','))
-				return bad(c, "text after a closing quote");
-		} else {
-			after = memchr(p, ',', (size_t)(end - p));
-			after = after ? after : end;
-			f->text = p;
-			f->bytes = (size_t)(after - p);
-		}
-		/* the separator's, or the line end's, place */
-		f->text[f->bytes] = '\0';
-		if (after >= end)
-			return n;
-		p = after + 1;
-	}
-}
-
-int replay_csv_next(struct replay_csv *c, struct replay_csv_field **fields)
+int replay_csv_next(struct replay_csv *c, struct trace_field **fields)
 {
 	for (;;) {
 		uint64_t lines;
 		bool open_quote;
 		size_t span = row_span(c, &lines, &open_quote), body;
 		char *row;
+		int n;
 
 		c->line = c->next_line;
 		if (!span && !c->text_end) {
@@ -180,8 +131,12 @@ int replay_csv_next(struct replay_csv *c, struct replay_csv_field **fields)
 		}
 		if (memchr(row, '\0', body))
 			return bad(c, "a zero byte");
+		row[body] = '\0'; /* the line end's place */
 		*fields = c->field;
-		return split(c, row, row + body);
+		n = trace_reader_fields(row, body, c->field, REPLAY_CSV_FIELDS_MAX);
+		if (n > REPLAY_CSV_FIELDS_MAX)
+			return bad(c, "too many columns");
+		return n < 0 ? bad(c, "text after a closing quote") : n;
 	}
 }
 
@@ -223,7 +178,7 @@ static bool number_short(const char *p, double *out)
 	return true;
 }
 
-bool replay_csv_number(const struct replay_csv_field *f, double *out)
+bool replay_csv_number(const struct trace_field *f, double *out)
 {
 	char *end;
 

@@ -5,6 +5,7 @@
  * ranks, so the device records of each are kept (replay_ranks.c). */
 #include <errno.h>
 #include <getopt.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +13,7 @@
 #include "analysis/judge.h"
 #include "analysis/steps.h"
 #include "base/limits.h"
+#include "base/room.h"
 #include "cli/pages.h"
 #include "cli/replay.h"
 #include "cli/replay_live.h"
@@ -71,6 +73,11 @@ static int rank_of(const char *path, int order)
 	return order;
 }
 
+static const char *word(bool v)
+{
+	return v ? "true" : "false";
+}
+
 static void print_step(struct replay_events *ev, int rank, const struct step *st,
 		       const struct judge_verdict *v)
 {
@@ -81,68 +88,32 @@ static void print_step(struct replay_events *ev, int rank, const struct step *st
 			puts("rank   step   latency ms    self ms compute ms    comm ms exposed ms"
 			     "    idle ms kernels phase");
 		ev->headed = true;
-		printf("%4d %6llu %12.3f %10.3f %10.3f %10.3f %10.3f %10.3f %7u %5u  %s%s%s%s\n", rank,
-		       (unsigned long long)st->index, (double)st->latency_ns / 1e6,
-		       (double)st->self_ns / 1e6, (double)st->compute_ns / 1e6,
-		       (double)st->comm_ns / 1e6, (double)st->exposed_comm_ns / 1e6,
-		       (double)st->idle_ns / 1e6, st->kernels, st->phase,
-		       v->flagged ? "SLOW" : roofline_state_name(v->state), edge ? " edge" : "",
+		printf("%4d %6" PRIu64 " %12.3f %10.3f %10.3f %10.3f %10.3f %10.3f %7u %5u  %s%s%s%s\n",
+		       rank, st->index, (double)st->latency_ns / 1e6, (double)st->self_ns / 1e6,
+		       (double)st->compute_ns / 1e6, (double)st->comm_ns / 1e6,
+		       (double)st->exposed_comm_ns / 1e6, (double)st->idle_ns / 1e6, st->kernels,
+		       st->phase, v->flagged ? "SLOW" : roofline_state_name(v->state), edge ? " edge" : "",
 		       hole ? " not-recorded" : "",
 		       st->flags & STEP_FLAG_CPU_BOUND ? " cpu-bound" : "");
 		return;
 	}
-	printf("{\"type\":\"step\",\"rank\":%d,\"step\":%llu,\"begin_ns\":%llu,\"end_ns\":%llu,"
-	       "\"compute_ns\":%llu,\"comm_ns\":%llu,\"exposed_comm_ns\":%llu,\"copy_ns\":%llu,"
-	       "\"idle_ns\":%llu,\"kernels\":%u,\"flagged\":%s,",
-	       rank, (unsigned long long)st->index, (unsigned long long)st->begin_ns,
-	       (unsigned long long)st->end_ns, (unsigned long long)st->compute_ns,
-	       (unsigned long long)st->comm_ns, (unsigned long long)st->exposed_comm_ns,
-	       (unsigned long long)st->copy_ns, (unsigned long long)st->idle_ns, st->kernels,
-	       v->flagged ? "true" : "false");
-	printf("\"latency_ns\":%llu,\"self_ns\":%llu,\"device_begin_ns\":%llu,"
-	       "\"device_end_ns\":%llu,\"launches\":%u,\"collectives\":%u,\"copies\":%u,"
-	       "\"phase\":%u,\"source\":\"%s\",\"state\":\"%s\",\"expected_ns\":%.1f,"
-	       "\"excess\":%.6f,\"self_flagged\":%s,\"edge\":%s,\"incomplete\":%s,"
-	       "\"cpu_bound\":%s,\"resync\":%s,\"gap\":%s}\n",
-	       (unsigned long long)st->latency_ns, (unsigned long long)st->self_ns,
-	       (unsigned long long)st->device_begin_ns, (unsigned long long)st->device_end_ns,
-	       st->launches, st->collectives, st->copies, st->phase,
-	       st->source == STEP_SOURCE_EXPLICIT ? "marks" : "auto",
-	       roofline_state_name(v->state), v->expected_ns, v->excess,
-	       v->self ? "true" : "false", edge ? "true" : "false",
-	       st->flags & STEP_FLAG_INCOMPLETE ? "true" : "false",
-	       st->flags & STEP_FLAG_CPU_BOUND ? "true" : "false",
-	       st->flags & STEP_FLAG_RESYNC ? "true" : "false", hole ? "true" : "false");
-}
-
-static bool steps_grow(struct replay_steps *s)
-{
-	uint32_t room = s->room ? s->room * 2 : 256;
-	struct step *step = realloc(s->step, room * sizeof(*step));
-	uint32_t *at = realloc(s->kernel_at, (room + 1) * sizeof(*at));
-
-	s->step = step ? step : s->step;
-	s->kernel_at = at ? at : s->kernel_at;
-	if (!step || !at)
-		return false;
-	s->kernel_at[0] = 0;
-	s->room = room;
-	return true;
-}
-
-static bool kernels_grow(struct replay_steps *s, uint32_t count)
-{
-	uint32_t room = s->kernel_room ? s->kernel_room * 2 : 4096;
-	struct step_kernel *more;
-
-	if (s->kernel_room - s->kernel_count >= count)
-		return true;
-	more = room > s->kernel_room ? realloc(s->kernel, room * sizeof(*more)) : NULL;
-	if (!more)
-		return false;
-	s->kernel = more;
-	s->kernel_room = room;
-	return true;
+	printf("{\"type\":\"step\",\"rank\":%d,\"step\":%" PRIu64 ",\"begin_ns\":%" PRIu64
+	       ",\"end_ns\":%" PRIu64 ",\"compute_ns\":%" PRIu64 ",\"comm_ns\":%" PRIu64
+	       ",\"exposed_comm_ns\":%" PRIu64 ",\"copy_ns\":%" PRIu64 ",\"idle_ns\":%" PRIu64
+	       ",\"kernels\":%u,\"flagged\":%s,\"latency_ns\":%" PRIu64 ",\"self_ns\":%" PRIu64,
+	       rank, st->index, st->begin_ns, st->end_ns, st->compute_ns, st->comm_ns,
+	       st->exposed_comm_ns, st->copy_ns, st->idle_ns, st->kernels, word(v->flagged),
+	       st->latency_ns, st->self_ns);
+	printf(",\"device_begin_ns\":%" PRIu64 ",\"device_end_ns\":%" PRIu64
+	       ",\"launches\":%u,\"collectives\":%u,\"copies\":%u,\"phase\":%u,\"source\":\"%s\","
+	       "\"state\":\"%s\",\"expected_ns\":%.1f,\"excess\":%.6f,\"self_flagged\":%s,"
+	       "\"edge\":%s,\"incomplete\":%s,\"cpu_bound\":%s,\"resync\":%s,\"gap\":%s}\n",
+	       st->device_begin_ns, st->device_end_ns, st->launches, st->collectives, st->copies,
+	       st->phase, st->source == STEP_SOURCE_EXPLICIT ? "marks" : "auto",
+	       roofline_state_name(v->state),
+	       v->expected_ns, v->excess, word(v->self), word(edge),
+	       word(st->flags & STEP_FLAG_INCOMPLETE), word(st->flags & STEP_FLAG_CPU_BOUND),
+	       word(st->flags & STEP_FLAG_RESYNC), word(hole));
 }
 
 static void keep_step(struct replay_events *ev, const struct step *st,
@@ -150,10 +121,13 @@ static void keep_step(struct replay_events *ev, const struct step *st,
 {
 	struct replay_steps *s = &ev->found;
 
-	if ((s->count == s->room && !steps_grow(s)) || !kernels_grow(s, count)) {
+	if (ROOM_FOR(s->step, s->room, s->count + 1ull) ||
+	    ROOM_FOR(s->kernel, s->kernel_room, s->kernel_count + (size_t)count) ||
+	    ROOM_FOR(s->kernel_at, s->at_room, s->count + 2ull)) {
 		ev->no_memory = true;
 		return;
 	}
+	s->kernel_at[0] = 0;
 	if (count)
 		memcpy(s->kernel + s->kernel_count, kernels, count * sizeof(*kernels));
 	s->kernel_count += count;
@@ -245,9 +219,8 @@ static int replay_rank(struct replay_events *ev, const struct replay_trace *t, c
 	sc.launch_max = most < LAUNCHES_MAX ? (uint32_t)most + 1 : LAUNCHES_MAX;
 	judge_config_default(&jc);
 	jc.roofline.mode = ev->mode;
-	memory = pages_filled(aligned_alloc(16, (steps_memory_bytes(&sc) + 15) & ~(size_t)15),
-			      steps_memory_bytes(&sc));
-	judge_memory = aligned_alloc(64, (judge_memory_bytes(&jc) + 63) & ~(size_t)63);
+	memory = pages_filled(pages_aligned(steps_memory_bytes(&sc)), steps_memory_bytes(&sc));
+	judge_memory = pages_aligned(judge_memory_bytes(&jc));
 	if (memory && judge_memory) {
 		s = steps_init(memory, &sc);
 		feed(ev, t, s, judge_init(judge_memory, &jc));
@@ -325,34 +298,28 @@ static int replay_file(struct replay_events *ev, const char *path, int order)
 
 static void print_summary(const struct replay_events *ev)
 {
+	uint64_t used = ev->kept - ev->duplicate_marks;
+
 	if (ev->json)
-		printf("{\"type\":\"summary\",\"files\":%llu,\"rows\":%llu,\"rows_used\":%llu,"
-		  "\"skipped\":{\"api_other\":%llu,\"unknown_kind\":%llu,\"duplicate_marks\":%llu},"
-		  "\"launch_proxies\":%llu,\"unmatched_device\":%llu,\"holes\":%llu,\"steps\":%llu,"
-		  "\"steps_incomplete\":%llu,\"too_few_steps\":%llu,\"flagged\":%llu,\"findings\":%llu}\n",
-		       (unsigned long long)ev->files, (unsigned long long)ev->rows,
-	       (unsigned long long)(ev->kept - ev->duplicate_marks),
-	       (unsigned long long)ev->api_other, (unsigned long long)ev->unknown_kind,
-	       (unsigned long long)ev->duplicate_marks, (unsigned long long)ev->proxies,
-	       (unsigned long long)ev->unmatched, (unsigned long long)ev->holes,
-	       (unsigned long long)ev->steps,
-	       (unsigned long long)ev->incomplete, (unsigned long long)ev->few,
-	       (unsigned long long)ev->flagged, (unsigned long long)ev->findings);
+		printf("{\"type\":\"summary\",\"files\":%" PRIu64 ",\"rows\":%" PRIu64
+		       ",\"rows_used\":%" PRIu64 ",\"skipped\":{\"api_other\":%" PRIu64
+		       ",\"unknown_kind\":%" PRIu64 ",\"duplicate_marks\":%" PRIu64
+		       "},\"launch_proxies\":%" PRIu64 ",\"unmatched_device\":%" PRIu64
+		       ",\"holes\":%" PRIu64 ",\"steps\":%" PRIu64 ",\"steps_incomplete\":%" PRIu64
+		       ",\"too_few_steps\":%" PRIu64 ",\"flagged\":%" PRIu64 ",\"findings\":%" PRIu64 "}\n",
+		       ev->files, ev->rows, used, ev->api_other, ev->unknown_kind, ev->duplicate_marks,
+		       ev->proxies, ev->unmatched, ev->holes, ev->steps, ev->incomplete, ev->few,
+		       ev->flagged, ev->findings);
 	else
-		printf("%s%llu file%s, %llu rows, %llu used; skipped: %llu other API or operator calls, "
-		  "%llu of unknown kind, %llu repeated marks; %llu launches taken from kernels, "
-		  "%llu kernels without a launch; %llu step%s, %llu incomplete, %llu slow; "
-		  "%llu file%s of too few steps; %llu finding%s\n",
-		       ev->headed ? "\n" : "", (unsigned long long)ev->files, ev->files == 1 ? "" : "s",
-		       (unsigned long long)ev->rows,
-	       (unsigned long long)(ev->kept - ev->duplicate_marks),
-	       (unsigned long long)ev->api_other, (unsigned long long)ev->unknown_kind,
-	       (unsigned long long)ev->duplicate_marks, (unsigned long long)ev->proxies,
-	       (unsigned long long)ev->unmatched, (unsigned long long)ev->steps,
-	       ev->steps == 1 ? "" : "s",
-	       (unsigned long long)ev->incomplete, (unsigned long long)ev->flagged,
-	       (unsigned long long)ev->few, ev->few == 1 ? "" : "s",
-	       (unsigned long long)ev->findings, ev->findings == 1 ? "" : "s");
+		printf("%s%" PRIu64 " file%s, %" PRIu64 " rows, %" PRIu64 " used; skipped: %" PRIu64
+		       " other API or operator calls, %" PRIu64 " of unknown kind, %" PRIu64
+		       " repeated marks; %" PRIu64 " launches taken from kernels, %" PRIu64
+		       " kernels without a launch; %" PRIu64 " step%s, %" PRIu64 " incomplete, %" PRIu64
+		       " slow; %" PRIu64 " file%s of too few steps; %" PRIu64 " finding%s\n",
+		       ev->headed ? "\n" : "", ev->files, ev->files == 1 ? "" : "s", ev->rows, used,
+		       ev->api_other, ev->unknown_kind, ev->duplicate_marks, ev->proxies, ev->unmatched,
+		       ev->steps, ev->steps == 1 ? "" : "s", ev->incomplete, ev->flagged, ev->few,
+		       ev->few == 1 ? "" : "s", ev->findings, ev->findings == 1 ? "" : "s");
 }
 
 static int options(struct replay_events *ev, int argc, char **argv)
@@ -430,17 +397,13 @@ static int run_live(struct replay_events *ev)
 		return rc;
 	ev->findings = s.findings;
 	if (ev->json)
-		printf("{\"type\":\"live\",\"steps\":%llu,\"flagged\":%llu,\"windows\":%llu,"
-		       "\"window_bytes\":%llu,\"incidents\":%llu}\n",
-		       (unsigned long long)s.steps, (unsigned long long)s.flagged,
-		       (unsigned long long)s.windows, (unsigned long long)s.window_bytes,
-		       (unsigned long long)s.incidents);
+		printf("{\"type\":\"live\",\"steps\":%" PRIu64 ",\"flagged\":%" PRIu64
+		       ",\"windows\":%" PRIu64 ",\"window_bytes\":%" PRIu64 ",\"incidents\":%" PRIu64 "}\n",
+		       s.steps, s.flagged, s.windows, s.window_bytes, s.incidents);
 	else
-		printf("live: %llu steps, %llu slow; %llu windows of %.1f KB; %llu incidents\n",
-		       (unsigned long long)s.steps, (unsigned long long)s.flagged,
-		       (unsigned long long)s.windows,
-		       s.windows ? (double)s.window_bytes / 1000 / (double)s.windows : 0,
-		       (unsigned long long)s.incidents);
+		printf("live: %" PRIu64 " steps, %" PRIu64 " slow; %" PRIu64 " windows of %.1f KB; %" PRIu64
+		       " incidents\n", s.steps, s.flagged, s.windows,
+		       s.windows ? (double)s.window_bytes / 1000 / (double)s.windows : 0, s.incidents);
 	return 0;
 }
 

@@ -4,34 +4,10 @@
 #include <inttypes.h>
 #include <math.h>
 
+#include "cli/escape.h"
 #include "cli/term.h"
 
 #define TEXT_RANKS 16u /* named in text; the JSON names all */
-
-void replay_findings_string(FILE *to, const char *text)
-{
-	fputc('"', to);
-	for (const char *s = text; *s;) {
-		unsigned char c = (unsigned char)*s;
-		bool ok;
-		unsigned n;
-
-		if (c < 0x20 || c == 0x7f) {
-			fprintf(to, "\\u%04x", c);
-			s++;
-			continue;
-		}
-		if (c == '"' || c == '\\')
-			fputc('\\', to);
-		n = term_next_char(s, &ok);
-		if (ok)
-			fwrite(s, 1, n, to);
-		else
-			fputs("\\ufffd", to);
-		s += n;
-	}
-	fputc('"', to);
-}
 
 /* JSON knows no infinity and no NaN. */
 static double number(double v)
@@ -50,16 +26,16 @@ void replay_findings_json(FILE *to, const struct finding *f, const struct replay
 		f->first_step, f->last_step, finding_kind_name(f->kind),
 		finding_layer_name(finding_cause_layer(f->cause)), finding_cause_id(f->cause),
 		number(f->excess), number(f->confidence), number(f->effect_ns));
-	replay_findings_string(to, finding_cause_title(f->cause));
+	escape_json_exact(to, finding_cause_title(f->cause));
 	fputs(",\"remedy\":", to);
-	replay_findings_string(to, finding_cause_remedy(f->cause));
+	escape_json_exact(to, finding_cause_remedy(f->cause));
 	if (extra && extra->has_sure_step)
 		fprintf(to, ",\"sure_step\":%" PRIu64, extra->sure_step);
 	if (extra && extra->window)
 		fprintf(to, ",\"window\":%" PRIu32, extra->window);
 	if (extra && extra->measure) {
 		fputs(",\"measure\":", to);
-		replay_findings_string(to, extra->measure);
+		escape_json_exact(to, extra->measure);
 	}
 	fputs(",\"evidence\":[", to);
 	for (uint32_t i = 0; i < f->evidence_count; i++) {
@@ -67,7 +43,7 @@ void replay_findings_json(FILE *to, const struct finding *f, const struct replay
 
 		fprintf(to, "%s{\"layer\":\"%s\",\"effect_ns\":%.1f,\"text\":", i ? "," : "",
 			finding_layer_name(l->layer), number(l->effect_ns));
-		replay_findings_string(to, l->text);
+		escape_json_exact(to, l->text);
 		fputc('}', to);
 	}
 	fputs("]}\n", to);

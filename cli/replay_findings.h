@@ -21,7 +21,4 @@ struct replay_findings_extra {
 void replay_findings_json(FILE *to, const struct finding *f, const struct replay_findings_extra *extra);
 /* A line, then its evidence, indented, and the remedy. */
 void replay_findings_text(FILE *to, const struct finding *f, const struct replay_findings_extra *extra);
-/* A JSON string with its quotes; valid UTF-8 whatever the text. */
-void replay_findings_string(FILE *to, const char *text);
-
 #endif

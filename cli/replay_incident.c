@@ -10,6 +10,7 @@
 #include "aggregator/picture.h"
 #include "base/check.h"
 #include "base/limits.h"
+#include "base/room.h"
 #include "cli/jsonget.h"
 #include "cli/replay_findings.h"
 #include "cli/replay_line.h"
@@ -28,7 +29,8 @@ struct replay_incident {
 	char (*ids)[INCIDENT_ID_BYTES];
 	uint32_t id_count;
 	uint8_t (*seen)[16]; /* ids of windows */
-	uint32_t seen_count, seen_room;
+	uint32_t seen_count;
+	size_t seen_room;
 	uint32_t job_ranks; /* 0: not known */
 	struct buf line;
 	struct replay_incident_stats stats;
@@ -129,15 +131,8 @@ static int is_again(struct replay_incident *r, const uint8_t id[16])
 	for (uint32_t i = 0; i < r->seen_count; i++)
 		if (!memcmp(r->seen[i], id, 16))
 			return 1;
-	if (r->seen_count == r->seen_room) {
-		uint32_t room = r->seen_room ? 2 * r->seen_room : 64;
-		void *more = realloc(r->seen, room * sizeof(*r->seen));
-
-		if (!more)
-			return -ENOMEM;
-		r->seen = more;
-		r->seen_room = room;
-	}
+	if (ROOM_FOR(r->seen, r->seen_room, r->seen_count + 1ull))
+		return -ENOMEM;
 	memcpy(r->seen[r->seen_count++], id, 16);
 	return 0;
 }
@@ -262,22 +257,6 @@ int replay_incident_window(struct replay_incident *r, const void *data, size_t b
 
 /* ---- incidents ---- */
 
-static enum finding_kind kind_of(const char *name)
-{
-	for (int k = FINDING_SLOW_RANK; k <= FINDING_IMBALANCE; k++)
-		if (!strcmp(name, finding_kind_name((enum finding_kind)k)))
-			return (enum finding_kind)k;
-	return FINDING_SLOW_RANK;
-}
-
-static enum finding_layer layer_of(const char *name)
-{
-	for (unsigned k = LAYER_UNKNOWN; k < LAYER_COUNT; k++)
-		if (!strcmp(name, finding_layer_name((enum finding_layer)k)))
-			return (enum finding_layer)k;
-	return LAYER_UNKNOWN;
-}
-
 /* One verdict of the incident as a finding. */
 static void fill_finding(struct finding *f, const json_t *in, const json_t *d)
 {
@@ -285,7 +264,7 @@ static void fill_finding(struct finding *f, const json_t *in, const json_t *d)
 	size_t k;
 
 	memset(f, 0, sizeof(*f));
-	f->kind = kind_of(jsonget_text(in, "kind"));
+	f->kind = finding_kind_find(jsonget_text(in, "kind")) ?: FINDING_SLOW_RANK;
 	f->cause = finding_cause_find(jsonget_text(d, "cause"));
 	json_array_foreach(json_object_get(d, "ranks"), k, one)
 		if (f->rank_count < FINDING_RANKS_MAX)
@@ -296,7 +275,7 @@ static void fill_finding(struct finding *f, const json_t *in, const json_t *d)
 	f->effect_ns = jsonget_number(d, "effect_ms") * 1e6;
 	f->confidence = jsonget_number(d, "confidence");
 	json_array_foreach(json_object_get(d, "evidence"), k, one)
-		finding_say(f, layer_of(jsonget_text(one, "layer")),
+		finding_say(f, finding_layer_find(jsonget_text(one, "layer")),
 			    jsonget_number(one, "effect_ms") * 1e6, "%s", jsonget_text(one, "text"));
 }
 

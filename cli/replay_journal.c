@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "analysis/finding.h"
+#include "cli/pages.h"
 #include "cli/replay_findings.h"
 #include "cli/replay_line.h"
 
@@ -190,11 +191,6 @@ static void settle(struct replay_journal *j, struct rank_run *r)
 	r->open = false;
 }
 
-static void *aligned(size_t bytes)
-{
-	return aligned_alloc(64, (bytes + 63) & ~(size_t)63);
-}
-
 static int begin_rank(struct replay_journal *j, uint32_t slot, const struct journal_rank *id)
 {
 	struct rank_run *r;
@@ -215,8 +211,8 @@ static int begin_rank(struct replay_journal *j, uint32_t slot, const struct jour
 	r->memory_bytes = bytes;
 	j->memory_bytes += bytes;
 	j->made_bytes += bytes;
-	r->steps_memory = aligned(steps_memory_bytes(&id->steps));
-	r->judge_memory = aligned(judge_memory_bytes(&id->judge));
+	r->steps_memory = pages_aligned(steps_memory_bytes(&id->steps));
+	r->judge_memory = pages_aligned(judge_memory_bytes(&id->judge));
 	if (!r->steps_memory || !r->judge_memory)
 		return -ENOMEM;
 	r->steps = steps_init(r->steps_memory, &id->steps);

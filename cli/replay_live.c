@@ -14,9 +14,11 @@
 #include "base/hash.h"
 #include "base/limits.h"
 #include "base/log.h"
+#include "base/order.h"
+#include "base/room.h"
+#include "cli/escape.h"
 #include "cli/jsonget.h"
 #include "cli/live_node.h"
-#include "cli/replay_findings.h"
 #include "cli/replay_incident.h"
 
 #define TURN_NS	  50000000ull
@@ -43,6 +45,7 @@ struct told { /* what an incident said last */
 struct replay_live {
 	struct replay_live_config config;
 	struct live_job_rank *rank;
+	size_t room;
 	uint32_t count;
 	struct live_node **node;
 	uint32_t node_count;
@@ -89,16 +92,13 @@ void replay_live_close(struct replay_live *l)
 
 int replay_live_add(struct replay_live *l, struct replay_trace *t)
 {
-	struct live_job_rank *more = realloc(l->rank, (l->count + 1) * sizeof(*more));
 	uint32_t at = l->count;
 
-	if (!more)
+	if (ROOM_FOR(l->rank, l->room, at + 1ull))
 		return -ENOMEM;
-	l->rank = more;
-	while (at && more[at - 1].trace.rank > t->rank)
-		at--;
-	memmove(&more[at + 1], &more[at], (l->count - at) * sizeof(*more));
-	more[at] = (struct live_job_rank){.trace = *t};
+	for (; at && l->rank[at - 1].trace.rank > t->rank; at--)
+		l->rank[at] = l->rank[at - 1];
+	l->rank[at] = (struct live_job_rank){.trace = *t};
 	memset(t, 0, sizeof(*t));
 	l->count++;
 	return 0;
@@ -116,20 +116,15 @@ static int instance_order(const void *pa, const void *pb)
 {
 	const struct instance *a = pa, *b = pb;
 
-	if (a->comm != b->comm)
-		return a->comm < b->comm ? -1 : 1;
-	if (a->func != b->func)
-		return a->func < b->func ? -1 : 1;
-	if (a->end_ns != b->end_ns)
-		return a->end_ns < b->end_ns ? -1 : 1;
-	return (a->old > b->old) - (a->old < b->old);
+	return ORDER(a->comm, b->comm) ?: ORDER(a->func, b->func) ?: ORDER(a->end_ns, b->end_ns) ?:
+	       ORDER(a->old, b->old);
 }
 
 static int old_order(const void *pa, const void *pb)
 {
 	const struct instance *a = pa, *b = pb;
 
-	return (a->old > b->old) - (a->old < b->old);
+	return ORDER(a->old, b->old);
 }
 
 /* Communicator and sequence of each; sorted by number on return. NULL: no memory. */
@@ -165,9 +160,7 @@ static int call_order(const void *pa, const void *pb)
 {
 	const struct record *a = pa, *b = pb;
 
-	if (a->begin_ns != b->begin_ns)
-		return a->begin_ns < b->begin_ns ? -1 : 1;
-	return (a->kind < b->kind) - (a->kind > b->kind); /* born before it is used */
+	return ORDER(a->begin_ns, b->begin_ns) ?: ORDER(b->kind, a->kind); /* born before it is used */
 }
 
 /* Its number in the communicator is that of the lower ranks which are in it; few communicators. */
@@ -318,11 +311,11 @@ static void print_told(const struct replay_live *l, const char *id, const char *
 		       (unsigned long long)at_ns, id);
 		say_ranks(json_object_get(d, "ranks"));
 		printf("],\"symptom\":");
-		replay_findings_string(stdout, symptom);
+		escape_json_exact(stdout, symptom);
 		printf(",\"layer\":");
-		replay_findings_string(stdout, layer);
+		escape_json_exact(stdout, layer);
 		printf(",\"cause\":");
-		replay_findings_string(stdout, cause);
+		escape_json_exact(stdout, cause);
 		printf(",\"confidence\":%.4f}\n", jsonget_number(d, "confidence"));
 		return;
 	}

@@ -15,6 +15,8 @@
 #include "base/check.h"
 #include "base/hash.h"
 #include "base/keyed.h"
+#include "base/order.h"
+#include "base/room.h"
 #include "cli/kineto_reader.h"
 #include "cli/pages.h"
 #include "cli/term.h"
@@ -98,76 +100,27 @@ static struct replay_name name_of(const char *text)
 				     .func = (uint8_t)coll_of(text) };
 }
 
-static bool names_grow(struct replay_names *n)
-{
-	uint32_t size = n->slots ? (n->slots_mask + 1) * 2 : 1024;
-	uint32_t *slots = calloc(size, sizeof(*slots));
-	char **text = realloc(n->text, size / 2 * sizeof(*text));
-	struct replay_name *name = realloc(n->name, size / 2 * sizeof(*name));
-
-	if (text)
-		n->text = text;
-	if (name)
-		n->name = name;
-	if (!slots || !text || !name) {
-		free(slots);
-		return false;
-	}
-	if (!n->count) {
-		n->text[0] = strdup("");
-		if (!n->text[0]) {
-			free(slots);
-			return false;
-		}
-		n->name[0] = name_of("");
-		n->count = 1;
-	}
-	free(n->slots);
-	n->slots = slots;
-	n->slots_mask = size - 1;
-	n->room = size / 2;
-	for (uint32_t i = 1; i < n->count; i++) {
-		uint64_t h = keyed_text(keyed_process(), n->text[i]);
-		uint32_t at = (uint32_t)h & n->slots_mask;
-
-		while (n->slots[at])
-			at = (at + 1) & n->slots_mask;
-		n->slots[at] = i;
-	}
-	return true;
-}
-
 static bool name_equals(const char *have, const char *text, size_t bytes)
 {
 	return !strncmp(have, text, bytes) && !have[bytes];
 }
 
-/* The id of a name; 0 when it is empty, or when there is no room. */
-static uint32_t names_find(struct replay_names *n, const char *text, size_t bytes)
+/* The id of a name; 0 when there is no room. */
+static uint32_t names_find(struct replay_trace *t, const char *text, size_t bytes)
 {
-	uint32_t at;
+	uint32_t before = t->names.count;
+	int64_t id = ROOM_FOR(t->name, t->name_room, before + 1ull) ?
+			     -ENOMEM : intern_bytes(&t->names, text, bytes, REPLAY_LOAD_NAMES_MAX);
 
-	if (n->count >= REPLAY_LOAD_NAMES_MAX)
-		return 0;
-	if (n->count + 1 >= n->room && !names_grow(n))
-		return 0;
-	at = (uint32_t)keyed_bytes(keyed_process(), text, bytes) & n->slots_mask;
-	for (; n->slots[at]; at = (at + 1) & n->slots_mask)
-		if (name_equals(n->text[n->slots[at]], text, bytes))
-			return n->slots[at];
-	n->text[n->count] = strndup(text, bytes);
-	if (!n->text[n->count])
-		return 0;
-	n->name[n->count] = name_of(n->text[n->count]);
-	n->slots[at] = n->count;
-	return n->count++;
+	if (id == before)
+		t->name[id] = name_of(t->names.text[id]);
+	return id > 0 ? (uint32_t)id : 0;
 }
 
 /* Mangled names are long, and hashing one takes longer than all the rest of its row: a name that has
  * the ends, the middle and the length of an earlier one is compared with that one first. */
 static uint32_t names_id(struct loader *l, const char *text, size_t bytes)
 {
-	struct replay_names *n = &l->t->names;
 	uint64_t part[3] = { 0 };
 	uint32_t at, id;
 
@@ -183,9 +136,9 @@ static uint32_t names_id(struct loader *l, const char *text, size_t bytes)
 	}
 	at = (uint32_t)hash_mix(part[0] + 3 * part[1] + 5 * part[2] + bytes) % NAME_GUESSES;
 	id = l->guess[at];
-	if (id && name_equals(n->text[id], text, bytes))
+	if (id && name_equals(l->t->names.text[id], text, bytes))
 		return id;
-	return l->guess[at] = names_find(n, text, bytes);
+	return l->guess[at] = names_find(l->t, text, bytes);
 }
 
 /* ---- rows ---- */
@@ -222,36 +175,32 @@ static struct record *record_new(struct loader *l, struct record **array, size_t
 static bool row_classify(struct loader *l, struct record *r, const char *kind, const char *name,
 			 size_t name_bytes)
 {
+	static const struct {
+		const char *text;
+		uint8_t row;
+	} kinds[] = { { "nccl", ROW_NCCL }, { "memcpy", ROW_MEMCPY }, { "memset", ROW_MEMSET },
+		      { "step", ROW_STEP }, { "hole", ROW_HOLE } };
 	struct replay_trace *t = l->t;
 	struct replay_name what;
+	size_t at = 0;
 	bool kernel = !strcmp(kind, "kernel"), api = !strcmp(kind, "api");
 
 	if (kernel || api) {
 		r->name = names_id(l, name, name_bytes);
-		what = r->name ? t->names.name[r->name] : name_of(name);
+		what = r->name ? t->name[r->name] : name_of(name);
 		r->kind = api ? what.api : what.coll ? ROW_NCCL : ROW_KERNEL;
 		if (r->kind == ROW_OTHER)
 			t->api_other++;
 		return r->kind != ROW_OTHER;
 	}
-	if (!strcmp(kind, "nccl")) {
-		r->kind = ROW_NCCL;
-	} else if (!strcmp(kind, "memcpy")) {
-		r->kind = ROW_MEMCPY;
-	} else if (!strcmp(kind, "memset")) {
-		r->kind = ROW_MEMSET;
-	} else if (!strcmp(kind, "step")) {
-		r->kind = ROW_STEP;
-	} else if (!strcmp(kind, "hole")) {
-		r->kind = ROW_HOLE;
-		t->holes++;
-	} else if (!strcmp(kind, "collop")) {
-		t->api_other++;
-		return false;
-	} else {
-		t->unknown_kind++;
+	while (at < ARRAY_LEN(kinds) && strcmp(kind, kinds[at].text))
+		at++;
+	if (at == ARRAY_LEN(kinds)) {
+		++*(strcmp(kind, "collop") ? &t->unknown_kind : &t->api_other);
 		return false;
 	}
+	r->kind = kinds[at].row;
+	t->holes += r->kind == ROW_HOLE;
 	r->name = names_id(l, name, name_bytes);
 	return true;
 }
@@ -276,7 +225,7 @@ static int row_keep(struct loader *l, const struct record *r)
 	if (row > ROW_MEMSET)
 		x->thread = 0;
 	if (row == ROW_NCCL)
-		x->func = t->names.name[r->name].func;
+		x->func = t->name[r->name].func;
 	t->kept++;
 	return 0;
 }
@@ -592,7 +541,7 @@ static void host_finish(const struct replay_trace *t, struct record *x, const st
 		return;
 	}
 	x->name = device->name ? device->name : x->name;
-	if (x->kind == RECORD_LAUNCH && t->names.name[x->name].optimizer)
+	if (x->kind == RECORD_LAUNCH && t->name[x->name].optimizer)
 		x->flags |= RECORD_FLAG_OPTIMIZER;
 	x->bytes = device->bytes;
 	x->stream = device->stream;
@@ -623,20 +572,15 @@ static int host_order(const void *pa, const void *pb)
 {
 	const struct record *a = pa, *b = pb;
 
-	if (a->begin_ns != b->begin_ns)
-		return a->begin_ns < b->begin_ns ? -1 : 1;
-	return (a->correlation > b->correlation) - (a->correlation < b->correlation);
+	return ORDER(a->begin_ns, b->begin_ns) ?: ORDER(a->correlation, b->correlation);
 }
 
 static int device_order(const void *pa, const void *pb)
 {
 	const struct record *a = pa, *b = pb;
 
-	if (a->begin_ns != b->begin_ns)
-		return a->begin_ns < b->begin_ns ? -1 : 1;
-	if (a->stream != b->stream)
-		return a->stream < b->stream ? -1 : 1;
-	return (a->correlation > b->correlation) - (a->correlation < b->correlation);
+	return ORDER(a->begin_ns, b->begin_ns) ?: ORDER(a->stream, b->stream) ?:
+	       ORDER(a->correlation, b->correlation);
 }
 
 static void sort_records(struct record *v, size_t n, int (*order)(const void *, const void *))
@@ -739,7 +683,8 @@ static int load(struct loader *l)
 {
 	int c, rc;
 
-	if (!names_grow(&l->t->names))
+	names_find(l->t, "", 0);
+	if (!l->t->names.count)
 		return complain(l, "out of memory");
 	rc = trace_reader_open(&l->reader, l->path);
 	if (rc) {
@@ -834,11 +779,8 @@ struct record replay_cursor_take(struct replay_cursor *c)
 
 void replay_load_free(struct replay_trace *t)
 {
-	for (uint32_t i = 0; i < t->names.count; i++)
-		free(t->names.text[i]);
-	free(t->names.text);
-	free(t->names.slots);
-	free(t->names.name);
+	intern_fini(&t->names);
+	free(t->name);
 	free(t->host);
 	free(t->device);
 	free(t->marks);

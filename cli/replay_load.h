@@ -16,6 +16,7 @@
 #include <stdint.h>
 
 #include "analysis/record.h"
+#include "cli/intern.h"
 
 /* 96 bytes each. */
 #define REPLAY_LOAD_ROWS_MAX 100000000u
@@ -29,17 +30,11 @@ struct replay_name {
 	uint8_t func;	      /* enum record_coll */
 };
 
-struct replay_names {
-	char **text; /* [0] is "" */
-	struct replay_name *name;
-	uint32_t count, room;
-	uint32_t *slots;
-	uint32_t slots_mask;
-};
-
 struct replay_trace {
 	int rank; /* what the caller set, unless the file itself says it */
-	struct replay_names names;
+	struct intern names; /* [0] is "" */
+	struct replay_name *name; /* by number */
+	size_t name_room;
 	struct record *host, *device; /* sorted, canonical order */
 	size_t host_count, device_count;
 	struct record *marks; /* ProfilerStep marks: begin_ns, end_ns, key = index */

@@ -14,6 +14,8 @@
 #include "analysis/robust/median.h"
 #include "base/check.h"
 #include "base/hash.h"
+#include "base/order.h"
+#include "base/room.h"
 #include "cli/replay.h"
 #include "cli/replay_workers.h"
 
@@ -59,7 +61,7 @@ struct ops {
 	uint32_t *members; /* [stages]: ranks */
 	uint32_t *order; /* steps in order of appearance to their place in time */
 	int32_t *rank;
-	double *self, *late, *part[2]; /* part: forward, backward */
+	double *self, *late, *part[2]; /* part: forward, backward; all behind self */
 };
 
 static const char usage[] =
@@ -74,7 +76,7 @@ static const char usage[] =
 	"  sysom replay ops ops.csv.gz\n\n"
 	"exit status: 0 read to the end, 2 bad arguments or malformed input\n";
 
-static int read_header(struct ops *o, const struct replay_csv *c, const struct replay_csv_field *f,
+static int read_header(struct ops *o, const struct replay_csv *c, const struct trace_field *f,
 		       uint32_t n, bool *is_header)
 {
 	double v;
@@ -109,7 +111,7 @@ static enum type type_of(const char *name)
 	return TYPE_OTHER;
 }
 
-static bool integer(const struct replay_csv_field *f, double most, int64_t *out)
+static bool integer(const struct trace_field *f, double most, int64_t *out)
 {
 	double v;
 
@@ -138,19 +140,12 @@ static int64_t place(struct ops *o, const int64_t *id)
 
 static struct op *op_new(struct ops *o)
 {
-	if (o->count == o->room) {
-		size_t room = o->room ? 2 * o->room : 4096;
-		struct op *op = room > OPS_MAX ? NULL : realloc(o->op, room * sizeof(*op));
-
-		if (!op)
-			return NULL;
-		o->op = op;
-		o->room = room;
-	}
+	if (o->count == OPS_MAX || ROOM_FOR(o->op, o->room, o->count + 1))
+		return NULL;
 	return &o->op[o->count++];
 }
 
-static int read_row(struct ops *o, const struct replay_csv *c, const struct replay_csv_field *f)
+static int read_row(struct ops *o, const struct replay_csv *c, const struct trace_field *f)
 {
 	int64_t id[COLUMNS], rank, step;
 	double start, duration;
@@ -182,7 +177,7 @@ static int read_row(struct ops *o, const struct replay_csv *c, const struct repl
 
 static int read_all(struct ops *o, struct replay_csv *c)
 {
-	struct replay_csv_field *f;
+	struct trace_field *f;
 	bool header = false;
 	int n, rc;
 
@@ -206,43 +201,11 @@ static int read_all(struct ops *o, struct replay_csv *c)
 	return o->width ? 0 : replay_workers_bad(&o->r, c, "no header row", NULL);
 }
 
-static const int64_t *sort_ids; /* of by_id: qsort has no context */
-static int by_id(const void *a, const void *b)
-{
-	int64_t x = sort_ids[*(const uint32_t *)a], y = sort_ids[*(const uint32_t *)b];
-
-	return (x > y) - (x < y);
-}
-
-/* The place of each id among all of them, ascending. Owned; NULL without memory. */
-static uint32_t *places(const struct replay_workers_ids *ids)
-{
-	uint32_t *by = malloc((ids->count + 1) * sizeof(*by)), *to = malloc((ids->count + 1) * sizeof(*to));
-
-	for (uint32_t i = 0; by && to && i < ids->count; i++)
-		by[i] = i;
-	sort_ids = ids->id;
-	if (by && to)
-		qsort(by, ids->count, sizeof(*by), by_id);
-	for (uint32_t i = 0; by && to && i < ids->count; i++)
-		to[by[i]] = i;
-	free(by);
-	if (!by) {
-		free(to);
-		return NULL;
-	}
-	return to;
-}
-
 static int by_time(const void *a, const void *b)
 {
 	const struct op *x = a, *y = b;
 
-	if (x->rank != y->rank)
-		return x->rank < y->rank ? -1 : 1;
-	if (x->step != y->step)
-		return x->step < y->step ? -1 : 1;
-	return (x->begin_ns > y->begin_ns) - (x->begin_ns < y->begin_ns);
+	return ORDER(x->rank, y->rank) ?: ORDER(x->step, y->step) ?: ORDER(x->begin_ns, y->begin_ns);
 }
 
 /* Ops [begin, end) of one rank and step, by time. */
@@ -279,15 +242,8 @@ static int by_collective(const void *a, const void *b)
 {
 	const struct entry *x = a, *y = b;
 
-	if (x->stage != y->stage)
-		return x->stage < y->stage ? -1 : 1;
-	if (x->step != y->step)
-		return x->step < y->step ? -1 : 1;
-	if (x->what != y->what)
-		return x->what < y->what ? -1 : 1;
-	if (x->number != y->number)
-		return x->number < y->number ? -1 : 1;
-	return (x->rank > y->rank) - (x->rank < y->rank);
+	return ORDER(x->stage, y->stage) ?: ORDER(x->step, y->step) ?: ORDER(x->what, y->what) ?:
+	       ORDER(x->number, y->number) ?: ORDER(x->rank, y->rank);
 }
 
 /* Collectives of each rank and step, numbered by name: ops lie by rank, step and time. NULL: no memory. */
@@ -387,25 +343,24 @@ static int lateness(struct ops *o)
 /* Of the step's last end after its first begin, over ranks and steps. */
 static double step_time(struct ops *o)
 {
-	double *begin = malloc(o->t.steps * sizeof(*begin)), *end = malloc(o->t.steps * sizeof(*end));
-	double out = 0;
+	double *begin = malloc(2ull * o->t.steps * sizeof(*begin)), *end = begin + o->t.steps, out;
 
-	for (uint32_t s = 0; begin && end && s < o->t.steps; s++) {
+	if (!begin)
+		return 0;
+	for (uint32_t s = 0; s < o->t.steps; s++) {
 		begin[s] = INFINITY;
 		end[s] = -INFINITY;
 	}
-	for (size_t i = 0; begin && end && i < o->count; i++) {
+	for (size_t i = 0; i < o->count; i++) {
 		const struct op *op = &o->op[i];
 
 		begin[op->step] = fmin(begin[op->step], op->begin_ns);
 		end[op->step] = fmax(end[op->step], op->end_ns);
 	}
-	for (uint32_t s = 0; begin && end && s < o->t.steps; s++)
+	for (uint32_t s = 0; s < o->t.steps; s++)
 		end[s] -= begin[s];
-	if (begin && end)
-		out = median_of(end, o->t.steps);
+	out = median_of(end, o->t.steps);
 	free(begin);
-	free(end);
 	return out;
 }
 
@@ -413,11 +368,12 @@ static double step_time(struct ops *o)
  * nothing. */
 static int renumber(struct ops *o)
 {
-	uint32_t *rank = places(&o->r.rank), *stage = places(&o->stage), *replica = places(&o->replica);
+	uint32_t *rank = replay_workers_places(&o->r.rank), *stage = replay_workers_places(&o->stage);
+	uint32_t *replica = replay_workers_places(&o->replica);
 	uint32_t *role = calloc(o->t.workers, sizeof(*role)), *of = calloc(o->t.workers, sizeof(*of));
 	int err = -ENOMEM;
 
-	o->order = places(&o->r.step);
+	o->order = replay_workers_places(&o->r.step);
 	if (!rank || !stage || !replica || !role || !of || !o->order)
 		goto done;
 	for (uint32_t i = 0; i < o->t.workers; i++) {
@@ -453,16 +409,15 @@ static int fill(struct ops *o)
 	o->t.steps = o->r.step.count;
 	o->rank = calloc(o->t.workers, sizeof(*o->rank));
 	o->step = calloc(o->t.steps, sizeof(*o->step));
-	o->self = malloc(cells * sizeof(double));
-	o->late = malloc(cells * sizeof(double));
-	o->part[0] = malloc(cells * sizeof(double));
-	o->part[1] = malloc(cells * sizeof(double));
+	o->self = malloc(4 * cells * sizeof(double));
+	o->late = o->self + cells;
+	o->part[0] = o->late + cells;
+	o->part[1] = o->part[0] + cells;
 	o->members = calloc(o->stage.count, sizeof(*o->members));
-	if (!o->rank || !o->step || !o->self || !o->late || !o->part[0] || !o->part[1] ||
-	    !o->members || renumber(o))
+	if (!o->rank || !o->step || !o->self || !o->members || renumber(o))
 		return -ENOMEM;
-	for (size_t i = 0; i < cells; i++)
-		o->self[i] = o->late[i] = o->part[0][i] = o->part[1][i] = NAN;
+	for (size_t i = 0; i < 4 * cells; i++)
+		o->self[i] = NAN;
 	qsort(o->op, o->count, sizeof(*o->op), by_time);
 	for (size_t i = 0, j; i < o->count; i = j) {
 		for (j = i + 1; j < o->count && o->op[j].rank == o->op[i].rank &&
@@ -491,10 +446,10 @@ static int fill(struct ops *o)
 static double growth(const struct ops *o, const double *v, uint32_t worker, uint64_t first, uint64_t last)
 {
 	uint32_t n = o->t.workers, known[2] = { 0, 0 };
-	double *ratio[2] = { malloc(o->t.steps * sizeof(double)), malloc(o->t.steps * sizeof(double)) };
-	double *others = malloc(n * sizeof(double)), out = NAN;
+	double *others = malloc((n + 2ull * o->t.steps) * sizeof(double)), out = NAN;
+	double *ratio[2] = { others + n, others + n + o->t.steps };
 
-	for (uint32_t s = 0; ratio[0] && ratio[1] && others && s < o->t.steps; s++) {
+	for (uint32_t s = 0; others && s < o->t.steps; s++) {
 		bool in = o->step[s] >= first && o->step[s] <= last;
 		uint32_t k = 0;
 		double x = v[(size_t)s * n + worker];
@@ -510,8 +465,6 @@ static double growth(const struct ops *o, const double *v, uint32_t worker, uint
 		out = median_of(ratio[1], known[1]) / median_of(ratio[0], known[0]) - 1;
 	else if (known[1])
 		out = median_of(ratio[1], known[1]) - 1;
-	free(ratio[0]);
-	free(ratio[1]);
 	free(others);
 	return out;
 }
@@ -560,10 +513,18 @@ static void print_summary(const struct ops *o)
 		       o->r.rows, o->t.workers, o->t.roles, o->t.steps, o->r.blank, o->moved);
 }
 
-static int run(struct ops *o, struct replay_csv *c)
+static int run(void *context, struct replay_csv *c)
 {
-	int rc = read_all(o, c), err = 0;
+	struct ops *o = context;
+	int rc, err = 0;
 
+	o->stage_of = calloc(REPLAY_WORKERS_MAX, sizeof(*o->stage_of));
+	o->replica_of = calloc(REPLAY_WORKERS_MAX, sizeof(*o->replica_of));
+	if (!o->stage_of || !o->replica_of) {
+		fprintf(stderr, "%s: %s\n", o->r.path, strerror(ENOMEM));
+		return 2;
+	}
+	rc = read_all(o, c);
 	if (rc)
 		return rc;
 	if (o->count)
@@ -576,40 +537,21 @@ static int run(struct ops *o, struct replay_csv *c)
 		fprintf(stderr, "sysom replay ops: out of memory\n");
 		return 1;
 	}
-	o->r.refine = refine;
-	o->r.context = o;
 	o->r.config.least[PEERS_LATE] = GAP_LEAST;
 	o->r.config.least[PEERS_SELF] = SELF_LEAST;
 	rc = o->count ? replay_workers_judge(&o->r, &o->t) : 0;
 	if (!rc)
 		print_summary(o);
-	return rc ? rc : fflush(stdout) || ferror(stdout) ? 1 : 0;
+	return rc;
 }
 
 int replay_ops_main(int argc, char **argv)
 {
-	struct ops o = { .r.kind = "ops" };
-	struct replay_csv *c = NULL;
-	int rc = replay_workers_options(&o.r, argc, argv, usage);
+	struct ops o = { .r = { .kind = "ops", .refine = refine, .context = &o } };
+	int rc = replay_workers_main(&o.r, argc, argv, usage, run);
 
-	if (rc)
-		return rc == REPLAY_WORKERS_HELP ? 0 : rc;
-	o.stage_of = calloc(REPLAY_WORKERS_MAX, sizeof(*o.stage_of));
-	o.replica_of = calloc(REPLAY_WORKERS_MAX, sizeof(*o.replica_of));
-	rc = o.stage_of && o.replica_of ? replay_csv_open(&c, o.r.path) : -ENOMEM;
-	if (rc) {
-		fprintf(stderr, "%s: %s\n", o.r.path, strerror(-rc));
-		rc = 2;
-	} else {
-		rc = run(&o, c);
-	}
-	fflush(stdout);
-	replay_csv_close(c);
-	replay_workers_free(&o.r);
-	free(o.stage.id);
-	free(o.stage.slot);
-	free(o.replica.id);
-	free(o.replica.slot);
+	replay_workers_forget(&o.stage);
+	replay_workers_forget(&o.replica);
 	free(o.stage_of);
 	free(o.replica_of);
 	free(o.op);
@@ -618,8 +560,5 @@ int replay_ops_main(int argc, char **argv)
 	free(o.members);
 	free(o.rank);
 	free(o.self);
-	free(o.late);
-	free(o.part[0]);
-	free(o.part[1]);
 	return rc;
 }

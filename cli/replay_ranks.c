@@ -9,21 +9,18 @@
 #include <string.h>
 
 #include "base/hash.h"
-#include "base/keyed.h"
+#include "base/order.h"
+#include "base/room.h"
+#include "cli/intern.h"
 #include "cli/replay_findings.h"
-
-struct names {
-	char **text; /* [0] is "" */
-	uint32_t count, room;
-	uint32_t *slots, slots_mask;
-};
 
 struct replay_ranks {
 	struct jobsteps_rank *rank; /* steps and kernels are ours */
 	struct align_rank *clock;
 	struct align_job align;
+	size_t rank_room, clock_room;
 	uint32_t count;
-	struct names names;
+	struct intern names; /* of the whole job; [0] is "" */
 	uint64_t findings;
 	bool json;
 };
@@ -47,67 +44,10 @@ void replay_ranks_free(struct replay_ranks *r)
 		return;
 	for (uint32_t i = 0; i < r->count; i++)
 		rank_free(&r->rank[i], &r->clock[i]);
-	for (uint32_t i = 0; i < r->names.count; i++)
-		free(r->names.text[i]);
-	free(r->names.text);
-	free(r->names.slots);
+	intern_fini(&r->names);
 	free(r->rank);
 	free(r->clock);
 	free(r);
-}
-
-/* ---- names of the whole job ---- */
-
-static uint32_t *name_slot(const struct names *n, const char *text)
-{
-	uint32_t at = (uint32_t)keyed_text(keyed_process(), text) & n->slots_mask;
-
-	while (n->slots[at] && strcmp(n->text[n->slots[at]], text))
-		at = (at + 1) & n->slots_mask;
-	return &n->slots[at];
-}
-
-static bool names_grow(struct names *n)
-{
-	uint32_t room = n->room ? n->room * 2 : 512;
-	char **text = realloc(n->text, room * sizeof(*text));
-	uint32_t *slots = calloc((size_t)room * 2, sizeof(*slots));
-
-	if (text)
-		n->text = text;
-	if (text && !n->count) {
-		n->text[0] = strdup("");
-		n->count = n->text[0] != NULL;
-	}
-	if (!text || !slots || !n->count) {
-		free(slots);
-		return false;
-	}
-	free(n->slots);
-	n->slots = slots;
-	n->slots_mask = room * 2 - 1;
-	n->room = room;
-	for (uint32_t i = 1; i < n->count; i++)
-		*name_slot(n, n->text[i]) = i;
-	return true;
-}
-
-/* 0: none, or without memory. */
-static uint32_t name_id(struct names *n, const char *text)
-{
-	uint32_t *slot;
-
-	if (!*text || n->count >= REPLAY_LOAD_NAMES_MAX ||
-	    (n->count + 1 >= n->room && !names_grow(n)))
-		return 0;
-	slot = name_slot(n, text);
-	if (!*slot) {
-		n->text[n->count] = strdup(text);
-		if (!n->text[n->count])
-			return 0;
-		*slot = n->count++;
-	}
-	return *slot;
 }
 
 /* ---- intake ---- */
@@ -145,31 +85,21 @@ static int take_names(struct replay_ranks *r, const struct replay_trace *t, stru
 {
 	uint32_t *ids = calloc(t->names.count ? t->names.count : 1, sizeof(*ids));
 
-	if (!ids || (!r->names.room && !names_grow(&r->names))) {
+	if (!ids || intern_text(&r->names, "", REPLAY_LOAD_NAMES_MAX) < 0) {
 		free(ids);
 		return -ENOMEM;
 	}
 	for (uint32_t i = 0; i < count; i++) {
 		uint32_t name = kernel[i].name;
+		int64_t id = 0;
 
 		if (name && !ids[name])
-			ids[name] = name_id(&r->names, t->names.text[name]);
+			id = intern_text(&r->names, t->names.text[name], REPLAY_LOAD_NAMES_MAX);
+		ids[name] = id > 0 ? (uint32_t)id : ids[name];
 		kernel[i].name = ids[name];
 	}
 	free(ids);
 	return 0;
-}
-
-static int ranks_room(struct replay_ranks *r)
-{
-	struct jobsteps_rank *rank = realloc(r->rank, (r->count + 1) * sizeof(*rank));
-	struct align_rank *clock = realloc(r->clock, (r->count + 1) * sizeof(*clock));
-
-	if (rank)
-		r->rank = rank;
-	if (clock)
-		r->clock = clock;
-	return rank && clock ? 0 : -ENOMEM;
 }
 
 int replay_ranks_add(struct replay_ranks *r, const struct replay_trace *t, struct replay_steps *s)
@@ -182,7 +112,9 @@ int replay_ranks_add(struct replay_ranks *r, const struct replay_trace *t, struc
 			fprintf(stderr, "sysom replay events: two files of rank %d\n", t->rank);
 			return -EBADMSG;
 		}
-	if (r->count == REPLAY_RANKS_MAX || t->device_count > UINT32_MAX || ranks_room(r))
+	if (r->count == REPLAY_RANKS_MAX || t->device_count > UINT32_MAX ||
+	    ROOM_FOR(r->rank, r->rank_room, r->count + 1ull) ||
+	    ROOM_FOR(r->clock, r->clock_room, r->count + 1ull))
 		return -ENOMEM;
 	rc = take_names(r, t, s->kernel, s->kernel_count);
 	if (!rc)
@@ -230,9 +162,7 @@ static int member_order(const void *pa, const void *pb)
 {
 	const struct member *a = pa, *b = pb;
 
-	if (a->instance != b->instance)
-		return a->instance < b->instance ? -1 : 1;
-	return (a->rank > b->rank) - (a->rank < b->rank);
+	return ORDER(a->instance, b->instance) ?: ORDER(a->rank, b->rank);
 }
 
 static void print_instance(const struct replay_ranks *r, const struct member *m, uint32_t n,

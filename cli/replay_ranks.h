@@ -20,7 +20,8 @@ struct replay_steps { /* of one rank; malloc-ed */
 	struct step *step;
 	struct step_kernel *kernel;
 	uint32_t *kernel_at; /* [count + 1]: where each one's kernels begin; NULL: no steps */
-	uint32_t count, room, kernel_count, kernel_room;
+	uint32_t count, kernel_count;
+	size_t room, kernel_room, at_room;
 };
 /* Takes the steps where it succeeds, and copies the rank's collectives. 0, -ENOMEM, -EBADMSG (a rank
  * twice, after a message). */

@@ -46,12 +46,9 @@ static int usage(FILE *to)
 	return to == stdout ? EXIT_OK : EXIT_USAGE;
 }
 
-static bool positive(const char *text, double *out)
+static bool positive(const char *text, double most, double *out)
 {
-	char *end;
-
-	*out = strtod(text, &end);
-	return *text && !*end && isfinite(*out) && *out > 0;
+	return options_number(text, 0, most, out) && *out > 0;
 }
 
 static int wrong(const char *what)
@@ -79,11 +76,10 @@ static int parse(struct arguments *a, struct side *side, int argc, char **argv)
 		if (opt == 'j')
 			a->json = true;
 		else if (opt == 'd')
-			good = positive(optarg, &a->delta) && a->delta < 1;
+			good = positive(optarg, 1, &a->delta) && a->delta < 1;
 		else if (opt == 'w')
-			good = positive(optarg, &a->sample_weight) &&
-			       a->sample_weight >= FOLDED_VALUE_MIN &&
-			       a->sample_weight <= FOLDED_VALUE_MAX;
+			good = positive(optarg, FOLDED_VALUE_MAX, &a->sample_weight) &&
+			       a->sample_weight >= FOLDED_VALUE_MIN;
 		else
 			return wrong("unknown option or its value is missing");
 		if (!good) {
@@ -105,20 +101,10 @@ static int parse(struct arguments *a, struct side *side, int argc, char **argv)
 
 static int load(struct side *s, double sample_weight)
 {
-	const char *names[LIMIT_STACK_DEPTH];
 	int err = folded_load(&s->f, s->path, sample_weight);
 
 	if (!err)
-		err = profile_open(&s->p, keyed_process());
-	for (uint32_t i = 0; i < s->f.count && !err; i++) {
-		uint32_t n = folded_names(&s->f, i, names);
-
-		if (!(s->f.lines[i].weight > 0))
-			continue;
-		err = profile_add(s->p, names, n, s->f.lines[i].weight, folded_samples(&s->f, i));
-		if (err == -E2BIG)
-			err = 0; /* counted, and told in the summary */
-	}
+		err = folded_profile(&s->f, &s->p); /* what has no room is told in the summary */
 	if (err == -ENOMEM)
 		fprintf(stderr, "sysom replay stacks: out of memory\n");
 	return err;

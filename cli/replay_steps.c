@@ -9,7 +9,10 @@
 #include <string.h>
 
 #include "analysis/roofline.h"
-#include "base/keyed.h"
+#include "base/room.h"
+#include "cli/escape.h"
+#include "cli/intern.h"
+#include "cli/pages.h"
 #include "cli/replay.h"
 #include "cli/replay_csv.h"
 #include "cli/replay_unit.h"
@@ -28,7 +31,8 @@
 enum skip { SKIP_NOT_POSITIVE, SKIP_COUNT };
 
 struct key {
-	char *text, *json; /* json: escaped, with its quotes */
+	const char *text;
+	char *json; /* escaped, with its quotes */
 	uint32_t flagged;
 	uint64_t rows, skipped;
 };
@@ -49,8 +53,10 @@ struct replay {
 	const char *latency_name, *work_names, *key_names;
 	void *memory;
 	struct roofline_set *set;
-	struct key *key;
-	uint32_t keys, keys_room, *slot, slots, last;
+	struct intern keys;
+	struct key *key; /* [keys.count] */
+	size_t key_room;
+	uint32_t last;
 	uint64_t rows, flagged, out, novel, skipped[SKIP_COUNT];
 	struct point *point; /* for people: an even sample of what was read */
 	uint32_t points, point_stride;
@@ -179,7 +185,7 @@ static int bad_row(const struct replay *r, const struct replay_csv *c, const cha
 }
 
 static int find_column(const struct replay *r, const struct replay_csv *c,
-		       const struct replay_csv_field *f, const char *name, size_t bytes,
+		       const struct trace_field *f, const char *name, size_t bytes,
 		       uint32_t *out)
 {
 	for (uint32_t i = 0; i < r->columns; i++)
@@ -194,7 +200,7 @@ static int find_column(const struct replay *r, const struct replay_csv *c,
 
 /* A whole name first, since a column's name may hold a comma; else a list. */
 static int find_columns(const struct replay *r, const struct replay_csv *c,
-			const struct replay_csv_field *f, const char *names, uint32_t *out,
+			const struct trace_field *f, const char *names, uint32_t *out,
 			uint32_t max, uint32_t *count)
 {
 	*count = 0;
@@ -222,7 +228,7 @@ static int find_columns(const struct replay *r, const struct replay_csv *c,
 
 static int read_header(struct replay *r, struct replay_csv *c)
 {
-	struct replay_csv_field *f;
+	struct trace_field *f;
 	int n = replay_csv_next(c, &f), rc;
 
 	if (n < 0)
@@ -240,97 +246,48 @@ static int read_header(struct replay *r, struct replay_csv *c)
 	return rc;
 }
 
-/* A JSON string, valid UTF-8 whatever the text. Owned; NULL without memory. */
+/* A JSON string. Owned; NULL without memory. */
 static char *json_text(const char *text)
 {
-	char *out = malloc(6 * strlen(text) + 3), *p = out;
+	char *out = NULL;
+	size_t bytes;
+	FILE *to = open_memstream(&out, &bytes);
 
-	if (!out)
+	if (!to)
 		return NULL;
-	*p++ = '"';
-	for (const unsigned char *s = (const unsigned char *)text; *s; s++) {
-		if (*s < 0x20) {
-			p += sprintf(p, "\\u%04x", *s);
-			continue;
-		}
-		if (*s == '"' || *s == '\\')
-			*p++ = '\\';
-		if (*s >= 0x80) {
-			bool ok;
-			unsigned n = term_next_char((const char *)s, &ok);
-
-			p = ok ? mempcpy(p, s, n) : stpcpy(p, "\\ufffd");
-			s += n - 1;
-			continue;
-		}
-		*p++ = (char)*s;
-	}
-	*p++ = '"';
-	*p = '\0';
+	escape_json_exact(to, text);
+	fclose(to);
 	return out;
-}
-
-static int keys_grow(struct replay *r)
-{
-	uint32_t room = r->keys_room ? 2 * r->keys_room : 64;
-	struct key *key = realloc(r->key, room * sizeof(*key));
-	uint32_t *slot = calloc(2 * (size_t)room, sizeof(*slot));
-
-	if (key)
-		r->key = key;
-	if (!key || !slot) {
-		free(slot);
-		return -ENOMEM;
-	}
-	free(r->slot);
-	r->slot = slot;
-	r->slots = 2 * room;
-	r->keys_room = room;
-	for (uint32_t i = 0; i < r->keys; i++) {
-		uint64_t at = keyed_text(keyed_process(), r->key[i].text);
-
-		while (slot[at & (r->slots - 1)])
-			at++;
-		slot[at & (r->slots - 1)] = i + 1;
-	}
-	return 0;
 }
 
 /* The index of this key's text; -errno. */
 static int64_t key_find(struct replay *r, const char *text, size_t bytes)
 {
-	uint64_t at;
+	uint32_t before = r->keys.count;
+	int64_t at;
 
-	if (r->keys && !strcmp(r->key[r->last].text, text))
+	if (before && !strcmp(r->keys.text[r->last], text))
 		return r->last;
-	if (r->keys == r->keys_room) {
-		if (r->keys >= KEYS_MAX)
-			return -E2BIG;
-		if (keys_grow(r))
+	if (ROOM_FOR(r->key, r->key_room, before + 1ull))
+		return -ENOMEM;
+	at = intern_bytes(&r->keys, text, bytes, KEYS_MAX);
+	if (at == before) {
+		r->key[at] = (struct key){ .text = r->keys.text[at], .json = json_text(text) };
+		if (!r->key[at].json)
 			return -ENOMEM;
 	}
-	at = keyed_bytes(keyed_process(), text, bytes);
-	for (; r->slot[at & (r->slots - 1)]; at++) {
-		uint32_t i = r->slot[at & (r->slots - 1)] - 1;
-
-		if (!strcmp(r->key[i].text, text))
-			return r->last = i;
-	}
-	r->key[r->keys] = (struct key){ .text = strdup(text), .json = json_text(text) };
-	if (!r->key[r->keys].text || !r->key[r->keys].json)
-		return -ENOMEM;
-	r->slot[at & (r->slots - 1)] = r->keys + 1;
-	return r->last = r->keys++;
+	r->last = at < 0 ? r->last : (uint32_t)at;
+	return at;
 }
 
 /* The key's columns joined by commas. */
-static int64_t row_key(struct replay *r, const struct replay_csv_field *f)
+static int64_t row_key(struct replay *r, const struct trace_field *f)
 {
 	char text[KEY_BYTES_MAX];
 	size_t n = 0;
 
 	for (uint32_t i = 0; i < r->key_count; i++) {
-		const struct replay_csv_field *k = &f[r->keys_of[i]];
+		const struct trace_field *k = &f[r->keys_of[i]];
 
 		if (n + k->bytes + 2 > sizeof(text))
 			return -ENAMETOOLONG;
@@ -341,14 +298,6 @@ static int64_t row_key(struct replay *r, const struct replay_csv_field *f)
 	}
 	text[n] = '\0';
 	return key_find(r, text, n);
-}
-
-static char *put_text(char *p, const char *text)
-{
-	size_t n = strlen(text);
-
-	memcpy(p, text, n);
-	return p + n;
 }
 
 static char *put_count(char *p, uint64_t v)
@@ -391,27 +340,27 @@ static void print_step(const struct replay *r, const struct key *k, const struct
 {
 	char line[512], *p;
 
-	p = put_text(line, "{\"type\":\"step\",\"row\":");
+	p = stpcpy(line, "{\"type\":\"step\",\"row\":");
 	p = put_count(p, r->rows);
-	p = put_text(p, ",\"key\":");
+	p = stpcpy(p, ",\"key\":");
 	fwrite_unlocked(line, 1, (size_t)(p - line), stdout);
 	fputs_unlocked(k->json, stdout);
-	p = put_text(line, ",\"state\":\"");
-	p = put_text(p, roofline_state_name(v->state));
-	p = put_text(p, "\",\"expected_ns\":");
+	p = stpcpy(line, ",\"state\":\"");
+	p = stpcpy(p, roofline_state_name(v->state));
+	p = stpcpy(p, "\",\"expected_ns\":");
 	p = put_number(p, v->expected_ns, 1);
-	p = put_text(p, ",\"latency_ns\":");
+	p = stpcpy(p, ",\"latency_ns\":");
 	p = put_number(p, latency_ns, 1);
-	p = put_text(p, ",\"excess\":");
+	p = stpcpy(p, ",\"excess\":");
 	p = put_number(p, v->excess, 6);
-	p = put_text(p, v->out ? ",\"out\":true" : ",\"out\":false");
+	p = stpcpy(p, v->out ? ",\"out\":true" : ",\"out\":false");
 	if (v->novel)
-		p = put_text(p, ",\"novel\":true");
+		p = stpcpy(p, ",\"novel\":true");
 	if (v->drift)
-		p = put_text(p, ",\"drift\":true");
+		p = stpcpy(p, ",\"drift\":true");
 	if (skipped)
-		p = put_text(p, ",\"skipped\":\"latency not positive\"");
-	p = put_text(p, v->flagged ? ",\"flagged\":true}\n" : ",\"flagged\":false}\n");
+		p = stpcpy(p, ",\"skipped\":\"latency not positive\"");
+	p = stpcpy(p, v->flagged ? ",\"flagged\":true}\n" : ",\"flagged\":false}\n");
 	fwrite_unlocked(line, 1, (size_t)(p - line), stdout);
 }
 
@@ -429,7 +378,7 @@ static void plot_keep(struct replay *r, uint32_t key, double x, double y, bool f
 	r->point[r->points++] = (struct point){ key, (float)x, (float)y, flagged };
 }
 
-static int read_row(struct replay *r, struct replay_csv *c, const struct replay_csv_field *f)
+static int read_row(struct replay *r, struct replay_csv *c, const struct trace_field *f)
 {
 	double latency, work[ROOFLINE_WORK_MAX] = { 0 };
 	struct roofline_verdict v;
@@ -471,7 +420,7 @@ static int read_row(struct replay *r, struct replay_csv *c, const struct replay_
 
 static int read_rows(struct replay *r, struct replay_csv *c)
 {
-	struct replay_csv_field *f;
+	struct trace_field *f;
 	char counts[64];
 	int n, rc;
 
@@ -493,12 +442,12 @@ static int read_rows(struct replay *r, struct replay_csv *c)
 /* The model of each key; NULL where it made room for others. Owned. */
 static struct roofline **models_by_key(const struct replay *r)
 {
-	struct roofline **model = calloc(r->keys + 1, sizeof(struct roofline *)), *m;
+	struct roofline **model = calloc(r->keys.count + 1, sizeof(struct roofline *)), *m;
 	uint64_t key;
 
 	for (uint32_t i = 0; model && i < roofline_set_count(r->set); i++) {
 		m = roofline_set_at(r->set, i, &key);
-		if (key < r->keys)
+		if (key < r->keys.count)
 			model[key] = m;
 	}
 	return model;
@@ -527,7 +476,7 @@ static void print_json(const struct replay *r, struct roofline **model, const st
 {
 	uint32_t states[3] = { 0 }, evicted = 0, drifts = 0;
 
-	for (uint32_t i = 0; i < r->keys; i++) {
+	for (uint32_t i = 0; i < r->keys.count; i++) {
 		struct roofline_summary s = { 0 };
 
 		print_model_json(&r->key[i], model[i], r->work_count);
@@ -544,7 +493,7 @@ static void print_json(const struct replay *r, struct roofline **model, const st
 	       ",\"refused\":%" PRIu32 ",\"evicted\":%" PRIu32 ",\"drift\":%" PRIu32
 	       ",\"out\":%" PRIu64 ",\"flagged\":%" PRIu64 ",\"novel\":%" PRIu64
 	       ",\"mode\":\"%s\",\"seed\":%" PRIu64 "}\n",
-	       r->rows, r->skipped[SKIP_NOT_POSITIVE], replay_csv_blank(c), r->keys, states[0],
+	       r->rows, r->skipped[SKIP_NOT_POSITIVE], replay_csv_blank(c), r->keys.count, states[0],
 	       states[1], states[2], evicted, drifts, r->out, r->flagged, r->novel,
 	       r->config.mode == ROOFLINE_P99 ? "p99" : "robust", r->config.seed);
 }
@@ -604,10 +553,10 @@ static void print_people(const struct replay *r, struct roofline **model, const 
 {
 	uint32_t shown = 0;
 
-	if (r->keys)
+	if (r->keys.count)
 		printf("%-40s %-17s %9s %8s %7s %8s %9s %s\n", "key", "state", "steps", "flagged", "r2",
 	       "spread", "threshold", "drift");
-	for (uint32_t i = 0; i < r->keys; i++) {
+	for (uint32_t i = 0; i < r->keys.count; i++) {
 		struct roofline_summary s = { 0 };
 
 		if (model[i])
@@ -621,15 +570,15 @@ static void print_people(const struct replay *r, struct roofline **model, const 
 		       r->key[i].flagged, s.r2, 100 * s.spread, 100 * s.threshold,
 		       s.drift ? "DRIFT" : "-");
 	}
-	for (uint32_t i = 0; i < r->keys && shown < 3; i++)
-		if (r->key[i].flagged || r->keys == 1) {
+	for (uint32_t i = 0; i < r->keys.count && shown < 3; i++)
+		if (r->key[i].flagged || r->keys.count == 1) {
 			print_plot(r, i);
 			shown++;
 		}
 	printf("\n%" PRIu64 " steps of %" PRIu32 " keys, %" PRIu64 " flagged, %" PRIu64
 	       " at work not seen before; skipped: %" PRIu64 " latencies not positive, %" PRIu64
 	       " blank lines; seed %" PRIu64 "\n",
-	       r->rows, r->keys, r->flagged, r->novel, r->skipped[SKIP_NOT_POSITIVE],
+	       r->rows, r->keys.count, r->flagged, r->novel, r->skipped[SKIP_NOT_POSITIVE],
 	       replay_csv_blank(c), r->config.seed);
 }
 
@@ -665,7 +614,7 @@ int replay_steps_main(int argc, char **argv)
 	rc = parse_arguments(&r, argc, argv);
 	if (rc)
 		return rc == HELP ? 0 : rc;
-	r.memory = aligned_alloc(64, (roofline_set_memory_bytes(&r.config, MODELS_MAX) + 63) & ~63ul);
+	r.memory = pages_aligned(roofline_set_memory_bytes(&r.config, MODELS_MAX));
 	r.point = r.json ? NULL : malloc(PLOT_POINTS * sizeof(*r.point));
 	if (!r.memory || (!r.json && !r.point)) {
 		fprintf(stderr, "sysom replay steps: out of memory\n");
@@ -684,12 +633,10 @@ done:
 	/* what was printed before an error is whole lines */
 	fflush(stdout);
 	replay_csv_close(c);
-	for (uint32_t i = 0; i < r.keys; i++) {
-		free(r.key[i].text);
+	for (uint32_t i = 0; i < r.keys.count; i++)
 		free(r.key[i].json);
-	}
+	intern_fini(&r.keys);
 	free(r.key);
-	free(r.slot);
 	free(r.point);
 	free(r.memory);
 	return rc;

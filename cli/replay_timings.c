@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/room.h"
 #include "cli/replay.h"
 #include "cli/replay_workers.h"
 #include "cli/term.h"
@@ -66,28 +67,19 @@ static int name_workers(struct timings *t)
 	}
 	for (uint32_t i = 0; !all && i < t->c.width; i++)
 		t->name[i] = (int32_t)i;
-	free(seen.id);
-	free(seen.slot);
+	replay_workers_forget(&seen);
 	return 0;
 }
 
 static struct value *value_new(struct timings *t)
 {
-	if (t->count == t->room) {
-		size_t room = t->room ? 2 * t->room : 4096;
-		struct value *v = room > 2 * REPLAY_WORKERS_CELLS_MAX ? NULL :
-					  realloc(t->value, room * sizeof(*v));
-
-		if (!v)
-			return NULL;
-		t->value = v;
-		t->room = room;
-	}
+	if (t->count == 2 * REPLAY_WORKERS_CELLS_MAX || ROOM_FOR(t->value, t->room, t->count + 1))
+		return NULL;
 	return &t->value[t->count++];
 }
 
 static int add(struct timings *t, const struct replay_csv *c, int64_t worker, int64_t step,
-	       const struct replay_csv_field *f)
+	       const struct trace_field *f)
 {
 	int64_t w = replay_workers_find(&t->r.rank, worker, REPLAY_WORKERS_MAX);
 	int64_t s = replay_workers_find(&t->r.step, step, REPLAY_WORKERS_STEPS_MAX);
@@ -109,7 +101,7 @@ static int add(struct timings *t, const struct replay_csv *c, int64_t worker, in
 	return 0;
 }
 
-static bool integer(const struct replay_csv_field *f, int64_t *out)
+static bool integer(const struct trace_field *f, int64_t *out)
 {
 	double v;
 
@@ -119,9 +111,9 @@ static bool integer(const struct replay_csv_field *f, int64_t *out)
 	return true;
 }
 
-static int read_list_row(struct timings *t, const struct replay_csv *c, const struct replay_csv_field *f)
+static int read_list_row(struct timings *t, const struct replay_csv *c, const struct trace_field *f)
 {
-	const struct replay_csv_field *name = &f[t->c.worker];
+	const struct trace_field *name = &f[t->c.worker];
 	int64_t worker, step;
 
 	if (!integer(name, &worker) && !timing_columns_number(name->text, name->bytes, &worker))
@@ -133,7 +125,7 @@ static int read_list_row(struct timings *t, const struct replay_csv *c, const st
 	return add(t, c, worker, step, &f[t->c.seconds]);
 }
 
-static int read_table_row(struct timings *t, const struct replay_csv *c, const struct replay_csv_field *f)
+static int read_table_row(struct timings *t, const struct replay_csv *c, const struct trace_field *f)
 {
 	int64_t step = (int64_t)t->r.rows;
 	uint32_t worker = 0;
@@ -152,7 +144,7 @@ static int read_table_row(struct timings *t, const struct replay_csv *c, const s
 	return 0;
 }
 
-static int first_row(struct timings *t, const struct replay_csv *c, const struct replay_csv_field *f,
+static int first_row(struct timings *t, const struct replay_csv *c, const struct trace_field *f,
 		     uint32_t n)
 {
 	const char *why = timing_columns_take(&t->c, f, n, t->r.times, t->r.unit);
@@ -164,7 +156,7 @@ static int first_row(struct timings *t, const struct replay_csv *c, const struct
 
 static int read_all(struct timings *t, struct replay_csv *c)
 {
-	struct replay_csv_field *f;
+	struct trace_field *f;
 	int n, rc;
 
 	while ((n = replay_csv_next(c, &f)) > 0) {
@@ -239,12 +231,7 @@ static int reread(struct timings *t, bool list)
 	size_t rows = t->count / t->c.width;
 	int err = 0;
 
-	free(t->r.rank.id);
-	free(t->r.rank.slot);
-	free(t->r.step.id);
-	free(t->r.step.slot);
-	memset(&t->r.rank, 0, sizeof(t->r.rank));
-	memset(&t->r.step, 0, sizeof(t->r.step));
+	replay_workers_free(&t->r);
 	t->value = NULL;
 	t->count = t->room = 0;
 	timing_columns_found(&t->c, list);
@@ -292,36 +279,17 @@ static int check_unit(const struct timings *t)
 
 /* ---- judging ---- */
 
-static const int64_t *sort_ids; /* of by_id: qsort has no context */
-static int by_id(const void *a, const void *b)
-{
-	int64_t x = sort_ids[*(const uint32_t *)a], y = sort_ids[*(const uint32_t *)b];
-
-	return (x > y) - (x < y);
-}
-
-static void places(const struct replay_workers_ids *ids, uint32_t *by, uint32_t *to)
-{
-	for (uint32_t i = 0; i < ids->count; i++)
-		by[i] = i;
-	sort_ids = ids->id;
-	qsort(by, ids->count, sizeof(*by), by_id);
-	for (uint32_t i = 0; i < ids->count; i++)
-		to[by[i]] = i;
-}
-
 struct matrix {
 	struct workers_table t;
 	double *self;
 	uint64_t *step;
 	int32_t *rank;
-	uint32_t *role, *by, *to[2];
+	uint32_t *role, *to[2];
 };
 
 static int fill(struct timings *t, struct matrix *m)
 {
 	uint32_t workers = t->r.rank.count, steps = t->r.step.count;
-	uint32_t most = workers > steps ? workers : steps;
 	size_t cells = (size_t)workers * steps;
 
 	if (cells > REPLAY_WORKERS_CELLS_MAX || workers > PEERS_MEMBERS_MAX)
@@ -330,13 +298,10 @@ static int fill(struct timings *t, struct matrix *m)
 	m->step = malloc(steps * sizeof(*m->step));
 	m->rank = malloc(workers * sizeof(*m->rank));
 	m->role = calloc(workers, sizeof(*m->role));
-	m->by = malloc(most * sizeof(*m->by));
-	m->to[0] = malloc(workers * sizeof(uint32_t));
-	m->to[1] = malloc(steps * sizeof(uint32_t));
-	if (!m->self || !m->step || !m->rank || !m->role || !m->by || !m->to[0] || !m->to[1])
+	m->to[0] = replay_workers_places(&t->r.rank);
+	m->to[1] = replay_workers_places(&t->r.step);
+	if (!m->self || !m->step || !m->rank || !m->role || !m->to[0] || !m->to[1])
 		return -ENOMEM;
-	places(&t->r.rank, m->by, m->to[0]);
-	places(&t->r.step, m->by, m->to[1]);
 	for (uint32_t i = 0; i < workers; i++)
 		m->rank[m->to[0][i]] = t->c.list || !t->name ? (int32_t)t->r.rank.id[i] :
 							     t->name[t->r.rank.id[i]];
@@ -382,8 +347,9 @@ static void print_summary(const struct timings *t, const struct matrix *m)
 	       m->t.workers, m->t.steps, layout, t->r.blank, t->missing, t->not_positive, t->twice);
 }
 
-static int run(struct timings *t, struct replay_csv *c)
+static int run(void *context, struct replay_csv *c)
 {
+	struct timings *t = context;
 	struct matrix m = { 0 };
 	int rc = read_all(t, c), err = 0;
 
@@ -414,30 +380,16 @@ static int run(struct timings *t, struct replay_csv *c)
 	free(m.step);
 	free(m.rank);
 	free(m.role);
-	free(m.by);
 	free(m.to[0]);
 	free(m.to[1]);
-	return rc ? rc : fflush(stdout) || ferror(stdout) ? 1 : 0;
+	return rc;
 }
 
 int replay_timings_main(int argc, char **argv)
 {
-	struct timings t = { .r = { .kind = "timings", .has_times = true } };
-	struct replay_csv *c = NULL;
-	int rc = replay_workers_options(&t.r, argc, argv, usage);
+	struct timings t = { .r = { .kind = "timings", .has_times = true, .context = &t } };
+	int rc = replay_workers_main(&t.r, argc, argv, usage, run);
 
-	if (rc)
-		return rc == REPLAY_WORKERS_HELP ? 0 : rc;
-	rc = replay_csv_open(&c, t.r.path);
-	if (rc) {
-		fprintf(stderr, "%s: %s\n", t.r.path, strerror(-rc));
-		rc = 2;
-	} else {
-		rc = run(&t, c);
-	}
-	fflush(stdout);
-	replay_csv_close(c);
-	replay_workers_free(&t.r);
 	timing_columns_free(&t.c);
 	free(t.value);
 	free(t.name);

@@ -2,6 +2,7 @@
  * `sysom replay window`: what a live run saw, through the live run's analysis again. */
 #include <errno.h>
 #include <getopt.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -78,6 +79,12 @@ static int options(struct replay_window *w, int argc, char **argv)
 	return optind < argc ? 0 : usage(stderr);
 }
 
+static int no_memory(void)
+{
+	fprintf(stderr, "sysom replay window: out of memory\n");
+	return 1;
+}
+
 /* A line on standard error; the exit code. */
 static int bad(const char *path, uint64_t offset, const char *what)
 {
@@ -120,17 +127,15 @@ static void print_summary(const struct replay_window *w, const struct replay_jou
 	struct replay_journal_stats s;
 
 	replay_journal_stats_get(j, &s);
-	printf(w->json ? "{\"type\":\"summary\",\"blocks\":%llu,\"events\":%llu,\"rows\":%llu,"
-			 "\"ranks\":%llu,\"steps\":%llu,\"skipped\":{\"not_judged\":%llu},"
-			 "\"flagged\":%llu,\"findings\":%llu,\"differ\":%llu,\"end\":\"%s\"}\n" :
-			 "\n%llu blocks, %llu events, %llu records of %llu ranks; %llu steps, "
-			 "%llu not judged, %llu slow; %llu findings; %llu lines differ from the live "
-			 "ones; end: %s\n",
-	       (unsigned long long)s.blocks, (unsigned long long)s.events,
-	       (unsigned long long)s.records, (unsigned long long)s.ranks,
-	       (unsigned long long)s.steps, (unsigned long long)(s.steps - s.judged),
-	       (unsigned long long)s.flagged, (unsigned long long)s.findings,
-	       (unsigned long long)s.differ, s.ended ? journal_end_name(s.why) : "missing");
+	printf(w->json ? "{\"type\":\"summary\",\"blocks\":%" PRIu64 ",\"events\":%" PRIu64
+			 ",\"rows\":%" PRIu64 ",\"ranks\":%" PRIu64 ",\"steps\":%" PRIu64
+			 ",\"skipped\":{\"not_judged\":%" PRIu64 "},\"flagged\":%" PRIu64
+			 ",\"findings\":%" PRIu64 ",\"differ\":%" PRIu64 ",\"end\":\"%s\"}\n" :
+			 "\n%" PRIu64 " blocks, %" PRIu64 " events, %" PRIu64 " records of %" PRIu64
+			 " ranks; %" PRIu64 " steps, %" PRIu64 " not judged, %" PRIu64 " slow; %" PRIu64
+			 " findings; %" PRIu64 " lines differ from the live ones; end: %s\n",
+	       s.blocks, s.events, s.records, s.ranks, s.steps, s.steps - s.judged, s.flagged, s.findings,
+	       s.differ, s.ended ? journal_end_name(s.why) : "missing");
 }
 
 /* One block; 1 when there was one. */
@@ -156,10 +161,8 @@ static int read_block(struct replay_journal *j, struct trace_reader *in, const c
 	if ((uint32_t)n < bytes)
 		return -bad(path, *offset, "ends within a block");
 	err = replay_journal_block(j, head, body, bytes);
-	if (err == -ENOMEM) {
-		fprintf(stderr, "sysom replay window: out of memory\n");
-		return -1;
-	}
+	if (err == -ENOMEM)
+		return -no_memory();
 	if (err)
 		return -bad(path, *offset, what_of(err));
 	*offset += sizeof(head) + bytes;
@@ -176,9 +179,8 @@ static int replay_recording(struct replay_window *w, struct trace_reader *in, co
 	int more = 1;
 
 	if (!body || replay_journal_open(&j, stdout, w->json, w->live)) {
-		fprintf(stderr, "sysom replay window: out of memory\n");
 		free(body);
-		return 1;
+		return no_memory();
 	}
 	while (more > 0)
 		more = read_block(j, in, path, &offset, body);
@@ -194,12 +196,6 @@ static int replay_recording(struct replay_window *w, struct trace_reader *in, co
 	replay_journal_close(j);
 	free(body);
 	return -more;
-}
-
-static int no_memory(void)
-{
-	fprintf(stderr, "sysom replay window: out of memory\n");
-	return 1;
 }
 
 static int bad_known(const struct replay_window *w, int line, const char *what)
@@ -322,15 +318,13 @@ static int finish_windows(struct replay_window *w)
 	if (!w->incident)
 		return 0;
 	replay_incident_stats_get(w->incident, &s);
-	printf(w->json ? "{\"type\":\"summary\",\"rows\":%llu,\"windows\":%llu,\"skipped\":{"
-			 "\"duplicates\":%llu},\"windows_alone\":%llu,\"flagged\":%llu,"
-			 "\"incidents\":%llu,\"findings\":%llu}\n" :
-			 "\n%llu steps of %llu windows, %llu of which came twice; %llu of no incident; "
-			 "%llu slow; %llu incidents, %llu findings\n",
-	       (unsigned long long)s.steps, (unsigned long long)s.windows,
-	       (unsigned long long)s.duplicates, (unsigned long long)s.alone,
-	       (unsigned long long)s.flagged, (unsigned long long)s.incidents,
-	       (unsigned long long)s.findings);
+	printf(w->json ? "{\"type\":\"summary\",\"rows\":%" PRIu64 ",\"windows\":%" PRIu64
+			 ",\"skipped\":{\"duplicates\":%" PRIu64 "},\"windows_alone\":%" PRIu64
+			 ",\"flagged\":%" PRIu64 ",\"incidents\":%" PRIu64 ",\"findings\":%" PRIu64 "}\n" :
+			 "\n%" PRIu64 " steps of %" PRIu64 " windows, %" PRIu64 " of which came twice; %"
+			 PRIu64 " of no incident; %" PRIu64 " slow; %" PRIu64 " incidents, %" PRIu64
+			 " findings\n",
+	       s.steps, s.windows, s.duplicates, s.alone, s.flagged, s.incidents, s.findings);
 	return 0;
 }
 

@@ -10,22 +10,19 @@
 #include <string.h>
 
 #include "base/keyed.h"
+#include "base/order.h"
+#include "base/room.h"
+#include "cli/options.h"
 #include "cli/replay_findings.h"
 #include "cli/term.h"
+
+#define HELP (-1) /* of parse: nothing more to do */
 
 static int usage_error(const struct replay_workers *r, const char *what, const char *which)
 {
 	fprintf(stderr, "sysom replay %s: %s%s%s; try --help\n", r->kind, what, which ? ": " : "",
 		which ? term_safe(which, 80) : "");
 	return 2;
-}
-
-static bool number(const char *text, double least, double most, double *out)
-{
-	char *end;
-
-	*out = strtod(text, &end);
-	return end != text && !*end && *out >= least && *out <= most;
 }
 
 static int option_of(struct replay_workers *r, int option, const char *arg)
@@ -48,11 +45,11 @@ static int option_of(struct replay_workers *r, int option, const char *arg)
 		r->unit = replay_unit_of(arg);
 		return r->unit ? 0 : usage_error(r, "unknown unit", arg);
 	case 'k':
-		if (!number(arg, 0, 100, &r->config.k))
+		if (!options_number(arg, 0, 100, &r->config.k))
 			return usage_error(r, "not a number of deviations", arg);
 		return 0;
 	case 'w':
-		if (!number(arg, 1, 1e6, &v) || v != floor(v))
+		if (!options_number(arg, 1, 1e6, &v) || v != floor(v))
 			return usage_error(r, "not a number of steps", arg);
 		r->config.w = (uint32_t)v;
 		return 0;
@@ -60,7 +57,7 @@ static int option_of(struct replay_workers *r, int option, const char *arg)
 	return 2; /* getopt has said why */
 }
 
-int replay_workers_options(struct replay_workers *r, int argc, char **argv, const char *usage)
+static int parse(struct replay_workers *r, int argc, char **argv, const char *usage)
 {
 	static const struct option options[] = {
 		{ "json", no_argument, NULL, 'j' }, { "mode", required_argument, NULL, 'm' },
@@ -76,7 +73,7 @@ int replay_workers_options(struct replay_workers *r, int argc, char **argv, cons
 	while ((option = getopt_long(argc, argv, "h", options, NULL)) != -1) {
 		if (option == 'h') {
 			fputs(usage, stdout);
-			return REPLAY_WORKERS_HELP;
+			return HELP;
 		}
 		if (option == 'k' || option == 'w')
 			of_sysom = option == 'k' ? "--k" : "--window";
@@ -113,22 +110,22 @@ static uint32_t slot_of(const struct replay_workers_ids *ids, int64_t id)
 
 static int grow(struct replay_workers_ids *ids)
 {
-	uint32_t room = ids->room ? 2 * ids->room : 64;
-	int64_t *id = realloc(ids->id, room * sizeof(*id));
-	uint32_t *slot = calloc(2 * (size_t)room, sizeof(*slot));
+	struct replay_workers_ids next = *ids;
 
-	if (id)
-		ids->id = id;
-	if (!id || !slot) {
-		free(slot);
+	if (ROOM_FOR(ids->id, ids->room, ids->count + 1ull))
 		return -ENOMEM;
-	}
-	free(ids->slot);
-	ids->slot = slot;
-	ids->slots = 2 * room;
-	ids->room = room;
+	if (ids->count * 2ull < ids->slots)
+		return 0;
+	next.id = ids->id;
+	next.room = ids->room;
+	next.slots = ids->slots ? 2 * ids->slots : 128;
+	next.slot = calloc(next.slots, sizeof(*next.slot));
+	if (!next.slot)
+		return -ENOMEM;
 	for (uint32_t i = 0; i < ids->count; i++)
-		slot[slot_of(ids, ids->id[i])] = i + 1;
+		next.slot[slot_of(&next, ids->id[i])] = i + 1;
+	free(ids->slot);
+	*ids = next;
 	return 0;
 }
 
@@ -136,7 +133,7 @@ int64_t replay_workers_find(struct replay_workers_ids *ids, int64_t id, uint32_t
 {
 	uint32_t at;
 
-	if (ids->count == ids->room && grow(ids))
+	if (grow(ids))
 		return -ENOMEM;
 	at = slot_of(ids, id);
 	if (ids->slot[at])
@@ -146,6 +143,37 @@ int64_t replay_workers_find(struct replay_workers_ids *ids, int64_t id, uint32_t
 	ids->id[ids->count] = id;
 	ids->slot[at] = ++ids->count;
 	return ids->count - 1;
+}
+
+static const int64_t *sort_ids; /* of by_id: qsort has no context */
+static int by_id(const void *a, const void *b)
+{
+	int64_t x = sort_ids[*(const uint32_t *)a], y = sort_ids[*(const uint32_t *)b];
+
+	return ORDER(x, y);
+}
+
+uint32_t *replay_workers_places(const struct replay_workers_ids *ids)
+{
+	uint32_t *by = malloc((ids->count + 1ull) * sizeof(*by));
+	uint32_t *to = by ? malloc((ids->count + 1ull) * sizeof(*to)) : NULL;
+
+	for (uint32_t i = 0; to && i < ids->count; i++)
+		by[i] = i;
+	sort_ids = ids->id;
+	if (to && ids->count)
+		qsort(by, ids->count, sizeof(*by), by_id);
+	for (uint32_t i = 0; to && i < ids->count; i++)
+		to[by[i]] = i;
+	free(by);
+	return to;
+}
+
+void replay_workers_forget(struct replay_workers_ids *ids)
+{
+	free(ids->id);
+	free(ids->slot);
+	*ids = (struct replay_workers_ids){ 0 };
 }
 
 static void print(void *context, const struct workers_finding *found)
@@ -187,8 +215,26 @@ int replay_workers_judge(struct replay_workers *r, struct workers_table *t)
 
 void replay_workers_free(struct replay_workers *r)
 {
-	free(r->rank.id);
-	free(r->rank.slot);
-	free(r->step.id);
-	free(r->step.slot);
+	replay_workers_forget(&r->rank);
+	replay_workers_forget(&r->step);
+}
+
+int replay_workers_main(struct replay_workers *r, int argc, char **argv, const char *usage,
+			int (*run)(void *context, struct replay_csv *c))
+{
+	struct replay_csv *c = NULL;
+	int rc = parse(r, argc, argv, usage);
+
+	if (rc)
+		return rc == HELP ? 0 : rc;
+	rc = replay_csv_open(&c, r->path);
+	if (rc)
+		fprintf(stderr, "%s: %s\n", r->path, strerror(-rc));
+	rc = rc ? 2 : run(r->context, c);
+	/* what was printed before an error is whole lines */
+	if ((fflush(stdout) || ferror(stdout)) && !rc)
+		rc = 1;
+	replay_csv_close(c);
+	replay_workers_free(r);
+	return rc;
 }

@@ -16,11 +16,11 @@
 #define REPLAY_WORKERS_STEPS_MAX 10000000u
 /* 8 bytes in each of some six tables. */
 #define REPLAY_WORKERS_CELLS_MAX (1u << 24)
-#define REPLAY_WORKERS_HELP (-1) /* of replay_workers_options: nothing more to do */
 
 struct replay_workers_ids { /* numbers in order of appearance, found by hash */
 	int64_t *id;
-	uint32_t count, room, *slot, slots;
+	uint32_t count, *slot, slots;
+	size_t room;
 };
 
 struct replay_workers {
@@ -35,13 +35,17 @@ struct replay_workers {
 	uint64_t findings;
 	/* asked before a finding is printed: more evidence, a cause; may be NULL */
 	void (*refine)(void *context, struct workers_finding *f);
-	void *context;
+	void *context; /* the kind's own */
 };
 
-/* 0, REPLAY_WORKERS_HELP, or an exit code after a line on standard error. */
-int replay_workers_options(struct replay_workers *r, int argc, char **argv, const char *usage);
+/* Reads the options and runs run(r->context) on the file. The exit code; r's tables are free again. */
+int replay_workers_main(struct replay_workers *r, int argc, char **argv, const char *usage,
+			int (*run)(void *context, struct replay_csv *c));
 /* The index of an id, new ones last; -ENOMEM, -E2BIG. */
 int64_t replay_workers_find(struct replay_workers_ids *ids, int64_t id, uint32_t max);
+/* The place of each id among all of them, ascending. Owned; NULL without memory. */
+uint32_t *replay_workers_places(const struct replay_workers_ids *ids);
+void replay_workers_forget(struct replay_workers_ids *ids);
 /* A line on standard error that names file and line; 2. */
 int replay_workers_bad(const struct replay_workers *r, const struct replay_csv *c, const char *what,
 		       const char *which);

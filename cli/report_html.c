@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Written by hand rather than from a template, so that no text reaches the file unescaped: every
  * string that came from a peer goes through escape_html(). */
-#include "cli/report_html.h"
+#include "cli/report.h"
 
 #include <errno.h>
 #include <math.h>
@@ -18,9 +18,6 @@
 #include "cli/kernel_name.h"
 #include "cli/outfile.h"
 #include "cli/report_kernels.h"
-#include "cli/report_plots.h"
-#include "cli/report_stacks.h"
-#include "cli/report_verdict.h"
 #include "cli/term.h"
 #include "cli/trace_label.h"
 
@@ -82,9 +79,7 @@ static const char style[] =
 
 static void cell(FILE *to, const char *text)
 {
-	fputs("<td>", to);
-	escape_html(to, text);
-	fputs("</td>", to);
+	escape_around(to, "<td>", text, "</td>");
 }
 
 static void fact(FILE *to, const char *label, const char *value, const char *class)
@@ -106,13 +101,10 @@ static void put_head(FILE *to, const json_t *in)
 	escape_html(to, incident_text_title(in));
 	fputs(" - sysom</title>\n<style>\n", to);
 	fputs(style, to);
-	fputs("</style></head><body>\n<h1>", to);
-	escape_html(to, incident_text_title(in));
-	fputs("</h1>\n<p class=\"dim\">Incident ", to);
+	escape_around(to, "</style></head><body>\n<h1>", incident_text_title(in),
+		      "</h1>\n<p class=\"dim\">Incident ");
 	escape_html(to, jsonget_text(in, "id"));
-	fputs(", ", to);
-	escape_html(to, jsonget_text(in, "state"));
-	fputs("; job ", to);
+	escape_around(to, ", ", jsonget_text(in, "state"), "; job ");
 	escape_html(to, jsonget_text(in, "job"));
 	json_array_foreach((json_t *)nodes, i, v) {
 		fputs(i ? ", " : json_array_size(nodes) == 1 ? "; node " : "; nodes ", to);
@@ -188,13 +180,7 @@ static double chart_y(const struct chart *c, double ms)
 
 static bool is_culprit(const json_t *in, const struct trace_rank *r)
 {
-	const json_t *v;
-	size_t i;
-
-	json_array_foreach(json_object_get(in, "ranks"), i, v)
-		if (json_is_integer(v) && json_integer_value(v) == r->who.rank)
-			return true;
-	return false;
+	return jsonget_has(json_object_get(in, "ranks"), r->who.rank);
 }
 
 /* A line, broken where steps are missing between windows. */
@@ -526,9 +512,7 @@ static void put_signals(FILE *to, const json_t *in)
 		fputs("</td>", to);
 		put_number(to, s, "value");
 		put_number(to, s, "usual");
-		fputs("<td class=\"t\">", to);
-		escape_html(to, jsonget_text(s, "unit"));
-		fputs("</td>", to);
+		escape_around(to, "<td class=\"t\">", jsonget_text(s, "unit"), "</td>");
 		cell(to, weight_ms > 0 ? term_ms(weight_ms) : "-");
 		fputs("</tr>\n", to);
 	}
@@ -555,7 +539,7 @@ static void put_kernels(FILE *to, const struct trace_model *m, const struct trac
 	      "<tr><th class=\"t\">name</th><th>others</th><th>slow</th><th>difference</th>"
 	      "<th>per slow step</th></tr>\n", to);
 	for (size_t i = 0; i < count && i < KERNELS_SHOWN; i++) {
-		const char *name = m->names[k[i].name];
+		const char *name = m->names.text[k[i].name];
 		struct kernel_name parsed;
 		double difference = (k[i].slow_ns - k[i].normal_ns) / 1e6;
 		char text[64];
@@ -609,9 +593,8 @@ static void put_windows(FILE *to, const json_t *in)
 	}
 	fputs("</table></div>\n", to);
 	json_array_foreach(json_object_get(in, "missing"), i, w) {
-		fputs("<p class=\"bad\">Missing: ", to);
-		escape_html(to, json_is_string(w) ? json_string_value(w) : "?");
-		fputs("</p>\n", to);
+		escape_around(to, "<p class=\"bad\">Missing: ",
+			      json_is_string(w) ? json_string_value(w) : "?", "</p>\n");
 	}
 }
 
@@ -641,11 +624,9 @@ static int put_beside(FILE *to, const struct trace_model *m, const struct trace_
 
 		fputs("<tr><td class=\"t\">", to);
 		escape_html(to, r->base);
-		if (r->changed) {
-			fputs("<br><span class=\"bad\">another variant: ", to);
-			escape_html(to, r->changed);
-			fputs("</span>", to);
-		}
+		if (r->changed)
+			escape_around(to, "<br><span class=\"bad\">another variant: ", r->changed,
+				      "</span>");
 		fputs("</td>", to);
 		cell(to, r->main[0] ? term_ms(r->time_ns[0] / 1e6) : "-");
 		cell(to, r->main[1] ? term_ms(r->time_ns[1] / 1e6) : "-");
@@ -709,8 +690,7 @@ int report_html_write(FILE *to, const json_t *in, const struct trace_model *m)
 	if (!err)
 		err = report_stacks_put(to, in, m, !cpu);
 	put_windows(to, in);
-	fputs("<p class=\"dim\">sysom trace ", to);
-	escape_html(to, jsonget_text(in, "id"));
-	fputs(" writes the same windows for ui.perfetto.dev.</p>\n</body></html>\n", to);
+	escape_around(to, "<p class=\"dim\">sysom trace ", jsonget_text(in, "id"),
+		      " writes the same windows for ui.perfetto.dev.</p>\n</body></html>\n");
 	return ferror(to) ? outfile_error(to) : err;
 }

@@ -4,14 +4,14 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "base/order.h"
+
 static int by_difference(const void *x, const void *y)
 {
 	const struct report_kernel *a = x, *b = y;
 	double p = fabs(a->slow_ns - a->normal_ns), q = fabs(b->slow_ns - b->normal_ns);
 
-	if (p != q)
-		return p > q ? -1 : 1;
-	return a->name < b->name ? -1 : a->name > b->name;
+	return ORDER(q, p) ?: ORDER(a->name, b->name);
 }
 
 ptrdiff_t report_kernels_step(const struct trace_rank *r, const struct record *d)
@@ -50,7 +50,7 @@ uint8_t *report_kernels_whole(const struct trace_rank *r, size_t *slow, size_t *
 struct report_kernel *report_kernels_make(const struct trace_model *m, const struct trace_rank *r,
 					  size_t *count, size_t *slow_steps, size_t *normal_steps)
 {
-	struct report_kernel *k = calloc(m->name_count + 1, sizeof(*k));
+	struct report_kernel *k = calloc(m->names.count + 1, sizeof(*k));
 	uint8_t *whole;
 	size_t n = 0;
 
@@ -71,7 +71,7 @@ struct report_kernel *report_kernels_make(const struct trace_model *m, const str
 			e->normal_ns += (double)(d->end_ns - d->begin_ns);
 		}
 	}
-	for (uint32_t i = 0; k && i < m->name_count; i++) {
+	for (uint32_t i = 0; k && i < m->names.count; i++) {
 		if (!k[i].slow_count && !k[i].normal_count)
 			continue;
 		k[n] = k[i];

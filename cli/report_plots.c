@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/report_plots.h"
+#include "cli/report.h"
 
 #include <errno.h>
 #include <math.h>
@@ -10,6 +10,7 @@
 #include "analysis/robust/regress.h"
 #include "analysis/roofline.h"
 #include "base/check.h"
+#include "base/order.h"
 #include "cli/escape.h"
 #include "cli/incident_diff.h"
 #include "cli/rank_grid.h"
@@ -236,9 +237,7 @@ static int by_x(const void *a, const void *b)
 {
 	const struct point *p = a, *q = b;
 
-	if (p->x != q->x)
-		return p->x < q->x ? -1 : 1;
-	return (p->step > q->step) - (p->step < q->step);
+	return ORDER(p->x, q->x) ?: ORDER(p->step, q->step);
 }
 
 static bool scatter_make(struct scatter *s, const struct trace_rank *r)

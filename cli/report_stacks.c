@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/report_stacks.h"
+#include "cli/report.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -52,9 +52,7 @@ static void put_words(FILE *to, const struct trace_rank *r, const struct profile
 			" The samples are too few to tell which functions take the time." : "");
 	if (!incident_stacks_gil(s, gil, sizeof(gil)))
 		return;
-	fputs("<p class=\"bad\">", to);
-	escape_html(to, gil);
-	fputs("</p>\n", to);
+	escape_around(to, "<p class=\"bad\">", gil, "</p>\n");
 }
 
 static void put_frame(FILE *to, const char *id, const char *title, const char *page)
@@ -74,9 +72,7 @@ static void put_delta(FILE *to, const struct profile_delta *d)
 	for (size_t i = 0; i < sizeof(v) / sizeof(v[0]); i++)
 		fprintf(to, i == 2 ? "<td class=\"%s\">%+.1f %%</td>" : "<td class=\"%s\">%.1f %%</td>",
 			i == 2 ? (d->delta > 0 ? "bad" : "cool") : "", 100 * v[i]);
-	fputs("<td class=\"t\">", to);
-	escape_html(to, d->name);
-	fputs("</td></tr>\n", to);
+	escape_around(to, "<td class=\"t\">", d->name, "</td></tr>\n");
 }
 
 /* Functions whose share of the CPU is surely another. */
@@ -153,7 +149,6 @@ int report_stacks_diff(FILE *to, const struct incident_diff *d)
 int report_stacks_put(FILE *to, const json_t *in, const struct trace_model *m, bool graph)
 {
 	const struct trace_rank *r = incident_stacks_rank(in, m, -1);
-	struct symbol_resolver *resolver;
 	struct profile_names *names;
 	struct profile_summary s;
 	char *page = NULL;
@@ -161,7 +156,7 @@ int report_stacks_put(FILE *to, const json_t *in, const struct trace_model *m, b
 
 	if (!r)
 		return 0;
-	err = incident_stacks_names(r, &resolver, &names);
+	err = incident_stacks_names(r, &names);
 	if (!err)
 		err = profile_summary_make(&s, &r->stacks, names, r->who.pid);
 	if (!err && graph)
@@ -172,6 +167,5 @@ int report_stacks_put(FILE *to, const json_t *in, const struct trace_model *m, b
 		put_frame(to, "flame", "flame graph", page);
 	free(page);
 	profile_names_close(names);
-	symbol_resolver_close(resolver);
 	return err;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/report_verdict.h"
+#include "cli/report.h"
 
 #include <string.h>
 
@@ -23,11 +23,8 @@ static void put_lines(FILE *to, const char *title, const char *class, const json
 		const char *layer = incident_verdict_layer(v);
 
 		fputs("<li>", to);
-		if (*layer) {
-			fputs("<span class=\"layer\">", to);
-			escape_html(to, layer);
-			fputs("</span> ", to);
-		}
+		if (*layer)
+			escape_around(to, "<span class=\"layer\">", layer, "</span> ");
 		escape_html(to, incident_verdict_line(v));
 		if (effect_ms > 0)
 			fprintf(to, " <span class=\"dim\">%s per step</span>", term_ms(effect_ms));
@@ -110,9 +107,7 @@ static void put_one(FILE *to, const json_t *d, bool open, bool hang)
 						    : jsonget_text(d, "title"));
 	fputs("</p>\n", to);
 	if (!empty) {
-		fputs("<p>", to);
-		escape_html(to, jsonget_text(d, "title"));
-		fputs(" <code>", to);
+		escape_around(to, "<p>", jsonget_text(d, "title"), " <code>");
 		escape_html(to, jsonget_text(d, "cause"));
 		fputs("</code></p>\n", to);
 	}
@@ -131,11 +126,9 @@ static void put_one(FILE *to, const json_t *d, bool open, bool hang)
 	if (per_day > 0)
 		put_figure(to, "GPU-hours per day", incident_verdict_hours(per_day));
 	fputs("</div>\n", to);
-	if (!empty && *jsonget_text(d, "remedy")) {
-		fputs("<p class=\"remedy\"><b>What to do:</b> ", to);
-		escape_html(to, jsonget_text(d, "remedy"));
-		fputs("</p>\n", to);
-	}
+	if (!empty && *jsonget_text(d, "remedy"))
+		escape_around(to, "<p class=\"remedy\"><b>What to do:</b> ",
+			      jsonget_text(d, "remedy"), "</p>\n");
 	put_ledger(to, d, hang);
 	put_lines(to, "Evidence", "evidence", json_object_get(d, "evidence"), !hang);
 	put_lines(to, "Ruled out", "ruled-out", json_object_get(d, "ruled_out"), !hang);

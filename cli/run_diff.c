@@ -9,6 +9,7 @@
 
 #include "analysis/robust/median.h"
 #include "analysis/robust/spread.h"
+#include "base/order.h"
 
 #define SURE_ERRORS 4.0
 #define EDGES	    (STEP_FLAG_EDGE | STEP_FLAG_GAP | STEP_FLAG_RESYNC)
@@ -183,9 +184,7 @@ static int by_time(const void *x, const void *y)
 	const struct run_diff_span *a = x, *b = y;
 	double p = fabs(a->time_ns[1] - a->time_ns[0]), q = fabs(b->time_ns[1] - b->time_ns[0]);
 
-	if (p != q)
-		return p > q ? -1 : 1;
-	return strcmp(a->name, b->name);
+	return ORDER(q, p) ?: strcmp(a->name, b->name);
 }
 
 /* One row per name of the side's model that a span has, behind those that are there. */
@@ -194,8 +193,8 @@ static int add_spans(struct run_diff *d, int side)
 	const struct trace_model *m = &d->side[side]->model;
 	const struct trace_rank *r = d->side[side]->rank;
 	double steps = fmax(1, (double)(d->slow_steps[side] ? d->slow_steps[side] : r->step_count));
-	uint32_t *row = calloc(m->name_count + 1ull, sizeof(*row)); /* + 1 */
-	struct run_diff_span *p = realloc(d->spans, (d->span_count + m->name_count + 1) *
+	uint32_t *row = calloc(m->names.count + 1ull, sizeof(*row)); /* + 1 */
+	struct run_diff_span *p = realloc(d->spans, (d->span_count + m->names.count + 1) *
 						    sizeof(*p));
 
 	if (p)
@@ -216,7 +215,7 @@ static int add_spans(struct run_diff *d, int side)
 				continue;
 		}
 		if (!row[h->name]) {
-			p[d->span_count] = (struct run_diff_span){ .name = m->names[h->name] };
+			p[d->span_count] = (struct run_diff_span){ .name = m->names.text[h->name] };
 			row[h->name] = (uint32_t)++d->span_count;
 		}
 		p[row[h->name] - 1].count[side] += 1 / steps;

@@ -2,19 +2,22 @@
 #include "cli/symbol_client.h"
 
 #include <errno.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/keyed.h"
 #include "base/limits.h"
+#include "base/order.h"
+#include "base/room.h"
+#include "cli/intern.h"
 #include "symbol/symbol_content.h"
 
 #define ID_BYTES    SYMBOL_ID_MAX
 #define ADDRESSES   4096u /* of one request */
 #define OBJECTS	    LIMIT_API_SYMBOL_OBJECTS
 
-enum state { FREE = 0, WANTED, NAMED, NO_SYMBOL, NO_FILE };
+enum state { WANTED, NAMED, NO_SYMBOL, NO_FILE };
 
 struct place {
 	uint8_t id[ID_BYTES];
@@ -27,8 +30,9 @@ struct place {
 
 struct symbol_client {
 	const struct client *client;
-	struct place *places;
-	uint32_t room, used; /* room: a power of two, or 0 */
+	struct intern keys;
+	struct place *places; /* [keys.count] */
+	size_t room;
 };
 
 int symbol_client_open(struct symbol_client **out, const struct client *c)
@@ -46,84 +50,65 @@ void symbol_client_close(struct symbol_client *s)
 {
 	if (!s)
 		return;
-	for (uint32_t i = 0; i < s->room; i++) {
+	for (uint32_t i = 0; i < s->keys.count; i++) {
 		free(s->places[i].function);
 		free(s->places[i].raw);
 	}
+	intern_fini(&s->keys);
 	free(s->places);
 	free(s);
 }
 
 /* ---- the table ---- */
 
-static struct place *probe(struct place *places, uint32_t room, const uint8_t *id, size_t id_bytes,
-			   uint64_t address)
+struct key {
+	uint64_t address;
+	uint8_t id[ID_BYTES];
+};
+
+/* How many of its bytes count. */
+static size_t key_make(struct key *k, const uint8_t *build_id, size_t build_id_bytes, uint64_t address)
 {
-	uint64_t h = keyed_words(keyed_process(), keyed_bytes(keyed_process(), id, id_bytes), address);
+	size_t id_bytes = symbol_content_cut(build_id_bytes);
 
-	for (;; h++) {
-		struct place *p = &places[h & (room - 1)];
-
-		if (p->state == FREE || (p->address == address && p->id_bytes == id_bytes &&
-					 !memcmp(p->id, id, id_bytes)))
-			return p;
-	}
-}
-
-static int grow(struct symbol_client *s)
-{
-	uint32_t room = s->room ? s->room * 2 : 1024;
-	struct place *places;
-
-	if (s->used * 2 < s->room)
-		return 0;
-	if (s->used >= LIMIT_STACK_FRAMES)
-		return -E2BIG;
-	places = calloc(room, sizeof(*places));
-	if (!places)
-		return -ENOMEM;
-	for (uint32_t i = 0; i < s->room; i++) {
-		const struct place *p = &s->places[i];
-
-		if (p->state != FREE)
-			*probe(places, room, p->id, p->id_bytes, p->address) = *p;
-	}
-	free(s->places);
-	s->places = places;
-	s->room = room;
-	return 0;
+	k->address = address;
+	memcpy(k->id, build_id, id_bytes);
+	return offsetof(struct key, id) + id_bytes;
 }
 
 int symbol_client_want(struct symbol_client *s, const uint8_t *build_id, size_t build_id_bytes,
 		       uint64_t address)
 {
 	struct place *p;
-	int err;
+	struct key k;
+	int64_t at;
 
 	if (build_id_bytes < 2 || address > INT64_MAX)
 		return build_id_bytes < 2 ? -EINVAL : 0;
-	err = grow(s);
-	if (err)
-		return err;
-	p = probe(s->places, s->room, build_id, symbol_content_cut(build_id_bytes), address);
-	if (p->state == FREE) {
-		memcpy(p->id, build_id, symbol_content_cut(build_id_bytes));
-		p->id_bytes = (uint8_t)symbol_content_cut(build_id_bytes);
-		p->address = address;
-		p->state = WANTED;
-		s->used++;
-	}
-	return 0;
+	if (ROOM_FOR(s->places, s->room, s->keys.count + 1ull))
+		return -ENOMEM;
+	p = &s->places[s->keys.count];
+	*p = (struct place){ .address = address, .state = WANTED };
+	p->id_bytes = (uint8_t)symbol_content_cut(build_id_bytes);
+	memcpy(p->id, build_id, p->id_bytes);
+	at = intern_bytes(&s->keys, &k, key_make(&k, build_id, build_id_bytes, address),
+			  LIMIT_STACK_FRAMES);
+	return at < 0 ? (int)at : 0;
 }
 
 int symbol_client_find(const struct symbol_client *s, const uint8_t *build_id, size_t build_id_bytes,
 		       uint64_t address, struct symbol_name *out)
 {
 	const struct place *p;
+	struct key k;
+	int64_t at;
 
-	if (!s->room || build_id_bytes < 2)
+	if (build_id_bytes < 2)
 		return -ENODATA;
-	p = probe(s->places, s->room, build_id, symbol_content_cut(build_id_bytes), address);
+	at = intern_find(&s->keys, &k, key_make(&k, build_id, build_id_bytes, address));
+	if (at < 0)
+		return -ENODATA;
+	p = &s->places[at];
 	if (p->state != NAMED)
 		return p->state == NO_SYMBOL ? -ENOENT : -ENODATA;
 	*out = (struct symbol_name){ p->function, p->raw ? p->raw : p->function, p->begin, p->size,
@@ -136,11 +121,9 @@ int symbol_client_find(const struct symbol_client *s, const uint8_t *build_id, s
 static int compare_places(const void *a, const void *b)
 {
 	const struct place *x = *(struct place *const *)a, *y = *(struct place *const *)b;
-	int c = memcmp(x->id, y->id, ID_BYTES);
 
-	if (c || x->id_bytes != y->id_bytes)
-		return c ? c : x->id_bytes - y->id_bytes;
-	return x->address < y->address ? -1 : x->address > y->address;
+	return memcmp(x->id, y->id, ID_BYTES) ?: ORDER(x->id_bytes, y->id_bytes) ?:
+	       ORDER(x->address, y->address);
 }
 
 static bool same_id(const struct place *x, const struct place *y)
@@ -272,15 +255,14 @@ static int ask(struct symbol_client *s, struct place *const *places, size_t coun
 
 int symbol_client_fetch(struct symbol_client *s, struct client_error *e)
 {
-	struct place **places = malloc((s->used + 1) * sizeof(*places));
+	struct place **places = malloc((s->keys.count + 1ull) * sizeof(*places));
 	size_t count, asked, settled;
 	int n = places ? 0 : -ENOMEM;
 
-	memset(e, 0, sizeof(*e));
-	e->remedy = "";
+	*e = (struct client_error){ .remedy = "" };
 	do { /* again for what an answer had no room for */
 		count = settled = 0;
-		for (uint32_t i = 0; i < s->room && n >= 0; i++)
+		for (uint32_t i = 0; i < s->keys.count && n >= 0; i++)
 			if (s->places[i].state == WANTED)
 				places[count++] = &s->places[i];
 		if (count)

@@ -8,7 +8,6 @@
 #include "base/check.h"
 #include "base/version.h"
 #include "cli/commands.h"
-#include "cli/front.h"
 #include "cli/term.h"
 
 char **front_argv;

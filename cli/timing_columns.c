@@ -52,7 +52,7 @@ static bool has_other_word(const char *text)
 	return false;
 }
 
-bool timing_columns_unknown(const struct replay_csv_field *f)
+bool timing_columns_unknown(const struct trace_field *f)
 {
 	static const char *const words[] = { "", "nan", "na", "null", "none", "-" };
 	const char *p = f->text;
@@ -204,7 +204,7 @@ static const char *unit_find(struct timing_columns *c, const struct replay_unit 
 }
 
 /* 0,1,2,... or 1,2,3,...: the workers' names, hardly step times. */
-static bool counts_up(const struct replay_csv_field *f, uint32_t n)
+static bool counts_up(const struct trace_field *f, uint32_t n)
 {
 	double first, v;
 
@@ -217,7 +217,7 @@ static bool counts_up(const struct replay_csv_field *f, uint32_t n)
 }
 
 /* A header has text that is no value, or counts. NULL, or what is wrong. */
-static const char *header_find(struct timing_columns *c, const struct replay_csv_field *f, uint32_t n)
+static const char *header_find(struct timing_columns *c, const struct trace_field *f, uint32_t n)
 {
 	bool fractions = false;
 
@@ -234,7 +234,7 @@ static const char *header_find(struct timing_columns *c, const struct replay_csv
 	return NULL;
 }
 
-const char *timing_columns_take(struct timing_columns *c, const struct replay_csv_field *f, uint32_t n,
+const char *timing_columns_take(struct timing_columns *c, const struct trace_field *f, uint32_t n,
 				const char *times, const struct replay_unit *unit)
 {
 	const char *why = header_find(c, f, n);

@@ -30,13 +30,13 @@ struct timing_columns {
 
 /* The first row; times and unit as --time and --unit have them, NULL for neither. NULL, or what is wrong
  * (of columns->which), or "out of memory". */
-const char *timing_columns_take(struct timing_columns *c, const struct replay_csv_field *f, uint32_t n,
+const char *timing_columns_take(struct timing_columns *c, const struct trace_field *f, uint32_t n,
 				const char *times, const struct replay_unit *unit);
 void timing_columns_free(struct timing_columns *c);
 /* The file turned out to be a list or to count its rows, without a header. */
 void timing_columns_found(struct timing_columns *c, bool list);
 /* An empty cell, nan and the like: not known. */
-bool timing_columns_unknown(const struct replay_csv_field *f);
+bool timing_columns_unknown(const struct trace_field *f);
 /* The number at a name's end: "worker 3", "rank3", "3". */
 bool timing_columns_number(const char *text, size_t bytes, int64_t *out);
 /* Which columns are used and their unit, as members of an object, or in words. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/trace_align.h"
+#include "cli/trace_model.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -42,11 +42,6 @@ static int collect(const struct trace_rank *r, struct align_rank *out)
 	return 0;
 }
 
-struct shift {
-	const struct align_job *job;
-	uint32_t rank;
-};
-
 /* Impossible times stay within what trace_model promises. */
 static uint64_t moved_time(const struct align_job *job, uint32_t rank, uint64_t t)
 {
@@ -55,18 +50,18 @@ static uint64_t moved_time(const struct align_job *job, uint32_t rank, uint64_t 
 	return (int64_t)to <= 0 ? 1 : to > TIME_MAX_NS ? TIME_MAX_NS : to;
 }
 
-static void move(const struct shift *s, uint64_t *t)
+static void move(const struct align_job *job, uint32_t rank, uint64_t *t)
 {
 	if (*t)
-		*t = moved_time(s->job, s->rank, *t);
+		*t = moved_time(job, rank, *t);
 }
 
-static void move_records(const struct shift *s, struct record *r, size_t n)
+static void move_records(const struct align_job *job, uint32_t rank, struct record *r, size_t n)
 {
 	for (size_t i = 0; i < n; i++) {
-		move(s, &r[i].begin_ns);
-		move(s, &r[i].end_ns);
-		move(s, &r[i].launch_ns);
+		move(job, rank, &r[i].begin_ns);
+		move(job, rank, &r[i].end_ns);
+		move(job, rank, &r[i].launch_ns);
 		/* a line of rising slope rounds both alike, but never turns them round */
 		if (r[i].end_ns < r[i].begin_ns)
 			r[i].end_ns = r[i].begin_ns;
@@ -75,25 +70,24 @@ static void move_records(const struct shift *s, struct record *r, size_t n)
 
 static void move_rank(const struct align_job *job, uint32_t rank, struct trace_rank *r)
 {
-	const struct shift s = { job, rank };
 	const uint64_t at = r->windows[0].begin_ns;
 	const int64_t moved = (int64_t)moved_time(job, rank, at) - (int64_t)at;
 
 	if (!moved)
 		return;
-	move_records(&s, r->host, r->host_count);
-	move_records(&s, r->device, r->device_count);
+	move_records(job, rank, r->host, r->host_count);
+	move_records(job, rank, r->device, r->device_count);
 	for (size_t i = 0; i < r->step_count; i++) {
 		struct step *p = &r->steps[i].step;
 
-		move(&s, &p->begin_ns);
-		move(&s, &p->end_ns);
-		move(&s, &p->device_begin_ns);
-		move(&s, &p->device_end_ns);
+		move(job, rank, &p->begin_ns);
+		move(job, rank, &p->end_ns);
+		move(job, rank, &p->device_begin_ns);
+		move(job, rank, &p->device_end_ns);
 	}
 	for (size_t i = 0; i < r->window_count; i++) {
-		move(&s, &r->windows[i].begin_ns);
-		move(&s, &r->windows[i].end_ns);
+		move(job, rank, &r->windows[i].begin_ns);
+		move(job, rank, &r->windows[i].end_ns);
 	}
 	/* of the stacks, whose slices are far longer than what a clock drifts in a window */
 	__builtin_add_overflow(r->realtime_offset_ns, moved, &r->realtime_offset_ns);

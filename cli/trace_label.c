@@ -44,7 +44,7 @@ static void put_text(struct trace_label *l, const char *key, const char *text)
 
 static const char *name_of(const struct trace_model *m, uint32_t id)
 {
-	return id < m->name_count ? m->names[id] : "";
+	return id < m->names.count ? m->names.text[id] : "";
 }
 
 static const char *gap_cause(uint32_t cause)
@@ -223,8 +223,8 @@ void trace_label_step(struct trace_label *l, const struct window_step *s)
 		put_text(l, "cpu_bound", "the GPU waited for launches");
 }
 
-void trace_label_part(char *out, size_t out_bytes, const struct trace_model *m,
-		      const struct explain_part *p)
+static void label_part(char *out, size_t out_bytes, const struct trace_model *m,
+		       const struct explain_part *p)
 {
 	static const char *const kinds[] = { "?",    "kernel",    "all-kernels",  "gap",
 					     "copy", "comm-wait", "extra-kernels" };
@@ -248,7 +248,7 @@ void trace_label_window(struct trace_label *l, const struct trace_model *m,
 	if (w->summary_only)
 		put_text(l, "summary_only", "records left out");
 	for (uint32_t i = 0; i < w->part_count && i < ARRAY_LEN(keys); i++) {
-		trace_label_part(name, sizeof(name), m, &w->parts[i]);
+		label_part(name, sizeof(name), m, &w->parts[i]);
 		snprintf(text, sizeof(text), "%.0f %%: %.3f ms instead of %.3f ms, %s",
 			 w->parts[i].share * 100, w->parts[i].observed_ns / 1e6,
 			 w->parts[i].expected_ns / 1e6, name);

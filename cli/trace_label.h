@@ -36,9 +36,6 @@ void trace_label_record(struct trace_label *l, const struct trace_model *m, cons
 void trace_label_step(struct trace_label *l, const struct window_step *s);
 void trace_label_window(struct trace_label *l, const struct trace_model *m,
 			const struct trace_window *w);
-/* "copies of 20 ms instead of 10 ms" is the reader's; this is "kernel NAME" or the kind's text. */
-void trace_label_part(char *out, size_t out_bytes, const struct trace_model *m,
-		      const struct explain_part *p);
 /* An id that is the same for the host call and device record of one collective on every rank; 0:
  * none. */
 uint64_t trace_label_collective(const struct record *r);

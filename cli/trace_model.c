@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/trace_model.h"
-#include "base/keyed.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/keyed.h"
+#include "base/order.h"
+#include "base/room.h"
 
 #define TIME_MAX_NS (1ull << 62)
 /* Two readings of one clock differ by less, unless it was set. */
@@ -14,18 +16,7 @@
 int trace_model_init(struct trace_model *m)
 {
 	memset(m, 0, sizeof(*m));
-	m->slot_count = 1024;
-	m->name_room = 512;
-	m->slots = calloc(m->slot_count, sizeof(*m->slots));
-	m->names = calloc(m->name_room, sizeof(*m->names));
-	if (m->names)
-		m->names[0] = strdup("");
-	if (!m->slots || !m->names || !m->names[0]) {
-		trace_model_fini(m);
-		return -ENOMEM;
-	}
-	m->name_count = 1;
-	return 0;
+	return intern_text(&m->names, "", TRACE_MODEL_NAMES_MAX) < 0 ? -ENOMEM : 0;
 }
 
 static void free_rank(struct trace_rank *r)
@@ -36,6 +27,14 @@ static void free_rank(struct trace_rank *r)
 	free(r->windows);
 	free(r->covered);
 	stack_batch_fini(&r->stacks);
+}
+
+struct trace_rank *trace_model_rank(const struct trace_model *m, long rank)
+{
+	for (size_t i = 0; i < m->rank_count; i++)
+		if (m->ranks[i].who.rank == rank)
+			return &m->ranks[i];
+	return NULL;
 }
 
 void trace_model_keep(struct trace_model *m, const struct trace_rank *a, const struct trace_rank *b)
@@ -56,87 +55,21 @@ void trace_model_fini(struct trace_model *m)
 {
 	for (size_t i = 0; i < m->rank_count; i++)
 		free_rank(&m->ranks[i]);
-	for (size_t i = 0; i < m->name_count; i++)
-		free(m->names[i]);
 	free(m->ranks);
-	free(m->names);
-	free(m->slots);
+	intern_fini(&m->names);
 	memset(m, 0, sizeof(*m));
-}
-
-/* Room for `more` further elements; doubles. */
-static int grow(void **array, size_t *room, size_t count, size_t more, size_t size)
-{
-	size_t want = *room ? *room : 16;
-	void *p;
-
-	if (count + more <= *room)
-		return 0;
-	while (want < count + more)
-		want *= 2;
-	p = realloc(*array, want * size);
-	if (!p)
-		return -ENOMEM;
-	*array = p;
-	*room = want;
-	return 0;
-}
-
-static uint32_t *find_slot(const struct trace_model *m, uint32_t *slots, uint32_t slot_count,
-			   const char *text)
-{
-	uint32_t i = (uint32_t)keyed_text(keyed_process(), text) & (slot_count - 1);
-
-	/* the table is at most half full */
-	while (slots[i] && strcmp(m->names[slots[i]], text))
-		i = (i + 1) & (slot_count - 1);
-	return &slots[i];
-}
-
-static int rehash(struct trace_model *m)
-{
-	uint32_t n = m->slot_count * 2, *slots = calloc(n, sizeof(*slots));
-
-	if (!slots)
-		return -ENOMEM;
-	for (uint32_t id = 1; id < m->name_count; id++)
-		*find_slot(m, slots, n, m->names[id]) = id;
-	free(m->slots);
-	m->slots = slots;
-	m->slot_count = n;
-	return 0;
 }
 
 uint32_t trace_model_name(struct trace_model *m, const char *text)
 {
-	size_t room = m->name_room;
-	uint32_t *slot;
+	int64_t id = text ? intern_text(&m->names, text, TRACE_MODEL_NAMES_MAX) : 0;
 
-	if (!text || !*text)
-		return 0;
-	slot = find_slot(m, m->slots, m->slot_count, text);
-	if (*slot)
-		return *slot;
-	if (m->name_count >= TRACE_MODEL_NAMES_MAX)
-		return 0;
-	if (m->name_count * 2 >= m->slot_count) {
-		if (rehash(m))
-			return 0;
-		slot = find_slot(m, m->slots, m->slot_count, text);
-	}
-	if (grow((void **)&m->names, &room, m->name_count, 1, sizeof(*m->names)))
-		return 0;
-	m->name_room = (uint32_t)room;
-	m->names[m->name_count] = strdup(text);
-	if (!m->names[m->name_count])
-		return 0;
-	*slot = m->name_count;
-	return m->name_count++;
+	return id > 0 ? (uint32_t)id : 0;
 }
 
 static struct trace_rank *find_rank(struct trace_model *m, const struct window *w)
 {
-	struct trace_rank *r, *p;
+	struct trace_rank *r;
 
 	for (size_t i = 0; i < m->rank_count; i++) {
 		r = &m->ranks[i];
@@ -146,11 +79,9 @@ static struct trace_rank *find_rank(struct trace_model *m, const struct window *
 	}
 	if (m->rank_count >= TRACE_MODEL_RANKS_MAX)
 		return NULL;
-	p = realloc(m->ranks, (m->rank_count + 1) * sizeof(*p));
-	if (!p)
+	if (ROOM_FOR(m->ranks, m->rank_room, m->rank_count + 1))
 		return NULL;
-	m->ranks = p;
-	r = &p[m->rank_count++];
+	r = &m->ranks[m->rank_count++];
 	memset(r, 0, sizeof(*r));
 	r->who = w->rank;
 	r->realtime_offset_ns = w->realtime_offset_ns;
@@ -203,7 +134,7 @@ static int add_records(struct trace_model *m, struct record **to, size_t *count,
 		m->left_out += wanted;
 		return 0;
 	}
-	if (grow((void **)to, room, *count, wanted, sizeof(**to)))
+	if (ROOM_FOR(*to, *room, *count + wanted))
 		return -ENOMEM;
 	for (uint32_t i = 0; i < n; i++) {
 		struct record *r = &(*to)[*count];
@@ -232,7 +163,7 @@ static int add_steps(struct trace_model *m, struct trace_rank *r, const struct w
 {
 	int64_t offset_ns = offset_of(r, w);
 
-	if (grow((void **)&r->steps, &r->step_room, r->step_count, w->step_count, sizeof(*r->steps)))
+	if (ROOM_FOR(r->steps, r->step_room, r->step_count + w->step_count))
 		return -ENOMEM;
 	for (uint32_t i = 0; i < w->step_count; i++) {
 		struct window_step *s = &r->steps[r->step_count];
@@ -261,7 +192,7 @@ static int add_window(struct trace_rank *r, const struct window *w, const uint32
 {
 	struct trace_window *t;
 
-	if (grow((void **)&r->windows, &r->window_room, r->window_count, 1, sizeof(*r->windows)))
+	if (ROOM_FOR(r->windows, r->window_room, r->window_count + 1))
 		return -ENOMEM;
 	t = &r->windows[r->window_count];
 	memset(t, 0, sizeof(*t));
@@ -316,7 +247,7 @@ static int add_stacks(struct trace_model *m, struct trace_rank *r, const struct 
 
 	if (!w->stacks.sample_count || w->end_ns <= w->begin_ns)
 		return 0;
-	if (grow((void **)&r->covered, &r->covered_room, r->covered_count, 1, sizeof(*r->covered)))
+	if (ROOM_FOR(r->covered, r->covered_room, r->covered_count + 1))
 		return -ENOMEM;
 	if (!r->covered_count)
 		r->stacks.begin_ns = w->begin_ns;
@@ -364,50 +295,39 @@ int trace_model_add(struct trace_model *m, const struct window *w)
 	return err;
 }
 
-#define ORDER(a, b) ((a) < (b) ? -1 : (a) > (b))
-
 static int compare_records(const void *x, const void *y)
 {
 	const struct record *a = x, *b = y;
-	int r = ORDER(a->begin_ns, b->begin_ns);
 
 	/* the longer one first: it encloses the other */
-	r = r ? r : ORDER(b->end_ns, a->end_ns);
-	r = r ? r : ORDER(a->thread, b->thread);
-	r = r ? r : ORDER(a->stream, b->stream);
-	r = r ? r : ORDER(a->correlation, b->correlation);
-	r = r ? r : ORDER(a->kind, b->kind);
-	r = r ? r : ORDER(a->name, b->name);
-	r = r ? r : ORDER(a->seq, b->seq);
-	return r ? r : ORDER(a->func, b->func);
+	return ORDER(a->begin_ns, b->begin_ns) ?: ORDER(b->end_ns, a->end_ns) ?:
+	       ORDER(a->thread, b->thread) ?: ORDER(a->stream, b->stream) ?:
+	       ORDER(a->correlation, b->correlation) ?: ORDER(a->kind, b->kind) ?:
+	       ORDER(a->name, b->name) ?: ORDER(a->seq, b->seq) ?: ORDER(a->func, b->func);
 }
 
 static int compare_steps(const void *x, const void *y)
 {
 	const struct window_step *a = x, *b = y;
-	int r = ORDER(a->step.begin_ns, b->step.begin_ns);
 
-	r = r ? r : ORDER(a->step.index, b->step.index);
 	/* of two tellings of one step the flagged one wins over the margin of a neighbour window */
-	return r ? r : ORDER(b->flags & WINDOW_STEP_FLAGGED, a->flags & WINDOW_STEP_FLAGGED);
+	return ORDER(a->step.begin_ns, b->step.begin_ns) ?: ORDER(a->step.index, b->step.index) ?:
+	       ORDER(b->flags & WINDOW_STEP_FLAGGED, a->flags & WINDOW_STEP_FLAGGED);
 }
 
 static int compare_ranks(const void *x, const void *y)
 {
 	const struct trace_rank *a = x, *b = y;
-	int r = strcmp(a->who.job, b->who.job);
 
-	r = r ? r : ORDER(a->who.rank, b->who.rank);
-	r = r ? r : strcmp(a->who.node, b->who.node);
-	return r ? r : ORDER(a->who.pid, b->who.pid);
+	return strcmp(a->who.job, b->who.job) ?: ORDER(a->who.rank, b->who.rank) ?:
+	       strcmp(a->who.node, b->who.node) ?: ORDER(a->who.pid, b->who.pid);
 }
 
 static int compare_windows(const void *x, const void *y)
 {
 	const struct trace_window *a = x, *b = y;
-	int r = ORDER(a->begin_ns, b->begin_ns);
 
-	return r ? r : ORDER(b->end_ns, a->end_ns);
+	return ORDER(a->begin_ns, b->begin_ns) ?: ORDER(b->end_ns, a->end_ns);
 }
 
 static size_t unique_records(struct record *a, size_t n)

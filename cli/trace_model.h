@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "cli/intern.h"
 #include "wire/window.h"
 
 /* 4 M records of 96 bytes: 384 MB, and a Perfetto file of some 200 MB, which its page still opens. */
@@ -49,7 +50,7 @@ struct trace_rank {
 	struct stack_batch stacks;
 	struct trace_span *covered; /* windows whose stacks are in */
 	size_t covered_count, covered_room;
-	bool aligned; /* with the other ranks, by common collectives (trace_align.h) */
+	bool aligned; /* with the other ranks, by common collectives (trace_align_apply) */
 	double clock_offset_ns, clock_error_ns; /* what its clock was ahead of theirs */
 	const char *part; /* that it plays, for people: "slow", "healthy peer"; NULL: none. Static */
 	const struct client *aggregator; /* to ask for names; borrowed; NULL: there is none */
@@ -60,9 +61,8 @@ struct trace_model {
 	 * clock and say who was late. Records are nearly all that a window holds. */
 	bool only_collectives;
 	struct trace_rank *ranks; /* after finish: by (job, rank, node, pid) */
-	size_t rank_count;
-	char **names; /* [0] is "" */
-	uint32_t name_count, name_room, *slots, slot_count;
+	size_t rank_count, rank_room;
+	struct intern names; /* [0] is "" */
 	uint64_t records, left_out;
 };
 
@@ -73,6 +73,13 @@ int trace_model_add(struct trace_model *m, const struct window *w);
 /* The id of a name (0 for "" and where there is no more room). */
 uint32_t trace_model_name(struct trace_model *m, const char *text);
 void trace_model_finish(struct trace_model *m);
+/* The first one of that number; NULL: none. */
+struct trace_rank *trace_model_rank(const struct trace_model *m, long rank);
+/* trace_align.c: of a finished model, once. Puts its ranks on one clock: CLOCK_REALTIME of nodes differs by
+ * milliseconds, but all ranks leave a collective together (analysis/align.h). Ranks that share none with
+ * the others stay on their node's. clock_offset_ns and clock_error_ns of a rank say by how much each of
+ * its times was shifted. 0, -ENOMEM. */
+int trace_align_apply(struct trace_model *m);
 /* Forgets all ranks but these two of it, in their order. */
 void trace_model_keep(struct trace_model *m, const struct trace_rank *a, const struct trace_rank *b);
 /* Index of the host record that launched a device record, or -1. */

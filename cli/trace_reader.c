@@ -42,21 +42,29 @@ static int fail(struct trace_reader *r, const char *what)
 	return -EBADMSG;
 }
 
-/* Behind what is there. */
-static int raw_read(struct trace_reader *r)
+/* How many bytes of the file, 0 at its end, -errno. */
+static ssize_t read_some(struct trace_reader *r, void *to, size_t room)
 {
 	ssize_t n;
 
 	do
-		n = read(r->fd, r->raw + r->raw_bytes, RAW_BYTES - r->raw_bytes);
+		n = read(r->fd, to, room);
 	while (n < 0 && errno == EINTR);
 	if (n < 0) {
 		r->error = strerror(errno);
 		return -errno;
 	}
-	r->raw_bytes += (size_t)n;
 	r->raw_end = n == 0;
-	return 0;
+	return n;
+}
+
+/* Behind what is there. */
+static int raw_read(struct trace_reader *r)
+{
+	ssize_t n = read_some(r, r->raw + r->raw_bytes, RAW_BYTES - r->raw_bytes);
+
+	r->raw_bytes += n > 0 ? (size_t)n : 0;
+	return n < 0 ? (int)n : 0;
 }
 
 static int raw_fill(struct trace_reader *r)
@@ -144,19 +152,10 @@ static ssize_t zstd_step(struct trace_reader *r, char *to, size_t room)
 /* Text that is not packed needs no copy. 1 something came, 0 at the end, or -errno. */
 static int direct_fill(struct trace_reader *r, char *to, size_t room)
 {
-	ssize_t n = 0;
+	ssize_t n = r->raw_end ? 0 : read_some(r, to, room);
 
-	if (!r->raw_end)
-		do
-			n = read(r->fd, to, room);
-		while (n < 0 && errno == EINTR);
-	if (n < 0) {
-		r->error = strerror(errno);
-		return -errno;
-	}
-	r->raw_end |= n == 0;
-	r->bytes += (size_t)n;
-	return n > 0;
+	r->bytes += n > 0 ? (size_t)n : 0;
+	return n < 0 ? (int)n : n > 0;
 }
 
 /* Unpacks more behind what is there. 1 something came, 0 at the end, or -errno. */

@@ -67,7 +67,7 @@ static uint32_t step_of(struct table *t, long step)
 static int read_table(struct table *t, const char *path)
 {
 	struct replay_csv *c;
-	struct replay_csv_field *f;
+	struct trace_field *f;
 	int n = replay_csv_open(&c, path);
 
 	if (n)

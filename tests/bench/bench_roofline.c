@@ -56,7 +56,7 @@ static double normal(uint64_t *state)
 	return sqrt(-2 * log(1 - uniform(state))) * cos(2 * M_PI * uniform(state));
 }
 
-static int column(const struct replay_csv_field *f, int n, const char *name)
+static int column(const struct trace_field *f, int n, const char *name)
 {
 	for (int i = 0; i < n; i++)
 		if (!strcmp(f[i].text, name))
@@ -70,7 +70,7 @@ static bool load(struct data *d, const char *dir, const char *file, const char *
 {
 	char path[1024];
 	struct replay_csv *c;
-	struct replay_csv_field *f;
+	struct trace_field *f;
 	int n, at[6];
 
 	snprintf(path, sizeof(path), "%s/%s", dir, file);
@@ -106,7 +106,7 @@ static bool load_steps(struct data *d, const char *dir)
 	static double sum[STEPS_MAX][8];
 	char path[1024], stage[8] = { 0 };
 	struct replay_csv *c;
-	struct replay_csv_field *f;
+	struct trace_field *f;
 	int n, rank, step, op, duration, place, last = 0;
 
 	snprintf(path, sizeof(path), "%s/straggler-bytedance/trace-ST.csv.gz", dir);

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "cli/incident_text.h"
-#include "cli/report_html.h"
+#include "cli/report.h"
 
 static void check(const char *text, size_t bytes)
 {

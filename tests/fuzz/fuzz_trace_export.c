@@ -7,12 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/export_kineto.h"
-#include "cli/export_perfetto.h"
+#include "cli/export.h"
 #include "cli/perfetto.pb-c.h"
-#include "cli/report_html.h"
+#include "cli/report.h"
 #include "cli/show_plots.h"
-#include "cli/trace_align.h"
 #include "wire/codec.h"
 #include "tests/fuzz/fuzz_budget.h"
 

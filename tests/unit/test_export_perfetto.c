@@ -11,8 +11,7 @@
 #include <string.h>
 
 #include "base/limits.h"
-#include "cli/export_kineto.h"
-#include "cli/export_perfetto.h"
+#include "cli/export.h"
 #include "cli/perfetto.pb-c.h"
 #include "cli/trace_label.h"
 #include "tests/unit/cli_windows.h"

@@ -252,7 +252,6 @@ static void named_main(const char *proc_root)
 	assert_string_equal(n.module, "test_profile");
 	assert_true(n.resolved);
 	profile_names_close(names);
-	symbol_resolver_close(r);
 	symbol_reader_close(files);
 	reader_close(reader);
 	stack_batch_fini(&b);

@@ -11,7 +11,6 @@
 #include <cmocka.h>
 
 #include "cli/rank_grid.h"
-#include "cli/trace_align.h"
 #include "tests/unit/cli_incident.h"
 
 static struct trace_model model;

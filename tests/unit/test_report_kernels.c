@@ -33,7 +33,7 @@ static void compares_slow_steps_with_the_others(void **state)
 	assert_int_equal(slow, 4);
 	assert_int_equal(normal, 2);
 	assert_int_equal(count, 3);
-	assert_string_equal(m.names[k[0].name], cli_windows_names[1]);
+	assert_string_equal(m.names.text[k[0].name], cli_windows_names[1]);
 	assert_true(k[0].slow_ns == 4e6 && k[0].normal_ns == 2e6);
 	assert_int_equal(k[0].slow_count, 16);
 	free(k);

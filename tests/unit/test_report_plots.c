@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "cli/report_plots.h"
+#include "cli/report.h"
 #include "tests/unit/cli_incident.h"
 
 #define SLOW (CLI_INCIDENT_STEPS - CLI_INCIDENT_SLOW_FROM)

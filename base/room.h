@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * room.h - arrays that grow. Header only. */
+#ifndef SYSOM_BASE_ROOM_H
+#define SYSOM_BASE_ROOM_H
+
+#include <errno.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#define ROOM_FIRST 16u
+
+/* array: of the pointer to elements of `bytes` each, malloc-ed or NULL; room: how many it holds. At least
+ * doubles. 0; -ENOMEM: all stays as it is. */
+static inline int room_make(void *array, size_t *room, size_t want, size_t bytes)
+{
+	size_t next = *room ? *room : ROOM_FIRST;
+	void *more;
+
+	if (want <= *room)
+		return 0;
+	while (next < want)
+		next *= 2;
+	more = next > SIZE_MAX / bytes ? NULL : realloc(*(void **)array, next * bytes);
+	if (!more)
+		return -ENOMEM;
+	*(void **)array = more;
+	*room = next;
+	return 0;
+}
+
+/* Room for `want` elements of an array whose room is a size_t. */
+#define ROOM_FOR(array, room, want) room_make(&(array), &(room), (want), sizeof(*(array)))
+
+#endif
