@@ -10,6 +10,7 @@
 #include "analysis/robust/median.h"
 #include "analysis/robust/regress.h"
 #include "analysis/robust/spread.h"
+#include "base/carve.h"
 #include "base/hash.h"
 
 #define LINE_SAMPLES 256   /* the line is fitted on an even subsample of this many */
@@ -49,32 +50,32 @@ struct fit_scratch {
 	double level_mad; /* scatter of unseen levels, 0 while not known */
 };
 
-size_t roofline_fit_scratch_bytes(uint32_t samples_max)
+/* The bytes that it takes. */
+static size_t lay_out(struct fit_scratch *s, void *memory, uint32_t n)
 {
-	return sizeof(struct roofline_fit) +
-	       (size_t)samples_max *
-		       (6 * sizeof(double) + sizeof(uint64_t) + sizeof(uint32_t) +
-			sizeof(struct roofline_fit_sample) + 2 * sizeof(bool)) + 64;
+	struct carve at = { .memory = memory };
+
+	*s = (struct fit_scratch){ .n = n };
+	s->part = carve_take(&at, 1, sizeof(*s->part));
+	s->t = carve_take(&at, n, sizeof(*s->t));
+	s->q = carve_take(&at, n, sizeof(*s->q));
+	s->v = carve_take(&at, n, sizeof(*s->v));
+	s->u = carve_take(&at, n, sizeof(*s->u));
+	s->low = carve_take(&at, n, sizeof(*s->low));
+	s->held = carve_take(&at, n, sizeof(*s->held));
+	s->key = carve_take(&at, n, sizeof(*s->key));
+	s->index = carve_take(&at, n, sizeof(*s->index));
+	s->copy = carve_take(&at, n, sizeof(*s->copy));
+	s->sparse = carve_take(&at, n, sizeof(*s->sparse));
+	s->jump = carve_take(&at, n, sizeof(*s->jump));
+	return at.bytes;
 }
 
-/* Widest members first, so that all stay aligned. */
-static struct fit_scratch scratch_of(void *memory, uint32_t n)
+size_t roofline_fit_scratch_bytes(uint32_t samples_max)
 {
-	struct fit_scratch s = { .n = n };
+	struct fit_scratch s;
 
-	s.part = memory;
-	s.t = (double *)(s.part + 1);
-	s.q = s.t + n;
-	s.v = s.q + n;
-	s.u = s.v + n;
-	s.low = s.u + n;
-	s.held = s.low + n;
-	s.key = (uint64_t *)(s.held + n);
-	s.index = (uint32_t *)(s.key + n);
-	s.copy = (struct roofline_fit_sample *)(s.index + n);
-	s.sparse = (bool *)(s.copy + n);
-	s.jump = s.sparse + n;
-	return s;
+	return lay_out(&s, NULL, samples_max);
 }
 
 static bool index_less(const struct fit_scratch *s, bool by_key, uint32_t a, uint32_t b)
@@ -839,10 +840,11 @@ static bool levels_are_sparse(const struct roofline_fit_sample *s, struct fit_sc
 void roofline_fit_run(struct roofline_fit *f, const struct roofline_fit_sample *s, uint32_t n,
 		      uint32_t features, const struct roofline_config *c, void *scratch)
 {
-	struct fit_scratch x = scratch_of(scratch, n);
 	double level_mad = LEVEL_MAD;
+	struct fit_scratch x;
 	struct line_form form;
 
+	lay_out(&x, scratch, n);
 	choose_form(&form, s, n, features);
 	if (n < LEVEL_SAMPLES || levels_are_sparse(s, &x, features)) {
 		run_held_out(&form, s, &x, features, true);

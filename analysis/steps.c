@@ -8,6 +8,7 @@
 #include "analysis/steps_private.h"
 #include "analysis/thresholds.h"
 
+#include "base/carve.h"
 #include "base/hash.h"
 
 #include <string.h>
@@ -52,54 +53,45 @@ static uint64_t power_of_two(uint64_t n)
 	return p;
 }
 
-static size_t align16(size_t n)
+static uint32_t launches_of(const struct steps_config *c)
 {
-	return (n + 15) & ~(size_t)15;
-}
+	uint32_t n = c->launch_max < 1024 ? 1024 : c->launch_max;
 
-struct layout {
-	uint32_t launch_max, pool_max;
-	uint64_t items;
-	size_t items_at, back_at, pool_at, pending_at, marks_at, rare_at, seen_at, fold_at, scratch_at;
-	size_t total;
-	size_t account_bytes, scratch_bytes; /* of the scratch: the account's part comes first */
-};
-
-static void layout_of(const struct steps_config *c, struct layout *l)
-{
-	l->launch_max = c->launch_max < 1024 ? 1024 : c->launch_max;
-	if (l->launch_max > 1u << 26)
-		l->launch_max = 1u << 26;
-	l->items = power_of_two(l->launch_max);
-	l->pool_max = l->launch_max * 2;
-	l->items_at = align16(sizeof(struct steps));
-	l->back_at = align16(l->items_at + l->items * sizeof(struct steps_item));
-	l->pool_at = align16(l->back_at + l->items * sizeof(uint32_t));
-	l->pending_at = align16(l->pool_at + (size_t)l->pool_max * sizeof(struct steps_device));
-	l->marks_at = align16(l->pending_at + STEPS_PENDING_MAX * sizeof(struct steps_pending));
-	l->rare_at = align16(l->marks_at + STEPS_MARKS_MAX * sizeof(struct steps_mark));
-	l->seen_at = align16(l->rare_at + STEPS_RARE_MAX * sizeof(struct steps_item));
-	l->fold_at = align16(l->seen_at + STEPS_NAMES_SEEN * sizeof(struct steps_seen));
-	l->scratch_at = align16(l->fold_at + sizeof(struct steps_fold));
-	l->account_bytes = align16(steps_account_scratch_bytes(l->pool_max));
-	l->scratch_bytes = align16(l->account_bytes + steps_detect_scratch_bytes(l->launch_max));
-	l->total = l->scratch_at + (c->scratch ? 0 : l->scratch_bytes);
-}
-
-size_t steps_memory_bytes(const struct steps_config *c)
-{
-	struct layout l;
-
-	layout_of(c, &l);
-	return l.total;
+	return n < 1u << 26 ? n : 1u << 26;
 }
 
 size_t steps_scratch_bytes(const struct steps_config *c)
 {
-	struct layout l;
+	uint32_t n = launches_of(c);
 
-	layout_of(c, &l);
-	return l.scratch_bytes;
+	return steps_account_scratch_bytes(2 * n) + steps_detect_scratch_bytes(n);
+}
+
+/* The bytes that it takes. */
+static size_t lay_out(struct steps *s, void *memory, const struct steps_config *c)
+{
+	struct carve at = { .memory = memory };
+
+	s->items_mask = power_of_two(launches_of(c)) - 1;
+	s->pool_max = 2 * launches_of(c);
+	carve_take(&at, 1, sizeof(*s));
+	s->items = carve_take(&at, s->items_mask + 1, sizeof(*s->items));
+	s->back = carve_take(&at, s->items_mask + 1, sizeof(*s->back));
+	s->pool = carve_take(&at, s->pool_max, sizeof(*s->pool));
+	s->pending = carve_take(&at, STEPS_PENDING_MAX, sizeof(*s->pending));
+	s->marks = carve_take(&at, STEPS_MARKS_MAX, sizeof(*s->marks));
+	s->rare = carve_take(&at, STEPS_RARE_MAX, sizeof(*s->rare));
+	s->seen = carve_take(&at, STEPS_NAMES_SEEN, sizeof(*s->seen));
+	s->fold = carve_take(&at, 1, sizeof(*s->fold));
+	s->account = c->scratch ? c->scratch : carve_take(&at, 1, steps_scratch_bytes(c));
+	return at.bytes;
+}
+
+size_t steps_memory_bytes(const struct steps_config *c)
+{
+	struct steps s;
+
+	return lay_out(&s, NULL, c);
 }
 
 void steps_scratch_init(void *scratch)
@@ -110,32 +102,19 @@ void steps_scratch_init(void *scratch)
 struct steps *steps_init(void *memory, const struct steps_config *c)
 {
 	struct steps *s = memory;
-	unsigned char *base = memory;
-	struct layout l;
 
-	layout_of(c, &l);
 	memset(s, 0, sizeof(*s));
+	lay_out(s, memory, c);
 	s->config = *c;
-	s->config.launch_max = l.launch_max;
-	s->items = (struct steps_item *)(base + l.items_at);
-	s->items_mask = l.items - 1;
-	s->back = (uint32_t *)(base + l.back_at);
-	s->pool = (struct steps_device *)(base + l.pool_at);
-	s->pool_max = l.pool_max;
+	s->config.launch_max = launches_of(c);
 	s->pool_free = s->copies_first = s->copies_last = STEPS_NONE;
-	s->pending = (struct steps_pending *)(base + l.pending_at);
-	s->marks = (struct steps_mark *)(base + l.marks_at);
-	s->rare = (struct steps_item *)(base + l.rare_at);
-	s->seen = (struct steps_seen *)(base + l.seen_at);
-	s->fold = (struct steps_fold *)(base + l.fold_at);
 	memset(s->seen, 0, STEPS_NAMES_SEEN * sizeof(*s->seen));
-	s->account = c->scratch ? c->scratch : base + l.scratch_at;
-	s->scratch = (unsigned char *)s->account + l.account_bytes;
+	s->scratch = (unsigned char *)s->account + steps_account_scratch_bytes(s->pool_max);
 	if (!c->scratch)
 		steps_scratch_init(s->account);
 	s->open_flags = STEP_FLAG_FIRST;
 	s->rare_look = RARE_FIRST;
-	s->detect_at = c->whole_first ? l.launch_max : DETECT_FIRST_LAUNCHES;
+	s->detect_at = c->whole_first ? s->config.launch_max : DETECT_FIRST_LAUNCHES;
 	return s;
 }
 

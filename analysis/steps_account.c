@@ -24,8 +24,10 @@ struct account_name {
 
 size_t steps_account_scratch_bytes(uint32_t devices_max)
 {
-	return NAMES_MAX * sizeof(struct account_name) + NAMES_MAX * sizeof(uint32_t) +
-	       (size_t)devices_max * sizeof(uint32_t) * 2;
+	size_t bytes = NAMES_MAX * (sizeof(struct account_name) + sizeof(uint32_t)) +
+		       (size_t)devices_max * sizeof(uint32_t) * 2;
+
+	return (bytes + 15) & ~(size_t)15;
 }
 
 /* Every step leaves the table of names empty, so that the next need not clear it. */
