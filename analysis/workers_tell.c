@@ -241,7 +241,7 @@ static double own_excess(struct workers *w, const struct workers_flag *f)
 
 	for (uint32_t s = 0; s < t->steps; s++)
 		if (t->step[s] >= f->flag.first_step && t->step[s] <= f->flag.last_step)
-			w->scratch[n++] = w->self[(size_t)s * t->workers + f->worker];
+			w->scratch[n++] = w->self[workers_cell(t, f->worker, s)];
 	return fmax(0, median_known(w->scratch, n, w->scratch) - 1);
 }
 
@@ -255,7 +255,7 @@ static void flagged_cells(const struct workers *w, bool *in)
 
 		for (uint32_t s = 0; s < t->steps && !f->replica; s++)
 			if (t->step[s] >= f->flag.first_step && t->step[s] <= f->flag.last_step)
-				in[(size_t)s * t->workers + f->worker] = true;
+				in[workers_cell(t, f->worker, s)] = true;
 	}
 }
 
@@ -270,7 +270,7 @@ struct skew_scratch {
 	double *loss, *row;	/* [steps], [workers] */
 };
 
-/* How uneven a role's steps are, and whether the heaviest worker changes. value: [steps][workers]. */
+/* How uneven a role's steps are, and whether the heaviest worker changes. value: [workers][steps]. */
 static struct skew role_skew(struct workers *w, const double *value, uint32_t role, const bool *slow,
 			     struct skew_scratch *x)
 {
@@ -278,7 +278,7 @@ static struct skew role_skew(struct workers *w, const double *value, uint32_t ro
 
 	for (uint32_t s = 0; s < t->steps; s++) {
 		for (uint32_t i = 0; i < t->workers; i++) {
-			size_t at = (size_t)s * t->workers + i;
+			size_t at = workers_cell(t, i, s);
 
 			x->row[i] = t->role[i] != role || slow[at] ? NAN : value[at];
 		}
@@ -362,7 +362,7 @@ static void commons(struct workers *w, const bool *slow)
 		uint32_t n = 0, away = 0;
 
 		for (uint32_t i = 0; i < t->workers; i++) {
-			size_t at = (size_t)s * t->workers + i;
+			size_t at = workers_cell(t, i, s);
 			double v = t->uneven ? w->self[at] : t->self_ns[at] / w->usual[i];
 
 			if (!(v > 0))
@@ -379,7 +379,7 @@ static void commons(struct workers *w, const bool *slow)
 	for (uint32_t s = 0; s < t->steps; s++) {
 		w->away[s] = false;
 		for (uint32_t i = 0; i < t->workers; i++)
-			w->away[s] |= slow[(size_t)s * t->workers + i];
+			w->away[s] |= slow[workers_cell(t, i, s)];
 		if (w->common[s] > 0 && !w->away[s])
 			w->scratch[known++] = w->common[s];
 	}
@@ -395,19 +395,19 @@ static void commons(struct workers *w, const bool *slow)
 static double rise_of(struct workers *w, uint32_t worker, const struct peers_flag *c)
 {
 	const struct workers_table *t = w->t;
-	const double *v = (t->uneven ? w->self : t->self_ns) + worker;
+	const double *v = (t->uneven ? w->self : t->self_ns) + workers_cell(t, worker, 0);
 	uint32_t in = 0, out = 0;
 	double now, usual = 1;
 
 	for (uint32_t s = 0; s < t->steps; s++)
-		if (v[(size_t)s * t->workers] > 0 && t->step[s] >= c->first_step &&
+		if (v[s] > 0 && t->step[s] >= c->first_step &&
 		    t->step[s] <= c->last_step)
-			w->scratch[in++] = v[(size_t)s * t->workers];
+			w->scratch[in++] = v[s];
 	now = in ? median_of(w->scratch, in) : NAN;
 	for (uint32_t s = 0; s < t->steps && !t->uneven; s++)
-		if (v[(size_t)s * t->workers] > 0 &&
+		if (v[s] > 0 &&
 		    (t->step[s] < c->first_step || t->step[s] > c->last_step))
-			w->scratch[out++] = v[(size_t)s * t->workers];
+			w->scratch[out++] = v[s];
 	if (!t->uneven)
 		usual = median_lower(w->scratch, out, WORKERS_MOST_STEPS);
 	return now / usual - 1;
