@@ -56,21 +56,16 @@ struct side {
 
 const char *explain_kind_name(unsigned kind)
 {
-	switch ((enum explain_kind)kind) {
-	case EXPLAIN_KERNEL:
-		return "kernel";
-	case EXPLAIN_ALL_KERNELS:
-		return "all-kernels";
-	case EXPLAIN_GAP:
-		return "gap";
-	case EXPLAIN_COPY:
-		return "copy";
-	case EXPLAIN_COMM_WAIT:
-		return "comm-wait";
-	case EXPLAIN_EXTRA_KERNELS:
-		return "extra-kernels";
-	}
-	return "unknown";
+	static const char *const names[] = {
+		[EXPLAIN_KERNEL] = "kernel",
+		[EXPLAIN_ALL_KERNELS] = "all-kernels",
+		[EXPLAIN_GAP] = "gap",
+		[EXPLAIN_COPY] = "copy",
+		[EXPLAIN_COMM_WAIT] = "comm-wait",
+		[EXPLAIN_EXTRA_KERNELS] = "extra-kernels",
+	};
+
+	return kind && kind <= EXPLAIN_EXTRA_KERNELS ? names[kind] : "unknown";
 }
 
 size_t explain_memory_bytes(uint32_t keys_max)

@@ -98,15 +98,9 @@ int roofline_mode_parse(const char *text)
 
 const char *roofline_state_name(enum roofline_state s)
 {
-	switch (s) {
-	case ROOFLINE_LEARNING:
-		return "learning";
-	case ROOFLINE_ARMED:
-		return "armed";
-	case ROOFLINE_REFUSED:
-		return "refused";
-	}
-	return "unknown";
+	static const char *const names[] = { "learning", "armed", "refused" };
+
+	return (unsigned)s <= ROOFLINE_REFUSED ? names[s] : "unknown";
 }
 
 static struct roofline_config sane(const struct roofline_config *c)
