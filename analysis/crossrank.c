@@ -202,14 +202,6 @@ static bool told_already(const struct crossrank *c, uint32_t r)
 
 /* ---- slow from the first step to the last ---- */
 
-/* A name's time per kernel on rank r, over the steps that are known; NAN: it does not run there. */
-static double lead_time(const struct crossrank *c, uint32_t r, uint32_t lead)
-{
-	double ns = jobsteps_lead_ns(c->steps, r, lead);
-
-	return ns > 0 ? ns : NAN;
-}
-
 /* The typical ratio of rank r's kernels to those of the others; agree: share of the names that show
  * at least half of it. 0: too few names. */
 static double constant_ratio(struct crossrank *c, uint32_t r, double *agree)
@@ -219,12 +211,12 @@ static double constant_ratio(struct crossrank *c, uint32_t r, double *agree)
 
 	for (uint32_t i = 0; i < c->steps->leads; i++) {
 		uint32_t others = 0;
-		double mine = lead_time(c, r, i);
+		double mine = jobsteps_lead_ns(c->steps, r, i);
 
 		for (uint32_t q = 0; q < c->ranks; q++)
-			if (q != r && !isnan(lead_time(c, q, i)))
-				c->scratch[others++] = lead_time(c, q, i);
-		if (!isnan(mine) && others >= 2)
+			if (q != r && jobsteps_lead_ns(c->steps, q, i) > 0)
+				c->scratch[others++] = jobsteps_lead_ns(c->steps, q, i);
+		if (mine > 0 && others >= 2)
 			ratio[n++] = mine / median_of(c->scratch, others);
 	}
 	*agree = 0;

@@ -85,6 +85,8 @@ struct explain *explain_init(void *memory, uint32_t keys_max)
 static void keep(struct kept_step *k, const struct step *s, const struct step_kernel *kernels,
 		 uint32_t kernel_count)
 {
+	if (!k)
+		return;
 	*k = (struct kept_step){
 		.key = s->key,
 		.latency_ns = (double)s->latency_ns,
@@ -109,15 +111,16 @@ static void keep(struct kept_step *k, const struct step *s, const struct step_ke
 	}
 }
 
-/* Where the k-th of a stream goes in a reservoir: an index, or one past it. */
-static uint32_t reservoir_slot(uint64_t seen, uint32_t capacity)
+/* A place in a reservoir for one more of a stream of which it holds *count; NULL: none. */
+static struct kept_step *reservoir_slot(struct kept_step *kept, uint32_t capacity, uint32_t *count,
+					uint64_t *seen)
 {
-	uint64_t at;
+	uint64_t n = (*seen)++, at;
 
-	if (seen < capacity)
-		return (uint32_t)seen;
-	at = hash_mix(seen * 0x9e3779b97f4a7c15ull + 1) % (seen + 1);
-	return at < capacity ? (uint32_t)at : capacity;
+	if (*count < capacity)
+		return &kept[(*count)++];
+	at = hash_mix(n * 0x9e3779b97f4a7c15ull + 1) % (n + 1);
+	return at < capacity ? &kept[at] : NULL;
 }
 
 static struct baseline *baseline_for(struct explain *e, uint64_t key)
@@ -144,17 +147,11 @@ void explain_learn(struct explain *e, const struct step *s, const struct step_ke
 		   uint32_t kernel_count)
 {
 	struct baseline *b = baseline_for(e, s->key);
-	uint32_t slot;
 
 	if (!b)
 		return;
 	b->used = ++e->tick;
-	slot = reservoir_slot(b->seen++, BASE_STEPS);
-	if (slot == BASE_STEPS)
-		return;
-	keep(&b->step[slot], s, kernels, kernel_count);
-	if (b->count < BASE_STEPS)
-		b->count++;
+	keep(reservoir_slot(b->step, BASE_STEPS, &b->count, &b->seen), s, kernels, kernel_count);
 }
 
 void explain_begin(struct explain *e)
@@ -166,13 +163,8 @@ void explain_begin(struct explain *e)
 void explain_add(struct explain *e, const struct step *s, const struct step_kernel *kernels,
 		 uint32_t kernel_count)
 {
-	uint32_t slot = reservoir_slot(e->open_seen++, OPEN_STEPS);
-
-	if (slot == OPEN_STEPS)
-		return;
-	keep(&e->open[slot], s, kernels, kernel_count);
-	if (e->open_count < OPEN_STEPS)
-		e->open_count++;
+	keep(reservoir_slot(e->open, OPEN_STEPS, &e->open_count, &e->open_seen), s, kernels,
+	     kernel_count);
 }
 
 /* The median over a side's steps of the double at this offset of struct kept_step. */

@@ -125,15 +125,6 @@ static uint32_t terms_of(double *phi, const float *work, uint32_t active, bool s
 	return p;
 }
 
-static double dot(const double *a, const double *b, uint32_t n)
-{
-	double sum = 0;
-
-	for (uint32_t i = 0; i < n; i++)
-		sum += a[i] * b[i];
-	return sum;
-}
-
 /* Least absolute relative deviations; returns the mean of |residual|, capped at 1. */
 static double fit_line(const struct roofline_fit_sample *s, uint32_t n, uint32_t active,
 		       bool second, double *coef)
@@ -155,7 +146,7 @@ static double fit_line(const struct roofline_fit_sample *s, uint32_t n, uint32_t
 			p = terms_of(phi, s[i].work, active, second);
 			for (uint32_t j = 0; j < p; j++)
 				phi[j] /= y;
-			r = fabs(1 - dot(phi, coef, p));
+			r = fabs(1 - regress_dot(phi, coef, p));
 			loss += r < 1 ? r : 1;
 			w = round ? 1 / (r > IRLS_FLOOR ? r : IRLS_FLOOR) : 1;
 			for (uint32_t j = 0; j < p; j++) {
@@ -179,7 +170,7 @@ static double line_at(const struct roofline_fit *f, const float *work)
 	double phi[ROOFLINE_FIT_TERMS], y;
 	uint32_t p = terms_of(phi, work, f->active, f->curved);
 
-	y = dot(phi, f->coef, p);
+	y = regress_dot(phi, f->coef, p);
 	return y > f->line_min_ns ? y : f->line_min_ns;
 }
 
@@ -471,30 +462,24 @@ static uint64_t cell_hash(const struct roofline_fit *f, const float *work)
 	return h ? h : 1;
 }
 
-static struct roofline_fit_cell *cell_find(struct roofline_fit *f, uint64_t hash)
+/* The cell, or the free one where it belongs. There are twice as many as are ever used. */
+static struct roofline_fit_cell *cell_slot(struct roofline_fit *f, uint64_t hash)
 {
-	for (uint32_t i = 0; i < ROOFLINE_FIT_SLOTS; i++) {
-		struct roofline_fit_cell *c = &f->cell[(hash + i) & (ROOFLINE_FIT_SLOTS - 1)];
+	uint64_t at = hash;
 
-		if (c->hash == hash)
+	for (;; at++) {
+		struct roofline_fit_cell *c = &f->cell[at & (ROOFLINE_FIT_SLOTS - 1)];
+
+		if (c->hash == hash || !c->hash)
 			return c;
-		if (!c->hash)
-			return NULL;
 	}
-	return NULL;
 }
 
-static struct roofline_fit_cell *cell_add(struct roofline_fit *f, uint64_t hash)
+static const struct roofline_fit_cell *cell_find(const struct roofline_fit *f, uint64_t hash)
 {
-	for (uint32_t i = 0; i < ROOFLINE_FIT_SLOTS; i++) {
-		struct roofline_fit_cell *c = &f->cell[(hash + i) & (ROOFLINE_FIT_SLOTS - 1)];
+	const struct roofline_fit_cell *c = cell_slot((struct roofline_fit *)f, hash);
 
-		if (!c->hash) {
-			c->hash = hash;
-			return c;
-		}
-	}
-	return NULL;
+	return c->hash ? c : NULL;
 }
 
 static uint32_t hash_all(struct roofline_fit *f, const struct roofline_fit_sample *s,
@@ -534,7 +519,8 @@ static void run_cells(struct roofline_fit *f, const struct roofline_fit_sample *
 		if (j - i < least)
 			continue;
 		median_sort(x->v, j - i);
-		c = cell_add(f, x->key[x->index[i]]);
+		c = cell_slot(f, x->key[x->index[i]]);
+		c->hash = x->key[x->index[i]];
 		c->log_ratio = (float)median_centre(x->v, j - i, width);
 		c->count = j - i;
 		for (uint32_t k = 0; k < c->count; k++)
@@ -717,7 +703,7 @@ static void find_second(struct roofline_fit *f, struct fit_scratch *x, double ma
 	double least = fmax(SECOND_MIN, 7 * mad);
 
 	for (uint32_t i = 0, j; i < x->n; i = j) {
-		struct roofline_fit_cell *c = cell_find(f, x->key[x->index[i]]);
+		struct roofline_fit_cell *c = cell_slot(f, x->key[x->index[i]]);
 		uint32_t m = 0, runs = 0;
 		double chance;
 		bool before = false, mild;
@@ -732,7 +718,7 @@ static void find_second(struct roofline_fit *f, struct fit_scratch *x, double ma
 			before = mild;
 		}
 		chance = SECOND_SHARE * (j - i) + sqrt(SECOND_SHARE / 2 * (j - i));
-		if (!c || j - i < SECOND_STEPS || m < chance || 2 * runs < m)
+		if (!c->hash || j - i < SECOND_STEPS || m < chance || 2 * runs < m)
 			continue;
 		median_sort(x->v, m);
 		c->second = (float)median_quantile(x->v, m, 0.95);
@@ -876,7 +862,7 @@ struct roofline_fit_guess roofline_fit_predict(const struct roofline_fit *f, con
 	}
 	g.mad = interpolate(f->noise_t, f->noise_mad, f->noise_n, t);
 	if (f->discrete || f->features > 1)
-		c = cell_find((struct roofline_fit *)f, cell_hash(f, work));
+		c = cell_find(f, cell_hash(f, work));
 	if (c) {
 		log_ratio += c->log_ratio;
 		g.second = expm1(c->second);

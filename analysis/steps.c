@@ -235,7 +235,7 @@ static void follow_explicit(struct steps *s, const struct steps_item *i, uint64_
 		}
 		s->explicit_begin_ns = begin;
 		s->open_flags &= ~(uint32_t)STEP_FLAG_FIRST;
-		s->explicit_mark = s->marks[i->mark].mark;
+		s->explicit_mark = s->marks[i->mark];
 		s->in_explicit = true;
 	} else if (i->kind == RECORD_STEP_END && s->in_explicit) {
 		close_step(s, seq, s->explicit_begin_ns, i->begin_ns, STEP_SOURCE_EXPLICIT);
@@ -514,8 +514,6 @@ static void drop_oldest(struct steps *s)
 		}
 	}
 	s->tail++;
-	if (s->find_seq < s->tail)
-		s->find_seq = s->tail;
 }
 
 /* The open step is longer than the ring: the oldest launches are added up, which leaves it whole.
@@ -535,8 +533,6 @@ static bool fold_oldest(struct steps *s)
 	}
 	steps_account_fold(s, first, last);
 	s->tail = s->open_first = last;
-	if (s->find_seq < s->tail)
-		s->find_seq = s->tail;
 	return true;
 }
 
@@ -650,13 +646,11 @@ static void item_fill(struct steps *s, struct steps_item *i, const struct record
 
 static void push_mark(struct steps *s, struct steps_item *i, const struct step_mark *mark)
 {
-	struct steps_mark *slot = &s->marks[s->marks_head % STEPS_MARKS_MAX];
+	struct step_mark *slot = &s->marks[s->marks_head % STEPS_MARKS_MAX];
 
-	memset(slot, 0, sizeof(*slot));
-	if (mark)
-		slot->mark = *mark;
-	if (slot->mark.work_count > STEP_WORK_MAX)
-		slot->mark.work_count = STEP_WORK_MAX;
+	*slot = mark ? *mark : (struct step_mark){ .work_count = 0 };
+	if (slot->work_count > STEP_WORK_MAX)
+		slot->work_count = STEP_WORK_MAX;
 	i->mark = (uint16_t)(s->marks_head++ % STEPS_MARKS_MAX);
 	i->first_device = STEPS_NONE;
 }
@@ -782,9 +776,8 @@ static bool find_item(struct steps *s, uint64_t launch_ns, uint64_t *out)
 
 	if (s->head == s->tail || launch_ns < steps_at(s, s->tail)->begin_ns)
 		return false;
-	if (s->find_seq >= s->head)
-		s->find_seq = s->head - 1;
-	low = high = s->find_seq;
+	low = s->find_seq < s->head ? s->find_seq : s->head - 1;
+	low = high = low > s->tail ? low : s->tail;
 	while (low > s->tail && steps_at(s, low)->begin_ns > launch_ns) {
 		low = low - s->tail > step ? low - step : s->tail;
 		step <<= 1;
@@ -952,8 +945,6 @@ bool steps_next(struct steps *s, struct step *out, struct step_kernel *kernels,
 	out->index = s->step_index++;
 	if (p.last > s->tail)
 		s->tail = p.last;
-	if (s->find_seq < s->tail)
-		s->find_seq = s->tail;
 	s->pending_head = (s->pending_head + 1) % STEPS_PENDING_MAX;
 	s->pending_count--;
 	if (!s->finished)

@@ -60,11 +60,6 @@ struct steps_device {
 	uint8_t listed; /* a copy without a launch: on the list of copies, and on no item's chain */
 };
 
-struct steps_mark {
-	struct step_mark mark;
-	bool given;
-};
-
 /* A bounded step: items [first, last). */
 struct steps_pending {
 	uint64_t first, last;
@@ -162,7 +157,6 @@ struct steps {
 	uint32_t next_flags;   /* for the next item */
 	uint64_t now_ns, device_now_ns, device_launch_max_ns;
 	uint64_t device_end_last_ns; /* of the step handed out last */
-	uint64_t chained_ns;	     /* begin of the device record attached last */
 	uint64_t step_index;
 	uint64_t find_seq; /* cursor of the join of device records */
 	bool explicit_seen, in_explicit, finished;
@@ -188,7 +182,7 @@ struct steps {
 	struct steps_pending *pending; /* ring */
 	uint32_t pending_head, pending_count;
 
-	struct steps_mark *marks;
+	struct step_mark *marks;
 	uint32_t marks_head; /* next slot */
 
 	struct steps_device *pool;
