@@ -183,20 +183,13 @@ static void side_kernel(const struct side *s, uint32_t name, double *total_ns, d
 
 	for (uint32_t i = 0; i < s->count; i++) {
 		const struct kept_step *k = s->step[i];
-		uint32_t lo = 0, hi = k->kernel_count;
 
 		v[i] = c[i] = 0;
-		while (lo < hi) {
-			uint32_t mid = (lo + hi) / 2;
+		for (uint32_t n = 0; n < k->kernel_count; n++) {
+			bool same = k->kernel[n].name == name;
 
-			if (k->kernel[mid].name < name)
-				lo = mid + 1;
-			else
-				hi = mid;
-		}
-		for (; lo < k->kernel_count && k->kernel[lo].name == name; lo++) {
-			v[i] += k->kernel[lo].total_ns;
-			c[i] += k->kernel[lo].count;
+			v[i] += same ? k->kernel[n].total_ns : 0;
+			c[i] += same ? k->kernel[n].count : 0;
 		}
 	}
 	*total_ns = median_of(v, s->count);

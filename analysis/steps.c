@@ -184,6 +184,19 @@ static uint32_t class_of(struct steps *s, uint64_t first, uint64_t last)
 	return s->class_count++;
 }
 
+/* How many launches of [first, last) have not met their kernel; *flags: what they do to their step. */
+static uint32_t missing_in(const struct steps *s, uint64_t first, uint64_t last, uint32_t *flags)
+{
+	uint32_t missing = 0;
+
+	for (uint64_t q = first; q < last; q++) {
+		missing += waits_for_device(steps_at(s, q));
+		if (steps_at(s, q)->flags & ITEM_GAP_BEFORE)
+			*flags |= STEP_FLAG_GAP;
+	}
+	return missing;
+}
+
 /* Cuts the open step before item `last`. */
 static void close_step(struct steps *s, uint64_t last, uint64_t begin_ns, uint64_t end_ns,
 		       uint32_t source)
@@ -200,13 +213,7 @@ static void close_step(struct steps *s, uint64_t last, uint64_t begin_ns, uint64
 	p->folded_launches = s->open_folded;
 	p->folded = s->open_folds;
 	s->open_folds = false;
-	for (uint64_t q = p->first; q < last; q++) {
-		struct steps_item *i = steps_at(s, q);
-
-		p->missing += waits_for_device(i);
-		if (i->flags & ITEM_GAP_BEFORE)
-			p->flags |= STEP_FLAG_GAP;
-	}
+	p->missing = missing_in(s, p->first, last, &p->flags);
 	if (source == STEP_SOURCE_EXPLICIT) {
 		p->mark = s->explicit_mark;
 		p->phase = p->mark.phase;
@@ -525,12 +532,8 @@ static bool fold_oldest(struct steps *s)
 	if (s->pending_count || first != s->tail || last > s->follow ||
 	    (s->fold_used && !s->open_folds) || (!s->pattern.rule_count && !s->explicit_seen))
 		return false;
-	for (uint64_t q = first; q < last; q++) {
-		if (waits_for_device(steps_at(s, q)))
-			s->open_flags |= STEP_FLAG_INCOMPLETE;
-		if (steps_at(s, q)->flags & ITEM_GAP_BEFORE)
-			s->open_flags |= STEP_FLAG_GAP;
-	}
+	if (missing_in(s, first, last, &s->open_flags))
+		s->open_flags |= STEP_FLAG_INCOMPLETE;
 	steps_account_fold(s, first, last);
 	s->tail = s->open_first = last;
 	return true;

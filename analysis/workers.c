@@ -102,7 +102,7 @@ static bool is_unusual(const struct workers_table *t, const struct peers_flag *f
 	uint32_t n = 0;
 
 	for (uint32_t s = 0; s < t->steps; s++)
-		n += t->step[s] >= f->first_step && t->step[s] <= f->last_step;
+		n += workers_is_in(t, s, f);
 	return n <= (1 - WORKERS_MOST_STEPS) * t->steps;
 }
 
@@ -197,7 +197,7 @@ static bool leave_out(struct workers *w)
 		const struct peers_flag *f = &w->flag[i].flag;
 
 		for (uint32_t s = 0; s < t->steps && f->excess >= most / 2; s++)
-			w->away[s] |= t->step[s] >= f->first_step && t->step[s] <= f->last_step;
+			w->away[s] |= workers_is_in(t, s, f);
 	}
 	return w->flags > 0;
 }

@@ -39,6 +39,11 @@ struct workers {
 	bool no_memory;
 };
 
+static inline bool workers_is_in(const struct workers_table *t, uint32_t step, const struct peers_flag *f)
+{
+	return t->step[step] >= f->first_step && t->step[step] <= f->last_step;
+}
+
 /* Fills self, late, level, role_level, common and input. */
 void workers_level(struct workers *w);
 /* Of one of the other times, into more. */

@@ -97,8 +97,7 @@ static int worse(const void *a, const void *b)
 static void tell_group(struct workers *w, struct workers_flag **group, uint32_t n, workers_tell *tell,
 		       void *context)
 {
-	static const struct workers_finding none;
-	struct workers_finding out = none;
+	struct workers_finding out = { .sure_step = 0 };
 	struct finding *f = &out.finding;
 	const struct workers_flag *worst;
 
@@ -197,8 +196,7 @@ static int tell_flags(struct workers *w, workers_tell *tell, void *context)
 static void tell_stage(struct workers *w, uint32_t role, double excess, double others, workers_tell *tell,
 		       void *context)
 {
-	static const struct workers_finding none;
-	struct workers_finding out = none;
+	struct workers_finding out = { .sure_step = 0 };
 	struct finding *f = &out.finding;
 
 	f->kind = FINDING_IMBALANCE;
@@ -240,7 +238,7 @@ static double own_excess(struct workers *w, const struct workers_flag *f)
 	uint32_t n = 0;
 
 	for (uint32_t s = 0; s < t->steps; s++)
-		if (t->step[s] >= f->flag.first_step && t->step[s] <= f->flag.last_step)
+		if (workers_is_in(t, s, &f->flag))
 			w->scratch[n++] = w->self[workers_cell(t, f->worker, s)];
 	return fmax(0, median_known(w->scratch, n, w->scratch) - 1);
 }
@@ -254,7 +252,7 @@ static void flagged_cells(const struct workers *w, bool *in)
 		const struct workers_flag *f = &w->flag[k];
 
 		for (uint32_t s = 0; s < t->steps && !f->replica; s++)
-			if (t->step[s] >= f->flag.first_step && t->step[s] <= f->flag.last_step)
+			if (workers_is_in(t, s, &f->flag))
 				in[workers_cell(t, f->worker, s)] = true;
 	}
 }
@@ -323,10 +321,8 @@ static int find_skews(struct workers *w, const bool *slow, struct role_skew *ske
 static void tell_skew(struct workers *w, const struct role_skew *skew, workers_tell *tell,
 		      void *context)
 {
-	static const struct workers_finding none;
-
 	for (uint32_t r = 0; r < w->t->roles; r++) {
-		struct workers_finding out = none;
+		struct workers_finding out = { .sure_step = 0 };
 		struct finding *f = &out.finding;
 		const struct skew *k = &skew[r].k;
 
@@ -400,13 +396,11 @@ static double rise_of(struct workers *w, uint32_t worker, const struct peers_fla
 	double now, usual = 1;
 
 	for (uint32_t s = 0; s < t->steps; s++)
-		if (v[s] > 0 && t->step[s] >= c->first_step &&
-		    t->step[s] <= c->last_step)
+		if (v[s] > 0 && workers_is_in(t, s, c))
 			w->scratch[in++] = v[s];
 	now = in ? median_of(w->scratch, in) : NAN;
 	for (uint32_t s = 0; s < t->steps && !t->uneven; s++)
-		if (v[s] > 0 &&
-		    (t->step[s] < c->first_step || t->step[s] > c->last_step))
+		if (v[s] > 0 && !workers_is_in(t, s, c))
 			w->scratch[out++] = v[s];
 	if (!t->uneven)
 		usual = median_lower(w->scratch, out, WORKERS_MOST_STEPS);
@@ -442,10 +436,9 @@ struct rising {
 
 static void take_rise(void *context, const struct peers_flag *c)
 {
-	static const struct workers_finding none;
 	struct rising *r = context;
 	struct workers *w = r->w;
-	struct workers_finding out = none;
+	struct workers_finding out = { .sure_step = 0 };
 	struct finding *f = &out.finding;
 	uint32_t before = 0;
 
