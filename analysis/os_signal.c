@@ -149,7 +149,8 @@ bool os_signal_is_notable(const struct os_signal *s)
 	return s->flags || kind == OS_SIGNAL_KINDS || s->value >= table[kind].notable;
 }
 
-double os_signal_strength(const struct os_signal *s)
+/* How far above the usual value, in units of what raises it: order of importance. */
+static double strength(const struct os_signal *s)
 {
 	enum os_signal_kind kind = os_signal_find(s->name);
 	double usual = s->usual > 0 ? s->usual : 0;
@@ -174,7 +175,7 @@ double os_signal_strength(const struct os_signal *s)
 int os_signal_order(const void *a, const void *b)
 {
 	const struct os_signal *x = a, *y = b;
-	double p = os_signal_strength(x), q = os_signal_strength(y);
+	double p = strength(x), q = strength(y);
 	int by;
 
 	if ((x->flags ^ y->flags) & OS_SIGNAL_RAISED)

@@ -288,7 +288,7 @@ static void no_cut(struct steps *s)
 
 static void saw_end(struct steps *s, const struct steps_item *symbol)
 {
-	uint64_t end_ns = steps_item_end(symbol);
+	uint64_t end_ns = symbol->begin_ns + ((uint64_t)symbol->mark << 32 | symbol->host_ns);
 
 	if (end_ns > s->last_end_ns)
 		s->last_end_ns = end_ns;

@@ -27,7 +27,7 @@
 struct steps_item {
 	uint64_t begin_ns;
 	uint64_t amount;     /* blocks of a LAUNCH, bytes of anything else */
-	uint32_t host_ns;    /* from begin to end, the low bits: steps_item_end */
+	uint32_t host_ns;    /* from begin to end, the low bits */
 	uint32_t name_token; /* what: kind, function, name */
 	uint32_t full_token; /* and how: grid, block, bytes, stream */
 	uint32_t gap_ns;     /* host time since the item before, waits for the GPU left out */
@@ -206,11 +206,6 @@ static inline struct steps_item *steps_at(const struct steps *s, uint64_t seq)
 static inline bool steps_is_symbol(const struct steps_item *i)
 {
 	return i->kind != RECORD_STEP_BEGIN && i->kind != RECORD_STEP_END;
-}
-
-static inline uint64_t steps_item_end(const struct steps_item *symbol)
-{
-	return symbol->begin_ns + ((uint64_t)symbol->mark << 32 | symbol->host_ns);
 }
 
 /* steps_detect.c: the pattern of the symbols in [first, last), at most launch_max of them. */

@@ -9,6 +9,7 @@
 #include "analysis/skew.h"
 #include "analysis/thresholds.h"
 #include "analysis/workers_private.h"
+#include "base/carve.h"
 
 /* How often a flag at its threshold was wrong beside faults that were put in (bench-diagnosis), at most. */
 #define UNSURE 0.1
@@ -266,7 +267,20 @@ struct skew_scratch {
 	struct skew_step *step; /* [steps] */
 	uint32_t *times;	/* [workers] */
 	double *loss, *row;	/* [steps], [workers] */
+	struct skew *rest;	/* [roles] */
 };
+
+static size_t lay_out(const struct workers_table *t, void *memory, struct skew_scratch *x)
+{
+	struct carve at = { .memory = memory };
+
+	x->step = carve_take(&at, t->steps, sizeof(*x->step));
+	x->times = carve_take(&at, t->workers, sizeof(*x->times));
+	x->loss = carve_take(&at, t->steps, sizeof(*x->loss));
+	x->row = carve_take(&at, t->workers, sizeof(*x->row));
+	x->rest = carve_take(&at, t->roles, sizeof(*x->rest));
+	return at.bytes;
+}
 
 /* How uneven a role's steps are, and whether the heaviest worker changes. value: [workers][steps]. */
 static struct skew role_skew(struct workers *w, const double *value, uint32_t role, const bool *slow,
@@ -289,33 +303,28 @@ static struct skew role_skew(struct workers *w, const double *value, uint32_t ro
  * where the stages of a replica have told most of it already. */
 static int find_skews(struct workers *w, const bool *slow, struct role_skew *skew)
 {
-	struct skew *rest = calloc(w->t->roles, sizeof(*rest));
-	struct skew_scratch x = { calloc(w->t->steps, sizeof(*x.step)),
-				  calloc(w->t->workers, sizeof(*x.times)),
-				  calloc(w->t->steps, sizeof(*x.loss)),
-				  calloc(w->t->workers, sizeof(*x.row)) };
-	bool ok = rest && x.step && x.times && x.loss && x.row;
+	struct skew_scratch x;
+	void *memory = malloc(lay_out(w->t, NULL, &x));
 
-	for (uint32_t r = 0; ok && r < w->t->roles; r++) {
+	if (!memory)
+		return -ENOMEM;
+	lay_out(w->t, memory, &x);
+	for (uint32_t r = 0; r < w->t->roles; r++) {
 		skew[r].k = role_skew(w, w->t->uneven ? w->self : w->t->self_ns, r, slow, &x);
-		rest[r] = role_skew(w, w->self, r, slow, &x);
+		x.rest[r] = role_skew(w, w->self, r, slow, &x);
 	}
-	for (uint32_t i = 0; ok && i < w->flags; i++) {
+	for (uint32_t i = 0; i < w->flags; i++) {
 		struct workers_flag *f = &w->flag[i];
 		uint32_t role = f->replica ? 0 : w->t->role[f->worker];
 
 		if (f->replica || f->flag.measure != PEERS_SELF || !skew_is_uneven(&skew[role].k) ||
-		    !skew_covers(&rest[role], f->own))
+		    !skew_covers(&x.rest[role], f->own))
 			continue;
 		f->told = true;
 		skew[role].folded++;
 	}
-	free(rest);
-	free(x.step);
-	free(x.times);
-	free(x.loss);
-	free(x.row);
-	return ok ? 0 : -ENOMEM;
+	free(memory);
+	return 0;
 }
 
 static void tell_skew(struct workers *w, const struct role_skew *skew, workers_tell *tell,
