@@ -38,7 +38,7 @@
 #define RULE_EDGE 3
 /* Returns of one witness looked at. */
 #define RETURNS_MAX 4096
-/* So few numbers are sorted. */
+/* So few numbers are sorted by insertion. */
 #define SORT_FEW_MAX 32
 
 enum feature_kind { FEATURE_NAME, FEATURE_FULL, FEATURE_PAIR, FEATURE_PAUSE, FEATURE_KINDS };
@@ -182,12 +182,23 @@ static uint32_t u32_nth(const uint32_t *v, uint32_t n, uint32_t k)
 	}
 }
 
+static void u32_sort_few(uint32_t *v, uint32_t n)
+{
+	for (uint32_t i = 1; i < n; i++) {
+		uint32_t x = v[i], at = i;
+
+		for (; at && v[at - 1] > x; at--)
+			v[at] = v[at - 1];
+		v[at] = x;
+	}
+}
+
 /* May change the order of v. */
 static uint32_t median(uint32_t *v, uint32_t n)
 {
 	if (n > SORT_FEW_MAX)
 		return u32_nth(v, n, n / 2);
-	qsort(v, n, sizeof(*v), u32_order);
+	u32_sort_few(v, n);
 	return n ? v[n / 2] : 0;
 }
 
